@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler flags: one target for what every file of the project gets, and one rule by file name for
+# kernels. Bits must not depend on the compiler, so nothing may contract to FMA on its own.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # no path of this machine in what is built
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or Sanitize" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -fno-omit-frame-pointer")
+
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(TANDEM_CCACHE ccache)
+  mark_as_advanced(TANDEM_CCACHE)
+  if(TANDEM_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${TANDEM_CCACHE}")
+  endif()
+endif()
+
+add_library(tandem_flags INTERFACE)
+# File names inside what is built: "@tandem/ops/conv.cpp" for the library (so an error can tell the
+# user's line from ours), "tests/..." for the rest. GCC takes the last match, clang the longest.
+target_compile_options(tandem_flags INTERFACE
+  -Wall -Wextra -Wno-missing-field-initializers
+  -ffp-contract=off -fno-semantic-interposition
+  "-ffile-prefix-map=${CMAKE_BINARY_DIR}/="
+  "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/="
+  "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/tandem=@tandem"
+  $<$<BOOL:${TANDEM_WERROR}>:-Werror>)
+target_include_directories(tandem_flags INTERFACE "${CMAKE_SOURCE_DIR}")
+target_compile_definitions(tandem_flags INTERFACE
+  $<$<BOOL:${TANDEM_STD_THREADS}>:TANDEM_STD_THREADS=1>)
+if(TANDEM_SANITIZE)
+  target_compile_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}"
+    $<$<BOOL:$<FILTER:${TANDEM_SANITIZE},INCLUDE,undefined>>:-fno-sanitize-recover=undefined>)
+  target_link_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}")
+endif()
+
+# Kernel files choose their instruction set by the end of their name, in `codegen` and `cpu` only:
+#   *_base.cpp  *_avx2.cpp  *_avx512.cpp           vector code without FMA: same bits everywhere
+#   *_fma_avx2.cpp  *_fma_avx512.cpp               FMA intrinsics (matrix kernels)
+# Such files are entered only after a check of the processor at run time.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+  set(TANDEM_X86 ON)
+endif()
+function(tandem_kernel_flags file)
+  get_filename_component(stem "${file}" NAME_WE)
+  set(flags "")
+  if(stem MATCHES "_(base|avx2|avx512)$" AND NOT CMAKE_BUILD_TYPE STREQUAL "Sanitize")
+    set(flags -O3)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(flags -O2)
+  endif()
+  if(TANDEM_X86)
+    if(stem MATCHES "_avx2$")
+      list(APPEND flags -mavx2)
+    elseif(stem MATCHES "_avx512$")
+      list(APPEND flags -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512)
+    endif()
+    if(stem MATCHES "_fma_avx(2|512)$")
+      list(APPEND flags -mfma)
+    elseif(stem MATCHES "_avx2$" OR (stem MATCHES "_avx512$" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"))
+      list(APPEND flags -mno-fma)  # clang would take AVX-512 away with it
+    endif()
+  endif()
+  if(flags)
+    set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags}")
+  endif()
+endfunction()

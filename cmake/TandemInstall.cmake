@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` gives: headers whose name has no _internal, libtandem.so with libdnnl beside
+# it, find_package(Tandem) and pkg-config. The tool is installed by cli/CMakeLists.txt.
+include(CMakePackageConfigHelpers)
+set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Tandem")
+
+install(TARGETS tandem_shared EXPORT TandemTargets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/tandem/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tandem"
+  FILES_MATCHING PATTERN "*.h" PATTERN "*_internal*" EXCLUDE)
+install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+if(TANDEM_HAVE_ONEDNN)
+  install(FILES "${TANDEM_ONEDNN_FILE}" DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    RENAME "${TANDEM_ONEDNN_SONAME}"
+    PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
+      WORLD_EXECUTE)
+  install(DIRECTORY "${TANDEM_ONEDNN_ROOT}/share/doc/onednn" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+    OPTIONAL)
+endif()
+
+install(EXPORT TandemTargets NAMESPACE Tandem:: DESTINATION "${_package_dir}")
+configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/TandemConfig.cmake.in"
+  "${CMAKE_CURRENT_BINARY_DIR}/TandemConfig.cmake" INSTALL_DESTINATION "${_package_dir}")
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/TandemConfigVersion.cmake"
+  VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/TandemConfig.cmake"
+  "${CMAKE_CURRENT_BINARY_DIR}/TandemConfigVersion.cmake" DESTINATION "${_package_dir}")
+
+file(RELATIVE_PATH TANDEM_PC_PREFIX
+  "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/tandem.pc.in" "${CMAKE_CURRENT_BINARY_DIR}/tandem.pc"
+  @ONLY)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/tandem.pc"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

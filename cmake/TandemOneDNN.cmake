@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# Finds oneDNN where scripts/setup unpacked it (build/deps/onednn) or under TANDEM_ONEDNN_ROOT, and
+# makes the target tandem_dnnl. TANDEM_HAVE_ONEDNN says whether there is one. Nothing is downloaded.
+set(TANDEM_ONEDNN_ROOT "${CMAKE_SOURCE_DIR}/build/deps/onednn" CACHE PATH "Where oneDNN lies")
+set(TANDEM_HAVE_ONEDNN OFF)
+if(TANDEM_ONEDNN STREQUAL "OFF")
+  message(STATUS "oneDNN: off by TANDEM_ONEDNN=OFF; own kernels and references are used")
+  return()
+endif()
+
+set(_header "${TANDEM_ONEDNN_ROOT}/include/oneapi/dnnl/dnnl.hpp")
+file(GLOB _lib "${TANDEM_ONEDNN_ROOT}/lib/libdnnl.so.[0-9]*.[0-9]*")
+if(NOT EXISTS "${_header}" OR NOT _lib)
+  if(TANDEM_ONEDNN STREQUAL "ON")
+    message(FATAL_ERROR "oneDNN: not found under ${TANDEM_ONEDNN_ROOT}.\n"
+      "Run scripts/setup, or set TANDEM_ONEDNN_ROOT, or TANDEM_ONEDNN=AUTO to build without it.")
+  endif()
+  message(STATUS "oneDNN: not found; matmul, conv and pool use own kernels and references "
+    "(scripts/setup fetches it)")
+  return()
+endif()
+list(GET _lib 0 _lib)
+file(STRINGS "${TANDEM_ONEDNN_ROOT}/include/oneapi/dnnl/dnnl_version.h" _version
+  REGEX "#define DNNL_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
+list(TRANSFORM _version REPLACE ".* ([0-9]+)$" "\\1")
+list(JOIN _version "." TANDEM_ONEDNN_VERSION)
+
+# It is linked as libdnnl.so.3 beside libtandem.so, in the build tree as in an installed one.
+string(REGEX MATCH "libdnnl\\.so\\.[0-9]+" _soname "${_lib}")
+set(TANDEM_ONEDNN_FILE "${_lib}")
+set(TANDEM_ONEDNN_SONAME "${_soname}")
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+file(RELATIVE_PATH _target "${CMAKE_BINARY_DIR}/lib" "${_lib}")
+file(CREATE_LINK "${_target}" "${CMAKE_BINARY_DIR}/lib/${_soname}" SYMBOLIC)
+add_library(tandem_dnnl SHARED IMPORTED GLOBAL)
+set_target_properties(tandem_dnnl PROPERTIES
+  IMPORTED_LOCATION "${CMAKE_BINARY_DIR}/lib/${_soname}"
+  IMPORTED_SONAME "${_soname}"
+  INTERFACE_INCLUDE_DIRECTORIES "${TANDEM_ONEDNN_ROOT}/include")
+set(TANDEM_HAVE_ONEDNN ON)
+message(STATUS "oneDNN: ${TANDEM_ONEDNN_VERSION}")
