@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the golden-data scripts share: a pool of tensors and a list of cases, written as safetensors.
+"""What the golden-data scripts share: a pool of tensors and a list of cases, as safetensors.
 
 Called by make_golden*.py. What always holds: equal tensors are stored once, every case draws its
 random inputs from its own name (so adding a case changes no other), and smooth float32 results
@@ -72,7 +72,8 @@ class Rng:
         self.g = np.random.default_rng(zlib.crc32(name.encode()))
 
     def normal(self, *shape, dtype=f32, scale=1.0):
-        return torch.from_numpy(np.asarray(self.g.standard_normal(shape) * scale)).to(dtype).reshape(shape)
+        v = np.asarray(self.g.standard_normal(shape) * scale)
+        return torch.from_numpy(v).to(dtype).reshape(shape)
 
     def uniform(self, lo, hi, *shape, dtype=f32):
         return torch.from_numpy(np.asarray(self.g.uniform(lo, hi, shape))).to(dtype).reshape(shape)
@@ -120,7 +121,8 @@ class Family:
         listed ones). wide: compute float32 cases in float64 and round.
         """
         attrs = dict(attrs or {})
-        fn = fn or getattr(self.prefer, op, None) or getattr(torch, op, None) or getattr(F, op)
+        rooms = [r for r in (self.prefer, torch, F) if hasattr(r, op)]
+        fn = fn or getattr(rooms[0], op)
         name = self.unique(name or op)
         rng = self.rng(seed or ("go/" + name))
         kw = attrs if call_attrs is None else call_attrs

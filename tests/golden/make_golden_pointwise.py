@@ -52,7 +52,8 @@ def unary(f):
     skip = {"lgamma", "digamma", "tan", "sin", "cos", "sinc", "frac"}
     for op in UNARY:
         if op not in skip:
-            f.add(op, [special], name=op + "_special", grad=False, wide=False, rtol=4e-6, atol=1e-38)
+            f.add(op, [special], name=op + "_special", grad=False, wide=False, rtol=4e-6,
+                  atol=1e-38)
     for op in PREDICATES:
         f.add(op, [special], name=op, grad=False, wide=False)
     kink = torch.tensor([0.0, -0.0, 3.0, -3.0, 6.0, 1.0, -1.0, 0.5, -0.5, 0.125, NAN])

@@ -198,7 +198,7 @@ def gathers(f):
     add = f.add
     x, src = f.rng("gx").normal(3, 5), f.rng("gs").normal(2, 4)
     idx = torch.tensor([[0, 2, 1, 0], [2, 2, 0, 1]])
-    add("gather", [x, idx], {"dim": 0}, call_attrs={"dim": 0}, fn=lambda a, i, dim: a.gather(dim, i))
+    add("gather", [x, idx], {"dim": 0}, fn=lambda a, i, dim: a.gather(dim, i))
     add("gather", [x, torch.tensor([[4, 0], [1, 1], [3, 2]])], {"dim": 1},
         fn=lambda a, i, dim: a.gather(dim, i))
     add("take_along_dim", [x, torch.tensor([[4], [0], [2]])], {"dim": 1})
