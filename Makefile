@@ -39,7 +39,7 @@ bench:  ## measure; PEERS=1 measures PyTorch beside it
 	@scripts/setup build bench $(if $(PEERS),peers)
 	@$(call configure,$(PRESET))
 	@$(call build,$(PRESET),all)
-	@PRESET=$(PRESET) scripts/bench
+	@PRESET=$(PRESET) bench/run $(ARGS)
 
 format:  ## format every source file
 	@scripts/setup format

@@ -26,21 +26,25 @@ endif()
 
 add_library(tandem_flags INTERFACE)
 # File names inside what is built: "@tandem/ops/conv.cpp" for the library (so an error can tell the
-# user's line from ours), "tests/..." for the rest. GCC takes the last match, clang the longest.
+# user's line from ours), "tests/..." for the rest; debuggers find sources from the top folder. GCC
+# takes the last map that matches, clang the longest.
 target_compile_options(tandem_flags INTERFACE
   -Wall -Wextra -Wno-missing-field-initializers
   -ffp-contract=off -fno-semantic-interposition
-  "-ffile-prefix-map=${CMAKE_BINARY_DIR}/="
-  "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/="
-  "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/tandem=@tandem"
+  "-fdebug-prefix-map=${CMAKE_SOURCE_DIR}/="
+  "-fdebug-prefix-map=${CMAKE_BINARY_DIR}=."
+  "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/="
+  "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/tandem=@tandem"
   $<$<BOOL:${TANDEM_WERROR}>:-Werror>)
 target_include_directories(tandem_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 target_compile_definitions(tandem_flags INTERFACE
   $<$<BOOL:${TANDEM_STD_THREADS}>:TANDEM_STD_THREADS=1>)
 if(TANDEM_SANITIZE)
-  target_compile_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}"
-    $<$<BOOL:$<FILTER:${TANDEM_SANITIZE},INCLUDE,undefined>>:-fno-sanitize-recover=undefined>)
+  target_compile_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}")
   target_link_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}")
+  if(TANDEM_SANITIZE MATCHES "undefined")
+    target_compile_options(tandem_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
 endif()
 
 # Kernel files choose their instruction set by the end of their name, in `codegen` and `cpu` only:
