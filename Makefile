@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door. Every target first installs what is missing (scripts/setup) and builds what it needs.
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 JOBS ?= $(shell nproc)
 PRESET ?= release
 ifneq ($(wildcard ../shared/data),)
 export TANDEM_DATA ?= $(abspath ../shared/data)
 endif
-configure = cmake --preset $(1) --log-level=NOTICE
+configure = cmake --preset $(1) | sed -n '/^-- \(oneDNN\|tests\):/p'
 build = cmake --build --preset $(1) -j $(JOBS) --target $(2)
 .DEFAULT_GOAL := build
 .PHONY: build demo test test-sanitize test-peers bench format install clean help
