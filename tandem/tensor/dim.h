@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dim: one size of a shape, 8 bytes. A number, or (below -2^62) the index of an interned
+// expression over + * floordiv mod min max of named symbols, in normal form. Numbers pay one sign
+// test. A symbol is never assumed to be 1 or not 1; an equality that cannot be decided is handed
+// to the DimChecks of the running trace.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/export.h"
+
+namespace tandem {
+
+class TD_API Dim {
+ public:
+  constexpr Dim() = default;
+  template <std::integral I>
+  constexpr Dim(I v) : v_(static_cast<int64_t>(v)) {}
+
+  /// A fresh or known named symbol (names are global: the same name is the same symbol).
+  static Dim symbol(const std::string& name);
+
+  constexpr bool is_symbolic() const { return v_ < kSymbolic; }
+  /// The number; throws Shape when symbolic.
+  int64_t value() const { return TD_LIKELY(!is_symbolic()) ? v_ : throw_symbolic(); }
+  /// The raw 8 bytes: equal exactly when the normal forms are equal.
+  constexpr int64_t raw() const { return v_; }
+  static constexpr Dim from_raw(int64_t raw) {
+    Dim d;
+    d.v_ = raw;
+    return d;
+  }
+  std::string to_string() const;
+  /// The value with symbols replaced; throws Shape if a symbol has no value.
+  int64_t evaluate(const std::vector<std::pair<Dim, int64_t>>& symbols) const;
+
+  friend Dim operator+(Dim a, Dim b) { return both(a, b) ? Dim(a.v_ + b.v_) : combine('+', a, b); }
+  friend Dim operator-(Dim a, Dim b) { return both(a, b) ? Dim(a.v_ - b.v_) : combine('-', a, b); }
+  friend Dim operator*(Dim a, Dim b) { return both(a, b) ? Dim(a.v_ * b.v_) : combine('*', a, b); }
+  /// Rounds toward minus infinity; the divisor is positive.
+  friend Dim floordiv(Dim a, Dim b) { return combine('/', a, b); }
+  friend Dim mod(Dim a, Dim b) { return combine('%', a, b); }
+  friend Dim min(Dim a, Dim b) { return combine('<', a, b); }
+  friend Dim max(Dim a, Dim b) { return combine('>', a, b); }
+  /// Identity of normal forms (not a run-time equality; see dims_equal).
+  friend constexpr bool operator==(Dim a, Dim b) { return a.v_ == b.v_; }
+
+ private:
+  static constexpr int64_t kSymbolic = -(int64_t{1} << 62);
+  static constexpr bool both(Dim a, Dim b) { return !a.is_symbolic() && !b.is_symbolic(); }
+  static Dim combine(char op, Dim a, Dim b);
+  [[noreturn]] int64_t throw_symbolic() const;
+  int64_t v_ = 0;
+};
+
+/// Equalities that only a run can decide: collected by a trace, checked at each run.
+struct DimChecks {
+  std::vector<std::pair<Dim, Dim>> equal;
+};
+/// The collector of this thread, or nullptr; a trace sets and restores it.
+TD_API DimChecks*& current_dim_checks();
+
+/// True when a and b are the same size. Undecidable: records the check and says true inside a
+/// trace, says false outside.
+TD_API bool dims_equal(Dim a, Dim b);
+
+}  // namespace tandem

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lets DType, Dim, Shape, Device and Tensor stand in `{}` of messages and print(): the text is
+// their to_string. Included by tensor_impl.h and tensor.h, so nobody includes it by hand.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+
+#include "tandem/tensor/device.h"
+#include "tandem/tensor/dtype.h"
+#include "tandem/tensor/shape.h"
+
+namespace tandem {
+
+inline std::string to_string(Dim d) { return d.to_string(); }
+inline std::string to_string(const Shape& s) { return s.to_string(); }
+
+namespace detail {
+/// fmt::formatter of a type with to_string; takes no format spec.
+template <class T>
+struct ToStringFormatter {
+  constexpr auto parse(fmt::format_parse_context& ctx) { return ctx.begin(); }
+  auto format(const T& v, fmt::format_context& ctx) const {
+    return fmt::format_to(ctx.out(), "{}", std::string(to_string(v)));
+  }
+};
+}  // namespace detail
+
+}  // namespace tandem
+
+template <>
+struct fmt::formatter<tandem::DType> : tandem::detail::ToStringFormatter<tandem::DType> {};
+template <>
+struct fmt::formatter<tandem::Device> : tandem::detail::ToStringFormatter<tandem::Device> {};
+template <>
+struct fmt::formatter<tandem::Dim> : tandem::detail::ToStringFormatter<tandem::Dim> {};
+template <>
+struct fmt::formatter<tandem::Shape> : tandem::detail::ToStringFormatter<tandem::Shape> {};

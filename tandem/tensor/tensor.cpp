@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The methods of Tensor that only read or copy bytes: sizes, items, pointers, conversion to
+// vectors. Everything that computes is defined with the ops. Errors carry the caller's line.
+#include "tandem/tensor/tensor.h"
+
+#include <fmt/format.h>
+
+
+#include "tandem/tensor/strided.h"
+
+namespace tandem {
+namespace {
+
+[[noreturn]] TD_COLD void fail_at(ErrorKind kind, const char* op, Where where, std::string message,
+                                  std::string hint) {
+  throw Error(kind, std::move(message), std::move(hint), op, where, "");
+}
+
+[[noreturn]] TD_COLD void fail_traced(const char* op, Where where) {
+  fail_at(ErrorKind::Unsupported, op, where, "a value inside a trace cannot be read",
+          "Use where() or cond(), or read it outside.");
+}
+
+}  // namespace
+
+void Tensor::throw_undefined() const {
+  TD_FAIL(Value, "this Tensor is empty: it was never assigned, or it was moved from\n"
+                 "Ask defined() first, or give it a value.");
+}
+
+Dim Tensor::shape(int64_t d) const {
+  const detail::TensorImpl& t = get();
+  return t.shape[normalize_dim(d, t.shape.rank())];
+}
+
+int64_t Tensor::stride(int64_t d) const {
+  const detail::TensorImpl& t = get();
+  const int i = normalize_dim(d, t.shape.rank());
+  TD_CHECK(!t.shape.is_symbolic(), Shape, "a tensor of shape {} has no strides yet",
+           t.shape.to_string());
+  return t.strides[i];
+}
+
+int64_t Tensor::numel() const {
+  const detail::TensorImpl& t = get();
+  TD_CHECK(t.numel >= 0, Shape,
+           "the number of elements of shape {} is not known inside a trace\n"
+           "Use shape().numel(), which gives a Dim.",
+           t.shape.to_string());
+  return t.numel;
+}
+
+void Tensor::read_item(void* out, DType dtype, Where where) const {
+  const detail::TensorImpl& t = get();
+  if (TD_UNLIKELY(t.has(detail::kSymbolic))) fail_traced("item", where);
+  if (TD_UNLIKELY(t.numel != 1))
+    fail_at(ErrorKind::Shape, "item", where,
+            fmt::format("wants a tensor of one element, got shape {}", t.shape.to_string()),
+            "Reduce it first, or read all elements with to_vector<T>().");
+  detail::convert_elements(t.data, t.dtype, out, dtype, 1);
+}
+
+const void* Tensor::checked_data(DType dtype, Where where) const {
+  const detail::TensorImpl& t = get();
+  if (TD_UNLIKELY(t.has(detail::kSymbolic))) fail_traced("data", where);
+  if (TD_UNLIKELY(t.dtype != dtype))
+    fail_at(ErrorKind::DType, "data", where,
+            fmt::format("wants {} elements, the tensor holds {}", to_string(dtype),
+                        to_string(t.dtype)),
+            fmt::format("Convert with to({}), or ask for {}.", to_string(dtype),
+                        to_string(t.dtype)));
+  return t.data;
+}
+
+void* Tensor::unshared_data(DType dtype, Where where) {
+  checked_data(dtype, where);
+  detail::TensorImpl& t = *impl_;
+  if (t.has(detail::kRequiresGrad) || t.node)
+    fail_at(ErrorKind::Value, "mutable_data", where,
+            "a tensor that is part of a gradient cannot be written to",
+            "Write to detach(), or write before requires_grad_().");
+  if (t.donatable() && t.has(detail::kContiguous)) return t.data;
+  Ref<detail::TensorImpl> fresh =
+      Ref<detail::TensorImpl>::adopt(detail::new_tensor(t.shape, t.dtype, t.device));
+  detail::copy_row_major(t, fresh->data, t.dtype);
+  impl_ = std::move(fresh);
+  return impl_->data;
+}
+
+void Tensor::copy_out(void* out, DType dtype, Where where) const {
+  const detail::TensorImpl& t = get();
+  if (TD_UNLIKELY(t.has(detail::kSymbolic))) fail_traced("to_vector", where);
+  detail::copy_row_major(t, out, dtype);
+}
+
+Tensor::operator bool() const {
+  const detail::TensorImpl& t = get();
+  if (t.has(detail::kSymbolic)) fail_traced("bool", Where{});
+  if (t.numel != 1)
+    fail_at(ErrorKind::Shape, "bool", Where{},
+            fmt::format("the truth of a tensor of shape {} is ambiguous", t.shape.to_string()),
+            "Use any() or all().");
+  bool v;
+  detail::convert_elements(t.data, t.dtype, &v, DType::b8, 1);
+  return v;
+}
+
+Tensor from_blob(const void* data, Shape shape, DType dtype) {
+  TD_CHECK(!shape.is_symbolic(), Shape, "from_blob: the shape must be numbers, got {}",
+           shape.to_string());
+  // Never written: the storage is marked read-only, so every writer copies first.
+  Ref<detail::TensorImpl> t = Ref<detail::TensorImpl>::adopt(detail::new_external(
+      shape, dtype, const_cast<void*>(data), /*writable=*/false, nullptr, nullptr));
+  TD_CHECK(data != nullptr || t->numel == 0, Value, "from_blob: the data pointer is null, shape {}",
+           shape.to_string());
+  return Tensor(std::move(t));
+}
+
+}  // namespace tandem
