@@ -4,7 +4,7 @@ import torch
 
 from golden_lib import INF, NAN, Family, bf16, f16, f32, f64, i8, i32, i64, u8
 
-SHAPES = [((2, 3, 4), [None, 0, -1, [0, 2], [0, 1, 2]]), ((7,), [None, 0]), ((), [None])]
+SHAPES = [((2, 3, 4), [None, 1, -1, [0, 2]]), ((7,), [0]), ((), [None])]
 
 
 def norm(x, p=2, dim=None, keepdim=False):
@@ -55,9 +55,11 @@ def floats(f):
                 if shape == () and op in ("var", "std", "var_mean"):
                     continue
                 for i, dim in enumerate(dims):
+                    if dt == f64 and dim not in (None, [0, 2]):
+                        continue
                     a = dict(extra, **({} if dim is None else {"dim": dim}))
                     f.add(op, [x], a, fn=fn, name=f"{op}_{n}", seed="go" + str(shape) + str(i))
-                    if dim in (0, [0, 2]) and dt == f32:
+                    if dim in (1, [0, 2]) and dt == f32:
                         f.add(op, [x], dict(a, keepdim=True), fn=fn, name=f"{op}_keepdim",
                               seed="gok" + str(shape) + str(i))
     long = f.rng("long").normal(3, 1001)
@@ -110,7 +112,7 @@ def picks(f):
 def integers(f):
     for dt, n in ((i64, "i64"), (i32, "i32"), (i8, "i8"), (u8, "u8"), (torch.bool, "bool")):
         x = f.rng("ints").ints(0, 4, 2, 3, 4).to(dt)
-        for dim in (None, 0, [0, 2]):
+        for dim in (None, [0, 2]):
             a = {} if dim is None else {"dim": dim}
             f.add("sum", [x], a, name="sum_" + n)
             f.add("any", [x], a, name="any_" + n)

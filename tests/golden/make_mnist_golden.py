@@ -7,7 +7,7 @@ What both sides do, so that every number is comparable:
 - The net: conv1 Conv2d(1, 32, 3), conv2 Conv2d(32, 64, 3), fc1 Linear(9216, 128), fc2 Linear(128,
   10); relu after conv1, conv2, fc1; max_pool2d(2) after the second; flatten(1); cross_entropy.
 - Initial weights come from a formula, since 1.2 M numbers are too many to keep: element i (in
-  row-major order) of parameter p (0 = conv1.weight, 1 = conv1.bias, 2 = conv2.weight ... 7 = fc2.bias) is
+  row-major order) of parameter p (0 = conv1.weight, 1 = conv1.bias ... 7 = fc2.bias) is
       w = bound * (2 u - 1),   u = (word >> 8) * 2^-24,
   word = first output word of Philox4x32-10 with key {1000 + p, 0} and counter {0, 0, i low 32 bits,
   i high 32 bits}; bound = float32(1 / sqrt(fan_in)), fan_in of the layer's weight (9, 288, 9216,
