@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes of an op: a plain struct with defaults and one `fields` function that names its
+// members. From that come copy, compare, hash, print and save; a default per field lets old files
+// load. Erased as `const void*` beside an AttrsType.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tandem/base/intrusive.h"
+#include "tandem/tensor/scalar.h"
+#include "tandem/tensor/shape.h"
+
+namespace tandem {
+
+/// Sees every field of an attrs struct in order. Readers use the value, loaders write it.
+class AttrVisitor {
+ public:
+  virtual ~AttrVisitor() = default;
+  virtual void operator()(const char* name, int64_t& v) = 0;
+  virtual void operator()(const char* name, double& v) = 0;
+  virtual void operator()(const char* name, bool& v) = 0;
+  virtual void operator()(const char* name, DType& v) = 0;
+  virtual void operator()(const char* name, std::string& v) = 0;
+  virtual void operator()(const char* name, IntList& v) = 0;
+  virtual void operator()(const char* name, Scalar& v) = 0;
+  virtual void operator()(const char* name, std::vector<int64_t>& v) = 0;
+  /// A graph or a closure: identity is its value, it is not saved.
+  virtual void operator()(const char* name, Ref<RefCounted>& v) = 0;
+};
+
+/// What the table knows of an attrs struct.
+struct AttrsType {
+  const char* name;
+  size_t size;
+  void* (*make)();
+  void* (*clone)(const void*);
+  void (*destroy)(void*);
+  void (*visit)(void*, AttrVisitor&);
+};
+
+/// The AttrsType of struct A, which has
+/// `template <class V> void fields(V& v) { v("stride", stride); ... }`.
+template <class A>
+constexpr AttrsType kAttrsOf = {
+    nullptr,
+    sizeof(A),
+    []() -> void* { return new A(); },
+    [](const void* p) -> void* { return new A(*static_cast<const A*>(p)); },
+    [](void* p) { delete static_cast<A*>(p); },
+    [](void* p, AttrVisitor& v) { static_cast<A*>(p)->fields(v); },
+};
+template <class A>
+constexpr const AttrsType* fields() {
+  return &kAttrsOf<A>;
+}
+
+/// The bytes that two equal attrs share; used for compare, hash and cache keys.
+TD_API void append_attr_bytes(const AttrsType* type, const void* attrs, std::string& out);
+TD_API uint64_t hash_attrs(const AttrsType* type, const void* attrs);
+TD_API bool equal_attrs(const AttrsType* type, const void* a, const void* b);
+/// "stride=[1, 1], groups=1"
+TD_API std::string print_attrs(const AttrsType* type, const void* attrs);
+
+/// An owned copy of attrs of any struct.
+class TD_API AttrsHolder {
+ public:
+  AttrsHolder() = default;
+  AttrsHolder(const AttrsType* type, const void* attrs)
+      : type_(attrs ? type : nullptr), p_(attrs && type ? type->clone(attrs) : nullptr) {}
+  AttrsHolder(const AttrsHolder& o) : AttrsHolder(o.type_, o.p_) {}
+  AttrsHolder(AttrsHolder&& o) noexcept
+      : type_(std::exchange(o.type_, nullptr)), p_(std::exchange(o.p_, nullptr)) {}
+  AttrsHolder& operator=(AttrsHolder o) noexcept {
+    std::swap(type_, o.type_);
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~AttrsHolder() {
+    if (p_) type_->destroy(p_);
+  }
+  const void* get() const { return p_; }
+  const AttrsType* type() const { return type_; }
+
+ private:
+  const AttrsType* type_ = nullptr;
+  void* p_ = nullptr;
+};
+
+}  // namespace tandem

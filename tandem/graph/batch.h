@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an op's `batch` column is called with (vmap). A batched value has its batch dimension
+// first. The rule computes the outputs with public ops and says which of them are batched.
+#pragma once
+
+#include "tandem/graph/node.h"
+
+namespace tandem {
+
+struct BatchCall {
+  const Node& node;                 ///< the per-example call: attrs, per-example shapes
+  std::span<const Tensor> in;       ///< physical values
+  std::span<const bool> batched;    ///< per input
+  Dim batch_size;
+  Tensor out[kMaxOpOuts];
+  bool out_batched[kMaxOpOuts] = {true, true, true, true};
+
+  template <class A>
+  const A& get_attrs() const {
+    return *static_cast<const A*>(node.attrs.get());
+  }
+  int n_in() const { return static_cast<int>(in.size()); }
+  bool has(int i) const { return i < n_in() && node.in[i].present; }
+  /// Rank of input i as the per-example function sees it.
+  int rank(int i) const { return node.in[i].shape.rank(); }
+};
+
+}  // namespace tandem

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a backend gives for an op. Kernels get raw arrays whose outputs are already allocated; they
+// never allocate tensors. Value errors (bad index or label) go through the error word, never by a
+// read outside: loads are clamped.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "tandem/tensor/scalar.h"
+#include "tandem/tensor/shape.h"
+#include "tandem/tensor/device.h"
+
+namespace tandem {
+
+struct OpDef;
+
+/// One operand of a kernel: bytes with dtype, shape and strides (in elements), or a scalar
+/// (data == nullptr and is_scalar), or absent (data == nullptr).
+struct Array {
+  void* data = nullptr;
+  const int64_t* shape = nullptr;
+  const int64_t* strides = nullptr;
+  int64_t numel = 0;
+  DType dtype = DType::f32;
+  uint8_t rank = 0;
+  bool contiguous = false;
+  bool is_scalar = false;
+  Scalar scalar;
+
+  bool present() const { return data != nullptr || is_scalar || shape != nullptr; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+};
+
+/// Where a kernel reports a value error: the first code wins. 0 is none.
+struct ErrorWord {
+  std::atomic<int32_t> code{0};
+  std::atomic<int64_t> value{0};
+  void report(int32_t c, int64_t v) {
+    int32_t none = 0;
+    if (code.compare_exchange_strong(none, c)) value.store(v);
+  }
+};
+
+/// Key of a random op: the draw of element e is philox(seed, {offset, draw, e}).
+struct RngKey {
+  uint64_t seed = 0;
+  uint32_t offset = 0;
+};
+
+/// A prepared call: primitive, packed sizes, whatever is worth keeping. Immutable, shared.
+struct Plan {
+  virtual ~Plan() = default;
+  size_t workspace = 0;  ///< scratch bytes that run() needs
+};
+
+struct KernelCall {
+  const OpDef& op;
+  const void* attrs = nullptr;
+  const Array* in = nullptr;
+  int n_in = 0;
+  Array* out = nullptr;
+  int n_out = 0;
+  ErrorWord* error = nullptr;
+  RngKey rng{};
+  const Plan* plan = nullptr;
+  void* scratch = nullptr;
+
+  template <class A>
+  const A& get_attrs() const {
+    return *static_cast<const A*>(attrs);
+  }
+};
+
+/// A backend's way to run an op. Only `run` is required.
+struct Kernel {
+  /// Can it run this call? (data pointers may be null here). Default: always.
+  bool (*supports)(const KernelCall&) = nullptr;
+  /// Strides that it wants for output i; false: row-major. Default: row-major.
+  bool (*layout)(const KernelCall&, int output, Strides& strides) = nullptr;
+  /// Make the Plan of such a call; eager keeps it in a table keyed by op, attrs, specs, threads.
+  std::shared_ptr<const Plan> (*prepare)(const KernelCall&) = nullptr;
+  void (*run)(const KernelCall&) = nullptr;
+};
+
+/// Give `op` a kernel on a device kind; the newest wins, an older one is tried when `supports`
+/// says no. Call before the op is used by other threads.
+TD_API void register_kernel(DeviceKind device, const OpDef& op, const Kernel& kernel);
+
+}  // namespace tandem

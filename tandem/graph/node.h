@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Node: one call of an op. The tape and a trace hold the same nodes: on the tape an input's value
+// is kept only if the op's derivative reads it (`saves`), in a trace always. Inputs point to the
+// nodes that made them; `depth` is one more than the deepest input, so descending depth is a
+// valid order for the backward walk.
+#pragma once
+
+#include <mutex>
+
+#include "tandem/base/small_vec.h"
+#include "tandem/graph/kernel.h"
+#include "tandem/graph/op_def.h"
+
+namespace tandem {
+
+struct Node;
+class Graph;
+
+/// Where gradients of a leaf (a cell, or a tensor with requires_grad_) are collected.
+struct TD_API GradSlot : RefCounted {
+  Tensor grad;
+  std::mutex lock;
+};
+
+struct NodeInput {
+  Tensor value;            ///< saved (tape), the value itself (trace), or undefined
+  Ref<Node> from;          ///< producer; set when a gradient flows or in a trace
+  uint32_t from_index = 0;
+  bool present = false;    ///< a tensor was given
+  bool is_scalar = false;
+  bool needs_grad = false;
+  DType dtype = DType::f32;
+  Scalar scalar;
+  Shape shape;
+};
+
+struct NodeOutput {
+  DType dtype = DType::f32;
+  Shape shape;
+  Tensor saved;            ///< cut off from the tape (no cycle); undefined unless `saves_out`
+};
+
+enum NodeFlags : uint8_t {
+  kTraced = 1,    ///< belongs to a Graph: backward keeps its values
+  kReleased = 2,  ///< a backward pass freed what it had saved
+  kLeaf = 4,      ///< no op: collects into `slot`
+};
+
+struct TD_API Node : detail::NodeBase {
+  const OpDef* op = nullptr;
+  AttrsHolder attrs;
+  SmallVec<NodeInput, 3> in;
+  SmallVec<NodeOutput, 1> out;
+  uint32_t depth = 0;
+  uint32_t scope = 0;             ///< interned layer path
+  uint8_t flags = 0;
+  Where where;
+  RngKey rng;                     ///< of a random op; in a trace `offset` is the distance from entry
+  const Graph* graph = nullptr;   ///< of a traced node; only compared
+  Ref<GradSlot> slot;             ///< of a leaf
+  uint32_t index = 0;             ///< position in its Graph
+  std::atomic<uint64_t> owner{0}; ///< backward walk that holds `mark`, 0 none
+  uint32_t mark = 0;              ///< position in that walk
+  Node* next_free = nullptr;      ///< chain of nodes that wait to be freed
+
+  static Ref<Node> make();
+  static Ref<Node> make_leaf(Ref<GradSlot> slot);
+  bool is_leaf() const { return flags & kLeaf; }
+  bool is_traced() const { return flags & kTraced; }
+  /// Drop saved values and edges without recursion.
+  void release();
+};
+
+/// The node that made `t`, or nullptr.
+inline Node* node_of(const Tensor& t) {
+  return t.defined() ? static_cast<Node*>(t.impl()->node) : nullptr;
+}
+/// Make `t` the output `index` of `node`. `t`'s impl must not be shared yet.
+TD_API void set_node(Tensor& t, const Ref<Node>& node, uint32_t index);
+/// The same value under a fresh impl without a node.
+TD_API Tensor detached_alias(const Tensor& t);
+
+}  // namespace tandem

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// OpDef: one row per op, and the table of all rows. A row is constinit data made by constexpr
+// builders; what is not given comes from its family. Everything that needs to know something of
+// an op (tape, trace, vmap, fusion, exporters, docs, tests) asks the row.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tandem/graph/attrs.h"
+#include "tandem/graph/kernel.h"
+#include "tandem/graph/spec.h"
+
+namespace tandem {
+
+class E;                  // scalar_expr.h
+struct InferCall;         // infer.h
+struct VjpCall;           // vjp.h
+struct BatchCall;         // batch.h
+struct BodyCall;          // infer.h
+struct ScalarProgram;     // scalar_program.h
+
+enum class Family : uint8_t {
+  pointwise,    ///< an expression per element, with broadcasting
+  reduce,       ///< init, step, combine, finish over dims
+  scan,         ///< the same columns, every prefix
+  view,         ///< the input's bytes under another shape and strides
+  contraction,  ///< backed by a library or an own kernel
+  composite,    ///< a body of other ops
+  index,        ///< moves elements by index tensors
+  create,       ///< no tensor inputs
+  control,      ///< inputs of a graph, cells, calls
+};
+/// How result dtype follows from input dtypes.
+enum class Types : uint8_t {
+  arith,     ///< promote; integers wrap; bool + bool is or
+  floating,  ///< promote, integers and bool become the default float
+  compare,   ///< promote inputs, result bool
+  logical,   ///< inputs tested against zero, result bool
+  bits,      ///< integers and bool only
+  cast,      ///< result from the attribute
+  where,     ///< (bool, T, T)
+  same,      ///< all tensor inputs of one dtype, result too
+  custom,    ///< infer says
+};
+enum class Autocast : uint8_t { none, low, f32_inside, f32_io, promote };
+
+enum OpFlags : uint32_t {
+  kEffect = 1,             ///< keeps program order, survives dead code removal
+  kDataSized = 2,          ///< result size depends on values
+  kRandom = 4,             ///< draws from the generator
+  kNotDifferentiable = 8,  ///< no derivative exists (argmax): the gradient stops, silently
+  kZeroGrad = 16,          ///< derivative is zero almost everywhere (floor, sign)
+  kNotDeterministic = 32,  ///< bits may change with the thread count (the reference page lists it)
+  kNoBatch = 64,           ///< vmap = loop does not hold by design (random)
+  kReuseFirst = 128,       ///< output 0 may get input 0's buffer (the kernel sees equal pointers)
+};
+
+using InferFn = void (*)(InferCall&);
+using VjpFn = void (*)(VjpCall&);
+using BatchFn = void (*)(BatchCall&);
+using BodyFn = void (*)(BodyCall&);
+using ReferenceFn = void (*)(const KernelCall&);
+using CostFn = double (*)(const InferCall&);
+/// Strides and element offset of a view of an array; false: it needs a copy.
+using ViewFn = bool (*)(const void* attrs, const Shape& in, const Strides& in_strides,
+                        const Shape& out, Strides& out_strides, int64_t& offset);
+/// out[i] = expression of in[...]; y are the outputs, g the incoming gradient, d[i] = gradient of
+/// input i.
+using ExprFn = void (*)(const E* in, E* out);
+using ExprGradFn = void (*)(const E* in, const E* y, const E& g, E* d);
+
+/// A reduction or scan as expressions over a tuple of states (semantics 5.2). A state is of the
+/// compute type ('T') or an i64 ('I').
+struct ReduceExpr {
+  const char* states = "T";
+  void (*init)(E* s) = nullptr;
+  void (*step)(const E* s, const E& x, const E& index, E* out) = nullptr;
+  void (*combine)(const E* a, const E* b, E* out) = nullptr;
+  void (*finish)(const E* s, const E& n, const E* scalars, E* out) = nullptr;
+};
+
+inline constexpr int kMaxOpIns = 10, kMaxOpOuts = 4;
+
+/// A fused loop for equal-shaped dense f32 arrays: the eager fast path of one-instruction rows.
+using FastF32 = void (*)(float* out, const float* a, const float* b, int64_t n);
+
+/// What the running process adds to a row.
+struct OpRuntime {
+  struct Entry {
+    Kernel kernel;
+    const Entry* older;
+  };
+  const Entry* kernels[kDeviceKinds] = {};
+  FastF32 fast_f32 = nullptr;
+  std::atomic<const OpDef*> derivative[kMaxOpIns] = {};
+  std::atomic<const ScalarProgram*> program{nullptr};
+  std::atomic<uint64_t> saves{kSavesUnknown};   ///< of a pointwise row: ins | outs << 32
+  int id = -1;
+  static constexpr uint64_t kSavesUnknown = ~uint64_t{0};
+};
+
+struct OpDef {
+  const char* name = "";
+  Family family = Family::composite;
+  Types types = Types::custom;
+  Autocast autocast_class = Autocast::none;
+  uint8_t n_in = 0, n_out = 1;
+  bool variadic = false;           ///< the last input repeats
+  uint32_t flags = 0;
+  /// "x", "b?" optional, "xs*" variadic, "lo$" a number by nature (may be a 0-d tensor)
+  const char* in_names[kMaxOpIns] = {};
+  /// "y", "lse!" made only when a gradient needs it and never shown
+  const char* out_names[kMaxOpOuts] = {"y"};
+  uint32_t saves_in = 0, saves_out = 0;
+  const AttrsType* attrs = nullptr;
+  InferFn infer_fn = nullptr;
+  VjpFn vjp_fn = nullptr;
+  BatchFn batch_fn = nullptr;
+  BodyFn body_fn = nullptr;
+  ReferenceFn reference_fn = nullptr;
+  CostFn flops_fn = nullptr, bytes_fn = nullptr;
+  ViewFn view_fn = nullptr;
+  ExprFn expr_fn = nullptr;
+  ExprGradFn expr_grad_fn = nullptr;
+  const ReduceExpr* reduce_expr = nullptr;
+  const char* onnx_name = nullptr;
+  const char* doc_text = nullptr;
+  /// Texts for codes 1, 2, ... that a kernel reports; `{}` is the value.
+  const char* error_texts[3] = {};
+  mutable OpRuntime* runtime = nullptr;
+
+  // ---- builders
+  static constexpr char last_char(const char* s) {
+    char c = 0;
+    while (*s) c = *s++;
+    return c;
+  }
+  template <class F>
+  constexpr OpDef with(F OpDef::*member, F value) const {
+    OpDef d = *this;
+    d.*member = value;
+    return d;
+  }
+  constexpr OpDef inputs(std::initializer_list<const char*> names) const {
+    OpDef d = *this;
+    d.n_in = 0;
+    for (const char* n : names) {
+      d.in_names[d.n_in++] = n;
+      d.variadic = last_char(n) == '*';
+    }
+    return d;
+  }
+  constexpr OpDef outputs(std::initializer_list<const char*> names) const {
+    OpDef d = *this;
+    d.n_out = 0;
+    for (const char* n : names) d.out_names[d.n_out++] = n;
+    return d;
+  }
+  constexpr OpDef infer(InferFn f) const { return with(&OpDef::infer_fn, f); }
+  /// The derivative; `ins`/`outs` say which inputs and outputs it reads (bit i = number i).
+  constexpr OpDef vjp(VjpFn f, uint32_t ins = 0, uint32_t outs = 0) const {
+    OpDef d = with(&OpDef::vjp_fn, f);
+    d.saves_in = ins;
+    d.saves_out = outs;
+    return d;
+  }
+  constexpr OpDef batch(BatchFn f) const { return with(&OpDef::batch_fn, f); }
+  constexpr OpDef body(BodyFn f) const { return with(&OpDef::body_fn, f); }
+  constexpr OpDef reference(ReferenceFn f) const { return with(&OpDef::reference_fn, f); }
+  constexpr OpDef flops(CostFn f) const { return with(&OpDef::flops_fn, f); }
+  constexpr OpDef bytes(CostFn f) const { return with(&OpDef::bytes_fn, f); }
+  constexpr OpDef view(ViewFn f) const { return with(&OpDef::view_fn, f); }
+  constexpr OpDef expr(ExprFn f) const { return with(&OpDef::expr_fn, f); }
+  constexpr OpDef expr_grad(ExprGradFn f) const { return with(&OpDef::expr_grad_fn, f); }
+  constexpr OpDef reduce(const ReduceExpr* r) const { return with(&OpDef::reduce_expr, r); }
+  constexpr OpDef onnx(const char* n) const { return with(&OpDef::onnx_name, n); }
+  constexpr OpDef doc(const char* t) const { return with(&OpDef::doc_text, t); }
+  constexpr OpDef type_rule(Types t) const { return with(&OpDef::types, t); }
+  constexpr OpDef autocast(Autocast a) const { return with(&OpDef::autocast_class, a); }
+  constexpr OpDef flag(uint32_t f) const { return with(&OpDef::flags, flags | f); }
+  constexpr OpDef errors(std::initializer_list<const char*> texts) const {
+    OpDef d = *this;
+    int i = 0;
+    for (const char* t : texts) d.error_texts[i++] = t;
+    return d;
+  }
+
+  bool has(OpFlags f) const { return flags & f; }
+  /// Output i is hidden ("lse!").
+  constexpr bool hidden(int i) const { return last_char(out_names[i]) == '!'; }
+  constexpr bool optional(int i) const { return last_char(in_names[i]) == '?'; }
+  /// How many outputs a user sees.
+  constexpr int shown() const {
+    int n = 0;
+    while (n < n_out && !hidden(n)) ++n;
+    return n;
+  }
+  bool differentiable() const {
+    return vjp_fn || expr_fn || body_fn || (flags & kZeroGrad);
+  }
+
+};
+
+// ---- families: the first word of a row
+constexpr OpDef make_row(const char* name, Family family, Types types,
+                         std::initializer_list<const char*> ins, const AttrsType* attrs) {
+  OpDef d;
+  d.name = name;
+  d.family = family;
+  d.types = types;
+  d.attrs = attrs;
+  return d.inputs(ins);
+}
+using Names = std::initializer_list<const char*>;
+constexpr OpDef contraction(const char* name, Names in, const AttrsType* a = nullptr) {
+  return make_row(name, Family::contraction, Types::same, in, a);
+}
+constexpr OpDef composite(const char* name, Names in, const AttrsType* a, BodyFn body) {
+  return make_row(name, Family::composite, Types::custom, in, a).body(body);
+}
+constexpr OpDef view_row(const char* name, Names in, const AttrsType* a, ViewFn view) {
+  return make_row(name, Family::view, Types::same, in, a).view(view);
+}
+constexpr OpDef index_row(const char* name, Names in, const AttrsType* a = nullptr) {
+  return make_row(name, Family::index, Types::custom, in, a);
+}
+constexpr OpDef create_row(const char* name, const AttrsType* a) {
+  return make_row(name, Family::create, Types::custom, {}, a);
+}
+constexpr OpDef control_row(const char* name, Names in, const AttrsType* a = nullptr) {
+  return make_row(name, Family::control, Types::custom, in, a);
+}
+
+// ---- the table
+/// Add a row at run time (must outlive the program); throws Value if the name is taken.
+TD_API void register_op(const OpDef& op);
+/// All rows in order of registration (derived rows of pointwise ops are not listed).
+TD_API std::span<const OpDef* const> all_ops();
+/// The row of that name, or nullptr.
+TD_API const OpDef* find_op(std::string_view name);
+/// The row's runtime part; registers a row that was not (derived rows).
+TD_API OpRuntime& runtime_of(const OpDef& op);
+
+/// The kernel of every row of a family that has no own one.
+TD_API void register_family_kernel(DeviceKind device, Family family, const Kernel& kernel);
+/// Who knows the fast loop of a pointwise row (nullptr result: it has none).
+TD_API void set_fast_f32_provider(FastF32 (*provider)(const OpDef&));
+/// The kernel that runs this call, or nullptr: use the reference.
+TD_API const Kernel* find_kernel(const KernelCall& call, DeviceKind device);
+
+}  // namespace tandem

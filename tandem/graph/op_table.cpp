@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of rows and of the kernels that backends gave for them.
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "tandem/graph/op_def.h"
+
+namespace tandem {
+namespace {
+
+struct Table {
+  std::recursive_mutex lock;
+  std::vector<const OpDef*> ops;
+  std::unordered_map<std::string_view, const OpDef*> by_name;
+  Kernel family[kDeviceKinds][9] = {};
+  FastF32 (*fast)(const OpDef&) = nullptr;
+};
+Table& table() {
+  static Table* t = new Table;  // rows are used until the last thread ends
+  return *t;
+}
+
+}  // namespace
+
+OpRuntime& runtime_of(const OpDef& op) {
+  if (TD_LIKELY(op.runtime != nullptr)) return *op.runtime;
+  Table& t = table();
+  std::lock_guard hold(t.lock);
+  if (!op.runtime) {
+    op.runtime = new OpRuntime;
+    if (t.fast && op.family == Family::pointwise) op.runtime->fast_f32 = t.fast(op);
+  }
+  return *op.runtime;
+}
+
+void register_op(const OpDef& op) {
+  Table& t = table();
+  std::lock_guard hold(t.lock);
+  auto at = t.by_name.find(op.name);
+  if (at != t.by_name.end() && at->second == &op) return;
+  TD_CHECK(at == t.by_name.end(), Value,
+           "an op named '{}' is registered already\nChoose another name.", op.name);
+  TD_CHECK(op.doc_text && *op.doc_text, Value, "op '{}' has no doc\nAdd .doc(\"...\").", op.name);
+  runtime_of(op).id = static_cast<int>(t.ops.size());
+  t.ops.push_back(&op);
+  t.by_name.emplace(op.name, &op);
+}
+
+std::span<const OpDef* const> all_ops() { return table().ops; }
+
+const OpDef* find_op(std::string_view name) {
+  Table& t = table();
+  std::lock_guard hold(t.lock);
+  auto at = t.by_name.find(name);
+  return at == t.by_name.end() ? nullptr : at->second;
+}
+
+void register_kernel(DeviceKind device, const OpDef& op, const Kernel& kernel) {
+  std::lock_guard hold(table().lock);
+  OpRuntime& r = runtime_of(op);
+  int d = static_cast<int>(device);
+  r.kernels[d] = new OpRuntime::Entry{kernel, r.kernels[d]};
+}
+
+void register_family_kernel(DeviceKind device, Family family, const Kernel& kernel) {
+  std::lock_guard hold(table().lock);
+  table().family[static_cast<int>(device)][static_cast<int>(family)] = kernel;
+}
+
+void set_fast_f32_provider(FastF32 (*provider)(const OpDef&)) {
+  Table& t = table();
+  std::lock_guard hold(t.lock);
+  t.fast = provider;
+  for (const OpDef* op : t.ops)
+    if (op->family == Family::pointwise) op->runtime->fast_f32 = provider(*op);
+}
+
+const Kernel* find_kernel(const KernelCall& call, DeviceKind device) {
+  int d = static_cast<int>(device);
+  for (const OpRuntime::Entry* e = call.op.runtime->kernels[d]; e; e = e->older)
+    if (!e->kernel.supports || e->kernel.supports(call)) return &e->kernel;
+  const Kernel& k = table().family[d][static_cast<int>(call.op.family)];
+  return k.run && (!k.supports || k.supports(call)) ? &k : nullptr;
+}
+
+}  // namespace tandem

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/graph/rng.h"
+
+#include <mutex>
+
+#include "tandem/graph/trace.h"
+
+namespace tandem {
+namespace {
+
+struct Generator {
+  std::mutex lock;
+  GeneratorState state;
+};
+Generator& generator() {
+  static Generator* g = new Generator;
+  return *g;
+}
+
+}  // namespace
+
+void manual_seed(uint64_t seed) { set_generator_state({seed, 0}); }
+
+GeneratorState generator_state() {
+  Generator& g = generator();
+  std::lock_guard hold(g.lock);
+  return g.state;
+}
+
+void set_generator_state(GeneratorState s) {
+  Generator& g = generator();
+  std::lock_guard hold(g.lock);
+  g.state = s;
+}
+
+namespace detail {
+
+RngKey next_rng_key() {
+  if (Trace* t = context().trace) return {0, t->graph->rng_draws++};
+  Generator& g = generator();
+  std::lock_guard hold(g.lock);
+  TD_CHECK(g.state.offset < (uint64_t{1} << 32), Value,
+           "the generator has made 2^32 draws\nCall manual_seed() with a new seed.");
+  return {g.state.seed, static_cast<uint32_t>(g.state.offset++)};
+}
+
+}  // namespace detail
+}  // namespace tandem

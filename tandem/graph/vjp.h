@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an op's `vjp` column is called with: incoming gradients, the inputs and outputs it asked
+// for with `saves`, and a place for the gradients of the inputs. It is written with public ops,
+// so the result can be differentiated again.
+#pragma once
+
+#include "tandem/graph/node.h"
+
+namespace tandem {
+
+struct VjpCall {
+  const Node& node;
+  std::span<const Tensor> grads;    ///< per output; undefined where none came
+  std::span<Tensor> results;        ///< per input; leave undefined where there is none
+
+  template <class A>
+  const A& get_attrs() const {
+    return *static_cast<const A*>(node.attrs.get());
+  }
+  int n_in() const { return static_cast<int>(node.in.size()); }
+  bool has(int i) const { return i < n_in() && node.in[i].present; }
+  /// Is the gradient of input i wanted?
+  bool needs(int i) const { return i < n_in() && node.in[i].needs_grad; }
+  /// Input i; it must be in the row's `saves`.
+  const Tensor& in(int i) const { return node.in[i].value; }
+  Scalar scalar(int i) const { return node.in[i].scalar; }
+  const Shape& in_shape(int i) const { return node.in[i].shape; }
+  DType in_dtype(int i) const { return node.in[i].dtype; }
+  /// Output i; it must be in the row's `saves`. Connected to the tape again.
+  Tensor out(int i) const;
+  const Shape& out_shape(int i) const { return node.out[i].shape; }
+  DType out_dtype(int i) const { return node.out[i].dtype; }
+  const Tensor& grad(int i = 0) const { return grads[i]; }
+  Where where() const { return node.where; }
+};
+
+}  // namespace tandem

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// StateDict: named tensors in the order they were added. What Module::state_dict() gives, what
+// save() writes and load() returns.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tandem/tensor/tensor.h"
+
+namespace tandem {
+
+class TD_API StateDict {
+ public:
+  using Entry = std::pair<std::string, Tensor>;
+  using const_iterator = std::vector<Entry>::const_iterator;
+
+  StateDict() = default;
+  /// Throws Value when a name comes twice.
+  static StateDict of(std::vector<Entry> entries);
+
+  /// The tensor of `name`; a new empty one at the end if there is none.
+  Tensor& operator[](std::string_view name);
+  /// The tensor of `name`; throws Value with the nearest names if there is none.
+  const Tensor& at(std::string_view name) const;
+  /// The tensor of `name`, or nullptr.
+  const Tensor* find(std::string_view name) const;
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+  /// Remove `name`; false if it is not there.
+  bool erase(std::string_view name);
+
+  size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  const_iterator begin() const { return entries_.begin(); }
+  const_iterator end() const { return entries_.end(); }
+
+ private:
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+/// One line per tensor: name, dtype, shape.
+TD_API std::string to_string(const StateDict& d);
+
+}  // namespace tandem
