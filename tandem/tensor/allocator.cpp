@@ -42,8 +42,8 @@ constexpr size_t kFineMax = 1 << 10;  // below: classes of 64 B; above: 8 classe
 constexpr int kClasses = 16 + 8 * 6;
 constexpr size_t kSlab = 256 << 10;
 constexpr size_t kHuge = 2 << 20;
-constexpr size_t kMapped = 1 << 20;            // from here on blocks are mapped in whole huge pages
-constexpr size_t kAbsurd = size_t{1} << 46;    // more than any machine maps; keeps sums in range
+constexpr size_t kMapped = 1 << 20;          // from here on blocks are mapped in whole huge pages
+constexpr size_t kAbsurd = size_t{1} << 46;  // more than any machine maps; keeps sums in range
 constexpr size_t kCacheSlack = size_t{256} << 20;
 
 /// Head of a free block; lies in its first bytes.

@@ -39,12 +39,14 @@ bool before(const Monomial& a, const Monomial& b) {
 
 int64_t checked_mul(int64_t a, int64_t b) {
   int64_t r;
-  TD_CHECK(!__builtin_mul_overflow(a, b, &r), Value, "a size of {} * {} does not fit 63 bits", a, b);
+  TD_CHECK(!__builtin_mul_overflow(a, b, &r), Value, "a size of {} * {} does not fit 63 bits", a,
+           b);
   return r;
 }
 int64_t checked_add(int64_t a, int64_t b) {
   int64_t r;
-  TD_CHECK(!__builtin_add_overflow(a, b, &r), Value, "a size of {} + {} does not fit 63 bits", a, b);
+  TD_CHECK(!__builtin_add_overflow(a, b, &r), Value, "a size of {} + {} does not fit 63 bits", a,
+           b);
   return r;
 }
 int64_t floor_div(int64_t a, int64_t b) {
@@ -145,18 +147,18 @@ class Table {
   Dim combine(char op, Dim a, Dim b) {
     const Poly x = poly(a), y = poly(b);
     switch (op) {
-    case '+':
-      return intern(add(x, y, 1));
-    case '-':
-      return intern(add(x, y, -1));
-    case '*':
-      return intern(multiply(x, y));
-    case '/':
-      return floordiv(x, y);
-    case '%':
-      return mod(x, y);
-    default:
-      return extremum(op, a, b);
+      case '+':
+        return intern(add(x, y, 1));
+      case '-':
+        return intern(add(x, y, -1));
+      case '*':
+        return intern(multiply(x, y));
+      case '/':
+        return floordiv(x, y);
+      case '%':
+        return mod(x, y);
+      default:
+        return extremum(op, a, b);
     }
   }
 
@@ -407,14 +409,14 @@ Dim Dim::symbol(const std::string& name) {
 Dim Dim::combine(char op, Dim a, Dim b) {
   if (both(a, b)) {
     switch (op) {
-    case '/':
-      return floor_div(a.v_, b.v_);
-    case '%':
-      return floor_mod(a.v_, b.v_);
-    case '<':
-      return std::min(a.v_, b.v_);
-    case '>':
-      return std::max(a.v_, b.v_);
+      case '/':
+        return floor_div(a.v_, b.v_);
+      case '%':
+        return floor_mod(a.v_, b.v_);
+      case '<':
+        return std::min(a.v_, b.v_);
+      case '>':
+        return std::max(a.v_, b.v_);
     }
   }
   Table& t = Table::get();

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-
 #include "tandem/tensor/strided.h"
 
 namespace tandem {
@@ -24,8 +23,9 @@ namespace {
 }  // namespace
 
 void Tensor::throw_undefined() const {
-  TD_FAIL(Value, "this Tensor is empty: it was never assigned, or it was moved from\n"
-                 "Ask defined() first, or give it a value.");
+  TD_FAIL(Value,
+          "this Tensor is empty: it was never assigned, or it was moved from\n"
+          "Ask defined() first, or give it a value.");
 }
 
 Dim Tensor::shape(int64_t d) const {
@@ -64,11 +64,10 @@ const void* Tensor::checked_data(DType dtype, Where where) const {
   const detail::TensorImpl& t = get();
   if (TD_UNLIKELY(t.has(detail::kSymbolic))) fail_traced("data", where);
   if (TD_UNLIKELY(t.dtype != dtype))
-    fail_at(ErrorKind::DType, "data", where,
-            fmt::format("wants {} elements, the tensor holds {}", to_string(dtype),
-                        to_string(t.dtype)),
-            fmt::format("Convert with to({}), or ask for {}.", to_string(dtype),
-                        to_string(t.dtype)));
+    fail_at(
+        ErrorKind::DType, "data", where,
+        fmt::format("wants {} elements, the tensor holds {}", to_string(dtype), to_string(t.dtype)),
+        fmt::format("Convert with to({}), or ask for {}.", to_string(dtype), to_string(t.dtype)));
   return t.data;
 }
 

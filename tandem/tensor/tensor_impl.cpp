@@ -42,8 +42,7 @@ int64_t count_elements(const Shape& shape) {
 size_t count_bytes(int64_t n, DType dtype) {
   size_t bytes;
   TD_CHECK(!__builtin_mul_overflow(static_cast<size_t>(n), size_of(dtype), &bytes), Memory,
-           "a tensor of {} {} elements is more than this machine can address", n,
-           to_string(dtype));
+           "a tensor of {} {} elements is more than this machine can address", n, to_string(dtype));
   return bytes;
 }
 
@@ -94,8 +93,7 @@ void set_row_major(TensorImpl& t) {
 
 void check_device(Device device) {
   TD_CHECK(device.kind == DeviceKind::cpu, Unsupported,
-           "tensors on {} are not supported by this build\nUse the device cpu.",
-           to_string(device));
+           "tensors on {} are not supported by this build\nUse the device cpu.", to_string(device));
 }
 
 }  // namespace
@@ -130,8 +128,8 @@ TensorImpl* new_tensor(const Shape& shape, DType dtype, Device device, const Str
   return t;
 }
 
-TensorImpl* new_view(const TensorImpl& base, const Shape& shape, const Strides& strides,
-                     void* data, DType dtype) {
+TensorImpl* new_view(const TensorImpl& base, const Shape& shape, const Strides& strides, void* data,
+                     DType dtype) {
   TD_ASSERT(base.storage != nullptr);
   TensorImpl* t = make_block(kHead, shape, dtype, base.device, count_elements(shape));
   base.storage->refs.add();
