@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses with PyTorch's names, options and defaults. Class losses are rows that check labels
+// through the error word; the others are made of public ops. Under autocast a loss is f32.
+#pragma once
+
+#include "tandem/graph/op_def.h"
+
+namespace tandem {
+
+/// batchmean is the sum over the first dimension's size (kl_div).
+enum class Reduction : uint8_t { mean, sum, none, batchmean };
+
+/// Of softmax_cross_entropy and nll_loss and their *_backward rows.
+struct ClassLossAttrs {
+  int64_t reduction = 0;  ///< 0 mean, 1 sum, 2 none
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;
+  bool f32_loss = false;  ///< y is f32 whatever x is
+  Dim classes = 0;        ///< of nll_loss_backward: size of dimension 1 of its result
+  template <class V>
+  void fields(V& v) {
+    v("reduction", reduction);
+    v("ignore_index", ignore_index);
+    v("label_smoothing", label_smoothing);
+    v("f32_loss", f32_loss);
+    IntList c{classes};
+    v("classes", c);
+    classes = c[0];
+  }
+};
+
+namespace op {
+/// softmax_cross_entropy: x [n, c, ...d], target [n, ...d] (integer labels), weight? [c] ->
+/// y (0-d, or [n, ...d] with reduction none), lse! [n, ...d], total! 0-d (what mean divides by).
+/// Its backward: gy, x, target, lse, total, weight? -> gx.
+/// nll_loss: logp [n, c, ...d], target, weight? -> y, total!. Its backward: gy, target, total,
+/// weight? -> glogp. binary_cross_entropy: elements, no reduction.
+extern TD_API const OpDef softmax_cross_entropy, softmax_cross_entropy_backward, nll_loss,
+    nll_loss_backward, binary_cross_entropy;
+}  // namespace op
+TD_API std::span<const OpDef* const> loss_rows();
+
+struct CrossEntropyOptions {
+  Tensor weight = {};           ///< [c], factor of each class
+  int64_t ignore_index = -100;  ///< targets with this label add nothing
+  Reduction reduction = Reduction::mean;
+  double label_smoothing = 0;
+};
+struct NllLossOptions {
+  Tensor weight = {};
+  int64_t ignore_index = -100;
+  Reduction reduction = Reduction::mean;
+};
+struct LossOptions {
+  Reduction reduction = Reduction::mean;
+};
+struct SmoothL1LossOptions {
+  Reduction reduction = Reduction::mean;
+  double beta = 1.0;
+};
+struct HuberLossOptions {
+  Reduction reduction = Reduction::mean;
+  double delta = 1.0;
+};
+struct BinaryCrossEntropyOptions {
+  Tensor weight = {};
+  Reduction reduction = Reduction::mean;
+};
+struct BinaryCrossEntropyWithLogitsOptions {
+  Tensor weight = {};
+  Reduction reduction = Reduction::mean;
+  Tensor pos_weight = {};
+};
+struct KlDivOptions {
+  Reduction reduction = Reduction::mean;
+  bool log_target = false;
+};
+struct PoissonNllLossOptions {
+  bool log_input = true, full = false;
+  double eps = 1e-8;
+  Reduction reduction = Reduction::mean;
+};
+struct GaussianNllLossOptions {
+  bool full = false;
+  double eps = 1e-6;
+  Reduction reduction = Reduction::mean;
+};
+struct HingeEmbeddingLossOptions {
+  double margin = 1;
+  Reduction reduction = Reduction::mean;
+};
+struct MarginOptions {
+  double margin = 0;
+  Reduction reduction = Reduction::mean;
+};
+struct TripletMarginLossOptions {
+  double margin = 1.0, p = 2.0, eps = 1e-6;
+  bool swap = false;
+  Reduction reduction = Reduction::mean;
+};
+
+/// Cross-entropy of logits x [n, c, ...d] (or [c]) with integer labels [n, ...d], or with
+/// probabilities of x's shape. Throws Value for a label outside [0, c) and for the mean of an
+/// empty batch, Shape for sizes that do not fit.
+TD_API Tensor cross_entropy(Tensor x, Tensor target, CrossEntropyOptions options = {},
+                            Where where = Where::here());
+/// The same of log-probabilities with integer labels.
+TD_API Tensor nll_loss(Tensor x, Tensor target, NllLossOptions options = {},
+                       Where where = Where::here());
+/// (x - target)^2. Both have one shape; throws Shape otherwise (PyTorch only warns).
+TD_API Tensor mse_loss(Tensor x, Tensor target, LossOptions options = {},
+                       Where where = Where::here());
+/// |x - target|.
+TD_API Tensor l1_loss(Tensor x, Tensor target, LossOptions options = {},
+                      Where where = Where::here());
+/// 0.5 d^2 / beta where |d| < beta, else |d| - 0.5 beta.
+TD_API Tensor smooth_l1_loss(Tensor x, Tensor target, SmoothL1LossOptions options = {},
+                             Where where = Where::here());
+/// 0.5 d^2 where |d| <= delta, else delta (|d| - 0.5 delta).
+TD_API Tensor huber_loss(Tensor x, Tensor target, HuberLossOptions options = {},
+                         Where where = Where::here());
+/// -(t log x + (1 - t) log(1 - x)), logs cut off at -100; x in [0, 1].
+TD_API Tensor binary_cross_entropy(Tensor x, Tensor target, BinaryCrossEntropyOptions options = {},
+                                   Where where = Where::here());
+/// The same of sigmoid(x), stable; pos_weight is the factor of the positive term.
+TD_API Tensor binary_cross_entropy_with_logits(Tensor x, Tensor target,
+                                               BinaryCrossEntropyWithLogitsOptions options = {},
+                                               Where where = Where::here());
+/// target (log target - x), x and (log_target) target being log-probabilities.
+TD_API Tensor kl_div(Tensor x, Tensor target, KlDivOptions options = {},
+                     Where where = Where::here());
+TD_API Tensor poisson_nll_loss(Tensor x, Tensor target, PoissonNllLossOptions options = {},
+                               Where where = Where::here());
+TD_API Tensor gaussian_nll_loss(Tensor x, Tensor target, Tensor var,
+                                GaussianNllLossOptions options = {}, Where where = Where::here());
+TD_API Tensor hinge_embedding_loss(Tensor x, Tensor target, HingeEmbeddingLossOptions options = {},
+                                   Where where = Where::here());
+TD_API Tensor soft_margin_loss(Tensor x, Tensor target, LossOptions options = {},
+                               Where where = Where::here());
+TD_API Tensor margin_ranking_loss(Tensor x1, Tensor x2, Tensor target, MarginOptions options = {},
+                                  Where where = Where::here());
+TD_API Tensor cosine_embedding_loss(Tensor x1, Tensor x2, Tensor target, MarginOptions options = {},
+                                    Where where = Where::here());
+TD_API Tensor triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative,
+                                  TripletMarginLossOptions options = {},
+                                  Where where = Where::here());
+/// x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim; the two broadcast.
+TD_API Tensor cosine_similarity(Tensor x1, Tensor x2, int64_t dim = 1, double eps = 1e-8,
+                                Where where = Where::here());
+/// ||x1 - x2 + eps||_p along the last dimension.
+TD_API Tensor pairwise_distance(Tensor x1, Tensor x2, double p = 2.0, double eps = 1e-6,
+                                bool keepdim = false, Where where = Where::here());
+
+}  // namespace tandem

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Max and average pooling over one to three dimensions, with fixed or adaptive windows, and the
+// rows of their derivatives. x is [n, c, ...] for the rows; the functions take [c, ...] too.
+#pragma once
+
+#include "tandem/graph/op_def.h"
+
+namespace tandem {
+
+/// Of all rows here. Lists have one entry per spatial dimension. If `output` is not empty the
+/// windows are adaptive: window i covers floor(i * in / out) up to ceil((i + 1) * in / out), and
+/// kernel, stride, padding, dilation are empty.
+struct PoolAttrs {
+  IntList kernel, stride, padding, dilation;
+  bool ceil_mode = false;
+  bool count_include_pad = true;  ///< average: padding counts in the divisor
+  int64_t divisor_override = 0;   ///< average: the divisor, if not 0
+  IntList output;
+  /// Spatial size of x, for the *_backward rows.
+  IntList size;
+  template <class V>
+  void fields(V& v) {
+    v("kernel", kernel);
+    v("stride", stride);
+    v("padding", padding);
+    v("dilation", dilation);
+    v("ceil_mode", ceil_mode);
+    v("count_include_pad", count_include_pad);
+    v("divisor_override", divisor_override);
+    v("output", output);
+    v("size", size);
+  }
+};
+
+namespace op {
+/// max_pool: x -> y, "idx!" i32: row-major position in x's spatial plane of the element chosen
+/// (the first of equals; NaN wins). max_pool_with_indices shows idx.
+/// max_pool_backward: gy, idx -> gx. avg_pool: x -> y. avg_pool_backward: gy -> gx.
+extern TD_API const OpDef max_pool, max_pool_with_indices, max_pool_backward, avg_pool,
+    avg_pool_backward;
+}  // namespace op
+TD_API std::span<const OpDef* const> pool_rows();
+
+/// Largest element of each window. `stride` defaults to the kernel size; a list of one entry
+/// stands for all dimensions. Padding (at most half the kernel) never wins. Throws Shape, Value.
+TD_API Tensor max_pool1d(Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
+                         IntList dilation = {1}, bool ceil_mode = false,
+                         Where where = Where::here());
+TD_API Tensor max_pool2d(Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
+                         IntList dilation = {1}, bool ceil_mode = false,
+                         Where where = Where::here());
+TD_API Tensor max_pool3d(Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
+                         IntList dilation = {1}, bool ceil_mode = false,
+                         Where where = Where::here());
+/// (values, i64 positions in the spatial plane of x).
+TD_API std::pair<Tensor, Tensor> max_pool2d_with_indices(Tensor x, IntList kernel_size,
+                                                         IntList stride = {}, IntList padding = {0},
+                                                         IntList dilation = {1},
+                                                         bool ceil_mode = false,
+                                                         Where where = Where::here());
+/// Mean of each window.
+TD_API Tensor avg_pool1d(Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
+                         bool ceil_mode = false, bool count_include_pad = true,
+                         Where where = Where::here());
+TD_API Tensor avg_pool2d(Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
+                         bool ceil_mode = false, bool count_include_pad = true,
+                         int64_t divisor_override = 0, Where where = Where::here());
+TD_API Tensor avg_pool3d(Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
+                         bool ceil_mode = false, bool count_include_pad = true,
+                         int64_t divisor_override = 0, Where where = Where::here());
+/// Pooling to a given output size; -1 keeps that dimension's size.
+TD_API Tensor adaptive_avg_pool1d(Tensor x, IntList output_size, Where where = Where::here());
+TD_API Tensor adaptive_avg_pool2d(Tensor x, IntList output_size, Where where = Where::here());
+TD_API Tensor adaptive_avg_pool3d(Tensor x, IntList output_size, Where where = Where::here());
+TD_API Tensor adaptive_max_pool1d(Tensor x, IntList output_size, Where where = Where::here());
+TD_API Tensor adaptive_max_pool2d(Tensor x, IntList output_size, Where where = Where::here());
+TD_API Tensor adaptive_max_pool3d(Tensor x, IntList output_size, Where where = Where::here());
+/// The backward rows as functions.
+TD_API Tensor max_pool_backward(Tensor gy, Tensor idx, const PoolAttrs& attrs,
+                                Where where = Where::here());
+TD_API Tensor avg_pool_backward(Tensor gy, const PoolAttrs& attrs, Where where = Where::here());
+
+}  // namespace tandem

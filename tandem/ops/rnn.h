@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent layers over whole sequences, one layer and direction a call: lstm as a row that keeps
+// its gates, gru and rnn made of public ops. Gate order and formulas are PyTorch's.
+#pragma once
+
+#include "tandem/graph/op_def.h"
+
+namespace tandem {
+
+struct LstmAttrs {
+  bool reverse = false;  ///< walk from the last step to the first
+  template <class V>
+  void fields(V& v) {
+    v("reverse", reverse);
+  }
+};
+
+namespace op {
+/// lstm: x [t, n, i], h0 [n, h], c0 [n, h], w_ih [4h, i], w_hh [4h, h], b_ih? [4h], b_hh? [4h] ->
+/// y [t, n, h], hn [n, h], cn [n, h], saved! [t, n, 5h] = (i, f, g, o after their functions, c).
+/// lstm_backward: gy?, ghn?, gcn?, gsaved?, w_hh, c0, saved -> ggates [t, n, 4h] (before the
+/// functions), gh0, gc0.
+/// lstm_cell: gates [n, 4h] (before the functions), c [n, h] -> h, c, saved! [n, 5h].
+/// lstm_cell_backward: gh, gc, saved, c -> ggates [n, 4h], gc [n, h].
+extern TD_API const OpDef lstm, lstm_backward, lstm_cell, lstm_cell_backward;
+}  // namespace op
+TD_API std::span<const OpDef* const> rnn_rows();
+
+struct LstmResult {
+  Tensor y, h, c;  ///< [t, n, h], [n, h], [n, h]
+};
+struct RnnResult {
+  Tensor y, h;  ///< [t, n, h], [n, h]
+};
+/// One LSTM layer in one direction over x [t, n, i]; undefined h0, c0 are zeros.
+TD_API LstmResult lstm(Tensor x, Tensor h0, Tensor c0, Tensor w_ih, Tensor w_hh, Tensor b_ih = {},
+                       Tensor b_hh = {}, bool reverse = false, Where where = Where::here());
+/// The same with a projection w_hr [p, h] of the output: y [t, n, p], h [n, p], w_hh [4h, p].
+TD_API LstmResult lstm_projected(Tensor x, Tensor h0, Tensor c0, Tensor w_ih, Tensor w_hh,
+                                 Tensor b_ih, Tensor b_hh, Tensor w_hr, bool reverse = false,
+                                 Where where = Where::here());
+/// One step: x [n, i], h [n, h], c [n, h] -> (h, c).
+TD_API std::pair<Tensor, Tensor> lstm_cell(Tensor x, Tensor h, Tensor c, Tensor w_ih, Tensor w_hh,
+                                           Tensor b_ih = {}, Tensor b_hh = {},
+                                           Where where = Where::here());
+/// One GRU layer in one direction; w_ih [3h, i], w_hh [3h, h].
+TD_API RnnResult gru(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih = {},
+                     Tensor b_hh = {}, bool reverse = false, Where where = Where::here());
+TD_API Tensor gru_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor b_ih = {},
+                       Tensor b_hh = {}, Where where = Where::here());
+/// One layer of h = tanh(w_ih x + b_ih + w_hh h + b_hh) in one direction.
+TD_API RnnResult rnn_tanh(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih = {},
+                          Tensor b_hh = {}, bool reverse = false, Where where = Where::here());
+/// The same with relu.
+TD_API RnnResult rnn_relu(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih = {},
+                          Tensor b_hh = {}, bool reverse = false, Where where = Where::here());
+TD_API Tensor rnn_tanh_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor b_ih = {},
+                            Tensor b_hh = {}, Where where = Where::here());
+TD_API Tensor rnn_relu_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor b_ih = {},
+                            Tensor b_hh = {}, Where where = Where::here());
+
+}  // namespace tandem
