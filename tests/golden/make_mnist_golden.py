@@ -27,44 +27,15 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from philox import centred, check_philox
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS, BATCH, SEED = 200, 64, 1000
 
 
-def philox4x32_10(counter, key):
-    """Salmon et al. 2011. counter: 4 arrays of uint32, key: 2 numbers. Returns 4 uint32 arrays."""
-    mask = np.uint64(0xFFFFFFFF)
-    c = [np.asarray(v, np.uint64) for v in counter]
-    k = [int(key[0]), int(key[1])]
-    for _ in range(10):
-        p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
-        hi0, lo0, hi1, lo1 = p0 >> np.uint64(32), p0 & mask, p1 >> np.uint64(32), p1 & mask
-        c = [hi1 ^ c[1] ^ np.uint64(k[0]), lo1, hi0 ^ c[3] ^ np.uint64(k[1]), lo0]
-        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return [v.astype(np.uint32) for v in c]
-
-
-def check_philox():
-    """The known answers of the authors' Random123 library (kat_vectors)."""
-    ones = 0xFFFFFFFF
-    for counter, key, want in (
-            ([0] * 4, (0, 0), [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
-            ([ones] * 4, (ones, ones), [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
-            ([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344], (0xA4093822, 0x299F31D0),
-             [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1])):
-        got = [int(v[0]) for v in philox4x32_10([[v] for v in counter], key)]
-        assert got == want, (counter, got)
-
-
 def initial(p, shape, fan_in):
-    n = int(np.prod(shape))
-    i = np.arange(n, dtype=np.uint64)
-    zero = np.zeros(n, np.uint64)
-    word = philox4x32_10([zero, zero, i & np.uint64(0xFFFFFFFF), i >> np.uint64(32)],
-                         (SEED + p, 0))[0]
-    u = (word >> np.uint32(8)).astype(np.float32) * np.float32(2.0 ** -24)
     bound = np.float32(1.0 / np.sqrt(np.float64(fan_in)))
-    w = bound * (np.float32(2) * u - np.float32(1))
+    w = bound * centred(SEED + p, int(np.prod(shape)))
     assert w.dtype == np.float32
     return torch.from_numpy(w.reshape(shape))
 

@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's side of bench/compare: the work of bench_tandem, a JSON line per case and variant.
+
+usage: peers_torch.py [--list] [--threads N] [--rounds N] [--seconds S] [--variant V] CASE ...
+variants: default; fused (AdamW(fused=True)); channels_last; channels_last_fused
+environment: MKL_UNLOCKED=1 preloads two functions that let MKL take its Intel code paths on any
+CPU (wants a C compiler). Changes nothing on Intel.
+A line: {"case", "variant", "ms" (a training step) or "us_per_op", "threads", "rounds": [...],
+"losses": [...], "first_s", "rss_mb", "version", "mkl_unlocked"}. A round is the median over
+`seconds`; ms is the median round.
+
+Both sides start from the same numbers, so `losses` (steps 1 to 3) can be compared: with c(s, i) the
+`centred` and w(s, i) the `words` of tests/golden/philox.py,
+- parameter p in the order of named_parameters(): with two or more dims float32(1 / sqrt(numel /
+  shape[0])) * c(1000 + p, i); with one dim 1 where the name ends in "weight", else 0;
+- input: c(2000, i), or token ids w(2000, i) % 65; labels: w(2001, i) % classes.
+AdamW with lr 1e-3 and PyTorch's defaults; loss = mean cross-entropy.
+"""
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+MKL_SOURCE = """
+int mkl_serv_intel_cpu_true(void) { return 1; }
+int mkl_serv_intel_cpu(void) { return 1; }
+"""
+
+
+def unlock_mkl():
+    """Starts this program again with the two functions in front of MKL's own."""
+    if "TD_MKL_PRELOADED" in os.environ:
+        shutil.rmtree(os.path.dirname(os.environ["TD_MKL_PRELOADED"]), ignore_errors=True)
+        return
+    if os.environ.get("MKL_UNLOCKED") != "1":
+        return
+    folder = tempfile.mkdtemp(prefix="mkl_unlock")
+    library = os.path.join(folder, "mkl_unlock.so")
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o",
+                    library], input=MKL_SOURCE.encode(), check=True)
+    preload = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD")]))
+    env = dict(os.environ, LD_PRELOAD=preload, TD_MKL_PRELOADED=library)
+    os.execve(sys.executable, [sys.executable, *sys.argv], env)
+
+
+unlock_mkl()
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/golden"))
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+import torch.nn as nn  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+from philox import centred, words  # noqa: E402
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(784, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        return self.fc2(F.relu(self.fc1(x)))
+
+
+class Conv(nn.Module):
+    """The net of the README."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)
+        self.fc1, self.fc2 = nn.Linear(9216, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
+        return self.fc2(F.relu(self.fc1(x.flatten(1))))
+
+
+class Block(nn.Module):
+    def __init__(self, d, heads):
+        super().__init__()
+        self.ln1, self.qkv, self.out = nn.LayerNorm(d), nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.ln2, self.up, self.down = nn.LayerNorm(d), nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+        self.heads = heads
+
+    def forward(self, x):
+        b, t, d = x.shape
+        q, k, v = (s.view(b, t, self.heads, d // self.heads).transpose(1, 2)
+                   for s in self.qkv(self.ln1(x)).split(d, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
+        return x + self.down(F.gelu(self.up(self.ln2(x))))
+
+
+class Gpt(nn.Module):
+    def __init__(self, vocabulary=65, d=128, heads=4, layers=4, context=64):
+        super().__init__()
+        self.tok, self.pos = nn.Embedding(vocabulary, d), nn.Embedding(context, d)
+        self.blocks = nn.ModuleList(Block(d, heads) for _ in range(layers))
+        self.ln, self.head = nn.LayerNorm(d), nn.Linear(d, vocabulary, bias=False)
+
+    def forward(self, x):
+        y = self.tok(x) + self.pos.weight[:x.shape[1]]
+        for block in self.blocks:
+            y = block(y)
+        return self.head(self.ln(y))
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.fc = nn.LSTM(64, 256, batch_first=True), nn.Linear(256, 10)
+
+    def forward(self, x):
+        return self.fc(self.lstm(x)[0][:, -1])
+
+
+class Residual(nn.Module):
+    def __init__(self, cin, cout, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(cin, cout, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(cout)
+        self.conv2 = nn.Conv2d(cout, cout, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(cout)
+        self.downsample = None
+        if stride != 1 or cin != cout:
+            self.downsample = nn.Sequential(nn.Conv2d(cin, cout, 1, stride, bias=False),
+                                            nn.BatchNorm2d(cout))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet18(nn.Module):
+    """He et al. 2015, with torchvision's names and order of parameters."""
+
+    def __init__(self, classes=1000):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+        for i, (cin, cout) in enumerate(((64, 64), (64, 128), (128, 256), (256, 512)), 1):
+            setattr(self, f"layer{i}", nn.Sequential(Residual(cin, cout, 1 if i == 1 else 2),
+                                                     Residual(cout, cout, 1)))
+        self.fc = nn.Linear(512, classes)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+# case: model, shape of x (tokens: vocabulary), shape of y, classes, variants
+IMAGE = ("default", "fused", "channels_last", "channels_last_fused")
+TRAIN = {
+    "mlp": (Mlp, (64, 784), None, (64,), 10, IMAGE[:2]),
+    "conv": (Conv, (64, 1, 28, 28), None, (64,), 10, IMAGE),
+    "gpt": (Gpt, (12, 64), 65, (12, 64), 65, IMAGE[:2]),
+    "lstm": (Lstm, (32, 50, 64), None, (32,), 10, IMAGE[:2]),
+    "resnet18": (ResNet18, (8, 3, 128, 128), None, (8,), 1000, IMAGE),
+}
+TINY = ("add8_nograd", "add8_fwd_bwd")
+
+
+def formula_(model):
+    with torch.no_grad():
+        for p, (name, w) in enumerate(model.named_parameters()):
+            if w.dim() == 1:
+                w.fill_(1.0 if name.endswith("weight") else 0.0)
+                continue
+            bound = np.float32(1.0 / np.sqrt(w.numel() / w.shape[0]))
+            w.copy_(torch.from_numpy(bound * centred(1000 + p, w.numel())).view_as(w))
+    return model
+
+
+def training_step(case, variant):
+    make, xs, vocabulary, ys, classes, _ = TRAIN[case]
+    model = formula_(make())
+    n = int(np.prod(xs))
+    if vocabulary:
+        x = torch.from_numpy((words(2000, n) % vocabulary).astype(np.int64)).view(xs)
+    else:
+        x = torch.from_numpy(centred(2000, n)).view(xs)
+    y = torch.from_numpy((words(2001, int(np.prod(ys))) % classes).astype(np.int64))
+    if variant.startswith("channels_last"):
+        model = model.to(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=torch.channels_last)
+    opt = torch.optim.AdamW(model.parameters(), lr=1e-3,
+                            **({"fused": True} if variant.endswith("fused") else {}))
+
+    def step():
+        opt.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y)
+        loss.backward()
+        opt.step()
+        return loss
+    return step
+
+
+def tiny(case):
+    x, y = torch.from_numpy(centred(2000, 8)), torch.from_numpy(centred(2001, 8))
+
+    def no_grad():
+        z = x
+        with torch.no_grad():
+            for _ in range(1000):
+                z = z + y
+        return z.sum()
+
+    def with_grad():
+        leaf = x.detach().requires_grad_()
+        z = leaf
+        for _ in range(1000):
+            z = z + y
+        loss = z.sum()
+        loss.backward()
+        return loss
+    return no_grad if case == "add8_nograd" else with_grad
+
+
+def median(v):
+    v = sorted(v)
+    return v[len(v) // 2] if len(v) % 2 else (v[len(v) // 2 - 1] + v[len(v) // 2]) / 2
+
+
+def one_round(f, seconds):
+    times, start = [], time.perf_counter()
+    while time.perf_counter() - start < seconds or len(times) < 5:
+        t = time.perf_counter()
+        f()
+        times.append(time.perf_counter() - t)
+    return median(times)
+
+
+def measure(case, variant, a):
+    step = tiny(case) if case in TINY else training_step(case, variant)
+    start = time.perf_counter()
+    losses = [step().item()]
+    first = time.perf_counter() - start
+    losses += [step().item() for _ in range(2)]
+    unit = "us_per_op" if case in TINY else "ms"
+    rounds = [round(one_round(step, a.seconds) * 1e3, 5) for _ in range(a.rounds)]
+    print(json.dumps({
+        "case": case, "variant": variant, unit: round(median(rounds), 5), "threads": a.threads,
+        "rounds": rounds, "losses": losses, "first_s": round(first, 3),
+        "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "version": "PyTorch " + torch.__version__.split("+")[0],
+        "mkl_unlocked": "TD_MKL_PRELOADED" in os.environ}), flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description="PyTorch's side of bench/compare")
+    p.add_argument("case", nargs="*", help="of --list; all when none is given")
+    p.add_argument("--list", action="store_true", help="print cases and their variants")
+    p.add_argument("--threads", type=int, default=int(os.environ.get("TANDEM_NUM_THREADS", "2")))
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--seconds", type=float, default=1.0, help="length of one round")
+    p.add_argument("--variant", action="append", help="default: all of the case")
+    a = p.parse_args()
+    variants = {**{c: ("default",) for c in TINY}, **{c: v[-1] for c, v in TRAIN.items()}}
+    if a.list:
+        print(json.dumps(variants))
+        return 0
+    torch.set_num_threads(a.threads)
+    for case in a.case or variants:
+        if case not in variants:
+            print(f"no case is called '{case}' ({', '.join(variants)})", file=sys.stderr)
+            return 2
+        for variant in a.variant or variants[case]:
+            if variant not in variants[case]:
+                print(f"{case} has no variant '{variant}' ({', '.join(variants[case])})",
+                      file=sys.stderr)
+                return 2
+            measure(case, variant, a)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
