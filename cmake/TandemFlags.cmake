@@ -35,6 +35,7 @@ target_compile_options(tandem_flags INTERFACE
   "-fdebug-prefix-map=${CMAKE_BINARY_DIR}=."
   "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/="
   "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/tandem=@tandem"
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # GCC 12 is wrong about every std::variant
   $<$<BOOL:${TANDEM_WERROR}>:-Werror>)
 target_include_directories(tandem_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 target_compile_definitions(tandem_flags INTERFACE
