@@ -17,6 +17,9 @@
 namespace tandem {
 
 class E;                  // scalar_expr.h
+class ScalarGraph;        // scalar_expr.h
+struct DerivedRow;        // derivative.h
+struct ProgramEntry;      // scalar_program.cpp
 struct InferCall;         // infer.h
 struct VjpCall;           // vjp.h
 struct BatchCall;         // batch.h
@@ -83,7 +86,7 @@ struct ReduceExpr {
   void (*finish)(const E* s, const E& n, const E* scalars, E* out) = nullptr;
 };
 
-inline constexpr int kMaxOpIns = 10, kMaxOpOuts = 4;
+inline constexpr int kMaxOpIns = 16, kMaxOpOuts = 4;
 
 /// A fused loop for equal-shaped dense f32 arrays: the eager fast path of one-instruction rows.
 using FastF32 = void (*)(float* out, const float* a, const float* b, int64_t n);
@@ -96,8 +99,10 @@ struct OpRuntime {
   };
   const Entry* kernels[kDeviceKinds] = {};
   FastF32 fast_f32 = nullptr;
-  std::atomic<const OpDef*> derivative[kMaxOpIns] = {};
-  std::atomic<const ScalarProgram*> program{nullptr};
+  std::atomic<const ScalarGraph*> expr{nullptr};           ///< scalar_expr.h: expr_of
+  std::atomic<const DerivedRow*> derivative[kMaxOpIns] = {};   ///< derivative.h: derived_row
+  std::atomic<const ScalarProgram*> program{nullptr};      ///< of all-f32 tensors
+  std::atomic<const ProgramEntry*> programs{nullptr};      ///< of other types: program_of
   std::atomic<uint64_t> saves{kSavesUnknown};   ///< of a pointwise row: ins | outs << 32
   int id = -1;
   static constexpr uint64_t kSavesUnknown = ~uint64_t{0};

@@ -5,12 +5,18 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tandem/tensor/scalar.h"
 
 namespace tandem {
+
+class ScalarGraph;
+struct InferCall;
+struct KernelCall;
+struct OpDef;
 
 /// X(name, number of operands). Comparisons give b8; select takes (b8, T, T).
 #define TD_FOR_EACH_SCALAR_OP(X)                                                              \
@@ -57,9 +63,40 @@ struct ScalarProgram {
     DType dtype = DType::f32;  ///< stored so: rounded once to f16/bf16, wrapped to integers
   };
   std::vector<ScalarInstr> code;
-  std::vector<DType> in;       ///< dtype of each input as stored; a number has its Scalar::dtype
+  /// dtype of each input as stored; a number is given as f64, i64 or b8 (by its category).
+  std::vector<DType> in;
   std::vector<Out> out;
   std::string to_string() const;
 };
+
+/// How lowering treats an input. What depends on numbers and constants alone is computed in f64 and
+/// converted where it meets elements, once per call, whatever the element type.
+enum class InputKind : uint8_t {
+  element,  ///< converted to the compute type
+  number,   ///< the same for all elements
+  index,    ///< an i64 beside elements of another type (of a reduction): stays i64
+};
+
+/// Put types in: elements compute in `compute` (f16, bf16 in f32; narrow integers wrap after each
+/// op; comparisons in the compute type; bool: add is or, mul is and). Output k is stored as out[k]:
+/// float to integer truncates, saturates, NaN gives 0. `kinds` may be shorter than `in`.
+TD_API ScalarProgram lower(const ScalarGraph& graph, std::span<const DType> in, DType compute,
+                           std::span<const DType> out, std::span<const InputKind> kinds = {});
+
+/// What the type rules need to know of an operand.
+struct OperandType {
+  enum Kind : uint8_t { absent, tensor, zero_dim, number } kind = tensor;
+  DType dtype = DType::f32;   ///< of a number: its Scalar::dtype
+};
+/// The type that a pointwise row computes in.
+TD_API DType compute_dtype(const OpDef& op, std::span<const OperandType> in,
+                           std::span<const DType> out);
+/// The row's program for such operands; made once, kept for ever.
+TD_API const ScalarProgram& program_of(const OpDef& op, std::span<const OperandType> in,
+                                       std::span<const DType> out);
+/// The same with tensors of these dtypes for all inputs.
+TD_API const ScalarProgram& program_of(const OpDef& op, std::span<const DType> in,
+                                       std::span<const DType> out);
+TD_API const ScalarProgram& program_of(const KernelCall& call);
 
 }  // namespace tandem

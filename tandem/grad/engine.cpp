@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward walk. Nodes that a gradient can reach are collected without recursion, ordered by
+// depth, and each gets the sum of the gradients of its outputs before its own rule runs. What a
+// node had saved is freed as soon as it was used.
+#include "tandem/grad/engine_internal.h"
+
+#include <algorithm>
+#include <atomic>
+#include <unordered_map>
+
+#include "tandem/graph/apply.h"
+#include "tandem/graph/derivative.h"
+#include "tandem/graph/trace.h"
+#include "tandem/graph/vjp.h"
+
+namespace tandem {
+namespace {
+
+std::atomic<uint64_t> g_walks{1};
+
+// The reachable nodes in walking order, with the gradients that have arrived.
+class Walk {
+ public:
+  struct Item {
+    Ref<Node> node;
+    SmallVec<Tensor, 1> grads;
+  };
+
+  explicit Walk(uint64_t id) : id_(id) {}
+  ~Walk() {
+    for (Item& i : items_)
+      if (i.node->owner.load(std::memory_order_relaxed) == id_)
+        i.node->owner.store(0, std::memory_order_release);
+  }
+
+  void collect(std::span<const Tensor> roots) {
+    std::vector<Node*> stack;
+    for (const Tensor& r : roots)
+      if (Node* n = node_of(r); n && r.requires_grad() && claim(n)) stack.push_back(n);
+    while (!stack.empty()) {
+      Node* n = stack.back();
+      stack.pop_back();
+      for (const NodeInput& i : n->in)
+        if (i.needs_grad && i.from && claim(i.from.get())) stack.push_back(i.from.get());
+    }
+    order();
+  }
+
+  Item* find(const Node* n) {
+    if (n->owner.load(std::memory_order_relaxed) == id_) return &items_[n->mark];
+    auto at = shared_.find(n);
+    return at == shared_.end() ? nullptr : &items_[at->second];
+  }
+
+  std::vector<Item>& items() { return items_; }
+
+  /// Mark the nodes above a target: only they need to run. `wanted` says which nodes are targets.
+  template <class Wanted>
+  std::vector<bool> above(const Wanted& wanted) {
+    std::vector<bool> needed(items_.size());
+    for (size_t k = items_.size(); k-- > 0;) {
+      bool on = wanted.count(items_[k].node.get()) > 0;
+      for (const NodeInput& i : items_[k].node->in)
+        if (!on && i.needs_grad && i.from)
+          if (Item* below = find(i.from.get())) on = needed[static_cast<size_t>(below - &items_[0])];
+      needed[k] = on;
+    }
+    return needed;
+  }
+
+ private:
+  // Take a node that was not seen yet. One that another thread's walk holds is kept in a map.
+  bool claim(Node* n) {
+    uint64_t none = 0;
+    if (n->owner.compare_exchange_strong(none, id_, std::memory_order_acquire)) {
+      n->mark = static_cast<uint32_t>(items_.size());
+      items_.push_back({Ref<Node>::share(n), {}});
+      return true;
+    }
+    if (none == id_ || shared_.count(n)) return false;
+    shared_.emplace(n, static_cast<uint32_t>(items_.size()));
+    items_.push_back({Ref<Node>::share(n), {}});
+    return true;
+  }
+
+  void order() {
+    auto deeper = [](const Item& a, const Item& b) { return a.node->depth > b.node->depth; };
+    if (std::is_sorted(items_.begin(), items_.end(), deeper)) return;
+    std::stable_sort(items_.begin(), items_.end(), deeper);
+    for (uint32_t i = 0; i < items_.size(); ++i) {
+      Node* n = items_[i].node.get();
+      if (n->owner.load(std::memory_order_relaxed) == id_)
+        n->mark = i;
+      else
+        shared_[n] = i;
+    }
+  }
+
+  uint64_t id_;
+  std::vector<Item> items_;
+  std::unordered_map<const Node*, uint32_t> shared_;
+};
+
+void add_into(Tensor& slot, Tensor g, Where where) {
+  if (!slot.defined())
+    slot = std::move(g);
+  else
+    slot = call(op::add, nullptr, where, std::move(slot), std::move(g));
+}
+
+// A gradient has come to a leaf.
+void store(GradSlot& slot, Tensor g, const BackwardRequest& r) {
+  if (Trace* t = cell_trace()) {
+    Tensor old = t->read_grad(slot);
+    add_into(old, std::move(g), r.where);
+    t->store_grad(slot, old);
+    return;
+  }
+  TD_CHECK(!is_tracing(), Unsupported,
+           "backward() inside vmap would write a gradient that belongs to all examples\n"
+           "Use grad() inside vmap, or call backward() outside.");
+  if (!r.create_graph && node_of(g)) g = detached_alias(g);
+  std::lock_guard hold(slot.lock);
+  Tensor old = std::move(slot.grad);
+  slot.grad = Tensor();
+  add_into(old, std::move(g), r.where);
+  slot.grad = std::move(old);
+}
+
+void call_rule(const Node& n, VjpCall& c) {
+  const OpDef& op = *n.op;
+  if (op.vjp_fn)
+    op.vjp_fn(c);
+  else if (op.has(kZeroGrad))
+    return;
+  else if (op.family == Family::pointwise && (op.expr_fn || op.runtime))
+    pointwise_vjp(c);
+  else
+    TD_FAIL(Unsupported,
+            "the op has no derivative\nWrap it in NoGradGuard, call detach() on its input, or give "
+            "it one with custom_vjp().");
+}
+
+// Run one node's rule and hand its results to the producers of its inputs.
+void visit(Walk& walk, Walk::Item& item, const std::vector<bool>& needed,
+           const BackwardRequest& r) {
+  Node& n = *item.node;
+  TD_CHECK(!(n.flags & kReleased), Value,
+           "backward() through a graph a second time: what {} had saved is freed\n"
+           "Call the first backward() with retain_graph = true.",
+           n.op->name);
+  ScopeGuard scope(n.scope, n.where);
+  SmallVec<Tensor, 4> results(n.in.size());
+  VjpCall c{n, item.grads, results};
+  try {
+    call_rule(n, c);
+  } catch (const Error& e) {
+    if (!e.op().empty() && e.where().file) throw;
+    throw with_place(e, n.op->name, n.where);
+  }
+  for (size_t i = 0; i < n.in.size(); ++i) {
+    if (!n.in[i].needs_grad || !results[i].defined()) continue;
+    TD_CHECK(results[i].shape() == n.in[i].shape, Internal,
+             "the derivative of {} gave {} for input {} of shape {}\nThis is a bug in its rule.",
+             n.op->name, results[i].shape().to_string(), i, n.in[i].shape.to_string());
+    Walk::Item* to = walk.find(n.in[i].from.get());
+    TD_ASSERT(to != nullptr);
+    if (!r.accumulate && !needed[static_cast<size_t>(to - walk.items().data())]) continue;
+    if (to->grads.size() <= n.in[i].from_index)
+      to->grads.resize(std::max<size_t>(to->node->out.size(), n.in[i].from_index + 1));
+    add_into(to->grads[n.in[i].from_index], std::move(results[i]), n.where);
+  }
+  if (!r.retain_graph && !n.is_traced()) n.release();
+}
+
+}  // namespace
+
+Tensor root_gradient(const Tensor& y, const Tensor& given, Where where) {
+  TD_CHECK(y.defined(), Value, "backward() on an undefined tensor");
+  if (given.defined()) {
+    TD_CHECK(given.shape() == y.shape(), Shape, "the gradient wants shape {}, got {}",
+             y.shape().to_string(), given.shape().to_string());
+    return given;
+  }
+  TD_CHECK(y.shape().numel() == Dim(1), Shape,
+           "backward() without a gradient wants one element, the tensor is {}\n"
+           "Reduce it (sum, mean) or pass the gradient.",
+           y.shape().to_string());
+  TD_CHECK(is_floating(y.dtype()), DType, "backward() wants a floating tensor, got {}",
+           to_string(y.dtype()));
+  FillAttrs a{y.shape(), 1.0, y.dtype()};
+  return call(op::fill, &a, where);
+}
+
+bool depends_on_others(std::span<const Tensor> roots, std::span<const Tensor> targets) {
+  std::unordered_map<const Node*, bool> seen;
+  for (const Tensor& t : targets) seen[node_of(t)] = true;
+  std::vector<const Node*> stack;
+  auto push = [&](const Node* n) {
+    if (n && seen.emplace(n, true).second) stack.push_back(n);
+  };
+  for (const Tensor& r : roots)
+    if (r.requires_grad()) push(node_of(r));
+  while (!stack.empty()) {
+    const Node* n = stack.back();
+    stack.pop_back();
+    if (n->slot) return true;
+    for (const NodeInput& i : n->in)
+      if (i.needs_grad) push(i.from.get());
+  }
+  return false;
+}
+
+std::vector<Tensor> run_backward(const BackwardRequest& r) {
+  Context& c = context();
+  NoGradGuard mode(!r.create_graph);
+  struct Inside {
+    bool& flag;
+    bool old;
+    ~Inside() { flag = old; }
+  } inside{c.in_backward, std::exchange(c.in_backward, true)};
+
+  Walk walk(g_walks.fetch_add(1, std::memory_order_relaxed));
+  walk.collect(r.roots);
+  std::unordered_map<const Node*, SmallVec<uint32_t, 1>> wanted;
+  for (size_t i = 0; i < r.targets.size(); ++i)
+    if (Node* n = node_of(r.targets[i])) wanted[n].push_back(static_cast<uint32_t>(i));
+  for (size_t i = 0; i < r.roots.size(); ++i) {
+    Node* n = node_of(r.roots[i]);
+    Walk::Item* item = n ? walk.find(n) : nullptr;
+    if (!item) continue;
+    uint32_t at = r.roots[i].impl()->out_index;
+    if (item->grads.size() <= at) item->grads.resize(std::max<size_t>(n->out.size(), at + 1));
+    add_into(item->grads[at], r.root_grads[i], r.where);
+  }
+  std::vector<Tensor> results(r.targets.size());
+  std::vector<bool> needed;
+  if (!r.accumulate) needed = walk.above(wanted);
+  for (size_t at = 0; at < walk.items().size(); ++at) {
+    Walk::Item& item = walk.items()[at];
+    if (!r.accumulate && !needed[at]) continue;
+    bool any = false;
+    for (const Tensor& g : item.grads) any |= g.defined();
+    if (!any) continue;
+    Node& n = *item.node;
+    item.grads.resize(std::max<size_t>(item.grads.size(), n.out.size()));
+    if (!wanted.empty())
+      if (auto at = wanted.find(&n); at != wanted.end())
+        for (uint32_t k : at->second) results[k] = item.grads[r.targets[k].impl()->out_index];
+    if (n.slot) {
+      if (r.accumulate) store(*n.slot, std::move(item.grads[0]), r);
+      item.grads.clear();
+      continue;
+    }
+    if (!n.in.empty()) visit(walk, item, needed, r);
+    item.grads.clear();
+  }
+  return results;
+}
+
+}  // namespace tandem

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward walk: from outputs with incoming gradients down the nodes, deepest first.
+#pragma once
+
+#include "tandem/graph/node.h"
+
+namespace tandem {
+
+struct BackwardRequest {
+  std::span<const Tensor> roots;
+  std::span<const Tensor> root_grads;     ///< defined, one per root
+  std::span<const Tensor> targets;        ///< whose gradients are returned
+  bool accumulate = false;                ///< store into the leaves' gradient slots
+  bool retain_graph = false;
+  bool create_graph = false;
+  Where where;
+};
+
+/// The gradients of `targets` (undefined where none flows). Throws Value on a released tape and
+/// Unsupported for an op without a derivative.
+std::vector<Tensor> run_backward(const BackwardRequest& request);
+
+/// Do the roots depend on leaves other than the targets?
+bool depends_on_others(std::span<const Tensor> roots, std::span<const Tensor> targets);
+
+/// The incoming gradient of a root: `given` after checks, or one for a single element.
+Tensor root_gradient(const Tensor& y, const Tensor& given, Where where);
+
+}  // namespace tandem

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// vmap: trace f on one example, then run the graph again with each node replaced by its `batch`
+// rule. A batched value carries its batch dimension first. Rows without a rule run slice by slice
+// (one warning each); a composite without one is batched through its body.
+#include <mutex>
+#include <set>
+
+#include "tandem/base/log.h"
+#include "tandem/grad/transforms.h"
+#include "tandem/graph/apply.h"
+#include "tandem/graph/batch.h"
+#include "tandem/graph/trace.h"
+#include "tandem/ops/view.h"
+
+namespace tandem {
+namespace {
+
+struct Value {
+  Tensor t;
+  bool batched = false;
+};
+
+class BatchRunner {
+ public:
+  BatchRunner(const Graph& g, Dim size) : g_(g), size_(size), env_(g.nodes.size()) {}
+
+  void set(const Tensor& placeholder, Value v) {
+    env_[node_of(placeholder)->index] = {std::move(v)};
+  }
+  Value get(const Tensor& t) const { return env_[node_of(t)->index][t.impl()->out_index]; }
+
+  void walk() {
+    for (const Ref<Node>& n : g_.nodes)
+      if (env_[n->index].empty()) step(*n);
+  }
+
+ private:
+  void step(const Node& n) {
+    SmallVec<Tensor, 4> in;
+    std::vector<char> batched;
+    bool any = n.op->has(kRandom);
+    for (const NodeInput& i : n.in) {
+      Value v;
+      if (i.present) v = env_[i.from->index][i.from_index];
+      any |= v.batched;
+      in.push_back(v.t);
+      batched.push_back(v.batched);
+    }
+    ScopeGuard scope(n.scope, n.where);
+    std::vector<Value>& out = env_[n.index];
+    if (!any)
+      apply_plain(n, in, out);
+    else if (n.op->batch_fn)
+      apply_rule(n, in, batched, out);
+    else if (n.op->family == Family::pointwise)
+      apply_pointwise(n, in, batched, out);
+    else if (n.op->body_fn && n.op->family == Family::composite)
+      apply_body(n, in, batched, out);
+    else
+      apply_loop(n, in, batched, out);
+    if (out.empty()) out.resize(1);
+  }
+
+  static void call_node(const Node& n, std::span<const Tensor> in, Tensor* out) {
+    std::vector<Operand> ops;
+    ops.reserve(in.size());
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (n.in[i].is_scalar)
+        ops.emplace_back(n.in[i].scalar, n.where);
+      else
+        ops.emplace_back(in[i], n.where);
+    }
+    ApplyOptions options;
+    options.hidden = n.out.size() > static_cast<size_t>(n.op->shown());
+    apply(*n.op, n.attrs.get(), ops, out, n.where, options);
+  }
+
+  static void apply_plain(const Node& n, std::span<const Tensor> in, std::vector<Value>& out) {
+    Tensor y[kMaxOpOuts];
+    call_node(n, in, y);
+    for (size_t o = 0; o < n.out.size(); ++o) out.push_back({y[o], false});
+  }
+
+  void apply_rule(const Node& n, std::span<const Tensor> in, const std::vector<char>& batched,
+                  std::vector<Value>& out) const {
+    bool flags[64] = {};
+    TD_CHECK(batched.size() <= 64, Unsupported, "vmap of an op with {} inputs", batched.size());
+    for (size_t i = 0; i < batched.size(); ++i) flags[i] = batched[i];
+    BatchCall c{n, in, {flags, batched.size()}, size_};
+    n.op->batch_fn(c);
+    for (size_t o = 0; o < n.out.size(); ++o) out.push_back({c.out[o], c.out_batched[o]});
+  }
+
+  // Align ranks behind the batch dimension; broadcasting does the rest.
+  void apply_pointwise(const Node& n, std::span<const Tensor> in, const std::vector<char>& batched,
+                       std::vector<Value>& out) const {
+    int rank = 0;
+    for (const NodeInput& i : n.in) rank = std::max(rank, i.shape.rank());
+    SmallVec<Tensor, 4> aligned;
+    for (size_t i = 0; i < in.size(); ++i) {
+      Tensor t = in[i];
+      int own = n.in[i].shape.rank();
+      if (batched[i] && own < rank) {
+        Shape s{size_};
+        for (int k = own; k < rank; ++k) s.push_back(1);
+        for (Dim d : n.in[i].shape) s.push_back(d);
+        t = reshape(t, s, n.where);
+      }
+      aligned.push_back(t);
+    }
+    Tensor y[kMaxOpOuts];
+    call_node(n, aligned, y);
+    for (size_t o = 0; o < n.out.size(); ++o) out.push_back({y[o], true});
+  }
+
+  // A composite: its body on the per-example Specs is a graph that is batched in turn.
+  void apply_body(const Node& n, std::span<const Tensor> in, const std::vector<char>& batched,
+                  std::vector<Value>& out) const {
+    std::vector<Spec> specs;
+    for (const NodeInput& i : n.in)
+      if (i.present) specs.emplace_back(i.dtype, i.shape);
+    bool hidden = n.out.size() > static_cast<size_t>(n.op->shown());
+    Ref<Graph> body = trace(
+        [&](std::span<const Tensor> given) {
+          SmallVec<Tensor, 4> ins;
+          SmallVec<Scalar, 4> scalars;
+          size_t next = 0;
+          for (const NodeInput& i : n.in) {
+            ins.push_back(i.present ? given[next++] : Tensor());
+            scalars.push_back(i.scalar);
+          }
+          BodyCall b{*n.op, n.attrs.get(), ins, scalars, {}, hidden};
+          n.op->body_fn(b);
+          return Tensors(b.out, b.out + n.out.size());
+        },
+        specs, Captures::as_inputs);
+    BatchRunner r(*body, size_);
+    size_t next = 0;
+    for (size_t i = 0; i < n.in.size(); ++i)
+      if (n.in[i].present) r.set(body->inputs[next++], {in[i], static_cast<bool>(batched[i])});
+    for (const Graph::Capture& c : body->captures) r.set(c.inner, {c.outer, false});
+    r.walk();
+    for (const Tensor& t : body->outputs) out.push_back(r.get(t));
+  }
+
+  void apply_loop(const Node& n, std::span<const Tensor> in, const std::vector<char>& batched,
+                  std::vector<Value>& out) const {
+    warn_once(*n.op);
+    std::vector<Tensors> slices(n.out.size());
+    for (int64_t b = 0; b < size_.value(); ++b) {
+      SmallVec<Tensor, 4> one;
+      for (size_t i = 0; i < in.size(); ++i)
+        one.push_back(batched[i] ? select(in[i], 0, b, n.where) : in[i]);
+      Tensor y[kMaxOpOuts];
+      call_node(n, one, y);
+      for (size_t o = 0; o < n.out.size(); ++o) slices[o].push_back(y[o]);
+    }
+    for (Tensors& s : slices) out.push_back({stack(s, 0, n.where), true});
+  }
+
+  static void warn_once(const OpDef& op) {
+    static std::mutex lock;
+    static std::set<std::string>* warned = new std::set<std::string>;
+    std::lock_guard hold(lock);
+    if (warned->insert(op.name).second)
+      log_warning("vmap: {} has no batch rule and runs slice by slice", op.name);
+  }
+
+  const Graph& g_;
+  Dim size_;
+  std::vector<std::vector<Value>> env_;
+};
+
+Tensor batch_first(const Tensor& x, int dim, Where where) {
+  return dim == 0 ? x : movedim(x, {dim}, {0}, where);
+}
+
+}  // namespace
+
+namespace detail {
+
+Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>& in_dims,
+                  int out_dim, Where where) {
+  TD_CHECK(in_dims.empty() || in_dims.size() == x.size(), Value,
+           "vmap: in_dims has {} entries for {} arguments", in_dims.size(), x.size());
+  Tensors args;
+  std::vector<bool> batched;
+  std::vector<Spec> specs;
+  Dim size = -1;
+  for (size_t i = 0; i < x.size(); ++i) {
+    TD_CHECK(x[i].defined(), Value, "vmap: argument {} is an undefined tensor", i);
+    int dim = in_dims.empty() ? 0 : in_dims[i];
+    batched.push_back(dim != kNoBatchDim);
+    if (dim == kNoBatchDim) {
+      args.push_back(x[i]);
+      specs.push_back(spec_of(x[i]));
+      continue;
+    }
+    TD_CHECK(x[i].dim() > 0, Shape, "vmap: argument {} has no dimension to map over", i);
+    Tensor t = batch_first(x[i], normalize_dim(dim, x[i].dim()), where);
+    TD_CHECK(size == Dim(-1) || dims_equal(size, t.shape(0)), Shape,
+             "vmap: argument {} has {} examples, an earlier one {}", i, t.shape(0).to_string(),
+             size.to_string());
+    size = t.shape(0);
+    Spec s = spec_of(t);
+    s.shape.erase(0);
+    specs.push_back(s);
+    args.push_back(std::move(t));
+  }
+  TD_CHECK(!(size == Dim(-1)), Value, "vmap: no argument has a batch dimension");
+  Ref<Graph> g = trace([&](std::span<const Tensor> in) { return f(in); }, specs,
+                       Captures::as_inputs);
+  BatchRunner r(*g, size);
+  for (size_t i = 0; i < args.size(); ++i) r.set(g->inputs[i], {args[i], batched[i]});
+  for (const Graph::Capture& c : g->captures) r.set(c.inner, {c.outer, false});
+  r.walk();
+  Tensors out;
+  for (const Tensor& t : g->outputs) {
+    Value v = r.get(t);
+    if (!v.batched) {
+      Shape s{size};
+      for (Dim d : v.t.shape()) s.push_back(d);
+      v.t = expand(unsqueeze(v.t, 0, where), s, where);
+    }
+    out.push_back(out_dim == 0 ? v.t : movedim(v.t, {0}, {out_dim}, where));
+  }
+  return out;
+}
+
+}  // namespace detail
+}  // namespace tandem

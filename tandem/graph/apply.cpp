@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one gate. A short path for small equal-shaped f32 arrays of a one-instruction row, and the
+// full one: autocast, infer and check, trace or run, tape, hooks.
+#include "tandem/graph/apply.h"
+
+#include "tandem/graph/apply_internal.h"
+#include "tandem/graph/rng.h"
+#include "tandem/graph/trace.h"
+
+namespace tandem {
+namespace {
+
+using detail::TensorImpl;
+
+constexpr int64_t kFastElements = 16384;
+
+bool same_dims(const TensorImpl& a, const TensorImpl& b) {
+  if (a.shape.rank() != b.shape.rank()) return false;
+  for (int i = 0; i < a.shape.rank(); ++i)
+    if (!(a.shape[i] == b.shape[i])) return false;
+  return true;
+}
+
+// The eager short cut; false: take the full path. Nothing is moved before it is sure.
+bool fast_path(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out,
+               const Context& c, Where where) {
+  const OpRuntime* r = op.runtime;
+  if (!r || !r->fast_f32 || c.slow || in.size() > 2) return false;
+  constexpr uint8_t kMask = detail::kContiguous | detail::kSymbolic;
+  const TensorImpl* a = in[0].is_scalar() ? nullptr : in[0].tensor().impl();
+  if (!a || (a->flags & kMask) != detail::kContiguous || a->dtype != DType::f32 ||
+      a->numel > kFastElements || a->device.kind != DeviceKind::cpu)
+    return false;
+  const TensorImpl* b = a;
+  if (in.size() == 2) {
+    b = in[1].is_scalar() ? nullptr : in[1].tensor().impl();
+    if (!b || (b->flags & kMask) != detail::kContiguous || b->dtype != DType::f32 ||
+        !same_dims(*a, *b))
+      return false;
+  }
+  bool record = c.grad_enabled && ((a->flags | b->flags) & detail::kRequiresGrad) &&
+                !op.has(kNotDifferentiable);
+  if (record) {
+    Tensor ts[2];
+    for (size_t i = 0; i < in.size(); ++i) ts[i] = in[i].take();
+    Tensor y(Ref<TensorImpl>::adopt(detail::new_tensor(a->shape, DType::f32, a->device)));
+    r->fast_f32(static_cast<float*>(y.impl()->data), static_cast<const float*>(a->data),
+                static_cast<const float*>(b->data), a->numel);
+    out[0] = std::move(y);
+    record_tape(op, attrs, {ts, in.size()}, {}, {}, out, where, {});
+    return true;
+  }
+  // Reuse a temporary's block as a whole, header and data.
+  for (Operand& o : in) {
+    if (!o.is_temporary() || !o.owned().impl()->donatable()) continue;
+    Tensor y = std::move(o.owned());
+    TensorImpl* i = y.impl();
+    r->fast_f32(static_cast<float*>(i->data), static_cast<const float*>(a->data),
+                static_cast<const float*>(b->data), i->numel);
+    if (i->node) {
+      i->node->drop_ref();
+      i->node = nullptr;
+    }
+    i->flags &= static_cast<uint8_t>(~detail::kRequiresGrad);
+    out[0] = std::move(y);
+    return true;
+  }
+  TensorImpl* y = detail::new_tensor(a->shape, DType::f32, a->device);
+  r->fast_f32(static_cast<float*>(y->data), static_cast<const float*>(a->data),
+              static_cast<const float*>(b->data), a->numel);
+  out[0] = Tensor(Ref<TensorImpl>::adopt(y));
+  return true;
+}
+
+// ---- the full path
+
+void check_input(const OpDef& op, const Tensor& t, int i, const Context& c) {
+  if (!t.is_symbolic() || c.trace) return;
+  const Node* n = node_of(t);
+  TD_FAIL(Unsupported,
+          "input '{}' is a value of a trace that has ended (made at {}:{})\n"
+          "Return it from the traced function, or keep it in a Buffer.",
+          op.in_names[i < op.n_in ? i : op.n_in - 1], n && n->where.file ? n->where.file : "?",
+          n ? n->where.line : 0);
+}
+
+void gather_inputs(Call& k, std::span<Operand> in) {
+  const OpDef& op = k.op;
+  TD_CHECK(op.runtime, Unsupported,
+           "op '{}' is not in the table\nCall tandem::init() first; register_op() adds your own.",
+           op.name);
+  int n = static_cast<int>(in.size());
+  for (int i = 0; i < n; ++i) {
+    bool scalar = in[i].is_scalar();
+    k.scalars.push_back(scalar ? in[i].scalar() : Scalar());
+    k.tensors.push_back(scalar ? Tensor() : in[i].take());
+    const Tensor& t = k.tensors.back();
+    int name = std::min(i, op.n_in - 1);
+    if (!scalar && !t.defined()) {
+      TD_CHECK(op.n_in > 0 && (op.optional(name) || i >= op.n_in), Value,
+               "input '{}' is an undefined tensor\nWas it moved from, or never assigned?",
+               op.in_names[name]);
+    }
+    if (t.defined()) check_input(op, t, i, k.context);
+    k.infer.present.push_back(scalar ? 2 : t.defined() ? 1 : 0);
+  }
+  while (n++ < op.n_in) {  // trailing optional inputs may be left out
+    k.tensors.emplace_back();
+    k.scalars.emplace_back();
+    k.infer.present.push_back(0);
+  }
+}
+
+bool wants_cast(const Tensor& t, DType to) {
+  return t.defined() && is_floating(t.dtype()) && t.dtype() != to && t.dtype() != DType::f64;
+}
+
+void autocast_inputs(Call& k) {
+  DType low = k.context.autocast_dtype, to = low;
+  switch (k.op.autocast_class) {
+    case Autocast::none:
+      return;
+    case Autocast::low:
+      break;
+    case Autocast::f32_inside:
+    case Autocast::f32_io:
+      to = DType::f32;
+      break;
+    case Autocast::promote:
+      to = low;
+      for (const Tensor& t : k.tensors)
+        if (t.defined() && t.dtype() == DType::f32) to = DType::f32;
+      break;
+  }
+  for (Tensor& t : k.tensors)
+    if (wants_cast(t, to)) {
+      CastAttrs a{to};
+      t = call(op::cast, &a, k.where, std::move(t));
+    }
+}
+
+void infer(Call& k) {
+  InferCall& c = k.infer;
+  for (size_t i = 0; i < k.tensors.size(); ++i) {
+    c.in.push_back(k.tensors[i].defined() ? spec_of(k.tensors[i]) : Spec());
+    c.scalars.push_back(k.scalars[i]);
+  }
+  const Tensor* first = nullptr;
+  for (const Tensor& t : k.tensors) {
+    if (!t.defined()) continue;
+    if (!first) first = &t;
+    TD_CHECK(t.device() == first->device(), Device, "inputs are on {} and {}\nMove them with .to().",
+             to_string(first->device()), to_string(t.device()));
+  }
+  if (k.op.infer_fn)
+    k.op.infer_fn(c);
+  else if (k.op.family == Family::pointwise)
+    infer_pointwise(c);
+  else
+    TD_FAIL(Internal, "the row has no shape rule\nAdd .infer() to it.");
+  k.inferred = true;
+}
+
+bool any_requires_grad(const Call& k) {
+  for (const Tensor& t : k.tensors)
+    if (t.defined() && t.requires_grad()) return true;
+  return false;
+}
+
+Strides dense_strides_like(const Tensor& t) { return t.impl()->strides; }
+
+// A permuted but dense layout (channels last) of the output's shape, if an input has one.
+bool dense_layout(const Call& k, const Shape& shape, Strides& strides) {
+  for (const Tensor& t : k.tensors) {
+    if (!t.defined() || !(t.shape() == shape)) continue;
+    if (t.is_contiguous()) return false;
+    if (is_dense(t)) {
+      strides = dense_strides_like(t);
+      return true;
+    }
+  }
+  return false;
+}
+
+// An input whose buffer output `o` may take: same dtype, shape and a dense layout, held by nobody
+// else and not read by the derivative.
+int donor(const Call& k, const Spec& o, uint64_t used) {
+  bool all = k.op.family == Family::pointwise;
+  if (!all && !k.op.has(kReuseFirst)) return -1;
+  uint64_t saved = k.record ? saves_of(k.op) : 0;
+  int n = all ? static_cast<int>(k.tensors.size()) : 1;
+  for (int i = 0; i < n; ++i) {
+    const Tensor& t = k.tensors[i];
+    if (!t.defined() || (used >> i & 1) || (saved >> i & 1)) continue;
+    if (t.dtype() == o.dtype && t.shape() == o.shape && t.impl()->donatable() && is_dense(t))
+      return i;
+  }
+  return -1;
+}
+
+void allocate_outputs(Call& k, KernelCall& call, Array* arrays) {
+  uint64_t used = 0;
+  for (int o = 0; o < k.op.n_out; ++o) {
+    if (k.op.hidden(o) && !k.hidden) continue;
+    const Spec& s = k.infer.out[o];
+    int d = donor(k, s, used);
+    if (d >= 0) {
+      used |= uint64_t{1} << d;
+      k.out[o] = detached_alias(k.tensors[d]);
+    } else {
+      Strides strides;
+      bool own = k.kernel && k.kernel->layout && k.kernel->layout(call, o, strides);
+      if (!own && k.op.family == Family::pointwise) own = dense_layout(k, s.shape, strides);
+      k.out[o] = Tensor(Ref<TensorImpl>::adopt(
+          detail::new_tensor(s.shape, s.dtype, s.device, own ? &strides : nullptr)));
+    }
+    arrays[o] = array_of(k.out[o]);
+  }
+}
+
+void run_view(Call& k) {
+  const Spec& s = k.infer.out[0];
+  Tensor x = k.tensors[0];
+  Strides strides;
+  int64_t offset = 0;
+  if (!k.op.view_fn(k.op_attrs, x.shape(), x.impl()->strides, s.shape, strides, offset)) {
+    NoGradGuard no_grad;
+    x = call(op::copy, nullptr, k.where, x);
+    bool ok = k.op.view_fn(k.op_attrs, x.shape(), x.impl()->strides, s.shape, strides, offset);
+    TD_ASSERT(ok);
+  }
+  char* data = static_cast<char*>(x.impl()->data) + offset * static_cast<int64_t>(size_of(s.dtype));
+  k.out[0] = Tensor(Ref<TensorImpl>::adopt(
+      detail::new_view(*x.impl(), s.shape, strides, data, s.dtype)));
+}
+
+void run_body(Call& k) {
+  BodyCall b{k.op, k.op_attrs, k.tensors, k.scalars, {}, k.hidden};
+  k.op.body_fn(b);
+  for (int o = 0; o < k.op.n_out; ++o) k.out[o] = std::move(b.out[o]);
+}
+
+void run_eager(Call& k) {
+  if (k.op.family == Family::view) return run_view(k);
+  SmallVec<Array, 6> in;
+  for (size_t i = 0; i < k.tensors.size(); ++i) {
+    Array a;
+    if (k.infer.present[i] == 2) {
+      a.is_scalar = true;
+      a.scalar = k.scalars[i];
+      a.dtype = a.scalar.dtype();
+    } else if (k.tensors[i].defined()) {
+      a = array_of(k.tensors[i]);
+    }
+    in.push_back(a);
+  }
+  Array out[kMaxOpOuts];
+  ErrorWord error;
+  KernelCall call{k.op, k.op_attrs, in.data(), static_cast<int>(in.size()), out, k.op.n_out, &error};
+  Device device = k.infer.out[0].device;
+  for (int o = 0; o < k.op.n_out; ++o) {  // shapes for `supports` and `layout`
+    if (k.op.hidden(o) && !k.hidden) continue;
+    out[o].shape = k.infer.out[o].shape.data();
+    out[o].rank = static_cast<uint8_t>(k.infer.out[o].rank());
+    out[o].dtype = k.infer.out[o].dtype;
+  }
+  k.kernel = find_kernel(call, device.kind);
+  if (!k.kernel && k.op.body_fn) {
+    NoGradGuard no_grad;
+    return run_body(k);
+  }
+  allocate_outputs(k, call, out);
+  if (k.op.has(kRandom)) call.rng = k.options.rng ? *k.options.rng : detail::next_rng_key();
+  k.rng = call.rng;
+  run_with(k.kernel, call, device);
+  if (error.code.load()) check_error_word(k.op, error);
+}
+
+void check_finite(const Call& k) {
+  for (int o = 0; o < k.op.shown(); ++o) {
+    const Tensor& y = k.out[o];
+    if (!y.defined() || !is_floating(y.dtype())) continue;
+    const char* what = first_non_finite(y);
+    if (!what) continue;
+    bool from_input = false;
+    for (const Tensor& t : k.tensors)
+      from_input |= t.defined() && is_floating(t.dtype()) && first_non_finite(t);
+    TD_FAIL(Value, "output '{}' {} holds {}{}\nDetectAnomalyGuard is on; check the inputs and the "
+            "step size.",
+            k.op.out_names[o], y.shape().to_string(), what,
+            from_input ? " (an input does already)" : "");
+  }
+}
+
+void full_path(Call& k, std::span<Operand> in, Tensor* out) {
+  Context& c = k.context;
+  gather_inputs(k, in);
+  if ((c.slow & kAutocast) && k.op.autocast_class != Autocast::none) autocast_inputs(k);
+  if (c.trace)
+    for (Tensor& t : k.tensors)
+      if (t.defined()) t = c.trace->bring_in(t, k.where);
+  bool wanted = c.grad_enabled && any_requires_grad(k) && !k.op.has(kNotDifferentiable);
+  // A composite without own derivative is its body when a gradient is needed.
+  bool expand = k.op.family == Family::composite && k.op.body_fn &&
+                (!k.op.infer_fn || (wanted && !k.op.vjp_fn));
+  if (expand) {
+    if (k.op.infer_fn) infer(k);  // its checks and texts come first
+    run_body(k);
+    for (int o = 0; o < k.op.n_out; ++o) out[o] = std::move(k.out[o]);
+    return;
+  }
+  infer(k);
+  k.record = wanted;
+  k.hidden = k.options.hidden || wanted;
+  if (c.trace) {
+    record_trace(k, out);
+    return;
+  }
+  for (OpHook* h : c.hooks) h->before(k.op, k.tensors);
+  run_eager(k);
+  if (c.slow & kAnomaly) check_finite(k);
+  for (OpHook* h : c.hooks) h->after(k.op, {k.out, size_t(k.op.n_out)});
+  if (k.record) record_tape(k.op, k.op_attrs, k.tensors, k.scalars, k.infer.present, k.out, k.where, k.rng);
+  for (int o = 0; o < k.op.n_out; ++o) out[o] = std::move(k.out[o]);
+}
+
+}  // namespace
+
+void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out, Where where) {
+  Context& c = context();
+  if (fast_path(op, attrs, in, out, c, where)) return;
+  apply(op, attrs, in, out, where, ApplyOptions{});
+}
+
+void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out, Where where,
+           const ApplyOptions& options) {
+  try {
+    Call k(op, attrs, where, context(), options);
+    full_path(k, in, out);
+  } catch (const Error& e) {
+    if (!e.op().empty() && e.where().file) throw;
+    throw with_place(e, op.name, where);
+  }
+}
+
+Tensor call_list(const OpDef& op, const void* attrs, Where where, std::span<const Tensor> in,
+                 std::span<const Tensor> before) {
+  std::vector<Operand> ins;
+  ins.reserve(in.size() + before.size());
+  for (const Tensor& t : before) ins.emplace_back(t, where);
+  for (const Tensor& t : in) ins.emplace_back(t, where);
+  Tensor out[kMaxOpOuts];
+  apply(op, attrs, ins, out, where);
+  return std::move(out[0]);
+}
+
+void check_error_word(const OpDef& op, const ErrorWord& word) {
+  int code = word.code.load();
+  if (code == 0) return;
+  const char* text = code <= 3 ? op.error_texts[code - 1] : nullptr;
+  TD_CHECK(text, Internal, "a kernel reported code {} that the row has no text for", code);
+  ErrorKind kind = std::string_view(text).substr(0, 5) == "index" ? ErrorKind::Index : ErrorKind::Value;
+  detail::throw_error(kind, text, fmt::make_format_args(word.value.load()));
+}
+
+}  // namespace tandem

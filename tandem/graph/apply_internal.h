@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the pieces of the gate share: one call in flight, recording it, running its kernel.
+#pragma once
+
+#include "tandem/graph/apply.h"
+
+namespace tandem {
+
+struct Call {
+  const OpDef& op;
+  const void* op_attrs;
+  Where where;
+  Context& context;
+  const ApplyOptions& options;
+  InferCall infer;
+  SmallVec<Tensor, 4> tensors;   ///< undefined where absent or a number
+  SmallVec<Scalar, 4> scalars;
+  Tensor out[kMaxOpOuts];
+  const Kernel* kernel = nullptr;
+  RngKey rng;
+  bool inferred = false, record = false, hidden = false;
+
+  Call(const OpDef& op, const void* attrs, Where where, Context& context,
+       const ApplyOptions& options)
+      : op(op), op_attrs(attrs), where(where), context(context), options(options),
+        infer(op, attrs) {}
+};
+
+/// Make the tape node of an eager call and connect its outputs.
+void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
+                 std::span<const Scalar> scalars, std::span<const uint8_t> present, Tensor* out,
+                 Where where, RngKey rng);
+/// Which inputs (low half) and outputs (high half) the derivative reads; cached in the row.
+uint64_t saves_of(const OpDef& op);
+/// Append the call to the running trace; fills `out` with symbolic values.
+void record_trace(Call& k, Tensor* out);
+/// Run a kernel (nullptr: the row's reference) with its plan and scratch.
+void run_with(const Kernel* kernel, KernelCall& call, Device device);
+/// Every element has its own place and they fill one block.
+bool is_dense(const Tensor& t);
+/// "NaN", "infinity" or nullptr.
+const char* first_non_finite(const Tensor& t);
+
+}  // namespace tandem

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cells in eager: reading hands out the present value, writing reuses its bytes only when nobody
+// else holds them. Inside a trace the trace decides.
+#include "tandem/graph/cell.h"
+
+#include <cstring>
+
+#include "tandem/graph/apply_internal.h"
+#include "tandem/graph/trace.h"
+
+namespace tandem {
+
+Cell::Cell(Tensor value, bool requires_grad) : requires_grad_(requires_grad) {
+  TD_CHECK(value.defined(), Value, "a Param or Buffer wants a value, got an undefined tensor");
+  TD_CHECK(!value.is_symbolic(), Unsupported,
+           "a Param or Buffer cannot be made inside a trace\nMake it before and capture it.");
+  TD_CHECK(!requires_grad || is_floating(value.dtype()), DType,
+           "a Param that asks for gradients wants a floating dtype, got {}\n"
+           "Use a Buffer, or Param(value, false).",
+           to_string(value.dtype()));
+  if (requires_grad) slot_ = make_ref<GradSlot>();
+  adopt(std::move(value));
+}
+
+// Make `v` the value: a header of our own, connected to the gradient slot.
+void Cell::adopt(Tensor v) {
+  if (!v.impl()->refs.unique() || v.impl()->node) v = detached_alias(v);
+  v.impl()->flags &= static_cast<uint8_t>(~detail::kRequiresGrad);
+  if (requires_grad_) {
+    if (!leaf_) leaf_ = Node::make_leaf(slot_);
+    set_node(v, leaf_, 0);
+    v.impl()->flags |= detail::kRequiresGrad;
+  }
+  value_ = std::move(v);
+  ++generation_;
+}
+
+Tensor Cell::read() const {
+  Context& c = context();
+  if (TD_UNLIKELY(c.slow & (kTracing | kRedirect | kRecompute) || c.cell_log)) {
+    if (c.redirect)
+      for (auto& [cell, value] : *c.redirect)
+        if (cell == this) return value;
+    if (Trace* t = cell_trace()) return t->read_cell(*this);
+    if (c.cell_log) {
+      Tensor v = value_;
+      c.cell_log->emplace_back(Ref<RefCounted>::share(const_cast<Cell*>(this)), v);
+      return v;
+    }
+  }
+  std::lock_guard hold(lock_);
+  return value_;
+}
+
+void Cell::assign(const Tensor& v, Where where) {
+  Context& c = context();
+  if (c.slow & kRecompute) return;
+  TD_CHECK(v.defined(), Value, "assign_ got an undefined tensor");
+  const Shape& want = value_.shape();
+  TD_CHECK(v.shape() == want && v.dtype() == value_.dtype(), Shape,
+           "assign_ to '{}' wants {} {}, got {} {}", name.empty() ? "cell" : name,
+           to_string(value_.dtype()), want.to_string(), to_string(v.dtype()),
+           v.shape().to_string());
+  NoGradGuard no_grad;
+  Tensor x = v;
+  for (const Tensor& pred : c.assign_if) {
+    static const OpDef* select = find_op("where");
+    x = call(*select, nullptr, where, pred, x, read());
+  }
+  if (c.trace) {
+    Trace* t = cell_trace();
+    TD_CHECK(t == c.trace, Unsupported,
+             "assign_ to '{}' inside vmap or a loop body\nReturn the value from the function and "
+             "assign it outside.",
+             name.empty() ? "cell" : name);
+    t->assign_cell(*this, x, where);
+    return;
+  }
+  if (!x.impl()->refs.unique() || !x.impl()->donatable() || !x.is_contiguous())
+    x = x.is_contiguous() && x.impl()->storage->writable ? x : call(op::copy, nullptr, where, x);
+  std::lock_guard hold(lock_);
+  bool in_place = value_.impl()->donatable() && value_.is_contiguous() && x.is_contiguous() &&
+                  !x.impl()->donatable();
+  if (in_place) {
+    std::memcpy(value_.impl()->data, x.impl()->data,
+                static_cast<size_t>(x.numel()) * size_of(x.dtype()));
+    ++generation_;
+    return;
+  }
+  adopt(std::move(x));
+}
+
+void Cell::replace(Tensor v) {
+  TD_CHECK(!is_tracing(), Unsupported, "a cell's shape or dtype cannot change inside a trace");
+  std::lock_guard hold(lock_);
+  adopt(std::move(v));
+}
+
+void Cell::set_requires_grad(bool on) {
+  TD_CHECK(!is_tracing(), Unsupported, "requires_grad_ cannot change inside a trace");
+  std::lock_guard hold(lock_);
+  requires_grad_ = on;
+  if (on && !slot_) slot_ = make_ref<GradSlot>();
+  adopt(detached_alias(value_));
+}
+
+Tensor Cell::grad() const {
+  if (!slot_) return Tensor();
+  if (Trace* t = cell_trace()) return t->read_grad(*slot_);
+  std::lock_guard hold(slot_->lock);
+  return slot_->grad;
+}
+
+void Cell::set_grad(Tensor g) {
+  if (!slot_) return;
+  if (Trace* t = cell_trace()) return t->store_grad(*slot_, g);
+  std::lock_guard hold(slot_->lock);
+  slot_->grad = std::move(g);
+}
+
+void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
+             std::span<Operand> others, Where where) {
+  Context& c = context();
+  if (c.slow & kRecompute) return;
+  NoGradGuard no_grad;
+  Tensor out[kMaxOpOuts];
+  bool plain = !c.trace && c.assign_if.empty() && !c.redirect;
+  std::vector<Operand> in;
+  in.reserve(cells.size() + others.size());
+  if (!plain) {
+    for (Cell* cell : cells) in.emplace_back(cell->read(), where);
+    for (Operand& o : others) in.push_back(std::move(o));
+    apply(row, attrs, in, out, where);
+    for (size_t i = 0; i < cells.size(); ++i) cells[i]->assign(out[i], where);
+    return;
+  }
+  // Lend the cells' values to the row; a view keeps the bytes should it throw before it runs.
+  std::vector<Tensor> lent;
+  for (Cell* cell : cells) {
+    cell->lock_.lock();
+    lent.push_back(std::move(cell->value_));
+  }
+  auto restore = [&](Tensor* from) {
+    for (size_t i = 0; i < cells.size(); ++i) {
+      cells[i]->adopt(std::move(from[i]));
+      cells[i]->lock_.unlock();
+    }
+  };
+  try {
+    Call probe(row, attrs, where, c, ApplyOptions{});
+    for (const Tensor& t : lent) {
+      probe.infer.in.push_back(spec_of(t));
+      probe.infer.present.push_back(1);
+      probe.infer.scalars.emplace_back();
+    }
+    for (const Operand& o : others) {
+      bool scalar = o.is_scalar();
+      probe.infer.in.push_back(scalar || !o.tensor().defined() ? Spec() : spec_of(o.tensor()));
+      probe.infer.present.push_back(scalar ? 2 : o.tensor().defined() ? 1 : 0);
+      probe.infer.scalars.push_back(o.scalar());
+    }
+    if (row.infer_fn)
+      row.infer_fn(probe.infer);
+    else
+      infer_pointwise(probe.infer);
+    for (size_t i = 0; i < cells.size(); ++i)
+      TD_CHECK(probe.infer.out[i] == spec_of(lent[i]), Shape,
+               "the update of '{}' would change it from {} to {}", cells[i]->name,
+               spec_of(lent[i]).to_string(), probe.infer.out[i].to_string());
+  } catch (const Error& e) {
+    restore(lent.data());
+    throw with_place(e, row.name, where);
+  } catch (...) {
+    restore(lent.data());
+    throw;
+  }
+  for (Tensor& t : lent) in.emplace_back(std::move(t), where);
+  for (Operand& o : others) in.push_back(std::move(o));
+  apply(row, attrs, in, out, where);
+  restore(out);
+}
+
+namespace detail {
+
+Tensor CellHandle::value() const {
+  TD_CHECK(cell_, Value, "an empty Param or Buffer has no value");
+  return cell_->read();
+}
+const Shape& CellHandle::shape() const { return value().ref()->shape; }
+DType CellHandle::dtype() const { return value().dtype(); }
+const std::string& CellHandle::name() const {
+  TD_CHECK(cell_, Value, "an empty Param or Buffer has no name");
+  return cell_->name;
+}
+void CellHandle::assign_(const Operand& v, Where where) const {
+  TD_CHECK(cell_, Value, "assign_ to an empty Param or Buffer");
+  NoGradGuard no_grad;
+  Tensor old = cell_->read();
+  Tensor x;
+  if (v.is_scalar()) {
+    FillAttrs a{old.shape(), v.scalar(), old.dtype()};
+    x = call(op::fill, &a, where);
+  } else {
+    x = v.tensor();
+  }
+  TD_CHECK(x.defined(), Value, "assign_ got an undefined tensor");
+  if (x.dtype() != old.dtype()) {
+    CastAttrs a{old.dtype()};
+    x = call(op::cast, &a, where, std::move(x));
+  }
+  try {
+    old = Tensor();
+    cell_->assign(x, where);
+  } catch (const Error& e) {
+    throw with_place(e, nullptr, where);
+  }
+}
+
+}  // namespace detail
+
+Param::Param(Tensor value, bool requires_grad)
+    : CellHandle(make_ref<Cell>(std::move(value), requires_grad)) {}
+bool Param::requires_grad() const { return cell_ && cell_->requires_grad(); }
+void Param::requires_grad_(bool on) const { cell_->set_requires_grad(on); }
+Tensor Param::grad() const { return cell_ ? cell_->grad() : Tensor(); }
+void Param::set_grad(Tensor g) const { cell_->set_grad(std::move(g)); }
+void Param::zero_grad() const { cell_->zero_grad(); }
+
+Buffer::Buffer(Tensor value) : CellHandle(make_ref<Cell>(std::move(value), false)) {}
+
+void Buffer::write_(int64_t dim, const Operand& start, const Tensor& value, Where where) const {
+  static const OpDef* row = find_op("dynamic_update");
+  TD_ASSERT(row != nullptr);
+  ShapeAttrs a{{dim}};
+  Cell* cells[] = {cell_.get()};
+  Tensor position;
+  if (start.is_scalar()) {
+    FillAttrs f{Shape(), start.scalar().to_int(), DType::i64};
+    position = call(op::fill, &f, where);
+  } else {
+    position = start.tensor();
+  }
+  Operand others[] = {Operand(position, where), Operand(value, where)};
+  update_(*row, &a, cells, others, where);
+}
+
+AssignIf::AssignIf(Tensor pred) {
+  TD_CHECK(pred.defined() && pred.dtype() == DType::b8 && pred.shape().numel() == Dim(1), Shape,
+           "AssignIf wants a bool tensor of one element");
+  context().assign_if.push_back(std::move(pred));
+}
+AssignIf::~AssignIf() { context().assign_if.pop_back(); }
+
+}  // namespace tandem

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// run(Graph): walk the nodes through the gate. The oracle of every other way to execute a graph,
+// and the way vmap, checkpoint and data-sized segments run. Cells are written only at the end, so
+// an exception leaves them as they were.
+#include "tandem/graph/apply.h"
+#include "tandem/graph/rng.h"
+#include "tandem/graph/trace.h"
+
+namespace tandem {
+namespace {
+
+class Runner {
+ public:
+  Runner(const Graph& g) : g_(g), env_(g.nodes.size()), last_use_(g.nodes.size(), 0) {
+    for (const Ref<Node>& n : g.nodes)
+      for (const NodeInput& i : n->in)
+        if (i.from) last_use_[i.from->index] = n->index;
+    for (const Tensor& t : g.outputs) keep(t);
+    for (const Graph::CellUse& u : g.cells) keep(u.exit);
+    for (const Graph::GradUse& u : g.grads) keep(u.exit);
+  }
+
+  void set(const Tensor& placeholder, const Tensor& value) {
+    auto& slot = env_[node_of(placeholder)->index];
+    slot.resize(1);
+    slot[0] = value;
+  }
+  Tensor get(const Tensor& t) const {
+    return env_[node_of(t)->index][t.impl()->out_index];
+  }
+
+  void walk(GeneratorState entry) {
+    for (const Ref<Node>& n : g_.nodes)
+      if (env_[n->index].empty()) step(*n, entry);
+  }
+
+ private:
+  void keep(const Tensor& t) {
+    if (t.defined()) last_use_[node_of(t)->index] = UINT32_MAX;
+  }
+
+  void step(const Node& n, GeneratorState entry) {
+    std::vector<Operand> in;
+    in.reserve(n.in.size());
+    for (const NodeInput& i : n.in) {
+      if (i.is_scalar)
+        in.emplace_back(i.scalar, n.where);
+      else if (!i.present)
+        in.emplace_back(Tensor(), n.where);
+      else
+        in.emplace_back(take(i, n.index), n.where);
+    }
+    ScopeGuard scope(n.scope, n.where);
+    Tensor out[kMaxOpOuts];
+    RngKey key{entry.seed, static_cast<uint32_t>(entry.offset + n.rng.offset)};
+    ApplyOptions options;
+    if (!is_tracing()) options.rng = &key;
+    options.hidden = n.out.size() > static_cast<size_t>(n.op->shown());
+    apply(*n.op, n.attrs.get(), in, out, n.where, options);
+    auto& slot = env_[n.index];
+    for (size_t o = 0; o < n.out.size(); ++o) slot.push_back(std::move(out[o]));
+    if (slot.empty()) slot.resize(1);
+  }
+
+  Tensor take(const NodeInput& i, uint32_t at) {
+    Tensor& t = env_[i.from->index][i.from_index];
+    // The last reader may reuse the buffer, unless it reads the value twice.
+    if (last_use_[i.from->index] != at || reads(at, *i.from) > 1) return t;
+    return std::move(t);
+  }
+  int reads(uint32_t at, const Node& from) const {
+    int n = 0;
+    for (const NodeInput& i : g_.nodes[at]->in) n += i.from.get() == &from;
+    return n;
+  }
+
+  const Graph& g_;
+  std::vector<SmallVec<Tensor, 1>> env_;
+  std::vector<uint32_t> last_use_;
+};
+
+void check_inputs(const Graph& g, std::span<const Tensor> inputs) {
+  TD_CHECK(inputs.size() == g.inputs.size(), Value, "the graph takes {} inputs, got {}",
+           g.inputs.size(), inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& want = g.inputs[i];
+    TD_CHECK(inputs[i].defined() && inputs[i].dtype() == want.dtype() &&
+                 inputs[i].dim() == want.dim(),
+             Shape, "input {} of the graph is {} {}, got {} {}", i, to_string(want.dtype()),
+             want.shape().to_string(), inputs[i].defined() ? to_string(inputs[i].dtype()) : "none",
+             inputs[i].defined() ? inputs[i].shape().to_string() : "");
+    for (int d = 0; d < want.dim(); ++d)
+      TD_CHECK(want.shape()[d].is_symbolic() || inputs[i].shape()[d] == want.shape()[d], Shape,
+               "input {} of the graph is {}, got {}", i, want.shape().to_string(),
+               inputs[i].shape().to_string());
+  }
+}
+
+// Values of the symbols in the inputs' shapes; checks the equalities that the trace left open.
+void check_dims(const Graph& g, std::span<const Tensor> inputs) {
+  if (g.checks.equal.empty()) return;
+  std::vector<std::pair<Dim, int64_t>> symbols;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (int d = 0; d < inputs[i].dim(); ++d)
+      if (g.inputs[i].shape()[d].is_symbolic())
+        symbols.emplace_back(g.inputs[i].shape()[d], inputs[i].size(d));
+  for (auto [a, b] : g.checks.equal)
+    TD_CHECK(a.evaluate(symbols) == b.evaluate(symbols), Shape,
+             "the graph needs {} = {}, here they are {} and {}", a.to_string(), b.to_string(),
+             a.evaluate(symbols), b.evaluate(symbols));
+}
+
+}  // namespace
+
+std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
+                        const std::vector<Tensor>* captures) {
+  check_inputs(g, inputs);
+  check_dims(g, inputs);
+  // A whole step holds its own backward: its nodes need no second tape.
+  NoGradGuard no_grad(!context().grad_enabled || !g.cells.empty() || !g.grads.empty());
+  Runner r(g);
+  for (size_t i = 0; i < inputs.size(); ++i) r.set(g.inputs[i], inputs[i]);
+  for (size_t i = 0; i < g.captures.size(); ++i)
+    r.set(g.captures[i].inner, captures ? (*captures)[i] : g.captures[i].outer);
+  for (const Graph::CellUse& u : g.cells)
+    if (u.entry.defined()) r.set(u.entry, u.cell->read());
+  for (const Graph::GradUse& u : g.grads) {
+    if (!u.entry.defined()) continue;
+    TD_CHECK(u.slot->grad.defined(), Value,
+             "the graph was traced with a gradient present, now there is none\nTrace it again.");
+    r.set(u.entry, u.slot->grad);
+  }
+  GeneratorState entry = generator_state();
+  r.walk(entry);
+  if (!is_tracing() && g.rng_draws)
+    set_generator_state({entry.seed, entry.offset + g.rng_draws});
+  std::vector<Tensor> out;
+  for (const Tensor& t : g.outputs) out.push_back(r.get(t));
+  for (const Graph::CellUse& u : g.cells)
+    if (u.exit.defined()) u.cell->assign(r.get(u.exit), Where{});
+  for (const Graph::GradUse& u : g.grads) {
+    if (!u.stored) continue;
+    std::lock_guard hold(u.slot->lock);
+    u.slot->grad = u.exit.defined() ? r.get(u.exit) : Tensor();
+  }
+  return out;
+}
+
+}  // namespace tandem
