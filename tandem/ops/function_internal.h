@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small helpers of the op families: errors of a function get its name and line, batch rules get
+// their inputs with a batch dimension. Not installed.
+#pragma once
+
+#include "tandem/graph/apply.h"
+#include "tandem/graph/batch.h"
+#include "tandem/graph/vjp.h"
+
+namespace tandem::detail {
+
+/// Call f(); an error that has no place yet gets op, layer and line.
+template <class F>
+decltype(auto) placed(const char* op, Where where, F&& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    if (!e.op().empty()) throw;
+    throw with_place(e, op, where);
+  }
+}
+
+inline Tensor call_view(Tensor x, const Shape& shape, Where where) {
+  ShapeAttrs a{shape};
+  return call(op::view, &a, where, std::move(x));
+}
+
+/// Input i with the batch dimension in front: repeated without copying if it has none.
+Tensor with_batch(const BatchCall& c, int i);
+
+/// Shape with `d` in front.
+inline Shape prepend(Dim d, const Shape& s) {
+  Shape out(d);
+  for (Dim x : s) out.push_back(x);
+  return out;
+}
+
+inline bool is_index_dtype(DType t) { return t == DType::i64 || t == DType::i32; }
+
+/// Element `i` of an index array at `p`.
+inline int64_t index_at(const void* p, DType t, int64_t i) {
+  return t == DType::i64 ? static_cast<const int64_t*>(p)[i] : static_cast<const int32_t*>(p)[i];
+}
+
+/// Sum in T: 16-bit floats through f32, integers wrap, bool is or.
+template <class T>
+inline T add_as(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>)
+    return a || b;
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return T(static_cast<float>(a) + static_cast<float>(b));
+  else
+    return a + b;
+}
+
+/// `value` as an element of T, saturating and NaN-safe for integers.
+template <class T>
+inline T scalar_as(Scalar value) {
+  if constexpr (std::is_same_v<T, bool>)
+    return value.kind == 2 ? value.f != 0 : value.i != 0;
+  else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return T(static_cast<float>(value.to_double()));
+  else if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(value.to_double());
+  else
+    return static_cast<T>(value.kind != 2                ? value.i
+                          : !(value.f > -0x1p63)         ? (value.f != value.f ? 0 : INT64_MIN)
+                          : value.f >= 0x1p63            ? INT64_MAX
+                                                         : static_cast<int64_t>(value.f));
+}
+
+}  // namespace tandem::detail

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions that copy: joins, padding, repeats, rolls, grids. Those without a row of their own
+// are built from views and one copy.
+#include <algorithm>
+
+#include "tandem/ops/create.h"
+#include "tandem/ops/function_internal.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/view.h"
+
+namespace tandem {
+
+using detail::placed;
+
+Tensor contiguous(Tensor x, Where where) {
+  if (x.is_contiguous()) return x;
+  return call(op::copy, nullptr, where, std::move(x));
+}
+
+Tensor clone(const Tensor& x, Where where) { return call(op::copy, nullptr, where, x); }
+
+Tensor cat(const std::vector<Tensor>& xs, int64_t dim, Where where) {
+  std::vector<Tensor> ts;
+  placed("cat", where, [&] {
+    TD_CHECK(!xs.empty(), Value, "wants at least one tensor, the list is empty");
+    DType dtype = xs[0].dtype();
+    bool others = false;
+    for (const Tensor& x : xs) {
+      dtype = promote(dtype, x.dtype());
+      others |= x.dim() != 1;
+    }
+    for (const Tensor& x : xs) {
+      // PyTorch's rule: an empty vector joins tensors of any rank.
+      if (others && x.dim() == 1 && x.shape(0) == Dim(0)) continue;
+      ts.push_back(x.dtype() == dtype ? x : x.to(dtype, where));
+    }
+    TD_CHECK(ts[0].dim() > 0, Shape,
+             "tensors of 0 dimensions cannot be joined\nUse stack(), or unsqueeze them first.");
+  });
+  if (ts.size() == 1) return ts[0];
+  DimAttrs a{dim};
+  return call_list(op::cat, &a, where, ts);
+}
+
+Tensor concat(const std::vector<Tensor>& xs, int64_t dim, Where where) {
+  return cat(xs, dim, where);
+}
+
+Tensor stack(const std::vector<Tensor>& xs, int64_t dim, Where where) {
+  std::vector<Tensor> ts;
+  int d = 0;
+  placed("stack", where, [&] {
+    TD_CHECK(!xs.empty(), Value, "wants at least one tensor, the list is empty");
+    d = normalize_dim(dim, xs[0].dim() + 1);
+    for (size_t i = 0; i < xs.size(); ++i) {
+      bool same = xs[i].dim() == xs[0].dim();
+      for (int k = 0; same && k < xs[0].dim(); ++k) same = dims_equal(xs[i].shape()[k], xs[0].shape()[k]);
+      TD_CHECK(same, Shape, "tensor 0 is {}, tensor {} is {}: shapes must be equal",
+               xs[0].shape().to_string(), i, xs[i].shape().to_string());
+      ts.push_back(unsqueeze(xs[i], d, where));
+    }
+  });
+  return cat(ts, d, where);
+}
+
+namespace {
+
+// Where each element of a padded dimension comes from: i64 [before + n + after].
+Tensor pad_sources(std::string_view mode, int64_t n, int64_t before, int64_t after, int dim,
+                   const Shape& shape, Where where) {
+  std::vector<int64_t> from;
+  const bool reflect = mode == "reflect";
+  TD_CHECK(n > 0 && (!reflect || (before < n && after < n)) &&
+               (mode != "circular" || (before <= n && after <= n)),
+           Shape, "{} padding of {} and {} is too large for dimension {} of x {}", mode, before,
+           after, dim, shape.to_string());
+  for (int64_t i = -before; i < n + after; ++i) {
+    int64_t k = i;
+    if (reflect)
+      k = i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+    else if (mode == "replicate")
+      k = std::clamp<int64_t>(i, 0, n - 1);
+    else
+      k = (i % n + n) % n;
+    from.push_back(k);
+  }
+  return tensor(from, where);
+}
+
+}  // namespace
+
+Tensor pad(Tensor x, IntList pad, std::string_view mode, Scalar value, Where where) {
+  PadAttrs a;
+  a.value = value;
+  placed("pad", where, [&] {
+    const int rank = x.dim(), n = pad.rank() / 2;
+    TD_CHECK(pad.rank() % 2 == 0 && n <= rank, Shape,
+             "wants (before, after) for at most {} dimensions of x {}, got {}", rank,
+             x.shape().to_string(), pad.to_string());
+    TD_CHECK(mode == "constant" || mode == "reflect" || mode == "replicate" || mode == "circular",
+             Value, "mode '{}' is none of constant, reflect, replicate, circular", mode);
+    a.before.resize(rank);
+    a.after.resize(rank);
+    for (int i = 0; i < rank; ++i) a.before[i] = a.after[i] = 0;
+    for (int i = 0; i < n; ++i) {
+      a.before[rank - 1 - i] = pad[2 * i];
+      a.after[rank - 1 - i] = pad[2 * i + 1];
+    }
+  });
+  if (mode == "constant") return call(op::pad, &a, where, std::move(x));
+  return placed("pad", where, [&] {
+    for (int d = 0; d < x.dim(); ++d) {
+      const int64_t before = a.before[d].value(), after = a.after[d].value();
+      if (before == 0 && after == 0) continue;
+      // Cropping first, then what is added.
+      x = slice(std::move(x), d, std::max<int64_t>(-before, 0),
+                after < 0 ? x.size(d) + after : Slice::kEnd, 1, where);
+      const Tensor from = pad_sources(mode, x.size(d), std::max<int64_t>(before, 0),
+                                      std::max<int64_t>(after, 0), d, x.shape(), where);
+      x = index_select(std::move(x), d, from, where);
+    }
+    return x;
+  });
+}
+
+Tensor flip(const Tensor& x, IntList dims, Where where) {
+  PermuteAttrs a{dims};
+  return call(op::flip, &a, where, x);
+}
+
+Tensor roll(const Tensor& x, IntList shifts, IntList dims, Where where) {
+  if (dims.empty()) {
+    placed("roll", where, [&] {
+      TD_CHECK(shifts.rank() == 1, Value, "without dims one shift is wanted, got {}",
+               shifts.to_string());
+    });
+    RollAttrs a{shifts, IntList(0)};
+    return reshape(call(op::roll, &a, where, reshape(x, Shape(-1), where)), x.shape(), where);
+  }
+  RollAttrs a{shifts, dims};
+  return call(op::roll, &a, where, x);
+}
+
+Tensor rot90(const Tensor& x, int64_t k, IntList dims, Where where) {
+  int a = 0, b = 0;
+  placed("rot90", where, [&] {
+    TD_CHECK(dims.rank() == 2, Value, "wants two dims, got {}", dims.to_string());
+    const IntList d = normalize_dims(dims, x.dim());
+    a = static_cast<int>(d[0].raw());
+    b = static_cast<int>(d[1].raw());
+  });
+  switch ((k % 4 + 4) % 4) {
+    case 1: return flip(transpose(x, a, b, where), IntList(a), where);
+    case 2: return flip(x, IntList(a, b), where);
+    case 3: return flip(transpose(x, a, b, where), IntList(b), where);
+    default: return x;
+  }
+}
+
+Tensor tril(Tensor x, int64_t diagonal, Where where) {
+  TriAttrs a{diagonal};
+  return call(op::tril, &a, where, std::move(x));
+}
+
+Tensor triu(Tensor x, int64_t diagonal, Where where) {
+  TriAttrs a{diagonal};
+  return call(op::triu, &a, where, std::move(x));
+}
+
+Tensor diag(Tensor x, int64_t diagonal, Where where) {
+  const int rank = placed("diag", where, [&] {
+    TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "wants a vector or a matrix, x is {}",
+             x.shape().to_string());
+    return x.dim();
+  });
+  if (rank == 2) return tandem::diagonal(std::move(x), diagonal, 0, 1, where);
+  const Dim n = x.shape(0) + Dim(std::abs(diagonal));
+  DiagonalAttrs a{diagonal, 0, 1, Shape(n, n)};
+  return call(op::diagonal_backward, &a, where, std::move(x));
+}
+
+namespace {
+
+// Every element (each = true) or the whole of dimension `d` n times.
+Tensor repeat_dim(Tensor x, int d, int64_t n, bool each, Where where) {
+  Shape wide = x.shape(), out = x.shape();
+  const int at = each ? d + 1 : d;
+  wide.insert(at, 1);
+  x = reshape(std::move(x), wide, where);
+  wide[at] = n;
+  out[d] = out[d] * Dim(n);
+  return reshape(expand(std::move(x), wide, where), out, where);
+}
+
+}  // namespace
+
+Tensor repeat(Tensor x, IntList repeats, Where where) {
+  return placed("repeat", where, [&] {
+    TD_CHECK(repeats.rank() >= x.dim(), Shape, "wants at least {} repeats for x {}, got {}",
+             x.dim(), x.shape().to_string(), repeats.to_string());
+    Shape s = x.shape();
+    while (s.rank() < repeats.rank()) s.insert(0, 1);
+    x = reshape(std::move(x), s, where);
+    for (int d = 0; d < repeats.rank(); ++d) {
+      const int64_t n = repeats[d].value();
+      TD_CHECK(n >= 0, Value, "repeats must not be negative, got {}", repeats.to_string());
+      if (n == 1) continue;
+      if (x.shape(d) == Dim(1)) {
+        Shape wide = x.shape();
+        wide[d] = n;
+        x = expand(std::move(x), wide, where);
+      } else {
+        x = repeat_dim(std::move(x), d, n, false, where);
+      }
+    }
+    return contiguous(std::move(x), where);
+  });
+}
+
+Tensor tile(Tensor x, IntList dims, Where where) {
+  while (dims.rank() < x.dim()) dims.insert(0, 1);
+  return repeat(std::move(x), dims, where);
+}
+
+Tensor repeat_interleave(Tensor x, int64_t repeats, int64_t dim, Where where) {
+  return placed("repeat_interleave", where, [&] {
+    TD_CHECK(repeats >= 0, Value, "repeats must not be negative, got {}", repeats);
+    const int d = normalize_dim(dim, x.dim());
+    return repeat_dim(std::move(x), d, repeats, true, where);
+  });
+}
+
+Tensor repeat_interleave(Tensor x, const Tensor& repeats, int64_t dim, Where where) {
+  const Tensor from = placed("repeat_interleave", where, [&] {
+    TD_CHECK(is_integral(repeats.dtype()) && repeats.dim() == 1 &&
+                 (repeats.size(0) == x.size(dim) || repeats.size(0) == 1),
+             Shape, "repeats must be an integer vector of {} elements, got {}{}", x.size(dim),
+             to_string(repeats.dtype()), repeats.shape().to_string());
+    const std::vector<int64_t> counts = repeats.to_vector<int64_t>(where);
+    std::vector<int64_t> from;
+    for (int64_t i = 0; i < x.size(dim); ++i) {
+      const int64_t n = counts[counts.size() == 1 ? 0 : static_cast<size_t>(i)];
+      TD_CHECK(n >= 0, Value, "repeats must not be negative, got {}", n);
+      from.insert(from.end(), static_cast<size_t>(n), i);
+    }
+    return tensor(from, where);
+  });
+  return index_select(std::move(x), dim, from, where);
+}
+
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view indexing,
+                             Where where) {
+  Shape grid;
+  const bool xy = indexing == "xy";
+  placed("meshgrid", where, [&] {
+    TD_CHECK(xy || indexing == "ij", Value, "indexing '{}' is neither ij nor xy", indexing);
+    for (const Tensor& x : xs) {
+      TD_CHECK(x.dim() <= 1, Shape, "wants vectors, got {}", x.shape().to_string());
+      grid.push_back(x.dim() ? x.shape(0) : Dim(1));
+    }
+  });
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    Shape own;
+    for (size_t k = 0; k < xs.size(); ++k) own.push_back(k == i ? grid[static_cast<int>(i)] : Dim(1));
+    Tensor g = expand(reshape(xs[i], own, where), grid, where);
+    out.push_back(xy && xs.size() >= 2 ? transpose(std::move(g), 0, 1, where) : std::move(g));
+  }
+  return out;
+}
+
+Tensor pixel_shuffle(Tensor x, int64_t upscale_factor, Where where) {
+  return placed("pixel_shuffle", where, [&] {
+    const int r = x.dim();
+    const Dim f = upscale_factor;
+    TD_CHECK(r >= 3 && r <= 6 && upscale_factor > 0 && dims_equal(mod(x.shape(-3), f * f), 0), Shape,
+             "wants [*, c * {0} * {0}, h, w], x is {1}", upscale_factor, x.shape().to_string());
+    Shape split, out;
+    for (int i = 0; i < r - 3; ++i) split.push_back(x.shape()[i]);
+    out = split;
+    const Dim c = floordiv(x.shape(-3), f * f), h = x.shape(-2), w = x.shape(-1);
+    for (Dim d : {c, f, f, h, w}) split.push_back(d);
+    for (Dim d : {c, h * f, w * f}) out.push_back(d);
+    IntList order;
+    for (int i = 0; i < r - 3; ++i) order.push_back(i);
+    for (int i : {0, 3, 1, 4, 2}) order.push_back(r - 3 + i);
+    return reshape(permute(reshape(std::move(x), split, where), order, where), out, where);
+  });
+}
+
+Tensor pixel_unshuffle(Tensor x, int64_t downscale_factor, Where where) {
+  return placed("pixel_unshuffle", where, [&] {
+    const int r = x.dim();
+    const Dim f = downscale_factor;
+    TD_CHECK(r >= 3 && r <= 6 && downscale_factor > 0 && dims_equal(mod(x.shape(-2), f), 0) &&
+                 dims_equal(mod(x.shape(-1), f), 0),
+             Shape, "wants [*, c, h * {0}, w * {0}], x is {1}", downscale_factor,
+             x.shape().to_string());
+    Shape split, out;
+    for (int i = 0; i < r - 3; ++i) split.push_back(x.shape()[i]);
+    out = split;
+    const Dim c = x.shape(-3), h = floordiv(x.shape(-2), f), w = floordiv(x.shape(-1), f);
+    for (Dim d : {c, h, f, w, f}) split.push_back(d);
+    for (Dim d : {c * f * f, h, w}) out.push_back(d);
+    IntList order;
+    for (int i = 0; i < r - 3; ++i) order.push_back(i);
+    for (int i : {0, 2, 4, 1, 3}) order.push_back(r - 3 + i);
+    return reshape(permute(reshape(std::move(x), split, where), order, where), out, where);
+  });
+}
+
+}  // namespace tandem
