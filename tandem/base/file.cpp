@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kBuffer = 256 << 10;
+
+std::string words(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] TD_COLD void fail_to(const char* doing, const std::string& path, int error) {
+  TD_FAIL(Io, "cannot {} '{}': {}", doing, path, words(error));
+}
+
+void check_given(const std::string& path) {
+  TD_CHECK(!path.empty(), Io, "no path was given (it is empty or null)");
+  TD_CHECK(path.find('\0') == std::string::npos, Io, "the path '{}' holds a zero byte",
+           path.c_str());
+}
+
+/// A descriptor that closes itself.
+struct Descriptor {
+  int fd;
+  explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+int open_for_reading(const std::string& path, struct stat* info) {
+  check_given(path);
+  int fd;
+  do {
+    fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) fail_to("open", path, errno);
+  if (::fstat(fd, info) != 0 || S_ISDIR(info->st_mode)) {
+    const int error = S_ISDIR(info->st_mode) ? EISDIR : errno;
+    ::close(fd);
+    fail_to("open", path, error);
+  }
+  return fd;
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const FilePath& path) : path_(path.str()) {
+  struct stat info {};
+  const Descriptor file(open_for_reading(path_, &info));
+  TD_CHECK(S_ISREG(info.st_mode), Io, "cannot map '{}': it is not a regular file", path_);
+  size_ = static_cast<size_t>(info.st_size);
+  if (size_ == 0) return;
+  void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (p == MAP_FAILED) fail_to("map", path_, errno);
+  data_ = static_cast<const unsigned char*>(p);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<unsigned char*>(data_), size_);
+}
+
+std::string read_file(const FilePath& path, size_t limit) {
+  struct stat info {};
+  const Descriptor file(open_for_reading(path.str(), &info));
+  std::string content;
+  auto check_size = [&](uint64_t size) {
+    TD_CHECK(size <= limit, Io, "'{}' is larger than the {} bytes that are allowed here",
+             path.str(), limit);
+  };
+  if (S_ISREG(info.st_mode)) {
+    check_size(static_cast<uint64_t>(info.st_size));
+    content.reserve(static_cast<size_t>(info.st_size) + 1);
+  }
+  size_t used = 0;
+  for (;;) {
+    // One byte more than the file has: the end is then seen without growing the text.
+    content.resize(std::max(content.capacity(), used + 4096));
+    const ssize_t n = ::read(file.fd, content.data() + used, content.size() - used);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_to("read", path.str(), errno);
+    used += static_cast<size_t>(n);
+    check_size(used);
+    if (n == 0) break;
+    if (used == content.size()) content.resize(used + used / 2);
+  }
+  content.resize(used);
+  return content;
+}
+
+bool file_exists(const FilePath& path) {
+  struct stat info {};
+  return !path.str().empty() && ::stat(path.c_str(), &info) == 0;
+}
+
+AtomicFile::AtomicFile(const FilePath& path, uint64_t expected_bytes)
+    : target_(path.str()), expected_(expected_bytes) {
+  check_given(target_);
+  struct stat info {};
+  const bool exists = ::stat(target_.c_str(), &info) == 0;
+  if (exists) {
+    if (S_ISDIR(info.st_mode)) fail("write", EISDIR);
+    // A rename would put a plain file in the place of a device or pipe.
+    TD_CHECK(S_ISREG(info.st_mode), Io, "cannot write '{}': it is not a regular file", target_);
+    char resolved[PATH_MAX];  // a link stays, what it names is replaced
+    if (::realpath(target_.c_str(), resolved)) target_ = resolved;
+  }
+  buffer_ = std::make_unique<char[]>(kBuffer);
+  static std::atomic<unsigned> counter{0};
+  do {
+    temporary_ = target_ + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd_ < 0 && (errno == EEXIST || errno == EINTR));
+  if (fd_ < 0) fail("write", errno);
+  if (exists && ::fchmod(fd_, info.st_mode & 07777) != 0) fail("write", errno);
+  if (expected_ == 0) return;
+  struct statvfs disk {};
+  if (::fstatvfs(fd_, &disk) == 0 && expected_ / disk.f_frsize > disk.f_bavail)
+    fail("write", ENOSPC);
+  // Not every file system can reserve; then the writes themselves will tell.
+  if (::fallocate(fd_, 0, 0, static_cast<off_t>(expected_)) != 0 &&
+      (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
+    fail("write", errno);
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::discard() noexcept {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  temporary_.clear();
+}
+
+void AtomicFile::fail(const char* doing, int error) {
+  discard();
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+    TD_FAIL(Io, "cannot {} '{}': {} ({} bytes were wanted). Nothing was changed", doing, target_,
+            words(error), std::max(expected_, written_));
+  TD_FAIL(Io, "cannot {} '{}': {}. Nothing was changed", doing, target_, words(error));
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  TD_CHECK(fd_ >= 0, Io, "'{}' is already closed for writing", target_);
+  written_ += bytes;
+  const char* p = static_cast<const char*>(data);
+  if (buffered_ + bytes > kBuffer) flush();
+  if (bytes >= kBuffer) {
+    write_through(p, bytes);
+    return;
+  }
+  if (bytes > 0) std::memcpy(buffer_.get() + buffered_, p, bytes);
+  buffered_ += bytes;
+}
+
+void AtomicFile::flush() {
+  write_through(buffer_.get(), buffered_);
+  buffered_ = 0;
+}
+
+void AtomicFile::write_through(const char* data, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd_, data, std::min(bytes, size_t{1} << 30));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("write", n < 0 ? errno : EIO);
+    data += n;
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+void AtomicFile::commit() {
+  TD_CHECK(fd_ >= 0, Io, "'{}' is already closed for writing", target_);
+  flush();
+  if (expected_ > written_ && ::ftruncate(fd_, static_cast<off_t>(written_)) != 0)
+    fail("write", errno);
+  if (::fsync(fd_) != 0) fail("write", errno);
+  const int fd = fd_;
+  fd_ = -1;
+  if (::close(fd) != 0) fail("write", errno);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("replace", errno);
+  temporary_.clear();
+  const std::string folder = folder_of(target_);
+  const Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // The new name is in place; a folder that cannot be synced at all (EINVAL) is not an error.
+  if (dir.fd >= 0 && ::fsync(dir.fd) != 0 && errno != EINVAL && errno != ENOTSUP)
+    TD_FAIL(Io, "'{}' is written, but its folder could not be synced: {}", target_, words(errno));
+}
+
+void write_file(const FilePath& path, std::string_view content) {
+  AtomicFile file(path, content.size());
+  file.write(content);
+  file.commit();
+}
+
+}  // namespace tandem
