@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // 16-bit floats as storage: Half (IEEE binary16) and BFloat16. Kernels convert to float, compute,
 // and round once at the end. Conversions are branch-free, round to nearest even, keep NaN (made
-// quiet), infinities, signed zero and denormals: the bits that F16C and AVX-512 BF16 NaN rules give.
+// quiet), infinities, signed zero and denormals: the bits that F16C and AVX-512 BF16 NaN rules
+// give.
 #pragma once
 
 #include <bit>
@@ -55,8 +56,7 @@ namespace detail {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   const uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
   const uint32_t nan = (u >> 16) | 0x40u;
-  return static_cast<uint16_t>(
-      detail::select_bits((u & 0x7FFFFFFFu) > 0x7F800000u, nan, rounded));
+  return static_cast<uint16_t>(detail::select_bits((u & 0x7FFFFFFFu) > 0x7F800000u, nan, rounded));
 }
 
 /// Value of bfloat16 bits (exact).

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10, the only random source. The random ops, the loader and initialisers call it.
-// A draw is a pure function of (seed, offset, element, draw): no state, so eager, compiled, threaded
-// and resumed runs give the same bits. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3".
+// A draw is a pure function of (seed, offset, element, draw): no state, so eager, compiled,
+// threaded and resumed runs give the same bits. Salmon et al., "Parallel random numbers: as easy as
+// 1, 2, 3".
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_for: every element once, deterministic chunks, nesting, limits, exceptions, many callers.
+// parallel_for: every element once, deterministic chunks, nesting, limits, exceptions, many
+// callers.
 #include "tandem/base/parallel.h"
 
 #include <gtest/gtest.h>

@@ -25,17 +25,16 @@ TEST(Philox, KnownAnswers) {
   expect_words(philox4x32(0, 0, 0, 0, 0, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8);
   const uint32_t f = 0xffffffff;
   expect_words(philox4x32(f, f, f, f, f, f), 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd);
-  expect_words(
-      philox4x32(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0),
-      0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
+  expect_words(philox4x32(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0),
+               0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
   static_assert(philox4x32(0, 0, 0, 0, 0, 0).w[0] == 0x6627e8d5);
 }
 
 TEST(Philox, CounterIsOffsetDrawElementAndKeyIsSeed) {
   const PhiloxBlock want =
       philox4x32(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0);
-  const PhiloxBlock got = philox(0x299f31d0a4093822ull, 0x243f6a88, 0x0370734413198a2eull,
-                                 0x85a308d3);
+  const PhiloxBlock got =
+      philox(0x299f31d0a4093822ull, 0x243f6a88, 0x0370734413198a2eull, 0x85a308d3);
   expect_words(got, want.w[0], want.w[1], want.w[2], want.w[3]);
   EXPECT_EQ(want.word64(0), 0x94fdccebd16cfe09ull);
   EXPECT_EQ(want.word64(1), 0x24126ea15001e420ull);
@@ -99,8 +98,8 @@ void check_moments(Draw draw, double mean, double var, double third, double four
 TEST(Philox, UniformMoments) {
   check_moments([](uint64_t i) { return uniform_f32(philox(3, 1, i).w[0]); }, 0.5, 1.0 / 12, 0,
                 1.0 / 80);
-  check_moments([](uint64_t i) { return uniform_f64(philox(3, 2, i).word64(1)); }, 0.5, 1.0 / 12,
-                0, 1.0 / 80);
+  check_moments([](uint64_t i) { return uniform_f64(philox(3, 2, i).word64(1)); }, 0.5, 1.0 / 12, 0,
+                1.0 / 80);
 }
 
 TEST(Philox, NormalMomentsAndTails) {

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Second half of the math prelude: erf, erfc, erfinv, lgamma and digamma in f64, and the f32
+// functions that are computed in f64. Included by math_prelude.h only; its rules hold here. Emitted
+// code gets both texts, this one in place of its #include.
+#ifndef TDM_MATH_PRELUDE_SPECIAL_H
+#define TDM_MATH_PRELUDE_SPECIAL_H
+
+#include "tandem/base/math_prelude.h"
+
+// ---- f64: error function ----------------------------------------------------------------------
+
+// erf(x) / x - 1 as a function of z = x^2 <= 1.
+TDM_FN double tdmi_erf_rest(double z) {
+  double p = -0x1.a27db78f4c021p-31;
+  p = TDMI_H3(p, z, 0x1.d3f0ef4016966p-27, -0x1.5b8ee687364a5p-23, 0x1.b96bb1971dd1dp-20);
+  p = TDMI_H3(p, z, -0x1.f4c836c3b27e4p-17, 0x1.f9a2971e67c6fp-14, -0x1.c02daeba78a0bp-11);
+  p = TDMI_H3(p, z, 0x1.565bcceeeae69p-8, -0x1.b82ce311a9cf6p-6, 0x1.ce2f21a03f8c2p-4);
+  p = TDMI_H2(p, z, -0x1.812746b03799dp-2, 0x1.06eba8214db68p-3);
+  return p;
+}
+
+// (1 + 2a) exp(a^2) erfc(a) for 0.375 <= a <= 28.
+TDM_FN tdmi_dd tdmi_erfcx_scaled(double a) {
+  const double t = (a - 3.0) / (a + 3.0);
+  double p = -0x1.5bd13cac998p-28;
+  p = TDMI_H3(p, t, -0x1.53fac4c059363p-27, 0x1.3661dc898335p-25, 0x1.9f6934e9f9fc5p-24);
+  p = TDMI_H3(p, t, -0x1.24eb09cb631ep-23, -0x1.48b7a0334a66ep-21, 0x1.7c0b8eb6080eap-22);
+  p = TDMI_H3(p, t, 0x1.d1c07d22aa313p-19, -0x1.883039cfa3eedp-21, -0x1.5137fbe660756p-16);
+  p = TDMI_H3(p, t, 0x1.4c23d91c79ab9p-18, 0x1.065a1db927fb9p-13, -0x1.b912727da970ep-14);
+  p = TDMI_H3(p, t, -0x1.98db502118a5fp-11, 0x1.ef1bdd454cfa3p-10, 0x1.4b884e3edb532p-9);
+  p = TDMI_H3(p, t, -0x1.8574c40bcd71ap-6, 0x1.17ca2877f2e72p-4, -0x1.e88b803a4930ep-4);
+  p = TDMI_H3(p, t, 0x1.098366a5b4685p-3, -0x1.85a15c58aa5dp-5, -0x1.15c084bb9e8f3p-3);
+  tdmi_dd r = tdmi_fast_two(0x1.40c522d7e4987p0, t * p);
+  r.l = r.l + 0x1.9478622f7ddfp-55;
+  return r;
+}
+
+TDM_FN double tdm_erf(double x) {
+  const double a = tdmi_abs(x);
+  const double c = tdmi_sel(a > 6.0, 6.0, a);
+  const tdmi_exp_t e = tdmi_exp_parts(-c * c, 0.0);
+  const double tail = tdmi_pow2(e.n) * (1.0 + e.t) * tdmi_erfcx_scaled(c).h / (1.0 + (c + c));
+  return tdmi_sel(a < 1.0, x + x * tdmi_erf_rest(x * x), tdmi_sign(1.0 - tail, x));
+}
+
+TDM_FN double tdm_erfc(double x) {
+  const double a = tdmi_abs(x);
+  const double c = tdmi_sel(a > 28.0, 28.0, a);
+  const tdmi_dd sq = tdmi_two_prod(c, c);
+  const tdmi_exp_t e = tdmi_exp_parts(-sq.h, -sq.l);
+  tdmi_dd m = tdmi_fast_two(1.0, e.t);
+  double y;
+  m.l = m.l + e.l;
+  m = tdmi_dd_mul(m, tdmi_erfcx_scaled(c));
+  m = tdmi_dd_div(m, tdmi_fast_two(tdmi_sel(c < 0.5, 1.0, c + c), tdmi_sel(c < 0.5, c + c, 1.0)));
+  y = tdmi_scale(m.h + m.l, e.n);
+  y = tdmi_sel(x < 0.0, 2.0 - y, y);
+  return tdmi_sel(a < 0.375, 1.0 - (x + x * tdmi_erf_rest(x * x)), y);
+}
+
+/// Inverse of erf on [-1, 1]; NaN outside. Within 4 ulp (f64).
+/// erfinv(x) = x P(w), w = -log(1 - x^2); for w > 6.25 in sqrt(w) (after M. Giles, 2010).
+TDM_FN double tdm_erfinv(double x) {
+  const double a = tdmi_abs(x);
+  const tdmi_dd sq = tdmi_two_prod(a, a);
+  const tdmi_dd prod = tdmi_two_prod(1.0 - a, 1.0 + a);
+  const tdmi_dd near = tdmi_two_sum(prod.h, -1.0);
+  const int small = a < 0.5;
+  const double w =
+      -tdmi_log1p_dd(tdmi_sel(small, -sq.h, near.h), tdmi_sel(small, -sq.l, near.l + prod.l));
+  const double root = __builtin_sqrt(tdmi_abs(w));
+  const double t = tdmi_sel(w < 6.25, w, 6.25) - 3.125;
+  const double s = root - 3.25, v = root - 5.05;
+  double y;
+  double p = -0x1.6adc1bb64d88p-72;
+  p = TDMI_H3(p, t, 0x1.e67eb783b10dcp-69, 0x1.3867ed7157d73p-66, -0x1.9bbf75445eac9p-62);
+  p = TDMI_H3(p, t, 0x1.9aa8c3de0e31dp-61, 0x1.1ec20948fd9dp-56, -0x1.1ca77538f71dfp-53);
+  p = TDMI_H3(p, t, -0x1.6fceaa1098759p-55, 0x1.d6c6f2d8e947dp-48, -0x1.686e61eafc74dp-45);
+  p = TDMI_H3(p, t, -0x1.6bdbead52f3fbp-44, 0x1.7235e01768a5bp-39, -0x1.c8a3f8e7a8967p-37);
+  p = TDMI_H3(p, t, -0x1.dc3f138c68b1bp-35, 0x1.20f5363d0d069p-30, -0x1.1a9eb0f03ff15p-28);
+  p = TDMI_H3(p, t, -0x1.f36ced4662188p-26, 0x1.c6b4f88bee25fp-22, -0x1.6e8a53cde9e55p-20);
+  p = TDMI_H3(p, t, -0x1.d1d1f7ca22323p-17, 0x1.879c2a20b529fp-13, -0x1.84576948356aap-11);
+  p = TDMI_H3(p, t, -0x1.8b6c33114ead6p-8, 0x1.ebd80d9b13dfap-3, 0x1.a755e7c99ae86p0);
+  double q = 0x1.02b0d4bec43cep-27;
+  q = TDMI_H3(q, s, -0x1.0684119717fdfp-26, -0x1.6009ed3b7fe68p-26, 0x1.1a6ffb1cb4365p-23);
+  q = TDMI_H3(q, s, -0x1.082434fb40156p-22, -0x1.d92e00f5c6ecdp-26, 0x1.8dcd53846c378p-20);
+  q = TDMI_H3(q, s, -0x1.0b7ab0c733f1dp-18, 0x1.89961ff220611p-19, 0x1.a241eb72a9bffp-17);
+  q = TDMI_H3(q, s, -0x1.8cf451a3006f1p-15, 0x1.1e6abae5bc261p-14, 0x1.932e8a8e77bc4p-16);
+  q = TDMI_H3(q, s, -0x1.7448bcc0a2a3p-12, 0x1.f3cc546138204p-11, -0x1.ba9240d89b86bp-10);
+  q = TDMI_H3(q, s, 0x1.468eeca93ac2ap-9, -0x1.ebadabba02284p-9, 0x1.5ffcfe5b6ce9p-8);
+  q = TDMI_H2(q, s, 0x1.0158a6d641d55p0, 0x1.8abcc380d5a48p1);
+  double r = 0x1.5f70413f101f3p-38;
+  r = TDMI_H3(r, v, -0x1.13bd129c7c4b1p-36, 0x1.828bf54a829e5p-39, 0x1.59c6c0dd0197ep-34);
+  r = TDMI_H3(r, v, -0x1.69e1d2a54d63dp-32, 0x1.1f7fa01f8c622p-30, -0x1.732ed10e9fb41p-29);
+  r = TDMI_H3(r, v, 0x1.8f29cc834dbcfp-28, -0x1.7f5f04d28bb75p-27, 0x1.76ddb9f8c6a66p-26);
+  r = TDMI_H3(r, v, -0x1.d80c3baa0463ap-25, 0x1.b0f99e5c11d51p-23, -0x1.e6fc3297c566ap-21);
+  r = TDMI_H3(r, v, 0x1.1971db3b3bd8bp-18, -0x1.344608f95dab8p-16, 0x1.2acdb4cc33967p-14);
+  r = TDMI_H3(r, v, -0x1.a415b08f39f6p-13, -0x1.6437de556cfa9p-13, 0x1.02a209f638a16p0);
+  r = TDMI_H1(r, v, 0x1.39a07f9e2524cp2);
+  y = tdmi_sel(w < 6.25, p, tdmi_sel(w < 16.0, q, r));
+  y = tdmi_sel(a < 1.0, x * y, x * tdmi_inf());
+  return tdmi_sel(a <= 1.0, y, tdmi_nan());
+}
+
+// ---- f64: gamma family ------------------------------------------------------------------------
+
+// lgamma(y) / ((y - 1) (y - 2)) for 1 <= y <= 2.5.
+TDM_FN double tdmi_lgamma_core(double y) {
+  const double t = y - 1.75;
+  double p = 0x1.494e6c6ce0245p-27;
+  p = TDMI_H3(p, t, -0x1.2fa92028c8269p-23, 0x1.0bf9786b71d68p-22, -0x1.264144e8d124p-26);
+  p = TDMI_H3(p, t, 0x1.45ae13f35055cp-28, -0x1.70ce7d4040f1bp-21, 0x1.61ce36b82e3dp-20);
+  p = TDMI_H3(p, t, -0x1.e8cd420c27151p-20, 0x1.bc04f94ee2f5bp-19, -0x1.b1accca0add2p-18);
+  p = TDMI_H3(p, t, 0x1.9366e99a270cep-17, -0x1.75bb7db423181p-16, 0x1.5db35a75360d4p-15);
+  p = TDMI_H3(p, t, -0x1.491865c967188p-14, 0x1.3777e20c4bb82p-13, -0x1.28f263b647386p-12);
+  p = TDMI_H3(p, t, 0x1.1daecbd763f0dp-11, -0x1.1605627916d5ap-10, 0x1.12aa731e46abfp-9);
+  p = TDMI_H3(p, t, -0x1.14f7c58ea6173p-8, 0x1.1f9587f9cf707p-7, -0x1.382e176f60acbp-6);
+  p = TDMI_H3(p, t, 0x1.6cb6251711ce1p-5, -0x1.e96586307946ep-4, 0x1.ccf151e09cde8p-2);
+  return p;
+}
+
+// sin(pi d), cos(pi d) for |d| <= 1/2.
+TDM_FN double tdmi_sinpi(double d) {
+  const double a = tdmi_abs(d);
+  const double e = tdmi_sel(a > 0.25, 0.5 - a, a);
+  const double h = e * 0x1.921fb54442d18p1, l = e * 0x1.1a62633145c07p-53;
+  const double y = tdmi_sel(a > 0.25, tdmi_cos_kernel(h, l).h, tdmi_sin_kernel(h, l).h);
+  return tdmi_sign(y, d);
+}
+
+TDM_FN double tdmi_cospi(double d) { return tdmi_sinpi(0.5 - tdmi_abs(d)); }
+
+// x minus the nearest integer; 0 from 2^52 on.
+TDM_FN double tdmi_off_integer(double x) {
+  const double a = tdmi_abs(x);
+  const double d = a - ((a + 0x1p52) - 0x1p52);
+  return tdmi_sel(a < 0x1p52, tdmi_sel(x < 0.0, -d, d), 0.0);
+}
+
+// lgamma for x > 0: by recurrence from [1, 2.5], or Stirling's series from 8 on.
+TDM_FN double tdmi_lgamma_positive(double x) {
+  const int low = x < 1.0, big = x >= 8.0;
+  double y = tdmi_sel(low, x + 1.0, tdmi_sel(big, 2.0, x));
+  double y1, y2, prod = 1.0, logs, core, inv, z, series;
+  int i;
+  for (i = 0; i < 6; ++i) {
+    const int over = y > 2.5;
+    y = tdmi_sel(over, y - 1.0, y);
+    prod = tdmi_sel(over, prod * y, prod);
+  }
+  y1 = tdmi_sel(low, x, y - 1.0);
+  y2 = tdmi_sel(low, x - 1.0, y - 2.0);
+  logs = tdm_log(tdmi_sel(low | big, x, prod));
+  core = y1 * y2 * tdmi_lgamma_core(y) + tdmi_sel(low, -logs, logs);
+  inv = 1.0 / tdmi_sel(big, x, 8.0);
+  z = inv * inv;
+  series =
+      TDMI_H4(-3617.0 / 122400.0, z, 1.0 / 156.0, -691.0 / 360360.0, 1.0 / 1188.0, -1.0 / 1680.0);
+  series = TDMI_H3(series, z, 1.0 / 1260.0, -1.0 / 360.0, 1.0 / 12.0);
+  return tdmi_sel(big, (x - 0.5) * (logs - 1.0) + (0x1.acfe390c97d6ap-2 + inv * series), core);
+}
+
+/// log|gamma(x)|; +inf at 0, -1, -2 ... Within 4 ulp for x > 0 and away from the zeros at x < 0.
+TDM_FN double tdm_lgamma(double x) {
+  const double a = tdmi_abs(x);
+  const double plus = tdmi_lgamma_positive(a);
+  const double s = tdmi_abs(tdmi_sinpi(tdmi_off_integer(a)));
+  // log(pi / (a sin(pi a))) - lgamma(a)
+  const double minus = -(tdm_log(a * s * 0x1.45f306dc9c883p-2) + plus);
+  const int neg = x < 0.0, pole = s == 0.0;
+  double y = tdmi_sel(x > 0.0, plus, minus);
+  y = tdmi_sel(neg & pole, tdmi_inf(), y);
+  y = tdmi_sel(a < 0x1p-60, -tdm_log(a), y);
+  y = tdmi_sel(a == tdmi_inf(), tdmi_inf(), y);
+  return tdmi_sel(x != x, x, y);
+}
+
+/// Derivative of lgamma. -inf at +0, +inf at -0, NaN at -1, -2 ... Within 4 ulp for x > 0, and for
+/// x < 0 within 4 ulp of the larger term of the reflection.
+TDM_FN double tdm_digamma(double x) {
+  const int neg = x < 0.0, whole = tdmi_off_integer(x) == 0.0;
+  const double a = tdmi_sel(neg, 1.0 - x, x);
+  const int low = a < 1.0, big = a >= 10.0;
+  double y = tdmi_sel(low, a + 1.0, tdmi_sel(big, 2.0, a));
+  double n = tdmi_sel(low, -1.0, 0.0), d = tdmi_sel(low, a, 1.0);
+  double t, core, inv, z, series, far, off, r;
+  int i;
+  for (i = 0; i < 8; ++i) {  // n / d = sum of 1 / y
+    const int over = y > 2.5;
+    y = tdmi_sel(over, y - 1.0, y);
+    n = tdmi_sel(over, n * y + d, n);
+    d = tdmi_sel(over, d * y, d);
+  }
+  t = y - 1.75;
+  double p = 0x1.ef1ccbe7fd7cbp-22;
+  p = TDMI_H3(p, t, -0x1.38c3b5a53f5d2p-20, 0x1.c6cf07a9ae4e2p-22, 0x1.52def4ebff256p-21);
+  p = TDMI_H3(p, t, 0x1.73f2fd39e9db3p-20, -0x1.3f066d1b2071ap-18, 0x1.99384c2e94369p-18);
+  p = TDMI_H3(p, t, -0x1.18c2107f445aap-17, 0x1.0af72e491fec3p-16, -0x1.ebec669ffed37p-16);
+  p = TDMI_H3(p, t, 0x1.aa6784629f2f8p-15, -0x1.727eaa70841efp-14, 0x1.4487301ccd327p-13);
+  p = TDMI_H3(p, t, -0x1.1c456508fb92p-12, 0x1.f1c20aad771efp-12, -0x1.b3f173fd0e3a3p-11);
+  p = TDMI_H3(p, t, 0x1.7e0a951edc056p-10, -0x1.4f1c2b227ff81p-9, 0x1.26602205ed9b1p-8);
+  p = TDMI_H3(p, t, -0x1.0335d253a7648p-7, 0x1.ca49471b09a1ep-7, -0x1.97cc6e1078b2bp-6);
+  p = TDMI_H3(p, t, 0x1.6effaf57f3004p-5, -0x1.510ab0e548a1ap-4, 0x1.41c830a320654p-3);
+  p = TDMI_H2(p, t, -0x1.4e15b17372db3p-2, 0x1.b763ca67112ap-1);
+  core = ((y - 0x1.762d86356be3fp0) - 0x1.b86a722197829p-54) * p + n / d;
+  inv = 1.0 / tdmi_sel(big, a, 10.0);
+  z = inv * inv;
+  series = TDMI_H4(-3617.0 / 8160.0, z, 1.0 / 12.0, -691.0 / 32760.0, 1.0 / 132.0, -1.0 / 240.0);
+  series = TDMI_H3(series, z, 1.0 / 252.0, -1.0 / 120.0, 1.0 / 12.0);
+  far = tdm_log(tdmi_sel(big, a, 10.0)) - (0.5 * inv + z * series);
+  r = tdmi_sel(big, far, core);
+  off = tdmi_off_integer(x);
+  off = tdmi_sel(neg & (whole ^ 1), off, 0.5);
+  r = r - tdmi_sel(neg, 0x1.921fb54442d18p1 * tdmi_cospi(off) / tdmi_sinpi(off), 0.0);
+  r = tdmi_sel(neg & whole, tdmi_nan(), r);
+  r = tdmi_sel(x == 0.0, tdmi_sign(tdmi_inf(), -x), r);
+  return tdmi_sel(x != x, x, r);
+}
+
+// ---- f32 functions that are computed in f64 and rounded once --------------------------------
+
+TDM_FN float tdm_asinf(float x) { return (float)tdm_asin((double)x); }
+TDM_FN float tdm_acosf(float x) { return (float)tdm_acos((double)x); }
+TDM_FN float tdm_atanf(float x) { return (float)tdm_atan((double)x); }
+TDM_FN float tdm_atan2f(float y, float x) { return (float)tdm_atan2((double)y, (double)x); }
+TDM_FN float tdm_sinhf(float x) { return (float)tdm_sinh((double)x); }
+TDM_FN float tdm_coshf(float x) { return (float)tdm_cosh((double)x); }
+TDM_FN float tdm_asinhf(float x) { return (float)tdm_asinh((double)x); }
+TDM_FN float tdm_acoshf(float x) { return (float)tdm_acosh((double)x); }
+TDM_FN float tdm_atanhf(float x) { return (float)tdm_atanh((double)x); }
+TDM_FN float tdm_cbrtf(float x) { return (float)tdm_cbrt((double)x); }
+TDM_FN float tdm_erfcf(float x) { return (float)tdm_erfc((double)x); }
+TDM_FN float tdm_erfinvf(float x) { return (float)tdm_erfinv((double)x); }
+TDM_FN float tdm_lgammaf(float x) { return (float)tdm_lgamma((double)x); }
+TDM_FN float tdm_digammaf(float x) { return (float)tdm_digamma((double)x); }
+
+#endif
