@@ -408,7 +408,7 @@ Value evaluate_one(const ScalarInstr& i, Value a, Value b, Value c, ErrorWord* e
 }
 
 void evaluate(const ScalarProgram& p, const Value* in, Value* regs, ErrorWord* error) {
-  const Value none;
+  const Value none{};
   for (size_t k = 0; k < p.code.size(); ++k) {
     const ScalarInstr& i = p.code[k];
     if (i.op == ScalarOp::input)

@@ -14,9 +14,9 @@ namespace tandem {
 
 #define TD_E_0(name)
 #define TD_E_1(name) \
-  E name(const E& x) { return E::combine(ScalarOp::name, x); }
+  E name(const E& x) { return E::combine(ScalarOp::name, x, E(), E()); }
 #define TD_E_2(name) \
-  E name(const E& a, const E& b) { return E::combine(ScalarOp::name, a, b); }
+  E name(const E& a, const E& b) { return E::combine(ScalarOp::name, a, b, E()); }
 #define TD_E_3(name) \
   E name(const E& a, const E& b, const E& c) { return E::combine(ScalarOp::name, a, b, c); }
 #define X(name, arity) TD_E_##arity(name)

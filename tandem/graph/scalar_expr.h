@@ -77,7 +77,7 @@ class TD_API E {
   friend class ScalarGraph;
   static constexpr int kNone = -1, kNumber = -2;
   E(ScalarGraph* graph, int id) : graph_(graph), id_(id) {}
-  static E combine(ScalarOp op, const E& a, const E& b = {}, const E& c = {});
+  static E combine(ScalarOp op, const E& a, const E& b, const E& c);
 
   ScalarGraph* graph_ = nullptr;
   int id_ = kNone;

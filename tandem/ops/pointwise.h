@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The element-wise ops with PyTorch's names: functions in tandem, rows in tandem::op, both out of
+// pointwise.def. Operands broadcast; dtypes promote as in PyTorch; every function throws Shape when
+// shapes do not broadcast and DType for a dtype that it does not take.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "tandem/graph/apply.h"
+
+namespace tandem {
+
+// ---- y = f(x), y = f(x, numbers), y = f(a, b); what each does stands in pointwise.def
+#define PW1(name, ...) TD_API Tensor name(Tensor x, Where where = Where::here());
+#define PW1G PW1
+#define PW1N(name, types, n, value, ...) \
+  TD_API Tensor name(Tensor x, Operand n = value, Where where = Where::here());
+#define PW1NG PW1N
+#define PW1NNG(name, types, n, n_value, m, m_value, ...)                        \
+  TD_API Tensor name(Tensor x, Operand n = n_value, Operand m = m_value, \
+                     Where where = Where::here());
+#define PW2(name, ...) TD_API Tensor name(Operand a, Operand b, Where where = Where::here());
+#define PW2G PW2
+#define ROW(...)
+#define ROWG(...)
+#include "tandem/ops/pointwise.def"
+#undef PW1
+#undef PW1G
+#undef PW1N
+#undef PW1NG
+#undef PW1NNG
+#undef PW2
+#undef PW2G
+#undef ROW
+#undef ROWG
+
+// ---- functions that choose a row or its numbers
+/// a + alpha * b.
+TD_API Tensor add(Operand a, Operand b, Scalar alpha, Where where = Where::here());
+/// a - alpha * b.
+TD_API Tensor sub(Operand a, Operand b, Scalar alpha, Where where = Where::here());
+/// a / b, rounded "floor" or "trunc"; throws Value for another mode.
+TD_API Tensor div(Operand a, Operand b, std::string_view rounding_mode,
+                  Where where = Where::here());
+inline Tensor true_divide(Operand a, Operand b, Where where = Where::here()) {
+  return div(std::move(a), std::move(b), where);
+}
+/// base to the exponent; integers to a negative number throw Value.
+TD_API Tensor pow(Operand base, Operand exponent, Where where = Where::here());
+/// Rounded to `decimals` digits after the point (before it if negative).
+TD_API Tensor round(Tensor x, int64_t decimals, Where where = Where::here());
+/// `a` where the condition holds, else `b`. The side that is not chosen has no gradient, not NaN.
+TD_API Tensor where(Operand condition, Operand a, Operand b, Where where = Where::here());
+/// x cut to min..max (numbers or tensors); max wins where they cross.
+TD_API Tensor clamp(Tensor x, Operand min, Operand max, Where where = Where::here());
+TD_API Tensor clamp(Tensor x, std::nullptr_t, Operand max, Where where = Where::here());
+TD_API Tensor clamp(Tensor x, Operand min, std::nullptr_t, Where where = Where::here());
+TD_API Tensor clamp_min(Tensor x, Operand min, Where where = Where::here());
+TD_API Tensor clamp_max(Tensor x, Operand max, Where where = Where::here());
+/// log(x / (1 - x)); with eps > 0 x is cut to eps..1-eps first.
+TD_API Tensor logit(Tensor x, double eps = -1, Where where = Where::here());
+/// NaN, +infinity, -infinity replaced; the latter by the largest numbers of the dtype by default.
+TD_API Tensor nan_to_num(Tensor x, double nan = 0, Where where = Where::here());
+TD_API Tensor nan_to_num(Tensor x, double nan, double posinf, double neginf,
+                         Where where = Where::here());
+/// x times the normal distribution function; "tanh": by the tanh form.
+TD_API Tensor gelu(Tensor x, std::string_view approximate = "none", Where where = Where::here());
+/// x above the threshold, else value.
+TD_API Tensor threshold(Tensor x, Operand threshold, Operand value, Where where = Where::here());
+/// x where positive, else weight * x; weight has one element or x.size(1).
+TD_API Tensor prelu(Tensor x, Tensor weight, Where where = Where::here());
+/// a * sigmoid(b) of the two halves a, b of x along `dim`.
+TD_API Tensor glu(Tensor x, int64_t dim = -1, Where where = Where::here());
+/// start + weight * (end - start).
+TD_API Tensor lerp(Operand start, Operand end, Operand weight, Where where = Where::here());
+/// x + value * a * b.
+TD_API Tensor addcmul(Tensor x, Operand a, Operand b, Operand value = 1,
+                      Where where = Where::here());
+/// x + value * a / b.
+TD_API Tensor addcdiv(Tensor x, Operand a, Operand b, Operand value = 1,
+                      Where where = Where::here());
+/// |a - b| <= atol + rtol * |b|, element by element.
+TD_API Tensor isclose(Operand a, Operand b, double rtol = 1e-5, double atol = 1e-8,
+                      Where where = Where::here());
+
+// ---- rows
+namespace op {
+#define PW1(name, ...) extern TD_API const OpDef name;
+#define PW1G PW1
+#define PW1N PW1
+#define PW1NG PW1
+#define PW1NNG PW1
+#define PW2 PW1
+#define PW2G PW1
+#define ROW PW1
+#define ROWG PW1
+#include "tandem/ops/pointwise.def"
+#undef PW1
+#undef PW1G
+#undef PW1N
+#undef PW1NG
+#undef PW1NNG
+#undef PW2
+#undef PW2G
+#undef ROW
+#undef ROWG
+}  // namespace op
+
+/// All rows of this file, op::cast included.
+TD_API std::span<const OpDef* const> pointwise_rows();
+
+}  // namespace tandem
