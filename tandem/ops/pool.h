@@ -34,7 +34,7 @@ struct PoolAttrs {
 
 namespace op {
 /// max_pool: x -> y, "idx!" i32: row-major position in x's spatial plane of the element chosen
-/// (the first of equals; NaN wins). max_pool_with_indices shows idx.
+/// (the first of equals; of NaNs, which win, the last). max_pool_with_indices shows idx.
 /// max_pool_backward: gy, idx -> gx. avg_pool: x -> y. avg_pool_backward: gy -> gx.
 extern TD_API const OpDef max_pool, max_pool_with_indices, max_pool_backward, avg_pool,
     avg_pool_backward;
