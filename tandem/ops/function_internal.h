@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small helpers of the op families: errors of a function get its name and line, batch rules get
-// their inputs with a batch dimension. Not installed.
+// Small helpers of the view, index, creation and random families, beside those that all rows share
+// (rule_internal.h). Not installed.
 #pragma once
 
-#include "tandem/graph/apply.h"
-#include "tandem/graph/batch.h"
-#include "tandem/graph/vjp.h"
+#include "tandem/ops/rule_internal.h"
 
 namespace tandem::detail {
-
-/// Call f(); an error that has no place yet gets op, layer and line.
-template <class F>
-decltype(auto) placed(const char* op, Where where, F&& f) {
-  try {
-    return f();
-  } catch (const Error& e) {
-    if (!e.op().empty()) throw;
-    throw with_place(e, op, where);
-  }
-}
 
 inline Tensor call_view(Tensor x, const Shape& shape, Where where) {
   ShapeAttrs a{shape};
   return call(op::view, &a, where, std::move(x));
 }
-
-/// Input i with the batch dimension in front: repeated without copying if it has none.
-Tensor with_batch(const BatchCall& c, int i);
 
 /// Shape with `d` in front.
 inline Shape prepend(Dim d, const Shape& s) {

@@ -128,7 +128,7 @@ struct IndexAttrs {
   int64_t dim = 0;
   bool wrap = false;        ///< negative indices count from the end
   bool accumulate = false;  ///< of index_put
-  int64_t skip = -1;        ///< of index_backward: an index whose gradient is dropped
+  int64_t skip = -1;        ///< a value of the last index tensor whose gradient is dropped
   IntList shape;            ///< of index_backward: its result
   template <class V>
   void fields(V& v) {
@@ -168,13 +168,26 @@ struct BincountAttrs {
     v("size", size);
   }
 };
-struct DynamicAttrs {
+/// Of dynamic_slice. dynamic_update has ShapeAttrs whose shape is {dim}.
+struct DynamicSliceAttrs {
   int64_t dim = 0;
-  IntList length;  ///< of dynamic_slice: one Dim
+  IntList length;  ///< one Dim
   template <class V>
   void fields(V& v) {
     v("dim", dim);
     v("length", length);
+  }
+};
+/// A region of x: `length[d]` elements of dimension d from start[d] by step[d].
+struct RegionAttrs {
+  IntList start, length, step;
+  bool accumulate = false;
+  template <class V>
+  void fields(V& v) {
+    v("start", start);
+    v("length", length);
+    v("step", step);
+    v("accumulate", accumulate);
   }
 };
 struct SortAttrs {
@@ -190,8 +203,8 @@ struct SortAttrs {
 };
 
 namespace op {
-extern TD_API const OpDef index, index_put, index_backward, gather, scatter, scatter_add, nonzero,
-    one_hot, bincount, dynamic_update, dynamic_slice, sort, topk;
+extern TD_API const OpDef index, index_put, index_backward, region_put, gather, scatter,
+    scatter_add, nonzero, one_hot, bincount, dynamic_update, dynamic_slice, sort, topk;
 }  // namespace op
 
 /// The rows of this family.

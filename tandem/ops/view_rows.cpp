@@ -483,13 +483,6 @@ void unfold_backward_batch(BatchCall& c) {
 
 }  // namespace
 
-Tensor detail::with_batch(const BatchCall& c, int i) {
-  if (c.batched[i]) return c.in[i];
-  const Shape one = prepend(1, c.in[i].shape());
-  ShapeAttrs a{prepend(c.batch_size, c.in[i].shape())};
-  return call(op::expand, &a, c.node.where, call_view(c.in[i], one, c.node.where));
-}
-
 namespace op {
 constinit const OpDef view =
     view_row("view", {"x"}, fields<ShapeAttrs>(), view_strides)
