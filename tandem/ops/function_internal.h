@@ -26,6 +26,15 @@ inline int64_t index_at(const void* p, DType t, int64_t i) {
   return t == DType::i64 ? static_cast<const int64_t*>(p)[i] : static_cast<const int32_t*>(p)[i];
 }
 
+/// Not zero; NaN is not. Denormal doubles count.
+template <class T>
+inline bool is_nonzero(T v) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return static_cast<float>(v) != 0;
+  else
+    return v != T(0);
+}
+
 /// Sum in T: 16-bit floats through f32, integers wrap, bool is or.
 template <class T>
 inline T add_as(T a, T b) {

@@ -394,9 +394,15 @@ int64_t count_nonzero_values(const char* name, const Tensor& x, Where where) {
     TD_CHECK(!x.is_symbolic(), Unsupported,
              "the size of the result depends on values, which a trace does not have\n"
              "Use nonzero(x, size, fill), where(), or call it outside.");
-    int64_t n = 0;
-    for (bool b : x.to_vector<bool>(where)) n += b;
-    return n;
+    NoGradGuard no_grad;
+    const Tensor dense = contiguous(x, where);
+    return visit_dtype(dense.dtype(), [&](auto tag) {
+      using T = decltype(tag);
+      const T* p = dense.data<T>(where);
+      int64_t n = 0;
+      for (int64_t i = 0; i < dense.numel(); ++i) n += detail::is_nonzero(p[i]);
+      return n;
+    });
   });
 }
 
@@ -474,15 +480,21 @@ Operand start_operand(const Operand& start, Where where) {
 Tensor dynamic_update(Tensor x, int64_t dim, const Operand& start, Tensor value, Where where) {
   ShapeAttrs a{IntList(dim)};
   return placed("dynamic_update", where, [&] {
-    return call(op::dynamic_update, &a, where, std::move(x), start_operand(start, where),
-                std::move(value));
+    Operand in[] = {Operand(std::move(x), where), start_operand(start, where),
+                    Operand(std::move(value), where)};
+    Tensor out[kMaxOpOuts];
+    apply(op::dynamic_update, &a, in, out, where);
+    return std::move(out[0]);
   });
 }
 
 Tensor dynamic_slice(Tensor x, int64_t dim, const Operand& start, Dim length, Where where) {
   DynamicSliceAttrs a{dim, IntList(length)};
   return placed("dynamic_slice", where, [&] {
-    return call(op::dynamic_slice, &a, where, std::move(x), start_operand(start, where));
+    Operand in[] = {Operand(std::move(x), where), start_operand(start, where)};
+    Tensor out[kMaxOpOuts];
+    apply(op::dynamic_slice, &a, in, out, where);
+    return std::move(out[0]);
   });
 }
 

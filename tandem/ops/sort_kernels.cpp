@@ -99,7 +99,7 @@ void run_nonzero(const KernelCall& k) {
     for (int64_t e = 0; e < x.numel && row < a.size; ++e) {
       int64_t offset = 0;
       for (int i = 0; i < x.rank; ++i) offset += at[i] * x.strides[i];
-      if (static_cast<float>(x.as<T>()[offset]) != 0) {
+      if (is_nonzero(x.as<T>()[offset])) {
         std::copy_n(at, x.rank, out + row * x.rank);
         ++row;
       }
