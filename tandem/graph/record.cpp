@@ -57,7 +57,7 @@ void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
   uint32_t depth = 1;
   n->in.reserve(in.size());
   for (size_t i = 0; i < in.size(); ++i) {
-    bool keep = op.variadic ? saves & 1 : saves >> i & 1;
+    bool keep = saves >> std::min<size_t>(i, op.n_in - 1) & 1;
     bool scalar = !present.empty() && present[i] == 2;
     fill_input(n->in.emplace_back(), in[i], scalar ? scalars[i] : Scalar(), scalar, keep, false,
                depth);
