@@ -26,7 +26,7 @@ inline int64_t index_at(const void* p, DType t, int64_t i) {
   return t == DType::i64 ? static_cast<const int64_t*>(p)[i] : static_cast<const int32_t*>(p)[i];
 }
 
-/// Not zero; NaN is not. Denormal doubles count.
+/// True for NaN too.
 template <class T>
 inline bool is_nonzero(T v) {
   if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
