@@ -17,7 +17,14 @@ Generator& generator() {
   return *g;
 }
 
+thread_local GeneratorState* t_own = nullptr;
+
 }  // namespace
+
+GeneratorGuard::GeneratorGuard(GeneratorState state) : state_(state), old_(t_own) {
+  t_own = &state_;
+}
+GeneratorGuard::~GeneratorGuard() { t_own = old_; }
 
 void manual_seed(uint64_t seed) { set_generator_state({seed, 0}); }
 
@@ -37,6 +44,7 @@ namespace detail {
 
 RngKey next_rng_key() {
   if (Trace* t = context().trace) return {0, t->graph->rng_draws++};
+  if (t_own) return {t_own->seed, static_cast<uint32_t>(t_own->offset++)};
   Generator& g = generator();
   std::lock_guard hold(g.lock);
   TD_CHECK(g.state.offset < (uint64_t{1} << 32), Value,

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/data/datasets.h"
+
+#include "tandem/graph/context.h"
+#include "tandem/io/csv.h"
+#include "tandem/io/gzip.h"
+#include "tandem/io/idx.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/view.h"
+
+namespace tandem::data {
+
+const unsigned char* digits_bytes();
+size_t digits_size();
+
+namespace {
+
+Example row(const Tensor& x, const Tensor& y, int64_t i) {
+  TD_CHECK(i >= 0 && i < y.size(0), Index, "sample {} of a dataset of {}", i, y.size(0));
+  return {select(x, 0, i), select(y, 0, i)};
+}
+
+// `folder/name` or `folder/name.gz`, whichever is there.
+std::string find_file(const std::string& folder, const std::string& name) {
+  for (const std::string& path : {folder + "/" + name, folder + "/" + name + ".gz"})
+    if (file_exists(path)) return path;
+  TD_FAIL(Io, "MNIST: there is no {} or {}.gz in '{}'\nGive the folder of the four IDX files.", name,
+          name, folder);
+}
+
+// Pixels in 0..1 without an intermediate tape.
+Tensor scaled(const Tensor& u8, double by) {
+  NoGradGuard no_grad;
+  return u8.to(DType::f32) / by;
+}
+
+}  // namespace
+
+TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::move(y)) {
+  TD_CHECK(x_.defined() && y_.defined() && x_.dim() > 0 && y_.dim() > 0 && x_.size(0) == y_.size(0),
+           Shape, "TensorDataset wants x and y with one first size, got {} and {}",
+           x_.defined() ? x_.shape().to_string() : "none",
+           y_.defined() ? y_.shape().to_string() : "none");
+}
+
+Example TensorDataset::get(int64_t i) const { return row(x_, y_, i); }
+
+MNIST::MNIST(const FilePath& folder, MNISTOptions o) {
+  TD_CHECK(!folder.str().empty(), Io, "MNIST got no folder\nGive the folder of the IDX files.");
+  TD_CHECK(file_exists(folder), Io, "MNIST: there is no folder '{}'", folder.str());
+  std::string prefix = o.train ? "train" : "t10k";
+  std::string images = find_file(folder.str(), prefix + "-images-idx3-ubyte");
+  std::string labels = find_file(folder.str(), prefix + "-labels-idx1-ubyte");
+  images_ = io::load_idx(images);
+  labels_ = io::load_idx(labels);
+  TD_CHECK(images_.dtype() == DType::u8 && images_.dim() == 3, Format,
+           "'{}' wants u8 [n, h, w], it is {} {}", images, to_string(images_.dtype()),
+           images_.shape().to_string());
+  TD_CHECK(labels_.dtype() == DType::u8 && labels_.dim() == 1 && labels_.size(0) == images_.size(0),
+           Format, "'{}' wants u8 [{}], it is {} {}", labels, images_.size(0),
+           to_string(labels_.dtype()), labels_.shape().to_string());
+  labels_ = labels_.to(DType::i64);
+}
+
+Example MNIST::get(int64_t i) const {
+  Example e = row(images_, labels_, i);
+  return {unsqueeze(scaled(e.x, 255.0), 0), e.y};
+}
+
+Digits::Digits(DigitsOptions o) {
+  TD_CHECK(o.folds == 0 || (o.folds > 1 && o.fold >= 0 && o.fold < o.folds), Value,
+           "Digits: fold {} of {}", o.fold, o.folds);
+  std::string_view packed(reinterpret_cast<const char*>(digits_bytes()), digits_size());
+  io::Csv csv = io::Csv::parse(io::gunzip(packed, size_t{1} << 24), {.header = false}, "digits");
+  NoGradGuard no_grad;
+  Tensor x = csv.table(0, 64, DType::f32) / 16.0;
+  Tensor y = csv.column(size_t{64}, DType::i64);
+  if (o.folds > 0) {
+    std::vector<int64_t> rows;
+    for (int64_t i = 0; i < y.size(0); ++i)
+      if ((i % o.folds == o.fold) != o.train) rows.push_back(i);
+    Tensor index = tensor(rows);
+    x = index_select(x, 0, index);
+    y = index_select(y, 0, index);
+  }
+  x_ = contiguous(reshape(x, {x.size(0), 1, 8, 8}));
+  y_ = y;
+}
+
+Example Digits::get(int64_t i) const { return row(x_, y_, i); }
+
+CSVDataset::CSVDataset(const FilePath& path, CSVOptions o) {
+  io::Csv csv = io::Csv::read(path, {.delimiter = o.delimiter, .header = o.header});
+  auto columns = static_cast<int64_t>(csv.columns());
+  int64_t target = o.target < 0 ? o.target + columns : o.target;
+  TD_CHECK(target >= 0 && target < columns, Index, "'{}': target column {} of {}", path.str(),
+           o.target, columns);
+  TD_CHECK(columns > 1, Format, "'{}' has one column, x and y want two", path.str());
+  y_ = csv.column(static_cast<size_t>(target), o.target_dtype);
+  std::vector<Tensor> parts;
+  if (target > 0) parts.push_back(csv.table(0, static_cast<size_t>(target), DType::f32));
+  if (target + 1 < columns)
+    parts.push_back(csv.table(static_cast<size_t>(target + 1),
+                              static_cast<size_t>(columns - target - 1), DType::f32));
+  x_ = parts.size() == 1 ? parts[0] : cat(parts, 1);
+}
+
+Example CSVDataset::get(int64_t i) const { return row(x_, y_, i); }
+
+}  // namespace tandem::data

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// DataLoader: batches of a dataset, prepared ahead by background threads. The order and the random
+// draws of a sample depend on (seed, epoch, sample) alone, never on threads or batch size.
+#pragma once
+
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "tandem/data/aggregate.h"
+#include "tandem/data/sampler.h"
+
+namespace tandem::data {
+
+struct DataLoaderOptions {
+  int64_t batch_size = 1;
+  bool shuffle = false;
+  /// The indices of an epoch, in order; replaces `shuffle`.
+  std::function<std::vector<int64_t>(int64_t epoch)> sampler = {};
+  int64_t num_workers = 1;      ///< background threads; 0 loads in the loop itself
+  bool drop_last = false;       ///< leave out a last batch that is not full
+  int64_t prefetch_factor = 2;  ///< batches that each worker keeps ready
+  /// Of shuffling and of random transforms; without it one is drawn from the default generator.
+  std::optional<uint64_t> seed = {};
+};
+
+namespace detail {
+
+/// One pass over the data; stops its workers when it is destroyed.
+class TD_API LoaderPass;
+using Fetch = std::function<std::vector<Tensor>(int64_t index)>;
+
+class TD_API LoaderCore {
+ public:
+  LoaderCore(int64_t samples, Fetch fetch, DataLoaderOptions options);
+  int64_t batches() const;
+  int64_t samples() const { return samples_; }
+  const DataLoaderOptions& options() const { return options_; }
+  uint64_t seed() const { return seed_; }
+  std::shared_ptr<LoaderPass> begin();
+  void set_epoch(int64_t epoch) { next_epoch_ = epoch; }
+  int64_t epoch() const { return next_epoch_; }
+
+ private:
+  int64_t samples_;
+  Fetch fetch_;
+  DataLoaderOptions options_;
+  uint64_t seed_;
+  int64_t next_epoch_ = 0;
+};
+
+/// The next batch's fields stacked along a new first dimension; false at the end. Rethrows what a
+/// worker met, at the batch where it met it.
+TD_API bool next_batch(LoaderPass& pass, std::vector<Tensor>& fields);
+
+}  // namespace detail
+
+/// A dataset has `int64_t size() const` and `get(int64_t) const`, which gives a Tensor or an
+/// aggregate of Tensors and may be called from several threads; a batch is the same type with
+/// stacked fields.
+template <class D>
+concept Dataset = requires(const D& d, int64_t i) {
+  { d.size() } -> std::convertible_to<int64_t>;
+  d.get(i);
+};
+
+/// `for (auto [x, y] : DataLoader(dataset, {.batch_size = 64, .shuffle = true}))`. Copies the
+/// dataset handle and the options. Each begin() is the next epoch.
+template <Dataset D>
+class DataLoader {
+ public:
+  using Batch = std::decay_t<decltype(std::declval<const D&>().get(0))>;
+
+  DataLoader(D dataset, DataLoaderOptions options = {})
+      : dataset_(std::make_shared<D>(std::move(dataset))),
+        core_(dataset_->size(),
+              [d = dataset_](int64_t i) { return detail::fields_of(d->get(i)); },
+              std::move(options)) {}
+
+  class Iterator {
+   public:
+    using value_type = Batch;
+    using difference_type = ptrdiff_t;
+    using iterator_category = std::input_iterator_tag;
+    Iterator() = default;
+    explicit Iterator(std::shared_ptr<detail::LoaderPass> pass) : pass_(std::move(pass)) { ++*this; }
+    const Batch& operator*() const { return *batch_; }
+    const Batch* operator->() const { return &*batch_; }
+    Iterator& operator++() {
+      std::vector<Tensor> fields;
+      if (detail::next_batch(*pass_, fields))
+        batch_.emplace(detail::from_fields<Batch>(std::move(fields)));
+      else
+        pass_.reset();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& a, const Iterator& b) { return a.pass_ == b.pass_; }
+
+   private:
+    std::shared_ptr<detail::LoaderPass> pass_;
+    std::optional<Batch> batch_;
+  };
+
+  Iterator begin() { return Iterator(core_.begin()); }
+  Iterator end() { return Iterator(); }
+  /// Batches in an epoch.
+  int64_t size() const { return core_.batches(); }
+  /// The epoch that the next begin() starts (from 0).
+  void set_epoch(int64_t epoch) { core_.set_epoch(epoch); }
+  int64_t epoch() const { return core_.epoch(); }
+  uint64_t seed() const { return core_.seed(); }
+  const D& dataset() const { return *dataset_; }
+
+ private:
+  std::shared_ptr<D> dataset_;
+  detail::LoaderCore core_;
+};
+
+}  // namespace tandem::data

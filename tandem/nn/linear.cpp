@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/nn/linear.h"
+
+#include "tandem/nn/init.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/matmul.h"
+
+namespace tandem::nn {
+
+Linear::Linear(Dim in, Dim out, LinearOptions o)
+    : in_features(in.value()), out_features(out.value()) {
+  TD_CHECK(in_features >= 0 && out_features >= 0, Value, "Linear wants sizes >= 0, got {} and {}",
+           in_features, out_features);
+  weight = Param(init::fan_in_uniform({out, in}, in_features, o.dtype));
+  if (o.bias) bias = Param(init::fan_in_uniform({out}, in_features, o.dtype));
+  TD_REGISTER(weight, bias);
+}
+
+Tensor Linear::forward(Tensor x) {
+  return linear(std::move(x), weight, bias.defined() ? bias.value() : Tensor());
+}
+
+Embedding::Embedding(Dim n, Dim d, EmbeddingOptions o) : options(o) {
+  TD_CHECK(n.value() > 0 && d.value() >= 0, Value, "Embedding wants sizes > 0, got {} and {}",
+           n.value(), d.value());
+  TD_CHECK(o.padding_idx < n.value(), Index, "padding_idx {} is out of range for {} rows",
+           o.padding_idx, n.value());
+  Tensor w = init::normal({n, d}, 0, 1, o.dtype);
+  if (o.padding_idx >= 0) w = init::zero_row(std::move(w), o.padding_idx);
+  weight = Param(std::move(w));
+  TD_REGISTER(weight);
+}
+
+Tensor Embedding::forward(Tensor x) {
+  std::optional<int64_t> padding;
+  if (options.padding_idx >= 0) padding = options.padding_idx;
+  return embedding(x, weight, padding);
+}
+
+}  // namespace tandem::nn

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walking modules: names, state, modes, copies.
+#include "tandem/nn/module.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <unordered_set>
+
+#include "tandem/graph/apply.h"
+#include "tandem/ops/view.h"
+
+namespace tandem::nn {
+namespace {
+
+// Modules of this thread that no parent has named yet. A module inside an object that runs
+// TD_REGISTER must be among the named ones.
+thread_local std::vector<Module*> t_unnamed;
+
+void forget(Module* m) { std::erase(t_unnamed, m); }
+
+// Calls `see(path, kind, member)` for every member below `root`, depth first.
+template <class See>
+class Walker : public MemberVisitor {
+ public:
+  explicit Walker(See& see) : see_(see) {}
+  void param(const std::string& name, Param& p) override { see_.param(join(name), p); }
+  void buffer(const std::string& name, Buffer& b) override { see_.buffer(join(name), b); }
+  void child(const std::string& name, Module& m) override {
+    std::string old = std::exchange(prefix_, join(name));
+    see_.module(prefix_, m);
+    m.visit_members(*this);
+    prefix_ = std::move(old);
+  }
+
+ private:
+  std::string join(const std::string& name) const {
+    return prefix_.empty() ? name : prefix_ + "." + name;
+  }
+  See& see_;
+  std::string prefix_;
+};
+
+struct See {
+  std::function<void(const std::string&, Param&)> on_param;
+  std::function<void(const std::string&, Buffer&)> on_buffer;
+  std::function<void(const std::string&, Module&)> on_module;
+  void param(const std::string& n, Param& p) {
+    if (on_param) on_param(n, p);
+  }
+  void buffer(const std::string& n, Buffer& b) {
+    if (on_buffer) on_buffer(n, b);
+  }
+  void module(const std::string& n, Module& m) {
+    if (on_module) on_module(n, m);
+  }
+};
+
+// Every walk of a root sets the full paths, which errors and profiles show.
+void walk(const Module& root, See see) {
+  Module& m = const_cast<Module&>(root);
+  See outer;
+  outer.on_param = [&](const std::string& n, Param& p) {
+    if (p.defined()) {
+      if (p.cell()->name != n) p.cell()->name = n;
+      see.param(n, p);
+    }
+  };
+  outer.on_buffer = [&](const std::string& n, Buffer& b) {
+    if (b.defined()) {
+      if (b.cell()->name != n) b.cell()->name = n;
+      see.buffer(n, b);
+    }
+  };
+  outer.on_module = [&](const std::string& n, Module& child) {
+    child.state().path = intern_scope(n);
+    see.module(n, child);
+  };
+  Walker<See> w(outer);
+  see.module("", m);
+  m.visit_members(w);
+}
+
+std::string join_lines(const std::vector<std::string>& names) {
+  std::string s;
+  for (size_t i = 0; i < names.size() && i < 8; ++i) s += (i ? ", " : "") + names[i];
+  if (names.size() > 8) s += fmt::format(" and {} more", names.size() - 8);
+  return s;
+}
+
+}  // namespace
+
+namespace detail {
+
+std::string type_name(const char* pretty) {
+  std::string s = pretty;
+  size_t at = s.find("T = ");
+  if (at == std::string::npos) return s;
+  s = s.substr(at + 4);
+  s = s.substr(0, s.find_first_of(";]"));
+  size_t colon = s.rfind("::");
+  return colon == std::string::npos ? s : s.substr(colon + 2);
+}
+
+std::vector<std::string> split_names(const char* text) {
+  std::vector<std::string> names(1);
+  for (const char* c = text; *c; ++c) {
+    if (*c == ',')
+      names.emplace_back();
+    else if (!std::isspace(static_cast<unsigned char>(*c)))
+      names.back() += *c;
+  }
+  for (std::string& n : names)  // a member `weight_` is "weight" in files
+    if (n.size() > 1 && n.back() == '_') n.pop_back();
+  return names;
+}
+
+void clone_cells(Module& root) {
+  std::map<const Cell*, Ref<Cell>> copies;
+  auto copy = [&](const Ref<Cell>& cell) {
+    Ref<Cell>& c = copies[cell.get()];
+    if (!c) {
+      NoGradGuard no_grad;
+      c = make_ref<Cell>(tandem::clone(cell->read()), cell->requires_grad());
+      c->name = cell->name;
+    }
+    return c;
+  };
+  root.unshare_state();
+  See see;
+  see.on_param = [&](const std::string&, Param& p) { p = Param(copy(p.cell())); };
+  see.on_buffer = [&](const std::string&, Buffer& b) { b = Buffer(copy(b.cell())); };
+  see.on_module = [&](const std::string&, Module& m) {
+    if (&m != &root) m.unshare_state();
+  };
+  walk(root, see);
+}
+
+}  // namespace detail
+
+Module::Module() : state_(make_ref<detail::ModuleState>()) { t_unnamed.push_back(this); }
+Module::Module(const Module& o) : state_(o.state_) { t_unnamed.push_back(this); }
+Module::Module(Module&& o) noexcept : state_(o.state_) { t_unnamed.push_back(this); }
+Module& Module::operator=(const Module& o) {
+  state_ = o.state_;
+  return *this;
+}
+Module& Module::operator=(Module&& o) noexcept {
+  state_ = o.state_;
+  return *this;
+}
+Module::~Module() { forget(this); }
+
+void Module::add_member(const std::string& name, void* member, detail::VisitFn visit) {
+  for (const auto& m : state_->members)
+    TD_CHECK(m.name != name, Value, "TD_REGISTER names '{}' twice in {}", name, state_->type);
+  state_->members.push_back({name, static_cast<char*>(member) - reinterpret_cast<char*>(this), visit});
+}
+
+void Module::check_complete(const void* self, size_t bytes) {
+  struct Named : MemberVisitor {
+    std::unordered_set<const Module*> seen;
+    void param(const std::string&, Param&) override {}
+    void buffer(const std::string&, Buffer&) override {}
+    void child(const std::string&, Module& m) override { seen.insert(&m); }
+  } named;
+  visit_members(named);
+  const char* begin = static_cast<const char*>(self);
+  std::vector<Module*> keep;
+  const Module* lost = nullptr;
+  for (Module* m : t_unnamed) {
+    const char* at = reinterpret_cast<const char*>(m);
+    bool inside = m != this && at >= begin && at < begin + bytes;
+    if (named.seen.count(m)) continue;
+    if (inside) lost = m;
+    keep.push_back(m);
+  }
+  t_unnamed = std::move(keep);
+  TD_CHECK(!lost, Value,
+           "{} holds a layer of type {} that TD_REGISTER does not name\nAdd it, or its parameters "
+           "are neither trained nor saved.",
+           state_->type, lost->state_->type.empty() ? "Module" : lost->state_->type);
+}
+
+void Module::visit_members(MemberVisitor& v) {
+  for (const auto& m : state_->members)
+    m.visit(reinterpret_cast<char*>(this) + m.offset, m.name, v);
+}
+
+uint32_t Module::scope_id() const {
+  // Before a root was walked a layer is known by its type.
+  if (!state_->path && !state_->type.empty()) return intern_scope(state_->type);
+  return state_->path;
+}
+
+void Module::unshare_state() {
+  Ref<detail::ModuleState> own = make_ref<detail::ModuleState>();
+  own->members = state_->members;
+  own->type = state_->type;
+  own->training = state_->training;
+  own->path = state_->path;
+  own->forward = state_->forward;
+  own->hooks = state_->hooks;
+  own->next_hook = state_->next_hook;
+  state_ = std::move(own);
+}
+
+std::vector<std::pair<std::string, Param>> Module::named_parameters() const {
+  std::vector<std::pair<std::string, Param>> out;
+  std::unordered_set<const Cell*> seen;
+  See see;
+  see.on_param = [&](const std::string& n, Param& p) {
+    if (seen.insert(p.cell().get()).second) out.emplace_back(n, p);
+  };
+  walk(*this, see);
+  return out;
+}
+
+std::vector<Param> Module::parameters() const {
+  std::vector<Param> out;
+  for (auto& [name, p] : named_parameters()) out.push_back(p);
+  return out;
+}
+
+std::vector<std::pair<std::string, Buffer>> Module::named_buffers() const {
+  std::vector<std::pair<std::string, Buffer>> out;
+  See see;
+  see.on_buffer = [&](const std::string& n, Buffer& b) { out.emplace_back(n, b); };
+  walk(*this, see);
+  return out;
+}
+
+std::vector<Buffer> Module::buffers() const {
+  std::vector<Buffer> out;
+  for (auto& [name, b] : named_buffers()) out.push_back(b);
+  return out;
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_modules() {
+  std::vector<std::pair<std::string, Module*>> out;
+  See see;
+  see.on_module = [&](const std::string& n, Module& m) { out.emplace_back(n, &m); };
+  walk(*this, see);
+  return out;
+}
+
+StateDict Module::state_dict() const {
+  StateDict d;
+  See see;
+  see.on_param = [&](const std::string& n, Param& p) { d[n] = p.value().detach(); };
+  see.on_buffer = [&](const std::string& n, Buffer& b) { d[n] = b.value().detach(); };
+  walk(*this, see);
+  return d;
+}
+
+LoadReport Module::load_state_dict(const StateDict& values, bool strict) {
+  LoadReport report;
+  std::vector<std::pair<Ref<Cell>, Tensor>> plan;
+  std::unordered_set<std::string> known;
+  auto take = [&](const std::string& n, const Ref<Cell>& cell) {
+    known.insert(n);
+    const Tensor* v = values.find(n);
+    if (!v) {
+      report.missing.push_back(n);
+      return;
+    }
+    Tensor have = cell->read();
+    TD_CHECK(v->shape() == have.shape(), Shape,
+             "load_state_dict: '{}' is {} in the model, {} in the file", n,
+             have.shape().to_string(), v->shape().to_string());
+    plan.emplace_back(cell, v->dtype() == have.dtype() ? *v : v->to(have.dtype()));
+  };
+  See see;
+  see.on_param = [&](const std::string& n, Param& p) { take(n, p.cell()); };
+  see.on_buffer = [&](const std::string& n, Buffer& b) { take(n, b.cell()); };
+  walk(*this, see);
+  for (const auto& [name, t] : values)
+    if (!known.count(name)) report.unexpected.push_back(name);
+  if (strict && !report.ok())
+    TD_FAIL(Value, "load_state_dict: {} missing ({}), {} unexpected ({})\nPass strict = false to "
+            "load what fits.",
+            report.missing.size(), join_lines(report.missing), report.unexpected.size(),
+            join_lines(report.unexpected));
+  for (auto& [cell, v] : plan) cell->assign(v, Where{});
+  return report;
+}
+
+Module& Module::train(bool on) {
+  for (auto& [name, m] : named_modules()) m->state().training = on;
+  return *this;
+}
+
+bool Module::is_training() const { return state_->training; }
+
+Module& Module::to(DType dtype) {
+  auto cast = [&](const Ref<Cell>& cell) {
+    Tensor v = cell->read();
+    if (!is_floating(v.dtype()) || v.dtype() == dtype) return;
+    NoGradGuard no_grad;
+    cell->zero_grad();
+    cell->replace(v.detach().to(dtype));
+  };
+  See see;
+  see.on_param = [&](const std::string&, Param& p) { cast(p.cell()); };
+  see.on_buffer = [&](const std::string&, Buffer& b) { cast(b.cell()); };
+  walk(*this, see);
+  return *this;
+}
+
+Module& Module::requires_grad_(bool on) {
+  for (Param& p : parameters()) p.requires_grad_(on);
+  return *this;
+}
+
+void Module::zero_grad() {
+  for (Param& p : parameters()) p.zero_grad();
+}
+
+Tensor Module::operator()(Tensor x, Where where) {
+  TD_CHECK(state_->forward, Unsupported, "{} has no `Tensor forward(Tensor)`\nCall its forward.",
+           state_->type.empty() ? "a module without TD_REGISTER" : state_->type);
+  ScopeGuard scope(scope_id(), where);
+  if (TD_LIKELY(state_->hooks.empty())) return state_->forward(this, std::move(x));
+  Tensor in = x;
+  Tensor y = state_->forward(this, std::move(x));
+  auto hooks = state_->hooks;
+  for (auto& [id, hook] : hooks)
+    if (Tensor replaced = hook(*this, in, y); replaced.defined()) y = replaced;
+  return y;
+}
+
+int Module::register_forward_hook(detail::ModuleState::ForwardHook hook) {
+  state_->hooks.emplace_back(state_->next_hook, std::move(hook));
+  return state_->next_hook++;
+}
+
+void Module::remove_hook(int hook) {
+  std::erase_if(state_->hooks, [&](const auto& h) { return h.first == hook; });
+}
+
+const std::string& Module::path() const { return scope_path(state_->path); }
+
+int64_t Module::num_parameters() const {
+  int64_t n = 0;
+  for (const Param& p : parameters()) n += p.numel();
+  return n;
+}
+
+std::string Module::summary() const {
+  struct Row {
+    std::string path, type;
+    int64_t params;
+  };
+  std::vector<Row> rows;
+  size_t wide = 5, wide_type = 4;
+  for (auto& [name, m] : const_cast<Module*>(this)->named_modules()) {
+    struct Own : MemberVisitor {
+      int64_t n = 0;
+      void param(const std::string&, Param& p) override {
+        if (p.defined()) n += p.numel();
+      }
+      void buffer(const std::string&, Buffer&) override {}
+      void child(const std::string&, Module&) override {}
+    } own;
+    m->visit_members(own);
+    rows.push_back({name.empty() ? "(all)" : name, m->state().type,
+                    name.empty() ? num_parameters() : own.n});
+    wide = std::max(wide, rows.back().path.size());
+    wide_type = std::max(wide_type, rows.back().type.size());
+  }
+  std::string s = fmt::format("{:<{}}  {:<{}}  {:>12}\n", "layer", wide, "type", wide_type, "parameters");
+  for (size_t i = 1; i < rows.size(); ++i)
+    s += fmt::format("{:<{}}  {:<{}}  {:>12}\n", rows[i].path, wide, rows[i].type, wide_type,
+                     rows[i].params);
+  s += fmt::format("{:<{}}  {:<{}}  {:>12}", "total", wide, rows[0].type, wide_type, rows[0].params);
+  return s;
+}
+
+std::string to_string(const Module& m) { return m.summary(); }
+
+}  // namespace tandem::nn

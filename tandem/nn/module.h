@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Module: what layers and models derive from. A module is a value-like handle: copying one shares
+// its parameters, clone() copies them. TD_REGISTER names the members; it stores their offsets from
+// the object, so copies, moves and reassigned layers keep working.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tandem/graph/cell.h"
+#include "tandem/graph/context.h"
+#include "tandem/tensor/state_dict.h"
+
+namespace tandem::nn {
+
+class Module;
+
+/// Sees the members of a module in the order of registration. `name` of a list element is its
+/// number.
+class TD_API MemberVisitor {
+ public:
+  virtual ~MemberVisitor() = default;
+  virtual void param(const std::string& name, Param& p) = 0;
+  virtual void buffer(const std::string& name, Buffer& b) = 0;
+  virtual void child(const std::string& name, Module& m) = 0;
+};
+
+/// What load_state_dict found. Both lists are empty when everything fitted.
+struct LoadReport {
+  std::vector<std::string> missing;     ///< the model wants them, the file has none
+  std::vector<std::string> unexpected;  ///< the file has them, the model does not
+  bool ok() const { return missing.empty() && unexpected.empty(); }
+};
+
+namespace detail {
+
+using VisitFn = void (*)(void* member, const std::string& name, MemberVisitor& v);
+
+/// What copies of a module share: members, mode, name, hooks.
+struct TD_API ModuleState : RefCounted {
+  struct Member {
+    std::string name;
+    ptrdiff_t offset;
+    VisitFn visit;
+  };
+  using ForwardHook = std::function<Tensor(Module&, const Tensor& in, const Tensor& out)>;
+  std::vector<Member> members;
+  std::string type;            ///< "Conv2d"; from TD_REGISTER
+  bool training = true;
+  uint32_t path = 0;           ///< interned; set when a root is walked
+  Tensor (*forward)(Module*, Tensor) = nullptr;
+  std::vector<std::pair<int, ForwardHook>> hooks;
+  int next_hook = 0;
+};
+
+template <class T>
+void visit_member(T& m, const std::string& name, MemberVisitor& v) {
+  if constexpr (std::is_same_v<T, Param>)
+    v.param(name, m);
+  else if constexpr (std::is_same_v<T, Buffer>)
+    v.buffer(name, m);
+  else
+    v.child(name, m);
+}
+template <class T>
+void visit_member(std::optional<T>& m, const std::string& name, MemberVisitor& v) {
+  if (m) visit_member(*m, name, v);
+}
+template <class T>
+void visit_member(std::vector<T>& m, const std::string& name, MemberVisitor& v) {
+  for (size_t i = 0; i < m.size(); ++i) visit_member(m[i], name + "." + std::to_string(i), v);
+}
+template <class T, size_t N>
+void visit_member(std::array<T, N>& m, const std::string& name, MemberVisitor& v) {
+  for (size_t i = 0; i < N; ++i) visit_member(m[i], name + "." + std::to_string(i), v);
+}
+
+template <class M>
+concept HasForward = requires(M& m, Tensor x) {
+  { m.forward(x) } -> std::convertible_to<Tensor>;
+};
+
+/// "Net" out of __PRETTY_FUNCTION__ of a function template.
+TD_API std::string type_name(const char* pretty);
+template <class T>
+std::string type_name() {
+  return type_name(__PRETTY_FUNCTION__);
+}
+/// The names of TD_REGISTER's text "a, b, c".
+TD_API std::vector<std::string> split_names(const char* text);
+
+}  // namespace detail
+
+class TD_API Module {
+ public:
+  // ---- values
+  /// Every parameter once (tied ones too), in order of registration, with full paths as names.
+  std::vector<Param> parameters() const;
+  std::vector<std::pair<std::string, Param>> named_parameters() const;
+  std::vector<Buffer> buffers() const;
+  std::vector<std::pair<std::string, Buffer>> named_buffers() const;
+  /// Every module with its path, this one first under "".
+  std::vector<std::pair<std::string, Module*>> named_modules();
+  /// All parameters and buffers by full path; tied ones under every name. The values never change
+  /// afterwards.
+  StateDict state_dict() const;
+  /// Copy values in (cast to each cell's dtype). With `strict`, missing or unexpected names throw
+  /// Value with the full report; a wrong shape always throws Shape. Nothing is changed on a throw.
+  LoadReport load_state_dict(const StateDict& values, bool strict = true);
+
+  // ---- modes
+  /// Training mode on or off, here and in all submodules. Gives *this.
+  Module& train(bool on = true);
+  Module& eval() { return train(false); }
+  bool is_training() const;
+  /// Cast floating parameters and buffers.
+  Module& to(DType dtype);
+  Module& requires_grad_(bool on = true);
+  void zero_grad();
+
+  // ---- calling
+  /// forward(x) inside this layer's scope (errors and profiles name it), with its hooks.
+  Tensor operator()(Tensor x, Where where = Where::here());
+  /// Called with every result of operator(); what it returns, if defined, replaces the result.
+  /// Gives a number for remove_hook.
+  int register_forward_hook(detail::ModuleState::ForwardHook hook);
+  void remove_hook(int hook);
+
+  // ---- looking
+  /// A table of layers: path, type, parameters.
+  std::string summary() const;
+  const std::string& path() const;
+  const std::string& type() const { return state_->type; }
+  int64_t num_parameters() const;
+
+  /// For TD_REGISTER: name the members. Throws Value when a layer inside is not named.
+  template <class Self, class... M>
+  void register_members(Self* self, const char* names, M&... members) {
+    std::vector<std::string> list = detail::split_names(names);
+    state_->type = detail::type_name<Self>();
+    if constexpr (detail::HasForward<Self>)
+      state_->forward = [](Module* m, Tensor x) -> Tensor {
+        return static_cast<Self*>(m)->forward(std::move(x));
+      };
+    size_t i = 0;
+    (add_member(list[i++], &members,
+                [](void* p, const std::string& name, MemberVisitor& v) {
+                  detail::visit_member(*static_cast<M*>(p), name, v);
+                }),
+     ...);
+    check_complete(self, sizeof(Self));
+  }
+  void visit_members(MemberVisitor& v);
+  detail::ModuleState& state() const { return *state_; }
+  /// Give this object its own mode, name and hooks (members stay shared); for clone().
+  void unshare_state();
+
+ protected:
+  Module();
+  Module(const Module& o);
+  Module(Module&& o) noexcept;
+  Module& operator=(const Module& o);
+  Module& operator=(Module&& o) noexcept;
+  ~Module();
+  /// Run f inside this layer's scope.
+  template <class F>
+  auto scoped(Where where, F&& f) {
+    ScopeGuard scope(scope_id(), where);
+    return f();
+  }
+
+ private:
+  void add_member(const std::string& name, void* member, detail::VisitFn visit);
+  void check_complete(const void* self, size_t bytes);
+  uint32_t scope_id() const;
+
+  Ref<detail::ModuleState> state_;
+};
+
+/// Name the members of a module (layers, Param, Buffer, modules, std::optional, vector or array of
+/// these) in its constructor: `Net() { TD_REGISTER(conv1, fc); }`. The names are the keys of the
+/// state_dict.
+#define TD_REGISTER(...) this->register_members(this, #__VA_ARGS__, __VA_ARGS__)
+
+namespace detail {
+/// Replace every cell in `m` (a copy) by a copy of its own; tied ones stay tied.
+TD_API void clone_cells(Module& m);
+}  // namespace detail
+
+/// A deep copy: own parameters, buffers, mode and hooks. `Net b = a` shares instead.
+template <class M>
+  requires std::is_base_of_v<Module, M>
+M clone(const M& m) {
+  M copy = m;
+  detail::clone_cells(copy);
+  return copy;
+}
+
+/// One line per layer, as summary().
+TD_API std::string to_string(const Module& m);
+
+}  // namespace tandem::nn
+
+namespace tandem {
+using nn::clone;
+}

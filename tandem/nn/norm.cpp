@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/nn/norm.h"
+
+#include "tandem/ops/create.h"
+#include "tandem/ops/norm.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
+
+namespace tandem::nn {
+namespace detail {
+
+BatchNorm::BatchNorm(Dim c, const BatchNormOptions& o) : num_features(c.value()), options(o) {
+  TD_CHECK(num_features > 0, Value, "BatchNorm wants num_features > 0, got {}", num_features);
+  if (o.affine) {
+    weight = Param(ones({c}, o.dtype));
+    bias = Param(zeros({c}, o.dtype));
+  }
+  if (o.track_running_stats) {
+    running_mean = Buffer(zeros({c}, o.dtype));
+    running_var = Buffer(ones({c}, o.dtype));
+    num_batches_tracked = Buffer(zeros({}, DType::i64));
+  }
+}
+
+Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
+  TD_CHECK(x.dim() >= min_rank && x.dim() <= max_rank, Shape,
+           "{} wants {} dimensions, x is {}", type(),
+           min_rank == max_rank ? std::to_string(min_rank)
+                                : std::to_string(min_rank) + " or " + std::to_string(max_rank),
+           x.shape().to_string());
+  TD_CHECK(dims_equal(x.shape(1), num_features), Shape, "{} wants {} channels, x is {}", type(),
+           num_features, x.shape().to_string());
+  Tensor w = weight.defined() ? weight.value() : Tensor();
+  Tensor b = bias.defined() ? bias.value() : Tensor();
+  bool tracked = running_mean.defined();
+  bool batch = is_training() || !tracked;
+  if (!batch || !tracked) {
+    Tensor mean = tracked ? running_mean.value() : Tensor();
+    Tensor var = tracked ? running_var.value() : Tensor();
+    return batch_norm(std::move(x), mean, var, w, b, batch, 0.0, options.eps).y;
+  }
+  if (options.momentum) {
+    num_batches_tracked.assign_(num_batches_tracked.value() + 1);
+    BatchNormResult r = batch_norm(std::move(x), running_mean, running_var, w, b, true,
+                                   *options.momentum, options.eps);
+    running_mean.assign_(r.running_mean);
+    running_var.assign_(r.running_var);
+    return r.y;
+  }
+  // Cumulative average: the factor is 1 / number of batches, a value and not a number.
+  Tensor count = num_batches_tracked.value() + 1;
+  num_batches_tracked.assign_(count);
+  Tensor factor = reciprocal(count.to(options.dtype));
+  BatchNormResult r = batch_norm(std::move(x), running_mean, running_var, w, b, true, 1.0, options.eps);
+  running_mean.assign_(lerp(running_mean.value(), r.running_mean, factor));
+  running_var.assign_(lerp(running_var.value(), r.running_var, factor));
+  return r.y;
+}
+
+}  // namespace detail
+
+BatchNorm1d::BatchNorm1d(Dim c, BatchNormOptions o) : BatchNorm(c, o) {
+  TD_REGISTER(weight, bias, running_mean, running_var, num_batches_tracked);
+}
+Tensor BatchNorm1d::forward(Tensor x) { return run(std::move(x), 2, 3); }
+
+BatchNorm2d::BatchNorm2d(Dim c, BatchNormOptions o) : BatchNorm(c, o) {
+  TD_REGISTER(weight, bias, running_mean, running_var, num_batches_tracked);
+}
+Tensor BatchNorm2d::forward(Tensor x) { return run(std::move(x), 4, 4); }
+
+LayerNorm::LayerNorm(IntList shape, LayerNormOptions o) : normalized_shape(shape), options(o) {
+  TD_CHECK(shape.rank() > 0, Value, "LayerNorm wants at least one dimension");
+  if (o.elementwise_affine) {
+    weight = Param(ones(shape, o.dtype));
+    if (o.bias) bias = Param(zeros(shape, o.dtype));
+  }
+  TD_REGISTER(weight, bias);
+}
+Tensor LayerNorm::forward(Tensor x) {
+  return layer_norm(std::move(x), normalized_shape, weight.defined() ? weight.value() : Tensor(),
+                    bias.defined() ? bias.value() : Tensor(), options.eps);
+}
+
+Dropout::Dropout(double p) : p(p) {
+  TD_CHECK(p >= 0 && p <= 1, Value, "Dropout wants a probability in 0..1, got {}", p);
+  this->register_members(this, "");
+}
+Tensor Dropout::forward(Tensor x) { return dropout(std::move(x), p, is_training()); }
+
+}  // namespace tandem::nn
