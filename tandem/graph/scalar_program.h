@@ -63,17 +63,17 @@ struct ScalarProgram {
     DType dtype = DType::f32;  ///< stored so: rounded once to f16/bf16, wrapped to integers
   };
   std::vector<ScalarInstr> code;
-  /// dtype of each input as stored; a number is given as f64, i64 or b8 (by its category).
+  /// dtype of each input as stored; a number operand is given as f64, i64 or b8, by its category.
   std::vector<DType> in;
   std::vector<Out> out;
   std::string to_string() const;
 };
 
-/// How lowering treats an input. What depends on numbers and constants alone is computed in f64 and
-/// converted where it meets elements, once per call, whatever the element type.
+/// How lowering treats an input. What depends on numbers and constants alone is computed in f64
+/// (beside floats) and converted where it meets elements, once per call.
 enum class InputKind : uint8_t {
   element,  ///< converted to the compute type
-  number,   ///< the same for all elements
+  number,   ///< the same for all elements; `in` says how it is given
   index,    ///< an i64 beside elements of another type (of a reduction): stays i64
 };
 
