@@ -64,6 +64,6 @@ extern TD_API const OpDef constant, identity, with_vjp, debug_print;
 }  // namespace op
 
 /// The rows of this family.
-std::span<const OpDef* const> control_rows();
+TD_API std::span<const OpDef* const> control_rows();
 
 }  // namespace tandem

@@ -197,6 +197,6 @@ extern TD_API const OpDef arange, linspace, eye;
 }  // namespace op
 
 /// The rows of this family.
-std::span<const OpDef* const> create_rows();
+TD_API std::span<const OpDef* const> create_rows();
 
 }  // namespace tandem

@@ -208,6 +208,6 @@ extern TD_API const OpDef index, index_put, index_backward, region_put, gather, 
 }  // namespace op
 
 /// The rows of this family.
-std::span<const OpDef* const> index_rows();
+TD_API std::span<const OpDef* const> index_rows();
 
 }  // namespace tandem

@@ -95,6 +95,6 @@ extern TD_API const OpDef rand, randn, randint, randperm, bernoulli, dropout, dr
 }  // namespace op
 
 /// The rows of this family.
-std::span<const OpDef* const> random_rows();
+TD_API std::span<const OpDef* const> random_rows();
 
 }  // namespace tandem

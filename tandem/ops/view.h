@@ -209,6 +209,6 @@ extern TD_API const OpDef permute, expand, slice, select, diagonal, unfold, slic
 }  // namespace op
 
 /// The rows of this family.
-std::span<const OpDef* const> view_rows();
+TD_API std::span<const OpDef* const> view_rows();
 
 }  // namespace tandem
