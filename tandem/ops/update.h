@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The optimizers' updates: one pointwise row each, from parameter, gradient and moments to the new
+// parameter and moments, in PyTorch's order of operations. Optimizers apply them to cells.
+#pragma once
+
+#include "tandem/graph/op_def.h"
+
+namespace tandem::op {
+
+/// All state tensors have the parameter's shape; output k has the dtype of its old value. Inputs
+/// marked $ are numbers or 0-d f64 tensors; what depends on them alone is computed in f64.
+/// `nesterov`, `decoupled` and the like are 0 or 1. `bias1` = 1 - beta1^step, `bias2` likewise;
+/// a caller that maximises negates the gradient.
+
+/// p, g, lr$, weight_decay$ -> p
+extern TD_API const OpDef sgd_plain_update;
+/// p, g, buf, lr$, momentum$, dampening$, weight_decay$, nesterov$, first$ -> p, buf.
+/// `first`: no buffer yet, it becomes the gradient.
+extern TD_API const OpDef sgd_update;
+/// p, g, m, v, lr$, beta1$, beta2$, eps$, weight_decay$, bias1$, bias2$ -> p, m, v;
+/// the amsgrad forms have vmax after v, as input and output.
+extern TD_API const OpDef adam_update, adamw_update, adam_amsgrad_update, adamw_amsgrad_update;
+/// p, g, square, [mean,] [buf,] lr$, alpha$, eps$, weight_decay$[, momentum$] -> p, square, ...
+extern TD_API const OpDef rmsprop_update, rmsprop_momentum_update, rmsprop_centered_update,
+    rmsprop_centered_momentum_update;
+/// p, g, sum, lr$ (decayed), eps$, weight_decay$ -> p, sum
+extern TD_API const OpDef adagrad_update;
+/// p, g, square, delta, lr$, rho$, eps$, weight_decay$ -> p, square, delta
+extern TD_API const OpDef adadelta_update;
+/// p, g, m, u, lr$, beta1$, beta2$, eps$, weight_decay$, bias1$ -> p, m, u
+extern TD_API const OpDef adamax_update;
+/// p, g, m, v, lr$, beta1$, beta2$, eps$, weight_decay$, decoupled$, bias2$, mu$, mu_next$,
+/// mu_product$ (up to this step) -> p, m, v
+extern TD_API const OpDef nadam_update;
+/// p, g, m, v, lr$, beta1$, beta2$, eps$, weight_decay$, decoupled$, bias1$, bias2$, rect$ -> p, m,
+/// v; rect 0: the variance is not yet tractable.
+extern TD_API const OpDef radam_update;
+
+}  // namespace tandem::op
+
+namespace tandem {
+TD_API std::span<const OpDef* const> update_rows();
+}  // namespace tandem
