@@ -256,10 +256,18 @@ TD_API Tensor operator-(Operand a);
 TD_API Tensor operator~(Operand a);
 
 // `x += y` rebinds the handle x; other handles keep the old value.
-inline Tensor& operator+=(Tensor& a, Operand b) { return a = std::move(a) + std::move(b); }
-inline Tensor& operator-=(Tensor& a, Operand b) { return a = std::move(a) - std::move(b); }
-inline Tensor& operator*=(Tensor& a, Operand b) { return a = std::move(a) * std::move(b); }
-inline Tensor& operator/=(Tensor& a, Operand b) { return a = std::move(a) / std::move(b); }
+inline Tensor& operator+=(Tensor& a, Operand b) {
+  return a = Operand(std::move(a), b.where()) + std::move(b);
+}
+inline Tensor& operator-=(Tensor& a, Operand b) {
+  return a = Operand(std::move(a), b.where()) - std::move(b);
+}
+inline Tensor& operator*=(Tensor& a, Operand b) {
+  return a = Operand(std::move(a), b.where()) * std::move(b);
+}
+inline Tensor& operator/=(Tensor& a, Operand b) {
+  return a = Operand(std::move(a), b.where()) / std::move(b);
+}
 
 /// A tensor over `data` without copying. The memory must outlive every handle; it is never
 /// written through the tensor.
