@@ -3,7 +3,7 @@
 // save() writes and load() returns.
 #pragma once
 
-#include <initializer_list>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,13 +17,14 @@ namespace tandem {
 class TD_API StateDict {
  public:
   using Entry = std::pair<std::string, Tensor>;
-  using const_iterator = std::vector<Entry>::const_iterator;
+  using const_iterator = std::deque<Entry>::const_iterator;
 
   StateDict() = default;
   /// Throws Value when a name comes twice.
   static StateDict of(std::vector<Entry> entries);
 
-  /// The tensor of `name`; a new empty one at the end if there is none.
+  /// The tensor of `name`; a new empty one at the end if there is none. References to tensors stay
+  /// valid until an erase().
   Tensor& operator[](std::string_view name);
   /// The tensor of `name`; throws Value with the nearest names if there is none.
   const Tensor& at(std::string_view name) const;
@@ -39,7 +40,8 @@ class TD_API StateDict {
   const_iterator end() const { return entries_.end(); }
 
  private:
-  std::vector<Entry> entries_;
+  // A deque: `d["head"] = d.at("embedding")` adds an entry while it holds a reference to another.
+  std::deque<Entry> entries_;
   std::unordered_map<std::string, size_t> index_;
 };
 

@@ -12,7 +12,7 @@ using io::InputFile;
 
 TEST(Gzip, RoundTrips) {
   std::string mixed;
-  for (int i = 0; i < 300'000; ++i) mixed += static_cast<char>(i * i >> 7);
+  for (unsigned i = 0; i < 300'000; ++i) mixed += static_cast<char>(i * i >> 7);
   for (const std::string& text :
        {std::string(), std::string("a"), std::string(500'000, 'z'), mixed})
     for (const int level : {0, 1, 6, 9}) EXPECT_EQ(gunzip(gzip(text, level), text.size()), text);
