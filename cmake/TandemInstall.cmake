@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` gives: headers whose name has no _internal, libtandem.so with libdnnl beside
+# What `cmake --install` gives: headers (.h and the .def lists they
+# include) whose name has no _internal, libtandem.so with libdnnl beside
 # it, find_package(Tandem) and pkg-config. The tool is installed by cli/CMakeLists.txt.
 include(CMakePackageConfigHelpers)
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Tandem")
@@ -7,7 +8,7 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Tandem")
 install(TARGETS tandem_shared EXPORT TandemTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/tandem/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tandem"
-  FILES_MATCHING PATTERN "*.h" PATTERN "*_internal*" EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN "*_internal*" EXCLUDE)
 install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 if(TANDEM_HAVE_ONEDNN)
   install(FILES "${TANDEM_ONEDNN_FILE}" DESTINATION "${CMAKE_INSTALL_LIBDIR}"
