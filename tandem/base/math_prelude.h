@@ -26,6 +26,14 @@ typedef unsigned long long tdm_u64;
 
 // ---- bits -------------------------------------------------------------------------------------
 
+#if defined(__CUDACC__)
+TDM_FN tdm_u32 tdmi_bitsf(float x) { return __float_as_uint(x); }
+TDM_FN float tdmi_float(tdm_u32 u) { return __uint_as_float(u); }
+TDM_FN tdm_u64 tdmi_bits(double x) { return (tdm_u64)__double_as_longlong(x); }
+TDM_FN double tdmi_double(tdm_u64 u) { return __longlong_as_double((long long)u); }
+TDM_FN float tdm_sqrtf(float x) { return __fsqrt_rn(x); }
+TDM_FN double tdm_sqrt(double x) { return __dsqrt_rn(x); }
+#else
 TDM_FN tdm_u32 tdmi_bitsf(float x) {
   tdm_u32 u;
   __builtin_memcpy(&u, &x, 4);
@@ -49,6 +57,12 @@ TDM_FN double tdmi_double(tdm_u64 u) {
   __builtin_memcpy(&x, &u, 8);
   return x;
 }
+
+TDM_FN float tdm_sqrtf(float x) { return __builtin_sqrtf(x); }
+TDM_FN double tdm_sqrt(double x) { return __builtin_sqrt(x); }
+#endif
+TDM_FN float tdm_rsqrtf(float x) { return 1.0f / tdm_sqrtf(x); }
+TDM_FN double tdm_rsqrt(double x) { return 1.0 / tdm_sqrt(x); }
 
 // Selects by mask. With `?:` on floats gcc sinks arithmetic into the arms and then, as that may
 // trap, refuses to vectorise the loop.
@@ -113,11 +127,6 @@ TDM_FN int tdmi_less_one(int n) { return (int)((tdm_u32)n - 1u); }
 #define TDMI_H2(p, z, a, b) (((p) * (z) + (a)) * (z) + (b))
 #define TDMI_H3(p, z, a, b, c) ((((p) * (z) + (a)) * (z) + (b)) * (z) + (c))
 #define TDMI_H4(p, z, a, b, c, d) (((((p) * (z) + (a)) * (z) + (b)) * (z) + (c)) * (z) + (d))
-
-TDM_FN float tdm_sqrtf(float x) { return __builtin_sqrtf(x); }
-TDM_FN double tdm_sqrt(double x) { return __builtin_sqrt(x); }
-TDM_FN float tdm_rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
-TDM_FN double tdm_rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 
 // ---- f32: exp family --------------------------------------------------------------------------
 
@@ -205,7 +214,7 @@ TDM_FN float tdm_tanhf(float x) {
   const float big = 1.0f - 2.0f / ((1.0f + e.t) * tdmi_pow2f(e.n) + 1.0f);
   float p = -0x1.750fb8p-8f;
   p = TDMI_H4(p, z, 0x1.51f95cp-6f, -0x1.b835b6p-5f, 0x1.1106f6p-3f, -0x1.555532p-2f);
-  return tdmi_self(a < 0.625f, x + x * (z * p), tdmi_signf(big, x));
+  return tdmi_signf(tdmi_self(a < 0.625f, a + a * (z * p), big), x);
 }
 
 // |x| < 0.93: x + x P(x^2). Above: 1 - exp(-t - t P(t)).
@@ -473,7 +482,7 @@ TDM_FN tdmi_dd tdmi_dd_div(tdmi_dd n, tdmi_dd d) {
 // Root of a >= 0; the rest is 0 where the root is.
 TDM_FN tdmi_dd tdmi_dd_sqrt(tdmi_dd a) {
   tdmi_dd r, p;
-  r.h = __builtin_sqrt(a.h);
+  r.h = tdm_sqrt(a.h);
   p = tdmi_two_prod(r.h, r.h);
   r.l = (((a.h - p.h) - p.l) + a.l) / tdmi_sel(r.h == 0.0, 1.0, r.h + r.h);
   return r;
@@ -924,12 +933,12 @@ TDM_FN double tdm_asin(double x) {
   const int mid = a < 0.5;
   const double z = tdmi_sel(mid, x * x, 0.5 * (1.0 - a));
   const double r = tdmi_asin_rest(z);
-  const double s = __builtin_sqrt(z);
+  const double s = tdm_sqrt(z);
   const double sh = tdmi_upper(s);
   const double c = (z - sh * sh) / tdmi_sel(z > 0.0, s + sh, 1.0);
   const double p = 2.0 * s * r - (0x1.1a62633145c07p-54 - 2.0 * c);
   const double q = 0x1.921fb54442d18p-1 - 2.0 * sh;
-  const double y = tdmi_sel(a <= 1.0, 0x1.921fb54442d18p-1 - (p - q), z / 0.0 - z / 0.0);
+  const double y = tdmi_sel(a <= 1.0, 0x1.921fb54442d18p-1 - (p - q), tdmi_nan());
   return tdmi_sel(mid, x + x * r, tdmi_sign(y, x));
 }
 
@@ -938,7 +947,7 @@ TDM_FN double tdm_acos(double x) {
   const int mid = a < 0.5;
   const double z = tdmi_sel(mid, x * x, 0.5 * (1.0 - a));
   const double r = tdmi_asin_rest(z);
-  const double s = __builtin_sqrt(z);
+  const double s = tdm_sqrt(z);
   const double sh = tdmi_upper(s);
   const double c = (z - sh * sh) / tdmi_sel(z > 0.0, s + sh, 1.0);
   const double near_zero = 0x1.921fb54442d18p0 - (x - (0x1.1a62633145c07p-54 - x * r));

@@ -64,11 +64,13 @@ TDM_FN double tdm_erfinv(double x) {
   const double a = tdmi_abs(x);
   const tdmi_dd sq = tdmi_two_prod(a, a);
   const tdmi_dd prod = tdmi_two_prod(1.0 - a, 1.0 + a);
-  const tdmi_dd near = tdmi_two_sum(prod.h, -1.0);
+  const tdmi_log_t part = tdmi_log_parts(prod.h);
   const int small = a < 0.5;
-  const double w =
-      -tdmi_log1p_dd(tdmi_sel(small, -sq.h, near.h), tdmi_sel(small, -sq.l, near.l + prod.l));
-  const double root = __builtin_sqrt(tdmi_abs(w));
+  const double f = tdmi_sel(small, -sq.h, part.f);
+  const double c = tdmi_sel(small, -sq.l, prod.l * tdmi_pow2(-part.k));
+  const double k = tdmi_sel(small, 0.0, (double)part.k);
+  const double w = -tdmi_log_sum(f, c * (1.0 - f * (1.0 - f)), k);
+  const double root = tdm_sqrt(tdmi_abs(w));
   const double t = tdmi_sel(w < 6.25, w, 6.25) - 3.125;
   const double s = root - 3.25, v = root - 5.05;
   double y;
