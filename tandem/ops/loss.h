@@ -15,14 +15,12 @@ struct ClassLossAttrs {
   int64_t reduction = 0;  ///< 0 mean, 1 sum, 2 none
   int64_t ignore_index = -100;
   double label_smoothing = 0;
-  bool f32_loss = false;  ///< y is f32 whatever x is
-  Dim classes = 0;        ///< of nll_loss_backward: size of dimension 1 of its result
+  Dim classes = 0;  ///< of nll_loss_backward: size of dimension 1 of its result
   template <class V>
   void fields(V& v) {
     v("reduction", reduction);
     v("ignore_index", ignore_index);
     v("label_smoothing", label_smoothing);
-    v("f32_loss", f32_loss);
     IntList c{classes};
     v("classes", c);
     classes = c[0];
@@ -32,8 +30,8 @@ struct ClassLossAttrs {
 namespace op {
 /// softmax_cross_entropy: x [n, c, ...d], target [n, ...d] (integer labels), weight? [c] ->
 /// y (0-d, or [n, ...d] with reduction none), lse! [n, ...d], total! 0-d (what mean divides by).
-/// Its backward: gy, x, target, lse, total, weight? -> gx.
-/// nll_loss: logp [n, c, ...d], target, weight? -> y, total!. Its backward: gy, target, total,
+/// Its backward: gy, x, target, lse, total? (reduction mean), weight? -> gx.
+/// nll_loss: logp [n, c, ...d], target, weight? -> y, total!. Its backward: gy, target, total?,
 /// weight? -> glogp. binary_cross_entropy: elements, no reduction.
 extern TD_API const OpDef softmax_cross_entropy, softmax_cross_entropy_backward, nll_loss,
     nll_loss_backward, binary_cross_entropy;
