@@ -20,7 +20,7 @@ namespace op {
 /// y [t, n, h], hn [n, h], cn [n, h], saved! [t, n, 5h] = (i, f, g, o after their functions, c).
 /// lstm_backward: gy?, ghn?, gcn?, gsaved?, w_hh, c0, saved -> ggates [t, n, 4h] (before the
 /// functions), gh0, gc0.
-/// lstm_cell: gates [n, 4h] (before the functions), c [n, h] -> h, c, saved! [n, 5h].
+/// lstm_cell: gates [n, 4h] (before the functions), c [n, h] -> h, c, saved [n, 5h].
 /// lstm_cell_backward: gh, gc, saved, c -> ggates [n, 4h], gc [n, h].
 extern TD_API const OpDef lstm, lstm_backward, lstm_cell, lstm_cell_backward;
 }  // namespace op
