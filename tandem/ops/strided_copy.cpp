@@ -62,18 +62,42 @@ void copy_row(T* dst, int64_t ds, const T* src, int64_t ss, int64_t n) {
   }
 }
 
+// A square of kSide x kSide elements: whole cache lines in, whole cache lines out.
+template <class T>
+struct Square {
+  static constexpr int64_t kSide = 64 / static_cast<int64_t>(sizeof(T)) > 16
+                                       ? 16
+                                       : 64 / static_cast<int64_t>(sizeof(T));
+  alignas(64) T t[kSide * kSide];
+
+  void read(const T* src, int64_t step) {
+    for (int64_t k = 0; k < kSide; ++k)
+      std::memcpy(static_cast<void*>(t + k * kSide), src + k * step, kSide * sizeof(T));
+  }
+  void write(T* dst, int64_t step) const {
+    for (int64_t i = 0; i < kSide; ++i)
+      for (int64_t k = 0; k < kSide; ++k) dst[i * step + k] = t[k * kSide + i];
+  }
+};
+
 // One transposed plane: `a` is the source's dense dim, `b` the destination's.
 template <class T>
 void copy_plane(T* dst, const T* src, const CopyDim& a, const CopyDim& b, int64_t a0, int64_t a1) {
-  for (int64_t i0 = a0; i0 < a1; i0 += kTile) {
-    const int64_t i1 = std::min(i0 + kTile, a1);
-    for (int64_t k0 = 0; k0 < b.n; k0 += kTile) {
-      const int64_t k1 = std::min(k0 + kTile, b.n);
-      for (int64_t i = i0; i < i1; ++i)
-        for (int64_t k = k0; k < k1; ++k)
-          dst[i * a.ds + k * b.ds] = src[i * a.ss + k * b.ss];
+  constexpr int64_t kSide = Square<T>::kSide;
+  Square<T> square;
+  for (int64_t i = a0; i < a1; i += kSide)
+    for (int64_t k = 0; k < b.n; k += kSide) {
+      T* to = dst + i * a.ds + k * b.ds;
+      const T* from = src + i + k * b.ss;
+      const int64_t ni = std::min(kSide, a1 - i), nk = std::min(kSide, b.n - k);
+      if (ni == kSide && nk == kSide && b.ds == 1) {
+        square.read(from, b.ss);
+        square.write(to, a.ds);
+      } else {
+        for (int64_t p = 0; p < ni; ++p)
+          for (int64_t q = 0; q < nk; ++q) to[p * a.ds + q * b.ds] = from[p + q * b.ss];
+      }
     }
-  }
 }
 
 template <class T>
