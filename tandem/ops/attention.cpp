@@ -212,9 +212,10 @@ void attention_batch(BatchCall& c) {
   int rank = 2;
   for (int i = 0; i < c.n_in(); ++i)
     if (c.has(i)) rank = std::max(rank, c.rank(i));
-  c.out[0] = call(op::attention, c.node.attrs.get(), c.node.where, detail::with_rank(c, 0, rank),
-                  detail::with_rank(c, 1, rank), detail::with_rank(c, 2, rank),
-                  c.has(3) ? detail::with_rank(c, 3, rank) : Tensor());
+  std::vector<Operand> ins;
+  for (int i = 0; i < c.n_in(); ++i)
+    ins.emplace_back(c.has(i) ? detail::with_rank(c, i, rank) : Tensor(), c.node.where);
+  detail::call_again(c, c.node.attrs.get(), ins, c.out);
 }
 
 // Every input with the batch in front and ones up to the largest rank, so that sums over broadcast

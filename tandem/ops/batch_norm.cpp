@@ -192,10 +192,11 @@ void norm_batch(BatchCall& c) {
   Tensor out[kMaxOpOuts];
   std::vector<Operand> ins;
   for (int i = 0; i < row.n_in; ++i) ins.emplace_back(fold_input(c, i), where);
-  apply(row, c.node.attrs.get(), ins, out, where);
+  detail::call_again(c, c.node.attrs.get(), ins, out);
   Dim channels = c.node.in[row.n_in == 5 && c.rank(1) > 1 ? 1 : 0].shape[1];
-  for (int i = 0; i < row.shown(); ++i) {
+  for (int i = 0; i < row.n_out; ++i) {
     const Tensor& y = out[i];
+    if (!y.defined()) continue;
     if (y.dim() > 1)
       c.out[i] = detail::split_dim(y, 1, c.batch_size, channels, where).transpose(0, 1, where);
     else if (y.shape(0) == Dim(0))

@@ -399,12 +399,23 @@ void class_loss_batch(BatchCall& c) {
   Tensor x = detail::with_batch(c, 0), target = detail::with_batch(c, 1);
   Tensor w = c.has(2) ? c.in[2] : Tensor();
   Dim n = x.shape(1);
-  Tensor y = call(*c.node.op, &a, where, detail::merge_dims(x, 0, where),
-                  detail::merge_dims(target, 0, where), w);
-  y = detail::split_dim(y, 0, c.batch_size, n, where);
+  Tensor out[kMaxOpOuts];
+  Operand ins[] = {Operand(detail::merge_dims(x, 0, where), where),
+                   Operand(detail::merge_dims(target, 0, where), where), Operand(w, where)};
+  detail::call_again(c, &a, ins, out);
+  auto per_example = [&](const Tensor& t) {
+    return detail::split_dim(t, 0, c.batch_size, n, where);
+  };
+  bool hidden = c.node.out.size() > 1;
+  Tensor y = per_example(out[0]), total;
+  if (hidden || reduction == kMean) total = totals(target, w, a, wide(x.dtype()));
   if (reduction != kNone) y = sum_inner(y);
-  if (reduction == kMean) y = y / totals(target, w, a, wide(x.dtype()));
+  if (reduction == kMean) y = y / total;
   c.out[0] = y.to(x.dtype());
+  if (!hidden) return;
+  int last = c.node.op->n_out - 1;
+  if (last == 2) c.out[1] = per_example(out[1]);
+  c.out[last] = std::move(total);
 }
 
 // gy as one coefficient per sample, [B * n, ...].

@@ -215,8 +215,8 @@ void layer_norm_batch(BatchCall& c) {
   ins.emplace_back(x, where);
   ins.emplace_back(outside ? none : w, where);
   if (row.n_in > 2) ins.emplace_back(outside ? none : b, where);
-  apply(row, &a, ins, out, where);
-  c.out[0] = std::move(out[0]);
+  detail::call_again(c, &a, ins, out);
+  for (int i = 0; i < row.n_out; ++i) c.out[i] = std::move(out[i]);
   if (!outside) return;
   if (w.defined()) w = affine_batched(c, 1, c.rank(0));
   if (b.defined()) b = affine_batched(c, 2, c.rank(0));

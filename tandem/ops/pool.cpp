@@ -178,17 +178,13 @@ void pool_batch(BatchCall& c) {
   Where where = c.node.where;
   Tensor x = detail::with_batch(c, 0);
   Dim n = x.shape(1);
-  const OpDef& op = *c.node.op;
+  std::vector<Operand> ins;
+  ins.emplace_back(merge_dims(x, 0, where), where);
+  if (c.n_in() == 2) ins.emplace_back(merge_dims(detail::with_batch(c, 1), 0, where), where);
   Tensor out[kMaxOpOuts];
-  if (op.n_in == 2) {
-    Operand ins[] = {Operand(merge_dims(x, 0, where), where),
-                     Operand(merge_dims(detail::with_batch(c, 1), 0, where), where)};
-    apply(op, c.node.attrs.get(), ins, out, where);
-  } else {
-    Operand ins[] = {Operand(merge_dims(x, 0, where), where)};
-    apply(op, c.node.attrs.get(), ins, out, where);
-  }
-  for (int i = 0; i < op.shown(); ++i) c.out[i] = split_dim(out[i], 0, c.batch_size, n, where);
+  detail::call_again(c, c.node.attrs.get(), ins, out);
+  for (int i = 0; i < c.node.op->n_out; ++i)
+    if (out[i].defined()) c.out[i] = split_dim(out[i], 0, c.batch_size, n, where);
 }
 
 double pool_flops(const InferCall& c) {

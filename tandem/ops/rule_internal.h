@@ -85,6 +85,13 @@ inline Tensor with_rank(const BatchCall& c, int i, int rank) {
   return t.reshape(s, c.node.where);
 }
 
+/// The node's row on other inputs; hidden outputs come too if the node has them.
+inline void call_again(const BatchCall& c, const void* attrs, std::span<Operand> in, Tensor* out) {
+  ApplyOptions options;
+  options.hidden = c.node.out.size() > static_cast<size_t>(c.node.op->shown());
+  apply(*c.node.op, attrs, in, out, c.node.where, options);
+}
+
 // ---- reference loops
 /// Elements of `a` in row-major order, converted.
 TD_API void read_dense(const Array& a, double* out);
