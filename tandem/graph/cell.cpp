@@ -118,6 +118,16 @@ void Cell::set_grad(Tensor g) {
   slot_->grad = std::move(g);
 }
 
+// The row's inputs: first cell, first other, the other cells, the rest.
+static void weave(std::vector<Tensor>& cells, std::span<Operand> others, Where where,
+                  std::vector<Operand>& in) {
+  for (size_t i = 0; i < cells.size(); ++i) {
+    in.emplace_back(std::move(cells[i]), where);
+    if (i == 0 && !others.empty()) in.push_back(std::move(others[0]));
+  }
+  for (size_t i = 1; i < others.size(); ++i) in.push_back(std::move(others[i]));
+}
+
 void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
              std::span<Operand> others, Where where) {
   Context& c = context();
@@ -128,8 +138,9 @@ void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
   std::vector<Operand> in;
   in.reserve(cells.size() + others.size());
   if (!plain) {
-    for (Cell* cell : cells) in.emplace_back(cell->read(), where);
-    for (Operand& o : others) in.push_back(std::move(o));
+    std::vector<Tensor> values;
+    for (Cell* cell : cells) values.push_back(cell->read());
+    weave(values, others, where, in);
     apply(row, attrs, in, out, where);
     for (size_t i = 0; i < cells.size(); ++i) cells[i]->assign(out[i], where);
     return;
@@ -148,17 +159,17 @@ void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
   };
   try {
     Call probe(row, attrs, where, c, ApplyOptions{});
-    for (const Tensor& t : lent) {
-      probe.infer.in.push_back(spec_of(t));
-      probe.infer.present.push_back(1);
-      probe.infer.scalars.emplace_back();
-    }
-    for (const Operand& o : others) {
+    auto see = [&](const Operand& o) {
       bool scalar = o.is_scalar();
       probe.infer.in.push_back(scalar || !o.tensor().defined() ? Spec() : spec_of(o.tensor()));
       probe.infer.present.push_back(scalar ? 2 : o.tensor().defined() ? 1 : 0);
       probe.infer.scalars.push_back(o.scalar());
+    };
+    for (size_t i = 0; i < lent.size(); ++i) {
+      see(Operand(lent[i], where));
+      if (i == 0 && !others.empty()) see(others[0]);
     }
+    for (size_t i = 1; i < others.size(); ++i) see(others[i]);
     if (row.infer_fn)
       row.infer_fn(probe.infer);
     else
@@ -174,8 +185,7 @@ void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
     restore(lent.data());
     throw;
   }
-  for (Tensor& t : lent) in.emplace_back(std::move(t), where);
-  for (Operand& o : others) in.push_back(std::move(o));
+  weave(lent, others, where, in);
   apply(row, attrs, in, out, where);
   restore(out);
 }

@@ -47,8 +47,9 @@ class TD_API Cell : public RefCounted {
   mutable std::mutex lock_;
 };
 
-/// Run `row`, whose first inputs and outputs are these cells' values, and store its outputs: in
-/// place where nobody holds the old values. Nothing is changed if it throws.
+/// Run `row` and store its outputs in `cells`: in place where nobody holds the old values. The
+/// row's inputs are the first cell, others[0], the other cells, the rest of `others` (an update's
+/// parameter, gradient, moments, numbers). Nothing is changed if its checks throw.
 TD_API void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
                     std::span<Operand> others, Where where);
 

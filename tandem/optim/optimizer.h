@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include <array>
+
 #include "tandem/graph/cell.h"
 #include "tandem/tensor/state_dict.h"
 

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tandem's side of bench/compare: `bench_tandem CASE [seconds]` prints one JSON line. Weights, data
+// and labels come from the formula that stands at the head of peers_torch.py, so losses compare.
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "bench/models.h"
+#include "tandem/base/parallel.h"
+#include "tandem/base/philox.h"
+
+namespace tandem::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(const std::function<void()>& f) {
+  Clock::time_point t = Clock::now();
+  f();
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+// Median time of f in seconds over about `budget` seconds.
+double median_time(const std::function<void()>& f, double budget) {
+  for (int i = 0; i < 3; ++i) f();
+  std::vector<double> times;
+  double total = 0;
+  while (total < budget || times.size() < 5) {
+    times.push_back(seconds_of(f));
+    total += times.back();
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+uint32_t word(uint64_t seed, int64_t i) { return philox(seed, 0, static_cast<uint64_t>(i)).w[0]; }
+
+float centred(uint64_t seed, int64_t i) {
+  return 2.0f * (static_cast<float>(word(seed, i) >> 8) * 0x1p-24f) - 1.0f;
+}
+
+Tensor from_formula(uint64_t seed, const Shape& shape, float bound) {
+  std::vector<float> v(static_cast<size_t>(shape.numel().value()));
+  for (size_t i = 0; i < v.size(); ++i) v[i] = bound * centred(seed, static_cast<int64_t>(i));
+  return tensor(v).reshape(shape);
+}
+
+Tensor integers(uint64_t seed, const Shape& shape, uint32_t below) {
+  std::vector<int64_t> v(static_cast<size_t>(shape.numel().value()));
+  for (size_t i = 0; i < v.size(); ++i) v[i] = word(seed, static_cast<int64_t>(i)) % below;
+  return tensor(v).reshape(shape);
+}
+
+void set_weights(nn::Module& net) {
+  uint64_t p = 0;
+  for (auto& [name, param] : net.named_parameters()) {
+    uint64_t seed = 1000 + p++;
+    if (param.dim() == 1) {
+      bool weight = name.size() >= 6 && name.compare(name.size() - 6, 6, "weight") == 0;
+      param.assign_(weight ? 1.0 : 0.0);
+      continue;
+    }
+    double fan = static_cast<double>(param.numel()) / static_cast<double>(param.size(0));
+    param.assign_(from_formula(seed, param.shape(), static_cast<float>(1.0 / std::sqrt(fan))));
+  }
+}
+
+nlohmann::json report(const std::string& name) {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  return {{"case", name},
+          {"variant", "eager"},
+          {"threads", num_threads()},
+          {"rss_mb", use.ru_maxrss / 1024},
+          {"version", TANDEM_VERSION}};
+}
+
+template <class Net>
+nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budget) {
+  Net net;
+  set_weights(net);
+  optim::AdamW opt(net.parameters(), {.lr = 1e-3});
+  double last = 0;
+  auto step = [&] {
+    opt.zero_grad();
+    Tensor logits = net.forward(x);
+    Tensor loss = cross_entropy(logits.reshape({-1, logits.size(-1)}), y);
+    loss.backward();
+    opt.step();
+    last = loss.item<float>();
+  };
+  std::vector<double> losses;
+  double first = 0;
+  for (int i = 0; i < 3; ++i) {
+    double t = seconds_of(step);
+    if (i == 0) first = t;
+    losses.push_back(last);
+  }
+  double ms = 1e3 * median_time(step, budget);
+  nlohmann::json j = report(name);
+  j["ms"] = ms;
+  j["rounds"] = {ms};
+  j["losses"] = losses;
+  j["first_s"] = first;
+  return j;
+}
+
+nlohmann::json tiny(const std::string& name, bool grad, double budget) {
+  constexpr int kOps = 1000;
+  Tensor x = from_formula(2000, {8}, 1.0f), y = from_formula(2001, {8}, 1.0f);
+  std::function<void()> f;
+  if (grad) {
+    x.requires_grad_();
+    f = [&] {
+      Tensor z = x;
+      for (int i = 0; i < kOps; ++i) z = z + y;
+      z.sum().backward();
+      x.zero_grad();
+    };
+  } else {
+    f = [&] {
+      Tensor z = x;
+      for (int i = 0; i < kOps; ++i) z = z + y;
+    };
+  }
+  double us = 1e6 * median_time(f, budget) / kOps;
+  nlohmann::json j = report(name);
+  j["us_per_op"] = us;
+  j["rounds"] = {us};
+  return j;
+}
+
+nlohmann::json run(const std::string& name, double budget) {
+  if (name == "add8_nograd") return tiny(name, false, budget);
+  if (name == "add8_fwd_bwd") return tiny(name, true, budget);
+  auto x = [](const Shape& s) { return from_formula(2000, s, 1.0f); };
+  auto y = [](const Shape& s, uint32_t n) { return integers(2001, s, n); };
+  if (name == "mlp") return training<Mlp>(name, x({64, 784}), y({64}, 10), budget);
+  if (name == "conv") return training<Conv>(name, x({64, 1, 28, 28}), y({64}, 10), budget);
+  if (name == "gpt")
+    return training<Gpt>(name, integers(2000, {12, 64}, 65), y({12 * 64}, 65), budget);
+  if (name == "lstm") return training<Lstm>(name, x({32, 50, 64}), y({32}, 10), budget);
+  if (name == "resnet18")
+    return training<ResNet18>(name, x({8, 3, 128, 128}), y({8}, 1000), budget);
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace tandem::bench
+
+int main(int argc, char** argv) {
+  const char* kCases = "add8_nograd add8_fwd_bwd mlp conv gpt lstm resnet18";
+  if (argc < 2 || std::strcmp(argv[1], "--list") == 0) {
+    fmt::print("{}\n", kCases);
+    return argc < 2 ? 2 : 0;
+  }
+  try {
+    tandem::init();
+    double budget = argc > 2 ? std::atof(argv[2]) : 1.0;
+    nlohmann::json j = tandem::bench::run(argv[1], budget);
+    if (j.is_null()) {
+      fmt::print(stderr, "bench_tandem: no case '{}'; there are: {}\n", argv[1], kCases);
+      return 2;
+    }
+    fmt::print("{}\n", j.dump());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "bench_tandem: {}\n", e.what());
+    return 1;
+  }
+  return 0;
+}

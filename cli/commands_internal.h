@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs of the tool: each adds its subcommand and gives its exit code through `code`
+// (0 ok, 1 failed, 2 usage, 3 check not met, 130 interrupted).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace tandem::cli {
+
+void add_demo(CLI::App& app, int& code);
+void add_doctor(CLI::App& app, int& code);
+void add_ops(CLI::App& app, int& code);
+
+/// True once Ctrl-C was pressed; installs the handler on the first call.
+bool interrupted();
+
+}  // namespace tandem::cli

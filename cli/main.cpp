@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem`: one binary, one file per verb. Unknown verbs and options name the nearest known one.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <vector>
+
+#include "cli/commands_internal.h"
+#include "tandem/base/error.h"
+
+namespace tandem::cli {
+namespace {
+
+std::atomic<bool> g_interrupted{false};
+
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t corner = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t best = std::min({row[j] + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1])});
+      corner = std::exchange(row[j], best);
+    }
+  }
+  return row[b.size()];
+}
+
+// The known word nearest to `word`, or "".
+std::string nearest(const CLI::App& app, const std::string& word) {
+  std::string best;
+  size_t limit = std::max<size_t>(2, word.size() / 3) + 1;
+  auto look = [&](const std::string& name) {
+    if (size_t d = distance(word, name); d < limit) {
+      limit = d;
+      best = name;
+    }
+  };
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    look(verb->get_name());
+    for (const CLI::Option* o : verb->get_options())
+      for (const std::string& name : o->get_lnames()) look("--" + name);
+  }
+  return best;
+}
+
+int usage(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
+  fmt::print(stderr, "tandem: {}\n", e.what());
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    word = word.substr(0, word.find('='));
+    std::string near = nearest(app, word);
+    if (!near.empty() && near != word) fmt::print(stderr, "Did you mean `{}`?\n", near);
+  }
+  fmt::print(stderr, "`tandem --help` lists the commands.\n");
+  return 2;
+}
+
+}  // namespace
+
+bool interrupted() {
+  static const bool installed = [] {
+    std::signal(SIGINT, [](int) {
+      if (g_interrupted.exchange(true)) std::_Exit(130);
+    });
+    return true;
+  }();
+  return installed && g_interrupted.load();
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "  tandem demo              train a small net on hand-written digits\n"
+      "  tandem doctor            what this machine offers and what is used\n"
+      "  tandem ops relu          what an op does, its inputs, types and derivative\n\n"
+      "Tandem: deep learning in C++20."};
+  app.name("tandem");
+  app.set_version_flag("--version", "tandem " TANDEM_VERSION);
+  app.require_subcommand(1);
+  int code = 0;
+  add_demo(app, code);
+  add_doctor(app, code);
+  add_ops(app, code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForAllHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForVersion& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return usage(app, e, argc, argv);
+  }
+  return code;
+}
+
+}  // namespace tandem::cli
+
+int main(int argc, char** argv) {
+  try {
+    return tandem::cli::run(argc, argv);
+  } catch (const tandem::Error& e) {
+    fmt::print(stderr, "tandem: {}\n", e.what());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "tandem: {}\n", e.what());
+  }
+  return 1;
+}
