@@ -432,17 +432,35 @@ double nanoseconds(Loop loop, T lo, T hi) {
     std::printf("\n");                                                                           \
   }
 
-#define TD_EACH_UNARY(X)                                                                         \
-  X(exp, -8, 8)                                                                                  \
-  X(exp2, -8, 8)                                                                                 \
-  X(expm1, -8, 8)                                                                                \
-  X(log, 0, 8)                                                                                   \
-  X(log2, 0, 8)                                                                                  \
-  X(log10, 0, 8)                                                                                 \
-  X(log1p, 0, 8) X(sin, -8, 8) X(cos, -8, 8) X(tan, -8, 8) X(asin, -1, 1) X(acos, -1, 1)         \
-      X(atan, -8, 8) X(sinh, -8, 8) X(cosh, -8, 8) X(tanh, -8, 8) X(asinh, -8, 8) X(acosh, 1, 8) \
-          X(atanh, -1, 1) X(erf, -4, 4) X(erfc, -4, 4) X(erfinv, -1, 1) X(sqrt, 0, 8)            \
-              X(rsqrt, 1, 8) X(cbrt, -8, 8) X(sigmoid, -8, 8) X(lgamma, 0, 20) X(digamma, 0, 20)
+#define TD_EACH_UNARY(X) \
+  X(exp, -8, 8)          \
+  X(exp2, -8, 8)         \
+  X(expm1, -8, 8)        \
+  X(log, 0, 8)           \
+  X(log2, 0, 8)          \
+  X(log10, 0, 8)         \
+  X(log1p, 0, 8)         \
+  X(sin, -8, 8)          \
+  X(cos, -8, 8)          \
+  X(tan, -8, 8)          \
+  X(asin, -1, 1)         \
+  X(acos, -1, 1)         \
+  X(atan, -8, 8)         \
+  X(sinh, -8, 8)         \
+  X(cosh, -8, 8)         \
+  X(tanh, -8, 8)         \
+  X(asinh, -8, 8)        \
+  X(acosh, 1, 8)         \
+  X(atanh, -1, 1)        \
+  X(erf, -4, 4)          \
+  X(erfc, -4, 4)         \
+  X(erfinv, -1, 1)       \
+  X(sqrt, 0, 8)          \
+  X(rsqrt, 1, 8)         \
+  X(cbrt, -8, 8)         \
+  X(sigmoid, -8, 8)      \
+  X(lgamma, 0, 20)       \
+  X(digamma, 0, 20)
 #define TD_TIMED_PAIR(name, lo, hi) \
   TD_TIMED(tdm_##name##f, float, lo, hi) TD_TIMED(tdm_##name, double, lo, hi)
 TD_EACH_UNARY(TD_TIMED_PAIR)
