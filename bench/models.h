@@ -82,8 +82,10 @@ struct Residual : nn::Module {
   };
   std::optional<Down> downsample;
   Residual(int64_t in, int64_t out, int64_t stride)
-      : conv1(in, out, {3}, {.stride = {stride}, .padding = {1}, .bias = false}), bn1(out),
-        conv2(out, out, {3}, {.padding = {1}, .bias = false}), bn2(out) {
+      : conv1(in, out, {3}, {.stride = {stride}, .padding = {1}, .bias = false}),
+        bn1(out),
+        conv2(out, out, {3}, {.padding = {1}, .bias = false}),
+        bn2(out) {
     if (stride != 1 || in != out) downsample.emplace(in, out, stride);
     TD_REGISTER(conv1, bn1, conv2, bn2, downsample);
   }

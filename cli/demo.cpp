@@ -88,19 +88,17 @@ bool train(DigitNet& net, const data::Digits& digits, const data::Digits& test,
       ++step;
       double rate = static_cast<double>(seen) / progress.seconds();
       double left = static_cast<double>(steps - step) * o.batch / rate;
-      progress.show(fmt::format("epoch {:>2}/{}  loss {:.4f}  accuracy {:.2f} %  {:.0f} samples/s  {} left",
-                                epoch + 1, o.epochs,
-                                loss_sum.item<float>() / static_cast<double>(count),
-                                100.0 * static_cast<double>(right.item<int64_t>()) /
-                                    static_cast<double>(count),
-                                rate, duration(left)));
+      progress.show(fmt::format(
+          "epoch {:>2}/{}  loss {:.4f}  accuracy {:.2f} %  {:.0f} samples/s  {} left", epoch + 1,
+          o.epochs, loss_sum.item<float>() / static_cast<double>(count),
+          100.0 * static_cast<double>(right.item<int64_t>()) / static_cast<double>(count), rate,
+          duration(left)));
     }
     if (epoch % 5 == 4 || epoch + 1 == o.epochs) {
       Result r = evaluate(net, test);
-      progress.keep(fmt::format("epoch {:>2}/{}  loss {:.4f}  test loss {:.4f}  test accuracy {:.2f} %",
-                                epoch + 1, o.epochs,
-                                loss_sum.item<float>() / static_cast<double>(count), r.loss,
-                                100 * r.accuracy));
+      progress.keep(fmt::format(
+          "epoch {:>2}/{}  loss {:.4f}  test loss {:.4f}  test accuracy {:.2f} %", epoch + 1,
+          o.epochs, loss_sum.item<float>() / static_cast<double>(count), r.loss, 100 * r.accuracy));
     }
   }
   return true;
@@ -125,16 +123,19 @@ void print_confusion(const std::vector<int64_t>& want, const std::vector<int64_t
 }
 
 // A few digits side by side, two pixels of the picture to one character cell.
-void print_digits(const data::Digits& digits, const std::vector<int64_t>& got, const Tensor& logits) {
+void print_digits(const data::Digits& digits, const std::vector<int64_t>& got,
+                  const Tensor& logits) {
   std::vector<int64_t> want = digits.y().to_vector<int64_t>();
   std::vector<size_t> shown;
   for (size_t i = 0; i < want.size() && shown.size() < 2; ++i)
     if (want[i] != got[i]) shown.push_back(i);  // mistakes first: they are worth a look
   for (size_t i = 0; i < want.size() && shown.size() < 6; ++i)
-    if (want[i] == got[i] && want[i] == static_cast<int64_t>(shown.size() + 2) % 10) shown.push_back(i);
+    if (want[i] == got[i] && want[i] == static_cast<int64_t>(shown.size() + 2) % 10)
+      shown.push_back(i);
   std::vector<float> pixels = digits.x().to_vector<float>();
   std::vector<float> sure = logits.softmax(1).amax({1}).to_vector<float>();
-  static constexpr const char* kShades[] = {"  ", "\u2591\u2591", "\u2592\u2592", "\u2593\u2593", "\u2588\u2588"};
+  static constexpr const char* kShades[] = {"  ", "\u2591\u2591", "\u2592\u2592", "\u2593\u2593",
+                                            "\u2588\u2588"};
   fmt::print("\n");
   for (int row = 0; row < 8; ++row) {
     for (size_t i : shown) {
@@ -160,12 +161,14 @@ bool bit_equal(const Tensor& a, const Tensor& b) {
 int demo(const DemoOptions& o) {
   init();
   manual_seed(o.seed);
-  data::Digits train_set({.train = true, .fold = o.fold}), test_set({.train = false, .fold = o.fold});
+  data::Digits train_set({.train = true, .fold = o.fold}),
+      test_set({.train = false, .fold = o.fold});
   DigitNet net;
   if (!o.json)
-    fmt::print("1,797 hand-written digits of 8x8 pixels: {} to train on, {} to test.\n"
-               "A conv net with {} parameters, AdamW, {} epochs.\n\n",
-               train_set.size(), test_set.size(), net.num_parameters(), o.epochs);
+    fmt::print(
+        "1,797 hand-written digits of 8x8 pixels: {} to train on, {} to test.\n"
+        "A conv net with {} parameters, AdamW, {} epochs.\n\n",
+        train_set.size(), test_set.size(), net.num_parameters(), o.epochs);
   std::fflush(stdout);
   Progress progress(o.json);
   bool finished = train(net, train_set, test_set, o, progress);
@@ -177,7 +180,7 @@ int demo(const DemoOptions& o) {
   again.load_state_dict(load(o.out));
   bool equal = bit_equal(logits, predict(again, test_set));
   if (o.json) {
-    nlohmann::json j{{"accuracy", r.accuracy}, {"loss", r.loss},     {"wrong", r.wrong},
+    nlohmann::json j{{"accuracy", r.accuracy},  {"loss", r.loss},     {"wrong", r.wrong},
                      {"test", test_set.size()}, {"seconds", seconds}, {"reload_bit_equal", equal},
                      {"file", o.out},           {"fold", o.fold},     {"seed", o.seed}};
     fmt::print("{}\n", j.dump());
@@ -204,7 +207,8 @@ int all_folds(DemoOptions o) {
       o.fold = fold;
       o.seed = seed;
       manual_seed(seed);
-      data::Digits train_set({.train = true, .fold = fold}), test_set({.train = false, .fold = fold});
+      data::Digits train_set({.train = true, .fold = fold}),
+          test_set({.train = false, .fold = fold});
       DigitNet net;
       Progress progress(true);
       if (!train(net, train_set, test_set, o, progress)) return 130;

@@ -9,7 +9,8 @@
 namespace tandem::cli {
 
 void add_doctor(CLI::App& app, int& code) {
-  CLI::App* verb = app.add_subcommand("doctor", "What was found: CPU, oneDNN, threads, GPU, kernels");
+  CLI::App* verb =
+      app.add_subcommand("doctor", "What was found: CPU, oneDNN, threads, GPU, kernels");
   verb->callback([&code] {
     init();
     fmt::print("tandem {}\n{}", TANDEM_VERSION, doctor());

@@ -7,7 +7,9 @@
 namespace tandem::cli {
 
 Progress::Progress(bool quiet)
-    : start_(Clock::now()), last_(start_ - std::chrono::hours(1)), quiet_(quiet),
+    : start_(Clock::now()),
+      last_(start_ - std::chrono::hours(1)),
+      quiet_(quiet),
       terminal_(isatty(STDERR_FILENO)) {}
 
 Progress::~Progress() {

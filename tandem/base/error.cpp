@@ -32,8 +32,8 @@ std::string after_newline(const std::string& s) {
 }  // namespace
 
 const char* to_string(ErrorKind kind) {
-  static constexpr const char* kNames[] = {"Shape", "DType", "Device", "Index",       "Value",
-                                           "Memory", "Io",   "Format", "Unsupported", "Internal"};
+  static constexpr const char* kNames[] = {"Shape",  "DType", "Device", "Index",       "Value",
+                                           "Memory", "Io",    "Format", "Unsupported", "Internal"};
   return kNames[static_cast<int>(kind)];
 }
 

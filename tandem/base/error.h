@@ -15,7 +15,16 @@
 namespace tandem {
 
 enum class ErrorKind : unsigned char {
-  Shape, DType, Device, Index, Value, Memory, Io, Format, Unsupported, Internal,
+  Shape,
+  DType,
+  Device,
+  Index,
+  Value,
+  Memory,
+  Io,
+  Format,
+  Unsupported,
+  Internal,
 };
 
 /// The name of a kind ("Shape", "DType", ...).
@@ -55,8 +64,8 @@ template <class... T>
 }  // namespace detail
 
 /// Throw Error(ErrorKind::Kind) with a formatted message unless `cond` holds.
-#define TD_CHECK(cond, Kind, ...)                                                \
-  do {                                                                           \
+#define TD_CHECK(cond, Kind, ...)                                                             \
+  do {                                                                                        \
     if (TD_UNLIKELY(!(cond))) ::tandem::detail::fail(::tandem::ErrorKind::Kind, __VA_ARGS__); \
   } while (0)
 
@@ -64,8 +73,8 @@ template <class... T>
 #define TD_FAIL(Kind, ...) ::tandem::detail::fail(::tandem::ErrorKind::Kind, __VA_ARGS__)
 
 /// Our own invariant: throws Internal in all builds.
-#define TD_ASSERT(cond)                                                                    \
-  do {                                                                                     \
+#define TD_ASSERT(cond)                                                                  \
+  do {                                                                                   \
     if (TD_UNLIKELY(!(cond))) ::tandem::detail::throw_assert(#cond, __FILE__, __LINE__); \
   } while (0)
 

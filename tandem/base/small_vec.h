@@ -111,7 +111,9 @@ class SmallVec {
 
  private:
   T* inline_data() { return std::launder(reinterpret_cast<T*>(inline_)); }
-  bool on_heap() const { return static_cast<const void*>(data_) != static_cast<const void*>(inline_); }
+  bool on_heap() const {
+    return static_cast<const void*>(data_) != static_cast<const void*>(inline_);
+  }
   void free_heap() {
     if (on_heap()) ::operator delete(static_cast<void*>(data_), std::align_val_t(alignof(T)));
     data_ = inline_data();

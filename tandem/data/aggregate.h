@@ -16,7 +16,9 @@ struct AnyField {
 };
 
 template <class T, size_t... I>
-concept BracesWith = requires { T{(static_cast<void>(I), AnyField{})...}; };
+concept BracesWith = requires {
+  T{(static_cast<void>(I), AnyField{})...};
+};
 template <class T, size_t... I>
 constexpr bool braces(std::index_sequence<I...>) {
   return BracesWith<T, I...>;

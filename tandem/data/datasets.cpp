@@ -5,9 +5,9 @@
 #include "tandem/io/csv.h"
 #include "tandem/io/gzip.h"
 #include "tandem/io/idx.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
-#include "tandem/ops/create.h"
 #include "tandem/ops/view.h"
 
 namespace tandem::data {
@@ -26,8 +26,8 @@ Example row(const Tensor& x, const Tensor& y, int64_t i) {
 std::string find_file(const std::string& folder, const std::string& name) {
   for (const std::string& path : {folder + "/" + name, folder + "/" + name + ".gz"})
     if (file_exists(path)) return path;
-  TD_FAIL(Io, "MNIST: there is no {} or {}.gz in '{}'\nGive the folder of the four IDX files.", name,
-          name, folder);
+  TD_FAIL(Io, "MNIST: there is no {} or {}.gz in '{}'\nGive the folder of the four IDX files.",
+          name, name, folder);
 }
 
 // Pixels in 0..1 without an intermediate tape.

@@ -51,8 +51,8 @@ class TD_API MNIST {
 
 struct DigitsOptions {
   bool train = true;
-  int fold = 0;    ///< row i is test in fold i % folds
-  int folds = 5;   ///< 0: all rows, whatever `train` says
+  int fold = 0;   ///< row i is test in fold i % folds
+  int folds = 5;  ///< 0: all rows, whatever `train` says
 };
 
 /// The 1,797 UCI optical digits that the library carries: x f32 [1, 8, 8] in 0..1, y i64 0-d.
@@ -73,7 +73,7 @@ class TD_API Digits {
 struct CSVOptions {
   bool header = true;
   char delimiter = ',';
-  int64_t target = -1;            ///< column of y; negative counts from the end
+  int64_t target = -1;  ///< column of y; negative counts from the end
   DType target_dtype = DType::i64;
 };
 

@@ -7,7 +7,8 @@ __asm__(
     ".section .rodata\n"
     ".balign 16\n"
     "tandem_digits_begin:\n"
-    ".incbin \"" TANDEM_DIGITS_FILE "\"\n"
+    ".incbin \"" TANDEM_DIGITS_FILE
+    "\"\n"
     "tandem_digits_end:\n"
     ".byte 0\n"
     ".text\n");

@@ -118,13 +118,14 @@ class LoaderPass {
     std::vector<Tensor> out;
     for (size_t k = 0; k < columns.size(); ++k) {
       for (const Tensor& t : columns[k])
-        TD_CHECK(t.defined() && t.shape() == columns[k][0].shape() &&
-                     t.dtype() == columns[k][0].dtype(),
-                 Shape, "field {} of a batch has samples of {} {} and {} {}\nGive all samples one "
-                 "shape, or use batch_size = 1.",
-                 k, to_string(columns[k][0].dtype()), columns[k][0].shape().to_string(),
-                 t.defined() ? to_string(t.dtype()) : "undefined",
-                 t.defined() ? t.shape().to_string() : "");
+        TD_CHECK(
+            t.defined() && t.shape() == columns[k][0].shape() && t.dtype() == columns[k][0].dtype(),
+            Shape,
+            "field {} of a batch has samples of {} {} and {} {}\nGive all samples one "
+            "shape, or use batch_size = 1.",
+            k, to_string(columns[k][0].dtype()), columns[k][0].shape().to_string(),
+            t.defined() ? to_string(t.dtype()) : "undefined",
+            t.defined() ? t.shape().to_string() : "");
       out.push_back(stack(columns[k], 0));
     }
     return out;

@@ -74,9 +74,9 @@ class DataLoader {
 
   DataLoader(D dataset, DataLoaderOptions options = {})
       : dataset_(std::make_shared<D>(std::move(dataset))),
-        core_(dataset_->size(),
-              [d = dataset_](int64_t i) { return detail::fields_of(d->get(i)); },
-              std::move(options)) {}
+        core_(
+            dataset_->size(), [d = dataset_](int64_t i) { return detail::fields_of(d->get(i)); },
+            std::move(options)) {}
 
   class Iterator {
    public:
@@ -84,7 +84,9 @@ class DataLoader {
     using difference_type = ptrdiff_t;
     using iterator_category = std::input_iterator_tag;
     Iterator() = default;
-    explicit Iterator(std::shared_ptr<detail::LoaderPass> pass) : pass_(std::move(pass)) { ++*this; }
+    explicit Iterator(std::shared_ptr<detail::LoaderPass> pass) : pass_(std::move(pass)) {
+      ++*this;
+    }
     const Batch& operator*() const { return *batch_; }
     const Batch* operator->() const { return &*batch_; }
     Iterator& operator++() {

@@ -28,9 +28,8 @@ std::vector<int64_t> shuffled_order(int64_t n, uint64_t seed, int64_t epoch) {
   std::vector<int64_t> order = sequential_order(n);
   for (int64_t i = n - 1; i > 0; --i) {
     // Multiply-high maps 64 bits to 0..i; its bias is below i / 2^64.
-    auto k = static_cast<size_t>(static_cast<unsigned __int128>(draw(seed, epoch, i)) *
-                                     static_cast<uint64_t>(i + 1) >>
-                                 64);
+    auto k = static_cast<size_t>(
+        static_cast<unsigned __int128>(draw(seed, epoch, i)) * static_cast<uint64_t>(i + 1) >> 64);
     std::swap(order[static_cast<size_t>(i)], order[k]);
   }
   return order;
@@ -41,8 +40,8 @@ std::vector<int64_t> weighted_order(const std::vector<double>& weights, int64_t 
   std::vector<double> sums(weights.size());
   double total = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
-    TD_CHECK(weights[i] >= 0 && std::isfinite(weights[i]), Value, "weight {} is {}, it must be >= 0",
-             i, weights[i]);
+    TD_CHECK(weights[i] >= 0 && std::isfinite(weights[i]), Value,
+             "weight {} is {}, it must be >= 0", i, weights[i]);
     sums[i] = total += weights[i];
   }
   TD_CHECK(total > 0, Value, "all weights are 0");
@@ -55,8 +54,7 @@ std::vector<int64_t> weighted_order(const std::vector<double>& weights, int64_t 
   return order;
 }
 
-std::vector<int64_t> part_of_order(const std::vector<int64_t>& order, int64_t rank,
-                                   int64_t ranks) {
+std::vector<int64_t> part_of_order(const std::vector<int64_t>& order, int64_t rank, int64_t ranks) {
   TD_CHECK(ranks > 0 && rank >= 0 && rank < ranks, Value, "rank {} of {}", rank, ranks);
   auto n = static_cast<int64_t>(order.size());
   int64_t each = (n + ranks - 1) / ranks;

@@ -15,7 +15,8 @@ using CellLog = std::vector<std::pair<Ref<RefCounted>, Tensor>>;
 // Puts the context of the first run back: cell values, generator, no assignments.
 class Replay {
  public:
-  Replay(const CellLog& cells, GeneratorState rng) : slow_(context().slow), rng_(generator_state()) {
+  Replay(const CellLog& cells, GeneratorState rng)
+      : slow_(context().slow), rng_(generator_state()) {
     for (const auto& [cell, value] : cells)
       map_.emplace_back(static_cast<const Cell*>(cell.get()), value);
     Context& c = context();

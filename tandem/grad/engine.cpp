@@ -62,7 +62,8 @@ class Walk {
       bool on = wanted.count(items_[k].node.get()) > 0;
       for (const NodeInput& i : items_[k].node->in)
         if (!on && i.needs_grad && i.from)
-          if (Item* below = find(i.from.get())) on = needed[static_cast<size_t>(below - &items_[0])];
+          if (Item* below = find(i.from.get()))
+            on = needed[static_cast<size_t>(below - &items_[0])];
       needed[k] = on;
     }
     return needed;

@@ -8,9 +8,9 @@ namespace tandem {
 
 struct BackwardRequest {
   std::span<const Tensor> roots;
-  std::span<const Tensor> root_grads;     ///< defined, one per root
-  std::span<const Tensor> targets;        ///< whose gradients are returned
-  bool accumulate = false;                ///< store into the leaves' gradient slots
+  std::span<const Tensor> root_grads;  ///< defined, one per root
+  std::span<const Tensor> targets;     ///< whose gradients are returned
+  bool accumulate = false;             ///< store into the leaves' gradient slots
   bool retain_graph = false;
   bool create_graph = false;
   Where where;

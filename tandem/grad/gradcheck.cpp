@@ -47,8 +47,8 @@ void check_input(TensorFn f, const Tensors& x, size_t k, const Tensor& analytic,
     double numeric = (side[0] - side[1]) / (2 * o.eps);
     double limit = o.atol + o.rtol * std::max(std::abs(numeric), std::abs(got[e]));
     TD_CHECK(std::abs(numeric - got[e]) <= limit, Value,
-             "gradcheck: {} for element {} of input {} is {:.9g}, differences give {:.9g}", what,
-             e, k, got[e], numeric);
+             "gradcheck: {} for element {} of input {} is {:.9g}, differences give {:.9g}", what, e,
+             k, got[e], numeric);
   }
 }
 

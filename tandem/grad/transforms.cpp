@@ -190,8 +190,7 @@ Tensors Vjp::operator()(const Tensors& g, Where where) const {
       grads.push_back(root_gradient(value[i], g[i], where));
     }
   Tensors out(inputs.size());
-  if (!roots.empty())
-    out = run_backward({roots, grads, inputs, false, true, create_graph, where});
+  if (!roots.empty()) out = run_backward({roots, grads, inputs, false, true, create_graph, where});
   for (size_t i = 0; i < out.size(); ++i)
     out[i] = zeros_if_undefined(std::move(out[i]), inputs[i], where);
   return out;

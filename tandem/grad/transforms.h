@@ -191,7 +191,7 @@ inline auto custom_vjp(ForwardFn forward, BackwardFn backward) {
 
 struct GradcheckOptions {
   double eps = 1e-6, atol = 1e-5, rtol = 1e-3;
-  int order = 1;          ///< 2 checks the gradient of the gradient too
+  int order = 1;  ///< 2 checks the gradient of the gradient too
 };
 /// Compare the gradient of f at f64 inputs with central differences along every element. Throws
 /// Value with input, element and both numbers where they differ; gives true.

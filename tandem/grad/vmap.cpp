@@ -208,8 +208,8 @@ Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>&
     args.push_back(std::move(t));
   }
   TD_CHECK(!(size == Dim(-1)), Value, "vmap: no argument has a batch dimension");
-  Ref<Graph> g = trace([&](std::span<const Tensor> in) { return f(in); }, specs,
-                       Captures::as_inputs);
+  Ref<Graph> g =
+      trace([&](std::span<const Tensor> in) { return f(in); }, specs, Captures::as_inputs);
   BatchRunner r(*g, size);
   for (size_t i = 0; i < args.size(); ++i) r.set(g->inputs[i], {args[i], batched[i]});
   for (const Graph::Capture& c : g->captures) r.set(c.inner, {c.outer, false});

@@ -149,8 +149,9 @@ void infer(Call& k) {
   for (const Tensor& t : k.tensors) {
     if (!t.defined()) continue;
     if (!first) first = &t;
-    TD_CHECK(t.device() == first->device(), Device, "inputs are on {} and {}\nMove them with .to().",
-             to_string(first->device()), to_string(t.device()));
+    TD_CHECK(t.device() == first->device(), Device,
+             "inputs are on {} and {}\nMove them with .to().", to_string(first->device()),
+             to_string(t.device()));
   }
   if (k.op.infer_fn)
     k.op.infer_fn(c);
@@ -230,8 +231,8 @@ void run_view(Call& k) {
     TD_ASSERT(ok);
   }
   char* data = static_cast<char*>(x.impl()->data) + offset * static_cast<int64_t>(size_of(s.dtype));
-  k.out[0] = Tensor(Ref<TensorImpl>::adopt(
-      detail::new_view(*x.impl(), s.shape, strides, data, s.dtype)));
+  k.out[0] =
+      Tensor(Ref<TensorImpl>::adopt(detail::new_view(*x.impl(), s.shape, strides, data, s.dtype)));
 }
 
 void run_body(Call& k) {
@@ -256,7 +257,8 @@ void run_eager(Call& k) {
   }
   Array out[kMaxOpOuts];
   ErrorWord error;
-  KernelCall call{k.op, k.op_attrs, in.data(), static_cast<int>(in.size()), out, k.op.n_out, &error};
+  KernelCall call{k.op, k.op_attrs, in.data(), static_cast<int>(in.size()),
+                  out,  k.op.n_out, &error};
   Device device = k.infer.out[0].device;
   for (int o = 0; o < k.op.n_out; ++o) {  // shapes for `supports` and `layout`
     if (k.op.hidden(o) && !k.hidden) continue;
@@ -285,7 +287,8 @@ void check_finite(const Call& k) {
     bool from_input = false;
     for (const Tensor& t : k.tensors)
       from_input |= t.defined() && is_floating(t.dtype()) && first_non_finite(t);
-    TD_FAIL(Value, "output '{}' {} holds {}{}\nDetectAnomalyGuard is on; check the inputs and the "
+    TD_FAIL(Value,
+            "output '{}' {} holds {}{}\nDetectAnomalyGuard is on; check the inputs and the "
             "step size.",
             k.op.out_names[o], y.shape().to_string(), what,
             from_input ? " (an input does already)" : "");
@@ -320,7 +323,8 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
   run_eager(k);
   if (c.slow & kAnomaly) check_finite(k);
   for (OpHook* h : c.hooks) h->after(k.op, {k.out, size_t(k.op.n_out)});
-  if (k.record) record_tape(k.op, k.op_attrs, k.tensors, k.scalars, k.infer.present, k.out, k.where, k.rng);
+  if (k.record)
+    record_tape(k.op, k.op_attrs, k.tensors, k.scalars, k.infer.present, k.out, k.where, k.rng);
   for (int o = 0; o < k.op.n_out; ++o) out[o] = std::move(k.out[o]);
 }
 
@@ -359,7 +363,8 @@ void check_error_word(const OpDef& op, const ErrorWord& word) {
   if (code == 0) return;
   const char* text = code <= 3 ? op.error_texts[code - 1] : nullptr;
   TD_CHECK(text, Internal, "a kernel reported code {} that the row has no text for", code);
-  ErrorKind kind = std::string_view(text).substr(0, 5) == "index" ? ErrorKind::Index : ErrorKind::Value;
+  ErrorKind kind =
+      std::string_view(text).substr(0, 5) == "index" ? ErrorKind::Index : ErrorKind::Value;
   detail::throw_error(kind, text, fmt::make_format_args(word.value.load()));
 }
 

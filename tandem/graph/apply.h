@@ -29,8 +29,8 @@ inline Tensor call(const OpDef& op, const void* attrs, Where where) {
   return std::move(out[0]);
 }
 /// A variadic op.
-TD_API Tensor call_list(const OpDef& op, const void* attrs, Where where,
-                        std::span<const Tensor> in, std::span<const Tensor> before = {});
+TD_API Tensor call_list(const OpDef& op, const void* attrs, Where where, std::span<const Tensor> in,
+                        std::span<const Tensor> before = {});
 
 /// apply() for a node that is run again: `rng` replaces the generator, `hidden` makes the hidden
 /// outputs too.

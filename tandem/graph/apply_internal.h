@@ -13,7 +13,7 @@ struct Call {
   Context& context;
   const ApplyOptions& options;
   InferCall infer;
-  SmallVec<Tensor, 4> tensors;   ///< undefined where absent or a number
+  SmallVec<Tensor, 4> tensors;  ///< undefined where absent or a number
   SmallVec<Scalar, 4> scalars;
   Tensor out[kMaxOpOuts];
   const Kernel* kernel = nullptr;
@@ -22,7 +22,11 @@ struct Call {
 
   Call(const OpDef& op, const void* attrs, Where where, Context& context,
        const ApplyOptions& options)
-      : op(op), op_attrs(attrs), where(where), context(context), options(options),
+      : op(op),
+        op_attrs(attrs),
+        where(where),
+        context(context),
+        options(options),
         infer(op, attrs) {}
 };
 

@@ -8,9 +8,9 @@
 namespace tandem {
 
 struct BatchCall {
-  const Node& node;                 ///< the per-example call: attrs, per-example shapes
-  std::span<const Tensor> in;       ///< physical values
-  std::span<const bool> batched;    ///< per input
+  const Node& node;               ///< the per-example call: attrs, per-example shapes
+  std::span<const Tensor> in;     ///< physical values
+  std::span<const bool> batched;  ///< per input
   Dim batch_size;
   Tensor out[kMaxOpOuts];
   bool out_batched[kMaxOpOuts] = {true, true, true, true};

@@ -16,7 +16,7 @@ class Cell;
 
 /// A layer that is running: its path and the line that called it. Frames live on the stack.
 struct ScopeFrame {
-  uint32_t path = 0;   ///< interned
+  uint32_t path = 0;  ///< interned
   Where where;
   const ScopeFrame* parent = nullptr;
 };

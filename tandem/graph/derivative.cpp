@@ -32,7 +32,10 @@ E trigamma(const E& x) {
   const E r = 1 / (z * z);
   const E series =
       1 / z + 0.5 * r +
-      r / z * (1.0 / 6 - r * (1.0 / 30 - r * (1.0 / 42 - r * (1.0 / 30 - r * (5.0 / 66 - r * (691.0 / 2730 - r * (7.0 / 6)))))));
+      r / z *
+          (1.0 / 6 -
+           r * (1.0 / 30 - r * (1.0 / 42 - r * (1.0 / 30 - r * (5.0 / 66 - r * (691.0 / 2730 -
+                                                                                r * (7.0 / 6)))))));
   const E s = sin(kPi * x);
   const E value = sum + series;
   return where(low, kPi * kPi / (s * s) - value, value);
@@ -76,14 +79,14 @@ class Differ {
   static E or_zero(const E& e) { return e.defined() ? e : E(0); }
   bool keeps_branches(int id) const {
     const ScalarNode& n = g_.nodes[id];
-    return n.op == ScalarOp::select && (g_.nodes[n.b].op == ScalarOp::constant ||
-                                        g_.nodes[n.c].op == ScalarOp::constant);
+    return n.op == ScalarOp::select &&
+           (g_.nodes[n.b].op == ScalarOp::constant || g_.nodes[n.c].op == ScalarOp::constant);
   }
   static E sum(const E& a, const E& b) { return !a.defined() ? b : !b.defined() ? a : a + b; }
   static E minus(const E& a) { return a.defined() ? -a : a; }
 
   E make(int id) {
-    const ScalarNode n = g_.nodes[id];   // a copy: the vector may grow
+    const ScalarNode n = g_.nodes[id];  // a copy: the vector may grow
     if (n.op == ScalarOp::input) return n.input == input_ ? E(1) : E();
     if (n.op == ScalarOp::constant) return E();
     if (n.op == ScalarOp::select) {
@@ -162,7 +165,7 @@ class Differ {
       case ScalarOp::digamma:
         return trigamma(a);
       default:
-        return E();   // steps and truth values
+        return E();  // steps and truth values
     }
   }
 
@@ -234,7 +237,7 @@ double cost_of(ScalarOp op) {
 
 // What a candidate expression reads and costs.
 struct Form {
-  std::vector<char> reads;   // per input of the working graph
+  std::vector<char> reads;  // per input of the working graph
   int live = 0;
   double cost = 0;
 };
@@ -345,9 +348,10 @@ const DerivedRow& make_derived(const OpDef& op, int input) {
   static const DerivedRow kZero;
   static const DerivedRow kIdentity{DerivedRow::Kind::identity};
   if (has_no_gradient(op)) return kZero;
-  TD_CHECK(op.n_out == 1, Unsupported,
-           "op '{}' has {} outputs and no derivative\nMark it kNotDifferentiable or give it .vjp().",
-           op.name, op.n_out);
+  TD_CHECK(
+      op.n_out == 1, Unsupported,
+      "op '{}' has {} outputs and no derivative\nMark it kNotDifferentiable or give it .vjp().",
+      op.name, op.n_out);
   if (op.types == Types::cast) return kIdentity;
   Work w(op.n_in);
   const E d = gradient_of(op, input, w);

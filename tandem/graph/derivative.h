@@ -17,7 +17,7 @@ struct DerivedRow {
   /// Inputs: g, then the used inputs of the op in order, then its output if used. Its value is
   /// g * dy/dx, in the promoted dtype, of the broadcast shape.
   const OpDef* row = nullptr;
-  uint32_t uses_in = 0, uses_out = 0;   ///< bits: inputs and outputs of the op that it reads
+  uint32_t uses_in = 0, uses_out = 0;  ///< bits: inputs and outputs of the op that it reads
 };
 
 /// The derivative of a one-output pointwise row for input `input`. Throws Unsupported for a row

@@ -11,10 +11,10 @@ namespace tandem {
 struct InferCall {
   const OpDef& op;
   const void* attrs = nullptr;
-  SmallVec<Spec, 4> in;              ///< of absent and scalar inputs: rank 0
-  SmallVec<uint8_t, 8> present;      ///< 0 absent, 1 tensor, 2 scalar
-  SmallVec<Scalar, 4> scalars;       ///< of input i, when present[i] == 2
-  SmallVec<Spec, 2> out;             ///< to be filled: op.n_out entries
+  SmallVec<Spec, 4> in;          ///< of absent and scalar inputs: rank 0
+  SmallVec<uint8_t, 8> present;  ///< 0 absent, 1 tensor, 2 scalar
+  SmallVec<Scalar, 4> scalars;   ///< of input i, when present[i] == 2
+  SmallVec<Spec, 2> out;         ///< to be filled: op.n_out entries
 
   explicit InferCall(const OpDef& op, const void* attrs) : op(op), attrs(attrs) {
     out.resize(op.n_out);

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "tandem/tensor/device.h"
 #include "tandem/tensor/scalar.h"
 #include "tandem/tensor/shape.h"
-#include "tandem/tensor/device.h"
 
 namespace tandem {
 

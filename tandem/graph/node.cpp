@@ -69,8 +69,8 @@ void set_node(Tensor& t, const Ref<Node>& node, uint32_t index) {
 
 Tensor detached_alias(const Tensor& t) {
   const detail::TensorImpl& i = *t.impl();
-  return Tensor(Ref<detail::TensorImpl>::adopt(
-      detail::new_view(i, i.shape, i.strides, i.data, i.dtype)));
+  return Tensor(
+      Ref<detail::TensorImpl>::adopt(detail::new_view(i, i.shape, i.strides, i.data, i.dtype)));
 }
 
 Tensor VjpCall::out(int i) const {

@@ -23,10 +23,10 @@ struct TD_API GradSlot : RefCounted {
 };
 
 struct NodeInput {
-  Tensor value;            ///< saved (tape), the value itself (trace), or undefined
-  Ref<Node> from;          ///< producer; set when a gradient flows or in a trace
+  Tensor value;    ///< saved (tape), the value itself (trace), or undefined
+  Ref<Node> from;  ///< producer; set when a gradient flows or in a trace
   uint32_t from_index = 0;
-  bool present = false;    ///< a tensor was given
+  bool present = false;  ///< a tensor was given
   bool is_scalar = false;
   bool needs_grad = false;
   DType dtype = DType::f32;
@@ -37,7 +37,7 @@ struct NodeInput {
 struct NodeOutput {
   DType dtype = DType::f32;
   Shape shape;
-  Tensor saved;            ///< cut off from the tape (no cycle); undefined unless `saves_out`
+  Tensor saved;  ///< cut off from the tape (no cycle); undefined unless `saves_out`
 };
 
 enum NodeFlags : uint8_t {
@@ -52,16 +52,16 @@ struct TD_API Node : detail::NodeBase {
   SmallVec<NodeInput, 3> in;
   SmallVec<NodeOutput, 1> out;
   uint32_t depth = 0;
-  uint32_t scope = 0;             ///< interned layer path
+  uint32_t scope = 0;  ///< interned layer path
   uint8_t flags = 0;
   Where where;
-  RngKey rng;                     ///< of a random op; in a trace `offset` is the distance from entry
-  const Graph* graph = nullptr;   ///< of a traced node; only compared
-  Ref<GradSlot> slot;             ///< of a leaf
-  uint32_t index = 0;             ///< position in its Graph
-  std::atomic<uint64_t> owner{0}; ///< backward walk that holds `mark`, 0 none
-  uint32_t mark = 0;              ///< position in that walk
-  Node* next_free = nullptr;      ///< chain of nodes that wait to be freed
+  RngKey rng;                    ///< of a random op; in a trace `offset` is the distance from entry
+  const Graph* graph = nullptr;  ///< of a traced node; only compared
+  Ref<GradSlot> slot;            ///< of a leaf
+  uint32_t index = 0;            ///< position in its Graph
+  std::atomic<uint64_t> owner{0};  ///< backward walk that holds `mark`, 0 none
+  uint32_t mark = 0;               ///< position in that walk
+  Node* next_free = nullptr;       ///< chain of nodes that wait to be freed
 
   static Ref<Node> make();
   static Ref<Node> make_leaf(Ref<GradSlot> slot);

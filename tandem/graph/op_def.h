@@ -16,15 +16,15 @@
 
 namespace tandem {
 
-class E;                  // scalar_expr.h
-class ScalarGraph;        // scalar_expr.h
-struct DerivedRow;        // derivative.h
-struct ProgramEntry;      // scalar_program.cpp
-struct InferCall;         // infer.h
-struct VjpCall;           // vjp.h
-struct BatchCall;         // batch.h
-struct BodyCall;          // infer.h
-struct ScalarProgram;     // scalar_program.h
+class E;               // scalar_expr.h
+class ScalarGraph;     // scalar_expr.h
+struct DerivedRow;     // derivative.h
+struct ProgramEntry;   // scalar_program.cpp
+struct InferCall;      // infer.h
+struct VjpCall;        // vjp.h
+struct BatchCall;      // batch.h
+struct BodyCall;       // infer.h
+struct ScalarProgram;  // scalar_program.h
 
 enum class Family : uint8_t {
   pointwise,    ///< an expression per element, with broadcasting
@@ -99,11 +99,11 @@ struct OpRuntime {
   };
   const Entry* kernels[kDeviceKinds] = {};
   FastF32 fast_f32 = nullptr;
-  std::atomic<const ScalarGraph*> expr{nullptr};           ///< scalar_expr.h: expr_of
-  std::atomic<const DerivedRow*> derivative[kMaxOpIns] = {};   ///< derivative.h: derived_row
-  std::atomic<const ScalarProgram*> program{nullptr};      ///< of all-f32 tensors
-  std::atomic<const ProgramEntry*> programs{nullptr};      ///< of other types: program_of
-  std::atomic<uint64_t> saves{kSavesUnknown};   ///< of a pointwise row: ins | outs << 32
+  std::atomic<const ScalarGraph*> expr{nullptr};              ///< scalar_expr.h: expr_of
+  std::atomic<const DerivedRow*> derivative[kMaxOpIns] = {};  ///< derivative.h: derived_row
+  std::atomic<const ScalarProgram*> program{nullptr};         ///< of all-f32 tensors
+  std::atomic<const ProgramEntry*> programs{nullptr};         ///< of other types: program_of
+  std::atomic<uint64_t> saves{kSavesUnknown};  ///< of a pointwise row: ins | outs << 32
   int id = -1;
   static constexpr uint64_t kSavesUnknown = ~uint64_t{0};
 };
@@ -114,7 +114,7 @@ struct OpDef {
   Types types = Types::custom;
   Autocast autocast_class = Autocast::none;
   uint8_t n_in = 0, n_out = 1;
-  bool variadic = false;           ///< the last input repeats
+  bool variadic = false;  ///< the last input repeats
   uint32_t flags = 0;
   /// "x", "b?" optional, "xs*" variadic, "lo$" a number by nature (may be a 0-d tensor)
   const char* in_names[kMaxOpIns] = {};
@@ -204,10 +204,7 @@ struct OpDef {
     while (n < n_out && !hidden(n)) ++n;
     return n;
   }
-  bool differentiable() const {
-    return vjp_fn || expr_fn || body_fn || (flags & kZeroGrad);
-  }
-
+  bool differentiable() const { return vjp_fn || expr_fn || body_fn || (flags & kZeroGrad); }
 };
 
 // ---- families: the first word of a row

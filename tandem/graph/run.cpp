@@ -25,9 +25,7 @@ class Runner {
     slot.resize(1);
     slot[0] = value;
   }
-  Tensor get(const Tensor& t) const {
-    return env_[node_of(t)->index][t.impl()->out_index];
-  }
+  Tensor get(const Tensor& t) const { return env_[node_of(t)->index][t.impl()->out_index]; }
 
   void walk(GeneratorState entry) {
     for (const Ref<Node>& n : g_.nodes)
@@ -84,11 +82,11 @@ void check_inputs(const Graph& g, std::span<const Tensor> inputs) {
            g.inputs.size(), inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& want = g.inputs[i];
-    TD_CHECK(inputs[i].defined() && inputs[i].dtype() == want.dtype() &&
-                 inputs[i].dim() == want.dim(),
-             Shape, "input {} of the graph is {} {}, got {} {}", i, to_string(want.dtype()),
-             want.shape().to_string(), inputs[i].defined() ? to_string(inputs[i].dtype()) : "none",
-             inputs[i].defined() ? inputs[i].shape().to_string() : "");
+    TD_CHECK(
+        inputs[i].defined() && inputs[i].dtype() == want.dtype() && inputs[i].dim() == want.dim(),
+        Shape, "input {} of the graph is {} {}, got {} {}", i, to_string(want.dtype()),
+        want.shape().to_string(), inputs[i].defined() ? to_string(inputs[i].dtype()) : "none",
+        inputs[i].defined() ? inputs[i].shape().to_string() : "");
     for (int d = 0; d < want.dim(); ++d)
       TD_CHECK(want.shape()[d].is_symbolic() || inputs[i].shape()[d] == want.shape()[d], Shape,
                "input {} of the graph is {}, got {}", i, want.shape().to_string(),
@@ -132,8 +130,7 @@ std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
   }
   GeneratorState entry = generator_state();
   r.walk(entry);
-  if (!is_tracing() && g.rng_draws)
-    set_generator_state({entry.seed, entry.offset + g.rng_draws});
+  if (!is_tracing() && g.rng_draws) set_generator_state({entry.seed, entry.offset + g.rng_draws});
   std::vector<Tensor> out;
   for (const Tensor& t : g.outputs) out.push_back(r.get(t));
   for (const Graph::CellUse& u : g.cells)

@@ -310,7 +310,8 @@ void derived_expr_mark(const E*, E*) { TD_FAIL(Internal, "a derived row is read 
 }  // namespace detail
 
 const ScalarGraph& expr_of(const OpDef& op) {
-  if (op.expr_fn == detail::derived_expr_mark) return static_cast<const detail::DerivedOp&>(op).graph;
+  if (op.expr_fn == detail::derived_expr_mark)
+    return static_cast<const detail::DerivedOp&>(op).graph;
   OpRuntime& r = runtime_of(op);
   if (const ScalarGraph* g = r.expr.load(std::memory_order_acquire)) return *g;
   TD_CHECK(op.expr_fn, Internal, "op '{}' has no expression", op.name);

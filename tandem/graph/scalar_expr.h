@@ -23,72 +23,71 @@ class TD_API E {
   /// Undefined: "no gradient" in an explicit derivative.
   E() = default;
   template <class T>
-    requires std::is_arithmetic_v<T>
-  E(T v) : id_(kNumber), number_(v) {}
-  explicit E(Scalar v) : id_(kNumber), number_(v) {}
+    requires std::is_arithmetic_v<T> E(T v) : id_(kNumber), number_(v) {}
+    explicit E(Scalar v) : id_(kNumber), number_(v) {}
 
-  bool defined() const { return id_ != kNone; }
-  /// The node's number in its graph; negative for a number without one.
-  int id() const { return id_; }
-  ScalarGraph* graph() const { return graph_; }
-  /// Is it a number, known now? Then `number()` is it.
-  bool is_number() const;
-  Scalar number() const;
+    bool defined() const { return id_ != kNone; }
+    /// The node's number in its graph; negative for a number without one.
+    int id() const { return id_; }
+    ScalarGraph* graph() const { return graph_; }
+    /// Is it a number, known now? Then `number()` is it.
+    bool is_number() const;
+    Scalar number() const;
 
 #define TD_E_0(name)
 #define TD_E_1(name) friend TD_API E name(const E& x);
 #define TD_E_2(name) friend TD_API E name(const E& a, const E& b);
 #define TD_E_3(name) friend TD_API E name(const E& a, const E& b, const E& c);
 #define X(name, arity) TD_E_##arity(name)
-  TD_FOR_EACH_SCALAR_OP(X)
+    TD_FOR_EACH_SCALAR_OP(X)
 #undef X
 #undef TD_E_0
 #undef TD_E_1
 #undef TD_E_2
 #undef TD_E_3
 
-  friend E operator-(const E& x) { return neg(x); }
-  friend E operator!(const E& x) { return logical_not(x); }
-  friend E operator~(const E& x) { return bit_not(x); }
+    friend E operator-(const E& x) { return neg(x); }
+    friend E operator!(const E& x) { return logical_not(x); }
+    friend E operator~(const E& x) { return bit_not(x); }
 #define TD_E_OPERATOR(symbol, name) \
   friend E operator symbol(const E& a, const E& b) { return name(a, b); }
-  TD_E_OPERATOR(+, add)
-  TD_E_OPERATOR(-, sub)
-  TD_E_OPERATOR(*, mul)
-  TD_E_OPERATOR(/, div)
-  TD_E_OPERATOR(==, eq)
-  TD_E_OPERATOR(!=, ne)
-  TD_E_OPERATOR(<, lt)
-  TD_E_OPERATOR(<=, le)
-  TD_E_OPERATOR(>, gt)
-  TD_E_OPERATOR(>=, ge)
-  TD_E_OPERATOR(&&, logical_and)
-  TD_E_OPERATOR(||, logical_or)
-  TD_E_OPERATOR(&, bit_and)
-  TD_E_OPERATOR(|, bit_or)
-  TD_E_OPERATOR(^, bit_xor)
+    TD_E_OPERATOR(+, add)
+    TD_E_OPERATOR(-, sub)
+    TD_E_OPERATOR(*, mul)
+    TD_E_OPERATOR(/, div)
+    TD_E_OPERATOR(==, eq)
+    TD_E_OPERATOR(!=, ne)
+    TD_E_OPERATOR(<, lt)
+    TD_E_OPERATOR(<=, le)
+    TD_E_OPERATOR(>, gt)
+    TD_E_OPERATOR(>=, ge)
+    TD_E_OPERATOR(&&, logical_and)
+    TD_E_OPERATOR(||, logical_or)
+    TD_E_OPERATOR(&, bit_and)
+    TD_E_OPERATOR(|, bit_or)
+    TD_E_OPERATOR(^, bit_xor)
 #undef TD_E_OPERATOR
-  friend E where(const E& c, const E& a, const E& b) { return select(c, a, b); }
-  friend E maximum(const E& a, const E& b) { return max(a, b); }
-  friend E minimum(const E& a, const E& b) { return min(a, b); }
-  friend E square(const E& x) { return mul(x, x); }
+    friend E where(const E& c, const E& a, const E& b) { return select(c, a, b); }
+    friend E maximum(const E& a, const E& b) { return max(a, b); }
+    friend E minimum(const E& a, const E& b) { return min(a, b); }
+    friend E square(const E& x) { return mul(x, x); }
 
- private:
-  friend class ScalarGraph;
-  static constexpr int kNone = -1, kNumber = -2;
-  E(ScalarGraph* graph, int id) : graph_(graph), id_(id) {}
-  static E combine(ScalarOp op, const E& a, const E& b, const E& c);
+   private:
+    friend class ScalarGraph;
+    static constexpr int kNone = -1, kNumber = -2;
+    E(ScalarGraph* graph, int id) : graph_(graph), id_(id) {}
+    static E combine(ScalarOp op, const E& a, const E& b, const E& c);
 
-  ScalarGraph* graph_ = nullptr;
-  int id_ = kNone;
-  Scalar number_;
+    ScalarGraph* graph_ = nullptr;
+    int id_ = kNone;
+    Scalar number_;
 };
 
 struct ScalarNode {
   ScalarOp op = ScalarOp::constant;
-  int16_t input = -1;             ///< of ScalarOp::input
+  int16_t input = -1;  ///< of ScalarOp::input
   int32_t a = -1, b = -1, c = -1;
-  Scalar imm;                     ///< of ScalarOp::constant
+  Scalar imm;  ///< of ScalarOp::constant
   friend bool operator==(const ScalarNode& x, const ScalarNode& y) {
     return x.op == y.op && x.input == y.input && x.a == y.a && x.b == y.b && x.c == y.c &&
            x.imm.kind == y.imm.kind && x.imm.i == y.imm.i;
@@ -118,7 +117,7 @@ class TD_API ScalarGraph {
   /// becomes replacement[k]. Fills `replacement` with what it copied.
   E import(const ScalarGraph& from, int id, std::vector<E>& replacement);
 
-  std::vector<ScalarNode> nodes;   ///< operands come before users
+  std::vector<ScalarNode> nodes;  ///< operands come before users
   std::vector<int> outputs;
   int n_in;
 
@@ -145,7 +144,7 @@ namespace detail {
 struct DerivedOp : OpDef {
   explicit DerivedOp(const OpDef& row, int n_in) : OpDef(row), graph(n_in) {}
   ScalarGraph graph;
-  std::vector<std::string> texts;   ///< what the row's names point to
+  std::vector<std::string> texts;  ///< what the row's names point to
 };
 void derived_expr_mark(const E* in, E* out);
 }  // namespace detail

@@ -36,8 +36,8 @@ bool is_truth_op(ScalarOp op) {
   }
 }
 bool takes_truth(ScalarOp op) {
-  return op == ScalarOp::logical_not || op == ScalarOp::logical_and ||
-         op == ScalarOp::logical_or || op == ScalarOp::logical_xor;
+  return op == ScalarOp::logical_not || op == ScalarOp::logical_and || op == ScalarOp::logical_or ||
+         op == ScalarOp::logical_xor;
 }
 
 // Can the result leave the range of a narrow integer dtype whose values the operands have?
@@ -108,7 +108,8 @@ class Lowering {
   }
 
   ScalarProgram run(std::span<const DType> out) {
-    for (size_t o = 0; o < g_.outputs.size(); ++o) p_.out.push_back({output(g_.outputs[o], out[o]), out[o]});
+    for (size_t o = 0; o < g_.outputs.size(); ++o)
+      p_.out.push_back({output(g_.outputs[o], out[o]), out[o]});
     TD_ASSERT(p_.code.size() < 32000);
     return std::move(p_);
   }
@@ -313,7 +314,8 @@ class Lowering {
   int16_t shift_limit(int16_t shifted, int16_t count) {
     const int16_t width = constant(static_cast<int64_t>(bits_of(compute_)), Reg::i64);
     const int16_t small = emit(ScalarOp::lt, Reg::i64, Reg::b8, count, width);
-    return emit(ScalarOp::select, Reg::i64, Reg::i64, small, shifted, constant(int64_t{0}, Reg::i64));
+    return emit(ScalarOp::select, Reg::i64, Reg::i64, small, shifted,
+                constant(int64_t{0}, Reg::i64));
   }
 
   int16_t output(int id, DType t) {
@@ -415,13 +417,10 @@ ScalarProgram lower_row(const OpDef& op, std::span<const OperandType> in, DType 
   for (size_t i = 0; i < in.size(); ++i) {
     const DType t = in[i].dtype;
     // "lr$" is a number by nature, also when it comes as a 0-d tensor (which is read as stored).
-    const bool zero_dim_number = in[i].kind == OperandType::zero_dim &&
-                                 OpDef::last_char(op.in_names[i]) == '$';
+    const bool zero_dim_number =
+        in[i].kind == OperandType::zero_dim && OpDef::last_char(op.in_names[i]) == '$';
     const bool number = in[i].kind == OperandType::number;
-    dtypes[i] = !number          ? t
-                : is_floating(t) ? DType::f64
-                : is_integral(t) ? DType::i64
-                                 : DType::b8;
+    dtypes[i] = !number ? t : is_floating(t) ? DType::f64 : is_integral(t) ? DType::i64 : DType::b8;
     kinds[i] = number || zero_dim_number ? InputKind::number : InputKind::element;
   }
   return lower(expr_of(op), {dtypes, in.size()}, compute, out, {kinds, in.size()});
@@ -447,8 +446,7 @@ const ScalarProgram& program_of(const OpDef& op, std::span<const OperandType> in
     if (e->key == key) return e->program;
   // Two threads may both add the same program: equal, and both stay valid.
   auto* fresh = new ProgramEntry{key, lower_row(op, in, compute, out), head};
-  while (!r.programs.compare_exchange_weak(fresh->older, fresh, std::memory_order_acq_rel)) {
-  }
+  while (!r.programs.compare_exchange_weak(fresh->older, fresh, std::memory_order_acq_rel)) {}
   if (all_f32) r.program.store(&fresh->program, std::memory_order_release);
   return fresh->program;
 }
@@ -466,7 +464,7 @@ const ScalarProgram& program_of(const KernelCall& call) {
   DType out[kMaxOpOuts];
   for (int i = 0; i < call.n_in; ++i) {
     const Array& a = call.in[i];
-    in[i].kind = a.is_scalar ? OperandType::number
+    in[i].kind = a.is_scalar   ? OperandType::number
                  : a.rank == 0 ? OperandType::zero_dim
                                : OperandType::tensor;
     in[i].dtype = a.is_scalar ? a.scalar.dtype() : a.dtype;

@@ -15,8 +15,7 @@ namespace {
 // Makes `t` the running trace; undoes everything on the way out.
 class TraceGuard {
  public:
-  explicit TraceGuard(Trace& t)
-      : old_slow_(context().slow), old_checks_(current_dim_checks()) {
+  explicit TraceGuard(Trace& t) : old_slow_(context().slow), old_checks_(current_dim_checks()) {
     context().trace = &t;
     context().slow |= kTracing;
     current_dim_checks() = &t.graph->checks;
@@ -106,8 +105,8 @@ Tensor Trace::placeholder(const OpDef& row, const Spec& spec, bool requires_grad
   NodeOutput& y = n->out.emplace_back();
   y.dtype = spec.dtype;
   y.shape = spec.shape;
-  Tensor t(Ref<detail::TensorImpl>::adopt(
-      detail::new_symbolic(spec.shape, spec.dtype, spec.device)));
+  Tensor t(
+      Ref<detail::TensorImpl>::adopt(detail::new_symbolic(spec.shape, spec.dtype, spec.device)));
   set_node(t, n, 0);
   if (requires_grad) t.impl()->flags |= detail::kRequiresGrad;
   graph->nodes.push_back(std::move(n));

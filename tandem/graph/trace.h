@@ -17,22 +17,22 @@ namespace tandem {
 class TD_API Graph : public RefCounted {
  public:
   struct Capture {
-    Tensor outer, inner;   ///< a value from outside and its placeholder
+    Tensor outer, inner;  ///< a value from outside and its placeholder
   };
   struct CellUse {
     Ref<Cell> cell;
-    Tensor entry;          ///< placeholder of the value at entry; undefined if only written
-    Tensor exit;           ///< value to write back; undefined if only read
+    Tensor entry;  ///< placeholder of the value at entry; undefined if only written
+    Tensor exit;   ///< value to write back; undefined if only read
   };
   struct GradUse {
     Ref<GradSlot> slot;
-    Tensor entry;          ///< placeholder of the gradient at entry, if there was one
-    Tensor exit;           ///< gradient to store
-    bool stored = false;   ///< exit is to be written (undefined empties the slot)
+    Tensor entry;         ///< placeholder of the gradient at entry, if there was one
+    Tensor exit;          ///< gradient to store
+    bool stored = false;  ///< exit is to be written (undefined empties the slot)
   };
 
-  std::vector<Ref<Node>> nodes;       ///< program order; placeholders first use order
-  std::vector<Tensor> inputs;         ///< placeholders of the arguments
+  std::vector<Ref<Node>> nodes;  ///< program order; placeholders first use order
+  std::vector<Tensor> inputs;    ///< placeholders of the arguments
   std::vector<Tensor> outputs;
   std::vector<Capture> captures;
   std::vector<CellUse> cells;
@@ -79,7 +79,7 @@ struct TD_API Trace {
   Captures policy;
   Trace* parent;
   uint32_t rng_entry = 0;
-  std::unordered_map<const detail::TensorImpl*, size_t> captured;   ///< outer impl -> capture
+  std::unordered_map<const detail::TensorImpl*, size_t> captured;  ///< outer impl -> capture
   std::unordered_map<const Cell*, size_t> cell_index;
   std::unordered_map<const GradSlot*, size_t> grad_index;
 

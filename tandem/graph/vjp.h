@@ -10,8 +10,8 @@ namespace tandem {
 
 struct VjpCall {
   const Node& node;
-  std::span<const Tensor> grads;    ///< per output; undefined where none came
-  std::span<Tensor> results;        ///< per input; leave undefined where there is none
+  std::span<const Tensor> grads;  ///< per output; undefined where none came
+  std::span<Tensor> results;      ///< per input; leave undefined where there is none
 
   template <class A>
   const A& get_attrs() const {

@@ -7,8 +7,8 @@
 
 namespace tandem::nn {
 
-#define X(name, expression, text)                       \
-  name::name() { this->register_members(this, ""); }    \
+#define X(name, expression, text)                    \
+  name::name() { this->register_members(this, ""); } \
   Tensor name::forward(Tensor x) { return expression; }
 TD_FOR_EACH_ACTIVATION(X)
 #undef X

@@ -7,20 +7,20 @@
 namespace tandem::nn {
 
 /// X(layer, expression of x, what it is)
-#define TD_FOR_EACH_ACTIVATION(X)                         \
-  X(ReLU, relu(std::move(x)), "max(x, 0)")                \
-  X(Sigmoid, sigmoid(std::move(x)), "1 / (1 + exp(-x))")  \
-  X(Tanh, tanh(std::move(x)), "tanh(x)")                  \
-  X(SiLU, silu(std::move(x)), "x sigmoid(x)")             \
-  X(Mish, mish(std::move(x)), "x tanh(softplus(x))")      \
+#define TD_FOR_EACH_ACTIVATION(X)                        \
+  X(ReLU, relu(std::move(x)), "max(x, 0)")               \
+  X(Sigmoid, sigmoid(std::move(x)), "1 / (1 + exp(-x))") \
+  X(Tanh, tanh(std::move(x)), "tanh(x)")                 \
+  X(SiLU, silu(std::move(x)), "x sigmoid(x)")            \
+  X(Mish, mish(std::move(x)), "x tanh(softplus(x))")     \
   X(Hardswish, hardswish(std::move(x)), "x relu6(x + 3) / 6")
 
-#define X(name, expression, text)  \
-  /** text */                      \
+#define X(name, expression, text)     \
+  /** text */                         \
   class TD_API name : public Module { \
-   public:                         \
-    name();                        \
-    Tensor forward(Tensor x);      \
+   public:                            \
+    name();                           \
+    Tensor forward(Tensor x);         \
   };
 TD_FOR_EACH_ACTIVATION(X)
 #undef X

@@ -15,8 +15,8 @@ struct MultiheadAttentionOptions {
 };
 
 struct AttentionArguments {
-  Tensor mask = {};         ///< bool (true: not seen, as PyTorch's attn_mask) or added to the scores
-  bool is_causal = false;   ///< each position sees itself and what is before
+  Tensor mask = {};        ///< bool (true: not seen, as PyTorch's attn_mask) or added to the scores
+  bool is_causal = false;  ///< each position sees itself and what is before
 };
 
 /// query [l, n, e] (or [n, l, e] with batch_first), key and value [s, n, e]. Parameters

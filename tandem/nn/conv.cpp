@@ -71,6 +71,8 @@ Tensor AvgPool2d::forward(Tensor x) {
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(IntList size) : output_size(size) {
   this->register_members(this, "");
 }
-Tensor AdaptiveAvgPool2d::forward(Tensor x) { return adaptive_avg_pool2d(std::move(x), output_size); }
+Tensor AdaptiveAvgPool2d::forward(Tensor x) {
+  return adaptive_avg_pool2d(std::move(x), output_size);
+}
 
 }  // namespace tandem::nn

@@ -39,8 +39,8 @@ Tensor kaiming_uniform(Shape shape, double a, DType dtype) {
 }
 
 Tensor kaiming_normal(Shape shape, double a, DType dtype) {
-  return init::normal(shape, 0, std::sqrt(2 / ((1 + a * a) * static_cast<double>(fans(shape).first))),
-                dtype);
+  return init::normal(shape, 0,
+                      std::sqrt(2 / ((1 + a * a) * static_cast<double>(fans(shape).first))), dtype);
 }
 
 Tensor xavier_uniform(Shape shape, double gain, DType dtype) {

@@ -156,7 +156,8 @@ Module::~Module() { forget(this); }
 void Module::add_member(const std::string& name, void* member, detail::VisitFn visit) {
   for (const auto& m : state_->members)
     TD_CHECK(m.name != name, Value, "TD_REGISTER names '{}' twice in {}", name, state_->type);
-  state_->members.push_back({name, static_cast<char*>(member) - reinterpret_cast<char*>(this), visit});
+  state_->members.push_back(
+      {name, static_cast<char*>(member) - reinterpret_cast<char*>(this), visit});
 }
 
 void Module::check_complete(const void* self, size_t bytes) {
@@ -279,7 +280,8 @@ LoadReport Module::load_state_dict(const StateDict& values, bool strict) {
   for (const auto& [name, t] : values)
     if (!known.count(name)) report.unexpected.push_back(name);
   if (strict && !report.ok())
-    TD_FAIL(Value, "load_state_dict: {} missing ({}), {} unexpected ({})\nPass strict = false to "
+    TD_FAIL(Value,
+            "load_state_dict: {} missing ({}), {} unexpected ({})\nPass strict = false to "
             "load what fits.",
             report.missing.size(), join_lines(report.missing), report.unexpected.size(),
             join_lines(report.unexpected));
@@ -365,16 +367,18 @@ std::string Module::summary() const {
       void child(const std::string&, Module&) override {}
     } own;
     m->visit_members(own);
-    rows.push_back({name.empty() ? "(all)" : name, m->state().type,
-                    name.empty() ? num_parameters() : own.n});
+    rows.push_back(
+        {name.empty() ? "(all)" : name, m->state().type, name.empty() ? num_parameters() : own.n});
     wide = std::max(wide, rows.back().path.size());
     wide_type = std::max(wide_type, rows.back().type.size());
   }
-  std::string s = fmt::format("{:<{}}  {:<{}}  {:>12}\n", "layer", wide, "type", wide_type, "parameters");
+  std::string s =
+      fmt::format("{:<{}}  {:<{}}  {:>12}\n", "layer", wide, "type", wide_type, "parameters");
   for (size_t i = 1; i < rows.size(); ++i)
     s += fmt::format("{:<{}}  {:<{}}  {:>12}\n", rows[i].path, wide, rows[i].type, wide_type,
                      rows[i].params);
-  s += fmt::format("{:<{}}  {:<{}}  {:>12}", "total", wide, rows[0].type, wide_type, rows[0].params);
+  s +=
+      fmt::format("{:<{}}  {:<{}}  {:>12}", "total", wide, rows[0].type, wide_type, rows[0].params);
   return s;
 }
 

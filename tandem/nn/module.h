@@ -49,9 +49,9 @@ struct TD_API ModuleState : RefCounted {
   };
   using ForwardHook = std::function<Tensor(Module&, const Tensor& in, const Tensor& out)>;
   std::vector<Member> members;
-  std::string type;            ///< "Conv2d"; from TD_REGISTER
+  std::string type;  ///< "Conv2d"; from TD_REGISTER
   bool training = true;
-  uint32_t path = 0;           ///< interned; set when a root is walked
+  uint32_t path = 0;  ///< interned; set when a root is walked
   Tensor (*forward)(Module*, Tensor) = nullptr;
   std::vector<std::pair<int, ForwardHook>> hooks;
   int next_hook = 0;
@@ -193,12 +193,11 @@ TD_API void clone_cells(Module& m);
 
 /// A deep copy: own parameters, buffers, mode and hooks. `Net b = a` shares instead.
 template <class M>
-  requires std::is_base_of_v<Module, M>
-M clone(const M& m) {
-  M copy = m;
-  detail::clone_cells(copy);
-  return copy;
-}
+  requires std::is_base_of_v<Module, M> M clone(const M& m) {
+    M copy = m;
+    detail::clone_cells(copy);
+    return copy;
+  }
 
 /// One line per layer, as summary().
 TD_API std::string to_string(const Module& m);

@@ -23,8 +23,8 @@ BatchNorm::BatchNorm(Dim c, const BatchNormOptions& o) : num_features(c.value())
 }
 
 Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
-  TD_CHECK(x.dim() >= min_rank && x.dim() <= max_rank, Shape,
-           "{} wants {} dimensions, x is {}", type(),
+  TD_CHECK(x.dim() >= min_rank && x.dim() <= max_rank, Shape, "{} wants {} dimensions, x is {}",
+           type(),
            min_rank == max_rank ? std::to_string(min_rank)
                                 : std::to_string(min_rank) + " or " + std::to_string(max_rank),
            x.shape().to_string());
@@ -51,7 +51,8 @@ Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
   Tensor count = num_batches_tracked.value() + 1;
   num_batches_tracked.assign_(count);
   Tensor factor = reciprocal(count.to(options.dtype));
-  BatchNormResult r = batch_norm(std::move(x), running_mean, running_var, w, b, true, 1.0, options.eps);
+  BatchNormResult r =
+      batch_norm(std::move(x), running_mean, running_var, w, b, true, 1.0, options.eps);
   running_mean.assign_(lerp(running_mean.value(), r.running_mean, factor));
   running_var.assign_(lerp(running_var.value(), r.running_var, factor));
   return r.y;

@@ -55,7 +55,9 @@ LSTMOutput LSTM::forward(Tensor x, Tensor h0, Tensor c0) {
     std::vector<Tensor> ys;
     for (int r = 0; r < d; ++r) {
       const Direction& p = directions[static_cast<size_t>(k * d + r)];
-      auto state = [&](const Tensor& s) { return s.defined() ? select(s, 0, k * d + r) : Tensor(); };
+      auto state = [&](const Tensor& s) {
+        return s.defined() ? select(s, 0, k * d + r) : Tensor();
+      };
       auto bias = [](const Param& b) { return b.defined() ? b.value() : Tensor(); };
       LstmResult out = lstm(x, state(h0), state(c0), p.weight_ih, p.weight_hh, bias(p.bias_ih),
                             bias(p.bias_hh), r == 1);

@@ -10,7 +10,7 @@ struct LSTMOptions {
   int64_t num_layers = 1;
   bool bias = true;
   bool batch_first = false;
-  double dropout = 0;        ///< between layers, in training
+  double dropout = 0;  ///< between layers, in training
   bool bidirectional = false;
   DType dtype = DType::f32;
 };

@@ -130,7 +130,10 @@ void infer_square(InferCall& c) {
 }
 
 void infer_pow(InferCall& c) {
-  infer_no_bool(c);
+  if (c.is_scalar(1) && c.scalars[1].kind == 0)
+    infer_pointwise(c);
+  else
+    infer_no_bool(c);
   TD_CHECK(!is_integral(c.out[0].dtype) || !c.is_scalar(1) || c.scalars[1].to_int() >= 0, Value,
            "integers to the negative power {} are not integers\n"
            "Convert the base with .to(float32), or give the exponent as a float.",

@@ -24,8 +24,8 @@ Optimizer::Optimizer(std::vector<Param> params, double lr, const char* type)
   std::unordered_set<const Cell*> seen;
   for (size_t i = 0; i < params_.size(); ++i) {
     TD_CHECK(params_[i].defined(), Value, "{}: parameter {} is empty", type, i);
-    TD_CHECK(seen.insert(params_[i].cell().get()).second, Value, "{}: parameter {} ('{}') comes twice",
-             type, i, params_[i].name());
+    TD_CHECK(seen.insert(params_[i].cell().get()).second, Value,
+             "{}: parameter {} ('{}') comes twice", type, i, params_[i].name());
   }
   lr_ = Buffer(full({}, lr, DType::f64));
   step_ = Buffer(full({}, 0.0, DType::f64));

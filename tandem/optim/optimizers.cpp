@@ -112,10 +112,9 @@ Adagrad::Adagrad(std::vector<Param> params, AdagradOptions o)
 
 void Adagrad::update(size_t i, const Tensor& grad, Where where) {
   Tensor g = directed(grad, o_.maximize, where);
-  Operand rate = is_tracing()
-                     ? Operand(lr_tensor() / ((step_count() - 1.0) * o_.lr_decay + 1.0))
-                     : Operand(lr_tensor().item<double>() /
-                               ((step_count().item<double>() - 1.0) * o_.lr_decay + 1.0));
+  Operand rate = is_tracing() ? Operand(lr_tensor() / ((step_count() - 1.0) * o_.lr_decay + 1.0))
+                              : Operand(lr_tensor().item<double>() /
+                                        ((step_count().item<double>() - 1.0) * o_.lr_decay + 1.0));
   run(op::adagrad_update, {cell_of(i), state_of("sum", i)}, g, where, std::move(rate), o_.eps,
       o_.weight_decay);
 }

@@ -57,8 +57,8 @@ class TD_API Adam : public detail::AdamBase {
 class TD_API AdamW : public detail::AdamBase {
  public:
   AdamW(std::vector<Param> params, AdamWOptions o = {})
-      : AdamBase(std::move(params),
-                 {o.lr, o.betas, o.eps, o.weight_decay, o.amsgrad, o.maximize}, true, "AdamW") {}
+      : AdamBase(std::move(params), {o.lr, o.betas, o.eps, o.weight_decay, o.amsgrad, o.maximize},
+                 true, "AdamW") {}
 };
 
 struct RMSpropOptions {

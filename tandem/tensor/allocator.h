@@ -11,10 +11,10 @@
 namespace tandem {
 
 struct AllocatorStats {
-  int64_t in_use = 0;     ///< bytes handed out and not returned
-  int64_t peak = 0;       ///< highest in_use since start or reset_allocator_peak()
-  int64_t cached = 0;     ///< bytes kept for reuse
-  int64_t reserved = 0;   ///< in_use + cached: what the allocator holds from the system
+  int64_t in_use = 0;    ///< bytes handed out and not returned
+  int64_t peak = 0;      ///< highest in_use since start or reset_allocator_peak()
+  int64_t cached = 0;    ///< bytes kept for reuse
+  int64_t reserved = 0;  ///< in_use + cached: what the allocator holds from the system
   int64_t allocations = 0;
 };
 /// Figures of the whole process. Small blocks are counted by the slab they come from.

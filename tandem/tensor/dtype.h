@@ -12,16 +12,16 @@
 namespace tandem {
 
 /// X(enum name, C++ storage type, PyTorch's name)
-#define TD_FOR_EACH_DTYPE(X)  \
-  X(f64, double, "float64")   \
-  X(f32, float, "float32")    \
-  X(f16, Half, "float16")     \
+#define TD_FOR_EACH_DTYPE(X)    \
+  X(f64, double, "float64")     \
+  X(f32, float, "float32")      \
+  X(f16, Half, "float16")       \
   X(bf16, BFloat16, "bfloat16") \
-  X(i64, int64_t, "int64")    \
-  X(i32, int32_t, "int32")    \
-  X(i16, int16_t, "int16")    \
-  X(i8, int8_t, "int8")       \
-  X(u8, uint8_t, "uint8")     \
+  X(i64, int64_t, "int64")      \
+  X(i32, int32_t, "int32")      \
+  X(i16, int16_t, "int16")      \
+  X(i8, int8_t, "int8")         \
+  X(u8, uint8_t, "uint8")       \
   X(b8, bool, "bool")
 
 enum class DType : uint8_t {
@@ -33,8 +33,7 @@ inline constexpr int kDTypeCount = 10;
 
 inline constexpr DType float64 = DType::f64, float32 = DType::f32, float16 = DType::f16,
                        bfloat16 = DType::bf16, int64 = DType::i64, int32 = DType::i32,
-                       int16 = DType::i16, int8 = DType::i8, uint8 = DType::u8,
-                       boolean = DType::b8;
+                       int16 = DType::i16, int8 = DType::i8, uint8 = DType::u8, boolean = DType::b8;
 
 /// Bytes of one element.
 constexpr size_t size_of(DType t) {
@@ -54,10 +53,10 @@ TD_API DType promote(DType a, DType b);
 
 template <class T>
 struct DTypeOf;
-#define X(name, type, text)                        \
-  template <>                                      \
-  struct DTypeOf<type> {                           \
-    static constexpr DType value = DType::name;    \
+#define X(name, type, text)                     \
+  template <>                                   \
+  struct DTypeOf<type> {                        \
+    static constexpr DType value = DType::name; \
   };
 TD_FOR_EACH_DTYPE(X)
 #undef X

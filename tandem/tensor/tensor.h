@@ -26,7 +26,9 @@ struct Slice {
 
 /// Read the tensor's elements in row-major order as T (no conversion: T must be the dtype).
 template <class T>
-concept Element = requires { DTypeOf<T>::value; };
+concept Element = requires {
+  DTypeOf<T>::value;
+};
 
 class TD_API Tensor {
  public:
@@ -78,9 +80,16 @@ class TD_API Tensor {
   /// All elements in row-major order, cast to T.
   template <Element T>
   std::vector<T> to_vector(Where where = Where::here()) const {
-    std::vector<T> v(static_cast<size_t>(numel()));
-    copy_out(v.data(), dtype_of<T>, where);
-    return v;
+    auto n = static_cast<size_t>(numel());
+    if constexpr (std::is_same_v<T, bool>) {  // a vector<bool> has no bytes to copy into
+      std::vector<uint8_t> bytes(n);
+      copy_out(bytes.data(), DType::b8, where);
+      return std::vector<bool>(bytes.begin(), bytes.end());
+    } else {
+      std::vector<T> v(n);
+      copy_out(v.data(), dtype_of<T>, where);
+      return v;
+    }
   }
   explicit operator bool() const;
 
@@ -205,34 +214,34 @@ class Operand {
   Operand(Tensor&& t, Where where = Where::here())
       : owned_(std::move(t)), tensor_(nullptr), where_(where) {}
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Operand(T v, Where where = Where::here()) : scalar_(v), is_scalar_(true), where_(where) {}
-  Operand(Scalar v, Where where = Where::here()) : scalar_(v), is_scalar_(true), where_(where) {}
-  /// From a Param or Buffer: its present value.
-  template <class P>
-    requires requires(const P& p) {
-      { p.value() } -> std::same_as<Tensor>;
-    }
-  Operand(const P& p, Where where = Where::here())
-      : owned_(p.value()), tensor_(nullptr), where_(where) {}
-  Operand(const Operand&) = delete;
-  Operand(Operand&& o) = default;
+    requires std::is_arithmetic_v<T> Operand(T v, Where where = Where::here())
+        : scalar_(v), is_scalar_(true), where_(where) {}
+    Operand(Scalar v, Where where = Where::here()) : scalar_(v), is_scalar_(true), where_(where) {}
+    /// From a Param or Buffer: its present value.
+    template <class P>
+      requires requires(const P& p) {
+        { p.value() } -> std::same_as<Tensor>;
+      }
+    Operand(const P& p, Where where = Where::here())
+        : owned_(p.value()), tensor_(nullptr), where_(where) {}
+    Operand(const Operand&) = delete;
+    Operand(Operand&& o) = default;
 
-  bool is_scalar() const { return is_scalar_; }
-  Scalar scalar() const { return scalar_; }
-  const Tensor& tensor() const { return tensor_ ? *tensor_ : owned_; }
-  /// The handle to give to an op: moved out of a temporary, else a copy.
-  Tensor take() { return tensor_ ? *tensor_ : std::move(owned_); }
-  bool is_temporary() const { return !tensor_ && !is_scalar_; }
-  Tensor& owned() { return owned_; }
-  Where where() const { return where_; }
+    bool is_scalar() const { return is_scalar_; }
+    Scalar scalar() const { return scalar_; }
+    const Tensor& tensor() const { return tensor_ ? *tensor_ : owned_; }
+    /// The handle to give to an op: moved out of a temporary, else a copy.
+    Tensor take() { return tensor_ ? *tensor_ : std::move(owned_); }
+    bool is_temporary() const { return !tensor_ && !is_scalar_; }
+    Tensor& owned() { return owned_; }
+    Where where() const { return where_; }
 
- private:
-  Tensor owned_;
-  const Tensor* tensor_ = nullptr;
-  Scalar scalar_;
-  bool is_scalar_ = false;
-  Where where_;
+   private:
+    Tensor owned_;
+    const Tensor* tensor_ = nullptr;
+    Scalar scalar_;
+    bool is_scalar_ = false;
+    Where where_;
 };
 
 // Element by element with broadcasting and promotion; comparisons give a bool tensor.

@@ -25,19 +25,19 @@ struct NodeBase {
 /// Bytes that tensors share. `free_data` returns them; embedded data goes with the block.
 struct Storage {
   RefCount refs{1};
-  bool writable = true;       ///< false for mapped files and lent memory: never written in place
+  bool writable = true;  ///< false for mapped files and lent memory: never written in place
   Device device{};
-  uint32_t block_bytes = 0;   ///< size of the block that this Storage lies in
+  uint32_t block_bytes = 0;  ///< size of the block that this Storage lies in
   size_t nbytes = 0;
   void* data = nullptr;
   void (*free_data)(Storage*) = nullptr;
-  void* owner = nullptr;      ///< free for free_data's use
+  void* owner = nullptr;  ///< free for free_data's use
 };
 
 enum TensorFlags : uint8_t {
   kRequiresGrad = 1,
-  kSymbolic = 2,     ///< a value of a trace: it has a Spec and no data
-  kContiguous = 4,   ///< row-major, dense
+  kSymbolic = 2,    ///< a value of a trace: it has a Spec and no data
+  kContiguous = 4,  ///< row-major, dense
 };
 
 struct TensorImpl {
@@ -45,14 +45,14 @@ struct TensorImpl {
   DType dtype = DType::f32;
   uint8_t flags = 0;
   Device device{};
-  uint32_t out_index = 0;     ///< which output of `node`
-  NodeBase* node = nullptr;   ///< counted; leaf, tape or trace node
-  Storage* storage = nullptr; ///< counted; null when symbolic
-  void* data = nullptr;       ///< first element
+  uint32_t out_index = 0;      ///< which output of `node`
+  NodeBase* node = nullptr;    ///< counted; leaf, tape or trace node
+  Storage* storage = nullptr;  ///< counted; null when symbolic
+  void* data = nullptr;        ///< first element
   int64_t numel = 0;
   Shape shape;
   Strides strides;
-  Storage own;                ///< used when storage == &own
+  Storage own;  ///< used when storage == &own
 
   bool has(TensorFlags f) const { return flags & f; }
   void add_ref() { refs.add(); }

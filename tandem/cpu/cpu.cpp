@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/cpu/cpu.h"
+
+#include "tandem/codegen/pointwise.h"
+#include "tandem/codegen/reduce.h"
+#include "tandem/cpu/kernels_internal.h"
+#include "tandem/cpu/registry_internal.h"
+
+namespace tandem {
+namespace detail {
+namespace {
+
+CpuFeatures find_features() {
+  CpuFeatures f;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  uint32_t a = 7, b = 0, c = 0, d = 0;
+  __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  f.f16 = f.avx512 && (d >> 23 & 1);
+  f.amx = f.avx512 && (d >> 22 & 1) && (d >> 24 & 1);
+  a = 7, c = 1;
+  __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  f.bf16 = f.avx512 && (a >> 5 & 1);
+#endif
+  return f;
+}
+
+}  // namespace
+
+const CpuFeatures& cpu_features() {
+  static const CpuFeatures f = find_features();
+  return f;
+}
+
+bool is_channels_last(const Array& a) {
+  if (a.rank < 3) return false;
+  int64_t expect = 1;
+  auto fits = [&](int d) {
+    if (a.shape[d] != 1 && a.strides[d] != expect) return false;
+    expect *= a.shape[d];
+    return true;
+  };
+  if (!fits(1)) return false;
+  for (int d = a.rank - 1; d >= 2; --d)
+    if (!fits(d)) return false;
+  return fits(0);
+}
+
+Strides channels_last_strides(const int64_t* shape, int rank) {
+  Strides s;
+  int64_t step = shape[1];
+  s[1] = 1;
+  for (int d = rank - 1; d >= 2; --d) {
+    s[d] = step;
+    step *= shape[d];
+  }
+  s[0] = step;
+  return s;
+}
+
+namespace {
+
+// Dimensions of size over 1 by rising stride; returns how many.
+int by_stride(const Array& a, int* order) {
+  int n = 0;
+  for (int d = 0; d < a.rank; ++d) {
+    if (a.shape[d] == 1) continue;
+    int at = n++;
+    for (; at > 0 && a.strides[order[at - 1]] > a.strides[d]; --at) order[at] = order[at - 1];
+    order[at] = d;
+  }
+  return n;
+}
+
+}  // namespace
+
+bool strides_like(const Array& like, Strides& strides) {
+  if (like.contiguous || !like.strides) return false;
+  int order[kMaxRank], n = by_stride(like, order);
+  int64_t expect = 1;
+  for (int i = 0; i < n; ++i) {
+    if (like.strides[order[i]] != expect) return false;
+    expect *= like.shape[order[i]];
+  }
+  for (int d = 0; d < like.rank; ++d) strides[d] = like.strides[d];
+  return true;
+}
+
+bool is_plain(const Array& a) {
+  int order[kMaxRank], n = by_stride(a, order);
+  for (int i = 0; i < n; ++i) {
+    if (a.strides[order[i]] <= 0) return false;
+    if (i > 0 && a.strides[order[i]] < a.strides[order[i - 1]] * a.shape[order[i - 1]])
+      return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+
+void register_cpu_backend() {
+  register_family_kernel(DeviceKind::cpu, Family::pointwise, codegen::pointwise_kernel());
+  register_family_kernel(DeviceKind::cpu, Family::reduce, codegen::reduce_kernel());
+  register_family_kernel(DeviceKind::cpu, Family::scan, codegen::scan_kernel());
+  set_fast_f32_provider(codegen::fast_f32_of);
+  detail::register_random_kernels();
+  detail::register_gemm_kernels();
+  detail::register_pool_kernels();
+#ifdef TANDEM_HAVE_ONEDNN
+  detail::register_onednn_kernels();
+#endif
+}
+
+}  // namespace tandem

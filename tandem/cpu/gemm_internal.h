@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Own matrix products in f32 and f64. What always holds: an element of the result is one chain of
+// multiply-adds in the order of k, so its bits depend neither on the thread count, nor on the tile it
+// falls into, nor on how many rows are computed with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tandem::detail {
+
+/// One tile: c[i, j] = start + sum over segments s and k of a[i * am + k * ak + s * a_segment] *
+/// b[j + k * b_row + s * b_segment] for i < rows, j < columns. start is c if `accumulate`, else
+/// bias[j] or 0.
+template <class T>
+struct MicroCall {
+  int64_t k = 0, segments = 1;
+  const T* a = nullptr;
+  int64_t am = 0, ak = 0, a_segment = 0;
+  const T* b = nullptr;
+  int64_t b_row = 0, b_segment = 0;
+  T* c = nullptr;
+  int64_t c_row = 0;
+  const T* bias = nullptr;
+  int columns = 0;
+  bool accumulate = false;
+};
+template <class T>
+using MicroKernel = void (*)(const MicroCall<T>&);
+
+inline constexpr int kMaxMicroRows = 14;
+
+template <class T>
+struct MicroTable {
+  int rows;   ///< most rows of a tile
+  int width;  ///< columns of one vector; a tile has at most two
+  /// [rows - 1][vectors - 1][am == 1]
+  MicroKernel<T> tile[kMaxMicroRows][2][2];
+  /// to[k * to_row + j] = from[j * from_row + k] for j < n, k < depth. Writes whole vectors: `to`
+  /// has room for `width` more elements, and what lies after a row's n is overwritten by zeros or
+  /// by the next rows.
+  void (*transpose)(T* to, int64_t to_row, const T* from, int64_t from_row, int64_t n,
+                    int64_t depth);
+};
+struct GemmTables {
+  const char* name;
+  MicroTable<float> f32;
+  MicroTable<double> f64;
+};
+extern const GemmTables kGemmBase, kGemmAvx2, kGemmAvx512;
+/// The best for this processor, chosen once.
+const GemmTables& gemm_tables();
+/// Use `t` from now on (nullptr: the best); for tests and benchmarks.
+void use_gemm_tables(const GemmTables* t);
+
+template <class T>
+const MicroTable<T>& micro_table();
+
+/// c [m, n] (rows of unit stride, c_row apart) = a [m, k] b [k, n] + bias [n], or += it.
+template <class T>
+struct Gemm {
+  int64_t m = 0, n = 0, k = 0;
+  const T* a = nullptr;
+  int64_t am = 0, ak = 0;
+  const T* b = nullptr;
+  int64_t bk = 0, bn = 0;
+  T* c = nullptr;
+  int64_t c_row = 0;
+  const T* bias = nullptr;
+  bool accumulate = false;
+};
+
+/// Scratch bytes of one worker for products of these sizes; 64-byte aligned.
+template <class T>
+size_t gemm_scratch(int64_t m, int64_t n, int64_t k);
+/// The product on the calling thread.
+template <class T>
+void gemm_serial(const Gemm<T>& g, void* scratch);
+/// The part of row and column blocks that worker `w` of `workers` does.
+template <class T>
+void gemm_part(const Gemm<T>& g, int w, int workers, void* scratch);
+/// The product on num_threads() threads; `scratch` holds gemm_scratch() bytes for each of them.
+template <class T>
+void gemm(const Gemm<T>& g, int workers, void* scratch);
+
+}  // namespace tandem::detail

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution rows on oneDNN. Activations lie channels-last, weights are reordered inside the plan
+// to what the primitive wants; other layouts of activations are reordered too.
+#ifdef TANDEM_HAVE_ONEDNN
+#include "tandem/cpu/onednn_internal.h"
+#include "tandem/cpu/registry_internal.h"
+#include "tandem/ops/conv.h"
+
+namespace tandem::detail {
+namespace {
+
+using namespace onednn;
+using dnnl::algorithm;
+
+// The sizes of one convolution, whichever of its three forms a call is.
+struct Geometry {
+  Dims x, w, y;  ///< w with a leading group dimension if groups > 1
+  Dims stride, dilation, pad_begin, pad_end;
+  int64_t groups = 1;
+  double operations = 2;
+};
+
+Dims dims_of(const Array& a) { return {a.shape, a.shape + a.rank}; }
+
+Geometry geometry(const ConvAttrs& a, const Array& x, const Array& w, const Array& y) {
+  Geometry g;
+  g.x = dims_of(x);
+  g.w = dims_of(w);
+  g.y = dims_of(y);
+  g.groups = a.groups;
+  for (int64_t v : g.y) g.operations *= static_cast<double>(v);
+  for (size_t i = 1; i < g.w.size(); ++i) g.operations *= static_cast<double>(g.w[i]);
+  if (a.groups > 1) {
+    g.w.insert(g.w.begin(), a.groups);
+    g.w[1] /= a.groups;
+  }
+  for (int i = 0; i < a.stride.rank(); ++i) {
+    g.stride.push_back(a.stride[i].value());
+    g.dilation.push_back(a.dilation[i].value() - 1);
+    g.pad_begin.push_back(a.padding[i].value());
+    g.pad_end.push_back(a.padding_end[i].value());
+  }
+  return g;
+}
+
+Dims channels_last(const Dims& dims) {
+  Strides s = channels_last_strides(dims.data(), static_cast<int>(dims.size()));
+  return {s.data(), s.data() + dims.size()};
+}
+
+Desc activation(DType t, const Dims& dims) {
+  return PlanBuilder::desc_of(t, dims, channels_last(dims));
+}
+
+// Strides that oneDNN takes for sure: those of dimensions of size 1 follow from the others.
+Dims clean_strides(const Array& a) {
+  Dims s(a.strides, a.strides + a.rank);
+  for (int d = 0; d < a.rank; ++d) {
+    if (a.shape[d] != 1) continue;
+    int64_t step = 1;
+    for (int k = 0; k < a.rank; ++k)
+      if (a.shape[k] != 1) step = std::max(step, a.strides[k] * a.shape[k]);
+    s[d] = step;
+  }
+  return s;
+}
+
+// An activation that is read: channels-last as it is, or brought to it.
+Data read_activation(PlanBuilder& b, const Array& a, int input) {
+  Dims dims = dims_of(a);
+  Desc want = activation(a.dtype, dims);
+  if (is_channels_last(a)) return b.input(input, want);
+  if (!is_plain(a)) return b.copied(input, want);
+  return b.as(b.input(input, PlanBuilder::desc_of(a.dtype, dims, clean_strides(a))), want);
+}
+
+// An activation that is written.
+Data write_activation(PlanBuilder& b, const Array& a) {
+  Desc want = activation(a.dtype, dims_of(a));
+  return is_channels_last(a) ? b.output(0, want) : b.temporary(want);
+}
+void store_activation(PlanBuilder& b, const Array& a, const Data& d) {
+  if (!is_channels_last(a))
+    b.reorder(d, b.output(0, PlanBuilder::desc_of(a.dtype, dims_of(a), clean_strides(a))));
+}
+
+// Weights [o, i, ...k] as [g, o/g, i, ...k].
+Desc weight_desc(const Array& a, const Geometry& g) {
+  Dims s = clean_strides(a);
+  if (g.groups > 1) s.insert(s.begin(), a.strides[0] * g.w[1]);
+  return PlanBuilder::desc_of(a.dtype, g.w, s);
+}
+Data read_weight(PlanBuilder& b, const Array& a, const Geometry& g, int input, const Desc& want) {
+  if (is_plain(a)) return b.as(b.input(input, weight_desc(a, g)), want);
+  Dims strides(g.w.size(), 1);
+  for (size_t i = g.w.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * g.w[i + 1];
+  Array dense = a;
+  Dims s(strides.end() - a.rank, strides.end());
+  (void)dense;
+  Data copy = b.copied(input, PlanBuilder::desc_of(a.dtype, dims_of(a), s));
+  copy.desc = PlanBuilder::desc_of(a.dtype, g.w, strides);
+  return b.as(copy, want);
+}
+
+Desc any_weight(DType t, const Geometry& g) {
+  return Desc(g.w, PlanBuilder::type_of(t), dnnl::memory::format_tag::any);
+}
+
+using Forward = dnnl::convolution_forward;
+
+Forward::primitive_desc forward_desc(const Geometry& g, DType t, const Desc& bias) {
+  return Forward::primitive_desc(engine(), dnnl::prop_kind::forward_training,
+                                 algorithm::convolution_direct, activation(t, g.x),
+                                 any_weight(t, g), bias, activation(t, g.y), g.stride, g.dilation,
+                                 g.pad_begin, g.pad_end, user_scratchpad());
+}
+
+std::shared_ptr<const Plan> prepare_forward(const KernelCall& c) {
+  return plan_or_refuse(c, [&](PlanBuilder& b) {
+    const Array &x = c.in[0], &w = c.in[1], &y = c.out[0];
+    Geometry g = geometry(c.get_attrs<ConvAttrs>(), x, w, y);
+    bool with_bias = c.n_in > 2 && c.in[2].present();
+    Desc bias;
+    if (with_bias) bias = PlanBuilder::desc_of(y.dtype, {y.shape[1]}, {1});
+    auto pd = forward_desc(g, y.dtype, bias);
+    Data dx = read_activation(b, x, 0);
+    Data dw = read_weight(b, w, g, 1, pd.weights_desc());
+    Data dy = write_activation(b, y);
+    std::vector<Step::Arg> args = {
+        {DNNL_ARG_SRC, dx}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DST, dy}};
+    if (with_bias) {
+      bool dense = c.in[2].contiguous;
+      args.push_back({DNNL_ARG_BIAS, dense ? b.input(2, bias) : b.copied(2, bias)});
+    }
+    b.add(pd, Forward(pd), std::move(args), g.operations);
+    store_activation(b, y, dy);
+  });
+}
+
+std::shared_ptr<const Plan> prepare_backward_input(const KernelCall& c) {
+  return plan_or_refuse(c, [&](PlanBuilder& b) {
+    const Array &gy = c.in[0], &w = c.in[1], &gx = c.out[0];
+    Geometry g = geometry(c.get_attrs<ConvAttrs>(), gx, w, gy);
+    auto hint = forward_desc(g, gx.dtype, Desc());
+    dnnl::convolution_backward_data::primitive_desc pd(
+        engine(), algorithm::convolution_direct, activation(gx.dtype, g.x), any_weight(gx.dtype, g),
+        activation(gx.dtype, g.y), g.stride, g.dilation, g.pad_begin, g.pad_end, hint,
+        user_scratchpad());
+    Data dy = read_activation(b, gy, 0);
+    Data dw = read_weight(b, w, g, 1, pd.weights_desc());
+    Data dx = write_activation(b, gx);
+    b.add(pd, dnnl::convolution_backward_data(pd),
+          {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DIFF_SRC, dx}}, g.operations);
+    store_activation(b, gx, dx);
+  });
+}
+
+std::shared_ptr<const Plan> prepare_backward_weight(const KernelCall& c) {
+  return plan_or_refuse(c, [&](PlanBuilder& b) {
+    const Array &x = c.in[0], &gy = c.in[1], &gw = c.out[0];
+    Geometry g = geometry(c.get_attrs<ConvAttrs>(), x, gw, gy);
+    auto hint = forward_desc(g, x.dtype, Desc());
+    dnnl::convolution_backward_weights::primitive_desc pd(
+        engine(), algorithm::convolution_direct, activation(x.dtype, g.x), any_weight(gw.dtype, g),
+        activation(x.dtype, g.y), g.stride, g.dilation, g.pad_begin, g.pad_end, hint,
+        user_scratchpad());
+    Data dx = read_activation(b, x, 0);
+    Data dy = read_activation(b, gy, 1);
+    Desc plain = weight_desc(gw, g);
+    bool direct = pd.diff_weights_desc() == plain;
+    Data dw = direct ? b.output(0, plain) : b.temporary(pd.diff_weights_desc());
+    b.add(pd, dnnl::convolution_backward_weights(pd),
+          {{DNNL_ARG_SRC, dx}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, dw}}, g.operations);
+    if (!direct) b.reorder(dw, b.output(0, plain));
+  });
+}
+
+bool supports(const KernelCall& c) {
+  for (int i = 0; i < c.n_in; ++i) {
+    if (!c.in[i].shape) continue;
+    for (int d = 0; d < c.in[i].rank; ++d)
+      if (c.in[i].shape[d] == 0) return false;
+  }
+  for (int d = 0; d < c.out[0].rank; ++d)
+    if (c.out[0].shape[d] == 0) return false;
+  return computes(c.out[0].dtype);
+}
+
+bool activation_layout(const KernelCall& c, int, Strides& s) {
+  s = channels_last_strides(c.out[0].shape, c.out[0].rank);
+  return true;
+}
+
+}  // namespace
+
+void register_onednn_conv_kernels() {
+  register_kernel(DeviceKind::cpu, op::conv,
+                  {supports, activation_layout, prepare_forward, run_plan});
+  register_kernel(DeviceKind::cpu, op::conv_backward_input,
+                  {supports, activation_layout, prepare_backward_input, run_plan});
+  register_kernel(DeviceKind::cpu, op::conv_backward_weight,
+                  {supports, nullptr, prepare_backward_weight, run_plan});
+}
+
+}  // namespace tandem::detail
+
+#endif

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the CPU backend give to register_cpu_backend(), and what they share: the
+// processor's features and small questions about arrays. Later registrations win over earlier ones.
+#pragma once
+
+#include <string>
+
+#include "tandem/graph/op_def.h"
+
+namespace tandem::detail {
+
+/// Instruction sets that this process may use.
+struct CpuFeatures {
+  bool avx2 = false;    ///< with FMA
+  bool avx512 = false;  ///< F, DQ, BW, VL
+  bool bf16 = false;    ///< AVX-512 BF16
+  bool f16 = false;     ///< AVX-512 FP16
+  bool amx = false;     ///< tiles with bf16
+};
+const CpuFeatures& cpu_features();
+
+void register_gemm_kernels();
+void register_conv_kernels();
+void register_pool_kernels();
+void register_norm_kernels();
+void register_loss_kernels();
+void register_attention_kernels();
+void register_rnn_kernels();
+/// Built only with oneDNN.
+void register_onednn_kernels();
+/// "3.2.0, avx512_core_amx"
+std::string onednn_version();
+
+/// Are the strides those of a dense array whose channels (dimension 1) lie innermost? Dimensions
+/// of size 1 do not count.
+bool is_channels_last(const Array& a);
+/// Channels-last strides of a shape [n, c, ...].
+Strides channels_last_strides(const int64_t* shape, int rank);
+/// Same, for a dense array: strides in the order of `like`; false: it is row-major or not dense.
+bool strides_like(const Array& like, Strides& strides);
+/// No element is shared and strides are positive; what libraries can read in place.
+bool is_plain(const Array& a);
+
+}  // namespace tandem::detail
