@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions and scans with PyTorch's names, argument order and dtypes. An empty `dims` means all
+// dimensions. Sums of integers and bools are i64; 16-bit floats accumulate in f32 and round once.
+// The order of a sum depends on shape and strides alone, so bits do not depend on threads.
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "tandem/graph/apply.h"
+#include "tandem/graph/reduce_attrs.h"
+
+namespace tandem {
+
+// ---- sums
+TD_API Tensor sum(Tensor x, IntList dims = {}, bool keepdim = false, Where where = Where::here());
+/// x is cast to `dtype` first.
+TD_API Tensor sum(Tensor x, IntList dims, bool keepdim, DType dtype, Where where = Where::here());
+/// The sum of what is not NaN.
+TD_API Tensor nansum(Tensor x, IntList dims = {}, bool keepdim = false,
+                     Where where = Where::here());
+/// Arithmetic mean; throws DType unless floating. The mean of nothing is NaN.
+TD_API Tensor mean(Tensor x, IntList dims = {}, bool keepdim = false, Where where = Where::here());
+TD_API Tensor mean(Tensor x, IntList dims, bool keepdim, DType dtype, Where where = Where::here());
+TD_API Tensor prod(Tensor x, IntList dims = {}, bool keepdim = false, Where where = Where::here());
+TD_API Tensor prod(Tensor x, IntList dims, bool keepdim, DType dtype, Where where = Where::here());
+/// How many elements are not zero (i64).
+TD_API Tensor count_nonzero(Tensor x, IntList dims = {}, Where where = Where::here());
+
+// ---- extremes: NaN wins; an empty dimension throws Shape
+/// The largest element; equal ones share the gradient evenly.
+TD_API Tensor amax(Tensor x, IntList dims = {}, bool keepdim = false, Where where = Where::here());
+TD_API Tensor amin(Tensor x, IntList dims = {}, bool keepdim = false, Where where = Where::here());
+TD_API std::pair<Tensor, Tensor> aminmax(Tensor x, IntList dims = {}, bool keepdim = false,
+                                         Where where = Where::here());
+/// The largest (smallest) element of all.
+TD_API Tensor max(Tensor x, Where where = Where::here());
+TD_API Tensor min(Tensor x, Where where = Where::here());
+/// (values, indices) along `dim`; the lowest index wins a tie and gets the gradient.
+TD_API std::pair<Tensor, Tensor> max(Tensor x, int64_t dim, bool keepdim = false,
+                                     Where where = Where::here());
+TD_API std::pair<Tensor, Tensor> min(Tensor x, int64_t dim, bool keepdim = false,
+                                     Where where = Where::here());
+/// Index (i64) of the first largest (smallest) element: of the flattened tensor, or along `dim`.
+TD_API Tensor argmax(Tensor x, Where where = Where::here());
+TD_API Tensor argmax(Tensor x, int64_t dim, bool keepdim = false, Where where = Where::here());
+TD_API Tensor argmin(Tensor x, Where where = Where::here());
+TD_API Tensor argmin(Tensor x, int64_t dim, bool keepdim = false, Where where = Where::here());
+
+// ---- truth: an element counts as true unless it is zero
+TD_API Tensor any(Tensor x, IntList dims = {}, bool keepdim = false, Where where = Where::here());
+TD_API Tensor all(Tensor x, IntList dims = {}, bool keepdim = false, Where where = Where::here());
+
+// ---- statistics: floating dtypes only
+/// Sum of squared distances from the mean over (n - correction), computed in f64.
+TD_API Tensor var(Tensor x, IntList dims = {}, double correction = 1, bool keepdim = false,
+                  Where where = Where::here());
+/// sqrt(var).
+TD_API Tensor std(Tensor x, IntList dims = {}, double correction = 1, bool keepdim = false,
+                  Where where = Where::here());
+TD_API std::pair<Tensor, Tensor> var_mean(Tensor x, IntList dims = {}, double correction = 1,
+                                          bool keepdim = false, Where where = Where::here());
+TD_API std::pair<Tensor, Tensor> std_mean(Tensor x, IntList dims = {}, double correction = 1,
+                                          bool keepdim = false, Where where = Where::here());
+/// log(sum(exp(x))), safe for large x.
+TD_API Tensor logsumexp(Tensor x, IntList dims = {}, bool keepdim = false,
+                        Where where = Where::here());
+/// (sum of |x|^p)^(1/p); p may be 0 (how many are not zero) and +-infinity. Its gradient where the
+/// norm is 0 is 0.
+TD_API Tensor norm(Tensor x, double p = 2, IntList dims = {}, bool keepdim = false,
+                   Where where = Where::here());
+
+// ---- scans along one dimension
+TD_API Tensor cumsum(Tensor x, int64_t dim, Where where = Where::here());
+TD_API Tensor cumprod(Tensor x, int64_t dim, Where where = Where::here());
+TD_API Tensor logcumsumexp(Tensor x, int64_t dim, Where where = Where::here());
+/// (values, indices) of the largest (smallest) element so far; the last of equal ones.
+TD_API std::pair<Tensor, Tensor> cummax(Tensor x, int64_t dim, Where where = Where::here());
+TD_API std::pair<Tensor, Tensor> cummin(Tensor x, int64_t dim, Where where = Where::here());
+/// Differences of neighbours along `dim`, n times.
+TD_API Tensor diff(Tensor x, int64_t n = 1, int64_t dim = -1, Where where = Where::here());
+
+/// x summed down to `shape`, which broadcasts to x's.
+TD_API Tensor sum_to(Tensor x, Shape shape, Where where = Where::here());
+
+// ---- rows
+namespace op {
+/// All: x -> y, with ReduceAttrs or ScanAttrs. max_dim, min_dim, cummax, cummin: x -> values,
+/// indices. var: x, correction$ -> y. norm is the 2-norm. `sum_to` is declared in graph/apply.h.
+extern TD_API const OpDef sum, mean, prod, count_nonzero, amax, amin, max_dim, min_dim, argmax,
+    argmin, any, all, var, logsumexp, norm, cumsum, cumprod, logcumsumexp, cummax, cummin;
+}  // namespace op
+/// The rows of this file, op::sum_to included.
+TD_API std::span<const OpDef* const> reduce_rows();
+
+}  // namespace tandem
