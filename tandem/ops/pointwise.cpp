@@ -30,66 +30,65 @@ E softplus_of(const E& x) { return maximum(x, 0) + log1p(exp(-abs(x))); }
 
 // ---- expressions
 #define TD_UNPAREN(...) __VA_ARGS__
-#define TD_ABCD                                                                               \
-  [[maybe_unused]] const E &a = in[0], &b = in[1], &c = in[2], &d = in[3];
+#define TD_ABCD [[maybe_unused]] const E &a = in[0], &b = in[1], &c = in[2], &d = in[3];
 #define TD_GRAD_ARGS \
   [[maybe_unused]] const E *in, [[maybe_unused]] const E *out, [[maybe_unused]] const E &g, E *grads
 
-#define PW1(name, types, e, ...)              \
-  void expr_##name(const E* in, E* out) {     \
-    const E& x = in[0];                       \
-    out[0] = e;                               \
+#define PW1(name, types, e, ...)          \
+  void expr_##name(const E* in, E* out) { \
+    const E& x = in[0];                   \
+    out[0] = e;                           \
   }
-#define PW1G(name, types, e, dx, ...)         \
-  PW1(name, types, e)                         \
-  void grad_##name(TD_GRAD_ARGS) {            \
+#define PW1G(name, types, e, dx, ...)                 \
+  PW1(name, types, e)                                 \
+  void grad_##name(TD_GRAD_ARGS) {                    \
     [[maybe_unused]] const E &x = in[0], &y = out[0]; \
-    grads[0] = dx;                            \
+    grads[0] = dx;                                    \
   }
-#define PW1N(name, types, n, value, e, ...)   \
-  void expr_##name(const E* in, E* out) {     \
-    const E &x = in[0], &n = in[1];           \
-    out[0] = e;                               \
+#define PW1N(name, types, n, value, e, ...) \
+  void expr_##name(const E* in, E* out) {   \
+    const E &x = in[0], &n = in[1];         \
+    out[0] = e;                             \
   }
 // The numbers of an activation have no gradient.
-#define PW1NG(name, types, n, value, e, dx, ...)                     \
-  PW1N(name, types, n, value, e)                                     \
-  void grad_##name(TD_GRAD_ARGS) {                                   \
-    [[maybe_unused]] const E &x = in[0], &n = in[1], &y = out[0];    \
-    grads[0] = dx;                                                   \
+#define PW1NG(name, types, n, value, e, dx, ...)                  \
+  PW1N(name, types, n, value, e)                                  \
+  void grad_##name(TD_GRAD_ARGS) {                                \
+    [[maybe_unused]] const E &x = in[0], &n = in[1], &y = out[0]; \
+    grads[0] = dx;                                                \
   }
-#define PW1NNG(name, types, n, n_value, m, m_value, e, dx, ...)              \
-  void expr_##name(const E* in, E* out) {                                    \
-    const E &x = in[0], &n = in[1], &m = in[2];                              \
-    out[0] = e;                                                              \
-  }                                                                          \
-  void grad_##name(TD_GRAD_ARGS) {                                           \
+#define PW1NNG(name, types, n, n_value, m, m_value, e, dx, ...)               \
+  void expr_##name(const E* in, E* out) {                                     \
+    const E &x = in[0], &n = in[1], &m = in[2];                               \
+    out[0] = e;                                                               \
+  }                                                                           \
+  void grad_##name(TD_GRAD_ARGS) {                                            \
     [[maybe_unused]] const E &x = in[0], &n = in[1], &m = in[2], &y = out[0]; \
-    grads[0] = dx;                                                           \
+    grads[0] = dx;                                                            \
   }
-#define PW2(name, types, e, ...)              \
-  void expr_##name(const E* in, E* out) {     \
-    const E &a = in[0], &b = in[1];           \
-    out[0] = e;                               \
+#define PW2(name, types, e, ...)          \
+  void expr_##name(const E* in, E* out) { \
+    const E &a = in[0], &b = in[1];       \
+    out[0] = e;                           \
   }
-#define PW2G(name, types, e, da, db, ...)                          \
-  PW2(name, types, e)                                              \
-  void grad_##name(TD_GRAD_ARGS) {                                 \
-    [[maybe_unused]] const E &a = in[0], &b = in[1], &y = out[0];  \
-    grads[0] = da;                                                 \
-    grads[1] = db;                                                 \
+#define PW2G(name, types, e, da, db, ...)                         \
+  PW2(name, types, e)                                             \
+  void grad_##name(TD_GRAD_ARGS) {                                \
+    [[maybe_unused]] const E &a = in[0], &b = in[1], &y = out[0]; \
+    grads[0] = da;                                                \
+    grads[1] = db;                                                \
   }
-#define ROW(name, types, ins, e, ...)         \
-  void expr_##name(const E* in, E* out) {     \
-    TD_ABCD                                   \
-    out[0] = e;                               \
+#define ROW(name, types, ins, e, ...)     \
+  void expr_##name(const E* in, E* out) { \
+    TD_ABCD                               \
+    out[0] = e;                           \
   }
-#define ROWG(name, types, ins, e, ds, ...)    \
-  ROW(name, types, ins, e)                    \
-  void grad_##name(TD_GRAD_ARGS) {            \
-    TD_ABCD                                   \
-    const E all[] = {TD_UNPAREN ds};          \
-    for (const E& one : all) *grads++ = one;  \
+#define ROWG(name, types, ins, e, ds, ...)   \
+  ROW(name, types, ins, e)                   \
+  void grad_##name(TD_GRAD_ARGS) {           \
+    TD_ABCD                                  \
+    const E all[] = {TD_UNPAREN ds};         \
+    for (const E& one : all) *grads++ = one; \
   }
 #include "tandem/ops/pointwise.def"
 #undef PW1
@@ -156,35 +155,35 @@ constexpr OpDef pointwise_row(const char* name, Types types, Names ins, ExprFn e
 
 namespace op {
 #define TD_ROW(name, types, ins, doc) pointwise_row(#name, Types::types, ins, expr_##name, doc)
-#define PW1(name, types, e, doc, ...)                                                             \
-  constinit const OpDef name = pointwise_row(#name, Types::types, {"x"}, expr_##name, doc)        \
-      __VA_ARGS__;
-#define PW1G(name, types, e, dx, doc, ...)                                                        \
-  constinit const OpDef name = pointwise_row(#name, Types::types, {"x"}, expr_##name, doc)        \
-      .expr_grad(grad_##name) __VA_ARGS__;
-#define PW1N(name, types, n, value, e, doc, ...)                                                  \
+#define PW1(name, types, e, doc, ...) \
+  constinit const OpDef name =        \
+      pointwise_row(#name, Types::types, {"x"}, expr_##name, doc) __VA_ARGS__;
+#define PW1G(name, types, e, dx, doc, ...)                                                 \
+  constinit const OpDef name = pointwise_row(#name, Types::types, {"x"}, expr_##name, doc) \
+                                   .expr_grad(grad_##name) __VA_ARGS__;
+#define PW1N(name, types, n, value, e, doc, ...) \
+  constinit const OpDef name =                   \
+      pointwise_row(#name, Types::types, {"x", #n "$"}, expr_##name, doc) __VA_ARGS__;
+#define PW1NG(name, types, n, value, e, dx, doc, ...)                                              \
   constinit const OpDef name = pointwise_row(#name, Types::types, {"x", #n "$"}, expr_##name, doc) \
-      __VA_ARGS__;
-#define PW1NG(name, types, n, value, e, dx, doc, ...)                                             \
-  constinit const OpDef name = pointwise_row(#name, Types::types, {"x", #n "$"}, expr_##name, doc) \
-      .expr_grad(grad_##name) __VA_ARGS__;
-#define PW1NNG(name, types, n, n_value, m, m_value, e, dx, doc, ...)                              \
-  constinit const OpDef name =                                                                    \
-      pointwise_row(#name, Types::types, {"x", #n "$", #m "$"}, expr_##name, doc)                 \
-      .expr_grad(grad_##name) __VA_ARGS__;
-#define PW2(name, types, e, doc, ...)                                                             \
-  constinit const OpDef name = pointwise_row(#name, Types::types, {"a", "b"}, expr_##name, doc)   \
-      __VA_ARGS__;
-#define PW2G(name, types, e, da, db, doc, ...)                                                    \
-  constinit const OpDef name = pointwise_row(#name, Types::types, {"a", "b"}, expr_##name, doc)   \
-      .expr_grad(grad_##name) __VA_ARGS__;
-#define ROW(name, types, ins, e, doc, ...)                                                        \
-  constinit const OpDef name =                                                                    \
+                                   .expr_grad(grad_##name) __VA_ARGS__;
+#define PW1NNG(name, types, n, n_value, m, m_value, e, dx, doc, ...)              \
+  constinit const OpDef name =                                                    \
+      pointwise_row(#name, Types::types, {"x", #n "$", #m "$"}, expr_##name, doc) \
+          .expr_grad(grad_##name) __VA_ARGS__;
+#define PW2(name, types, e, doc, ...) \
+  constinit const OpDef name =        \
+      pointwise_row(#name, Types::types, {"a", "b"}, expr_##name, doc) __VA_ARGS__;
+#define PW2G(name, types, e, da, db, doc, ...)                                                  \
+  constinit const OpDef name = pointwise_row(#name, Types::types, {"a", "b"}, expr_##name, doc) \
+                                   .expr_grad(grad_##name) __VA_ARGS__;
+#define ROW(name, types, ins, e, doc, ...) \
+  constinit const OpDef name =             \
       pointwise_row(#name, Types::types, {TD_UNPAREN ins}, expr_##name, doc) __VA_ARGS__;
-#define ROWG(name, types, ins, e, ds, doc, ...)                                                   \
-  constinit const OpDef name =                                                                    \
-      pointwise_row(#name, Types::types, {TD_UNPAREN ins}, expr_##name, doc)                      \
-      .expr_grad(grad_##name) __VA_ARGS__;
+#define ROWG(name, types, ins, e, ds, doc, ...)                              \
+  constinit const OpDef name =                                               \
+      pointwise_row(#name, Types::types, {TD_UNPAREN ins}, expr_##name, doc) \
+          .expr_grad(grad_##name) __VA_ARGS__;
 #include "tandem/ops/pointwise.def"
 #undef TD_ROW
 #undef PW1
@@ -247,17 +246,17 @@ Tensor run(const OpDef& row, Where where, In&&... in) {
 #define PW1(name, ...) \
   Tensor name(Tensor x, Where where) { return run(op::name, where, std::move(x)); }
 #define PW1G PW1
-#define PW1N(name, types, n, ...)                                \
-  Tensor name(Tensor x, Operand n, Where where) {                \
+#define PW1N(name, types, n, ...)                            \
+  Tensor name(Tensor x, Operand n, Where where) {            \
     return run(op::name, where, std::move(x), std::move(n)); \
   }
 #define PW1NG PW1N
-#define PW1NNG(name, types, n, n_value, m, ...)                                \
-  Tensor name(Tensor x, Operand n, Operand m, Where where) {                   \
+#define PW1NNG(name, types, n, n_value, m, ...)                            \
+  Tensor name(Tensor x, Operand n, Operand m, Where where) {               \
     return run(op::name, where, std::move(x), std::move(n), std::move(m)); \
   }
-#define PW2(name, ...)                                           \
-  Tensor name(Operand a, Operand b, Where where) {               \
+#define PW2(name, ...)                                       \
+  Tensor name(Operand a, Operand b, Where where) {           \
     return run(op::name, where, std::move(a), std::move(b)); \
   }
 #define PW2G PW2
@@ -296,9 +295,9 @@ bool small_power(Operand& base, const Scalar& n, Where where, Tensor& y) {
   const Tensor& x = base.tensor();
   if (!x.defined() || !x.is_floating_point()) return false;
   const double e = n.to_double();
-  const OpDef* row = e == 2 ? &op::square
-                     : e == 0.5 ? &op::sqrt
-                     : e == -1  ? &op::reciprocal
+  const OpDef* row = e == 2      ? &op::square
+                     : e == 0.5  ? &op::sqrt
+                     : e == -1   ? &op::reciprocal
                      : e == -0.5 ? &op::rsqrt
                                  : nullptr;
   if (!row) return false;
@@ -310,8 +309,7 @@ bool small_power(Operand& base, const Scalar& n, Where where, Tensor& y) {
 
 Tensor pow(Operand base, Operand exponent, Where where) {
   Tensor y;
-  if (exponent.is_scalar() && !base.is_scalar() &&
-      small_power(base, exponent.scalar(), where, y))
+  if (exponent.is_scalar() && !base.is_scalar() && small_power(base, exponent.scalar(), where, y))
     return y;
   return run(op::pow, where, std::move(base), std::move(exponent));
 }
@@ -348,8 +346,7 @@ Tensor logit(Tensor x, double eps, Where where) {
 
 Tensor nan_to_num(Tensor x, double nan, double posinf, double neginf, Where where) {
   if (!x.is_floating_point()) return x;
-  return run(op::nan_to_num, where, std::move(x), Operand(nan), Operand(posinf),
-             Operand(neginf));
+  return run(op::nan_to_num, where, std::move(x), Operand(nan), Operand(posinf), Operand(neginf));
 }
 
 Tensor nan_to_num(Tensor x, double nan, Where where) {

@@ -17,7 +17,7 @@ namespace tandem {
 #define PW1N(name, types, n, value, ...) \
   TD_API Tensor name(Tensor x, Operand n = value, Where where = Where::here());
 #define PW1NG PW1N
-#define PW1NNG(name, types, n, n_value, m, m_value, ...)                        \
+#define PW1NNG(name, types, n, n_value, m, m_value, ...)                 \
   TD_API Tensor name(Tensor x, Operand n = n_value, Operand m = m_value, \
                      Where where = Where::here());
 #define PW2(name, ...) TD_API Tensor name(Operand a, Operand b, Where where = Where::here());

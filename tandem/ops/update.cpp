@@ -36,7 +36,12 @@ void sgd(const E* in, E* out) {
 // Numbers of the Adam family, after the state tensors.
 struct AdamNumbers {
   explicit AdamNumbers(const E* n)
-      : lr(n[0]), beta1(n[1]), beta2(n[2]), eps(n[3]), weight_decay(n[4]), bias1(n[5]),
+      : lr(n[0]),
+        beta1(n[1]),
+        beta2(n[2]),
+        eps(n[3]),
+        weight_decay(n[4]),
+        bias1(n[5]),
         bias2(n[6]) {}
   const E &lr, &beta1, &beta2, &eps, &weight_decay, &bias1, &bias2;
 };
@@ -156,8 +161,8 @@ void infer_update(InferCall& c) {
   for (int i = 0; i < c.n_in(); ++i) {
     const char* name = c.op.in_names[i];
     if (is_number(name)) {
-      TD_CHECK(!c.has(i) || c.in[i].rank() == 0, Shape, "'{}' wants a number or a 0-d tensor, is {}",
-               name, c.in[i].shape.to_string());
+      TD_CHECK(!c.has(i) || c.in[i].rank() == 0, Shape,
+               "'{}' wants a number or a 0-d tensor, is {}", name, c.in[i].shape.to_string());
       continue;
     }
     TD_CHECK(c.has(i), Value, "'{}' wants a tensor", name);
@@ -189,11 +194,10 @@ namespace op {
 constinit const OpDef sgd_plain_update =
     update_row("sgd_plain_update", {"p", "g", "lr$", "weight_decay$"}, {"p"}, sgd_plain,
                "Step of SGD without momentum.");
-constinit const OpDef sgd_update =
-    update_row("sgd_update",
-               {"p", "g", "buf", "lr$", "momentum$", "dampening$", "weight_decay$", "nesterov$",
-                "first$"},
-               {"p", "buf"}, sgd, "Step of SGD with momentum.");
+constinit const OpDef sgd_update = update_row(
+    "sgd_update",
+    {"p", "g", "buf", "lr$", "momentum$", "dampening$", "weight_decay$", "nesterov$", "first$"},
+    {"p", "buf"}, sgd, "Step of SGD with momentum.");
 constinit const OpDef adam_update = update_row(
     "adam_update",
     {"p", "g", "m", "v", "lr$", "beta1$", "beta2$", "eps$", "weight_decay$", "bias1$", "bias2$"},
@@ -215,20 +219,19 @@ constinit const OpDef adamw_amsgrad_update =
 constinit const OpDef rmsprop_update =
     update_row("rmsprop_update", {"p", "g", "square", "lr$", "alpha$", "eps$", "weight_decay$"},
                {"p", "square"}, rmsprop, "Step of RMSprop.");
-constinit const OpDef rmsprop_momentum_update = update_row(
-    "rmsprop_momentum_update",
-    {"p", "g", "square", "buf", "lr$", "alpha$", "eps$", "weight_decay$", "momentum$"},
-    {"p", "square", "buf"}, rmsprop_momentum, "Step of RMSprop with momentum.");
+constinit const OpDef rmsprop_momentum_update =
+    update_row("rmsprop_momentum_update",
+               {"p", "g", "square", "buf", "lr$", "alpha$", "eps$", "weight_decay$", "momentum$"},
+               {"p", "square", "buf"}, rmsprop_momentum, "Step of RMSprop with momentum.");
 constinit const OpDef rmsprop_centered_update =
     update_row("rmsprop_centered_update",
                {"p", "g", "square", "mean", "lr$", "alpha$", "eps$", "weight_decay$"},
                {"p", "square", "mean"}, rmsprop_centered, "Step of centered RMSprop.");
-constinit const OpDef rmsprop_centered_momentum_update =
-    update_row("rmsprop_centered_momentum_update",
-               {"p", "g", "square", "mean", "buf", "lr$", "alpha$", "eps$", "weight_decay$",
-                "momentum$"},
-               {"p", "square", "mean", "buf"}, rmsprop_centered_momentum,
-               "Step of centered RMSprop with momentum.");
+constinit const OpDef rmsprop_centered_momentum_update = update_row(
+    "rmsprop_centered_momentum_update",
+    {"p", "g", "square", "mean", "buf", "lr$", "alpha$", "eps$", "weight_decay$", "momentum$"},
+    {"p", "square", "mean", "buf"}, rmsprop_centered_momentum,
+    "Step of centered RMSprop with momentum.");
 constinit const OpDef adagrad_update =
     update_row("adagrad_update", {"p", "g", "sum", "lr$", "eps$", "weight_decay$"}, {"p", "sum"},
                adagrad, "Step of Adagrad; lr is lr / (1 + (step - 1) * lr_decay).");
