@@ -45,7 +45,7 @@ struct Portable {
 
 }  // namespace
 
-extern constinit const GemmTables kGemmBase = {"base", make_table<Portable<float, 4>>(Upto<6>()),
+constinit const GemmTables kGemmBase = {"base", make_table<Portable<float, 4>>(Upto<6>()),
                                                make_table<Portable<double, 2>>(Upto<6>())};
 
 }  // namespace tandem::detail

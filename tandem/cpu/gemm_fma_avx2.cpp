@@ -104,13 +104,13 @@ struct F64 {
 
 }  // namespace
 
-extern constinit const GemmTables kGemmAvx2 = {"avx2", make_table<F32>(Upto<6>()),
+constinit const GemmTables kGemmAvx2 = {"avx2", make_table<F32>(Upto<6>()),
                                                make_table<F64>(Upto<6>())};
 
 }  // namespace tandem::detail
 
 #else
 namespace tandem::detail {
-extern constinit const GemmTables kGemmAvx2 = {};
+constinit const GemmTables kGemmAvx2 = {};
 }
 #endif

@@ -107,13 +107,13 @@ struct F64 {
 
 }  // namespace
 
-extern constinit const GemmTables kGemmAvx512 = {"avx512", make_table<F32>(Upto<14>()),
+constinit const GemmTables kGemmAvx512 = {"avx512", make_table<F32>(Upto<14>()),
                                                  make_table<F64>(Upto<14>())};
 
 }  // namespace tandem::detail
 
 #else
 namespace tandem::detail {
-extern constinit const GemmTables kGemmAvx512 = {};
+constinit const GemmTables kGemmAvx512 = {};
 }
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Own matrix products in f32 and f64. What always holds: an element of the result is one chain of
-// multiply-adds in the order of k, so its bits depend neither on the thread count, nor on the tile it
-// falls into, nor on how many rows are computed with it.
+// Own matrix products in f32 and f64. What always holds: an element of the result is a sum, in order,
+// of chains of multiply-adds over blocks of k of one size, so its bits depend neither on the thread
+// count, nor on the tile it falls into, nor on how many rows are computed with it.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace tandem::detail {
 
-/// One tile: c[i, j] = start + sum over segments s and k of a[i * am + k * ak + s * a_segment] *
-/// b[j + k * b_row + s * b_segment] for i < rows, j < columns. start is c if `accumulate`, else
-/// bias[j] or 0.
+/// One tile: c[i, j] = bias[j] (or 0) + sum over segments s and k of a[i * am + k * ak + s *
+/// a_segment] * b[j + k * b_row + s * b_segment] for i < rows, j < columns; with `accumulate` the
+/// sum alone is added to c.
 template <class T>
 struct MicroCall {
   int64_t k = 0, segments = 1;

@@ -168,6 +168,11 @@ void run_plan(const KernelCall& call) {
 
 namespace tandem::detail {
 
+void register_onednn_kernels() {
+  register_onednn_matmul_kernels();
+  register_onednn_conv_kernels();
+}
+
 std::string onednn_version() {
   const dnnl_version_t* v = dnnl_version();
   const char* isa = "other";

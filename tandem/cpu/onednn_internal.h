@@ -89,3 +89,8 @@ void run_plan(const KernelCall& call);
 bool computes(DType t);
 
 }  // namespace tandem::detail::onednn
+
+namespace tandem::detail {
+void register_onednn_conv_kernels();
+void register_onednn_matmul_kernels();
+}  // namespace tandem::detail

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks, packs and deals out the tiles of a matrix product. Blocks over k are added in order to the
+// same c; nothing else splits k.
+#include "tandem/cpu/gemm_internal.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "tandem/base/parallel.h"
+#include "tandem/cpu/registry_internal.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr int64_t kAliasBytes = 1024;  ///< rows this far apart fall into the same few cache sets
+constexpr int64_t kPageBytes = 4096;
+
+std::atomic<const GemmTables*> forced{nullptr};
+
+const GemmTables* best_tables() {
+  const CpuFeatures& f = cpu_features();
+  return f.avx512 ? &kGemmAvx512 : f.avx2 ? &kGemmAvx2 : &kGemmBase;
+}
+
+template <class T>
+struct Blocks {
+  static constexpr int64_t kDepth = 256, kColumns = 512, kRows = 112;
+};
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// What a worker packs into.
+template <class T>
+struct Buffers {
+  T* a;
+  T* b;
+};
+
+template <class T>
+int64_t b_elements(int64_t n, int64_t k) {
+  const MicroTable<T>& t = micro_table<T>();
+  int64_t columns = round_up(std::min(n, Blocks<T>::kColumns), 2 * t.width);
+  return round_up(std::min(k, Blocks<T>::kDepth) * columns + t.width, 64);
+}
+template <class T>
+int64_t a_elements(int64_t m, int64_t k) {
+  return round_up(std::min(k, Blocks<T>::kDepth) * std::min(m, Blocks<T>::kRows) +
+                      2 * micro_table<T>().width,
+                  64);
+}
+
+// to[p][k][2 * width] for each panel p of columns n0..n1, rows k0..k1 of b.
+template <class T>
+void pack_b(const MicroTable<T>& t, const Gemm<T>& g, int64_t k0, int64_t k1, int64_t n0,
+            int64_t n1, T* to) {
+  const int64_t panel = 2 * t.width, depth = k1 - k0;
+  for (int64_t n = n0; n < n1; n += panel, to += depth * panel) {
+    const int64_t width = std::min(panel, n1 - n);
+    const T* from = g.b + k0 * g.bk + n * g.bn;
+    if (g.bk == 1) {
+      t.transpose(to, panel, from, g.bn, width, depth);
+      continue;
+    }
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t j = 0; j < width; ++j) to[k * panel + j] = from[k * g.bk + j * g.bn];
+  }
+}
+
+// to[tile][k][rows of the tile].
+template <class T>
+void pack_a(const MicroTable<T>& t, const Gemm<T>& g, int64_t m0, int64_t rows, int64_t k0,
+            int64_t depth, T* to) {
+  const T* from = g.a + m0 * g.am + k0 * g.ak;
+  if (g.ak == 1) {
+    t.transpose(to, rows, from, g.am, rows, depth);
+    return;
+  }
+  for (int64_t k = 0; k < depth; ++k)
+    for (int64_t i = 0; i < rows; ++i) to[k * rows + i] = from[k * g.ak + i * g.am];
+}
+
+// One product over rows m0..m1 and columns n0..n1.
+template <class T>
+class Runner {
+ public:
+  Runner(const Gemm<T>& g, Buffers<T> buffers, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+      : t_(micro_table<T>()), g_(g), buffers_(buffers), m0_(m0), m1_(m1), n0_(n0), n1_(n1) {
+    const int64_t size = sizeof(T), rows = m1 - m0, columns = n1 - n0;
+    pack_b_ = g.bn != 1 ||
+              (rows > 2 * t_.rows && g.k > 16 &&
+               (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes));
+    const bool far = columns > 2 * t_.width;
+    pack_a_ = (g.am != 1 && g.ak != 1) ||
+              (far && rows >= t_.rows && g.k >= 32 &&
+               (g.ak == 1 ? g.am : g.ak) * size % kAliasBytes == 0);
+  }
+
+  void run() {
+    constexpr int64_t kDepth = Blocks<T>::kDepth, kColumns = Blocks<T>::kColumns;
+    for (int64_t n = n0_; n < n1_; n += kColumns) {
+      const int64_t n_end = std::min(n + kColumns, n1_);
+      int64_t k = 0;
+      do {
+        const int64_t k_end = std::min(k + kDepth, g_.k);
+        if (pack_b_) tandem::detail::pack_b(t_, g_, k, k_end, n, n_end, buffers_.b);
+        for (int64_t m = m0_; m < m1_; m += Blocks<T>::kRows)
+          block(m, std::min(m + Blocks<T>::kRows, m1_), n, n_end, k, k_end);
+        k = k_end;
+      } while (k < g_.k);
+    }
+  }
+
+ private:
+  int64_t tiles(int64_t rows) const { return (rows + t_.rows - 1) / t_.rows; }
+
+  void block(int64_t m, int64_t m_end, int64_t n, int64_t n_end, int64_t k, int64_t k_end) {
+    const int64_t rows = m_end - m, count = tiles(rows), depth = k_end - k;
+    const int64_t panel = 2 * t_.width;
+    if (pack_a_) {
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t r0 = rows * i / count, r1 = rows * (i + 1) / count;
+        tandem::detail::pack_a(t_, g_, m + r0, r1 - r0, k, depth, buffers_.a + r0 * depth);
+      }
+    }
+    MicroCall<T> c;
+    c.k = depth;
+    c.c_row = g_.c_row;
+    c.accumulate = g_.accumulate || k > 0;
+    for (int64_t p = 0, j = n; j < n_end; ++p, j += panel) {
+      c.columns = static_cast<int>(std::min(panel, n_end - j));
+      c.b = pack_b_ ? buffers_.b + p * depth * panel : g_.b + k * g_.bk + j;
+      c.b_row = pack_b_ ? panel : g_.bk;
+      c.bias = g_.bias ? g_.bias + j : nullptr;
+      const int vectors = c.columns > t_.width ? 1 : 0;
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t r0 = rows * i / count, r1 = rows * (i + 1) / count;
+        c.a = pack_a_ ? buffers_.a + r0 * depth : g_.a + (m + r0) * g_.am + k * g_.ak;
+        c.am = pack_a_ ? 1 : g_.am;
+        c.ak = pack_a_ ? r1 - r0 : g_.ak;
+        c.c = g_.c + (m + r0) * g_.c_row + j;
+        t_.tile[r1 - r0 - 1][vectors][c.am == 1](c);
+      }
+    }
+  }
+
+  const MicroTable<T>& t_;
+  const Gemm<T>& g_;
+  Buffers<T> buffers_;
+  int64_t m0_, m1_, n0_, n1_;
+  bool pack_a_, pack_b_;
+};
+
+// How many parts of the rows and of the columns: little packing is done twice, tiles stay whole.
+template <class T>
+void grid(const Gemm<T>& g, int workers, int64_t& parts_m, int64_t& parts_n) {
+  const MicroTable<T>& t = micro_table<T>();
+  const int64_t tiles_m = (g.m + t.rows - 1) / t.rows, panels = (g.n + 2 * t.width - 1) / (2 * t.width);
+  double best = INFINITY;
+  parts_m = parts_n = 1;
+  for (int64_t pn = 1; pn <= workers; ++pn) {
+    int64_t pm = workers / pn;
+    if (pn > panels) break;
+    pm = std::min(pm, tiles_m);
+    const double m = static_cast<double>(round_up((g.m + pm - 1) / pm, 1));
+    const double n = static_cast<double>(round_up((panels + pn - 1) / pn, 1) * 2 * t.width);
+    const double k = static_cast<double>(g.k);
+    const double cost = m * n * k / (2 * t.width) + 0.5 * (m + n) * k;
+    if (cost < best) {
+      best = cost;
+      parts_m = pm;
+      parts_n = pn;
+    }
+  }
+}
+
+}  // namespace
+
+const GemmTables& gemm_tables() {
+  static const GemmTables* const best = best_tables();
+  const GemmTables* f = forced.load(std::memory_order_relaxed);
+  return f ? *f : *best;
+}
+void use_gemm_tables(const GemmTables* t) { forced.store(t); }
+
+template <>
+const MicroTable<float>& micro_table<float>() {
+  return gemm_tables().f32;
+}
+template <>
+const MicroTable<double>& micro_table<double>() {
+  return gemm_tables().f64;
+}
+
+template <class T>
+size_t gemm_scratch(int64_t m, int64_t n, int64_t k) {
+  return static_cast<size_t>(a_elements<T>(m, k) + b_elements<T>(n, k)) * sizeof(T);
+}
+
+template <class T>
+void gemm_serial(const Gemm<T>& g, void* scratch) {
+  gemm_part(g, 0, 1, scratch);
+}
+
+template <class T>
+void gemm_part(const Gemm<T>& g, int w, int workers, void* scratch) {
+  int64_t parts_m, parts_n;
+  grid(g, workers, parts_m, parts_n);
+  if (w >= parts_m * parts_n) return;
+  const MicroTable<T>& t = micro_table<T>();
+  const int64_t pm = w / parts_n, pn = w % parts_n;
+  const int64_t panel = 2 * t.width, panels = (g.n + panel - 1) / panel;
+  const int64_t n0 = panels * pn / parts_n * panel;
+  const int64_t n1 = std::min(panels * (pn + 1) / parts_n * panel, g.n);
+  T* base = static_cast<T*>(scratch);
+  Buffers<T> buffers{base, base + a_elements<T>(g.m, g.k)};
+  Runner<T>(g, buffers, g.m * pm / parts_m, g.m * (pm + 1) / parts_m, n0, n1).run();
+}
+
+template <class T>
+void gemm(const Gemm<T>& g, int workers, void* scratch) {
+  const size_t part = gemm_scratch<T>(g.m, g.n, g.k);
+  parallel_for(0, workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t w = first; w < last; ++w)
+      gemm_part(g, static_cast<int>(w), workers, static_cast<char*>(scratch) + w * part);
+  });
+}
+
+template size_t gemm_scratch<float>(int64_t, int64_t, int64_t);
+template size_t gemm_scratch<double>(int64_t, int64_t, int64_t);
+template void gemm_serial<float>(const Gemm<float>&, void*);
+template void gemm_serial<double>(const Gemm<double>&, void*);
+template void gemm_part<float>(const Gemm<float>&, int, int, void*);
+template void gemm_part<double>(const Gemm<double>&, int, int, void*);
+template void gemm<float>(const Gemm<float>&, int, void*);
+template void gemm<double>(const Gemm<double>&, int, void*);
+
+}  // namespace tandem::detail

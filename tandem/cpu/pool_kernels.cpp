@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling of f32 arrays in any layout. Channels-last arrays are done pixel by pixel over vectors of
+// channels, others plane by plane. Outputs take the layout of the input; every element is written
+// by one thread and summed in one order.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "tandem/base/parallel.h"
+#include "tandem/cpu/pool_internal.h"
+#include "tandem/cpu/registry_internal.h"
+#include "tandem/ops/pool.h"
+
+namespace tandem::detail {
+namespace {
+
+const PoolLoops& loops() {
+  static const PoolLoops& best = cpu_features().avx512 ? kPoolAvx512
+                                 : cpu_features().avx2 ? kPoolAvx2
+                                                       : kPoolBase;
+  return best;
+}
+
+// One spatial dimension: window o covers start(o), start + step, ... below end.
+struct Axis {
+  int64_t in = 1, out = 1, kernel = 1, stride = 1, padding = 0, step = 1;
+  bool adaptive = false;
+  int64_t x_stride = 0, y_stride = 0, i_stride = 0;  ///< of x, y and the indices
+
+  struct Window {
+    int64_t start, end, full;
+  };
+  Window window(int64_t o) const {
+    if (adaptive) {
+      int64_t s = o * in / out, e = ((o + 1) * in + out - 1) / out;
+      return {s, e, e - s};
+    }
+    int64_t s = o * stride - padding, e = s + (kernel - 1) * step + 1;
+    int64_t full = std::min(e, in + padding) - s;
+    if (s < 0) s += (-s + step - 1) / step * step;
+    return {s, std::min(e, in), full};
+  }
+  // Windows that may cover position p: first..last.
+  void covering(int64_t p, int64_t& first, int64_t& last) const {
+    if (adaptive) {
+      first = p * out / in;
+      last = std::min(((p + 1) * out + in - 1) / in, out) - 1;
+      return;
+    }
+    const int64_t reach = (kernel - 1) * step, q = p + padding;
+    first = q <= reach ? 0 : (q - reach + stride - 1) / stride;
+    last = std::min(q / stride, out - 1);
+  }
+  bool covers(const Window& w, int64_t p) const {
+    return p >= w.start && p < w.end && (p - w.start) % step == 0;
+  }
+};
+
+// A call seen as [n, c] planes of three spatial dimensions.
+struct Pool {
+  Axis axis[3];
+  int64_t n = 0, c = 0;
+  int64_t x_n = 0, x_c = 0, y_n = 0, y_c = 0, i_n = 0, i_c = 0;
+  int64_t divisor = 0;
+  bool count_padding = true;
+
+  Pool(const PoolAttrs& a, const Array& x, const Array& y, const Array* index)
+      : n(x.shape[0]), c(x.shape[1]), x_n(x.strides[0]), x_c(x.strides[1]), y_n(y.strides[0]),
+        y_c(y.strides[1]), divisor(a.divisor_override), count_padding(a.count_include_pad) {
+    if (index) {
+      i_n = index->strides[0];
+      i_c = index->strides[1];
+    }
+    const int d = x.rank - 2;
+    for (int i = 0; i < d; ++i) {
+      Axis& t = axis[3 - d + i];
+      t.in = x.shape[i + 2];
+      t.out = y.shape[i + 2];
+      t.x_stride = x.strides[i + 2];
+      t.y_stride = y.strides[i + 2];
+      if (index) t.i_stride = index->strides[i + 2];
+      t.adaptive = !a.output.empty();
+      if (t.adaptive) continue;
+      t.kernel = a.kernel[i].value();
+      t.stride = a.stride[i].value();
+      t.padding = a.padding[i].value();
+      t.step = a.dilation.empty() ? 1 : a.dilation[i].value();
+    }
+  }
+  int64_t out_pixels() const { return axis[0].out * axis[1].out * axis[2].out; }
+  int64_t in_pixels() const { return axis[0].in * axis[1].in * axis[2].in; }
+  int64_t x_at(int64_t z, int64_t h, int64_t w) const {
+    return z * axis[0].x_stride + h * axis[1].x_stride + w * axis[2].x_stride;
+  }
+  int64_t y_at(int64_t z, int64_t h, int64_t w) const {
+    return z * axis[0].y_stride + h * axis[1].y_stride + w * axis[2].y_stride;
+  }
+  int64_t i_at(int64_t z, int64_t h, int64_t w) const {
+    return z * axis[0].i_stride + h * axis[1].i_stride + w * axis[2].i_stride;
+  }
+  // What a window's sum is divided by.
+  float divide_by(const Axis::Window (&w)[3]) const {
+    if (divisor) return static_cast<float>(divisor);
+    int64_t count = 1;
+    for (int i = 0; i < 3; ++i) {
+      const int64_t inside = (w[i].end - w[i].start + axis[i].step - 1) / axis[i].step;
+      count *= count_padding ? w[i].full : std::max<int64_t>(inside, 0);
+    }
+    return static_cast<float>(count);
+  }
+};
+
+// f(z, h, w) for the pixels first..last-1 of planes of size s, row-major, n-th sample outermost.
+template <class F>
+void for_pixels(int64_t first, int64_t last, int64_t s1, int64_t s2, int64_t per_sample, F&& f) {
+  for (int64_t p = first; p < last; ++p) {
+    const int64_t sample = p / per_sample, q = p % per_sample;
+    f(sample, q / (s1 * s2), q / s2 % s1, q % s2);
+  }
+}
+
+int64_t grain(int64_t cost) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(cost, 1)); }
+
+// f(offset in x, row-major position) over a window.
+template <class F>
+void for_window(const Pool& p, const Axis::Window (&w)[3], F&& f) {
+  const Axis* a = p.axis;
+  for (int64_t z = w[0].start; z < w[0].end; z += a[0].step)
+    for (int64_t h = w[1].start; h < w[1].end; h += a[1].step)
+      for (int64_t x = w[2].start; x < w[2].end; x += a[2].step)
+        f(p.x_at(z, h, x), (z * a[1].in + h) * a[2].in + x);
+}
+
+// Channels in pieces that fit on the stack: f(first channel, count).
+constexpr int64_t kPiece = 512;
+template <class F>
+void for_pieces(int64_t channels, F&& f) {
+  for (int64_t c = 0; c < channels; c += kPiece) f(c, std::min(kPiece, channels - c));
+}
+
+// ---- max
+
+void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
+  const PoolLoops& l = loops();
+  const Axis* a = p.axis;
+  const int64_t pixels = p.out_pixels();
+  const int64_t cost = p.c * std::max<int64_t>(p.in_pixels() / std::max<int64_t>(pixels, 1), 1);
+  parallel_for(0, p.n * pixels, grain(cost), [&](int64_t first, int64_t last) {
+    int32_t spare[kPiece];
+    for_pixels(first, last, a[1].out, a[2].out, pixels,
+               [&](int64_t n, int64_t z, int64_t h, int64_t w) {
+      const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+      const float* x = call.in[0].as<float>() + n * p.x_n;
+      float* y = call.out[0].as<float>() + n * p.y_n + p.y_at(z, h, w);
+      int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
+      for_pieces(p.c, [&](int64_t c0, int64_t count) {
+        bool started = false;
+        int32_t* to = at ? at + c0 : spare;
+        for_window(p, win, [&](int64_t offset, int64_t position) {
+          const auto k = static_cast<int32_t>(position);
+          if (started) {
+            l.max_step(y + c0, to, x + offset + c0, k, count);
+            return;
+          }
+          std::memcpy(y + c0, x + offset + c0, static_cast<size_t>(count) * sizeof(float));
+          std::fill_n(to, count, k);
+          started = true;
+        });
+      });
+    });
+  });
+}
+
+void max_planes(const KernelCall& call, const Pool& p, bool keep) {
+  const Axis* a = p.axis;
+  const int64_t pixels = p.out_pixels();
+  parallel_for(0, p.n * p.c, grain(p.in_pixels() + pixels), [&](int64_t first, int64_t last) {
+    for (int64_t plane = first; plane < last; ++plane) {
+      const int64_t n = plane / p.c, c = plane % p.c;
+      const float* x = call.in[0].as<float>() + n * p.x_n + c * p.x_c;
+      float* y = call.out[0].as<float>() + n * p.y_n + c * p.y_c;
+      int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + c * p.i_c : nullptr;
+      for_pixels(0, pixels, a[1].out, a[2].out, pixels,
+                 [&](int64_t, int64_t z, int64_t h, int64_t w) {
+        const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+        float best = 0;
+        int64_t found = -1;
+        for_window(p, win, [&](int64_t offset, int64_t position) {
+          const float v = x[offset];
+          const bool wins = (v > best) | ((v != v) & (best == best));
+          if (found >= 0 && !wins) return;
+          best = v;
+          found = position;
+        });
+        y[p.y_at(z, h, w)] = best;
+        if (at) at[p.i_at(z, h, w)] = static_cast<int32_t>(found);
+      });
+    }
+  });
+}
+
+bool not_empty(const Array& a) {
+  for (int d = 0; d < a.rank; ++d)
+    if (a.shape[d] == 0) return false;
+  return true;
+}
+
+bool float_call(const KernelCall& c) {
+  return c.in[0].dtype == DType::f32 && not_empty(c.out[0]) && not_empty(c.in[0]);
+}
+
+bool layout_of_input(const KernelCall& c, int, Strides& s) {
+  if (!is_channels_last(c.in[0])) return false;
+  s = channels_last_strides(c.out[0].shape, c.out[0].rank);
+  return true;
+}
+
+void max_run(const KernelCall& c) {
+  const bool keep = c.n_out > 1 && c.out[1].data;
+  Pool p(c.get_attrs<PoolAttrs>(), c.in[0], c.out[0], keep ? &c.out[1] : nullptr);
+  const bool last = p.x_c == 1 && p.y_c == 1 && (!keep || p.i_c == 1) && p.c >= 4;
+  last ? max_pixels(c, p, keep) : max_planes(c, p, keep);
+}
+
+// ---- derivative of max
+
+bool backward_supports(const KernelCall& c) { return float_call(c) && c.in[1].data != nullptr; }
+
+bool backward_max_layout(const KernelCall& c, int, Strides& s) {
+  if (!is_channels_last(c.in[1])) return false;
+  s = channels_last_strides(c.out[0].shape, c.out[0].rank);
+  return true;
+}
+
+// Windows do not overlap: outputs may be done in any order.
+bool apart(const Pool& p) {
+  for (const Axis& a : p.axis)
+    if (a.adaptive || a.stride < (a.kernel - 1) * a.step + 1) return false;
+  return true;
+}
+
+// Every gradient goes to the one position of its window that was chosen. False: some index lies
+// outside its window (made by hand), and gx is not complete.
+bool max_back_pixels(const KernelCall& c, const Pool& p) {
+  const PoolLoops& l = loops();
+  const Axis* a = p.axis;
+  const int64_t pixels = p.out_pixels(), unit = apart(p) ? 1 : pixels;
+  std::atomic<bool> complete{true};
+  parallel_for(0, p.n, 1, [&](int64_t first, int64_t last) {
+    std::memset(c.out[0].as<float>() + first * p.x_n, 0,
+                static_cast<size_t>((last - first) * p.x_n) * sizeof(float));
+  });
+  parallel_for(0, p.n * pixels / unit, grain(4 * p.c * unit), [&](int64_t first, int64_t last) {
+    int64_t found = 0;
+    for_pixels(first * unit, last * unit, a[1].out, a[2].out, pixels,
+               [&](int64_t n, int64_t z, int64_t h, int64_t w) {
+      float* gx = c.out[0].as<float>() + n * p.x_n;
+      const float* g = c.in[0].as<float>() + n * p.y_n + p.y_at(z, h, w);
+      const int32_t* at = c.in[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w);
+      const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+      for_window(p, win, [&](int64_t offset, int64_t position) {
+        found += l.add_where(gx + offset, g, at, static_cast<int32_t>(position), p.c);
+      });
+    });
+    if (found != (last - first) * unit * p.c) complete.store(false, std::memory_order_relaxed);
+  });
+  return complete.load();
+}
+
+void max_back_planes(const KernelCall& c, const Pool& p) {
+  const Axis* a = p.axis;
+  const int64_t plane_in = p.in_pixels();
+  parallel_for(0, p.n * p.c, grain(plane_in), [&](int64_t first, int64_t last) {
+    for (int64_t plane = first; plane < last; ++plane) {
+      const int64_t n = plane / p.c, ch = plane % p.c;
+      float* gx = c.out[0].as<float>() + n * p.x_n + ch * p.x_c;
+      const float* g = c.in[0].as<float>() + n * p.y_n + ch * p.y_c;
+      const int32_t* at = c.in[1].as<int32_t>() + n * p.i_n + ch * p.i_c;
+      for (int64_t z = 0; z < a[0].in; ++z)
+        for (int64_t h = 0; h < a[1].in; ++h)
+          for (int64_t w = 0; w < a[2].in; ++w) gx[p.x_at(z, h, w)] = 0;
+      for (int64_t z = 0; z < a[0].out; ++z)
+        for (int64_t h = 0; h < a[1].out; ++h)
+          for (int64_t w = 0; w < a[2].out; ++w) {
+            const int64_t q = at[p.i_at(z, h, w)];
+            if (q < 0 || q >= plane_in) {
+              c.error->report(1, q);
+              continue;
+            }
+            gx[p.x_at(q / (a[1].in * a[2].in), q / a[2].in % a[1].in, q % a[2].in)] +=
+                g[p.y_at(z, h, w)];
+          }
+    }
+  });
+}
+
+void max_back_run(const KernelCall& c) {
+  Pool p(c.get_attrs<PoolAttrs>(), c.out[0], c.in[0], &c.in[1]);
+  const bool last = p.x_c == 1 && p.y_c == 1 && p.i_c == 1 && p.c >= 4 && is_channels_last(c.out[0]);
+  if (!last || !max_back_pixels(c, p)) max_back_planes(c, p);
+}
+
+// ---- average
+
+void avg_run(const KernelCall& c) {
+  Pool p(c.get_attrs<PoolAttrs>(), c.in[0], c.out[0], nullptr);
+  const PoolLoops& l = loops();
+  const Axis* a = p.axis;
+  const int64_t pixels = p.out_pixels();
+  const bool last = p.x_c == 1 && p.y_c == 1;
+  const int64_t planes = last ? 1 : p.c, channels = last ? p.c : 1;
+  parallel_for(0, p.n * planes * pixels, grain(channels * 4), [&](int64_t first, int64_t end) {
+    for_pixels(first, end, a[1].out, a[2].out, pixels,
+               [&](int64_t np, int64_t z, int64_t h, int64_t w) {
+      const int64_t n = np / planes, ch = np % planes;
+      const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+      const float* x = c.in[0].as<float>() + n * p.x_n + ch * p.x_c;
+      float* y = c.out[0].as<float>() + n * p.y_n + ch * p.y_c + p.y_at(z, h, w);
+      const float by = p.divide_by(win);
+      if (channels == 1) {
+        float sum = 0;
+        for_window(p, win, [&](int64_t offset, int64_t) { sum += x[offset]; });
+        *y = sum / by;
+        return;
+      }
+      float sum[kPiece];
+      for_pieces(channels, [&](int64_t c0, int64_t count) {
+        std::fill_n(sum, count, 0.0f);
+        for_window(p, win, [&](int64_t offset, int64_t) { l.add(sum, x + offset + c0, count); });
+        l.scale(y + c0, sum, by, count);
+      });
+    });
+  });
+}
+
+void avg_back_run(const KernelCall& c) {
+  Pool p(c.get_attrs<PoolAttrs>(), c.out[0], c.in[0], nullptr);
+  const PoolLoops& l = loops();
+  const Axis* a = p.axis;
+  const int64_t pixels = p.in_pixels();
+  const bool last = p.x_c == 1 && p.y_c == 1;
+  const int64_t planes = last ? 1 : p.c, channels = last ? p.c : 1;
+  parallel_for(0, p.n * planes * pixels, grain(channels * 2), [&](int64_t first, int64_t end) {
+    for_pixels(first, end, a[1].in, a[2].in, pixels,
+               [&](int64_t np, int64_t z, int64_t h, int64_t w) {
+      const int64_t n = np / planes, ch = np % planes;
+      float* gx = c.out[0].as<float>() + n * p.x_n + ch * p.x_c + p.x_at(z, h, w);
+      const float* g = c.in[0].as<float>() + n * p.y_n + ch * p.y_c;
+      std::fill_n(gx, channels, 0.0f);
+      int64_t z0, z1, h0, h1, w0, w1;
+      a[0].covering(z, z0, z1);
+      a[1].covering(h, h0, h1);
+      a[2].covering(w, w0, w1);
+      for (int64_t i = z0; i <= z1; ++i)
+        for (int64_t j = h0; j <= h1; ++j)
+          for (int64_t k = w0; k <= w1; ++k) {
+            const Axis::Window win[3] = {a[0].window(i), a[1].window(j), a[2].window(k)};
+            if (!a[0].covers(win[0], z) || !a[1].covers(win[1], h) || !a[2].covers(win[2], w))
+              continue;
+            const float by = p.divide_by(win);
+            if (channels == 1)
+              *gx += g[p.y_at(i, j, k)] / by;
+            else
+              l.add_scaled(gx, g + p.y_at(i, j, k), by, channels);
+          }
+    });
+  });
+}
+
+}  // namespace
+
+void register_pool_kernels() {
+  const Kernel max{float_call, layout_of_input, nullptr, max_run};
+  register_kernel(DeviceKind::cpu, op::max_pool, max);
+  register_kernel(DeviceKind::cpu, op::max_pool_with_indices, max);
+  register_kernel(DeviceKind::cpu, op::max_pool_backward,
+                  {backward_supports, backward_max_layout, nullptr, max_back_run});
+  register_kernel(DeviceKind::cpu, op::avg_pool, {float_call, layout_of_input, nullptr, avg_run});
+  register_kernel(DeviceKind::cpu, op::avg_pool_backward,
+                  {float_call, layout_of_input, nullptr, avg_back_run});
+}
+
+}  // namespace tandem::detail

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling loops for AVX-512.
+#include "tandem/cpu/pool_internal.h"
+
+namespace tandem::detail {
+namespace {
+#include "tandem/cpu/pool_loops.inc"
+}  // namespace
+
+constinit const PoolLoops kPoolAvx512 = kLoops;
+
+}  // namespace tandem::detail
