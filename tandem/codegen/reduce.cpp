@@ -112,7 +112,7 @@ struct Geometry {
 uint32_t reduced_mask(const KernelCall& call) {
   const Array& x = call.in[0];
   uint32_t mask = 0;
-  if (call.op.attrs == fields<ShapeAttrs>()) {
+  if (&call.op == &op::sum_to) {
     const Array& y = call.out[0];
     const int lead = x.rank - y.rank;
     for (int d = 0; d < x.rank; ++d) {

@@ -2,7 +2,8 @@
 // The kernels of the reduce and scan families, for every row, dtype and stride. The order of a
 // reduction is set by shape and strides alone, so its bits do not depend on the thread count:
 // along memory, 64 lanes in blocks of kRowBlock elements; across memory, blocks of kColumnBlock
-// rows one after the other; lanes and blocks are combined pairwise.
+// rows; a fold joins four elements of a lane or column before it adds them to the state; lanes and
+// blocks are combined pairwise.
 #pragma once
 
 #include "tandem/graph/kernel.h"
@@ -14,7 +15,7 @@ inline constexpr int64_t kColumnBlock = 256;
 
 void run_reduce(const KernelCall& call);
 void run_scan(const KernelCall& call);
-/// The kernel of the reduce family (attrs ReduceAttrs, or ShapeAttrs for sum_to).
+/// The kernel of the reduce family (attrs ReduceAttrs, of op::sum_to ShapeAttrs).
 const Kernel& reduce_kernel();
 /// The kernel of the scan family (attrs ScanAttrs).
 const Kernel& scan_kernel();

@@ -14,9 +14,10 @@ namespace tandem::codegen {
 /// size, otherwise nothing overlaps. An operand that is "one value" points to a single element.
 using TileFn = void (*)(void* out, const void* a, const void* b, const void* c, const void* d,
                         int64_t n);
-/// lanes[i % 64] = op(lanes[i % 64], x[i]) for i < n; lanes are 64 values.
+/// lanes[i % 64] = op(lanes[i % 64], x[i]) for i < n; lanes are 64 values. Four elements of a lane
+/// are joined first, as (x0 x1)(x2 x3), while there are 256.
 using LanesFn = void (*)(void* lanes, const void* x, int64_t n);
-/// acc[i] = op(... op(acc[i], x[i]), x[i + stride]) ...): `rows` rows of n elements, in order.
+/// acc[i] = op(acc[i], all x[i + k * stride]): `rows` rows of n elements, four at a time as above.
 using ColumnFn = void (*)(void* acc, const void* x, int64_t stride, int64_t rows, int64_t n);
 /// acc[0] = op(acc[0], x[0]), out[0] = acc[0], ...: a running fold that leaves the total in acc.
 using PrefixFn = void (*)(void* out, void* acc, const void* x, int64_t n);

@@ -109,7 +109,7 @@ struct Var {
     const double mean = Mean::value(x, 0);
     double s = 0;
     for (double v : x) s += (v - mean) * (v - mean);
-    return s / (static_cast<double>(x.size()) - correction);
+    return s / std::fmax(static_cast<double>(x.size()) - correction, 0);
   }
 };
 struct LogSumExp {
