@@ -205,7 +205,9 @@ void run_index(const KernelCall& k) {
   Places p;
   p.x = k.in[0];
   p.v = k.out[0];
-  if (find_places(k, k.get_attrs<IndexAttrs>(), 1, p))
+  IndexAttrs a = k.get_attrs<IndexAttrs>();
+  a.skip = -1;  // of the derivative alone
+  if (find_places(k, a, 1, p))
     with_size(p.x.dtype, [&](auto tag) { read_places<decltype(tag)>(p); });
   else
     zero_array(k.out[0]);
