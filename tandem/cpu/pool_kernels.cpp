@@ -187,7 +187,7 @@ void max_planes(const KernelCall& call, const Pool& p, bool keep) {
         int64_t found = -1;
         for_window(p, win, [&](int64_t offset, int64_t position) {
           const float v = x[offset];
-          const bool wins = (v > best) | ((v != v) & (best == best));
+          const bool wins = (v > best) | (v != v);
           if (found >= 0 && !wins) return;
           best = v;
           found = position;
@@ -294,9 +294,32 @@ void max_back_planes(const KernelCall& c, const Pool& p) {
   });
 }
 
-void max_back_run(const KernelCall& c) {
+// A gradient that does not lie channels-last beside indices that do is brought to it first.
+struct BackPlan : Plan {
+  bool reorder = false;
+};
+
+std::shared_ptr<const Plan> max_back_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<BackPlan>();
+  plan->reorder = is_channels_last(c.in[1]) && !is_channels_last(c.in[0]) && c.in[0].shape[1] >= 4;
+  if (plan->reorder) plan->workspace = static_cast<size_t>(c.in[0].numel) * sizeof(float);
+  return plan;
+}
+
+void max_back_run(const KernelCall& call) {
+  KernelCall c = call;
+  Array in[2] = {call.in[0], call.in[1]};
+  Strides strides;
+  if (static_cast<const BackPlan*>(c.plan)->reorder) {
+    strides = channels_last_strides(in[0].shape, in[0].rank);
+    in[0].data = c.scratch;
+    in[0].strides = strides.data();
+    to_channels_last(call.in[0], c.scratch);
+    c.in = in;
+  }
   Pool p(c.get_attrs<PoolAttrs>(), c.out[0], c.in[0], &c.in[1]);
-  const bool last = p.x_c == 1 && p.y_c == 1 && p.i_c == 1 && p.c >= 4 && is_channels_last(c.out[0]);
+  const bool last =
+      p.x_c == 1 && p.y_c == 1 && p.i_c == 1 && p.c >= 4 && is_channels_last(c.out[0]);
   if (!last || !max_back_pixels(c, p)) max_back_planes(c, p);
 }
 
@@ -374,7 +397,7 @@ void register_pool_kernels() {
   register_kernel(DeviceKind::cpu, op::max_pool, max);
   register_kernel(DeviceKind::cpu, op::max_pool_with_indices, max);
   register_kernel(DeviceKind::cpu, op::max_pool_backward,
-                  {backward_supports, backward_max_layout, nullptr, max_back_run});
+                  {backward_supports, backward_max_layout, max_back_prepare, max_back_run});
   register_kernel(DeviceKind::cpu, op::avg_pool, {float_call, layout_of_input, nullptr, avg_run});
   register_kernel(DeviceKind::cpu, op::avg_pool_backward,
                   {float_call, layout_of_input, nullptr, avg_back_run});

@@ -455,21 +455,21 @@ Tensor conv_backward_weight(Tensor x, Tensor gy, const ConvAttrs& attrs, Where w
   return call(op::conv_backward_weight, &attrs, where, std::move(x), std::move(gy));
 }
 
-#define TD_CONV(d)                                                                                 \
-  Tensor conv##d##d(Tensor x, Tensor w, Tensor b, IntList stride, IntList padding,                 \
+#define TD_CONV(n)                                                                                 \
+  Tensor conv##n##d(Tensor x, Tensor w, Tensor b, IntList stride, IntList padding,                 \
                     IntList dilation, int64_t groups, Where where) {                               \
-    return conv_sized("conv" #d "d", d, std::move(x), std::move(w), std::move(b), stride, padding, \
+    return conv_sized("conv" #n "d", n, std::move(x), std::move(w), std::move(b), stride, padding, \
                       dilation, groups, where);                                                    \
   }                                                                                                \
-  Tensor conv##d##d(Tensor x, Tensor w, Tensor b, IntList stride, PaddingMode padding,             \
+  Tensor conv##n##d(Tensor x, Tensor w, Tensor b, IntList stride, PaddingMode padding,             \
                     IntList dilation, int64_t groups, Where where) {                               \
-    return conv_named("conv" #d "d", d, std::move(x), std::move(w), std::move(b), stride, padding, \
+    return conv_named("conv" #n "d", n, std::move(x), std::move(w), std::move(b), stride, padding, \
                       dilation, groups, where);                                                    \
   }                                                                                                \
-  Tensor conv_transpose##d##d(Tensor x, Tensor w, Tensor b, IntList stride, IntList padding,       \
+  Tensor conv_transpose##n##d(Tensor x, Tensor w, Tensor b, IntList stride, IntList padding,       \
                               IntList output_padding, int64_t groups, IntList dilation,            \
                               Where where) {                                                       \
-    return transpose_nd("conv_transpose" #d "d", d, std::move(x), std::move(w), std::move(b),      \
+    return transpose_nd("conv_transpose" #n "d", n, std::move(x), std::move(w), std::move(b),      \
                         stride, padding, output_padding, groups, dilation, where);                 \
   }
 TD_CONV(1)

@@ -371,18 +371,18 @@ std::pair<Tensor, Tensor> max_pool2d_with_indices(Tensor x, IntList kernel_size,
   return {std::move(y[0]), y[1].to(DType::i64, where)};
 }
 
-#define TD_POOL(d)                                                                             \
-  Tensor max_pool##d##d(Tensor x, IntList kernel_size, IntList stride, IntList padding,        \
+#define TD_POOL(n)                                                                             \
+  Tensor max_pool##n##d(Tensor x, IntList kernel_size, IntList stride, IntList padding,        \
                         IntList dilation, bool ceil_mode, Where where) {                       \
-    return max_nd("max_pool" #d "d", d, std::move(x), kernel_size, stride, padding, dilation,  \
+    return max_nd("max_pool" #n "d", n, std::move(x), kernel_size, stride, padding, dilation,  \
                   ceil_mode, where);                                                           \
   }                                                                                            \
-  Tensor adaptive_avg_pool##d##d(Tensor x, IntList output_size, Where where) {                 \
-    return adaptive_nd("adaptive_avg_pool" #d "d", op::avg_pool, d, std::move(x), output_size, \
+  Tensor adaptive_avg_pool##n##d(Tensor x, IntList output_size, Where where) {                 \
+    return adaptive_nd("adaptive_avg_pool" #n "d", op::avg_pool, n, std::move(x), output_size, \
                        where);                                                                 \
   }                                                                                            \
-  Tensor adaptive_max_pool##d##d(Tensor x, IntList output_size, Where where) {                 \
-    return adaptive_nd("adaptive_max_pool" #d "d", op::max_pool, d, std::move(x), output_size, \
+  Tensor adaptive_max_pool##n##d(Tensor x, IntList output_size, Where where) {                 \
+    return adaptive_nd("adaptive_max_pool" #n "d", op::max_pool, n, std::move(x), output_size, \
                        where);                                                                 \
   }
 TD_POOL(1)
