@@ -79,12 +79,13 @@ void run_dropout(const KernelCall& k) {
   const float* x = k.in[0].as<float>();
   float* y = k.out[0].as<float>();
   bool* mask = k.n_out > 1 ? k.out[1].as<bool>() : nullptr;
-  for_each_block<false>(
-      k, k.in[0].numel, [&](int64_t first, int64_t n, const uint32_t* w, const uint32_t*) {
-        for (int64_t i = 0; i < n; ++i)
-          y[first + i] = uniform_f32(w[i]) < keep ? x[first + i] * scale : 0.0f;
-        for (int64_t i = 0; mask && i < n; ++i) mask[first + i] = uniform_f32(w[i]) < keep;
-      });
+  for_each_block<false>(k, k.in[0].numel,
+                        [&](int64_t first, int64_t n, const uint32_t* w, const uint32_t*) {
+                          for (int64_t i = 0; i < n; ++i)
+                            y[first + i] = uniform_f32(w[i]) < keep ? x[first + i] * scale : 0.0f;
+                          for (int64_t i = 0; mask && i < n; ++i)
+                            mask[first + i] = uniform_f32(w[i]) < keep;
+                        });
 }
 
 bool dropout_backward_fits(const KernelCall& k) { return same_layout(k) && k.in[1].contiguous; }

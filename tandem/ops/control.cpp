@@ -110,23 +110,36 @@ constinit const OpDef cell_read =
     placeholder("cell_read").doc("The value of a Param or Buffer when a traced function starts.");
 constinit const OpDef grad_read =
     placeholder("grad_read").doc("The gradient in a slot when a traced function starts.");
-constinit const OpDef constant =
-    control_row("constant", {}, fields<ConstantAttrs>())
-        .flag(kNotDifferentiable).infer(constant_infer).reference(constant_loops).flops(no_cost)
-        .doc("A value that the graph holds.");
-constinit const OpDef identity =
-    view_row("identity", {"x"}, nullptr, same_strides)
-        .infer(same_infer).vjp(pass_vjp).batch(identity_batch).reference(copy_loops).flops(no_cost)
-        .bytes(no_cost).onnx("Identity")
-        .doc("The same value under a new identity.");
+constinit const OpDef constant = control_row("constant", {}, fields<ConstantAttrs>())
+                                     .flag(kNotDifferentiable)
+                                     .infer(constant_infer)
+                                     .reference(constant_loops)
+                                     .flops(no_cost)
+                                     .doc("A value that the graph holds.");
+constinit const OpDef identity = view_row("identity", {"x"}, nullptr, same_strides)
+                                     .infer(same_infer)
+                                     .vjp(pass_vjp)
+                                     .batch(identity_batch)
+                                     .reference(copy_loops)
+                                     .flops(no_cost)
+                                     .bytes(no_cost)
+                                     .onnx("Identity")
+                                     .doc("The same value under a new identity.");
 constinit const OpDef with_vjp =
     control_row("with_vjp", {"xs*"}, fields<WithVjpAttrs>())
-        .outputs({"y", "y1", "y2", "y3"}).infer(with_vjp_infer).vjp(with_vjp_vjp, 1)
-        .reference(with_vjp_loops).flops(no_cost)
+        .outputs({"y", "y1", "y2", "y3"})
+        .infer(with_vjp_infer)
+        .vjp(with_vjp_vjp, 1)
+        .reference(with_vjp_loops)
+        .flops(no_cost)
         .doc("Outputs of a function whose derivative the user gave: the last inputs, as they are.");
 constinit const OpDef debug_print =
     control_row("debug_print", {"x"}, fields<DebugPrintAttrs>())
-        .flag(kEffect).infer(same_infer).vjp(pass_vjp).batch(print_batch).reference(print_loops)
+        .flag(kEffect)
+        .infer(same_infer)
+        .vjp(pass_vjp)
+        .batch(print_batch)
+        .reference(print_loops)
         .flops(no_cost)
         .doc("x as it is; prints it to standard error each time it is computed.");
 }  // namespace op

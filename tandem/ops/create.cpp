@@ -79,7 +79,8 @@ void linspace_loops(const KernelCall& k) {
     using T = decltype(tag);
     T* out = k.out[0].as<T>();
     for (int64_t i = 0; i < n; ++i)
-      out[i] = detail::scalar_as<T>(i < (n + 1) / 2 ? a.start + step * static_cast<double>(i)
+      out[i] =
+          detail::scalar_as<T>(i < (n + 1) / 2 ? a.start + step * static_cast<double>(i)
                                                : a.end - step * static_cast<double>(n - 1 - i));
   });
 }
@@ -107,16 +108,21 @@ constexpr OpDef row(const char* name, const AttrsType* attrs) {
 
 namespace op {
 constinit const OpDef fill = row("fill", fields<FillAttrs>())
-                                 .infer(fill_infer).reference(fill_loops)
+                                 .infer(fill_infer)
+                                 .reference(fill_loops)
                                  .doc("A tensor of one value.");
 constinit const OpDef arange = row("arange", fields<ArangeAttrs>())
-                                   .infer(arange_infer).reference(arange_loops)
+                                   .infer(arange_infer)
+                                   .reference(arange_loops)
                                    .doc("start, start + step, start + 2 step, ...");
-constinit const OpDef linspace = row("linspace", fields<LinspaceAttrs>())
-                                     .infer(linspace_infer).reference(linspace_loops)
-                                     .doc("Equally spaced numbers from start to end, both included.");
+constinit const OpDef linspace =
+    row("linspace", fields<LinspaceAttrs>())
+        .infer(linspace_infer)
+        .reference(linspace_loops)
+        .doc("Equally spaced numbers from start to end, both included.");
 constinit const OpDef eye = row("eye", fields<EyeAttrs>())
-                                .infer(eye_infer).reference(eye_loops)
+                                .infer(eye_infer)
+                                .reference(eye_loops)
                                 .doc("Ones on the diagonal of a matrix of zeros.");
 }  // namespace op
 
@@ -265,8 +271,9 @@ Tensor make_tensor(const void* data, DType from, int64_t n, const Shape& shape, 
 }
 
 void check_row_length(size_t got, size_t want, int level) {
-  TD_CHECK(got == want, Shape, "tensor: lists at level {} have {} and {} entries\nAll must be equal.",
-           level, want, got);
+  TD_CHECK(got == want, Shape,
+           "tensor: lists at level {} have {} and {} entries\nAll must be equal.", level, want,
+           got);
 }
 
 }  // namespace detail

@@ -42,8 +42,7 @@ TD_API Tensor linspace(double start, double end, int64_t steps, DType dtype = DT
 TD_API Tensor logspace(double start, double end, int64_t steps, double base = 10,
                        DType dtype = DType::f32, Where where = Where::here());
 /// [n, m] with ones on the diagonal; m defaults to n.
-TD_API Tensor eye(int64_t n, int64_t m = -1, DType dtype = DType::f32,
-                  Where where = Where::here());
+TD_API Tensor eye(int64_t n, int64_t m = -1, DType dtype = DType::f32, Where where = Where::here());
 /// i64 [2, count]: row and column of each element of the lower (upper) triangle.
 TD_API Tensor tril_indices(int64_t row, int64_t col, int64_t offset = 0,
                            Where where = Where::here());
@@ -55,8 +54,8 @@ TD_API Tensor constant(const Tensor& x, Where where = Where::here());
 
 namespace detail {
 /// A tensor of `shape` from n dense elements of dtype `from`, stored as `dtype`.
-TD_API Tensor make_tensor(const void* data, DType from, int64_t n, const Shape& shape,
-                          DType dtype, Where where);
+TD_API Tensor make_tensor(const void* data, DType from, int64_t n, const Shape& shape, DType dtype,
+                          Where where);
 TD_API void check_row_length(size_t got, size_t want, int level);
 
 template <class T>
@@ -91,15 +90,14 @@ concept TensorNumber = std::is_arithmetic_v<T> || Element<T>;
 
 /// A 0-d tensor.
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor tensor(T value, Where where = Where::here()) {
-  return full(Shape(), Scalar(value), where);
-}
+  requires std::is_arithmetic_v<T> Tensor tensor(T value, Where where = Where::here()) {
+    return full(Shape(), Scalar(value), where);
+  }
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor tensor(T value, DType dtype, Where where = Where::here()) {
-  return full(Shape(), Scalar(value), dtype, where);
-}
+  requires std::is_arithmetic_v<T> Tensor tensor(T value, DType dtype,
+                                                 Where where = Where::here()) {
+    return full(Shape(), Scalar(value), dtype, where);
+  }
 
 /// From braces: `tensor({1.f, 2.f})` float32, `tensor({1, 2})` int64, `tensor({{1, 2}, {3, 4}})`
 /// [2, 2]. Rows must be equally long (throws Shape).
@@ -142,19 +140,19 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
 
 /// From a vector, whose element type is kept; the shape defaults to [v.size()].
 template <class T>
-  requires Element<detail::Carrier<T>>
-Tensor tensor(const std::vector<T>& v, Shape shape, Where where = Where::here()) {
-  using C = std::conditional_t<Element<T>, T, detail::Carrier<T>>;
-  detail::Flat<C> flat(v.size());
-  flat.append(v.begin(), v.end());
-  return detail::make_tensor(flat.data.get(), dtype_of<C>, int64_t(flat.n), shape, dtype_of<C>,
-                             where);
-}
+  requires Element<detail::Carrier<T>> Tensor tensor(const std::vector<T>& v, Shape shape,
+                                                     Where where = Where::here()) {
+    using C = std::conditional_t<Element<T>, T, detail::Carrier<T>>;
+    detail::Flat<C> flat(v.size());
+    flat.append(v.begin(), v.end());
+    return detail::make_tensor(flat.data.get(), dtype_of<C>, int64_t(flat.n), shape, dtype_of<C>,
+                               where);
+  }
 template <class T>
-  requires Element<detail::Carrier<T>>
-Tensor tensor(const std::vector<T>& v, Where where = Where::here()) {
-  return tensor(v, Shape(v.size()), where);
-}
+  requires Element<detail::Carrier<T>> Tensor tensor(const std::vector<T>& v,
+                                                     Where where = Where::here()) {
+    return tensor(v, Shape(v.size()), where);
+  }
 
 // ---- rows (op::fill is declared in graph/apply.h)
 struct ArangeAttrs {

@@ -58,10 +58,10 @@ inline T scalar_as(Scalar value) {
   else if constexpr (std::is_floating_point_v<T>)
     return static_cast<T>(value.to_double());
   else
-    return static_cast<T>(value.kind != 2                ? value.i
-                          : !(value.f > -0x1p63)         ? (value.f != value.f ? 0 : INT64_MIN)
-                          : value.f >= 0x1p63            ? INT64_MAX
-                                                         : static_cast<int64_t>(value.f));
+    return static_cast<T>(value.kind != 2        ? value.i
+                          : !(value.f > -0x1p63) ? (value.f != value.f ? 0 : INT64_MIN)
+                          : value.f >= 0x1p63    ? INT64_MAX
+                                                 : static_cast<int64_t>(value.f));
 }
 
 }  // namespace tandem::detail

@@ -23,10 +23,10 @@ Tensor as_index(const Tensor& t, Where where) {
 
 // An index with its numbers, slices and None done.
 struct Parsed {
-  RegionAttrs region;          ///< what numbers and slices leave of x
-  bool whole = true;           ///< the region is all of x
-  Shape view;                  ///< the region with numbers dropped and None inserted
-  std::vector<int> dims;       ///< of the view: which one each index tensor stands for
+  RegionAttrs region;     ///< what numbers and slices leave of x
+  bool whole = true;      ///< the region is all of x
+  Shape view;             ///< the region with numbers dropped and None inserted
+  std::vector<int> dims;  ///< of the view: which one each index tensor stands for
   std::vector<Tensor> tensors;
 
   bool adjacent() const {
@@ -41,12 +41,17 @@ int consumed_dims(const TensorIndices& indices) {
   for (const TensorIndex& i : indices.entries()) {
     switch (i.kind()) {
       case TensorIndex::Kind::integer:
-      case TensorIndex::Kind::slice: ++n; break;
+      case TensorIndex::Kind::slice:
+        ++n;
+        break;
       case TensorIndex::Kind::tensor:
         n += i.tensor().dtype() == DType::b8 ? i.tensor().dim() : 1;
         break;
-      case TensorIndex::Kind::ellipsis: ++ellipses; break;
-      case TensorIndex::Kind::none: break;
+      case TensorIndex::Kind::ellipsis:
+        ++ellipses;
+        break;
+      case TensorIndex::Kind::none:
+        break;
     }
   }
   TD_CHECK(ellipses <= 1, Value, "an index can have one Ellipsis, got {}", ellipses);
@@ -84,10 +89,15 @@ class Parser {
 
   void one(const TensorIndex& i) {
     switch (i.kind()) {
-      case TensorIndex::Kind::none: out_.view.push_back(1); return;
-      case TensorIndex::Kind::integer: return number(i.integer());
-      case TensorIndex::Kind::slice: return range(i.slice());
-      default: break;
+      case TensorIndex::Kind::none:
+        out_.view.push_back(1);
+        return;
+      case TensorIndex::Kind::integer:
+        return number(i.integer());
+      case TensorIndex::Kind::slice:
+        return range(i.slice());
+      default:
+        break;
     }
     const Tensor& t = i.tensor();
     if (t.dtype() == DType::b8) return mask(t);
@@ -104,7 +114,8 @@ class Parser {
   }
   void range(const Slice& s) {
     const Dim n = x_[at_];
-    TD_CHECK(s.step > 0, Value, "the step of a slice must be positive, got {}\nUse flip().", s.step);
+    TD_CHECK(s.step > 0, Value, "the step of a slice must be positive, got {}\nUse flip().",
+             s.step);
     const auto end = [&](int64_t v) {
       if (v == Slice::kEnd) return n;
       if (v < 0) return max(n + Dim(v), Dim(0));
@@ -213,8 +224,8 @@ Tensor put_tensors(Tensor x, const Parsed& p, const Operand& value, bool accumul
 // x[mask] = number needs no positions.
 bool is_single_mask(const TensorIndices& indices, const Operand& value) {
   const auto& e = indices.entries();
-  return e.size() == 1 && e[0].kind() == TensorIndex::Kind::tensor &&
-         e[0].tensor().defined() && e[0].tensor().dtype() == DType::b8 && e[0].tensor().dim() > 0 &&
+  return e.size() == 1 && e[0].kind() == TensorIndex::Kind::tensor && e[0].tensor().defined() &&
+         e[0].tensor().dtype() == DType::b8 && e[0].tensor().dim() > 0 &&
          (value.is_scalar() || value.tensor().dim() == 0);
 }
 Tensor wide_mask(const Tensor& x, const Tensor& mask, Where where) {
@@ -257,9 +268,8 @@ Tensor index_put(Tensor x, const TensorIndices& indices, const Operand& value, b
     if (!p.tensors.empty() && p.whole && p.view == x.shape())
       return put_tensors(std::move(x), p, value, accumulate, where);
     // Write the region: the value itself, or the region with the index tensors written into it.
-    Tensor v = p.tensors.empty()
-                   ? value_like(value, x.dtype(), p.view, where)
-                   : put_tensors(region_of(x, p, where), p, value, accumulate, where);
+    Tensor v = p.tensors.empty() ? value_like(value, x.dtype(), p.view, where)
+                                 : put_tensors(region_of(x, p, where), p, value, accumulate, where);
     p.region.accumulate = accumulate && p.tensors.empty();
     v = reshape(std::move(v), p.region.length, where);
     return call(op::region_put, &p.region, where, std::move(x), v);
@@ -438,8 +448,8 @@ int64_t largest_value(const char* name, const Tensor& x, Where where) {
              "Give the number of classes.");
     int64_t m = -1;
     for (int64_t v : x.to_vector<int64_t>(where)) m = std::max(m, v);
-    TD_CHECK(m < int64_t{1} << 40, Memory, "the largest value is {}: that many entries are too many",
-             m);
+    TD_CHECK(m < int64_t{1} << 40, Memory,
+             "the largest value is {}: that many entries are too many", m);
     return m;
   });
 }
@@ -518,8 +528,7 @@ Tensor argsort(const Tensor& x, int64_t dim, bool descending, Where where) {
   return sort(x, dim, descending, where).second;
 }
 
-std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest,
-                               Where where) {
+std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest, Where where) {
   return call_pair(op::topk, SortAttrs{dim, largest, k}, x, where);
 }
 

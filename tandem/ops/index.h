@@ -64,11 +64,10 @@ TD_API Tensor index_put(Tensor x, const TensorIndices& indices, const Operand& v
                         bool accumulate = false, Where where = Where::here());
 
 /// Entries `index` ([k], integers, not negative) of dimension `dim`.
-TD_API Tensor index_select(Tensor x, int64_t dim, const Tensor& index,
-                           Where where = Where::here());
+TD_API Tensor index_select(Tensor x, int64_t dim, const Tensor& index, Where where = Where::here());
 /// x with alpha * source added at entries `index` of `dim`; repeated indices add up in order.
-TD_API Tensor index_add(Tensor x, int64_t dim, const Tensor& index, Tensor source,
-                        Scalar alpha = 1, Where where = Where::here());
+TD_API Tensor index_add(Tensor x, int64_t dim, const Tensor& index, Tensor source, Scalar alpha = 1,
+                        Where where = Where::here());
 /// x with entries `index` of `dim` replaced by those of `source` / by a number.
 TD_API Tensor index_copy(Tensor x, int64_t dim, const Tensor& index, Tensor source,
                          Where where = Where::here());
@@ -76,8 +75,8 @@ TD_API Tensor index_fill(Tensor x, int64_t dim, const Tensor& index, Scalar valu
                          Where where = Where::here());
 /// Rows `input` (integers of any shape, not negative) of `weight` [n, d]: result [*input, d]. The
 /// gradient of row `padding_idx` is zero. Argument order of torch.nn.functional.embedding.
-TD_API Tensor embedding(const Tensor& input, Tensor weight,
-                        std::optional<int64_t> padding_idx = {}, Where where = Where::here());
+TD_API Tensor embedding(const Tensor& input, Tensor weight, std::optional<int64_t> padding_idx = {},
+                        Where where = Where::here());
 /// out[i][j] = x[index[i][j]][j] for dim 0, and so on. index.size(d) <= x.size(d) for d != dim.
 TD_API Tensor gather(Tensor x, int64_t dim, const Tensor& index, Where where = Where::here());
 /// As gather, with index and x broadcast against each other outside `dim`.
@@ -100,8 +99,7 @@ TD_API Tensor masked_select(Tensor x, const Tensor& mask, Where where = Where::h
 TD_API Tensor nonzero(const Tensor& x, Where where = Where::here());
 TD_API Tensor nonzero(const Tensor& x, int64_t size, int64_t fill, Where where = Where::here());
 /// i64 with a new last dimension that is 1 at the class. Without num_classes the values are read.
-TD_API Tensor one_hot(const Tensor& classes, int64_t num_classes = -1,
-                      Where where = Where::here());
+TD_API Tensor one_hot(const Tensor& classes, int64_t num_classes = -1, Where where = Where::here());
 /// How often each of 0, 1, ... max(minlength - 1, x.max()) occurs. Reads values.
 TD_API Tensor bincount(const Tensor& x, int64_t minlength = 0, Where where = Where::here());
 

@@ -120,25 +120,22 @@ template <class T>
 void read_places(const Places& p) {
   const T* x = p.x.as<T>();
   T* v = p.v.as<T>();
-  parallel_for(0, p.outer * p.count, std::max<int64_t>(1, kGrain / p.inner),
-               [&](int64_t b, int64_t e) {
-                 for (int64_t u = b; u < e; ++u) {
-                   const size_t o = static_cast<size_t>(u / p.count),
-                                i = static_cast<size_t>(u % p.count);
-                   const T* from = x + p.x_outer[o] + p.x_at[i];
-                   T* to = v + p.v_outer[o] + p.v_at[i];
-                   if (p.x_inner.empty()) {
-                     if (p.inner == 1)
-                       *to = *from;
-                     else
-                       std::memcpy(static_cast<void*>(to), from,
-                                   static_cast<size_t>(p.inner) * sizeof(T));
-                   } else {
-                     for (size_t j = 0; j < p.x_inner.size(); ++j)
-                       to[p.v_inner[j]] = from[p.x_inner[j]];
-                   }
-                 }
-               });
+  parallel_for(
+      0, p.outer * p.count, std::max<int64_t>(1, kGrain / p.inner), [&](int64_t b, int64_t e) {
+        for (int64_t u = b; u < e; ++u) {
+          const size_t o = static_cast<size_t>(u / p.count), i = static_cast<size_t>(u % p.count);
+          const T* from = x + p.x_outer[o] + p.x_at[i];
+          T* to = v + p.v_outer[o] + p.v_at[i];
+          if (p.x_inner.empty()) {
+            if (p.inner == 1)
+              *to = *from;
+            else
+              std::memcpy(static_cast<void*>(to), from, static_cast<size_t>(p.inner) * sizeof(T));
+          } else {
+            for (size_t j = 0; j < p.x_inner.size(); ++j) to[p.v_inner[j]] = from[p.x_inner[j]];
+          }
+        }
+      });
 }
 
 template <class T, bool kAdd>
@@ -177,10 +174,14 @@ void write_places(const Places& p) {
 template <class F>
 void with_size(DType t, F&& f) {
   switch (size_of(t)) {
-    case 1: return f(uint8_t{});
-    case 2: return f(uint16_t{});
-    case 4: return f(uint32_t{});
-    default: return f(uint64_t{});
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
   }
 }
 
@@ -251,8 +252,7 @@ void run_region_put(const KernelCall& k) {
   visit_dtype(y.dtype, [&](auto tag) {
     using T = decltype(tag);
     T* base = y.as<T>() + offset;
-    for (size_t e = 0; e < to.size(); ++e)
-      base[to[e]] = add_as<T>(base[to[e]], v.as<T>()[from[e]]);
+    for (size_t e = 0; e < to.size(); ++e) base[to[e]] = add_as<T>(base[to[e]], v.as<T>()[from[e]]);
   });
 }
 
@@ -267,9 +267,15 @@ struct Walk {
   int64_t cols, rows, size;
 
   Walk(const KernelCall& k, int64_t d, const Array& x, const Array& index, const Array& v)
-      : k(k), x(x), index(index), v(v), dim(x.rank ? normalize_dim(d, x.rank) : 0),
-        last(x.rank - 1), cols(x.rank ? index.shape[last] : 1),
-        rows(cols ? index.numel / cols : 0), size(x.rank ? x.shape[dim] : 1) {}
+      : k(k),
+        x(x),
+        index(index),
+        v(v),
+        dim(x.rank ? normalize_dim(d, x.rank) : 0),
+        last(x.rank - 1),
+        cols(x.rank ? index.shape[last] : 1),
+        rows(cols ? index.numel / cols : 0),
+        size(x.rank ? x.shape[dim] : 1) {}
 
   template <class F>
   void part(int64_t rb, int64_t re, int64_t b, int64_t e, F&& f) const {
@@ -334,8 +340,7 @@ void run_gather(const KernelCall& k) {
 void run_scatter(const KernelCall& k) {
   copy_first(k);
   const Walk w(k, k.get_attrs<GatherAttrs>().dim, k.out[0], k.in[1], k.in[2]);
-  if (!w.empty())
-    with_size(k.out[0].dtype, [&](auto tag) { scatter_as<decltype(tag), false>(w); });
+  if (!w.empty()) with_size(k.out[0].dtype, [&](auto tag) { scatter_as<decltype(tag), false>(w); });
 }
 
 void run_scatter_add(const KernelCall& k) {
@@ -348,8 +353,7 @@ void run_scatter_add(const KernelCall& k) {
 namespace {
 
 int64_t start_of(const KernelCall& k, const Array& start, int64_t size, int64_t length) {
-  const int64_t at =
-      start.is_scalar ? start.scalar.to_int() : index_at(start.data, start.dtype, 0);
+  const int64_t at = start.is_scalar ? start.scalar.to_int() : index_at(start.data, start.dtype, 0);
   if (at >= 0 && at <= size - length) return at;
   report(k, at);
   return std::clamp<int64_t>(at, 0, size - length);

@@ -103,8 +103,7 @@ void index_put_vjp(VjpCall& c) {
   }
   a.accumulate = false;
   if (c.needs(1))
-    c.results[1] =
-        call_list(op::index, &a, c.where(), at, std::span<const Tensor>(&g, 1));
+    c.results[1] = call_list(op::index, &a, c.where(), at, std::span<const Tensor>(&g, 1));
 }
 void index_backward_vjp(VjpCall& c) {
   const IndexAttrs& a = c.get_attrs<IndexAttrs>();
@@ -115,8 +114,8 @@ void index_backward_vjp(VjpCall& c) {
   Tensor g = call_list(op::index, &plain, c.where(), at, std::span<const Tensor>(&c.grad(), 1));
   if (a.skip >= 0) {
     Shape s = at.back().shape();
-    const int inner = a.shape.rank() - normalize_dim(a.dim, a.shape.rank()) -
-                      static_cast<int>(at.size());
+    const int inner =
+        a.shape.rank() - normalize_dim(a.dim, a.shape.rank()) - static_cast<int>(at.size());
     for (int i = 0; i < inner; ++i) s.push_back(1);
     g = masked_fill(g, reshape(at.back() == Operand(a.skip, c.where()), s, c.where()), 0.0,
                     c.where());
@@ -154,8 +153,8 @@ void index_batch(BatchCall& c) {
   Tensor x = c.in[0];
   if (!positions) {
     a.dim = d + 1;
-    c.out[0] = call_list(op::index, &a, where, batch_indices(c, 1, false),
-                         std::span<const Tensor>(&x, 1));
+    c.out[0] =
+        call_list(op::index, &a, where, batch_indices(c, 1, false), std::span<const Tensor>(&x, 1));
     return;
   }
   if (c.batched[0]) x = movedim(x, 0, d, where);
@@ -233,8 +232,8 @@ void region_put_batch(BatchCall& c) {
   a.start.insert(0, 0);
   a.length.insert(0, c.batch_size);
   a.step.insert(0, 1);
-  c.out[0] = call(op::region_put, &a, c.node.where, detail::with_batch(c, 0),
-                  detail::with_batch(c, 1));
+  c.out[0] =
+      call(op::region_put, &a, c.node.where, detail::with_batch(c, 0), detail::with_batch(c, 1));
 }
 
 // ---- gather, scatter
@@ -268,8 +267,7 @@ void gather_vjp(VjpCall& c) {
   const Tensor& g = c.grad();
   GatherAttrs a = c.get_attrs<GatherAttrs>();
   FillAttrs f{c.in_shape(0), 0, g.dtype()};
-  c.results[0] =
-      call(op::scatter_add, &a, c.where(), call(op::fill, &f, c.where()), c.in(1), g);
+  c.results[0] = call(op::scatter_add, &a, c.where(), call(op::fill, &f, c.where()), c.in(1), g);
 }
 // The gradient of src: what index picked, zeros where src was larger.
 Tensor source_grad(const VjpCall& c) {
@@ -288,8 +286,8 @@ void scatter_vjp(VjpCall& c) {
   const GatherAttrs& a = c.get_attrs<GatherAttrs>();
   const Tensor& g = c.grad();
   if (c.needs(0))
-    c.results[0] = call(op::scatter, &a, c.where(), g, c.in(1),
-                        zeros_of(c.in_shape(1), g.dtype(), c.where()));
+    c.results[0] =
+        call(op::scatter, &a, c.where(), g, c.in(1), zeros_of(c.in_shape(1), g.dtype(), c.where()));
   if (c.needs(2)) c.results[2] = source_grad(c);
 }
 void scatter_add_vjp(VjpCall& c) {
@@ -307,8 +305,8 @@ void gather_batch(BatchCall& c) {
 }
 void scatter_batch(BatchCall& c) {
   const GatherAttrs a = batched_gather(c);
-  c.out[0] = call(*c.node.op, &a, c.node.where, detail::with_batch(c, 0),
-                  detail::with_batch(c, 1), detail::with_batch(c, 2));
+  c.out[0] = call(*c.node.op, &a, c.node.where, detail::with_batch(c, 0), detail::with_batch(c, 1),
+                  detail::with_batch(c, 2));
 }
 
 // ---- dynamic_update, dynamic_slice
@@ -358,15 +356,13 @@ void dynamic_update_vjp(VjpCall& c) {
     c.results[0] = dynamic_update(g, d, start_operand(c),
                                   zeros_of(c.in_shape(2), g.dtype(), c.where()), c.where());
   if (c.needs(2))
-    c.results[2] = dynamic_slice(
-        g, d, start_operand(c),
-        c.in_shape(2)[normalize_dim(d, c.in_shape(2).rank())], c.where());
+    c.results[2] = dynamic_slice(g, d, start_operand(c),
+                                 c.in_shape(2)[normalize_dim(d, c.in_shape(2).rank())], c.where());
 }
 void dynamic_slice_vjp(VjpCall& c) {
   FillAttrs f{c.in_shape(0), 0, c.grad().dtype()};
-  c.results[0] = dynamic_update(call(op::fill, &f, c.where()),
-                                c.get_attrs<DynamicSliceAttrs>().dim, start_operand(c), c.grad(),
-                                c.where());
+  c.results[0] = dynamic_update(call(op::fill, &f, c.where()), c.get_attrs<DynamicSliceAttrs>().dim,
+                                start_operand(c), c.grad(), c.where());
 }
 // Positions start .. start + n of each example, and its number: index tensors for dims 0 and 1.
 std::vector<Tensor> batch_positions(const BatchCall& c, Dim n) {
@@ -387,8 +383,9 @@ void dynamic_update_batch(BatchCall& c) {
   }
   IndexAttrs a;
   const Tensor before[] = {movedim(x, d + 1, 1, where), movedim(v, d + 1, 1, where)};
-  c.out[0] = movedim(call_list(op::index_put, &a, where, batch_positions(c, v.shape(d + 1)), before),
-                     1, d + 1, where);
+  c.out[0] =
+      movedim(call_list(op::index_put, &a, where, batch_positions(c, v.shape(d + 1)), before), 1,
+              d + 1, where);
 }
 void dynamic_slice_batch(BatchCall& c) {
   const DynamicSliceAttrs& a = c.get_attrs<DynamicSliceAttrs>();
@@ -396,9 +393,10 @@ void dynamic_slice_batch(BatchCall& c) {
   const Where where = c.node.where;
   Tensor x = detail::with_batch(c, 0);
   if (!c.batched[1]) {
-    c.out[0] = c.node.in[1].is_scalar
-                   ? dynamic_slice(x, d + 1, Operand(c.node.in[1].scalar, where), a.length[0], where)
-                   : dynamic_slice(x, d + 1, Operand(c.in[1], where), a.length[0], where);
+    c.out[0] =
+        c.node.in[1].is_scalar
+            ? dynamic_slice(x, d + 1, Operand(c.node.in[1].scalar, where), a.length[0], where)
+            : dynamic_slice(x, d + 1, Operand(c.in[1], where), a.length[0], where);
     return;
   }
   IndexAttrs at;
@@ -432,7 +430,8 @@ void topk_infer(InferCall& c) {
 void sort_vjp(VjpCall& c) {
   GatherAttrs a{c.get_attrs<SortAttrs>().dim};
   FillAttrs f{c.in_shape(0), 0, c.grad().dtype()};
-  c.results[0] = call(op::scatter, &a, c.where(), call(op::fill, &f, c.where()), c.out(1), c.grad());
+  c.results[0] =
+      call(op::scatter, &a, c.where(), call(op::fill, &f, c.where()), c.out(1), c.grad());
 }
 void sort_batch(BatchCall& c) {
   SortAttrs a = c.get_attrs<SortAttrs>();
@@ -481,83 +480,122 @@ constexpr OpDef row(const char* name, Names in, const AttrsType* attrs) {
 namespace op {
 constinit const OpDef index =
     row("index", {"x", "indices*"}, fields<IndexAttrs>())
-        .infer(index_infer).vjp(index_vjp, 1u << 1).batch(index_batch)
+        .infer(index_infer)
+        .vjp(index_vjp, 1u << 1)
+        .batch(index_batch)
         .reference(detail::run_index)
-        .doc("Elements of x at index tensors, which stand for dimensions dim, dim + 1, ... and are "
-             "broadcast together. index_select, embedding and x[i] are this row.");
+        .doc(
+            "Elements of x at index tensors, which stand for dimensions dim, dim + 1, ... and are "
+            "broadcast together. index_select, embedding and x[i] are this row.");
 constinit const OpDef index_put =
     row("index_put", {"x", "value", "indices*"}, fields<IndexAttrs>())
-        .flag(kReuseFirst).infer(index_put_infer).vjp(index_put_vjp, 1u << 2).batch(index_put_batch)
+        .flag(kReuseFirst)
+        .infer(index_put_infer)
+        .vjp(index_put_vjp, 1u << 2)
+        .batch(index_put_batch)
         .reference(detail::run_index_put)
         .doc("x with value written (or added) at index tensors, in the order of the indices.");
 constinit const OpDef index_backward =
     row("index_backward", {"g", "indices*"}, fields<IndexAttrs>())
-        .infer(index_backward_infer).vjp(index_backward_vjp, 1u << 1).batch(index_backward_batch)
+        .infer(index_backward_infer)
+        .vjp(index_backward_vjp, 1u << 1)
+        .batch(index_backward_batch)
         .reference(detail::run_index_backward)
         .doc("Zeros of a shape with g added at index tensors: the derivative of index.");
 constinit const OpDef region_put =
     row("region_put", {"x", "value"}, fields<RegionAttrs>())
-        .flag(kReuseFirst).infer(region_put_infer).vjp(region_put_vjp).batch(region_put_batch)
+        .flag(kReuseFirst)
+        .infer(region_put_infer)
+        .vjp(region_put_vjp)
+        .batch(region_put_batch)
         .reference(detail::run_region_put)
         .doc("x with value written (or added) over a region of start, length and step.");
 constinit const OpDef gather =
     row("gather", {"x", "index"}, fields<GatherAttrs>())
-        .infer(gather_infer).vjp(gather_vjp, 1u << 1).batch(gather_batch)
-        .reference(detail::run_gather).onnx("GatherElements")
-        .doc("Elements of x whose position along dim is given by index, the other positions being "
-             "those of index itself.");
+        .infer(gather_infer)
+        .vjp(gather_vjp, 1u << 1)
+        .batch(gather_batch)
+        .reference(detail::run_gather)
+        .onnx("GatherElements")
+        .doc(
+            "Elements of x whose position along dim is given by index, the other positions being "
+            "those of index itself.");
 constinit const OpDef scatter =
     row("scatter", {"x", "index", "src"}, fields<GatherAttrs>())
-        .flag(kReuseFirst).infer(scatter_infer).vjp(scatter_vjp, 1u << 1).batch(scatter_batch)
-        .reference(detail::run_scatter).onnx("ScatterElements")
+        .flag(kReuseFirst)
+        .infer(scatter_infer)
+        .vjp(scatter_vjp, 1u << 1)
+        .batch(scatter_batch)
+        .reference(detail::run_scatter)
+        .onnx("ScatterElements")
         .doc("x with the elements of src written where gather would read; the last one wins.");
 constinit const OpDef scatter_add =
     row("scatter_add", {"x", "index", "src"}, fields<GatherAttrs>())
-        .flag(kReuseFirst).infer(scatter_infer).vjp(scatter_add_vjp, 1u << 1).batch(scatter_batch)
+        .flag(kReuseFirst)
+        .infer(scatter_infer)
+        .vjp(scatter_add_vjp, 1u << 1)
+        .batch(scatter_batch)
         .reference(detail::run_scatter_add)
         .doc("x with the elements of src added where gather would read.");
 constinit const OpDef dynamic_update =
     row("dynamic_update", {"x", "start$", "value"}, fields<ShapeAttrs>())
-        .flag(kReuseFirst).infer(dynamic_update_infer).vjp(dynamic_update_vjp, 1u << 1)
-        .batch(dynamic_update_batch).reference(detail::run_dynamic_update)
-        .doc("x with value written over entries from start on of dimension shape[0]; start may be "
-             "a 0-d tensor.");
+        .flag(kReuseFirst)
+        .infer(dynamic_update_infer)
+        .vjp(dynamic_update_vjp, 1u << 1)
+        .batch(dynamic_update_batch)
+        .reference(detail::run_dynamic_update)
+        .doc(
+            "x with value written over entries from start on of dimension shape[0]; start may be "
+            "a 0-d tensor.");
 constinit const OpDef dynamic_slice =
     row("dynamic_slice", {"x", "start$"}, fields<DynamicSliceAttrs>())
-        .infer(dynamic_slice_infer).vjp(dynamic_slice_vjp, 1u << 1).batch(dynamic_slice_batch)
+        .infer(dynamic_slice_infer)
+        .vjp(dynamic_slice_vjp, 1u << 1)
+        .batch(dynamic_slice_batch)
         .reference(detail::run_dynamic_slice)
         .doc("length entries of a dimension from start on, which may be a 0-d tensor.");
 constinit const OpDef sort =
     row("sort", {"x"}, fields<SortAttrs>())
-        .outputs({"values", "indices"}).infer(sort_infer).vjp(sort_vjp, 0, 1u << 1)
-        .batch(sort_batch).reference(detail::run_sort)
+        .outputs({"values", "indices"})
+        .infer(sort_infer)
+        .vjp(sort_vjp, 0, 1u << 1)
+        .batch(sort_batch)
+        .reference(detail::run_sort)
         .doc("Values in order along dim and where they were; stable, NaN is the largest.");
 constinit const OpDef topk =
     row("topk", {"x"}, fields<SortAttrs>())
-        .outputs({"values", "indices"}).infer(topk_infer).vjp(sort_vjp, 0, 1u << 1)
-        .batch(sort_batch).reference(detail::run_topk)
+        .outputs({"values", "indices"})
+        .infer(topk_infer)
+        .vjp(sort_vjp, 0, 1u << 1)
+        .batch(sort_batch)
+        .reference(detail::run_topk)
         .doc("The k largest (smallest) values along dim in order and where they were.");
 constinit const OpDef nonzero =
     row("nonzero", {"x"}, fields<NonzeroAttrs>())
-        .flag(kNotDifferentiable).infer(nonzero_infer).reference(detail::run_nonzero)
+        .flag(kNotDifferentiable)
+        .infer(nonzero_infer)
+        .reference(detail::run_nonzero)
         .doc("Coordinates of the elements that are not zero: size rows, missing ones are fill.");
 constinit const OpDef one_hot =
     row("one_hot", {"x"}, fields<OneHotAttrs>())
-        .flag(kNotDifferentiable).infer(one_hot_infer).batch(one_hot_batch)
+        .flag(kNotDifferentiable)
+        .infer(one_hot_infer)
+        .batch(one_hot_batch)
         .reference(detail::run_one_hot)
         .doc("Class numbers as vectors of 0 and 1 in a new last dimension.");
 constinit const OpDef bincount =
     row("bincount", {"x"}, fields<BincountAttrs>())
-        .flag(kNotDifferentiable).infer(bincount_infer).reference(detail::run_bincount)
+        .flag(kNotDifferentiable)
+        .infer(bincount_infer)
+        .reference(detail::run_bincount)
         .doc("How often each of 0, 1, ... size - 1 occurs in a vector.");
 }  // namespace op
 
 std::span<const OpDef* const> index_rows() {
   static constexpr const OpDef* kRows[] = {
-      &op::index,          &op::index_put,     &op::index_backward, &op::region_put, &op::gather,
-      &op::scatter,        &op::scatter_add,   &op::dynamic_update, &op::dynamic_slice,
-      &op::sort,           &op::topk,          &op::nonzero,        &op::one_hot,
-      &op::bincount,
+      &op::index,   &op::index_put,   &op::index_backward, &op::region_put,    &op::gather,
+      &op::scatter, &op::scatter_add, &op::dynamic_update, &op::dynamic_slice, &op::sort,
+      &op::topk,    &op::nonzero,     &op::one_hot,        &op::bincount,
   };
   return kRows;
 }

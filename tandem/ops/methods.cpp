@@ -132,8 +132,8 @@ TD_UNARY(relu)
 #undef TD_UNARY
 Tensor Tensor::pow(const Operand& exponent) const {
   const Where where = exponent.where();
-  Operand e = exponent.is_scalar() ? Operand(exponent.scalar(), where)
-                                   : Operand(exponent.tensor(), where);
+  Operand e =
+      exponent.is_scalar() ? Operand(exponent.scalar(), where) : Operand(exponent.tensor(), where);
   return tandem::pow(Operand(*this, where), std::move(e), where);
 }
 Tensor Tensor::clamp(Scalar lo, Scalar hi, Where where) const {

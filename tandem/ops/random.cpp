@@ -33,10 +33,14 @@ void check_sizes(const Shape& s) {
 template <class F>
 void visit_floating(DType t, F&& f) {
   switch (t) {
-    case DType::f64: return f(double{});
-    case DType::f16: return f(Half{});
-    case DType::bf16: return f(BFloat16{});
-    default: return f(float{});
+    case DType::f64:
+      return f(double{});
+    case DType::f16:
+      return f(Half{});
+    case DType::bf16:
+      return f(BFloat16{});
+    default:
+      return f(float{});
   }
 }
 template <class T>
@@ -78,8 +82,8 @@ void rand_check(InferCall& c) {
 }
 void randn_check(InferCall& c) {
   rand_infer(c);
-  TD_CHECK(c.get_attrs<RandAttrs>().b >= 0, Value, "the standard deviation must not be negative, got {}",
-           c.get_attrs<RandAttrs>().b);
+  TD_CHECK(c.get_attrs<RandAttrs>().b >= 0, Value,
+           "the standard deviation must not be negative, got {}", c.get_attrs<RandAttrs>().b);
 }
 void rand_loops(const KernelCall& k) {
   const RandAttrs& a = k.get_attrs<RandAttrs>();
@@ -287,9 +291,8 @@ void sample_row(const KernelCall& k, const std::vector<double>& w, int64_t row, 
   for (int64_t i = 0; i < size; ++i) {
     const uint64_t e = first * static_cast<uint64_t>(size) + static_cast<uint64_t>(i);
     const double u = 1.0 - uniform_f64(philox(k.rng.seed, k.rng.offset, e).word64(0));
-    keys.emplace_back(w[static_cast<size_t>(i)] > 0 ? -tdm_log(u) / w[static_cast<size_t>(i)]
-                                                    : HUGE_VAL,
-                      i);
+    keys.emplace_back(
+        w[static_cast<size_t>(i)] > 0 ? -tdm_log(u) / w[static_cast<size_t>(i)] : HUGE_VAL, i);
   }
   std::partial_sort(keys.begin(), keys.begin() + n, keys.end());
   for (int64_t s = 0; s < n; ++s) out[s] = keys[static_cast<size_t>(s)].second;
@@ -322,45 +325,62 @@ void multinomial_loops(const KernelCall& k) {
   });
 }
 
-constexpr OpDef random_row(OpDef r) {
-  return r.flag(kRandom | kNoBatch).flops(no_flops);
-}
+constexpr OpDef random_row(OpDef r) { return r.flag(kRandom | kNoBatch).flops(no_flops); }
 
 }  // namespace
 
 namespace op {
-constinit const OpDef rand =
-    random_row(create_row("rand", fields<RandAttrs>())).flag(kNotDifferentiable).infer(rand_check)
-        .reference(rand_loops).doc("Uniform numbers from a (included) to b (not included).");
-constinit const OpDef randn =
-    random_row(create_row("randn", fields<RandAttrs>())).flag(kNotDifferentiable).infer(randn_check)
-        .reference(randn_loops).doc("Normal numbers of mean a and standard deviation b.");
+constinit const OpDef rand = random_row(create_row("rand", fields<RandAttrs>()))
+                                 .flag(kNotDifferentiable)
+                                 .infer(rand_check)
+                                 .reference(rand_loops)
+                                 .doc("Uniform numbers from a (included) to b (not included).");
+constinit const OpDef randn = random_row(create_row("randn", fields<RandAttrs>()))
+                                  .flag(kNotDifferentiable)
+                                  .infer(randn_check)
+                                  .reference(randn_loops)
+                                  .doc("Normal numbers of mean a and standard deviation b.");
 constinit const OpDef randint =
-    random_row(create_row("randint", fields<RandintAttrs>())).flag(kNotDifferentiable)
-        .infer(randint_infer).reference(randint_loops)
+    random_row(create_row("randint", fields<RandintAttrs>()))
+        .flag(kNotDifferentiable)
+        .infer(randint_infer)
+        .reference(randint_loops)
         .doc("Integers from low (included) to high (not included), all equally likely.");
-constinit const OpDef randperm =
-    random_row(create_row("randperm", fields<RandpermAttrs>())).flag(kNotDifferentiable)
-        .infer(randperm_infer).reference(randperm_loops)
-        .doc("0 .. n - 1 in random order.");
-constinit const OpDef bernoulli =
-    random_row(index_row("bernoulli", {"p"})).flag(kNotDifferentiable).infer(bernoulli_infer)
-        .batch(bernoulli_batch).reference(bernoulli_loops)
-        .errors({"the probability at element {} is not in 0..1"})
-        .doc("1 with probability p, else 0.");
+constinit const OpDef randperm = random_row(create_row("randperm", fields<RandpermAttrs>()))
+                                     .flag(kNotDifferentiable)
+                                     .infer(randperm_infer)
+                                     .reference(randperm_loops)
+                                     .doc("0 .. n - 1 in random order.");
+constinit const OpDef bernoulli = random_row(index_row("bernoulli", {"p"}))
+                                      .flag(kNotDifferentiable)
+                                      .infer(bernoulli_infer)
+                                      .batch(bernoulli_batch)
+                                      .reference(bernoulli_loops)
+                                      .errors({"the probability at element {} is not in 0..1"})
+                                      .doc("1 with probability p, else 0.");
 constinit const OpDef dropout =
     random_row(index_row("dropout", {"x"}, fields<DropoutAttrs>()))
-        .outputs({"y", "mask!"}).flag(kReuseFirst).infer(dropout_infer)
-        .vjp(dropout_vjp, 0, 1u << 1).batch(dropout_batch).reference(dropout_loops)
+        .outputs({"y", "mask!"})
+        .flag(kReuseFirst)
+        .infer(dropout_infer)
+        .vjp(dropout_vjp, 0, 1u << 1)
+        .batch(dropout_batch)
+        .reference(dropout_loops)
         .doc("x / (1 - p) with probability 1 - p, else 0, for each element.");
 constinit const OpDef dropout_backward =
     index_row("dropout_backward", {"g", "mask"}, fields<DropoutAttrs>())
-        .flag(kReuseFirst).infer(dropout_backward_infer).vjp(dropout_backward_vjp, 1u << 1)
-        .batch(dropout_backward_batch).reference(dropout_backward_loops).flops(no_flops)
+        .flag(kReuseFirst)
+        .infer(dropout_backward_infer)
+        .vjp(dropout_backward_vjp, 1u << 1)
+        .batch(dropout_backward_batch)
+        .reference(dropout_backward_loops)
+        .flops(no_flops)
         .doc("g / (1 - p) where mask, else 0: the derivative of dropout.");
 constinit const OpDef multinomial =
     random_row(index_row("multinomial", {"weights"}, fields<MultinomialAttrs>()))
-        .flag(kNotDifferentiable).infer(multinomial_infer).reference(multinomial_loops)
+        .flag(kNotDifferentiable)
+        .infer(multinomial_infer)
+        .reference(multinomial_loops)
         .errors({"row {} has a weight that is negative, infinite or NaN",
                  "row {} has too few weights above 0"})
         .doc("Positions drawn with a probability in proportion to their weights.");
@@ -400,15 +420,13 @@ Tensor randperm(int64_t n, Where where) {
 }
 Tensor bernoulli(const Tensor& p, Where where) { return call(op::bernoulli, nullptr, where, p); }
 Tensor bernoulli(const Tensor& x, double p, Where where) {
-  detail::placed("bernoulli", where, [&] {
-    TD_CHECK(p >= 0 && p <= 1, Value, "p must be in 0..1, got {}", p);
-  });
+  detail::placed("bernoulli", where,
+                 [&] { TD_CHECK(p >= 0 && p <= 1, Value, "p must be in 0..1, got {}", p); });
   return bernoulli(full_like(x, p, where), where);
 }
 Tensor dropout(Tensor x, double p, bool training, Where where) {
-  detail::placed("dropout", where, [&] {
-    TD_CHECK(p >= 0 && p <= 1, Value, "p must be in 0..1, got {}", p);
-  });
+  detail::placed("dropout", where,
+                 [&] { TD_CHECK(p >= 0 && p <= 1, Value, "p must be in 0..1, got {}", p); });
   if (!training || p == 0) return x;
   DropoutAttrs a{p};
   return call(op::dropout, &a, where, std::move(x));

@@ -33,8 +33,7 @@ TD_API Tensor bernoulli(const Tensor& p, Where where = Where::here());
 /// Zeros and ones in x's shape and dtype, 1 with probability p.
 TD_API Tensor bernoulli(const Tensor& x, double p, Where where = Where::here());
 /// Zero with probability p, else x / (1 - p); x itself when not training.
-TD_API Tensor dropout(Tensor x, double p = 0.5, bool training = true,
-                      Where where = Where::here());
+TD_API Tensor dropout(Tensor x, double p = 0.5, bool training = true, Where where = Where::here());
 /// num_samples indices per row of `input` ([n] or [rows, n], weights not negative), each drawn with
 /// probability weight / sum.
 TD_API Tensor multinomial(const Tensor& input, int64_t num_samples, bool replacement = false,

@@ -54,7 +54,8 @@ Tensor stack(const std::vector<Tensor>& xs, int64_t dim, Where where) {
     d = normalize_dim(dim, xs[0].dim() + 1);
     for (size_t i = 0; i < xs.size(); ++i) {
       bool same = xs[i].dim() == xs[0].dim();
-      for (int k = 0; same && k < xs[0].dim(); ++k) same = dims_equal(xs[i].shape()[k], xs[0].shape()[k]);
+      for (int k = 0; same && k < xs[0].dim(); ++k)
+        same = dims_equal(xs[i].shape()[k], xs[0].shape()[k]);
       TD_CHECK(same, Shape, "tensor 0 is {}, tensor {} is {}: shapes must be equal",
                xs[0].shape().to_string(), i, xs[i].shape().to_string());
       ts.push_back(unsqueeze(xs[i], d, where));
@@ -150,10 +151,14 @@ Tensor rot90(const Tensor& x, int64_t k, IntList dims, Where where) {
     b = static_cast<int>(d[1].raw());
   });
   switch ((k % 4 + 4) % 4) {
-    case 1: return flip(transpose(x, a, b, where), IntList(a), where);
-    case 2: return flip(x, IntList(a, b), where);
-    case 3: return flip(transpose(x, a, b, where), IntList(b), where);
-    default: return x;
+    case 1:
+      return flip(transpose(x, a, b, where), IntList(a), where);
+    case 2:
+      return flip(x, IntList(a, b), where);
+    case 3:
+      return flip(transpose(x, a, b, where), IntList(b), where);
+    default:
+      return x;
   }
 }
 
@@ -262,7 +267,8 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view ind
   std::vector<Tensor> out;
   for (size_t i = 0; i < xs.size(); ++i) {
     Shape own;
-    for (size_t k = 0; k < xs.size(); ++k) own.push_back(k == i ? grid[static_cast<int>(i)] : Dim(1));
+    for (size_t k = 0; k < xs.size(); ++k)
+      own.push_back(k == i ? grid[static_cast<int>(i)] : Dim(1));
     Tensor g = expand(reshape(xs[i], own, where), grid, where);
     out.push_back(xy && xs.size() >= 2 ? transpose(std::move(g), 0, 1, where) : std::move(g));
   }
@@ -273,8 +279,9 @@ Tensor pixel_shuffle(Tensor x, int64_t upscale_factor, Where where) {
   return placed("pixel_shuffle", where, [&] {
     const int r = x.dim();
     const Dim f = upscale_factor;
-    TD_CHECK(r >= 3 && r <= 6 && upscale_factor > 0 && dims_equal(mod(x.shape(-3), f * f), 0), Shape,
-             "wants [*, c * {0} * {0}, h, w], x is {1}", upscale_factor, x.shape().to_string());
+    TD_CHECK(r >= 3 && r <= 6 && upscale_factor > 0 && dims_equal(mod(x.shape(-3), f * f), 0),
+             Shape, "wants [*, c * {0} * {0}, h, w], x is {1}", upscale_factor,
+             x.shape().to_string());
     Shape split, out;
     for (int i = 0; i < r - 3; ++i) split.push_back(x.shape()[i]);
     out = split;

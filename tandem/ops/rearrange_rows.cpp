@@ -159,8 +159,7 @@ IntList behind_batch(const IntList& dims, int rank) {
   return out;
 }
 void flip_batch(BatchCall& c) {
-  c.out[0] = flip(c.in[0], behind_batch(c.get_attrs<PermuteAttrs>().dims, c.rank(0)),
-                  c.node.where);
+  c.out[0] = flip(c.in[0], behind_batch(c.get_attrs<PermuteAttrs>().dims, c.rank(0)), c.node.where);
 }
 
 // ---- roll
@@ -188,8 +187,8 @@ void roll_loops(const KernelCall& k) {
       const bool wrapped = part >> d & 1;
       n[d] = wrapped ? shift[d] : x.shape[d] - shift[d];
       any &= n[d] > 0;
-      (wrapped ? from : to) += (wrapped ? x.shape[d] - shift[d] : shift[d]) *
-                               (wrapped ? x.strides[d] : y.strides[d]);
+      (wrapped ? from : to) +=
+          (wrapped ? x.shape[d] - shift[d] : shift[d]) * (wrapped ? x.strides[d] : y.strides[d]);
     }
     if (any)
       strided_copy(at_offset(y, to), y.strides, at_offset(x, from), x.strides, n, x.rank,
@@ -268,42 +267,74 @@ constexpr OpDef moving(const char* name, Names in, const AttrsType* attrs) {
 }  // namespace
 
 namespace op {
-constinit const OpDef copy =
-    moving("copy", {"x"}, nullptr)
-        .infer(same_infer).vjp(copy_vjp).batch(copy_batch).reference(copy_loops)
-        .onnx("Identity").doc("The same values, dense in row-major order.");
-constinit const OpDef cat =
-    moving("cat", {"xs*"}, fields<DimAttrs>())
-        .infer(cat_infer).vjp(cat_vjp).batch(cat_batch).reference(cat_loops).onnx("Concat")
-        .doc("Tensors joined along an existing dimension.");
+constinit const OpDef copy = moving("copy", {"x"}, nullptr)
+                                 .infer(same_infer)
+                                 .vjp(copy_vjp)
+                                 .batch(copy_batch)
+                                 .reference(copy_loops)
+                                 .onnx("Identity")
+                                 .doc("The same values, dense in row-major order.");
+constinit const OpDef cat = moving("cat", {"xs*"}, fields<DimAttrs>())
+                                .infer(cat_infer)
+                                .vjp(cat_vjp)
+                                .batch(cat_batch)
+                                .reference(cat_loops)
+                                .onnx("Concat")
+                                .doc("Tensors joined along an existing dimension.");
 constinit const OpDef pad =
     moving("pad", {"x"}, fields<PadAttrs>())
-        .infer(pad_infer).vjp(pad_vjp).batch(pad_batch).reference(pad_loops)
+        .infer(pad_infer)
+        .vjp(pad_vjp)
+        .batch(pad_batch)
+        .reference(pad_loops)
         .doc("Elements of one value before and after each dimension; negative sizes crop.");
-constinit const OpDef flip =
-    moving("flip", {"x"}, fields<PermuteAttrs>())
-        .infer(flip_infer).vjp(flip_vjp).batch(flip_batch).reference(flip_loops)
-        .doc("Elements in opposite order along dims.");
+constinit const OpDef flip = moving("flip", {"x"}, fields<PermuteAttrs>())
+                                 .infer(flip_infer)
+                                 .vjp(flip_vjp)
+                                 .batch(flip_batch)
+                                 .reference(flip_loops)
+                                 .doc("Elements in opposite order along dims.");
 constinit const OpDef roll =
     moving("roll", {"x"}, fields<RollAttrs>())
-        .infer(roll_infer).vjp(roll_vjp).batch(roll_batch).reference(roll_loops)
+        .infer(roll_infer)
+        .vjp(roll_vjp)
+        .batch(roll_batch)
+        .reference(roll_loops)
         .doc("Elements moved on around dims: those pushed out come in at the other end.");
 constinit const OpDef tril =
     moving("tril", {"x"}, fields<TriAttrs>())
-        .infer(tri_infer).vjp(tri_vjp<false>).batch(tri_batch<false>).reference(tri_loops<false>)
+        .infer(tri_infer)
+        .vjp(tri_vjp<false>)
+        .batch(tri_batch<false>)
+        .reference(tri_loops<false>)
         .doc("The lower triangle of matrices up to a diagonal, zero above it.");
 constinit const OpDef triu =
     moving("triu", {"x"}, fields<TriAttrs>())
-        .infer(tri_infer).vjp(tri_vjp<true>).batch(tri_batch<true>).reference(tri_loops<true>)
+        .infer(tri_infer)
+        .vjp(tri_vjp<true>)
+        .batch(tri_batch<true>)
+        .reference(tri_loops<true>)
         .doc("The upper triangle of matrices from a diagonal on, zero below it.");
 }  // namespace op
 
 std::span<const OpDef* const> view_rows() {
   static constexpr const OpDef* kRows[] = {
-      &op::view,           &op::permute,           &op::expand,          &op::slice,
-      &op::select,         &op::diagonal,          &op::unfold,          &op::slice_backward,
-      &op::diagonal_backward, &op::unfold_backward, &op::copy,            &op::cat,
-      &op::pad,            &op::flip,              &op::roll,            &op::tril,
+      &op::view,
+      &op::permute,
+      &op::expand,
+      &op::slice,
+      &op::select,
+      &op::diagonal,
+      &op::unfold,
+      &op::slice_backward,
+      &op::diagonal_backward,
+      &op::unfold_backward,
+      &op::copy,
+      &op::cat,
+      &op::pad,
+      &op::flip,
+      &op::roll,
+      &op::tril,
       &op::triu,
   };
   return kRows;

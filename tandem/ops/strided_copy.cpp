@@ -25,8 +25,9 @@ Layout simplify(const int64_t* shape, const int64_t* ds, const int64_t* ss, int 
   Layout l;
   for (int i = 0; i < rank; ++i)
     if (shape[i] != 1) l.d[l.rank++] = {shape[i], ds[i], ss[i]};
-  std::stable_sort(l.d, l.d + l.rank,
-                   [](const CopyDim& a, const CopyDim& b) { return std::abs(a.ds) > std::abs(b.ds); });
+  std::stable_sort(l.d, l.d + l.rank, [](const CopyDim& a, const CopyDim& b) {
+    return std::abs(a.ds) > std::abs(b.ds);
+  });
   int w = 0;
   for (int i = 1; i < l.rank; ++i) {
     CopyDim& a = l.d[w];
@@ -155,10 +156,14 @@ void strided_copy(void* dst, const int64_t* dst_strides, const void* src,
     if (shape[i] == 0) return;
   const Layout l = simplify(shape, dst_strides, src_strides, rank);
   switch (size) {
-    case 1: return copy_layout(static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), l);
-    case 2: return copy_layout(static_cast<uint16_t*>(dst), static_cast<const uint16_t*>(src), l);
-    case 4: return copy_layout(static_cast<uint32_t*>(dst), static_cast<const uint32_t*>(src), l);
-    default: return copy_layout(static_cast<uint64_t*>(dst), static_cast<const uint64_t*>(src), l);
+    case 1:
+      return copy_layout(static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), l);
+    case 2:
+      return copy_layout(static_cast<uint16_t*>(dst), static_cast<const uint16_t*>(src), l);
+    case 4:
+      return copy_layout(static_cast<uint32_t*>(dst), static_cast<const uint32_t*>(src), l);
+    default:
+      return copy_layout(static_cast<uint64_t*>(dst), static_cast<const uint64_t*>(src), l);
   }
 }
 
@@ -171,9 +176,8 @@ void zero_array(const Array& a) {
   if (!a.contiguous) return fill_array(a, 0);
   char* p = a.as<char>();
   const int64_t size = static_cast<int64_t>(size_of(a.dtype));
-  parallel_for(0, a.numel * size, 1 << 20, [&](int64_t b, int64_t e) {
-    std::memset(p + b, 0, static_cast<size_t>(e - b));
-  });
+  parallel_for(0, a.numel * size, 1 << 20,
+               [&](int64_t b, int64_t e) { std::memset(p + b, 0, static_cast<size_t>(e - b)); });
 }
 
 void fill_array(const Array& a, Scalar value) {

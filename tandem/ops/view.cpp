@@ -142,7 +142,8 @@ Tensor squeeze(Tensor x, IntList dims, Where where) {
     }
     if (dims.empty()) return s;
     bool drop[kMaxRank] = {};
-    for (Dim d : normalize_dims(dims, s.rank())) drop[d.raw()] = s[static_cast<int>(d.raw())] == Dim(1);
+    for (Dim d : normalize_dims(dims, s.rank()))
+      drop[d.raw()] = s[static_cast<int>(d.raw())] == Dim(1);
     Shape out;
     for (int i = 0; i < s.rank(); ++i)
       if (!drop[i]) out.push_back(s[i]);
@@ -250,8 +251,8 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim, Where wher
   std::vector<int64_t> sizes;
   placed("split", where, [&] {
     const int64_t n = x.size(dim);
-    TD_CHECK(size > 0 || (size == 0 && n == 0), Value, "the size of a piece must be positive, got {}",
-             size);
+    TD_CHECK(size > 0 || (size == 0 && n == 0), Value,
+             "the size of a piece must be positive, got {}", size);
     for (int64_t at = 0; at < n; at += size) sizes.push_back(std::min(size, n - at));
     if (n == 0) sizes.push_back(0);
   });

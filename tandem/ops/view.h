@@ -26,8 +26,7 @@ TD_API Tensor permute(Tensor x, IntList dims, Where where = Where::here());
 TD_API Tensor transpose(Tensor x, int64_t dim0, int64_t dim1, Where where = Where::here());
 /// Transpose of a matrix; vectors and scalars as they are. Throws Shape beyond 2 dimensions.
 TD_API Tensor t(Tensor x, Where where = Where::here());
-TD_API Tensor movedim(Tensor x, IntList source, IntList destination,
-                      Where where = Where::here());
+TD_API Tensor movedim(Tensor x, IntList source, IntList destination, Where where = Where::here());
 /// Without the dimensions of size 1 (all of them, or `dim` if it has size 1).
 TD_API Tensor squeeze(Tensor x, Where where = Where::here());
 TD_API Tensor squeeze(Tensor x, int64_t dim, Where where = Where::here());
@@ -82,8 +81,7 @@ TD_API Tensor pad(Tensor x, IntList pad, std::string_view mode = "constant", Sca
 /// Elements in opposite order along `dims`.
 TD_API Tensor flip(const Tensor& x, IntList dims, Where where = Where::here());
 /// Elements moved on by `shifts` around `dims`; without dims the tensor is rolled as if flat.
-TD_API Tensor roll(const Tensor& x, IntList shifts, IntList dims = {},
-                   Where where = Where::here());
+TD_API Tensor roll(const Tensor& x, IntList shifts, IntList dims = {}, Where where = Where::here());
 /// Turned `k` times by 90 degrees from dims[0] towards dims[1].
 TD_API Tensor rot90(const Tensor& x, int64_t k = 1, IntList dims = {0, 1},
                     Where where = Where::here());
@@ -101,8 +99,7 @@ TD_API Tensor repeat_interleave(Tensor x, int64_t repeats, int64_t dim,
 TD_API Tensor repeat_interleave(Tensor x, const Tensor& repeats, int64_t dim,
                                 Where where = Where::here());
 /// Coordinate grids of vectors. indexing: "ij" or "xy".
-TD_API std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs,
-                                    std::string_view indexing = "ij",
+TD_API std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view indexing = "ij",
                                     Where where = Where::here());
 /// [*, c*r*r, h, w] -> [*, c, h*r, w*r], and back.
 TD_API Tensor pixel_shuffle(Tensor x, int64_t upscale_factor, Where where = Where::here());

@@ -71,8 +71,8 @@ void view_infer(InferCall& c) {
     if (out[i].is_symbolic() || out[i].raw() >= 0) continue;
     TD_CHECK(out[i] == Dim(-1), Shape, "size {} of shape {} is negative\nOnly -1 is allowed, once.",
              out[i].to_string(), out.to_string());
-    TD_CHECK(missing < 0, Shape, "shape {} has two sizes -1, one is allowed\nWrite one of them out.",
-             out.to_string());
+    TD_CHECK(missing < 0, Shape,
+             "shape {} has two sizes -1, one is allowed\nWrite one of them out.", out.to_string());
     missing = i;
   }
   if (missing >= 0) out[missing] = missing_size(x.shape, out, missing);
@@ -115,13 +115,11 @@ bool view_strides(const void*, const Shape& in, const Strides& is, const Shape& 
   return o < 0;
 }
 
-void view_vjp(VjpCall& c) {
-  c.results[0] = detail::call_view(c.grad(), c.in_shape(0), c.where());
-}
+void view_vjp(VjpCall& c) { c.results[0] = detail::call_view(c.grad(), c.in_shape(0), c.where()); }
 
 void view_batch(BatchCall& c) {
-  c.out[0] = detail::call_view(c.in[0], detail::prepend(c.batch_size, c.node.out[0].shape),
-                               c.node.where);
+  c.out[0] =
+      detail::call_view(c.in[0], detail::prepend(c.batch_size, c.node.out[0].shape), c.node.where);
 }
 
 // ---- permute
@@ -207,8 +205,7 @@ void expand_batch(BatchCall& c) {
   for (int i = c.rank(0); i < out.rank(); ++i) middle.push_back(1);
   for (Dim d : c.node.in[0].shape) middle.push_back(d);
   ShapeAttrs a{detail::prepend(c.batch_size, out)};
-  c.out[0] = call(op::expand, &a, c.node.where,
-                  detail::call_view(c.in[0], middle, c.node.where));
+  c.out[0] = call(op::expand, &a, c.node.where, detail::call_view(c.in[0], middle, c.node.where));
 }
 
 // ---- slice
@@ -225,9 +222,10 @@ void slice_infer(InferCall& c) {
     TD_CHECK(start.raw() >= 0 && length.raw() >= 0, Index,
              "start {} and length {} must not be negative", start.raw(), length.raw());
     const int64_t room = x[d].raw() - start.raw();
-    TD_CHECK(length.raw() == 0 ? room >= 0 : (length.raw() - 1) <= (room - 1) / step.raw() && room > 0,
-             Index, "{} elements from {} by {} go past dimension {} of x {}", length.raw(),
-             start.raw(), step.raw(), d, x.shape.to_string());
+    TD_CHECK(
+        length.raw() == 0 ? room >= 0 : (length.raw() - 1) <= (room - 1) / step.raw() && room > 0,
+        Index, "{} elements from {} by {} go past dimension {} of x {}", length.raw(), start.raw(),
+        step.raw(), d, x.shape.to_string());
   }
   Shape out = x.shape;
   out[d] = length;
@@ -270,8 +268,7 @@ void slice_backward_loops(const KernelCall& k) {
   Strides s;
   std::copy_n(y.strides, y.rank, s.v.begin());
   const int d = normalize_dim(a.dim, y.rank);
-  char* dst = y.as<char>() +
-              a.range[0].raw() * s[d] * static_cast<int64_t>(size_of(y.dtype));
+  char* dst = y.as<char>() + a.range[0].raw() * s[d] * static_cast<int64_t>(size_of(y.dtype));
   s[d] *= a.range[2].raw();
   strided_copy(dst, s.data(), g.data, g.strides, g.shape, g.rank, size_of(g.dtype));
 }
@@ -315,8 +312,7 @@ void select_vjp(VjpCall& c) {
   Shape s = c.out_shape(0);
   s.insert(d, 1);
   SliceBackwardAttrs b{c.in_shape(0), d, IntList(a.index[0], 1, 1)};
-  c.results[0] = call(op::slice_backward, &b, c.where(),
-                      detail::call_view(c.grad(), s, c.where()));
+  c.results[0] = call(op::slice_backward, &b, c.where(), detail::call_view(c.grad(), s, c.where()));
 }
 void select_batch(BatchCall& c) {
   SelectAttrs a = c.get_attrs<SelectAttrs>();
@@ -486,53 +482,94 @@ void unfold_backward_batch(BatchCall& c) {
 namespace op {
 constinit const OpDef view =
     view_row("view", {"x"}, fields<ShapeAttrs>(), view_strides)
-        .infer(view_infer).vjp(view_vjp).batch(view_batch).reference(copy_view).flops(no_cost)
-        .bytes(no_cost).onnx("Reshape")
+        .infer(view_infer)
+        .vjp(view_vjp)
+        .batch(view_batch)
+        .reference(copy_view)
+        .flops(no_cost)
+        .bytes(no_cost)
+        .onnx("Reshape")
         .doc("The elements of x in row-major order under another shape; one size may be -1.");
 constinit const OpDef permute =
     view_row("permute", {"x"}, fields<PermuteAttrs>(), permute_strides)
-        .infer(permute_infer).vjp(permute_vjp).batch(permute_batch).reference(copy_view)
-        .flops(no_cost).bytes(no_cost).onnx("Transpose")
+        .infer(permute_infer)
+        .vjp(permute_vjp)
+        .batch(permute_batch)
+        .reference(copy_view)
+        .flops(no_cost)
+        .bytes(no_cost)
+        .onnx("Transpose")
         .doc("Dimensions in another order: output dimension i is input dimension dims[i].");
 constinit const OpDef expand =
     view_row("expand", {"x"}, fields<ShapeAttrs>(), expand_strides)
-        .infer(expand_infer).vjp(expand_vjp).batch(expand_batch).reference(copy_view)
-        .flops(no_cost).bytes(no_cost).onnx("Expand")
-        .doc("Dimensions of size 1 repeated, without copying; -1 keeps a size.");
-constinit const OpDef slice =
-    view_row("slice", {"x"}, fields<SliceAttrs>(), slice_strides)
-        .infer(slice_infer).vjp(slice_vjp).batch(slice_batch).reference(copy_view).flops(no_cost)
+        .infer(expand_infer)
+        .vjp(expand_vjp)
+        .batch(expand_batch)
+        .reference(copy_view)
+        .flops(no_cost)
         .bytes(no_cost)
-        .doc("Elements start, start + step, ... of one dimension.");
-constinit const OpDef select =
-    view_row("select", {"x"}, fields<SelectAttrs>(), select_strides)
-        .infer(select_infer).vjp(select_vjp).batch(select_batch).reference(copy_view)
-        .flops(no_cost).bytes(no_cost)
-        .doc("One element of a dimension, which goes away.");
+        .onnx("Expand")
+        .doc("Dimensions of size 1 repeated, without copying; -1 keeps a size.");
+constinit const OpDef slice = view_row("slice", {"x"}, fields<SliceAttrs>(), slice_strides)
+                                  .infer(slice_infer)
+                                  .vjp(slice_vjp)
+                                  .batch(slice_batch)
+                                  .reference(copy_view)
+                                  .flops(no_cost)
+                                  .bytes(no_cost)
+                                  .doc("Elements start, start + step, ... of one dimension.");
+constinit const OpDef select = view_row("select", {"x"}, fields<SelectAttrs>(), select_strides)
+                                   .infer(select_infer)
+                                   .vjp(select_vjp)
+                                   .batch(select_batch)
+                                   .reference(copy_view)
+                                   .flops(no_cost)
+                                   .bytes(no_cost)
+                                   .doc("One element of a dimension, which goes away.");
 constinit const OpDef diagonal =
     view_row("diagonal", {"x"}, fields<DiagonalAttrs>(), diagonal_strides)
-        .infer(diagonal_infer).vjp(diagonal_vjp).batch(diagonal_batch).reference(copy_view)
-        .flops(no_cost).bytes(no_cost)
+        .infer(diagonal_infer)
+        .vjp(diagonal_vjp)
+        .batch(diagonal_batch)
+        .reference(copy_view)
+        .flops(no_cost)
+        .bytes(no_cost)
         .doc("The diagonal of two dimensions as a new last dimension.");
 constinit const OpDef unfold =
     view_row("unfold", {"x"}, fields<UnfoldAttrs>(), unfold_strides)
-        .infer(unfold_infer).vjp(unfold_vjp).batch(unfold_batch).reference(copy_view)
-        .flops(no_cost).bytes(no_cost)
+        .infer(unfold_infer)
+        .vjp(unfold_vjp)
+        .batch(unfold_batch)
+        .reference(copy_view)
+        .flops(no_cost)
+        .bytes(no_cost)
         .doc("Sliding windows of one dimension as a new last dimension.");
 constinit const OpDef slice_backward =
     make_row("slice_backward", Family::index, Types::same, {"g"}, fields<SliceBackwardAttrs>())
-        .infer(slice_backward_infer).vjp(slice_backward_vjp).batch(slice_backward_batch)
-        .reference(slice_backward_loops).flops(no_cost).bytes(bytes_of_output)
+        .infer(slice_backward_infer)
+        .vjp(slice_backward_vjp)
+        .batch(slice_backward_batch)
+        .reference(slice_backward_loops)
+        .flops(no_cost)
+        .bytes(bytes_of_output)
         .doc("Zeros of a shape with g written over a slice: the derivative of slice and select.");
 constinit const OpDef diagonal_backward =
     make_row("diagonal_backward", Family::index, Types::same, {"g"}, fields<DiagonalAttrs>())
-        .infer(diagonal_backward_infer).vjp(diagonal_backward_vjp).batch(diagonal_backward_batch)
-        .reference(diagonal_backward_loops).flops(no_cost).bytes(bytes_of_output)
+        .infer(diagonal_backward_infer)
+        .vjp(diagonal_backward_vjp)
+        .batch(diagonal_backward_batch)
+        .reference(diagonal_backward_loops)
+        .flops(no_cost)
+        .bytes(bytes_of_output)
         .doc("Zeros of a shape with g on a diagonal: the derivative of diagonal.");
 constinit const OpDef unfold_backward =
     make_row("unfold_backward", Family::index, Types::same, {"g"}, fields<UnfoldAttrs>())
-        .infer(unfold_backward_infer).vjp(unfold_backward_vjp).batch(unfold_backward_batch)
-        .reference(unfold_backward_loops).flops(no_cost).bytes(bytes_of_output)
+        .infer(unfold_backward_infer)
+        .vjp(unfold_backward_vjp)
+        .batch(unfold_backward_batch)
+        .reference(unfold_backward_loops)
+        .flops(no_cost)
+        .bytes(bytes_of_output)
         .doc("Windows added up where they came from: the derivative of unfold.");
 }  // namespace op
 

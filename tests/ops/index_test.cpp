@@ -17,9 +17,12 @@ TEST_F(IndexTest, NumbersSlicesNoneEllipsis) {
   expect_tensor(index(x, {Ellipsis, 0}), {2, 3}, {0, 4, 8, 12, 16, 20});
   EXPECT_EQ(index(x, {None, Slice(1), Ellipsis, None}).shape(), Shape(1, 1, 3, 4, 1));
   EXPECT_EQ(index(x, {Slice(0, 2), Slice(2, 1)}).shape(), Shape(2, 0, 4));
-  expect_error(ErrorKind::Index, "4 indices are too many for x [2, 3, 4]",
-               [&] { index(x, {0, 0, 0, 0}); });
-  expect_error(ErrorKind::Index, "index 3 is out of range for dimension 1", [&] { index(x, {0, 3}); });
+  expect_error(ErrorKind::Index, "4 indices are too many for x [2, 3, 4]", [&] {
+    index(x, {0, 0, 0, 0});
+  });
+  expect_error(ErrorKind::Index, "index 3 is out of range for dimension 1", [&] {
+    index(x, {0, 3});
+  });
   expect_error(ErrorKind::Value, "one Ellipsis", [&] { index(x, {Ellipsis, Ellipsis}); });
 }
 
@@ -31,7 +34,8 @@ TEST_F(IndexTest, IndexTensors) {
   expect_tensor(index(x, {Slice(1), tensor({0, 0, 3})}), {2, 3}, {4, 4, 7, 8, 8, 11});
   const Tensor z = count({2, 3, 4});
   // Apart from each other: their dimensions come first.
-  expect_tensor(index(z, {tensor({0, 1}), Slice(), tensor({3, 0})}), {2, 3}, {3, 7, 11, 12, 16, 20});
+  expect_tensor(index(z, {tensor({0, 1}), Slice(), tensor({3, 0})}), {2, 3},
+                {3, 7, 11, 12, 16, 20});
   // A number goes away before the tensors are looked at.
   expect_tensor(index(z, {1, Slice(), tensor({3, 0})}), {3, 2}, {15, 12, 19, 16, 23, 20});
   expect_tensor(index(x, tensor(int64_t{1})), {4}, {4, 5, 6, 7});
@@ -53,8 +57,9 @@ TEST_F(IndexTest, Masks) {
   expect_tensor(nonzero(m), {3, 2}, {0, 0, 0, 2, 1, 1});
   expect_tensor(nonzero(tensor({0.0f, 0.5f, NAN}), 4, -1), {4, 1}, {1, 2, -1, -1});
   expect_tensor(masked_fill(x, m, -1), {2, 3}, {-1, 1, -1, 3, -1, 5});
-  expect_error(ErrorKind::Index, "a mask of shape [2] does not fit x [3, 2]",
-               [&] { index(x.t(), tensor({true, false})); });
+  expect_error(ErrorKind::Index, "a mask of shape [2] does not fit x [3, 2]", [&] {
+    index(x.t(), tensor({true, false}));
+  });
   expect_error(ErrorKind::DType, "mask must be bool, got float32", [&] { masked_fill(x, x, 0); });
 }
 
@@ -73,12 +78,14 @@ TEST_F(IndexTest, IndexPut) {
                 {1, 2, 3, 0, 0, 0});
   expect_tensor(index_put(count({2}), 0, 3, true), {2}, {3, 1});
   // Tensors apart from each other in a transposed x.
-  expect_tensor(index_put(zeros({2, 2, 2}).transpose(0, 2), {tensor({0, 1}), Slice(), tensor({1, 0})},
-                          tensor({{1.f, 2.f}, {3.f, 4.f}})),
-                {2, 2, 2}, {0, 1, 0, 2, 3, 0, 4, 0});
+  expect_tensor(
+      index_put(zeros({2, 2, 2}).transpose(0, 2), {tensor({0, 1}), Slice(), tensor({1, 0})},
+                tensor({{1.f, 2.f}, {3.f, 4.f}})),
+      {2, 2, 2}, {0, 1, 0, 2, 3, 0, 4, 0});
   EXPECT_EQ(values(x), Values(6, 0));
-  expect_error(ErrorKind::Shape, "wants 3 in dimension 0",
-               [&] { index_put(x, 0, tensor({1.f, 2.f})); });
+  expect_error(ErrorKind::Shape, "wants 3 in dimension 0", [&] {
+    index_put(x, 0, tensor({1.f, 2.f}));
+  });
 }
 
 TEST_F(IndexTest, IndexPutReusesATemporary) {
@@ -145,10 +152,10 @@ TEST_F(IndexTest, GatherScatter) {
                 {0, 2, 2, 5, 5, 7});
   EXPECT_EQ(values(x), values(count({2, 3})));
   expect_error(ErrorKind::Index, "index 3 is out of range", [&] { x.gather(1, tensor({{3}})); });
-  expect_error(ErrorKind::Shape, "index [3, 1] is larger than x [2, 3] in dimension 0",
-               [&] { x.gather(1, zeros({3, 1}, DType::i64)); });
-  expect_error(ErrorKind::Shape, "must have as many dimensions",
-               [&] { x.gather(1, tensor({0})); });
+  expect_error(ErrorKind::Shape, "index [3, 1] is larger than x [2, 3] in dimension 0", [&] {
+    x.gather(1, zeros({3, 1}, DType::i64));
+  });
+  expect_error(ErrorKind::Shape, "must have as many dimensions", [&] { x.gather(1, tensor({0})); });
   expect_error(ErrorKind::DType, "x is float32, src is int64",
                [&] { scatter(x, 1, tensor({{0}}), tensor({{1}})); });
 }
@@ -162,8 +169,9 @@ TEST_F(IndexTest, DynamicUpdateAndSlice) {
   cache.write_(0, 1, ones({1, 1}));
   expect_tensor(cache.value(), {3, 1}, {0, 1, 0});
   expect_error(ErrorKind::Index, "index 3 is out of range", [&] { dynamic_update(x, 0, 3, v); });
-  expect_error(ErrorKind::Shape, "does not fit into dimension 0",
-               [&] { dynamic_update(x, 0, 0, ones({5, 2})); });
+  expect_error(ErrorKind::Shape, "does not fit into dimension 0", [&] {
+    dynamic_update(x, 0, 0, ones({5, 2}));
+  });
   expect_error(ErrorKind::DType, "start must be an integer", [&] { dynamic_update(x, 0, 1.5, v); });
 }
 
@@ -181,8 +189,9 @@ TEST_F(IndexTest, SortTopk) {
   expect_tensor(sort(count({2, 2}), 0, true).first, {2, 2}, {2, 3, 0, 1});
   EXPECT_EQ(sort(zeros({0, 3})).first.shape(), Shape(0, 3));
   expect_tensor(sort(tensor(2.0f)).first, {}, {2});
-  expect_error(ErrorKind::Index, "k is 4, dimension 0 of x [3] has 3 elements",
-               [] { topk(tensor({1, 2, 3}), 4); });
+  expect_error(ErrorKind::Index, "k is 4, dimension 0 of x [3] has 3 elements", [] {
+    topk(tensor({1, 2, 3}), 4);
+  });
 }
 
 TEST_F(IndexTest, OneHotBincount) {
@@ -227,19 +236,25 @@ TEST_F(IndexTest, Vmap) {
   expect_vmap([&](const Tensor& i) { return embedding(i, count({3, 2})); }, ids);
   expect_vmap([](const Tensor& x, const Tensor& i, const Tensor& v) { return index_put(x, i, v); },
               x, ids, v);
-  expect_vmap([](const Tensor& x, const Tensor& i, const Tensor& v) {
-    return index_put(x, tensor({0, 0}), v + i.unsqueeze(1), true);
-  }, x, ids, v);
-  expect_vmap([](const Tensor& x, const Tensor& i) {
-    return x.gather(0, i.unsqueeze(1).expand({2, 4}));
-  }, x, ids);
-  expect_vmap([](const Tensor& x, const Tensor& i, const Tensor& v) {
-    return scatter_add(x, 0, i.unsqueeze(1).expand({2, 4}), v);
-  }, x, ids, v);
+  expect_vmap(
+      [](const Tensor& x, const Tensor& i, const Tensor& v) {
+        return index_put(x, tensor({0, 0}), v + i.unsqueeze(1), true);
+      },
+      x, ids, v);
+  expect_vmap(
+      [](const Tensor& x, const Tensor& i) {
+        return x.gather(0, i.unsqueeze(1).expand({2, 4}));
+      },
+      x, ids);
+  expect_vmap(
+      [](const Tensor& x, const Tensor& i, const Tensor& v) {
+        return scatter_add(x, 0, i.unsqueeze(1).expand({2, 4}), v);
+      },
+      x, ids, v);
   const Tensor start = tensor({1, 0});
-  expect_vmap([](const Tensor& x, const Tensor& s, const Tensor& v) {
-    return dynamic_update(x, 0, s, v);
-  }, x, start, v);
+  expect_vmap(
+      [](const Tensor& x, const Tensor& s, const Tensor& v) { return dynamic_update(x, 0, s, v); },
+      x, start, v);
   expect_vmap([](const Tensor& x, const Tensor& s) { return dynamic_slice(x, 1, s, 3); }, x, start);
   expect_vmap([](const Tensor& x) { return sort(x, -1, true).first; }, x);
   expect_vmap([](const Tensor& i) { return one_hot(i, 3); }, ids);
@@ -248,8 +263,9 @@ TEST_F(IndexTest, Vmap) {
 TEST_F(IndexTest, NoSizeFromValuesInATrace) {
   const Spec spec(DType::f32, Shape(3));
   const auto f = [](std::span<const Tensor> in) -> std::vector<Tensor> { return {nonzero(in[0])}; };
-  expect_error(ErrorKind::Unsupported, "the size of the result depends on values",
-               [&] { trace(f, {&spec, 1}, Captures::as_inputs); });
+  expect_error(ErrorKind::Unsupported, "the size of the result depends on values", [&] {
+    trace(f, {&spec, 1}, Captures::as_inputs);
+  });
   const auto g = [](std::span<const Tensor> in) -> std::vector<Tensor> {
     return {nonzero(in[0], 2, -1)};
   };

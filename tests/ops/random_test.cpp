@@ -64,7 +64,8 @@ TEST_F(RandomTest, RangesAndMeans) {
   std::sort(p.begin(), p.end());
   EXPECT_EQ(p, values(arange(100)));
   EXPECT_EQ(randperm(0).shape(), Shape(0));
-  expect_error(ErrorKind::DType, "wants a floating dtype, got int64", [] { rand({2}, DType::i64); });
+  expect_error(ErrorKind::DType, "wants a floating dtype, got int64",
+               [] { rand({2}, DType::i64); });
   expect_error(ErrorKind::Value, "low 3 must be below high 3", [] { randint(3, 3, {1}); });
   expect_error(ErrorKind::Value, "numbers from 0 to 299 do not fit uint8",
                [] { randint(300, {1}, DType::u8); });
@@ -107,8 +108,9 @@ TEST_F(RandomTest, Bernoulli) {
   EXPECT_NEAR(mean_of(v), 0.2, 0.02);
   expect_tensor(bernoulli(tensor({0.f, 1.f})), {2}, {0, 1});
   EXPECT_NEAR(mean_of(values(bernoulli(zeros({10000}), 0.7))), 0.7, 0.02);
-  expect_error(ErrorKind::Value, "probability at element 1 is not in 0..1",
-               [] { bernoulli(tensor({0.5f, 1.5f})); });
+  expect_error(ErrorKind::Value, "probability at element 1 is not in 0..1", [] {
+    bernoulli(tensor({0.5f, 1.5f}));
+  });
 }
 
 TEST_F(RandomTest, Multinomial) {
@@ -128,10 +130,12 @@ TEST_F(RandomTest, Multinomial) {
   for (int i = 0; i < 2000; ++i) first += multinomial(tensor({1.f, 3.f}), 1).item<int64_t>() == 1;
   EXPECT_NEAR(first / 2000.0, 0.75, 0.05);
   expect_error(ErrorKind::Value, "4 samples of 3 without replacement", [&] { multinomial(w, 4); });
-  expect_error(ErrorKind::Value, "row 0 has a weight that is negative",
-               [] { multinomial(tensor({-1.f, 1.f}), 1); });
-  expect_error(ErrorKind::Value, "row 0 has too few weights above 0",
-               [] { multinomial(tensor({0.f, 1.f}), 2); });
+  expect_error(ErrorKind::Value, "row 0 has a weight that is negative", [] {
+    multinomial(tensor({-1.f, 1.f}), 1);
+  });
+  expect_error(ErrorKind::Value, "row 0 has too few weights above 0", [] {
+    multinomial(tensor({0.f, 1.f}), 2);
+  });
 }
 
 TEST_F(RandomTest, DropoutSecondOrder) {

@@ -22,15 +22,19 @@ TEST_F(ViewTest, ReshapeSharesBytesWhereStridesAllow) {
 
 TEST_F(ViewTest, ReshapeErrors) {
   const Tensor x = count({2, 3});
-  expect_error(ErrorKind::Shape, "shape [4, 2] wants 8 elements, x is [2, 3] (6)",
-               [&] { x.reshape({4, 2}); });
+  expect_error(ErrorKind::Shape, "shape [4, 2] wants 8 elements, x is [2, 3] (6)", [&] {
+    x.reshape({4, 2});
+  });
   expect_error(ErrorKind::Shape, "has two sizes -1", [&] { x.reshape({-1, -1}); });
-  expect_error(ErrorKind::Shape, "size -2 of shape [-2, 3] is negative",
-               [&] { x.reshape({-2, 3}); });
-  expect_error(ErrorKind::Shape, "size -1 of shape [-1, 0] can be anything",
-               [&] { zeros({0, 3}).reshape({-1, 0}); });
-  expect_error(ErrorKind::Shape, "shape [-1, 4] wants 4 elements, x is [2, 3] (6)",
-               [&] { x.reshape({-1, 4}); });
+  expect_error(ErrorKind::Shape, "size -2 of shape [-2, 3] is negative", [&] {
+    x.reshape({-2, 3});
+  });
+  expect_error(ErrorKind::Shape, "size -1 of shape [-1, 0] can be anything", [&] {
+    zeros({0, 3}).reshape({-1, 0});
+  });
+  expect_error(ErrorKind::Shape, "shape [-1, 4] wants 4 elements, x is [2, 3] (6)", [&] {
+    x.reshape({-1, 4});
+  });
   expect_error(ErrorKind::Value, "input 'x' is an undefined tensor",
                [] { reshape(Tensor(), {1}); });
 }
@@ -67,8 +71,9 @@ TEST_F(ViewTest, SqueezeUnsqueezeExpand) {
   EXPECT_EQ(y.unsqueeze(-1).shape(), Shape(1, 3, 1, 1));
   expect_tensor(y.expand({2, -1, 2}), {2, 3, 2}, {0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2});
   EXPECT_EQ(y.expand({4, 2, 3, 1}).shape(), Shape(4, 2, 3, 1));
-  expect_error(ErrorKind::Shape, "wants 4 in dimension 1, x is [1, 3, 1] (3)",
-               [&] { y.expand({1, 4, 1}); });
+  expect_error(ErrorKind::Shape, "wants 4 in dimension 1, x is [1, 3, 1] (3)", [&] {
+    y.expand({1, 4, 1});
+  });
   expect_error(ErrorKind::Shape, "has fewer dimensions than x", [&] { y.expand({3}); });
   expect_error(ErrorKind::Shape, "has -1 for dimension 0", [&] { y.expand({-1, 1, 3, 1}); });
   expect_error(ErrorKind::Index, "out of range", [&] { y.unsqueeze(5); });
@@ -108,8 +113,9 @@ TEST_F(ViewTest, SplitChunkUnbind) {
   EXPECT_EQ(x.chunk(2, 1).size(), 2u);
   EXPECT_EQ(count({2, 3}).unbind(1)[2].to_vector<float>(), (std::vector<float>{2, 5}));
   EXPECT_EQ(split(zeros({0, 2}), 3).size(), 1u);
-  expect_error(ErrorKind::Shape, "sizes add up to 6, dimension 0 of x [7, 2] is 7",
-               [&] { split(x, {2, 4}); });
+  expect_error(ErrorKind::Shape, "sizes add up to 6, dimension 0 of x [7, 2] is 7", [&] {
+    split(x, {2, 4});
+  });
   expect_error(ErrorKind::Value, "must be positive, got 0", [&] { x.split(0); });
 }
 
@@ -133,12 +139,17 @@ TEST_F(ViewTest, CatStack) {
   EXPECT_EQ(cat({tensor({1, 2}), tensor({0.5f})}).dtype(), DType::f32);
   expect_tensor(stack({count({2}), count({2}) + 5}, 1), {2, 2}, {0, 5, 1, 6});
   expect_error(ErrorKind::Shape, "tensor 0 is [2, 2], tensor 1 is [2, 1]: sizes must be equal",
-               [&] { cat({a, b}, 0); });
+               [&] {
+                 cat({a, b}, 0);
+               });
   expect_error(ErrorKind::Value, "the list is empty", [] { cat({}); });
   expect_error(ErrorKind::Shape, "tensor 0 is [2, 2], tensor 1 is [2, 1]: shapes must be equal",
-               [&] { stack({a, b}); });
-  expect_error(ErrorKind::Shape, "tensors of 0 dimensions cannot be joined",
-               [] { cat({tensor(1.0f), tensor(2.0f)}); });
+               [&] {
+                 stack({a, b});
+               });
+  expect_error(ErrorKind::Shape, "tensors of 0 dimensions cannot be joined", [] {
+    cat({tensor(1.0f), tensor(2.0f)});
+  });
 }
 
 TEST_F(ViewTest, PadInAllModes) {
@@ -149,8 +160,9 @@ TEST_F(ViewTest, PadInAllModes) {
   expect_tensor(pad(x, {2, 1}, "replicate"), {1, 6}, {1, 1, 1, 2, 3, 3});
   expect_tensor(pad(x, {2, 1}, "circular"), {1, 6}, {2, 3, 1, 2, 3, 1});
   expect_error(ErrorKind::Shape, "padding -4 and 0 leaves -1 elements", [&] { pad(x, {-4, 0}); });
-  expect_error(ErrorKind::Shape, "reflect padding of 3 and 0 is too large",
-               [&] { pad(x, {3, 0}, "reflect"); });
+  expect_error(ErrorKind::Shape, "reflect padding of 3 and 0 is too large", [&] {
+    pad(x, {3, 0}, "reflect");
+  });
   expect_error(ErrorKind::Value, "mode 'edge' is none of", [&] { pad(x, {1, 1}, "edge"); });
   expect_error(ErrorKind::Shape, "for at most 2 dimensions", [&] { pad(x, {1, 1, 1}); });
 }
