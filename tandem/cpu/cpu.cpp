@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/cpu/cpu.h"
 
+#include <algorithm>
+
+#include "tandem/base/parallel.h"
 #include "tandem/codegen/pointwise.h"
 #include "tandem/codegen/reduce.h"
+#include "tandem/cpu/gemm_internal.h"
 #include "tandem/cpu/kernels_internal.h"
 #include "tandem/cpu/registry_internal.h"
+#include "tandem/cpu/row_kernels_internal.h"
+#include "tandem/ops/strided_copy_internal.h"
 
 namespace tandem {
 namespace detail {
@@ -59,6 +65,24 @@ Strides channels_last_strides(const int64_t* shape, int rank) {
   }
   s[0] = step;
   return s;
+}
+
+void to_channels_last(const Array& a, void* to) {
+  const int64_t c = a.shape[1];
+  const bool planes = a.contiguous && a.dtype == DType::f32 && c % 16 == 0;
+  if (!planes) {
+    Strides s = channels_last_strides(a.shape, a.rank);
+    strided_copy(to, s.data(), a.data, a.strides, a.shape, a.rank, size_of(a.dtype));
+    return;
+  }
+  const int64_t n = a.shape[0], pixels = n ? a.numel / (n * c) : 0;
+  const MicroTable<float>& t = micro_table<float>();
+  parallel_for(0, n, 1 + 16384 / std::max<int64_t>(pixels * c, 1), [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t at = i * pixels * c;
+      t.transpose(static_cast<float*>(to) + at, c, a.as<float>() + at, pixels, c, pixels);
+    }
+  });
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 
 #include "tandem/base/parallel.h"
 #include "tandem/cpu/registry_internal.h"
@@ -62,8 +63,14 @@ void pack_b(const MicroTable<T>& t, const Gemm<T>& g, int64_t k0, int64_t k1, in
       t.transpose(to, panel, from, g.bn, width, depth);
       continue;
     }
-    for (int64_t k = 0; k < depth; ++k)
-      for (int64_t j = 0; j < width; ++j) to[k * panel + j] = from[k * g.bk + j * g.bn];
+    const size_t bytes = static_cast<size_t>(width) * sizeof(T);
+    for (int64_t k = 0; k < depth; ++k) {
+      T* row = to + k * panel;
+      if (g.bn == 1)
+        std::memcpy(row, from + k * g.bk, bytes);
+      else
+        for (int64_t j = 0; j < width; ++j) row[j] = from[k * g.bk + j * g.bn];
+    }
   }
 }
 

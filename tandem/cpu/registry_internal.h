@@ -36,6 +36,8 @@ std::string onednn_version();
 bool is_channels_last(const Array& a);
 /// Channels-last strides of a shape [n, c, ...].
 Strides channels_last_strides(const int64_t* shape, int rank);
+/// The elements of `a` at `to`, which is channels-last.
+void to_channels_last(const Array& a, void* to);
 /// Same, for a dense array: strides in the order of `like`; false: it is row-major or not dense.
 bool strides_like(const Array& like, Strides& strides);
 /// No element is shared and strides are positive; what libraries can read in place.
