@@ -10,6 +10,7 @@
 #include "tandem/cpu/kernels_internal.h"
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/cpu/row_kernels_internal.h"
+#include "tandem/cpu/row_kernels_internal.h"
 #include "tandem/ops/strided_copy_internal.h"
 
 namespace tandem {
@@ -131,6 +132,7 @@ void register_cpu_backend() {
   register_family_kernel(DeviceKind::cpu, Family::scan, codegen::scan_kernel());
   set_fast_f32_provider(codegen::fast_f32_of);
   detail::register_random_kernels();
+  detail::register_row_kernels();
   detail::register_gemm_kernels();
   detail::register_pool_kernels();
 #ifdef TANDEM_HAVE_ONEDNN

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed of the tile kernels alone, without the gate: GB/s of add, relu, gelu, sum, column sum and
+// softmax, f32, by size and threads, for every kernel table that the processor runs.
+// usage: tile_bench [name ...]
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "tandem/base/parallel.h"
+#include "tandem/codegen/pointwise.h"
+#include "tandem/codegen/reduce.h"
+#include "tandem/codegen/row_programs.h"
+#include "tandem/graph/reduce_attrs.h"
+#include "tandem/ops/ops.h"
+
+using namespace tandem;
+
+namespace {
+
+struct Floats {
+  std::vector<float> memory;
+  std::vector<int64_t> shape, strides;
+  explicit Floats(std::vector<int64_t> s) : shape(std::move(s)), strides(shape.size()) {
+    int64_t n = 1;
+    for (size_t d = shape.size(); d-- > 0;) {
+      strides[d] = n;
+      n *= shape[d];
+    }
+    memory.resize(static_cast<size_t>(n) + 16);
+    for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i % 37) * 0.1f - 2;
+  }
+  Array array() {
+    Array a;
+    auto at = reinterpret_cast<uintptr_t>(memory.data());
+    a.data = reinterpret_cast<void*>((at + 63) / 64 * 64);
+    a.shape = shape.data();
+    a.strides = strides.data();
+    a.rank = static_cast<uint8_t>(shape.size());
+    a.numel = static_cast<int64_t>(memory.size()) - 16;
+    a.contiguous = true;
+    return a;
+  }
+};
+
+template <class F>
+double seconds(F&& f) {
+  using Clock = std::chrono::steady_clock;
+  f();
+  double best = 1e9;
+  for (int round = 0; round < 5; ++round) {
+    int64_t n = 1;
+    for (;;) {
+      const auto begin = Clock::now();
+      for (int64_t i = 0; i < n; ++i) f();
+      const double s = std::chrono::duration<double>(Clock::now() - begin).count();
+      if (s > 0.02) {
+        best = std::min(best, s / static_cast<double>(n));
+        break;
+      }
+      n *= 2;
+    }
+  }
+  return best;
+}
+
+struct Case {
+  const char* name;
+  const OpDef& op;
+  int n_in;
+  std::vector<int64_t> (*in_shape)(int64_t n, int input);
+  std::vector<int64_t> (*out_shape)(int64_t n);
+  std::vector<Scalar> numbers;
+  int64_t reduce_dim;
+  void (*run)(const KernelCall&);
+};
+
+std::vector<int64_t> flat(int64_t n, int) { return {n}; }
+std::vector<int64_t> flat_out(int64_t n) { return {n}; }
+std::vector<int64_t> square(int64_t n, int) { return {n / 256, 256}; }
+std::vector<int64_t> square_out(int64_t n) { return {n / 256, 256}; }
+std::vector<int64_t> row_second(int64_t n, int k) {
+  return k ? std::vector<int64_t>{256} : std::vector<int64_t>{n / 256, 256};
+}
+std::vector<int64_t> column_second(int64_t n, int k) {
+  return k ? std::vector<int64_t>{n / 256, 1} : std::vector<int64_t>{n / 256, 256};
+}
+std::vector<int64_t> one_out(int64_t) { return {}; }
+std::vector<int64_t> row_out(int64_t) { return {256}; }
+std::vector<int64_t> column_out(int64_t n) { return {n / 256}; }
+
+void measure(const Case& c, int64_t n, int threads) {
+  std::vector<Floats> in;
+  for (int k = 0; k < c.n_in; ++k) in.emplace_back(c.in_shape(n, k));
+  Floats out(c.out_shape(n));
+  std::vector<Array> x;
+  double bytes = 0;
+  for (Floats& f : in) {
+    x.push_back(f.array());
+    bytes += static_cast<double>(x.back().numel) * 4;
+  }
+  for (const Scalar& s : c.numbers) {
+    x.emplace_back();
+    x.back().is_scalar = true;
+    x.back().scalar = s;
+  }
+  Array y = out.array();
+  bytes += static_cast<double>(y.numel) * 4;
+  ReduceAttrs reduce;
+  if (c.reduce_dim >= 0) reduce.dims = {c.reduce_dim};
+  SoftmaxAttrs softmax{1};
+  KernelCall call{c.op};
+  call.attrs = c.op.family == Family::reduce ? static_cast<const void*>(&reduce) : &softmax;
+  call.in = x.data();
+  call.n_in = static_cast<int>(x.size());
+  call.out = &y;
+  call.n_out = 1;
+  set_num_threads(threads);
+  const double s = seconds([&] { c.run(call); });
+  set_num_threads(0);
+  fmt::print("{:<14}{:>10}{:>9}{:>12.2f}{:>10.1f}\n", c.name, n, threads, s * 1e6, bytes / s * 1e-9);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  register_all_ops();
+  const Case cases[] = {
+      {"add", op::add, 2, flat, flat_out, {}, -1, codegen::run_pointwise},
+      {"add_row", op::add, 2, row_second, square_out, {}, -1, codegen::run_pointwise},
+      {"add_column", op::add, 2, column_second, square_out, {}, -1, codegen::run_pointwise},
+      {"mul_number", op::mul, 1, flat, flat_out, {Scalar(0.5)}, -1, codegen::run_pointwise},
+      {"relu", op::relu, 1, flat, flat_out, {}, -1, codegen::run_pointwise},
+      {"exp", op::exp, 1, flat, flat_out, {}, -1, codegen::run_pointwise},
+      {"tanh", op::tanh, 1, flat, flat_out, {}, -1, codegen::run_pointwise},
+      {"gelu", op::gelu, 1, flat, flat_out, {}, -1, codegen::run_pointwise},
+      {"sum", op::sum, 1, flat, one_out, {}, -1, codegen::run_reduce},
+      {"sum_rows", op::sum, 1, square, column_out, {}, 1, codegen::run_reduce},
+      {"sum_columns", op::sum, 1, square, row_out, {}, 0, codegen::run_reduce},
+      {"amax_rows", op::amax, 1, square, column_out, {}, 1, codegen::run_reduce},
+      {"logsumexp", op::logsumexp, 1, square, column_out, {}, 1, codegen::run_reduce},
+      {"softmax", op::softmax, 1, square, square_out, {}, -1, codegen::softmax_kernel().run},
+  };
+  const codegen::TileTable* tables[3];
+  const int n_tables = codegen::all_tiles(tables);
+  for (int t = n_tables - 1; t >= 0; --t) {
+    codegen::use_tiles(tables[t]);
+    fmt::print("\n{} kernels\n{:<14}{:>10}{:>9}{:>12}{:>10}\n", tables[t]->name, "case", "floats",
+               "threads", "us", "GB/s");
+    for (const Case& c : cases) {
+      bool wanted = argc < 2;
+      for (int i = 1; i < argc; ++i) wanted |= std::strcmp(argv[i], c.name) == 0;
+      if (!wanted) continue;
+      for (int64_t n : {int64_t{4096}, int64_t{65536}, int64_t{1} << 20, int64_t{1} << 24}) {
+        for (int threads : {1, 2}) {
+          if (t == n_tables - 1 || (threads == 1 && n == 65536)) measure(c, n, threads);
+        }
+      }
+    }
+  }
+  return 0;
+}

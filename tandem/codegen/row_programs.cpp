@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and norms written as row programs; a variant is one number (dtypes and what is there),
+// from which its program is made once.
+#include "tandem/codegen/row_programs.h"
+
+#include "tandem/codegen/row_program.h"
+
+namespace tandem::codegen {
+namespace {
+
+// ---- variants: 4 bits a dtype, then flags
+constexpr uint64_t type_bits(DType t) { return static_cast<uint64_t>(t); }
+DType type_at(uint64_t key, int place) { return static_cast<DType>(key >> (4 * place) & 15); }
+constexpr uint64_t kFlags = uint64_t{1} << 32;
+bool flag(uint64_t key, int k) { return key / kFlags >> k & 1; }
+
+DType wide(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+bool present(const Array* a) { return a && a->shape && a->data; }
+bool wanted(const Array* a) { return present(a) && a->numel > 0; }
+
+// ---- softmax
+RowProgram softmax_program(uint64_t key) {
+  const DType t = type_at(key, 0);
+  RowBuilder b(wide(t));
+  const E x = b.input(RowKind::matrix, t);
+  b.output(RowKind::matrix, t);
+  const E top = b.fold(Fold::max, x);
+  b.next_stage();
+  const E e = exp(x - top);
+  if (flag(key, 0)) {
+    const E sum = b.fold(Fold::add, e);
+    b.next_stage();
+    b.write(0, (x - top) - log(sum));
+  } else {
+    const E kept = b.store(e);
+    const E sum = b.fold(Fold::add, e);
+    b.next_stage();
+    b.write(0, kept * (1.0 / sum));
+  }
+  return b.finish();
+}
+
+RowProgram softmax_backward_program(uint64_t key) {
+  const DType t = type_at(key, 0);
+  RowBuilder b(wide(t));
+  const E g = b.input(RowKind::matrix, type_at(key, 1)), y = b.input(RowKind::matrix, t);
+  b.output(RowKind::matrix, t);
+  const bool log = flag(key, 0);
+  const E sum = b.fold(Fold::add, log ? g : g * y);
+  b.next_stage();
+  b.write(0, log ? g - exp(y) * sum : (g - sum) * y);
+  return b.finish();
+}
+
+// ---- norms
+enum NormFlags { kCentred, kWeight, kBias, kStats, kGradWeight, kGradBias };
+
+RowProgram norm_program(uint64_t key) {
+  const DType t = type_at(key, 0);
+  const bool centred = flag(key, kCentred);
+  RowBuilder b(wide(t));
+  const E x = b.input(RowKind::matrix, t), eps = b.input(RowKind::number, DType::f64);
+  E w, bias;
+  if (flag(key, kWeight)) w = b.input(RowKind::columns, type_at(key, 1));
+  if (flag(key, kBias)) bias = b.input(RowKind::columns, type_at(key, 2));
+  b.output(RowKind::matrix, t);
+  if (flag(key, kStats) && centred) b.output(RowKind::row, wide(t));
+  if (flag(key, kStats)) b.output(RowKind::row, wide(t));
+  E distance = x, mean;
+  if (centred) {
+    mean = b.fold(Fold::add, x) / b.count();
+    b.next_stage();
+    distance = x - mean;
+  }
+  const E squares = b.fold(Fold::add, square(distance));
+  b.next_stage();
+  const E rstd = rsqrt(squares / b.count() + eps);
+  E y = distance * rstd;
+  if (w.defined()) y = y * w;
+  if (bias.defined()) y = y + bias;
+  b.write(0, y);
+  b.next_stage();
+  int next = 1;
+  if (flag(key, kStats) && centred) b.write(next++, mean);
+  if (flag(key, kStats)) b.write(next, rstd);
+  return b.finish();
+}
+
+RowProgram norm_backward_program(uint64_t key) {
+  const DType t = type_at(key, 0);
+  const bool centred = flag(key, kCentred);
+  RowBuilder b(wide(t));
+  const E g = b.input(RowKind::matrix, type_at(key, 1)), x = b.input(RowKind::matrix, t);
+  E mean, w;
+  if (centred) mean = b.input(RowKind::row, wide(t));
+  const E rstd = b.input(RowKind::row, wide(t));
+  if (flag(key, kWeight)) w = b.input(RowKind::columns, type_at(key, 2));
+  b.output(RowKind::matrix, t);
+  if (flag(key, kGradWeight)) b.output(RowKind::columns, type_at(key, 3));
+  if (flag(key, kGradBias)) b.output(RowKind::columns, type_at(key, 3));
+  const E xhat = (centred ? x - mean : x) * rstd;
+  const E gw = w.defined() ? g * w : g;
+  const E along = b.fold(Fold::add, gw * xhat);
+  E level;
+  if (centred) level = b.fold(Fold::add, gw);
+  b.next_stage();
+  E gx = gw - xhat * (along / b.count());
+  if (centred) gx = gx - level / b.count();
+  b.write(0, gx * rstd);
+  int next = 1;
+  if (flag(key, kGradWeight)) b.write(next++, g * xhat);
+  if (flag(key, kGradBias)) b.write(next, g);
+  return b.finish();
+}
+
+RowSpace last_dims(const Array& x, int dims) { return {&x, x.rank - dims, x.rank}; }
+
+}  // namespace
+
+void run_softmax(const Array& x, const Array& y, int dim, bool log) {
+  if (x.numel == 0) return;
+  const Array *in[] = {&x}, *out[] = {&y};
+  run_row_kernel(row_kernel(type_bits(x.dtype) | kFlags * log, softmax_program), {&x, dim, dim + 1},
+                 in, out);
+}
+
+void run_softmax_backward(const Array& gy, const Array& y, const Array& gx, int dim, bool log) {
+  if (y.numel == 0) return;
+  const Array *in[] = {&gy, &y}, *out[] = {&gx};
+  const uint64_t key = type_bits(y.dtype) | type_bits(gy.dtype) << 4 | kFlags * log;
+  run_row_kernel(row_kernel(key, softmax_backward_program), {&y, dim, dim + 1}, in, out);
+}
+
+bool norm_supported(const NormArrays& a) {
+  const Array* matrices[] = {a.x, a.gy, a.y, a.gx};
+  if (!rows_merge(last_dims(*a.x, a.dims), matrices, 4)) return false;
+  for (const Array* v : {a.w, a.b, a.gw, a.gb}) {
+    if (v && v->shape && v->numel > 0 && !v->contiguous) return false;
+  }
+  return true;
+}
+
+void run_norm(const NormArrays& a) {
+  if (a.x->numel == 0) return;
+  Array eps;
+  eps.is_scalar = true;
+  eps.scalar = Scalar(a.eps);
+  const Array *in[RowProgram::kIns] = {a.x, &eps}, *out[3] = {a.y};
+  int n_in = 2, n_out = 1;
+  uint64_t key = type_bits(a.x->dtype), flags = uint64_t{a.centred} << kCentred;
+  if (present(a.w)) {
+    in[n_in++] = a.w;
+    key |= type_bits(a.w->dtype) << 4;
+    flags |= 1u << kWeight;
+  }
+  if (present(a.b)) {
+    in[n_in++] = a.b;
+    key |= type_bits(a.b->dtype) << 8;
+    flags |= 1u << kBias;
+  }
+  if (present(a.rstd)) {
+    if (a.centred) out[n_out++] = a.mean;
+    out[n_out] = a.rstd;
+    flags |= 1u << kStats;
+  }
+  run_row_kernel(row_kernel(key | kFlags * flags, norm_program), last_dims(*a.x, a.dims), in, out);
+}
+
+void run_norm_backward(const NormArrays& a) {
+  const Array *in[RowProgram::kIns] = {a.gy, a.x}, *out[3] = {a.gx};
+  int n_in = 2, n_out = 1;
+  uint64_t key = type_bits(a.x->dtype) | type_bits(a.gy->dtype) << 4;
+  uint64_t flags = uint64_t{a.centred} << kCentred;
+  if (a.centred) in[n_in++] = a.mean;
+  in[n_in++] = a.rstd;
+  if (present(a.w)) {
+    in[n_in] = a.w;
+    key |= type_bits(a.w->dtype) << 8;
+    flags |= 1u << kWeight;
+  }
+  if (wanted(a.gw)) {
+    out[n_out++] = a.gw;
+    key |= type_bits(a.gw->dtype) << 12;
+    flags |= 1u << kGradWeight;
+  }
+  if (wanted(a.gb)) {
+    out[n_out] = a.gb;
+    key |= type_bits(a.gb->dtype) << 12;
+    flags |= 1u << kGradBias;
+  }
+  const RowKernel& kernel = row_kernel(key | kFlags * flags, norm_backward_program);
+  run_row_kernel(kernel, last_dims(*a.x, a.dims), in, out);
+}
+
+}  // namespace tandem::codegen
