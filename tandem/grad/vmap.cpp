@@ -88,6 +88,7 @@ class BatchRunner {
     for (size_t i = 0; i < batched.size(); ++i) flags[i] = batched[i];
     BatchCall c{n, in, {flags, batched.size()}, size_};
     n.op->batch_fn(c);
+    if (c.by_slices) return apply_loop(n, in, batched, out);
     for (size_t o = 0; o < n.out.size(); ++o) out.push_back({c.out[o], c.out_batched[o]});
   }
 

@@ -14,6 +14,7 @@ struct BatchCall {
   Dim batch_size;
   Tensor out[kMaxOpOuts];
   bool out_batched[kMaxOpOuts] = {true, true, true, true};
+  bool by_slices = false;  ///< set by a rule that cannot: the op runs slice by slice
 
   template <class A>
   const A& get_attrs() const {

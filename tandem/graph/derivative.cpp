@@ -276,7 +276,7 @@ E gradient_of(const OpDef& op, int input, Work& w) {
     const E y = w.y();
     E d[kMaxOpIns];
     op.expr_grad_fn(in, &y, w.g(), d);
-    return d[input];
+    if (d[input].defined()) return d[input];  // else the symbolic one
   }
   const ScalarGraph& forward = expr_of(op);
   std::vector<E> copy(forward.nodes.size());

@@ -213,8 +213,16 @@ void attention_batch(BatchCall& c) {
   for (int i = 0; i < c.n_in(); ++i)
     if (c.has(i)) rank = std::max(rank, c.rank(i));
   std::vector<Operand> ins;
-  for (int i = 0; i < c.n_in(); ++i)
-    ins.emplace_back(c.has(i) ? detail::with_rank(c, i, rank) : Tensor(), c.node.where);
+  for (int i = 0; i < c.n_in(); ++i) {
+    Tensor t = c.has(i) ? detail::with_rank(c, i, rank) : Tensor();
+    if (i == 0 && !c.batched[0] && c.has(3) && c.batched[3]) {
+      t = detail::with_batch(c, 0);  // a mask broadcasts to the scores, not they to it
+      Shape s = t.shape();
+      while (s.rank() < rank + 1) s.insert(1, 1);
+      t = t.reshape(s, c.node.where);
+    }
+    ins.emplace_back(std::move(t), c.node.where);
+  }
   detail::call_again(c, c.node.attrs.get(), ins, c.out);
 }
 

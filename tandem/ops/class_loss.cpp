@@ -325,7 +325,15 @@ Tensor to_incoming(const Tensor& v, const ClassLossAttrs& a, const Tensor& total
   return r.to(t);
 }
 
+// Class weights are constants, as in PyTorch.
+void check_constant_weight(const VjpCall& c, int i) {
+  TD_CHECK(!c.needs(i), Unsupported,
+           "the class weight has no derivative\nCall detach() on it, or write the loss with "
+           "log_softmax and gather.");
+}
+
 void cross_entropy_vjp(VjpCall& c) {
+  check_constant_weight(c, 2);
   const auto& a = c.get_attrs<ClassLossAttrs>();
   Where where = c.where();
   Tensor lse = c.out(1);
@@ -338,6 +346,7 @@ void cross_entropy_vjp(VjpCall& c) {
 }
 
 void cross_entropy_backward_vjp(VjpCall& c) {
+  check_constant_weight(c, 5);
   const auto& a = c.get_attrs<ClassLossAttrs>();
   const Tensor &gy = c.in(0), &x = c.in(1), &lse = c.in(3);
   DType t = lse.dtype();
@@ -355,6 +364,7 @@ void cross_entropy_backward_vjp(VjpCall& c) {
 }
 
 void nll_vjp(VjpCall& c) {
+  check_constant_weight(c, 2);
   if (!c.grad().defined()) return;
   ClassLossAttrs a = c.get_attrs<ClassLossAttrs>();
   a.classes = c.in_shape(0)[1];
@@ -363,6 +373,7 @@ void nll_vjp(VjpCall& c) {
 }
 
 void nll_backward_vjp(VjpCall& c) {
+  check_constant_weight(c, 3);
   ClassLossAttrs a = c.get_attrs<ClassLossAttrs>();
   DType t = wide(c.in_dtype(0));
   Tensor want = target_matrix(c.in(1), a.classes, c.has(3) ? c.in(3) : Tensor(), a, t);
@@ -372,9 +383,8 @@ void nll_backward_vjp(VjpCall& c) {
 
 // ---- vmap: samples of all examples in one call without reduction, then reduced per example
 
-void check_shared_weight(const BatchCall& c, int i) {
-  TD_CHECK(!c.has(i) || !c.batched[i], Unsupported, "vmap over the class weight is not possible");
-}
+// Samples of examples with weights of their own do not fit into one call.
+bool own_weights(BatchCall& c, int i) { return c.by_slices = c.has(i) && c.batched[i]; }
 
 Tensor sum_inner(const Tensor& t) {
   IntList dims;
@@ -393,7 +403,7 @@ Tensor totals(const Tensor& target, const Tensor& weight, const ClassLossAttrs& 
 
 void class_loss_batch(BatchCall& c) {
   ClassLossAttrs a = c.get_attrs<ClassLossAttrs>();
-  check_shared_weight(c, 2);
+  if (own_weights(c, 2)) return;
   Where where = c.node.where;
   int64_t reduction = std::exchange(a.reduction, int64_t(kNone));
   Tensor x = detail::with_batch(c, 0), target = detail::with_batch(c, 1);
@@ -433,7 +443,7 @@ Tensor per_sample(const BatchCall& c, const Tensor& target, int64_t reduction, i
 
 void cross_entropy_backward_batch(BatchCall& c) {
   ClassLossAttrs a = c.get_attrs<ClassLossAttrs>();
-  check_shared_weight(c, 5);
+  if (own_weights(c, 5)) return;
   Where where = c.node.where;
   Tensor x = detail::with_batch(c, 1), target = detail::with_batch(c, 2);
   Tensor g = per_sample(c, target, std::exchange(a.reduction, int64_t(kNone)), 4);
@@ -447,7 +457,7 @@ void cross_entropy_backward_batch(BatchCall& c) {
 
 void nll_backward_batch(BatchCall& c) {
   ClassLossAttrs a = c.get_attrs<ClassLossAttrs>();
-  check_shared_weight(c, 3);
+  if (own_weights(c, 3)) return;
   Where where = c.node.where;
   Tensor target = detail::with_batch(c, 1);
   Tensor g = per_sample(c, target, std::exchange(a.reduction, int64_t(kNone)), 2);

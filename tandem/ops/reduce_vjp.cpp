@@ -177,12 +177,16 @@ void logcumsumexp_vjp(VjpCall& c) {
   }
   const double inf = HUGE_VAL;
   const auto part = [&](const Tensor& positive, const Tensor& size) {
-    Tensor l = tandem::where(positive, log(tandem::where(positive, size, 1, where), where), -inf,
-                             where);
-    Tensor s = logcumsumexp(flip(sub(l, c.out(0), where), {dim}, where), dim, where);
+    // y is -inf before the first positive one: the difference stands inside the choice, else the
+    // second derivative is -inf + inf.
+    Tensor l = log(tandem::where(positive, size, 1, where), where);
+    l = tandem::where(positive, sub(l, c.out(0), where), -inf, where);
+    Tensor s = logcumsumexp(flip(l, {dim}, where), dim, where);
     return exp(add(flip(s, {dim}, where), x, where), where);
   };
-  c.results[0] = sub(part(gt(g, 0, where), g), part(lt(g, 0, where), neg(g, where)), where);
+  // A NaN gradient counts as positive, so that it is seen.
+  Tensor positive = logical_not(le(g, 0, where), where);
+  c.results[0] = sub(part(positive, g), part(lt(g, 0, where), neg(g, where)), where);
 }
 
 void cumpick_vjp(VjpCall& c) {

@@ -6,6 +6,7 @@
 #include "tandem/graph/infer.h"
 #include "tandem/graph/scalar_eval.h"
 #include "tandem/graph/scalar_expr.h"
+#include "tandem/ops/rule_internal.h"
 
 namespace tandem {
 namespace {
@@ -178,10 +179,26 @@ void infer_update(InferCall& c) {
   for (int o = 0; o < c.op.n_out; ++o) c.out[o] = c.in[o == 0 ? 0 : o + 1];
 }
 
+// All tensors get the batch: they must have the parameter's shape. Numbers of an example's own do
+// not go into one call.
+void update_batch(BatchCall& c) {
+  std::vector<Operand> ins;
+  for (int i = 0; i < c.n_in(); ++i) {
+    bool number = is_number(c.node.op->in_names[i]);
+    if (number && c.batched[i]) c.by_slices = true;
+    if (c.node.in[i].is_scalar)
+      ins.emplace_back(c.node.in[i].scalar, c.node.where);
+    else
+      ins.emplace_back(number ? c.in[i] : detail::with_batch(c, i), c.node.where);
+  }
+  if (!c.by_slices) detail::call_again(c, nullptr, ins, c.out);
+}
+
 constexpr OpDef update_row(const char* name, Names ins, Names outs, ExprFn expr, const char* doc) {
   return make_row(name, Family::pointwise, Types::arith, ins, nullptr)
       .outputs(outs)
       .infer(infer_update)
+      .batch(update_batch)
       .expr(expr)
       .reference(pointwise_reference)
       .flag(kNotDifferentiable)
