@@ -441,7 +441,9 @@ void run_blocks(const Run& run, int64_t n_blocks) {
 bool rows_merge(const RowSpace& space, const Array* const* arrays, int n) {
   int64_t stride = 0;
   for (int k = 0; k < n; ++k) {
-    if (arrays[k] && arrays[k]->shape && !row_strides(space, *arrays[k], stride)) return false;
+    // An output has no strides yet: it will be dense.
+    const Array* a = arrays[k];
+    if (a && a->shape && a->strides && !row_strides(space, *a, stride)) return false;
   }
   return true;
 }
