@@ -30,7 +30,7 @@ struct Block : nn::Module {
   nn::LayerNorm ln2;
   nn::Linear up, down;
   Block(int64_t d, int64_t heads)
-      : heads(heads), ln1({d}), qkv(d, 3 * d), out(d, d), ln2({d}), up(d, 4 * d), down(4 * d, d) {
+      : heads(heads), ln1(d), qkv(d, 3 * d), out(d, d), ln2(d), up(d, 4 * d), down(4 * d, d) {
     TD_REGISTER(ln1, qkv, out, ln2, up, down);
   }
   Tensor forward(Tensor x) {
@@ -46,7 +46,7 @@ struct Block : nn::Module {
 struct Gpt : nn::Module {
   nn::Embedding tok{65, 128}, pos{64, 128};
   std::vector<Block> blocks;
-  nn::LayerNorm ln{{128}};
+  nn::LayerNorm ln{128};
   nn::Linear head{128, 65, {.bias = false}};
   Gpt() {
     for (int i = 0; i < 4; ++i) blocks.emplace_back(128, 4);
