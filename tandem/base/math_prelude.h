@@ -4,8 +4,9 @@
 // Holds: only + - * / sqrt and integer operations in a fixed order; no fused multiply-add (build
 // with -ffp-contract=off, NVRTC with --fmad=false), no libm, no tables; selects instead of
 // branches, so loops vectorise. Special values are those of C's libm; a NaN's payload is not
-// promised. f32 results lie within 2 ulp over all floats, f64 within 2 ulp at 10^7 points a
-// function (bench/prelude_check); erfinv, lgamma and digamma state their own bounds below.
+// promised. Bounds (bench/prelude_check): 2 ulp in f32, over all floats where the arithmetic is f32
+// and by rounding once where it is f64; 2 ulp in f64 at 10^7 points a function; erfinv, lgamma and
+// digamma state their own.
 // Coefficients: minimax fits of scripts/fit_prelude.py. A guard and not `#pragma once`, because
 // this text is also pasted into emitted files.
 #ifndef TDM_MATH_PRELUDE_H
@@ -750,7 +751,7 @@ TDM_FN double tdm_pow(double x, double y) {
   return tdmi_pow_edges(x, y, tdmi_scale(1.0 + (e.t + e.l), e.n));
 }
 
-// In f64 with shorter polynomials: the result is within 0.51 ulp before its rounding to f32.
+// In f64 with shorter polynomials, then rounded: within 0.51 ulp.
 TDM_FN float tdm_powf(float x, float y) {
   const tdmi_log_t d = tdmi_log_parts((double)tdmi_absf(x));
   const double f = d.f, k = (double)d.k;

@@ -162,7 +162,8 @@ TDM_FN double tdmi_lgamma_positive(double x) {
   return tdmi_sel(big, (x - 0.5) * (logs - 1.0) + (0x1.acfe390c97d6ap-2 + inv * series), core);
 }
 
-/// log|gamma(x)|; +inf at 0, -1, -2 ... Within 4 ulp for x > 0 and away from the zeros at x < 0.
+/// log|gamma(x)|; +inf at 0, -1, -2 ... Within 4 ulp for x > 0; at x < 0, where zeros lie between
+/// the poles, within 4 ulp of the largest of 1, lgamma(|x|) and the result.
 TDM_FN double tdm_lgamma(double x) {
   const double a = tdmi_abs(x);
   const double plus = tdmi_lgamma_positive(a);
@@ -177,8 +178,8 @@ TDM_FN double tdm_lgamma(double x) {
   return tdmi_sel(x != x, x, y);
 }
 
-/// Derivative of lgamma. -inf at +0, +inf at -0, NaN at -1, -2 ... Within 4 ulp for x > 0, and for
-/// x < 0 within 4 ulp of the larger term of the reflection.
+/// Derivative of lgamma. -inf at +0, +inf at -0, NaN at -1, -2 ... Within 4 ulp for x > 0; at x < 0
+/// within 8 ulp of the largest of 1, digamma(1 - x) and the result.
 TDM_FN double tdm_digamma(double x) {
   const int neg = x < 0.0, whole = tdmi_off_integer(x) == 0.0;
   const double a = tdmi_sel(neg, 1.0 - x, x);
