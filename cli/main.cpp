@@ -47,7 +47,10 @@ std::string nearest(const CLI::App& app, const std::string& word) {
 }
 
 int usage(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
-  fmt::print(stderr, "tandem: {}\n", e.what());
+  std::string verb = argc > 1 ? argv[1] : "";
+  bool unknown = !verb.empty() && verb[0] != '-' && !app.get_subcommand_no_throw(verb);
+  fmt::print(stderr, "tandem: {}\n",
+             unknown ? fmt::format("there is no command '{}'", verb) : std::string(e.what()));
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
     word = word.substr(0, word.find('='));
