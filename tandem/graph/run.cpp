@@ -9,9 +9,33 @@
 namespace tandem {
 namespace {
 
+using Symbols = std::vector<std::pair<Dim, int64_t>>;
+
+// Puts numbers for the symbols in the lists of an attrs struct.
+class PutNumbers : public AttrVisitor {
+ public:
+  explicit PutNumbers(const Symbols& symbols) : symbols_(symbols) {}
+  void operator()(const char*, int64_t&) override {}
+  void operator()(const char*, double&) override {}
+  void operator()(const char*, bool&) override {}
+  void operator()(const char*, DType&) override {}
+  void operator()(const char*, std::string&) override {}
+  void operator()(const char*, Scalar&) override {}
+  void operator()(const char*, std::vector<int64_t>&) override {}
+  void operator()(const char*, Ref<RefCounted>&) override {}
+  void operator()(const char*, IntList& v) override {
+    for (Dim& d : v)
+      if (d.is_symbolic()) d = d.evaluate(symbols_);
+  }
+
+ private:
+  const Symbols& symbols_;
+};
+
 class Runner {
  public:
-  Runner(const Graph& g) : g_(g), env_(g.nodes.size()), last_use_(g.nodes.size(), 0) {
+  Runner(const Graph& g, const Symbols& symbols)
+      : g_(g), symbols_(symbols), env_(g.nodes.size()), last_use_(g.nodes.size(), 0) {
     for (const Ref<Node>& n : g.nodes)
       for (const NodeInput& i : n->in)
         if (i.from) last_use_[i.from->index] = n->index;
@@ -54,7 +78,13 @@ class Runner {
     ApplyOptions options;
     if (!is_tracing()) options.rng = &key;
     options.hidden = n.out.size() > static_cast<size_t>(n.op->shown());
-    apply(*n.op, n.attrs.get(), in, out, n.where, options);
+    AttrsHolder attrs;
+    if (n.attrs.get() && !symbols_.empty()) {
+      attrs = n.attrs;
+      PutNumbers numbers(symbols_);
+      n.op->attrs->visit(const_cast<void*>(attrs.get()), numbers);
+    }
+    apply(*n.op, attrs.get() ? attrs.get() : n.attrs.get(), in, out, n.where, options);
     auto& slot = env_[n.index];
     for (size_t o = 0; o < n.out.size(); ++o) slot.push_back(std::move(out[o]));
     if (slot.empty()) slot.resize(1);
@@ -73,6 +103,7 @@ class Runner {
   }
 
   const Graph& g_;
+  const Symbols& symbols_;
   std::vector<SmallVec<Tensor, 1>> env_;
   std::vector<uint32_t> last_use_;
 };
@@ -95,9 +126,8 @@ void check_inputs(const Graph& g, std::span<const Tensor> inputs) {
 }
 
 // Values of the symbols in the inputs' shapes; checks the equalities that the trace left open.
-void check_dims(const Graph& g, std::span<const Tensor> inputs) {
-  if (g.checks.equal.empty()) return;
-  std::vector<std::pair<Dim, int64_t>> symbols;
+Symbols solve_symbols(const Graph& g, std::span<const Tensor> inputs) {
+  Symbols symbols;
   for (size_t i = 0; i < inputs.size(); ++i)
     for (int d = 0; d < inputs[i].dim(); ++d)
       if (g.inputs[i].shape()[d].is_symbolic())
@@ -106,6 +136,7 @@ void check_dims(const Graph& g, std::span<const Tensor> inputs) {
     TD_CHECK(a.evaluate(symbols) == b.evaluate(symbols), Shape,
              "the graph needs {} = {}, here they are {} and {}", a.to_string(), b.to_string(),
              a.evaluate(symbols), b.evaluate(symbols));
+  return symbols;
 }
 
 }  // namespace
@@ -113,10 +144,10 @@ void check_dims(const Graph& g, std::span<const Tensor> inputs) {
 std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
                         const std::vector<Tensor>* captures) {
   check_inputs(g, inputs);
-  check_dims(g, inputs);
+  Symbols symbols = solve_symbols(g, inputs);
   // A whole step holds its own backward: its nodes need no second tape.
   NoGradGuard no_grad(!context().grad_enabled || !g.cells.empty() || !g.grads.empty());
-  Runner r(g);
+  Runner r(g, symbols);
   for (size_t i = 0; i < inputs.size(); ++i) r.set(g.inputs[i], inputs[i]);
   for (size_t i = 0; i < g.captures.size(); ++i)
     r.set(g.captures[i].inner, captures ? (*captures)[i] : g.captures[i].outer);
