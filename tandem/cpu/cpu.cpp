@@ -10,7 +10,6 @@
 #include "tandem/cpu/kernels_internal.h"
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/cpu/row_kernels_internal.h"
-#include "tandem/cpu/row_kernels_internal.h"
 #include "tandem/ops/strided_copy_internal.h"
 
 namespace tandem {
@@ -134,6 +133,7 @@ void register_cpu_backend() {
   detail::register_random_kernels();
   detail::register_row_kernels();
   detail::register_gemm_kernels();
+  detail::register_conv_kernels();
   detail::register_pool_kernels();
 #ifdef TANDEM_HAVE_ONEDNN
   detail::register_onednn_kernels();

@@ -2,6 +2,10 @@
 // Convolution rows on oneDNN. Activations lie channels-last, weights are reordered inside the plan
 // to what the primitive wants; other layouts of activations are reordered too.
 #ifdef TANDEM_HAVE_ONEDNN
+#include <algorithm>
+
+#include "tandem/base/parallel.h"
+#include "tandem/cpu/conv_internal.h"
 #include "tandem/cpu/onednn_internal.h"
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/ops/conv.h"
@@ -94,9 +98,7 @@ Data read_weight(PlanBuilder& b, const Array& a, const Geometry& g, int input, c
   if (is_plain(a)) return b.as(b.input(input, weight_desc(a, g)), want);
   Dims strides(g.w.size(), 1);
   for (size_t i = g.w.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * g.w[i + 1];
-  Array dense = a;
-  Dims s(strides.end() - a.rank, strides.end());
-  (void)dense;
+  Dims s(strides.end() - a.rank, strides.end());  // [g, o/g, ...] and [o, ...] lie the same
   Data copy = b.copied(input, PlanBuilder::desc_of(a.dtype, dims_of(a), s));
   copy.desc = PlanBuilder::desc_of(a.dtype, g.w, strides);
   return b.as(copy, want);
@@ -155,7 +157,7 @@ std::shared_ptr<const Plan> prepare_backward_input(const KernelCall& c) {
   });
 }
 
-std::shared_ptr<const Plan> prepare_backward_weight(const KernelCall& c) {
+std::shared_ptr<const Plan> whole_backward_weight(const KernelCall& c) {
   return plan_or_refuse(c, [&](PlanBuilder& b) {
     const Array &x = c.in[0], &gy = c.in[1], &gw = c.out[0];
     Geometry g = geometry(c.get_attrs<ConvAttrs>(), x, gw, gy);
@@ -175,6 +177,120 @@ std::shared_ptr<const Plan> prepare_backward_weight(const KernelCall& c) {
   });
 }
 
+// The derivative by the weight, cut into parts of the samples by the shape alone: oneDNN's sums
+// depend on the thread count, so each part is done by one thread and the parts are added in order.
+struct CutPlan : Plan {
+  std::shared_ptr<const Plan> less, more;  ///< of parts of floor and ceil of n / parts samples
+  int64_t parts = 1;
+  int workers = 1;
+  size_t part_bytes = 0, worker_bytes = 0;
+  std::shared_ptr<const Plan> own;  ///< oneDNN has nothing good: the own kernel's plan
+};
+
+constexpr double kOperationsPerPart = 4e6;
+constexpr int64_t kMostParts = 16;
+constexpr int64_t kLargestWeight = 65536;  ///< elements; the own kernel is as fast from there on
+
+// A call on samples n0..n1-1 that writes `out`.
+struct Slice {
+  Array in[2], out;
+  int64_t shapes[2][kMaxRank];
+  KernelCall call;
+
+  Slice(const KernelCall& c, int64_t n0, int64_t n1, void* to) : call(c) {
+    for (int i = 0; i < 2; ++i) {
+      in[i] = c.in[i];
+      std::copy_n(c.in[i].shape, c.in[i].rank, shapes[i]);
+      shapes[i][0] = n1 - n0;
+      in[i].shape = shapes[i];
+      in[i].numel = in[i].numel / c.in[i].shape[0] * (n1 - n0);
+      if (in[i].data)
+        in[i].data = in[i].as<char>() +
+                     n0 * in[i].strides[0] * static_cast<int64_t>(size_of(in[i].dtype));
+    }
+    out = c.out[0];
+    out.data = to;
+    call.in = in;
+    call.out = &out;
+  }
+};
+
+bool usable(const std::shared_ptr<const Plan>& p) {
+  return static_cast<const DnnlPlan&>(*p).usable;
+}
+
+std::shared_ptr<const Plan> prepare_backward_weight(const KernelCall& c) {
+  auto plan = std::make_shared<CutPlan>();
+  const Array& gw = c.out[0];
+  const int64_t n = c.in[0].shape[0];
+  Geometry g = geometry(c.get_attrs<ConvAttrs>(), c.in[0], gw, c.in[1]);
+  plan->parts = std::clamp<int64_t>(static_cast<int64_t>(g.operations / kOperationsPerPart), 1,
+                                    std::min(n, kMostParts));
+  const int64_t per = n / plan->parts;
+  {
+    SerialGuard one;
+    plan->less = whole_backward_weight(Slice(c, 0, per, gw.data).call);
+    plan->more = n % plan->parts ? whole_backward_weight(Slice(c, 0, per + 1, gw.data).call)
+                                 : plan->less;
+  }
+  if (!usable(plan->less) || !usable(plan->more)) {
+    plan->own = own_conv_backward_weight_prepare(c);
+    if (plan->own) plan->workspace = plan->own->workspace;
+    return plan;
+  }
+  auto rounded = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
+  plan->workers = static_cast<int>(std::min<int64_t>(num_threads(), plan->parts));
+  plan->worker_bytes = rounded(std::max(plan->less->workspace, plan->more->workspace));
+  plan->part_bytes = rounded(static_cast<size_t>(gw.numel) * size_of(gw.dtype));
+  plan->workspace = plan->worker_bytes * static_cast<size_t>(plan->workers) +
+                    (plan->parts > 1 ? plan->part_bytes * static_cast<size_t>(plan->parts) : 0);
+  return plan;
+}
+
+template <class T>
+void add_parts(const Array& gw, const char* parts, size_t step, int64_t count) {
+  parallel_for(0, gw.numel, 8192, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      float sum = 0;
+      for (int64_t p = 0; p < count; ++p)
+        sum += static_cast<float>(reinterpret_cast<const T*>(parts + p * step)[i]);
+      gw.as<T>()[i] = T(sum);
+    }
+  });
+}
+
+void run_backward_weight(const KernelCall& c) {
+  const auto& plan = *static_cast<const CutPlan*>(c.plan);
+  if (!usable(plan.less) || !usable(plan.more)) {
+    KernelCall own = c;
+    own.plan = plan.own.get();
+    return plan.own ? own_conv_backward_weight_run(own) : c.op.reference_fn(c);
+  }
+  char* workers = static_cast<char*>(c.scratch);
+  char* parts = workers + plan.worker_bytes * static_cast<size_t>(plan.workers);
+  const int64_t n = c.in[0].shape[0];
+  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+    SerialGuard one;
+    for (int64_t w = first; w < last; ++w)
+      for (int64_t p = plan.parts * w / plan.workers; p < plan.parts * (w + 1) / plan.workers; ++p) {
+        const int64_t n0 = n * p / plan.parts, n1 = n * (p + 1) / plan.parts;
+        void* to = plan.parts > 1 ? parts + p * plan.part_bytes : c.out[0].data;
+        Slice s(c, n0, n1, to);
+        s.call.plan = (n1 - n0 == n / plan.parts ? plan.less : plan.more).get();
+        s.call.scratch = workers + w * plan.worker_bytes;
+        run_plan(s.call);
+      }
+  });
+  if (plan.parts == 1) return;
+  const DType t = c.out[0].dtype;
+  if (t == DType::f32)
+    add_parts<float>(c.out[0], parts, plan.part_bytes, plan.parts);
+  else if (t == DType::bf16)
+    add_parts<BFloat16>(c.out[0], parts, plan.part_bytes, plan.parts);
+  else
+    add_parts<Half>(c.out[0], parts, plan.part_bytes, plan.parts);
+}
+
 bool supports(const KernelCall& c) {
   for (int i = 0; i < c.n_in; ++i) {
     if (!c.in[i].shape) continue;
@@ -184,6 +300,10 @@ bool supports(const KernelCall& c) {
   for (int d = 0; d < c.out[0].rank; ++d)
     if (c.out[0].shape[d] == 0) return false;
   return computes(c.out[0].dtype);
+}
+
+bool supports_backward_weight(const KernelCall& c) {
+  return supports(c) && (c.out[0].dtype != DType::f32 || c.out[0].numel < kLargestWeight);
 }
 
 bool activation_layout(const KernelCall& c, int, Strides& s) {
@@ -199,7 +319,7 @@ void register_onednn_conv_kernels() {
   register_kernel(DeviceKind::cpu, op::conv_backward_input,
                   {supports, activation_layout, prepare_backward_input, run_plan});
   register_kernel(DeviceKind::cpu, op::conv_backward_weight,
-                  {supports, nullptr, prepare_backward_weight, run_plan});
+                  {supports_backward_weight, nullptr, prepare_backward_weight, run_backward_weight});
 }
 
 }  // namespace tandem::detail

@@ -55,8 +55,8 @@ codegen::NormArrays backward_arrays(const KernelCall& c) {
 
 template <bool centred>
 constexpr Kernel kNorm{
-    [](const KernelCall& c) { return codegen::norm_supported(forward_arrays<centred>(c)); }, nullptr,
-    nullptr, [](const KernelCall& c) { codegen::run_norm(forward_arrays<centred>(c)); }};
+    [](const KernelCall& c) { return codegen::norm_supported(forward_arrays<centred>(c)); },
+    nullptr, nullptr, [](const KernelCall& c) { codegen::run_norm(forward_arrays<centred>(c)); }};
 template <bool centred>
 constexpr Kernel kNormBackward{
     [](const KernelCall& c) { return codegen::norm_supported(backward_arrays<centred>(c)); },

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+// Own f32 convolution by patches and products. The derivative by the weight serves every build: its
+// sums are cut into parts fixed by the shape, so its bits do not depend on the thread count (oneDNN's
+// do). The other two rows serve builds without oneDNN.
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/base/parallel.h"
+#include "tandem/cpu/conv_internal.h"
+#include "tandem/cpu/gemm_internal.h"
+#include "tandem/cpu/registry_internal.h"
+#include "tandem/ops/conv.h"
+#include "tandem/ops/strided_copy_internal.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr int64_t kDepth = 256;  ///< pixels summed in one chain
+constexpr int64_t kUnits = 16;   ///< pieces of work that a derivative is cut into, about
+
+size_t rounded(int64_t elements) {
+  return static_cast<size_t>((elements + 15) / 16 * 16) * sizeof(float);
+}
+
+// Where an activation is brought to channels-last, if it is not.
+struct Activation {
+  bool copy = false;
+  size_t offset = 0;
+};
+
+struct ConvPlan : Plan {
+  Activation first, second;
+  size_t weight = 0, parts_at = 0, workers_at = 0, worker_bytes = 0;
+  int64_t parts = 1, columns = 0;  ///< of the derivative by the weight
+  int workers = 1;
+
+  Activation activation(const Array& a) {
+    Activation r{!is_channels_last(a), workspace};
+    if (r.copy) workspace += rounded(a.numel);
+    return r;
+  }
+  size_t take(size_t bytes) {
+    size_t at = workspace;
+    workspace += (bytes + 63) / 64 * 64;
+    return at;
+  }
+};
+
+char* scratch(const KernelCall& c, size_t at) { return static_cast<char*>(c.scratch) + at; }
+
+const float* read(const KernelCall& c, int i, const Activation& a) {
+  if (!a.copy) return c.in[i].as<float>();
+  auto* to = reinterpret_cast<float*>(scratch(c, a.offset));
+  to_channels_last(c.in[i], to);
+  return to;
+}
+// Where an output is written, and how it gets to its place.
+float* written(const KernelCall& c, const Activation& a) {
+  return a.copy ? reinterpret_cast<float*>(scratch(c, a.offset)) : c.out[0].as<float>();
+}
+void store(const KernelCall& c, const Activation& a) {
+  if (!a.copy) return;
+  const Array& y = c.out[0];
+  Strides s = channels_last_strides(y.shape, y.rank);
+  strided_copy(y.data, y.strides, scratch(c, a.offset), s.data(), y.shape, y.rank, sizeof(float));
+}
+
+bool supports(const KernelCall& c) {
+  if (c.out[0].dtype != DType::f32) return false;
+  for (int d = 0; d < c.out[0].rank; ++d)
+    if (c.out[0].shape[d] == 0) return false;
+  for (int i = 0; i < 2; ++i)
+    for (int d = 0; d < c.in[i].rank; ++d)
+      if (c.in[i].shape[d] == 0) return false;
+  return c.n_in < 3 || !c.in[2].present() || c.in[2].contiguous;
+}
+
+bool activation_layout(const KernelCall& c, int, Strides& s) {
+  s = channels_last_strides(c.out[0].shape, c.out[0].rank);
+  return true;
+}
+
+// w [o, i, ...k] as [o][tap][i].
+void pack_weight(const Array& w, float* to) {
+  int64_t strides[kMaxRank];
+  int64_t step = w.shape[1];
+  strides[1] = 1;
+  for (int d = w.rank - 1; d >= 2; --d) {
+    strides[d] = step;
+    step *= w.shape[d];
+  }
+  strides[0] = step;
+  strided_copy(to, strides, w.data, w.strides, w.shape, w.rank, sizeof(float));
+}
+
+// ---- derivative by the weight: gw[o][m] = sum over pixels of gy[pixel][o] * patch[pixel][m]
+
+// Parts of the pixels and columns of patches per unit of work, by the shape alone.
+void cut(const ConvSizes& s, int64_t& parts, int64_t& columns) {
+  const int64_t panel = 2 * micro_table<float>().width;
+  const int64_t panels = (s.patch() + panel - 1) / panel;
+  const int64_t blocks = (s.n * s.pixels + kDepth - 1) / kDepth;
+  parts = std::clamp<int64_t>(kUnits / (panels * s.groups), 1, std::max<int64_t>(blocks / 8, 1));
+  const int64_t pieces = std::max<int64_t>(kUnits / (parts * s.groups), 1);
+  columns = std::min((panels + pieces - 1) / pieces, int64_t{16}) * panel;
+}
+
+std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<ConvPlan>();
+  ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
+  plan->first = plan->activation(c.in[0]);
+  plan->second = plan->activation(c.in[1]);
+  cut(s, plan->parts, plan->columns);
+  plan->parts_at = plan->take(rounded(plan->parts * s.o * s.patch()));
+  plan->workers = num_threads();
+  const int64_t row = s.patch() + 16;
+  plan->worker_bytes =
+      rounded(kDepth * plan->columns + 16) + rounded(kDepth * (s.group_out() + 16)) + rounded(row);
+  plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
+  return plan;
+}
+
+// Adds the pixels of one part to columns m0..m1 of partial [o][patch].
+class WeightUnit {
+ public:
+  WeightUnit(const ConvSizes& s, const float* x, const float* gy, char* buffer, int64_t columns)
+      : s_(s), x_(x), gy_(gy), b_(reinterpret_cast<float*>(buffer)),
+        a_(reinterpret_cast<float*>(buffer + rounded(kDepth * columns + 16))) {
+    pack_a_ = s.o * 4 % 1024 == 0 && s.pixels * s.n > 16;
+  }
+
+  void run(int64_t group, int64_t p0, int64_t p1, int64_t m0, int64_t m1, float* partial) {
+    const MicroTable<float>& t = micro_table<float>();
+    const int64_t panel = 2 * t.width, rows = s_.group_out();
+    const int64_t tiles = (rows + t.rows - 1) / t.rows;
+    for (int64_t p = p0; p < p1; p += kDepth) {
+      const int64_t depth = std::min(kDepth, p1 - p);
+      const float* gy = gy_ + p * s_.o + group * rows;
+      if (pack_a_) copy_rows(gy, depth, rows, tiles);
+      for (int64_t m = m0; m < m1; m += panel) {
+        const int64_t width = std::min(panel, m1 - m);
+        gather_patches(s_, x_, group, p, p + depth, m, width, b_, panel);
+        MicroCall<float> c;
+        c.k = depth;
+        c.b = b_;
+        c.b_row = panel;
+        c.c_row = s_.patch();
+        c.columns = static_cast<int>(width);
+        c.accumulate = p > p0;
+        c.am = 1;
+        for (int64_t i = 0; i < tiles; ++i) {
+          const int64_t r0 = rows * i / tiles, r1 = rows * (i + 1) / tiles;
+          c.a = pack_a_ ? a_ + r0 * depth : gy + r0;
+          c.ak = pack_a_ ? r1 - r0 : s_.o;
+          c.c = partial + (group * rows + r0) * c.c_row + m;
+          t.tile[r1 - r0 - 1][width > t.width][1](c);
+        }
+      }
+    }
+  }
+
+ private:
+  // a_[tile][pixel][rows of the tile]
+  void copy_rows(const float* gy, int64_t depth, int64_t rows, int64_t tiles) {
+    for (int64_t i = 0; i < tiles; ++i) {
+      const int64_t r0 = rows * i / tiles, n = rows * (i + 1) / tiles - r0;
+      float* to = a_ + r0 * depth;
+      for (int64_t k = 0; k < depth; ++k)
+        for (int64_t r = 0; r < n; ++r) to[k * n + r] = gy[k * s_.o + r0 + r];
+    }
+  }
+
+  const ConvSizes& s_;
+  const float *x_, *gy_;
+  float *b_, *a_;
+  bool pack_a_;
+};
+
+// gw[o][c][tap] = sum over parts, in order, of partial[o][tap][c].
+void add_parts(const ConvSizes& s, float* partial, int64_t parts, float* row_buffer, int64_t first,
+               int64_t last, float* gw) {
+  const int64_t size = s.patch(), all = s.o * size, channels = s.group_in();
+  for (int64_t o = first; o < last; ++o) {
+    float* sum = partial + o * size;
+    for (int64_t p = 1; p < parts; ++p) {
+      const float* add = sum + p * all;
+      for (int64_t i = 0; i < size; ++i) sum[i] += add[i];
+    }
+    float* to = gw + o * size;
+    if (s.taps == 1 || channels == 1) {
+      std::memcpy(to, sum, static_cast<size_t>(size) * sizeof(float));
+    } else if (s.taps <= 16) {
+      micro_table<float>().transpose(row_buffer, s.taps, sum, channels, s.taps, channels);
+      std::memcpy(to, row_buffer, static_cast<size_t>(size) * sizeof(float));
+    } else {
+      for (int64_t t = 0; t < s.taps; ++t)
+        for (int64_t ch = 0; ch < channels; ++ch) to[ch * s.taps + t] = sum[t * channels + ch];
+    }
+  }
+}
+
+void weight_run(const KernelCall& c) {
+  const auto& plan = *static_cast<const ConvPlan*>(c.plan);
+  ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
+  const float* x = read(c, 0, plan.first);
+  const float* gy = read(c, 1, plan.second);
+  auto* partial = reinterpret_cast<float*>(scratch(c, plan.parts_at));
+  const int64_t blocks = (s.patch() + plan.columns - 1) / plan.columns;
+  const int64_t units = plan.parts * s.groups * blocks, total = s.n * s.pixels;
+  const int64_t chains = (total + kDepth - 1) / kDepth;
+  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t w = first; w < last; ++w) {
+      char* buffer = scratch(c, plan.workers_at + static_cast<size_t>(w) * plan.worker_bytes);
+      WeightUnit unit(s, x, gy, buffer, plan.columns);
+      for (int64_t u = units * w / plan.workers; u < units * (w + 1) / plan.workers; ++u) {
+        const int64_t part = u / (s.groups * blocks), group = u / blocks % s.groups;
+        const int64_t m0 = u % blocks * plan.columns;
+        const int64_t p0 = chains * part / plan.parts * kDepth;
+        const int64_t p1 = std::min(chains * (part + 1) / plan.parts * kDepth, total);
+        unit.run(group, p0, p1, m0, std::min(m0 + plan.columns, s.patch()),
+                 partial + part * s.o * s.patch());
+      }
+    }
+  });
+  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t w = first; w < last; ++w) {
+      char* buffer = scratch(c, plan.workers_at + static_cast<size_t>(w) * plan.worker_bytes);
+      add_parts(s, partial, plan.parts, reinterpret_cast<float*>(buffer), s.o * w / plan.workers,
+                s.o * (w + 1) / plan.workers, c.out[0].as<float>());
+    }
+  });
+}
+
+// ---- forward: y[pixel][o] = bias[o] + patch[pixel][:] . w[o][:]
+
+constexpr int64_t kPixels = 56;  ///< of one product
+
+std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<ConvPlan>();
+  const Array &x = c.in[0], &w = c.in[1], &y = c.out[0];
+  ConvSizes s(c.get_attrs<ConvAttrs>(), x, w, y);
+  plan->first = plan->activation(x);
+  plan->second = plan->activation(y);
+  plan->weight = plan->take(rounded(w.numel));
+  plan->workers = num_threads();
+  plan->worker_bytes = rounded(kPixels * s.patch()) +
+                       (gemm_scratch<float>(kPixels, s.group_out(), s.patch()) + 63) / 64 * 64;
+  plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
+  return plan;
+}
+
+void forward_run(const KernelCall& c) {
+  const auto& plan = *static_cast<const ConvPlan*>(c.plan);
+  ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
+  const float* x = read(c, 0, plan.first);
+  auto* weight = reinterpret_cast<float*>(scratch(c, plan.weight));
+  pack_weight(c.in[1], weight);
+  float* y = written(c, plan.second);
+  const float* bias = c.n_in > 2 && c.in[2].present() ? c.in[2].as<float>() : nullptr;
+  const int64_t total = s.n * s.pixels, units = (total + kPixels - 1) / kPixels;
+  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t wk = first; wk < last; ++wk) {
+      char* buffer = scratch(c, plan.workers_at + static_cast<size_t>(wk) * plan.worker_bytes);
+      auto* patches = reinterpret_cast<float*>(buffer);
+      for (int64_t u = units * wk / plan.workers; u < units * (wk + 1) / plan.workers; ++u) {
+        const int64_t p0 = u * kPixels, p1 = std::min(p0 + kPixels, total);
+        for (int64_t g = 0; g < s.groups; ++g) {
+          gather_patches(s, x, g, p0, p1, 0, s.patch(), patches, s.patch());
+          Gemm<float> m;
+          m.m = p1 - p0;
+          m.n = s.group_out();
+          m.k = s.patch();
+          m.a = patches;
+          m.am = s.patch();
+          m.ak = 1;
+          m.b = weight + g * m.n * m.k;
+          m.bk = 1;
+          m.bn = m.k;
+          m.c = y + p0 * s.o + g * m.n;
+          m.c_row = s.o;
+          m.bias = bias ? bias + g * m.n : nullptr;
+          gemm_serial(m, buffer + rounded(kPixels * s.patch()));
+        }
+      }
+    }
+  });
+  store(c, plan.second);
+}
+
+// ---- derivative by the input: patches = gy[pixel][:] w[:][m], added to where they came from
+
+std::shared_ptr<const Plan> input_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<ConvPlan>();
+  const Array &gy = c.in[0], &w = c.in[1], &gx = c.out[0];
+  ConvSizes s(c.get_attrs<ConvAttrs>(), gx, w, gy);
+  plan->first = plan->activation(gy);
+  plan->second = plan->activation(gx);
+  plan->weight = plan->take(rounded(w.numel));
+  plan->workers = num_threads();
+  plan->worker_bytes = rounded(kPixels * s.patch()) +
+                       (gemm_scratch<float>(kPixels, s.patch(), s.group_out()) + 63) / 64 * 64;
+  plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
+  return plan;
+}
+
+void input_run(const KernelCall& c) {
+  const auto& plan = *static_cast<const ConvPlan*>(c.plan);
+  ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
+  const float* gy = read(c, 0, plan.first);
+  auto* weight = reinterpret_cast<float*>(scratch(c, plan.weight));
+  pack_weight(c.in[1], weight);
+  float* gx = written(c, plan.second);
+  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t wk = first; wk < last; ++wk) {
+      char* buffer = scratch(c, plan.workers_at + static_cast<size_t>(wk) * plan.worker_bytes);
+      auto* patches = reinterpret_cast<float*>(buffer);
+      for (int64_t n = s.n * wk / plan.workers; n < s.n * (wk + 1) / plan.workers; ++n) {
+        const int64_t size = s.in_pixels * s.c;
+        std::memset(gx + n * size, 0, static_cast<size_t>(size) * sizeof(float));
+        for (int64_t p0 = n * s.pixels; p0 < (n + 1) * s.pixels; p0 += kPixels) {
+          const int64_t p1 = std::min(p0 + kPixels, (n + 1) * s.pixels);
+          for (int64_t g = 0; g < s.groups; ++g) {
+            Gemm<float> m;
+            m.m = p1 - p0;
+            m.n = s.patch();
+            m.k = s.group_out();
+            m.a = gy + p0 * s.o + g * m.k;
+            m.am = s.o;
+            m.ak = 1;
+            m.b = weight + g * m.k * m.n;
+            m.bk = m.n;
+            m.bn = 1;
+            m.c = patches;
+            m.c_row = m.n;
+            gemm_serial(m, buffer + rounded(kPixels * s.patch()));
+            scatter_patches(s, patches, m.n, g, p0, p1, gx);
+          }
+        }
+      }
+    }
+  });
+  store(c, plan.second);
+}
+
+}  // namespace
+
+std::shared_ptr<const Plan> own_conv_backward_weight_prepare(const KernelCall& c) {
+  return supports(c) ? weight_prepare(c) : nullptr;
+}
+void own_conv_backward_weight_run(const KernelCall& c) { weight_run(c); }
+
+void register_conv_kernels() {
+  register_kernel(DeviceKind::cpu, op::conv,
+                  {supports, activation_layout, forward_prepare, forward_run});
+  register_kernel(DeviceKind::cpu, op::conv_backward_input,
+                  {supports, activation_layout, input_prepare, input_run});
+  register_kernel(DeviceKind::cpu, op::conv_backward_weight,
+                  {supports, nullptr, weight_prepare, weight_run});
+}
+
+}  // namespace tandem::detail
