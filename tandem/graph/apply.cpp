@@ -324,7 +324,8 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
   if (c.slow & kAnomaly) check_finite(k);
   for (OpHook* h : c.hooks) h->after(k.op, {k.out, size_t(k.op.n_out)});
   if (k.record)
-    record_tape(k.op, k.op_attrs, k.tensors, k.scalars, k.infer.present, k.out, k.where, k.rng);
+    record_tape(k.op, k.op_attrs, k.tensors, k.scalars, k.infer.present, k.out, k.where, k.rng,
+                k.options.hidden);
   for (int o = 0; o < k.op.n_out; ++o) out[o] = std::move(k.out[o]);
 }
 

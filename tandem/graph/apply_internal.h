@@ -30,10 +30,11 @@ struct Call {
         infer(op, attrs) {}
 };
 
-/// Make the tape node of an eager call and connect its outputs.
+/// Make the tape node of an eager call and connect its outputs; hidden ones are dropped unless the
+/// caller asked for them.
 void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
                  std::span<const Scalar> scalars, std::span<const uint8_t> present, Tensor* out,
-                 Where where, RngKey rng);
+                 Where where, RngKey rng, bool show_hidden = false);
 /// Which inputs (low half) and outputs (high half) the derivative reads; cached in the row.
 uint64_t saves_of(const OpDef& op);
 /// Append the call to the running trace; fills `out` with symbolic values.

@@ -45,7 +45,7 @@ uint64_t saves_of(const OpDef& op) {
 
 void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
                  std::span<const Scalar> scalars, std::span<const uint8_t> present, Tensor* out,
-                 Where where, RngKey rng) {
+                 Where where, RngKey rng, bool show_hidden) {
   Ref<Node> n = Node::make();
   n->op = &op;
   if (op.attrs) n->attrs = AttrsHolder(op.attrs, attrs);
@@ -69,7 +69,7 @@ void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
     y.dtype = out[o].dtype();
     y.shape = out[o].shape();
     if (saves >> (32 + o) & 1) y.saved = detached_alias(out[o]);
-    if (op.hidden(o)) {
+    if (op.hidden(o) && !show_hidden) {
       out[o] = Tensor();
       continue;
     }
@@ -104,7 +104,7 @@ void record_trace(Call& k, Tensor* out) {
     NodeOutput& y = n->out.emplace_back();
     y.dtype = s.dtype;
     y.shape = s.shape;
-    if (k.op.hidden(o)) continue;
+    if (k.op.hidden(o) && !k.options.hidden) continue;
     Tensor t(Ref<detail::TensorImpl>::adopt(detail::new_symbolic(s.shape, s.dtype, s.device)));
     set_node(t, n, static_cast<uint32_t>(o));
     if (k.record && is_floating(s.dtype)) t.impl()->flags |= detail::kRequiresGrad;
