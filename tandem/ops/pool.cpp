@@ -63,6 +63,16 @@ Dim out_size(const PoolAttrs& a, int i, Dim in) {
   return n.is_symbolic() || most.is_symbolic() ? min(n, most) : Dim(std::min(n.raw(), most.raw()));
 }
 
+// With dilation a window that starts in the padding may step over a short input altogether.
+void check_windows(const PoolAttrs& a, int i, int64_t in) {
+  int64_t s = a.stride[i].value(), p = a.padding[i].value(), d = a.dilation[i].value();
+  for (int64_t start = -p; start < 0; start += s)
+    TD_CHECK((start % d + d) % d < in, Shape,
+             "a window of dimension {} (size {}) lies in the padding alone\nUse less padding or "
+             "dilation.",
+             i + 2, in);
+}
+
 Shape out_shape(const PoolAttrs& a, const Shape& x) {
   int d = spatial_rank(a);
   TD_CHECK(x.rank() == d + 2, Shape, "x is {}, wants {} dimensions", x.to_string(), d + 2);
@@ -75,6 +85,7 @@ Shape out_shape(const PoolAttrs& a, const Shape& x) {
              a.kernel.to_string(), x.to_string(), i + 2);
     TD_CHECK(in.is_symbolic() || in.value() > 0, Shape, "x {} is empty in dimension {}",
              x.to_string(), i + 2);
+    if (a.output.empty() && !in.is_symbolic()) check_windows(a, i, in.value());
     y.push_back(n);
   }
   return y;

@@ -78,6 +78,9 @@ TEST_F(PoolTest, Errors) {
   expect_error(ErrorKind::Shape, "a window of [5, 5] does not fit x [1, 1, 4, 4]", [] {
     max_pool2d(zeros({1, 1, 4, 4}), 5);
   });
+  expect_error(ErrorKind::Shape, "lies in the padding alone", [] {
+    max_pool1d(zeros({1, 1, 1}), 3, 1, 2, 2);
+  });
   expect_error(ErrorKind::Value, "kernel_size [2, 2, 2] has 3 entries, wants 1 or 2", [] {
     avg_pool2d(zeros({1, 1, 4, 4}), {2, 2, 2});
   });
