@@ -29,14 +29,14 @@ std::pair<Tensor, Tensor> pair_call(const OpDef& op, const A& a, Tensor x, Where
 
 }  // namespace
 
-#define TD_REDUCTION(name)                                                    \
-  Tensor name(Tensor x, IntList dims, bool keepdim, Where where) {            \
-    return reduce_call(op::name, std::move(x), dims, keepdim, where);         \
+#define TD_REDUCTION(name)                                            \
+  Tensor name(Tensor x, IntList dims, bool keepdim, Where where) {    \
+    return reduce_call(op::name, std::move(x), dims, keepdim, where); \
   }
-#define TD_TYPED_REDUCTION(name)                                                 \
-  TD_REDUCTION(name)                                                             \
-  Tensor name(Tensor x, IntList dims, bool keepdim, DType dtype, Where where) {  \
-    return reduce_call(op::name, x.to(dtype, where), dims, keepdim, where);      \
+#define TD_TYPED_REDUCTION(name)                                                             \
+  TD_REDUCTION(name)                                                                         \
+  Tensor name(Tensor x, IntList dims, bool keepdim, DType dtype, Where where) {              \
+    return reduce_call(op::name, x.to(dtype, where), dims, keepdim, where).to(dtype, where); \
   }
 TD_TYPED_REDUCTION(sum)
 TD_TYPED_REDUCTION(mean)
@@ -68,11 +68,15 @@ std::pair<Tensor, Tensor> max(Tensor x, int64_t dim, bool keepdim, Where where) 
 std::pair<Tensor, Tensor> min(Tensor x, int64_t dim, bool keepdim, Where where) {
   return pair_call(op::min_dim, ReduceAttrs{{dim}, keepdim}, std::move(x), where);
 }
-Tensor argmax(Tensor x, Where where) { return reduce_call(op::argmax, std::move(x), {}, false, where); }
+Tensor argmax(Tensor x, Where where) {
+  return reduce_call(op::argmax, std::move(x), {}, false, where);
+}
 Tensor argmax(Tensor x, int64_t dim, bool keepdim, Where where) {
   return reduce_call(op::argmax, std::move(x), {dim}, keepdim, where);
 }
-Tensor argmin(Tensor x, Where where) { return reduce_call(op::argmin, std::move(x), {}, false, where); }
+Tensor argmin(Tensor x, Where where) {
+  return reduce_call(op::argmin, std::move(x), {}, false, where);
+}
 Tensor argmin(Tensor x, int64_t dim, bool keepdim, Where where) {
   return reduce_call(op::argmin, std::move(x), {dim}, keepdim, where);
 }

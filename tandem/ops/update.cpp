@@ -186,10 +186,12 @@ void update_batch(BatchCall& c) {
   for (int i = 0; i < c.n_in(); ++i) {
     bool number = is_number(c.node.op->in_names[i]);
     if (number && c.batched[i]) c.by_slices = true;
-    if (c.node.in[i].is_scalar)
+    if (c.node.in[i].is_scalar) {
       ins.emplace_back(c.node.in[i].scalar, c.node.where);
-    else
-      ins.emplace_back(number ? c.in[i] : detail::with_batch(c, i), c.node.where);
+    } else {
+      Tensor t = number ? c.in[i] : detail::with_batch(c, i);
+      ins.emplace_back(std::move(t), c.node.where);
+    }
   }
   if (!c.by_slices) detail::call_again(c, nullptr, ins, c.out);
 }

@@ -322,8 +322,6 @@ Row pointwise_row(const OpDef& op, int variant) {
   if (r.op == "cast") r.attrs = with(CastAttrs{DType::f64});
   if (r.op == "round_decimals" && variant == 1)
     r.off |= kLastConstant, r.why = "decimals are a whole number by nature";
-  if (r.op == "digamma") r.order = 0, r.why = "no second-order gamma functions";
-  if (r.op == "lgamma") r.order = 1, r.why = "no second-order gamma functions";
   return r;
 }
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case of the golden data (README.md beside this file): its inputs as tensors and numbers, its
+// attributes by name, and comparison as the README says. Used by all tests of this room.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tandem/io/json.h"
+#include "tandem/io/safetensors.h"
+#include "tandem/tensor/state_dict.h"
+
+namespace tandem::golden {
+
+using Ts = std::vector<Tensor>;
+
+/// One file of cases; `family` is its name without ".safetensors".
+struct File {
+  std::string family;
+  StateDict pool;
+  io::Json cases;
+};
+/// Read once per process.
+const File& file(const std::string& family);
+/// The folder of the golden files, with '/'.
+std::string folder();
+DType dtype_named(const std::string& name);
+
+class Case {
+ public:
+  Case(const File& f, const io::Json& json);
+
+  std::string name, op;
+  /// Tensor i (undefined where null, a number or beyond the end), and how many inputs there are.
+  const Tensor& t(size_t i) const;
+  size_t n() const { return in_.size(); }
+  /// Input i as an operand, number or tensor.
+  Operand at(size_t i) const;
+  /// All tensors from `from` on.
+  Ts rest(size_t from = 0) const;
+  void set(size_t i, Tensor t) { in_[i] = std::move(t); }
+
+  bool has(const char* key) const { return attr(key) != nullptr; }
+  int64_t i(const char* key, int64_t otherwise = 0) const;
+  double d(const char* key, double otherwise = 0) const;
+  bool b(const char* key, bool otherwise = false) const;
+  std::string s(const char* key, const char* otherwise = "") const;
+  IntList list(const char* key, IntList otherwise = {}) const;
+  Scalar number(const char* key, Scalar otherwise = 0) const;
+  DType dtype(const char* key, DType otherwise = DType::f32) const;
+  /// "args" before "attrs".
+  const io::Json* attr(const char* key) const;
+
+  /// The tensors of a list such as "outputs" or "grads": undefined where null.
+  Ts list_of(const char* key) const;
+  const io::Json& json() const { return *json_; }
+  const Tensor& stored(const std::string& key) const { return file_->pool.at(key); }
+  double rtol() const { return d("rtol"); }
+  double atol() const { return d("atol"); }
+
+ private:
+  const File* file_;
+  const io::Json* json_;
+  Ts in_;
+  std::vector<Scalar> numbers_;
+  std::vector<char> is_number_;
+};
+
+/// All cases of a family.
+std::vector<Case> cases_of(const std::string& family);
+/// |got - want| <= atol + rtol |want|, dtype and shape equal; integers exactly.
+::testing::AssertionResult matches(const Tensor& got, const Tensor& want, double rtol, double atol);
+
+/// The public functions by PyTorch's name; nullptr if Tandem does not have that one. A name that
+/// is neither there nor in `not_here` is a mistake of the test.
+using Fn = Ts (*)(const Case&);
+Fn function_of(const std::string& op);
+bool known_missing(const std::string& op);
+
+/// A name as GoogleTest takes it.
+std::string test_name(const std::string& name);
+
+}  // namespace tandem::golden
