@@ -21,6 +21,11 @@ inline Shape prepend(Dim d, const Shape& s) {
 
 inline bool is_index_dtype(DType t) { return t == DType::i64 || t == DType::i32; }
 
+/// Report a value error; a caller may have left the error word out.
+inline void report_error(const KernelCall& k, int code, int64_t value) {
+  if (k.error) k.error->report(code, value);
+}
+
 /// Element `i` of an index array at `p`.
 inline int64_t index_at(const void* p, DType t, int64_t i) {
   return t == DType::i64 ? static_cast<const int64_t*>(p)[i] : static_cast<const int32_t*>(p)[i];

@@ -18,15 +18,11 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-void report(const KernelCall& k, int64_t value) {
-  if (k.error) k.error->report(1, value);
-}
-
 // `i` as a position in 0..n-1; n > 0.
 inline int64_t checked(const KernelCall& k, int64_t i, int64_t n, bool wrap) {
   const int64_t at = wrap && i < 0 ? i + n : i;
   if (TD_LIKELY(at >= 0 && at < n)) return at;
-  report(k, i);
+  report_error(k, 1, i);
   return std::clamp<int64_t>(at, 0, n - 1);
 }
 
@@ -84,7 +80,7 @@ bool find_places(const KernelCall& k, const IndexAttrs& a, int first, Places& p)
   if (p.outer == 0 || p.count == 0 || p.inner == 0) return false;
   for (int i = 0; i < n; ++i)
     if (x.shape[d + i] == 0) {
-      report(k, index_at(k.in[first + i].data, k.in[first + i].dtype, 0));
+      report_error(k, 1, index_at(k.in[first + i].data, k.in[first + i].dtype, 0));
       return false;
     }
   if (!dense_inner(x, d + n) || !dense_inner(v, d + irank)) {
@@ -299,7 +295,7 @@ struct Walk {
   }
   bool empty() const {
     if (index.numel == 0) return true;
-    if (size == 0) report(k, index_at(index.data, index.dtype, 0));
+    if (size == 0) report_error(k, 1, index_at(index.data, index.dtype, 0));
     return x.numel == 0;
   }
 };
@@ -355,7 +351,7 @@ namespace {
 int64_t start_of(const KernelCall& k, const Array& start, int64_t size, int64_t length) {
   const int64_t at = start.is_scalar ? start.scalar.to_int() : index_at(start.data, start.dtype, 0);
   if (at >= 0 && at <= size - length) return at;
-  report(k, at);
+  report_error(k, 1, at);
   return std::clamp<int64_t>(at, 0, size - length);
 }
 

@@ -168,7 +168,7 @@ void bernoulli_loops(const KernelCall& k) {
     T* out = k.out[0].as<T>();
     for_each_draw(k, p.numel, [&](int64_t i, const PhiloxBlock& b) {
       const auto v = static_cast<Wide<T>>(p.as<T>()[offset_of(p, i)]);
-      if (!(v >= 0 && v <= 1)) k.error->report(1, i);
+      if (!(v >= 0 && v <= 1)) detail::report_error(k, 1, i);
       if constexpr (std::is_same_v<T, double>)
         out[i] = uniform_f64(b.word64(0)) < v ? 1.0 : 0.0;
       else
@@ -317,8 +317,8 @@ void multinomial_loops(const KernelCall& k) {
           sum += v;
           w[static_cast<size_t>(i)] = v;
         }
-        if (!valid) k.error->report(1, r);
-        if (sum <= 0 || (!a.replacement && positive < a.num_samples)) k.error->report(2, r);
+        if (!valid) detail::report_error(k, 1, r);
+        if (sum <= 0 || (!a.replacement && positive < a.num_samples)) detail::report_error(k, 2, r);
         sample_row(k, w, r, a.num_samples, k.out[0].as<int64_t>() + r * a.num_samples);
       }
     });

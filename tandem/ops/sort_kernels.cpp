@@ -119,7 +119,7 @@ void run_one_hot(const KernelCall& k) {
     for (int i = 0; i < x.rank; ++i) offset += at[i] * x.strides[i];
     const int64_t c = index_at(x.data, x.dtype, offset);
     if (c < 0 || c >= n)
-      k.error->report(1, c);
+      report_error(k, 1, c);
     else
       y.as<int64_t>()[e * n + c] = 1;
     for (int i = x.rank - 1; i >= 0 && ++at[i] == x.shape[i]; --i) at[i] = 0;
@@ -133,7 +133,7 @@ void run_bincount(const KernelCall& k) {
   for (int64_t e = 0; e < x.numel; ++e) {
     const int64_t c = index_at(x.data, x.dtype, e * x.strides[0]);
     if (c < 0 || c >= n)
-      k.error->report(1, c);
+      report_error(k, 1, c);
     else
       ++y.as<int64_t>()[c];
   }
