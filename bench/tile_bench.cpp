@@ -123,7 +123,8 @@ void measure(const Case& c, int64_t n, int threads) {
   set_num_threads(threads);
   const double s = seconds([&] { c.run(call); });
   set_num_threads(0);
-  fmt::print("{:<14}{:>10}{:>9}{:>12.2f}{:>10.1f}\n", c.name, n, threads, s * 1e6, bytes / s * 1e-9);
+  fmt::print("{:<14}{:>10}{:>9}{:>12.2f}{:>10.1f}\n", c.name, n, threads, s * 1e6,
+             bytes / s * 1e-9);
   std::fflush(stdout);
 }
 

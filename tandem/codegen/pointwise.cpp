@@ -65,13 +65,13 @@ struct Run {
   int n_out;
   ErrorWord* error;
   TileLoop loop;
-  bool by_rows = true;             // else flat tiles with gathers
+  bool by_rows = true;  // else flat tiles with gathers
   Access access[kMaxPlanIns];
   bool scatter[kMaxPlanOuts];
   const TilePlan* plan = nullptr;
   int64_t tile = kTileMax;
   int64_t scratch_bytes = 0;
-  int64_t values[256];             // registers of class value, by slot
+  int64_t values[256];  // registers of class value, by slot
 
   Run(const ScalarProgram& p, const Array* in, int n_in, Array* out, int n_out, ErrorWord* e)
       : program(p), in(in), n_in(n_in), out(out), n_out(n_out), error(e) {}
@@ -137,8 +137,8 @@ void Run::classify() {
     }
   }
   for (int k = 0; k < n_out; ++k) {
-    scatter[k] = by_rows ? loop.inner_stride(n_in + k) != 1 && loop.inner() != 1
-                         : !loop.dense(n_in + k);
+    scatter[k] =
+        by_rows ? loop.inner_stride(n_in + k) != 1 && loop.inner() != 1 : !loop.dense(n_in + k);
   }
 }
 
@@ -200,7 +200,7 @@ struct Run::Worker {
   TileScratch scratch;
   SmallVec<void*, 48> slots;
   int64_t values[256];
-  void* moved[kMaxLoopArrays] = {};   // scratch of gathered inputs and scattered outputs
+  void* moved[kMaxLoopArrays] = {};  // scratch of gathered inputs and scattered outputs
 
   explicit Worker(const Run& r) : run(r), scratch(r.scratch_bytes) {
     const TilePlan& plan = *r.plan;
@@ -311,8 +311,8 @@ void Run::run_flat(int64_t begin, int64_t end) const {
 
 void Run::execute() {
   const int64_t inner = loop.inner(), rows = loop.rows();
-  const int64_t units = by_rows ? rows * ((inner + tile - 1) / tile)
-                                : (rows * inner + tile - 1) / tile;
+  const int64_t units =
+      by_rows ? rows * ((inner + tile - 1) / tile) : (rows * inner + tile - 1) / tile;
   const double unit_work = plan->cost * static_cast<double>(by_rows ? std::min(tile, inner) : tile);
   const auto grain = static_cast<int64_t>(std::max(1.0, kSerialWork / 2 / unit_work));
   parallel_for(0, units, grain, [this](int64_t begin, int64_t end) {

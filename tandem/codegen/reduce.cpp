@@ -80,7 +80,8 @@ struct Partials {
   size_t bytes = 0;
   void* memory = nullptr;
 
-  Partials(const ReduceProgram& p, int64_t kept, int64_t blocks) : p(p), kept(kept), blocks(blocks) {
+  Partials(const ReduceProgram& p, int64_t kept, int64_t blocks)
+      : p(p), kept(kept), blocks(blocks) {
     for (int k = 0; k < p.n_states; ++k) bytes += size(k);
     memory = detail::allocate(bytes);
     char* at = static_cast<char*>(memory);
@@ -103,8 +104,8 @@ struct Partials {
 
 // ---- geometry of one call
 struct Geometry {
-  TileLoop kept;      // arrays: x, outputs
-  TileLoop reduced;   // array: x
+  TileLoop kept;     // arrays: x, outputs
+  TileLoop reduced;  // array: x
   int64_t n_kept = 1, n_reduced = 1;
   bool rows = true;
 };
@@ -129,7 +130,7 @@ uint32_t reduced_mask(const KernelCall& call) {
 // Strides of output `y` at each kept dimension of x, outermost first.
 void kept_strides(const Array& x, const Array& y, uint32_t mask, int64_t* strides) {
   const bool keepdim = y.rank == x.rank;
-  const bool shaped = !keepdim && __builtin_popcount(mask) != x.rank - y.rank;   // sum_to
+  const bool shaped = !keepdim && __builtin_popcount(mask) != x.rank - y.rank;  // sum_to
   int at = 0, n = 0;
   for (int d = 0; d < x.rank; ++d) {
     const bool reduced = mask >> d & 1;
@@ -173,9 +174,9 @@ struct Run {
   const KernelCall& call;
   const Array& x;
   const Geometry& g;
-  const int64_t element;                 // bytes of an element of x
-  const int64_t block, blocks;           // reduced elements of a block; number of blocks
-  const double cost;                     // of an element
+  const int64_t element;        // bytes of an element of x
+  const int64_t block, blocks;  // reduced elements of a block; number of blocks
+  const double cost;            // of an element
 
   Run(const ReduceProgram& p, const KernelCall& call, const Geometry& g)
       : p(p),
@@ -196,11 +197,12 @@ struct Run {
 struct Worker {
   const Run& run;
   const bool rows;
-  const int64_t width;                   // states in a tile
+  const int64_t width;  // states in a tile
   TileScratch scratch;
   char* state[kMaxStates];
-  char* moved;                           // gathered x
-  char* mapped;                          // map(x)
+  char* done[kMaxStates];  // rows only: a second set of states
+  char* moved;             // gathered x
+  char* mapped;            // map(x)
   int64_t* index;
   PlanRunner step, map, combine, finish;
 
@@ -210,7 +212,7 @@ struct Worker {
                 PlanRunner::scratch_bytes(rows ? q.map_rows : q.map_columns, kTileMax) +
                 PlanRunner::scratch_bytes(q.combine, width) +
                 PlanRunner::scratch_bytes(q.finish, width);
-    for (int k = 0; k < r.p.n_states; ++k) n += width * reg_size(r.p.state[k]) + 64;
+    for (int k = 0; k < r.p.n_states; ++k) n += 2 * (width * reg_size(r.p.state[k]) + 64);
     return n + kTileMax * (r.element + 8 + (rows ? 8 : 0)) + 4096;
   }
 
@@ -225,6 +227,7 @@ struct Worker {
         finish(r.plans.finish, width, scratch) {
     for (int k = 0; k < r.p.n_states; ++k) {
       state[k] = static_cast<char*>(scratch.take(width * reg_size(r.p.state[k])));
+      done[k] = rows ? static_cast<char*>(scratch.take(width * reg_size(r.p.state[k]))) : nullptr;
     }
     moved = static_cast<char*>(scratch.take(kTileMax * r.element));
     mapped = static_cast<char*>(scratch.take(kTileMax * 8));
@@ -318,6 +321,102 @@ struct Worker {
     n = std::min(limit, kTileMax);
     gather_flat(r, 0, moved, run.x_at(base), at, n, static_cast<size_t>(run.element));
     return moved;
+  }
+
+  // Blocks b of the rows of kept elements i .. i + n; state[.][k] is that of i + k.
+  void row_blocks(int64_t i, int64_t n, int64_t b) {
+    if (run.p.is_fold && plain_rows()) return fold_rows(i, n, b);
+    if (run.p.is_fold || n == 1) {
+      for (int64_t k = 0; k < n; ++k) {
+        row_block(i + k, b);
+        for (int s = 0; s < run.p.n_states; ++s) {
+          const int64_t size = reg_size(run.p.state[s]);
+          std::memcpy(done[s] + k * size, state[s], static_cast<size_t>(size));
+        }
+      }
+      for (int s = 0; s < run.p.n_states; ++s) {
+        std::memcpy(state[s], done[s], static_cast<size_t>(n * reg_size(run.p.state[s])));
+      }
+      return;
+    }
+    step_group(i, n, b);
+  }
+
+  // One dense line per row, folded as it lies.
+  bool plain_rows() const {
+    const TileLoop& r = run.g.reduced;
+    return run.p.map_is_x && r.rank == 1 && (r.inner_stride(0) == 1 || r.inner() == 1);
+  }
+  void fold_rows(int64_t i, int64_t n, int64_t b) {
+    const TileLoop& kept = run.g.kept;
+    const ReduceProgram& p = run.p;
+    const RowsFn rows = tiles().rows[static_cast<int>(p.fold)][static_cast<int>(p.state[0])];
+    for (int64_t k = 0; k < n;) {
+      const int64_t m = std::min(n - k, kept.inner() - (i + k) % kept.inner());
+      const char* x = run.x_at(kept.offset_of(0, i + k) + b * run.block);
+      rows(state[0] + k * reg_size(p.state[0]), x, kept.inner_stride(0), m, run.block_size(b),
+           &p.init[0]);
+      k += m;
+    }
+  }
+
+  // Several rows at a time, 64 elements of each: states are [row][lane] while they step, and
+  // [lane][row] while lanes are joined.
+  void step_group(int64_t i, int64_t n, int64_t b) {
+    const ReduceProgram& p = run.p;
+    const int64_t first = b * run.block, total = run.block_size(b);
+    start(state, n * kLanes);
+    for (int64_t at = 0; at < total; at += kLanes) {
+      const int64_t m = std::min(kLanes, total - at);
+      if (p.uses_index) {
+        for (int64_t k = 0; k < (m == kLanes ? n : 1); ++k) {
+          for (int64_t e = 0; e < m; ++e) index[k * kLanes + e] = first + at + e;
+        }
+      }
+      for (int64_t k = 0; k < n; ++k) group_chunk(run.g.kept.offset_of(0, i + k), first + at, m, k);
+      if (m == kLanes) step_at(0, moved, n * kLanes);
+    }
+    turn_states(n);
+    for (int64_t half = kLanes / 2, left = std::min(total, kLanes); half > 0; half /= 2) {
+      if (left <= half) continue;
+      char* upper[kMaxStates];
+      for (int k = 0; k < p.n_states; ++k) upper[k] = state[k] + half * n * reg_size(p.state[k]);
+      join(state, upper, (left - half) * n);
+      left = half;
+    }
+  }
+  // Brings m elements of row k of the group into place; a last piece steps at once.
+  void group_chunk(int64_t base, int64_t at, int64_t m, int64_t k) {
+    const TileLoop& r = run.g.reduced;
+    char* to = moved + k * kLanes * run.element;
+    const auto size = static_cast<size_t>(run.element);
+    if (r.rank == 1) {
+      gather_run(to, run.x_at(base + at * r.inner_stride(0)), r.inner_stride(0), m, size);
+    } else {
+      gather_flat(r, 0, to, run.x_at(base), at, m, size);
+    }
+    if (m < kLanes) step_at(k * kLanes, to, m);
+  }
+  void step_at(int64_t lane, const char* x, int64_t n) {
+    const ReduceProgram& p = run.p;
+    for (int k = 0; k < p.n_states; ++k) {
+      char* s = state[k] + lane * reg_size(p.state[k]);
+      step.set_in(k, s);
+      step.set_out(k, s);
+    }
+    step.set_in(p.n_states, x);
+    step.set_in(p.n_states + 1, index);
+    step.run(n, nullptr);
+  }
+  void turn_states(int64_t n) {
+    for (int k = 0; k < run.p.n_states; ++k) {
+      const auto size = static_cast<size_t>(reg_size(run.p.state[k]));
+      for (int64_t row = 0; row < n; ++row) {
+        const char* from = state[k] + row * kLanes * static_cast<int64_t>(size);
+        scatter_run(done[k] + row * static_cast<int64_t>(size), from, n, kLanes, size);
+      }
+      std::swap(state[k], done[k]);
+    }
   }
 
   // state[.][0] = block b of the row of kept element i.
@@ -467,19 +566,14 @@ void run_rows(const Run& run) {
   const int64_t kept = run.g.n_kept;
   const double unit = run.cost * static_cast<double>(std::min(run.block, run.g.n_reduced)) + 100;
   if (run.blocks == 1) {
+    // Groups of rows: as many as states of 64 lanes fit a tile.
+    const int64_t group = run.p.is_fold ? kLanes : kTileMax / kLanes;
     parallel_for(0, kept, grain_of(unit), [&](int64_t begin, int64_t end) {
-      Worker w(run, kLanes);
-      alignas(64) char done[kMaxStates][kLanes * 8];   // states of up to 64 rows
-      char* states[kMaxStates];
-      for (int k = 0; k < kMaxStates; ++k) states[k] = done[k];
-      for (int64_t i = begin; i < end;) {
-        const int64_t n = std::min(kLanes, end - i);
-        for (int64_t k = 0; k < n; ++k) {
-          w.row_block(i + k, 0);
-          keep_state(w, 0, states, k, 1);
-        }
-        w.write(states, i, n);
-        i += n;
+      Worker w(run, run.p.is_fold ? kLanes : kTileMax);
+      for (int64_t i = begin; i < end; i += group) {
+        const int64_t n = std::min(group, end - i);
+        w.row_blocks(i, n, 0);
+        w.write(w.state, i, n);
       }
     });
     return;
@@ -491,7 +585,7 @@ void run_rows(const Run& run) {
       const int64_t i = u / run.blocks, b = u % run.blocks;
       char* to[kMaxStates];
       for (int k = 0; k < run.p.n_states; ++k) to[k] = static_cast<char*>(part.at(k, b, i));
-      w.row_block(i, b);
+      w.row_blocks(i, 1, b);
       keep_state(w, 0, to, 0, 1);
     }
   });
@@ -512,7 +606,7 @@ void run_columns(const Run& run) {
     for (int64_t u = begin; u < end; ++u) {
       const int64_t b = u / tiles_of_kept, t = u % tiles_of_kept;
       const int64_t from = t % per_row * kTileMax, n = std::min(kTileMax, inner - from);
-      const int64_t first = t / per_row * inner + from;   // kept element
+      const int64_t first = t / per_row * inner + from;  // kept element
       w.column_block(kept.offset_of(0, first), b, n);
       if (!part) {
         w.write(w.state, first, n);

@@ -167,8 +167,8 @@ class Typer {
 
   const ScalarGraph& g_;
   const Reg real_;
-  std::vector<int16_t> reg_;      // of each node, -1: not made yet
-  std::vector<int16_t> inputs_;   // register of each graph input
+  std::vector<int16_t> reg_;     // of each node, -1: not made yet
+  std::vector<int16_t> inputs_;  // register of each graph input
   ScalarProgram p_;
 };
 
@@ -225,7 +225,7 @@ void find_fold(ReduceProgram& p) {
     if (i.op == ScalarOp::input) --i.input;
     for (int16_t* r : {&i.a, &i.b, &i.c}) {
       if (*r < 0) continue;
-      if (at[*r] < 0) return;   // reads the state
+      if (at[*r] < 0) return;  // reads the state
       *r = at[*r];
     }
     at[k] = static_cast<int16_t>(p.map.code.size());
@@ -307,8 +307,8 @@ std::unique_ptr<ReduceProgram> build(const OpDef& op, DType x, const DType* outs
     for (int k = 0; k < n_outs; ++k) t.output(g.outputs[k], outs[k]);
     p->finish = t.take();
     const ScalarInstr& last = p->finish.code[p->finish.out[0].reg];
-    p->finish_is_state = n_outs == 1 && last.op == ScalarOp::input && last.input == 0 &&
-                         stored_as_reg(outs[0]);
+    p->finish_is_state =
+        n_outs == 1 && last.op == ScalarOp::input && last.input == 0 && stored_as_reg(outs[0]);
   }
   find_fold(*p);
   return p;

@@ -15,7 +15,7 @@ inline constexpr int kMaxStates = 4;
 struct ReduceProgram {
   int n_states = 0;
   Reg state[kMaxStates] = {};
-  int64_t init[kMaxStates] = {};     ///< register bits
+  int64_t init[kMaxStates] = {};  ///< register bits
   /// Inputs: states, x (as stored), index. Outputs: states.
   ScalarProgram step;
   /// Inputs: states of the earlier elements, states of the later ones. Outputs: states.
@@ -23,13 +23,13 @@ struct ReduceProgram {
   /// Inputs: states, number of elements (i64), scalars. Outputs: the row's, as stored.
   ScalarProgram finish;
   bool uses_index = false;
-  bool finish_is_state = false;      ///< output 0 is state 0, stored
+  bool finish_is_state = false;  ///< output 0 is state 0, stored
 
   /// The row as state = fold(state, map(x)).
   bool is_fold = false;
   Fold fold = Fold::add;
-  bool map_is_x = false;             ///< and x's bytes are its register
-  ScalarProgram map;                 ///< inputs: x (as stored), index; output: one register
+  bool map_is_x = false;  ///< and x's bytes are its register
+  ScalarProgram map;      ///< inputs: x (as stored), index; output: one register
 };
 
 /// The register that a row computes in for elements of dtype `x`.
@@ -41,8 +41,10 @@ const ReduceProgram& reduce_program_of(const OpDef& op, DType x, const DType* ou
 
 /// The dtype whose bytes are a register.
 constexpr DType dtype_of_reg(Reg r) {
-  return r == Reg::f32 ? DType::f32 : r == Reg::f64 ? DType::f64 : r == Reg::i64 ? DType::i64
-                                                                                 : DType::b8;
+  return r == Reg::f32   ? DType::f32
+         : r == Reg::f64 ? DType::f64
+         : r == Reg::i64 ? DType::i64
+                         : DType::b8;
 }
 
 }  // namespace tandem::codegen

@@ -121,7 +121,7 @@ const RowKernel& row_kernel(uint64_t key, RowProgram (*make)(uint64_t key)) {
   access[RowProgram::kCount] = Access::value;
   for (int f = 0; f < RowProgram::kFolds; ++f) access[RowProgram::kFirstFold + f] = Access::row;
   for (const RowStage& s : p.stages) {
-    TileOptions alias;   // an output may be the memory of an input
+    TileOptions alias;  // an output may be the memory of an input
     alias.may_alias = true;
     k->plans.push_back(make_tile_plan(s.program, access, alias, table));
   }
@@ -154,9 +154,9 @@ bool row_strides(const RowSpace& space, const Array& a, int64_t& stride) {
 }
 
 struct Space {
-  TileLoop rows;                 // arrays: matrices and row values, inputs then outputs
+  TileLoop rows;  // arrays: matrices and row values, inputs then outputs
   int64_t n_rows = 1, length = 1;
-  int64_t stride[kMaxLoopArrays] = {};   // within a row, of inputs then outputs
+  int64_t stride[kMaxLoopArrays] = {};  // within a row, of inputs then outputs
 };
 
 // Of inputs, then outputs.
@@ -211,7 +211,11 @@ struct Run {
   int64_t tile;
 
   Run(const RowKernel& k, const RowSpace& s, const Array* const* in, const Array* const* out)
-      : kernel(k), p(k.program), in(in), out(out), space(make_space(p, s, in, out)),
+      : kernel(k),
+        p(k.program),
+        in(in),
+        out(out),
+        space(make_space(p, s, in, out)),
         tile(std::min(space.length + 63, kTileMax) / 64 * 64) {}
 
   int n_in() const { return static_cast<int>(p.ins.size()); }
@@ -233,11 +237,11 @@ struct Worker {
   const Run& run;
   TileScratch scratch;
   SmallVec<PlanRunner, 6> stages;
-  char* moved[kMaxLoopArrays] = {};          // gathered inputs, scattered outputs
-  char* mapped[RowProgram::kFolds + 4] = {}; // results of fold and column sinks
+  char* moved[kMaxLoopArrays] = {};           // gathered inputs, scattered outputs
+  char* mapped[RowProgram::kFolds + 4] = {};  // results of fold and column sinks
   char* lanes[RowProgram::kFolds] = {};
   char* stored[RowProgram::kStored] = {};
-  char* columns[kMaxPlanOuts] = {};          // accumulators, given by the caller
+  char* columns[kMaxPlanOuts] = {};  // accumulators, given by the caller
 
   static int64_t bytes(const Run& r) {
     int64_t n = 4096;
@@ -250,7 +254,8 @@ struct Worker {
   explicit Worker(const Run& r) : run(r), scratch(bytes(r)) {
     for (const TilePlan& plan : r.kernel.plans) stages.emplace_back(plan, r.tile, scratch);
     for (int k = 0; k < r.n_in() + r.n_out(); ++k) {
-      if (kind_of(r.p, k) == RowKind::matrix && r.space.stride[k] != 1) moved[k] = static_cast<char*>(scratch.take(r.tile * 8));
+      if (kind_of(r.p, k) == RowKind::matrix && r.space.stride[k] != 1)
+        moved[k] = static_cast<char*>(scratch.take(r.tile * 8));
     }
     for (char*& m : mapped) m = static_cast<char*>(scratch.take(r.tile * 8));
     for (char*& l : lanes) l = static_cast<char*>(scratch.take(kLanes * 8));
@@ -332,7 +337,8 @@ struct Worker {
                          : sink.op == Fold::max ? -__builtin_inf()
                                                 : __builtin_inf();
     const int64_t bits = register_bits(Scalar(first), run.reg());
-    tiles().fill[static_cast<int>(run.reg())](lanes[sink.index], &bits, &bits, &bits, &bits, kLanes);
+    tiles().fill[static_cast<int>(run.reg())](lanes[sink.index], &bits, &bits, &bits, &bits,
+                                              kLanes);
   }
 
   // The row itself if all that the stage does is to fold an input that lies as registers.
@@ -344,9 +350,8 @@ struct Worker {
     if (i.input >= run.n_in() || run.space.stride[i.input] != 1) return nullptr;
     const Array& a = *run.in[i.input];
     if (!stored_as_reg(a.dtype) || reg_of(a.dtype) != run.reg()) return nullptr;
-    return run.p.ins[static_cast<size_t>(i.input)] == RowKind::matrix
-               ? run.at(a, c.offset[i.input])
-               : nullptr;
+    return run.p.ins[static_cast<size_t>(i.input)] == RowKind::matrix ? run.at(a, c.offset[i.input])
+                                                                      : nullptr;
   }
 
   void one_tile(const RowStage& st, PlanRunner& plan, const LoopCursor& c, int64_t at, int64_t n) {
@@ -369,7 +374,8 @@ struct Worker {
       plan.set_out(static_cast<int>(o), target(st.sinks[o], static_cast<int>(o), c, at));
     }
     plan.run(n, nullptr);
-    for (size_t o = 0; o < st.sinks.size(); ++o) collect(st.sinks[o], static_cast<int>(o), c, at, n);
+    for (size_t o = 0; o < st.sinks.size(); ++o)
+      collect(st.sinks[o], static_cast<int>(o), c, at, n);
   }
 
   char* target(const RowSink& sink, int o, const LoopCursor& c, int64_t at) {

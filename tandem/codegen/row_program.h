@@ -18,14 +18,14 @@ enum class RowKind : uint8_t { matrix, columns, row, number };
 
 struct RowSink {
   enum Kind : uint8_t { fold, store, matrix, row, columns } kind = fold;
-  Fold op = Fold::add;   ///< of fold
-  int index = 0;         ///< which fold, stored row or output
+  Fold op = Fold::add;  ///< of fold
+  int index = 0;        ///< which fold, stored row or output
 };
 
 struct RowStage {
-  ScalarProgram program;         ///< inputs numbered as in RowBuilder; one output per sink
+  ScalarProgram program;  ///< inputs numbered as in RowBuilder; one output per sink
   std::vector<RowSink> sinks;
-  bool once = false;             ///< writes one value per row: run on one element
+  bool once = false;  ///< writes one value per row: run on one element
 };
 
 struct RowProgram {

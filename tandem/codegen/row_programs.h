@@ -20,7 +20,7 @@ struct NormArrays {
   const Array *y = nullptr, *gx = nullptr, *gw = nullptr, *gb = nullptr;
   int dims = 1;
   double eps = 0;
-  bool centred = true;   ///< layer_norm; false: rms_norm
+  bool centred = true;  ///< layer_norm; false: rms_norm
 };
 /// Do the last dimensions of every matrix merge, and are w, b, gw, gb dense?
 bool norm_supported(const NormArrays& a);

@@ -20,9 +20,9 @@ struct Scan {
   const ReducePlans& plans;
   const KernelCall& call;
   const Array& x;
-  TileLoop lines;                      // all dimensions but the scanned one: x, outputs
-  int64_t length = 1;                  // of a line
-  int64_t step[1 + kMaxOpOuts] = {};   // along the line: x, outputs
+  TileLoop lines;                     // all dimensions but the scanned one: x, outputs
+  int64_t length = 1;                 // of a line
+  int64_t step[1 + kMaxOpOuts] = {};  // along the line: x, outputs
 
   Scan(const ReduceProgram& p, const KernelCall& call)
       : p(p), plans(plans_of(p)), call(call), x(call.in[0]) {

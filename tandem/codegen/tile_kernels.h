@@ -17,6 +17,9 @@ using TileFn = void (*)(void* out, const void* a, const void* b, const void* c, 
 /// lanes[i % 64] = op(lanes[i % 64], x[i]) for i < n; lanes are 64 values. Four elements of a lane
 /// are joined first, as (x0 x1)(x2 x3), while there are 256.
 using LanesFn = void (*)(void* lanes, const void* x, int64_t n);
+/// out[r] = lanes and tree of row r: n elements at x + r * stride, lanes starting at init[0].
+using RowsFn = void (*)(void* out, const void* x, int64_t stride, int64_t rows, int64_t n,
+                        const void* init);
 /// acc[i] = op(acc[i], all x[i + k * stride]): `rows` rows of n elements, four at a time as above.
 using ColumnFn = void (*)(void* acc, const void* x, int64_t stride, int64_t rows, int64_t n);
 /// acc[0] = op(acc[0], x[0]), out[0] = acc[0], ...: a running fold that leaves the total in acc.
@@ -45,16 +48,17 @@ struct TileTable {
   const char* name;
   /// [op][type of the operands][form]: bit i of the form says that operand i is one value.
   TileFn op[kScalarOpCount][kRegCount][8];
-  TileFn convert[kRegCount][kRegCount];     ///< [from][to]
-  TileFn wrap[kDTypeCount];                 ///< i64 to the range of an integer dtype
-  TileFn load[kDTypeCount];                 ///< storage to register type
-  TileFn store[kDTypeCount];                ///< register type to storage
-  TileFn fill[kRegCount];                   ///< out[i] = a[0]
+  TileFn convert[kRegCount][kRegCount];  ///< [from][to]
+  TileFn wrap[kDTypeCount];              ///< i64 to the range of an integer dtype
+  TileFn load[kDTypeCount];              ///< storage to register type
+  TileFn store[kDTypeCount];             ///< register type to storage
+  TileFn fill[kRegCount];                ///< out[i] = a[0]
   /// [compare][f32, f64][form]: bit 0: c is one value, bit 1: d is one value.
   TileFn select_compare[kCompareCount][2][4];
-  TileFn mul_add[2][4];                     ///< a * b + c; bit 0: b, bit 1: c is one value
+  TileFn mul_add[2][4];  ///< a * b + c; bit 0: b, bit 1: c is one value
   LanesFn lanes[kFoldCount][kRegCount];
-  LanesFn tree[kFoldCount][kRegCount];      ///< lanes[0] = fold of the first n lanes, pairwise
+  LanesFn tree[kFoldCount][kRegCount];  ///< lanes[0] = fold of the first n lanes, pairwise
+  RowsFn rows[kFoldCount][kRegCount];
   ColumnFn column[kFoldCount][kRegCount];
   PrefixFn prefix[kFoldCount][kRegCount];
   FastFn fast_unary[kScalarOpCount], fast_binary[kScalarOpCount];

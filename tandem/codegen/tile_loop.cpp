@@ -176,12 +176,16 @@ void scatter_flat_as(const TileLoop& loop, int array, void* dst, const void* src
 
 }  // namespace
 
-#define TD_BY_SIZE(fn, ...)                                \
-  switch (element_size) {                                  \
-    case 1: return fn<uint8_t>(__VA_ARGS__);               \
-    case 2: return fn<uint16_t>(__VA_ARGS__);              \
-    case 4: return fn<uint32_t>(__VA_ARGS__);              \
-    default: return fn<uint64_t>(__VA_ARGS__);             \
+#define TD_BY_SIZE(fn, ...)             \
+  switch (element_size) {               \
+    case 1:                             \
+      return fn<uint8_t>(__VA_ARGS__);  \
+    case 2:                             \
+      return fn<uint16_t>(__VA_ARGS__); \
+    case 4:                             \
+      return fn<uint32_t>(__VA_ARGS__); \
+    default:                            \
+      return fn<uint64_t>(__VA_ARGS__); \
   }
 
 void gather_run(void* dst, const void* src, int64_t stride, int64_t n, size_t element_size) {
@@ -202,9 +206,8 @@ void gather_flat(const TileLoop& loop, int array, void* dst, const void* src, in
 }
 
 void scatter_flat(const TileLoop& loop, int array, void* dst, const void* src, int64_t begin,
-                  int64_t n, size_t element_size) {
-  TD_BY_SIZE(scatter_flat_as, loop, array, dst, src, begin, n)
-}
+                  int64_t n,
+                  size_t element_size){TD_BY_SIZE(scatter_flat_as, loop, array, dst, src, begin, n)}
 #undef TD_BY_SIZE
 
 int64_t TileScratch::tile_elements(int64_t bytes_per_element) {

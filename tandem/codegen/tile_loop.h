@@ -10,10 +10,10 @@ namespace tandem::codegen {
 inline constexpr int kMaxLoopArrays = kMaxPlanIns + kMaxPlanOuts;
 
 struct TileLoop {
-  int rank = 0;                                ///< at least 1 after make()
+  int rank = 0;  ///< at least 1 after make()
   int n_arrays = 0;
-  int64_t size[kMaxRank] = {};                 ///< outermost first
-  int64_t stride[kMaxLoopArrays][kMaxRank];    ///< in elements; 0 where an array is broadcast
+  int64_t size[kMaxRank] = {};               ///< outermost first
+  int64_t stride[kMaxLoopArrays][kMaxRank];  ///< in elements; 0 where an array is broadcast
 
   int64_t inner() const { return size[rank - 1]; }
   int64_t rows() const {

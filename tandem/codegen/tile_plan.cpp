@@ -66,9 +66,9 @@ bool compare_of(ScalarOp op, bool swapped, Compare& out) {
 
 // What one register becomes.
 struct Cell {
-  Access level = Access::value;   // value, row or dense (= per element)
+  Access level = Access::value;  // value, row or dense (= per element)
   int uses = 0;
-  bool absorbed = false;          // computed inside its only user
+  bool absorbed = false;  // computed inside its only user
   int16_t slot = -1;
   bool owns_tile = false;
   bool in_output = false;
@@ -251,8 +251,9 @@ class Builder {
   }
 
   std::vector<TileStep>& list_of(size_t k) {
-    return is_tile(k) ? plan_.steps
-                      : cells_[k].level == Access::row ? plan_.row_steps : plan_.value_steps;
+    return is_tile(k)                       ? plan_.steps
+           : cells_[k].level == Access::row ? plan_.row_steps
+                                            : plan_.value_steps;
   }
 
   void emit(int k) {
@@ -302,7 +303,8 @@ class Builder {
     const Fused& f = fused_[k];
     const bool wide = i.type == Reg::f64;
     if (f.kind == Fused::select_compare) {
-      return t_.select_compare[static_cast<int>(f.compare)][wide][!is_tile(f.c) + 2 * !is_tile(f.d)];
+      return t_
+          .select_compare[static_cast<int>(f.compare)][wide][!is_tile(f.c) + 2 * !is_tile(f.d)];
     }
     if (f.kind == Fused::mul_add) return t_.mul_add[wide][!is_tile(f.b) + 2 * !is_tile(f.c)];
     if (i.op == ScalarOp::convert) {

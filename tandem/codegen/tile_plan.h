@@ -19,27 +19,27 @@ enum class Access : uint8_t {
   gather,  ///< brought into a scratch tile (as storage) before the steps run
 };
 
-inline constexpr int64_t kTileMax = 1024;   ///< most elements of a tile
+inline constexpr int64_t kTileMax = 1024;  ///< most elements of a tile
 inline constexpr int kMaxPlanIns = 24, kMaxPlanOuts = 8;
 
 struct TileStep {
   TileFn fn = nullptr;
-  int16_t out = 0, a = 0, b = 0, c = 0, d = 0;   ///< slots
-  bool divides = false;                          ///< integer division: b is checked for zero
+  int16_t out = 0, a = 0, b = 0, c = 0, d = 0;  ///< slots
+  bool divides = false;                         ///< integer division: b is checked for zero
   bool divisor_is_value = false;
 };
 
 struct TileOptions {
-  bool may_alias = false;   ///< an output may be the very memory of an input
+  bool may_alias = false;  ///< an output may be the very memory of an input
 };
 
 /// Slots are numbered: inputs, outputs, tiles (scratch), values (8 bytes each).
 struct TilePlan {
   int n_in = 0, n_out = 0, n_tiles = 0, n_values = 0;
-  int tile_width = 4;                 ///< bytes of the widest element in a scratch tile
-  double cost = 1;                    ///< rough work per element, 1 is an add
+  int tile_width = 4;  ///< bytes of the widest element in a scratch tile
+  double cost = 1;     ///< rough work per element, 1 is an add
   std::vector<TileStep> value_steps, row_steps, steps;
-  std::vector<std::pair<int16_t, int64_t>> constants;   ///< value slot, register bits
+  std::vector<std::pair<int16_t, int64_t>> constants;  ///< value slot, register bits
 
   int first_tile() const { return n_in + n_out; }
   int first_value() const { return first_tile() + n_tiles; }
@@ -52,8 +52,7 @@ TilePlan make_tile_plan(const ScalarProgram& program, const Access* access,
                         const TileOptions& options, const TileTable& table);
 
 /// Run steps on n elements.
-void run_steps(const std::vector<TileStep>& steps, void* const* slots, int64_t n,
-               ErrorWord* error);
+void run_steps(const std::vector<TileStep>& steps, void* const* slots, int64_t n, ErrorWord* error);
 
 /// `s` as a register of type `r`.
 int64_t register_bits(const Scalar& s, Reg r);

@@ -45,7 +45,10 @@ TD_REDUCTION(amax)
 TD_REDUCTION(amin)
 TD_REDUCTION(any)
 TD_REDUCTION(all)
-TD_REDUCTION(logsumexp)
+Tensor logsumexp(Tensor x, IntList dims, bool keepdim, Where where) {
+  if (x.defined() && !is_floating(x.dtype())) x = x.to(DType::f32, where);
+  return reduce_call(op::logsumexp, std::move(x), dims, keepdim, where);
+}
 #undef TD_REDUCTION
 #undef TD_TYPED_REDUCTION
 

@@ -204,7 +204,9 @@ int64_t out_offset(const Array& x, const Array& y, uint32_t mask, const int64_t*
 }
 
 template <class Row, class T>
-constexpr bool kTakes = requires(const Line<T>& x) { Row::value(x, 0.0); };
+constexpr bool kTakes = requires(const Line<T>& x) {
+  Row::value(x, 0.0);
+};
 
 template <class Row, class T>
 void reduce_as(const KernelCall& call, uint32_t mask) {

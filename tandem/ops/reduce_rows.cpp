@@ -12,24 +12,24 @@ namespace {
 constexpr double kInf = HUGE_VAL;
 
 // ---- one state, one operation
-#define TD_FOLD(name, start, element, a_and_b)                                        \
-  void name##_init(E* s) { s[0] = E(start); }                                         \
-  void name##_step(const E* s, const E& x, const E&, E* out) {                        \
-    const E &a = s[0], b = element;                                                   \
-    out[0] = a_and_b;                                                                 \
-  }                                                                                   \
-  void name##_combine(const E* sa, const E* sb, E* out) {                             \
-    const E &a = sa[0], &b = sb[0];                                                   \
-    out[0] = a_and_b;                                                                 \
+#define TD_FOLD(name, start, element, a_and_b)                 \
+  void name##_init(E* s) { s[0] = E(start); }                  \
+  void name##_step(const E* s, const E& x, const E&, E* out) { \
+    const E &a = s[0], b = element;                            \
+    out[0] = a_and_b;                                          \
+  }                                                            \
+  void name##_combine(const E* sa, const E* sb, E* out) {      \
+    const E &a = sa[0], &b = sb[0];                            \
+    out[0] = a_and_b;                                          \
   }
 void plain_finish(const E* s, const E&, const E*, E* out) { out[0] = s[0]; }
 
 TD_FOLD(sum, 0, x, a + b)
-TD_FOLD(prod, 1, x, a * b)
+TD_FOLD(prod, 1, x, a* b)
 TD_FOLD(amax, -kInf, x, maximum(a, b))
 TD_FOLD(amin, kInf, x, minimum(a, b))
 TD_FOLD(any, false, x, a || b)
-TD_FOLD(all, true, x, a && b)
+TD_FOLD(all, true, x, a&& b)
 TD_FOLD(count, 0, where(x, 1, 0), a + b)
 TD_FOLD(square, 0, square(x), a + b)
 #undef TD_FOLD
@@ -193,16 +193,14 @@ constinit const OpDef min_dim = reduction("min_dim", Types::same, &kMinDim, deta
                                     .outputs({"values", "indices"})
                                     .vjp(detail::pick_vjp, 0, 2)
                                     .doc("Smallest element along a dim and its lowest index.");
-constinit const OpDef argmax =
-    reduction("argmax", Types::same, &kArgmax, detail::argmax_reference)
-        .outputs({"index"})
-        .flag(kNotDifferentiable)
-        .doc("Lowest index of the largest element; NaN wins.");
-constinit const OpDef argmin =
-    reduction("argmin", Types::same, &kArgmin, detail::argmin_reference)
-        .outputs({"index"})
-        .flag(kNotDifferentiable)
-        .doc("Lowest index of the smallest element; NaN wins.");
+constinit const OpDef argmax = reduction("argmax", Types::same, &kArgmax, detail::argmax_reference)
+                                   .outputs({"index"})
+                                   .flag(kNotDifferentiable)
+                                   .doc("Lowest index of the largest element; NaN wins.");
+constinit const OpDef argmin = reduction("argmin", Types::same, &kArgmin, detail::argmin_reference)
+                                   .outputs({"index"})
+                                   .flag(kNotDifferentiable)
+                                   .doc("Lowest index of the smallest element; NaN wins.");
 constinit const OpDef any = reduction("any", Types::logical, &kAny, detail::any_reference)
                                 .flag(kNotDifferentiable)
                                 .doc("Is an element over dims not zero?");
@@ -252,10 +250,10 @@ constinit const OpDef cummin = scan("cummin", Types::same, &kCumMin, detail::cum
 
 std::span<const OpDef* const> reduce_rows() {
   static constexpr const OpDef* kRows[] = {
-      &op::sum,    &op::mean,    &op::prod, &op::count_nonzero, &op::amax,      &op::amin,
-      &op::max_dim, &op::min_dim, &op::argmax, &op::argmin,      &op::any,       &op::all,
-      &op::var,    &op::logsumexp, &op::norm, &op::sum_to,      &op::cumsum,    &op::cumprod,
-      &op::logcumsumexp, &op::cummax, &op::cummin,
+      &op::sum,          &op::mean,      &op::prod,   &op::count_nonzero, &op::amax,   &op::amin,
+      &op::max_dim,      &op::min_dim,   &op::argmax, &op::argmin,        &op::any,    &op::all,
+      &op::var,          &op::logsumexp, &op::norm,   &op::sum_to,        &op::cumsum, &op::cumprod,
+      &op::logcumsumexp, &op::cummax,    &op::cummin,
   };
   return kRows;
 }

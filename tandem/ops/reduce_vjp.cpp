@@ -141,9 +141,7 @@ void norm_vjp(VjpCall& c) {
 
 void sum_to_vjp(VjpCall& c) { c.results[0] = expand(c.grad(), c.in_shape(0), c.where()); }
 
-void cumsum_vjp(VjpCall& c) {
-  c.results[0] = reversed_cumsum(c.grad(), scan_dim(c), c.where());
-}
+void cumsum_vjp(VjpCall& c) { c.results[0] = reversed_cumsum(c.grad(), scan_dim(c), c.where()); }
 
 // Before the first zero of a line y / x is the product of the others. At the first zero it is the
 // running product with that zero replaced by 1. After it, every product holds the zero.

@@ -38,7 +38,10 @@ struct Buffer8 {
     array.rank = static_cast<uint8_t>(shape.size());
     array.contiguous = strides == row_major(shape);
   }
-  Buffer8(const Buffer8& o) : Buffer8(o.array.dtype, o.shape, o.strides) { bytes = o.bytes; array.data = bytes.data(); }
+  Buffer8(const Buffer8& o) : Buffer8(o.array.dtype, o.shape, o.strides) {
+    bytes = o.bytes;
+    array.data = bytes.data();
+  }
   Buffer8& operator=(const Buffer8&) = delete;
 
   static std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {

@@ -93,8 +93,9 @@ TEST_P(EveryOp, EqualsTheEvaluator) {
         in.push_back(b.array);
         if (form >> k & 1) {
           in.back().is_scalar = true;
-          in.back().scalar = r == Reg::i64 ? Scalar(3) : is_mask || r == Reg::b8 ? Scalar(true)
-                                                                                 : Scalar(0.75);
+          in.back().scalar = r == Reg::i64             ? Scalar(3)
+                             : is_mask || r == Reg::b8 ? Scalar(true)
+                                                       : Scalar(0.75);
         }
       }
       ScalarInstr i;
@@ -137,10 +138,10 @@ TEST(Pointwise, CastsEqualTheEvaluator) {
 
 // A random expression over `n_in` inputs.
 void random_graph(ScalarGraph& g, std::mt19937_64& gen, int n_ops) {
-  static constexpr ScalarOp kOps[] = {ScalarOp::add, ScalarOp::sub, ScalarOp::mul, ScalarOp::div,
-                                      ScalarOp::max, ScalarOp::min, ScalarOp::neg, ScalarOp::abs,
-                                      ScalarOp::sqrt, ScalarOp::exp, ScalarOp::tanh, ScalarOp::floor,
-                                      ScalarOp::select, ScalarOp::sigmoid};
+  static constexpr ScalarOp kOps[] = {
+      ScalarOp::add,  ScalarOp::sub,   ScalarOp::mul,    ScalarOp::div,    ScalarOp::max,
+      ScalarOp::min,  ScalarOp::neg,   ScalarOp::abs,    ScalarOp::sqrt,   ScalarOp::exp,
+      ScalarOp::tanh, ScalarOp::floor, ScalarOp::select, ScalarOp::sigmoid};
   std::vector<E> pool;
   for (int k = 0; k < g.n_in; ++k) pool.push_back(g.input(k));
   const auto pick = [&]() -> E {
@@ -159,7 +160,8 @@ void random_graph(ScalarGraph& g, std::mt19937_64& gen, int n_ops) {
         r = g.make(op, gen() % 2 ? a : pick(), gen() % 2 ? a : pick());
         break;
       default: {
-        static constexpr ScalarOp kTests[] = {ScalarOp::lt, ScalarOp::le, ScalarOp::gt, ScalarOp::ge};
+        static constexpr ScalarOp kTests[] = {ScalarOp::lt, ScalarOp::le, ScalarOp::gt,
+                                              ScalarOp::ge};
         const E test = g.make(kTests[gen() % 4], gen() % 2 ? a : pick(), a);
         r = g.make(op, test, pick(), pick());
       }
@@ -172,7 +174,8 @@ void random_graph(ScalarGraph& g, std::mt19937_64& gen, int n_ops) {
 
 TEST(Pointwise, RandomProgramsEqualTheEvaluator) {
   const DType kTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32, DType::u8};
-  const std::vector<int64_t> kShapes[] = {{3, 5, 130}, {2000}, {7, 4}, {1, 1}, {}, {64, 70}, {0, 3}};
+  const std::vector<int64_t> kShapes[] = {{3, 5, 130}, {2000},   {7, 4}, {1, 1},
+                                          {},          {64, 70}, {0, 3}};
   std::mt19937_64 gen(7);
   for (int round = 0; round < 150; ++round) {
     const DType compute = kTypes[gen() % 6];
@@ -191,7 +194,7 @@ TEST(Pointwise, RandomProgramsEqualTheEvaluator) {
       }
       std::vector<int64_t> strides = Buffer8::row_major(s);
       const uint64_t kind = gen() % 4;
-      if (kind == 0 && s.size() > 1) {   // as the transpose of a row-major array
+      if (kind == 0 && s.size() > 1) {  // as the transpose of a row-major array
         std::vector<int64_t> back(s.rbegin(), s.rend());
         strides = Buffer8::row_major(back);
         std::reverse(strides.begin(), strides.end());
@@ -296,7 +299,9 @@ TEST(Pointwise, IntegerDivisionByZeroIsReported) {
 void relu_expr(const E* in, E* out) { out[0] = where(in[0] < 0, 0, in[0]); }
 void relu_grad_expr(const E* in, E* out) { out[0] = where(in[1] < 0, 0, in[0]); }
 void add_expr(const E* in, E* out) { out[0] = in[0] + in[1]; }
-void gelu_expr(const E* in, E* out) { out[0] = in[0] * 0.5 * (1 + erf(in[0] * 0.7071067811865476)); }
+void gelu_expr(const E* in, E* out) {
+  out[0] = in[0] * 0.5 * (1 + erf(in[0] * 0.7071067811865476));
+}
 
 constexpr OpDef test_row(const char* name, Names in, ExprFn f) {
   return make_row(name, Family::pointwise, Types::arith, in, nullptr).expr(f);

@@ -16,7 +16,7 @@ using Dims = std::vector<int64_t>;
 struct Case {
   const OpDef& op;
   const Buffer8& x;
-  Dims dims;        // of a reduction; the first one of a scan
+  Dims dims;  // of a reduction; the first one of a scan
   bool keepdim = false;
 
   bool is_scan() const { return op.family == Family::scan; }
@@ -25,8 +25,8 @@ struct Case {
     if (is_scan()) return x.shape;
     std::vector<int64_t> s;
     for (size_t d = 0; d < x.shape.size(); ++d) {
-      const bool reduced =
-          dims.empty() || std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
+      const bool reduced = dims.empty() || std::find(dims.begin(), dims.end(),
+                                                     static_cast<int64_t>(d)) != dims.end();
       if (!reduced || keepdim) s.push_back(reduced ? 1 : x.shape[d]);
     }
     return s;
@@ -101,9 +101,7 @@ void check(const Case& c) {
   for (size_t k = 0; k < want.size(); ++k) expect_near(want[k], got[k], scale, name_of(c));
 }
 
-bool takes(const OpDef& op, DType t) {
-  return op.types != Types::floating || is_floating(t);
-}
+bool takes(const OpDef& op, DType t) { return op.types != Types::floating || is_floating(t); }
 
 std::vector<const OpDef*> rows() {
   std::vector<const OpDef*> out;
@@ -155,9 +153,9 @@ TEST(Reduce, OddStridesAndLongLines) {
 
 TEST(Reduce, SpecialValues) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
-  const double lines[][4] = {{1, 3, 3, 2},         {nan, 1, nan, 0}, {-inf, inf, inf, 0},
-                             {-inf, -inf, -inf, -inf}, {0, -0.0, 0, 0},  {1, 2, nan, 5},
-                             {inf, inf, inf, inf}};
+  const double lines[][4] = {
+      {1, 3, 3, 2},    {nan, 1, nan, 0}, {-inf, inf, inf, 0}, {-inf, -inf, -inf, -inf},
+      {0, -0.0, 0, 0}, {1, 2, nan, 5},   {inf, inf, inf, inf}};
   for (const OpDef* op : rows()) {
     if (op == &op::var) continue;
     Buffer8 x(DType::f32, {7, 4});

@@ -39,7 +39,8 @@ std::vector<double> softmax_of(const Matrix& x, bool log) {
   std::vector<double> y(static_cast<size_t>(x.rows() * x.n));
   for (int64_t r = 0; r < x.rows(); ++r) {
     double top = -HUGE_VAL, sum = 0;
-    for (int64_t j = 0; j < x.n; ++j) top = std::isnan(x.get(r, j)) ? NAN : std::fmax(top, x.get(r, j));
+    for (int64_t j = 0; j < x.n; ++j)
+      top = std::isnan(x.get(r, j)) ? NAN : std::fmax(top, x.get(r, j));
     for (int64_t j = 0; j < x.n; ++j) sum += std::exp(x.get(r, j) - top);
     for (int64_t j = 0; j < x.n; ++j) {
       const double d = x.get(r, j) - top;
@@ -54,8 +55,8 @@ std::vector<double> softmax_grad_of(const Matrix& g, const Matrix& y, bool log) 
     double sum = 0;
     for (int64_t j = 0; j < y.n; ++j) sum += log ? g.get(r, j) : g.get(r, j) * y.get(r, j);
     for (int64_t j = 0; j < y.n; ++j) {
-      gx[static_cast<size_t>(y.at(r, j))] = log ? g.get(r, j) - std::exp(y.get(r, j)) * sum
-                                                : y.get(r, j) * (g.get(r, j) - sum);
+      gx[static_cast<size_t>(y.at(r, j))] =
+          log ? g.get(r, j) - std::exp(y.get(r, j)) * sum : y.get(r, j) * (g.get(r, j) - sum);
     }
   }
   return gx;
@@ -66,9 +67,9 @@ TEST(RowProgram, SoftmaxEqualsPlainLoops) {
     std::vector<int64_t> shape, strides;
     int dim;
   };
-  const Shape kShapes[] = {{{9, 10}, {}, 1},          {{5, 3000}, {}, 1},
-                           {{70, 6}, {1, 70}, 1},     {{4, 33, 5}, {}, 1},
-                           {{33}, {}, 0},             {{2, 3, 4, 65}, {1000, 300, 70, 1}, 3},
+  const Shape kShapes[] = {{{9, 10}, {}, 1},      {{5, 3000}, {}, 1},
+                           {{70, 6}, {1, 70}, 1}, {{4, 33, 5}, {}, 1},
+                           {{33}, {}, 0},         {{2, 3, 4, 65}, {1000, 300, 70, 1}, 3},
                            {{1, 1}, {}, 1}};
   for (DType t : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     for (const Shape& s : kShapes) {
@@ -131,9 +132,18 @@ struct NormBuffers {
   static DType wide(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 
   explicit NormBuffers(const NormCase& c)
-      : tail(tail_of(c)), stats(stats_of(c)), x(c.t, c.shape), gy(c.t, c.shape), w(c.wt, tail),
-        b(c.wt, tail), y(c.t, c.shape), gx(c.t, c.shape), mean(wide(c.t), stats),
-        rstd(wide(c.t), stats), gw(c.wt, tail), gb(c.wt, tail) {
+      : tail(tail_of(c)),
+        stats(stats_of(c)),
+        x(c.t, c.shape),
+        gy(c.t, c.shape),
+        w(c.wt, tail),
+        b(c.wt, tail),
+        y(c.t, c.shape),
+        gx(c.t, c.shape),
+        mean(wide(c.t), stats),
+        rstd(wide(c.t), stats),
+        gw(c.wt, tail),
+        gb(c.wt, tail) {
     for (int64_t d : tail) n *= d;
     x.fill(1);
     gy.fill(2);
@@ -170,7 +180,8 @@ void check_norm(const NormCase& c) {
   std::vector<double> y(size), gx(size), mean, rstd, gw(static_cast<size_t>(n)), gb(gw);
   for (int64_t r = 0; r < rows; ++r) {
     double mu = 0, squares = 0, along = 0, level = 0;
-    for (int64_t j = 0; j < n; ++j) mu += c.centred ? m.x.get(r * n + j) / static_cast<double>(n) : 0;
+    for (int64_t j = 0; j < n; ++j)
+      mu += c.centred ? m.x.get(r * n + j) / static_cast<double>(n) : 0;
     for (int64_t j = 0; j < n; ++j) squares += std::pow(m.x.get(r * n + j) - mu, 2);
     const double s = 1 / std::sqrt(squares / static_cast<double>(n) + 1e-5);
     mean.push_back(mu);
@@ -186,7 +197,8 @@ void check_norm(const NormCase& c) {
     }
     for (int64_t j = 0; j < n; ++j) {
       const double hat = (m.x.get(r * n + j) - mu) * s;
-      gx[static_cast<size_t>(r * n + j)] = s * (m.gy.get(r * n + j) * weight(j) - level - hat * along);
+      gx[static_cast<size_t>(r * n + j)] =
+          s * (m.gy.get(r * n + j) * weight(j) - level - hat * along);
     }
   }
   expect_close(y, m.y, "y");
