@@ -48,7 +48,9 @@ std::string nearest(const CLI::App& app, const std::string& word) {
 
 int usage(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
   std::string verb = argc > 1 ? argv[1] : "";
-  bool unknown = !verb.empty() && verb[0] != '-' && !app.get_subcommand_no_throw(verb);
+  bool unknown = !verb.empty() && verb[0] != '-';
+  for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; }))
+    unknown = unknown && known->get_name() != verb;
   fmt::print(stderr, "tandem: {}\n",
              unknown ? fmt::format("there is no command '{}'", verb) : std::string(e.what()));
   for (int i = 1; i < argc; ++i) {

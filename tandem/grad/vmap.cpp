@@ -47,6 +47,7 @@ class BatchRunner {
       batched.push_back(v.batched);
     }
     ScopeGuard scope(n.scope, n.where);
+    NoGradGuard no_grad(!is_grad_enabled() || (n.flags & kNoGrad));
     std::vector<Value>& out = env_[n.index];
     if (!any)
       apply_plain(n, in, out);

@@ -44,6 +44,7 @@ enum NodeFlags : uint8_t {
   kTraced = 1,    ///< belongs to a Graph: backward keeps its values
   kReleased = 2,  ///< a backward pass freed what it had saved
   kLeaf = 4,      ///< no op: collects into `slot`
+  kNoGrad = 8,    ///< traced while gradients were off (detach, NoGradGuard): a run keeps it so
 };
 
 struct TD_API Node : detail::NodeBase {

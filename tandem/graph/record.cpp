@@ -88,6 +88,7 @@ void record_trace(Call& k, Tensor* out) {
   n->where = user_line(k.where);
   n->scope = k.context.scope ? k.context.scope->path : 0;
   n->flags = kTraced;
+  if (!k.context.grad_enabled) n->flags |= kNoGrad;
   n->graph = trace.graph.get();
   n->index = static_cast<uint32_t>(trace.graph->nodes.size());
   if (k.op.has(kRandom)) n->rng = {0, trace.graph->rng_draws++};

@@ -73,6 +73,7 @@ class Runner {
         in.emplace_back(take(i, n.index), n.where);
     }
     ScopeGuard scope(n.scope, n.where);
+    NoGradGuard no_grad(!context().grad_enabled || (n.flags & kNoGrad));
     Tensor out[kMaxOpOuts];
     RngKey key{entry.seed, static_cast<uint32_t>(entry.offset + n.rng.offset)};
     ApplyOptions options;
