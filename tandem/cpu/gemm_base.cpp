@@ -34,10 +34,8 @@ struct Portable {
   static V fma(V a, V b, V c) { return a * b + c; }
   static void transpose(T* to, int64_t to_row, const T* from, int64_t from_row, int64_t n,
                         int64_t depth) {
-    for (int64_t k = 0; k < depth; ++k) {
+    for (int64_t k = 0; k < depth; ++k)
       for (int64_t j = 0; j < n; ++j) to[k * to_row + j] = from[j * from_row + k];
-      for (int64_t j = n; j % N != 0; ++j) to[k * to_row + j] = 0;
-    }
   }
 };
 

@@ -50,6 +50,11 @@ void transpose_f32(float* to, int64_t to_row, const float* from, int64_t from_ro
         r[i] = j + i < n ? _mm256_maskload_ps(from + (j + i) * from_row + k, m)
                          : _mm256_setzero_ps();
       transpose_block(r);
+      if (j > 0 && n - j < 8) {  // only a lone block may write past n
+        for (int i = 0; i < 8; ++i)
+          if (i < left) _mm256_maskstore_ps(to + (k + i) * to_row + j, mask_of(n - j), r[i]);
+        continue;
+      }
       for (int i = 0; i < 8; ++i)
         if (i < left) _mm256_storeu_ps(to + (k + i) * to_row + j, r[i]);
     }
@@ -60,11 +65,9 @@ void transpose_f64(double* to, int64_t to_row, const double* from, int64_t from_
                    int64_t depth) {
   for (int64_t j = 0; j < n; j += 4) {
     const int64_t left = n - j;
-    for (int64_t k = 0; k < depth; ++k) {
-      alignas(32) double v[4] = {};
-      for (int64_t i = 0; i < 4 && i < left; ++i) v[i] = from[(j + i) * from_row + k];
-      _mm256_storeu_pd(to + k * to_row + j, _mm256_load_pd(v));
-    }
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t i = 0; i < 4 && i < left; ++i)
+        to[k * to_row + j + i] = from[(j + i) * from_row + k];
   }
 }
 

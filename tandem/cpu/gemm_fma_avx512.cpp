@@ -50,8 +50,10 @@ void transpose_f32(float* to, int64_t to_row, const float* from, int64_t from_ro
         r[i] = j + i < n ? _mm512_maskz_loadu_ps(m, from + (j + i) * from_row + k)
                          : _mm512_setzero_ps();
       transpose_block(r);
+      // Only a lone block may write past n: later ones would hit rows that are done.
+      const __mmask16 keep = j > 0 && n - j < 16 ? __mmask16((1u << (n - j)) - 1) : 0xffff;
       for (int i = 0; i < 16; ++i)
-        if (i < left) _mm512_storeu_ps(to + (k + i) * to_row + j, r[i]);
+        if (i < left) _mm512_mask_storeu_ps(to + (k + i) * to_row + j, keep, r[i]);
     }
   }
 }
@@ -65,7 +67,7 @@ void transpose_f64(double* to, int64_t to_row, const double* from, int64_t from_
     const int64_t left = n - j;
     const __mmask8 m = left >= 8 ? __mmask8(0xff) : __mmask8((1u << left) - 1);
     for (int64_t k = 0; k < depth; ++k)
-      _mm512_storeu_pd(to + k * to_row + j,
+      _mm512_mask_storeu_pd(to + k * to_row + j, m,
                        _mm512_mask_i64gather_pd(_mm512_setzero_pd(), m, step,
                                                 from + j * from_row + k, 8));
   }

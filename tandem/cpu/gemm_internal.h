@@ -36,9 +36,8 @@ struct MicroTable {
   int width;  ///< columns of one vector; a tile has at most two
   /// [rows - 1][vectors - 1][am == 1]
   MicroKernel<T> tile[kMaxMicroRows][2][2];
-  /// to[k * to_row + j] = from[j * from_row + k] for j < n, k < depth. Unless n is a multiple of
-  /// 16, n must be at most to_row rounded up so: it writes whole vectors of up to 16 elements, `to`
-  /// has room for one more, and what lies after a row's n is zero or the next rows.
+  /// to[k * to_row + j] = from[j * from_row + k] for j < n, k < depth. If n is less than `width` it
+  /// writes whole vectors: `to` has room for one more, and what lies after n is the next row's.
   void (*transpose)(T* to, int64_t to_row, const T* from, int64_t from_row, int64_t n,
                     int64_t depth);
 };

@@ -89,19 +89,29 @@ void store_activation(PlanBuilder& b, const Array& a, const Data& d) {
 }
 
 // Weights [o, i, ...k] as [g, o/g, i, ...k].
-Desc weight_desc(const Array& a, const Geometry& g) {
+Desc weight_desc_of(const Array& a, const Geometry& g) {
   Dims s = clean_strides(a);
   if (g.groups > 1) s.insert(s.begin(), a.strides[0] * g.w[1]);
   return PlanBuilder::desc_of(a.dtype, g.w, s);
 }
-Data read_weight(PlanBuilder& b, const Array& a, const Geometry& g, int input, const Desc& want) {
-  if (is_plain(a)) return b.as(b.input(input, weight_desc(a, g)), want);
+// Weights that lie oddly (flipped, expanded), made dense.
+Data copied_weight(PlanBuilder& b, const Array& a, const Geometry& g, int input) {
   Dims strides(g.w.size(), 1);
   for (size_t i = g.w.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * g.w[i + 1];
   Dims s(strides.end() - a.rank, strides.end());  // [g, o/g, ...] and [o, ...] lie the same
   Data copy = b.copied(input, PlanBuilder::desc_of(a.dtype, dims_of(a), s));
   copy.desc = PlanBuilder::desc_of(a.dtype, g.w, strides);
-  return b.as(copy, want);
+  return copy;
+}
+Data read_weight(PlanBuilder& b, const Array& a, const Geometry& g, int input, const Desc& want) {
+  return b.as(is_plain(a) ? b.input(input, weight_desc_of(a, g)) : copied_weight(b, a, g, input),
+              want);
+}
+
+// Weights for a part of the samples: they were brought to what the primitive wants before.
+using ReadWeight = Data (*)(PlanBuilder&, const Array&, const Geometry&, int, const Desc&);
+Data ready_weight(PlanBuilder& b, const Array&, const Geometry&, int input, const Desc& want) {
+  return b.input(input, want);
 }
 
 Desc any_weight(DType t, const Geometry& g) {
@@ -117,7 +127,7 @@ Forward::primitive_desc forward_desc(const Geometry& g, DType t, const Desc& bia
                                  g.pad_begin, g.pad_end, user_scratchpad());
 }
 
-std::shared_ptr<const Plan> prepare_forward(const KernelCall& c) {
+std::shared_ptr<const Plan> make_forward(const KernelCall& c, ReadWeight weight, Desc* wanted) {
   return plan_or_refuse(c, [&](PlanBuilder& b) {
     const Array &x = c.in[0], &w = c.in[1], &y = c.out[0];
     Geometry g = geometry(c.get_attrs<ConvAttrs>(), x, w, y);
@@ -125,8 +135,9 @@ std::shared_ptr<const Plan> prepare_forward(const KernelCall& c) {
     Desc bias;
     if (with_bias) bias = PlanBuilder::desc_of(y.dtype, {y.shape[1]}, {1});
     auto pd = forward_desc(g, y.dtype, bias);
+    if (wanted) *wanted = pd.weights_desc();
     Data dx = read_activation(b, x, 0);
-    Data dw = read_weight(b, w, g, 1, pd.weights_desc());
+    Data dw = weight(b, w, g, 1, pd.weights_desc());
     Data dy = write_activation(b, y);
     std::vector<Step::Arg> args = {
         {DNNL_ARG_SRC, dx}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DST, dy}};
@@ -139,7 +150,8 @@ std::shared_ptr<const Plan> prepare_forward(const KernelCall& c) {
   });
 }
 
-std::shared_ptr<const Plan> prepare_backward_input(const KernelCall& c) {
+std::shared_ptr<const Plan> make_backward_input(const KernelCall& c, ReadWeight weight,
+                                                Desc* wanted) {
   return plan_or_refuse(c, [&](PlanBuilder& b) {
     const Array &gy = c.in[0], &w = c.in[1], &gx = c.out[0];
     Geometry g = geometry(c.get_attrs<ConvAttrs>(), gx, w, gy);
@@ -148,13 +160,161 @@ std::shared_ptr<const Plan> prepare_backward_input(const KernelCall& c) {
         engine(), algorithm::convolution_direct, activation(gx.dtype, g.x), any_weight(gx.dtype, g),
         activation(gx.dtype, g.y), g.stride, g.dilation, g.pad_begin, g.pad_end, hint,
         user_scratchpad());
+    if (wanted) *wanted = pd.weights_desc();
     Data dy = read_activation(b, gy, 0);
-    Data dw = read_weight(b, w, g, 1, pd.weights_desc());
+    Data dw = weight(b, w, g, 1, pd.weights_desc());
     Data dx = write_activation(b, gx);
     b.add(pd, dnnl::convolution_backward_data(pd),
           {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DIFF_SRC, dx}}, g.operations);
     store_activation(b, gx, dx);
   });
+}
+
+// A call on samples n0..n1-1. The arrays whose first dimension is the samples are cut, the others
+// stay as they are.
+struct Slice {
+  Array in[3], out;
+  int64_t shapes[4][kMaxRank];
+  KernelCall call;
+
+  Slice(const KernelCall& c, int64_t n0, int64_t n1, std::initializer_list<int> ins, bool cut_out)
+      : call(c) {
+    for (int i = 0; i < std::min(c.n_in, 3); ++i) in[i] = c.in[i];
+    out = c.out[0];
+    for (int i : ins) cut(in[i], shapes[i], n0, n1);
+    if (cut_out) cut(out, shapes[3], n0, n1);
+    call.in = in;
+    call.out = &out;
+  }
+
+ private:
+  static void cut(Array& a, int64_t* shape, int64_t n0, int64_t n1) {
+    std::copy_n(a.shape, a.rank, shape);
+    a.numel = a.numel / shape[0] * (n1 - n0);
+    shape[0] = n1 - n0;
+    a.shape = shape;
+    if (a.data)
+      a.data = a.as<char>() + n0 * a.strides[0] * static_cast<int64_t>(size_of(a.dtype));
+  }
+};
+
+bool usable(const std::shared_ptr<const Plan>& p) {
+  return static_cast<const DnnlPlan&>(*p).usable;
+}
+size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// How many parts of n samples a call of that many operations is cut into.
+int64_t parts_of(int64_t n, double operations, int64_t most) {
+  constexpr double kOperationsPerPart = 4e6;
+  return std::clamp<int64_t>(static_cast<int64_t>(operations / kOperationsPerPart), 1,
+                             std::min(n, most));
+}
+
+// conv and its derivative by the input, cut into samples by the shape alone: what oneDNN chooses
+// for many threads sums some shapes in another order than what it chooses for one.
+struct SamplesPlan : Plan {
+  std::shared_ptr<const Plan> whole;       ///< few large samples: the threads share each of them
+  std::shared_ptr<const Plan> part[2];     ///< of floor and ceil of n / parts samples
+  std::shared_ptr<const Plan> weights[2];  ///< brings the weights to what the parts want
+  size_t weights_at[2] = {}, weights_scratch = 0, workers_at = 0, worker_bytes = 0;
+  int64_t parts = 1;
+  int workers = 1;
+};
+
+constexpr int64_t kFewSamples = 3;
+constexpr double kLargeCall = 8e6;  ///< operations
+constexpr int64_t kMostSampleParts = 32;
+
+using MakePart = std::shared_ptr<const Plan> (*)(const KernelCall&, ReadWeight, Desc*);
+
+// The plan of a reorder of the weights into the beginning of out[0].
+std::shared_ptr<const Plan> make_weights(const KernelCall& c, const Geometry& g, const Desc& want) {
+  return plan_or_refuse(c, [&](PlanBuilder& b) {
+    Data w = is_plain(c.in[1]) ? b.input(1, weight_desc_of(c.in[1], g)) : copied_weight(b, c.in[1], g, 1);
+    b.reorder(w, b.output(0, want));
+  });
+}
+
+std::shared_ptr<const Plan> prepare_samples(const KernelCall& c, MakePart make) {
+  auto plan = std::make_shared<SamplesPlan>();
+  const bool forward = make == make_forward;
+  Geometry g = geometry(c.get_attrs<ConvAttrs>(), forward ? c.in[0] : c.out[0], c.in[1],
+                        forward ? c.out[0] : c.in[0]);
+  const int64_t n = g.x[0];
+  if (n <= kFewSamples && g.operations > kLargeCall) {
+    plan->whole = make(c, read_weight, nullptr);
+    plan->workspace = plan->whole->workspace;
+    return plan;
+  }
+  plan->parts = parts_of(n, g.operations, kMostSampleParts);
+  plan->workers = static_cast<int>(std::min<int64_t>(num_threads(), plan->parts));
+  const int kinds = n % plan->parts ? 2 : 1;
+  size_t part_scratch = 0;
+  for (int i = 0; i < kinds; ++i) {
+    Desc want;
+    {
+      SerialGuard one;
+      Slice s(c, 0, n / plan->parts + i, {0}, true);
+      plan->part[i] = make(s.call, ready_weight, &want);
+    }
+    if (!usable(plan->part[i])) {
+      plan->whole = make(c, read_weight, nullptr);
+      plan->workspace = plan->whole->workspace;
+      return plan;
+    }
+    part_scratch = std::max(part_scratch, plan->part[i]->workspace);
+    if (is_plain(c.in[1]) && want == weight_desc_of(c.in[1], g)) continue;
+    plan->weights[i] = make_weights(c, g, want);
+    plan->weights_at[i] = plan->workspace;
+    plan->workspace += rounded(want.get_size());
+    plan->weights_scratch = std::max(plan->weights_scratch, plan->weights[i]->workspace);
+  }
+  plan->worker_bytes = rounded(part_scratch);
+  plan->workers_at = plan->workspace;
+  plan->workspace += std::max(plan->worker_bytes * static_cast<size_t>(plan->workers),
+                              plan->weights_scratch);
+  return plan;
+}
+
+void run_samples(const KernelCall& c) {
+  const auto& plan = *static_cast<const SamplesPlan*>(c.plan);
+  if (plan.whole) {
+    KernelCall whole = c;
+    whole.plan = plan.whole.get();
+    return run_plan(whole);
+  }
+  char* scratch = static_cast<char*>(c.scratch);
+  for (int i = 0; i < 2; ++i) {
+    if (!plan.weights[i]) continue;
+    KernelCall w = c;
+    Array out = c.out[0];
+    out.data = scratch + plan.weights_at[i];
+    w.out = &out;
+    w.plan = plan.weights[i].get();
+    w.scratch = scratch + plan.workers_at;
+    run_plan(w);
+  }
+  const int64_t n = c.in[0].shape[0];
+  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+    SerialGuard one;
+    for (int64_t w = first; w < last; ++w)
+      for (int64_t p = plan.parts * w / plan.workers; p < plan.parts * (w + 1) / plan.workers; ++p) {
+        const int64_t n0 = n * p / plan.parts, n1 = n * (p + 1) / plan.parts;
+        const int kind = n1 - n0 == n / plan.parts ? 0 : 1;
+        Slice s(c, n0, n1, {0}, true);
+        if (plan.weights[kind]) s.in[1].data = scratch + plan.weights_at[kind];
+        s.call.plan = plan.part[kind].get();
+        s.call.scratch = scratch + plan.workers_at + w * plan.worker_bytes;
+        run_plan(s.call);
+      }
+  });
+}
+
+std::shared_ptr<const Plan> prepare_forward(const KernelCall& c) {
+  return prepare_samples(c, make_forward);
+}
+std::shared_ptr<const Plan> prepare_backward_input(const KernelCall& c) {
+  return prepare_samples(c, make_backward_input);
 }
 
 std::shared_ptr<const Plan> whole_backward_weight(const KernelCall& c) {
@@ -168,7 +328,7 @@ std::shared_ptr<const Plan> whole_backward_weight(const KernelCall& c) {
         user_scratchpad());
     Data dx = read_activation(b, x, 0);
     Data dy = read_activation(b, gy, 1);
-    Desc plain = weight_desc(gw, g);
+    Desc plain = weight_desc_of(gw, g);
     bool direct = pd.diff_weights_desc() == plain;
     Data dw = direct ? b.output(0, plain) : b.temporary(pd.diff_weights_desc());
     b.add(pd, dnnl::convolution_backward_weights(pd),
@@ -187,50 +347,20 @@ struct CutPlan : Plan {
   std::shared_ptr<const Plan> own;  ///< oneDNN has nothing good: the own kernel's plan
 };
 
-constexpr double kOperationsPerPart = 4e6;
 constexpr int64_t kMostParts = 16;
 constexpr int64_t kLargestWeight = 65536;  ///< elements; the own kernel is as fast from there on
-
-// A call on samples n0..n1-1 that writes `out`.
-struct Slice {
-  Array in[2], out;
-  int64_t shapes[2][kMaxRank];
-  KernelCall call;
-
-  Slice(const KernelCall& c, int64_t n0, int64_t n1, void* to) : call(c) {
-    for (int i = 0; i < 2; ++i) {
-      in[i] = c.in[i];
-      std::copy_n(c.in[i].shape, c.in[i].rank, shapes[i]);
-      shapes[i][0] = n1 - n0;
-      in[i].shape = shapes[i];
-      in[i].numel = in[i].numel / c.in[i].shape[0] * (n1 - n0);
-      if (in[i].data)
-        in[i].data = in[i].as<char>() +
-                     n0 * in[i].strides[0] * static_cast<int64_t>(size_of(in[i].dtype));
-    }
-    out = c.out[0];
-    out.data = to;
-    call.in = in;
-    call.out = &out;
-  }
-};
-
-bool usable(const std::shared_ptr<const Plan>& p) {
-  return static_cast<const DnnlPlan&>(*p).usable;
-}
 
 std::shared_ptr<const Plan> prepare_backward_weight(const KernelCall& c) {
   auto plan = std::make_shared<CutPlan>();
   const Array& gw = c.out[0];
   const int64_t n = c.in[0].shape[0];
   Geometry g = geometry(c.get_attrs<ConvAttrs>(), c.in[0], gw, c.in[1]);
-  plan->parts = std::clamp<int64_t>(static_cast<int64_t>(g.operations / kOperationsPerPart), 1,
-                                    std::min(n, kMostParts));
+  plan->parts = parts_of(n, g.operations, kMostParts);
   const int64_t per = n / plan->parts;
   {
     SerialGuard one;
-    plan->less = whole_backward_weight(Slice(c, 0, per, gw.data).call);
-    plan->more = n % plan->parts ? whole_backward_weight(Slice(c, 0, per + 1, gw.data).call)
+    plan->less = whole_backward_weight(Slice(c, 0, per, {0, 1}, false).call);
+    plan->more = n % plan->parts ? whole_backward_weight(Slice(c, 0, per + 1, {0, 1}, false).call)
                                  : plan->less;
   }
   if (!usable(plan->less) || !usable(plan->more)) {
@@ -238,7 +368,6 @@ std::shared_ptr<const Plan> prepare_backward_weight(const KernelCall& c) {
     if (plan->own) plan->workspace = plan->own->workspace;
     return plan;
   }
-  auto rounded = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
   plan->workers = static_cast<int>(std::min<int64_t>(num_threads(), plan->parts));
   plan->worker_bytes = rounded(std::max(plan->less->workspace, plan->more->workspace));
   plan->part_bytes = rounded(static_cast<size_t>(gw.numel) * size_of(gw.dtype));
@@ -274,8 +403,8 @@ void run_backward_weight(const KernelCall& c) {
     for (int64_t w = first; w < last; ++w)
       for (int64_t p = plan.parts * w / plan.workers; p < plan.parts * (w + 1) / plan.workers; ++p) {
         const int64_t n0 = n * p / plan.parts, n1 = n * (p + 1) / plan.parts;
-        void* to = plan.parts > 1 ? parts + p * plan.part_bytes : c.out[0].data;
-        Slice s(c, n0, n1, to);
+        Slice s(c, n0, n1, {0, 1}, false);
+        if (plan.parts > 1) s.out.data = parts + p * plan.part_bytes;
         s.call.plan = (n1 - n0 == n / plan.parts ? plan.less : plan.more).get();
         s.call.scratch = workers + w * plan.worker_bytes;
         run_plan(s.call);
@@ -315,9 +444,9 @@ bool activation_layout(const KernelCall& c, int, Strides& s) {
 
 void register_onednn_conv_kernels() {
   register_kernel(DeviceKind::cpu, op::conv,
-                  {supports, activation_layout, prepare_forward, run_plan});
+                  {supports, activation_layout, prepare_forward, run_samples});
   register_kernel(DeviceKind::cpu, op::conv_backward_input,
-                  {supports, activation_layout, prepare_backward_input, run_plan});
+                  {supports, activation_layout, prepare_backward_input, run_samples});
   register_kernel(DeviceKind::cpu, op::conv_backward_weight,
                   {supports_backward_weight, nullptr, prepare_backward_weight, run_backward_weight});
 }

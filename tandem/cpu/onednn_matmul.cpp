@@ -12,7 +12,7 @@ namespace {
 
 using namespace onednn;
 
-constexpr double kLeastProducts = 1 << 18;
+constexpr int64_t kLeastWeight = 16384;  ///< elements of b
 constexpr int64_t kLongestK = 1024;  ///< of a transposed a: oneDNN 3.2 starts to split k above 4,000
 
 // A matrix of unit stride in one dimension that does not overlap itself.
@@ -32,9 +32,9 @@ bool supports(const KernelCall& c) {
   if (!plain(p.m, p.k, p.am, p.ak) || !plain(p.k, p.n, p.bk, p.bn)) return false;
   if (p.lead && (p.a_step[0] < 0 || p.b_step[0] < 0)) return false;
   if (t != DType::f32) return true;
-  const bool transposed = p.ak != 1;
-  return p.products() / static_cast<double>(p.batches) >= kLeastProducts && p.m >= 8 &&
-         p.n >= 16 && (!transposed || p.k <= kLongestK);
+  // The choice does not look at m, so a row alone has the bits that it has among others.
+  const bool transposed = p.ak != 1 && p.m > 1;
+  return p.n >= 16 && p.n * p.k >= kLeastWeight && (!transposed || p.k <= kLongestK);
 }
 
 // Strides of rows x columns with those of dimensions of size 1 made harmless.

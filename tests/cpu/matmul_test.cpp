@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// matmul and linear: sizes around the tiles, every layout of both operands, dtypes, batches.
+#include "tandem/cpu/gemm_internal.h"
+#include "tests/cpu/against_reference_helper.h"
+
+namespace tandem::cpu_test {
+namespace {
+
+struct Matmul : testing::Test {
+  static void SetUpTestSuite() { init(); }
+  void SetUp() override { manual_seed(3); }
+};
+
+std::string name(const Tensor& a, const Tensor& b, MatmulAttrs at) {
+  return a.shape().to_string() + (at.trans_a ? "^T " : " ") + b.shape().to_string() +
+         (at.trans_b ? "^T " : " ") + to_string(a.dtype());
+}
+
+void check_product(Tensor a, Tensor b, MatmulAttrs at, const char* how) {
+  check(op::matmul, &at, {a, b}, name(a, b, at) + how);
+}
+
+const int64_t kSizes[][3] = {{1, 1, 1},   {1, 5, 1},    {2, 3, 17},   {7, 16, 33},  {14, 64, 32},
+                             {15, 65, 31}, {29, 300, 70}, {64, 10, 128}, {130, 257, 40}, {1, 600, 90},
+                             {90, 600, 1}, {3, 2, 700},  {256, 128, 64}};
+
+TEST_F(Matmul, SizesAndTransposes) {
+  for (auto [m, k, n] : kSizes)
+    for (int t = 0; t < 4; ++t) {
+      MatmulAttrs at{(t & 1) != 0, (t & 2) != 0};
+      for (DType d : {DType::f32, DType::f64}) {
+        Tensor a = random(at.trans_a ? Shape{k, m} : Shape{m, k}, d);
+        Tensor b = random(at.trans_b ? Shape{n, k} : Shape{k, n}, d);
+        check_product(a, b, at, "");
+      }
+    }
+}
+
+TEST_F(Matmul, LayoutsOfBothOperands) {
+  for (auto [m, k, n] : {std::array<int64_t, 3>{20, 40, 36}, {64, 300, 128}}) {
+    Tensor a = random({m, k}), b = random({k, n});
+    for (int i = 0; i < 3; ++i)
+      for (int j = 0; j < 3; ++j)
+        check_product(i == 0 ? a : i == 1 ? swapped(a) : gapped(a),
+                      j == 0 ? b : j == 1 ? swapped(b) : gapped(b), {}, " strided");
+    check_product(random({1, k}).expand({m, k}), b, {}, " expanded");
+    check_product(flip(a, {0}), b, {}, " flipped");
+  }
+}
+
+TEST_F(Matmul, SixteenBits) {
+  for (DType d : {DType::bf16, DType::f16})
+    for (auto [m, k, n] : {std::array<int64_t, 3>{5, 7, 9}, {64, 128, 48}, {32, 33, 40}}) {
+      MatmulAttrs at;
+      Tensor a = random({m, k}, d), b = random({k, n}, d);
+      check(op::matmul, &at, {a, b}, name(a, b, at), false);
+      check(op::matmul, &at, {swapped(a), swapped(b)}, name(a, b, at) + " swapped", false);
+      check(op::linear, nullptr, {a, random({n, k}, d), random({n}, d)}, "linear", false);
+    }
+}
+
+TEST_F(Matmul, Batches) {
+  check_product(random({3, 5, 6}), random({3, 6, 7}), {}, "");
+  check_product(random({3, 5, 6}), random({6, 7}), {}, "");
+  check_product(random({5, 6}), random({4, 6, 7}), {}, "");
+  check_product(random({2, 1, 5, 6}), random({1, 3, 6, 7}), {}, "");
+  check_product(random({2, 3, 65, 70}), random({2, 3, 70, 66}), {}, "");
+  check_product(random({4, 70, 80}), random({4, 70, 90}), {true, false}, "");
+  check_product(random({8, 2, 16, 32}).transpose(1, 2), random({8, 16, 32, 16}), {}, " heads");
+  check_product(random({1, 100, 100}).expand({5, 100, 100}), random({5, 100, 100}), {}, " expanded");
+  MatmulAttrs at;
+  check(op::matmul, &at, {random({2, 0, 6}), random({2, 6, 7})}, "empty", false);
+  check(op::matmul, &at, {random({3, 0}), random({0, 4})}, "no inner", false);
+}
+
+TEST_F(Matmul, Integers) {
+  for (DType d : {DType::i64, DType::i32, DType::u8}) {
+    MatmulAttrs at;
+    Tensor a = (random({9, 11}) * 9).to(d), b = (random({11, 8}) * 9).to(d);
+    check(op::matmul, &at, {a, b}, name(a, b, at), false);
+  }
+}
+
+TEST_F(Matmul, Linear) {
+  for (auto [rows, in, out] : kSizes)
+    for (bool bias : {false, true}) {
+      Tensor x = random({rows, in}), w = random({out, in}), b = bias ? random({out}) : Tensor();
+      check(op::linear, nullptr, {x, w, b}, "linear " + x.shape().to_string());
+      check(op::linear, nullptr, {gapped(x), swapped(w), b}, "linear strided");
+    }
+  check(op::linear, nullptr, {random({2, 3, 8}), random({5, 8}), random({5})}, "linear 3-d");
+  check(op::linear, nullptr, {random({3, 4, 8}).transpose(0, 1), random({5, 8}), Tensor()},
+        "linear transposed rows", false);
+  check(op::linear, nullptr, {random({8}), random({5, 8}), random({5})}, "linear 1-d");
+  check(op::linear, nullptr, {random({4, 8}), random({5, 8}), random({1}).expand({5})},
+        "linear expanded bias", false);
+}
+
+// A row alone gives the bits it has in a batch, so a served answer does not depend on its company.
+TEST_F(Matmul, RowsAloneAreRowsOfABatch) {
+  Tensor w = random({96, 700}), x = random({50, 700});
+  Tensor all = linear(x, w);
+  for (int64_t i : {0, 13, 49})
+    expect_same_bits(linear(x.narrow(0, i, 1), w), all.narrow(0, i, 1), "row");
+}
+
+TEST_F(Matmul, LongSumsDoNotDependOnThreads) {
+  check_product(random({5000, 40}), random({5000, 30}), {true, false}, "");
+  check_product(random({20, 20000}), random({20000, 20}), {}, "");
+}
+
+// The tables of all instruction sets that this machine has agree; those with FMA bit by bit.
+TEST_F(Matmul, InstructionSets) {
+  const detail::CpuFeatures& f = detail::cpu_features();
+  std::vector<const detail::GemmTables*> tables{&detail::kGemmBase};
+  if (f.avx2) tables.push_back(&detail::kGemmAvx2);
+  if (f.avx512) tables.push_back(&detail::kGemmAvx512);
+  for (DType d : {DType::f32, DType::f64}) {
+    Tensor a = random({37, 45}, d), b = random({29, 45}, d);
+    MatmulAttrs at{false, true};
+    Tensors results;
+    for (const detail::GemmTables* t : tables) {
+      detail::use_gemm_tables(t);
+      results.push_back(matmul(a, b, at));
+      expect_close(results.back(), results[0], tolerance(d), t->name);
+    }
+    detail::use_gemm_tables(nullptr);
+    if (results.size() == 3) expect_same_bits(results[2], results[1], "AVX2 and AVX-512");
+  }
+}
+
+}  // namespace
+}  // namespace tandem::cpu_test
