@@ -25,13 +25,13 @@ constexpr int64_t kShortRow = 64;
 struct PlanKey {
   const ScalarProgram* program;
   const TileTable* table;
-  uint64_t pattern;
+  uint64_t pattern, alias;
   bool operator==(const PlanKey&) const = default;
 };
 struct PlanKeyHash {
   size_t operator()(const PlanKey& k) const {
     uint64_t h = reinterpret_cast<uintptr_t>(k.program) >> 4;
-    h = (h ^ k.pattern) * 0x9E3779B97F4A7C15u;
+    h = (h ^ k.pattern ^ k.alias << 7) * 0x9E3779B97F4A7C15u;
     return (h ^ h >> 29 ^ reinterpret_cast<uintptr_t>(k.table)) * 0xBF58476D1CE4E5B9u >> 20;
   }
 };
@@ -80,7 +80,8 @@ struct Run {
   void make_loop();
   void classify();
   TileOptions options() const;
-  uint64_t pattern(const TileOptions& o) const;
+  uint64_t pattern() const;
+  static uint64_t alias_bits(const TileOptions& o, int n_in, int n_out);
   void size_tiles();
   void compute_values();
   void execute();
@@ -145,14 +146,29 @@ void Run::classify() {
 TileOptions Run::options() const {
   TileOptions o;
   for (int k = 0; k < n_out; ++k) {
-    for (int j = 0; j < n_in; ++j) o.may_alias |= out[k].data == in[j].data;
+    for (int j = 0; j < n_in; ++j) {
+      if (out[k].data == in[j].data) o.alias[k] |= 1u << j;
+    }
+  }
+  // A plan's key has 64 bits for this: too many operands count as all aliased.
+  for (int k = 0; k < n_out; ++k) {
+    if (o.alias[k] && (n_in > 16 || n_out > 4)) o.alias[k] = TileOptions::kAnyInput;
   }
   return o;
 }
 
-uint64_t Run::pattern(const TileOptions& o) const {
-  uint64_t bits = o.may_alias;
+uint64_t Run::pattern() const {
+  uint64_t bits = 0;
   for (int k = 0; k < n_in; ++k) bits = bits << 2 | static_cast<uint64_t>(access[k]);
+  return bits;
+}
+
+uint64_t Run::alias_bits(const TileOptions& o, int n_in, int n_out) {
+  uint64_t bits = 0;
+  const bool exact = n_in <= 16 && n_out <= 4;
+  for (int k = 0; k < n_out; ++k) {
+    bits = exact ? bits << 16 | o.alias[k] : bits << 1 | (o.alias[k] != 0);
+  }
   return bits;
 }
 
@@ -335,7 +351,8 @@ void run_program(const ScalarProgram& program, const Array* in, int n_in, Array*
   const TileOptions options = run.options();
   std::unique_ptr<TilePlan> own;
   if (keep) {
-    run.plan = &kept_plan({&program, &tiles(), run.pattern(options)}, run.access, options);
+    const uint64_t alias = Run::alias_bits(options, n_in, n_out);
+    run.plan = &kept_plan({&program, &tiles(), run.pattern(), alias}, run.access, options);
   } else {
     own = std::make_unique<TilePlan>(make_tile_plan(program, run.access, options, tiles()));
     run.plan = own.get();

@@ -23,8 +23,8 @@ namespace {
 
 std::unique_ptr<ReducePlans> make_plans(const ReduceProgram& p, const TileTable& t) {
   auto plans = std::make_unique<ReducePlans>();
-  TileOptions alias;
-  alias.may_alias = true;
+  TileOptions alias;   // states are stepped in place
+  for (int k = 0; k < p.n_states; ++k) alias.alias[k] = 1u << k;
   Access access[kMaxPlanIns];
   std::fill(access, access + kMaxPlanIns, Access::dense);
   const int n = p.n_states;

@@ -122,7 +122,9 @@ const RowKernel& row_kernel(uint64_t key, RowProgram (*make)(uint64_t key)) {
   for (int f = 0; f < RowProgram::kFolds; ++f) access[RowProgram::kFirstFold + f] = Access::row;
   for (const RowStage& s : p.stages) {
     TileOptions alias;  // an output may be the memory of an input
-    alias.may_alias = true;
+    for (size_t o = 0; o < s.sinks.size(); ++o) {
+      if (s.sinks[o].kind == RowSink::matrix) alias.alias[o] = TileOptions::kAnyInput;
+    }
     k->plans.push_back(make_tile_plan(s.program, access, alias, table));
   }
   return *k;

@@ -186,17 +186,19 @@ class Builder {
 
   void last_reads() {
     last_.assign(p_.code.size(), -1);
-    last_input_read_ = -1;
+    last_input_read_.assign(p_.in.size(), -1);
     for (size_t k = 0; k < p_.code.size(); ++k) {
       if (cells_[k].absorbed) continue;
+      const auto step = static_cast<int>(k);
       int16_t regs[4];
-      const int n = operands(static_cast<int>(k), regs);
+      const int n = operands(step, regs);
       for (int j = 0; j < n; ++j) {
-        last_[regs[j]] = static_cast<int>(k);
-        if (reads_input(regs[j])) last_input_read_ = static_cast<int>(k);
+        last_[regs[j]] = step;
+        if (reads_input(regs[j])) last_input_read_[p_.code[regs[j]].input] = step;
       }
-      if (p_.code[k].op == ScalarOp::input && is_tile(k)) {
-        last_input_read_ = std::max(last_input_read_, static_cast<int>(k));
+      if (reads_input(static_cast<int16_t>(k))) {
+        int& last = last_input_read_[p_.code[k].input];
+        last = std::max(last, step);
       }
     }
   }
@@ -209,8 +211,11 @@ class Builder {
       const int16_t r = p_.out[k].reg;
       if (!is_tile(r) || p_.code[r].op == ScalarOp::input) continue;
       if (!stored_as_reg(p_.out[k].dtype) || cells_[r].slot >= 0) continue;
-      if (o_.may_alias && r < last_input_read_) continue;
-      cells_[r].slot = static_cast<int16_t>(plan_.n_in + k);
+      bool read_later = false;
+      for (size_t i = 0; i < p_.in.size(); ++i) {
+        read_later |= (o_.alias[k] >> i & 1) && last_input_read_[i] > r;
+      }
+      if (!read_later) cells_[r].slot = static_cast<int16_t>(plan_.n_in + k);
     }
   }
 
@@ -287,7 +292,11 @@ class Builder {
     c.slot = i.input;
     if (!is_tile(k)) return;
     const DType stored = p_.in[i.input];
-    const bool must_keep = o_.may_alias && c.in_output && plan_.n_out > 1;
+    // An output that is an input as it came: another output may be written over it first.
+    bool must_keep = false;
+    for (size_t o = 0; o < p_.out.size(); ++o) {
+      must_keep |= c.in_output && p_.out[o].reg != k && (o_.alias[o] >> i.input & 1);
+    }
     if (stored_as_reg(stored) && !must_keep) return;
     c.slot = -1;
     TileStep s;
@@ -366,7 +375,7 @@ class Builder {
   std::vector<Cell> cells_;
   std::vector<Fused> fused_;
   std::vector<int> last_;
-  int last_input_read_ = -1;
+  std::vector<int> last_input_read_;
   std::vector<int16_t> free_;
   TilePlan plan_;
 };

@@ -30,7 +30,9 @@ struct TileStep {
 };
 
 struct TileOptions {
-  bool may_alias = false;  ///< an output may be the very memory of an input
+  static constexpr uint32_t kAnyInput = ~uint32_t{0};
+  /// Bit i of alias[k]: output k may be the very memory of input i.
+  uint32_t alias[kMaxPlanOuts] = {};
 };
 
 /// Slots are numbered: inputs, outputs, tiles (scratch), values (8 bytes each).
