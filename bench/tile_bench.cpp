@@ -68,6 +68,15 @@ double seconds(F&& f) {
   return best;
 }
 
+template <class F>
+void report(const char* name, int64_t n, int threads, double bytes, F&& f) {
+  set_num_threads(threads);
+  const double s = seconds(f);
+  set_num_threads(0);
+  fmt::print("{:<14}{:>10}{:>9}{:>12.2f}{:>10.1f}\n", name, n, threads, s * 1e6, bytes / s * 1e-9);
+  std::fflush(stdout);
+}
+
 struct Case {
   const char* name;
   const OpDef& op;
@@ -120,12 +129,28 @@ void measure(const Case& c, int64_t n, int threads) {
   call.n_in = static_cast<int>(x.size());
   call.out = &y;
   call.n_out = 1;
-  set_num_threads(threads);
-  const double s = seconds([&] { c.run(call); });
-  set_num_threads(0);
-  fmt::print("{:<14}{:>10}{:>9}{:>12.2f}{:>10.1f}\n", c.name, n, threads, s * 1e6,
-             bytes / s * 1e-9);
-  std::fflush(stdout);
+  report(c.name, n, threads, bytes, [&] { c.run(call); });
+}
+
+// AdamW in place: p, g, m, v and seven numbers to p, m, v.
+void measure_adamw(int64_t n, int threads) {
+  std::vector<Floats> state;
+  std::vector<Array> x;
+  for (int k = 0; k < 4; ++k) state.emplace_back(std::vector<int64_t>{n});
+  for (Floats& f : state) x.push_back(f.array());
+  for (int64_t i = 0; i < n; ++i) x[3].as<float>()[i] *= x[3].as<float>()[i];
+  for (double v : {1e-3, 0.9, 0.999, 1e-8, 0.01, 0.1, 0.001}) {
+    x.emplace_back();
+    x.back().is_scalar = true;
+    x.back().scalar = Scalar(v);
+  }
+  Array out[] = {x[0], x[2], x[3]};
+  KernelCall call{op::adamw_update};
+  call.in = x.data();
+  call.n_in = static_cast<int>(x.size());
+  call.out = out;
+  call.n_out = 3;
+  report("adamw", n, threads, static_cast<double>(n) * 28, [&] { codegen::run_pointwise(call); });
 }
 
 }  // namespace
@@ -154,16 +179,23 @@ int main(int argc, char** argv) {
     codegen::use_tiles(tables[t]);
     fmt::print("\n{} kernels\n{:<14}{:>10}{:>9}{:>12}{:>10}\n", tables[t]->name, "case", "floats",
                "threads", "us", "GB/s");
-    for (const Case& c : cases) {
-      bool wanted = argc < 2;
-      for (int i = 1; i < argc; ++i) wanted |= std::strcmp(argv[i], c.name) == 0;
-      if (!wanted) continue;
+    const auto wanted = [&](const char* name) {
+      for (int i = 1; i < argc; ++i) {
+        if (std::strcmp(argv[i], name) == 0) return true;
+      }
+      return argc < 2;
+    };
+    const auto by_size = [&](auto&& run) {
       for (int64_t n : {int64_t{4096}, int64_t{65536}, int64_t{1} << 20, int64_t{1} << 24}) {
         for (int threads : {1, 2}) {
-          if (t == n_tables - 1 || (threads == 1 && n == 65536)) measure(c, n, threads);
+          if (t == n_tables - 1 || (threads == 1 && n == 65536)) run(n, threads);
         }
       }
+    };
+    for (const Case& c : cases) {
+      if (wanted(c.name)) by_size([&](int64_t n, int threads) { measure(c, n, threads); });
     }
+    if (wanted("adamw")) by_size(measure_adamw);
   }
   return 0;
 }

@@ -17,7 +17,7 @@ namespace tandem::codegen {
 namespace {
 
 /// A call below this much work (in adds) stays on one thread.
-constexpr double kSerialWork = 64 * 1024;
+constexpr double kSerialWork = 96 * 1024;
 /// Shorter inner dimensions are gathered into full tiles.
 constexpr int64_t kShortRow = 64;
 

@@ -66,7 +66,7 @@ const ReducePlans& plans_of(const ReduceProgram& p) {
 
 namespace {
 
-constexpr double kSerialWork = 64 * 1024;
+constexpr double kSerialWork = 96 * 1024;
 
 int64_t grain_of(double unit_work) {
   return static_cast<int64_t>(std::max(1.0, kSerialWork / 2 / std::max(unit_work, 1.0)));
