@@ -142,6 +142,8 @@ Ts Case::list_of(const char* key) const {
   return out;
 }
 
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 std::vector<Case> cases_of(const std::string& family) {
   std::vector<Case> out;
   const File& f = file(family);

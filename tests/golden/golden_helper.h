@@ -69,6 +69,9 @@ class Case {
   std::vector<char> is_number_;
 };
 
+/// For GoogleTest's messages.
+void PrintTo(const Case& c, std::ostream* out);
+
 /// All cases of a family.
 std::vector<Case> cases_of(const std::string& family);
 /// |got - want| <= atol + rtol |want|, dtype and shape equal; integers exactly.

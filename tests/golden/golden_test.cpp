@@ -10,8 +10,6 @@
 
 namespace tandem::golden {
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
 namespace {
 
 std::string case_name(const ::testing::TestParamInfo<Case>& info) {
@@ -249,6 +247,7 @@ TEST_F(Promotion, Unary) {
     for (size_t i = 0; i < names_.size(); ++i) {
       std::string want = *(*row.as_array())[i].as_string();
       if (op == "any" || op == "all") want = "bool";  // PyTorch keeps uint8 there
+      if (op == "argmax" && names_[i] == "bool") want = "int64";  // PyTorch refuses
       EXPECT_EQ(result_of([&] { return unaries().at(op)(vec(i)); }), want)
           << op << " of " << names_[i];
     }
