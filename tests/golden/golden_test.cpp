@@ -248,7 +248,7 @@ TEST_F(Promotion, Unary) {
       std::string want = *(*row.as_array())[i].as_string();
       if (op == "any" || op == "all") want = "bool";  // PyTorch keeps uint8 there
       if (op == "argmax" && names_[i] == "bool") want = "int64";  // PyTorch refuses
-      EXPECT_EQ(result_of([&] { return unaries().at(op)(vec(i)); }), want)
+      EXPECT_EQ(result_of([&, op = op] { return unaries().at(op)(vec(i)); }), want)
           << op << " of " << names_[i];
     }
   }
