@@ -48,7 +48,7 @@ class Layers(Family):
 
     def draw(self, rng, op, key, v):
         if not v.is_floating_point():
-            return v
+            return v.clone()  # state_dict() shows the buffer itself, which the call changes
         if key.endswith("running_var"):
             return rng.uniform(0.5, 2.0, *v.shape, dtype=f64)
         return rng.normal(*v.shape, dtype=f64, scale=0.4)

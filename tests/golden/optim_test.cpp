@@ -67,7 +67,8 @@ struct RowStep {
       double psi = c->d("momentum_decay", 4e-3);
       double mu = b1 * (1 - 0.5 * std::pow(0.96, n * psi));
       double next = b1 * (1 - 0.5 * std::pow(0.96, (n + 1) * psi));
-      mu_product *= mu;
+      // PyTorch keeps the product in float32.
+      mu_product = static_cast<float>(mu_product) * static_cast<float>(mu);
       return update(op::nadam_update, {c->d("lr", 2e-3), b1, b2, eps, decay, decoupled, bias2, mu,
                                        next, mu_product});
     }
