@@ -28,7 +28,7 @@ std::string names(const char* const* list, int n) {
 }
 
 const char* derivative(const OpDef& op) {
-  if (op.has(kNotDifferentiable)) return "none";
+  if (op.has(kNotDifferentiable) || op.n_in == 0) return "none";
   if (op.has(kZeroGrad)) return "zero";
   if (op.vjp_fn) return "own rule";
   if (op.expr_fn) return "of the expression";
