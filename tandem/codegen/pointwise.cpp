@@ -20,6 +20,8 @@ namespace {
 constexpr double kSerialWork = 96 * 1024;
 /// Shorter inner dimensions are gathered into full tiles.
 constexpr int64_t kShortRow = 64;
+/// So are these when all that is not dense repeats with every row: gathered once for all tiles.
+constexpr int64_t kRepeatedRow = 512;
 
 // ---- plans, kept by (program, access pattern, table)
 struct PlanKey {
@@ -67,6 +69,8 @@ struct Run {
   TileLoop loop;
   bool by_rows = true;  // else flat tiles with gathers
   Access access[kMaxPlanIns];
+  bool repeats[kMaxPlanIns] = {};  // gathered, the same in every row
+  bool repeated = false;           // tiles are whole rows, so that this holds for tiles too
   bool scatter[kMaxPlanOuts];
   const TilePlan* plan = nullptr;
   int64_t tile = kTileMax;
@@ -79,6 +83,7 @@ struct Run {
   bool all_flat();
   void make_loop();
   void classify();
+  bool all_repeat() const;
   TileOptions options() const;
   uint64_t pattern() const;
   static uint64_t alias_bits(const TileOptions& o, int n_in, int n_out);
@@ -125,8 +130,21 @@ void Run::make_loop() {
   loop = TileLoop::make(out[0].shape, out[0].rank, arrays, n_in + n_out, n_in);
 }
 
+// Is every array dense, a constant, or one row that repeats?
+bool Run::all_repeat() const {
+  for (int k = 0; k < n_in + n_out; ++k) {
+    if (loop.dense(k) || (k < n_in && loop.constant(k))) continue;
+    if (k >= n_in || loop.inner_stride(k) == 0) return false;
+    for (int d = 0; d + 1 < loop.rank; ++d) {
+      if (loop.stride[k][d] != 0) return false;
+    }
+  }
+  return true;
+}
+
 void Run::classify() {
-  by_rows = loop.rank == 1 || loop.inner() >= kShortRow;
+  repeated = loop.rank > 1 && loop.inner() < kRepeatedRow && all_repeat();
+  by_rows = !repeated && (loop.rank == 1 || loop.inner() >= kShortRow);
   for (int k = 0; k < n_in; ++k) {
     const int64_t stride = loop.inner_stride(k);
     if (in[k].is_scalar || loop.constant(k)) {
@@ -135,6 +153,7 @@ void Run::classify() {
       access[k] = stride == 0 ? Access::row : stride == 1 ? Access::dense : Access::gather;
     } else {
       access[k] = loop.dense(k) ? Access::dense : Access::gather;
+      repeats[k] = repeated && access[k] == Access::gather;
     }
   }
   for (int k = 0; k < n_out; ++k) {
@@ -181,6 +200,11 @@ void Run::size_tiles() {
     if (scatter[k]) bytes += static_cast<int64_t>(size_of(out[k].dtype));
   }
   tile = TileScratch::tile_elements(bytes);
+  if (repeated && loop.inner() > tile) {  // a very large program: its tiles are too short
+    repeated = false;
+    std::fill(repeats, repeats + kMaxPlanIns, false);
+  }
+  if (repeated) tile = tile / loop.inner() * loop.inner();
   scratch_bytes = bytes * tile + 64 * (plan->n_tiles + n_in + n_out);
 }
 
@@ -236,12 +260,19 @@ struct Run::Worker {
       const int at = r.n_in + k;
       slots[at] = moved[at] = scratch.take(r.tile * static_cast<int64_t>(size_of(r.out[k].dtype)));
     }
+    for (int k = 0; k < r.n_in; ++k) {
+      if (r.repeats[k]) gather(k, 0, std::min(r.tile, r.loop.rows() * r.loop.inner()));
+    }
     std::memcpy(values, r.values, sizeof(int64_t) * static_cast<size_t>(r.n_in + plan.n_values));
     for (int k = 0; k < plan.n_values; ++k) slots[plan.first_value() + k] = &values[r.n_in + k];
   }
 
   char* at(const Array& a, int64_t offset) const {
     return a.as<char>() + offset * static_cast<int64_t>(size_of(a.dtype));
+  }
+
+  void gather(int k, int64_t begin, int64_t n) {
+    gather_flat(run.loop, k, moved[k], run.in[k].data, begin, n, size_of(run.in[k].dtype));
   }
 
   void start_row(const LoopCursor& c) {
@@ -284,9 +315,7 @@ struct Run::Worker {
   void flat_tile(int64_t begin, int64_t n) {
     for (int k = 0; k < run.n_in; ++k) {
       if (run.access[k] == Access::dense) slots[k] = at(run.in[k], begin);
-      if (run.access[k] == Access::gather) {
-        gather_flat(run.loop, k, moved[k], run.in[k].data, begin, n, size_of(run.in[k].dtype));
-      }
+      if (run.access[k] == Access::gather && !run.repeats[k]) gather(k, begin, n);
     }
     for (int k = 0; k < run.n_out; ++k) {
       if (!run.scatter[k]) slots[run.n_in + k] = at(run.out[k], begin);

@@ -23,7 +23,7 @@ namespace {
 
 std::unique_ptr<ReducePlans> make_plans(const ReduceProgram& p, const TileTable& t) {
   auto plans = std::make_unique<ReducePlans>();
-  TileOptions alias;   // states are stepped in place
+  TileOptions alias;  // states are stepped in place
   for (int k = 0; k < p.n_states; ++k) alias.alias[k] = 1u << k;
   Access access[kMaxPlanIns];
   std::fill(access, access + kMaxPlanIns, Access::dense);
@@ -309,12 +309,13 @@ struct Worker {
   char moved_out[kTileMax * 8];
 
   // ---- rows
-  // Elements from `at` on of the row at `base`: their address and how many there are (a multiple
-  // of 64 unless it is the row's end).
+  // Elements from `at` on of the row at `base`: their address and how many there are. A fold takes
+  // long runs as they lie, each starting with lane 0; else it is a multiple of 64 but at the end.
   const char* row_tile(int64_t base, int64_t at, int64_t limit, int64_t& n) {
     const TileLoop& r = run.g.reduced;
     const int64_t inner = r.inner();
-    if (r.inner_stride(0) == 1 && (r.rank == 1 || inner % kLanes == 0)) {
+    const bool runs = inner % kLanes == 0 || (run.p.is_fold && inner >= 4 * kLanes);
+    if (r.inner_stride(0) == 1 && (r.rank == 1 || runs)) {
       n = std::min(limit, inner - at % inner);
       return run.x_at(base + (r.rank == 1 ? at : r.offset_of(0, at)));
     }
