@@ -278,6 +278,13 @@ TEST_F(ViewTest, SymbolicSizes) {
   EXPECT_EQ(g->outputs[0].shape().to_string(), "[b, 12]");
   EXPECT_EQ(g->outputs[2].shape().to_string(), "[b, 6, 2]");
   EXPECT_EQ(g->outputs[3].shape()[1], Dim(3));
+  // The same graph at another size.
+  for (int64_t n : {1, 5}) {
+    const Tensor x = count({n, 3, 4});
+    const Tensors got = run(*g, {&x, 1}), want = f({&x, 1});
+    for (size_t i = 0; i < want.size(); ++i)
+      expect_tensor(got[i], want[i].shape(), values(want[i]));
+  }
 }
 
 }  // namespace
