@@ -135,6 +135,10 @@ void register_cpu_backend() {
   detail::register_gemm_kernels();
   detail::register_conv_kernels();
   detail::register_pool_kernels();
+  detail::register_norm_kernels();
+  detail::register_loss_kernels();
+  detail::register_attention_kernels();
+  detail::register_rnn_kernels();
 #ifdef TANDEM_HAVE_ONEDNN
   detail::register_onednn_kernels();
 #endif

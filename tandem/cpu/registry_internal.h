@@ -23,6 +23,7 @@ void register_gemm_kernels();
 void register_conv_kernels();
 void register_pool_kernels();
 void register_norm_kernels();
+void register_batch_norm_kernels();
 void register_loss_kernels();
 void register_attention_kernels();
 void register_rnn_kernels();

@@ -30,9 +30,19 @@ inline Tensors run_op(const OpDef& op, const void* attrs, const Tensors& in) {
   return Tensors(out, out + op.n_out);
 }
 
-/// The same from the reference, into row-major arrays.
+/// What a composite row means: its body, every op of which runs as usual.
+inline Tensors run_body(const OpDef& op, const void* attrs, const Tensors& in) {
+  NoGradGuard no_grad;
+  std::vector<Scalar> scalars(in.size());
+  BodyCall b{op, attrs, in, scalars, {}, true};
+  op.body_fn(b);
+  return Tensors(b.out, b.out + op.n_out);
+}
+
+/// The same from the reference, into row-major arrays, or from the body.
 inline Tensors run_reference(const OpDef& op, const void* attrs, const Tensors& in,
                              const Tensors& like) {
+  if (!op.reference_fn) return run_body(op, attrs, in);
   std::vector<Array> arrays;
   for (const Tensor& t : in) arrays.push_back(t.defined() ? array_of(t) : Array());
   Tensors out;

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention in blocks of queries and keys: the matrix of scores never exists as a whole, and a causal
+// call skips the blocks above the diagonal. A unit of work (queries of one head forward, keys of one
+// head backward) is done by one thread in one order. f32; other calls are the row's body.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tandem/base/math_prelude.h"
+#include "tandem/base/parallel.h"
+#include "tandem/cpu/gemm_internal.h"
+#include "tandem/cpu/registry_internal.h"
+#include "tandem/cpu/row_internal.h"
+#include "tandem/ops/attention.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr int64_t kQueries = 64, kKeys = 256;
+
+// The matrices of one operand: row and column strides, and steps of the leading dimensions of y.
+struct Operand3 {
+  float* data = nullptr;
+  int64_t row = 0, column = 0, share = 1;  ///< heads of y that use one head of this
+  int64_t step[kMaxRank] = {};
+
+  Operand3() = default;
+  // Aligned with the leading dimensions of y; false: they do not fit.
+  bool fill(const Array& a, const Array& y) {
+    if (a.dtype != DType::f32 || a.rank < 2 || a.rank > y.rank) return false;
+    data = a.as<float>();
+    row = a.strides[a.rank - 2];
+    column = a.strides[a.rank - 1];
+    const int lead = y.rank - 2;
+    for (int d = 0; d < lead; ++d) {
+      const int k = d - (y.rank - a.rank);
+      if (k < 0 || a.shape[k] == 1) continue;
+      step[d] = a.strides[k];
+      if (a.shape[k] == y.shape[d]) continue;
+      if (d != lead - 1 || y.shape[d] % a.shape[k] != 0) return false;
+      share = y.shape[d] / a.shape[k];
+    }
+    return true;
+  }
+  int64_t offset(const int64_t* index, int lead) const {
+    int64_t at = 0;
+    for (int d = 0; d < lead; ++d) at += index[d] / (d == lead - 1 ? share : 1) * step[d];
+    return at;
+  }
+};
+
+struct Mask {
+  const void* data = nullptr;
+  bool is_bool = false;
+  int64_t row = 0, column = 0, step[kMaxRank] = {};
+
+  bool fill(const Array& m, const Array& y, int64_t queries, int64_t keys) {
+    if (!m.present()) return true;
+    if (m.is_scalar || (m.dtype != DType::b8 && m.dtype != DType::f32)) return false;
+    if (m.rank > y.rank) return false;
+    data = m.data ? m.data : this;
+    is_bool = m.dtype == DType::b8;
+    for (int k = 0; k < m.rank; ++k) {
+      const int d = k + y.rank - m.rank;
+      const int64_t size = d == y.rank - 2 ? queries : d == y.rank - 1 ? keys : y.shape[d];
+      if (m.shape[k] != 1 && m.shape[k] != size) return false;
+      const int64_t s = m.shape[k] == 1 ? 0 : m.strides[k];
+      (d == y.rank - 2 ? row : d == y.rank - 1 ? column : step[d]) = s;
+    }
+    return true;
+  }
+  void apply(int64_t at, float* s, int64_t n) const {
+    if (is_bool) {
+      const bool* m = static_cast<const bool*>(data) + at;
+      for (int64_t j = 0; j < n; ++j)
+        if (!m[j * column]) s[j] = -INFINITY;
+    } else {
+      const float* m = static_cast<const float*>(data) + at;
+      for (int64_t j = 0; j < n; ++j) s[j] += m[j * column];
+    }
+  }
+};
+
+// What forward and backward share.
+struct Attention {
+  Operand3 q, k, v;
+  Mask mask;
+  int lead = 0;
+  int64_t lead_size[kMaxRank], batches = 1;
+  int64_t queries, keys, e, f;
+  float scale;
+  bool causal, good;
+
+  Attention(const AttentionAttrs& a, const Array& qa, const Array& ka, const Array& va,
+            const Array* m, const Array& y)
+      : lead(y.rank - 2), queries(qa.shape[qa.rank - 2]), keys(ka.shape[ka.rank - 2]),
+        e(qa.shape[qa.rank - 1]), f(va.shape[va.rank - 1]), causal(a.causal) {
+    good = q.fill(qa, y) && k.fill(ka, y) && v.fill(va, y) && q.share == 1 &&
+           (!m || mask.fill(*m, y, queries, keys));
+    for (int d = 0; d < lead; ++d) batches *= lead_size[d] = y.shape[d];
+    good = good && batches > 0 && queries > 0 && keys > 0 && e > 0 && f > 0;
+    scale = static_cast<float>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(e)));
+  }
+  void index(int64_t batch, int64_t* to) const {
+    for (int d = lead; d-- > 0;) {
+      to[d] = batch % lead_size[d];
+      batch /= lead_size[d];
+    }
+  }
+  int64_t mask_offset(const int64_t* index) const {
+    int64_t at = 0;
+    for (int d = 0; d < lead; ++d) at += index[d] * mask.step[d];
+    return at;
+  }
+  // Keys that queries up to `last` (not included) may see.
+  int64_t key_end(int64_t last) const { return causal ? std::min(keys, last) : keys; }
+  // Keys of block [k0, k0 + n) that query i sees.
+  int64_t seen(int64_t i, int64_t k0, int64_t n) const {
+    return causal ? std::clamp<int64_t>(i + 1 - k0, 0, n) : n;
+  }
+};
+
+Gemm<float> product(int64_t m, int64_t n, int64_t k, const float* a, int64_t am, int64_t ak,
+                    const float* b, int64_t bk, int64_t bn, float* c, int64_t c_row,
+                    bool accumulate) {
+  Gemm<float> g;
+  g.m = m;
+  g.n = n;
+  g.k = k;
+  g.a = a;
+  g.am = am;
+  g.ak = ak;
+  g.b = b;
+  g.bk = bk;
+  g.bn = bn;
+  g.c = c;
+  g.c_row = c_row;
+  g.accumulate = accumulate;
+  return g;
+}
+
+// Scores of queries q0.. (rows of them) against keys k0.. (n): scale, mask, and -inf or nothing
+// beyond what a causal query sees (the caller asks seen()).
+void scores(const Attention& a, const float* q, const float* k, int64_t mask_at, int64_t q0,
+            int64_t rows, int64_t k0, int64_t n, float* s, void* scratch) {
+  const RowLoops& l = row_loops();
+  gemm_serial(product(rows, n, a.e, q + q0 * a.q.row, a.q.row, a.q.column, k + k0 * a.k.row,
+                      a.k.column, a.k.row, s, kKeys, false),
+              scratch);
+  for (int64_t i = 0; i < rows; ++i) {
+    float* row = s + i * kKeys;
+    l.scale(row, row, a.scale, n);
+    if (a.mask.data) a.mask.apply(mask_at + (q0 + i) * a.mask.row + k0 * a.mask.column, row, n);
+  }
+}
+
+size_t products_scratch(int64_t e, int64_t f) {
+  const int64_t wide = std::max({e, f, kKeys});
+  return std::max(gemm_scratch<float>(kQueries, wide, wide),
+                  gemm_scratch<float>(kKeys, std::max(e, f), kQueries));
+}
+
+struct AttentionPlan : Plan {
+  int workers = 1;
+  size_t part = 0;
+};
+
+std::shared_ptr<const Plan> plan_of(int64_t e, int64_t f, int blocks) {
+  auto plan = std::make_shared<AttentionPlan>();
+  plan->workers = num_threads();
+  plan->part = static_cast<size_t>(blocks * kQueries * kKeys) * sizeof(float) +
+               (products_scratch(e, f) + 63) / 64 * 64;
+  plan->workspace = plan->part * static_cast<size_t>(plan->workers);
+  return plan;
+}
+
+template <class F>
+void for_units(const KernelCall& c, int64_t units, F&& f) {
+  const auto& plan = *static_cast<const AttentionPlan*>(c.plan);
+  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t w = first; w < last; ++w) {
+      char* scratch = static_cast<char*>(c.scratch) + static_cast<size_t>(w) * plan.part;
+      for (int64_t u = w; u < units; u += plan.workers) f(u, reinterpret_cast<float*>(scratch));
+    }
+  });
+}
+
+// ---- forward
+
+const Array* mask_of(const KernelCall& c, int i) {
+  return c.n_in > i && c.in[i].present() ? &c.in[i] : nullptr;
+}
+
+Attention forward_problem(const KernelCall& c) {
+  return Attention(c.get_attrs<AttentionAttrs>(), c.in[0], c.in[1], c.in[2], mask_of(c, 3),
+                   c.out[0]);
+}
+
+bool forward_supports(const KernelCall& c) {
+  return c.out[0].dtype == DType::f32 && c.out[0].rank >= 2 && forward_problem(c).good;
+}
+
+std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
+  const Attention a = forward_problem(c);
+  return plan_of(a.e, a.f, 1);
+}
+
+// Softmax of a row of scores joined to what the row has seen: s becomes the weights.
+void join_row(const RowLoops& l, float* s, int64_t seen, int64_t n, float& top, float& sum,
+              float* y, int64_t f, bool first) {
+  const float here = l.max(s, seen);
+  const float best = here > top || here != here ? here : top;
+  if (best == -INFINITY) {
+    std::fill_n(s, n, 0.0f);
+    return;
+  }
+  const float keep = first ? 0.0f : tdm_expf(top - best);
+  sum = (first ? 0.0f : sum * keep) + l.exp(s, s, best, seen);
+  std::fill_n(s + seen, n - seen, 0.0f);
+  if (!first && keep != 1.0f) l.scale(y, y, keep, f);
+  top = best;
+}
+
+void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64_t q0,
+                  float* s, void* scratch) {
+  const RowLoops& l = row_loops();
+  int64_t index[kMaxRank];
+  a.index(batch, index);
+  const float* q = a.q.data + a.q.offset(index, a.lead);
+  const float* k = a.k.data + a.k.offset(index, a.lead);
+  const float* v = a.v.data + a.v.offset(index, a.lead);
+  const int64_t rows = std::min(kQueries, a.queries - q0), mask_at = a.mask_offset(index);
+  float* to = y + (batch * a.queries + q0) * a.f;
+  float top[kQueries], sum[kQueries];
+  std::fill_n(top, rows, -INFINITY);
+  std::fill_n(sum, rows, 0.0f);
+  const int64_t end = a.key_end(q0 + rows);
+  for (int64_t k0 = 0; k0 < end; k0 += kKeys) {
+    const int64_t n = std::min(kKeys, end - k0);
+    scores(a, q, k, mask_at, q0, rows, k0, n, s, scratch);
+    for (int64_t i = 0; i < rows; ++i)
+      join_row(l, s + i * kKeys, a.seen(q0 + i, k0, n), n, top[i], sum[i], to + i * a.f, a.f,
+               k0 == 0);
+    gemm_serial(product(rows, a.f, n, s, kKeys, 1, v + k0 * a.v.row, a.v.row, a.v.column, to, a.f,
+                        k0 > 0),
+                scratch);
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    if (sum[i] != 0) l.scale(to + i * a.f, to + i * a.f, 1.0f / sum[i], a.f);
+    if (lse)
+      lse[batch * a.queries + q0 + i] =
+          (top[i] == -INFINITY ? 0.0f : top[i]) + tdm_logf(sum[i]);
+  }
+}
+
+void forward_run(const KernelCall& c) {
+  const Attention a = forward_problem(c);
+  const int64_t blocks = (a.queries + kQueries - 1) / kQueries;
+  for_units(c, a.batches * blocks, [&](int64_t u, float* s) {
+    forward_unit(a, c.out[0].as<float>(), c.out[1].as<float>(), u / blocks, u % blocks * kQueries, s,
+                 s + kQueries * kKeys);
+  });
+}
+
+// ---- backward
+
+Attention backward_problem(const KernelCall& c) {
+  return Attention(c.get_attrs<AttentionAttrs>(), c.in[1], c.in[2], c.in[3], mask_of(c, 6),
+                   c.in[4]);
+}
+
+// Every leading dimension of a is that of y, but for shared heads: no sums over broadcasting.
+bool whole(const Array& a, const Array& y) {
+  if (a.rank != y.rank) return false;
+  for (int d = 0; d + 3 < y.rank; ++d)
+    if (a.shape[d] != y.shape[d]) return false;
+  return true;
+}
+
+bool backward_supports(const KernelCall& c) {
+  const Array &gy = c.in[0], &q = c.in[1], &k = c.in[2], &v = c.in[3], &y = c.in[4];
+  if (c.get_attrs<AttentionAttrs>().mask_grad || y.rank < 2) return false;
+  if (!whole(q, y) || !whole(k, y) || !whole(v, y) || !whole(gy, y)) return false;
+  Attention a = backward_problem(c);
+  Operand3 g, o;
+  if (!a.good || !g.fill(gy, y) || !o.fill(y, y) || g.column != 1 || o.column != 1) return false;
+  if (y.rank > 2 && (k.shape[y.rank - 3] != v.shape[y.rank - 3] ||
+                     q.shape[y.rank - 3] != y.shape[y.rank - 3] ||
+                     gy.shape[y.rank - 3] != y.shape[y.rank - 3]))
+    return false;
+  const bool glse = c.n_in > 7 && c.in[7].present();
+  return c.in[5].contiguous && c.in[5].dtype == DType::f32 &&
+         (!glse || (c.in[7].contiguous && c.in[7].dtype == DType::f32));
+}
+
+std::shared_ptr<const Plan> backward_prepare(const KernelCall& c) {
+  const Attention a = backward_problem(c);
+  return plan_of(a.e, a.f, 2);
+}
+
+// One query block of one head against all its keys.
+struct BackwardBlock {
+  const Attention& a;
+  const float *q, *k, *v, *gy, *y, *lse, *glse;  ///< of this head
+  int64_t gy_row, y_row, mask_at;
+  float *gq, *gk, *gv;
+  float *s, *dp;
+  void* scratch;
+
+  void run(int64_t q0) {
+    const RowLoops& l = row_loops();
+    const int64_t rows = std::min(kQueries, a.queries - q0), end = a.key_end(q0 + rows);
+    float shift[kQueries];
+    for (int64_t i = 0; i < rows; ++i)
+      shift[i] = l.dot(gy + (q0 + i) * gy_row, y + (q0 + i) * y_row, a.f) -
+                 (glse ? glse[q0 + i] : 0.0f);
+    for (int64_t k0 = 0; k0 < end; k0 += kKeys) {
+      const int64_t n = std::min(kKeys, end - k0);
+      scores(a, q, k, mask_at, q0, rows, k0, n, s, scratch);
+      const float* g = gy + q0 * gy_row;
+      gemm_serial(product(rows, n, a.f, g, gy_row, 1, v + k0 * a.v.row, a.v.column, a.v.row, dp,
+                          kKeys, false),
+                  scratch);
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t seen = a.seen(q0 + i, k0, n), at = i * kKeys;
+        const float e = lse[q0 + i];
+        l.attention_grad(s + at, dp + at, e == -INFINITY ? 0.0f : e, shift[i], seen);
+        l.scale(dp + at, dp + at, a.scale, seen);
+        std::fill_n(s + at + seen, n - seen, 0.0f);
+        std::fill_n(dp + at + seen, n - seen, 0.0f);
+      }
+      gemm_serial(product(rows, a.e, n, dp, kKeys, 1, k + k0 * a.k.row, a.k.row, a.k.column,
+                          gq + q0 * a.e, a.e, k0 > 0),
+                  scratch);
+      gemm_serial(product(n, a.e, rows, dp, 1, kKeys, q + q0 * a.q.row, a.q.row, a.q.column,
+                          gk + k0 * a.e, a.e, true),
+                  scratch);
+      gemm_serial(product(n, a.f, rows, s, 1, kKeys, g, gy_row, 1, gv + k0 * a.f, a.f, true),
+                  scratch);
+    }
+  }
+};
+
+void backward_run(const KernelCall& c) {
+  const Attention a = backward_problem(c);
+  Operand3 gy, y;
+  gy.fill(c.in[0], c.in[4]);
+  y.fill(c.in[4], c.in[4]);
+  const int64_t share = a.k.share, key_heads = a.batches / share;
+  const float* lse = c.in[5].as<float>();
+  const float* glse = c.n_in > 7 && c.in[7].present() ? c.in[7].as<float>() : nullptr;
+  for_units(c, key_heads, [&](int64_t u, float* s) {
+    float* gk = c.out[1].as<float>() + u * a.keys * a.e;
+    float* gv = c.out[2].as<float>() + u * a.keys * a.f;
+    std::fill_n(gk, a.keys * a.e, 0.0f);
+    std::fill_n(gv, a.keys * a.f, 0.0f);
+    for (int64_t batch = u * share; batch < (u + 1) * share; ++batch) {
+      int64_t index[kMaxRank];
+      a.index(batch, index);
+      BackwardBlock b{a,
+                      a.q.data + a.q.offset(index, a.lead),
+                      a.k.data + a.k.offset(index, a.lead),
+                      a.v.data + a.v.offset(index, a.lead),
+                      gy.data + gy.offset(index, a.lead),
+                      y.data + y.offset(index, a.lead),
+                      lse + batch * a.queries,
+                      glse ? glse + batch * a.queries : nullptr,
+                      gy.row,
+                      y.row,
+                      a.mask_offset(index),
+                      c.out[0].as<float>() + batch * a.queries * a.e,
+                      gk,
+                      gv,
+                      s,
+                      s + kQueries * kKeys,
+                      s + 2 * kQueries * kKeys};
+      for (int64_t q0 = 0; q0 < a.queries; q0 += kQueries) b.run(q0);
+    }
+  });
+}
+
+}  // namespace
+
+void register_attention_kernels() {
+  register_kernel(DeviceKind::cpu, op::attention,
+                  {forward_supports, nullptr, forward_prepare, forward_run});
+  register_kernel(DeviceKind::cpu, op::attention_backward,
+                  {backward_supports, nullptr, backward_prepare, backward_run});
+}
+
+}  // namespace tandem::detail

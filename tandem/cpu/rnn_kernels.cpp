@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// LSTM over whole sequences in f32: the products with x of all steps at once, then one parallel
+// region a step in which every thread does the recurrent product and the gates of its own hidden
+// units, with its weights packed once. Other dtypes are the row's body.
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/base/parallel.h"
+#include "tandem/cpu/gemm_internal.h"
+#include "tandem/cpu/registry_internal.h"
+#include "tandem/cpu/row_internal.h"
+#include "tandem/ops/rnn.h"
+
+namespace tandem::detail {
+namespace {
+
+bool dense(const Array& a) { return a.dtype == DType::f32 && a.contiguous && !a.is_scalar; }
+bool dense_or_absent(const KernelCall& c, int i) {
+  return c.n_in <= i || !c.in[i].present() || dense(c.in[i]);
+}
+const float* data_or_null(const KernelCall& c, int i) {
+  return c.n_in > i && c.in[i].present() ? c.in[i].as<float>() : nullptr;
+}
+
+int64_t panel_width() { return 2 * micro_table<float>().width; }
+size_t rounded(int64_t floats) {
+  return (static_cast<size_t>(floats) * sizeof(float) + 63) / 64 * 64;
+}
+
+struct LstmPlan : Plan {
+  int workers = 1;        ///< of one step
+  int big_workers = 1;    ///< of the products over all steps
+  size_t bias = 0, gates = 0, panels = 0, gradient = 0, big = 0, part_at = 0, part = 0;
+
+  size_t take(size_t bytes) {
+    const size_t at = workspace;
+    workspace += (bytes + 63) / 64 * 64;
+    return at;
+  }
+};
+
+float* at(const KernelCall& c, size_t offset) {
+  return reinterpret_cast<float*>(static_cast<char*>(c.scratch) + offset);
+}
+
+// Workers of one step: a region pays from about 100,000 multiply-adds each.
+int step_workers(int64_t n, int64_t h) {
+  const int64_t panels = (h + panel_width() - 1) / panel_width();
+  const auto worth = static_cast<int64_t>(4.0 * static_cast<double>(n * h) * static_cast<double>(h) /
+                                          100000.0);
+  return static_cast<int>(std::clamp<int64_t>(std::min<int64_t>(worth, panels), 1, num_threads()));
+}
+
+// f(worker, first panel, last panel, scratch) on the workers of the plan.
+template <class F>
+void for_panels(const KernelCall& c, const LstmPlan& plan, int64_t panels, F&& f) {
+  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t w = first; w < last; ++w)
+      f(panels * w / plan.workers, panels * (w + 1) / plan.workers,
+        at(c, plan.part_at + static_cast<size_t>(w) * plan.part));
+  });
+}
+
+int64_t step_at(int64_t k, int64_t steps, bool reverse) { return reverse ? steps - 1 - k : k; }
+
+// ---- forward
+
+struct Sizes {
+  int64_t steps, n, in, h;
+};
+
+bool forward_supports(const KernelCall& c) {
+  for (int i = 0; i < 5; ++i)
+    if (!dense(c.in[i]) || c.in[i].numel == 0) return false;
+  return dense_or_absent(c, 5) && dense_or_absent(c, 6);
+}
+
+Sizes forward_sizes(const KernelCall& c) {
+  const Array &x = c.in[0], &w = c.in[4];
+  return {x.shape[0], x.shape[1], x.shape[2], w.shape[1]};
+}
+
+std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<LstmPlan>();
+  const Sizes s = forward_sizes(c);
+  const int64_t panels = (s.h + panel_width() - 1) / panel_width();
+  plan->workers = step_workers(s.n, s.h);
+  plan->big_workers = num_threads();
+  plan->bias = plan->take(rounded(4 * s.h));
+  plan->gates = plan->take(rounded(s.steps * s.n * 4 * s.h));
+  plan->panels = plan->take(rounded(4 * panels * s.h * panel_width() + 16));
+  plan->big = plan->take(gemm_scratch<float>(s.steps * s.n, 4 * s.h, s.in) *
+                         static_cast<size_t>(plan->big_workers));
+  plan->part = (gemm_scratch<float>(s.n, panel_width(), s.h) + 63) / 64 * 64;
+  plan->part_at = plan->take(plan->part * static_cast<size_t>(plan->workers));
+  return plan;
+}
+
+// w_hh [4h, h] as [panel][gate][h][width]: column j of a panel is unit panel * width + j.
+void pack_recurrent(const float* w, int64_t h, float* to) {
+  const int64_t width = panel_width(), panels = (h + width - 1) / width;
+  const MicroTable<float>& t = micro_table<float>();
+  parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p)
+      for (int64_t gate = 0; gate < 4; ++gate) {
+        const int64_t units = std::min(width, h - p * width);
+        float* panel = to + (p * 4 + gate) * h * width;
+        const float* from = w + (gate * h + p * width) * h;
+        if (units == width) {
+          t.transpose(panel, width, from, h, width, h);
+          continue;
+        }
+        for (int64_t k = 0; k < h; ++k)
+          for (int64_t j = 0; j < units; ++j) panel[k * width + j] = from[j * h + k];
+      }
+  });
+}
+
+void forward_run(const KernelCall& c) {
+  const auto& plan = *static_cast<const LstmPlan*>(c.plan);
+  const Sizes s = forward_sizes(c);
+  const bool reverse = c.get_attrs<LstmAttrs>().reverse;
+  const RowLoops& l = row_loops();
+  const int64_t g4 = 4 * s.h, width = panel_width(), panels = (s.h + width - 1) / width;
+  float *bias = at(c, plan.bias), *gates = at(c, plan.gates), *packed = at(c, plan.panels);
+  const float *b1 = data_or_null(c, 5), *b2 = data_or_null(c, 6);
+  for (int64_t i = 0; i < g4; ++i) bias[i] = (b1 ? b1[i] : 0.0f) + (b2 ? b2[i] : 0.0f);
+  Gemm<float> all;
+  all.m = s.steps * s.n;
+  all.n = g4;
+  all.k = s.in;
+  all.a = c.in[0].as<float>();
+  all.am = s.in;
+  all.ak = 1;
+  all.b = c.in[3].as<float>();
+  all.bk = 1;
+  all.bn = s.in;
+  all.c = gates;
+  all.c_row = g4;
+  all.bias = bias;
+  gemm(all, plan.big_workers, at(c, plan.big));
+  pack_recurrent(c.in[4].as<float>(), s.h, packed);
+
+  float *y = c.out[0].as<float>(), *saved = c.out[3].as<float>(), *cy = c.out[2].as<float>();
+  const int64_t state = s.n * s.h;
+  if (cy != c.in[2].as<float>())
+    std::memcpy(cy, c.in[2].data, static_cast<size_t>(state) * sizeof(float));
+  const float* before = c.in[1].as<float>();
+  for (int64_t k = 0; k < s.steps; ++k) {
+    const int64_t t = step_at(k, s.steps, reverse);
+    float* g = gates + t * s.n * g4;
+    float* after = y + t * state;
+    for_panels(c, plan, panels, [&](int64_t first, int64_t last, float* scratch) {
+      for (int64_t p = first; p < last; ++p) {
+        const int64_t u0 = p * width, units = std::min(width, s.h - u0);
+        Gemm<float> r;
+        r.m = s.n;
+        r.n = units;
+        r.k = s.h;
+        r.a = before;
+        r.am = s.h;
+        r.ak = 1;
+        r.bk = width;
+        r.bn = 1;
+        r.c_row = g4;
+        r.accumulate = true;
+        for (int64_t gate = 0; gate < 4; ++gate) {
+          r.b = packed + (p * 4 + gate) * s.h * width;
+          r.c = g + gate * s.h + u0;
+          gemm_serial(r, scratch);
+        }
+        for (int64_t i = 0; i < s.n; ++i)
+          l.lstm_cell(g + i * g4 + u0, cy + i * s.h + u0, after + i * s.h + u0, cy + i * s.h + u0,
+                      saved ? saved + (t * s.n + i) * 5 * s.h + u0 : nullptr, s.h, units);
+      }
+    });
+    before = after;
+  }
+  std::memcpy(c.out[1].data, before, static_cast<size_t>(state) * sizeof(float));
+}
+
+// ---- backward: ggates of a step needs gh = ggates of the step after it times w_hh
+
+bool backward_supports(const KernelCall& c) {
+  for (int i = 0; i < 4; ++i)
+    if (!dense_or_absent(c, i)) return false;
+  for (int i = 4; i < 7; ++i)
+    if (!dense(c.in[i]) || c.in[i].numel == 0) return false;
+  return true;
+}
+
+Sizes backward_sizes(const KernelCall& c) {
+  const Array& saved = c.in[6];
+  return {saved.shape[0], saved.shape[1], 0, c.in[4].shape[1]};
+}
+
+std::shared_ptr<const Plan> backward_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<LstmPlan>();
+  const Sizes s = backward_sizes(c);
+  const int64_t panels = (s.h + panel_width() - 1) / panel_width();
+  plan->workers = step_workers(s.n, s.h);
+  plan->panels = plan->take(rounded(panels * 4 * s.h * panel_width()));
+  plan->part = (gemm_scratch<float>(s.n, panel_width(), 4 * s.h) + 63) / 64 * 64;
+  plan->part_at = plan->take(plan->part * static_cast<size_t>(plan->workers));
+  return plan;
+}
+
+void backward_run(const KernelCall& c) {
+  const auto& plan = *static_cast<const LstmPlan*>(c.plan);
+  const Sizes s = backward_sizes(c);
+  const bool reverse = c.get_attrs<LstmAttrs>().reverse;
+  const RowLoops& l = row_loops();
+  const int64_t g4 = 4 * s.h, width = panel_width(), panels = (s.h + width - 1) / width;
+  const int64_t state = s.n * s.h;
+  const float *gy = data_or_null(c, 0), *ghn = data_or_null(c, 1), *gcn = data_or_null(c, 2),
+              *gsaved = data_or_null(c, 3), *w = c.in[4].as<float>(), *c0 = c.in[5].as<float>(),
+              *saved = c.in[6].as<float>();
+  float *gg = c.out[0].as<float>(), *gh = c.out[1].as<float>(), *gc = c.out[2].as<float>();
+  float* packed = at(c, plan.panels);
+  parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p)
+      for (int64_t k = 0; k < g4; ++k)
+        std::memcpy(packed + (p * g4 + k) * width, w + k * s.h + p * width,
+                    static_cast<size_t>(std::min(width, s.h - p * width)) * sizeof(float));
+  });
+  // gh of units of panels first..last-1 from the gate gradients `g` of the step after.
+  auto recur = [&](const float* g, int64_t first, int64_t last, float* scratch) {
+    for (int64_t p = first; p < last; ++p) {
+      Gemm<float> r;
+      r.m = s.n;
+      r.n = std::min(width, s.h - p * width);
+      r.k = g4;
+      r.a = g;
+      r.am = g4;
+      r.ak = 1;
+      r.b = packed + p * g4 * width;
+      r.bk = width;
+      r.bn = 1;
+      r.c = gh + p * width;
+      r.c_row = s.h;
+      gemm_serial(r, scratch);
+    }
+  };
+  const float* after = nullptr;
+  for (int64_t k = s.steps - 1; k >= 0; --k) {
+    const int64_t t = step_at(k, s.steps, reverse);
+    float* g = gg + t * s.n * g4;
+    const bool first_step = k == s.steps - 1;
+    for_panels(c, plan, panels, [&](int64_t first, int64_t last, float* scratch) {
+      if (after) recur(after, first, last, scratch);
+      const int64_t u0 = first * width, units = std::min(last * width, s.h) - u0;
+      for (int64_t i = 0; i < s.n && units > 0; ++i) {
+        const int64_t u = i * s.h + u0, row = t * s.n + i;
+        const float* past =
+            k ? saved + (step_at(k - 1, s.steps, reverse) * s.n + i) * 5 * s.h + 4 * s.h + u0
+              : c0 + u;
+        const float* h1 = first_step ? (ghn ? ghn + u : nullptr) : gh + u;
+        const float* c1 = first_step ? (gcn ? gcn + u : nullptr) : gc + u;
+        l.lstm_cell_grad(h1, gy ? gy + t * state + u : nullptr, c1,
+                         gsaved ? gsaved + row * 5 * s.h + u0 : nullptr,
+                         saved + row * 5 * s.h + u0, past, g + i * g4 + u0, gc + u, s.h, units);
+      }
+    });
+    after = g;
+  }
+  for_panels(c, plan, panels, [&](int64_t first, int64_t last, float* scratch) {
+    recur(after, first, last, scratch);
+  });
+}
+
+// ---- one step
+
+bool cell_supports(const KernelCall& c) {
+  return dense(c.in[0]) && dense(c.in[1]) && c.in[1].numel > 0;
+}
+void cell_run(const KernelCall& c) {
+  const RowLoops& l = row_loops();
+  const int64_t n = c.in[1].shape[0], h = c.in[1].shape[1];
+  float* saved = c.out[2].as<float>();
+  parallel_for(0, n, 1 + 2048 / h, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i)
+      l.lstm_cell(c.in[0].as<float>() + i * 4 * h, c.in[1].as<float>() + i * h,
+                  c.out[0].as<float>() + i * h, c.out[1].as<float>() + i * h,
+                  saved ? saved + i * 5 * h : nullptr, h, h);
+  });
+}
+
+bool cell_backward_supports(const KernelCall& c) {
+  for (int i = 0; i < 3; ++i)
+    if (!dense_or_absent(c, i)) return false;
+  return dense(c.in[3]) && dense(c.in[4]) && c.in[4].numel > 0;
+}
+void cell_backward_run(const KernelCall& c) {
+  const RowLoops& l = row_loops();
+  const int64_t n = c.in[4].shape[0], h = c.in[4].shape[1];
+  const float *gh = data_or_null(c, 0), *gc = data_or_null(c, 1), *gs = data_or_null(c, 2);
+  parallel_for(0, n, 1 + 2048 / h, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i)
+      l.lstm_cell_grad(gh ? gh + i * h : nullptr, nullptr, gc ? gc + i * h : nullptr,
+                       gs ? gs + i * 5 * h : nullptr, c.in[3].as<float>() + i * 5 * h,
+                       c.in[4].as<float>() + i * h, c.out[0].as<float>() + i * 4 * h,
+                       c.out[1].as<float>() + i * h, h, h);
+  });
+}
+
+}  // namespace
+
+void register_rnn_kernels() {
+  auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
+  add(op::lstm, {forward_supports, nullptr, forward_prepare, forward_run});
+  add(op::lstm_backward, {backward_supports, nullptr, backward_prepare, backward_run});
+  add(op::lstm_cell, {cell_supports, nullptr, nullptr, cell_run});
+  add(op::lstm_cell_backward, {cell_backward_supports, nullptr, nullptr, cell_backward_run});
+}
+
+}  // namespace tandem::detail
