@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of Philox for runs of elements: what the random kernels are made of. Every variant gives
-// the same words.
+// The inner loops of the random kernels, built twice (random_loops_base.cpp, _avx2.cpp) with the
+// same bits. Elements are first .. first + n - 1 of a draw; n is at most kRandomBlock.
 #pragma once
 
 #include <cstdint>
 
+#include "tandem/graph/kernel.h"
+
 namespace tandem::detail {
 
-/// Words 0 (and 1, unless `w1` is null) of the blocks of elements first .. first + n - 1.
-using PhiloxWordsFn = void (*)(uint64_t seed, uint32_t offset, uint64_t first, int64_t n,
-                               uint32_t* w0, uint32_t* w1);
-void philox_words_base(uint64_t seed, uint32_t offset, uint64_t first, int64_t n, uint32_t* w0,
-                       uint32_t* w1);
-void philox_words_avx2(uint64_t seed, uint32_t offset, uint64_t first, int64_t n, uint32_t* w0,
-                       uint32_t* w1);
+inline constexpr int64_t kRandomBlock = 1024;
+
+struct RandomLoops {
+  /// low + span * uniform.
+  void (*uniform)(RngKey key, uint64_t first, int64_t n, float low, float span, float* out);
+  /// mean + std * normal.
+  void (*normal)(RngKey key, uint64_t first, int64_t n, float mean, float std, float* out);
+  /// x * scale where uniform < keep, else 0; `mask` (may be null) says where.
+  void (*dropout)(RngKey key, uint64_t first, int64_t n, float keep, float scale, const float* x,
+                  float* y, bool* mask);
+  /// g * scale where mask, else 0; any n.
+  void (*masked)(int64_t n, float scale, const float* g, const bool* mask, float* y);
+};
+extern const RandomLoops kRandomLoopsBase, kRandomLoopsAvx2;
 
 }  // namespace tandem::detail
