@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in blocks of queries and keys: the matrix of scores never exists as a whole, and a causal
-// call skips the blocks above the diagonal. A unit of work (queries of one head forward, keys of one
-// head backward) is done by one thread in one order. f32; other calls are the row's body.
+// Attention in blocks of queries and keys: the matrix of scores never exists as a whole, and a
+// causal call skips the blocks above the diagonal. A unit of work (queries of one head forward,
+// keys of one head backward) is done by one thread in one order. f32; other calls are the row's
+// body.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -93,8 +94,12 @@ struct Attention {
 
   Attention(const AttentionAttrs& a, const Array& qa, const Array& ka, const Array& va,
             const Array* m, const Array& y)
-      : lead(y.rank - 2), queries(qa.shape[qa.rank - 2]), keys(ka.shape[ka.rank - 2]),
-        e(qa.shape[qa.rank - 1]), f(va.shape[va.rank - 1]), causal(a.causal) {
+      : lead(y.rank - 2),
+        queries(qa.shape[qa.rank - 2]),
+        keys(ka.shape[ka.rank - 2]),
+        e(qa.shape[qa.rank - 1]),
+        f(va.shape[va.rank - 1]),
+        causal(a.causal) {
     good = q.fill(qa, y) && k.fill(ka, y) && v.fill(va, y) && q.share == 1 &&
            (!m || mask.fill(*m, y, queries, keys));
     for (int d = 0; d < lead; ++d) batches *= lead_size[d] = y.shape[d];
@@ -221,8 +226,8 @@ void join_row(const RowLoops& l, float* s, int64_t seen, int64_t n, float& top, 
   top = best;
 }
 
-void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64_t q0,
-                  float* s, void* scratch) {
+void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64_t q0, float* s,
+                  void* scratch) {
   const RowLoops& l = row_loops();
   int64_t index[kMaxRank];
   a.index(batch, index);
@@ -241,15 +246,14 @@ void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64
     for (int64_t i = 0; i < rows; ++i)
       join_row(l, s + i * kKeys, a.seen(q0 + i, k0, n), n, top[i], sum[i], to + i * a.f, a.f,
                k0 == 0);
-    gemm_serial(product(rows, a.f, n, s, kKeys, 1, v + k0 * a.v.row, a.v.row, a.v.column, to, a.f,
-                        k0 > 0),
-                scratch);
+    gemm_serial(
+        product(rows, a.f, n, s, kKeys, 1, v + k0 * a.v.row, a.v.row, a.v.column, to, a.f, k0 > 0),
+        scratch);
   }
   for (int64_t i = 0; i < rows; ++i) {
     if (sum[i] != 0) l.scale(to + i * a.f, to + i * a.f, 1.0f / sum[i], a.f);
     if (lse)
-      lse[batch * a.queries + q0 + i] =
-          (top[i] == -INFINITY ? 0.0f : top[i]) + tdm_logf(sum[i]);
+      lse[batch * a.queries + q0 + i] = (top[i] == -INFINITY ? 0.0f : top[i]) + tdm_logf(sum[i]);
   }
 }
 
@@ -257,8 +261,8 @@ void forward_run(const KernelCall& c) {
   const Attention a = forward_problem(c);
   const int64_t blocks = (a.queries + kQueries - 1) / kQueries;
   for_units(c, a.batches * blocks, [&](int64_t u, float* s) {
-    forward_unit(a, c.out[0].as<float>(), c.out[1].as<float>(), u / blocks, u % blocks * kQueries, s,
-                 s + kQueries * kKeys);
+    forward_unit(a, c.out[0].as<float>(), c.out[1].as<float>(), u / blocks, u % blocks * kQueries,
+                 s, s + kQueries * kKeys);
   });
 }
 
@@ -284,9 +288,9 @@ bool backward_supports(const KernelCall& c) {
   Attention a = backward_problem(c);
   Operand3 g, o;
   if (!a.good || !g.fill(gy, y) || !o.fill(y, y) || g.column != 1 || o.column != 1) return false;
-  if (y.rank > 2 && (k.shape[y.rank - 3] != v.shape[y.rank - 3] ||
-                     q.shape[y.rank - 3] != y.shape[y.rank - 3] ||
-                     gy.shape[y.rank - 3] != y.shape[y.rank - 3]))
+  if (y.rank > 2 &&
+      (k.shape[y.rank - 3] != v.shape[y.rank - 3] || q.shape[y.rank - 3] != y.shape[y.rank - 3] ||
+       gy.shape[y.rank - 3] != y.shape[y.rank - 3]))
     return false;
   const bool glse = c.n_in > 7 && c.in[7].present();
   return c.in[5].contiguous && c.in[5].dtype == DType::f32 &&
@@ -312,8 +316,8 @@ struct BackwardBlock {
     const int64_t rows = std::min(kQueries, a.queries - q0), end = a.key_end(q0 + rows);
     float shift[kQueries];
     for (int64_t i = 0; i < rows; ++i)
-      shift[i] = l.dot(gy + (q0 + i) * gy_row, y + (q0 + i) * y_row, a.f) -
-                 (glse ? glse[q0 + i] : 0.0f);
+      shift[i] =
+          l.dot(gy + (q0 + i) * gy_row, y + (q0 + i) * y_row, a.f) - (glse ? glse[q0 + i] : 0.0f);
     for (int64_t k0 = 0; k0 < end; k0 += kKeys) {
       const int64_t n = std::min(kKeys, end - k0);
       scores(a, q, k, mask_at, q0, rows, k0, n, s, scratch);

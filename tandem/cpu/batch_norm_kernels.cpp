@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation of f32 arrays, channels-last or row-major, forward and backward. Statistics are
-// made per block of pixels (mean and squares around it) and joined in order, so they depend neither
-// on the thread count nor suffer from large means.
+// Batch normalisation of f32 arrays, channels-last or row-major, forward and backward. Statistics
+// are made per block of pixels (mean and squares around it) and joined in order, so they depend
+// neither on the thread count nor suffer from large means.
 #include <algorithm>
 #include <cmath>
 #include <vector>

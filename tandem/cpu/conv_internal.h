@@ -20,8 +20,8 @@ struct ConvSizes {
   };
   Axis axis[3];
   int64_t n = 0, c = 0, o = 0, groups = 1;
-  int64_t taps = 1;         ///< kernel positions
-  int64_t pixels = 1;       ///< outputs of one sample
+  int64_t taps = 1;    ///< kernel positions
+  int64_t pixels = 1;  ///< outputs of one sample
   int64_t in_pixels = 1;
 
   ConvSizes(const ConvAttrs& a, const Array& x, const Array& w, const Array& y);

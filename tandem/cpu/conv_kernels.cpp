@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Own f32 convolution by patches and products. The derivative by the weight serves every build: its
-// sums are cut into parts fixed by the shape, so its bits do not depend on the thread count (oneDNN's
-// do). The other two rows serve builds without oneDNN.
+// sums are cut into parts fixed by the shape, so its bits do not depend on the thread count
+// (oneDNN's do). The other two rows serve builds without oneDNN.
 #include <algorithm>
 #include <cstring>
 
@@ -124,7 +124,10 @@ std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
 class WeightUnit {
  public:
   WeightUnit(const ConvSizes& s, const float* x, const float* gy, char* buffer, int64_t columns)
-      : s_(s), x_(x), gy_(gy), b_(reinterpret_cast<float*>(buffer)),
+      : s_(s),
+        x_(x),
+        gy_(gy),
+        b_(reinterpret_cast<float*>(buffer)),
         a_(reinterpret_cast<float*>(buffer + rounded(kDepth * columns + 16))) {
     pack_a_ = s.o * 4 % 1024 == 0 && s.pixels * s.n > 16;
   }

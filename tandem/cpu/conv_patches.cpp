@@ -63,25 +63,26 @@ void gather_run(const ConvSizes& s, const Run& r, const float* x, int64_t channe
   const ConvSizes::Axis* a = s.axis;
   int64_t lo, hi;
   a[2].inside(r.tap[2], lo, hi);
-  for_rows(s, p0, p1, [&](int64_t n, int64_t d, int64_t h, int64_t first, int64_t last, int64_t at) {
-    float* row = to + at * to_row;
-    const int64_t id = a[0].at(d, r.tap[0]), ih = a[1].at(h, r.tap[1]);
-    const bool inside = in_range(id, a[0].in) && in_range(ih, a[1].in);
-    const int64_t f = inside ? std::clamp(lo, first, last) : last;
-    const int64_t l = inside ? std::clamp(hi, f, last) : last;
-    zero_pixels(row, to_row, f - first, r.count);
-    if (l > f) {
-      const int64_t iw = a[2].at(f, r.tap[2]);
-      const float* from =
-          x + (((n * a[0].in + id) * a[1].in + ih) * a[2].in + iw) * s.c + channel + r.c0;
-      const auto copy = r.count == 32   ? copy_pixels<32>
-                        : r.count == 16 ? copy_pixels<16>
-                        : r.count == 1  ? copy_pixels<1>
-                                        : copy_pixels<0>;
-      copy(row + (f - first) * to_row, to_row, from, a[2].stride * s.c, l - f, r.count);
-    }
-    zero_pixels(row + (l - first) * to_row, to_row, last - l, r.count);
-  });
+  for_rows(s, p0, p1,
+           [&](int64_t n, int64_t d, int64_t h, int64_t first, int64_t last, int64_t at) {
+             float* row = to + at * to_row;
+             const int64_t id = a[0].at(d, r.tap[0]), ih = a[1].at(h, r.tap[1]);
+             const bool inside = in_range(id, a[0].in) && in_range(ih, a[1].in);
+             const int64_t f = inside ? std::clamp(lo, first, last) : last;
+             const int64_t l = inside ? std::clamp(hi, f, last) : last;
+             zero_pixels(row, to_row, f - first, r.count);
+             if (l > f) {
+               const int64_t iw = a[2].at(f, r.tap[2]);
+               const float* from =
+                   x + (((n * a[0].in + id) * a[1].in + ih) * a[2].in + iw) * s.c + channel + r.c0;
+               const auto copy = r.count == 32   ? copy_pixels<32>
+                                 : r.count == 16 ? copy_pixels<16>
+                                 : r.count == 1  ? copy_pixels<1>
+                                                 : copy_pixels<0>;
+               copy(row + (f - first) * to_row, to_row, from, a[2].stride * s.c, l - f, r.count);
+             }
+             zero_pixels(row + (l - first) * to_row, to_row, last - l, r.count);
+           });
 }
 
 }  // namespace
@@ -124,18 +125,19 @@ void scatter_patches(const ConvSizes& s, const float* from, int64_t from_row, in
   for_runs(s, 0, s.patch(), [&](const Run& r) {
     int64_t lo, hi;
     a[2].inside(r.tap[2], lo, hi);
-    for_rows(s, p0, p1,
-             [&](int64_t n, int64_t d, int64_t h, int64_t first, int64_t last, int64_t at) {
-      const int64_t id = a[0].at(d, r.tap[0]), ih = a[1].at(h, r.tap[1]);
-      if (!in_range(id, a[0].in) || !in_range(ih, a[1].in)) return;
-      const int64_t f = std::clamp(lo, first, last), l = std::clamp(hi, f, last);
-      const float* row = from + (at + f - first) * from_row + r.column;
-      float* to = gx + (((n * a[0].in + id) * a[1].in + ih) * a[2].in + a[2].at(f, r.tap[2])) * s.c +
-                  group * s.group_in() + r.c0;
-      for (int64_t i = 0; i < l - f; ++i)
-        for (int64_t ch = 0; ch < r.count; ++ch)
-          to[i * a[2].stride * s.c + ch] += row[i * from_row + ch];
-    });
+    for_rows(
+        s, p0, p1, [&](int64_t n, int64_t d, int64_t h, int64_t first, int64_t last, int64_t at) {
+          const int64_t id = a[0].at(d, r.tap[0]), ih = a[1].at(h, r.tap[1]);
+          if (!in_range(id, a[0].in) || !in_range(ih, a[1].in)) return;
+          const int64_t f = std::clamp(lo, first, last), l = std::clamp(hi, f, last);
+          const float* row = from + (at + f - first) * from_row + r.column;
+          float* to = gx +
+                      (((n * a[0].in + id) * a[1].in + ih) * a[2].in + a[2].at(f, r.tap[2])) * s.c +
+                      group * s.group_in() + r.c0;
+          for (int64_t i = 0; i < l - f; ++i)
+            for (int64_t ch = 0; ch < r.count; ++ch)
+              to[i * a[2].stride * s.c + ch] += row[i * from_row + ch];
+        });
   });
 }
 

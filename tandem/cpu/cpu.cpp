@@ -77,12 +77,13 @@ void to_channels_last(const Array& a, void* to) {
   }
   const int64_t n = a.shape[0], pixels = n ? a.numel / (n * c) : 0;
   const MicroTable<float>& t = micro_table<float>();
-  parallel_for(0, n, 1 + 16384 / std::max<int64_t>(pixels * c, 1), [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      const int64_t at = i * pixels * c;
-      t.transpose(static_cast<float*>(to) + at, c, a.as<float>() + at, pixels, c, pixels);
-    }
-  });
+  parallel_for(
+      0, n, 1 + 16384 / std::max<int64_t>(pixels * c, 1), [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+          const int64_t at = i * pixels * c;
+          t.transpose(static_cast<float*>(to) + at, c, a.as<float>() + at, pixels, c, pixels);
+        }
+      });
 }
 
 namespace {

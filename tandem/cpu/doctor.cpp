@@ -96,8 +96,8 @@ std::string doctor() {
   line("version", TANDEM_VERSION);
   line("processor", processor());
   line("vectors", features());
-  line("kernels", fmt::format("tiles {}, matrices {}", codegen::tiles().name,
-                              detail::gemm_tables().name));
+  line("kernels",
+       fmt::format("tiles {}, matrices {}", codegen::tiles().name, detail::gemm_tables().name));
   line("oneDNN", library());
   line("threads", fmt::format("{} of {} processors", num_threads(), sysconf(_SC_NPROCESSORS_ONLN)));
   const double page = static_cast<double>(sysconf(_SC_PAGESIZE));

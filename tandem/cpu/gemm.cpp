@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks, packs and deals out the tiles of a matrix product. Blocks over k are added in order to the
-// same c; nothing else splits k.
+// Blocks, packs and deals out the tiles of a matrix product. Blocks over k are added in order to
+// the same c; nothing else splits k.
 #include "tandem/cpu/gemm_internal.h"
 
 #include <algorithm>
@@ -46,9 +46,9 @@ int64_t b_elements(int64_t n, int64_t k) {
 }
 template <class T>
 int64_t a_elements(int64_t m, int64_t k) {
-  return round_up(std::min(k, Blocks<T>::kDepth) * std::min(m, Blocks<T>::kRows) +
-                      2 * micro_table<T>().width,
-                  64);
+  return round_up(
+      std::min(k, Blocks<T>::kDepth) * std::min(m, Blocks<T>::kRows) + 2 * micro_table<T>().width,
+      64);
 }
 
 // to[p][k][2 * width] for each panel p of columns n0..n1, rows k0..k1 of b.
@@ -94,13 +94,11 @@ class Runner {
   Runner(const Gemm<T>& g, Buffers<T> buffers, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
       : t_(micro_table<T>()), g_(g), buffers_(buffers), m0_(m0), m1_(m1), n0_(n0), n1_(n1) {
     const int64_t size = sizeof(T), rows = m1 - m0, columns = n1 - n0;
-    pack_b_ = g.bn != 1 ||
-              (rows > 2 * t_.rows && g.k > 16 &&
-               (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes));
+    pack_b_ = g.bn != 1 || (rows > 2 * t_.rows && g.k > 16 &&
+                            (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes));
     const bool far = columns > 2 * t_.width;
-    pack_a_ = (g.am != 1 && g.ak != 1) ||
-              (far && rows >= t_.rows && g.k >= 32 &&
-               (g.ak == 1 ? g.am : g.ak) * size % kAliasBytes == 0);
+    pack_a_ = (g.am != 1 && g.ak != 1) || (far && rows >= t_.rows && g.k >= 32 &&
+                                           (g.ak == 1 ? g.am : g.ak) * size % kAliasBytes == 0);
   }
 
   void run() {
@@ -162,7 +160,8 @@ class Runner {
 template <class T>
 void grid(const Gemm<T>& g, int workers, int64_t& parts_m, int64_t& parts_n) {
   const MicroTable<T>& t = micro_table<T>();
-  const int64_t tiles_m = (g.m + t.rows - 1) / t.rows, panels = (g.n + 2 * t.width - 1) / (2 * t.width);
+  const int64_t tiles_m = (g.m + t.rows - 1) / t.rows,
+                panels = (g.n + 2 * t.width - 1) / (2 * t.width);
   double best = INFINITY;
   parts_m = parts_n = 1;
   for (int64_t pn = 1; pn <= workers; ++pn) {

@@ -44,6 +44,6 @@ struct Portable {
 }  // namespace
 
 constinit const GemmTables kGemmBase = {"base", make_table<Portable<float, 4>>(Upto<6>()),
-                                               make_table<Portable<double, 2>>(Upto<6>())};
+                                        make_table<Portable<double, 2>>(Upto<6>())};
 
 }  // namespace tandem::detail

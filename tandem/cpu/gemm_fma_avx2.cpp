@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix tiles of 6 rows and two 256-bit vectors. Entered only where the processor has AVX2 and FMA.
+// Matrix tiles of 6 rows and two 256-bit vectors. Entered only where the processor has AVX2 and
+// FMA.
 #include "tandem/cpu/gemm_internal.h"
 
 #ifdef __AVX2__
@@ -47,8 +48,8 @@ void transpose_f32(float* to, int64_t to_row, const float* from, int64_t from_ro
       const __m256i m = mask_of(left);
       __m256 r[8];
       for (int i = 0; i < 8; ++i)
-        r[i] = j + i < n ? _mm256_maskload_ps(from + (j + i) * from_row + k, m)
-                         : _mm256_setzero_ps();
+        r[i] =
+            j + i < n ? _mm256_maskload_ps(from + (j + i) * from_row + k, m) : _mm256_setzero_ps();
       transpose_block(r);
       if (j > 0 && n - j < 8) {  // only a lone block may write past n
         for (int i = 0; i < 8; ++i)
@@ -108,7 +109,7 @@ struct F64 {
 }  // namespace
 
 constinit const GemmTables kGemmAvx2 = {"avx2", make_table<F32>(Upto<6>()),
-                                               make_table<F64>(Upto<6>())};
+                                        make_table<F64>(Upto<6>())};
 
 }  // namespace tandem::detail
 

@@ -61,15 +61,15 @@ void transpose_f32(float* to, int64_t to_row, const float* from, int64_t from_ro
 // 8 x 8 by gathers: rarely on the critical path.
 void transpose_f64(double* to, int64_t to_row, const double* from, int64_t from_row, int64_t n,
                    int64_t depth) {
-  const __m512i step = _mm512_mullo_epi64(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0),
-                                          _mm512_set1_epi64(from_row));
+  const __m512i step =
+      _mm512_mullo_epi64(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi64(from_row));
   for (int64_t j = 0; j < n; j += 8) {
     const int64_t left = n - j;
     const __mmask8 m = left >= 8 ? __mmask8(0xff) : __mmask8((1u << left) - 1);
     for (int64_t k = 0; k < depth; ++k)
-      _mm512_mask_storeu_pd(to + k * to_row + j, m,
-                       _mm512_mask_i64gather_pd(_mm512_setzero_pd(), m, step,
-                                                from + j * from_row + k, 8));
+      _mm512_mask_storeu_pd(
+          to + k * to_row + j, m,
+          _mm512_mask_i64gather_pd(_mm512_setzero_pd(), m, step, from + j * from_row + k, 8));
   }
 }
 
@@ -110,7 +110,7 @@ struct F64 {
 }  // namespace
 
 constinit const GemmTables kGemmAvx512 = {"avx512", make_table<F32>(Upto<14>()),
-                                                 make_table<F64>(Upto<14>())};
+                                          make_table<F64>(Upto<14>())};
 
 }  // namespace tandem::detail
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Own matrix products in f32 and f64. What always holds: an element of the result is a sum, in order,
-// of chains of multiply-adds over blocks of k of one size, so its bits depend neither on the thread
-// count, nor on the tile it falls into, nor on how many rows are computed with it.
+// Own matrix products in f32 and f64. What always holds: an element of the result is a sum, in
+// order, of chains of multiply-adds over blocks of k of one size, so its bits depend neither on the
+// thread count, nor on the tile it falls into, nor on how many rows are computed with it.
 #pragma once
 
 #include <cstddef>

@@ -27,11 +27,14 @@ struct Rows {
   ErrorWord* error;
 
   Rows(const KernelCall& c, int ix, int w)
-      : attrs(c.get_attrs<ClassLossAttrs>()), rows(c.in[ix].shape[0]),
-        classes(c.in[ix].shape[1]), x(c.in[ix].as<float>()),
+      : attrs(c.get_attrs<ClassLossAttrs>()),
+        rows(c.in[ix].shape[0]),
+        classes(c.in[ix].shape[1]),
+        x(c.in[ix].as<float>()),
         weight(c.n_in > w && c.in[w].present() ? c.in[w].as<float>() : nullptr),
         target(c.in[ix + 1].as<int64_t>()),
-        smoothing(attrs.label_smoothing / static_cast<double>(classes)), error(c.error) {
+        smoothing(attrs.label_smoothing / static_cast<double>(classes)),
+        error(c.error) {
     if (smoothing == 0) return;
     for (int64_t j = 0; j < classes; ++j) smooth_weight += weight_of(j);
     smooth_weight *= smoothing;

@@ -169,8 +169,7 @@ void run_large(const KernelCall& c) {
   const auto& plan = *static_cast<const GemmPlan*>(c.plan);
   const MatmulProblem& p = plan.problem;
   if (p.batches < plan.workers) {
-    for (int64_t i = 0; i < p.batches; ++i)
-      gemm(gemm_of<T>(c, p, i), plan.workers, c.scratch);
+    for (int64_t i = 0; i < p.batches; ++i) gemm(gemm_of<T>(c, p, i), plan.workers, c.scratch);
     return;
   }
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {

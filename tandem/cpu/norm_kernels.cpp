@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax, layer_norm and rms_norm of f32 rows, forward and backward. Gradients of weight and bias
-// are summed in blocks of rows whose number depends on the shape alone. Other dtypes and layouts are
-// their rows' bodies.
+// are summed in blocks of rows whose number depends on the shape alone. Other dtypes and layouts
+// are their rows' bodies.
 #include <algorithm>
 #include <cmath>
 
@@ -81,9 +81,8 @@ void log_softmax_backward_run(const KernelCall& c) {
   const int64_t n = c.in[0].shape[c.in[0].rank - 1];
   const float *gy = c.in[0].as<float>(), *y = c.in[1].as<float>();
   float* gx = c.out[0].as<float>();
-  for_rows(c.in[0], [&](int64_t at) {
-    l.log_softmax_grad(gx + at, gy + at, y + at, l.sum(gy + at, n), n);
-  });
+  for_rows(c.in[0],
+           [&](int64_t at) { l.log_softmax_grad(gx + at, gy + at, y + at, l.sum(gy + at, n), n); });
 }
 
 // ---- layer_norm, rms_norm

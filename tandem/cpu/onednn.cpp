@@ -158,7 +158,8 @@ void run_plan(const KernelCall& call) {
     }
     auto& args = bound.args[i];
     for (size_t k = 0; k < s.args.size(); ++k)
-      check_status(dnnl_memory_set_data_handle(args[k].memory, address(call, s.args[k].data.place)));
+      check_status(
+          dnnl_memory_set_data_handle(args[k].memory, address(call, s.args[k].data.place)));
     check_status(dnnl_primitive_execute(s.primitive.get(), thread_stream().get(),
                                         static_cast<int>(args.size()), args.data()));
   }
@@ -177,18 +178,41 @@ std::string onednn_version() {
   const dnnl_version_t* v = dnnl_version();
   const char* isa = "other";
   switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41: isa = "sse41"; break;
-    case dnnl::cpu_isa::avx: isa = "avx"; break;
-    case dnnl::cpu_isa::avx2: isa = "avx2"; break;
-    case dnnl::cpu_isa::avx2_vnni: isa = "avx2_vnni"; break;
-    case dnnl::cpu_isa::avx2_vnni_2: isa = "avx2_vnni_2"; break;
-    case dnnl::cpu_isa::avx512_core: isa = "avx512_core"; break;
-    case dnnl::cpu_isa::avx512_core_vnni: isa = "avx512_core_vnni"; break;
-    case dnnl::cpu_isa::avx512_core_bf16: isa = "avx512_core_bf16"; break;
-    case dnnl::cpu_isa::avx512_core_fp16: isa = "avx512_core_fp16"; break;
-    case dnnl::cpu_isa::avx512_core_amx: isa = "avx512_core_amx"; break;
-    case dnnl::cpu_isa::avx512_core_amx_fp16: isa = "avx512_core_amx_fp16"; break;
-    default: break;
+    case dnnl::cpu_isa::sse41:
+      isa = "sse41";
+      break;
+    case dnnl::cpu_isa::avx:
+      isa = "avx";
+      break;
+    case dnnl::cpu_isa::avx2:
+      isa = "avx2";
+      break;
+    case dnnl::cpu_isa::avx2_vnni:
+      isa = "avx2_vnni";
+      break;
+    case dnnl::cpu_isa::avx2_vnni_2:
+      isa = "avx2_vnni_2";
+      break;
+    case dnnl::cpu_isa::avx512_core:
+      isa = "avx512_core";
+      break;
+    case dnnl::cpu_isa::avx512_core_vnni:
+      isa = "avx512_core_vnni";
+      break;
+    case dnnl::cpu_isa::avx512_core_bf16:
+      isa = "avx512_core_bf16";
+      break;
+    case dnnl::cpu_isa::avx512_core_fp16:
+      isa = "avx512_core_fp16";
+      break;
+    case dnnl::cpu_isa::avx512_core_amx:
+      isa = "avx512_core_amx";
+      break;
+    case dnnl::cpu_isa::avx512_core_amx_fp16:
+      isa = "avx512_core_amx_fp16";
+      break;
+    default:
+      break;
   }
   return fmt::format("{}.{}.{}, {}", v->major, v->minor, v->patch, isa);
 }

@@ -139,8 +139,7 @@ std::shared_ptr<const Plan> make_forward(const KernelCall& c, ReadWeight weight,
     Data dx = read_activation(b, x, 0);
     Data dw = weight(b, w, g, 1, pd.weights_desc());
     Data dy = write_activation(b, y);
-    std::vector<Step::Arg> args = {
-        {DNNL_ARG_SRC, dx}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DST, dy}};
+    std::vector<Step::Arg> args = {{DNNL_ARG_SRC, dx}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DST, dy}};
     if (with_bias) {
       bool dense = c.in[2].contiguous;
       args.push_back({DNNL_ARG_BIAS, dense ? b.input(2, bias) : b.copied(2, bias)});
@@ -193,8 +192,7 @@ struct Slice {
     a.numel = a.numel / shape[0] * (n1 - n0);
     shape[0] = n1 - n0;
     a.shape = shape;
-    if (a.data)
-      a.data = a.as<char>() + n0 * a.strides[0] * static_cast<int64_t>(size_of(a.dtype));
+    if (a.data) a.data = a.as<char>() + n0 * a.strides[0] * static_cast<int64_t>(size_of(a.dtype));
   }
 };
 
@@ -230,7 +228,8 @@ using MakePart = std::shared_ptr<const Plan> (*)(const KernelCall&, ReadWeight, 
 // The plan of a reorder of the weights into the beginning of out[0].
 std::shared_ptr<const Plan> make_weights(const KernelCall& c, const Geometry& g, const Desc& want) {
   return plan_or_refuse(c, [&](PlanBuilder& b) {
-    Data w = is_plain(c.in[1]) ? b.input(1, weight_desc_of(c.in[1], g)) : copied_weight(b, c.in[1], g, 1);
+    Data w = is_plain(c.in[1]) ? b.input(1, weight_desc_of(c.in[1], g))
+                               : copied_weight(b, c.in[1], g, 1);
     b.reorder(w, b.output(0, want));
   });
 }
@@ -271,8 +270,8 @@ std::shared_ptr<const Plan> prepare_samples(const KernelCall& c, MakePart make) 
   }
   plan->worker_bytes = rounded(part_scratch);
   plan->workers_at = plan->workspace;
-  plan->workspace += std::max(plan->worker_bytes * static_cast<size_t>(plan->workers),
-                              plan->weights_scratch);
+  plan->workspace +=
+      std::max(plan->worker_bytes * static_cast<size_t>(plan->workers), plan->weights_scratch);
   return plan;
 }
 
@@ -298,7 +297,8 @@ void run_samples(const KernelCall& c) {
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
     SerialGuard one;
     for (int64_t w = first; w < last; ++w)
-      for (int64_t p = plan.parts * w / plan.workers; p < plan.parts * (w + 1) / plan.workers; ++p) {
+      for (int64_t p = plan.parts * w / plan.workers; p < plan.parts * (w + 1) / plan.workers;
+           ++p) {
         const int64_t n0 = n * p / plan.parts, n1 = n * (p + 1) / plan.parts;
         const int kind = n1 - n0 == n / plan.parts ? 0 : 1;
         Slice s(c, n0, n1, {0}, true);
@@ -401,7 +401,8 @@ void run_backward_weight(const KernelCall& c) {
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
     SerialGuard one;
     for (int64_t w = first; w < last; ++w)
-      for (int64_t p = plan.parts * w / plan.workers; p < plan.parts * (w + 1) / plan.workers; ++p) {
+      for (int64_t p = plan.parts * w / plan.workers; p < plan.parts * (w + 1) / plan.workers;
+           ++p) {
         const int64_t n0 = n * p / plan.parts, n1 = n * (p + 1) / plan.parts;
         Slice s(c, n0, n1, {0, 1}, false);
         if (plan.parts > 1) s.out.data = parts + p * plan.part_bytes;
@@ -447,8 +448,9 @@ void register_onednn_conv_kernels() {
                   {supports, activation_layout, prepare_forward, run_samples});
   register_kernel(DeviceKind::cpu, op::conv_backward_input,
                   {supports, activation_layout, prepare_backward_input, run_samples});
-  register_kernel(DeviceKind::cpu, op::conv_backward_weight,
-                  {supports_backward_weight, nullptr, prepare_backward_weight, run_backward_weight});
+  register_kernel(
+      DeviceKind::cpu, op::conv_backward_weight,
+      {supports_backward_weight, nullptr, prepare_backward_weight, run_backward_weight});
 }
 
 }  // namespace tandem::detail

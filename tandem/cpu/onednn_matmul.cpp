@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul and linear on oneDNN: large f32 products and all 16-bit ones. Left to the own product: what
-// oneDNN would sum in an order that depends on the thread count (a transposed with a long k).
+// matmul and linear on oneDNN: large f32 products and all 16-bit ones. Left to the own product:
+// what oneDNN would sum in an order that depends on the thread count (a transposed with a long k).
 #ifdef TANDEM_HAVE_ONEDNN
 #include "tandem/cpu/matmul_internal.h"
 #include "tandem/cpu/onednn_internal.h"
@@ -13,7 +13,8 @@ namespace {
 using namespace onednn;
 
 constexpr int64_t kLeastWeight = 16384;  ///< elements of b
-constexpr int64_t kLongestK = 1024;  ///< of a transposed a: oneDNN 3.2 starts to split k above 4,000
+constexpr int64_t kLongestK =
+    1024;  ///< of a transposed a: oneDNN 3.2 starts to split k above 4,000
 
 // A matrix of unit stride in one dimension that does not overlap itself.
 bool plain(int64_t rows, int64_t columns, int64_t row, int64_t column) {

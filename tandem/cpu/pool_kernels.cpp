@@ -65,8 +65,14 @@ struct Pool {
   bool count_padding = true;
 
   Pool(const PoolAttrs& a, const Array& x, const Array& y, const Array* index)
-      : n(x.shape[0]), c(x.shape[1]), x_n(x.strides[0]), x_c(x.strides[1]), y_n(y.strides[0]),
-        y_c(y.strides[1]), divisor(a.divisor_override), count_padding(a.count_include_pad) {
+      : n(x.shape[0]),
+        c(x.shape[1]),
+        x_n(x.strides[0]),
+        x_c(x.strides[1]),
+        y_n(y.strides[0]),
+        y_c(y.strides[1]),
+        divisor(a.divisor_override),
+        count_padding(a.count_include_pad) {
     if (index) {
       i_n = index->strides[0];
       i_c = index->strides[1];
@@ -147,27 +153,27 @@ void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
   const int64_t cost = p.c * std::max<int64_t>(p.in_pixels() / std::max<int64_t>(pixels, 1), 1);
   parallel_for(0, p.n * pixels, grain(cost), [&](int64_t first, int64_t last) {
     int32_t spare[kPiece];
-    for_pixels(first, last, a[1].out, a[2].out, pixels,
-               [&](int64_t n, int64_t z, int64_t h, int64_t w) {
-      const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
-      const float* x = call.in[0].as<float>() + n * p.x_n;
-      float* y = call.out[0].as<float>() + n * p.y_n + p.y_at(z, h, w);
-      int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
-      for_pieces(p.c, [&](int64_t c0, int64_t count) {
-        bool started = false;
-        int32_t* to = at ? at + c0 : spare;
-        for_window(p, win, [&](int64_t offset, int64_t position) {
-          const auto k = static_cast<int32_t>(position);
-          if (started) {
-            l.max_step(y + c0, to, x + offset + c0, k, count);
-            return;
-          }
-          std::memcpy(y + c0, x + offset + c0, static_cast<size_t>(count) * sizeof(float));
-          std::fill_n(to, count, k);
-          started = true;
+    for_pixels(
+        first, last, a[1].out, a[2].out, pixels, [&](int64_t n, int64_t z, int64_t h, int64_t w) {
+          const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+          const float* x = call.in[0].as<float>() + n * p.x_n;
+          float* y = call.out[0].as<float>() + n * p.y_n + p.y_at(z, h, w);
+          int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
+          for_pieces(p.c, [&](int64_t c0, int64_t count) {
+            bool started = false;
+            int32_t* to = at ? at + c0 : spare;
+            for_window(p, win, [&](int64_t offset, int64_t position) {
+              const auto k = static_cast<int32_t>(position);
+              if (started) {
+                l.max_step(y + c0, to, x + offset + c0, k, count);
+                return;
+              }
+              std::memcpy(y + c0, x + offset + c0, static_cast<size_t>(count) * sizeof(float));
+              std::fill_n(to, count, k);
+              started = true;
+            });
+          });
         });
-      });
-    });
   });
 }
 
@@ -182,19 +188,19 @@ void max_planes(const KernelCall& call, const Pool& p, bool keep) {
       int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + c * p.i_c : nullptr;
       for_pixels(0, pixels, a[1].out, a[2].out, pixels,
                  [&](int64_t, int64_t z, int64_t h, int64_t w) {
-        const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
-        float best = 0;
-        int64_t found = -1;
-        for_window(p, win, [&](int64_t offset, int64_t position) {
-          const float v = x[offset];
-          const bool wins = (v > best) | (v != v);
-          if (found >= 0 && !wins) return;
-          best = v;
-          found = position;
-        });
-        y[p.y_at(z, h, w)] = best;
-        if (at) at[p.i_at(z, h, w)] = static_cast<int32_t>(found);
-      });
+                   const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+                   float best = 0;
+                   int64_t found = -1;
+                   for_window(p, win, [&](int64_t offset, int64_t position) {
+                     const float v = x[offset];
+                     const bool wins = (v > best) | (v != v);
+                     if (found >= 0 && !wins) return;
+                     best = v;
+                     found = position;
+                   });
+                   y[p.y_at(z, h, w)] = best;
+                   if (at) at[p.i_at(z, h, w)] = static_cast<int32_t>(found);
+                 });
     }
   });
 }
@@ -254,14 +260,14 @@ bool max_back_pixels(const KernelCall& c, const Pool& p) {
     int64_t found = 0;
     for_pixels(first * unit, last * unit, a[1].out, a[2].out, pixels,
                [&](int64_t n, int64_t z, int64_t h, int64_t w) {
-      float* gx = c.out[0].as<float>() + n * p.x_n;
-      const float* g = c.in[0].as<float>() + n * p.y_n + p.y_at(z, h, w);
-      const int32_t* at = c.in[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w);
-      const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
-      for_window(p, win, [&](int64_t offset, int64_t position) {
-        found += l.add_where(gx + offset, g, at, static_cast<int32_t>(position), p.c);
-      });
-    });
+                 float* gx = c.out[0].as<float>() + n * p.x_n;
+                 const float* g = c.in[0].as<float>() + n * p.y_n + p.y_at(z, h, w);
+                 const int32_t* at = c.in[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w);
+                 const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+                 for_window(p, win, [&](int64_t offset, int64_t position) {
+                   found += l.add_where(gx + offset, g, at, static_cast<int32_t>(position), p.c);
+                 });
+               });
     if (found != (last - first) * unit * p.c) complete.store(false, std::memory_order_relaxed);
   });
   return complete.load();
@@ -335,24 +341,25 @@ void avg_run(const KernelCall& c) {
   parallel_for(0, p.n * planes * pixels, grain(channels * 4), [&](int64_t first, int64_t end) {
     for_pixels(first, end, a[1].out, a[2].out, pixels,
                [&](int64_t np, int64_t z, int64_t h, int64_t w) {
-      const int64_t n = np / planes, ch = np % planes;
-      const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
-      const float* x = c.in[0].as<float>() + n * p.x_n + ch * p.x_c;
-      float* y = c.out[0].as<float>() + n * p.y_n + ch * p.y_c + p.y_at(z, h, w);
-      const float by = p.divide_by(win);
-      if (channels == 1) {
-        float sum = 0;
-        for_window(p, win, [&](int64_t offset, int64_t) { sum += x[offset]; });
-        *y = sum / by;
-        return;
-      }
-      float sum[kPiece];
-      for_pieces(channels, [&](int64_t c0, int64_t count) {
-        std::fill_n(sum, count, 0.0f);
-        for_window(p, win, [&](int64_t offset, int64_t) { l.add(sum, x + offset + c0, count); });
-        l.scale(y + c0, sum, by, count);
-      });
-    });
+                 const int64_t n = np / planes, ch = np % planes;
+                 const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+                 const float* x = c.in[0].as<float>() + n * p.x_n + ch * p.x_c;
+                 float* y = c.out[0].as<float>() + n * p.y_n + ch * p.y_c + p.y_at(z, h, w);
+                 const float by = p.divide_by(win);
+                 if (channels == 1) {
+                   float sum = 0;
+                   for_window(p, win, [&](int64_t offset, int64_t) { sum += x[offset]; });
+                   *y = sum / by;
+                   return;
+                 }
+                 float sum[kPiece];
+                 for_pieces(channels, [&](int64_t c0, int64_t count) {
+                   std::fill_n(sum, count, 0.0f);
+                   for_window(p, win,
+                              [&](int64_t offset, int64_t) { l.add(sum, x + offset + c0, count); });
+                   l.scale(y + c0, sum, by, count);
+                 });
+               });
   });
 }
 
@@ -364,29 +371,29 @@ void avg_back_run(const KernelCall& c) {
   const bool last = p.x_c == 1 && p.y_c == 1;
   const int64_t planes = last ? 1 : p.c, channels = last ? p.c : 1;
   parallel_for(0, p.n * planes * pixels, grain(channels * 2), [&](int64_t first, int64_t end) {
-    for_pixels(first, end, a[1].in, a[2].in, pixels,
-               [&](int64_t np, int64_t z, int64_t h, int64_t w) {
-      const int64_t n = np / planes, ch = np % planes;
-      float* gx = c.out[0].as<float>() + n * p.x_n + ch * p.x_c + p.x_at(z, h, w);
-      const float* g = c.in[0].as<float>() + n * p.y_n + ch * p.y_c;
-      std::fill_n(gx, channels, 0.0f);
-      int64_t z0, z1, h0, h1, w0, w1;
-      a[0].covering(z, z0, z1);
-      a[1].covering(h, h0, h1);
-      a[2].covering(w, w0, w1);
-      for (int64_t i = z0; i <= z1; ++i)
-        for (int64_t j = h0; j <= h1; ++j)
-          for (int64_t k = w0; k <= w1; ++k) {
-            const Axis::Window win[3] = {a[0].window(i), a[1].window(j), a[2].window(k)};
-            if (!a[0].covers(win[0], z) || !a[1].covers(win[1], h) || !a[2].covers(win[2], w))
-              continue;
-            const float by = p.divide_by(win);
-            if (channels == 1)
-              *gx += g[p.y_at(i, j, k)] / by;
-            else
-              l.add_scaled(gx, g + p.y_at(i, j, k), by, channels);
-          }
-    });
+    for_pixels(
+        first, end, a[1].in, a[2].in, pixels, [&](int64_t np, int64_t z, int64_t h, int64_t w) {
+          const int64_t n = np / planes, ch = np % planes;
+          float* gx = c.out[0].as<float>() + n * p.x_n + ch * p.x_c + p.x_at(z, h, w);
+          const float* g = c.in[0].as<float>() + n * p.y_n + ch * p.y_c;
+          std::fill_n(gx, channels, 0.0f);
+          int64_t z0, z1, h0, h1, w0, w1;
+          a[0].covering(z, z0, z1);
+          a[1].covering(h, h0, h1);
+          a[2].covering(w, w0, w1);
+          for (int64_t i = z0; i <= z1; ++i)
+            for (int64_t j = h0; j <= h1; ++j)
+              for (int64_t k = w0; k <= w1; ++k) {
+                const Axis::Window win[3] = {a[0].window(i), a[1].window(j), a[2].window(k)};
+                if (!a[0].covers(win[0], z) || !a[1].covers(win[1], h) || !a[2].covers(win[2], w))
+                  continue;
+                const float by = p.divide_by(win);
+                if (channels == 1)
+                  *gx += g[p.y_at(i, j, k)] / by;
+                else
+                  l.add_scaled(gx, g + p.y_at(i, j, k), by, channels);
+              }
+        });
   });
 }
 

@@ -28,8 +28,8 @@ size_t rounded(int64_t floats) {
 }
 
 struct LstmPlan : Plan {
-  int workers = 1;        ///< of one step
-  int big_workers = 1;    ///< of the products over all steps
+  int workers = 1;      ///< of one step
+  int big_workers = 1;  ///< of the products over all steps
   size_t bias = 0, gates = 0, panels = 0, gradient = 0, big = 0, part_at = 0, part = 0;
 
   size_t take(size_t bytes) {
@@ -46,8 +46,8 @@ float* at(const KernelCall& c, size_t offset) {
 // Workers of one step: a region pays from about 100,000 multiply-adds each.
 int step_workers(int64_t n, int64_t h) {
   const int64_t panels = (h + panel_width() - 1) / panel_width();
-  const auto worth = static_cast<int64_t>(4.0 * static_cast<double>(n * h) * static_cast<double>(h) /
-                                          100000.0);
+  const auto worth =
+      static_cast<int64_t>(4.0 * static_cast<double>(n * h) * static_cast<double>(h) / 100000.0);
   return static_cast<int>(std::clamp<int64_t>(std::min<int64_t>(worth, panels), 1, num_threads()));
 }
 
@@ -257,8 +257,8 @@ void backward_run(const KernelCall& c) {
         const float* h1 = first_step ? (ghn ? ghn + u : nullptr) : gh + u;
         const float* c1 = first_step ? (gcn ? gcn + u : nullptr) : gc + u;
         l.lstm_cell_grad(h1, gy ? gy + t * state + u : nullptr, c1,
-                         gsaved ? gsaved + row * 5 * s.h + u0 : nullptr,
-                         saved + row * 5 * s.h + u0, past, g + i * g4 + u0, gc + u, s.h, units);
+                         gsaved ? gsaved + row * 5 * s.h + u0 : nullptr, saved + row * 5 * s.h + u0,
+                         past, g + i * g4 + u0, gc + u, s.h, units);
       }
     });
     after = g;

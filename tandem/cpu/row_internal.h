@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector loops over one contiguous f32 row, for softmax, norms, losses, attention and LSTM gates. One
-// text (row_loops.inc) is compiled per instruction set; sums go over 64 lanes and a tree, nothing
-// is fused, so all give the same bits.
+// Vector loops over one contiguous f32 row, for softmax, norms, losses, attention and LSTM gates.
+// One text (row_loops.inc) is compiled per instruction set; sums go over 64 lanes and a tree,
+// nothing is fused, so all give the same bits.
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,8 @@ inline Tensors run_reference(const OpDef& op, const void* attrs, const Tensors& 
     outs[i] = array_of(out.back());
   }
   ErrorWord error;
-  KernelCall call{op, attrs, arrays.data(), static_cast<int>(arrays.size()), outs, op.n_out, &error};
+  KernelCall call{op,   attrs,    arrays.data(), static_cast<int>(arrays.size()),
+                  outs, op.n_out, &error};
   op.reference_fn(call);
   EXPECT_EQ(error.code.load(), 0);
   return out;
@@ -60,16 +61,22 @@ inline Tensors run_reference(const OpDef& op, const void* attrs, const Tensors& 
 
 inline double tolerance(DType t) {
   switch (t) {
-    case DType::f64: return 1e-12;
-    case DType::f32: return 1e-5;
-    case DType::f16: return 2e-3;
-    case DType::bf16: return 1.6e-2;
-    default: return 0;
+    case DType::f64:
+      return 1e-12;
+    case DType::f32:
+      return 1e-5;
+    case DType::f16:
+      return 2e-3;
+    case DType::bf16:
+      return 1.6e-2;
+    default:
+      return 0;
   }
 }
 
 /// Largest difference relative to the largest element.
-inline void expect_close(const Tensor& got, const Tensor& want, double tol, const std::string& what) {
+inline void expect_close(const Tensor& got, const Tensor& want, double tol,
+                         const std::string& what) {
   ASSERT_EQ(got.shape().to_string(), want.shape().to_string()) << what;
   std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
   double scale = 1, worst = 0;
@@ -123,9 +130,9 @@ inline void check(const OpDef& op, const void* attrs, const Tensors& in, const s
                      what + " output " + std::to_string(i));
     } else {
       for (size_t i = 0; i < got.size(); ++i)
-        expect_same_bits(got[i], first[i],
-                         what + " output " + std::to_string(i) + " threads " +
-                             std::to_string(threads));
+        expect_same_bits(
+            got[i], first[i],
+            what + " output " + std::to_string(i) + " threads " + std::to_string(threads));
     }
   }
 }

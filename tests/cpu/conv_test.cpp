@@ -64,7 +64,9 @@ void check_all(const Case& k, DType d, F&& lay, const std::string& how) {
 }
 
 TEST_F(Conv, RowMajor) {
-  for (const Case& k : kCases) check_all(k, DType::f32, [](Tensor t) { return t; }, "");
+  for (const Case& k : kCases)
+    check_all(
+        k, DType::f32, [](Tensor t) { return t; }, "");
 }
 TEST_F(Conv, ChannelsLast) {
   for (const Case& k : kCases) check_all(k, DType::f32, channels_last, " channels last");
@@ -168,7 +170,8 @@ TEST_F(Conv, Pooling) {
     check_pool(lay(random({2, 5, 9, 10})), window({3, 2}, {2, 3}, {1, 1}, {1, 1}, true), how);
     check_pool(lay(random({2, 6, 11, 11})), window({3, 3}, {1, 1}, {1, 1}, {2, 2}, false), how);
     check_pool(lay(random({2, 4, 13})), window({4}, {3}, {2}, {1}, true), how);
-    check_pool(lay(random({2, 16, 5, 6, 7})), window({2, 2, 2}, {2, 2, 2}, {0, 1, 0}, {1, 1, 1}, false), how);
+    check_pool(lay(random({2, 16, 5, 6, 7})),
+               window({2, 2, 2}, {2, 2, 2}, {0, 1, 0}, {1, 1, 1}, false), how);
     PoolAttrs adaptive;
     adaptive.output = {3, 4};
     check_pool(lay(random({2, 7, 10, 9})), adaptive, how);

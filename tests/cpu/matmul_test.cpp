@@ -20,9 +20,10 @@ void check_product(Tensor a, Tensor b, MatmulAttrs at, const char* how) {
   check(op::matmul, &at, {a, b}, name(a, b, at) + how);
 }
 
-const int64_t kSizes[][3] = {{1, 1, 1},   {1, 5, 1},    {2, 3, 17},   {7, 16, 33},  {14, 64, 32},
-                             {15, 65, 31}, {29, 300, 70}, {64, 10, 128}, {130, 257, 40}, {1, 600, 90},
-                             {90, 600, 1}, {3, 2, 700},  {256, 128, 64}};
+const int64_t kSizes[][3] = {{1, 1, 1},      {1, 5, 1},    {2, 3, 17},    {7, 16, 33},
+                             {14, 64, 32},   {15, 65, 31}, {29, 300, 70}, {64, 10, 128},
+                             {130, 257, 40}, {1, 600, 90}, {90, 600, 1},  {3, 2, 700},
+                             {256, 128, 64}};
 
 TEST_F(Matmul, SizesAndTransposes) {
   for (auto [m, k, n] : kSizes)
@@ -41,8 +42,13 @@ TEST_F(Matmul, LayoutsOfBothOperands) {
     Tensor a = random({m, k}), b = random({k, n});
     for (int i = 0; i < 3; ++i)
       for (int j = 0; j < 3; ++j)
-        check_product(i == 0 ? a : i == 1 ? swapped(a) : gapped(a),
-                      j == 0 ? b : j == 1 ? swapped(b) : gapped(b), {}, " strided");
+        check_product(i == 0   ? a
+                      : i == 1 ? swapped(a)
+                               : gapped(a),
+                      j == 0   ? b
+                      : j == 1 ? swapped(b)
+                               : gapped(b),
+                      {}, " strided");
     check_product(random({1, k}).expand({m, k}), b, {}, " expanded");
     check_product(flip(a, {0}), b, {}, " flipped");
   }
@@ -67,7 +73,8 @@ TEST_F(Matmul, Batches) {
   check_product(random({2, 3, 65, 70}), random({2, 3, 70, 66}), {}, "");
   check_product(random({4, 70, 80}), random({4, 70, 90}), {true, false}, "");
   check_product(random({8, 2, 16, 32}).transpose(1, 2), random({8, 16, 32, 16}), {}, " heads");
-  check_product(random({1, 100, 100}).expand({5, 100, 100}), random({5, 100, 100}), {}, " expanded");
+  check_product(random({1, 100, 100}).expand({5, 100, 100}), random({5, 100, 100}), {},
+                " expanded");
   MatmulAttrs at;
   check(op::matmul, &at, {random({2, 0, 6}), random({2, 6, 7})}, "empty", false);
   check(op::matmul, &at, {random({3, 0}), random({0, 4})}, "no inner", false);

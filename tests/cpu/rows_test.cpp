@@ -56,7 +56,8 @@ TEST_F(RowKernels, LayerNormAndRmsNorm) {
         Tensors y = run_op(op::layer_norm, &a, {x, w, b}), z = run_op(op::rms_norm, &a, {x, w});
         NormBackwardAttrs back{dims, (mode & 1) != 0, (mode & 2) != 0};
         // Gradients lose digits where a row has few values: x - mean cancels.
-        check(op::layer_norm_backward, &back, {g, x, y[1], y[2], w}, "backward " + what, true, 1e-4);
+        check(op::layer_norm_backward, &back, {g, x, y[1], y[2], w}, "backward " + what, true,
+              1e-4);
         check(op::rms_norm_backward, &back, {g, x, z[1], w}, "rms backward " + what, true, 1e-4);
       }
   NormAttrs a{1, 1e-5};
@@ -65,8 +66,8 @@ TEST_F(RowKernels, LayerNormAndRmsNorm) {
 }
 
 TEST_F(RowKernels, BatchNorm) {
-  const Shape shapes[] = {{8, 5},         {300, 40},       {2, 3, 5, 5}, {4, 16, 6, 7},
-                          {3, 1, 9},      {2, 20, 3, 4, 5}, {16, 64, 12, 12}, {2, 1, 1, 1}};
+  const Shape shapes[] = {{8, 5},    {300, 40},        {2, 3, 5, 5},     {4, 16, 6, 7},
+                          {3, 1, 9}, {2, 20, 3, 4, 5}, {16, 64, 12, 12}, {2, 1, 1, 1}};
   for (const Shape& s : shapes)
     for (int mode = 0; mode < 8; ++mode) {
       const bool last = mode & 4 && s.rank() > 2;
@@ -96,7 +97,8 @@ TEST_F(RowKernels, CrossEntropy) {
       a.reduction = mode % 3;
       a.label_smoothing = mode & 4 ? 0.1 : 0;
       Tensor w = mode >= 8 ? rand({classes}) + 0.5 : Tensor();
-      Tensor x = random(s) * 3, t = (rand({n}) * (static_cast<double>(classes) - 0.01)).to(DType::i64);
+      Tensor x = random(s) * 3,
+             t = (rand({n}) * (static_cast<double>(classes) - 0.01)).to(DType::i64);
       if (n > 4) {
         std::vector<int64_t> labels = t.to_vector<int64_t>();
         labels[2] = -100;
@@ -126,7 +128,8 @@ TEST_F(RowKernels, InstructionSets) {
   if (detail::cpu_features().avx2) all.push_back(&detail::kRowsAvx2);
   if (detail::cpu_features().avx512) all.push_back(&detail::kRowsAvx512);
   const int64_t h = 77;
-  std::vector<float> x = (random({4 * h}) * 3).to_vector<float>(), c = random({h}).to_vector<float>();
+  std::vector<float> x = (random({4 * h}) * 3).to_vector<float>(),
+                     c = random({h}).to_vector<float>();
   std::vector<std::vector<float>> results;
   for (const detail::RowLoops* l : all) {
     std::vector<float> r(12 * h), s(2);
@@ -142,7 +145,8 @@ TEST_F(RowKernels, InstructionSets) {
     results.push_back(r);
   }
   for (size_t i = 1; i < results.size(); ++i)
-    EXPECT_EQ(std::memcmp(results[0].data(), results[i].data(), results[0].size() * sizeof(float)), 0);
+    EXPECT_EQ(std::memcmp(results[0].data(), results[i].data(), results[0].size() * sizeof(float)),
+              0);
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ void check_lstm(int64_t t, int64_t n, int64_t in, int64_t h, bool reverse, bool 
   Tensor bi = bias ? random({4 * h}) : Tensor(), bh = bias ? random({4 * h}) : Tensor();
   check(op::lstm, &a, {x, h0, c0, wi, wh, bi, bh}, what, true, 3e-5);
   Tensors y = run_op(op::lstm, &a, {x, h0, c0, wi, wh, bi, bh});
-  Tensor gy = random({t, n, h}), gh = random({n, h}), gc = random({n, h}), gs = random({t, n, 5 * h});
+  Tensor gy = random({t, n, h}), gh = random({n, h}), gc = random({n, h}),
+         gs = random({t, n, 5 * h});
   check(op::lstm_backward, &a, {gy, gh, gc, gs, wh, c0, y[3]}, what + " backward", true, 3e-5);
   check(op::lstm_backward, &a, {gy, Tensor(), Tensor(), Tensor(), wh, c0, y[3]}, what + " y alone",
         true, 3e-5);
