@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul and linear on oneDNN: large f32 products and all 16-bit ones. Left to the own product:
-// what oneDNN would sum in an order that depends on the thread count (a transposed with a long k).
+// matmul and linear on oneDNN: large f32 products and all 16-bit ones. oneDNN may split k among
+// threads (a transposed in f32, anything in 16 bits), which changes bits with their number; such
+// calls are cut into parts of rows, columns or batches by the shape, each done by one thread.
 #ifdef TANDEM_HAVE_ONEDNN
+#include <algorithm>
+
+#include "tandem/base/parallel.h"
 #include "tandem/cpu/matmul_internal.h"
 #include "tandem/cpu/onednn_internal.h"
 #include "tandem/cpu/registry_internal.h"
@@ -13,13 +17,17 @@ namespace {
 using namespace onednn;
 
 constexpr int64_t kLeastWeight = 16384;  ///< elements of b
-constexpr int64_t kLongestK =
-    1024;  ///< of a transposed a: oneDNN 3.2 starts to split k above 4,000
+constexpr int64_t kLongestK = 512;       ///< of a transposed a in f32: longer ones may be split
 
 // A matrix of unit stride in one dimension that does not overlap itself.
 bool plain(int64_t rows, int64_t columns, int64_t row, int64_t column) {
   return (column == 1 && (row >= columns || rows == 1)) ||
          (row == 1 && (column >= rows || columns == 1));
+}
+
+// oneDNN's best kernels take dense matrices only: others are made dense first.
+bool dense(int64_t rows, int64_t columns, int64_t row, int64_t column) {
+  return (column == 1 && row == columns) || (row == 1 && column == rows);
 }
 
 bool supports(const KernelCall& c) {
@@ -33,9 +41,9 @@ bool supports(const KernelCall& c) {
   if (!plain(p.m, p.k, p.am, p.ak) || !plain(p.k, p.n, p.bk, p.bn)) return false;
   if (p.lead && (p.a_step[0] < 0 || p.b_step[0] < 0)) return false;
   if (t != DType::f32) return true;
+  if (p.lead && (!dense(p.m, p.k, p.am, p.ak) || !dense(p.k, p.n, p.bk, p.bn))) return false;
   // The choice does not look at m, so a row alone has the bits that it has among others.
-  const bool transposed = p.ak != 1 && p.m > 1;
-  return p.n >= 16 && p.n * p.k >= kLeastWeight && (!transposed || p.k <= kLongestK);
+  return p.n >= 16 && p.n * p.k >= kLeastWeight;
 }
 
 // Strides of rows x columns with those of dimensions of size 1 made harmless.
@@ -44,9 +52,9 @@ void clean(int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
   if (columns == 1) column = row == 1 ? rows : 1;
 }
 
-std::shared_ptr<const Plan> prepare(const KernelCall& c) {
+// The plan of `p` as one primitive; operands are addressed from the call's data pointers.
+std::shared_ptr<const Plan> make_plan(const KernelCall& c, MatmulProblem p, int64_t c_row) {
   return plan_or_refuse(c, [&](PlanBuilder& b) {
-    MatmulProblem p = matmul_problem(c);
     const DType t = c.in[0].dtype;
     clean(p.m, p.k, p.am, p.ak);
     clean(p.k, p.n, p.bk, p.bn);
@@ -61,21 +69,132 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
       y.insert(y.begin(), p.batches);
       ys.insert(ys.begin(), p.m * p.n);
     }
-    Desc da = PlanBuilder::desc_of(t, a, as), dw = PlanBuilder::desc_of(t, w, ws),
-         dy = PlanBuilder::desc_of(t, y, ys);
-    const bool with_bias = c.n_in > 2 && c.in[2].present();
-    std::vector<Step::Arg> args = {{DNNL_ARG_SRC, b.input(0, da)},
-                                   {DNNL_ARG_WEIGHTS, b.input(1, dw)},
-                                   {DNNL_ARG_DST, b.output(0, dy)}};
+    Desc dy = PlanBuilder::desc_of(t, y, ys);
+    Data da = b.input(0, PlanBuilder::desc_of(t, a, as));
+    Data dw = b.input(1, PlanBuilder::desc_of(t, w, ws));
+    Data out = b.output(0, dy), to = out;
+    if (!p.lead) {
+      if (!dense(p.m, p.k, p.am, p.ak)) da = b.as(da, PlanBuilder::desc_of(t, a, {p.k, 1}));
+      if (!dense(p.k, p.n, p.bk, p.bn))
+        dw = b.as(dw, PlanBuilder::desc_of(t, w, p.bk == 1 ? Dims{1, p.k} : Dims{p.n, 1}));
+      if (c_row != p.n && p.m > 1) {
+        out = b.output(0, PlanBuilder::desc_of(t, y, {c_row, 1}));
+        to = b.temporary(dy);
+      }
+    }
+    std::vector<Step::Arg> args = {{DNNL_ARG_SRC, da}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DST, to}};
     dnnl::matmul::primitive_desc pd;
-    if (with_bias) {
+    if (c.n_in > 2 && c.in[2].present()) {
       Desc bias = PlanBuilder::desc_of(t, {1, p.n}, {p.n, 1});
-      pd = dnnl::matmul::primitive_desc(engine(), da, dw, bias, dy, user_scratchpad());
+      pd = dnnl::matmul::primitive_desc(engine(), da.desc, dw.desc, bias, dy, user_scratchpad());
       args.push_back({DNNL_ARG_BIAS, b.input(2, bias)});
     } else {
-      pd = dnnl::matmul::primitive_desc(engine(), da, dw, dy, user_scratchpad());
+      pd = dnnl::matmul::primitive_desc(engine(), da.desc, dw.desc, dy, user_scratchpad());
     }
     b.add(pd, dnnl::matmul(pd), std::move(args), 2 * p.products());
+    if (to.place.kind == Place::scratch) b.reorder(to, out);
+  });
+}
+
+struct MatmulPlan : Plan {
+  std::shared_ptr<const Plan> whole;       ///< the primitive does the threading
+  std::shared_ptr<const Plan> part, last;  ///< of `chunk` rows, columns or batches, and the rest
+  int64_t size = 0, chunk = 0, parts = 1;
+  int64_t step[4] = {};  ///< bytes from one row (column, batch) to the next, of a, b, bias and c
+  int workers = 1;
+  size_t worker_bytes = 0;
+};
+
+bool usable(const std::shared_ptr<const Plan>& p) {
+  return static_cast<const DnnlPlan&>(*p).usable;
+}
+
+constexpr int64_t kUnit = 32;  ///< rows or columns that parts are multiples of
+
+bool cut_rows(const MatmulProblem& p) { return p.m >= 2 * kUnit || p.m >= p.n; }
+
+MatmulProblem part_of(const MatmulProblem& p, int64_t count) {
+  MatmulProblem q = p;
+  if (p.lead) {
+    q.batches = q.lead_size[0] = count;
+  } else if (cut_rows(p)) {
+    q.m = count;
+  } else {
+    q.n = count;
+  }
+  return q;
+}
+
+void cut(MatmulPlan& plan, const MatmulProblem& p, int64_t element) {
+  constexpr double kProductsPerPart = 2e6;
+  constexpr double kMostParts = 16;
+  plan.size = p.lead ? p.batches : cut_rows(p) ? p.m : p.n;
+  const auto wish =
+      static_cast<int64_t>(std::clamp(p.products() / kProductsPerPart, 1.0, kMostParts));
+  const int64_t unit = p.lead ? 1 : kUnit;
+  plan.chunk = ((plan.size + wish - 1) / wish + unit - 1) / unit * unit;
+  plan.parts = (plan.size + plan.chunk - 1) / plan.chunk;
+  if (p.lead) {
+    plan.step[0] = p.a_step[0] * element;
+    plan.step[1] = p.b_step[0] * element;
+    plan.step[3] = p.m * p.n * element;
+  } else if (cut_rows(p)) {
+    plan.step[0] = p.am * element;
+    plan.step[3] = p.n * element;
+  } else {
+    plan.step[1] = p.bn * element;
+    plan.step[2] = plan.step[3] = element;
+  }
+}
+
+std::shared_ptr<const Plan> prepare(const KernelCall& c) {
+  auto plan = std::make_shared<MatmulPlan>();
+  const MatmulProblem p = matmul_problem(c);
+  const bool split_k = c.in[0].dtype != DType::f32 || (p.ak != 1 && p.m > 1 && p.k > kLongestK);
+  if (split_k) {
+    SerialGuard one;
+    cut(*plan, p, static_cast<int64_t>(size_of(c.in[0].dtype)));
+    const int64_t rest = plan->size - (plan->parts - 1) * plan->chunk;
+    plan->part = make_plan(c, part_of(p, std::min(plan->chunk, plan->size)), p.n);
+    plan->last = rest == plan->chunk ? plan->part : make_plan(c, part_of(p, rest), p.n);
+    if (!usable(plan->part) || !usable(plan->last)) plan->part = nullptr;
+  }
+  if (!plan->part) {
+    plan->whole = make_plan(c, p, p.n);
+    plan->workspace = plan->whole->workspace;
+    return plan;
+  }
+  plan->workers = static_cast<int>(std::min<int64_t>(num_threads(), plan->parts));
+  plan->worker_bytes = (std::max(plan->part->workspace, plan->last->workspace) + 63) / 64 * 64;
+  plan->workspace = plan->worker_bytes * static_cast<size_t>(plan->workers);
+  return plan;
+}
+
+void run(const KernelCall& c) {
+  const auto& plan = *static_cast<const MatmulPlan*>(c.plan);
+  KernelCall whole = c;
+  if (plan.whole) {
+    whole.plan = plan.whole.get();
+    return run_plan(whole);
+  }
+  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+    SerialGuard one;
+    for (int64_t w = first; w < last; ++w)
+      for (int64_t i = plan.parts * w / plan.workers; i < plan.parts * (w + 1) / plan.workers;
+           ++i) {
+        KernelCall part = c;
+        Array in[3], out = c.out[0];
+        for (int k = 0; k < c.n_in; ++k) {
+          in[k] = c.in[k];
+          if (in[k].data) in[k].data = in[k].as<char>() + i * plan.chunk * plan.step[k];
+        }
+        out.data = out.as<char>() + i * plan.chunk * plan.step[3];
+        part.in = in;
+        part.out = &out;
+        part.plan = (i + 1 < plan.parts ? plan.part : plan.last).get();
+        part.scratch = static_cast<char*>(c.scratch) + static_cast<size_t>(w) * plan.worker_bytes;
+        run_plan(part);
+      }
   });
 }
 
@@ -83,7 +202,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
 
 void register_onednn_matmul_kernels() {
   for (const OpDef* op : {&op::matmul, &op::linear})
-    register_kernel(DeviceKind::cpu, *op, {supports, nullptr, prepare, run_plan});
+    register_kernel(DeviceKind::cpu, *op, {supports, nullptr, prepare, run});
 }
 
 }  // namespace tandem::detail

@@ -114,6 +114,15 @@ TEST_F(Matmul, RowsAloneAreRowsOfABatch) {
 TEST_F(Matmul, LongSumsDoNotDependOnThreads) {
   check_product(random({5000, 40}), random({5000, 30}), {true, false}, "");
   check_product(random({20, 20000}), random({20000, 20}), {}, "");
+  check_product(random({2048, 64}), random({2048, 64}), {true, false}, "");
+  check_product(random({3, 800, 100}), random({3, 800, 70}), {true, false}, "");
+  for (DType d : {DType::bf16, DType::f16}) {
+    MatmulAttrs at{true, false};
+    Tensor a = random({4096, 100}, d), b = random({4096, 200}, d);
+    check(op::matmul, &at, {a, b}, name(a, b, at), false);
+    check(op::linear, nullptr, {random({70, 3000}, d), random({90, 3000}, d), random({90}, d)},
+          "long linear", false);
+  }
 }
 
 // The tables of all instruction sets that this machine has agree; those with FMA bit by bit.
