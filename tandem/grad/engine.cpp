@@ -253,6 +253,10 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
       item.grads.clear();
       continue;
     }
+    // The leaf stands outside this trace: its gradient would be lost.
+    TD_CHECK(!(r.accumulate && n.op == &op::capture), Unsupported,
+             "backward() inside vmap reaches a tensor from outside, whose gradient belongs to all "
+             "examples\nUse grad() inside vmap, or call backward() outside.");
     if (!n.in.empty()) visit(walk, item, needed, r);
     item.grads.clear();
   }

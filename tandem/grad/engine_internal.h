@@ -2,7 +2,7 @@
 // The backward walk: from outputs with incoming gradients down the nodes, deepest first.
 #pragma once
 
-#include "tandem/graph/node.h"
+#include "tandem/graph/context.h"
 
 namespace tandem {
 
@@ -22,6 +22,13 @@ std::vector<Tensor> run_backward(const BackwardRequest& request);
 
 /// Do the roots depend on leaves other than the targets?
 bool depends_on_others(std::span<const Tensor> roots, std::span<const Tensor> targets);
+
+/// Throw the error that is being handled again, with the function's name and the user's line where
+/// it has none.
+[[noreturn]] inline void rethrow_at(const Error& e, const char* name, Where where) {
+  if (!e.op().empty()) throw;
+  throw with_place(e, name, where);
+}
 
 /// The incoming gradient of a root: `given` after checks, or one for a single element.
 Tensor root_gradient(const Tensor& y, const Tensor& given, Where where);

@@ -2,6 +2,7 @@
 // gradcheck: derivatives against central differences in f64.
 #include <cmath>
 
+#include "tandem/grad/engine_internal.h"
 #include "tandem/grad/transforms.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/pointwise.h"
@@ -27,7 +28,7 @@ Tensor weighted_sum(const Tensors& y) {
     Tensor part = sum(y[i] * weights_like(y[i], static_cast<int>(i)));
     total = total.defined() ? total + part : part;
   }
-  TD_CHECK(total.defined(), DType, "gradcheck: the function has no floating output");
+  TD_CHECK(total.defined(), DType, "the function has no floating output");
   return total;
 }
 
@@ -47,7 +48,7 @@ void check_input(TensorFn f, const Tensors& x, size_t k, const Tensor& analytic,
     double numeric = (side[0] - side[1]) / (2 * o.eps);
     double limit = o.atol + o.rtol * std::max(std::abs(numeric), std::abs(got[e]));
     TD_CHECK(std::abs(numeric - got[e]) <= limit, Value,
-             "gradcheck: {} for element {} of input {} is {:.9g}, differences give {:.9g}", what, e,
+             "{} for element {} of input {} is {:.9g}, differences give {:.9g}", what, e,
              k, got[e], numeric);
   }
 }
@@ -59,7 +60,7 @@ void check_order(TensorFn f, const Tensors& inputs, const GradcheckOptions& o, c
   for (size_t i = 0; i < inputs.size(); ++i) {
     x.push_back(inputs[i].detach());
     if (!is_floating(inputs[i].dtype())) continue;
-    TD_CHECK(inputs[i].dtype() == DType::f64, DType, "gradcheck wants f64 inputs, input {} is {}",
+    TD_CHECK(inputs[i].dtype() == DType::f64, DType, "wants f64 inputs, input {} is {}",
              i, to_string(inputs[i].dtype()));
     argnums.push_back(static_cast<int>(i));
   }
@@ -72,7 +73,7 @@ void check_order(TensorFn f, const Tensors& inputs, const GradcheckOptions& o, c
 
 }  // namespace
 
-bool gradcheck(TensorFn f, const Tensors& inputs, GradcheckOptions options, Where where) {
+bool gradcheck(TensorFn f, const Tensors& inputs, GradcheckOptions options, Where where) try {
   check_order(f, inputs, options, "the gradient", where);
   if (options.order < 2) return true;
   // The gradient as a function of the inputs, checked the same way.
@@ -85,6 +86,8 @@ bool gradcheck(TensorFn f, const Tensors& inputs, GradcheckOptions options, Wher
   };
   check_order(gradient, inputs, options, "the second derivative", where);
   return true;
+} catch (const Error& e) {
+  rethrow_at(e, "gradcheck", where);
 }
 
 }  // namespace tandem

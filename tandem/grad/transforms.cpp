@@ -75,12 +75,12 @@ struct UserVjp : VjpClosure {
 namespace detail {
 
 ValueAndGrads value_and_grads(TensorFn f, std::span<const Tensor> x,
-                              const std::vector<int>& argnums, Where where) {
+                              const std::vector<int>& argnums, Where where) try {
   bool outer = is_grad_enabled();
   Tensors args(x.begin(), x.end()), variables;
   for (int a : argnums) {
     TD_CHECK(a >= 0 && a < static_cast<int>(x.size()), Index,
-             "grad of argument {} of a function of {}", a, x.size());
+             "argument {} of a function of {}", a, x.size());
     args[a] = fresh_variable(x[a], outer, where);
     variables.push_back(args[a]);
   }
@@ -101,11 +101,13 @@ ValueAndGrads value_and_grads(TensorFn f, std::span<const Tensor> x,
   if (!again)
     for (Tensor& v : value) v = v.detach();
   return {std::move(value), std::move(grads)};
+} catch (const Error& e) {
+  rethrow_at(e, "grad", where);
 }
 
 Tensors jvp_call(TensorFn f, std::span<const Tensor> x, std::span<const Tensor> v, Tensors& value,
-                 Where where) {
-  TD_CHECK(x.size() == v.size(), Value, "jvp wants one direction per input: {} and {}", x.size(),
+                 Where where) try {
+  TD_CHECK(x.size() == v.size(), Value, "wants one direction per input: {} and {}", x.size(),
            v.size());
   bool outer = is_grad_enabled();
   Tensors args;
@@ -139,9 +141,11 @@ Tensors jvp_call(TensorFn f, std::span<const Tensor> x, std::span<const Tensor> 
   if (!outer && !is_tracing())
     for (Tensor& t : out) t = t.detach();
   return out;
+} catch (const Error& e) {
+  rethrow_at(e, "jvp", where);
 }
 
-Tensor jacobian_call(TensorFn f, std::span<const Tensor> x, int argnum, Where where) {
+Tensor jacobian_call(TensorFn f, std::span<const Tensor> x, int argnum, Where where) try {
   bool outer = is_grad_enabled();
   Tensors args(x.begin(), x.end());
   args[argnum] = fresh_variable(x[argnum], outer, where);
@@ -166,11 +170,13 @@ Tensor jacobian_call(TensorFn f, std::span<const Tensor> x, int argnum, Where wh
   if (rows.empty()) return zeros(full, y.dtype(), where);
   Tensor j = reshape(stack(rows, 0, where), full, where);
   return again ? j : j.detach();
+} catch (const Error& e) {
+  rethrow_at(e, "jacobian", where);
 }
 
 }  // namespace detail
 
-Vjp vjp(TensorFn f, const Tensors& x, Where where) {
+Vjp vjp(TensorFn f, const Tensors& x, Where where) try {
   bool outer = is_grad_enabled();
   Vjp r;
   for (const Tensor& t : x) r.inputs.push_back(fresh_variable(t, outer, where));
@@ -178,6 +184,8 @@ Vjp vjp(TensorFn f, const Tensors& x, Where where) {
   r.value = f(r.inputs);
   r.create_graph = differentiate_again(outer, x, r.value, r.inputs);
   return r;
+} catch (const Error& e) {
+  rethrow_at(e, "vjp", where);
 }
 
 Tensors Vjp::operator()(const Tensors& g, Where where) const {
@@ -211,15 +219,17 @@ Tensors functional_call(const std::vector<std::pair<Param, Tensor>>& values,
 }
 
 Tensors custom_vjp_call(const ForwardFn& forward, const BackwardFn& backward,
-                        std::span<const Tensor> x, Where where) {
+                        std::span<const Tensor> x, Where where) try {
   Tensors y;
   {
     NoGradGuard no_grad;
     y = forward(x);
   }
-  TD_CHECK(!y.empty() && y.size() <= 4, Value, "custom_vjp: forward gave {} tensors, 1 to 4 go",
+  TD_CHECK(!y.empty() && y.size() <= 4, Value, "forward gave {} tensors, 1 to 4 go",
            y.size());
   return with_vjp(x, y, make_ref<UserVjp>(backward), where);
+} catch (const Error& e) {
+  rethrow_at(e, "custom_vjp", where);
 }
 
 }  // namespace tandem

@@ -57,39 +57,40 @@ concept Function = !std::is_convertible_v<F, Tensor> && !std::is_same_v<std::dec
 /// The function that gives df/dx of argument `argnum` of f (one-element result), by reverse mode.
 /// It can be differentiated and vmapped again.
 template <detail::Function F>
-auto grad(F f, int argnum = 0) {
-  return [f = std::move(f), argnum](const auto&... x) mutable -> Tensor {
+auto grad(F f, int argnum = 0, Where where = Where::here()) {
+  return [f = std::move(f), argnum, where](const auto&... x) mutable -> Tensor {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
     auto list = detail::list_fn<sizeof...(x)>(f);
-    return detail::value_and_grads(list, xs, {argnum}, Where::here()).grads[0];
+    return detail::value_and_grads(list, xs, {argnum}, where).grads[0];
   };
 }
 /// The same for several arguments: gives one gradient per entry of `argnums`.
 template <detail::Function F>
-auto grad(F f, std::vector<int> argnums) {
-  return [f = std::move(f), argnums = std::move(argnums)](const auto&... x) mutable -> Tensors {
+auto grad(F f, std::vector<int> argnums, Where where = Where::here()) {
+  return [f = std::move(f), argnums = std::move(argnums),
+          where](const auto&... x) mutable -> Tensors {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
     auto list = detail::list_fn<sizeof...(x)>(f);
-    return detail::value_and_grads(list, xs, argnums, Where::here()).grads;
+    return detail::value_and_grads(list, xs, argnums, where).grads;
   };
 }
 /// (f(x...), df/dx of argument `argnum`).
 template <detail::Function F>
-auto value_and_grad(F f, int argnum = 0) {
-  return [f = std::move(f), argnum](const auto&... x) mutable -> std::pair<Tensor, Tensor> {
+auto value_and_grad(F f, int argnum = 0, Where where = Where::here()) {
+  return [f = std::move(f), argnum, where](const auto&... x) mutable -> std::pair<Tensor, Tensor> {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
     auto list = detail::list_fn<sizeof...(x)>(f);
-    auto r = detail::value_and_grads(list, xs, {argnum}, Where::here());
+    auto r = detail::value_and_grads(list, xs, {argnum}, where);
     return {r.value[0], r.grads[0]};
   };
 }
 template <detail::Function F>
-auto value_and_grad(F f, std::vector<int> argnums) {
-  return [f = std::move(f),
-          argnums = std::move(argnums)](const auto&... x) mutable -> std::pair<Tensor, Tensors> {
+auto value_and_grad(F f, std::vector<int> argnums, Where where = Where::here()) {
+  return [f = std::move(f), argnums = std::move(argnums),
+          where](const auto&... x) mutable -> std::pair<Tensor, Tensors> {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
     auto list = detail::list_fn<sizeof...(x)>(f);
-    auto r = detail::value_and_grads(list, xs, argnums, Where::here());
+    auto r = detail::value_and_grads(list, xs, argnums, where);
     return {r.value[0], r.grads};
   };
 }
@@ -133,7 +134,7 @@ Tensor jacobian(F f, const Tensor& x, Where where = Where::here()) {
 /// [x.shape..., x.shape...]: second derivatives of a one-element f.
 template <detail::Function F>
 Tensor hessian(F f, const Tensor& x, Where where = Where::here()) {
-  return jacobian(grad(std::move(f)), x, where);
+  return jacobian(grad(std::move(f), 0, where), x, where);
 }
 
 /// Marks an argument of vmap that has no batch dimension.
@@ -143,11 +144,12 @@ inline constexpr int kNoBatchDim = INT32_MIN;
 /// the results along `out_dim`, as one batched computation. f is traced on one example: it cannot
 /// branch on values.
 template <detail::Function F>
-auto vmap(F f, std::vector<int> in_dims = {}, int out_dim = 0) {
-  return [f = std::move(f), in_dims = std::move(in_dims), out_dim](const auto&... x) mutable {
+auto vmap(F f, std::vector<int> in_dims = {}, int out_dim = 0, Where where = Where::here()) {
+  return [f = std::move(f), in_dims = std::move(in_dims), out_dim,
+          where](const auto&... x) mutable {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
     auto list = detail::list_fn<sizeof...(x)>(f);
-    Tensors out = detail::vmap_call(list, xs, in_dims, out_dim, Where::here());
+    Tensors out = detail::vmap_call(list, xs, in_dims, out_dim, where);
     using R = std::decay_t<decltype(f(static_cast<Tensor>(x)...))>;
     if constexpr (std::is_same_v<R, Tensors>)
       return out;
@@ -182,10 +184,11 @@ using BackwardFn = std::function<Tensors(std::span<const Tensor> x, std::span<co
                                          std::span<const Tensor> g)>;
 TD_API Tensors custom_vjp_call(const ForwardFn& forward, const BackwardFn& backward,
                                std::span<const Tensor> x, Where where = Where::here());
-inline auto custom_vjp(ForwardFn forward, BackwardFn backward) {
-  return [forward = std::move(forward), backward = std::move(backward)](const auto&... x) {
+inline auto custom_vjp(ForwardFn forward, BackwardFn backward, Where where = Where::here()) {
+  return [forward = std::move(forward), backward = std::move(backward),
+          where](const auto&... x) {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
-    return custom_vjp_call(forward, backward, xs)[0];
+    return custom_vjp_call(forward, backward, xs, where)[0];
   };
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tandem/base/log.h"
+#include "tandem/grad/engine_internal.h"
 #include "tandem/grad/transforms.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/batch.h"
@@ -182,15 +183,15 @@ Tensor batch_first(const Tensor& x, int dim, Where where) {
 namespace detail {
 
 Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>& in_dims,
-                  int out_dim, Where where) {
+                  int out_dim, Where where) try {
   TD_CHECK(in_dims.empty() || in_dims.size() == x.size(), Value,
-           "vmap: in_dims has {} entries for {} arguments", in_dims.size(), x.size());
+           "in_dims has {} entries for {} arguments", in_dims.size(), x.size());
   Tensors args;
   std::vector<bool> batched;
   std::vector<Spec> specs;
   Dim size = -1;
   for (size_t i = 0; i < x.size(); ++i) {
-    TD_CHECK(x[i].defined(), Value, "vmap: argument {} is an undefined tensor", i);
+    TD_CHECK(x[i].defined(), Value, "argument {} is an undefined tensor", i);
     int dim = in_dims.empty() ? 0 : in_dims[i];
     batched.push_back(dim != kNoBatchDim);
     if (dim == kNoBatchDim) {
@@ -198,10 +199,10 @@ Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>&
       specs.push_back(spec_of(x[i]));
       continue;
     }
-    TD_CHECK(x[i].dim() > 0, Shape, "vmap: argument {} has no dimension to map over", i);
+    TD_CHECK(x[i].dim() > 0, Shape, "argument {} has no dimension to map over", i);
     Tensor t = batch_first(x[i], normalize_dim(dim, x[i].dim()), where);
     TD_CHECK(size == Dim(-1) || dims_equal(size, t.shape(0)), Shape,
-             "vmap: argument {} has {} examples, an earlier one {}", i, t.shape(0).to_string(),
+             "argument {} has {} examples, an earlier one {}", i, t.shape(0).to_string(),
              size.to_string());
     size = t.shape(0);
     Spec s = spec_of(t);
@@ -209,7 +210,7 @@ Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>&
     specs.push_back(s);
     args.push_back(std::move(t));
   }
-  TD_CHECK(!(size == Dim(-1)), Value, "vmap: no argument has a batch dimension");
+  TD_CHECK(!(size == Dim(-1)), Value, "no argument has a batch dimension");
   Ref<Graph> g =
       trace([&](std::span<const Tensor> in) { return f(in); }, specs, Captures::as_inputs);
   BatchRunner r(*g, size);
@@ -227,6 +228,8 @@ Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>&
     out.push_back(out_dim == 0 ? v.t : movedim(v.t, {0}, {out_dim}, where));
   }
   return out;
+} catch (const Error& e) {
+  rethrow_at(e, "vmap", where);
 }
 
 }  // namespace detail

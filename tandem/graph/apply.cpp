@@ -337,14 +337,26 @@ void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* ou
   apply(op, attrs, in, out, where, ApplyOptions{});
 }
 
+// After a throw: temporaries go back to the operands they came from, so that update_() can put a
+// cell's value back.
+static void give_back(Call& k, std::span<Operand> in) {
+  if (k.context.trace) return;
+  for (size_t i = 0; i < std::min(in.size(), k.tensors.size()); ++i)
+    if (in[i].is_temporary() && !in[i].owned().defined()) in[i].owned() = std::move(k.tensors[i]);
+}
+
 void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out, Where where,
            const ApplyOptions& options) {
+  Call k(op, attrs, where, context(), options);
   try {
-    Call k(op, attrs, where, context(), options);
     full_path(k, in, out);
   } catch (const Error& e) {
+    give_back(k, in);
     if (!e.op().empty() && e.where().file) throw;
     throw with_place(e, op.name, where);
+  } catch (...) {
+    give_back(k, in);
+    throw;
   }
 }
 

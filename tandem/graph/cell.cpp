@@ -134,7 +134,8 @@ void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
   if (c.slow & kRecompute) return;
   NoGradGuard no_grad;
   Tensor out[kMaxOpOuts];
-  bool plain = !c.trace && c.assign_if.empty() && !c.redirect;
+  // The anomaly watch looks at results after they are written: it must not find them in the cells.
+  bool plain = !c.trace && c.assign_if.empty() && !c.redirect && !(c.slow & kAnomaly);
   std::vector<Operand> in;
   in.reserve(cells.size() + others.size());
   if (!plain) {
@@ -186,7 +187,14 @@ void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
     throw;
   }
   weave(lent, others, where, in);
-  apply(row, attrs, in, out, where);
+  try {
+    apply(row, attrs, in, out, where);
+  } catch (...) {
+    for (size_t i = 0; i < lent.size(); ++i)
+      lent[i] = std::move(in[i == 0 || others.empty() ? i : i + 1].owned());
+    restore(lent.data());
+    throw;
+  }
   restore(out);
 }
 
@@ -202,7 +210,7 @@ const std::string& CellHandle::name() const {
   TD_CHECK(cell_, Value, "an empty Param or Buffer has no name");
   return cell_->name;
 }
-void CellHandle::assign_(const Operand& v, Where where) const {
+void CellHandle::assign_(const Operand& v, Where where) const try {
   TD_CHECK(cell_, Value, "assign_ to an empty Param or Buffer");
   NoGradGuard no_grad;
   Tensor old = cell_->read();
@@ -218,12 +226,11 @@ void CellHandle::assign_(const Operand& v, Where where) const {
     CastAttrs a{old.dtype()};
     x = call(op::cast, &a, where, std::move(x));
   }
-  try {
-    old = Tensor();
-    cell_->assign(x, where);
-  } catch (const Error& e) {
-    throw with_place(e, nullptr, where);
-  }
+  old = Tensor();
+  cell_->assign(x, where);
+} catch (const Error& e) {
+  if (!e.op().empty() && e.where().file) throw;
+  throw with_place(e, nullptr, where);
 }
 
 }  // namespace detail

@@ -139,6 +139,9 @@ PointwiseTypes pointwise_types(const InferCall& c) {
     case Types::cast:
       return {c.in[0].dtype, c.get_attrs<CastAttrs>().dtype};
     case Types::where: {
+      TD_CHECK(!c.has(0) || c.in[0].dtype == DType::b8, DType,
+               "'{}' wants bool, got {}\nCompare it with something, for example c != 0.",
+               c.op.in_names[0], to_string(c.in[0].dtype));
       const DType p = promote_inputs(c, 1);
       return {p, p};
     }

@@ -270,10 +270,13 @@ Tensor make_tensor(const void* data, DType from, int64_t n, const Shape& shape, 
   return constant(t, where);
 }
 
-void check_row_length(size_t got, size_t want, int level) {
-  TD_CHECK(got == want, Shape,
-           "tensor: lists at level {} have {} and {} entries\nAll must be equal.", level, want,
-           got);
+void check_row_length(size_t got, size_t want, int level, Where where) {
+  try {
+    TD_CHECK(got == want, Shape, "rows at level {} have {} and {} entries\nAll must be equal.",
+             level, want, got);
+  } catch (const Error& e) {
+    throw with_place(e, "tensor", where);
+  }
 }
 
 }  // namespace detail

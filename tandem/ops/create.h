@@ -56,7 +56,7 @@ namespace detail {
 /// A tensor of `shape` from n dense elements of dtype `from`, stored as `dtype`.
 TD_API Tensor make_tensor(const void* data, DType from, int64_t n, const Shape& shape, DType dtype,
                           Where where);
-TD_API void check_row_length(size_t got, size_t want, int level);
+TD_API void check_row_length(size_t got, size_t want, int level, Where where);
 
 template <class T>
 constexpr DType literal_dtype() {
@@ -115,7 +115,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<T>> v,
               DType dtype = detail::literal_dtype<T>(), Where where = Where::here()) {
   using C = detail::Carrier<T>;
   const size_t cols = v.size() ? v.begin()->size() : 0;
-  for (const auto& row : v) detail::check_row_length(row.size(), cols, 1);
+  for (const auto& row : v) detail::check_row_length(row.size(), cols, 1, where);
   detail::Flat<C> flat(v.size() * cols);
   for (const auto& row : v) flat.append(row.begin(), row.end());
   return detail::make_tensor(flat.data.get(), dtype_of<C>, int64_t(flat.n), Shape(v.size(), cols),
@@ -128,8 +128,8 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
   const size_t rows = v.size() ? v.begin()->size() : 0;
   const size_t cols = rows ? v.begin()->begin()->size() : 0;
   for (const auto& m : v) {
-    detail::check_row_length(m.size(), rows, 1);
-    for (const auto& row : m) detail::check_row_length(row.size(), cols, 2);
+    detail::check_row_length(m.size(), rows, 1, where);
+    for (const auto& row : m) detail::check_row_length(row.size(), cols, 2, where);
   }
   detail::Flat<C> flat(v.size() * rows * cols);
   for (const auto& m : v)

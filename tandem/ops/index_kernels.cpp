@@ -362,7 +362,8 @@ void run_dynamic_update(const KernelCall& k) {
   copy_first(k);
   const int d = normalize_dim(k.get_attrs<ShapeAttrs>().shape[0].value(), y.rank);
   const int64_t at = start_of(k, k.in[1], y.shape[d], v.shape[d]);
-  if (v.numel)
+  // y may be x itself, a cell's value: after an error it is as it was.
+  if (v.numel && !(k.error && k.error->code.load()))
     strided_copy(at_offset(y, at * y.strides[d]), y.strides, v.data, v.strides, v.shape, v.rank,
                  size_of(y.dtype));
 }

@@ -60,12 +60,14 @@ std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim, Where where) cons
 std::vector<Tensor> Tensor::unbind(int64_t dim, Where where) const {
   return tandem::unbind(*this, dim, where);
 }
-Tensor Tensor::operator[](int64_t i) const { return tandem::select(*this, 0, i, Where{}); }
-Tensor Tensor::operator[](Slice s) const {
-  return tandem::slice(*this, 0, s.start, s.end, s.step, Where{});
+Tensor Tensor::operator[](detail::Located<int64_t> i) const {
+  return tandem::select(*this, 0, i.value, i.where);
 }
-Tensor Tensor::operator[](const Tensor& index) const {
-  return tandem::index(*this, index, Where{});
+Tensor Tensor::operator[](detail::Located<Slice> s) const {
+  return tandem::slice(*this, 0, s.value.start, s.value.end, s.value.step, s.where);
+}
+Tensor Tensor::operator[](detail::Located<Tensor> index) const {
+  return tandem::index(*this, index.value, index.where);
 }
 
 // ---- reductions

@@ -282,8 +282,12 @@ Tensor sub(Operand a, Operand b, Scalar alpha, Where where) {
 }
 
 Tensor div(Operand a, Operand b, std::string_view mode, Where where) {
-  TD_CHECK(mode == "floor" || mode == "trunc", Value,
-           "div: rounding_mode is \"{}\"\nIt is \"floor\" or \"trunc\", or left out.", mode);
+  try {
+    TD_CHECK(mode == "floor" || mode == "trunc", Value,
+             "rounding_mode is \"{}\"\nIt is \"floor\" or \"trunc\", or left out.", mode);
+  } catch (const Error& e) {
+    throw with_place(e, "div", where);
+  }
   const OpDef& row = mode == "floor" ? op::floor_divide : op::trunc_divide;
   return run(row, where, std::move(a), std::move(b));
 }

@@ -28,9 +28,15 @@ void Tensor::throw_undefined() const {
           "Ask defined() first, or give it a value.");
 }
 
-Dim Tensor::shape(int64_t d) const {
+Dim Tensor::shape(int64_t d, Where where) const {
   const detail::TensorImpl& t = get();
-  return t.shape[normalize_dim(d, t.shape.rank())];
+  const int rank = t.shape.rank();
+  if (TD_LIKELY(d >= 0 && d < rank)) return t.shape[static_cast<int>(d)];
+  try {
+    return t.shape[normalize_dim(d, rank)];
+  } catch (const Error& e) {
+    throw Error(e.kind(), e.message(), e.hint(), "size", where.is_user() ? where : Where{}, "");
+  }
 }
 
 int64_t Tensor::stride(int64_t d) const {

@@ -24,6 +24,20 @@ struct Slice {
       : start(start), end(end), step(step) {}
 };
 
+namespace detail {
+/// The index of x[...] and the caller's line: an operator has no defaulted parameters.
+template <class T>
+struct Located {
+  T value;
+  Where where;
+  template <class U>
+    requires(std::is_convertible_v<U &&, T> && std::is_integral_v<std::remove_cvref_t<U>> ==
+                                                  std::is_same_v<T, int64_t>)
+  Located(U&& v, Where where = Where::here())
+      : value(static_cast<T>(std::forward<U>(v))), where(where) {}
+};
+}  // namespace detail
+
 /// Read the tensor's elements in row-major order as T (no conversion: T must be the dtype).
 template <class T>
 concept Element = requires {
@@ -47,9 +61,9 @@ class TD_API Tensor {
   Device device() const { return get().device; }
   int dim() const { return get().shape.rank(); }
   /// Size of dimension `d` (may be negative); throws Shape if it is symbolic.
-  int64_t size(int64_t d) const { return shape(d).value(); }
+  int64_t size(int64_t d, Where where = Where::here()) const { return shape(d, where).value(); }
   const Shape& shape() const { return get().shape; }
-  Dim shape(int64_t d) const;
+  Dim shape(int64_t d, Where where = Where::here()) const;
   std::span<const int64_t> sizes() const { return get().shape.values(); }
   int64_t stride(int64_t d) const;
   std::span<const int64_t> strides() const { return {get().strides.data(), size_t(dim())}; }
@@ -130,9 +144,9 @@ class TD_API Tensor {
   std::vector<Tensor> split(int64_t size, int64_t dim = 0, Where where = Where::here()) const;
   std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0, Where where = Where::here()) const;
   std::vector<Tensor> unbind(int64_t dim = 0, Where where = Where::here()) const;
-  Tensor operator[](int64_t i) const;
-  Tensor operator[](Slice s) const;
-  Tensor operator[](const Tensor& index) const;
+  Tensor operator[](detail::Located<int64_t> i) const;
+  Tensor operator[](detail::Located<Slice> s) const;
+  Tensor operator[](detail::Located<Tensor> index) const;
 
   // ---- reductions
   Tensor sum(IntList dims = {}, bool keepdim = false, Where where = Where::here()) const;
