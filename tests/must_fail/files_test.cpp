@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cut, hostile and wrong files, a full disk, too little memory: one clear error each, nothing
+// half-written, no huge allocation.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tandem/base/file.h"
+#include "tandem/data/datasets.h"
+#include "tandem/io/csv.h"
+#include "tandem/io/gzip.h"
+#include "tandem/io/idx.h"
+#include "tandem/io/json.h"
+#include "tandem/tensor/allocator.h"
+#include "tests/must_fail/must_fail_helper.h"
+
+namespace tandem::must_fail {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Init {
+  Init() { init(); }
+} const g_init;
+
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string text = (fs::temp_directory_path() / "must_fail_XXXXXX").string();
+    path = mkdtemp(text.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string operator/(const char* name) const { return (path / name).string(); }
+  size_t files() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
+};
+
+// A safetensors file with this header and `data` bytes after it.
+std::string with_header(const std::string& header, size_t data) {
+  std::string s(8, '\0');
+  uint64_t n = header.size();
+  for (size_t i = 0; i < 8; ++i) s[i] = static_cast<char>(n >> (8 * i));
+  return s + header + std::string(data, '\0');
+}
+
+// clang-format off
+TEST(MustFail, Files) {
+  Folder dir;
+  StateDict state = StateDict::of({{"w", ones({4, 4})}, {"b", zeros({4})}});
+  std::string good = dir / "good.safetensors";
+  save(state, good);
+  std::string bytes = read_file(good);
+  auto file = [&](const std::string& content) {
+    std::string path = dir / "bad";
+    write_file(path, content);
+    return path;
+  };
+  std::string idx = std::string("\0\0\x08\x01\0\0\0\x04", 8) + "abcd";
+  std::string huge = std::string("\0\0\x08\x02\x7f\xff\xff\xff\x7f\xff\xff\xff", 12);
+  check({
+    FAILS_ANYWHERE(load_missing, Io, "no_such_file", load(dir / "no_such_file")),
+    FAILS_ANYWHERE(load_folder, Io, "", load(dir.path.string())),
+    FAILS_ANYWHERE(load_empty, Format, "bad", load(file(""))),
+    FAILS_ANYWHERE(load_cut_header, Format, "bad", load(file(bytes.substr(0, 20)))),
+    FAILS_ANYWHERE(load_cut_data, Format, "bad", load(file(bytes.substr(0, bytes.size() - 1)))),
+    FAILS_ANYWHERE(load_extra_data, Format, "bad", load(file(bytes + "x"))),
+    FAILS_ANYWHERE(load_text, Format, "bad", load(file("hello, this is no weights file at all"))),
+    FAILS_ANYWHERE(load_huge_header, Format, "bad", load(file(std::string(8, '\x7f') + "{}"))),
+    FAILS_ANYWHERE(load_overlap, Format, "bad", load(file(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12)))),
+    FAILS_ANYWHERE(load_offsets, Format, "bad", load(file(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,800]}})", 8)))),
+    FAILS_ANYWHERE(load_shape, Format, "bad", load(file(with_header(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8)))),
+    FAILS_ANYWHERE(load_negative, Format, "bad", load(file(with_header(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8)))),
+    FAILS_ANYWHERE(load_dtype, Format, "bad|Q7", load(file(with_header(R"({"a":{"dtype":"Q7","shape":[2],"data_offsets":[0,8]}})", 8)))),
+    FAILS_ANYWHERE(load_deep, Format, "bad", load(file(with_header(std::string(100000, '['), 0)))),
+    FAILS_ANYWHERE(save_nowhere, Io, "no/such/folder", save(state, dir / "no/such/folder/x")),
+    FAILS_ANYWHERE(save_undefined, Value, "hole", save(StateDict::of({{"hole", Tensor()}}), dir / "x")),
+    FAILS_ANYWHERE(idx_cut, Format, "bad", io::load_idx(file(idx.substr(0, 10)))),
+    FAILS_ANYWHERE(idx_long, Format, "bad", io::load_idx(file(idx + "e"))),
+    FAILS_ANYWHERE(idx_magic, Format, "bad", io::load_idx(file("not an idx file"))),
+    FAILS_ANYWHERE(idx_huge, Format, "bad", io::load_idx(file(huge))),
+    FAILS_ANYWHERE(gzip_cut, Format, "bad", io::load_idx(file(io::gzip(idx).substr(0, 18)))),
+    FAILS_ANYWHERE(gzip_damaged, Format, "", io::gunzip(std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10) + "garbage", 1000)),
+    FAILS_ANYWHERE(gzip_bomb, Format, "", io::gunzip(io::gzip(std::string(1 << 20, 'a')), 1000)),
+    FAILS_ANYWHERE(csv_number, Format, "bad|line 3", data::CSVDataset(file("a,b\n1,2\nx,3\n"))),
+    FAILS_ANYWHERE(csv_ragged, Format, "bad|line 3", data::CSVDataset(file("a,b\n1,2\n1,2,3\n"))),
+    FAILS_ANYWHERE(csv_quote, Format, "bad", data::CSVDataset(file("a,b\n\"1,2\n"))),
+    FAILS_ANYWHERE(csv_target, Index, "bad|7", data::CSVDataset(file("a,b\n1,2\n"), {.target = 7})),
+    FAILS_ANYWHERE(json_cut, Format, "t.json", io::parse_json("{\"a\": [1, 2", "t.json")),
+    FAILS_ANYWHERE(json_twice, Format, "a", io::parse_json("{\"a\": 1, \"a\": 2}", "t.json")),
+    FAILS_ANYWHERE(json_deep, Format, "t.json", io::parse_json(std::string(1000, '['), "t.json")),
+  });
+}
+
+TEST(MustFail, FullDiskLeavesTheOldFile) {
+  Folder dir;
+  std::string path = dir / "weights.safetensors";
+  save(StateDict::of({{"w", full({16}, 7.0f)}}), path);
+  std::string before = read_file(path);
+  size_t files = dir.files();
+  // A limit on the size of files is a disk that is full.
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  rlimit small = old;
+  small.rlim_cur = 4096;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  Tensor big = ones({1 << 16});
+  check({FAILS_ANYWHERE(full_disk, Io, "weights.safetensors", save(StateDict::of({{"w", big}}), path))});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  EXPECT_EQ(read_file(path), before);
+  EXPECT_EQ(dir.files(), files) << "something was left beside the file";
+  EXPECT_EQ(load(path).at("w").to_vector<float>(), std::vector<float>(16, 7));
+}
+
+TEST(MustFail, MemoryCap) {
+  Tensor small = ones({8});
+  set_allocator_cap(allocator_stats().reserved + (int64_t{64} << 20));
+  check({
+    FAILS(cap_zeros, Memory, "fill|cap", zeros({int64_t{1} << 30}) + 0.0),
+    FAILS(cap_op, Memory, "cap", matmul(ones({1 << 14, 1}), ones({1, 1 << 14}))),
+  });
+  EXPECT_EQ((small + 1.0).to_vector<float>(), std::vector<float>(8, 2));
+  set_allocator_cap(0);
+}
+// clang-format on
+
+}  // namespace
+}  // namespace tandem::must_fail
