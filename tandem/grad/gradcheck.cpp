@@ -48,8 +48,8 @@ void check_input(TensorFn f, const Tensors& x, size_t k, const Tensor& analytic,
     double numeric = (side[0] - side[1]) / (2 * o.eps);
     double limit = o.atol + o.rtol * std::max(std::abs(numeric), std::abs(got[e]));
     TD_CHECK(std::abs(numeric - got[e]) <= limit, Value,
-             "{} for element {} of input {} is {:.9g}, differences give {:.9g}", what, e,
-             k, got[e], numeric);
+             "{} for element {} of input {} is {:.9g}, differences give {:.9g}", what, e, k, got[e],
+             numeric);
   }
 }
 
@@ -60,8 +60,8 @@ void check_order(TensorFn f, const Tensors& inputs, const GradcheckOptions& o, c
   for (size_t i = 0; i < inputs.size(); ++i) {
     x.push_back(inputs[i].detach());
     if (!is_floating(inputs[i].dtype())) continue;
-    TD_CHECK(inputs[i].dtype() == DType::f64, DType, "wants f64 inputs, input {} is {}",
-             i, to_string(inputs[i].dtype()));
+    TD_CHECK(inputs[i].dtype() == DType::f64, DType, "wants f64 inputs, input {} is {}", i,
+             to_string(inputs[i].dtype()));
     argnums.push_back(static_cast<int>(i));
   }
   auto scalar = [&](std::span<const Tensor> v) { return Tensors{weighted_sum(f(v))}; };

@@ -79,8 +79,8 @@ ValueAndGrads value_and_grads(TensorFn f, std::span<const Tensor> x,
   bool outer = is_grad_enabled();
   Tensors args(x.begin(), x.end()), variables;
   for (int a : argnums) {
-    TD_CHECK(a >= 0 && a < static_cast<int>(x.size()), Index,
-             "argument {} of a function of {}", a, x.size());
+    TD_CHECK(a >= 0 && a < static_cast<int>(x.size()), Index, "argument {} of a function of {}", a,
+             x.size());
     args[a] = fresh_variable(x[a], outer, where);
     variables.push_back(args[a]);
   }
@@ -225,8 +225,7 @@ Tensors custom_vjp_call(const ForwardFn& forward, const BackwardFn& backward,
     NoGradGuard no_grad;
     y = forward(x);
   }
-  TD_CHECK(!y.empty() && y.size() <= 4, Value, "forward gave {} tensors, 1 to 4 go",
-           y.size());
+  TD_CHECK(!y.empty() && y.size() <= 4, Value, "forward gave {} tensors, 1 to 4 go", y.size());
   return with_vjp(x, y, make_ref<UserVjp>(backward), where);
 } catch (const Error& e) {
   rethrow_at(e, "custom_vjp", where);

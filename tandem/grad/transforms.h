@@ -67,12 +67,12 @@ auto grad(F f, int argnum = 0, Where where = Where::here()) {
 /// The same for several arguments: gives one gradient per entry of `argnums`.
 template <detail::Function F>
 auto grad(F f, std::vector<int> argnums, Where where = Where::here()) {
-  return [f = std::move(f), argnums = std::move(argnums),
-          where](const auto&... x) mutable -> Tensors {
-    const Tensor xs[] = {static_cast<Tensor>(x)...};
-    auto list = detail::list_fn<sizeof...(x)>(f);
-    return detail::value_and_grads(list, xs, argnums, where).grads;
-  };
+  return
+      [f = std::move(f), argnums = std::move(argnums), where](const auto&... x) mutable -> Tensors {
+        const Tensor xs[] = {static_cast<Tensor>(x)...};
+        auto list = detail::list_fn<sizeof...(x)>(f);
+        return detail::value_and_grads(list, xs, argnums, where).grads;
+      };
 }
 /// (f(x...), df/dx of argument `argnum`).
 template <detail::Function F>
@@ -145,21 +145,21 @@ inline constexpr int kNoBatchDim = INT32_MIN;
 /// branch on values.
 template <detail::Function F>
 auto vmap(F f, std::vector<int> in_dims = {}, int out_dim = 0, Where where = Where::here()) {
-  return [f = std::move(f), in_dims = std::move(in_dims), out_dim,
-          where](const auto&... x) mutable {
-    const Tensor xs[] = {static_cast<Tensor>(x)...};
-    auto list = detail::list_fn<sizeof...(x)>(f);
-    Tensors out = detail::vmap_call(list, xs, in_dims, out_dim, where);
-    using R = std::decay_t<decltype(f(static_cast<Tensor>(x)...))>;
-    if constexpr (std::is_same_v<R, Tensors>)
-      return out;
-    else if constexpr (std::is_same_v<R, std::pair<Tensor, Tensor>>)
-      return R{out[0], out[1]};
-    else if constexpr (std::is_convertible_v<R, Tensor>)
-      return out[0];
-    else
-      return out;
-  };
+  return
+      [f = std::move(f), in_dims = std::move(in_dims), out_dim, where](const auto&... x) mutable {
+        const Tensor xs[] = {static_cast<Tensor>(x)...};
+        auto list = detail::list_fn<sizeof...(x)>(f);
+        Tensors out = detail::vmap_call(list, xs, in_dims, out_dim, where);
+        using R = std::decay_t<decltype(f(static_cast<Tensor>(x)...))>;
+        if constexpr (std::is_same_v<R, Tensors>)
+          return out;
+        else if constexpr (std::is_same_v<R, std::pair<Tensor, Tensor>>)
+          return R{out[0], out[1]};
+        else if constexpr (std::is_convertible_v<R, Tensor>)
+          return out[0];
+        else
+          return out;
+      };
 }
 
 /// f(x...) without keeping what its inner derivatives need: the backward pass computes f again,
@@ -185,8 +185,7 @@ using BackwardFn = std::function<Tensors(std::span<const Tensor> x, std::span<co
 TD_API Tensors custom_vjp_call(const ForwardFn& forward, const BackwardFn& backward,
                                std::span<const Tensor> x, Where where = Where::here());
 inline auto custom_vjp(ForwardFn forward, BackwardFn backward, Where where = Where::here()) {
-  return [forward = std::move(forward), backward = std::move(backward),
-          where](const auto&... x) {
+  return [forward = std::move(forward), backward = std::move(backward), where](const auto&... x) {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
     return custom_vjp_call(forward, backward, xs, where)[0];
   };

@@ -11,4 +11,7 @@ struct Set {
   int64_t size() const { return 1; }
 #endif
 };
-void f() { data::DataLoader loader(Set{}, {.batch_size = 1}); (void)loader; }
+void f() {
+  data::DataLoader loader(Set{}, {.batch_size = 1});
+  (void)loader;
+}

@@ -90,7 +90,9 @@ Operand Case::at(size_t i) const {
   if (i < in_.size() && is_number_[i]) return Operand(numbers_[i]);
   return Operand(t(i));
 }
-Ts Case::rest(size_t from) const { return Ts(in_.begin() + static_cast<ptrdiff_t>(from), in_.end()); }
+Ts Case::rest(size_t from) const {
+  return Ts(in_.begin() + static_cast<ptrdiff_t>(from), in_.end());
+}
 
 const io::Json* Case::attr(const char* key) const {
   for (const char* group : {"args", "attrs"})
@@ -159,8 +161,7 @@ std::vector<Case> cases_of(const std::string& family) {
     return fail() << to_string(got.dtype()) << got.shape().to_string() << ", wanted "
                   << to_string(want.dtype()) << want.shape().to_string();
   if (!is_floating(want.dtype())) {
-    if (got.to_vector<int64_t>() == want.to_vector<int64_t>())
-      return ::testing::AssertionSuccess();
+    if (got.to_vector<int64_t>() == want.to_vector<int64_t>()) return ::testing::AssertionSuccess();
     return fail() << to_string(got) << "\nwanted " << to_string(want);
   }
   std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();

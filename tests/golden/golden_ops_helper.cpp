@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's function names -> Tandem's functions, called with a golden case's inputs and attributes.
+// PyTorch's function names -> Tandem's functions, called with a golden case's inputs and
+// attributes.
 #include <set>
 
 #include "tandem/ops/ops.h"
@@ -88,27 +89,28 @@ void add_contractions(Table& t) {
     const io::Json::Array& dims = *g.attr("dims")->as_array();
     IntList of[2];
     for (int k : {0, 1})
-      for (const io::Json& d : *dims[static_cast<size_t>(k)].as_array()) of[k].push_back(*d.as_int());
+      for (const io::Json& d : *dims[static_cast<size_t>(k)].as_array())
+        of[k].push_back(*d.as_int());
     return {tensordot(g.t(0), g.t(1), of[0], of[1])};
   };
   CASE(einsum, einsum(g.s("equation"), g.rest()));
   CASE(linear, linear(g.t(0), g.t(1), g.t(2)));
   CASE(bilinear, bilinear(g.t(0), g.t(1), g.t(2), g.t(3)));
-#define CONV(name)                                                                               \
-  t[#name] = [](const Case& g) -> Ts {                                                           \
-    const io::Json* p = g.attr("padding");                                                       \
-    if (p && p->as_string())                                                                     \
-      return {name(g.t(0), g.t(1), g.t(2), g.list("stride", {1}), *p->as_string(),               \
-                   g.list("dilation", {1}), g.i("groups", 1))};                                  \
-    return {name(g.t(0), g.t(1), g.t(2), g.list("stride", {1}), g.list("padding", {0}),          \
-                 g.list("dilation", {1}), g.i("groups", 1))};                                    \
+#define CONV(name)                                                                      \
+  t[#name] = [](const Case& g) -> Ts {                                                  \
+    const io::Json* p = g.attr("padding");                                              \
+    if (p && p->as_string())                                                            \
+      return {name(g.t(0), g.t(1), g.t(2), g.list("stride", {1}), *p->as_string(),      \
+                   g.list("dilation", {1}), g.i("groups", 1))};                         \
+    return {name(g.t(0), g.t(1), g.t(2), g.list("stride", {1}), g.list("padding", {0}), \
+                 g.list("dilation", {1}), g.i("groups", 1))};                           \
   };
   CONV(conv1d)
   CONV(conv2d)
   CONV(conv3d)
 #undef CONV
-#define CONV(name)                                                                             \
-  CASE(name, name(g.t(0), g.t(1), g.t(2), g.list("stride", {1}), g.list("padding", {0}),       \
+#define CONV(name)                                                                       \
+  CASE(name, name(g.t(0), g.t(1), g.t(2), g.list("stride", {1}), g.list("padding", {0}), \
                   g.list("output_padding", {0}), g.i("groups", 1), g.list("dilation", {1})));
   CONV(conv_transpose1d)
   CONV(conv_transpose2d)
@@ -128,11 +130,12 @@ void add_pools(Table& t) {
     auto [y, i] = max_pool2d_with_indices(g.t(0), k, s, p, d, g.b("ceil_mode"));
     return {y, i};
   };
-  CASE(avg_pool1d, avg_pool1d(g.t(0), g.list("kernel_size"), g.list("stride"), g.list("padding", {0}),
-                              g.b("ceil_mode"), g.b("count_include_pad", true)));
-  CASE(avg_pool2d, avg_pool2d(g.t(0), g.list("kernel_size"), g.list("stride"), g.list("padding", {0}),
-                              g.b("ceil_mode"), g.b("count_include_pad", true),
-                              g.i("divisor_override")));
+  CASE(avg_pool1d,
+       avg_pool1d(g.t(0), g.list("kernel_size"), g.list("stride"), g.list("padding", {0}),
+                  g.b("ceil_mode"), g.b("count_include_pad", true)));
+  CASE(avg_pool2d,
+       avg_pool2d(g.t(0), g.list("kernel_size"), g.list("stride"), g.list("padding", {0}),
+                  g.b("ceil_mode"), g.b("count_include_pad", true), g.i("divisor_override")));
   t["adaptive_avg_pool2d"] = [](const Case& g) -> Ts {
     IntList size;
     const io::Json* v = g.attr("output_size");
@@ -157,11 +160,10 @@ void add_reductions(Table& t) {
   REDUCE(all);
   REDUCE(logsumexp);
 #undef REDUCE
-#define REDUCE(name)                                                                  \
-  t[#name] = [](const Case& g) -> Ts {                                                \
-    if (g.has("dtype"))                                                               \
-      return {name(g.t(0), g.list("dim"), g.b("keepdim"), g.dtype("dtype"))};         \
-    return {name(g.t(0), g.list("dim"), g.b("keepdim"))};                             \
+#define REDUCE(name)                                                                            \
+  t[#name] = [](const Case& g) -> Ts {                                                          \
+    if (g.has("dtype")) return {name(g.t(0), g.list("dim"), g.b("keepdim"), g.dtype("dtype"))}; \
+    return {name(g.t(0), g.list("dim"), g.b("keepdim"))};                                       \
   }
   REDUCE(sum);
   REDUCE(mean);
@@ -175,19 +177,19 @@ void add_reductions(Table& t) {
     return {v, m};
   };
   CASE(norm, norm(g.t(0), g.d("p", 2), g.list("dim"), g.b("keepdim")));
-#define PICK(name)                                                          \
-  t[#name] = [](const Case& g) -> Ts {                                      \
-    if (!g.has("dim")) return {name(g.t(0))};                               \
-    return {name(g.t(0), g.i("dim"), g.b("keepdim"))};                      \
+#define PICK(name)                                     \
+  t[#name] = [](const Case& g) -> Ts {                 \
+    if (!g.has("dim")) return {name(g.t(0))};          \
+    return {name(g.t(0), g.i("dim"), g.b("keepdim"))}; \
   }
   PICK(argmax);
   PICK(argmin);
 #undef PICK
-#define PICK(name)                                                          \
-  t[#name] = [](const Case& g) -> Ts {                                      \
-    if (!g.has("dim")) return {name(g.t(0))};                               \
-    auto [v, i] = name(g.t(0), g.i("dim"), g.b("keepdim"));                 \
-    return {v, i};                                                          \
+#define PICK(name)                                          \
+  t[#name] = [](const Case& g) -> Ts {                      \
+    if (!g.has("dim")) return {name(g.t(0))};               \
+    auto [v, i] = name(g.t(0), g.i("dim"), g.b("keepdim")); \
+    return {v, i};                                          \
   }
   PICK(max);
   PICK(min);
@@ -321,7 +323,8 @@ Reduction reduction_of(const Case& g) {
 }
 
 void add_norms(Table& t) {
-  CASE(layer_norm, layer_norm(g.t(0), g.list("normalized_shape"), g.t(1), g.t(2), g.d("eps", 1e-5)));
+  CASE(layer_norm,
+       layer_norm(g.t(0), g.list("normalized_shape"), g.t(1), g.t(2), g.d("eps", 1e-5)));
   CASE(rms_norm, rms_norm(g.t(0), g.list("normalized_shape"), g.t(1), g.d("eps", 1e-5)));
   t["batch_norm"] = [](const Case& g) -> Ts {
     bool training = g.b("training");
@@ -333,11 +336,11 @@ void add_norms(Table& t) {
   CASE(group_norm, group_norm(g.t(0), g.i("num_groups"), g.t(1), g.t(2)));
   CASE(instance_norm, instance_norm(g.t(0)).y);
   CASE(normalize, normalize(g.t(0), g.d("p", 2), g.i("dim", 1)));
-#define SOFTMAX(name)                                                                     \
-  t[#name] = [](const Case& g) -> Ts {                                                    \
-    std::optional<DType> dtype;                                                           \
-    if (g.has("dtype")) dtype = g.dtype("dtype");                                         \
-    return {name(g.t(0), g.i("dim"), dtype)};                                             \
+#define SOFTMAX(name)                             \
+  t[#name] = [](const Case& g) -> Ts {            \
+    std::optional<DType> dtype;                   \
+    if (g.has("dtype")) dtype = g.dtype("dtype"); \
+    return {name(g.t(0), g.i("dim"), dtype)};     \
   };
   SOFTMAX(softmax)
   SOFTMAX(log_softmax)
@@ -349,12 +352,15 @@ void add_norms(Table& t) {
 }
 
 void add_losses(Table& t) {
-  CASE(cross_entropy,
-       cross_entropy(g.t(0), g.t(1), {.weight = g.t(2), .ignore_index = g.i("ignore_index", -100),
-                                      .reduction = reduction_of(g),
-                                      .label_smoothing = g.d("label_smoothing")}));
-  CASE(nll_loss, nll_loss(g.t(0), g.t(1), {.weight = g.t(2), .ignore_index = g.i("ignore_index", -100),
-                                           .reduction = reduction_of(g)}));
+  CASE(cross_entropy, cross_entropy(g.t(0), g.t(1),
+                                    {.weight = g.t(2),
+                                     .ignore_index = g.i("ignore_index", -100),
+                                     .reduction = reduction_of(g),
+                                     .label_smoothing = g.d("label_smoothing")}));
+  CASE(nll_loss, nll_loss(g.t(0), g.t(1),
+                          {.weight = g.t(2),
+                           .ignore_index = g.i("ignore_index", -100),
+                           .reduction = reduction_of(g)}));
 #define LOSS(name) CASE(name, name(g.t(0), g.t(1), {.reduction = reduction_of(g)}))
   LOSS(mse_loss);
   LOSS(l1_loss);
@@ -364,19 +370,23 @@ void add_losses(Table& t) {
 #undef LOSS
   CASE(smooth_l1_loss,
        smooth_l1_loss(g.t(0), g.t(1), {.reduction = reduction_of(g), .beta = g.d("beta", 1)}));
-  CASE(huber_loss, huber_loss(g.t(0), g.t(1), {.reduction = reduction_of(g), .delta = g.d("delta", 1)}));
+  CASE(huber_loss,
+       huber_loss(g.t(0), g.t(1), {.reduction = reduction_of(g), .delta = g.d("delta", 1)}));
   CASE(binary_cross_entropy,
        binary_cross_entropy(g.t(0), g.t(1), {.weight = g.t(2), .reduction = reduction_of(g)}));
   CASE(binary_cross_entropy_with_logits,
-       binary_cross_entropy_with_logits(g.t(0), g.t(1), {.weight = g.t(2), .reduction = reduction_of(g),
-                                                         .pos_weight = g.t(3)}));
-  CASE(kl_div, kl_div(g.t(0), g.t(1), {.reduction = reduction_of(g), .log_target = g.b("log_target")}));
-  CASE(gaussian_nll_loss, gaussian_nll_loss(g.t(0), g.t(1), g.t(2), {.reduction = reduction_of(g)}));
-  CASE(margin_ranking_loss, margin_ranking_loss(g.t(0), g.t(1), g.t(2), {.margin = g.d("margin"),
-                                                                        .reduction = reduction_of(g)}));
+       binary_cross_entropy_with_logits(
+           g.t(0), g.t(1), {.weight = g.t(2), .reduction = reduction_of(g), .pos_weight = g.t(3)}));
+  CASE(kl_div,
+       kl_div(g.t(0), g.t(1), {.reduction = reduction_of(g), .log_target = g.b("log_target")}));
+  CASE(gaussian_nll_loss,
+       gaussian_nll_loss(g.t(0), g.t(1), g.t(2), {.reduction = reduction_of(g)}));
+  CASE(margin_ranking_loss,
+       margin_ranking_loss(g.t(0), g.t(1), g.t(2),
+                           {.margin = g.d("margin"), .reduction = reduction_of(g)}));
   CASE(cosine_embedding_loss,
-       cosine_embedding_loss(g.t(0), g.t(1), g.t(2), {.margin = g.d("margin"),
-                                                      .reduction = reduction_of(g)}));
+       cosine_embedding_loss(g.t(0), g.t(1), g.t(2),
+                             {.margin = g.d("margin"), .reduction = reduction_of(g)}));
   CASE(triplet_margin_loss,
        triplet_margin_loss(g.t(0), g.t(1), g.t(2), {.reduction = reduction_of(g)}));
 }
@@ -401,9 +411,9 @@ Fn function_of(const std::string& op) {
 }
 
 bool known_missing(const std::string& op) {
-  static const std::set<std::string> names = {
-      "cdist", "interpolate", "im2col", "col2im", "scatter_reduce", "masked_scatter",
-      "searchsorted", "bucketize", "unique"};
+  static const std::set<std::string> names = {"cdist",        "interpolate",    "im2col",
+                                              "col2im",       "scatter_reduce", "masked_scatter",
+                                              "searchsorted", "bucketize",      "unique"};
   return names.count(op) > 0;
 }
 

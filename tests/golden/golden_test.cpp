@@ -39,8 +39,7 @@ Ts gradients(const Ts& y, const Case& c, const Ts& grad_out) {
   } else {
     g = grad(roots, leaves, {.grad_outputs = seeds, .allow_unused = true});
   }
-  for (size_t k = 0; k < g.size(); ++k)
-    got[at[k]] = g[k].defined() ? g[k] : zeros_like(leaves[k]);
+  for (size_t k = 0; k < g.size(); ++k) got[at[k]] = g[k].defined() ? g[k] : zeros_like(leaves[k]);
   return got;
 }
 
@@ -103,7 +102,7 @@ TEST(GoldenDifferences, AreCases) {
   }
 }
 
-#define FAMILY(id, name)                                                                      \
+#define FAMILY(id, name) \
   INSTANTIATE_TEST_SUITE_P(id, GoldenOp, ::testing::ValuesIn(cases_of(name)), case_name)
 FAMILY(Pointwise, "pointwise");
 FAMILY(Contraction, "contraction");
@@ -153,8 +152,13 @@ Operand again(const Operand& o) {
 }
 
 const std::map<std::string, Binary>& binaries() {
-#define BINARY(name, e) \
-  { name, [](const Operand& x, const Operand& y) -> Tensor { Operand a = again(x), b = again(y); return e; } }
+#define BINARY(name, e)                                      \
+  {                                                          \
+    name, [](const Operand& x, const Operand& y) -> Tensor { \
+      Operand a = again(x), b = again(y);                    \
+      return e;                                              \
+    }                                                        \
+  }
   static const std::map<std::string, Binary> table = {
       BINARY("add", std::move(a) + std::move(b)),
       BINARY("sub", std::move(a) - std::move(b)),
@@ -173,18 +177,39 @@ const std::map<std::string, Binary>& binaries() {
 }
 
 const std::map<std::string, Tensor (*)(Tensor)>& unaries() {
-#define UNARY(name, e) {name, [](Tensor x) -> Tensor { return e; }}
+#define UNARY(name, e)                         \
+  {                                            \
+    name, [](Tensor x) -> Tensor { return e; } \
+  }
   static const std::map<std::string, Tensor (*)(Tensor)> table = {
-      UNARY("exp", exp(x)), UNARY("neg", -x), UNARY("abs", abs(x)), UNARY("relu", relu(x)),
-      UNARY("floor", floor(x)), UNARY("round", round(x)), UNARY("sigmoid", sigmoid(x)),
-      UNARY("sign", sign(x)), UNARY("logical_not", logical_not(x)),
-      UNARY("bitwise_not", bitwise_not(x)), UNARY("isnan", isnan(x)), UNARY("square", square(x)),
-      UNARY("reciprocal", reciprocal(x)), UNARY("sum", sum(x)), UNARY("mean", mean(x)),
-      UNARY("prod", prod(x)), UNARY("amax", amax(x)), UNARY("var", tandem::var(x)),
-      UNARY("any", any(x)), UNARY("all", all(x)), UNARY("argmax", argmax(x)),
-      UNARY("logsumexp", logsumexp(x, {0})), UNARY("cumsum", cumsum(x, 0)),
-      UNARY("cumprod", cumprod(x, 0)), UNARY("softmax", softmax(x, 0)), UNARY("norm", norm(x)),
-      UNARY("clamp_int", clamp(x, 0, 1)), UNARY("clamp_float", clamp(x, 0.5, 1.5)),
+      UNARY("exp", exp(x)),
+      UNARY("neg", -x),
+      UNARY("abs", abs(x)),
+      UNARY("relu", relu(x)),
+      UNARY("floor", floor(x)),
+      UNARY("round", round(x)),
+      UNARY("sigmoid", sigmoid(x)),
+      UNARY("sign", sign(x)),
+      UNARY("logical_not", logical_not(x)),
+      UNARY("bitwise_not", bitwise_not(x)),
+      UNARY("isnan", isnan(x)),
+      UNARY("square", square(x)),
+      UNARY("reciprocal", reciprocal(x)),
+      UNARY("sum", sum(x)),
+      UNARY("mean", mean(x)),
+      UNARY("prod", prod(x)),
+      UNARY("amax", amax(x)),
+      UNARY("var", tandem::var(x)),
+      UNARY("any", any(x)),
+      UNARY("all", all(x)),
+      UNARY("argmax", argmax(x)),
+      UNARY("logsumexp", logsumexp(x, {0})),
+      UNARY("cumsum", cumsum(x, 0)),
+      UNARY("cumprod", cumprod(x, 0)),
+      UNARY("softmax", softmax(x, 0)),
+      UNARY("norm", norm(x)),
+      UNARY("clamp_int", clamp(x, 0, 1)),
+      UNARY("clamp_float", clamp(x, 0.5, 1.5)),
   };
 #undef UNARY
   return table;
@@ -229,7 +254,8 @@ TEST_F(Promotion, AllPairs) {
             return scalar_at == 0 ? Operand(true) : scalar_at == 1 ? Operand(1) : Operand(1.5);
           };
           // "scalar_tensor" has the tensor's dtype in the row as well.
-          size_t cut = kind.rfind('_') - (kind.size() >= 9 && kind.substr(kind.size() - 8) == "zero_dim" ? 5 : 0);
+          size_t cut = kind.rfind('_') -
+                       (kind.size() >= 9 && kind.substr(kind.size() - 8) == "zero_dim" ? 5 : 0);
           std::string first = kind.substr(0, cut), second = kind.substr(cut + 1);
           Operand a = operand(first, p, q), b = operand(second, first == "scalar" ? p : q, q);
           EXPECT_EQ(result_of([&] { return f(a, b); }), *(*table[p].as_array())[q].as_string())
@@ -246,7 +272,7 @@ TEST_F(Promotion, Unary) {
     ASSERT_TRUE(unaries().count(op)) << op;
     for (size_t i = 0; i < names_.size(); ++i) {
       std::string want = *(*row.as_array())[i].as_string();
-      if (op == "any" || op == "all") want = "bool";  // PyTorch keeps uint8 there
+      if (op == "any" || op == "all") want = "bool";              // PyTorch keeps uint8 there
       if (op == "argmax" && names_[i] == "bool") want = "int64";  // PyTorch refuses
       EXPECT_EQ(result_of([&, op = op] { return unaries().at(op)(vec(i)); }), want)
           << op << " of " << names_[i];

@@ -130,7 +130,8 @@ std::unique_ptr<Layer> conv_layer(const Case& c) {
 std::unique_ptr<Layer> norm_layer(const Case& c) {
   if (c.op == "LayerNorm")
     return held(nn::LayerNorm(c.list("normalized_shape"),
-                              {.elementwise_affine = c.b("elementwise_affine", true)}), c);
+                              {.elementwise_affine = c.b("elementwise_affine", true)}),
+                c);
   nn::BatchNormOptions o;
   if (const io::Json* m = c.attr("momentum")) {
     if (m->is_null())
@@ -170,17 +171,20 @@ std::unique_ptr<Layer> attention_layer(const Case& c) {
 }
 
 using Make = std::unique_ptr<Layer> (*)(const Case&);
-#define FUNCTION(name, ...)                                                                   \
-  {                                                                                           \
-    #name, [](const Case& c) -> std::unique_ptr<Layer> {                                      \
+#define FUNCTION(name, ...)                                                                 \
+  {                                                                                         \
+#name, [](const Case& c) -> std::unique_ptr<Layer> {                                      \
       return std::make_unique<Functional>(                                                    \
           c, [](Functional & p, [[maybe_unused]] const Case& g, const Ts& x) -> Ts {          \
             return __VA_ARGS__;                                                               \
           });                                                                                 \
-    }                                                                                         \
+    } \
   }
-#define MODULE(name, ...) \
-  { #name, [](const Case& g) -> std::unique_ptr<Layer> { return held(nn::name(__VA_ARGS__), g); } }
+#define MODULE(name, ...)                                                                        \
+  {                                                                                              \
+#name,                                                                                       \
+        [](const Case& g) -> std::unique_ptr < Layer> { return held(nn::name(__VA_ARGS__), g); } \
+  }
 
 const std::map<std::string, Make>& makers() {
   static const std::map<std::string, Make> table = {
@@ -201,24 +205,26 @@ const std::map<std::string, Make>& makers() {
       {"MultiheadAttention", attention_layer},
       FUNCTION(GRU, stacked_rnn(p, g, x)),
       FUNCTION(RNN, stacked_rnn(p, g, x)),
-      FUNCTION(ConvTranspose2d,
-               {conv_transpose2d(x[0], p("weight"), p("bias"), g.list("stride"), g.list("padding"),
-                                 g.list("output_padding"))}),
+      FUNCTION(ConvTranspose2d, {conv_transpose2d(x[0], p("weight"), p("bias"), g.list("stride"),
+                                                  g.list("padding"), g.list("output_padding"))}),
       FUNCTION(GroupNorm, {group_norm(x[0], g.i("num_groups"), p("weight"), p("bias"))}),
       FUNCTION(RMSNorm, {rms_norm(x[0], g.list("normalized_shape"), p("weight"), g.d("eps"))}),
       FUNCTION(InstanceNorm2d, {instance_norm(x[0], {}, {}, p("weight"), p("bias")).y}),
       FUNCTION(PReLU, {prelu(x[0], p("weight"))}),
       FUNCTION(Bilinear, {bilinear(x[0], x[1], p("weight"), p("bias"))}),
-      FUNCTION(GRUCell, {gru_cell(x[0], x[1], p("weight_ih"), p("weight_hh"), p("bias_ih"),
-                                  p("bias_hh"))}),
+      FUNCTION(GRUCell,
+               {gru_cell(x[0], x[1], p("weight_ih"), p("weight_hh"), p("bias_ih"), p("bias_hh"))}),
       {"LSTMCell",
-       [](const Case& c) -> std::unique_ptr<Layer> {
-         return std::make_unique<Functional>(c, [](Functional& p, const Case&, const Ts& x) -> Ts {
-           auto [h, n] = lstm_cell(x[0], x[1], x[2], p("weight_ih"), p("weight_hh"), p("bias_ih"),
-                                   p("bias_hh"));
-           return {h, n};
-         });
-       }},
+       [](const Case& c) -> std::
+                             unique_ptr<Layer> {
+                               return std::make_unique<Functional>(
+                                   c, [](Functional& p, const Case&, const Ts& x) -> Ts {
+                                     auto [h, n] =
+                                         lstm_cell(x[0], x[1], x[2], p("weight_ih"), p("weight_hh"),
+                                                   p("bias_ih"), p("bias_hh"));
+                                     return {h, n};
+                                   });
+                             }},
   };
   return table;
 }

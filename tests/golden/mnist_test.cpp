@@ -73,7 +73,8 @@ TEST(GoldenMnist, SlowLossesOf200Steps) {
   }
   Tensor x = io::load_idx(images).narrow(0, 0, 12800).to(float32) / 255.f;
   Tensor y = io::load_idx(std::string(data) + "/mnist/train-labels-idx1-ubyte.gz")
-                 .narrow(0, 0, 12800).to(int64);
+                 .narrow(0, 0, 12800)
+                 .to(int64);
   x = x.reshape({12800, 1, 28, 28});
   optim::AdamW opt(net.parameters(), {.lr = 1e-3});
   std::vector<double> got;

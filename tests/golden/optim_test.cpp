@@ -38,8 +38,7 @@ struct RowStep {
   RowStep(const Case& c, std::vector<Param> p, size_t moments) : c(&c), params(std::move(p)) {
     for (const Param& q : params) {
       state.emplace_back();
-      for (size_t k = 0; k < moments; ++k)
-        state.back().push_back(Buffer(q.value().detach() * 0.0));
+      for (size_t k = 0; k < moments; ++k) state.back().push_back(Buffer(q.value().detach() * 0.0));
     }
   }
   void update(const OpDef& row, const std::vector<double>& numbers) {
@@ -59,7 +58,8 @@ struct RowStep {
     double n = static_cast<double>(t), decay = c->d("weight_decay"), eps = c->d("eps", 1e-8);
     double bias1 = 1 - std::pow(b1, n), bias2 = 1 - std::pow(b2, n);
     if (c->op == "Adadelta")
-      return update(op::adadelta_update, {c->d("lr", 1), c->d("rho", 0.9), c->d("eps", 1e-6), decay});
+      return update(op::adadelta_update,
+                    {c->d("lr", 1), c->d("rho", 0.9), c->d("eps", 1e-6), decay});
     if (c->op == "Adamax")
       return update(op::adamax_update, {c->d("lr", 2e-3), b1, b2, eps, decay, bias1});
     double decoupled = c->b("decoupled_weight_decay");
@@ -69,13 +69,14 @@ struct RowStep {
       double next = b1 * (1 - 0.5 * std::pow(0.96, (n + 1) * psi));
       // PyTorch keeps the product in float32.
       mu_product = static_cast<float>(mu_product) * static_cast<float>(mu);
-      return update(op::nadam_update, {c->d("lr", 2e-3), b1, b2, eps, decay, decoupled, bias2, mu,
-                                       next, mu_product});
+      return update(op::nadam_update,
+                    {c->d("lr", 2e-3), b1, b2, eps, decay, decoupled, bias2, mu, next, mu_product});
     }
     double most = 2 / (1 - b2) - 1, length = most - 2 * n * std::pow(b2, n) / bias2;
-    double rect = length > 5 ? std::sqrt((length - 4) * (length - 2) * most /
-                                         ((most - 4) * (most - 2) * length))
-                             : 0;
+    double rect =
+        length > 5
+            ? std::sqrt((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
+            : 0;
     update(op::radam_update, {c->d("lr", 1e-3), b1, b2, eps, decay, decoupled, bias1, bias2, rect});
   }
 };
@@ -84,27 +85,39 @@ Step make(const Case& c, const std::vector<Param>& p) {
   double decay = c.d("weight_decay");
   bool maximize = c.b("maximize"), amsgrad = c.b("amsgrad");
   if (c.op == "SGD")
-    return step_of(std::make_unique<optim::SGD>(
-        p, optim::SGDOptions{.lr = c.d("lr", 1e-3), .momentum = c.d("momentum"),
-                             .dampening = c.d("dampening"), .weight_decay = decay,
-                             .nesterov = c.b("nesterov"), .maximize = maximize}));
+    return step_of(std::make_unique<optim::SGD>(p, optim::SGDOptions{.lr = c.d("lr", 1e-3),
+                                                                     .momentum = c.d("momentum"),
+                                                                     .dampening = c.d("dampening"),
+                                                                     .weight_decay = decay,
+                                                                     .nesterov = c.b("nesterov"),
+                                                                     .maximize = maximize}));
   if (c.op == "Adam")
-    return step_of(std::make_unique<optim::Adam>(
-        p, optim::AdamOptions{.lr = c.d("lr", 1e-3), .betas = betas(c), .eps = c.d("eps", 1e-8),
-                              .weight_decay = decay, .amsgrad = amsgrad, .maximize = maximize}));
+    return step_of(std::make_unique<optim::Adam>(p, optim::AdamOptions{.lr = c.d("lr", 1e-3),
+                                                                       .betas = betas(c),
+                                                                       .eps = c.d("eps", 1e-8),
+                                                                       .weight_decay = decay,
+                                                                       .amsgrad = amsgrad,
+                                                                       .maximize = maximize}));
   if (c.op == "AdamW")
     return step_of(std::make_unique<optim::AdamW>(
-        p, optim::AdamWOptions{.lr = c.d("lr", 1e-3), .betas = betas(c), .eps = c.d("eps", 1e-8),
-                               .weight_decay = c.d("weight_decay", 1e-2), .amsgrad = amsgrad,
+        p, optim::AdamWOptions{.lr = c.d("lr", 1e-3),
+                               .betas = betas(c),
+                               .eps = c.d("eps", 1e-8),
+                               .weight_decay = c.d("weight_decay", 1e-2),
+                               .amsgrad = amsgrad,
                                .maximize = maximize}));
   if (c.op == "RMSprop")
-    return step_of(std::make_unique<optim::RMSprop>(
-        p, optim::RMSpropOptions{.lr = c.d("lr", 1e-2), .alpha = c.d("alpha", 0.99),
-                                 .eps = c.d("eps", 1e-8), .weight_decay = decay,
-                                 .momentum = c.d("momentum"), .centered = c.b("centered")}));
+    return step_of(
+        std::make_unique<optim::RMSprop>(p, optim::RMSpropOptions{.lr = c.d("lr", 1e-2),
+                                                                  .alpha = c.d("alpha", 0.99),
+                                                                  .eps = c.d("eps", 1e-8),
+                                                                  .weight_decay = decay,
+                                                                  .momentum = c.d("momentum"),
+                                                                  .centered = c.b("centered")}));
   if (c.op == "Adagrad")
     return step_of(std::make_unique<optim::Adagrad>(
-        p, optim::AdagradOptions{.lr = c.d("lr", 1e-2), .lr_decay = c.d("lr_decay"),
+        p, optim::AdagradOptions{.lr = c.d("lr", 1e-2),
+                                 .lr_decay = c.d("lr_decay"),
                                  .weight_decay = decay,
                                  .initial_accumulator_value = c.d("initial_accumulator_value"),
                                  .eps = c.d("eps", 1e-10)}));

@@ -34,7 +34,8 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
   std::string operator/(const char* name) const { return (path / name).string(); }
   size_t files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+    return static_cast<size_t>(
+        std::distance(fs::directory_iterator(path), fs::directory_iterator()));
   }
 };
 

@@ -25,14 +25,20 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out);
 
 /// The expression stands on one line with the macro, so that its line is known.
-#define FAILS(name, kind, texts, ...) \
-  { #name, ErrorKind::kind, texts, [&] { __VA_ARGS__; }, Where::here() }
+#define FAILS(name, kind, texts, ...)                                  \
+  {                                                                    \
+#name, ErrorKind::kind, texts, [&] { __VA_ARGS__; }, Where::here() \
+  }
 /// The same without a hint: what was wanted and what came says it all.
-#define FAILS_PLAIN(name, kind, texts, ...) \
-  { #name, ErrorKind::kind, texts, [&] { __VA_ARGS__; }, Where::here(), false }
+#define FAILS_PLAIN(name, kind, texts, ...)                                   \
+  {                                                                           \
+#name, ErrorKind::kind, texts, [&] { __VA_ARGS__; }, Where::here(), false \
+  }
 /// Of a file or another thing that is not in the program's text.
-#define FAILS_ANYWHERE(name, kind, texts, ...) \
-  { #name, ErrorKind::kind, texts, [&] { __VA_ARGS__; }, Where{}, false }
+#define FAILS_ANYWHERE(name, kind, texts, ...)                          \
+  {                                                                     \
+#name, ErrorKind::kind, texts, [&] { __VA_ARGS__; }, Where{}, false \
+  }
 
 /// Run all cases; each is a failure of its own, named.
 void check(const std::vector<Case>& cases);

@@ -13,13 +13,13 @@ struct Init {
   Init() { init(); }
 } const g_init;
 
-constinit const OpDef no_derivative =
-    index_row("test_no_derivative", {"x"})
-        .infer([](InferCall& c) { c.out[0] = c.in[0]; })
-        .reference([](const KernelCall& c) {
-          for (int64_t i = 0; i < c.in[0].numel; ++i) c.out[0].as<float>()[i] = c.in[0].as<float>()[i];
-        })
-        .doc("An op without a derivative.");
+constinit const OpDef no_derivative = index_row("test_no_derivative", {"x"})
+                                          .infer([](InferCall& c) { c.out[0] = c.in[0]; })
+                                          .reference([](const KernelCall& c) {
+                                            for (int64_t i = 0; i < c.in[0].numel; ++i)
+                                              c.out[0].as<float>()[i] = c.in[0].as<float>()[i];
+                                          })
+                                          .doc("An op without a derivative.");
 constinit const OpDef same_name = index_row("relu", {"x"}).doc("A name that is taken.");
 constinit const OpDef no_doc = index_row("test_no_doc", {"x"});
 constinit const OpDef unregistered = index_row("test_unregistered", {"x"}).doc("Never registered.");

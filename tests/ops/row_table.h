@@ -21,10 +21,10 @@ namespace tandem::rows {
 using MakeAttrs = std::function<AttrsHolder(int64_t n)>;
 
 enum Off : unsigned {
-  kNo0 = 1,     ///< size 0 is refused (tests/must_fail) or has no meaning
-  kNo1 = 2,     ///< size 1 has no meaning
-  kNo16 = 4,    ///< f16 and bf16 have no meaning
-  kNoGrad = 8,  ///< see `why`
+  kNo0 = 1,            ///< size 0 is refused (tests/must_fail) or has no meaning
+  kNo1 = 2,            ///< size 1 has no meaning
+  kNo16 = 4,           ///< f16 and bf16 have no meaning
+  kNoGrad = 8,         ///< see `why`
   kLastConstant = 32,  ///< the last tensor input is no variable of the gradient
   kNoVmap = 16,
 };
@@ -116,7 +116,9 @@ inline void add_reductions(std::vector<Row>& t) {
   t.push_back({"var", "n,3|=1", over({})});
   t.push_back({"sum_to", "n,7", with(ShapeAttrs{{7}})});
   t.push_back({"sum_to", "2,n,7", with(ShapeAttrs{{1, 7}})});
-  t.push_back({"sum_to", "3,n,2", with_n<ShapeAttrs>([](int64_t n) { return ShapeAttrs{{n, 1}}; })});
+  t.push_back({"sum_to", "3,n,2", with_n<ShapeAttrs>([](int64_t n) {
+                 return ShapeAttrs{{n, 1}};
+               })});
   for (const char* op : {"cumsum", "logcumsumexp", "cummax", "cummin"}) {
     t.push_back({op, "n,7", with(ScanAttrs{1})});
     t.push_back({op, "n,3", with(ScanAttrs{0})});
@@ -151,8 +153,8 @@ inline void add_contractions(std::vector<Row>& t) {
   t.push_back({"conv", "n,3,4,4|3,1,3,3|3", with(conv_attrs({1, 1}, {1, 1}, {1, 1}, 3)), 0, 501});
   t.push_back({"conv", "n,2,4,4|3,2,2,2|3", with(uneven), 0, 501});
   t.push_back({"conv", "n,2,7|3,2,3|3", with(conv_attrs({2}, {1}, {1})), 0, 501});
-  t.push_back({"conv", "n,2,3,4,3|2,2,2,2,2|2", with(conv_attrs({1, 1, 1}, {0, 1, 0}, {1, 1, 1})),
-               0, 101});
+  t.push_back(
+      {"conv", "n,2,3,4,3|2,2,2,2,2|2", with(conv_attrs({1, 1, 1}, {0, 1, 0}, {1, 1, 1})), 0, 101});
   auto size = [](ConvAttrs a, IntList s) {
     a.size = s;
     return with(a);
@@ -164,7 +166,8 @@ inline void add_contractions(std::vector<Row>& t) {
   t.push_back({"conv_backward_weight", "n,2,5,5|n,3,5,5", size(plain, {3, 3}), 0, 501});
   t.push_back({"conv_backward_weight", "n,2,6,7|n,3,3,9", size(wide, {3, 2}), 0, 501});
   t.push_back({"conv_backward_weight", "n,4,4,5|n,6,3,3", size(grouped, {2, 3}), 0, 501});
-  t.push_back({"conv_backward_weight", "n,2,7|n,3,4", size(conv_attrs({2}, {1}, {1}), {3}), 0, 501});
+  t.push_back(
+      {"conv_backward_weight", "n,2,7|n,3,4", size(conv_attrs({2}, {1}, {1}), {3}), 0, 501});
 
   const PoolAttrs half = pool_attrs({2, 2}, {2, 2}, {0, 0}, {1, 1});
   PoolAttrs odd = pool_attrs({3, 2}, {2, 1}, {1, 1}, {1, 1});
@@ -208,9 +211,10 @@ inline void add_layers(std::vector<Row>& t) {
   t.push_back({"layer_norm", "n,6|6|6", with(NormAttrs{1, 1e-5})});
   t.push_back({"layer_norm", "n,6|-|-", with(NormAttrs{1, 1e-5})});
   t.push_back({"layer_norm", "2,n,3,4|3,4|-", with(NormAttrs{2, 1e-3})});
-  t.push_back({"layer_norm_backward", "n,6|n,6|n,1|n,1 pos|6", with(NormBackwardAttrs{1, true, true})});
-  t.push_back({"layer_norm_backward", "n,6|n,6|n,1|n,1 pos|-",
-               with(NormBackwardAttrs{1, false, false})});
+  t.push_back(
+      {"layer_norm_backward", "n,6|n,6|n,1|n,1 pos|6", with(NormBackwardAttrs{1, true, true})});
+  t.push_back(
+      {"layer_norm_backward", "n,6|n,6|n,1|n,1 pos|-", with(NormBackwardAttrs{1, false, false})});
   t.push_back({"rms_norm", "n,6|6", with(NormAttrs{1, 1e-5})});
   t.push_back({"rms_norm", "n,2,3|-", with(NormAttrs{2, 1e-5})});
   t.push_back({"rms_norm_backward", "n,6|n,6|n,1 pos|6", with(NormBackwardAttrs{1, true, false})});
@@ -230,15 +234,17 @@ inline void add_layers(std::vector<Row>& t) {
   t.push_back({"attention", "2,n,4|2,3,4|2,3,4|n,3 bool", with(scaled), 0, 131});
   t.push_back({"attention", "2,n,4|2,3,4|2,3,4|2,1,3", with(plain), 0, 131});
   t.push_back({"attention", "2,4,n,3|2,2,5,3|2,2,5,3|-", with(plain), 0, 131});
-  t.push_back({"attention_backward", "2,n,4|2,n,4|2,3,4|2,3,4|2,n,4|2,n pos|-|-", with(plain), 0, 67});
-  t.push_back({"attention_backward", "2,n,4|2,n,4|2,n,4|2,n,4|2,n,4|2,n pos|-|2,n", with(causal), 0,
-               67});
+  t.push_back(
+      {"attention_backward", "2,n,4|2,n,4|2,3,4|2,3,4|2,n,4|2,n pos|-|-", with(plain), 0, 67});
+  t.push_back(
+      {"attention_backward", "2,n,4|2,n,4|2,n,4|2,n,4|2,n,4|2,n pos|-|2,n", with(causal), 0, 67});
   t.push_back({"attention_backward", "2,n,4|2,n,4|2,3,4|2,3,4|2,n,4|2,n pos|n,3|-",
                with(AttentionAttrs{false, 0.5, true}), 0, 67});
 
   t.push_back({"lstm", "3,n,2|n,2|n,2|8,2|8,2|8|8", with(LstmAttrs{}), 0, 501});
   t.push_back({"lstm", "3,n,3|n,2|n,2|8,3|8,2|-|-", with(LstmAttrs{true}), 0, 501});
-  t.push_back({"lstm_backward", "3,n,2|n,2|n,2|3,n,10|8,2|n,2|3,n,10 prob", with(LstmAttrs{}), 0, 501});
+  t.push_back(
+      {"lstm_backward", "3,n,2|n,2|n,2|3,n,10|8,2|n,2|3,n,10 prob", with(LstmAttrs{}), 0, 501});
   t.push_back({"lstm_backward", "3,n,2|-|-|-|8,2|n,2|3,n,10 prob", with(LstmAttrs{true}), 0, 501});
   t.push_back({"lstm_cell", "n,8|n,2"});
   t.push_back({"lstm_cell_backward", "n,2|n,2|n,10|n,10 prob|n,2"});
@@ -254,7 +260,8 @@ inline void add_losses(std::vector<Row>& t) {
     t.push_back({op, "n,6|n int:6", with(loss_attrs(1))});
     t.push_back({op, "n,6|n int:6", with(loss_attrs(2))});
     t.push_back({op, "n,6,2|n,2 int:6", with(loss_attrs(0, 0, 2)), kNo0});
-    t.push_back({op, "n,6|n int:6|6 pos", with(loss_attrs(0)), kNo0 | kLastConstant, 20011, 2, 2e-5, kWeight});
+    t.push_back({op, "n,6|n int:6|6 pos", with(loss_attrs(0)), kNo0 | kLastConstant, 20011, 2, 2e-5,
+                 kWeight});
   }
   t.push_back({"softmax_cross_entropy", "n,6|n int:6", with(loss_attrs(0, 0.1)), kNo0});
   t.push_back({"softmax_cross_entropy", "n,6,2|n,2 int:6", with(loss_attrs(2, 0.2, 1))});
@@ -371,9 +378,7 @@ inline void add_creation(std::vector<Row>& t) {
   t.push_back({"linspace", "", with_n<LinspaceAttrs>([](int64_t n) {
                  return LinspaceAttrs{-1, 2, n, DType::f32};
                })});
-  t.push_back({"eye", "", with_n<EyeAttrs>([](int64_t n) {
-                 return EyeAttrs{n, 4, DType::f32};
-               })});
+  t.push_back({"eye", "", with_n<EyeAttrs>([](int64_t n) { return EyeAttrs{n, 4, DType::f32}; })});
   auto random = [](int64_t n) { return RandAttrs{{n, 3}, -1, 2, DType::f32}; };
   t.push_back({"rand", "", with_n<RandAttrs>(random)});
   t.push_back({"randn", "", with_n<RandAttrs>(random)});

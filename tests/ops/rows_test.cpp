@@ -212,9 +212,7 @@ struct Oracle {
     for (size_t i = 0; i < std::max<size_t>(args.size(), op.n_in); ++i) {
       bool there = i < args.size();
       infer.in.push_back(there && args[i].tensor.defined() ? spec_of(args[i].tensor) : Spec());
-      infer.present.push_back(!there              ? 0
-                              : args[i].is_scalar ? 2
-                                                  : args[i].tensor.defined());
+      infer.present.push_back(!there ? 0 : args[i].is_scalar ? 2 : args[i].tensor.defined());
       infer.scalars.push_back(there ? args[i].scalar : Scalar());
     }
     if (op.infer_fn)
@@ -250,8 +248,7 @@ struct Oracle {
       arrays[o] = array_of(out.back());
     }
     ErrorWord error;
-    KernelCall call{op,     attrs.get(), in.data(), static_cast<int>(n), arrays,
-                    op.n_out, &error};
+    KernelCall call{op, attrs.get(), in.data(), static_cast<int>(n), arrays, op.n_out, &error};
     call.rng = RngKey{kSeed, 0};
     if (op.family == Family::pointwise)
       pointwise_reference(call);
@@ -271,14 +268,15 @@ std::vector<Tensor> reference(const Row& row, const std::vector<Arg>& args, int6
 // Where an element-wise op is not defined, or has no derivative, for numbers of both signs.
 std::string pointwise_domain(const std::string& op, int input) {
   static const std::vector<std::pair<std::string, std::string>> kDomains = {
-      {"log", "pos"},     {"log2", "pos"},    {"log10", "pos"},   {"log1p", "pos"},
-      {"sqrt", "pos"},    {"rsqrt", "pos"},   {"asin", "unit"},   {"acos", "unit"},
-      {"atanh", "unit"},  {"erfinv", "unit"}, {"acosh", "gt1"},   {"logit", "prob"},
-      {"lgamma", "pos"},  {"digamma", "pos"}, {"pow", "pos"},     {"xlogy", "pos"}};
+      {"log", "pos"},    {"log2", "pos"},    {"log10", "pos"}, {"log1p", "pos"},
+      {"sqrt", "pos"},   {"rsqrt", "pos"},   {"asin", "unit"}, {"acos", "unit"},
+      {"atanh", "unit"}, {"erfinv", "unit"}, {"acosh", "gt1"}, {"logit", "prob"},
+      {"lgamma", "pos"}, {"digamma", "pos"}, {"pow", "pos"},   {"xlogy", "pos"}};
   for (const auto& [name, domain] : kDomains)
     if (name == op) return domain;
   const OpDef& row = *find_op(op);
-  if (row.types == Types::bits) return op.find("shift") != std::string::npos && input == 1 ? "posint" : "ints";
+  if (row.types == Types::bits)
+    return op.find("shift") != std::string::npos && input == 1 ? "posint" : "ints";
   std::string in = row.in_names[input];
   // Moments of squares: at least the square of the mean, which is small.
   for (const char* square : {"v", "vmax", "square", "sum", "delta", "u"})
@@ -385,13 +383,15 @@ TEST_P(RowTest, EveryDType) {
     return;
   }
   int taken = 0;
-  for (DType dtype : {float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, boolean}) {
+  for (DType dtype :
+       {float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, boolean}) {
     std::vector<Arg> args = make_args(row, 37, float32);
     for (size_t i = 0; i < args.size(); ++i)
       if (args[i].tensor.defined() && !(op.types == Types::where && i == 0)) {
         // Integers stay away from zero: division by it has a test of its own.
         Tensor t = args[i].tensor;
-        args[i].tensor = is_floating(dtype) ? t.to(dtype) : (floor(t.to(float32) * 3.0) + 12.0).to(dtype);
+        args[i].tensor =
+            is_floating(dtype) ? t.to(dtype) : (floor(t.to(float32) * 3.0) + 12.0).to(dtype);
       }
     std::vector<Tensor> want;
     try {
@@ -437,9 +437,9 @@ TEST_P(RowTest, TraceEqualsEager) {
   std::vector<Tensor> in = tensors_of(args), want = call_row(row, args, 5);
   std::vector<Spec> specs;
   for (const Tensor& t : in) specs.push_back(spec_of(t));
-  Ref<Graph> g = trace(
-      [&](std::span<const Tensor> x) { return call_row(row, with_tensors(args, x), 5); }, specs,
-      Captures::refuse);
+  Ref<Graph> g =
+      trace([&](std::span<const Tensor> x) { return call_row(row, with_tensors(args, x), 5); },
+            specs, Captures::refuse);
   manual_seed(kSeed);
   std::vector<Tensor> got = run(*g, in);
   for (size_t o = 0; o < got.size(); ++o) {
@@ -497,8 +497,7 @@ TEST_P(RowTest, VmapEqualsLoop) {
   if (row.off & kNoVmap || find_op(row.op)->has(kNoBatch)) return;
   constexpr int kBatch = 3;
   std::vector<std::vector<Tensor>> example;
-  for (int b = 0; b < kBatch; ++b)
-    example.push_back(tensors_of(make_args(row, 4, float64, 3 * b)));
+  for (int b = 0; b < kBatch; ++b) example.push_back(tensors_of(make_args(row, 4, float64, 3 * b)));
   std::vector<Arg> args = make_args(row, 4, float64);
   size_t n = example[0].size();
   for (size_t only = n == 1 ? 1 : 0; only <= n && n; ++only) {
