@@ -133,6 +133,7 @@ void register_cpu_backend() {
   set_fast_f32_provider(codegen::fast_f32_of);
   detail::register_random_kernels();
   detail::register_row_kernels();
+  detail::register_transpose_kernels();
   detail::register_gemm_kernels();
   detail::register_conv_kernels();
   detail::register_pool_kernels();

@@ -220,6 +220,7 @@ struct SamplesPlan : Plan {
 };
 
 constexpr int64_t kFewSamples = 3;
+constexpr int64_t kFewChannels = 4;
 constexpr double kLargeCall = 8e6;  ///< operations
 constexpr int64_t kMostSampleParts = 32;
 
@@ -432,8 +433,17 @@ bool supports(const KernelCall& c) {
   return computes(c.out[0].dtype);
 }
 
+// Outputs have shapes here, but no numel.
 bool supports_backward_weight(const KernelCall& c) {
-  return supports(c) && (c.out[0].dtype != DType::f32 || c.out[0].numel < kLargestWeight);
+  int64_t elements = 1;
+  for (int d = 0; d < c.out[0].rank; ++d) elements *= c.out[0].shape[d];
+  return supports(c) && (c.out[0].dtype != DType::f32 || elements < kLargestWeight);
+}
+
+// With few input channels the own kernel is faster.
+bool supports_backward_input(const KernelCall& c) {
+  return supports(c) && (c.out[0].dtype != DType::f32 || c.in[1].shape[1] > kFewChannels ||
+                         c.get_attrs<ConvAttrs>().groups > 1);
 }
 
 bool activation_layout(const KernelCall& c, int, Strides& s) {
@@ -446,8 +456,9 @@ bool activation_layout(const KernelCall& c, int, Strides& s) {
 void register_onednn_conv_kernels() {
   register_kernel(DeviceKind::cpu, op::conv,
                   {supports, activation_layout, prepare_forward, run_samples});
-  register_kernel(DeviceKind::cpu, op::conv_backward_input,
-                  {supports, activation_layout, prepare_backward_input, run_samples});
+  register_kernel(
+      DeviceKind::cpu, op::conv_backward_input,
+      {supports_backward_input, activation_layout, prepare_backward_input, run_samples});
   register_kernel(
       DeviceKind::cpu, op::conv_backward_weight,
       {supports_backward_weight, nullptr, prepare_backward_weight, run_backward_weight});

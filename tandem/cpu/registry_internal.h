@@ -19,6 +19,7 @@ struct CpuFeatures {
 };
 const CpuFeatures& cpu_features();
 
+void register_transpose_kernels();
 void register_gemm_kernels();
 void register_conv_kernels();
 void register_pool_kernels();

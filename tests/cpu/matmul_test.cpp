@@ -125,6 +125,18 @@ TEST_F(Matmul, LongSumsDoNotDependOnThreads) {
   }
 }
 
+// copy of swapped dimensions shares the product's transposing loops.
+TEST_F(Matmul, TransposingCopies) {
+  for (const Shape& s :
+       {Shape{4, 16}, Shape{33, 50}, Shape{200, 17}, Shape{3, 70, 65}, Shape{2, 3, 5, 16}})
+    check(op::copy, nullptr, {swapped(random(s))}, "copy " + s.to_string(), true, 0);
+  for (const Shape& s : {Shape{2, 16, 5, 5}, Shape{3, 5, 4, 4}, Shape{1, 100, 9, 7}})
+    check(op::copy, nullptr, {channels_last(random(s))}, "copy " + s.to_string(), true, 0);
+  check(op::copy, nullptr, {swapped(random({50, 40})).narrow(0, 3, 20)}, "copy of a part", true, 0);
+  check(op::copy, nullptr, {swapped(random({3, 5}))}, "small copy", false, 0);
+  check(op::copy, nullptr, {swapped(random({40, 50}, DType::f64))}, "f64 copy", false, 0);
+}
+
 // The tables of all instruction sets that this machine has agree; those with FMA bit by bit.
 TEST_F(Matmul, InstructionSets) {
   const detail::CpuFeatures& f = detail::cpu_features();
