@@ -449,6 +449,42 @@ TEST_P(RowTest, TraceEqualsEager) {
   }
 }
 
+// Specs of the inputs with the symbol `rows_n` where the row's shapes say n.
+std::vector<Spec> symbolic_specs(const Row& row, const std::vector<Arg>& args) {
+  Dim n = Dim::symbol("rows_n");
+  std::vector<Spec> specs;
+  std::vector<std::string> texts = split(row.in, '|');
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!args[i].tensor.defined()) continue;
+    Spec s = spec_of(args[i].tensor);
+    std::vector<std::string> sizes = split(split(texts[i], ' ')[0], ',');
+    for (int d = 0; d < s.rank(); ++d)
+      if (sizes[static_cast<size_t>(d)] == "n") s.shape[d] = n;
+    specs.push_back(s);
+  }
+  return specs;
+}
+
+// One trace with a symbol for n runs at any n.
+TEST_P(RowTest, SymbolicSizes) {
+  const Row& row = GetParam();
+  AttrsHolder five = row.attrs(5), seven = row.attrs(7);
+  bool fixed = !equal_attrs(five.type(), five.get(), seven.get());
+  if (row.in.find('n') == std::string::npos || fixed) return;
+  std::vector<Arg> args = make_args(row, 5, float32);
+  Ref<Graph> g =
+      trace([&](std::span<const Tensor> x) { return call_row(row, with_tensors(args, x), 5); },
+            symbolic_specs(row, args), Captures::refuse);
+  for (int64_t n : {5, 7}) {
+    args = make_args(row, n, float32);
+    std::vector<Tensor> want = call_row(row, args, n);
+    manual_seed(kSeed);
+    std::vector<Tensor> got = run(*g, tensors_of(args));
+    for (size_t o = 0; o < got.size(); ++o)
+      EXPECT_TRUE(same_bits(got[o], want[o])) << "n = " << n << "\n" << to_string(*g);
+  }
+}
+
 TEST_P(RowTest, SameBitsAtAnyThreadCount) {
   const Row& row = GetParam();
   if (find_op(row.op)->has(kNotDeterministic)) GTEST_SKIP() << "the row says that bits vary";
