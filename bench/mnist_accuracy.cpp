@@ -42,8 +42,12 @@ int run(const std::string& folder, int epochs, uint64_t seed) {
     fmt::print(stderr, "epoch {}: {:.2f} %\n", e + 1, 100 * by_epoch.back());
   }
   double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  nlohmann::json j{{"case", "mnist"}, {"epochs", epochs},          {"seed", seed},
-                   {"seconds", s},    {"accuracy", by_epoch.back()}, {"by_epoch", by_epoch}};
+  nlohmann::json j{{"case", "mnist"},
+                   {"epochs", epochs},
+                   {"seed", seed},
+                   {"seconds", s},
+                   {"accuracy", by_epoch.back()},
+                   {"by_epoch", by_epoch}};
   fmt::print("{}\n", j.dump());
   return by_epoch.back() >= 0.989 ? 0 : 3;
 }

@@ -53,8 +53,8 @@ TEST(Loader, OrderDependsOnSeedAndEpochAlone) {
   std::vector<int64_t> want;
   for (int workers : {0, 1, 3})
     for (int64_t batch : {1, 3, 10}) {
-      DataLoader loader(Numbers{}, {.batch_size = batch, .shuffle = true, .num_workers = workers,
-                                    .seed = 7});
+      DataLoader loader(Numbers{},
+                        {.batch_size = batch, .shuffle = true, .num_workers = workers, .seed = 7});
       std::vector<int64_t> first = labels(loader), second = labels(loader);
       if (want.empty()) want = first;
       EXPECT_EQ(first, want) << workers << " workers, batch " << batch;

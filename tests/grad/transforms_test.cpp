@@ -134,8 +134,9 @@ TEST(Vmap, DimensionsAndDetach) {
   Tensor leaf = randn({4}).requires_grad_();
   vmap([](Tensor t) { return t * t.detach(); })(leaf).sum().backward();
   expect_close(leaf.grad(), leaf.detach());
-  EXPECT_TRUE(has(thrown([&] { vmap([](Tensor a, Tensor b) { return a + b; })(x, w.unsqueeze(0)); }),
-                  "examples"));
+  EXPECT_TRUE(
+      has(thrown([&] { vmap([](Tensor a, Tensor b) { return a + b; })(x, w.unsqueeze(0)); }),
+          "examples"));
 }
 
 TEST(Checkpoint, SameGradientsAndStateMovesOnce) {
@@ -164,11 +165,9 @@ TEST(Checkpoint, SameGradientsAndStateMovesOnce) {
 }
 
 TEST(CustomVjp, ReplacesTheDerivative) {
-  auto straight_through = custom_vjp(
-      [](std::span<const Tensor> x) { return Tensors{round(x[0])}; },
-      [](std::span<const Tensor>, std::span<const Tensor>, std::span<const Tensor> g) {
-        return Tensors{g[0]};
-      });
+  auto straight_through = custom_vjp([](std::span<const Tensor> x) { return Tensors{round(x[0])}; },
+                                     [](std::span<const Tensor>, std::span<const Tensor>,
+                                        std::span<const Tensor> g) { return Tensors{g[0]}; });
   Tensor x = tensor({0.4f, 1.6f}).requires_grad_();
   Tensor y = straight_through(x);
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{0, 2}));
@@ -179,17 +178,15 @@ TEST(CustomVjp, ReplacesTheDerivative) {
 }
 
 TEST(Gradcheck, FindsAWrongRule) {
-  auto wrong = custom_vjp(
-      [](std::span<const Tensor> x) { return Tensors{x[0] * x[0]}; },
-      [](std::span<const Tensor> x, std::span<const Tensor>, std::span<const Tensor> g) {
-        return Tensors{g[0] * x[0]};
-      });
+  auto wrong = custom_vjp([](std::span<const Tensor> x) { return Tensors{x[0] * x[0]}; },
+                          [](std::span<const Tensor> x, std::span<const Tensor>,
+                             std::span<const Tensor> g) { return Tensors{g[0] * x[0]}; });
   Tensor x = tensor({0.5, 2.0}).to(float64);
-  std::string text =
-      thrown([&] { gradcheck([&](std::span<const Tensor> v) { return Tensors{wrong(v[0])}; }, {x}); });
+  std::string text = thrown(
+      [&] { gradcheck([&](std::span<const Tensor> v) { return Tensors{wrong(v[0])}; }, {x}); });
   EXPECT_TRUE(has(text, "for element 0 of input 0 is")) << text;
-  EXPECT_TRUE(gradcheck([](std::span<const Tensor> v) { return Tensors{v[0] * v[0]}; }, {x},
-                        {.order = 2}));
+  EXPECT_TRUE(
+      gradcheck([](std::span<const Tensor> v) { return Tensors{v[0] * v[0]}; }, {x}, {.order = 2}));
 }
 
 TEST(Tape, MillionsOfNodesAreFreed) {

@@ -103,16 +103,20 @@ TEST(Trace, SymbolicBatchRunsAtAnySize) {
 TEST(Trace, ReadingAValueThrowsWithTheLine) {
   Spec spec(float32, {2});
   std::string text = thrown([&] {
-    trace([](std::span<const Tensor> x) { return std::vector<Tensor>{x[0] * x[0].sum().item<float>()}; },
-          {&spec, 1}, Captures::refuse);
+    trace(
+        [](std::span<const Tensor> x) {
+          return std::vector<Tensor>{x[0] * x[0].sum().item<float>()};
+        },
+        {&spec, 1}, Captures::refuse);
   });
   EXPECT_TRUE(has(text, "trace") && has(text, "trace_test.cpp")) << text;
   text = thrown([&] {
-    trace([](std::span<const Tensor> x) {
-            if (x[0].sum() > 0.0) return std::vector<Tensor>{x[0]};
-            return std::vector<Tensor>{-x[0]};
-          },
-          {&spec, 1}, Captures::refuse);
+    trace(
+        [](std::span<const Tensor> x) {
+          if (x[0].sum() > 0.0) return std::vector<Tensor>{x[0]};
+          return std::vector<Tensor>{-x[0]};
+        },
+        {&spec, 1}, Captures::refuse);
   });
   EXPECT_TRUE(has(text, "trace")) << text;
 }

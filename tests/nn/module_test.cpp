@@ -56,10 +56,10 @@ bool has(const std::string& text, const std::string& part) {
 
 TEST(Module, NamesAreFullPaths) {
   Net net;
-  EXPECT_EQ(names(net), (std::vector<std::string>{"first.weight", "first.bias", "stack.0.weight",
-                                                  "stack.0.bias", "stack.1.weight",
-                                                  "head.fc.weight", "head.fc.bias",
-                                                  "head.bn.weight", "head.bn.bias", "scale"}));
+  EXPECT_EQ(names(net),
+            (std::vector<std::string>{"first.weight", "first.bias", "stack.0.weight",
+                                      "stack.0.bias", "stack.1.weight", "head.fc.weight",
+                                      "head.fc.bias", "head.bn.weight", "head.bn.bias", "scale"}));
   StateDict d = net.state_dict();
   EXPECT_TRUE(d.contains("head.bn.running_mean"));
   EXPECT_TRUE(d.contains("head.bn.num_batches_tracked"));

@@ -57,7 +57,7 @@ TEST_F(CreateTest, FromNumbers) {
   EXPECT_EQ(tensor(std::vector<int32_t>{1, 2}).dtype(), DType::i32);
   EXPECT_EQ(tensor(std::vector<uint32_t>{1, 4000000000u}).to_vector<int64_t>()[1], 4000000000);
   expect_tensor(tensor(std::vector<bool>{true, false}, {2, 1}), {2, 1}, {1, 0});
-  expect_error(ErrorKind::Shape, "lists at level 1 have 2 and 1 entries", [] {
+  expect_error(ErrorKind::Shape, "rows at level 1 have 2 and 1 entries", [] {
     tensor({{1, 2}, {3}});
   });
   expect_error(ErrorKind::Shape, "3 numbers do not make the shape [2, 2]", [] {

@@ -12,8 +12,10 @@
 namespace tandem {
 namespace {
 
-Dim b() { return Dim::symbol("b"); }
-Dim t() { return Dim::symbol("t"); }
+// Text lists symbols in the order in which they were first named.
+const Dim kB = Dim::symbol("b"), kT = Dim::symbol("t");
+Dim b() { return kB; }
+Dim t() { return kT; }
 
 template <class F>
 std::string error_of(F f) {

@@ -216,7 +216,8 @@ TEST(TensorMustFail, Reading) {
   EXPECT_EQ(error_of([&] { (void)bool(x); }),
             "Shape: bool: the truth of a tensor of shape [2] is ambiguous. Use any() or all().");
   EXPECT_EQ(error_of([&] { x.size(1); }),
-            "Index: dimension 1 is out of range: a tensor of 1 dimension takes -1 to 0.");
+            "Index: size: dimension 1 is out of range: a tensor of 1 dimension takes -1 to 0." +
+                here(__LINE__ - 2) + ".");
   EXPECT_EQ(error_of([&] { filled({1}, {}).stride(0); }),
             "Index: dimension 0 was asked, but the tensor is a scalar (0 dimensions).");
 }
