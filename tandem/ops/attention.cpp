@@ -144,7 +144,8 @@ Tensor scores(const AttentionAttrs& a, const Tensor& q, const Tensor& k, const T
   }
   if (!mask.defined()) return s;
   if (is_bool(mask.dtype())) return where(mask, s, -INFINITY);
-  return std::move(s) + mask.to(s.dtype());
+  DType t = s.dtype();
+  return std::move(s) + mask.to(t);
 }
 
 void attention_body(BodyCall& c) {

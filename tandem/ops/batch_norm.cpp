@@ -240,8 +240,11 @@ Tensor infer_form(Tensor x, Tensor mean, Tensor var, Tensor w, Tensor b, double 
 
 Tensor scale_and_shift(Tensor y, const Tensor& w, const Tensor& b) {
   DType t = y.dtype();
-  if (w.defined()) y = std::move(y) * per_channel(w, y);
-  if (b.defined()) y = std::move(y) + per_channel(b, y);
+  // Named first: the order in which arguments are made is the compiler's choice.
+  Tensor scale = w.defined() ? per_channel(w, y) : Tensor();
+  Tensor shift = b.defined() ? per_channel(b, y) : Tensor();
+  if (scale.defined()) y = std::move(y) * scale;
+  if (shift.defined()) y = std::move(y) + shift;
   return y.to(t);
 }
 

@@ -114,8 +114,8 @@ Tensor pad(Tensor x, IntList pad, std::string_view mode, Scalar value, Where whe
       const int64_t before = a.before[d].value(), after = a.after[d].value();
       if (before == 0 && after == 0) continue;
       // Cropping first, then what is added.
-      x = slice(std::move(x), d, std::max<int64_t>(-before, 0),
-                after < 0 ? x.size(d) + after : Slice::kEnd, 1, where);
+      const int64_t end = after < 0 ? x.size(d) + after : Slice::kEnd;
+      x = slice(std::move(x), d, std::max<int64_t>(-before, 0), end, 1, where);
       const Tensor from = pad_sources(mode, x.size(d), std::max<int64_t>(before, 0),
                                       std::max<int64_t>(after, 0), d, x.shape(), where);
       x = index_select(std::move(x), d, from, where);
