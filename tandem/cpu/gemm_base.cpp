@@ -15,6 +15,7 @@ struct Portable {
   using Mask = int;
   static constexpr int kWidth = N, kRows = 6;
   static Mask mask(int n) { return n < N ? n : N; }
+  static void prefetch(const T* p) { __builtin_prefetch(p); }
   static V zero() { return V{}; }
   static V set1(T x) { return V{} + x; }
   static V load(const T* p) {

@@ -78,6 +78,10 @@ struct F32 {
   using Mask = __m256i;
   static constexpr int kWidth = 8, kRows = 6;
   static Mask mask(int n) { return mask_of(n); }
+  static void prefetch(const T* p) {
+    __builtin_prefetch(p);
+    __builtin_prefetch(p + kWidth);
+  }
   static V zero() { return _mm256_setzero_ps(); }
   static V set1(T x) { return _mm256_set1_ps(x); }
   static V load(const T* p) { return _mm256_loadu_ps(p); }
@@ -94,6 +98,10 @@ struct F64 {
   using Mask = __m256i;
   static constexpr int kWidth = 4, kRows = 6;
   static Mask mask(int n) { return mask64_of(n); }
+  static void prefetch(const T* p) {
+    __builtin_prefetch(p);
+    __builtin_prefetch(p + kWidth);
+  }
   static V zero() { return _mm256_setzero_pd(); }
   static V set1(T x) { return _mm256_set1_pd(x); }
   static V load(const T* p) { return _mm256_loadu_pd(p); }

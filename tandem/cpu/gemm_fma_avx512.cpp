@@ -79,6 +79,10 @@ struct F32 {
   using Mask = __mmask16;
   static constexpr int kWidth = 16, kRows = 14;
   static Mask mask(int n) { return n >= 16 ? Mask(0xffff) : Mask((1u << n) - 1); }
+  static void prefetch(const T* p) {
+    __builtin_prefetch(p);
+    __builtin_prefetch(p + kWidth);
+  }
   static V zero() { return _mm512_setzero_ps(); }
   static V set1(T x) { return _mm512_set1_ps(x); }
   static V load(const T* p) { return _mm512_loadu_ps(p); }
@@ -95,6 +99,10 @@ struct F64 {
   using Mask = __mmask8;
   static constexpr int kWidth = 8, kRows = 14;
   static Mask mask(int n) { return n >= 8 ? Mask(0xff) : Mask((1u << n) - 1); }
+  static void prefetch(const T* p) {
+    __builtin_prefetch(p);
+    __builtin_prefetch(p + kWidth);
+  }
   static V zero() { return _mm512_setzero_pd(); }
   static V set1(T x) { return _mm512_set1_pd(x); }
   static V load(const T* p) { return _mm512_loadu_pd(p); }

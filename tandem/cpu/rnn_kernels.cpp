@@ -116,13 +116,10 @@ void pack_recurrent(const float* w, int64_t h, float* to) {
   });
 }
 
-void forward_run(const KernelCall& c) {
-  const auto& plan = *static_cast<const LstmPlan*>(c.plan);
-  const Sizes s = forward_sizes(c);
-  const bool reverse = c.get_attrs<LstmAttrs>().reverse;
-  const RowLoops& l = row_loops();
-  const int64_t g4 = 4 * s.h, width = panel_width(), panels = (s.h + width - 1) / width;
-  float *bias = at(c, plan.bias), *gates = at(c, plan.gates), *packed = at(c, plan.panels);
+// gates [t * n, 4h] = x times w_ih of all steps, plus both biases.
+void project(const KernelCall& c, const LstmPlan& plan, const Sizes& s, float* gates) {
+  const int64_t g4 = 4 * s.h;
+  float* bias = at(c, plan.bias);
   const float *b1 = data_or_null(c, 5), *b2 = data_or_null(c, 6);
   for (int64_t i = 0; i < g4; ++i) bias[i] = (b1 ? b1[i] : 0.0f) + (b2 ? b2[i] : 0.0f);
   Gemm<float> all;
@@ -139,6 +136,16 @@ void forward_run(const KernelCall& c) {
   all.c_row = g4;
   all.bias = bias;
   gemm(all, plan.big_workers, at(c, plan.big));
+}
+
+void forward_run(const KernelCall& c) {
+  const auto& plan = *static_cast<const LstmPlan*>(c.plan);
+  const Sizes s = forward_sizes(c);
+  const bool reverse = c.get_attrs<LstmAttrs>().reverse;
+  const RowLoops& l = row_loops();
+  const int64_t g4 = 4 * s.h, width = panel_width(), panels = (s.h + width - 1) / width;
+  float *gates = at(c, plan.gates), *packed = at(c, plan.panels);
+  project(c, plan, s, gates);
   pack_recurrent(c.in[4].as<float>(), s.h, packed);
 
   float *y = c.out[0].as<float>(), *saved = c.out[3].as<float>(), *cy = c.out[2].as<float>();
@@ -205,6 +212,17 @@ std::shared_ptr<const Plan> backward_prepare(const KernelCall& c) {
   return plan;
 }
 
+// w_hh [4h, h] as [panel][4h][width].
+void pack_columns(const float* w, int64_t h, float* to) {
+  const int64_t width = panel_width(), panels = (h + width - 1) / width;
+  parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p)
+      for (int64_t k = 0; k < 4 * h; ++k)
+        std::memcpy(to + (p * 4 * h + k) * width, w + k * h + p * width,
+                    static_cast<size_t>(std::min(width, h - p * width)) * sizeof(float));
+  });
+}
+
 void backward_run(const KernelCall& c) {
   const auto& plan = *static_cast<const LstmPlan*>(c.plan);
   const Sizes s = backward_sizes(c);
@@ -217,12 +235,7 @@ void backward_run(const KernelCall& c) {
               *saved = c.in[6].as<float>();
   float *gg = c.out[0].as<float>(), *gh = c.out[1].as<float>(), *gc = c.out[2].as<float>();
   float* packed = at(c, plan.panels);
-  parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p)
-      for (int64_t k = 0; k < g4; ++k)
-        std::memcpy(packed + (p * g4 + k) * width, w + k * s.h + p * width,
-                    static_cast<size_t>(std::min(width, s.h - p * width)) * sizeof(float));
-  });
+  pack_columns(w, s.h, packed);
   // gh of units of panels first..last-1 from the gate gradients `g` of the step after.
   auto recur = [&](const float* g, int64_t first, int64_t last, float* scratch) {
     for (int64_t p = first; p < last; ++p) {
