@@ -223,7 +223,10 @@ class Operand {
     Scalar scalar() const { return scalar_; }
     const Tensor& tensor() const { return tensor_ ? *tensor_ : owned_; }
     /// The handle to give to an op: moved out of a temporary, else a copy.
-    Tensor take() { return tensor_ ? *tensor_ : std::move(owned_); }
+    Tensor take() {
+      if (tensor_) return *tensor_;
+      return std::move(owned_);  // not by ?:, where clang copies
+    }
     bool is_temporary() const { return !tensor_ && !is_scalar_; }
     Tensor& owned() { return owned_; }
     Where where() const { return where_; }
