@@ -83,20 +83,19 @@ T real_floor_div(T a, T b) {
 template <class T>
 T real_op(ScalarOp op, T a, T b) {
   switch (op) {
+// clang-format off
 #define TD_CASE1(name) \
   case ScalarOp::name: \
     return math_##name(a);
-    TD_CASE1(abs)
-    TD_CASE1(floor)
-    TD_CASE1(ceil)
-    TD_CASE1(round) TD_CASE1(trunc) TD_CASE1(sqrt) TD_CASE1(rsqrt) TD_CASE1(exp) TD_CASE1(exp2)
-        TD_CASE1(expm1) TD_CASE1(log) TD_CASE1(log2) TD_CASE1(log10) TD_CASE1(log1p) TD_CASE1(sin)
-            TD_CASE1(cos) TD_CASE1(tan) TD_CASE1(asin) TD_CASE1(acos) TD_CASE1(atan) TD_CASE1(sinh)
-                TD_CASE1(cosh) TD_CASE1(tanh) TD_CASE1(asinh) TD_CASE1(acosh) TD_CASE1(atanh)
-                    TD_CASE1(erf) TD_CASE1(erfc) TD_CASE1(erfinv) TD_CASE1(sigmoid) TD_CASE1(lgamma)
-                        TD_CASE1(digamma)
+    TD_CASE1(abs) TD_CASE1(floor) TD_CASE1(ceil) TD_CASE1(round) TD_CASE1(trunc) TD_CASE1(sqrt)
+    TD_CASE1(rsqrt) TD_CASE1(exp) TD_CASE1(exp2) TD_CASE1(expm1) TD_CASE1(log) TD_CASE1(log2)
+    TD_CASE1(log10) TD_CASE1(log1p) TD_CASE1(sin) TD_CASE1(cos) TD_CASE1(tan) TD_CASE1(asin)
+    TD_CASE1(acos) TD_CASE1(atan) TD_CASE1(sinh) TD_CASE1(cosh) TD_CASE1(tanh) TD_CASE1(asinh)
+    TD_CASE1(acosh) TD_CASE1(atanh) TD_CASE1(erf) TD_CASE1(erfc) TD_CASE1(erfinv)
+    TD_CASE1(sigmoid) TD_CASE1(lgamma) TD_CASE1(digamma)
 #undef TD_CASE1
-                            case ScalarOp::neg : return -a;
+        // clang-format on
+        case ScalarOp::neg : return -a;
     case ScalarOp::sign:
       return static_cast<T>(a > T(0)) - static_cast<T>(a < T(0));
     case ScalarOp::add:
