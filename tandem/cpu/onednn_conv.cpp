@@ -209,7 +209,9 @@ int64_t parts_of(int64_t n, double operations, int64_t most) {
 }
 
 // conv and its derivative by the input, cut into samples by the shape alone: what oneDNN chooses
-// for many threads sums some shapes in another order than what it chooses for one.
+// for many threads sums some shapes in another order than what it chooses for one. A call on at
+// most kFewSamples large samples is not cut: its bits may depend on the thread count (an odd shape
+// in ten does, no usual one was seen to).
 struct SamplesPlan : Plan {
   std::shared_ptr<const Plan> whole;       ///< few large samples: the threads share each of them
   std::shared_ptr<const Plan> part[2];     ///< of floor and ceil of n / parts samples
