@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul and linear on oneDNN: large f32 products and all 16-bit ones. oneDNN may split k among
-// threads (a transposed in f32, anything in 16 bits), which changes bits with their number; such
-// calls are cut into parts of rows, columns or batches by the shape, each done by one thread.
+// threads, which changes bits with their number: in f32 where a is transposed and k long, which is
+// left to the own product; in 16 bits anywhere, so those calls are cut into parts of rows, columns
+// or batches by the shape, each done by one thread.
 #ifdef TANDEM_HAVE_ONEDNN
 #include <algorithm>
 
@@ -43,7 +44,8 @@ bool supports(const KernelCall& c) {
   if (t != DType::f32) return true;
   if (p.lead && (!dense(p.m, p.k, p.am, p.ak) || !dense(p.k, p.n, p.bk, p.bn))) return false;
   // The choice does not look at m, so a row alone has the bits that it has among others.
-  return p.n >= 16 && p.n * p.k >= kLeastWeight;
+  const bool transposed = p.ak != 1 && p.m > 1;
+  return p.n >= 16 && p.n * p.k >= kLeastWeight && (!transposed || p.k <= kLongestK);
 }
 
 // Strides of rows x columns with those of dimensions of size 1 made harmless.
@@ -109,9 +111,9 @@ bool usable(const std::shared_ptr<const Plan>& p) {
   return static_cast<const DnnlPlan&>(*p).usable;
 }
 
-constexpr int64_t kUnit = 32;  ///< rows or columns that parts are multiples of
+constexpr int64_t kUnit = 128;  ///< rows or columns of a part: the other operand is packed for each
 
-bool cut_rows(const MatmulProblem& p) { return p.m >= 2 * kUnit || p.m >= p.n; }
+bool cut_rows(const MatmulProblem& p) { return p.m >= p.n; }
 
 MatmulProblem part_of(const MatmulProblem& p, int64_t count) {
   MatmulProblem q = p;
@@ -150,8 +152,7 @@ void cut(MatmulPlan& plan, const MatmulProblem& p, int64_t element) {
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   auto plan = std::make_shared<MatmulPlan>();
   const MatmulProblem p = matmul_problem(c);
-  const bool split_k = c.in[0].dtype != DType::f32 || (p.ak != 1 && p.m > 1 && p.k > kLongestK);
-  if (split_k) {
+  if (c.in[0].dtype != DType::f32) {
     SerialGuard one;
     cut(*plan, p, static_cast<int64_t>(size_of(c.in[0].dtype)));
     const int64_t rest = plan->size - (plan->parts - 1) * plan->chunk;
