@@ -11,6 +11,7 @@
 #include "tandem/graph/apply.h"
 #include "tandem/graph/batch.h"
 #include "tandem/graph/trace.h"
+#include "tandem/ops/create.h"
 #include "tandem/ops/view.h"
 
 namespace tandem {
@@ -149,6 +150,14 @@ class BatchRunner {
   void apply_loop(const Node& n, std::span<const Tensor> in, const std::vector<char>& batched,
                   std::vector<Value>& out) const {
     warn_once(*n.op);
+    if (size_.value() == 0) {
+      for (const NodeOutput& s : n.out) {
+        Shape shape{0};
+        for (Dim d : s.shape) shape.push_back(d);
+        out.push_back({zeros(shape, s.dtype, n.where), true});
+      }
+      return;
+    }
     std::vector<Tensors> slices(n.out.size());
     for (int64_t b = 0; b < size_.value(); ++b) {
       SmallVec<Tensor, 4> one;

@@ -10,6 +10,7 @@
 
 namespace tandem {
 
+using detail::named;
 using detail::placed;
 
 namespace {
@@ -294,7 +295,8 @@ Tensor put_vector(const char* name, Tensor x, int64_t dim, const Tensor& index, 
   IndexAttrs a;
   a.accumulate = accumulate;
   const Tensor at = vector_index(name, x, dim, index, a, where);
-  return call(op::index_put, &a, where, std::move(x), std::move(source), at);
+  return named(name, where,
+               [&] { return call(op::index_put, &a, where, std::move(x), std::move(source), at); });
 }
 
 }  // namespace
@@ -302,7 +304,7 @@ Tensor put_vector(const char* name, Tensor x, int64_t dim, const Tensor& index, 
 Tensor index_select(Tensor x, int64_t dim, const Tensor& index, Where where) {
   IndexAttrs a;
   const Tensor at = vector_index("index_select", x, dim, index, a, where);
-  return call(op::index, &a, where, std::move(x), at);
+  return named("index_select", where, [&] { return call(op::index, &a, where, std::move(x), at); });
 }
 
 Tensor index_add(Tensor x, int64_t dim, const Tensor& index, Tensor source, Scalar alpha,
@@ -321,7 +323,8 @@ Tensor index_fill(Tensor x, int64_t dim, const Tensor& index, Scalar value, Wher
   Shape s = x.shape();
   s[static_cast<int>(a.dim)] = at.shape()[0];
   const Tensor v = expand(full(Shape(), value, x.dtype(), where), s, where);
-  return call(op::index_put, &a, where, std::move(x), v, at);
+  return named("index_fill", where,
+               [&] { return call(op::index_put, &a, where, std::move(x), v, at); });
 }
 
 Tensor embedding(const Tensor& input, Tensor weight, std::optional<int64_t> padding_idx,
@@ -341,7 +344,8 @@ Tensor embedding(const Tensor& input, Tensor weight, std::optional<int64_t> padd
     }
     return as_index(input, where);
   });
-  return call(op::index, &a, where, std::move(weight), at);
+  return named("embedding", where,
+               [&] { return call(op::index, &a, where, std::move(weight), at); });
 }
 
 Tensor gather(Tensor x, int64_t dim, const Tensor& index, Where where) {
@@ -383,7 +387,7 @@ Tensor scatter_add(Tensor x, int64_t dim, const Tensor& index, Tensor src, Where
 }
 
 Tensor masked_fill(Tensor x, const Tensor& mask, const Operand& value, Where where) {
-  return placed("masked_fill", where, [&] {
+  return named("masked_fill", where, [&] {
     TD_CHECK(mask.dtype() == DType::b8, DType, "mask must be bool, got {}",
              to_string(mask.dtype()));
     TD_CHECK(value.is_scalar() || value.tensor().dim() == 0, Shape,

@@ -35,4 +35,23 @@ Tensor operator~(Operand a) {
   return bitwise_not(a.take(), where);
 }
 
+// The old value goes in as a temporary, so that its buffer may be reused; apply() gives it back to
+// the operand when it throws.
+static Tensor& assign(const OpDef& row, Tensor& a, Operand b) {
+  const Where where = b.where();
+  Operand in[] = {b.refers_to(a) ? Operand(a, where) : Operand(std::move(a), where), std::move(b)};
+  Tensor out;
+  try {
+    apply(row, nullptr, in, &out, where);
+  } catch (...) {
+    if (in[0].is_temporary()) a = std::move(in[0].owned());
+    throw;
+  }
+  return a = std::move(out);
+}
+Tensor& operator+=(Tensor& a, Operand b) { return assign(op::add, a, std::move(b)); }
+Tensor& operator-=(Tensor& a, Operand b) { return assign(op::sub, a, std::move(b)); }
+Tensor& operator*=(Tensor& a, Operand b) { return assign(op::mul, a, std::move(b)); }
+Tensor& operator/=(Tensor& a, Operand b) { return assign(op::div, a, std::move(b)); }
+
 }  // namespace tandem

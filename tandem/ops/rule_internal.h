@@ -26,6 +26,17 @@ decltype(auto) placed(const char* op, Where where, F&& f) {
   }
 }
 
+/// Run `f`; an Error names `op`, the function the user called, and not the row behind it.
+template <class F>
+decltype(auto) named(const char* op, Where where, F&& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    if (e.op() == op && e.where().file) throw;
+    throw with_place(Error(e.kind(), e.message(), e.hint(), op, e.where(), e.layer()), op, where);
+  }
+}
+
 /// `g` summed to a shape that broadcasts to its own.
 inline Tensor reduce_to(Tensor g, const Shape& shape, Where where) {
   if (!g.defined() || g.shape() == shape) return g;

@@ -228,6 +228,7 @@ class Operand {
       return std::move(owned_);  // not by ?:, where clang copies
     }
     bool is_temporary() const { return !tensor_ && !is_scalar_; }
+    bool refers_to(const Tensor& t) const { return tensor_ == &t; }
     Tensor& owned() { return owned_; }
     Where where() const { return where_; }
 
@@ -259,19 +260,11 @@ TD_BINARY_OPERATOR(^)
 TD_API Tensor operator-(Operand a);
 TD_API Tensor operator~(Operand a);
 
-// `x += y` rebinds the handle x; other handles keep the old value.
-inline Tensor& operator+=(Tensor& a, Operand b) {
-  return a = Operand(std::move(a), b.where()) + std::move(b);
-}
-inline Tensor& operator-=(Tensor& a, Operand b) {
-  return a = Operand(std::move(a), b.where()) - std::move(b);
-}
-inline Tensor& operator*=(Tensor& a, Operand b) {
-  return a = Operand(std::move(a), b.where()) * std::move(b);
-}
-inline Tensor& operator/=(Tensor& a, Operand b) {
-  return a = Operand(std::move(a), b.where()) / std::move(b);
-}
+// `x += y` rebinds the handle x; other handles keep the old value. When it throws, x keeps its own.
+TD_API Tensor& operator+=(Tensor& a, Operand b);
+TD_API Tensor& operator-=(Tensor& a, Operand b);
+TD_API Tensor& operator*=(Tensor& a, Operand b);
+TD_API Tensor& operator/=(Tensor& a, Operand b);
 
 /// A tensor over `data` without copying. The memory must outlive every handle; it is never
 /// written through the tensor.

@@ -223,6 +223,15 @@ TEST(Tape, ThreadsShareParameters) {
   expect_close(w.grad(), full({8}, 400.0));
 }
 
+TEST(Modes, CompoundAssignmentWithItselfAndAfterAThrow) {
+  Tensor x = tensor({1.0f, 2.0f});
+  x += x;
+  x *= x * x;
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{8, 64}));
+  EXPECT_THROW(x -= ones({3}), Error);
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{8, 64})) << "x keeps its value";
+}
+
 TEST(Modes, NoGradAndAnomaly) {
   Tensor x = tensor({1.0f, 0.0f}).requires_grad_();
   {
@@ -232,6 +241,8 @@ TEST(Modes, NoGradAndAnomaly) {
   DetectAnomalyGuard anomaly;
   std::string text = thrown([&] { log(x - 1.0); });
   EXPECT_TRUE(has(text, "log") && has(text, "NaN") && has(text, "transforms_test.cpp")) << text;
+  Tensor masked = masked_fill(x.detach(), x.detach() == 0.0, -INFINITY);
+  EXPECT_EQ(exp(masked + 1.0).to_vector<float>()[1], 0) << "a meant infinity passes";
   text = thrown([&] { sqrt(x).sum().backward(); });
   EXPECT_TRUE(has(text, "infinity")) << text;
 }
