@@ -229,12 +229,14 @@ def median(v):
 
 
 def one_round(f, seconds):
-    times, start = [], time.perf_counter()
-    while time.perf_counter() - start < seconds or len(times) < 5:
-        t = time.perf_counter()
+    """Medians of clock time and of the CPU time of all threads."""
+    wall, cpu, start = [], [], time.perf_counter()
+    while time.perf_counter() - start < seconds or len(wall) < 5:
+        t, c = time.perf_counter(), time.process_time()
         f()
-        times.append(time.perf_counter() - t)
-    return median(times)
+        wall.append(time.perf_counter() - t)
+        cpu.append(time.process_time() - c)
+    return median(wall), median(cpu)
 
 
 def measure(case, variant, a):
@@ -244,10 +246,11 @@ def measure(case, variant, a):
     first = time.perf_counter() - start
     losses += [step().item() for _ in range(2)]
     unit = "us_per_op" if case in TINY else "ms"
-    rounds = [round(one_round(step, a.seconds) * 1e3, 5) for _ in range(a.rounds)]
+    both = [one_round(step, a.seconds) for _ in range(a.rounds)]
+    rounds = [round(w * 1e3, 5) for w, _ in both]
     print(json.dumps({
         "case": case, "variant": variant, unit: round(median(rounds), 5), "threads": a.threads,
-        "rounds": rounds, "losses": losses, "first_s": round(first, 3),
+        "cpu_ms": round(median([c for _, c in both]) * 1e3, 5), "rounds": rounds, "losses": losses, "first_s": round(first, 3),
         "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "version": "PyTorch " + torch.__version__.split("+")[0],
         "mkl_unlocked": "TD_MKL_PRELOADED" in os.environ}), flush=True)
