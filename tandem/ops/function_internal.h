@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tandem/ops/rule_internal.h"
+#include "tandem/ops/strided_copy_internal.h"
 
 namespace tandem::detail {
 
@@ -30,6 +31,34 @@ inline void report_error(const KernelCall& k, int code, int64_t value) {
 inline int64_t index_at(const void* p, DType t, int64_t i) {
   return t == DType::i64 ? static_cast<const int64_t*>(p)[i] : static_cast<const int32_t*>(p)[i];
 }
+
+/// The elements of an array in row-major order: the array itself, or a copy of one whose strides
+/// are others.
+template <class T>
+class Packed {
+ public:
+  explicit Packed(const Array& a) : copy_(a.contiguous ? 0 : a.numel), p_(a.as<T>()) {
+    if (a.contiguous || a.numel == 0) return;
+    Array dense = a;
+    Strides strides;
+    int64_t step = 1;
+    for (int d = a.rank - 1; d >= 0; --d) {
+      strides.v[static_cast<size_t>(d)] = step;
+      step *= a.shape[d];
+    }
+    dense.data = copy_.get();
+    dense.strides = strides.data();
+    dense.contiguous = true;
+    copy_array(dense, a);
+    p_ = copy_.get();
+  }
+  const T* get() const { return p_; }
+  const T& operator[](int64_t i) const { return p_[i]; }
+
+ private:
+  Dense<T> copy_;
+  const T* p_;
+};
 
 /// True for NaN too.
 template <class T>

@@ -7,6 +7,7 @@
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce_internal.h"
+#include "tandem/ops/scan.h"
 #include "tandem/ops/view.h"
 
 namespace tandem::detail {
@@ -143,8 +144,8 @@ void sum_to_vjp(VjpCall& c) { c.results[0] = expand(c.grad(), c.in_shape(0), c.w
 
 void cumsum_vjp(VjpCall& c) { c.results[0] = reversed_cumsum(c.grad(), scan_dim(c), c.where()); }
 
-// Before the first zero of a line y / x is the product of the others. At the first zero it is the
-// running product with that zero replaced by 1. After it, every product holds the zero.
+// By x[i]: the product of what stands before it times h[i] = g[i] + x[i + 1] h[i + 1], the sum over
+// what follows. Nothing is divided, so zeros do no harm in any order.
 void cumprod_vjp(VjpCall& c) {
   const Where where = c.where();
   const int dim = scan_dim(c);
@@ -153,15 +154,9 @@ void cumprod_vjp(VjpCall& c) {
     c.results[0] = g;
     return;
   }
-  Tensor zero = eq(x, 0, where);
-  Tensor zeros = cumsum(zero, dim, where);
-  Tensor none = eq(zeros, 0, where);
-  Tensor first = logical_and(zero, eq(zeros, 1, where), where);
-  Tensor usual = div(reversed_cumsum(mul(g, c.out(0), where), dim, where),
-                     tandem::where(none, x, 1, where), where);
-  Tensor without = cumprod(tandem::where(first, 1, x, where), dim, where);
-  Tensor at_first = reversed_cumsum(mul(g, without, where), dim, where);
-  c.results[0] = tandem::where(none, usual, tandem::where(first, at_first, 0, where), where);
+  const Tensor before = shifted(c.out(0), dim, 1, false, where);
+  const Tensor after = linear_scan(shifted(x, dim, 0, true, where), g, dim, true, where);
+  c.results[0] = mul(before, after, where);
 }
 
 // sum over k >= i of g_k exp(x_i - y_k), with the sum in logarithms for either sign of g.

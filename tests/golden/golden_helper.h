@@ -80,7 +80,10 @@ std::vector<Case> cases_of(const std::string& family);
 /// The public functions by PyTorch's name; nullptr if Tandem does not have that one. A name that
 /// is neither there nor in `not_here` is a mistake of the test.
 using Fn = Ts (*)(const Case&);
+using FnTable = std::map<std::string, Fn>;
 Fn function_of(const std::string& op);
+/// Linear algebra, searching, segments (golden_math_helper.cpp).
+void add_math(FnTable& table);
 bool known_missing(const std::string& op);
 
 /// A name as GoogleTest takes it.

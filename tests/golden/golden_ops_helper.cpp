@@ -9,7 +9,7 @@
 namespace tandem::golden {
 namespace {
 
-using Table = std::map<std::string, Fn>;
+using Table = FnTable;
 
 #define CASE(name, ...) t[#name] = [](const Case& g) -> Ts { return {__VA_ARGS__}; }
 
@@ -404,6 +404,7 @@ Fn function_of(const std::string& op) {
     add_indexing(*t);
     add_norms(*t);
     add_losses(*t);
+    add_math(*t);
     return t;
   }();
   auto at = table->find(op);

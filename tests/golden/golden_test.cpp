@@ -110,6 +110,7 @@ FAMILY(Pool, "pool");
 FAMILY(Reduce, "reduce");
 FAMILY(ViewIndex, "view_index");
 FAMILY(NormLoss, "norm_loss");
+FAMILY(Linalg, "linalg");
 FAMILY(Jax, "jax");
 
 // ---- JAX's higher derivatives

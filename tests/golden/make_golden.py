@@ -10,7 +10,7 @@ import sys
 import torch
 
 FAMILIES = ["pointwise", "reduce", "view_index", "contraction", "pool", "norm_loss", "layers",
-            "optim", "promotion"]
+            "optim", "promotion", "linalg"]
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -4,9 +4,9 @@
 //
 // Inputs are "shape domain" separated by "|". A shape is "n,3" ("." is 0-d); n is 5, and 0, 1, 2 or
 // a large number where a test wants another size. Domains: any (mixed signs, no ties), pos, unit
-// (-0.85..0.85), prob (0.05..0.95), gt1, bool, ints (i64 -7..7), posint (1..7), int:K (i64 0..K-1),
-// i32:K, perm:K (distinct 0..K-1). Without shape: "=0.7" and "#2" are numbers, "-" is absent; with
-// shape they are tensors of that value.
+// (-0.85..0.85), prob (0.05..0.95), gt1, holes (any, every third 0), bool, ints (i64 -7..7), posint
+// (1..7), int:K (i64 0..K-1), i32:K, perm:K (distinct 0..K-1). Without shape: "=0.7" and "#2" are
+// numbers, "-" is absent; with shape they are tensors of that value.
 #pragma once
 
 #include <functional>
@@ -127,6 +127,11 @@ inline void add_reductions(std::vector<Row>& t) {
   t.push_back({"cumsum", "n,7 ints", with(ScanAttrs{1})});
   t.push_back({"cumprod", "n,5", with(ScanAttrs{1})});
   t.push_back({"cumprod", "5,n", with(ScanAttrs{0})});
+  t.push_back({"cumprod", "n,5 holes", with(ScanAttrs{1})});
+  t.push_back({"prod", "n,5 holes", over({1})});
+  t.push_back({"linear_scan", "n,6|n,6 prob", with(LinearScanAttrs{1, false})});
+  t.push_back({"linear_scan", "6,n unit|6,n", with(LinearScanAttrs{0, true})});
+  t.push_back({"linear_scan", "2,5,n holes|2,5,n", with(LinearScanAttrs{1, false})});
 }
 
 // ---- contractions and pooling
@@ -394,6 +399,48 @@ inline void add_creation(std::vector<Row>& t) {
   t.push_back({"constant", "", with(ConstantAttrs{make_ref<TensorBox>(tensor({1.f, 2.f}))})});
 }
 
+// ---- linear algebra
+
+inline void add_linalg(std::vector<Row>& t) {
+  using namespace linalg;
+  const char* k64 = "PyTorch's linear algebra takes no 16-bit floats either";
+  const char* kTriangle =
+      "reads one triangle; the gradient is that of a symmetric matrix: tests/ops/linalg_test.cpp";
+  const auto add = [&](const char* op, const char* in, MakeAttrs attrs = Row().attrs,
+                       unsigned off = 0, double tolerance = 1e-4, const char* why = nullptr) {
+    t.push_back({op, in, attrs, kNo16 | off, 501, 2, tolerance, why ? why : k64});
+  };
+  for (bool upper : {false, true}) {
+    add("cholesky", "n,3,3 spd", with(CholeskyAttrs{upper}), kNoGrad, 1e-4, kTriangle);
+    add("eigh", "n,3,3 spd", with(CholeskyAttrs{upper}), kNoGrad, 1e-4, kTriangle);
+    for (bool unit : {false, true})
+      add("solve_triangular", "n,3,3 regular|n,3,2", with(TriangularAttrs{upper, unit}));
+  }
+  add("cholesky", "2,n,n spd", with(CholeskyAttrs{}), kNoGrad, 1e-4, kTriangle);
+  add("lu_factor", "n,3,3 regular");
+  for (const char* op : {"solve"}) {
+    add(op, "n,3,3 regular|n,3,2");
+    add(op, "2,n,n regular|2,n,3");
+  }
+  for (const char* op : {"inv", "det", "slogdet", "cofactor", "matrix_exp"}) {
+    add(op, "n,3,3 regular");
+    t.back().big = 301;
+  }
+  add("inv", "n,n regular");
+  add("det", "n,n regular");
+  for (size_t i = t.size() - 2; i < t.size(); ++i) t[i].big = 61;
+  for (const char* in : {"n,4,3 regular", "n,3,4 regular", "n,3,3 regular"}) {
+    add("qr", in, with(QrAttrs{false}));
+    add("svd", in, with(SvdAttrs{false}));
+    add("pinv", in, with(PinvAttrs{}));
+  }
+  add("qr", "n,3,4 regular", with(QrAttrs{true}));
+  add("qr", "n,4,3 regular", with(QrAttrs{true}), kNoGrad, 1e-4,
+      "the last columns of a complete Q are arbitrary");
+  add("svd", "n,4,3 regular", with(SvdAttrs{true}), kNoGrad, 1e-4,
+      "the last columns of a full U are arbitrary");
+}
+
 inline std::vector<Row> table() {
   std::vector<Row> t;
   add_reductions(t);
@@ -403,6 +450,7 @@ inline std::vector<Row> table() {
   add_indexing(t);
   add_views(t);
   add_creation(t);
+  add_linalg(t);
   return t;
 }
 

@@ -41,6 +41,7 @@ double value_at(const std::string& domain, int64_t i, int salt) {
   if (domain == "pos") return 0.3 + 2 * u;
   if (domain == "unit") return 0.85 * s;
   if (domain == "prob") return 0.05 + 0.9 * u;
+  if (domain == "holes") return i % 3 == 1 ? 0 : 2 * s + 0.05;
   if (domain == "gt1") return 1.2 + 2 * u;
   if (domain == "bool") return s > 0;
   if (domain == "ints") return std::floor(7.9 * s);
@@ -73,6 +74,13 @@ Shape shape_of(const std::string& text, int64_t n) {
   return s;
 }
 
+// Matrices that every solver takes.
+Tensor special_matrix(const Tensor& t, const std::string& domain) {
+  if (domain == "regular") return t * 0.3 + eye(t.size(-2), t.size(-1), float64) * 2.0;
+  if (domain == "spd") return matmul(t, t.transpose(-2, -1)) * 0.2 + eye(t.size(-1), -1, float64);
+  return t;
+}
+
 struct Arg {
   Tensor tensor;
   Scalar scalar;
@@ -102,7 +110,7 @@ std::vector<Arg> make_args(const Row& row, int64_t n, DType floating, int salt =
       for (size_t i = 0; i < v.size(); ++i)
         v[i] = fixed ? number(domain).to_double()
                      : value_at(domain, static_cast<int64_t>(i), k + salt);
-      a.tensor = tensor(v).reshape(s).to(dtype_for(domain, floating));
+      a.tensor = special_matrix(tensor(v).reshape(s), domain).to(dtype_for(domain, floating));
     }
     args.push_back(a);
     ++k;

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear algebra on stacks of matrices [..., m, n] of float32 or float64, with torch.linalg's
+// names, arguments and defaults. Leading dimensions are a batch. Derivatives are those of M. Giles,
+// "Collected matrix derivative results" (2008), and of PyTorch's documentation where decompositions
+// are not unique. A matrix that a function cannot take (singular, not positive definite, not
+// finite) throws Value with its number in the stack.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "tandem/graph/apply.h"
+
+namespace tandem::linalg {
+
+/// L with A = L L^T, lower; or U with A = U^T U. Only that triangle of A is read; the gradient is
+/// that of a symmetric A. Throws Value unless A is positive definite.
+TD_API Tensor cholesky(const Tensor& A, bool upper = false, Where where = Where::here());
+/// X with A X = B, where L is the Cholesky factor of A (torch.cholesky_solve).
+TD_API Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper = false,
+                             Where where = Where::here());
+/// The inverse of the matrix whose Cholesky factor is L (torch.cholesky_inverse).
+TD_API Tensor cholesky_inverse(const Tensor& L, bool upper = false, Where where = Where::here());
+
+/// X with A X = B (or X A = B). B is [..., n, k], or a vector [n] or a stack of vectors of A's
+/// leading dimensions. Throws Value if A is singular.
+TD_API Tensor solve(const Tensor& A, const Tensor& B, bool left = true,
+                    Where where = Where::here());
+/// The same for a triangular A, of which one triangle is read; `unitriangular`: its diagonal counts
+/// as ones. A zero on the diagonal gives infinities, as in PyTorch.
+TD_API Tensor solve_triangular(const Tensor& A, const Tensor& B, bool upper, bool left = true,
+                               bool unitriangular = false, Where where = Where::here());
+/// (LU, pivots): both factors of the square A = P L U in one matrix, and LAPACK's pivots (int32,
+/// counted from 1).
+TD_API std::pair<Tensor, Tensor> lu_factor(const Tensor& A, Where where = Where::here());
+/// (P, L, U).
+TD_API std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& A, Where where = Where::here());
+/// X with A X = B from lu_factor(A).
+TD_API Tensor lu_solve(const Tensor& LU, const Tensor& pivots, const Tensor& B,
+                       Where where = Where::here());
+/// Throws Value if A is singular.
+TD_API Tensor inv(const Tensor& A, Where where = Where::here());
+/// Moore-Penrose inverse. Singular values up to max(atol, rtol * the largest) count as zero; rtol
+/// defaults to max(m, n) * epsilon, and to 0 if atol is given.
+TD_API Tensor pinv(const Tensor& A, std::optional<double> atol = {},
+                   std::optional<double> rtol = {}, Where where = Where::here());
+TD_API Tensor det(const Tensor& A, Where where = Where::here());
+/// (sign, log |det|); (0, -infinity) if A is singular.
+TD_API std::pair<Tensor, Tensor> slogdet(const Tensor& A, Where where = Where::here());
+/// log(det); NaN if the determinant is negative (torch.logdet).
+TD_API Tensor logdet(const Tensor& A, Where where = Where::here());
+
+/// (Q, R) with A = Q R. mode "reduced": Q is [m, k], R [k, n], k = min(m, n); "complete": Q is
+/// [m, m], R [m, n], differentiable for m <= n; "r": Q is not given (empty).
+TD_API std::pair<Tensor, Tensor> qr(const Tensor& A, std::string_view mode = "reduced",
+                                    Where where = Where::here());
+/// (U, S, Vh) with A = U diag(S) Vh, S falling. The column of U has its largest entry positive.
+/// Derivatives by U and Vh need distinct singular values; full_matrices has one by S alone unless
+/// A is square.
+TD_API std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& A, bool full_matrices = true,
+                                              Where where = Where::here());
+TD_API Tensor svdvals(const Tensor& A, Where where = Where::here());
+/// (eigenvalues rising, eigenvectors in columns) of a symmetric A, of which the triangle UPLO ("L"
+/// or "U") is read. The gradient by the vectors needs distinct values.
+TD_API std::pair<Tensor, Tensor> eigh(const Tensor& A, std::string_view UPLO = "L",
+                                      Where where = Where::here());
+TD_API Tensor eigvalsh(const Tensor& A, std::string_view UPLO = "L", Where where = Where::here());
+/// Eigenvalues of a general matrix are complex, and there is no complex dtype: throws Unsupported.
+TD_API std::pair<Tensor, Tensor> eig(const Tensor& A, Where where = Where::here());
+TD_API Tensor eigvals(const Tensor& A, Where where = Where::here());
+
+struct LstsqResult {
+  Tensor solution;         ///< [..., n, k], of least norm
+  Tensor residuals;        ///< [..., k] sums of squares; empty unless m > n
+  Tensor rank;             ///< int64 [...]
+  Tensor singular_values;  ///< [..., min(m, n)]
+};
+/// X that makes |A X - B| least, through the singular value decomposition (driver gelsd). B as in
+/// solve.
+TD_API LstsqResult lstsq(const Tensor& A, const Tensor& B, std::optional<double> rcond = {},
+                         Where where = Where::here());
+/// How many singular values are above the limit of pinv (int64).
+TD_API Tensor matrix_rank(const Tensor& A, std::optional<double> atol = {},
+                          std::optional<double> rtol = {}, Where where = Where::here());
+/// A times itself n times; n < 0: of the inverse.
+TD_API Tensor matrix_power(const Tensor& A, int64_t n, Where where = Where::here());
+TD_API Tensor matrix_exp(const Tensor& A, Where where = Where::here());
+
+/// A number, or one of "fro", "nuc".
+using Order = std::variant<double, std::string_view>;
+/// Of the matrices in dims `dim`: "fro", "nuc", 2, -2 (singular values), 1, -1 (column sums),
+/// infinity, -infinity (row sums).
+TD_API Tensor matrix_norm(const Tensor& A, Order ord = "fro", IntList dim = {-2, -1},
+                          bool keepdim = false, Where where = Where::here());
+/// (sum of |x|^ord)^(1/ord); 0 counts what is not zero.
+TD_API Tensor vector_norm(const Tensor& x, double ord = 2, IntList dim = {}, bool keepdim = false,
+                          Where where = Where::here());
+/// torch.linalg.norm: without `ord` the 2-norm of all elements (of `dim`); with it a matrix norm
+/// for two dims, else a vector norm.
+TD_API Tensor norm(const Tensor& A, std::optional<Order> ord = {}, IntList dim = {},
+                   bool keepdim = false, Where where = Where::here());
+/// Condition number: norm(A) * norm(inv(A)); without p the ratio of the outer singular values.
+TD_API Tensor cond(const Tensor& A, std::optional<Order> p = {}, Where where = Where::here());
+/// Product of matrices in the order that costs least; the first and last may be vectors.
+TD_API Tensor multi_dot(const std::vector<Tensor>& tensors, Where where = Where::here());
+/// Sum of products along `dim`.
+TD_API Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim = -1,
+                     Where where = Where::here());
+
+// ---- rows
+struct CholeskyAttrs {  ///< of cholesky and eigh
+  bool upper = false;
+  template <class V>
+  void fields(V& v) {
+    v("upper", upper);
+  }
+};
+struct TriangularAttrs {
+  bool upper = false, unitriangular = false;
+  template <class V>
+  void fields(V& v) {
+    v("upper", upper);
+    v("unitriangular", unitriangular);
+  }
+};
+struct QrAttrs {
+  bool complete = false;
+  template <class V>
+  void fields(V& v) {
+    v("complete", complete);
+  }
+};
+struct SvdAttrs {
+  bool full_matrices = false;
+  template <class V>
+  void fields(V& v) {
+    v("full_matrices", full_matrices);
+  }
+};
+struct PinvAttrs {
+  double atol = 0;
+  double rtol = -1;  ///< negative: the default
+  template <class V>
+  void fields(V& v) {
+    v("atol", atol);
+    v("rtol", rtol);
+  }
+};
+
+}  // namespace tandem::linalg
+
+namespace tandem {
+namespace op {
+/// lu_permutation: pivots -> for each row of the factors the row of A that it was (int64).
+/// cofactor: the derivative of det.
+extern TD_API const OpDef cholesky, solve_triangular, lu_factor, lu_permutation, solve, inv, det,
+    slogdet, cofactor, qr, eigh, svd, pinv, matrix_exp;
+}  // namespace op
+/// The rows of this family.
+TD_API std::span<const OpDef* const> linalg_rows();
+}  // namespace tandem
