@@ -11,6 +11,10 @@
 
 namespace tandem {
 
+namespace detail {
+struct ManyUpdates;
+}
+
 class TD_API Cell : public RefCounted {
  public:
   Cell(Tensor value, bool requires_grad);
@@ -36,6 +40,7 @@ class TD_API Cell : public RefCounted {
  private:
   friend struct Trace;
   friend class Graph;
+  friend struct detail::ManyUpdates;  // graph/update.cpp
   void adopt(Tensor v);
   friend void update_(const OpDef&, const void*, std::span<Cell* const>, std::span<Operand>, Where);
 

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "tandem/graph/apply.h"
+#include "tandem/ops/control.h"
 #include "tandem/ops/view.h"
 
 namespace tandem::nn {
@@ -81,6 +82,55 @@ void walk(const Module& root, See see) {
   Walker<See> w(outer);
   see.module("", m);
   m.visit_members(w);
+}
+
+// The two ends of a layer for its backward hooks: the gradient of the output is kept until that
+// of the input has come, which then goes through the hooks.
+struct HookEnds : RefCounted {
+  std::string path;
+  std::vector<std::pair<int, detail::ModuleState::BackwardHook>> hooks;
+  Tensor grad_output;
+  bool input_asks = false;
+  Tensor call(Tensor grad_input) {
+    for (auto& [id, hook] : hooks)
+      if (Tensor r = hook(path, grad_input, grad_output); r.defined()) grad_input = r;
+    return grad_input;
+  }
+};
+struct HookEnd : VjpClosure {
+  Ref<HookEnds> ends;
+  bool at_input;
+  HookEnd(Ref<HookEnds> ends, bool at_input) : ends(std::move(ends)), at_input(at_input) {}
+  std::vector<Tensor> backward(std::span<const Tensor>, std::span<const Tensor>,
+                               std::span<const Tensor> g) override {
+    if (at_input) return {ends->call(g[0])};
+    ends->grad_output = g[0];
+    if (!ends->input_asks) ends->call(Tensor());
+    return {g[0]};
+  }
+};
+Tensor with_end(const Tensor& x, const Ref<HookEnds>& ends, bool at_input) {
+  Tensor in[] = {x}, out[] = {x.detach()};
+  return with_vjp(in, out, make_ref<HookEnd>(ends, at_input))[0];
+}
+
+Tensor call_with_hooks(Module& m, Tensor x) {
+  detail::ModuleState& s = m.state();
+  for (auto& [id, hook] : std::vector(s.pre_hooks))
+    if (Tensor replaced = hook(m, x); replaced.defined()) x = replaced;
+  Ref<HookEnds> ends;
+  if (!s.backward_hooks.empty() && is_grad_enabled()) {
+    ends = make_ref<HookEnds>();
+    ends->path = m.path();
+    ends->hooks = s.backward_hooks;
+    ends->input_asks = x.requires_grad();
+    if (ends->input_asks) x = with_end(x, ends, true);
+  }
+  Tensor y = s.forward(&m, x);
+  for (auto& [id, hook] : std::vector(s.hooks))
+    if (Tensor replaced = hook(m, x, y); replaced.defined()) y = replaced;
+  if (ends && y.requires_grad()) y = with_end(y, ends, false);
+  return y;
 }
 
 std::string join_lines(const std::vector<std::string>& names) {
@@ -203,7 +253,10 @@ void Module::unshare_state() {
   own->training = state_->training;
   own->path = state_->path;
   own->forward = state_->forward;
+  own->kind = state_->kind;
   own->hooks = state_->hooks;
+  own->pre_hooks = state_->pre_hooks;
+  own->backward_hooks = state_->backward_hooks;
   own->next_hook = state_->next_hook;
   state_ = std::move(own);
 }
@@ -324,22 +377,40 @@ Tensor Module::operator()(Tensor x, Where where) {
   TD_CHECK(state_->forward, Unsupported, "{} has no `Tensor forward(Tensor)`\nCall its forward.",
            state_->type.empty() ? "a module without TD_REGISTER" : state_->type);
   ScopeGuard scope(scope_id(), where);
-  if (TD_LIKELY(state_->hooks.empty())) return state_->forward(this, std::move(x));
-  Tensor in = x;
-  Tensor y = state_->forward(this, std::move(x));
-  auto hooks = state_->hooks;
-  for (auto& [id, hook] : hooks)
-    if (Tensor replaced = hook(*this, in, y); replaced.defined()) y = replaced;
-  return y;
+  if (TD_LIKELY(!state_->has_hooks())) return state_->forward(this, std::move(x));
+  return call_with_hooks(*this, std::move(x));
 }
 
 int Module::register_forward_hook(detail::ModuleState::ForwardHook hook) {
+  check_hookable();
   state_->hooks.emplace_back(state_->next_hook, std::move(hook));
   return state_->next_hook++;
 }
 
+int Module::register_forward_pre_hook(detail::ModuleState::ForwardPreHook hook) {
+  check_hookable();
+  state_->pre_hooks.emplace_back(state_->next_hook, std::move(hook));
+  return state_->next_hook++;
+}
+
+int Module::register_full_backward_hook(detail::ModuleState::BackwardHook hook) {
+  check_hookable();
+  state_->backward_hooks.emplace_back(state_->next_hook, std::move(hook));
+  return state_->next_hook++;
+}
+
+void Module::check_hookable() const {
+  TD_CHECK(
+      state_->forward, Unsupported,
+      "{} has no `Tensor forward(Tensor)`, so no hook would be called\nHook a layer inside it.",
+      state_->type.empty() ? "a module without TD_REGISTER" : state_->type);
+}
+
 void Module::remove_hook(int hook) {
-  std::erase_if(state_->hooks, [&](const auto& h) { return h.first == hook; });
+  const auto is_it = [&](const auto& h) { return h.first == hook; };
+  std::erase_if(state_->hooks, is_it);
+  std::erase_if(state_->pre_hooks, is_it);
+  std::erase_if(state_->backward_hooks, is_it);
 }
 
 const std::string& Module::path() const { return scope_path(state_->path); }

@@ -48,13 +48,20 @@ struct TD_API ModuleState : RefCounted {
     VisitFn visit;
   };
   using ForwardHook = std::function<Tensor(Module&, const Tensor& in, const Tensor& out)>;
+  using ForwardPreHook = std::function<Tensor(Module&, const Tensor& in)>;
+  using BackwardHook = std::function<Tensor(const std::string& path, const Tensor& grad_input,
+                                            const Tensor& grad_output)>;
   std::vector<Member> members;
   std::string type;  ///< "Conv2d"; from TD_REGISTER
   bool training = true;
   uint32_t path = 0;  ///< interned; set when a root is walked
   Tensor (*forward)(Module*, Tensor) = nullptr;
+  const void* kind = nullptr;  ///< lets the library find its own layers (batch norms) again
   std::vector<std::pair<int, ForwardHook>> hooks;
+  std::vector<std::pair<int, ForwardPreHook>> pre_hooks;
+  std::vector<std::pair<int, BackwardHook>> backward_hooks;
   int next_hook = 0;
+  bool has_hooks() const { return !hooks.empty() || !pre_hooks.empty() || !backward_hooks.empty(); }
 };
 
 template <class T>
@@ -127,7 +134,13 @@ class TD_API Module {
   Tensor operator()(Tensor x, Where where = Where::here());
   /// Called with every result of operator(); what it returns, if defined, replaces the result.
   /// Gives a number for remove_hook.
+  /// Throws Unsupported for a layer whose forward is not of one tensor (LSTM, attention).
   int register_forward_hook(detail::ModuleState::ForwardHook hook);
+  /// The same before the call, with the input.
+  int register_forward_pre_hook(detail::ModuleState::ForwardPreHook hook);
+  /// Called in the backward pass with this layer's path and the gradients by its input (undefined
+  /// if that asks for none) and its output; what it returns, if defined, replaces the former.
+  int register_full_backward_hook(detail::ModuleState::BackwardHook hook);
   void remove_hook(int hook);
 
   // ---- looking
@@ -177,6 +190,7 @@ class TD_API Module {
   void add_member(const std::string& name, void* member, detail::VisitFn visit);
   void check_complete(const void* self, size_t bytes);
   uint32_t scope_id() const;
+  void check_hookable() const;
 
   Ref<detail::ModuleState> state_;
 };

@@ -9,7 +9,14 @@
 namespace tandem::nn {
 namespace detail {
 
+static const char kBatchNorm = 0;
+
+BatchNorm* as_batch_norm(Module& m) {
+  return m.state().kind == &kBatchNorm ? static_cast<BatchNorm*>(&m) : nullptr;
+}
+
 BatchNorm::BatchNorm(Dim c, const BatchNormOptions& o) : num_features(c.value()), options(o) {
+  state().kind = &kBatchNorm;
   TD_CHECK(num_features > 0, Value, "BatchNorm wants num_features > 0, got {}", num_features);
   if (o.affine) {
     weight = Param(ones({c}, o.dtype));

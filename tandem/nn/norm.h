@@ -29,6 +29,8 @@ class TD_API BatchNorm : public Module {
   BatchNorm(Dim num_features, const BatchNormOptions& options);
   Tensor run(Tensor x, int min_rank, int max_rank);
 };
+/// `m` as a batch norm; nullptr if it is none.
+TD_API BatchNorm* as_batch_norm(Module& m);
 }  // namespace detail
 
 /// x [n, c] or [n, c, l].

@@ -154,6 +154,62 @@ void radam(const E* in, E* out) {
   out[2] = v;
 }
 
+void rprop(const E* in, E* out) {
+  const E &p = in[0], &g = in[1], &eta_minus = in[4], &eta_plus = in[5];
+  const E same = g * in[2];
+  const E factor = where(same > 0, eta_plus, where(same < 0, eta_minus, 1.0));
+  const E size = minimum(maximum(in[3] * factor, in[6]), in[7]);
+  const E kept = where(same < 0, 0.0, g);
+  out[0] = p + -1.0 * sign(kept) * size;
+  out[1] = kept;
+  out[2] = size;
+}
+
+void asgd(const E* in, E* out) {
+  const E &p = in[0], &ax = in[2], &lambd = in[3], &weight_decay = in[4], &eta = in[5], &mu = in[6];
+  const E g = in[1] + weight_decay * p;
+  const E fresh = p * (1 - lambd * eta) + -eta * g;
+  out[0] = fresh;
+  out[1] = where(mu == 1, fresh, ax + (fresh - ax) * mu);
+}
+
+void lion(const E* in, E* out) {
+  const E &p = in[0], &g = in[1], &m = in[2], &lr = in[3], &beta1 = in[4], &beta2 = in[5],
+          &weight_decay = in[6];
+  out[0] = p * (1 - lr * weight_decay) + -lr * sign(m * beta1 + (1 - beta1) * g);
+  out[1] = m * beta2 + (1 - beta2) * g;
+}
+
+void lars(const E* in, E* out) {
+  const E &p = in[0], &lr = in[3], &momentum = in[4], &dampening = in[5], &weight_decay = in[6],
+          &nesterov = in[7], &first = in[8], &trust = in[9];
+  const E g = (in[1] + weight_decay * p) * trust;
+  const E fresh = where(first, g, in[2] * momentum + (1 - dampening) * g);
+  out[0] = p + -lr * where(nesterov, g + momentum * fresh, fresh);
+  out[1] = fresh;
+}
+
+void lamb(const E* in, E* out) {
+  const E &beta1 = in[4], &beta2 = in[5], &eps = in[6], &weight_decay = in[7], &bias1 = in[8],
+          &bias2 = in[9];
+  const E m = moment(in[2], in[1], beta1), v = square_moment(in[3], in[1], beta2);
+  out[0] = m / bias1 / (sqrt(v / bias2) + eps) + weight_decay * in[0];
+  out[1] = m;
+  out[2] = v;
+}
+
+void sparse_adam(const E* in, E* out) {
+  const E &p = in[0], &g = in[1], &lr = in[4], &beta1 = in[5], &beta2 = in[6], &eps = in[7],
+          &bias1 = in[8], &bias2 = in[9];
+  const E m = in[2] + (g - in[2]) * (1 - beta1), v = in[3] + (g * g - in[3]) * (1 - beta2);
+  const E untouched = g == 0;
+  out[0] = where(untouched, p, p + -(lr * sqrt(bias2) / bias1) * (m / (sqrt(v) + eps)));
+  out[1] = where(untouched, in[2], m);
+  out[2] = where(untouched, in[3], v);
+}
+
+void decoupled(const E* in, E* out) { out[0] = in[0] * (1 - in[2] * in[3]) + -in[4] * in[1]; }
+
 // ---- rows
 
 bool is_number(const char* name) { return OpDef::last_char(name) == '$'; }
@@ -271,6 +327,31 @@ constinit const OpDef radam_update =
                {"p", "g", "m", "v", "lr$", "beta1$", "beta2$", "eps$", "weight_decay$",
                 "decoupled$", "bias1$", "bias2$", "rect$"},
                {"p", "m", "v"}, radam, "Step of RAdam.");
+constinit const OpDef rprop_update = update_row(
+    "rprop_update", {"p", "g", "prev", "step_size", "eta_minus$", "eta_plus$", "min$", "max$"},
+    {"p", "prev", "step_size"}, rprop, "Step of Rprop.");
+constinit const OpDef asgd_update =
+    update_row("asgd_update", {"p", "g", "ax", "lambd$", "weight_decay$", "eta$", "mu$"},
+               {"p", "ax"}, asgd, "Step of averaged SGD.");
+constinit const OpDef lion_update =
+    update_row("lion_update", {"p", "g", "m", "lr$", "beta1$", "beta2$", "weight_decay$"},
+               {"p", "m"}, lion, "Step of Lion.");
+constinit const OpDef lars_update =
+    update_row("lars_update",
+               {"p", "g", "buf", "lr$", "momentum$", "dampening$", "weight_decay$", "nesterov$",
+                "first$", "trust$"},
+               {"p", "buf"}, lars, "Step of LARS; trust scales the gradient with its decay.");
+constinit const OpDef lamb_direction = update_row(
+    "lamb_direction",
+    {"p", "g", "m", "v", "beta1$", "beta2$", "eps$", "weight_decay$", "bias1$", "bias2$"},
+    {"direction", "m", "v"}, lamb, "Direction of LAMB, before its trust ratio.");
+constinit const OpDef sparse_adam_update =
+    update_row("sparse_adam_update",
+               {"p", "g", "m", "v", "lr$", "beta1$", "beta2$", "eps$", "bias1$", "bias2$"},
+               {"p", "m", "v"}, sparse_adam, "Step of Adam where the gradient is not 0.");
+constinit const OpDef decoupled_update =
+    update_row("decoupled_update", {"p", "direction", "lr$", "weight_decay$", "rate$"}, {"p"},
+               decoupled, "p (1 - lr weight_decay) - rate direction.");
 }  // namespace op
 
 std::span<const OpDef* const> update_rows() {
@@ -288,7 +369,14 @@ std::span<const OpDef* const> update_rows() {
                                            &op::adadelta_update,
                                            &op::adamax_update,
                                            &op::nadam_update,
-                                           &op::radam_update};
+                                           &op::radam_update,
+                                           &op::rprop_update,
+                                           &op::asgd_update,
+                                           &op::lion_update,
+                                           &op::lars_update,
+                                           &op::lamb_direction,
+                                           &op::sparse_adam_update,
+                                           &op::decoupled_update};
   return kRows;
 }
 

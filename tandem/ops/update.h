@@ -35,6 +35,20 @@ extern TD_API const OpDef nadam_update;
 /// p, g, m, v, lr$, beta1$, beta2$, eps$, weight_decay$, decoupled$, bias1$, bias2$, rect$ -> p, m,
 /// v; rect 0: the variance is not yet tractable.
 extern TD_API const OpDef radam_update;
+/// p, g, prev, step_size, eta_minus$, eta_plus$, min$, max$ -> p, prev, step_size
+extern TD_API const OpDef rprop_update;
+/// p, g, ax, lambd$, weight_decay$, eta$, mu$ -> p, ax
+extern TD_API const OpDef asgd_update;
+/// p, g, m, lr$, beta1$, beta2$, weight_decay$ -> p, m
+extern TD_API const OpDef lion_update;
+/// p, g, buf, lr$, momentum$, dampening$, weight_decay$, nesterov$, first$, trust$ -> p, buf
+extern TD_API const OpDef lars_update;
+/// p, g, m, v, beta1$, beta2$, eps$, weight_decay$, bias1$, bias2$ -> direction, m, v
+extern TD_API const OpDef lamb_direction;
+/// p, g, m, v, lr$, beta1$, beta2$, eps$, bias1$, bias2$ -> p, m, v; nothing changes where g is 0.
+extern TD_API const OpDef sparse_adam_update;
+/// p, direction, lr$, weight_decay$, rate$ -> p (1 - lr weight_decay) - rate direction
+extern TD_API const OpDef decoupled_update;
 
 }  // namespace tandem::op
 

@@ -2,4 +2,6 @@
 // All of optim.
 #pragma once
 
+#include "tandem/optim/averaged.h"
 #include "tandem/optim/optimizers.h"
+#include "tandem/optim/schedules.h"
