@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bar on MNIST: the README's net, three epochs, accuracy on the 10,000 test images.
-// Usage: bench_mnist [epochs] [seed]; the IDX files are in $TANDEM_DATA/mnist. One JSON line.
+// Usage: bench_mnist [epochs] [seed] [constant|linear]; the IDX files are in $TANDEM_DATA/mnist. The
+// learning rate is 1e-3, held or let fall to 0 in a line over all steps (default). One JSON line.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -22,7 +23,7 @@ double accuracy(Conv& net, const data::MNIST& test) {
   return static_cast<double>(right) / static_cast<double>(test.size());
 }
 
-int run(const std::string& folder, int epochs, uint64_t seed) {
+int run(const std::string& folder, int epochs, uint64_t seed, bool linear) {
   init();
   manual_seed(seed);
   data::MNIST train(folder, {.train = true}), test(folder, {.train = false});
@@ -31,8 +32,11 @@ int run(const std::string& folder, int epochs, uint64_t seed) {
   data::DataLoader loader(train, {.batch_size = 64, .shuffle = true, .seed = seed});
   auto start = std::chrono::steady_clock::now();
   std::vector<double> by_epoch;
+  const double steps = epochs * static_cast<double>((train.size() + 63) / 64);
+  double step = 0;
   for (int e = 0; e < epochs; ++e) {
     for (const auto& [x, y] : loader) {
+      if (linear) opt.set_lr(1e-3 * (1 - step++ / steps));
       opt.zero_grad();
       Tensor loss = cross_entropy(net.forward(x), y);
       loss.backward();
@@ -45,6 +49,7 @@ int run(const std::string& folder, int epochs, uint64_t seed) {
   nlohmann::json j{{"case", "mnist"},
                    {"epochs", epochs},
                    {"seed", seed},
+                   {"lr", linear ? "linear" : "constant"},
                    {"seconds", s},
                    {"accuracy", by_epoch.back()},
                    {"by_epoch", by_epoch}};
@@ -63,7 +68,8 @@ int main(int argc, char** argv) {
   }
   try {
     return tandem::bench::run(std::string(data) + "/mnist", argc > 1 ? std::atoi(argv[1]) : 3,
-                              argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0);
+                              argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0,
+                              argc <= 3 || std::string(argv[3]) != "constant");
   } catch (const std::exception& e) {
     fmt::print(stderr, "bench_mnist: {}\n", e.what());
     return 1;

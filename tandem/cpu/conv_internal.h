@@ -39,6 +39,35 @@ void gather_patches(const ConvSizes& s, const float* x, int64_t group, int64_t p
 void scatter_patches(const ConvSizes& s, const float* from, int64_t from_row, int64_t group,
                      int64_t p0, int64_t p1, float* gx);
 
+/// Where an activation is brought to channels-last in scratch, if it is not.
+struct ConvActivation {
+  bool copy = false;
+  size_t offset = 0;
+};
+struct ConvPlan : Plan {
+  ConvActivation first, second;
+  size_t weight = 0, parts_at = 0, workers_at = 0, worker_bytes = 0;
+  int64_t parts = 1, columns = 0;  ///< of the derivative by the weight
+  int workers = 1;
+
+  ConvActivation activation(const Array& a);
+  size_t take(size_t bytes);
+};
+/// Bytes of that many f32, in whole cache lines.
+size_t conv_bytes(int64_t elements);
+char* conv_scratch(const KernelCall& c, size_t at);
+/// Input i channels-last.
+const float* conv_read(const KernelCall& c, int i, const ConvActivation& a);
+/// Where output 0 is written channels-last, and how it gets to its place then.
+float* conv_written(const KernelCall& c, const ConvActivation& a);
+void conv_store(const KernelCall& c, const ConvActivation& a);
+/// w [o, i, ...k] as [o][tap][i].
+void conv_pack_weight(const Array& w, float* to);
+/// gw[o][i][tap] = sum over parts, in order, of partial[part][o][tap][i] for o in [first, last);
+/// `row` has room for a row of w and 16 more. Leaves the sums in partial[0].
+void add_weight_parts(const ConvSizes& s, float* partial, int64_t parts, float* row, int64_t first,
+                      int64_t last, float* gw);
+
 /// The own kernel of conv_backward_weight (f32); prepare gives nothing for other dtypes.
 std::shared_ptr<const Plan> own_conv_backward_weight_prepare(const KernelCall& c);
 void own_conv_backward_weight_run(const KernelCall& c);

@@ -10,60 +10,12 @@
 #include "tandem/cpu/gemm_internal.h"
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/ops/conv.h"
-#include "tandem/ops/strided_copy_internal.h"
 
 namespace tandem::detail {
 namespace {
 
 constexpr int64_t kDepth = 256;  ///< pixels summed in one chain
 constexpr int64_t kUnits = 16;   ///< pieces of work that a derivative is cut into, about
-
-size_t rounded(int64_t elements) {
-  return static_cast<size_t>((elements + 15) / 16 * 16) * sizeof(float);
-}
-
-// Where an activation is brought to channels-last, if it is not.
-struct Activation {
-  bool copy = false;
-  size_t offset = 0;
-};
-
-struct ConvPlan : Plan {
-  Activation first, second;
-  size_t weight = 0, parts_at = 0, workers_at = 0, worker_bytes = 0;
-  int64_t parts = 1, columns = 0;  ///< of the derivative by the weight
-  int workers = 1;
-
-  Activation activation(const Array& a) {
-    Activation r{!is_channels_last(a), workspace};
-    if (r.copy) workspace += rounded(a.numel);
-    return r;
-  }
-  size_t take(size_t bytes) {
-    size_t at = workspace;
-    workspace += (bytes + 63) / 64 * 64;
-    return at;
-  }
-};
-
-char* scratch(const KernelCall& c, size_t at) { return static_cast<char*>(c.scratch) + at; }
-
-const float* read(const KernelCall& c, int i, const Activation& a) {
-  if (!a.copy) return c.in[i].as<float>();
-  auto* to = reinterpret_cast<float*>(scratch(c, a.offset));
-  to_channels_last(c.in[i], to);
-  return to;
-}
-// Where an output is written, and how it gets to its place.
-float* written(const KernelCall& c, const Activation& a) {
-  return a.copy ? reinterpret_cast<float*>(scratch(c, a.offset)) : c.out[0].as<float>();
-}
-void store(const KernelCall& c, const Activation& a) {
-  if (!a.copy) return;
-  const Array& y = c.out[0];
-  Strides s = channels_last_strides(y.shape, y.rank);
-  strided_copy(y.data, y.strides, scratch(c, a.offset), s.data(), y.shape, y.rank, sizeof(float));
-}
 
 bool supports(const KernelCall& c) {
   if (c.out[0].dtype != DType::f32) return false;
@@ -78,19 +30,6 @@ bool supports(const KernelCall& c) {
 bool activation_layout(const KernelCall& c, int, Strides& s) {
   s = channels_last_strides(c.out[0].shape, c.out[0].rank);
   return true;
-}
-
-// w [o, i, ...k] as [o][tap][i].
-void pack_weight(const Array& w, float* to) {
-  int64_t strides[kMaxRank];
-  int64_t step = w.shape[1];
-  strides[1] = 1;
-  for (int d = w.rank - 1; d >= 2; --d) {
-    strides[d] = step;
-    step *= w.shape[d];
-  }
-  strides[0] = step;
-  strided_copy(to, strides, w.data, w.strides, w.shape, w.rank, sizeof(float));
 }
 
 // ---- derivative by the weight: gw[o][m] = sum over pixels of gy[pixel][o] * patch[pixel][m]
@@ -111,11 +50,11 @@ std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
   plan->first = plan->activation(c.in[0]);
   plan->second = plan->activation(c.in[1]);
   cut(s, plan->parts, plan->columns);
-  plan->parts_at = plan->take(rounded(plan->parts * s.o * s.patch()));
+  plan->parts_at = plan->take(conv_bytes(plan->parts * s.o * s.patch()));
   plan->workers = num_threads();
   const int64_t row = s.patch() + 16;
   plan->worker_bytes =
-      rounded(kDepth * plan->columns + 16) + rounded(kDepth * (s.group_out() + 16)) + rounded(row);
+      conv_bytes(kDepth * plan->columns + 16) + conv_bytes(kDepth * (s.group_out() + 16)) + conv_bytes(row);
   plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
   return plan;
 }
@@ -128,7 +67,7 @@ class WeightUnit {
         x_(x),
         gy_(gy),
         b_(reinterpret_cast<float*>(buffer)),
-        a_(reinterpret_cast<float*>(buffer + rounded(kDepth * columns + 16))) {
+        a_(reinterpret_cast<float*>(buffer + conv_bytes(kDepth * columns + 16))) {
     pack_a_ = s.o * 4 % 1024 == 0 && s.pixels * s.n > 16;
   }
 
@@ -156,7 +95,7 @@ class WeightUnit {
           c.a = pack_a_ ? a_ + r0 * depth : gy + r0;
           c.ak = pack_a_ ? r1 - r0 : s_.o;
           c.c = partial + (group * rows + r0) * c.c_row + m;
-          t.tile[r1 - r0 - 1][width > t.width][1](c);
+          t.run(r1 - r0, c);
         }
       }
     }
@@ -179,41 +118,18 @@ class WeightUnit {
   bool pack_a_;
 };
 
-// gw[o][c][tap] = sum over parts, in order, of partial[o][tap][c].
-void add_parts(const ConvSizes& s, float* partial, int64_t parts, float* row_buffer, int64_t first,
-               int64_t last, float* gw) {
-  const int64_t size = s.patch(), all = s.o * size, channels = s.group_in();
-  for (int64_t o = first; o < last; ++o) {
-    float* sum = partial + o * size;
-    for (int64_t p = 1; p < parts; ++p) {
-      const float* add = sum + p * all;
-      for (int64_t i = 0; i < size; ++i) sum[i] += add[i];
-    }
-    float* to = gw + o * size;
-    if (s.taps == 1 || channels == 1) {
-      std::memcpy(to, sum, static_cast<size_t>(size) * sizeof(float));
-    } else if (s.taps <= 16) {
-      micro_table<float>().transpose(row_buffer, s.taps, sum, channels, s.taps, channels);
-      std::memcpy(to, row_buffer, static_cast<size_t>(size) * sizeof(float));
-    } else {
-      for (int64_t t = 0; t < s.taps; ++t)
-        for (int64_t ch = 0; ch < channels; ++ch) to[ch * s.taps + t] = sum[t * channels + ch];
-    }
-  }
-}
-
 void weight_run(const KernelCall& c) {
   const auto& plan = *static_cast<const ConvPlan*>(c.plan);
   ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
-  const float* x = read(c, 0, plan.first);
-  const float* gy = read(c, 1, plan.second);
-  auto* partial = reinterpret_cast<float*>(scratch(c, plan.parts_at));
+  const float* x = conv_read(c, 0, plan.first);
+  const float* gy = conv_read(c, 1, plan.second);
+  auto* partial = reinterpret_cast<float*>(conv_scratch(c, plan.parts_at));
   const int64_t blocks = (s.patch() + plan.columns - 1) / plan.columns;
   const int64_t units = plan.parts * s.groups * blocks, total = s.n * s.pixels;
   const int64_t chains = (total + kDepth - 1) / kDepth;
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
     for (int64_t w = first; w < last; ++w) {
-      char* buffer = scratch(c, plan.workers_at + static_cast<size_t>(w) * plan.worker_bytes);
+      char* buffer = conv_scratch(c, plan.workers_at + static_cast<size_t>(w) * plan.worker_bytes);
       WeightUnit unit(s, x, gy, buffer, plan.columns);
       for (int64_t u = units * w / plan.workers; u < units * (w + 1) / plan.workers; ++u) {
         const int64_t part = u / (s.groups * blocks), group = u / blocks % s.groups;
@@ -227,8 +143,8 @@ void weight_run(const KernelCall& c) {
   });
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
     for (int64_t w = first; w < last; ++w) {
-      char* buffer = scratch(c, plan.workers_at + static_cast<size_t>(w) * plan.worker_bytes);
-      add_parts(s, partial, plan.parts, reinterpret_cast<float*>(buffer), s.o * w / plan.workers,
+      char* buffer = conv_scratch(c, plan.workers_at + static_cast<size_t>(w) * plan.worker_bytes);
+      add_weight_parts(s, partial, plan.parts, reinterpret_cast<float*>(buffer), s.o * w / plan.workers,
                 s.o * (w + 1) / plan.workers, c.out[0].as<float>());
     }
   });
@@ -244,9 +160,9 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   ConvSizes s(c.get_attrs<ConvAttrs>(), x, w, y);
   plan->first = plan->activation(x);
   plan->second = plan->activation(y);
-  plan->weight = plan->take(rounded(w.numel));
+  plan->weight = plan->take(conv_bytes(w.numel));
   plan->workers = num_threads();
-  plan->worker_bytes = rounded(kPixels * s.patch()) +
+  plan->worker_bytes = conv_bytes(kPixels * s.patch()) +
                        (gemm_scratch<float>(kPixels, s.group_out(), s.patch()) + 63) / 64 * 64;
   plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
   return plan;
@@ -255,15 +171,15 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
 void forward_run(const KernelCall& c) {
   const auto& plan = *static_cast<const ConvPlan*>(c.plan);
   ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
-  const float* x = read(c, 0, plan.first);
-  auto* weight = reinterpret_cast<float*>(scratch(c, plan.weight));
-  pack_weight(c.in[1], weight);
-  float* y = written(c, plan.second);
+  const float* x = conv_read(c, 0, plan.first);
+  auto* weight = reinterpret_cast<float*>(conv_scratch(c, plan.weight));
+  conv_pack_weight(c.in[1], weight);
+  float* y = conv_written(c, plan.second);
   const float* bias = c.n_in > 2 && c.in[2].present() ? c.in[2].as<float>() : nullptr;
   const int64_t total = s.n * s.pixels, units = (total + kPixels - 1) / kPixels;
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
     for (int64_t wk = first; wk < last; ++wk) {
-      char* buffer = scratch(c, plan.workers_at + static_cast<size_t>(wk) * plan.worker_bytes);
+      char* buffer = conv_scratch(c, plan.workers_at + static_cast<size_t>(wk) * plan.worker_bytes);
       auto* patches = reinterpret_cast<float*>(buffer);
       for (int64_t u = units * wk / plan.workers; u < units * (wk + 1) / plan.workers; ++u) {
         const int64_t p0 = u * kPixels, p1 = std::min(p0 + kPixels, total);
@@ -282,12 +198,12 @@ void forward_run(const KernelCall& c) {
           m.c = y + p0 * s.o + g * m.n;
           m.c_row = s.o;
           m.bias = bias ? bias + g * m.n : nullptr;
-          gemm_serial(m, buffer + rounded(kPixels * s.patch()));
+          gemm_serial(m, buffer + conv_bytes(kPixels * s.patch()));
         }
       }
     }
   });
-  store(c, plan.second);
+  conv_store(c, plan.second);
 }
 
 // ---- derivative by the input: patches = gy[pixel][:] w[:][m], added to where they came from
@@ -298,9 +214,9 @@ std::shared_ptr<const Plan> input_prepare(const KernelCall& c) {
   ConvSizes s(c.get_attrs<ConvAttrs>(), gx, w, gy);
   plan->first = plan->activation(gy);
   plan->second = plan->activation(gx);
-  plan->weight = plan->take(rounded(w.numel));
+  plan->weight = plan->take(conv_bytes(w.numel));
   plan->workers = num_threads();
-  plan->worker_bytes = rounded(kPixels * s.patch()) +
+  plan->worker_bytes = conv_bytes(kPixels * s.patch()) +
                        (gemm_scratch<float>(kPixels, s.patch(), s.group_out()) + 63) / 64 * 64;
   plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
   return plan;
@@ -309,13 +225,13 @@ std::shared_ptr<const Plan> input_prepare(const KernelCall& c) {
 void input_run(const KernelCall& c) {
   const auto& plan = *static_cast<const ConvPlan*>(c.plan);
   ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
-  const float* gy = read(c, 0, plan.first);
-  auto* weight = reinterpret_cast<float*>(scratch(c, plan.weight));
-  pack_weight(c.in[1], weight);
-  float* gx = written(c, plan.second);
+  const float* gy = conv_read(c, 0, plan.first);
+  auto* weight = reinterpret_cast<float*>(conv_scratch(c, plan.weight));
+  conv_pack_weight(c.in[1], weight);
+  float* gx = conv_written(c, plan.second);
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
     for (int64_t wk = first; wk < last; ++wk) {
-      char* buffer = scratch(c, plan.workers_at + static_cast<size_t>(wk) * plan.worker_bytes);
+      char* buffer = conv_scratch(c, plan.workers_at + static_cast<size_t>(wk) * plan.worker_bytes);
       auto* patches = reinterpret_cast<float*>(buffer);
       for (int64_t n = s.n * wk / plan.workers; n < s.n * (wk + 1) / plan.workers; ++n) {
         const int64_t size = s.in_pixels * s.c;
@@ -335,14 +251,14 @@ void input_run(const KernelCall& c) {
             m.bn = 1;
             m.c = patches;
             m.c_row = m.n;
-            gemm_serial(m, buffer + rounded(kPixels * s.patch()));
+            gemm_serial(m, buffer + conv_bytes(kPixels * s.patch()));
             scatter_patches(s, patches, m.n, g, p0, p1, gx);
           }
         }
       }
     }
   });
-  store(c, plan.second);
+  conv_store(c, plan.second);
 }
 
 }  // namespace

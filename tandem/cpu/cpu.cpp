@@ -144,6 +144,7 @@ void register_cpu_backend() {
 #ifdef TANDEM_HAVE_ONEDNN
   detail::register_onednn_kernels();
 #endif
+  detail::register_direct_conv_kernels();
 }
 
 }  // namespace tandem

@@ -51,6 +51,16 @@ int64_t a_elements(int64_t m, int64_t k) {
       64);
 }
 
+// `n` elements; a panel's width is moved without a call of memcpy, which costs more than the copy.
+template <class T>
+inline void copy_row(T* to, const T* from, int64_t n) {
+  constexpr int64_t kPanel = 128 / sizeof(T);
+  if (n == kPanel)
+    std::memcpy(to, from, kPanel * sizeof(T));
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+}
+
 // to[p][k][2 * width] for each panel p of columns n0..n1, rows k0..k1 of b.
 template <class T>
 void pack_b(const MicroTable<T>& t, const Gemm<T>& g, int64_t k0, int64_t k1, int64_t n0,
@@ -63,11 +73,10 @@ void pack_b(const MicroTable<T>& t, const Gemm<T>& g, int64_t k0, int64_t k1, in
       t.transpose(to, panel, from, g.bn, width, depth);
       continue;
     }
-    const size_t bytes = static_cast<size_t>(width) * sizeof(T);
     for (int64_t k = 0; k < depth; ++k) {
       T* row = to + k * panel;
       if (g.bn == 1)
-        std::memcpy(row, from + k * g.bk, bytes);
+        copy_row(row, from + k * g.bk, width);
       else
         for (int64_t j = 0; j < width; ++j) row[j] = from[k * g.bk + j * g.bn];
     }
@@ -81,6 +90,10 @@ void pack_a(const MicroTable<T>& t, const Gemm<T>& g, int64_t m0, int64_t rows, 
   const T* from = g.a + m0 * g.am + k0 * g.ak;
   if (g.ak == 1) {
     t.transpose(to, rows, from, g.am, rows, depth);
+    return;
+  }
+  if (g.am == 1) {
+    t.pack(to, from, g.ak, rows, depth);
     return;
   }
   for (int64_t k = 0; k < depth; ++k)
@@ -137,14 +150,13 @@ class Runner {
       c.b = pack_b_ ? buffers_.b + p * depth * panel : g_.b + k * g_.bk + j;
       c.b_row = pack_b_ ? panel : g_.bk;
       c.bias = g_.bias ? g_.bias + j : nullptr;
-      const int vectors = c.columns > t_.width ? 1 : 0;
       for (int64_t i = 0; i < count; ++i) {
         int64_t r0 = rows * i / count, r1 = rows * (i + 1) / count;
         c.a = pack_a_ ? buffers_.a + r0 * depth : g_.a + (m + r0) * g_.am + k * g_.ak;
         c.am = pack_a_ ? 1 : g_.am;
         c.ak = pack_a_ ? r1 - r0 : g_.ak;
         c.c = g_.c + (m + r0) * g_.c_row + j;
-        t_.tile[r1 - r0 - 1][vectors][c.am == 1](c);
+        t_.run(r1 - r0, c);
       }
     }
   }

@@ -34,12 +34,20 @@ template <class T>
 struct MicroTable {
   int rows;   ///< most rows of a tile
   int width;  ///< columns of one vector; a tile has at most two
-  /// [rows - 1][vectors - 1][am == 1]
-  MicroKernel<T> tile[kMaxMicroRows][2][2];
+  /// [rows - 1][vectors - 1][any columns; whole vectors with am == 1; whole vectors]
+  MicroKernel<T> tile[kMaxMicroRows][2][3];
   /// to[k * to_row + j] = from[j * from_row + k] for j < n, k < depth. If n is less than `width` it
   /// writes whole vectors: `to` has room for one more, and what lies after n is the next row's.
   void (*transpose)(T* to, int64_t to_row, const T* from, int64_t from_row, int64_t n,
                     int64_t depth);
+  /// to[k * n + i] = from[k * step + i] for i < n <= rows, k < depth.
+  void (*pack)(T* to, const T* from, int64_t step, int64_t n, int64_t depth);
+
+  /// The tile of that many rows.
+  void run(int64_t rows, const MicroCall<T>& c) const {
+    const int kind = c.columns % width ? 0 : c.am == 1 ? 1 : 2;
+    tile[rows - 1][c.columns > width][kind](c);
+  }
 };
 struct GemmTables {
   const char* name;

@@ -243,6 +243,36 @@ void run_body(Call& k) {
   for (int o = 0; o < k.op.n_out; ++o) k.out[o] = std::move(b.out[o]);
 }
 
+// No kernel takes the inputs' strides: one that takes them row by row gets row-major copies, which
+// is far cheaper than the reference. The tape keeps the inputs as they came.
+const Kernel* find_for_copies(Call& k, KernelCall& call, SmallVec<Array, 6>& in,
+                              std::vector<Tensor>& copies) {
+  SmallVec<Array, 6> dense;
+  std::vector<Strides> strides(in.size());
+  bool any = false;
+  for (size_t i = 0; i < in.size(); ++i) {
+    Array a = in[i];
+    if (a.data && !a.contiguous) {
+      any = true;
+      strides[i] = contiguous_strides(k.tensors[i].shape());
+      a.strides = strides[i].data();
+      a.contiguous = true;
+    }
+    dense.push_back(a);
+  }
+  if (!any) return nullptr;
+  KernelCall attempt = call;
+  attempt.in = dense.data();
+  const Kernel* found = find_kernel(attempt, k.infer.out[0].device.kind);
+  for (size_t i = 0; found && i < in.size(); ++i) {
+    if (!in[i].data || in[i].contiguous) continue;
+    NoGradGuard no_grad;
+    copies.push_back(tandem::call(op::copy, nullptr, k.where, k.tensors[i]));
+    in[i] = array_of(copies.back());
+  }
+  return found;
+}
+
 void run_eager(Call& k) {
   if (k.op.family == Family::view) return run_view(k);
   SmallVec<Array, 6> in;
@@ -269,6 +299,8 @@ void run_eager(Call& k) {
     out[o].dtype = k.infer.out[o].dtype;
   }
   k.kernel = find_kernel(call, device.kind);
+  std::vector<Tensor> copies;
+  if (!k.kernel) k.kernel = find_for_copies(k, call, in, copies);
   if (!k.kernel && k.op.body_fn) {
     NoGradGuard no_grad;
     return run_body(k);
