@@ -136,6 +136,7 @@ void register_cpu_backend() {
   detail::register_transpose_kernels();
   detail::register_gemm_kernels();
   detail::register_conv_kernels();
+  detail::register_direct_conv_kernels();
   detail::register_pool_kernels();
   detail::register_norm_kernels();
   detail::register_loss_kernels();
@@ -144,7 +145,6 @@ void register_cpu_backend() {
 #ifdef TANDEM_HAVE_ONEDNN
   detail::register_onednn_kernels();
 #endif
-  detail::register_direct_conv_kernels();
 }
 
 }  // namespace tandem

@@ -22,7 +22,7 @@ const CpuFeatures& cpu_features();
 void register_transpose_kernels();
 void register_gemm_kernels();
 void register_conv_kernels();
-/// After oneDNN's: they win where they suit.
+/// As fast as oneDNN's, which are tried first.
 void register_direct_conv_kernels();
 void register_pool_kernels();
 void register_norm_kernels();
