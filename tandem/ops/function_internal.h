@@ -8,6 +8,33 @@
 
 namespace tandem::detail {
 
+/// The user's call of a function that is written with public ops: an error in one of them names
+/// this line.
+class CallerScope {
+ public:
+  explicit CallerScope(Where where)
+      : frame_{context().scope ? context().scope->path : 0, where, context().scope} {
+    context().scope = &frame_;
+  }
+  ~CallerScope() { context().scope = frame_.parent; }
+  CallerScope(const CallerScope&) = delete;
+  CallerScope& operator=(const CallerScope&) = delete;
+
+ private:
+  ScopeFrame frame_;
+};
+/// Run the body of a function that is made of public ops; an Error names `op` and the user's line,
+/// not those of the body.
+template <class F>
+decltype(auto) composed(const char* op, Where where, F&& f) {
+  CallerScope scope(where);
+  try {
+    return f();
+  } catch (const Error& e) {
+    throw with_place(Error(e.kind(), e.message(), e.hint(), op, Where(), e.layer()), op, where);
+  }
+}
+
 inline Tensor call_view(Tensor x, const Shape& shape, Where where) {
   ShapeAttrs a{shape};
   return call(op::view, &a, where, std::move(x));

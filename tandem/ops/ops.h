@@ -10,6 +10,7 @@
 #include "tandem/ops/linalg.h"
 #include "tandem/ops/loss.h"
 #include "tandem/ops/matmul.h"
+#include "tandem/ops/matrix.h"
 #include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/pool.h"
@@ -17,7 +18,10 @@
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/rnn.h"
 #include "tandem/ops/scan.h"
+#include "tandem/ops/scatter.h"
+#include "tandem/ops/search.h"
 #include "tandem/ops/softmax.h"
+#include "tandem/ops/statistics.h"
 #include "tandem/ops/update.h"
 #include "tandem/ops/view.h"
 

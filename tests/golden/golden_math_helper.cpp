@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The golden cases' names of linear algebra, searching and segments -> Tandem's functions.
-#include <limits>
+#include <optional>
 
 #include "tandem/ops/ops.h"
 #include "tests/golden/golden_helper.h"
@@ -78,8 +78,96 @@ void add_linalg(FnTable& t) {
   CASE(linear_scan, linear_scan(g.t(0), g.t(1), g.i("dim"), g.b("reverse")));
 }
 
+Ts picked(const Case& g, ValuesAndIndices (*f)(const Tensor&, int64_t, bool, Where)) {
+  const auto [v, i] = f(g.t(0), g.i("dim", -1), g.b("keepdim"), Where::here());
+  return {v, i};
+}
+Ts unique_of(const Case& g) {
+  std::optional<int64_t> dim;
+  if (g.has("dim")) dim = g.i("dim");
+  const UniqueResult r = g.op == "unique" ? unique(g.t(0), dim) : unique_consecutive(g.t(0), dim);
+  return {r.output, r.inverse, r.counts};
+}
+Ts quantile_of(const Case& g) {
+  std::optional<int64_t> dim;
+  if (g.has("dim")) dim = g.i("dim");
+  const std::string how = g.s("interpolation", "linear");
+  const Operand q = g.has("q") ? Operand(g.d("q")) : Operand(g.t(1));
+  const auto f = g.op == "quantile" ? quantile : nanquantile;
+  return {f(g.t(0), q, dim, g.b("keepdim"), how, Where::here())};
+}
+
+void add_searching(FnTable& t) {
+  CASE(searchsorted, searchsorted(g.t(0), g.t(1), g.b("out_int32"), g.b("right")));
+  CASE(bucketize, bucketize(g.t(0), g.t(1), false, g.b("right")));
+  t["unique"] = t["unique_consecutive"] = unique_of;
+  CASE(isin, isin(g.t(0), g.t(1), g.b("invert")));
+  CASE(msort, msort(g.t(0)));
+  t["kthvalue"] = [](const Case& g) {
+    return both(kthvalue(g.t(0), g.i("k"), g.i("dim", -1), g.b("keepdim")));
+  };
+  t["median"] = [](const Case& g) -> Ts {
+    return g.has("dim") ? picked(g, median) : Ts{median(g.t(0))};
+  };
+  t["nanmedian"] = [](const Case& g) -> Ts {
+    return g.has("dim") ? picked(g, nanmedian) : Ts{nanmedian(g.t(0))};
+  };
+  CASE(mode, mode(g.t(0), g.i("dim"), g.b("keepdim")).first);
+  t["quantile"] = t["nanquantile"] = quantile_of;
+  CASE(nanmean, nanmean(g.t(0), g.list("dim")));
+  CASE(histc, histc(g.t(0), g.i("bins"), g.d("min"), g.d("max")));
+  t["histogram"] = [](const Case& g) {
+    std::optional<std::pair<double, double>> range;
+    if (g.has("range")) range = {-1, 2};
+    return both(histogram(g.t(0), g.i("bins"), range, g.t(1), g.b("density")));
+  };
+  CASE(cov, cov(g.t(0), g.i("correction", 1), g.t(1), g.t(2)));
+  CASE(corrcoef, corrcoef(g.t(0)));
+}
+
+void add_segments(FnTable& t) {
+  CASE(scatter_reduce, scatter_reduce(g.t(0), g.i("dim"), g.t(1), g.t(2), g.s("reduce"),
+                                      g.b("include_self", true)));
+  CASE(index_reduce, index_reduce(g.t(0), g.i("dim"), g.t(1), g.t(2), g.s("reduce")));
+  t["segment_reduce"] = [](const Case& g) -> Ts {
+    if (g.has("offsets")) return {segment_reduce(g.t(0), g.s("reduce"), {}, g.t(1))};
+    return {segment_reduce(g.t(0), g.s("reduce"), g.t(1))};
+  };
+  CASE(take, take(g.t(0), g.t(1)));
+  CASE(put, put(g.t(0), g.t(1), g.t(2), g.b("accumulate")));
+  CASE(masked_scatter, masked_scatter(g.t(0), g.t(1), g.t(2)));
+}
+
+void add_matrices(FnTable& t) {
+  CASE(cdist, cdist(g.t(0), g.t(1), g.d("p", 2)));
+  CASE(pdist, pdist(g.t(0), g.d("p", 2)));
+  CASE(renorm, renorm(g.t(0), g.d("p"), g.i("dim"), g.d("maxnorm")));
+  CASE(cross, cross(g.t(0), g.t(1), g.i("dim")));
+  CASE(kron, kron(g.t(0), g.t(1)));
+  CASE(inner, inner(g.t(0), g.t(1)));
+  CASE(vdot, vdot(g.t(0), g.t(1)));
+  CASE(addmv, addmv(g.t(0), g.t(1), g.t(2), g.number("beta", 1), g.number("alpha", 1)));
+  CASE(addr, addr(g.t(0), g.t(1), g.t(2), g.number("beta", 1), g.number("alpha", 1)));
+  CASE(addbmm, addbmm(g.t(0), g.t(1), g.t(2), g.number("beta", 1), g.number("alpha", 1)));
+  CASE(trace, trace(g.t(0)));
+  CASE(diag_embed, diag_embed(g.t(0), g.i("offset"), g.i("dim1", -2), g.i("dim2", -1)));
+  CASE(diagflat, diagflat(g.t(0), g.i("offset")));
+  CASE(block_diag, block_diag(g.rest()));
+  t["vander"] = [](const Case& g) -> Ts {
+    if (g.has("N")) return {vander(g.t(0), g.i("N"), g.b("increasing"))};
+    return {vander(g.t(0))};
+  };
+  CASE(cartesian_prod, cartesian_prod(g.rest()));
+  CASE(combinations, combinations(g.t(0), g.i("r", 2), g.b("with_replacement")));
+}
+
 }  // namespace
 
-void add_math(FnTable& t) { add_linalg(t); }
+void add_math(FnTable& t) {
+  add_linalg(t);
+  add_searching(t);
+  add_segments(t);
+  add_matrices(t);
+}
 
 }  // namespace tandem::golden

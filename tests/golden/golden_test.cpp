@@ -111,6 +111,7 @@ FAMILY(Reduce, "reduce");
 FAMILY(ViewIndex, "view_index");
 FAMILY(NormLoss, "norm_loss");
 FAMILY(Linalg, "linalg");
+FAMILY(Search, "search");
 FAMILY(Jax, "jax");
 
 // ---- JAX's higher derivatives

@@ -10,7 +10,7 @@ import sys
 import torch
 
 FAMILIES = ["pointwise", "reduce", "view_index", "contraction", "pool", "norm_loss", "layers",
-            "optim", "promotion", "linalg"]
+            "optim", "promotion", "linalg", "search"]
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -403,6 +403,18 @@ inline void add_creation(std::vector<Row>& t) {
 
 inline void add_linalg(std::vector<Row>& t) {
   using namespace linalg;
+  t.push_back({"searchsorted", "7|n,3", with(SearchAttrs{false, false})});
+  t.push_back({"searchsorted", "n,4|n,3", with(SearchAttrs{true, true})});
+  t.push_back({"searchsorted", "9 ints|n,3 ints", with(SearchAttrs{true, false})});
+  for (bool self : {false, true}) {
+    t.push_back({"scatter_extreme", "n,6|n,9 int:6|n,9", with(ScatterExtremeAttrs{1, true, self})});
+    t.push_back(
+        {"scatter_extreme", "6,n|3,n int:6|4,n", with(ScatterExtremeAttrs{0, false, self})});
+    t.push_back({"scatter_extreme", "n,6 ints|n,9 int:6|n,9 ints",
+                 with(ScatterExtremeAttrs{1, true, self})});
+  }
+  t.push_back({"cdist", "n,3|4,3"});
+  t.push_back({"cdist", "2,n,5|2,3,5"});
   const char* k64 = "PyTorch's linear algebra takes no 16-bit floats either";
   const char* kTriangle =
       "reads one triangle; the gradient is that of a symmetric matrix: tests/ops/linalg_test.cpp";
