@@ -1,65 +1,231 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/attention.h"
 
+#include <cmath>
+#include <limits>
+
+#include "tandem/graph/trace.h"
 #include "tandem/nn/init.h"
 #include "tandem/ops/attention.h"
 #include "tandem/ops/create.h"
+#include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/random.h"
+#include "tandem/ops/softmax.h"
 #include "tandem/ops/view.h"
 
 namespace tandem::nn {
 namespace {
 
-// [n, l, e] -> [n, heads, l, e / heads]
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+// [n, l, heads * size] -> [n, heads, l, size]
 Tensor split_heads(Tensor x, int64_t heads) {
   Shape s{x.shape(0), x.shape(1), heads, floordiv(x.shape(2), heads)};
   return transpose(reshape(std::move(x), s), 1, 2);
 }
 
+bool is_bool(const Tensor& m) { return m.dtype() == DType::b8; }
+
+// A mask of PyTorch's (true: not seen) as one that is added.
+Tensor as_added(const Tensor& m, DType dtype) {
+  return is_bool(m) ? where(m, full({}, kMinusInfinity, dtype), full({}, 0.0, dtype)) : m.to(dtype);
+}
+
+// Both masks (true: not seen, or added) in one; either may be undefined.
+Tensor join_masks(const Tensor& a, const Tensor& b, DType dtype) {
+  if (!a.defined() || !b.defined()) return a.defined() ? a : b;
+  if (is_bool(a) && is_bool(b)) return a | b;
+  return as_added(a, dtype) + as_added(b, dtype);
+}
+
+// Columns at the end that everybody sees.
+Tensor extend_mask(const Tensor& mask, int64_t columns) {
+  if (!mask.defined()) return mask;
+  return pad(mask, {0, columns}, "constant", is_bool(mask) ? Scalar(false) : Scalar(0.0));
+}
+
 }  // namespace
+
+KVCache::KVCache(int64_t n, int64_t heads, int64_t max, int64_t size, DType dtype)
+    : max_length(max) {
+  TD_CHECK(n > 0 && heads > 0 && max > 0 && size > 0, Value,
+           "KVCache wants sizes > 0, got {}, {}, {} and {}", n, heads, max, size);
+  k = Buffer(zeros({n, heads, max, size}, dtype));
+  v = Buffer(zeros({n, heads, max, size}, dtype));
+  length = Buffer(zeros({}, DType::i64));
+  TD_REGISTER(k, v, length);
+}
+
+void KVCache::reset() { length.assign_(0); }
 
 MultiheadAttention::MultiheadAttention(Dim e, Dim heads, MultiheadAttentionOptions o)
     : out_proj(e, e, {.bias = o.bias, .dtype = o.dtype}),
       embed_dim(e.value()),
       num_heads(heads.value()),
+      num_kv_heads(o.num_kv_heads ? o.num_kv_heads : num_heads),
       options(o) {
   TD_CHECK(num_heads > 0 && embed_dim % num_heads == 0, Value,
            "embed_dim = {} must be a multiple of num_heads = {}", embed_dim, num_heads);
-  in_proj_weight = Param(init::xavier_uniform({3 * embed_dim, e}, 1, o.dtype));
+  TD_CHECK(num_kv_heads > 0 && num_heads % num_kv_heads == 0, Value,
+           "num_heads = {} must be a multiple of num_kv_heads = {}", num_heads, num_kv_heads);
+  TD_CHECK(o.kdim >= 0 && o.vdim >= 0, Value, "kdim and vdim want sizes >= 0, got {} and {}",
+           o.kdim, o.vdim);
+  head_dim = embed_dim / num_heads;
+  if (!options.kdim) options.kdim = embed_dim;
+  if (!options.vdim) options.vdim = embed_dim;
+  int64_t kv = num_kv_heads * head_dim;
+  bool packed = options.kdim == embed_dim && options.vdim == embed_dim && kv == embed_dim;
+  if (packed) {
+    in_proj_weight = Param(init::xavier_uniform({3 * embed_dim, e}, 1, o.dtype));
+  } else {
+    q_proj_weight = Param(init::xavier_uniform({embed_dim, embed_dim}, 1, o.dtype));
+    k_proj_weight = Param(init::xavier_uniform({kv, options.kdim}, 1, o.dtype));
+    v_proj_weight = Param(init::xavier_uniform({kv, options.vdim}, 1, o.dtype));
+  }
   if (o.bias) {
-    in_proj_bias = Param(zeros({3 * embed_dim}, o.dtype));
+    in_proj_bias = Param(zeros({embed_dim + 2 * kv}, o.dtype));
     out_proj.bias = Param(zeros({e}, o.dtype));
   }
-  TD_REGISTER(in_proj_weight, in_proj_bias, out_proj);
+  if (o.add_bias_kv) {
+    double std = std::sqrt(2.0 / static_cast<double>(1 + kv));
+    bias_k = Param(init::normal({1, 1, kv}, 0, std, o.dtype));
+    bias_v = Param(init::normal({1, 1, kv}, 0, std, o.dtype));
+  }
+  TD_REGISTER(in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, bias_k,
+              bias_v, out_proj);
+}
+
+// Query (0), key (1) or value (2) through its rows of the weight.
+Tensor MultiheadAttention::project(const Tensor& x, int part) const {
+  int64_t kv = num_kv_heads * head_dim;
+  int64_t start = part == 0 ? 0 : embed_dim + (part - 1) * kv, rows = part == 0 ? embed_dim : kv;
+  Tensor w = in_proj_weight.defined() ? narrow(in_proj_weight, 0, start, rows)
+             : part == 0              ? q_proj_weight.value()
+             : part == 1              ? k_proj_weight.value()
+                                      : v_proj_weight.value();
+  Tensor b = in_proj_bias.defined() ? narrow(in_proj_bias, 0, start, rows) : Tensor();
+  return linear(x, std::move(w), std::move(b));
+}
+
+// The learned and the zero key and value behind the others: k, v [n, heads, s, size].
+void MultiheadAttention::extend(Tensor& k, Tensor& v, Tensor& mask) const {
+  const auto learned = [&](const Param& b) {
+    return b.value()
+        .reshape({1, num_kv_heads, 1, head_dim})
+        .expand({k.shape(0), num_kv_heads, 1, head_dim});
+  };
+  if (bias_k.defined()) {
+    k = cat({k, learned(bias_k)}, 2);
+    v = cat({v, learned(bias_v)}, 2);
+    mask = extend_mask(mask, 1);
+  }
+  if (options.add_zero_attn) {
+    k = pad(k, {0, 0, 0, 1});
+    v = pad(v, {0, 0, 0, 1});
+    mask = extend_mask(mask, 1);
+  }
+}
+
+AttentionOutput MultiheadAttention::run(Tensor q, Tensor k, Tensor v, const AttentionArguments& a,
+                                        bool weights) {
+  TD_CHECK((q.dim() == 3 || q.dim() == 2) && k.dim() == q.dim() && v.dim() == q.dim(), Shape,
+           "query, key and value want 3 dimensions (or 2 without a batch), got {}, {} and {}",
+           q.shape().to_string(), k.shape().to_string(), v.shape().to_string());
+  bool single = q.dim() == 2;
+  for (Tensor* t : {&q, &k, &v}) {
+    if (single)
+      *t = unsqueeze(*t, 0);
+    else if (!options.batch_first)
+      *t = transpose(*t, 0, 1);
+  }
+  TD_CHECK(!a.cache || (!bias_k.defined() && !options.add_zero_attn), Unsupported,
+           "a cache does not go with add_bias_kv or add_zero_attn");
+  Dim n = q.shape(0), length = q.shape(1);
+  Tensor qh = split_heads(project(q, 0), num_heads), kh = split_heads(project(k, 1), num_kv_heads),
+         vh = split_heads(project(v, 2), num_kv_heads);
+  Tensor mask = a.mask;
+  if (mask.defined() && mask.dim() == 3)  // [n * heads, l, s]
+    mask = reshape(mask, {n, num_heads, mask.shape(1), mask.shape(2)});
+  bool causal = a.is_causal;
+  if (a.cache) {
+    KVCache& c = *a.cache;
+    Tensor at = c.length.value();
+    TD_CHECK(is_tracing() || at.item<int64_t>() + k.size(1) <= c.max_length, Index,
+             "the cache holds {} steps, {} more do not fit into {}\nMake it longer, or reset() it.",
+             at.item<int64_t>(), k.size(1), c.max_length);
+    NoGradGuard no_grad;
+    c.k.write_(2, at, kh);
+    c.v.write_(2, at, vh);
+    c.length.assign_(at + static_cast<int64_t>(k.size(1)));
+    kh = c.k;
+    vh = c.v;
+    Dim seen = c.max_length;
+    if (!is_tracing()) {  // in a trace the whole cache is walked and what is not there masked
+      seen = at.item<int64_t>() + k.size(1);
+      kh = narrow(kh, 2, 0, seen);
+      vh = narrow(vh, 2, 0, seen);
+    }
+    Tensor last = at + arange_dim(length).reshape({length, 1});
+    mask = join_masks(mask, arange_dim(seen).reshape({1, seen}) > last, q.dtype());
+    causal = false;
+  }
+  if (causal && (mask.defined() || a.key_padding_mask.defined() || bias_k.defined() ||
+                 options.add_zero_attn || weights)) {
+    Tensor later =
+        arange_dim(k.shape(1)).reshape({1, k.shape(1)}) > arange_dim(length).reshape({length, 1});
+    mask = join_masks(mask, later, q.dtype());
+    causal = false;
+  }
+  if (a.key_padding_mask.defined()) {
+    Tensor p = a.key_padding_mask;
+    TD_CHECK(p.dim() == (single ? 1 : 2), Shape, "key_padding_mask wants [{}s], is {}",
+             single ? "" : "n, ", p.shape().to_string());
+    mask =
+        join_masks(mask, reshape(p, {single ? Dim(1) : p.shape(0), 1, 1, p.shape(-1)}), q.dtype());
+  }
+  extend(kh, vh, mask);
+  double drop = is_training() ? options.dropout : 0;
+  AttentionOutput out;
+  if (weights) {
+    int64_t shared = num_heads / num_kv_heads;
+    if (shared > 1) {
+      kh = repeat_interleave(kh, shared, 1);
+      vh = repeat_interleave(vh, shared, 1);
+    }
+    Tensor scores =
+        matmul(qh * (1 / std::sqrt(static_cast<double>(head_dim))), kh, MatmulAttrs{false, true});
+    if (mask.defined()) scores = scores + as_added(mask, scores.dtype());
+    Tensor p = dropout(softmax(scores, -1), drop, drop > 0);
+    out.y = matmul(p, vh);
+    out.weights = a.average_attn_weights ? p.mean({1}) : p;
+    if (single) out.weights = out.weights.squeeze(0);
+  } else {
+    if (mask.defined() && is_bool(mask)) mask = logical_not(mask);
+    out.y =
+        scaled_dot_product_attention(qh, kh, vh, mask, drop, causal, 0, num_kv_heads != num_heads);
+  }
+  out.y = out_proj(reshape(transpose(out.y, 1, 2), {n, length, embed_dim}));
+  if (single)
+    out.y = out.y.squeeze(0);
+  else if (!options.batch_first)
+    out.y = transpose(out.y, 0, 1);
+  return out;
 }
 
 Tensor MultiheadAttention::forward(Tensor q, Tensor k, Tensor v, AttentionArguments a) {
-  TD_CHECK(q.dim() == 3 && k.dim() == 3 && v.dim() == 3, Shape,
-           "query, key and value want 3 dimensions, got {}, {} and {}", q.shape().to_string(),
-           k.shape().to_string(), v.shape().to_string());
-  if (!options.batch_first) {
-    q = transpose(q, 0, 1);
-    k = transpose(k, 0, 1);
-    v = transpose(v, 0, 1);
-  }
-  Tensor w = in_proj_weight, b = in_proj_bias.defined() ? in_proj_bias.value() : Tensor();
-  auto project = [&](const Tensor& x, int64_t part) {
-    Tensor wp = narrow(w, 0, part * embed_dim, embed_dim);
-    Tensor bp = b.defined() ? narrow(b, 0, part * embed_dim, embed_dim) : Tensor();
-    return split_heads(linear(x, wp, bp), num_heads);
-  };
-  if (a.mask.defined() && a.mask.dtype() == DType::b8) a.mask = logical_not(a.mask);
-  Tensor y = scaled_dot_product_attention(project(q, 0), project(k, 1), project(v, 2), a.mask,
-                                          is_training() ? options.dropout : 0, a.is_causal);
-  y = reshape(transpose(y, 1, 2), {q.shape(0), q.shape(1), embed_dim});
-  y = out_proj(y);
-  return options.batch_first ? y : transpose(y, 0, 1);
+  return run(std::move(q), std::move(k), std::move(v), a, false).y;
 }
 
 Tensor MultiheadAttention::operator()(Tensor q, Tensor k, Tensor v, AttentionArguments a,
                                       Where where) {
   return scoped(where, [&] { return forward(std::move(q), std::move(k), std::move(v), a); });
+}
+
+AttentionOutput MultiheadAttention::with_weights(Tensor q, Tensor k, Tensor v, AttentionArguments a,
+                                                 Where where) {
+  return scoped(where, [&] { return run(std::move(q), std::move(k), std::move(v), a, true); });
 }
 
 }  // namespace tandem::nn

@@ -70,6 +70,8 @@ void visit_member(T& m, const std::string& name, MemberVisitor& v) {
     v.param(name, m);
   else if constexpr (std::is_same_v<T, Buffer>)
     v.buffer(name, m);
+  else if constexpr (requires { m.module(); })  // AnyModule
+    v.child(name, m.module());
   else
     v.child(name, m);
 }

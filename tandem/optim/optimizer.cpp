@@ -165,9 +165,8 @@ bool Optimizer::has_option(const std::string& name) const {
 
 double Optimizer::option(const std::string& name, size_t group) const {
   TD_CHECK(!is_tracing(), Unsupported,
-           "{}(\"{}\") as a number would be frozen into the trace\nRead it outside, or use "
-           "lr_tensor().",
-           "option", name);
+           "{} as a number would be frozen into the trace\nUse lr_tensor(), or read it outside.",
+           name == "lr" ? "lr()" : "option(\"" + name + "\")");
   TD_CHECK(group < groups_.size(), Index, "{} has {} groups, not group {}", type_, groups_.size(),
            group);
   return groups_[group].numbers.value().to_vector<double>()[option_index(name)];

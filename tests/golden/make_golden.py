@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-FAMILIES = ["pointwise", "reduce", "view_index", "contraction", "pool", "norm_loss", "layers",
+FAMILIES = ["pointwise", "reduce", "view_index", "contraction", "pool", "norm_loss", "layers", "nn",
             "optim", "promotion", "linalg", "search"]
 
 if __name__ == "__main__":

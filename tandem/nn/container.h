@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Containers of modules of any type, and lists of parameters. AnyModule holds one module by value:
+// copying shares its parameters as copying the module does, clone() copies them.
+#pragma once
+
+#include <memory>
+
+#include "tandem/nn/module.h"
+
+namespace tandem::nn {
+
+class TD_API AnyModule {
+ public:
+  template <class M>
+    requires std::is_base_of_v<Module, M> AnyModule(M module)
+        : box_(std::make_unique<Of<M>>(std::move(module))) {}
+    AnyModule(const AnyModule& o) : box_(o.box_->copy()) {}
+    AnyModule(AnyModule&&) noexcept = default;
+    AnyModule& operator=(const AnyModule& o) {
+      box_ = o.box_->copy();
+      return *this;
+    }
+    AnyModule& operator=(AnyModule&&) noexcept = default;
+
+    Module& module() const { return box_->module(); }
+    /// The module as what it is; throws Value when it is no M.
+    template <class M>
+    M& as() const {
+      auto* of = dynamic_cast<Of<M>*>(box_.get());
+      TD_CHECK(of, Value, "the module is a {}, not a {}", module().type(), detail::type_name<M>());
+      return of->held;
+    }
+    Tensor operator()(Tensor x, Where where = Where::here()) const {
+      return module()(std::move(x), where);
+    }
+
+   private:
+    struct Box {
+      virtual ~Box() = default;
+      virtual std::unique_ptr<Box> copy() const = 0;
+      virtual Module& module() = 0;
+    };
+    template <class M>
+    struct Of : Box {
+      M held;
+      explicit Of(M m) : held(std::move(m)) {}
+      std::unique_ptr<Box> copy() const override { return std::make_unique<Of>(held); }
+      Module& module() override { return held; }
+    };
+    std::unique_ptr<Box> box_;
+};
+
+namespace detail {
+/// Modules by name, in order; what the containers share.
+class TD_API ModuleContainer : public Module {
+ public:
+  size_t size() const { return items.size(); }
+  bool empty() const { return items.empty(); }
+  std::vector<std::pair<std::string, AnyModule>> items;
+
+ protected:
+  ModuleContainer() = default;
+  /// Make the items members by their own names; after register_members of the derived class.
+  void register_items();
+};
+}  // namespace detail
+
+/// One module after the other: `nn::Sequential(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 2))`.
+/// Each takes and gives one tensor; throws Value for one that does not. state_dict keys are "0",
+/// "1", ...
+class TD_API Sequential : public detail::ModuleContainer {
+ public:
+  Sequential();
+  template <class... M>
+    requires(sizeof...(M) > 0 && (std::is_base_of_v<Module, std::remove_cvref_t<M>> && ...) &&
+             !(sizeof...(M) == 1 && (std::is_same_v<std::remove_cvref_t<M>, Sequential> && ...)))
+  explicit Sequential(M&&... modules) : Sequential() {
+    (append(AnyModule(std::forward<M>(modules))), ...);
+  }
+  /// Modules with names: `{{"conv", nn::Conv2d(...)}, {"relu", nn::ReLU()}}`.
+  static Sequential named(std::vector<std::pair<std::string, AnyModule>> modules);
+  Sequential& append(AnyModule module);
+  Tensor forward(Tensor x);
+  AnyModule& operator[](int64_t i);
+};
+
+/// Modules by number, called by the owner.
+class TD_API ModuleList : public detail::ModuleContainer {
+ public:
+  ModuleList();
+  explicit ModuleList(std::vector<AnyModule> modules);
+  ModuleList& append(AnyModule module);
+  AnyModule& operator[](int64_t i);
+};
+
+/// Modules by name, in order of insertion.
+class TD_API ModuleDict : public detail::ModuleContainer {
+ public:
+  ModuleDict();
+  explicit ModuleDict(std::vector<std::pair<std::string, AnyModule>> modules);
+  /// Throws Value when the name is taken or not usable in a path.
+  ModuleDict& insert(const std::string& name, AnyModule module);
+  bool contains(const std::string& name) const;
+  /// Throws Value when there is none.
+  AnyModule& operator[](const std::string& name);
+};
+
+/// Parameters by number.
+class TD_API ParameterList : public Module {
+ public:
+  explicit ParameterList(std::vector<Param> params = {});
+  ParameterList& append(Param p);
+  size_t size() const { return params.size(); }
+  Param& operator[](int64_t i);
+  std::vector<Param> params;
+};
+
+/// Parameters by name.
+class TD_API ParameterDict : public Module {
+ public:
+  explicit ParameterDict(std::vector<std::pair<std::string, Param>> params = {});
+  ParameterDict& insert(const std::string& name, Param p);
+  size_t size() const { return params.size(); }
+  Param& operator[](const std::string& name);
+  std::vector<std::pair<std::string, Param>> params;
+};
+
+}  // namespace tandem::nn

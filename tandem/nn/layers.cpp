@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/nn/layers.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tandem/nn/init.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/index.h"
+#include "tandem/ops/loss.h"
+#include "tandem/ops/matmul.h"
+#include "tandem/ops/norm.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/reduce.h"
+#include "tandem/ops/view.h"
+
+namespace tandem::nn {
+
+Bilinear::Bilinear(Dim in1, Dim in2, Dim out, BilinearOptions o) {
+  TD_CHECK(in1.value() > 0 && in2.value() > 0 && out.value() > 0, Value,
+           "Bilinear wants sizes > 0, got {}, {} and {}", in1.value(), in2.value(), out.value());
+  weight = Param(init::fan_in_uniform({out, in1, in2}, in1.value(), o.dtype));
+  if (o.bias) bias = Param(init::fan_in_uniform({out}, in1.value(), o.dtype));
+  TD_REGISTER(weight, bias);
+}
+Tensor Bilinear::forward(Tensor x1, Tensor x2) {
+  return bilinear(std::move(x1), std::move(x2), weight, bias.defined() ? bias.value() : Tensor());
+}
+Tensor Bilinear::operator()(Tensor x1, Tensor x2, Where where) {
+  return scoped(where, [&] { return forward(std::move(x1), std::move(x2)); });
+}
+
+EmbeddingBag::EmbeddingBag(Dim n, Dim d, EmbeddingBagOptions o) : options(o) {
+  TD_CHECK(n.value() > 0 && d.value() > 0, Value, "EmbeddingBag wants sizes > 0, got {} and {}",
+           n.value(), d.value());
+  TD_CHECK(o.mode == "sum" || o.mode == "mean" || o.mode == "max", Value,
+           "EmbeddingBag knows the modes sum, mean and max, got \"{}\"", o.mode);
+  TD_CHECK(o.padding_idx < n.value(), Index, "padding_idx {} is out of range for {} rows",
+           o.padding_idx, n.value());
+  Tensor w = init::normal({n, d}, 0, 1, o.dtype);
+  if (o.padding_idx >= 0) w = init::zero_row(std::move(w), o.padding_idx);
+  weight = Param(std::move(w));
+  TD_REGISTER(weight);
+}
+
+// The largest row of each bag, column by column; the first of equal ones gets the gradient.
+Tensor EmbeddingBag::bag_max(const Tensor& rows, const Tensor& x, const Tensor& bag,
+                             Dim bags) const {
+  std::vector<int64_t> of = bag.to_vector<int64_t>(), ids = x.to_vector<int64_t>();
+  auto n = static_cast<size_t>(bags.value());
+  std::vector<std::vector<int64_t>> members(n);
+  for (size_t i = 0; i < of.size(); ++i)
+    if (ids[i] != options.padding_idx) members[static_cast<size_t>(of[i])].push_back(int64_t(i));
+  size_t longest = 1;
+  for (const auto& m : members) longest = std::max(longest, m.size());
+  // Short bags repeat their first row, which changes no maximum; empty ones are masked.
+  std::vector<int64_t> at(n * longest, 0);
+  std::vector<float> full_bag(n);
+  for (size_t b = 0; b < n; ++b) {
+    full_bag[b] = members[b].empty() ? 0.0f : 1.0f;
+    for (size_t k = 0; k < longest; ++k)
+      if (!members[b].empty()) at[b * longest + k] = members[b][k < members[b].size() ? k : 0];
+  }
+  if (of.empty()) return zeros({bags, rows.shape(1)}, rows.dtype());
+  Tensor table = index_select(rows, 0, tensor(at))
+                     .reshape({bags, static_cast<int64_t>(longest), rows.shape(1)});
+  Tensor y = max(table, 1).first;
+  return where(tensor(full_bag, {bags, 1}) > 0.5, y, full({}, 0.0, y.dtype()));
+}
+
+Tensor EmbeddingBag::forward(Tensor x, Tensor offsets, Tensor w) {
+  TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "EmbeddingBag wants x [bags, n] or [n], is {}",
+           x.shape().to_string());
+  TD_CHECK((x.dim() == 1) == offsets.defined(), Shape,
+           "EmbeddingBag wants offsets for x of 1 dimension and none for 2, x is {}",
+           x.shape().to_string());
+  TD_CHECK(!w.defined() || options.mode == "sum", Value,
+           "per_sample_weights are for mode \"sum\", the mode is \"{}\"", options.mode);
+  TD_CHECK(!w.defined() || w.shape() == x.shape(), Shape,
+           "per_sample_weights are {}, x is {}: they must have one shape",
+           w.defined() ? w.shape().to_string() : "", x.shape().to_string());
+  Dim n = x.shape().numel(), bags;
+  Tensor bag;
+  if (x.dim() == 2) {
+    bags = x.shape(0);
+    bag = arange_dim(bags).reshape({bags, 1}).expand(x.shape()).reshape({n});
+  } else {
+    TD_CHECK(offsets.dim() == 1, Shape, "offsets want 1 dimension, are {}",
+             offsets.shape().to_string());
+    bags = offsets.shape(0);
+    if (options.include_last_offset) {
+      bags = bags - 1;
+      offsets = narrow(offsets, 0, 0, bags);
+    }
+    // How many bags have begun at each element, less one.
+    Tensor starts = index_add(zeros({n + 1}, DType::i64), 0, offsets, ones({bags}, DType::i64));
+    bag = narrow(cumsum(starts, 0), 0, 0, n) - 1;
+  }
+  x = x.reshape({n});
+  std::optional<int64_t> padding;
+  if (options.padding_idx >= 0) padding = options.padding_idx;
+  Tensor rows = embedding(x, weight, padding);
+  if (options.mode == "max") return bag_max(rows, x, bag, bags);
+  Tensor counted;
+  if (padding) {
+    counted = (x != *padding).to(rows.dtype());
+    rows = rows * counted.unsqueeze(1);
+  }
+  if (w.defined()) rows = rows * w.reshape({n, 1}).to(rows.dtype());
+  Tensor y = index_add(zeros({bags, rows.shape(1)}, rows.dtype()), 0, bag, rows);
+  if (options.mode == "sum") return y;
+  if (!counted.defined()) counted = ones({n}, rows.dtype());
+  Tensor count = index_add(zeros({bags}, rows.dtype()), 0, bag, counted);
+  return y / clamp_min(count, 1.0).unsqueeze(1);
+}
+Tensor EmbeddingBag::operator()(Tensor x, Tensor offsets, Tensor w, Where where) {
+  return scoped(where, [&] { return forward(std::move(x), std::move(offsets), std::move(w)); });
+}
+
+RMSNorm::RMSNorm(IntList shape, RMSNormOptions o) : normalized_shape(shape), options(o) {
+  TD_CHECK(shape.rank() > 0, Value, "RMSNorm wants at least one dimension");
+  if (o.elementwise_affine) weight = Param(ones(shape, o.dtype));
+  TD_REGISTER(weight);
+}
+Tensor RMSNorm::forward(Tensor x) {
+  return rms_norm(std::move(x), normalized_shape, weight.defined() ? weight.value() : Tensor(),
+                  options.eps);
+}
+
+CosineSimilarity::CosineSimilarity(int64_t dim, double eps) : dim(dim), eps(eps) {
+  this->register_members(this, "");
+}
+Tensor CosineSimilarity::forward(Tensor a, Tensor b) {
+  return cosine_similarity(std::move(a), std::move(b), dim, eps);
+}
+Tensor CosineSimilarity::operator()(Tensor a, Tensor b, Where where) {
+  return scoped(where, [&] { return forward(std::move(a), std::move(b)); });
+}
+
+PairwiseDistance::PairwiseDistance(double p, double eps, bool keepdim)
+    : p(p), eps(eps), keepdim(keepdim) {
+  this->register_members(this, "");
+}
+Tensor PairwiseDistance::forward(Tensor a, Tensor b) {
+  return pairwise_distance(std::move(a), std::move(b), p, eps, keepdim);
+}
+Tensor PairwiseDistance::operator()(Tensor a, Tensor b, Where where) {
+  return scoped(where, [&] { return forward(std::move(a), std::move(b)); });
+}
+
+}  // namespace tandem::nn

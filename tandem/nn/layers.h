@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bilinear, EmbeddingBag, RMSNorm and the distances.
+#pragma once
+
+#include "tandem/nn/module.h"
+
+namespace tandem::nn {
+
+struct BilinearOptions {
+  bool bias = true;
+  DType dtype = DType::f32;
+};
+/// y_k = x1 W_k x2 + b_k: x1 [..., in1], x2 [..., in2] -> [..., out]. weight [out, in1, in2], both
+/// uniform in +-1/sqrt(in1).
+class TD_API Bilinear : public Module {
+ public:
+  Bilinear(Dim in1_features, Dim in2_features, Dim out_features, BilinearOptions options = {});
+  Tensor forward(Tensor x1, Tensor x2);
+  Tensor operator()(Tensor x1, Tensor x2, Where where = Where::here());
+  Param weight, bias;
+};
+
+struct EmbeddingBagOptions {
+  std::string mode = "mean";  ///< or "sum", "max"
+  bool include_last_offset = false;
+  int64_t padding_idx = -1;  ///< rows that do not count; -1 is none
+  DType dtype = DType::f32;
+};
+/// Sums, means or maxima of rows of weight [num_embeddings, embedding_dim] by bag: x integers
+/// [bags, length], or [n] with offsets [bags] (where each bag begins). per_sample_weights of x's
+/// shape for mode "sum". An empty bag gives zeros. "max" with offsets reads them.
+class TD_API EmbeddingBag : public Module {
+ public:
+  EmbeddingBag(Dim num_embeddings, Dim embedding_dim, EmbeddingBagOptions options = {});
+  Tensor forward(Tensor x) { return forward(std::move(x), {}); }
+  Tensor forward(Tensor x, Tensor offsets, Tensor per_sample_weights = {});
+  using Module::operator();
+  Tensor operator()(Tensor x, Tensor offsets, Tensor per_sample_weights = {},
+                    Where where = Where::here());
+  Param weight;
+  EmbeddingBagOptions options;
+
+ private:
+  Tensor bag_max(const Tensor& rows, const Tensor& x, const Tensor& bag, Dim bags) const;
+};
+
+struct RMSNormOptions {
+  std::optional<double> eps = {};  ///< none: the epsilon of x's dtype
+  bool elementwise_affine = true;
+  DType dtype = DType::f32;
+};
+/// x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which are normalized_shape.
+class TD_API RMSNorm : public Module {
+ public:
+  explicit RMSNorm(IntList normalized_shape, RMSNormOptions options = {});
+  Tensor forward(Tensor x);
+  Param weight;
+  IntList normalized_shape;
+  RMSNormOptions options;
+};
+
+/// x1 . x2 / (|x1| |x2|) along dim.
+class TD_API CosineSimilarity : public Module {
+ public:
+  explicit CosineSimilarity(int64_t dim = 1, double eps = 1e-8);
+  Tensor forward(Tensor x1, Tensor x2);
+  Tensor operator()(Tensor x1, Tensor x2, Where where = Where::here());
+  int64_t dim;
+  double eps;
+};
+/// ||x1 - x2 + eps||_p along the last dimension.
+class TD_API PairwiseDistance : public Module {
+ public:
+  explicit PairwiseDistance(double p = 2, double eps = 1e-6, bool keepdim = false);
+  Tensor forward(Tensor x1, Tensor x2);
+  Tensor operator()(Tensor x1, Tensor x2, Where where = Where::here());
+  double p, eps;
+  bool keepdim;
+};
+
+}  // namespace tandem::nn
