@@ -138,6 +138,7 @@ void register_cpu_backend() {
   detail::register_conv_kernels();
   detail::register_direct_conv_kernels();
   detail::register_pool_kernels();
+  detail::register_resample_kernels();
   detail::register_norm_kernels();
   detail::register_loss_kernels();
   detail::register_attention_kernels();

@@ -25,6 +25,7 @@ void register_conv_kernels();
 /// As fast as oneDNN's, which are tried first.
 void register_direct_conv_kernels();
 void register_pool_kernels();
+void register_resample_kernels();
 void register_norm_kernels();
 void register_batch_norm_kernels();
 void register_loss_kernels();

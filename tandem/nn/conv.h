@@ -1,15 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and pooling layers. Sizes take a number (all dimensions) or a list.
+// Convolutions and transposed convolutions. Sizes take a number (all dimensions) or a list;
+// parameters, defaults and state_dict keys are PyTorch's.
 #pragma once
+
+#include <concepts>
+#include <string>
+#include <string_view>
 
 #include "tandem/nn/module.h"
 
 namespace tandem::nn {
 
+/// Padding of a convolution: sizes, or "same" (the output is as large as the input; stride 1) or
+/// "valid" (none).
+class ConvPadding {
+ public:
+  template <class... D>
+    requires(sizeof...(D) >= 1 && (std::convertible_to<D, Dim> && ...))
+  ConvPadding(D... sizes) : sizes_(sizes...) {}
+  ConvPadding(const IntList& sizes) : sizes_(sizes) {}
+  template <class S>
+    requires(std::convertible_to<const S&, std::string_view> && !std::integral<S>)
+  ConvPadding(const S& name) : name_(std::string_view(name)) {}
+  /// "same", "valid", or "" when there are sizes.
+  const std::string& name() const { return name_; }
+  const IntList& sizes() const { return sizes_; }
+
+ private:
+  IntList sizes_{0};
+  std::string name_;
+};
+
 struct ConvOptions {
-  IntList stride = {1}, padding = {0}, dilation = {1};
+  IntList stride = {1};
+  ConvPadding padding = {0};
+  IntList dilation = {1};
   int64_t groups = 1;
   bool bias = true;
+  std::string padding_mode = "zeros";  ///< or reflect, replicate, circular
   DType dtype = DType::f32;
 };
 
@@ -26,6 +54,9 @@ class TD_API ConvNd : public Module {
  protected:
   ConvNd(int rank, Dim in, Dim out, const IntList& kernel, const ConvOptions& options);
   Tensor run(Tensor x, int rank);
+
+ private:
+  Tensor padded(Tensor x, int rank) const;
 };
 }  // namespace detail
 
@@ -48,36 +79,61 @@ class TD_API Conv3d : public detail::ConvNd {
   Tensor forward(Tensor x);
 };
 
-struct PoolOptions {
-  IntList stride = {};  ///< empty: the kernel size
-  IntList padding = {0};
+struct ConvTransposeOptions {
+  IntList stride = {1}, padding = {0}, output_padding = {0};
+  int64_t groups = 1;
+  bool bias = true;
   IntList dilation = {1};
-  bool ceil_mode = false;
-  bool count_include_pad = true;
+  DType dtype = DType::f32;
 };
 
-/// Largest element of each window of x [n, c, h, w].
-class TD_API MaxPool2d : public Module {
+namespace detail {
+/// Common part of ConvTranspose1d, 2d, 3d: weight [in, out/groups, ...kernel], bias [out], both
+/// uniform in +-1/sqrt(out/groups * window).
+class TD_API ConvTransposeNd : public Module {
  public:
-  explicit MaxPool2d(IntList kernel_size, PoolOptions options = {});
-  Tensor forward(Tensor x);
+  Param weight, bias;
+  int64_t in_channels, out_channels;
   IntList kernel_size;
-  PoolOptions options;
+  ConvTransposeOptions options;
+
+ protected:
+  ConvTransposeNd(int rank, Dim in, Dim out, const IntList& kernel,
+                  const ConvTransposeOptions& options);
+  Tensor run(Tensor x, const IntList& output_size, int rank);
 };
-/// Mean of each window of x [n, c, h, w].
-class TD_API AvgPool2d : public Module {
+}  // namespace detail
+
+/// x [n, in, l] -> [n, out, ...]. output_size (spatial, or whole) chooses among the sizes that the
+/// convolution takes to x's; it replaces output_padding.
+class TD_API ConvTranspose1d : public detail::ConvTransposeNd {
  public:
-  explicit AvgPool2d(IntList kernel_size, PoolOptions options = {});
-  Tensor forward(Tensor x);
-  IntList kernel_size;
-  PoolOptions options;
+  ConvTranspose1d(Dim in_channels, Dim out_channels, IntList kernel_size,
+                  ConvTransposeOptions options = {});
+  Tensor forward(Tensor x) { return forward(std::move(x), {}); }
+  Tensor forward(Tensor x, IntList output_size);
+  using Module::operator();
+  Tensor operator()(Tensor x, IntList output_size, Where where = Where::here());
 };
-/// Mean over windows so that the result is [n, c, *output_size].
-class TD_API AdaptiveAvgPool2d : public Module {
+/// x [n, in, h, w] -> [n, out, ...]; output_size as for ConvTranspose1d.
+class TD_API ConvTranspose2d : public detail::ConvTransposeNd {
  public:
-  explicit AdaptiveAvgPool2d(IntList output_size);
-  Tensor forward(Tensor x);
-  IntList output_size;
+  ConvTranspose2d(Dim in_channels, Dim out_channels, IntList kernel_size,
+                  ConvTransposeOptions options = {});
+  Tensor forward(Tensor x) { return forward(std::move(x), {}); }
+  Tensor forward(Tensor x, IntList output_size);
+  using Module::operator();
+  Tensor operator()(Tensor x, IntList output_size, Where where = Where::here());
+};
+/// x [n, in, d, h, w] -> [n, out, ...]; output_size as for ConvTranspose1d.
+class TD_API ConvTranspose3d : public detail::ConvTransposeNd {
+ public:
+  ConvTranspose3d(Dim in_channels, Dim out_channels, IntList kernel_size,
+                  ConvTransposeOptions options = {});
+  Tensor forward(Tensor x) { return forward(std::move(x), {}); }
+  Tensor forward(Tensor x, IntList output_size);
+  using Module::operator();
+  Tensor operator()(Tensor x, IntList output_size, Where where = Where::here());
 };
 
 }  // namespace tandem::nn

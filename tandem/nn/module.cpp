@@ -144,6 +144,11 @@ std::string join_lines(const std::vector<std::string>& names) {
 
 namespace detail {
 
+void rethrow_placed(const Error& e, Where where) {
+  if (e.where().file && !e.layer().empty()) throw;
+  throw with_place(e, nullptr, where);
+}
+
 std::string type_name(const char* pretty) {
   std::string s = pretty;
   size_t at = s.find("T = ");
@@ -376,9 +381,10 @@ void Module::zero_grad() {
 Tensor Module::operator()(Tensor x, Where where) {
   TD_CHECK(state_->forward, Unsupported, "{} has no `Tensor forward(Tensor)`\nCall its forward.",
            state_->type.empty() ? "a module without TD_REGISTER" : state_->type);
-  ScopeGuard scope(scope_id(), where);
-  if (TD_LIKELY(!state_->has_hooks())) return state_->forward(this, std::move(x));
-  return call_with_hooks(*this, std::move(x));
+  return scoped(where, [&] {
+    if (TD_LIKELY(!state_->has_hooks())) return state_->forward(this, std::move(x));
+    return call_with_hooks(*this, std::move(x));
+  });
 }
 
 int Module::register_forward_hook(detail::ModuleState::ForwardHook hook) {

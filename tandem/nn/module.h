@@ -93,6 +93,9 @@ concept HasForward = requires(M& m, Tensor x) {
   { m.forward(x) } -> std::convertible_to<Tensor>;
 };
 
+/// Inside a catch in a layer's scope: the error goes on, with layer and line if it has none (a
+/// layer's own check).
+[[noreturn]] TD_API TD_COLD void rethrow_placed(const Error& e, Where where);
 /// "Net" out of __PRETTY_FUNCTION__ of a function template.
 TD_API std::string type_name(const char* pretty);
 template <class T>
@@ -185,7 +188,11 @@ class TD_API Module {
   template <class F>
   auto scoped(Where where, F&& f) {
     ScopeGuard scope(scope_id(), where);
-    return f();
+    try {
+      return f();
+    } catch (const Error& e) {
+      detail::rethrow_placed(e, where);
+    }
   }
 
  private:

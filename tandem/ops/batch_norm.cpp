@@ -3,7 +3,10 @@
 // a layer stores them. Statistics are per channel, so vmap folds its batch into the channels.
 #include "tandem/ops/norm.h"
 #include "tandem/ops/norm_internal.h"
+#include "tandem/ops/pointwise.h"
+#include "tandem/ops/pool.h"
 #include "tandem/ops/rule_internal.h"
+#include "tandem/ops/view.h"
 
 namespace tandem {
 namespace {
@@ -365,6 +368,22 @@ BatchNormResult instance_norm(Tensor x, Tensor running_mean, Tensor running_var,
   Tensor var = (wide - wide.mean({2}, true)).square().mean({2}).mean({0});
   r.running_var = moved(running_var, unbiased(var, flat, {2}), momentum);
   return r;
+}
+
+Tensor local_response_norm(Tensor x, int64_t size, double alpha, double beta, double k,
+                           Where where) {
+  placed("local_response_norm", where, [&] {
+    TD_CHECK(x.dim() >= 3, Shape, "x is {}, wants [n, channels, ...] with spatial dimensions",
+             x.shape().to_string());
+    TD_CHECK(size >= 1, Value, "size is {}, wants at least 1", size);
+    TD_CHECK(is_floating(x.dtype()), DType,
+             "x is {}, wants a floating dtype\nCast it with .to(float32).", to_string(x.dtype()));
+  });
+  Shape planes{x.shape(0), Dim(1), x.shape(1), detail::product(x.shape(), 2, x.dim())};
+  Tensor squares =
+      pad(square(x).reshape(planes, where), {0, 0, size / 2, (size - 1) / 2}, "constant", 0, where);
+  Tensor mean = avg_pool2d(std::move(squares), {size, 1}, {1}, {0}, false, true, 0, where);
+  return x / pow(mean.reshape(x.shape(), where) * alpha + k, beta);
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include "tandem/ops/conv_internal.h"
 #include "tandem/ops/rule_internal.h"
+#include "tandem/ops/view.h"
 
 namespace tandem {
 namespace {
@@ -358,7 +359,7 @@ Tensor conv_named(const char* name, int d, Tensor x, Tensor w, Tensor b, const I
 
 ConvAttrs transpose_attrs(int d, const Tensor& x, const Tensor& w, const IntList& stride,
                           const IntList& padding, const IntList& output_padding, int64_t groups,
-                          const IntList& dilation) {
+                          const IntList& dilation, IntList& zeros) {
   ConvAttrs a = complete(d, stride, padding, dilation, groups);
   check_attrs(a);
   IntList extra = spread("output_padding", output_padding, d);
@@ -371,11 +372,20 @@ ConvAttrs transpose_attrs(int d, const Tensor& x, const Tensor& w, const IntList
            "weight wants {} input channels, x is {} ({})", w.shape(0).to_string(),
            x.shape().to_string(), x.shape(lead - 1).to_string());
   for (int i = 0; i < d; ++i) {
-    TD_CHECK(extra[i].value() >= 0 && extra[i].value() < a.stride[i].value(), Value,
-             "output_padding {} must be smaller than stride {}", extra.to_string(),
-             a.stride.to_string());
-    a.size.push_back((x.shape(lead + i) - 1) * a.stride[i] - 2 * a.padding[i] +
-                     a.dilation[i] * (w.shape(i + 2) - 1) + extra[i] + 1);
+    const int64_t e = extra[i].value(), p = a.padding[i].value();
+    TD_CHECK(e >= 0 && e < std::max(a.stride[i].value(), a.dilation[i].value()), Value,
+             "output_padding {} must be smaller than stride {} or dilation {}", extra.to_string(),
+             a.stride.to_string(), a.dilation.to_string());
+    // From a whole stride on the end is less padding, then zeros (added by transpose_nd).
+    int64_t rest = e;
+    if (e >= a.stride[i].value()) {
+      rest = std::max<int64_t>(e - p, 0);
+      a.padding_end[i] = std::max<int64_t>(p - e, 0);
+      zeros[i] = rest < a.stride[i].value() ? 0 : rest;
+      rest -= zeros[i].value();
+    }
+    a.size.push_back((x.shape(lead + i) - 1) * a.stride[i] - a.padding[i] - a.padding_end[i] +
+                     a.dilation[i] * (w.shape(i + 2) - 1) + rest + 1);
     TD_CHECK(a.size[i].is_symbolic() || a.size[i].value() >= 1, Shape,
              "the output would have size {} in spatial dimension {}\nUse less padding.",
              a.size[i].to_string(), i);
@@ -386,12 +396,25 @@ ConvAttrs transpose_attrs(int d, const Tensor& x, const Tensor& w, const IntList
 Tensor transpose_nd(const char* name, int d, Tensor x, Tensor w, Tensor b, const IntList& stride,
                     const IntList& padding, const IntList& output_padding, int64_t groups,
                     const IntList& dilation, Where where) {
+  IntList zeros;
+  zeros.resize(d);
+  for (Dim& v : zeros) v = 0;
   ConvAttrs a = placed(name, where, [&] {
-    return transpose_attrs(d, x, w, stride, padding, output_padding, groups, dilation);
+    return transpose_attrs(d, x, w, stride, padding, output_padding, groups, dilation, zeros);
   });
   bool single = x.dim() == d + 1;
   if (single) x = x.unsqueeze(0, where);
   Tensor y = conv_backward_input(std::move(x), std::move(w), a, where);
+  IntList ends;
+  for (int i = d - 1; i >= 0; --i) {
+    ends.push_back(0);
+    ends.push_back(zeros[i]);
+  }
+  for (Dim v : zeros)
+    if (!(v == Dim(0))) {
+      y = pad(std::move(y), ends, "constant", 0, where);
+      break;
+    }
   if (b.defined()) {
     placed(name, where, [&] {
       TD_CHECK(b.dim() == 1 && dims_equal(b.shape(0), y.shape(1)), Shape, "bias is {}, wants [{}]",

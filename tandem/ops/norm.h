@@ -80,6 +80,9 @@ TD_API BatchNormResult instance_norm(Tensor x, Tensor running_mean = {}, Tensor 
                                      Tensor w = {}, Tensor b = {}, bool use_input_stats = true,
                                      double momentum = 0.1, double eps = 1e-5,
                                      Where where = Where::here());
+/// x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta for x [n, c, ...].
+TD_API Tensor local_response_norm(Tensor x, int64_t size, double alpha = 1e-4, double beta = 0.75,
+                                  double k = 1.0, Where where = Where::here());
 /// x / max(||x||_p, eps) along dim.
 TD_API Tensor normalize(Tensor x, double p = 2.0, int64_t dim = 1, double eps = 1e-12,
                         Where where = Where::here());

@@ -330,12 +330,6 @@ Tensor where(Operand condition, Operand a, Operand b, Where where) {
 Tensor clamp(Tensor x, Operand min, Operand max, Where where) {
   return run(op::clamp, where, std::move(x), std::move(min), std::move(max));
 }
-Tensor clamp(Tensor x, std::nullptr_t, Operand max, Where where) {
-  return clamp_max(std::move(x), std::move(max), where);
-}
-Tensor clamp(Tensor x, Operand min, std::nullptr_t, Where where) {
-  return clamp_min(std::move(x), std::move(min), where);
-}
 Tensor clamp_min(Tensor x, Operand min, Where where) {
   return run(op::clamp_min, where, std::move(x), std::move(min));
 }

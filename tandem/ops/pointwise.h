@@ -4,8 +4,11 @@
 // shapes do not broadcast and DType for a dtype that it does not take.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "tandem/graph/apply.h"
 
@@ -54,10 +57,17 @@ TD_API Tensor round(Tensor x, int64_t decimals, Where where = Where::here());
 TD_API Tensor where(Operand condition, Operand a, Operand b, Where where = Where::here());
 /// x cut to min..max (numbers or tensors); max wins where they cross.
 TD_API Tensor clamp(Tensor x, Operand min, Operand max, Where where = Where::here());
-TD_API Tensor clamp(Tensor x, std::nullptr_t, Operand max, Where where = Where::here());
-TD_API Tensor clamp(Tensor x, Operand min, std::nullptr_t, Where where = Where::here());
 TD_API Tensor clamp_min(Tensor x, Operand min, Where where = Where::here());
 TD_API Tensor clamp_max(Tensor x, Operand max, Where where = Where::here());
+/// nullptr for no bound. Templates: else a literal 0 would mean nullptr and not the number.
+template <std::same_as<std::nullptr_t> None>
+Tensor clamp(Tensor x, None, Operand max, Where where = Where::here()) {
+  return clamp_max(std::move(x), std::move(max), where);
+}
+template <std::same_as<std::nullptr_t> None>
+Tensor clamp(Tensor x, Operand min, None, Where where = Where::here()) {
+  return clamp_min(std::move(x), std::move(min), where);
+}
 /// log(x / (1 - x)); with eps > 0 x is cut to eps..1-eps first.
 TD_API Tensor logit(Tensor x, double eps = -1, Where where = Where::here());
 /// NaN, +infinity, -infinity replaced; the latter by the largest numbers of the dtype by default.

@@ -305,6 +305,12 @@ Tensor adaptive_nd(const char* name, const OpDef& row, int d, Tensor x, const In
   return y;
 }
 
+std::pair<Tensor, Tensor> with_positions(int d, Tensor x, const PoolAttrs& a, Where where) {
+  Tensor y[2];
+  run(op::max_pool_with_indices, d, std::move(x), a, y, where);
+  return {std::move(y[0]), y[1].to(DType::i64, where)};
+}
+
 }  // namespace
 
 namespace op {
@@ -370,31 +376,34 @@ Tensor avg_pool_backward(Tensor gy, const PoolAttrs& attrs, Where where) {
   return call(op::avg_pool_backward, &attrs, where, std::move(gy));
 }
 
-std::pair<Tensor, Tensor> max_pool2d_with_indices(Tensor x, IntList kernel_size, IntList stride,
-                                                  IntList padding, IntList dilation, bool ceil_mode,
-                                                  Where where) {
-  PoolAttrs a = placed("max_pool2d_with_indices", where, [&] {
-    check_input(x, 2);
-    return complete(2, kernel_size, stride, padding, dilation, ceil_mode);
-  });
-  Tensor y[2];
-  run(op::max_pool_with_indices, 2, std::move(x), a, y, where);
-  return {std::move(y[0]), y[1].to(DType::i64, where)};
-}
-
-#define TD_POOL(n)                                                                             \
-  Tensor max_pool##n##d(Tensor x, IntList kernel_size, IntList stride, IntList padding,        \
-                        IntList dilation, bool ceil_mode, Where where) {                       \
-    return max_nd("max_pool" #n "d", n, std::move(x), kernel_size, stride, padding, dilation,  \
-                  ceil_mode, where);                                                           \
-  }                                                                                            \
-  Tensor adaptive_avg_pool##n##d(Tensor x, IntList output_size, Where where) {                 \
-    return adaptive_nd("adaptive_avg_pool" #n "d", op::avg_pool, n, std::move(x), output_size, \
-                       where);                                                                 \
-  }                                                                                            \
-  Tensor adaptive_max_pool##n##d(Tensor x, IntList output_size, Where where) {                 \
-    return adaptive_nd("adaptive_max_pool" #n "d", op::max_pool, n, std::move(x), output_size, \
-                       where);                                                                 \
+#define TD_POOL(n)                                                                              \
+  Tensor max_pool##n##d(Tensor x, IntList kernel_size, IntList stride, IntList padding,         \
+                        IntList dilation, bool ceil_mode, Where where) {                        \
+    return max_nd("max_pool" #n "d", n, std::move(x), kernel_size, stride, padding, dilation,   \
+                  ceil_mode, where);                                                            \
+  }                                                                                             \
+  Tensor adaptive_avg_pool##n##d(Tensor x, IntList output_size, Where where) {                  \
+    return adaptive_nd("adaptive_avg_pool" #n "d", op::avg_pool, n, std::move(x), output_size,  \
+                       where);                                                                  \
+  }                                                                                             \
+  Tensor adaptive_max_pool##n##d(Tensor x, IntList output_size, Where where) {                  \
+    return adaptive_nd("adaptive_max_pool" #n "d", op::max_pool, n, std::move(x), output_size,  \
+                       where);                                                                  \
+  }                                                                                             \
+  std::pair<Tensor, Tensor> max_pool##n##d_with_indices(                                        \
+      Tensor x, IntList kernel_size, IntList stride, IntList padding, IntList dilation,         \
+      bool ceil_mode, Where where) {                                                            \
+    PoolAttrs a = placed("max_pool" #n "d_with_indices", where, [&] {                           \
+      check_input(x, n);                                                                        \
+      return complete(n, kernel_size, stride, padding, dilation, ceil_mode);                    \
+    });                                                                                         \
+    return with_positions(n, std::move(x), a, where);                                           \
+  }                                                                                             \
+  std::pair<Tensor, Tensor> adaptive_max_pool##n##d_with_indices(Tensor x, IntList output_size, \
+                                                                 Where where) {                 \
+    PoolAttrs a = placed("adaptive_max_pool" #n "d_with_indices", where,                        \
+                         [&] { return adaptive_attrs(x, n, output_size); });                    \
+    return with_positions(n, std::move(x), a, where);                                           \
   }
 TD_POOL(1)
 TD_POOL(2)

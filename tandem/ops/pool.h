@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tandem/graph/op_def.h"
+#include "tandem/ops/scale_factor.h"
 
 namespace tandem {
 
@@ -53,7 +54,17 @@ TD_API Tensor max_pool3d(Tensor x, IntList kernel_size, IntList stride = {}, Int
                          IntList dilation = {1}, bool ceil_mode = false,
                          Where where = Where::here());
 /// (values, i64 positions in the spatial plane of x).
+TD_API std::pair<Tensor, Tensor> max_pool1d_with_indices(Tensor x, IntList kernel_size,
+                                                         IntList stride = {}, IntList padding = {0},
+                                                         IntList dilation = {1},
+                                                         bool ceil_mode = false,
+                                                         Where where = Where::here());
 TD_API std::pair<Tensor, Tensor> max_pool2d_with_indices(Tensor x, IntList kernel_size,
+                                                         IntList stride = {}, IntList padding = {0},
+                                                         IntList dilation = {1},
+                                                         bool ceil_mode = false,
+                                                         Where where = Where::here());
+TD_API std::pair<Tensor, Tensor> max_pool3d_with_indices(Tensor x, IntList kernel_size,
                                                          IntList stride = {}, IntList padding = {0},
                                                          IntList dilation = {1},
                                                          bool ceil_mode = false,
@@ -75,6 +86,48 @@ TD_API Tensor adaptive_avg_pool3d(Tensor x, IntList output_size, Where where = W
 TD_API Tensor adaptive_max_pool1d(Tensor x, IntList output_size, Where where = Where::here());
 TD_API Tensor adaptive_max_pool2d(Tensor x, IntList output_size, Where where = Where::here());
 TD_API Tensor adaptive_max_pool3d(Tensor x, IntList output_size, Where where = Where::here());
+/// (values, i64 positions in the spatial plane of x).
+TD_API std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(Tensor x, IntList output_size,
+                                                                  Where where = Where::here());
+TD_API std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(Tensor x, IntList output_size,
+                                                                  Where where = Where::here());
+TD_API std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(Tensor x, IntList output_size,
+                                                                  Where where = Where::here());
+
+/// (sum of x^norm_type over each window)^(1 / norm_type).
+TD_API Tensor lp_pool1d(Tensor x, double norm_type, IntList kernel_size, IntList stride = {},
+                        bool ceil_mode = false, Where where = Where::here());
+TD_API Tensor lp_pool2d(Tensor x, double norm_type, IntList kernel_size, IntList stride = {},
+                        bool ceil_mode = false, Where where = Where::here());
+TD_API Tensor lp_pool3d(Tensor x, double norm_type, IntList kernel_size, IntList stride = {},
+                        bool ceil_mode = false, Where where = Where::here());
+/// Zeros with the elements of x at `indices` (of max_pool's windows, positions in a plane of the
+/// result). output_size is the spatial size, with or without n and channels; empty: the smallest
+/// that the pooling may have had. Throws Shape, DType, Value.
+TD_API Tensor max_unpool1d(Tensor x, const Tensor& indices, IntList kernel_size,
+                           IntList stride = {}, IntList padding = {0}, IntList output_size = {},
+                           Where where = Where::here());
+TD_API Tensor max_unpool2d(Tensor x, const Tensor& indices, IntList kernel_size,
+                           IntList stride = {}, IntList padding = {0}, IntList output_size = {},
+                           Where where = Where::here());
+TD_API Tensor max_unpool3d(Tensor x, const Tensor& indices, IntList kernel_size,
+                           IntList stride = {}, IntList padding = {0}, IntList output_size = {},
+                           Where where = Where::here());
+
+/// Of fractional_max_pool2d: output_size, or output_ratio of the input's size; random_samples
+/// [n, channels, 2] in 0..1, drawn if not given.
+struct FractionalPoolOptions {
+  IntList output_size = {};
+  ScaleFactor output_ratio = {};
+  Tensor random_samples = {};
+};
+/// Largest element of windows of x [n, c, h, w] that start at random steps (Graham, 2014).
+TD_API Tensor fractional_max_pool2d(Tensor x, IntList kernel_size,
+                                    const FractionalPoolOptions& options,
+                                    Where where = Where::here());
+TD_API std::pair<Tensor, Tensor> fractional_max_pool2d_with_indices(
+    Tensor x, IntList kernel_size, const FractionalPoolOptions& options,
+    Where where = Where::here());
 /// The backward rows as functions.
 TD_API Tensor max_pool_backward(Tensor gy, Tensor idx, const PoolAttrs& attrs,
                                 Where where = Where::here());

@@ -316,4 +316,16 @@ Tensor pixel_unshuffle(Tensor x, int64_t downscale_factor, Where where) {
   });
 }
 
+Tensor channel_shuffle(Tensor x, int64_t groups, Where where) {
+  return placed("channel_shuffle", where, [&] {
+    TD_CHECK(x.dim() >= 3 && groups > 0 && dims_equal(mod(x.shape(1), groups), 0), Shape,
+             "wants [n, groups * c, ...] with spatial dimensions and groups {}, x is {}", groups,
+             x.shape().to_string());
+    const Shape shape = x.shape();
+    const Dim inner = floordiv(shape[1], groups);
+    Tensor split = detail::split_dim(x, 1, groups, inner, where);
+    return reshape(transpose(std::move(split), 1, 2, where), shape, where);
+  });
+}
+
 }  // namespace tandem

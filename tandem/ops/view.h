@@ -104,6 +104,8 @@ TD_API std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_v
 /// [*, c*r*r, h, w] -> [*, c, h*r, w*r], and back.
 TD_API Tensor pixel_shuffle(Tensor x, int64_t upscale_factor, Where where = Where::here());
 TD_API Tensor pixel_unshuffle(Tensor x, int64_t downscale_factor, Where where = Where::here());
+/// Channels of x [n, c, ...] dealt round: c as [groups, c / groups] transposed.
+TD_API Tensor channel_shuffle(Tensor x, int64_t groups, Where where = Where::here());
 
 // ---- rows
 struct PermuteAttrs {

@@ -77,14 +77,14 @@ std::vector<Case> cases_of(const std::string& family);
 /// |got - want| <= atol + rtol |want|, dtype and shape equal; integers exactly.
 ::testing::AssertionResult matches(const Tensor& got, const Tensor& want, double rtol, double atol);
 
-/// The public functions by PyTorch's name; nullptr if Tandem does not have that one. A name that
-/// is neither there nor in `not_here` is a mistake of the test.
+/// The public functions by PyTorch's name; nullptr if the table has none of that name.
 using Fn = Ts (*)(const Case&);
 using FnTable = std::map<std::string, Fn>;
 Fn function_of(const std::string& op);
 /// Linear algebra, searching, segments (golden_math_helper.cpp).
 void add_math(FnTable& table);
-bool known_missing(const std::string& op);
+/// Resampling, pooling, detection (image_ops_helper.cpp).
+void add_image_ops(FnTable& table);
 
 /// A name as GoogleTest takes it.
 std::string test_name(const std::string& name);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's function names -> Tandem's functions, called with a golden case's inputs and
 // attributes.
-#include <set>
-
 #include "tandem/ops/ops.h"
 #include "tests/golden/golden_helper.h"
 
@@ -114,41 +112,11 @@ void add_contractions(Table& t) {
                   g.list("output_padding", {0}), g.i("groups", 1), g.list("dilation", {1})));
   CONV(conv_transpose1d)
   CONV(conv_transpose2d)
+  CONV(conv_transpose3d)
 #undef CONV
   CASE(scaled_dot_product_attention,
        scaled_dot_product_attention(g.t(0), g.t(1), g.t(2), g.t(3), 0, g.b("is_causal"),
                                     g.d("scale"), g.b("enable_gqa")));
-}
-
-void add_pools(Table& t) {
-  CASE(max_pool1d, max_pool1d(g.t(0), g.list("kernel_size"), g.list("stride"),
-                              g.list("padding", {0}), g.list("dilation", {1}), g.b("ceil_mode")));
-  t["max_pool2d"] = [](const Case& g) -> Ts {
-    IntList k = g.list("kernel_size"), s = g.list("stride"), p = g.list("padding", {0}),
-            d = g.list("dilation", {1});
-    if (!g.b("return_indices")) return {max_pool2d(g.t(0), k, s, p, d, g.b("ceil_mode"))};
-    auto [y, i] = max_pool2d_with_indices(g.t(0), k, s, p, d, g.b("ceil_mode"));
-    return {y, i};
-  };
-  CASE(avg_pool1d,
-       avg_pool1d(g.t(0), g.list("kernel_size"), g.list("stride"), g.list("padding", {0}),
-                  g.b("ceil_mode"), g.b("count_include_pad", true)));
-  CASE(avg_pool2d,
-       avg_pool2d(g.t(0), g.list("kernel_size"), g.list("stride"), g.list("padding", {0}),
-                  g.b("ceil_mode"), g.b("count_include_pad", true), g.i("divisor_override")));
-  t["adaptive_avg_pool2d"] = [](const Case& g) -> Ts {
-    IntList size;
-    const io::Json* v = g.attr("output_size");
-    if (v->as_array())
-      for (const io::Json& x : *v->as_array()) size.push_back(x.is_null() ? -1 : *x.as_int());
-    else
-      size.push_back(*v->as_int());
-    return {g.op == "adaptive_avg_pool2d" ? adaptive_avg_pool2d(g.t(0), size)
-                                          : adaptive_max_pool2d(g.t(0), size)};
-  };
-  t["adaptive_max_pool2d"] = t["adaptive_avg_pool2d"];
-  CASE(adaptive_avg_pool1d, adaptive_avg_pool1d(g.t(0), g.list("output_size")));
-  CASE(adaptive_max_pool1d, adaptive_max_pool1d(g.t(0), g.list("output_size")));
 }
 
 void add_reductions(Table& t) {
@@ -236,8 +204,6 @@ void add_views(Table& t) {
     return {repeat_interleave(g.t(0), g.i("repeats"), g.i("dim"))};
   };
   CASE(unfold, unfold(g.t(0), g.i("dim"), g.i("size"), g.i("step")));
-  CASE(pixel_shuffle, pixel_shuffle(g.t(0), g.i("upscale_factor")));
-  CASE(pixel_unshuffle, pixel_unshuffle(g.t(0), g.i("downscale_factor")));
   CASE(cat, cat(g.rest(), g.i("dim")));
   CASE(stack, stack(g.rest(), g.i("dim")));
   t["split"] = [](const Case& g) -> Ts {
@@ -398,22 +364,17 @@ Fn function_of(const std::string& op) {
     auto* t = new Table;
     add_pointwise(*t);
     add_contractions(*t);
-    add_pools(*t);
     add_reductions(*t);
     add_views(*t);
     add_indexing(*t);
     add_norms(*t);
     add_losses(*t);
     add_math(*t);
+    add_image_ops(*t);
     return t;
   }();
   auto at = table->find(op);
   return at == table->end() ? nullptr : at->second;
-}
-
-bool known_missing(const std::string& op) {
-  static const std::set<std::string> names = {"interpolate", "im2col", "col2im"};
-  return names.count(op) > 0;
 }
 
 }  // namespace tandem::golden

@@ -453,6 +453,8 @@ inline void add_linalg(std::vector<Row>& t) {
       "the last columns of a full U are arbitrary");
 }
 
+inline void add_images(std::vector<Row>& t);  // image_rows.h
+
 inline std::vector<Row> table() {
   std::vector<Row> t;
   add_reductions(t);
@@ -463,7 +465,10 @@ inline std::vector<Row> table() {
   add_views(t);
   add_creation(t);
   add_linalg(t);
+  add_images(t);
   return t;
 }
 
 }  // namespace tandem::rows
+
+#include "tests/ops/image_rows.h"

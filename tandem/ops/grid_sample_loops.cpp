@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops of the grid_sample rows over arrays of any strides. A block of points has its taps worked
+// out once and used for every channel. f32 and f64 run in their own type, 16-bit floats in f64.
+// Every sum runs in one order, whatever the number of threads.
+#include <cmath>
+
+#include "tandem/ops/resample_internal.h"
+#include "tandem/ops/rule_internal.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr int kBlock = 64, kMaxTaps = 16;
+
+// Elements of type T behind three spatial strides, missing dimensions in front.
+template <class T>
+struct Planes {
+  T* data = nullptr;
+  int64_t n = 0, c = 0, s[3] = {0, 0, 0}, size[3] = {1, 1, 1};
+  int64_t step_n = 0, step_c = 0;
+
+  Planes(T* p, const int64_t* shape, const int64_t* strides, int rank)
+      : data(p), n(shape[0]), c(shape[1]), step_n(strides[0]), step_c(strides[1]) {
+    for (int i = 0; i < rank - 2; ++i) {
+      s[5 - rank + i] = strides[i + 2];
+      size[5 - rank + i] = shape[i + 2];
+    }
+  }
+  int64_t points() const { return size[0] * size[1] * size[2]; }
+  int64_t at(int64_t p) const {
+    const int64_t w = p % size[2], h = p / size[2] % size[1], d = p / (size[2] * size[1]);
+    return d * s[0] + h * s[1] + w * s[2];
+  }
+};
+
+// An array as T: itself, or a dense copy that is stored back at the end.
+template <class T>
+class Held {
+ public:
+  explicit Held(const Array& a, bool out = false)
+      : array_(a), own_(a.dtype != dtype_of<T>), dense_(own_ ? a.numel : 0) {
+    if (!own_) return;
+    strides_ = contiguous_strides(Shape(std::span<const int64_t>(a.shape, a.rank)));
+    if (!out && a.numel) read_dense(a, dense_.get());
+  }
+  T* data() const { return own_ ? dense_.get() : array_.as<T>(); }
+  const int64_t* strides() const { return own_ ? strides_.data() : array_.strides; }
+  Planes<T> planes() const { return Planes<T>(data(), array_.shape, strides(), array_.rank); }
+  void store() const {
+    if (own_) dense_.store(array_);
+  }
+
+ private:
+  const Array& array_;
+  bool own_;
+  Dense<T> dense_;
+  Strides strides_;
+};
+
+// Positions in one sample's grid.
+template <class T>
+struct Grid {
+  T* data;
+  const int64_t* strides;
+  int d;  ///< spatial dimensions
+  /// The position of point p in x's spatial dimension `axis`: the first one comes last.
+  T& operator()(int64_t n, int64_t p, const int64_t (&size)[3], int axis) const {
+    int64_t at = n * strides[0] + (d - 1 - axis) * strides[d + 1];
+    for (int i = d - 1; i >= 0; --i) {
+      const int64_t k = size[3 - d + i];
+      at += p % k * strides[i + 1];
+      p /= k;
+    }
+    return data[at];
+  }
+};
+
+// What a point reads in one dimension: index -1 is outside.
+struct AxisTaps {
+  int64_t index[4];
+  double weight[4], slope[4];
+};
+
+double reflect(double at, double lo, double hi, double& sign) {
+  if (hi <= lo) {
+    sign = 0;
+    return 0;
+  }
+  const double from = std::abs(at - lo), span = hi - lo;
+  sign = at < lo ? -1 : 1;
+  const double turns = std::floor(from / span), rest = from - turns * span;
+  if (std::fmod(turns, 2) == 0) return rest + lo;
+  sign = -sign;
+  return hi - rest;
+}
+
+// A whole number that fits, or one that is outside every input.
+int64_t whole(double at) { return at > -1e15 && at < 1e15 ? static_cast<int64_t>(at) : -100; }
+
+struct Sampler {
+  ResampleMode mode;
+  GridPadding padding;
+  bool align;
+  int taps;
+
+  explicit Sampler(const GridSampleAttrs& a)
+      : mode(static_cast<ResampleMode>(a.mode)),
+        padding(static_cast<GridPadding>(a.padding)),
+        align(a.align_corners),
+        taps(mode == ResampleMode::nearest  ? 1
+             : mode == ResampleMode::linear ? 2
+                                            : 4) {}
+
+  double low() const { return align ? 0 : -0.5; }
+  double high(double size) const { return align ? size - 1 : size - 0.5; }
+
+  // The padded position and what its derivative is multiplied by.
+  double padded(double at, double size, double& slope) const {
+    if (padding == GridPadding::zeros) return at;
+    double sign = 1;
+    if (padding == GridPadding::reflection) at = reflect(at, low(), high(size), sign);
+    if (!(at > 0 && at < size - 1)) sign = 0;
+    slope *= sign;
+    return at < 0 ? 0 : at > size - 1 ? size - 1 : at;
+  }
+  int64_t inside(double at, int64_t size) const {
+    double none = 1;
+    const int64_t i = whole(std::floor(padded(at, static_cast<double>(size), none) + 0.0));
+    return i >= 0 && i < size ? i : -1;
+  }
+  void cubic(double at, double slope, int64_t size, AxisTaps& r) const {
+    constexpr double a = -0.75;
+    const double floor = std::floor(at), t = at - floor;
+    const bool finite = at > -1e15 && at < 1e15;
+    for (int k = 0; k < 4; ++k) {
+      const double d = std::abs(t - (k - 1)), sign = t < k - 1 ? -1 : 1;
+      const bool near = k == 1 || k == 2;
+      r.weight[k] =
+          near ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+      r.slope[k] = slope * sign *
+                   (near ? (3 * (a + 2) * d - 2 * (a + 3)) * d : (3 * a * d - 10 * a) * d + 8 * a);
+      r.index[k] = finite ? inside(floor + k - 1, size) : -1;
+    }
+  }
+  void operator()(double g, int64_t n, AxisTaps& r) const {
+    const auto size = static_cast<double>(n);
+    double slope = align ? (size - 1) / 2 : size / 2;
+    double at = align ? (g + 1) * slope : (g + 1) * slope - 0.5;
+    if (mode == ResampleMode::cubic) return cubic(at, slope, n, r);
+    at = padded(at, size, slope);
+    if (mode == ResampleMode::nearest) {
+      const int64_t i = whole(std::nearbyint(at));
+      r.index[0] = i >= 0 && i < n ? i : -1;
+      r.weight[0] = 1;
+      r.slope[0] = 0;
+      return;
+    }
+    const double floor = std::floor(at);
+    const int64_t i = whole(floor);
+    r.index[0] = i >= 0 && i < n ? i : -1;
+    r.index[1] = i + 1 >= 0 && i + 1 < n ? i + 1 : -1;
+    r.weight[0] = 1 - (at - floor);
+    r.weight[1] = at - floor;
+    r.slope[0] = -slope;
+    r.slope[1] = slope;
+  }
+};
+
+// The taps of up to kBlock points: offset (-1: outside), weight and, by position, its slope.
+template <class T>
+struct Block {
+  int64_t offset[kMaxTaps][kBlock];
+  T weight[kMaxTaps][kBlock];
+  T slope[3][kMaxTaps][kBlock];
+  int taps = 1, points = 0;
+
+  void fill(const Sampler& s, const Grid<T>& grid, const int64_t (&out)[3], const Planes<T>& x,
+            int64_t n, int64_t first, int64_t last, bool slopes) {
+    points = static_cast<int>(last - first);
+    taps = 1;
+    for (int i = 0; i < grid.d; ++i) taps *= s.taps;
+    for (int p = 0; p < points; ++p) {
+      AxisTaps axis[3];
+      for (int i = 0; i < grid.d; ++i)
+        s(static_cast<double>(grid(n, first + p, out, i)), x.size[3 - grid.d + i], axis[i]);
+      for (int k = 0; k < taps; ++k) tap(s, grid.d, axis, x, p, k, slopes);
+    }
+  }
+
+ private:
+  void tap(const Sampler& s, int d, const AxisTaps* axis, const Planes<T>& x, int p, int k,
+           bool slopes) {
+    int at[3], rest = k;
+    int64_t where = 0;
+    double w = 1;
+    bool inside = true;
+    for (int i = d - 1; i >= 0; --i, rest /= s.taps) {
+      at[i] = rest % s.taps;
+      const int64_t index = axis[i].index[at[i]];
+      inside &= index >= 0;
+      where += index * x.s[3 - d + i];
+      w *= axis[i].weight[at[i]];
+    }
+    offset[k][p] = inside ? where : -1;
+    weight[k][p] = inside ? static_cast<T>(w) : T(0);  // a NaN position has a NaN weight
+    for (int j = 0; slopes && j < d; ++j) {
+      double v = 1;
+      for (int i = 0; i < d; ++i) v *= i == j ? axis[i].slope[at[i]] : axis[i].weight[at[i]];
+      slope[j][k][p] = inside ? static_cast<T>(v) : T(0);
+    }
+  }
+};
+
+template <class T>
+void sample(const KernelCall& c) {
+  const Held<T> hx(c.in[0]), hg(c.in[1]), hy(c.out[0], true);
+  const Planes<T> x = hx.planes(), y = hy.planes();
+  const Sampler s(c.get_attrs<GridSampleAttrs>());
+  const Grid<T> grid{hg.data(), hg.strides(), c.in[0].rank - 2};
+  const int64_t points = y.points(), blocks = (points + kBlock - 1) / kBlock;
+  parallel_for_rows(x.n * blocks, kBlock * x.c * 8, [&](int64_t begin, int64_t end) {
+    Block<T> b;
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t n = u / blocks, first = u % blocks * kBlock;
+      b.fill(s, grid, y.size, x, n, first, std::min(first + kBlock, points), false);
+      int64_t to[kBlock];
+      for (int p = 0; p < b.points; ++p) to[p] = y.at(first + p);
+      for (int64_t ch = 0; ch < x.c; ++ch) {
+        const T* in = x.data + n * x.step_n + ch * x.step_c;
+        T* out = y.data + n * y.step_n + ch * y.step_c;
+        T sum[kBlock] = {};
+        for (int k = 0; k < b.taps; ++k)
+          for (int p = 0; p < b.points; ++p)
+            sum[p] += b.offset[k][p] < 0 ? T(0) : b.weight[k][p] * in[b.offset[k][p]];
+        for (int p = 0; p < b.points; ++p) out[to[p]] = sum[p];
+      }
+    }
+  });
+  hy.store();
+}
+
+// Each unit owns some channels of a sample and adds to them point by point.
+template <class T>
+void send_back(const KernelCall& c) {
+  constexpr int64_t kChannels = 8;
+  const Held<T> hg(c.in[0]), hgrid(c.in[1]), hx(c.out[0], true);
+  const Planes<T> g = hg.planes(), x = hx.planes();
+  const Sampler s(c.get_attrs<GridSampleAttrs>());
+  const Grid<T> grid{hgrid.data(), hgrid.strides(), c.in[0].rank - 2};
+  const int64_t points = g.points(), parts = (x.c + kChannels - 1) / kChannels;
+  parallel_for_rows(x.n * parts, (points + x.points()) * 16, [&](int64_t begin, int64_t end) {
+    Block<T> b;
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t n = u / parts, c0 = u % parts * kChannels, c1 = std::min(c0 + kChannels, x.c);
+      for (int64_t ch = c0; ch < c1; ++ch) {
+        T* out = x.data + n * x.step_n + ch * x.step_c;
+        for (int64_t i = 0; i < x.points(); ++i) out[x.at(i)] = 0;
+      }
+      for (int64_t first = 0; first < points; first += kBlock) {
+        b.fill(s, grid, g.size, x, n, first, std::min(first + kBlock, points), false);
+        for (int64_t ch = c0; ch < c1; ++ch) {
+          const T* in = g.data + n * g.step_n + ch * g.step_c;
+          T* out = x.data + n * x.step_n + ch * x.step_c;
+          for (int p = 0; p < b.points; ++p) {
+            const T v = in[g.at(first + p)];
+            for (int k = 0; k < b.taps; ++k)
+              if (b.offset[k][p] >= 0) out[b.offset[k][p]] += b.weight[k][p] * v;
+          }
+        }
+      }
+    }
+  });
+  hx.store();
+}
+
+template <class T>
+void grid_gradient(const KernelCall& c) {
+  const Held<T> hg(c.in[0]), hx(c.in[1]), hgrid(c.in[2]), hout(c.out[0], true);
+  const Planes<T> g = hg.planes(), x = hx.planes();
+  const Sampler s(c.get_attrs<GridSampleAttrs>());
+  const int d = c.in[1].rank - 2;
+  const Grid<T> grid{hgrid.data(), hgrid.strides(), d}, out{hout.data(), hout.strides(), d};
+  const int64_t points = g.points(), blocks = (points + kBlock - 1) / kBlock;
+  parallel_for_rows(x.n * blocks, kBlock * x.c * 16, [&](int64_t begin, int64_t end) {
+    Block<T> b;
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t n = u / blocks, first = u % blocks * kBlock;
+      b.fill(s, grid, g.size, x, n, first, std::min(first + kBlock, points), true);
+      T sum[3][kBlock] = {};
+      for (int64_t ch = 0; ch < x.c; ++ch) {
+        const T* in = x.data + n * x.step_n + ch * x.step_c;
+        const T* gy = g.data + n * g.step_n + ch * g.step_c;
+        T own[kBlock];
+        for (int p = 0; p < b.points; ++p) own[p] = gy[g.at(first + p)];
+        for (int k = 0; k < b.taps; ++k)
+          for (int p = 0; p < b.points; ++p) {
+            const T v = b.offset[k][p] < 0 ? T(0) : in[b.offset[k][p]] * own[p];
+            for (int j = 0; j < d; ++j) sum[j][p] += v * b.slope[j][k][p];
+          }
+      }
+      for (int p = 0; p < b.points; ++p)
+        for (int j = 0; j < d; ++j) out(n, first + p, g.size, j) = sum[j][p];
+    }
+  });
+  hout.store();
+}
+
+}  // namespace
+
+#define TD_GRID_ROW(name, loops)      \
+  void name(const KernelCall& c) {    \
+    if (c.out[0].numel == 0) return;  \
+    if (c.out[0].dtype == DType::f32) \
+      loops<float>(c);                \
+    else                              \
+      loops<double>(c);               \
+  }
+TD_GRID_ROW(grid_sample_reference, sample)
+TD_GRID_ROW(grid_sample_backward_input_reference, send_back)
+TD_GRID_ROW(grid_sample_backward_grid_loops, grid_gradient)
+#undef TD_GRID_ROW
+
+}  // namespace tandem::detail
