@@ -96,10 +96,11 @@ void run_pass(const Pass<T>& p, const T* in, T* out, int64_t outer, int64_t inne
     return;
   }
   parallel_for(0, outer * m.out, 1 + 32768 / (inner * 2), [&](int64_t begin, int64_t end) {
+    int64_t block = begin / m.out, o = begin % m.out;
     for (int64_t r = begin; r < end; ++r) {
-      const int64_t block = r / m.out;
-      if (used && !(*used)[static_cast<size_t>(block) % used->size()]) continue;
-      combine(p.line(r % m.out), in + block * m.in * inner, out + r * inner, inner);
+      if (!used || (*used)[static_cast<size_t>(block) % used->size()])
+        combine(p.line(o), in + block * m.in * inner, out + r * inner, inner);
+      if (++o == m.out) o = 0, ++block;
     }
   });
 }

@@ -3,6 +3,7 @@
 // out once and used for every channel. f32 and f64 run in their own type, 16-bit floats in f64.
 // Every sum runs in one order, whatever the number of threads.
 #include <cmath>
+#include <type_traits>
 
 #include "tandem/ops/resample_internal.h"
 #include "tandem/ops/rule_internal.h"
@@ -27,9 +28,22 @@ struct Planes {
     }
   }
   int64_t points() const { return size[0] * size[1] * size[2]; }
-  int64_t at(int64_t p) const {
-    const int64_t w = p % size[2], h = p / size[2] % size[1], d = p / (size[2] * size[1]);
-    return d * s[0] + h * s[1] + w * s[2];
+  /// Offsets of the points first, first + 1, ... in a plane.
+  void places(int64_t first, int count, int64_t* to) const {
+    int64_t w = first % size[2], h = first / size[2] % size[1], d = first / (size[2] * size[1]);
+    for (int p = 0; p < count; ++p) {
+      to[p] = d * s[0] + h * s[1] + w * s[2];
+      if (++w < size[2]) continue;
+      w = 0;
+      if (++h == size[1]) h = 0, ++d;
+    }
+  }
+  T* plane(int64_t i, int64_t channel) const { return data + i * step_n + channel * step_c; }
+  void clear(int64_t i, int64_t channel) const {
+    T* p = plane(i, channel);
+    for (int64_t d = 0; d < size[0]; ++d)
+      for (int64_t h = 0; h < size[1]; ++h)
+        for (int64_t w = 0; w < size[2]; ++w) p[d * s[0] + h * s[1] + w * s[2]] = 0;
   }
 };
 
@@ -211,6 +225,28 @@ struct Block {
   }
 };
 
+// f(std::integral_constant<int, K>) for K taps.
+template <class F>
+void with_taps(int taps, F&& f) {
+  switch (taps) {
+    case 1:
+      return f(std::integral_constant<int, 1>());
+    case 4:
+      return f(std::integral_constant<int, 4>());
+    case 8:
+      return f(std::integral_constant<int, 8>());
+    default:
+      return f(std::integral_constant<int, kMaxTaps>());
+  }
+}
+
+// An element, or 0 where the tap is outside; the load is always inside.
+template <class T>
+inline T load(const T* in, int64_t offset) {
+  const T v = in[offset < 0 ? 0 : offset];
+  return offset < 0 ? T(0) : v;
+}
+
 template <class T>
 void sample(const KernelCall& c) {
   const Held<T> hx(c.in[0]), hg(c.in[1]), hy(c.out[0], true);
@@ -224,16 +260,18 @@ void sample(const KernelCall& c) {
       const int64_t n = u / blocks, first = u % blocks * kBlock;
       b.fill(s, grid, y.size, x, n, first, std::min(first + kBlock, points), false);
       int64_t to[kBlock];
-      for (int p = 0; p < b.points; ++p) to[p] = y.at(first + p);
-      for (int64_t ch = 0; ch < x.c; ++ch) {
-        const T* in = x.data + n * x.step_n + ch * x.step_c;
-        T* out = y.data + n * y.step_n + ch * y.step_c;
-        T sum[kBlock] = {};
-        for (int k = 0; k < b.taps; ++k)
-          for (int p = 0; p < b.points; ++p)
-            sum[p] += b.offset[k][p] < 0 ? T(0) : b.weight[k][p] * in[b.offset[k][p]];
-        for (int p = 0; p < b.points; ++p) out[to[p]] = sum[p];
-      }
+      y.places(first, b.points, to);
+      with_taps(b.taps, [&](auto taps) {
+        for (int64_t ch = 0; ch < x.c; ++ch) {
+          const T* in = x.plane(n, ch);
+          T* out = y.plane(n, ch);
+          for (int p = 0; p < b.points; ++p) {
+            T sum = 0;
+            for (int k = 0; k < taps(); ++k) sum += b.weight[k][p] * load(in, b.offset[k][p]);
+            out[to[p]] = sum;
+          }
+        }
+      });
     }
   });
   hy.store();
@@ -242,31 +280,32 @@ void sample(const KernelCall& c) {
 // Each unit owns some channels of a sample and adds to them point by point.
 template <class T>
 void send_back(const KernelCall& c) {
-  constexpr int64_t kChannels = 8;
+  constexpr int64_t kChannels = 16;
   const Held<T> hg(c.in[0]), hgrid(c.in[1]), hx(c.out[0], true);
   const Planes<T> g = hg.planes(), x = hx.planes();
   const Sampler s(c.get_attrs<GridSampleAttrs>());
   const Grid<T> grid{hgrid.data(), hgrid.strides(), c.in[0].rank - 2};
   const int64_t points = g.points(), parts = (x.c + kChannels - 1) / kChannels;
-  parallel_for_rows(x.n * parts, (points + x.points()) * 16, [&](int64_t begin, int64_t end) {
+  parallel_for_rows(x.n * parts, (points + x.points()) * 32, [&](int64_t begin, int64_t end) {
     Block<T> b;
     for (int64_t u = begin; u < end; ++u) {
       const int64_t n = u / parts, c0 = u % parts * kChannels, c1 = std::min(c0 + kChannels, x.c);
-      for (int64_t ch = c0; ch < c1; ++ch) {
-        T* out = x.data + n * x.step_n + ch * x.step_c;
-        for (int64_t i = 0; i < x.points(); ++i) out[x.at(i)] = 0;
-      }
+      for (int64_t ch = c0; ch < c1; ++ch) x.clear(n, ch);
       for (int64_t first = 0; first < points; first += kBlock) {
         b.fill(s, grid, g.size, x, n, first, std::min(first + kBlock, points), false);
-        for (int64_t ch = c0; ch < c1; ++ch) {
-          const T* in = g.data + n * g.step_n + ch * g.step_c;
-          T* out = x.data + n * x.step_n + ch * x.step_c;
-          for (int p = 0; p < b.points; ++p) {
-            const T v = in[g.at(first + p)];
-            for (int k = 0; k < b.taps; ++k)
-              if (b.offset[k][p] >= 0) out[b.offset[k][p]] += b.weight[k][p] * v;
+        int64_t from[kBlock];
+        g.places(first, b.points, from);
+        with_taps(b.taps, [&](auto taps) {
+          for (int64_t ch = c0; ch < c1; ++ch) {
+            const T* in = g.plane(n, ch);
+            T* out = x.plane(n, ch);
+            for (int p = 0; p < b.points; ++p) {
+              const T v = in[from[p]];
+              for (int k = 0; k < taps(); ++k)
+                if (b.offset[k][p] >= 0) out[b.offset[k][p]] += b.weight[k][p] * v;
+            }
           }
-        }
+        });
       }
     }
   });
@@ -286,20 +325,25 @@ void grid_gradient(const KernelCall& c) {
     for (int64_t u = begin; u < end; ++u) {
       const int64_t n = u / blocks, first = u % blocks * kBlock;
       b.fill(s, grid, g.size, x, n, first, std::min(first + kBlock, points), true);
-      T sum[3][kBlock] = {};
-      for (int64_t ch = 0; ch < x.c; ++ch) {
-        const T* in = x.data + n * x.step_n + ch * x.step_c;
-        const T* gy = g.data + n * g.step_n + ch * g.step_c;
-        T own[kBlock];
-        for (int p = 0; p < b.points; ++p) own[p] = gy[g.at(first + p)];
-        for (int k = 0; k < b.taps; ++k)
+      int64_t from[kBlock];
+      g.places(first, b.points, from);
+      // What a tap's slope is multiplied by: the sum over channels of gradient times element.
+      T product[kMaxTaps][kBlock] = {};
+      with_taps(b.taps, [&](auto taps) {
+        for (int64_t ch = 0; ch < x.c; ++ch) {
+          const T *in = x.plane(n, ch), *gy = g.plane(n, ch);
           for (int p = 0; p < b.points; ++p) {
-            const T v = b.offset[k][p] < 0 ? T(0) : in[b.offset[k][p]] * own[p];
-            for (int j = 0; j < d; ++j) sum[j][p] += v * b.slope[j][k][p];
+            const T v = gy[from[p]];
+            for (int k = 0; k < taps(); ++k) product[k][p] += v * load(in, b.offset[k][p]);
           }
-      }
+        }
+      });
       for (int p = 0; p < b.points; ++p)
-        for (int j = 0; j < d; ++j) out(n, first + p, g.size, j) = sum[j][p];
+        for (int j = 0; j < d; ++j) {
+          T sum = 0;
+          for (int k = 0; k < b.taps; ++k) sum += product[k][p] * b.slope[j][k][p];
+          out(n, first + p, g.size, j) = sum;
+        }
     }
   });
   hout.store();

@@ -66,26 +66,27 @@ Tensor stack(const std::vector<Tensor>& xs, int64_t dim, Where where) {
 
 namespace {
 
-// Where each element of a padded dimension comes from: i64 [before + n + after].
-Tensor pad_sources(std::string_view mode, int64_t n, int64_t before, int64_t after, int dim,
-                   const Shape& shape, Where where) {
-  std::vector<int64_t> from;
-  const bool reflect = mode == "reflect";
-  TD_CHECK(n > 0 && (!reflect || (before < n && after < n)) &&
-               (mode != "circular" || (before <= n && after <= n)),
-           Shape, "{} padding of {} and {} is too large for dimension {} of x {}", mode, before,
-           after, dim, shape.to_string());
-  for (int64_t i = -before; i < n + after; ++i) {
-    int64_t k = i;
-    if (reflect)
-      k = i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
-    else if (mode == "replicate")
-      k = std::clamp<int64_t>(i, 0, n - 1);
-    else
-      k = (i % n + n) % n;
-    from.push_back(k);
-  }
-  return tensor(from, where);
+// x with `before` and `after` more elements of dimension d, joined from pieces of x.
+Tensor pad_dim(Tensor x, int d, std::string_view mode, int64_t before, int64_t after, Where where) {
+  const Dim n = x.shape(d);
+  const bool reflect = mode == "reflect", circular = mode == "circular";
+  const int64_t most = std::max(before, after) + (reflect ? 1 : 0);
+  TD_CHECK(n.is_symbolic() || (n.value() > 0 && (n.value() >= most || mode == "replicate")), Shape,
+           "{} padding of {} and {} is too large for dimension {} of x {}", mode, before, after, d,
+           x.shape().to_string());
+  auto part = [&](Dim start, int64_t length) { return narrow(x, d, start, length, where); };
+  auto piece = [&](bool front, int64_t length) {
+    if (circular) return part(front ? n - length : Dim(0), length);
+    if (reflect) return flip(part(front ? Dim(1) : n - 1 - length, length), IntList(d), where);
+    Shape wide = x.shape();
+    wide[d] = length;
+    return expand(part(front ? Dim(0) : n - 1, 1), wide, where);
+  };
+  std::vector<Tensor> parts;
+  if (before) parts.push_back(piece(true, before));
+  parts.push_back(x);
+  if (after) parts.push_back(piece(false, after));
+  return cat(parts, d, where);
 }
 
 }  // namespace
@@ -115,10 +116,11 @@ Tensor pad(Tensor x, IntList pad, std::string_view mode, Scalar value, Where whe
       if (before == 0 && after == 0) continue;
       // Cropping first, then what is added.
       const int64_t end = after < 0 ? x.size(d) + after : Slice::kEnd;
-      x = slice(std::move(x), d, std::max<int64_t>(-before, 0), end, 1, where);
-      const Tensor from = pad_sources(mode, x.size(d), std::max<int64_t>(before, 0),
-                                      std::max<int64_t>(after, 0), d, x.shape(), where);
-      x = index_select(std::move(x), d, from, where);
+      if (before < 0 || after < 0)
+        x = slice(std::move(x), d, std::max<int64_t>(-before, 0), end, 1, where);
+      if (before > 0 || after > 0)
+        x = pad_dim(std::move(x), d, mode, std::max<int64_t>(before, 0),
+                    std::max<int64_t>(after, 0), where);
     }
     return x;
   });
