@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bar on MNIST: the README's net, three epochs, accuracy on the 10,000 test images.
-// Usage: bench_mnist [epochs] [seed] [constant|linear]; the IDX files are in $TANDEM_DATA/mnist. The
-// learning rate is 1e-3, held or let fall to 0 in a line over all steps (default). One JSON line.
+// Usage: bench_mnist [epochs] [seed] [constant|linear]; the IDX files are in $TANDEM_DATA/mnist.
+// The learning rate is 1e-3, held or let fall to 0 in a line over all steps (default). One JSON
+// line.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -46,12 +47,9 @@ int run(const std::string& folder, int epochs, uint64_t seed, bool linear) {
     fmt::print(stderr, "epoch {}: {:.2f} %\n", e + 1, 100 * by_epoch.back());
   }
   double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  nlohmann::json j{{"case", "mnist"},
-                   {"epochs", epochs},
-                   {"seed", seed},
-                   {"lr", linear ? "linear" : "constant"},
-                   {"seconds", s},
-                   {"accuracy", by_epoch.back()},
+  nlohmann::json j{{"case", "mnist"},     {"epochs", epochs},
+                   {"seed", seed},        {"lr", linear ? "linear" : "constant"},
+                   {"seconds", s},        {"accuracy", by_epoch.back()},
                    {"by_epoch", by_epoch}};
   fmt::print("{}\n", j.dump());
   return by_epoch.back() >= 0.989 ? 0 : 3;

@@ -18,6 +18,8 @@ namespace tandem::detail {
 namespace {
 
 constexpr int64_t kQueries = 64, kKeys = 256;
+constexpr int64_t kStrip = 16;        ///< queries that a causal call cuts together
+constexpr int64_t kRow = kKeys + 16;  ///< of a block of scores: no power of two between rows
 
 // The matrices of one operand: row and column strides, and steps of the leading dimensions of y.
 struct Operand3 {
@@ -100,8 +102,8 @@ struct Attention {
         e(qa.shape[qa.rank - 1]),
         f(va.shape[va.rank - 1]),
         causal(a.causal) {
-    good = q.fill(qa, y) && k.fill(ka, y) && v.fill(va, y) && q.share == 1 &&
-           (!m || mask.fill(*m, y, queries, keys));
+    good = q.fill(qa, y) && k.fill(ka, y) && v.fill(va, y) && q.share == 1 && q.column == 1 &&
+           k.column == 1 && v.column == 1 && (!m || mask.fill(*m, y, queries, keys));
     for (int d = 0; d < lead; ++d) batches *= lead_size[d] = y.shape[d];
     good = good && batches > 0 && queries > 0 && keys > 0 && e > 0 && f > 0;
     scale = static_cast<float>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(e)));
@@ -125,44 +127,64 @@ struct Attention {
   }
 };
 
-Gemm<float> product(int64_t m, int64_t n, int64_t k, const float* a, int64_t am, int64_t ak,
-                    const float* b, int64_t bk, int64_t bn, float* c, int64_t c_row,
-                    bool accumulate) {
-  Gemm<float> g;
-  g.m = m;
-  g.n = n;
-  g.k = k;
-  g.a = a;
-  g.am = am;
-  g.ak = ak;
-  g.b = b;
-  g.bk = bk;
-  g.bn = bn;
-  g.c = c;
-  g.c_row = c_row;
-  g.accumulate = accumulate;
-  return g;
-}
+// c [m, n] = a b by tiles. b lies in panels of two vectors, `b_panel` apart, with rows b_row apart.
+struct Product {
+  int64_t m, n, k;
+  const float* a;
+  int64_t am, ak;
+  const float* b;
+  int64_t b_row, b_panel;
+  float* c;
+  int64_t c_row;
+  bool accumulate = false;
 
-// Scores of queries q0.. (rows of them) against keys k0.. (n): scale, mask, and -inf or nothing
-// beyond what a causal query sees (the caller asks seen()).
-void scores(const Attention& a, const float* q, const float* k, int64_t mask_at, int64_t q0,
-            int64_t rows, int64_t k0, int64_t n, float* s, void* scratch) {
-  const RowLoops& l = row_loops();
-  gemm_serial(product(rows, n, a.e, q + q0 * a.q.row, a.q.row, a.q.column, k + k0 * a.k.row,
-                      a.k.column, a.k.row, s, kKeys, false),
-              scratch);
-  for (int64_t i = 0; i < rows; ++i) {
-    float* row = s + i * kKeys;
-    l.scale(row, row, a.scale, n);
-    if (a.mask.data) a.mask.apply(mask_at + (q0 + i) * a.mask.row + k0 * a.mask.column, row, n);
+  void run() const {
+    const MicroTable<float>& t = micro_table<float>();
+    const int64_t panel = 2 * t.width, tiles = (m + t.rows - 1) / t.rows;
+    MicroCall<float> call;
+    call.k = k;
+    call.am = am;
+    call.ak = ak;
+    call.b_row = b_row;
+    call.c_row = c_row;
+    call.accumulate = accumulate;
+    for (int64_t j = 0; j < n; j += panel) {
+      call.columns = static_cast<int>(std::min(panel, n - j));
+      call.b = b + j / panel * b_panel;
+      for (int64_t i = 0; i < tiles; ++i) {
+        const int64_t r0 = m * i / tiles, r1 = m * (i + 1) / tiles;
+        call.a = a + r0 * am;
+        call.c = c + r0 * c_row + j;
+        t.run(r1 - r0, call);
+      }
+    }
   }
+};
+int64_t panel_width() { return 2 * micro_table<float>().width; }
+
+// Rows k0.. (n of them) of a matrix as columns, times `scale`: to[panel][e][column].
+void pack_columns(const float* from, int64_t row, int64_t n, int64_t e, float scale, float* to) {
+  const int64_t panel = panel_width();
+  for (int64_t j = 0; j < n; j += panel)
+    micro_table<float>().transpose(to + j * e, panel, from + j * row, row, std::min(panel, n - j),
+                                   e);
+  const int64_t all = (n + panel - 1) / panel * panel * e;
+  if (scale != 1.0f)
+    for (int64_t i = 0; i < all; ++i) to[i] *= scale;
 }
 
-size_t products_scratch(int64_t e, int64_t f) {
-  const int64_t wide = std::max({e, f, kKeys});
-  return std::max(gemm_scratch<float>(kQueries, wide, wide),
-                  gemm_scratch<float>(kKeys, std::max(e, f), kQueries));
+// Floats of packed keys or values.
+int64_t packed_size(int64_t e) { return kKeys * e + 64; }
+
+// Scores of queries q0.. (rows of them) against n packed keys from k0 on, masked; what a causal
+// query does not see holds anything (the caller asks seen()).
+void scores(const Attention& a, const float* q, const float* packed, int64_t mask_at, int64_t q0,
+            int64_t rows, int64_t k0, int64_t n, float* s) {
+  Product{rows, n,   a.e, q + q0 * a.q.row, a.q.row, 1, packed, panel_width(), panel_width() * a.e,
+          s,    kRow}
+      .run();
+  for (int64_t i = 0; a.mask.data && i < rows; ++i)
+    a.mask.apply(mask_at + (q0 + i) * a.mask.row + k0 * a.mask.column, s + i * kRow, n);
 }
 
 struct AttentionPlan : Plan {
@@ -173,8 +195,8 @@ struct AttentionPlan : Plan {
 std::shared_ptr<const Plan> plan_of(int64_t e, int64_t f, int blocks) {
   auto plan = std::make_shared<AttentionPlan>();
   plan->workers = num_threads();
-  plan->part = static_cast<size_t>(blocks * kQueries * kKeys) * sizeof(float) +
-               (products_scratch(e, f) + 63) / 64 * 64;
+  plan->part = static_cast<size_t>(blocks * kQueries * kRow + packed_size(e) + packed_size(f)) *
+               sizeof(float);
   plan->workspace = plan->part * static_cast<size_t>(plan->workers);
   return plan;
 }
@@ -210,24 +232,33 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   return plan_of(a.e, a.f, 1);
 }
 
+// The row loops are quick on whole pieces alone: what lies behind n is filled up to one.
+int64_t filled(float* s, int64_t n, int64_t piece, float with) {
+  const int64_t whole = (n + piece - 1) / piece * piece;
+  std::fill_n(s + n, whole - n, with);
+  return whole;
+}
+
 // Softmax of a row of scores joined to what the row has seen: s becomes the weights.
 void join_row(const RowLoops& l, float* s, int64_t seen, int64_t n, float& top, float& sum,
               float* y, int64_t f, bool first) {
-  const float here = l.max(s, seen);
+  constexpr int64_t kPiece = 64;  // at least that of the row loops; divides kKeys
+  const int64_t whole = filled(s, seen, kPiece, -INFINITY);
+  const float here = l.max(s, whole);
   const float best = here > top || here != here ? here : top;
   if (best == -INFINITY) {
     std::fill_n(s, n, 0.0f);
     return;
   }
   const float keep = first ? 0.0f : tdm_expf(top - best);
-  sum = (first ? 0.0f : sum * keep) + l.exp(s, s, best, seen);
-  std::fill_n(s + seen, n - seen, 0.0f);
+  sum = (first ? 0.0f : sum * keep) + l.exp(s, s, best, whole);
+  if (n > whole) std::fill_n(s + whole, n - whole, 0.0f);
   if (!first && keep != 1.0f) l.scale(y, y, keep, f);
   top = best;
 }
 
 void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64_t q0, float* s,
-                  void* scratch) {
+                  float* packed) {
   const RowLoops& l = row_loops();
   int64_t index[kMaxRank];
   a.index(batch, index);
@@ -239,16 +270,21 @@ void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64
   float top[kQueries], sum[kQueries];
   std::fill_n(top, rows, -INFINITY);
   std::fill_n(sum, rows, 0.0f);
-  const int64_t end = a.key_end(q0 + rows);
+  const int64_t end = a.key_end(q0 + rows), strip = a.causal ? kStrip : kQueries;
   for (int64_t k0 = 0; k0 < end; k0 += kKeys) {
     const int64_t n = std::min(kKeys, end - k0);
-    scores(a, q, k, mask_at, q0, rows, k0, n, s, scratch);
-    for (int64_t i = 0; i < rows; ++i)
-      join_row(l, s + i * kKeys, a.seen(q0 + i, k0, n), n, top[i], sum[i], to + i * a.f, a.f,
-               k0 == 0);
-    gemm_serial(
-        product(rows, a.f, n, s, kKeys, 1, v + k0 * a.v.row, a.v.row, a.v.column, to, a.f, k0 > 0),
-        scratch);
+    pack_columns(k + k0 * a.k.row, a.k.row, n, a.e, a.scale, packed);
+    for (int64_t r = 0; r < rows; r += strip) {
+      const int64_t r1 = std::min(r + strip, rows), m = std::min(n, a.key_end(q0 + r1) - k0);
+      if (m <= 0) continue;
+      scores(a, q, packed, mask_at, q0 + r, r1 - r, k0, m, s);
+      for (int64_t i = r; i < r1; ++i)
+        join_row(l, s + (i - r) * kRow, a.seen(q0 + i, k0, m), m, top[i], sum[i], to + i * a.f, a.f,
+                 k0 == 0);
+      Product{r1 - r,        a.f,          m,   s,     kRow, 1, v + k0 * a.v.row, a.v.row,
+              panel_width(), to + r * a.f, a.f, k0 > 0}
+          .run();
+    }
   }
   for (int64_t i = 0; i < rows; ++i) {
     if (sum[i] != 0) l.scale(to + i * a.f, to + i * a.f, 1.0f / sum[i], a.f);
@@ -262,7 +298,7 @@ void forward_run(const KernelCall& c) {
   const int64_t blocks = (a.queries + kQueries - 1) / kQueries;
   for_units(c, a.batches * blocks, [&](int64_t u, float* s) {
     forward_unit(a, c.out[0].as<float>(), c.out[1].as<float>(), u / blocks, u % blocks * kQueries,
-                 s, s + kQueries * kKeys);
+                 s, s + kQueries * kRow);
   });
 }
 
@@ -308,40 +344,95 @@ struct BackwardBlock {
   const float *q, *k, *v, *gy, *y, *lse, *glse;  ///< of this head
   int64_t gy_row, y_row, mask_at;
   float *gq, *gk, *gv;
-  float *s, *dp;
-  void* scratch;
+  float *s, *dp, *packed_k, *packed_v;
+  int64_t packed_at = -1, packed_n = -1;
 
   void run(int64_t q0) {
     const RowLoops& l = row_loops();
     const int64_t rows = std::min(kQueries, a.queries - q0), end = a.key_end(q0 + rows);
+    const int64_t strip = a.causal ? kStrip : kQueries;
+    const float* g = gy + q0 * gy_row;
     float shift[kQueries];
     for (int64_t i = 0; i < rows; ++i)
-      shift[i] =
-          l.dot(gy + (q0 + i) * gy_row, y + (q0 + i) * y_row, a.f) - (glse ? glse[q0 + i] : 0.0f);
+      shift[i] = l.dot(g + i * gy_row, y + (q0 + i) * y_row, a.f) - (glse ? glse[q0 + i] : 0.0f);
     for (int64_t k0 = 0; k0 < end; k0 += kKeys) {
       const int64_t n = std::min(kKeys, end - k0);
-      scores(a, q, k, mask_at, q0, rows, k0, n, s, scratch);
-      const float* g = gy + q0 * gy_row;
-      gemm_serial(product(rows, n, a.f, g, gy_row, 1, v + k0 * a.v.row, a.v.column, a.v.row, dp,
-                          kKeys, false),
-                  scratch);
-      for (int64_t i = 0; i < rows; ++i) {
-        const int64_t seen = a.seen(q0 + i, k0, n), at = i * kKeys;
-        const float e = lse[q0 + i];
-        l.attention_grad(s + at, dp + at, e == -INFINITY ? 0.0f : e, shift[i], seen);
-        l.scale(dp + at, dp + at, a.scale, seen);
-        std::fill_n(s + at + seen, n - seen, 0.0f);
-        std::fill_n(dp + at + seen, n - seen, 0.0f);
+      pack(k0, n);
+      for (int64_t r = 0; r < rows; r += strip) {
+        const int64_t r1 = std::min(r + strip, rows), m = std::min(n, a.key_end(q0 + r1) - k0);
+        if (m > 0) weights(q0, r, r1, k0, m, shift);
+        if (m > 0)
+          Product{r1 - r,
+                  a.e,
+                  m,
+                  dp + r * kRow,
+                  kRow,
+                  1,
+                  k + k0 * a.k.row,
+                  a.k.row,
+                  panel_width(),
+                  gq + (q0 + r) * a.e,
+                  a.e,
+                  k0 > 0}
+              .run();
       }
-      gemm_serial(product(rows, a.e, n, dp, kKeys, 1, k + k0 * a.k.row, a.k.row, a.k.column,
-                          gq + q0 * a.e, a.e, k0 > 0),
-                  scratch);
-      gemm_serial(product(n, a.e, rows, dp, 1, kKeys, q + q0 * a.q.row, a.q.row, a.q.column,
-                          gk + k0 * a.e, a.e, true),
-                  scratch);
-      gemm_serial(product(n, a.f, rows, s, 1, kKeys, g, gy_row, 1, gv + k0 * a.f, a.f, true),
-                  scratch);
+      // Keys j.. are seen by the queries from row j + k0 - q0 on.
+      for (int64_t j = 0; j < n; j += kQueries) {
+        const int64_t keys = std::min(kQueries, n - j);
+        const int64_t r = a.causal ? std::max<int64_t>(0, (k0 + j - q0) / strip * strip) : 0;
+        if (r >= rows) break;
+        by_key(q, a.q.row, q0, r, rows, j, keys, dp, gk + (k0 + j) * a.e, a.e);
+        by_key(gy, gy_row, q0, r, rows, j, keys, s, gv + (k0 + j) * a.f, a.f);
+      }
     }
+  }
+
+  // The keys are packed again only when another block of them is needed.
+  void pack(int64_t k0, int64_t n) {
+    if (k0 == packed_at && n == packed_n) return;
+    packed_at = k0;
+    packed_n = n;
+    pack_columns(k + k0 * a.k.row, a.k.row, n, a.e, a.scale, packed_k);
+    pack_columns(v + k0 * a.v.row, a.v.row, n, a.f, 1.0f, packed_v);
+  }
+
+  // s = softmax weights and dp = gradient by the scores, times scale, of queries r..r1-1.
+  void weights(int64_t q0, int64_t r, int64_t r1, int64_t k0, int64_t m, const float* shift) {
+    const RowLoops& l = row_loops();
+    scores(a, q, packed_k, mask_at, q0 + r, r1 - r, k0, m, s + r * kRow);
+    Product{r1 - r, m,        a.f,           gy + (q0 + r) * gy_row, gy_row,
+            1,      packed_v, panel_width(), panel_width() * a.f,    dp + r * kRow,
+            kRow}
+        .run();
+    const int64_t width = std::min(kKeys, (m + kQueries - 1) / kQueries * kQueries);
+    for (int64_t i = r; i < r1; ++i) {
+      const int64_t seen = a.seen(q0 + i, k0, m), at = i * kRow;
+      const float e = lse[q0 + i];
+      const int64_t whole = filled(s + at, seen, 16, -INFINITY);
+      filled(dp + at, seen, 16, 0.0f);
+      l.attention_grad(s + at, dp + at, e == -INFINITY ? 0.0f : e, shift[i], whole);
+      l.scale(dp + at, dp + at, a.scale, whole);
+      std::fill_n(s + at + seen, width - seen, 0.0f);
+      std::fill_n(dp + at + seen, width - seen, 0.0f);
+    }
+  }
+
+  // gradient [keys, e] += weights [queries r..rows-1, keys j..]^T times rows of the queries.
+  void by_key(const float* from, int64_t from_row, int64_t q0, int64_t r, int64_t rows, int64_t j,
+              int64_t keys, const float* w, float* to, int64_t width) const {
+    Product{keys,
+            width,
+            rows - r,
+            w + r * kRow + j,
+            1,
+            kRow,
+            from + (q0 + r) * from_row,
+            from_row,
+            panel_width(),
+            to,
+            width,
+            true}
+        .run();
   }
 };
 
@@ -376,8 +467,9 @@ void backward_run(const KernelCall& c) {
                       gk,
                       gv,
                       s,
-                      s + kQueries * kKeys,
-                      s + 2 * kQueries * kKeys};
+                      s + kQueries * kRow,
+                      s + 2 * kQueries * kRow,
+                      s + 2 * kQueries * kRow + packed_size(a.e)};
       for (int64_t q0 = 0; q0 < a.queries; q0 += kQueries) b.run(q0);
     }
   });

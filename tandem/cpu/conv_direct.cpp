@@ -104,8 +104,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c, const Direct& d, const 
   plan->packed = plan->take(conv_bytes(d.weight_size() + 64));
   plan->rows = d.rows();
   plan->workers = num_threads();
-  plan->worker_bytes =
-      d.padded() ? conv_bytes((plan->rows + d.kernel_h - 1) * d.wide() * d.c) : 0;
+  plan->worker_bytes = d.padded() ? conv_bytes((plan->rows + d.kernel_h - 1) * d.wide() * d.c) : 0;
   plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
   return plan;
 }
@@ -147,8 +146,7 @@ void run(const KernelCall& c, bool backward) {
   conv_pack_weight(c.in[1], weight);
   backward ? pack_backward(d, weight, packed) : pack_forward(d, weight, packed);
   float* y = conv_written(c, plan.second);
-  const float* bias =
-      !backward && c.n_in > 2 && c.in[2].present() ? c.in[2].as<float>() : nullptr;
+  const float* bias = !backward && c.n_in > 2 && c.in[2].present() ? c.in[2].as<float>() : nullptr;
   const int64_t blocks = (d.h + plan.rows - 1) / plan.rows, units = d.n * blocks;
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
     for (int64_t k = first; k < last; ++k) {
@@ -169,16 +167,22 @@ void run(const KernelCall& c, bool backward) {
 
 Direct forward_sizes(const ConvSizes& s) {
   const ConvSizes::Axis &h = s.axis[1], &w = s.axis[2];
-  return {s.n,   s.c,      h.in,     w.in,      s.o,      h.out,
-          w.out, h.kernel, w.kernel, h.padding, w.padding};
+  return {s.n, s.c, h.in, w.in, s.o, h.out, w.out, h.kernel, w.kernel, h.padding, w.padding};
 }
 // gx from gy: padded so that every tap that met x meets it again.
 Direct backward_sizes(const ConvSizes& s) {
   const ConvSizes::Axis &h = s.axis[1], &w = s.axis[2];
-  return {s.n,      s.o,      h.out,
-          w.out,    s.c,      h.in,
-          w.in,     h.kernel, w.kernel,
-          h.kernel - 1 - h.padding, w.kernel - 1 - w.padding};
+  return {s.n,
+          s.o,
+          h.out,
+          w.out,
+          s.c,
+          h.in,
+          w.in,
+          h.kernel,
+          w.kernel,
+          h.kernel - 1 - h.padding,
+          w.kernel - 1 - w.padding};
 }
 
 bool f32_call(const KernelCall& c) {
@@ -239,9 +243,9 @@ std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
   plan->parts = std::min(d.n, kMostParts);
   plan->parts_at = plan->take(conv_bytes(plan->parts * s.o * s.patch()));
   plan->workers = num_threads();
-  plan->worker_bytes = std::max(
-      conv_bytes(s.patch() + 16),
-      d.padded() ? conv_bytes((d.h + d.kernel_h - 1) * d.wide() * d.c) : 0);
+  plan->worker_bytes =
+      std::max(conv_bytes(s.patch() + 16),
+               d.padded() ? conv_bytes((d.h + d.kernel_h - 1) * d.wide() * d.c) : 0);
   plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
   return plan;
 }

@@ -53,8 +53,8 @@ std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
   plan->parts_at = plan->take(conv_bytes(plan->parts * s.o * s.patch()));
   plan->workers = num_threads();
   const int64_t row = s.patch() + 16;
-  plan->worker_bytes =
-      conv_bytes(kDepth * plan->columns + 16) + conv_bytes(kDepth * (s.group_out() + 16)) + conv_bytes(row);
+  plan->worker_bytes = conv_bytes(kDepth * plan->columns + 16) +
+                       conv_bytes(kDepth * (s.group_out() + 16)) + conv_bytes(row);
   plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
   return plan;
 }
@@ -144,8 +144,8 @@ void weight_run(const KernelCall& c) {
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
     for (int64_t w = first; w < last; ++w) {
       char* buffer = conv_scratch(c, plan.workers_at + static_cast<size_t>(w) * plan.worker_bytes);
-      add_weight_parts(s, partial, plan.parts, reinterpret_cast<float*>(buffer), s.o * w / plan.workers,
-                s.o * (w + 1) / plan.workers, c.out[0].as<float>());
+      add_weight_parts(s, partial, plan.parts, reinterpret_cast<float*>(buffer),
+                       s.o * w / plan.workers, s.o * (w + 1) / plan.workers, c.out[0].as<float>());
     }
   });
 }

@@ -40,10 +40,11 @@ O options_of(const Case& c) {
 #define PAIR(name) \
   if constexpr (requires { o.name; }) set_pair(c, #name, o.name);
   FIELD(lr)
-  FIELD(momentum) FIELD(dampening) FIELD(weight_decay) FIELD(alpha) FIELD(lr_decay)
-      FIELD(initial_accumulator_value) FIELD(rho) FIELD(momentum_decay) FIELD(lambd) FIELD(t0)
-          FIELD(beta2_decay) FIELD(d) FIELD(trust_coefficient) FLAG(nesterov) FLAG(amsgrad)
-              FLAG(centered) FLAG(maximize) FLAG(decoupled_weight_decay) PAIR(betas) PAIR(etas)
+  FIELD(momentum)
+  FIELD(dampening) FIELD(weight_decay) FIELD(alpha) FIELD(lr_decay) FIELD(initial_accumulator_value)
+      FIELD(rho) FIELD(momentum_decay) FIELD(lambd) FIELD(t0) FIELD(beta2_decay) FIELD(d)
+          FIELD(trust_coefficient) FLAG(nesterov) FLAG(amsgrad) FLAG(centered) FLAG(maximize)
+              FLAG(decoupled_weight_decay) PAIR(betas) PAIR(etas)
                   PAIR(step_sizes) if constexpr (requires { o.eps1; }) {
     if (const io::Json* v = c.attr("eps")) {
       o.eps1 = pair_of(*v)[0];
@@ -66,9 +67,10 @@ std::unique_ptr<optim::Optimizer> make(const Case& c, optim::ParamList p) {
   if (c.op == #name) \
     return std::make_unique<optim::name>(std::move(p), options_of<optim::name##Options>(c));
   MAKE(SGD)
-  MAKE(Adam) MAKE(AdamW) MAKE(RMSprop) MAKE(Adagrad) MAKE(Adadelta) MAKE(Adamax) MAKE(NAdam)
-      MAKE(RAdam) MAKE(Rprop) MAKE(ASGD) MAKE(SparseAdam) MAKE(Adafactor) MAKE(Lion) MAKE(LAMB)
-          MAKE(LARS) MAKE(Muon)
+  MAKE(Adam)
+  MAKE(AdamW) MAKE(RMSprop) MAKE(Adagrad) MAKE(Adadelta) MAKE(Adamax) MAKE(NAdam) MAKE(RAdam)
+      MAKE(Rprop) MAKE(ASGD) MAKE(SparseAdam) MAKE(Adafactor) MAKE(Lion) MAKE(LAMB) MAKE(LARS)
+          MAKE(Muon)
 #undef MAKE
               return nullptr;
 }
