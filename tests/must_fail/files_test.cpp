@@ -13,6 +13,7 @@
 #include "tandem/io/gzip.h"
 #include "tandem/io/idx.h"
 #include "tandem/io/json.h"
+#include "tandem/io/npy.h"
 #include "tandem/tensor/allocator.h"
 #include "tests/must_fail/must_fail_helper.h"
 
@@ -92,6 +93,47 @@ TEST(MustFail, Files) {
     FAILS_ANYWHERE(json_cut, Format, "t.json", io::parse_json("{\"a\": [1, 2", "t.json")),
     FAILS_ANYWHERE(json_twice, Format, "a", io::parse_json("{\"a\": 1, \"a\": 2}", "t.json")),
     FAILS_ANYWHERE(json_deep, Format, "t.json", io::parse_json(std::string(1000, '['), "t.json")),
+  });
+}
+
+// An .npy file with this header.
+std::string npy(const std::string& dict) {
+  std::string s("\x93NUMPY\1\0", 8);
+  return s + static_cast<char>(dict.size()) + '\0' + dict + std::string(8, 'a');
+}
+
+TEST(MustFail, Arrays) {
+  Folder dir;
+  save(StateDict::of({{"w", ones({4})}}), dir / "w.safetensors");
+  io::save_npz(StateDict::of({{"w", ones({4, 4})}}), dir / "good.npz");
+  std::string zip = read_file(dir / "good.npz");
+  auto file = [&](const std::string& content) {
+    std::string path = dir / "bad";
+    write_file(path, content);
+    return path;
+  };
+  float numbers[8] = {};
+  Tensor g = ones({2}).requires_grad_();
+  check({
+    FAILS_ANYWHERE(npy_missing, Io, "no_such_file", io::load_npy(dir / "no_such_file")),
+    FAILS_ANYWHERE(npy_other, Format, "bad|NUMPY", io::load_npy(file("some text"))),
+    FAILS_ANYWHERE(npy_of_npz, Format, "load_npz", io::load_npy(dir / "good.npz")),
+    FAILS_ANYWHERE(npy_cut, Format, "cut|[3]", io::load_npy(file(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}")))),
+    FAILS_ANYWHERE(npy_long, Format, "4 bytes after", io::load_npy(file(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}")))),
+    FAILS_ANYWHERE(npy_huge, Format, "more than a file", io::load_npy(file(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}")))),
+    FAILS_ANYWHERE(npy_objects, Format, "Python objects", io::load_npy(file(npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}")))),
+    FAILS_ANYWHERE(npy_type, Format, "<u4", io::load_npy(file(npy("{'descr': '<u4', 'fortran_order': False, 'shape': (2,)}")))),
+    FAILS_ANYWHERE(npy_code, Format, "in quotes", io::load_npy(file(npy("{'descr': exit()}")))),
+    FAILS_ANYWHERE(npy_bfloat16, DType, "bfloat16", io::save_npy(ones({2}, bfloat16), dir / "x.npy")),
+    FAILS_ANYWHERE(npz_of_safetensors, Format, "no zip file", io::load_npz(dir / "w.safetensors")),
+    FAILS_ANYWHERE(npz_cut, Format, "bad", io::load_npz(file(zip.substr(0, zip.size() - 30)))),
+    FAILS_ANYWHERE(npz_damaged, Format, "w.npy|checksum", zip[zip.find("PK\1\2") - 1] ^= 1, io::load_npz(file(zip))),
+    FAILS_ANYWHERE(npz_bfloat16, DType, "'w'|bfloat16", io::save_npz(StateDict::of({{"w", ones({2}, bfloat16)}}), dir / "x.npz")),
+    FAILS_ANYWHERE(dlpack_null, Value, "null", io::from_dlpack(static_cast<io::DLManagedTensor*>(nullptr))),
+    FAILS_ANYWHERE(dlpack_gradient, Value, "to_dlpack|detach", io::to_dlpack(g)),
+    FAILS_ANYWHERE(blob_strides, Shape, "from_blob|1 strides", from_blob(numbers, {2, 2}, {2})),
+    FAILS_ANYWHERE(blob_negative, Shape, "from_blob|flip", from_blob(numbers, {2, 2}, {2, -1})),
+    FAILS_ANYWHERE(blob_unaligned, Value, "multiple of 4", from_blob(reinterpret_cast<char*>(numbers) + 1, {2}, {1})),
   });
 }
 
