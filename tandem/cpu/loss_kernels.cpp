@@ -139,9 +139,44 @@ void backward_run(const KernelCall& c) {
   });
 }
 
+// ---- binary_cross_entropy: one pass that also looks whether x is a probability
+
+bool bce_supports(const KernelCall& c) {
+  const Array &x = c.in[0], &t = c.in[1];
+  return x.contiguous && t.contiguous && !x.is_scalar && !t.is_scalar && x.dtype == t.dtype &&
+         (x.dtype == DType::f32 || x.dtype == DType::f64);
+}
+
+float log_of(float x) { return tdm_logf(x); }
+double log_of(double x) { return tdm_log(x); }
+float log1p_of(float x) { return tdm_log1pf(x); }
+double log1p_of(double x) { return tdm_log1p(x); }
+
+template <class T>
+void bce_loop(const KernelCall& c) {
+  const T *x = c.in[0].as<T>(), *t = c.in[1].as<T>();
+  T* y = c.out[0].as<T>();
+  parallel_for(0, c.in[0].numel, 4096, [&](int64_t first, int64_t last) {
+    bool inside = true;
+    for (int64_t i = first; i < last; ++i) {
+      inside &= x[i] >= 0 && x[i] <= 1;
+      // Cut off as clamp_min does, where a NaN stays.
+      const T a = log1p_of(-x[i]), b = log_of(x[i]), cut = -100;
+      y[i] = (t[i] - 1) * (a < cut ? cut : a) - t[i] * (b < cut ? cut : b);
+    }
+    if (!inside && c.error) c.error->report(1, 0);
+  });
+}
+
+void bce_run(const KernelCall& c) {
+  c.in[0].dtype == DType::f64 ? bce_loop<double>(c) : bce_loop<float>(c);
+}
+
 }  // namespace
 
 void register_loss_kernels() {
+  register_kernel(DeviceKind::cpu, op::binary_cross_entropy,
+                  {bce_supports, nullptr, nullptr, bce_run});
   register_kernel(DeviceKind::cpu, op::softmax_cross_entropy,
                   {forward_supports, nullptr, forward_prepare, forward_run});
   register_kernel(DeviceKind::cpu, op::softmax_cross_entropy_backward,

@@ -7,7 +7,7 @@
 
 namespace tandem::nn {
 
-/// X(layer, function, options)
+/// X(layer, function, options): of x and target
 #define TD_FOR_EACH_LOSS(X)                                                                   \
   X(CrossEntropyLoss, cross_entropy, CrossEntropyOptions)                                     \
   X(NLLLoss, nll_loss, NllLossOptions)                                                        \
@@ -17,7 +17,26 @@ namespace tandem::nn {
   X(HuberLoss, huber_loss, HuberLossOptions)                                                  \
   X(BCELoss, binary_cross_entropy, BinaryCrossEntropyOptions)                                 \
   X(BCEWithLogitsLoss, binary_cross_entropy_with_logits, BinaryCrossEntropyWithLogitsOptions) \
-  X(KLDivLoss, kl_div, KlDivOptions)
+  X(KLDivLoss, kl_div, KlDivOptions)                                                          \
+  X(PoissonNLLLoss, poisson_nll_loss, PoissonNllLossOptions)                                  \
+  X(HingeEmbeddingLoss, hinge_embedding_loss, HingeEmbeddingLossOptions)                      \
+  X(SoftMarginLoss, soft_margin_loss, LossOptions)                                            \
+  X(MultiMarginLoss, multi_margin_loss, MultiMarginLossOptions)                               \
+  X(MultiLabelMarginLoss, multilabel_margin_loss, LossOptions)                                \
+  X(MultiLabelSoftMarginLoss, multilabel_soft_margin_loss, MultiLabelSoftMarginLossOptions)   \
+  X(FocalLoss, sigmoid_focal_loss, FocalLossOptions)                                          \
+  X(DiceLoss, dice_loss, DiceLossOptions)                                                     \
+  X(TverskyLoss, tversky_loss, TverskyLossOptions)                                            \
+  X(LogCoshLoss, log_cosh_loss, LossOptions)
+
+/// X(layer, function, options, names): of three tensors
+#define TD_FOR_EACH_LOSS_3(X)                                                                     \
+  X(GaussianNLLLoss, gaussian_nll_loss, GaussianNllLossOptions, x, target, var)                   \
+  X(MarginRankingLoss, margin_ranking_loss, MarginOptions, x1, x2, target)                        \
+  X(CosineEmbeddingLoss, cosine_embedding_loss, MarginOptions, x1, x2, target)                    \
+  X(TripletMarginLoss, triplet_margin_loss, TripletMarginLossOptions, anchor, positive, negative) \
+  X(TripletMarginWithDistanceLoss, triplet_margin_with_distance_loss,                             \
+    TripletMarginWithDistanceLossOptions, anchor, positive, negative)
 
 #define X(name, function, Options)                                                  \
   /** The loss `function(x, target, options)`. */                                   \
@@ -30,5 +49,27 @@ namespace tandem::nn {
   };
 TD_FOR_EACH_LOSS(X)
 #undef X
+#define X(name, function, Options, a, b, c)                                              \
+  /** The loss `function(a, b, c, options)`. */                                          \
+  struct name {                                                                          \
+    Options options;                                                                     \
+    explicit name(Options options = {}) : options(std::move(options)) {}                 \
+    Tensor operator()(Tensor a, Tensor b, Tensor c, Where where = Where::here()) const { \
+      return function(std::move(a), std::move(b), std::move(c), options, where);         \
+    }                                                                                    \
+  };
+TD_FOR_EACH_LOSS_3(X)
+#undef X
+
+/// The loss `ctc_loss(log_probs, targets, input_lengths, target_lengths, options)`.
+struct CTCLoss {
+  CtcLossOptions options;
+  explicit CTCLoss(CtcLossOptions options = {}) : options(options) {}
+  Tensor operator()(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths,
+                    Where where = Where::here()) const {
+    return ctc_loss(std::move(log_probs), std::move(targets), std::move(input_lengths),
+                    std::move(target_lengths), options, where);
+  }
+};
 
 }  // namespace tandem::nn

@@ -10,6 +10,7 @@
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/rule_internal.h"
 #include "tandem/ops/softmax.h"
+#include "tandem/ops/view.h"
 
 namespace tandem {
 namespace {
@@ -168,13 +169,16 @@ constinit const OpDef binary_cross_entropy =
         .vjp(bce_vjp, 3)
         .batch(bce_batch)
         .autocast(Autocast::f32_inside)
+        .errors({"x holds a number outside 0..1 (or NaN)\nGive it probabilities, or logits to "
+                 "binary_cross_entropy_with_logits."})
         .doc("-(t log x + (1 - t) log(1 - x)) per element, logs cut off at -100.");
 }  // namespace op
 
 std::span<const OpDef* const> loss_rows() {
-  static constexpr const OpDef* kRows[] = {&op::softmax_cross_entropy,
-                                           &op::softmax_cross_entropy_backward, &op::nll_loss,
-                                           &op::nll_loss_backward, &op::binary_cross_entropy};
+  static constexpr const OpDef* kRows[] = {
+      &op::softmax_cross_entropy, &op::softmax_cross_entropy_backward, &op::nll_loss,
+      &op::nll_loss_backward,     &op::binary_cross_entropy,           &op::ctc_loss,
+      &op::ctc_loss_backward};
   return kRows;
 }
 
@@ -234,6 +238,9 @@ Tensor binary_cross_entropy(Tensor x, Tensor target, BinaryCrossEntropyOptions o
                             Where where) {
   x = loss_input(std::move(x), where);
   target = loss_input(std::move(target), where);
+  // The kernel, which also checks x, walks dense arrays.
+  if (x.defined()) x = contiguous(std::move(x), where);
+  if (target.defined()) target = contiguous(std::move(target), where);
   Tensor y = call(op::binary_cross_entropy, nullptr, where, std::move(x), std::move(target));
   if (options.weight.defined()) y = std::move(y) * options.weight;
   return reduced(std::move(y), options.reduction, where);

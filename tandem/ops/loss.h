@@ -3,6 +3,8 @@
 // through the error word; the others are made of public ops. Under autocast a loss is f32.
 #pragma once
 
+#include <functional>
+
 #include "tandem/graph/op_def.h"
 
 namespace tandem {
@@ -35,8 +37,19 @@ namespace op {
 /// weight? -> glogp. binary_cross_entropy: elements, no reduction.
 extern TD_API const OpDef softmax_cross_entropy, softmax_cross_entropy_backward, nll_loss,
     nll_loss_backward, binary_cross_entropy;
+/// log_probs [t, n, c], targets [n, s] (i64), input_lengths [n], target_lengths [n] -> -log p of
+/// each target [n] in f64 or f32; states beyond a length are not read. Its backward: gy [n], the
+/// four, y -> glog_probs.
+extern TD_API const OpDef ctc_loss, ctc_loss_backward;
 }  // namespace op
 TD_API std::span<const OpDef* const> loss_rows();
+struct CtcAttrs {
+  int64_t blank = 0;
+  template <class V>
+  void fields(V& v) {
+    v("blank", blank);
+  }
+};
 
 struct CrossEntropyOptions {
   Tensor weight = {};           ///< [c], factor of each class
@@ -87,6 +100,41 @@ struct HingeEmbeddingLossOptions {
   double margin = 1;
   Reduction reduction = Reduction::mean;
 };
+struct CtcLossOptions {
+  int64_t blank = 0;
+  Reduction reduction = Reduction::mean;  ///< mean: of loss / target length
+  bool zero_infinity = false;             ///< targets that cannot be reached add 0
+};
+struct MultiMarginLossOptions {
+  int64_t p = 1;
+  double margin = 1;
+  Tensor weight = {};  ///< [c], factor of each class
+  Reduction reduction = Reduction::mean;
+};
+struct MultiLabelSoftMarginLossOptions {
+  Tensor weight = {};  ///< [c]
+  Reduction reduction = Reduction::mean;
+};
+struct TripletMarginWithDistanceLossOptions {
+  std::function<Tensor(Tensor, Tensor)> distance_function = {};  ///< none: pairwise_distance
+  double margin = 1;
+  bool swap = false;
+  Reduction reduction = Reduction::mean;
+};
+struct FocalLossOptions {
+  double alpha = 0.25;  ///< weight of the positive class; below 0: none
+  double gamma = 2;
+  Reduction reduction = Reduction::mean;
+};
+struct DiceLossOptions {
+  double smooth = 1;
+  Reduction reduction = Reduction::mean;
+};
+struct TverskyLossOptions {
+  double alpha = 0.5, beta = 0.5;  ///< weights of false positives and false negatives
+  double smooth = 1;
+  Reduction reduction = Reduction::mean;
+};
 struct MarginOptions {
   double margin = 0;
   Reduction reduction = Reduction::mean;
@@ -117,7 +165,7 @@ TD_API Tensor smooth_l1_loss(Tensor x, Tensor target, SmoothL1LossOptions option
 /// 0.5 d^2 where |d| <= delta, else delta (|d| - 0.5 delta).
 TD_API Tensor huber_loss(Tensor x, Tensor target, HuberLossOptions options = {},
                          Where where = Where::here());
-/// -(t log x + (1 - t) log(1 - x)), logs cut off at -100; x in [0, 1].
+/// -(t log x + (1 - t) log(1 - x)), logs cut off at -100. Throws Value for x outside [0, 1].
 TD_API Tensor binary_cross_entropy(Tensor x, Tensor target, BinaryCrossEntropyOptions options = {},
                                    Where where = Where::here());
 /// The same of sigmoid(x), stable; pos_weight is the factor of the positive term.
@@ -142,6 +190,39 @@ TD_API Tensor cosine_embedding_loss(Tensor x1, Tensor x2, Tensor target, MarginO
 TD_API Tensor triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative,
                                   TripletMarginLossOptions options = {},
                                   Where where = Where::here());
+/// The same with a distance of your own.
+TD_API Tensor triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative,
+                                                TripletMarginWithDistanceLossOptions options = {},
+                                                Where where = Where::here());
+/// Connectionist temporal classification (Graves et al. 2006): log_probs [t, n, c] (or [t, c]),
+/// targets [n, s] or all in one row, lengths [n]. Throws Value for a label that is the blank or out
+/// of range, and for a length that does not fit. A target that cannot be reached has loss inf.
+TD_API Tensor ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths,
+                       Tensor target_lengths, CtcLossOptions options = {},
+                       Where where = Where::here());
+/// sum_j max(0, margin - x_y + x_j)^p / c over j != y: x [n, c] or [c], target [n] or 0-d.
+TD_API Tensor multi_margin_loss(Tensor x, Tensor target, MultiMarginLossOptions options = {},
+                                Where where = Where::here());
+/// Hinge between every class of target and every other: x [n, c] or [c], target i64 of x's shape:
+/// classes, then -1.
+TD_API Tensor multilabel_margin_loss(Tensor x, Tensor target, LossOptions options = {},
+                                     Where where = Where::here());
+/// Mean over classes of the binary cross-entropy of sigmoid(x).
+TD_API Tensor multilabel_soft_margin_loss(Tensor x, Tensor target,
+                                          MultiLabelSoftMarginLossOptions options = {},
+                                          Where where = Where::here());
+/// Binary cross-entropy of sigmoid(x) times (1 - p of the truth)^gamma (Lin et al. 2017).
+TD_API Tensor sigmoid_focal_loss(Tensor x, Tensor target, FocalLossOptions options = {},
+                                 Where where = Where::here());
+/// 1 - (2 sum(x t) + smooth) / (sum x + sum t + smooth) per sample (dimension 0); x probabilities.
+TD_API Tensor dice_loss(Tensor x, Tensor target, DiceLossOptions options = {},
+                        Where where = Where::here());
+/// 1 - (tp + smooth) / (tp + alpha fp + beta fn + smooth) per sample (Salehi et al. 2017).
+TD_API Tensor tversky_loss(Tensor x, Tensor target, TverskyLossOptions options = {},
+                           Where where = Where::here());
+/// log(cosh(x - target)) without overflow.
+TD_API Tensor log_cosh_loss(Tensor x, Tensor target, LossOptions options = {},
+                            Where where = Where::here());
 /// x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim; the two broadcast.
 TD_API Tensor cosine_similarity(Tensor x1, Tensor x2, int64_t dim = 1, double eps = 1e-8,
                                 Where where = Where::here());

@@ -353,6 +353,35 @@ void add_losses(Table& t) {
   CASE(cosine_embedding_loss,
        cosine_embedding_loss(g.t(0), g.t(1), g.t(2),
                              {.margin = g.d("margin"), .reduction = reduction_of(g)}));
+  CASE(multi_margin_loss, multi_margin_loss(g.t(0), g.t(1),
+                                            {.p = g.i("p", 1),
+                                             .margin = g.d("margin", 1),
+                                             .weight = g.t(2),
+                                             .reduction = reduction_of(g)}));
+  CASE(multilabel_margin_loss,
+       multilabel_margin_loss(g.t(0), g.t(1), {.reduction = reduction_of(g)}));
+  CASE(multilabel_soft_margin_loss,
+       multilabel_soft_margin_loss(g.t(0), g.t(1),
+                                   {.weight = g.t(2), .reduction = reduction_of(g)}));
+  CASE(triplet_margin_with_distance_loss,
+       triplet_margin_with_distance_loss(
+           g.t(0), g.t(1), g.t(2),
+           {.margin = g.d("margin", 1), .swap = g.b("swap"), .reduction = reduction_of(g)}));
+  CASE(sigmoid_focal_loss,
+       sigmoid_focal_loss(
+           g.t(0), g.t(1),
+           {.alpha = g.d("alpha", 0.25), .gamma = g.d("gamma", 2), .reduction = reduction_of(g)}));
+  CASE(dice_loss, dice_loss(g.t(0), g.t(1), {.reduction = reduction_of(g)}));
+  CASE(tversky_loss, tversky_loss(g.t(0), g.t(1),
+                                  {.alpha = g.d("alpha", 0.5),
+                                   .beta = g.d("beta", 0.5),
+                                   .smooth = g.d("smooth", 1),
+                                   .reduction = reduction_of(g)}));
+  CASE(log_cosh_loss, log_cosh_loss(g.t(0), g.t(1), {.reduction = reduction_of(g)}));
+  CASE(ctc_loss, ctc_loss(log_softmax(g.t(0), -1), g.t(1), g.t(2), g.t(3),
+                          {.blank = g.i("blank"),
+                           .reduction = reduction_of(g),
+                           .zero_infinity = g.b("zero_infinity")}));
   CASE(triplet_margin_loss,
        triplet_margin_loss(g.t(0), g.t(1), g.t(2), {.reduction = reduction_of(g)}));
 }

@@ -71,7 +71,123 @@ class Sinusoidal(nn.Module):
         return x + (p if self.batch_first else p[:, None])
 
 
-for k in (SwiGLU, Packed, Rotary, Sinusoidal):
+def loops(e, n):
+    own = torch.arange(n)
+    return torch.cat([e, torch.stack([own, own])], 1)
+
+
+def softmax_at(v, to, n):
+    """Softmax over the edges of each target, by a mask per target."""
+    out = torch.zeros_like(v)
+    for k in range(n):
+        if (to == k).any():
+            out[to == k] = torch.softmax(v[to == k], 0)
+    return out
+
+
+def at_targets(m, to, n, how):
+    rows = []
+    for k in range(n):
+        own = m[to == k]
+        if not len(own):
+            rows.append(torch.zeros_like(m[0]))
+        else:
+            rows.append(own.sum(0) if how == "sum" else own.mean(0) if how == "mean"
+                        else own.max(0).values)
+    return torch.stack(rows)
+
+
+class GCNConv(nn.Module):
+    def __init__(self, i, o, add_self_loops=True, normalize=True, bias=True):
+        super().__init__()
+        self.lin = nn.Linear(i, o, bias=False)
+        self.bias = nn.Parameter(torch.zeros(o)) if bias else None
+        self.loops, self.norm = add_self_loops, normalize
+
+    def forward(self, x, e, w=None):
+        n = len(x)
+        a = torch.zeros(n, n, dtype=x.dtype)
+        w = torch.ones(e.shape[1], dtype=x.dtype) if w is None else w
+        a = a.index_put((e[1], e[0]), w, accumulate=True)
+        if self.loops:
+            a = a + torch.eye(n, dtype=x.dtype)
+        if self.norm:
+            d = a.sum(1)
+            d = torch.where(d > 0, d.clamp(min=1e-30) ** -0.5, 0.0)
+            a = d[:, None] * a * d[None]
+        y = a @ self.lin(x)
+        return y if self.bias is None else y + self.bias
+
+
+class SAGEConv(nn.Module):
+    def __init__(self, i, o, aggr="mean", normalize=False, root_weight=True):
+        super().__init__()
+        self.lin_l = nn.Linear(i, o)
+        if root_weight:
+            self.lin_r = nn.Linear(i, o, bias=False)
+        self.aggr, self.norm, self.root = aggr, normalize, root_weight
+
+    def forward(self, x, e):
+        y = self.lin_l(at_targets(x[e[0]], e[1], len(x), self.aggr))
+        if self.root:
+            y = y + self.lin_r(x)
+        return nn.functional.normalize(y, dim=1) if self.norm else y
+
+
+class GATConv(nn.Module):
+    def __init__(self, i, o, heads=1, concat=True, v2=False):
+        super().__init__()
+        if v2:
+            self.att = nn.Parameter(torch.zeros(1, heads, o))
+        else:
+            self.att_src = nn.Parameter(torch.zeros(1, heads, o))
+            self.att_dst = nn.Parameter(torch.zeros(1, heads, o))
+        self.bias = nn.Parameter(torch.zeros(heads * o if concat else o))
+        if v2:
+            self.lin_l, self.lin_r = nn.Linear(i, heads * o), nn.Linear(i, heads * o)
+        else:
+            self.lin = nn.Linear(i, heads * o, bias=False)
+        self.h, self.o, self.concat, self.v2 = heads, o, concat, v2
+
+    def forward(self, x, e):
+        n, e = len(x), loops(e, len(x))
+        if self.v2:
+            s = self.lin_l(x).view(n, self.h, self.o)[e[0]]
+            t = self.lin_r(x).view(n, self.h, self.o)[e[1]]
+            a = (nn.functional.leaky_relu(s + t, 0.2) * self.att).sum(-1)
+        else:
+            h = self.lin(x).view(n, self.h, self.o)
+            s = h[e[0]]
+            a = nn.functional.leaky_relu(
+                (s * self.att_src).sum(-1) + (h[e[1]] * self.att_dst).sum(-1), 0.2)
+        y = at_targets(s * softmax_at(a, e[1], n)[..., None], e[1], n, "sum")
+        y = y.flatten(1) if self.concat else y.mean(1)
+        return y + self.bias
+
+
+class GINConv(nn.Module):
+    def __init__(self, i, o, eps=0.0, train_eps=False):
+        super().__init__()
+        self.nn = nn.Sequential(nn.Linear(i, o), nn.ReLU(), nn.Linear(o, o))
+        if train_eps:
+            self.eps = nn.Parameter(torch.full((1,), eps))
+        else:
+            self.register_buffer("eps", torch.full((1,), eps))
+
+    def forward(self, x, e):
+        return self.nn(at_targets(x[e[0]], e[1], len(x), "sum") + (1 + self.eps) * x)
+
+
+class GlobalPool(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def forward(self, x, batch):
+        return at_targets(x, batch, int(batch.max()) + 1, self.how)
+
+
+for k in (SwiGLU, Packed, Rotary, Sinusoidal, GCNConv, SAGEConv, GATConv, GINConv, GlobalPool):
     setattr(nn, "Golden" + k.__name__, k)
 
 
@@ -232,6 +348,26 @@ def parametrised(f):
                 P.spectral_norm(nn.Conv2d(**conv).double()), [img], train=train)
 
 
+def graphs(f):
+    r = f.rng("graphs")
+    x, e = r.normal(6, 4), torch.tensor([[0, 1, 2, 3, 3, 5, 1, 4], [1, 0, 1, 1, 2, 3, 5, 3]])
+    io = {"i": 4, "o": 3}
+    f.golden("GCNConv", io, [x, e])
+    f.golden("GCNConv", dict(io, add_self_loops=False), [x, e, r.uniform(0.2, 2.0, 8)])
+    f.golden("GCNConv", dict(io, normalize=False, bias=False), [x, e])
+    for extra in ({}, {"aggr": "max"}, {"aggr": "sum", "root_weight": False},
+                  {"normalize": True}):
+        f.golden("SAGEConv", dict(io, **extra), [x, e])
+    for v2 in (False, True):
+        for extra in ({}, {"heads": 2}, {"heads": 2, "concat": False}):
+            f.golden("GATConv", dict(io, v2=v2, **extra), [x, e])
+    f.golden("GINConv", dict(io, eps=0.3), [x, e])
+    f.golden("GINConv", dict(io, eps=-0.1, train_eps=True), [x, e])
+    for how in ("sum", "mean", "max"):
+        f.golden("GlobalPool", {"how": how}, [x, torch.tensor([0, 0, 2, 1, 2, 2])])
+        f.golden("GlobalPool", {"how": how}, [x, torch.tensor([0, 3, 3, 0, 3, 0])])
+
+
 def make():
     f = More("nn")
     activations(f)
@@ -240,6 +376,7 @@ def make():
     attention(f)
     transformer(f)
     parametrised(f)
+    graphs(f)
     for c in f.cases:
         c["op"] = c["op"].replace("Golden", "")
         c["name"] = c["name"].replace("Golden", "")

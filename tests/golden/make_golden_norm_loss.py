@@ -158,6 +158,7 @@ def value_losses(f):
         f.add("cosine_embedding_loss", [pair[0], pair[1], sign[:, 0].contiguous()],
               dict(k, margin=0.2), no_grad_inputs=(2,))
         f.add("triplet_margin_loss", pair, k, **LOOSE)
+    more_losses(f, x, y, prob, t, sign)
     f.add("kl_div", [logq, t], {"reduction": "batchmean"})
     big = torch.tensor([-200.0, -50, 0, 50, 200])
     f.add("binary_cross_entropy_with_logits", [big, torch.tensor([0.0, 1, 0.5, 0, 1])],
@@ -170,6 +171,73 @@ def value_losses(f):
     f.add("cosine_similarity", [x, z[:1]], {"dim": -1}, name="cosine_similarity_broadcast")
     f.add("pairwise_distance", [x, z])
     f.add("dropout", [x], {"p": 0.4, "training": False})
+
+
+def log_cosh(a, b, reduction="mean"):
+    return reduced(torch.log(torch.cosh(a - b)), reduction)
+
+
+def reduced(v, reduction):
+    return v if reduction == "none" else v.mean() if reduction == "mean" else v.sum()
+
+
+def focal(a, b, alpha=0.25, gamma=2.0, reduction="mean"):
+    p = torch.sigmoid(a)
+    pt = p * b + (1 - p) * (1 - b)
+    ce = F.binary_cross_entropy_with_logits(a, b, reduction="none")
+    w = alpha * b + (1 - alpha) * (1 - b) if alpha >= 0 else 1.0
+    return reduced(w * ce * (1 - pt) ** gamma, reduction)
+
+
+def tversky(a, b, alpha=0.5, beta=0.5, smooth=1.0, reduction="mean"):
+    tp, fp, fn = (a * b).sum(1), (a * (1 - b)).sum(1), ((1 - a) * b).sum(1)
+    return reduced(1 - (tp + smooth) / (tp + alpha * fp + beta * fn + smooth), reduction)
+
+
+def dice(a, b, smooth=1.0, reduction="mean"):
+    return reduced(1 - (2 * (a * b).sum(1) + smooth) / (a.sum(1) + b.sum(1) + smooth), reduction)
+
+
+def more_losses(f, x, y, prob, t, sign):
+    """Margins, several labels, overlap, CTC (from logits: log_probs alone has two conventions)."""
+    r = f.rng("more_losses")
+    label, w = r.ints(0, 4, 3), r.uniform(.5, 2, 4)
+    labels = torch.tensor([[3, 0, -1, 1], [-1, 2, 2, 2], [0, 1, 2, 3]])
+    two = (t > 0.5).float()
+    logits, targets = r.normal(7, 3, 5), r.ints(1, 5, 3, 3)
+    il, tl = torch.tensor([7, 5, 4]), torch.tensor([3, 2, 0])
+    hard = torch.tensor([[1, 1, 1], [2, 3, 4], [2, 2, 2]])
+
+    def ctc(a, *rest, **o):
+        return F.ctc_loss(torch.log_softmax(a, -1), *rest, **o)
+    for red in REDUCTIONS:
+        k = {"reduction": red}
+        f.add("multi_margin_loss", [x, label], k)
+        f.add("multi_margin_loss", [x, label, w], dict(k, p=2, margin=0.7), no_grad_inputs=(2,),
+              fn=lambda a, b, c, **o: F.multi_margin_loss(a, b, weight=c, **o))
+        f.add("multilabel_margin_loss", [x, labels], k)
+        f.add("multilabel_soft_margin_loss", [x, two], k)
+        f.add("multilabel_soft_margin_loss", [x, two, w], k, no_grad_inputs=(2,),
+              fn=lambda a, b, c, **o: F.multilabel_soft_margin_loss(a, b, weight=c, **o))
+        f.add("triplet_margin_with_distance_loss", [x, y, x.flip(0) + 0.4],
+              dict(k, swap=True, margin=0.8), **LOOSE)
+        f.add("sigmoid_focal_loss", [x, two], k, fn=focal, no_grad_inputs=(1,))
+        f.add("sigmoid_focal_loss", [x, two], dict(k, alpha=-1.0, gamma=1.5), fn=focal,
+              no_grad_inputs=(1,))
+        f.add("dice_loss", [prob, two], k, fn=dice)
+        f.add("tversky_loss", [prob, two], dict(k, alpha=0.3, beta=0.7, smooth=0.5), fn=tversky)
+        f.add("log_cosh_loss", [x * 3, y], k, fn=log_cosh)
+        f.add("ctc_loss", [logits, targets, il, tl], k, fn=ctc)
+        f.add("ctc_loss", [logits, hard, il, torch.tensor([3, 3, 2])], dict(k, blank=0), fn=ctc)
+    f.add("multi_margin_loss", [x[0], label[0]])
+    f.add("multilabel_margin_loss", [x[0], labels[0]])
+    f.add("ctc_loss", [logits, torch.tensor([1, 2, 3, 4, 4]), il, torch.tensor([3, 0, 2])],
+          fn=ctc, name="ctc_loss_concatenated")
+    f.add("ctc_loss", [logits[:, 0], targets[0], il[0], tl[0]], fn=ctc, name="ctc_loss_single")
+    f.add("ctc_loss", [logits, hard, torch.tensor([7, 7, 4]), torch.tensor([3, 3, 3])],
+          {"zero_infinity": True}, fn=ctc, name="ctc_loss_unreachable")
+    f.add("ctc_loss", [logits, hard, torch.tensor([7, 7, 4]), torch.tensor([3, 3, 3])],
+          {"reduction": "none"}, fn=ctc, name="ctc_loss_infinite", grad=False)
 
 
 def make():

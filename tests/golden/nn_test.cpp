@@ -84,6 +84,53 @@ Made spectral_norm_layer(const Case& c) {
   return held(nn::spectral_norm(linear_of(c)), c);
 }
 
+// ---- graphs
+
+template <class M>
+Made graph_layer(M m, const Case& c) {
+  return held(std::move(m), c, [](M& l, const Case&, const Ts& x) -> Ts {
+    if constexpr (std::is_same_v<M, nn::GCNConv>)
+      if (x.size() > 2) return {l(x[0], x[1], x[2])};
+    return {l(x[0], x[1])};
+  });
+}
+Made gcn_layer(const Case& c) {
+  return graph_layer(nn::GCNConv(c.i("i"), c.i("o"),
+                                 {.add_self_loops = c.b("add_self_loops", true),
+                                  .normalize = c.b("normalize", true),
+                                  .bias = c.b("bias", true)}),
+                     c);
+}
+Made sage_layer(const Case& c) {
+  std::string aggr = c.s("aggr", "mean");
+  return graph_layer(nn::SAGEConv(c.i("i"), c.i("o"),
+                                  {.aggregation = aggr == "max"   ? nn::Aggregation::max
+                                                  : aggr == "sum" ? nn::Aggregation::sum
+                                                                  : nn::Aggregation::mean,
+                                   .normalize = c.b("normalize"),
+                                   .root_weight = c.b("root_weight", true)}),
+                     c);
+}
+Made gat_layer(const Case& c) {
+  nn::GATConvOptions o{.heads = c.i("heads", 1), .concat = c.b("concat", true)};
+  if (c.b("v2")) return graph_layer(nn::GATv2Conv(c.i("i"), c.i("o"), o), c);
+  return graph_layer(nn::GATConv(c.i("i"), c.i("o"), o), c);
+}
+Made gin_layer(const Case& c) {
+  int64_t i = c.i("i"), o = c.i("o");
+  return graph_layer(nn::GINConv(nn::Sequential(nn::Linear(i, o), nn::ReLU(), nn::Linear(o, o)),
+                                 {.eps = c.d("eps"), .train_eps = c.b("train_eps")}),
+                     c);
+}
+Made pool_layer(const Case& c) {
+  return held(nn::Identity(), c, [](nn::Identity&, const Case& g, const Ts& x) -> Ts {
+    std::string how = g.s("how");
+    return {how == "sum"    ? nn::global_add_pool(x[0], x[1])
+            : how == "mean" ? nn::global_mean_pool(x[0], x[1])
+                            : nn::global_max_pool(x[0], x[1])};
+  });
+}
+
 const std::map<std::string, Make>& makers() {
 #define L(name, ...)                                                                 \
   {                                                                                  \
@@ -154,6 +201,11 @@ const std::map<std::string, Make>& makers() {
       {"Rotary", rotary_layer},
       {"weight_norm", weight_norm_layer},
       {"spectral_norm", spectral_norm_layer},
+      {"GCNConv", gcn_layer},
+      {"SAGEConv", sage_layer},
+      {"GATConv", gat_layer},
+      {"GINConv", gin_layer},
+      {"GlobalPool", pool_layer},
   };
 #undef L
 #undef L2

@@ -268,6 +268,10 @@ inline void add_losses(std::vector<Row>& t) {
     t.push_back({op, "n,6|n int:6|6 pos", with(loss_attrs(0)), kNo0 | kLastConstant, 20011, 2, 2e-5,
                  kWeight});
   }
+  t.push_back({"ctc_loss", "6,n,5 any|n,2 int:4|n #6|n #2", with(CtcAttrs{4}), 0, 300, 1, 2e-5,
+               "no second derivative, as in PyTorch"});
+  t.push_back({"ctc_loss_backward", "n any|6,n,5 any|n,2 int:4|n #6|n #2", with(CtcAttrs{4}),
+               kNoGrad, 300, 2, 2e-5, "no second derivative, as in PyTorch"});
   t.push_back({"softmax_cross_entropy", "n,6|n int:6", with(loss_attrs(0, 0.1)), kNo0});
   t.push_back({"softmax_cross_entropy", "n,6,2|n,2 int:6", with(loss_attrs(2, 0.2, 1))});
   const std::string backward = "softmax_cross_entropy_backward";
