@@ -1,18 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/init.h"
 
+#include <cctype>
 #include <mutex>
 
 #include "tandem/cpu/cpu.h"
+#include "tandem/graph/node.h"
 #include "tandem/ops/ops.h"
+#include "tandem/tensor/print_options.h"
 
 namespace tandem {
+namespace {
+
+/// "AddBackward0" for a node of the row add, as PyTorch names them; "" for a leaf.
+std::string grad_fn_name(const detail::NodeBase& base) {
+  const Node& n = static_cast<const Node&>(base);
+  if (n.is_leaf() || !n.op) return "";
+  std::string name;
+  bool upper = true;
+  for (const char* c = n.op->name; *c; ++c) {
+    if (*c != '_') name += upper ? static_cast<char>(std::toupper(*c)) : *c;
+    upper = *c == '_';
+  }
+  return name + "Backward0";
+}
+
+}  // namespace
 
 void init() {
   static std::once_flag once;
   std::call_once(once, [] {
     register_all_ops();
     register_cpu_backend();
+    detail::set_node_name(grad_fn_name);
   });
 }
 

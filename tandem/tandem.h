@@ -37,5 +37,6 @@
 #include "tandem/tensor/allocator.h"
 #include "tandem/tensor/blob.h"
 #include "tandem/tensor/format.h"
+#include "tandem/tensor/print_options.h"
 #include "tandem/tensor/state_dict.h"
 #include "tandem/tensor/tensor.h"

@@ -1,35 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// to_string(Tensor): the text that torch prints with its default options (precision 4, 80 columns,
-// three items at the edges beyond 1000 elements). Follows torch/_tensor_str.py step by step; the
-// only difference is `dtype=float64` for `dtype=torch.float64`.
+// to_string(Tensor): the text that torch prints under the same options. Follows
+// torch/_tensor_str.py step by step; the only difference is `dtype=float64` for
+// `dtype=torch.float64`.
 #include "tandem/tensor/format.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <limits>
+#include <mutex>
 
+#include "tandem/tensor/print_options.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/tensor/tensor.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kEdge = 3;
-constexpr int64_t kThreshold = 1000;
-constexpr int kLineWidth = 80;
+constinit std::mutex g_lock;
+constinit PrintOptions g_options;  // under g_lock
+constinit std::atomic<detail::NodeNameFn> g_node_name{nullptr};
 
 /// One tensor being printed; knows which elements are shown and how one looks.
 class Printer {
  public:
-  explicit Printer(const detail::TensorImpl& t)
-      : t_(t), summarize_(t.numel > kThreshold), floating_(is_floating(t.dtype)) {
+  Printer(const detail::TensorImpl& t, const PrintOptions& o)
+      : t_(t), o_(o), summarize_(t.numel > o.threshold), floating_(is_floating(t.dtype)) {
     measure();
   }
   std::string text() { return level(0, 0, 0); }
 
  private:
-  bool cut(int64_t n) const { return summarize_ && n > 2 * kEdge; }
+  bool cut(int64_t n) const { return summarize_ && n > 2 * o_.edgeitems; }
 
   /// Call f(index) for the shown indices of a dimension of size n, and gap() where some are left
   /// out.
@@ -39,9 +43,9 @@ class Printer {
       for (int64_t i = 0; i < n; ++i) f(i);
       return;
     }
-    for (int64_t i = 0; i < kEdge; ++i) f(i);
+    for (int64_t i = 0; i < o_.edgeitems; ++i) f(i);
     gap();
-    for (int64_t i = n - kEdge; i < n; ++i) f(i);
+    for (int64_t i = n - o_.edgeitems; i < n; ++i) f(i);
   }
 
   template <class F>
@@ -82,11 +86,11 @@ class Printer {
       if (v != std::ceil(v)) whole_ = false;
     });
     if (most == 0) return;
-    scientific_ = most / least > 1000.0 || most > 1.0e8 || least < 1.0e-4;
+    scientific_ = o_.sci_mode.value_or(most / least > 1000.0 || most > 1.0e8 || least < 1.0e-4);
     for_normal([&](double v) {
-      const size_t n = scientific_ ? fmt::formatted_size("{:.4e}", v)
+      const size_t n = scientific_ ? fmt::formatted_size("{:.{}e}", v, o_.precision)
                        : whole_    ? fmt::formatted_size("{:.0f}", v) + 1
-                                   : fmt::formatted_size("{:.4f}", v);
+                                   : fmt::formatted_size("{:.{}f}", v, o_.precision);
       width_ = std::max(width_, n);
     });
   }
@@ -97,8 +101,8 @@ class Printer {
       const double v = real(offset);
       if (std::isnan(v)) return "nan";
       if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-      if (scientific_) return fmt::format("{:.4e}", v);
-      return whole_ ? fmt::format("{:.0f}.", v) : fmt::format("{:.4f}", v);
+      if (scientific_) return fmt::format("{:.{}e}", v, o_.precision);
+      return whole_ ? fmt::format("{:.0f}.", v) : fmt::format("{:.{}f}", v, o_.precision);
     }
     int64_t v;
     detail::convert_elements(at(offset), t_.dtype, &v, DType::i64, 1);
@@ -132,9 +136,11 @@ class Printer {
 
   std::string row(int dim, int64_t offset, int indent) const {
     const int full = kPrefix + indent;
-    const int per_line = std::max(1, (kLineWidth - full) / static_cast<int>(width_ + 2));
+    if (summarize_ && o_.edgeitems == 0) return "[...]";
+    const int64_t per_line =
+        std::max<int64_t>(1, (o_.linewidth - full) / static_cast<int64_t>(width_ + 2));
     std::string text = "[";
-    int n = 0;
+    int64_t n = 0;
     auto join = [&](const std::string& part) {
       if (n > 0) text += n % per_line == 0 ? ",\n" + std::string(full + 1, ' ') : ", ";
       ++n;
@@ -148,17 +154,19 @@ class Printer {
 
   static constexpr int kPrefix = 7;  // "tensor("
   const detail::TensorImpl& t_;
+  const PrintOptions& o_;
   bool summarize_, floating_;
   bool whole_ = true, scientific_ = false;
   size_t width_ = 1;
 };
 
-std::string add_suffixes(std::string text, const std::vector<std::string>& suffixes) {
+std::string add_suffixes(std::string text, const std::vector<std::string>& suffixes,
+                         int64_t linewidth) {
   const size_t newline = text.rfind('\n');
   size_t last = text.size() - (newline == std::string::npos ? 0 : newline) + 1;
   if (newline == std::string::npos) last += 1;  // rfind gives -1 there
   for (const std::string& s : suffixes) {
-    if (last + s.size() + 2 > kLineWidth) {
+    if (static_cast<int64_t>(last + s.size()) + 2 > linewidth) {
       text += ",\n       " + s;
       last = 7 + s.size();
     } else {
@@ -169,9 +177,57 @@ std::string add_suffixes(std::string text, const std::vector<std::string>& suffi
   return text + ")";
 }
 
+std::string size_suffix(const Shape& shape) {
+  std::string size = shape.to_string();
+  return fmt::format("size=({}{})", size.substr(1, size.size() - 2), shape.rank() == 1 ? "," : "");
+}
+
+PrintOptions profile(const std::string& name, const PrintOptions& now) {
+  PrintOptions o;
+  if (name.empty()) return now;
+  if (name == "short") {
+    o.precision = o.edgeitems = 2;
+  } else if (name == "full") {
+    o.threshold = std::numeric_limits<int64_t>::max();
+  } else {
+    TD_CHECK(name == "default", Value,
+             "set_printoptions: there is no profile '{}'\nProfiles are default, short and full.",
+             name);
+  }
+  return o;
+}
+
 }  // namespace
 
-std::string to_string(const Tensor& x) {
+void set_printoptions(const PrintOptionsChange& change) {
+  const std::lock_guard hold(g_lock);
+  PrintOptions o = profile(change.profile, g_options);
+  auto take = [](const char* name, const std::optional<int64_t>& from, int64_t& to, int64_t least,
+                 int64_t most) {
+    if (!from) return;
+    TD_CHECK(*from >= least && *from <= most, Value,
+             "set_printoptions: {} must be {} to {}, got {}", name, least, most, *from);
+    to = *from;
+  };
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  take("precision", change.precision, o.precision, 0, 100);
+  take("threshold", change.threshold, o.threshold, 0, kMost);
+  take("edgeitems", change.edgeitems, o.edgeitems, 0, kMost / 2);
+  take("linewidth", change.linewidth, o.linewidth, 1, kMost / 2);
+  o.sci_mode = change.sci_mode;
+  g_options = o;
+}
+
+PrintOptions get_printoptions() {
+  const std::lock_guard hold(g_lock);
+  return g_options;
+}
+
+void detail::set_node_name(NodeNameFn f) { g_node_name = f; }
+
+std::string to_string(const Tensor& x) { return to_string(x, get_printoptions()); }
+
+std::string to_string(const Tensor& x, const PrintOptions& options) {
   if (!x.defined()) return "tensor(undefined)";
   const detail::TensorImpl& t = *x.impl();
   if (t.has(detail::kSymbolic))
@@ -181,18 +237,21 @@ std::string to_string(const Tensor& x) {
   std::string body = "[]";
   const std::string dtype = fmt::format("dtype={}", to_string(t.dtype));
   if (t.numel == 0) {
-    if (t.shape.rank() != 1) {
-      std::string size = t.shape.to_string();
-      suffixes.push_back("size=(" + size.substr(1, size.size() - 2) + ")");
-    }
+    if (t.shape.rank() != 1) suffixes.push_back(size_suffix(t.shape));
     if (t.dtype != DType::f32) suffixes.push_back(dtype);
   } else {
+    if (options.edgeitems == 0) suffixes.push_back(size_suffix(t.shape));
     if (t.dtype != DType::f32 && t.dtype != DType::i64 && t.dtype != DType::b8)
       suffixes.push_back(dtype);
-    body = Printer(t).text();
+    body = Printer(t, options).text();
   }
-  if (t.has(detail::kRequiresGrad)) suffixes.push_back("requires_grad=True");
-  return add_suffixes("tensor(" + body, suffixes);
+  const detail::NodeNameFn name_of = g_node_name;
+  const std::string made_by = name_of && t.node ? name_of(*t.node) : "";
+  if (!made_by.empty())
+    suffixes.push_back("grad_fn=<" + made_by + ">");
+  else if (t.has(detail::kRequiresGrad))
+    suffixes.push_back("requires_grad=True");
+  return add_suffixes("tensor(" + body, suffixes, options.linewidth);
 }
 
 }  // namespace tandem

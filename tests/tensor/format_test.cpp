@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tandem/base/print.h"
+#include "tandem/tensor/print_options.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/tensor/tensor.h"
 
@@ -20,9 +21,9 @@ Tensor from_doubles(const std::vector<double>& values, const Shape& shape, DType
   return t;
 }
 
-std::string golden_path() {
+std::string golden_path(const char* name) {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
-  return std::string(root ? root : ".") + "/tests/tensor/format_golden.txt";
+  return std::string(root ? root : ".") + "/tests/tensor/" + name;
 }
 
 DType dtype_named(const std::string& name) {
@@ -31,16 +32,31 @@ DType dtype_named(const std::string& name) {
   throw std::runtime_error("unknown dtype " + name);
 }
 
-TEST(Format, EqualsPyTorch) {
-  std::ifstream in(golden_path());
-  ASSERT_TRUE(in) << golden_path();
+PrintOptions options_of(std::istringstream& line) {
+  PrintOptions o;
+  std::string sci;
+  line >> o.precision >> o.threshold >> o.edgeitems >> o.linewidth >> sci;
+  if (sci != "None") o.sci_mode = sci == "True";
+  return o;
+}
+
+/// Checks every case of a golden file and gives their number.
+int check_golden(const char* name) {
+  std::ifstream in(golden_path(name));
+  EXPECT_TRUE(in) << golden_path(name);
   int count = 0;
   std::string line;
+  PrintOptions options;
   while (std::getline(in, line)) {
     std::istringstream head(line);
     std::string word, dtype, shape_text, kind, number;
-    head >> word >> dtype >> shape_text >> kind;
-    ASSERT_EQ(word, "case");
+    head >> word;
+    if (word == "options") {
+      options = options_of(head);
+      continue;
+    }
+    EXPECT_EQ(word, "case");
+    head >> dtype >> shape_text >> kind;
     Shape shape;
     if (shape_text != "-") {
       std::istringstream dims(shape_text);
@@ -58,10 +74,38 @@ TEST(Format, EqualsPyTorch) {
     std::string want, row;
     while (std::getline(in, row) && row != "end") want += (want.empty() ? "" : "\n") + row;
     // Blank lines between planes are part of the text.
-    EXPECT_EQ(to_string(from_doubles(numbers, shape, dtype_named(dtype))), want) << line;
+    EXPECT_EQ(to_string(from_doubles(numbers, shape, dtype_named(dtype)), options), want)
+        << line << " precision " << options.precision << " threshold " << options.threshold
+        << " edgeitems " << options.edgeitems << " linewidth " << options.linewidth;
     ++count;
   }
-  EXPECT_GT(count, 300);
+  return count;
+}
+
+TEST(Format, EqualsPyTorch) { EXPECT_GT(check_golden("format_golden.txt"), 300); }
+TEST(Format, EqualsPyTorchUnderOptions) {
+  EXPECT_EQ(check_golden("format_options_golden.txt"), 130);
+}
+
+TEST(Format, SetPrintoptions) {
+  const Tensor t = from_doubles({1.12345, 2, 3, 4, 5, 6, 7, 8}, {8}, float32);
+  set_printoptions({.precision = 2, .threshold = 5, .edgeitems = 1});
+  EXPECT_EQ(to_string(t), "tensor([1.12,  ..., 8.00])");
+  EXPECT_EQ(fmt::format("{}", t), "tensor([1.12,  ..., 8.00])");
+  set_printoptions({.sci_mode = true});  // the others stay
+  EXPECT_EQ(to_string(t), "tensor([1.12e+00,  ..., 8.00e+00])");
+  set_printoptions({.precision = 1});  // and this one goes back
+  EXPECT_EQ(to_string(t), "tensor([1.1,  ..., 8.0])");
+  set_printoptions({.profile = "short"});
+  EXPECT_EQ(get_printoptions(), (PrintOptions{.precision = 2, .edgeitems = 2}));
+  set_printoptions({.profile = "full"});
+  EXPECT_EQ(get_printoptions().threshold, INT64_MAX);
+  set_printoptions({.profile = "default"});
+  EXPECT_EQ(get_printoptions(), PrintOptions());
+  EXPECT_THROW(set_printoptions({.precision = -1}), Error);
+  EXPECT_THROW(set_printoptions({.precision = 1, .linewidth = 0}), Error);
+  EXPECT_THROW(set_printoptions({.profile = "long"}), Error);
+  EXPECT_EQ(get_printoptions(), PrintOptions());
 }
 
 TEST(Format, StridedEqualsDense) {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes format_golden.txt: how PyTorch prints tensors, for format_test.cpp. Needs torch.
+# Writes format_golden.txt, format_options_golden.txt and grad_golden.txt into the folder given: how
+# PyTorch prints tensors, for tests/tensor/format_test.cpp and tests/grad/print_test.cpp. Needs torch.
 # A case is `case <dtype> <shape> <kind> <numbers>`, the text, and a line `end`. Kinds: `values` lists
 # every element; `ramp a m s f` is ((i * a) % m - s) * f for the flat index i.
 import sys
@@ -62,9 +63,66 @@ def make(dtype, shape, kind, numbers):
     return data.to(DTYPES[dtype]).reshape(shape)
 
 
-with open(sys.argv[1], "w") as out:
-    for dtype, shape, kind, numbers in cases():
-        text = str(make(dtype, shape, kind, numbers)).replace("dtype=torch.", "dtype=")
-        shape_text = "x".join(map(str, shape)) or "-"
-        numbers_text = " ".join(repr(float(v)) for v in numbers)
-        out.write(f"case {dtype} {shape_text} {kind} {numbers_text}\n{text}\nend\n")
+def write(out, dtype, shape, kind, numbers):
+    text = str(make(dtype, shape, kind, numbers)).replace("dtype=torch.", "dtype=")
+    shape_text = "x".join(map(str, shape)) or "-"
+    numbers_text = " ".join(repr(float(v)) for v in numbers)
+    out.write(f"case {dtype} {shape_text} {kind} {numbers_text}\n{text}\nend\n")
+
+
+# A line `options precision threshold edgeitems linewidth sci_mode` holds for the cases after it.
+OPTIONS = [(2, 1000, 3, 80, None), (0, 1000, 3, 80, None), (8, 1000, 3, 80, None), (4, 5, 3, 80, None),
+           (4, 5, 1, 80, None), (4, 5, 0, 80, None), (4, 1000, 3, 40, None), (4, 1000, 3, 200, None),
+           (4, 1000, 3, 1, None), (4, 1000, 3, 80, True), (4, 1000, 3, 80, False), (2, 20, 2, 50, True),
+           (6, 10, 4, 60, False)]
+
+
+def option_cases():
+    inf, nan = float("inf"), float("nan")
+    yield "float32", [6], "values", [1.0, 2.5, -3.25, 1e-6, 1e7, 0.0]
+    yield "float32", [4], "values", [1.0, nan, inf, -inf]
+    yield "float32", [3], "values", [1.0, 200000.0, -3.0]
+    yield "float64", [], "values", [3.14159265358979]
+    yield "float16", [2, 3], "values", [1.0, 0.5, 0.25, 2.0, 4.0, 100.0]
+    yield "int64", [3, 7], "ramp", (37, 101, 50, 1)
+    yield "float32", [4, 3, 9], "ramp", (37, 101, 50, 0.125)
+    yield "float32", [30], "ramp", (7, 1009, 0, 0.001)
+    yield "bool", [2, 4], "values", [1, 0, 0, 1, 1, 1, 0, 0]
+    yield "float32", [0, 2], "values", []
+
+
+def grad_cases():
+    x = torch.tensor([[1.5, -2.0], [0.25, 3.0]], requires_grad=True)
+    w = torch.ones(30).requires_grad_()
+    yield "leaf", x
+    yield "add", x + 1
+    yield "mul", x * x
+    yield "exp", x.exp()
+    yield "sum", x.sum()
+    yield "tanh", torch.tanh(x)
+    yield "sigmoid", torch.sigmoid(x)
+    yield "relu", torch.relu(x)
+    yield "div", x / 3
+    yield "wide", w * 2
+    yield "half", x.to(torch.float64).sin()
+    yield "detach", (x * 2).detach()
+    yield "permute", x.permute(1, 0)
+    with torch.no_grad():
+        yield "no_grad", x * 2
+
+
+folder = sys.argv[1]
+with open(folder + "/format_golden.txt", "w") as out:
+    for case in cases():
+        write(out, *case)
+with open(folder + "/format_options_golden.txt", "w") as out:
+    for options in OPTIONS:
+        precision, threshold, edgeitems, linewidth, sci_mode = options
+        torch.set_printoptions(precision, threshold, edgeitems, linewidth, sci_mode=sci_mode)
+        out.write("options " + " ".join(map(str, options)) + "\n")
+        for case in option_cases():
+            write(out, *case)
+torch.set_printoptions(profile="default")
+with open(folder + "/grad_golden.txt", "w") as out:
+    for name, value in grad_cases():
+        out.write(f"case {name}\n{str(value)}\nend\n".replace("dtype=torch.", "dtype="))
