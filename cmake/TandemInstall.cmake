@@ -19,6 +19,12 @@ if(TANDEM_HAVE_ONEDNN)
     OPTIONAL)
 endif()
 
+# gdb's pretty printers, and the file by which gdb loads them beside the library.
+install(FILES "${CMAKE_SOURCE_DIR}/scripts/gdb/tandem_gdb.py"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/tandem/gdb")
+install(FILES "${CMAKE_SOURCE_DIR}/scripts/gdb/tandem_gdb.py"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}" RENAME "libtandem.so.${PROJECT_VERSION}-gdb.py")
+
 install(EXPORT TandemTargets NAMESPACE Tandem:: DESTINATION "${_package_dir}")
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/TandemConfig.cmake.in"
   "${CMAKE_CURRENT_BINARY_DIR}/TandemConfig.cmake" INSTALL_DESTINATION "${_package_dir}")
