@@ -128,78 +128,90 @@ void MultiheadAttention::extend(Tensor& k, Tensor& v, Tensor& mask) const {
   }
 }
 
+// Append keys and values to the cache and give all of it; the mask hides what is later or not
+// there.
+Tensor MultiheadAttention::through_cache(KVCache& c, Tensor& k, Tensor& v, Tensor mask, Dim length,
+                                         DType dtype) const {
+  TD_CHECK(!bias_k.defined() && !options.add_zero_attn, Unsupported,
+           "a cache does not go with add_bias_kv or add_zero_attn");
+  NoGradGuard no_grad;
+  Tensor at = c.length.value();
+  int64_t fresh = k.size(2);
+  TD_CHECK(is_tracing() || at.item<int64_t>() + fresh <= c.max_length, Index,
+           "the cache holds {} steps, {} more do not fit into {}\nMake it longer, or reset() it.",
+           at.item<int64_t>(), fresh, c.max_length);
+  c.k.write_(2, at, k);
+  c.v.write_(2, at, v);
+  c.length.assign_(at + fresh);
+  k = c.k;
+  v = c.v;
+  Dim seen = c.max_length;
+  if (!is_tracing()) {  // a trace walks the whole cache
+    seen = at.item<int64_t>() + fresh;
+    k = narrow(k, 2, 0, seen);
+    v = narrow(v, 2, 0, seen);
+  }
+  Tensor last = at + arange_dim(length).reshape({length, 1});
+  return join_masks(mask, arange_dim(seen).reshape({1, seen}) > last, dtype);
+}
+
+// softmax(q k^T / sqrt(size) + mask) v with the weights; q, k, v [n, heads, steps, size].
+AttentionOutput MultiheadAttention::explicit_weights(Tensor q, Tensor k, Tensor v,
+                                                     const Tensor& mask, double drop,
+                                                     bool average) const {
+  int64_t shared = num_heads / num_kv_heads;
+  if (shared > 1) {
+    k = repeat_interleave(k, shared, 1);
+    v = repeat_interleave(v, shared, 1);
+  }
+  Tensor scores =
+      matmul(q * (1 / std::sqrt(static_cast<double>(head_dim))), k, MatmulAttrs{false, true});
+  if (mask.defined()) scores = scores + as_added(mask, scores.dtype());
+  Tensor p = dropout(softmax(scores, -1), drop, drop > 0);
+  return {matmul(p, v), average ? p.mean({1}) : p};
+}
+
 AttentionOutput MultiheadAttention::run(Tensor q, Tensor k, Tensor v, const AttentionArguments& a,
                                         bool weights) {
   TD_CHECK((q.dim() == 3 || q.dim() == 2) && k.dim() == q.dim() && v.dim() == q.dim(), Shape,
            "query, key and value want 3 dimensions (or 2 without a batch), got {}, {} and {}",
            q.shape().to_string(), k.shape().to_string(), v.shape().to_string());
-  bool single = q.dim() == 2;
+  bool single = q.dim() == 2, causal = a.is_causal;
   for (Tensor* t : {&q, &k, &v}) {
     if (single)
       *t = unsqueeze(*t, 0);
     else if (!options.batch_first)
       *t = transpose(*t, 0, 1);
   }
-  TD_CHECK(!a.cache || (!bias_k.defined() && !options.add_zero_attn), Unsupported,
-           "a cache does not go with add_bias_kv or add_zero_attn");
-  Dim n = q.shape(0), length = q.shape(1);
+  Dim n = q.shape(0), length = q.shape(1), steps = k.shape(1);
+  DType dtype = q.dtype();
   Tensor qh = split_heads(project(q, 0), num_heads), kh = split_heads(project(k, 1), num_kv_heads),
          vh = split_heads(project(v, 2), num_kv_heads);
   Tensor mask = a.mask;
   if (mask.defined() && mask.dim() == 3)  // [n * heads, l, s]
     mask = reshape(mask, {n, num_heads, mask.shape(1), mask.shape(2)});
-  bool causal = a.is_causal;
   if (a.cache) {
-    KVCache& c = *a.cache;
-    Tensor at = c.length.value();
-    TD_CHECK(is_tracing() || at.item<int64_t>() + k.size(1) <= c.max_length, Index,
-             "the cache holds {} steps, {} more do not fit into {}\nMake it longer, or reset() it.",
-             at.item<int64_t>(), k.size(1), c.max_length);
-    NoGradGuard no_grad;
-    c.k.write_(2, at, kh);
-    c.v.write_(2, at, vh);
-    c.length.assign_(at + static_cast<int64_t>(k.size(1)));
-    kh = c.k;
-    vh = c.v;
-    Dim seen = c.max_length;
-    if (!is_tracing()) {  // in a trace the whole cache is walked and what is not there masked
-      seen = at.item<int64_t>() + k.size(1);
-      kh = narrow(kh, 2, 0, seen);
-      vh = narrow(vh, 2, 0, seen);
-    }
-    Tensor last = at + arange_dim(length).reshape({length, 1});
-    mask = join_masks(mask, arange_dim(seen).reshape({1, seen}) > last, q.dtype());
+    mask = through_cache(*a.cache, kh, vh, mask, length, dtype);
     causal = false;
   }
-  if (causal && (mask.defined() || a.key_padding_mask.defined() || bias_k.defined() ||
-                 options.add_zero_attn || weights)) {
-    Tensor later =
-        arange_dim(k.shape(1)).reshape({1, k.shape(1)}) > arange_dim(length).reshape({length, 1});
-    mask = join_masks(mask, later, q.dtype());
+  bool plain = !mask.defined() && !a.key_padding_mask.defined() && !bias_k.defined() &&
+               !options.add_zero_attn && !weights;
+  if (causal && !plain) {
+    Tensor later = arange_dim(steps).reshape({1, steps}) > arange_dim(length).reshape({length, 1});
+    mask = join_masks(mask, later, dtype);
     causal = false;
   }
   if (a.key_padding_mask.defined()) {
     Tensor p = a.key_padding_mask;
     TD_CHECK(p.dim() == (single ? 1 : 2), Shape, "key_padding_mask wants [{}s], is {}",
              single ? "" : "n, ", p.shape().to_string());
-    mask =
-        join_masks(mask, reshape(p, {single ? Dim(1) : p.shape(0), 1, 1, p.shape(-1)}), q.dtype());
+    mask = join_masks(mask, reshape(p, {single ? Dim(1) : p.shape(0), 1, 1, p.shape(-1)}), dtype);
   }
   extend(kh, vh, mask);
   double drop = is_training() ? options.dropout : 0;
   AttentionOutput out;
   if (weights) {
-    int64_t shared = num_heads / num_kv_heads;
-    if (shared > 1) {
-      kh = repeat_interleave(kh, shared, 1);
-      vh = repeat_interleave(vh, shared, 1);
-    }
-    Tensor scores =
-        matmul(qh * (1 / std::sqrt(static_cast<double>(head_dim))), kh, MatmulAttrs{false, true});
-    if (mask.defined()) scores = scores + as_added(mask, scores.dtype());
-    Tensor p = dropout(softmax(scores, -1), drop, drop > 0);
-    out.y = matmul(p, vh);
-    out.weights = a.average_attn_weights ? p.mean({1}) : p;
+    out = explicit_weights(qh, kh, vh, mask, drop, a.average_attn_weights);
     if (single) out.weights = out.weights.squeeze(0);
   } else {
     if (mask.defined() && is_bool(mask)) mask = logical_not(mask);

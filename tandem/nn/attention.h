@@ -67,6 +67,10 @@ class TD_API MultiheadAttention : public Module {
   AttentionOutput run(Tensor q, Tensor k, Tensor v, const AttentionArguments& a, bool weights);
   Tensor project(const Tensor& x, int part) const;
   void extend(Tensor& k, Tensor& v, Tensor& mask) const;
+  Tensor through_cache(KVCache& c, Tensor& k, Tensor& v, Tensor mask, Dim length,
+                       DType dtype) const;
+  AttentionOutput explicit_weights(Tensor q, Tensor k, Tensor v, const Tensor& mask, double drop,
+                                   bool average) const;
 };
 
 }  // namespace tandem::nn

@@ -196,6 +196,18 @@ void ctc_vjp(VjpCall& c) {
       call(op::ctc_loss_backward, &a, c.where(), c.grad(), c.in(0), c.in(1), c.in(2), c.in(3));
 }
 
+// Linear in gy; by log_probs there is no rule, as in PyTorch.
+void ctc_backward_vjp(VjpCall& c) {
+  TD_CHECK(!c.needs(1), Unsupported,
+           "ctc_loss has no second derivative by log_probs\nTake its gradient without "
+           "create_graph.");
+  if (!c.needs(0)) return;
+  Tensor one = ones(c.in_shape(0), c.in_dtype(0), c.where());
+  Tensor slope = call(op::ctc_loss_backward, c.node.attrs.get(), c.where(), one, c.in(1), c.in(2),
+                      c.in(3), c.in(4));
+  c.results[0] = (c.grad() * slope).sum({0, 2}, false, c.where());
+}
+
 // The batch joins the samples: [B, t, n, c] -> [t, B n, c].
 std::vector<Tensor> joined(const BatchCall& c, int at) {
   Where where = c.node.where;
@@ -264,6 +276,7 @@ constinit const OpDef ctc_loss_backward =
     index_row("ctc_loss_backward",
               {"gy", "log_probs", "targets", "input_lengths", "target_lengths"}, fields<CtcAttrs>())
         .infer(ctc_backward_infer)
+        .vjp(ctc_backward_vjp, 30)
         .batch(ctc_backward_batch)
         .reference(ctc_backward_loops)
         .errors({kInputLength, kTargetLength, kLabel})

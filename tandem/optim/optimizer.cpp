@@ -234,11 +234,8 @@ struct Optimizer::Running {
   std::vector<CellUpdate> batch;
 };
 
-void Optimizer::step_all(Where where) {
-  Running run;
-  std::vector<char> live(params_.size());
-  for (size_t i = 0; i < params_.size(); ++i)
-    live[i] = params_[i].requires_grad() && params_[i].grad().defined();
+// Read groups' and kept numbers; count the step of every parameter that has a gradient.
+void Optimizer::begin_step(Running& run, const std::vector<char>& live) const {
   for (const Group& g : groups_) {
     Tensor v = g.numbers.value();
     if (run.traced)
@@ -254,29 +251,20 @@ void Optimizer::step_all(Where where) {
       run.kept.push_back(v.to_vector<double>());
   }
   run.kept_changed.assign(kept_.size(), 0);
+  run.kept_changed[0] = 1;
   run.kept_new.resize(kept_.size());
-  if (run.traced) {
-    std::vector<double> mask(live.begin(), live.end());
-    bool all = std::all_of(live.begin(), live.end(), [](char c) { return c; });
-    run.kept_tensors[0] =
-        run.kept_tensors[0] + (all ? full({}, 1.0, DType::f64) : numbers_of(mask));
-  } else {
+  if (!run.traced) {
     for (size_t i = 0; i < live.size(); ++i) run.kept[0][i] += live[i];
     run.batch.reserve(params_.size());
+    return;
   }
-  run.kept_changed[0] = 1;
-  running_ = &run;
-  for (size_t i = 0; i < params_.size(); ++i) {
-    if (!live[i]) continue;
-    Update u(*this);
-    u.index = i;
-    u.group_ = group_of_[i];
-    u.where = where;
-    u.grad = params_[i].grad();
-    if (has_option("maximize") && u.flag("maximize")) u.grad = neg(u.grad, where);
-    update(u);
-  }
-  update_many_(run.batch, where);
+  bool all = std::all_of(live.begin(), live.end(), [](char c) { return c; });
+  Tensor made =
+      all ? full({}, 1.0, DType::f64) : numbers_of(std::vector<double>(live.begin(), live.end()));
+  run.kept_tensors[0] = run.kept_tensors[0] + made;
+}
+
+void Optimizer::store_kept(Running& run, Where where) {
   for (size_t k = 0; k < kept_.size(); ++k) {
     if (!run.kept_changed[k]) continue;
     if (!run.traced) {
@@ -295,6 +283,27 @@ void Optimizer::step_all(Where where) {
     }
     kept_[k].values.assign_(v, where);
   }
+}
+
+void Optimizer::step_all(Where where) {
+  Running run;
+  std::vector<char> live(params_.size());
+  for (size_t i = 0; i < params_.size(); ++i)
+    live[i] = params_[i].requires_grad() && params_[i].grad().defined();
+  begin_step(run, live);
+  running_ = &run;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if (!live[i]) continue;
+    Update u(*this);
+    u.index = i;
+    u.group_ = group_of_[i];
+    u.where = where;
+    u.grad = params_[i].grad();
+    if (has_option("maximize") && u.flag("maximize")) u.grad = neg(u.grad, where);
+    update(u);
+  }
+  update_many_(run.batch, where);
+  store_kept(run, where);
 }
 
 void Optimizer::step(Where where) {
@@ -458,67 +467,82 @@ StateDict Optimizer::state_dict() const {
   return d;
 }
 
-void Optimizer::load_state_dict(const StateDict& state) {
-  std::vector<std::pair<Ref<Cell>, Tensor>> plan;
-  std::unordered_set<std::string> known;
-  const auto find = [&](const std::string& name, size_t i, const char* own) -> const Tensor* {
-    for (std::string key : {name, fmt::format("state.{}.{}", i, own)}) {
+// Reads a state; nothing is stored before all of it has been checked.
+struct Optimizer::Reader {
+  const Optimizer& o;
+  const StateDict& state;
+  std::unordered_set<std::string> known = {};
+  std::vector<std::pair<Ref<Cell>, Tensor>> plan = {};
+
+  // By this parameter's name, or as PyTorch counts it.
+  const Tensor* find(size_t i, const char* own) {
+    for (std::string key : {o.key_of(i) + own, fmt::format("state.{}.{}", i, own)}) {
       known.insert(key);
       if (const Tensor* v = state.find(key)) return v;
     }
     return nullptr;
-  };
-  const auto number = [&](const std::string& name, const Tensor* v) {
-    TD_CHECK(v, Value, "{}: the state has no '{}'", type_, name);
-    TD_CHECK(v->numel() == 1, Shape, "{}: '{}' is one number here, {} in the state", type_, name,
+  }
+  double number(const std::string& name, const Tensor* v) const {
+    TD_CHECK(v, Value, "{}: the state has no '{}'", o.type_, name);
+    TD_CHECK(v->numel() == 1, Shape, "{}: '{}' is one number here, {} in the state", o.type_, name,
              v->shape().to_string());
     return v->to_vector<double>()[0];
-  };
-  std::vector<std::vector<double>> kept(kept_.size());
-  for (size_t i = 0; i < params_.size(); ++i) {
-    for (const auto& [name, b] : states_[i]) {
-      const Tensor* v = find(key_of(i) + name, i, name.c_str());
-      TD_CHECK(v, Value, "{}: the state has no '{}'", type_, key_of(i) + name);
-      TD_CHECK(v->shape() == b.shape() && v->dtype() == b.dtype(), Shape,
-               "{}: '{}' is {} {} here, {} {} in the state", type_, key_of(i) + name,
-               to_string(b.dtype()), b.shape().to_string(), to_string(v->dtype()),
-               v->shape().to_string());
-      plan.emplace_back(b.cell(), *v);
-    }
-    for (size_t k = 0; k < kept_.size(); ++k)
-      kept[k].push_back(
-          number(key_of(i) + kept_[k].name, find(key_of(i) + kept_[k].name, i, kept_[k].name)));
   }
-  std::vector<std::vector<double>> numbers(groups_.size());
-  for (size_t g = 0; g < groups_.size(); ++g) {
+  void moment(size_t i, const std::string& name, const Buffer& b) {
+    const Tensor* v = find(i, name.c_str());
+    TD_CHECK(v, Value, "{}: the state has no '{}'", o.type_, o.key_of(i) + name);
+    TD_CHECK(v->shape() == b.shape() && v->dtype() == b.dtype(), Shape,
+             "{}: '{}' is {} {} here, {} {} in the state", o.type_, o.key_of(i) + name,
+             to_string(b.dtype()), b.shape().to_string(), to_string(v->dtype()),
+             v->shape().to_string());
+    plan.emplace_back(b.cell(), *v);
+  }
+  std::vector<double> group(size_t g) {
+    std::vector<double> numbers;
     known.insert(group_key(g, "params"));
     known.insert(group_key(g, "initial_lr"));
-    for (const Option& o : groups_[g].options) {
-      std::string key = group_key(g, o.name);
+    for (const Option& option : o.groups_[g].options) {
+      std::string key = group_key(g, option.name);
       known.insert(key);
-      numbers[g].push_back(number(key, state.find(key)));
+      numbers.push_back(number(key, state.find(key)));
     }
+    size_t n = o.groups_[g].members.size();
     if (const Tensor* members = state.find(group_key(g, "params")))
-      TD_CHECK(members->numel() == static_cast<int64_t>(groups_[g].members.size()), Value,
-               "{}: group {} has {} parameters here, {} in the state", type_, g,
-               groups_[g].members.size(), members->numel());
+      TD_CHECK(members->numel() == static_cast<int64_t>(n), Value,
+               "{}: group {} has {} parameters here, {} in the state", o.type_, g, n,
+               members->numel());
+    return numbers;
   }
+};
+
+void Optimizer::load_state_dict(const StateDict& state) {
+  Reader read{*this, state};
+  std::vector<std::vector<double>> kept(kept_.size()), numbers;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    for (const auto& [name, b] : states_[i]) read.moment(i, name, b);
+    for (size_t k = 0; k < kept_.size(); ++k) {
+      const Tensor* v = read.find(i, kept_[k].name);
+      bool absent = !v && k == 0 && step_optional_;
+      kept[k].push_back(absent ? !states_[i].empty() : read.number(key_of(i) + kept_[k].name, v));
+    }
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) numbers.push_back(read.group(g));
   std::vector<std::string> more;
   load_extra_state(state, more, false);
-  known.insert(more.begin(), more.end());
+  read.known.insert(more.begin(), more.end());
   for (const auto& [name, t] : state)
-    TD_CHECK(known.count(name), Value, "{}: the state holds '{}', which no parameter has", type_,
-             name);
+    TD_CHECK(read.known.count(name), Value, "{}: the state holds '{}', which no parameter has",
+             type_, name);
   for (size_t k = 0; k < kept_.size(); ++k)
-    plan.emplace_back(kept_[k].values.cell(), numbers_of(kept[k]));
+    read.plan.emplace_back(kept_[k].values.cell(), numbers_of(kept[k]));
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t k = 0; k < numbers[g].size(); ++k)
       if (groups_[g].options[k].flag) groups_[g].options[k].value = numbers[g][k];
     if (const Tensor* v = state.find(group_key(g, "initial_lr")))
-      groups_[g].initial_lr = number("initial_lr", v);
-    plan.emplace_back(groups_[g].numbers.cell(), numbers_of(numbers[g]));
+      groups_[g].initial_lr = read.number("initial_lr", v);
+    read.plan.emplace_back(groups_[g].numbers.cell(), numbers_of(numbers[g]));
   }
-  for (auto& [cell, v] : plan) cell->assign(v, Where{});
+  for (auto& [cell, v] : read.plan) cell->assign(v, Where{});
   load_extra_state(state, more, true);
 }
 

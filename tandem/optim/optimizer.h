@@ -183,6 +183,9 @@ class TD_API Optimizer {
     Buffer values;  ///< f64, one element per parameter
   };
   struct Running;
+  struct Reader;
+  void begin_step(Running& run, const std::vector<char>& live) const;
+  void store_kept(Running& run, Where where);
   size_t option_index(const std::string& name) const;
   Buffer* state_of(size_t i, const std::string& name) const;
   Kept& kept_of(const std::string& name);

@@ -93,6 +93,8 @@ TEST(MustFail, LayerOptions) {
 
 TEST(MustFail, NewLosses) {
   Tensor x = ones({2, 3}), t = zeros({2}, int64), lp = log_softmax(ones({4, 2, 3}), -1), bad = tensor({{0.5, 1.5}});
+  Tensor logits = randn({4, 2, 3}).requires_grad_(), ctc = ctc_loss(log_softmax(logits, -1), ones({2, 2}, int64), tensor({4, 4}), tensor({2, 1}));
+  Tensor first = grad(ctc, logits, {.create_graph = true}).square().sum();
   Tensor targets = ones({2, 2}, int64), two = tensor({2, 2}), four = tensor({4, 4}), nan = full({2}, NAN);
   check({
     FAILS(bce_range, Value, "binary_cross_entropy|outside 0..1|with_logits", binary_cross_entropy(bad, ones({1, 2}))),
@@ -106,6 +108,7 @@ TEST(MustFail, NewLosses) {
     FAILS_PLAIN(ctc_dtype, DType, "ctc_loss|floating|int64", ctc_loss(lp.to(int64), targets, four, two)),
     FAILS_PLAIN(ctc_blank, Value, "ctc_loss|blank is 3|0..2", ctc_loss(lp, targets, four, two, {.blank = 3})),
     FAILS_PLAIN(ctc_total, Shape, "ctc_loss|5 labels|4", ctc_loss(lp, ones({5}, int64), four, two)),
+    {"ctc_second", ErrorKind::Unsupported, "ctc_loss|second derivative|create_graph", [&] { first.backward(); }, Where{}},
     FAILS(margin_target, DType, "multi_margin_loss|float32|int64", multi_margin_loss(x, ones({2}))),
     FAILS_PLAIN(margin_shape, Shape, "multi_margin_loss|[3]|[2, 3]", multi_margin_loss(x, zeros({3}, int64))),
     FAILS_PLAIN(margin_weight, Shape, "multi_margin_loss|[2]|[3]", multi_margin_loss(x, t, {.weight = ones({2})})),
