@@ -32,6 +32,7 @@
 #include "tandem/io/npy.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/nn/nn.h"
+#include "tandem/ops/distributions.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
 #include "tandem/tensor/allocator.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one file that knows Eigen: decompositions and solvers of small dense matrices, f32 and f64.
-// A task is one matrix of the stack; Eigen itself runs on one thread, so bits do not depend on the
-// number of threads.
+// Eigen behind the rows of linear algebra: decompositions and solvers of small dense matrices, f32
+// and f64. A task is one matrix of the stack; Eigen itself runs on one thread, so bits do not
+// depend on the number of threads.
 #define EIGEN_DONT_PARALLELIZE
 #define EIGEN_MPL2_ONLY
 #include <Eigen/Dense>

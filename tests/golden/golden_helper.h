@@ -85,6 +85,8 @@ Fn function_of(const std::string& op);
 void add_math(FnTable& table);
 /// Resampling, pooling, detection (image_ops_helper.cpp).
 void add_image_ops(FnTable& table);
+/// Distributions (golden_distributions_helper.cpp).
+void add_distributions(FnTable& table);
 
 /// A name as GoogleTest takes it.
 std::string test_name(const std::string& name);

@@ -161,9 +161,59 @@ void add_matrices(FnTable& t) {
   CASE(combinations, combinations(g.t(0), g.i("r", 2), g.b("with_replacement")));
 }
 
+std::optional<int64_t> length_of(const Case& g, const char* key) {
+  return g.has(key) ? std::optional<int64_t>(g.i(key)) : std::nullopt;
+}
+StftOptions stft_options(const Case& g) {
+  StftOptions o;
+  o.hop_length = length_of(g, "hop_length");
+  o.win_length = length_of(g, "win_length");
+  o.window = g.t(1);
+  o.center = g.b("center", true);
+  if (g.has("pad_mode")) o.pad_mode = "constant";
+  o.normalized = g.b("normalized");
+  o.onesided = g.b("onesided", true);
+  return o;
+}
+
+void add_transforms(FnTable& t) {
+#define ONE(name) \
+  CASE(name, fft::name(g.t(0), length_of(g, "n"), g.i("dim", -1), g.s("norm", "backward")))
+  ONE(fft);
+  ONE(ifft);
+  ONE(rfft);
+  ONE(irfft);
+#undef ONE
+#define MANY(name, dims) \
+  CASE(name, fft::name(g.t(0), g.list("s"), g.list("dim", IntList dims), g.s("norm", "backward")))
+  MANY(fftn, {});
+  MANY(ifftn, {});
+  MANY(rfftn, {});
+  MANY(irfftn, {});
+  MANY(fft2, (-2, -1));
+  MANY(ifft2, (-2, -1));
+  MANY(rfft2, (-2, -1));
+  MANY(irfft2, (-2, -1));
+#undef MANY
+  CASE(fftfreq, fft::fftfreq(g.i("count"), g.d("d")));
+  CASE(rfftfreq, fft::rfftfreq(g.i("count"), g.d("d")));
+  CASE(fftshift, fft::fftshift(g.t(0), g.list("dim")));
+  CASE(ifftshift, fft::ifftshift(g.t(0), g.list("dim")));
+#define WINDOW(name) CASE(name, name(g.i("count"), g.b("periodic")))
+  WINDOW(hann_window);
+  WINDOW(hamming_window);
+  WINDOW(blackman_window);
+  WINDOW(bartlett_window);
+  WINDOW(kaiser_window);
+#undef WINDOW
+  CASE(stft, stft(g.t(0), g.i("n_fft"), stft_options(g)));
+  CASE(istft, istft(g.t(0), g.i("n_fft"), stft_options(g), length_of(g, "length")));
+}
+
 }  // namespace
 
 void add_math(FnTable& t) {
+  add_transforms(t);
   add_linalg(t);
   add_searching(t);
   add_segments(t);

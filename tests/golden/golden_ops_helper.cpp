@@ -400,6 +400,7 @@ Fn function_of(const std::string& op) {
     add_losses(*t);
     add_math(*t);
     add_image_ops(*t);
+    add_distributions(*t);
     return t;
   }();
   auto at = table->find(op);

@@ -112,6 +112,8 @@ FAMILY(NormLoss, "norm_loss");
 FAMILY(Linalg, "linalg");
 FAMILY(Search, "search");
 FAMILY(Image, "image");
+FAMILY(Fft, "fft");
+FAMILY(Distributions, "distributions");
 FAMILY(Jax, "jax");
 
 // ---- JAX's higher derivatives

@@ -417,6 +417,18 @@ inline void add_linalg(std::vector<Row>& t) {
     t.push_back({"scatter_extreme", "n,6 ints|n,9 int:6|n,9 ints",
                  with(ScatterExtremeAttrs{1, true, self})});
   }
+  for (bool inverse : {false, true}) {
+    t.push_back({"fft", "n,6,2", with(fft::FftAttrs{1, inverse}), kNo16, 2003, 2, 2e-5,
+                 "PyTorch's transforms take no 16-bit floats on the CPU either"});
+    t.push_back({"fft", "3,n,2", with(fft::FftAttrs{-1, inverse}), kNo0 | kNo16, 2003, 2, 2e-5,
+                 "PyTorch's transforms take no 16-bit floats on the CPU either"});
+  }
+  t.push_back({"sample_gamma", "n,3 pos", Row().attrs, kNoGrad, 20011, 0, 2e-5,
+               "a draw moves by jumps where it is rejected: tests/ops/distributions_test.cpp"});
+  t.push_back({"sample_gamma_backward", "n,3 pos|n,3 pos", Row().attrs, kNoGrad, 20011, 0, 2e-5,
+               "of first order only, as in PyTorch"});
+  t.push_back({"poisson", "n,3 pos"});
+  t.push_back({"binomial", "n,3 =7|n,3 prob"});
   t.push_back({"cdist", "n,3|4,3"});
   t.push_back({"cdist", "2,n,5|2,3,5"});
   const char* k64 = "PyTorch's linear algebra takes no 16-bit floats either";

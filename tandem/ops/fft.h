@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fourier transforms with torch.fft's names and arguments. There is no complex dtype: a complex
+// tensor is a real one whose last dimension is (real, imaginary), as torch.view_as_real gives it;
+// `dim` counts the dimensions before that one. f32 and f64; any length; derivatives of every order.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tandem/graph/apply.h"
+
+namespace tandem::fft {
+
+/// norm: "backward" (1/n on the inverse, the default), "ortho" (1/sqrt(n) on both), "forward".
+/// n: the length to which the input is cut or padded with zeros first.
+
+/// Complex [..., 2] to complex.
+TD_API Tensor fft(const Tensor& x, std::optional<int64_t> n = {}, int64_t dim = -1,
+                  std::string_view norm = "backward", Where where = Where::here());
+TD_API Tensor ifft(const Tensor& x, std::optional<int64_t> n = {}, int64_t dim = -1,
+                   std::string_view norm = "backward", Where where = Where::here());
+/// Real [..., n] to the first n / 2 + 1 frequencies [..., n / 2 + 1, 2].
+TD_API Tensor rfft(const Tensor& x, std::optional<int64_t> n = {}, int64_t dim = -1,
+                   std::string_view norm = "backward", Where where = Where::here());
+/// The opposite: n is 2 (frequencies - 1) unless given. The other half is taken as the conjugate.
+TD_API Tensor irfft(const Tensor& x, std::optional<int64_t> n = {}, int64_t dim = -1,
+                    std::string_view norm = "backward", Where where = Where::here());
+/// Over several dims one after the other; all of them by default; s: their lengths.
+TD_API Tensor fftn(const Tensor& x, IntList s = {}, IntList dim = {},
+                   std::string_view norm = "backward", Where where = Where::here());
+TD_API Tensor ifftn(const Tensor& x, IntList s = {}, IntList dim = {},
+                    std::string_view norm = "backward", Where where = Where::here());
+TD_API Tensor fft2(const Tensor& x, IntList s = {}, IntList dim = {-2, -1},
+                   std::string_view norm = "backward", Where where = Where::here());
+TD_API Tensor ifft2(const Tensor& x, IntList s = {}, IntList dim = {-2, -1},
+                    std::string_view norm = "backward", Where where = Where::here());
+/// The last of the dims is the one that is halved.
+TD_API Tensor rfftn(const Tensor& x, IntList s = {}, IntList dim = {},
+                    std::string_view norm = "backward", Where where = Where::here());
+TD_API Tensor irfftn(const Tensor& x, IntList s = {}, IntList dim = {},
+                     std::string_view norm = "backward", Where where = Where::here());
+TD_API Tensor rfft2(const Tensor& x, IntList s = {}, IntList dim = {-2, -1},
+                    std::string_view norm = "backward", Where where = Where::here());
+TD_API Tensor irfft2(const Tensor& x, IntList s = {}, IntList dim = {-2, -1},
+                     std::string_view norm = "backward", Where where = Where::here());
+/// Frequencies of the entries of fft and rfft of length n for samples d apart.
+TD_API Tensor fftfreq(int64_t n, double d = 1, DType dtype = DType::f32,
+                      Where where = Where::here());
+TD_API Tensor rfftfreq(int64_t n, double d = 1, DType dtype = DType::f32,
+                       Where where = Where::here());
+/// Frequency 0 to the middle of the dims (all of them by default), and back. These take any tensor:
+/// name the dims of a complex one.
+TD_API Tensor fftshift(const Tensor& x, IntList dim = {}, Where where = Where::here());
+TD_API Tensor ifftshift(const Tensor& x, IntList dim = {}, Where where = Where::here());
+
+// ---- rows
+struct FftAttrs {
+  int64_t dim = 0;
+  bool inverse = false;
+  template <class V>
+  void fields(V& v) {
+    v("dim", dim);
+    v("inverse", inverse);
+  }
+};
+
+}  // namespace tandem::fft
+
+namespace tandem {
+
+// ---- complex numbers as a last dimension of 2
+/// (real, imaginary) side by side.
+TD_API Tensor make_complex(const Tensor& real, const Tensor& imag, Where where = Where::here());
+TD_API Tensor complex_real(const Tensor& x, Where where = Where::here());
+TD_API Tensor complex_imag(const Tensor& x, Where where = Where::here());
+TD_API Tensor complex_mul(const Tensor& x, const Tensor& y, Where where = Where::here());
+TD_API Tensor complex_conj(const Tensor& x, Where where = Where::here());
+/// Magnitude (gradient 0 at 0) and angle.
+TD_API Tensor complex_abs(const Tensor& x, Where where = Where::here());
+TD_API Tensor complex_angle(const Tensor& x, Where where = Where::here());
+
+// ---- short-time transforms
+struct StftOptions {
+  std::optional<int64_t> hop_length;  ///< n_fft / 4
+  std::optional<int64_t> win_length;  ///< n_fft
+  Tensor window;                      ///< [win_length], ones by default
+  bool center = true;                 ///< frame t is centred at t * hop_length
+  std::string_view pad_mode = "reflect";
+  bool normalized = false;  ///< divided by sqrt(n_fft)
+  bool onesided = true;
+};
+/// x [time] or [batch, time] to [..., frequencies, frames, 2].
+TD_API Tensor stft(const Tensor& x, int64_t n_fft, const StftOptions& options = {},
+                   Where where = Where::here());
+/// The signal whose frames are nearest to x; `length` cuts it. Throws Value where the windows leave
+/// samples without weight.
+TD_API Tensor istft(const Tensor& x, int64_t n_fft, const StftOptions& options = {},
+                    std::optional<int64_t> length = {}, Where where = Where::here());
+
+/// Windows of n samples; periodic: one period of n, for use with stft.
+TD_API Tensor hann_window(int64_t n, bool periodic = true, DType dtype = DType::f32,
+                          Where where = Where::here());
+TD_API Tensor hamming_window(int64_t n, bool periodic = true, double alpha = 0.54,
+                             double beta = 0.46, DType dtype = DType::f32,
+                             Where where = Where::here());
+TD_API Tensor blackman_window(int64_t n, bool periodic = true, DType dtype = DType::f32,
+                              Where where = Where::here());
+TD_API Tensor bartlett_window(int64_t n, bool periodic = true, DType dtype = DType::f32,
+                              Where where = Where::here());
+TD_API Tensor kaiser_window(int64_t n, bool periodic = true, double beta = 12,
+                            DType dtype = DType::f32, Where where = Where::here());
+
+namespace op {
+/// Complex [..., 2] along a dim, without a factor.
+extern TD_API const OpDef fft;
+}  // namespace op
+/// The rows of this family.
+TD_API std::span<const OpDef* const> fft_rows();
+
+}  // namespace tandem

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Distributions: draws against their distribution function (Kolmogorov and Smirnov) or their
+// probabilities (chi squared), moments, derivatives of draws, texts of errors. Seeds are fixed and
+// bounds are at odds of one in a million, so a wrong sampler fails and a right one never does.
+#include "tandem/ops/distributions.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/ops/values_helper.h"
+
+namespace tandem::testing_ops {
+namespace {
+
+using namespace distributions;
+
+constexpr int64_t kDraws = 20000;
+
+class DistributionsTest : public OpsTest {
+ protected:
+  void SetUp() override { manual_seed(11); }
+};
+
+// The largest distance between the share of draws below x and the distribution function, times
+// sqrt(n): above 2.7 once in a million.
+template <class F>
+void expect_follows(Values v, F&& cdf, const char* what) {
+  std::sort(v.begin(), v.end());
+  double largest = 0;
+  const auto n = static_cast<double>(v.size());
+  for (size_t i = 0; i < v.size(); ++i) {
+    const double f = cdf(v[i]);
+    largest = std::max({largest, std::abs(f - static_cast<double>(i) / n),
+                        std::abs(f - static_cast<double>(i + 1) / n)});
+  }
+  EXPECT_LT(largest * std::sqrt(n), 2.7) << what;
+}
+
+// Mean and variance of n draws within 5 standard errors (that of the variance by the 4th moment).
+void expect_moments(const Values& v, double mean, double variance, const char* what) {
+  const auto n = static_cast<double>(v.size());
+  double m = 0, s = 0, fourth = 0;
+  for (double x : v) m += x / n;
+  for (double x : v) {
+    s += (x - mean) * (x - mean) / n;
+    fourth += std::pow(x - mean, 4) / n;
+  }
+  EXPECT_NEAR(m, mean, 5 * std::sqrt(variance / n)) << what;
+  EXPECT_NEAR(s, variance, 5 * std::sqrt(std::max(fourth - variance * variance, 1e-12) / n))
+      << what;
+}
+
+// Counts of whole numbers against probabilities; those expected below 10 times go together.
+void expect_counts(const Values& v, const Distribution& d, int64_t top, const char* what) {
+  const Values logs = values(d.log_prob(arange(top).to(float64)));
+  std::vector<double> seen(static_cast<size_t>(top) + 1);
+  for (double x : v) {
+    ASSERT_EQ(x, std::floor(x));
+    ++seen[static_cast<size_t>(std::min(x, static_cast<double>(top)))];
+  }
+  const auto n = static_cast<double>(v.size());
+  double rest = n, rest_seen = n, chi = 0, cells = 0;
+  for (size_t k = 0; k < logs.size(); ++k) {
+    const double want = n * std::exp(logs[k]);
+    if (want < 10) continue;
+    chi += (seen[k] - want) * (seen[k] - want) / want;
+    rest -= want;
+    rest_seen -= seen[k];
+    ++cells;
+  }
+  if (rest >= 10) chi += (rest_seen - rest) * (rest_seen - rest) / rest, ++cells;
+  ASSERT_GT(cells, 2);
+  // Wilson and Hilferty's bound at 4.8 standard deviations.
+  const double df = cells - 1, root = 1 - 2 / (9 * df) + 4.8 * std::sqrt(2 / (9 * df));
+  EXPECT_LT(chi, df * root * root * root) << what;
+}
+
+TEST_F(DistributionsTest, DrawsFollowTheirDistributionFunction) {
+  const Normal normal(1.0, 2.0);
+  const LogNormal log_normal(0.2, 0.5);
+  const distributions::Uniform uniform_(-1.0, 3.0);
+  const Exponential exponential(0.7);
+  const Laplace laplace(0.5, 1.5);
+  const Gumbel gumbel(0.5, 1.5);
+  const Cauchy cauchy(0.5, 1.5);
+  for (const Distribution* d : std::initializer_list<const Distribution*>{
+           &normal, &log_normal, &uniform_, &exponential, &laplace, &gumbel, &cauchy}) {
+    const Tensor x = d->sample({kDraws}).to(float64);
+    const Values f = values(d->cdf(x));
+    expect_follows(
+        f, [](double u) { return u; }, d->name());
+    // And the opposite way.
+    EXPECT_LT((d->icdf(d->cdf(x)) - x).abs().max().item<double>() / x.abs().max().item<double>(),
+              1e-3)
+        << d->name();
+  }
+  // A sampler with a mean wrong by a tenth of a deviation is seen.
+  Values shifted = values(Normal(1.2, 2.0).sample({kDraws}));
+  std::sort(shifted.begin(), shifted.end());
+  double largest = 0;
+  for (size_t i = 0; i < shifted.size(); ++i)
+    largest = std::max(largest, std::abs(0.5 * std::erfc((1 - shifted[i]) / 2 / std::sqrt(2.0)) -
+                                         static_cast<double>(i) / kDraws));
+  EXPECT_GT(largest * std::sqrt(static_cast<double>(kDraws)), 2.7);
+}
+
+// P(a, x) for a = k or k + 1/2 in closed form by recurrence.
+double gamma_cdf(double a, double x) {
+  double p = a == std::floor(a) ? 1 - std::exp(-x) : std::erf(std::sqrt(x));
+  double b = a == std::floor(a) ? 1 : 0.5;
+  for (; b < a - 0.25; ++b) p -= std::exp(b * std::log(x) - x - std::lgamma(b + 1));
+  return p;
+}
+
+TEST_F(DistributionsTest, GammaAndItsKin) {
+  for (double a : {0.5, 1.0, 2.5, 9.0, 60.5}) {
+    const Values v = values(sample_gamma(full({kDraws}, a, float64)));
+    expect_follows(
+        v, [&](double x) { return gamma_cdf(a, x); }, "gamma");
+    expect_moments(v, a, a, "gamma");
+  }
+  expect_moments(values(Gamma(0.05, 2.0).sample({kDraws})), 0.025, 0.0125, "small gamma");
+  for (const auto& [a, b] : {std::pair(0.5, 0.5), std::pair(2.0, 5.0)}) {
+    const Beta d(a, b);
+    expect_moments(values(d.sample({kDraws})), d.mean().item<float>(), d.variance().item<float>(),
+                   "beta");
+  }
+  expect_follows(
+      values(Beta(0.5, 0.5).sample({kDraws})),
+      [](double x) { return 2 / 3.14159265358979 * std::asin(std::sqrt(x)); }, "arcsine");
+  const StudentT t(5.0, 1.0, 2.0);
+  expect_moments(values(t.sample({kDraws})), 1, 4 * 5 / 3.0, "student");
+  const Dirichlet dirichlet(tensor({0.5f, 1.f, 3.f}));
+  const Tensor p = dirichlet.sample({kDraws});
+  for (int i = 0; i < 3; ++i)
+    expect_moments(values(p.select(-1, i)), dirichlet.mean()[i].item<float>(),
+                   dirichlet.variance()[i].item<float>(), "dirichlet");
+  EXPECT_LT((p.sum({-1}) - 1.0).abs().max().item<float>(), 1e-5);
+}
+
+TEST_F(DistributionsTest, WholeNumbers) {
+  for (double rate : {0.3, 4.0, 9.9, 10.5, 200.0}) {
+    const distributions::Poisson d(full({}, rate, float64));
+    const Values v = values(d.sample({kDraws}));
+    expect_counts(v, d, 400, "poisson");
+    expect_moments(v, rate, rate, "poisson");
+  }
+  for (double n : {1.0, 12.0, 40.0, 300.0})
+    for (double p : {0.02, 0.3, 0.5, 0.9}) {
+      const Binomial d(full({}, n, float64), {.probs = full({}, p, float64)});
+      const Values v = values(d.sample({kDraws}));
+      expect_moments(v, n * p, n * p * (1 - p), "binomial");
+      if (n > 1) expect_counts(v, d, static_cast<int64_t>(n) + 1, "binomial");
+    }
+  const Geometric g({.probs = full({}, 0.3, float64)});
+  expect_counts(values(g.sample({kDraws})), g, 60, "geometric");
+  expect_moments(values(Bernoulli({.logits = full({}, -0.5)}).sample({kDraws})),
+                 1 / (1 + std::exp(0.5)), 0.2350037, "bernoulli");
+  EXPECT_EQ(poisson(zeros({3})).sum().item<float>(), 0);
+  EXPECT_EQ(values(binomial(full({2}, 5.0), tensor({0.f, 1.f}))), (Values{0, 5}));
+}
+
+TEST_F(DistributionsTest, CategoricalAndMultinomial) {
+  const Tensor probs = tensor({{1.f, 2.f, 1.f}, {0.f, 1.f, 3.f}});
+  const Categorical d({.probs = probs});
+  const Tensor s = d.sample({kDraws});
+  EXPECT_EQ(s.shape(), Shape(kDraws, 2));
+  EXPECT_EQ(s.dtype(), int64);
+  const Tensor share = one_hot(s, 3).to(float64).mean({0});
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < 3; ++j) {
+      const double p = d.probs[i][j].item<float>();
+      EXPECT_NEAR(share[i][j].item<double>(), p, 5 * std::sqrt(p * (1 - p) / kDraws) + 1e-9);
+    }
+  const distributions::Multinomial m(10, {.probs = probs});
+  const Tensor counts = m.sample({2000});
+  EXPECT_EQ(counts.shape(), Shape(2000, 2, 3));
+  EXPECT_EQ(counts.sum({-1}).amin().item<float>(), 10);
+  expect_moments(values(counts.select(1, 1).select(1, 2)), 7.5, 10 * 0.75 * 0.25, "multinomial");
+}
+
+TEST_F(DistributionsTest, ManyVariables) {
+  const Tensor cov = tensor({{2., 0.6}, {0.6, 1.}}, float64), loc = tensor({1., -1.}, float64);
+  const MultivariateNormal d(loc, {.covariance_matrix = cov});
+  const Tensor x = d.sample({kDraws});
+  const Tensor seen = tandem::cov(x.t());
+  EXPECT_LT((seen - cov).abs().max().item<double>(), 0.1);
+  EXPECT_LT((x.mean({0}) - loc).abs().max().item<double>(), 0.05);
+  const MultivariateNormal same(loc, {.precision_matrix = linalg::inv(cov)});
+  EXPECT_LT((same.covariance_matrix() - cov).abs().max().item<double>(), 1e-12);
+  // Independent normals are one normal of several variables.
+  const Tensor scale = tensor({0.5, 2.}, float64);
+  const Independent parts(std::make_shared<Normal>(loc, scale), 1);
+  const MultivariateNormal whole(loc, {.scale_tril = diag(scale)});
+  EXPECT_EQ(parts.event_shape(), Shape(2));
+  EXPECT_LT((parts.log_prob(x) - whole.log_prob(x)).abs().max().item<double>(), 1e-12);
+  EXPECT_NEAR(parts.entropy().item<double>(), whole.entropy().item<double>(), 1e-12);
+  const Independent other(std::make_shared<Normal>(loc * 2, scale * 2), 1);
+  const MultivariateNormal other_whole(loc * 2, {.scale_tril = diag(scale * 2)});
+  EXPECT_NEAR(kl_divergence(parts, other).item<double>(),
+              kl_divergence(whole, other_whole).item<double>(), 1e-12);
+}
+
+// rsample moves with the parameters as the quantile does: d E[x^2] / d parameter.
+TEST_F(DistributionsTest, DerivativesOfDraws) {
+  const auto slope = [&](auto make, double at) {
+    const Tensor p = full({}, at, float64).requires_grad_();
+    manual_seed(2);
+    square(make(p).rsample({60000})).mean().backward();
+    return p.grad().item<double>();
+  };
+  // E x^2 = a (a + 1): derivative 2 a + 1.
+  EXPECT_NEAR(slope([](const Tensor& a) { return Gamma(a, 1.0); }, 2.5), 6, 0.2);
+  EXPECT_NEAR(slope([](const Tensor& a) { return Gamma(a, 1.0); }, 0.4), 1.8, 0.15);
+  // a (a + 1) / ((a + 2) (a + 3)) at b = 2.
+  EXPECT_NEAR(slope([](const Tensor& a) { return Beta(a, 2.0); }, 1.5), 0.133031, 0.004);
+  EXPECT_NEAR(slope([](const Tensor& s) { return Normal(1.0, s); }, 1.5), 3, 0.1);
+  EXPECT_NEAR(slope([](const Tensor& r) { return Exponential(r); }, 2.0), -0.5, 0.04);
+  // The slope of a quantile: F(a + h, z + slope h) = F(a, z).
+  for (double a : {1.0, 2.5, 9.0})
+    for (double z : {0.2 * a, 0.9 * a, 1.5 * a, 3 * a}) {
+      const double got = call(op::sample_gamma_backward, nullptr, Where::here(),
+                              full({}, a, float64), full({}, z, float64))
+                             .item<double>();
+      const double f = std::exp((a - 1) * std::log(z) - z - std::lgamma(a));
+      // dF/da by the power series, differences of which are exact enough.
+      const auto series = [&](double b) {
+        double term = std::exp(b * std::log(z) - z - std::lgamma(b + 1)), sum = 0;
+        for (double k = 1; k < 500; ++k) sum += term, term *= z / (b + k);
+        return sum;
+      };
+      const double h = 1e-4;
+      EXPECT_NEAR(got, -(series(a + h) - series(a - h)) / (2 * h) / f, 1e-5 * (1 + got))
+          << a << " " << z;
+    }
+  EXPECT_FALSE(Normal(full({}, 0.0).requires_grad_(), 1.0).sample({2}).requires_grad());
+  const Tensor a = full({}, 2.0, float64).requires_grad_();
+  const Tensor g = grad(sample_gamma(a), a, {.create_graph = true});
+  expect_error(ErrorKind::Unsupported, "a derivative of first order only", [&] { g.backward(); });
+}
+
+TEST_F(DistributionsTest, OneSeedOneDraw) {
+  const Gamma d(full({50}, 0.7), 1.0);
+  std::vector<Values> seen;
+  for (int threads : {1, 2, 8}) {
+    ThreadLimitGuard limit(threads);
+    manual_seed(9);
+    seen.push_back(values(d.sample({1000})));
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[0], seen[2]);
+}
+
+TEST_F(DistributionsTest, WrongParameters) {
+  expect_error(ErrorKind::Value, "Normal: scale must be positive", [] { Normal(0.0, -1.0); });
+  expect_error(ErrorKind::Value, "Uniform: low must be below high",
+               [] { distributions::Uniform(1.0, 1.0); });
+  expect_error(ErrorKind::Value, "either probs or logits", [] { Bernoulli({}); });
+  expect_error(ErrorKind::Value, "probs must be in 0..1",
+               [] { Bernoulli({.probs = full({}, 1.5)}); });
+  expect_error(ErrorKind::Value, "Gamma: concentration and rate", [] { Gamma(0.0, 1.0); });
+  expect_error(ErrorKind::Value, "wants one of covariance_matrix",
+               [] { MultivariateNormal(zeros({2}), {}); });
+  expect_error(ErrorKind::Shape, "loc is [2], the matrix [3, 3]",
+               [] { MultivariateNormal(zeros({2}), {.scale_tril = eye(3)}); });
+  expect_error(ErrorKind::Value, "batch dimensions",
+               [] { Independent(std::make_shared<Normal>(0.0, 1.0), 1); });
+  expect_error(ErrorKind::Unsupported, "Bernoulli has no rsample",
+               [] { Bernoulli({.probs = full({}, 0.5)}).rsample(); });
+  expect_error(ErrorKind::Unsupported, "Gamma has no cdf", [] { Gamma(1.0, 1.0).cdf(ones({})); });
+  expect_error(ErrorKind::Unsupported, "no formula for Normal and Laplace",
+               [] { kl_divergence(Normal(0.0, 1.0), Laplace(0.0, 1.0)); });
+  expect_error(ErrorKind::Value, "concentration at element 1 is not positive", [] {
+    sample_gamma(tensor({1.f, -1.f}));
+  });
+  expect_error(ErrorKind::Value, "rate at element 0 is negative", [] { poisson(tensor({-1.f})); });
+  expect_error(ErrorKind::Value, "probability is not in 0..1",
+               [] { binomial(ones({1}), full({1}, 2.0)); });
+}
+
+}  // namespace
+}  // namespace tandem::testing_ops
