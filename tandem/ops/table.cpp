@@ -7,10 +7,11 @@ namespace tandem {
 void register_all_ops() {
   using Rows = std::span<const OpDef* const> (*)();
   constexpr Rows kFamilies[] = {
-      pointwise_rows, reduce_rows,  view_rows,   index_rows,    create_rows,  random_rows,
-      matmul_rows,    conv_rows,    pool_rows,   norm_rows,     softmax_rows, loss_rows,
-      attention_rows, rnn_rows,     update_rows, control_rows,  scan_rows,    linalg_rows,
-      search_rows,    scatter_rows, matrix_rows, resample_rows, fold_rows,    detection_rows, fft_rows, sampling_rows,
+      pointwise_rows, reduce_rows,   view_rows,   index_rows,    create_rows,  random_rows,
+      matmul_rows,    conv_rows,     pool_rows,   norm_rows,     softmax_rows, loss_rows,
+      attention_rows, rnn_rows,      update_rows, control_rows,  scan_rows,    linalg_rows,
+      search_rows,    scatter_rows,  matrix_rows, resample_rows, fold_rows,    detection_rows,
+      fft_rows,       sampling_rows,
   };
   for (Rows rows : kFamilies)
     for (const OpDef* op : rows()) register_op(*op);
