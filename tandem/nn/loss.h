@@ -2,6 +2,8 @@
 // Losses as layers: they hold the options and call the function of ops/loss.h.
 #pragma once
 
+#include <functional>
+
 #include "tandem/nn/module.h"
 #include "tandem/ops/loss.h"
 
@@ -30,13 +32,11 @@ namespace tandem::nn {
   X(LogCoshLoss, log_cosh_loss, LossOptions)
 
 /// X(layer, function, options, names): of three tensors
-#define TD_FOR_EACH_LOSS_3(X)                                                                     \
-  X(GaussianNLLLoss, gaussian_nll_loss, GaussianNllLossOptions, x, target, var)                   \
-  X(MarginRankingLoss, margin_ranking_loss, MarginOptions, x1, x2, target)                        \
-  X(CosineEmbeddingLoss, cosine_embedding_loss, MarginOptions, x1, x2, target)                    \
-  X(TripletMarginLoss, triplet_margin_loss, TripletMarginLossOptions, anchor, positive, negative) \
-  X(TripletMarginWithDistanceLoss, triplet_margin_with_distance_loss,                             \
-    TripletMarginWithDistanceLossOptions, anchor, positive, negative)
+#define TD_FOR_EACH_LOSS_3(X)                                                   \
+  X(GaussianNLLLoss, gaussian_nll_loss, GaussianNllLossOptions, x, target, var) \
+  X(MarginRankingLoss, margin_ranking_loss, MarginOptions, x1, x2, target)      \
+  X(CosineEmbeddingLoss, cosine_embedding_loss, MarginOptions, x1, x2, target)  \
+  X(TripletMarginLoss, triplet_margin_loss, TripletMarginLossOptions, anchor, positive, negative)
 
 #define X(name, function, Options)                                                  \
   /** The loss `function(x, target, options)`. */                                   \
@@ -60,6 +60,25 @@ TD_FOR_EACH_LOSS(X)
   };
 TD_FOR_EACH_LOSS_3(X)
 #undef X
+
+/// The loss `triplet_margin_with_distance_loss(anchor, positive, negative, distance, options)`.
+struct TripletMarginWithDistanceLoss {
+  using Distance = std::function<Tensor(const Tensor&, const Tensor&)>;
+  Distance distance_function;  ///< empty: pairwise_distance
+  TripletMarginWithDistanceLossOptions options;
+  explicit TripletMarginWithDistanceLoss(Distance distance = {},
+                                         TripletMarginWithDistanceLossOptions options = {})
+      : distance_function(std::move(distance)), options(options) {}
+  Tensor operator()(Tensor anchor, Tensor positive, Tensor negative,
+                    Where where = Where::here()) const {
+    if (!distance_function)
+      return triplet_margin_with_distance_loss(std::move(anchor), std::move(positive),
+                                               std::move(negative), options, where);
+    return triplet_margin_with_distance_loss(std::move(anchor), std::move(positive),
+                                             std::move(negative), distance_function, options,
+                                             where);
+  }
+};
 
 /// The loss `ctc_loss(log_probs, targets, input_lengths, target_lengths, options)`.
 struct CTCLoss {

@@ -131,6 +131,7 @@ Tensor multilabel_soft_margin_loss(Tensor x, Tensor target, MultiLabelSoftMargin
 }
 
 Tensor triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative,
+                                         FunctionRef<Tensor(const Tensor&, const Tensor&)> distance,
                                          TripletMarginWithDistanceLossOptions o, Where where) {
   placed("triplet_margin_with_distance_loss", where, [&] {
     TD_CHECK(anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), Shape,
@@ -138,14 +139,19 @@ Tensor triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor 
              anchor.shape().to_string(), positive.shape().to_string(),
              negative.shape().to_string());
   });
-  const auto distance = [&](const Tensor& a, const Tensor& b) {
-    return o.distance_function ? o.distance_function(a, b)
-                               : pairwise_distance(a, b, 2, 1e-6, false, where);
-  };
   Tensor near = distance(anchor, positive), far = distance(anchor, negative);
   if (o.swap) far = minimum(far, distance(positive, negative), where);
   return finish("triplet_margin_with_distance_loss", clamp_min(near - far + o.margin, 0.0, where),
                 o.reduction, where);
+}
+
+Tensor triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative,
+                                         TripletMarginWithDistanceLossOptions o, Where where) {
+  const auto distance = [&](const Tensor& a, const Tensor& b) {
+    return pairwise_distance(a, b, 2, 1e-6, false, where);
+  };
+  return triplet_margin_with_distance_loss(std::move(anchor), std::move(positive),
+                                           std::move(negative), distance, o, where);
 }
 
 Tensor sigmoid_focal_loss(Tensor x, Tensor target, FocalLossOptions o, Where where) {

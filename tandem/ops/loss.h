@@ -3,8 +3,7 @@
 // through the error word; the others are made of public ops. Under autocast a loss is f32.
 #pragma once
 
-#include <functional>
-
+#include "tandem/base/function_ref.h"
 #include "tandem/graph/op_def.h"
 
 namespace tandem {
@@ -116,7 +115,6 @@ struct MultiLabelSoftMarginLossOptions {
   Reduction reduction = Reduction::mean;
 };
 struct TripletMarginWithDistanceLossOptions {
-  std::function<Tensor(Tensor, Tensor)> distance_function = {};  ///< none: pairwise_distance
   double margin = 1;
   bool swap = false;
   Reduction reduction = Reduction::mean;
@@ -190,7 +188,11 @@ TD_API Tensor cosine_embedding_loss(Tensor x1, Tensor x2, Tensor target, MarginO
 TD_API Tensor triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative,
                                   TripletMarginLossOptions options = {},
                                   Where where = Where::here());
-/// The same with a distance of your own.
+/// The same with a distance of your own; without one pairwise_distance.
+TD_API Tensor triplet_margin_with_distance_loss(
+    Tensor anchor, Tensor positive, Tensor negative,
+    FunctionRef<Tensor(const Tensor&, const Tensor&)> distance_function,
+    TripletMarginWithDistanceLossOptions options = {}, Where where = Where::here());
 TD_API Tensor triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative,
                                                 TripletMarginWithDistanceLossOptions options = {},
                                                 Where where = Where::here());

@@ -41,8 +41,9 @@ O options_of(const Case& c) {
   if constexpr (requires { o.name; }) set_pair(c, #name, o.name);
   FIELD(lr)
   FIELD(momentum)
-  FIELD(dampening) FIELD(weight_decay) FIELD(alpha) FIELD(lr_decay) FIELD(initial_accumulator_value)
-      FIELD(rho) FIELD(momentum_decay) FIELD(lambd) FIELD(t0) FIELD(beta2_decay) FIELD(d)
+  FIELD(dampening)
+  FIELD(weight_decay) FIELD(alpha) FIELD(lr_decay) FIELD(initial_accumulator_value) FIELD(rho)
+      FIELD(momentum_decay) FIELD(lambd) FIELD(t0) FIELD(beta2_decay) FIELD(d)
           FIELD(trust_coefficient) FLAG(nesterov) FLAG(amsgrad) FLAG(centered) FLAG(maximize)
               FLAG(decoupled_weight_decay) PAIR(betas) PAIR(etas)
                   PAIR(step_sizes) if constexpr (requires { o.eps1; }) {
@@ -68,11 +69,11 @@ std::unique_ptr<optim::Optimizer> make(const Case& c, optim::ParamList p) {
     return std::make_unique<optim::name>(std::move(p), options_of<optim::name##Options>(c));
   MAKE(SGD)
   MAKE(Adam)
-  MAKE(AdamW) MAKE(RMSprop) MAKE(Adagrad) MAKE(Adadelta) MAKE(Adamax) MAKE(NAdam) MAKE(RAdam)
-      MAKE(Rprop) MAKE(ASGD) MAKE(SparseAdam) MAKE(Adafactor) MAKE(Lion) MAKE(LAMB) MAKE(LARS)
-          MAKE(Muon)
+  MAKE(AdamW)
+  MAKE(RMSprop) MAKE(Adagrad) MAKE(Adadelta) MAKE(Adamax) MAKE(NAdam) MAKE(RAdam) MAKE(Rprop)
+      MAKE(ASGD) MAKE(SparseAdam) MAKE(Adafactor) MAKE(Lion) MAKE(LAMB) MAKE(LARS) MAKE(Muon)
 #undef MAKE
-              return nullptr;
+          return nullptr;
 }
 
 // One group for each parameter, as the case's "groups" say.

@@ -244,6 +244,16 @@ TEST(Packed, RoundTrip) {
   EXPECT_EQ(nn::unpad_sequence(x, lengths, true)[1].shape(), Shape(4, 1));
 }
 
+TEST(LossLayers, TripletWithDistance) {
+  manual_seed(7);
+  Tensor a = randn({4, 3}), p = randn({4, 3}), n = randn({4, 3});
+  nn::TripletMarginWithDistanceLoss plain,
+      city([](const Tensor&x, const Tensor&y) { return (x - y).abs().sum({1}); }, {.margin = 0.5});
+  EXPECT_EQ(plain(a, p, n).item<float>(), nn::TripletMarginLoss()(a, p, n).item<float>());
+  Tensor want = clamp_min((a - p).abs().sum({1}) - (a - n).abs().sum({1}) + 0.5, 0.0).mean();
+  EXPECT_FLOAT_EQ(city(a, p, n).item<float>(), want.item<float>());
+}
+
 // ---- dropout, initial values
 
 TEST(DropoutLayers, WholeChannelsAndMoments) {
