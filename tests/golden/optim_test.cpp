@@ -42,11 +42,12 @@ O options_of(const Case& c) {
   FIELD(lr)
   FIELD(momentum)
   FIELD(dampening)
-  FIELD(weight_decay) FIELD(alpha) FIELD(lr_decay) FIELD(initial_accumulator_value) FIELD(rho)
-      FIELD(momentum_decay) FIELD(lambd) FIELD(t0) FIELD(beta2_decay) FIELD(d)
-          FIELD(trust_coefficient) FLAG(nesterov) FLAG(amsgrad) FLAG(centered) FLAG(maximize)
-              FLAG(decoupled_weight_decay) PAIR(betas) PAIR(etas)
-                  PAIR(step_sizes) if constexpr (requires { o.eps1; }) {
+  FIELD(weight_decay)
+  FIELD(alpha)
+  FIELD(lr_decay) FIELD(initial_accumulator_value) FIELD(rho) FIELD(momentum_decay) FIELD(lambd)
+      FIELD(t0) FIELD(beta2_decay) FIELD(d) FIELD(trust_coefficient) FLAG(nesterov) FLAG(amsgrad)
+          FLAG(centered) FLAG(maximize) FLAG(decoupled_weight_decay) PAIR(betas) PAIR(etas)
+              PAIR(step_sizes) if constexpr (requires { o.eps1; }) {
     if (const io::Json* v = c.attr("eps")) {
       o.eps1 = pair_of(*v)[0];
       o.eps2 = pair_of(*v)[1];
@@ -67,13 +68,13 @@ std::unique_ptr<optim::Optimizer> make(const Case& c, optim::ParamList p) {
 #define MAKE(name)   \
   if (c.op == #name) \
     return std::make_unique<optim::name>(std::move(p), options_of<optim::name##Options>(c));
-  MAKE(SGD)
-  MAKE(Adam)
-  MAKE(AdamW)
-  MAKE(RMSprop) MAKE(Adagrad) MAKE(Adadelta) MAKE(Adamax) MAKE(NAdam) MAKE(RAdam) MAKE(Rprop)
-      MAKE(ASGD) MAKE(SparseAdam) MAKE(Adafactor) MAKE(Lion) MAKE(LAMB) MAKE(LARS) MAKE(Muon)
+  // clang-format off
+  MAKE(SGD) MAKE(Adam) MAKE(AdamW) MAKE(RMSprop) MAKE(Adagrad) MAKE(Adadelta) MAKE(Adamax)
+  MAKE(NAdam) MAKE(RAdam) MAKE(Rprop) MAKE(ASGD) MAKE(SparseAdam) MAKE(Adafactor) MAKE(Lion)
+  MAKE(LAMB) MAKE(LARS) MAKE(Muon)
+  // clang-format on
 #undef MAKE
-          return nullptr;
+              return nullptr;
 }
 
 // One group for each parameter, as the case's "groups" say.
