@@ -209,9 +209,10 @@ int64_t parts_of(int64_t n, double operations, int64_t most) {
 }
 
 // conv and its derivative by the input, cut into samples by the shape alone: what oneDNN chooses
-// for many threads sums some shapes in another order than what it chooses for one. A call on at
-// most kFewSamples large samples is not cut: its bits may depend on the thread count (an odd shape
-// in ten does, no usual one was seen to).
+// for many threads sums some shapes in another order than what it chooses for one. An f32 call on
+// at most kFewSamples large samples is left to the own kernels, which share a sample among threads;
+// of the 16-bit dtypes such a call is not cut, and the bits of an odd shape may depend on the
+// threads.
 struct SamplesPlan : Plan {
   std::shared_ptr<const Plan> whole;       ///< few large samples: the threads share each of them
   std::shared_ptr<const Plan> part[2];     ///< of floor and ceil of n / parts samples
@@ -435,6 +436,15 @@ bool supports(const KernelCall& c) {
   return computes(c.out[0].dtype);
 }
 
+// Few large samples: the threads must share each of them.
+bool shares_samples(const KernelCall& c, const Array& x, const Array& y) {
+  return x.shape[0] <= kFewSamples &&
+         geometry(c.get_attrs<ConvAttrs>(), x, c.in[1], y).operations > kLargeCall;
+}
+bool supports_forward(const KernelCall& c) {
+  return supports(c) && (c.out[0].dtype != DType::f32 || !shares_samples(c, c.in[0], c.out[0]));
+}
+
 // Outputs have shapes here, but no numel.
 bool supports_backward_weight(const KernelCall& c) {
   int64_t elements = 1;
@@ -444,8 +454,9 @@ bool supports_backward_weight(const KernelCall& c) {
 
 // With few input channels the own kernel is faster.
 bool supports_backward_input(const KernelCall& c) {
-  return supports(c) && (c.out[0].dtype != DType::f32 || c.in[1].shape[1] > kFewChannels ||
-                         c.get_attrs<ConvAttrs>().groups > 1);
+  if (!supports(c) || c.out[0].dtype != DType::f32) return supports(c);
+  return !shares_samples(c, c.out[0], c.in[0]) &&
+         (c.in[1].shape[1] > kFewChannels || c.get_attrs<ConvAttrs>().groups > 1);
 }
 
 bool activation_layout(const KernelCall& c, int, Strides& s) {
@@ -457,7 +468,7 @@ bool activation_layout(const KernelCall& c, int, Strides& s) {
 
 void register_onednn_conv_kernels() {
   register_kernel(DeviceKind::cpu, op::conv,
-                  {supports, activation_layout, prepare_forward, run_samples});
+                  {supports_forward, activation_layout, prepare_forward, run_samples});
   register_kernel(
       DeviceKind::cpu, op::conv_backward_input,
       {supports_backward_input, activation_layout, prepare_backward_input, run_samples});
