@@ -44,8 +44,9 @@ O options_of(const Case& c) {
   FIELD(dampening)
   FIELD(weight_decay)
   FIELD(alpha)
-  FIELD(lr_decay) FIELD(initial_accumulator_value) FIELD(rho) FIELD(momentum_decay) FIELD(lambd)
-      FIELD(t0) FIELD(beta2_decay) FIELD(d) FIELD(trust_coefficient) FLAG(nesterov) FLAG(amsgrad)
+  FIELD(lr_decay)
+  FIELD(initial_accumulator_value) FIELD(rho) FIELD(momentum_decay) FIELD(lambd) FIELD(t0)
+      FIELD(beta2_decay) FIELD(d) FIELD(trust_coefficient) FLAG(nesterov) FLAG(amsgrad)
           FLAG(centered) FLAG(maximize) FLAG(decoupled_weight_decay) PAIR(betas) PAIR(etas)
               PAIR(step_sizes) if constexpr (requires { o.eps1; }) {
     if (const io::Json* v = c.attr("eps")) {
