@@ -39,16 +39,14 @@ O options_of(const Case& c) {
   if constexpr (requires { o.name; }) o.name = c.b(#name, o.name);
 #define PAIR(name) \
   if constexpr (requires { o.name; }) set_pair(c, #name, o.name);
-  FIELD(lr)
-  FIELD(momentum)
-  FIELD(dampening)
-  FIELD(weight_decay)
-  FIELD(alpha)
-  FIELD(lr_decay)
+  // clang-format off
+  FIELD(lr) FIELD(momentum) FIELD(dampening) FIELD(weight_decay) FIELD(alpha) FIELD(lr_decay)
   FIELD(initial_accumulator_value) FIELD(rho) FIELD(momentum_decay) FIELD(lambd) FIELD(t0)
-      FIELD(beta2_decay) FIELD(d) FIELD(trust_coefficient) FLAG(nesterov) FLAG(amsgrad)
-          FLAG(centered) FLAG(maximize) FLAG(decoupled_weight_decay) PAIR(betas) PAIR(etas)
-              PAIR(step_sizes) if constexpr (requires { o.eps1; }) {
+  FIELD(beta2_decay) FIELD(d) FIELD(trust_coefficient)
+  FLAG(nesterov) FLAG(amsgrad) FLAG(centered) FLAG(maximize) FLAG(decoupled_weight_decay)
+  PAIR(betas) PAIR(etas) PAIR(step_sizes)
+      // clang-format on
+      if constexpr (requires { o.eps1; }) {
     if (const io::Json* v = c.attr("eps")) {
       o.eps1 = pair_of(*v)[0];
       o.eps2 = pair_of(*v)[1];
