@@ -4,8 +4,11 @@
 # awk -v suite=FromPyTorch -f scripts/table_tests.awk docs/from-pytorch.md
 BEGIN {
   print "// Made of a translation table by scripts/table_tests.awk."
-  print "#include <gtest/gtest.h>\n#include <tandem/tandem.h>\nusing namespace tandem;"
-  print "namespace {\nstruct Begin { Begin() { init(); } } const g_begin;"
+  print "#include <gtest/gtest.h>\n#include <tandem/tandem.h>\n#include <unistd.h>\nusing namespace tandem;"
+  print "namespace {"
+  print "struct Begin {\n  Begin() {\n    init();"
+  print "    if (chdir(testing::TempDir().c_str()) != 0) std::abort();  // for the files they write"
+  print "  }\n} const g_begin;"
 }
 /^<!-- setup: .* -->$/ {
   setup = $0
