@@ -3,5 +3,5 @@
 #pragma once
 
 #include "tandem/optim/averaged.h"
+#include "tandem/optim/combined_schedules.h"
 #include "tandem/optim/optimizers.h"
-#include "tandem/optim/schedules.h"

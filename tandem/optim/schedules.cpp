@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/optim/schedules.h"
+#include "tandem/optim/combined_schedules.h"
 
 #include <fmt/format.h>
 
