@@ -49,7 +49,7 @@ void check_device(const DLDevice& d) {
           d.device_type, hint);
 }
 
-Tensor import(const DLTensor& t, void (*release)(void*), void* state) {
+Tensor take(const DLTensor& t, void (*release)(void*), void* state) {
   check_device(t.device);
   const DType dtype = dtype_of_dl(t.dtype);
   TD_CHECK(t.ndim >= 0 && t.ndim <= kMaxRank, Shape,
@@ -92,12 +92,6 @@ Tensor import(const DLTensor& t, void (*release)(void*), void* state) {
   }
   return detail::lend(data, shape, t.strides ? &strides : nullptr, dtype, release, state,
                       "from_dlpack");
-}
-
-template <class Managed>
-void call_deleter(void* state) {
-  auto* managed = static_cast<Managed*>(state);
-  if (managed->deleter) managed->deleter(managed);
 }
 
 /// What an exported tensor lives on: the handle, and its sizes and strides as the ABI wants them.
@@ -149,18 +143,19 @@ Export<Managed>* make_export(Tensor x, bool copy, bool& writable) {
 
 }  // namespace
 
-Tensor from_dlpack(DLManagedTensor* managed) {
-  TD_CHECK(managed, Value, "from_dlpack: the pointer is null");
-  return import(managed->dl_tensor, call_deleter<DLManagedTensor>, managed);
+Tensor from_dlpack(const DLTensor& tensor, void (*release)(void*), void* state) {
+  return take(tensor, release, state);
 }
 
+void check_dlpack_version(DLPackVersion version) {
+  TD_CHECK(version.major == kMajor, Unsupported,
+           "from_dlpack: the tensor is of DLPack {}.{}, this is DLPack {}.{}", version.major,
+           version.minor, kMajor, kMinor);
+}
+
+Tensor from_dlpack(DLManagedTensor* managed) { return from_dlpack<DLManagedTensor>(managed); }
 Tensor from_dlpack(DLManagedTensorVersioned* managed) {
-  TD_CHECK(managed, Value, "from_dlpack: the pointer is null");
-  // Another major version may lay the rest of the struct out differently.
-  TD_CHECK(managed->version.major == kMajor, Unsupported,
-           "from_dlpack: the tensor is of DLPack {}.{}, this is DLPack {}.{}",
-           managed->version.major, managed->version.minor, kMajor, kMinor);
-  return import(managed->dl_tensor, call_deleter<DLManagedTensorVersioned>, managed);
+  return from_dlpack<DLManagedTensorVersioned>(managed);
 }
 
 DLManagedTensorVersioned* to_dlpack_versioned(Tensor x, ToDLPackOptions options) {

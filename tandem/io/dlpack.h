@@ -4,8 +4,8 @@
 // (DLManagedTensorVersioned), after https://dmlc.github.io/dlpack/latest/c_api.html.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
+#include <cstring>
 
 #include "tandem/tensor/tensor.h"
 
@@ -55,6 +55,10 @@ struct DLManagedTensorVersioned {
 /// caller's: its deleter was not called.
 TD_API Tensor from_dlpack(DLManagedTensor* managed);
 TD_API Tensor from_dlpack(DLManagedTensorVersioned* managed);
+/// The same of a bare struct: `release(state)` gives the memory back.
+TD_API Tensor from_dlpack(const DLTensor& tensor, void (*release)(void* state), void* state);
+/// Throws Unsupported for structs of another major version, which may be laid out differently.
+TD_API void check_dlpack_version(DLPackVersion version);
 /// The same of the structs that another copy of dlpack.h declares.
 template <class Managed>
   requires requires(Managed* m) {
@@ -63,13 +67,17 @@ template <class Managed>
     m->deleter(m);
   }
 Tensor from_dlpack(Managed* managed) {
-  if constexpr (requires { managed->version.major; }) {
-    static_assert(sizeof(Managed) == sizeof(DLManagedTensorVersioned));
-    return from_dlpack(reinterpret_cast<DLManagedTensorVersioned*>(managed));
-  } else {
-    static_assert(sizeof(Managed) == sizeof(DLManagedTensor));
-    return from_dlpack(reinterpret_cast<DLManagedTensor*>(managed));
-  }
+  TD_CHECK(managed, Value, "from_dlpack: the pointer is null");
+  if constexpr (requires { managed->version.major; })
+    check_dlpack_version({managed->version.major, managed->version.minor});
+  static_assert(sizeof(managed->dl_tensor) == sizeof(DLTensor));
+  DLTensor tensor;
+  std::memcpy(&tensor, &managed->dl_tensor, sizeof tensor);
+  auto release = [](void* state) {
+    auto* m = static_cast<Managed*>(state);
+    if (m->deleter) m->deleter(m);
+  };
+  return from_dlpack(tensor, release, managed);
 }
 
 struct ToDLPackOptions {

@@ -15,9 +15,9 @@ int main() {
   Tensor truth = x > 1, wide = x.to(float64), bytes = tensor({1, 2, 255}, uint8);
   Tensor long_one = arange(1000), empty_one = zeros({0, 3});
   Tensor leaf = ones({2}).requires_grad_();
-  Shape shape{2, 3, 4};
-  DType dtype = bfloat16;
-  Device device = cpu;
+  [[maybe_unused]] Shape shape{2, 3, 4};
+  [[maybe_unused]] DType dtype = bfloat16;
+  [[maybe_unused]] Device device = cpu;
   nn::Linear layer(2, 1);
   layer.named_parameters();  // gives the cells their names
   layer.weight.assign_(tensor({{0.5f, 0.25f}}));

@@ -116,7 +116,8 @@ TEST(Npy, RefusesWhatItCannotHold) {
       {"refused_record", "records"}, {"refused_nine_dims", "more than 8 dimensions"},
       {"refused_date", "M8"}};
   for (const auto& [name, text] : cases) {
-    const std::string error = error_of([&] { load_npy(golden(name + std::string(".npy"))); });
+    const std::string path = golden(name + std::string(".npy"));
+    const std::string error = error_of([&] { load_npy(path); });
     EXPECT_TRUE(error.starts_with("Format: ")) << error;
     EXPECT_NE(error.find(text), std::string::npos) << error;
     EXPECT_NE(error.find(name), std::string::npos) << error;
