@@ -140,7 +140,7 @@ struct Product {
 
   void run() const {
     const MicroTable<float>& t = micro_table<float>();
-    const int64_t panel = 2 * t.width, tiles = (m + t.rows - 1) / t.rows;
+    const int64_t panel = t.panel(), tiles = (m + t.rows - 1) / t.rows;
     MicroCall<float> call;
     call.k = k;
     call.am = am;
@@ -160,7 +160,7 @@ struct Product {
     }
   }
 };
-int64_t panel_width() { return 2 * micro_table<float>().width; }
+int64_t panel_width() { return micro_table<float>().panel(); }
 
 // Rows k0.. (n of them) of a matrix as columns, times `scale`: to[panel][e][column].
 void pack_columns(const float* from, int64_t row, int64_t n, int64_t e, float scale, float* to) {

@@ -27,8 +27,8 @@ struct Direct {
   int64_t wide() const { return w + kernel_w - 1; }  ///< of a padded row
   int64_t depth() const { return kernel_w * c; }     ///< of one segment
   bool padded() const { return top || left || h + kernel_h - 1 != in_h || wide() != in_w; }
-  int64_t panels() const { return (o + panel() - 1) / panel(); }
-  static int64_t panel() { return 2 * micro_table<float>().width; }
+  int64_t panels() const { return micro_table<float>().panels(o); }
+  static int64_t panel() { return micro_table<float>().panel(); }
   int64_t weight_size() const { return panels() * kernel_h * depth() * panel(); }
   /// Rows of output of one unit of work: enough to be worth it, and units for many threads.
   int64_t rows() const {
@@ -185,24 +185,12 @@ Direct backward_sizes(const ConvSizes& s) {
           w.kernel - 1 - w.padding};
 }
 
-bool f32_call(const KernelCall& c) {
-  if (c.out[0].dtype != DType::f32 || c.out[0].rank < 3) return false;
-  for (int i = 0; i < std::min(c.n_in, 3); ++i) {
-    if (!c.in[i].shape) continue;
-    if (c.in[i].dtype != DType::f32) return false;
-    for (int d = 0; d < c.in[i].rank; ++d)
-      if (c.in[i].shape[d] == 0) return false;
-  }
-  for (int d = 0; d < c.out[0].rank; ++d)
-    if (c.out[0].shape[d] == 0) return false;
-  return c.n_in < 3 || !c.in[2].present() || c.in[2].contiguous;
-}
 bool wants(const Direct& d) {
   return d.w >= kFewestWidth && d.depth() >= kFewestDepth && d.o >= micro_table<float>().width;
 }
 
 bool forward_supports(const KernelCall& c) {
-  if (!f32_call(c)) return false;
+  if (!conv_supports_f32(c)) return false;
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
   return suits(s) && wants(forward_sizes(s));
 }
@@ -213,7 +201,7 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
 void forward_run(const KernelCall& c) { run(c, false); }
 
 bool input_supports(const KernelCall& c) {
-  if (!f32_call(c)) return false;
+  if (!conv_supports_f32(c)) return false;
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
   return suits(s) && wants(backward_sizes(s));
 }
@@ -228,7 +216,7 @@ void input_run(const KernelCall& c) { run(c, true); }
 constexpr int64_t kMostParts = 16;
 
 bool weight_supports(const KernelCall& c) {
-  if (!f32_call(c)) return false;
+  if (!conv_supports_f32(c)) return false;
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
   return suits(s) && wants(forward_sizes(s));
 }
@@ -311,12 +299,8 @@ void weight_run(const KernelCall& c) {
 
 void register_direct_conv_kernels() {
   auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
-  auto layout = [](const KernelCall& c, int, Strides& s) {
-    s = channels_last_strides(c.out[0].shape, c.out[0].rank);
-    return true;
-  };
-  add(op::conv, {forward_supports, layout, forward_prepare, forward_run});
-  add(op::conv_backward_input, {input_supports, layout, input_prepare, input_run});
+  add(op::conv, {forward_supports, conv_layout, forward_prepare, forward_run});
+  add(op::conv_backward_input, {input_supports, conv_layout, input_prepare, input_run});
   add(op::conv_backward_weight, {weight_supports, nullptr, weight_prepare, weight_run});
 }
 

@@ -53,6 +53,10 @@ struct ConvPlan : Plan {
   ConvActivation activation(const Array& a);
   size_t take(size_t bytes);
 };
+/// An f32 call without empty arrays, whose bias is dense: what the own kernels take.
+bool conv_supports_f32(const KernelCall& c);
+/// Channels-last strides of output 0.
+bool conv_layout(const KernelCall& c, int output, Strides& s);
 /// Bytes of that many f32, in whole cache lines.
 size_t conv_bytes(int64_t elements);
 char* conv_scratch(const KernelCall& c, size_t at);

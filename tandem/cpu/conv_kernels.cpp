@@ -17,27 +17,12 @@ namespace {
 constexpr int64_t kDepth = 256;  ///< pixels summed in one chain
 constexpr int64_t kUnits = 16;   ///< pieces of work that a derivative is cut into, about
 
-bool supports(const KernelCall& c) {
-  if (c.out[0].dtype != DType::f32) return false;
-  for (int d = 0; d < c.out[0].rank; ++d)
-    if (c.out[0].shape[d] == 0) return false;
-  for (int i = 0; i < 2; ++i)
-    for (int d = 0; d < c.in[i].rank; ++d)
-      if (c.in[i].shape[d] == 0) return false;
-  return c.n_in < 3 || !c.in[2].present() || c.in[2].contiguous;
-}
-
-bool activation_layout(const KernelCall& c, int, Strides& s) {
-  s = channels_last_strides(c.out[0].shape, c.out[0].rank);
-  return true;
-}
-
 // ---- derivative by the weight: gw[o][m] = sum over pixels of gy[pixel][o] * patch[pixel][m]
 
 // Parts of the pixels and columns of patches per unit of work, by the shape alone.
 void cut(const ConvSizes& s, int64_t& parts, int64_t& columns) {
-  const int64_t panel = 2 * micro_table<float>().width;
-  const int64_t panels = (s.patch() + panel - 1) / panel;
+  const int64_t panel = micro_table<float>().panel();
+  const int64_t panels = micro_table<float>().panels(s.patch());
   const int64_t blocks = (s.n * s.pixels + kDepth - 1) / kDepth;
   parts = std::clamp<int64_t>(kUnits / (panels * s.groups), 1, std::max<int64_t>(blocks / 8, 1));
   const int64_t pieces = std::max<int64_t>(kUnits / (parts * s.groups), 1);
@@ -73,7 +58,7 @@ class WeightUnit {
 
   void run(int64_t group, int64_t p0, int64_t p1, int64_t m0, int64_t m1, float* partial) {
     const MicroTable<float>& t = micro_table<float>();
-    const int64_t panel = 2 * t.width, rows = s_.group_out();
+    const int64_t panel = t.panel(), rows = s_.group_out();
     const int64_t tiles = (rows + t.rows - 1) / t.rows;
     for (int64_t p = p0; p < p1; p += kDepth) {
       const int64_t depth = std::min(kDepth, p1 - p);
@@ -264,17 +249,17 @@ void input_run(const KernelCall& c) {
 }  // namespace
 
 std::shared_ptr<const Plan> own_conv_backward_weight_prepare(const KernelCall& c) {
-  return supports(c) ? weight_prepare(c) : nullptr;
+  return conv_supports_f32(c) ? weight_prepare(c) : nullptr;
 }
 void own_conv_backward_weight_run(const KernelCall& c) { weight_run(c); }
 
 void register_conv_kernels() {
   register_kernel(DeviceKind::cpu, op::conv,
-                  {supports, activation_layout, forward_prepare, forward_run});
+                  {conv_supports_f32, conv_layout, forward_prepare, forward_run});
   register_kernel(DeviceKind::cpu, op::conv_backward_input,
-                  {supports, activation_layout, input_prepare, input_run});
+                  {conv_supports_f32, conv_layout, input_prepare, input_run});
   register_kernel(DeviceKind::cpu, op::conv_backward_weight,
-                  {supports, nullptr, weight_prepare, weight_run});
+                  {conv_supports_f32, nullptr, weight_prepare, weight_run});
 }
 
 }  // namespace tandem::detail

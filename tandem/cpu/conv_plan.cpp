@@ -12,6 +12,23 @@
 
 namespace tandem::detail {
 
+bool conv_supports_f32(const KernelCall& c) {
+  const auto usable = [](const Array& a) {
+    if (a.dtype != DType::f32) return false;
+    for (int d = 0; d < a.rank; ++d)
+      if (a.shape[d] == 0) return false;
+    return true;
+  };
+  const bool bias = c.n_in > 2 && c.in[2].present();
+  return usable(c.out[0]) && usable(c.in[0]) && usable(c.in[1]) &&
+         (!bias || (c.in[2].contiguous && c.in[2].dtype == DType::f32));
+}
+
+bool conv_layout(const KernelCall& c, int, Strides& s) {
+  s = channels_last_strides(c.out[0].shape, c.out[0].rank);
+  return true;
+}
+
 size_t conv_bytes(int64_t elements) {
   return static_cast<size_t>((elements + 15) / 16 * 16) * sizeof(float);
 }

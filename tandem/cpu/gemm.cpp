@@ -41,7 +41,7 @@ struct Buffers {
 template <class T>
 int64_t b_elements(int64_t n, int64_t k) {
   const MicroTable<T>& t = micro_table<T>();
-  int64_t columns = round_up(std::min(n, Blocks<T>::kColumns), 2 * t.width);
+  int64_t columns = round_up(std::min(n, Blocks<T>::kColumns), t.panel());
   return round_up(std::min(k, Blocks<T>::kDepth) * columns + t.width, 64);
 }
 template <class T>
@@ -65,7 +65,7 @@ inline void copy_row(T* to, const T* from, int64_t n) {
 template <class T>
 void pack_b(const MicroTable<T>& t, const Gemm<T>& g, int64_t k0, int64_t k1, int64_t n0,
             int64_t n1, T* to) {
-  const int64_t panel = 2 * t.width, depth = k1 - k0;
+  const int64_t panel = t.panel(), depth = k1 - k0;
   for (int64_t n = n0; n < n1; n += panel, to += depth * panel) {
     const int64_t width = std::min(panel, n1 - n);
     const T* from = g.b + k0 * g.bk + n * g.bn;
@@ -109,7 +109,7 @@ class Runner {
     const int64_t size = sizeof(T), rows = m1 - m0, columns = n1 - n0;
     pack_b_ = g.bn != 1 || (rows > 2 * t_.rows && g.k > 16 &&
                             (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes));
-    const bool far = columns > 2 * t_.width;
+    const bool far = columns > t_.panel();
     pack_a_ = (g.am != 1 && g.ak != 1) || (far && rows >= t_.rows && g.k >= 32 &&
                                            (g.ak == 1 ? g.am : g.ak) * size % kAliasBytes == 0);
   }
@@ -134,7 +134,7 @@ class Runner {
 
   void block(int64_t m, int64_t m_end, int64_t n, int64_t n_end, int64_t k, int64_t k_end) {
     const int64_t rows = m_end - m, count = tiles(rows), depth = k_end - k;
-    const int64_t panel = 2 * t_.width;
+    const int64_t panel = t_.panel();
     if (pack_a_) {
       for (int64_t i = 0; i < count; ++i) {
         int64_t r0 = rows * i / count, r1 = rows * (i + 1) / count;
@@ -172,18 +172,17 @@ class Runner {
 template <class T>
 void grid(const Gemm<T>& g, int workers, int64_t& parts_m, int64_t& parts_n) {
   const MicroTable<T>& t = micro_table<T>();
-  const int64_t tiles_m = (g.m + t.rows - 1) / t.rows,
-                panels = (g.n + 2 * t.width - 1) / (2 * t.width);
+  const int64_t tiles_m = (g.m + t.rows - 1) / t.rows, panels = t.panels(g.n);
   double best = INFINITY;
   parts_m = parts_n = 1;
   for (int64_t pn = 1; pn <= workers; ++pn) {
     int64_t pm = workers / pn;
     if (pn > panels) break;
     pm = std::min(pm, tiles_m);
-    const double m = static_cast<double>(round_up((g.m + pm - 1) / pm, 1));
-    const double n = static_cast<double>(round_up((panels + pn - 1) / pn, 1) * 2 * t.width);
+    const double m = static_cast<double>((g.m + pm - 1) / pm);
+    const double n = static_cast<double>((panels + pn - 1) / pn * t.panel());
     const double k = static_cast<double>(g.k);
-    const double cost = m * n * k / (2 * t.width) + 0.5 * (m + n) * k;
+    const double cost = m * n * k / static_cast<double>(t.panel()) + 0.5 * (m + n) * k;
     if (cost < best) {
       best = cost;
       parts_m = pm;
@@ -227,7 +226,7 @@ void gemm_part(const Gemm<T>& g, int w, int workers, void* scratch) {
   if (w >= parts_m * parts_n) return;
   const MicroTable<T>& t = micro_table<T>();
   const int64_t pm = w / parts_n, pn = w % parts_n;
-  const int64_t panel = 2 * t.width, panels = (g.n + panel - 1) / panel;
+  const int64_t panel = t.panel(), panels = t.panels(g.n);
   const int64_t n0 = panels * pn / parts_n * panel;
   const int64_t n1 = std::min(panels * (pn + 1) / parts_n * panel, g.n);
   T* base = static_cast<T*>(scratch);

@@ -43,6 +43,9 @@ struct MicroTable {
   /// to[k * n + i] = from[k * step + i] for i < n <= rows, k < depth.
   void (*pack)(T* to, const T* from, int64_t step, int64_t n, int64_t depth);
 
+  /// Columns of the widest tile.
+  int64_t panel() const { return 2 * width; }
+  int64_t panels(int64_t columns) const { return (columns + panel() - 1) / panel(); }
   /// The tile of that many rows.
   void run(int64_t rows, const MicroCall<T>& c) const {
     const int kind = c.columns % width ? 0 : c.am == 1 ? 1 : 2;

@@ -459,19 +459,13 @@ bool supports_backward_input(const KernelCall& c) {
          (c.in[1].shape[1] > kFewChannels || c.get_attrs<ConvAttrs>().groups > 1);
 }
 
-bool activation_layout(const KernelCall& c, int, Strides& s) {
-  s = channels_last_strides(c.out[0].shape, c.out[0].rank);
-  return true;
-}
-
 }  // namespace
 
 void register_onednn_conv_kernels() {
   register_kernel(DeviceKind::cpu, op::conv,
-                  {supports_forward, activation_layout, prepare_forward, run_samples});
-  register_kernel(
-      DeviceKind::cpu, op::conv_backward_input,
-      {supports_backward_input, activation_layout, prepare_backward_input, run_samples});
+                  {supports_forward, conv_layout, prepare_forward, run_samples});
+  register_kernel(DeviceKind::cpu, op::conv_backward_input,
+                  {supports_backward_input, conv_layout, prepare_backward_input, run_samples});
   register_kernel(
       DeviceKind::cpu, op::conv_backward_weight,
       {supports_backward_weight, nullptr, prepare_backward_weight, run_backward_weight});

@@ -22,7 +22,8 @@ const float* data_or_null(const KernelCall& c, int i) {
   return c.n_in > i && c.in[i].present() ? c.in[i].as<float>() : nullptr;
 }
 
-int64_t panel_width() { return 2 * micro_table<float>().width; }
+int64_t panel_width() { return micro_table<float>().panel(); }
+int64_t panels_of(int64_t h) { return micro_table<float>().panels(h); }
 size_t rounded(int64_t floats) {
   return (static_cast<size_t>(floats) * sizeof(float) + 63) / 64 * 64;
 }
@@ -45,7 +46,7 @@ float* at(const KernelCall& c, size_t offset) {
 
 // Workers of one step: a region pays from about 100,000 multiply-adds each.
 int step_workers(int64_t n, int64_t h) {
-  const int64_t panels = (h + panel_width() - 1) / panel_width();
+  const int64_t panels = panels_of(h);
   const auto worth =
       static_cast<int64_t>(4.0 * static_cast<double>(n * h) * static_cast<double>(h) / 100000.0);
   return static_cast<int>(std::clamp<int64_t>(std::min<int64_t>(worth, panels), 1, num_threads()));
@@ -83,7 +84,7 @@ Sizes forward_sizes(const KernelCall& c) {
 std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   auto plan = std::make_shared<LstmPlan>();
   const Sizes s = forward_sizes(c);
-  const int64_t panels = (s.h + panel_width() - 1) / panel_width();
+  const int64_t panels = panels_of(s.h);
   plan->workers = step_workers(s.n, s.h);
   plan->big_workers = num_threads();
   plan->bias = plan->take(rounded(4 * s.h));
@@ -98,7 +99,7 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
 
 // w_hh [4h, h] as [panel][gate][h][width]: column j of a panel is unit panel * width + j.
 void pack_recurrent(const float* w, int64_t h, float* to) {
-  const int64_t width = panel_width(), panels = (h + width - 1) / width;
+  const int64_t width = panel_width(), panels = panels_of(h);
   const MicroTable<float>& t = micro_table<float>();
   parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p)
@@ -143,7 +144,7 @@ void forward_run(const KernelCall& c) {
   const Sizes s = forward_sizes(c);
   const bool reverse = c.get_attrs<LstmAttrs>().reverse;
   const RowLoops& l = row_loops();
-  const int64_t g4 = 4 * s.h, width = panel_width(), panels = (s.h + width - 1) / width;
+  const int64_t g4 = 4 * s.h, width = panel_width(), panels = panels_of(s.h);
   float *gates = at(c, plan.gates), *packed = at(c, plan.panels);
   project(c, plan, s, gates);
   pack_recurrent(c.in[4].as<float>(), s.h, packed);
@@ -204,7 +205,7 @@ Sizes backward_sizes(const KernelCall& c) {
 std::shared_ptr<const Plan> backward_prepare(const KernelCall& c) {
   auto plan = std::make_shared<LstmPlan>();
   const Sizes s = backward_sizes(c);
-  const int64_t panels = (s.h + panel_width() - 1) / panel_width();
+  const int64_t panels = panels_of(s.h);
   plan->workers = step_workers(s.n, s.h);
   plan->panels = plan->take(rounded(panels * 4 * s.h * panel_width()));
   plan->part = (gemm_scratch<float>(s.n, panel_width(), 4 * s.h) + 63) / 64 * 64;
@@ -214,7 +215,7 @@ std::shared_ptr<const Plan> backward_prepare(const KernelCall& c) {
 
 // w_hh [4h, h] as [panel][4h][width].
 void pack_columns(const float* w, int64_t h, float* to) {
-  const int64_t width = panel_width(), panels = (h + width - 1) / width;
+  const int64_t width = panel_width(), panels = panels_of(h);
   parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p)
       for (int64_t k = 0; k < 4 * h; ++k)
@@ -228,7 +229,7 @@ void backward_run(const KernelCall& c) {
   const Sizes s = backward_sizes(c);
   const bool reverse = c.get_attrs<LstmAttrs>().reverse;
   const RowLoops& l = row_loops();
-  const int64_t g4 = 4 * s.h, width = panel_width(), panels = (s.h + width - 1) / width;
+  const int64_t g4 = 4 * s.h, width = panel_width(), panels = panels_of(s.h);
   const int64_t state = s.n * s.h;
   const float *gy = data_or_null(c, 0), *ghn = data_or_null(c, 1), *gcn = data_or_null(c, 2),
               *gsaved = data_or_null(c, 3), *w = c.in[4].as<float>(), *c0 = c.in[5].as<float>(),

@@ -247,6 +247,7 @@ void run_body(Call& k) {
 // is far cheaper than the reference. The tape keeps the inputs as they came.
 const Kernel* find_for_copies(Call& k, KernelCall& call, SmallVec<Array, 6>& in,
                               std::vector<Tensor>& copies) {
+  if (&k.op == &op::copy) return nullptr;  // it makes the copies
   SmallVec<Array, 6> dense;
   std::vector<Strides> strides(in.size());
   bool any = false;

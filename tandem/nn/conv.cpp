@@ -2,6 +2,7 @@
 #include "tandem/nn/conv.h"
 
 #include "tandem/nn/init.h"
+#include "tandem/nn/layer_internal.h"
 #include "tandem/ops/conv.h"
 #include "tandem/ops/view.h"
 
@@ -77,7 +78,7 @@ Tensor ConvNd::padded(Tensor x, int rank) const {
 }
 
 Tensor ConvNd::run(Tensor x, int rank) {
-  Tensor b = bias.defined() ? bias.value() : Tensor();
+  Tensor b = detail::value_or_none(bias);
   using Sized = Tensor (*)(Tensor, Tensor, Tensor, IntList, IntList, IntList, int64_t, Where);
   using Named = Tensor (*)(Tensor, Tensor, Tensor, IntList, PaddingMode, IntList, int64_t, Where);
   IntList sizes = options.padding.sizes();
@@ -131,8 +132,8 @@ Tensor ConvTransposeNd::run(Tensor x, const IntList& output_size, int rank) {
     }
   }
   auto f = rank == 1 ? conv_transpose1d : rank == 2 ? conv_transpose2d : conv_transpose3d;
-  return f(std::move(x), weight, bias.defined() ? bias.value() : Tensor(), options.stride,
-           options.padding, extra, options.groups, options.dilation, Where::here());
+  return f(std::move(x), weight, detail::value_or_none(bias), options.stride, options.padding,
+           extra, options.groups, options.dilation, Where::here());
 }
 
 }  // namespace detail

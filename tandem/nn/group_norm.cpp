@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/group_norm.h"
 
+#include "tandem/nn/layer_internal.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/norm.h"
 
@@ -20,24 +21,15 @@ GroupNorm::GroupNorm(int64_t groups, Dim channels, GroupNormOptions o)
 Tensor GroupNorm::forward(Tensor x) {
   TD_CHECK(x.dim() >= 2 && dims_equal(x.shape(1), num_channels), Shape,
            "GroupNorm wants {} channels, x is {}", num_channels, x.shape().to_string());
-  return group_norm(std::move(x), num_groups, weight.defined() ? weight.value() : Tensor(),
-                    bias.defined() ? bias.value() : Tensor(), options.eps);
+  return group_norm(std::move(x), num_groups, detail::value_or_none(weight),
+                    detail::value_or_none(bias), options.eps);
 }
 
 namespace detail {
 
 InstanceNorm::InstanceNorm(Dim c, const InstanceNormOptions& o)
     : num_features(c.value()), options(o) {
-  TD_CHECK(num_features > 0, Value, "InstanceNorm wants num_features > 0, got {}", num_features);
-  if (o.affine) {
-    weight = Param(ones({c}, o.dtype));
-    bias = Param(zeros({c}, o.dtype));
-  }
-  if (o.track_running_stats) {
-    running_mean = Buffer(zeros({c}, o.dtype));
-    running_var = Buffer(ones({c}, o.dtype));
-    num_batches_tracked = Buffer(zeros({}, DType::i64));
-  }
+  make_channel_norm(*this, "InstanceNorm", c, o);
 }
 
 Tensor InstanceNorm::run(Tensor x, int spatial) {
@@ -52,8 +44,8 @@ Tensor InstanceNorm::run(Tensor x, int spatial) {
   Tensor mean = tracked ? running_mean.value() : Tensor();
   Tensor var = tracked ? running_var.value() : Tensor();
   BatchNormResult r =
-      instance_norm(std::move(x), mean, var, weight.defined() ? weight.value() : Tensor(),
-                    bias.defined() ? bias.value() : Tensor(), batch, options.momentum, options.eps);
+      instance_norm(std::move(x), mean, var, detail::value_or_none(weight),
+                    detail::value_or_none(bias), batch, options.momentum, options.eps);
   if (tracked && batch) {
     running_mean.assign_(r.running_mean);
     running_var.assign_(r.running_var);

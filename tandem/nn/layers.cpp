@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tandem/nn/init.h"
+#include "tandem/nn/layer_internal.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/loss.h"
@@ -24,22 +25,16 @@ Bilinear::Bilinear(Dim in1, Dim in2, Dim out, BilinearOptions o) {
   TD_REGISTER(weight, bias);
 }
 Tensor Bilinear::forward(Tensor x1, Tensor x2) {
-  return bilinear(std::move(x1), std::move(x2), weight, bias.defined() ? bias.value() : Tensor());
+  return bilinear(std::move(x1), std::move(x2), weight, detail::value_or_none(bias));
 }
 Tensor Bilinear::operator()(Tensor x1, Tensor x2, Where where) {
   return scoped(where, [&] { return forward(std::move(x1), std::move(x2)); });
 }
 
 EmbeddingBag::EmbeddingBag(Dim n, Dim d, EmbeddingBagOptions o) : options(o) {
-  TD_CHECK(n.value() > 0 && d.value() > 0, Value, "EmbeddingBag wants sizes > 0, got {} and {}",
-           n.value(), d.value());
   TD_CHECK(o.mode == "sum" || o.mode == "mean" || o.mode == "max", Value,
            "EmbeddingBag knows the modes sum, mean and max, got \"{}\"", o.mode);
-  TD_CHECK(o.padding_idx < n.value(), Index, "padding_idx {} is out of range for {} rows",
-           o.padding_idx, n.value());
-  Tensor w = init::normal({n, d}, 0, 1, o.dtype);
-  if (o.padding_idx >= 0) w = init::zero_row(std::move(w), o.padding_idx);
-  weight = Param(std::move(w));
+  weight = detail::embedding_weight("EmbeddingBag", n, d, o.padding_idx, o.dtype);
   TD_REGISTER(weight);
 }
 
@@ -123,8 +118,7 @@ RMSNorm::RMSNorm(IntList shape, RMSNormOptions o) : normalized_shape(shape), opt
   TD_REGISTER(weight);
 }
 Tensor RMSNorm::forward(Tensor x) {
-  return rms_norm(std::move(x), normalized_shape, weight.defined() ? weight.value() : Tensor(),
-                  options.eps);
+  return rms_norm(std::move(x), normalized_shape, detail::value_or_none(weight), options.eps);
 }
 
 CosineSimilarity::CosineSimilarity(int64_t dim, double eps) : dim(dim), eps(eps) {

@@ -2,6 +2,7 @@
 #include "tandem/nn/linear.h"
 
 #include "tandem/nn/init.h"
+#include "tandem/nn/layer_internal.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/matmul.h"
 
@@ -17,17 +18,11 @@ Linear::Linear(Dim in, Dim out, LinearOptions o)
 }
 
 Tensor Linear::forward(Tensor x) {
-  return linear(std::move(x), weight, bias.defined() ? bias.value() : Tensor());
+  return linear(std::move(x), weight, detail::value_or_none(bias));
 }
 
 Embedding::Embedding(Dim n, Dim d, EmbeddingOptions o) : options(o) {
-  TD_CHECK(n.value() > 0 && d.value() >= 0, Value, "Embedding wants sizes > 0, got {} and {}",
-           n.value(), d.value());
-  TD_CHECK(o.padding_idx < n.value(), Index, "padding_idx {} is out of range for {} rows",
-           o.padding_idx, n.value());
-  Tensor w = init::normal({n, d}, 0, 1, o.dtype);
-  if (o.padding_idx >= 0) w = init::zero_row(std::move(w), o.padding_idx);
-  weight = Param(std::move(w));
+  weight = detail::embedding_weight("Embedding", n, d, o.padding_idx, o.dtype);
   TD_REGISTER(weight);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/norm.h"
 
+#include "tandem/nn/layer_internal.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
@@ -17,16 +18,7 @@ BatchNorm* as_batch_norm(Module& m) {
 
 BatchNorm::BatchNorm(Dim c, const BatchNormOptions& o) : num_features(c.value()), options(o) {
   state().kind = &kBatchNorm;
-  TD_CHECK(num_features > 0, Value, "BatchNorm wants num_features > 0, got {}", num_features);
-  if (o.affine) {
-    weight = Param(ones({c}, o.dtype));
-    bias = Param(zeros({c}, o.dtype));
-  }
-  if (o.track_running_stats) {
-    running_mean = Buffer(zeros({c}, o.dtype));
-    running_var = Buffer(ones({c}, o.dtype));
-    num_batches_tracked = Buffer(zeros({}, DType::i64));
-  }
+  make_channel_norm(*this, "BatchNorm", c, o);
 }
 
 Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
@@ -37,8 +29,8 @@ Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
            x.shape().to_string());
   TD_CHECK(dims_equal(x.shape(1), num_features), Shape, "{} wants {} channels, x is {}", type(),
            num_features, x.shape().to_string());
-  Tensor w = weight.defined() ? weight.value() : Tensor();
-  Tensor b = bias.defined() ? bias.value() : Tensor();
+  Tensor w = detail::value_or_none(weight);
+  Tensor b = detail::value_or_none(bias);
   bool tracked = running_mean.defined();
   bool batch = is_training() || !tracked;
   if (!batch || !tracked) {
@@ -86,8 +78,8 @@ LayerNorm::LayerNorm(IntList shape, LayerNormOptions o) : normalized_shape(shape
   TD_REGISTER(weight, bias);
 }
 Tensor LayerNorm::forward(Tensor x) {
-  return layer_norm(std::move(x), normalized_shape, weight.defined() ? weight.value() : Tensor(),
-                    bias.defined() ? bias.value() : Tensor(), options.eps);
+  return layer_norm(std::move(x), normalized_shape, detail::value_or_none(weight),
+                    detail::value_or_none(bias), options.eps);
 }
 
 Dropout::Dropout(double p) : p(p) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tandem/nn/init.h"
+#include "tandem/nn/layer_internal.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/index.h"
 #include "tandem/ops/random.h"
@@ -15,8 +16,6 @@
 namespace tandem::nn {
 namespace detail {
 namespace {
-
-Tensor value_or_none(const Param& p) { return p.defined() ? p.value() : Tensor(); }
 
 int gates_of(RecurrentKind kind) {
   return kind == RecurrentKind::lstm ? 4 : kind == RecurrentKind::gru ? 3 : 1;
@@ -81,7 +80,7 @@ void Recurrent::register_directions() {
 }
 
 LSTMOutput Recurrent::one(const Direction& p, Tensor x, Tensor h, Tensor c, bool reverse) const {
-  Tensor b_ih = value_or_none(p.bias_ih), b_hh = value_or_none(p.bias_hh);
+  Tensor b_ih = detail::value_or_none(p.bias_ih), b_hh = detail::value_or_none(p.bias_hh);
   if (kind_ == RecurrentKind::lstm) {
     LstmResult r =
         p.weight_hr.defined()
@@ -257,7 +256,6 @@ Tensor batched(Tensor x, Tensor h, F&& f) {
   if (x.dim() == 2) return f(x, h);
   return f(x.unsqueeze(0), h.defined() ? h.unsqueeze(0) : h).squeeze(0);
 }
-Tensor bias_of(const Param& b) { return b.defined() ? b.value() : Tensor(); }
 
 }  // namespace
 
@@ -320,7 +318,8 @@ Tensor RNNCell::forward(Tensor x, Tensor h) {
   check(x, h);
   auto f = options.nonlinearity == "relu" ? rnn_relu_cell : rnn_tanh_cell;
   return batched(std::move(x), std::move(h), [&](Tensor a, Tensor b) {
-    return f(a, b, weight_ih, weight_hh, bias_of(bias_ih), bias_of(bias_hh), Where::here());
+    return f(a, b, weight_ih, weight_hh, detail::value_or_none(bias_ih),
+             detail::value_or_none(bias_hh), Where::here());
   });
 }
 Tensor RNNCell::operator()(Tensor x, Tensor h, Where where) {
@@ -333,7 +332,8 @@ GRUCell::GRUCell(Dim in, Dim hidden, RNNCellOptions o) : RecurrentCell(3, in, hi
 Tensor GRUCell::forward(Tensor x, Tensor h) {
   check(x, h);
   return batched(std::move(x), std::move(h), [&](Tensor a, Tensor b) {
-    return gru_cell(a, b, weight_ih, weight_hh, bias_of(bias_ih), bias_of(bias_hh));
+    return gru_cell(a, b, weight_ih, weight_hh, detail::value_or_none(bias_ih),
+                    detail::value_or_none(bias_hh));
   });
 }
 Tensor GRUCell::operator()(Tensor x, Tensor h, Where where) {
@@ -353,7 +353,8 @@ std::pair<Tensor, Tensor> LSTMCell::forward(Tensor x, Tensor h, Tensor c) {
   up(x);
   up(h);
   up(c);
-  auto [h1, c1] = lstm_cell(x, h, c, weight_ih, weight_hh, bias_of(bias_ih), bias_of(bias_hh));
+  auto [h1, c1] = lstm_cell(x, h, c, weight_ih, weight_hh, detail::value_or_none(bias_ih),
+                            detail::value_or_none(bias_hh));
   if (single) return {h1.squeeze(0), c1.squeeze(0)};
   return {h1, c1};
 }

@@ -18,6 +18,9 @@
 namespace tandem {
 namespace {
 
+using detail::visit_floating;
+using detail::Wide;
+
 constexpr int64_t kGrain = 8192;
 
 double no_flops(const InferCall&) { return 0; }
@@ -30,22 +33,6 @@ void check_sizes(const Shape& s) {
     TD_CHECK(d.is_symbolic() || d.raw() >= 0, Shape, "sizes must not be negative, got {}",
              s.to_string());
 }
-template <class F>
-void visit_floating(DType t, F&& f) {
-  switch (t) {
-    case DType::f64:
-      return f(double{});
-    case DType::f16:
-      return f(Half{});
-    case DType::bf16:
-      return f(BFloat16{});
-    default:
-      return f(float{});
-  }
-}
-template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
 // f(element, block) for every element of a dense output.
 template <class F>
 void for_each_draw(const KernelCall& k, int64_t n, F&& f) {

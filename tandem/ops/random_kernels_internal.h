@@ -3,11 +3,31 @@
 // must give the same bits. Not installed.
 #pragma once
 
+#include <type_traits>
+
 #include "tandem/base/philox.h"
 #include "tandem/graph/kernel.h"
 #include "tandem/tensor/dtype.h"
 
 namespace tandem::detail {
+
+/// f(T{}) with T the element type of a floating dtype.
+template <class F>
+void visit_floating(DType t, F&& f) {
+  switch (t) {
+    case DType::f64:
+      return f(double{});
+    case DType::f16:
+      return f(Half{});
+    case DType::bf16:
+      return f(BFloat16{});
+    default:
+      return f(float{});
+  }
+}
+/// What elements of type T are computed in.
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// Uniform in [0, 1) with as many bits as T has, so that rounding never gives 1.
 template <class T>

@@ -9,11 +9,14 @@
 #include "tandem/base/philox.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/random_kernels_internal.h"
 
 namespace tandem {
 namespace {
 
 using detail::Packed;
+using detail::visit_floating;
+using detail::Wide;
 
 // Uniform numbers of one element, one by one.
 class Draws {
@@ -152,32 +155,13 @@ void same_infer(InferCall& c) {
   c.out[0] = Spec(c.in[0].dtype, c.in[0].shape, c.in[0].device);
 }
 
-template <class F>
-void with_floating(DType t, F&& f) {
-  switch (t) {
-    case DType::f64:
-      return f(double{});
-    case DType::f16:
-      return f(Half{});
-    case DType::bf16:
-      return f(BFloat16{});
-    default:
-      return f(float{});
-  }
-}
 template <class T>
 double wide(T v) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
-    return static_cast<double>(static_cast<float>(v));
-  else
-    return static_cast<double>(v);
+  return static_cast<double>(static_cast<Wide<T>>(v));
 }
 template <class T>
 T narrowed(double v) {
-  if constexpr (std::is_same_v<T, double>)
-    return v;
-  else
-    return T(static_cast<float>(v));
+  return T(static_cast<Wide<T>>(v));
 }
 
 // out[i] = f(i, x[i], y[i]); y is x where there is one input.
@@ -185,7 +169,7 @@ template <class F>
 void each_element(const KernelCall& k, F&& f) {
   const Array& out = k.out[0];
   if (out.numel == 0) return;
-  with_floating(out.dtype, [&](auto tag) {
+  visit_floating(out.dtype, [&](auto tag) {
     using T = decltype(tag);
     const Packed<T> x(k.in[0]), y(k.in[k.n_in > 1 ? 1 : 0]);
     detail::parallel_for_rows(out.numel, 200, [&](int64_t b, int64_t e) {

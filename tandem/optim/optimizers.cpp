@@ -26,6 +26,29 @@ Number length(const Tensor& t) { return read(sqrt(sum(square(t)))); }
 
 double flag_of(bool b) { return b ? 1 : 0; }
 
+// The options that Adam and its kin share, with those of one's own before the last.
+template <class Option, class O>
+std::vector<Option> adam_options(const O& o, std::initializer_list<Option> own = {}) {
+  std::vector<Option> all = {{"lr", o.lr},
+                             {"beta1", o.betas[0]},
+                             {"beta2", o.betas[1]},
+                             {"eps", o.eps},
+                             {"weight_decay", o.weight_decay}};
+  all.insert(all.end(), own);
+  all.push_back({"maximize", flag_of(o.maximize), true});
+  return all;
+}
+template <class Options>
+void check_betas(const Options& o) {
+  o.check("beta1", 0, 1);
+  o.check("beta2", 0, 1);
+}
+template <class Options>
+void check_adam(const Options& o) {
+  for (const char* name : {"lr", "eps", "weight_decay"}) o.check(name, 0);
+  check_betas(o);
+}
+
 }  // namespace
 
 // ---- SGD
@@ -71,23 +94,13 @@ void SGD::update(Update& u) {
 namespace detail {
 
 AdamBase::AdamBase(ParamList params, const AdamOptions& o, bool decoupled, const char* type)
-    : Optimizer(type, {{"lr", o.lr},
-                       {"beta1", o.betas[0]},
-                       {"beta2", o.betas[1]},
-                       {"eps", o.eps},
-                       {"weight_decay", o.weight_decay},
-                       {"amsgrad", flag_of(o.amsgrad), true},
-                       {"maximize", flag_of(o.maximize), true}}),
+    : Optimizer(type, adam_options<Option>(o, {{"amsgrad", flag_of(o.amsgrad), true}})),
       decoupled_(decoupled) {
   add_all(std::move(params));
 }
 
 void AdamBase::init(const Options& o, size_t i) {
-  o.check("lr", 0);
-  o.check("beta1", 0, 1);
-  o.check("beta2", 0, 1);
-  o.check("eps", 0);
-  o.check("weight_decay", 0);
+  check_adam(o);
   add_state(i, "exp_avg");
   add_state(i, "exp_avg_sq");
   if (o["amsgrad"] != 0) add_state(i, "max_exp_avg_sq");
@@ -186,20 +199,12 @@ void Adadelta::update(Update& u) {
         {u.number("lr"), u.number("rho"), u.number("eps"), u.number("weight_decay")});
 }
 
-Adamax::Adamax(ParamList params, AdamaxOptions o)
-    : Optimizer("Adamax", {{"lr", o.lr},
-                           {"beta1", o.betas[0]},
-                           {"beta2", o.betas[1]},
-                           {"eps", o.eps},
-                           {"weight_decay", o.weight_decay},
-                           {"maximize", flag_of(o.maximize), true}}) {
+Adamax::Adamax(ParamList params, AdamaxOptions o) : Optimizer("Adamax", adam_options<Option>(o)) {
   add_all(std::move(params));
 }
 
 void Adamax::init(const Options& o, size_t i) {
-  for (const char* name : {"lr", "eps", "weight_decay"}) o.check(name, 0);
-  o.check("beta1", 0, 1);
-  o.check("beta2", 0, 1);
+  check_adam(o);
   add_state(i, "exp_avg");
   add_state(i, "exp_inf");
 }
@@ -213,22 +218,16 @@ void Adamax::update(Update& u) {
 // ---- NAdam, RAdam
 
 NAdam::NAdam(ParamList params, NAdamOptions o)
-    : Optimizer("NAdam", {{"lr", o.lr},
-                          {"beta1", o.betas[0]},
-                          {"beta2", o.betas[1]},
-                          {"eps", o.eps},
-                          {"weight_decay", o.weight_decay},
-                          {"momentum_decay", o.momentum_decay},
-                          {"decoupled_weight_decay", flag_of(o.decoupled_weight_decay), true},
-                          {"maximize", flag_of(o.maximize), true}}) {
+    : Optimizer("NAdam", adam_options<Option>(o, {{"momentum_decay", o.momentum_decay},
+                                                  {"decoupled_weight_decay",
+                                                   flag_of(o.decoupled_weight_decay), true}})) {
   add_number("mu_product", 1);
   add_all(std::move(params));
 }
 
 void NAdam::init(const Options& o, size_t i) {
   for (const char* name : {"lr", "eps", "weight_decay", "momentum_decay"}) o.check(name, 0);
-  o.check("beta1", 0, 1);
-  o.check("beta2", 0, 1);
+  check_betas(o);
   add_state(i, "exp_avg");
   add_state(i, "exp_avg_sq");
 }
@@ -246,20 +245,13 @@ void NAdam::update(Update& u) {
 }
 
 RAdam::RAdam(ParamList params, RAdamOptions o)
-    : Optimizer("RAdam", {{"lr", o.lr},
-                          {"beta1", o.betas[0]},
-                          {"beta2", o.betas[1]},
-                          {"eps", o.eps},
-                          {"weight_decay", o.weight_decay},
-                          {"decoupled_weight_decay", flag_of(o.decoupled_weight_decay), true},
-                          {"maximize", flag_of(o.maximize), true}}) {
+    : Optimizer("RAdam", adam_options<Option>(o, {{"decoupled_weight_decay",
+                                                   flag_of(o.decoupled_weight_decay), true}})) {
   add_all(std::move(params));
 }
 
 void RAdam::init(const Options& o, size_t i) {
-  for (const char* name : {"lr", "eps", "weight_decay"}) o.check(name, 0);
-  o.check("beta1", 0, 1);
-  o.check("beta2", 0, 1);
+  check_adam(o);
   add_state(i, "exp_avg");
   add_state(i, "exp_avg_sq");
 }
@@ -341,8 +333,7 @@ SparseAdam::SparseAdam(ParamList params, SparseAdamOptions o)
 
 void SparseAdam::init(const Options& o, size_t i) {
   o.check("lr", 0);
-  o.check("beta1", 0, 1);
-  o.check("beta2", 0, 1);
+  check_betas(o);
   o.check("eps", 0);
   add_state(i, "exp_avg");
   add_state(i, "exp_avg_sq");
@@ -422,8 +413,7 @@ Lion::Lion(ParamList params, LionOptions o)
 
 void Lion::init(const Options& o, size_t i) {
   o.check("lr", 0);
-  o.check("beta1", 0, 1);
-  o.check("beta2", 0, 1);
+  check_betas(o);
   o.check("weight_decay", 0);
   add_state(i, "exp_avg");
 }
@@ -433,20 +423,12 @@ void Lion::update(Update& u) {
         {u.number("lr"), u.number("beta1"), u.number("beta2"), u.number("weight_decay")});
 }
 
-LAMB::LAMB(ParamList params, LAMBOptions o)
-    : Optimizer("LAMB", {{"lr", o.lr},
-                         {"beta1", o.betas[0]},
-                         {"beta2", o.betas[1]},
-                         {"eps", o.eps},
-                         {"weight_decay", o.weight_decay},
-                         {"maximize", flag_of(o.maximize), true}}) {
+LAMB::LAMB(ParamList params, LAMBOptions o) : Optimizer("LAMB", adam_options<Option>(o)) {
   add_all(std::move(params));
 }
 
 void LAMB::init(const Options& o, size_t i) {
-  for (const char* name : {"lr", "eps", "weight_decay"}) o.check(name, 0);
-  o.check("beta1", 0, 1);
-  o.check("beta2", 0, 1);
+  check_adam(o);
   add_state(i, "exp_avg");
   add_state(i, "exp_avg_sq");
 }

@@ -57,8 +57,9 @@ const char* momentum_of(const Optimizer& o, const char* type) {
   return o.has_option("momentum") ? "momentum" : "beta1";
 }
 
-StateDict states_of(const std::vector<LRScheduler*>& list) {
+StateDict states_of(const std::vector<LRScheduler*>& list, int64_t epoch) {
   StateDict d;
+  put(d, "last_epoch", static_cast<double>(epoch));
   for (size_t i = 0; i < list.size(); ++i)
     for (const auto& [name, v] : list[i]->state_dict())
       d[fmt::format("schedulers.{}.{}", i, name)] = v;
@@ -70,6 +71,15 @@ StateDict part_of(const StateDict& d, const std::string& prefix) {
   for (const auto& [name, v] : d)
     if (name.rfind(prefix, 0) == 0) out[name.substr(prefix.size())] = v;
   return out;
+}
+
+// Gives the epoch.
+int64_t load_states(const std::vector<LRScheduler*>& list, const StateDict& state,
+                    const char* type) {
+  const double epoch = get(state, type, "last_epoch", 1)[0];
+  for (size_t i = 0; i < list.size(); ++i)
+    list[i]->load_state_dict(part_of(state, fmt::format("schedulers.{}.", i)));
+  return static_cast<int64_t>(epoch);
 }
 
 void check_list(const std::vector<LRScheduler*>& list, const Optimizer* o, const char* type) {
@@ -469,17 +479,10 @@ void SequentialLR::step() {
     schedulers_[k]->step();
 }
 
-StateDict SequentialLR::state_dict() const {
-  StateDict d = states_of(schedulers_);
-  put(d, "last_epoch", static_cast<double>(epoch_));
-  return d;
-}
+StateDict SequentialLR::state_dict() const { return states_of(schedulers_, epoch_); }
 
 void SequentialLR::load_state_dict(const StateDict& state) {
-  double epoch = get(state, type_, "last_epoch", 1)[0];
-  for (size_t i = 0; i < schedulers_.size(); ++i)
-    schedulers_[i]->load_state_dict(part_of(state, fmt::format("schedulers.{}.", i)));
-  epoch_ = static_cast<int64_t>(epoch);
+  epoch_ = load_states(schedulers_, state, type_);
 }
 
 ChainedScheduler::ChainedScheduler(std::vector<LRScheduler*> schedulers)
@@ -504,17 +507,10 @@ void ChainedScheduler::undo() {
   for (LRScheduler* s : schedulers_) s->undo();
 }
 
-StateDict ChainedScheduler::state_dict() const {
-  StateDict d = states_of(schedulers_);
-  put(d, "last_epoch", static_cast<double>(epoch_));
-  return d;
-}
+StateDict ChainedScheduler::state_dict() const { return states_of(schedulers_, epoch_); }
 
 void ChainedScheduler::load_state_dict(const StateDict& state) {
-  double epoch = get(state, type_, "last_epoch", 1)[0];
-  for (size_t i = 0; i < schedulers_.size(); ++i)
-    schedulers_[i]->load_state_dict(part_of(state, fmt::format("schedulers.{}.", i)));
-  epoch_ = static_cast<int64_t>(epoch);
+  epoch_ = load_states(schedulers_, state, type_);
 }
 
 detail::WarmupPart::WarmupPart(Optimizer& optimizer, const WarmupLROptions& o)
