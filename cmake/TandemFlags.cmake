@@ -38,8 +38,6 @@ target_compile_options(tandem_flags INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # GCC 12 is wrong about every std::variant
   $<$<BOOL:${TANDEM_WERROR}>:-Werror>)
 target_include_directories(tandem_flags INTERFACE "${CMAKE_SOURCE_DIR}")
-target_compile_definitions(tandem_flags INTERFACE
-  $<$<BOOL:${TANDEM_STD_THREADS}>:TANDEM_STD_THREADS=1>)
 if(TANDEM_SANITIZE)
   target_compile_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}")
   target_link_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}")

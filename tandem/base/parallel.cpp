@@ -1,30 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread door behind parallel_for. libgomp is called by its ABI (GOMP_parallel), so that clang
-// uses the same pool without -fopenmp and oneDNN's threads are ours. After the first region the
-// process must not fork and go on computing in the child: libgomp's pool does not survive it.
+// The thread pool behind parallel_for: one per process, made at the first region. The caller of a
+// region takes the chunks that no worker has begun, so a worker that sleeps, was descheduled or
+// does not exist costs speed only; it waits for begun chunks alone. A second caller at the same
+// time, and a forked child until it makes its own pool, run on their own thread.
 #include "tandem/base/parallel.h"
 
+#include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
-
-#if TANDEM_STD_THREADS
-#include <condition_variable>
-#include <deque>
-#else
-extern "C" {
-void GOMP_parallel(void (*fn)(void*), void* data, unsigned num_threads, unsigned flags);
-int omp_get_thread_num(void);
-int omp_get_num_threads(void);
-int omp_in_parallel(void);
-}
-#endif
 
 namespace tandem {
 namespace {
@@ -95,89 +91,195 @@ struct Region {
   }
 };
 
-#if TANDEM_STD_THREADS
+inline void pause_core() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
-bool in_foreign_region() { return false; }
+// Spins until `ready` or for `limit`; whether it became ready. The clock is read rarely: it costs
+// as much as a few pauses.
+template <class F>
+bool spin(std::chrono::nanoseconds limit, F&& ready) {
+  constexpr int kLook = 32;
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    for (int i = 0; i < kLook; ++i) {
+      if (ready()) return true;
+      pause_core();
+    }
+    if (std::chrono::steady_clock::now() - start > limit) return ready();
+  }
+}
 
-// Workers take chunks of the oldest open job. A job lives on its caller's stack; the caller leaves
-// only when no chunk is left to take and none is running.
+void futex_wait(uint32_t* word, uint32_t seen) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+}
+void futex_wake(uint32_t* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+uint32_t* futex(std::atomic<uint32_t>& word) { return reinterpret_cast<uint32_t*>(&word); }
+// The half of a 64-bit atomic that changes most.
+uint32_t* futex(std::atomic<uint64_t>& word) {
+  return reinterpret_cast<uint32_t*>(&word) + (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : 1);
+}
+
 class Pool {
  public:
+  /// The pool of this process; never destroyed, because its workers are detached.
   static Pool& instance() {
-    static Pool* pool = new Pool;  // never destroyed: workers are detached
-    return *pool;
+    Pool* pool = current.load(std::memory_order_acquire);
+    return pool ? *pool : make();
   }
 
-  void run(Region& region, int threads) {
-    Job job{&region};
-    std::unique_lock<std::mutex> hold(lock_);
-    while (workers_ < threads - 1) {
-      std::thread([this] { work(); }).detach();
-      ++workers_;
+  void run(Region& region) {
+    if (busy_.load(std::memory_order_relaxed) || busy_.exchange(true, std::memory_order_acquire)) {
+      for (int64_t i = 0; i < region.chunks; ++i) region.run_chunk(i);
+      return;
     }
-    jobs_.push_back(&job);
-    wake_.notify_all();
-    while (job.next < region.chunks) run_next(job, hold);
-    job.done.wait(hold, [&] { return job.running == 0; });
+    const auto count = static_cast<int>(region.chunks);
+    if (workers_ < count - 1 && !refused_) start(count - 1);
+    region_ = &region;
+    ++epoch_;
+    word_.store(epoch_ << kCountBits | static_cast<uint64_t>(count), std::memory_order_seq_cst);
+    for (int i = 1; i < count; ++i) wake(slots_[i]);
+    region.run_chunk(0);
+    for (int i = count; --i > 0;)  // the last are woken last
+      if (claim(epoch_, i)) {
+        region.run_chunk(i);
+        slots_[i].state.store(epoch_ << kStateBits | kDone, std::memory_order_relaxed);
+      }
+    for (int i = 1; i < count; ++i) wait_for(i);
+    busy_.store(false, std::memory_order_release);
   }
 
  private:
-  struct Job {
-    Region* region;
-    int64_t next = 0;
-    int64_t running = 0;
-    std::condition_variable done{};
+  static constexpr int kCountBits = 11, kStateBits = 2;
+  static constexpr uint64_t kClaimed = 1, kAwaited = 2, kDone = 3;
+  static constexpr std::chrono::microseconds kWorkerSpins{120}, kCallerSpins{60};
+  static_assert(kMaxThreads < 1 << kCountBits);
+
+  // Chunk i and worker i.
+  struct alignas(64) Slot {
+    // The number of the last region in which the chunk was begun, and what became of it. A claim
+    // can only succeed while its region lives: all chunks of an ended region are claimed.
+    std::atomic<uint64_t> state{0};
+    std::atomic<uint32_t> asleep{0};
   };
 
-  void run_next(Job& job, std::unique_lock<std::mutex>& hold) {
-    const int64_t chunk = job.next++;
-    ++job.running;
-    if (job.next == job.region->chunks) jobs_.erase(std::find(jobs_.begin(), jobs_.end(), &job));
-    hold.unlock();
-    job.region->run_chunk(chunk);
-    hold.lock();
-    if (--job.running == 0) job.done.notify_one();
+  static std::atomic<Pool*> current;
+
+  static Pool& make() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      // A child has none of the workers; it makes a pool of its own when it needs one.
+      pthread_atfork(nullptr, nullptr, [] { current.store(nullptr); });
+    });
+    auto* fresh = new Pool;
+    Pool* expected = nullptr;
+    if (current.compare_exchange_strong(expected, fresh)) return *fresh;
+    delete fresh;
+    return *expected;
   }
 
-  void work() {
-    std::unique_lock<std::mutex> hold(lock_);
-    for (;;) {
-      wake_.wait(hold, [&] { return !jobs_.empty(); });
-      run_next(*jobs_.front(), hold);
+  void start(int wanted) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);  // signals are for the program's own threads
+    try {
+      while (workers_ < wanted) {
+        std::thread([this, w = workers_ + 1] { work(w); }).detach();
+        ++workers_;
+      }
+    } catch (const std::system_error&) {
+      refused_ = true;  // no more threads to be had: those there do the work
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  bool claim(uint64_t epoch, int i) {
+    uint64_t seen = slots_[i].state.load(std::memory_order_relaxed);
+    return seen < epoch << kStateBits &&
+           slots_[i].state.compare_exchange_strong(seen, epoch << kStateBits | kClaimed,
+                                                   std::memory_order_acq_rel);
+  }
+
+  bool run_if_free(uint64_t epoch, int i) {
+    if (!claim(epoch, i)) return false;
+    region_->run_chunk(i);
+    std::atomic<uint64_t>& state = slots_[i].state;
+    const uint64_t before = state.exchange(epoch << kStateBits | kDone, std::memory_order_acq_rel);
+    if ((before & kDone) == kAwaited) futex_wake(futex(state));
+    return true;
+  }
+
+  void wait_for(int i) {
+    std::atomic<uint64_t>& state = slots_[i].state;
+    auto done = [&] { return (state.load(std::memory_order_acquire) & kDone) == kDone; };
+    while (!spin(kCallerSpins, done)) {
+      uint64_t seen = epoch_ << kStateBits | kClaimed;
+      const uint64_t awaited = epoch_ << kStateBits | kAwaited;
+      if (state.compare_exchange_strong(seen, awaited) || seen == awaited)
+        futex_wait(futex(state), static_cast<uint32_t>(awaited));
     }
   }
 
-  std::mutex lock_;
-  std::condition_variable wake_;
-  std::deque<Job*> jobs_;
+  [[noreturn]] void work(int self) {
+    pthread_setname_np(pthread_self(), "tandem");
+    uint64_t seen = 0;
+    bool useful = true;
+    for (;;) {
+      seen = next_word(seen, slots_[self], useful);
+      const auto count = static_cast<int>(seen & ((1u << kCountBits) - 1));
+      const uint64_t epoch = seen >> kCountBits;
+      useful = self < count;  // a smaller team than before: sleep, wake only for larger ones
+      if (!useful) continue;
+      run_if_free(epoch, self);  // may have the chunk's data of the last region in its cache
+      for (int i = 1; i < count; ++i) run_if_free(epoch, 1 + (self + i - 1) % (count - 1));
+    }
+  }
+
+  // Waits for a word other than `seen`, first awake, then asleep until somebody calls wake().
+  uint64_t next_word(uint64_t seen, Slot& own, bool awake) {
+    auto changed = [&] { return word_.load(std::memory_order_seq_cst) != seen; };
+    while (!changed()) {
+      if (awake && spin(kWorkerSpins, changed)) break;
+      own.asleep.store(1, std::memory_order_seq_cst);
+      // Either this sees the caller's word, or the caller sees `asleep`.
+      if (changed()) {
+        own.asleep.store(0, std::memory_order_relaxed);
+        break;
+      }
+      while (own.asleep.load(std::memory_order_acquire)) futex_wait(futex(own.asleep), 1);
+    }
+    return word_.load(std::memory_order_acquire);
+  }
+
+  static void wake(Slot& slot) {
+    if (!slot.asleep.load(std::memory_order_seq_cst)) return;
+    slot.asleep.store(0, std::memory_order_release);
+    futex_wake(futex(slot.asleep));
+  }
+
+  alignas(64) std::atomic<uint64_t> word_{0};  // number of the region, its chunks
+  Region* region_ = nullptr;                   // of the number in word_
+  alignas(64) std::atomic<bool> busy_{false};  // what follows belongs to who set it
+  uint64_t epoch_ = 0;
   int workers_ = 0;
+  bool refused_ = false;
+  Slot slots_[kMaxThreads + 1];
 };
 
-void run_team(Region& region) { Pool::instance().run(region, static_cast<int>(region.chunks)); }
-
-#else
-
-bool in_foreign_region() { return omp_in_parallel() != 0; }
-
-// libgomp may give fewer threads than asked (OMP_THREAD_LIMIT), so each one strides over chunks.
-void team_body(void* data) {
-  Region& region = *static_cast<Region*>(data);
-  const int64_t stride = omp_get_num_threads();
-  for (int64_t i = omp_get_thread_num(); i < region.chunks; i += stride) region.run_chunk(i);
-}
-
-void run_team(Region& region) {
-  GOMP_parallel(team_body, &region, static_cast<unsigned>(region.chunks), 0);
-}
-
-#endif
+std::atomic<Pool*> Pool::current{nullptr};
 
 }  // namespace
 
 bool in_parallel_region() { return t_in_region; }
 
 int num_threads() {
-  if (t_in_region || t_limit == 1 || in_foreign_region()) return 1;
+  if (t_in_region || t_limit == 1) return 1;
   return std::min(global_threads().load(std::memory_order_relaxed), t_limit);
 }
 
@@ -201,7 +303,7 @@ void detail::parallel_run(int64_t begin, int64_t end, int64_t grain, ChunkFn fn,
     return;
   }
   Region region(begin, size, chunks, fn, context);
-  run_team(region);
+  Pool::instance().run(region);
   if (region.error) std::rethrow_exception(region.error);
 }
 

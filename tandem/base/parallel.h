@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_for: the one door to threads for kernels. Backed by libgomp's team of the calling thread
-// (or by a std::thread pool with -DTANDEM_STD_THREADS=1, which TSan understands).
+// parallel_for: the one door to threads for kernels. Backed by a pool of the process, which one
+// caller uses at a time; others run their chunks themselves meanwhile.
 // Chunk boundaries depend on (range, grain, thread count) alone, never on timing.
 #pragma once
 
@@ -20,7 +20,7 @@ TD_API int num_threads();
 /// OMP_NUM_THREADS, then the processors this process may run on). At most 1024.
 TD_API void set_num_threads(int n);
 
-/// True inside a parallel_for body that runs as part of a team.
+/// True inside a parallel_for body that was cut into several chunks.
 TD_API bool in_parallel_region();
 
 /// Limits parallel_for on this thread to `limit` threads until destroyed; guards nest, the smallest

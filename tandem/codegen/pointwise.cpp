@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "tandem/base/parallel.h"
+#include "tandem/base/per_thread.h"
 #include "tandem/base/small_vec.h"
 
 namespace tandem::codegen {
@@ -43,7 +44,10 @@ const TilePlan& kept_plan(const PlanKey& key, const Access* access, const TileOp
     PlanKey key{};
     const TilePlan* plan = nullptr;
   };
-  thread_local Slot recent[64];
+  struct Table {
+    Slot slots[64];
+  };
+  Slot(&recent)[64] = detail::PerThread<Table>::get().slots;
   Slot& slot = recent[PlanKeyHash{}(key) % 64];
   if (slot.plan && slot.key == key) return *slot.plan;
   // Never destroyed: threads may run kernels until the process ends.

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "tandem/base/parallel.h"
+#include "tandem/base/per_thread.h"
 #include "tandem/codegen/plan_runner.h"
 #include "tandem/codegen/reduce_plans.h"
 #include "tandem/graph/apply.h"
@@ -51,7 +52,10 @@ const ReducePlans& plans_of(const ReduceProgram& p) {
     const ReducePlans* plans = nullptr;
   };
   const TileTable* table = &tiles();
-  thread_local Slot recent[16];
+  struct Table {
+    Slot slots[16];
+  };
+  Slot(&recent)[16] = detail::PerThread<Table>::get().slots;
   Slot& slot = recent[reinterpret_cast<uintptr_t>(&p) / sizeof(ReduceProgram) % 16];
   if (slot.program == &p && slot.table == table) return *slot.plans;
   static std::mutex* lock = new std::mutex;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "tandem/base/per_thread.h"
 #include "tandem/codegen/tile_plan.h"
 #include "tandem/graph/scalar_expr.h"
 
@@ -344,7 +345,10 @@ const ReduceProgram& reduce_program_of(const OpDef& op, DType x, const DType* ou
   };
   Key key{&op, static_cast<uint64_t>(x) << 8 | static_cast<uint64_t>(n_scalars)};
   for (int k = 0; k < n_outs; ++k) key.types = key.types << 5 | static_cast<uint64_t>(outs[k]) | 16;
-  thread_local Slot recent[16];
+  struct Table {
+    Slot slots[16];
+  };
+  Slot(&recent)[16] = detail::PerThread<Table>::get().slots;
   Slot& slot = recent[(reinterpret_cast<uintptr_t>(&op) >> 6 ^ key.types) % 16];
   if (slot.program && slot.key == key) return *slot.program;
   static std::mutex* lock = new std::mutex;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machinery around oneDNN primitives; see onednn_internal.h. What always holds: a primitive is
-// made and run with the thread count of the calling thread, which is part of a plan's key.
+// made and run with one count of oneDNN's own threads: one, but for the few calls that
+// cannot be cut into parts. Our threads are parallel_for's.
 #ifdef TANDEM_HAVE_ONEDNN
 #include "tandem/cpu/onednn_internal.h"
 
@@ -13,7 +14,7 @@
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/ops/strided_copy_internal.h"
 
-extern "C" void omp_set_num_threads(int n);  // oneDNN's threads are libgomp's, as parallel_for's
+extern "C" void omp_set_num_threads(int n);  // of this thread; oneDNN's own are libgomp's
 
 namespace tandem::detail::onednn {
 namespace {
@@ -90,9 +91,10 @@ bool computes(DType t) {
   return t == DType::f32 || (t == DType::bf16 && f.avx512) || (t == DType::f16 && f.f16);
 }
 
-PlanBuilder::PlanBuilder(const KernelCall&) : plan_(std::make_shared<DnnlPlan>()) {
+PlanBuilder::PlanBuilder(int threads) : plan_(std::make_shared<DnnlPlan>()) {
   plan_->id = next_plan.fetch_add(1);
-  omp_set_num_threads(num_threads());
+  plan_->threads = threads;
+  omp_set_num_threads(threads);
 }
 
 Type PlanBuilder::type_of(DType t) {
@@ -148,7 +150,7 @@ void run_plan(const KernelCall& call) {
     call.op.reference_fn(call);
     return;
   }
-  omp_set_num_threads(num_threads());
+  omp_set_num_threads(plan.threads);
   Bound& bound = bound_to(plan);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& s = plan.steps[i];

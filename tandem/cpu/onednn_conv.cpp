@@ -114,6 +114,9 @@ Data ready_weight(PlanBuilder& b, const Array&, const Geometry&, int input, cons
   return b.input(input, want);
 }
 
+// oneDNN's threads share a call that is not cut into samples.
+int threads_for(ReadWeight weight) { return weight == read_weight ? num_threads() : 1; }
+
 Desc any_weight(DType t, const Geometry& g) {
   return Desc(g.w, PlanBuilder::type_of(t), dnnl::memory::format_tag::any);
 }
@@ -128,45 +131,51 @@ Forward::primitive_desc forward_desc(const Geometry& g, DType t, const Desc& bia
 }
 
 std::shared_ptr<const Plan> make_forward(const KernelCall& c, ReadWeight weight, Desc* wanted) {
-  return plan_or_refuse(c, [&](PlanBuilder& b) {
-    const Array &x = c.in[0], &w = c.in[1], &y = c.out[0];
-    Geometry g = geometry(c.get_attrs<ConvAttrs>(), x, w, y);
-    bool with_bias = c.n_in > 2 && c.in[2].present();
-    Desc bias;
-    if (with_bias) bias = PlanBuilder::desc_of(y.dtype, {y.shape[1]}, {1});
-    auto pd = forward_desc(g, y.dtype, bias);
-    if (wanted) *wanted = pd.weights_desc();
-    Data dx = read_activation(b, x, 0);
-    Data dw = weight(b, w, g, 1, pd.weights_desc());
-    Data dy = write_activation(b, y);
-    std::vector<Step::Arg> args = {{DNNL_ARG_SRC, dx}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DST, dy}};
-    if (with_bias) {
-      bool dense = c.in[2].contiguous;
-      args.push_back({DNNL_ARG_BIAS, dense ? b.input(2, bias) : b.copied(2, bias)});
-    }
-    b.add(pd, Forward(pd), std::move(args), g.operations);
-    store_activation(b, y, dy);
-  });
+  return plan_or_refuse(
+      [&](PlanBuilder& b) {
+        const Array &x = c.in[0], &w = c.in[1], &y = c.out[0];
+        Geometry g = geometry(c.get_attrs<ConvAttrs>(), x, w, y);
+        bool with_bias = c.n_in > 2 && c.in[2].present();
+        Desc bias;
+        if (with_bias) bias = PlanBuilder::desc_of(y.dtype, {y.shape[1]}, {1});
+        auto pd = forward_desc(g, y.dtype, bias);
+        if (wanted) *wanted = pd.weights_desc();
+        Data dx = read_activation(b, x, 0);
+        Data dw = weight(b, w, g, 1, pd.weights_desc());
+        Data dy = write_activation(b, y);
+        std::vector<Step::Arg> args = {
+            {DNNL_ARG_SRC, dx}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DST, dy}};
+        if (with_bias) {
+          bool dense = c.in[2].contiguous;
+          args.push_back({DNNL_ARG_BIAS, dense ? b.input(2, bias) : b.copied(2, bias)});
+        }
+        b.add(pd, Forward(pd), std::move(args), g.operations);
+        store_activation(b, y, dy);
+      },
+      threads_for(weight));
 }
 
 std::shared_ptr<const Plan> make_backward_input(const KernelCall& c, ReadWeight weight,
                                                 Desc* wanted) {
-  return plan_or_refuse(c, [&](PlanBuilder& b) {
-    const Array &gy = c.in[0], &w = c.in[1], &gx = c.out[0];
-    Geometry g = geometry(c.get_attrs<ConvAttrs>(), gx, w, gy);
-    auto hint = forward_desc(g, gx.dtype, Desc());
-    dnnl::convolution_backward_data::primitive_desc pd(
-        engine(), algorithm::convolution_direct, activation(gx.dtype, g.x), any_weight(gx.dtype, g),
-        activation(gx.dtype, g.y), g.stride, g.dilation, g.pad_begin, g.pad_end, hint,
-        user_scratchpad());
-    if (wanted) *wanted = pd.weights_desc();
-    Data dy = read_activation(b, gy, 0);
-    Data dw = weight(b, w, g, 1, pd.weights_desc());
-    Data dx = write_activation(b, gx);
-    b.add(pd, dnnl::convolution_backward_data(pd),
-          {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DIFF_SRC, dx}}, g.operations);
-    store_activation(b, gx, dx);
-  });
+  return plan_or_refuse(
+      [&](PlanBuilder& b) {
+        const Array &gy = c.in[0], &w = c.in[1], &gx = c.out[0];
+        Geometry g = geometry(c.get_attrs<ConvAttrs>(), gx, w, gy);
+        auto hint = forward_desc(g, gx.dtype, Desc());
+        dnnl::convolution_backward_data::primitive_desc pd(
+            engine(), algorithm::convolution_direct, activation(gx.dtype, g.x),
+            any_weight(gx.dtype, g), activation(gx.dtype, g.y), g.stride, g.dilation, g.pad_begin,
+            g.pad_end, hint, user_scratchpad());
+        if (wanted) *wanted = pd.weights_desc();
+        Data dy = read_activation(b, gy, 0);
+        Data dw = weight(b, w, g, 1, pd.weights_desc());
+        Data dx = write_activation(b, gx);
+        b.add(pd, dnnl::convolution_backward_data(pd),
+              {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, dw}, {DNNL_ARG_DIFF_SRC, dx}},
+              g.operations);
+        store_activation(b, gx, dx);
+      },
+      threads_for(weight));
 }
 
 // A call on samples n0..n1-1. The arrays whose first dimension is the samples are cut, the others
@@ -214,9 +223,10 @@ int64_t parts_of(int64_t n, double operations, int64_t most) {
 // of the 16-bit dtypes such a call is not cut, and the bits of an odd shape may depend on the
 // threads.
 struct SamplesPlan : Plan {
-  std::shared_ptr<const Plan> whole;       ///< few large samples: the threads share each of them
-  std::shared_ptr<const Plan> part[2];     ///< of floor and ceil of n / parts samples
-  std::shared_ptr<const Plan> weights[2];  ///< brings the weights to what the parts want
+  std::shared_ptr<const Plan> whole;    ///< few large samples: the threads share each of them
+  std::shared_ptr<const Plan> part[2];  ///< of floor and ceil of n / parts samples
+  /// Bring pieces of the weights to what the parts want.
+  std::vector<std::shared_ptr<const Plan>> weights[2];
   size_t weights_at[2] = {}, weights_scratch = 0, workers_at = 0, worker_bytes = 0;
   int64_t parts = 1;
   int workers = 1;
@@ -226,16 +236,45 @@ constexpr int64_t kFewSamples = 3;
 constexpr int64_t kFewChannels = 4;
 constexpr double kLargeCall = 8e6;  ///< operations
 constexpr int64_t kMostSampleParts = 32;
+constexpr int64_t kWeightBlock = 64;  ///< outputs and inputs lie in blocks of at most so many
 
 using MakePart = std::shared_ptr<const Plan> (*)(const KernelCall&, ReadWeight, Desc*);
 
-// The plan of a reorder of the weights into the beginning of out[0].
-std::shared_ptr<const Plan> make_weights(const KernelCall& c, const Geometry& g, const Desc& want) {
-  return plan_or_refuse(c, [&](PlanBuilder& b) {
+// Piece i of `pieces` of a reorder of the weights into out[0].
+std::shared_ptr<const Plan> make_weights(const KernelCall& c, const Geometry& g, const Desc& want,
+                                         int64_t i, int64_t pieces) {
+  return plan_or_refuse([&](PlanBuilder& b) {
     Data w = is_plain(c.in[1]) ? b.input(1, weight_desc_of(c.in[1], g))
                                : copied_weight(b, c.in[1], g, 1);
-    b.reorder(w, b.output(0, want));
+    Data to = b.output(0, want);
+    if (pieces > 1) {
+      Dims sizes = g.w, first(g.w.size(), 0);
+      const int64_t blocks = g.w[0] / kWeightBlock;
+      first[0] = blocks * i / pieces * kWeightBlock;
+      sizes[0] = blocks * (i + 1) / pieces * kWeightBlock - first[0];
+      w.desc = w.desc.submemory_desc(sizes, first);
+      to.desc = to.desc.submemory_desc(sizes, first);
+    }
+    b.reorder(w, to);
   });
+}
+
+// The reorder in pieces of the outputs, where oneDNN allows it; each is done by one thread.
+std::vector<std::shared_ptr<const Plan>> make_weights(const KernelCall& c, const Geometry& g,
+                                                      const Desc& want) {
+  constexpr int64_t kElementsPerPiece = 65536;
+  std::vector<std::shared_ptr<const Plan>> plans;
+  if (is_plain(c.in[1]) && g.groups == 1 && g.w[0] % kWeightBlock == 0) {
+    const int64_t pieces = std::min(c.in[1].numel / kElementsPerPiece, g.w[0] / kWeightBlock);
+    for (int64_t i = 0; pieces > 1 && i < pieces; ++i) {
+      plans.push_back(make_weights(c, g, want, i, pieces));
+      if (usable(plans.back())) continue;
+      plans.clear();
+      break;
+    }
+  }
+  if (plans.empty()) plans.push_back(make_weights(c, g, want, 0, 1));
+  return plans;
 }
 
 std::shared_ptr<const Plan> prepare_samples(const KernelCall& c, MakePart make) {
@@ -255,11 +294,8 @@ std::shared_ptr<const Plan> prepare_samples(const KernelCall& c, MakePart make) 
   size_t part_scratch = 0;
   for (int i = 0; i < kinds; ++i) {
     Desc want;
-    {
-      SerialGuard one;
-      Slice s(c, 0, n / plan->parts + i, {0}, true);
-      plan->part[i] = make(s.call, ready_weight, &want);
-    }
+    Slice s(c, 0, n / plan->parts + i, {0}, true);
+    plan->part[i] = make(s.call, ready_weight, &want);
     if (!usable(plan->part[i])) {
       plan->whole = make(c, read_weight, nullptr);
       plan->workspace = plan->whole->workspace;
@@ -270,7 +306,9 @@ std::shared_ptr<const Plan> prepare_samples(const KernelCall& c, MakePart make) 
     plan->weights[i] = make_weights(c, g, want);
     plan->weights_at[i] = plan->workspace;
     plan->workspace += rounded(want.get_size());
-    plan->weights_scratch = std::max(plan->weights_scratch, plan->weights[i]->workspace);
+    size_t all = 0;
+    for (const auto& piece : plan->weights[i]) all += rounded(piece->workspace);
+    plan->weights_scratch = std::max(plan->weights_scratch, all);
   }
   plan->worker_bytes = rounded(part_scratch);
   plan->workers_at = plan->workspace;
@@ -288,25 +326,30 @@ void run_samples(const KernelCall& c) {
   }
   char* scratch = static_cast<char*>(c.scratch);
   for (int i = 0; i < 2; ++i) {
-    if (!plan.weights[i]) continue;
-    KernelCall w = c;
-    Array out = c.out[0];
-    out.data = scratch + plan.weights_at[i];
-    w.out = &out;
-    w.plan = plan.weights[i].get();
-    w.scratch = scratch + plan.workers_at;
-    run_plan(w);
+    const auto& pieces = plan.weights[i];
+    parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t first, int64_t last) {
+      KernelCall w = c;
+      Array out = c.out[0];
+      out.data = scratch + plan.weights_at[i];
+      w.out = &out;
+      w.scratch = scratch + plan.workers_at;
+      for (int64_t p = 0; p < last; ++p) {
+        const Plan* piece = pieces[static_cast<size_t>(p)].get();
+        w.plan = piece;
+        if (p >= first) run_plan(w);
+        w.scratch = static_cast<char*>(w.scratch) + rounded(piece->workspace);
+      }
+    });
   }
   const int64_t n = c.in[0].shape[0];
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
-    SerialGuard one;
     for (int64_t w = first; w < last; ++w)
       for (int64_t p = plan.parts * w / plan.workers; p < plan.parts * (w + 1) / plan.workers;
            ++p) {
         const int64_t n0 = n * p / plan.parts, n1 = n * (p + 1) / plan.parts;
         const int kind = n1 - n0 == n / plan.parts ? 0 : 1;
         Slice s(c, n0, n1, {0}, true);
-        if (plan.weights[kind]) s.in[1].data = scratch + plan.weights_at[kind];
+        if (!plan.weights[kind].empty()) s.in[1].data = scratch + plan.weights_at[kind];
         s.call.plan = plan.part[kind].get();
         s.call.scratch = scratch + plan.workers_at + w * plan.worker_bytes;
         run_plan(s.call);
@@ -322,7 +365,7 @@ std::shared_ptr<const Plan> prepare_backward_input(const KernelCall& c) {
 }
 
 std::shared_ptr<const Plan> whole_backward_weight(const KernelCall& c) {
-  return plan_or_refuse(c, [&](PlanBuilder& b) {
+  return plan_or_refuse([&](PlanBuilder& b) {
     const Array &x = c.in[0], &gy = c.in[1], &gw = c.out[0];
     Geometry g = geometry(c.get_attrs<ConvAttrs>(), x, gw, gy);
     auto hint = forward_desc(g, x.dtype, Desc());
@@ -361,12 +404,9 @@ std::shared_ptr<const Plan> prepare_backward_weight(const KernelCall& c) {
   Geometry g = geometry(c.get_attrs<ConvAttrs>(), c.in[0], gw, c.in[1]);
   plan->parts = parts_of(n, g.operations, kMostParts);
   const int64_t per = n / plan->parts;
-  {
-    SerialGuard one;
-    plan->less = whole_backward_weight(Slice(c, 0, per, {0, 1}, false).call);
-    plan->more = n % plan->parts ? whole_backward_weight(Slice(c, 0, per + 1, {0, 1}, false).call)
-                                 : plan->less;
-  }
+  plan->less = whole_backward_weight(Slice(c, 0, per, {0, 1}, false).call);
+  plan->more = n % plan->parts ? whole_backward_weight(Slice(c, 0, per + 1, {0, 1}, false).call)
+                               : plan->less;
   if (!usable(plan->less) || !usable(plan->more)) {
     plan->own = own_conv_backward_weight_prepare(c);
     if (plan->own) plan->workspace = plan->own->workspace;
@@ -403,7 +443,6 @@ void run_backward_weight(const KernelCall& c) {
   char* parts = workers + plan.worker_bytes * static_cast<size_t>(plan.workers);
   const int64_t n = c.in[0].shape[0];
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
-    SerialGuard one;
     for (int64_t w = first; w < last; ++w)
       for (int64_t p = plan.parts * w / plan.workers; p < plan.parts * (w + 1) / plan.workers;
            ++p) {

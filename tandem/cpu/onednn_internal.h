@@ -38,6 +38,7 @@ struct Step {
 
 struct DnnlPlan : Plan {
   uint64_t id = 0;
+  int threads = 1;      ///< of oneDNN's own
   bool usable = false;  ///< false: oneDNN has nothing good for this call, use the reference
   std::vector<Step> steps;
 };
@@ -45,7 +46,7 @@ struct DnnlPlan : Plan {
 /// Collects the steps of a plan. Throws dnnl::error when oneDNN refuses.
 class PlanBuilder {
  public:
-  explicit PlanBuilder(const KernelCall& call);
+  explicit PlanBuilder(int threads);
 
   static Type type_of(DType t);
   /// The array as it lies, dims merged or split as the caller says.
@@ -72,11 +73,12 @@ class PlanBuilder {
 const dnnl::engine& engine();
 /// The attributes of every primitive: the scratchpad is ours.
 dnnl::primitive_attr user_scratchpad();
-/// The plan that `make(builder)` describes, or an unusable one if oneDNN refuses.
+/// The plan that `make(builder)` describes, or an unusable one if oneDNN refuses. More than one
+/// thread only where a call cannot be cut: oneDNN's threads wait spinning beside parallel_for's.
 template <class F>
-std::shared_ptr<const Plan> plan_or_refuse(const KernelCall& call, F&& make) {
+std::shared_ptr<const Plan> plan_or_refuse(F&& make, int threads = 1) {
   try {
-    PlanBuilder b(call);
+    PlanBuilder b(threads);
     make(b);
     return b.finish();
   } catch (const dnnl::error&) {

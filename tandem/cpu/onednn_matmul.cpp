@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul and linear on oneDNN: large f32 products and all 16-bit ones. oneDNN may split k among
-// threads, which changes bits with their number: in f32 where a is transposed and k long, which is
-// left to the own product; in 16 bits anywhere, so those calls are cut into parts of rows, columns
-// or batches by the shape, each done by one thread.
+// matmul and linear on oneDNN: 16-bit products (the own ones are as fast in f32). oneDNN's choices,
+// and with them the bits, depend on how many threads it is given, so calls are cut into parts of
+// rows, columns or batches by the shape, each done by one thread.
 #ifdef TANDEM_HAVE_ONEDNN
 #include <algorithm>
 
@@ -17,9 +16,6 @@ namespace {
 
 using namespace onednn;
 
-constexpr int64_t kLeastWeight = 16384;  ///< elements of b
-constexpr int64_t kLongestK = 512;       ///< of a transposed a in f32: longer ones may be split
-
 // A matrix of unit stride in one dimension that does not overlap itself.
 bool plain(int64_t rows, int64_t columns, int64_t row, int64_t column) {
   return (column == 1 && (row >= columns || rows == 1)) ||
@@ -33,19 +29,14 @@ bool dense(int64_t rows, int64_t columns, int64_t row, int64_t column) {
 
 bool supports(const KernelCall& c) {
   const DType t = c.in[0].dtype;
-  if (!is_floating(t) || !computes(t)) return false;
+  if (size_of(t) != 2 || !is_floating(t) || !computes(t)) return false;
   const bool linear = &c.op == &op::linear;
   if (linear && !(is_rows(c.in[0]) && (c.n_in < 3 || !c.in[2].present() || c.in[2].contiguous)))
     return false;
   MatmulProblem p = matmul_problem(c);
   if (p.products() == 0 || p.lead > 1) return false;
   if (!plain(p.m, p.k, p.am, p.ak) || !plain(p.k, p.n, p.bk, p.bn)) return false;
-  if (p.lead && (p.a_step[0] < 0 || p.b_step[0] < 0)) return false;
-  if (t != DType::f32) return true;
-  if (p.lead && (!dense(p.m, p.k, p.am, p.ak) || !dense(p.k, p.n, p.bk, p.bn))) return false;
-  // The choice does not look at m, so a row alone has the bits that it has among others.
-  const bool transposed = p.ak != 1 && p.m > 1;
-  return p.n >= 16 && p.n * p.k >= kLeastWeight && (!transposed || p.k <= kLongestK);
+  return !p.lead || (p.a_step[0] >= 0 && p.b_step[0] >= 0);
 }
 
 // Strides of rows x columns with those of dimensions of size 1 made harmless.
@@ -56,7 +47,7 @@ void clean(int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
 
 // The plan of `p` as one primitive; operands are addressed from the call's data pointers.
 std::shared_ptr<const Plan> make_plan(const KernelCall& c, MatmulProblem p, int64_t c_row) {
-  return plan_or_refuse(c, [&](PlanBuilder& b) {
+  return plan_or_refuse([&](PlanBuilder& b) {
     const DType t = c.in[0].dtype;
     clean(p.m, p.k, p.am, p.ak);
     clean(p.k, p.n, p.bk, p.bn);
@@ -99,7 +90,6 @@ std::shared_ptr<const Plan> make_plan(const KernelCall& c, MatmulProblem p, int6
 }
 
 struct MatmulPlan : Plan {
-  std::shared_ptr<const Plan> whole;       ///< the primitive does the threading
   std::shared_ptr<const Plan> part, last;  ///< of `chunk` rows, columns or batches, and the rest
   int64_t size = 0, chunk = 0, parts = 1;
   int64_t step[4] = {};  ///< bytes from one row (column, batch) to the next, of a, b, bias and c
@@ -152,19 +142,12 @@ void cut(MatmulPlan& plan, const MatmulProblem& p, int64_t element) {
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   auto plan = std::make_shared<MatmulPlan>();
   const MatmulProblem p = matmul_problem(c);
-  if (c.in[0].dtype != DType::f32) {
-    SerialGuard one;
-    cut(*plan, p, static_cast<int64_t>(size_of(c.in[0].dtype)));
-    const int64_t rest = plan->size - (plan->parts - 1) * plan->chunk;
-    plan->part = make_plan(c, part_of(p, std::min(plan->chunk, plan->size)), p.n);
-    plan->last = rest == plan->chunk ? plan->part : make_plan(c, part_of(p, rest), p.n);
-    if (!usable(plan->part) || !usable(plan->last)) plan->part = nullptr;
-  }
-  if (!plan->part) {
-    plan->whole = make_plan(c, p, p.n);
-    plan->workspace = plan->whole->workspace;
-    return plan;
-  }
+  cut(*plan, p, static_cast<int64_t>(size_of(c.in[0].dtype)));
+  const int64_t rest = plan->size - (plan->parts - 1) * plan->chunk;
+  plan->part = make_plan(c, part_of(p, std::min(plan->chunk, plan->size)), p.n);
+  plan->last = rest == plan->chunk ? plan->part : make_plan(c, part_of(p, rest), p.n);
+  if (!usable(plan->part)) return plan->part;
+  if (!usable(plan->last)) return plan->last;
   plan->workers = static_cast<int>(std::min<int64_t>(num_threads(), plan->parts));
   plan->worker_bytes = (std::max(plan->part->workspace, plan->last->workspace) + 63) / 64 * 64;
   plan->workspace = plan->worker_bytes * static_cast<size_t>(plan->workers);
@@ -172,14 +155,10 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
 }
 
 void run(const KernelCall& c) {
-  const auto& plan = *static_cast<const MatmulPlan*>(c.plan);
-  KernelCall whole = c;
-  if (plan.whole) {
-    whole.plan = plan.whole.get();
-    return run_plan(whole);
-  }
+  const auto* made = dynamic_cast<const MatmulPlan*>(c.plan);
+  if (!made) return run_plan(c);  // oneDNN refused
+  const MatmulPlan& plan = *made;
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
-    SerialGuard one;
     for (int64_t w = first; w < last; ++w)
       for (int64_t i = plan.parts * w / plan.workers; i < plan.parts * (w + 1) / plan.workers;
            ++i) {

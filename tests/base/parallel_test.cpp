@@ -4,9 +4,13 @@
 #include "tandem/base/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -15,6 +19,10 @@
 #include <vector>
 
 #include "tandem/base/hash.h"
+
+#ifdef __has_feature
+#define TD_TSAN __has_feature(thread_sanitizer)
+#endif
 
 namespace tandem {
 namespace {
@@ -154,6 +162,83 @@ TEST(Parallel, SeveralUserThreadsAtOnce) {
   for (std::thread& t : users) t.join();
   for (int64_t s : sums) EXPECT_EQ(s, 50 * 499500);
 }
+
+TEST(Parallel, ManyShortRegionsOfChangingSize) {
+  Threads scope(8);
+  int64_t sum = 0, want = 0;
+  for (int64_t i = 0; i < 20000; ++i) {
+    const int64_t n = 1 + i % 9;
+    std::atomic<int64_t> part{0};
+    parallel_for(0, n, 1, [&](int64_t b, int64_t e) { part.fetch_add(e - b); });
+    sum += part.load();
+    want += n;
+    // Now and then the workers fall asleep.
+    if (i % 4000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(sum, want);
+}
+
+TEST(Parallel, TheCallerSleepsWhileALongChunkRuns) {
+  Threads scope(2);
+  timespec before{}, after{};
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<bool> elsewhere{false};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+  parallel_for(0, 2, 1, [&](int64_t b, int64_t) {
+    if (std::this_thread::get_id() == caller && b == 0) {
+      // Give the worker time to begin its chunk.
+      for (int i = 0; i < 1000 && !elsewhere; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } else {
+      elsewhere = std::this_thread::get_id() != caller;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+  });
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+  EXPECT_TRUE(elsewhere);
+  const double cpu = static_cast<double>(after.tv_sec - before.tv_sec) +
+                     1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec);
+  EXPECT_LT(cpu, 0.1);
+}
+
+TEST(Parallel, ARegionInsideAnotherThreadsRegionRunsOnItsOwnThread) {
+  Threads scope(2);
+  std::atomic<int> chunks{0}, foreign{0};
+  parallel_for(0, 2, 1, [&](int64_t b, int64_t) {
+    if (b != 0) return;
+    // The pool is taken: this thread's region has the same chunks and waits for nobody.
+    std::thread([&] {
+      const std::thread::id here = std::this_thread::get_id();
+      parallel_for(0, 10, 1, [&](int64_t b, int64_t e) {
+        chunks.fetch_add(e - b == 5);
+        foreign.fetch_add(std::this_thread::get_id() != here);
+      });
+    }).join();
+  });
+  EXPECT_EQ(chunks.load(), 2);
+  EXPECT_EQ(foreign.load(), 0);
+}
+
+#if !defined(__SANITIZE_THREAD__) && !TD_TSAN
+TEST(Parallel, AForkedChildHasAPoolOfItsOwn) {
+  Threads scope(4);
+  ASSERT_EQ(chunks_of(0, 4, 1).size(), 4u);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    std::atomic<int> arrived{0};
+    parallel_for(0, 4, 1, [&](int64_t, int64_t) {
+      arrived.fetch_add(1);
+      while (arrived.load() < 4) std::this_thread::yield();
+    });
+    _exit(arrived.load() == 4 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(chunks_of(0, 4, 1).size(), 4u);
+}
+#endif
 
 TEST(Parallel, CountIsClampedAndRestored) {
   const int before = num_threads();
