@@ -117,6 +117,8 @@ def erfinv_ratio(w):
     if w < mpf('0.5'):
         return m.erfinv(x) / x
     c, y = rest / (1 + x), m.sqrt(w) * mpf('0.9')
+    if w > 35:
+        y = m.sqrt(w) - m.log(m.pi * w) / (4 * m.sqrt(w))
     for _ in range(60):
         step = (m.erfc(y) - c) * m.exp(y * y) * -m.sqrt(m.pi) / 2
         step /= 1 + y * step
@@ -163,6 +165,19 @@ def main():
         x = t + mpf(7) / 4
         return m.digamma(x) / (x - root)
 
+    def bessel_rest(n):  # sqrt(x) exp(-x) I_n(x) in t = 16 / x - 1
+        def f(t):
+            x = 16 / (t + 1)
+            return m.sqrt(x) * m.exp(-x) * m.besseli(n, x)
+        return f
+
+    def bessel_near(n):  # (2 / x)^n I_n(x) in z = x^2 / 4
+        return lambda z: m.hyp0f1(n + 1, z)
+
+    def erfinv_gap(u):  # s - erfinv(x), s^2 = -log(1 - x^2), u = (s - 12) / (s + 12)
+        s = 12 * (1 + u) / (1 - u)
+        return s - erfinv_ratio(s * s) * m.sqrt(1 - m.exp(-s * s))
+
     def gap(x): return (x - 3) / (x + 3)
     quarter = [(m.pi / 4 * mpf(s)) ** 2 for s in ('1.001', '1.0001')]
     table = [  # name, function, weight, interval, degree, bits, roundings one by one
@@ -205,6 +220,12 @@ def main():
          -0.75, 0.75, 20, 53, 0),
         ('erfinv, w > 16', lambda s: erfinv_ratio((s + mpf('5.05')) ** 2), lambda t: mpf(1),
          mpf('-1.05'), mpf('1.05'), 19, 53, 0),
+        ('erfinv, w > 36', erfinv_gap, lambda u: (1 - u) / (12 * (1 + u)), mpf(-1) / 3, '0.39', 21,
+         53, 0),
+        ('i0, x < 8', bessel_near(0), lambda z: 1 / m.hyp0f1(1, z), mpf(10) ** -12, 16, 17, 53, 2),
+        ('i1, x < 8', bessel_near(1), lambda z: 1 / m.hyp0f1(2, z), mpf(10) ** -12, 16, 17, 53, 2),
+        ('i0, x > 8', bessel_rest(0), lambda t: mpf('2.5'), mpf('-0.9999999999'), 1, 22, 53, 0),
+        ('i1, x > 8', bessel_rest(1), lambda t: mpf('2.5'), mpf('-0.9999999999'), 1, 22, 53, 0),
     ]
     for row in table:
         fit(*row)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Second half of the math prelude: erf, erfc, erfinv, lgamma and digamma in f64, and the f32
-// functions that are computed in f64. Included by math_prelude.h only; its rules hold here. Emitted
-// code gets both texts, this one in place of its #include.
+// Second half of the math prelude: the error, gamma, Bessel and zeta functions and their relatives
+// in f64, and the f32 functions that are computed in f64. Included by math_prelude.h only; its
+// rules hold here. Emitted code gets both texts, this one in place of its #include.
 #ifndef TDM_MATH_PRELUDE_SPECIAL_H
 #define TDM_MATH_PRELUDE_SPECIAL_H
 
@@ -58,22 +58,11 @@ TDM_FN double tdm_erfc(double x) {
   return tdmi_sel(a < 0.375, 1.0 - (x + x * tdmi_erf_rest(x * x)), y);
 }
 
-/// Inverse of erf on [-1, 1]; NaN outside. Within 4 ulp (f64).
-/// erfinv(x) = x P(w), w = -log(1 - x^2); for w > 6.25 in sqrt(w) (after M. Giles, 2010).
-TDM_FN double tdm_erfinv(double x) {
-  const double a = tdmi_abs(x);
-  const tdmi_dd sq = tdmi_two_prod(a, a);
-  const tdmi_dd prod = tdmi_two_prod(1.0 - a, 1.0 + a);
-  const tdmi_log_t part = tdmi_log_parts(prod.h);
-  const int small = a < 0.5;
-  const double f = tdmi_sel(small, -sq.h, part.f);
-  const double c = tdmi_sel(small, -sq.l, prod.l * tdmi_pow2(-part.k));
-  const double k = tdmi_sel(small, 0.0, (double)part.k);
-  const double w = -tdmi_log_sum(f, c * (1.0 - f * (1.0 - f)), k);
+// erfinv(x) / x at w = -log(1 - x^2) <= 37: in w, for w > 6.25 in sqrt(w) (after M. Giles, 2010).
+TDM_FN double tdmi_erfinv_ratio(double w) {
   const double root = tdm_sqrt(tdmi_abs(w));
   const double t = tdmi_sel(w < 6.25, w, 6.25) - 3.125;
   const double s = root - 3.25, v = root - 5.05;
-  double y;
   double p = -0x1.6adc1bb64d88p-72;
   p = TDMI_H3(p, t, 0x1.e67eb783b10dcp-69, 0x1.3867ed7157d73p-66, -0x1.9bbf75445eac9p-62);
   p = TDMI_H3(p, t, 0x1.9aa8c3de0e31dp-61, 0x1.1ec20948fd9dp-56, -0x1.1ca77538f71dfp-53);
@@ -99,7 +88,21 @@ TDM_FN double tdm_erfinv(double x) {
   r = TDMI_H3(r, v, 0x1.1971db3b3bd8bp-18, -0x1.344608f95dab8p-16, 0x1.2acdb4cc33967p-14);
   r = TDMI_H3(r, v, -0x1.a415b08f39f6p-13, -0x1.6437de556cfa9p-13, 0x1.02a209f638a16p0);
   r = TDMI_H1(r, v, 0x1.39a07f9e2524cp2);
-  y = tdmi_sel(w < 6.25, p, tdmi_sel(w < 16.0, q, r));
+  return tdmi_sel(w < 6.25, p, tdmi_sel(w < 16.0, q, r));
+}
+
+/// Inverse of erf on [-1, 1]; NaN outside. Within 4 ulp (f64).
+TDM_FN double tdm_erfinv(double x) {
+  const double a = tdmi_abs(x);
+  const tdmi_dd sq = tdmi_two_prod(a, a);
+  const tdmi_dd prod = tdmi_two_prod(1.0 - a, 1.0 + a);
+  const tdmi_log_t part = tdmi_log_parts(prod.h);
+  const int small = a < 0.5;
+  const double f = tdmi_sel(small, -sq.h, part.f);
+  const double c = tdmi_sel(small, -sq.l, prod.l * tdmi_pow2(-part.k));
+  const double k = tdmi_sel(small, 0.0, (double)part.k);
+  const double w = -tdmi_log_sum(f, c * (1.0 - f * (1.0 - f)), k);
+  double y = tdmi_erfinv_ratio(w);
   y = tdmi_sel(a < 1.0, x * y, x * tdmi_inf());
   return tdmi_sel(a <= 1.0, y, tdmi_nan());
 }
@@ -220,6 +223,266 @@ TDM_FN double tdm_digamma(double x) {
   return tdmi_sel(x != x, x, r);
 }
 
+// ---- f64: relatives of erfc -------------------------------------------------------------------
+
+/// exp(x^2) erfc(x), without overflow for x > 0; inf below -26.7. Within 4 ulp.
+TDM_FN double tdm_erfcx(double x) {
+  const double a = tdmi_abs(x);
+  const double c = tdmi_sel(a > 28.0, 28.0, a);
+  const tdmi_dd sq = tdmi_two_prod(c, c);
+  const tdmi_exp_t e = tdmi_exp_parts(sq.h, sq.l);
+  const double grown = tdmi_scale(1.0 + (e.t + e.l), e.n);
+  const double small = a + a * tdmi_erf_rest(a * a);
+  const double r = 1.0 / tdmi_sel(a > 28.0, a, 28.0), z = r * r;
+  double far = TDMI_H3(10395.0 / 64.0, z, -945.0 / 32.0, 105.0 / 16.0, -15.0 / 8.0);
+  double y = tdmi_erfcx_scaled(c).h / (1.0 + (c + c));
+  far = 0x1.20dd750429b6dp-1 * r * TDMI_H3(far, z, 0.75, -0.5, 1.0);
+  y = tdmi_sel(a > 28.0, far, y);
+  y = tdmi_sel(x < 0.0, (grown + grown) - y, y);
+  y = tdmi_sel(a < 0.375, grown * (1.0 - tdmi_sel(x < 0.0, -small, small)), y);
+  y = tdmi_sel(x < -28.0, tdmi_inf(), y);
+  return tdmi_sel(x != x, x, y);
+}
+
+// s - erfinv(x) for s^2 = -log(1 - x^2), 6 <= s <= 27.3.
+TDM_FN double tdmi_erfinv_gap(double s) {
+  const double u = (s - 12.0) / (s + 12.0);
+  double p = 0x1.09568dda5d13fp-9;
+  p = TDMI_H3(p, u, -0x1.bce8c3ab490fp-7, 0x1.ba2c90408c27cp-6, -0x1.20afc9d5be5cap-5);
+  p = TDMI_H3(p, u, 0x1.562da8fff6f44p-5, -0x1.978db4c6def05p-5, 0x1.d3d57b1a9aca7p-5);
+  p = TDMI_H3(p, u, -0x1.04bbb8d9055f5p-4, 0x1.18b452bd15536p-4, -0x1.28e8aa50efee9p-4);
+  p = TDMI_H3(p, u, 0x1.2fdad98695797p-4, -0x1.31d2babf77d85p-4, 0x1.27a5e22bc636bp-4);
+  p = TDMI_H3(p, u, -0x1.182b1396204bfp-4, 0x1.f1715e142b2dp-5, -0x1.a923cd3563a86p-5);
+  p = TDMI_H3(p, u, 0x1.31c1b58977c5ap-5, -0x1.685610a0b92e8p-6, -0x1.432587078c7ap-8);
+  p = TDMI_H3(p, u, 0x1.062237c0a3e74p-5, -0x1.d51b682f2854ap-4, 0x1.9453e839264fep-4);
+  return p;
+}
+
+/// The x at which the normal distribution function is p; -inf at 0, inf at 1, NaN outside 0..1.
+/// Within 8 ulp.
+TDM_FN double tdm_ndtri(double p) {
+  const double low = tdmi_sel(p > 0.5, 1.0 - p, p);
+  const int far = low<0x1p-50, near = low> 0.25;
+  const double m = tdmi_sel(far, 0x1p-50, low);
+  const double x = 1.0 - (m + m);
+  const tdmi_dd rest = tdmi_fast_two(1.0, -m);
+  const tdmi_dd sq = tdmi_two_prod(x, x);
+  const tdmi_dd prod = tdmi_two_prod(4.0 * m, rest.h);  // 1 - x^2
+  const tdmi_log_t part = tdmi_log_parts(prod.h);
+  const double f = tdmi_sel(near, -sq.h, part.f);
+  const double c = tdmi_sel(near, -sq.l, (prod.l + 4.0 * m * rest.l) * tdmi_pow2(-part.k));
+  const double w = -tdmi_log_sum(f, c * (1.0 - f * (1.0 - f)), tdmi_sel(near, 0.0, (double)part.k));
+  const double s = tdm_sqrt(-tdm_log(4.0 * tdmi_sel(far, low, 0x1p-56)));
+  double y = tdmi_sel(far, s - tdmi_erfinv_gap(s), x * tdmi_erfinv_ratio(w));
+  y = -0x1.6a09e667f3bcdp0 * tdmi_sel(low == 0.0, tdmi_inf(), y);
+  y = tdmi_sel(p > 0.5, -y, y);
+  return tdmi_sel((p >= 0.0) & (p <= 1.0), y, tdmi_nan());
+}
+
+// ---- f64: modified Bessel functions -----------------------------------------------------------
+
+/// exp(-|x|) I0(x). Within 4 ulp.
+TDM_FN double tdm_i0e(double x) {
+  const double a = tdmi_abs(x);
+  const int big = a > 8.0;
+  const double n = tdmi_sel(big, 8.0, a), f = tdmi_sel(big, a, 8.0);
+  const double z = 0.25 * n * n, t = 16.0 / f - 1.0;
+  double p = 0x1.e01e79f4df00dp-97;
+  p = TDMI_H3(p, z, 0x1.42480779cbf93p-89, 0x1.6fbae4b6a68e3p-81, 0x1.3d94ae6c4473fp-73);
+  p = TDMI_H3(p, z, 0x1.e738b09f4e232p-66, 0x1.4196b26263409p-58, 0x1.69caaf017e1b2p-51);
+  p = TDMI_H3(p, z, 0x1.5601876126642p-44, 0x1.0b3132940d893p-37, 0x1.522a43f5b69afp-31);
+  p = TDMI_H3(p, z, 0x1.522a43f65b53ep-25, 0x1.02e85c089882cp-19, 0x1.23456789abdp-14);
+  p = TDMI_H3(p, z, 0x1.c71c71c71c71bp-10, 0x1.c71c71c71c71cp-6, 0x1p-2);
+  p = TDMI_H2(p, z, 0x1p0, 0x1p0);
+  double q = 0x1.89b0de605f3f8p-34;
+  q = TDMI_H3(q, t, 0x1.5b5b11ecf0096p-35, -0x1.60cbe47dafaeap-31, -0x1.463e9ea378babp-32);
+  q = TDMI_H3(q, t, 0x1.274937430f4b3p-29, 0x1.399fa221f8c02p-30, -0x1.363f1e6bbeb29p-28);
+  q = TDMI_H3(q, t, -0x1.b4dbb574409a4p-29, 0x1.bf923715fb97ap-28, 0x1.fa6219f219058p-28);
+  q = TDMI_H3(q, t, -0x1.589f83b3e1382p-28, -0x1.ca69ca5295399p-27, -0x1.d72de878aec4p-28);
+  q = TDMI_H3(q, t, 0x1.0308f8d9e6ffdp-27, 0x1.728770787216ap-26, 0x1.51d36330be614p-25);
+  q = TDMI_H3(q, t, 0x1.7d0ce28e7017ap-24, 0x1.3f499b6351175p-22, 0x1.8e513c540a037p-20);
+  q = TDMI_H3(q, t, 0x1.75e5ee752b9ep-17, 0x1.1daa72b5ce881p-13, 0x1.b87969bb93aebp-9);
+  q = TDMI_H1(q, t, 0x1.9bd428ad249a5p-2);
+  return tdmi_sel(big, q / tdm_sqrt(f), p * tdm_exp(-n));
+}
+
+/// exp(-|x|) I1(x). Within 4 ulp.
+TDM_FN double tdm_i1e(double x) {
+  const double a = tdmi_abs(x);
+  const int big = a > 8.0;
+  const double n = tdmi_sel(big, 8.0, a), f = tdmi_sel(big, a, 8.0);
+  const double z = 0.25 * n * n, t = 16.0 / f - 1.0;
+  double p = 0x1.a4cba49202a57p-101;
+  p = TDMI_H3(p, z, 0x1.3249f65701a8cp-93, 0x1.6f100e6548d67p-85, 0x1.52d7cd6d9b834p-77);
+  p = TDMI_H3(p, z, 0x1.166773782116bp-69, 0x1.8bcd6e89e50b9p-62, 0x1.e2638dabe056ap-55);
+  p = TDMI_H3(p, z, 0x1.f17696cdd0f43p-48, 0x1.ab81ea80dd2ecp-41, 0x1.2c9758da9eef6p-34);
+  p = TDMI_H3(p, z, 0x1.522a43f65872dp-28, 0x1.27e4fb7789d6p-22, 0x1.845c8a0ce513fp-17);
+  p = TDMI_H3(p, z, 0x1.6c16c16c16c16p-12, 0x1.c71c71c71c71cp-8, 0x1.5555555555555p-4);
+  p = TDMI_H2(p, z, 0x1p-1, 0x1p0);
+  double q = -0x1.9caa0f1cc3a61p-34;
+  q = TDMI_H3(q, t, -0x1.433b298b05dbcp-35, 0x1.71bd28ae20275p-31, 0x1.330202c1dbcebp-32);
+  q = TDMI_H3(q, t, -0x1.35d7f9ade701cp-29, -0x1.2cb9db07e6e92p-30, 0x1.46ef5622eafcp-28);
+  q = TDMI_H3(q, t, 0x1.ae0f8666a4829p-29, -0x1.dd223e2fabad7p-28, -0x1.00df2bf9dc95fp-27);
+  q = TDMI_H3(q, t, 0x1.7f04a6ec1cbfap-28, 0x1.e01eeec086bcp-27, 0x1.d67756b6e492p-28);
+  q = TDMI_H3(q, t, -0x1.2116275bd6982p-27, -0x1.91e649042bf21p-26, -0x1.727e84336e8bep-25);
+  q = TDMI_H3(q, t, -0x1.ad8b142309a8ep-24, -0x1.7613744a291e8p-22, -0x1.ec8e125a5315bp-20);
+  q = TDMI_H3(q, t, -0x1.f89c23094e93dp-17, -0x1.cbc54df1d4a68p-13, -0x1.3f796198ee60ap-7);
+  q = TDMI_H1(q, t, 0x1.8ebe783a8403p-2);
+  return tdmi_sign(tdmi_sel(big, q / tdm_sqrt(f), 0.5 * n * p * tdm_exp(-n)), x);
+}
+
+// ---- f64: zeta and incomplete gamma functions; far from any loop, so they may branch ------------
+
+// Sum of (q + k)^-s over k >= 0 for s > 1, q > 0: ten terms, then Euler and Maclaurin's formula.
+TDM_FAR double tdmi_zeta_positive(double s, double q) {
+  const double a = q + 10.0, last = tdm_pow(a, -s);
+  // B(2k) / (2k)!
+  static const double c[10] = {1.0 / 12.0,
+                               -1.0 / 720.0,
+                               1.0 / 30240.0,
+                               -1.0 / 1209600.0,
+                               1.0 / 47900160.0,
+                               -691.0 / 1307674368000.0,
+                               1.0 / 74724249600.0,
+                               -3617.0 / 10670622842880000.0,
+                               43867.0 / 5109094217170944000.0,
+                               -174611.0 / 802857662698291200000.0};
+  double sum = 0.0, factor = last * s / a;
+  int k;
+  if (last != 0.0) {
+    for (k = 0; k < 10; ++k) {
+      sum = sum + c[k] * factor;
+      factor = factor * (s + (2 * k + 1)) * (s + (2 * k + 2)) / (a * a);
+    }
+    sum = sum + last * (a / (s - 1.0) + 0.5);
+  }
+  for (k = 9; k >= 0; --k) sum = sum + tdm_pow(q + k, -s);
+  return sum;
+}
+
+/// Hurwitz' zeta function, the sum of (q + k)^-s over k >= 0. inf at s = 1 and at q = 0, -1, ...;
+/// NaN for s < 1, and for q < 0 unless s is whole. For q > 0 within max(8, s) ulp.
+TDM_FAR double tdm_zeta(double s, double q) {
+  const double whole = tdmi_abs(q) < 0x1p52 ? q - tdmi_off_integer(q) : q;
+  const double floor = whole > q ? whole - 1.0 : whole;
+  double near, high;
+  if (s != s || q != q) return tdmi_nan();
+  if (s == 1.0) return tdmi_inf();
+  if (s < 1.0) return tdmi_nan();
+  if (q == tdmi_inf()) return 0.0;
+  if (s == tdmi_inf()) return q > 0.0 ? tdm_pow(q, -s) : tdmi_nan();
+  if (q > 0.0) return tdmi_zeta_positive(s, q);
+  if (floor == q) return tdmi_inf();
+  if (tdmi_off_integer(s) != 0.0) return tdmi_nan();
+  // Below zero lie near, near + 1, ... -q behind the sign; above it q - floor, ...
+  near = (floor + 1.0) - q;
+  high = tdmi_zeta_positive(s, near) - tdmi_zeta_positive(s, 1.0 - q);
+  return tdmi_zeta_positive(s, q - floor) + (tdmi_off_integer(0.5 * s) == 0.0 ? high : -high);
+}
+
+// v - log(1 + v).
+TDM_FN double tdmi_log1p_gap(double v) {
+  double p = 1.0 / 17.0;
+  if (!(tdmi_abs(v) < 0.1)) return v - tdm_log1p(v);
+  p = TDMI_H4(p, -v, 1.0 / 16.0, 1.0 / 15.0, 1.0 / 14.0, 1.0 / 13.0);
+  p = TDMI_H4(p, -v, 1.0 / 12.0, 1.0 / 11.0, 1.0 / 10.0, 1.0 / 9.0);
+  p = TDMI_H4(p, -v, 1.0 / 8.0, 1.0 / 7.0, 1.0 / 6.0, 1.0 / 5.0);
+  p = TDMI_H3(p, -v, 1.0 / 4.0, 1.0 / 3.0, 1.0 / 2.0);
+  return v * v * p;
+}
+
+// x^a exp(-x) / gamma(a + 1) for a, x > 0.
+TDM_FAR double tdmi_gamma_weight(double a, double x) {
+  const double off = (x - a) / a, r = 1.0 / a, z = r * r;
+  double gap, stirling;
+  if (a < 10.0) return tdm_pow(x, a) * tdm_exp(-x) / tdm_exp(tdm_lgamma(a + 1.0));
+  gap = off > -0.5 ? a * tdmi_log1p_gap(off) : (x - a) - a * tdm_log(x / a);
+  stirling = TDMI_H4(-691.0 / 360360.0, z, 1.0 / 1188.0, -1.0 / 1680.0, 1.0 / 1260.0, -1.0 / 360.0);
+  stirling = r * TDMI_H1(stirling, z, 1.0 / 12.0);
+  return tdm_exp(-(gap + stirling)) / tdm_sqrt(0x1.921fb54442d18p2 * a);
+}
+
+// The integral of (t / x)^(a - 1) exp(x - t) dt / x from x away from a > 100, by Gauss' rule of 32
+// points up to where the integrand is below exp(-40).
+TDM_FAR double tdmi_gamma_tail(double a, double x, int up) {
+  static const double node[16] = {
+      0x1.8bbc8488cc499p-5, 0x1.27e0ea717f237p-3, 0x1.ea0f7e19c094bp-3, 0x1.53d55ce57bdf6p-2,
+      0x1.af76b57c6f8f1p-2, 0x1.038862866b29dp-1, 0x1.2ce9146962ca4p-1, 0x1.537a89c487f8ap-1,
+      0x1.76e0931d693bap-1, 0x1.96c69481c4bc5p-1, 0x1.b2e04fd686a13p-1, 0x1.caea9b4574cb9p-1,
+      0x1.deac0259f7f42p-1, 0x1.edf5518053baap-1, 0x1.f8a212714bcdcp-1, 0x1.fe995e70409b6p-1};
+  static const double weight[16] = {
+      0x1.8b6d9eaec77adp-4, 0x1.87bc776f8c6d7p-4, 0x1.8062fc0f6fef9p-4, 0x1.7572bdb3f6e51p-4,
+      0x1.6705e18e13ed1p-4, 0x1.553ee25ebebc6p-4, 0x1.40483e126fd14p-4, 0x1.2854103b35e0cp-4,
+      0x1.0d9b9a62cac1p-4,  0x1.e0bd76c924981p-5, 0x1.a1c6ae961fbfap-5, 0x1.5ee963a335495p-5,
+      0x1.18c5800a355d9p-5, 0x1.a0060a8531ffap-6, 0x1.0aa3c248696c9p-6, 0x1.cbf8bc743cc5cp-8};
+  const double b = x - (a - 1.0), k = 40.0 / (a - 1.0), away = up ? b : -b;
+  double end = up ? k + tdm_sqrt(k * k + (k + k)) : tdm_sqrt(k + k), sum = 0.0;
+  int i, side;
+  if (away * end > 40.0) end = 40.0 / away;
+  for (i = 0; i < 16; ++i) {
+    for (side = -1; side <= 1; side += 2) {
+      const double v = 0.5 * end * (1.0 + side * node[i]) * (up ? 1.0 : -1.0);
+      sum = sum + weight[i] * tdm_exp(-(b * v) - (a - 1.0) * tdmi_log1p_gap(v));
+    }
+  }
+  return 0.5 * end * sum;
+}
+
+// Upper tail for a <= 1, x <= 1.1, where 1 - P would lose digits.
+TDM_FAR double tdmi_gamma_upper_small(double a, double x) {
+  const double e = a * tdm_log(x) - a * (a - 1.0) * tdmi_lgamma_core(a + 1.0);
+  double term = 1.0, sum = 0.0;
+  int n;
+  for (n = 1; n < 30; ++n) {
+    term = term * -x / n;
+    sum = sum + term / (a + n);
+  }
+  return -tdm_expm1(e) - tdm_exp(e) * a * sum;
+}
+
+// The lower (0) or upper (1) part of the gamma distribution's mass.
+TDM_FAR double tdmi_gamma_part(double a, double x, int upper) {
+  const double none = upper ? 1.0 : 0.0, all = 1.0 - none;
+  double y;
+  int n, up;
+  if (!(a >= 0.0) || !(x >= 0.0)) return tdmi_nan();
+  if (a == tdmi_inf()) return x == tdmi_inf() ? tdmi_nan() : none;
+  if (a == 0.0) return x > 0.0 ? all : tdmi_nan();
+  if (x == 0.0) return none;
+  if (x == tdmi_inf()) return all;
+  if (upper && a <= 1.0 && x <= 1.1) return tdmi_gamma_upper_small(a, x);
+  up = x >= a && (x > 1.1 || a > 100.0);
+  if (a > 100.0) {
+    y = tdmi_gamma_weight(a, x) * a * tdmi_gamma_tail(a, x, up);
+  } else if (!up) {  // power series
+    double term = 1.0, sum = 1.0;
+    for (n = 1; n < 1000 && term > sum * 0x1p-54; ++n) {
+      term = term * (x / (a + n));
+      sum = sum + term;
+    }
+    y = tdmi_gamma_weight(a, x) * sum;
+  } else {  // continued fraction, after Lentz
+    double b = x + 1.0 - a, c = 0x1p1000, d = 1.0 / b, h = d, step = 0.0;
+    for (n = 1; n < 1000 && tdmi_abs(step - 1.0) > 0x1p-53; ++n) {
+      const double t = -n * (n - a);
+      b = b + 2.0;
+      d = 1.0 / (b + t * d);
+      c = b + t / c;
+      step = c * d;
+      h = h * step;
+    }
+    y = tdmi_gamma_weight(a, x) * a * h;
+  }
+  y = y > 1.0 ? 1.0 : y;
+  return up == upper ? y : 1.0 - y;
+}
+
+/// Lower regularised incomplete gamma function P(a, x); NaN for a < 0 or x < 0. Relative error at
+/// most 1e-13 up to a = 1e4, growing with the root of a.
+TDM_FN double tdm_gammainc(double a, double x) { return tdmi_gamma_part(a, x, 0); }
+/// Upper one, Q = 1 - P, without its rounding.
+TDM_FN double tdm_gammaincc(double a, double x) { return tdmi_gamma_part(a, x, 1); }
+
 // ---- f32 functions that are computed in f64 and rounded once --------------------------------
 
 TDM_FN float tdm_asinf(float x) { return (float)tdm_asin((double)x); }
@@ -236,5 +499,12 @@ TDM_FN float tdm_erfcf(float x) { return (float)tdm_erfc((double)x); }
 TDM_FN float tdm_erfinvf(float x) { return (float)tdm_erfinv((double)x); }
 TDM_FN float tdm_lgammaf(float x) { return (float)tdm_lgamma((double)x); }
 TDM_FN float tdm_digammaf(float x) { return (float)tdm_digamma((double)x); }
+TDM_FN float tdm_erfcxf(float x) { return (float)tdm_erfcx((double)x); }
+TDM_FN float tdm_ndtrif(float p) { return (float)tdm_ndtri((double)p); }
+TDM_FN float tdm_i0ef(float x) { return (float)tdm_i0e((double)x); }
+TDM_FN float tdm_i1ef(float x) { return (float)tdm_i1e((double)x); }
+TDM_FN float tdm_zetaf(float s, float q) { return (float)tdm_zeta((double)s, (double)q); }
+TDM_FN float tdm_gammaincf(float a, float x) { return (float)tdm_gammainc((double)a, (double)x); }
+TDM_FN float tdm_gammainccf(float a, float x) { return (float)tdm_gammaincc((double)a, (double)x); }
 
 #endif

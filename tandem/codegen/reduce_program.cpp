@@ -41,6 +41,9 @@ Rule rule_of(ScalarOp op) {
       return Rule::select;
     case ScalarOp::div:
     case ScalarOp::atan2:
+    case ScalarOp::zeta:
+    case ScalarOp::gammainc:
+    case ScalarOp::gammaincc:
       return Rule::real;
     case ScalarOp::max:
     case ScalarOp::min:

@@ -29,7 +29,15 @@ double cost_of(const ScalarInstr& i) {
     case ScalarOp::lgamma:
     case ScalarOp::digamma:
     case ScalarOp::erfinv:
+    case ScalarOp::erfcx:
+    case ScalarOp::ndtri:
+    case ScalarOp::i0e:
+    case ScalarOp::i1e:
       return 40;
+    case ScalarOp::zeta:
+    case ScalarOp::gammainc:
+    case ScalarOp::gammaincc:
+      return 400;
     case ScalarOp::pow:
     case ScalarOp::atan2:
       return 20;

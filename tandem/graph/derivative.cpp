@@ -18,6 +18,7 @@ constexpr double kPi = 3.14159265358979323846;
 constexpr double kLn2 = 0.69314718055994530942;
 constexpr double kLn10 = 2.30258509299404568402;
 constexpr double kSqrtPi = 1.77245385090551602730;
+constexpr double kSqrtTwoPi = 2.50662827463100050242;
 
 // Trigamma, the derivative of digamma, as an expression (which differentiates to all higher
 // polygammas): reflection below 1/2, ten steps up, asymptotic series (Abramowitz & Stegun 6.4.12).
@@ -47,6 +48,8 @@ bool is_number(const E& e, double v) { return e.is_number() && e.number().to_dou
 class Differ {
  public:
   Differ(ScalarGraph& g, int input) : g_(g), input_(input) {}
+
+  bool refused = false;  ///< a function on the way has no derivative by this input
 
   // Factor times a derivative: structural zeros vanish, and a select whose branch is a number takes
   // the factor inside, so that it never meets the branch that was not chosen.
@@ -160,6 +163,14 @@ class Differ {
         return kSqrtPi / 2 * exp(y * y);
       case ScalarOp::sigmoid:
         return y * (1 - y);
+      case ScalarOp::erfcx:
+        return 2 * (a * y - 1 / kSqrtPi);
+      case ScalarOp::ndtri:
+        return kSqrtTwoPi * exp(0.5 * (y * y));
+      case ScalarOp::i0e:
+        return i1e(a) - sign(a) * y;
+      case ScalarOp::i1e:  // I1(x) / x is 1/2 at 0
+        return i0e(a) - where(a == 0, 0.5, (sign(a) + 1 / a) * y);
       case ScalarOp::lgamma:
         return digamma(a);
       case ScalarOp::digamma:
@@ -197,6 +208,15 @@ class Differ {
         const E square = a * a + b * b;
         return sum(product(b / square, of(n.a)), minus(product(a / square, of(n.b))));
       }
+      case ScalarOp::zeta:
+        refuse_first(n);
+        return product(-a * zeta(a + 1, b), of(n.b));
+      case ScalarOp::gammainc:
+        refuse_first(n);
+        return product(gamma_density(a, b), of(n.b));
+      case ScalarOp::gammaincc:
+        refuse_first(n);
+        return minus(product(gamma_density(a, b), of(n.b)));
       case ScalarOp::max:
         return extreme(a, b, a > b || isnan(a), of(n.a), of(n.b));
       case ScalarOp::min:
@@ -209,6 +229,10 @@ class Differ {
         return E();
     }
   }
+
+  // There is no derivative by the first operand: mark it if that depends on the variable.
+  void refuse_first(const ScalarNode& n) { refused |= of(n.a).defined(); }
+  static E gamma_density(const E& a, const E& x) { return exp((a - 1) * log(x) - x - lgamma(a)); }
 
   // 0 ^ b is constant in b, as long as it is 0.
   E power_by_exponent(const E& a, const E& b, const E& y, const E& db) {
@@ -232,6 +256,7 @@ class Differ {
 
 double cost_of(ScalarOp op) {
   if (op == ScalarOp::input || op == ScalarOp::constant) return 0;
+  if (op >= ScalarOp::zeta && op <= ScalarOp::gammaincc) return 400;
   return op >= ScalarOp::exp && op <= ScalarOp::digamma ? 10 : op == ScalarOp::pow ? 20 : 1;
 }
 
@@ -269,7 +294,7 @@ struct Work {
 };
 
 // g * dy/dx_i in the working graph; undefined: zero.
-E gradient_of(const OpDef& op, int input, Work& w) {
+E gradient_of(const OpDef& op, int input, Work& w, bool& refused) {
   E in[kMaxOpIns];
   for (int i = 0; i < w.n; ++i) in[i] = w.graph.input(i);
   if (op.expr_grad_fn) {
@@ -285,6 +310,7 @@ E gradient_of(const OpDef& op, int input, Work& w) {
   if (root.is_number()) return E();
   Differ differ(w.graph, input);
   const E d = differ.product(w.g(), differ.of(root.id()));
+  refused = differ.refused;
   if (!d.defined() || d.is_number()) return E();
   // Where the forward expression stands in the derivative, y may be read instead.
   if (w.graph.nodes[root.id()].op == ScalarOp::input) return d;
@@ -347,6 +373,7 @@ std::unique_ptr<detail::DerivedOp> row_of(const OpDef& op, int input, Work& w, c
 const DerivedRow& make_derived(const OpDef& op, int input) {
   static const DerivedRow kZero;
   static const DerivedRow kIdentity{DerivedRow::Kind::identity};
+  static const DerivedRow kRefused{DerivedRow::Kind::refused};
   if (has_no_gradient(op)) return kZero;
   TD_CHECK(
       op.n_out == 1, Unsupported,
@@ -354,7 +381,9 @@ const DerivedRow& make_derived(const OpDef& op, int input) {
       op.name, op.n_out);
   if (op.types == Types::cast) return kIdentity;
   Work w(op.n_in);
-  const E d = gradient_of(op, input, w);
+  bool refused = false;
+  const E d = gradient_of(op, input, w, refused);
+  if (refused) return kRefused;
   if (!d.defined() || d.is_number()) return kZero;
   if (d.id() == w.g().id()) return kIdentity;
   const Form f = form_of(w.graph, d.id(), std::vector<char>(w.n + 2, 1));
@@ -404,6 +433,10 @@ void pointwise_vjp(VjpCall& c) {
     if (!c.needs(i)) continue;
     const DerivedRow& d = derived_row(op, i);
     if (d.kind == DerivedRow::Kind::zero) continue;
+    TD_CHECK(d.kind != DerivedRow::Kind::refused, Unsupported,
+             "{} has no derivative by its input '{}', as in PyTorch\n"
+             "Give that input as a number, or detach() it.",
+             op.name, op.in_names[i]);
     Tensor r = g;
     if (d.kind == DerivedRow::Kind::row) {
       SmallVec<Operand, 4> in;

@@ -13,6 +13,7 @@ struct DerivedRow {
     zero,      ///< no gradient reaches this input
     identity,  ///< the incoming gradient itself
     row,       ///< apply `row`
+    refused,   ///< there is none (zeta by its exponent): asking for it throws
   } kind = Kind::zero;
   /// Inputs: g, then the used inputs of the op in order, then its output if used. Its value is
   /// g * dy/dx, in the promoted dtype, of the broadcast shape.

@@ -41,6 +41,10 @@ TD_MATH1(erf)
 TD_MATH1(erfc)
 TD_MATH1(erfinv)
 TD_MATH1(sigmoid)
+TD_MATH1(erfcx)
+TD_MATH1(ndtri)
+TD_MATH1(i0e)
+TD_MATH1(i1e)
 TD_MATH1(lgamma)
 TD_MATH1(digamma)
 #undef TD_MATH1
@@ -61,6 +65,12 @@ inline float math_pow(float a, float b) { return tdm_powf(a, b); }
 inline double math_pow(double a, double b) { return tdm_pow(a, b); }
 inline float math_atan2(float a, float b) { return tdm_atan2f(a, b); }
 inline double math_atan2(double a, double b) { return tdm_atan2(a, b); }
+inline float math_zeta(float a, float b) { return tdm_zetaf(a, b); }
+inline double math_zeta(double a, double b) { return tdm_zeta(a, b); }
+inline float math_gammainc(float a, float b) { return tdm_gammaincf(a, b); }
+inline double math_gammainc(double a, double b) { return tdm_gammainc(a, b); }
+inline float math_gammaincc(float a, float b) { return tdm_gammainccf(a, b); }
+inline double math_gammaincc(double a, double b) { return tdm_gammaincc(a, b); }
 
 template <class T>
 T real_remainder(T a, T b) {
@@ -92,7 +102,8 @@ T real_op(ScalarOp op, T a, T b) {
     TD_CASE1(log10) TD_CASE1(log1p) TD_CASE1(sin) TD_CASE1(cos) TD_CASE1(tan) TD_CASE1(asin)
     TD_CASE1(acos) TD_CASE1(atan) TD_CASE1(sinh) TD_CASE1(cosh) TD_CASE1(tanh) TD_CASE1(asinh)
     TD_CASE1(acosh) TD_CASE1(atanh) TD_CASE1(erf) TD_CASE1(erfc) TD_CASE1(erfinv)
-    TD_CASE1(sigmoid) TD_CASE1(lgamma) TD_CASE1(digamma)
+    TD_CASE1(sigmoid) TD_CASE1(erfcx) TD_CASE1(ndtri) TD_CASE1(i0e) TD_CASE1(i1e)
+    TD_CASE1(lgamma) TD_CASE1(digamma)
 #undef TD_CASE1
         // clang-format on
         case ScalarOp::neg : return -a;
@@ -118,6 +129,12 @@ T real_op(ScalarOp op, T a, T b) {
       return math_pow(a, b);
     case ScalarOp::atan2:
       return math_atan2(a, b);
+    case ScalarOp::zeta:
+      return math_zeta(a, b);
+    case ScalarOp::gammainc:
+      return math_gammainc(a, b);
+    case ScalarOp::gammaincc:
+      return math_gammaincc(a, b);
     // NaN wins in max and min and loses in fmax and fmin; equal values give the first.
     case ScalarOp::max:
       return b > a || b != b ? b : a;
@@ -362,6 +379,9 @@ bool has_integer_form(ScalarOp op) {
   switch (op) {
     case ScalarOp::div:
     case ScalarOp::atan2:
+    case ScalarOp::zeta:
+    case ScalarOp::gammainc:
+    case ScalarOp::gammaincc:
       return false;
     default:
       return op < ScalarOp::sqrt || op > ScalarOp::digamma;

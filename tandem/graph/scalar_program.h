@@ -25,10 +25,10 @@ struct OpDef;
   X(floor, 1) X(ceil, 1) X(round, 1) X(trunc, 1) X(sqrt, 1) X(rsqrt, 1) X(exp, 1) \
   X(exp2, 1) X(expm1, 1) X(log, 1) X(log2, 1) X(log10, 1) X(log1p, 1) X(sin, 1) X(cos, 1) \
   X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1) X(sinh, 1) X(cosh, 1) X(tanh, 1) X(asinh, 1) \
-  X(acosh, 1) X(atanh, 1) X(erf, 1) X(erfc, 1) X(erfinv, 1) X(sigmoid, 1) X(lgamma, 1) \
-  X(digamma, 1) X(isnan, 1) X(isinf, 1) X(isfinite, 1) X(logical_not, 1) X(bit_not, 1) \
-  X(add, 2) X(sub, 2) X(mul, 2) X(div, 2) X(floor_div, 2) X(trunc_div, 2) X(remainder, 2) \
-  X(fmod, 2) X(pow, 2) X(atan2, 2) X(max, 2) X(min, 2) X(fmax, 2) X(fmin, 2) X(eq, 2) \
+  X(acosh, 1) X(atanh, 1) X(erf, 1) X(erfc, 1) X(erfinv, 1) X(sigmoid, 1) X(erfcx, 1) \
+  X(ndtri, 1) X(i0e, 1) X(i1e, 1) X(lgamma, 1) X(digamma, 1) X(isnan, 1) X(isinf, 1) X(isfinite, 1) \
+  X(logical_not, 1) X(bit_not, 1) X(add, 2) X(sub, 2) X(mul, 2) X(div, 2) X(floor_div, 2) X(trunc_div, 2) X(remainder, 2) \
+  X(fmod, 2) X(pow, 2) X(atan2, 2) X(zeta, 2) X(gammainc, 2) X(gammaincc, 2) X(max, 2) X(min, 2) X(fmax, 2) X(fmin, 2) X(eq, 2) \
   X(ne, 2) X(lt, 2) X(le, 2) X(gt, 2) X(ge, 2) X(logical_and, 2) X(logical_or, 2) \
   X(logical_xor, 2) X(bit_and, 2) X(bit_or, 2) X(bit_xor, 2) X(shl, 2) X(shr, 2) \
   X(select, 3)

@@ -29,6 +29,12 @@ Tensor open_uniform(const Shape& shape, DType dtype) {
   return clamp(tandem::rand(shape, dtype), epsilon, 1 - epsilon);
 }
 Tensor draws_like(const Tensor& x, const Shape& s) { return open_uniform(s, x.dtype()); }
+// A vector [k] as [k, 1, ..., 1], to be broadcast against x.
+Tensor along_front(const Tensor& v, const Tensor& x) {
+  Shape s{v.size(0)};
+  for (int d = 0; d < x.dim(); ++d) s.push_back(1);
+  return v.reshape(s);
+}
 Tensor nothing_like(const Tensor& x, double v) { return full_like(x, v); }
 
 }  // namespace
@@ -309,7 +315,20 @@ Tensor Poisson::sample(const Shape& shape) const {
 Tensor Poisson::log_prob(const Tensor& value) const {
   return xlogy(value, rate) - rate - lgamma(value + 1.0);
 }
-Tensor Poisson::entropy() const { has_no("entropy in closed form"); }
+// The sum over the values up to a rate of 100, above it the series in 1 / rate (Evans and Boersma,
+// 1988), there right to 1e-13.
+Tensor Poisson::entropy() const {
+  constexpr double kEdge = 100;
+  constexpr int64_t kValues = 300;  // the mass above is 1e-55 at the edge
+  const Tensor low = clamp_max(rate, kEdge), r = reciprocal(clamp_min(rate, kEdge));
+  const Tensor k = along_front(arange(kValues, rate.dtype()), rate);
+  const Tensor lp = clamp_min(xlogy(k, low) - low - lgamma(k + 1.0), -700.0);
+  const Tensor series =
+      r * (1.0 / 12 +
+           r * (1.0 / 24 +
+                r * (19.0 / 360 + r * (9.0 / 80 + r * (863.0 / 2520 + r * (1375.0 / 1008))))));
+  return where(rate < kEdge, -sum(exp(lp) * lp, {0}), 0.5 + kLogRootTwoPi - 0.5 * log(r) - series);
+}
 Tensor Poisson::mean() const { return rate; }
 Tensor Poisson::variance() const { return rate; }
 
@@ -331,7 +350,15 @@ Tensor Binomial::log_prob(const Tensor& value) const {
   return lgamma(total_count + 1.0) - lgamma(value + 1.0) - lgamma(total_count - value + 1.0) +
          value * logits - total_count * softplus(logits, 1.0, 1e300);
 }
-Tensor Binomial::entropy() const { has_no("entropy in closed form"); }
+// The sum over 0 .. the largest count; counts may differ from element to element.
+Tensor Binomial::entropy() const {
+  if (total_count.numel() == 0) return zeros_like(probs);
+  const double most = amax(total_count.detach()).item<double>();
+  TD_CHECK(most <= 1e6, Unsupported, "entropy of a Binomial with a count of {}: at most 1e6", most);
+  const Tensor k = along_front(arange(static_cast<int64_t>(most) + 1, probs.dtype()), probs);
+  const Tensor lp = log_prob(minimum(k, total_count));
+  return -sum(where(k <= total_count, exp(lp) * lp, 0.0), {0});
+}
 Tensor Binomial::mean() const { return total_count * probs; }
 Tensor Binomial::variance() const { return total_count * probs * (1.0 - probs); }
 

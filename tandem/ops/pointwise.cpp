@@ -3,11 +3,13 @@
 // and the functions that choose a row or its numbers.
 #include "tandem/ops/pointwise.h"
 
+#include <cmath>
 #include <limits>
 
 #include "tandem/graph/infer.h"
 #include "tandem/graph/scalar_eval.h"
 #include "tandem/graph/scalar_expr.h"
+#include "tandem/ops/function_internal.h"
 
 namespace tandem {
 namespace {
@@ -340,6 +342,26 @@ Tensor clamp_max(Tensor x, Operand max, Where where) {
 Tensor logit(Tensor x, double eps, Where where) {
   if (eps >= 0) x = clamp(std::move(x), eps, 1 - eps, where);
   return run(op::logit, where, std::move(x));
+}
+
+Tensor polygamma(int64_t n, Tensor x, Where where) {
+  return detail::composed("polygamma", where, [&] {
+    TD_CHECK(n >= 0, Value, "the order is {}\nIt is 0 (digamma) or larger.", n);
+    return run(op::polygamma, where, std::move(x), Operand(n));
+  });
+}
+
+Tensor mvlgamma(Tensor x, int64_t p, Where where) {
+  return detail::composed("mvlgamma", where, [&] {
+    TD_CHECK(p >= 1 && p <= 10000, Value, "the dimension is {}\nIt is 1 to 10000.", p);
+    Tensor y = lgamma(x);
+    for (int64_t j = 1; j < p; ++j) y = y + lgamma(x - 0.5 * static_cast<double>(j));
+    return p == 1 ? y : y + 0.25 * static_cast<double>(p * (p - 1)) * std::log(kPi);
+  });
+}
+
+Tensor betaln(const Tensor& a, const Tensor& b, Where where) {
+  return detail::composed("betaln", where, [&] { return lgamma(a) + lgamma(b) - lgamma(a + b); });
 }
 
 Tensor nan_to_num(Tensor x, double nan, double posinf, double neginf, Where where) {

@@ -70,6 +70,23 @@ Tensor clamp(Tensor x, Operand min, None, Where where = Where::here()) {
 }
 /// log(x / (1 - x)); with eps > 0 x is cut to eps..1-eps first.
 TD_API Tensor logit(Tensor x, double eps = -1, Where where = Where::here());
+/// n-th derivative of digamma; throws Value for n < 0.
+TD_API Tensor polygamma(int64_t n, Tensor x, Where where = Where::here());
+/// log of the multivariate gamma function of dimension p >= 1: p (p - 1) / 4 log(pi) plus the sum
+/// of lgamma(x - j / 2) over j < p; x is meant to be above (p - 1) / 2.
+TD_API Tensor mvlgamma(Tensor x, int64_t p, Where where = Where::here());
+inline Tensor multigammaln(Tensor x, int64_t p, Where where = Where::here()) {
+  return mvlgamma(std::move(x), p, where);
+}
+/// lgamma(a) + lgamma(b) - lgamma(a + b).
+TD_API Tensor betaln(const Tensor& a, const Tensor& b, Where where = Where::here());
+/// gammainc and gammaincc by their other names.
+inline Tensor igamma(Operand a, Operand x, Where where = Where::here()) {
+  return gammainc(std::move(a), std::move(x), where);
+}
+inline Tensor igammac(Operand a, Operand x, Where where = Where::here()) {
+  return gammaincc(std::move(a), std::move(x), where);
+}
 /// NaN, +infinity, -infinity replaced; the latter by the largest numbers of the dtype by default.
 TD_API Tensor nan_to_num(Tensor x, double nan = 0, Where where = Where::here());
 TD_API Tensor nan_to_num(Tensor x, double nan, double posinf, double neginf,

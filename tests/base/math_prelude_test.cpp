@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,11 @@ namespace {
   X(cbrt, -8, 8, 0xb8fc789e8f59301eu, 0x6b462978552645f8u)      \
   X(sigmoid, -20, 20, 0x92ccf23a290bb076u, 0x7f795a1e6205cafau) \
   X(lgamma, 0, 20, 0x621d89ab9e0360ccu, 0x55501f8ba381e1bcu)    \
-  X(digamma, 0, 20, 0x43def33d4fea6c0bu, 0xa26b1b8864cff9b7u)
+  X(digamma, 0, 20, 0x43def33d4fea6c0bu, 0xa26b1b8864cff9b7u)   \
+  X(erfcx, -5, 60, 0xf08f8c06eb2b1c18u, 0x118608d0c986722bu)    \
+  X(ndtri, 0, 1, 0xdf3d7fb0af260135u, 0xfb44044b9da1c3efu)      \
+  X(i0e, -30, 30, 0xc71be17ffdc3f93fu, 0x7e4a654d53c2d3d3u)     \
+      X(i1e, -30, 30, 0x286d34bbc3fb3de5u, 0x55fbd8c1334ac2d9u)
 
 long double sigmoid(long double x) {
   return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
@@ -87,6 +92,61 @@ long double erfinv(long double x) {
     y -= (a < 0.5L ? std::erf(y) - a : (1 - a) - std::erfc(y)) * std::exp(y * y) * c;
   }
   return std::copysign(y, x);
+}
+
+long double erfcx(long double x) {
+  const long double z = 1 / (x * x);
+  if (x > 100) return 0.564189583547756286948L / x * (1 - z * (0.5L - z * (0.75L - 1.875L * z)));
+  return x < -106 ? std::numeric_limits<long double>::infinity() : std::exp(x * x) * std::erfc(x);
+}
+
+// Newton's method from the result under test, as for erfinv.
+long double ndtri(long double p) {
+  const long double inf = std::numeric_limits<long double>::infinity();
+  if (!(p >= 0 && p <= 1)) return std::numeric_limits<long double>::quiet_NaN();
+  if (p == 0 || p == 1) return p == 0 ? -inf : inf;
+  const long double low = std::min(p, 1 - p), root = 1.41421356237309504880L;
+  long double y = tdm_ndtri(static_cast<double>(low));
+  for (int i = 0; i < 3; ++i) {
+    const long double mass = std::erfc(-y / root) / 2;
+    y -= (mass - low) / (std::exp(-y * y / 2) * 0.398942280401432677940L);
+  }
+  return p > 0.5L ? -y : y;
+}
+
+// exp(-|x|) I_n(x), n = 0 or 1: the power series, or the one in 1 / x.
+long double bessel_scaled(int n, long double x) {
+  const long double a = std::fabs(x);
+  if (!(a < 200)) {
+    if (a != a) return x;
+    long double term = 1, sum = 1;
+    for (int k = 1; k < 12; ++k) {
+      term *= -(4.0L * n * n - (2 * k - 1) * (2 * k - 1)) / (8 * k * a);
+      sum += term;
+    }
+    return (n && x < 0 ? -sum : sum) / std::sqrt(6.28318530717958647693L * a);
+  }
+  long double term = n ? x / 2 : 1, sum = term;
+  for (int k = 1; k < 400; ++k) sum += term *= a * a / 4 / (static_cast<long double>(k) * (k + n));
+  return sum * std::exp(-a);
+}
+long double i0e(long double x) { return bessel_scaled(0, x); }
+long double i1e(long double x) { return bessel_scaled(1, x); }
+
+// The sum itself, then Euler and Maclaurin's formula far out.
+long double zeta(long double s, long double q) {
+  long double sum = 0;
+  for (int k = 0; k < 400; ++k) sum += std::pow(q + k, -s);
+  const long double a = q + 400, last = std::pow(a, -s);
+  return sum +
+         last * (a / (s - 1) + 0.5L + s / (12 * a) - s * (s + 1) * (s + 2) / (720 * a * a * a));
+}
+
+// P(a, x) by its power series, whose terms are all positive.
+long double gamma_p(long double a, long double x) {
+  long double term = 1, sum = 1;
+  for (int k = 1; k < 4000; ++k) sum += term *= x / (a + k);
+  return sum * std::exp(a * std::log(x) - x - lgamma(a + 1));
 }
 
 using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atanh, std::cbrt, std::cos,
@@ -206,7 +266,9 @@ TEST(MathPrelude, F64WithinBoundOnASample) {
   for (const Function<double>& fn : functions<double>()) {
     const std::string name = fn.name;
     const bool gamma = name == "lgamma" || name == "digamma";
-    const double bound = name == "erfinv" || gamma ? 4.0 : 2.0;
+    static const std::set<std::string> kFour = {"erfinv", "lgamma", "digamma",
+                                                "erfcx",  "i0e",    "i1e"};
+    const double bound = name == "ndtri" ? 8.0 : kFour.count(name) ? 4.0 : 2.0;
     double worst = 0, at = 0;
     const auto look = [&](double x) {
       const long double want = fn.ref(x);
@@ -222,6 +284,47 @@ TEST(MathPrelude, F64WithinBoundOnASample) {
     }
     EXPECT_LE(worst, bound) << name << "(" << at << ")";
   }
+}
+
+double relative(double got, long double want) {
+  return static_cast<double>(std::fabs((got - want) / want));
+}
+
+TEST(MathPrelude, ZetaAndIncompleteGamma) {
+  double zeta_worst = 0, p_worst = 0, q_worst = 0;
+  for (uint64_t i = 0; i < 3000; ++i) {
+    const PhiloxBlock b = philox(5, 0, i);
+    const double u = uniform_f64(b.word64(0)), v = uniform_f64(b.word64(1));
+    const double s = 1.05 + 20 * u, at = std::exp(-3 + 9 * v);
+    zeta_worst = std::max(zeta_worst, relative(tdm_zeta(s, at), zeta(s, at)));
+    // a on both sides of where the quadrature starts, x around a.
+    const double a = std::exp(-3 + 10 * u), x = a * (0.02 + 2 * v);
+    const long double p = gamma_p(a, x);
+    if (p > 1e-200L) p_worst = std::max(p_worst, relative(tdm_gammainc(a, x), p));
+    if (p < 0.9L) q_worst = std::max(q_worst, relative(tdm_gammaincc(a, x), 1 - p));
+  }
+  EXPECT_LT(zeta_worst, 8e-15);
+  EXPECT_LT(p_worst, 2e-13);
+  EXPECT_LT(q_worst, 2e-13);
+  // Far out, where 1 - P has no digits left: Q(1, x) = exp(-x), Q(3, x) = exp(-x) (1 + x + x^2 /
+  // 2).
+  for (double x : {20.0, 100.0, 600.0}) {
+    EXPECT_LT(relative(tdm_gammaincc(1, x), std::exp(static_cast<long double>(-x))), 1e-13);
+    EXPECT_LT(
+        relative(tdm_gammaincc(3, x), std::exp(static_cast<long double>(-x)) * (1 + x + x * x / 2)),
+        1e-13);
+  }
+  // Small a: Q(a, x) is about a E1(x), E1(1) = 0.2193839343955202736771637754601.
+  EXPECT_LT(relative(tdm_gammaincc(1e-12, 1), 0.2193839343955202737e-12L), 1e-11);
+  // Below zero the sum is zeta(s, 1/4) and the terms at -7/4 and -3/4.
+  const long double two = zeta(2, 0.25L), three = zeta(3, 0.25L);
+  EXPECT_LT(relative(tdm_zeta(2, -1.75), two + 16 / 49.0L + 16 / 9.0L), 1e-15);
+  EXPECT_LT(relative(tdm_zeta(3, -1.75), three - 64 / 343.0L - 64 / 27.0L), 1e-15);
+  EXPECT_TRUE(std::isfinite(tdm_zeta(2, -1e9 - 0.5)));
+  EXPECT_EQ(tdm_zeta(2, -3), HUGE_VAL);
+  EXPECT_EQ(tdm_zeta(1, 2), HUGE_VAL);
+  EXPECT_TRUE(std::isnan(tdm_zeta(0.5, 2)));
+  EXPECT_TRUE(std::isnan(tdm_zeta(2.5, -0.5)));
 }
 
 template <class T>

@@ -32,6 +32,9 @@ void add_pointwise(Table& t) {
 #undef PW2G
 #undef ROW
 #undef ROWG
+  CASE(polygamma, polygamma(g.i("n"), g.t(0)));
+  CASE(mvlgamma, mvlgamma(g.t(0), g.i("p")));
+  CASE(betaln, betaln(g.t(0), g.t(1)));
   t["add"] = [](const Case& g) -> Ts {
     if (g.has("alpha")) return {add(g.at(0), g.at(1), g.number("alpha"))};
     return {g.at(0) + g.at(1)};

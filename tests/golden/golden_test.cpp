@@ -114,6 +114,7 @@ FAMILY(Search, "search");
 FAMILY(Image, "image");
 FAMILY(Fft, "fft");
 FAMILY(Distributions, "distributions");
+FAMILY(Special, "special");
 FAMILY(Jax, "jax");
 
 // ---- JAX's higher derivatives

@@ -10,7 +10,8 @@ import sys
 import torch
 
 FAMILIES = ["pointwise", "reduce", "view_index", "contraction", "pool", "norm_loss", "layers", "nn",
-            "optim", "promotion", "linalg", "search", "image", "image_layers", "fft", "distributions"]
+            "optim", "promotion", "linalg", "search", "image", "image_layers", "fft",
+            "distributions", "special"]
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -98,4 +98,6 @@ def make():
     z = torch.stack([a * s for s in (0.02, 0.5, 0.97, 1.1, 3.0)])
     f.add("sample_gamma_backward", [a.expand(5, 7).contiguous(), z], grad=False, rtol=2e-3,
           atol=1e-6, fn=lambda a, z: torch._standard_gamma_grad(a, z))
+    f.add("Binomial.entropy", [torch.tensor(6.0, dtype=f64), unit(3, 4)], no_grad_inputs=(0,),
+          fn=lambda n, p: D.Binomial(6, p).entropy(), **LOOSE)
     f.save()

@@ -39,6 +39,13 @@ Range domain(const OpDef& op, int input) {
       {"lgamma", {{0.4, 6}}},
       {"digamma", {{0.4, 6}}},
       {"logit", {{0.1, 0.9}}},
+      {"entr", {{0.2, 4}}},
+      {"ndtri", {{0.1, 0.9}}},
+      {"polygamma", {{0.5, 4}, {2, 2}}},
+      {"zeta", {{1.5, 4}, {0.5, 4}}},
+      {"gammainc", {{0.5, 4}, {0.3, 4}}},
+      {"gammaincc", {{0.5, 4}, {0.3, 4}}},
+      {"xlog1py", {{-2, 2}, {-0.6, 3}}},
       {"tan", {{-1.2, 1.2}}},
       {"pow", {{0.3, 3}, {-2, 2}}},
       {"div", {{-2, 2}, {0.4, 3}}},
@@ -112,6 +119,13 @@ std::vector<double> point_of(const OpDef& op, std::mt19937& rng) {
   return x;
 }
 
+// Inputs by which there is no derivative, here and in PyTorch: asking for it throws.
+bool refused(const OpDef& op, int input) {
+  const std::string name = op.name;
+  return input == 0 ? name == "zeta" || name == "gammainc" || name == "gammaincc"
+                    : name == "polygamma";
+}
+
 bool is_differentiable(const OpDef& op) {
   return !op.has(kNotDifferentiable) && op.types != Types::cast;
 }
@@ -121,6 +135,10 @@ TEST(Derivative, EveryRowMatchesDifferences) {
   for (const OpDef* op : pointwise_rows()) {
     if (!is_differentiable(*op)) continue;
     for (int i = 0; i < op->n_in; ++i) {
+      if (refused(*op, i)) {
+        EXPECT_EQ(derived_row(*op, i).kind, Kind::refused) << op->name;
+        continue;
+      }
       // Numbers of an activation or of a step function have no gradient.
       if (is_number_input(*op, i) && (op->expr_grad_fn || op->has(kZeroGrad))) continue;
       int compared = 0;
@@ -143,6 +161,7 @@ TEST(Derivative, SecondOrderMatchesDifferences) {
       if (d.kind != Kind::row) continue;
       ++rows;
       for (int j = 0; j < d.row->n_in; ++j) {
+        if (derived_row(*d.row, j).kind == Kind::refused) continue;
         int compared = 0;
         for (int k = 0; k < 12; ++k) {
           const std::vector<double> x = point_of(*op, rng);
@@ -250,7 +269,8 @@ TEST(Derivative, AtKinksAndTies) {
   EXPECT_EQ(gradient_at(op::pow, 0, {0, 0}), 0);
   EXPECT_EQ(gradient_at(op::pow, 0, {-2, 0}), 0);
   EXPECT_EQ(gradient_at(op::pow, 1, {0, 2}), 0);
-  EXPECT_EQ(gradient_at(op::xlogy, 0, {0, 0.5}), 0);
+  EXPECT_NEAR(gradient_at(op::xlogy, 0, {0, 0.5}), std::log(0.5), 1e-15);
+  EXPECT_EQ(gradient_at(op::xlogy, 0, {0, 0}), 0);
   EXPECT_EQ(gradient_at(op::hypot, 0, {0, 0}), 0);
   EXPECT_EQ(gradient_at(op::sinc, 0, {0}), 0);
 }

@@ -36,6 +36,19 @@ TEST(MustFail, LinearAlgebra) {
   });
 }
 
+TEST(MustFail, SpecialFunctions) {
+  Tensor x = ones({3}), a = full({3}, 2.0).requires_grad_();
+  check({
+    FAILS(polygamma_order, Value, "polygamma|-1", polygamma(-1, x)),
+    FAILS(mvlgamma_dimension, Value, "mvlgamma|0", mvlgamma(x, 0)),
+    FAILS(zeta_exponent_gradient, Unsupported, "zeta|no derivative|'a'", zeta(a, x).sum().backward()),
+    FAILS(gammainc_shape_gradient, Unsupported, "gammainc|no derivative|'a'", gammainc(a, x).sum().backward()),
+    FAILS(gammaincc_shapes, Shape, "gammaincc|[3]|[2]", gammaincc(x, ones({2}))),
+    FAILS_ANYWHERE(binomial_entropy_count, Unsupported, "Binomial|entropy|1e6",
+          distributions::Binomial(1e9, {.probs = full({1}, 0.5)}).entropy()),
+  });
+}
+
 TEST(MustFail, SearchingAndSegments) {
   Tensor x = ones({2, 3}), ids = tensor({0, 1, 1});
   check({

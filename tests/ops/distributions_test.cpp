@@ -160,6 +160,29 @@ TEST_F(DistributionsTest, WholeNumbers) {
   EXPECT_EQ(values(binomial(full({2}, 5.0), tensor({0.f, 1.f}))), (Values{0, 5}));
 }
 
+// The entropy is minus the mean of log_prob over all values.
+TEST_F(DistributionsTest, EntropyOfWholeNumbers) {
+  auto expected = [](const distributions::Distribution& d, int64_t n, int at) {
+    const Tensor k = arange(n, float64).reshape({n, 1}).expand({n, d.batch_shape()[0]});
+    const Tensor lp = d.log_prob(k).select(1, at);
+    return -sum(exp(lp) * lp).item<double>();
+  };
+  const Tensor rate = tensor({1e-3, 0.7, 5.0, 99.9, 100.1, 250.0}, float64);
+  const distributions::Poisson p(rate);
+  const Values got = values(p.entropy());
+  for (int i = 0; i < 6; ++i) EXPECT_NEAR(got[i], expected(p, 1200, i), 2e-12) << i;
+  EXPECT_EQ(distributions::Poisson(zeros({1})).entropy().item<float>(), 0);
+  const Binomial b(tensor({0.0, 1.0, 7.0, 40.0}, float64),
+                   {.probs = tensor({0.3, 0.5, 0.2, 0.9}, float64)});
+  const Values of_b = values(b.entropy());
+  EXPECT_NEAR(of_b[0], 0, 1e-15);
+  EXPECT_NEAR(of_b[1], std::log(2.0), 1e-14);
+  for (int i = 2; i < 4; ++i) {
+    const Binomial one(b.total_count.slice(0, i, i + 1), {.probs = b.probs.slice(0, i, i + 1)});
+    EXPECT_NEAR(of_b[i], expected(one, i == 2 ? 8 : 41, 0), 1e-13) << i;
+  }
+}
+
 TEST_F(DistributionsTest, CategoricalAndMultinomial) {
   const Tensor probs = tensor({{1.f, 2.f, 1.f}, {0.f, 1.f, 3.f}});
   const Categorical d({.probs = probs});

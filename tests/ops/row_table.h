@@ -27,6 +27,7 @@ enum Off : unsigned {
   kNoGrad = 8,         ///< see `why`
   kLastConstant = 32,  ///< the last tensor input is no variable of the gradient
   kNoVmap = 16,
+  kFirstConstant = 64,  ///< the first tensor input is no variable of the gradient
 };
 
 struct Row {

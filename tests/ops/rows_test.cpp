@@ -276,10 +276,12 @@ std::vector<Tensor> reference(const Row& row, const std::vector<Arg>& args, int6
 // Where an element-wise op is not defined, or has no derivative, for numbers of both signs.
 std::string pointwise_domain(const std::string& op, int input) {
   static const std::vector<std::pair<std::string, std::string>> kDomains = {
-      {"log", "pos"},    {"log2", "pos"},    {"log10", "pos"}, {"log1p", "pos"},
-      {"sqrt", "pos"},   {"rsqrt", "pos"},   {"asin", "unit"}, {"acos", "unit"},
-      {"atanh", "unit"}, {"erfinv", "unit"}, {"acosh", "gt1"}, {"logit", "prob"},
-      {"lgamma", "pos"}, {"digamma", "pos"}, {"pow", "pos"},   {"xlogy", "pos"}};
+      {"log", "pos"},     {"log2", "pos"},     {"log10", "pos"},    {"log1p", "pos"},
+      {"sqrt", "pos"},    {"rsqrt", "pos"},    {"asin", "unit"},    {"acos", "unit"},
+      {"atanh", "unit"},  {"erfinv", "unit"},  {"acosh", "gt1"},    {"logit", "prob"},
+      {"lgamma", "pos"},  {"digamma", "pos"},  {"pow", "pos"},      {"xlogy", "pos"},
+      {"xlog1py", "pos"}, {"entr", "pos"},     {"ndtri", "prob"},   {"polygamma", "pos"},
+      {"zeta", "gt1"},    {"gammainc", "pos"}, {"gammaincc", "pos"}};
   for (const auto& [name, domain] : kDomains)
     if (name == op) return domain;
   const OpDef& row = *find_op(op);
@@ -294,6 +296,7 @@ std::string pointwise_domain(const std::string& op, int input) {
 }
 
 std::string number_named(const std::string& name) {
+  if (name == "n$") return "2";
   if (name.rfind("min", 0) == 0) return "-0.6";
   return name.rfind("max", 0) == 0 ? "1.3" : "0.7";
 }
@@ -319,7 +322,7 @@ Row pointwise_row(const OpDef& op, int variant) {
     else if (two && variant == 1 && i == 1 && op.n_out == 1)
       r.in += bits ? "#3" : "=0.7";
     else if (two && variant == 2 && i == 0 && op.types != Types::where)
-      r.in += bits ? "#3" : "=0.7";
+      r.in += bits ? "#3" : r.op == "zeta" ? "=1.7" : "=0.7";
     else if (i == 1 && op.n_out == 1)
       r.in += (variant == 3 ? "." : "3") + domain;
     else
@@ -328,6 +331,10 @@ Row pointwise_row(const OpDef& op, int variant) {
   if (r.op == "cast") r.attrs = with(CastAttrs{DType::f64});
   if (r.op == "round_decimals" && variant == 1)
     r.off |= kLastConstant, r.why = "decimals are a whole number by nature";
+  if (r.op == "polygamma" && variant == 1)
+    r.off |= kLastConstant, r.why = "the order is a whole number by nature";
+  for (const char* first : {"zeta", "gammainc", "gammaincc"})
+    if (r.op == first) r.off |= kFirstConstant, r.why = "no derivative by the first, as in PyTorch";
   return r;
 }
 
@@ -527,8 +534,15 @@ TEST_P(RowTest, Gradcheck) {
     constant.push_back(variables.back());
     variables.pop_back();
   }
+  std::vector<Tensor> first;
+  if (row.off & kFirstConstant && !args[0].is_scalar) {
+    first.push_back(variables.front());
+    variables.erase(variables.begin());
+  }
+  if (variables.empty()) return;
   auto f = [&](std::span<const Tensor> x) {
-    std::vector<Tensor> all(x.begin(), x.end());
+    std::vector<Tensor> all(first);
+    all.insert(all.end(), x.begin(), x.end());
     all.insert(all.end(), constant.begin(), constant.end());
     return call_row(row, with_tensors(args, all), 2);
   };
