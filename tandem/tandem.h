@@ -6,6 +6,8 @@
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
 #include "tandem/base/print.h"
+#include "tandem/compile/compile.h"
+#include "tandem/compile/executable.h"
 #include "tandem/cpu/doctor.h"
 #include "tandem/data/aggregate.h"
 #include "tandem/data/datasets.h"

@@ -54,7 +54,7 @@ Tensor Tensor::grad() const {
   if (!n || !n->slot) return Tensor();
   if (Trace* t = cell_trace()) return t->read_grad(*n->slot);
   std::lock_guard hold(n->slot->lock);
-  return n->slot->grad;
+  return n->slot->get();
 }
 
 void Tensor::zero_grad() const {
@@ -62,7 +62,7 @@ void Tensor::zero_grad() const {
   if (!n || !n->slot) return;
   if (Trace* t = cell_trace()) return t->store_grad(*n->slot, Tensor());
   std::lock_guard hold(n->slot->lock);
-  n->slot->grad = Tensor();
+  n->slot->set(Tensor());
 }
 
 Tensor Tensor::detach() const {

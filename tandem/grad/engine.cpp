@@ -122,7 +122,7 @@ void store(GradSlot& slot, Tensor g, const BackwardRequest& r) {
            "Use grad() inside vmap, or call backward() outside.");
   if (!r.create_graph && node_of(g)) g = detached_alias(g);
   std::lock_guard hold(slot.lock);
-  Tensor old = std::move(slot.grad);
+  Tensor old = slot.get();
   slot.grad = Tensor();
   add_into(old, std::move(g), r.where);
   slot.grad = std::move(old);

@@ -108,14 +108,14 @@ Tensor Cell::grad() const {
   if (!slot_) return Tensor();
   if (Trace* t = cell_trace()) return t->read_grad(*slot_);
   std::lock_guard hold(slot_->lock);
-  return slot_->grad;
+  return slot_->get();
 }
 
 void Cell::set_grad(Tensor g) {
   if (!slot_) return;
   if (Trace* t = cell_trace()) return t->store_grad(*slot_, g);
   std::lock_guard hold(slot_->lock);
-  slot_->grad = std::move(g);
+  slot_->set(std::move(g));
 }
 
 // The row's inputs: first cell, first other, the other cells, the rest.
@@ -237,7 +237,11 @@ void CellHandle::assign_(const Operand& v, Where where) const try {
 
 Param::Param(Tensor value, bool requires_grad)
     : CellHandle(make_ref<Cell>(std::move(value), requires_grad)) {}
-bool Param::requires_grad() const { return cell_ && cell_->requires_grad(); }
+bool Param::requires_grad() const {
+  if (!cell_) return false;
+  if (Trace* t = cell_trace()) t->use_of(*cell_);  // the answer holds for this trace only
+  return cell_->requires_grad();
+}
 void Param::requires_grad_(bool on) const { cell_->set_requires_grad(on); }
 Tensor Param::grad() const { return cell_ ? cell_->grad() : Tensor(); }
 void Param::set_grad(Tensor g) const { cell_->set_grad(std::move(g)); }

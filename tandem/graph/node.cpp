@@ -7,6 +7,13 @@
 #include "tandem/tensor/allocator.h"
 
 namespace tandem {
+
+const Tensor& GradSlot::get() const {
+  TD_CHECK(!consumed, Value,
+           "a compiled step used this gradient in its update and kept no copy\n"
+           "Compile it with {{.keep_grads = true}} to read gradients, or call zero_grad() first.");
+  return grad;
+}
 namespace {
 
 thread_local bool t_freeing = false;

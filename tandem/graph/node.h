@@ -19,7 +19,16 @@ class Graph;
 /// Where gradients of a leaf (a cell, or a tensor with requires_grad_) are collected.
 struct TD_API GradSlot : RefCounted {
   Tensor grad;
+  /// A compiled step used the gradient up in its update: it was never stored.
+  bool consumed = false;
   std::mutex lock;
+
+  /// The gradient; throws Value if a compiled step has consumed it. The lock is the caller's.
+  const Tensor& get() const;
+  void set(Tensor g) {
+    grad = std::move(g);
+    consumed = false;
+  }
 };
 
 struct NodeInput {

@@ -9,8 +9,6 @@
 namespace tandem {
 namespace {
 
-using Symbols = std::vector<std::pair<Dim, int64_t>>;
-
 // Puts numbers for the symbols in the lists of an attrs struct.
 class PutNumbers : public AttrVisitor {
  public:
@@ -31,6 +29,18 @@ class PutNumbers : public AttrVisitor {
  private:
   const Symbols& symbols_;
 };
+
+}  // namespace
+
+AttrsHolder put_numbers(const AttrsHolder& attrs, const Symbols& symbols) {
+  AttrsHolder copy = attrs;
+  if (!copy.get() || symbols.empty()) return copy;
+  PutNumbers put(symbols);
+  copy.type()->visit(const_cast<void*>(copy.get()), put);
+  return copy;
+}
+
+namespace {
 
 class Runner {
  public:
@@ -80,11 +90,7 @@ class Runner {
     if (!is_tracing()) options.rng = &key;
     options.hidden = n.out.size() > static_cast<size_t>(n.op->shown());
     AttrsHolder attrs;
-    if (n.attrs.get() && !symbols_.empty()) {
-      attrs = n.attrs;
-      PutNumbers numbers(symbols_);
-      n.op->attrs->visit(const_cast<void*>(attrs.get()), numbers);
-    }
+    if (n.attrs.get() && !symbols_.empty()) attrs = put_numbers(n.attrs, symbols_);
     apply(*n.op, attrs.get() ? attrs.get() : n.attrs.get(), in, out, n.where, options);
     auto& slot = env_[n.index];
     for (size_t o = 0; o < n.out.size(); ++o) slot.push_back(std::move(out[o]));
@@ -109,6 +115,8 @@ class Runner {
   std::vector<uint32_t> last_use_;
 };
 
+}  // namespace
+
 void check_inputs(const Graph& g, std::span<const Tensor> inputs) {
   TD_CHECK(inputs.size() == g.inputs.size(), Value, "the graph takes {} inputs, got {}",
            g.inputs.size(), inputs.size());
@@ -126,7 +134,6 @@ void check_inputs(const Graph& g, std::span<const Tensor> inputs) {
   }
 }
 
-// Values of the symbols in the inputs' shapes; checks the equalities that the trace left open.
 Symbols solve_symbols(const Graph& g, std::span<const Tensor> inputs) {
   Symbols symbols;
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -139,8 +146,6 @@ Symbols solve_symbols(const Graph& g, std::span<const Tensor> inputs) {
              a.evaluate(symbols), b.evaluate(symbols));
   return symbols;
 }
-
-}  // namespace
 
 std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
                         const std::vector<Tensor>* captures) {
@@ -170,7 +175,7 @@ std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
   for (const Graph::GradUse& u : g.grads) {
     if (!u.stored) continue;
     std::lock_guard hold(u.slot->lock);
-    u.slot->grad = u.exit.defined() ? r.get(u.exit) : Tensor();
+    u.slot->set(u.exit.defined() ? r.get(u.exit) : Tensor());
   }
   return out;
 }

@@ -147,7 +147,7 @@ Graph::CellUse& Trace::use_of(Cell& cell) {
 Graph::GradUse& Trace::use_of(GradSlot& slot) {
   auto [at, fresh] = grad_index.emplace(&slot, graph->grads.size());
   if (fresh) {
-    Graph::GradUse u{Ref<GradSlot>::share(&slot), {}, {}, false};
+    Graph::GradUse u{Ref<GradSlot>::share(&slot), {}, {}};
     if (slot.grad.defined()) u.entry = placeholder(op::grad_read, spec_of(slot.grad), false);
     graph->grads.push_back(std::move(u));
   }
@@ -180,6 +180,7 @@ void Trace::assign_cell(Cell& cell, const Tensor& v, Where where) {
 
 Tensor Trace::read_grad(GradSlot& slot) {
   Graph::GradUse& u = use_of(slot);
+  if (!u.stored) u.read = true;
   return u.stored ? u.exit : u.entry;
 }
 
@@ -187,6 +188,15 @@ void Trace::store_grad(GradSlot& slot, const Tensor& g) {
   Graph::GradUse& u = use_of(slot);
   u.exit = g;
   u.stored = true;
+  u.consumed = false;
+}
+
+void Trace::consume_grad(GradSlot& slot) { use_of(slot).consumed = true; }
+
+void Trace::guard(RefCounted& owner, const bool& flag) {
+  for (const Graph::Guard& g : graph->guards)
+    if (g.flag == &flag) return;
+  graph->guards.push_back({Ref<RefCounted>::share(&owner), &flag, flag});
 }
 
 Ref<Graph> trace(FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f,

@@ -28,7 +28,15 @@ class TD_API Graph : public RefCounted {
     Ref<GradSlot> slot;
     Tensor entry;         ///< placeholder of the gradient at entry, if there was one
     Tensor exit;          ///< gradient to store
-    bool stored = false;  ///< exit is to be written (undefined empties the slot)
+    bool stored = false;    ///< exit is to be written (undefined empties the slot)
+    bool read = false;      ///< the trace asked for the gradient at entry
+    bool consumed = false;  ///< an optimizer used it up; nothing was stored since
+  };
+  /// A flag outside (a module's training mode) whose value the trace has read.
+  struct Guard {
+    Ref<RefCounted> owner;
+    const bool* flag;
+    bool value;
   };
 
   std::vector<Ref<Node>> nodes;  ///< program order; placeholders first use order
@@ -37,6 +45,7 @@ class TD_API Graph : public RefCounted {
   std::vector<Capture> captures;
   std::vector<CellUse> cells;
   std::vector<GradUse> grads;
+  std::vector<Guard> guards;
   DimChecks checks;
   uint32_t rng_draws = 0;
 
@@ -61,6 +70,16 @@ TD_API Ref<Graph> trace(FunctionRef<std::vector<Tensor>(std::span<const Tensor>)
 /// back as the traced program would. `captures` replaces the captured outer values.
 TD_API std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
                                const std::vector<Tensor>* captures = nullptr);
+
+/// Numbers for symbols of dimensions.
+using Symbols = std::vector<std::pair<Dim, int64_t>>;
+/// Throws Shape unless `inputs` are what `g` was traced for.
+TD_API void check_inputs(const Graph& g, std::span<const Tensor> inputs);
+/// Values of the symbols in the inputs' shapes; throws Shape where an equality that the trace left
+/// open does not hold.
+TD_API Symbols solve_symbols(const Graph& g, std::span<const Tensor> inputs);
+/// `attrs` with numbers for symbols.
+TD_API AttrsHolder put_numbers(const AttrsHolder& attrs, const Symbols& symbols);
 
 /// Is this thread inside a trace?
 inline bool is_tracing() { return context().slow & kTracing; }
@@ -89,6 +108,10 @@ struct TD_API Trace {
   void assign_cell(Cell& cell, const Tensor& v, Where where);
   Tensor read_grad(GradSlot& slot);
   void store_grad(GradSlot& slot, const Tensor& g);
+  /// An optimizer has used the gradient: a compiled step need not store it.
+  void consume_grad(GradSlot& slot);
+  /// The trace depends on `*flag`, which lives as long as `owner`.
+  void guard(RefCounted& owner, const bool& flag);
   /// A node without inputs that stands for a value given at run time.
   Tensor placeholder(const OpDef& op, const Spec& spec, bool requires_grad);
   Graph::CellUse& use_of(Cell& cell);

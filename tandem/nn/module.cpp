@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "tandem/graph/apply.h"
+#include "tandem/graph/trace.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/view.h"
 
@@ -352,7 +353,10 @@ Module& Module::train(bool on) {
   return *this;
 }
 
-bool Module::is_training() const { return state_->training; }
+bool Module::is_training() const {
+  if (Trace* t = cell_trace()) t->guard(*state_, state_->training);
+  return state_->training;
+}
 
 Module& Module::to(DType dtype) {
   auto cast = [&](const Ref<Cell>& cell) {

@@ -304,6 +304,9 @@ void Optimizer::step_all(Where where) {
   }
   update_many_(run.batch, where);
   store_kept(run, where);
+  if (Trace* t = cell_trace())
+    for (size_t i = 0; i < params_.size(); ++i)
+      if (live[i]) t->consume_grad(*params_[i].cell()->slot());
 }
 
 void Optimizer::step(Where where) {

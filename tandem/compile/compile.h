@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile(fn): the same code as one planned graph. The first call for a set of dtypes and shapes
+// runs fn once on symbolic tensors; forward, backward() and optimizer steps land in one program,
+// which later calls run. Parameters, buffers, moments and learning rates are bound by reference.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "tandem/compile/signature.h"
+#include "tandem/graph/trace.h"
+
+namespace tandem {
+
+class Executable;
+
+/// Dimension `dim` of every tensor argument, or of argument `argument` alone, may differ from call
+/// to call without a new trace. Dimensions of one name are equal.
+struct DynamicDim {
+  DynamicDim(int64_t dim, std::string name) : dim(dim), name(std::move(name)) {}
+  DynamicDim(int64_t argument, int64_t dim, std::string name)
+      : argument(argument), dim(dim), name(std::move(name)) {}
+  int64_t argument = -1;  ///< number of the tensor among all in the arguments, -1 for all
+  int64_t dim = 0;
+  std::string name;
+};
+
+struct CompileOptions {
+  std::vector<DynamicDim> dynamic = {};
+  /// Store gradients that an optimizer has used in the same call, too.
+  bool keep_grads = false;
+  /// Most specialisations (traces and sizes) kept; the one not used for longest goes.
+  int cache_size = 32;
+  /// Name for messages.
+  std::string name = "fn";
+};
+
+/// Counts of what a compiled function has done.
+struct CompileStats {
+  int64_t traces = 0;  ///< runs of fn on symbolic tensors
+  int64_t plans = 0;   ///< programs lowered (one per trace and set of sizes)
+  int64_t calls = 0;
+};
+
+namespace detail {
+
+/// The part of a compiled function that does not depend on its types.
+class TD_API CompiledCore {
+ public:
+  /// Runs the user's function on `args`; appends what is not a tensor in its result to `key`.
+  using Body = FunctionRef<std::vector<Tensor>(std::span<const Tensor> args, std::string& key)>;
+
+  CompiledCore(CompileOptions options, Where where);
+  ~CompiledCore();
+  CompiledCore(const CompiledCore&) = delete;
+  CompiledCore& operator=(const CompiledCore&) = delete;
+
+  /// Run; gives the result's tensors and its key.
+  std::vector<Tensor> call(const CallParts& args, Body body, std::string& result_key);
+  CompileStats stats() const;
+  /// Of the specialisation used last; nullptr before the first call.
+  Ref<Executable> executable() const;
+  /// The graph that it was traced to; nullptr before the first call.
+  Ref<Graph> graph() const;
+  void clear();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace detail
+
+/// A compiled function: called as fn is. Copies share what was compiled.
+template <class F>
+class Compiled {
+ public:
+  Compiled(F fn, CompileOptions options, Where where)
+      : fn_(std::make_shared<F>(std::move(fn))),
+        core_(std::make_shared<detail::CompiledCore>(std::move(options), where)) {}
+
+  /// Throws what fn throws, and Unsupported (with the user's line) where fn reads a value, uses a
+  /// tensor from outside, or changes what a trace cannot follow.
+  template <class... A>
+  auto operator()(const A&... args) {
+    using Args = std::tuple<std::decay_t<A>...>;
+    using Rebuilt = typename detail::Packed<Args>::Type;
+    using Result = decltype(std::apply(*fn_, std::declval<Rebuilt>()));
+    detail::CallParts flat;
+    (detail::Packed<std::decay_t<A>>::flatten(args, flat), ...);
+    const auto body = [&](std::span<const Tensor> in, std::string& key) {
+      detail::CallReader u{in.data(), flat.key.data()};
+      Rebuilt rebuilt = detail::Packed<Args>::rebuild(u);
+      if constexpr (std::is_void_v<Result>) {
+        std::apply(*fn_, std::move(rebuilt));
+        return std::vector<Tensor>();
+      } else {
+        detail::CallParts out;
+        using Value = std::decay_t<Result>;
+        detail::Packed<Value>::flatten(std::apply(*fn_, std::move(rebuilt)), out);
+        key = std::move(out.key);
+        return std::move(out.tensors);
+      }
+    };
+    std::string key;
+    std::vector<Tensor> out = core_->call(flat, body, key);
+    if constexpr (!std::is_void_v<Result>) {
+      detail::CallReader u{out.data(), key.data()};
+      return detail::Packed<std::decay_t<Result>>::rebuild(u);
+    }
+  }
+
+  CompileStats stats() const { return core_->stats(); }
+  /// Of the call made last.
+  Ref<Executable> executable() const { return core_->executable(); }
+  Ref<Graph> graph() const { return core_->graph(); }
+  /// Forget everything that was traced.
+  void clear() { core_->clear(); }
+
+ private:
+  std::shared_ptr<F> fn_;
+  std::shared_ptr<detail::CompiledCore> core_;
+};
+
+/// Compile a function, a lambda, or a module (its forward).
+template <class F>
+auto compile(F fn, CompileOptions options = {}, Where where = Where::here()) {
+  if constexpr (requires(F & f) { f.state_dict(); }) {
+    auto forward = [net = std::move(fn)](auto&&... args) mutable {
+      return net(std::forward<decltype(args)>(args)...);
+    };
+    return Compiled<decltype(forward)>(std::move(forward), std::move(options), where);
+  } else {
+    return Compiled<F>(std::move(fn), std::move(options), where);
+  }
+}
+
+}  // namespace tandem

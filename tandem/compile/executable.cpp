@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/compile/executable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tandem/base/parallel.h"
+#include "tandem/codegen/pointwise.h"
+#include "tandem/graph/apply.h"
+#include "tandem/graph/rng.h"
+#include "tandem/tensor/allocator.h"
+
+namespace tandem {
+
+using namespace compiler;
+
+namespace {
+size_t idx(int k) { return static_cast<size_t>(k); }
+constexpr int64_t kRegionGrain = 16384;  // elements of one part of loops that run together
+
+bool has_spec(const Tensor& t, const Spec& s) {
+  return t.dtype() == s.dtype && t.shape() == s.shape;
+}
+}  // namespace
+
+// What one running call needs: its arena and its kernels' operands, whose arena addresses are set
+// once.
+struct Executable::Frame {
+  void* arena = nullptr;
+  size_t bytes = 0;
+  std::vector<Array> arrays;
+  struct Patch {
+    size_t array;
+    Base base;
+    int index;
+    int64_t offset;
+  };
+  std::vector<Patch> patches;
+  ~Frame() {
+    if (arena) detail::deallocate(arena, bytes);
+  }
+};
+
+// Tensors that hold what the addresses point to.
+struct Executable::Bound {
+  std::vector<Tensor> inputs, captures, cells, cells_new, grads, grads_new, outputs;
+  std::vector<char> in_place;
+  std::vector<Cell*> locked;
+  // Puts values back that were lent by cells and not replaced.
+  ~Bound() {
+    for (Cell* c : locked) c->lock_.unlock();
+  }
+};
+
+Executable::Executable(Program p) : program_(std::move(p)), lowered_(lower_program(program_)) {
+  for (const Step& s : lowered_.steps) {
+    first_array_.push_back(n_arrays_);
+    n_arrays_ += s.in.size() + s.out.size();
+  }
+  for (const Block& b : lowered_.buffers)
+    if (b.base == Base::output || b.base == Base::grad_new ||
+        (b.base == Base::cell_new && !lowered_.cell_in_place[idx(b.index)]))
+      leaving_bytes_ += b.bytes;
+  for (size_t i = 0; i < program_.cells.size(); ++i)
+    if (lowered_.cell_exits[i] != kNone) write_order_.push_back(i);
+  std::sort(write_order_.begin(), write_order_.end(), [this](size_t a, size_t b) {
+    return std::less<Cell*>()(program_.cells[a].cell.get(), program_.cells[b].cell.get());
+  });
+}
+Executable::~Executable() = default;
+
+bool Executable::matches() const {
+  for (const Program::CellUse& u : program_.cells) {
+    const int v = u.entry != kNone ? u.entry : u.exit;
+    if (v == kNone) continue;
+    const Spec& s = program_.values[idx(v)].spec;
+    std::lock_guard hold(u.cell->lock_);
+    if (!has_spec(u.cell->value_, s)) return false;
+  }
+  return true;
+}
+
+std::unique_ptr<Executable::Frame> Executable::acquire() {
+  {
+    std::lock_guard hold(lock_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Frame> f = std::move(idle_.back());
+      idle_.pop_back();
+      return f;
+    }
+  }
+  auto f = std::make_unique<Frame>();
+  f->bytes = std::max<size_t>(lowered_.arena_bytes, 64);
+  f->arena = detail::allocate(f->bytes);
+  f->arrays.resize(n_arrays_);
+  const auto set = [&](size_t at, int place) {
+    const Place& q = lowered_.places[idx(place)];
+    const Block& b = lowered_.buffers[idx(q.buffer)];
+    Array& a = f->arrays[at];
+    a.shape = q.shape.data();
+    a.strides = q.strides.data();
+    a.numel = q.shape.numel().value();
+    a.dtype = q.dtype;
+    a.rank = static_cast<uint8_t>(q.shape.rank());
+    a.contiguous = q.contiguous;
+    if (b.base == Base::arena)
+      a.data = static_cast<char*>(f->arena) + b.offset + q.offset;
+    else if (b.base == Base::constant)
+      a.data = static_cast<char*>(lowered_.constants[idx(b.index)].impl()->data) + q.offset;
+    else
+      f->patches.push_back({at, b.base, b.index, q.offset});
+  };
+  for (size_t k = 0; k < lowered_.steps.size(); ++k) {
+    const Step& s = lowered_.steps[k];
+    size_t at = first_array_[k];
+    for (const Operand1& x : s.in) {
+      if (x.is_number) {
+        f->arrays[at].is_scalar = true;
+        f->arrays[at].scalar = x.number;
+        f->arrays[at].dtype = x.number.dtype();
+      } else if (x.place != kNone) {
+        set(at, x.place);
+      }
+      ++at;
+    }
+    for (int o : s.out) {
+      if (o != kNone) set(at, o);
+      ++at;
+    }
+  }
+  return f;
+}
+
+void Executable::release(std::unique_ptr<Frame> f) {
+  std::lock_guard hold(lock_);
+  if (idle_.size() < 8) idle_.push_back(std::move(f));
+}
+
+namespace {
+Tensor row_major(const Tensor& t) {
+  if (t.is_contiguous()) return t;
+  NoGradGuard no_grad;
+  return call(op::copy, nullptr, Where{}, t);
+}
+Tensor fresh(const Shape& shape, DType dtype, const Strides* strides) {
+  return Tensor(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, dtype, {}, strides)));
+}
+}  // namespace
+
+void Executable::bind(Bound& b, std::span<const Tensor> inputs, std::span<const Tensor> captures) {
+  for (const Tensor& t : inputs) b.inputs.push_back(row_major(t));
+  for (const Tensor& t : captures) b.captures.push_back(row_major(t));
+  b.cells.resize(program_.cells.size());
+  b.cells_new.resize(program_.cells.size());
+  b.in_place.resize(program_.cells.size());
+  for (size_t i : write_order_) {
+    Cell& c = *program_.cells[i].cell;
+    c.lock_.lock();
+    b.locked.push_back(&c);
+    const Place& q = lowered_.places[idx(lowered_.cell_exits[i])];
+    b.in_place[i] = lowered_.cell_in_place[i] && c.value_.impl()->donatable() &&
+                    c.value_.is_contiguous();
+    if (!b.in_place[i]) b.cells_new[i] = fresh(q.shape, q.dtype, nullptr);
+  }
+  for (size_t i = 0; i < program_.cells.size(); ++i) {
+    const Program::CellUse& u = program_.cells[i];
+    if (lowered_.cell_exits[i] == kNone) {
+      if (u.entry != kNone) b.cells[i] = row_major(u.cell->read());
+    } else if (!b.in_place[i] && u.entry != kNone) {
+      b.cells[i] = row_major(u.cell->value_);
+    }
+  }
+  b.grads.resize(program_.grads.size());
+  b.grads_new.resize(program_.grads.size());
+  for (size_t i = 0; i < program_.grads.size(); ++i) {
+    const Program::GradUse& u = program_.grads[i];
+    if (u.entry != kNone) {
+      std::lock_guard hold(u.slot->lock);
+      b.grads[i] = row_major(u.slot->get());
+    }
+    if (lowered_.grad_exits[i] == kNone) continue;
+    const Place& q = lowered_.places[idx(lowered_.grad_exits[i])];
+    b.grads_new[i] = fresh(q.shape, q.dtype, nullptr);
+  }
+  for (int k : lowered_.outputs) {
+    const Place& q = lowered_.places[idx(k)];
+    const Block& buffer = lowered_.buffers[idx(q.buffer)];
+    const auto size = static_cast<int64_t>(size_of(q.dtype));
+    // A view of a larger value keeps that value's bytes.
+    bool whole = q.offset == 0 && static_cast<size_t>(q.shape.numel().value() * size) == buffer.bytes;
+    b.outputs.push_back(whole ? fresh(q.shape, q.dtype, &q.strides)
+                              : fresh(Shape(static_cast<int64_t>(buffer.bytes) / size), q.dtype,
+                                      nullptr));
+  }
+}
+
+void Executable::point(Frame& f, const Bound& b) const {
+  for (const Frame::Patch& patch : f.patches) {
+    const size_t k = idx(patch.index);
+    const Tensor* t = nullptr;
+    switch (patch.base) {
+      case Base::input:
+        t = &b.inputs[k];
+        break;
+      case Base::capture:
+        t = &b.captures[k];
+        break;
+      case Base::cell:
+        t = b.in_place[k] ? &program_.cells[k].cell->value_ : &b.cells[k];
+        break;
+      case Base::cell_new:
+        t = b.in_place[k] ? &program_.cells[k].cell->value_ : &b.cells_new[k];
+        break;
+      case Base::grad:
+        t = &b.grads[k];
+        break;
+      case Base::grad_new:
+        t = &b.grads_new[k];
+        break;
+      case Base::output:
+        t = &b.outputs[k];
+        break;
+      default:
+        break;
+    }
+    f.arrays[patch.array].data = static_cast<char*>(t->impl()->data) + patch.offset;
+  }
+}
+
+void Executable::run_together(Frame& f, size_t first, size_t n) const {
+  int64_t total = 0;
+  std::vector<int64_t> begin;
+  for (size_t k = first; k < first + n; ++k) {
+    begin.push_back(total);
+    total += f.arrays[first_array_[k] + lowered_.steps[k].in.size()].numel;
+  }
+  static constexpr int64_t kOne[] = {1};
+  parallel_for(0, total, kRegionGrain, [&](int64_t from, int64_t to) {
+    size_t j = static_cast<size_t>(std::upper_bound(begin.begin(), begin.end(), from) -
+                                   begin.begin()) - 1;
+    for (; j < n && begin[j] < to; ++j) {
+      const Step& s = lowered_.steps[first + j];
+      const Array* arrays = &f.arrays[first_array_[first + j]];
+      const size_t n_in = s.in.size(), n_out = s.out.size();
+      const int64_t all = arrays[n_in].numel;
+      const int64_t lo = std::max<int64_t>(from - begin[j], 0), hi = std::min(to - begin[j], all);
+      if (lo >= hi) continue;
+      const int64_t length = hi - lo;
+      Array cut[kMaxOpIns + 16 + 8];
+      for (size_t a = 0; a < n_in + n_out; ++a) {
+        cut[a] = arrays[a];
+        if (cut[a].is_scalar || (a < n_in && cut[a].numel != all)) continue;
+        cut[a].data = cut[a].as<char>() + lo * static_cast<int64_t>(size_of(cut[a].dtype));
+        cut[a].shape = &length;
+        cut[a].strides = kOne;
+        cut[a].rank = 1;
+        cut[a].numel = length;
+        cut[a].contiguous = true;
+      }
+      codegen::run_program(*s.program, cut, static_cast<int>(n_in), cut + n_in,
+                           static_cast<int>(n_out), nullptr, true);
+    }
+  });
+}
+
+void Executable::run_steps(Frame& f, RngKey entry) const {
+  ErrorWord error;
+  for (size_t k = 0; k < lowered_.steps.size(); ++k) {
+    const Step& s = lowered_.steps[k];
+    Array* arrays = f.arrays.data() + first_array_[k];
+    const int n_in = static_cast<int>(s.in.size()), n_out = static_cast<int>(s.out.size());
+    if (!s.op) {
+      if (s.together > 1) {
+        run_together(f, k, idx(s.together));
+        k += idx(s.together) - 1;
+      } else {
+        codegen::run_program(*s.program, arrays, n_in, arrays + n_in, n_out, nullptr, true);
+      }
+      continue;
+    }
+    KernelCall call{*s.op, s.attrs.get(), arrays, n_in, arrays + n_in, n_out, &error};
+    if (s.op->has(kRandom)) call.rng = {entry.seed, entry.offset + s.rng};
+    call.plan = s.plan.get();
+    if (s.scratch != kNone)
+      call.scratch = static_cast<char*>(f.arena) + lowered_.buffers[idx(s.scratch)].offset;
+    if (s.kernel)
+      s.kernel->run(call);
+    else
+      s.op->reference_fn(call);
+    if (TD_UNLIKELY(error.code.load(std::memory_order_relaxed) != 0)) {
+      ScopeGuard scope(s.scope, s.where);
+      try {
+        check_error_word(*s.op, error);
+      } catch (const Error& e) {
+        throw with_place(e, s.op->name, s.where);
+      }
+    }
+  }
+}
+
+std::vector<Tensor> Executable::collect(Bound& b) {
+  for (size_t i : write_order_) {
+    Cell& c = *program_.cells[i].cell;
+    if (b.in_place[i])
+      ++c.generation_;
+    else
+      c.adopt(std::move(b.cells_new[i]));
+  }
+  for (size_t i = 0; i < program_.grads.size(); ++i) {
+    const Program::GradUse& u = program_.grads[i];
+    if (!u.stored && !u.consumed) continue;
+    std::lock_guard hold(u.slot->lock);
+    u.slot->set(std::move(b.grads_new[i]));
+    u.slot->consumed = u.consumed;
+  }
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < lowered_.outputs.size(); ++i) {
+    const Place& q = lowered_.places[idx(lowered_.outputs[i])];
+    Tensor& t = b.outputs[i];
+    if (q.offset != 0 || !(t.shape() == q.shape)) {
+      char* data = static_cast<char*>(t.impl()->data) + q.offset;
+      t = Tensor(Ref<detail::TensorImpl>::adopt(
+          detail::new_view(*t.impl(), q.shape, q.strides, data, q.dtype)));
+    }
+    out.push_back(std::move(t));
+  }
+  return out;
+}
+
+std::vector<Tensor> Executable::run(std::span<const Tensor> inputs,
+                                    std::span<const Tensor> captures) {
+  Bound b;
+  bind(b, inputs, captures);
+  std::unique_ptr<Frame> f = acquire();
+  point(*f, b);
+  const GeneratorState entry = generator_state();
+  if (program_.rng_draws) {
+    TD_CHECK(entry.offset + program_.rng_draws < (uint64_t{1} << 32), Value,
+             "the generator has made 2^32 draws\nSet a new seed.");
+    set_generator_state({entry.seed, entry.offset + program_.rng_draws});
+  }
+  try {
+    run_steps(*f, {entry.seed, static_cast<uint32_t>(entry.offset)});
+  } catch (...) {
+    release(std::move(f));
+    throw;
+  }
+  release(std::move(f));
+  return collect(b);
+}
+
+std::string Executable::to_string() const {
+  static const char* const kBases[] = {"arena", "input",    "capture",  "cell",  "cell'",
+                                       "grad",  "grad'", "constant", "output"};
+  std::string s;
+  const auto show = [&](int k) {
+    const Place& q = lowered_.places[idx(k)];
+    const Block& b = lowered_.buffers[idx(q.buffer)];
+    int64_t at = q.offset + static_cast<int64_t>(b.base == Base::arena ? b.offset : 0);
+    return fmt::format("{}{}{}", kBases[static_cast<int>(b.base)],
+                       b.index == kNone ? "" : std::to_string(b.index),
+                       at ? fmt::format("+{}", at) : "");
+  };
+  for (size_t k = 0; k < lowered_.steps.size(); ++k) {
+    const Step& step = lowered_.steps[k];
+    s += fmt::format("{:4} {}{}", k, step.op ? "" : "loop ", step.name);
+    for (const Operand1& x : step.in)
+      s += " " + (x.is_number      ? fmt::format("{}", x.number.to_double())
+                  : x.place == kNone ? std::string("-")
+                                     : show(x.place));
+    s += " ->";
+    for (int o : step.out) s += " " + (o == kNone ? std::string("-") : show(o));
+    if (step.together > 1) s += fmt::format("  (and the next {} together)", step.together - 1);
+    if (step.scope) s += "  # " + scope_path(step.scope);
+    s += "\n";
+  }
+  return s + fmt::format("arena {} bytes, at least {} are alive in step {}\n", arena_bytes(),
+                         lower_bound(), lowered_.peak_step);
+}
+
+std::string Executable::peak_table() const {
+  std::vector<const Block*> alive;
+  for (const Block& b : lowered_.buffers)
+    if (b.base == Base::arena && b.same_as == kNone && b.first != kNone &&
+        b.first <= lowered_.peak_step && b.last >= lowered_.peak_step)
+      alive.push_back(&b);
+  std::sort(alive.begin(), alive.end(),
+            [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
+  std::string s = fmt::format("{:>12}  {:>5}  {:>5}  made by\n", "bytes", "from", "to");
+  for (const Block* b : alive) {
+    const Step& made = lowered_.steps[idx(b->first)];
+    s += fmt::format("{:>12}  {:>5}  {:>5}  {}{}{}\n", b->bytes, b->first, b->last, made.name,
+                     made.scope ? " in " : "", made.scope ? scope_path(made.scope) : "");
+  }
+  return s;
+}
+
+}  // namespace tandem

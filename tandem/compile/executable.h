@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executable: a lowered program ready to run: a flat list of kernel calls on (base, offset)
+// addresses. A call binds arguments and cells and runs the list; it allocates only what outlives
+// it. Concurrent calls have their own arenas; calls that write the same cells queue.
+#pragma once
+
+#include <mutex>
+
+#include "tandem/compile/lower.h"
+
+namespace tandem {
+
+class TD_API Executable : public RefCounted {
+ public:
+  /// Lower `p`, which the passes have left.
+  explicit Executable(compiler::Program p);
+  ~Executable() override;
+
+  /// Run it. `inputs` and `captures` have the specs that it was made for. Throws what an op reports
+  /// (with op, layer and line); cells that were to be written after that keep their values.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> captures);
+  /// Do cells, gradients and flags stand as they did when it was traced?
+  bool matches() const;
+
+  /// Bytes that one call holds at most, cells and arguments not counted: the arena and what leaves.
+  size_t peak_bytes() const { return lowered_.arena_bytes + leaving_bytes_; }
+  size_t arena_bytes() const { return lowered_.arena_bytes; }
+  /// Most bytes of the arena alive in one step: no plan can be smaller.
+  size_t lower_bound() const { return lowered_.lower_bound; }
+  size_t num_steps() const { return lowered_.steps.size(); }
+  /// One line per step: name, operands' places, and the layer.
+  std::string to_string() const;
+  /// What is alive at the peak, largest first.
+  std::string peak_table() const;
+  const compiler::Program& program() const { return program_; }
+  const compiler::Lowered& lowered() const { return lowered_; }
+
+ private:
+  struct Frame;
+  struct Bound;
+  struct Part;
+  std::unique_ptr<Frame> acquire();
+  void release(std::unique_ptr<Frame> f);
+  void bind(Bound& b, std::span<const Tensor> inputs, std::span<const Tensor> captures);
+  void point(Frame& f, const Bound& b) const;
+  void run_steps(Frame& f, RngKey entry) const;
+  void run_together(Frame& f, size_t first, size_t n) const;
+  std::vector<Tensor> collect(Bound& b);
+
+  compiler::Program program_;
+  compiler::Lowered lowered_;
+  std::vector<size_t> first_array_;  ///< of each step
+  size_t n_arrays_ = 0, leaving_bytes_ = 0;
+  std::vector<size_t> write_order_;  ///< written cells, by address: the order of their locks
+  std::mutex lock_;
+  std::vector<std::unique_ptr<Frame>> idle_;
+};
+
+}  // namespace tandem

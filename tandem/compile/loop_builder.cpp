@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/compile/loop_builder.h"
+
+#include "tandem/graph/apply.h"
+
+namespace tandem::compiler {
+namespace {
+
+// A register holds exactly what memory would: no rounding or wrapping between.
+bool exact(DType t) {
+  return t == DType::f32 || t == DType::f64 || t == DType::i64 || t == DType::b8;
+}
+
+const ScalarProgram& program_of_instr(const Program& p, const Instr& i) {
+  OperandType in[kMaxOpIns];
+  DType out[kMaxOpOuts];
+  for (size_t k = 0; k < i.in.size(); ++k) {
+    const Arg& a = i.in[k];
+    if (a.is_number) {
+      in[k] = {OperandType::number, a.number.dtype()};
+    } else if (a.value != kNone) {
+      const Spec& s = p.values[static_cast<size_t>(a.value)].spec;
+      in[k] = {s.rank() == 0 ? OperandType::zero_dim : OperandType::tensor, s.dtype};
+    }
+  }
+  for (size_t o = 0; o < i.out.size(); ++o)
+    out[o] = p.values[static_cast<size_t>(i.out[o])].spec.dtype;
+  return program_of(*i.op, std::span<const OperandType>(in, i.in.size()),
+                    std::span<const DType>(out, i.out.size()));
+}
+
+}  // namespace
+
+bool LoopBuilder::fusable(const Program& p, const Instr& i) {
+  if (!i.op || i.op->has(kEffect) || i.op->has(kRandom)) return false;
+  for (int v : i.out)
+    if (v == kNone || !exact(p.values[static_cast<size_t>(v)].spec.dtype)) return false;
+  if (i.op == &op::fill) return true;
+  if (i.op->family != Family::pointwise || i.in.size() != i.op->n_in) return false;
+  for (const Arg& a : i.in)
+    if (!a.present()) return false;
+  for (const char* text : i.op->error_texts)
+    if (text) return false;  // it reports by itself
+  return true;
+}
+
+int16_t LoopBuilder::emit(const ScalarInstr& i) {
+  std::string key;
+  const auto put = [&](const auto& v) {
+    key.append(reinterpret_cast<const char*>(&v), sizeof v);
+  };
+  put(i.op);
+  put(i.type);
+  put(i.result);
+  put(i.a);
+  put(i.b);
+  put(i.c);
+  put(i.input);
+  put(i.narrow);
+  put(i.imm.kind);
+  put(i.imm.i);
+  auto [at, fresh] = seen_.emplace(std::move(key), static_cast<int16_t>(program_.code.size()));
+  if (fresh) program_.code.push_back(i);
+  return at->second;
+}
+
+int16_t LoopBuilder::input(const Arg& a, DType stored) {
+  int k = static_cast<int>(program_.in.size());
+  if (!a.is_number) {
+    auto [at, fresh] = inputs_.emplace(a.value, k);
+    k = at->second;
+    if (fresh) {
+      program_.in.push_back(stored);
+      args_.push_back(a);
+    }
+  } else {
+    for (size_t n = 0; n < args_.size(); ++n)
+      if (args_[n].is_number && args_[n].number.kind == a.number.kind &&
+          args_[n].number.i == a.number.i && program_.in[n] == stored)
+        k = static_cast<int>(n);
+    if (k == static_cast<int>(program_.in.size())) {
+      program_.in.push_back(stored);
+      args_.push_back(a);
+    }
+  }
+  ScalarInstr i;
+  i.op = ScalarOp::input;
+  i.input = static_cast<int16_t>(k);
+  i.type = i.result = reg_of(stored);
+  return emit(i);
+}
+
+void LoopBuilder::add(const Instr& i) {
+  names_ += (names_.empty() ? "" : " ") + std::string(i.op->name);
+  if (i.op == &op::fill) {
+    const auto& a = *static_cast<const FillAttrs*>(i.attrs.get());
+    ScalarInstr c;
+    c.op = ScalarOp::constant;
+    c.imm = a.value;
+    c.type = c.result = reg_of(a.dtype);
+    // As it would be stored: rounded to the dtype.
+    if (a.dtype == DType::f32) c.imm = Scalar(static_cast<double>(static_cast<float>(a.value.to_double())));
+    registers_[i.out[0]] = emit(c);
+    return;
+  }
+  const ScalarProgram& own = program_of_instr(p_, i);
+  std::vector<int16_t> now(own.code.size());
+  for (size_t k = 0; k < own.code.size(); ++k) {
+    ScalarInstr c = own.code[k];
+    if (c.op == ScalarOp::input) {
+      const Arg& a = i.in[static_cast<size_t>(c.input)];
+      auto at = a.is_number ? registers_.end() : registers_.find(a.value);
+      now[k] = at != registers_.end() ? at->second
+                                      : input(a, own.in[static_cast<size_t>(c.input)]);
+      continue;
+    }
+    for (int16_t* r : {&c.a, &c.b, &c.c})
+      if (*r >= 0) *r = now[static_cast<size_t>(*r)];
+    now[k] = emit(c);
+  }
+  for (size_t o = 0; o < i.out.size(); ++o)
+    registers_[i.out[o]] = now[static_cast<size_t>(own.out[o].reg)];
+}
+
+Instr LoopBuilder::finish(const std::vector<int>& results) {
+  Instr loop;
+  for (int v : results) {
+    program_.out.push_back({registers_.at(v), p_.values[static_cast<size_t>(v)].spec.dtype});
+    loop.out.push_back(v);
+  }
+  loop.in = std::move(args_);
+  loop.fused = std::make_shared<const ScalarProgram>(std::move(program_));
+  loop.fused_names = std::move(names_);
+  return loop;
+}
+
+}  // namespace tandem::compiler

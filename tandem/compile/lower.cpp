@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: Apache-2.0
+// What eager decides at each call - kernel, layout, copies, plan - is decided here once.
+#include "tandem/compile/lower.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "tandem/graph/apply.h"
+#include "tandem/graph/infer.h"
+
+namespace tandem::compiler {
+namespace {
+
+size_t idx(int k) { return static_cast<size_t>(k); }
+
+// Programs live for ever, so that plans made of them may be kept.
+const ScalarProgram* interned(const ScalarProgram& p) {
+  std::string key;
+  const auto put = [&](const auto& v) {
+    key.append(reinterpret_cast<const char*>(&v), sizeof v);
+  };
+  for (const ScalarInstr& i : p.code) {
+    put(i.op);
+    put(i.type);
+    put(i.result);
+    put(i.a);
+    put(i.b);
+    put(i.c);
+    put(i.input);
+    put(i.narrow);
+    put(i.imm.kind);
+    put(i.imm.i);
+  }
+  for (DType t : p.in) put(t);
+  for (const ScalarProgram::Out& o : p.out) {
+    put(o.reg);
+    put(o.dtype);
+  }
+  static std::mutex* lock = new std::mutex;
+  static auto* table = new std::unordered_map<std::string, std::unique_ptr<ScalarProgram>>;
+  std::lock_guard hold(*lock);
+  std::unique_ptr<ScalarProgram>& at = (*table)[key];
+  if (!at) at = std::make_unique<ScalarProgram>(p);
+  return at.get();
+}
+
+class Lowering {
+ public:
+  explicit Lowering(const Program& p) : p_(p), place_of_(p.values.size(), kNone) {}
+
+  Lowered run() {
+    bind_placeholders();
+    early_copies();
+    for (const Instr& i : p_.instrs) lower(i);
+    bind_results();
+    lifetimes();
+    reuse();
+    check_cells();
+    group_loops();
+    plan_memory(l_);
+    return std::move(l_);
+  }
+
+ private:
+  // ---- places
+
+  int add_buffer(Base base, int index, size_t bytes) {
+    Block b;
+    b.base = base;
+    b.index = index;
+    b.bytes = bytes;
+    l_.buffers.push_back(b);
+    return static_cast<int>(l_.buffers.size()) - 1;
+  }
+  int add_place(int buffer, const Spec& s, const Strides* strides = nullptr) {
+    Place place;
+    place.buffer = buffer;
+    place.shape = s.shape;
+    place.dtype = s.dtype;
+    place.strides = strides ? *strides : contiguous_strides(s.shape);
+    place.contiguous = !strides || is_row_major(s.shape, *strides);
+    l_.places.push_back(place);
+    return static_cast<int>(l_.places.size()) - 1;
+  }
+  static bool is_row_major(const Shape& shape, const Strides& strides) {
+    Strides want = contiguous_strides(shape);
+    for (int d = 0; d < shape.rank(); ++d)
+      if (shape[d].value() != 1 && strides[d] != want[d]) return false;
+    return true;
+  }
+  static size_t bytes_of(const Spec& s) {
+    return static_cast<size_t>(s.shape.numel().value()) * size_of(s.dtype);
+  }
+  int fresh(const Spec& s, const Strides* strides = nullptr) {
+    return add_place(add_buffer(Base::arena, kNone, bytes_of(s)), s, strides);
+  }
+  const Spec& spec(int v) const { return p_.values[idx(v)].spec; }
+  Place& place(int k) { return l_.places[idx(k)]; }
+
+  void bind_placeholders() {
+    const auto bind = [&](int v, Base base, size_t index) {
+      if (v == kNone) return;
+      place_of_[idx(v)] =
+          add_place(add_buffer(base, static_cast<int>(index), bytes_of(spec(v))), spec(v));
+    };
+    for (size_t i = 0; i < p_.inputs.size(); ++i) bind(p_.inputs[i], Base::input, i);
+    for (size_t i = 0; i < p_.captures.size(); ++i) bind(p_.captures[i], Base::capture, i);
+    for (size_t i = 0; i < p_.cells.size(); ++i) bind(p_.cells[i].entry, Base::cell, i);
+    for (size_t i = 0; i < p_.grads.size(); ++i) bind(p_.grads[i].entry, Base::grad, i);
+    l_.constants = p_.constants;
+    for (size_t v = 0; v < p_.values.size(); ++v)
+      if (p_.values[v].origin == Origin::constant) {
+        size_t k = idx(p_.values[v].index);
+        if (!l_.constants[k].is_contiguous()) {
+          NoGradGuard no_grad;
+          l_.constants[k] = call(op::copy, nullptr, Where{}, l_.constants[k]);
+        }
+        bind(static_cast<int>(v), Base::constant, k);
+      }
+  }
+
+  // ---- steps
+
+  Array array_of_place(int k) const {
+    Array a;
+    const Place& q = l_.places[idx(k)];
+    a.data = reinterpret_cast<void*>(uintptr_t{64});  // of a kernel that only asks for presence
+    a.shape = q.shape.data();
+    a.strides = q.strides.data();
+    a.numel = q.shape.numel().value();
+    a.dtype = q.dtype;
+    a.rank = static_cast<uint8_t>(q.shape.rank());
+    a.contiguous = q.contiguous;
+    return a;
+  }
+
+  Step& add_step(const OpDef* op, const Instr* from) {
+    Step s;
+    s.op = op;
+    if (from) {
+      s.where = from->where;
+      s.scope = from->scope;
+      s.rng = from->rng;
+    }
+    s.name = op ? op->name : "fused";
+    l_.steps.push_back(std::move(s));
+    return l_.steps.back();
+  }
+
+  // Copies place `k` to a row-major one.
+  int copy(int k, const Instr* from) {
+    Spec s(place(k).dtype, place(k).shape);
+    Operand1 x{k, false, {}};
+    int to = fresh(s);
+    Step& step = add_step(&op::copy, from);
+    step.in.push_back(x);
+    step.out.push_back(to);
+    prepare(step);
+    return to;
+  }
+
+  void lower(const Instr& i) {
+    if (i.op && i.op->family == Family::view) return lower_view(i);
+    Step s;
+    s.op = i.op;
+    s.attrs = i.attrs;
+    s.rng = i.rng;
+    s.scope = i.scope;
+    s.where = i.where;
+    s.name = i.op ? i.op->name : i.fused_names;
+    for (const Arg& a : i.in)
+      s.in.push_back({a.value == kNone ? kNone : place_of_[idx(a.value)], a.is_number, a.number});
+    if (!i.op) {
+      s.program = interned(*i.fused);
+      loop_outputs(i, s);
+    } else {
+      choose_kernel(i, s);
+      kernel_outputs(i, s);
+    }
+    for (size_t o = 0; o < i.out.size(); ++o)
+      if (i.out[o] != kNone) place_of_[idx(i.out[o])] = s.out[o];
+    l_.steps.push_back(std::move(s));
+    if (i.op) prepare(l_.steps.back());
+  }
+
+  void lower_view(const Instr& i) {
+    int from = place_of_[idx(i.in[0].value)];
+    Shape shape = spec(i.out[0]).shape;
+    Strides strides;
+    int64_t offset = 0;
+    bool ok = i.op->view_fn(i.attrs.get(), place(from).shape, place(from).strides, shape, strides,
+                            offset);
+    if (!ok) {
+      from = copy(from, &i);
+      ok = i.op->view_fn(i.attrs.get(), place(from).shape, place(from).strides, shape, strides,
+                         offset);
+      TD_ASSERT(ok);
+    }
+    int v = add_place(place(from).buffer, spec(i.out[0]), &strides);
+    place(v).offset =
+        place(from).offset + offset * static_cast<int64_t>(size_of(place(from).dtype));
+    place_of_[idx(i.out[0])] = v;
+  }
+
+  bool dense(const Place& q) const {
+    int64_t n = 1;
+    std::vector<std::pair<int64_t, int64_t>> dims;
+    for (int d = 0; d < q.shape.rank(); ++d)
+      if (q.shape[d].value() != 1) dims.emplace_back(q.strides[d], q.shape[d].value());
+    std::sort(dims.begin(), dims.end());
+    for (auto [stride, size] : dims) {
+      if (stride != n) return false;
+      n *= size;
+    }
+    return true;
+  }
+
+  // Channels last stays channels last: the layout of the first operand of the same shape.
+  bool layout_like_inputs(const Step& s, const Shape& shape, Strides& strides) const {
+    for (const Operand1& x : s.in) {
+      if (x.place == kNone) continue;
+      const Place& q = l_.places[idx(x.place)];
+      if (!(q.shape == shape)) continue;
+      if (q.contiguous) return false;
+      if (!dense(q)) continue;
+      strides = q.strides;
+      return true;
+    }
+    return false;
+  }
+
+  void loop_outputs(const Instr& i, Step& s) {
+    Strides strides;
+    bool own = layout_like_inputs(s, spec(i.out[0]).shape, strides);
+    for (int v : i.out) s.out.push_back(fresh(spec(v), own ? &strides : nullptr));
+  }
+
+  // ---- kernels
+
+  struct Arrays {
+    SmallVec<Array, 8> in;
+    Array out[kMaxOpOuts];
+  };
+  Arrays arrays_of(const Step& s) const {
+    Arrays a;
+    for (const Operand1& x : s.in) {
+      Array y;
+      if (x.is_number) {
+        y.is_scalar = true;
+        y.scalar = x.number;
+        y.dtype = x.number.dtype();
+      } else if (x.place != kNone) {
+        y = array_of_place(x.place);
+      }
+      a.in.push_back(y);
+    }
+    for (size_t o = 0; o < s.out.size(); ++o)
+      if (s.out[o] != kNone) a.out[o] = array_of_place(s.out[o]);
+    return a;
+  }
+  static KernelCall call_of(const Step& s, Arrays& a) {
+    return KernelCall{*s.op, s.attrs.get(), a.in.data(), static_cast<int>(a.in.size()),
+                      a.out, s.op->n_out};
+  }
+
+  // Before the outputs have a layout.
+  void set_out_shapes(const Instr& i, Arrays& a) const {
+    for (size_t o = 0; o < i.out.size(); ++o) {
+      if (i.out[o] == kNone) continue;
+      const Spec& y = spec(i.out[o]);
+      a.out[o].shape = y.shape.data();
+      a.out[o].rank = static_cast<uint8_t>(y.rank());
+      a.out[o].dtype = y.dtype;
+    }
+  }
+
+  void choose_kernel(const Instr& i, Step& s) {
+    Arrays a = arrays_of(s);
+    set_out_shapes(i, a);
+    KernelCall call = call_of(s, a);
+    s.kernel = find_kernel(call, DeviceKind::cpu);
+    if (s.kernel || s.op == &op::copy) return;
+    // One that wants row-major operands gets copies, as in eager.
+    std::vector<int> strided;
+    Strides row_major[64];
+    for (size_t k = 0; k < s.in.size() && k < 64; ++k) {
+      if (s.in[k].place == kNone || a.in[k].contiguous) continue;
+      strided.push_back(static_cast<int>(k));
+      row_major[k] = contiguous_strides(place(s.in[k].place).shape);
+      a.in[k].strides = row_major[k].data();
+      a.in[k].contiguous = true;
+    }
+    if (strided.empty()) return;
+    s.kernel = find_kernel(call, DeviceKind::cpu);
+    if (!s.kernel) return;
+    for (int k : strided) s.in[k].place = copy(s.in[k].place, &i);
+  }
+
+  void kernel_outputs(const Instr& i, Step& s) {
+    TD_CHECK(s.kernel || i.op->reference_fn, Unsupported, "no kernel and no reference for {}",
+             i.op->name);
+    Arrays a = arrays_of(s);
+    set_out_shapes(i, a);
+    KernelCall call = call_of(s, a);
+    for (size_t o = 0; o < i.out.size(); ++o) {
+      if (i.out[o] == kNone) {
+        s.out.push_back(kNone);
+        continue;
+      }
+      const Spec& y = spec(i.out[o]);
+      Strides strides;
+      bool own = s.kernel && s.kernel->layout &&
+                 s.kernel->layout(call, static_cast<int>(o), strides);
+      if (!own && i.op->family == Family::pointwise) own = layout_like_inputs(s, y.shape, strides);
+      s.out.push_back(fresh(y, own ? &strides : nullptr));
+      a.out[o] = array_of_place(s.out.back());
+    }
+  }
+
+  void prepare(Step& s) {
+    if (!s.kernel && s.op == &op::copy) {
+      Arrays a = arrays_of(s);
+      KernelCall call = call_of(s, a);
+      s.kernel = find_kernel(call, DeviceKind::cpu);
+    }
+    if (!s.kernel || !s.kernel->prepare) return;
+    Arrays a = arrays_of(s);
+    KernelCall call = call_of(s, a);
+    s.plan = s.kernel->prepare(call);
+    if (s.plan && s.plan->workspace) s.scratch = add_buffer(Base::arena, kNone, s.plan->workspace);
+  }
+
+  // ---- results
+
+  // An output or exit that is a placeholder's own bytes is copied before anything is overwritten.
+  void early_copies() {
+    const auto base_of = [&](int v) {
+      return place_of_[idx(v)] == kNone ? Base::arena
+                                        : l_.buffers[idx(place(place_of_[idx(v)]).buffer)].base;
+    };
+    for (int v : p_.results())
+      if (base_of(v) != Base::arena && !early_.count(v))
+        early_[v] = copy(place_of_[idx(v)], nullptr);
+  }
+
+  // The place that leaves the program for value v: a buffer of its own, row-major where `whole`.
+  int claim(int v, Base base, int index, bool whole) {
+    int k = place_of_[idx(v)];
+    if (auto at = early_.find(v); at != early_.end() && !claimed_.count(place(at->second).buffer))
+      k = at->second;
+    const Block& b = l_.buffers[idx(place(k).buffer)];
+    bool own = b.base == Base::arena && !claimed_.count(place(k).buffer);
+    if (whole)
+      own = own && place(k).contiguous && place(k).offset == 0 && b.bytes == bytes_of(spec(v));
+    if (!own) k = copy(k, nullptr);
+    claimed_[place(k).buffer] = true;
+    l_.buffers[idx(place(k).buffer)].base = base;
+    l_.buffers[idx(place(k).buffer)].index = index;
+    return k;
+  }
+
+  void bind_results() {
+    l_.cell_exits.assign(p_.cells.size(), kNone);
+    l_.grad_exits.assign(p_.grads.size(), kNone);
+    for (size_t i = 0; i < p_.cells.size(); ++i)
+      if (p_.cells[i].exit != kNone)
+        l_.cell_exits[i] = claim(p_.cells[i].exit, Base::cell_new, static_cast<int>(i), true);
+    for (size_t i = 0; i < p_.outputs.size(); ++i)
+      l_.outputs.push_back(claim(p_.outputs[i], Base::output, static_cast<int>(i), false));
+    for (size_t i = 0; i < p_.grads.size(); ++i)
+      if (p_.grads[i].exit != kNone)
+        l_.grad_exits[i] = claim(p_.grads[i].exit, Base::grad_new, static_cast<int>(i), true);
+  }
+
+  // ---- lifetimes
+
+  void lifetimes() {
+    const auto touch = [&](int buffer, int step) {
+      Block& b = l_.buffers[idx(buffer)];
+      if (b.first == kNone) b.first = step;
+      b.last = step;
+    };
+    for (size_t k = 0; k < l_.steps.size(); ++k) {
+      const Step& s = l_.steps[k];
+      int at = static_cast<int>(k);
+      for (const Operand1& x : s.in)
+        if (x.place != kNone) touch(place(x.place).buffer, at);
+      for (int o : s.out)
+        if (o != kNone) touch(place(o).buffer, at);
+      if (s.scratch != kNone) touch(s.scratch, at);
+    }
+  }
+
+  // Does the step read element e of input `x` only to make element e of `y`?
+  bool aligned(const Step& s, int x, int y) const {
+    const Place &a = l_.places[idx(x)], &b = l_.places[idx(y)];
+    if (s.op && s.op->family != Family::pointwise &&
+        !(s.op->has(kReuseFirst) && s.out[0] == y && s.in[0].place == x))
+      return false;
+    if (!(a.shape == b.shape) || a.dtype != b.dtype) return false;
+    for (int d = 0; d < a.shape.rank(); ++d)
+      if (a.shape[d].value() != 1 && a.strides[d] != b.strides[d]) return false;
+    return dense(a);
+  }
+
+  int root(int buffer) const {
+    while (l_.buffers[idx(buffer)].same_as != kNone) buffer = l_.buffers[idx(buffer)].same_as;
+    return buffer;
+  }
+
+  // An output takes over the buffer of an operand that is read for the last time.
+  void reuse() {
+    for (size_t k = 0; k < l_.steps.size(); ++k) {
+      Step& s = l_.steps[k];
+      for (int o : s.out) {
+        if (o == kNone) continue;
+        Block& to = l_.buffers[idx(place(o).buffer)];
+        if (to.base != Base::arena || to.first != static_cast<int>(k) || to.same_as != kNone)
+          continue;
+        for (const Operand1& x : s.in) {
+          if (x.place == kNone || place(x.place).offset != 0) continue;
+          int from = root(place(x.place).buffer);
+          Block& b = l_.buffers[idx(from)];
+          if (b.base != Base::arena || b.bytes != to.bytes || b.last != static_cast<int>(k) ||
+              !aligned(s, x.place, o) || reads(s, from) > 1)
+            continue;
+          to.same_as = from;
+          b.last = to.last;
+          break;
+        }
+      }
+    }
+  }
+  int reads(const Step& s, int buffer) const {
+    int n = 0;
+    for (const Operand1& x : s.in)
+      n += x.place != kNone && root(l_.places[idx(x.place)].buffer) == buffer;
+    return n;
+  }
+
+  // A cell's new value may be written over the old one if the old one is not read afterwards.
+  void check_cells() {
+    l_.cell_in_place.assign(p_.cells.size(), 0);
+    for (size_t i = 0; i < p_.cells.size(); ++i) {
+      if (l_.cell_exits[i] == kNone) continue;
+      int exit = l_.cell_exits[i];
+      int write = l_.buffers[idx(place(exit).buffer)].first;
+      bool ok = true;
+      for (size_t k = idx(write); k < l_.steps.size() && ok; ++k)
+        for (const Operand1& x : l_.steps[k].in) {
+          if (x.place == kNone) continue;
+          const Block& b = l_.buffers[idx(place(x.place).buffer)];
+          if (b.base != Base::cell || b.index != static_cast<int>(i)) continue;
+          ok = ok && static_cast<int>(k) == write && aligned(l_.steps[k], x.place, exit);
+        }
+      l_.cell_in_place[i] = ok;
+    }
+  }
+
+  // ---- loops of one region
+
+  bool flat(const Step& s) const {
+    if (s.op) return false;
+    int64_t n = l_.places[idx(s.out[0])].shape.numel().value();
+    for (int o : s.out)
+      if (!l_.places[idx(o)].contiguous || l_.places[idx(o)].shape.numel().value() != n)
+        return false;
+    for (const Operand1& x : s.in) {
+      if (x.place == kNone) continue;
+      const Place& q = l_.places[idx(x.place)];
+      int64_t m = q.shape.numel().value();
+      if (m != 1 && (m != n || !q.contiguous)) return false;
+    }
+    return true;
+  }
+  // Buffers that step k writes and others that it reads; do two steps meet?
+  bool meet(const Step& a, const Step& b) const {
+    const auto touches = [&](const Step& s, int buffer) {
+      for (const Operand1& x : s.in)
+        if (x.place != kNone && same_bytes(l_.places[idx(x.place)].buffer, buffer)) return true;
+      for (int o : s.out)
+        if (o != kNone && same_bytes(l_.places[idx(o)].buffer, buffer)) return true;
+      return false;
+    };
+    for (int o : a.out)
+      if (o != kNone && touches(b, l_.places[idx(o)].buffer)) return true;
+    for (int o : b.out)
+      if (o != kNone && touches(a, l_.places[idx(o)].buffer)) return true;
+    return false;
+  }
+  bool same_bytes(int a, int b) const {
+    const Block &x = l_.buffers[idx(root(a))], &y = l_.buffers[idx(root(b))];
+    if (root(a) == root(b)) return true;
+    const auto is_cell = [](Base base) { return base == Base::cell || base == Base::cell_new; };
+    return is_cell(x.base) && is_cell(y.base) && x.index == y.index;
+  }
+
+  void group_loops() {
+    for (size_t k = 0; k < l_.steps.size();) {
+      size_t end = k + 1;
+      if (flat(l_.steps[k])) {
+        for (; end < l_.steps.size() && flat(l_.steps[end]); ++end) {
+          bool apart = true;
+          for (size_t j = k; j < end && apart; ++j) apart = !meet(l_.steps[j], l_.steps[end]);
+          if (!apart) break;
+        }
+        l_.steps[k].together = static_cast<int>(end - k);
+      }
+      // Their buffers live as long as the whole region: parts run in any order.
+      for (size_t j = k; j < end && end - k > 1; ++j) {
+        for (const Operand1& x : l_.steps[j].in)
+          if (x.place != kNone) extend(place(x.place).buffer, static_cast<int>(k), static_cast<int>(end) - 1);
+        for (int o : l_.steps[j].out) extend(place(o).buffer, static_cast<int>(k), static_cast<int>(end) - 1);
+      }
+      k = end;
+    }
+  }
+  void extend(int buffer, int from, int to) {
+    Block& b = l_.buffers[idx(root(buffer))];
+    b.first = std::min(b.first, from);
+    b.last = std::max(b.last, to);
+  }
+
+  const Program& p_;
+  Lowered l_;
+  std::vector<int> place_of_;
+  std::unordered_map<int, int> early_;
+  std::unordered_map<int, bool> claimed_;
+};
+
+}  // namespace
+
+Lowered lower_program(const Program& p) { return Lowering(p).run(); }
+
+}  // namespace tandem::compiler

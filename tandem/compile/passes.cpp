@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of the passes.
+#include "tandem/compile/passes.h"
+
+namespace tandem::compiler {
+
+std::span<const PassInfo> all_passes() {
+  static constexpr PassInfo kPasses[] = {
+      {"remove_dead", remove_dead},   {"expand_composites", expand_composites},
+      {"canonicalize", canonicalize}, {"merge_common", merge_common},
+      {"remove_dead", remove_dead},   {"fuse_loops", fuse_loops},
+      {"remove_dead", remove_dead},
+  };
+  return kPasses;
+}
+
+void run_passes(Program& p, FunctionRef<void(const char*, const Program&)>* seen) {
+  verify(p, "trace");
+  for (const PassInfo& pass : all_passes()) {
+    pass.run(p);
+    verify(p, pass.name);
+    if (seen) (*seen)(pass.name, p);
+  }
+}
+
+}  // namespace tandem::compiler

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes over a Program, in the order in which compile runs them; one file each. A pass asks
+// the rows of ops, never a list of names, and leaves a Program that verify() accepts.
+#pragma once
+
+#include "tandem/compile/program.h"
+
+namespace tandem::compiler {
+
+/// Composites that no kernel claims become the instructions of their bodies.
+void expand_composites(Program& p);
+/// Identities, casts to the same dtype, views to the same shape and sums over nothing vanish;
+/// a product with one and a sum with zero of the same shape too where the bits are the same.
+void canonicalize(Program& p);
+/// Equal instructions without effect are computed once.
+void merge_common(Program& p);
+/// What no result needs is dropped.
+void remove_dead(Program& p);
+/// Pointwise instructions over one space become fused loops.
+void fuse_loops(Program& p);
+
+/// One step of the pipeline, for dumps.
+struct PassInfo {
+  const char* name;
+  void (*run)(Program&);
+};
+/// All passes in order.
+std::span<const PassInfo> all_passes();
+/// Run them all, verifying after each. `seen`, if given, is called after each pass.
+void run_passes(Program& p, FunctionRef<void(const char* name, const Program&)>* seen = nullptr);
+
+}  // namespace tandem::compiler

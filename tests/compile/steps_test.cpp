@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole training steps: compiled and eager give the same losses, parameters and statistics, step by
+// step.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "bench/models.h"
+
+namespace tandem {
+namespace {
+
+struct Init {
+  Init() { init(); }
+} const g_init;
+
+Tensor words(const Shape& shape, int64_t below) {
+  return randint(0, below, shape);
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  Tensor x = a.contiguous(), y = b.contiguous();
+  return x.shape() == y.shape() && x.dtype() == y.dtype() &&
+         std::memcmp(x.impl()->data, y.impl()->data,
+                     static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0;
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  double top = 1e-30, d = 0;
+  auto x = a.to(DType::f64).to_vector<double>(), y = b.to(DType::f64).to_vector<double>();
+  for (size_t i = 0; i < x.size(); ++i) {
+    top = std::max(top, std::abs(x[i]));
+    d = std::max(d, std::abs(x[i] - y[i]));
+  }
+  return d / top;
+}
+
+// Train two copies side by side; `tolerance` of the parameters' largest value, 0 wants equal bits.
+template <class Net, class Optim, class Options>
+void compare(Tensor x, Tensor y, Options options, double tolerance, int steps = 4) {
+  manual_seed(3);
+  Net eager, compiled = clone(eager);
+  Optim opt_e(eager.parameters(), options), opt_c(compiled.parameters(), options);
+  const auto body = [&](Net& net, auto& opt, const Tensor& x, const Tensor& y) {
+    opt.zero_grad();
+    Tensor logits = net.forward(x);
+    Tensor loss = cross_entropy(logits.reshape({-1, logits.size(-1)}), y);
+    loss.backward();
+    opt.step();
+    return loss;
+  };
+  auto step = compile([&](Tensor x, Tensor y) { return body(compiled, opt_c, x, y); });
+  for (int i = 0; i < steps; ++i) {
+    manual_seed(static_cast<uint64_t>(10 + i));
+    Tensor a = body(eager, opt_e, x, y);
+    manual_seed(static_cast<uint64_t>(10 + i));
+    Tensor b = step(x, y);
+    EXPECT_LE(distance(a, b), tolerance) << "loss of step " << i;
+  }
+  EXPECT_EQ(step.stats().traces, 1);
+  auto want = eager.state_dict(), have = compiled.state_dict();
+  for (auto& [name, value] : want) {
+    if (tolerance == 0)
+      EXPECT_TRUE(same_bits(value, have.at(name))) << name << " " << distance(value, have.at(name));
+    else
+      EXPECT_LE(distance(value, have.at(name)), tolerance) << name;
+  }
+}
+
+Tensor image(const Shape& s) {
+  manual_seed(1);
+  return rand(s);
+}
+
+TEST(CompiledStep, Mlp) {
+  compare<bench::Mlp, optim::AdamW>(image({64, 784}), words({64}, 10), optim::AdamWOptions{}, 0);
+}
+TEST(CompiledStep, MlpSgd) {
+  compare<bench::Mlp, optim::SGD>(image({64, 784}), words({64}, 10),
+                                  optim::SGDOptions{.lr = 0.1, .momentum = 0.9}, 0);
+}
+TEST(CompiledStep, Conv) {
+  compare<bench::Conv, optim::AdamW>(image({8, 1, 28, 28}), words({8}, 10), optim::AdamWOptions{},
+                                     0);
+}
+TEST(CompiledStep, Gpt) {
+  compare<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65), optim::AdamWOptions{},
+                                    0);
+}
+TEST(CompiledStep, Lstm) {
+  compare<bench::Lstm, optim::AdamW>(image({4, 12, 64}), words({4}, 10), optim::AdamWOptions{}, 0);
+}
+TEST(CompiledStep, ResNet) {
+  compare<bench::ResNet18, optim::AdamW>(image({2, 3, 32, 32}), words({2}, 1000),
+                                         optim::AdamWOptions{}, 0, 2);
+}
+
+}  // namespace
+}  // namespace tandem
