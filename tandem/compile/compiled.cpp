@@ -11,6 +11,11 @@
 #include "tandem/compile/compile.h"
 #include "tandem/compile/executable.h"
 #include "tandem/compile/passes.h"
+#include "tandem/compile/split.h"
+#include "tandem/grad/autograd.h"
+#include "tandem/graph/apply_internal.h"
+#include "tandem/ops/control.h"
+#include "tandem/ops/create.h"
 
 namespace tandem::detail {
 namespace {
@@ -46,11 +51,22 @@ struct Specialisation {
   struct Sized {
     std::vector<int64_t> sizes;
     Ref<Executable> executable;
+    Ref<Executable> backward;  ///< of a function that gradients go through
+    std::vector<compiler::Saved> saved;
     uint64_t used = 0;
   };
+  /// Of a function that gradients go through: its own outputs, those that have a gradient, and
+  /// what the derivative is with respect to (an argument, or a cell of the graph).
+  struct Target {
+    bool is_cell;
+    size_t index;
+  };
+  size_t n_out = 0;
+  std::vector<size_t> grad_outputs;
+  std::vector<Target> targets;
+  bool differentiable() const { return !targets.empty(); }
   std::vector<Sized> sized;
   std::vector<char> cell_requires_grad, grad_present, grad_matters;
-  bool walk = false;  ///< data-sized: no plan, the nodes are walked
 };
 
 bool fits(const Specialisation& s, const CallParts& args, const Mode& mode) {
@@ -83,12 +99,6 @@ bool guards_hold(const Specialisation& s) {
   return true;
 }
 
-bool is_data_sized(const Graph& g) {
-  for (const Ref<Node>& n : g.nodes)
-    if (n->op->has(kDataSized)) return true;
-  return false;
-}
-
 }  // namespace
 
 struct CompiledCore::State {
@@ -116,6 +126,84 @@ CompiledCore::CompiledCore(CompileOptions options, Where where)
 }
 CompiledCore::~CompiledCore() = default;
 
+namespace {
+
+// Record the derivative behind the function: gradients of the outputs become further inputs, those
+// of arguments and cells further outputs. A function that calls backward() itself has none.
+void add_derivative(Specialisation& s, std::vector<Tensor>& outputs) {
+  Trace& t = *context().trace;
+  for (const Graph::GradUse& u : t.graph->grads)
+    if (u.stored) return;
+  std::vector<Tensor> from, grads, to;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].defined() && outputs[i].requires_grad() && outputs[i].is_symbolic()) {
+      s.grad_outputs.push_back(i);
+      from.push_back(outputs[i]);
+    }
+  if (from.empty()) return;
+  TD_CHECK(outputs.size() <= static_cast<size_t>(kMaxOpOuts), Unsupported,
+           "a compiled function whose backward() runs outside gives at most {} tensors, this one "
+           "{}\nCompile the whole step, or call it under NoGradGuard.",
+           kMaxOpOuts, outputs.size());
+  for (size_t i = 0; i < s.args.size(); ++i)
+    if (s.args[i].requires_grad) {
+      s.targets.push_back({false, i});
+      to.push_back(t.graph->inputs[i]);
+    }
+  for (size_t i = 0; i < t.graph->cells.size(); ++i)
+    if (const Tensor& entry = t.graph->cells[i].entry; entry.defined() && entry.requires_grad()) {
+      s.targets.push_back({true, i});
+      to.push_back(entry);
+    }
+  for (const Tensor& y : from) {
+    grads.push_back(t.placeholder(op::input, spec_of(y), false));
+    t.graph->inputs.push_back(grads.back());
+  }
+  std::vector<Tensor> g = grad(from, to, {.grad_outputs = grads, .allow_unused = true});
+  std::vector<Specialisation::Target> used;
+  for (size_t i = 0; i < g.size(); ++i)
+    if (g[i].defined()) {
+      used.push_back(s.targets[i]);
+      outputs.push_back(std::move(g[i]));
+    }
+  s.targets = std::move(used);
+}
+
+// The derivative of one call: holds what the forward program saved.
+struct CompiledBackward : VjpClosure {
+  Ref<Executable> executable;
+  std::vector<Tensor> saved;
+  std::vector<size_t> grad_outputs;
+  std::vector<Tensor> backward(std::span<const Tensor> x, std::span<const Tensor> y,
+                               std::span<const Tensor> g) override {
+    TD_CHECK(!is_grad_enabled(), Unsupported,
+             "a second derivative through a compiled function\nCompile the function that takes "
+             "both derivatives, or call this one uncompiled.");
+    std::vector<Tensor> in = saved;
+    for (size_t k : grad_outputs)
+      in.push_back(g[k].defined() ? g[k] : zeros(y[k].shape(), y[k].dtype()));
+    std::vector<Tensor> out = executable->run(in, {});
+    out.resize(x.size());
+    return out;
+  }
+};
+
+// Put one node behind the outputs, whose derivative is the backward program.
+void attach(std::vector<Tensor>& x, std::vector<Tensor>& out, Ref<CompiledBackward> closure,
+            const std::vector<size_t>& grad_outputs, Where where) {
+  WithVjpAttrs a{std::move(closure), static_cast<int64_t>(x.size())};
+  std::vector<Tensor> in = std::move(x);
+  for (const Tensor& y : out) in.push_back(detached_alias(y));
+  Tensor results[kMaxOpOuts];
+  for (size_t i = 0; i < out.size(); ++i) results[i] = out[i];
+  std::vector<uint8_t> present(in.size(), 1);
+  std::vector<Scalar> numbers(in.size());
+  record_tape(op::with_vjp, &a, in, numbers, present, results, user_line(where), {});
+  for (size_t k : grad_outputs) out[k] = results[k];
+}
+
+}  // namespace
+
 std::unique_ptr<Specialisation> CompiledCore::State::make(const CallParts& args, const Mode& mode,
                                                           Body body) {
   auto s = std::make_unique<Specialisation>();
@@ -134,7 +222,12 @@ std::unique_ptr<Specialisation> CompiledCore::State::make(const CallParts& args,
     s->args.push_back({spec, requires_grad[i]});
     specs.push_back(spec);
   }
-  const auto run_body = [&](std::span<const Tensor> in) { return body(in, s->result_key); };
+  const auto run_body = [&](std::span<const Tensor> in) {
+    std::vector<Tensor> out = body(in, s->result_key);
+    s->n_out = out.size();
+    if (mode.grad) add_derivative(*s, out);
+    return out;
+  };
   s->graph = trace(run_body, specs, Captures::refuse, {requires_grad.get(), args.tensors.size()});
   ++stats.traces;
   for (const Graph::CellUse& u : s->graph->cells)
@@ -149,7 +242,6 @@ std::unique_ptr<Specialisation> CompiledCore::State::make(const CallParts& args,
     // Present and not read, or absent and only emptied: nothing depends on it.
     s->grad_matters.push_back(present ? read[node_of(u.entry)->index] : u.read);
   }
-  s->walk = is_data_sized(*s->graph);
   return s;
 }
 
@@ -159,20 +251,25 @@ Specialisation::Sized& CompiledCore::State::sized(Specialisation& s, const CallP
     for (int d = 0; d < s.args[i].spec.rank(); ++d)
       if (s.args[i].spec.shape[d].is_symbolic()) sizes.push_back(args.tensors[i].size(d));
   for (Specialisation::Sized& z : s.sized)
-    if (z.sizes == sizes && (s.walk || z.executable->matches())) {
+    if (z.sizes == sizes && z.executable->matches()) {
       z.used = ++clock;
       return z;
     }
   Specialisation::Sized z;
   z.sizes = sizes;
   z.used = ++clock;
-  if (!s.walk) {
-    Program p = compiler::make_program(*s.graph, solve_symbols(*s.graph, args.tensors),
-                                       options.keep_grads);
-    compiler::run_passes(p);
-    z.executable = make_ref<Executable>(std::move(p));
-    ++stats.plans;
+  Symbols symbols = solve_symbols(*s.graph, args.tensors);
+  Program p = compiler::make_program(*s.graph, symbols, options.keep_grads);
+  if (s.differentiable()) {
+    compiler::Split split = compiler::split_program(p, s.args.size(), s.n_out);
+    compiler::run_passes(split.backward);
+    z.backward = make_ref<Executable>(std::move(split.backward));
+    z.saved = std::move(split.saved);
+    p = std::move(split.forward);
   }
+  compiler::run_passes(p);
+  z.executable = make_ref<Executable>(std::move(p));
+  ++stats.plans;
   s.sized.push_back(std::move(z));
   return s.sized.back();
 }
@@ -201,8 +298,7 @@ void CompiledCore::State::forget_oldest() {
       }
   if (!owner) return;
   owner->sized.erase(owner->sized.begin() + static_cast<std::ptrdiff_t>(oldest));
-  if (owner->sized.empty())
-    std::erase_if(all, [owner](const auto& s) { return s.get() == owner; });
+  if (owner->sized.empty()) std::erase_if(all, [owner](const auto& s) { return s.get() == owner; });
 }
 
 std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::string& result_key) {
@@ -212,8 +308,12 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
     return body(args.tensors, result_key);
   State& s = *state_;
   Mode mode = present_mode();
-  Ref<Executable> run;
+  Ref<Executable> run, backward;
   Ref<Graph> graph;
+  std::vector<compiler::Saved> saved;
+  std::vector<Specialisation::Target> targets;
+  std::vector<size_t> grad_outputs;
+  size_t n_out = 0;
   {
     std::lock_guard hold(s.lock);
     ++s.stats.calls;
@@ -234,16 +334,49 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
     Specialisation::Sized& z = s.sized(*found, args);
     run = z.executable;
     graph = found->graph;
+    n_out = found->n_out;
+    if (found->differentiable()) {
+      backward = z.backward;
+      saved = z.saved;
+      targets = found->targets;
+      grad_outputs = found->grad_outputs;
+    }
     result_key = found->result_key;
     s.last = run;
     s.last_graph = graph;
     s.forget_oldest();
   }
-  NoGradGuard no_grad;
-  if (!run) return tandem::run(*graph, args.tensors);
   std::vector<Tensor> captures;
   for (const Graph::Capture& k : graph->captures) captures.push_back(k.outer);
-  return run->run(args.tensors, captures);
+  if (!backward) {
+    NoGradGuard no_grad;
+    return run->run(args.tensors, captures);
+  }
+  // What the derivative reads of cells is their value before the call.
+  std::vector<Tensor> x;
+  for (const auto& t : targets)
+    x.push_back(t.is_cell ? graph->cells[t.index].cell->read() : args.tensors[t.index]);
+  Ref<CompiledBackward> closure = make_ref<CompiledBackward>();
+  closure->executable = backward;
+  closure->grad_outputs = grad_outputs;
+  closure->saved.resize(saved.size());
+  for (size_t i = 0; i < saved.size(); ++i)
+    if (saved[i].kind == compiler::Saved::cell)
+      closure->saved[i] = detached_alias(graph->cells[saved[i].index].cell->read());
+  std::vector<Tensor> out;
+  {
+    NoGradGuard no_grad;
+    out = run->run(args.tensors, captures);
+  }
+  for (size_t i = 0; i < saved.size(); ++i) {
+    if (saved[i].kind == compiler::Saved::output) closure->saved[i] = out[saved[i].index];
+    if (saved[i].kind == compiler::Saved::input)
+      closure->saved[i] = detached_alias(args.tensors[saved[i].index]);
+    if (saved[i].kind == compiler::Saved::capture) closure->saved[i] = captures[saved[i].index];
+  }
+  out.resize(n_out);
+  attach(x, out, std::move(closure), grad_outputs, s.where);
+  return out;
 }
 
 CompileStats CompiledCore::stats() const {

@@ -159,8 +159,8 @@ void Executable::bind(Bound& b, std::span<const Tensor> inputs, std::span<const 
     c.lock_.lock();
     b.locked.push_back(&c);
     const Place& q = lowered_.places[idx(lowered_.cell_exits[i])];
-    b.in_place[i] = lowered_.cell_in_place[i] && c.value_.impl()->donatable() &&
-                    c.value_.is_contiguous();
+    b.in_place[i] =
+        lowered_.cell_in_place[i] && c.value_.impl()->donatable() && c.value_.is_contiguous();
     if (!b.in_place[i]) b.cells_new[i] = fresh(q.shape, q.dtype, nullptr);
   }
   for (size_t i = 0; i < program_.cells.size(); ++i) {
@@ -188,10 +188,11 @@ void Executable::bind(Bound& b, std::span<const Tensor> inputs, std::span<const 
     const Block& buffer = lowered_.buffers[idx(q.buffer)];
     const auto size = static_cast<int64_t>(size_of(q.dtype));
     // A view of a larger value keeps that value's bytes.
-    bool whole = q.offset == 0 && static_cast<size_t>(q.shape.numel().value() * size) == buffer.bytes;
-    b.outputs.push_back(whole ? fresh(q.shape, q.dtype, &q.strides)
-                              : fresh(Shape(static_cast<int64_t>(buffer.bytes) / size), q.dtype,
-                                      nullptr));
+    bool whole =
+        q.offset == 0 && static_cast<size_t>(q.shape.numel().value() * size) == buffer.bytes;
+    b.outputs.push_back(
+        whole ? fresh(q.shape, q.dtype, &q.strides)
+              : fresh(Shape(static_cast<int64_t>(buffer.bytes) / size), q.dtype, nullptr));
   }
 }
 
@@ -237,8 +238,8 @@ void Executable::run_together(Frame& f, size_t first, size_t n) const {
   }
   static constexpr int64_t kOne[] = {1};
   parallel_for(0, total, kRegionGrain, [&](int64_t from, int64_t to) {
-    size_t j = static_cast<size_t>(std::upper_bound(begin.begin(), begin.end(), from) -
-                                   begin.begin()) - 1;
+    size_t j =
+        static_cast<size_t>(std::upper_bound(begin.begin(), begin.end(), from) - begin.begin()) - 1;
     for (; j < n && begin[j] < to; ++j) {
       const Step& s = lowered_.steps[first + j];
       const Array* arrays = &f.arrays[first_array_[first + j]];
@@ -351,7 +352,7 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs,
 }
 
 std::string Executable::to_string() const {
-  static const char* const kBases[] = {"arena", "input",    "capture",  "cell",  "cell'",
+  static const char* const kBases[] = {"arena", "input", "capture",  "cell",  "cell'",
                                        "grad",  "grad'", "constant", "output"};
   std::string s;
   const auto show = [&](int k) {
@@ -366,7 +367,7 @@ std::string Executable::to_string() const {
     const Step& step = lowered_.steps[k];
     s += fmt::format("{:4} {}{}", k, step.op ? "" : "loop ", step.name);
     for (const Operand1& x : step.in)
-      s += " " + (x.is_number      ? fmt::format("{}", x.number.to_double())
+      s += " " + (x.is_number        ? fmt::format("{}", x.number.to_double())
                   : x.place == kNone ? std::string("-")
                                      : show(x.place));
     s += " ->";

@@ -46,9 +46,7 @@ bool LoopBuilder::fusable(const Program& p, const Instr& i) {
 
 int16_t LoopBuilder::emit(const ScalarInstr& i) {
   std::string key;
-  const auto put = [&](const auto& v) {
-    key.append(reinterpret_cast<const char*>(&v), sizeof v);
-  };
+  const auto put = [&](const auto& v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
   put(i.op);
   put(i.type);
   put(i.result);
@@ -99,7 +97,8 @@ void LoopBuilder::add(const Instr& i) {
     c.imm = a.value;
     c.type = c.result = reg_of(a.dtype);
     // As it would be stored: rounded to the dtype.
-    if (a.dtype == DType::f32) c.imm = Scalar(static_cast<double>(static_cast<float>(a.value.to_double())));
+    if (a.dtype == DType::f32)
+      c.imm = Scalar(static_cast<double>(static_cast<float>(a.value.to_double())));
     registers_[i.out[0]] = emit(c);
     return;
   }
@@ -110,8 +109,7 @@ void LoopBuilder::add(const Instr& i) {
     if (c.op == ScalarOp::input) {
       const Arg& a = i.in[static_cast<size_t>(c.input)];
       auto at = a.is_number ? registers_.end() : registers_.find(a.value);
-      now[k] = at != registers_.end() ? at->second
-                                      : input(a, own.in[static_cast<size_t>(c.input)]);
+      now[k] = at != registers_.end() ? at->second : input(a, own.in[static_cast<size_t>(c.input)]);
       continue;
     }
     for (int16_t* r : {&c.a, &c.b, &c.c})

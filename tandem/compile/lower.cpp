@@ -18,9 +18,7 @@ size_t idx(int k) { return static_cast<size_t>(k); }
 // Programs live for ever, so that plans made of them may be kept.
 const ScalarProgram* interned(const ScalarProgram& p) {
   std::string key;
-  const auto put = [&](const auto& v) {
-    key.append(reinterpret_cast<const char*>(&v), sizeof v);
-  };
+  const auto put = [&](const auto& v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
   for (const ScalarInstr& i : p.code) {
     put(i.op);
     put(i.type);
@@ -311,8 +309,8 @@ class Lowering {
       }
       const Spec& y = spec(i.out[o]);
       Strides strides;
-      bool own = s.kernel && s.kernel->layout &&
-                 s.kernel->layout(call, static_cast<int>(o), strides);
+      bool own =
+          s.kernel && s.kernel->layout && s.kernel->layout(call, static_cast<int>(o), strides);
       if (!own && i.op->family == Family::pointwise) own = layout_like_inputs(s, y.shape, strides);
       s.out.push_back(fresh(y, own ? &strides : nullptr));
       a.out[o] = array_of_place(s.out.back());
@@ -511,8 +509,10 @@ class Lowering {
       // Their buffers live as long as the whole region: parts run in any order.
       for (size_t j = k; j < end && end - k > 1; ++j) {
         for (const Operand1& x : l_.steps[j].in)
-          if (x.place != kNone) extend(place(x.place).buffer, static_cast<int>(k), static_cast<int>(end) - 1);
-        for (int o : l_.steps[j].out) extend(place(o).buffer, static_cast<int>(k), static_cast<int>(end) - 1);
+          if (x.place != kNone)
+            extend(place(x.place).buffer, static_cast<int>(k), static_cast<int>(end) - 1);
+        for (int o : l_.steps[j].out)
+          extend(place(o).buffer, static_cast<int>(k), static_cast<int>(end) - 1);
       }
       k = end;
     }

@@ -23,11 +23,11 @@ enum class Base : uint8_t {
 
 struct Block {
   Base base = Base::arena;
-  int index = kNone;    ///< which input, cell ...
+  int index = kNone;  ///< which input, cell ...
   size_t bytes = 0;
   int first = kNone, last = kNone;  ///< steps that write it first and touch it last
-  size_t offset = 0;    ///< in the arena
-  int same_as = kNone;  ///< shares the bytes of that buffer (an update in place)
+  size_t offset = 0;                ///< in the arena
+  int same_as = kNone;              ///< shares the bytes of that buffer (an update in place)
 };
 
 /// How a value lies in a buffer.
@@ -65,7 +65,7 @@ struct Lowered {
   std::vector<Block> buffers;
   std::vector<Place> places;
   std::vector<Step> steps;
-  std::vector<int> outputs;  ///< places
+  std::vector<int> outputs;                 ///< places
   std::vector<int> cell_exits, grad_exits;  ///< place per cell and slot, kNone if not written
   std::vector<char> cell_in_place;          ///< may the new value be written over the old one?
   std::vector<Tensor> constants;

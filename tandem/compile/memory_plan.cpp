@@ -56,9 +56,10 @@ void plan_memory(Lowered& l) {
     b.offset = lowest_gap(placed, b, bytes);
     l.arena_bytes = std::max(l.arena_bytes, b.offset + bytes);
     Placed q{b.offset, b.offset + bytes, b.first, b.last};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), q,
-                                   [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
-                  q);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), q,
+                         [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
+        q);
   }
   for (Block& b : l.buffers)
     if (b.same_as != kNone) {

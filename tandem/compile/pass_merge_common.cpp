@@ -11,9 +11,7 @@ namespace {
 
 std::string key_of(const Instr& i) {
   std::string key;
-  const auto put = [&](const auto& v) {
-    key.append(reinterpret_cast<const char*>(&v), sizeof v);
-  };
+  const auto put = [&](const auto& v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
   put(i.op);
   for (const Arg& a : i.in) {
     put(a.value);

@@ -48,7 +48,7 @@ struct Instr {
   bool makes_hidden() const { return op && static_cast<int>(out.size()) > op->shown(); }
 };
 
-struct Program {
+struct TD_API Program {
   struct CellUse {
     Ref<Cell> cell;
     int entry = kNone, exit = kNone;
@@ -80,8 +80,7 @@ struct Program {
 
 /// The Program of `g` with `symbols` put in for its symbolic dimensions. With `keep_grads` false a
 /// gradient that an optimizer consumed is not stored.
-Program make_program(const Graph& g, const Symbols& symbols,
-                     bool keep_grads);
+Program make_program(const Graph& g, const Symbols& symbols, bool keep_grads);
 
 /// Append the nodes of `g` to `to`; args[i] stands for input i of g. Gives g's outputs.
 std::vector<int> inline_graph(Program& to, const Graph& g, const std::vector<int>& args,

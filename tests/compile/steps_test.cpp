@@ -14,9 +14,7 @@ struct Init {
   Init() { init(); }
 } const g_init;
 
-Tensor words(const Shape& shape, int64_t below) {
-  return randint(0, below, shape);
-}
+Tensor words(const Shape& shape, int64_t below) { return randint(0, below, shape); }
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   Tensor x = a.contiguous(), y = b.contiguous();
