@@ -95,8 +95,7 @@ nlohmann::json report(const std::string& name, bool compiled = false) {
 }
 
 template <class Net>
-nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budget,
-                        bool compiled) {
+nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budget, bool compiled) {
   Net net;
   set_weights(net);
   optim::AdamW opt(net.parameters(), {.lr = 1e-3});
@@ -173,7 +172,8 @@ nlohmann::json run(std::string name, double budget) {
   auto x = [](const Shape& s) { return from_formula(2000, s, 1.0f); };
   auto y = [](const Shape& s, uint32_t n) { return integers(2001, s, n); };
   if (name == "mlp") return training<Mlp>(name, x({64, 784}), y({64}, 10), budget, compiled);
-  if (name == "conv") return training<Conv>(name, x({64, 1, 28, 28}), y({64}, 10), budget, compiled);
+  if (name == "conv")
+    return training<Conv>(name, x({64, 1, 28, 28}), y({64}, 10), budget, compiled);
   if (name == "gpt")
     return training<Gpt>(name, integers(2000, {12, 64}, 65), y({12 * 64}, 65), budget, compiled);
   if (name == "lstm") return training<Lstm>(name, x({32, 50, 64}), y({32}, 10), budget, compiled);

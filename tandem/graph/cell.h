@@ -40,7 +40,7 @@ class TD_API Cell : public RefCounted {
  private:
   friend struct Trace;
   friend class Graph;
-  friend class Executable;  // compile/executable.cpp
+  friend class Executable;            // compile/executable.cpp
   friend struct detail::ManyUpdates;  // graph/update.cpp
   void adopt(Tensor v);
   friend void update_(const OpDef&, const void*, std::span<Cell* const>, std::span<Operand>, Where);

@@ -26,8 +26,8 @@ class TD_API Graph : public RefCounted {
   };
   struct GradUse {
     Ref<GradSlot> slot;
-    Tensor entry;         ///< placeholder of the gradient at entry, if there was one
-    Tensor exit;          ///< gradient to store
+    Tensor entry;           ///< placeholder of the gradient at entry, if there was one
+    Tensor exit;            ///< gradient to store
     bool stored = false;    ///< exit is to be written (undefined empties the slot)
     bool read = false;      ///< the trace asked for the gradient at entry
     bool consumed = false;  ///< an optimizer used it up; nothing was stored since
