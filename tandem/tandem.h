@@ -6,6 +6,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
 #include "tandem/base/print.h"
+#include "tandem/codegen/jit_control.h"
 #include "tandem/compile/compile.h"
 #include "tandem/compile/executable.h"
 #include "tandem/cpu/doctor.h"

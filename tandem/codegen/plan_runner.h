@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tandem/base/small_vec.h"
+#include "tandem/codegen/plan_use.h"
 #include "tandem/codegen/tile_loop.h"
 
 namespace tandem::codegen {
@@ -18,7 +19,9 @@ class PlanRunner {
            (plan.n_in + plan.n_values) * static_cast<int64_t>(sizeof(int64_t)) + 64;
   }
 
-  PlanRunner(const TilePlan& plan, int64_t tile, TileScratch& scratch) : plan_(plan) {
+  PlanRunner(const PlanUse& use, int64_t tile, TileScratch& scratch)
+      : use_(use), plan_(use.plan()) {
+    const TilePlan& plan = plan_;
     slots_.resize(static_cast<size_t>(plan.n_slots()));
     for (int k = 0; k < plan.n_tiles; ++k) {
       slots_[plan.first_tile() + k] = scratch.take(tile * plan.tile_width);
@@ -41,10 +44,11 @@ class PlanRunner {
   /// After the values were set.
   void compute_values(ErrorWord* error) { run_steps(plan_.value_steps, slots_.data(), 1, error); }
   void compute_row(ErrorWord* error) { run_steps(plan_.row_steps, slots_.data(), 1, error); }
-  void run(int64_t n, ErrorWord* error) { run_steps(plan_.steps, slots_.data(), n, error); }
+  void run(int64_t n, ErrorWord* error) { use_.run(slots_.data(), n, error); }
   const TilePlan& plan() const { return plan_; }
 
  private:
+  const PlanUse& use_;
   const TilePlan& plan_;
   SmallVec<void*, 40> slots_;
   int64_t* values_ = nullptr;

@@ -13,6 +13,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/base/per_thread.h"
 #include "tandem/base/small_vec.h"
+#include "tandem/codegen/plan_use.h"
 
 namespace tandem::codegen {
 namespace {
@@ -23,6 +24,8 @@ constexpr double kSerialWork = 96 * 1024;
 constexpr int64_t kShortRow = 64;
 /// So are these when all that is not dense repeats with every row: gathered once for all tiles.
 constexpr int64_t kRepeatedRow = 512;
+/// A compiled loop needs no scratch: its pieces are only cut for the threads.
+constexpr int64_t kCompiledTile = 8192;
 
 // ---- plans, kept by (program, access pattern, table)
 struct PlanKey {
@@ -77,6 +80,7 @@ struct Run {
   bool repeated = false;           // tiles are whole rows, so that this holds for tiles too
   bool scatter[kMaxPlanOuts];
   const TilePlan* plan = nullptr;
+  const PlanUse* use = nullptr;
   int64_t tile = kTileMax;
   int64_t scratch_bytes = 0;
   int64_t values[256];  // registers of class value, by slot
@@ -196,14 +200,15 @@ uint64_t Run::alias_bits(const TileOptions& o, int n_in, int n_out) {
 }
 
 void Run::size_tiles() {
-  int64_t bytes = static_cast<int64_t>(plan->n_tiles) * plan->tile_width;
+  const int64_t tiles_bytes = static_cast<int64_t>(plan->n_tiles) * plan->tile_width;
+  int64_t bytes = use->compiled() ? 0 : tiles_bytes;
   for (int k = 0; k < n_in; ++k) {
     if (access[k] == Access::gather) bytes += static_cast<int64_t>(size_of(in[k].dtype));
   }
   for (int k = 0; k < n_out; ++k) {
     if (scatter[k]) bytes += static_cast<int64_t>(size_of(out[k].dtype));
   }
-  tile = TileScratch::tile_elements(bytes);
+  tile = use->compiled() && bytes == 0 ? kCompiledTile : TileScratch::tile_elements(bytes);
   if (repeated && loop.inner() > tile) {  // a very large program: its tiles are too short
     repeated = false;
     std::fill(repeats, repeats + kMaxPlanIns, false);
@@ -249,7 +254,7 @@ struct Run::Worker {
   explicit Worker(const Run& r) : run(r), scratch(r.scratch_bytes) {
     const TilePlan& plan = *r.plan;
     slots.resize(static_cast<size_t>(plan.n_slots()));
-    for (int k = 0; k < plan.n_tiles; ++k) {
+    for (int k = 0; k < plan.n_tiles && !r.use->compiled(); ++k) {
       slots[plan.first_tile() + k] = scratch.take(r.tile * plan.tile_width);
     }
     for (int k = 0; k < r.n_in; ++k) {
@@ -305,7 +310,7 @@ struct Run::Worker {
       const int a = run.n_in + k;
       if (!run.scatter[k]) slots[a] = at(run.out[k], c.offset[a] + from);
     }
-    run_steps(run.plan->steps, slots.data(), n, run.error);
+    run.use->run(slots.data(), n, run.error);
     for (int k = 0; k < run.n_out; ++k) {
       if (!run.scatter[k]) continue;
       const int a = run.n_in + k;
@@ -324,7 +329,7 @@ struct Run::Worker {
     for (int k = 0; k < run.n_out; ++k) {
       if (!run.scatter[k]) slots[run.n_in + k] = at(run.out[k], begin);
     }
-    run_steps(run.plan->steps, slots.data(), n, run.error);
+    run.use->run(slots.data(), n, run.error);
     for (int k = 0; k < run.n_out; ++k) {
       const int a = run.n_in + k;
       if (run.scatter[k]) {
@@ -390,6 +395,8 @@ void run_program(const ScalarProgram& program, const Array* in, int n_in, Array*
     own = std::make_unique<TilePlan>(make_tile_plan(program, run.access, options, tiles()));
     run.plan = own.get();
   }
+  const PlanUse use(*run.plan);
+  run.use = &use;
   run.size_tiles();
   run.compute_values();
   run.execute();

@@ -178,6 +178,7 @@ struct Run {
   const KernelCall& call;
   const Array& x;
   const Geometry& g;
+  const PlanUse step, map, combine, finish;
   const int64_t element;        // bytes of an element of x
   const int64_t block, blocks;  // reduced elements of a block; number of blocks
   const double cost;            // of an element
@@ -188,6 +189,10 @@ struct Run {
         call(call),
         x(call.in[0]),
         g(g),
+        step(g.rows ? plans.step_rows : plans.step_columns),
+        map(g.rows ? plans.map_rows : plans.map_columns),
+        combine(plans.combine),
+        finish(plans.finish),
         element(static_cast<int64_t>(size_of(x.dtype))),
         block(g.rows ? kRowBlock : kColumnBlock),
         blocks((g.n_reduced + block - 1) / block),
@@ -225,10 +230,10 @@ struct Worker {
         rows(r.g.rows),
         width(width),
         scratch(bytes(r, rows, width)),
-        step(rows ? r.plans.step_rows : r.plans.step_columns, width, scratch),
-        map(rows ? r.plans.map_rows : r.plans.map_columns, kTileMax, scratch),
-        combine(r.plans.combine, width, scratch),
-        finish(r.plans.finish, width, scratch) {
+        step(r.step, width, scratch),
+        map(r.map, kTileMax, scratch),
+        combine(r.combine, width, scratch),
+        finish(r.finish, width, scratch) {
     for (int k = 0; k < r.p.n_states; ++k) {
       state[k] = static_cast<char*>(scratch.take(width * reg_size(r.p.state[k])));
       done[k] = rows ? static_cast<char*>(scratch.take(width * reg_size(r.p.state[k]))) : nullptr;

@@ -211,6 +211,7 @@ struct Run {
   const Array* const* out;
   Space space;
   int64_t tile;
+  SmallVec<PlanUse, 6> uses;  // of the stages
 
   Run(const RowKernel& k, const RowSpace& s, const Array* const* in, const Array* const* out)
       : kernel(k),
@@ -218,7 +219,9 @@ struct Run {
         in(in),
         out(out),
         space(make_space(p, s, in, out)),
-        tile(std::min(space.length + 63, kTileMax) / 64 * 64) {}
+        tile(std::min(space.length + 63, kTileMax) / 64 * 64) {
+    for (const TilePlan& plan : k.plans) uses.emplace_back(plan);
+  }
 
   int n_in() const { return static_cast<int>(p.ins.size()); }
   int n_out() const { return static_cast<int>(p.outs.size()); }
@@ -254,7 +257,7 @@ struct Worker {
   }
 
   explicit Worker(const Run& r) : run(r), scratch(bytes(r)) {
-    for (const TilePlan& plan : r.kernel.plans) stages.emplace_back(plan, r.tile, scratch);
+    for (const PlanUse& use : r.uses) stages.emplace_back(use, r.tile, scratch);
     for (int k = 0; k < r.n_in() + r.n_out(); ++k) {
       if (kind_of(r.p, k) == RowKind::matrix && r.space.stride[k] != 1)
         moved[k] = static_cast<char*>(scratch.take(r.tile * 8));

@@ -20,12 +20,18 @@ struct Scan {
   const ReducePlans& plans;
   const KernelCall& call;
   const Array& x;
+  const PlanUse step_use, finish_use;
   TileLoop lines;                     // all dimensions but the scanned one: x, outputs
   int64_t length = 1;                 // of a line
   int64_t step[1 + kMaxOpOuts] = {};  // along the line: x, outputs
 
   Scan(const ReduceProgram& p, const KernelCall& call)
-      : p(p), plans(plans_of(p)), call(call), x(call.in[0]) {
+      : p(p),
+        plans(plans_of(p)),
+        call(call),
+        x(call.in[0]),
+        step_use(plans.step_columns),
+        finish_use(plans.finish) {
     const int dim = x.rank ? normalize_dim(call.get_attrs<ScanAttrs>().dim, x.rank) : 0;
     lines.n_arrays = 1 + call.n_out;
     for (int d = 0; d < x.rank; ++d) {
@@ -87,8 +93,8 @@ struct Scan::Worker {
       : s(s),
         width(width),
         scratch(bytes(s, width)),
-        step(s.plans.step_columns, width, scratch),
-        finish(s.plans.finish, width, scratch) {
+        step(s.step_use, width, scratch),
+        finish(s.finish_use, width, scratch) {
     for (char*& p : state) p = static_cast<char*>(scratch.take(width * 8));
     for (char*& p : moved) p = static_cast<char*>(scratch.take(width * 8));
     for (int k = 0; k < s.p.n_states; ++k) {

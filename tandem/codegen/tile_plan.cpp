@@ -98,6 +98,7 @@ class Builder {
     plan_.n_in = static_cast<int>(p_.in.size());
     plan_.n_out = static_cast<int>(p_.out.size());
     TD_ASSERT(plan_.n_in <= kMaxPlanIns && plan_.n_out <= kMaxPlanOuts);
+    for (int k = 0; k < plan_.n_out; ++k) plan_.out_type[k] = p_.out[k].dtype;
     classify();
     fuse();
     last_reads();
@@ -292,6 +293,24 @@ class Builder {
     s.out = result_slot(k, regs, n);
     for (int j = 0; j < n; ++j) release(regs[j], k);
     list_of(k).push_back(s);
+    if (is_tile(k)) plan_.meanings.push_back(meaning_of(k, regs, n));
+  }
+
+  StepMeaning meaning_of(int k, const int16_t* regs, int n) const {
+    const ScalarInstr& i = p_.code[k];
+    StepMeaning m;
+    m.kind = fused_[k].kind == Fused::select_compare ? StepMeaning::select_compare
+             : fused_[k].kind == Fused::mul_add      ? StepMeaning::mul_add
+             : i.op == ScalarOp::convert             ? StepMeaning::convert
+             : i.op == ScalarOp::wrap                ? StepMeaning::wrap
+                                                     : StepMeaning::op;
+    m.scalar = i.op;
+    m.type = i.type;
+    m.result = i.result;
+    m.dtype = i.narrow;
+    m.compare = fused_[k].compare;
+    for (int j = 0; j < n; ++j) m.values |= static_cast<uint8_t>(!is_tile(regs[j]) << j);
+    return m;
   }
 
   void emit_input(int k) {
@@ -312,6 +331,8 @@ class Builder {
     s.a = s.b = s.c = s.d = i.input;
     s.out = result_slot(k, nullptr, 0);
     plan_.steps.push_back(s);
+    plan_.meanings.push_back(
+        {.kind = StepMeaning::load, .type = i.result, .result = i.result, .dtype = stored});
     plan_.cost += 1;
   }
 
@@ -344,18 +365,27 @@ class Builder {
       const auto reg = static_cast<int>(p_.code[out.reg].result);
       TD_ASSERT(reg_of(out.dtype) == p_.code[out.reg].result);
       s.fn = t_.store[static_cast<int>(out.dtype)];
+      StepMeaning m;
+      m.kind = StepMeaning::store;
+      m.type = m.result = p_.code[out.reg].result;
+      m.dtype = out.dtype;
       if (!is_tile(out.reg)) {
+        const StepMeaning one{
+            .kind = StepMeaning::fill, .type = m.type, .result = m.type, .values = 1};
         if (stored_as_reg(out.dtype)) {
           s.fn = t_.fill[reg];
+          m = one;
         } else {
           TileStep fill = s;
           fill.fn = t_.fill[reg];
           fill.out = s.a = s.b = s.c = s.d = new_tile();
           plan_.tile_width = std::max(plan_.tile_width, reg_size(p_.code[out.reg].result));
           plan_.steps.push_back(fill);
+          plan_.meanings.push_back(one);
         }
       }
       plan_.steps.push_back(s);
+      plan_.meanings.push_back(m);
       plan_.cost += 1;
     }
   }

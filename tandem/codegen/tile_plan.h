@@ -4,6 +4,7 @@
 // elements is computed once, what is the same for a row once a row.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "tandem/codegen/tile_kernels.h"
@@ -29,6 +30,28 @@ struct TileStep {
   bool divisor_is_value = false;
 };
 
+/// What a step of TilePlan::steps does, for whoever writes it as text.
+struct StepMeaning {
+  enum Kind : uint8_t { op, convert, wrap, load, store, fill, select_compare, mul_add };
+  Kind kind = op;
+  ScalarOp scalar = ScalarOp::constant;  ///< of op
+  Reg type = Reg::f32;                   ///< register of the operands
+  Reg result = Reg::f32;                 ///< of op, convert
+  DType dtype = DType::f32;              ///< of wrap, load, store
+  Compare compare = Compare::lt;         ///< of select_compare
+  uint8_t values = 0;                    ///< bit j: operand j (a, b, c, d) is one value
+};
+
+class JitCode;
+
+/// The compiled form of a plan once somebody asked for it. Set at most once; not copied.
+struct JitSlot {
+  JitSlot() = default;
+  JitSlot(const JitSlot&) noexcept {}
+  JitSlot& operator=(const JitSlot&) noexcept { return *this; }
+  std::atomic<JitCode*> code{nullptr};
+};
+
 struct TileOptions {
   static constexpr uint32_t kAnyInput = ~uint32_t{0};
   /// Bit i of alias[k]: output k may be the very memory of input i.
@@ -41,11 +64,15 @@ struct TilePlan {
   int tile_width = 4;  ///< bytes of the widest element in a scratch tile
   double cost = 1;     ///< rough work per element, 1 is an add
   std::vector<TileStep> value_steps, row_steps, steps;
+  std::vector<StepMeaning> meanings;                   ///< of `steps`
   std::vector<std::pair<int16_t, int64_t>> constants;  ///< value slot, register bits
+  DType out_type[kMaxPlanOuts] = {};
+  mutable JitSlot jit;
 
   int first_tile() const { return n_in + n_out; }
   int first_value() const { return first_tile() + n_tiles; }
   int n_slots() const { return first_value() + n_values; }
+  bool is_out(int slot) const { return slot >= n_in && slot < first_tile(); }
 };
 
 /// Plan `program` for inputs that are read as `access` says. Throws Internal on an instruction

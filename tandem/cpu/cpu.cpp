@@ -7,6 +7,7 @@
 #include "tandem/codegen/pointwise.h"
 #include "tandem/codegen/reduce.h"
 #include "tandem/cpu/gemm_internal.h"
+#include "tandem/cpu/jit_internal.h"
 #include "tandem/cpu/kernels_internal.h"
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/cpu/row_kernels_internal.h"
@@ -131,6 +132,7 @@ void register_cpu_backend() {
   register_family_kernel(DeviceKind::cpu, Family::reduce, codegen::reduce_kernel());
   register_family_kernel(DeviceKind::cpu, Family::scan, codegen::scan_kernel());
   set_fast_f32_provider(codegen::fast_f32_of);
+  detail::register_jit();
   detail::register_random_kernels();
   detail::register_row_kernels();
   detail::register_transpose_kernels();

@@ -6,11 +6,15 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <string_view>
 
 #include "tandem/base/parallel.h"
+#include "tandem/codegen/jit_control.h"
 #include "tandem/codegen/tile_kernels.h"
 #include "tandem/cpu/gemm_internal.h"
+#include "tandem/cpu/jit_internal.h"
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/tensor/allocator.h"
 
@@ -84,6 +88,31 @@ std::string coverage() {
       total, expression, kernel, view, body, reference);
 }
 
+// Asking starts no compiler: what it would be is looked up.
+std::string compiled_loops() {
+  const JitStats s = jit_stats();
+  std::string path = s.compiler;
+  for (const char* name : {"cc", "gcc", "clang"}) {
+    const char* wanted = std::getenv("TANDEM_CC");
+    if (path.empty()) path = detail::find_program(wanted && *wanted ? wanted : name);
+  }
+  if (const char* v = std::getenv("TANDEM_JIT"); v && std::string_view(v) == "0") {
+    return "off: TANDEM_JIT=0";
+  }
+  if (path.empty())
+    return "off: no C compiler (cc, gcc, clang or TANDEM_CC); loops are interpreted";
+  std::string text = fmt::format("{} by {}", s.on ? "on" : "off", path);
+  if (s.requested) {
+    text += fmt::format(
+        ": {} asked for, {} compiled, {} from disk, {} in use, {} failed, {} dropped for other "
+        "bits",
+        s.requested, s.compiled, s.cached, s.accepted, s.failed, s.differed);
+  }
+  if (!s.cache.empty()) text += ", kept in " + s.cache;
+  if (!s.problem.empty()) text += "; " + s.problem;
+  return text;
+}
+
 std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
 
 }  // namespace
@@ -91,7 +120,7 @@ std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (
 std::string doctor() {
   std::string s;
   auto line = [&](const char* name, const std::string& value) {
-    s += fmt::format("{:<12}{}\n", std::string(name) + ":", value);
+    s += fmt::format("{:<13}{}\n", std::string(name) + ":", value);
   };
   line("version", TANDEM_VERSION);
   line("processor", processor());
@@ -99,6 +128,7 @@ std::string doctor() {
   line("kernels",
        fmt::format("tiles {}, matrices {}", codegen::tiles().name, detail::gemm_tables().name));
   line("oneDNN", library());
+  line("fused loops", compiled_loops());
   line("threads", fmt::format("{} of {} processors", num_threads(), sysconf(_SC_NPROCESSORS_ONLN)));
   const double page = static_cast<double>(sysconf(_SC_PAGESIZE));
   line("memory", gibibytes(page * static_cast<double>(sysconf(_SC_PHYS_PAGES))));

@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-/// Lines "name: value": processor and its vector units, oneDNN or why it is off, threads, memory,
-/// why there is no GPU, and how many rows run on own kernels, a library or their reference.
-/// Call init() first.
+/// Lines "name: value": processor and its vector units, oneDNN or why it is off, compiled loops,
+/// threads, memory, why there is no GPU, and how many rows run on own kernels, a library or their
+/// reference. Call init() first.
 TD_API std::string doctor();
 
 }  // namespace tandem

@@ -3,7 +3,7 @@
 // strides, broadcasting, aliasing, thread counts, and the eager fast path.
 #include "tandem/codegen/pointwise.h"
 
-#include "codegen_helper.h"
+#include "random_program.h"
 #include "tandem/graph/scalar_eval.h"
 #include "tandem/graph/scalar_expr.h"
 
@@ -134,42 +134,6 @@ TEST(Pointwise, CastsEqualTheEvaluator) {
                    std::string(to_string(f)) + " to " + to_string(t));
     }
   }
-}
-
-// A random expression over `n_in` inputs.
-void random_graph(ScalarGraph& g, std::mt19937_64& gen, int n_ops) {
-  static constexpr ScalarOp kOps[] = {
-      ScalarOp::add,  ScalarOp::sub,   ScalarOp::mul,    ScalarOp::div,    ScalarOp::max,
-      ScalarOp::min,  ScalarOp::neg,   ScalarOp::abs,    ScalarOp::sqrt,   ScalarOp::exp,
-      ScalarOp::tanh, ScalarOp::floor, ScalarOp::select, ScalarOp::sigmoid};
-  std::vector<E> pool;
-  for (int k = 0; k < g.n_in; ++k) pool.push_back(g.input(k));
-  const auto pick = [&]() -> E {
-    if (gen() % 6 == 0) return E(static_cast<double>(gen() % 5) - 2);
-    return pool[gen() % pool.size()];
-  };
-  for (int k = 0; k < n_ops; ++k) {
-    const ScalarOp op = kOps[gen() % std::size(kOps)];
-    const E a = pool[gen() % pool.size()];
-    E r;
-    switch (arity_of(op)) {
-      case 1:
-        r = g.make(op, a);
-        break;
-      case 2:
-        r = g.make(op, gen() % 2 ? a : pick(), gen() % 2 ? a : pick());
-        break;
-      default: {
-        static constexpr ScalarOp kTests[] = {ScalarOp::lt, ScalarOp::le, ScalarOp::gt,
-                                              ScalarOp::ge};
-        const E test = g.make(kTests[gen() % 4], gen() % 2 ? a : pick(), a);
-        r = g.make(op, test, pick(), pick());
-      }
-    }
-    if (!r.is_number()) pool.push_back(r);
-  }
-  g.add_output(pool.back());
-  g.add_output(pool[pool.size() / 2]);
 }
 
 TEST(Pointwise, RandomProgramsEqualTheEvaluator) {

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -DOUT=file.cpp -DROOT=source -P PreludeText.cmake: the texts that emitted C begins with, as a
+# C++ source. Comment and #include lines are left out (the texts follow each other), loop marks added.
+set(text "")
+foreach(name IN ITEMS base/math_prelude.h base/math_prelude_special.h codegen/scalar_ops.h)
+  file(READ "${ROOT}/tandem/${name}" part)
+  string(REGEX REPLACE "\n[ ]*//[^\n]*" "" part "\n${part}")
+  string(REGEX REPLACE "\n#include [^\n]*" "" part "${part}")
+  string(APPEND text "${part}")
+endforeach()
+string(APPEND text "
+#if defined(__clang__)
+#define TDM_LOOP _Pragma(\"clang loop vectorize(assume_safety)\")
+#else
+#define TDM_LOOP _Pragma(\"GCC ivdep\")
+#endif
+#define TDM_ENTRY __attribute__((visibility(\"default\")))
+")
+# A string literal has room for 64 KiB in every compiler; pieces are joined by the compiler.
+string(LENGTH "${text}" length)
+set(literals "")
+set(at 0)
+while(at LESS length)
+  string(SUBSTRING "${text}" ${at} 12000 piece)
+  string(APPEND literals "R\"td_text(${piece})td_text\"\n")
+  math(EXPR at "${at} + 12000")
+endwhile()
+file(WRITE "${OUT}.new" "// Written by cmake/PreludeText.cmake.
+#include \"tandem/codegen/prelude_text.h\"
+
+namespace tandem::codegen {
+constinit const std::string_view kPreludeText =
+${literals};
+}  // namespace tandem::codegen
+")
+file(RENAME "${OUT}.new" "${OUT}")

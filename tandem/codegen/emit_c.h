@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tile plan as C text: one loop that does to every element what the steps of the plan do one
+// after the other, with the same functions (math_prelude.h, scalar_ops.h), so with the same bits.
+// Called by jit.cpp; the text of equal plans is equal.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tandem/codegen/tile_plan.h"
+
+namespace tandem::codegen {
+
+/// The compiled form of a plan's steps: 1 if an integer was divided by zero, else 0.
+using TileCode = int32_t (*)(void* const* slots, int64_t n);
+
+/// `int name(void* const* slots, tdm_i64 n)` for the steps of `plan`: inputs are read from their
+/// slots, outputs written to theirs, scratch slots are not used.
+std::string emit_c(const TilePlan& plan, std::string_view name);
+
+/// What stands above emitted functions: the math prelude, scalar ops and loop marks.
+std::string_view emit_preamble();
+
+/// Is one loop faster than a step at a time? Not for a single step, and not with an op whose loop
+/// no compiler makes vector code of.
+bool worth_compiling(const TilePlan& plan);
+
+}  // namespace tandem::codegen

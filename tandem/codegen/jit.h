@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of compiled loops and the queue of those that are wanted. Compiled functions (JitScope)
+// ask; one background thread hands texts to the compiler that a backend installed, and the first
+// call that finds a new loop runs it beside the interpreter (plan_use.h). codegen forks nothing.
+#pragma once
+
+#include <atomic>
+#include <span>
+#include <string>
+
+#include "tandem/codegen/emit_c.h"
+#include "tandem/codegen/jit_control.h"
+
+namespace tandem::codegen {
+
+/// One loop, shared by all plans of equal text; never destroyed.
+class JitCode {
+ public:
+  enum State : int {
+    waiting,    ///< for the compiler
+    candidate,  ///< compiled; nobody ran it
+    checking,   ///< a call runs both
+    ready,      ///< bits were equal
+    dropped     ///< no code, or bits were not equal
+  };
+  JitCode(std::string name, std::string text) : name(std::move(name)), text(std::move(text)) {}
+
+  const std::string name, text;
+  std::atomic<int> state{waiting};
+  TileCode code = nullptr;           ///< set before `candidate`
+  std::atomic<bool> differs{false};  ///< of the checking call
+  std::atomic<bool> ran{false};
+};
+
+/// While one lives on a thread, plans that this thread's calls use are asked for.
+class TD_API JitScope {
+ public:
+  JitScope();
+  ~JitScope();
+  JitScope(const JitScope&) = delete;
+  JitScope& operator=(const JitScope&) = delete;
+};
+
+/// Ask for the plan's compiled form, once; nothing when it would not pay or the compiler is off.
+void request_jit(const TilePlan& plan);
+/// Does the calling thread want compiled loops?
+bool jit_wanted();
+
+/// A loop on its way through the compiler.
+struct JitSource {
+  std::string name, text;
+  TileCode code = nullptr;  ///< the answer
+  bool cached = false;
+};
+/// What a backend installs. It may take long and is called by one thread at a time.
+class JitCompiler {
+ public:
+  virtual ~JitCompiler() = default;
+  /// Set `code` of every source that it can; never throws. "" or what went wrong.
+  virtual std::string compile(std::span<JitSource> sources) = 0;
+  /// Its path and the cache's directory, "" when there is none.
+  virtual std::string compiler() = 0;
+  virtual std::string cache() = 0;
+  /// It will compile nothing more (there is none, or it failed too often).
+  virtual bool is_off() = 0;
+};
+/// Installed once, by a backend or a test; nullptr: none. Not destroyed.
+TD_API void set_jit_compiler(JitCompiler* compiler);
+
+/// Count what a check found; names the loop in the log when bits differed.
+void jit_checked(JitCode& code, bool equal);
+
+}  // namespace tandem::codegen

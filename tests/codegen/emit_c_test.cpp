@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Emitted C against the interpreter, bit by bit, by every compiler that is here: all ops in all
+// forms, all rows that have an expression, random programs (seed printed), 16-bit conversions.
+#include "tandem/codegen/emit_c.h"
+
+#include <bit>
+#include <set>
+
+#include "jit_helper.h"
+#include "random_program.h"
+#include "tandem/base/error.h"
+#include "tandem/base/half.h"
+#include "tandem/codegen/reduce_program.h"
+#include "tandem/codegen/scalar_ops.h"
+#include "tandem/graph/op_def.h"
+#include "tandem/init.h"
+
+namespace tandem {
+namespace {
+
+using codegen::Access;
+
+// Every op on every register type, in every form of operands.
+TEST(EmitC, EveryOpEqualsTheInterpreter) {
+  std::vector<PlanCase> cases;
+  for (DType t : {DType::f32, DType::f64, DType::i64, DType::b8}) {
+    const Reg r = reg_of(t);
+    for (int op = static_cast<int>(ScalarOp::wrap) + 1; op < codegen::kScalarOpCount; ++op) {
+      const auto o = static_cast<ScalarOp>(op);
+      const int arity = arity_of(o);
+      for (int form = 0; form < (1 << arity) - 1; ++form) {
+        if (!codegen::kTilesBase.op[op][static_cast<int>(r)][form]) continue;
+        ScalarProgram p;
+        std::vector<Access> access;
+        for (int k = 0; k < arity; ++k) {
+          ScalarInstr i;
+          i.op = ScalarOp::input;
+          i.type = i.result = o == ScalarOp::select && k == 0 ? Reg::b8 : r;
+          i.input = static_cast<int16_t>(k);
+          p.code.push_back(i);
+          p.in.push_back(i.type == Reg::b8 ? DType::b8 : t);
+          access.push_back(form >> k & 1 ? Access::value : Access::dense);
+        }
+        ScalarInstr i;
+        i.op = o;
+        i.type = r;
+        const bool test = (o >= ScalarOp::eq && o <= ScalarOp::ge) ||
+                          (o >= ScalarOp::isnan && o <= ScalarOp::isfinite);
+        i.result = test ? Reg::b8 : r;
+        i.a = 0;
+        i.b = static_cast<int16_t>(arity > 1 ? 1 : -1);
+        i.c = static_cast<int16_t>(arity > 2 ? 2 : -1);
+        p.code.push_back(i);
+        p.out.push_back({static_cast<int16_t>(arity), test ? DType::b8 : t});
+        cases.emplace_back(std::string(to_string(o)) + " " + to_string(t), p, access);
+      }
+    }
+  }
+  EXPECT_GT(cases.size(), 300u);
+  expect_same_bits(cases, 200, 1);
+}
+
+TEST(EmitC, CastsEqualTheInterpreter) {
+  std::vector<PlanCase> cases;
+  for (int from = 0; from < kDTypeCount; ++from) {
+    for (int to = 0; to < kDTypeCount; ++to) {
+      const auto f = static_cast<DType>(from), t = static_cast<DType>(to);
+      ScalarGraph g(1);
+      g.add_output(g.input(0));
+      g.add_output(g.input(0) * 3);
+      const DType in[] = {f}, out[] = {t, f};
+      cases.emplace_back(std::string(to_string(f)) + " to " + to_string(t), lower(g, in, t, out),
+                         std::vector<Access>{Access::dense});
+    }
+  }
+  expect_same_bits(cases, 200, 2);
+}
+
+DType result_of(const OpDef& op, DType t) {
+  if (op.types == Types::compare || op.types == Types::logical) return DType::b8;
+  return op.types == Types::floating && !is_floating(t) ? DType::f32 : t;
+}
+
+constexpr DType kRowTypes[] = {DType::f32, DType::f64, DType::bf16,
+                               DType::i64, DType::u8,  DType::b8};
+
+// All pointwise rows, for all dtypes that they take.
+TEST(EmitC, PointwiseRowsEqualTheInterpreter) {
+  init();
+  std::vector<PlanCase> cases;
+  std::set<std::string> seen;
+  int rows = 0;
+  for (const OpDef* op : all_ops()) {
+    if (op->family != Family::pointwise || !op->expr_fn) continue;
+    bool covered = false;
+    for (DType t : kRowTypes) {
+      std::vector<DType> in(op->n_in, t), out(op->n_out, result_of(*op, t));
+      if (op->types == Types::where) in[0] = DType::b8;
+      try {
+        const ScalarProgram& p = program_of(*op, in, out);
+        PlanCase c(std::string(op->name) + " " + to_string(t), p,
+                   std::vector<Access>(p.in.size(), Access::dense));
+        covered = true;
+        if (seen.insert(codegen::emit_c(c.plan, "f")).second) cases.push_back(std::move(c));
+      } catch (const Error&) {  // not for this dtype
+      }
+    }
+    EXPECT_TRUE(covered) << op->name;
+    ++rows;
+  }
+  EXPECT_GT(rows, 100);
+  expect_same_bits(cases, 150, 3);
+}
+
+// Steps, joins and ends of all reduce and scan rows.
+TEST(EmitC, ReduceRowsEqualTheInterpreter) {
+  init();
+  std::vector<PlanCase> cases;
+  std::set<std::string> seen;
+  int rows = 0;
+  for (const OpDef* op : all_ops()) {
+    if (op->family != Family::reduce && op->family != Family::scan) continue;
+    for (DType t : kRowTypes) {
+      if (op->types == Types::floating && !is_floating(t)) continue;
+      std::vector<DType> out;
+      for (int k = 0; k < op->n_out; ++k) {
+        const char c = op->out_names[k][0];
+        const bool wide = op->types == Types::arith && !is_floating(t);
+        out.push_back(c == 'i' || c == 'n' || wide ? DType::i64 : result_of(*op, t));
+      }
+      const codegen::ReduceProgram& p =
+          codegen::reduce_program_of(*op, t, out.data(), op->n_out, op->n_in - 1);
+      const auto add = [&](const char* part, const ScalarProgram& program, int values_from) {
+        std::vector<Access> access(program.in.size(), Access::dense);
+        for (size_t k = static_cast<size_t>(values_from); k < access.size(); ++k) {
+          access[k] = Access::value;
+        }
+        PlanCase c(std::string(op->name) + " " + to_string(t) + " " + part, program, access);
+        if (c.plan.steps.empty()) return;
+        if (seen.insert(codegen::emit_c(c.plan, "f")).second) cases.push_back(std::move(c));
+      };
+      add("step", p.step, 100);
+      add("step by columns", p.step, p.n_states + 1);
+      add("combine", p.combine, 100);
+      add("finish", p.finish, p.n_states);
+      if (p.is_fold) add("map", p.map, 100);
+      if (p.is_fold) add("map by columns", p.map, 1);
+    }
+    ++rows;
+  }
+  EXPECT_GT(rows, 10);
+  expect_same_bits(cases, 150, 4);
+}
+
+TEST(EmitC, RandomProgramsEqualTheInterpreter) {
+  const char* text = std::getenv("TANDEM_TEST_SEED");
+  const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : std::random_device{}();
+  std::printf("random programs from TANDEM_TEST_SEED=%llu\n",
+              static_cast<unsigned long long>(seed));
+  std::mt19937_64 gen(seed);
+  const DType kTypes[] = {DType::f32,  DType::f32, DType::f64, DType::f16,
+                          DType::bf16, DType::i32, DType::u8,  DType::i64};
+  std::vector<PlanCase> cases;
+  const int count = kSanitized ? 100 : 2000;
+  while (static_cast<int>(cases.size()) < count) {
+    const DType compute = kTypes[gen() % std::size(kTypes)];
+    const int n_in = 1 + static_cast<int>(gen() % 4);
+    ScalarGraph g(n_in);
+    random_graph(g, gen, 1 + static_cast<int>(gen() % 9));
+    std::vector<DType> in(static_cast<size_t>(n_in), compute);
+    std::vector<Access> access(static_cast<size_t>(n_in), Access::dense);
+    for (size_t k = 1; k < access.size(); ++k) {
+      if (gen() % 4 == 0) in[k] = kTypes[gen() % std::size(kTypes)];
+      if (gen() % 4 == 0) access[k] = gen() % 2 ? Access::row : Access::value;
+    }
+    const DType out[] = {compute, gen() % 2 ? compute : DType::f32};
+    codegen::TileOptions alias;
+    if (gen() % 3 == 0) alias.alias[0] = alias.alias[1] = codegen::TileOptions::kAnyInput;
+    PlanCase c("program " + std::to_string(cases.size()), lower(g, in, compute, out), access,
+               alias);
+    if (!c.plan.steps.empty()) cases.push_back(std::move(c));
+  }
+  expect_same_bits(cases, 200, seed);
+}
+
+TEST(EmitC, SixteenBitFloatsConvertAsStorageDoes) {
+  for (uint32_t h = 0; h < 65536; ++h) {
+    const auto bits = static_cast<uint16_t>(h);
+    EXPECT_EQ(std::bit_cast<uint32_t>(tdo_from_f16(bits)),
+              std::bit_cast<uint32_t>(half_bits_to_float(bits)));
+    EXPECT_EQ(std::bit_cast<uint32_t>(tdo_from_bf16(bits)),
+              std::bit_cast<uint32_t>(bfloat16_bits_to_float(bits)));
+  }
+  for (uint64_t u = 0; u < uint64_t{1} << 32; u += 251) {
+    const float x = std::bit_cast<float>(static_cast<uint32_t>(u));
+    ASSERT_EQ(tdo_to_f16(x), float_to_half_bits(x)) << u;
+    ASSERT_EQ(tdo_to_bf16(x), float_to_bfloat16_bits(x)) << u;
+  }
+}
+
+}  // namespace
+}  // namespace tandem

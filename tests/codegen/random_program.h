@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random scalar expressions for the tests of the tile interpreter and of emitted C.
+#pragma once
+
+#include <random>
+
+#include "codegen_helper.h"
+#include "tandem/graph/scalar_expr.h"
+
+namespace tandem {
+
+// A random expression over `n_in` inputs.
+inline void random_graph(ScalarGraph& g, std::mt19937_64& gen, int n_ops) {
+  static constexpr ScalarOp kOps[] = {
+      ScalarOp::add,  ScalarOp::sub,   ScalarOp::mul,    ScalarOp::div,    ScalarOp::max,
+      ScalarOp::min,  ScalarOp::neg,   ScalarOp::abs,    ScalarOp::sqrt,   ScalarOp::exp,
+      ScalarOp::tanh, ScalarOp::floor, ScalarOp::select, ScalarOp::sigmoid};
+  std::vector<E> pool;
+  for (int k = 0; k < g.n_in; ++k) pool.push_back(g.input(k));
+  const auto pick = [&]() -> E {
+    if (gen() % 6 == 0) return E(static_cast<double>(gen() % 5) - 2);
+    return pool[gen() % pool.size()];
+  };
+  for (int k = 0; k < n_ops; ++k) {
+    const ScalarOp op = kOps[gen() % std::size(kOps)];
+    const E a = pool[gen() % pool.size()];
+    E r;
+    switch (arity_of(op)) {
+      case 1:
+        r = g.make(op, a);
+        break;
+      case 2:
+        r = g.make(op, gen() % 2 ? a : pick(), gen() % 2 ? a : pick());
+        break;
+      default: {
+        static constexpr ScalarOp kTests[] = {ScalarOp::lt, ScalarOp::le, ScalarOp::gt,
+                                              ScalarOp::ge};
+        const E test = g.make(kTests[gen() % 4], gen() % 2 ? a : pick(), a);
+        r = g.make(op, test, pick(), pick());
+      }
+    }
+    if (!r.is_number()) pool.push_back(r);
+  }
+  g.add_output(pool.back());
+  g.add_output(pool[pool.size() / 2]);
+}
+
+}  // namespace tandem
