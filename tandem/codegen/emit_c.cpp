@@ -187,12 +187,7 @@ bool stays_scalar(const StepMeaning& m) {
     case ScalarOp::sin:
     case ScalarOp::cos:
     case ScalarOp::tan:
-    case ScalarOp::erfcx:
-    case ScalarOp::ndtri:
-    case ScalarOp::i0e:
-    case ScalarOp::i1e:
-    case ScalarOp::lgamma:
-    case ScalarOp::digamma:
+      return m.type == Reg::f64;
     case ScalarOp::zeta:
     case ScalarOp::gammainc:
     case ScalarOp::gammaincc:
