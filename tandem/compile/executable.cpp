@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tandem/base/parallel.h"
+#include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/rng.h"
@@ -238,6 +239,7 @@ void Executable::run_together(Frame& f, size_t first, size_t n) const {
   }
   static constexpr int64_t kOne[] = {1};
   parallel_for(0, total, kRegionGrain, [&](int64_t from, int64_t to) {
+    const codegen::JitScope compiled_loops;
     size_t j =
         static_cast<size_t>(std::upper_bound(begin.begin(), begin.end(), from) - begin.begin()) - 1;
     for (; j < n && begin[j] < to; ++j) {
@@ -266,6 +268,7 @@ void Executable::run_together(Frame& f, size_t first, size_t n) const {
 }
 
 void Executable::run_steps(Frame& f, RngKey entry) const {
+  const codegen::JitScope compiled_loops;
   ErrorWord error;
   for (size_t k = 0; k < lowered_.steps.size(); ++k) {
     const Step& s = lowered_.steps[k];

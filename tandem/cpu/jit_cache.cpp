@@ -186,25 +186,23 @@ std::string JitCache::keep(const std::string& file, const std::vector<std::strin
   if (content.empty() || !write_all(file, seal_of(content), O_APPEND)) return "";
   chmod(file.c_str(), 0700);
   if (!keeps_) return file;
-  std::string first;
   for (const std::string& key : keys) {
     const std::string target = directory_ + "/" + key + ".so", name = file + "." + key;
     if (link(file.c_str(), name.c_str()) != 0 &&
         !write_all(name, content + seal_of(content), O_CREAT | O_EXCL)) {
       continue;
     }
-    if (rename(name.c_str(), target.c_str()) != 0) continue;
-    if (first.empty()) first = target;
+    if (rename(name.c_str(), target.c_str()) != 0) unlink(name.c_str());
   }
   shrink();
-  return first.empty() ? file : first;
+  return file;
 }
 
 // Over the cap: the oldest go, down to four fifths of it.
 void JitCache::shrink() {
   struct Entry {
     std::string path;
-    time_t time;
+    timespec time;
     int64_t bytes;
   };
   std::vector<Entry> entries;
@@ -214,12 +212,14 @@ void JitCache::shrink() {
     const std::string path = directory_ + "/" + name;
     if (!ends_with(name, ".so") || lstat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
     const auto links = static_cast<int64_t>(std::max<nlink_t>(s.st_nlink, 1));
-    entries.push_back({path, s.st_mtime, s.st_size / links + 256});
+    entries.push_back({path, s.st_mtim, s.st_size / links + 256});
     total += entries.back().bytes;
   }
   if (total <= cap_) return;
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.time < b.time; });
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.time.tv_sec != b.time.tv_sec ? a.time.tv_sec < b.time.tv_sec
+                                          : a.time.tv_nsec < b.time.tv_nsec;
+  });
   for (const Entry& e : entries) {
     if (total <= cap_ / 5 * 4) return;
     if (unlink(e.path.c_str()) == 0) total -= e.bytes;

@@ -42,7 +42,8 @@ class TD_API JitCache {
 
   /// The path of a whole, sealed file, or "": absent, cut, changed (then it is removed).
   std::string find(const std::string& key);
-  /// Seal `file` and keep it under all `keys`; the path to load, "" when the disk is full.
+  /// Seal `file`, which lies in a scratch directory, and keep it under all `keys`. The path to load
+  /// (it: what is kept may be gone again when the cap is small), "" when the disk is full.
   std::string keep(const std::string& file, const std::vector<std::string>& keys);
   /// A fresh private directory for a compiler's files, "" if none can be made.
   std::string make_scratch();
