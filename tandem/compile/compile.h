@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "tandem/compile/signature.h"
+#include "tandem/graph/signature.h"
 #include "tandem/graph/trace.h"
 
 namespace tandem {
@@ -69,6 +69,35 @@ class TD_API CompiledCore {
   std::unique_ptr<State> state_;
 };
 
+/// A floating number given for a parameter that is a Tensor: a 0-d f64 tensor, so that another
+/// number needs no trace. Given for a parameter that is a number it is part of the key.
+TD_API Tensor number_slot(double v);
+
+template <class A, bool slot>
+using SlotOr = std::conditional_t<slot && std::is_floating_point_v<A>, Tensor, A>;
+template <class F, unsigned mask, class Index, class... A>
+struct WithSlots;
+template <class F, unsigned mask, size_t... I, class... A>
+struct WithSlots<F, mask, std::index_sequence<I...>, A...> {
+  using Args = std::tuple<SlotOr<A, (mask >> I & 1) != 0>...>;
+  static constexpr unsigned kFloats = ((std::is_floating_point_v<A> ? 1U << I : 0U) | ... | 0U);
+  static constexpr bool kFits =
+      std::is_invocable_v<F&, typename Packed<SlotOr<A, (mask >> I & 1) != 0>>::Type...>;
+};
+template <class F, unsigned mask, class... A>
+constexpr auto choose_slots() {
+  using Try = WithSlots<F, mask, std::index_sequence_for<A...>, A...>;
+  if constexpr (Try::kFits)
+    return static_cast<typename Try::Args*>(nullptr);
+  else if constexpr (mask == Try::kFloats)  // none fits: the call says why
+    return static_cast<std::tuple<A...>*>(nullptr);
+  else
+    return choose_slots<F, (mask - Try::kFloats) & Try::kFloats, A...>();
+}
+/// The arguments as fn takes them: the fewest floats as slots with which it can be called.
+template <class F, class... A>
+using ArgsOf = std::remove_pointer_t<decltype(choose_slots<F, 0, A...>())>;
+
 }  // namespace detail
 
 /// A compiled function: called as fn is. Copies share what was compiled.
@@ -83,11 +112,11 @@ class Compiled {
   /// tensor from outside, or changes what a trace cannot follow.
   template <class... A>
   auto operator()(const A&... args) {
-    using Args = std::tuple<std::decay_t<A>...>;
+    using Args = detail::ArgsOf<F, std::decay_t<A>...>;
     using Rebuilt = typename detail::Packed<Args>::Type;
     using Result = decltype(std::apply(*fn_, std::declval<Rebuilt>()));
     detail::CallParts flat;
-    (detail::Packed<std::decay_t<A>>::flatten(args, flat), ...);
+    flatten(static_cast<Args*>(nullptr), flat, args...);
     const auto body = [&](std::span<const Tensor> in, std::string& key) {
       detail::CallReader u{in.data(), flat.key.data()};
       Rebuilt rebuilt = detail::Packed<Args>::rebuild(u);
@@ -118,6 +147,18 @@ class Compiled {
   void clear() { core_->clear(); }
 
  private:
+  template <class... S, class... A>
+  static void flatten(std::tuple<S...>*, detail::CallParts& flat, const A&... args) {
+    const auto one = [&flat](auto* as, const auto& v) {
+      using T = std::remove_pointer_t<decltype(as)>;
+      if constexpr (std::is_floating_point_v<std::decay_t<decltype(v)>> && detail::kIsHandle<T>)
+        detail::Packed<Tensor>::flatten(detail::number_slot(static_cast<double>(v)), flat);
+      else
+        detail::Packed<T>::flatten(v, flat);
+    };
+    (one(static_cast<S*>(nullptr), args), ...);
+  }
+
   std::shared_ptr<F> fn_;
   std::shared_ptr<detail::CompiledCore> core_;
 };

@@ -379,6 +379,8 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
   return out;
 }
 
+Tensor number_slot(double v) { return full({}, v, DType::f64); }
+
 CompileStats CompiledCore::stats() const {
   std::lock_guard hold(state_->lock);
   return state_->stats;

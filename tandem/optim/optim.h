@@ -4,4 +4,5 @@
 
 #include "tandem/optim/averaged.h"
 #include "tandem/optim/combined_schedules.h"
+#include "tandem/optim/grad_scaler.h"
 #include "tandem/optim/optimizers.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compiled function may take and give: tensors, Params and Buffers (their value), numbers,
-// enums, strings, and tuples, pairs, arrays, vectors, optionals and structs of these. flatten()
-// takes a value apart into its tensors and a key that holds the rest; rebuild() puts one together.
+// What compiled functions, scans and loops may take and give: tensors, Params and Buffers (their
+// value), numbers, enums, strings, and tuples, pairs, arrays, vectors, optionals and structs of
+// these. flatten() takes a value apart into its tensors and a key that holds the rest; rebuild()
+// puts one together.
 #pragma once
 
 #include <array>
