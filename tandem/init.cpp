@@ -4,7 +4,9 @@
 #include <cctype>
 #include <mutex>
 
+#include "tandem/compile/control_kernels.h"
 #include "tandem/cpu/cpu.h"
+#include "tandem/grad/control_flow.h"
 #include "tandem/graph/node.h"
 #include "tandem/ops/ops.h"
 #include "tandem/tensor/print_options.h"
@@ -31,7 +33,9 @@ void init() {
   static std::once_flag once;
   std::call_once(once, [] {
     register_all_ops();
+    for (const OpDef* op : control_flow_rows()) register_op(*op);
     register_cpu_backend();
+    register_control_kernels();
     detail::set_node_name(grad_fn_name);
   });
 }

@@ -15,6 +15,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/data/sampler.h"
 #include "tandem/grad/autograd.h"
+#include "tandem/grad/control_flow.h"
 #include "tandem/grad/transforms.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/batch.h"

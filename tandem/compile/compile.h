@@ -149,7 +149,7 @@ class Compiled {
  private:
   template <class... S, class... A>
   static void flatten(std::tuple<S...>*, detail::CallParts& flat, const A&... args) {
-    const auto one = [&flat](auto* as, const auto& v) {
+    [[maybe_unused]] const auto one = [&flat](auto* as, const auto& v) {
       using T = std::remove_pointer_t<decltype(as)>;
       if constexpr (std::is_floating_point_v<std::decay_t<decltype(v)>> && detail::kIsHandle<T>)
         detail::Packed<Tensor>::flatten(detail::number_slot(static_cast<double>(v)), flat);

@@ -111,15 +111,16 @@ void add_into(Tensor& slot, Tensor g, Where where) {
 
 // A gradient has come to a leaf.
 void store(GradSlot& slot, Tensor g, const BackwardRequest& r) {
-  if (Trace* t = cell_trace()) {
+  if (Trace* t = cell_trace(); t && t == context().trace) {
     Tensor old = t->read_grad(slot);
     add_into(old, std::move(g), r.where);
     t->store_grad(slot, old);
     return;
   }
-  TD_CHECK(!is_tracing(), Unsupported,
-           "backward() inside vmap would write a gradient that belongs to all examples\n"
-           "Use grad() inside vmap, or call backward() outside.");
+  TD_CHECK(
+      !is_tracing(), Unsupported,
+      "backward() inside vmap or a loop body would write a gradient that belongs to all of it\n"
+      "Use grad() inside, or call backward() outside.");
   if (!r.create_graph && node_of(g)) g = detached_alias(g);
   std::lock_guard hold(slot.lock);
   Tensor old = slot.get();

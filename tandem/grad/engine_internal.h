@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tandem/graph/context.h"
+#include "tandem/graph/trace.h"
 
 namespace tandem {
 
@@ -19,6 +20,11 @@ struct BackwardRequest {
 /// The gradients of `targets` (undefined where none flows). Throws Value on a released tape and
 /// Unsupported for an op without a derivative.
 std::vector<Tensor> run_backward(const BackwardRequest& request);
+
+/// Run a traced function on a batch: inputs[i] has the batch dimension first where batched[i].
+/// Every output has it.
+std::vector<Tensor> run_batched(const Graph& g, Dim size, std::span<const Tensor> inputs,
+                                const std::vector<char>& batched);
 
 /// Do the roots depend on leaves other than the targets?
 bool depends_on_others(std::span<const Tensor> roots, std::span<const Tensor> targets);

@@ -183,11 +183,31 @@ class BatchRunner {
   std::vector<std::vector<Value>> env_;
 };
 
+// A result with the batch dimension first, also where it does not depend on a batched value.
+Tensor batched_value(const Value& v, Dim size, Where where) {
+  if (v.batched) return v.t;
+  Shape s{size};
+  for (Dim d : v.t.shape()) s.push_back(d);
+  return expand(unsqueeze(v.t, 0, where), s, where);
+}
+
 Tensor batch_first(const Tensor& x, int dim, Where where) {
   return dim == 0 ? x : movedim(x, {dim}, {0}, where);
 }
 
 }  // namespace
+
+Tensors run_batched(const Graph& g, Dim size, std::span<const Tensor> inputs,
+                    const std::vector<char>& batched) {
+  BatchRunner r(g, size);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    r.set(g.inputs[i], {inputs[i], static_cast<bool>(batched[i])});
+  for (const Graph::Capture& c : g.captures) r.set(c.inner, {c.outer, false});
+  r.walk();
+  Tensors out;
+  for (const Tensor& t : g.outputs) out.push_back(batched_value(r.get(t), size, Where{}));
+  return out;
+}
 
 namespace detail {
 
@@ -228,13 +248,8 @@ Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>&
   r.walk();
   Tensors out;
   for (const Tensor& t : g->outputs) {
-    Value v = r.get(t);
-    if (!v.batched) {
-      Shape s{size};
-      for (Dim d : v.t.shape()) s.push_back(d);
-      v.t = expand(unsqueeze(v.t, 0, where), s, where);
-    }
-    out.push_back(out_dim == 0 ? v.t : movedim(v.t, {0}, {out_dim}, where));
+    Tensor v = batched_value(r.get(t), size, where);
+    out.push_back(out_dim == 0 ? v : movedim(v, {0}, {out_dim}, where));
   }
   return out;
 } catch (const Error& e) {

@@ -15,6 +15,9 @@ struct Init {
 
 std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 
+std::vector<double> doubles(const Tensor& t) { return t.to_vector<double>(); }
+float number(const Tensor& t) { return t.item<float>(); }
+
 // Gradients of step i: finite but for some steps.
 Tensor input(int i) {
   const float f = 1.0f + 0.1f * static_cast<float>(i);
@@ -30,12 +33,12 @@ const std::vector<float> kScales = {8, 8, 16, 16, 8, 8, 8, 16, 16, 8, 4, 4, 4, 8
 const std::vector<int> kCounts = {1, 2, 0, 1, 0, 1, 2, 0, 1, 0, 0, 1, 2, 0, 1, 0, 1, 0, 1, 2};
 
 template <class Optim>
-struct Run {
+struct Training {
   Param p{tensor({1.0, -2.0, 0.5})};
   Optim opt;
   optim::GradScaler scaler{kOptions};
   template <class O>
-  explicit Run(O options) : opt({p}, options) {}
+  explicit Training(O options) : opt({p}, options) {}
   Tensor step(const Tensor& x) {
     opt.zero_grad();
     Tensor loss = (p * x * p).sum() * 0.5;
@@ -48,17 +51,17 @@ struct Run {
 
 template <class Optim, class O>
 void compare(O options, const std::vector<float>& at10, const std::vector<float>& at19) {
-  Run<Optim> eager(options), compiled(options);
+  Training<Optim> eager(options), compiled(options);
   auto step = compile([&](Tensor x) { return compiled.step(x); });
   for (int i = 0; i < 20; ++i) {
     Tensor a = eager.step(input(i)), b = step(input(i));
     EXPECT_EQ(eager.scaler.get_scale(), kScales[static_cast<size_t>(i)]) << i;
     EXPECT_EQ(compiled.scaler.get_scale(), kScales[static_cast<size_t>(i)]) << i;
-    EXPECT_EQ(eager.scaler.state_dict().at("_growth_tracker").item<int>(),
+    EXPECT_EQ(number(eager.scaler.state_dict().at("_growth_tracker")),
               kCounts[static_cast<size_t>(i)]);
     EXPECT_EQ(values(eager.p), values(compiled.p)) << i;
     for (const auto& [name, v] : eager.opt.state_dict())
-      EXPECT_EQ(v.to_vector<double>(), compiled.opt.state_dict().at(name).to_vector<double>())
+      EXPECT_EQ(doubles(v), doubles(compiled.opt.state_dict().at(name)))
           << name << " " << i;
     if (i != 10 && i != 19) continue;
     std::vector<float> got = values(eager.p);
@@ -79,7 +82,7 @@ TEST(GradScaler, AdamWAsInPyTorch) {
 }
 
 TEST(GradScaler, ASkippedStepLeavesAll) {
-  Run<optim::AdamW> run(optim::AdamWOptions{.lr = 0.05});
+  Training<optim::AdamW> run(optim::AdamWOptions{.lr = 0.05});
   for (int i = 0; i < 4; ++i) run.step(input(i));
   std::vector<float> p = values(run.p);
   StateDict before = run.opt.state_dict();
@@ -115,7 +118,7 @@ TEST(GradScaler, TwoOptimizersAndClipping) {
 }
 
 TEST(GradScaler, StateAndErrors) {
-  Run<optim::SGD> run(optim::SGDOptions{.lr = 0.1}), other(optim::SGDOptions{.lr = 0.1});
+  Training<optim::SGD> run(optim::SGDOptions{.lr = 0.1}), other(optim::SGDOptions{.lr = 0.1});
   for (int i = 0; i < 5; ++i) run.step(input(i));
   other.scaler.load_state_dict(run.scaler.state_dict());
   EXPECT_EQ(other.scaler.get_scale(), run.scaler.get_scale());

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three functions: plain loops in eager, one op in a trace.
+#include "tandem/grad/control_flow_internal.h"
+#include "tandem/grad/engine_internal.h"
+#include "tandem/graph/apply.h"
+#include "tandem/ops/control.h"
+#include "tandem/ops/create.h"
+#include "tandem/ops/view.h"
+
+namespace tandem {
+namespace control {
+
+Body trace_body(TensorFn f, std::span<const Spec> specs, const char* op) {
+  Body b;
+  b.graph = trace([&](std::span<const Tensor> x) { return f(x); }, specs, Captures::as_inputs);
+  TD_CHECK(b.graph->rng_draws == 0, Unsupported,
+           "random numbers are drawn inside {} in a trace\nDraw them before and pass them in (for "
+           "scan: as xs).",
+           op);
+  for (const Graph::Capture& c : b.graph->captures) {
+    b.captured.push_back(c.outer);
+    b.graph->inputs.push_back(c.inner);
+  }
+  b.graph->captures.clear();
+  if (DimChecks* outer = current_dim_checks())
+    outer->equal.insert(outer->equal.end(), b.graph->checks.equal.begin(),
+                        b.graph->checks.equal.end());
+  return b;
+}
+
+void check_carry(const char* op, std::span<const Spec> carry, std::span<const Tensor> out) {
+  TD_CHECK(out.size() >= carry.size(), Value, "{}: {} tensors are carried and {} come back", op,
+           carry.size(), out.size());
+  for (size_t i = 0; i < carry.size(); ++i) {
+    const Spec got = spec_of(out[i]);
+    TD_CHECK(got.dtype == carry[i].dtype && got.rank() == carry[i].rank(), Shape,
+             "tensor {} of the carry is {} and comes back as {}\nA carry keeps its shape and "
+             "dtype: cast or reshape it.",
+             i, carry[i].to_string(), got.to_string());
+    for (int d = 0; d < got.rank(); ++d)
+      TD_CHECK(dims_equal(got.shape[d], carry[i].shape[d]), Shape,
+               "tensor {} of the carry is {} and comes back as {}\nA carry keeps its shape and "
+               "dtype: cast or reshape it.",
+               i, carry[i].to_string(), got.to_string());
+  }
+}
+
+namespace {
+
+std::vector<Spec> specs_of(std::span<const Tensor> ts) {
+  std::vector<Spec> s;
+  for (const Tensor& t : ts) s.push_back(spec_of(t));
+  return s;
+}
+Spec slice_spec(const Tensor& x) {
+  Spec s = spec_of(x);
+  s.shape.erase(0);
+  return s;
+}
+Tensors joined(std::span<const Tensor> a, std::span<const Tensor> b) {
+  Tensors all(a.begin(), a.end());
+  all.insert(all.end(), b.begin(), b.end());
+  return all;
+}
+bool any_requires_grad(std::span<const Tensor> ts) {
+  for (const Tensor& t : ts)
+    if (t.requires_grad()) return true;
+  return false;
+}
+void check_defined(std::span<const Tensor> ts, const char* what) {
+  for (size_t i = 0; i < ts.size(); ++i)
+    TD_CHECK(ts[i].defined(), Value, "{} {} is an undefined tensor", what, i);
+}
+bool read_pred(const Tensor& p, const char* what) {
+  TD_CHECK(p.defined() && p.dtype() == DType::b8 && p.shape().numel() == Dim(1), Shape,
+           "{} wants a bool of one element, got {}", what,
+           p.defined() ? spec_of(p).to_string() : "an undefined tensor");
+  return p.is_symbolic() || p.reshape({}).item<bool>();
+}
+
+// ---- scan
+
+Tensors scan_eager(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
+                   int64_t length, bool reverse, Where where) {
+  const std::vector<Spec> want = specs_of(carry);
+  Tensors state(carry.begin(), carry.end());
+  std::vector<Tensors> ys;
+  for (int64_t k = 0; k < length; ++k) {
+    const int64_t t = reverse ? length - 1 - k : k;
+    Tensors in = state;
+    for (const Tensor& x : xs) in.push_back(select(x, 0, t, where));
+    Tensors out = f(in);
+    check_carry("scan", want, out);
+    for (size_t i = 0; i < state.size(); ++i) state[i] = out[i];
+    ys.resize(out.size() - state.size());
+    for (size_t i = 0; i < ys.size(); ++i) ys[i].push_back(out[state.size() + i]);
+  }
+  if (length == 0) {  // no step tells what y is: a trace does
+    std::vector<Spec> specs = want;
+    for (const Tensor& x : xs) specs.push_back(slice_spec(x));
+    Ref<Graph> g =
+        trace([&](std::span<const Tensor> x) { return f(x); }, specs, Captures::as_inputs);
+    check_carry("scan", want, g->outputs);
+    for (size_t i = want.size(); i < g->outputs.size(); ++i) {
+      Shape s{0};
+      for (Dim d : g->outputs[i].shape()) s.push_back(d);
+      state.push_back(zeros(s, g->outputs[i].dtype(), where));
+    }
+    return state;
+  }
+  for (Tensors& y : ys) {
+    if (reverse) std::reverse(y.begin(), y.end());
+    state.push_back(stack(y, 0, where));
+  }
+  return state;
+}
+
+Tensors scan_traced(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
+                    Dim length, bool reverse, Where where) {
+  const std::vector<Spec> want = specs_of(carry);
+  std::vector<Spec> specs = want;
+  for (const Tensor& x : xs) specs.push_back(slice_spec(x));
+  Body b = trace_body(f, specs, "scan");
+  check_carry("scan", want, b.graph->outputs);
+  Tensors in = joined(joined(carry, xs), b.captured);
+  ControlAttrs a{
+      b.graph,  {},     static_cast<int64_t>(carry.size()), static_cast<int64_t>(xs.size()),
+      {length}, reverse};
+  a.saves = is_grad_enabled() && any_requires_grad(in);
+  const auto n = static_cast<std::ptrdiff_t>(carry.size());
+  if (a.saves) {
+    std::vector<Tensor>& out = b.graph->outputs;
+    const Tensors starts(b.graph->inputs.begin(), b.graph->inputs.begin() + n);
+    out.insert(out.begin() + n, starts.begin(), starts.end());
+  }
+  Tensors out = call_row(op::scan, a, in, where);
+  if (a.saves) out.erase(out.begin() + n, out.begin() + 2 * n);
+  return out;
+}
+
+// ---- while_loop
+
+// The derivative of a loop without an end.
+struct NoEnd : VjpClosure {
+  std::vector<Tensor> backward(std::span<const Tensor>, std::span<const Tensor>,
+                               std::span<const Tensor>) override {
+    TD_FAIL(Unsupported,
+            "a derivative through while_loop wants the most steps it may take\nGive "
+            "{{.max_steps = N}}.");
+  }
+};
+
+Tensors while_eager(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
+                    int64_t max_steps, Where where) {
+  const std::vector<Spec> want = specs_of(carry);
+  Tensors state(carry.begin(), carry.end()), last;
+  for (int64_t n = 0; max_steps == 0 || n < max_steps; ++n) {
+    Tensors p = cond_fn(state);
+    if (!read_pred(p[0], "while_loop: cond_fn")) break;
+    Tensors out = body_fn(state);
+    TD_CHECK(out.size() == want.size(), Value, "{} tensors are carried and {} come back",
+             want.size(), out.size());
+    check_carry("while_loop", want, out);
+    state = std::move(out);
+    if (max_steps > 0 || !any_requires_grad(state)) continue;
+    last = state;  // without max_steps no tape is kept: a derivative throws
+    for (Tensor& t : state) t = t.detach();
+  }
+  if (last.empty()) return state;
+  Tensors out;
+  for (size_t i = 0; i < state.size(); ++i)
+    out.push_back(last[i].requires_grad()
+                      ? with_vjp({&last[i], 1}, {&state[i], 1}, make_ref<NoEnd>(), where)[0]
+                      : state[i]);
+  return out;
+}
+
+Tensors while_traced(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
+                     int64_t max_steps, Where where) {
+  const std::vector<Spec> want = specs_of(carry);
+  Body b = trace_body(body_fn, want, "while_loop"), p = trace_body(cond_fn, want, "while_loop");
+  TD_CHECK(p.graph->outputs.size() == 1, Value, "cond_fn gives one tensor");
+  read_pred(p.graph->outputs[0], "while_loop: cond_fn");
+  TD_CHECK(b.graph->outputs.size() == want.size(), Value, "{} tensors are carried and {} come back",
+           want.size(), b.graph->outputs.size());
+  check_carry("while_loop", want, b.graph->outputs);
+  Tensors in = joined(carry, b.captured);
+  if (max_steps > 0 && is_grad_enabled() && any_requires_grad(in))
+    return bounded_loop(cond_fn, body_fn, carry, max_steps, where);
+  ControlAttrs a{b.graph, p.graph, static_cast<int64_t>(carry.size())};
+  a.sequences = static_cast<int64_t>(b.captured.size());
+  a.max_steps = max_steps;
+  return call_row(op::while_loop, a, joined(in, p.captured), where);
+}
+
+}  // namespace
+
+Tensors bounded_loop(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
+                     int64_t max_steps, Where where) {
+  const auto step = [&](std::span<const Tensor> state) {
+    const auto stay = [](std::span<const Tensor> x) { return Tensors(x.begin(), x.end()); };
+    return detail::cond_call(cond_fn(state)[0], body_fn, stay, state, where);
+  };
+  return detail::scan_call(step, carry, {}, {.length = max_steps}, where);
+}
+
+}  // namespace control
+
+namespace detail {
+
+using namespace control;
+
+void fail_structure(const char* op, const char* what, Where where) {
+  throw Error(ErrorKind::Value, what, "Numbers that change have to be tensors.", op, where, "");
+}
+
+Tensors scan_call(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
+                  ScanOptions options, Where where) try {
+  check_defined(carry, "tensor of the carry");
+  check_defined(xs, "xs");
+  Dim length = options.length;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    TD_CHECK(xs[i].dim() > 0, Shape, "xs {} has no dimension to go along", i);
+    TD_CHECK(length == Dim(-1) || dims_equal(length, xs[i].shape(0)), Shape,
+             "xs {} has {} slices, wanted {}", i, xs[i].shape(0).to_string(), length.to_string());
+    length = xs[i].shape(0);
+  }
+  TD_CHECK(length.is_symbolic() || length.raw() >= 0, Value,
+           "how many steps? xs holds no tensor\nGive {{.length = N}}.");
+  if (is_tracing()) return scan_traced(f, carry, xs, length, options.reverse, where);
+  return scan_eager(f, carry, xs, length.value(), options.reverse, where);
+} catch (const Error& e) {
+  rethrow_at(e, "scan", where);
+}
+
+Tensors while_call(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
+                   WhileOptions options, Where where) try {
+  check_defined(carry, "tensor of the carry");
+  TD_CHECK(options.max_steps >= 0, Value, "max_steps must not be negative, got {}",
+           options.max_steps);
+  if (is_tracing()) return while_traced(cond_fn, body_fn, carry, options.max_steps, where);
+  return while_eager(cond_fn, body_fn, carry, options.max_steps, where);
+} catch (const Error& e) {
+  rethrow_at(e, "while_loop", where);
+}
+
+Tensors cond_call(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
+                  std::span<const Tensor> operands, Where where) try {
+  check_defined(operands, "operand");
+  const bool yes = read_pred(pred, "pred");
+  if (!is_tracing()) return yes ? true_fn(operands) : false_fn(operands);
+  const std::vector<Spec> specs = specs_of(operands);
+  Body t = trace_body(true_fn, specs, "cond"), f = trace_body(false_fn, specs, "cond");
+  const std::vector<Tensor>&a = t.graph->outputs, &b = f.graph->outputs;
+  TD_CHECK(a.size() == b.size(), Value, "true_fn gives {} tensors, false_fn {}", a.size(),
+           b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    bool same = a[i].dtype() == b[i].dtype() && a[i].dim() == b[i].dim();
+    for (int d = 0; same && d < a[i].dim(); ++d)
+      same = dims_equal(a[i].shape()[d], b[i].shape()[d]);
+    TD_CHECK(same, Shape, "output {} is {} from true_fn and {} from false_fn", i,
+             spec_of(a[i]).to_string(), spec_of(b[i]).to_string());
+  }
+  if (a.empty()) return {};
+  ControlAttrs attrs{t.graph, f.graph, static_cast<int64_t>(operands.size())};
+  attrs.sequences = static_cast<int64_t>(t.captured.size());
+  Tensors in = joined({&pred, 1}, operands);
+  return call_row(op::cond, attrs, joined(joined(in, t.captured), f.captured), where);
+} catch (const Error& e) {
+  rethrow_at(e, "cond", where);
+}
+
+}  // namespace detail
+}  // namespace tandem

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the functions of control flow and their rows share: bodies traced as graphs, and results of
+// one dtype laid end to end.
+#pragma once
+
+#include "tandem/grad/control_flow.h"
+#include "tandem/graph/trace.h"
+
+namespace tandem::control {
+
+inline const Graph& graph_of(const Ref<RefCounted>& r) {
+  return *static_cast<const Graph*>(r.get());
+}
+inline std::span<const Tensor> part(std::span<const Tensor> all, size_t from, size_t n) {
+  return all.subspan(from, n);
+}
+
+/// A function as a graph without captures: what it reads from outside are its last inputs.
+struct Body {
+  Ref<Graph> graph;
+  Tensors captured;
+};
+Body trace_body(TensorFn f, std::span<const Spec> specs, const char* op);
+/// Throws Shape unless the outputs have the carry's specs.
+void check_carry(const char* op, std::span<const Spec> carry, std::span<const Tensor> out);
+
+/// Where the results of a row lie.
+struct Layout {
+  struct Piece {
+    Spec spec;
+    int group;
+    Dim start;
+  };
+  std::vector<Piece> pieces;
+  std::vector<Spec> groups;  ///< flat
+};
+Layout layout_of(std::span<const Spec> results);
+/// Specs of the results of a call with inputs of these shapes.
+std::vector<Spec> results_of(const OpDef& op, const ControlAttrs& a, std::span<const Shape> in);
+/// Result k of the groups; undefined where the group is.
+Tensor unpack(const Layout& l, size_t k, std::span<const Tensor> groups, Where where);
+/// Run the row and unpack its results.
+Tensors call_row(const OpDef& op, const ControlAttrs& a, std::span<const Tensor> in, Where where);
+
+void scan_vjp(VjpCall& c);
+void while_vjp(VjpCall& c);
+void cond_vjp(VjpCall& c);
+void scan_batch(BatchCall& c);
+void while_batch(BatchCall& c);
+void cond_batch(BatchCall& c);
+
+/// while_loop as a scan of max_steps steps, each of which may do nothing.
+Tensors bounded_loop(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
+                     int64_t max_steps, Where where);
+
+}  // namespace tandem::control

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+// cond, while_loop and scan: eager against plain C++ loops, compiled and traced against eager,
+// derivatives to second order, vmap against a loop, and what is refused.
+#include <gtest/gtest.h>
+
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+struct Init {
+  Init() { init(); }
+} const g_init;
+
+std::vector<double> values(const Tensor& t) { return t.to_vector<double>(); }
+void expect_near(const Tensor& a, const Tensor& b, double tolerance = 1e-12) {
+  ASSERT_EQ(a.shape().to_string(), b.shape().to_string());
+  std::vector<double> x = values(a), y = values(b);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], y[i], tolerance) << i;
+}
+Tensor random(Shape shape, uint64_t seed, DType dtype = DType::f64) {
+  manual_seed(seed);
+  return randn(shape).to(dtype);
+}
+template <class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// A recurrent cell: h = tanh(x w + h u), y = h * h.
+Tensor rnn(const Tensor& h0, const Tensor& xs, const Tensor& w, const Tensor& u, bool reverse) {
+  auto [h, ys] = scan(
+      [&](Tensor h, Tensor x) {
+        Tensor next = tanh(matmul(x, w) + matmul(h, u));
+        return std::pair(next, next * next);
+      },
+      h0, xs, {.reverse = reverse});
+  return h.sum() + (ys * ys).sum() * 0.5;
+}
+Tensor rnn_loop(Tensor h, const Tensor& xs, const Tensor& w, const Tensor& u, bool reverse) {
+  Tensor total;
+  for (int64_t k = 0; k < xs.size(0); ++k) {
+    int64_t t = reverse ? xs.size(0) - 1 - k : k;
+    h = tanh(matmul(xs.select(0, t), w) + matmul(h, u));
+    Tensor y = (h * h * h * h).sum() * 0.5;
+    total = total.defined() ? total + y : y;
+  }
+  return h.sum() + total;
+}
+
+struct Rnn {
+  Tensor h = random({2, 3}, 1), xs = random({4, 2, 2}, 2), w = random({2, 3}, 3) * 0.5,
+         u = random({3, 3}, 4) * 0.4;
+};
+
+TEST(Scan, EagerIsALoop) {
+  Rnn r;
+  for (bool reverse : {false, true})
+    expect_near(rnn(r.h, r.xs, r.w, r.u, reverse), rnn_loop(r.h, r.xs, r.w, r.u, reverse));
+  // ys of no steps have their shape, a carry of several parts, numbers of steps without xs.
+  auto [c, y] = scan([](Tensor a, Tensor x) { return std::pair(a + x, x.unsqueeze(0)); },
+                     zeros({3}), zeros({0, 3}));
+  EXPECT_EQ(y.shape().to_string(), "[0, 1, 3]");
+  auto [ab, none] = scan(
+      [](std::pair<Tensor, Tensor> p, Tensors) {
+        return std::pair(std::pair(p.second, p.first + p.second), std::tuple<>());
+      },
+      std::pair(ones({}), ones({})), Tensors{}, {.length = 9});
+  EXPECT_EQ(ab.second.item<float>(), 89);
+}
+
+TEST(Scan, CompiledEqualsEager) {
+  Rnn r;
+  for (bool reverse : {false, true}) {
+    auto f =
+        compile([&](Tensor h, Tensor xs, Tensor w, Tensor u) { return rnn(h, xs, w, u, reverse); });
+    NoGradGuard no_grad;
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(values(f(r.h, r.xs, r.w, r.u)), values(rnn(r.h, r.xs, r.w, r.u, reverse)));
+    int scans = 0;
+    for (const Ref<Node>& n : f.graph()->nodes) scans += n->op == &op::scan;
+    EXPECT_EQ(scans, 1);
+  }
+}
+
+TEST(Scan, GradientsOfFirstAndSecondOrder) {
+  Rnn r;
+  const Tensors x = {r.h, r.xs, r.w, r.u};
+  for (bool reverse : {false, true}) {
+    auto plain = grad(
+        [&](Tensor h, Tensor xs, Tensor w, Tensor u) { return rnn_loop(h, xs, w, u, reverse); },
+        {0, 1, 2, 3});
+    auto fn = [&](Tensor h, Tensor xs, Tensor w, Tensor u) { return rnn(h, xs, w, u, reverse); };
+    auto scanned = compile([&](Tensor h, Tensor xs, Tensor w, Tensor u) {
+      return grad(fn, {0, 1, 2, 3})(h, xs, w, u);
+    });
+    Tensors want = plain(r.h, r.xs, r.w, r.u), got = scanned(r.h, r.xs, r.w, r.u);
+    for (size_t i = 0; i < 4; ++i) expect_near(got[i], want[i]);
+    // The derivative of |grad|^2.
+    const auto square = [&](auto f) {
+      return [f](Tensor h, Tensor xs, Tensor w, Tensor u) mutable {
+        Tensor s;
+        for (const Tensor& g : grad(f, {0, 1, 2, 3})(h, xs, w, u))
+          s = s.defined() ? s + (g * g).sum() : (g * g).sum();
+        return s;
+      };
+    };
+    auto loop = [&](Tensor h, Tensor xs, Tensor w, Tensor u) {
+      return rnn_loop(h, xs, w, u, reverse);
+    };
+    auto second = compile([&](Tensor h, Tensor xs, Tensor w, Tensor u) {
+      return grad(square(fn), {0, 1, 2, 3})(h, xs, w, u);
+    });
+    want = grad(square(loop), {0, 1, 2, 3})(r.h, r.xs, r.w, r.u);
+    got = second(r.h, r.xs, r.w, r.u);
+    for (size_t i = 0; i < 4; ++i) expect_near(got[i], want[i], 1e-10);
+  }
+  // The row itself, walked and differentiated in eager.
+  Spec specs[] = {spec_of(r.h), spec_of(r.xs), spec_of(r.w), spec_of(r.u)};
+  Ref<Graph> g =
+      trace([](std::span<const Tensor> t) { return Tensors{rnn(t[0], t[1], t[2], t[3], false)}; },
+            specs, Captures::refuse);
+  EXPECT_TRUE(gradcheck([&](std::span<const Tensor> t) { return run(*g, t); }, x, {.order = 2}));
+}
+
+TEST(Scan, ATrainingStep) {
+  Param w(random({2, 3}, 3, DType::f32)), u(random({3, 3}, 4, DType::f32) * 0.4);
+  Param w2(w.value().clone()), u2(u.value().clone());
+  optim::AdamW opt({w, u}, {.lr = 0.05}), opt2({w2, u2}, {.lr = 0.05});
+  const auto body = [](Param& w, Param& u, optim::AdamW& opt) {
+    return [&](Tensor h, Tensor xs) {
+      opt.zero_grad();
+      Tensor loss = rnn(h, xs, w, u, false);
+      loss.backward();
+      opt.step();
+      return loss;
+    };
+  };
+  auto step = compile(body(w, u, opt), {.dynamic = {{1, 1, "batch"}, {0, 0, "batch"}}});
+  auto plain = body(w2, u2, opt2);
+  for (int64_t n : {2, 3, 2}) {
+    Tensor h = random({n, 3}, 1, DType::f32), xs = random({4, n, 2}, 2, DType::f32);
+    expect_near(step(h, xs), plain(h, xs), 1e-5);
+  }
+  expect_near(w, w2, 1e-5);
+  expect_near(u, u2, 1e-5);
+  EXPECT_EQ(step.stats().traces, 1);
+}
+
+TEST(Scan, ForwardCompiledBackwardEager) {
+  Rnn r;
+  auto f = compile([](Tensor h, Tensor xs, Tensor w, Tensor u) { return rnn(h, xs, w, u, true); });
+  Tensor w = r.w.clone().requires_grad_(), v = r.w.clone().requires_grad_();
+  f(r.h, r.xs, w, r.u).backward();
+  rnn_loop(r.h, r.xs, v, r.u, true).backward();
+  expect_near(w.grad(), v.grad());
+}
+
+TEST(Scan, Vmap) {
+  Rnn r;
+  Tensor h = random({5, 2, 3}, 7), xs = random({5, 4, 2, 2}, 8);
+  auto f = [](Tensor h, Tensor xs, Tensor w, Tensor u) { return rnn(h, xs, w, u, false); };
+  for (const std::vector<int>& dims : {std::vector<int>{0, 0, kNoBatchDim, kNoBatchDim},
+                                       {0, kNoBatchDim, kNoBatchDim, kNoBatchDim},
+                                       {kNoBatchDim, 0, kNoBatchDim, kNoBatchDim}}) {
+    Tensor a = dims[0] == 0 ? h : r.h, b = dims[1] == 0 ? xs : r.xs;
+    auto mapped = vmap(f, dims);
+    auto fast = compile([&](Tensor a, Tensor b, Tensor w, Tensor u) { return mapped(a, b, w, u); });
+    Tensor got = mapped(a, b, r.w, r.u), quick = fast(a, b, r.w, r.u);
+    for (int64_t i = 0; i < 5; ++i) {
+      Tensor want =
+          f(dims[0] == 0 ? h.select(0, i) : h, dims[1] == 0 ? xs.select(0, i) : xs, r.w, r.u);
+      if (dims[0] != 0) want = f(r.h, xs.select(0, i), r.w, r.u);
+      if (dims[1] != 0) want = f(h.select(0, i), r.xs, r.w, r.u);
+      expect_near(got.select(0, i), want);
+      expect_near(quick.select(0, i), want);
+    }
+  }
+  // Per-example gradients.
+  auto per_example = vmap(grad(f, 2), {0, 0, kNoBatchDim, kNoBatchDim});
+  Tensor got = per_example(h, xs, r.w, r.u);
+  for (int64_t i = 0; i < 5; ++i)
+    expect_near(got.select(0, i), grad(f, 2)(h.select(0, i), xs.select(0, i), r.w, r.u));
+}
+
+// x -> x / 2 + 1 / x until close to sqrt(2), at most so many steps.
+Tensor newton(const Tensor& x, const Tensor& a, WhileOptions options) {
+  return while_loop([&](Tensor x) { return abs(x * x - a).sum() > 1e-9; },
+                    [&](Tensor x) { return (x + a / x) * 0.5; }, x, options);
+}
+
+TEST(WhileLoop, EagerCompiledAndGradients) {
+  Tensor x = full({}, 3.0, DType::f64), a = full({}, 2.0, DType::f64);
+  EXPECT_NEAR(newton(x, a, {}).item<double>(), std::sqrt(2.0), 1e-10);
+  auto f = compile([](Tensor x, Tensor a) { return newton(x, a, {}); });
+  EXPECT_EQ(values(f(x, a)), values(newton(x, a, {})));
+  EXPECT_EQ(values(f(x, full({}, 9.0, DType::f64))),
+            values(newton(x, full({}, 9.0, DType::f64), {})));
+  auto two = compile([](Tensor x, Tensor a) { return newton(x, a, {.max_steps = 2}); });
+  EXPECT_EQ(values(two(x, a)), values(newton(x, a, {.max_steps = 2})));
+  auto g = [](Tensor x, Tensor a) { return newton(x, a, {.max_steps = 20}); };
+  EXPECT_NEAR(grad(g, 1)(x, a).item<double>(), 0.5 / std::sqrt(2.0), 1e-8);
+  auto dg = compile([&](Tensor x, Tensor a) { return grad(g, {0, 1})(x, a); });
+  Tensors got = dg(x, a), want = grad(g, {0, 1})(x, a);
+  expect_near(got[0], want[0]);
+  expect_near(got[1], want[1]);
+  auto ddg = compile([&](Tensor x, Tensor a) { return grad(grad(g, 1), 1)(x, a); });
+  expect_near(ddg(x, a), grad(grad(g, 1), 1)(x, a), 1e-10);
+  // The row in eager.
+  Spec specs[] = {spec_of(x), spec_of(a)};
+  Ref<Graph> graph = trace([&](std::span<const Tensor> t) { return Tensors{g(t[0], t[1])}; }, specs,
+                           Captures::refuse);
+  EXPECT_TRUE(gradcheck([&](std::span<const Tensor> t) { return run(*graph, t); }, {x, a}));
+}
+
+TEST(WhileLoop, VmapStopsEachExampleOnItsOwn) {
+  auto steps = [](Tensor x) {
+    return while_loop(
+               [](std::pair<Tensor, Tensor> s) { return s.first < 100.0; },
+               [](std::pair<Tensor, Tensor> s) { return std::pair(s.first * 2.0, s.second + 1); },
+               std::pair(x, zeros({}, DType::i64)))
+        .second;
+  };
+  Tensor x = tensor({1.0, 30.0, 200.0, 99.0});
+  Tensor got = vmap(steps)(x);
+  EXPECT_EQ(got.to_vector<int64_t>(), (std::vector<int64_t>{7, 2, 0, 1}));
+  auto quick = compile([&](Tensor x) { return vmap(steps)(x); });
+  EXPECT_EQ(quick(x).to_vector<int64_t>(), got.to_vector<int64_t>());
+}
+
+Tensor piecewise(const Tensor& x, const Tensor& w) {
+  return cond((x.sum() > 0), [&](Tensor x) { return (sqrt(x * x + 1.0) * w).sum(); },
+              [](Tensor x) { return (x * x * x).sum(); }, x);
+}
+
+TEST(Cond, EagerCompiledAndGradients) {
+  Tensor x = random({3}, 5), w = random({3}, 6);
+  Tensor up = x + 3.0, down = x - 3.0;
+  auto f = compile(piecewise);
+  auto df = compile([](Tensor x, Tensor w) { return grad(piecewise, {0, 1})(x, w); });
+  auto ddf = compile([](Tensor x, Tensor w) {
+    return grad([](Tensor x, Tensor w) { return grad(piecewise, 0)(x, w).square().sum(); }, {0, 1})(
+        x, w);
+  });
+  for (const Tensor& at : {up, down}) {
+    EXPECT_EQ(values(f(at, w)), values(piecewise(at, w)));
+    Tensors got = df(at, w), want = grad(piecewise, {0, 1})(at, w);
+    expect_near(got[0], want[0]);
+    expect_near(got[1], want[1]);
+    got = ddf(at, w);
+    want = grad([](Tensor x, Tensor w) { return grad(piecewise, 0)(x, w).square().sum(); }, {0, 1})(
+        at, w);
+    expect_near(got[0], want[0], 1e-10);
+    expect_near(got[1], want[1], 1e-10);
+    Spec specs[] = {spec_of(at), spec_of(w)};
+    Ref<Graph> g = trace([](std::span<const Tensor> t) { return Tensors{piecewise(t[0], t[1])}; },
+                         specs, Captures::refuse);
+    EXPECT_TRUE(
+        gradcheck([&](std::span<const Tensor> t) { return run(*g, t); }, {at, w}, {.order = 2}));
+  }
+  EXPECT_EQ(f.stats().traces, 1);
+  // Only the chosen branch runs: the other one would report an index.
+  auto safe = compile([](Tensor x, Tensor i) {
+    return cond(
+        i.reshape({}) < 3, [](Tensor x, Tensor i) { return index_select(x, 0, i); },
+        [](Tensor x, Tensor) { return x.slice(0, 0, 1); }, x, i);
+  });
+  EXPECT_EQ(values(safe(x, tensor({7}, DType::i64))), (std::vector<double>{values(x)[0]}));
+  EXPECT_EQ(values(safe(x, tensor({2}, DType::i64))), (std::vector<double>{values(x)[2]}));
+}
+
+TEST(Cond, Vmap) {
+  Tensor x = random({6, 3}, 9), w = random({3}, 6);
+  auto mapped = vmap(piecewise, {0, kNoBatchDim});
+  auto quick = compile([&](Tensor x, Tensor w) { return mapped(x, w); });
+  auto slope = vmap(grad(piecewise, 0), {0, kNoBatchDim});
+  for (int64_t i = 0; i < 6; ++i) {
+    expect_near(mapped(x, w).select(0, i), piecewise(x.select(0, i), w));
+    expect_near(quick(x, w).select(0, i), piecewise(x.select(0, i), w));
+    expect_near(slope(x, w).select(0, i), grad(piecewise, 0)(x.select(0, i), w));
+  }
+}
+
+TEST(ControlFlow, NestedAndMixedDtypes) {
+  auto body = [](Tensor x) {
+    auto [last, ys] = scan(
+        [](std::tuple<Tensor, Tensor> c, Tensor v) {
+          auto [total, count] = c;
+          Tensor up = cond((v > 0), [&](Tensor v) { return total + v; },
+                           [&](Tensor v) { return total - v * 2.0; }, v);
+          Tensor n =
+              while_loop([](Tensor k) { return k < 5; }, [](Tensor k) { return k + 2; }, count % 3);
+          return std::pair(std::make_tuple(up, n), std::make_tuple(up > 1.0, n, v));
+        },
+        std::make_tuple(zeros({}, DType::f64), zeros({}, DType::i64)), x);
+    return std::make_tuple(std::get<0>(last), std::get<0>(ys), std::get<1>(ys), std::get<2>(ys));
+  };
+  Tensor x = random({7}, 3);
+  auto [a, b, c, d] = body(x);
+  auto [e, f, g, h] = compile(body)(x);
+  EXPECT_EQ(values(a), values(e));
+  EXPECT_EQ(values(b), values(f));
+  EXPECT_EQ(values(c), values(g));
+  EXPECT_EQ(values(d), values(h));
+  EXPECT_EQ(f.dtype(), DType::b8);
+  auto total = [&](Tensor x) { return std::get<0>(body(x)); };
+  auto slope = compile([&](Tensor x) { return grad(total)(x); });
+  expect_near(slope(x), grad(total)(x));
+}
+
+TEST(ControlFlow, Refusals) {
+  Tensor x = random({3}, 1, DType::f32);
+  Buffer seen(zeros({3}));
+  Param w(ones({3}));
+  const auto both = [&](auto f, const char* text) {  // in eager and compiled
+    EXPECT_NE(message([&] { f(x); }).find(text), std::string::npos) << message([&] { f(x); });
+    auto c = compile(f);
+    EXPECT_NE(message([&] { c(x); }).find(text), std::string::npos) << message([&] { c(x); });
+    EXPECT_NE(message([&] { c(x); }).find("control_flow_test.cpp"), std::string::npos);
+  };
+  const auto compiled = [&](auto f, const char* text) {
+    auto c = compile(f);
+    EXPECT_NE(message([&] { c(x); }).find(text), std::string::npos) << message([&] { c(x); });
+  };
+  both(
+      [](Tensor x) {
+        return scan([](Tensor c, Tensor v) { return std::pair(c.reshape({1}) + v, v); }, x.sum(), x)
+            .first;
+      },
+      "comes back as");
+  both(
+      [](Tensor x) {
+        return scan([](Tensor c, Tensor v) { return std::pair((c + v).to(DType::f64), v); },
+                    x.sum(), x)
+            .first;
+      },
+      "keeps its shape and dtype");
+  both(
+      [](Tensor x) {
+        return while_loop([](Tensor c) { return c.sum() < 10; },
+                          [](Tensor c) {
+                            return cat({c, c});
+                          },
+                          x.abs())
+            .sum();
+      },
+      "comes back as");
+  both(
+      [](Tensor x) {
+        return while_loop([](Tensor c) { return c; }, [](Tensor c) { return c; }, x);
+      },
+      "wants a bool of one element");
+  both(
+      [](Tensor x) {
+        return scan([](Tensor c, Tensor) { return std::pair(c, c); }, x, Tensor(x.sum())).first;
+      },
+      "no dimension");
+  both(
+      [](Tensor x) {
+        return scan([](Tensor c, std::vector<Tensor>) { return std::pair(c, c); }, x,
+                    std::vector<Tensor>{x, x.slice(0, 0, 2)})
+            .first;
+      },
+      "has 2 slices");
+  both(
+      [](Tensor x) {
+        return scan([](Tensor c, Tensors) { return std::pair(c, c); }, x, Tensors{}).first;
+      },
+      ".length = N");
+  both(
+      [](Tensor x) {
+        return scan([](std::pair<Tensor, int64_t> c,
+                       Tensor) { return std::pair(std::pair(c.first, c.second + 1), c.first); },
+                    std::pair(x, int64_t{0}), x)
+            .second;
+      },
+      "the carry changes");
+  both(
+      [](Tensor x) {
+        return while_loop([](Tensor c) { return c.sum() < 10; }, [](Tensor c) { return c + 1; }, x,
+                          {.max_steps = -1});
+      },
+      "max_steps");
+  both(
+      [](Tensor x) {
+        return grad([](Tensor x) {
+          return while_loop([](Tensor c) { return c.sum() < 10; }, [](Tensor c) { return c + 1; },
+                            x)
+              .sum();
+        })(x);
+      },
+      ".max_steps = N");
+  both(
+      [](Tensor x) {
+        return cond(
+            x, [](Tensor a) { return a; }, [](Tensor a) { return a; }, x);
+      },
+      "pred wants a bool");
+  compiled(
+      [](Tensor x) {
+        return cond(
+            x.sum() > 0, [](Tensor a) { return a; }, [](Tensor a) { return a.sum(); }, x);
+      },
+      "from true_fn and");
+  compiled(
+      [](Tensor x) {
+        return cond(
+            x.sum() > 0, [](Tensor a) { return a; }, [](Tensor a) { return a.to(DType::f64); }, x);
+      },
+      "from false_fn");
+  compiled(
+      [](Tensor x) {
+        return cond(
+            x.sum() > 0, [](Tensor a) { return Tensors{a}; },
+            [](Tensor a) {
+              return Tensors{a, a};
+            },
+            x)[0];
+      },
+      "different structures");
+  compiled(
+      [&](Tensor x) {
+        return scan(
+                   [&](Tensor c, Tensor v) {
+                     seen.assign_(seen + v);
+                     return std::pair(c + v, v);
+                   },
+                   x.sum(), x)
+            .first;
+      },
+      "carries it");
+  compiled(
+      [](Tensor x) {
+        return scan([](Tensor c, Tensor v) { return std::pair(c + v * randn({}), v); }, x.sum(), x)
+            .first;
+      },
+      "random numbers");
+  compiled(
+      [&](Tensor x) {
+        return scan(
+                   [&](Tensor c, Tensor v) {
+                     (w * v).sum().backward();
+                     return std::pair(c + v, v);
+                   },
+                   x.sum(), x)
+            .first;
+      },
+      "loop body");
+}
+
+}  // namespace
+}  // namespace tandem
