@@ -256,8 +256,8 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
     }
     // The leaf stands outside this trace: its gradient would be lost.
     TD_CHECK(!(r.accumulate && n.op == &op::capture), Unsupported,
-             "backward() inside vmap reaches a tensor from outside, whose gradient belongs to all "
-             "examples\nUse grad() inside vmap, or call backward() outside.");
+             "backward() inside vmap or a loop body reaches a tensor from outside, whose gradient "
+             "belongs to all of it\nUse grad() inside, or call backward() outside.");
     if (!n.in.empty()) visit(walk, item, needed, r);
     item.grads.clear();
   }
