@@ -61,8 +61,7 @@ void compare(O options, const std::vector<float>& at10, const std::vector<float>
               kCounts[static_cast<size_t>(i)]);
     EXPECT_EQ(values(eager.p), values(compiled.p)) << i;
     for (const auto& [name, v] : eager.opt.state_dict())
-      EXPECT_EQ(doubles(v), doubles(compiled.opt.state_dict().at(name)))
-          << name << " " << i;
+      EXPECT_EQ(doubles(v), doubles(compiled.opt.state_dict().at(name))) << name << " " << i;
     if (i != 10 && i != 19) continue;
     std::vector<float> got = values(eager.p);
     const std::vector<float>& want = i == 10 ? at10 : at19;
