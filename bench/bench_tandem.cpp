@@ -119,6 +119,12 @@ nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budg
   }
   const Times times = median_time(step, budget);
   const double ms = 1e3 * times.wall;
+  if (std::getenv("TANDEM_PROFILE")) {
+    ProfilerGuard profiler;
+    for (int i = 0; i < 10; ++i) step();
+    fmt::print(stderr, "{}\n{}", profiler.profile().table(),
+               profiler.profile().table(Profile::By::layer));
+  }
   nlohmann::json j = report(name, compiled);
   if (compiled) {
     j["peak_bytes"] = fast.executable()->peak_bytes();

@@ -9,6 +9,7 @@
 #include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
 #include "tandem/graph/apply.h"
+#include "tandem/graph/profiler.h"
 #include "tandem/graph/rng.h"
 #include "tandem/tensor/allocator.h"
 
@@ -115,7 +116,7 @@ std::unique_ptr<Executable::Frame> Executable::acquire() {
   for (size_t k = 0; k < lowered_.steps.size(); ++k) {
     const Step& s = lowered_.steps[k];
     size_t at = first_array_[k];
-    for (const Operand1& x : s.in) {
+    for (const StepInput& x : s.in) {
       if (x.is_number) {
         f->arrays[at].is_scalar = true;
         f->arrays[at].scalar = x.number;
@@ -267,39 +268,89 @@ void Executable::run_together(Frame& f, size_t first, size_t n) const {
   });
 }
 
+void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const {
+  const Step& s = lowered_.steps[k];
+  Array* arrays = f.arrays.data() + first_array_[k];
+  const int n_in = static_cast<int>(s.in.size()), n_out = static_cast<int>(s.out.size());
+  if (s.together > 1) return run_together(f, k, idx(s.together));
+  if (!s.op) {
+    return codegen::run_program(*s.program, arrays, n_in, arrays + n_in, n_out, nullptr, true);
+  }
+  KernelCall call{*s.op, s.attrs.get(), arrays, n_in, arrays + n_in, n_out, &error};
+  if (s.op->has(kRandom)) call.rng = {entry.seed, entry.offset + s.rng};
+  call.plan = s.plan.get();
+  if (s.scratch != kNone)
+    call.scratch = static_cast<char*>(f.arena) + lowered_.buffers[idx(s.scratch)].offset;
+  if (s.kernel)
+    s.kernel->run(call);
+  else
+    s.op->reference_fn(call);
+  if (TD_LIKELY(error.code.load(std::memory_order_relaxed) == 0)) return;
+  ScopeGuard scope(s.scope, s.where);
+  try {
+    check_error_word(*s.op, error);
+  } catch (const Error& e) {
+    throw with_place(e, s.op->name, s.where);
+  }
+}
+
+void Executable::profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const {
+  ProfilerGuard& profiler = *context().profiler;
+  ProfileEvent e;
+  const Step& first = lowered_.steps[k];
+  e.name = first.name;
+  e.scope = first.scope;
+  e.where = user_line(first.where);
+  e.compiled = true;
+  if (first.together > 1) e.name = fmt::format("{} x{}", first.name, first.together);
+  for (size_t j = k; j < k + idx(first.together); ++j) {
+    const Step& s = lowered_.steps[j];
+    InferCall c = infer_call(s);
+    if (s.op) {
+      e.flops += flops_of(c);
+      e.bytes += bytes_of(c);
+      continue;
+    }
+    double elements = static_cast<double>(f.arrays[first_array_[j] + s.in.size()].numel);
+    e.flops += elements * static_cast<double>(s.program->code.size() - s.program->in.size());
+    for (size_t a = 0; a < s.in.size() + s.out.size(); ++a) {
+      const Array& x = f.arrays[first_array_[j] + a];
+      e.bytes += static_cast<double>(x.numel) * static_cast<double>(size_of(x.dtype));
+    }
+  }
+  e.start_ns = profiler.now();
+  run_step(f, k, entry, error);
+  e.end_ns = profiler.now();
+  profiler.profile().events.push_back(std::move(e));
+}
+
+InferCall Executable::infer_call(const Step& s) const {
+  static constinit const OpDef kLoop = composite("loop", {}, nullptr, nullptr);
+  const OpDef& op = s.op ? *s.op : kLoop;
+  InferCall c(op, s.attrs.get());
+  c.out.clear();
+  const auto spec = [&](int place) {
+    const Place& q = lowered_.places[idx(place)];
+    return Spec(q.dtype, q.shape);
+  };
+  for (const StepInput& x : s.in) {
+    c.in.push_back(x.place == kNone ? Spec() : spec(x.place));
+    c.present.push_back(x.is_number ? 2 : x.place == kNone ? 0 : 1);
+    c.scalars.push_back(x.number);
+  }
+  for (int o : s.out) c.out.push_back(o == kNone ? Spec(DType::f32, Shape(0)) : spec(o));
+  return c;
+}
+
 void Executable::run_steps(Frame& f, RngKey entry) const {
   const codegen::JitScope compiled_loops;
   ErrorWord error;
-  for (size_t k = 0; k < lowered_.steps.size(); ++k) {
-    const Step& s = lowered_.steps[k];
-    Array* arrays = f.arrays.data() + first_array_[k];
-    const int n_in = static_cast<int>(s.in.size()), n_out = static_cast<int>(s.out.size());
-    if (!s.op) {
-      if (s.together > 1) {
-        run_together(f, k, idx(s.together));
-        k += idx(s.together) - 1;
-      } else {
-        codegen::run_program(*s.program, arrays, n_in, arrays + n_in, n_out, nullptr, true);
-      }
-      continue;
-    }
-    KernelCall call{*s.op, s.attrs.get(), arrays, n_in, arrays + n_in, n_out, &error};
-    if (s.op->has(kRandom)) call.rng = {entry.seed, entry.offset + s.rng};
-    call.plan = s.plan.get();
-    if (s.scratch != kNone)
-      call.scratch = static_cast<char*>(f.arena) + lowered_.buffers[idx(s.scratch)].offset;
-    if (s.kernel)
-      s.kernel->run(call);
+  const bool profiled = context().profiler != nullptr;
+  for (size_t k = 0; k < lowered_.steps.size(); k += idx(lowered_.steps[k].together)) {
+    if (TD_UNLIKELY(profiled))
+      profile_step(f, k, entry, error);
     else
-      s.op->reference_fn(call);
-    if (TD_UNLIKELY(error.code.load(std::memory_order_relaxed) != 0)) {
-      ScopeGuard scope(s.scope, s.where);
-      try {
-        check_error_word(*s.op, error);
-      } catch (const Error& e) {
-        throw with_place(e, s.op->name, s.where);
-      }
-    }
+      run_step(f, k, entry, error);
   }
 }
 
@@ -369,7 +420,7 @@ std::string Executable::to_string() const {
   for (size_t k = 0; k < lowered_.steps.size(); ++k) {
     const Step& step = lowered_.steps[k];
     s += fmt::format("{:4} {}{}", k, step.op ? "" : "loop ", step.name);
-    for (const Operand1& x : step.in)
+    for (const StepInput& x : step.in)
       s += " " + (x.is_number        ? fmt::format("{}", x.number.to_double())
                   : x.place == kNone ? std::string("-")
                                      : show(x.place));

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "tandem/compile/lower.h"
+#include "tandem/graph/infer.h"
 
 namespace tandem {
 
@@ -44,8 +45,11 @@ class TD_API Executable : public RefCounted {
   void bind(Bound& b, std::span<const Tensor> inputs, std::span<const Tensor> captures);
   void point(Frame& f, const Bound& b) const;
   void run_steps(Frame& f, RngKey entry) const;
+  void run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const;
+  void profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const;
   void run_together(Frame& f, size_t first, size_t n) const;
   std::vector<Tensor> collect(Bound& b);
+  InferCall infer_call(const compiler::Step& s) const;
 
   compiler::Program program_;
   compiler::Lowered lowered_;

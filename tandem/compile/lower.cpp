@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "tandem/codegen/pointwise.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/infer.h"
 
@@ -150,7 +151,7 @@ class Lowering {
   // Copies place `k` to a row-major one.
   int copy(int k, const Instr* from) {
     Spec s(place(k).dtype, place(k).shape);
-    Operand1 x{k, false, {}};
+    StepInput x{k, false, {}};
     int to = fresh(s);
     Step& step = add_step(&op::copy, from);
     step.in.push_back(x);
@@ -179,8 +180,21 @@ class Lowering {
     }
     for (size_t o = 0; o < i.out.size(); ++o)
       if (i.out[o] != kNone) place_of_[idx(i.out[o])] = s.out[o];
+    if (i.op && is_loop(s)) {
+      Arrays a = arrays_of(s);
+      s.program = interned(program_of(call_of(s, a)));
+      s.op = nullptr;
+    }
     l_.steps.push_back(std::move(s));
     if (i.op) prepare(l_.steps.back());
+  }
+
+  // A pointwise instruction that the family's kernel runs is a loop like the fused ones.
+  bool is_loop(const Step& s) const {
+    if (s.op->family != Family::pointwise || !s.kernel || s.op->error_texts[0]) return false;
+    for (int o : s.out)
+      if (o == kNone) return false;
+    return s.kernel->run == codegen::pointwise_kernel().run;
   }
 
   void lower_view(const Instr& i) {
@@ -217,7 +231,7 @@ class Lowering {
 
   // Channels last stays channels last: the layout of the first operand of the same shape.
   bool layout_like_inputs(const Step& s, const Shape& shape, Strides& strides) const {
-    for (const Operand1& x : s.in) {
+    for (const StepInput& x : s.in) {
       if (x.place == kNone) continue;
       const Place& q = l_.places[idx(x.place)];
       if (!(q.shape == shape)) continue;
@@ -243,7 +257,7 @@ class Lowering {
   };
   Arrays arrays_of(const Step& s) const {
     Arrays a;
-    for (const Operand1& x : s.in) {
+    for (const StepInput& x : s.in) {
       Array y;
       if (x.is_number) {
         y.is_scalar = true;
@@ -318,12 +332,12 @@ class Lowering {
   }
 
   void prepare(Step& s) {
-    if (!s.kernel && s.op == &op::copy) {
+    if (s.op && !s.kernel && s.op == &op::copy) {
       Arrays a = arrays_of(s);
       KernelCall call = call_of(s, a);
       s.kernel = find_kernel(call, DeviceKind::cpu);
     }
-    if (!s.kernel || !s.kernel->prepare) return;
+    if (!s.op || !s.kernel || !s.kernel->prepare) return;
     Arrays a = arrays_of(s);
     KernelCall call = call_of(s, a);
     s.plan = s.kernel->prepare(call);
@@ -383,7 +397,7 @@ class Lowering {
     for (size_t k = 0; k < l_.steps.size(); ++k) {
       const Step& s = l_.steps[k];
       int at = static_cast<int>(k);
-      for (const Operand1& x : s.in)
+      for (const StepInput& x : s.in)
         if (x.place != kNone) touch(place(x.place).buffer, at);
       for (int o : s.out)
         if (o != kNone) touch(place(o).buffer, at);
@@ -417,7 +431,7 @@ class Lowering {
         Block& to = l_.buffers[idx(place(o).buffer)];
         if (to.base != Base::arena || to.first != static_cast<int>(k) || to.same_as != kNone)
           continue;
-        for (const Operand1& x : s.in) {
+        for (const StepInput& x : s.in) {
           if (x.place == kNone || place(x.place).offset != 0) continue;
           int from = root(place(x.place).buffer);
           Block& b = l_.buffers[idx(from)];
@@ -433,7 +447,7 @@ class Lowering {
   }
   int reads(const Step& s, int buffer) const {
     int n = 0;
-    for (const Operand1& x : s.in)
+    for (const StepInput& x : s.in)
       n += x.place != kNone && root(l_.places[idx(x.place)].buffer) == buffer;
     return n;
   }
@@ -447,7 +461,7 @@ class Lowering {
       int write = l_.buffers[idx(place(exit).buffer)].first;
       bool ok = true;
       for (size_t k = idx(write); k < l_.steps.size() && ok; ++k)
-        for (const Operand1& x : l_.steps[k].in) {
+        for (const StepInput& x : l_.steps[k].in) {
           if (x.place == kNone) continue;
           const Block& b = l_.buffers[idx(place(x.place).buffer)];
           if (b.base != Base::cell || b.index != static_cast<int>(i)) continue;
@@ -465,7 +479,7 @@ class Lowering {
     for (int o : s.out)
       if (!l_.places[idx(o)].contiguous || l_.places[idx(o)].shape.numel().value() != n)
         return false;
-    for (const Operand1& x : s.in) {
+    for (const StepInput& x : s.in) {
       if (x.place == kNone) continue;
       const Place& q = l_.places[idx(x.place)];
       int64_t m = q.shape.numel().value();
@@ -476,7 +490,7 @@ class Lowering {
   // Buffers that step k writes and others that it reads; do two steps meet?
   bool meet(const Step& a, const Step& b) const {
     const auto touches = [&](const Step& s, int buffer) {
-      for (const Operand1& x : s.in)
+      for (const StepInput& x : s.in)
         if (x.place != kNone && same_bytes(l_.places[idx(x.place)].buffer, buffer)) return true;
       for (int o : s.out)
         if (o != kNone && same_bytes(l_.places[idx(o)].buffer, buffer)) return true;
@@ -508,7 +522,7 @@ class Lowering {
       }
       // Their buffers live as long as the whole region: parts run in any order.
       for (size_t j = k; j < end && end - k > 1; ++j) {
-        for (const Operand1& x : l_.steps[j].in)
+        for (const StepInput& x : l_.steps[j].in)
           if (x.place != kNone)
             extend(place(x.place).buffer, static_cast<int>(k), static_cast<int>(end) - 1);
         for (int o : l_.steps[j].out)

@@ -40,7 +40,7 @@ struct Place {
   bool contiguous = true;
 };
 
-struct Operand1 {
+struct StepInput {
   int place = kNone;  ///< of Lowered::places; kNone: a number or absent
   bool is_number = false;
   Scalar number;
@@ -53,7 +53,7 @@ struct Step {
   std::shared_ptr<const Plan> plan;
   int scratch = kNone;  ///< buffer
   const ScalarProgram* program = nullptr;
-  SmallVec<Operand1, 6> in;
+  SmallVec<StepInput, 6> in;
   SmallVec<int, 4> out;  ///< places; kNone: not made
   uint32_t rng = 0, scope = 0;
   Where where;

@@ -8,7 +8,7 @@ std::span<const PassInfo> all_passes() {
   static constexpr PassInfo kPasses[] = {
       {"remove_dead", remove_dead},   {"expand_composites", expand_composites},
       {"canonicalize", canonicalize}, {"merge_common", merge_common},
-      {"remove_dead", remove_dead},   {"fuse_loops", fuse_loops},
+      {"join_slices", join_slices},   {"fuse_loops", fuse_loops},
       {"remove_dead", remove_dead},
   };
   return kPasses;

@@ -12,6 +12,8 @@ void expand_composites(Program& p);
 /// Identities, casts to the same dtype, views to the same shape and sums over nothing vanish;
 /// a product with one and a sum with zero of the same shape too where the bits are the same.
 void canonicalize(Program& p);
+/// Sums of slices' gradients that tile a tensor become concatenations.
+void join_slices(Program& p);
 /// Equal instructions without effect are computed once.
 void merge_common(Program& p);
 /// What no result needs is dropped.

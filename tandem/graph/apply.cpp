@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/profiler.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
 
@@ -336,6 +337,28 @@ void check_finite(const Call& k) {
   }
 }
 
+void run_profiled(Call& k) {
+  ProfilerGuard& profiler = *k.context.profiler;
+  ProfileEvent e;
+  e.name = k.op.name;
+  e.scope = k.context.scope ? k.context.scope->path : 0;
+  e.where = user_line(k.where);
+  e.flops = flops_of(k.infer);
+  e.bytes = bytes_of(k.infer);
+  // Ops inside a body are part of this one.
+  k.context.profiler = nullptr;
+  e.start_ns = profiler.now();
+  try {
+    run_eager(k);
+  } catch (...) {
+    k.context.profiler = &profiler;
+    throw;
+  }
+  e.end_ns = profiler.now();
+  k.context.profiler = &profiler;
+  profiler.profile().events.push_back(std::move(e));
+}
+
 void full_path(Call& k, std::span<Operand> in, Tensor* out) {
   Context& c = k.context;
   gather_inputs(k, in);
@@ -361,7 +384,10 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
     return;
   }
   for (OpHook* h : c.hooks) h->before(k.op, k.tensors);
-  run_eager(k);
+  if (TD_UNLIKELY(c.profiler != nullptr))
+    run_profiled(k);
+  else
+    run_eager(k);
   if (c.slow & kAnomaly) check_finite(k);
   for (OpHook* h : c.hooks) h->after(k.op, {k.out, size_t(k.op.n_out)});
   if (k.record)

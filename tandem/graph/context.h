@@ -13,6 +13,7 @@ namespace tandem {
 
 struct Trace;
 class Cell;
+class ProfilerGuard;
 
 /// A layer that is running: its path and the line that called it. Frames live on the stack.
 struct ScopeFrame {
@@ -40,6 +41,7 @@ enum SlowFlags : uint32_t {
   kAutocast = 8,
   kRedirect = 16,   ///< functional_call: cell reads are replaced
   kRecompute = 32,  ///< checkpoint's second run: assign_ is ignored
+  kProfile = 64,    ///< a ProfilerGuard records
 };
 
 struct Context {
@@ -48,6 +50,7 @@ struct Context {
   bool in_backward = false;
   DType autocast_dtype = DType::bf16;
   Trace* trace = nullptr;
+  ProfilerGuard* profiler = nullptr;
   const ScopeFrame* scope = nullptr;
   std::vector<OpHook*> hooks;
   /// functional_call and checkpoint: what a read of a cell yields instead.
