@@ -304,7 +304,8 @@ void CompiledCore::State::forget_oldest() {
 std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::string& result_key) {
   const Context& c = context();
   // Inside another trace the function becomes part of it; transforms and watches see its ops.
-  if ((c.slow & ~uint32_t{kAutocast | kProfile}) || c.redirect || c.cell_log || !c.assign_if.empty())
+  if ((c.slow & ~uint32_t{kAutocast | kProfile}) || c.redirect || c.cell_log ||
+      !c.assign_if.empty())
     return body(args.tensors, result_key);
   State& s = *state_;
   Mode mode = present_mode();

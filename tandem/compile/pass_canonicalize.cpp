@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instructions that hand a value through are dropped: identities, with_vjp (its derivative is
-// traced by now), casts, views and sums that change nothing.
+// traced by now), casts, views and sums that change nothing. A view of a fill is a fill.
 #include "tandem/compile/passes.h"
 #include "tandem/graph/apply.h"
 #include "tandem/ops/control.h"
@@ -26,9 +26,29 @@ int passed_through(const Program& p, const Instr& i, int o) {
   return kNone;
 }
 
+// Whatever a view does to equal elements, they stay equal.
+void fill_views(Program& p) {
+  std::vector<const Instr*> maker(p.values.size());
+  for (Instr& i : p.instrs) {
+    if (i.op && i.op->family == Family::view && i.in[0].value != kNone) {
+      const Instr* from = maker[static_cast<size_t>(i.in[0].value)];
+      if (from && from->op == &op::fill) {
+        FillAttrs a = *static_cast<const FillAttrs*>(from->attrs.get());
+        a.shape = p.values[static_cast<size_t>(i.out[0])].spec.shape;
+        i.op = &op::fill;
+        i.attrs = AttrsHolder(op::fill.attrs, &a);
+        i.in.clear();
+      }
+    }
+    for (int v : i.out)
+      if (v != kNone) maker[static_cast<size_t>(v)] = &i;
+  }
+}
+
 }  // namespace
 
 void canonicalize(Program& p) {
+  fill_views(p);
   std::vector<int> now(p.values.size());
   for (size_t v = 0; v < now.size(); ++v) now[v] = static_cast<int>(v);
   for (Instr& i : p.instrs) {

@@ -8,8 +8,8 @@ std::span<const PassInfo> all_passes() {
   static constexpr PassInfo kPasses[] = {
       {"remove_dead", remove_dead},   {"expand_composites", expand_composites},
       {"canonicalize", canonicalize}, {"merge_common", merge_common},
-      {"join_slices", join_slices},   {"fuse_loops", fuse_loops},
-      {"remove_dead", remove_dead},
+      {"join_slices", join_slices},   {"order_pooling", order_pooling},
+      {"fuse_loops", fuse_loops},     {"remove_dead", remove_dead},
   };
   return kPasses;
 }

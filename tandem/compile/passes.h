@@ -14,6 +14,8 @@ void expand_composites(Program& p);
 void canonicalize(Program& p);
 /// Sums of slices' gradients that tile a tensor become concatenations.
 void join_slices(Program& p);
+/// Clamps (relu) come after max pooling, not before it.
+void order_pooling(Program& p);
 /// Equal instructions without effect are computed once.
 void merge_common(Program& p);
 /// What no result needs is dropped.

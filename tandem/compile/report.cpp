@@ -64,8 +64,8 @@ std::string memory_drawing(const Executable& e) {
   const double steps = std::max<double>(1, static_cast<double>(l.steps.size()));
   const double top = std::max<double>(1, static_cast<double>(l.arena_bytes));
   std::string s = fmt::format(
-      "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"Arena over the steps\">\n", width,
-      height + 24);
+      "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"Arena over the steps\">\n",
+      width, height + 24);
   for (const Block& b : l.buffers) {
     if (b.base != Base::arena || b.same_as != kNone || b.first == kNone || b.bytes == 0) continue;
     const double x = width * b.first / steps, w = width * (b.last - b.first + 1) / steps;
@@ -85,7 +85,8 @@ std::string memory_drawing(const Executable& e) {
       "stroke-dasharray=\"3 3\"/>\n"
       "<text x=\"4\" y=\"{2:.0f}\" font-size=\"12\">step 0</text>\n"
       "<text x=\"{3:.0f}\" y=\"{2:.0f}\" font-size=\"12\" text-anchor=\"end\">step {4}</text>\n"
-      "<text x=\"{0:.1f}\" y=\"{2:.0f}\" font-size=\"12\" text-anchor=\"middle\">peak</text>\n</svg>\n",
+      "<text x=\"{0:.1f}\" y=\"{2:.0f}\" font-size=\"12\" "
+      "text-anchor=\"middle\">peak</text>\n</svg>\n",
       peak, height, height + 17, width - 4, l.steps.size() - 1);
   return s;
 }
@@ -94,8 +95,8 @@ std::string peak_rows(const Executable& e) {
   const Lowered& l = e.lowered();
   std::vector<const Block*> alive;
   for (const Block& b : l.buffers)
-    if (b.base == Base::arena && b.same_as == kNone && b.first != kNone &&
-        b.first <= l.peak_step && b.last >= l.peak_step)
+    if (b.base == Base::arena && b.same_as == kNone && b.first != kNone && b.first <= l.peak_step &&
+        b.last >= l.peak_step)
       alive.push_back(&b);
   std::sort(alive.begin(), alive.end(),
             [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
@@ -103,7 +104,8 @@ std::string peak_rows(const Executable& e) {
   for (const Block* b : alive) {
     const Step& made = l.steps[static_cast<size_t>(b->first)];
     s += fmt::format(
-        "<tr><td class=n>{}</td><td>{}</td><td>{}</td><td class=n>{}</td><td class=n>{}</td></tr>\n",
+        "<tr><td class=n>{}</td><td>{}</td><td>{}</td><td class=n>{}</td><td "
+        "class=n>{}</td></tr>\n",
         bytes_text(b->bytes), escaped(made.name), escaped(scope_path(made.scope)), b->first,
         b->last);
   }

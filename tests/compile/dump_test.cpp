@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the passes make of 20 fixed programs, stage by stage, against tests/compile/dumps/*.txt.
-// After a meant change: TANDEM_UPDATE=1 build/release/tests/tandem_test_compile, then read the diff.
+// After a meant change: TANDEM_UPDATE=1 build/release/tests/tandem_test_compile, then read the
+// diff.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -23,9 +24,8 @@ template <class F>
 std::string stages(F f, const std::vector<Tensor>& args, bool keep_grads = false) {
   std::vector<Spec> specs;
   for (const Tensor& t : args) specs.push_back(spec_of(t));
-  Ref<Graph> g = trace(
-      [&](std::span<const Tensor> in) -> std::vector<Tensor> { return f(in); }, specs,
-      Captures::refuse);
+  Ref<Graph> g = trace([&](std::span<const Tensor> in) -> std::vector<Tensor> { return f(in); },
+                       specs, Captures::refuse);
   compiler::Program p = compiler::make_program(*g, {}, keep_grads);
   std::string last = p.to_string(), out = "---- trace\n" + last;
   auto seen = [&](const char* name, const compiler::Program& now) {
@@ -41,8 +41,7 @@ std::string stages(F f, const std::vector<Tensor>& args, bool keep_grads = false
 
 void check(const std::string& name, const std::string& text) {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
-  const std::string path =
-      std::string(root ? root : ".") + "/tests/compile/dumps/" + name + ".txt";
+  const std::string path = std::string(root ? root : ".") + "/tests/compile/dumps/" + name + ".txt";
   if (std::getenv("TANDEM_UPDATE")) {
     std::ofstream(path) << text;
     return;
@@ -101,8 +100,8 @@ Tensor classes(int64_t n) { return zeros({n}, DType::i64); }
 TEST(Dump, Pointwise) {
   check("chain", stages([](In x) -> Out { return {(x[0] + 1) * x[1] - x[0]}; },
                         {ones({2, 3}), ones({2, 3})}));
-  check("broadcast", stages([](In x) -> Out { return {exp(x[0] * 2) / x[1]}; },
-                            {ones({2, 3}), ones({2, 1})}));
+  check("broadcast",
+        stages([](In x) -> Out { return {exp(x[0] * 2) / x[1]}; }, {ones({2, 3}), ones({2, 1})}));
   check("two_results", stages(
                            [](In x) -> Out {
                              Tensor s = sigmoid(x[0]);
@@ -120,10 +119,13 @@ TEST(Dump, Pointwise) {
 }
 
 TEST(Dump, Reductions) {
-  check("sum_of_squares", stages([](In x) -> Out { return {(x[0] * x[0]).sum({1})}; },
-                                 {ones({2, 3})}));
-  check("variance", stages([](In x) -> Out { return {x[0].var({1}), x[0].mean()}; },
-                           {ones({2, 3})}));
+  check("sum_of_squares",
+        stages([](In x) -> Out { return {(x[0] * x[0]).sum({1})}; }, {ones({2, 3})}));
+  check("variance", stages(
+                        [](In x) -> Out {
+                          return {x[0].var({1}), x[0].mean()};
+                        },
+                        {ones({2, 3})}));
   check("scan", stages([](In x) -> Out { return {x[0].cumsum(0) * 2}; }, {ones({3})}));
   check("same_twice", stages([](In x) -> Out { return {x[0].sum() + x[0].sum()}; }, {ones({3})}));
 }
@@ -168,8 +170,8 @@ TEST(Dump, State) {
 }
 
 TEST(Dump, Steps) {
-  check("mlp_sgd", training<Mlp, optim::SGD>(optim::SGDOptions{.lr = 0.1}, ones({2, 4}),
-                                             classes(2)));
+  check("mlp_sgd",
+        training<Mlp, optim::SGD>(optim::SGDOptions{.lr = 0.1}, ones({2, 4}), classes(2)));
   check("mlp_adamw", training<Mlp, optim::AdamW>(optim::AdamWOptions{}, ones({2, 4}), classes(2)));
   check("conv_momentum",
         training<ConvNet, optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9},
@@ -216,6 +218,7 @@ TEST(Report, Html) {
 
 TEST(Profiler, EagerAndCompiled) {
   Mlp net;
+  (void)net.parameters();  // gives the layers their paths
   auto f = compile(net);
   NoGradGuard no_grad;
   Tensor x = ones({16, 4});
@@ -238,7 +241,7 @@ TEST(Profiler, EagerAndCompiled) {
   EXPECT_NE(table.find("linear"), std::string::npos);
   EXPECT_NE(table.find("of limit"), std::string::npos);
   EXPECT_NE(p.table(Profile::By::layer).find("a "), std::string::npos);
-  Json json = parse_json(p.chrome_trace());
+  io::Json json = io::parse_json(p.chrome_trace());
   EXPECT_EQ(json.find("traceEvents")->as_array()->size(), p.events.size());
 }
 
