@@ -154,8 +154,8 @@ void update_one(CellUpdate& u, Where where) {
 
 void update_many_(std::span<CellUpdate> list, Where where) {
   const Context& c = context();
-  bool plain = !(c.slow & ~uint32_t{kAutocast | kProfile}) && !c.trace && c.assign_if.empty() && !c.redirect &&
-               !c.cell_log;
+  bool plain = !(c.slow & ~uint32_t{kAutocast | kProfile}) && !c.trace && c.assign_if.empty() &&
+               !c.redirect && !c.cell_log;
   detail::ManyUpdates together;
   together.items.reserve(list.size());
   for (CellUpdate& u : list)

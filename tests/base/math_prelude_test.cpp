@@ -53,7 +53,7 @@ namespace {
   X(erfcx, -5, 60, 0xf08f8c06eb2b1c18u, 0x118608d0c986722bu)    \
   X(ndtri, 0, 1, 0xdf3d7fb0af260135u, 0xfb44044b9da1c3efu)      \
   X(i0e, -30, 30, 0xc71be17ffdc3f93fu, 0x7e4a654d53c2d3d3u)     \
-      X(i1e, -30, 30, 0x286d34bbc3fb3de5u, 0x55fbd8c1334ac2d9u)
+  X(i1e, -30, 30, 0x286d34bbc3fb3de5u, 0x55fbd8c1334ac2d9u)
 
 long double sigmoid(long double x) {
   return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
