@@ -52,6 +52,30 @@ struct Operand3 {
   }
 };
 
+// Dense strides for output `out` in the order in which the dimensions of `like` lie, so that heads
+// split from one matrix are written where they came from and joining them needs no copy.
+bool layout_like(const Array& like, const Array& out, Strides& strides) {
+  if (like.contiguous || like.rank != out.rank || like.strides[like.rank - 1] != 1) return false;
+  int order[kMaxRank];  // outermost first; the last dimension stays innermost
+  for (int d = 0; d < out.rank; ++d) {
+    int at = d;
+    if (d + 1 < out.rank && out.shape[d] != 1)
+      while (at > 0 && out.shape[order[at - 1]] != 1 &&
+             like.strides[order[at - 1]] < like.strides[d] && like.strides[order[at - 1]] > 0)
+        --at;
+    std::copy_backward(order + at, order + d, order + d + 1);
+    order[at] = d;
+  }
+  int64_t step = 1;
+  bool same = true;
+  for (int i = out.rank; i-- > 0;) {
+    strides[order[i]] = step;
+    step *= out.shape[order[i]];
+    same = same && order[i] == i;
+  }
+  return !same;
+}
+
 struct Mask {
   const void* data = nullptr;
   bool is_bool = false;
@@ -257,8 +281,8 @@ void join_row(const RowLoops& l, float* s, int64_t seen, int64_t n, float& top, 
   top = best;
 }
 
-void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64_t q0, float* s,
-                  float* packed) {
+void forward_unit(const Attention& a, const Operand3& y, float* lse, int64_t batch, int64_t q0,
+                  float* s, float* packed) {
   const RowLoops& l = row_loops();
   int64_t index[kMaxRank];
   a.index(batch, index);
@@ -266,7 +290,7 @@ void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64
   const float* k = a.k.data + a.k.offset(index, a.lead);
   const float* v = a.v.data + a.v.offset(index, a.lead);
   const int64_t rows = std::min(kQueries, a.queries - q0), mask_at = a.mask_offset(index);
-  float* to = y + (batch * a.queries + q0) * a.f;
+  float* to = y.data + y.offset(index, a.lead) + q0 * y.row;
   float top[kQueries], sum[kQueries];
   std::fill_n(top, rows, -INFINITY);
   std::fill_n(sum, rows, 0.0f);
@@ -279,15 +303,15 @@ void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64
       if (m <= 0) continue;
       scores(a, q, packed, mask_at, q0 + r, r1 - r, k0, m, s);
       for (int64_t i = r; i < r1; ++i)
-        join_row(l, s + (i - r) * kRow, a.seen(q0 + i, k0, m), m, top[i], sum[i], to + i * a.f, a.f,
-                 k0 == 0);
-      Product{r1 - r,        a.f,          m,   s,     kRow, 1, v + k0 * a.v.row, a.v.row,
-              panel_width(), to + r * a.f, a.f, k0 > 0}
+        join_row(l, s + (i - r) * kRow, a.seen(q0 + i, k0, m), m, top[i], sum[i], to + i * y.row,
+                 a.f, k0 == 0);
+      Product{r1 - r,         a.f,   m,     s, kRow, 1, v + k0 * a.v.row, a.v.row, panel_width(),
+              to + r * y.row, y.row, k0 > 0}
           .run();
     }
   }
   for (int64_t i = 0; i < rows; ++i) {
-    if (sum[i] != 0) l.scale(to + i * a.f, to + i * a.f, 1.0f / sum[i], a.f);
+    if (sum[i] != 0) l.scale(to + i * y.row, to + i * y.row, 1.0f / sum[i], a.f);
     if (lse)
       lse[batch * a.queries + q0 + i] = (top[i] == -INFINITY ? 0.0f : top[i]) + tdm_logf(sum[i]);
   }
@@ -295,10 +319,12 @@ void forward_unit(const Attention& a, float* y, float* lse, int64_t batch, int64
 
 void forward_run(const KernelCall& c) {
   const Attention a = forward_problem(c);
+  Operand3 y;
+  y.fill(c.out[0], c.out[0]);
   const int64_t blocks = (a.queries + kQueries - 1) / kQueries;
   for_units(c, a.batches * blocks, [&](int64_t u, float* s) {
-    forward_unit(a, c.out[0].as<float>(), c.out[1].as<float>(), u / blocks, u % blocks * kQueries,
-                 s, s + kQueries * kRow);
+    forward_unit(a, y, c.out[1].as<float>(), u / blocks, u % blocks * kQueries, s,
+                 s + kQueries * kRow);
   });
 }
 
@@ -344,6 +370,7 @@ struct BackwardBlock {
   const float *q, *k, *v, *gy, *y, *lse, *glse;  ///< of this head
   int64_t gy_row, y_row, mask_at;
   float *gq, *gk, *gv;
+  int64_t gq_row, gk_row, gv_row;
   float *s, *dp, *packed_k, *packed_v;
   int64_t packed_at = -1, packed_n = -1;
 
@@ -371,8 +398,8 @@ struct BackwardBlock {
                   k + k0 * a.k.row,
                   a.k.row,
                   panel_width(),
-                  gq + (q0 + r) * a.e,
-                  a.e,
+                  gq + (q0 + r) * gq_row,
+                  gq_row,
                   k0 > 0}
               .run();
       }
@@ -381,8 +408,8 @@ struct BackwardBlock {
         const int64_t keys = std::min(kQueries, n - j);
         const int64_t r = a.causal ? std::max<int64_t>(0, (k0 + j - q0) / strip * strip) : 0;
         if (r >= rows) break;
-        by_key(q, a.q.row, q0, r, rows, j, keys, dp, gk + (k0 + j) * a.e, a.e);
-        by_key(gy, gy_row, q0, r, rows, j, keys, s, gv + (k0 + j) * a.f, a.f);
+        by_key(q, a.q.row, q0, r, rows, j, keys, dp, gk + (k0 + j) * gk_row, a.e, gk_row);
+        by_key(gy, gy_row, q0, r, rows, j, keys, s, gv + (k0 + j) * gv_row, a.f, gv_row);
       }
     }
   }
@@ -419,38 +446,35 @@ struct BackwardBlock {
 
   // gradient [keys, e] += weights [queries r..rows-1, keys j..]^T times rows of the queries.
   void by_key(const float* from, int64_t from_row, int64_t q0, int64_t r, int64_t rows, int64_t j,
-              int64_t keys, const float* w, float* to, int64_t width) const {
-    Product{keys,
-            width,
-            rows - r,
-            w + r * kRow + j,
-            1,
-            kRow,
-            from + (q0 + r) * from_row,
-            from_row,
-            panel_width(),
-            to,
-            width,
-            true}
+              int64_t keys, const float* w, float* to, int64_t width, int64_t to_row) const {
+    Product{
+        keys,     width,         rows - r, w + r * kRow + j, 1,   kRow, from + (q0 + r) * from_row,
+        from_row, panel_width(), to,       to_row,           true}
         .run();
   }
 };
 
 void backward_run(const KernelCall& c) {
   const Attention a = backward_problem(c);
-  Operand3 gy, y;
+  Operand3 gy, y, gq, gk, gv;
+  gq.fill(c.out[0], c.in[4]);
+  gk.fill(c.out[1], c.in[4]);
+  gv.fill(c.out[2], c.in[4]);
   gy.fill(c.in[0], c.in[4]);
   y.fill(c.in[4], c.in[4]);
   const int64_t share = a.k.share, key_heads = a.batches / share;
   const float* lse = c.in[5].as<float>();
   const float* glse = c.n_in > 7 && c.in[7].present() ? c.in[7].as<float>() : nullptr;
   for_units(c, key_heads, [&](int64_t u, float* s) {
-    float* gk = c.out[1].as<float>() + u * a.keys * a.e;
-    float* gv = c.out[2].as<float>() + u * a.keys * a.f;
-    std::fill_n(gk, a.keys * a.e, 0.0f);
-    std::fill_n(gv, a.keys * a.f, 0.0f);
+    int64_t index[kMaxRank];
+    a.index(u * share, index);
+    float* to_k = gk.data + gk.offset(index, a.lead);
+    float* to_v = gv.data + gv.offset(index, a.lead);
+    for (int64_t i = 0; i < a.keys; ++i) {
+      std::fill_n(to_k + i * gk.row, a.e, 0.0f);
+      std::fill_n(to_v + i * gv.row, a.f, 0.0f);
+    }
     for (int64_t batch = u * share; batch < (u + 1) * share; ++batch) {
-      int64_t index[kMaxRank];
       a.index(batch, index);
       BackwardBlock b{a,
                       a.q.data + a.q.offset(index, a.lead),
@@ -463,9 +487,12 @@ void backward_run(const KernelCall& c) {
                       gy.row,
                       y.row,
                       a.mask_offset(index),
-                      c.out[0].as<float>() + batch * a.queries * a.e,
-                      gk,
-                      gv,
+                      gq.data + gq.offset(index, a.lead),
+                      to_k,
+                      to_v,
+                      gq.row,
+                      gk.row,
+                      gv.row,
                       s,
                       s + kQueries * kRow,
                       s + 2 * kQueries * kRow,
@@ -475,13 +502,20 @@ void backward_run(const KernelCall& c) {
   });
 }
 
+bool forward_layout(const KernelCall& c, int output, Strides& strides) {
+  return output == 0 && layout_like(c.in[0], c.out[0], strides);
+}
+bool backward_layout(const KernelCall& c, int output, Strides& strides) {
+  return layout_like(c.in[1 + output], c.out[output], strides);
+}
+
 }  // namespace
 
 void register_attention_kernels() {
   register_kernel(DeviceKind::cpu, op::attention,
-                  {forward_supports, nullptr, forward_prepare, forward_run});
+                  {forward_supports, forward_layout, forward_prepare, forward_run});
   register_kernel(DeviceKind::cpu, op::attention_backward,
-                  {backward_supports, nullptr, backward_prepare, backward_run});
+                  {backward_supports, backward_layout, backward_prepare, backward_run});
 }
 
 }  // namespace tandem::detail

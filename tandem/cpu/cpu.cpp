@@ -143,6 +143,7 @@ void register_cpu_backend() {
   detail::register_resample_kernels();
   detail::register_norm_kernels();
   detail::register_loss_kernels();
+  detail::register_update_kernels();
   detail::register_attention_kernels();
   detail::register_rnn_kernels();
 #ifdef TANDEM_HAVE_ONEDNN

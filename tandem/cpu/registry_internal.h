@@ -29,6 +29,7 @@ void register_resample_kernels();
 void register_norm_kernels();
 void register_batch_norm_kernels();
 void register_loss_kernels();
+void register_update_kernels();
 void register_attention_kernels();
 void register_rnn_kernels();
 /// Built only with oneDNN.

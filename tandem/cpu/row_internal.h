@@ -8,6 +8,13 @@
 
 namespace tandem::detail {
 
+/// Numbers of one step of Adam or AdamW; products of numbers alone were rounded once.
+struct AdamNumbers {
+  float keep;                                      ///< factor of p: 1 - lr * weight_decay (AdamW)
+  float weight_decay;                              ///< of p in the gradient (Adam)
+  float gradient, beta2, square, root, eps, rate;  ///< 1-b1, b2, 1-b2, sqrt(bias2), eps, -lr/bias1
+};
+
 struct RowLoops {
   float (*max)(const float* x, int64_t n);  ///< NaN if there is one, -inf of nothing
   float (*sum)(const float* x, int64_t n);
@@ -51,6 +58,10 @@ struct RowLoops {
   void (*channel_grad)(float* gx, const float* g, const float* x, const float* mean,
                        const float* rstd, const float* a, const float* b, const float* scale,
                        int64_t n);
+
+  /// Elements of a step of Adam; p, m, v may be written in place.
+  void (*adam)(float* p, float* m, float* v, const float* p0, const float* g, const float* m0,
+               const float* v0, const AdamNumbers& a, bool decoupled, int64_t n);
 
   // ---- losses, attention, LSTM
   /// gx[i] = k * (sum * exp(x[i] - lse) - even * (w ? w[i] : 1))

@@ -153,7 +153,7 @@ void visit(Walk& walk, Walk::Item& item, const std::vector<bool>& needed,
            n.op->name);
   ScopeGuard scope(n.scope, n.where);
   SmallVec<Tensor, 4> results(n.in.size());
-  VjpCall c{n, item.grads, results};
+  VjpCall c{n, item.grads, results, item.grads.data()};
   try {
     call_rule(n, c);
   } catch (const Error& e) {

@@ -427,20 +427,23 @@ uint32_t pointwise_saves_out(const OpDef& op, uint32_t wanted) {
 
 void pointwise_vjp(VjpCall& c) {
   const OpDef& op = *c.node.op;
-  const Tensor& g = c.grad();
-  if (!g.defined()) return;
-  for (int i = 0; i < c.n_in(); ++i) {
-    if (!c.needs(i)) continue;
+  if (!c.grad().defined()) return;
+  const auto has_gradient = [&](int i) {
+    return c.needs(i) && derived_row(op, i).kind != DerivedRow::Kind::zero;
+  };
+  int last = c.n_in() - 1;
+  while (last >= 0 && !has_gradient(last)) --last;
+  for (int i = 0; i <= last; ++i) {
+    if (!has_gradient(i)) continue;
     const DerivedRow& d = derived_row(op, i);
-    if (d.kind == DerivedRow::Kind::zero) continue;
     TD_CHECK(d.kind != DerivedRow::Kind::refused, Unsupported,
              "{} has no derivative by its input '{}', as in PyTorch\n"
              "Give that input as a number, or detach() it.",
              op.name, op.in_names[i]);
-    Tensor r = g;
+    Tensor r = i == last ? c.take_grad() : c.grad();
     if (d.kind == DerivedRow::Kind::row) {
       SmallVec<Operand, 4> in;
-      in.emplace_back(g);
+      in.emplace_back(std::move(r));
       for (int k = 0; k < c.n_in(); ++k) {
         if (!(d.uses_in >> k & 1)) continue;
         if (c.has(k))

@@ -12,6 +12,8 @@ struct VjpCall {
   const Node& node;
   std::span<const Tensor> grads;  ///< per output; undefined where none came
   std::span<Tensor> results;      ///< per input; leave undefined where there is none
+  /// The same gradients, where the caller has no more use for them.
+  Tensor* own_grads = nullptr;
 
   template <class A>
   const A& get_attrs() const {
@@ -31,6 +33,8 @@ struct VjpCall {
   const Shape& out_shape(int i) const { return node.out[i].shape; }
   DType out_dtype(int i) const { return node.out[i].dtype; }
   const Tensor& grad(int i = 0) const { return grads[i]; }
+  /// Gradient i for the last use: if nobody else holds it, an op may write into its memory.
+  Tensor take_grad(int i = 0) const { return own_grads ? std::move(own_grads[i]) : grads[i]; }
   Where where() const { return node.where; }
 };
 
