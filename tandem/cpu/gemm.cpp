@@ -66,6 +66,16 @@ template <class T>
 void pack_b(const MicroTable<T>& t, const Gemm<T>& g, int64_t k0, int64_t k1, int64_t n0,
             int64_t n1, T* to) {
   const int64_t panel = t.panel(), depth = k1 - k0;
+  if (g.bn == 1) {
+    // Whole rows at a time: rows may lie pages apart.
+    for (int64_t k = 0; k < depth; ++k) {
+      const T* from = g.b + (k0 + k) * g.bk;
+      T* row = to + k * panel;
+      for (int64_t n = n0; n < n1; n += panel, row += depth * panel)
+        copy_row(row, from + n, std::min(panel, n1 - n));
+    }
+    return;
+  }
   for (int64_t n = n0; n < n1; n += panel, to += depth * panel) {
     const int64_t width = std::min(panel, n1 - n);
     const T* from = g.b + k0 * g.bk + n * g.bn;
@@ -73,13 +83,8 @@ void pack_b(const MicroTable<T>& t, const Gemm<T>& g, int64_t k0, int64_t k1, in
       t.transpose(to, panel, from, g.bn, width, depth);
       continue;
     }
-    for (int64_t k = 0; k < depth; ++k) {
-      T* row = to + k * panel;
-      if (g.bn == 1)
-        copy_row(row, from + k * g.bk, width);
-      else
-        for (int64_t j = 0; j < width; ++j) row[j] = from[k * g.bk + j * g.bn];
-    }
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t j = 0; j < width; ++j) to[k * panel + j] = from[k * g.bk + j * g.bn];
   }
 }
 
@@ -110,8 +115,9 @@ class Runner {
     pack_b_ = g.bn != 1 || (rows > 2 * t_.rows && g.k > 16 &&
                             (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes));
     const bool far = columns > t_.panel();
-    pack_a_ = (g.am != 1 && g.ak != 1) || (far && rows >= t_.rows && g.k >= 32 &&
-                                           (g.ak == 1 ? g.am : g.ak) * size % kAliasBytes == 0);
+    pack_a_ = (g.am != 1 && g.ak != 1) ||
+              (far && rows >= t_.rows && g.k >= 32 &&
+               (g.ak == 1 ? g.am * size % kPageBytes : g.ak * size % kAliasBytes) == 0);
   }
 
   void run() {
@@ -182,7 +188,9 @@ void grid(const Gemm<T>& g, int workers, int64_t& parts_m, int64_t& parts_n) {
     const double m = static_cast<double>((g.m + pm - 1) / pm);
     const double n = static_cast<double>((panels + pn - 1) / pn * t.panel());
     const double k = static_cast<double>(g.k);
-    const double cost = m * n * k / static_cast<double>(t.panel()) + 0.5 * (m + n) * k;
+    // b is packed, by transposing if need be; a is mostly read as it lies.
+    const double cost = m * n * k / static_cast<double>(t.panel()) +
+                        (g.bn == 1 ? 0.5 : 1.0) * n * k + (g.ak == 1 ? 0.2 : 0.5) * m * k;
     if (cost < best) {
       best = cost;
       parts_m = pm;
