@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kAliasBytes = 1024;  ///< rows this far apart fall into the same few cache sets
 constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kRowsAhead = 6;  ///< of b that are fetched while one is packed
 
 std::atomic<const GemmTables*> forced{nullptr};
 
@@ -71,8 +72,11 @@ void pack_b(const MicroTable<T>& t, const Gemm<T>& g, int64_t k0, int64_t k1, in
     for (int64_t k = 0; k < depth; ++k) {
       const T* from = g.b + (k0 + k) * g.bk;
       T* row = to + k * panel;
-      for (int64_t n = n0; n < n1; n += panel, row += depth * panel)
+      for (int64_t n = n0; n < n1; n += panel, row += depth * panel) {
+        __builtin_prefetch(from + kRowsAhead * g.bk + n);
+        __builtin_prefetch(from + kRowsAhead * g.bk + n + panel / 2);
         copy_row(row, from + n, std::min(panel, n1 - n));
+      }
     }
     return;
   }
@@ -115,9 +119,10 @@ class Runner {
     pack_b_ = g.bn != 1 || (rows > 2 * t_.rows && g.k > 16 &&
                             (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes));
     const bool far = columns > t_.panel();
-    pack_a_ = (g.am != 1 && g.ak != 1) ||
-              (far && rows >= t_.rows && g.k >= 32 &&
-               (g.ak == 1 ? g.am * size % kPageBytes : g.ak * size % kAliasBytes) == 0);
+    // In strips of a tile's width a transposed `a` would be fetched line by line.
+    pack_a_ =
+        (g.am != 1 && g.ak != 1) || (far && rows >= t_.rows && g.k >= 32 &&
+                                     (g.am == 1 || (g.ak == 1 && g.am * size % kPageBytes == 0)));
   }
 
   void run() {
@@ -136,11 +141,25 @@ class Runner {
   }
 
  private:
+  // Asks for rows m..m_end-1 of a, columns k..k_end-1: activations come from far, and tiles read
+  // them in strips that processors do not foresee.
+  void fetch_a(int64_t m, int64_t m_end, int64_t k, int64_t k_end) const {
+    constexpr int64_t kLine = 64 / sizeof(T);
+    const bool rows = g_.ak == 1;
+    if (!rows && g_.am != 1) return;
+    const int64_t lines = rows ? m_end - m : k_end - k, length = rows ? k_end - k : m_end - m;
+    const int64_t step = rows ? g_.am : g_.ak;
+    const T* from = g_.a + m * g_.am + k * g_.ak;
+    for (int64_t i = 0; i < lines; ++i, from += step)
+      for (int64_t j = 0; j < length; j += kLine) __builtin_prefetch(from + j, 0, 2);
+  }
+
   int64_t tiles(int64_t rows) const { return (rows + t_.rows - 1) / t_.rows; }
 
   void block(int64_t m, int64_t m_end, int64_t n, int64_t n_end, int64_t k, int64_t k_end) {
     const int64_t rows = m_end - m, count = tiles(rows), depth = k_end - k;
     const int64_t panel = t_.panel();
+    fetch_a(m, m_end, k, k_end);
     if (pack_a_) {
       for (int64_t i = 0; i < count; ++i) {
         int64_t r0 = rows * i / count, r1 = rows * (i + 1) / count;
