@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DOUT=file.cpp -DROOT=source -P PreludeText.cmake: the texts that emitted C begins with, as a
-# C++ source. Comment and #include lines are left out (the texts follow each other), loop marks added.
+# C++ source. Comment and #include lines are left out: the texts follow each other.
 set(text "")
-foreach(name IN ITEMS base/math_prelude.h base/math_prelude_special.h codegen/scalar_ops.h)
+foreach(name IN ITEMS base/math_prelude.h base/math_prelude_special.h codegen/scalar_ops.h
+    codegen/fold_ops.h)
   file(READ "${ROOT}/tandem/${name}" part)
   string(REGEX REPLACE "\n[ ]*//[^\n]*" "" part "\n${part}")
   string(REGEX REPLACE "\n#include [^\n]*" "" part "${part}")
   string(APPEND text "${part}")
 endforeach()
-string(APPEND text "
-#if defined(__clang__)
-#define TDM_LOOP _Pragma(\"clang loop vectorize(assume_safety)\")
-#else
-#define TDM_LOOP _Pragma(\"GCC ivdep\")
-#endif
-#define TDM_ENTRY __attribute__((visibility(\"default\")))
-")
 # A string literal has room for 64 KiB in every compiler; pieces are joined by the compiler.
 string(LENGTH "${text}" length)
 set(literals "")

@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/codegen/prelude_text.h"
+#include "tandem/codegen/row_program.h"
 #include "tandem/graph/scalar_expr.h"
 
 namespace tandem::codegen {
@@ -44,91 +45,89 @@ bool is_math(ScalarOp op) {
          (op >= ScalarOp::atan2 && op <= ScalarOp::gammaincc);
 }
 
-class Emitter {
- public:
-  explicit Emitter(const TilePlan& plan)
-      : plan_(plan), current_(static_cast<size_t>(plan.n_slots())) {}
+std::string loaded(const std::string& x, DType t) {
+  if (t == DType::f16) return fmt::format("tdo_from_f16({})", x);
+  if (t == DType::bf16) return fmt::format("tdo_from_bf16({})", x);
+  return fmt::format("({}){}", type_of(reg_of(t)), x);
+}
 
-  std::string function(std::string_view name) {
-    for (size_t k = 0; k < plan_.steps.size(); ++k) step(static_cast<int>(k));
-    std::string text = fmt::format("TDM_ENTRY int {}(void* const* s, tdm_i64 n) {{\n", name);
-    text += head_;
-    if (divides_) text += "  int bad = 0;\n";
-    text += "  tdm_i64 i;\n  TDM_LOOP\n  for (i = 0; i < n; ++i) {\n";
-    text += loads_ + body_ + stores_;
-    text += divides_ ? "  }\n  return bad;\n}\n" : "  }\n  return 0;\n}\n";
-    return text;
+// Writes steps as definitions of variables. Who derives says where inputs come from and where
+// outputs go.
+class StepWriter {
+ public:
+  virtual ~StepWriter() = default;
+
+ protected:
+  StepWriter(const TilePlan& plan, std::string prefix)
+      : plan_(plan), prefix_(std::move(prefix)), current_(static_cast<size_t>(plan.n_slots())) {}
+
+  /// The name of a variable that holds what `slot` holds at its first use.
+  virtual std::string first_use(int slot, const char* type, bool value) = 0;
+  virtual void result(int slot, const char* type, const std::string& name) = 0;
+
+  void write(const std::vector<TileStep>& steps, const std::vector<StepMeaning>& meanings,
+             std::string& to) {
+    TD_ASSERT(steps.size() == meanings.size());
+    text_ = &to;
+    for (size_t k = 0; k < steps.size(); ++k) step(steps[k], meanings[k]);
   }
+  bool divides() const { return divides_; }
+
+  const TilePlan& plan_;
 
  private:
   struct Known {
-    std::string name;  // of the variable that holds what the slot holds
-    std::string type;
+    std::string name, type;  // of the variable that holds what the slot holds
   };
 
-  // Operand j of a step: a value is read before the loop, an input at the top of its body.
   std::string operand(int slot, const char* type, bool value) {
     Known& known = current_[static_cast<size_t>(slot)];
-    if (!known.name.empty() && known.type == type) return known.name;
-    TD_ASSERT(known.name.empty());
-    known.type = type;
-    if (value) {
-      known.name = fmt::format("v{}", slot);
-      head_ += fmt::format("  const {0} v{1} = *(const {0}*)s[{1}];\n", type, slot);
-      return known.name;
-    }
-    TD_ASSERT(slot < plan_.n_in);
-    known.name = fmt::format("x{}", slot);
-    head_ += fmt::format("  const {0}* p{1} = (const {0}*)s[{1}];\n", type, slot);
-    loads_ += fmt::format("    const {0} x{1} = p{1}[i];\n", type, slot);
+    if (known.name.empty()) known = {first_use(slot, type, value), type};
+    TD_ASSERT(known.type == type);
     return known.name;
   }
 
-  void define(int k, int slot, const char* type, const std::string& expression) {
-    const std::string name = fmt::format("t{}", k);
-    body_ += fmt::format("    const {} {} = {};\n", type, name, expression);
+  void define(int slot, const char* type, const std::string& expression) {
+    const std::string name = fmt::format("{}t{}", prefix_, count_++);
+    *text_ += fmt::format("    const {} {} = {};\n", type, name, expression);
     current_[static_cast<size_t>(slot)] = {name, type};
-    if (!plan_.is_out(slot)) return;
-    head_ += fmt::format("  {0}* o{1} = ({0}*)s[{1}];\n", type, slot);
-    stores_ += fmt::format("    o{}[i] = {};\n", slot, name);
+    if (plan_.is_out(slot)) result(slot, type, name);
   }
 
-  void step(int k) {
-    const TileStep& s = plan_.steps[static_cast<size_t>(k)];
-    const StepMeaning& m = plan_.meanings[static_cast<size_t>(k)];
+  void step(const TileStep& s, const StepMeaning& m) {
     const int slots[] = {s.a, s.b, s.c, s.d};
     const auto arg = [&](int j, Reg r) { return operand(slots[j], type_of(r), m.values >> j & 1); };
     const char f = letter(m.type);
     switch (m.kind) {
       case StepMeaning::load:
-        return load(k, s, m.dtype);
+        return load(s, m.dtype);
       case StepMeaning::store:
-        return define(k, s.out, type_of(m.dtype), stored(arg(0, m.type), m.dtype));
+        return define(s.out, type_of(m.dtype), stored(arg(0, m.type), m.dtype));
       case StepMeaning::fill:
-        return define(k, s.out, type_of(m.result), arg(0, m.type));
+        return define(s.out, type_of(m.result), arg(0, m.type));
       case StepMeaning::convert:
-        return define(k, s.out, type_of(m.result),
+        return define(s.out, type_of(m.result),
                       fmt::format("tdo_{}{}({})", f, letter(m.result), arg(0, m.type)));
       case StepMeaning::wrap:
-        return define(k, s.out, type_of(Reg::i64), stored(arg(0, m.type), m.dtype));
+        return define(s.out, type_of(Reg::i64), stored(arg(0, m.type), m.dtype));
       case StepMeaning::mul_add: {
         const std::string a = arg(0, m.type), b = arg(1, m.type), c = arg(2, m.type);
-        return define(k, s.out, type_of(m.type), fmt::format("{} * {} + {}", a, b, c));
+        return define(s.out, type_of(m.type), fmt::format("{} * {} + {}", a, b, c));
       }
       case StepMeaning::select_compare: {
         static constexpr const char* kNames[] = {"lt", "le", "gt", "ge"};
         const std::string a = arg(0, m.type), b = arg(1, m.type), c = arg(2, m.type),
                           d = arg(3, m.type);
-        return define(k, s.out, type_of(m.type),
+        return define(s.out, type_of(m.type),
                       fmt::format("tdo_select_{1}(tdo_{0}_{1}({2}, {3}), {4}, {5})",
                                   kNames[static_cast<int>(m.compare)], f, a, b, c, d));
       }
       case StepMeaning::op:
-        return op(k, s, m);
+        return op(s, m);
     }
   }
 
-  void op(int k, const TileStep& s, const StepMeaning& m) {
+  void op(const TileStep& s, const StepMeaning& m) {
     const int slots[] = {s.a, s.b, s.c}, n = arity_of(m.scalar);
     std::string args[3];
     for (int j = 0; j < n; ++j) {
@@ -137,9 +136,9 @@ class Emitter {
     }
     if (s.divides) {
       divides_ = true;
-      body_ += fmt::format("    bad |= {} == 0;\n", args[1]);
+      *text_ += fmt::format("    bad |= {} == 0;\n", args[1]);
     }
-    define(k, s.out, type_of(m.result), call(m, args, n));
+    define(s.out, type_of(m.result), call(m, args, n));
   }
 
   static std::string call(const StepMeaning& m, const std::string* args, int n) {
@@ -152,12 +151,9 @@ class Emitter {
     return text + ")";
   }
 
-  void load(int k, const TileStep& s, DType t) {
+  void load(const TileStep& s, DType t) {
     const std::string x = operand(s.a, type_of(t), false);
-    const char* reg = type_of(reg_of(t));
-    if (t == DType::f16) return define(k, s.out, reg, fmt::format("tdo_from_f16({})", x));
-    if (t == DType::bf16) return define(k, s.out, reg, fmt::format("tdo_from_bf16({})", x));
-    define(k, s.out, reg, fmt::format("({}){}", reg, x));
+    define(s.out, type_of(reg_of(t)), loaded(x, t));
   }
 
   static std::string stored(const std::string& x, DType t) {
@@ -166,10 +162,167 @@ class Emitter {
     return fmt::format("({}){}", type_of(t), x);
   }
 
-  const TilePlan& plan_;
+  const std::string prefix_;
   std::vector<Known> current_;
-  std::string head_, loads_, body_, stores_;
+  std::string* text_ = nullptr;
+  int count_ = 0;
   bool divides_ = false;
+};
+
+// A value is read before the loop, an input at the top of its body, outputs are stored at its end.
+class TileWriter : StepWriter {
+ public:
+  explicit TileWriter(const TilePlan& plan) : StepWriter(plan, "") {}
+
+  std::string function(std::string_view name) {
+    write(plan_.steps, plan_.meanings, body_);
+    std::string text = fmt::format("TDM_ENTRY int {}(void* const* s, tdm_i64 n) {{\n", name);
+    text += head_;
+    if (divides()) text += "  int bad = 0;\n";
+    text += "  tdm_i64 i;\n  TDM_LOOP\n  for (i = 0; i < n; ++i) {\n";
+    text += loads_ + body_ + stores_;
+    text += divides() ? "  }\n  return bad;\n}\n" : "  }\n  return 0;\n}\n";
+    return text;
+  }
+
+ private:
+  std::string first_use(int slot, const char* type, bool value) override {
+    if (value) {
+      head_ += fmt::format("  const {0} v{1} = *(const {0}*)s[{1}];\n", type, slot);
+      return fmt::format("v{}", slot);
+    }
+    TD_ASSERT(slot < plan_.n_in);
+    head_ += fmt::format("  const {0}* p{1} = (const {0}*)s[{1}];\n", type, slot);
+    loads_ += fmt::format("    const {0} x{1} = p{1}[i];\n", type, slot);
+    return fmt::format("x{}", slot);
+  }
+  void result(int slot, const char* type, const std::string& name) override {
+    head_ += fmt::format("  {0}* o{1} = ({0}*)s[{1}];\n", type, slot);
+    stores_ += fmt::format("    o{}[i] = {};\n", slot, name);
+  }
+
+  std::string head_, loads_, body_, stores_;
+};
+
+// One stage of a row program: what is the same for the row first, then the loop over the row in
+// pieces of 256, after each of which the folds take their elements in.
+class StageWriter : StepWriter {
+ public:
+  StageWriter(const RowKernel& kernel, size_t stage)
+      : StepWriter(kernel.plans[stage], fmt::format("a{}", stage)),
+        p_(kernel.program),
+        stage_(p_.stages[stage]),
+        compute_(type_of(p_.compute)) {}
+
+  std::string block() {
+    write(plan_.value_steps, plan_.value_meanings, scalars_);
+    write(plan_.row_steps, plan_.row_meanings, scalars_);
+    std::string body;
+    write(plan_.steps, plan_.meanings, body);
+    TD_ASSERT(!divides());
+    std::string text = "  {\n" + pointers_, ends;
+    std::string start, take;
+    const char f = letter(reg_of(p_.compute));
+    for (const RowSink& sink : stage_.sinks) {
+      if (sink.kind != RowSink::fold) continue;
+      static constexpr const char* kNames[] = {"add", "mul", "max", "min"};
+      static constexpr const char* kFirst[] = {"0", "1", "-__builtin_inf()", "__builtin_inf()"};
+      const auto op = static_cast<int>(sink.op);
+      text += fmt::format("    {0} l{1}[64], m{1}[256];\n", compute_, sink.index);
+      start +=
+          fmt::format("    tdo_start_{}_{}(l{}, {});\n", kNames[op], f, sink.index, kFirst[op]);
+      take += fmt::format("      tdo_lanes_{0}_{1}(l{2}, m{2}, len);\n", kNames[op], f, sink.index);
+      ends += fmt::format("    f{2} = tdo_tree_{0}_{1}(l{2}, n);\n", kNames[op], f, sink.index);
+    }
+    text += scalars_ + start;
+    const bool one = stage_.once, pieces = !take.empty();
+    const char* length = one ? "1" : pieces ? "len" : "n";
+    text += pieces ? "    for (at = 0; at < n; at += 256) {\n"
+                     "    const tdm_i64 len = n - at < 256 ? n - at : 256;\n"
+                   : "    at = 0;\n";
+    text += fmt::format("    TDM_LOOP\n    for (i = 0; i < {}; ++i) {{\n", length);
+    text += loads_ + body + stores_ + "    }\n" + take;
+    return text + (pieces ? "    }\n" : "") + ends + "  }\n";
+  }
+
+ private:
+  int n_ins() const { return static_cast<int>(p_.ins.size()); }
+
+  void pointer(const std::string& name, const char* type, int slot) {
+    pointers_ += fmt::format("    {0}* {1} = ({0}*)s[{2}];\n", type, name, slot);
+  }
+
+  std::string first_use(int slot, const char* type, bool value) override {
+    if (slot >= plan_.first_value()) return constant(slot, type);
+    TD_ASSERT(slot < plan_.n_in);
+    if (slot < n_ins()) return input(slot, type);
+    if (slot == RowProgram::kCount) return "((double)n)";
+    if (slot < RowProgram::kFirstStored) return fmt::format("f{}", slot - RowProgram::kFirstFold);
+    TD_ASSERT(!value);
+    const int k = slot - RowProgram::kFirstStored;
+    const std::string p = fmt::format("h{}", k), x = fmt::format("x{}", slot);
+    pointer(p, type, n_ins() + static_cast<int>(p_.outs.size()) + k);
+    loads_ += fmt::format("      const {} {} = {}[at + i];\n", type, x, p);
+    return x;
+  }
+
+  std::string input(int slot, const char* type) {
+    const std::string p = fmt::format("p{}", slot), x = fmt::format("x{}", slot);
+    const auto at = static_cast<size_t>(slot);
+    switch (p_.ins[at]) {
+      case RowKind::number:
+        scalars_ += fmt::format("    const {0} {1} = *(const {0}*)s[{2}];\n", type, x, slot);
+        break;
+      case RowKind::row:
+        scalars_ +=
+            fmt::format("    const {} {} = {};\n", type, x,
+                        loaded(fmt::format("*(const {}*)s[{}]", type_of(p_.in_types[at]), slot),
+                               p_.in_types[at]));
+        break;
+      default:
+        pointer(p, type, slot);
+        loads_ += fmt::format("      const {} {} = {}[at + i];\n", type, x, p);
+    }
+    return x;
+  }
+
+  std::string constant(int slot, const std::string& type) {
+    for (const auto& c : plan_.constants) {
+      if (c.first != slot) continue;
+      const auto bits = static_cast<uint64_t>(c.second);
+      if (type == "float") return fmt::format("tdmi_float(0x{:x}u)", bits & 0xffffffffu);
+      if (type == "double") return fmt::format("tdmi_double(0x{:x}ull)", bits);
+      return fmt::format("(({})0x{:x}ull)", type, bits);
+    }
+    TD_ASSERT(false);  // every other value was computed by a step
+    return "";
+  }
+
+  void result(int slot, const char* type, const std::string& name) override {
+    const RowSink& sink = stage_.sinks[static_cast<size_t>(slot - plan_.n_in)];
+    const int k = sink.index, at = n_ins() + k;
+    switch (sink.kind) {
+      case RowSink::fold:
+        stores_ += fmt::format("      m{}[i] = {};\n", k, name);
+        return;
+      case RowSink::store:
+        pointer(fmt::format("h{}", k), type, n_ins() + static_cast<int>(p_.outs.size()) + k);
+        stores_ += fmt::format("      h{}[at + i] = {};\n", k, name);
+        return;
+      case RowSink::columns:
+        pointer(fmt::format("o{}", k), type, at);
+        stores_ += fmt::format("      o{0}[at + i] = o{0}[at + i] + {1};\n", k, name);
+        return;
+      default:
+        pointer(fmt::format("o{}", k), type, at);
+        stores_ += fmt::format("      o{}[at + i] = {};\n", k, name);
+    }
+  }
+
+  const RowProgram& p_;
+  const RowStage& stage_;
+  const char* compute_;
+  std::string pointers_, scalars_, loads_, stores_;
 };
 
 // Loops that stay scalar in the compilers that were looked at: calls, far branches, integer
@@ -200,16 +353,36 @@ bool stays_scalar(const StepMeaning& m) {
 }  // namespace
 
 std::string emit_c(const TilePlan& plan, std::string_view name) {
-  TD_ASSERT(plan.meanings.size() == plan.steps.size());
-  return Emitter(plan).function(name);
+  return TileWriter(plan).function(name);
+}
+
+std::string emit_row_c(const RowKernel& kernel, std::string_view name) {
+  const RowProgram& p = kernel.program;
+  std::string text = fmt::format("TDM_ENTRY int {}(void* const* s, tdm_i64 n) {{\n", name);
+  text += "  tdm_i64 i, at;\n";
+  for (int k = 0; k < p.n_folds; ++k) text += fmt::format("  {} f{};\n", type_of(p.compute), k);
+  for (size_t k = 0; k < p.stages.size(); ++k) text += StageWriter(kernel, k).block();
+  return text + "  return 0;\n}\n";
 }
 
 std::string_view emit_preamble() { return kPreludeText; }
 
-bool worth_compiling(const TilePlan& plan) {
-  if (plan.steps.size() < 2) return false;
+namespace {
+bool has_vector_loop(const TilePlan& plan) {
   for (const StepMeaning& m : plan.meanings) {
     if (stays_scalar(m)) return false;
+  }
+  return true;
+}
+}  // namespace
+
+bool worth_compiling(const TilePlan& plan) {
+  return plan.steps.size() >= 2 && has_vector_loop(plan);
+}
+
+bool worth_compiling(const RowKernel& kernel) {
+  for (const TilePlan& plan : kernel.plans) {
+    if (!has_vector_loop(plan)) return false;
   }
   return true;
 }

@@ -11,12 +11,22 @@
 
 namespace tandem::codegen {
 
+struct RowKernel;
+
 /// The compiled form of a plan's steps: 1 if an integer was divided by zero, else 0.
 using TileCode = int32_t (*)(void* const* slots, int64_t n);
 
 /// `int name(void* const* slots, tdm_i64 n)` for the steps of `plan`: inputs are read from their
 /// slots, outputs written to theirs, scratch slots are not used.
 std::string emit_c(const TilePlan& plan, std::string_view name);
+
+/// The same type of function for all stages of one row of a row program whose matrices have
+/// neighbouring elements: slots are the inputs (matrix, columns and row: where the row's elements
+/// lie; number: its register), the outputs (columns: the sums so far) and the stored rows; n is the
+/// row's length.
+std::string emit_row_c(const RowKernel& kernel, std::string_view name);
+/// Would a compiler make vector code of every stage?
+bool worth_compiling(const RowKernel& kernel);
 
 /// What stands above emitted functions: the math prelude, scalar ops and loop marks.
 std::string_view emit_preamble();

@@ -26,6 +26,7 @@ namespace tandem::codegen {
 namespace {
 
 thread_local int scopes = 0;
+std::atomic<bool> in_use{true};
 
 /// Loops of one translation unit: enough to share the compiler's start, few enough not to wait.
 constexpr size_t kUnit = 12;
@@ -175,17 +176,23 @@ JitStats Queue::stats() {
 
 JitScope::JitScope() { ++scopes; }
 JitScope::~JitScope() { --scopes; }
-bool jit_wanted() { return scopes > 0; }
+bool jit_wanted() { return scopes > 0 && jit_in_use(); }
 
 void set_jit_compiler(JitCompiler* compiler) { queue().install(compiler); }
 
+void use_jit(bool on) { in_use = on; }
+bool jit_in_use() { return in_use.load(std::memory_order_relaxed); }
+
 void request_jit(const TilePlan& plan) {
+  request_jit(plan.jit, worth_compiling(plan) ? emit_c(plan, "TDM_NAME") : "");
+}
+
+void request_jit(const JitSlot& slot, const std::string& text) {
   static const bool off = turned_off();
-  JitCode* code = off || !worth_compiling(plan) ? never() : nullptr;
-  if (!code) code = queue().find_or_add(emit_c(plan, "TDM_NAME"));
+  JitCode* code = off || text.empty() ? never() : queue().find_or_add(text);
   if (!code) code = never();
   JitCode* none = nullptr;
-  plan.jit.code.compare_exchange_strong(none, code, std::memory_order_release);
+  slot.code.compare_exchange_strong(none, code, std::memory_order_release);
 }
 
 void jit_checked(JitCode& code, bool equal) {

@@ -43,6 +43,11 @@ class TD_API JitScope {
 
 /// Ask for the plan's compiled form, once; nothing when it would not pay or the compiler is off.
 void request_jit(const TilePlan& plan);
+/// Ask for a function of this text; an empty text: never.
+void request_jit(const JitSlot& slot, const std::string& text);
+/// Off: compiled loops rest and nothing is asked for; for tests and benchmarks.
+TD_API void use_jit(bool on);
+bool jit_in_use();
 /// Does the calling thread want compiled loops?
 bool jit_wanted();
 

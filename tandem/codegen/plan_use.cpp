@@ -9,11 +9,9 @@
 #include "tandem/graph/scalar_eval.h"
 
 namespace tandem::codegen {
-namespace {
 
-// Equal bytes, or both NaN: what a NaN's payload is depends on the order of operands, which
-// compilers may choose.
-bool same(const char* a, const char* b, int64_t n, DType t) {
+bool equal_elements(const void* pa, const void* pb, int64_t n, DType t) {
+  const char *a = static_cast<const char*>(pa), *b = static_cast<const char*>(pb);
   const size_t size = size_of(t);
   if (std::memcmp(a, b, static_cast<size_t>(n) * size) == 0) return true;
   if (!is_floating(t)) return false;
@@ -27,9 +25,8 @@ bool same(const char* a, const char* b, int64_t n, DType t) {
   return true;
 }
 
-}  // namespace
-
-void PlanUse::choose(JitCode& jit) {
+void JitUse::choose(JitCode& jit) {
+  if (!jit_in_use()) return;
   int state = jit.state.load(std::memory_order_acquire);
   if (state == JitCode::ready) {
     code_ = jit.code;
@@ -42,7 +39,12 @@ void PlanUse::choose(JitCode& jit) {
   }
 }
 
-void PlanUse::end_check() {
+void JitUse::compared(bool equal) const {
+  if (!equal) check_->differs = true;
+  check_->ran = true;
+}
+
+void JitUse::end_check() {
   if (!check_->ran) {
     check_->state = JitCode::candidate;  // a call without elements
     return;
@@ -60,17 +62,15 @@ void PlanUse::run_both(void* const* slots, int64_t n, ErrorWord* error) const {
     memory[k] = std::make_unique<char[]>(static_cast<size_t>(n) * size_of(p.out_type[k]) + 64);
     own[static_cast<size_t>(p.n_in + k)] = memory[k].get();
   }
-  const bool divided = code_(own.data(), n) != 0;
+  const bool divided = use_.code()(own.data(), n) != 0;
   ErrorWord local;
   run_steps(p.steps, slots, n, &local);
   bool equal = divided == (local.code.load() != 0);
   for (int k = 0; k < p.n_out; ++k) {
-    equal = equal &&
-            same(memory[k].get(), static_cast<const char*>(slots[p.n_in + k]), n, p.out_type[k]);
+    equal = equal && equal_elements(memory[k].get(), slots[p.n_in + k], n, p.out_type[k]);
   }
   if (local.code.load() && error) report(error);
-  if (!equal) check_->differs = true;
-  check_->ran = true;
+  use_.compared(equal);
 }
 
 void PlanUse::report(ErrorWord* error) { error->report(kDivisionByZero, 0); }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "tandem/base/parallel.h"
@@ -99,14 +100,32 @@ RowProgram RowBuilder::finish() {
   return std::move(p_);
 }
 
+namespace {
+
+struct Kernels {
+  std::mutex lock;
+  std::unordered_map<uint64_t, std::unique_ptr<RowKernel>> by_key;
+};
+Kernels& all_kernels() {
+  static auto* k = new Kernels;
+  return *k;
+}
+
+}  // namespace
+
+std::vector<const RowKernel*> row_kernels() {
+  std::lock_guard hold(all_kernels().lock);
+  std::vector<const RowKernel*> all;
+  for (const auto& k : all_kernels().by_key) all.push_back(k.second.get());
+  return all;
+}
+
 const RowKernel& row_kernel(uint64_t key, RowProgram (*make)(uint64_t key)) {
-  static std::mutex* lock = new std::mutex;
-  static auto* kernels = new std::unordered_map<uint64_t, std::unique_ptr<RowKernel>>;
   const TileTable& table = tiles();
   uint64_t h = key ^ reinterpret_cast<uintptr_t>(&table) * 0x9E3779B97F4A7C15u;
   h ^= reinterpret_cast<uintptr_t>(make) * 0xBF58476D1CE4E5B9u;
-  std::lock_guard hold(*lock);
-  std::unique_ptr<RowKernel>& k = (*kernels)[h];
+  std::lock_guard hold(all_kernels().lock);
+  std::unique_ptr<RowKernel>& k = all_kernels().by_key[h];
   if (k) return *k;
   k = std::make_unique<RowKernel>();
   k->program = make(key);
@@ -211,6 +230,8 @@ struct Run {
   const Array* const* out;
   Space space;
   int64_t tile;
+  bool lines = true;  // neighbouring elements of all matrices lie side by side
+  std::optional<JitUse> whole;
   SmallVec<PlanUse, 6> uses;  // of the stages
 
   Run(const RowKernel& k, const RowSpace& s, const Array* const* in, const Array* const* out)
@@ -220,7 +241,16 @@ struct Run {
         out(out),
         space(make_space(p, s, in, out)),
         tile(std::min(space.length + 63, kTileMax) / 64 * 64) {
-    for (const TilePlan& plan : k.plans) uses.emplace_back(plan);
+    for (int i = 0; i < n_in() + n_out(); ++i) {
+      if (kind_of(p, i) == RowKind::matrix && space.stride[i] != 1) lines = false;
+    }
+    if (lines) {
+      if (jit_wanted() && !k.jit.code.load(std::memory_order_relaxed)) {
+        request_jit(k.jit, worth_compiling(k) ? emit_row_c(k, "TDM_NAME") : "");
+      }
+      whole.emplace(k.jit);
+    }
+    for (const TilePlan& plan : k.plans) uses.emplace_back(plan, !lines);
   }
 
   int n_in() const { return static_cast<int>(p.ins.size()); }
@@ -247,6 +277,7 @@ struct Worker {
   char* lanes[RowProgram::kFolds] = {};
   char* stored[RowProgram::kStored] = {};
   char* columns[kMaxPlanOuts] = {};  // accumulators, given by the caller
+  int64_t number[RowProgram::kIns] = {};
 
   static int64_t bytes(const Run& r) {
     int64_t n = 4096;
@@ -267,10 +298,14 @@ struct Worker {
     for (int k = 0; k < r.p.n_stored; ++k) {
       stored[k] = static_cast<char*>(scratch.take(r.space.length * reg_size(r.reg())));
     }
+    for (int k = 0; k < r.n_in(); ++k) {
+      if (r.p.ins[static_cast<size_t>(k)] != RowKind::number) continue;
+      number[k] = register_bits(r.in[k]->scalar, reg_of(s_type(k)));
+    }
     for (PlanRunner& s : stages) {
       for (int k = 0; k < r.n_in(); ++k) {
         if (r.p.ins[static_cast<size_t>(k)] == RowKind::number) {
-          s.set_value(k, register_bits(r.in[k]->scalar, reg_of(s_type(k))));
+          s.set_value(k, number[k]);
         }
       }
       s.set_value(RowProgram::kCount,
@@ -295,6 +330,58 @@ struct Worker {
   }
 
   void row(const LoopCursor& c) {
+    const TileCode code = run.whole ? run.whole->code() : nullptr;
+    if (!code) return interpret(c);
+    void* slots[kMaxLoopArrays + RowProgram::kStored];
+    point(c, slots);
+    if (TD_UNLIKELY(run.whole->checks())) return both(c, slots);
+    code(slots, run.space.length);
+  }
+
+  // Where the compiled row finds things.
+  void point(const LoopCursor& c, void** slots) {
+    for (int k = 0; k < run.n_in() + run.n_out(); ++k) {
+      const RowKind kind = kind_of(run.p, k);
+      const int o = k - run.n_in();
+      if (kind == RowKind::number) {
+        slots[k] = &number[k];
+      } else if (o >= 0 && kind == RowKind::columns) {
+        slots[k] = columns[o];
+      } else {
+        slots[k] = run.at(o < 0 ? *run.in[k] : *run.out[o], c.offset[k]);
+      }
+    }
+    for (int k = 0; k < run.p.n_stored; ++k) slots[run.n_in() + run.n_out() + k] = stored[k];
+  }
+
+  // A new function: it writes to places of its own, then the row is interpreted.
+  void both(const LoopCursor& c, void** slots) {
+    const int64_t length = run.space.length;
+    std::vector<std::vector<char>> own;
+    std::vector<int64_t> counts;
+    std::vector<DType> types;
+    void* real[kMaxPlanOuts];
+    for (int o = 0; o < run.n_out(); ++o) {
+      const RowKind kind = run.p.outs[static_cast<size_t>(o)];
+      types.push_back(kind == RowKind::columns ? run.p.compute : run.out[o]->dtype);
+      counts.push_back(kind == RowKind::row ? 1 : length);
+      const auto bytes = static_cast<size_t>(counts.back()) * size_of(types.back());
+      void*& slot = slots[run.n_in() + o];
+      real[o] = slot;
+      own.emplace_back(bytes + 64);
+      if (kind == RowKind::columns) std::memcpy(own.back().data(), slot, bytes);
+      slot = own.back().data();
+    }
+    run.whole->code()(slots, length);
+    interpret(c);
+    bool equal = true;
+    for (size_t o = 0; o < own.size(); ++o) {
+      equal = equal && equal_elements(own[o].data(), real[o], counts[o], types[o]);
+    }
+    run.whole->compared(equal);
+  }
+
+  void interpret(const LoopCursor& c) {
     for (int k = 0; k < run.n_in(); ++k) {
       if (run.p.ins[static_cast<size_t>(k)] != RowKind::row) continue;
       int64_t bits = 0;

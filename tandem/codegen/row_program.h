@@ -77,9 +77,13 @@ class RowBuilder {
 struct RowKernel {
   RowProgram program;
   std::vector<TilePlan> plans;
+  JitSlot jit;  ///< all stages as one function
 };
 /// The kernel of variant `key`, made by `make` at first use (again for another kernel table).
 const RowKernel& row_kernel(uint64_t key, RowProgram (*make)(uint64_t key));
+
+/// All that were made so far; for tests.
+std::vector<const RowKernel*> row_kernels();
 
 /// Dimensions [first, last) of the leader array are the row, the others number the rows.
 struct RowSpace {

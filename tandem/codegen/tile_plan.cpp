@@ -293,7 +293,10 @@ class Builder {
     s.out = result_slot(k, regs, n);
     for (int j = 0; j < n; ++j) release(regs[j], k);
     list_of(k).push_back(s);
-    if (is_tile(k)) plan_.meanings.push_back(meaning_of(k, regs, n));
+    auto& meanings = is_tile(k)                       ? plan_.meanings
+                     : cells_[k].level == Access::row ? plan_.row_meanings
+                                                      : plan_.value_meanings;
+    meanings.push_back(meaning_of(k, regs, n));
   }
 
   StepMeaning meaning_of(int k, const int16_t* regs, int n) const {

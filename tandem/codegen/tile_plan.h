@@ -49,7 +49,7 @@ struct JitSlot {
   JitSlot() = default;
   JitSlot(const JitSlot&) noexcept {}
   JitSlot& operator=(const JitSlot&) noexcept { return *this; }
-  std::atomic<JitCode*> code{nullptr};
+  mutable std::atomic<JitCode*> code{nullptr};
 };
 
 struct TileOptions {
@@ -64,10 +64,10 @@ struct TilePlan {
   int tile_width = 4;  ///< bytes of the widest element in a scratch tile
   double cost = 1;     ///< rough work per element, 1 is an add
   std::vector<TileStep> value_steps, row_steps, steps;
-  std::vector<StepMeaning> meanings;                   ///< of `steps`
-  std::vector<std::pair<int16_t, int64_t>> constants;  ///< value slot, register bits
+  std::vector<StepMeaning> value_meanings, row_meanings, meanings;  ///< of the three lists
+  std::vector<std::pair<int16_t, int64_t>> constants;               ///< value slot, register bits
   DType out_type[kMaxPlanOuts] = {};
-  mutable JitSlot jit;
+  JitSlot jit;
 
   int first_tile() const { return n_in + n_out; }
   int first_value() const { return first_tile() + n_tiles; }

@@ -111,6 +111,7 @@ void CCompiler::prepare() {
     return turn_off(asked.empty() ? "" : fmt::format("{} is not a program", asked));
   }
   const ProcessResult version = run_process({path, "--version"}, "", 10);
+  if (version.how == ProcessResult::program_ends) return turn_off("");
   if (version.how != ProcessResult::exited || version.status != 0) {
     return turn_off(fmt::format("{} --version failed", path));
   }
@@ -159,6 +160,7 @@ bool CCompiler::compile_file(const std::string& scratch, const Sources& sources)
   args.insert(args.end(), flags_.begin(), flags_.end());
   args.insert(args.end(), {"-o", out, text, "-lm"});
   const ProcessResult r = run_process(args, scratch, options_.seconds);
+  if (r.how == ProcessResult::program_ends) return turn_off(""), false;
   if (r.how == ProcessResult::killed_for_time) {
     turn_off(fmt::format("{} took more than {:g} seconds", path_, options_.seconds));
     return false;
@@ -178,6 +180,7 @@ bool CCompiler::compile_file(const std::string& scratch, const Sources& sources)
 
 // Compile, keep and load one translation unit. False: nothing came of it.
 bool CCompiler::build_unit(const Sources& sources) {
+  const ScratchInUse in_use;
   const std::string scratch = cache_->make_scratch();
   if (scratch.empty()) return turn_off("no directory for the compiler's files can be made"), false;
   bool good = compile_file(scratch, sources);

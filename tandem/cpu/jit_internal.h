@@ -16,7 +16,7 @@ namespace tandem::detail {
 
 // ---- child processes
 struct ProcessResult {
-  enum How { exited, killed_for_time, not_started } how = not_started;
+  enum How { exited, killed_for_time, not_started, program_ends } how = not_started;
   int status = 0;      ///< exit code, 128 + signal, or errno of not_started
   std::string output;  ///< first bytes of stdout and stderr
 };
@@ -24,6 +24,11 @@ struct ProcessResult {
 /// as TMPDIR, its own process group, which is killed after `seconds`.
 TD_API ProcessResult run_process(const std::vector<std::string>& arguments,
                                  const std::string& scratch, double seconds);
+/// While one lives the program's end waits, shortly, for it: a scratch directory is being used.
+struct ScratchInUse {
+  ScratchInUse();
+  ~ScratchInUse();
+};
 /// The path of program `name`: as it is if it holds '/', else looked for on PATH; "" if not found.
 TD_API std::string find_program(const std::string& name);
 

@@ -26,11 +26,16 @@ constexpr size_t kMostOutput = 4096;
 
 std::atomic<pid_t> running{0};
 std::atomic<bool> ending{false};
+std::atomic<int> scratches{0};
 
 void kill_running() {
   ending = true;
   const pid_t pid = running.exchange(0);
   if (pid > 0) kill(-pid, SIGKILL);
+  for (int k = 0; k < 100 && scratches > 0; ++k) {  // its files are removed by the other thread
+    const timespec rest{0, 2000000};
+    nanosleep(&rest, nullptr);
+  }
 }
 
 bool is_executable(const std::string& path) {
@@ -115,7 +120,7 @@ void wait_for(pid_t pid, int fd, double seconds, ProcessResult& result) {
     if (ending || Clock::now() > end) {
       kill(-pid, SIGKILL);
       waitpid(pid, &status, 0);
-      result.how = ProcessResult::killed_for_time;
+      result.how = ending ? ProcessResult::program_ends : ProcessResult::killed_for_time;
       break;
     }
     pollfd p{fd, POLLIN, 0};
@@ -131,6 +136,9 @@ void wait_for(pid_t pid, int fd, double seconds, ProcessResult& result) {
 }
 
 }  // namespace
+
+ScratchInUse::ScratchInUse() { ++scratches; }
+ScratchInUse::~ScratchInUse() { --scratches; }
 
 std::string find_program(const std::string& name) {
   if (name.empty()) return "";
@@ -153,6 +161,7 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const std::
   int ends[2];
   if (!registered || ending || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
     result.status = errno;
+    if (ending) result.how = ProcessResult::program_ends;
     return result;
   }
   std::vector<std::string> args = arguments, env = child_environment(scratch);
