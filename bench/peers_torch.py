@@ -3,7 +3,8 @@
 """PyTorch's side of bench/compare: the work of bench_tandem, a JSON line per case and variant.
 
 usage: peers_torch.py [--list] [--threads N] [--rounds N] [--seconds S] [--variant V] CASE ...
-variants: default; fused (AdamW(fused=True)); channels_last; channels_last_fused
+variants: default; fused (AdamW(fused=True)); channels_last; channels_last_fused; compile
+(torch.compile of the model, fused AdamW); compile_max (the same with mode="max-autotune")
 environment: MKL_UNLOCKED=1 preloads two functions that let MKL take its Intel code paths on any
 CPU (wants a C compiler). Changes nothing on Intel.
 A line: {"case", "variant", "ms" (a training step) or "us_per_op", "threads", "rounds": [...],
@@ -155,12 +156,13 @@ class ResNet18(nn.Module):
 
 
 # case: model, shape of x (tokens: vocabulary), shape of y, classes, variants
-IMAGE = ("default", "fused", "channels_last", "channels_last_fused")
+IMAGE = ("default", "fused", "channels_last", "channels_last_fused", "compile", "compile_max")
+PLAIN = ("default", "fused", "compile", "compile_max")
 TRAIN = {
-    "mlp": (Mlp, (64, 784), None, (64,), 10, IMAGE[:2]),
+    "mlp": (Mlp, (64, 784), None, (64,), 10, PLAIN),
     "conv": (Conv, (64, 1, 28, 28), None, (64,), 10, IMAGE),
-    "gpt": (Gpt, (12, 64), 65, (12, 64), 65, IMAGE[:2]),
-    "lstm": (Lstm, (32, 50, 64), None, (32,), 10, IMAGE[:2]),
+    "gpt": (Gpt, (12, 64), 65, (12, 64), 65, PLAIN),
+    "lstm": (Lstm, (32, 50, 64), None, (32,), 10, PLAIN),
     "resnet18": (ResNet18, (8, 3, 128, 128), None, (8,), 1000, IMAGE),
 }
 TINY = ("add8_nograd", "add8_fwd_bwd")
@@ -190,7 +192,11 @@ def training_step(case, variant):
         model = model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
     opt = torch.optim.AdamW(model.parameters(), lr=1e-3,
-                            **({"fused": True} if variant.endswith("fused") else {}))
+                            **({"fused": True} if variant not in ("default", "channels_last")
+                               else {}))
+    if variant.startswith("compile"):
+        model = torch.compile(model, **({"mode": "max-autotune"} if variant == "compile_max"
+                                        else {}))
 
     def step():
         opt.zero_grad()
@@ -250,7 +256,8 @@ def measure(case, variant, a):
     rounds = [round(w * 1e3, 5) for w, _ in both]
     print(json.dumps({
         "case": case, "variant": variant, unit: round(median(rounds), 5), "threads": a.threads,
-        "cpu_ms": round(median([c for _, c in both]) * 1e3, 5), "rounds": rounds, "losses": losses, "first_s": round(first, 3),
+        "cpu_ms": round(median([c for _, c in both]) * 1e3, 5), "rounds": rounds,
+        "losses": losses, "first_s": round(first, 3),
         "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "version": "PyTorch " + torch.__version__.split("+")[0],
         "mkl_unlocked": "TD_MKL_PRELOADED" in os.environ}), flush=True)
