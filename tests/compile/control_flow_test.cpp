@@ -288,7 +288,7 @@ TEST(ControlFlow, NestedAndMixedDtypes) {
   auto body = [](Tensor x) {
     auto [last, ys] = scan(
         [](std::tuple<Tensor, Tensor> c, Tensor v) {
-          auto [total, count] = c;
+          Tensor total = std::get<0>(c), count = std::get<1>(c);
           Tensor up = cond((v > 0), [&](Tensor v) { return total + v; },
                            [&](Tensor v) { return total - v * 2.0; }, v);
           Tensor n =
