@@ -25,12 +25,22 @@ struct DynamicDim {
   std::string name;
 };
 
+/// How a compiled function may branch.
+enum class Control : uint8_t {
+  traced,  ///< one program: reading a value throws; use where(), cond(), while_loop(), scan()
+  /// fn runs at every call, C++ effects and all; what it computes up to a read of a value (item(),
+  /// bool, a size that depends on data) runs as one compiled segment. Cells and gradients are
+  /// written when fn has ended: an exception undoes all.
+  eager,
+};
+
 struct CompileOptions {
   std::vector<DynamicDim> dynamic = {};
   /// Store gradients that an optimizer has used in the same call, too.
   bool keep_grads = false;
   /// Most specialisations (traces and sizes) kept; the one not used for longest goes.
   int cache_size = 32;
+  Control control = Control::traced;
   /// Name for messages.
   std::string name = "fn";
 };
@@ -40,6 +50,7 @@ struct CompileStats {
   int64_t traces = 0;  ///< runs of fn on symbolic tensors
   int64_t plans = 0;   ///< programs lowered (one per trace and set of sizes)
   int64_t calls = 0;
+  int64_t segments = 0;  ///< of Control::eager: segments run; `plans` counts the compiled ones
 };
 
 namespace detail {
@@ -65,6 +76,7 @@ class TD_API CompiledCore {
   void clear();
 
  private:
+  std::vector<Tensor> call_in_segments(const CallParts& args, Body body, std::string& result_key);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 
 #include "tandem/base/log.h"
@@ -11,9 +12,11 @@
 #include "tandem/compile/compile.h"
 #include "tandem/compile/executable.h"
 #include "tandem/compile/passes.h"
+#include "tandem/compile/segments.h"
 #include "tandem/compile/split.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/rng.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/create.h"
 
@@ -111,6 +114,7 @@ struct CompiledCore::State {
   bool warned = false;
   Ref<Executable> last;
   Ref<Graph> last_graph;
+  std::unique_ptr<compiler::SegmentCache> segments;
 
   std::unique_ptr<Specialisation> make(const CallParts& args, const Mode& mode, Body body);
   Specialisation::Sized& sized(Specialisation& s, const CallParts& args);
@@ -121,6 +125,9 @@ CompiledCore::CompiledCore(CompileOptions options, Where where)
     : state_(std::make_unique<State>()) {
   TD_CHECK(options.cache_size > 0, Value, "compile: cache_size must be positive, got {}",
            options.cache_size);
+  // A function has a few segments for each path through it.
+  state_->segments =
+      std::make_unique<compiler::SegmentCache>(8 * static_cast<size_t>(options.cache_size));
   state_->options = std::move(options);
   state_->where = where;
 }
@@ -307,6 +314,7 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
   if ((c.slow & ~uint32_t{kAutocast | kProfile}) || c.redirect || c.cell_log ||
       !c.assign_if.empty())
     return body(args.tensors, result_key);
+  if (state_->options.control == Control::eager) return call_in_segments(args, body, result_key);
   State& s = *state_;
   Mode mode = present_mode();
   Ref<Executable> run, backward;
@@ -380,15 +388,49 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
   return out;
 }
 
+std::vector<Tensor> CompiledCore::call_in_segments(const CallParts& args, Body body,
+                                                   std::string& result_key) {
+  State& s = *state_;
+  const GeneratorState entry = generator_state();
+  const auto begin = std::chrono::steady_clock::now();
+  compiler::SegmentedRun run(*s.segments);
+  std::vector<Tensor> out;
+  try {
+    out = body(args.tensors, result_key);
+    run.commit();
+  } catch (...) {
+    set_generator_state(entry);
+    throw;
+  }
+  const double all =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::lock_guard hold(s.lock);
+  ++s.stats.calls;
+  if (run.reads() == 0 || s.warned) return out;
+  s.warned = true;
+  const Where at = run.first_read();
+  log_warning(
+      "{} (compiled at {}:{}) reads a value{}: it runs in {} segments here, and its C++ runs at "
+      "every call ({:.0f} us of this one).\nwhere(), cond(), while_loop() and scan() stay in one "
+      "program.",
+      s.options.name, s.where.file ? s.where.file : "?", s.where.line,
+      at.is_user() ? fmt::format(" at {}:{}", at.file, at.line) : std::string(), run.segments(),
+      (all - run.seconds_inside()) * 1e6);
+  return out;
+}
+
 Tensor number_slot(double v) { return full({}, v, DType::f64); }
 
 CompileStats CompiledCore::stats() const {
   std::lock_guard hold(state_->lock);
-  return state_->stats;
+  CompileStats stats = state_->stats;
+  stats.plans += state_->segments->compiled();
+  stats.segments = state_->segments->run();
+  return stats;
 }
 Ref<Executable> CompiledCore::executable() const {
   std::lock_guard hold(state_->lock);
-  return state_->last;
+  return state_->last ? state_->last : state_->segments->last();
 }
 Ref<Graph> CompiledCore::graph() const {
   std::lock_guard hold(state_->lock);

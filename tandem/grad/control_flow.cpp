@@ -75,7 +75,7 @@ bool read_pred(const Tensor& p, const char* what) {
   TD_CHECK(p.defined() && p.dtype() == DType::b8 && p.shape().numel() == Dim(1), Shape,
            "{} wants a bool of one element, got {}", what,
            p.defined() ? spec_of(p).to_string() : "an undefined tensor");
-  return p.is_symbolic() || p.reshape({}).item<bool>();
+  return values_hidden() || p.reshape({}).item<bool>();
 }
 
 // ---- scan
@@ -227,7 +227,7 @@ Tensors scan_call(TensorFn f, std::span<const Tensor> carry, std::span<const Ten
   }
   TD_CHECK(length.is_symbolic() || length.raw() >= 0, Value,
            "how many steps? xs holds no tensor\nGive {{.length = N}}.");
-  if (is_tracing()) return scan_traced(f, carry, xs, length, options.reverse, where);
+  if (values_hidden()) return scan_traced(f, carry, xs, length, options.reverse, where);
   return scan_eager(f, carry, xs, length.value(), options.reverse, where);
 } catch (const Error& e) {
   rethrow_at(e, "scan", where);
@@ -238,7 +238,7 @@ Tensors while_call(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> c
   check_defined(carry, "tensor of the carry");
   TD_CHECK(options.max_steps >= 0, Value, "max_steps must not be negative, got {}",
            options.max_steps);
-  if (is_tracing()) return while_traced(cond_fn, body_fn, carry, options.max_steps, where);
+  if (values_hidden()) return while_traced(cond_fn, body_fn, carry, options.max_steps, where);
   return while_eager(cond_fn, body_fn, carry, options.max_steps, where);
 } catch (const Error& e) {
   rethrow_at(e, "while_loop", where);
@@ -248,7 +248,7 @@ Tensors cond_call(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
                   std::span<const Tensor> operands, Where where) try {
   check_defined(operands, "operand");
   const bool yes = read_pred(pred, "pred");
-  if (!is_tracing()) return yes ? true_fn(operands) : false_fn(operands);
+  if (!values_hidden()) return yes ? true_fn(operands) : false_fn(operands);
   const std::vector<Spec> specs = specs_of(operands);
   Body t = trace_body(true_fn, specs, "cond"), f = trace_body(false_fn, specs, "cond");
   const std::vector<Tensor>&a = t.graph->outputs, &b = f.graph->outputs;

@@ -178,7 +178,7 @@ void while_vjp(VjpCall& c) {
   Tensors value;
   {
     EnableGradGuard on;
-    value = is_tracing()
+    value = values_hidden()
                 ? bounded_loop(holds, body, part(in, 0, carries), a.max_steps, c.where())
                 : detail::while_call(holds, body, part(in, 0, carries), {a.max_steps}, c.where());
   }

@@ -18,7 +18,7 @@ Tensor fresh_variable(const Tensor& x, bool outer_grad, Where where) {
   TD_CHECK(x.defined(), Value, "an argument is an undefined tensor");
   TD_CHECK(is_floating(x.dtype()), DType, "only floating arguments have gradients, this is {}",
            to_string(x.dtype()));
-  if (is_tracing() || (outer_grad && x.requires_grad())) {
+  if (values_hidden() || (outer_grad && x.requires_grad())) {
     EnableGradGuard on;
     Tensor v = identity(x, where);
     v.impl()->flags |= detail::kRequiresGrad;
@@ -30,7 +30,7 @@ Tensor fresh_variable(const Tensor& x, bool outer_grad, Where where) {
 
 bool differentiate_again(bool outer_grad, std::span<const Tensor> args, const Tensors& value,
                          std::span<const Tensor> variables) {
-  if (is_tracing()) return true;
+  if (values_hidden()) return true;
   if (!outer_grad) return false;
   for (const Tensor& a : args)
     if (a.requires_grad()) return true;
@@ -133,12 +133,12 @@ Tensors jvp_call(TensorFn f, std::span<const Tensor> x, std::span<const Tensor> 
       roots.push_back(g[i]);
       seeds.push_back(v[i]);
     }
-    bool again = is_tracing() || outer;
+    bool again = values_hidden() || outer;
     Tensors j(1);
     if (!roots.empty()) j = run_backward({roots, seeds, {&u, 1}, false, true, again, where});
     out.push_back(zeros_if_undefined(std::move(j[0]), y, where));
   }
-  if (!outer && !is_tracing())
+  if (!outer && !values_hidden())
     for (Tensor& t : out) t = t.detach();
   return out;
 } catch (const Error& e) {

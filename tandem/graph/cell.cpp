@@ -69,10 +69,11 @@ void Cell::assign(const Tensor& v, Where where) {
   }
   if (c.trace) {
     Trace* t = cell_trace();
-    TD_CHECK(t == c.trace, Unsupported,
-             "assign_ to '{}' inside vmap or a loop body\nReturn the value from the function (a loop "
-             "carries it) and assign it outside.",
-             name.empty() ? "cell" : name);
+    TD_CHECK(
+        t == c.trace, Unsupported,
+        "assign_ to '{}' inside vmap or a loop body\nReturn the value from the function (a loop "
+        "carries it) and assign it outside.",
+        name.empty() ? "cell" : name);
     t->assign_cell(*this, x, where);
     return;
   }

@@ -3,6 +3,7 @@
 #include "tandem/graph/node.h"
 
 #include "tandem/graph/context.h"
+#include "tandem/graph/trace.h"
 #include "tandem/graph/vjp.h"
 #include "tandem/tensor/allocator.h"
 
@@ -76,6 +77,9 @@ void set_node(Tensor& t, const Ref<Node>& node, uint32_t index) {
 
 Tensor detached_alias(const Tensor& t) {
   const detail::TensorImpl& i = *t.impl();
+  if (TD_UNLIKELY(i.has(detail::kSymbolic)))
+    for (Trace* trace = context().trace; trace; trace = trace->parent)
+      if (trace->lazy && trace->lazy->owns(i)) return trace->lazy->alias(t);
   return Tensor(
       Ref<detail::TensorImpl>::adopt(detail::new_view(i, i.shape, i.strides, i.data, i.dtype)));
 }

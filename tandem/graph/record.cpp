@@ -74,7 +74,7 @@ void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
       continue;
     }
     // An op may hand an input through (identity on an undefined optional): give it its own header.
-    if (!out[o].impl()->refs.unique()) out[o] = detached_alias(out[o]);
+    if (!out[o].impl()->refs.unique() && !out[o].is_symbolic()) out[o] = detached_alias(out[o]);
     set_node(out[o], n, static_cast<uint32_t>(o));
     if (is_floating(y.dtype)) out[o].impl()->flags |= detail::kRequiresGrad;
   }
@@ -82,6 +82,7 @@ void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
 
 void record_trace(Call& k, Tensor* out) {
   Trace& trace = *k.context.trace;
+  if (trace.lazy) return trace.lazy->record(k, out);
   Ref<Node> n = Node::make();
   n->op = &k.op;
   if (k.op.attrs) n->attrs = AttrsHolder(k.op.attrs, k.op_attrs);

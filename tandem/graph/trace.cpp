@@ -113,14 +113,18 @@ Tensor Trace::placeholder(const OpDef& row, const Spec& spec, bool requires_grad
   return t;
 }
 
+bool values_hidden() { return is_tracing() && !context().trace->lazy; }
+
 Tensor Trace::bring_in(const Tensor& t, Where where) {
+  if (lazy) return t;
   if (belongs(t, graph.get())) return t;
   if (auto at = captured.find(t.impl()); at != captured.end())
     return graph->captures[at->second].inner;
   Tensor outer = t;
   if (t.is_symbolic()) {
     bool live = false;
-    for (Trace* p = parent; p; p = p->parent) live |= belongs(t, p->graph.get());
+    for (Trace* p = parent; p; p = p->parent)
+      live |= p->lazy ? p->lazy->owns(*t.impl()) : belongs(t, p->graph.get());
     TD_CHECK(live, Unsupported,
              "a value made {} in a trace that has ended is used here\n"
              "Return it from the traced function, or keep it in a Buffer.",
@@ -148,7 +152,10 @@ Graph::GradUse& Trace::use_of(GradSlot& slot) {
   auto [at, fresh] = grad_index.emplace(&slot, graph->grads.size());
   if (fresh) {
     Graph::GradUse u{Ref<GradSlot>::share(&slot), {}, {}};
-    if (slot.grad.defined()) u.entry = placeholder(op::grad_read, spec_of(slot.grad), false);
+    if (lazy)
+      u.entry = slot.get();
+    else if (slot.grad.defined())
+      u.entry = placeholder(op::grad_read, spec_of(slot.grad), false);
     graph->grads.push_back(std::move(u));
   }
   return graph->grads[at->second];
@@ -157,6 +164,10 @@ Graph::GradUse& Trace::use_of(GradSlot& slot) {
 Tensor Trace::read_cell(const Cell& cell) {
   Graph::CellUse& u = use_of(const_cast<Cell&>(cell));
   if (u.exit.defined()) return u.exit;
+  if (lazy) {
+    std::lock_guard hold(cell.lock_);
+    return cell.value_;
+  }
   if (!u.entry.defined()) {
     u.entry = placeholder(op::cell_read, spec_of(cell.value_), cell.requires_grad_);
     node_of(u.entry)->slot = cell.slot_;
@@ -167,14 +178,15 @@ Tensor Trace::read_cell(const Cell& cell) {
 void Trace::assign_cell(Cell& cell, const Tensor& v, Where where) {
   // A fresh identity, so that later reads are a leaf of the same gradient slot.
   Tensor t;
-  {
+  if (lazy) {
+    t = detached_alias(v);
+    if (cell.requires_grad_) set_node(t, cell.leaf_, 0);
+  } else {
     NoGradGuard no_grad;
     t = call(op::identity, nullptr, where, v);
+    if (cell.requires_grad_) node_of(t)->slot = cell.slot_;
   }
-  if (cell.requires_grad_) {
-    t.impl()->flags |= detail::kRequiresGrad;
-    node_of(t)->slot = cell.slot_;
-  }
+  if (cell.requires_grad_) t.impl()->flags |= detail::kRequiresGrad;
   use_of(cell).exit = t;
 }
 
@@ -191,9 +203,12 @@ void Trace::store_grad(GradSlot& slot, const Tensor& g) {
   u.consumed = false;
 }
 
-void Trace::consume_grad(GradSlot& slot) { use_of(slot).consumed = true; }
+void Trace::consume_grad(GradSlot& slot) {
+  if (!lazy) use_of(slot).consumed = true;
+}
 
 void Trace::guard(RefCounted& owner, const bool& flag) {
+  if (lazy) return;
   for (const Graph::Guard& g : graph->guards)
     if (g.flag == &flag) return;
   graph->guards.push_back({Ref<RefCounted>::share(&owner), &flag, flag});
@@ -202,7 +217,7 @@ void Trace::guard(RefCounted& owner, const bool& flag) {
 Ref<Graph> trace(FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f,
                  std::span<const Spec> inputs, Captures captures,
                  std::span<const bool> requires_grad) {
-  Trace t{make_ref<Graph>(), captures, context().trace, 0, {}, {}, {}};
+  Trace t{make_ref<Graph>(), captures, context().trace, 0, {}, {}, {}, nullptr};
   TraceGuard guard(t);
   for (size_t i = 0; i < inputs.size(); ++i)
     t.graph->inputs.push_back(

@@ -83,6 +83,8 @@ TD_API AttrsHolder put_numbers(const AttrsHolder& attrs, const Symbols& symbols)
 
 /// Is this thread inside a trace?
 inline bool is_tracing() { return context().slow & kTracing; }
+/// Is it one in which values cannot be read?
+TD_API bool values_hidden();
 
 // Rows of values that a run puts in (defined in ops/control.cpp).
 namespace op {
@@ -91,6 +93,19 @@ extern TD_API const OpDef input, capture, cell_read, grad_read, identity;
 
 /// The trace, from the innermost out, in which cells are variables; nullptr if there is none.
 TD_API Trace* cell_trace();
+
+struct Call;
+/// Takes the ops of a trace whose values may be read: reading one computes it (Control::eager).
+class TD_API LazyRecorder {
+ public:
+  virtual ~LazyRecorder() = default;
+  virtual void record(Call& k, Tensor* out) = 0;
+  /// Another tensor with the value of t.
+  virtual Tensor alias(const Tensor& t) = 0;
+  virtual bool owns(const detail::TensorImpl& t) const = 0;
+  /// Compute t in place; false if it is none of this recorder's.
+  virtual bool materialize(detail::TensorImpl& t, Where where) = 0;
+};
 
 /// The state of a running trace.
 struct TD_API Trace {
@@ -101,6 +116,8 @@ struct TD_API Trace {
   std::unordered_map<const detail::TensorImpl*, size_t> captured;  ///< outer impl -> capture
   std::unordered_map<const Cell*, size_t> cell_index;
   std::unordered_map<const GradSlot*, size_t> grad_index;
+  /// Of a trace that runs: cells and gradients are shadowed, ops go there and not into the graph.
+  LazyRecorder* lazy = nullptr;
 
   /// The value as this trace sees it: its own, or a placeholder for an outer one.
   Tensor bring_in(const Tensor& t, Where where);

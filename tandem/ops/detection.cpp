@@ -10,6 +10,7 @@
 #include "tandem/ops/index.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/view.h"
+#include "tandem/tensor/lazy.h"
 
 namespace tandem {
 namespace {
@@ -266,7 +267,7 @@ namespace {
 Tensor kept(const char* name, Tensor boxes, Tensor scores, Tensor idxs, double threshold,
             Where where) {
   return detail::named(name, where, [&] {
-    TD_CHECK(!boxes.is_symbolic(), Unsupported,
+    TD_CHECK(detail::readable(boxes), Unsupported,
              "how many boxes are kept is not known in a trace\nGive size: nms(boxes, scores, "
              "threshold, size, fill).");
     TD_CHECK(boxes.dim() == 2, Shape, "boxes are {}, want [n, 4]", boxes.shape().to_string());

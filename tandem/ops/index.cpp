@@ -7,6 +7,7 @@
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/view.h"
+#include "tandem/tensor/lazy.h"
 
 namespace tandem {
 
@@ -405,7 +406,7 @@ namespace {
 
 int64_t count_nonzero_values(const char* name, const Tensor& x, Where where) {
   return placed(name, where, [&] {
-    TD_CHECK(!x.is_symbolic(), Unsupported,
+    TD_CHECK(detail::readable(x), Unsupported,
              "the size of the result depends on values, which a trace does not have\n"
              "Use nonzero(x, size, fill), where(), or call it outside.");
     NoGradGuard no_grad;
@@ -447,7 +448,7 @@ namespace {
 
 int64_t largest_value(const char* name, const Tensor& x, Where where) {
   return placed(name, where, [&] {
-    TD_CHECK(!x.is_symbolic(), Unsupported,
+    TD_CHECK(detail::readable(x), Unsupported,
              "the size of the result depends on values, which a trace does not have\n"
              "Give the number of classes.");
     int64_t m = -1;

@@ -14,6 +14,7 @@
 #include "tandem/ops/scan.h"
 #include "tandem/ops/search.h"
 #include "tandem/ops/view.h"
+#include "tandem/tensor/lazy.h"
 
 namespace tandem {
 namespace {
@@ -260,7 +261,7 @@ int64_t segment_count(const Tensor& ids, int64_t num_segments) {
            ids.shape().to_string());
   if (num_segments >= 0) return num_segments;
   TD_CHECK(num_segments == -1, Value, "num_segments must not be negative, got {}", num_segments);
-  TD_CHECK(!ids.is_symbolic(), Unsupported,
+  TD_CHECK(detail::readable(ids), Unsupported,
            "the size of the result depends on values, which a trace does not have\n"
            "Give num_segments.");
   const int64_t n = ids.numel() ? max(ids).to(DType::i64).item<int64_t>() + 1 : 0;

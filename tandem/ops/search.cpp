@@ -13,6 +13,7 @@
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
 #include "tandem/ops/view.h"
+#include "tandem/tensor/lazy.h"
 
 namespace tandem {
 namespace {
@@ -138,7 +139,7 @@ Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool out_int32, bool
 namespace {
 
 void check_values(const Tensor& x, const char* hint) {
-  TD_CHECK(!x.is_symbolic(), Unsupported,
+  TD_CHECK(detail::readable(x), Unsupported,
            "the result depends on values, which a trace does not have\n{}", hint);
 }
 

@@ -3,6 +3,7 @@
 // torch/_tensor_str.py step by step; the only difference is `dtype=float64` for
 // `dtype=torch.float64`.
 #include "tandem/tensor/format.h"
+#include "tandem/tensor/lazy.h"
 
 #include <fmt/format.h>
 
@@ -230,7 +231,7 @@ std::string to_string(const Tensor& x) { return to_string(x, get_printoptions())
 std::string to_string(const Tensor& x, const PrintOptions& options) {
   if (!x.defined()) return "tensor(undefined)";
   const detail::TensorImpl& t = *x.impl();
-  if (t.has(detail::kSymbolic))
+  if (!detail::readable(x))
     return fmt::format("tensor(traced, shape={}, dtype={})", t.shape.to_string(),
                        to_string(t.dtype));
   std::vector<std::string> suffixes;

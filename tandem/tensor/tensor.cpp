@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
+#include "tandem/tensor/lazy.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem {
@@ -15,12 +18,24 @@ namespace {
   throw Error(kind, std::move(message), std::move(hint), op, where, "");
 }
 
-[[noreturn]] TD_COLD void fail_traced(const char* op, Where where) {
+// A value of a trace is read: it is computed now, or an error.
+TD_COLD void read_traced(detail::TensorImpl& t, const char* op, Where where) {
+  if (detail::make_readable(t, where)) return;
   fail_at(ErrorKind::Unsupported, op, where, "a value inside a trace cannot be read",
           "Use where() or cond(), or read it outside.");
 }
 
 }  // namespace
+
+namespace detail {
+static std::atomic<Materializer> g_materializer{nullptr};
+void set_materializer(Materializer m) { g_materializer = m; }
+bool make_readable(TensorImpl& t, Where where) {
+  if (!t.has(kSymbolic)) return true;
+  Materializer m = g_materializer.load();
+  return m && m(t, where);
+}
+}  // namespace detail
 
 void Tensor::throw_undefined() const {
   TD_FAIL(Value,
@@ -58,7 +73,7 @@ int64_t Tensor::numel() const {
 
 void Tensor::read_item(void* out, DType dtype, Where where) const {
   const detail::TensorImpl& t = get();
-  if (TD_UNLIKELY(t.has(detail::kSymbolic))) fail_traced("item", where);
+  if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "item", where);
   if (TD_UNLIKELY(t.numel != 1))
     fail_at(ErrorKind::Shape, "item", where,
             fmt::format("wants a tensor of one element, got shape {}", t.shape.to_string()),
@@ -68,7 +83,7 @@ void Tensor::read_item(void* out, DType dtype, Where where) const {
 
 const void* Tensor::checked_data(DType dtype, Where where) const {
   const detail::TensorImpl& t = get();
-  if (TD_UNLIKELY(t.has(detail::kSymbolic))) fail_traced("data", where);
+  if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "data", where);
   if (TD_UNLIKELY(t.dtype != dtype))
     fail_at(
         ErrorKind::DType, "data", where,
@@ -94,13 +109,13 @@ void* Tensor::unshared_data(DType dtype, Where where) {
 
 void Tensor::copy_out(void* out, DType dtype, Where where) const {
   const detail::TensorImpl& t = get();
-  if (TD_UNLIKELY(t.has(detail::kSymbolic))) fail_traced("to_vector", where);
+  if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "to_vector", where);
   detail::copy_row_major(t, out, dtype);
 }
 
 Tensor::operator bool() const {
   const detail::TensorImpl& t = get();
-  if (t.has(detail::kSymbolic)) fail_traced("bool", Where{});
+  if (t.has(detail::kSymbolic)) read_traced(*impl_, "bool", Where{});
   if (t.numel != 1)
     fail_at(ErrorKind::Shape, "bool", Where{},
             fmt::format("the truth of a tensor of shape {} is ambiguous", t.shape.to_string()),

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control::eager: while a function runs, its ops are recorded and not run; reading a value runs
+// what was recorded as one segment. Segments are found again by their content: ops, attributes,
+// shapes, how they hang together and which values are wanted. Cells and gradients are written when
+// the function has ended, so an exception leaves them as they were.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+#include "tandem/compile/executable.h"
+#include "tandem/graph/rng.h"
+#include "tandem/graph/trace.h"
+
+namespace tandem::compiler {
+
+/// Segments of one compiled function.
+class SegmentCache {
+ public:
+  explicit SegmentCache(size_t most) : most_(most) {}
+  /// The Executable of the segment `key`; nullptr when it is seen for the first time: it may never
+  /// come again, and compiling costs more than running it once.
+  Ref<Executable> find(const std::string& key, FunctionRef<Program()> program);
+  /// Calls whose segments are never seen again run op by op for a while.
+  bool run_op_by_op();
+  int64_t compiled() const { return compiled_; }
+  int64_t run() const { return run_; }
+  Ref<Executable> last() const;
+
+ private:
+  struct Entry {
+    Ref<Executable> executable;
+    uint64_t used = 0;
+  };
+  mutable std::mutex lock_;
+  size_t most_;
+  std::unordered_map<std::string, Entry> entries_;
+  Ref<Executable> last_;
+  uint64_t clock_ = 0;
+  int misses_ = 0, rest_ = 0;
+  std::atomic<int64_t> compiled_{0}, run_{0};
+};
+
+/// One call in segments: the running trace of this thread while it lives.
+class SegmentedRun : public LazyRecorder {
+ public:
+  explicit SegmentedRun(SegmentCache& cache);
+  ~SegmentedRun() override;
+  SegmentedRun(const SegmentedRun&) = delete;
+  SegmentedRun& operator=(const SegmentedRun&) = delete;
+
+  /// Run what is left and write cells and gradients.
+  void commit();
+  int reads() const { return reads_; }
+  Where first_read() const { return first_read_; }
+  int segments() const { return segments_; }
+  double seconds_inside() const { return seconds_; }
+
+  void record(Call& k, Tensor* out) override;
+  Tensor alias(const Tensor& t) override;
+  bool owns(const detail::TensorImpl& t) const override { return ids_.count(&t) > 0; }
+  bool materialize(detail::TensorImpl& t, Where where) override;
+
+ private:
+  struct Pending {
+    SmallVec<Ref<detail::TensorImpl>, 1> impls;  ///< all tensors that show the value
+    Spec spec;
+    int input = kNone;
+  };
+  bool pass_through(Call& k, Tensor* out);
+  void run_now(Call& k, Tensor* out);
+  int id_of(const Tensor& t);
+  int add_value(const Spec& spec, int input);
+  void draw(Call& k, Instr& i);
+  void flush();
+  Program program(const std::vector<int>& live) const;
+  std::vector<Tensor> interpret(const std::vector<int>& live) const;
+  template <class T>
+  void put(const T& v) {
+    key_.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+
+  SegmentCache& cache_;
+  Trace trace_;
+  uint32_t old_slow_;
+  bool op_by_op_;
+  std::vector<Pending> values_;
+  std::vector<Instr> instrs_;
+  std::vector<Tensor> inputs_;
+  std::unordered_map<const detail::TensorImpl*, int> ids_;
+  std::string key_;
+  GeneratorState rng_entry_;
+  uint32_t draws_ = 0;
+  int reads_ = 0, segments_ = 0;
+  double seconds_ = 0;
+  Where first_read_;
+};
+
+}  // namespace tandem::compiler
