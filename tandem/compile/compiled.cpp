@@ -148,10 +148,6 @@ void add_derivative(Specialisation& s, std::vector<Tensor>& outputs) {
       from.push_back(outputs[i]);
     }
   if (from.empty()) return;
-  TD_CHECK(outputs.size() <= static_cast<size_t>(kMaxOpOuts), Unsupported,
-           "a compiled function whose backward() runs outside gives at most {} tensors, this one "
-           "{}\nCompile the whole step, or call it under NoGradGuard.",
-           kMaxOpOuts, outputs.size());
   for (size_t i = 0; i < s.args.size(); ++i)
     if (s.args[i].requires_grad) {
       s.targets.push_back({false, i});
@@ -162,6 +158,11 @@ void add_derivative(Specialisation& s, std::vector<Tensor>& outputs) {
       s.targets.push_back({true, i});
       to.push_back(entry);
     }
+  if (to.empty()) return s.grad_outputs.clear();
+  TD_CHECK(outputs.size() <= static_cast<size_t>(kMaxOpOuts), Unsupported,
+           "a compiled function whose backward() runs outside gives at most {} tensors, this one "
+           "{}\nCompile the whole step, or call it under NoGradGuard.",
+           kMaxOpOuts, outputs.size());
   for (const Tensor& y : from) {
     grads.push_back(t.placeholder(op::input, spec_of(y), false));
     t.graph->inputs.push_back(grads.back());

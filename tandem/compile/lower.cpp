@@ -329,6 +329,8 @@ class Lowering {
       s.out.push_back(fresh(y, own ? &strides : nullptr));
       a.out[o] = array_of_place(s.out.back());
     }
+    // Kernels ask for hidden outputs by number, also where none is made.
+    while (s.out.size() < i.op->n_out) s.out.push_back(kNone);
   }
 
   void prepare(Step& s) {

@@ -163,7 +163,8 @@ inline bool any_floating(const std::vector<Arg>& args) {
 // ---- comparing
 
 // Integers and bools exactly; floats within tolerance * largest value.
-inline ::testing::AssertionResult close(const Tensor& got, const Tensor& want, double tolerance) {
+inline ::testing::AssertionResult close(const Tensor& got, const Tensor& want, double tolerance,
+                                        double scale = 1e-3) {
   if (!got.defined() || !want.defined())
     return ::testing::AssertionFailure() << "an output is undefined";
   if (!(got.shape() == want.shape()))
@@ -171,7 +172,7 @@ inline ::testing::AssertionResult close(const Tensor& got, const Tensor& want, d
            << got.shape().to_string() << " is not " << want.shape().to_string();
   if (!is_floating(got.dtype())) tolerance = 0;
   std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
-  double largest = 1e-3;
+  double largest = scale;
   for (double v : b)
     if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
   for (size_t i = 0; i < a.size(); ++i) {
