@@ -2,13 +2,10 @@
 // Max pooling commutes with a clamp from below or above (relu, relu6): the larger image is then not
 // clamped at all, forward and backward. max(clamp(x)) is clamp(max(x)) bit for bit; where the clamp
 // is flat its derivative is 0, so it does not matter which of equal elements a window has chosen.
-// And a sum over whole planes of max_pool_backward is the sum of what it scatters.
 #include "tandem/compile/passes.h"
 #include "tandem/graph/derivative.h"
-#include "tandem/graph/reduce_attrs.h"
 #include "tandem/graph/scalar_expr.h"
 #include "tandem/ops/pool.h"
-#include "tandem/ops/reduce.h"
 
 namespace tandem::compiler {
 namespace {
@@ -63,7 +60,6 @@ class PoolOrder {
   void run() {
     for (size_t k = 0; k < p_.instrs.size(); ++k)
       if (p_.instrs[k].op == &op::max_pool) swap(static_cast<int>(k));
-    for (Instr& i : p_.instrs) sum_planes(i);
     std::vector<Instr> out;
     for (size_t k = 0; k < p_.instrs.size(); ++k) {
       for (Instr& i : before_[k]) out.push_back(std::move(i));
@@ -129,20 +125,6 @@ class PoolOrder {
     const Spec &g = p_.values[idx(back.in[0].value)].spec, &y = p_.values[idx(pool.out[0])].spec;
     return pool.out.size() > 1 && back.in[1].value == pool.out[1] && uses_[idx(pool.out[1])] == 1 &&
            g == y && p_.values[idx(gh)].spec == p_.values[idx(mask.out[0])].spec;
-  }
-
-  void sum_planes(Instr& i) {
-    if (i.op != &op::sum || i.in[0].value == kNone) return;
-    Instr* back = made_by(i.in[0].value);
-    if (!back || back->op != &op::max_pool_backward) return;
-    const int rank = p_.values[idx(i.in[0].value)].spec.rank();
-    IntList dims = normalize_dims(static_cast<const ReduceAttrs*>(i.attrs.get())->dims, rank);
-    for (int d = 2; d < rank; ++d) {
-      bool summed = false;
-      for (Dim s : dims) summed = summed || s == Dim(d);
-      if (!summed) return;
-    }
-    i.in[0].value = back->in[0].value;
   }
 
   Program& p_;

@@ -78,9 +78,8 @@ TEST(CompiledStep, MlpSgd) {
                                   optim::SGDOptions{.lr = 0.1, .momentum = 0.9}, 0);
 }
 TEST(CompiledStep, Conv) {
-  // The bias gradient of conv2 is summed over the pooled image: another order.
-  compare<bench::Conv, optim::SGD>(image({8, 1, 28, 28}), words({8}, 10),
-                                   optim::SGDOptions{.lr = 0.1}, 1e-5);
+  compare<bench::Conv, optim::AdamW>(image({8, 1, 28, 28}), words({8}, 10), optim::AdamWOptions{},
+                                     0);
 }
 TEST(CompiledStep, Gpt) {
   compare<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65), optim::AdamWOptions{},
