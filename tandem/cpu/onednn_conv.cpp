@@ -8,6 +8,7 @@
 #include "tandem/cpu/conv_internal.h"
 #include "tandem/cpu/onednn_internal.h"
 #include "tandem/cpu/registry_internal.h"
+#include "tandem/graph/context.h"
 #include "tandem/ops/conv.h"
 
 namespace tandem::detail {
@@ -114,8 +115,10 @@ Data ready_weight(PlanBuilder& b, const Array&, const Geometry&, int input, cons
   return b.input(input, want);
 }
 
-// oneDNN's threads share a call that is not cut into samples.
-int threads_for(ReadWeight weight) { return weight == read_weight ? num_threads() : 1; }
+// oneDNN's threads share a call that is not cut into samples; under DeterministicGuard one does it.
+int threads_for(ReadWeight weight) {
+  return weight == read_weight && !context().deterministic ? num_threads() : 1;
+}
 
 Desc any_weight(DType t, const Geometry& g) {
   return Desc(g.w, PlanBuilder::type_of(t), dnnl::memory::format_tag::any);
@@ -221,7 +224,7 @@ int64_t parts_of(int64_t n, double operations, int64_t most) {
 // for many threads sums some shapes in another order than what it chooses for one. An f32 call on
 // at most kFewSamples large samples is left to the own kernels, which share a sample among threads;
 // of the 16-bit dtypes such a call is not cut, and the bits of an odd shape may depend on the
-// threads.
+// threads (kNotDeterministic) but under DeterministicGuard.
 struct SamplesPlan : Plan {
   std::shared_ptr<const Plan> whole;    ///< few large samples: the threads share each of them
   std::shared_ptr<const Plan> part[2];  ///< of floor and ceil of n / parts samples

@@ -32,6 +32,7 @@ void register_loss_kernels();
 void register_update_kernels();
 void register_attention_kernels();
 void register_rnn_kernels();
+void register_gru_kernels();  // with register_rnn_kernels
 /// Built only with oneDNN.
 void register_onednn_kernels();
 /// "3.2.0, avx512_core_amx"

@@ -8,61 +8,12 @@
 #include "tandem/base/parallel.h"
 #include "tandem/cpu/gemm_internal.h"
 #include "tandem/cpu/registry_internal.h"
+#include "tandem/cpu/rnn_internal.h"
 #include "tandem/cpu/row_internal.h"
 #include "tandem/ops/rnn.h"
 
 namespace tandem::detail {
 namespace {
-
-bool dense(const Array& a) { return a.dtype == DType::f32 && a.contiguous && !a.is_scalar; }
-bool dense_or_absent(const KernelCall& c, int i) {
-  return c.n_in <= i || !c.in[i].present() || dense(c.in[i]);
-}
-const float* data_or_null(const KernelCall& c, int i) {
-  return c.n_in > i && c.in[i].present() ? c.in[i].as<float>() : nullptr;
-}
-
-int64_t panel_width() { return micro_table<float>().panel(); }
-int64_t panels_of(int64_t h) { return micro_table<float>().panels(h); }
-size_t rounded(int64_t floats) {
-  return (static_cast<size_t>(floats) * sizeof(float) + 63) / 64 * 64;
-}
-
-struct LstmPlan : Plan {
-  int workers = 1;      ///< of one step
-  int big_workers = 1;  ///< of the products over all steps
-  size_t bias = 0, gates = 0, panels = 0, gradient = 0, big = 0, part_at = 0, part = 0;
-
-  size_t take(size_t bytes) {
-    const size_t at = workspace;
-    workspace += (bytes + 63) / 64 * 64;
-    return at;
-  }
-};
-
-float* at(const KernelCall& c, size_t offset) {
-  return reinterpret_cast<float*>(static_cast<char*>(c.scratch) + offset);
-}
-
-// Workers of one step: a region pays from about 100,000 multiply-adds each.
-int step_workers(int64_t n, int64_t h) {
-  const int64_t panels = panels_of(h);
-  const auto worth =
-      static_cast<int64_t>(4.0 * static_cast<double>(n * h) * static_cast<double>(h) / 100000.0);
-  return static_cast<int>(std::clamp<int64_t>(std::min<int64_t>(worth, panels), 1, num_threads()));
-}
-
-// f(worker, first panel, last panel, scratch) on the workers of the plan.
-template <class F>
-void for_panels(const KernelCall& c, const LstmPlan& plan, int64_t panels, F&& f) {
-  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
-    for (int64_t w = first; w < last; ++w)
-      f(panels * w / plan.workers, panels * (w + 1) / plan.workers,
-        at(c, plan.part_at + static_cast<size_t>(w) * plan.part));
-  });
-}
-
-int64_t step_at(int64_t k, int64_t steps, bool reverse) { return reverse ? steps - 1 - k : k; }
 
 // ---- forward
 
@@ -82,10 +33,10 @@ Sizes forward_sizes(const KernelCall& c) {
 }
 
 std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
-  auto plan = std::make_shared<LstmPlan>();
+  auto plan = std::make_shared<RecurrentPlan>();
   const Sizes s = forward_sizes(c);
   const int64_t panels = panels_of(s.h);
-  plan->workers = step_workers(s.n, s.h);
+  plan->workers = step_workers(s.n, s.h, 4);
   plan->big_workers = num_threads();
   plan->bias = plan->take(rounded(4 * s.h));
   plan->gates = plan->take(rounded(s.steps * s.n * 4 * s.h));
@@ -97,28 +48,8 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   return plan;
 }
 
-// w_hh [4h, h] as [panel][gate][h][width]: column j of a panel is unit panel * width + j.
-void pack_recurrent(const float* w, int64_t h, float* to) {
-  const int64_t width = panel_width(), panels = panels_of(h);
-  const MicroTable<float>& t = micro_table<float>();
-  parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p)
-      for (int64_t gate = 0; gate < 4; ++gate) {
-        const int64_t units = std::min(width, h - p * width);
-        float* panel = to + (p * 4 + gate) * h * width;
-        const float* from = w + (gate * h + p * width) * h;
-        if (units == width) {
-          t.transpose(panel, width, from, h, width, h);
-          continue;
-        }
-        for (int64_t k = 0; k < h; ++k)
-          for (int64_t j = 0; j < units; ++j) panel[k * width + j] = from[j * h + k];
-      }
-  });
-}
-
 // gates [t * n, 4h] = x times w_ih of all steps, plus both biases.
-void project(const KernelCall& c, const LstmPlan& plan, const Sizes& s, float* gates) {
+void project(const KernelCall& c, const RecurrentPlan& plan, const Sizes& s, float* gates) {
   const int64_t g4 = 4 * s.h;
   float* bias = at(c, plan.bias);
   const float *b1 = data_or_null(c, 5), *b2 = data_or_null(c, 6);
@@ -140,14 +71,14 @@ void project(const KernelCall& c, const LstmPlan& plan, const Sizes& s, float* g
 }
 
 void forward_run(const KernelCall& c) {
-  const auto& plan = *static_cast<const LstmPlan*>(c.plan);
+  const auto& plan = *static_cast<const RecurrentPlan*>(c.plan);
   const Sizes s = forward_sizes(c);
   const bool reverse = c.get_attrs<LstmAttrs>().reverse;
   const RowLoops& l = row_loops();
   const int64_t g4 = 4 * s.h, width = panel_width(), panels = panels_of(s.h);
   float *gates = at(c, plan.gates), *packed = at(c, plan.panels);
   project(c, plan, s, gates);
-  pack_recurrent(c.in[4].as<float>(), s.h, packed);
+  pack_recurrent(c.in[4].as<float>(), s.h, 4, packed);
 
   float *y = c.out[0].as<float>(), *saved = c.out[3].as<float>(), *cy = c.out[2].as<float>();
   const int64_t state = s.n * s.h;
@@ -203,29 +134,18 @@ Sizes backward_sizes(const KernelCall& c) {
 }
 
 std::shared_ptr<const Plan> backward_prepare(const KernelCall& c) {
-  auto plan = std::make_shared<LstmPlan>();
+  auto plan = std::make_shared<RecurrentPlan>();
   const Sizes s = backward_sizes(c);
   const int64_t panels = panels_of(s.h);
-  plan->workers = step_workers(s.n, s.h);
+  plan->workers = step_workers(s.n, s.h, 4);
   plan->panels = plan->take(rounded(panels * 4 * s.h * panel_width()));
   plan->part = (gemm_scratch<float>(s.n, panel_width(), 4 * s.h) + 63) / 64 * 64;
   plan->part_at = plan->take(plan->part * static_cast<size_t>(plan->workers));
   return plan;
 }
 
-// w_hh [4h, h] as [panel][4h][width].
-void pack_columns(const float* w, int64_t h, float* to) {
-  const int64_t width = panel_width(), panels = panels_of(h);
-  parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p)
-      for (int64_t k = 0; k < 4 * h; ++k)
-        std::memcpy(to + (p * 4 * h + k) * width, w + k * h + p * width,
-                    static_cast<size_t>(std::min(width, h - p * width)) * sizeof(float));
-  });
-}
-
 void backward_run(const KernelCall& c) {
-  const auto& plan = *static_cast<const LstmPlan*>(c.plan);
+  const auto& plan = *static_cast<const RecurrentPlan*>(c.plan);
   const Sizes s = backward_sizes(c);
   const bool reverse = c.get_attrs<LstmAttrs>().reverse;
   const RowLoops& l = row_loops();
@@ -236,7 +156,7 @@ void backward_run(const KernelCall& c) {
               *saved = c.in[6].as<float>();
   float *gg = c.out[0].as<float>(), *gh = c.out[1].as<float>(), *gc = c.out[2].as<float>();
   float* packed = at(c, plan.panels);
-  pack_columns(w, s.h, packed);
+  pack_columns(w, s.h, 4, packed);
   // gh of units of panels first..last-1 from the gate gradients `g` of the step after.
   auto recur = [&](const float* g, int64_t first, int64_t last, float* scratch) {
     for (int64_t p = first; p < last; ++p) {
@@ -325,6 +245,7 @@ void register_rnn_kernels() {
   add(op::lstm_backward, {backward_supports, nullptr, backward_prepare, backward_run});
   add(op::lstm_cell, {cell_supports, nullptr, nullptr, cell_run});
   add(op::lstm_cell_backward, {cell_backward_supports, nullptr, nullptr, cell_backward_run});
+  register_gru_kernels();
 }
 
 }  // namespace tandem::detail

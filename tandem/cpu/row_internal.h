@@ -63,7 +63,7 @@ struct RowLoops {
   void (*adam)(float* p, float* m, float* v, const float* p0, const float* g, const float* m0,
                const float* v0, const AdamNumbers& a, bool decoupled, int64_t n);
 
-  // ---- losses, attention, LSTM
+  // ---- losses, attention, recurrent layers
   /// gx[i] = k * (sum * exp(x[i] - lse) - even * (w ? w[i] : 1))
   void (*cross_entropy_grad)(float* gx, const float* x, float lse, float k, float sum, float even,
                              const float* w, int64_t n);
@@ -77,6 +77,12 @@ struct RowLoops {
   void (*lstm_cell_grad)(const float* gh, const float* gh2, const float* gc, const float* gs,
                          const float* saved, const float* c, float* gates, float* gp, int64_t h,
                          int64_t n);
+  /// One sample's units of a GRU: r and z (sums of both products) and n (of x alone) lie `h` apart
+  /// in gates, q = the product of n's gate with the state, b its bias (or nullptr). before and
+  /// after are the states; saved (r, z, n, q + b), or nullptr.
+  void (*gru_cell)(const float* gates, const float* q, const float* b, const float* before,
+                   float* after, float* saved, int64_t h, int64_t n);
+  void (*tanh)(float* y, const float* x, int64_t n);
 };
 extern const RowLoops kRowsBase, kRowsAvx2, kRowsAvx512;
 /// The best for this processor.

@@ -48,6 +48,7 @@ struct Context {
   uint32_t slow = 0;
   bool grad_enabled = true;
   bool in_backward = false;
+  bool deterministic = false;  ///< DeterministicGuard: kernels read it when they make a plan
   DType autocast_dtype = DType::bf16;
   Trace* trace = nullptr;
   ProfilerGuard* profiler = nullptr;
@@ -115,6 +116,21 @@ class TD_API AutocastGuard {
  private:
   uint32_t old_;
   DType old_dtype_;
+};
+
+/// Every op inside gives the same bits at any thread count. Outside of it all do but the rows that
+/// docs/ops.md marks; those take the time of one thread here where they cannot be cut.
+class TD_API DeterministicGuard {
+ public:
+  explicit DeterministicGuard(bool on = true) : old_(context().deterministic) {
+    context().deterministic = on;
+  }
+  ~DeterministicGuard() { context().deterministic = old_; }
+  DeterministicGuard(const DeterministicGuard&) = delete;
+  DeterministicGuard& operator=(const DeterministicGuard&) = delete;
+
+ private:
+  bool old_;
 };
 
 /// Calls `hook` for every op of this thread while it lives.

@@ -82,7 +82,8 @@ struct Kernel {
   bool (*supports)(const KernelCall&) = nullptr;
   /// Strides that it wants for output i; false: row-major. Default: row-major.
   bool (*layout)(const KernelCall&, int output, Strides& strides) = nullptr;
-  /// Make the Plan of such a call; eager keeps it in a table keyed by op, attrs, specs, threads.
+  /// Make the Plan of such a call; eager keeps it in a table keyed by op, attrs, specs, threads and
+  /// DeterministicGuard.
   std::shared_ptr<const Plan> (*prepare)(const KernelCall&) = nullptr;
   void (*run)(const KernelCall&) = nullptr;
 };

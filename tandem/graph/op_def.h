@@ -57,7 +57,7 @@ enum OpFlags : uint32_t {
   kRandom = 4,             ///< draws from the generator
   kNotDifferentiable = 8,  ///< no derivative exists (argmax): the gradient stops, silently
   kZeroGrad = 16,          ///< derivative is zero almost everywhere (floor, sign)
-  kNotDeterministic = 32,  ///< bits may change with the thread count (the reference page lists it)
+  kNotDeterministic = 32,  ///< in f16 and bf16 bits may change with the thread count
   kNoBatch = 64,           ///< vmap = loop does not hold by design (random)
   kReuseFirst = 128,       ///< output 0 may get input 0's buffer (the kernel sees equal pointers)
 };

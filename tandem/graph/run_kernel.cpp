@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// Ready plans by (kernel, attrs, dtypes, shapes, strides, threads).
+// Ready plans by (kernel, attrs, dtypes, shapes, strides, threads, DeterministicGuard).
 struct PlanTable {
   std::shared_mutex lock;
   std::unordered_map<std::string, std::shared_ptr<const Plan>> plans;
@@ -41,8 +41,8 @@ std::shared_ptr<const Plan> plan_of(const Kernel& kernel, const KernelCall& call
   key.clear();
   const void* id[] = {reinterpret_cast<const void*>(kernel.prepare), &call.op};
   append_raw(key, id, sizeof id);
-  int threads = num_threads();
-  append_raw(key, &threads, sizeof threads);
+  int mode = num_threads() * 2 + context().deterministic;
+  append_raw(key, &mode, sizeof mode);
   if (call.op.attrs) append_attr_bytes(call.op.attrs, call.attrs, key);
   for (int i = 0; i < call.n_in; ++i) append_array(key, call.in[i]);
   for (int i = 0; i < call.n_out; ++i) append_array(key, call.out[i]);

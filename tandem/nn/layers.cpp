@@ -13,6 +13,7 @@
 #include "tandem/ops/norm.h"
 #include "tandem/ops/pointwise.h"
 #include "tandem/ops/reduce.h"
+#include "tandem/ops/scatter.h"
 #include "tandem/ops/view.h"
 
 namespace tandem::nn {
@@ -38,29 +39,22 @@ EmbeddingBag::EmbeddingBag(Dim n, Dim d, EmbeddingBagOptions o) : options(o) {
   TD_REGISTER(weight);
 }
 
-// The largest row of each bag, column by column; the first of equal ones gets the gradient.
+// The largest row of each bag, column by column; equal ones share the gradient. What counts as
+// padding goes to a bag of its own behind the others.
 Tensor EmbeddingBag::bag_max(const Tensor& rows, const Tensor& x, const Tensor& bag,
                              Dim bags) const {
-  std::vector<int64_t> of = bag.to_vector<int64_t>(), ids = x.to_vector<int64_t>();
-  auto n = static_cast<size_t>(bags.value());
-  std::vector<std::vector<int64_t>> members(n);
-  for (size_t i = 0; i < of.size(); ++i)
-    if (ids[i] != options.padding_idx) members[static_cast<size_t>(of[i])].push_back(int64_t(i));
-  size_t longest = 1;
-  for (const auto& m : members) longest = std::max(longest, m.size());
-  // Short bags repeat their first row, which changes no maximum; empty ones are masked.
-  std::vector<int64_t> at(n * longest, 0);
-  std::vector<float> full_bag(n);
-  for (size_t b = 0; b < n; ++b) {
-    full_bag[b] = members[b].empty() ? 0.0f : 1.0f;
-    for (size_t k = 0; k < longest; ++k)
-      if (!members[b].empty()) at[b * longest + k] = members[b][k < members[b].size() ? k : 0];
+  const bool padded = options.padding_idx >= 0;
+  const Dim all = padded ? bags + 1 : bags;
+  Tensor place = bag;
+  if (padded) {
+    // In a trace the number of bags may be a symbol: the last place is counted, not written down.
+    const Tensor last = arange_dim(all).max();
+    place = where(x == options.padding_idx, last, bag);
   }
-  if (of.empty()) return zeros({bags, rows.shape(1)}, rows.dtype());
-  Tensor table = index_select(rows, 0, tensor(at))
-                     .reshape({bags, static_cast<int64_t>(longest), rows.shape(1)});
-  Tensor y = max(table, 1).first;
-  return where(tensor(full_bag, {bags, 1}) > 0.5, y, full({}, 0.0, y.dtype()));
+  const Tensor index = place.unsqueeze(1).expand(rows.shape());
+  Tensor y =
+      scatter_reduce(zeros({all, rows.shape(1)}, rows.dtype()), 0, index, rows, "amax", false);
+  return padded ? narrow(y, 0, 0, bags) : y;
 }
 
 Tensor EmbeddingBag::forward(Tensor x, Tensor offsets, Tensor w) {

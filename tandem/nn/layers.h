@@ -28,7 +28,7 @@ struct EmbeddingBagOptions {
 };
 /// Sums, means or maxima of rows of weight [num_embeddings, embedding_dim] by bag: x integers
 /// [bags, length], or [n] with offsets [bags] (where each bag begins). per_sample_weights of x's
-/// shape for mode "sum". An empty bag gives zeros. "max" with offsets reads them.
+/// shape for mode "sum". An empty bag gives zeros.
 class TD_API EmbeddingBag : public Module {
  public:
   EmbeddingBag(Dim num_embeddings, Dim embedding_dim, EmbeddingBagOptions options = {});

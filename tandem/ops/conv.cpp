@@ -438,6 +438,7 @@ constinit const OpDef conv =
         .reference(detail::conv_reference)
         .autocast(Autocast::low)
         .flops(conv_flops)
+        .flag(kNotDeterministic)
         .onnx("Conv")
         .doc(
             "Convolution of x [n, c, ...] with w [o, c / groups, ...] in one to three spatial "
@@ -450,6 +451,7 @@ constinit const OpDef conv_backward_input =
         .reference(detail::conv_backward_input_reference)
         .autocast(Autocast::low)
         .flops(backward_input_flops)
+        .flag(kNotDeterministic)
         .doc("Gradient of conv by x: [n, o, ...] to [n, c, ...size]; the transposed convolution.");
 constinit const OpDef conv_backward_weight =
     contraction("conv_backward_weight", {"x", "gy"}, fields<ConvAttrs>())

@@ -16,6 +16,7 @@ namespace {
 
 using detail::composed;
 using fft::FftAttrs;
+using fft::RealFftAttrs;
 constexpr double kPi = 3.14159265358979323846;
 
 void check_complex(const Shape& s) {
@@ -49,6 +50,66 @@ double fft_flops(const InferCall& c) {
   const int d = normalize_dim(c.get_attrs<FftAttrs>().dim, s.rank() - 1);
   return 2.5 * static_cast<double>(s.numel().value()) *
          std::log2(static_cast<double>(s[d].value()) + 1);
+}
+
+// ---- real numbers and the lower half of their spectrum
+
+void real_infer(InferCall& c, bool inverse) {
+  const Spec& x = c.in[0];
+  const auto& a = c.get_attrs<RealFftAttrs>();
+  TD_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, DType,
+           "x is {}, wants float32 or float64\nConvert it with .to(float32).", to_string(x.dtype));
+  if (inverse) check_complex(x.shape);
+  const int rank = x.rank() - inverse;
+  const int d = normalize_dim(a.dim, rank);
+  const int64_t half = a.length / 2 + 1;
+  const Dim want(inverse ? half : a.length);
+  TD_CHECK(a.length >= 1 && dims_equal(x.shape[d], want), Shape,
+           "x is {} for a length of {} in dimension {}", x.shape.to_string(), a.length, d);
+  Shape s;
+  for (int i = 0; i < rank; ++i)
+    s.push_back(i != d ? x.shape[i] : inverse ? Dim(a.length) : Dim(half));
+  if (!inverse) s.push_back(2);
+  c.out[0] = Spec(x.dtype, s, x.device);
+}
+void rfft_infer(InferCall& c) { real_infer(c, false); }
+void irfft_infer(InferCall& c) { real_infer(c, true); }
+
+// How often a frequency stands in the whole spectrum, [k, 1, ..., 1] against x: twice but for 0 and
+// the middle of an even length.
+Tensor multiplicity(const Tensor& x, const RealFftAttrs& a, int d) {
+  const int64_t half = a.length / 2 + 1;
+  std::vector<double> v(static_cast<size_t>(half), 2.0);
+  v[0] = 1;
+  if (a.length % 2 == 0) v.back() = 1;
+  Shape s;
+  for (int i = 0; i < x.dim(); ++i) s.push_back(i == d ? half : 1);
+  return tensor(v).to(x.dtype()).reshape(s);
+}
+// The transpose of either is the other one, frequencies that stand for two counted so.
+void rfft_vjp(VjpCall& c) {
+  const auto& a = c.get_attrs<RealFftAttrs>();
+  const Tensor& g = c.grad();
+  const int d = normalize_dim(a.dim, g.dim() - 1);
+  c.results[0] = call(op::irfft, &a, c.where(), div(g, multiplicity(g, a, d), c.where()));
+}
+void irfft_vjp(VjpCall& c) {
+  const auto& a = c.get_attrs<RealFftAttrs>();
+  const Tensor y = call(op::rfft, &a, c.where(), c.grad());
+  const int d = normalize_dim(a.dim, y.dim() - 1);
+  c.results[0] = mul(y, multiplicity(y, a, d), c.where());
+}
+void real_batch(BatchCall& c) {
+  RealFftAttrs a = c.get_attrs<RealFftAttrs>();
+  const bool inverse = c.node.op == &op::irfft;
+  a.dim = normalize_dim(a.dim, c.rank(0) - inverse) + 1;
+  c.out[0] = call(*c.node.op, &a, c.node.where, c.in[0]);
+}
+double real_flops(const InferCall& c) {
+  const Shape& s = c.in[0].shape;
+  if (s.is_symbolic()) return 0;
+  return 1.25 * static_cast<double>(s.numel().value()) *
+         std::log2(static_cast<double>(c.get_attrs<RealFftAttrs>().length) + 1);
 }
 
 // ---- parts of the functions
@@ -95,8 +156,9 @@ Tensor r2c(const Tensor& in, int64_t dim, std::optional<int64_t> n, std::string_
   const int d = normalize_dim(dim, x.dim());
   const int64_t length = n.value_or(x.size(d));
   const Tensor real = resized(x, d, length);
-  const Tensor y = raw(make_complex(real, zeros_like(real)), d, false);
-  return scaled(narrow(y, d, 0, length / 2 + 1), factor(norm, static_cast<double>(length), false));
+  const RealFftAttrs a{d, length};
+  return scaled(call(op::rfft, &a, Where::here(), real),
+                factor(norm, static_cast<double>(length), false));
 }
 
 Tensor c2r(const Tensor& in, int64_t dim, std::optional<int64_t> n, std::string_view norm) {
@@ -106,13 +168,9 @@ Tensor c2r(const Tensor& in, int64_t dim, std::optional<int64_t> n, std::string_
   const int64_t length = n.value_or(2 * (x.size(d) - 1));
   TD_CHECK(length >= 1, Value, "the length must be positive, got {}\nGive n.", length);
   const int64_t half = length / 2 + 1;
-  x = resized(x, d, half);
-  // The frequencies above are the conjugates of those below, in opposite order.
-  if (length > half) {
-    const Tensor rest = flip(narrow(x, d, 1, length - half), {d});
-    x = cat({x, complex_conj(rest)}, d);
-  }
-  return scaled(complex_real(raw(x, d, true)), factor(norm, static_cast<double>(length), true));
+  const RealFftAttrs a{d, length};
+  return scaled(call(op::irfft, &a, Where::here(), resized(x, d, half)),
+                factor(norm, static_cast<double>(length), true));
 }
 
 // The dims and lengths of a transform over several dims of `rank`.
@@ -173,10 +231,26 @@ constinit const OpDef fft = make_row("fft", Family::index, Types::same, {"x"}, f
                                 .doc(
                                     "Discrete Fourier transform of complex numbers [..., 2] along "
                                     "a dim, without a factor.");
+constinit const OpDef rfft =
+    make_row("rfft", Family::index, Types::same, {"x"}, fields<RealFftAttrs>())
+        .infer(rfft_infer)
+        .vjp(rfft_vjp)
+        .batch(real_batch)
+        .reference(detail::run_rfft)
+        .flops(real_flops)
+        .doc("Frequencies 0 to n / 2 of n real numbers along a dim, without a factor.");
+constinit const OpDef irfft =
+    make_row("irfft", Family::index, Types::same, {"x"}, fields<RealFftAttrs>())
+        .infer(irfft_infer)
+        .vjp(irfft_vjp)
+        .batch(real_batch)
+        .reference(detail::run_irfft)
+        .flops(real_flops)
+        .doc("n real numbers from the lower half of their spectrum along a dim, without a factor.");
 }  // namespace op
 
 std::span<const OpDef* const> fft_rows() {
-  static constexpr const OpDef* kRows[] = {&op::fft};
+  static constexpr const OpDef* kRows[] = {&op::fft, &op::rfft, &op::irfft};
   return kRows;
 }
 

@@ -64,6 +64,15 @@ struct FftAttrs {
     v("inverse", inverse);
   }
 };
+struct RealFftAttrs {
+  int64_t dim = 0;
+  int64_t length = 0;  ///< of the real side
+  template <class V>
+  void fields(V& v) {
+    v("dim", dim);
+    v("length", length);
+  }
+};
 
 }  // namespace tandem::fft
 
@@ -112,8 +121,9 @@ TD_API Tensor kaiser_window(int64_t n, bool periodic = true, double beta = 12,
                             DType dtype = DType::f32, Where where = Where::here());
 
 namespace op {
-/// Complex [..., 2] along a dim, without a factor.
-extern TD_API const OpDef fft;
+/// fft: complex [..., 2] along a dim, without a factor. rfft: real [..., n, ...] to the frequencies
+/// 0 .. n / 2, complex; irfft: back to n numbers, the frequencies above taken as conjugates.
+extern TD_API const OpDef fft, rfft, irfft;
 }  // namespace op
 /// The rows of this family.
 TD_API std::span<const OpDef* const> fft_rows();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of the row fft over Eigen's mixed-radix transform. Lengths with a large prime factor go
-// by Bluestein's chirp ("A linear filtering approach to the computation of the discrete Fourier
-// transform", 1970), so no length costs more than n log n. A task is a set of whole lines.
+// The loops of the rows fft, rfft and irfft over Eigen's mixed-radix transform. Lengths with a
+// large prime factor go by Bluestein's chirp ("A linear filtering approach to the computation of
+// the discrete Fourier transform", 1970), so no length costs more than n log n. A task is a set of
+// whole lines.
 #define EIGEN_DONT_PARALLELIZE
 #define EIGEN_MPL2_ONLY
 #include "tandem/ops/fft_internal.h"
 
+#include <algorithm>
 #include <complex>
 #include <unsupported/Eigen/FFT>
 #include <vector>
@@ -29,6 +31,7 @@ class Line {
   using Complex = std::complex<T>;
   Line(int64_t n, bool inverse) : n_(n), inverse_(inverse) {
     plain_.SetFlag(Eigen::FFT<T>::Unscaled);
+    plain_.SetFlag(Eigen::FFT<T>::HalfSpectrum);
     if (!has_large_factor(n)) return;
     wide_.SetFlag(Eigen::FFT<double>::Unscaled);
     size_ = 1;
@@ -62,6 +65,33 @@ class Line {
       plain_.fwd(out, in, n_);
   }
 
+  // The lower half of the spectrum of n real numbers, and back.
+  void run_real(Complex* out, const T* in) {
+    if (n_ == 1) {
+      out[0] = in[0];
+    } else if (chirp_.empty()) {
+      plain_.fwd(out, in, n_);
+    } else {
+      wide_in_.assign(in, in + n_);
+      wide_out_.resize(wide_in_.size());
+      by_chirp(wide_out_.data(), wide_in_.data());
+      std::copy_n(wide_out_.begin(), n_ / 2 + 1, out);
+    }
+  }
+  void run_to_real(T* out, const Complex* in) {
+    if (n_ == 1) {
+      out[0] = in[0].real();
+    } else if (chirp_.empty()) {
+      plain_.inv(out, in, n_);
+    } else {
+      wide_in_.assign(in, in + n_ / 2 + 1);
+      for (int64_t i = n_ / 2 + 1; i < n_; ++i) wide_in_.push_back(std::conj(in[n_ - i]));
+      wide_out_.resize(wide_in_.size());
+      by_chirp(wide_out_.data(), wide_in_.data());
+      for (int64_t i = 0; i < n_; ++i) out[i] = wide_out_[static_cast<size_t>(i)].real();
+    }
+  }
+
  private:
   void by_chirp(Complex* out, const Complex* in) {
     std::fill(a_.begin(), a_.end(), 0.0);
@@ -78,6 +108,7 @@ class Line {
   Eigen::FFT<T> plain_;
   Eigen::FFT<double> wide_;
   std::vector<std::complex<double>> chirp_, filter_, a_, b_;
+  std::vector<Complex> wide_in_, wide_out_;
 };
 
 template <class T>
@@ -104,8 +135,52 @@ void run_lines(const KernelCall& k) {
   });
 }
 
+// Lines of real numbers (in `real`) and of their half spectra (in `half`), one way or the other.
+template <class T, bool kInverse>
+void run_real_lines(const KernelCall& k) {
+  using Complex = std::complex<T>;
+  const Array& y = k.out[0];
+  if (y.numel == 0) return;
+  const Array& shape = kInverse ? y : k.in[0];  // of the real side
+  const Packed<T> x(k.in[0]);
+  const int d = normalize_dim(k.get_attrs<fft::RealFftAttrs>().dim, shape.rank);
+  const int64_t n = shape.shape[d], h = n / 2 + 1;
+  int64_t inner = 1, lines = 1;
+  for (int i = 0; i < shape.rank; ++i) {
+    if (i > d) inner *= shape.shape[i];
+    if (i != d) lines *= shape.shape[i];
+  }
+  parallel_for_rows(lines, 20 * n, [&](int64_t first, int64_t last) {
+    Line<T> line(n, kInverse);
+    std::vector<T> real(static_cast<size_t>(n));
+    std::vector<Complex> half(static_cast<size_t>(h));
+    for (int64_t l = first; l < last; ++l) {
+      const int64_t outer = l / inner, at_real = outer * inner * n + l % inner,
+                    at_half = outer * inner * h + l % inner;
+      if (kInverse) {
+        const auto* from = reinterpret_cast<const Complex*>(x.get());
+        for (int64_t i = 0; i < h; ++i) half[static_cast<size_t>(i)] = from[at_half + i * inner];
+        line.run_to_real(real.data(), half.data());
+        for (int64_t i = 0; i < n; ++i)
+          y.as<T>()[at_real + i * inner] = real[static_cast<size_t>(i)];
+      } else {
+        for (int64_t i = 0; i < n; ++i) real[static_cast<size_t>(i)] = x.get()[at_real + i * inner];
+        line.run_real(half.data(), real.data());
+        auto* to = reinterpret_cast<Complex*>(y.as<T>());
+        for (int64_t i = 0; i < h; ++i) to[at_half + i * inner] = half[static_cast<size_t>(i)];
+      }
+    }
+  });
+}
+
 }  // namespace
 
+void run_rfft(const KernelCall& k) {
+  k.out[0].dtype == DType::f64 ? run_real_lines<double, false>(k) : run_real_lines<float, false>(k);
+}
+void run_irfft(const KernelCall& k) {
+  k.out[0].dtype == DType::f64 ? run_real_lines<double, true>(k) : run_real_lines<float, true>(k);
+}
 void run_fft(const KernelCall& k) {
   if (k.out[0].dtype == DType::f64)
     run_lines<double>(k);

@@ -137,17 +137,21 @@ std::pair<Tensor, Tensor> lu_factor(const Tensor& A, Where where) {
 std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& A, Where where) {
   return named("lu", where, [&]() -> std::tuple<Tensor, Tensor, Tensor> {
     const auto [f, pivots] = lu_factor(A, where);
-    const Tensor unit = eye(A.size(-1), -1, A.dtype(), where);
-    const Tensor rows = call(op::lu_permutation, nullptr, where, pivots);
+    const int64_t m = A.size(-2), k = std::min(m, A.size(-1));
+    const ShapeAttrs length{{m}};
+    const Tensor rows = call(op::lu_permutation, &length, where, pivots);
     // Column i of P has its one in the row of A that row i of the factors was.
-    const Tensor columns = mT(one_hot(rows, A.size(-1), where).to(A.dtype(), where), where);
-    return {columns, add(tril(f, -1, where), unit, where), triu(f, 0, where)};
+    const Tensor columns = mT(one_hot(rows, m, where).to(A.dtype(), where), where);
+    const Tensor l =
+        add(tril(narrow(f, -1, 0, k, where), -1, where), eye(m, k, A.dtype(), where), where);
+    return {columns, l, triu(narrow(f, -2, 0, k, where), 0, where)};
   });
 }
 
 Tensor lu_solve(const Tensor& LU, const Tensor& pivots, const Tensor& B, Where where) {
   return solve_with("lu_solve", LU, B, true, where, [&](const Tensor& f, const Tensor& b) {
-    Tensor rows = call(op::lu_permutation, nullptr, where, pivots);
+    const ShapeAttrs same;
+    Tensor rows = call(op::lu_permutation, &same, where, pivots);
     rows = expand(unsqueeze(rows, -1, where), b.shape(), where);
     const Tensor moved = gather(b, b.dim() - 2, rows, where);
     return solve_triangular(f, solve_triangular(f, moved, false, true, true, where), true, true,
@@ -223,8 +227,29 @@ Tensor eigvals(const Tensor& A, Where where) {
   return named("eigvals", where, [&] { return eig(A, where).first; });
 }
 
-LstsqResult lstsq(const Tensor& A, const Tensor& B, std::optional<double> rcond, Where where) {
+namespace {
+
+// Are the diagonals of R so far from 0 that no column of A nearly depends on the others?
+bool full_rank(const Tensor& r, double limit) {
+  if (r.numel() == 0) return true;
+  NoGradGuard no_grad;
+  const Tensor d = abs(diagonal(r.detach(), 0, -2, -1));
+  return all(gt(amin(d, {-1}), amax(d, {-1}) * limit)).item<bool>();
+}
+
+// By A = Q R: R^-1 Q^T B, or of least norm, Q R^-T B with A^T = Q R, for more columns than rows.
+Tensor solved_by_qr(const Tensor& q, const Tensor& r, const Tensor& b, bool wide, Where where) {
+  if (wide) return product(q, solve_triangular(mT(r, where), b, false, true, false, where), where);
+  return solve_triangular(r, product(mT(q, where), b, where), true, true, false, where);
+}
+
+}  // namespace
+
+LstsqResult lstsq(const Tensor& A, const Tensor& B, std::optional<double> rcond,
+                  std::string_view driver, Where where) {
   return named("lstsq", where, [&] {
+    TD_CHECK(driver == "gelsy" || driver == "gels" || driver == "gelsd" || driver == "gelss", Value,
+             "driver is \"{}\"\nIt is \"gelsy\", \"gels\", \"gelsd\" or \"gelss\".", driver);
     check_rank(A, "A");
     TD_CHECK(B.dim() >= 1, Shape, "B must have a dimension");
     const bool vector = is_vector(A, B) || (B.dim() == A.dim() - 1);
@@ -234,14 +259,31 @@ LstsqResult lstsq(const Tensor& A, const Tensor& B, std::optional<double> rcond,
              "A is {}, B is {}\nB must have as many rows as A.", A.shape().to_string(),
              B.shape().to_string());
     LstsqResult r;
-    r.solution = product(pinv(a, {}, rcond, where), b, where);
-    if (a.size(-2) > a.size(-1))
+    r.rank = zeros(Shape(0), DType::i64, where);
+    r.singular_values = zeros(Shape(0), a.dtype(), where);
+    const bool wide = a.size(-2) < a.size(-1), svd_wanted = driver == "gelsd" || driver == "gelss";
+    bool full = true;
+    // Whether the rank is full cannot be read in a trace: there only "gels" is solved by QR.
+    if (driver == "gels" || (!svd_wanted && !a.is_symbolic())) {
+      const auto [q, t] = qr(wide ? mT(a, where) : a, "reduced", where);
+      const double limit = rcond.value_or(epsilon_of(a) * largest_size(a));
+      full = driver == "gels" || full_rank(t, std::max(limit, 1e3 * epsilon_of(a)));
+      if (full) r.solution = solved_by_qr(q, t, b, wide, where);
+    }
+    const int64_t most = std::min(a.size(-2), a.size(-1));
+    if (r.solution.defined()) {
+      if (driver != "gels") r.rank = tandem::full(stack_of(a.shape(), 2), most, DType::i64, where);
+    } else {
+      r.solution = product(pinv(a, {}, rcond, where), b, where);
+      r.rank = matrix_rank(a.detach(), {}, rcond, where);
+      full = a.is_symbolic() || all(eq(r.rank, most)).item<bool>();
+    }
+    if (a.size(-2) > a.size(-1) && full && driver != "gelsy")
       r.residuals =
           sum(square(sub(product(a, r.solution, where), b, where), where), {-2}, false, where);
     else
       r.residuals = zeros(Shape(0), a.dtype(), where);
-    r.singular_values = svdvals(a.detach(), where);
-    r.rank = matrix_rank(a.detach(), {}, rcond, where);
+    if (svd_wanted) r.singular_values = svdvals(a.detach(), where);
     if (vector) r.solution = squeeze(r.solution, -1, where);
     return r;
   });

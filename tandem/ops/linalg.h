@@ -35,10 +35,10 @@ TD_API Tensor solve(const Tensor& A, const Tensor& B, bool left = true,
 /// as ones. A zero on the diagonal gives infinities, as in PyTorch.
 TD_API Tensor solve_triangular(const Tensor& A, const Tensor& B, bool upper, bool left = true,
                                bool unitriangular = false, Where where = Where::here());
-/// (LU, pivots): both factors of the square A = P L U in one matrix, and LAPACK's pivots (int32,
-/// counted from 1).
+/// (LU, pivots): both factors of A = P L U in one matrix [..., m, n], and LAPACK's pivots (int32
+/// [..., min(m, n)], counted from 1).
 TD_API std::pair<Tensor, Tensor> lu_factor(const Tensor& A, Where where = Where::here());
-/// (P, L, U).
+/// (P, L, U): [..., m, m], [..., m, k], [..., k, n] with k = min(m, n).
 TD_API std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& A, Where where = Where::here());
 /// X with A X = B from lu_factor(A).
 TD_API Tensor lu_solve(const Tensor& LU, const Tensor& pivots, const Tensor& B,
@@ -76,14 +76,17 @@ TD_API Tensor eigvals(const Tensor& A, Where where = Where::here());
 
 struct LstsqResult {
   Tensor solution;         ///< [..., n, k], of least norm
-  Tensor residuals;        ///< [..., k] sums of squares; empty unless m > n
-  Tensor rank;             ///< int64 [...]
-  Tensor singular_values;  ///< [..., min(m, n)]
+  Tensor residuals;        ///< [..., k] sums of squares; empty unless m > n and all ranks
+                           ///< are full, and for "gelsy"
+  Tensor rank;             ///< int64 [...]; empty for driver "gels"
+  Tensor singular_values;  ///< [..., min(m, n)] for "gelsd" and "gelss", else empty
 };
-/// X that makes |A X - B| least, through the singular value decomposition (driver gelsd). B as in
-/// solve.
+/// X that makes |A X - B| least; B as in solve. Driver "gels": by QR, for full rank; "gelsy": so
+/// too where the rank is full, else through the singular values, which "gelsd" and "gelss" always
+/// use. In a trace "gelsy" uses them too. Singular values up to rcond times the largest count as
+/// zero.
 TD_API LstsqResult lstsq(const Tensor& A, const Tensor& B, std::optional<double> rcond = {},
-                         Where where = Where::here());
+                         std::string_view driver = "gelsy", Where where = Where::here());
 /// How many singular values are above the limit of pinv (int64).
 TD_API Tensor matrix_rank(const Tensor& A, std::optional<double> atol = {},
                           std::optional<double> rtol = {}, Where where = Where::here());
@@ -156,8 +159,8 @@ struct PinvAttrs {
 
 namespace tandem {
 namespace op {
-/// lu_permutation: pivots -> for each row of the factors the row of A that it was (int64).
-/// cofactor: the derivative of det.
+/// lu_permutation: pivots -> for each row of the factors the row of A that it was (int64);
+/// shape[0], if given, is how many rows there are. cofactor: the derivative of det.
 extern TD_API const OpDef cholesky, solve_triangular, lu_factor, lu_permutation, solve, inv, det,
     slogdet, cofactor, qr, eigh, svd, pinv, matrix_exp;
 }  // namespace op

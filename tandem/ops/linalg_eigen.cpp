@@ -104,6 +104,22 @@ struct Svd {
   }
 };
 
+// Gauss' elimination with the largest pivot of each column, in place; the swaps count from 1.
+template <class T>
+void eliminate(Mat<T>& f, int32_t* pivots) {
+  const Eigen::Index m = f.rows(), n = f.cols();
+  for (Eigen::Index s = 0; s < std::min(m, n); ++s) {
+    Eigen::Index at = 0;
+    f.col(s).tail(m - s).cwiseAbs().maxCoeff(&at);
+    pivots[s] = static_cast<int32_t>(s + at + 1);
+    f.row(s).swap(f.row(s + at));
+    const Eigen::Index rest = m - s - 1;
+    if (f(s, s) != T(0)) f.col(s).tail(rest) /= f(s, s);
+    f.bottomRightCorner(rest, n - s - 1).noalias() -=
+        f.col(s).tail(rest) * f.row(s).tail(n - s - 1);
+  }
+}
+
 template <class T>
 bool is_singular(const Mat<T>& lu) {
   return lu.diagonal().size() && (lu.diagonal().array() == T(0)).any();
@@ -154,7 +170,13 @@ void run_lu_factor(const KernelCall& k) {
     using T = decltype(tag);
     each_matrix<T>(k, [&](int64_t i, const Mat<T>& a) {
       const int64_t n = a.rows();
-      if (n == 0) return;
+      if (a.size() == 0) return;
+      if (n != a.cols()) {
+        Mat<T> f = a;
+        eliminate(f, k.out[1].as<int32_t>() + i * std::min(n, a.cols()));
+        store_at<T>(k.out[0], i, f);
+        return;
+      }
       const Eigen::PartialPivLU<Mat<T>> lu(a);
       store_at<T>(k.out[0], i, lu.matrixLU());
       // Row r of the factors was row wanted[r]; find the swaps that bring it there.
@@ -174,17 +196,17 @@ void run_lu_factor(const KernelCall& k) {
 }
 
 void run_lu_permutation(const KernelCall& k) {
-  const Array& x = k.in[0];
-  const int64_t n = x.shape[x.rank - 1];
-  if (x.numel == 0) return;
+  const Array &x = k.in[0], &y = k.out[0];
+  const int64_t swaps = x.shape[x.rank - 1], n = y.shape[y.rank - 1];
+  if (y.numel == 0) return;
   const Packed<int32_t> pivots(x);
-  for (int64_t i = 0; i < x.numel / n; ++i) {
-    int64_t* p = k.out[0].as<int64_t>() + i * n;
+  for (int64_t i = 0; i < y.numel / n; ++i) {
+    int64_t* p = y.as<int64_t>() + i * n;
     for (int64_t r = 0; r < n; ++r) p[r] = r;
-    for (int64_t s = 0; s < n; ++s) {
-      const int64_t other = pivots[i * n + s] - 1;
+    for (int64_t s = 0; s < swaps; ++s) {
+      const int64_t other = pivots[i * swaps + s] - 1;
       if (other < 0 || other >= n)
-        report_error(k, 1, pivots[i * n + s]);
+        report_error(k, 1, pivots[i * swaps + s]);
       else
         std::swap(p[s], p[other]);
     }

@@ -69,15 +69,21 @@ void solve_infer(InferCall& c) {
   c.out[0] = Spec(b.dtype, b.shape, b.device);
 }
 void lu_factor_infer(InferCall& c) {
-  square_infer(c);
-  Shape pivots = stack_of(c.in[0].shape, 1);
+  check_matrix(c, 0);
+  const Spec& x = c.in[0];
+  c.out[0] = Spec(x.dtype, x.shape, x.device);
+  Shape pivots = stack_of(x.shape, 2);
+  pivots.push_back(smaller(rows_of(x), cols_of(x)));
   c.out[1] = Spec(DType::i32, pivots, c.in[0].device);
 }
 void lu_permutation_infer(InferCall& c) {
   TD_CHECK(c.in[0].dtype == DType::i32, DType, "pivots are {}, wants int32",
            to_string(c.in[0].dtype));
   TD_CHECK(c.in[0].rank() >= 1, Shape, "pivots must have a dimension");
-  c.out[0] = Spec(DType::i64, c.in[0].shape, c.in[0].device);
+  Shape rows = c.in[0].shape;
+  const Shape& wanted = c.get_attrs<ShapeAttrs>().shape;
+  if (wanted.rank()) rows[rows.rank() - 1] = wanted[0];
+  c.out[0] = Spec(DType::i64, rows, c.in[0].device);
 }
 // [..., n, n] -> [...] for every output.
 void det_infer(InferCall& c) {
@@ -214,13 +220,27 @@ Tensor take_rows(const Tensor& x, const Tensor& rows, Where where) {
 void lu_factor_vjp(VjpCall& c) {
   if (!c.grad(0).defined()) return;
   const Algebra w{c.where()};
-  const Tensor lu = c.out(0), g = c.grad(0);
-  const Tensor l = add(w.lower(lu, -1), w.eye(lu), c.where());
-  const Tensor inner =
-      add(w.lower(w.tm(l, w.lower(g, -1)), -1), w.upper(w.mt(w.upper(g), w.upper(lu))), c.where());
-  const Tensor left = w.solve(w.t(lu), inner, true, true);
-  const Tensor both = w.t(w.solve(lu, w.t(left), true));
-  const Tensor order = call(op::lu_permutation, nullptr, c.where(), c.out(1));
+  const Where where = c.where();
+  const int64_t m = c.out(0).size(-2), n = c.out(0).size(-1), k = std::min(m, n);
+  const auto block = [&](const Tensor& x, bool below, bool right) {
+    const Tensor rows = narrow(x, -2, below ? k : 0, below ? m - k : k, where);
+    return narrow(rows, -1, right ? k : 0, right ? n - k : k, where);
+  };
+  const Tensor f = c.out(0), g = c.grad(0), lu = block(f, false, false),
+               gk = block(g, false, false);
+  const Tensor l = add(w.lower(lu, -1), w.eye(lu), where), u = w.upper(lu);
+  Tensor low = w.tm(l, w.lower(gk, -1)), up = w.mt(w.upper(gk), u);
+  // What hangs below the square part pulls at U, what stands to the right of it at L.
+  if (m > k) up = w.minus(up, w.tm(block(f, true, false), block(g, true, false)));
+  if (n > k) low = w.minus(low, w.mt(block(g, false, true), block(f, false, true)));
+  const Tensor inner = add(w.lower(low, -1), w.upper(up), where);
+  const auto times_u = [&](const Tensor& x) { return w.t(w.solve(lu, w.t(x), true)); };
+  const auto times_l = [&](const Tensor& x) { return w.solve(w.t(lu), x, true, true); };
+  Tensor both = times_u(times_l(inner));
+  if (m > k) both = cat({both, times_u(block(g, true, false))}, -2, where);
+  if (n > k) both = cat({both, times_l(block(g, false, true))}, -1, where);
+  const ShapeAttrs rows{{m}};
+  const Tensor order = call(op::lu_permutation, &rows, where, c.out(1));
   c.results[0] = take_rows(both, argsort(order, -1, false, c.where()), c.where());
 }
 
@@ -425,7 +445,7 @@ constinit const OpDef lu_factor = matrix_row("lu_factor", {"A"})
                                           "Both factors of A = P L U in one matrix, and the row "
                                           "swaps.");
 constinit const OpDef lu_permutation =
-    matrix_row("lu_permutation", {"pivots"})
+    matrix_row("lu_permutation", {"pivots"}, fields<ShapeAttrs>())
         .outputs({"rows"})
         .type_rule(Types::custom)
         .autocast(Autocast::none)

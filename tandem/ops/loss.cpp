@@ -160,6 +160,14 @@ Tensor class_loss(const OpDef& row, Tensor x, Tensor target, Tensor weight, cons
   return single && y.dim() == 1 ? y.squeeze(0, where) : y;
 }
 
+// A loss per element with one number besides.
+Tensor row_of(const OpDef& row, const Tensor& x, const Tensor& target, double n, Where where) {
+  Tensor out[kMaxOpOuts];
+  Operand ins[] = {Operand(x, where), Operand(target, where), Operand(n)};
+  apply(row, nullptr, ins, out, where);
+  return std::move(out[0]);
+}
+
 }  // namespace
 
 namespace op {
@@ -216,11 +224,8 @@ Tensor smooth_l1_loss(Tensor x, Tensor target, SmoothL1LossOptions options, Wher
   check_pair("smooth_l1_loss", x, target, where);
   placed("smooth_l1_loss", where,
          [&] { TD_CHECK(options.beta >= 0, Value, "beta is {}, wants at least 0", options.beta); });
-  Tensor z = (x - target).abs(where);
-  if (options.beta == 0) return reduced(std::move(z), options.reduction, where);
-  Tensor y =
-      tandem::where(z < options.beta, z.square() * (0.5 / options.beta), z - 0.5 * options.beta);
-  return reduced(std::move(y), options.reduction, where);
+  if (options.beta == 0) return reduced((x - target).abs(where), options.reduction, where);
+  return reduced(row_of(op::smooth_l1, x, target, options.beta, where), options.reduction, where);
 }
 
 Tensor huber_loss(Tensor x, Tensor target, HuberLossOptions options, Where where) {
@@ -228,10 +233,7 @@ Tensor huber_loss(Tensor x, Tensor target, HuberLossOptions options, Where where
   placed("huber_loss", where, [&] {
     TD_CHECK(options.delta > 0, Value, "delta is {}, wants more than 0", options.delta);
   });
-  Tensor z = (x - target).abs(where);
-  Tensor y = tandem::where(z <= options.delta, z.square() * 0.5,
-                           (z - 0.5 * options.delta) * options.delta);
-  return reduced(std::move(y), options.reduction, where);
+  return reduced(row_of(op::huber, x, target, options.delta, where), options.reduction, where);
 }
 
 Tensor binary_cross_entropy(Tensor x, Tensor target, BinaryCrossEntropyOptions options,
@@ -249,10 +251,11 @@ Tensor binary_cross_entropy(Tensor x, Tensor target, BinaryCrossEntropyOptions o
 Tensor binary_cross_entropy_with_logits(Tensor x, Tensor target,
                                         BinaryCrossEntropyWithLogitsOptions options, Where where) {
   check_pair("binary_cross_entropy_with_logits", x, target, where);
-  Tensor log_p = logsigmoid(x, where);
+  Tensor y;
   if (options.pos_weight.defined())
-    log_p = std::move(log_p) * ((options.pos_weight - 1.0) * target + 1.0);
-  Tensor y = (1.0 - target) * x - log_p;
+    y = (1.0 - target) * x - logsigmoid(x, where) * ((options.pos_weight - 1.0) * target + 1.0);
+  else
+    y = row_of(op::bce_with_logits, x, target, 1.0, where);
   if (options.weight.defined()) y = std::move(y) * options.weight;
   return reduced(std::move(y), options.reduction, where);
 }

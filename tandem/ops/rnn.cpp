@@ -1,37 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The row `lstm` (a whole sequence, kept gates, its products by weights as one matrix product over
-// all steps) and recurrent layers of public ops. The step itself is in lstm_cell.cpp.
+// all steps) and the functions of all recurrent rows. Its step is in lstm_cell.cpp; gru.cpp has the
+// other rows.
 #include "tandem/ops/rnn.h"
 
 #include "tandem/ops/create.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
+#include "tandem/ops/rnn_internal.h"
 #include "tandem/ops/rule_internal.h"
 #include "tandem/ops/view.h"
 
 namespace tandem {
 namespace {
 
-using detail::placed;
+using namespace detail;
 
 // ---- shape rules
-
-void want_shape(const InferCall& c, int i, const char* name, const Shape& want) {
-  if (!c.has(i)) return;
-  const Spec& s = c.in[i];
-  bool same = s.rank() == want.rank();
-  for (int k = 0; same && k < want.rank(); ++k) same = dims_equal(s[k], want[k]);
-  TD_CHECK(same, Shape, "{} is {}, wants {}", name, s.shape.to_string(), want.to_string());
-}
-
-void check_dtypes(const InferCall& c) {
-  for (int i = 1; i < c.n_in(); ++i)
-    TD_CHECK(!c.has(i) || c.in[i].dtype == c.in[0].dtype, DType,
-             "x is {}, {} is {}\nCast one of them with .to().", to_string(c.in[0].dtype),
-             c.op.in_names[i], to_string(c.in[i].dtype));
-  TD_CHECK(is_floating(c.in[0].dtype), DType, "x is {}, wants a floating dtype",
-           to_string(c.in[0].dtype));
-}
 
 void lstm_infer(InferCall& c) {
   const Shape &x = c.in[0].shape, &w = c.in[4].shape;
@@ -70,8 +55,6 @@ void lstm_backward_infer(InferCall& c) {
 
 // ---- bodies
 
-int64_t step_at(int64_t k, int64_t steps, bool reverse) { return reverse ? steps - 1 - k : k; }
-
 // Products of all steps by w_ih at once, both biases added.
 Tensor project(const Tensor& x, const Tensor& w_ih, const Tensor& b_ih, const Tensor& b_hh) {
   Tensor b = b_ih.defined() && b_hh.defined() ? b_ih + b_hh : b_ih.defined() ? b_ih : b_hh;
@@ -108,11 +91,6 @@ void lstm_body(BodyCall& b) {
   if (b.want_hidden) b.out[3] = stack(saved, 0);
 }
 
-Tensor plus(Tensor a, Tensor b) {
-  return !a.defined() ? b : !b.defined() ? a : std::move(a) + std::move(b);
-}
-Tensor at_step(const Tensor& t, int64_t k) { return t.defined() ? t.select(0, k) : t; }
-
 void lstm_backward_body(BodyCall& b) {
   bool reverse = b.get_attrs<LstmAttrs>().reverse;
   const Tensor &gy = b.in[0], &gsaved = b.in[3], &w_hh = b.in[4], &c0 = b.in[5], &saved = b.in[6];
@@ -140,19 +118,6 @@ void lstm_backward_body(BodyCall& b) {
 }
 
 // ---- derivative
-
-Tensor flat_rows(const Tensor& t, Where where) {
-  return t.reshape({t.shape(0) * t.shape(1), t.shape(2)}, where);
-}
-
-// h before each step, [t, n, h].
-Tensor states_before(const Tensor& y, const Tensor& h0, bool reverse, Where where) {
-  Tensor first = h0.unsqueeze(0, where);
-  Dim rest = y.shape(0) - 1;
-  if (rest == Dim(0)) return first;
-  return reverse ? cat({narrow(y, 0, 1, rest, where), first}, 0, where)
-                 : cat({first, narrow(y, 0, 0, rest, where)}, 0, where);
-}
 
 void lstm_vjp(VjpCall& c) {
   const auto& a = c.get_attrs<LstmAttrs>();
@@ -191,18 +156,6 @@ double lstm_flops(const InferCall& c) {
 
 // ---- forms
 
-// A state that is not given is zero.
-Tensor state_or_zeros(Tensor h, const Tensor& x, Dim hidden, int batch_dim, Where where) {
-  return h.defined() ? h : zeros({x.shape(batch_dim), hidden}, x.dtype(), where);
-}
-
-void check_sequence(const Tensor& x, const Tensor& w_hh) {
-  TD_CHECK(x.defined() && w_hh.defined(), Value, "x or w_hh is an undefined tensor");
-  TD_CHECK(x.dim() == 3, Shape, "x is {}, wants [steps, n, features]", x.shape().to_string());
-  TD_CHECK(x.size(0) > 0, Shape, "x is {}: a sequence without steps", x.shape().to_string());
-  TD_CHECK(w_hh.dim() == 2, Shape, "w_hh is {}, wants a matrix", w_hh.shape().to_string());
-}
-
 // One step of h = f(w_ih x + b_ih (given as xg) , w_hh h + b_hh).
 Tensor gru_step(const Tensor& xg, const Tensor& h, const Tensor& w_hh, const Tensor& b_hh,
                 Where where) {
@@ -224,20 +177,16 @@ Tensor relu_step(const Tensor& xg, const Tensor& h, const Tensor& w_hh, const Te
 
 using Step = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, Where);
 
-RnnResult run_steps(const char* name, Step step, const Tensor& x, Tensor h0, const Tensor& w_ih,
-                    const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, bool reverse,
-                    Where where) {
+RnnResult run_row(const char* name, const OpDef& row, const void* attrs, Tensor x, Tensor h0,
+                  Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh, Where where) {
   placed(name, where, [&] { check_sequence(x, w_hh); });
-  Tensor h = state_or_zeros(std::move(h0), x, w_hh.shape(1), 1, where);
-  Tensor xg = linear(x, w_ih, b_ih, where);
-  int64_t steps = x.size(0);
-  std::vector<Tensor> ys(static_cast<size_t>(steps));
-  for (int64_t k = 0; k < steps; ++k) {
-    int64_t t = step_at(k, steps, reverse);
-    h = step(xg.select(0, t, where), h, w_hh, b_hh, where);
-    ys[static_cast<size_t>(t)] = h;
-  }
-  return {stack(ys, 0, where), std::move(h)};
+  h0 = state_or_zeros(std::move(h0), x, w_hh.shape(1), 1, where);
+  Tensor out[kMaxOpOuts];
+  Operand ins[] = {Operand(std::move(x), where),    Operand(std::move(h0), where),
+                   Operand(std::move(w_ih), where), Operand(std::move(w_hh), where),
+                   Operand(std::move(b_ih), where), Operand(std::move(b_hh), where)};
+  apply(row, attrs, ins, out, where);
+  return {std::move(out[0]), std::move(out[1])};
 }
 
 Tensor run_cell(Step step, const Tensor& x, Tensor h, const Tensor& w_ih, const Tensor& w_hh,
@@ -267,8 +216,9 @@ constinit const OpDef lstm_backward =
 }  // namespace op
 
 std::span<const OpDef* const> rnn_rows() {
-  static constexpr const OpDef* kRows[] = {&op::lstm, &op::lstm_backward, &op::lstm_cell,
-                                           &op::lstm_cell_backward};
+  static constexpr const OpDef* kRows[] = {
+      &op::lstm, &op::lstm_backward, &op::lstm_cell, &op::lstm_cell_backward,
+      &op::gru,  &op::gru_backward,  &op::rnn,       &op::rnn_backward};
   return kRows;
 }
 
@@ -324,7 +274,9 @@ std::pair<Tensor, Tensor> lstm_cell(Tensor x, Tensor h, Tensor c, Tensor w_ih, T
 
 RnnResult gru(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh, bool reverse,
               Where where) {
-  return run_steps("gru", gru_step, x, std::move(h0), w_ih, w_hh, b_ih, b_hh, reverse, where);
+  const LstmAttrs a{reverse};
+  return run_row("gru", op::gru, &a, std::move(x), std::move(h0), std::move(w_ih), std::move(w_hh),
+                 std::move(b_ih), std::move(b_hh), where);
 }
 Tensor gru_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh,
                 Where where) {
@@ -332,11 +284,15 @@ Tensor gru_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tenso
 }
 RnnResult rnn_tanh(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh,
                    bool reverse, Where where) {
-  return run_steps("rnn_tanh", tanh_step, x, std::move(h0), w_ih, w_hh, b_ih, b_hh, reverse, where);
+  const RnnAttrs a{reverse, false};
+  return run_row("rnn_tanh", op::rnn, &a, std::move(x), std::move(h0), std::move(w_ih),
+                 std::move(w_hh), std::move(b_ih), std::move(b_hh), where);
 }
 RnnResult rnn_relu(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh,
                    bool reverse, Where where) {
-  return run_steps("rnn_relu", relu_step, x, std::move(h0), w_ih, w_hh, b_ih, b_hh, reverse, where);
+  const RnnAttrs a{reverse, true};
+  return run_row("rnn_relu", op::rnn, &a, std::move(x), std::move(h0), std::move(w_ih),
+                 std::move(w_hh), std::move(b_ih), std::move(b_hh), where);
 }
 Tensor rnn_tanh_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh,
                      Where where) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers over whole sequences, one layer and direction a call: lstm as a row that keeps
-// its gates, gru and rnn made of public ops. Gate order and formulas are PyTorch's.
+// Recurrent layers over whole sequences, one layer and direction a call: lstm, gru and rnn are rows
+// that keep what their derivatives read. Gate order and formulas are PyTorch's.
 #pragma once
 
 #include "tandem/graph/op_def.h"
@@ -15,6 +15,16 @@ struct LstmAttrs {
   }
 };
 
+struct RnnAttrs {
+  bool reverse = false;
+  bool relu = false;  ///< else tanh
+  template <class V>
+  void fields(V& v) {
+    v("reverse", reverse);
+    v("relu", relu);
+  }
+};
+
 namespace op {
 /// lstm: x [t, n, i], h0 [n, h], c0 [n, h], w_ih [4h, i], w_hh [4h, h], b_ih? [4h], b_hh? [4h] ->
 /// y [t, n, h], hn [n, h], cn [n, h], saved! [t, n, 5h] = (i, f, g, o after their functions, c).
@@ -22,7 +32,13 @@ namespace op {
 /// functions), gh0, gc0.
 /// lstm_cell: gates [n, 4h] (before the functions), c [n, h] -> h, c, saved [n, 5h].
 /// lstm_cell_backward: gh, gc, saved, c -> ggates [n, 4h], gc [n, h].
-extern TD_API const OpDef lstm, lstm_backward, lstm_cell, lstm_cell_backward;
+/// gru: x, h0, w_ih [3h, i], w_hh [3h, h], b_ih?, b_hh? -> y [t, n, h], hn [n, h], saved! [t, n,
+/// 4h] = (r, z, n, w_hn h + b_hn). gru_backward: gy?, ghn?, gsaved?, w_hh, h0, y, saved -> gx [t,
+/// n, 3h] and gh [t, n, 3h], the gradients of the products with x and with h, gh0. rnn: x, h0, w_ih
+/// [h, i], w_hh [h, h], b_ih?, b_hh? -> y [t, n, h], hn. rnn_backward: gy?, ghn?, w_hh, y -> ggates
+/// [t, n, h], gh0.
+extern TD_API const OpDef lstm, lstm_backward, lstm_cell, lstm_cell_backward, gru, gru_backward,
+    rnn, rnn_backward;
 }  // namespace op
 TD_API std::span<const OpDef* const> rnn_rows();
 

@@ -66,6 +66,32 @@ TEST_F(Sequence, AttentionOfOtherDtypes) {
   }
 }
 
+void check_gru(int64_t t, int64_t n, int64_t in, int64_t h, bool reverse, bool bias) {
+  const std::string what = fmt::format("gru t{} n{} i{} h{} reverse {}", t, n, in, h, reverse);
+  LstmAttrs a{reverse};
+  Tensor x = random({t, n, in}), h0 = random({n, h}), none;
+  Tensor wi = random({3 * h, in}) * 0.3, wh = random({3 * h, h}) * 0.3;
+  Tensor bi = bias ? random({3 * h}) : none, bh = bias ? random({3 * h}) : none;
+  check(op::gru, &a, {x, h0, wi, wh, bi, bh}, what, true, 3e-5);
+  Tensors y = run_op(op::gru, &a, {x, h0, wi, wh, bi, bh});
+  Tensor gy = random({t, n, h}), gh = random({n, h}), gs = random({t, n, 4 * h});
+  check(op::gru_backward, &a, {gy, gh, gs, wh, h0, y[0], y[2]}, what + " backward", true, 3e-5);
+  check(op::gru_backward, &a, {gy, none, none, wh, h0, y[0], y[2]}, what + " y alone", true, 3e-5);
+  check(op::gru_backward, &a, {none, gh, none, wh, h0, y[0], y[2]}, what + " h alone", true, 3e-5);
+}
+
+void check_rnn(int64_t t, int64_t n, int64_t in, int64_t h, bool reverse, bool relu) {
+  const std::string what = fmt::format("rnn t{} n{} i{} h{} reverse {}", t, n, in, h, reverse);
+  RnnAttrs a{reverse, relu};
+  Tensor x = random({t, n, in}), h0 = random({n, h}), none;
+  Tensor wi = random({h, in}) * 0.3, wh = random({h, h}) * 0.2, bi = random({h});
+  check(op::rnn, &a, {x, h0, wi, wh, bi, none}, what, true, 3e-5);
+  Tensor y = run_op(op::rnn, &a, {x, h0, wi, wh, bi, none})[0];
+  Tensor gy = random({t, n, h}), gh = random({n, h});
+  check(op::rnn_backward, &a, {gy, gh, wh, y}, what + " backward", true, 3e-5);
+  check(op::rnn_backward, &a, {none, gh, wh, y}, what + " h alone", true, 3e-5);
+}
+
 void check_lstm(int64_t t, int64_t n, int64_t in, int64_t h, bool reverse, bool bias) {
   const std::string what = fmt::format("lstm t{} n{} i{} h{} reverse {}", t, n, in, h, reverse);
   LstmAttrs a{reverse};
@@ -83,8 +109,18 @@ void check_lstm(int64_t t, int64_t n, int64_t in, int64_t h, bool reverse, bool 
         true, 3e-5);
 }
 
-TEST_F(Sequence, Lstm) {
+TEST_F(Sequence, RecurrentLayers) {
   for (bool reverse : {false, true}) {
+    for (bool second : {false, true}) {
+      check_gru(1, 1, 1, 1, reverse, second);
+      check_gru(5, 3, 4, 7, reverse, second);
+      check_gru(4, 9, 5, 70, reverse, second);
+      check_gru(3, 32, 16, 128, reverse, second);
+      check_rnn(1, 1, 1, 1, reverse, second);
+      check_rnn(5, 3, 4, 7, reverse, second);
+      check_rnn(4, 9, 5, 70, reverse, second);
+      check_rnn(3, 32, 16, 128, reverse, second);
+    }
     check_lstm(1, 1, 1, 1, reverse, true);
     check_lstm(5, 3, 4, 7, reverse, false);
     check_lstm(6, 4, 8, 32, reverse, true);

@@ -88,6 +88,14 @@ void add_image_ops(FnTable& table);
 /// Distributions (golden_distributions_helper.cpp).
 void add_distributions(FnTable& table);
 
+/// Run a case and compare all that it holds: an op, a layer (files "layers", "nn", "image_layers"),
+/// an optimizer or a schedule.
+void check_op_case(Case c);
+void check_layers_case(Case c);
+void check_nn_case(Case c);
+void check_image_layer_case(Case c);
+void check_optim_case(Case c);
+
 /// A name as GoogleTest takes it.
 std::string test_name(const std::string& name);
 

@@ -66,6 +66,10 @@ void add_linalg(FnTable& t) {
   };
   CASE(matrix_rank, matrix_rank(g.t(0)));
   CASE(lstsq, lstsq(g.t(0), g.t(1)).solution);
+  t["lstsq_all"] = [](const Case& g) -> Ts {
+    LstsqResult r = lstsq(g.t(0), g.t(1), {}, g.s("driver"));
+    return {r.solution, r.residuals, r.rank, r.singular_values};
+  };
   CASE(matrix_power, matrix_power(g.t(0), g.i("n")));
   CASE(matrix_exp, matrix_exp(g.t(0)));
   CASE(matrix_norm,

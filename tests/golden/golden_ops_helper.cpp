@@ -32,6 +32,7 @@ void add_pointwise(Table& t) {
 #undef PW2G
 #undef ROW
 #undef ROWG
+  CASE(isclose, isclose(g.at(0), g.at(1), g.d("rtol"), g.d("atol")));
   CASE(polygamma, polygamma(g.i("n"), g.t(0)));
   CASE(mvlgamma, mvlgamma(g.t(0), g.i("p")));
   CASE(betaln, betaln(g.t(0), g.t(1)));

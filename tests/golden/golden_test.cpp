@@ -67,10 +67,9 @@ const Difference* difference(const std::string& name) {
   return nullptr;
 }
 
-class GoldenOp : public ::testing::TestWithParam<Case> {};
+}  // namespace
 
-TEST_P(GoldenOp, Matches) {
-  Case c = GetParam();
+void check_op_case(Case c) {
   Fn fn = function_of(c.op);
   ASSERT_TRUE(fn) << c.op << " is not in the table of golden_ops_helper.cpp";
   Ts want_grads = c.list_of("grads"), grad_out = c.list_of("grad_out");
@@ -91,6 +90,12 @@ TEST_P(GoldenOp, Matches) {
     EXPECT_TRUE(matches(got[i], want_grads[i], rtol, c.atol())) << "gradient " << i;
   }
 }
+
+namespace {
+
+class GoldenOp : public ::testing::TestWithParam<Case> {};
+
+TEST_P(GoldenOp, Matches) { check_op_case(GetParam()); }
 
 TEST(GoldenDifferences, AreCases) {
   for (const Difference& d : kDifferences) {

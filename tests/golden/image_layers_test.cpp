@@ -156,12 +156,14 @@ class GoldenImageLayer : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(ImageLayers, GoldenImageLayer,
                          ::testing::ValuesIn(cases_of("image_layers")), case_name);
 
-TEST_P(GoldenImageLayer, Matches) {
-  Case c = GetParam();
+TEST_P(GoldenImageLayer, Matches) { check_image_layer_case(GetParam()); }
+
+}  // namespace
+
+void check_image_layer_case(Case c) {
   ASSERT_TRUE(makers().count(c.op)) << c.op;
   std::unique_ptr<Layer> layer = makers().at(c.op)(c);
   check_layer(c, *layer);
 }
 
-}  // namespace
 }  // namespace tandem::golden

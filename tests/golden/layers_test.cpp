@@ -109,12 +109,14 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
 class GoldenLayer : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Layers, GoldenLayer, ::testing::ValuesIn(cases_of("layers")), case_name);
 
-TEST_P(GoldenLayer, Matches) {
-  Case c = GetParam();
+TEST_P(GoldenLayer, Matches) { check_layers_case(GetParam()); }
+
+}  // namespace
+
+void check_layers_case(Case c) {
   ASSERT_TRUE(makers().count(c.op)) << c.op;
   std::unique_ptr<Layer> layer = makers().at(c.op)(c);
   check_layer(c, *layer);
 }
 
-}  // namespace
 }  // namespace tandem::golden

@@ -130,4 +130,12 @@ def make():
     holes = r.normal(2, 6, dtype=f64)
     holes[0, 1] = holes[0, 4] = holes[1, 0] = 0
     add("cumprod", [holes], {"dim": 1}, fn=torch.cumprod, name="cumprod_zeros")
+    for x in (tall, flat):
+        add("lu_factor", [x], **loose)
+        add("lu", [x], **loose)
+    b5, b3 = f.rng("b5").normal(2, 5, 2, dtype=f64), f.rng("b3").normal(2, 3, 2, dtype=f64)
+    for driver in ("gels", "gelsy", "gelsd"):
+        for a, b in ((tall, b5), (flat, b3)):
+            add("lstsq_all", [a, b], {"driver": driver}, grad=False,
+                fn=lambda a, b, driver: la.lstsq(a, b, driver=driver), **loose)
     f.save()

@@ -48,6 +48,10 @@ OPTIMIZERS += [
     ("LARS", [{"lr": 0.1}, {"lr": 0.1, "weight_decay": 0.05, "trust_coefficient": 0.02},
               {"lr": 0.1, "momentum": 0.8, "nesterov": True, "trust_coefficient": 0.1}]),
 ]
+OPTIMIZERS += [
+    ("AdamW", [{"lr": 0.02, "amsgrad": True, "betas": [0.7, 0.9]}]),
+    ("RMSprop", [{"lr": 0.01, "centered": True, "momentum": 0.5, "alpha": 0.8}]),
+]
 # The second parameter gets its first gradient at step 4.
 LATE = [("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}), ("Adam", {"lr": 0.05}),
         ("AdamW", {"lr": 0.05}), ("NAdam", {"lr": 0.05}), ("RAdam", {"lr": 0.05}),

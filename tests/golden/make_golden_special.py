@@ -68,6 +68,46 @@ def orders(f):
               fn=lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b))
 
 
+def rest(f):
+    """Rows that the other files ask less than three times."""
+    r = f.rng("rest")
+    x = r.uniform(-4, 4, 3, 5)
+    v = torch.tensor([0.0, -0.0, 1.0, -2.5, INF, -INF, NAN])
+    for n, t in (("f32", x), ("f64", x.double()), ("small", x * 0.1)):
+        for op in ("frac", "sinc", "deg2rad", "rad2deg"):
+            f.add(op, [t], name=f"{op}_{n}")
+        f.add("celu", [t], {"alpha": 0.6}, name="celu_" + n)
+        f.add("round", [t], {"decimals": 1}, name="round_decimals_" + n, wide=False, grad=False)
+    for n, t in (("f32", v), ("f64", v.double()), ("f16", v.half())):
+        for op in ("isinf", "isfinite", "isposinf", "isneginf", "signbit", "isnan"):
+            f.add(op, [t], name=f"{op}_{n}", grad=False, wide=False)
+        f.add("nan_to_num", [t], {"nan": 0.5, "posinf": 9.0, "neginf": -9.0}, name="to_num_" + n,
+              grad=False, wide=False)
+        f.add("logical_xor", [t, t.flip(0)], name="logical_xor_" + n, grad=False, wide=False)
+        f.add("isclose", [t, t + 1e-3], {"rtol": 1e-2, "atol": 1e-4}, name="isclose_" + n,
+              grad=False, wide=False)
+    for n, dt in (("f32", f32), ("f64", f64)):
+        a, b = x.to(dt), r.uniform(-2, 2, 5, dtype=f64).to(dt)
+        f.add("logaddexp2", [a, b], name="logaddexp2_" + n)
+        f.add("heaviside", [a.round(), b], name="heaviside_" + n, grad=False, wide=False)
+    ids = torch.tensor([1, 3, 3, 0, 7])
+    for k in (0, 4, 12):
+        f.add("bincount", [ids], {"minlength": k}, grad=False)
+    f.add("matrix_exp", [r.normal(2, 4, 4, dtype=f64)], fn=torch.linalg.matrix_exp, rtol=1e-9)
+    f.add("matrix_exp", [torch.zeros(3, 3, dtype=f64)], fn=torch.linalg.matrix_exp)
+    image, stats = r.normal(2, 3, 4, dtype=f64), [r.normal(3, dtype=f64), r.uniform(.5, 2, 3, dtype=f64)]
+    affine = [r.normal(3, dtype=f64), r.normal(3, dtype=f64)]
+    for n, dt in (("f32", f32), ("f64", f64)):
+        for inputs in ([image, *stats, *affine], [image, *stats, None, None]):
+            f.add("batch_norm", [None if t is None else t.to(dt) for t in inputs], grad=False,
+                  fn=lambda x, m, v, w, b: torch.nn.functional.batch_norm(x, m, v, w, b),
+                  name="batch_norm_infer_" + n)
+    a = torch.tensor([0.5, 3.0, 20.0], dtype=f64)
+    for k in (0.7, 1.6):
+        f.add("sample_gamma_backward", [a, a * k], grad=False, rtol=2e-3, name="gamma_backward",
+              fn=lambda a, z: torch._standard_gamma_grad(a, z))
+
+
 def make():
     f = Family("special", torch.special)
     for op, (lo, hi) in UNARY.items():
@@ -79,4 +119,5 @@ def make():
         f.add(op, [torch.tensor([0, 1], dtype=i64)], name=op + "_i64", wide=False, grad=False)
     pairs(f)
     orders(f)
+    rest(f)
     f.save()

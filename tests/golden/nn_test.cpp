@@ -218,13 +218,15 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
 class GoldenNn : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Nn, GoldenNn, ::testing::ValuesIn(cases_of("nn")), case_name);
 
-TEST_P(GoldenNn, Matches) {
-  Case c = GetParam();
+TEST_P(GoldenNn, Matches) { check_nn_case(GetParam()); }
+
+}  // namespace
+
+void check_nn_case(Case c) {
   std::string op = c.op == "Sinusoidal" ? "SinusoidalPositional" : c.op;
   ASSERT_TRUE(makers().count(op)) << c.op;
   Made layer = makers().at(op)(c);
   check_layer(c, *layer);
 }
 
-}  // namespace
 }  // namespace tandem::golden

@@ -262,8 +262,11 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
 class GoldenOptim : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Optim, GoldenOptim, ::testing::ValuesIn(cases_of("optim")), case_name);
 
-TEST_P(GoldenOptim, Matches) {
-  Case c = GetParam();
+TEST_P(GoldenOptim, Matches) { check_optim_case(GetParam()); }
+
+}  // namespace
+
+void check_optim_case(Case c) {
   if (c.json().find("base_lr")) return check_schedule(c);
   if (c.op == "LBFGS") return check_lbfgs(c);
   if (c.op == "AveragedModel") return check_averaging(c);
@@ -325,5 +328,4 @@ TEST_P(GoldenOptim, Matches) {
   EXPECT_EQ(compared, 6);
 }
 
-}  // namespace
 }  // namespace tandem::golden

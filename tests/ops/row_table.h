@@ -252,6 +252,16 @@ inline void add_layers(std::vector<Row>& t) {
   t.push_back(
       {"lstm_backward", "3,n,2|n,2|n,2|3,n,10|8,2|n,2|3,n,10 prob", with(LstmAttrs{}), 0, 501});
   t.push_back({"lstm_backward", "3,n,2|-|-|-|8,2|n,2|3,n,10 prob", with(LstmAttrs{true}), 0, 501});
+  t.push_back({"gru", "3,n,2|n,2|6,2|6,2|6|6", with(LstmAttrs{}), 0, 501});
+  t.push_back({"gru", "3,n,3|n,2|6,3|6,2|-|-", with(LstmAttrs{true}), 0, 501});
+  t.push_back(
+      {"gru_backward", "3,n,2|n,2|3,n,8|6,2|n,2|3,n,2|3,n,8 prob", with(LstmAttrs{}), 0, 501});
+  t.push_back(
+      {"gru_backward", "3,n,2|-|-|6,2|n,2|3,n,2|3,n,8 prob", with(LstmAttrs{true}), 0, 501});
+  t.push_back({"rnn", "3,n,2|n,2|2,2|2,2|2|2", with(RnnAttrs{}), 0, 501});
+  t.push_back({"rnn", "3,n,3|n,2|2,3|2,2|-|2", with(RnnAttrs{true, true}), 0, 501});
+  t.push_back({"rnn_backward", "3,n,2|n,2|2,2|3,n,2 unit", with(RnnAttrs{}), 0, 501});
+  t.push_back({"rnn_backward", "3,n,2|-|2,2|3,n,2", with(RnnAttrs{true, true}), 0, 501});
   t.push_back({"lstm_cell", "n,8|n,2"});
   t.push_back({"lstm_cell_backward", "n,2|n,2|n,10|n,10 prob|n,2"});
   t.push_back({"lstm_cell_backward", "n,2|-|-|n,10 prob|n,2"});
@@ -424,6 +434,16 @@ inline void add_linalg(std::vector<Row>& t) {
     t.push_back({"fft", "3,n,2", with(fft::FftAttrs{-1, inverse}), kNo0 | kNo16, 2003, 2, 2e-5,
                  "PyTorch's transforms take no 16-bit floats on the CPU either"});
   }
+  const char* kReal = "PyTorch's transforms take no 16-bit floats on the CPU either";
+  for (int64_t length : {1, 2, 6, 7, 8, 67}) {
+    const std::string in = std::to_string(length), half = std::to_string(length / 2 + 1);
+    t.push_back(
+        {"rfft", "n," + in, with(fft::RealFftAttrs{1, length}), kNo16, 2003, 2, 2e-5, kReal});
+    t.push_back({"irfft", "n," + half + ",2", with(fft::RealFftAttrs{-1, length}), kNo16, 2003, 2,
+                 2e-5, kReal});
+  }
+  t.push_back({"rfft", "12,n", with(fft::RealFftAttrs{0, 12}), kNo16, 2003, 2, 2e-5, kReal});
+  t.push_back({"irfft", "7,n,2", with(fft::RealFftAttrs{0, 12}), kNo16, 2003, 2, 2e-5, kReal});
   t.push_back({"sample_gamma", "n,3 pos", Row().attrs, kNoGrad, 20011, 0, 2e-5,
                "a draw moves by jumps where it is rejected: tests/ops/distributions_test.cpp"});
   t.push_back({"sample_gamma_backward", "n,3 pos|n,3 pos", Row().attrs, kNoGrad, 20011, 0, 2e-5,
@@ -447,6 +467,8 @@ inline void add_linalg(std::vector<Row>& t) {
   }
   add("cholesky", "2,n,n spd", with(CholeskyAttrs{}), kNoGrad, 1e-4, kTriangle);
   add("lu_factor", "n,3,3 regular");
+  add("lu_factor", "n,4,2 any");
+  add("lu_factor", "n,2,4 any");
   for (const char* op : {"solve"}) {
     add(op, "n,3,3 regular|n,3,2");
     add(op, "2,n,n regular|2,n,3");

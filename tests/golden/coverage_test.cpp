@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of the library the golden data reach: which op rows run in how many cases, and whether
+// every layer, loss, optimizer and schedule of the reference pages has a case with its gradients.
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+
+#include "tandem/graph/context.h"
+#include "tandem/init.h"
+#include "tandem/ops/ops.h"
+#include "tests/golden/golden_helper.h"
+
+namespace tandem::golden {
+namespace {
+
+struct Init {
+  Init() { init(); }
+} const g_init;
+
+// The rows that a case runs, forward and backward.
+struct RowsOfCase : OpHook {
+  std::set<std::string> rows;
+  void before(const OpDef& op, std::span<const Tensor>) override { rows.insert(op.name); }
+};
+
+using Names = std::set<std::string>;
+
+// f(case, its rows) for every case of a file.
+template <class F>
+void each_case(const char* family, void (*check)(Case), F&& f) {
+  for (const Case& c : cases_of(family)) {
+    RowsOfCase seen;
+    {
+      HookGuard guard(seen);
+      check(c);
+    }
+    f(c, seen.rows);
+  }
+}
+
+std::map<std::string, int> cases_per_row() {
+  std::map<std::string, int> count;
+  auto run = [&](const char* family, void (*check)(Case)) {
+    each_case(family, check, [&](const Case&, const Names& rows) {
+      for (const std::string& row : rows) ++count[row];
+    });
+  };
+  for (const char* family :
+       {"pointwise", "contraction", "pool", "reduce", "view_index", "norm_loss", "linalg", "search",
+        "image", "fft", "distributions", "special", "jax"})
+    run(family, check_op_case);
+  run("layers", check_layers_case);
+  run("nn", check_nn_case);
+  run("image_layers", check_image_layer_case);
+  run("optim", check_optim_case);
+  return count;
+}
+
+// Rows with fewer than three cases, and why.
+struct Few {
+  const char *row, *why;
+};
+constexpr Few kFew[] = {
+    {"dynamic_slice", "narrow whose start is a tensor: tests/ops/index_test.cpp"},
+    {"dropout_backward", "the derivative of a draw"},
+};
+
+TEST(Coverage, EveryRowHasThreeCases) {
+  const std::map<std::string, int> count = cases_per_row();
+  for (const OpDef* op : all_ops()) {
+    // PyTorch's generators give other numbers; control rows are the graph's own.
+    if (op->has(kRandom) || op->family == Family::control) continue;
+    const auto at = count.find(op->name);
+    const int n = at == count.end() ? 0 : at->second;
+    const bool few = std::any_of(std::begin(kFew), std::end(kFew),
+                                 [&](const Few& f) { return std::string(op->name) == f.row; });
+    EXPECT_TRUE(few ? n < 3 : n >= 3) << op->name << " has " << n << " golden cases";
+  }
+  for (const Few& f : kFew) EXPECT_NE(find_op(f.row), nullptr) << f.row;
+}
+
+// The classes in the first tables of a reference page: "| `Name` | `Name(...)...` | text |".
+std::set<std::string> classes_of(const std::string& page) {
+  std::ifstream in(page);
+  EXPECT_TRUE(in) << page;
+  std::set<std::string> names;
+  const std::regex row("^\\| `(\\w+)` \\| `(\\w+)\\(.*");
+  std::smatch m;
+  for (std::string line; std::getline(in, line);)
+    if (std::regex_match(line, m, row) && m[1] == m[2]) names.insert(m[1]);
+  return names;
+}
+
+// Does a case hold gradients, or an optimizer's parameters (a schedule's rates) after 20 steps?
+bool has_gradients(const Case& c) {
+  for (const Tensor& g : c.list_of("grads"))
+    if (g.defined()) return true;
+  const io::Json* of = c.json().find("param_grads");
+  return of && of->as_object()->size() > 0;
+}
+bool has_steps(const Case& c) {
+  if (c.json().find("base_lr") || c.op == "LBFGS" || c.op == "AveragedModel") return true;
+  const io::Json* after = c.json().find("after");
+  return after && after->find("20");
+}
+
+std::set<std::string> ops_of(std::initializer_list<const char*> families,
+                             bool (*complete)(const Case&)) {
+  std::set<std::string> names;
+  for (const char* family : families)
+    for (const Case& c : cases_of(family))
+      if (complete(c)) names.insert(c.op);
+  return names;
+}
+
+// {class, the `op` of its cases} where the names differ; "" and why there is none.
+struct Other {
+  const char *name, *op, *why;
+};
+constexpr Other kOther[] = {
+    {"BCELoss", "binary_cross_entropy", ""},
+    {"BCEWithLogitsLoss", "binary_cross_entropy_with_logits", ""},
+    {"CTCLoss", "ctc_loss", ""},
+    {"CosineEmbeddingLoss", "cosine_embedding_loss", ""},
+    {"CrossEntropyLoss", "cross_entropy", ""},
+    {"DiceLoss", "dice_loss", ""},
+    {"FocalLoss", "sigmoid_focal_loss", ""},
+    {"GaussianNLLLoss", "gaussian_nll_loss", ""},
+    {"HingeEmbeddingLoss", "hinge_embedding_loss", ""},
+    {"HuberLoss", "huber_loss", ""},
+    {"KLDivLoss", "kl_div", ""},
+    {"L1Loss", "l1_loss", ""},
+    {"LogCoshLoss", "log_cosh_loss", ""},
+    {"MSELoss", "mse_loss", ""},
+    {"MarginRankingLoss", "margin_ranking_loss", ""},
+    {"MultiLabelMarginLoss", "multilabel_margin_loss", ""},
+    {"MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", ""},
+    {"MultiMarginLoss", "multi_margin_loss", ""},
+    {"NLLLoss", "nll_loss", ""},
+    {"PoissonNLLLoss", "poisson_nll_loss", ""},
+    {"SmoothL1Loss", "smooth_l1_loss", ""},
+    {"SoftMarginLoss", "soft_margin_loss", ""},
+    {"TripletMarginLoss", "triplet_margin_loss", ""},
+    {"TripletMarginWithDistanceLoss", "triplet_margin_with_distance_loss", ""},
+    {"TverskyLoss", "tversky_loss", ""},
+    {"RotaryEmbedding", "Rotary", ""},
+    {"SinusoidalPositional", "Sinusoidal", ""},
+    {"WeightNorm", "weight_norm", ""},
+    {"SpectralNorm", "spectral_norm", ""},
+    {"TransformerEncoder", "Transformer", ""},
+    {"TransformerDecoder", "Transformer", ""},
+    {"GATv2Conv", "GATConv", ""},
+    {"ConvPadding", "", "an argument"},
+    {"ParamList", "", "an argument"},
+    {"PerGroup", "", "an argument"},
+    {"DropPath", "", "draws; tests/nn"},
+    {"Dropout2d", "", "draws; tests/nn"},
+    {"Dropout3d", "", "draws; tests/nn"},
+    {"KVCache", "", "state of MultiheadAttention; tests/nn"},
+    {"LoRALinear", "", "not in PyTorch; tests/nn"},
+    {"ModuleDict", "", "a container"},
+    {"ModuleList", "", "a container"},
+    {"ParameterDict", "", "a container"},
+    {"ParameterList", "", "a container"},
+    {"Sequential", "", "a container"},
+};
+
+void expect_cases(const std::string& page, const std::set<std::string>& cases) {
+  const std::set<std::string> classes = classes_of(page);
+  EXPECT_GT(classes.size(), 20u);
+  for (const std::string& name : classes) {
+    std::string op = name;
+    for (const Other& o : kOther)
+      if (name == o.name) op = o.op;
+    EXPECT_TRUE(op.empty() || cases.count(op)) << name << " of " << page;
+  }
+}
+
+TEST(Coverage, EveryLayerAndLossHasGradients) {
+  expect_cases("docs/layers.md",
+               ops_of({"layers", "nn", "image_layers", "norm_loss"}, has_gradients));
+}
+TEST(Coverage, EveryOptimizerAndScheduleRunsTwentySteps) {
+  expect_cases("docs/optimizers.md", ops_of({"optim"}, has_steps));
+}
+
+// Has the CPU something better than the reference for this row?
+bool has_kernel(const OpDef& op) {
+  return runtime_of(op).kernels[0] || op.body_fn || op.family == Family::view ||
+         op.family == Family::control || op.family == Family::create ||
+         op.family == Family::pointwise || op.family == Family::reduce || op.family == Family::scan;
+}
+
+// docs/layers_cpu.txt, out of which scripts/reference_pages fills the column CPU of docs/layers.md:
+// for each layer the rows of its cases, forward and backward, that run by their reference loops.
+// With TANDEM_WRITE_LAYERS_CPU set the file is written.
+TEST(Coverage, LayersOnTheCpu) {
+  std::map<std::string, Names> slow;
+  auto look = [&](const Case& c, const Names& rows) {
+    Names& of = slow[c.op];
+    for (const std::string& row : rows) {
+      const OpDef* op = find_op(row);
+      if (op && !has_kernel(*op)) of.insert(row);
+    }
+  };
+  each_case("layers", check_layers_case, look);
+  each_case("nn", check_nn_case, look);
+  each_case("image_layers", check_image_layer_case, look);
+  std::string text;
+  for (const auto& [layer, rows] : slow) {
+    text += layer + " ";
+    for (const std::string& row : rows) text += (row == *rows.begin() ? "" : ",") + row;
+    text += rows.empty() ? "kernels\n" : "\n";
+  }
+  const std::string path = "docs/layers_cpu.txt";
+  if (std::getenv("TANDEM_WRITE_LAYERS_CPU")) std::ofstream(path) << text;
+  std::ifstream in(path);
+  EXPECT_EQ(text, std::string(std::istreambuf_iterator<char>(in), {}))
+      << "run this test with TANDEM_WRITE_LAYERS_CPU=1, then scripts/reference_pages";
+}
+
+}  // namespace
+}  // namespace tandem::golden
