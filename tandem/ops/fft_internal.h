@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of the rows fft, rfft and irfft (fft_eigen.cpp), used as their references. Not installed.
+// The loops of the rows fft, rfft and irfft (fft_eigen.cpp), used as their references. Not
+// installed.
 #pragma once
 
 #include "tandem/graph/kernel.h"
