@@ -156,6 +156,7 @@ constexpr Other kOther[] = {
     {"ConvPadding", "", "an argument"},
     {"ParamList", "", "an argument"},
     {"PerGroup", "", "an argument"},
+    {"GradScaler", "", "its skips and scales: tests/compile/grad_scaler_test.cpp"},
     {"DropPath", "", "draws; tests/nn"},
     {"Dropout2d", "", "draws; tests/nn"},
     {"Dropout3d", "", "draws; tests/nn"},
