@@ -3,6 +3,8 @@
 // places (a buffer, an offset, strides), buffers get lifetimes and, in the arena, offsets.
 #pragma once
 
+#include <deque>
+
 #include "tandem/compile/program.h"
 #include "tandem/graph/kernel.h"
 
@@ -63,7 +65,7 @@ struct Step {
 
 struct Lowered {
   std::vector<Block> buffers;
-  std::vector<Place> places;
+  std::deque<Place> places;  ///< addresses stay: arrays point into them
   std::vector<Step> steps;
   std::vector<int> outputs;                 ///< places
   std::vector<int> cell_exits, grad_exits;  ///< place per cell and slot, kNone if not written

@@ -225,6 +225,10 @@ std::string CCompiler::compile(std::span<codegen::JitSource> sources) {
   return std::exchange(problem_, "");
 }
 
-void register_jit() { codegen::set_jit_compiler(new CCompiler(JitOptions{})); }
+void register_jit() {
+  // Kept for ever: the background thread may use it until the process ends.
+  static CCompiler* const compiler = new CCompiler(JitOptions{});
+  codegen::set_jit_compiler(compiler);
+}
 
 }  // namespace tandem::detail

@@ -566,7 +566,8 @@ TEST(RowFunctions, EqualTheInterpreterByEveryCompiler) {
     ASSERT_EQ(compiler.compile(sources), "") << path;
     for (size_t k = 0; k < kernels.size(); ++k) {
       ASSERT_TRUE(sources[k].code) << sources[k].text;
-      auto* code = new codegen::JitCode("test", "");  // kept by its slot for ever
+      static auto* const kept = new std::vector<codegen::JitCode*>;  // slots hold them for ever
+      auto* code = kept->emplace_back(new codegen::JitCode("test", ""));
       code->code = sources[k].code;
       code->state = codegen::JitCode::ready;
       kernels[k]->jit.code = code;
