@@ -99,7 +99,7 @@ bool guards_hold(const Specialisation& s) {
     slot.get();  // throws when a compiled step has consumed it
     if (slot.grad.defined() != static_cast<bool>(s.grad_present[i])) return false;
   }
-  return true;
+  return Executable::cells_fit(*s.graph);
 }
 
 }  // namespace
@@ -259,7 +259,7 @@ Specialisation::Sized& CompiledCore::State::sized(Specialisation& s, const CallP
     for (int d = 0; d < s.args[i].spec.rank(); ++d)
       if (s.args[i].spec.shape[d].is_symbolic()) sizes.push_back(args.tensors[i].size(d));
   for (Specialisation::Sized& z : s.sized)
-    if (z.sizes == sizes && z.executable->matches()) {
+    if (z.sizes == sizes) {
       z.used = ++clock;
       return z;
     }
@@ -440,6 +440,7 @@ Ref<Graph> CompiledCore::graph() const {
 void CompiledCore::clear() {
   std::lock_guard hold(state_->lock);
   state_->all.clear();
+  state_->segments->clear();
   state_->last = {};
   state_->last_graph = {};
 }

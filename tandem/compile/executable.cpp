@@ -20,10 +20,6 @@ using namespace compiler;
 namespace {
 size_t idx(int k) { return static_cast<size_t>(k); }
 constexpr int64_t kRegionGrain = 16384;  // elements of one part of loops that run together
-
-bool has_spec(const Tensor& t, const Spec& s) {
-  return t.dtype() == s.dtype && t.shape() == s.shape;
-}
 }  // namespace
 
 // What one running call needs: its arena and its kernels' operands, whose arena addresses are set
@@ -72,13 +68,13 @@ Executable::Executable(Program p) : program_(std::move(p)), lowered_(lower_progr
 }
 Executable::~Executable() = default;
 
-bool Executable::matches() const {
-  for (const Program::CellUse& u : program_.cells) {
-    const int v = u.entry != kNone ? u.entry : u.exit;
-    if (v == kNone) continue;
-    const Spec& s = program_.values[idx(v)].spec;
+bool Executable::cells_fit(const Graph& g) {
+  for (const Graph::CellUse& u : g.cells) {
+    const Tensor& traced = u.entry.defined() ? u.entry : u.exit;
+    if (!traced.defined()) continue;
     std::lock_guard hold(u.cell->lock_);
-    if (!has_spec(u.cell->value_, s)) return false;
+    const Tensor& now = u.cell->value_;
+    if (now.dtype() != traced.dtype() || !(now.shape() == traced.shape())) return false;
   }
   return true;
 }
@@ -435,15 +431,8 @@ std::string Executable::to_string() const {
 }
 
 std::string Executable::peak_table() const {
-  std::vector<const Block*> alive;
-  for (const Block& b : lowered_.buffers)
-    if (b.base == Base::arena && b.same_as == kNone && b.first != kNone &&
-        b.first <= lowered_.peak_step && b.last >= lowered_.peak_step)
-      alive.push_back(&b);
-  std::sort(alive.begin(), alive.end(),
-            [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
   std::string s = fmt::format("{:>12}  {:>5}  {:>5}  made by\n", "bytes", "from", "to");
-  for (const Block* b : alive) {
+  for (const Block* b : alive_at_peak(lowered_)) {
     const Step& made = lowered_.steps[idx(b->first)];
     s += fmt::format("{:>12}  {:>5}  {:>5}  {}{}{}\n", b->bytes, b->first, b->last, made.name,
                      made.scope ? " in " : "", made.scope ? scope_path(made.scope) : "");

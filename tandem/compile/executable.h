@@ -20,8 +20,8 @@ class TD_API Executable : public RefCounted {
   /// Run it. `inputs` and `captures` have the specs that it was made for. Throws what an op reports
   /// (with op, layer and line); cells that were to be written after that keep their values.
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> captures);
-  /// Do cells, gradients and flags stand as they did when it was traced?
-  bool matches() const;
+  /// Have the cells of a trace still the shapes and dtypes that they had in it?
+  static bool cells_fit(const Graph& g);
 
   /// Bytes that one call holds at most, cells and arguments not counted: the arena and what leaves.
   size_t peak_bytes() const { return lowered_.arena_bytes + leaving_bytes_; }

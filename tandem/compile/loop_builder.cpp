@@ -44,8 +44,7 @@ bool LoopBuilder::fusable(const Program& p, const Instr& i) {
   return true;
 }
 
-int16_t LoopBuilder::emit(const ScalarInstr& i) {
-  std::string key;
+void append_key(std::string& key, const ScalarInstr& i) {
   const auto put = [&](const auto& v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
   put(i.op);
   put(i.type);
@@ -57,6 +56,11 @@ int16_t LoopBuilder::emit(const ScalarInstr& i) {
   put(i.narrow);
   put(i.imm.kind);
   put(i.imm.i);
+}
+
+int16_t LoopBuilder::emit(const ScalarInstr& i) {
+  std::string key;
+  append_key(key, i);
   auto [at, fresh] = seen_.emplace(std::move(key), static_cast<int16_t>(program_.code.size()));
   if (fresh) program_.code.push_back(i);
   return at->second;

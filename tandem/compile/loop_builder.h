@@ -9,6 +9,9 @@
 
 namespace tandem::compiler {
 
+/// Append what tells two instructions apart (not the bytes between the members).
+void append_key(std::string& key, const ScalarInstr& i);
+
 class LoopBuilder {
  public:
   explicit LoopBuilder(const Program& p) : p_(p) {}

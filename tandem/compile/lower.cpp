@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "tandem/codegen/pointwise.h"
+#include "tandem/compile/loop_builder.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/infer.h"
 
@@ -20,18 +21,7 @@ size_t idx(int k) { return static_cast<size_t>(k); }
 const ScalarProgram* interned(const ScalarProgram& p) {
   std::string key;
   const auto put = [&](const auto& v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
-  for (const ScalarInstr& i : p.code) {
-    put(i.op);
-    put(i.type);
-    put(i.result);
-    put(i.a);
-    put(i.b);
-    put(i.c);
-    put(i.input);
-    put(i.narrow);
-    put(i.imm.kind);
-    put(i.imm.i);
-  }
+  for (const ScalarInstr& i : p.code) append_key(key, i);
   for (DType t : p.in) put(t);
   for (const ScalarProgram::Out& o : p.out) {
     put(o.reg);
@@ -547,6 +537,17 @@ class Lowering {
 };
 
 }  // namespace
+
+std::vector<const Block*> alive_at_peak(const Lowered& l) {
+  std::vector<const Block*> alive;
+  for (const Block& b : l.buffers)
+    if (b.base == Base::arena && b.same_as == kNone && b.first != kNone && b.first <= l.peak_step &&
+        b.last >= l.peak_step)
+      alive.push_back(&b);
+  std::sort(alive.begin(), alive.end(),
+            [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
+  return alive;
+}
 
 Lowered lower_program(const Program& p) { return Lowering(p).run(); }
 

@@ -78,6 +78,8 @@ struct Lowered {
 
 /// Lower a program that the passes have left.
 Lowered lower_program(const Program& p);
+/// What lies in the arena in the step where most is alive, largest first.
+std::vector<const Block*> alive_at_peak(const Lowered& l);
 /// Give the arena's buffers offsets (memory_plan.cpp).
 void plan_memory(Lowered& l);
 

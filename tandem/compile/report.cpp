@@ -93,15 +93,8 @@ std::string memory_drawing(const Executable& e) {
 
 std::string peak_rows(const Executable& e) {
   const Lowered& l = e.lowered();
-  std::vector<const Block*> alive;
-  for (const Block& b : l.buffers)
-    if (b.base == Base::arena && b.same_as == kNone && b.first != kNone && b.first <= l.peak_step &&
-        b.last >= l.peak_step)
-      alive.push_back(&b);
-  std::sort(alive.begin(), alive.end(),
-            [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
   std::string s;
-  for (const Block* b : alive) {
+  for (const Block* b : alive_at_peak(l)) {
     const Step& made = l.steps[static_cast<size_t>(b->first)];
     s += fmt::format(
         "<tr><td class=n>{}</td><td>{}</td><td>{}</td><td class=n>{}</td><td "

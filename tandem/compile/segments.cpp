@@ -88,6 +88,11 @@ bool SegmentCache::run_op_by_op() {
   return true;
 }
 
+void SegmentCache::clear() {
+  std::lock_guard hold(lock_);
+  entries_.clear();
+  last_ = {};
+}
 Ref<Executable> SegmentCache::last() const {
   std::lock_guard hold(lock_);
   return last_;

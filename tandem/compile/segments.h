@@ -27,6 +27,7 @@ class SegmentCache {
   int64_t compiled() const { return compiled_; }
   int64_t run() const { return run_; }
   Ref<Executable> last() const;
+  void clear();
 
  private:
   struct Entry {

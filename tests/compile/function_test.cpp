@@ -302,6 +302,22 @@ TEST(Compile, FreezingRetraces) {
   EXPECT_EQ(step.stats().traces, 2);
 }
 
+TEST(Compile, CellsOfAnotherSpecRetrace) {
+  Buffer scale(full({4}, 2.0));
+  auto f = compile([&](Tensor x) { return (x * scale).sum(); });
+  EXPECT_EQ(f(ones({4})).item<float>(), 8);
+  scale.cell()->replace(full({1}, 3.0));
+  EXPECT_EQ(f(ones({4})).item<float>(), 12);
+  scale.cell()->replace(full({4}, 2.0, DType::f64));
+  Tensor wide = f(ones({4}));
+  EXPECT_EQ(wide.dtype(), DType::f64);
+  EXPECT_EQ(wide.item<double>(), 8);
+  EXPECT_EQ(f.stats().traces, 3);
+  scale.cell()->replace(full({4}, 5.0));
+  EXPECT_EQ(f(ones({4})).item<float>(), 20);
+  EXPECT_EQ(f.stats().traces, 3);  // the first trace fits again
+}
+
 TEST(Compile, Refusals) {
   Tensor mask = ones({2});
   auto captured = compile([&](Tensor x) { return x * mask; });
