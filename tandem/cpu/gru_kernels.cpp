@@ -95,7 +95,7 @@ void gru_run(const KernelCall& c) {
   const int64_t all = 3 * s.h, width = panel_width(), state = s.n * s.h;
   float *gates = at(c, plan.gates), *packed = at(c, plan.panels), *q = at(c, plan.gradient);
   project(c, plan, s, all, 2 * s.h, gates);
-  pack_recurrent(c.in[3].as<float>(), s.h, 3, packed);
+  pack_gates(c.in[3].as<float>(), s.h, 3, s.h, packed);
   const float* b = data_or_null(c, 5);
   if (b) b += 2 * s.h;
   float *y = c.out[0].as<float>(), *saved = c.out[2].as<float>();
@@ -131,7 +131,7 @@ void rnn_run(const KernelCall& c) {
   float* packed = at(c, plan.panels);
   float* y = c.out[0].as<float>();
   project(c, plan, s, s.h, s.h, y);  // the sums become the states in place
-  pack_recurrent(c.in[3].as<float>(), s.h, 1, packed);
+  pack_gates(c.in[3].as<float>(), s.h, 1, s.h, packed);
   const float* before = c.in[1].as<float>();
   for (int64_t k = 0; k < s.steps; ++k) {
     float* after = y + step_at(k, s.steps, a.reverse) * state;

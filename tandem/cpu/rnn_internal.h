@@ -64,22 +64,23 @@ inline int64_t step_at(int64_t k, int64_t steps, bool reverse) {
   return reverse ? steps - 1 - k : k;
 }
 
-// w_hh [gates * h, h] as [panel][gate][h][width]: column j of a panel is unit panel * width + j.
-inline void pack_recurrent(const float* w, int64_t h, int64_t gates, float* to) {
+// w [gates * h, depth] as [panel][gate][depth][width]: column j of a panel is unit panel * width +
+// j.
+inline void pack_gates(const float* w, int64_t h, int64_t gates, int64_t depth, float* to) {
   const int64_t width = panel_width(), panels = panels_of(h);
   const MicroTable<float>& t = micro_table<float>();
   parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p)
       for (int64_t gate = 0; gate < gates; ++gate) {
         const int64_t units = std::min(width, h - p * width);
-        float* panel = to + (p * gates + gate) * h * width;
-        const float* from = w + (gate * h + p * width) * h;
+        float* panel = to + (p * gates + gate) * depth * width;
+        const float* from = w + (gate * h + p * width) * depth;
         if (units == width) {
-          t.transpose(panel, width, from, h, width, h);
+          t.transpose(panel, width, from, depth, width, depth);
           continue;
         }
-        for (int64_t k = 0; k < h; ++k)
-          for (int64_t j = 0; j < units; ++j) panel[k * width + j] = from[j * h + k];
+        for (int64_t k = 0; k < depth; ++k)
+          for (int64_t j = 0; j < units; ++j) panel[k * width + j] = from[j * depth + k];
       }
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LSTM over whole sequences in f32: the products with x of all steps at once, then one parallel
-// region a step in which every thread does the recurrent product and the gates of its own hidden
-// units, with its weights packed once. Other dtypes are the row's body.
+// LSTM over whole sequences in f32: one parallel region a step in which every thread does the
+// products and the gates of its own hidden units, with its weights packed once. Weights that do not
+// fit its cache meet x of all steps at once before. Other dtypes are the row's body.
 #include <algorithm>
 #include <cstring>
 
@@ -32,28 +32,37 @@ Sizes forward_sizes(const KernelCall& c) {
   return {x.shape[0], x.shape[1], x.shape[2], w.shape[1]};
 }
 
+constexpr int64_t kCachedWeights = 1 << 20;  // bytes of a worker's weights that stay in its cache
+
+struct LstmPlan : RecurrentPlan {
+  bool project_steps = false;  ///< x meets its weights step by step: `gates` are those of one step
+  size_t input_panels = 0;
+};
+
 std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
-  auto plan = std::make_shared<RecurrentPlan>();
+  auto plan = std::make_shared<LstmPlan>();
   const Sizes s = forward_sizes(c);
-  const int64_t panels = panels_of(s.h);
+  const int64_t panels = panels_of(s.h), packed = 4 * panels * panel_width();
   plan->workers = step_workers(s.n, s.h, 4);
   plan->big_workers = num_threads();
+  plan->project_steps =
+      packed * (s.in + s.h) * int64_t{sizeof(float)} <= kCachedWeights * plan->workers;
   plan->bias = plan->take(rounded(4 * s.h));
-  plan->gates = plan->take(rounded(s.steps * s.n * 4 * s.h));
-  plan->panels = plan->take(rounded(4 * panels * s.h * panel_width() + 16));
-  plan->big = plan->take(gemm_scratch<float>(s.steps * s.n, 4 * s.h, s.in) *
-                         static_cast<size_t>(plan->big_workers));
-  plan->part = (gemm_scratch<float>(s.n, panel_width(), s.h) + 63) / 64 * 64;
+  plan->gates = plan->take(rounded((plan->project_steps ? 1 : s.steps) * s.n * 4 * s.h));
+  plan->panels = plan->take(rounded(packed * s.h + 16));
+  if (plan->project_steps)
+    plan->input_panels = plan->take(rounded(packed * s.in + 16));
+  else
+    plan->big = plan->take(gemm_scratch<float>(s.steps * s.n, 4 * s.h, s.in) *
+                           static_cast<size_t>(plan->big_workers));
+  plan->part = (gemm_scratch<float>(s.n, panel_width(), std::max(s.h, s.in)) + 63) / 64 * 64;
   plan->part_at = plan->take(plan->part * static_cast<size_t>(plan->workers));
   return plan;
 }
 
-// gates [t * n, 4h] = x times w_ih of all steps, plus both biases.
-void project(const KernelCall& c, const RecurrentPlan& plan, const Sizes& s, float* gates) {
+// gates [t * n, 4h] = x times w_ih of all steps, plus the biases.
+void project(const KernelCall& c, const LstmPlan& plan, const Sizes& s) {
   const int64_t g4 = 4 * s.h;
-  float* bias = at(c, plan.bias);
-  const float *b1 = data_or_null(c, 5), *b2 = data_or_null(c, 6);
-  for (int64_t i = 0; i < g4; ++i) bias[i] = (b1 ? b1[i] : 0.0f) + (b2 ? b2[i] : 0.0f);
   Gemm<float> all;
   all.m = s.steps * s.n;
   all.n = g4;
@@ -64,54 +73,76 @@ void project(const KernelCall& c, const RecurrentPlan& plan, const Sizes& s, flo
   all.b = c.in[3].as<float>();
   all.bk = 1;
   all.bn = s.in;
-  all.c = gates;
+  all.c = at(c, plan.gates);
   all.c_row = g4;
-  all.bias = bias;
+  all.bias = at(c, plan.bias);
   gemm(all, plan.big_workers, at(c, plan.big));
 }
 
+// gates of panel p of one step: x (unless they hold its products already), then h before it.
+void gates_of_panel(const KernelCall& c, const LstmPlan& plan, const Sizes& s, int64_t p,
+                    const float* x, const float* before, float* gates, float* scratch) {
+  const int64_t width = panel_width(), u0 = p * width;
+  Gemm<float> r;
+  r.m = s.n;
+  r.n = std::min(width, s.h - u0);
+  r.ak = 1;
+  r.bk = width;
+  r.bn = 1;
+  r.c_row = 4 * s.h;
+  for (int64_t gate = 0; gate < 4; ++gate) {
+    r.c = gates + gate * s.h + u0;
+    if (plan.project_steps) {
+      r.accumulate = false;
+      r.k = r.am = s.in;
+      r.a = x;
+      r.b = at(c, plan.input_panels) + (p * 4 + gate) * s.in * width;
+      r.bias = at(c, plan.bias) + gate * s.h + u0;
+      gemm_serial(r, scratch);
+    }
+    r.accumulate = true;
+    r.k = r.am = s.h;
+    r.a = before;
+    r.b = at(c, plan.panels) + (p * 4 + gate) * s.h * width;
+    gemm_serial(r, scratch);
+  }
+}
+
+// Biases and weights as the steps want them.
+void prepare_weights(const KernelCall& c, const LstmPlan& plan, const Sizes& s) {
+  float* bias = at(c, plan.bias);
+  const float *b1 = data_or_null(c, 5), *b2 = data_or_null(c, 6);
+  for (int64_t i = 0; i < 4 * s.h; ++i) bias[i] = (b1 ? b1[i] : 0.0f) + (b2 ? b2[i] : 0.0f);
+  pack_gates(c.in[4].as<float>(), s.h, 4, s.h, at(c, plan.panels));
+  if (plan.project_steps)
+    pack_gates(c.in[3].as<float>(), s.h, 4, s.in, at(c, plan.input_panels));
+  else
+    project(c, plan, s);
+}
+
 void forward_run(const KernelCall& c) {
-  const auto& plan = *static_cast<const RecurrentPlan*>(c.plan);
+  const auto& plan = *static_cast<const LstmPlan*>(c.plan);
   const Sizes s = forward_sizes(c);
   const bool reverse = c.get_attrs<LstmAttrs>().reverse;
   const RowLoops& l = row_loops();
-  const int64_t g4 = 4 * s.h, width = panel_width(), panels = panels_of(s.h);
-  float *gates = at(c, plan.gates), *packed = at(c, plan.panels);
-  project(c, plan, s, gates);
-  pack_recurrent(c.in[4].as<float>(), s.h, 4, packed);
+  const int64_t g4 = 4 * s.h, width = panel_width(), state = s.n * s.h;
+  prepare_weights(c, plan, s);
 
   float *y = c.out[0].as<float>(), *saved = c.out[3].as<float>(), *cy = c.out[2].as<float>();
-  const int64_t state = s.n * s.h;
   if (cy != c.in[2].as<float>())
     std::memcpy(cy, c.in[2].data, static_cast<size_t>(state) * sizeof(float));
   const float* before = c.in[1].as<float>();
   for (int64_t k = 0; k < s.steps; ++k) {
     const int64_t t = step_at(k, s.steps, reverse);
-    float* g = gates + t * s.n * g4;
+    const float* x = c.in[0].as<float>() + t * s.n * s.in;
+    float* g = at(c, plan.gates) + (plan.project_steps ? 0 : t * s.n * g4);
     float* after = y + t * state;
-    for_panels(c, plan, panels, [&](int64_t first, int64_t last, float* scratch) {
-      for (int64_t p = first; p < last; ++p) {
-        const int64_t u0 = p * width, units = std::min(width, s.h - u0);
-        Gemm<float> r;
-        r.m = s.n;
-        r.n = units;
-        r.k = s.h;
-        r.a = before;
-        r.am = s.h;
-        r.ak = 1;
-        r.bk = width;
-        r.bn = 1;
-        r.c_row = g4;
-        r.accumulate = true;
-        for (int64_t gate = 0; gate < 4; ++gate) {
-          r.b = packed + (p * 4 + gate) * s.h * width;
-          r.c = g + gate * s.h + u0;
-          gemm_serial(r, scratch);
-        }
-        for (int64_t i = 0; i < s.n; ++i)
-          l.lstm_cell(g + i * g4 + u0, cy + i * s.h + u0, after + i * s.h + u0, cy + i * s.h + u0,
-                      saved ? saved + (t * s.n + i) * 5 * s.h + u0 : nullptr, s.h, units);
-      }
+    for_panels(c, plan, panels_of(s.h), [&](int64_t first, int64_t last, float* scratch) {
+      for (int64_t p = first; p < last; ++p) gates_of_panel(c, plan, s, p, x, before, g, scratch);
+      const int64_t u0 = first * width, units = std::min(last * width, s.h) - u0;
+      for (int64_t i = 0; i < s.n && units > 0; ++i)
+        l.lstm_cell(g + i * g4 + u0, cy + i * s.h + u0, after + i * s.h + u0, cy + i * s.h + u0,
+                    saved ? saved + (t * s.n + i) * 5 * s.h + u0 : nullptr, s.h, units);
     });
     before = after;
   }

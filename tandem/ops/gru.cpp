@@ -206,6 +206,17 @@ double layer_flops(const InferCall& c) {
   const double h = static_cast<double>(w[1].value()), i = static_cast<double>(x[2].value());
   return 2 * rows * static_cast<double>(w[0].value()) * (h + i);
 }
+// The recurrent products of every step; those by x and the weights are rows of their own.
+double recurrent_flops(const Shape& w, const Shape& y) {
+  return 2 * static_cast<double>((y[0] * y[1]).value()) *
+         static_cast<double>((w[0] * w[1]).value());
+}
+double gru_backward_flops(const InferCall& c) {
+  return recurrent_flops(c.in[3].shape, c.in[5].shape);
+}
+double rnn_backward_flops(const InferCall& c) {
+  return recurrent_flops(c.in[2].shape, c.in[3].shape);
+}
 
 }  // namespace
 
@@ -223,6 +234,7 @@ constinit const OpDef gru_backward =
               fields<LstmAttrs>(), gru_backward_body)
         .outputs({"gx", "gh", "gh0"})
         .infer(gru_backward_infer)
+        .flops(gru_backward_flops)
         .doc("Gradients of gru by its products with x and with h, and by h0.");
 constinit const OpDef rnn =
     composite("rnn", {"x", "h0", "w_ih", "w_hh", "b_ih?", "b_hh?"}, fields<RnnAttrs>(), rnn_body)
@@ -236,6 +248,7 @@ constinit const OpDef rnn_backward =
     composite("rnn_backward", {"gy?", "ghn?", "w_hh", "y"}, fields<RnnAttrs>(), rnn_backward_body)
         .outputs({"ggates", "gh0"})
         .infer(rnn_backward_infer)
+        .flops(rnn_backward_flops)
         .doc("Gradients of rnn by its sums before their function, and by h0.");
 }  // namespace op
 

@@ -154,6 +154,13 @@ double lstm_flops(const InferCall& c) {
   return 8 * rows * h * (h + i);
 }
 
+// The recurrent product of every step; those by x and the weights are rows of their own.
+double lstm_backward_flops(const InferCall& c) {
+  const Shape &w = c.in[4].shape, &saved = c.in[6].shape;
+  return 2 * static_cast<double>((saved[0] * saved[1]).value()) *
+         static_cast<double>((w[0] * w[1]).value());
+}
+
 // ---- forms
 
 // One step of h = f(w_ih x + b_ih (given as xg) , w_hh h + b_hh).
@@ -212,6 +219,7 @@ constinit const OpDef lstm_backward =
               fields<LstmAttrs>(), lstm_backward_body)
         .outputs({"ggates", "gh0", "gc0"})
         .infer(lstm_backward_infer)
+        .flops(lstm_backward_flops)
         .doc("Gradients of lstm by its gates before their functions, h0 and c0.");
 }  // namespace op
 

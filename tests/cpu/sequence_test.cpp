@@ -123,6 +123,7 @@ TEST_F(Sequence, RecurrentLayers) {
     }
     check_lstm(1, 1, 1, 1, reverse, true);
     check_lstm(5, 3, 4, 7, reverse, false);
+    check_lstm(2, 2, 1400, 190, reverse, true);  // weights beyond a core's cache
     check_lstm(6, 4, 8, 32, reverse, true);
     check_lstm(4, 9, 5, 70, reverse, true);
     check_lstm(3, 32, 16, 128, reverse, true);
