@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "bench/models.h"
 #include "tandem/base/parallel.h"
@@ -96,14 +97,21 @@ nlohmann::json report(const std::string& name, bool compiled = false) {
 
 template <class Net>
 nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budget, bool compiled) {
+  // "conv_bf16": the forward pass under autocast, weights and optimizer in f32.
+  const bool low = name.size() > 5 && name.compare(name.size() - 5, 5, "_bf16") == 0;
   Net net;
   set_weights(net);
   optim::AdamW opt(net.parameters(), {.lr = 1e-3});
   double last = 0;
   auto body = [&](Tensor x, Tensor y) {
     opt.zero_grad();
-    Tensor logits = net.forward(x);
-    Tensor loss = cross_entropy(logits.reshape({-1, logits.size(-1)}), y);
+    Tensor loss;
+    {
+      std::optional<AutocastGuard> autocast;
+      if (low) autocast.emplace(DType::bf16);
+      Tensor logits = net.forward(x);
+      loss = cross_entropy(logits.reshape({-1, logits.size(-1)}), y);
+    }
     loss.backward();
     opt.step();
     return loss;
@@ -178,12 +186,12 @@ nlohmann::json run(std::string name, double budget) {
   auto x = [](const Shape& s) { return from_formula(2000, s, 1.0f); };
   auto y = [](const Shape& s, uint32_t n) { return integers(2001, s, n); };
   if (name == "mlp") return training<Mlp>(name, x({64, 784}), y({64}, 10), budget, compiled);
-  if (name == "conv")
+  if (name == "conv" || name == "conv_bf16")
     return training<Conv>(name, x({64, 1, 28, 28}), y({64}, 10), budget, compiled);
   if (name == "gpt")
     return training<Gpt>(name, integers(2000, {12, 64}, 65), y({12 * 64}, 65), budget, compiled);
   if (name == "lstm") return training<Lstm>(name, x({32, 50, 64}), y({32}, 10), budget, compiled);
-  if (name == "resnet18")
+  if (name == "resnet18" || name == "resnet18_bf16")
     return training<ResNet18>(name, x({8, 3, 128, 128}), y({8}, 1000), budget, compiled);
   return nullptr;
 }
@@ -192,7 +200,7 @@ nlohmann::json run(std::string name, double budget) {
 }  // namespace tandem::bench
 
 int main(int argc, char** argv) {
-  const char* kCases = "add8_nograd add8_fwd_bwd mlp conv gpt lstm resnet18";
+  const char* kCases = "add8_nograd add8_fwd_bwd mlp conv gpt lstm resnet18 conv_bf16 resnet18_bf16";
   if (argc < 2 || std::strcmp(argv[1], "--list") == 0) {
     fmt::print("{}\n", kCases);
     return argc < 2 ? 2 : 0;

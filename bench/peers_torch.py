@@ -16,7 +16,8 @@ Both sides start from the same numbers, so `losses` (steps 1 to 3) can be compar
 - parameter p in the order of named_parameters(): with two or more dims float32(1 / sqrt(numel /
   shape[0])) * c(1000 + p, i); with one dim 1 where the name ends in "weight", else 0;
 - input: c(2000, i), or token ids w(2000, i) % 65; labels: w(2001, i) % classes.
-AdamW with lr 1e-3 and PyTorch's defaults; loss = mean cross-entropy.
+AdamW with lr 1e-3 and PyTorch's defaults; loss = mean cross-entropy. A case that ends in _bf16 is
+the same step with model and loss under autocast to bfloat16.
 """
 import argparse
 import json
@@ -164,6 +165,8 @@ TRAIN = {
     "gpt": (Gpt, (12, 64), 65, (12, 64), 65, PLAIN),
     "lstm": (Lstm, (32, 50, 64), None, (32,), 10, PLAIN),
     "resnet18": (ResNet18, (8, 3, 128, 128), None, (8,), 1000, IMAGE),
+    "conv_bf16": (Conv, (64, 1, 28, 28), None, (64,), 10, IMAGE),
+    "resnet18_bf16": (ResNet18, (8, 3, 128, 128), None, (8,), 1000, IMAGE),
 }
 TINY = ("add8_nograd", "add8_fwd_bwd")
 
@@ -200,8 +203,9 @@ def training_step(case, variant):
 
     def step():
         opt.zero_grad()
-        out = model(x)
-        loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y)
+        with torch.autocast("cpu", torch.bfloat16, enabled=case.endswith("_bf16")):
+            out = model(x)
+            loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y)
         loss.backward()
         opt.step()
         return loss
