@@ -149,6 +149,7 @@ void register_cpu_backend() {
 #ifdef TANDEM_HAVE_ONEDNN
   detail::register_onednn_kernels();
 #endif
+  detail::register_conv_weight_kernels();
 }
 
 }  // namespace tandem

@@ -174,6 +174,7 @@ namespace tandem::detail {
 void register_onednn_kernels() {
   register_onednn_matmul_kernels();
   register_onednn_conv_kernels();
+  register_onednn_conv_weight_kernels();
 }
 
 std::string onednn_version() {

@@ -94,5 +94,6 @@ bool computes(DType t);
 
 namespace tandem::detail {
 void register_onednn_conv_kernels();
+void register_onednn_conv_weight_kernels();
 void register_onednn_matmul_kernels();
 }  // namespace tandem::detail

@@ -1,24 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling of f32 arrays in any layout. Channels-last arrays are done pixel by pixel over vectors of
-// channels, others plane by plane. Outputs take the layout of the input; every element is written
-// by one thread and summed in one order.
+// Pooling of f32, bf16 and f16 arrays in any layout. Channels-last arrays are done pixel by pixel
+// over vectors of channels, others plane by plane. Outputs take the layout of the input; every
+// element is written by one thread and summed in f32 in one order.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
+#include <vector>
 
 #include "tandem/base/parallel.h"
 #include "tandem/cpu/pool_internal.h"
 #include "tandem/cpu/registry_internal.h"
+#include "tandem/cpu/row_internal.h"
 #include "tandem/ops/pool.h"
 
 namespace tandem::detail {
 namespace {
 
-const PoolLoops& loops() {
-  static const PoolLoops& best = cpu_features().avx512 ? kPoolAvx512
-                                 : cpu_features().avx2 ? kPoolAvx2
-                                                       : kPoolBase;
-  return best;
+template <class T>
+const PoolLoops<T>& loops() {
+  static const PoolTables& best = cpu_features().avx512 ? kPoolAvx512
+                                  : cpu_features().avx2 ? kPoolAvx2
+                                                        : kPoolBase;
+  if constexpr (std::is_same_v<T, float>)
+    return best.f32;
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return best.bf16;
+  else
+    return best.f16;
+}
+
+void round_row(BFloat16* to, const float* from, int64_t n) { row_loops().to_bf16(to, from, n); }
+void round_row(Half* to, const float* from, int64_t n) { row_loops().to_half(to, from, n); }
+
+// Runs f(T()) for the element type of a call.
+template <class F>
+auto for_type(DType t, F&& f) {
+  if (t == DType::bf16) return f(BFloat16());
+  if (t == DType::f16) return f(Half());
+  return f(float());
 }
 
 // One spatial dimension: window o covers start(o), start + step, ... below end.
@@ -146,8 +166,9 @@ void for_pieces(int64_t channels, F&& f) {
 
 // ---- max
 
+template <class T>
 void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
-  const PoolLoops& l = loops();
+  const PoolLoops<T>& l = loops<T>();
   const Axis* a = p.axis;
   const int64_t pixels = p.out_pixels();
   const int64_t cost = p.c * std::max<int64_t>(p.in_pixels() / std::max<int64_t>(pixels, 1), 1);
@@ -156,8 +177,8 @@ void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
     for_pixels(
         first, last, a[1].out, a[2].out, pixels, [&](int64_t n, int64_t z, int64_t h, int64_t w) {
           const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
-          const float* x = call.in[0].as<float>() + n * p.x_n;
-          float* y = call.out[0].as<float>() + n * p.y_n + p.y_at(z, h, w);
+          const T* x = call.in[0].as<T>() + n * p.x_n;
+          T* y = call.out[0].as<T>() + n * p.y_n + p.y_at(z, h, w);
           int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
           for_pieces(p.c, [&](int64_t c0, int64_t count) {
             bool started = false;
@@ -168,7 +189,7 @@ void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
                 l.max_step(y + c0, to, x + offset + c0, k, count);
                 return;
               }
-              std::memcpy(y + c0, x + offset + c0, static_cast<size_t>(count) * sizeof(float));
+              std::memcpy(y + c0, x + offset + c0, static_cast<size_t>(count) * sizeof(T));
               std::fill_n(to, count, k);
               started = true;
             });
@@ -177,14 +198,15 @@ void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
   });
 }
 
+template <class T>
 void max_planes(const KernelCall& call, const Pool& p, bool keep) {
   const Axis* a = p.axis;
   const int64_t pixels = p.out_pixels();
   parallel_for(0, p.n * p.c, grain(p.in_pixels() + pixels), [&](int64_t first, int64_t last) {
     for (int64_t plane = first; plane < last; ++plane) {
       const int64_t n = plane / p.c, c = plane % p.c;
-      const float* x = call.in[0].as<float>() + n * p.x_n + c * p.x_c;
-      float* y = call.out[0].as<float>() + n * p.y_n + c * p.y_c;
+      const T* x = call.in[0].as<T>() + n * p.x_n + c * p.x_c;
+      T* y = call.out[0].as<T>() + n * p.y_n + c * p.y_c;
       int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + c * p.i_c : nullptr;
       for_pixels(0, pixels, a[1].out, a[2].out, pixels,
                  [&](int64_t, int64_t z, int64_t h, int64_t w) {
@@ -198,7 +220,7 @@ void max_planes(const KernelCall& call, const Pool& p, bool keep) {
                      best = v;
                      found = position;
                    });
-                   y[p.y_at(z, h, w)] = best;
+                   y[p.y_at(z, h, w)] = T(best);
                    if (at) at[p.i_at(z, h, w)] = static_cast<int32_t>(found);
                  });
     }
@@ -212,7 +234,9 @@ bool not_empty(const Array& a) {
 }
 
 bool float_call(const KernelCall& c) {
-  return c.in[0].dtype == DType::f32 && not_empty(c.out[0]) && not_empty(c.in[0]);
+  const DType t = c.in[0].dtype;
+  return (t == DType::f32 || t == DType::bf16 || t == DType::f16) && not_empty(c.out[0]) &&
+         not_empty(c.in[0]);
 }
 
 bool layout_of_input(const KernelCall& c, int, Strides& s) {
@@ -225,7 +249,10 @@ void max_run(const KernelCall& c) {
   const bool keep = c.n_out > 1 && c.out[1].data;
   Pool p(c.get_attrs<PoolAttrs>(), c.in[0], c.out[0], keep ? &c.out[1] : nullptr);
   const bool last = p.x_c == 1 && p.y_c == 1 && (!keep || p.i_c == 1) && p.c >= 4;
-  last ? max_pixels(c, p, keep) : max_planes(c, p, keep);
+  for_type(c.in[0].dtype, [&](auto t) {
+    using T = decltype(t);
+    last ? max_pixels<T>(c, p, keep) : max_planes<T>(c, p, keep);
+  });
 }
 
 // ---- derivative of max
@@ -244,79 +271,111 @@ bool apart(const Pool& p) {
     if (a.adaptive || a.stride < (a.kernel - 1) * a.step + 1) return false;
   return true;
 }
+// Every element of x lies in exactly one window.
+bool tiles(const Pool& p) {
+  for (const Axis& a : p.axis)
+    if (a.adaptive || a.step != 1 || a.padding || a.stride != a.kernel || a.out * a.stride < a.in)
+      return false;
+  return true;
+}
 
 // Every gradient goes to the one position of its window that was chosen. False: some index lies
-// outside its window (made by hand), and gx is not complete.
-bool max_back_pixels(const KernelCall& c, const Pool& p) {
-  const PoolLoops& l = loops();
+// outside its window (made by hand), and gx is not complete. 16-bit gradients of windows that
+// overlap are summed in `sums`.
+template <class T>
+bool max_back_pixels(const KernelCall& c, const Pool& p, float* sums) {
+  const PoolLoops<T>& l = loops<T>();
   const Axis* a = p.axis;
-  const int64_t pixels = p.out_pixels(), unit = apart(p) ? 1 : pixels;
+  const bool alone = apart(p), whole = tiles(p);
+  const int64_t pixels = p.out_pixels(), unit = alone ? 1 : pixels;
+  const int64_t size = p.in_pixels() * p.c;  // of a sample
   std::atomic<bool> complete{true};
-  parallel_for(0, p.n, 1, [&](int64_t first, int64_t last) {
-    std::memset(c.out[0].as<float>() + first * p.x_n, 0,
-                static_cast<size_t>((last - first) * p.x_n) * sizeof(float));
-  });
+  if (!whole)
+    parallel_for(0, p.n, 1, [&](int64_t first, int64_t last) {
+      const auto count = static_cast<size_t>((last - first) * size);
+      if (sums) return static_cast<void>(std::fill_n(sums + first * size, count, 0.0f));
+      std::memset(static_cast<void*>(c.out[0].as<T>() + first * size), 0, count * sizeof(T));
+    });
   parallel_for(0, p.n * pixels / unit, grain(4 * p.c * unit), [&](int64_t first, int64_t last) {
     int64_t found = 0;
     for_pixels(first * unit, last * unit, a[1].out, a[2].out, pixels,
                [&](int64_t n, int64_t z, int64_t h, int64_t w) {
-                 float* gx = c.out[0].as<float>() + n * p.x_n;
-                 const float* g = c.in[0].as<float>() + n * p.y_n + p.y_at(z, h, w);
+                 T* gx = c.out[0].as<T>() + n * p.x_n;
+                 const T* g = c.in[0].as<T>() + n * p.y_n + p.y_at(z, h, w);
                  const int32_t* at = c.in[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w);
                  const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
                  for_window(p, win, [&](int64_t offset, int64_t position) {
-                   found += l.add_where(gx + offset, g, at, static_cast<int32_t>(position), p.c);
+                   const auto k = static_cast<int32_t>(position);
+                   if (alone)
+                     found += l.put_where(gx + offset, g, at, k, p.c);
+                   else if constexpr (std::is_same_v<T, float>)
+                     found += l.add_where(gx + offset, g, at, k, p.c);
+                   else
+                     found += l.add_where(sums + n * size + offset, g, at, k, p.c);
                  });
                });
     if (found != (last - first) * unit * p.c) complete.store(false, std::memory_order_relaxed);
   });
-  return complete.load();
+  if constexpr (!std::is_same_v<T, float>)
+    if (sums && complete)
+      parallel_for(0, p.n * size, 16384, [&](int64_t first, int64_t last) {
+        round_row(c.out[0].as<T>() + first, sums + first, last - first);
+      });
+  return complete;
 }
 
+template <class T>
 void max_back_planes(const KernelCall& c, const Pool& p) {
   const Axis* a = p.axis;
   const int64_t plane_in = p.in_pixels();
   parallel_for(0, p.n * p.c, grain(plane_in), [&](int64_t first, int64_t last) {
+    std::vector<float> sum(static_cast<size_t>(plane_in));
     for (int64_t plane = first; plane < last; ++plane) {
       const int64_t n = plane / p.c, ch = plane % p.c;
-      float* gx = c.out[0].as<float>() + n * p.x_n + ch * p.x_c;
-      const float* g = c.in[0].as<float>() + n * p.y_n + ch * p.y_c;
+      T* gx = c.out[0].as<T>() + n * p.x_n + ch * p.x_c;
+      const T* g = c.in[0].as<T>() + n * p.y_n + ch * p.y_c;
       const int32_t* at = c.in[1].as<int32_t>() + n * p.i_n + ch * p.i_c;
-      for (int64_t z = 0; z < a[0].in; ++z)
-        for (int64_t h = 0; h < a[1].in; ++h)
-          for (int64_t w = 0; w < a[2].in; ++w) gx[p.x_at(z, h, w)] = 0;
-      for (int64_t z = 0; z < a[0].out; ++z)
-        for (int64_t h = 0; h < a[1].out; ++h)
-          for (int64_t w = 0; w < a[2].out; ++w) {
-            const int64_t q = at[p.i_at(z, h, w)];
-            if (q < 0 || q >= plane_in) {
-              c.error->report(1, q);
-              continue;
-            }
-            gx[p.x_at(q / (a[1].in * a[2].in), q / a[2].in % a[1].in, q % a[2].in)] +=
-                g[p.y_at(z, h, w)];
-          }
+      std::fill(sum.begin(), sum.end(), 0.0f);
+      for_pixels(0, p.out_pixels(), a[1].out, a[2].out, p.out_pixels(),
+                 [&](int64_t, int64_t z, int64_t h, int64_t w) {
+                   const int64_t q = at[p.i_at(z, h, w)];
+                   if (q < 0 || q >= plane_in)
+                     c.error->report(1, q);
+                   else
+                     sum[static_cast<size_t>(q)] += static_cast<float>(g[p.y_at(z, h, w)]);
+                 });
+      size_t k = 0;
+      for_pixels(
+          0, plane_in, a[1].in, a[2].in, plane_in,
+          [&](int64_t, int64_t z, int64_t h, int64_t w) { gx[p.x_at(z, h, w)] = T(sum[k++]); });
     }
   });
 }
 
 // A gradient that does not lie channels-last beside indices that do is brought to it first.
 struct BackPlan : Plan {
-  bool reorder = false;
+  bool reorder = false, sums = false;
+  size_t sums_at = 0;
 };
 
 std::shared_ptr<const Plan> max_back_prepare(const KernelCall& c) {
   auto plan = std::make_shared<BackPlan>();
-  plan->reorder = is_channels_last(c.in[1]) && !is_channels_last(c.in[0]) && c.in[0].shape[1] >= 4;
-  if (plan->reorder) plan->workspace = static_cast<size_t>(c.in[0].numel) * sizeof(float);
+  const Array &g = c.in[0], &gx = c.out[0];
+  plan->reorder = is_channels_last(c.in[1]) && !is_channels_last(g) && g.shape[1] >= 4;
+  if (plan->reorder) plan->workspace = static_cast<size_t>(g.numel) * size_of(g.dtype);
+  const Pool p(c.get_attrs<PoolAttrs>(), gx, g, nullptr);
+  plan->sums = g.dtype != DType::f32 && !apart(p) && is_channels_last(gx);
+  plan->sums_at = (plan->workspace + 63) / 64 * 64;
+  if (plan->sums) plan->workspace = plan->sums_at + static_cast<size_t>(gx.numel) * sizeof(float);
   return plan;
 }
 
 void max_back_run(const KernelCall& call) {
+  const auto& plan = *static_cast<const BackPlan*>(call.plan);
   KernelCall c = call;
   Array in[2] = {call.in[0], call.in[1]};
   Strides strides;
-  if (static_cast<const BackPlan*>(c.plan)->reorder) {
+  if (plan.reorder) {
     strides = channels_last_strides(in[0].shape, in[0].rank);
     in[0].data = c.scratch;
     in[0].strides = strides.data();
@@ -326,75 +385,89 @@ void max_back_run(const KernelCall& call) {
   Pool p(c.get_attrs<PoolAttrs>(), c.out[0], c.in[0], &c.in[1]);
   const bool last =
       p.x_c == 1 && p.y_c == 1 && p.i_c == 1 && p.c >= 4 && is_channels_last(c.out[0]);
-  if (!last || !max_back_pixels(c, p)) max_back_planes(c, p);
+  auto* sums =
+      plan.sums ? reinterpret_cast<float*>(static_cast<char*>(c.scratch) + plan.sums_at) : nullptr;
+  for_type(c.in[0].dtype, [&](auto t) {
+    using T = decltype(t);
+    if (!last || !max_back_pixels<T>(c, p, sums)) max_back_planes<T>(c, p);
+  });
 }
 
 // ---- average
 
-void avg_run(const KernelCall& c) {
+template <class T>
+void avg(const KernelCall& c) {
   Pool p(c.get_attrs<PoolAttrs>(), c.in[0], c.out[0], nullptr);
-  const PoolLoops& l = loops();
+  const PoolLoops<T>& l = loops<T>();
   const Axis* a = p.axis;
   const int64_t pixels = p.out_pixels();
   const bool last = p.x_c == 1 && p.y_c == 1;
   const int64_t planes = last ? 1 : p.c, channels = last ? p.c : 1;
   parallel_for(0, p.n * planes * pixels, grain(channels * 4), [&](int64_t first, int64_t end) {
-    for_pixels(first, end, a[1].out, a[2].out, pixels,
-               [&](int64_t np, int64_t z, int64_t h, int64_t w) {
-                 const int64_t n = np / planes, ch = np % planes;
-                 const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
-                 const float* x = c.in[0].as<float>() + n * p.x_n + ch * p.x_c;
-                 float* y = c.out[0].as<float>() + n * p.y_n + ch * p.y_c + p.y_at(z, h, w);
-                 const float by = p.divide_by(win);
-                 if (channels == 1) {
-                   float sum = 0;
-                   for_window(p, win, [&](int64_t offset, int64_t) { sum += x[offset]; });
-                   *y = sum / by;
-                   return;
-                 }
-                 float sum[kPiece];
-                 for_pieces(channels, [&](int64_t c0, int64_t count) {
-                   std::fill_n(sum, count, 0.0f);
-                   for_window(p, win,
-                              [&](int64_t offset, int64_t) { l.add(sum, x + offset + c0, count); });
-                   l.scale(y + c0, sum, by, count);
-                 });
-               });
+    for_pixels(
+        first, end, a[1].out, a[2].out, pixels, [&](int64_t np, int64_t z, int64_t h, int64_t w) {
+          const int64_t n = np / planes, ch = np % planes;
+          const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+          const T* x = c.in[0].as<T>() + n * p.x_n + ch * p.x_c;
+          T* y = c.out[0].as<T>() + n * p.y_n + ch * p.y_c + p.y_at(z, h, w);
+          const float by = p.divide_by(win);
+          if (channels == 1) {
+            float sum = 0;
+            for_window(p, win,
+                       [&](int64_t offset, int64_t) { sum += static_cast<float>(x[offset]); });
+            *y = T(sum / by);
+            return;
+          }
+          float sum[kPiece];
+          for_pieces(channels, [&](int64_t c0, int64_t count) {
+            std::fill_n(sum, count, 0.0f);
+            for_window(p, win,
+                       [&](int64_t offset, int64_t) { l.add(sum, x + offset + c0, count); });
+            l.scale(y + c0, sum, by, count);
+          });
+        });
   });
 }
 
-void avg_back_run(const KernelCall& c) {
+template <class T>
+void avg_back(const KernelCall& c) {
   Pool p(c.get_attrs<PoolAttrs>(), c.out[0], c.in[0], nullptr);
-  const PoolLoops& l = loops();
+  const PoolLoops<T>& l = loops<T>();
   const Axis* a = p.axis;
   const int64_t pixels = p.in_pixels();
   const bool last = p.x_c == 1 && p.y_c == 1;
   const int64_t planes = last ? 1 : p.c, channels = last ? p.c : 1;
   parallel_for(0, p.n * planes * pixels, grain(channels * 2), [&](int64_t first, int64_t end) {
+    float sum[kPiece];
     for_pixels(
         first, end, a[1].in, a[2].in, pixels, [&](int64_t np, int64_t z, int64_t h, int64_t w) {
           const int64_t n = np / planes, ch = np % planes;
-          float* gx = c.out[0].as<float>() + n * p.x_n + ch * p.x_c + p.x_at(z, h, w);
-          const float* g = c.in[0].as<float>() + n * p.y_n + ch * p.y_c;
-          std::fill_n(gx, channels, 0.0f);
+          T* gx = c.out[0].as<T>() + n * p.x_n + ch * p.x_c + p.x_at(z, h, w);
+          const T* g = c.in[0].as<T>() + n * p.y_n + ch * p.y_c;
           int64_t z0, z1, h0, h1, w0, w1;
           a[0].covering(z, z0, z1);
           a[1].covering(h, h0, h1);
           a[2].covering(w, w0, w1);
-          for (int64_t i = z0; i <= z1; ++i)
-            for (int64_t j = h0; j <= h1; ++j)
-              for (int64_t k = w0; k <= w1; ++k) {
-                const Axis::Window win[3] = {a[0].window(i), a[1].window(j), a[2].window(k)};
-                if (!a[0].covers(win[0], z) || !a[1].covers(win[1], h) || !a[2].covers(win[2], w))
-                  continue;
-                const float by = p.divide_by(win);
-                if (channels == 1)
-                  *gx += g[p.y_at(i, j, k)] / by;
-                else
-                  l.add_scaled(gx, g + p.y_at(i, j, k), by, channels);
-              }
+          for_pieces(channels, [&](int64_t c0, int64_t count) {
+            std::fill_n(sum, count, 0.0f);
+            for (int64_t i = z0; i <= z1; ++i)
+              for (int64_t j = h0; j <= h1; ++j)
+                for (int64_t k = w0; k <= w1; ++k) {
+                  const Axis::Window win[3] = {a[0].window(i), a[1].window(j), a[2].window(k)};
+                  if (a[0].covers(win[0], z) && a[1].covers(win[1], h) && a[2].covers(win[2], w))
+                    l.add_scaled(sum, g + p.y_at(i, j, k) + c0, p.divide_by(win), count);
+                }
+            l.scale(gx + c0, sum, 1.0f, count);
+          });
         });
   });
+}
+
+void avg_run(const KernelCall& c) {
+  for_type(c.in[0].dtype, [&](auto t) { avg<decltype(t)>(c); });
+}
+void avg_back_run(const KernelCall& c) {
+  for_type(c.in[0].dtype, [&](auto t) { avg_back<decltype(t)>(c); });
 }
 
 }  // namespace

@@ -7,6 +7,6 @@ namespace {
 #include "tandem/cpu/pool_loops.inc"
 }  // namespace
 
-constinit const PoolLoops kPoolAvx2 = kLoops;
+constinit const PoolTables kPoolAvx2 = kTables;
 
 }  // namespace tandem::detail

@@ -7,6 +7,6 @@ namespace {
 #include "tandem/cpu/pool_loops.inc"
 }  // namespace
 
-constinit const PoolLoops kPoolAvx512 = kLoops;
+constinit const PoolTables kPoolAvx512 = kTables;
 
 }  // namespace tandem::detail

@@ -7,6 +7,6 @@ namespace {
 #include "tandem/cpu/pool_loops.inc"
 }  // namespace
 
-constinit const PoolLoops kPoolBase = kLoops;
+constinit const PoolTables kPoolBase = kTables;
 
 }  // namespace tandem::detail

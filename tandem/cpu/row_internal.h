@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "tandem/base/half.h"
+
 namespace tandem::detail {
 
 /// Numbers of one step of Adam or AdamW; products of numbers alone were rounded once.
@@ -83,6 +85,10 @@ struct RowLoops {
   void (*gru_cell)(const float* gates, const float* q, const float* b, const float* before,
                    float* after, float* saved, int64_t h, int64_t n);
   void (*tanh)(float* y, const float* x, int64_t n);
+
+  // ---- rounding to 16 bits
+  void (*to_bf16)(BFloat16* y, const float* x, int64_t n);
+  void (*to_half)(Half* y, const float* x, int64_t n);
 };
 extern const RowLoops kRowsBase, kRowsAvx2, kRowsAvx512;
 /// The best for this processor.

@@ -36,6 +36,12 @@ const Case kCases[] = {
     {{3, 32, 20, 19}, {40, 32, 3, 2}, {1, 1}, {0, 0}, {1, 1}, 1},
     {{1, 48, 17, 25}, {64, 48, 5, 3}, {1, 1}, {4, 0}, {1, 1}, 1},
     {{1, 64, 24, 24}, {96, 64, 3, 3}, {2, 2}, {1, 1}, {1, 1}, 1},
+    // Large weights: groups, channels that fill no panel, strides, dilations, one to three axes.
+    {{3, 130, 7, 9}, {300, 65, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 2},
+    {{6, 100, 9, 5}, {90, 100, 3, 3}, {2, 1}, {1, 2}, {1, 2}, 1},
+    {{2, 300, 6, 6}, {260, 300, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1},
+    {{4, 48, 40}, {200, 48, 7}, {2}, {3}, {1}, 1},
+    {{2, 40, 3, 6, 5}, {70, 40, 2, 5, 3}, {1, 1, 1}, {1, 2, 0}, {1, 1, 1}, 1},
 };
 
 ConvAttrs attrs_of(const Case& k, const Shape& size = {}) {
@@ -82,17 +88,19 @@ TEST_F(Conv, Gaps) {
 
 // Sums of 16-bit parts round once more each, hence the wide bound for the weight.
 TEST_F(Conv, SixteenBits) {
-  for (DType d : {DType::bf16, DType::f16}) {
-    const Case& k = kCases[2];
-    Tensor x = random(k.x, d), w = random(k.w, d), b = random({k.w[0]}, d);
-    ConvAttrs at = attrs_of(k);
-    check(op::conv, &at, {x, w, b}, "conv 16-bit", false);
-    Tensor gy = random(run_op(op::conv, &at, {x, w, b})[0].shape(), d);
-    at.size = spatial(k.x);
-    check(op::conv_backward_input, &at, {gy, w}, "backward_input 16-bit", false);
-    at.size = spatial(k.w);
-    check(op::conv_backward_weight, &at, {x, gy}, "backward_weight 16-bit", false);
-  }
+  const Case wide = {{3, 192, 7, 6}, {320, 96, 3, 3}, {2, 1}, {1, 1}, {1, 1}, 2};
+  const Case point = {{2, 512, 5, 5}, {520, 512, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1};
+  for (DType d : {DType::bf16, DType::f16})
+    for (const Case& k : {kCases[2], wide, point}) {
+      Tensor x = random(k.x, d), w = random(k.w, d), b = random({k.w[0]}, d);
+      ConvAttrs at = attrs_of(k);
+      check(op::conv, &at, {x, w, b}, "conv 16-bit", false);
+      Tensor gy = random(run_op(op::conv, &at, {x, w, b})[0].shape(), d);
+      at.size = spatial(k.x);
+      check(op::conv_backward_input, &at, {gy, w}, "backward_input 16-bit", false);
+      at.size = spatial(k.w);
+      check(op::conv_backward_weight, &at, {x, gy}, "backward_weight 16-bit", false);
+    }
 }
 
 TEST_F(Conv, ExpandedGradientAndFlippedWeight) {
@@ -156,7 +164,7 @@ void check_pool(const Tensor& x, PoolAttrs a, const std::string& how) {
   Tensors y = run_op(op::max_pool, &a, {x});
   PoolAttrs sized = a;
   sized.size = spatial(x.shape());
-  Tensor g = random(y[0].shape());
+  Tensor g = random(y[0].shape(), x.dtype());
   check(op::max_pool_backward, &sized, {g, y[1]}, "max backward " + what);
   check(op::max_pool_backward, &sized, {channels_last(g), y[1].contiguous()}, "mixed " + what);
   if (!a.output.empty() || a.dilation == Shape(std::vector<int64_t>(a.kernel.size(), 1))) {
@@ -166,9 +174,9 @@ void check_pool(const Tensor& x, PoolAttrs a, const std::string& how) {
   }
 }
 
-TEST_F(Conv, Pooling) {
+void check_pools(DType d) {
   for (bool last : {false, true}) {
-    auto lay = [&](Tensor t) { return last ? channels_last(t) : t; };
+    auto lay = [&](Tensor t) { return last ? channels_last(t.to(d)) : t.to(d); };
     const char* how = last ? " last" : "";
     check_pool(lay(random({2, 8, 12, 12})), window({2, 2}, {2, 2}, {0, 0}, {1, 1}, false), how);
     check_pool(lay(random({3, 20, 9, 11})), window({3, 3}, {2, 2}, {1, 1}, {1, 1}, false), how);
@@ -186,6 +194,10 @@ TEST_F(Conv, Pooling) {
     plain.divisor_override = 5;
     check_pool(lay(random({2, 600, 4, 4})), plain, how);
   }
+}
+
+TEST_F(Conv, Pooling) {
+  for (DType d : {DType::f32, DType::bf16, DType::f16}) check_pools(d);
 }
 
 TEST_F(Conv, MaxPoolKeepsNaNAndTheFirstOfEquals) {
