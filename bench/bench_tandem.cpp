@@ -200,7 +200,8 @@ nlohmann::json run(std::string name, double budget) {
 }  // namespace tandem::bench
 
 int main(int argc, char** argv) {
-  const char* kCases = "add8_nograd add8_fwd_bwd mlp conv gpt lstm resnet18 conv_bf16 resnet18_bf16";
+  const char* kCases =
+      "add8_nograd add8_fwd_bwd mlp conv gpt lstm resnet18 conv_bf16 resnet18_bf16";
   if (argc < 2 || std::strcmp(argv[1], "--list") == 0) {
     fmt::print("{}\n", kCases);
     return argc < 2 ? 2 : 0;
