@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "tandem/data/aggregate.h"
+#include "tandem/data/run_stats.h"
 #include "tandem/data/sampler.h"
 
 namespace tandem::data {
@@ -18,7 +19,9 @@ struct DataLoaderOptions {
   bool shuffle = false;
   /// The indices of an epoch, in order; replaces `shuffle`.
   std::function<std::vector<int64_t>(int64_t epoch)> sampler = {};
-  int64_t num_workers = 1;      ///< background threads; 0 loads in the loop itself
+  /// Background threads; 0 loads in the loop itself, -1 starts with one and adds more while the
+  /// loop waits for data.
+  int64_t num_workers = 1;
   bool drop_last = false;       ///< leave out a last batch that is not full
   int64_t prefetch_factor = 2;  ///< batches that each worker keeps ready
   /// Of shuffling and of random transforms; without it one is drawn from the default generator.
@@ -53,6 +56,7 @@ class TD_API LoaderCore {
 /// The next batch's fields stacked along a new first dimension; false at the end. Rethrows what a
 /// worker met, at the batch where it met it.
 TD_API bool next_batch(LoaderPass& pass, std::vector<Tensor>& fields);
+TD_API RunStats stats_of(const LoaderPass& pass);
 
 }  // namespace detail
 
@@ -98,6 +102,11 @@ class DataLoader {
       return *this;
     }
     void operator++(int) { ++*this; }
+    /// How long this pass has waited for data; throws Value at its end.
+    RunStats stats() const {
+      TD_CHECK(pass_, Value, "this pass over the data is at its end");
+      return detail::stats_of(*pass_);
+    }
     friend bool operator==(const Iterator& a, const Iterator& b) { return a.pass_ == b.pass_; }
 
    private:

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/hash.h"
 #include "tandem/base/philox.h"
 
 namespace tandem::data {
@@ -62,6 +64,28 @@ std::vector<int64_t> part_of_order(const std::vector<int64_t>& order, int64_t ra
   for (int64_t i = 0; i < each; ++i)
     part.push_back(order[static_cast<size_t>((rank + i * ranks) % n)]);
   return part;
+}
+
+Permutation::Permutation(int64_t n, uint64_t seed, int64_t epoch) : n_(n) {
+  TD_CHECK(n >= 0, Value, "a permutation of {} indices", n);
+  if (n <= int64_t{1} << 22) {
+    table_ = shuffled_order(n, seed, epoch);
+    return;
+  }
+  for (size_t k = 0; k < keys_.size(); ++k) keys_[k] = draw(seed, epoch, static_cast<int64_t>(k));
+  while (half_ < 31 && int64_t{1} << 2 * half_ < n) ++half_;
+}
+
+int64_t Permutation::walk(int64_t i) const {
+  const uint64_t mask = (uint64_t{1} << half_) - 1;
+  auto x = static_cast<uint64_t>(i);
+  do {  // the network permutes 0 .. 4^half - 1; values outside 0 .. n-1 walk on (at most 4 on
+        // average)
+    uint64_t left = x >> half_, right = x & mask;
+    for (uint64_t key : keys_) left = std::exchange(right, left ^ (hash_mix(right ^ key) & mask));
+    x = left << half_ | right;
+  } while (x >= static_cast<uint64_t>(n_));
+  return static_cast<int64_t>(x);
 }
 
 }  // namespace tandem::data

@@ -3,6 +3,8 @@
 // alone: no thread, batch size or earlier epoch changes it.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,5 +24,24 @@ TD_API std::vector<int64_t> weighted_order(const std::vector<double>& weights, i
 /// is filled up from its front.
 TD_API std::vector<int64_t> part_of_order(const std::vector<int64_t>& order, int64_t rank,
                                           int64_t ranks);
+
+/// A permutation of 0 .. n-1 by (seed, epoch), one index at a time. Up to 2^22 indices it is the
+/// table of shuffled_order(); beyond, a Feistel network of eight rounds with keys from Philox that
+/// holds no table at all.
+class TD_API Permutation {
+ public:
+  Permutation(int64_t n, uint64_t seed, int64_t epoch);
+  int64_t operator[](int64_t i) const {
+    return table_.empty() ? walk(i) : table_[static_cast<std::size_t>(i)];
+  }
+  int64_t size() const { return n_; }
+
+ private:
+  int64_t walk(int64_t i) const;
+  int64_t n_;
+  std::array<uint64_t, 8> keys_{};  ///< of the rounds
+  int half_ = 1;                    ///< bits of each half of the network
+  std::vector<int64_t> table_;
+};
 
 }  // namespace tandem::data

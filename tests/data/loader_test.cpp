@@ -143,7 +143,7 @@ TEST(Loader, RaggedSamplesAndBadOptions) {
   DataLoader ragged(Ragged{}, {.batch_size = 2});
   EXPECT_THROW(ragged.begin(), Error);
   EXPECT_THROW(DataLoader(Numbers{}, {.batch_size = 0}), Error);
-  EXPECT_THROW(DataLoader(Numbers{}, {.num_workers = -1}), Error);
+  EXPECT_THROW(DataLoader(Numbers{}, {.num_workers = -2}), Error);
   auto outside = [](int64_t) { return std::vector<int64_t>{99}; };
   DataLoader wrong(Numbers{}, {.sampler = outside});
   try {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/data/image_folder.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "tandem/graph/context.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_picture(const fs::path& path) {
+  std::string end = path.extension().string();
+  std::transform(end.begin(), end.end(), end.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return end == ".jpg" || end == ".jpeg" || end == ".png";
+}
+
+std::vector<fs::path> sorted_entries(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> all;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    all.push_back(it->path());
+  TD_CHECK(!error, Io, "cannot list '{}': {}", folder.string(), error.message());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+}  // namespace
+
+ImageFolder::ImageFolder(const FilePath& folder, ImageFolderOptions options)
+    : options_(std::move(options)) {
+  TD_CHECK(options_.size.empty() || options_.size.size() == 2, Value,
+           "ImageFolder: size wants [height, width], got {} numbers", options_.size.size());
+  for (const fs::path& entry : sorted_entries(folder.str())) {
+    if (!fs::is_directory(entry)) continue;
+    const size_t before = files_.size();
+    for (const fs::path& file : sorted_entries(entry))
+      if (is_picture(file))
+        files_.emplace_back(file.string(), static_cast<int64_t>(classes_.size()));
+    TD_CHECK(files_.size() > before, Value, "ImageFolder: there is no .jpg, .jpeg or .png in '{}'",
+             entry.string());
+    classes_.push_back(entry.filename().string());
+  }
+  TD_CHECK(!classes_.empty(), Value,
+           "ImageFolder: '{}' has no folders\nIt wants one folder per class.", folder.str());
+}
+
+Example ImageFolder::get(int64_t i) const {
+  TD_CHECK(i >= 0 && i < size(), Index, "sample {} of a dataset of {}", i, size());
+  NoGradGuard no_grad;
+  for (int64_t tried = 0;; ++tried) {
+    const auto& [file, label] = files_[static_cast<size_t>((i + tried) % size())];
+    try {
+      Tensor x = io::read_image(file, {.mode = options_.mode}).to(DType::f32) / 255.0;
+      if (!options_.size.empty())
+        x = squeeze(
+            interpolate(unsqueeze(x, 0),
+                        {.size = Shape(options_.size), .mode = "bilinear", .antialias = true}),
+            0);
+      return {x, tensor(label)};
+    } catch (const Error& e) {
+      if (!options_.skip_damaged || e.kind() != ErrorKind::Format || tried + 1 == size()) throw;
+      ++*damaged_;
+    }
+  }
+}
+
+}  // namespace tandem::data

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// OrderedRun: computes elements first .. last-1 of a pure function ahead of their use, on several
+// threads, and gives them out in order. The passes of DataLoader and Pipeline are OrderedRuns.
+// What an element's computation throws is rethrown at that element.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "tandem/data/run_stats.h"
+#include "tandem/tensor/tensor.h"
+
+namespace tandem::data::detail {
+
+using Fields = std::vector<Tensor>;
+
+/// Fields of several samples stacked along a new first dimension, each copied once. Throws Shape
+/// when the samples differ. With `pad` shorter ones are filled up with that number at their ends.
+Fields stack_samples(std::vector<Fields> samples, std::optional<double> pad = {});
+
+class OrderedRun {
+ public:
+  using Make = std::function<Fields(int64_t)>;
+  struct Options {
+    int64_t first = 0, last = 0;
+    int64_t workers = 1;  ///< 0: computed in next() itself; negative: as many as the consumer needs
+    int64_t depth = 2;    ///< elements kept ready per worker
+  };
+  OrderedRun(Make make, Options options);
+  ~OrderedRun();
+  OrderedRun(const OrderedRun&) = delete;
+  OrderedRun& operator=(const OrderedRun&) = delete;
+
+  /// The next element; false at the end.
+  bool next(Fields& fields);
+  RunStats stats() const;
+
+ private:
+  struct Slot {
+    bool ready = false;
+    Fields fields;
+    std::exception_ptr error;
+  };
+  using Clock = std::chrono::steady_clock;
+
+  void work();
+  void add_worker();
+  void tune();
+  int64_t window() const { return static_cast<int64_t>(threads_.size()) * depth_; }
+
+  Make make_;
+  Options options_;
+  int64_t depth_, consumed_, claimed_;
+  int64_t most_workers_ = 1;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+  mutable std::mutex lock_;
+  std::condition_variable ready_, room_;
+  std::deque<Slot> slots_;  ///< of consumed_ .. claimed_-1
+  double busy_ = 0, waited_ = 0;
+  Clock::time_point start_;
+  bool started_ = false;
+  // since the last change of the number of threads
+  int64_t tuned_at_ = 0;
+  double tuned_waited_ = 0;
+  Clock::time_point tuned_time_;
+};
+
+}  // namespace tandem::data::detail

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipeline: a chain of map, shuffle, batch, cache, shard, interleave, zip, take and repeat over
+// datasets. Element i of epoch e is a pure function of (seed, e, i): any number of threads gives
+// the same elements in the same order, and a pass goes on exactly where a saved state says.
+#pragma once
+
+#include "tandem/data/loader.h"
+#include "tandem/io/json.h"
+
+namespace tandem::data {
+
+/// Where a pipeline stands: all that is needed to go on. `text` describes the chain, so that the
+/// state of another one is refused.
+struct PipelineState {
+  uint64_t seed = 0;
+  int64_t epoch = 0, position = 0;  ///< position: elements given out in this epoch
+  std::string text;
+  TD_API io::Json to_json() const;
+  /// Throws Format naming what is missing.
+  static TD_API PipelineState from_json(const io::Json& json);
+};
+
+struct PipelineOptions {
+  /// Of shuffling and random maps; without it one is drawn from the default generator.
+  std::optional<uint64_t> seed = {};
+};
+struct BatchOptions {
+  bool drop_last = false;  ///< leave out a last batch that is not full
+  /// Fill shorter samples up with this number at the end of each dimension.
+  std::optional<double> pad = {};
+};
+struct ShardOptions {
+  /// All shards are equally long: filled up from the front, or else the rest is left out.
+  bool fill = true;
+};
+struct PrefetchOptions {
+  int64_t depth = 2;     ///< elements kept ready per thread
+  int64_t workers = -1;  ///< 0: none; -1: one, and more while the consumer waits
+};
+struct InterleaveOptions {
+  int64_t block_length = 1;  ///< elements taken from one before the next
+};
+
+namespace detail {
+
+/// Which pass: what shuffles and random maps depend on besides the position.
+struct Pass {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+};
+
+/// One link of the chain. Immutable; called from several threads.
+class TD_API Stage {
+ public:
+  virtual ~Stage() = default;
+  virtual int64_t size() const = 0;  ///< kEndless for repeat()
+  virtual std::vector<Tensor> get(Pass pass, int64_t i) const = 0;
+  /// The elements `rows` stacked.
+  virtual std::vector<Tensor> many(Pass pass, std::span<const int64_t> rows) const;
+  virtual std::string text() const = 0;
+};
+using StageRef = std::shared_ptr<const Stage>;
+inline constexpr int64_t kEndless = INT64_MAX;
+
+using One = std::function<std::vector<Tensor>(int64_t)>;
+using Many = std::function<std::vector<Tensor>(std::span<const int64_t>)>;
+using Apply = std::function<std::vector<Tensor>(std::vector<Tensor>)>;
+TD_API StageRef source_stage(int64_t size, One one, Many many, std::string name);
+TD_API StageRef map_stage(StageRef in, Apply fn);
+TD_API StageRef shuffle_stage(StageRef in);
+TD_API StageRef batch_stage(StageRef in, int64_t n, BatchOptions options);
+TD_API StageRef cache_stage(StageRef in);
+TD_API StageRef shard_stage(StageRef in, int64_t rank, int64_t ranks, ShardOptions options);
+TD_API StageRef range_stage(StageRef in, int64_t skip, int64_t take);
+TD_API StageRef repeat_stage(StageRef in, int64_t count);
+TD_API StageRef interleave_stage(std::vector<StageRef> in, int64_t block);
+TD_API StageRef concatenate_stage(std::vector<StageRef> in);
+TD_API StageRef zip_stage(std::vector<StageRef> in);
+class PipelineRun;
+
+}  // namespace detail
+
+/// A pipeline whatever its elements are made of: what the Trainer takes. A handle: copies share
+/// their place in the data.
+class TD_API AnyPipeline {
+ public:
+  AnyPipeline(detail::StageRef stage, uint64_t seed, PrefetchOptions prefetch);
+  /// Elements in an epoch (batches, after batch()); INT64_MAX when it repeats for ever.
+  int64_t size() const { return stage_->size(); }
+  /// The fields of element i of an epoch, computed here and now. Throws Index.
+  std::vector<Tensor> fields(int64_t i, int64_t epoch = 0) const;
+
+  /// Start a pass: the epoch and position of load_state(), else the next epoch from its front.
+  void begin_pass();
+  /// The next element of the pass; false at its end.
+  bool next(std::vector<Tensor>& fields);
+  /// Where the pass is, counting the element given out last; at a pass's end the next epoch's
+  /// front.
+  PipelineState state() const;
+  /// The next pass starts there. Throws Value for the state of another chain.
+  void load_state(const PipelineState& state);
+  /// The epoch that the next pass is.
+  void set_epoch(int64_t epoch);
+  uint64_t seed() const;
+  /// Of the running or last pass.
+  RunStats stats() const;
+  /// The chain: "MNIST(60000) | shuffle | batch(128)".
+  std::string text() const { return stage_->text(); }
+  const detail::StageRef& stage() const { return stage_; }
+  const PrefetchOptions& prefetch_options() const;
+
+ private:
+  detail::StageRef stage_;
+  std::shared_ptr<detail::PipelineRun> run_;
+};
+
+template <class T>
+class Pipeline : public AnyPipeline {
+ public:
+  using Element = T;
+  Pipeline(detail::StageRef stage, uint64_t seed, PrefetchOptions prefetch)
+      : AnyPipeline(std::move(stage), seed, prefetch) {}
+
+  /// fn(element) in place of each element. Random ops in it draw from a generator of
+  /// (seed, epoch, position) of its own. fn runs on several threads.
+  template <class F>
+  auto map(F fn) const {
+    using R = std::decay_t<decltype(fn(std::declval<T>()))>;
+    return with<R>(detail::map_stage(stage(), [fn = std::move(fn)](std::vector<Tensor> f) {
+      return detail::fields_of(fn(detail::from_fields<T>(std::move(f))));
+    }));
+  }
+  /// A new permutation of all elements in every epoch.
+  Pipeline shuffle() const { return with<T>(detail::shuffle_stage(stage())); }
+  /// Elements of n stacked samples. Throws Shape (at the batch) when they differ.
+  Pipeline batch(int64_t n, BatchOptions o = {}) const {
+    return with<T>(detail::batch_stage(stage(), n, o));
+  }
+  /// Keep every element once it was computed, as of epoch 0: random maps belong behind it.
+  Pipeline cache() const { return with<T>(detail::cache_stage(stage())); }
+  /// Elements rank, rank + ranks, ... of all.
+  Pipeline shard(int64_t rank, int64_t ranks, ShardOptions o = {}) const {
+    return with<T>(detail::shard_stage(stage(), rank, ranks, o));
+  }
+  Pipeline take(int64_t n) const { return with<T>(detail::range_stage(stage(), 0, n)); }
+  Pipeline skip(int64_t n) const {
+    return with<T>(detail::range_stage(stage(), n, detail::kEndless));
+  }
+  /// `count` epochs as one (each shuffled anew); -1: for ever.
+  Pipeline repeat(int64_t count = -1) const {
+    return with<T>(detail::repeat_stage(stage(), count));
+  }
+  /// Threads and elements ahead, for the whole chain, wherever this stands in it.
+  Pipeline prefetch(PrefetchOptions o = {}) const { return Pipeline(stage(), seed(), o); }
+  Pipeline seed(uint64_t s) const { return Pipeline(stage(), s, prefetch_options()); }
+  using AnyPipeline::seed;
+
+  /// Element i of an epoch, computed here and now.
+  T get(int64_t i, int64_t epoch = 0) const { return detail::from_fields<T>(fields(i, epoch)); }
+
+  class Iterator {
+   public:
+    using value_type = T;
+    using difference_type = ptrdiff_t;
+    using iterator_category = std::input_iterator_tag;
+    Iterator() = default;
+    explicit Iterator(AnyPipeline* of) : of_(of) { ++*this; }
+    const T& operator*() const { return *element_; }
+    const T* operator->() const { return &*element_; }
+    Iterator& operator++() {
+      std::vector<Tensor> fields;
+      if (of_->next(fields))
+        element_.emplace(detail::from_fields<T>(std::move(fields)));
+      else
+        of_ = nullptr;
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& a, const Iterator& b) { return a.of_ == b.of_; }
+
+   private:
+    AnyPipeline* of_ = nullptr;
+    std::optional<T> element_;
+  };
+  /// A pass as begin_pass() starts it. One pass at a time.
+  Iterator begin() {
+    begin_pass();
+    return Iterator(this);
+  }
+  Iterator end() { return Iterator(); }
+
+ private:
+  template <class R>
+  Pipeline<R> with(detail::StageRef s) const {
+    return Pipeline<R>(std::move(s), seed(), prefetch_options());
+  }
+};
+
+namespace detail {
+TD_API uint64_t seed_or_draw(std::optional<uint64_t> seed);
+template <class D>
+concept HasMany = requires(const D& d, std::span<const int64_t> rows) {
+  d.get_many(rows);
+};
+}  // namespace detail
+
+/// A pipeline over a dataset (size(), get(i); get_many(rows), which gives stacked rows, is used
+/// where it is there). `name` stands in messages and in the state.
+template <Dataset D>
+auto pipeline(D dataset, PipelineOptions o = {}, std::string name = "") {
+  using T = std::decay_t<decltype(std::declval<const D&>().get(0))>;
+  auto d = std::make_shared<const D>(std::move(dataset));
+  detail::Many many;
+  if constexpr (detail::HasMany<D>)
+    many = [d](std::span<const int64_t> rows) { return detail::fields_of(d->get_many(rows)); };
+  if (name.empty()) {
+    if constexpr (requires { D::kName; })
+      name = D::kName;
+    else
+      name = "dataset";
+  }
+  return Pipeline<T>(detail::source_stage(
+                         d->size(), [d](int64_t i) { return detail::fields_of(d->get(i)); },
+                         std::move(many), std::move(name)),
+                     detail::seed_or_draw(o.seed), PrefetchOptions{});
+}
+
+/// Blocks of elements of each in turn until all are used up. Seed and prefetching are the first's.
+template <class T>
+Pipeline<T> interleave(const std::vector<Pipeline<T>>& in, InterleaveOptions o = {}) {
+  std::vector<detail::StageRef> stages;
+  for (const Pipeline<T>& p : in) stages.push_back(p.stage());
+  auto s = detail::interleave_stage(std::move(stages), o.block_length);
+  return Pipeline<T>(std::move(s), in[0].seed(), in[0].prefetch_options());
+}
+/// One after the other.
+template <class T>
+Pipeline<T> concatenate(const std::vector<Pipeline<T>>& in) {
+  std::vector<detail::StageRef> stages;
+  for (const Pipeline<T>& p : in) stages.push_back(p.stage());
+  auto s = detail::concatenate_stage(std::move(stages));
+  return Pipeline<T>(std::move(s), in[0].seed(), in[0].prefetch_options());
+}
+/// Elements R of the fields of a's, then of b's; as long as the shorter one.
+template <class R, class A, class B>
+Pipeline<R> zip(const Pipeline<A>& a, const Pipeline<B>& b) {
+  return Pipeline<R>(detail::zip_stage({a.stage(), b.stage()}), a.seed(), a.prefetch_options());
+}
+
+}  // namespace tandem::data

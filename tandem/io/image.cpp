@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/io/image.h"
+
+#include <jpeglib.h>
+#include <png.h>
+
+#include <csetjmp>
+#include <vector>
+
+#include "tandem/tensor/strided.h"
+
+namespace tandem::io {
+namespace {
+
+Tensor new_image(int64_t channels, int64_t height, int64_t width) {
+  return Tensor(Ref<detail::TensorImpl>::adopt(
+      detail::new_tensor({channels, height, width}, DType::u8, cpu)));
+}
+
+// Pixels as they come, [h, w, c], to planes [c, h, w].
+void to_planes(const unsigned char* from, unsigned char* to, int64_t pixels, int64_t channels) {
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t i = 0; i < pixels; ++i) to[c * pixels + i] = from[i * channels + c];
+}
+
+void check_pixels(int64_t width, int64_t height, int64_t limit, std::string_view name) {
+  TD_CHECK(width > 0 && height > 0 && width <= limit / height, Format,
+           "'{}' is a picture of {} x {}, at most {} pixels are allowed", name, width, height,
+           limit);
+}
+
+// ---- JPEG: libjpeg reports by longjmp; nothing with a destructor lives in the jumping function
+
+struct JpegErrors {
+  jpeg_error_mgr manager;
+  std::jmp_buf jump;
+  char text[JMSG_LENGTH_MAX];
+};
+void jpeg_failed(j_common_ptr info) {
+  auto* e = reinterpret_cast<JpegErrors*>(info->err);
+  info->err->format_message(info, e->text);
+  std::longjmp(e->jump, 1);
+}
+
+struct JpegReader {
+  jpeg_decompress_struct info{};
+  JpegErrors errors{};
+  JpegReader() {
+    info.err = jpeg_std_error(&errors.manager);
+    errors.manager.error_exit = jpeg_failed;
+    errors.manager.output_message = [](j_common_ptr) {};
+  }
+  ~JpegReader() { jpeg_destroy_decompress(&info); }
+  bool start(std::string_view bytes, ImageMode mode) {
+    if (setjmp(errors.jump)) return false;
+    jpeg_create_decompress(&info);
+    jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()),
+                 static_cast<unsigned long>(bytes.size()));
+    jpeg_read_header(&info, TRUE);
+    if (mode == ImageMode::gray)
+      info.out_color_space = JCS_GRAYSCALE;
+    else if (mode == ImageMode::rgb || info.jpeg_color_space != JCS_GRAYSCALE)
+      info.out_color_space = JCS_RGB;
+    jpeg_calc_output_dimensions(&info);
+    return true;
+  }
+  bool decode(unsigned char* to) {
+    if (setjmp(errors.jump)) return false;
+    jpeg_start_decompress(&info);
+    const size_t stride = size_t{info.output_width} * static_cast<size_t>(info.output_components);
+    while (info.output_scanline < info.output_height) {
+      unsigned char* row = to + info.output_scanline * stride;
+      jpeg_read_scanlines(&info, &row, 1);
+    }
+    jpeg_finish_decompress(&info);
+    return true;
+  }
+};
+
+Tensor decode_jpeg(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
+  JpegReader reader;
+  TD_CHECK(reader.start(bytes, o.mode), Format, "'{}' is damaged: {}", name, reader.errors.text);
+  const int64_t w = reader.info.output_width, h = reader.info.output_height;
+  const int64_t c = reader.info.output_components;
+  check_pixels(w, h, o.limit, name);
+  std::vector<unsigned char> rows(static_cast<size_t>(w * h * c));
+  TD_CHECK(reader.decode(rows.data()), Format, "'{}' is damaged: {}", name, reader.errors.text);
+  // A cut or broken picture is filled up with gray and a warning: that is no picture for training.
+  TD_CHECK(reader.info.err->num_warnings == 0, Format,
+           "'{}' is damaged: {} warning(s) of its decoder", name, reader.info.err->num_warnings);
+  Tensor out = new_image(c, h, w);
+  to_planes(rows.data(), static_cast<unsigned char*>(out.impl()->data), w * h, c);
+  return out;
+}
+
+// ---- PNG
+
+struct PngImage {
+  png_image image{};
+  PngImage() { image.version = PNG_IMAGE_VERSION; }
+  ~PngImage() { png_image_free(&image); }
+};
+
+Tensor decode_png(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
+  PngImage png;
+  png_image& image = png.image;
+  TD_CHECK(png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()), Format,
+           "'{}' is damaged: {}", name, image.message);
+  check_pixels(image.width, image.height, o.limit, name);
+  switch (o.mode) {
+    case ImageMode::gray:
+      image.format = PNG_FORMAT_GRAY;
+      break;
+    case ImageMode::rgb:
+      image.format = PNG_FORMAT_RGB;
+      break;
+    case ImageMode::unchanged:
+      image.format &= PNG_FORMAT_FLAG_COLOR | PNG_FORMAT_FLAG_ALPHA;
+      break;
+  }
+  const int64_t w = image.width, h = image.height;
+  const auto c = static_cast<int64_t>(PNG_IMAGE_SAMPLE_CHANNELS(image.format));
+  std::vector<unsigned char> rows(static_cast<size_t>(w * h * c));
+  const png_color black{0, 0, 0};
+  TD_CHECK(png_image_finish_read(&image, &black, rows.data(), 0, nullptr), Format,
+           "'{}' is damaged: {}", name, image.message);
+  Tensor out = new_image(c, h, w);
+  to_planes(rows.data(), static_cast<unsigned char*>(out.impl()->data), w * h, c);
+  return out;
+}
+
+}  // namespace
+
+Tensor decode_image(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
+  if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes, o, name);
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return decode_png(bytes, o, name);
+  TD_FAIL(Format, "'{}' is no JPEG and no PNG file{}", name, bytes.empty() ? ": it is empty" : "");
+}
+
+Tensor read_image(const FilePath& path, const ReadImageOptions& options) {
+  const Ref<MappedFile> file = make_ref<MappedFile>(path);
+  return decode_image(file->view(), options, path.str());
+}
+
+std::string encode_png(const Tensor& image) {
+  TD_CHECK(image.defined() && image.dtype() == DType::u8, DType, "encode_png wants u8, got {}",
+           image.defined() ? to_string(image.dtype()) : "nothing");
+  const int64_t c = image.dim() == 3 ? image.size(0) : 1;
+  TD_CHECK((image.dim() == 2 || image.dim() == 3) && c >= 1 && c <= 4 && image.numel() > 0, Shape,
+           "encode_png wants [h, w] or [c, h, w] with 1 to 4 channels, got {}",
+           image.shape().to_string());
+  const int64_t h = image.size(-2), w = image.size(-1);
+  std::vector<unsigned char> planes = image.to_vector<unsigned char>(), rows(planes.size());
+  for (int64_t k = 0; k < c; ++k)
+    for (int64_t i = 0; i < h * w; ++i)
+      rows[static_cast<size_t>(i * c + k)] = planes[static_cast<size_t>(k * h * w + i)];
+  static constexpr png_uint_32 kFormats[] = {PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB,
+                                             PNG_FORMAT_RGBA};
+  PngImage png;
+  png.image.width = static_cast<png_uint_32>(w);
+  png.image.height = static_cast<png_uint_32>(h);
+  png.image.format = kFormats[c - 1];
+  png_alloc_size_t bytes = 0;
+  std::string out;
+  if (png_image_write_get_memory_size(png.image, bytes, 0, rows.data(), 0, nullptr)) {
+    out.resize(bytes);
+    if (png_image_write_to_memory(&png.image, out.data(), &bytes, 0, rows.data(), 0, nullptr)) {
+      out.resize(bytes);
+      return out;
+    }
+  }
+  TD_FAIL(Internal, "encode_png: {}", png.image.message);
+}
+
+}  // namespace tandem::io

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images in and out: JPEG through libjpeg-turbo and PNG through libpng, as u8 tensors [c, h, w].
+// Damaged and hostile files give a Format error that names the file; nothing large is allocated
+// before the size was checked.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tandem/base/file.h"
+#include "tandem/tensor/tensor.h"
+
+namespace tandem::io {
+
+enum class ImageMode : uint8_t {
+  unchanged,  ///< 1 (gray), 2 (gray and alpha), 3 or 4 channels, as the file has them
+  gray,
+  rgb,
+};
+
+struct ReadImageOptions {
+  ImageMode mode = ImageMode::rgb;
+  /// Most pixels; a larger picture throws Format before it is decoded.
+  int64_t limit = int64_t{1} << 28;
+};
+
+/// A JPEG or PNG file (told by its first bytes) as u8 [c, h, w]. 16-bit PNG is cut to its upper 8
+/// bits. Throws Io, Format.
+TD_API Tensor read_image(const FilePath& path, const ReadImageOptions& options = {});
+/// The same of bytes in memory; `name` stands in messages.
+TD_API Tensor decode_image(std::string_view bytes, const ReadImageOptions& options = {},
+                           std::string_view name = "image");
+/// u8 [h, w] or [c, h, w] with 1 to 4 channels as the bytes of a PNG file. Throws Shape, DType.
+TD_API std::string encode_png(const Tensor& image);
+
+}  // namespace tandem::io
