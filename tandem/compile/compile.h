@@ -38,6 +38,10 @@ struct CompileOptions {
   std::vector<DynamicDim> dynamic = {};
   /// Store gradients that an optimizer has used in the same call, too.
   bool keep_grads = false;
+  /// Most bytes that one call may hold (Executable::peak_bytes(): cells and arguments not counted);
+  /// 0: no limit. To stay below it values of the forward pass are computed again in the backward
+  /// one; no number changes. Throws Memory where that is not enough.
+  size_t memory_limit = 0;
   /// Most specialisations (traces and sizes) kept; the one not used for longest goes.
   int cache_size = 32;
   Control control = Control::traced;

@@ -10,10 +10,8 @@
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
 #include "tandem/compile/compile.h"
-#include "tandem/compile/executable.h"
-#include "tandem/compile/passes.h"
+#include "tandem/compile/fit_memory.h"
 #include "tandem/compile/segments.h"
-#include "tandem/compile/split.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/apply_internal.h"
 #include "tandem/graph/rng.h"
@@ -182,6 +180,7 @@ struct CompiledBackward : VjpClosure {
   Ref<Executable> executable;
   std::vector<Tensor> saved;
   std::vector<size_t> grad_outputs;
+  GeneratorState rng;  ///< as it stood before the call
   std::vector<Tensor> backward(std::span<const Tensor> x, std::span<const Tensor> y,
                                std::span<const Tensor> g) override {
     TD_CHECK(!is_grad_enabled(), Unsupported,
@@ -190,7 +189,7 @@ struct CompiledBackward : VjpClosure {
     std::vector<Tensor> in = saved;
     for (size_t k : grad_outputs)
       in.push_back(g[k].defined() ? g[k] : zeros(y[k].shape(), y[k].dtype()));
-    std::vector<Tensor> out = executable->run(in, {});
+    std::vector<Tensor> out = executable->run(in, {}, &rng);
     out.resize(x.size());
     return out;
   }
@@ -269,14 +268,14 @@ Specialisation::Sized& CompiledCore::State::sized(Specialisation& s, const CallP
   Symbols symbols = solve_symbols(*s.graph, args.tensors);
   Program p = compiler::make_program(*s.graph, symbols, options.keep_grads);
   if (s.differentiable()) {
-    compiler::Split split = compiler::split_program(p, s.args.size(), s.n_out);
-    compiler::run_passes(split.backward);
-    z.backward = make_ref<Executable>(std::move(split.backward));
-    z.saved = std::move(split.saved);
-    p = std::move(split.forward);
+    compiler::ForwardBackward r = compiler::make_pair(std::move(p), s.args.size(), s.n_out,
+                                                      options.memory_limit, options.name);
+    z.executable = std::move(r.forward);
+    z.backward = std::move(r.backward);
+    z.saved = std::move(r.saved);
+  } else {
+    z.executable = compiler::make_executable(std::move(p), options.memory_limit, options.name);
   }
-  compiler::run_passes(p);
-  z.executable = make_ref<Executable>(std::move(p));
   ++stats.plans;
   s.sized.push_back(std::move(z));
   return s.sized.back();
@@ -369,6 +368,7 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
   Ref<CompiledBackward> closure = make_ref<CompiledBackward>();
   closure->executable = backward;
   closure->grad_outputs = grad_outputs;
+  closure->rng = generator_state();
   closure->saved.resize(saved.size());
   for (size_t i = 0; i < saved.size(); ++i)
     if (saved[i].kind == compiler::Saved::cell)

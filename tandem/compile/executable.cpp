@@ -380,13 +380,14 @@ std::vector<Tensor> Executable::collect(Bound& b) {
 }
 
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs,
-                                    std::span<const Tensor> captures) {
+                                    std::span<const Tensor> captures,
+                                    const GeneratorState* replay) {
   Bound b;
   bind(b, inputs, captures);
   std::unique_ptr<Frame> f = acquire();
   point(*f, b);
-  const GeneratorState entry = generator_state();
-  if (program_.rng_draws) {
+  const GeneratorState entry = replay ? *replay : generator_state();
+  if (program_.rng_draws && !replay) {
     TD_CHECK(entry.offset + program_.rng_draws < (uint64_t{1} << 32), Value,
              "the generator has made 2^32 draws\nSet a new seed.");
     set_generator_state({entry.seed, entry.offset + program_.rng_draws});
@@ -423,6 +424,7 @@ std::string Executable::to_string() const {
     s += " ->";
     for (int o : step.out) s += " " + (o == kNone ? std::string("-") : show(o));
     if (step.together > 1) s += fmt::format("  (and the next {} together)", step.together - 1);
+    if (step.again) s += "  (again)";
     if (step.scope) s += "  # " + scope_path(step.scope);
     s += "\n";
   }

@@ -8,6 +8,7 @@
 
 #include "tandem/compile/lower.h"
 #include "tandem/graph/infer.h"
+#include "tandem/graph/rng.h"
 
 namespace tandem {
 
@@ -19,7 +20,9 @@ class TD_API Executable : public RefCounted {
 
   /// Run it. `inputs` and `captures` have the specs that it was made for. Throws what an op reports
   /// (with op, layer and line); cells that were to be written after that keep their values.
-  std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> captures);
+  /// With `replay` random ops draw what they drew when the generator stood there.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
+                          const GeneratorState* replay = nullptr);
   /// Have the cells of a trace still the shapes and dtypes that they had in it?
   static bool cells_fit(const Graph& g);
 

@@ -9,7 +9,7 @@
 
 #include "tandem/codegen/pointwise.h"
 #include "tandem/compile/loop_builder.h"
-#include "tandem/graph/apply.h"
+#include "tandem/graph/apply_internal.h"
 #include "tandem/graph/infer.h"
 
 namespace tandem::compiler {
@@ -158,6 +158,7 @@ class Lowering {
     s.rng = i.rng;
     s.scope = i.scope;
     s.where = i.where;
+    s.again = i.again;
     s.name = i.op ? i.op->name : i.fused_names;
     for (const Arg& a : i.in)
       s.in.push_back({a.value == kNone ? kNone : place_of_[idx(a.value)], a.is_number, a.number});
@@ -206,19 +207,6 @@ class Lowering {
     place_of_[idx(i.out[0])] = v;
   }
 
-  bool dense(const Place& q) const {
-    int64_t n = 1;
-    std::vector<std::pair<int64_t, int64_t>> dims;
-    for (int d = 0; d < q.shape.rank(); ++d)
-      if (q.shape[d].value() != 1) dims.emplace_back(q.strides[d], q.shape[d].value());
-    std::sort(dims.begin(), dims.end());
-    for (auto [stride, size] : dims) {
-      if (stride != n) return false;
-      n *= size;
-    }
-    return true;
-  }
-
   // Channels last stays channels last: the layout of the first operand of the same shape.
   bool layout_like_inputs(const Step& s, const Shape& shape, Strides& strides) const {
     for (const StepInput& x : s.in) {
@@ -226,7 +214,7 @@ class Lowering {
       const Place& q = l_.places[idx(x.place)];
       if (!(q.shape == shape)) continue;
       if (q.contiguous) return false;
-      if (!dense(q)) continue;
+      if (!is_dense(q.shape, q.strides)) continue;
       strides = q.strides;
       return true;
     }
@@ -332,7 +320,8 @@ class Lowering {
     if (!s.op || !s.kernel || !s.kernel->prepare) return;
     Arrays a = arrays_of(s);
     KernelCall call = call_of(s, a);
-    s.plan = s.kernel->prepare(call);
+    // Plans of ops with graphs in their attributes belong to one program, the others to all.
+    s.plan = s.op->family == Family::control ? s.kernel->prepare(call) : plan_of(*s.kernel, call);
     if (s.plan && s.plan->workspace) s.scratch = add_buffer(Base::arena, kNone, s.plan->workspace);
   }
 
@@ -406,7 +395,7 @@ class Lowering {
     if (!(a.shape == b.shape) || a.dtype != b.dtype) return false;
     for (int d = 0; d < a.shape.rank(); ++d)
       if (a.shape[d].value() != 1 && a.strides[d] != b.strides[d]) return false;
-    return dense(a);
+    return is_dense(a.shape, a.strides);
   }
 
   int root(int buffer) const {

@@ -59,6 +59,7 @@ struct Step {
   SmallVec<int, 4> out;  ///< places; kNone: not made
   uint32_t rng = 0, scope = 0;
   Where where;
+  bool again = false;  ///< see Instr
   std::string name;
   int together = 1;  ///< this and the next ones (loops that do not meet) run in one region
 };

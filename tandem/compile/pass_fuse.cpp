@@ -165,6 +165,7 @@ class Fusion {
     Instr loop = b.finish(results);
     loop.scope = last.scope;
     loop.where = last.where;
+    for (int m : members) loop.again = loop.again || p_.instrs[at(m)].again;
     return loop;
   }
 

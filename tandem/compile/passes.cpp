@@ -14,9 +14,12 @@ std::span<const PassInfo> all_passes() {
   return kPasses;
 }
 
-void run_passes(Program& p, FunctionRef<void(const char*, const Program&)>* seen) {
+void run_passes(Program& p, FunctionRef<void(const char*, const Program&)>* seen, Passes which) {
   verify(p, "trace");
+  bool fusing = false;
   for (const PassInfo& pass : all_passes()) {
+    fusing = fusing || pass.run == fuse_loops;
+    if (which != Passes::all && fusing != (which == Passes::from_fusion)) continue;
     pass.run(p);
     verify(p, pass.name);
     if (seen) (*seen)(pass.name, p);

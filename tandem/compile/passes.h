@@ -30,7 +30,10 @@ struct PassInfo {
 };
 /// All passes in order.
 std::span<const PassInfo> all_passes();
-/// Run them all, verifying after each. `seen`, if given, is called after each pass.
-void run_passes(Program& p, FunctionRef<void(const char* name, const Program&)>* seen = nullptr);
+/// Which passes: those before loops are fused keep one instruction per op of the rows.
+enum class Passes : uint8_t { all, before_fusion, from_fusion };
+/// Run them, verifying after each. `seen`, if given, is called after each pass.
+void run_passes(Program& p, FunctionRef<void(const char* name, const Program&)>* seen = nullptr,
+                Passes which = Passes::all);
 
 }  // namespace tandem::compiler

@@ -184,7 +184,7 @@ std::string Program::to_string() const {
       else
         s += name(a.value);
     }
-    s += ")";
+    s += i.again ? ") again" : ")";
     if (i.attrs.get()) s += fmt::format(" {{{}}}", print_attrs(i.attrs.type(), i.attrs.get()));
     const char* sep = " : ";
     for (int v : i.out) {

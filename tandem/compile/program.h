@@ -40,6 +40,7 @@ struct Instr {
   uint32_t rng = 0;      ///< of a random op: distance from the offset at entry
   uint32_t scope = 0;
   Where where;
+  bool again = false;  ///< computed a second time, so that its first result need not be kept
   /// Of a fused loop: what it computes, and the names of what went in.
   std::shared_ptr<const ScalarProgram> fused;
   std::string fused_names;
@@ -66,6 +67,15 @@ struct TD_API Program {
   std::vector<GradUse> grads;
   std::vector<Tensor> constants;
   uint32_t rng_draws = 0;
+
+  /// What is computed again under a memory limit, and the bytes that are not kept for it.
+  struct Recomputed {
+    std::string name;
+    uint32_t scope = 0;
+    size_t bytes = 0;
+  };
+  std::vector<Recomputed> recomputed;
+  size_t memory_limit = 0, peak_unlimited = 0;  ///< 0: no limit was given
 
   int add_value(const Spec& spec, Origin origin = Origin::instr, int index = kNone);
   /// Every use of `from` becomes one of `to` (outputs, exits and operands).

@@ -105,6 +105,28 @@ std::string peak_rows(const Executable& e) {
   return s;
 }
 
+// What a memory limit made the plan compute twice, by layer.
+std::string again_part(const Executable& e) {
+  const Program& p = e.program();
+  if (p.recomputed.empty()) return "";
+  size_t all = 0;
+  std::string rows;
+  for (const Program::Recomputed& r : p.recomputed) {
+    all += r.bytes;
+    rows += fmt::format("<tr><td class=n>{}</td><td>{}</td><td>{}</td></tr>\n", bytes_text(r.bytes),
+                        escaped(r.name), escaped(scope_path(r.scope)));
+  }
+  std::string s = fmt::format(
+      "<h2>Computed again</h2>\n<p class=facts><b>{}</b> values of <b>{}</b>"
+      " are not kept until the backward pass reads them.",
+      p.recomputed.size(), bytes_text(all));
+  if (p.memory_limit)
+    s += fmt::format(" The limit is <b>{}</b>; without it one call holds <b>{}</b>.",
+                     bytes_text(p.memory_limit), bytes_text(p.peak_unlimited));
+  return s + "</p>\n<table><tr><th>size</th><th>made by</th><th>layer</th></tr>\n" + rows +
+         "</table>\n";
+}
+
 std::string step_rows(const Executable& e) {
   const Lowered& l = e.lowered();
   std::string s;
@@ -118,8 +140,8 @@ std::string step_rows(const Executable& e) {
       }
     s += fmt::format(
         "<tr><td class=n>{}</td><td>{}{}</td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>\n",
-        k, step.op ? "" : "loop: ", escaped(step.name), escaped(shapes),
-        escaped(scope_path(step.scope)),
+        k, step.op ? "" : "loop: ", escaped(step.name) + (step.again ? " (again)" : ""),
+        escaped(shapes), escaped(scope_path(step.scope)),
         step.where.file ? escaped(fmt::format("{}:{}", step.where.file, step.where.line)) : "");
   }
   return s;
@@ -143,6 +165,7 @@ std::string html_report(const Executable& e, const std::string& title) {
       "<h2>Alive at the peak (step {})</h2>\n<table><tr><th>size</th><th>made by</th><th>layer</th>"
       "<th>from step</th><th>to step</th></tr>\n{}</table>\n",
       e.lowered().peak_step, peak_rows(e));
+  s += again_part(e);
   s += "<h2>Steps</h2>\n<table><tr><th>step</th><th>what</th><th>gives</th><th>layer</th><th>line"
        "</th></tr>\n" +
        step_rows(e) + "</table>\n</body></html>\n";

@@ -8,8 +8,9 @@ namespace {
 
 size_t idx(int k) { return static_cast<size_t>(k); }
 
-// Which instructions the function itself needs.
-std::vector<char> needed_forward(const Program& p, size_t n_out) {
+}  // namespace
+
+std::vector<char> forward_part(const Program& p, size_t n_out) {
   std::vector<char> live(p.values.size()), keep(p.instrs.size());
   for (size_t i = 0; i < n_out; ++i) live[idx(p.outputs[i])] = 1;
   for (const Program::CellUse& u : p.cells)
@@ -18,7 +19,7 @@ std::vector<char> needed_forward(const Program& p, size_t n_out) {
     if (u.exit != kNone) live[idx(u.exit)] = 1;
   for (size_t k = p.instrs.size(); k-- > 0;) {
     const Instr& i = p.instrs[k];
-    bool on = i.op && (i.op->has(kEffect) || i.op->has(kRandom));
+    bool on = i.op && !i.again && (i.op->has(kEffect) || i.op->has(kRandom));
     for (int v : i.out) on = on || (v != kNone && live[idx(v)]);
     keep[k] = on;
     for (const Arg& a : i.in)
@@ -27,13 +28,17 @@ std::vector<char> needed_forward(const Program& p, size_t n_out) {
   return keep;
 }
 
+namespace {
+
 class Splitter {
  public:
   Splitter(const Program& p, size_t n_in, size_t n_out) : p_(p), n_in_(n_in), n_out_(n_out) {}
 
   Split run() {
-    std::vector<char> forward = needed_forward(p_, n_out_);
+    std::vector<char> forward = forward_part(p_, n_out_);
     s_.forward = p_;
+    s_.backward.recomputed = std::move(s_.forward.recomputed);
+    s_.forward.recomputed.clear();
     s_.forward.instrs.clear();
     s_.forward.inputs.resize(n_in_);
     s_.forward.outputs.resize(n_out_);

@@ -19,6 +19,10 @@ struct Split {
   std::vector<Saved> saved;
 };
 
+/// Which instructions of the joint program the function itself needs: its first `n_out` outputs,
+/// what it writes, and what has an effect.
+std::vector<char> forward_part(const Program& joint, size_t n_out);
+
 /// `joint` has the function's `n_in` inputs and then gradients as inputs; its first `n_out` outputs
 /// are the function's, the others are results of the derivative. What the function does not need
 /// itself goes into the backward program.

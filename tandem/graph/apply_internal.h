@@ -43,6 +43,9 @@ void record_trace(Call& k, Tensor* out);
 void run_with(const Kernel* kernel, KernelCall& call, Device device);
 /// Every element has its own place and they fill one block.
 bool is_dense(const Tensor& t);
+bool is_dense(const Shape& shape, const Strides& strides);
+/// The plan of such a call from the table that all callers share.
+std::shared_ptr<const Plan> plan_of(const Kernel& kernel, const KernelCall& call);
 /// "NaN", "infinity" or nullptr.
 const char* first_non_finite(const Tensor& t);
 

@@ -36,27 +36,6 @@ void append_array(std::string& key, const Array& a) {
   if (a.strides) append_raw(key, a.strides, a.rank * sizeof(int64_t));
 }
 
-std::shared_ptr<const Plan> plan_of(const Kernel& kernel, const KernelCall& call) {
-  thread_local std::string key;
-  key.clear();
-  const void* id[] = {reinterpret_cast<const void*>(kernel.prepare), &call.op};
-  append_raw(key, id, sizeof id);
-  int mode = num_threads() * 2 + context().deterministic;
-  append_raw(key, &mode, sizeof mode);
-  if (call.op.attrs) append_attr_bytes(call.op.attrs, call.attrs, key);
-  for (int i = 0; i < call.n_in; ++i) append_array(key, call.in[i]);
-  for (int i = 0; i < call.n_out; ++i) append_array(key, call.out[i]);
-  PlanTable& t = plan_table();
-  {
-    std::shared_lock hold(t.lock);
-    if (auto at = t.plans.find(key); at != t.plans.end()) return at->second;
-  }
-  std::shared_ptr<const Plan> made = kernel.prepare(call);
-  std::unique_lock hold(t.lock);
-  if (t.plans.size() >= kMaxPlans) t.plans.clear();
-  return t.plans.emplace(key, std::move(made)).first->second;
-}
-
 struct Scratch {
   void* p = nullptr;
   size_t n = 0;
@@ -77,6 +56,27 @@ const char* scan(const Tensor& t) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Plan> plan_of(const Kernel& kernel, const KernelCall& call) {
+  thread_local std::string key;
+  key.clear();
+  const void* id[] = {reinterpret_cast<const void*>(kernel.prepare), &call.op};
+  append_raw(key, id, sizeof id);
+  int mode = num_threads() * 2 + context().deterministic;
+  append_raw(key, &mode, sizeof mode);
+  if (call.op.attrs) append_attr_bytes(call.op.attrs, call.attrs, key);
+  for (int i = 0; i < call.n_in; ++i) append_array(key, call.in[i]);
+  for (int i = 0; i < call.n_out; ++i) append_array(key, call.out[i]);
+  PlanTable& t = plan_table();
+  {
+    std::shared_lock hold(t.lock);
+    if (auto at = t.plans.find(key); at != t.plans.end()) return at->second;
+  }
+  std::shared_ptr<const Plan> made = kernel.prepare(call);
+  std::unique_lock hold(t.lock);
+  if (t.plans.size() >= kMaxPlans) t.plans.clear();
+  return t.plans.emplace(key, std::move(made)).first->second;
+}
 
 void run_with(const Kernel* kernel, KernelCall& call, Device) {
   if (!kernel) {
@@ -100,20 +100,20 @@ void run_kernel(const KernelCall& call, Device device) {
 }
 
 bool is_dense(const Tensor& t) {
-  if (t.is_contiguous()) return true;
-  if (t.is_symbolic()) return false;
+  return t.is_contiguous() || (!t.is_symbolic() && is_dense(t.shape(), t.impl()->strides));
+}
+
+bool is_dense(const Shape& shape, const Strides& strides) {
   int order[kMaxRank], n = 0;
-  std::span<const int64_t> sizes = t.sizes();
-  const Strides& strides = t.impl()->strides;
-  for (int i = 0; i < t.dim(); ++i)
-    if (sizes[i] != 1) order[n++] = i;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (shape[i].raw() != 1) order[n++] = i;
   for (int i = 1; i < n; ++i)
     for (int k = i; k > 0 && strides[order[k]] < strides[order[k - 1]]; --k)
       std::swap(order[k], order[k - 1]);
   int64_t expect = 1;
   for (int k = 0; k < n; ++k) {
     if (strides[order[k]] != expect) return false;
-    expect *= sizes[order[k]];
+    expect *= shape[order[k]].raw();
   }
   return true;
 }

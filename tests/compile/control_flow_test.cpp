@@ -3,14 +3,12 @@
 // derivatives to second order, vmap against a loop, and what is refused.
 #include <gtest/gtest.h>
 
-#include "tandem/tandem.h"
+#include "tests/compile/helpers.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
+using test::message;
 
 std::vector<double> values(const Tensor& t) { return t.to_vector<double>(); }
 void expect_near(const Tensor& a, const Tensor& b, double tolerance = 1e-12) {
@@ -22,16 +20,6 @@ Tensor random(Shape shape, uint64_t seed, DType dtype = DType::f64) {
   manual_seed(seed);
   return randn(shape).to(dtype);
 }
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 // A recurrent cell: h = tanh(x w + h u), y = h * h.
 Tensor rnn(const Tensor& h0, const Tensor& xs, const Tensor& w, const Tensor& u, bool reverse) {
   auto [h, ys] = scan(

@@ -5,16 +5,12 @@
 #include <cstring>
 #include <thread>
 
-#include "tandem/tandem.h"
+#include "tests/compile/helpers.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
+using namespace test;
 
 struct Net : nn::Module {
   nn::Linear a{4, 8}, b{8, 3};
@@ -35,15 +31,6 @@ Tensor batch(int64_t n, uint64_t seed = 1) {
   return randn({n, 4});
 }
 Tensor labels(int64_t n) { return arange(0, n, 1) % 3; }
-
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(Compile, Signatures) {
   auto add = compile([](Tensor x, Tensor y) { return x + y; });

@@ -4,16 +4,12 @@
 
 #include <cmath>
 
-#include "tandem/tandem.h"
+#include "tests/compile/helpers.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
+using namespace test;
 
 std::vector<double> doubles(const Tensor& t) { return t.to_vector<double>(); }
 float number(const Tensor& t) { return t.item<float>(); }

@@ -5,16 +5,13 @@
 #include <memory>
 #include <random>
 
-#include "tandem/tandem.h"
+#include "tests/compile/helpers.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
+using namespace test;
 
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 constexpr auto kEager = Control::eager;
 
 TEST(Segments, ReadingAValue) {

@@ -3,35 +3,12 @@
 // step.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "bench/models.h"
+#include "tests/compile/helpers.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-Tensor words(const Shape& shape, int64_t below) { return randint(0, below, shape); }
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  Tensor x = a.contiguous(), y = b.contiguous();
-  return x.shape() == y.shape() && x.dtype() == y.dtype() &&
-         std::memcmp(x.impl()->data, y.impl()->data,
-                     static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0;
-}
-
-double distance(const Tensor& a, const Tensor& b) {
-  double top = 1e-30, d = 0;
-  auto x = a.to(DType::f64).to_vector<double>(), y = b.to(DType::f64).to_vector<double>();
-  for (size_t i = 0; i < x.size(); ++i) {
-    top = std::max(top, std::abs(x[i]));
-    d = std::max(d, std::abs(x[i] - y[i]));
-  }
-  return d / top;
-}
+using namespace test;
 
 // Train two copies side by side; `tolerance` of the parameters' largest value, 0 wants equal bits.
 template <class Net, class Optim, class Options>
@@ -39,18 +16,10 @@ void compare(Tensor x, Tensor y, Options options, double tolerance, int steps = 
   manual_seed(3);
   Net eager, compiled = clone(eager);
   Optim opt_e(eager.parameters(), options), opt_c(compiled.parameters(), options);
-  const auto body = [&](Net& net, auto& opt, const Tensor& x, const Tensor& y) {
-    opt.zero_grad();
-    Tensor logits = net.forward(x);
-    Tensor loss = cross_entropy(logits.reshape({-1, logits.size(-1)}), y);
-    loss.backward();
-    opt.step();
-    return loss;
-  };
-  auto step = compile([&](Tensor x, Tensor y) { return body(compiled, opt_c, x, y); });
+  auto step = compile([&](Tensor x, Tensor y) { return train_step(compiled, opt_c, x, y); });
   for (int i = 0; i < steps; ++i) {
     manual_seed(static_cast<uint64_t>(10 + i));
-    Tensor a = body(eager, opt_e, x, y);
+    Tensor a = train_step(eager, opt_e, x, y);
     manual_seed(static_cast<uint64_t>(10 + i));
     Tensor b = step(x, y);
     EXPECT_LE(distance(a, b), tolerance) << "loss of step " << i;
@@ -63,11 +32,6 @@ void compare(Tensor x, Tensor y, Options options, double tolerance, int steps = 
     else
       EXPECT_LE(distance(value, have.at(name)), tolerance) << name;
   }
-}
-
-Tensor image(const Shape& s) {
-  manual_seed(1);
-  return rand(s);
 }
 
 TEST(CompiledStep, Mlp) {
