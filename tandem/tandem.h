@@ -45,6 +45,7 @@
 #include "tandem/ops/distributions.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
+#include "tandem/rl/rl.h"
 #include "tandem/tensor/allocator.h"
 #include "tandem/tensor/blob.h"
 #include "tandem/tensor/format.h"

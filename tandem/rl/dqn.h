@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// DQN: Mnih et al., "Human-level control through deep reinforcement learning", with double
+// (van Hasselt), dueling (Wang) and prioritised (Schaul) variants as switches.
+#pragma once
+
+#include "tandem/optim/optimizers.h"
+#include "tandem/rl/agent.h"
+#include "tandem/rl/buffers.h"
+
+namespace tandem::rl {
+
+/// Names and defaults of Stable-Baselines3.
+struct DQNOptions {
+  double learning_rate = 1e-4;
+  int64_t buffer_size = 1'000'000, learning_starts = 100, batch_size = 32;
+  double gamma = 0.99;
+  int64_t train_freq = 4, gradient_steps = 1, target_update_interval = 10'000;
+  double exploration_fraction = 0.1, exploration_initial_eps = 1.0, exploration_final_eps = 0.05;
+  double max_grad_norm = 10;
+  bool double_q = false, dueling = false, prioritized = false;
+  std::vector<int64_t> net_arch = {64, 64};
+  uint64_t seed = 0;
+  bool compile = true;  ///< the update as one planned program
+};
+
+/// Values of all choices: obs [n, dims] -> [n, choices].
+class TD_API QNet : public nn::Module {
+ public:
+  QNet(int64_t dims, int64_t choices, const std::vector<int64_t>& hidden, bool dueling);
+  Tensor forward(Tensor obs);
+
+ private:
+  nn::Sequential net_;
+  std::optional<nn::Sequential> value_;  ///< of a dueling net; net_ gives the advantages then
+};
+
+class TD_API DQN : public Agent {
+ public:
+  /// Throws Value for an environment without choices.
+  explicit DQN(std::string_view env, DQNOptions options = {});
+  Tensor predict(const Tensor& obs, bool deterministic = true) override;
+  void learn(int64_t total_timesteps, const ProgressFn& progress = {}) override;
+  StateDict state_dict() const override { return net_.state_dict(); }
+  void load_state_dict(const StateDict& state) override;
+
+ private:
+  double epsilon(int64_t total) const;
+  void train();
+  Tensor update(const Transitions& b);
+
+  DQNOptions options_;
+  VectorEnv env_;
+  PhiloxStream random_;
+  QNet net_, target_;
+  optim::Adam optimizer_;
+  std::unique_ptr<ReplayBuffer> buffer_;
+  PrioritizedReplayBuffer* prioritized_ = nullptr;
+  std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                       const Tensor&)>
+      step_;
+  Tensor obs_;
+  int64_t since_target_ = 0;
+};
+
+}  // namespace tandem::rl

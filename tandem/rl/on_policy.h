@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agents that learn from what they have just done: A2C (Mnih et al.) and PPO (Schulman et al.,
+// "Proximal policy optimization algorithms"), with choices or numbers as actions. Advantages are
+// generalised advantage estimates.
+#pragma once
+
+#include "tandem/optim/optimizers.h"
+#include "tandem/rl/agent.h"
+
+namespace tandem::rl {
+
+/// Names and defaults of Stable-Baselines3.
+struct A2COptions {
+  double learning_rate = 7e-4;
+  int64_t n_envs = 1, n_steps = 5;
+  double gamma = 0.99, gae_lambda = 1.0, ent_coef = 0.0, vf_coef = 0.5, max_grad_norm = 0.5;
+  double rms_prop_eps = 1e-5;
+  bool normalize_advantage = false;
+  bool linear_schedule = false;  ///< the learning rate falls to 0 over learn()
+  std::vector<int64_t> net_arch = {64, 64};
+  uint64_t seed = 0;
+  bool compile = true;  ///< the update as one planned program
+};
+struct PPOOptions {
+  double learning_rate = 3e-4;
+  int64_t n_envs = 1, n_steps = 2048, batch_size = 64, n_epochs = 10;
+  double gamma = 0.99, gae_lambda = 0.95, clip_range = 0.2, ent_coef = 0.0, vf_coef = 0.5,
+         max_grad_norm = 0.5;
+  bool normalize_advantage = true;
+  bool linear_schedule = false;          ///< learning rate and clip range fall to 0 over learn()
+  std::optional<double> target_kl = {};  ///< end an update early beyond 1.5 times this
+  std::vector<int64_t> net_arch = {64, 64};
+  uint64_t seed = 0;
+  bool compile = true;  ///< the update as one planned program
+};
+
+/// Policy and value nets of one shape, with nothing in common. obs [n, dims].
+class TD_API ActorCritic : public nn::Module {
+ public:
+  ActorCritic(const Space& observation, const Space& action, const std::vector<int64_t>& hidden);
+  /// Logits [n, choices], or means [n, dims].
+  Tensor forward(Tensor obs) { return pi_(obs); }
+  Tensor value(const Tensor& obs) { return vf_(obs).squeeze(1); }
+  /// log probability (density) [n] of actions under forward()'s `out`, and the entropy [n].
+  Tensor log_prob(const Tensor& out, const Tensor& actions) const;
+  Tensor entropy(const Tensor& out) const;
+  const Param& log_std() const { return log_std_; }
+
+ private:
+  bool discrete_;
+  nn::Sequential pi_, vf_;
+  Param log_std_;  ///< [dims]; [0] for choices
+};
+
+/// What a rollout has brought, in order [steps * envs].
+struct Rollout {
+  Tensor obs, actions, log_probs, advantages, returns;
+};
+
+class TD_API OnPolicyAgent : public Agent {
+ public:
+  Tensor predict(const Tensor& obs, bool deterministic = true) override;
+  void learn(int64_t total_timesteps, const ProgressFn& progress = {}) override;
+  StateDict state_dict() const override { return net_.state_dict(); }
+  void load_state_dict(const StateDict& state) override { net_.load_state_dict(state); }
+
+ protected:
+  struct Collect {
+    double learning_rate, gamma, gae_lambda;
+    int64_t n_envs, n_steps;
+    bool linear_schedule;
+    std::vector<int64_t> net_arch;
+    uint64_t seed;
+  };
+  OnPolicyAgent(std::string_view env, Collect collect);
+  /// `left` goes from 1 to 0 over learn().
+  virtual void update(const Rollout& r, double left) = 0;
+  virtual optim::Optimizer& optimizer() = 0;
+
+  Collect collect_;
+  VectorEnv env_;
+  PhiloxStream random_;
+  ActorCritic net_;
+
+ private:
+  Tensor act(const Tensor& out, std::vector<float>* log_probs);
+  Rollout collect();
+  Tensor obs_;
+};
+
+class TD_API A2C : public OnPolicyAgent {
+ public:
+  explicit A2C(std::string_view env, A2COptions options = {});
+
+ private:
+  void update(const Rollout& r, double left) override;
+  optim::Optimizer& optimizer() override { return optimizer_; }
+  A2COptions options_;
+  optim::RMSprop optimizer_;
+  std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> step_;
+};
+
+class TD_API PPO : public OnPolicyAgent {
+ public:
+  /// Throws Value unless batch_size divides n_envs * n_steps.
+  explicit PPO(std::string_view env, PPOOptions options = {});
+
+ private:
+  void update(const Rollout& r, double left) override;
+  optim::Optimizer& optimizer() override { return optimizer_; }
+  PPOOptions options_;
+  optim::Adam optimizer_;
+  std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                       const Tensor&)>
+      step_;
+};
+
+}  // namespace tandem::rl

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// All of rl.
+#pragma once
+
+#include "tandem/rl/agent.h"
+#include "tandem/rl/buffers.h"
+#include "tandem/rl/dqn.h"
+#include "tandem/rl/env.h"
+#include "tandem/rl/on_policy.h"
+#include "tandem/rl/sac.h"
