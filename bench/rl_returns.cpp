@@ -23,39 +23,58 @@ struct Case {
 const Case kCases[] = {
     {"cartpole-dqn", "CartPole-v1", 50'000, 475,
      [](const char* env, uint64_t seed, bool compile) -> std::unique_ptr<rl::Agent> {
-       return std::make_unique<rl::DQN>(
-           env, rl::DQNOptions{.learning_rate = 2.3e-3, .buffer_size = 100'000,
-                               .learning_starts = 1000, .batch_size = 64, .gamma = 0.99,
-                               .train_freq = 256, .gradient_steps = 128,
-                               .target_update_interval = 10, .exploration_fraction = 0.16,
-                               .exploration_final_eps = 0.04, .net_arch = {256, 256}, .seed = seed,
-                               .compile = compile});
+       return std::make_unique<rl::DQN>(env, rl::DQNOptions{.learning_rate = 1e-3,
+                                                            .buffer_size = 100'000,
+                                                            .learning_starts = 1000,
+                                                            .batch_size = 64,
+                                                            .gamma = 0.99,
+                                                            .train_freq = 256,
+                                                            .gradient_steps = 128,
+                                                            .target_update_interval = 10,
+                                                            .exploration_fraction = 0.16,
+                                                            .exploration_final_eps = 0.04,
+                                                            .double_q = true,
+                                                            .net_arch = {256, 256},
+                                                            .seed = seed,
+                                                            .compile = compile});
      }},
     {"cartpole-ppo", "CartPole-v1", 100'000, 475,
      [](const char* env, uint64_t seed, bool compile) -> std::unique_ptr<rl::Agent> {
-       return std::make_unique<rl::PPO>(
-           env, rl::PPOOptions{.learning_rate = 1e-3, .n_envs = 8, .n_steps = 32,
-                               .batch_size = 256, .n_epochs = 20, .gamma = 0.98,
-                               .gae_lambda = 0.8, .linear_schedule = true, .seed = seed,
-                               .compile = compile});
+       return std::make_unique<rl::PPO>(env, rl::PPOOptions{.learning_rate = 1e-3,
+                                                            .n_envs = 8,
+                                                            .n_steps = 32,
+                                                            .batch_size = 256,
+                                                            .n_epochs = 20,
+                                                            .gamma = 0.98,
+                                                            .gae_lambda = 0.8,
+                                                            .linear_schedule = true,
+                                                            .seed = seed,
+                                                            .compile = compile});
      }},
     {"cartpole-a2c", "CartPole-v1", 500'000, 475,
      [](const char* env, uint64_t seed, bool compile) -> std::unique_ptr<rl::Agent> {
-       return std::make_unique<rl::A2C>(env, rl::A2COptions{.n_envs = 8, .linear_schedule = true,
-                                                            .seed = seed, .compile = compile});
+       return std::make_unique<rl::A2C>(
+           env,
+           rl::A2COptions{.n_envs = 8, .linear_schedule = true, .seed = seed, .compile = compile});
      }},
     {"pendulum-ppo", "Pendulum-v1", 100'000, -200,
      [](const char* env, uint64_t seed, bool compile) -> std::unique_ptr<rl::Agent> {
-       return std::make_unique<rl::PPO>(
-           env, rl::PPOOptions{.learning_rate = 1e-3, .n_envs = 4, .n_steps = 1024,
-                               .batch_size = 64, .n_epochs = 10, .gamma = 0.9, .seed = seed,
-                               .compile = compile});
+       return std::make_unique<rl::PPO>(env, rl::PPOOptions{.learning_rate = 1e-3,
+                                                            .n_envs = 4,
+                                                            .n_steps = 1024,
+                                                            .batch_size = 64,
+                                                            .n_epochs = 10,
+                                                            .gamma = 0.9,
+                                                            .seed = seed,
+                                                            .compile = compile});
      }},
     {"pendulum-sac", "Pendulum-v1", 20'000, -200,
      [](const char* env, uint64_t seed, bool compile) -> std::unique_ptr<rl::Agent> {
-       return std::make_unique<rl::SAC>(
-           env, rl::SACOptions{.learning_rate = 1e-3, .buffer_size = 20'000, .net_arch = {64, 64},
-                               .seed = seed, .compile = compile});
+       return std::make_unique<rl::SAC>(env, rl::SACOptions{.learning_rate = 1e-3,
+                                                            .buffer_size = 20'000,
+                                                            .net_arch = {64, 64},
+                                                            .seed = seed,
+                                                            .compile = compile});
      }},
 };
 
@@ -82,8 +101,7 @@ int main(int argc, char** argv) {
       lowest = std::min(lowest, e.mean_reward);
     }
     print("{}: mean {:.1f}, lowest {:.1f}, wanted {:.0f}: {}\n", c.name,
-          sum / static_cast<double>(seeds), lowest, c.goal,
-          lowest >= c.goal ? "met" : "not met");
+          sum / static_cast<double>(seeds), lowest, c.goal, lowest >= c.goal ? "met" : "not met");
   }
   return 0;
 }

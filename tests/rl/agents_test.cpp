@@ -96,7 +96,8 @@ void repeats(const char* env, Options options, int64_t steps) {
   StateDict state = a.state_dict(), other = b.state_dict();
   ASSERT_GT(state.size(), 3U);
   for (const auto& [name, value] : state)
-    EXPECT_EQ(value.template to_vector<float>(), other.at(name).template to_vector<float>()) << name;
+    EXPECT_EQ(value.template to_vector<float>(), other.at(name).template to_vector<float>())
+        << name;
   options.seed = 17;
   A c(env, options);
   EXPECT_NE(c.state_dict().begin()->second.template to_vector<float>(),
