@@ -24,8 +24,9 @@ void register_gemm_kernels();
 void register_conv_kernels();
 /// As fast as oneDNN's, which are tried first.
 void register_direct_conv_kernels();
-/// Faster than all others for large weights.
+/// Faster than all others for large weights: the derivative by the weight, and the other two.
 void register_conv_weight_kernels();
+void register_wide_conv_kernels();
 void register_pool_kernels();
 void register_resample_kernels();
 void register_norm_kernels();
