@@ -193,8 +193,7 @@ void pack_columns(const float* from, int64_t row, int64_t n, int64_t e, float sc
     micro_table<float>().transpose(to + j * e, panel, from + j * row, row, std::min(panel, n - j),
                                    e);
   const int64_t all = (n + panel - 1) / panel * panel * e;
-  if (scale != 1.0f)
-    for (int64_t i = 0; i < all; ++i) to[i] *= scale;
+  if (scale != 1.0f) row_loops().scale(to, to, scale, all);
 }
 
 // Floats of packed keys or values.
@@ -256,18 +255,19 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   return plan_of(a.e, a.f, 1);
 }
 
-// The row loops are quick on whole pieces alone: what lies behind n is filled up to one.
-int64_t filled(float* s, int64_t n, int64_t piece, float with) {
-  const int64_t whole = (n + piece - 1) / piece * piece;
-  std::fill_n(s + n, whole - n, with);
+constexpr int64_t kPiece = 16;  ///< floats; the row loops are quick on whole pieces alone
+
+// What lies behind n is filled up to a whole piece.
+int64_t filled(float* s, int64_t n, float with) {
+  const int64_t whole = (n + kPiece - 1) / kPiece * kPiece;
+  for (int64_t i = n; i < whole; ++i) s[i] = with;
   return whole;
 }
 
 // Softmax of a row of scores joined to what the row has seen: s becomes the weights.
 void join_row(const RowLoops& l, float* s, int64_t seen, int64_t n, float& top, float& sum,
               float* y, int64_t f, bool first) {
-  constexpr int64_t kPiece = 64;  // at least that of the row loops; divides kKeys
-  const int64_t whole = filled(s, seen, kPiece, -INFINITY);
+  const int64_t whole = filled(s, seen, -INFINITY);
   const float here = l.max(s, whole);
   const float best = here > top || here != here ? here : top;
   if (best == -INFINITY) {
@@ -372,6 +372,7 @@ struct BackwardBlock {
   float *gq, *gk, *gv;
   int64_t gq_row, gk_row, gv_row;
   float *s, *dp, *packed_k, *packed_v;
+  int64_t& made;  ///< keys before this one have gradients already
   int64_t packed_at = -1, packed_n = -1;
 
   void run(int64_t q0) {
@@ -404,13 +405,17 @@ struct BackwardBlock {
               .run();
       }
       // Keys j.. are seen by the queries from row j + k0 - q0 on.
-      for (int64_t j = 0; j < n; j += kQueries) {
-        const int64_t keys = std::min(kQueries, n - j);
-        const int64_t r = a.causal ? std::max<int64_t>(0, (k0 + j - q0) / strip * strip) : 0;
+      for (int64_t j = 0; j < n;) {
+        const int64_t before = k0 + j - q0;  // rows that do not see key j
+        const int64_t keys = std::min(a.causal && before >= 0 ? kStrip : kQueries, n - j);
+        const int64_t r = a.causal ? std::max<int64_t>(0, before / strip * strip) : 0;
         if (r >= rows) break;
-        by_key(q, a.q.row, q0, r, rows, j, keys, dp, gk + (k0 + j) * gk_row, a.e, gk_row);
-        by_key(gy, gy_row, q0, r, rows, j, keys, s, gv + (k0 + j) * gv_row, a.f, gv_row);
+        const bool add = k0 + j < made;
+        by_key(q, a.q.row, q0, r, rows, j, keys, dp, gk + (k0 + j) * gk_row, a.e, gk_row, add);
+        by_key(gy, gy_row, q0, r, rows, j, keys, s, gv + (k0 + j) * gv_row, a.f, gv_row, add);
+        j += keys;
       }
+      made = std::max(made, k0 + n);
     }
   }
 
@@ -431,25 +436,27 @@ struct BackwardBlock {
             1,      packed_v, panel_width(), panel_width() * a.f,    dp + r * kRow,
             kRow}
         .run();
-    const int64_t width = std::min(kKeys, (m + kQueries - 1) / kQueries * kQueries);
     for (int64_t i = r; i < r1; ++i) {
       const int64_t seen = a.seen(q0 + i, k0, m), at = i * kRow;
       const float e = lse[q0 + i];
-      const int64_t whole = filled(s + at, seen, 16, -INFINITY);
-      filled(dp + at, seen, 16, 0.0f);
-      l.attention_grad(s + at, dp + at, e == -INFINITY ? 0.0f : e, shift[i], whole);
-      l.scale(dp + at, dp + at, a.scale, whole);
-      std::fill_n(s + at + seen, width - seen, 0.0f);
-      std::fill_n(dp + at + seen, width - seen, 0.0f);
+      const int64_t whole = filled(s + at, seen, -INFINITY);
+      filled(dp + at, seen, 0.0f);
+      l.attention_grad(s + at, dp + at, e == -INFINITY ? 0.0f : e, shift[i], a.scale, whole);
+      // What lies behind is read with the later rows of the strip.
+      if (m > whole) {
+        std::fill_n(s + at + whole, m - whole, 0.0f);
+        std::fill_n(dp + at + whole, m - whole, 0.0f);
+      }
     }
   }
 
-  // gradient [keys, e] += weights [queries r..rows-1, keys j..]^T times rows of the queries.
+  // gradient [keys, e] = or += weights [queries r..rows-1, keys j..]^T times rows of the queries.
   void by_key(const float* from, int64_t from_row, int64_t q0, int64_t r, int64_t rows, int64_t j,
-              int64_t keys, const float* w, float* to, int64_t width, int64_t to_row) const {
+              int64_t keys, const float* w, float* to, int64_t width, int64_t to_row,
+              bool add) const {
     Product{
-        keys,     width,         rows - r, w + r * kRow + j, 1,   kRow, from + (q0 + r) * from_row,
-        from_row, panel_width(), to,       to_row,           true}
+        keys,     width,         rows - r, w + r * kRow + j, 1,  kRow, from + (q0 + r) * from_row,
+        from_row, panel_width(), to,       to_row,           add}
         .run();
   }
 };
@@ -470,10 +477,7 @@ void backward_run(const KernelCall& c) {
     a.index(u * share, index);
     float* to_k = gk.data + gk.offset(index, a.lead);
     float* to_v = gv.data + gv.offset(index, a.lead);
-    for (int64_t i = 0; i < a.keys; ++i) {
-      std::fill_n(to_k + i * gk.row, a.e, 0.0f);
-      std::fill_n(to_v + i * gv.row, a.f, 0.0f);
-    }
+    int64_t made = 0;
     for (int64_t batch = u * share; batch < (u + 1) * share; ++batch) {
       a.index(batch, index);
       BackwardBlock b{a,
@@ -496,8 +500,13 @@ void backward_run(const KernelCall& c) {
                       s,
                       s + kQueries * kRow,
                       s + 2 * kQueries * kRow,
-                      s + 2 * kQueries * kRow + packed_size(a.e)};
+                      s + 2 * kQueries * kRow + packed_size(a.e),
+                      made};
       for (int64_t q0 = 0; q0 < a.queries; q0 += kQueries) b.run(q0);
+    }
+    for (int64_t i = made; i < a.keys; ++i) {
+      std::fill_n(to_k + i * gk.row, a.e, 0.0f);
+      std::fill_n(to_v + i * gv.row, a.f, 0.0f);
     }
   });
 }

@@ -69,8 +69,8 @@ struct RowLoops {
   /// gx[i] = k * (sum * exp(x[i] - lse) - even * (w ? w[i] : 1))
   void (*cross_entropy_grad)(float* gx, const float* x, float lse, float k, float sum, float even,
                              const float* w, int64_t n);
-  /// ds[i] = exp(s[i] - lse) * (dp[i] - shift), and s[i] = exp(s[i] - lse).
-  void (*attention_grad)(float* s, float* dp, float lse, float shift, int64_t n);
+  /// dp[i] = exp(s[i] - lse) * (dp[i] - shift) * scale, and s[i] = exp(s[i] - lse).
+  void (*attention_grad)(float* s, float* dp, float lse, float shift, float scale, int64_t n);
   /// One sample's units: gates i, f, u, o (before their functions) lie `h` apart. saved may be
   /// nullptr.
   void (*lstm_cell)(const float* gates, const float* c, float* hy, float* cy, float* saved,
