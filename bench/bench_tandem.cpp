@@ -188,7 +188,9 @@ nlohmann::json run(std::string name, double budget) {
   if (name == "mlp") return training<Mlp>(name, x({64, 784}), y({64}, 10), budget, compiled);
   if (name == "conv" || name == "conv_bf16")
     return training<Conv>(name, x({64, 1, 28, 28}), y({64}, 10), budget, compiled);
-  if (name == "gpt")
+  if (name == "bert" || name == "bert_bf16")
+    return training<Bert>(name, integers(2000, {8, 128}, 30522), y({8}, 2), budget, compiled);
+  if (name == "gpt" || name == "gpt_bf16")
     return training<Gpt>(name, integers(2000, {12, 64}, 65), y({12 * 64}, 65), budget, compiled);
   if (name == "lstm") return training<Lstm>(name, x({32, 50, 64}), y({32}, 10), budget, compiled);
   if (name == "resnet18" || name == "resnet18_bf16")
@@ -201,7 +203,8 @@ nlohmann::json run(std::string name, double budget) {
 
 int main(int argc, char** argv) {
   const char* kCases =
-      "add8_nograd add8_fwd_bwd mlp conv gpt lstm resnet18 conv_bf16 resnet18_bf16";
+      "add8_nograd add8_fwd_bwd mlp conv gpt lstm resnet18 bert conv_bf16 gpt_bf16 resnet18_bf16 "
+      "bert_bf16";
   if (argc < 2 || std::strcmp(argv[1], "--list") == 0) {
     fmt::print("{}\n", kCases);
     return argc < 2 ? 2 : 0;

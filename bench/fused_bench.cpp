@@ -5,12 +5,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <vector>
 
+#include "bench/seconds.h"
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
@@ -47,32 +47,11 @@ struct Floats {
   Floats& operator=(const Floats&) = delete;
 };
 
-// The best of many short windows: what the machine can do when nothing else runs.
-double seconds(const std::function<void()>& f) {
-  using Clock = std::chrono::steady_clock;
-  const auto time = [&](int64_t n) {
-    const auto begin = Clock::now();
-    for (int64_t i = 0; i < n; ++i) f();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  };
-  int64_t n = 1;
-  double best = time(1);
-  while (best * static_cast<double>(n) < 3e-4 && n < 1 << 20) {
-    n *= 2;
-    best = std::min(best, time(n) / static_cast<double>(n));
-  }
-  const auto begin = Clock::now();
-  while (std::chrono::duration<double>(Clock::now() - begin).count() < 0.15) {
-    best = std::min(best, time(n) / static_cast<double>(n));
-  }
-  return best;
-}
-
 // `bytes` that the loop must move, `n` elements.
 void compare(const char* name, int64_t n, double bytes, const std::function<void()>& f) {
   codegen::use_jit(false);
   f();
-  const double interpreted = seconds(f);
+  const double interpreted = bench::seconds(f);
   codegen::use_jit(true);
   {
     const codegen::JitScope scope;
@@ -80,9 +59,9 @@ void compare(const char* name, int64_t n, double bytes, const std::function<void
     wait_for_jit();
     f();  // by both
   }
-  const double compiled = seconds(f);
+  const double compiled = bench::seconds(f);
   std::vector<char> from(static_cast<size_t>(bytes / 2) + 64, 1), to(from.size());
-  const double copy = seconds([&] {
+  const double copy = bench::seconds([&] {
     parallel_for(0, static_cast<int64_t>(from.size()), 65536, [&](int64_t a, int64_t b) {
       std::memcpy(to.data() + a, from.data() + a, static_cast<size_t>(b - a));
     });

@@ -59,6 +59,52 @@ struct Gpt : nn::Module {
   }
 };
 
+/// A layer of BERT: attention and MLP, each followed by the norm of its sum with what went in.
+struct BertLayer : nn::Module {
+  int64_t heads;
+  nn::Linear query, key, value, out;
+  nn::LayerNorm ln1;
+  nn::Linear up, down;
+  nn::LayerNorm ln2;
+  BertLayer(int64_t d, int64_t heads)
+      : heads(heads),
+        query(d, d),
+        key(d, d),
+        value(d, d),
+        out(d, d),
+        ln1(d),
+        up(d, 4 * d),
+        down(4 * d, d),
+        ln2(d) {
+    TD_REGISTER(query, key, value, out, ln1, up, down, ln2);
+  }
+  Tensor forward(Tensor x) {
+    int64_t b = x.size(0), t = x.size(1), d = x.size(2);
+    const auto split = [&](Tensor s) { return s.view({b, t, heads, d / heads}).transpose(1, 2); };
+    Tensor y = scaled_dot_product_attention(split(query(x)), split(key(x)), split(value(x)));
+    x = ln1(x + out(y.transpose(1, 2).reshape({b, t, d})));
+    return ln2(x + down(gelu(up(x))));
+  }
+};
+
+/// BERT-base with two of its layers, for classification of the whole text; no dropout.
+struct Bert : nn::Module {
+  nn::Embedding word{30522, 768}, position{512, 768}, type{2, 768};
+  nn::LayerNorm ln{768};
+  std::vector<BertLayer> layers;
+  nn::Linear pooler{768, 768}, classifier{768, 2};
+  Bert() {
+    for (int i = 0; i < 2; ++i) layers.emplace_back(768, 12);
+    TD_REGISTER(word, position, type, ln, layers, pooler, classifier);
+  }
+  Tensor forward(Tensor x) {
+    Tensor y = ln(word(x) + position.weight.value().narrow(0, 0, x.size(1)) +
+                  type.weight.value().narrow(0, 0, 1));
+    for (BertLayer& l : layers) y = l(y);
+    return classifier(tanh(pooler(y.select(1, 0))));
+  }
+};
+
 struct Lstm : nn::Module {
   nn::LSTM lstm{64, 256, {.batch_first = true}};
   nn::Linear fc{256, 10};

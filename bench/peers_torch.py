@@ -19,15 +19,11 @@ Both sides start from the same numbers, so `losses` (steps 1 to 3) can be compar
 AdamW with lr 1e-3 and PyTorch's defaults; loss = mean cross-entropy. A case that ends in _bf16 is
 the same step with model and loss under autocast to bfloat16.
 """
-import argparse
-import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 MKL_SOURCE = """
 int mkl_serv_intel_cpu_true(void) { return 1; }
@@ -58,6 +54,7 @@ import torch  # noqa: E402
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
+import peer_common  # noqa: E402
 from philox import centred, words  # noqa: E402
 
 
@@ -113,6 +110,40 @@ class Gpt(nn.Module):
         return self.head(self.ln(y))
 
 
+class BertLayer(nn.Module):
+    def __init__(self, d, heads):
+        super().__init__()
+        self.query, self.key, self.value = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
+        self.out, self.ln1 = nn.Linear(d, d), nn.LayerNorm(d)
+        self.up, self.down, self.ln2 = nn.Linear(d, 4 * d), nn.Linear(4 * d, d), nn.LayerNorm(d)
+        self.heads = heads
+
+    def forward(self, x):
+        b, t, d = x.shape
+        q, k, v = (f(x).view(b, t, self.heads, d // self.heads).transpose(1, 2)
+                   for f in (self.query, self.key, self.value))
+        y = F.scaled_dot_product_attention(q, k, v)
+        x = self.ln1(x + self.out(y.transpose(1, 2).reshape(b, t, d)))
+        return self.ln2(x + self.down(F.gelu(self.up(x))))
+
+
+class Bert(nn.Module):
+    """BERT-base with two of its layers, for classification of the whole text; no dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.word, self.position = nn.Embedding(30522, 768), nn.Embedding(512, 768)
+        self.type, self.ln = nn.Embedding(2, 768), nn.LayerNorm(768)
+        self.layers = nn.ModuleList(BertLayer(768, 12) for _ in range(2))
+        self.pooler, self.classifier = nn.Linear(768, 768), nn.Linear(768, 2)
+
+    def forward(self, x):
+        y = self.ln(self.word(x) + self.position.weight[:x.shape[1]] + self.type.weight[:1])
+        for layer in self.layers:
+            y = layer(y)
+        return self.classifier(torch.tanh(self.pooler(y[:, 0])))
+
+
 class Lstm(nn.Module):
     def __init__(self):
         super().__init__()
@@ -165,8 +196,11 @@ TRAIN = {
     "gpt": (Gpt, (12, 64), 65, (12, 64), 65, PLAIN),
     "lstm": (Lstm, (32, 50, 64), None, (32,), 10, PLAIN),
     "resnet18": (ResNet18, (8, 3, 128, 128), None, (8,), 1000, IMAGE),
+    "bert": (Bert, (8, 128), 30522, (8,), 2, PLAIN),
     "conv_bf16": (Conv, (64, 1, 28, 28), None, (64,), 10, IMAGE),
+    "gpt_bf16": (Gpt, (12, 64), 65, (12, 64), 65, PLAIN),
     "resnet18_bf16": (ResNet18, (8, 3, 128, 128), None, (8,), 1000, IMAGE),
+    "bert_bf16": (Bert, (8, 128), 30522, (8,), 2, PLAIN),
 }
 TINY = ("add8_nograd", "add8_fwd_bwd")
 
@@ -233,66 +267,18 @@ def tiny(case):
     return no_grad if case == "add8_nograd" else with_grad
 
 
-def median(v):
-    v = sorted(v)
-    return v[len(v) // 2] if len(v) % 2 else (v[len(v) // 2 - 1] + v[len(v) // 2]) / 2
-
-
-def one_round(f, seconds):
-    """Medians of clock time and of the CPU time of all threads."""
-    wall, cpu, start = [], [], time.perf_counter()
-    while time.perf_counter() - start < seconds or len(wall) < 5:
-        t, c = time.perf_counter(), time.process_time()
-        f()
-        wall.append(time.perf_counter() - t)
-        cpu.append(time.process_time() - c)
-    return median(wall), median(cpu)
-
-
 def measure(case, variant, a):
-    step = tiny(case) if case in TINY else training_step(case, variant)
-    start = time.perf_counter()
-    losses = [step().item()]
-    first = time.perf_counter() - start
-    losses += [step().item() for _ in range(2)]
-    unit = "us_per_op" if case in TINY else "ms"
-    both = [one_round(step, a.seconds) for _ in range(a.rounds)]
-    rounds = [round(w * 1e3, 5) for w, _ in both]
-    print(json.dumps({
-        "case": case, "variant": variant, unit: round(median(rounds), 5), "threads": a.threads,
-        "cpu_ms": round(median([c for _, c in both]) * 1e3, 5), "rounds": rounds,
-        "losses": losses, "first_s": round(first, 3),
-        "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "version": "PyTorch " + torch.__version__.split("+")[0],
-        "mkl_unlocked": "TD_MKL_PRELOADED" in os.environ}), flush=True)
+    def make():
+        step = tiny(case) if case in TINY else training_step(case, variant)
+        return lambda: step().item(), {"version": "PyTorch " + torch.__version__.split("+")[0],
+                                       "mkl_unlocked": "TD_MKL_PRELOADED" in os.environ}
+    peer_common.measure(case, variant, make, a, "us_per_op" if case in TINY else "ms")
 
 
-def main():
-    p = argparse.ArgumentParser(description="PyTorch's side of bench/compare")
-    p.add_argument("case", nargs="*", help="of --list; all when none is given")
-    p.add_argument("--list", action="store_true", help="print cases and their variants")
-    p.add_argument("--threads", type=int, default=int(os.environ.get("TANDEM_NUM_THREADS", "2")))
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--seconds", type=float, default=1.0, help="length of one round")
-    p.add_argument("--variant", action="append", help="default: all of the case")
-    a = p.parse_args()
-    variants = {**{c: ("default",) for c in TINY}, **{c: v[-1] for c, v in TRAIN.items()}}
-    if a.list:
-        print(json.dumps(variants))
-        return 0
-    torch.set_num_threads(a.threads)
-    for case in a.case or variants:
-        if case not in variants:
-            print(f"no case is called '{case}' ({', '.join(variants)})", file=sys.stderr)
-            return 2
-        for variant in a.variant or variants[case]:
-            if variant not in variants[case]:
-                print(f"{case} has no variant '{variant}' ({', '.join(variants[case])})",
-                      file=sys.stderr)
-                return 2
-            measure(case, variant, a)
-    return 0
+def variants():
+    return {**{c: ("default",) for c in TINY}, **{c: v[-1] for c, v in TRAIN.items()}}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(peer_common.run("PyTorch's side of bench/compare", variants, measure,
+                             lambda a: torch.set_num_threads(a.threads)))

@@ -7,18 +7,15 @@ variants: jax (jit of the whole step, donated buffers); tf (tf.function); tf_xla
 The numbers that both sides start from stand at the head of peers_torch.py; weights are laid out as
 these libraries like them (dense layers [in, out], images NHWC, filters HWIO).
 """
-import argparse
-import json
 import os
-import resource
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/golden"))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import numpy as np  # noqa: E402
 
+import peer_common  # noqa: E402
 from philox import centred, words  # noqa: E402
 
 LR, BETA1, BETA2, EPS, DECAY = 1e-3, 0.9, 0.999, 1e-8, 0.01
@@ -207,37 +204,12 @@ def tf_step(case, xla, threads):
     return lambda: float(step(x, y).numpy()), "TensorFlow " + tf.__version__
 
 
-def median(v):
-    v = sorted(v)
-    return v[len(v) // 2] if len(v) % 2 else (v[len(v) // 2 - 1] + v[len(v) // 2]) / 2
-
-
-def one_round(f, seconds):
-    """Medians of clock time and of the CPU time of all threads."""
-    wall, cpu, start = [], [], time.perf_counter()
-    while time.perf_counter() - start < seconds or len(wall) < 5:
-        t, c = time.perf_counter(), time.process_time()
-        f()
-        wall.append(time.perf_counter() - t)
-        cpu.append(time.process_time() - c)
-    return median(wall), median(cpu)
-
-
 def measure(case, variant, a):
-    start = time.perf_counter()
-    step, version = (jax_step(case) if variant == "jax" else
-                     tf_step(case, variant == "tf_xla", a.threads))
-    losses = [step()]
-    first = time.perf_counter() - start
-    losses += [step() for _ in range(2)]
-    both = [one_round(step, a.seconds) for _ in range(a.rounds)]
-    rounds = [round(w * 1e3, 5) for w, _ in both]
-    print(json.dumps({
-        "case": case, "variant": variant, "ms": round(median(rounds), 5), "threads": a.threads,
-        "cpu_ms": round(median([c for _, c in both]) * 1e3, 5), "rounds": rounds,
-        "losses": losses, "first_s": round(first, 3),
-        "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "version": version}), flush=True)
+    def make():
+        step, version = (jax_step(case) if variant == "jax" else
+                         tf_step(case, variant == "tf_xla", a.threads))
+        return step, {"version": version}
+    peer_common.measure(case, variant, make, a)
 
 
 def installed():
@@ -250,33 +222,10 @@ def installed():
     return {c: [v for v in vs if v in have] for c, vs in VARIANTS.items()}
 
 
-def main():
-    p = argparse.ArgumentParser(description="JAX's and TensorFlow's side of bench/compare")
-    p.add_argument("case", nargs="*", help="of --list; all when none is given")
-    p.add_argument("--list", action="store_true", help="print cases and their variants")
-    p.add_argument("--threads", type=int, default=int(os.environ.get("TANDEM_NUM_THREADS", "2")))
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--seconds", type=float, default=1.0, help="length of one round")
-    p.add_argument("--variant", action="append", help="default: all of the case")
-    a = p.parse_args()
-    variants = installed()
-    if a.list:
-        print(json.dumps(variants))
-        return 0
+def pin(a):
     if hasattr(os, "sched_setaffinity"):  # XLA takes as many threads as there are processors
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:a.threads]))
-    for case in a.case or variants:
-        if case not in variants:
-            print(f"no case is called '{case}' ({', '.join(variants)})", file=sys.stderr)
-            return 2
-        for variant in a.variant or variants[case]:
-            if variant not in variants[case]:
-                print(f"{case} has no variant '{variant}' ({', '.join(variants[case])})",
-                      file=sys.stderr)
-                return 2
-            measure(case, variant, a)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(peer_common.run("JAX's and TensorFlow's side of bench/compare", installed, measure, pin))

@@ -5,10 +5,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
+#include "bench/seconds.h"
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/pointwise.h"
 #include "tandem/codegen/reduce.h"
@@ -46,32 +46,10 @@ struct Floats {
   }
 };
 
-// The best of many short windows: what the machine can do when nothing else runs.
-template <class F>
-double seconds(F&& f) {
-  using Clock = std::chrono::steady_clock;
-  const auto time = [&](int64_t n) {
-    const auto begin = Clock::now();
-    for (int64_t i = 0; i < n; ++i) f();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  };
-  int64_t n = 1;
-  double best = time(1);
-  while (best * static_cast<double>(n) < 5e-4 && n < 1 << 20) {
-    n *= 2;
-    best = std::min(best, time(n) / static_cast<double>(n));
-  }
-  const auto begin = Clock::now();
-  while (std::chrono::duration<double>(Clock::now() - begin).count() < 0.1) {
-    best = std::min(best, time(n) / static_cast<double>(n));
-  }
-  return best;
-}
-
 template <class F>
 void report(const char* name, int64_t n, int threads, double bytes, F&& f) {
   set_num_threads(threads);
-  const double s = seconds(f);
+  const double s = bench::seconds(f);
   set_num_threads(0);
   fmt::print("{:<14}{:>10}{:>9}{:>12.2f}{:>10.1f}\n", name, n, threads, s * 1e6, bytes / s * 1e-9);
   std::fflush(stdout);

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
 #include "tandem/graph/apply.h"
+#include "tandem/graph/epilogue.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/graph/rng.h"
 #include "tandem/tensor/allocator.h"
@@ -264,6 +266,45 @@ void Executable::run_together(Frame& f, size_t first, size_t n) const {
   });
 }
 
+namespace {
+// A loop over the blocks of a product's result.
+struct LoopEpilogue : Epilogue {
+  const ScalarProgram* program = nullptr;
+  const Array* arrays = nullptr;
+  int n_in = 0, n_out = 0;
+  int64_t rows = 0, columns = 0;
+
+  static void run_block(const Epilogue& e, int64_t row0, int64_t row1, int64_t column0,
+                        int64_t column1) {
+    static_cast<const LoopEpilogue&>(e).block(row0, row1, column0, column1);
+  }
+  void block(int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
+    const codegen::JitScope compiled_loops;
+    const int64_t shape[2] = {row1 - row0, column1 - column0};
+    const bool whole = shape[1] == columns;
+    SmallVec<Array, 16> cut;
+    SmallVec<std::array<int64_t, 2>, 16> strides;
+    strides.resize(idx(n_in + n_out));
+    for (int k = 0; k < n_in + n_out; ++k) {
+      Array a = arrays[k];
+      if (!a.is_scalar && a.numel != 1) {
+        std::array<int64_t, 2>& s = strides[idx(k)];
+        as_matrix(a, rows, columns, s[0], s[1]);
+        a.data =
+            a.as<char>() + (row0 * s[0] + column0 * s[1]) * static_cast<int64_t>(size_of(a.dtype));
+        a.shape = shape;
+        a.strides = s.data();
+        a.rank = 2;
+        a.numel = shape[0] * shape[1];
+        a.contiguous = whole && s[0] == columns && s[1] == 1;
+      }
+      cut.push_back(a);
+    }
+    codegen::run_program(*program, cut.data(), n_in, cut.data() + n_in, n_out, nullptr, true);
+  }
+};
+}  // namespace
+
 void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const {
   const Step& s = lowered_.steps[k];
   Array* arrays = f.arrays.data() + first_array_[k];
@@ -277,10 +318,22 @@ void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) co
   call.plan = s.plan.get();
   if (s.scratch != kNone)
     call.scratch = static_cast<char*>(f.arena) + lowered_.buffers[idx(s.scratch)].offset;
-  if (s.kernel)
+  LoopEpilogue epilogue;
+  if (has_epilogue(k)) {
+    const Step& loop = lowered_.steps[k + 1];
+    epilogue.run = LoopEpilogue::run_block;
+    epilogue.program = loop.program;
+    epilogue.arrays = f.arrays.data() + first_array_[k + 1];
+    epilogue.n_in = static_cast<int>(loop.in.size());
+    epilogue.n_out = static_cast<int>(loop.out.size());
+    epilogue.columns = arrays[n_in].shape[arrays[n_in].rank - 1];
+    epilogue.rows = arrays[n_in].numel / epilogue.columns;
+    static_cast<const EpiloguePlan*>(s.plan.get())->run_with(call, epilogue);
+  } else if (s.kernel) {
     s.kernel->run(call);
-  else
+  } else {
     s.op->reference_fn(call);
+  }
   if (TD_LIKELY(error.code.load(std::memory_order_relaxed) == 0)) return;
   ScopeGuard scope(s.scope, s.where);
   try {
@@ -299,7 +352,8 @@ void Executable::profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error
   e.where = user_line(first.where);
   e.compiled = true;
   if (first.together > 1) e.name = fmt::format("{} x{}", first.name, first.together);
-  for (size_t j = k; j < k + idx(first.together); ++j) {
+  if (has_epilogue(k)) e.name += " + " + lowered_.steps[k + 1].name;
+  for (size_t j = k; j < k + steps_at(k); ++j) {
     const Step& s = lowered_.steps[j];
     InferCall c = infer_call(s);
     if (s.op) {
@@ -342,12 +396,20 @@ void Executable::run_steps(Frame& f, RngKey entry) const {
   const codegen::JitScope compiled_loops;
   ErrorWord error;
   const bool profiled = context().profiler != nullptr;
-  for (size_t k = 0; k < lowered_.steps.size(); k += idx(lowered_.steps[k].together)) {
+  for (size_t k = 0; k < lowered_.steps.size(); k += steps_at(k)) {
     if (TD_UNLIKELY(profiled))
       profile_step(f, k, entry, error);
     else
       run_step(f, k, entry, error);
   }
+}
+
+bool Executable::has_epilogue(size_t k) const {
+  return k + 1 < lowered_.steps.size() && lowered_.steps[k + 1].inside;
+}
+
+size_t Executable::steps_at(size_t k) const {
+  return has_epilogue(k) ? 2 : idx(lowered_.steps[k].together);
 }
 
 std::vector<Tensor> Executable::collect(Bound& b) {
@@ -423,6 +485,7 @@ std::string Executable::to_string() const {
                                      : show(x.place));
     s += " ->";
     for (int o : step.out) s += " " + (o == kNone ? std::string("-") : show(o));
+    if (step.inside) s += "  (on each block of the one before)";
     if (step.together > 1) s += fmt::format("  (and the next {} together)", step.together - 1);
     if (step.again) s += "  (again)";
     if (step.scope) s += "  # " + scope_path(step.scope);

@@ -51,6 +51,8 @@ class TD_API Executable : public RefCounted {
   void run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const;
   void profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const;
   void run_together(Frame& f, size_t first, size_t n) const;
+  bool has_epilogue(size_t k) const;  ///< is the step after k done inside k?
+  size_t steps_at(size_t k) const;    ///< that run as one from k on
   std::vector<Tensor> collect(Bound& b);
   InferCall infer_call(const compiler::Step& s) const;
 

@@ -11,7 +11,10 @@ bool exact(DType t) {
   return t == DType::f32 || t == DType::f64 || t == DType::i64 || t == DType::b8;
 }
 
-const ScalarProgram& program_of_instr(const Program& p, const Instr& i) {
+}  // namespace
+
+const ScalarProgram& scalar_program_of(const Program& p, const Instr& i) {
+  if (i.fused) return *i.fused;
   OperandType in[kMaxOpIns];
   DType out[kMaxOpOuts];
   for (size_t k = 0; k < i.in.size(); ++k) {
@@ -29,12 +32,11 @@ const ScalarProgram& program_of_instr(const Program& p, const Instr& i) {
                     std::span<const DType>(out, i.out.size()));
 }
 
-}  // namespace
-
 bool LoopBuilder::fusable(const Program& p, const Instr& i) {
-  if (!i.op || i.op->has(kEffect) || i.op->has(kRandom)) return false;
   for (int v : i.out)
     if (v == kNone || !exact(p.values[static_cast<size_t>(v)].spec.dtype)) return false;
+  if (!i.op) return i.fused != nullptr;
+  if (i.op->has(kEffect) || i.op->has(kRandom)) return false;
   if (i.op == &op::fill) return true;
   if (i.op->family != Family::pointwise || i.in.size() != i.op->n_in) return false;
   for (const Arg& a : i.in)
@@ -93,7 +95,7 @@ int16_t LoopBuilder::input(const Arg& a, DType stored) {
 }
 
 void LoopBuilder::add(const Instr& i) {
-  names_ += (names_.empty() ? "" : " ") + std::string(i.op->name);
+  names_ += (names_.empty() ? "" : " ") + (i.op ? std::string(i.op->name) : i.fused_names);
   if (i.op == &op::fill) {
     const auto& a = *static_cast<const FillAttrs*>(i.attrs.get());
     ScalarInstr c;
@@ -106,7 +108,7 @@ void LoopBuilder::add(const Instr& i) {
     registers_[i.out[0]] = emit(c);
     return;
   }
-  const ScalarProgram& own = program_of_instr(p_, i);
+  const ScalarProgram& own = scalar_program_of(p_, i);
   std::vector<int16_t> now(own.code.size());
   for (size_t k = 0; k < own.code.size(); ++k) {
     ScalarInstr c = own.code[k];

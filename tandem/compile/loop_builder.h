@@ -12,6 +12,9 @@ namespace tandem::compiler {
 /// Append what tells two instructions apart (not the bytes between the members).
 void append_key(std::string& key, const ScalarInstr& i);
 
+/// The program of a pointwise instruction or of a fused loop.
+const ScalarProgram& scalar_program_of(const Program& p, const Instr& i);
+
 class LoopBuilder {
  public:
   explicit LoopBuilder(const Program& p) : p_(p) {}

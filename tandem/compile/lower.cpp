@@ -10,6 +10,7 @@
 #include "tandem/codegen/pointwise.h"
 #include "tandem/compile/loop_builder.h"
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/epilogue.h"
 #include "tandem/graph/infer.h"
 
 namespace tandem::compiler {
@@ -42,7 +43,10 @@ class Lowering {
   Lowered run() {
     bind_placeholders();
     early_copies();
-    for (const Instr& i : p_.instrs) lower(i);
+    for (const Instr& i : p_.instrs) {
+      lower(i);
+      join_to_product();
+    }
     bind_results();
     lifetimes();
     reuse();
@@ -325,6 +329,35 @@ class Lowering {
     if (s.plan && s.plan->workspace) s.scratch = add_buffer(Base::arena, kNone, s.plan->workspace);
   }
 
+  // ---- epilogues
+
+  // Can the step made last, a loop, run on each block of the result of the one before it?
+  void join_to_product() {
+    if (l_.steps.size() < 2) return;
+    Step &loop = l_.steps.back(), &product = l_.steps[l_.steps.size() - 2];
+    if (loop.op || !product.kernel || !product.plan || product.inside) return;
+    const int v = product.out[0];
+    bool reads_it = false;
+    for (const StepInput& x : loop.in) reads_it = reads_it || x.place == v;
+    if (!reads_it || place(v).shape.rank() < 2) return;
+    const int64_t columns = place(v).shape[place(v).shape.rank() - 1].value();
+    const int64_t rows = place(v).shape.numel().value() / std::max<int64_t>(columns, 1);
+    Arrays a = arrays_of(product);
+    if (!runs_epilogue(*product.kernel, call_of(product, a))) return;
+    int64_t row, column;
+    for (const StepInput& x : loop.in)
+      if (x.place != kNone && !as_matrix(array_of_place(x.place), rows, columns, row, column))
+        return;
+    for (int o : loop.out) {
+      if (place(o).shape.numel().value() != rows * columns || !place(o).contiguous) return;
+      // The product reads its operands until the last block is done.
+      for (const StepInput& x : product.in)
+        if (x.place != kNone && place(x.place).buffer == place(o).buffer) return;
+    }
+    loop.inside = true;
+  }
+  bool has_epilogue(size_t k) const { return k + 1 < l_.steps.size() && l_.steps[k + 1].inside; }
+
   // ---- results
 
   // An output or exit that is a placeholder's own bytes is copied before anything is overwritten.
@@ -372,17 +405,23 @@ class Lowering {
   void lifetimes() {
     const auto touch = [&](int buffer, int step) {
       Block& b = l_.buffers[idx(buffer)];
-      if (b.first == kNone) b.first = step;
-      b.last = step;
+      if (b.first == kNone || b.first > step) b.first = step;
+      b.last = std::max(b.last, step);
     };
     for (size_t k = 0; k < l_.steps.size(); ++k) {
       const Step& s = l_.steps[k];
       int at = static_cast<int>(k);
+      // A product and its epilogue are one step: all that they use is alive in both.
+      const int from = s.inside ? at - 1 : at, to = has_epilogue(k) ? at + 1 : at;
+      const auto both = [&](int buffer) {
+        touch(buffer, from);
+        touch(buffer, to);
+      };
       for (const StepInput& x : s.in)
-        if (x.place != kNone) touch(place(x.place).buffer, at);
+        if (x.place != kNone) both(place(x.place).buffer);
       for (int o : s.out)
-        if (o != kNone) touch(place(o).buffer, at);
-      if (s.scratch != kNone) touch(s.scratch, at);
+        if (o != kNone) both(place(o).buffer);
+      if (s.scratch != kNone) both(s.scratch);
     }
   }
 
@@ -410,8 +449,8 @@ class Lowering {
       for (int o : s.out) {
         if (o == kNone) continue;
         Block& to = l_.buffers[idx(place(o).buffer)];
-        if (to.base != Base::arena || to.first != static_cast<int>(k) || to.same_as != kNone)
-          continue;
+        const int first = static_cast<int>(k) - (s.inside ? 1 : 0);
+        if (to.base != Base::arena || to.first != first || to.same_as != kNone) continue;
         for (const StepInput& x : s.in) {
           if (x.place == kNone || place(x.place).offset != 0) continue;
           int from = root(place(x.place).buffer);
@@ -419,6 +458,7 @@ class Lowering {
           if (b.base != Base::arena || b.bytes != to.bytes || b.last != static_cast<int>(k) ||
               !aligned(s, x.place, o) || reads(s, from) > 1)
             continue;
+          if (s.inside && reads(l_.steps[k - 1], from) > 0) continue;
           to.same_as = from;
           b.last = to.last;
           break;
@@ -441,13 +481,15 @@ class Lowering {
       int exit = l_.cell_exits[i];
       int write = l_.buffers[idx(place(exit).buffer)].first;
       bool ok = true;
-      for (size_t k = idx(write); k < l_.steps.size() && ok; ++k)
+      for (size_t k = idx(write); k < l_.steps.size() && ok; ++k) {
+        const int at = static_cast<int>(k) - (l_.steps[k].inside ? 1 : 0);
         for (const StepInput& x : l_.steps[k].in) {
           if (x.place == kNone) continue;
           const Block& b = l_.buffers[idx(place(x.place).buffer)];
           if (b.base != Base::cell || b.index != static_cast<int>(i)) continue;
-          ok = ok && static_cast<int>(k) == write && aligned(l_.steps[k], x.place, exit);
+          ok = ok && at == write && aligned(l_.steps[k], x.place, exit);
         }
+      }
       l_.cell_in_place[i] = ok;
     }
   }
@@ -455,7 +497,7 @@ class Lowering {
   // ---- loops of one region
 
   bool flat(const Step& s) const {
-    if (s.op) return false;
+    if (s.op || s.inside) return false;
     int64_t n = l_.places[idx(s.out[0])].shape.numel().value();
     for (int o : s.out)
       if (!l_.places[idx(o)].contiguous || l_.places[idx(o)].shape.numel().value() != n)
@@ -526,6 +568,26 @@ class Lowering {
 };
 
 }  // namespace
+
+bool as_matrix(const Array& a, int64_t rows, int64_t columns, int64_t& row, int64_t& column) {
+  row = column = 0;
+  if (a.is_scalar || a.numel == 1) return true;
+  if (!a.contiguous) return false;
+  if (a.numel == rows * columns) {
+    row = columns;
+    column = 1;
+    return a.rank > 0 && a.shape[a.rank - 1] == columns;
+  }
+  if (a.numel == columns && a.shape[a.rank - 1] == columns) {
+    column = 1;
+    return true;
+  }
+  if (a.numel == rows && a.shape[a.rank - 1] == 1) {
+    row = 1;
+    return true;
+  }
+  return false;
+}
 
 std::vector<const Block*> alive_at_peak(const Lowered& l) {
   std::vector<const Block*> alive;

@@ -61,7 +61,8 @@ struct Step {
   Where where;
   bool again = false;  ///< see Instr
   std::string name;
-  int together = 1;  ///< this and the next ones (loops that do not meet) run in one region
+  int together = 1;     ///< this and the next ones (loops that do not meet) run in one region
+  bool inside = false;  ///< a loop that the step before runs on each block of its result
 };
 
 struct Lowered {
@@ -76,6 +77,10 @@ struct Lowered {
   size_t lower_bound = 0;  ///< most bytes of the arena that are alive in one step
   int peak_step = 0;       ///< where that is
 };
+
+/// Strides of `a` as a matrix of rows x columns: the whole of it, a row for all, a column for all,
+/// or one element. False: it is none of these.
+bool as_matrix(const Array& a, int64_t rows, int64_t columns, int64_t& row, int64_t& column);
 
 /// Lower a program that the passes have left.
 Lowered lower_program(const Program& p);

@@ -2,6 +2,7 @@
 // A composite is one instruction as long as a kernel claims it; else its body takes its place,
 // recorded on symbolic values of the same shapes.
 #include "tandem/compile/passes.h"
+#include "tandem/graph/epilogue.h"
 #include "tandem/graph/infer.h"
 
 namespace tandem::compiler {
@@ -18,11 +19,13 @@ Array symbolic_array(const Spec& s, const Strides& strides) {
   return a;
 }
 
-// Does some kernel take this call with row-major operands?
-bool claimed(const Program& p, const Instr& i) {
+}  // namespace
+
+const Kernel* row_major_kernel(const Program& p, const Instr& i, bool& epilogue) {
   Array in[64], out[kMaxOpOuts];
   Strides strides[64 + kMaxOpOuts];
-  if (i.in.size() > 64) return false;
+  epilogue = false;
+  if (i.in.size() > 64) return nullptr;
   for (size_t k = 0; k < i.in.size(); ++k) {
     const Arg& a = i.in[k];
     if (a.is_number) {
@@ -43,7 +46,17 @@ bool claimed(const Program& p, const Instr& i) {
     out[o].strides = nullptr;
   }
   KernelCall call{*i.op, i.attrs.get(), in, static_cast<int>(i.in.size()), out, i.op->n_out};
-  return find_kernel(call, DeviceKind::cpu) != nullptr;
+  const Kernel* kernel = find_kernel(call, DeviceKind::cpu);
+  for (size_t o = 0; o < i.out.size(); ++o) out[o].strides = strides[64 + o].data();
+  epilogue = kernel && runs_epilogue(*kernel, call);
+  return kernel;
+}
+
+namespace {
+
+bool claimed(const Program& p, const Instr& i) {
+  bool epilogue;
+  return row_major_kernel(p, i, epilogue) != nullptr;
 }
 
 Ref<Graph> trace_body(const Program& p, const Instr& i, std::vector<int>& args) {

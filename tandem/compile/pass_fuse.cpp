@@ -99,13 +99,36 @@ class Fusion {
           std::find(groups.begin(), groups.end(), g) == groups.end())
         groups.push_back(g);
     }
-    // All producers' loops together, then each alone, the latest first.
+    // All producers' loops together, then each alone, the latest first, then one beside it.
     if (groups.size() > 1 && take(k, groups)) return;
     std::sort(groups.rbegin(), groups.rend());
+    if (int beside = sibling(k); beside != kNone) groups.push_back(beside);
     for (int g : groups)
       if (take(k, {g})) return;
     items_[at(k)].group = static_cast<int>(groups_.size());
     groups_.push_back({{k}, shape_of(i)});
+  }
+
+  // The loop just before k (views may stand between) that reads a whole operand of k.
+  int sibling(int k) const {
+    const Instr& i = p_.instrs[at(k)];
+    for (int before = k - 1; before >= 0; --before) {
+      const Instr& other = p_.instrs[at(before)];
+      const int g = items_[at(before)].group;
+      if (g == kNone) {
+        if (items_[at(before)].cheap || (other.op && other.op->family == Family::view)) continue;
+        return kNone;
+      }
+      if (!(groups_[at(g)].shape == shape_of(i))) return kNone;
+      for (int m : groups_[at(g)].members)
+        for (const Arg& x : p_.instrs[at(m)].in)
+          for (const Arg& y : i.in)
+            if (x.value != kNone && x.value == y.value &&
+                p_.values[at(x.value)].spec.shape == shape_of(i))
+              return g;
+      return kNone;
+    }
+    return kNone;
   }
 
   bool take(int k, const std::vector<int>& groups) {

@@ -9,7 +9,8 @@ std::span<const PassInfo> all_passes() {
       {"remove_dead", remove_dead},   {"expand_composites", expand_composites},
       {"canonicalize", canonicalize}, {"merge_common", merge_common},
       {"join_slices", join_slices},   {"order_pooling", order_pooling},
-      {"fuse_loops", fuse_loops},     {"remove_dead", remove_dead},
+      {"store_slopes", store_slopes}, {"fuse_loops", fuse_loops},
+      {"remove_dead", remove_dead},   {"place_epilogues", place_epilogues},
   };
   return kPasses;
 }
@@ -18,7 +19,7 @@ void run_passes(Program& p, FunctionRef<void(const char*, const Program&)>* seen
   verify(p, "trace");
   bool fusing = false;
   for (const PassInfo& pass : all_passes()) {
-    fusing = fusing || pass.run == fuse_loops;
+    fusing = fusing || pass.run == store_slopes;
     if (which != Passes::all && fusing != (which == Passes::from_fusion)) continue;
     pass.run(p);
     verify(p, pass.name);

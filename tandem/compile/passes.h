@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tandem/compile/program.h"
+#include "tandem/graph/kernel.h"
 
 namespace tandem::compiler {
 
@@ -20,8 +21,16 @@ void order_pooling(Program& p);
 void merge_common(Program& p);
 /// What no result needs is dropped.
 void remove_dead(Program& p);
+/// Gradients of costly functions get their slopes from the forward function.
+void store_slopes(Program& p);
 /// Pointwise instructions over one space become fused loops.
 void fuse_loops(Program& p);
+
+/// Loops over a product's result come right after it, so that they run on its blocks.
+void place_epilogues(Program& p);
+
+/// The kernel that takes this call with row-major operands, or nullptr; would it run an epilogue?
+const Kernel* row_major_kernel(const Program& p, const Instr& i, bool& epilogue);
 
 /// One step of the pipeline, for dumps.
 struct PassInfo {
@@ -30,7 +39,7 @@ struct PassInfo {
 };
 /// All passes in order.
 std::span<const PassInfo> all_passes();
-/// Which passes: those before loops are fused keep one instruction per op of the rows.
+/// Which passes: those before slopes are stored and loops fused keep one instruction per op of the rows.
 enum class Passes : uint8_t { all, before_fusion, from_fusion };
 /// Run them, verifying after each. `seen`, if given, is called after each pass.
 void run_passes(Program& p, FunctionRef<void(const char* name, const Program&)>* seen = nullptr,

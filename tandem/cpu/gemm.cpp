@@ -10,6 +10,7 @@
 
 #include "tandem/base/parallel.h"
 #include "tandem/cpu/registry_internal.h"
+#include "tandem/graph/epilogue.h"
 
 namespace tandem::detail {
 namespace {
@@ -133,8 +134,11 @@ class Runner {
       do {
         const int64_t k_end = std::min(k + kDepth, g_.k);
         if (pack_b_) tandem::detail::pack_b(t_, g_, k, k_end, n, n_end, buffers_.b);
-        for (int64_t m = m0_; m < m1_; m += Blocks<T>::kRows)
-          block(m, std::min(m + Blocks<T>::kRows, m1_), n, n_end, k, k_end);
+        for (int64_t m = m0_; m < m1_; m += Blocks<T>::kRows) {
+          const int64_t m_end = std::min(m + Blocks<T>::kRows, m1_);
+          block(m, m_end, n, n_end, k, k_end);
+          if (g_.epilogue && k_end == g_.k) g_.epilogue->run(*g_.epilogue, m, m_end, n, n_end);
+        }
         k = k_end;
       } while (k < g_.k);
     }

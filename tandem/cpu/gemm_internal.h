@@ -7,6 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace tandem {
+struct Epilogue;
+}
+
 namespace tandem::detail {
 
 /// One tile: c[i, j] = bias[j] (or 0) + sum over segments s and k of a[i * am + k * ak + s *
@@ -78,6 +82,7 @@ struct Gemm {
   int64_t c_row = 0;
   const T* bias = nullptr;
   bool accumulate = false;
+  const Epilogue* epilogue = nullptr;  ///< called on blocks of c that are done
 };
 
 /// Scratch bytes of one worker for products of these sizes; 64-byte aligned.

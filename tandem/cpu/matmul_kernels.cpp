@@ -7,6 +7,7 @@
 #include "tandem/cpu/gemm_internal.h"
 #include "tandem/cpu/matmul_internal.h"
 #include "tandem/cpu/registry_internal.h"
+#include "tandem/graph/epilogue.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/rule_internal.h"
 
@@ -142,7 +143,9 @@ void small_run(const KernelCall& c) {
 
 // ---- large ones
 
-struct GemmPlan : Plan {
+void large_run_with(const KernelCall& c, const Epilogue& epilogue);
+
+struct GemmPlan : EpiloguePlan {
   MatmulProblem problem;
   int workers = 1;
   size_t part = 0;
@@ -157,6 +160,7 @@ std::shared_ptr<const Plan> make_plan(const KernelCall& c) {
   plan->workers = std::max(1, static_cast<int>(std::min<double>(num_threads(), parts)));
   plan->part = gemm_scratch<T>(p.m, p.n, p.k);
   plan->workspace = plan->part * static_cast<size_t>(plan->workers);
+  plan->run_with = large_run_with;
   return plan;
 }
 
@@ -165,11 +169,15 @@ std::shared_ptr<const Plan> large_prepare(const KernelCall& c) {
 }
 
 template <class T>
-void run_large(const KernelCall& c) {
+void run_large(const KernelCall& c, const Epilogue* epilogue) {
   const auto& plan = *static_cast<const GemmPlan*>(c.plan);
   const MatmulProblem& p = plan.problem;
-  if (p.batches < plan.workers) {
-    for (int64_t i = 0; i < p.batches; ++i) gemm(gemm_of<T>(c, p, i), plan.workers, c.scratch);
+  if (p.batches < plan.workers || epilogue) {
+    for (int64_t i = 0; i < p.batches; ++i) {
+      Gemm<T> g = gemm_of<T>(c, p, i);
+      g.epilogue = epilogue;
+      gemm(g, plan.workers, c.scratch);
+    }
     return;
   }
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
@@ -179,9 +187,15 @@ void run_large(const KernelCall& c) {
   });
 }
 
-void large_run(const KernelCall& c) {
-  c.in[0].dtype == DType::f32 ? run_large<float>(c) : run_large<double>(c);
+void large_run_with(const KernelCall& c, const Epilogue& epilogue) {
+  c.in[0].dtype == DType::f32 ? run_large<float>(c, &epilogue) : run_large<double>(c, &epilogue);
 }
+
+void large_run(const KernelCall& c) {
+  c.in[0].dtype == DType::f32 ? run_large<float>(c, nullptr) : run_large<double>(c, nullptr);
+}
+
+bool one_product(const KernelCall& c) { return matmul_problem(c).batches == 1; }
 
 }  // namespace
 
@@ -201,6 +215,7 @@ MatmulProblem matmul_problem(const KernelCall& c) {
 }
 
 void register_gemm_kernels() {
+  register_epilogue(large_prepare, one_product);
   for (const OpDef* op : {&op::matmul, &op::linear}) {
     register_kernel(DeviceKind::cpu, *op, {takes, nullptr, large_prepare, large_run});
     register_kernel(DeviceKind::cpu, *op, {small_supports, nullptr, nullptr, small_run});

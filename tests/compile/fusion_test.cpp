@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusion around matrix products: epilogues, slopes that the forward loop stores, loops side by
+// side. Results have the bits of eager code at every size and thread count.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tandem/base/parallel.h"
+#include "tandem/compile/executable.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+struct Init {
+  Init() { init(); }
+} const g_init;
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  Tensor x = a.contiguous(), y = b.contiguous();
+  return x.shape() == y.shape() && x.dtype() == y.dtype() &&
+         std::memcmp(x.impl()->data, y.impl()->data,
+                     static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0;
+}
+
+int count_inside(const Executable& e) {
+  int n = 0;
+  for (const compiler::Step& s : e.lowered().steps) n += s.inside;
+  return n;
+}
+int count_scalar(const Executable& e, ScalarOp op) {
+  int n = 0;
+  for (const compiler::Step& s : e.lowered().steps)
+    for (size_t k = 0; s.program && k < s.program->code.size(); ++k)
+      n += s.program->code[k].op == op;
+  return n;
+}
+
+struct ThreadCount {
+  explicit ThreadCount(int n) { set_num_threads(n); }
+  ~ThreadCount() { set_num_threads(0); }
+};
+
+using Fn = std::function<Tensor(std::vector<Tensor>)>;
+struct EpilogueCase {
+  const char* name;
+  Fn fn;  ///< of x [m, k], w [n, k], b [n], r [m, n], c [m, 1]
+  int inside;
+};
+
+const std::vector<EpilogueCase>& epilogue_cases() {
+  static const std::vector<EpilogueCase> cases = {
+      {"relu", [](auto t) { return relu(linear(t[0], t[1], t[2])); }, 1},
+      {"gelu", [](auto t) { return gelu(linear(t[0], t[1], t[2])); }, 1},
+      {"residual", [](auto t) { return t[3] + linear(t[0], t[1], t[2]); }, 1},
+      {"chain", [](auto t) { return (t[3] * tanh(linear(t[0], t[1])) - 0.5) * t[2]; }, 1},
+      {"bias_apart", [](auto t) { return relu(matmul(t[0], t[1].transpose(0, 1)) + t[2]); }, 1},
+      {"scale", [](auto t) { return matmul(t[0], t[1].transpose(0, 1)) * 3.0; }, 1},
+      {"column", [](auto t) { return sigmoid(linear(t[0], t[1]) * t[4]); }, 1},
+      {"two_products", [](auto t) { return linear(t[0], t[1]) * linear(t[0] + 1, t[1], t[2]); }, 1},
+      {"both_read",
+       [](auto t) {
+         Tensor y = linear(t[0], t[1], t[2]);
+         return relu(y) + matmul(y, matmul(y.transpose(0, 1), t[3]));
+       },
+       1},
+      {"batched", [](auto t) { return relu(linear(t[0].unsqueeze(0), t[1], t[2])) + 1; }, 1},
+  };
+  return cases;
+}
+
+TEST(Epilogue, EagerBitsAtAnySize) {
+  const int64_t sizes[][3] = {{768, 128, 512}, {97, 300, 203}, {1, 700, 777}, {515, 65, 31},
+                              {64, 784, 128},  {33, 513, 10},  {7, 3, 5},     {130, 260, 1}};
+  for (int threads : {1, 2, 8}) {
+    ThreadCount guard(threads);
+    for (const auto& s : sizes) {
+      manual_seed(static_cast<uint64_t>(s[0]));
+      std::vector<Tensor> t{randn({s[0], s[1]}), randn({s[2], s[1]}), randn({s[2]}),
+                            randn({s[0], s[2]}), randn({s[0], 1})};
+      for (const EpilogueCase& c : epilogue_cases()) {
+        auto f = compile([&](std::vector<Tensor> x) { return c.fn(x); });
+        for (int i = 0; i < 3; ++i)
+          EXPECT_TRUE(same_bits(c.fn(t), f(t)))
+              << c.name << " " << s[0] << " " << s[1] << " " << s[2] << " " << threads;
+        if (s[0] == 768) {
+          EXPECT_EQ(count_inside(*f.executable()), c.inside) << c.name << "\n"
+                                                             << f.executable()->to_string();
+        }
+      }
+    }
+  }
+}
+
+TEST(Epilogue, WhatGoesInIsNotOverwritten) {
+  // The residual is the product's own operand, dead after the sum: its bytes are still read.
+  manual_seed(1);
+  Tensor x = randn({512, 512}), w = randn({512, 512});
+  const auto fn = [](Tensor x, Tensor w) {
+    x = x * 2;
+    for (int i = 0; i < 3; ++i) x = relu(x + matmul(x, w)) * 0.01;
+    return x;
+  };
+  auto f = compile(fn);
+  EXPECT_TRUE(same_bits(fn(x, w), f(x, w)));
+  EXPECT_EQ(count_inside(*f.executable()), 3);
+  EXPECT_TRUE(same_bits(fn(x, w), f(x, w)));
+}
+
+TEST(Epilogue, SymbolicBatch) {
+  manual_seed(2);
+  nn::Linear l(130, 257);
+  const auto fn = [&](Tensor x) { return gelu(l(x)); };
+  auto f = compile(fn, {.dynamic = {{0, "batch"}}});
+  for (int64_t n : {600, 1, 33, 600}) {
+    Tensor x = randn({n, 130});
+    EXPECT_TRUE(same_bits(fn(x), f(x))) << n;
+  }
+  EXPECT_EQ(f.stats().traces, 1);
+}
+
+struct Two : nn::Module {
+  nn::Linear a{200, 300}, b{300, 200};
+  Two() { TD_REGISTER(a, b); }
+  Tensor forward(Tensor x) { return b(gelu(a(x))); }
+};
+
+// One step of `optim` in eager and compiled, with what `loss` makes of the net.
+template <class Optim, class Options, class Loss>
+int compare_steps(Options options, Loss loss, CompileOptions how = {}, double clip = 0) {
+  manual_seed(4);
+  Two eager, compiled = clone(eager);
+  Optim opt_e(eager.parameters(), options), opt_c(compiled.parameters(), options);
+  Tensor x = randn({256, 200});
+  const auto body = [&](Two& net, auto& opt, const Tensor& x) {
+    opt.zero_grad();
+    Tensor l = loss(net, x);
+    l.backward();
+    if (clip > 0) optim::clip_grad_norm_(net.parameters(), clip);
+    opt.step();
+    return l;
+  };
+  auto step = compile([&](Tensor x) { return body(compiled, opt_c, x); }, how);
+  Tensor snapshot = compiled.a.weight.value(), before = snapshot.clone();
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(same_bits(body(eager, opt_e, x), step(x))) << "loss of step " << i;
+  EXPECT_TRUE(same_bits(snapshot, before));
+  auto want = eager.state_dict(), have = compiled.state_dict();
+  for (auto& [name, value] : want) EXPECT_TRUE(same_bits(value, have.at(name))) << name;
+  return count_inside(*step.executable());
+}
+
+TEST(Epilogue, UpdatesOfWeights) {
+  const auto plain = [](Two& net, const Tensor& x) { return net(x).sum(); };
+  // gelu with its slope, g * slope, and the updates of both weights.
+  EXPECT_EQ((compare_steps<optim::AdamW>(optim::AdamWOptions{}, plain)), 4);
+  EXPECT_EQ((compare_steps<optim::SGD>(optim::SGDOptions{.lr = 0.01}, plain)), 4);
+  EXPECT_EQ((compare_steps<optim::SGD>(optim::SGDOptions{.lr = 0.01, .momentum = 0.9}, plain)), 4);
+  compare_steps<optim::AdamW>(optim::AdamWOptions{}, plain, {.keep_grads = true});
+  // The updates wait for the norm of all gradients.
+  compare_steps<optim::AdamW>(optim::AdamWOptions{}, plain, {}, 0.5);
+  // A weight that is read again after its gradient is known, and one that is used twice.
+  compare_steps<optim::SGD>(optim::SGDOptions{.lr = 0.01}, [](Two& net, const Tensor& x) {
+    return (net(x) + matmul(x, net.a.weight.value().transpose(0, 1)).sum()).sum() +
+           net.b.weight.value().square().sum();
+  });
+}
+
+TEST(Slopes, CostlyFunctionsOnce) {
+  struct Case {
+    const char* name;
+    Tensor (*fn)(Tensor);
+    ScalarOp op;
+  };
+  const Case cases[] = {
+      {"gelu", [](Tensor x) { return gelu(x); }, ScalarOp::erf},
+      {"gelu_tanh", [](Tensor x) { return gelu(x, "tanh"); }, ScalarOp::tanh},
+      {"silu", [](Tensor x) { return silu(x); }, ScalarOp::sigmoid},
+      {"sin", [](Tensor x) { return sin(x); }, ScalarOp::cos},
+      {"relu", [](Tensor x) { return relu(x); }, ScalarOp::erf},
+      {"tanh", [](Tensor x) { return tanh(x); }, ScalarOp::tanh},
+  };
+  for (DType t : {DType::f32, DType::f64}) {
+    for (const Case& c : cases) {
+      manual_seed(5);
+      Tensor x = randn({40, 30}).to(t), w = randn({30, 50}).to(t), g = randn({40, 50}).to(t);
+      const auto fn = [&](Tensor x, Tensor w, Tensor g) {
+        w.requires_grad_();
+        return grad((c.fn(matmul(x, w)) * g).sum(), w);
+      };
+      auto f = compile(fn);
+      EXPECT_TRUE(same_bits(fn(x, w, g), f(x, w, g))) << c.name;
+      EXPECT_LE(count_scalar(*f.executable(), c.op), 1) << c.name << "\n"
+                                                        << f.executable()->program().to_string();
+    }
+  }
+}
+
+TEST(Slopes, NotWhereTheInputLivesOn) {
+  manual_seed(6);
+  Tensor x = randn({64, 64});
+  const auto fn = [](Tensor x) {
+    x = x * 2;
+    x.requires_grad_();
+    Tensor y = gelu(x);
+    Tensor g = grad((y * y).sum(), x);
+    return g + x;
+  };
+  auto f = compile(fn);
+  EXPECT_TRUE(same_bits(fn(x), f(x)));
+}
+
+}  // namespace
+}  // namespace tandem
