@@ -39,7 +39,8 @@ struct PassInfo {
 };
 /// All passes in order.
 std::span<const PassInfo> all_passes();
-/// Which passes: those before slopes are stored and loops fused keep one instruction per op of the rows.
+/// Which passes: those before slopes are stored and loops fused keep one instruction per op of the
+/// rows.
 enum class Passes : uint8_t { all, before_fusion, from_fusion };
 /// Run them, verifying after each. `seen`, if given, is called after each pass.
 void run_passes(Program& p, FunctionRef<void(const char* name, const Program&)>* seen = nullptr,
