@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem onnx-test`: runs models against recorded inputs and outputs in the layout of ONNX's
+// backend tests, with the tolerances of its runner. A model that cannot be run counts as failed.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands_internal.h"
+#include "tandem/init.h"
+#include "tandem/interop/onnx_suite.h"
+#include "tandem/io/json.h"
+
+namespace tandem::cli {
+namespace {
+
+struct Options {
+  std::string folder, filter;
+  bool json = false, quiet = false, markdown = false;
+};
+
+using Failures = std::vector<std::pair<std::string, std::string>>;
+
+/// docs/onnx.md: what passes, what does not and why, and the ops that can be imported.
+void print_page(size_t count, size_t passed, const Failures& failures) {
+  fmt::print(
+      "# ONNX\n\n"
+      "`tandem onnx-test DIR` runs models against recorded inputs and outputs. The models are those "
+      "of ONNX's\nbackend tests, fetched by `scripts/onnx_suite` into `build/deps/onnx_suite`; the "
+      "tolerances are those of\nits runner (relative 1e-3, absolute 1e-7 unless a model says "
+      "otherwise). This page is what\n`build/release/tandem onnx-test build/deps/onnx_suite "
+      "--markdown` prints.\n\n"
+      "{} of {} models pass. What does not:\n\n| model | reason |\n|---|---|\n",
+      passed, count);
+  for (const auto& [name, reason] : failures)
+    fmt::print("| {} | {} |\n", name, reason.substr(0, reason.find('\n')));
+  fmt::print("\n## Ops\n\nOpsets 1 to 27 of ai.onnx, ai.onnx.ml and the preview domains:\n\n");
+  std::string line;
+  for (const std::string& op : interop::onnx_ops()) {
+    if (line.size() + op.size() + 2 > 98) {
+      fmt::print("{},\n", line);
+      line.clear();
+    }
+    line += (line.empty() ? "" : ", ") + op;
+  }
+  fmt::print("{}.\n", line);
+}
+
+int run_suite(const Options& o) {
+  init();
+  const std::vector<interop::OnnxCase> cases = interop::find_onnx_cases(o.folder, o.filter);
+  TD_CHECK(!cases.empty(), Value, "there are no models in '{}'{}", o.folder,
+           o.filter.empty() ? "" : fmt::format(" whose name holds '{}'", o.filter));
+  size_t passed = 0, failed = 0;
+  io::Json::Array list;
+  Failures failures;
+  for (const interop::OnnxCase& c : cases) {
+    if (interrupted()) return 130;
+    const std::string reason = interop::run_onnx_case(c);
+    (reason.empty() ? passed : failed)++;
+    if (!reason.empty()) failures.emplace_back(c.name, reason);
+    if (o.markdown) continue;
+    if (o.json) {
+      io::Json::Object entry{{"name", c.name}, {"passed", reason.empty()}};
+      if (!reason.empty()) entry.emplace_back("reason", reason);
+      list.push_back(std::move(entry));
+    } else if (!reason.empty()) {
+      fmt::print("failed {}: {}\n", c.name, reason);
+      std::fflush(stdout);
+    } else if (!o.quiet) {
+      fmt::print("passed {}\n", c.name);
+    }
+  }
+  if (o.markdown) {
+    print_page(cases.size(), passed, failures);
+  } else if (o.json) {
+    fmt::print("{}\n", io::Json(io::Json::Object{{"passed", passed},
+                                                 {"failed", failed},
+                                                 {"cases", std::move(list)}})
+                           .dump(1));
+    fmt::print(stderr, "{} passed, {} failed\n", passed, failed);
+  } else {
+    fmt::print("{} passed, {} failed\n", passed, failed);
+  }
+  return failed == 0 ? 0 : 3;
+}
+
+}  // namespace
+
+void add_onnx_test(CLI::App& app, int& code) {
+  CLI::App* verb = app.add_subcommand(
+      "onnx-test", "Run ONNX models against recorded inputs and outputs (ONNX's backend tests)");
+  auto o = std::make_shared<Options>();
+  verb->add_option("folder", o->folder, "Folder of test folders, searched to any depth")->required();
+  verb->add_option("--filter", o->filter, "Only names that hold this text");
+  verb->add_flag("--json", o->json, "The result as JSON on stdout");
+  verb->add_flag("--markdown", o->markdown, "The page docs/onnx.md");
+  verb->add_flag("--quiet", o->quiet, "Print only what failed, and the count");
+  verb->callback([&code, o] { code = run_suite(*o); });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX models: load one, look at what it takes and gives, run it. Opsets 1 to 27 of ai.onnx,
+// ai.onnx.ml and the preview domains, model-local functions, If, Loop and Scan, sequences,
+// optionals and texts. The nodes run as Tandem's ops, one after the other; a model of tensors may
+// also be called inside compile(). https://github.com/onnx/onnx/blob/main/docs/IR.md
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/base/file.h"
+#include "tandem/interop/onnx_model.h"
+
+namespace tandem::interop {
+
+class TD_API OnnxModel {
+ public:
+  /// Read a file. Large weights show the mapped file; external data must lie beneath its folder and
+  /// be no link. Throws Io when it cannot be read, Format when it is cut, hostile or no model.
+  static OnnxModel load(const FilePath& path);
+  /// The same from memory; `name` stands for it in errors. External data is refused.
+  static OnnxModel parse(std::string bytes, const std::string& name = "ONNX model");
+
+  /// What a run wants, in order: the graph's inputs that have no initializer.
+  const std::vector<OnnxPort>& inputs() const;
+  const std::vector<OnnxPort>& outputs() const;
+  const OnnxModelProto& proto() const;
+
+  /// Values of the outputs for those of the inputs, in order; missing ones at the end are absent.
+  /// Throws Unsupported for an op that is not known, and what the ops throw, naming the node.
+  std::vector<OnnxValue> run(std::span<const OnnxValue> inputs) const;
+  /// The same for models of tensors; also inside compile(), where the weights become constants.
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
+
+ private:
+  struct State;
+  static OnnxModel from(std::shared_ptr<State> state);
+  std::shared_ptr<const State> state_;
+};
+
+/// One entry per (domain, op) that can be imported: "Add", "ai.onnx.ml.Binarizer", sorted.
+TD_API std::vector<std::string> onnx_ops();
+
+}  // namespace tandem::interop

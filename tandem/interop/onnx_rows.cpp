@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which row or op of ours stands for an ONNX op: the rows of all families and the column `onnx` of
+// the op table.
+#include "tandem/interop/onnx_rows.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+
+#include "tandem/interop/onnx.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::interop {
+
+std::vector<std::span<const OnnxRow>> onnx_rows() {
+  return {onnx_math_rows(),
+          onnx_activation_rows(),
+          onnx_cast_rows(),
+          onnx_shape_rows(),
+          onnx_create_rows(),
+          onnx_index_rows(),
+          onnx_reduce_rows(),
+          onnx_matmul_rows(),
+          onnx_conv_rows(),
+          onnx_pool_rows(),
+          onnx_norm_rows(),
+          onnx_attention_rows(),
+          onnx_linear_attention_rows(),
+          onnx_quant_rows(),
+          onnx_rnn_rows(),
+          onnx_control_rows(),
+          onnx_sequence_rows(),
+          onnx_string_rows(),
+          onnx_training_rows(),
+          onnx_loss_rows(),
+          onnx_signal_rows(),
+          onnx_vision_rows(),
+          onnx_resize_rows(),
+          onnx_random_rows(),
+          onnx_ml_rows()};
+}
+
+namespace {
+using RowTable = std::unordered_map<std::string_view, std::vector<const OnnxRow*>>;
+
+const RowTable& row_table() {
+  static const RowTable* const table = [] {
+    auto* t = new RowTable;  // never freed: runs may go on while the program ends
+    for (const auto& family : onnx_rows())
+      for (const OnnxRow& r : family) (*t)[r.name].push_back(&r);
+    return t;
+  }();
+  return *table;
+}
+}  // namespace
+
+const OnnxRow* find_onnx_row(std::string_view domain, std::string_view name, int64_t version) {
+  const auto it = row_table().find(name);
+  if (it == row_table().end()) return nullptr;
+  for (const OnnxRow* r : it->second)
+    if (domain == r->domain && version >= r->since && (r->last == 0 || version <= r->last))
+      return r;
+  return nullptr;
+}
+
+const OpDef* find_onnx_op(std::string_view name) {
+  static const auto* const table = [] {
+    auto* t = new std::unordered_map<std::string_view, const OpDef*>;
+    for (const OpDef* op : all_ops())
+      if (op->onnx_name && !op->attrs && op->family == Family::pointwise)
+        t->emplace(op->onnx_name, op);
+    return t;
+  }();
+  const auto it = table->find(name);
+  return it == table->end() ? nullptr : it->second;
+}
+
+void run_direct(OnnxCall& c, const OpDef& op) {
+  TD_CHECK(c.in.size() >= 1 && c.in.size() <= op.n_in, Value, "takes {} inputs, got {}",
+           int{op.n_in}, c.in.size());
+  const bool compares = op.types == Types::compare || op.types == Types::logical;
+  // Bits of uint64 are in the order of int64 once the highest one is turned.
+  const bool turn = compares && c.type(0) == OnnxType::u64;
+  std::vector<Operand> in;
+  in.reserve(c.in.size());
+  for (size_t i = 0; i < c.in.size(); ++i)
+    in.emplace_back(turn ? bitwise_xor(c.x(i), std::numeric_limits<int64_t>::min()) : c.x(i));
+  Tensor out[kMaxOpOuts];
+  apply(op, nullptr, in, out, Where::here());
+  if (compares)
+    c.set(0, out[0]);
+  else
+    c.set_like(0, out[0], op.types == Types::where ? 1 : 0);
+}
+
+void check_onnx_size(const Shape& shape) {
+  int64_t n = 1;
+  for (const Dim d : shape) {
+    if (d.is_symbolic()) return;
+    TD_CHECK(d.value() >= 0, Shape, "asks for a tensor of shape {}", shape.to_string());
+    const bool wide = __builtin_mul_overflow(n, std::max<int64_t>(d.value(), 1), &n);
+    TD_CHECK(!wide && n <= (int64_t{1} << 34), Memory,
+             "asks for a tensor of shape {}, more than 2^34 elements", shape.to_string());
+  }
+}
+
+std::vector<std::string> onnx_ops() {
+  std::vector<std::string> names;
+  for (const auto& family : onnx_rows())
+    for (const OnnxRow& r : family)
+      names.push_back(*r.domain ? std::string(r.domain) + "." + r.name : r.name);
+  for (const OpDef* op : all_ops())
+    if (op->onnx_name) names.push_back(op->onnx_name);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+}  // namespace tandem::interop
