@@ -26,7 +26,8 @@ using Failures = std::vector<std::pair<std::string, std::string>>;
 void print_page(size_t count, size_t passed, const Failures& failures) {
   fmt::print(
       "# ONNX\n\n"
-      "`tandem onnx-test DIR` runs models against recorded inputs and outputs. The models are those "
+      "`tandem onnx-test DIR` runs models against recorded inputs and outputs. The models are "
+      "those "
       "of ONNX's\nbackend tests, fetched by `scripts/onnx_suite` into `build/deps/onnx_suite`; the "
       "tolerances are those of\nits runner (relative 1e-3, absolute 1e-7 unless a model says "
       "otherwise). This page is what\n`build/release/tandem onnx-test build/deps/onnx_suite "
@@ -35,6 +36,10 @@ void print_page(size_t count, size_t passed, const Failures& failures) {
       passed, count);
   for (const auto& [name, reason] : failures)
     fmt::print("| {} | {} |\n", name, reason.substr(0, reason.find('\n')));
+  fmt::print(
+      "\nThe recorded results of Bernoulli are draws of a generator whose state the models do not "
+      "hold. Those of\nthe inverse DFT hold rounding errors of a transform in single precision "
+      "where ours has zeros.\n");
   fmt::print("\n## Ops\n\nOpsets 1 to 27 of ai.onnx, ai.onnx.ml and the preview domains:\n\n");
   std::string line;
   for (const std::string& op : interop::onnx_ops()) {
@@ -75,10 +80,10 @@ int run_suite(const Options& o) {
   if (o.markdown) {
     print_page(cases.size(), passed, failures);
   } else if (o.json) {
-    fmt::print("{}\n", io::Json(io::Json::Object{{"passed", passed},
-                                                 {"failed", failed},
-                                                 {"cases", std::move(list)}})
-                           .dump(1));
+    fmt::print("{}\n",
+               io::Json(io::Json::Object{
+                            {"passed", passed}, {"failed", failed}, {"cases", std::move(list)}})
+                   .dump(1));
     fmt::print(stderr, "{} passed, {} failed\n", passed, failed);
   } else {
     fmt::print("{} passed, {} failed\n", passed, failed);
@@ -92,7 +97,8 @@ void add_onnx_test(CLI::App& app, int& code) {
   CLI::App* verb = app.add_subcommand(
       "onnx-test", "Run ONNX models against recorded inputs and outputs (ONNX's backend tests)");
   auto o = std::make_shared<Options>();
-  verb->add_option("folder", o->folder, "Folder of test folders, searched to any depth")->required();
+  verb->add_option("folder", o->folder, "Folder of test folders, searched to any depth")
+      ->required();
   verb->add_option("--filter", o->filter, "Only names that hold this text");
   verb->add_flag("--json", o->json, "The result as JSON on stdout");
   verb->add_flag("--markdown", o->markdown, "The page docs/onnx.md");

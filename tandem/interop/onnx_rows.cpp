@@ -37,6 +37,7 @@ std::vector<std::span<const OnnxRow>> onnx_rows() {
           onnx_vision_rows(),
           onnx_resize_rows(),
           onnx_random_rows(),
+          onnx_image_rows(),
           onnx_ml_rows()};
 }
 
@@ -76,14 +77,13 @@ const OpDef* find_onnx_op(std::string_view name) {
 }
 
 void run_direct(OnnxCall& c, const OpDef& op) {
-  TD_CHECK(c.in.size() >= 1 && c.in.size() <= op.n_in, Value, "takes {} inputs, got {}",
-           int{op.n_in}, c.in.size());
+  TD_CHECK(c.in.size() <= op.n_in, Value, "takes {} inputs, got {}", int{op.n_in}, c.in.size());
   const bool compares = op.types == Types::compare || op.types == Types::logical;
   // Bits of uint64 are in the order of int64 once the highest one is turned.
   const bool turn = compares && c.type(0) == OnnxType::u64;
   std::vector<Operand> in;
-  in.reserve(c.in.size());
-  for (size_t i = 0; i < c.in.size(); ++i)
+  in.reserve(op.n_in);
+  for (size_t i = 0; i < op.n_in; ++i)
     in.emplace_back(turn ? bitwise_xor(c.x(i), std::numeric_limits<int64_t>::min()) : c.x(i));
   Tensor out[kMaxOpOuts];
   apply(op, nullptr, in, out, Where::here());

@@ -107,6 +107,7 @@ TD_API std::span<const OnnxRow> onnx_signal_rows();
 TD_API std::span<const OnnxRow> onnx_vision_rows();
 TD_API std::span<const OnnxRow> onnx_resize_rows();
 TD_API std::span<const OnnxRow> onnx_random_rows();
+TD_API std::span<const OnnxRow> onnx_image_rows();
 TD_API std::span<const OnnxRow> onnx_ml_rows();
 
 /// All rows of all families.

@@ -3,7 +3,11 @@
 // traces, and files that lie.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
+#include <random>
+#include <regex>
 #include <set>
 
 #include "tandem/base/parallel.h"
@@ -142,10 +146,7 @@ TEST_F(Onnx, NamesWhatIsWrong) {
   };
   for (const Case& c : cases) {
     const std::string got = error_of([&] { run_floats(c.bytes, {tensor({1.0f})}); });
-    EXPECT_TRUE(
-        testing::internal::RE::FullMatch(got, testing::internal::RE("(" + c.says + ")(.|\n)*")) ||
-        testing::internal::RE::PartialMatch(got, testing::internal::RE(c.says)))
-        << got << "\nwanted: " << c.says;
+    EXPECT_TRUE(std::regex_search(got, std::regex(c.says))) << got << "\nwanted: " << c.says;
   }
 }
 
@@ -289,8 +290,9 @@ TEST_F(Onnx, EachOpIsServedOnce) {
     }
   std::set<std::string> columns;
   for (const OpDef* op : all_ops())
-    if (find_onnx_op(op->onnx_name ? op->onnx_name : "") == op)
+    if (op->onnx_name && find_onnx_op(op->onnx_name) == op) {
       EXPECT_TRUE(columns.insert(op->onnx_name).second) << op->onnx_name;
+    }
   EXPECT_GT(columns.size() + rows.size(), 190u);
 }
 

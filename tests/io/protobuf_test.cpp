@@ -50,8 +50,11 @@ TEST(Protobuf, WritesWhatItReads) {
         ProtoReader m = r.message();
         while (m.next()) {
           ++inner_fields;
-          if (m.field() == 1) EXPECT_EQ(m.int_value(), -5);
-          if (m.field() == 2) EXPECT_EQ(m.text(), "text");
+          if (m.field() == 1) {
+            EXPECT_EQ(m.int_value(), -5);
+          } else {
+            EXPECT_EQ(m.text(), "text");
+          }
         }
         break;
       }
