@@ -16,9 +16,17 @@
 #include <system_error>
 
 #include "tandem/base/error.h"
+#include "tandem/base/file_faults_internal.h"
 
 namespace tandem {
+
+std::atomic<detail::FileFaults*> detail::g_file_faults{nullptr};
+
 namespace {
+
+using detail::file_bytes;
+using detail::file_fault;
+using detail::FileOp;
 
 constexpr size_t kBuffer = 256 << 10;
 
@@ -46,6 +54,7 @@ struct Descriptor {
 
 int open_for_reading(const std::string& path, struct stat* info) {
   check_given(path);
+  if (int e = file_fault(FileOp::open, path)) fail_to("open", path, e);
   int fd;
   do {
     fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -71,7 +80,7 @@ MappedFile::MappedFile(const FilePath& path) : path_(path.str()) {
   struct stat info {};
   const Descriptor file(open_for_reading(path_, &info));
   TD_CHECK(S_ISREG(info.st_mode), Io, "cannot map '{}': it is not a regular file", path_);
-  size_ = static_cast<size_t>(info.st_size);
+  size_ = file_bytes(FileOp::read, path_, static_cast<size_t>(info.st_size));
   if (size_ == 0) return;
   void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (p == MAP_FAILED) fail_to("map", path_, errno);
@@ -98,7 +107,9 @@ std::string read_file(const FilePath& path, size_t limit) {
   for (;;) {
     // One byte more than the file has: the end is then seen without growing the text.
     content.resize(std::max(content.capacity(), used + 4096));
-    const ssize_t n = ::read(file.fd, content.data() + used, content.size() - used);
+    if (int e = file_fault(FileOp::read, path.str())) fail_to("read", path.str(), e);
+    const size_t wanted = file_bytes(FileOp::read, path.str(), content.size() - used);
+    const ssize_t n = ::read(file.fd, content.data() + used, wanted);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_to("read", path.str(), errno);
     used += static_cast<size_t>(n);
@@ -182,7 +193,9 @@ void AtomicFile::flush() {
 
 void AtomicFile::write_through(const char* data, size_t bytes) {
   while (bytes > 0) {
-    const ssize_t n = ::write(fd_, data, std::min(bytes, size_t{1} << 30));
+    if (int e = file_fault(FileOp::write, target_)) fail("write", e);
+    const size_t some = file_bytes(FileOp::write, target_, std::min(bytes, size_t{1} << 30));
+    const ssize_t n = ::write(fd_, data, some);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail("write", n < 0 ? errno : EIO);
     data += n;
@@ -195,10 +208,12 @@ void AtomicFile::commit() {
   flush();
   if (expected_ > written_ && ::ftruncate(fd_, static_cast<off_t>(written_)) != 0)
     fail("write", errno);
+  if (int e = file_fault(FileOp::sync, target_)) fail("write", e);
   if (::fsync(fd_) != 0) fail("write", errno);
   const int fd = fd_;
   fd_ = -1;
   if (::close(fd) != 0) fail("write", errno);
+  if (int e = file_fault(FileOp::rename, target_)) fail("replace", e);
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("replace", errno);
   temporary_.clear();
   const std::string folder = folder_of(target_);

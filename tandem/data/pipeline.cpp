@@ -35,6 +35,7 @@ struct Source : Stage {
   Fields many(Pass pass, Rows rows) const override {
     return some ? some(rows) : Stage::many(pass, rows);
   }
+  void origins(Pass, int64_t i, std::vector<int64_t>& out) const override { out.push_back(i); }
   std::string text() const override { return fmt::format("{}({})", name, n); }
 };
 
@@ -49,6 +50,9 @@ struct Map : Stage {
                                 hash_combine(salt, static_cast<uint64_t>(i)));
     GeneratorGuard generator({key, 0});
     return fn(std::move(f));
+  }
+  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
+    in->origins(pass, i, out);
   }
   std::string text() const override { return in->text() + " | map"; }
 };
@@ -75,6 +79,9 @@ struct Shuffle : Stage {
     for (int64_t i : rows) mapped.push_back((*o)[i]);
     return in->many(pass, mapped);
   }
+  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
+    in->origins(pass, (*order(pass))[i], out);
+  }
   std::string text() const override { return in->text() + " | shuffle"; }
 };
 
@@ -95,6 +102,9 @@ struct Batch : Stage {
     for (int64_t k : rows) samples.push_back(in->get(pass, k));
     return stack_samples(std::move(samples), options.pad);
   }
+  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
+    for (int64_t k = i * n; k < std::min((i + 1) * n, in->size()); ++k) in->origins(pass, k, out);
+  }
   std::string text() const override {
     return fmt::format("{} | batch({}{}{})", in->text(), n, options.drop_last ? ", drop_last" : "",
                        options.pad ? fmt::format(", pad {}", *options.pad) : "");
@@ -111,6 +121,9 @@ struct Cache : Stage {
     Fields& f = kept[static_cast<size_t>(i)];
     if (f.empty()) f = in->get({pass.seed, 0}, i);
     return f;
+  }
+  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
+    in->origins({pass.seed, 0}, i, out);
   }
   std::string text() const override { return in->text() + " | cache"; }
 };
@@ -130,6 +143,9 @@ struct Select : Stage {
     std::vector<int64_t> mapped;
     for (int64_t i : rows) mapped.push_back(at(i));
     return in->many(pass, mapped);
+  }
+  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
+    in->origins(pass, at(i), out);
   }
   std::string text() const override { return in->text() + " | " + what; }
 };
@@ -153,6 +169,9 @@ struct Repeat : Stage {
     }
     return in->many(inner(pass, turn * n), mapped);
   }
+  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
+    in->origins(inner(pass, i), i % in->size(), out);
+  }
   std::string text() const override { return fmt::format("{} | repeat({})", in->text(), count); }
 };
 
@@ -169,6 +188,10 @@ struct Several : Stage {
   Fields get(Pass pass, int64_t i) const override {
     auto [k, at_k] = at(i);
     return in[k]->get(pass, at_k);
+  }
+  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
+    auto [k, at_k] = at(i);
+    in[k]->origins(pass, at_k, out);
   }
   std::string list(const char* what) const {
     std::string t = what;
@@ -383,6 +406,14 @@ Fields AnyPipeline::fields(int64_t i, int64_t epoch) const {
            detail::size_text(size()));
   NoGradGuard no_grad;
   return stage_->get({run_->seed, epoch}, i);
+}
+
+std::vector<int64_t> AnyPipeline::samples_of(int64_t i, int64_t epoch) const {
+  TD_CHECK(i >= 0 && i < size(), Index, "element {} of a pipeline of {}", i,
+           detail::size_text(size()));
+  std::vector<int64_t> out;
+  stage_->origins({run_->seed, epoch}, i, out);
+  return out;
 }
 
 void AnyPipeline::begin_pass() {

@@ -57,6 +57,8 @@ class TD_API Stage {
   virtual std::vector<Tensor> get(Pass pass, int64_t i) const = 0;
   /// The elements `rows` stacked.
   virtual std::vector<Tensor> many(Pass pass, std::span<const int64_t> rows) const;
+  /// Appends the numbers, in their datasets, of the samples that element i is made of.
+  virtual void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const = 0;
   virtual std::string text() const = 0;
 };
 using StageRef = std::shared_ptr<const Stage>;
@@ -89,6 +91,10 @@ class TD_API AnyPipeline {
   int64_t size() const { return stage_->size(); }
   /// The fields of element i of an epoch, computed here and now. Throws Index.
   std::vector<Tensor> fields(int64_t i, int64_t epoch = 0) const;
+
+  /// The numbers, in their datasets, of the samples that element i is made of: which ones were in
+  /// that bad batch?
+  std::vector<int64_t> samples_of(int64_t i, int64_t epoch = 0) const;
 
   /// Start a pass: the epoch and position of load_state(), else the next epoch from its front.
   void begin_pass();

@@ -197,6 +197,15 @@ TEST(Pipeline, GoesOnAfterEveryElement) {
   }
 }
 
+TEST(Pipeline, KnowsTheSamplesOfAnElement) {
+  Line p = numbers(23).shuffle().batch(4).map(doubled).skip(1).repeat(2);
+  for (int64_t i = 0; i < p.size(); ++i) {
+    List twice = p.get(i, 3).to_vector<int64_t>(), ids = p.samples_of(i, 3);
+    for (int64_t& v : ids) v *= 2;
+    EXPECT_EQ(ids, twice) << i;
+  }
+}
+
 TEST(Pipeline, ZipJoinsFields) {
   auto p = zip<Example>(numbers(3), numbers(5, 10).map(doubled)).batch(2);
   List x, y;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/progress_internal.h"
+#include "tandem/train/progress.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
 
-namespace tandem::cli {
+namespace tandem::train {
 
 Progress::Progress(bool quiet)
     : start_(Clock::now()),
@@ -45,4 +45,4 @@ std::string duration(double seconds) {
   return s < 60 ? fmt::format("{} s", s) : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::train

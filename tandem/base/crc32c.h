@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// CRC-32C (Castagnoli, RFC 3720 appendix B.4): checksums of checkpoints and of TFRecord framing.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tandem/base/export.h"
+
+namespace tandem {
+
+/// The checksum of `bytes`; given the checksum of what came before, that of both together.
+TD_API uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
+
+}  // namespace tandem

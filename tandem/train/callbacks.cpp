@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/train/callbacks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/base/folder.h"
+
+namespace tandem::train {
+namespace {
+
+bool lower_is_better(const std::string& mode, const std::string& monitor) {
+  if (mode == "min") return true;
+  if (mode == "max") return false;
+  TD_CHECK(mode == "auto", Value, "a mode is 'auto', 'min' or 'max', got '{}'", mode);
+  for (const char* end : {"loss", "mae", "mse", "rmse"})
+    if (monitor.ends_with(end)) return true;
+  return false;
+}
+
+// NaN as best: there is none yet.
+bool better(double value, double best, const std::string& mode, const std::string& monitor,
+            double delta) {
+  if (std::isnan(value)) return false;
+  if (std::isnan(best)) return true;
+  return lower_is_better(mode, monitor) ? value < best - delta : value > best + delta;
+}
+
+double watched(const Logs& logs, const std::string& monitor, const char* callback) {
+  for (const auto& [name, value] : logs)
+    if (name == monitor) return value;
+  std::string names;
+  for (const auto& [name, value] : logs) names += (names.empty() ? "" : ", ") + name;
+  TD_FAIL(Value, "{} watches '{}', which is not logged\nThere are {}.", callback, monitor, names);
+}
+
+double number(const io::Json& j, const char* key) {
+  const io::Json* v = j.find(key);
+  if (v && v->as_double()) return *v->as_double();
+  if (v && v->as_int()) return static_cast<double>(*v->as_int());
+  return std::nan("");
+}
+int64_t whole(const io::Json& j, const char* key) {
+  const io::Json* v = j.find(key);
+  return v && v->as_int() ? *v->as_int() : 0;
+}
+
+}  // namespace
+
+void EarlyStopping::epoch_end(Trainer& t, const Logs& logs) {
+  if (std::isnan(find_log(logs, o_.monitor)) && t.options().val_every_epochs > 1) return;
+  const double value = watched(logs, o_.monitor, name());
+  if (t.epoch() < o_.start_from_epoch) return;
+  if (better(value, best_, o_.mode, o_.monitor, o_.min_delta)) {
+    best_ = value;
+    wait_ = 0;
+    if (o_.restore_best_weights) weights_ = t.model().state_dict();
+    return;
+  }
+  if (++wait_ >= std::max<int64_t>(o_.patience, 1))
+    t.stop(fmt::format("early stopping: {} has not got better than {:.6g} for {} epoch(s)",
+                       o_.monitor, best_, wait_));
+}
+void EarlyStopping::fit_end(Trainer& t) {
+  if (!weights_.empty()) t.model().load_state_dict(weights_);
+}
+io::Json EarlyStopping::state() const { return io::Json::Object{{"best", best_}, {"wait", wait_}}; }
+void EarlyStopping::load_state(const io::Json& s) {
+  best_ = number(s, "best");
+  wait_ = whole(s, "wait");
+}
+
+void ReduceLROnPlateau::epoch_end(Trainer& t, const Logs& logs) {
+  const double value = watched(logs, o_.monitor, name());
+  if (cooldown_ > 0) {
+    --cooldown_;
+    wait_ = 0;
+  }
+  if (better(value, best_, o_.mode, o_.monitor, o_.min_delta)) {
+    best_ = value;
+    wait_ = 0;
+    return;
+  }
+  if (cooldown_ > 0 || ++wait_ < std::max<int64_t>(o_.patience, 1)) return;
+  for (size_t g = 0; g < t.optimizer().num_groups(); ++g)
+    t.optimizer().set_lr(std::max(t.optimizer().lr(g) * o_.factor, o_.min_lr), g);
+  cooldown_ = o_.cooldown;
+  wait_ = 0;
+}
+io::Json ReduceLROnPlateau::state() const {
+  return io::Json::Object{{"best", best_}, {"wait", wait_}, {"cooldown", cooldown_}};
+}
+void ReduceLROnPlateau::load_state(const io::Json& s) {
+  best_ = number(s, "best");
+  wait_ = whole(s, "wait");
+  cooldown_ = whole(s, "cooldown");
+}
+
+void ModelCheckpoint::epoch_end(Trainer& t, const Logs& logs) {
+  if (o_.save_best_only) {
+    const double value = watched(logs, o_.monitor, name());
+    if (!better(value, best_, o_.mode, o_.monitor, 0)) return;
+    best_ = value;
+  }
+  std::string path = path_;
+  if (const size_t at = path.find("{epoch}"); at != path.npos)
+    path.replace(at, 7, std::to_string(t.epoch() + 1));
+  tandem::save(t.model().state_dict(), path);
+}
+io::Json ModelCheckpoint::state() const { return io::Json::Object{{"best", best_}}; }
+void ModelCheckpoint::load_state(const io::Json& s) { best_ = number(s, "best"); }
+
+void CSVLogger::fit_begin(Trainer& t) {
+  head_ = (append_ || t.step() > 0) && file_exists(path_);
+  if (!head_) write_file(path_, "");
+  file_ = std::make_unique<AppendFile>(path_);
+}
+void CSVLogger::epoch_end(Trainer& t, const Logs& logs) {
+  std::string line;
+  if (!head_) {
+    line = "epoch";
+    for (const auto& [name, value] : logs) line += separator_ + name;
+    line += "\n";
+    head_ = true;
+  }
+  line += std::to_string(t.epoch());
+  for (const auto& [name, value] : logs) line += separator_ + fmt::format("{}", value);
+  file_->append(line + "\n");
+}
+
+void TensorBoard::fit_begin(Trainer&) { events_ = std::make_unique<EventFile>(folder_); }
+void TensorBoard::step_end(Trainer& t, const Logs& logs) {
+  if (t.step() % t.options().log_every != 0) return;
+  for (const auto& [name, value] : logs) events_->scalar(name, value, t.step());
+}
+void TensorBoard::epoch_end(Trainer& t, const Logs& logs) {
+  for (const auto& [name, value] : logs)
+    if (name != "lr") events_->scalar(name, value, t.step());
+  if (o_.histogram_freq == 0 || (t.epoch() + 1) % o_.histogram_freq != 0) return;
+  for (const auto& [name, p] : t.model().named_parameters())
+    events_->histogram(name, p.value(), t.step());
+}
+
+void TerminateOnNaN::step_end(Trainer& t, const Logs& logs) {
+  for (const auto& [name, value] : logs)
+    if (!std::isfinite(value)) t.stop(fmt::format("{} is {}", name, value));
+}
+
+}  // namespace tandem::train

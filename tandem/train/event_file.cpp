@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages are those of tensorflow/core/util/event.proto and framework/summary.proto; their
+// few fields are written here.
+#include "tandem/train/event_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "tandem/base/crc32c.h"
+#include "tandem/base/folder.h"
+#include "tandem/graph/context.h"
+#include "tandem/io/image.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::train {
+namespace {
+
+/// One message, field by field.
+class Message {
+ public:
+  void number(uint32_t field, uint64_t v) {
+    varint(field << 3 | 0);
+    varint(v);
+  }
+  void float64(uint32_t field, double v) {
+    varint(field << 3 | 1);
+    raw(&v, 8);
+  }
+  void float32(uint32_t field, float v) {
+    varint(field << 3 | 5);
+    raw(&v, 4);
+  }
+  void bytes(uint32_t field, std::string_view v) {
+    varint(field << 3 | 2);
+    varint(v.size());
+    text_ += v;
+  }
+  void doubles(uint32_t field, const std::vector<double>& v) {
+    bytes(field, {reinterpret_cast<const char*>(v.data()), v.size() * 8});
+  }
+  const std::string& str() const { return text_; }
+
+ private:
+  void varint(uint64_t v) {
+    for (; v >= 0x80; v >>= 7) text_ += static_cast<char>(v | 0x80);
+    text_ += static_cast<char>(v);
+  }
+  void raw(const void* p, size_t n) { text_.append(static_cast<const char*>(p), n); }
+  std::string text_;
+};
+
+uint32_t masked(std::string_view bytes) {
+  const uint32_t c = crc32c(bytes);
+  return (c >> 15 | c << 17) + 0xA282EAD8u;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string new_path(const std::string& folder) {
+  make_folders(folder);
+  char host[256] = "localhost";
+  ::gethostname(host, sizeof host - 1);
+  static std::atomic<unsigned> counter{0};
+  return fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, static_cast<int64_t>(now()),
+                     host, ::getpid(), counter++);
+}
+
+// TensorBoard's buckets: 1e-12 times powers of 1.1, both signs.
+const std::vector<double>& bucket_limits() {
+  static const std::vector<double> limits = [] {
+    std::vector<double> up;
+    for (double v = 1e-12; v < 1e20; v *= 1.1) up.push_back(v);
+    std::vector<double> all;
+    for (auto it = up.rbegin(); it != up.rend(); ++it) all.push_back(-*it);
+    all.push_back(0);
+    all.insert(all.end(), up.begin(), up.end());
+    all.push_back(1.7976931348623157e308);
+    return all;
+  }();
+  return limits;
+}
+
+Message plugin(const char* name) {
+  Message data, metadata;
+  data.bytes(1, name);
+  metadata.bytes(1, data.str());
+  return metadata;
+}
+
+}  // namespace
+
+EventFile::EventFile(const FilePath& folder) : file_(new_path(folder.str())) {
+  Message version;
+  version.bytes(3, "brain.Event:2");
+  event(version.str(), 0);
+}
+
+void EventFile::event(std::string_view fields, int64_t step) {
+  Message e;
+  e.float64(1, now());
+  e.number(2, static_cast<uint64_t>(step));
+  std::string data = e.str();
+  data += fields;
+  const uint64_t size = data.size();
+  std::string frame(reinterpret_cast<const char*>(&size), 8);
+  const uint32_t head = masked(frame), tail = masked(data);
+  frame.append(reinterpret_cast<const char*>(&head), 4);
+  frame += data;
+  frame.append(reinterpret_cast<const char*>(&tail), 4);
+  file_.append(frame);
+}
+
+void EventFile::value(std::string_view v, int64_t step) {
+  Message summary, event_fields;
+  summary.bytes(1, v);
+  event_fields.bytes(5, summary.str());
+  event(event_fields.str(), step);
+}
+
+void EventFile::scalar(const std::string& tag, double v, int64_t step) {
+  Message m;
+  m.bytes(1, tag);
+  m.float32(2, static_cast<float>(v));
+  value(m.str(), step);
+}
+
+void EventFile::histogram(const std::string& tag, const Tensor& values, int64_t step) {
+  NoGradGuard no_grad;
+  const std::vector<double>& limits = bucket_limits();
+  std::vector<double> counts(limits.size());
+  double low = 0, high = 0, n = 0, sum = 0, squares = 0;
+  for (double v : values.to(DType::f64).to_vector<double>()) {
+    if (!std::isfinite(v)) continue;
+    low = n == 0 ? v : std::min(low, v);
+    high = n == 0 ? v : std::max(high, v);
+    ++n;
+    sum += v;
+    squares += v * v;
+    ++counts[static_cast<size_t>(std::upper_bound(limits.begin(), limits.end() - 1, v) -
+                                 limits.begin())];
+  }
+  std::vector<double> used_limits, used;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    // Neighbours that are empty too add nothing.
+    if (counts[i] == 0 && (i == 0 || counts[i - 1] == 0) &&
+        (i + 1 == counts.size() || counts[i + 1] == 0))
+      continue;
+    used_limits.push_back(limits[i]);
+    used.push_back(counts[i]);
+  }
+  if (used.empty()) {
+    used_limits = {limits.back()};
+    used = {0};
+  }
+  Message h, m;
+  h.float64(1, low);
+  h.float64(2, high);
+  h.float64(3, n);
+  h.float64(4, sum);
+  h.float64(5, squares);
+  h.doubles(6, used_limits);
+  h.doubles(7, used);
+  m.bytes(1, tag);
+  m.bytes(5, h.str());
+  value(m.str(), step);
+}
+
+void EventFile::image(const std::string& tag, const Tensor& image, int64_t step) {
+  NoGradGuard no_grad;
+  TD_CHECK(image.defined() && (image.dim() == 2 || image.dim() == 3), Shape,
+           "an image wants [h, w] or [c, h, w], got {}",
+           image.defined() ? image.shape().to_string() : "nothing");
+  Tensor pixels = image.dtype() == DType::u8
+                      ? image
+                      : round(clamp(image.to(DType::f32), 0.0, 1.0) * 255.0).to(DType::u8);
+  Message i, m;
+  i.number(1, static_cast<uint64_t>(image.size(-2)));
+  i.number(2, static_cast<uint64_t>(image.size(-1)));
+  i.number(3, static_cast<uint64_t>(image.dim() == 3 ? image.size(0) : 1));
+  i.bytes(4, io::encode_png(pixels));
+  m.bytes(1, tag);
+  m.bytes(4, i.str());
+  value(m.str(), step);
+}
+
+void EventFile::text(const std::string& tag, std::string_view text, int64_t step) {
+  Message size, shape, tensor, m;
+  size.number(1, 1);
+  shape.bytes(2, size.str());
+  tensor.number(1, 7);  // DT_STRING
+  tensor.bytes(2, shape.str());
+  tensor.bytes(8, text);
+  m.bytes(1, tag + "/text_summary");
+  m.bytes(8, tensor.str());
+  m.bytes(9, plugin("text").str());
+  value(m.str(), step);
+}
+
+}  // namespace tandem::train

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// One live line on a terminal, a plain line now and then elsewhere. The trainer and the tool write
+// with it.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "tandem/base/export.h"
+
+namespace tandem::train {
+
+class TD_API Progress {
+ public:
+  /// Writes to stderr; `quiet` shows nothing.
+  explicit Progress(bool quiet = false);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// Show `line`: at most ten times a second on a terminal, every ten seconds otherwise.
+  void show(const std::string& line);
+  /// Show `line` now and keep it.
+  void keep(const std::string& line);
+  double seconds() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_, last_;
+  bool quiet_, terminal_;
+  size_t width_ = 0;
+};
+
+/// "1:05" or "12 s".
+TD_API std::string duration(double seconds);
+
+}  // namespace tandem::train

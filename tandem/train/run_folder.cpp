@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/train/run_folder.h"
+
+#include <sys/utsname.h>
+
+#include <chrono>
+
+#include "tandem/base/error.h"
+#include "tandem/base/folder.h"
+#include "tandem/base/parallel.h"
+#include "tandem/graph/rng.h"
+#include "tandem/io/json.h"
+
+namespace tandem::train {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+io::Json environment() {
+  utsname system{};
+  ::uname(&system);
+  return io::Json::Object{{"tandem", TANDEM_VERSION},
+                          {"compiler", __VERSION__},
+                          {"system", std::string(system.sysname) + " " + system.release},
+                          {"machine", system.machine},
+                          {"host", system.nodename},
+                          {"threads", num_threads()},
+                          {"seed", std::to_string(generator_state().seed)},
+                          {"started", now()}};
+}
+
+}  // namespace
+
+RunFolder::RunFolder(std::string folder,
+                     const std::vector<std::pair<std::string, std::string>>& files)
+    : folder_(std::move(folder)) {
+  make_folders(folder_);
+  for (const auto& [name, content] : files) write_file(folder_ + "/" + name, content);
+  write_file(folder_ + "/env.json", environment().dump(1) + "\n");
+  write_file(folder_ + "/STATUS", "running\n");
+  metrics_ = std::make_unique<AppendFile>(folder_ + "/metrics.jsonl");
+}
+
+void RunFolder::log(int64_t step, int64_t epoch,
+                    const std::vector<std::pair<std::string, double>>& values) {
+  io::Json::Object line{{"step", step}, {"epoch", epoch}, {"time", now()}};
+  for (const auto& [name, value] : values) line.emplace_back(name, value);
+  metrics_->append(io::Json(std::move(line)).dump() + "\n");
+}
+
+void RunFolder::truncate(int64_t step) {
+  const std::string path = folder_ + "/metrics.jsonl", text = read_file(path);
+  std::string kept;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    if (end == text.npos) break;  // cut by the end of the process
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    try {
+      const io::Json j = io::parse_json(line, path);
+      const io::Json* s = j.find("step");
+      if (s && s->as_int() && *s->as_int() <= step) kept += line + "\n";
+    } catch (const Error&) {  // no line of ours
+    }
+  }
+  metrics_.reset();
+  write_file(path, kept);
+  metrics_ = std::make_unique<AppendFile>(path);
+}
+
+void RunFolder::finish(const std::string& status) {
+  write_file(folder_ + "/STATUS", status + "\n");
+}
+
+}  // namespace tandem::train

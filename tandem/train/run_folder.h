@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// RunFolder: what a run leaves behind, as plain files: the caller's (a recipe), env.json,
+// metrics.jsonl, STATUS (running, done, failed, interrupted). Checkpoints and event files lie
+// beside.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/train/append_file.h"
+
+namespace tandem::train {
+
+class TD_API RunFolder {
+ public:
+  /// Makes the folder, writes `files` and env.json. Throws Io.
+  RunFolder(std::string folder, const std::vector<std::pair<std::string, std::string>>& files);
+  /// One line of metrics.jsonl: step, epoch, time and the values (NaN as null).
+  void log(int64_t step, int64_t epoch, const std::vector<std::pair<std::string, double>>& values);
+  /// Leave out the lines after `step`: those steps are made again.
+  void truncate(int64_t step);
+  void finish(const std::string& status);
+
+ private:
+  std::string folder_;
+  std::unique_ptr<AppendFile> metrics_;
+};
+
+}  // namespace tandem::train

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/train/run_state.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "tandem/graph/rng.h"
+
+namespace tandem::train {
+namespace {
+
+void add(StateDict& to, const std::string& prefix, const StateDict& from) {
+  for (const auto& [name, value] : from) to[prefix + "." + name] = value;
+}
+
+StateDict part_of(const StateDict& from, const std::string& prefix) {
+  StateDict out;
+  for (const auto& [name, value] : from)
+    if (name.starts_with(prefix + ".")) out[name.substr(prefix.size() + 1)] = value;
+  return out;
+}
+
+// What a run holds besides its model, as text: a snapshot of other parts is refused.
+std::string list_parts(const RunParts& p) {
+  std::string text = p.optimizer ? p.optimizer->type() : "no optimizer";
+  if (p.schedule) text += ", schedule";
+  if (p.scaler) text += ", scaler";
+  if (p.data) text += ", data";
+  for (const auto& e : p.extra) text += ", " + e.name;
+  return text;
+}
+
+uint64_t unsigned_of(const io::Json& state, const char* part, const char* key) {
+  const io::Json* group = state.find(part);
+  const io::Json* v = group ? group->find(key) : nullptr;
+  TD_CHECK(v && v->as_string() && !v->as_string()->empty() && v->as_string()->size() <= 20 &&
+               v->as_string()->find_first_not_of("0123456789") == std::string::npos,
+           Format, "state.json wants {}.{} as a text of digits", part, key);
+  return std::strtoull(v->as_string()->c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+Snapshot snapshot(const RunParts& p, int64_t step, io::Json more) {
+  TD_CHECK(p.model, Value, "snapshot() wants a model");
+  Snapshot s;
+  s.step = step;
+  s.model = p.model->state_dict();
+  if (p.optimizer) add(s.optimizer, "optimizer", p.optimizer->state_dict());
+  if (p.schedule) add(s.optimizer, "schedule", p.schedule->state_dict());
+  if (p.scaler) add(s.optimizer, "scaler", p.scaler->state_dict());
+  for (const auto& e : p.extra) add(s.optimizer, e.name, e.get());
+  const GeneratorState rng = generator_state();
+  // Numbers of 64 bits as text: other readers of JSON hold them as doubles.
+  io::Json::Object state{{"step", step},
+                         {"parts", list_parts(p)},
+                         {"rng", io::Json::Object{{"seed", std::to_string(rng.seed)},
+                                                  {"offset", std::to_string(rng.offset)}}}};
+  if (p.data) state.emplace_back("data", p.data->state().to_json());
+  if (!more.is_null()) state.emplace_back("more", std::move(more));
+  s.state = std::move(state);
+  return s;
+}
+
+io::Json restore(const RunParts& p, const Snapshot& s) {
+  TD_CHECK(p.model, Value, "restore() wants a model");
+  const io::Json* parts = s.state.find("parts");
+  TD_CHECK(parts && parts->as_string() && *parts->as_string() == list_parts(p), Value,
+           "the checkpoint of step {} was saved by a run of ({}), this one has ({})", s.step,
+           parts && parts->as_string() ? *parts->as_string() : "", list_parts(p));
+  GeneratorState rng;
+  rng.seed = unsigned_of(s.state, "rng", "seed");
+  rng.offset = unsigned_of(s.state, "rng", "offset");
+  if (p.data) {
+    const io::Json* data = s.state.find("data");
+    TD_CHECK(data, Format, "state.json has no 'data'");
+    p.data->load_state(data::PipelineState::from_json(*data));
+  }
+  p.model->load_state_dict(s.model);
+  if (p.optimizer) p.optimizer->load_state_dict(part_of(s.optimizer, "optimizer"));
+  if (p.schedule) p.schedule->load_state_dict(part_of(s.optimizer, "schedule"));
+  if (p.scaler) p.scaler->load_state_dict(part_of(s.optimizer, "scaler"));
+  for (const auto& e : p.extra) e.set(part_of(s.optimizer, e.name));
+  set_generator_state(rng);
+  const io::Json* more = s.state.find("more");
+  return more ? *more : io::Json();
+}
+
+namespace {
+std::atomic<int> g_guards{0}, g_signal{0};
+std::atomic<bool> g_stop{false};
+struct sigaction g_old_int, g_old_term;
+
+void on_signal(int signal) {
+  g_signal = signal;
+  if (g_stop.exchange(true) && signal == SIGINT) ::_exit(130);
+}
+}  // namespace
+
+StopGuard::StopGuard() {
+  if (g_guards++ > 0) return;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGINT, &action, &g_old_int);
+  ::sigaction(SIGTERM, &action, &g_old_term);
+}
+
+StopGuard::~StopGuard() {
+  if (--g_guards > 0) return;
+  ::sigaction(SIGINT, &g_old_int, nullptr);
+  ::sigaction(SIGTERM, &g_old_term, nullptr);
+  g_stop = false;
+  g_signal = 0;
+}
+
+bool stop_requested() { return g_stop.load(); }
+void request_stop() { g_stop = true; }
+int stop_signal() { return g_signal.load(); }
+
+}  // namespace tandem::train

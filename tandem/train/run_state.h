@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exact resume for any loop: snapshot() takes everything that the next step depends on, restore()
+// puts it back, StopGuard turns Ctrl-C and SIGTERM into a question. Trainer uses these and no
+// other.
+#pragma once
+
+#include "tandem/data/pipeline.h"
+#include "tandem/nn/module.h"
+#include "tandem/optim/grad_scaler.h"
+#include "tandem/optim/schedules.h"
+#include "tandem/train/checkpoint.h"
+
+namespace tandem::train {
+
+/// The parts of a run that hold state; those that it has not are null. `extra` are further named
+/// values with their way back, such as an average of the weights.
+struct RunParts {
+  nn::Module* model = nullptr;
+  optim::Optimizer* optimizer = nullptr;
+  optim::LRScheduler* schedule = nullptr;
+  optim::GradScaler* scaler = nullptr;
+  data::AnyPipeline* data = nullptr;
+  struct Extra {
+    std::string name;
+    std::function<StateDict()> get;
+    std::function<void(const StateDict&)> set;
+  };
+  std::vector<Extra> extra = {};
+};
+
+/// The state after step `step`: values of all parts, place in the data, seed and offset of the
+/// random generator. `more` is kept in state.json under "more". Throws Value without a model.
+TD_API Snapshot snapshot(const RunParts& parts, int64_t step, io::Json more = {});
+/// Put a snapshot back; gives its "more". Throws Value for a snapshot of a run with other parts.
+TD_API io::Json restore(const RunParts& parts, const Snapshot& snapshot);
+
+/// While it lives SIGINT and SIGTERM ask to stop instead of ending the process; a second SIGINT
+/// ends it with code 130. Guards nest.
+class TD_API StopGuard {
+ public:
+  StopGuard();
+  ~StopGuard();
+  StopGuard(const StopGuard&) = delete;
+  StopGuard& operator=(const StopGuard&) = delete;
+};
+/// True once a signal came (or request_stop()) while a StopGuard lived; the last guard's end
+/// forgets it.
+TD_API bool stop_requested();
+TD_API void request_stop();
+/// The signal that asked, 0 for request_stop() or none.
+TD_API int stop_signal();
+
+}  // namespace tandem::train

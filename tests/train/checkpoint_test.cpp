@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: what is loaded is always something that was saved, whatever fails in between: cut
+// and flipped files, failing calls of the file system, SIGKILL at any moment. A resumed run gives
+// the bits of the undisturbed one.
+#include "tandem/train/checkpoint.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "tandem/base/crc32c.h"
+#include "tandem/base/file_faults_internal.h"
+#include "tandem/base/philox.h"
+#include "tandem/tandem.h"
+#include "tandem/train/run_state.h"
+#include "tests/io/io_helper.h"
+
+namespace tandem::train {
+namespace {
+
+struct Init {
+  Init() { init(); }
+} const g_init;
+
+Snapshot numbered(int64_t step, std::optional<double> score = {}) {
+  Snapshot s;
+  s.step = step;
+  s.model["w"] = full({3, 4}, static_cast<double>(step));
+  s.optimizer["m"] = full({5}, static_cast<double>(-step));
+  s.state = io::Json::Object{{"step", step}};
+  s.files = {{"recipe.yaml", fmt::format("recipe of {}\n", step)}};
+  s.score = score;
+  return s;
+}
+
+// That `s` is what numbered(s.step) saved, all of it.
+void expect_whole(const Snapshot& s) {
+  const Snapshot want = numbered(s.step);
+  EXPECT_TRUE(equal(s.model.at("w"), want.model.at("w"))) << s.step;
+  EXPECT_TRUE(equal(s.optimizer.at("m"), want.optimizer.at("m"))) << s.step;
+  EXPECT_EQ(s.state.dump(), want.state.dump());
+  EXPECT_EQ(s.files, want.files);
+}
+
+std::vector<int64_t> steps(const Checkpoints& c) {
+  std::vector<int64_t> out;
+  for (const std::string& path : c.list()) out.push_back(load_checkpoint(path).step);
+  return out;
+}
+
+TEST(Crc32c, KnownValues) {  // RFC 3720, B.4
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62A8AB43u);
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(crc32c("6789", crc32c("12345")), 0xE3069283u);
+}
+
+TEST(Checkpoints, KeepsTheLastAndTheBest) {
+  for (bool async : {false, true}) {
+    TempFolder f;
+    Checkpoints c(f / "ckpt", {.keep_last = 2, .keep_best = 2, .async = async});
+    EXPECT_FALSE(c.load_latest());
+    const double scores[] = {0.1, 0.9, 0.5, 0.8, 0.2, 0.3, 0.85};
+    for (int64_t i = 0; i < 7; ++i) c.save(numbered(i, scores[i]));
+    c.wait();
+    EXPECT_EQ(steps(c), (std::vector<int64_t>{6, 5, 1})) << async;  // 6 is among the best, too
+    expect_whole(*c.load_latest());
+    EXPECT_EQ(c.load_latest()->step, 6);
+    EXPECT_EQ(c.load_best()->step, 1);
+    EXPECT_EQ(read_file(f / "ckpt/latest"), "step-00000006\n");
+    // The same step again stands beside the first.
+    c.save(numbered(6));
+    c.wait();
+    EXPECT_EQ(c.list()[0], f / "ckpt/step-00000006-1");
+    EXPECT_EQ(c.list().size(), 3u);
+  }
+}
+
+TEST(Checkpoints, SnapshotsDoNotChange) {
+  TempFolder f;
+  Checkpoints c(f / "ckpt");
+  nn::Linear net(100, 100);
+  optim::SGD opt(net.parameters(), {.lr = 0.1});
+  Tensor before = net.weight.value() + 0.0;
+  c.save(snapshot({.model = &net, .optimizer = &opt}, 1));
+  for (int i = 0; i < 20; ++i) {
+    opt.zero_grad();
+    net(ones({2, 100})).sum().backward();
+    opt.step();
+  }
+  c.wait();
+  EXPECT_TRUE(equal(c.load_latest()->model.at("weight"), before));
+  EXPECT_FALSE(equal(net.weight.value(), before));
+}
+
+TEST(Checkpoints, DamagedOnesAreSkippedAndStay) {
+  for (const char* file :
+       {"model.safetensors", "optimizer.safetensors", "state.json", "recipe.yaml", "MANIFEST"})
+    for (const char* damage : {"flip", "cut", "gone", "longer"}) {
+      TempFolder f;
+      Checkpoints c(f / "ckpt", {.async = false});
+      c.save(numbered(1));
+      c.save(numbered(2));
+      const std::string path = c.list()[0] + "/" + file;
+      std::string content = read_file(path);
+      if (!std::strcmp(damage, "flip")) content[content.size() / 2] ^= 1;
+      if (!std::strcmp(damage, "cut")) content.resize(content.size() - 1);
+      if (!std::strcmp(damage, "longer")) content += '\0';
+      if (!std::strcmp(damage, "gone"))
+        std::filesystem::remove(path);
+      else
+        write_file(path, content);
+      auto loaded = c.load_latest();
+      ASSERT_TRUE(loaded) << file << " " << damage;
+      EXPECT_EQ(loaded->step, 1) << file << " " << damage;
+      expect_whole(*loaded);
+      for (int64_t i = 3; i < 7; ++i) c.save(numbered(i));
+      EXPECT_EQ(c.load_latest()->step, 6);
+      const bool whole_list = std::strcmp(file, "MANIFEST") != 0;
+      EXPECT_EQ(file_exists(f / "ckpt/step-00000002"), !whole_list) << file << " " << damage;
+    }
+}
+
+TEST(Checkpoints, WithoutLatestTheNewestCounts) {
+  TempFolder f;
+  Checkpoints c(f / "ckpt", {.async = false});
+  for (int64_t i = 1; i < 4; ++i) c.save(numbered(i));
+  write_file(f / "ckpt/latest", "step-00000001\n");
+  EXPECT_EQ(c.load_latest()->step, 1);  // what `latest` says holds
+  write_file(f / "ckpt/latest", "../../etc\n");
+  EXPECT_EQ(c.load_latest()->step, 3);
+  std::filesystem::remove(f / "ckpt/latest");
+  EXPECT_EQ(c.load_latest()->step, 3);
+}
+
+TEST(Checkpoints, SweepsWhatDeadProcessesLeft) {
+  TempFolder f;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  const std::string dead = f / fmt::format("step-00000009.tmp-{}-0", child);
+  const std::string alive = f / fmt::format("step-00000009.tmp-{}-0", ::getppid());
+  std::filesystem::create_directories(dead);
+  std::filesystem::create_directories(alive);
+  Checkpoints c(f.path());
+  EXPECT_FALSE(file_exists(dead));
+  EXPECT_TRUE(file_exists(alive));
+  EXPECT_TRUE(c.list().empty());
+}
+
+// Fails one call in `every` on average, by a seed: errors, short writes and files that look
+// shorter.
+class RandomFaults : public detail::FileFaults {
+ public:
+  RandomFaults(uint64_t seed, uint64_t every) : draw_(seed), every_(every) {
+    detail::g_file_faults = this;
+  }
+  ~RandomFaults() override { detail::g_file_faults = nullptr; }
+  int error(detail::FileOp, const std::string&) override {
+    if (draw_.next_below(every_) != 0) return 0;
+    ++count;
+    constexpr int kErrors[] = {EIO, ENOSPC, EDQUOT, EACCES};
+    return kErrors[draw_.next_below(4)];
+  }
+  size_t bytes(detail::FileOp op, const std::string&, size_t wanted) override {
+    if (wanted == 0 || draw_.next_below(every_) != 0) return wanted;
+    ++count;
+    const uint64_t some = draw_.next_below(wanted);
+    return op == detail::FileOp::write ? std::max<uint64_t>(some, 1) : some;
+  }
+  int64_t count = 0;
+
+ private:
+  PhiloxStream draw_;
+  uint64_t every_;
+};
+
+TEST(Checkpoints, NoFaultEverLoadsWrong) {
+  int64_t faults = 0, saved = 0, failed = 0, loads = 0;
+  for (uint64_t round = 0; faults < 1000; ++round) {
+    TempFolder f;
+    int64_t newest = -1;
+    Checkpoints c(f / "ckpt", {.keep_last = 2, .async = false, .retries = 0});
+    c.save(numbered(0));
+    for (int64_t step = 1; step < 12; ++step) {
+      {
+        RandomFaults random(round * 100 + static_cast<uint64_t>(step), 12 + round * 7 % 40);
+        try {
+          c.save(numbered(step));
+          newest = step;
+          ++saved;
+        } catch (const Error& e) {
+          EXPECT_TRUE(e.kind() == ErrorKind::Io || e.kind() == ErrorKind::Format) << e.what();
+          ++failed;
+        }
+        try {  // reading under faults: nothing, an error, or something whole
+          if (auto s = c.load_latest()) expect_whole(*s);
+          ++loads;
+        } catch (const Error& e) {
+          EXPECT_TRUE(e.kind() == ErrorKind::Io || e.kind() == ErrorKind::Format) << e.what();
+        }
+        faults += random.count;
+      }
+      auto s = c.load_latest();
+      ASSERT_TRUE(s) << "round " << round << " step " << step;
+      expect_whole(*s);
+      EXPECT_GE(s->step, newest);  // a save that was reported is there
+    }
+  }
+  EXPECT_GT(saved, 20);
+  EXPECT_GT(failed, 20);
+  EXPECT_GT(loads, 20);
+}
+
+TEST(Checkpoints, TriesAgainAndReportsLater) {
+  TempFolder f;
+  struct Once : detail::FileFaults {
+    int left;
+    explicit Once(int n) : left(n) { detail::g_file_faults = this; }
+    ~Once() override { detail::g_file_faults = nullptr; }
+    int error(detail::FileOp op, const std::string&) override {
+      return op == detail::FileOp::sync && left-- > 0 ? EIO : 0;
+    }
+  };
+  Checkpoints c(f / "ckpt", {.retries = 2});
+  {
+    Once twice(2);
+    c.save(numbered(1));
+    c.wait();
+  }
+  EXPECT_EQ(c.load_latest()->step, 1);
+  {
+    Once always(1000);
+    c.save(numbered(2));
+    std::string what = error_of([&] { c.wait(); });
+    EXPECT_EQ(what.rfind("Io: cannot write '", 0), 0u) << what;
+  }
+  c.save(numbered(3));
+  c.wait();
+  EXPECT_EQ(steps(c), (std::vector<int64_t>{3, 1}));
+}
+
+// ---- exact resume
+
+struct Net : nn::Module {
+  nn::Linear fc1{64, 32}, fc2{32, 10};
+  nn::BatchNorm1d norm{32};
+  nn::Dropout drop{0.2};
+  Net() { TD_REGISTER(fc1, norm, drop, fc2); }
+  Tensor forward(Tensor x) { return fc2(drop(relu(norm(fc1(x.flatten(1)))))); }
+};
+
+/// A run with everything that holds state, in a loop written by hand.
+struct Work {
+  Net net;
+  optim::AdamW opt{net.parameters(), {.lr = 1e-2}};
+  optim::CosineAnnealingLR schedule{opt, {.T_max = 200}};
+  optim::AveragedModel<Net> average{net, {.decay = 0.9}};
+  data::Pipeline<data::Example> batches =
+      data::pipeline(data::Digits(), {.seed = 11}).shuffle().batch(64).map([](data::Example e) {
+        e.x = e.x + randn(e.x.shape()) * 0.05;
+        return e;
+      });
+  int64_t step = 0;
+
+  RunParts parts() {
+    return {.model = &net,
+            .optimizer = &opt,
+            .schedule = &schedule,
+            .data = &batches,
+            .extra = {{"average", [this] { return average.state_dict(); },
+                       [this](const StateDict& s) { average.load_state_dict(s); }}}};
+  }
+  // Until step `last`; `save` is called after every `every` steps.
+  void go(int64_t last, int64_t every, const std::function<void()>& save) {
+    auto update = compile([this](Tensor x, Tensor y) {
+      opt.zero_grad();
+      Tensor loss = cross_entropy(net(x), y);
+      loss.backward();
+      opt.step();
+      return loss;
+    });
+    while (step < last)
+      for (const auto& [x, y] : batches) {
+        update(x, y);
+        schedule.step();
+        average.update_parameters(net);
+        if (++step % every == 0) save();
+        if (step == last) return;
+      }
+  }
+};
+
+void expect_same(const StateDict& got, const StateDict& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [name, value] : want) EXPECT_TRUE(equal(got.at(name), value)) << name;
+}
+
+TEST(Resume, GivesTheBitsOfTheUndisturbedRun) {
+  manual_seed(3);
+  Work whole;
+  whole.go(50, 1000, [] {});
+  const Snapshot want = snapshot(whole.parts(), 50);
+  for (int64_t stop : {1, 22, 23, 24, 37}) {  // an epoch has 23 batches
+    TempFolder f;
+    {
+      manual_seed(3);
+      Work first;
+      Checkpoints c(f.path());
+      first.go(stop, stop, [&] { c.save(snapshot(first.parts(), first.step, "note")); });
+    }
+    manual_seed(99);  // all that matters is in the checkpoint
+    Work second;
+    Checkpoints c(f.path());
+    auto loaded = c.load_latest();
+    ASSERT_TRUE(loaded);
+    const io::Json more = restore(second.parts(), *loaded);
+    ASSERT_TRUE(more.as_string());
+    EXPECT_EQ(*more.as_string(), "note");
+    second.step = loaded->step;
+    second.go(50, 1000, [] {});
+    const Snapshot got = snapshot(second.parts(), 50);
+    expect_same(got.model, want.model);
+    expect_same(got.optimizer, want.optimizer);
+    EXPECT_EQ(got.state.dump(), want.state.dump()) << stop;
+  }
+  Net other;
+  optim::SGD sgd(other.parameters(), {});
+  EXPECT_EQ(error_of([&] { restore({.model = &other, .optimizer = &sgd}, want); }),
+            "Value: the checkpoint of step 50 was saved by a run of (AdamW, schedule, data, "
+            "average), this one has (SGD).");
+}
+
+// The child of the next test; alone it is a short run that must end.
+TEST(ResumeChild, Run) {
+  const char* given = std::getenv("TANDEM_TEST_RUN");
+  TempFolder own;
+  const std::string folder = given ? given : own.path().string();
+  manual_seed(3);
+  Work work;
+  Checkpoints c(folder + "/ckpt", {.keep_last = 2});
+  if (auto s = c.load_latest()) {
+    restore(work.parts(), *s);
+    work.step = s->step;
+  }
+  work.go(given ? 400 : 20, 3, [&] { c.save(snapshot(work.parts(), work.step)); });
+  c.wait();
+  save(work.net.state_dict(), folder + "/final.safetensors");
+  EXPECT_EQ(work.step, given ? 400 : 20);
+}
+
+pid_t start_child(const std::string& folder) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::setenv("TANDEM_TEST_RUN", folder.c_str(), 1);
+  if (!std::freopen("/dev/null", "w", stdout)) ::_exit(127);
+  ::execl("/proc/self/exe", "test", "--gtest_filter=ResumeChild.Run", static_cast<char*>(nullptr));
+  ::_exit(127);
+}
+
+TEST(ResumeSlow, KilledAtAnyMoment) {
+  TempFolder f;
+  std::filesystem::create_directory(f / "whole");
+  int status = 0;
+  ::waitpid(start_child(f / "whole"), &status, 0);
+  ASSERT_EQ(status, 0);
+  const StateDict want = load(f / "whole/final.safetensors");
+  const char* asked = std::getenv("TANDEM_KILLS");
+  const int kills = asked ? std::atoi(asked) : 10;
+  PhiloxStream draw(2024);
+  int killed = 0, ended = 0, runs = 0;
+  while (killed < kills) {
+    const std::string folder = f / fmt::format("run{}", runs++);
+    std::filesystem::create_directory(folder);
+    while (true) {
+      const pid_t child = start_child(folder);
+      const bool kill = killed < kills;
+      if (kill) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30 + draw.next_below(700)));
+        ::kill(child, SIGKILL);
+      }
+      ::waitpid(child, &status, 0);
+      killed += WIFSIGNALED(status);
+      if (!WIFSIGNALED(status)) break;
+    }
+    ASSERT_EQ(status, 0);
+    ++ended;
+    expect_same(load(folder + "/final.safetensors"), want);
+  }
+  std::printf("%d kills, %d runs came to the undisturbed run's weights\n", killed, ended);
+}
+
+TEST(StopGuard, TurnsSignalsIntoAQuestion) {
+  EXPECT_FALSE(stop_requested());
+  {
+    StopGuard outer;
+    StopGuard inner;
+    ::raise(SIGTERM);
+    EXPECT_TRUE(stop_requested());
+    EXPECT_EQ(stop_signal(), SIGTERM);
+  }
+  EXPECT_FALSE(stop_requested());
+  EXPECT_EXIT(
+      {
+        StopGuard guard;
+        ::raise(SIGINT);
+        ::raise(SIGINT);
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(130), "");
+}
+
+}  // namespace
+}  // namespace tandem::train

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics against values worked out by hand or by scikit-learn 1.5, in one batch, in several,
+// merged and from a saved state; event files read back frame by frame.
+#include "tandem/train/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tandem/base/crc32c.h"
+#include "tandem/tandem.h"
+#include "tandem/train/event_file.h"
+#include "tests/io/io_helper.h"
+
+namespace tandem::train {
+namespace {
+
+struct Init {
+  Init() { init(); }
+} const g_init;
+
+// Outputs whose largest column is the class given; 3 classes.
+Tensor logits(const std::vector<int64_t>& classes) {
+  return one_hot(tensor(classes), 3).to(float32);
+}
+
+// wanted 0 0 0 1 1 2, given 0 0 1 1 2 2: by class precision 1, 1/2, 1/2; recall 2/3, 1/2, 1;
+// f1 4/5, 1/2, 2/3.
+const std::vector<int64_t> kWant{0, 0, 0, 1, 1, 2}, kGot{0, 0, 1, 1, 2, 2};
+
+struct Case {
+  const char* name;
+  Tensor output, target;
+  double want;
+};
+std::vector<Case> cases() {
+  Tensor x = logits(kGot), y = tensor(kWant);
+  Tensor ranked = tensor({{0.1, 0.5, 0.4}, {0.3, 0.3, 0.4}, {0.9, 0.05, 0.05}});
+  Tensor scores = tensor({0.1, 0.4, 0.35, 0.8, 0.4}), labels = tensor({0, 0, 1, 1, 1});
+  Tensor a = tensor({2.5, 0.0, 2.0, 8.0}), b = tensor({3.0, -0.5, 2.0, 7.0});
+  return {
+      {"accuracy", x, y, 4.0 / 6},
+      {"precision", x, y, 2.0 / 3},
+      {"recall", x, y, (2.0 / 3 + 0.5 + 1) / 3},
+      {"f1", x, y, (0.8 + 0.5 + 2.0 / 3) / 3},
+      {"f1_micro", x, y, 4.0 / 6},
+      {"precision_weighted", x, y, (3 * 1.0 + 2 * 0.5 + 0.5) / 6},
+      {"recall_weighted", x, y, 4.0 / 6},
+      {"accuracy", tensor({-1.0, 2.0, 0.5}), tensor({0, 1, 0}), 2.0 / 3},
+      {"accuracy", tensor({{1.0, 2.0}, {3.0, 0.0}}), tensor({1, 1}), 0.5},
+      {"top1_accuracy", ranked, tensor({2, 1, 0}), 1.0 / 3},
+      {"top2_accuracy", ranked, tensor({2, 1, 0}), 2.0 / 3},
+      {"top5_accuracy", ranked, tensor({2, 1, 0}), 1.0},
+      {"auc", scores, labels, 4.5 / 6},
+      {"auc", stack({scores * -0.5, scores * 0.5}, 1), labels, 4.5 / 6},
+      {"mae", a, b, 0.5},
+      {"mse", a, b, 0.375},
+      {"rmse", a, b, std::sqrt(0.375)},
+      {"r2", a, b, 1 - 1.5 / 29.1875},
+  };
+}
+
+TEST(Metrics, KnownValuesInOneBatchInTwoMergedAndReloaded) {
+  for (const Case& c : cases()) {
+    auto whole = make_metric(c.name), parts = make_metric(c.name), left = make_metric(c.name),
+         right = make_metric(c.name);
+    EXPECT_EQ(whole->name(), c.name);
+    EXPECT_TRUE(std::isnan(whole->compute())) << c.name;
+    whole->update(c.output, c.target);
+    EXPECT_NEAR(whole->compute(), c.want, 1e-12) << c.name;
+    const int64_t n = c.target.size(0), cut = n / 2;
+    auto half = [&](Metric& m, int64_t at, int64_t size) {
+      m.update(narrow(c.output, 0, at, size), narrow(c.target, 0, at, size));
+    };
+    half(*left, 0, cut);
+    half(*right, cut, n - cut);
+    parts->load_state(left->state());
+    half(*parts, cut, n - cut);
+    left->merge(*right);
+    EXPECT_EQ(parts->compute(), whole->compute()) << c.name;
+    EXPECT_EQ(left->compute(), whole->compute()) << c.name;
+    whole->reset();
+    EXPECT_TRUE(std::isnan(whole->compute()));
+  }
+  ConfusionMatrix m;
+  m.update(logits(kGot), tensor(kWant));
+  EXPECT_EQ(m.matrix().to_vector<int64_t>(), (std::vector<int64_t>{2, 1, 0, 0, 1, 1, 0, 0, 1}));
+  ConfusionMatrix ignoring(ConfusionMatrix::Kind::accuracy, Average::macro, 0);
+  ignoring.update(logits(kGot), tensor(kWant));
+  EXPECT_EQ(ignoring.compute(), 2.0 / 3);
+}
+
+TEST(Metrics, RefuseWhatDoesNotFit) {
+  EXPECT_EQ(
+      error_of([] { make_metric("acuracy"); }).rfind("Value: there is no metric 'acuracy'", 0), 0u);
+  EXPECT_EQ(error_of([] {
+              make_metric("accuracy")->update(logits(kGot), tensor({1, 2}));
+            }),
+            "Shape: accuracy: 6 outputs and 2 targets.");
+  EXPECT_EQ(error_of([] { make_metric("accuracy")->update(logits({0}), tensor({7})); }),
+            "Index: accuracy: target 7 of 3 classes.");
+  EXPECT_EQ(error_of([] { make_metric("auc")->update(tensor({0.5}), tensor({3})); }),
+            "Index: auc: target 3 of 2 classes.");
+}
+
+// ---- event files
+
+uint32_t masked(std::string_view bytes) {
+  const uint32_t c = crc32c(bytes);
+  return (c >> 15 | c << 17) + 0xA282EAD8u;
+}
+// The data of all whole frames.
+std::vector<std::string> frames(const std::string& file) {
+  std::vector<std::string> out;
+  size_t at = 0;
+  while (at + 16 <= file.size()) {
+    uint64_t size;
+    uint32_t head, tail;
+    std::memcpy(&size, file.data() + at, 8);
+    std::memcpy(&head, file.data() + at + 8, 4);
+    EXPECT_EQ(head, masked(file.substr(at, 8)));
+    if (at + 16 + size > file.size()) break;
+    out.push_back(file.substr(at + 12, size));
+    std::memcpy(&tail, file.data() + at + 12 + size, 4);
+    EXPECT_EQ(tail, masked(out.back()));
+    at += 16 + size;
+  }
+  return out;
+}
+
+TEST(EventFile, FramesAndMessages) {
+  TempFolder f;
+  EventFile events(f / "log");
+  events.scalar("train/loss", 0.5, 7);
+  events.histogram("weights", tensor(std::vector<double>{-1.0, 0.0, 0.0, 2.0, INFINITY, NAN}), 8);
+  events.image("digit", data::Digits().get(0).x, 9);
+  events.text("config", "lr: **0.1**", 10);
+  const std::string file = read_file(events.path());
+  const std::vector<std::string> all = frames(file);
+  ASSERT_EQ(all.size(), 5u);
+  EXPECT_NE(all[0].find("brain.Event:2"), std::string::npos);
+  // step 7, summary of one value: tag and simple_value 0.5
+  const std::string scalar("\x10\x07\x2a\x13\x0a\x11\x0a\x0atrain/loss\x15\x00\x00\x00\x3f", 23);
+  EXPECT_EQ(all[1].substr(9), scalar);
+  EXPECT_NE(all[3].find("\x89PNG"), std::string::npos);
+  EXPECT_NE(all[4].find("config/text_summary"), std::string::npos);
+  for (size_t cut = 0; cut < file.size(); cut += 13)  // whole up to the cut
+    EXPECT_LE(frames(file.substr(0, cut)).size(), 5u);
+  EXPECT_EQ(frames(file.substr(0, file.size() - 1)).size(), 4u);
+}
+
+}  // namespace
+}  // namespace tandem::train
