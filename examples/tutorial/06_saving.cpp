@@ -10,7 +10,7 @@ struct Net : nn::Module {
   Tensor forward(Tensor x) { return fc2(tanh(fc1(x))); }
 };
 
-void train(Net& net, optim::Optimizer& opt, int steps) {
+void train_on(Net& net, optim::Optimizer& opt, int steps) {
   for (int i = 0; i < steps; ++i) {
     Tensor x = randn({16, 4});
     opt.zero_grad();
@@ -30,7 +30,7 @@ int main() {
   manual_seed(5);
   Net net;
   optim::AdamW opt(net.parameters());
-  train(net, opt, 20);
+  train_on(net, opt, 20);
 
   StateDict checkpoint;
   for (auto& [name, value] : net.state_dict()) checkpoint["model." + name] = value;
@@ -38,7 +38,7 @@ int main() {
   GeneratorState random = generator_state();
   save(checkpoint, "checkpoint.safetensors",
        {{"seed", std::to_string(random.seed)}, {"offset", std::to_string(random.offset)}});
-  train(net, opt, 20);  // what the resumed run must repeat
+  train_on(net, opt, 20);  // what the resumed run must repeat
 
   Metadata metadata;
   StateDict model, optimizer;
@@ -51,7 +51,7 @@ int main() {
   resumed.load_state_dict(model);
   resumed_opt.load_state_dict(optimizer);
   set_generator_state({std::stoull(metadata[0].second), std::stoull(metadata[1].second)});
-  train(resumed, resumed_opt, 20);
+  train_on(resumed, resumed_opt, 20);
   bool same = equal(net.state_dict(), resumed.state_dict());
   print("the resumed run has {} bits\n", same ? "the same" : "OTHER");
 

@@ -5,11 +5,11 @@
 
 using namespace tandem;
 
-void train(Param p);
+void learn(Param p);
 void f(Tensor x) {
 #ifdef TD_CONTROL
-  train(Param(x));
+  learn(Param(x));
 #else
-  train(x);
+  learn(x);
 #endif
 }
