@@ -6,11 +6,12 @@ namespace tandem::compiler {
 
 std::span<const PassInfo> all_passes() {
   static constexpr PassInfo kPasses[] = {
-      {"remove_dead", remove_dead},   {"expand_composites", expand_composites},
-      {"canonicalize", canonicalize}, {"merge_common", merge_common},
-      {"join_slices", join_slices},   {"order_pooling", order_pooling},
-      {"store_slopes", store_slopes}, {"fuse_loops", fuse_loops},
-      {"remove_dead", remove_dead},   {"place_epilogues", place_epilogues},
+      {"remove_dead", remove_dead},         {"expand_composites", expand_composites},
+      {"canonicalize", canonicalize},       {"merge_common", merge_common},
+      {"fold_norms", fold_norms},           {"join_slices", join_slices},
+      {"order_pooling", order_pooling},     {"store_slopes", store_slopes},
+      {"fuse_loops", fuse_loops},           {"remove_dead", remove_dead},
+      {"place_epilogues", place_epilogues},
   };
   return kPasses;
 }

@@ -13,6 +13,8 @@ void expand_composites(Program& p);
 /// Identities, casts to the same dtype, views to the same shape and sums over nothing vanish;
 /// a product with one and a sum with zero of the same shape too where the bits are the same.
 void canonicalize(Program& p);
+/// Batch norms with given statistics go into the convolutions before them.
+void fold_norms(Program& p);
 /// Sums of slices' gradients that tile a tensor become concatenations.
 void join_slices(Program& p);
 /// Clamps (relu) come after max pooling, not before it.
