@@ -11,7 +11,7 @@ namespace tandem::interop {
 namespace {
 
 void if_of(OnnxCall& c) {
-  const bool yes = c.value(0).tensor().to_vector<bool>().at(0);
+  const bool yes = c.flag(0);
   std::vector<OnnxValue> out = c.run_graph(c.graph(yes ? "then_branch" : "else_branch"), {});
   for (size_t i = 0; i < out.size(); ++i) c.set(i, std::move(out[i]));
 }
@@ -32,7 +32,7 @@ OnnxValue stacked(const std::vector<OnnxValue>& steps, int64_t axis, const OnnxT
 void loop_of(OnnxCall& c) {
   const OnnxGraph& body = c.graph("body");
   const int64_t limit = c.has(0) ? c.int_at(0) : std::numeric_limits<int64_t>::max();
-  bool go = !c.has(1) || c.value(1).tensor().to_vector<bool>().at(0);
+  bool go = !c.has(1) || c.flag(1);
   const size_t carried = c.in.size() < 2 ? 0 : c.in.size() - 2;
   TD_CHECK(body.outputs.size() >= 1 + carried, Format, "its body gives {} results for {} values",
            body.outputs.size(), carried);
@@ -44,7 +44,7 @@ void loop_of(OnnxCall& c) {
     in.insert(in.end(), values.begin(), values.end());
     in.resize(std::min(in.size(), body.input_slots.size()));
     std::vector<OnnxValue> out = c.run_graph(body, std::move(in));
-    if (!out[0].is_none()) go = out[0].tensor().to_vector<bool>().at(0);
+    if (!out[0].is_none()) go = onnx_flag(out[0]);
     for (size_t k = 0; k < carried; ++k) values[k] = out[1 + k];
     for (size_t k = 0; k < scans.size(); ++k) scans[k].push_back(out[1 + carried + k]);
   }
@@ -117,11 +117,13 @@ void scan_of_batch(OnnxCall& c) {
   const int64_t batch = in[0].tensor().size(0), longest = in[s.states].tensor().size(1);
   const std::vector<int64_t> lengths =
       c.has(0) ? c.ints(0) : std::vector<int64_t>(static_cast<size_t>(batch), longest);
+  TD_CHECK(static_cast<int64_t>(lengths.size()) == batch, Shape, "wants {} lengths, got {}", batch,
+           lengths.size());
   std::vector<std::vector<OnnxValue>> results(s.states + s.outs);
   for (int64_t b = 0; b < batch; ++b) {
     std::vector<OnnxValue> one;
     for (const OnnxValue& v : in) one.push_back(OnnxValue(v.tensor().select(0, b), v.type()));
-    const std::vector<OnnxValue> out = run_scan(c, s, one, lengths.at(static_cast<size_t>(b)));
+    const std::vector<OnnxValue> out = run_scan(c, s, one, lengths[static_cast<size_t>(b)]);
     for (size_t k = 0; k < out.size(); ++k) {
       Tensor t = out[k].tensor();
       if (k >= s.states && t.size(0) < longest)  // shorter sequences are filled up

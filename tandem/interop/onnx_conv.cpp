@@ -13,6 +13,7 @@ std::vector<int64_t> sizes_or(const OnnxCall& c, const char* name, size_t n, int
   if (v.empty()) v.assign(n, otherwise);
   TD_CHECK(v.size() == n, Shape, "its attribute '{}' has {} entries, {} are wanted", name, v.size(),
            n);
+  check_onnx_list(v);
   return v;
 }
 }  // namespace
@@ -85,6 +86,7 @@ void transposed_window(const OnnxCall& c, OnnxWindow& w) {
   std::vector<int64_t> wanted = c.attr_ints("output_shape");
   const std::string automatic = c.attr_text("auto_pad", "NOTSET");
   const bool same = automatic.rfind("SAME", 0) == 0;
+  check_onnx_list(wanted);
   if (wanted.size() > n) wanted.erase(wanted.begin(), wanted.end() - static_cast<int64_t>(n));
   for (size_t d = 0; d < n; ++d) {
     const int64_t whole = w.stride[d] * (w.in[d] - 1) + w.extent(d) + more[d];

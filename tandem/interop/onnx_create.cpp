@@ -27,8 +27,7 @@ void constant_of(OnnxCall& c) {
 }
 
 void constant_of_shape(OnnxCall& c) {
-  const Shape s(c.ints(0));
-  check_onnx_size(s);
+  const Shape s = onnx_shape(c.ints(0));
   const OnnxAttribute* a = c.attribute("value");
   if (!a) return c.set(0, zeros(s));
   const Tensor v = a->tensor.tensor();
@@ -67,8 +66,9 @@ void eye_like(OnnxCall& c) {
 
 void one_hot_of(OnnxCall& c) {
   const Tensor x = c.x(0);
-  const auto depth = static_cast<int64_t>(c.number(1));
-  TD_CHECK(depth > 0, Value, "wants a positive depth, got {}", depth);
+  const double wanted = c.number(1);
+  TD_CHECK(wanted > 0 && wanted < 1e12, Value, "wants a positive depth, got {}", wanted);
+  const auto depth = static_cast<int64_t>(wanted);
   const Tensor values = c.x(2);
   const int axis = normalize_dim(c.attr("axis", -1), x.dim() + 1);
   Shape s, full_shape = x.shape();

@@ -172,6 +172,9 @@ void max_unpool(OnnxCall& c) {
   std::vector<int64_t> pads = c.attr_ints("pads", std::vector<int64_t>(2 * n, 0));
   TD_CHECK(strides.size() == n && pads.size() == 2 * n, Shape, "wants {} strides and {} pads", n,
            2 * n);
+  check_onnx_list(kernel);
+  check_onnx_list(strides);
+  check_onnx_list(pads);
   Shape s(x.shape(0), x.shape(1));
   for (size_t d = 0; d < n; ++d)
     s.push_back((x.size(static_cast<int64_t>(d) + 2) - 1) * strides[d] + kernel[d] - pads[d] -
@@ -181,14 +184,14 @@ void max_unpool(OnnxCall& c) {
   Tensor y = scatter(flat, 0, c.x(1).reshape({-1}), x.reshape({-1})).reshape(s);
   if (c.has(2)) {
     const std::vector<int64_t> wanted = c.ints(2);
+    const Shape whole = onnx_shape(wanted);
     TD_CHECK(static_cast<int>(wanted.size()) == x.dim(), Shape, "wants {} sizes", x.dim());
     PadAttrs a;
     a.value = 0.0;
     for (int d = 0; d < x.dim(); ++d) {
       a.before.push_back(0);
-      a.after.push_back(wanted[static_cast<size_t>(d)] - y.size(d));
+      a.after.push_back(whole[d] - y.shape(d));
     }
-    check_onnx_size(Shape(wanted));
     y = call(op::pad, &a, Where::here(), y);
   }
   c.set(0, y, c.type(0));

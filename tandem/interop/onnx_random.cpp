@@ -84,7 +84,7 @@ void draw(OnnxCall& c, const Shape& s, OnnxType otherwise) {
 }
 template <bool normal>
 void draw_shape(OnnxCall& c) {
-  draw<normal>(c, Shape(c.attr_ints("shape")), OnnxType::f32);
+  draw<normal>(c, onnx_shape(c.attr_ints("shape")), OnnxType::f32);
 }
 template <bool normal>
 void draw_like(OnnxCall& c) {
@@ -106,8 +106,7 @@ void multinomial_of(OnnxCall& c) {
 void dropout_of(OnnxCall& c) {
   const Tensor x = c.x(0);
   const double ratio = c.version() < 12 ? c.attr_float("ratio", 0.5) : c.has(1) ? c.number(1) : 0.5;
-  const bool training =
-      c.version() >= 12 && c.has(2) && c.value(2).tensor().to_vector<bool>().at(0);
+  const bool training = c.version() >= 12 && c.has(2) && c.flag(2);
   const DType mask_type = c.version() < 10 ? x.dtype() : DType::b8;
   if (!training || ratio == 0) {
     c.set(0, x, c.type(0));

@@ -138,7 +138,10 @@ Sizes sizes_of(const OnnxCall& c, const Tensor& x, const std::vector<int64_t>& a
     const auto in = static_cast<double>(s.out[d]);
     s.chosen[d] = true;
     s.scale[d] = wanted.empty() ? scales[i] : static_cast<double>(wanted[i]) / in;
-    TD_CHECK(s.scale[d] > 0 || !wanted.empty(), Value, "wants positive scales");
+    TD_CHECK(!wanted.empty() || (s.scale[d] > 0 && s.scale[d] < 1e6), Value,
+             "wants positive scales, got {}", s.scale[d]);
+    TD_CHECK(wanted.empty() || (wanted[i] >= 0 && in > 0), Shape, "asks for the size {}",
+             wanted[i]);
     s.out[d] = wanted.empty() ? static_cast<int64_t>(std::floor(in * scales[i])) : wanted[i];
   }
   const std::string policy = c.attr_text("keep_aspect_ratio_policy", "stretch");
@@ -165,7 +168,7 @@ void resize_with(OnnxCall& c, const Rules& r, const std::vector<double>& scales,
   if (!c.attribute("axes"))
     for (int64_t d = 0; d < x.dim(); ++d) axes.push_back(d);
   const Sizes s = sizes_of(c, x, axes, scales, wanted);
-  check_onnx_size(Shape(s.out));
+  onnx_shape(s.out);
   const bool exact = r.mode == "nearest";
   Tensor y = exact || x.dtype() == DType::f64 ? x : x.to(DType::f32);
   const bool crops = r.coordinates == "tf_crop_and_resize";

@@ -93,6 +93,26 @@ void run_direct(OnnxCall& c, const OpDef& op) {
     c.set_like(0, out[0], op.types == Types::where ? 1 : 0);
 }
 
+Shape onnx_shape(const std::vector<int64_t>& sizes) {
+  Shape s;
+  for (const int64_t d : sizes) {
+    TD_CHECK(d >= 0 && d <= (int64_t{1} << 40), Shape, "asks for a dimension of size {}", d);
+    s.push_back(d);
+  }
+  check_onnx_size(s);
+  return s;
+}
+
+void check_onnx_list(const std::vector<int64_t>& numbers) {
+  for (const int64_t n : numbers)
+    TD_CHECK(n >= -(int64_t{1} << 28) && n <= (int64_t{1} << 28), Value, "a number is {}", n);
+}
+
+IntList onnx_list(const std::vector<int64_t>& numbers) {
+  check_onnx_list(numbers);
+  return IntList(numbers);
+}
+
 void check_onnx_size(const Shape& shape) {
   int64_t n = 1;
   for (const Dim d : shape) {

@@ -13,6 +13,9 @@ namespace tandem::interop {
 
 struct OnnxFrame;  // onnx_run.cpp
 
+/// The one element of a condition; throws Shape for another number of elements.
+TD_API bool onnx_flag(const OnnxValue& v);
+
 /// A node that is being run.
 class TD_API OnnxCall {
  public:
@@ -36,6 +39,8 @@ class TD_API OnnxCall {
   std::vector<int64_t> ints(size_t i) const;
   int64_t int_at(size_t i) const;
   double number(size_t i) const;
+  /// The one element of a condition.
+  bool flag(size_t i) const;
 
   // ---- attributes
   const OnnxAttribute* attribute(std::string_view name) const;
@@ -120,7 +125,13 @@ TD_API const OpDef* find_onnx_op(std::string_view name);
 /// Run such an op.
 TD_API void run_direct(OnnxCall& call, const OpDef& op);
 
-/// Throws Memory when a model asks for a tensor of more elements than memory could hold.
+/// A shape that a model asks for. Throws Shape for negative sizes, Memory for more than 2^34
+/// elements.
+TD_API Shape onnx_shape(const std::vector<int64_t>& sizes);
 TD_API void check_onnx_size(const Shape& shape);
+/// Pads, repeats, strides or axes that a model gives. Throws Value for a number beyond +-2^28.
+TD_API IntList onnx_list(const std::vector<int64_t>& numbers);
+/// The check alone, for lists of any length.
+TD_API void check_onnx_list(const std::vector<int64_t>& numbers);
 
 }  // namespace tandem::interop

@@ -130,6 +130,12 @@ double OnnxCall::number(size_t i) const {
   return t.to_vector<double>()[0];
 }
 
+bool onnx_flag(const OnnxValue& v) {
+  TD_CHECK(v.tensor().numel() == 1, Shape, "wants one condition, got {}", v.describe());
+  return v.tensor().to_vector<bool>()[0];
+}
+bool OnnxCall::flag(size_t i) const { return onnx_flag(value(i)); }
+
 const OnnxAttribute* OnnxCall::attribute(std::string_view name) const {
   const OnnxAttribute* a = node_.find(name);
   if (!a || a->ref.empty()) return a;

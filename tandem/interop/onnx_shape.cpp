@@ -39,7 +39,7 @@ void reshape_to(OnnxCall& c) {
   const bool zeros = c.attr("allowzero", 0);
   for (size_t i = 0; i < wanted->size(); ++i) {
     const int64_t d = (*wanted)[i];
-    TD_CHECK(d >= -1, Shape, "wants the size {}", d);
+    TD_CHECK(d >= -1 && d <= (int64_t{1} << 40), Shape, "wants the size {}", d);
     if (d == 0 && !zeros)
       s.push_back(x.shape(static_cast<int64_t>(i)));
     else
@@ -100,7 +100,7 @@ void transpose_of(OnnxCall& c) {
   std::vector<int64_t> perm = c.attr_ints("perm");
   if (!c.attribute("perm"))
     for (int64_t d = x.dim(); d-- > 0;) perm.push_back(d);
-  c.set(0, x.dim() == 0 ? x : permute(x, IntList(perm)), c.type(0));
+  c.set(0, x.dim() == 0 ? x : permute(x, onnx_list(perm)), c.type(0));
 }
 
 void concat_of(OnnxCall& c) {
@@ -168,7 +168,7 @@ void slice_of(OnnxCall& c) {
 
 void expand_of(OnnxCall& c) {
   const Tensor x = c.x(0);
-  const Shape s = broadcast_shapes(x.shape(), Shape(c.ints(1)));
+  const Shape s = broadcast_shapes(x.shape(), onnx_shape(c.ints(1)));
   check_onnx_size(s);
   c.set(0, contiguous(expand(x, s)), c.type(0));
 }
@@ -184,6 +184,7 @@ void tile_of(OnnxCall& c) {
   }
   TD_CHECK(static_cast<int>(repeats.size()) == x.dim(), Shape, "wants {} repeats, got {}", x.dim(),
            repeats.size());
+  check_onnx_list(repeats);
   Shape s = x.shape();
   for (int d = 0; d < x.dim(); ++d) s[d] = s[d] * repeats[static_cast<size_t>(d)];
   check_onnx_size(s);
@@ -226,6 +227,7 @@ void pad_of(OnnxCall& c) {
     for (size_t d = 0; d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
   TD_CHECK(pads->size() == 2 * axes.size(), Value, "wants {} pads, got {}", 2 * axes.size(),
            pads->size());
+  check_onnx_list(*pads);
   PadAttrs a;
   std::vector<int64_t> before(rank, 0), after(rank, 0);
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -243,8 +245,7 @@ void pad_of(OnnxCall& c) {
     if (is_floating(x.dtype()))
       a.value = c.has(2) ? c.number(2) : number;
     else
-      a.value =
-          c.has(2) ? c.value(2).tensor().to_vector<int64_t>().at(0) : static_cast<int64_t>(number);
+      a.value = c.has(2) ? static_cast<int64_t>(c.number(2)) : static_cast<int64_t>(number);
     a.before = IntList(before);
     a.after = IntList(after);
     c.set(0, call(op::pad, &a, Where::here(), x), c.type(0));
@@ -296,6 +297,7 @@ void center_crop_pad(OnnxCall& c) {
   if (!c.attribute("axes"))
     for (int64_t d = 0; d < x.dim(); ++d) axes.push_back(d);
   TD_CHECK(axes.size() == sizes.size(), Value, "wants {} sizes, got {}", axes.size(), sizes.size());
+  check_onnx_list(sizes);
   std::vector<int64_t> before(static_cast<size_t>(x.dim()), 0), after = before;
   for (size_t i = 0; i < axes.size(); ++i) {
     const int d = normalize_dim(axes[i], x.dim());

@@ -21,7 +21,7 @@ void grid_sample_of(OnnxCall& c) {
 }
 
 void affine_grid_of(OnnxCall& c) {
-  c.set(0, affine_grid(c.x(0), IntList(c.ints(1)), c.attr("align_corners", 0) != 0));
+  c.set(0, affine_grid(c.x(0), onnx_shape(c.ints(1)), c.attr("align_corners", 0) != 0));
 }
 
 // The largest weighted corner of the sampled points of each bin, as the specification has it.
@@ -179,6 +179,7 @@ void col2im_of(OnnxCall& c) {
   TD_CHECK(x.dim() == 3 && block.size() == n && strides.size() == n && dilations.size() == n &&
                pads.size() == 2 * n,
            Shape, "sizes of {} dimensions do not fit together", n);
+  for (const std::vector<int64_t>& l : {image, block, strides, dilations, pads}) check_onnx_list(l);
   std::vector<int64_t> places(n), padded(n);
   int64_t per_block = 1, count = 1, plane = 1;
   for (size_t d = 0; d < n; ++d) {

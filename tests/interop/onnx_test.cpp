@@ -273,6 +273,35 @@ TEST_F(Onnx, HugeResultsAreRefused) {
   EXPECT_EQ(error_of([&] { run_floats(model(g), {}); }).rfind("Memory: ", 0), 0u);
 }
 
+// Sizes and positions from a file may be any 64 bits.
+TEST_F(Onnx, HostileNumbersAreRefused) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const char* ops[] = {"Expand",   "Reshape",       "Tile",      "ConstantOfShape",
+                       "Pad",      "CenterCropPad", "Unsqueeze", "Gather",
+                       "GatherND", "OneHot",        "TopK",      "Squeeze"};
+  for (const char* op : ops)
+    for (const int64_t n : {kLeast, kLeast + 1, -(int64_t{1} << 62), -kMost / 3, int64_t{-9},
+                            int64_t{1} << 62, kMost / 3, kMost}) {
+      GraphText g;
+      const bool one = std::string(op) == "ConstantOfShape", hot = std::string(op) == "OneHot";
+      const int64_t v[] = {n, n};
+      const bool twice = std::string(op) == "Pad";
+      std::vector<std::string> in =
+          one ? std::vector<std::string>{"n"} : std::vector<std::string>{"x", "n"};
+      if (hot) in = {"n", "n", "v"};
+      g.nodes = {node(op, in, {"y"})};
+      g.initializers = {
+          raw_tensor("n", {twice ? 2 : 1}, 7, {reinterpret_cast<const char*>(v), twice ? 16U : 8U}),
+          floats("v", {2}, {0, 1}), floats("x", {3}, {1, 2, 3})};
+      g.outputs = {port("y")};
+      const std::string got = error_of([&] { run_floats(model(g), {}); });
+      EXPECT_NE(got, "no error") << op << " " << n;
+      EXPECT_EQ(got.find("other exception"), std::string::npos) << op << " " << n << ": " << got;
+      EXPECT_EQ(got.find("Internal"), std::string::npos) << op << " " << n << ": " << got;
+    }
+}
+
 // Every (domain, op, opset) has one row at most, and rows stand in order.
 TEST_F(Onnx, EachOpIsServedOnce) {
   std::map<std::pair<std::string, std::string>, std::vector<const OnnxRow*>> rows;
