@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution and pooling kernels over shapes, layouts, groups, dilations and dtypes.
 #include "tandem/cpu/conv_internal.h"
+#include "tandem/cpu/gemm_internal.h"
 #include "tests/cpu/against_reference_helper.h"
 
 namespace tandem::cpu_test {
@@ -141,6 +142,52 @@ TEST_F(Conv, OwnWeightGradient) {
     detail::own_conv_backward_weight_run(call);
     expect_close(gw, want, 1e-5, "own weight gradient " + k.x.to_string());
   }
+}
+
+// A kernel without the table of plans, which are made for one instruction set.
+Tensor run_fresh(const OpDef& op, const ConvAttrs& at, const Tensors& in, const Shape& shape) {
+  Tensor out = channels_last(zeros(shape));
+  if (&op == &op::conv_backward_weight) out = zeros(shape);
+  std::vector<Array> arrays;
+  for (const Tensor& t : in) arrays.push_back(array_of(t));
+  Array y = array_of(out);
+  KernelCall call{op, &at, arrays.data(), static_cast<int>(arrays.size()), &y, 1};
+  const Kernel* kernel = find_kernel(call, DeviceKind::cpu);
+  EXPECT_NE(kernel, nullptr);
+  auto plan = kernel->prepare(call);
+  std::vector<char> scratch(plan->workspace + 64);
+  call.plan = plan.get();
+  call.scratch = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+  kernel->run(call);
+  return out;
+}
+
+TEST_F(Conv, EveryInstructionSet) {
+  std::vector<const detail::GemmTables*> tables{&detail::kGemmBase};
+  if (detail::cpu_features().avx2) tables.push_back(&detail::kGemmAvx2);
+  if (detail::cpu_features().avx512) tables.push_back(&detail::kGemmAvx512);
+  std::vector<Shape> shapes;
+  for (const Case& k : kCases)
+    shapes.push_back(conv(zeros(k.x), zeros(k.w), {}, attrs_of(k)).shape());
+  for (const detail::GemmTables* t : tables) {
+    detail::use_gemm_tables(t);
+    for (const Case& k : kCases) {
+      ConvAttrs at = attrs_of(k);
+      const std::string what = std::string(t->name) + " " + k.x.to_string() + k.w.to_string();
+      Tensor x = channels_last(random(k.x)), w = random(k.w) * 0.3, b = random({k.w[0]});
+      Tensor like = run_reference(op::conv, &at, {x, w, b},
+                                  {zeros(shapes[static_cast<size_t>(&k - kCases)])})[0];
+      expect_close(run_fresh(op::conv, at, {x, w, b}, like.shape()), like, 1e-5, what);
+      Tensor gy = channels_last(random(like.shape()));
+      at.size = spatial(k.x);
+      Tensor gx = run_reference(op::conv_backward_input, &at, {gy, w}, {x})[0];
+      expect_close(run_fresh(op::conv_backward_input, at, {gy, w}, k.x), gx, 1e-5, what);
+      at.size = spatial(k.w);
+      Tensor gw = run_reference(op::conv_backward_weight, &at, {x, gy}, {w})[0];
+      expect_close(run_fresh(op::conv_backward_weight, at, {x, gy}, k.w), gw, 1e-5, what);
+    }
+  }
+  detail::use_gemm_tables(nullptr);
 }
 
 TEST_F(Conv, OutputsStayChannelsLast) {
