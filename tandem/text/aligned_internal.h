@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A text on its way through a tokenizer: the text as it is now, where each of its bytes comes from,
+// and the pieces it was split into. Normalisers change the text, pre-tokenisers split it (some
+// change it, too), the model turns pieces into tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/text/unicode_internal.h"
+
+namespace tandem::text {
+
+/// Bytes begin to end (not included) of a text.
+struct ByteRange {
+  uint32_t begin = 0, end = 0;
+};
+
+/// A text and its origin: byte i comes from origin[i] of the first text. Empty: nothing was
+/// changed, and the text began at byte `base` of the first one.
+struct Aligned {
+  std::string text;
+  std::vector<ByteRange> origin;
+  uint32_t base = 0;
+
+  /// Where bytes [begin, end) come from; they begin and end at characters.
+  ByteRange origin_of(uint32_t begin, uint32_t end) const;
+  /// Fill `origin` if it is empty.
+  void materialize();
+  /// Replace the whole text. `removed_first`: so many characters at its start are gone.
+  void transform(std::span<const Change> to, size_t removed_first = 0);
+  /// Put `content` in the place of each of `matches`.
+  void replace(std::span<const std::pair<uint32_t, uint32_t>> matches, std::string_view content);
+};
+
+/// A piece of a text; `token` >= 0: it is that token already.
+struct Piece {
+  uint32_t begin = 0, end = 0;
+  int64_t token = -1;
+};
+struct Pieces {
+  Aligned all;
+  std::vector<Piece> list;
+  std::string_view view(const Piece& p) const {
+    return std::string_view(all.text).substr(p.begin, p.end - p.begin);
+  }
+};
+
+/// What happens to a match when a text is split at it.
+enum class SplitBehavior : uint8_t {
+  removed,
+  isolated,
+  merged_with_previous,
+  merged_with_next,
+  contiguous
+};
+
+/// A stretch of a piece: a match of a pattern, or what lies between two.
+struct Stretch {
+  uint32_t begin, end;
+  bool match;
+};
+/// Split each piece without a token. `find` appends the stretches of a piece, which cover it.
+template <class Find>
+void split_pieces(Pieces& p, SplitBehavior behavior, Find&& find);
+/// Appends the parts that `behavior` makes of `stretches`, moved by `base`; empty ones are dropped.
+void apply_behavior(std::vector<Stretch>& stretches, SplitBehavior behavior, uint32_t base,
+                    std::vector<Piece>& out);
+
+template <class Find>
+void split_pieces(Pieces& p, SplitBehavior behavior, Find&& find) {
+  std::vector<Piece> out;
+  out.reserve(p.list.size() + p.all.text.size() / 4);
+  std::vector<Stretch> stretches;
+  for (const Piece& piece : p.list) {
+    if (piece.token >= 0) {
+      out.push_back(piece);
+      continue;
+    }
+    stretches.clear();
+    find(p.view(piece), stretches);
+    apply_behavior(stretches, behavior, piece.begin, out);
+  }
+  p.list = std::move(out);
+}
+/// The stretches of `s` for a property of single characters: each match is one character.
+template <class Is>
+void find_chars(std::string_view s, std::vector<Stretch>& out, Is&& is) {
+  uint32_t from = 0;
+  for (size_t i = 0; i < s.size();) {
+    const auto begin = static_cast<uint32_t>(i);
+    if (!is(next_char(s, i))) continue;
+    if (from < begin) out.push_back({from, begin, false});
+    from = static_cast<uint32_t>(i);
+    out.push_back({begin, from, true});
+  }
+  if (from < s.size()) out.push_back({from, static_cast<uint32_t>(s.size()), false});
+}
+/// Stretches from the ranges of matches.
+void cover(std::span<const std::pair<uint32_t, uint32_t>> matches, uint32_t size,
+           std::vector<Stretch>& out);
+
+}  // namespace tandem::text
