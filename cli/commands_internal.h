@@ -10,6 +10,7 @@ namespace tandem::cli {
 
 void add_demo(CLI::App& app, int& code);
 void add_doctor(CLI::App& app, int& code);
+void add_generate(CLI::App& app, int& code);
 void add_onnx_test(CLI::App& app, int& code);
 void add_ops(CLI::App& app, int& code);
 

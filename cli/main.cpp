@@ -87,6 +87,7 @@ int run(int argc, char** argv) {
   int code = 0;
   add_demo(app, code);
   add_doctor(app, code);
+  add_generate(app, code);
   add_onnx_test(app, code);
   add_ops(app, code);
   try {

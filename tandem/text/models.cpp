@@ -165,14 +165,13 @@ class Trie {
 template <class Score>
 class Unigram : public Model {
  public:
-  Unigram(std::vector<std::pair<std::string, double>> pieces, std::optional<uint32_t> unk,
-          bool byte_fallback)
+  Unigram(std::vector<UnigramPiece> pieces, std::optional<uint32_t> unk, bool byte_fallback)
       : unk_(unk), byte_fallback_(byte_fallback), trie_(keys(pieces)) {
-    double least = pieces.empty() ? 0 : pieces[0].second;
+    double least = INFINITY;
     for (size_t i = 0; i < pieces.size(); ++i) {
-      vocabulary.set(pieces[i].first, static_cast<uint32_t>(i));
-      scores_.push_back(static_cast<Score>(pieces[i].second));
-      least = std::min(least, pieces[i].second);
+      vocabulary.set(pieces[i].text, static_cast<uint32_t>(i));
+      scores_.push_back(static_cast<Score>(pieces[i].score));
+      if (pieces[i].matched) least = std::min(least, pieces[i].score);
     }
     unk_score_ = static_cast<Score>(static_cast<Score>(least) - static_cast<Score>(10));
     for (unsigned b = 0; b < 256; ++b)
@@ -222,10 +221,10 @@ class Unigram : public Model {
 
  private:
   static std::vector<std::pair<std::string_view, uint32_t>> keys(
-      const std::vector<std::pair<std::string, double>>& pieces) {
+      const std::vector<UnigramPiece>& pieces) {
     std::vector<std::pair<std::string_view, uint32_t>> v;
     for (size_t i = 0; i < pieces.size(); ++i)
-      v.emplace_back(pieces[i].first, static_cast<uint32_t>(i));
+      if (pieces[i].matched) v.emplace_back(pieces[i].text, static_cast<uint32_t>(i));
     return v;
   }
   // Unknown tokens become those of their bytes, where all exist.
@@ -256,16 +255,16 @@ class Unigram : public Model {
 };
 
 std::unique_ptr<Model> read_unigram(const Fields& f) {
-  std::vector<std::pair<std::string, double>> pieces;
+  std::vector<UnigramPiece> pieces;
   for (const io::Json& entry : f.array("vocab")) {
     const io::Json::Array* pair = entry.as_array();
     TD_CHECK(pair && pair->size() == 2 && (*pair)[0].as_string() &&
                  ((*pair)[1].as_double() || (*pair)[1].as_int()),
              Format, "{}: entry {} is to be a token and its score", f.part(), pieces.size());
     const io::Json& score = (*pair)[1];
-    pieces.emplace_back(*(*pair)[0].as_string(),
-                        score.as_int() ? static_cast<double>(*score.as_int()) : *score.as_double());
-    TD_CHECK(std::isfinite(pieces.back().second), Format, "{}: the score of entry {} is not finite",
+    pieces.push_back({*(*pair)[0].as_string(),
+                      score.as_int() ? static_cast<double>(*score.as_int()) : *score.as_double()});
+    TD_CHECK(std::isfinite(pieces.back().score), Format, "{}: the score of entry {} is not finite",
              f.part(), pieces.size() - 1);
   }
   TD_CHECK(!pieces.empty(), Format, "{}: the vocabulary is empty", f.part());
@@ -277,8 +276,8 @@ std::unique_ptr<Model> read_unigram(const Fields& f) {
 
 }  // namespace
 
-std::unique_ptr<Model> make_unigram(std::vector<std::pair<std::string, double>> pieces,
-                                    std::optional<uint32_t> unk, bool byte_fallback, bool single) {
+std::unique_ptr<Model> make_unigram(std::vector<UnigramPiece> pieces, std::optional<uint32_t> unk,
+                                    bool byte_fallback, bool single) {
   if (single) return std::make_unique<Unigram<float>>(std::move(pieces), unk, byte_fallback);
   return std::make_unique<Unigram<double>>(std::move(pieces), unk, byte_fallback);
 }

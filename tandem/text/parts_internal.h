@@ -79,10 +79,16 @@ std::unique_ptr<PreTokenizer> make_pre_tokenizer(const io::Json& json, int depth
 std::unique_ptr<Decoder> make_decoder(const io::Json& json, int depth = 0);
 std::unique_ptr<Model> make_model(const io::Json& json);
 
+/// A piece of a Unigram model. Its number is its place in the list.
+struct UnigramPiece {
+  std::string text;
+  double score = 0;
+  bool matched = true;  ///< is it sought in texts?
+};
 /// A Unigram model: pieces with scores, found by the best sum. `single`: scores are added as
 /// 32-bit floats. Bytes of unknown characters become tokens <0xNN> with `byte_fallback`.
-std::unique_ptr<Model> make_unigram(std::vector<std::pair<std::string, double>> pieces,
-                                    std::optional<uint32_t> unk, bool byte_fallback, bool single);
+std::unique_ptr<Model> make_unigram(std::vector<UnigramPiece> pieces, std::optional<uint32_t> unk,
+                                    bool byte_fallback, bool single);
 
 /// The table of characters by which sentencepiece normalises (a double-array trie and the texts
 /// that its values point to). Throws Format when it is cut or points outside.

@@ -12,6 +12,7 @@
 
 #include "tandem/base/file.h"
 #include "tandem/base/parallel.h"
+#include "tandem/text/sentencepiece.h"
 #include "tandem/text/tokenizer.h"
 
 using namespace tandem;
@@ -66,6 +67,14 @@ int main(int argc, char** argv) {
     i += 4 + n;
   }
   const bool timed = argc > 4;
+  if (model.size() > 6 && model.substr(model.size() - 6) == ".model") {
+    const auto t = text::SentencePiece::from_file(model);
+    return run(texts, argv[3], timed, [&](const std::string& s) {
+      text::Encoding e;
+      e.ids = t.encode(s);
+      return e;
+    });
+  }
   const auto t = text::Tokenizer::from_file(model);
   return run(texts, argv[3], timed, [&](const std::string& s) { return t.encode(s); });
 }
