@@ -23,7 +23,7 @@ struct Case {
 const Case kCases[] = {
     {"cartpole-dqn", "CartPole-v1", 50'000, 475,
      [](const char* env, uint64_t seed, bool compile) -> std::unique_ptr<rl::Agent> {
-       return std::make_unique<rl::DQN>(env, rl::DQNOptions{.learning_rate = 1e-3,
+       return std::make_unique<rl::DQN>(env, rl::DQNOptions{.learning_rate = 2.3e-3,
                                                             .buffer_size = 100'000,
                                                             .learning_starts = 1000,
                                                             .batch_size = 64,
@@ -33,7 +33,7 @@ const Case kCases[] = {
                                                             .target_update_interval = 10,
                                                             .exploration_fraction = 0.16,
                                                             .exploration_final_eps = 0.04,
-                                                            .double_q = true,
+                                                            .linear_schedule = true,
                                                             .net_arch = {256, 256},
                                                             .seed = seed,
                                                             .compile = compile});

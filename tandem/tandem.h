@@ -17,6 +17,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/data/pipeline.h"
 #include "tandem/data/sampler.h"
+#include "tandem/data/transforms.h"
 #include "tandem/data/text_datasets.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/grad/control_flow.h"

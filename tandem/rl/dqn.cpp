@@ -112,6 +112,9 @@ void DQN::learn(int64_t total_timesteps, const ProgressFn& progress) {
   if (!obs_.defined()) obs_ = env_.reset();
   const int64_t end = progress_.steps + total_timesteps;
   while (progress_.steps < end) {
+    if (options_.linear_schedule)
+      optimizer_.set_lr(options_.learning_rate * static_cast<double>(end - progress_.steps) /
+                        static_cast<double>(total_timesteps));
     for (int64_t i = 0; i < options_.train_freq && progress_.steps < end; ++i) {
       const bool explore =
           progress_.steps < options_.learning_starts || random_.next_uniform() < epsilon(end);

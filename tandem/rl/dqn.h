@@ -18,6 +18,7 @@ struct DQNOptions {
   double exploration_fraction = 0.1, exploration_initial_eps = 1.0, exploration_final_eps = 0.05;
   double max_grad_norm = 10;
   bool double_q = false, dueling = false, prioritized = false;
+  bool linear_schedule = false;  ///< the learning rate falls to 0 over learn()
   std::vector<int64_t> net_arch = {64, 64};
   uint64_t seed = 0;
   bool compile = true;  ///< the update as one planned program

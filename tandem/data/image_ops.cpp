@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/data/image_ops.h"
+
+#include "tandem/base/error.h"
+#include "tandem/data/image_ops_internal.h"
+
+namespace tandem::data {
+
+namespace detail {
+
+Picture::Picture(const Tensor& image, const char* what) {
+  TD_CHECK(image.defined() && image.dim() == 3, Shape, "{}: a picture is [c, h, w], got {}", what,
+           image.defined() ? image.shape().to_string() : "an undefined tensor");
+  TD_CHECK(image.dtype() == DType::u8 || image.dtype() == DType::f32, DType,
+           "{}: a picture is u8 or f32, got {}\nConvert with to_dtype_image().", what,
+           to_string(image.dtype()));
+  TD_CHECK(!image.is_symbolic(), Unsupported, "{}: pictures have no place in a trace", what);
+  c = image.size(0);
+  h = image.size(1);
+  w = image.size(2);
+  TD_CHECK(c > 0 && h > 0 && w > 0, Shape, "{}: the picture is empty: {}", what,
+           image.shape().to_string());
+  u8 = image.dtype() == DType::u8;
+  held = image.contiguous();
+}
+
+Tensor new_picture(int64_t c, int64_t h, int64_t w, DType dtype) {
+  TD_CHECK(h > 0 && w > 0 && h <= int64_t{1} << 24 && w <= (int64_t{1} << 31) / h, Value,
+           "a picture of {} x {} (h, w) cannot be made", h, w);
+  return Tensor(
+      Ref<tandem::detail::TensorImpl>::adopt(tandem::detail::new_tensor({c, h, w}, dtype, cpu)));
+}
+
+double fill_of(const Fill& fill, int64_t channel, int64_t c) {
+  TD_CHECK(fill.size() == 1 || static_cast<int64_t>(fill.size()) == c, Value,
+           "a fill has one value or one per channel ({}), got {}", c, fill.size());
+  return fill.size() == 1 ? fill[0] : fill[static_cast<size_t>(channel)];
+}
+
+}  // namespace detail
+
+using detail::each_type;
+using detail::new_picture;
+using detail::Picture;
+using detail::pixels;
+
+Tensor crop_image(const Tensor& image, int64_t top, int64_t left, int64_t height, int64_t width) {
+  const Picture p(image, "crop");
+  Tensor out = new_picture(p.c, height, width, image.dtype());
+  each_type(p, [&](auto t) {
+    using T = decltype(t);
+    T* to = pixels<T>(out);
+    const int64_t from = std::clamp<int64_t>(left, 0, p.w);
+    const int64_t end = std::max(from, std::clamp<int64_t>(left + width, 0, p.w));
+    for (int64_t k = 0; k < p.c; ++k)
+      for (int64_t y = 0; y < height; ++y, to += width) {
+        const int64_t sy = top + y;
+        if (sy < 0 || sy >= p.h || from == end) {
+          std::fill_n(to, width, T(0));
+          continue;
+        }
+        const T* row = p.data<T>() + (k * p.h + sy) * p.w;
+        std::fill_n(to, from - left, T(0));
+        std::copy(row + from, row + end, to + (from - left));
+        std::fill(to + (end - left), to + width, T(0));
+      }
+  });
+  return out;
+}
+
+Tensor center_crop_image(const Tensor& image, int64_t height, int64_t width) {
+  const Picture p(image, "center_crop");
+  // Python's round: a half goes to the even neighbour.
+  const auto half = [](int64_t room) {
+    return static_cast<int64_t>(std::nearbyint(static_cast<double>(room) / 2.0));
+  };
+  if (height <= p.h && width <= p.w)
+    return crop_image(p.held, half(p.h - height), half(p.w - width), height, width);
+  // Too small: pad first, the smaller half before.
+  const int64_t left = std::max<int64_t>((width - p.w) / 2, 0);
+  const int64_t top = std::max<int64_t>((height - p.h) / 2, 0);
+  const int64_t right = std::max<int64_t>((width - p.w + 1) / 2, 0);
+  const int64_t bottom = std::max<int64_t>((height - p.h + 1) / 2, 0);
+  const int64_t h = p.h + top + bottom, w = p.w + left + right;
+  return crop_image(p.held, half(h - height) - top, half(w - width) - left, height, width);
+}
+
+Tensor horizontal_flip_image(const Tensor& image) {
+  const Picture p(image, "horizontal_flip");
+  Tensor out = new_picture(p.c, p.h, p.w, image.dtype());
+  each_type(p, [&](auto t) {
+    using T = decltype(t);
+    for (int64_t r = 0; r < p.c * p.h; ++r)
+      std::reverse_copy(p.data<T>() + r * p.w, p.data<T>() + (r + 1) * p.w,
+                        pixels<T>(out) + r * p.w);
+  });
+  return out;
+}
+
+Tensor vertical_flip_image(const Tensor& image) {
+  const Picture p(image, "vertical_flip");
+  Tensor out = new_picture(p.c, p.h, p.w, image.dtype());
+  each_type(p, [&](auto t) {
+    using T = decltype(t);
+    for (int64_t k = 0; k < p.c; ++k)
+      for (int64_t y = 0; y < p.h; ++y)
+        std::copy_n(p.data<T>() + (k * p.h + p.h - 1 - y) * p.w, p.w,
+                    pixels<T>(out) + (k * p.h + y) * p.w);
+  });
+  return out;
+}
+
+namespace {
+
+// Where a position outside 0 .. n-1 is read; -1 for the fill.
+int64_t inside(int64_t i, int64_t n, PaddingMode mode) {
+  if (i >= 0 && i < n) return i;
+  switch (mode) {
+    case PaddingMode::constant:
+      return -1;
+    case PaddingMode::edge:
+      return std::clamp<int64_t>(i, 0, n - 1);
+    case PaddingMode::reflect:
+      return i < 0 ? -i : 2 * (n - 1) - i;
+    case PaddingMode::symmetric:
+      return i < 0 ? -i - 1 : 2 * n - 1 - i;
+  }
+  return -1;
+}
+
+}  // namespace
+
+Tensor pad_image(const Tensor& image, const std::vector<int64_t>& padding, const Fill& fill,
+                 PaddingMode mode) {
+  const Picture p(image, "pad");
+  TD_CHECK(padding.size() == 1 || padding.size() == 2 || padding.size() == 4, Value,
+           "pad: padding has 1, 2 or 4 numbers, got {}", padding.size());
+  const size_t n = padding.size();
+  const int64_t left = padding[0], top = padding[n > 1 ? 1 : 0];
+  const int64_t right = padding[n == 4 ? 2 : 0], bottom = padding[n == 4 ? 3 : n > 1 ? 1 : 0];
+  const int64_t low = std::min({left, top, right, bottom});
+  const int64_t room = mode == PaddingMode::reflect ? 1 : 0;
+  TD_CHECK(low >= 0 || mode == PaddingMode::constant, Value, "pad: {} is negative", low);
+  if (mode == PaddingMode::reflect || mode == PaddingMode::symmetric)
+    TD_CHECK(std::max(left, right) <= p.w - room && std::max(top, bottom) <= p.h - room, Value,
+             "pad: reflecting {} x {} by {}, {}, {}, {} goes beyond it", p.h, p.w, left, top, right,
+             bottom);
+  const int64_t h = p.h + top + bottom, w = p.w + left + right;
+  Tensor out = new_picture(p.c, h, w, image.dtype());
+  each_type(p, [&](auto t) {
+    using T = decltype(t);
+    for (int64_t k = 0; k < p.c; ++k) {
+      const T value = static_cast<T>(detail::fill_of(fill, k, p.c));
+      for (int64_t y = 0; y < h; ++y) {
+        T* to = pixels<T>(out) + (k * h + y) * w;
+        const int64_t sy = inside(y - top, p.h, mode);
+        const T* row = p.data<T>() + (k * p.h + std::max<int64_t>(sy, 0)) * p.w;
+        for (int64_t x = 0; x < w; ++x) {
+          const int64_t sx = inside(x - left, p.w, mode);
+          to[x] = sy < 0 || sx < 0 ? value : row[sx];
+        }
+      }
+    }
+  });
+  return out;
+}
+
+Tensor normalize_image(const Tensor& image, const std::vector<double>& mean,
+                       const std::vector<double>& std) {
+  const Picture p(image, "normalize");
+  TD_CHECK(!p.u8, DType, "normalize wants f32, got u8\nPut ToDtype(f32, true) before it.");
+  Tensor out = new_picture(p.c, p.h, p.w, DType::f32);
+  for (int64_t k = 0; k < p.c; ++k) {
+    const auto m = static_cast<float>(detail::fill_of(mean, k, p.c));
+    const auto s = static_cast<float>(detail::fill_of(std, k, p.c));
+    TD_CHECK(s != 0, Value, "normalize: std of channel {} is 0", k);
+    const float* from = p.data<float>() + k * p.h * p.w;
+    float* to = pixels<float>(out) + k * p.h * p.w;
+    for (int64_t i = 0; i < p.h * p.w; ++i) to[i] = (from[i] - m) / s;
+  }
+  return out;
+}
+
+Tensor to_dtype_image(const Tensor& image, DType dtype, bool scale) {
+  const Picture p(image, "to_dtype");
+  TD_CHECK(dtype == DType::u8 || dtype == DType::f32, DType, "to_dtype gives u8 or f32, not {}",
+           to_string(dtype));
+  if (dtype == image.dtype()) return p.held;
+  Tensor out = new_picture(p.c, p.h, p.w, dtype);
+  const int64_t n = p.c * p.h * p.w;
+  if (p.u8) {
+    const float by = scale ? 255.0F : 1.0F;
+    for (int64_t i = 0; i < n; ++i)
+      pixels<float>(out)[i] = static_cast<float>(p.data<uint8_t>()[i]) / by;
+  } else {
+    const float by = scale ? 255.0F + 1.0F - 1e-3F : 1.0F;
+    for (int64_t i = 0; i < n; ++i)
+      pixels<uint8_t>(out)[i] = detail::stored<uint8_t>(p.data<float>()[i] * by);
+  }
+  return out;
+}
+
+Tensor erase_image(const Tensor& image, int64_t i, int64_t j, int64_t h, int64_t w, const Fill& v) {
+  const Picture p(image, "erase");
+  Tensor out = p.held.clone();
+  each_type(p, [&](auto t) {
+    using T = decltype(t);
+    for (int64_t k = 0; k < p.c; ++k) {
+      const T value = static_cast<T>(detail::fill_of(v, k, p.c));
+      for (int64_t y = std::max<int64_t>(i, 0); y < std::min(i + h, p.h); ++y)
+        for (int64_t x = std::max<int64_t>(j, 0); x < std::min(j + w, p.w); ++x)
+          pixels<T>(out)[(k * p.h + y) * p.w + x] = value;
+    }
+  });
+  return out;
+}
+
+}  // namespace tandem::data

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// resize_image: Pillow's two passes (rows first) with its filter, its support that grows with the
+// scale, and for u8 its weights of 22 bits and its rounding between the passes.
+#include "tandem/base/error.h"
+#include "tandem/data/image_ops_internal.h"
+
+namespace tandem::data {
+namespace {
+
+using detail::Picture;
+using detail::pixels;
+
+constexpr int kBits = 32 - 8 - 2;
+
+double triangle(double x) { return x > -1 && x < 1 ? 1 - std::abs(x) : 0; }
+// Keys' cubic; a = -0.5 is Pillow's, -0.75 that of resizing without antialias.
+double cubic(double x, double a) {
+  x = std::abs(x);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0;
+}
+
+// For each place along one axis of the result: where its window begins, and `taps` weights.
+struct Windows {
+  int64_t taps = 0;
+  std::vector<int64_t> first, count;
+  std::vector<double> weights;
+  std::vector<int32_t> whole;
+  std::vector<float> real;
+};
+
+Windows windows(int64_t in, int64_t out, const ResizeArgs& args) {
+  const double scale = static_cast<double>(in) / static_cast<double>(out);
+  const double stretch = args.antialias ? std::max(scale, 1.0) : 1.0;
+  const bool bicubic = args.interpolation == Interpolation::bicubic;
+  const double support = (bicubic ? 2.0 : 1.0) * stretch, a = args.antialias ? -0.5 : -0.75;
+  Windows w;
+  w.taps = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
+  w.weights.resize(static_cast<size_t>(out * w.taps));
+  for (int64_t i = 0; i < out; ++i) {
+    const double center = (static_cast<double>(i) + 0.5) * scale;
+    const auto begin =
+        std::max<int64_t>(static_cast<int64_t>(std::floor(center - support + 0.5)), 0);
+    const auto end =
+        std::min<int64_t>(static_cast<int64_t>(std::floor(center + support + 0.5)), in);
+    double* row = w.weights.data() + i * w.taps;
+    double sum = 0;
+    for (int64_t k = begin; k < end; ++k) {
+      const double x = (static_cast<double>(k) - center + 0.5) / stretch;
+      sum += row[k - begin] = bicubic ? cubic(x, a) : triangle(x);
+    }
+    for (int64_t k = 0; k < end - begin; ++k) row[k] /= sum;
+    w.first.push_back(begin);
+    w.count.push_back(end - begin);
+  }
+  for (const double v : w.weights) {
+    w.real.push_back(static_cast<float>(v));
+    w.whole.push_back(static_cast<int32_t>(std::lround(v * (1 << kBits))));
+  }
+  return w;
+}
+
+uint8_t cut(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255)); }
+
+// Along rows. Each place of the result is one short sum.
+template <class T>
+void pass_x(const T* from, T* to, int64_t rows, int64_t in, int64_t out, const Windows& w) {
+  for (int64_t y = 0; y < rows; ++y)
+    for (int64_t x = 0; x < out; ++x) {
+      const T* p = from + y * in + w.first[static_cast<size_t>(x)];
+      const int64_t n = w.count[static_cast<size_t>(x)];
+      if constexpr (std::is_same_v<T, uint8_t>) {
+        const int32_t* k = w.whole.data() + x * w.taps;
+        int32_t sum = 1 << (kBits - 1);
+        for (int64_t i = 0; i < n; ++i) sum += p[i] * k[i];
+        to[y * out + x] = cut(sum);
+      } else {
+        const float* k = w.real.data() + x * w.taps;
+        float sum = 0;
+        for (int64_t i = 0; i < n; ++i) sum += p[i] * k[i];
+        to[y * out + x] = sum;
+      }
+    }
+}
+
+// Across rows: whole rows are added up, so the inner loop is long.
+template <class T>
+void pass_y(const T* from, T* to, int64_t width, int64_t out, const Windows& w) {
+  using Sum = std::conditional_t<std::is_same_v<T, uint8_t>, int32_t, float>;
+  std::vector<Sum> sums(static_cast<size_t>(width));
+  for (int64_t y = 0; y < out; ++y) {
+    const T* p = from + w.first[static_cast<size_t>(y)] * width;
+    std::fill(sums.begin(), sums.end(),
+              std::is_same_v<T, uint8_t> ? static_cast<Sum>(1 << (kBits - 1)) : Sum(0));
+    for (int64_t i = 0; i < w.count[static_cast<size_t>(y)]; ++i, p += width) {
+      Sum k;
+      if constexpr (std::is_same_v<T, uint8_t>)
+        k = w.whole[static_cast<size_t>(y * w.taps + i)];
+      else
+        k = w.real[static_cast<size_t>(y * w.taps + i)];
+      for (int64_t x = 0; x < width; ++x)
+        sums[static_cast<size_t>(x)] += static_cast<Sum>(p[x]) * k;
+    }
+    T* row = to + y * width;
+    for (int64_t x = 0; x < width; ++x)
+      if constexpr (std::is_same_v<T, uint8_t>)
+        row[x] = cut(sums[static_cast<size_t>(x)]);
+      else
+        row[x] = sums[static_cast<size_t>(x)];
+  }
+}
+
+Tensor resize_nearest(const Picture& p, int64_t h, int64_t w, bool exact) {
+  Tensor out = detail::new_picture(p.c, h, w, p.held.dtype());
+  const auto place = [exact](int64_t i, int64_t in, int64_t n) {
+    const float scale = static_cast<float>(in) / static_cast<float>(n);
+    const float at = (static_cast<float>(i) + (exact ? 0.5F : 0.0F)) * scale;
+    return std::min(static_cast<int64_t>(std::floor(at)), in - 1);
+  };
+  std::vector<int64_t> columns;
+  for (int64_t x = 0; x < w; ++x) columns.push_back(place(x, p.w, w));
+  detail::each_type(p, [&](auto t) {
+    using T = decltype(t);
+    T* to = pixels<T>(out);
+    for (int64_t k = 0; k < p.c; ++k)
+      for (int64_t y = 0; y < h; ++y) {
+        const T* row = p.data<T>() + (k * p.h + place(y, p.h, h)) * p.w;
+        for (const int64_t x : columns) *to++ = row[x];
+      }
+  });
+  return out;
+}
+
+}  // namespace
+
+Tensor resize_image(const Tensor& image, int64_t height, int64_t width, ResizeArgs args) {
+  const Picture p(image, "resize");
+  if (height == p.h && width == p.w) return p.held;
+  TD_CHECK(height > 0 && width > 0, Value, "resize: a size is positive, got {} x {}", height,
+           width);
+  if (args.interpolation == Interpolation::nearest ||
+      args.interpolation == Interpolation::nearest_exact)
+    return resize_nearest(p, height, width, args.interpolation == Interpolation::nearest_exact);
+  Tensor out = detail::new_picture(p.c, height, width, image.dtype());
+  const Windows wx = windows(p.w, width, args), wy = windows(p.h, height, args);
+  detail::each_type(p, [&](auto t) {
+    using T = decltype(t);
+    // A pass along an axis that keeps its size changes nothing.
+    std::vector<T> between(width == p.w ? 0 : static_cast<size_t>(p.h * width));
+    for (int64_t k = 0; k < p.c; ++k) {
+      const T* from = p.data<T>() + k * p.h * p.w;
+      T* to = pixels<T>(out) + k * height * width;
+      if (width != p.w) {
+        T* rows = height == p.h ? to : between.data();
+        pass_x(from, rows, p.h, p.w, width, wx);
+        from = rows;
+      }
+      if (height != p.h) pass_y(from, to, width, height, wy);
+    }
+  });
+  return out;
+}
+
+}  // namespace tandem::data
