@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tandem/base/error.h"
+#include "tandem/data/image_ops_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/rng.h"
 #include "tandem/ops/ops.h"
@@ -111,6 +112,7 @@ Transform::Transform(std::string name, Step step)
 
 void Transform::apply(Vision& v, PhiloxStream& random) const {
   NoGradGuard no_grad;
+  const detail::Picture checked(v.image, name_.c_str());  // members are read before the functions check
   (*step_)(v, random);
 }
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datasets of pictures with more than a class: boxes in Pascal VOC's XML, masks beside pictures.
+// Files are read when a sample is asked for; damaged ones throw Format naming the file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/data/datasets.h"
+#include "tandem/data/transforms.h"
+#include "tandem/io/image.h"
+
+namespace tandem::data {
+
+struct VOCDetectionOptions {
+  /// A list in ImageSets/Main ("train" for train.txt); empty: every annotation.
+  std::string image_set = "";
+  /// Names of the classes in order; empty: those that occur, sorted.
+  std::vector<std::string> classes = {};
+  bool keep_difficult = true;
+  std::optional<Transform> transform = {};
+};
+/// A picture and its boxes. Shapes differ from sample to sample.
+struct Detection {
+  Tensor image;   ///< u8 [3, h, w], or what the transform makes of it
+  Tensor boxes;   ///< f32 [n, 4]: x1, y1, x2, y2 in pixels from 0
+  Tensor labels;  ///< i64 [n]
+};
+/// A folder of Annotations/*.xml, JPEGImages and ImageSets/Main. Annotations are read at once.
+class TD_API VOCDetection {
+ public:
+  static constexpr const char* kName = "VOCDetection";
+  /// Throws Io; Format naming the file and the element; Value for a class that is not listed.
+  explicit VOCDetection(const FilePath& folder, VOCDetectionOptions options = {});
+  int64_t size() const { return static_cast<int64_t>(samples_.size()); }
+  Detection get(int64_t i) const;
+  const std::vector<std::string>& classes() const { return options_.classes; }
+  const std::string& file(int64_t i) const { return samples_.at(static_cast<size_t>(i)).file; }
+
+ private:
+  struct Sample {
+    std::string file;
+    std::vector<float> boxes;
+    std::vector<std::string> names;
+  };
+  Sample read(const std::string& folder, const std::string& id) const;
+  VOCDetectionOptions options_;
+  std::vector<Sample> samples_;
+};
+
+struct ImageMaskOptions {
+  std::string image = "image", mask = "label";  ///< folders with files of the same names
+  io::ImageMode mode = io::ImageMode::gray;     ///< of the pictures
+  int64_t threshold = 128;  ///< mask values from here on are 1; 0: values as they are
+  std::optional<Transform> transform = {};
+};
+/// Pictures and masks: x u8 [c, h, w] (or what the transform makes of it), y i64 [h, w].
+class TD_API ImageMaskFolder {
+ public:
+  static constexpr const char* kName = "ImageMaskFolder";
+  /// Throws Io; Value when a picture has no mask or there are none.
+  explicit ImageMaskFolder(const FilePath& folder, ImageMaskOptions options = {});
+  int64_t size() const { return static_cast<int64_t>(files_.size()); }
+  Example get(int64_t i) const;
+
+ private:
+  ImageMaskOptions options_;
+  std::vector<std::pair<std::string, std::string>> files_;
+};
+
+/// A citation graph of Planetoid with its fixed split (Yang et al., "Revisiting semi-supervised
+/// learning with graph embeddings").
+struct Planetoid {
+  Tensor x;           ///< f32 [nodes, features]
+  Tensor y;           ///< i64 [nodes]
+  Tensor edge_index;  ///< i64 [2, edges]: both directions, sorted, no loops, no doubles
+  Tensor train_mask, val_mask, test_mask;  ///< bool [nodes]: 20 a class, the next 500, 1,000
+  int64_t num_classes = 0;
+};
+/// Read ind.<name>.{x,y,tx,ty,allx,ally,graph,test.index}, Python pickles, as data: nothing that
+/// they name is imported or called. Throws Io; Format naming the file.
+TD_API Planetoid load_planetoid(const FilePath& folder, const std::string& name = "cora");
+
+}  // namespace tandem::data

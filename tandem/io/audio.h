@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// WAV files in and out: PCM of 8, 16, 24 and 32 bits, floats of 32 and 64, plain or extensible
+// headers. Damaged and hostile files give a Format error that names the file.
+#pragma once
+
+#include <string_view>
+
+#include "tandem/base/file.h"
+#include "tandem/tensor/tensor.h"
+
+namespace tandem::io {
+
+struct Audio {
+  Tensor waveform;  ///< f32 [channels, frames]; integers in -1 .. 1
+  int64_t sample_rate = 0;
+};
+
+struct ReadAudioOptions {
+  int64_t limit = int64_t{1} << 30;  ///< most samples of all channels together
+};
+
+/// Throws Io; Format when it is no WAV file, is cut, or holds a coding that is not read.
+TD_API Audio read_wav(const FilePath& path, const ReadAudioOptions& options = {});
+TD_API Audio decode_wav(std::string_view bytes, const ReadAudioOptions& options = {},
+                        std::string_view name = "audio");
+/// Write f32 [channels, frames] as PCM of 16 bits, all or nothing. Throws Shape, DType, Value, Io.
+TD_API void save_wav(const Tensor& waveform, int64_t sample_rate, const FilePath& path);
+
+}  // namespace tandem::io
