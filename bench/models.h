@@ -89,17 +89,17 @@ struct BertLayer : nn::Module {
 
 /// BERT-base with two of its layers, for classification of the whole text; no dropout.
 struct Bert : nn::Module {
-  nn::Embedding word{30522, 768}, position{512, 768}, type{2, 768};
+  nn::Embedding word{30522, 768}, position{512, 768}, segment{2, 768};
   nn::LayerNorm ln{768};
   std::vector<BertLayer> layers;
   nn::Linear pooler{768, 768}, classifier{768, 2};
   Bert() {
     for (int i = 0; i < 2; ++i) layers.emplace_back(768, 12);
-    TD_REGISTER(word, position, type, ln, layers, pooler, classifier);
+    TD_REGISTER(word, position, segment, ln, layers, pooler, classifier);
   }
   Tensor forward(Tensor x) {
     Tensor y = ln(word(x) + position.weight.value().narrow(0, 0, x.size(1)) +
-                  type.weight.value().narrow(0, 0, 1));
+                  segment.weight.value().narrow(0, 0, 1));
     for (BertLayer& l : layers) y = l(y);
     return classifier(tanh(pooler(y.select(1, 0))));
   }

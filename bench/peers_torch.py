@@ -133,12 +133,12 @@ class Bert(nn.Module):
     def __init__(self):
         super().__init__()
         self.word, self.position = nn.Embedding(30522, 768), nn.Embedding(512, 768)
-        self.type, self.ln = nn.Embedding(2, 768), nn.LayerNorm(768)
+        self.segment, self.ln = nn.Embedding(2, 768), nn.LayerNorm(768)
         self.layers = nn.ModuleList(BertLayer(768, 12) for _ in range(2))
         self.pooler, self.classifier = nn.Linear(768, 768), nn.Linear(768, 2)
 
     def forward(self, x):
-        y = self.ln(self.word(x) + self.position.weight[:x.shape[1]] + self.type.weight[:1])
+        y = self.ln(self.word(x) + self.position.weight[:x.shape[1]] + self.segment.weight[:1])
         for layer in self.layers:
             y = layer(y)
         return self.classifier(torch.tanh(self.pooler(y[:, 0])))

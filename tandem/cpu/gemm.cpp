@@ -3,6 +3,8 @@
 // the same c; nothing else splits k.
 #include "tandem/cpu/gemm_internal.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -26,9 +28,25 @@ const GemmTables* best_tables() {
   return f.avx512 ? &kGemmAvx512 : f.avx2 ? &kGemmAvx2 : &kGemmBase;
 }
 
+// Bytes of a core's second-level cache; 0: unknown.
+int64_t second_level_bytes() {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  static const int64_t bytes = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), 0);
+  return bytes;
+#else
+  return 0;
+#endif
+}
+
 template <class T>
 struct Blocks {
-  static constexpr int64_t kDepth = 256, kColumns = 512, kRows = 112;
+  static constexpr int64_t kDepth = 256, kRows = 112;
+  // Half the cache for what is packed of b: the more columns, the less often a comes by. (Rows and
+  // columns of blocks do not show in the bits, the depth does.)
+  static int64_t columns() {
+    const auto fit = second_level_bytes() / 2 / (kDepth * static_cast<int64_t>(sizeof(T)));
+    return fit >= 1024 ? 1024 : 512;
+  }
 };
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -43,7 +61,7 @@ struct Buffers {
 template <class T>
 int64_t b_elements(int64_t n, int64_t k) {
   const MicroTable<T>& t = micro_table<T>();
-  int64_t columns = round_up(std::min(n, Blocks<T>::kColumns), t.panel());
+  int64_t columns = round_up(std::min(n, Blocks<T>::columns()), t.panel());
   return round_up(std::min(k, Blocks<T>::kDepth) * columns + t.width, 64);
 }
 template <class T>
@@ -127,15 +145,18 @@ class Runner {
   }
 
   void run() {
-    constexpr int64_t kDepth = Blocks<T>::kDepth, kColumns = Blocks<T>::kColumns;
-    for (int64_t n = n0_; n < n1_; n += kColumns) {
-      const int64_t n_end = std::min(n + kColumns, n1_);
+    constexpr int64_t kDepth = Blocks<T>::kDepth;
+    const int64_t columns = Blocks<T>::columns();
+    // Blocks that an epilogue reads again lie in the cache beside its own operands.
+    const int64_t rows = g_.epilogue ? Blocks<T>::kRows / 2 : Blocks<T>::kRows;
+    for (int64_t n = n0_; n < n1_; n += columns) {
+      const int64_t n_end = std::min(n + columns, n1_);
       int64_t k = 0;
       do {
         const int64_t k_end = std::min(k + kDepth, g_.k);
         if (pack_b_) tandem::detail::pack_b(t_, g_, k, k_end, n, n_end, buffers_.b);
-        for (int64_t m = m0_; m < m1_; m += Blocks<T>::kRows) {
-          const int64_t m_end = std::min(m + Blocks<T>::kRows, m1_);
+        for (int64_t m = m0_; m < m1_; m += rows) {
+          const int64_t m_end = std::min(m + rows, m1_);
           block(m, m_end, n, n_end, k, k_end);
           if (g_.epilogue && k_end == g_.k) g_.epilogue->run(*g_.epilogue, m, m_end, n, n_end);
         }

@@ -70,8 +70,9 @@ const std::vector<EpilogueCase>& epilogue_cases() {
 }
 
 TEST(Epilogue, EagerBitsAtAnySize) {
-  const int64_t sizes[][3] = {{768, 128, 512}, {97, 300, 203}, {1, 700, 777}, {515, 65, 31},
-                              {64, 784, 128},  {33, 513, 10},  {7, 3, 5},     {130, 260, 1}};
+  const int64_t sizes[][3] = {{768, 128, 512}, {97, 300, 203}, {1, 700, 777},
+                              {515, 65, 31},   {64, 784, 128}, {33, 513, 10},
+                              {7, 3, 5},       {130, 260, 1},  {61, 270, 2100}};
   for (int threads : {1, 2, 8}) {
     ThreadCount guard(threads);
     for (const auto& s : sizes) {
