@@ -51,7 +51,8 @@ struct JpegReader {
     errors.manager.output_message = [](j_common_ptr) {};
   }
   ~JpegReader() { jpeg_destroy_decompress(&info); }
-  bool start(std::string_view bytes, ImageMode mode) {
+  bool start(std::string_view bytes, const ReadImageOptions& o) {
+    const ImageMode mode = o.mode;
     if (setjmp(errors.jump)) return false;
     jpeg_create_decompress(&info);
     jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()),
@@ -61,6 +62,15 @@ struct JpegReader {
       info.out_color_space = JCS_GRAYSCALE;
     else if (mode == ImageMode::rgb || info.jpeg_color_space != JCS_GRAYSCALE)
       info.out_color_space = JCS_RGB;
+    if (o.min_height > 0 && o.min_width > 0) {
+      info.scale_denom = 8;
+      for (info.scale_num = 1; info.scale_num < 8; ++info.scale_num) {
+        jpeg_calc_output_dimensions(&info);
+        if (int64_t{info.output_height} >= o.min_height &&
+            int64_t{info.output_width} >= o.min_width)
+          break;
+      }
+    }
     jpeg_calc_output_dimensions(&info);
     return true;
   }
@@ -79,7 +89,7 @@ struct JpegReader {
 
 Tensor decode_jpeg(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
   JpegReader reader;
-  TD_CHECK(reader.start(bytes, o.mode), Format, "'{}' is damaged: {}", name, reader.errors.text);
+  TD_CHECK(reader.start(bytes, o), Format, "'{}' is damaged: {}", name, reader.errors.text);
   const int64_t w = reader.info.output_width, h = reader.info.output_height;
   const int64_t c = reader.info.output_components;
   check_pixels(w, h, o.limit, name);

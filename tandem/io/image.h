@@ -22,6 +22,9 @@ struct ReadImageOptions {
   ImageMode mode = ImageMode::rgb;
   /// Most pixels; a larger picture throws Format before it is decoded.
   int64_t limit = int64_t{1} << 28;
+  /// With both set a JPEG is decoded smaller, by a number of eighths, to the smallest size that has
+  /// at least this height and width: cheaper than decoding it whole before a resize.
+  int64_t min_height = 0, min_width = 0;
 };
 
 /// A JPEG or PNG file (told by its first bytes) as u8 [c, h, w]. 16-bit PNG is cut to its upper 8
