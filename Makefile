@@ -30,7 +30,7 @@ test-sanitize:  ## the fast suite under ASan+UBSan, threads and loader under TSa
 	@scripts/setup build sanitize
 	@JOBS=$(JOBS) scripts/run_tests sanitize
 
-test-peers:  ## compare with PyTorch (installed from PyPI into build/deps/peers/torch)
+test-peers:  ## compare with PyTorch (installed from PyPI into build/deps/peers)
 	@scripts/setup build test peers
 	@$(call configure,$(PRESET))
 	@$(call build,$(PRESET),all tests)

@@ -8,11 +8,16 @@
 
 namespace tandem::cli {
 
+void add_bench(CLI::App& app, int& code);
+void add_convert(CLI::App& app, int& code);
 void add_demo(CLI::App& app, int& code);
 void add_doctor(CLI::App& app, int& code);
 void add_generate(CLI::App& app, int& code);
 void add_onnx_test(CLI::App& app, int& code);
+void add_inspect(CLI::App& app, int& code);
 void add_ops(CLI::App& app, int& code);
+void add_predict(CLI::App& app, int& code);
+void add_verify(CLI::App& app, int& code);
 
 /// True once Ctrl-C was pressed; installs the handler on the first call.
 bool interrupted();

@@ -9,31 +9,19 @@
 
 #include "cli/commands_internal.h"
 #include "tandem/base/error.h"
+#include "tandem/base/nearest.h"
 
 namespace tandem::cli {
 namespace {
 
 std::atomic<bool> g_interrupted{false};
 
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t corner = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t best = std::min({row[j] + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1])});
-      corner = std::exchange(row[j], best);
-    }
-  }
-  return row[b.size()];
-}
-
 // The known word nearest to `word`, or "".
 std::string nearest(const CLI::App& app, const std::string& word) {
   std::string best;
   size_t limit = std::max<size_t>(2, word.size() / 3) + 1;
   auto look = [&](const std::string& name) {
-    if (size_t d = distance(word, name); d < limit) {
+    if (size_t d = edit_distance(word, name); d < limit) {
       limit = d;
       best = name;
     }
@@ -79,7 +67,8 @@ int run(int argc, char** argv) {
   CLI::App app{
       "  tandem demo              train a small net on hand-written digits\n"
       "  tandem doctor            what this machine offers and what is used\n"
-      "  tandem ops relu          what an op does, its inputs, types and derivative\n\n"
+      "  tandem ops relu          what an op does, its inputs, types and derivative\n"
+      "  tandem inspect net.pth   what a file of weights holds, or a model costs\n\n"
       "Tandem: deep learning in C++20."};
   app.name("tandem");
   app.set_version_flag("--version", "tandem " TANDEM_VERSION);
@@ -90,6 +79,11 @@ int run(int argc, char** argv) {
   add_generate(app, code);
   add_onnx_test(app, code);
   add_ops(app, code);
+  add_inspect(app, code);
+  add_convert(app, code);
+  add_verify(app, code);
+  add_predict(app, code);
+  add_bench(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {

@@ -1,28 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/tensor/state_dict.h"
 
-#include <algorithm>
+#include "tandem/base/nearest.h"
 
 namespace tandem {
-namespace {
-
-/// Levenshtein distance; names are short.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t up = row[j];
-      row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = up;
-    }
-  }
-  return row[b.size()];
-}
-
-}  // namespace
 
 StateDict StateDict::of(std::vector<Entry> entries) {
   StateDict d;
@@ -49,7 +30,7 @@ const Tensor& StateDict::at(std::string_view name) const {
   const Entry* nearest = nullptr;
   size_t least = name.size() / 2 + 2;
   for (const Entry& e : entries_) {
-    const size_t d = distance(name.substr(0, 200), std::string_view(e.first).substr(0, 200));
+    const size_t d = edit_distance(name.substr(0, 200), std::string_view(e.first).substr(0, 200));
     if (d < least) {
       least = d;
       nearest = &e;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -76,6 +77,73 @@ TEST_F(Tool, DoctorAndOps) {
   Result r = tool("ops rleu 2>&1");
   EXPECT_EQ(r.code, 1);
   EXPECT_TRUE(has(r.text, "no op named 'rleu'"));
+}
+
+std::string golden(const std::string& name) {
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  return std::string(root ? root : ".") + "/tests/interop/golden/" + name;
+}
+
+TEST_F(Tool, InspectsFilesAndModels) {
+  Result r = tool("inspect " + golden("dtypes.pth") + " --json");
+  ASSERT_EQ(r.code, 0) << r.text;
+  nlohmann::json j = nlohmann::json::parse(r.text);
+  EXPECT_EQ(j["format"].get<std::string>(), "PyTorch");
+  EXPECT_EQ(j["tensors"].get<int>(), 10);
+  EXPECT_EQ(j["entries"][0]["shape"], nlohmann::json::parse("[2, 3]"));
+  r = tool("inspect lenet --json");
+  ASSERT_EQ(r.code, 0) << r.text;
+  j = nlohmann::json::parse(r.text);
+  EXPECT_EQ(j["parameters"].get<int>(), 61706);
+  EXPECT_EQ(j["ops"]["conv"].get<int>(), 2);
+  EXPECT_GT(j["flops"].get<double>(), 5e5);
+  r = tool("inspect " + golden("module.pth") + " 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "Sequential")) << r.text;
+  EXPECT_TRUE(has(tool("inspect lenett 2>&1").text, "'lenet'"));
+}
+
+TEST_F(Tool, ConvertsAndVerifies) {
+  const std::string dir = ::testing::TempDir();
+  const std::string a = golden("views.pth"), b = dir + "cli_views.safetensors",
+                    c = dir + "cli_views.npz", d = dir + "cli_half.pth";
+  EXPECT_EQ(tool("convert " + a + " " + b).code, 0);
+  EXPECT_EQ(tool("convert " + b + " " + c).code, 0);
+  EXPECT_EQ(tool("verify " + a + " " + c).code, 0);
+  EXPECT_EQ(tool("convert " + c + " " + d + " --dtype bfloat16").code, 0);
+  Result r = tool("verify " + a + " " + d);
+  EXPECT_EQ(r.code, 3);
+  EXPECT_TRUE(has(r.text, "bfloat16")) << r.text;
+  EXPECT_EQ(tool("verify " + a + " " + golden("dtypes.pth") + " >/dev/null").code, 3);
+  EXPECT_EQ(tool("convert " + a + " " + dir + "cli.txt 2>/dev/null").code, 1);
+}
+
+TEST_F(Tool, PredictsAndTimes) {
+  const std::string dir = ::testing::TempDir(), w = dir + "cli_lenet.pth", x = dir + "cli_x.npy";
+  FILE* f = fopen(x.c_str(), "wb");
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 28, 28), }";
+  header.resize(117, ' ');
+  header += '\n';
+  const std::string head = std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header;
+  fwrite(head.data(), 1, head.size(), f);
+  const std::vector<float> ones(2 * 28 * 28, 1.0F);
+  fwrite(ones.data(), sizeof(float), ones.size(), f);
+  fclose(f);
+  Result r = tool("predict lenet --input " + x + " --top 3 2>&1");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "no --weights"));
+  EXPECT_EQ(tool("predict lenet --input " + x + " --output " + dir + "cli_y.npz 2>/dev/null").code,
+            0);
+  EXPECT_TRUE(has(tool("inspect " + dir + "cli_y.npz").text, "[2,10]"));
+  r = tool("predict lenet --weights " + golden("dtypes.pth") + " --input " + x + " 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "missing")) << r.text;
+  r = tool("bench lenet --shapes x:4x1x28x28 --threads 1 --runs 5 --json");
+  ASSERT_EQ(r.code, 0) << r.text;
+  const nlohmann::json j = nlohmann::json::parse(r.text);
+  EXPECT_EQ(j["runs"].get<int>(), 5);
+  EXPECT_GE(j["p99_ms"].get<double>(), j["median_ms"].get<double>());
+  EXPECT_EQ(tool("bench lenet --shapes 4y1 2>/dev/null").code, 1);
 }
 
 }  // namespace

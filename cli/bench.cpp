@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem bench MODEL`: latency of a compiled forward pass, and what loading and memory cost.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands_internal.h"
+#include "cli/model_internal.h"
+
+namespace tandem::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double ms_since(Clock::time_point t) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - t).count();
+}
+
+struct BenchOptions {
+  ModelArguments model;
+  std::string shapes;
+  int threads = 0, runs = 0;
+  double seconds = 2;
+  bool json = false, profile = false;
+};
+
+double quantile(const std::vector<double>& sorted, double q) {
+  return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int& code) {
+  CLI::App* verb =
+      app.add_subcommand("bench",
+                         "Time a model's forward pass\n\n"
+                         "  tandem bench resnet50\n"
+                         "  tandem bench mobilenet_v2 --shapes x:8x3x224x224 --threads "
+                         "2 --json");
+  auto o = std::make_shared<BenchOptions>();
+  verb->add_option("model", o->model.model, "A model's name, or an ONNX file")->required();
+  verb->add_option("--shapes", o->shapes, "Inputs, as x:1x3x224x224; default: one sample");
+  verb->add_option("--threads", o->threads, "Threads; 0: all cores");
+  verb->add_option("--seconds", o->seconds, "Time to measure for");
+  verb->add_option("--runs", o->runs, "Runs to measure, instead of a time");
+  verb->add_flag("--json", o->json, "The result as JSON");
+  verb->add_flag("--profile", o->profile, "Where the time of one run goes, by op");
+  add_model_options(*verb, o->model);
+  verb->callback([&code, o] {
+    const auto start = Clock::now();
+    init();
+    if (o->threads > 0) set_num_threads(o->threads);
+    LoadedModel model = load_model(o->model);
+    const double load_ms = ms_since(start);
+    set_shapes(model, o->shapes);
+    const std::vector<int64_t> shape = model.inputs[0].shape;
+    NoGradGuard no_grad;
+    const std::vector<Tensor> x = random_inputs(model);
+    auto forward = compile([&](const std::vector<Tensor>& in) { return model.run(in); });
+    forward(x);
+    const double first_ms = ms_since(start) - load_ms;
+    wait_for_jit();
+    for (int i = 0; i < 3; ++i) forward(x);
+    std::vector<double> times;
+    const auto begin = Clock::now();
+    while (!interrupted() && (o->runs > 0 ? times.size() < static_cast<size_t>(o->runs)
+                                          : times.empty() || ms_since(begin) < 1000 * o->seconds)) {
+      const auto t = Clock::now();
+      forward(x);
+      times.push_back(ms_since(t));
+    }
+    if (times.empty()) {
+      code = 130;
+      return;
+    }
+    std::sort(times.begin(), times.end());
+    const double median = quantile(times, 0.5);
+    const nlohmann::ordered_json j = {
+        {"model", o->model.model},
+        {"shape", shape},
+        {"threads", num_threads()},
+        {"runs", times.size()},
+        {"median_ms", median},
+        {"p90_ms", quantile(times, 0.9)},
+        {"p99_ms", quantile(times, 0.99)},
+        {"min_ms", times.front()},
+        {"samples_per_second", static_cast<double>(shape.empty() ? 1 : shape[0]) * 1000 / median},
+        {"load_ms", load_ms},
+        {"first_run_ms", first_ms},
+        {"plan_bytes", forward.executable()->peak_bytes()},
+        {"peak_memory_mb", peak_memory_mb()}};
+    if (o->json)
+      fmt::print("{}\n", j.dump(2));
+    else
+      fmt::print(
+          "{} {}, {} threads, {} runs: median {:.2f} ms, p90 {:.2f}, p99 {:.2f}\n"
+          "load {:.0f} ms, first run {:.0f} ms, plan {:.1f} MB, peak of the process {:.0f} MB\n",
+          o->model.model, shape_text(Shape(shape)), num_threads(), times.size(), median,
+          quantile(times, 0.9), quantile(times, 0.99), load_ms, first_ms,
+          static_cast<double>(forward.executable()->peak_bytes()) / 1e6, peak_memory_mb());
+    if (o->profile) {
+      ProfilerGuard profiler;
+      forward(x);
+      fmt::print(stderr, "{}", profiler.profile().table());
+    }
+    code = 0;
+  });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "cli/model_internal.h"
+#include "tandem/interop/onnx.h"
+#include "tandem/interop/weights.h"
+#include "tandem/models/registry.h"
+
+namespace tandem::cli {
+
+void add_model_options(CLI::App& verb, ModelArguments& a) {
+  verb.add_option("--weights", a.weights, "File of weights (.safetensors, .pth, .npz, a folder)");
+  verb.add_option("--num-classes", a.num_classes, "Classes of the last layer");
+  verb.add_option("--image-size", a.image_size, "Size of the pictures");
+}
+
+namespace {
+
+/// The classes that a file's last matrix or 1x1 convolution has: rows of the last weight.
+int64_t classes_of(const StateDict& weights) {
+  int64_t rows = 0;
+  for (const auto& [name, t] : weights)
+    if (name.ends_with("weight") && (t.dim() == 2 || t.dim() == 4)) rows = t.size(0);
+  return rows;
+}
+bool has_positions(const std::string& model) { return model.starts_with("vit"); }
+
+models::ModelOptions options_of(const ModelArguments& a) {
+  models::ModelOptions o;
+  if (a.num_classes > 0) o.num_classes = a.num_classes;
+  if (a.image_size > 0 && has_positions(a.model)) o.image_size = a.image_size;
+  return o;
+}
+
+LoadedModel from_registry(const ModelArguments& a) {
+  models::ModelOptions o = options_of(a);
+  std::vector<int64_t> sample = models::info(a.model).input;  // refuses an unknown name at once
+  StateDict weights;
+  if (!a.weights.empty()) {
+    weights = interop::load_weights(a.weights);
+    if (!o.num_classes && classes_of(weights) > 0) o.num_classes = classes_of(weights);
+  }
+  auto net = std::make_shared<nn::AnyModule>(models::make(a.model, o));
+  if (!a.weights.empty()) interop::load_into(net->module(), weights);
+  net->module().eval();
+  LoadedModel m;
+  if (a.image_size > 0) sample[1] = sample[2] = a.image_size;
+  m.inputs = {{"x", DType::f32, {-1, sample[0], sample[1], sample[2]}}};
+  m.outputs = {{"y", DType::f32, {}}};
+  m.run = [net](const std::vector<Tensor>& in) { return std::vector<Tensor>{(*net)(in.at(0))}; };
+  for (const auto& [name, t] : net->module().state_dict()) {
+    m.buffers += t.numel();
+    m.weight_bytes += t.numel() * static_cast<int64_t>(size_of(t.dtype()));
+  }
+  m.parameters = net->module().num_parameters();
+  m.buffers -= m.parameters;
+  m.random_weights = a.weights.empty();
+  return m;
+}
+
+ModelPort port_of(const interop::OnnxPort& p, const std::string& path) {
+  ModelPort out{p.name, DType::f32, p.type.dims};
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (interop::onnx_type_of(static_cast<DType>(i)) == p.type.elem) {
+      out.dtype = static_cast<DType>(i);
+      return out;
+    }
+  TD_FAIL(Unsupported, "'{}': '{}' is {}, this command runs models of tensors with Tandem's dtypes",
+          path, p.name, interop::to_string(p.type.elem));
+}
+
+LoadedModel from_onnx(const ModelArguments& a) {
+  auto model = std::make_shared<interop::OnnxModel>(interop::OnnxModel::load(a.model));
+  LoadedModel m;
+  for (const interop::OnnxPort& p : model->inputs()) m.inputs.push_back(port_of(p, a.model));
+  for (const interop::OnnxPort& p : model->outputs()) m.outputs.push_back(port_of(p, a.model));
+  for (const auto& [name, value] : model->proto().graph.initializers)
+    if (value.is_tensor()) {
+      const Tensor& t = value.tensor();
+      (is_floating(t.dtype()) ? m.parameters : m.buffers) += t.numel();
+      m.weight_bytes += t.numel() * static_cast<int64_t>(size_of(t.dtype()));
+    }
+  m.run = [model](const std::vector<Tensor>& in) { return (*model)(in); };
+  m.from_file = true;
+  return m;
+}
+
+}  // namespace
+
+bool is_onnx(const std::string& model) { return model.ends_with(".onnx"); }
+
+LoadedModel load_model(const ModelArguments& a) {
+  return is_onnx(a.model) ? from_onnx(a) : from_registry(a);
+}
+
+std::vector<int64_t> parse_shape(const std::string& text) {
+  std::vector<int64_t> out;
+  const char *at = text.data(), *end = text.data() + text.size();
+  for (bool more = true; more;) {
+    int64_t n = 0;
+    const auto [next, error] = std::from_chars(at, end, n);
+    TD_CHECK(error == std::errc() && n > 0 && (next == end || *next == 'x'), Value,
+             "'{}' is no shape\nWrite it as 1x3x224x224 or x:1x3x224x224.", text);
+    out.push_back(n);
+    more = next != end;
+    at = next + 1;
+  }
+  return out;
+}
+
+void set_shapes(LoadedModel& model, const std::string& text) {
+  TD_CHECK(!model.inputs.empty(), Value, "the model takes no input");
+  std::stringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const size_t colon = part.rfind(':');
+    ModelPort* port = colon == part.npos ? &model.inputs[0] : nullptr;
+    std::vector<std::string> names;
+    for (ModelPort& p : model.inputs) {
+      names.push_back(p.name);
+      if (colon != part.npos && p.name == part.substr(0, colon)) port = &p;
+    }
+    // The one input of a model is meant whatever it is called.
+    if (!port && model.inputs.size() == 1) port = &model.inputs[0];
+    TD_CHECK(port, Value, "no input is called '{}'\nThe model has {}.", part.substr(0, colon),
+             fmt::join(names, ", "));
+    port->shape = parse_shape(colon == part.npos ? part : part.substr(colon + 1));
+  }
+  for (ModelPort& p : model.inputs)
+    for (int64_t& n : p.shape)
+      if (n < 0) n = 1;
+}
+
+std::string shape_text(const Shape& s) {
+  std::string out;
+  for (const Dim d : s) out += (out.empty() ? "" : "x") + std::to_string(d.value());
+  return out.empty() ? "scalar" : out;
+}
+
+std::vector<Tensor> random_inputs(const LoadedModel& model) {
+  std::vector<Tensor> out;
+  for (const ModelPort& p : model.inputs)
+    out.push_back(is_floating(p.dtype) ? randn(Shape(p.shape)).to(p.dtype)
+                                       : zeros(Shape(p.shape), p.dtype));
+  return out;
+}
+
+ForwardFigures figures_of(const LoadedModel& model, const std::vector<Tensor>& inputs) {
+  ForwardFigures f;
+  NoGradGuard no_grad;
+  {
+    ProfilerGuard profiler;  // eager: one event per op of the model, before anything is fused
+    for (const Tensor& y : model.run(inputs)) f.outputs.push_back(y.shape());
+    std::map<std::string, int64_t> count;
+    for (const ProfileEvent& e : profiler.profile().events) {
+      f.flops += e.flops;
+      ++count[e.name];
+    }
+    f.ops.assign(count.begin(), count.end());
+  }
+  std::stable_sort(f.ops.begin(), f.ops.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  auto planned = compile([&](const std::vector<Tensor>& in) { return model.run(in); });
+  planned(inputs);
+  f.peak_bytes = planned.executable()->peak_bytes();
+  return f;
+}
+
+double peak_memory_mb() {
+  rusage use{};
+  return getrusage(RUSAGE_SELF, &use) == 0 ? static_cast<double>(use.ru_maxrss) / 1024 : 0;
+}
+
+}  // namespace tandem::cli

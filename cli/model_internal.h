@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the verbs inspect, predict and bench share: a model by name with its weights or an ONNX
+// file, shapes given as text, and figures of the process.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/tandem.h"
+
+namespace tandem::cli {
+
+struct ModelArguments {
+  std::string model, weights;
+  int64_t num_classes = 0, image_size = 0;  ///< 0: the model's
+};
+/// --weights, --num-classes, --image-size.
+void add_model_options(CLI::App& verb, ModelArguments& arguments);
+
+/// What a model takes or gives.
+struct ModelPort {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;  ///< -1: open
+};
+/// A model of the registry or an ONNX file, ready to run.
+struct LoadedModel {
+  std::vector<ModelPort> inputs, outputs;
+  std::function<std::vector<Tensor>(const std::vector<Tensor>&)> run;
+  int64_t parameters = 0, buffers = 0, weight_bytes = 0;
+  bool random_weights = false;
+  bool from_file = false;
+};
+/// Is it an ONNX file, by its ending?
+bool is_onnx(const std::string& model);
+/// A model by name in eval mode, with weights if they are given (the number of classes then follows
+/// the file where it is not set); or an ONNX file.
+LoadedModel load_model(const ModelArguments& arguments);
+
+/// "1x3x224x224" as sizes; throws Value.
+std::vector<int64_t> parse_shape(const std::string& text);
+/// Fill the open sizes of the inputs from "x:1x3x224x224,mask:1x128", "1x3x224x224" (the first
+/// input), or, where nothing is said, with 1. Throws Value for a name that no input has.
+void set_shapes(LoadedModel& model, const std::string& text);
+/// "1x3x224x224".
+std::string shape_text(const Shape& s);
+/// Inputs of the model's shapes: normal numbers, zeros for integers.
+std::vector<Tensor> random_inputs(const LoadedModel& model);
+
+/// Work and places of a forward pass, from a run and its plan.
+struct ForwardFigures {
+  double flops = 0;
+  size_t peak_bytes = 0;                             ///< of the plan, without weights and input
+  std::vector<std::pair<std::string, int64_t>> ops;  ///< ops that ran, most first
+  std::vector<Shape> outputs;
+};
+ForwardFigures figures_of(const LoadedModel& model, const std::vector<Tensor>& inputs);
+
+/// Most memory that the process has held so far, in MB; 0 where it is not known.
+double peak_memory_mb();
+
+}  // namespace tandem::cli

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem verify A B`: compares two files of tensors (weights, or outputs of predict). Exit code 3
+// when they differ.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands_internal.h"
+#include "tandem/interop/weights.h"
+#include "tandem/tandem.h"
+#include "tandem/tensor/strided.h"
+
+namespace tandem::cli {
+namespace {
+
+struct Difference {
+  double largest = 0, scale = 0;  // of |a - b|, and of |a|
+  int64_t outside = 0;            // elements beyond atol + rtol |b|, NaN against a number
+};
+
+Difference compare(const Tensor& a, const Tensor& b, double rtol, double atol) {
+  const auto n = static_cast<size_t>(a.numel());
+  std::vector<double> x(n), y(n);
+  if (n > 0) {
+    detail::copy_row_major(*a.impl(), x.data(), DType::f64);
+    detail::copy_row_major(*b.impl(), y.data(), DType::f64);
+  }
+  Difference d;
+  for (size_t i = 0; i < n; ++i) {
+    if (std::isnan(x[i]) && std::isnan(y[i])) continue;
+    const double apart = x[i] == y[i] ? 0 : std::abs(x[i] - y[i]);
+    if (!(apart <= atol + rtol * std::abs(y[i]))) ++d.outside;
+    d.largest = std::isnan(apart) ? INFINITY : std::max(d.largest, apart);
+    d.scale = std::max(d.scale, std::abs(y[i]));
+  }
+  return d;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, int& code) {
+  CLI::App* verb =
+      app.add_subcommand("verify",
+                         "Compare two files of tensors\n\n"
+                         "  tandem verify a.safetensors b.pth\n"
+                         "  tandem verify ours.npz theirs.npz --rtol 1e-4 --atol 1e-5");
+  struct Options {
+    std::string a, b;
+    double rtol = 0, atol = 0;
+    bool json = false;
+  };
+  auto o = std::make_shared<Options>();
+  verb->add_option("a", o->a, "First file")->required();
+  verb->add_option("b", o->b, "Second file")->required();
+  verb->add_option("--rtol", o->rtol, "Allowed difference, relative to b");
+  verb->add_option("--atol", o->atol, "Allowed difference");
+  verb->add_flag("--json", o->json, "The result as JSON");
+  verb->callback([&code, o] {
+    init();
+    const StateDict a = interop::load_weights(o->a), b = interop::load_weights(o->b);
+    nlohmann::ordered_json differences = nlohmann::ordered_json::array();
+    auto add = [&](const std::string& name, const std::string& what) {
+      differences.push_back({{"name", name}, {"what", what}});
+    };
+    double largest = 0;
+    for (const auto& [name, t] : a) {
+      const Tensor* u = b.find(name);
+      if (!u) {
+        add(name, "only in the first file");
+      } else if (t.shape() != u->shape()) {
+        add(name, fmt::format("{} and {}", t.shape().to_string(), u->shape().to_string()));
+      } else {
+        const Difference d = compare(t, *u, o->rtol, o->atol);
+        largest = std::max(largest, d.largest);
+        if (d.outside > 0)
+          add(name, fmt::format("{} of {} elements differ, by up to {:.3g} (values up to {:.3g})",
+                                d.outside, t.numel(), d.largest, d.scale));
+        else if (t.dtype() != u->dtype())
+          add(name, fmt::format("{} and {}", to_string(t.dtype()), to_string(u->dtype())));
+      }
+    }
+    for (const auto& [name, u] : b)
+      if (!a.contains(name)) add(name, "only in the second file");
+    code = differences.empty() ? 0 : 3;
+    if (o->json) {
+      fmt::print("{}\n", nlohmann::ordered_json{{"equal", differences.empty()},
+                                                {"tensors", a.size()},
+                                                {"largest_difference", largest},
+                                                {"differences", differences}}
+                             .dump(2));
+      return;
+    }
+    for (const auto& d : differences)
+      fmt::print("{}: {}\n", d["name"].get<std::string>(), d["what"].get<std::string>());
+    if (differences.empty())
+      fmt::print("{} tensors agree, largest difference {:.3g}\n", a.size(), largest);
+  });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/io/pickle.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <unordered_map>
+
+#include "tandem/base/error.h"
+#include "tandem/io/json.h"
+
+namespace tandem::io {
+
+const char* to_string(PickleNode::Kind kind) {
+  constexpr const char* kNames[] = {"none", "bool",   "integer", "big integer",  "number",
+                                    "text", "bytes",  "tuple",   "list",         "set",
+                                    "dict", "global", "call",    "persistent id"};
+  return kNames[static_cast<int>(kind)];
+}
+
+namespace {
+
+struct Refused {
+  unsigned char code;
+  const char* name;
+};
+/// Opcodes that exist and are not read here: those of old text protocols, of references to objects
+/// elsewhere, and of classes.
+constexpr Refused kRefused[] = {
+    {'I', "INT"},         {'L', "LONG"},         {'S', "STRING"},
+    {'T', "BINSTRING"},   {'V', "UNICODE"},      {'F', "FLOAT"},
+    {'l', "LIST"},        {'d', "DICT"},         {'0', "POP"},
+    {'1', "POP_MARK"},    {'2', "DUP"},          {'g', "GET"},
+    {'p', "PUT"},         {'P', "PERSID"},       {'i', "INST"},
+    {'o', "OBJ"},         {0x82, "EXT1"},        {0x83, "EXT2"},
+    {0x84, "EXT4"},       {0x8b, "LONG4"},       {0x8d, "BINUNICODE8"},
+    {0x8e, "BINBYTES8"},  {0x91, "FROZENSET"},   {0x92, "NEWOBJ_EX"},
+    {0x96, "BYTEARRAY8"}, {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"},
+};
+
+}  // namespace
+
+class PickleReader {
+ public:
+  PickleReader(std::string_view data, std::string_view what, std::span<const PickleGlobal> globals,
+               const PickleLimits& limits)
+      : data_(data), what_(what), globals_(globals), limits_(limits) {}
+
+  Pickle run() {
+    for (;;) {
+      op_at_ = at_;
+      const auto code = static_cast<unsigned char>(take(1)[0]);
+      if (code == '.') break;
+      if (!scalar(code) && !container(code) && !object(code)) refuse(code);
+    }
+    if (stack_.size() != 1 || !marks_.empty())
+      fail("it ends with {} values and {} marks on its stack", stack_.size(), marks_.size());
+    out_.root_ = stack_[0];
+    out_.bytes_ = at_;
+    return std::move(out_);
+  }
+
+ private:
+  using Kind = PickleNode::Kind;
+
+  template <class... T>
+  [[noreturn]] TD_COLD void fail(fmt::format_string<T...> format, const T&... args) const {
+    TD_FAIL(Format, "{}: the pickle cannot be read at its byte {}: {}", what_, op_at_,
+            fmt::vformat(format, fmt::make_format_args(args...)));
+  }
+  [[noreturn]] TD_COLD void refuse(unsigned char code) const {
+    for (const Refused& r : kRefused)
+      if (r.code == code) fail("the opcode {} is not one that state_dicts use", r.name);
+    fail("{:#04x} is no opcode", code);
+  }
+
+  std::string_view take(size_t n) {
+    if (n > data_.size() - at_)
+      fail("it is cut: {} bytes are wanted, {} are left", n, data_.size() - at_);
+    const std::string_view piece = data_.substr(at_, n);
+    at_ += n;
+    return piece;
+  }
+  template <class T>
+  T take_as() {
+    T v;
+    std::memcpy(&v, take(sizeof v).data(), sizeof v);
+    return v;
+  }
+  std::string_view line() {
+    const size_t end = data_.substr(at_, 4096).find('\n');
+    if (end == std::string_view::npos) fail("a name does not end");
+    const std::string_view s = data_.substr(at_, end);
+    at_ += end + 1;
+    return s;
+  }
+
+  PickleNode* push(Kind kind) {
+    if (out_.nodes_.size() >= limits_.nodes) fail("it holds more than {} values", limits_.nodes);
+    out_.nodes_.emplace_back().kind = kind;
+    stack_.push_back(&out_.nodes_.back());
+    return stack_.back();
+  }
+  size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
+  PickleNode* pop() {
+    if (stack_.size() <= floor()) fail("its stack is empty");
+    PickleNode* n = stack_.back();
+    stack_.pop_back();
+    return n;
+  }
+  PickleNode* top() {
+    if (stack_.size() <= floor()) fail("its stack is empty");
+    return stack_.back();
+  }
+  /// What stands after the last mark; the mark goes.
+  std::vector<const PickleNode*> pop_marked() {
+    if (marks_.empty()) fail("a mark is missing");
+    std::vector<const PickleNode*> items(stack_.begin() + static_cast<ptrdiff_t>(marks_.back()),
+                                         stack_.end());
+    stack_.resize(marks_.back());
+    marks_.pop_back();
+    return items;
+  }
+
+  void push_text(Kind kind, size_t bytes) {
+    if (bytes > limits_.text) fail("a text of {} bytes is beyond the limit", bytes);
+    const std::string_view s = take(bytes);
+    if (kind == Kind::text && !is_utf8(s)) fail("a text is not UTF-8");
+    push(kind)->text = s;
+  }
+  void push_long(size_t bytes) {
+    const std::string_view s = take(bytes);
+    if (bytes > 8) {
+      push(Kind::big_integer)->text = s;
+      return;
+    }
+    uint64_t v = 0;
+    for (size_t i = 0; i < bytes; ++i)
+      v |= static_cast<uint64_t>(static_cast<unsigned char>(s[i])) << (8 * i);
+    if (bytes > 0 && bytes < 8 && s[bytes - 1] < 0) v |= ~uint64_t{0} << (8 * bytes);
+    push(Kind::integer)->integer = static_cast<int64_t>(v);
+  }
+  void push_double() {
+    uint64_t bits = 0;
+    for (const char c : take(8)) bits = bits << 8 | static_cast<unsigned char>(c);
+    double v;
+    std::memcpy(&v, &bits, sizeof v);
+    push(Kind::number)->number = v;
+  }
+
+  bool scalar(unsigned char code) {
+    switch (code) {
+      case 0x80: {  // PROTO
+        const auto version = take_as<uint8_t>();
+        if (version < 2 || version > 5) fail("protocol {} is not read, only 2 to 5", version);
+        return true;
+      }
+      case 0x95:
+        take(8);
+        return true;  // FRAME: the length of what follows, which is checked anyway
+      case 'N':
+        push(Kind::none);
+        return true;
+      case 0x88:
+        push(Kind::boolean)->integer = 1;
+        return true;
+      case 0x89:
+        push(Kind::boolean);
+        return true;
+      case 'J':
+        push(Kind::integer)->integer = take_as<int32_t>();
+        return true;
+      case 'K':
+        push(Kind::integer)->integer = take_as<uint8_t>();
+        return true;
+      case 'M':
+        push(Kind::integer)->integer = take_as<uint16_t>();
+        return true;
+      case 0x8a:
+        push_long(take_as<uint8_t>());
+        return true;
+      case 'G':
+        push_double();
+        return true;
+      case 'X':
+        push_text(Kind::text, take_as<uint32_t>());
+        return true;
+      case 0x8c:
+        push_text(Kind::text, take_as<uint8_t>());
+        return true;
+      case 'U':
+        push_text(Kind::bytes, take_as<uint8_t>());
+        return true;
+      case 'C':
+        push_text(Kind::bytes, take_as<uint8_t>());
+        return true;
+      case 'B':
+        push_text(Kind::bytes, take_as<uint32_t>());
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  bool container(unsigned char code) {
+    switch (code) {
+      case '(':
+        marks_.push_back(stack_.size());
+        return true;
+      case ')':
+        push(Kind::tuple);
+        return true;
+      case ']':
+        push(Kind::list);
+        return true;
+      case '}':
+        push(Kind::dict);
+        return true;
+      case 0x8f:
+        push(Kind::set);
+        return true;
+      case 't': {
+        std::vector<const PickleNode*> items = pop_marked();
+        push(Kind::tuple)->items = std::move(items);
+        return true;
+      }
+      case 0x85:
+      case 0x86:
+      case 0x87: {
+        std::vector<const PickleNode*> items(code - 0x84U);
+        for (size_t i = items.size(); i-- > 0;) items[i] = pop();
+        push(Kind::tuple)->items = std::move(items);
+        return true;
+      }
+      case 'a': {
+        const PickleNode* item = pop();
+        extend(Kind::list, {item});
+        return true;
+      }
+      case 'e':
+        extend(Kind::list, pop_marked());
+        return true;
+      case 0x90:
+        extend(Kind::set, pop_marked());
+        return true;
+      case 's': {
+        const PickleNode* value = pop();
+        const PickleNode* key = pop();
+        extend(Kind::dict, {key, value});
+        return true;
+      }
+      case 'u':
+        extend(Kind::dict, pop_marked());
+        return true;
+      default:
+        return false;
+    }
+  }
+  void extend(Kind kind, const std::vector<const PickleNode*>& items) {
+    PickleNode* to = top();
+    if (to->kind != kind) fail("items for a {} go to a {}", to_string(kind), to_string(to->kind));
+    if (kind == Kind::dict && items.size() % 2 != 0) fail("a key has no value");
+    to->items.insert(to->items.end(), items.begin(), items.end());
+  }
+
+  bool object(unsigned char code) {
+    switch (code) {
+      case 'q':
+        memo_[take_as<uint8_t>()] = top();
+        return true;
+      case 'r':
+        memo_[take_as<uint32_t>()] = top();
+        return true;
+      case 0x94:
+        memo_[static_cast<uint32_t>(memo_.size())] = top();
+        return true;
+      case 'h':
+        recall(take_as<uint8_t>());
+        return true;
+      case 'j':
+        recall(take_as<uint32_t>());
+        return true;
+      case 'c': {
+        const std::string_view module = line();
+        push_global(module, line());
+        return true;
+      }
+      case 0x93: {  // STACK_GLOBAL
+        const PickleNode* name = pop();
+        const PickleNode* module = pop();
+        if (name->kind != Kind::text || module->kind != Kind::text) fail("a global is no name");
+        push_global(module->text, name->text);
+        return true;
+      }
+      case 'R':
+      case 0x81: {  // REDUCE, NEWOBJ
+        const PickleNode* arguments = pop();
+        call(pop(), arguments);
+        return true;
+      }
+      case 'Q': {
+        const PickleNode* id = pop();
+        push(Kind::persistent)->items = {id};
+        return true;
+      }
+      case 'b':  // BUILD: attributes such as _metadata, which are not read
+        pop();
+        if (top()->kind != Kind::dict) fail("attributes are set on a {}", to_string(top()->kind));
+        return true;
+      default:
+        return false;
+    }
+  }
+  void recall(uint32_t i) {
+    const auto it = memo_.find(i);
+    if (it == memo_.end()) fail("it recalls value {}, which was not kept", i);
+    stack_.push_back(it->second);
+    if (stack_.size() > limits_.nodes) fail("it holds more than {} values", limits_.nodes);
+  }
+  const PickleGlobal* find(std::string_view name) const {
+    for (const PickleGlobal& g : globals_)
+      if (g.name == name) return &g;
+    return nullptr;
+  }
+  void push_global(std::string_view module, std::string_view name) {
+    const std::string full = std::string(module) + " " + std::string(name);
+    if (!find(full))
+      fail(
+          "it names {}, which is not among what weights need and is not run\nSave the model's "
+          "state_dict() with torch.save instead of an object.",
+          quote_json(std::string(module) + "." + std::string(name)));
+    push(Kind::global)->text = full;
+  }
+  void call(const PickleNode* function, const PickleNode* arguments) {
+    if (function->kind != Kind::global) fail("a {} is called", to_string(function->kind));
+    if (arguments->kind != Kind::tuple)
+      fail("the arguments of a call are a {}", to_string(arguments->kind));
+    const PickleGlobal* g = find(function->text);
+    switch (g->use) {
+      case PickleGlobal::Use::value:
+        fail("'{}' is called", g->name);
+      case PickleGlobal::Use::function: {
+        PickleNode* n = push(Kind::call);
+        n->text = g->name;
+        n->items = arguments->items;
+        return;
+      }
+      case PickleGlobal::Use::mapping:
+        push_mapping(*arguments);
+        return;
+    }
+  }
+  void push_mapping(const PickleNode& arguments) {
+    PickleNode* n = push(Kind::dict);
+    if (arguments.items.empty()) return;
+    const PickleNode& pairs = *arguments.items[0];
+    if (arguments.items.size() > 1 || (pairs.kind != Kind::list && pairs.kind != Kind::tuple))
+      fail("a dict is made of something else than pairs");
+    for (const PickleNode* pair : pairs.items) {
+      if ((pair->kind != Kind::list && pair->kind != Kind::tuple) || pair->items.size() != 2)
+        fail("a dict is made of something else than pairs");
+      n->items.insert(n->items.end(), pair->items.begin(), pair->items.end());
+    }
+  }
+
+  std::string_view data_, what_;
+  std::span<const PickleGlobal> globals_;
+  PickleLimits limits_;
+  size_t at_ = 0, op_at_ = 0;
+  Pickle out_;
+  std::vector<PickleNode*> stack_;
+  std::vector<size_t> marks_;
+  std::unordered_map<uint32_t, PickleNode*> memo_;
+};
+
+Pickle read_pickle(std::string_view data, std::string_view what,
+                   std::span<const PickleGlobal> globals, PickleLimits limits) {
+  return PickleReader(data, what, globals, limits).run();
+}
+
+namespace {
+template <class T>
+void put(std::string& out, T v) {
+  out.append(reinterpret_cast<const char*>(&v), sizeof v);
+}
+}  // namespace
+
+void PickleWriter::integer(int64_t v) {
+  if (v >= 0 && v < 256) {
+    out_ += 'K';
+    put(out_, static_cast<uint8_t>(v));
+  } else if (v >= INT32_MIN && v <= INT32_MAX) {
+    out_ += 'J';
+    put(out_, static_cast<int32_t>(v));
+  } else {
+    out_ += "\x8a\x08";
+    put(out_, v);
+  }
+}
+void PickleWriter::number(double v) {
+  uint64_t bits;
+  std::memcpy(&bits, &v, sizeof bits);
+  out_ += 'G';
+  for (int shift = 56; shift >= 0; shift -= 8) out_ += static_cast<char>(bits >> shift);
+}
+void PickleWriter::text(std::string_view v) {
+  TD_CHECK(is_utf8(v), Value, "the text {} is not UTF-8", quote_json(v));
+  TD_CHECK(v.size() <= UINT32_MAX, Value, "a text of {} bytes is too long for a pickle", v.size());
+  out_ += 'X';
+  put(out_, static_cast<uint32_t>(v.size()));
+  out_ += v;
+}
+void PickleWriter::global(std::string_view module, std::string_view name) {
+  out_ += 'c';
+  out_.append(module) += '\n';
+  out_.append(name) += '\n';
+}
+
+}  // namespace tandem::io

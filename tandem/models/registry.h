@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models by name, for the tool and for recipes: models::make("resnet18", {.num_classes = 10}).
+// The names are torchvision's where it has the model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/nn/container.h"
+
+namespace tandem::models {
+
+/// What can be set for a model by name; none: the model's default. A model without such an option
+/// throws Value when it is set.
+struct ModelOptions {
+  std::optional<int64_t> num_classes = {};
+  std::optional<int64_t> in_channels = {};
+  std::optional<int64_t> image_size = {};  ///< of models with learned positions
+  std::optional<double> dropout = {};
+};
+
+/// A new model with initial values drawn from the default generator. Throws Value for an unknown
+/// name, with the nearest one, and for options that the model does not have.
+TD_API nn::AnyModule make(const std::string& name, const ModelOptions& options = {});
+
+struct ModelInfo {
+  std::string name;
+  std::vector<int64_t> input;  ///< shape of one sample, as the published weights expect it
+};
+/// Every name that make() knows, by family.
+TD_API std::vector<ModelInfo> list();
+/// The entry of `name`; throws as make().
+TD_API ModelInfo info(const std::string& name);
+
+}  // namespace tandem::models
