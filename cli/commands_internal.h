@@ -18,6 +18,8 @@ void add_inspect(CLI::App& app, int& code);
 void add_ops(CLI::App& app, int& code);
 void add_predict(CLI::App& app, int& code);
 void add_verify(CLI::App& app, int& code);
+void add_recipe(CLI::App& app, int& code);
+void add_train(CLI::App& app, int& code);
 
 /// True once Ctrl-C was pressed; installs the handler on the first call.
 bool interrupted();

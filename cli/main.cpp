@@ -66,6 +66,7 @@ bool interrupted() {
 int run(int argc, char** argv) {
   CLI::App app{
       "  tandem demo              train a small net on hand-written digits\n"
+      "  tandem train recipes/digits-mlp.yaml\n"
       "  tandem doctor            what this machine offers and what is used\n"
       "  tandem ops relu          what an op does, its inputs, types and derivative\n"
       "  tandem inspect net.pth   what a file of weights holds, or a model costs\n\n"
@@ -84,6 +85,8 @@ int run(int argc, char** argv) {
   add_verify(app, code);
   add_predict(app, code);
   add_bench(app, code);
+  add_train(app, code);
+  add_recipe(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages are those of tensorflow/core/util/event.proto and framework/summary.proto; their
-// few fields are written here.
+// The messages are those of tensorflow/core/util/event.proto and framework/summary.proto.
 #include "tandem/train/event_file.h"
 
 #include <unistd.h>
@@ -16,44 +15,18 @@
 #include "tandem/base/folder.h"
 #include "tandem/graph/context.h"
 #include "tandem/io/image.h"
+#include "tandem/io/protobuf.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::train {
 namespace {
 
-/// One message, field by field.
-class Message {
- public:
-  void number(uint32_t field, uint64_t v) {
-    varint(field << 3 | 0);
-    varint(v);
-  }
-  void float64(uint32_t field, double v) {
-    varint(field << 3 | 1);
-    raw(&v, 8);
-  }
-  void float32(uint32_t field, float v) {
-    varint(field << 3 | 5);
-    raw(&v, 4);
-  }
-  void bytes(uint32_t field, std::string_view v) {
-    varint(field << 3 | 2);
-    varint(v.size());
-    text_ += v;
-  }
-  void doubles(uint32_t field, const std::vector<double>& v) {
-    bytes(field, {reinterpret_cast<const char*>(v.data()), v.size() * 8});
-  }
-  const std::string& str() const { return text_; }
+using Message = io::ProtoWriter;
 
- private:
-  void varint(uint64_t v) {
-    for (; v >= 0x80; v >>= 7) text_ += static_cast<char>(v | 0x80);
-    text_ += static_cast<char>(v);
-  }
-  void raw(const void* p, size_t n) { text_.append(static_cast<const char*>(p), n); }
-  std::string text_;
-};
+// Doubles packed, as TensorBoard's histograms hold them.
+std::string_view packed(const std::vector<double>& v) {
+  return {reinterpret_cast<const char*>(v.data()), v.size() * sizeof(double)};
+}
 
 uint32_t masked(std::string_view bytes) {
   const uint32_t c = crc32c(bytes);
@@ -90,8 +63,8 @@ const std::vector<double>& bucket_limits() {
 
 Message plugin(const char* name) {
   Message data, metadata;
-  data.bytes(1, name);
-  metadata.bytes(1, data.str());
+  data.add_bytes(1, name);
+  metadata.add_bytes(1, data.str());
   return metadata;
 }
 
@@ -99,14 +72,14 @@ Message plugin(const char* name) {
 
 EventFile::EventFile(const FilePath& folder) : file_(new_path(folder.str())) {
   Message version;
-  version.bytes(3, "brain.Event:2");
+  version.add_bytes(3, "brain.Event:2");
   event(version.str(), 0);
 }
 
 void EventFile::event(std::string_view fields, int64_t step) {
   Message e;
-  e.float64(1, now());
-  e.number(2, static_cast<uint64_t>(step));
+  e.add_double(1, now());
+  e.add_varint(2, static_cast<uint64_t>(step));
   std::string data = e.str();
   data += fields;
   const uint64_t size = data.size();
@@ -120,15 +93,15 @@ void EventFile::event(std::string_view fields, int64_t step) {
 
 void EventFile::value(std::string_view v, int64_t step) {
   Message summary, event_fields;
-  summary.bytes(1, v);
-  event_fields.bytes(5, summary.str());
+  summary.add_bytes(1, v);
+  event_fields.add_bytes(5, summary.str());
   event(event_fields.str(), step);
 }
 
 void EventFile::scalar(const std::string& tag, double v, int64_t step) {
   Message m;
-  m.bytes(1, tag);
-  m.float32(2, static_cast<float>(v));
+  m.add_bytes(1, tag);
+  m.add_float(2, static_cast<float>(v));
   value(m.str(), step);
 }
 
@@ -161,15 +134,15 @@ void EventFile::histogram(const std::string& tag, const Tensor& values, int64_t 
     used = {0};
   }
   Message h, m;
-  h.float64(1, low);
-  h.float64(2, high);
-  h.float64(3, n);
-  h.float64(4, sum);
-  h.float64(5, squares);
-  h.doubles(6, used_limits);
-  h.doubles(7, used);
-  m.bytes(1, tag);
-  m.bytes(5, h.str());
+  h.add_double(1, low);
+  h.add_double(2, high);
+  h.add_double(3, n);
+  h.add_double(4, sum);
+  h.add_double(5, squares);
+  h.add_bytes(6, packed(used_limits));
+  h.add_bytes(7, packed(used));
+  m.add_bytes(1, tag);
+  m.add_bytes(5, h.str());
   value(m.str(), step);
 }
 
@@ -182,25 +155,25 @@ void EventFile::image(const std::string& tag, const Tensor& image, int64_t step)
                       ? image
                       : round(clamp(image.to(DType::f32), 0.0, 1.0) * 255.0).to(DType::u8);
   Message i, m;
-  i.number(1, static_cast<uint64_t>(image.size(-2)));
-  i.number(2, static_cast<uint64_t>(image.size(-1)));
-  i.number(3, static_cast<uint64_t>(image.dim() == 3 ? image.size(0) : 1));
-  i.bytes(4, io::encode_png(pixels));
-  m.bytes(1, tag);
-  m.bytes(4, i.str());
+  i.add_varint(1, static_cast<uint64_t>(image.size(-2)));
+  i.add_varint(2, static_cast<uint64_t>(image.size(-1)));
+  i.add_varint(3, static_cast<uint64_t>(image.dim() == 3 ? image.size(0) : 1));
+  i.add_bytes(4, io::encode_png(pixels));
+  m.add_bytes(1, tag);
+  m.add_bytes(4, i.str());
   value(m.str(), step);
 }
 
 void EventFile::text(const std::string& tag, std::string_view text, int64_t step) {
   Message size, shape, tensor, m;
-  size.number(1, 1);
-  shape.bytes(2, size.str());
-  tensor.number(1, 7);  // DT_STRING
-  tensor.bytes(2, shape.str());
-  tensor.bytes(8, text);
-  m.bytes(1, tag + "/text_summary");
-  m.bytes(8, tensor.str());
-  m.bytes(9, plugin("text").str());
+  size.add_varint(1, 1);
+  shape.add_bytes(2, size.str());
+  tensor.add_varint(1, 7);  // DT_STRING
+  tensor.add_bytes(2, shape.str());
+  tensor.add_bytes(8, text);
+  m.add_bytes(1, tag + "/text_summary");
+  m.add_bytes(8, tensor.str());
+  m.add_bytes(9, plugin("text").str());
   value(m.str(), step);
 }
 

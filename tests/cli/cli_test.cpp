@@ -144,6 +144,40 @@ TEST_F(Tool, PredictsAndTimes) {
   EXPECT_EQ(j["runs"].get<int>(), 5);
   EXPECT_GE(j["p99_ms"].get<double>(), j["median_ms"].get<double>());
   EXPECT_EQ(tool("bench lenet --shapes 4y1 2>/dev/null").code, 1);
+
+// ---- recipes; tests run in the source folder
+
+TEST_F(Tool, TrainsARecipeAndGoesOn) {
+  char folder[] = "/tmp/tandem-run-XXXXXX";
+  ASSERT_TRUE(mkdtemp(folder));
+  const std::string run = std::string("train recipes/digits-mlp.yaml --json --run ") + folder;
+  Result first = tool(run + " trainer.epochs=4 sched.steps=200");
+  ASSERT_EQ(first.code, 0) << first.text;
+  nlohmann::json j = nlohmann::json::parse(first.text);
+  EXPECT_EQ(j["epochs"], 4);
+  EXPECT_GT(j["test/accuracy"], 0.85);
+  Result more = tool(run + " trainer.epochs=6 sched.steps=200");
+  Result whole = tool(run + "-whole trainer.epochs=6 sched.steps=200");
+  nlohmann::json a = nlohmann::json::parse(more.text), b = nlohmann::json::parse(whole.text);
+  EXPECT_EQ(a["steps"], b["steps"]);
+  EXPECT_EQ(a["test/loss"], b["test/loss"]);  // to the last bit
+  EXPECT_EQ(std::system((std::string("rm -rf ") + folder + " " + folder + "-whole").c_str()), 0);
+}
+
+TEST_F(Tool, RecipeMistakesAndChecks) {
+  Result r = tool("train recipes/digits-mlp.yaml optim.lt=1 --json 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "optim.lt: there is no such key, did you mean 'lr'?")) << r.text;
+  r = tool("train recipes/digits-mlp.yaml data.type=digit 2>&1");
+  EXPECT_TRUE(has(r.text, "there is no data set 'digit', did you mean 'digits'?")) << r.text;
+  r = tool("recipe check recipes/digits-mlp.yaml --quiet expect.seeds=[0] expect.budget_seconds=0");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, ": met")) << r.text;
+  r = tool(
+      "recipe check recipes/digits-mlp.yaml --quiet expect.seeds=[0] trainer.epochs=1 "
+      "expect.at_least=0.999");
+  EXPECT_EQ(r.code, 3) << r.text;
+  EXPECT_TRUE(has(r.text, "NOT MET")) << r.text;
 }
 
 }  // namespace

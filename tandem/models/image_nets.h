@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small convolutional networks for digits: LeNet-5 and Keras's MNIST example.
+#pragma once
+
+#include "tandem/nn/nn.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::models {
+
+/// LeCun et al. 1998 with ReLU and max pooling; x [n, 1, 28, 28] -> [n, classes]; 61,706
+/// parameters for 10 classes.
+struct LeNet5 : nn::Module {
+  explicit LeNet5(int64_t classes = 10) : fc3(84, classes) {
+    TD_REGISTER(conv1, conv2, fc1, fc2, fc3);
+  }
+  Tensor forward(Tensor x) {
+    x = max_pool2d(relu(conv1(x)), 2);
+    x = max_pool2d(relu(conv2(x)), 2);
+    x = relu(fc1(flatten(x, 1)));
+    return fc3(relu(fc2(x)));
+  }
+  nn::Conv2d conv1{1, 6, 5, {.padding = {2}}}, conv2{6, 16, 5};
+  nn::Linear fc1{400, 120}, fc2{120, 84}, fc3;
+};
+
+/// The convnet of keras.io's "Simple MNIST convnet": x [n, 1, h, w] -> [n, classes]; 34,826
+/// parameters for 28 x 28 and 10 classes.
+struct KerasConvNet : nn::Module {
+  explicit KerasConvNet(int64_t classes = 10, int64_t size = 28)
+      : fc(64 * side(size) * side(size), classes) {
+    TD_REGISTER(conv1, conv2, drop, fc);
+  }
+  Tensor forward(Tensor x) {
+    x = max_pool2d(relu(conv1(x)), 2);
+    x = max_pool2d(relu(conv2(x)), 2);
+    return fc(drop(flatten(x, 1)));
+  }
+  /// Height and width after two convolutions and two poolings.
+  static int64_t side(int64_t size) { return ((size - 2) / 2 - 2) / 2; }
+  nn::Conv2d conv1{1, 32, 3}, conv2{32, 64, 3};
+  nn::Dropout drop{0.5};
+  nn::Linear fc;
+};
+
+/// Two convolutions of 3 x 3 for 8 x 8 digits; x [n, 1, 8, 8] -> [n, classes].
+struct DigitsCNN : nn::Module {
+  explicit DigitsCNN(int64_t classes = 10, int64_t width = 16)
+      : conv1(1, width, 3, {.padding = {1}}),
+        conv2(width, 2 * width, 3, {.padding = {1}}),
+        fc1(2 * width * 16, 64),
+        fc2(64, classes) {
+    TD_REGISTER(conv1, conv2, drop, fc1, fc2);
+  }
+  Tensor forward(Tensor x) {
+    x = relu(conv1(x));
+    x = max_pool2d(relu(conv2(x)), 2);
+    x = relu(fc1(drop(flatten(x, 1))));
+    return fc2(x);
+  }
+  nn::Conv2d conv1, conv2;
+  nn::Dropout drop{0.25};
+  nn::Linear fc1, fc2;
+};
+
+}  // namespace tandem::models

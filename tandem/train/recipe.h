@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipes: a run as YAML. Every part is the name of a registered component and its arguments; there
+// are no expressions. Options reads one part: what it was asked for is known, and what is left over
+// at the end is an error that names the nearest right key and its line.
+#pragma once
+
+#include <map>
+
+#include "tandem/io/yaml.h"
+#include "tandem/train/trainer.h"
+
+namespace tandem::train {
+
+/// One map of a recipe. Every get() is also a line of the resolved recipe.
+class TD_API Options {
+ public:
+  /// `path`: where it stands, "optim"; `what`: the file's name.
+  Options(const io::Yaml* map, std::string path, std::string what);
+  double number(const std::string& key, std::optional<double> otherwise = {});
+  int64_t whole(const std::string& key, std::optional<int64_t> otherwise = {});
+  bool flag(const std::string& key, std::optional<bool> otherwise = {});
+  std::string text(const std::string& key, std::optional<std::string> otherwise = {});
+  std::vector<double> numbers(const std::string& key, std::optional<std::vector<double>> otherwise);
+  std::vector<std::string> texts(const std::string& key, std::vector<std::string> otherwise);
+  /// A map inside this one; read it to its end before this one's.
+  Options part(const std::string& key);
+  bool has(const std::string& key) const { return map_ && map_->find(key); }
+  /// Throws Value for keys that nobody asked for.
+  void finish() const;
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const;
+
+ private:
+  const io::Yaml* want(const std::string& key, bool optional);
+  const io::Yaml* map_;
+  std::string path_, what_;
+  std::vector<std::string> known_;
+};
+
+/// What a data component gives.
+struct RecipeData {
+  data::AnyPipeline train;
+  std::optional<data::AnyPipeline> val, test;
+  std::map<std::string, int64_t> info;  ///< "classes", "vocabulary": what a model may ask for
+};
+/// What a model component gives: the module, and its output and target for a batch.
+struct RecipeModel {
+  std::shared_ptr<nn::Module> module;
+  std::function<std::pair<Tensor, Tensor>(const Batch&)> forward;
+};
+using RecipeLoss = std::function<Tensor(const Tensor& output, const Tensor& target)>;
+
+/// The components that recipes may name; the tool fills it, and a program may add its own.
+struct TD_API Registry {
+  std::map<std::string, std::function<RecipeData(Options&, uint64_t seed)>> data;
+  std::map<std::string,
+           std::function<RecipeModel(Options&, const std::map<std::string, int64_t>& info)>>
+      model;
+  std::map<std::string, std::function<RecipeLoss(Options&)>> loss;
+  /// Those of this room: losses.
+  static Registry standard();
+};
+
+/// A recipe as read from a file with its overrides.
+struct TD_API Recipe {
+  std::string file;
+  io::Yaml root;
+  /// `overrides`: "optim.lr=1e-3". Throws Io, Format, Value.
+  static Recipe load(const FilePath& path, const std::vector<std::string>& overrides = {});
+  std::string name() const;
+};
+
+struct RecipeRun {
+  FitResult fit;
+  Logs test;  ///< "test/loss" and the metrics; empty without test data
+};
+/// Run a recipe; `folder` empty: leave nothing behind. Throws Value for a wrong key, naming the
+/// nearest right one and its line.
+TD_API RecipeRun run_recipe(const Recipe& recipe, const Registry& registry,
+                            const std::string& folder, bool progress = true);
+
+/// What `expect:` of a recipe wants.
+struct Expectation {
+  std::string metric;
+  std::optional<double> at_least, at_most;
+  std::vector<int64_t> seeds;
+  double budget_seconds = 0;  ///< 0: none
+};
+/// Throws Value when there is none or it is not whole.
+TD_API Expectation expectation_of(const Recipe& recipe);
+
+}  // namespace tandem::train
