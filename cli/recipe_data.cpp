@@ -2,9 +2,9 @@
 // The data sets that recipes may name: digits, mnist, cifar10, image_folder, csv, chars (any text,
 // letter by letter), sentences (a label and words a line), adult (UCI census).
 #include <algorithm>
-#include <cstdlib>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <set>
@@ -27,8 +27,10 @@ std::string root_of(Options& o, const char* folder) {
   const std::string given = o.text("root", "");
   if (!given.empty()) return given;
   const char* all = std::getenv("TANDEM_DATA");
-  if (!all) o.fail("root", fmt::format("is not given, and TANDEM_DATA, the folder that holds "
-                                       "'{}', is not set", folder));
+  if (!all)
+    o.fail("root", fmt::format("is not given, and TANDEM_DATA, the folder that holds "
+                               "'{}', is not set",
+                               folder));
   return std::string(all) + "/" + folder;
 }
 
@@ -78,7 +80,9 @@ RecipeData batches(Options& o, uint64_t seed, D train, std::optional<D> val, std
   }
   RecipeData d{shuffle ? fit.shuffle().batch(size, {.drop_last = drop_last})
                        : fit.batch(size, {.drop_last = drop_last}),
-               held, {}, {}};
+               held,
+               {},
+               {}};
   if (val) d.val = data::pipeline(std::move(*val), {.seed = seed}).batch(eval_size);
   if (test) d.test = data::pipeline(std::move(*test), {.seed = seed}).batch(eval_size);
   return d;
@@ -97,12 +101,11 @@ RecipeData optdigits(Options& o, uint64_t seed) {
   const std::string root = root_of(o, "digits");
   auto read = [&](const char* name) {
     io::Csv csv = io::Csv::read(root + "/" + name, {.header = false});
-    return data::TensorDataset(
-        (csv.table(0, 64, DType::f32) / 16.0).reshape({-1, 1, 8, 8}),
-        csv.column(size_t{64}, DType::i64));
+    return data::TensorDataset((csv.table(0, 64, DType::f32) / 16.0).reshape({-1, 1, 8, 8}),
+                               csv.column(size_t{64}, DType::i64));
   };
-  RecipeData d = batches<data::TensorDataset>(o, seed, read("optdigits.tra"), {},
-                                              read("optdigits.tes"), 0.1);
+  RecipeData d =
+      batches<data::TensorDataset>(o, seed, read("optdigits.tra"), {}, read("optdigits.tes"), 0.1);
   d.info = {{"classes", 10}, {"features", 64}, {"size", 8}};
   return d;
 }
@@ -126,7 +129,8 @@ RecipeData cifar10(Options& o, uint64_t seed) {
 RecipeData image_folder(Options& o, uint64_t seed) {
   const std::string root = root_of(o, "images");
   const int64_t side = o.whole("size", 64);
-  data::ImageFolderOptions options{.size = {side, side}, .skip_damaged = o.flag("skip_damaged", false)};
+  data::ImageFolderOptions options{.size = {side, side},
+                                   .skip_damaged = o.flag("skip_damaged", false)};
   data::ImageFolder folder(root, options);
   const auto classes = static_cast<int64_t>(folder.classes().size());
   const std::string test = o.text("test", "");
@@ -158,7 +162,8 @@ RecipeData csv(Options& o, uint64_t seed) {
 
 /// Any text, letter by letter: the bytes that occur, in order, are the symbols.
 RecipeData chars(Options& o, uint64_t seed) {
-  const std::string path = o.has("file") ? o.text("file") : root_of(o, "text") + "/tinyshakespeare.txt";
+  const std::string path =
+      o.has("file") ? o.text("file") : root_of(o, "text") + "/tinyshakespeare.txt";
   if (!o.has("file")) o.text("file", "");
   if (o.has("file")) o.text("root", "");
   const int64_t block = o.whole("block", 64), size = o.whole("batch", 12);
@@ -187,8 +192,11 @@ RecipeData chars(Options& o, uint64_t seed) {
   Windows train{narrow(all, 0, 0, cut), block, 1, cut - block};
   const int64_t rest = all.numel() - cut;
   Windows val{narrow(all, 0, cut, rest), block, block, (rest - 1) / block};
-  RecipeData d{data::pipeline(train, {.seed = seed}, "chars").shuffle().take(steps * size).batch(size),
-               data::pipeline(val, {.seed = seed}, "chars").batch(64), {}, {}};
+  RecipeData d{
+      data::pipeline(train, {.seed = seed}, "chars").shuffle().take(steps * size).batch(size),
+      data::pipeline(val, {.seed = seed}, "chars").batch(64),
+      {},
+      {}};
   d.test = d.val;
   d.info = {{"vocabulary", symbols}, {"context", block}, {"classes", symbols}};
   return d;
@@ -230,8 +238,8 @@ RecipeData sentences(Options& o, uint64_t seed) {
       std::string label = words.empty() ? "" : words[0].substr(0, words[0].find(':'));
       if (learn) labels.emplace(label, static_cast<int64_t>(labels.size()));
       TD_CHECK(words.size() > 1 && labels.count(label), Format,
-               "'{}' line {} wants a label and words, got label '{}'", lines.path(), lines.number(i),
-               label);
+               "'{}' line {} wants a label and words, got label '{}'", lines.path(),
+               lines.number(i), label);
       std::vector<int64_t> ids(least);
       for (size_t k = 1; k < words.size(); ++k) {
         if (learn) vocabulary.emplace(words[k], static_cast<int64_t>(vocabulary.size()) + 2);
@@ -248,8 +256,9 @@ RecipeData sentences(Options& o, uint64_t seed) {
       r.resize(longest);
       flat.insert(flat.end(), r.begin(), r.end());
     }
-    return data::TensorDataset(tensor(flat, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(longest)}),
-                               tensor(y));
+    return data::TensorDataset(
+        tensor(flat, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(longest)}),
+        tensor(y));
   };
   data::TensorDataset train = read(names[0], true);
   std::optional<data::TensorDataset> val, test;
@@ -317,8 +326,8 @@ RecipeData adult(Options& o, uint64_t seed) {
       }
       y.push_back(text(t, r, kColumns) == ">50K");
     }
-    return data::TensorDataset(tensor(x, {static_cast<int64_t>(t.rows()), static_cast<int64_t>(width)}),
-                               tensor(y));
+    return data::TensorDataset(
+        tensor(x, {static_cast<int64_t>(t.rows()), static_cast<int64_t>(width)}), tensor(y));
   };
   RecipeData d = batches<data::TensorDataset>(o, seed, table(train), {}, table(test), 0.1);
   d.info = {{"classes", 2}, {"features", static_cast<int64_t>(width)}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem train recipe.yaml [a.b=v ...]` and `tandem recipe check recipe.yaml`: runs as YAML, and the
-// judge of the figures that they promise.
+// `tandem train recipe.yaml [a.b=v ...]` and `tandem recipe check recipe.yaml`: runs as YAML, and
+// the judge of the figures that they promise.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -38,14 +38,14 @@ RecipeModel supervised(std::shared_ptr<Net> net) {
 }
 
 RecipeModel gpt(Options& o, const Info& info) {
-  auto net = std::make_shared<models::GPT>(models::GPTOptions{
-      .vocabulary = info_of(info, "vocabulary", o),
-      .context = info_of(info, "context", o),
-      .layers = o.whole("layers", 4),
-      .heads = o.whole("heads", 4),
-      .width = o.whole("width", 128),
-      .dropout = o.number("dropout", 0.0),
-      .bias = o.flag("bias", false)});
+  auto net =
+      std::make_shared<models::GPT>(models::GPTOptions{.vocabulary = info_of(info, "vocabulary", o),
+                                                       .context = info_of(info, "context", o),
+                                                       .layers = o.whole("layers", 4),
+                                                       .heads = o.whole("heads", 4),
+                                                       .width = o.whole("width", 128),
+                                                       .dropout = o.number("dropout", 0.0),
+                                                       .bias = o.flag("bias", false)});
   // One row per letter: the loss and the metrics see [n * t, vocabulary].
   return {net, [net](const Batch& b) {
             return std::pair<Tensor, Tensor>((*net)(b[0]).flatten(0, 1), b[1].flatten());
@@ -140,18 +140,20 @@ int check_verb(const TrainOptions& o) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() /
       static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) /
-                      static_cast<double>(values.size());
+  const double mean =
+      std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   double spread = 0;
   for (double v : values) spread += (v - mean) * (v - mean);
   spread = values.size() > 1 ? std::sqrt(spread / static_cast<double>(values.size() - 1)) : 0;
   bool met = !(want.at_least && mean < *want.at_least) && !(want.at_most && mean > *want.at_most);
   const bool in_time = want.budget_seconds <= 0 || seconds <= want.budget_seconds;
-  fmt::print("{}: {} {:.4f} +- {:.4f} over {} seed(s), wanted {} {}; {:.1f} s a seed{}: {}\n", r.name(),
-             want.metric, mean, spread, values.size(), want.at_least ? "at least" : "at most",
-             want.at_least ? *want.at_least : *want.at_most, seconds,
-             want.budget_seconds > 0 ? fmt::format(" of {:.0f}", want.budget_seconds) : "",
-             met && in_time ? "met" : met ? "TOO SLOW" : "NOT MET");
+  fmt::print("{}: {} {:.4f} +- {:.4f} over {} seed(s), wanted {} {}; {:.1f} s a seed{}: {}\n",
+             r.name(), want.metric, mean, spread, values.size(),
+             want.at_least ? "at least" : "at most", want.at_least ? *want.at_least : *want.at_most,
+             seconds, want.budget_seconds > 0 ? fmt::format(" of {:.0f}", want.budget_seconds) : "",
+             met && in_time ? "met"
+             : met          ? "TOO SLOW"
+                            : "NOT MET");
   return met && in_time ? 0 : 3;
 }
 
@@ -169,8 +171,8 @@ train::Registry recipe_registry() {
                                                              info_of(info, "size", o)));
   };
   r.model["digits_cnn"] = [](Options& o, const Info& info) {
-    return supervised(std::make_shared<models::DigitsCNN>(info_of(info, "classes", o),
-                                                          o.whole("width", 16)));
+    return supervised(
+        std::make_shared<models::DigitsCNN>(info_of(info, "classes", o), o.whole("width", 16)));
   };
   r.model["gpt"] = gpt;
   r.model["text_cnn"] = text_cnn;
@@ -179,8 +181,8 @@ train::Registry recipe_registry() {
 
 void add_train(CLI::App& app, int& code) {
   auto o = std::make_shared<TrainOptions>();
-  CLI::App* verb = app.add_subcommand("train",
-                                      "Train what a recipe says: tandem train recipes/digits-mlp.yaml");
+  CLI::App* verb =
+      app.add_subcommand("train", "Train what a recipe says: tandem train recipes/digits-mlp.yaml");
   verb->add_option("recipe", o->recipe, "A YAML file")->required();
   verb->add_option("overrides", o->overrides, "Changes, such as optim.lr=1e-3 trainer.epochs=5");
   verb->add_option("--run", o->folder, "Folder of the run; one that is there goes on");
