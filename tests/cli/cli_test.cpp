@@ -144,6 +144,7 @@ TEST_F(Tool, PredictsAndTimes) {
   EXPECT_EQ(j["runs"].get<int>(), 5);
   EXPECT_GE(j["p99_ms"].get<double>(), j["median_ms"].get<double>());
   EXPECT_EQ(tool("bench lenet --shapes 4y1 2>/dev/null").code, 1);
+}
 
 // ---- recipes; tests run in the source folder
 
