@@ -14,7 +14,7 @@
 #include "tandem/compile/segments.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/apply_internal.h"
-#include "tandem/graph/rng.h"
+#include "tandem/graph/run_internal.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/create.h"
 
@@ -157,10 +157,6 @@ void add_derivative(Specialisation& s, std::vector<Tensor>& outputs) {
       to.push_back(entry);
     }
   if (to.empty()) return s.grad_outputs.clear();
-  TD_CHECK(outputs.size() <= static_cast<size_t>(kMaxOpOuts), Unsupported,
-           "a compiled function whose backward() runs outside gives at most {} tensors, this one "
-           "{}\nCompile the whole step, or call it under NoGradGuard.",
-           kMaxOpOuts, outputs.size());
   for (const Tensor& y : from) {
     grads.push_back(t.placeholder(op::input, spec_of(y), false));
     t.graph->inputs.push_back(grads.back());
@@ -175,38 +171,109 @@ void add_derivative(Specialisation& s, std::vector<Tensor>& outputs) {
   s.targets = std::move(used);
 }
 
-// The derivative of one call: holds what the forward program saved.
+// The derivative of one call: holds what the forward program saved, and for a second derivative
+// what the call saw.
 struct CompiledBackward : VjpClosure {
   Ref<Executable> executable;
-  std::vector<Tensor> saved;
+  Ref<Graph> graph;
+  std::vector<Tensor> saved, args, captures;
+  std::vector<Tensor> cells;  ///< before the call
+  std::vector<Specialisation::Target> targets;
   std::vector<size_t> grad_outputs;
-  GeneratorState rng;  ///< as it stood before the call
-  std::vector<Tensor> backward(std::span<const Tensor> x, std::span<const Tensor> y,
+  std::vector<Spec> specs;  ///< of those outputs
+  GeneratorState rng;       ///< as it stood before the call
+  size_t n_out = 0;
+
+  std::vector<Tensor> backward(std::span<const Tensor> x, std::span<const Tensor>,
                                std::span<const Tensor> g) override {
-    TD_CHECK(!is_grad_enabled(), Unsupported,
-             "a second derivative through a compiled function\nCompile the function that takes "
-             "both derivatives, or call this one uncompiled.");
+    if (is_grad_enabled()) return again(x, g);
     std::vector<Tensor> in = saved;
-    for (size_t k : grad_outputs)
-      in.push_back(g[k].defined() ? g[k] : zeros(y[k].shape(), y[k].dtype()));
+    for (size_t k = 0; k < grad_outputs.size(); ++k)
+      in.push_back(g[k].defined() ? g[k] : zeros(specs[k].shape, specs[k].dtype));
     std::vector<Tensor> out = executable->run(in, {}, &rng);
     out.resize(x.size());
     return out;
   }
+
+  // Recorded: the function itself runs once more op by op, and its derivative on what that leaves.
+  std::vector<Tensor> again(std::span<const Tensor> x, std::span<const Tensor> g) const {
+    std::vector<Tensor> in = args, state = cells, variables;
+    for (size_t i = 0; i < targets.size(); ++i) {
+      variables.push_back(identity(x[i]));
+      (targets[i].is_cell ? state : in)[targets[i].index] = variables.back();
+    }
+    const std::vector<Tensor> y = run_again(*graph, in, {&captures, &state, &rng, n_out});
+    std::vector<Tensor> roots, grads;
+    for (size_t k = 0; k < grad_outputs.size(); ++k)
+      if (g[k].defined() && y[grad_outputs[k]].requires_grad()) {
+        roots.push_back(y[grad_outputs[k]]);
+        grads.push_back(g[k]);
+      }
+    if (roots.empty()) return std::vector<Tensor>(x.size());
+    return grad(roots, variables,
+                {.grad_outputs = grads, .create_graph = true, .allow_unused = true});
+  }
 };
 
-// Put one node behind the outputs, whose derivative is the backward program.
-void attach(std::vector<Tensor>& x, std::vector<Tensor>& out, Ref<CompiledBackward> closure,
-            const std::vector<size_t>& grad_outputs, Where where) {
+// A row has few outputs: for a function with more, one node stands for it whose only output is
+// empty, and nodes behind it hand the gradients of a few outputs each to `parts`.
+struct Collected : VjpClosure {
+  Ref<CompiledBackward> whole;
+  std::vector<Tensor> parts;
+  std::vector<Tensor> backward(std::span<const Tensor> x, std::span<const Tensor> y,
+                               std::span<const Tensor>) override {
+    const std::vector<Tensor> g = std::exchange(parts, std::vector<Tensor>(parts.size()));
+    return whole->backward(x, y, g);
+  }
+};
+struct Part : VjpClosure {
+  Ref<Collected> all;
+  size_t first = 0;
+  std::vector<Tensor> backward(std::span<const Tensor> x, std::span<const Tensor>,
+                               std::span<const Tensor> g) override {
+    for (size_t k = 0; k < g.size(); ++k) all->parts[first + k] = g[k];
+    return {zeros(x[0].shape(), x[0].dtype())};
+  }
+};
+
+// One node with these inputs and the values `y`, whose derivative is `closure`.
+std::vector<Tensor> tape_node(std::span<const Tensor> x, std::span<const Tensor> y,
+                              Ref<VjpClosure> closure, Where where) {
   WithVjpAttrs a{std::move(closure), static_cast<int64_t>(x.size())};
-  std::vector<Tensor> in = std::move(x);
-  for (const Tensor& y : out) in.push_back(detached_alias(y));
+  std::vector<Tensor> in(x.begin(), x.end());
+  for (const Tensor& t : y) in.push_back(detached_alias(t));
   Tensor results[kMaxOpOuts];
-  for (size_t i = 0; i < out.size(); ++i) results[i] = out[i];
+  std::copy(y.begin(), y.end(), results);
   std::vector<uint8_t> present(in.size(), 1);
   std::vector<Scalar> numbers(in.size());
   record_tape(op::with_vjp, &a, in, numbers, present, results, user_line(where), {});
-  for (size_t k : grad_outputs) out[k] = results[k];
+  return std::vector<Tensor>(results, results + y.size());
+}
+
+// Put the derivative behind the outputs that have one.
+void attach(std::span<const Tensor> x, std::vector<Tensor>& out, Ref<CompiledBackward> closure,
+            Where where) {
+  const std::vector<size_t> at = closure->grad_outputs;
+  std::vector<Tensor> y;
+  for (size_t k : at) y.push_back(std::move(out[k]));
+  if (y.size() <= static_cast<size_t>(kMaxOpOuts)) {
+    y = tape_node(x, y, std::move(closure), where);
+  } else {
+    Ref<Collected> all = make_ref<Collected>();
+    all->whole = std::move(closure);
+    all->parts.resize(y.size());
+    const std::vector<Tensor> token = tape_node(x, std::vector<Tensor>{zeros({0})}, all, where);
+    for (size_t k = 0; k < y.size(); k += kMaxOpOuts) {
+      Ref<Part> part = make_ref<Part>();
+      part->all = all;
+      part->first = k;
+      const size_t n = std::min<size_t>(kMaxOpOuts, y.size() - k);
+      std::vector<Tensor> some =
+          tape_node(token, std::span<const Tensor>(y).subspan(k, n), std::move(part), where);
+      std::move(some.begin(), some.end(), y.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+  }
+  for (size_t k = 0; k < at.size(); ++k) out[at[k]] = std::move(y[k]);
 }
 
 }  // namespace
@@ -367,12 +434,18 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
     x.push_back(t.is_cell ? graph->cells[t.index].cell->read() : args.tensors[t.index]);
   Ref<CompiledBackward> closure = make_ref<CompiledBackward>();
   closure->executable = backward;
+  closure->graph = graph;
+  closure->targets = targets;
   closure->grad_outputs = grad_outputs;
   closure->rng = generator_state();
+  closure->n_out = n_out;
+  for (const Tensor& t : args.tensors) closure->args.push_back(detached_alias(t));
+  for (const Graph::CellUse& u : graph->cells)
+    closure->cells.push_back(u.entry.defined() ? detached_alias(u.cell->read()) : Tensor());
+  closure->captures = captures;
   closure->saved.resize(saved.size());
   for (size_t i = 0; i < saved.size(); ++i)
-    if (saved[i].kind == compiler::Saved::cell)
-      closure->saved[i] = detached_alias(graph->cells[saved[i].index].cell->read());
+    if (saved[i].kind == compiler::Saved::cell) closure->saved[i] = closure->cells[saved[i].index];
   std::vector<Tensor> out;
   {
     NoGradGuard no_grad;
@@ -385,7 +458,8 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
     if (saved[i].kind == compiler::Saved::capture) closure->saved[i] = captures[saved[i].index];
   }
   out.resize(n_out);
-  attach(x, out, std::move(closure), grad_outputs, s.where);
+  for (size_t k : grad_outputs) closure->specs.push_back(spec_of(out[k]));
+  attach(x, out, std::move(closure), s.where);
   return out;
 }
 

@@ -35,7 +35,7 @@ void merge_common(Program& p) {
   for (Instr& i : p.instrs) {
     for (Arg& a : i.in)
       if (a.value != kNone) a.value = now[static_cast<size_t>(a.value)];
-    if (!i.op || i.op->has(kEffect) || i.op->has(kRandom)) {
+    if (!i.op || has_effect(i) || i.op->has(kRandom)) {
       kept.push_back(std::move(i));
       continue;
     }

@@ -10,7 +10,7 @@ void remove_dead(Program& p) {
   std::vector<char> keep(p.instrs.size());
   for (size_t k = p.instrs.size(); k-- > 0;) {
     Instr& i = p.instrs[k];
-    bool needed = i.op && i.op->has(kEffect);
+    bool needed = has_effect(i);
     for (int v : i.out) needed = needed || (v != kNone && live[static_cast<size_t>(v)]);
     if (!needed) continue;
     keep[k] = 1;

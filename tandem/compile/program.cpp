@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "tandem/grad/control_flow.h"
 #include "tandem/graph/infer.h"
 #include "tandem/ops/control.h"
 
@@ -90,6 +92,22 @@ void Program::replace_uses(const std::vector<int>& replacement) {
   for (CellUse& u : cells) fix(u.exit);
   for (GradUse& u : grads) fix(u.exit);
 }
+
+namespace {
+bool has_effect(const OpDef& op, const void* attrs) {
+  if (op.has(kEffect)) return true;
+  const auto rows = control_flow_rows();
+  if (std::find(rows.begin(), rows.end(), &op) == rows.end()) return false;
+  const auto& a = *static_cast<const ControlAttrs*>(attrs);
+  for (const Ref<RefCounted>& body : {a.body, a.other})
+    if (const auto* g = static_cast<const Graph*>(body.get()))
+      for (const Ref<Node>& n : g->nodes)
+        if (has_effect(*n->op, n->attrs.get())) return true;
+  return false;
+}
+}  // namespace
+
+bool has_effect(const Instr& i) { return i.op && has_effect(*i.op, i.attrs.get()); }
 
 std::vector<int> Program::results() const {
   std::vector<int> r = outputs;

@@ -96,6 +96,9 @@ Program make_program(const Graph& g, const Symbols& symbols, bool keep_grads);
 std::vector<int> inline_graph(Program& to, const Graph& g, const std::vector<int>& args,
                               uint32_t scope, Where where);
 
+/// Does it do something besides giving values, itself or in a body?
+bool has_effect(const Instr& i);
+
 /// Throws Internal if an operand is read before it is made, a value is made twice, or a shape or
 /// dtype is not what the op's row gives. Run after every pass.
 void verify(const Program& p, const char* after);

@@ -319,15 +319,7 @@ void SegmentedRun::flush() {
   } clear{*this};
   std::vector<Tensor> result;
   if (Ref<Executable> e = cache_.find(key_, [&] { return program(live); })) {
-    const GeneratorState now = generator_state();
-    if (draws_) set_generator_state(rng_entry_);
-    try {
-      result = e->run(inputs_, {});
-    } catch (...) {
-      set_generator_state(now);
-      throw;
-    }
-    set_generator_state(now);
+    result = e->run(inputs_, {}, &rng_entry_);
   } else {
     result = interpret(live);
   }

@@ -19,7 +19,7 @@ std::vector<char> forward_part(const Program& p, size_t n_out) {
     if (u.exit != kNone) live[idx(u.exit)] = 1;
   for (size_t k = p.instrs.size(); k-- > 0;) {
     const Instr& i = p.instrs[k];
-    bool on = i.op && !i.again && (i.op->has(kEffect) || i.op->has(kRandom));
+    bool on = has_effect(i);
     for (int v : i.out) on = on || (v != kNone && live[idx(v)]);
     keep[k] = on;
     for (const Arg& a : i.in)

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The three functions: plain loops in eager, one op in a trace.
+#include <algorithm>
+
 #include "tandem/grad/control_flow_internal.h"
 #include "tandem/grad/engine_internal.h"
 #include "tandem/graph/apply.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/create.h"
+#include "tandem/ops/pointwise.h"
 #include "tandem/ops/view.h"
 
 namespace tandem {
 namespace control {
 
-Body trace_body(TensorFn f, std::span<const Spec> specs, const char* op) {
+Body trace_body(TensorFn f, std::span<const Spec> specs) {
   Body b;
   b.graph = trace([&](std::span<const Tensor> x) { return f(x); }, specs, Captures::as_inputs);
-  TD_CHECK(b.graph->rng_draws == 0, Unsupported,
-           "random numbers are drawn inside {} in a trace\nDraw them before and pass them in (for "
-           "scan: as xs).",
-           op);
   for (const Graph::Capture& c : b.graph->captures) {
     b.captured.push_back(c.outer);
     b.graph->inputs.push_back(c.inner);
@@ -81,7 +80,7 @@ bool read_pred(const Tensor& p, const char* what) {
 // ---- scan
 
 Tensors scan_eager(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
-                   int64_t length, bool reverse, Where where) {
+                   int64_t length, bool reverse, Where where, RngKey key) {
   const std::vector<Spec> want = specs_of(carry);
   Tensors state(carry.begin(), carry.end());
   std::vector<Tensors> ys;
@@ -89,7 +88,7 @@ Tensors scan_eager(TensorFn f, std::span<const Tensor> carry, std::span<const Te
     const int64_t t = reverse ? length - 1 - k : k;
     Tensors in = state;
     for (const Tensor& x : xs) in.push_back(select(x, 0, t, where));
-    Tensors out = f(in);
+    Tensors out = run_inside(key, t, f, in);
     check_carry("scan", want, out);
     for (size_t i = 0; i < state.size(); ++i) state[i] = out[i];
     ys.resize(out.size() - state.size());
@@ -116,11 +115,11 @@ Tensors scan_eager(TensorFn f, std::span<const Tensor> carry, std::span<const Te
 }
 
 Tensors scan_traced(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
-                    Dim length, bool reverse, Where where) {
+                    Dim length, bool reverse, Where where, const RngKey* replay) {
   const std::vector<Spec> want = specs_of(carry);
   std::vector<Spec> specs = want;
   for (const Tensor& x : xs) specs.push_back(slice_spec(x));
-  Body b = trace_body(f, specs, "scan");
+  Body b = trace_body(f, specs);
   check_carry("scan", want, b.graph->outputs);
   Tensors in = joined(joined(carry, xs), b.captured);
   ControlAttrs a{
@@ -133,7 +132,7 @@ Tensors scan_traced(TensorFn f, std::span<const Tensor> carry, std::span<const T
     const Tensors starts(b.graph->inputs.begin(), b.graph->inputs.begin() + n);
     out.insert(out.begin() + n, starts.begin(), starts.end());
   }
-  Tensors out = call_row(op::scan, a, in, where);
+  Tensors out = call_row(op::scan, a, in, where, replay);
   if (a.saves) out.erase(out.begin() + n, out.begin() + 2 * n);
   return out;
 }
@@ -151,13 +150,20 @@ struct NoEnd : VjpClosure {
 };
 
 Tensors while_eager(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                    int64_t max_steps, Where where) {
+                    int64_t max_steps, Where where, RngKey key) {
   const std::vector<Spec> want = specs_of(carry);
   Tensors state(carry.begin(), carry.end()), last;
+  // The body draws as the branch of a cond in the step would: that is what a derivative runs.
+  bool on = true;
+  const auto step = [&](std::span<const Tensor> x) {
+    Tensors p = cond_fn(x);
+    on = read_pred(p[0], "while_loop: cond_fn");
+    if (!on) return Tensors();
+    return run_inside(detail::next_rng_key(), 0, body_fn, x);
+  };
   for (int64_t n = 0; max_steps == 0 || n < max_steps; ++n) {
-    Tensors p = cond_fn(state);
-    if (!read_pred(p[0], "while_loop: cond_fn")) break;
-    Tensors out = body_fn(state);
+    Tensors out = run_inside(key, n, step, state);
+    if (!on) break;
     TD_CHECK(out.size() == want.size(), Value, "{} tensors are carried and {} come back",
              want.size(), out.size());
     check_carry("while_loop", want, out);
@@ -176,9 +182,9 @@ Tensors while_eager(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> 
 }
 
 Tensors while_traced(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                     int64_t max_steps, Where where) {
+                     int64_t max_steps, Where where, const RngKey* replay) {
   const std::vector<Spec> want = specs_of(carry);
-  Body b = trace_body(body_fn, want, "while_loop"), p = trace_body(cond_fn, want, "while_loop");
+  Body b = trace_body(body_fn, want), p = trace_body(cond_fn, want);
   TD_CHECK(p.graph->outputs.size() == 1, Value, "cond_fn gives one tensor");
   read_pred(p.graph->outputs[0], "while_loop: cond_fn");
   TD_CHECK(b.graph->outputs.size() == want.size(), Value, "{} tensors are carried and {} come back",
@@ -186,36 +192,53 @@ Tensors while_traced(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor>
   check_carry("while_loop", want, b.graph->outputs);
   Tensors in = joined(carry, b.captured);
   if (max_steps > 0 && is_grad_enabled() && any_requires_grad(in))
-    return bounded_loop(cond_fn, body_fn, carry, max_steps, where);
+    return bounded_loop(cond_fn, body_fn, carry, max_steps, where, replay);
   ControlAttrs a{b.graph, p.graph, static_cast<int64_t>(carry.size())};
   a.sequences = static_cast<int64_t>(b.captured.size());
   a.max_steps = max_steps;
-  return call_row(op::while_loop, a, joined(in, p.captured), where);
+  return call_row(op::while_loop, a, joined(in, p.captured), where, replay);
 }
 
 }  // namespace
 
+// The state and whether the loop still runs: a cond_fn that draws must not bring it back to life.
 Tensors bounded_loop(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                     int64_t max_steps, Where where) {
-  const auto step = [&](std::span<const Tensor> state) {
+                     int64_t max_steps, Where where, const RngKey* replay) {
+  const auto step = [&](std::span<const Tensor> all) {
+    const std::span<const Tensor> state = all.first(all.size() - 1);
     const auto stay = [](std::span<const Tensor> x) { return Tensors(x.begin(), x.end()); };
-    return detail::cond_call(cond_fn(state)[0], body_fn, stay, state, where);
+    const Tensor on = logical_and(all.back(), cond_fn(state)[0].reshape({}));
+    Tensors out = control::cond(on, body_fn, stay, state, where, nullptr);
+    out.push_back(on);
+    return out;
   };
-  return detail::scan_call(step, carry, {}, {.length = max_steps}, where);
+  Tensors all(carry.begin(), carry.end());
+  all.push_back(ones({}, DType::b8, where));
+  Tensors out = control::scan(step, all, {}, {.length = max_steps}, where, replay);
+  out.pop_back();
+  return out;
 }
 
-}  // namespace control
-
-namespace detail {
-
-using namespace control;
-
-void fail_structure(const char* op, const char* what, Where where) {
-  throw Error(ErrorKind::Value, what, "Numbers that change have to be tensors.", op, where, "");
+Tensors run_inside(RngKey key, int64_t step, TensorFn f, std::span<const Tensor> x) {
+  const GeneratorGuard own(detail::inner_generator(key, static_cast<uint64_t>(step)));
+  return f(x);
 }
 
-Tensors scan_call(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
-                  ScanOptions options, Where where) try {
+bool draws(const Node& n) {
+  if (n.op->family != Family::control || !n.op->has(kRandom)) return n.op->has(kRandom);
+  const auto& a = *static_cast<const ControlAttrs*>(n.attrs.get());
+  return draws(graph_of(a.body)) || (a.other && draws(graph_of(a.other)));
+}
+bool draws(const Graph& g) {
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Ref<Node>& n) { return draws(*n); });
+}
+
+namespace {
+RngKey key_of(const RngKey* replay) { return replay ? *replay : detail::next_rng_key(); }
+}  // namespace
+
+Tensors scan(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
+             ScanOptions options, Where where, const RngKey* replay) try {
   check_defined(carry, "tensor of the carry");
   check_defined(xs, "xs");
   Dim length = options.length;
@@ -227,30 +250,31 @@ Tensors scan_call(TensorFn f, std::span<const Tensor> carry, std::span<const Ten
   }
   TD_CHECK(length.is_symbolic() || length.raw() >= 0, Value,
            "how many steps? xs holds no tensor\nGive {{.length = N}}.");
-  if (values_hidden()) return scan_traced(f, carry, xs, length, options.reverse, where);
-  return scan_eager(f, carry, xs, length.value(), options.reverse, where);
+  if (values_hidden()) return scan_traced(f, carry, xs, length, options.reverse, where, replay);
+  return scan_eager(f, carry, xs, length.value(), options.reverse, where, key_of(replay));
 } catch (const Error& e) {
   rethrow_at(e, "scan", where);
 }
 
-Tensors while_call(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                   WhileOptions options, Where where) try {
+Tensors while_loop(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
+                   WhileOptions options, Where where, const RngKey* replay) try {
   check_defined(carry, "tensor of the carry");
   TD_CHECK(options.max_steps >= 0, Value, "max_steps must not be negative, got {}",
            options.max_steps);
-  if (values_hidden()) return while_traced(cond_fn, body_fn, carry, options.max_steps, where);
-  return while_eager(cond_fn, body_fn, carry, options.max_steps, where);
+  if (values_hidden())
+    return while_traced(cond_fn, body_fn, carry, options.max_steps, where, replay);
+  return while_eager(cond_fn, body_fn, carry, options.max_steps, where, key_of(replay));
 } catch (const Error& e) {
   rethrow_at(e, "while_loop", where);
 }
 
-Tensors cond_call(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
-                  std::span<const Tensor> operands, Where where) try {
+Tensors cond(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
+             std::span<const Tensor> operands, Where where, const RngKey* replay) try {
   check_defined(operands, "operand");
   const bool yes = read_pred(pred, "pred");
-  if (!values_hidden()) return yes ? true_fn(operands) : false_fn(operands);
+  if (!values_hidden()) return run_inside(key_of(replay), 0, yes ? true_fn : false_fn, operands);
   const std::vector<Spec> specs = specs_of(operands);
-  Body t = trace_body(true_fn, specs, "cond"), f = trace_body(false_fn, specs, "cond");
+  Body t = trace_body(true_fn, specs), f = trace_body(false_fn, specs);
   const std::vector<Tensor>&a = t.graph->outputs, &b = f.graph->outputs;
   TD_CHECK(a.size() == b.size(), Value, "true_fn gives {} tensors, false_fn {}", a.size(),
            b.size());
@@ -265,9 +289,30 @@ Tensors cond_call(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
   ControlAttrs attrs{t.graph, f.graph, static_cast<int64_t>(operands.size())};
   attrs.sequences = static_cast<int64_t>(t.captured.size());
   Tensors in = joined({&pred, 1}, operands);
-  return call_row(op::cond, attrs, joined(joined(in, t.captured), f.captured), where);
+  return call_row(op::cond, attrs, joined(joined(in, t.captured), f.captured), where, replay);
 } catch (const Error& e) {
   rethrow_at(e, "cond", where);
+}
+
+}  // namespace control
+
+namespace detail {
+
+void fail_structure(const char* op, const char* what, Where where) {
+  throw Error(ErrorKind::Value, what, "Numbers that change have to be tensors.", op, where, "");
+}
+
+Tensors scan_call(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
+                  ScanOptions options, Where where) {
+  return control::scan(f, carry, xs, options, where, nullptr);
+}
+Tensors while_call(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
+                   WhileOptions options, Where where) {
+  return control::while_loop(cond_fn, body_fn, carry, options, where, nullptr);
+}
+Tensors cond_call(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
+                  std::span<const Tensor> operands, Where where) {
+  return control::cond(pred, true_fn, false_fn, operands, where, nullptr);
 }
 
 }  // namespace detail

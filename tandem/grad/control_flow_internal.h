@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tandem/grad/control_flow.h"
+#include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
 
 namespace tandem::control {
@@ -20,7 +21,7 @@ struct Body {
   Ref<Graph> graph;
   Tensors captured;
 };
-Body trace_body(TensorFn f, std::span<const Spec> specs, const char* op);
+Body trace_body(TensorFn f, std::span<const Spec> specs);
 /// Throws Shape unless the outputs have the carry's specs.
 void check_carry(const char* op, std::span<const Spec> carry, std::span<const Tensor> out);
 
@@ -40,7 +41,23 @@ std::vector<Spec> results_of(const OpDef& op, const ControlAttrs& a, std::span<c
 /// Result k of the groups; undefined where the group is.
 Tensor unpack(const Layout& l, size_t k, std::span<const Tensor> groups, Where where);
 /// Run the row and unpack its results.
-Tensors call_row(const OpDef& op, const ControlAttrs& a, std::span<const Tensor> in, Where where);
+Tensors call_row(const OpDef& op, const ControlAttrs& a, std::span<const Tensor> in, Where where,
+                 const RngKey* replay = nullptr);
+/// Does it draw random numbers, or some body in it?
+bool draws(const Node& n);
+bool draws(const Graph& g);
+
+// The three functions. Each moves the generator by one, and its bodies draw from generators made of
+// that key and the number of the step; with `replay`, the key of the first run, they draw the same
+// numbers again and the generator stays.
+Tensors scan(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
+             ScanOptions options, Where where, const RngKey* replay);
+Tensors while_loop(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
+                   WhileOptions options, Where where, const RngKey* replay);
+Tensors cond(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
+             std::span<const Tensor> operands, Where where, const RngKey* replay);
+/// Runs f as step `step` of the op with this key.
+Tensors run_inside(RngKey key, int64_t step, TensorFn f, std::span<const Tensor> x);
 
 void scan_vjp(VjpCall& c);
 void while_vjp(VjpCall& c);
@@ -51,6 +68,6 @@ void cond_batch(BatchCall& c);
 
 /// while_loop as a scan of max_steps steps, each of which may do nothing.
 Tensors bounded_loop(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                     int64_t max_steps, Where where);
+                     int64_t max_steps, Where where, const RngKey* replay);
 
 }  // namespace tandem::control

@@ -95,7 +95,7 @@ void run_scan(const KernelCall& k, const ControlAttrs& a, const Layout& l, const
     Tensors x = state;
     for (size_t i = 0; i < xs; ++i) x.push_back(select(in[carries + i], 0, t));
     for (size_t i = carries + xs; i < in.size(); ++i) x.push_back(in[i]);
-    Tensors y = body(x);
+    Tensors y = run_inside(k.rng, t, body, x);
     for (size_t i = 0; i < carries; ++i) state[i] = std::move(y[i]);
     for (size_t i = carries; i < y.size(); ++i)
       put(k.out[l.pieces[i].group], l.pieces[i].start.value() + t * y[i].numel(), y[i]);
@@ -104,18 +104,26 @@ void run_scan(const KernelCall& k, const ControlAttrs& a, const Layout& l, const
     put(k.out[l.pieces[i].group], l.pieces[i].start.value(), state[i]);
 }
 
-Tensors run_while(const ControlAttrs& a, const Tensors& in, TensorFn body, TensorFn other) {
+Tensors run_while(const ControlAttrs& a, const Tensors& in, TensorFn body, TensorFn other,
+                  RngKey key) {
   const auto carries = static_cast<std::ptrdiff_t>(a.carries);
   Tensors state(in.begin(), in.begin() + carries);
   const Tensors of_body = picked(in, inputs_of(op::while_loop, a, in.size(), false), a.carries);
   const Tensors of_cond = picked(in, inputs_of(op::while_loop, a, in.size(), true), a.carries);
-  for (int64_t n = 0; a.max_steps == 0 || n < a.max_steps; ++n) {
-    Tensors x = state;
+  bool on = true;
+  const auto step = [&](std::span<const Tensor> now) {
+    Tensors x(now.begin(), now.end());
     x.insert(x.end(), of_cond.begin(), of_cond.end());
-    if (!other(x)[0].reshape({}).item<bool>()) break;
-    x = state;
+    on = other(x)[0].reshape({}).item<bool>();
+    if (!on) return Tensors();
+    x.assign(now.begin(), now.end());
     x.insert(x.end(), of_body.begin(), of_body.end());
-    state = body(x);
+    return run_inside(detail::next_rng_key(), 0, body, x);
+  };
+  for (int64_t n = 0; a.max_steps == 0 || n < a.max_steps; ++n) {
+    Tensors next = run_inside(key, n, step, state);
+    if (!on) break;
+    state = std::move(next);
   }
   return state;
 }
@@ -167,7 +175,8 @@ Tensor unpack(const Layout& l, size_t k, std::span<const Tensor> groups, Where w
   return reshape(narrow(flat, 0, p.start, p.spec.shape.numel(), where), p.spec.shape, where);
 }
 
-Tensors call_row(const OpDef& op, const ControlAttrs& a, std::span<const Tensor> in, Where where) {
+Tensors call_row(const OpDef& op, const ControlAttrs& a, std::span<const Tensor> in, Where where,
+                 const RngKey* replay) {
   std::vector<Operand> operands;
   operands.reserve(in.size());
   std::vector<Shape> shapes;
@@ -176,7 +185,9 @@ Tensors call_row(const OpDef& op, const ControlAttrs& a, std::span<const Tensor>
     shapes.push_back(t.shape());
   }
   Tensor groups[kMaxOpOuts];
-  apply(op, &a, operands, groups, where);
+  ApplyOptions options;
+  options.rng = replay;
+  apply(op, &a, operands, groups, where, options);
   Layout l = layout_of(results_of(op, a, shapes));
   Tensors out;
   for (size_t k = 0; k < l.pieces.size(); ++k) out.push_back(unpack(l, k, groups, where));
@@ -209,11 +220,11 @@ void run_control(const KernelCall& k, TensorFn body, TensorFn other) {
   if (&k.op == &op::scan) return run_scan(k, a, l, in, body);
   Tensors out;
   if (&k.op == &op::while_loop) {
-    out = run_while(a, in, body, other);
+    out = run_while(a, in, body, other, k.rng);
   } else {
     const bool yes = in[0].reshape({}).item<bool>();
     Tensors x = picked(in, inputs_of(k.op, a, in.size(), !yes), 0);
-    out = yes ? body(x) : other(x);
+    out = run_inside(k.rng, 0, yes ? body : other, x);
   }
   for (size_t i = 0; i < out.size(); ++i)
     put(k.out[l.pieces[i].group], l.pieces[i].start.value(), out[i]);
@@ -229,6 +240,7 @@ constinit const OpDef cond = control_row("cond", {"pred", "xs*"}, fields<Control
                                  .batch(control::cond_batch)
                                  .reference(control::control_loops)
                                  .flops(control::no_cost)
+                                 .flag(kRandom)
                                  .doc("One of two graphs, chosen by a value; only that one runs.");
 constinit const OpDef while_loop =
     control_row("while_loop", {"xs*"}, fields<ControlAttrs>())
@@ -238,6 +250,7 @@ constinit const OpDef while_loop =
         .batch(control::while_batch)
         .reference(control::control_loops)
         .flops(control::no_cost)
+        .flag(kRandom)
         .doc("A graph repeated on what it gives as long as another graph says so.");
 constinit const OpDef scan =
     control_row("scan", {"xs*"}, fields<ControlAttrs>())
@@ -247,6 +260,7 @@ constinit const OpDef scan =
         .batch(control::scan_batch)
         .reference(control::control_loops)
         .flops(control::no_cost)
+        .flag(kRandom)
         .doc(
             "A graph over a carried state and the slices of sequences; gives the last state and "
             "what each step gave.");

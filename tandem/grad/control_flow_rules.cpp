@@ -6,6 +6,7 @@
 #include "tandem/grad/engine_internal.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/batch.h"
+#include "tandem/graph/run_internal.h"
 #include "tandem/graph/vjp.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/ops.h"
@@ -47,9 +48,17 @@ Tensor or_zeros(Tensor g, const Tensor& like) {
   return g.defined() ? std::move(g) : zeros_like(like);
 }
 
-Tensors run_again(const Graph& g, std::span<const Tensor> in) {
+// A body once more, recorded: same draws, no effects.
+Tensors body_again(const Graph& g, std::span<const Tensor> in) {
   EnableGradGuard on;
-  return run(g, in);
+  return run_again(g, in);
+}
+// What a body of a batch would draw depends on where it stands.
+void refuse_draws(const Ref<RefCounted>& body, const char* op) {
+  TD_CHECK(!body || !draws(graph_of(body)), Unsupported,
+           "random numbers are drawn inside {} under vmap\nDraw them before and pass them in (for "
+           "scan: as xs).",
+           op);
 }
 
 struct Incoming {
@@ -89,13 +98,13 @@ Tensors starts_of(VjpCall& c, const ControlAttrs& a, const Incoming& y, const Te
   const auto step = [&](std::span<const Tensor> x) {
     Tensors all(x.begin(), x.end());
     all.insert(all.end(), in.begin() + static_cast<std::ptrdiff_t>(carries + xs), in.end());
-    Tensors out = run(graph_of(a.body), all);
+    Tensors out = run_again(graph_of(a.body), all);
     out.resize(carries);
     out.insert(out.end(), x.begin(), x.begin() + static_cast<std::ptrdiff_t>(carries));
     return out;
   };
-  Tensors out = detail::scan_call(step, part(in, 0, carries), part(in, carries, xs),
-                                  {a.reverse, xs ? -1 : a.length[0].value()}, c.where());
+  Tensors out = control::scan(step, part(in, 0, carries), part(in, carries, xs),
+                              {a.reverse, xs ? -1 : a.length[0].value()}, c.where(), &c.node.rng);
   return Tensors(out.begin() + static_cast<std::ptrdiff_t>(carries), out.end());
 }
 
@@ -129,7 +138,7 @@ void scan_vjp(VjpCall& c) {
     Tensors x(slices.begin(), slices.begin() + static_cast<std::ptrdiff_t>(carries + xs));
     x.insert(x.end(), in.begin() + static_cast<std::ptrdiff_t>(carries + xs), in.end());
     x = variables(x, again);
-    const Tensors value = run_again(g, x);
+    const Tensors value = body_again(g, x);
     Tensors grads(value.size()), targets, out;
     for (size_t k = 0; k < of_carry.size(); ++k) grads[of_carry[k]] = t[k];
     for (size_t k = 0; k < of_y.size(); ++k) grads[of_y[k]] = slices[carries + xs + k];
@@ -144,7 +153,7 @@ void scan_vjp(VjpCall& c) {
     return out;
   };
   const ScanOptions options{!a.reverse, sequences.empty() ? a.length[0].value() : -1};
-  Tensors d = detail::scan_call(back, state, sequences, options, c.where());
+  Tensors d = control::scan(back, state, sequences, options, c.where(), &c.node.rng);
   size_t k = 0;
   for (size_t i : of_carry) {
     if (c.needs(static_cast<int>(i))) c.results[i] = d[k];
@@ -170,17 +179,18 @@ void while_vjp(VjpCall& c) {
     return x;
   };
   const auto body = [&](std::span<const Tensor> state) {
-    return run(graph_of(a.body), with(state, carries, own));
+    return run_again(graph_of(a.body), with(state, carries, own));
   };
   const auto holds = [&](std::span<const Tensor> state) {
-    return run(graph_of(a.other), with(state, carries + own, in.size() - carries - own));
+    return run_again(graph_of(a.other), with(state, carries + own, in.size() - carries - own));
   };
   Tensors value;
   {
     EnableGradGuard on;
-    value = values_hidden()
-                ? bounded_loop(holds, body, part(in, 0, carries), a.max_steps, c.where())
-                : detail::while_call(holds, body, part(in, 0, carries), {a.max_steps}, c.where());
+    value = values_hidden() ? bounded_loop(holds, body, part(in, 0, carries), a.max_steps,
+                                           c.where(), &c.node.rng)
+                            : control::while_loop(holds, body, part(in, 0, carries), {a.max_steps},
+                                                  c.where(), &c.node.rng);
   }
   std::vector<size_t> at;
   for (size_t i = 0; i < in.size(); ++i)
@@ -213,7 +223,7 @@ void cond_vjp(VjpCall& c) {
         all[i] = variable(in[i], again);
         x.push_back(all[i]);
       }
-      const Tensors value = run_again(graph_of(yes ? a.body : a.other), x);
+      const Tensors value = body_again(graph_of(yes ? a.body : a.other), x);
       for (size_t i : at)
         if (used[i]) targets.push_back(all[i]);
       Tensors d = pull(value, y.grads, targets, again, c.where()), out;
@@ -223,7 +233,7 @@ void cond_vjp(VjpCall& c) {
     };
   };
   auto t = back(true), f = back(false);
-  Tensors d = detail::cond_call(in[0], t, f, {}, c.where());
+  Tensors d = control::cond(in[0], t, f, {}, c.where(), &c.node.rng);
   for (size_t k = 0; k < at.size(); ++k) c.results[at[k]] = d[k];
 }
 
@@ -257,6 +267,7 @@ void pack_batched(BatchCall& c, const OpDef& op, const Tensors& results) {
 
 void scan_batch(BatchCall& c) {
   const auto& a = c.get_attrs<ControlAttrs>();
+  refuse_draws(a.body, "scan");
   const auto carries = static_cast<size_t>(a.carries), xs = static_cast<size_t>(a.sequences);
   Tensors state, sequences, fixed;
   std::vector<char> flags(carries, 1);
@@ -284,6 +295,8 @@ void scan_batch(BatchCall& c) {
 
 void while_batch(BatchCall& c) {
   const auto& a = c.get_attrs<ControlAttrs>();
+  refuse_draws(a.body, "while_loop");
+  refuse_draws(a.other, "while_loop");
   const auto carries = static_cast<size_t>(a.carries), own = static_cast<size_t>(a.sequences);
   Tensors state;
   for (size_t i = 0; i < carries; ++i)
@@ -317,6 +330,8 @@ void while_batch(BatchCall& c) {
 
 void cond_batch(BatchCall& c) {
   const auto& a = c.get_attrs<ControlAttrs>();
+  refuse_draws(a.body, "cond");
+  refuse_draws(a.other, "cond");
   const auto operands = static_cast<size_t>(a.carries), own = static_cast<size_t>(a.sequences);
   const auto branch = [&](bool yes) {
     return [&, yes](std::span<const Tensor>) {

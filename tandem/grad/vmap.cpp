@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tandem/base/log.h"
+#include "tandem/grad/control_flow_internal.h"
 #include "tandem/grad/engine_internal.h"
 #include "tandem/grad/transforms.h"
 #include "tandem/graph/apply.h"
@@ -40,7 +41,7 @@ class BatchRunner {
   void step(const Node& n) {
     SmallVec<Tensor, 4> in;
     std::vector<char> batched;
-    bool any = n.op->has(kRandom);
+    bool any = control::draws(n);
     for (const NodeInput& i : n.in) {
       Value v;
       if (i.present) v = env_[i.from->index][i.from_index];

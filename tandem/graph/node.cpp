@@ -65,6 +65,7 @@ void Node::release() {
     i.from.reset();
   }
   for (NodeOutput& o : out) o.saved = Tensor();
+  attrs = AttrsHolder();  // closures hold what they saved
 }
 
 void set_node(Tensor& t, const Ref<Node>& node, uint32_t index) {

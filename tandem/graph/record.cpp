@@ -92,7 +92,8 @@ void record_trace(Call& k, Tensor* out) {
   if (!k.context.grad_enabled) n->flags |= kNoGrad;
   n->graph = trace.graph.get();
   n->index = static_cast<uint32_t>(trace.graph->nodes.size());
-  if (k.op.has(kRandom)) n->rng = {0, trace.graph->rng_draws++};
+  if (k.op.has(kRandom))
+    n->rng = k.options.rng ? *k.options.rng : RngKey{0, trace.graph->rng_draws++};
   uint32_t depth = 1;
   for (size_t i = 0; i < k.tensors.size(); ++i) {
     NodeInput& in = n->in.emplace_back();

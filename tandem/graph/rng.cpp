@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include "tandem/base/philox.h"
 #include "tandem/graph/trace.h"
 
 namespace tandem {
@@ -29,12 +30,17 @@ GeneratorGuard::~GeneratorGuard() { t_own = old_; }
 void manual_seed(uint64_t seed) { set_generator_state({seed, 0}); }
 
 GeneratorState generator_state() {
+  if (t_own) return *t_own;
   Generator& g = generator();
   std::lock_guard hold(g.lock);
   return g.state;
 }
 
 void set_generator_state(GeneratorState s) {
+  if (t_own) {
+    *t_own = s;
+    return;
+  }
   Generator& g = generator();
   std::lock_guard hold(g.lock);
   g.state = s;
@@ -43,13 +49,18 @@ void set_generator_state(GeneratorState s) {
 namespace detail {
 
 RngKey next_rng_key() {
-  if (Trace* t = context().trace) return {0, t->graph->rng_draws++};
+  if (Trace* t = context().trace; t && !t->lazy) return {0, t->graph->rng_draws++};
   if (t_own) return {t_own->seed, static_cast<uint32_t>(t_own->offset++)};
   Generator& g = generator();
   std::lock_guard hold(g.lock);
   TD_CHECK(g.state.offset < (uint64_t{1} << 32), Value,
            "the generator has made 2^32 draws\nCall manual_seed() with a new seed.");
   return {g.state.seed, static_cast<uint32_t>(g.state.offset++)};
+}
+
+GeneratorState inner_generator(RngKey key, uint64_t step) {
+  constexpr uint32_t kDraw = 0x696e6e72;  // no random op makes so many draws for one element
+  return {philox(key.seed, key.offset, step, kDraw).word64(0), 0};
 }
 
 }  // namespace detail

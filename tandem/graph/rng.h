@@ -11,7 +11,8 @@ struct GeneratorState {
   uint64_t seed = 0;
   uint64_t offset = 0;
 };
-/// Set the default generator's seed and set its offset to 0.
+/// Set the seed and set the offset to 0: of the default generator, or of this thread's
+/// GeneratorGuard where one lives. So do the two below.
 TD_API void manual_seed(uint64_t seed);
 TD_API GeneratorState generator_state();
 TD_API void set_generator_state(GeneratorState s);
@@ -33,6 +34,9 @@ class TD_API GeneratorGuard {
 namespace detail {
 /// The key of the next random op: moves the offset by one; throws Value after 2^32 draws.
 TD_API RngKey next_rng_key();
+/// The generator of step `step` inside the op with this key: the bodies of cond, while_loop and
+/// scan draw from it, so the op itself moves the generator by one however often they run.
+GeneratorState inner_generator(RngKey key, uint64_t step);
 }  // namespace detail
 
 }  // namespace tandem

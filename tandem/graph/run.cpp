@@ -2,9 +2,10 @@
 // run(Graph): walk the nodes through the gate. The oracle of every other way to execute a graph,
 // and the way vmap, checkpoint and data-sized segments run. Cells are written only at the end, so
 // an exception leaves them as they were.
+#include <algorithm>
+
 #include "tandem/graph/apply.h"
-#include "tandem/graph/rng.h"
-#include "tandem/graph/trace.h"
+#include "tandem/graph/run_internal.h"
 
 namespace tandem {
 namespace {
@@ -64,6 +65,22 @@ class Runner {
   void walk(GeneratorState entry) {
     for (const Ref<Node>& n : g_.nodes)
       if (env_[n->index].empty()) step(*n, entry);
+  }
+  // Only what the first outputs need; ops with an effect hand their operand on.
+  void walk_again(GeneratorState entry, size_t outputs) {
+    std::vector<char> needed(g_.nodes.size());
+    for (size_t i = 0; i < std::min(outputs, g_.outputs.size()); ++i)
+      needed[node_of(g_.outputs[i])->index] = 1;
+    for (size_t k = g_.nodes.size(); k-- > 0;)
+      for (const NodeInput& i : g_.nodes[k]->in)
+        if (needed[k] && i.from) needed[i.from->index] = 1;
+    for (const Ref<Node>& n : g_.nodes) {
+      if (!needed[n->index] || !env_[n->index].empty()) continue;
+      if (n->op->has(kEffect) && n->out.size() == 1)
+        env_[n->index].push_back(take(n->in[0], n->index));
+      else
+        step(*n, entry);
+    }
   }
 
  private:
@@ -179,6 +196,23 @@ std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
     std::lock_guard hold(u.slot->lock);
     u.slot->set(u.exit.defined() ? r.get(u.exit) : Tensor());
   }
+  return out;
+}
+
+std::vector<Tensor> run_again(const Graph& g, std::span<const Tensor> inputs,
+                              const SeenBefore& seen) {
+  Symbols symbols = solve_symbols(g, inputs);
+  Runner r(g, symbols);
+  for (size_t i = 0; i < inputs.size(); ++i) r.set(g.inputs[i], inputs[i]);
+  for (size_t i = 0; i < g.captures.size(); ++i)
+    r.set(g.captures[i].inner, seen.captures ? (*seen.captures)[i] : g.captures[i].outer);
+  for (size_t i = 0; i < g.cells.size(); ++i)
+    if (g.cells[i].entry.defined())
+      r.set(g.cells[i].entry, seen.cells ? (*seen.cells)[i] : g.cells[i].cell->read());
+  r.walk_again(seen.generator ? *seen.generator : generator_state(), seen.outputs);
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < std::min(seen.outputs, g.outputs.size()); ++i)
+    out.push_back(r.get(g.outputs[i]));
   return out;
 }
 

@@ -48,7 +48,7 @@ const char* backend(const OpDef& op) {
 
 std::string flags(const OpDef& op) {
   std::string s;
-  if (op.has(kRandom)) s += " random";
+  if (op.has(kRandom) && op.family != Family::control) s += " random";
   if (op.has(kDataSized)) s += " data-sized";
   if (op.has(kNotDeterministic)) s += " bits-vary-with-threads";
   return s;

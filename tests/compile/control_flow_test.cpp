@@ -422,8 +422,11 @@ TEST(ControlFlow, Refusals) {
       "carries it");
   compiled(
       [](Tensor x) {
-        return scan([](Tensor c, Tensor v) { return std::pair(c + v * randn({}), v); }, x.sum(), x)
-            .first;
+        return vmap([](Tensor x) {
+          return scan([](Tensor c, Tensor v) { return std::pair(c + v * randn({}), v); }, x.sum(),
+                      x)
+              .first;
+        })(x.reshape({-1, 1}));
       },
       "random numbers");
   compiled(
@@ -437,6 +440,144 @@ TEST(ControlFlow, Refusals) {
             .first;
       },
       "loop body");
+}
+
+// ---- random numbers in bodies: eager, compiled and the graph's interpreter draw the same, and a
+// derivative sees what the first run drew
+
+Tensor noisy_scan(const Tensor& x, const Tensor& w, bool reverse) {
+  auto [h, ys] = scan(
+      [&](Tensor h, Tensor v) {
+        Tensor next = tanh(h * w + v + 0.3 * randn({3}).to(DType::f64));
+        return std::pair(dropout(next, 0.4, true), next * rand({3}).to(DType::f64));
+      },
+      x[0], x, {.reverse = reverse});
+  return (h * h).sum() + ys.sum() * 0.5;
+}
+// Steps until a random walk has left the circle, at most 12.
+Tensor noisy_walk(const Tensor& x, const Tensor& w) {
+  Tensor y = while_loop([&](Tensor c) { return (c * c).sum() + rand({}).to(DType::f64) < 4.0; },
+                        [&](Tensor c) { return c * w + 0.5 * randn({3}).to(DType::f64) * c; }, x[0],
+                        {.max_steps = 12});
+  return (y * y).sum();
+}
+Tensor noisy_cond(const Tensor& x, const Tensor& w) {
+  Tensor y = cond(
+      rand({}) < 0.5, [&](Tensor v) { return v * w * rand({3}).to(DType::f64); },
+      [](Tensor v) { return v + v * randn({3}).to(DType::f64) + randn({3}).to(DType::f64); }, x[0]);
+  // A loop in a loop.
+  auto [h, ys] = scan(
+      [&](Tensor h, Tensor v) {
+        Tensor next = while_loop([](Tensor c) { return (c * c).sum() < 3.0; },
+                                 [](Tensor c) { return c * (1.5 + rand({3}).to(DType::f64)); },
+                                 h + v, {.max_steps = 5});
+        return std::pair(h * 0.5 + 0.1 * next, next * w);
+      },
+      y, x);
+  return (h * h).sum() + ys.sum();
+}
+
+template <class F>
+void same_draws(F f) {
+  Tensor x = random({4, 3}, 11), w = random({3}, 12);
+  auto value = compile([&](Tensor x, Tensor w) { return f(x, w); });
+  auto both = [&](Tensor x, Tensor w) {
+    auto [y, g] = value_and_grad([&](Tensor x, Tensor w) { return f(x, w); }, {0, 1})(x, w);
+    return std::tuple(y, g[0], g[1], rand({2}));
+  };
+  auto step = compile(both);
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    manual_seed(seed);
+    const Tensor want = f(x, w);
+    const GeneratorState after = generator_state();
+    manual_seed(seed);
+    expect_near(value(x, w), want);
+    EXPECT_EQ(generator_state().offset, after.offset);
+    manual_seed(seed);
+    const auto a = both(x, w);
+    manual_seed(seed);
+    const auto b = step(x, w);
+    manual_seed(seed);
+    Tensors outs = run(*step.graph(), Tensors{x, w});
+    expect_near(std::get<0>(a), want);
+    expect_near(std::get<0>(b), want);
+    expect_near(std::get<1>(b), std::get<1>(a));
+    expect_near(std::get<2>(b), std::get<2>(a));
+    expect_near(std::get<3>(b).to(DType::f64), std::get<3>(a).to(DType::f64), 0);
+    for (size_t i = 0; i < 3; ++i)
+      expect_near(outs[i], i == 0 ? std::get<0>(a) : i == 1 ? std::get<1>(a) : std::get<2>(a));
+    // The derivative is that of the function with these draws.
+    const double eps = 1e-6;
+    Tensor d = ones({4, 3}, DType::f64) * eps;
+    const auto at = [&](const Tensor& x) {
+      manual_seed(seed);
+      return f(x, w).template item<double>();
+    };
+    const Tensor whole = std::get<1>(a).sum();
+    const double slope = values(whole)[0];
+    EXPECT_NEAR((at(x + d) - at(x - d)) / (2 * eps), slope, 2e-4 * (1 + std::abs(slope))) << seed;
+  }
+}
+TEST(ControlFlow, RandomScan) {
+  same_draws([](Tensor x, Tensor w) { return noisy_scan(x, w, false); });
+  same_draws([](Tensor x, Tensor w) { return noisy_scan(x, w, true); });
+}
+TEST(ControlFlow, RandomWhile) { same_draws(noisy_walk); }
+TEST(ControlFlow, RandomCond) { same_draws(noisy_cond); }
+
+TEST(ControlFlow, BodiesDrawAnew) {
+  // Every step and every call draws other numbers, and the op moves the generator by one.
+  auto f = compile([](Tensor x) {
+    return scan([](Tensor c, Tensor v) { return std::pair(c, v + rand({2})); }, x.sum(), x).second;
+  });
+  manual_seed(3);
+  const Tensor a = f(zeros({3, 2})), b = f(zeros({3, 2}));
+  EXPECT_EQ(generator_state().offset, 2u);
+  std::vector<float> seen;
+  for (const Tensor& t : {a, b})
+    for (float v : t.to_vector<float>()) seen.push_back(v);
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(std::unique(seen.begin(), seen.end()), seen.end());
+}
+
+TEST(ControlFlow, EffectsOfALoopNobodyReadsHappen) {
+  auto f = compile([](Tensor x) {
+    scan(
+        [](Tensor c, Tensor v) {
+          debug_print(v, "slice");
+          return std::pair(c + v, v);
+        },
+        x.sum(), x);
+    return x * 2.0;
+  });
+  for (int i = 0; i < 2; ++i) {
+    testing::internal::CaptureStdout();
+    f(ones({3}));
+    const std::string text = testing::internal::GetCapturedStdout();
+    size_t n = 0;
+    for (size_t at = text.find("slice"); at != std::string::npos; at = text.find("slice", at + 1))
+      ++n;
+    EXPECT_EQ(n, 3u) << text;
+  }
+  // A derivative runs the body again, its effects do not happen again.
+  auto g = compile([](Tensor x) {
+    return value_and_grad([](Tensor x) {
+             return scan(
+                        [](Tensor c, Tensor v) {
+                          Tensor p = debug_print(c * v, "step");
+                          return std::pair(p, v);
+                        },
+                        ones({}), x)
+                 .first;
+           })(x)
+        .second;
+  });
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(g(full({3}, 2.0)).to_vector<float>(), (std::vector<float>{4, 4, 4}));
+  const std::string text = testing::internal::GetCapturedStdout();
+  size_t n = 0;
+  for (size_t at = text.find("step"); at != std::string::npos; at = text.find("step", at + 1)) ++n;
+  EXPECT_EQ(n, 3u) << text;
 }
 
 }  // namespace
