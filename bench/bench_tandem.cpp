@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +16,8 @@
 #include "bench/models.h"
 #include "tandem/base/parallel.h"
 #include "tandem/base/philox.h"
+#include "tandem/ops/machine_limits.h"
+#include "tandem/tensor/allocator.h"
 
 namespace tandem::bench {
 namespace {
@@ -85,6 +88,34 @@ void set_weights(nn::Module& net) {
   }
 }
 
+// Resident bytes of this process, now or at most since reset_resident_peak(); 0 where the system
+// does not say.
+int64_t resident_bytes(const char* field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind(field, 0) == 0) return 1024 * std::atoll(line.c_str() + std::strlen(field));
+  return 0;
+}
+bool reset_resident_peak() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5" << std::flush;
+  return file.good();
+}
+int64_t g_idle_bytes = 0;  // resident after init(), before any model
+
+// What a call of `e` takes, measured with an Executable that has not run yet.
+void measure_memory(nlohmann::json& j, const Executable& e, const std::vector<Tensor>& inputs) {
+  Ref<Executable> fresh = make_ref<Executable>(compiler::Program(e.program()));
+  trim_allocator();
+  const int64_t held = allocator_stats().in_use, resident = resident_bytes("VmRSS:");
+  reset_allocator_peak();
+  const bool reset = reset_resident_peak();
+  NoGradGuard no_grad;
+  fresh->run(inputs, {});
+  j["measured_bytes"] = allocator_stats().peak - held;
+  if (reset) j["resident_bytes"] = resident_bytes("VmHWM:") - resident;
+}
+
 nlohmann::json report(const std::string& name, bool compiled = false) {
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
@@ -92,6 +123,7 @@ nlohmann::json report(const std::string& name, bool compiled = false) {
           {"variant", compiled ? "compiled" : "eager"},
           {"threads", num_threads()},
           {"rss_mb", use.ru_maxrss / 1024},
+          {"idle_mb", g_idle_bytes / 1048576},
           {"version", TANDEM_VERSION}};
 }
 
@@ -130,14 +162,17 @@ nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budg
   if (std::getenv("TANDEM_PROFILE")) {
     ProfilerGuard profiler;
     for (int i = 0; i < 10; ++i) step();
-    fmt::print(stderr, "{}\n{}", profiler.profile().table(),
-               profiler.profile().table(Profile::By::layer));
+    const MachineLimits limits = machine_limits();
+    fmt::print(stderr, "limits: {:.0f} GFLOP/s, {:.1f} GB/s\n{}\n{}", limits.gflops, limits.gbs,
+               profiler.profile().table(Profile::By::op, limits),
+               profiler.profile().table(Profile::By::layer, limits));
   }
   nlohmann::json j = report(name, compiled);
   if (compiled) {
     j["peak_bytes"] = fast.executable()->peak_bytes();
     j["lower_bound"] = fast.executable()->lower_bound();
     j["steps"] = fast.executable()->num_steps();
+    measure_memory(j, *fast.executable(), {x, y});
     if (std::getenv("TANDEM_DUMP")) {
       fmt::print(stderr, "{}\n{}\n{}\n", fast.executable()->program().to_string(),
                  fast.executable()->to_string(), fast.executable()->peak_table());
@@ -211,6 +246,7 @@ int main(int argc, char** argv) {
   }
   try {
     tandem::init();
+    tandem::bench::g_idle_bytes = tandem::bench::resident_bytes("VmRSS:");
     double budget = argc > 2 ? std::atof(argv[2]) : 1.0;
     nlohmann::json j = tandem::bench::run(argv[1], budget);
     if (j.is_null()) {

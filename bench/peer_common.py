@@ -24,9 +24,22 @@ def one_round(f, seconds):
     return median(wall), median(cpu)
 
 
+def resident_mb():
+    """Resident memory of this process in MB, or None where the system does not say."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as f:
+            for line in f:
+                if line.startswith("VmRSS:"):
+                    return round(int(line.split()[1]) / 1024)
+    except OSError:
+        pass
+    return None
+
+
 def measure(case, variant, make, a, unit="ms"):
     """Prints a case's line. make() gives a function that does one step and returns its loss, and a
     dict with "version" and what else is to stand in the line."""
+    idle = resident_mb()
     start = time.perf_counter()
     step, more = make()
     losses = [step()]
@@ -38,6 +51,7 @@ def measure(case, variant, make, a, unit="ms"):
         "case": case, "variant": variant, unit: round(median(rounds), 5), "threads": a.threads,
         "cpu_ms": round(median([c for _, c in both]) * 1e3, 5), "rounds": rounds,
         "losses": losses, "first_s": round(first, 3),
+        "idle_mb": idle,
         "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), **more}),
         flush=True)
 

@@ -7,6 +7,7 @@ variants: jax (jit of the whole step, donated buffers); tf (tf.function); tf_xla
 The numbers that both sides start from stand at the head of peers_torch.py; weights are laid out as
 these libraries like them (dense layers [in, out], images NHWC, filters HWIO).
 """
+import importlib
 import os
 import sys
 
@@ -209,6 +210,7 @@ def measure(case, variant, a):
         step, version = (jax_step(case) if variant == "jax" else
                          tf_step(case, variant == "tf_xla", a.threads))
         return step, {"version": version}
+    importlib.import_module("jax" if variant == "jax" else "tensorflow")
     peer_common.measure(case, variant, make, a)
 
 

@@ -378,8 +378,9 @@ void CompiledCore::State::forget_oldest() {
 std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::string& result_key) {
   const Context& c = context();
   // Inside another trace the function becomes part of it; transforms and watches see its ops.
-  if ((c.slow & ~uint32_t{kAutocast | kProfile}) || c.redirect || c.cell_log ||
-      !c.assign_if.empty())
+  const bool watched = c.slow & kAnomaly;
+  if ((c.slow & ~uint32_t{kAutocast | kProfile | kAnomaly}) || c.redirect || c.cell_log ||
+      !c.assign_if.empty() || (watched && state_->options.control == Control::eager))
     return body(args.tensors, result_key);
   if (state_->options.control == Control::eager) return call_in_segments(args, body, result_key);
   State& s = *state_;
@@ -390,6 +391,7 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
   std::vector<Specialisation::Target> targets;
   std::vector<size_t> grad_outputs;
   size_t n_out = 0;
+  bool op_by_op = false;
   {
     std::lock_guard hold(s.lock);
     ++s.stats.calls;
@@ -407,20 +409,29 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
       }
       found = s.all.back().get();
     }
-    Specialisation::Sized& z = s.sized(*found, args);
-    run = z.executable;
     graph = found->graph;
-    n_out = found->n_out;
-    if (found->differentiable()) {
-      backward = z.backward;
-      saved = z.saved;
-      targets = found->targets;
-      grad_outputs = found->grad_outputs;
-    }
     result_key = found->result_key;
-    s.last = run;
-    s.last_graph = graph;
-    s.forget_oldest();
+    op_by_op = watched && found->differentiable();
+    if (!watched) {
+      Specialisation::Sized& z = s.sized(*found, args);
+      run = z.executable;
+      n_out = found->n_out;
+      if (found->differentiable()) {
+        backward = z.backward;
+        saved = z.saved;
+        targets = found->targets;
+        grad_outputs = found->grad_outputs;
+      }
+      s.last = run;
+      s.last_graph = graph;
+      s.forget_oldest();
+    }
+  }
+  if (watched) {
+    // Op by op: the first that makes a NaN is known, and nothing has been written by then.
+    if (op_by_op) return body(args.tensors, result_key);
+    const AutocastGuard casts_are_traced(DType::bf16, false);
+    return tandem::run(*graph, args.tensors);
   }
   std::vector<Tensor> captures;
   for (const Graph::Capture& k : graph->captures) captures.push_back(k.outer);
@@ -468,6 +479,7 @@ std::vector<Tensor> CompiledCore::call_in_segments(const CallParts& args, Body b
   State& s = *state_;
   const GeneratorState entry = generator_state();
   const auto begin = std::chrono::steady_clock::now();
+  const int64_t cold = s.segments->cold();
   compiler::SegmentedRun run(*s.segments);
   std::vector<Tensor> out;
   try {
@@ -479,6 +491,7 @@ std::vector<Tensor> CompiledCore::call_in_segments(const CallParts& args, Body b
   }
   const double all =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  s.segments->took(all, run.op_by_op(), cold == s.segments->cold());
   std::lock_guard hold(s.lock);
   ++s.stats.calls;
   if (run.reads() == 0 || s.warned) return out;

@@ -12,8 +12,9 @@
 #include "tandem/graph/apply.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/graph/profiler.h"
-#include "tandem/graph/rng.h"
+#include "tandem/graph/run_internal.h"
 #include "tandem/tensor/allocator.h"
+#include "tandem/tensor/block_internal.h"
 
 namespace tandem {
 
@@ -61,7 +62,8 @@ Executable::Executable(Program p) : program_(std::move(p)), lowered_(lower_progr
   for (const Block& b : lowered_.buffers)
     if (b.base == Base::output || b.base == Base::grad_new ||
         (b.base == Base::cell_new && !lowered_.cell_in_place[idx(b.index)]))
-      leaving_bytes_ += b.bytes;
+      leaving_bytes_ += detail::block_bytes(b.bytes);
+  held_bytes_ = detail::block_bytes(std::max<size_t>(lowered_.arena_bytes, 64)) + leaving_bytes_;
   for (size_t i = 0; i < program_.cells.size(); ++i)
     if (lowered_.cell_exits[i] != kNone) write_order_.push_back(i);
   std::sort(write_order_.begin(), write_order_.end(), [this](size_t a, size_t b) {
@@ -448,12 +450,7 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs,
   bind(b, inputs, captures);
   std::unique_ptr<Frame> f = acquire();
   point(*f, b);
-  const GeneratorState entry = replay ? *replay : generator_state();
-  if (program_.rng_draws && !replay) {
-    TD_CHECK(entry.offset + program_.rng_draws < (uint64_t{1} << 32), Value,
-             "the generator has made 2^32 draws\nSet a new seed.");
-    set_generator_state({entry.seed, entry.offset + program_.rng_draws});
-  }
+  const GeneratorState entry = replay ? *replay : detail::take_draws(program_.rng_draws);
   try {
     run_steps(*f, {entry.seed, static_cast<uint32_t>(entry.offset)});
   } catch (...) {

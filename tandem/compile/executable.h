@@ -26,8 +26,9 @@ class TD_API Executable : public RefCounted {
   /// Have the cells of a trace still the shapes and dtypes that they had in it?
   static bool cells_fit(const Graph& g);
 
-  /// Bytes that one call holds at most, cells and arguments not counted: the arena and what leaves.
-  size_t peak_bytes() const { return lowered_.arena_bytes + leaving_bytes_; }
+  /// Bytes that one call holds at most, cells and arguments not counted: the arena and what leaves,
+  /// in the allocator's blocks (from 1 MB on whole huge pages).
+  size_t peak_bytes() const { return held_bytes_; }
   size_t arena_bytes() const { return lowered_.arena_bytes; }
   /// Most bytes of the arena alive in one step: no plan can be smaller.
   size_t lower_bound() const { return lowered_.lower_bound; }
@@ -59,7 +60,7 @@ class TD_API Executable : public RefCounted {
   compiler::Program program_;
   compiler::Lowered lowered_;
   std::vector<size_t> first_array_;  ///< of each step
-  size_t n_arrays_ = 0, leaving_bytes_ = 0;
+  size_t n_arrays_ = 0, leaving_bytes_ = 0, held_bytes_ = 0;
   std::vector<size_t> write_order_;  ///< written cells, by address: the order of their locks
   std::mutex lock_;
   std::vector<std::unique_ptr<Frame>> idle_;

@@ -12,6 +12,8 @@ namespace tandem::compiler {
 namespace {
 
 constexpr int kMissesInARow = 16, kCallsOpByOp = 64;
+// So many calls in segments, so many op by op: the faster way is taken until the next trial.
+constexpr int kTrialCalls = 24, kCallsBetweenTrials = 2000;
 
 size_t idx(int k) { return static_cast<size_t>(k); }
 
@@ -20,7 +22,7 @@ class Outside {
  public:
   Outside() : trace_(context().trace), slow_(context().slow) {
     context().trace = nullptr;
-    context().slow &= ~uint32_t{kTracing};
+    context().slow &= ~(uint32_t{kTracing} | kShadowed);
   }
   ~Outside() {
     context().trace = trace_;
@@ -60,6 +62,7 @@ Ref<Executable> SegmentCache::find(const std::string& key, FunctionRef<Program()
   ++run_;
   auto [at, fresh] = entries_.try_emplace(key);
   at->second.used = ++clock_;
+  if (fresh || !at->second.executable) ++cold_;
   if (fresh) {
     ++misses_;
     if (entries_.size() <= most_) return {};
@@ -82,10 +85,25 @@ Ref<Executable> SegmentCache::find(const std::string& key, FunctionRef<Program()
 bool SegmentCache::run_op_by_op() {
   std::lock_guard hold(lock_);
   if (rest_ > 0) return --rest_, true;
-  if (misses_ < kMissesInARow) return false;
-  misses_ = kMissesInARow / 2;
-  rest_ = kCallsOpByOp;
-  return true;
+  if (misses_ >= kMissesInARow) {
+    misses_ = kMissesInARow / 2;
+    rest_ = kCallsOpByOp;
+    return true;
+  }
+  return trial_ >= kTrialCalls && (trial_ < 2 * kTrialCalls || op_by_op_wins_);
+}
+
+void SegmentCache::took(double seconds, bool op_by_op, bool warm) {
+  std::lock_guard hold(lock_);
+  if (!warm) return;  // it compiled, or ran a segment for the first time
+  const bool trying = trial_ < 2 * kTrialCalls;
+  if (trying && op_by_op != (trial_ >= kTrialCalls)) return;
+  if (trying) spent_[op_by_op] += seconds;
+  ++trial_;
+  if (trial_ == 2 * kTrialCalls) op_by_op_wins_ = spent_[1] < spent_[0];
+  if (trial_ < kCallsBetweenTrials) return;
+  trial_ = 0;
+  spent_[0] = spent_[1] = 0;
 }
 
 void SegmentCache::clear() {
@@ -104,16 +122,53 @@ SegmentedRun::SegmentedRun(SegmentCache& cache)
     : cache_(cache),
       trace_{make_ref<Graph>(), Captures::refuse, context().trace, 0, {}, {}, {}, this},
       old_slow_(context().slow),
-      op_by_op_(cache.run_op_by_op()) {
+      op_by_op_(cache.run_op_by_op()),
+      outer_waiting_(waiting_updates()) {
   static std::once_flag once;
   std::call_once(once, [] { detail::set_materializer(read_hook); });
   context().trace = &trace_;
-  context().slow |= kTracing;
+  context().slow |= op_by_op_ ? kShadowed : uint32_t{kTracing};
+  waiting_updates() = op_by_op_ ? this : nullptr;
 }
 
 SegmentedRun::~SegmentedRun() {
+  waiting_updates() = outer_waiting_;
   context().trace = trace_.parent;
   context().slow = old_slow_;
+}
+
+void SegmentedRun::add(CellUpdate&& u, Where where) {
+  for (const Cell* c : u.cells) need(*c);
+  for (const Cell* c : u.cells) {
+    // What stands in the trace is not in the cell yet.
+    if (auto at = trace_.cell_index.find(c);
+        at != trace_.cell_index.end() && trace_.graph->cells[at->second].exit.defined())
+      return update_one(u, where);
+  }
+  updated_.insert(u.cells.begin(), u.cells.end());
+  update_where_ = where;
+  updates_.push_back(std::move(u));
+}
+
+void SegmentedRun::need(const Cell& cell) {
+  if (!updated_.count(&cell)) return;
+  updated_.clear();
+  std::vector<CellUpdate> now = std::exchange(updates_, {});
+  // Whatever is being traced here: the updates belong to this run.
+  Context& c = context();
+  Trace* trace = std::exchange(c.trace, &trace_);
+  const uint32_t slow = std::exchange(c.slow, kShadowed);
+  const auto back = [&] {
+    c.trace = trace;
+    c.slow = slow;
+  };
+  try {
+    for (CellUpdate& u : now) update_one(u, update_where_);
+  } catch (...) {
+    back();
+    throw;
+  }
+  back();
 }
 
 int SegmentedRun::add_value(const Spec& spec, int input) {
@@ -165,19 +220,6 @@ bool SegmentedRun::pass_through(Call& k, Tensor* out) {
   return true;
 }
 
-void SegmentedRun::run_now(Call& k, Tensor* out) {
-  Outside outside;
-  std::vector<Operand> in;
-  in.reserve(k.tensors.size());
-  for (size_t i = 0; i < k.tensors.size(); ++i) {
-    if (k.infer.present[i] == 2)
-      in.emplace_back(k.scalars[i], k.where);
-    else
-      in.emplace_back(std::move(k.tensors[i]), k.where);
-  }
-  apply(k.op, k.op_attrs, in, out, k.where, k.options);
-}
-
 // The draw that eager would make here; a new seed begins a new segment.
 void SegmentedRun::draw(Call& k, Instr& i) {
   const GeneratorState now = generator_state();
@@ -190,7 +232,6 @@ void SegmentedRun::draw(Call& k, Instr& i) {
 
 void SegmentedRun::record(Call& k, Tensor* out) {
   if (pass_through(k, out)) return;
-  if (op_by_op_) return run_now(k, out);
   Instr i;
   i.op = &k.op;
   if (k.op.attrs) i.attrs = AttrsHolder(k.op.attrs, k.op_attrs);
@@ -340,6 +381,8 @@ void SegmentedRun::commit() {
     std::lock_guard hold(u.slot->lock);
     u.slot->set(std::move(u.exit));
   }
+  waiting_updates() = nullptr;
+  if (!updates_.empty()) update_many_(updates_, update_where_);
 }
 
 }  // namespace tandem::compiler

@@ -8,10 +8,12 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tandem/compile/executable.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
+#include "tandem/graph/waiting_updates.h"
 
 namespace tandem::compiler {
 
@@ -22,8 +24,13 @@ class SegmentCache {
   /// The Executable of the segment `key`; nullptr when it is seen for the first time: it may never
   /// come again, and compiling costs more than running it once.
   Ref<Executable> find(const std::string& key, FunctionRef<Program()> program);
-  /// Calls whose segments are never seen again run op by op for a while.
+  /// Should the next call run op by op? So do calls whose segments are never seen again, for a
+  /// while, and those of functions for which that is faster (small ops, many reads).
   bool run_op_by_op();
+  /// What a call took; `warm`: no segment of it was run for the first time or compiled.
+  void took(double seconds, bool op_by_op, bool warm);
+  /// Segments that were compiled or run for the first time.
+  int64_t cold() const { return cold_; }
   int64_t compiled() const { return compiled_; }
   int64_t run() const { return run_; }
   Ref<Executable> last() const;
@@ -39,12 +46,14 @@ class SegmentCache {
   std::unordered_map<std::string, Entry> entries_;
   Ref<Executable> last_;
   uint64_t clock_ = 0;
-  int misses_ = 0, rest_ = 0;
-  std::atomic<int64_t> compiled_{0}, run_{0};
+  int misses_ = 0, rest_ = 0, trial_ = 0;
+  bool op_by_op_wins_ = false;
+  double spent_[2] = {0, 0};  ///< in the trial: in segments, op by op
+  std::atomic<int64_t> compiled_{0}, run_{0}, cold_{0};
 };
 
 /// One call in segments: the running trace of this thread while it lives.
-class SegmentedRun : public LazyRecorder {
+class SegmentedRun : public LazyRecorder, private WaitingUpdates {
  public:
   explicit SegmentedRun(SegmentCache& cache);
   ~SegmentedRun() override;
@@ -56,6 +65,7 @@ class SegmentedRun : public LazyRecorder {
   int reads() const { return reads_; }
   Where first_read() const { return first_read_; }
   int segments() const { return segments_; }
+  bool op_by_op() const { return op_by_op_; }
   double seconds_inside() const { return seconds_; }
 
   void record(Call& k, Tensor* out) override;
@@ -69,8 +79,9 @@ class SegmentedRun : public LazyRecorder {
     Spec spec;
     int input = kNone;
   };
+  void add(CellUpdate&& u, Where where) override;
+  void need(const Cell& cell) override;
   bool pass_through(Call& k, Tensor* out);
-  void run_now(Call& k, Tensor* out);
   int id_of(const Tensor& t);
   int add_value(const Spec& spec, int input);
   void draw(Call& k, Instr& i);
@@ -86,6 +97,10 @@ class SegmentedRun : public LazyRecorder {
   Trace trace_;
   uint32_t old_slow_;
   bool op_by_op_;
+  WaitingUpdates* outer_waiting_;
+  std::vector<CellUpdate> updates_;
+  std::unordered_set<const Cell*> updated_;
+  Where update_where_;
   std::vector<Pending> values_;
   std::vector<Instr> instrs_;
   std::vector<Tensor> inputs_;

@@ -28,7 +28,7 @@ bool same_dims(const TensorImpl& a, const TensorImpl& b) {
 bool fast_path(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out,
                const Context& c, Where where) {
   const OpRuntime* r = op.runtime;
-  if (!r || !r->fast_f32 || c.slow || in.size() > 2) return false;
+  if (!r || !r->fast_f32 || (c.slow & ~kShadowed) || in.size() > 2) return false;
   constexpr uint8_t kMask = detail::kContiguous | detail::kSymbolic;
   const TensorImpl* a = in[0].is_scalar() ? nullptr : in[0].tensor().impl();
   if (!a || (a->flags & kMask) != detail::kContiguous || a->dtype != DType::f32 ||
@@ -363,7 +363,8 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
   Context& c = k.context;
   gather_inputs(k, in);
   if ((c.slow & kAutocast) && k.op.autocast_class != Autocast::none) autocast_inputs(k);
-  if (c.trace)
+  const bool recording = c.trace && !(c.slow & kShadowed);
+  if (recording)
     for (Tensor& t : k.tensors)
       if (t.defined()) t = c.trace->bring_in(t, k.where);
   bool wanted = c.grad_enabled && any_requires_grad(k) && !k.op.has(kNotDifferentiable);
@@ -379,7 +380,7 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
   infer(k);
   k.record = wanted;
   k.hidden = k.options.hidden || wanted;
-  if (c.trace) {
+  if (recording) {
     record_trace(k, out);
     return;
   }

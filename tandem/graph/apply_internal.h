@@ -6,6 +6,15 @@
 
 namespace tandem {
 
+struct CellUpdate;
+
+/// Beside SlowFlags: ops run as in eager, while cells and gradients are the running trace's shadows
+/// (Control::eager, op by op).
+inline constexpr uint32_t kShadowed = 128;
+
+/// One update now, through the running trace if there is one.
+void update_one(CellUpdate& u, Where where);
+
 struct Call {
   const OpDef& op;
   const void* op_attrs;

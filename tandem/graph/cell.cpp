@@ -37,7 +37,7 @@ void Cell::adopt(Tensor v) {
 
 Tensor Cell::read() const {
   Context& c = context();
-  if (TD_UNLIKELY(c.slow & (kTracing | kRedirect | kRecompute) || c.cell_log)) {
+  if (TD_UNLIKELY(c.slow & (kTracing | kRedirect | kRecompute | kShadowed) || c.cell_log)) {
     if (c.redirect)
       for (auto& [cell, value] : *c.redirect)
         if (cell == this) return value;

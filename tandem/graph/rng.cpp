@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "tandem/base/philox.h"
-#include "tandem/graph/trace.h"
+#include "tandem/graph/run_internal.h"
 
 namespace tandem {
 namespace {
@@ -48,14 +48,25 @@ void set_generator_state(GeneratorState s) {
 
 namespace detail {
 
+GeneratorState take_draws(uint64_t n) {
+  GeneratorState own, *state = t_own;
+  Generator& g = generator();
+  std::unique_lock hold(g.lock, std::defer_lock);
+  if (!state) {
+    hold.lock();
+    state = &g.state;
+  }
+  own = *state;
+  TD_CHECK(own.offset + n <= (uint64_t{1} << 32), Value,
+           "the generator has made 2^32 draws\nCall manual_seed() with a new seed.");
+  state->offset += n;
+  return own;
+}
+
 RngKey next_rng_key() {
   if (Trace* t = context().trace; t && !t->lazy) return {0, t->graph->rng_draws++};
-  if (t_own) return {t_own->seed, static_cast<uint32_t>(t_own->offset++)};
-  Generator& g = generator();
-  std::lock_guard hold(g.lock);
-  TD_CHECK(g.state.offset < (uint64_t{1} << 32), Value,
-           "the generator has made 2^32 draws\nCall manual_seed() with a new seed.");
-  return {g.state.seed, static_cast<uint32_t>(g.state.offset++)};
+  const GeneratorState s = take_draws(1);
+  return {s.seed, static_cast<uint32_t>(s.offset)};
 }
 
 GeneratorState inner_generator(RngKey key, uint64_t step) {

@@ -21,4 +21,9 @@ struct SeenBefore {
 std::vector<Tensor> run_again(const Graph& g, std::span<const Tensor> inputs,
                               const SeenBefore& seen = {});
 
+namespace detail {
+/// Where the generator stands; moves it by n draws. Throws as next_rng_key().
+GeneratorState take_draws(uint64_t n);
+}  // namespace detail
+
 }  // namespace tandem

@@ -7,7 +7,8 @@
 
 #include <algorithm>
 
-#include "tandem/graph/apply.h"
+#include "tandem/graph/apply_internal.h"
+#include "tandem/graph/waiting_updates.h"
 
 namespace tandem {
 namespace {
@@ -162,6 +163,7 @@ Graph::GradUse& Trace::use_of(GradSlot& slot) {
 }
 
 Tensor Trace::read_cell(const Cell& cell) {
+  if (WaitingUpdates* w = waiting_updates()) w->need(cell);
   Graph::CellUse& u = use_of(const_cast<Cell&>(cell));
   if (u.exit.defined()) return u.exit;
   if (lazy) {
@@ -176,6 +178,7 @@ Tensor Trace::read_cell(const Cell& cell) {
 }
 
 void Trace::assign_cell(Cell& cell, const Tensor& v, Where where) {
+  if (WaitingUpdates* w = waiting_updates()) w->need(cell);
   // A fresh identity, so that later reads are a leaf of the same gradient slot.
   Tensor t;
   if (lazy) {

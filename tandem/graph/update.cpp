@@ -7,6 +7,7 @@
 
 #include "tandem/base/parallel.h"
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/waiting_updates.h"
 
 namespace tandem {
 namespace detail {
@@ -142,7 +143,11 @@ void ManyUpdates::store() {
 
 }  // namespace detail
 
-namespace {
+WaitingUpdates*& waiting_updates() {
+  thread_local WaitingUpdates* t_waiting = nullptr;
+  return t_waiting;
+}
+
 void update_one(CellUpdate& u, Where where) {
   std::vector<Operand> others;
   others.reserve(u.numbers.size() + 1);
@@ -150,10 +155,14 @@ void update_one(CellUpdate& u, Where where) {
   for (const Scalar& s : u.numbers) others.emplace_back(s, where);
   update_(*u.row, nullptr, {u.cells.data(), u.cells.size()}, others, where);
 }
-}  // namespace
 
 void update_many_(std::span<CellUpdate> list, Where where) {
   const Context& c = context();
+  if (WaitingUpdates* w = waiting_updates();
+      w && c.slow == kShadowed && c.assign_if.empty() && !c.redirect && !c.cell_log) {
+    for (CellUpdate& u : list) w->add(std::move(u), where);
+    return;
+  }
   bool plain = !(c.slow & ~uint32_t{kAutocast | kProfile}) && !c.trace && c.assign_if.empty() &&
                !c.redirect && !c.cell_log;
   detail::ManyUpdates together;

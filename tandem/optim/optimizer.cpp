@@ -129,6 +129,8 @@ void Optimizer::add_param_group(ParamGroup group) {
   std::vector<double> numbers;
   for (const Option& o : g.options) numbers.push_back(o.value);
   g.numbers = Buffer(numbers_of(numbers));
+  g.numbers.cell()->name =
+      fmt::format("{}.options{}", type_, groups_.empty() ? "" : std::to_string(groups_.size()));
   groups_.push_back(std::move(g));
   for (Kept& k : kept_) {
     std::vector<double> v;
@@ -138,6 +140,7 @@ void Optimizer::add_param_group(ParamGroup group) {
       k.values.cell()->replace(numbers_of(v));
     else
       k.values = Buffer(numbers_of(v));
+    k.values.cell()->name = fmt::format("{}.{}", type_, k.name);
   }
 }
 
@@ -202,7 +205,9 @@ void Optimizer::add_state(size_t i, const char* name, double fill) {
   add_state(i, name, full(params_[i].shape(), fill, params_[i].dtype()));
 }
 void Optimizer::add_state(size_t i, const char* name, Tensor value) {
-  states_[i].emplace_back(name, Buffer(std::move(value)));
+  Buffer& b = states_[i].emplace_back(name, Buffer(std::move(value))).second;
+  const std::string& owner = params_[i].name();
+  b.cell()->name = fmt::format("{}.{}", owner.empty() ? std::to_string(i) : owner, name);
 }
 void Optimizer::add_number(const char* name, double start) { kept_.push_back({name, start, {}}); }
 

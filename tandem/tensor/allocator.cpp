@@ -4,6 +4,8 @@
 // size under one mutex. Nothing here is ever destroyed: global tensors outlive every destructor.
 #include "tandem/tensor/allocator.h"
 
+#include "tandem/tensor/block_internal.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -399,6 +401,10 @@ TD_NOINLINE void deallocate_slow(FreeBlock* b, int c) noexcept {
 }  // namespace
 
 namespace detail {
+
+size_t block_bytes(size_t bytes) {
+  return bytes > kSmallMax ? round_large(bytes) : class_bytes(class_of(bytes));
+}
 
 void* allocate(size_t bytes) {
   if (TD_UNLIKELY(bytes > kSmallMax)) return central().take_large(bytes);

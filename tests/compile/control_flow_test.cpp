@@ -551,9 +551,9 @@ TEST(ControlFlow, EffectsOfALoopNobodyReadsHappen) {
     return x * 2.0;
   });
   for (int i = 0; i < 2; ++i) {
-    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
     f(ones({3}));
-    const std::string text = testing::internal::GetCapturedStdout();
+    const std::string text = testing::internal::GetCapturedStderr();
     size_t n = 0;
     for (size_t at = text.find("slice"); at != std::string::npos; at = text.find("slice", at + 1))
       ++n;
@@ -572,9 +572,9 @@ TEST(ControlFlow, EffectsOfALoopNobodyReadsHappen) {
            })(x)
         .second;
   });
-  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
   EXPECT_EQ(g(full({3}, 2.0)).to_vector<float>(), (std::vector<float>{4, 4, 4}));
-  const std::string text = testing::internal::GetCapturedStdout();
+  const std::string text = testing::internal::GetCapturedStderr();
   size_t n = 0;
   for (size_t at = text.find("step"); at != std::string::npos; at = text.find("step", at + 1)) ++n;
   EXPECT_EQ(n, 3u) << text;

@@ -11,14 +11,11 @@
 #include <sstream>
 
 #include "tandem/compile/passes.h"
-#include "tandem/tandem.h"
+#include "tandem/ops/machine_limits.h"
+#include "tests/compile/helpers.h"
 
 namespace tandem {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // Every stage of the program that `f` was traced to; a stage equal to the one before is named only.
 template <class F>
@@ -276,6 +273,44 @@ TEST(Profiler, EagerAndCompiled) {
   EXPECT_NE(p.table(Profile::By::layer).find("a "), std::string::npos);
   io::Json json = io::parse_json(p.chrome_trace());
   EXPECT_EQ(json.find("traceEvents")->as_array()->size(), p.events.size());
+}
+
+// Products, fused loops and updates of a compiled step have their work and their share.
+TEST(Profiler, CompiledStepsAgainstTheMachine) {
+  Mlp net;
+  net.parameters();
+  optim::AdamW opt(net.parameters(), {});
+  auto step = compile([&](Tensor x, Tensor y) {
+    opt.zero_grad();
+    Tensor loss = cross_entropy(net(x), y);
+    loss.backward();
+    opt.step();
+    return loss;
+  });
+  Tensor x = ones({16, 4}), y = zeros({16}, DType::i64);
+  step(x, y);
+  ProfilerGuard profiler;
+  step(x, y);
+  const Profile& p = profiler.profile();
+  ASSERT_GT(p.events.size(), 5u);
+  double flops = 0;
+  for (const ProfileEvent& e : p.events) {
+    EXPECT_TRUE(e.compiled) << e.name;
+    EXPECT_GT(e.bytes, 0) << e.name;
+    flops += e.flops;
+  }
+  EXPECT_GT(flops, 3 * 2.0 * 16 * (4 * 8 + 8 * 3) * 0.8);  // forward and two products backward
+  const MachineLimits m = machine_limits();
+  EXPECT_GT(m.gflops, 0.1);
+  EXPECT_GT(m.gbs, 0.1);
+  EXPECT_EQ(p.events.size(), profiler.profile().events.size());  // measuring is not recorded
+  std::stringstream lines(p.table(Profile::By::op, m));
+  std::string line;
+  std::getline(lines, line);
+  int rows = 0;
+  for (; std::getline(lines, line); ++rows)
+    EXPECT_NE(line.find('%', line.find('%') + 1), std::string::npos) << line;
+  EXPECT_GT(rows, 3);
 }
 
 }  // namespace

@@ -78,14 +78,16 @@ void limited(const char* name, const Tensor& x, const Tensor& y, double share, i
   EXPECT_EQ(html_report(*free_step.executable(), name).find("Computed again"), std::string::npos);
 }
 
-TEST(MemoryLimit, DeepMlp) { limited<DeepMlp>("mlp", image({512, 64}), words({512}, 10), 0.6); }
+TEST(MemoryLimit, DeepMlp) { limited<DeepMlp>("mlp", image({4096, 64}), words({4096}, 10), 0.6); }
 TEST(MemoryLimit, DropoutDrawsTheSameMask) {
-  limited<Noisy>("dropout", image({256, 64}), words({256}, 10), 0.6);
+  limited<Noisy>("dropout", image({4096, 64}), words({4096}, 10), 0.6);
 }
 TEST(MemoryLimit, Conv) {
   limited<bench::Conv>("conv", image({8, 1, 28, 28}), words({8}, 10), 0.9);
 }
-TEST(MemoryLimit, Gpt) { limited<bench::Gpt>("gpt", words({4, 64}, 65), words({4 * 64}, 65), 0.6); }
+TEST(MemoryLimit, Gpt) {
+  limited<bench::Gpt>("gpt", words({12, 64}, 65), words({12 * 64}, 65), 0.65);
+}
 TEST(MemoryLimit, ResNet) {
   limited<bench::ResNet18>("resnet", image({2, 3, 32, 32}), words({2}, 1000), 0.95, 2);
 }
@@ -115,8 +117,9 @@ TEST(MemoryLimit, ForwardAlone) {
   manual_seed(2);
   Noisy eager, free_net = clone(eager), tight_net = clone(eager);
   auto free_f = compile([&](Tensor x) { return free_net.forward(x); });
-  auto tight_f = compile([&](Tensor x) { return tight_net.forward(x); }, {.memory_limit = 1000000});
-  const Tensor x = image({256, 64}), y = words({256}, 10);
+  auto tight_f =
+      compile([&](Tensor x) { return tight_net.forward(x); }, {.memory_limit = 17 << 20});
+  const Tensor x = image({4096, 64}), y = words({4096}, 10);
   const auto gradients = [&](auto& net, auto&& f) {
     for (auto& [name, p] : net.named_parameters()) p.zero_grad();
     manual_seed(9);

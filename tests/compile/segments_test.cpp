@@ -307,5 +307,53 @@ TEST(Segments, WhatFnKeepsStaysAValue) {
   EXPECT_EQ(f.stats().plans, 1);
 }
 
+// Small ops that are read often: after a trial calls run op by op. Values, updates, gradients,
+// random numbers and what an exception undoes are the same in both ways.
+TEST(Segments, ManyCallsAreEagerInBothWays) {
+  manual_seed(3);
+  Exits net, other = clone(net);
+  optim::AdamW opt(net.parameters(), {.lr = 0.01}), opt2(other.parameters(), {.lr = 0.01});
+  Buffer mean(zeros({6, 6})), mean2(zeros({6, 6}));
+  bool fail = false;
+  auto body = [&fail](Exits& net, optim::AdamW& opt, Buffer& mean) {
+    return [&](Tensor x, Tensor y) {
+      opt.zero_grad();
+      Tensor loss = nll_loss(log(net(x + rand({1, 6}) * 0.1)), y);
+      loss.backward();
+      if (loss.item<float>() > 0.02) opt.step();
+      // Reads what the step has just written, and steps again.
+      mean.assign_(mean * 0.9 + net.a.weight * 0.1);
+      if (net.b.bias.value().sum().item<float>() > -1e9f) opt.step();
+      if (fail) throw std::runtime_error("stop");
+      return loss;
+    };
+  };
+  auto step = compile(body(net, opt, mean), {.control = kEager});
+  auto plain = body(other, opt2, mean2);
+  for (int i = 0; i < 150; ++i) {
+    Tensor x = full({1, 6}, 0.1 * (i % 4)), y = tensor({i % 3}, DType::i64);
+    fail = i % 40 == 39;
+    manual_seed(static_cast<uint64_t>(i));
+    if (fail) {
+      const StateDict before = net.state_dict();
+      const std::vector<float> m = values(mean);
+      EXPECT_THROW(step(x, y), std::runtime_error);
+      for (auto& [name, value] : net.state_dict()) EXPECT_TRUE(same_bits(value, before.at(name)));
+      EXPECT_EQ(values(mean), m);
+      continue;
+    }
+    const Tensor a = step(x, y);
+    const Tensor after = rand({1});
+    manual_seed(static_cast<uint64_t>(i));
+    const Tensor b = plain(x, y);
+    EXPECT_TRUE(same_bits(after, rand({1}))) << i;
+    EXPECT_NEAR(a.item<float>(), b.item<float>(), 1e-4) << i;
+  }
+  EXPECT_LE(distance(net.a.weight, other.a.weight), 1e-3);
+  EXPECT_LE(distance(mean, mean2), 1e-3);
+  EXPECT_EQ(opt.step_count().item<double>(), opt2.step_count().item<double>());
+  EXPECT_LT(step.stats().segments, 150 * 3);
+}
+
 }  // namespace
 }  // namespace tandem

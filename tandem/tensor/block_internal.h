@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much the allocator sets aside for a block, for those who say beforehand what they will take.
+#pragma once
+
+#include <cstddef>
+
+namespace tandem::detail {
+
+/// Bytes that allocate(bytes) takes: sizes are rounded, large ones to whole huge pages.
+size_t block_bytes(size_t bytes);
+
+}  // namespace tandem::detail

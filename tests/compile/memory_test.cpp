@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// peak_bytes(), known before the first run, against what a run then takes from the allocator.
+#include <fmt/format.h>
+
+#include "tandem/tensor/allocator.h"
+#include "tests/compile/helpers.h"
+
+namespace tandem {
+namespace {
+
+using namespace test;
+
+// Run it once, so that what kernels keep for themselves is there, then measure a fresh one.
+template <class Net>
+void measure(const char* name, const Tensor& x, const Tensor& y, size_t memory_limit = 0) {
+  Net net;
+  optim::AdamW opt(net.parameters(), {});
+  auto step = compile([&](Tensor x, Tensor y) { return train_step(net, opt, x, y); },
+                      {.memory_limit = memory_limit});
+  step(x, y);
+  Ref<Executable> fresh = make_ref<Executable>(compiler::Program(step.executable()->program()));
+  const auto said = static_cast<double>(fresh->peak_bytes());
+  const int64_t held = allocator_stats().in_use;
+  reset_allocator_peak();
+  std::vector<Tensor> out = fresh->run(std::vector<Tensor>{x, y}, {});
+  const auto measured = static_cast<double>(allocator_stats().peak - held);
+  fmt::print("{:8} said {:>10} measured {:>10} bytes, ratio {:.3f}, lower bound {:>10}\n", name,
+             said, measured, said / measured, fresh->lower_bound());
+  EXPECT_LE(said, 1.05 * measured);
+  EXPECT_GE(said, 0.95 * measured);
+  // A later call takes nothing but what it gives.
+  out.clear();
+  const int64_t before = allocator_stats().in_use;
+  out = fresh->run(std::vector<Tensor>{x, y}, {});
+  EXPECT_LE(allocator_stats().in_use - before, 1 << 16);
+}
+
+TEST(PeakBytes, Mlp) { measure<bench::Mlp>("mlp", image({64, 784}), words({64}, 10)); }
+TEST(PeakBytes, Conv) { measure<bench::Conv>("conv", image({16, 1, 28, 28}), words({16}, 10)); }
+TEST(PeakBytes, Gpt) { measure<bench::Gpt>("gpt", words({12, 64}, 65), words({12 * 64}, 65)); }
+TEST(PeakBytes, GptLimited) {
+  measure<bench::Gpt>("gpt tight", words({12, 64}, 65), words({12 * 64}, 65), 18 << 20);
+}
+TEST(PeakBytes, Lstm) { measure<bench::Lstm>("lstm", image({8, 20, 64}), words({8}, 10)); }
+TEST(PeakBytes, ResNet) {
+  measure<bench::ResNet18>("resnet", image({2, 3, 64, 64}), words({2}, 1000));
+}
+
+}  // namespace
+}  // namespace tandem
