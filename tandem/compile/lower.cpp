@@ -22,6 +22,9 @@ size_t idx(int k) { return static_cast<size_t>(k); }
 const ScalarProgram* interned(const ScalarProgram& p) {
   std::string key;
   const auto put = [&](const auto& v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  // The lengths keep an output of register 0 apart from inputs.
+  put(p.code.size());
+  put(p.in.size());
   for (const ScalarInstr& i : p.code) append_key(key, i);
   for (DType t : p.in) put(t);
   for (const ScalarProgram::Out& o : p.out) {

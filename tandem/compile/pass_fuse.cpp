@@ -12,6 +12,8 @@ namespace tandem::compiler {
 namespace {
 
 constexpr size_t kMaxIns = 18, kMaxOuts = 6, kMaxMembers = 24;
+/// A value of one element is computed again where it is read if so few others lead to it.
+constexpr int kMaxCheapIns = 4, kMaxCheapInstrs = 12;
 
 class Fusion {
  public:
@@ -19,7 +21,7 @@ class Fusion {
     for (size_t k = 0; k < p.instrs.size(); ++k) {
       Item item;
       item.fusable = LoopBuilder::fusable(p, p.instrs[k]);
-      item.cheap = item.fusable && is_cheap(p.instrs[k]);
+      if (item.fusable && is_cheap(p.instrs[k])) count_cheap(p.instrs[k], item);
       items_.push_back(item);
       for (int v : p.instrs[k].out)
         if (v != kNone) maker_[static_cast<size_t>(v)] = static_cast<int>(k);
@@ -38,6 +40,7 @@ class Fusion {
  private:
   struct Item {
     bool fusable = false, cheap = false;
+    int cheap_ins = 0, cheap_instrs = 0;  ///< what a cheap one takes into a loop
     int group = kNone;
   };
   struct Group {
@@ -52,6 +55,18 @@ class Fusion {
   bool is_cheap(const Instr& i) const {
     if (i.op == &op::fill) return true;
     return p_.values[at(i.out[0])].spec.shape.numel() == Dim(1) && shape_of(i).rank() == 0;
+  }
+
+  void count_cheap(const Instr& i, Item& item) const {
+    item.cheap_instrs = 1;
+    for (const Arg& a : i.in) {
+      if (a.value == kNone) continue;
+      const int from = maker_[at(a.value)];
+      const bool along = from != kNone && items_[at(from)].cheap;
+      item.cheap_ins += along ? items_[at(from)].cheap_ins : 1;
+      item.cheap_instrs += along ? items_[at(from)].cheap_instrs : 0;
+    }
+    item.cheap = item.cheap_ins <= kMaxCheapIns && item.cheap_instrs <= kMaxCheapInstrs;
   }
 
   void find_uses() {

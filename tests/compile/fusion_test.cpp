@@ -211,5 +211,37 @@ TEST(Slopes, NotWhereTheInputLivesOn) {
   EXPECT_TRUE(same_bits(fn(x), f(x)));
 }
 
+// Long chains of single elements are loops of their own; short ones go into the loops that read
+// them.
+TEST(Fusion, NormOfManyGradients) {
+  constexpr int kParts = 40;
+  const auto make = [] {
+    std::vector<Param> p;
+    manual_seed(7);
+    for (int i = 0; i < kParts; ++i) p.emplace_back(randn({3, i + 1}));
+    return p;
+  };
+  std::vector<Param> eager = make(), compiled = make();
+  optim::AdamW opt_e(eager, {.lr = 0.1}), opt_c(compiled, {.lr = 0.1});
+  const auto body = [](std::vector<Param>& p, optim::AdamW& opt, const Tensor& x) {
+    opt.zero_grad();
+    Tensor loss = (p[0] * x).square().sum();
+    for (int i = 1; i < kParts; ++i) loss = loss + (p[static_cast<size_t>(i)] * x).square().mean();
+    loss.backward();
+    Tensor norm = optim::clip_grad_norm_(p, 0.1);
+    opt.step();
+    return std::pair(loss, norm);
+  };
+  auto step = compile([&](Tensor x) { return body(compiled, opt_c, x); });
+  for (int i = 0; i < 3; ++i) {
+    Tensor x = full({3, 1}, 1.0 + i);
+    auto [loss, norm] = body(eager, opt_e, x);
+    auto [loss_c, norm_c] = step(x);
+    EXPECT_TRUE(same_bits(loss, loss_c)) << i;
+    EXPECT_TRUE(same_bits(norm, norm_c)) << i;
+  }
+  for (size_t i = 0; i < kParts; ++i) EXPECT_TRUE(same_bits(eager[i], compiled[i])) << i;
+}
+
 }  // namespace
 }  // namespace tandem
