@@ -227,7 +227,7 @@ TEST(MustFail, Data) {
     FAILS_ANYWHERE(dataset_sizes, Shape, "TensorDataset|[6, 2]|[5]", data::TensorDataset(ones({6, 2}), zeros({5}))),
     FAILS_ANYWHERE(sample_index, Index, "sample 6|6", set.get(6)),
     FAILS_ANYWHERE(batch_size, Value, "batch_size|0", data::DataLoader(set, {.batch_size = 0})),
-    FAILS_ANYWHERE(workers, Value, "num_workers|-1", data::DataLoader(set, {.num_workers = -1})),
+    FAILS_ANYWHERE(workers, Value, "num_workers|-2", data::DataLoader(set, {.num_workers = -2})),
     FAILS_ANYWHERE(sampler_index, Index, "7", run(data::DataLoader(set, {.sampler = [](int64_t) { return std::vector<int64_t>{0, 7}; }}))),
     FAILS_ANYWHERE(ragged, Shape, "[1]|[2]", run(data::DataLoader(Ragged(), {.batch_size = 2}))),
     FAILS_ANYWHERE(fold, Value, "fold 7", data::Digits({.fold = 7})),
