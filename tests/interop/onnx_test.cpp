@@ -211,7 +211,8 @@ TEST_F(Onnx, ReadsExternalDataBeneathTheFolderOnly) {
   const std::pair<std::string, std::string> ranges[] = {{"8", "8"},  {"0", "4"},
                                                         {"-1", "8"}, {"9999999999999999999", "8"},
                                                         {"x", "8"},  {"0", "18446744073709551615"}};
-  for (const auto& [offset, length] : ranges) {
+  for (const auto& range : ranges) {
+    const auto &offset = range.first, &length = range.second;
     const std::string got = error_of([&] { load(external_model("sub/w.bin", offset, length)); });
     EXPECT_EQ(got.rfind("Format: ", 0), 0u) << offset << ", " << length << ": " << got;
   }
