@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/train/callbacks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -27,8 +29,9 @@ bool better(double value, double best, const std::string& mode, const std::strin
 }
 
 double watched(const Logs& logs, const std::string& monitor, const char* callback) {
+  const std::string wanted = log_name(monitor);
   for (const auto& [name, value] : logs)
-    if (name == monitor) return value;
+    if (name == monitor || name == wanted) return value;
   std::string names;
   for (const auto& [name, value] : logs) names += (names.empty() ? "" : ", ") + name;
   TD_FAIL(Value, "{} watches '{}', which is not logged\nThere are {}.", callback, monitor, names);
@@ -47,10 +50,22 @@ int64_t whole(const io::Json& j, const char* key) {
 
 }  // namespace
 
+std::string log_name(const std::string& name) {
+  if (name == "lr" || name == "learning_rate") return "lr";
+  if (name.find('/') != name.npos) return name;
+  return name.rfind("val_", 0) == 0 ? "val/" + name.substr(4) : "train/" + name;
+}
+std::string keras_name(const std::string& name) {
+  if (name == "lr") return "learning_rate";
+  if (name.rfind("train/", 0) == 0) return name.substr(6);
+  return name.rfind("val/", 0) == 0 ? "val_" + name.substr(4) : name;
+}
+
 void EarlyStopping::epoch_end(Trainer& t, const Logs& logs) {
-  if (std::isnan(find_log(logs, o_.monitor)) && t.options().val_every_epochs > 1) return;
+  if (std::isnan(find_log(logs, log_name(o_.monitor))) && t.options().val_every_epochs > 1) return;
   const double value = watched(logs, o_.monitor, name());
   if (t.epoch() < o_.start_from_epoch) return;
+  if (std::isnan(best_) && o_.baseline) best_ = *o_.baseline;
   if (better(value, best_, o_.mode, o_.monitor, o_.min_delta)) {
     best_ = value;
     wait_ = 0;
@@ -96,16 +111,49 @@ void ReduceLROnPlateau::load_state(const io::Json& s) {
   cooldown_ = whole(s, "cooldown");
 }
 
-void ModelCheckpoint::epoch_end(Trainer& t, const Logs& logs) {
+namespace {
+
+// "{epoch:02d}-{val_loss:.2f}": names of logs with a format of fmt's.
+std::string fill_in(const std::string& text, int64_t epoch, const Logs& logs) {
+  std::string out;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const size_t end = text[at] == '{' ? text.find('}', at) : text.npos;
+    if (end == text.npos) {
+      out += text[at];
+      continue;
+    }
+    const std::string inside = text.substr(at + 1, end - at - 1);
+    const std::string key = inside.substr(0, inside.find(':'));
+    const std::string format = "{" + inside.substr(key.size()) + "}";
+    try {
+      out += key == "epoch" ? fmt::format(fmt::runtime(format), epoch)
+                            : fmt::format(fmt::runtime(format), watched(logs, key, "the path"));
+    } catch (const fmt::format_error& e) {
+      TD_FAIL(Value, "'{}': '{{{}}}' is no format of a number ({})", text, inside, e.what());
+    }
+    at = end;
+  }
+  return out;
+}
+
+}  // namespace
+
+void ModelCheckpoint::write(Trainer& t, const Logs& logs) {
   if (o_.save_best_only) {
     const double value = watched(logs, o_.monitor, name());
     if (!better(value, best_, o_.mode, o_.monitor, 0)) return;
     best_ = value;
   }
-  std::string path = path_;
-  if (const size_t at = path.find("{epoch}"); at != path.npos)
-    path.replace(at, 7, std::to_string(t.epoch() + 1));
-  tandem::save(t.model().state_dict(), path);
+  tandem::save(t.model().state_dict(), fill_in(path_, t.epoch() + 1, logs));
+}
+void ModelCheckpoint::step_end(Trainer& t, const Logs& logs) {
+  if (o_.save_freq <= 0 || t.step() % o_.save_freq != 0) return;
+  Logs all = t.train_logs();
+  all.insert(all.end(), logs.begin(), logs.end());
+  write(t, all);
+}
+void ModelCheckpoint::epoch_end(Trainer& t, const Logs& logs) {
+  if (o_.save_freq <= 0) write(t, logs);
 }
 io::Json ModelCheckpoint::state() const { return io::Json::Object{{"best", best_}}; }
 void ModelCheckpoint::load_state(const io::Json& s) { best_ = number(s, "best"); }

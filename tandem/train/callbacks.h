@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callbacks with Keras's names, options and defaults. What they watch is named as the logs are:
-// "val/loss", "train/accuracy". A mode is told from the name: what ends in loss, mae, mse or rmse
-// is better when lower, everything else when higher; or say "min" or "max".
+// Callbacks with Keras's names, options and defaults. What they watch is named as the logs are,
+// "val/loss", "train/accuracy", or as Keras does: "val_loss", "accuracy". A mode is told from the
+// name: what ends in loss, mae, mse or rmse is better when lower, everything else when higher; or
+// say "min" or "max".
 #pragma once
 
 #include "tandem/optim/combined_schedules.h"
 #include "tandem/train/event_file.h"
+#include "tandem/train/progress.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::train {
+
+/// "val/loss" of "val_loss", "train/accuracy" of "accuracy"; names of logs stay as they are.
+TD_API std::string log_name(const std::string& keras_name);
+/// The other way: "val_loss", "accuracy", "learning_rate".
+TD_API std::string keras_name(const std::string& log_name);
 
 struct EarlyStoppingOptions {
   std::string monitor = "val/loss";
   double min_delta = 0;
   int64_t patience = 0;  ///< epochs without getting better
   std::string mode = "auto";
+  std::optional<double> baseline = {};  ///< to be better than this at first
   bool restore_best_weights = false;
   int64_t start_from_epoch = 0;
 };
@@ -64,19 +72,26 @@ struct ModelCheckpointOptions {
   std::string monitor = "val/loss";
   bool save_best_only = false;
   std::string mode = "auto";
+  int64_t save_freq = 0;                               ///< updates between files; 0: every epoch
+  std::optional<double> initial_value_threshold = {};  ///< the first best one must be better
 };
-/// The weights as a safetensors file after every epoch; "{epoch}" in the path is its number,
-/// from 1.
+/// The weights as a safetensors file after every epoch. In the path "{epoch}" is its number, from
+/// 1, and the name of a log its value, with a format as in "{epoch:02d}-{val_loss:.2f}". Throws
+/// Value for a name that is not logged.
 class TD_API ModelCheckpoint : public Callback {
  public:
   explicit ModelCheckpoint(std::string path, ModelCheckpointOptions options = {})
-      : path_(std::move(path)), o_(std::move(options)) {}
+      : path_(std::move(path)), o_(std::move(options)) {
+    if (o_.initial_value_threshold) best_ = *o_.initial_value_threshold;
+  }
+  void step_end(Trainer& t, const Logs& logs) override;
   void epoch_end(Trainer& t, const Logs& logs) override;
   io::Json state() const override;
   void load_state(const io::Json& state) override;
   const char* name() const override { return "ModelCheckpoint"; }
 
  private:
+  void write(Trainer& t, const Logs& logs);
   std::string path_;
   ModelCheckpointOptions o_;
   double best_ = std::numeric_limits<double>::quiet_NaN();
@@ -123,6 +138,91 @@ class TD_API TerminateOnNaN : public Callback {
  public:
   void step_end(Trainer& t, const Logs& logs) override;
   const char* name() const override { return "TerminateOnNaN"; }
+};
+
+struct BackupAndRestoreOptions {
+  int64_t save_freq = 0;          ///< updates between checkpoints; 0: every epoch
+  bool delete_checkpoint = true;  ///< once the run has ended by itself
+};
+/// Checkpoints of the whole state in a folder of their own: a run that was cut off goes on there
+/// when it is started again, to the bit. A Trainer with a folder does so by itself.
+class TD_API BackupAndRestore : public Callback {
+ public:
+  explicit BackupAndRestore(std::string folder, BackupAndRestoreOptions options = {})
+      : folder_(std::move(folder)), o_(options) {}
+  void configure(TrainerOptions& options) override;
+  void fit_end(Trainer& t) override;
+  const char* name() const override { return "BackupAndRestore"; }
+
+ private:
+  std::string folder_;
+  BackupAndRestoreOptions o_;
+};
+
+/// Sets the rate at the front of each epoch: schedule(epoch from 0, rate now).
+class TD_API LearningRateScheduler : public Callback {
+ public:
+  explicit LearningRateScheduler(std::function<double(int64_t epoch, double lr)> schedule)
+      : schedule_(std::move(schedule)) {}
+  void epoch_begin(Trainer& t) override;
+  const char* name() const override { return "LearningRateScheduler"; }
+
+ private:
+  std::function<double(int64_t, double)> schedule_;
+};
+
+/// Functions as a callback; those that are empty are not called.
+struct LambdaCallbackOptions {
+  std::function<void(Trainer&)> on_train_begin = {}, on_train_end = {}, on_epoch_begin = {};
+  std::function<void(Trainer&, const Logs&)> on_epoch_end = {}, on_train_batch_end = {};
+};
+class TD_API LambdaCallback : public Callback {
+ public:
+  explicit LambdaCallback(LambdaCallbackOptions options) : o_(std::move(options)) {}
+  void fit_begin(Trainer& t) override;
+  void fit_end(Trainer& t) override;
+  void epoch_begin(Trainer& t) override;
+  void epoch_end(Trainer& t, const Logs& logs) override;
+  void step_end(Trainer& t, const Logs& logs) override;
+  const char* name() const override { return "LambdaCallback"; }
+
+ private:
+  LambdaCallbackOptions o_;
+};
+
+/// What was logged at the ends of the epochs, by Keras's names: history["val_loss"][epoch].
+class TD_API History : public Callback {
+ public:
+  void fit_begin(Trainer& t) override;
+  void epoch_end(Trainer& t, const Logs& logs) override;
+  const char* name() const override { return "History"; }
+  /// Numbers of the epochs, from 0.
+  const std::vector<int64_t>& epoch() const { return epoch_; }
+  std::vector<std::string> keys() const;
+  /// NaN for epochs without that value. Throws Value with the names there are.
+  const std::vector<double>& operator[](const std::string& name) const;
+
+ private:
+  std::vector<int64_t> epoch_;
+  std::vector<std::pair<std::string, std::vector<double>>> values_;
+};
+
+/// Keras's lines: "Epoch 1/5", a bar with the running means on a terminal, and the values at the
+/// epoch's end. To stderr.
+class TD_API ProgbarLogger : public Callback {
+ public:
+  /// `bar` false: a line an epoch and no more.
+  explicit ProgbarLogger(bool bar = true) : bar_(bar) {}
+  ~ProgbarLogger() override;
+  void epoch_begin(Trainer& t) override;
+  void step_end(Trainer& t, const Logs& logs) override;
+  void epoch_end(Trainer& t, const Logs& logs) override;
+  const char* name() const override { return "ProgbarLogger"; }
+
+ private:
+  std::string line(Trainer& t, int64_t done, int64_t all, const Logs& logs) const;
+  bool bar_;
+  std::unique_ptr<Progress> progress_;
 };
 
 }  // namespace tandem::train

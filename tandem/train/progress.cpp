@@ -6,6 +6,15 @@
 
 namespace tandem::train {
 
+namespace {
+// Columns of a terminal: bytes that begin a UTF-8 character.
+size_t columns(const std::string& line) {
+  size_t n = 0;
+  for (char c : line) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return n;
+}
+}  // namespace
+
 Progress::Progress(bool quiet)
     : start_(Clock::now()),
       last_(start_ - std::chrono::hours(1)),
@@ -16,10 +25,13 @@ Progress::~Progress() {
   if (width_) fmt::print(stderr, "\r{:{}}\r", "", width_);
 }
 
+bool Progress::due() const {
+  const double gap = std::chrono::duration<double>(Clock::now() - last_).count();
+  return !quiet_ && gap >= (terminal_ ? 0.1 : 10.0);
+}
+
 void Progress::show(const std::string& line) {
-  if (quiet_) return;
-  double gap = std::chrono::duration<double>(Clock::now() - last_).count();
-  if (gap < (terminal_ ? 0.1 : 10.0)) return;
+  if (!due()) return;
   last_ = Clock::now();
   if (!terminal_) {
     fmt::print(stderr, "{}\n", line);
@@ -27,7 +39,7 @@ void Progress::show(const std::string& line) {
   }
   fmt::print(stderr, "\r{:<{}}", line, width_);
   std::fflush(stderr);
-  width_ = std::max(width_, line.size());
+  width_ = columns(line);
 }
 
 void Progress::keep(const std::string& line) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <type_traits>
 
 #include "tandem/base/export.h"
 
@@ -19,11 +20,18 @@ class TD_API Progress {
   Progress& operator=(const Progress&) = delete;
   /// Show `line`: at most ten times a second on a terminal, every ten seconds otherwise.
   void show(const std::string& line);
+  /// The same for a line that costs something to make: `make` is called when it is due.
+  template <class F>
+    requires std::is_invocable_r_v<std::string, F&>
+  void show(F make) {
+    if (due()) show(make());
+  }
   /// Show `line` now and keep it.
   void keep(const std::string& line);
   double seconds() const;
 
  private:
+  bool due() const;
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_, last_;
   bool quiet_, terminal_;

@@ -9,7 +9,6 @@
 #include "tandem/base/folder.h"
 #include "tandem/base/parallel.h"
 #include "tandem/graph/rng.h"
-#include "tandem/io/json.h"
 
 namespace tandem::train {
 namespace {
@@ -68,6 +67,11 @@ void RunFolder::truncate(int64_t step) {
   metrics_.reset();
   write_file(path, kept);
   metrics_ = std::make_unique<AppendFile>(path);
+}
+
+void RunFolder::part(io::Json::Object figures) {
+  figures.emplace_back("ended", now());
+  AppendFile(folder_ + "/parts.jsonl").append(io::Json(std::move(figures)).dump() + "\n");
 }
 
 void RunFolder::finish(const std::string& status) {

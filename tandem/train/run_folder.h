@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunFolder: what a run leaves behind, as plain files: the caller's (a recipe), env.json,
-// metrics.jsonl, STATUS (running, done, failed, interrupted). Checkpoints and event files lie
-// beside.
+// metrics.jsonl, parts.jsonl, STATUS (running, done, failed, interrupted). Checkpoints and event
+// files lie beside.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/io/json.h"
 #include "tandem/train/append_file.h"
 
 namespace tandem::train {
@@ -21,6 +22,8 @@ class TD_API RunFolder {
   void log(int64_t step, int64_t epoch, const std::vector<std::pair<std::string, double>>& values);
   /// Leave out the lines after `step`: those steps are made again.
   void truncate(int64_t step);
+  /// One line of parts.jsonl: what one process did of the run (steps, seconds, energy ...).
+  void part(io::Json::Object figures);
   void finish(const std::string& status);
 
  private:

@@ -14,7 +14,9 @@
 #include "tandem/ops/ops.h"
 #include "tandem/tensor/allocator.h"
 #include "tandem/train/progress.h"
+#include "tandem/train/resources.h"
 #include "tandem/train/run_folder.h"
+#include "tandem/train/state_keeper_internal.h"
 
 namespace tandem::train {
 
@@ -75,7 +77,11 @@ struct Trainer::Running {
   Clock::time_point start = Clock::now();
   int64_t first_step = 0;  ///< where this process began
   double samples = 0;
-  double last_loss = 0;
+  double last_loss = 0, last_norm = 0;
+  double shown_samples = 0;  ///< at the last line of the system's figures
+  Clock::time_point shown = Clock::now();
+  EnergyMeter energy;
+  double cpu_start = process_seconds();
   std::unique_ptr<RunFolder> folder;
   explicit Running(bool show) : progress(!show) {}
 };
@@ -90,9 +96,11 @@ Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimiz
   TD_CHECK(options_.accumulate >= 1 && options_.max_epochs >= 0 && options_.log_every >= 1, Value,
            "Trainer wants accumulate >= 1, max_epochs >= 0 and log_every >= 1, got {}, {} and {}",
            options_.accumulate, options_.max_epochs, options_.log_every);
+  TD_CHECK(!options_.bf16 || !options_.f16, Value, "Trainer wants bf16 or f16, not both");
+  if (options_.f16) scaler_ = std::make_unique<optim::GradScaler>(options_.scaler);
   for (const std::string& name : options_.metrics) metrics_.push_back(make_metric(name));
   auto forward = [this](const Batch& b) {
-    AutocastGuard cast(DType::bf16, options_.bf16);
+    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
     return step_function_(b);
   };
   auto train = [this, forward](const Batch& b, bool first, bool last) {
@@ -103,15 +111,20 @@ Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimiz
              o.loss.defined() ? o.loss.shape().to_string() : "none");
     Tensor scaled =
         options_.accumulate > 1 ? o.loss / static_cast<double>(options_.accumulate) : o.loss;
-    scaled.backward();
+    (scaler_ ? scaler_->scale(scaled) : scaled).backward();
     Tensor norm;
     if (last) {
+      if (scaler_) scaler_->unscale_(optimizer_);
       const bool watch = options_.on_nonfinite != OnNonFinite::off;
       if (options_.clip_norm > 0)
         norm = optim::clip_grad_norm_(optimizer_.params(), options_.clip_norm);
       else if (watch)
         norm = optim::get_total_norm(optimizer_.params());
-      if (watch) {
+      // The scaler holds back what is not finite by itself, and tries a smaller scale.
+      if (scaler_) {
+        scaler_->step(optimizer_);
+        scaler_->update();
+      } else if (watch) {
         AssignIf good(
             logical_and(isfinite(o.loss.detach()).reshape({}), isfinite(norm).reshape({})));
         optimizer_.step();
@@ -125,7 +138,7 @@ Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimiz
   auto eval = [forward](const Batch& b) {
     NoGradGuard no_grad;
     StepOutput o = forward(b);
-    return std::vector<Tensor>{o.loss, o.output, o.target};
+    return std::vector<Tensor>{o.loss, o.output, o.target, o.prediction};
   };
   if (options_.compile) {
     compiled_->train = tandem::compile(train, {.name = "train step"});
@@ -142,6 +155,10 @@ Trainer& Trainer::add(std::shared_ptr<Callback> callback) {
   callbacks_.push_back(std::move(callback));
   return *this;
 }
+Trainer& Trainer::clear_callbacks() {
+  callbacks_.clear();
+  return *this;
+}
 Trainer& Trainer::schedule(optim::LRScheduler& schedule) {
   schedule_ = &schedule;
   return *this;
@@ -154,7 +171,9 @@ void Trainer::stop(std::string reason) {
   if (stop_.empty()) stop_ = std::move(reason);
 }
 
-RunParts Trainer::parts() { return {&model_, &optimizer_, schedule_, nullptr, data_, extra_}; }
+RunParts Trainer::parts() {
+  return {&model_, &optimizer_, schedule_, scaler_.get(), data_, extra_};
+}
 
 std::string Trainer::monitor() const {
   if (!options_.monitor.empty()) return options_.monitor;
@@ -171,7 +190,8 @@ Logs Trainer::train_logs() const {
   return logs;
 }
 
-Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_t limit) {
+Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_t limit,
+                       const BatchViewer& see) {
   EvalMode mode(model_);
   std::vector<std::unique_ptr<Metric>> metrics;
   for (const std::string& name : options_.metrics) metrics.push_back(make_metric(name));
@@ -185,6 +205,7 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
     count += rows_of(batch);
     if (out[1].defined() && out[2].defined())
       for (auto& m : metrics) m->update(out[1], out[2]);
+    if (see) see(batch, {out[0], out[1], out[2], out[3]});
   }
   TD_CHECK(count > 0, Value, "there is no data to validate on");
   Logs logs{{prefix + "loss", sum / count}};
@@ -198,7 +219,8 @@ Tensor Trainer::predict(data::AnyPipeline data) {
   data.set_epoch(0);
   data.begin_pass();
   for (Batch batch; data.next(batch);) {
-    parts.push_back(compiled_->eval(batch)[1]);
+    const std::vector<Tensor> out = compiled_->eval(batch);
+    parts.push_back(out[3].defined() ? out[3] : out[1]);
     TD_CHECK(parts.back().defined(), Value, "the step gives no output to predict");
   }
   TD_CHECK(!parts.empty(), Value, "there is no data to predict");
@@ -238,7 +260,7 @@ void Trainer::resume(Running& run) {
       if (const io::Json* j = states->find(fmt::format("{}.{}", i, callbacks_[i]->name())))
         callbacks_[i]->load_state(*j);
   if (run.folder) run.folder->truncate(step_);
-  run.progress.keep(fmt::format("resumed at step {} of '{}'", step_, options_.folder));
+  run.progress.keep(fmt::format("resumed at step {} of '{}'", step_, checkpoints_->folder()));
 }
 
 bool Trainer::load_best() {
@@ -275,7 +297,7 @@ void Trainer::explain(const Batch& batch, double loss, double norm, GeneratorSta
   try {
     DetectAnomalyGuard anomaly;
     optimizer_.zero_grad();
-    AutocastGuard cast(DType::bf16, options_.bf16);
+    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
     step_function_(batch).loss.backward();
   } catch (const Error& e) {
     found = e.what();
@@ -300,7 +322,12 @@ bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
   const double loss = out[0].to(DType::f64).item<double>();
   const double norm = out[1].defined() ? out[1].to(DType::f64).item<double>() : 0;
   run.last_loss = loss;
-  if (options_.on_nonfinite != OnNonFinite::off && !(std::isfinite(loss) && std::isfinite(norm))) {
+  run.last_norm = norm;
+  // Gradients beyond float16's range are the scaler's daily bread, not a fault of the run.
+  const bool overflow = scaler_ && std::isfinite(loss) && !std::isfinite(norm);
+  if (overflow) ++overflows_;
+  if (!overflow && options_.on_nonfinite != OnNonFinite::off &&
+      !(std::isfinite(loss) && std::isfinite(norm))) {
     if (options_.on_nonfinite == OnNonFinite::stop) explain(batch, loss, norm, rng);
     ++skipped_;
   } else {
@@ -355,11 +382,15 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train) {
     if (updated) {
       const bool end = options_.max_steps >= 0 && step_ >= options_.max_steps;
       if (!callbacks_.empty() || step_ % options_.log_every == 0) {
-        const Logs logs{{"train/step_loss", run.last_loss}, {"lr", optimizer_.lr()}};
+        Logs logs{{"train/step_loss", run.last_loss}, {"lr", optimizer_.lr()}};
+        if (run.last_norm > 0) logs.emplace_back("train/grad_norm", run.last_norm);
         for (auto& c : callbacks_) c->step_end(*this, logs);
         if (step_ % options_.log_every == 0) {
           log(logs);
-          if (run.folder) run.folder->log(step_, epoch_, logs);
+          if (run.folder) {
+            for (auto& entry : system_logs(run)) logs.push_back(entry);
+            run.folder->log(step_, epoch_, logs);
+          }
         }
       }
       if (end) stop("max_steps");
@@ -383,8 +414,53 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train) {
   TD_CHECK(!stop_.empty() || size > 0, Value, "there is no data to train on");
 }
 
+// Since the last such line: samples a second, share of the time that waited for data, memory.
+Logs Trainer::system_logs(Running& run) const {
+  const double seconds = seconds_since(run.shown);
+  Logs logs{{"system/samples_per_s", seconds > 0 ? (run.samples - run.shown_samples) / seconds : 0},
+            {"system/waiting", data_ ? data_->stats().stall() : 0},
+            {"system/memory_mb", static_cast<double>(resident_bytes()) / 1e6},
+            {"system/tensors_mb", static_cast<double>(allocator_stats().in_use) / 1e6}};
+  run.shown = Clock::now();
+  run.shown_samples = run.samples;
+  return logs;
+}
+
+double Trainer::update(const Batch& batch) {
+  model_.train();
+  return compiled_->train(batch, true, true)[0].to(DType::f64).item<double>();
+}
+
+LRFindResult Trainer::lr_find(data::AnyPipeline train, const LRFindOptions& options) {
+  RunParts p = parts();
+  p.data = &train;
+  return train::lr_find(
+      p, [this](const Batch& b) { return update(b); }, options);
+}
+
+FindBatchResult Trainer::find_batch(const std::function<data::AnyPipeline(int64_t size)>& make,
+                                    const FindBatchOptions& options) {
+  StateKeeper keep(parts());
+  int64_t size = 0;
+  Batch batch;
+  return train::find_batch(
+      [&](int64_t n) {
+        if (n != size) {
+          const data::AnyPipeline p = make(n);
+          if (p.size() < 1) return false;
+          batch = p.fields(0);
+          if (rows_of(batch) < static_cast<double>(n)) return false;
+          size = n;
+        }
+        update(batch);
+        return true;
+      },
+      options);
+}
+
 FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline> val) {
   TD_CHECK(train.size() > 0, Value, "there is no data to train on");
+  for (auto& c : callbacks_) c->configure(options_);
   Running run(options_.progress);
   StopGuard signals;
   data_ = &train;
@@ -394,14 +470,20 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   } forget{data_};
   stop_.clear();
   model_.train();
+  checkpoints_.reset();
   if (!options_.folder.empty()) {
     run.folder = std::make_unique<RunFolder>(options_.folder, options_.files);
+  }
+  if (!options_.folder.empty() || !options_.checkpoint_folder.empty()) {
     const std::string watched = monitor();
     CheckpointOptions c = options_.checkpoints;
     c.higher_is_better = watched.find("loss") == watched.npos;
     for (const auto& m : metrics_)
       if (watched.ends_with("/" + m->name())) c.higher_is_better = m->higher_is_better();
-    checkpoints_ = std::make_unique<Checkpoints>(options_.folder + "/checkpoints", c);
+    checkpoints_ = std::make_unique<Checkpoints>(options_.checkpoint_folder.empty()
+                                                     ? options_.folder + "/checkpoints"
+                                                     : options_.checkpoint_folder,
+                                                 c);
   }
   resume(run);
   if (val && step_ == 0 && options_.sanity_batches > 0)
@@ -428,7 +510,11 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
           logs.push_back(entry);
       if (schedule_ && options_.schedule_per_epoch) schedule_->step();
       log(logs);
-      if (run.folder) run.folder->log(step_, epoch_, logs);
+      if (run.folder) {
+        Logs all = logs;
+        for (auto& entry : system_logs(run)) all.push_back(entry);
+        run.folder->log(step_, epoch_, all);
+      }
       for (auto& c : callbacks_) c->epoch_end(*this, logs);
       const double score = find_log(logs, monitor());
       std::string line =
@@ -449,8 +535,19 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   run.result.epochs = epoch_;
   run.result.reason = stop_.empty() ? "done" : stop_;
   run.result.skipped = skipped_;
+  run.result.overflows = overflows_;
   run.result.seconds = seconds_since(run.start);
-  if (run.folder) run.folder->finish(run.result.interrupted ? "interrupted" : "done");
+  if (run.folder) {
+    const Energy energy = run.energy.read();
+    run.folder->part({{"steps", step_ - run.first_step},
+                      {"seconds", run.result.seconds},
+                      {"samples", run.samples},
+                      {"cpu_seconds", process_seconds() - run.cpu_start},
+                      {"peak_memory_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
+                      {"joules", energy.joules},
+                      {"energy", energy.source}});
+    run.folder->finish(run.result.interrupted ? "interrupted" : "done");
+  }
   return run.result;
 }
 

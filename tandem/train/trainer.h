@@ -5,6 +5,8 @@
 #pragma once
 
 #include "tandem/graph/rng.h"
+#include "tandem/train/find_batch.h"
+#include "tandem/train/lr_find.h"
 #include "tandem/train/metrics.h"
 #include "tandem/train/run_state.h"
 
@@ -20,6 +22,7 @@ TD_API double find_log(const Logs& logs, const std::string& name);
 /// What a step computes of a batch. Output and target are what metrics see; they may be undefined.
 struct StepOutput {
   Tensor loss, output, target;
+  Tensor prediction = {};  ///< what predict() gives, where that is not the output
 };
 using StepFunction = std::function<StepOutput(const Batch&)>;
 
@@ -37,6 +40,8 @@ struct TrainerOptions {
   double clip_norm = 0;    ///< 0: no clipping
   bool compile = true;     ///< the step as one planned program
   bool bf16 = false;       ///< matrix products and convolutions in bfloat16 (autocast)
+  bool f16 = false;        ///< the same in float16, with a gradient scaler
+  optim::GradScalerOptions scaler = {};  ///< of f16
   bool schedule_per_epoch = false;
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   int64_t val_every_epochs = 1;
@@ -50,6 +55,7 @@ struct TrainerOptions {
   bool resume = true;            ///< go on from the folder's checkpoint when there is one
   int64_t save_every_steps = 0;  ///< besides at every epoch's end
   CheckpointOptions checkpoints = {};
+  std::string checkpoint_folder = "";  ///< default: "checkpoints" in the folder
   std::string monitor = "";  ///< by which the best checkpoint is told; default: the first metric of
                              ///< validation, else "val/loss", else "train/loss"
   std::vector<std::pair<std::string, std::string>> files = {};  ///< kept in folder and checkpoints
@@ -62,6 +68,8 @@ class Trainer;
 class TD_API Callback {
  public:
   virtual ~Callback() = default;
+  /// Before a run opens its files and its checkpoint: the options may be changed.
+  virtual void configure(TrainerOptions&) {}
   virtual void fit_begin(Trainer&) {}
   virtual void epoch_begin(Trainer&) {}
   virtual void step_end(Trainer&, const Logs&) {}
@@ -74,12 +82,16 @@ class TD_API Callback {
   virtual const char* name() const = 0;
 };
 
+/// Sees a batch of a validation with what the step made of it.
+using BatchViewer = std::function<void(const Batch&, const StepOutput&)>;
+
 struct FitResult {
   int64_t steps = 0, epochs = 0;
   bool interrupted = false;  ///< by a signal: the state is saved
   std::string reason;        ///< "done", "max_steps", "early stopping ..."
   Logs logs;                 ///< of the last epoch
   int64_t skipped = 0;       ///< updates left out by OnNonFinite::skip
+  int64_t overflows = 0;     ///< updates that the gradient scaler left out
   double seconds = 0;
 };
 
@@ -101,6 +113,7 @@ class TD_API Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   Trainer& add(std::shared_ptr<Callback> callback);
+  Trainer& clear_callbacks();
   Trainer& schedule(optim::LRScheduler& schedule);
   /// Further state that checkpoints hold.
   Trainer& part(RunParts::Extra extra);
@@ -109,9 +122,21 @@ class TD_API Trainer {
   /// Throws Value for the first non-finite loss or gradient (OnNonFinite::stop).
   FitResult fit(data::AnyPipeline train, std::optional<data::AnyPipeline> val = {});
   /// Loss and metrics over a pipeline in evaluation mode, with `prefix` before their names.
-  Logs validate(data::AnyPipeline data, const std::string& prefix = "val/", int64_t limit = -1);
+  /// `see`, if given, is shown each batch with its output and target.
+  Logs validate(data::AnyPipeline data, const std::string& prefix = "val/", int64_t limit = -1,
+                const BatchViewer& see = {});
   /// The outputs of the step over a pipeline, one after the other along dimension 0.
   Tensor predict(data::AnyPipeline data);
+  /// One update on a batch outside of fit(), as it makes them: gives the loss before it. An update
+  /// that is not finite is held back (OnNonFinite::stop and skip).
+  double update(const Batch& batch);
+  /// A sweep over learning rates on batches of `train` (tandem/train/lr_find.h), with every part of
+  /// the run put back afterwards.
+  LRFindResult lr_find(data::AnyPipeline train, const LRFindOptions& options = {});
+  /// Batch sizes by doubling (tandem/train/find_batch.h) on batches of what `make(size)` gives,
+  /// with every part of the run put back afterwards.
+  FindBatchResult find_batch(const std::function<data::AnyPipeline(int64_t size)>& make,
+                             const FindBatchOptions& options = {});
   /// The weights of the best checkpoint into the model; false when there is none.
   bool load_best();
 
@@ -120,6 +145,11 @@ class TD_API Trainer {
   nn::Module& model() const { return model_; }
   optim::Optimizer& optimizer() const { return optimizer_; }
   const TrainerOptions& options() const { return options_; }
+  /// Changes count from the next fit() on; what the compiled step holds (accumulate, clip_norm,
+  /// compile, bf16, f16, on_nonfinite, metrics) must stay.
+  TrainerOptions& options() { return options_; }
+  /// The scaler of f16; null without.
+  optim::GradScaler* scaler() const { return scaler_.get(); }
   int64_t step() const { return step_; }
   int64_t epoch() const { return epoch_; }
   /// Name, step and value of all that was logged by this process.
@@ -131,6 +161,10 @@ class TD_API Trainer {
   /// Write values to metrics.jsonl and the history (callbacks may add their own).
   void log(const Logs& logs);
   std::string monitor() const;
+  /// Means over the epoch so far: "train/loss", the metrics, and "lr".
+  Logs train_logs() const;
+  /// The pipeline that fit() runs over; null outside of it.
+  const data::AnyPipeline* data() const { return data_; }
 
  private:
   struct Running;
@@ -148,8 +182,8 @@ class TD_API Trainer {
   void save(std::optional<double> score);
   void resume(Running& run);
   void show(Running& run, data::AnyPipeline& train);
-  Logs train_logs() const;
   RunParts parts();
+  Logs system_logs(Running& run) const;
 
   nn::Module& model_;
   StepFunction step_function_;
@@ -159,13 +193,14 @@ class TD_API Trainer {
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::vector<RunParts::Extra> extra_;
   std::vector<std::unique_ptr<Metric>> metrics_;
+  std::unique_ptr<optim::GradScaler> scaler_;
   data::AnyPipeline* data_ = nullptr;
   std::unique_ptr<Checkpoints> checkpoints_;
   std::vector<Record> history_;
   int64_t step_ = 0, epoch_ = 0;
   double loss_sum_ = 0, samples_ = 0;  ///< of this epoch
   int64_t micro_ = 0;                  ///< batches since the last update
-  int64_t skipped_ = 0;
+  int64_t skipped_ = 0, overflows_ = 0;
   std::string stop_;
   struct Compiled;
   std::unique_ptr<Compiled> compiled_;
