@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // utf8proc and Oniguruma behind a few functions. Canonical ordering and composition are written
 // here, because offsets need to know what became of each character; the tables are utf8proc's.
-#include <oniguruma.h>
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "tandem/base/error.h"
+#include "tandem/text/onig_internal.h"
 #include "tandem/text/unicode_internal.h"
 
 namespace tandem::text {
@@ -165,7 +164,7 @@ bool is_other(char32_t c) {
 bool is_word(char32_t c) {
   if (c < 0x80) return is_letter(c) || is_number(c) || c == '_';
   const auto k = category(c);
-  return ONIGENC_IS_CODE_ALPHA(ONIG_ENCODING_UTF8, c) || k == UTF8PROC_CATEGORY_ND ||
+  return ONIGENC_IS_CODE_ALPHA(onig().utf8, c) || k == UTF8PROC_CATEGORY_ND ||
          k == UTF8PROC_CATEGORY_PC || (k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME) ||
          c == 0x200C || c == 0x200D;
 }
@@ -203,39 +202,34 @@ std::vector<uint32_t> grapheme_ends(std::string_view s) {
 }
 
 Regex::Regex(const std::string& pattern) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
-    onig_initialize(encodings, 1);
-  });
   TD_CHECK(pattern.size() < 1U << 16, Format, "a regular expression of {} bytes is too long",
            pattern.size());
   const auto* begin = reinterpret_cast<const OnigUChar*>(pattern.data());
-  regex_t* made = nullptr;
+  OnigRegex made = nullptr;
   OnigErrorInfo info;
-  const int code = onig_new(&made, begin, begin + pattern.size(), ONIG_OPTION_NONE,
-                            ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
+  const int code = onig().make(&made, begin, begin + pattern.size(), ONIG_OPTION_NONE,
+                               onig().utf8, onig().syntax, &info);
   if (code != ONIG_NORMAL) {
     OnigUChar why[ONIG_MAX_ERROR_MESSAGE_LEN] = "";
-    onig_error_code_to_str(why, code, &info);
+    onig().error_text(why, code, &info);
     TD_FAIL(Format, "'{}' is no regular expression: {}", pattern,
             reinterpret_cast<const char*>(why));
   }
-  compiled_ = std::shared_ptr<void>(made, [](void* p) { onig_free(static_cast<regex_t*>(p)); });
+  compiled_ = std::shared_ptr<void>(made, [](void* p) { onig().free(static_cast<OnigRegex>(p)); });
 }
 
 void Regex::find_all(std::string_view s, std::vector<std::pair<uint32_t, uint32_t>>& out) const {
   out.clear();
-  auto* regex = static_cast<regex_t*>(compiled_.get());
+  auto* regex = static_cast<OnigRegex>(compiled_.get());
   const auto* begin = reinterpret_cast<const OnigUChar*>(s.data());
   const auto* end = begin + s.size();
   std::unique_ptr<OnigRegion, void (*)(OnigRegion*)> region(
-      onig_region_new(), [](OnigRegion* r) { onig_region_free(r, 1); });
+      onig().region_new(), [](OnigRegion* r) { onig().region_free(r, 1); });
   size_t from = 0;
   ptrdiff_t last_end = -1;
   while (from <= s.size()) {
     const int at =
-        onig_search(regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
+        onig().search(regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
     if (at == ONIG_MISMATCH) return;
     TD_CHECK(at >= 0, Value, "a regular expression of the tokenizer takes too long on this text");
     const int b = region->beg[0], e = region->end[0];

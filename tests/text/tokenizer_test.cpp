@@ -4,7 +4,9 @@
 // truncation, padding, added tokens, threads, and texts that are none.
 #include "tandem/text/tokenizer.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <regex.h>
 
 #include <cstdlib>
 #include <thread>
@@ -30,6 +32,21 @@ std::vector<int64_t> integers(const io::Json& json) {
 }
 Tokenizer tokenizer_of(const char* kind) {
   return Tokenizer::from_json(golden().find(kind)->find("tokenizer")->dump(), kind);
+}
+
+// Oniguruma has functions of these names with other structures behind them.
+TEST(Tokenizer, LeavesTheRegularExpressionsOfPosixAlone) {
+  tokenizer_of("gpt2").encode("loads Oniguruma");
+  for (void* f : {reinterpret_cast<void*>(&regcomp), reinterpret_cast<void*>(&regexec)}) {
+    Dl_info where{};
+    ASSERT_NE(dladdr(f, &where), 0);
+    EXPECT_EQ(std::string(where.dli_fname).find("onig"), std::string::npos) << where.dli_fname;
+  }
+  regex_t digits;
+  ASSERT_EQ(regcomp(&digits, "^[0-9]+$", REG_EXTENDED | REG_NOSUB), 0);
+  EXPECT_EQ(regexec(&digits, "1914", 0, nullptr, 0), 0);
+  EXPECT_EQ(regexec(&digits, "onnx", 0, nullptr, 0), REG_NOMATCH);
+  regfree(&digits);
 }
 
 TEST(Tokenizer, EveryKindGivesTheGoldenTokens) {
