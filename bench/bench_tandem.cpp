@@ -161,7 +161,8 @@ nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budg
   const double ms = 1e3 * times.wall;
   if (std::getenv("TANDEM_PROFILE")) {
     ProfilerGuard profiler;
-    for (int i = 0; i < 10; ++i) step();
+    const int steps = std::clamp(static_cast<int>(budget / times.wall / 4), 10, 1000);
+    for (int i = 0; i < steps; ++i) step();
     const MachineLimits limits = machine_limits();
     fmt::print(stderr, "limits: {:.0f} GFLOP/s, {:.1f} GB/s\n{}\n{}", limits.gflops, limits.gbs,
                profiler.profile().table(Profile::By::op, limits),

@@ -147,17 +147,21 @@ class Runner {
   void run() {
     constexpr int64_t kDepth = Blocks<T>::kDepth;
     const int64_t columns = Blocks<T>::columns();
-    // Blocks that an epilogue reads again lie in the cache beside its own operands.
-    const int64_t rows = g_.epilogue ? Blocks<T>::kRows / 2 : Blocks<T>::kRows;
+    // Tiles of one height over all rows, dealt out evenly to blocks. Blocks that an epilogue reads
+    // again lie in the cache beside its own operands.
+    const int64_t rows = m1_ - m0_, count = (rows + t_.rows - 1) / t_.rows;
+    const int64_t most = std::max(Blocks<T>::kRows / t_.rows / (g_.epilogue ? 2 : 1), int64_t{1});
+    const int64_t blocks = (count + most - 1) / most;
     for (int64_t n = n0_; n < n1_; n += columns) {
       const int64_t n_end = std::min(n + columns, n1_);
       int64_t k = 0;
       do {
         const int64_t k_end = std::min(k + kDepth, g_.k);
         if (pack_b_) tandem::detail::pack_b(t_, g_, k, k_end, n, n_end, buffers_.b);
-        for (int64_t m = m0_; m < m1_; m += rows) {
-          const int64_t m_end = std::min(m + rows, m1_);
-          block(m, m_end, n, n_end, k, k_end);
+        for (int64_t i = 0; i < blocks; ++i) {
+          const int64_t first = count * i / blocks, last = count * (i + 1) / blocks;
+          const int64_t m = m0_ + rows * first / count, m_end = m0_ + rows * last / count;
+          block(m, m_end, last - first, n, n_end, k, k_end);
           if (g_.epilogue && k_end == g_.k) g_.epilogue->run(*g_.epilogue, m, m_end, n, n_end);
         }
         k = k_end;
@@ -179,10 +183,10 @@ class Runner {
       for (int64_t j = 0; j < length; j += kLine) __builtin_prefetch(from + j, 0, 2);
   }
 
-  int64_t tiles(int64_t rows) const { return (rows + t_.rows - 1) / t_.rows; }
-
-  void block(int64_t m, int64_t m_end, int64_t n, int64_t n_end, int64_t k, int64_t k_end) {
-    const int64_t rows = m_end - m, count = tiles(rows), depth = k_end - k;
+  // Rows m..m_end-1 in `count` tiles.
+  void block(int64_t m, int64_t m_end, int64_t count, int64_t n, int64_t n_end, int64_t k,
+             int64_t k_end) {
+    const int64_t rows = m_end - m, depth = k_end - k;
     const int64_t panel = t_.panel();
     fetch_a(m, m_end, k, k_end);
     if (pack_a_) {
