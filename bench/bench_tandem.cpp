@@ -39,21 +39,28 @@ double cpu_seconds() {
 // Median times of f in seconds over about `budget` seconds: on the clock, and of all threads
 // together, which says more on a busy machine.
 struct Times {
-  double wall = 0, cpu = 0;
+  double wall = 0, cpu = 0, faults = 0;  ///< medians of a call; page faults on average
 };
+double page_faults() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  return static_cast<double>(use.ru_minflt);
+}
 Times median_time(const std::function<void()>& f, double budget) {
   for (int i = 0; i < 3; ++i) f();
   std::vector<double> wall, cpu;
   double total = 0;
+  const double faults = page_faults();
   while (total < budget || wall.size() < 5) {
     double before = cpu_seconds();
     wall.push_back(seconds_of(f));
     cpu.push_back(cpu_seconds() - before);
     total += wall.back();
   }
+  const double each = (page_faults() - faults) / static_cast<double>(wall.size());
   std::sort(wall.begin(), wall.end());
   std::sort(cpu.begin(), cpu.end());
-  return {wall[wall.size() / 2], cpu[cpu.size() / 2]};
+  return {wall[wall.size() / 2], cpu[cpu.size() / 2], each};
 }
 
 uint32_t word(uint64_t seed, int64_t i) { return philox(seed, 0, static_cast<uint64_t>(i)).w[0]; }
@@ -101,6 +108,7 @@ bool reset_resident_peak() {
   file << "5" << std::flush;
   return file.good();
 }
+int g_losses = 3;          // steps whose losses are reported
 int64_t g_idle_bytes = 0;  // resident after init(), before any model
 
 // What a call of `e` takes, measured with an Executable that has not run yet.
@@ -152,7 +160,7 @@ nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budg
   auto step = [&] { last = (compiled ? fast(x, y) : body(x, y)).template item<float>(); };
   std::vector<double> losses;
   double first = 0;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < g_losses; ++i) {
     double t = seconds_of(step);
     if (i == 0) first = t;
     losses.push_back(last);
@@ -181,6 +189,7 @@ nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budg
   }
   j["ms"] = ms;
   j["cpu_ms"] = 1e3 * times.cpu;
+  j["faults_a_step"] = std::round(times.faults * 10) / 10;
   j["rounds"] = {ms};
   j["losses"] = losses;
   j["first_s"] = first;
@@ -249,6 +258,7 @@ int main(int argc, char** argv) {
     tandem::init();
     tandem::bench::g_idle_bytes = tandem::bench::resident_bytes("VmRSS:");
     double budget = argc > 2 ? std::atof(argv[2]) : 1.0;
+    if (argc > 3) tandem::bench::g_losses = std::max(std::atoi(argv[3]), 1);
     nlohmann::json j = tandem::bench::run(argv[1], budget);
     if (j.is_null()) {
       fmt::print(stderr, "bench_tandem: no case '{}'; there are: {}\n", argv[1], kCases);

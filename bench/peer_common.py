@@ -13,15 +13,19 @@ def median(v):
     return v[len(v) // 2] if len(v) % 2 else (v[len(v) // 2 - 1] + v[len(v) // 2]) / 2
 
 
+def page_faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 def one_round(f, seconds):
-    """Medians of clock time and of the CPU time of all threads."""
-    wall, cpu, start = [], [], time.perf_counter()
+    """Medians of clock time and of the CPU time of all threads, and page faults of a call."""
+    wall, cpu, start, faults = [], [], time.perf_counter(), page_faults()
     while time.perf_counter() - start < seconds or len(wall) < 5:
         t, c = time.perf_counter(), time.process_time()
         f()
         wall.append(time.perf_counter() - t)
         cpu.append(time.process_time() - c)
-    return median(wall), median(cpu)
+    return median(wall), median(cpu), (page_faults() - faults) / len(wall)
 
 
 def resident_mb():
@@ -44,14 +48,14 @@ def measure(case, variant, make, a, unit="ms"):
     step, more = make()
     losses = [step()]
     first = time.perf_counter() - start
-    losses += [step() for _ in range(2)]
+    losses += [step() for _ in range(a.losses - 1)]
     both = [one_round(step, a.seconds) for _ in range(a.rounds)]
-    rounds = [round(w * 1e3, 5) for w, _ in both]
+    rounds = [round(w * 1e3, 5) for w, _, _ in both]
     print(json.dumps({
         "case": case, "variant": variant, unit: round(median(rounds), 5), "threads": a.threads,
-        "cpu_ms": round(median([c for _, c in both]) * 1e3, 5), "rounds": rounds,
+        "cpu_ms": round(median([c for _, c, _ in both]) * 1e3, 5), "rounds": rounds,
         "losses": losses, "first_s": round(first, 3),
-        "idle_mb": idle,
+        "idle_mb": idle, "faults_a_step": round(median([n for _, _, n in both]), 1),
         "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), **more}),
         flush=True)
 
@@ -65,6 +69,7 @@ def run(description, variants, run_one, prepare):
     p.add_argument("--threads", type=int, default=int(os.environ.get("TANDEM_NUM_THREADS", "2")))
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=1.0, help="length of one round")
+    p.add_argument("--losses", type=int, default=3, help="steps whose losses are printed")
     p.add_argument("--variant", action="append", help="default: all of the case")
     a = p.parse_args()
     have = variants()
