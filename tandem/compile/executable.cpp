@@ -269,12 +269,13 @@ void Executable::run_together(Frame& f, size_t first, size_t n) const {
 }
 
 namespace {
-// A loop over the blocks of a product's result.
+// A loop over the blocks of a result, or over ranges of its memory: then there is one column.
 struct LoopEpilogue : Epilogue {
   const ScalarProgram* program = nullptr;
   const Array* arrays = nullptr;
   int n_in = 0, n_out = 0;
   int64_t rows = 0, columns = 0;
+  bool ranges = false;
 
   static void run_block(const Epilogue& e, int64_t row0, int64_t row1, int64_t column0,
                         int64_t column1) {
@@ -291,7 +292,10 @@ struct LoopEpilogue : Epilogue {
       Array a = arrays[k];
       if (!a.is_scalar && a.numel != 1) {
         std::array<int64_t, 2>& s = strides[idx(k)];
-        as_matrix(a, rows, columns, s[0], s[1]);
+        if (ranges)
+          s = {1, 1};
+        else
+          as_matrix(a, rows, columns, s[0], s[1]);
         a.data =
             a.as<char>() + (row0 * s[0] + column0 * s[1]) * static_cast<int64_t>(size_of(a.dtype));
         a.shape = shape;
@@ -328,7 +332,8 @@ void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) co
     epilogue.arrays = f.arrays.data() + first_array_[k + 1];
     epilogue.n_in = static_cast<int>(loop.in.size());
     epilogue.n_out = static_cast<int>(loop.out.size());
-    epilogue.columns = arrays[n_in].shape[arrays[n_in].rank - 1];
+    epilogue.ranges = loop.ranges;
+    epilogue.columns = loop.ranges ? 1 : arrays[n_in].shape[arrays[n_in].rank - 1];
     epilogue.rows = arrays[n_in].numel / epilogue.columns;
     static_cast<const EpiloguePlan*>(s.plan.get())->run_with(call, epilogue);
   } else if (s.kernel) {

@@ -343,21 +343,48 @@ class Lowering {
     bool reads_it = false;
     for (const StepInput& x : loop.in) reads_it = reads_it || x.place == v;
     if (!reads_it || place(v).shape.rank() < 2) return;
-    const int64_t columns = place(v).shape[place(v).shape.rank() - 1].value();
-    const int64_t rows = place(v).shape.numel().value() / std::max<int64_t>(columns, 1);
     Arrays a = arrays_of(product);
-    if (!runs_epilogue(*product.kernel, call_of(product, a))) return;
-    int64_t row, column;
-    for (const StepInput& x : loop.in)
-      if (x.place != kNone && !as_matrix(array_of_place(x.place), rows, columns, row, column))
-        return;
+    const EpilogueKind kind = epilogue_kind(*product.kernel, call_of(product, a));
+    const bool ranges = kind == EpilogueKind::ranges;
+    if (kind == EpilogueKind::none || (ranges ? !lies_alike(loop, v) : !are_matrices(loop, v)))
+      return;
     for (int o : loop.out) {
-      if (place(o).shape.numel().value() != rows * columns || !place(o).contiguous) return;
       // The product reads its operands until the last block is done.
       for (const StepInput& x : product.in)
         if (x.place != kNone && place(x.place).buffer == place(o).buffer) return;
     }
     loop.inside = true;
+    loop.ranges = ranges;
+  }
+  // Is every operand of the loop a matrix of the rows and columns of place v, or a part of one?
+  bool are_matrices(const Step& loop, int v) const {
+    const Shape& whole = l_.places[idx(v)].shape;
+    const int64_t columns = whole[whole.rank() - 1].value(), n = whole.numel().value();
+    int64_t row, column;
+    for (const StepInput& x : loop.in)
+      if (x.place != kNone && !as_matrix(array_of_place(x.place), n / std::max<int64_t>(columns, 1),
+                                         columns, row, column))
+        return false;
+    for (int o : loop.out)
+      if (l_.places[idx(o)].shape.numel().value() != n || !l_.places[idx(o)].contiguous)
+        return false;
+    return true;
+  }
+  // Does everything of more than one element lie in memory as the dense place v does?
+  bool lies_alike(const Step& loop, int v) const {
+    const Place& whole = l_.places[idx(v)];
+    const auto alike = [&](int k) {
+      const Place& q = l_.places[idx(k)];
+      if (!(q.shape == whole.shape)) return false;
+      for (int d = 0; d < q.shape.rank(); ++d)
+        if (q.shape[d].value() != 1 && q.strides[d] != whole.strides[d]) return false;
+      return true;
+    };
+    if (!is_dense(whole.shape, whole.strides)) return false;
+    for (const StepInput& x : loop.in)
+      if (x.place != kNone && l_.places[idx(x.place)].shape.numel().value() != 1 && !alike(x.place))
+        return false;
+    return std::all_of(loop.out.begin(), loop.out.end(), alike);
   }
   bool has_epilogue(size_t k) const { return k + 1 < l_.steps.size() && l_.steps[k + 1].inside; }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Epilogues: a loop that reads the result of a matrix product (bias, activation, residual, the
-// slope of an activation, an optimizer's update of that weight) moves up to right behind it if all
-// else that it reads is there by then. The lowering then runs it on each block that was just made.
+// Epilogues: a loop that reads the result of a matrix product, a convolution or a batch norm (bias,
+// activation, residual, the slope of an activation, an optimizer's update of that weight) moves up
+// to right behind it if all else that it reads is there by then. The lowering then runs it on each
+// block that was just made.
 #include <algorithm>
 
 #include "tandem/compile/loop_builder.h"
@@ -39,12 +40,14 @@ class Epilogues {
     std::vector<std::vector<int>> before(n);
     for (size_t k = 0; k < n; ++k) {
       const int product = static_cast<int>(k);
-      if (!is_product(p_.instrs[k])) continue;
+      const EpilogueKind kind = kind_of(p_.instrs[k]);
+      if (kind == EpilogueKind::none) continue;
       const std::vector<int>& readers = readers_[idx(p_.instrs[k].out[0])];
       if (readers.empty()) continue;
       const int loop = readers.front();
       std::vector<int> numbers;
-      if (taken_[idx(loop)] || !fits(product, loop) || !can_move(product, loop, numbers)) continue;
+      if (taken_[idx(loop)] || !fits(product, loop, kind) || !can_move(product, loop, numbers))
+        continue;
       taken_[idx(loop)] = 1;
       for (int m : numbers) taken_[idx(m)] = early_[idx(m)] = 1;
       std::sort(numbers.begin(), numbers.end());
@@ -66,16 +69,17 @@ class Epilogues {
 
   static int64_t last(const Shape& s) { return s[s.rank() - 1].value(); }
 
-  bool is_product(const Instr& i) const {
-    if (!i.op || i.out.empty() || i.out[0] == kNone || i.op->family == Family::pointwise)
-      return false;
-    bool epilogue = false;
-    row_major_kernel(p_, i, epilogue);
-    return epilogue && shape(i.out[0]).rank() >= 2;
+  EpilogueKind kind_of(const Instr& i) const {
+    EpilogueKind epilogue = EpilogueKind::none;
+    if (i.op && !i.out.empty() && i.out[0] != kNone && i.op->family != Family::pointwise &&
+        shape(i.out[0]).rank() >= 2)
+      row_major_kernel(p_, i, epilogue);
+    return epilogue;
   }
 
-  // A loop over the whole result whose other operands are of its shape, rows, columns or numbers.
-  bool fits(int product, int k) const {
+  // A loop over the whole result whose other operands are of its shape or numbers, with blocks also
+  // rows or columns.
+  bool fits(int product, int k, EpilogueKind kind) const {
     const Instr& i = p_.instrs[idx(k)];
     const Shape& whole = shape(p_.instrs[idx(product)].out[0]);
     if (!LoopBuilder::fusable(p_, i) || i.out.empty() || i.in.size() > 16) return false;
@@ -86,7 +90,8 @@ class Epilogues {
       if (a.value == kNone) continue;
       const Shape& s = shape(a.value);
       const int64_t m = s.numel().value();
-      if (m != n && m != 1 && !(m == columns && last(s) == columns)) return false;
+      if (m == n || m == 1) continue;
+      if (kind == EpilogueKind::ranges || m != columns || last(s) != columns) return false;
     }
     return true;
   }

@@ -21,10 +21,10 @@ Array symbolic_array(const Spec& s, const Strides& strides) {
 
 }  // namespace
 
-const Kernel* row_major_kernel(const Program& p, const Instr& i, bool& epilogue) {
+const Kernel* row_major_kernel(const Program& p, const Instr& i, EpilogueKind& epilogue) {
   Array in[64], out[kMaxOpOuts];
   Strides strides[64 + kMaxOpOuts];
-  epilogue = false;
+  epilogue = EpilogueKind::none;
   if (i.in.size() > 64) return nullptr;
   for (size_t k = 0; k < i.in.size(); ++k) {
     const Arg& a = i.in[k];
@@ -48,14 +48,14 @@ const Kernel* row_major_kernel(const Program& p, const Instr& i, bool& epilogue)
   KernelCall call{*i.op, i.attrs.get(), in, static_cast<int>(i.in.size()), out, i.op->n_out};
   const Kernel* kernel = find_kernel(call, DeviceKind::cpu);
   for (size_t o = 0; o < i.out.size(); ++o) out[o].strides = strides[64 + o].data();
-  epilogue = kernel && runs_epilogue(*kernel, call);
+  if (kernel) epilogue = epilogue_kind(*kernel, call);
   return kernel;
 }
 
 namespace {
 
 bool claimed(const Program& p, const Instr& i) {
-  bool epilogue;
+  EpilogueKind epilogue;
   return row_major_kernel(p, i, epilogue) != nullptr;
 }
 

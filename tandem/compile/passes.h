@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tandem/compile/program.h"
-#include "tandem/graph/kernel.h"
+#include "tandem/graph/epilogue.h"
 
 namespace tandem::compiler {
 
@@ -31,8 +31,9 @@ void fuse_loops(Program& p);
 /// Loops over a product's result come right after it, so that they run on its blocks.
 void place_epilogues(Program& p);
 
-/// The kernel that takes this call with row-major operands, or nullptr; would it run an epilogue?
-const Kernel* row_major_kernel(const Program& p, const Instr& i, bool& epilogue);
+/// The kernel that takes this call with row-major operands, or nullptr; how does it run an
+/// epilogue?
+const Kernel* row_major_kernel(const Program& p, const Instr& i, EpilogueKind& epilogue);
 
 /// One step of the pipeline, for dumps.
 struct PassInfo {

@@ -10,13 +10,15 @@
 #include "tandem/base/parallel.h"
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/cpu/row_internal.h"
+#include "tandem/graph/epilogue.h"
 #include "tandem/ops/norm.h"
 #include "tandem/ops/strided_copy_internal.h"
 
 namespace tandem::detail {
 namespace {
 
-constexpr int64_t kBlockRows = 128;  ///< pixels of a block, channels-last
+constexpr int64_t kBlockRows = 128;          ///< pixels of a block, channels-last
+constexpr int64_t kEpilogueElements = 8192;  ///< of one call: they lie in the first cache
 
 // An array [n, c, ...] as rows: pixels of c channels (last), or planes of n * c.
 struct Geometry {
@@ -52,7 +54,7 @@ bool first_output_layout(const KernelCall& c, int output, Strides& s) {
   return output == 0 && same_layout(c, output, s);
 }
 
-struct StatsPlan : Plan {
+struct StatsPlan : EpiloguePlan {
   size_t sums = 0, vectors = 0, copy = 0;
   bool reorder = false;  ///< of the gradient
 };
@@ -124,16 +126,21 @@ void join_stats(const Geometry& g, const float* sums, int64_t first, int64_t las
 
 // y = (x - mean) * scale + shift per channel.
 void affine(const Geometry& g, const float* x, const float* mean, const float* scale,
-            const float* shift, float* y) {
+            const float* shift, float* y, const Epilogue* epilogue) {
   const RowLoops& l = row_loops();
   const int64_t rows = g.last ? g.rows() : g.n * g.c, size = g.last ? g.c : g.pixels;
+  const int64_t some = 1 + kEpilogueElements / size;
   parallel_for(0, rows, 1 + 8192 / size, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const int64_t c = r % g.c;
-      if (g.last)
-        l.channel_affine(y + r * size, x + r * size, mean, scale, shift, size);
-      else
-        l.affine(y + r * size, x + r * size, mean[c], scale[c], shift[c], size);
+    for (int64_t from = first; from < last; from += some) {
+      const int64_t to = std::min(from + some, last);
+      for (int64_t r = from; r < to; ++r) {
+        const int64_t c = r % g.c;
+        if (g.last)
+          l.channel_affine(y + r * size, x + r * size, mean, scale, shift, size);
+        else
+          l.affine(y + r * size, x + r * size, mean[c], scale[c], shift[c], size);
+      }
+      if (epilogue) epilogue->run(*epilogue, from * size, to * size, 0, 1);
     }
   });
 }
@@ -144,11 +151,16 @@ bool train_supports(const KernelCall& c) {
   return dense(c.in[0]) && vector_or_absent(c, 1) && vector_or_absent(c, 2);
 }
 
-std::shared_ptr<const Plan> train_prepare(const KernelCall& c) {
-  return std::make_shared<StatsPlan>(plan_for(Geometry(c.in[0]), 2));
-}
+void train_with(const KernelCall& c, const Epilogue* epilogue);
 
-void train_run(const KernelCall& c) {
+std::shared_ptr<const Plan> train_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<StatsPlan>(plan_for(Geometry(c.in[0]), 2));
+  plan->run_with = [](const KernelCall& call, const Epilogue& e) { train_with(call, &e); };
+  return plan;
+}
+EpilogueKind train_epilogue(const KernelCall&) { return EpilogueKind::ranges; }
+
+void train_with(const KernelCall& c, const Epilogue* epilogue) {
   const auto& plan = *static_cast<const StatsPlan*>(c.plan);
   const auto eps = static_cast<float>(c.get_attrs<NormAttrs>().eps);
   Geometry g(c.in[0]);
@@ -165,8 +177,9 @@ void train_run(const KernelCall& c) {
       shift[i] = b ? b[i] : 0.0f;
     }
   });
-  affine(g, x, mean, scale, shift, c.out[0].as<float>());
+  affine(g, x, mean, scale, shift, c.out[0].as<float>(), epilogue);
 }
+void train_run(const KernelCall& c) { train_with(c, nullptr); }
 
 // ---- inference
 
@@ -193,7 +206,7 @@ void infer_run(const KernelCall& c) {
     scale[i] = w ? rstd * w[i] : rstd;
     shift[i] = b ? b[i] : 0.0f;
   }
-  affine(g, c.in[0].as<float>(), mean, scale, shift, c.out[0].as<float>());
+  affine(g, c.in[0].as<float>(), mean, scale, shift, c.out[0].as<float>(), nullptr);
 }
 
 // ---- backward
@@ -297,6 +310,7 @@ void backward_run(const KernelCall& c) {
 
 void register_batch_norm_kernels() {
   auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
+  register_epilogue(train_prepare, train_epilogue);
   add(op::batch_norm_train, {train_supports, first_output_layout, train_prepare, train_run});
   add(op::batch_norm_infer, {infer_supports, first_output_layout, infer_prepare, infer_run});
   add(op::batch_norm_backward,

@@ -195,7 +195,9 @@ void large_run(const KernelCall& c) {
   c.in[0].dtype == DType::f32 ? run_large<float>(c, nullptr) : run_large<double>(c, nullptr);
 }
 
-bool one_product(const KernelCall& c) { return matmul_problem(c).batches == 1; }
+EpilogueKind one_product(const KernelCall& c) {
+  return matmul_problem(c).batches == 1 ? EpilogueKind::blocks : EpilogueKind::none;
+}
 
 }  // namespace
 

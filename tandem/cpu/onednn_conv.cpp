@@ -9,6 +9,7 @@
 #include "tandem/cpu/onednn_internal.h"
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/graph/context.h"
+#include "tandem/graph/epilogue.h"
 #include "tandem/ops/conv.h"
 
 namespace tandem::detail {
@@ -225,7 +226,7 @@ int64_t parts_of(int64_t n, double operations, int64_t most) {
 // at most kFewSamples large samples is left to the own kernels, which share a sample among threads;
 // of the 16-bit dtypes such a call is not cut, and the bits of an odd shape may depend on the
 // threads (kNotDeterministic) but under DeterministicGuard.
-struct SamplesPlan : Plan {
+struct SamplesPlan : EpiloguePlan {
   std::shared_ptr<const Plan> whole;    ///< few large samples: the threads share each of them
   std::shared_ptr<const Plan> part[2];  ///< of floor and ceil of n / parts samples
   /// Bring pieces of the weights to what the parts want.
@@ -236,6 +237,7 @@ struct SamplesPlan : Plan {
 };
 
 constexpr int64_t kFewSamples = 3;
+constexpr int64_t kEpilogueGrain = 8192;  ///< elements
 constexpr int64_t kFewChannels = 4;
 constexpr double kLargeCall = 8e6;  ///< operations
 constexpr int64_t kMostSampleParts = 32;
@@ -280,8 +282,11 @@ std::vector<std::shared_ptr<const Plan>> make_weights(const KernelCall& c, const
   return plans;
 }
 
+void run_samples_with(const KernelCall& c, const Epilogue* epilogue);
+
 std::shared_ptr<const Plan> prepare_samples(const KernelCall& c, MakePart make) {
   auto plan = std::make_shared<SamplesPlan>();
+  plan->run_with = [](const KernelCall& call, const Epilogue& e) { run_samples_with(call, &e); };
   const bool forward = make == make_forward;
   Geometry g = geometry(c.get_attrs<ConvAttrs>(), forward ? c.in[0] : c.out[0], c.in[1],
                         forward ? c.out[0] : c.in[0]);
@@ -320,12 +325,24 @@ std::shared_ptr<const Plan> prepare_samples(const KernelCall& c, MakePart make) 
   return plan;
 }
 
-void run_samples(const KernelCall& c) {
+// Samples are the outermost dimension of a dense result: a part is a range of its memory.
+EpilogueKind samples_epilogue(const KernelCall& c) {
+  const Array& y = c.out[0];
+  return y.shape[0] == 1 || y.strides[0] == y.numel / y.shape[0] ? EpilogueKind::ranges
+                                                                 : EpilogueKind::none;
+}
+
+void run_samples_with(const KernelCall& c, const Epilogue* epilogue) {
   const auto& plan = *static_cast<const SamplesPlan*>(c.plan);
   if (plan.whole) {
     KernelCall whole = c;
     whole.plan = plan.whole.get();
-    return run_plan(whole);
+    run_plan(whole);
+    if (epilogue)
+      parallel_for(0, c.out[0].numel, kEpilogueGrain, [&](int64_t first, int64_t last) {
+        epilogue->run(*epilogue, first, last, 0, 1);
+      });
+    return;
   }
   char* scratch = static_cast<char*>(c.scratch);
   for (int i = 0; i < 2; ++i) {
@@ -356,9 +373,12 @@ void run_samples(const KernelCall& c) {
         s.call.plan = plan.part[kind].get();
         s.call.scratch = scratch + plan.workers_at + w * plan.worker_bytes;
         run_plan(s.call);
+        const int64_t sample = c.out[0].numel / n;
+        if (epilogue) epilogue->run(*epilogue, n0 * sample, n1 * sample, 0, 1);
       }
   });
 }
+void run_samples(const KernelCall& c) { run_samples_with(c, nullptr); }
 
 std::shared_ptr<const Plan> prepare_forward(const KernelCall& c) {
   return prepare_samples(c, make_forward);
@@ -504,6 +524,8 @@ bool supports_backward_input(const KernelCall& c) {
 }  // namespace
 
 void register_onednn_conv_kernels() {
+  register_epilogue(prepare_forward, samples_epilogue);
+  register_epilogue(prepare_backward_input, samples_epilogue);
   register_kernel(DeviceKind::cpu, op::conv,
                   {supports_forward, conv_layout, prepare_forward, run_samples});
   register_kernel(DeviceKind::cpu, op::conv_backward_input,

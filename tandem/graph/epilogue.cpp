@@ -9,7 +9,7 @@ namespace {
 
 struct Entry {
   PrepareFn prepare;
-  bool (*when)(const KernelCall&);
+  EpilogueKind (*kind)(const KernelCall&);
 };
 struct Table {
   std::mutex lock;
@@ -23,19 +23,19 @@ Table& table() {
 
 }  // namespace
 
-void register_epilogue(PrepareFn prepare, bool (*when)(const KernelCall&)) {
+void register_epilogue(PrepareFn prepare, EpilogueKind (*kind)(const KernelCall&)) {
   std::lock_guard hold(table().lock);
   for (Entry& e : table().entries)
-    if (e.prepare == prepare) return void(e.when = when);
-  table().entries.push_back({prepare, when});
+    if (e.prepare == prepare) return void(e.kind = kind);
+  table().entries.push_back({prepare, kind});
 }
 
-bool runs_epilogue(const Kernel& kernel, const KernelCall& call) {
-  if (!kernel.prepare) return false;
+EpilogueKind epilogue_kind(const Kernel& kernel, const KernelCall& call) {
+  if (!kernel.prepare) return EpilogueKind::none;
   std::lock_guard hold(table().lock);
   for (const Entry& e : table().entries)
-    if (e.prepare == kernel.prepare) return e.when(call);
-  return false;
+    if (e.prepare == kernel.prepare) return e.kind(call);
+  return EpilogueKind::none;
 }
 
 }  // namespace tandem

@@ -207,8 +207,8 @@ Regex::Regex(const std::string& pattern) {
   const auto* begin = reinterpret_cast<const OnigUChar*>(pattern.data());
   OnigRegex made = nullptr;
   OnigErrorInfo info;
-  const int code = onig().make(&made, begin, begin + pattern.size(), ONIG_OPTION_NONE,
-                               onig().utf8, onig().syntax, &info);
+  const int code = onig().make(&made, begin, begin + pattern.size(), ONIG_OPTION_NONE, onig().utf8,
+                               onig().syntax, &info);
   if (code != ONIG_NORMAL) {
     OnigUChar why[ONIG_MAX_ERROR_MESSAGE_LEN] = "";
     onig().error_text(why, code, &info);

@@ -126,6 +126,42 @@ struct Two : nn::Module {
   Tensor forward(Tensor x) { return b(gelu(a(x))); }
 };
 
+// A residual block: what follows convolutions and batch norms runs on what they have just made.
+struct Residual : nn::Module {
+  nn::Conv2d a{32, 32, 3, {.padding = 1}}, b{32, 32, 3, {.padding = 1}};
+  nn::BatchNorm2d na{32}, nb{32};
+  Residual() { TD_REGISTER(a, b, na, nb); }
+  Tensor forward(Tensor x) { return relu(x + nb(b(relu(na(a(x)))))); }
+};
+
+TEST(Epilogue, ConvolutionsAndBatchNorms) {
+  for (int threads : {1, 2, 8}) {
+    ThreadCount guard(threads);
+    for (int64_t n : {1, 4, 17}) {
+      for (bool last : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} threads, {} samples, channels last {}", threads, n, last));
+        manual_seed(3);
+        Residual eager, compiled = clone(eager);
+        Tensor x = randn({n, 32, 14, 14});
+        if (last) x = x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+        const auto body = [&](Residual& net, const Tensor& t) {
+          net.zero_grad();
+          Tensor y = net(relu(net(t)) * 0.5);
+          (y * y).mean().backward();
+          return y;
+        };
+        auto step = compile([&](Tensor t) { return body(compiled, t); }, {.keep_grads = true});
+        for (int i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(body(eager, x), step(x)));
+        const auto p = eager.parameters(), q = compiled.parameters();
+        for (size_t i = 0; i < p.size(); ++i)
+          EXPECT_TRUE(same_bits(p[i].grad(), q[i].grad())) << eager.named_parameters()[i].first;
+        // Forward relu and x + ... of both calls at least, with oneDNN those of the gradients too.
+        EXPECT_GE(count_inside(*step.executable()), 4) << step.executable()->to_string();
+      }
+    }
+  }
+}
+
 // One step of `optim` in eager and compiled, with what `loss` makes of the net.
 template <class Optim, class Options, class Loss>
 int compare_steps(Options options, Loss loss, CompileOptions how = {}, double clip = 0) {
