@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include "cli/model_internal.h"
 #include "tandem/interop/onnx.h"
 #include "tandem/interop/weights.h"
+#include "tandem/models/pretrained.h"
 #include "tandem/models/registry.h"
 
 namespace tandem::cli {
@@ -60,9 +62,45 @@ LoadedModel from_registry(const ModelArguments& a) {
     m.buffers += t.numel();
     m.weight_bytes += t.numel() * static_cast<int64_t>(size_of(t.dtype()));
   }
+  m.state = net->module().state_dict();
   m.parameters = net->module().num_parameters();
   m.buffers -= m.parameters;
   m.random_weights = a.weights.empty();
+  return m;
+}
+
+/// What a model of a folder is called with, by name.
+Tensor& input_named(models::ModelInputs& in, const std::string& name) {
+  if (name == "attention_mask") return in.attention_mask;
+  if (name == "decoder_input_ids") return in.decoder_input_ids;
+  return name == "pixel_values" ? in.pixel_values : in.input_ids;
+}
+
+LoadedModel from_folder(const ModelArguments& a) {
+  std::shared_ptr<models::PretrainedModel> net = models::from_pretrained(a.model);
+  LoadedModel m;
+  const models::ModelConfig& c = net->config;
+  if (c.model_type() == "vit") {
+    const int64_t size = c.first_integer("image_size", 224);
+    m.inputs = {{"pixel_values", DType::f32, {-1, c.integer("num_channels", 3), size, size}}};
+  } else {
+    m.inputs = {{"input_ids", DType::i64, {-1, -1}}, {"attention_mask", DType::i64, {-1, -1}}};
+    if (c.model_type() == "t5") m.inputs.push_back({"decoder_input_ids", DType::i64, {-1, -1}});
+  }
+  m.outputs = {{"logits", DType::f32, {}}};
+  m.run = [net, ports = m.inputs](const std::vector<Tensor>& in) {
+    models::ModelInputs all;
+    for (size_t i = 0; i < in.size(); ++i) input_named(all, ports.at(i).name) = in[i];
+    return std::vector<Tensor>{net->forward(all)};
+  };
+  m.state = net->module().state_dict();
+  for (const auto& [name, t] : m.state) {
+    m.buffers += t.numel();
+    m.weight_bytes += t.numel() * static_cast<int64_t>(size_of(t.dtype()));
+  }
+  m.parameters = net->module().num_parameters();
+  m.buffers -= m.parameters;
+  m.from_file = true;
   return m;
 }
 
@@ -97,8 +135,37 @@ LoadedModel from_onnx(const ModelArguments& a) {
 
 bool is_onnx(const std::string& model) { return model.ends_with(".onnx"); }
 
+namespace {
+bool is_folder(const std::string& model) {
+  return std::filesystem::is_regular_file(std::filesystem::path(model) / "config.json");
+}
+}  // namespace
+
+bool is_model(const std::string& model) {
+  if (is_onnx(model) || is_folder(model)) return true;
+  const auto all = models::list();
+  return std::any_of(all.begin(), all.end(), [&](const auto& m) { return m.name == model; });
+}
+
 LoadedModel load_model(const ModelArguments& a) {
-  return is_onnx(a.model) ? from_onnx(a) : from_registry(a);
+  return is_onnx(a.model) ? from_onnx(a) : is_folder(a.model) ? from_folder(a) : from_registry(a);
+}
+
+std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& model) {
+  if (path.ends_with(".npy")) {
+    TD_CHECK(model.inputs.size() == 1, Value,
+             "the model takes {} inputs\nGive an .npz file with arrays by their names.",
+             model.inputs.size());
+    const Tensor x = io::load_npy(path).to(model.inputs[0].dtype);
+    return {x.dim() + 1 == static_cast<int64_t>(model.inputs[0].shape.size()) ? x.unsqueeze(0) : x};
+  }
+  const StateDict d = interop::load_weights(path);
+  std::vector<Tensor> out;
+  for (const ModelPort& p : model.inputs) {
+    const bool only = d.size() == 1 && model.inputs.size() == 1;
+    out.push_back((only ? d.begin()->second : d.at(p.name)).to(p.dtype));
+  }
+  return out;
 }
 
 std::vector<int64_t> parse_shape(const std::string& text) {
@@ -147,8 +214,9 @@ std::string shape_text(const Shape& s) {
 std::vector<Tensor> random_inputs(const LoadedModel& model) {
   std::vector<Tensor> out;
   for (const ModelPort& p : model.inputs)
-    out.push_back(is_floating(p.dtype) ? randn(Shape(p.shape)).to(p.dtype)
-                                       : zeros(Shape(p.shape), p.dtype));
+    out.push_back(is_floating(p.dtype)         ? randn(Shape(p.shape)).to(p.dtype)
+                  : p.name == "attention_mask" ? ones(Shape(p.shape), p.dtype)
+                                               : zeros(Shape(p.shape), p.dtype));
   return out;
 }
 

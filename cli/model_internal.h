@@ -25,9 +25,10 @@ struct ModelPort {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;  ///< -1: open
 };
-/// A model of the registry or an ONNX file, ready to run.
+/// A model of the registry, of a Hugging Face folder or of an ONNX file, ready to run.
 struct LoadedModel {
   std::vector<ModelPort> inputs, outputs;
+  StateDict state;  ///< parameters and buffers by name, where it is a module
   std::function<std::vector<Tensor>(const std::vector<Tensor>&)> run;
   int64_t parameters = 0, buffers = 0, weight_bytes = 0;
   bool random_weights = false;
@@ -35,8 +36,10 @@ struct LoadedModel {
 };
 /// Is it an ONNX file, by its ending?
 bool is_onnx(const std::string& model);
+/// Is it a model at all: an ONNX file, a name of the registry or a folder with a config.json?
+bool is_model(const std::string& model);
 /// A model by name in eval mode, with weights if they are given (the number of classes then follows
-/// the file where it is not set); or an ONNX file.
+/// the file where it is not set); a folder as Hugging Face lays it out; or an ONNX file.
 LoadedModel load_model(const ModelArguments& arguments);
 
 /// "1x3x224x224" as sizes; throws Value.
@@ -46,7 +49,9 @@ std::vector<int64_t> parse_shape(const std::string& text);
 void set_shapes(LoadedModel& model, const std::string& text);
 /// "1x3x224x224".
 std::string shape_text(const Shape& s);
-/// Inputs of the model's shapes: normal numbers, zeros for integers.
+/// The model's inputs from a file: arrays by name (.npz, .safetensors), or one .npy.
+std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& model);
+/// Inputs of the model's shapes: normal numbers, zeros for integers (ones for masks).
 std::vector<Tensor> random_inputs(const LoadedModel& model);
 
 /// Work and places of a forward pass, from a run and its plan.

@@ -31,7 +31,7 @@ void print_page(size_t count, size_t passed, const Failures& failures) {
       "of ONNX's\nbackend tests, fetched by `scripts/onnx_suite` into `build/deps/onnx_suite`; the "
       "tolerances are those of\nits runner (relative 1e-3, absolute 1e-7 unless a model says "
       "otherwise). This page is what\n`build/release/tandem onnx-test build/deps/onnx_suite "
-      "--markdown` prints.\n\n"
+      "--markdown` prints.\nExport: [onnx-export.md](onnx-export.md).\n\n"
       "{} of {} models pass. What does not:\n\n| model | reason |\n|---|---|\n",
       passed, count);
   for (const auto& [name, reason] : failures)

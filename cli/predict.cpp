@@ -41,22 +41,8 @@ Tensor picture(const std::string& path, const std::vector<int64_t>& sample) {
 /// The model's inputs from one file: an array or a picture for the only one, or arrays by name.
 std::vector<Tensor> read_inputs(const std::string& path, const LoadedModel& model) {
   const ModelPort& first = model.inputs.at(0);
-  if (path.ends_with(".npz") || path.ends_with(".safetensors")) {
-    const StateDict d = interop::load_weights(path);
-    std::vector<Tensor> out;
-    for (const ModelPort& p : model.inputs) {
-      const bool only = d.size() == 1 && model.inputs.size() == 1;
-      out.push_back((only ? d.begin()->second : d.at(p.name)).to(p.dtype));
-    }
-    return out;
-  }
-  TD_CHECK(model.inputs.size() == 1, Value,
-           "the model takes {} inputs\nGive an .npz file with arrays by their names.",
-           model.inputs.size());
-  if (path.ends_with(".npy")) {
-    const Tensor x = io::load_npy(path).to(first.dtype);
-    return {x.dim() + 1 == static_cast<int64_t>(first.shape.size()) ? x.unsqueeze(0) : x};
-  }
+  if (path.ends_with(".npz") || path.ends_with(".safetensors") || path.ends_with(".npy"))
+    return file_inputs(path, model);
   TD_CHECK(first.shape.size() == 4, Value, "the model does not take pictures\nGive an .npy file.");
   return {picture(path, {first.shape.begin() + 1, first.shape.end()}).to(first.dtype)};
 }
@@ -80,7 +66,9 @@ void add_predict(CLI::App& app, int& code) {
       "  tandem predict resnet50 --weights resnet50.pth --input cat.jpg\n"
       "  tandem predict resnet50 --weights resnet50.pth --input x.npy --output y.npz");
   auto o = std::make_shared<PredictOptions>();
-  verb->add_option("model", o->model.model, "A model's name, or an ONNX file")->required();
+  verb->add_option("model", o->model.model,
+                   "A model's name, a Hugging Face folder, or an ONNX file")
+      ->required();
   verb->add_option("--input", o->input, ".npy, .npz (arrays by name), JPEG or PNG")->required();
   verb->add_option("--output", o->output, "Write the outputs here by name (.npz, .safetensors)");
   verb->add_option("--top", o->top, "Show this many classes");

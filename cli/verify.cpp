@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem verify A B`: compares two files of tensors (weights, or outputs of predict). Exit code 3
-// when they differ.
+// `tandem verify A B`: compares two files of tensors (weights, or outputs of predict), or the
+// outputs of models: of two, or of one with a file. Exit code 3 when they differ.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "cli/commands_internal.h"
+#include "cli/model_internal.h"
 #include "tandem/interop/weights.h"
 #include "tandem/tandem.h"
 #include "tandem/tensor/strided.h"
@@ -38,28 +40,73 @@ Difference compare(const Tensor& a, const Tensor& b, double rtol, double atol) {
   return d;
 }
 
+struct Options {
+  std::string a, b, input, shapes;
+  ModelArguments model;
+  double rtol = 0, atol = 0;
+  bool json = false;
+};
+
+/// Outputs of two models on the same inputs, by their order; of one beside a file, by their names.
+std::pair<StateDict, StateDict> outputs_of(const Options& o) {
+  ModelArguments first = o.model, second = o.model;
+  first.model = o.a;
+  second.model = o.b;
+  const bool both = is_model(o.a) && is_model(o.b);
+  LoadedModel one = load_model(is_model(o.a) ? first : second);
+  set_shapes(one, o.shapes);
+  manual_seed(0);
+  const std::vector<Tensor> inputs =
+      o.input.empty() ? random_inputs(one) : file_inputs(o.input, one);
+  NoGradGuard no_grad;
+  const auto run = [&](const LoadedModel& m) {
+    StateDict d;
+    const std::vector<Tensor> y = m.run(inputs);
+    for (size_t i = 0; i < y.size(); ++i) d[one.outputs.at(i).name] = y[i];
+    return d;
+  };
+  if (both) {
+    const LoadedModel two = load_model(second);
+    TD_CHECK(one.inputs.size() == two.inputs.size() && one.outputs.size() == two.outputs.size(),
+             Value, "'{}' takes {} inputs and gives {} outputs, '{}' {} and {}", o.a,
+             one.inputs.size(), one.outputs.size(), o.b, two.inputs.size(), two.outputs.size());
+    return {run(one), run(two)};
+  }
+  TD_CHECK(!o.input.empty(), Value,
+           "a model beside a file of outputs wants the inputs they were made from\nGive --input.");
+  if (is_model(o.a)) return {run(one), interop::load_weights(o.b)};
+  return {interop::load_weights(o.a), run(one)};
+}
+
 }  // namespace
 
 void add_verify(CLI::App& app, int& code) {
   CLI::App* verb =
       app.add_subcommand("verify",
-                         "Compare two files of tensors\n\n"
+                         "Compare two files of tensors, or what models give\n\n"
                          "  tandem verify a.safetensors b.pth\n"
-                         "  tandem verify ours.npz theirs.npz --rtol 1e-4 --atol 1e-5");
-  struct Options {
-    std::string a, b;
-    double rtol = 0, atol = 0;
-    bool json = false;
-  };
+                         "  tandem verify ours.npz theirs.npz --rtol 1e-4 --atol 1e-5\n"
+                         "  tandem verify resnet50 resnet50.onnx --weights w.pth --rtol 1e-4\n"
+                         "  tandem verify net.onnx theirs.npz --input x.npz --rtol 1e-4");
   auto o = std::make_shared<Options>();
-  verb->add_option("a", o->a, "First file")->required();
-  verb->add_option("b", o->b, "Second file")->required();
+  verb->add_option("a", o->a, "First file, or a model: its name, a folder or an ONNX file")
+      ->required();
+  verb->add_option("b", o->b, "Second one")->required();
+  verb->add_option("--input", o->input, "Inputs of the models (.npz, .safetensors, .npy)");
+  verb->add_option("--shapes", o->shapes, "Shapes of random inputs, as x:1x3x224x224");
+  add_model_options(*verb, o->model);
   verb->add_option("--rtol", o->rtol, "Allowed difference, relative to b");
   verb->add_option("--atol", o->atol, "Allowed difference");
   verb->add_flag("--json", o->json, "The result as JSON");
   verb->callback([&code, o] {
     init();
-    const StateDict a = interop::load_weights(o->a), b = interop::load_weights(o->b);
+    StateDict a, b;
+    if (is_model(o->a) || is_model(o->b)) {
+      std::tie(a, b) = outputs_of(*o);
+    } else {
+      a = interop::load_weights(o->a);
+      b = interop::load_weights(o->b);
+    }
     nlohmann::ordered_json differences = nlohmann::ordered_json::array();
     auto add = [&](const std::string& name, const std::string& what) {
       differences.push_back({{"name", name}, {"what", what}});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX activations with attributes, and the three forms of softmax.
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -79,22 +80,24 @@ void hardmax(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "LeakyRelu", 1, 0, leaky},
-    {"", "Elu", 1, 0, elu_of},
-    {"", "Celu", 12, 0, celu_of},
-    {"", "Selu", 1, 0, selu_of},
-    {"", "HardSigmoid", 1, 0, hard_sigmoid},
-    {"", "HardSwish", 14, 0, hard_swish},
-    {"", "Softplus", 1, 0, softplus_of},
-    {"", "Mish", 18, 0, mish_of},
-    {"", "Gelu", 20, 0, gelu_of},
+    {"", "LeakyRelu", 1, 0, leaky, &op::leaky_relu, export_leaky_relu},
+    {"", "Elu", 1, 0, elu_of, &op::elu, export_elu},
+    {"", "Celu", 12, 0, celu_of, &op::celu, export_celu},
+    {"", "Selu", 1, 0, selu_of, &op::selu, export_selu},
+    {"", "HardSigmoid", 1, 0, hard_sigmoid, &op::hardsigmoid, export_hardsigmoid},
+    {"", "HardSwish", 14, 0, hard_swish, &op::hardswish, export_hardswish},
+    {"", "Softplus", 1, 0, softplus_of, &op::softplus, export_softplus},
+    {"", "Mish", 18, 0, mish_of, &op::mish, export_mish},
+    {"", "Gelu", 20, 0, gelu_of, &op::gelu, export_gelu},
     {"", "Swish", 24, 0, swish},
     {"", "ThresholdedRelu", 10, 0, thresholded},
     {"", "Shrink", 9, 0, shrink},
     {"", "PRelu", 1, 0, prelu_of},
-    {"", "Softmax", 1, 0, softmax_of},
-    {"", "LogSoftmax", 1, 0, log_softmax_of},
+    {"", "Softmax", 1, 0, softmax_of, &op::softmax, export_softmax},
+    {"", "LogSoftmax", 1, 0, log_softmax_of, &op::log_softmax, export_log_softmax},
     {"", "Hardmax", 1, 0, hardmax},
+    exported(op::gelu_tanh, export_gelu_tanh),
+    exported(op::relu6, export_relu6),
 };
 
 }  // namespace

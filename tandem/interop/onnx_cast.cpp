@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX casts between element types, by value and by bits.
+#include "tandem/graph/apply.h"
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/interop/onnx_tensor_internal.h"
 
@@ -42,7 +44,7 @@ void bit_cast(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "Cast", 1, 0, cast},
+    {"", "Cast", 1, 0, cast, &op::cast, export_cast},
     {"", "CastLike", 15, 0, cast_like},
     {"", "BitCast", 26, 0, bit_cast},
 };

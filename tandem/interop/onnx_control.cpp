@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "tandem/grad/control_flow.h"
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -142,10 +144,12 @@ void scan_of_batch(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "If", 1, 0, if_of},
-    {"", "Loop", 1, 0, loop_of},
+    {"", "If", 1, 0, if_of, &op::cond, export_cond},
+    {"", "Loop", 1, 0, loop_of, &op::while_loop, export_while},
     {"", "Scan", 8, 8, scan_of_batch},
-    {"", "Scan", 9, 0, scan_of},
+    {"", "Scan", 9, 0, scan_of, &op::scan, export_scan},
+    exported(op::with_vjp, export_with_vjp),
+    exported(op::debug_print, export_alias),
 };
 
 }  // namespace

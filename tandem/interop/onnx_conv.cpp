@@ -2,6 +2,7 @@
 // ONNX convolutions: asymmetric and automatic pads, transposed, of integers, deformable.
 #include <algorithm>
 
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_window_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -204,10 +205,13 @@ void deform_conv(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "Conv", 1, 0, conv_of},
-    {"", "ConvTranspose", 1, 0, conv_transpose},
+    {"", "Conv", 1, 0, conv_of, &op::conv, export_conv},
+    {"", "ConvTranspose", 1, 0, conv_transpose, &op::conv_backward_input,
+     export_conv_backward_input},
     {"", "ConvInteger", 10, 0, conv_integer},
     {"", "DeformConv", 19, 0, deform_conv},
+    exported(op::conv_backward_weight, export_conv_backward_weight),
+    exported(op::im2col, export_im2col),
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // ONNX ops that make tensors: constants, ranges, one-hot codes.
 #include <cmath>
 
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_run_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -82,9 +83,12 @@ void one_hot_of(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "Constant", 1, 0, constant_of}, {"", "ConstantOfShape", 9, 0, constant_of_shape},
-    {"", "Range", 11, 0, range},         {"", "EyeLike", 9, 0, eye_like},
-    {"", "OneHot", 9, 0, one_hot_of},
+    {"", "Constant", 1, 0, constant_of},
+    {"", "ConstantOfShape", 9, 0, constant_of_shape, &op::fill, export_fill},
+    {"", "Range", 11, 0, range, &op::arange, export_arange},
+    {"", "EyeLike", 9, 0, eye_like, &op::eye, export_eye},
+    {"", "OneHot", 9, 0, one_hot_of, &op::one_hot, export_one_hot},
+    exported(op::linspace, export_linspace),
 };
 
 }  // namespace

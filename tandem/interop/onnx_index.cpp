@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -199,19 +200,30 @@ void tensor_scatter(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "Gather", 1, 0, gather_of},
-    {"", "GatherElements", 11, 0, gather_elements},
+    {"", "Gather", 1, 0, gather_of, &op::index, export_index},
+    {"", "GatherElements", 11, 0, gather_elements, &op::gather, export_gather},
     {"", "GatherND", 11, 0, gather_nd},
     {"", "Scatter", 9, 10, scatter_elements},
-    {"", "ScatterElements", 11, 0, scatter_elements},
+    {"", "ScatterElements", 11, 0, scatter_elements, &op::scatter, export_scatter},
     {"", "ScatterND", 11, 0, scatter_nd},
     {"", "Compress", 9, 0, compress},
-    {"", "NonZero", 9, 0, non_zero},
+    {"", "NonZero", 9, 0, non_zero, &op::nonzero, export_nonzero},
     {"", "Unique", 11, 0, unique_of},
-    {"", "TopK", 1, 0, top_k},
-    {"", "ArgMax", 1, 0, arg_best<true>},
-    {"", "ArgMin", 1, 0, arg_best<false>},
+    {"", "TopK", 1, 0, top_k, &op::topk, export_topk},
+    {"", "ArgMax", 1, 0, arg_best<true>, &op::argmax, export_argmax},
+    {"", "ArgMin", 1, 0, arg_best<false>, &op::argmin, export_argmin},
     {"", "TensorScatter", 24, 0, tensor_scatter},
+    exported(op::index_put, export_index_put),
+    exported(op::index_backward, export_index_backward),
+    exported(op::region_put, export_region_put),
+    exported(op::scatter_add, export_scatter_add),
+    exported(op::scatter_extreme, export_scatter_extreme),
+    exported(op::dynamic_update, export_dynamic_update),
+    exported(op::dynamic_slice, export_dynamic_slice),
+    exported(op::sort, export_sort),
+    exported(op::bincount, export_bincount),
+    exported(op::searchsorted, export_searchsorted),
+    exported(op::cdist, export_cdist),
 };
 
 }  // namespace

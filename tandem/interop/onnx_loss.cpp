@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX's class losses: weights, ignored labels, three reductions.
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -37,8 +38,11 @@ void softmax_cross_entropy_of(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "NegativeLogLikelihoodLoss", 12, 0, nll_loss_of},
-    {"", "SoftmaxCrossEntropyLoss", 12, 0, softmax_cross_entropy_of},
+    {"", "NegativeLogLikelihoodLoss", 12, 0, nll_loss_of, &op::nll_loss, export_nll_loss},
+    {"", "SoftmaxCrossEntropyLoss", 12, 0, softmax_cross_entropy_of, &op::softmax_cross_entropy,
+     export_cross_entropy},
+    exported(op::softmax_cross_entropy_backward, export_cross_entropy_backward),
+    exported(op::nll_loss_backward, export_nll_loss_backward),
 };
 
 }  // namespace

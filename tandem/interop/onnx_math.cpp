@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_run_internal.h"
 #include "tandem/ops/linalg.h"
 #include "tandem/ops/ops.h"
@@ -178,13 +179,15 @@ constexpr OnnxRow kRows[] = {
     {"", "Min", 1, 0, fold<&minimum>},
     {"", "Sum", 1, 0, sum_of},
     {"", "Mean", 1, 0, mean_of},
-    {"", "Clip", 1, 0, clip},
+    {"", "Clip", 1, 0, clip, &op::clamp, export_clamp},
     {"", "BitShift", 11, 0, bit_shift},
     {"", "Equal", 7, 0, equal},
     {"", "IsInf", 10, 0, is_inf},
-    {"", "Det", 11, 0, determinant},
-    {"", "CumSum", 11, 0, running<false>},
+    {"", "Det", 11, 0, determinant, &op::det, export_det},
+    {"", "CumSum", 11, 0, running<false>, &op::cumsum, export_cumsum},
     {"", "CumProd", 26, 0, running<true>},
+    exported(op::clamp_min, export_clamp_min),
+    exported(op::clamp_max, export_clamp_max),
 };
 
 }  // namespace

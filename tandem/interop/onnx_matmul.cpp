@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX matrix products; integers are multiplied in f64, where their products are exact.
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -37,8 +38,8 @@ void einsum_of(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "MatMul", 1, 0, mat_mul},
-    {"", "Gemm", 1, 0, gemm},
+    {"", "MatMul", 1, 0, mat_mul, &op::matmul, export_matmul},
+    {"", "Gemm", 1, 0, gemm, &op::linear, export_linear},
     {"", "Einsum", 12, 0, einsum_of},
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX normalisations. Statistics of 16-bit inputs are taken in f32 (`stash_type`).
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -121,9 +122,9 @@ void local_response(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "BatchNormalization", 1, 0, batch_norm_of},
+    {"", "BatchNormalization", 1, 0, batch_norm_of, &op::batch_norm_infer, export_batch_norm},
     {"", "InstanceNormalization", 1, 0, instance_norm_of},
-    {"", "LayerNormalization", 17, 0, layer_norm_of},
+    {"", "LayerNormalization", 17, 0, layer_norm_of, &op::layer_norm, export_layer_norm},
     {"", "RMSNormalization", 23, 0, rms_norm_of},
     {"", "GroupNormalization", 18, 0, group_norm_of},
     {"", "LpNormalization", 1, 0, lp_normalization},

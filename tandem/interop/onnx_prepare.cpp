@@ -43,6 +43,7 @@ struct Preparer {
     if (n.function) return;
     n.row = find_onnx_row(n.domain, n.op, n.version);
     if (!n.row && n.domain.empty()) n.direct = find_onnx_op(n.op);
+    if (!n.row && n.domain == kOnnxTandem) n.direct = find_op(n.op);
   }
 
   /// Slots of `g` that the node reads, its graphs included.

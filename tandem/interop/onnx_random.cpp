@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -119,13 +120,16 @@ void dropout_of(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "RandomUniform", 1, 0, draw_shape<false>},
-    {"", "RandomNormal", 1, 0, draw_shape<true>},
+    {"", "RandomUniform", 1, 0, draw_shape<false>, &op::rand, export_rand},
+    {"", "RandomNormal", 1, 0, draw_shape<true>, &op::randn, export_randn},
     {"", "RandomUniformLike", 1, 0, draw_like<false>},
     {"", "RandomNormalLike", 1, 0, draw_like<true>},
-    {"", "Bernoulli", 15, 0, bernoulli_of},
-    {"", "Multinomial", 7, 0, multinomial_of},
-    {"", "Dropout", 1, 0, dropout_of},
+    {"", "Bernoulli", 15, 0, bernoulli_of, &op::bernoulli, export_bernoulli},
+    {"", "Multinomial", 7, 0, multinomial_of, &op::multinomial, export_multinomial},
+    {"", "Dropout", 1, 0, dropout_of, &op::dropout, export_dropout},
+    exported(op::randint, export_randint),
+    exported(op::randperm, export_randperm),
+    exported(op::dropout_backward, export_dropout_backward),
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -214,8 +215,9 @@ void upsample(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "Resize", 10, 0, resize_of},
+    {"", "Resize", 10, 0, resize_of, &op::interpolate, export_interpolate},
     {"", "Upsample", 1, 9, upsample},
+    exported(op::interpolate_backward, export_interpolate_backward),
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 // by step in public ops.
 #include <algorithm>
 
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -227,9 +228,11 @@ void lstm_of(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "RNN", 1, 0, rnn_of},
-    {"", "GRU", 1, 0, gru_of},
-    {"", "LSTM", 1, 0, lstm_of},
+    {"", "RNN", 1, 0, rnn_of, &op::rnn, export_rnn},
+    {"", "GRU", 1, 0, gru_of, &op::gru, export_gru},
+    {"", "LSTM", 1, 0, lstm_of, &op::lstm, export_lstm},
+    exported(op::lstm_cell, export_lstm_cell),
+    exported(op::lstm_cell_backward, export_lstm_cell_backward),
 };
 
 }  // namespace

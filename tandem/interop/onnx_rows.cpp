@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <unordered_map>
 
 #include "tandem/interop/onnx.h"
@@ -48,7 +49,8 @@ const RowTable& row_table() {
   static const RowTable* const table = [] {
     auto* t = new RowTable;  // never freed: runs may go on while the program ends
     for (const auto& family : onnx_rows())
-      for (const OnnxRow& r : family) (*t)[r.name].push_back(&r);
+      for (const OnnxRow& r : family)
+        if (r.import) (*t)[r.name].push_back(&r);
     return t;
   }();
   return *table;
@@ -93,6 +95,88 @@ void run_direct(OnnxCall& c, const OpDef& op) {
     c.set_like(0, out[0], op.types == Types::where ? 1 : 0);
 }
 
+namespace {
+// Fills the fields of an attrs struct from a node's attributes; absent ones keep their default.
+class ReadAttributes : public AttrVisitor {
+ public:
+  explicit ReadAttributes(const OnnxCall& c) : c_(c) {}
+  void operator()(const char* name, int64_t& v) override { v = c_.attr(name, v); }
+  void operator()(const char* name, bool& v) override { v = c_.attr(name, v) != 0; }
+  void operator()(const char* name, std::string& v) override { v = c_.attr_text(name, v); }
+  void operator()(const char* name, double& v) override {
+    if (const Tensor t = tensor_at(name); t.defined()) v = t.item<double>();
+  }
+  void operator()(const char* name, Scalar& v) override {
+    const Tensor t = tensor_at(name);
+    if (!t.defined()) return;
+    if (is_floating(t.dtype()))
+      v = t.item<double>();
+    else if (is_bool(t.dtype()))
+      v = t.item<bool>();
+    else
+      v = t.item<int64_t>();
+  }
+  void operator()(const char* name, DType& v) override {
+    const int64_t n = c_.attr(name, static_cast<int64_t>(onnx_type_of(v)));
+    for (int i = 0; i < kDTypeCount; ++i)
+      if (static_cast<int64_t>(onnx_type_of(static_cast<DType>(i))) == n) {
+        v = static_cast<DType>(i);
+        return;
+      }
+    TD_FAIL(Format, "its attribute '{}' is the element type {}", name, n);
+  }
+  void operator()(const char* name, IntList& v) override {
+    if (!c_.attribute(name)) return;
+    const std::vector<int64_t> list = c_.attr_ints(name);
+    TD_CHECK(list.size() <= static_cast<size_t>(kMaxRank), Format,
+             "its attribute '{}' has {} entries", name, list.size());
+    for (const int64_t n : list)
+      TD_CHECK(n >= -(int64_t{1} << 40) && n <= (int64_t{1} << 40), Value,
+               "its attribute '{}' holds {}", name, n);
+    v = IntList(list);
+  }
+  void operator()(const char* name, std::vector<int64_t>& v) override {
+    if (c_.attribute(name)) v = c_.attr_ints(name);
+  }
+  void operator()(const char* name, Ref<RefCounted>&) override {
+    TD_FAIL(Unsupported, "its attribute '{}' holds a function, which no file can", name);
+  }
+
+ private:
+  Tensor tensor_at(const char* name) const {
+    const OnnxAttribute* a = c_.attribute(name);
+    if (!a) return {};
+    TD_CHECK(
+        a->kind == OnnxAttribute::t && a->tensor.is_tensor() && a->tensor.tensor().numel() == 1,
+        Format, "its attribute '{}' is no tensor of one number", name);
+    return a->tensor.tensor().reshape({});
+  }
+  const OnnxCall& c_;
+};
+}  // namespace
+
+void run_own(OnnxCall& c, const OpDef& op) {
+  TD_CHECK(op.family != Family::control, Unsupported, "'{}' is no op that a file can call",
+           op.name);
+  TD_CHECK(op.variadic || c.in.size() <= op.n_in, Value, "takes {} inputs, got {}", int{op.n_in},
+           c.in.size());
+  AttrsHolder attrs;
+  if (op.attrs) {
+    const std::unique_ptr<void, void (*)(void*)> fresh(op.attrs->make(), op.attrs->destroy);
+    ReadAttributes read(c);
+    op.attrs->visit(fresh.get(), read);
+    attrs = AttrsHolder(op.attrs, fresh.get());
+  }
+  std::vector<Operand> in;
+  for (size_t i = 0; i < std::max<size_t>(c.in.size(), op.variadic ? 0 : op.n_in); ++i)
+    in.emplace_back(c.has(i) ? c.x(i) : Tensor());
+  Tensor out[kMaxOpOuts];
+  ApplyOptions options;
+  options.hidden = c.out.size() > static_cast<size_t>(op.shown());
+  apply(op, attrs.get(), in, out, Where::here(), options);
+  for (size_t i = 0; i < c.out.size() && i < op.n_out; ++i) c.set(i, OnnxValue(out[i]));
+}
+
 Shape onnx_shape(const std::vector<int64_t>& sizes) {
   Shape s;
   for (const int64_t d : sizes) {
@@ -128,7 +212,7 @@ std::vector<std::string> onnx_ops() {
   std::vector<std::string> names;
   for (const auto& family : onnx_rows())
     for (const OnnxRow& r : family)
-      names.push_back(*r.domain ? std::string(r.domain) + "." + r.name : r.name);
+      if (r.import) names.push_back(*r.domain ? std::string(r.domain) + "." + r.name : r.name);
   for (const OpDef* op : all_ops())
     if (op->onnx_name) names.push_back(op->onnx_name);
   std::sort(names.begin(), names.end());

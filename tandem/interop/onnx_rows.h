@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row per ONNX op that is not, one to one, an op of ours (those have their ONNX name in the op
-// table): {domain, name, first and last opset, function}. The function reads a call's inputs and
-// attributes and sets its outputs with public ops. Families lie in onnx_*.cpp.
+// table): {domain, name, first and last opset, import, op of ours, export}. `import` reads a call's
+// inputs and attributes and sets its outputs with public ops; `exporter` says `op` in ONNX nodes. A
+// row without a name is an op of ours that takes several nodes. Families lie in onnx_*.cpp, their
+// exporters in onnx_export_*.cpp.
 #pragma once
 
 #include <optional>
@@ -75,15 +77,26 @@ class TD_API OnnxCall {
 };
 
 using OnnxImport = void (*)(OnnxCall&);
+struct OnnxExportCall;  // onnx_build_internal.h
+/// Adds nodes and sets the results; false: this call has no such form (its body may have).
+using OnnxExport = bool (*)(OnnxExportCall&);
 
 struct OnnxRow {
   const char* domain;
-  const char* name;
-  int since;  ///< first opset of the domain
-  int last;   ///< last one; 0: no end
+  const char* name;  ///< "": only exported
+  int since;         ///< first opset of the domain
+  int last;          ///< last one; 0: no end
   OnnxImport import;
+  const OpDef* op = nullptr;
+  OnnxExport exporter = nullptr;
 };
+/// The row of an op that has no ONNX op of its own.
+constexpr OnnxRow exported(const OpDef& op, OnnxExport f) {
+  return {"", "", 0, 0, nullptr, &op, f};
+}
 
+/// Our own domain: its ops are the rows of the op table, by their names.
+inline constexpr const char* kOnnxTandem = "tandem";
 inline constexpr const char *kOnnxMl = "ai.onnx.ml", *kOnnxPreview = "ai.onnx.preview",
                             *kOnnxTraining = "ai.onnx.preview.training";
 
@@ -124,6 +137,8 @@ TD_API const OnnxRow* find_onnx_row(std::string_view domain, std::string_view na
 TD_API const OpDef* find_onnx_op(std::string_view name);
 /// Run such an op.
 TD_API void run_direct(OnnxCall& call, const OpDef& op);
+/// Run an op of our own domain: any row, with its attributes by name.
+TD_API void run_own(OnnxCall& call, const OpDef& op);
 
 /// A shape that a model asks for. Throws Shape for negative sizes, Memory for more than 2^34
 /// elements.

@@ -37,7 +37,7 @@ void run_call(OnnxCall& c, int depth) {
   } else if (n.row) {
     n.row->import(c);
   } else if (n.direct) {
-    run_direct(c, *n.direct);
+    (n.domain == kOnnxTandem ? run_own : run_direct)(c, *n.direct);
   } else {
     TD_FAIL(Unsupported, "there is no op '{}' of domain '{}' in opset {}", n.op,
             n.domain.empty() ? "ai.onnx" : n.domain, n.version);

@@ -2,6 +2,7 @@
 // ONNX's signal ops: transforms (complex numbers are a last dimension of 2), windows, mel weights.
 #include <cmath>
 
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -106,12 +107,14 @@ void mel_weights(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "DFT", 17, 0, dft},
+    {"", "DFT", 17, 0, dft, &op::fft, export_fft},
     {"", "STFT", 17, 0, stft_of},
     {"", "HannWindow", 17, 0, hann},
     {"", "HammingWindow", 17, 0, hamming},
     {"", "BlackmanWindow", 17, 0, blackman},
     {"", "MelWeightMatrix", 17, 0, mel_weights},
+    exported(op::rfft, export_rfft),
+    exported(op::irfft, export_irfft),
 };
 
 }  // namespace

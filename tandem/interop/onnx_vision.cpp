@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/ops/ops.h"
 
@@ -221,11 +222,11 @@ void col2im_of(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "GridSample", 16, 0, grid_sample_of},
+    {"", "GridSample", 16, 0, grid_sample_of, &op::grid_sample, export_grid_sample},
     {"", "AffineGrid", 20, 0, affine_grid_of},
-    {"", "RoiAlign", 10, 0, roi_align_of},
-    {"", "NonMaxSuppression", 10, 0, non_max_suppression},
-    {"", "Col2Im", 18, 0, col2im_of},
+    {"", "RoiAlign", 10, 0, roi_align_of, &op::roi_align, export_roi_align},
+    {"", "NonMaxSuppression", 10, 0, non_max_suppression, &op::nms, export_nms},
+    {"", "Col2Im", 18, 0, col2im_of, &op::col2im, export_col2im},
 };
 
 }  // namespace

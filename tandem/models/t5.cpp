@@ -142,13 +142,16 @@ class Stack : public nn::Module {
     TD_REGISTER(block, final_layer_norm);
   }
   // Scores' summand [n or 1, heads, l, l]: relative positions, and -inf for what is not seen.
-  Tensor added(int64_t length, const Tensor& attention_mask) {
-    std::vector<int64_t> index;
-    for (int64_t i = 0; i < length; ++i)
-      for (int64_t j = 0; j < length; ++j)
-        index.push_back(bucket_of(j - i, !is_decoder, buckets, distance));
-    const Tensor bias = (*block[0].layer[0].SelfAttention->relative_attention_bias)(
-        tensor(index, Shape(length, length)));
+  // Distances beyond the most distant one have its bucket.
+  Tensor added(Dim length, const Tensor& attention_mask) {
+    std::vector<int64_t> bucket;
+    for (int64_t d = -distance; d <= distance; ++d)
+      bucket.push_back(bucket_of(d, !is_decoder, buckets, distance));
+    const Tensor at = arange_dim(length);
+    const Tensor apart = clamp(at.unsqueeze(0) - at.unsqueeze(1), -distance, distance) + distance;
+    const Tensor index = index_select(constant(tensor(bucket)), 0, apart.reshape({length * length}))
+                             .reshape({length, length});
+    const Tensor bias = (*block[0].layer[0].SelfAttention->relative_attention_bias)(index);
     Tensor sum = bias.permute({2, 0, 1}).unsqueeze(0);
     Tensor seen = detail::seen_mask(attention_mask);
     if (is_decoder) seen = detail::causal_mask(length, attention_mask);
@@ -156,7 +159,7 @@ class Stack : public nn::Module {
   }
   Tensor forward(Tensor x, const Tensor& attention_mask, const Tensor& memory,
                  const Tensor& memory_mask) {
-    const Tensor self = added(x.size(1), attention_mask);
+    const Tensor self = added(x.shape(1), attention_mask);
     for (Block& b : block) x = b.forward(std::move(x), self, memory, memory_mask);
     return final_layer_norm(x);
   }

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "tandem/base/error.h"
+#include "tandem/tensor/dim_parts.h"
 
 namespace tandem {
 namespace {
@@ -179,6 +180,19 @@ class Table {
       }
     }
     return text;
+  }
+
+  std::vector<DimTerm> terms(Dim d) const {
+    std::vector<DimTerm> out;
+    for (const Term& t : poly(d)) {
+      out.push_back({t.factor, {}});
+      for (int id : t.atoms) {
+        const Atom& a = atoms_[static_cast<size_t>(id)];
+        out.back().atoms.push_back({a.kind, a.name, a.args});
+      }
+    }
+    if (out.empty()) out.push_back({0, {}});
+    return out;
   }
 
   int64_t evaluate(Dim d, const std::vector<std::pair<Dim, int64_t>>& symbols) const {
@@ -443,6 +457,12 @@ int64_t Dim::evaluate(const std::vector<std::pair<Dim, int64_t>>& symbols) const
   Table& t = Table::get();
   std::lock_guard lock(t.mutex);
   return t.evaluate(*this, symbols);
+}
+
+std::vector<DimTerm> terms_of(Dim d) {
+  Table& t = Table::get();
+  std::lock_guard lock(t.mutex);
+  return t.terms(d);
 }
 
 DimChecks*& current_dim_checks() {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -116,6 +117,38 @@ TEST_F(Tool, ConvertsAndVerifies) {
   EXPECT_TRUE(has(r.text, "bfloat16")) << r.text;
   EXPECT_EQ(tool("verify " + a + " " + golden("dtypes.pth") + " >/dev/null").code, 3);
   EXPECT_EQ(tool("convert " + a + " " + dir + "cli.txt 2>/dev/null").code, 1);
+}
+
+TEST_F(Tool, ConvertsModelsToOnnx) {
+  namespace fs = std::filesystem;
+  const std::string dir = ::testing::TempDir() + "cli_onnx/";
+  fs::remove_all(dir);
+  fs::create_directories(dir);
+  Result r = tool("convert lenet " + dir + "lenet.onnx --opset 20 2>/dev/null");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "read back: largest error")) << r.text;
+  // The weights alone, and the model beside the net with these weights.
+  EXPECT_EQ(tool("verify lenet " + dir + "lenet.onnx --weights " + dir +
+                 "lenet.safetensors --rtol 1e-5 --atol 1e-6 >/dev/null")
+                .code,
+            0);
+  EXPECT_EQ(tool("verify lenet " + dir + "lenet.onnx >/dev/null 2>&1").code, 3) << "other weights";
+  // A model read and written again; a folder whose own weights serve.
+  EXPECT_EQ(tool("convert " + dir + "lenet.onnx " + dir + "again.onnx >/dev/null").code, 0);
+  EXPECT_EQ(tool("verify " + dir + "lenet.onnx " + dir + "again.onnx >/dev/null").code, 0);
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  fs::copy(std::string(root ? root : ".") + "/tests/golden/hf/llama", dir + "llama",
+           fs::copy_options::recursive);
+  r = tool("convert " + dir + "llama " + dir + "llama/model.onnx 2>&1");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_EQ(tool("verify " + dir + "llama " + dir + "llama/model.onnx --shapes " +
+                 "input_ids:2x5,attention_mask:2x5 --rtol 1e-5 --atol 1e-6 >/dev/null")
+                .code,
+            0);
+  EXPECT_FALSE(fs::exists(dir + "llama/model.1.safetensors"));
+  r = tool("convert " + dir + "lenet.safetensors " + dir + "x.onnx 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "--weights")) << r.text;
 }
 
 TEST_F(Tool, PredictsAndTimes) {

@@ -307,7 +307,8 @@ TEST_F(Onnx, HostileNumbersAreRefused) {
 TEST_F(Onnx, EachOpIsServedOnce) {
   std::map<std::pair<std::string, std::string>, std::vector<const OnnxRow*>> rows;
   for (const auto& family : onnx_rows())
-    for (const OnnxRow& r : family) rows[{r.domain, r.name}].push_back(&r);
+    for (const OnnxRow& r : family)
+      if (r.import) rows[{r.domain, r.name}].push_back(&r);
   for (const auto& [name, list] : rows)
     for (const OnnxRow* a : list) {
       EXPECT_TRUE(a->import && a->since > 0 && (a->last == 0 || a->last >= a->since))

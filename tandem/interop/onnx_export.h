@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX export of any traced function or module: inference, or a whole training step. Parameters
+// keep their names and lie in a safetensors file of their own, to which the model's external data
+// points; both files can be used alone. docs/onnx.md says what becomes of state.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/base/file.h"
+#include "tandem/compile/compile.h"
+#include "tandem/tensor/state_dict.h"
+
+namespace tandem::interop {
+
+struct OnnxExportOptions {
+  std::vector<std::string> input_names = {};   ///< "x", or "x0", "x1", ...
+  std::vector<std::string> output_names = {};  ///< "y", or "y0", "y1", ...
+  /// Dimensions that stay open, by name.
+  std::vector<DynamicDim> dynamic = {};
+  int opset = 18;  ///< 17 to 22
+  /// Name of the file of weights beside the model; "": the model's, with .safetensors. A file that
+  /// holds these weights already is not written again.
+  std::string weights = "";
+  /// Weights in a file of their own; else inside the model, up to 2 GB.
+  bool external_data = true;
+  /// What else the file of weights holds: of a module its whole state_dict.
+  StateDict state = {};
+  /// Read the model back and run it on the examples: throws when an output is further away than
+  /// atol + rtol times the wanted value.
+  bool verify = true;
+  double rtol = 1e-4, atol = 1e-5;
+};
+
+/// A cell that the function changes: an input with its present value, and the output that is the
+/// next call's input.
+struct OnnxState {
+  std::string input, output;
+};
+
+struct TD_API OnnxExportReport {
+  size_t nodes = 0, initializers = 0;
+  uint64_t model_bytes = 0, weight_bytes = 0;
+  /// Between the model read back and the function, over all outputs, and relative to the largest
+  /// value of the output. Negative: not compared.
+  double largest_error = -1, relative_error = -1;
+  /// The model draws random numbers: they are not those that the function draws, and outputs were
+  /// compared by shape and dtype only.
+  bool random = false;
+  /// Rows that ONNX has no way to say; the model calls them in the domain "tandem".
+  std::vector<std::string> custom_ops;
+  std::vector<OnnxState> states;
+  std::string to_string() const;
+};
+
+/// The same for a function over tensors. Throws Unsupported for what no file can say (functions of
+/// the user as derivatives, a size that has to be a number), Value for an opset out of range,
+/// Io, and what `f` throws.
+TD_API OnnxExportReport export_onnx_function(
+    FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f, std::span<const Tensor> examples,
+    const FilePath& path, const OnnxExportOptions& options = {});
+
+namespace detail {
+template <class T>
+struct AsTuple {
+  static std::tuple<T> of(const T& v) { return std::tuple<T>(v); }
+};
+template <class... T>
+struct AsTuple<std::tuple<T...>> {
+  static std::tuple<T...> of(const std::tuple<T...>& v) { return v; }
+};
+}  // namespace detail
+
+/// Write `f` (a function, a lambda, a module's forward) as the ONNX model `path`. `example` is its
+/// argument, or a std::tuple of its arguments: tensors, or vectors and structs of them, as
+/// compile() takes them. A module is exported in the mode it is in, without derivatives, with its
+/// whole state_dict in the file of weights.
+///     export_onnx(net, randn({1, 3, 224, 224}), "net.onnx", {.dynamic = {{0, "batch"}}});
+template <class F, class A>
+OnnxExportReport export_onnx(F&& f, const A& example, const FilePath& path,
+                             OnnxExportOptions options = {}) {
+  const auto args = detail::AsTuple<A>::of(example);
+  using Args = std::decay_t<decltype(args)>;
+  tandem::detail::CallParts flat;
+  tandem::detail::Packed<Args>::flatten(args, flat);
+  constexpr bool kModule = requires { f.state_dict(); };
+  if constexpr (kModule) {
+    for (const auto& [name, t] : f.state_dict())
+      if (!options.state.contains(name)) options.state[name] = t;
+  }
+  const auto body = [&](std::span<const Tensor> in) {
+    NoGradGuard no_grad(kModule || !is_grad_enabled());
+    tandem::detail::CallReader reader{in.data(), flat.key.data()};
+    auto rebuilt = tandem::detail::Packed<Args>::rebuild(reader);
+    const auto call = [&](auto&&... x) {
+      if constexpr (std::is_invocable_v<F&, decltype(x)...>)
+        return f(std::forward<decltype(x)>(x)...);
+      else
+        return f.forward(std::forward<decltype(x)>(x)...);
+    };
+    tandem::detail::CallParts out;
+    using Result = std::decay_t<decltype(std::apply(call, rebuilt))>;
+    tandem::detail::Packed<Result>::flatten(std::apply(call, std::move(rebuilt)), out);
+    return std::move(out.tensors);
+  };
+  return export_onnx_function(body, flat.tensors, path, options);
+}
+}  // namespace tandem::interop
