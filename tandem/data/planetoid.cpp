@@ -1,230 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_planetoid(): a reader of just the pickles that Planetoid's files are. It builds a tree of
-// values; globals are names, a call or a state is a node that says so. Any other opcode is refused.
+// load_planetoid(): what Planetoid's pickles hold. Arrays and matrices are calls with a state.
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/data/vision_datasets.h"
+#include "tandem/io/pickle.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::data {
 namespace {
 
-struct Value {
-  enum Kind : uint8_t { none, number, bytes, items, dict, global, object, mark } kind = none;
-  int64_t n = 0;
-  std::string_view text;      // of bytes; "module name" of a global
-  std::vector<Value*> parts;  // of items (tuple, list); key, value ... of a dict
-  Value* function = nullptr;  // of an object: what was called, with which arguments ...
-  Value* arguments = nullptr;
-  Value* state = nullptr;  // ... and what it was told afterwards
+using io::PickleNode;
+using Kind = PickleNode::Kind;
+using Use = io::PickleGlobal::Use;
+
+constexpr const char* kArray = "numpy.core.multiarray _reconstruct";
+constexpr const char* kMatrix = "scipy.sparse.csr csr_matrix";
+/// All that the files name.
+constexpr io::PickleGlobal kGlobals[] = {
+    {kArray, Use::object},
+    {kMatrix, Use::object},
+    {"numpy dtype", Use::object},
+    {"numpy ndarray"},
+    {"collections defaultdict", Use::defaults},
+    {"__builtin__ list"},
 };
 
-class Unpickler {
- public:
-  Unpickler(std::string_view data, std::string name) : data_(data), name_(std::move(name)) {}
-
-  Value& read() {
-    while (true) {
-      const char op = take(1)[0];
-      if (op == '.') return *pop();
-      step(op);
-    }
-  }
-  const std::string& name() const { return name_; }
-
- private:
-  [[noreturn]] void damaged(const char* why) const {
-    TD_FAIL(Format, "'{}' is no pickle of Planetoid: {} near byte {}", name_, why, at_);
-  }
-  std::string_view take(size_t n) {
-    if (n > data_.size() - at_) damaged("it is cut");
-    at_ += n;
-    return data_.substr(at_ - n, n);
-  }
-  int64_t little(size_t n) {
-    const std::string_view p = take(n);
-    uint64_t v = 0;
-    for (size_t i = n; i-- > 0;) v = v << 8 | static_cast<unsigned char>(p[i]);
-    return n == 4 ? static_cast<int32_t>(v) : static_cast<int64_t>(v);
-  }
-  std::string_view line() {
-    const size_t end = data_.find('\n', at_);
-    if (end == std::string_view::npos) damaged("it is cut");
-    const std::string_view out = data_.substr(at_, end - at_);
-    at_ = end + 1;
-    return out;
-  }
-  Value* make(Value::Kind kind) {
-    if (values_.size() > size_t{1} << 24) damaged("it has too many values");
-    values_.emplace_back();
-    values_.back().kind = kind;
-    return &values_.back();
-  }
-  void push(Value* v) { stack_.push_back(v); }
-  Value* pop() {
-    if (stack_.empty()) damaged("its stack is empty");
-    Value* v = stack_.back();
-    stack_.pop_back();
-    return v;
-  }
-  std::vector<Value*> to_mark() {
-    std::vector<Value*> out;
-    while (true) {
-      Value* v = pop();
-      if (v->kind == Value::mark) break;
-      out.push_back(v);
-    }
-    std::reverse(out.begin(), out.end());
-    return out;
-  }
-  void put_number(int64_t n) {
-    Value* v = make(Value::number);
-    v->n = n;
-    push(v);
-  }
-  void put_bytes(int64_t n) {
-    if (n < 0) damaged("a text has a negative length");
-    Value* v = make(Value::bytes);
-    v->text = take(static_cast<size_t>(n));
-    push(v);
-  }
-  void put_tuple(size_t n) {
-    Value* v = make(Value::items);
-    v->parts.resize(n);
-    for (size_t i = n; i-- > 0;) v->parts[i] = pop();
-    push(v);
-  }
-  void call() {
-    Value* v = make(Value::object);
-    v->arguments = pop();
-    v->function = pop();
-    push(v);
-  }
-  void remember(int64_t key) {
-    if (key < 0 || key > 1 << 24 || stack_.empty()) damaged("its memory is damaged");
-    if (memory_.size() <= static_cast<size_t>(key)) memory_.resize(static_cast<size_t>(key) + 1);
-    memory_[static_cast<size_t>(key)] = stack_.back();
-  }
-  void recall(int64_t key) {
-    if (key < 0 || static_cast<size_t>(key) >= memory_.size() || !memory_[static_cast<size_t>(key)])
-      damaged("its memory is damaged");
-    push(memory_[static_cast<size_t>(key)]);
-  }
-  Value* top() {
-    if (stack_.empty()) damaged("its stack is empty");
-    return stack_.back();
-  }
-  void append(const std::vector<Value*>& all) {
-    Value* to = top();
-    to->parts.insert(to->parts.end(), all.begin(), all.end());
-  }
-
-  void step(char op) {
-    switch (op) {
-      case '\x80':
-        take(1);
-        return;    // PROTO
-      case 'c': {  // GLOBAL
-        const size_t from = at_;
-        line();
-        line();
-        Value* v = make(Value::global);
-        v->text = data_.substr(from, at_ - 1 - from);
-        return push(v);
-      }
-      case 'q':
-        return remember(little(1));  // BINPUT
-      case 'r':
-        return remember(little(4));  // LONG_BINPUT
-      case 'h':
-        return recall(little(1));  // BINGET
-      case 'j':
-        return recall(little(4));  // LONG_BINGET
-      case '(':
-        return push(make(Value::mark));  // MARK
-      case ')':
-        return push(make(Value::items));  // EMPTY_TUPLE
-      case ']':
-        return push(make(Value::items));  // EMPTY_LIST
-      case '}':
-        return push(make(Value::dict));  // EMPTY_DICT
-      case 'N':
-        return push(make(Value::none));  // NONE
-      case '\x88':
-        return put_number(1);  // NEWTRUE
-      case '\x89':
-        return put_number(0);  // NEWFALSE
-      case 'K':
-        return put_number(little(1));  // BININT1
-      case 'M':
-        return put_number(little(2));  // BININT2
-      case 'J':
-        return put_number(little(4));  // BININT
-      case 'U':
-        return put_bytes(little(1));  // SHORT_BINSTRING
-      case 'T':                       // BINSTRING
-      case 'X':
-        return put_bytes(little(4));  // BINUNICODE
-      case '\x85':
-        return put_tuple(1);  // TUPLE1
-      case '\x86':
-        return put_tuple(2);  // TUPLE2
-      case '\x87':
-        return put_tuple(3);  // TUPLE3
-      case 't': {             // TUPLE
-        Value* v = make(Value::items);
-        v->parts = to_mark();
-        return push(v);
-      }
-      case 'a': {  // APPEND
-        Value* v = pop();
-        return append({v});
-      }
-      case 'e':  // APPENDS
-      case 'u':
-        return append(to_mark());  // SETITEMS
-      case 's': {                  // SETITEM
-        Value* v = pop();
-        Value* key = pop();
-        return append({key, v});
-      }
-      case 'R':  // REDUCE
-      case '\x81':
-        return call();  // NEWOBJ
-      case 'b': {       // BUILD
-        Value* v = pop();
-        top()->state = v;
-        return;
-      }
-      default:
-        damaged("an opcode that these files do not have");
-    }
-  }
-
-  std::string_view data_;
-  std::string name_;
-  size_t at_ = 0;
-  std::deque<Value> values_;
-  std::vector<Value*> stack_, memory_;
-};
-
-// One file, mapped, and its values.
+// One file and its values.
 struct Source {
   Source(const std::string& folder, const std::string& name, const char* part)
-      : file(make_ref<MappedFile>(folder + "/ind." + name + "." + part)),
-        reader(file->view(), file->path()),
-        root(&reader.read()) {}
-  Ref<MappedFile> file;
-  Unpickler reader;
-  Value* root;
+      : path(folder + "/ind." + name + "." + part),
+        pickle(io::read_pickle(make_ref<MappedFile>(path)->view(), "'" + path + "'", kGlobals,
+                               {.nodes = size_t{1} << 24, .text = size_t{1} << 28})),
+        root(&pickle.root()) {}
+  std::string path;
+  io::Pickle pickle;
+  const PickleNode* root;
 };
 
 void want(bool ok, const Source& s, const char* what) {
-  TD_CHECK(ok, Format, "'{}': {}", s.file->path(), what);
+  TD_CHECK(ok, Format, "'{}': {}", s.path, what);
 }
 
 // A numpy array: its numbers and sizes.
@@ -232,24 +49,25 @@ struct Array {
   std::vector<double> v;
   std::vector<int64_t> sizes;
 };
-Array array_of(const Value* a, const Source& s) {
-  want(a->kind == Value::object && a->function->text == "numpy.core.multiarray\n_reconstruct" &&
-           a->state && a->state->parts.size() == 5,
-       s, "an array was expected");
-  const std::vector<Value*>& p = a->state->parts;  // version, shape, dtype, fortran, bytes
+Array array_of(const PickleNode* a, const Source& s) {
+  want(a->kind == Kind::call && a->text == kArray && a->state && a->state->items.size() == 5, s,
+       "an array was expected");
+  const std::vector<const PickleNode*>& p =
+      a->state->items;  // version, shape, dtype, fortran, bytes
   Array out;
   int64_t n = 1;
-  for (const Value* d : p[1]->parts) {
-    want(d->kind == Value::number && d->n >= 0 && d->n <= 1 << 28, s, "a size is out of range");
-    out.sizes.push_back(d->n);
-    want(d->n == 0 || n <= (int64_t{1} << 28) / d->n, s, "an array is too large");
-    n *= d->n;
+  for (const PickleNode* d : p[1]->items) {
+    want(d->kind == Kind::integer && d->integer >= 0 && d->integer <= 1 << 28, s,
+         "a size is out of range");
+    out.sizes.push_back(d->integer);
+    want(d->integer == 0 || n <= (int64_t{1} << 28) / d->integer, s, "an array is too large");
+    n *= d->integer;
   }
-  const Value* type = p[2];
-  want(type->kind == Value::object && type->function->text == "numpy\ndtype" &&
-           !type->arguments->parts.empty() && p[3]->n == 0 && p[4]->kind == Value::bytes,
+  const PickleNode* type = p[2];
+  want(type->kind == Kind::call && type->text == "numpy dtype" && !type->items.empty() &&
+           p[3]->integer == 0 && p[4]->kind == Kind::bytes,
        s, "an array of numbers in C's order was expected");
-  const std::string_view code = type->arguments->parts[0]->text, bytes = p[4]->text;
+  const std::string_view code = type->items[0]->text, bytes = p[4]->text;
   const auto copy = [&](auto one) {
     want(bytes.size() == static_cast<size_t>(n) * sizeof one, s, "an array is cut");
     for (int64_t i = 0; i < n; ++i) {
@@ -276,20 +94,20 @@ struct Rows {
   std::vector<float> v;
 };
 Rows rows_of(const Source& s) {
-  want(s.root->kind == Value::object && s.root->function->text == "scipy.sparse.csr\ncsr_matrix" &&
-           s.root->state && s.root->state->kind == Value::dict,
+  want(s.root->kind == Kind::call && s.root->text == kMatrix && s.root->state &&
+           s.root->state->kind == Kind::dict,
        s, "a csr_matrix was expected");
-  const auto member = [&](std::string_view key) -> const Value* {
-    const std::vector<Value*>& p = s.root->state->parts;
+  const auto member = [&](std::string_view key) -> const PickleNode* {
+    const std::vector<const PickleNode*>& p = s.root->state->items;
     for (size_t i = 0; i + 1 < p.size(); i += 2)
       if (p[i]->text == key) return p[i + 1];
-    TD_FAIL(Format, "'{}': the matrix has no '{}'", s.file->path(), key);
+    TD_FAIL(Format, "'{}': the matrix has no '{}'", s.path, key);
   };
-  const Value* shape = member("_shape");
-  want(shape->parts.size() == 2, s, "a matrix has two sizes");
+  const PickleNode* shape = member("_shape");
+  want(shape->items.size() == 2, s, "a matrix has two sizes");
   Rows out;
-  out.n = shape->parts[0]->n;
-  out.columns = shape->parts[1]->n;
+  out.n = shape->items[0]->integer;
+  out.columns = shape->items[1]->integer;
   want(out.n >= 0 && out.columns > 0 && out.n <= (int64_t{1} << 28) / out.columns, s,
        "the matrix is too large");
   const Array ptr = array_of(member("indptr"), s), index = array_of(member("indices"), s);
@@ -380,11 +198,11 @@ Planetoid load_planetoid(const FilePath& folder, const std::string& name) {
     labels[at] = test_labels[i];
   }
   std::set<std::pair<int64_t, int64_t>> edges;
-  want(graph.root->parts.size() % 2 == 0 && !graph.root->parts.empty(), graph,
+  want(graph.root->items.size() % 2 == 0 && !graph.root->items.empty(), graph,
        "lists of neighbours were expected");
-  for (size_t i = 0; i < graph.root->parts.size(); i += 2)
-    for (const Value* other : graph.root->parts[i + 1]->parts) {
-      const int64_t a = graph.root->parts[i]->n, b = other->n;
+  for (size_t i = 0; i < graph.root->items.size(); i += 2)
+    for (const PickleNode* other : graph.root->items[i + 1]->items) {
+      const int64_t a = graph.root->items[i]->integer, b = other->integer;
       want(a >= 0 && a < nodes && b >= 0 && b < nodes, graph, "a node is out of range");
       if (a == b) continue;
       edges.emplace(a, b);

@@ -22,6 +22,8 @@ using io::PickleNode;
 using Kind = PickleNode::Kind;
 using Use = PickleGlobal::Use;
 
+constexpr const char* kAdvice =
+    "Save the model's state_dict() with torch.save instead of an object.";
 /// All that a file may name.
 constexpr PickleGlobal kGlobals[] = {
     {"collections OrderedDict", Use::mapping},
@@ -428,8 +430,9 @@ class LegacyStorages : public Storages {
             fmt::vformat(format, fmt::make_format_args(args...)));
   }
   io::Pickle next() {
-    io::Pickle p = io::read_pickle(file_->view().substr(at_),
-                                   fmt::format("'{}': byte {}", file_->path(), at_), kGlobals);
+    io::Pickle p =
+        io::read_pickle(file_->view().substr(at_), fmt::format("'{}': byte {}", file_->path(), at_),
+                        kGlobals, {.advice = kAdvice});
     at_ += p.bytes();
     return p;
   }
@@ -499,7 +502,8 @@ TorchValue load_torch(const FilePath& path) {
   }
   ZipStorages zip(path);
   const io::Pickle pickle =
-      io::read_pickle(zip.pickle(), fmt::format("'{}': data.pkl", zip.file()->path()), kGlobals);
+      io::read_pickle(zip.pickle(), fmt::format("'{}': data.pkl", zip.file()->path()), kGlobals,
+                      {.advice = kAdvice});
   return Reader(zip.file(), zip).value(pickle.root());
 }
 

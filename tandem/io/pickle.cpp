@@ -27,15 +27,19 @@ struct Refused {
 /// Opcodes that exist and are not read here: those of old text protocols, of references to objects
 /// elsewhere, and of classes.
 constexpr Refused kRefused[] = {
-    {'I', "INT"},         {'L', "LONG"},         {'S', "STRING"},
-    {'T', "BINSTRING"},   {'V', "UNICODE"},      {'F', "FLOAT"},
-    {'l', "LIST"},        {'d', "DICT"},         {'0', "POP"},
-    {'1', "POP_MARK"},    {'2', "DUP"},          {'g', "GET"},
-    {'p', "PUT"},         {'P', "PERSID"},       {'i', "INST"},
-    {'o', "OBJ"},         {0x82, "EXT1"},        {0x83, "EXT2"},
-    {0x84, "EXT4"},       {0x8b, "LONG4"},       {0x8d, "BINUNICODE8"},
-    {0x8e, "BINBYTES8"},  {0x91, "FROZENSET"},   {0x92, "NEWOBJ_EX"},
-    {0x96, "BYTEARRAY8"}, {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"},
+    {'I', "INT"},          {'L', "LONG"},
+    {'S', "STRING"},       {'V', "UNICODE"},
+    {'F', "FLOAT"},        {'l', "LIST"},
+    {'d', "DICT"},         {'0', "POP"},
+    {'1', "POP_MARK"},     {'2', "DUP"},
+    {'g', "GET"},          {'p', "PUT"},
+    {'P', "PERSID"},       {'i', "INST"},
+    {'o', "OBJ"},          {0x82, "EXT1"},
+    {0x83, "EXT2"},        {0x84, "EXT4"},
+    {0x8b, "LONG4"},       {0x8d, "BINUNICODE8"},
+    {0x8e, "BINBYTES8"},   {0x91, "FROZENSET"},
+    {0x92, "NEWOBJ_EX"},   {0x96, "BYTEARRAY8"},
+    {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"},
 };
 
 }  // namespace
@@ -70,7 +74,7 @@ class PickleReader {
   }
   [[noreturn]] TD_COLD void refuse(unsigned char code) const {
     for (const Refused& r : kRefused)
-      if (r.code == code) fail("the opcode {} is not one that state_dicts use", r.name);
+      if (r.code == code) fail("the opcode {} is not one that weights and arrays use", r.name);
     fail("{:#04x} is no opcode", code);
   }
 
@@ -194,6 +198,7 @@ class PickleReader {
       case 'C':
         push_text(Kind::bytes, take_as<uint8_t>());
         return true;
+      case 'T':
       case 'B':
         push_text(Kind::bytes, take_as<uint32_t>());
         return true;
@@ -303,10 +308,17 @@ class PickleReader {
         push(Kind::persistent)->items = {id};
         return true;
       }
-      case 'b':  // BUILD: attributes such as _metadata, which are not read
-        pop();
-        if (top()->kind != Kind::dict) fail("attributes are set on a {}", to_string(top()->kind));
+      case 'b': {  // BUILD: attributes of a dict, such as _metadata, are not read
+        const PickleNode* state = pop();
+        PickleNode* to = top();
+        const bool told =
+            to->kind == Kind::call && find(to->text)->use == PickleGlobal::Use::object;
+        if (told)
+          to->state = state;
+        else if (to->kind != Kind::dict)
+          fail("attributes are set on a {}", to_string(to->kind));
         return true;
+      }
       default:
         return false;
     }
@@ -325,10 +337,9 @@ class PickleReader {
   void push_global(std::string_view module, std::string_view name) {
     const std::string full = std::string(module) + " " + std::string(name);
     if (!find(full))
-      fail(
-          "it names {}, which is not among what weights need and is not run\nSave the model's "
-          "state_dict() with torch.save instead of an object.",
-          quote_json(std::string(module) + "." + std::string(name)));
+      fail("it names {}, which is not among what such a file needs and is not run{}{}",
+           quote_json(std::string(module) + "." + std::string(name)),
+           limits_.advice.empty() ? "" : "\n", limits_.advice);
     push(Kind::global)->text = full;
   }
   void call(const PickleNode* function, const PickleNode* arguments) {
@@ -339,7 +350,8 @@ class PickleReader {
     switch (g->use) {
       case PickleGlobal::Use::value:
         fail("'{}' is called", g->name);
-      case PickleGlobal::Use::function: {
+      case PickleGlobal::Use::function:
+      case PickleGlobal::Use::object: {
         PickleNode* n = push(Kind::call);
         n->text = g->name;
         n->items = arguments->items;
@@ -347,6 +359,12 @@ class PickleReader {
       }
       case PickleGlobal::Use::mapping:
         push_mapping(*arguments);
+        return;
+      case PickleGlobal::Use::defaults:
+        for (const PickleNode* a : arguments->items)
+          if (a->kind != Kind::global)
+            fail("'{}' is called with a {}", g->name, to_string(a->kind));
+        push(Kind::dict);
         return;
     }
   }

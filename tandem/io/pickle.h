@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python's pickles, read as data: nothing is imported, nothing is called. A global must be in the
-// caller's table; calling one gives a node that says so (or a dict). Opcodes that state_dicts do
-// not need are refused by name. After Lib/pickletools.py of CPython.
+// caller's table; calling one gives a node that says so (or a dict). Opcodes that state_dicts and
+// arrays do not need are refused by name. After Lib/pickletools.py of CPython.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct PickleNode {
     big_integer,  // text: its bytes, little-endian, two's complement
     number,       // number
     text,         // text, UTF-8
-    bytes,        // text
+    bytes,        // text: bytes, or a string of Python 2
     tuple,        // items
     list,         // items
     set,          // items
     dict,         // items: key, value, key, value ...
     global,       // text: "module name"
-    call,         // text: the function; items: its arguments
+    call,         // text: the function; items: its arguments; state, where it was told one
     persistent,   // items: the one id
   };
   Kind kind = Kind::none;
@@ -38,6 +38,7 @@ struct PickleNode {
   std::string text;
   /// A value may stand in several places, and a list or dict inside itself: whoever walks counts.
   std::vector<const PickleNode*> items;
+  const PickleNode* state = nullptr;
 };
 /// "none", "bool", "integer", ... for messages.
 TD_API const char* to_string(PickleNode::Kind kind);
@@ -48,6 +49,8 @@ struct PickleGlobal {
     value,     ///< as a value only: a type
     function,  ///< it may be called: gives a node `call`
     mapping,   ///< calling it gives a dict of its pairs
+    object,    ///< as `function`; the node keeps the state that it is told afterwards
+    defaults,  ///< calling it with a type gives an empty dict: collections.defaultdict
   };
   std::string_view name;
   Use use = Use::value;
@@ -56,6 +59,7 @@ struct PickleGlobal {
 struct PickleLimits {
   size_t nodes = size_t{1} << 21;
   size_t text = size_t{1} << 20;  ///< bytes of one text
+  std::string_view advice = {};   ///< what to do about a name that is refused
 };
 
 class TD_API Pickle {

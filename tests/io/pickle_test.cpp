@@ -13,7 +13,9 @@ namespace {
 using Kind = PickleNode::Kind;
 using Use = PickleGlobal::Use;
 constexpr PickleGlobal kGlobals[] = {{"collections OrderedDict", Use::mapping},
+                                     {"collections defaultdict", Use::defaults},
                                      {"m function", Use::function},
+                                     {"m Object", Use::object},
                                      {"m Type", Use::value}};
 
 Pickle read(const std::string& s) { return read_pickle(s, "test", kGlobals); }
@@ -101,6 +103,18 @@ TEST(Pickle, CallsAreNodes) {
             Kind::big_integer);
 }
 
+TEST(Pickle, ObjectsKeepTheirState) {
+  const Pickle p =
+      read(raw("cm\nObject\n)\x81K\x07T\x03\x00\x00\x00\xff\x00x\x86"
+               "b."));
+  EXPECT_EQ(p.root().kind, Kind::call);
+  ASSERT_TRUE(p.root().state);
+  EXPECT_EQ(p.root().state->items[0]->integer, 7);
+  EXPECT_EQ(p.root().state->items[1]->text, raw("\xff\x00x"));
+  EXPECT_EQ(read(raw("ccollections\ndefaultdict\ncm\nType\n\x85RK\x01K\x02s.")).root().items.size(),
+            2u);
+}
+
 struct Hostile {
   const char* name;
   std::string bytes;
@@ -180,6 +194,8 @@ TEST(Pickle, RefusesEverythingElse) {
       {"reduce_call", raw("cm\nfunction\n)R)R."), "call is called"},
       {"reduce_list", raw("cm\nfunction\n]R."), "arguments"},
       {"reduce_empty", raw("R."), "stack is empty"},
+      {"defaults_of_call", raw("ccollections\ndefaultdict\ncm\nfunction\n)R\x85R."),
+       "is called with a call"},
       {"build_on_call", raw("cm\nfunction\n)R}b."), "attributes"},
       {"build_on_list", raw("]}b."), "attributes"},
       {"build_empty", raw("}b."), "stack is empty"},
