@@ -17,7 +17,7 @@ bool is_picture(const fs::path& path) {
   std::string end = path.extension().string();
   std::transform(end.begin(), end.end(), end.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return end == ".jpg" || end == ".jpeg" || end == ".png";
+  return end == ".jpg" || end == ".jpeg" || end == ".png" || end == ".webp";
 }
 
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
@@ -42,8 +42,8 @@ ImageFolder::ImageFolder(const FilePath& folder, ImageFolderOptions options)
     for (const fs::path& file : sorted_entries(entry))
       if (is_picture(file))
         files_.emplace_back(file.string(), static_cast<int64_t>(classes_.size()));
-    TD_CHECK(files_.size() > before, Value, "ImageFolder: there is no .jpg, .jpeg or .png in '{}'",
-             entry.string());
+    TD_CHECK(files_.size() > before, Value,
+             "ImageFolder: there is no .jpg, .jpeg, .png or .webp in '{}'", entry.string());
     classes_.push_back(entry.filename().string());
   }
   TD_CHECK(!classes_.empty(), Value,

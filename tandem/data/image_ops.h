@@ -25,7 +25,7 @@ struct ResizeArgs {
 
 // Geometry. Sizes are [height, width], points (x, y) in pixels. All throw Shape for what is no
 // picture, DType unless u8 or f32, Value for arguments out of their range.
-/// Bilinear and bicubic with antialias are Pillow's, within 1 of 255.
+/// Bilinear and bicubic with antialias are Pillow's; of u8 pictures to the bit.
 TD_API Tensor resize_image(const Tensor& image, int64_t height, int64_t width,
                            ResizeArgs args = {});
 /// Outside the picture 0.

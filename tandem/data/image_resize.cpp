@@ -3,6 +3,7 @@
 // scale, and for u8 its weights of 22 bits and its rounding between the passes.
 #include "tandem/base/error.h"
 #include "tandem/data/image_ops_internal.h"
+#include "tandem/data/resize_loops_internal.h"
 
 namespace tandem::data {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using detail::Picture;
 using detail::pixels;
 
-constexpr int kBits = 32 - 8 - 2;
+using detail::kResizeBits;
 
 double triangle(double x) { return x > -1 && x < 1 ? 1 - std::abs(x) : 0; }
 // Keys' cubic; a = -0.5 is Pillow's, -0.75 that of resizing without antialias.
@@ -56,59 +57,45 @@ Windows windows(int64_t in, int64_t out, const ResizeArgs& args) {
   }
   for (const double v : w.weights) {
     w.real.push_back(static_cast<float>(v));
-    w.whole.push_back(static_cast<int32_t>(std::lround(v * (1 << kBits))));
+    w.whole.push_back(static_cast<int32_t>(std::lround(v * (1 << kResizeBits))));
   }
   return w;
 }
 
-uint8_t cut(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255)); }
+detail::ResizeWindows whole(const Windows& w) {
+  return {w.taps, w.first.data(), w.count.data(), w.whole.data()};
+}
 
 // Along rows. Each place of the result is one short sum.
-template <class T>
-void pass_x(const T* from, T* to, int64_t rows, int64_t in, int64_t out, const Windows& w) {
+void pass_x(const float* from, float* to, int64_t rows, int64_t in, int64_t out, const Windows& w) {
   for (int64_t y = 0; y < rows; ++y)
     for (int64_t x = 0; x < out; ++x) {
-      const T* p = from + y * in + w.first[static_cast<size_t>(x)];
-      const int64_t n = w.count[static_cast<size_t>(x)];
-      if constexpr (std::is_same_v<T, uint8_t>) {
-        const int32_t* k = w.whole.data() + x * w.taps;
-        int32_t sum = 1 << (kBits - 1);
-        for (int64_t i = 0; i < n; ++i) sum += p[i] * k[i];
-        to[y * out + x] = cut(sum);
-      } else {
-        const float* k = w.real.data() + x * w.taps;
-        float sum = 0;
-        for (int64_t i = 0; i < n; ++i) sum += p[i] * k[i];
-        to[y * out + x] = sum;
-      }
+      const float* p = from + y * in + w.first[static_cast<size_t>(x)];
+      const float* k = w.real.data() + x * w.taps;
+      float sum = 0;
+      for (int64_t i = 0; i < w.count[static_cast<size_t>(x)]; ++i) sum += p[i] * k[i];
+      to[y * out + x] = sum;
     }
+}
+void pass_x(const uint8_t* from, uint8_t* to, int64_t rows, int64_t in, int64_t out,
+            const Windows& w) {
+  detail::resize_rows(from, to, rows, in, out, whole(w));
 }
 
 // Across rows: whole rows are added up, so the inner loop is long.
-template <class T>
-void pass_y(const T* from, T* to, int64_t width, int64_t out, const Windows& w) {
-  using Sum = std::conditional_t<std::is_same_v<T, uint8_t>, int32_t, float>;
-  std::vector<Sum> sums(static_cast<size_t>(width));
+void pass_y(const float* from, float* to, int64_t width, int64_t out, const Windows& w) {
   for (int64_t y = 0; y < out; ++y) {
-    const T* p = from + w.first[static_cast<size_t>(y)] * width;
-    std::fill(sums.begin(), sums.end(),
-              std::is_same_v<T, uint8_t> ? static_cast<Sum>(1 << (kBits - 1)) : Sum(0));
+    const float* p = from + w.first[static_cast<size_t>(y)] * width;
+    float* row = to + y * width;
+    std::fill(row, row + width, 0.0F);
     for (int64_t i = 0; i < w.count[static_cast<size_t>(y)]; ++i, p += width) {
-      Sum k;
-      if constexpr (std::is_same_v<T, uint8_t>)
-        k = w.whole[static_cast<size_t>(y * w.taps + i)];
-      else
-        k = w.real[static_cast<size_t>(y * w.taps + i)];
-      for (int64_t x = 0; x < width; ++x)
-        sums[static_cast<size_t>(x)] += static_cast<Sum>(p[x]) * k;
+      const float k = w.real[static_cast<size_t>(y * w.taps + i)];
+      for (int64_t x = 0; x < width; ++x) row[x] += p[x] * k;
     }
-    T* row = to + y * width;
-    for (int64_t x = 0; x < width; ++x)
-      if constexpr (std::is_same_v<T, uint8_t>)
-        row[x] = cut(sums[static_cast<size_t>(x)]);
-      else
-        row[x] = sums[static_cast<size_t>(x)];
   }
+}
+void pass_y(const uint8_t* from, uint8_t* to, int64_t width, int64_t out, const Windows& w) {
+  detail::resize_columns(from, to, width, out, whole(w));
 }
 
 Tensor resize_nearest(const Picture& p, int64_t h, int64_t w, bool exact) {

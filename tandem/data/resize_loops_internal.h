@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops of resize_image over pictures of bytes: sums of pixels times weights of kBits bits,
+// rounded and cut. Integers only, so the forms for AVX2 give the bits of the plain ones.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::data::detail {
+
+inline constexpr int kResizeBits = 32 - 8 - 2;
+
+/// Windows along one axis: place i of the result is the sum over count[i] pixels from first[i] on
+/// with the weights [i * taps ...].
+struct ResizeWindows {
+  int64_t taps;
+  const int64_t *first, *count;
+  const int32_t* weights;
+};
+/// Along rows: from [rows, in] to [rows, out].
+void resize_rows(const uint8_t* from, uint8_t* to, int64_t rows, int64_t in, int64_t out,
+                 const ResizeWindows& w);
+/// Across rows: from [in, width] to [out, width].
+void resize_columns(const uint8_t* from, uint8_t* to, int64_t width, int64_t out,
+                    const ResizeWindows& w);
+
+}  // namespace tandem::data::detail

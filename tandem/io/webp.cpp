@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions and their types are those of webp/decode.h of libwebp 1.x, whose names and
+// arguments are stable in libwebp.so.7.
+#include <dlfcn.h>
+
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/io/webp_internal.h"
+#include "tandem/tensor/strided.h"
+
+namespace tandem::io {
+namespace {
+
+struct Features {
+  int width, height, has_alpha, has_animation, format;
+  uint32_t pad[5];
+};
+constexpr int kDecoderAbi = 0x0200;  // its upper byte must fit
+
+struct Library {
+  int (*features)(const uint8_t*, size_t, Features*, int) = nullptr;
+  uint8_t* (*rgb)(const uint8_t*, size_t, uint8_t*, size_t, int) = nullptr;
+  uint8_t* (*rgba)(const uint8_t*, size_t, uint8_t*, size_t, int) = nullptr;
+  Library() {
+    void* handle = ::dlopen("libwebp.so.7", RTLD_NOW | RTLD_LOCAL);
+    if (!handle) return;
+    find(handle, "WebPGetFeaturesInternal", features);
+    find(handle, "WebPDecodeRGBInto", rgb);
+    find(handle, "WebPDecodeRGBAInto", rgba);
+  }
+  template <class F>
+  static void find(void* handle, const char* name, F& to) {
+    to = reinterpret_cast<F>(::dlsym(handle, name));
+  }
+  bool whole() const { return features && rgb && rgba; }
+};
+
+const Library& library() {
+  static const Library found;
+  return found;
+}
+
+}  // namespace
+
+bool is_webp(std::string_view bytes) {
+  return bytes.size() >= 12 && bytes.starts_with("RIFF") && bytes.substr(8, 4) == "WEBP";
+}
+
+Tensor decode_webp(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
+  const Library& webp = library();
+  TD_CHECK(webp.whole(), Unsupported,
+           "'{}' is a WebP file, and libwebp.so.7 is not installed\nInstall it (Debian: libwebp7) "
+           "or convert the picture.",
+           name);
+  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
+  Features f{};
+  TD_CHECK(webp.features(data, bytes.size(), &f, kDecoderAbi) == 0, Format, "'{}' is damaged",
+           name);
+  TD_CHECK(!f.has_animation, Unsupported, "'{}' is an animation\nTake its pictures apart first.",
+           name);
+  const int64_t w = f.width, h = f.height;
+  TD_CHECK(w > 0 && h > 0 && w <= o.limit / h, Format,
+           "'{}' is a picture of {} x {}, at most {} pixels are allowed", name, w, h, o.limit);
+  const int64_t stored = o.mode == ImageMode::unchanged && f.has_alpha ? 4 : 3;
+  std::vector<uint8_t> rows(static_cast<size_t>(w * h * stored));
+  const auto decode = stored == 4 ? webp.rgba : webp.rgb;
+  TD_CHECK(decode(data, bytes.size(), rows.data(), rows.size(), static_cast<int>(w * stored)),
+           Format, "'{}' is damaged or cut", name);
+  const int64_t c = o.mode == ImageMode::gray ? 1 : stored;
+  Tensor out(Ref<detail::TensorImpl>::adopt(detail::new_tensor({c, h, w}, DType::u8, cpu)));
+  auto* to = static_cast<uint8_t*>(out.impl()->data);
+  for (int64_t i = 0; i < w * h; ++i) {
+    const uint8_t* p = rows.data() + i * stored;
+    if (o.mode == ImageMode::gray)  // Pillow's weights of ITU-R 601
+      to[i] = static_cast<uint8_t>((p[0] * 19595 + p[1] * 38470 + p[2] * 7471 + 0x8000) >> 16);
+    else
+      for (int64_t k = 0; k < c; ++k) to[k * w * h + i] = p[k];
+  }
+  return out;
+}
+
+}  // namespace tandem::io
