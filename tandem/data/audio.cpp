@@ -206,12 +206,14 @@ WavFolder::WavFolder(const FilePath& folder, WavFolderOptions options)
   for (fs::directory_iterator it(folder.str(), error), end; !error && it != end;
        it.increment(error)) {
     const std::string stem = it->path().stem().string();
-    if (it->path().extension() != ".wav" || (options_.filter && !options_.filter(stem))) continue;
+    const std::string kind = it->path().extension().string();
+    if ((kind != ".wav" && kind != ".flac") || (options_.filter && !options_.filter(stem)))
+      continue;
     found.emplace_back(it->path().string(), stem.substr(0, stem.find('_')));
     classes_.push_back(found.back().second);
   }
   TD_CHECK(!error, Io, "cannot list '{}': {}", folder.str(), error.message());
-  TD_CHECK(!found.empty(), Value, "WavFolder: there is no .wav in '{}'", folder.str());
+  TD_CHECK(!found.empty(), Value, "WavFolder: there is no .wav or .flac in '{}'", folder.str());
   std::sort(found.begin(), found.end());
   std::sort(classes_.begin(), classes_.end());
   classes_.erase(std::unique(classes_.begin(), classes_.end()), classes_.end());
@@ -224,7 +226,7 @@ Example WavFolder::get(int64_t i) const {
   TD_CHECK(i >= 0 && i < size(), Index, "sample {} of a dataset of {}", i, size());
   NoGradGuard no_grad;
   const auto& [file, label] = files_[static_cast<size_t>(i)];
-  Tensor x = io::read_wav(file).waveform;
+  Tensor x = io::read_audio(file).waveform;
   const int64_t n = x.size(1), want = options_.length;
   if (want > 0 && n > want) x = x.narrow(1, 0, want);
   if (want > n) x = cat({x, zeros({x.size(0), want - n})}, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Features of sound with torchaudio's names, arguments and defaults: spectrogram, mel scale, MFCC,
-// decibels, resampling, masking of time and frequency; and datasets of WAV files. Waveforms are f32
-// [channels, time], features [channels, bins, frames].
+// decibels, resampling, masking of time and frequency; and datasets of WAV and FLAC files.
+// Waveforms are f32 [channels, time], features [channels, bins, frames].
 #pragma once
 
 #include <string>
@@ -68,7 +68,7 @@ struct WavFolderOptions {
   /// Keep files of which this gives true; all without it.
   std::function<bool(const std::string& stem)> filter = {};
 };
-/// The WAV files of a folder, sorted; the class is the name up to the first '_' (as in
+/// The WAV and FLAC files of a folder, sorted; the class is the name up to the first '_' (as in
 /// "7_jackson_3.wav"), classes sorted. Samples: x f32 [channels, time], y i64 0-d.
 class TD_API WavFolder {
  public:

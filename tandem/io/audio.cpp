@@ -103,6 +103,18 @@ Audio read_wav(const FilePath& path, const ReadAudioOptions& options) {
   return decode_wav(file->view(), options, path.str());
 }
 
+Audio decode_audio(std::string_view bytes, const ReadAudioOptions& o, std::string_view name) {
+  if (bytes.starts_with("fLaC")) return decode_flac(bytes, o, name);
+  TD_CHECK(bytes.starts_with("RIFF"), Format, "'{}' is no WAV and no FLAC file{}", name,
+           bytes.empty() ? ": it is empty" : "");
+  return decode_wav(bytes, o, name);
+}
+
+Audio read_audio(const FilePath& path, const ReadAudioOptions& options) {
+  const Ref<MappedFile> file = make_ref<MappedFile>(path);
+  return decode_audio(file->view(), options, path.str());
+}
+
 void save_wav(const Tensor& waveform, int64_t sample_rate, const FilePath& path) {
   TD_CHECK(waveform.defined() && waveform.dim() == 2 && waveform.size(0) >= 1 &&
                waveform.size(0) <= 1024,

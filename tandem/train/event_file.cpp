@@ -11,11 +11,11 @@
 #include <cstring>
 #include <vector>
 
-#include "tandem/base/crc32c.h"
 #include "tandem/base/folder.h"
 #include "tandem/graph/context.h"
 #include "tandem/io/image.h"
 #include "tandem/io/protobuf.h"
+#include "tandem/io/tfrecord.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::train {
@@ -26,11 +26,6 @@ using Message = io::ProtoWriter;
 // Doubles packed, as TensorBoard's histograms hold them.
 std::string_view packed(const std::vector<double>& v) {
   return {reinterpret_cast<const char*>(v.data()), v.size() * sizeof(double)};
-}
-
-uint32_t masked(std::string_view bytes) {
-  const uint32_t c = crc32c(bytes);
-  return (c >> 15 | c << 17) + 0xA282EAD8u;
 }
 
 double now() {
@@ -82,13 +77,7 @@ void EventFile::event(std::string_view fields, int64_t step) {
   e.add_varint(2, static_cast<uint64_t>(step));
   std::string data = e.str();
   data += fields;
-  const uint64_t size = data.size();
-  std::string frame(reinterpret_cast<const char*>(&size), 8);
-  const uint32_t head = masked(frame), tail = masked(data);
-  frame.append(reinterpret_cast<const char*>(&head), 4);
-  frame += data;
-  frame.append(reinterpret_cast<const char*>(&tail), 4);
-  file_.append(frame);
+  file_.append(io::tfrecord(data));
 }
 
 void EventFile::value(std::string_view v, int64_t step) {

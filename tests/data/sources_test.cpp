@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 
+#include "tandem/data/record_datasets.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 
@@ -147,7 +148,7 @@ TEST(Sources, Pictures) {
   EXPECT_EQ(error_of([&] { io::decode_image(png, {.limit = 34}); }),
             "Format: 'image' is a picture of 7 x 5, at most 34 pixels are allowed.");
   EXPECT_EQ(error_of([] { io::decode_image("", {}, "x.png"); }),
-            "Format: 'x.png' is no JPEG and no PNG file: it is empty.");
+            "Format: 'x.png' is no JPEG, PNG or WebP file: it is empty.");
   for (size_t n = 8; n + 12 < png.size(); n += 7)  // every cut file is refused
     EXPECT_EQ(error_of([&] { io::decode_image(png.substr(0, n), {}, "cut"); }).rfind("Format: ", 0),
               0u)
@@ -172,7 +173,7 @@ TEST(Sources, Pictures) {
   EXPECT_EQ(lenient.damaged(), 1);
   std::filesystem::create_directory(f / "c");
   EXPECT_EQ(error_of([&] { ImageFolder(f.path()); }),
-            "Value: ImageFolder: there is no .jpg, .jpeg or .png in '" + (f / "c") + "'.");
+            "Value: ImageFolder: there is no .jpg, .jpeg, .png or .webp in '" + (f / "c") + "'.");
 }
 
 TEST(Sources, JpegFilesOfAFolder) {
@@ -188,6 +189,156 @@ TEST(Sources, JpegFilesOfAFolder) {
                 io::decode_image(bytes.substr(0, bytes.size() * part / 8));
               }).rfind("Format: 'image' is damaged", 0),
               0u);
+}
+
+std::string from_hex(std::string_view hex) {
+  std::string out;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    out += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
+  return out;
+}
+
+TEST(Sources, TFRecord) {
+  // tf.io.TFRecordWriter: an Example of three features, then an empty record
+  const std::string golden = from_hex(
+      "490000000000000036250ea30a470a190a05696d6167651210120e0a0c0000c03f000000c0000050400a170a05"
+      "6c6162656c120e1a0c0a0af9ffffffffffffffff010a110a046e616d6512090a070a0261620a0100d03f049b00"
+      "0000000000000029039807d8ea82a2");
+  TempFolder f;
+  write_file(f / "a.tfrecord", golden);
+  const io::TFRecordFile file(f / "a.tfrecord");
+  ASSERT_EQ(file.size(), 2);
+  EXPECT_EQ(io::tfrecord(file.record(0)) + io::tfrecord(file.record(1)), golden);
+  const io::TFExample e = io::parse_tf_example(file.record(0));
+  EXPECT_EQ(e.at("image").floats, (std::vector<float>{1.5F, -2, 3.25F}));
+  EXPECT_EQ(e.at("label").ints, std::vector<int64_t>{-7});
+  EXPECT_EQ(e.at("name").bytes, (std::vector<std::string_view>{"ab", std::string_view("\0", 1)}));
+  EXPECT_EQ(io::write_tf_example(e), file.record(0));
+  const std::string one = golden.substr(0, 89);
+  write_file(f / "b-00.tfrecord", one + one);
+  write_file(f / "b-01.tfrecord", one);
+  const TFRecordDataset all({f / "b-{00..01}.tfrecord"});
+  EXPECT_EQ(all.size(), 3);
+  EXPECT_EQ(all.get(2).x.to_vector<float>(), (std::vector<float>{1.5F, -2, 3.25F}));
+  EXPECT_EQ(all.get(2).y.item<int64_t>(), -7);
+  io::TFExample picture = e;
+  const Tensor pixels = (arange(2 * 3 * 3) * 9).to(DType::u8).reshape({3, 2, 3});
+  const std::string png = io::encode_png(pixels);
+  picture["image"] = {.kind = io::TFFeature::Kind::bytes, .bytes = {png}};
+  write_file(f / "c.tfrecord", io::tfrecord(io::write_tf_example(picture)));
+  EXPECT_TRUE(equal(TFRecordDataset({f / "c.tfrecord"}).get(0).x, pixels));
+  const TFRecordDataset raw({f / "c.tfrecord"}, {.x_raw = DType::u8});
+  EXPECT_EQ(raw.get(0).x.numel(), static_cast<int64_t>(png.size()));
+  EXPECT_EQ(error_of([&] { TFRecordDataset({f / "a.tfrecord"}, {.x = "imag"}).get(0); }),
+            "Format: '" + (f / "a.tfrecord") +
+                "' record 0: there is no feature 'imag', there are (image, label, name).");
+  std::string damaged = golden;
+  damaged[40] ^= 1;
+  write_file(f / "d", damaged);
+  EXPECT_EQ(error_of([&] { TFRecordDataset({f / "d"}).get(0); }),
+            "Format: '" + (f / "d") + "': record 0 is damaged: its checksum is wrong.");
+  expect_robust(golden, f / "r", false, [](const std::string& path) {
+    const TFRecordDataset d({path});
+    for (int64_t i = 0; i < d.size(); ++i) d.example(i);
+  });
+}
+
+TEST(Sources, WebP) {
+  // Pillow: lossless 10 x 6, red 25 x, green 50 y, blue 200 in [2:4, 3:6]; then with alpha
+  const std::string rgb = from_hex(
+      "5249464638000000574542505650384c2b0000002f09400100b98ce87fec220adfff3028641b011ad3f9eb3d0a4b"
+      "33c482c9b0f2bfc28a09103d3656faea0200");
+  const std::string rgba = from_hex(
+      "5249464640000000574542505650384c340000002f09400110b98ce87fec220adfff8041b691ca74fe7afb57980c"
+      "b16032acfcafb0840409d1cbbe9f00a425d7d28b881331bfbc00");
+  Tensor x;
+  try {
+    x = io::decode_image(rgb);
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::Unsupported) GTEST_SKIP() << e.what();
+    throw;
+  }
+  ASSERT_EQ(x.shape(), Shape(3, 6, 10));
+  EXPECT_TRUE(equal(x[0][4], (arange(10) * 25).to(DType::u8)));
+  EXPECT_EQ(x[1][5][3].item<int64_t>(), 250);
+  EXPECT_EQ(x[2].to(DType::i64).sum().item<int64_t>(), 6 * 200);
+  const Tensor y = io::decode_image(rgba, {.mode = io::ImageMode::unchanged});
+  ASSERT_EQ(y.shape(), Shape(4, 6, 10));
+  EXPECT_TRUE(equal(y.narrow(0, 0, 3), x));
+  EXPECT_EQ(y[3][0][0].item<int64_t>(), 7);
+  const Tensor gray = io::decode_image(rgb, {.mode = io::ImageMode::gray});
+  EXPECT_EQ(gray[0][2].to_vector<uint8_t>(),
+            (std::vector<uint8_t>{59, 66, 74, 104, 111, 119, 104, 111, 118, 126}));
+  for (size_t n = 12; n < rgb.size(); ++n)
+    EXPECT_EQ(error_of([&] {
+                io::decode_image(std::string_view(rgb).substr(0, n));
+              }).rfind("Format: 'image' is damaged", 0),
+              0U)
+        << n;
+}
+
+std::string tar_entry(std::string name, std::string_view bytes, char type = '0') {
+  std::string head(512, '\0');
+  std::copy(name.begin(), name.end(), head.begin());
+  const std::string size = fmt::format("{:011o}", bytes.size());
+  std::copy(size.begin(), size.end(), head.begin() + 124);
+  head[156] = type;
+  std::string("ustar\00000", 8).copy(head.data() + 257, 8);
+  std::fill_n(head.begin() + 148, 8, ' ');
+  unsigned sum = 0;
+  for (const char c : head) sum += static_cast<unsigned char>(c);
+  fmt::format("{:06o}", sum).copy(head.data() + 148, 6);
+  head[154] = '\0';
+  return head + std::string(bytes) + std::string((512 - bytes.size() % 512) % 512, '\0');
+}
+
+TEST(Sources, WebDataset) {
+  TempFolder f;
+  const std::string png = io::encode_png(full({3, 4, 5}, 7, DType::u8));
+  const std::string longer(120, 'n');
+  const std::string end(1024, '\0');
+  write_file(f / "s-0.tar", tar_entry("dir/", "", '5') + tar_entry("dir/a.cls", "3\n") +
+                                tar_entry("dir/a.png", png) + tar_entry("dir/a.json", "{}") + end);
+  write_file(f / "s-1.tar", tar_entry("././@LongLink", longer + ".png", 'L') +
+                                tar_entry("cut", png) +
+                                tar_entry("x", "134 path=" + longer + ".cls\n", 'x') +
+                                tar_entry("cut", "12") + end);
+  const WebDataset d({f / "s-{0..1}.tar"});
+  ASSERT_EQ(d.size(), 2);
+  EXPECT_EQ(d.get(0).y.item<int64_t>(), 3);
+  EXPECT_EQ(d.get(1).y.item<int64_t>(), 12);
+  EXPECT_TRUE(equal(d.get(1).x, full({3, 4, 5}, 7, DType::u8)));
+  EXPECT_EQ(d.entry(0, "json"), "{}");
+  EXPECT_EQ(d.name_of(1), (f / "s-1.tar") + ": " + longer);
+  EXPECT_EQ(error_of([&] { d.entry(0, "txt"); }),
+            "Value: " + (f / "s-0.tar") + ": dir/a has no entry 'txt', it has (cls, png, json).");
+  write_file(f / "bad.tar", tar_entry("a.png", png) + end);
+  EXPECT_EQ(error_of([&] { WebDataset({f / "bad.tar"}); }),
+            "Value: '" + (f / "bad.tar") + "': the sample 'a' has no entry 'cls'.");
+  write_file(f / "bad.tar", tar_entry("a.png", png) + tar_entry("a.cls", "cat") + end);
+  EXPECT_EQ(error_of([&] { WebDataset({f / "bad.tar"}).get(0); }),
+            "Format: " + (f / "bad.tar") + ": a.cls: 'cat' is no number.");
+  EXPECT_EQ(error_of([&] { expand_shards("a{1-2}"); }),
+            "Value: 'a{1-2}': braces want two numbers such as {000..007}.");
+  // Cut and damaged archives give Format and nothing outside the file is shown.
+  const std::string whole = tar_entry("a.png", png) + tar_entry("a.cls", "1");
+  const auto outcome = [&](const std::string& bytes) {
+    std::ofstream(f / "r.tar", std::ios::binary) << bytes;
+    return error_of([&] {
+      const io::TarFile t(f / "r.tar");
+      for (const auto& e : t.entries()) EXPECT_LE(e.bytes.size(), bytes.size());
+    });
+  };
+  for (size_t n = 1; n < whole.size(); n += 61) {
+    // What fills up an entry's last block may be missing.
+    const bool fits = (n >= 512 + png.size() && n <= 1024) || n > 1536;
+    EXPECT_EQ(outcome(whole.substr(0, n)).rfind("Format: ", 0), fits ? std::string::npos : 0) << n;
+  }
+  for (size_t n = 0; n < 512; n += 3) {
+    std::string changed = whole;
+    changed[n] = static_cast<char>(changed[n] ^ 0x11);
+    EXPECT_EQ(outcome(changed).rfind("Format: ", 0), 0U) << n;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages are those of tensorflow/core/example/example.proto and feature.proto.
+#include "tandem/io/tfrecord.h"
+
+#include <cstring>
+
+#include "tandem/base/crc32c.h"
+#include "tandem/base/error.h"
+#include "tandem/io/protobuf.h"
+
+namespace tandem::io {
+namespace {
+
+constexpr uint64_t kHead = 12, kFoot = 4;
+
+uint32_t masked(std::string_view bytes) {
+  const uint32_t c = crc32c(bytes);
+  return (c >> 15 | c << 17) + 0xA282EAD8U;
+}
+
+template <class T>
+T number_at(std::string_view all, uint64_t at) {
+  T v;
+  std::memcpy(&v, all.data() + at, sizeof v);
+  return v;
+}
+template <class T>
+void put(std::string& out, T v) {
+  out.append(reinterpret_cast<const char*>(&v), sizeof v);
+}
+
+TFFeature read_feature(ProtoReader feature) {
+  TFFeature out;
+  while (feature.next()) {
+    const uint32_t kind = feature.field();
+    if (kind < 1 || kind > 3) continue;
+    // The last of a oneof's fields counts.
+    out = TFFeature{};
+    out.kind = static_cast<TFFeature::Kind>(kind);
+    ProtoReader list = feature.message();
+    while (list.next()) {
+      if (list.field() != 1) continue;
+      if (kind == 1)
+        out.bytes.push_back(list.bytes());
+      else if (kind == 2)
+        list.append(out.floats);
+      else
+        list.append(out.ints);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string tfrecord(std::string_view bytes) {
+  std::string out;
+  put(out, static_cast<uint64_t>(bytes.size()));
+  put(out, masked(out));
+  out += bytes;
+  put(out, masked(bytes));
+  return out;
+}
+
+TFRecordFile::TFRecordFile(const FilePath& path) : file_(make_ref<MappedFile>(path)) {
+  const std::string_view all = file_->view();
+  for (uint64_t at = 0; at < all.size();) {
+    const uint64_t left = all.size() - at;
+    TD_CHECK(left >= kHead + kFoot, Format, "'{}': record {} is cut: {} bytes are left",
+             this->path(), places_.size(), left);
+    const auto length = number_at<uint64_t>(all, at);
+    TD_CHECK(masked(all.substr(at, 8)) == number_at<uint32_t>(all, at + 8), Format,
+             "'{}': the length of record {} is damaged, or this is no TFRecord file", this->path(),
+             places_.size());
+    TD_CHECK(length <= left - kHead - kFoot, Format,
+             "'{}': record {} is cut: {} bytes are wanted, {} are left", this->path(),
+             places_.size(), length, left - kHead - kFoot);
+    places_.push_back(at);
+    at += kHead + length + kFoot;
+  }
+}
+
+std::string_view TFRecordFile::record(int64_t i) const {
+  TD_CHECK(i >= 0 && i < size(), Index, "record {} of a file of {}", i, size());
+  const uint64_t at = places_[static_cast<size_t>(i)];
+  const std::string_view all = file_->view();
+  const auto length = number_at<uint64_t>(all, at);
+  const std::string_view bytes = all.substr(at + kHead, length);
+  TD_CHECK(masked(bytes) == number_at<uint32_t>(all, at + kHead + length), Format,
+           "'{}': record {} is damaged: its checksum is wrong", path(), i);
+  return bytes;
+}
+
+TFExample parse_tf_example(std::string_view bytes, const std::string& name) {
+  ProtoDocument document(bytes, name);
+  TFExample out;
+  ProtoReader example = document.reader();
+  while (example.next()) {
+    if (example.field() != 1) continue;
+    ProtoReader features = example.message();
+    while (features.next()) {
+      if (features.field() != 1) continue;
+      ProtoReader entry = features.message();
+      std::string key;
+      TFFeature value;
+      while (entry.next()) {
+        if (entry.field() == 1)
+          key = entry.text();
+        else if (entry.field() == 2)
+          value = read_feature(entry.message());
+      }
+      out[key] = std::move(value);
+    }
+  }
+  return out;
+}
+
+std::string write_tf_example(const TFExample& example) {
+  ProtoWriter features;
+  for (const auto& [key, value] : example) {
+    ProtoWriter list, feature, entry;
+    if (value.kind == TFFeature::Kind::bytes)
+      for (const std::string_view b : value.bytes) list.add_bytes(1, b);
+    else if (value.kind == TFFeature::Kind::floats)
+      list.add_packed(1, value.floats);
+    else if (value.kind == TFFeature::Kind::ints)
+      list.add_packed(1, value.ints);
+    if (value.kind != TFFeature::Kind::none)
+      feature.add_message(static_cast<uint32_t>(value.kind), list);
+    entry.add_bytes(1, key);
+    entry.add_message(2, feature);
+    features.add_message(1, entry);
+  }
+  ProtoWriter out;
+  out.add_message(1, features);
+  return out.str();
+}
+
+}  // namespace tandem::io
