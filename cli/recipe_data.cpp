@@ -23,6 +23,8 @@ using data::Pipeline;
 using train::Options;
 using train::RecipeData;
 
+}  // namespace
+
 std::string root_of(Options& o, const char* folder) {
   const std::string given = o.text("root", "");
   if (!given.empty()) return given;
@@ -33,6 +35,8 @@ std::string root_of(Options& o, const char* folder) {
                                folder));
   return std::string(all) + "/" + folder;
 }
+
+namespace {
 
 // The usual treatment: shuffled batches to train on, plain ones to judge by. `val_part` of the
 // training samples, drawn by the seed, are held out where there is no validation set.
@@ -88,11 +92,20 @@ RecipeData batches(Options& o, uint64_t seed, D train, std::optional<D> val, std
   return d;
 }
 
+}  // namespace
+
+RecipeData table_batches(Options& o, uint64_t seed, data::TensorDataset train,
+                         std::optional<data::TensorDataset> test, double val_part) {
+  return batches<data::TensorDataset>(o, seed, std::move(train), {}, std::move(test), val_part);
+}
+
+namespace {
+
 RecipeData digits(Options& o, uint64_t seed) {
   const auto fold = static_cast<int>(o.whole("fold", 0));
   RecipeData d = batches<data::Digits>(o, seed, data::Digits({.train = true, .fold = fold}), {},
                                        data::Digits({.train = false, .fold = fold}), 0.1);
-  d.info = {{"classes", 10}, {"features", 64}, {"size", 8}};
+  d.info = {{"classes", 10}, {"features", 64}, {"size", 8}, {"channels", 1}};
   return d;
 }
 
@@ -106,7 +119,7 @@ RecipeData optdigits(Options& o, uint64_t seed) {
   };
   RecipeData d =
       batches<data::TensorDataset>(o, seed, read("optdigits.tra"), {}, read("optdigits.tes"), 0.1);
-  d.info = {{"classes", 10}, {"features", 64}, {"size", 8}};
+  d.info = {{"classes", 10}, {"features", 64}, {"size", 8}, {"channels", 1}};
   return d;
 }
 
@@ -114,7 +127,7 @@ RecipeData mnist(Options& o, uint64_t seed) {
   const std::string root = root_of(o, "mnist");
   RecipeData d = batches<data::MNIST>(o, seed, data::MNIST(root), {},
                                       data::MNIST(root, {.train = false}), 0.05);
-  d.info = {{"classes", 10}, {"features", 784}, {"size", 28}};
+  d.info = {{"classes", 10}, {"features", 784}, {"size", 28}, {"channels", 1}};
   return d;
 }
 
@@ -122,7 +135,7 @@ RecipeData cifar10(Options& o, uint64_t seed) {
   const std::string root = root_of(o, "cifar10");
   RecipeData d = batches<data::CIFAR10>(o, seed, data::CIFAR10(root), {},
                                         data::CIFAR10(root, {.train = false}), 0.05);
-  d.info = {{"classes", 10}, {"features", 3072}, {"size", 32}};
+  d.info = {{"classes", 10}, {"features", 3072}, {"size", 32}, {"channels", 3}};
   return d;
 }
 
@@ -137,7 +150,7 @@ RecipeData image_folder(Options& o, uint64_t seed) {
   std::optional<data::ImageFolder> judged;
   if (!test.empty()) judged.emplace(test, options);
   RecipeData d = batches<data::ImageFolder>(o, seed, folder, {}, judged, 0.1);
-  d.info = {{"classes", classes}, {"features", 3 * side * side}, {"size", side}};
+  d.info = {{"classes", classes}, {"features", 3 * side * side}, {"size", side}, {"channels", 3}};
   return d;
 }
 

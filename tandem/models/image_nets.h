@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small convolutional networks for digits: LeNet-5 and Keras's MNIST example.
+// Small convolutional networks for digits: Keras's MNIST example and one for 8 x 8.
 #pragma once
 
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::models {
-
-/// LeCun et al. 1998 with ReLU and max pooling; x [n, 1, 28, 28] -> [n, classes]; 61,706
-/// parameters for 10 classes.
-struct LeNet5 : nn::Module {
-  explicit LeNet5(int64_t classes = 10) : fc3(84, classes) {
-    TD_REGISTER(conv1, conv2, fc1, fc2, fc3);
-  }
-  Tensor forward(Tensor x) {
-    x = max_pool2d(relu(conv1(x)), 2);
-    x = max_pool2d(relu(conv2(x)), 2);
-    x = relu(fc1(flatten(x, 1)));
-    return fc3(relu(fc2(x)));
-  }
-  nn::Conv2d conv1{1, 6, 5, {.padding = {2}}}, conv2{6, 16, 5};
-  nn::Linear fc1{400, 120}, fc2{120, 84}, fc3;
-};
 
 /// The convnet of keras.io's "Simple MNIST convnet": x [n, 1, h, w] -> [n, classes]; 34,826
 /// parameters for 28 x 28 and 10 classes.

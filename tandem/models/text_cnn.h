@@ -14,6 +14,9 @@ struct TextCNNOptions {
   int64_t filters = 100;                  ///< of each width
   std::vector<int64_t> windows{3, 4, 5};  ///< words
   double dropout = 0.5;
+  double word_dropout =
+      0;                   ///< share of the words that are left out in training (Iyyer et al. 2015)
+  double word_spread = 1;  ///< standard deviation of the word vectors at first
 };
 
 /// ids i64 [n, t], 0 for padding, t at least the widest window -> logits [n, classes].
@@ -21,19 +24,25 @@ struct TextCNN : nn::Module {
   explicit TextCNN(const TextCNNOptions& o)
       : words(o.vocabulary, o.width, {.padding_idx = 0}),
         drop(o.dropout),
+        drop_words(o.word_dropout),
         fc(o.filters * static_cast<int64_t>(o.windows.size()), o.classes) {
     for (int64_t w : o.windows) convs.emplace_back(o.width, o.filters, w);
-    TD_REGISTER(words, convs, drop, fc);
+    TD_REGISTER(words, convs, drop, drop_words, fc);
+    if (o.word_spread != 1) {
+      NoGradGuard no_grad;
+      words.weight.assign_(words.weight.value() * o.word_spread);
+    }
   }
   Tensor forward(Tensor ids) {
     Tensor x = transpose(words(ids), 1, 2);  // [n, width, t]
+    if (drop_words.p > 0) x = x * drop_words(ones({x.size(0), 1, x.size(2)}));
     std::vector<Tensor> found;
     for (nn::Conv1d& conv : convs) found.push_back(amax(relu(conv(x)), {2}));
     return fc(drop(cat(found, 1)));
   }
   nn::Embedding words;
   std::vector<nn::Conv1d> convs;
-  nn::Dropout drop;
+  nn::Dropout drop, drop_words;
   nn::Linear fc;
 };
 

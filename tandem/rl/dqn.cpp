@@ -126,7 +126,7 @@ void DQN::learn(int64_t total_timesteps, const ProgressFn& progress) {
       obs_ = step.obs;
       count(step);
       if (++since_target_ >= options_.target_update_interval) {
-        detail::polyak_update(net_, target_, 1);
+        detail::polyak_update(net_, target_, options_.tau);
         since_target_ = 0;
       }
     }

@@ -13,6 +13,7 @@ namespace tandem::rl {
 struct DQNOptions {
   double learning_rate = 1e-4;
   int64_t buffer_size = 1'000'000, learning_starts = 100, batch_size = 32;
+  double tau = 1.0;  ///< how much of the net goes to the target at each update of that one
   double gamma = 0.99;
   int64_t train_freq = 4, gradient_steps = 1, target_update_interval = 10'000;
   double exploration_fraction = 0.1, exploration_initial_eps = 1.0, exploration_final_eps = 0.05;

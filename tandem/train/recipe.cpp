@@ -188,15 +188,29 @@ std::vector<double> two(Options& o, const char* key, double a, double b) {
   return v;
 }
 
-// Weight decay on matrices only where `decay: matrices` says so, as language models want it.
-optim::ParamList params_for(const nn::Module& m, double decay, bool matrices_only) {
-  if (!matrices_only) return m.parameters();
-  optim::ParamGroup matrices, rest;
-  for (const Param& p : m.parameters()) (p.dim() >= 2 ? matrices : rest).params.push_back(p);
-  matrices.weight_decay = decay;
+// Weight decay on matrices only where `decay: matrices` says so, as language models want it; or on
+// the parameters of the modules that `decay_on` names.
+optim::ParamList params_for(Options& o, const nn::Module& m, double decay) {
+  const std::string on = o.text("decay", "all");
+  if (on != "all" && on != "matrices") o.fail("decay", "wants 'all' or 'matrices'");
+  const std::vector<std::string> modules = o.texts("decay_on", {});
+  if (on == "all" && modules.empty()) return m.parameters();
+  std::vector<bool> found(modules.size());
+  optim::ParamGroup decayed, rest;
+  for (const auto& [name, p] : m.named_parameters()) {
+    bool named = modules.empty();
+    for (size_t i = 0; i < modules.size(); ++i)
+      if (name == modules[i] || name.starts_with(modules[i] + ".")) named = found[i] = true;
+    const bool in = named && (on == "all" || p.dim() >= 2);
+    (in ? decayed : rest).params.push_back(p);
+  }
+  for (size_t i = 0; i < modules.size(); ++i)
+    if (!found[i])
+      o.fail("decay_on", fmt::format("the model has no parameters under '{}'", modules[i]));
+  decayed.weight_decay = decay;
   rest.weight_decay = 0.0;
   std::vector<optim::ParamGroup> groups;
-  for (optim::ParamGroup* g : {&matrices, &rest})
+  for (optim::ParamGroup* g : {&decayed, &rest})
     if (!g->params.empty()) groups.push_back(std::move(*g));
   return groups;
 }
@@ -204,9 +218,7 @@ optim::ParamList params_for(const nn::Module& m, double decay, bool matrices_onl
 std::unique_ptr<optim::Optimizer> make_optimizer(Options& o, const nn::Module& m) {
   const std::string type = o.text("type");
   const double decay = o.number("weight_decay", type == "adamw" ? 0.01 : 0.0);
-  const std::string on = o.text("decay", "all");
-  if (on != "all" && on != "matrices") o.fail("decay", "wants 'all' or 'matrices'");
-  optim::ParamList params = params_for(m, decay, on == "matrices");
+  optim::ParamList params = params_for(o, m, decay);
   std::unique_ptr<optim::Optimizer> opt;
   if (type == "sgd") {
     opt = std::make_unique<optim::SGD>(std::move(params),
@@ -310,6 +322,16 @@ RecipeRun run_recipe(const Recipe& recipe, const Registry& registry, const std::
   root.text("note", "");
   const int64_t seed = root.whole("seed", 0);
   manual_seed(static_cast<uint64_t>(seed));
+  if (root.has("agent")) {
+    Options agent = root.part("agent");
+    root.part("expect");
+    root.finish();
+    const auto& run = component(registry.agent, agent, "agent");
+    return run(agent, {.seed = static_cast<uint64_t>(seed),
+                       .folder = folder,
+                       .files = {{"recipe.yaml", recipe.root.dump()}},
+                       .progress = progress});
+  }
   Options data_o = root.part("data"), model_o = root.part("model"), loss_o = root.part("loss"),
           optim_o = root.part("optim"), sched_o = root.part("sched"),
           train_o = root.part("trainer");
@@ -328,12 +350,15 @@ RecipeRun run_recipe(const Recipe& recipe, const Registry& registry, const std::
   train_o.finish();
   const auto& make_data = component(registry.data, data_o, "data set");
   const auto& make_model = component(registry.model, model_o, "model");
-  const RecipeLoss loss = component(registry.loss, loss_o, "loss")(loss_o);
+  RecipeLoss loss;
+  if (root.has("loss")) loss = component(registry.loss, loss_o, "loss")(loss_o);
   loss_o.finish();
   RecipeData data = make_data(data_o, static_cast<uint64_t>(seed));
   data_o.finish();
   RecipeModel model = make_model(model_o, data.info);
   model_o.finish();
+  if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
+  if (!model.step && !loss) root.fail("loss", "is missing");
   std::unique_ptr<optim::Optimizer> opt = make_optimizer(optim_o, *model.module);
   const int64_t per_epoch = (data.train.size() + options.accumulate - 1) / options.accumulate;
   int64_t total = per_epoch * options.max_epochs;
@@ -343,19 +368,24 @@ RecipeRun run_recipe(const Recipe& recipe, const Registry& registry, const std::
   if (rate) schedule = std::make_unique<optim::LambdaLR>(*opt, optim::LambdaLROptions{rate});
   options.folder = folder;
   if (!folder.empty()) options.files = {{"recipe.yaml", recipe.root.dump()}};
-  Trainer trainer(
-      *model.module,
-      [&](const Batch& b) {
-        auto [output, target] = model.forward(b);
-        return StepOutput{loss(output, target), output, target};
-      },
-      *opt, options);
+  const StepFunction step = model.step ? model.step : [&](const Batch& b) {
+    const auto [output, target] = model.forward(b);
+    return StepOutput{loss(output, target), output, target};
+  };
+  Trainer trainer(*model.module, step, *opt, options);
   if (schedule) trainer.schedule(*schedule);
   if (early) trainer.add(early);
   if (!folder.empty()) trainer.add(std::make_shared<TensorBoard>(folder));
   RecipeRun run;
   run.fit = trainer.fit(data.train, data.val);
-  if (data.test && !run.fit.interrupted) run.test = trainer.validate(*data.test, "test/");
+  if (data.test && !run.fit.interrupted) {
+    run.test = trainer.validate(*data.test, "test/");
+    if (model.judge) {
+      model.module->eval();
+      for (const auto& [key, value] : model.judge(*data.test))
+        run.test.emplace_back("test/" + key, value);
+    }
+  }
   if (!folder.empty()) save(model.module->state_dict(), folder + "/model.safetensors");
   return run;
 }
@@ -372,6 +402,9 @@ Expectation expectation_of(const Recipe& recipe) {
   if (!o.has("at_most")) o.number("at_most", 0.0);
   for (double s : o.numbers("seeds", std::vector<double>{0, 1, 2}))
     e.seeds.push_back(static_cast<int64_t>(s));
+  const std::string reduce = o.text("reduce", "mean");
+  if (reduce != "mean" && reduce != "each") o.fail("reduce", "wants mean or each");
+  e.each = reduce == "each";
   e.budget_seconds = o.number("budget_seconds", 0.0);
   o.finish();
   TD_CHECK((e.at_least || e.at_most) && !e.seeds.empty(), Value,

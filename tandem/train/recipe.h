@@ -45,9 +45,26 @@ struct RecipeData {
 /// What a model component gives: the module, and its output and target for a batch.
 struct RecipeModel {
   std::shared_ptr<nn::Module> module;
-  std::function<std::pair<Tensor, Tensor>(const Batch&)> forward;
+  std::function<std::pair<Tensor, Tensor>(const Batch&)> forward = {};
+  /// In place of `forward` for a model with a loss of its own; its recipe has no `loss:`.
+  StepFunction step = {};
+  /// Further figures of the trained model over the test set, such as "map50".
+  std::function<Logs(data::AnyPipeline test)> judge = {};
 };
 using RecipeLoss = std::function<Tensor(const Tensor& output, const Tensor& target)>;
+
+struct RecipeRun {
+  FitResult fit;
+  Logs test;  ///< "test/loss", the metrics and what the model's `judge` says; empty without test
+              ///< data
+};
+/// What a component that runs by itself (an agent in an environment) is told.
+struct RecipeContext {
+  uint64_t seed = 0;
+  std::string folder;                                      ///< empty: leave nothing behind
+  std::vector<std::pair<std::string, std::string>> files;  ///< to be kept in the folder
+  bool progress = true;
+};
 
 /// The components that recipes may name; the tool fills it, and a program may add its own.
 struct TD_API Registry {
@@ -56,6 +73,8 @@ struct TD_API Registry {
            std::function<RecipeModel(Options&, const std::map<std::string, int64_t>& info)>>
       model;
   std::map<std::string, std::function<RecipeLoss(Options&)>> loss;
+  /// Of recipes with `agent:` in place of data, model, loss, optim, sched and trainer.
+  std::map<std::string, std::function<RecipeRun(Options&, const RecipeContext&)>> agent;
   /// Those of this room: losses.
   static Registry standard();
 };
@@ -69,10 +88,6 @@ struct TD_API Recipe {
   std::string name() const;
 };
 
-struct RecipeRun {
-  FitResult fit;
-  Logs test;  ///< "test/loss" and the metrics; empty without test data
-};
 /// Run a recipe; `folder` empty: leave nothing behind. Throws Value for a wrong key, naming the
 /// nearest right one and its line.
 TD_API RecipeRun run_recipe(const Recipe& recipe, const Registry& registry,
@@ -83,6 +98,7 @@ struct Expectation {
   std::string metric;
   std::optional<double> at_least, at_most;
   std::vector<int64_t> seeds;
+  bool each = false;          ///< every seed must meet it, not only their mean
   double budget_seconds = 0;  ///< 0: none
 };
 /// Throws Value when there is none or it is not whole.

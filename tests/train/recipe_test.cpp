@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tandem/models/lenet.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 
@@ -123,7 +124,7 @@ TEST(Recipe, NamesTheNearestKey) {
 }
 
 TEST(Models, ParameterCounts) {
-  EXPECT_EQ(models::LeNet5().num_parameters(), 61706);
+  EXPECT_EQ(models::lenet().num_parameters(), 61706);
   EXPECT_EQ(models::KerasConvNet().num_parameters(), 34826);
   EXPECT_EQ(models::GPT().num_parameters() - 64 * 128, 795904);  // without positions, nanoGPT
   models::GPT gpt;
