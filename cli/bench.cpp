@@ -9,9 +9,60 @@
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
+#include "tandem/base/folder.h"
+#include "tandem/io/json.h"
+#include "tandem/plan/machine.h"
 
 namespace tandem::cli {
 namespace {
+
+void bench_machine(bool json, bool check, const std::string& file, int& code) {
+  init();
+  const auto say = [](const std::string& what) {
+    fmt::print(stderr, "\r\x1b[K{}", what);
+    return !interrupted();
+  };
+  const std::string path = file.empty() ? plan::machine_profile_path() : file;
+  plan::MachineProfile m;
+  if (check && file_exists(path)) {
+    m = plan::machine_profile(io::parse_json(read_file(path, size_t{1} << 26), path), path);
+  } else {
+    m = plan::measure_machine(say);
+    if (interrupted()) {
+      code = 130;
+      return;
+    }
+    if (const size_t at = path.rfind('/'); at != path.npos) make_folders(path.substr(0, at));
+    write_file(path, plan::to_json(m).dump(1) + "\n");
+  }
+  fmt::print(stderr, "\r\x1b[K");
+  if (json)
+    fmt::print("{}\n", plan::to_json(m).dump(1));
+  else
+    fmt::print(
+        "{}, {} threads\nproducts      {} in f32, {} in bf16\nbandwidth     {}, in the caches {}\n"
+        "one small op  {}\ndisk          {}\ndecoding      {} a picture and core\nloop-back     "
+        "{}\n"
+        "kernels       {} points\nkept in {}\n",
+        m.cpu, m.threads, plan::show(m.f32_flops, "FLOP/s"), plan::show(m.bf16_flops, "FLOP/s"),
+        plan::show(m.bandwidth, "B/s"), plan::show(m.cache_bandwidth, "B/s"),
+        plan::show(m.launch_seconds, "s"), plan::show(m.disk_rate, "B/s"),
+        plan::show(m.decode_seconds, "s"), plan::show(m.link_rate, "B/s"), m.points.size(), path);
+  code = 0;
+  if (!check) return;
+  std::vector<double> errors;
+  for (const plan::TimeCheck& c : plan::check_times(m, say)) {
+    errors.push_back(std::abs(c.planned / c.measured - 1));
+    fmt::print("\r\x1b[K{:<28} planned {:>9}  measured {:>9}  {:+.1f} %\n", c.name,
+               plan::show(c.planned, "s"), plan::show(c.measured, "s"),
+               100 * (c.planned / c.measured - 1));
+  }
+  if (errors.empty()) return;
+  std::sort(errors.begin(), errors.end());
+  fmt::print("{} configurations: median error {:.1f} %, p90 {:.1f} %\n", errors.size(),
+             100 * errors[errors.size() / 2],
+             100 * errors[static_cast<size_t>(0.9 * static_cast<double>(errors.size() - 1) + 0.5)]);
+}
 
 using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point t) {
@@ -23,7 +74,8 @@ struct BenchOptions {
   std::string shapes;
   int threads = 0, runs = 0;
   double seconds = 2;
-  bool json = false, profile = false;
+  bool json = false, profile = false, machine = false, check = false;
+  std::string file;
 };
 
 double quantile(const std::vector<double>& sorted, double q) {
@@ -37,10 +89,14 @@ void add_bench(CLI::App& app, int& code) {
       app.add_subcommand("bench",
                          "Time a model's forward pass\n\n"
                          "  tandem bench resnet50\n"
+                         "  tandem bench --machine\n"
                          "  tandem bench mobilenet_v2 --shapes x:8x3x224x224 --threads "
                          "2 --json");
   auto o = std::make_shared<BenchOptions>();
-  verb->add_option("model", o->model.model, "A model's name, or an ONNX file")->required();
+  verb->add_option("model", o->model.model, "A model's name, or an ONNX file");
+  verb->add_flag("--machine", o->machine, "Measure this machine, for `tandem plan --gpu this`");
+  verb->add_flag("--check", o->check, "With --machine: 40 steps planned and measured");
+  verb->add_option("--file", o->file, "Where the machine's profile lies");
   verb->add_option("--shapes", o->shapes, "Inputs, as x:1x3x224x224; default: one sample");
   verb->add_option("--threads", o->threads, "Threads; 0: all cores");
   verb->add_option("--seconds", o->seconds, "Time to measure for");
@@ -49,6 +105,9 @@ void add_bench(CLI::App& app, int& code) {
   verb->add_flag("--profile", o->profile, "Where the time of one run goes, by op");
   add_model_options(*verb, o->model);
   verb->callback([&code, o] {
+    if (o->machine) return bench_machine(o->json, o->check, o->file, code);
+    TD_CHECK(!o->model.model.empty(), Value,
+             "there is no model to time\nGive a name (tandem bench resnet50), or --machine.");
     const auto start = Clock::now();
     init();
     if (o->threads > 0) set_num_threads(o->threads);

@@ -8,6 +8,7 @@
 
 namespace tandem::cli {
 
+void add_advise(CLI::App& app, int& code);
 void add_bench(CLI::App& app, int& code);
 void add_convert(CLI::App& app, int& code);
 void add_demo(CLI::App& app, int& code);
@@ -16,6 +17,7 @@ void add_generate(CLI::App& app, int& code);
 void add_onnx_test(CLI::App& app, int& code);
 void add_inspect(CLI::App& app, int& code);
 void add_ops(CLI::App& app, int& code);
+void add_plan(CLI::App& app, int& code);
 void add_predict(CLI::App& app, int& code);
 void add_verify(CLI::App& app, int& code);
 void add_recipe(CLI::App& app, int& code);

@@ -69,7 +69,8 @@ int run(int argc, char** argv) {
       "  tandem train recipes/digits-mlp.yaml\n"
       "  tandem doctor            what this machine offers and what is used\n"
       "  tandem ops relu          what an op does, its inputs, types and derivative\n"
-      "  tandem inspect net.pth   what a file of weights holds, or a model costs\n\n"
+      "  tandem inspect net.pth   what a file of weights holds, or a model costs\n"
+      "  tandem plan llama:7b     which server it needs, how long, how much\n\n"
       "Tandem: deep learning in C++20."};
   app.name("tandem");
   app.set_version_flag("--version", "tandem " TANDEM_VERSION);
@@ -85,6 +86,8 @@ int run(int argc, char** argv) {
   add_verify(app, code);
   add_predict(app, code);
   add_bench(app, code);
+  add_plan(app, code);
+  add_advise(app, code);
   add_train(app, code);
   add_recipe(app, code);
   try {

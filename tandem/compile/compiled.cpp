@@ -14,6 +14,7 @@
 #include "tandem/compile/segments.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/graph/run_internal.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/create.h"
@@ -379,8 +380,10 @@ std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::st
   const Context& c = context();
   // Inside another trace the function becomes part of it; transforms and watches see its ops.
   const bool watched = c.slow & kAnomaly;
-  if ((c.slow & ~uint32_t{kAutocast | kProfile | kAnomaly}) || c.redirect || c.cell_log ||
-      !c.assign_if.empty() || (watched && state_->options.control == Control::eager))
+  const bool op_by_op_only = watched || (c.slow & kDryRun);
+  if ((c.slow & ~(uint32_t{kAutocast | kProfile | kAnomaly} | kDryRun)) || c.redirect ||
+      c.cell_log || !c.assign_if.empty() ||
+      (op_by_op_only && state_->options.control == Control::eager))
     return body(args.tensors, result_key);
   if (state_->options.control == Control::eager) return call_in_segments(args, body, result_key);
   State& s = *state_;

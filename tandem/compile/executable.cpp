@@ -10,6 +10,7 @@
 #include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
 #include "tandem/graph/apply.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/graph/run_internal.h"
@@ -38,8 +39,9 @@ struct Executable::Frame {
     int64_t offset;
   };
   std::vector<Patch> patches;
+  bool dry = false;  ///< there is no arena behind the addresses
   ~Frame() {
-    if (arena) detail::deallocate(arena, bytes);
+    if (arena && !dry) detail::deallocate(arena, bytes);
   }
 };
 
@@ -72,6 +74,16 @@ Executable::Executable(Program p) : program_(std::move(p)), lowered_(lower_progr
 }
 Executable::~Executable() = default;
 
+// The arena in the books of a dry run.
+struct Executable::DryArena : RefCounted {
+  explicit DryArena(size_t bytes)
+      : books(Ref<DryMemory>::share(detail::dry_memory())),
+        block(books->take(bytes, DryUse::arena)) {}
+  ~DryArena() override { books->give_back(block); }
+  Ref<DryMemory> books;
+  int32_t block;
+};
+
 bool Executable::cells_fit(const Graph& g) {
   for (const Graph::CellUse& u : g.cells) {
     const Tensor& traced = u.entry.defined() ? u.entry : u.exit;
@@ -84,7 +96,8 @@ bool Executable::cells_fit(const Graph& g) {
 }
 
 std::unique_ptr<Executable::Frame> Executable::acquire() {
-  {
+  const bool dry = is_dry_run();
+  if (!dry) {
     std::lock_guard hold(lock_);
     if (!idle_.empty()) {
       std::unique_ptr<Frame> f = std::move(idle_.back());
@@ -94,7 +107,13 @@ std::unique_ptr<Executable::Frame> Executable::acquire() {
   }
   auto f = std::make_unique<Frame>();
   f->bytes = std::max<size_t>(lowered_.arena_bytes, 64);
-  f->arena = detail::allocate(f->bytes);
+  f->dry = dry;
+  if (dry) {
+    f->arena = reinterpret_cast<void*>(uintptr_t{4096});
+    if (!dry_arena_) dry_arena_ = make_ref<DryArena>(f->bytes);  // kept, as a real one is
+  } else {
+    f->arena = detail::allocate(f->bytes);
+  }
   f->arrays.resize(n_arrays_);
   const auto set = [&](size_t at, int place) {
     const Place& q = lowered_.places[idx(place)];
@@ -135,6 +154,7 @@ std::unique_ptr<Executable::Frame> Executable::acquire() {
 }
 
 void Executable::release(std::unique_ptr<Frame> f) {
+  if (f->dry) return;
   std::lock_guard hold(lock_);
   if (idle_.size() < 8) idle_.push_back(std::move(f));
 }
@@ -146,7 +166,8 @@ Tensor row_major(const Tensor& t) {
   return call(op::copy, nullptr, Where{}, t);
 }
 Tensor fresh(const Shape& shape, DType dtype, const Strides* strides) {
-  return Tensor(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, dtype, {}, strides)));
+  const auto make = is_dry_run() ? detail::new_dry_tensor : detail::new_tensor;
+  return Tensor(Ref<detail::TensorImpl>::adopt(make(shape, dtype, {}, strides)));
 }
 }  // namespace
 
@@ -376,7 +397,7 @@ void Executable::profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error
     }
   }
   e.start_ns = profiler.now();
-  run_step(f, k, entry, error);
+  if (!f.dry) run_step(f, k, entry, error);
   e.end_ns = profiler.now();
   profiler.profile().events.push_back(std::move(e));
 }
@@ -406,7 +427,7 @@ void Executable::run_steps(Frame& f, RngKey entry) const {
   for (size_t k = 0; k < lowered_.steps.size(); k += steps_at(k)) {
     if (TD_UNLIKELY(profiled))
       profile_step(f, k, entry, error);
-    else
+    else if (TD_LIKELY(!f.dry))
       run_step(f, k, entry, error);
   }
 }
@@ -454,7 +475,7 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs,
   Bound b;
   bind(b, inputs, captures);
   std::unique_ptr<Frame> f = acquire();
-  point(*f, b);
+  if (!f->dry) point(*f, b);
   const GeneratorState entry = replay ? *replay : detail::take_draws(program_.rng_draws);
   try {
     run_steps(*f, {entry.seed, static_cast<uint32_t>(entry.offset)});

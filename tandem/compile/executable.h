@@ -39,9 +39,14 @@ class TD_API Executable : public RefCounted {
   std::string peak_table() const;
   const compiler::Program& program() const { return program_; }
   const compiler::Lowered& lowered() const { return lowered_; }
+  /// A step as its row sees it: attributes, shapes and dtypes. Of a loop: the row of no op.
+  InferCall infer_call(const compiler::Step& s) const;
+  /// Steps from k on that run as one: loops together, or a product and the loop on its blocks.
+  size_t steps_at(size_t k) const;
 
  private:
   struct Frame;
+  struct DryArena;
   struct Bound;
   struct Part;
   std::unique_ptr<Frame> acquire();
@@ -53,9 +58,7 @@ class TD_API Executable : public RefCounted {
   void profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const;
   void run_together(Frame& f, size_t first, size_t n) const;
   bool has_epilogue(size_t k) const;  ///< is the step after k done inside k?
-  size_t steps_at(size_t k) const;    ///< that run as one from k on
   std::vector<Tensor> collect(Bound& b);
-  InferCall infer_call(const compiler::Step& s) const;
 
   compiler::Program program_;
   compiler::Lowered lowered_;
@@ -64,6 +67,7 @@ class TD_API Executable : public RefCounted {
   std::vector<size_t> write_order_;  ///< written cells, by address: the order of their locks
   std::mutex lock_;
   std::vector<std::unique_ptr<Frame>> idle_;
+  Ref<RefCounted> dry_arena_;
 };
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include "tandem/codegen/pointwise.h"
 #include "tandem/compile/loop_builder.h"
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/graph/infer.h"
 
@@ -296,8 +297,8 @@ class Lowering {
   }
 
   void kernel_outputs(const Instr& i, Step& s) {
-    TD_CHECK(s.kernel || i.op->reference_fn, Unsupported, "no kernel and no reference for {}",
-             i.op->name);
+    TD_CHECK(s.kernel || i.op->reference_fn || is_dry_run_of_any_device(), Unsupported,
+             "no kernel and no reference for {}", i.op->name);
     Arrays a = arrays_of(s);
     set_out_shapes(i, a);
     KernelCall call = call_of(s, a);
@@ -325,6 +326,7 @@ class Lowering {
       s.kernel = find_kernel(call, DeviceKind::cpu);
     }
     if (!s.op || !s.kernel || !s.kernel->prepare) return;
+    if (is_dry_run_of_any_device() && s.op->family != Family::control) return;
     Arrays a = arrays_of(s);
     KernelCall call = call_of(s, a);
     // Plans of ops with graphs in their attributes belong to one program, the others to all.

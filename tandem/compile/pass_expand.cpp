@@ -2,6 +2,7 @@
 // A composite is one instruction as long as a kernel claims it; else its body takes its place,
 // recorded on symbolic values of the same shapes.
 #include "tandem/compile/passes.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/graph/infer.h"
 
@@ -55,6 +56,7 @@ const Kernel* row_major_kernel(const Program& p, const Instr& i, EpilogueKind& e
 namespace {
 
 bool claimed(const Program& p, const Instr& i) {
+  if (i.op->infer_fn && is_dry_run_of_any_device()) return true;
   EpilogueKind epilogue;
   return row_major_kernel(p, i, epilogue) != nullptr;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
@@ -196,7 +197,8 @@ int donor(const Call& k, const Spec& o, uint64_t used) {
   for (int i = 0; i < n; ++i) {
     const Tensor& t = k.tensors[i];
     if (!t.defined() || (used >> i & 1) || (saved >> i & 1)) continue;
-    if (t.dtype() == o.dtype && t.shape() == o.shape && t.impl()->donatable() && is_dense(t))
+    if (t.dtype() == o.dtype && t.shape() == o.shape && t.impl()->donatable() && is_dense(t) &&
+        (!k.dry || detail::is_dry(*t.impl())))
       return i;
   }
   return -1;
@@ -215,8 +217,9 @@ void allocate_outputs(Call& k, KernelCall& call, Array* arrays) {
       Strides strides;
       bool own = k.kernel && k.kernel->layout && k.kernel->layout(call, o, strides);
       if (!own && k.op.family == Family::pointwise) own = dense_layout(k, s.shape, strides);
-      k.out[o] = Tensor(Ref<TensorImpl>::adopt(
-          detail::new_tensor(s.shape, s.dtype, s.device, own ? &strides : nullptr)));
+      k.out[o] =
+          Tensor(Ref<TensorImpl>::adopt((k.dry ? detail::new_dry_tensor : detail::new_tensor)(
+              s.shape, s.dtype, s.device, own ? &strides : nullptr)));
     }
     arrays[o] = array_of(k.out[o]);
   }
@@ -236,6 +239,19 @@ void run_view(Call& k) {
   char* data = static_cast<char*>(x.impl()->data) + offset * static_cast<int64_t>(size_of(s.dtype));
   k.out[0] =
       Tensor(Ref<TensorImpl>::adopt(detail::new_view(*x.impl(), s.shape, strides, data, s.dtype)));
+}
+
+// In a dry run only what is small and comes from numbers alone is computed.
+bool runs_dry(const Call& k) {
+  constexpr int64_t kSmall = 4096;  // bytes
+  const auto large = [](const Spec& s) {
+    return s.shape.numel().value() * static_cast<int64_t>(size_of(s.dtype)) > kSmall;
+  };
+  for (const Tensor& t : k.tensors)
+    if (t.defined() && (detail::is_dry(*t.impl()) || large(spec_of(t)))) return true;
+  for (int o = 0; o < k.op.n_out; ++o)
+    if ((!k.op.hidden(o) || k.hidden) && large(k.infer.out[o])) return true;
+  return false;
 }
 
 void run_body(Call& k) {
@@ -303,13 +319,15 @@ void run_eager(Call& k) {
   k.kernel = find_kernel(call, device.kind);
   std::vector<Tensor> copies;
   if (!k.kernel) k.kernel = find_for_copies(k, call, in, copies);
-  if (!k.kernel && k.op.body_fn) {
+  if (!k.kernel && k.op.body_fn && !(k.op.infer_fn && is_dry_run_of_any_device())) {
     NoGradGuard no_grad;
     return run_body(k);
   }
+  if (TD_UNLIKELY(k.context.slow & kDryRun)) k.dry = runs_dry(k);
   allocate_outputs(k, call, out);
   if (k.op.has(kRandom)) call.rng = k.options.rng ? *k.options.rng : detail::next_rng_key();
   k.rng = call.rng;
+  if (TD_UNLIKELY(k.dry)) return plan_dry(k.kernel, call);
   run_with(k.kernel, call, device);
   if (error.code.load()) check_error_word(k.op, error);
 }
@@ -317,7 +335,7 @@ void run_eager(Call& k) {
 // An infinity is meant where the op makes it from no tensor, from a number that is infinite, or
 // from an input that holds one (a mask of -inf); a NaN is meant only where no tensor goes in.
 void check_finite(const Call& k) {
-  if (k.op.family == Family::create || k.op.n_in == 0) return;
+  if (k.op.family == Family::create || k.op.n_in == 0 || (k.context.slow & kDryRun)) return;
   bool infinite = false;
   for (const Scalar& s : k.scalars) infinite |= is_floating(s.dtype()) && std::isinf(s.to_double());
   for (int o = 0; o < k.op.shown(); ++o) {

@@ -28,6 +28,7 @@ struct Call {
   const Kernel* kernel = nullptr;
   RngKey rng;
   bool inferred = false, record = false, hidden = false;
+  bool dry = false;  ///< outputs have no bytes and the kernel is skipped
 
   Call(const OpDef& op, const void* attrs, Where where, Context& context,
        const ApplyOptions& options)
@@ -50,6 +51,8 @@ uint64_t saves_of(const OpDef& op);
 void record_trace(Call& k, Tensor* out);
 /// Run a kernel (nullptr: the row's reference) with its plan and scratch.
 void run_with(const Kernel* kernel, KernelCall& call, Device device);
+/// What a dry run does instead: the books see the scratch that the kernel's plan asks for.
+void plan_dry(const Kernel* kernel, KernelCall& call);
 /// Every element has its own place and they fill one block.
 bool is_dense(const Tensor& t);
 bool is_dense(const Shape& shape, const Strides& strides);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/graph/trace.h"
 
 namespace tandem {
@@ -82,9 +83,13 @@ void Cell::assign(const Tensor& v, Where where) {
   std::lock_guard hold(lock_);
   bool in_place = value_.impl()->donatable() && value_.is_contiguous() && x.is_contiguous() &&
                   !x.impl()->donatable();
+  // Without numbers nothing is copied; a real value is not kept for one that was never computed.
+  const bool dry = TD_UNLIKELY(c.slow & kDryRun) && detail::is_dry(*x.impl());
+  if (dry) in_place = in_place && detail::is_dry(*value_.impl());
   if (in_place) {
-    std::memcpy(value_.impl()->data, x.impl()->data,
-                static_cast<size_t>(x.numel()) * size_of(x.dtype()));
+    if (!dry && !detail::is_dry(*value_.impl()))
+      std::memcpy(value_.impl()->data, x.impl()->data,
+                  static_cast<size_t>(x.numel()) * size_of(x.dtype()));
     ++generation_;
     return;
   }

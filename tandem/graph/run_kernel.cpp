@@ -7,6 +7,7 @@
 
 #include "tandem/base/parallel.h"
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/tensor/allocator.h"
 
 namespace tandem {
@@ -92,6 +93,14 @@ void run_with(const Kernel* kernel, KernelCall& call, Device) {
   Scratch scratch(plan ? plan->workspace : 0);
   call.scratch = scratch.p;
   kernel->run(call);
+}
+
+void plan_dry(const Kernel* kernel, KernelCall& call) {
+  if (!kernel || !kernel->prepare || is_dry_run_of_any_device()) return;
+  const std::shared_ptr<const Plan> plan = plan_of(*kernel, call);
+  if (plan->workspace == 0) return;
+  DryMemory& books = *detail::dry_memory();
+  books.give_back(books.take(plan->workspace, DryUse::scratch));
 }
 
 void run_kernel(const KernelCall& call, Device device) {

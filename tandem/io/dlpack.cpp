@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tandem/tensor/blob.h"
+#include "tandem/tensor/dry_memory.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem::io {
@@ -111,6 +112,7 @@ Export<Managed>* make_export(Tensor x, bool copy, bool& writable) {
            "to_dlpack: the tensor is part of a gradient, which would be lost\nGive x.detach().");
   TD_CHECK(x.device().kind == DeviceKind::cpu, Unsupported, "to_dlpack: the tensor is on {}",
            to_string(x.device()));
+  detail::check_has_bytes(*x.impl(), "to_dlpack");
   if (copy) {
     Tensor own(Ref<detail::TensorImpl>::adopt(detail::new_tensor(x.shape(), x.dtype(), cpu)));
     detail::copy_row_major(*x.impl(), own.impl()->data, x.dtype());

@@ -10,6 +10,7 @@
 
 #include "tandem/io/json.h"
 #include "tandem/io/zip_internal.h"
+#include "tandem/tensor/dry_memory.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem::io {
@@ -334,6 +335,7 @@ std::string make_header(const Tensor& x, const std::string& name) {
 /// The elements in row-major order: the tensor's own bytes, or `copy` filled with them.
 std::string_view bytes_of(const Tensor& x, std::string& copy) {
   const size_t bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
+  detail::check_has_bytes(*x.impl(), "save");
   if (x.is_contiguous()) return {static_cast<const char*>(x.impl()->data), bytes};
   copy.resize(bytes);
   detail::copy_row_major(*x.impl(), copy.data(), x.dtype());

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "tandem/io/json.h"
+#include "tandem/tensor/dry_memory.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem {
@@ -58,6 +59,7 @@ void check_savable(const std::string& name, const Tensor& t) {
            name);
   TD_CHECK(t.device().kind == DeviceKind::cpu, Unsupported, "save: '{}' is on {}\nCopy it to cpu.",
            name, to_string(t.device()));
+  detail::check_has_bytes(*t.impl(), "save");
   TD_CHECK(name != kMetadata, Value, "save: a tensor cannot be named '{}'", kMetadata);
   TD_CHECK(io::is_utf8(name), Value, "save: the name {} is not UTF-8", io::quote_json(name));
 }

@@ -131,7 +131,8 @@ struct Turn {
   Tensor cos, sin;
   Tensor apply(const Tensor& x) const {
     const int64_t half = x.size(3) / 2;
-    return x * cos + cat({-x.narrow(3, half, half), x.narrow(3, 0, half)}, 3) * sin;
+    const DType own = x.dtype();  // angles are f32, whatever the weights are
+    return (x * cos + cat({-x.narrow(3, half, half), x.narrow(3, 0, half)}, 3) * sin).to(own);
   }
 };
 Turn turn_of(const Rope& rope, const Tensor& positions) {

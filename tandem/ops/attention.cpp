@@ -267,6 +267,15 @@ double attention_flops(const InferCall& c) {
   return 2 * lines * static_cast<double>(k[k.rank() - 2].value()) * width;
 }
 
+// Five products where the forward pass has two: the scores again, and one per gradient and factor.
+double attention_backward_flops(const InferCall& c) {
+  const Shape &y = c.in[0].shape, &k = c.in[2].shape;
+  double lines = 1;
+  for (int i = 0; i + 1 < y.rank(); ++i) lines *= static_cast<double>(y[i].value());
+  const auto e = static_cast<double>(k.back().value()), f = static_cast<double>(y.back().value());
+  return 2 * lines * static_cast<double>(k[k.rank() - 2].value()) * (3 * e + 2 * f);
+}
+
 void check_form(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                 double dropout_p, bool is_causal, bool enable_gqa) {
   TD_CHECK(q.defined() && k.defined() && v.defined(), Value,
@@ -299,6 +308,7 @@ constinit const OpDef attention_backward =
         .outputs({"gq", "gk", "gv", "gmask"})
         .infer(backward_infer)
         .batch(backward_batch)
+        .flops(attention_backward_flops)
         .doc("Gradients of attention by q, k, v and a floating mask.");
 }  // namespace op
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tandem/graph/dry_run.h"
 #include "tandem/graph/trace.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/function_internal.h"
@@ -146,7 +147,8 @@ Tensor empty(Shape shape, DType dtype, Where where) {
   if (is_tracing() || shape.is_symbolic()) return zeros(shape, dtype, where);
   return placed("empty", where, [&] {
     check_sizes(shape);
-    return Tensor(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, dtype, cpu)));
+    const auto make = is_dry_run() ? detail::new_dry_tensor : detail::new_tensor;
+    return Tensor(Ref<detail::TensorImpl>::adopt(make(shape, dtype, cpu, nullptr)));
   });
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/tensor/strided.h"
 
+#include "tandem/tensor/dry_memory.h"
+
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -70,6 +72,7 @@ void convert_elements(const void* src, DType from, void* dst, DType to, int64_t 
 }
 
 void copy_row_major(const TensorImpl& t, void* out, DType dtype) {
+  check_has_bytes(t, "copying");
   if (t.has(kContiguous)) {
     convert_elements(t.data, t.dtype, out, dtype, t.numel);
     return;

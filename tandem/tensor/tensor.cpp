@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "tandem/tensor/dry_memory.h"
 #include "tandem/tensor/lazy.h"
 #include "tandem/tensor/strided.h"
 
@@ -23,6 +24,16 @@ TD_COLD void read_traced(detail::TensorImpl& t, const char* op, Where where) {
   if (detail::make_readable(t, where)) return;
   fail_at(ErrorKind::Unsupported, op, where, "a value inside a trace cannot be read",
           "Use where() or cond(), or read it outside.");
+}
+
+// A value of a dry run is read.
+[[noreturn]] TD_COLD void read_dry(const detail::TensorImpl& t, const char* op, Where where) {
+  try {
+    detail::check_has_bytes(t, "reading");
+  } catch (const Error& e) {
+    throw Error(e.kind(), e.message(), e.hint(), op, where, "");
+  }
+  TD_FAIL(Internal, "a tensor with bytes was taken for one without");
 }
 
 }  // namespace
@@ -78,6 +89,7 @@ void Tensor::read_item(void* out, DType dtype, Where where) const {
     fail_at(ErrorKind::Shape, "item", where,
             fmt::format("wants a tensor of one element, got shape {}", t.shape.to_string()),
             "Reduce it first, or read all elements with to_vector<T>().");
+  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "item", where);
   detail::convert_elements(t.data, t.dtype, out, dtype, 1);
 }
 
@@ -89,6 +101,7 @@ const void* Tensor::checked_data(DType dtype, Where where) const {
         ErrorKind::DType, "data", where,
         fmt::format("wants {} elements, the tensor holds {}", to_string(dtype), to_string(t.dtype)),
         fmt::format("Convert with to({}), or ask for {}.", to_string(dtype), to_string(t.dtype)));
+  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "data", where);
   return t.data;
 }
 
@@ -110,6 +123,7 @@ void* Tensor::unshared_data(DType dtype, Where where) {
 void Tensor::copy_out(void* out, DType dtype, Where where) const {
   const detail::TensorImpl& t = get();
   if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "to_vector", where);
+  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "to_vector", where);
   detail::copy_row_major(t, out, dtype);
 }
 
@@ -120,6 +134,7 @@ Tensor::operator bool() const {
     fail_at(ErrorKind::Shape, "bool", Where{},
             fmt::format("the truth of a tensor of shape {} is ambiguous", t.shape.to_string()),
             "Use any() or all().");
+  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "bool", Where{});
   bool v;
   detail::convert_elements(t.data, t.dtype, &v, DType::b8, 1);
   return v;

@@ -214,4 +214,32 @@ TEST_F(Tool, RecipeMistakesAndChecks) {
   EXPECT_TRUE(has(r.text, "NOT MET")) << r.text;
 }
 
+TEST_F(Tool, PlanSaysWhatAModelNeeds) {
+  const std::string run = "plan resnet18 --gpu 4090 --batch 64 --data imagenet --epochs 3";
+  Result r = tool(run + " --json 2>/dev/null");
+  ASSERT_EQ(r.code, 0);
+  const auto j = nlohmann::json::parse(r.text);
+  EXPECT_EQ(j["gpu"], "RTX 4090");
+  EXPECT_TRUE(j["fits"]);
+  EXPECT_EQ(j["server"].size(), 9u);
+  EXPECT_TRUE(has(tool(run + " --why memory.weights").text, "46.8 MB"));
+  EXPECT_TRUE(has(tool(run + " --why cost").text, "data/prices.json"));
+  EXPECT_TRUE(has(tool(run + " 2>&1").text, "rule of thumb"));
+  EXPECT_TRUE(has(tool("plan resnet18 --rank --batch 64").text, "both cheaper and faster"));
+  EXPECT_TRUE(has(tool("plan bert:base --serve rps=100,p99=80ms --gpu l4 2>&1").text, "slowest"));
+  // One that does not fit, a limit that breaks, a claim beyond the hardware: 3.
+  EXPECT_EQ(tool("plan llama:7b --gpu t4 --batch 1 2>&1").code, 3);
+  EXPECT_EQ(tool(run + " --budget 0.01 2>&1").code, 3);
+  r = tool(run + " --check-claim 1s");
+  EXPECT_EQ(r.code, 3);
+  EXPECT_TRUE(has(r.text, "impossible"));
+  // Recipes, and the nearest word for what is not known.
+  EXPECT_EQ(tool("plan recipes/digits-mlp.yaml --gpu t4 2>&1").code, 0);
+  EXPECT_TRUE(has(tool("plan resnet18 --gpu 4900 2>&1").text, "'RTX 4090'"));
+  EXPECT_TRUE(has(tool("plan resnet81 2>&1").text, "Did you mean 'resnet"));
+  EXPECT_TRUE(has(tool(run + " --why memroy 2>&1").text, "'memory'"));
+  EXPECT_TRUE(has(tool("plan resnet18 --deadline soon 2>&1").text, "is no time"));
+  EXPECT_TRUE(has(tool("plan 2>&1").text, "no model to plan"));
+}
+
 }  // namespace

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem plan MODEL`: which server a model needs, how long, how much.
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands_internal.h"
+#include "cli/plan_internal.h"
+#include "tandem/base/file.h"
+#include "tandem/init.h"
+#include "tandem/plan/claims.h"
+#include "tandem/plan/jobs.h"
+#include "tandem/plan/machine.h"
+#include "tandem/plan/plan.h"
+#include "tandem/plan/report.h"
+
+namespace tandem::cli {
+namespace {
+
+struct PlanOptions {
+  std::string model, precision = "bf16", mode = "compiled", optimizer = "AdamW", data, gpu,
+                     rank_by = "cost", serve, why, hardware, prices, term = "hourly", deadline,
+                     shapes, html, claim, profile;
+  int64_t batch = 0, sequence = 0, image_size = 0;
+  double epochs = 0, tokens = 0, budget = 0;
+  int n = 1, sharding = 0, accumulate = 1;
+  bool claims = false, json = false, rank = false, recompute = false, eight_bit = false,
+       show_keys = false;
+};
+
+// "36h", "2d", "90m", "3600" as seconds.
+double duration(const std::string& text) {
+  if (text.empty()) return 0;
+  double v = 0;
+  size_t used = 0;
+  try {
+    v = std::stod(text, &used);
+  } catch (const std::exception&) {}
+  const std::string unit = text.substr(used);
+  const double scale = unit.empty() || unit == "s" ? 1
+                       : unit == "m"               ? 60
+                       : unit == "h"               ? 3600
+                       : unit == "d"               ? 86400
+                                                   : 0;
+  TD_CHECK(used > 0 && scale > 0 && v > 0, Value,
+           "'{}' is no time\nWrite it as 36h, 2d, 90m or 3600s, above 0.", text);
+  return v * scale;
+}
+
+plan::ServeRequest serve_request(const std::string& text) {
+  plan::ServeRequest s;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    at = end + 1;
+    const size_t eq = part.find('=');
+    const std::string key = part.substr(0, eq), value = eq == part.npos ? "" : part.substr(eq + 1);
+    size_t used = 0;
+    double v = 0;
+    try {
+      v = std::stod(value, &used);
+    } catch (const std::exception&) {}
+    const std::string unit = value.substr(used);
+    if (key == "rps" && used > 0 && unit.empty())
+      s.rps = v;
+    else if (key == "p99" && used > 0 && (unit == "ms" || unit == "s" || unit.empty()))
+      s.p99 = unit == "s" ? v : v / 1000;
+    else
+      TD_FAIL(Value, "'{}' is not part of --serve\nWrite --serve rps=200,p99=50ms.", part);
+  }
+  return s;
+}
+
+plan::PlanRequest request_of(const PlanOptions& o) {
+  plan::PlanRequest r;
+  plan::JobOptions job;
+  if (o.sequence > 0) job.sequence = o.sequence;
+  if (o.image_size > 0) job.image_size = o.image_size;
+  job.shapes = o.shapes;
+  r.batch = o.batch;
+  if (o.model.ends_with(".yaml") || o.model.ends_with(".yml")) {
+    int64_t batch = 0;
+    r.job = recipe_job(o.model, &batch);
+    if (o.batch == 0) r.batch = batch;
+  } else {
+    r.job = plan::find_job(o.model, job);
+  }
+  r.precision = plan::precision_of(o.precision);
+  TD_CHECK(o.mode == "compiled" || o.mode == "eager", Value,
+           "there is no mode '{}'\nIt is compiled or eager.", o.mode);
+  r.compiled = o.mode == "compiled";
+  r.optimizer = o.optimizer;
+  if (!o.data.empty()) r.data = plan::data_set(o.data);
+  r.epochs = o.epochs;
+  r.tokens = o.tokens;
+  r.gpu = o.gpu;
+  r.n = o.n;
+  r.sharding = o.sharding;
+  r.accumulate = o.accumulate;
+  r.recompute = o.recompute;
+  r.eight_bit_state = o.eight_bit;
+  r.budget = o.budget;
+  r.deadline = duration(o.deadline);
+  r.term = o.term;
+  return r;
+}
+
+io::Json ranked_json(const std::vector<plan::Ranked>& all) {
+  io::Json::Array rows;
+  for (const plan::Ranked& k : all)
+    rows.push_back(io::Json(io::Json::Object{{"gpu", k.gpu},
+                                             {"n", k.n},
+                                             {"fits", k.fits},
+                                             {"allowed", k.allowed},
+                                             {"pareto", k.pareto},
+                                             {"memory", k.memory},
+                                             {"rate", k.rate},
+                                             {"seconds", k.seconds},
+                                             {"usd", k.usd},
+                                             {"kwh", k.kwh}}));
+  return io::Json(std::move(rows));
+}
+
+void run_plan(const PlanOptions& o, int& code) {
+  init();
+  const plan::Catalog catalog = plan::Catalog::load(o.hardware, o.prices);
+  code = 0;
+  if (o.claims) {
+    fmt::print("{}", plan::claims_page(catalog));
+    return;
+  }
+  TD_CHECK(!o.model.empty(), Value,
+           "there is no model to plan\nGive a name (tandem plan resnet50), family:size or a file.");
+  const plan::PlanRequest r = request_of(o);
+  if (!o.claim.empty()) {
+    const plan::Judged j = plan::check_training_claim(r, duration(o.claim), catalog,
+                                                      fmt::format("{} in {}", o.model, o.claim));
+    fmt::print("{}: {}\n{}\n", j.statement, plan::to_string(j.verdict), j.why);
+    for (const plan::Quantity& q : j.arithmetic) fmt::print("{}", plan::explain(q));
+    if (j.verdict != plan::Verdict::possible) code = 3;
+    return;
+  }
+  if (o.rank) {
+    const std::vector<plan::Ranked> all = plan::rank(r, catalog,
+                                                     o.rank_by == "time"     ? plan::RankBy::time
+                                                     : o.rank_by == "energy" ? plan::RankBy::energy
+                                                                             : plan::RankBy::cost);
+    fmt::print("{}", o.json ? ranked_json(all).dump(2) + "\n" : plan::to_text(all, r));
+    if (all.empty() || !all[0].allowed) code = 3;
+    return;
+  }
+  const plan::Plan p = o.gpu == "this"   ? plan::machine_plan(r, machine_profile_of(o.profile))
+                       : o.serve.empty() ? plan::make_plan(r, catalog)
+                                         : plan::serve_plan(r, serve_request(o.serve), catalog);
+  plan::check(p);
+  if (!o.html.empty()) {
+    write_file(o.html,
+               plan::html_report(p,
+                                 o.serve.empty() ? plan::rank(r, catalog, plan::RankBy::cost)
+                                                 : std::vector<plan::Ranked>(),
+                                 r));
+    fmt::print(stderr, "{}\n", o.html);
+  }
+  if (!o.why.empty()) {
+    fmt::print("{}", plan::explain(p.at(o.why)));
+    return;
+  }
+  if (o.show_keys) {
+    for (const std::string& k : p.keys()) fmt::print("{}\n", k);
+    return;
+  }
+  fmt::print("{}", o.json ? plan::to_json(p).dump(2) + "\n" : plan::to_text(p));
+  if (!o.json) {
+    rusage use{};
+    getrusage(RUSAGE_SELF, &use);
+    fmt::print(stderr, "planned in {:.2f} s, {} MB\n",
+               static_cast<double>(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+                   static_cast<double>(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6,
+               use.ru_maxrss / 1024);
+  }
+  if (!p.fits || !p.within_limits) code = 3;
+}
+
+}  // namespace
+
+plan::MachineProfile machine_profile_of(const std::string& file) {
+  const std::string path = file.empty() ? plan::machine_profile_path() : file;
+  TD_CHECK(file_exists(path), Io,
+           "{} is not there: this machine was not measured\nRun `tandem bench --machine` first.",
+           path);
+  return plan::machine_profile(io::parse_json(read_file(path, size_t{1} << 26), path), path);
+}
+
+void add_plan(CLI::App& app, int& code) {
+  CLI::App* verb = app.add_subcommand(
+      "plan",
+      "Which server a model needs, how long training takes and what it costs\n\n"
+      "  tandem plan resnet50 --gpu 4090 --batch 256 --data imagenet --epochs 90\n"
+      "  tandem plan llama:7b --gpu h100 --n 8 --batch 64 --sharding 3 --tokens 1e9\n"
+      "  tandem plan resnet50 --rank --data imagenet --epochs 90 --deadline 24h\n"
+      "  tandem plan bert:base --serve rps=500,p99=20ms --gpu l4");
+  auto o = std::make_shared<PlanOptions>();
+  verb->add_option(
+      "model", o->model,
+      "A model's name, family:size, a recipe, an ONNX file, a config.json or its folder");
+  verb->add_flag("--claims", o->claims, "Published statements, judged: docs/claims.md");
+  verb->add_option("--check-claim", o->claim,
+                   "Can the job be done in that time (4.2h) on that GPU, and why");
+  verb->add_option("--profile", o->profile, "File of `bench --machine`, for --gpu this");
+  verb->add_option("--batch", o->batch, "Samples of a step, all GPUs together");
+  verb->add_option("--precision", o->precision, "f32, tf32, bf16, f16 (autocast) or pure-bf16");
+  verb->add_option("--mode", o->mode, "eager or compiled");
+  verb->add_option("--optimizer", o->optimizer, "AdamW, SGD, SGD-momentum, ...");
+  verb->add_option("--data", o->data, "imagenet, cifar10, ... or samples=50000,gb=12");
+  verb->add_option("--epochs", o->epochs, "Times through the data");
+  verb->add_option("--tokens", o->tokens, "Tokens (or samples) in all, in place of epochs");
+  verb->add_option("--gpu", o->gpu, "GPU; none: the cheapest that fits; this: this machine");
+  verb->add_option("--n", o->n, "Number of GPUs");
+  verb->add_option("--sharding", o->sharding, "ZeRO stage: 0 to 3");
+  verb->add_option("--accumulate", o->accumulate, "Batches of a step, one after the other");
+  verb->add_flag("--recompute", o->recompute, "Compute every block again in the backward pass");
+  verb->add_flag("--eight-bit-state", o->eight_bit, "Optimizer state in 8 bits");
+  verb->add_option("--sequence", o->sequence, "Tokens of a sample");
+  verb->add_option("--image-size", o->image_size, "Size of the pictures");
+  verb->add_option("--shapes", o->shapes, "Inputs of an ONNX file, as x:8x3x224x224");
+  verb->add_option("--budget", o->budget, "US dollars");
+  verb->add_option("--deadline", o->deadline, "36h, 2d, 90m");
+  verb->add_option("--term", o->term, "hourly, \"1 year\", \"3 years\" or spot");
+  verb->add_flag("--rank", o->rank, "All known servers side by side");
+  verb->add_option("--by", o->rank_by, "Rank by cost, time or energy")
+      ->check(CLI::IsMember({"cost", "time", "energy"}));
+  verb->add_option("--serve", o->serve, "A fleet that answers: rps=200,p99=50ms");
+  verb->add_option("--why", o->why, "Where a figure comes from: memory, time.step, cost, ...");
+  verb->add_flag("--keys", o->show_keys, "What --why may be asked");
+  verb->add_option("--hardware", o->hardware, "File in place of data/hardware.json");
+  verb->add_option("--prices", o->prices, "File in place of data/prices.json");
+  verb->add_option("--html", o->html, "Write the plan as a page, too");
+  verb->add_flag("--json", o->json, "The plan as JSON");
+  verb->callback([&code, o] { run_plan(*o, code); });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// DryRunGuard: programs run without numbers. Ops check and infer as always, gradients are recorded,
+// compiled functions are traced and planned, but kernels are skipped and tensors have no bytes: a
+// model of any size takes milliseconds and says what memory and work it would need.
+#pragma once
+
+#include "tandem/graph/context.h"
+#include "tandem/graph/rng.h"
+#include "tandem/tensor/dry_memory.h"
+
+namespace tandem {
+
+/// Beside SlowFlags.
+inline constexpr uint32_t kDryRun = 256;
+
+struct DryRunOptions {
+  /// Run for the backend of this build: rows without a kernel for their inputs become their bodies,
+  /// and kernels are prepared, so that their scratch is part of the books. False: for a device that
+  /// has a kernel for every row, whose scratch is not known.
+  bool this_backend = true;
+};
+
+/// A dry run on this thread while it lives. What is computed from real small tensors alone
+/// (positions, scale factors) is computed; everything else has no value, and reading it throws
+/// Unsupported. Modules and optimizers that take part belong inside: a parameter that a dry step
+/// updates is lost. The generator stands where it stood afterwards. Does not nest.
+class TD_API DryRunGuard {
+ public:
+  explicit DryRunGuard(DryRunOptions options = {});
+  ~DryRunGuard();
+  DryRunGuard(const DryRunGuard&) = delete;
+  DryRunGuard& operator=(const DryRunGuard&) = delete;
+  DryMemory& memory() { return *memory_; }
+  const Ref<DryMemory>& books() const { return memory_; }
+
+ private:
+  Ref<DryMemory> memory_;
+  GeneratorState generator_;
+};
+TD_API bool is_dry_run();
+/// Does a dry run for a device with a kernel for every row run?
+TD_API bool is_dry_run_of_any_device();
+
+}  // namespace tandem

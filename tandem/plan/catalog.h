@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hardware and prices as dated data: data/hardware.json and data/prices.json, which are part of the
+// library and may be replaced by files. Everything is checked when it is read.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tandem/base/file.h"
+#include "tandem/io/json.h"
+
+namespace tandem::plan {
+
+struct TD_API Gpu {
+  std::string name;
+  std::vector<std::string> aliases;
+  double memory = 0;     ///< bytes
+  double bandwidth = 0;  ///< bytes per second
+  std::map<std::string, double>
+      flops;  ///< per second by "f32", "tf32", "f16", "bf16", "fp8", "int8"
+  std::string link;
+  double link_rate = 0;  ///< bytes per second and direction to the other GPUs
+  double watts = 0;
+  int per_server = 8;  ///< most in one server
+  /// The one constant by which peak arithmetic is multiplied, and where it comes from.
+  double efficiency = 0.65;
+  std::string efficiency_from, source;
+  /// Peak for values of `kind`, the next wider kind where there is none.
+  double peak(const std::string& kind) const;
+};
+struct Cpu {
+  std::string name;
+  std::vector<std::string> aliases;
+  int cores = 0;
+  double ghz = 0, flops_per_cycle = 0, bandwidth = 0, watts = 0;
+  std::string source;
+  double peak() const { return cores * ghz * 1e9 * flops_per_cycle; }
+};
+struct Disk {
+  std::string name;
+  double read_rate = 0;
+  std::string source;
+};
+struct GpuPrice {
+  double low = 0, typical = 0, high = 0;  ///< USD per GPU and hour
+  double buy = 0, host = 0;               ///< USD per GPU: the card, and its share of a server
+};
+struct Term {
+  std::string name;
+  double discount = 0;
+};
+struct Prices {
+  std::string date;
+  std::map<std::string, GpuPrice> gpus;
+  std::vector<Term> terms;
+  double spot_discount = 0, preemptions_per_day = 0, restart_seconds = 0;
+  double surcharge = 0;      ///< network, addresses and the like, as a share of the rent
+  double storage_month = 0;  ///< USD per byte and month, fast
+  double cold_month = 0;     ///< likewise, slow
+  double electricity = 0;    ///< USD per kWh
+  double pue = 1;            ///< power of the building per power of the servers
+  double cpu_core_hour = 0;  ///< USD
+};
+
+/// All that is known. Throws Format for data that breaks the schema, naming file, place and reason;
+/// Value for a name that is not there, with the nearest one.
+class TD_API Catalog {
+ public:
+  /// What the library was built with.
+  static Catalog built_in();
+  /// Files in place of the built-in data; an empty path keeps it.
+  static Catalog load(const std::string& hardware, const std::string& prices);
+
+  const Gpu& gpu(const std::string& name) const;
+  const Cpu& cpu(const std::string& name) const;
+  const GpuPrice& price(const Gpu& gpu) const;
+  const std::vector<Gpu>& gpus() const { return gpus_; }
+  const std::vector<Cpu>& cpus() const { return cpus_; }
+  const std::vector<Disk>& disks() const { return disks_; }
+  const Prices& prices() const { return prices_; }
+  const std::string& date() const { return date_; }
+
+ private:
+  void read_hardware(const io::Json& j, const std::string& what);
+  void read_prices(const io::Json& j, const std::string& what);
+  std::vector<Gpu> gpus_;
+  std::vector<Cpu> cpus_;
+  std::vector<Disk> disks_;
+  Prices prices_;
+  std::string date_;
+};
+
+/// What `tandem bench --machine` measured of the machine that it ran on.
+struct MachineProfile {
+  std::string cpu, date;
+  int threads = 0;
+  /// A product or convolution of so many FLOPs that moves so many bytes ran at so many FLOP/s.
+  struct Point {
+    std::string kind;  ///< "matmul", "conv", "conv_weight", "conv_input", "attention"
+    double flops = 0, bytes = 0, seconds = 0;
+  };
+  std::vector<Point> points;
+  double f32_flops = 0;  ///< best product
+  double bf16_flops = 0;
+  double bandwidth = 0;        ///< bytes per second of a large copy, read and written
+  double cache_bandwidth = 0;  ///< of one that stays in the caches
+  double cache_bytes = 0;      ///< up to so many
+  double launch_seconds = 0;   ///< one small op in eager
+  double step_seconds = 0;     ///< one small step of a compiled function
+  double disk_rate = 0;        ///< bytes per second, read
+  double decode_seconds = 0;   ///< one core, one JPEG photo to 224 x 224
+  double link_rate = 0;        ///< bytes per second of a loop-back connection
+  double memory = 0;           ///< bytes of RAM
+};
+TD_API io::Json to_json(const MachineProfile& p);
+/// Throws Format.
+TD_API MachineProfile machine_profile(const io::Json& j, const std::string& what);
+/// Where `bench --machine` leaves it: $XDG_CACHE_HOME or ~/.cache, tandem/machine.json.
+TD_API std::string machine_profile_path();
+
+}  // namespace tandem::plan

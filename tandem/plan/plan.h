@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answers of `tandem plan`: does it fit, how large may the batch be, how long, how much, and
+// which server. Every figure is a Quantity, so it can be asked why.
+#pragma once
+
+#include "tandem/plan/catalog.h"
+#include "tandem/plan/quantity.h"
+#include "tandem/plan/workload.h"
+
+namespace tandem::plan {
+
+/// What is learned from.
+struct DataSet {
+  std::string name;
+  double samples = 0;  ///< images, or sequences
+  double bytes = 0;    ///< on disk; 0: samples times the job's sample_bytes
+  std::string source;
+};
+/// "imagenet", "cifar10", ..., or "samples=50000" or "samples=50000,gb=12". Throws Value with the
+/// nearest name.
+TD_API DataSet data_set(const std::string& text);
+
+struct PlanRequest {
+  Job job;
+  int64_t batch = 0;  ///< of all GPUs together; 0: 32, or what fits
+  Precision precision = Precision::amp_bf16;
+  bool compiled = true;
+  std::string optimizer = "AdamW";
+  std::optional<DataSet> data;
+  double epochs = 0, tokens = 0;  ///< 0: not asked
+  std::string gpu;                ///< empty: the cheapest that fits
+  int n = 1;
+  int sharding = 0;        ///< ZeRO stage 0 to 3
+  bool recompute = false;  ///< every block once more in the backward pass
+  int accumulate = 1;      ///< batches of a step, one after the other
+  bool eight_bit_state = false;
+  double budget = 0, deadline = 0;  ///< USD, seconds; 0: none
+  std::string term = "hourly";      ///< of the prices, or "spot"
+};
+
+/// Memory of one GPU by cause.
+TD_API Quantity memory_of(const Workload& w, const PlanRequest& r, int n);
+/// Seconds of one step on n such GPUs.
+TD_API Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n);
+/// Units (images, tokens) per second of all n GPUs.
+TD_API Quantity throughput(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n);
+
+struct ServerLine {
+  std::string part;             ///< "VRAM"
+  std::string eager, compiled;  ///< what is needed
+  std::string thumb;            ///< rule of thumb
+  std::string cause;
+};
+
+struct TD_API Plan {
+  std::string model;
+  Gpu gpu;
+  int n = 1;
+  int64_t batch = 0;
+  bool compiled = true;
+  bool fits = true;
+  Workload eager_work, compiled_work;
+  std::vector<Quantity> figures;
+  std::vector<ServerLine> server;
+  std::vector<std::string> notes;  ///< advice and broken constraints
+  bool within_limits = true;
+  const Quantity* find(const std::string& key) const;
+  const Quantity& at(const std::string& key) const;  ///< throws Value naming the nearest key
+  std::vector<std::string> keys() const;
+};
+
+/// Throws Value for a GPU that is not known, an impossible constraint and what dry_run() throws.
+TD_API Plan make_plan(const PlanRequest& r, const Catalog& catalog);
+TD_API std::string to_text(const Plan& p);
+TD_API io::Json to_json(const Plan& p);
+/// Check every figure (plan::check).
+TD_API void check(const Plan& p);
+
+/// A server among all.
+struct Ranked {
+  std::string gpu;
+  int n = 1;
+  bool fits = false, allowed = false, pareto = false;
+  double memory = 0, capacity = 0, step = 0, rate = 0;
+  double seconds = 0, usd = 0, kwh = 0;  ///< to the end, or per million units without one
+};
+enum class RankBy : uint8_t { cost, time, energy };
+/// All GPUs and counts, best first; those that do not fit or break a limit come last.
+TD_API std::vector<Ranked> rank(const PlanRequest& r, const Catalog& catalog, RankBy by);
+TD_API std::string to_text(const std::vector<Ranked>& all, const PlanRequest& r);
+
+struct ServeRequest {
+  double rps = 0;  ///< requests per second
+  double p99 = 0;  ///< seconds
+  double utilisation = 0.7;
+};
+/// A fleet that answers so many requests in time: GPUs, batch, latency. Throws Value where one
+/// request alone takes longer than p99.
+TD_API Plan serve_plan(const PlanRequest& r, const ServeRequest& s, const Catalog& catalog);
+
+/// A run of `work` seconds with checkpoints every `interval` that cost `save`, on machines that are
+/// taken away at `rate` per second and come back after `restart`: seconds that it takes, mean and
+/// 90th percentile of `runs` simulated ones.
+struct SpotResult {
+  double mean = 0, p90 = 0, preemptions = 0;
+};
+TD_API SpotResult simulate_spot(double work, double interval, double save, double rate,
+                                double restart, int runs = 2000, uint64_t seed = 1);
+
+}  // namespace tandem::plan

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/plan/quantity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/base/error.h"
+
+namespace tandem::plan {
+namespace {
+
+using How = Quantity::How;
+
+double result(How how, const std::vector<Quantity>& parts) {
+  double v = how == How::product ? 1 : 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const double p = parts[i].value;
+    switch (how) {
+      case How::given:
+        break;
+      case How::sum:
+        v += p;
+        break;
+      case How::product:
+        v *= p;
+        break;
+      case How::quotient:
+        v = i == 0 ? p : v / p;
+        break;
+      case How::most:
+        v = i == 0 ? p : std::max(v, p);
+        break;
+      case How::least:
+        v = i == 0 ? p : std::min(v, p);
+        break;
+    }
+  }
+  return v;
+}
+
+Quantity make(How how, std::string& key, std::string& label, std::string& unit, std::string& why,
+              std::vector<Quantity>&& parts) {
+  Quantity q;
+  q.key = std::move(key);
+  q.label = std::move(label);
+  q.unit = std::move(unit);
+  q.why = std::move(why);
+  q.how = how;
+  q.value = result(how, parts);
+  // The range of a sum is that of its parts.
+  bool ranged = false;
+  for (const Quantity& p : parts) ranged |= p.low || p.high;
+  if (ranged && how == How::sum) {
+    q.low = q.high = 0.0;
+    for (const Quantity& p : parts) {
+      *q.low += p.low.value_or(p.value);
+      *q.high += p.high.value_or(p.value);
+    }
+  }
+  q.parts = std::move(parts);
+  return q;
+}
+
+const char* sign(How how) {
+  switch (how) {
+    case How::sum:
+      return "+";
+    case How::product:
+      return "×";
+    case How::quotient:
+      return "÷";
+    case How::most:
+      return "the larger of";
+    case How::least:
+      return "the smaller of";
+    case How::given:
+      break;
+  }
+  return "";
+}
+
+std::string scaled(double v, const char* const* names, int n, double base) {
+  int i = 0;
+  while (i + 1 < n && std::abs(v) >= base) {
+    v /= base;
+    ++i;
+  }
+  return fmt::format("{:.{}f} {}", v,
+                     i == 0 || std::abs(v) >= 100 ? (v == std::floor(v) ? 0 : 1)
+                     : std::abs(v) >= 10          ? 1
+                                                  : 2,
+                     names[i]);
+}
+
+void explain_to(std::string& out, const Quantity& q, int level, int depth, const char* before) {
+  out += fmt::format("{:{}}{}{} = {}", "", 2 * level, before, q.label, show(q));
+  if (q.low && q.high && *q.high > *q.low)
+    out += fmt::format(" (between {} and {})", show(*q.low, q.unit), show(*q.high, q.unit));
+  if (!q.why.empty())
+    out += fmt::format("   [{}: {}]", q.key, q.why);
+  else
+    out += fmt::format("   [{}]", q.key);
+  out += "\n";
+  if (depth == 0) return;
+  for (size_t i = 0; i < q.parts.size(); ++i) {
+    const bool word = q.how == How::most || q.how == How::least;
+    const std::string mark = word ? (i == 0 ? std::string(sign(q.how)) + " " : "and ")
+                                  : (i == 0 ? std::string("  ") : std::string(sign(q.how)) + " ");
+    explain_to(out, q.parts[i], level + 1, depth - 1, mark.c_str());
+  }
+}
+
+}  // namespace
+
+Quantity given(std::string key, std::string label, double value, std::string unit,
+               std::string why) {
+  Quantity q;
+  q.key = std::move(key);
+  q.label = std::move(label);
+  q.value = value;
+  q.unit = std::move(unit);
+  q.why = std::move(why);
+  return q;
+}
+Quantity sum(std::string key, std::string label, std::string unit, std::string why,
+             std::vector<Quantity> parts) {
+  return make(How::sum, key, label, unit, why, std::move(parts));
+}
+Quantity product(std::string key, std::string label, std::string unit, std::string why,
+                 std::vector<Quantity> parts) {
+  return make(How::product, key, label, unit, why, std::move(parts));
+}
+Quantity quotient(std::string key, std::string label, std::string unit, std::string why, Quantity a,
+                  Quantity b) {
+  std::vector<Quantity> parts;
+  parts.push_back(std::move(a));
+  parts.push_back(std::move(b));
+  return make(How::quotient, key, label, unit, why, std::move(parts));
+}
+Quantity most(std::string key, std::string label, std::string unit, std::string why,
+              std::vector<Quantity> parts) {
+  return make(How::most, key, label, unit, why, std::move(parts));
+}
+Quantity least(std::string key, std::string label, std::string unit, std::string why,
+               std::vector<Quantity> parts) {
+  return make(How::least, key, label, unit, why, std::move(parts));
+}
+
+void check(const Quantity& q) {
+  TD_CHECK(std::isfinite(q.value), Internal, "{} is no finite number", q.key);
+  if (q.low)
+    TD_CHECK(*q.low <= q.value * (1 + 1e-9) + 1e-12, Internal, "{} is below its range", q.key);
+  if (q.high)
+    TD_CHECK(*q.high >= q.value * (1 - 1e-9) - 1e-12, Internal, "{} is above its range", q.key);
+  if (q.how == How::given) {
+    TD_CHECK(q.parts.empty(), Internal, "{} is given and has parts", q.key);
+    TD_CHECK(!q.why.empty(), Internal, "{} is given and does not say by whom", q.key);
+  } else {
+    TD_CHECK(!q.parts.empty(), Internal, "{} has no parts", q.key);
+    const double v = result(q.how, q.parts);
+    TD_CHECK(std::abs(v - q.value) <= 1e-9 * std::max(std::abs(v), std::abs(q.value)), Internal,
+             "{} is {} and its parts give {}", q.key, q.value, v);
+  }
+  for (const Quantity& p : q.parts) check(p);
+}
+
+const Quantity* find(const Quantity& root, const std::string& key) {
+  if (root.key == key) return &root;
+  for (const Quantity& p : root.parts)
+    if (const Quantity* q = find(p, key)) return q;
+  return nullptr;
+}
+
+std::vector<std::string> keys(const Quantity& root) {
+  std::vector<std::string> all{root.key};
+  for (const Quantity& p : root.parts)
+    for (std::string& k : keys(p)) all.push_back(std::move(k));
+  return all;
+}
+
+std::string show(double v, const std::string& unit) {
+  static const char* const kBytes[] = {"B", "KB", "MB", "GB", "TB", "PB"};
+  static const char* const kRates[] = {"B/s", "KB/s", "MB/s", "GB/s", "TB/s"};
+  static const char* const kFlops[] = {"FLOP",  "KFLOP", "MFLOP", "GFLOP",
+                                       "TFLOP", "PFLOP", "EFLOP", "ZFLOP"};
+  static const char* const kFlopRates[] = {"FLOP/s",  "KFLOP/s", "MFLOP/s",
+                                           "GFLOP/s", "TFLOP/s", "PFLOP/s"};
+  if (unit == "B") return scaled(v, kBytes, 6, 1000);
+  if (unit == "B/s") return scaled(v, kRates, 5, 1000);
+  if (unit == "FLOP") return scaled(v, kFlops, 8, 1000);
+  if (unit == "FLOP/s") return scaled(v, kFlopRates, 6, 1000);
+  if (unit == "USD") return fmt::format("${:.{}f}", v, v < 0.1 && v > 0 ? 4 : 2);
+  if (unit == "s") {
+    if (v == 0) return "0 s";
+    if (std::abs(v) < 1e-3) return fmt::format("{:.3g} us", v * 1e6);
+    if (std::abs(v) < 1) return fmt::format("{:.3g} ms", v * 1e3);
+    if (std::abs(v) < 120) return fmt::format("{:.3g} s", v);
+    if (std::abs(v) < 7200) return fmt::format("{:.1f} min", v / 60);
+    if (std::abs(v) < 48 * 3600) return fmt::format("{:.1f} h", v / 3600);
+    return fmt::format("{:.1f} days", v / 86400);
+  }
+  const std::string number = std::abs(v) >= 1e5 && v == std::floor(v) && std::abs(v) < 1e15
+                                 ? fmt::format("{:.0f}", v)
+                                 : fmt::format("{:.4g}", v);
+  return unit.empty() ? number : number + " " + unit;
+}
+std::string show(const Quantity& q) { return show(q.value, q.unit); }
+
+std::string explain(const Quantity& q, int depth) {
+  std::string out;
+  explain_to(out, q, 0, depth, "");
+  return out;
+}
+
+io::Json to_json(const Quantity& q) {
+  static const char* const kHow[] = {"given", "sum", "product", "quotient", "most", "least"};
+  io::Json::Object o;
+  o.emplace_back("key", q.key);
+  o.emplace_back("label", q.label);
+  o.emplace_back("value", q.value);
+  o.emplace_back("unit", q.unit);
+  if (q.low) o.emplace_back("low", *q.low);
+  if (q.high) o.emplace_back("high", *q.high);
+  o.emplace_back("how", kHow[static_cast<int>(q.how)]);
+  if (!q.why.empty()) o.emplace_back("why", q.why);
+  if (!q.parts.empty()) {
+    io::Json::Array parts;
+    for (const Quantity& p : q.parts) parts.push_back(to_json(p));
+    o.emplace_back("parts", std::move(parts));
+  }
+  return io::Json(std::move(o));
+}
+
+}  // namespace tandem::plan

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/plan/workload.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tandem/base/nearest.h"
+#include "tandem/codegen/jit.h"
+#include "tandem/compile/compile.h"
+#include "tandem/compile/executable.h"
+#include "tandem/grad/autograd.h"
+#include "tandem/graph/dry_run.h"
+#include "tandem/graph/profiler.h"
+#include "tandem/nn/module.h"
+#include "tandem/ops/ops.h"
+#include "tandem/optim/optimizers.h"
+#include "tandem/tensor/allocator.h"
+
+namespace tandem::plan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+using OptimizerPtr = std::unique_ptr<optim::Optimizer>;
+struct OptimizerRow {
+  const char* name;
+  OptimizerPtr (*make)(std::vector<Param>);
+};
+template <class O>
+OptimizerPtr make_optimizer(std::vector<Param> p) {
+  return std::make_unique<O>(std::move(p));
+}
+constexpr OptimizerRow kOptimizers[] = {
+    {"AdamW", make_optimizer<optim::AdamW>},
+    {"Adam", make_optimizer<optim::Adam>},
+    {"SGD", make_optimizer<optim::SGD>},
+    {"SGD-momentum",
+     [](std::vector<Param> p) -> OptimizerPtr {
+       return std::make_unique<optim::SGD>(std::move(p), optim::SGDOptions{.momentum = 0.9});
+     }},
+    {"RMSprop", make_optimizer<optim::RMSprop>},
+    {"Adagrad", make_optimizer<optim::Adagrad>},
+    {"Adadelta", make_optimizer<optim::Adadelta>},
+    {"Adamax", make_optimizer<optim::Adamax>},
+    {"NAdam", make_optimizer<optim::NAdam>},
+    {"RAdam", make_optimizer<optim::RAdam>},
+    {"Lion", make_optimizer<optim::Lion>},
+    {"LAMB", make_optimizer<optim::LAMB>},
+    {"Adafactor", make_optimizer<optim::Adafactor>},
+};
+const OptimizerRow& optimizer_row(const std::string& name) {
+  for (const OptimizerRow& r : kOptimizers)
+    if (name == r.name) return r;
+  const std::string near = nearest_word(name, optimizer_names());
+  TD_FAIL(Value, "there is no optimizer '{}'\n{}It is one of {}.", name,
+          near.empty() ? "" : "Did you mean '" + near + "'? ", fmt::join(optimizer_names(), ", "));
+}
+
+bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::amp_f16; }
+
+// Sees the result's dtype of each op that the profiler records.
+class DTypeHook : public OpHook {
+ public:
+  DTypeHook(const Profile& profile, DryMemory* books) : profile_(profile), books_(books) {}
+  void before(const OpDef&, std::span<const Tensor>) override {
+    if (books_ && context().scope) books_->scope = context().scope->path;
+  }
+  void after(const OpDef& op, std::span<const Tensor> out) override {
+    if (profile_.events.size() == ops.size()) return;  // part of a body
+    DType d = DType::f32;
+    for (const Tensor& t : out)
+      if (t.defined()) {
+        d = t.dtype();
+        break;
+      }
+    while (ops.size() < profile_.events.size())
+      ops.push_back({&op, d, books_ ? books_->phase : uint8_t{0}});
+  }
+  struct Seen {
+    const OpDef* op = nullptr;
+    DType dtype = DType::f32;
+    uint8_t phase = 0;
+  };
+  std::vector<Seen> ops;
+
+ private:
+  const Profile& profile_;
+  DryMemory* books_;
+};
+
+// Is it what matrix units do? Products and convolutions are what autocast lowers; their derivatives
+// are known by the operations that each element of their results takes.
+bool is_matrix(const OpDef* op, double flops, double bytes, DType dtype) {
+  if (op && op->autocast_class == Autocast::low) return true;
+  return flops > 8 * bytes / static_cast<double>(size_of(dtype));
+}
+
+// The step of a job, in phases that the books see.
+class Stepper {
+ public:
+  Stepper(const Job& job, const WorkOptions& o, DryMemory* books) : o_(o), books_(books) {
+    phase(Phase::build);
+    model_ = job.make(o.batch);
+    TD_CHECK(!o.training || model_->loss, Unsupported,
+             "{} has no loss: it can be planned for --serve only", job.name);
+    if (o.precision == Precision::pure_bf16) {
+      TD_CHECK(model_->to, Unsupported, "{} cannot be converted to bf16", job.name);
+      model_->to(DType::bf16);
+      for (Tensor& t : model_->inputs)
+        if (is_floating(t.dtype())) t = t.to(DType::bf16);
+    }
+    if (model_->train) model_->train(o.training);
+    if (o.training) optimizer_ = optimizer_row(o.optimizer).make(model_->parameters);
+    if (o.compiled)
+      compiled_.emplace([this](const std::vector<Tensor>& in) { return body(in); },
+                        CompileOptions{.memory_limit = o.memory_limit, .name = job.name},
+                        Where::here());
+  }
+
+  /// One step; eager ones call `at_gradients` when all gradients are there.
+  void step(const std::function<void()>& at_gradients = {}) {
+    at_gradients_ = at_gradients ? &at_gradients : nullptr;
+    phase(Phase::forward);
+    NoGradGuard no_grad(!o_.training);
+    if (compiled_)
+      (*compiled_)(model_->inputs);
+    else
+      body(model_->inputs);
+  }
+  const JobModel& model() const { return *model_; }
+  const optim::Optimizer* optimizer() const { return optimizer_.get(); }
+  Ref<Executable> executable() const { return compiled_ ? compiled_->executable() : nullptr; }
+  void phase(Phase p) {
+    if (books_) books_->phase = static_cast<uint8_t>(p);
+  }
+
+ private:
+  Tensor body(const std::vector<Tensor>& in) {
+    const auto run = [&](const auto& f) {
+      if (!is_amp(o_.precision)) return f(in);
+      AutocastGuard amp(o_.precision == Precision::amp_f16 ? DType::f16 : DType::bf16);
+      return f(in);
+    };
+    if (!o_.training) return run(model_->forward);
+    optimizer_->zero_grad();
+    Tensor loss = run(model_->loss);
+    phase(Phase::backward);
+    loss.backward();
+    if (at_gradients_) (*at_gradients_)();
+    phase(Phase::update);
+    optimizer_->step();
+    return loss.detach();
+  }
+
+  WorkOptions o_;
+  DryMemory* books_;
+  std::shared_ptr<JobModel> model_;
+  OptimizerPtr optimizer_;
+  std::optional<Compiled<std::function<Tensor(const std::vector<Tensor>&)>>> compiled_;
+  const std::function<void()>* at_gradients_ = nullptr;
+};
+
+// Which cause each block of the books has.
+class Causes {
+ public:
+  explicit Causes(const DryMemory& books) : books_(books) {}
+  void mark(const Tensor& t, Cause c) {
+    if (!t.defined()) return;
+    const int32_t b = DryMemory::block_of(*t.impl());
+    if (b < 0) return;
+    const auto k = static_cast<size_t>(b);
+    if (marked_.size() <= k) marked_.resize(k + 1, Cause::count);
+    marked_[k] = c;
+  }
+  Cause of(int32_t block) const {
+    const auto k = static_cast<size_t>(block);
+    if (k < marked_.size() && marked_[k] != Cause::count) return marked_[k];
+    const DryBlock& b = books_.blocks()[k];
+    if (b.use == DryUse::scratch) return Cause::workspace;
+    switch (static_cast<Phase>(b.phase)) {
+      case Phase::build:
+        return Cause::weights;
+      case Phase::input:
+        return Cause::input;
+      default:
+        return Cause::activations;
+    }
+  }
+
+ private:
+  const DryMemory& books_;
+  std::vector<Cause> marked_;
+};
+
+double numel_bytes(const Tensor& t) {
+  return static_cast<double>(t.numel()) * static_cast<double>(size_of(t.dtype()));
+}
+
+void mark_all(const Stepper& s, Causes& causes) {
+  for (const Param& p : s.model().parameters) causes.mark(p.value(), Cause::weights);
+  for (const Buffer& b : s.model().buffers) causes.mark(b.value(), Cause::weights);
+  for (const Tensor& t : s.model().inputs) causes.mark(t, Cause::input);
+  if (s.optimizer())
+    for (const auto& [name, t] : s.optimizer()->state_dict()) causes.mark(t, Cause::optimizer);
+}
+void mark_gradients(const Stepper& s, Causes& causes) {
+  for (const Param& p : s.model().parameters) causes.mark(p.grad(), Cause::gradients);
+}
+
+void add(Held& h, Cause c, double bytes) { h.bytes[static_cast<size_t>(c)] += bytes; }
+
+// Walk the books: what is held by cause after every event from `first` on, and where most is.
+void replay(const DryMemory& books, const Causes& causes, size_t first, Workload& w) {
+  Held now;
+  double most = -1;
+  std::vector<std::pair<size_t, Held>> all;
+  for (size_t k = 0; k < books.events().size(); ++k) {
+    const DryEvent& e = books.events()[k];
+    const DryBlock& b = books.blocks()[static_cast<size_t>(e.block)];
+    add(now, causes.of(e.block), (e.taken ? 1.0 : -1.0) * static_cast<double>(b.bytes));
+    if (k < first) continue;
+    all.emplace_back(k, now);
+    if (now.total() > most) {
+      most = now.total();
+      w.peak = now;
+    }
+  }
+  const size_t stride = std::max<size_t>(1, all.size() / 300);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const DryBlock& b = books.blocks()[static_cast<size_t>(books.events()[all[i].first].block)];
+    const bool peak = all[i].second.total() == most;
+    if (i % stride == 0 || peak) w.timeline.push_back({all[i].second, scope_path(b.scope)});
+  }
+}
+
+// The arena of a compiled step, moment by moment.
+void timeline_of(const Executable& exe, const Held& outside, Workload& w) {
+  const compiler::Lowered& l = exe.lowered();
+  const size_t n = l.steps.size();
+  std::vector<double> alive(n + 1, 0), scratch(n + 1, 0);
+  for (const compiler::Block& b : l.buffers) {
+    if (b.base != compiler::Base::arena || b.same_as != compiler::kNone || b.first < 0) continue;
+    bool is_scratch = false;
+    for (const compiler::Step& s : l.steps)
+      if (s.scratch >= 0 && &l.buffers[static_cast<size_t>(s.scratch)] == &b) is_scratch = true;
+    for (int k = b.first; k <= b.last && static_cast<size_t>(k) < n; ++k)
+      (is_scratch ? scratch : alive)[static_cast<size_t>(k)] += static_cast<double>(b.bytes);
+  }
+  const size_t stride = std::max<size_t>(1, n / 300);
+  for (size_t k = 0; k < n; ++k) {
+    if (k % stride != 0 && static_cast<int>(k) != l.peak_step) continue;
+    Moment m{outside, l.steps[k].name};
+    if (l.steps[k].scope) m.name += " in " + scope_path(l.steps[k].scope);
+    add(m.held, Cause::activations, alive[k]);
+    add(m.held, Cause::workspace, scratch[k]);
+    w.timeline.push_back(std::move(m));
+  }
+}
+
+std::vector<Work> work_of(const Profile& profile, const DTypeHook& hook, const Executable* exe) {
+  std::vector<Work> all;
+  if (exe) {
+    const compiler::Lowered& l = exe->lowered();
+    size_t k = 0;
+    for (const ProfileEvent& e : profile.events) {
+      if (!e.compiled || k >= l.steps.size()) continue;
+      const compiler::Step& s = l.steps[k];
+      DType d = DType::f32;
+      for (int o : s.out)
+        if (o >= 0) {
+          d = l.places[static_cast<size_t>(o)].dtype;
+          break;
+        }
+      all.push_back({e.name, e.scope, e.flops, e.bytes, d, is_matrix(s.op, e.flops, e.bytes, d), 0,
+                     s.op ? s.op->name : "loop",
+                     1e-9 * static_cast<double>(e.end_ns - e.start_ns)});
+      k += exe->steps_at(k);
+    }
+    return all;
+  }
+  for (size_t k = 0; k < profile.events.size(); ++k) {
+    const ProfileEvent& e = profile.events[k];
+    const DTypeHook::Seen seen = k < hook.ops.size() ? hook.ops[k] : DTypeHook::Seen{};
+    if (e.flops == 0 && e.bytes == 0) continue;  // views
+    all.push_back({e.name, e.scope, e.flops, e.bytes, seen.dtype,
+                   is_matrix(seen.op, e.flops, e.bytes, seen.dtype), seen.phase,
+                   seen.op && seen.op->family == Family::pointwise ? "loop" : e.name,
+                   1e-9 * static_cast<double>(e.end_ns - e.start_ns)});
+  }
+  return all;
+}
+
+}  // namespace
+
+Precision precision_of(const std::string& name) {
+  static const std::vector<std::pair<std::string, Precision>> kAll = {
+      {"f32", Precision::f32},
+      {"fp32", Precision::f32},
+      {"tf32", Precision::tf32},
+      {"bf16", Precision::amp_bf16},
+      {"amp", Precision::amp_bf16},
+      {"amp_bf16", Precision::amp_bf16},
+      {"f16", Precision::amp_f16},
+      {"fp16", Precision::amp_f16},
+      {"pure-bf16", Precision::pure_bf16}};
+  std::vector<std::string> names;
+  for (const auto& [n, p] : kAll) {
+    if (n == name) return p;
+    names.push_back(n);
+  }
+  const std::string near = nearest_word(name, names);
+  TD_FAIL(Value, "there is no precision '{}'\n{}It is f32, tf32, bf16, f16 or pure-bf16.", name,
+          near.empty() ? "" : "Did you mean '" + near + "'? ");
+}
+const char* to_string(Precision p) {
+  static const char* const kNames[] = {"f32", "tf32", "bf16", "f16", "pure-bf16"};
+  return kNames[static_cast<int>(p)];
+}
+const char* to_string(Cause c) {
+  static const char* const kNames[] = {"weights",     "gradients", "optimizer state",
+                                       "activations", "workspace", "input"};
+  return kNames[static_cast<int>(c)];
+}
+double Held::total() const {
+  double n = 0;
+  for (double b : bytes) n += b;
+  return n;
+}
+double Workload::flops() const {
+  double n = 0;
+  for (const Work& k : work) n += k.flops;
+  return n;
+}
+double Workload::bytes() const {
+  double n = 0;
+  for (const Work& k : work) n += k.bytes;
+  return n;
+}
+double Workload::matrix_flops() const {
+  double n = 0;
+  for (const Work& k : work) n += k.matrix ? k.flops : 0;
+  return n;
+}
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> all;
+  for (const OptimizerRow& r : kOptimizers) all.emplace_back(r.name);
+  return all;
+}
+
+Workload dry_run(const Job& job, const WorkOptions& o) {
+  TD_CHECK(o.batch > 0, Value, "the batch is {}\nGive 1 or more.", o.batch);
+  if (o.training) optimizer_row(o.optimizer);
+  const Clock::time_point start = Clock::now();
+  Workload w;
+  w.model = job.name;
+  w.options = o;
+  w.unit = job.unit;
+  w.blocks = static_cast<double>(job.transformer_layers);
+  w.units = static_cast<double>(o.batch) * job.units_per_sample;
+  DryRunGuard dry({.this_backend = o.this_backend});
+  DryMemory& books = dry.memory();
+  Causes causes(books);
+  Stepper s(job, o, &books);
+  mark_all(s, causes);
+  const auto at_gradients = [&] { mark_gradients(s, causes); };
+  // The first step makes the optimizer's state; the second is one of many.
+  s.step(at_gradients);
+  mark_all(s, causes);
+  size_t first = 0;
+  {
+    ProfilerGuard profiler;
+    DTypeHook hook(profiler.profile(), &books);
+    std::optional<HookGuard> watch;
+    if (!o.compiled) watch.emplace(hook);
+    first = books.events().size();
+    s.step(at_gradients);
+    mark_all(s, causes);
+    const Ref<Executable> exe = s.executable();
+    w.work = work_of(profiler.profile(), hook, exe.get());
+  }
+  for (const Param& p : s.model().parameters) {
+    const Tensor v = p.value();
+    w.parameters += static_cast<double>(v.numel());
+    w.weight_bytes += numel_bytes(v);
+    if (o.training && p.requires_grad()) w.gradient_bytes += numel_bytes(v);
+  }
+  for (const Buffer& b : s.model().buffers) w.weight_bytes += numel_bytes(b.value());
+  if (s.optimizer())
+    for (const auto& [name, t] : s.optimizer()->state_dict())
+      if (DryMemory::block_of(*t.impl()) >= 0) w.optimizer_bytes += numel_bytes(t);
+  if (const Ref<Executable> exe = s.executable()) {
+    Held outside;
+    add(outside, Cause::weights, w.weight_bytes);
+    add(outside, Cause::optimizer, w.optimizer_bytes);
+    for (const Tensor& t : s.model().inputs) add(outside, Cause::input, numel_bytes(t));
+    timeline_of(*exe, outside, w);
+    for (const Moment& m : w.timeline)
+      if (m.held.total() > w.peak.total()) w.peak = m.held;
+    // The plan's block is as large as the plan, which may be more than what is alive in one step.
+    const double arena = static_cast<double>(exe->arena_bytes());
+    const double alive = w.peak.of(Cause::activations) + w.peak.of(Cause::workspace);
+    add(w.peak, Cause::activations, std::max(0.0, arena - alive));
+  } else {
+    replay(books, causes, first, w);
+  }
+  w.host_peak = static_cast<double>(books.peak());
+  w.rounding = w.host_peak - w.peak.total();
+  w.plan_seconds = seconds_since(start);
+  return w;
+}
+
+Measured measure(const Job& job, const WorkOptions& o, int steps) {
+  trim_allocator();
+  reset_allocator_peak();
+  const int64_t before = allocator_stats().in_use;
+  Stepper s(job, o, nullptr);
+  s.step();
+  s.step();
+  wait_for_jit();
+  Measured m;
+  std::vector<double> times;
+  for (int i = 0; i < steps; ++i) {
+    const Clock::time_point t = Clock::now();
+    s.step();
+    times.push_back(seconds_since(t));
+  }
+  std::sort(times.begin(), times.end());
+  if (!times.empty()) m.seconds = times[times.size() / 2];
+  m.peak_bytes = static_cast<double>(allocator_stats().peak - before);
+  return m;
+}
+
+std::vector<Work> profile_steps(const Job& job, const WorkOptions& o, int steps) {
+  Stepper s(job, o, nullptr);
+  for (int i = 0; i < 2; ++i) s.step();
+  wait_for_jit();
+  for (int i = 0; i < 2; ++i) s.step();
+  std::vector<std::vector<Work>> all;
+  for (int i = 0; i < steps; ++i) {
+    ProfilerGuard profiler;
+    DTypeHook hook(profiler.profile(), nullptr);
+    std::optional<HookGuard> watch;
+    if (!o.compiled) watch.emplace(hook);
+    s.step();
+    const Ref<Executable> exe = s.executable();
+    all.push_back(work_of(profiler.profile(), hook, exe.get()));
+  }
+  std::vector<Work> out = all[0];
+  for (size_t k = 0; k < out.size(); ++k) {
+    std::vector<double> t;
+    for (const auto& run : all)
+      if (k < run.size()) t.push_back(run[k].seconds);
+    std::nth_element(t.begin(), t.begin() + static_cast<ptrdiff_t>(t.size() / 2), t.end());
+    out[k].seconds = t[t.size() / 2];
+  }
+  return out;
+}
+
+}  // namespace tandem::plan

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job asks of a machine, from a dry run of the real program: tracer, passes, allocator and
+// optimizer run, kernels do not. Every op with its FLOPs and bytes as the rows' cost columns state
+// them, and memory by cause at the peak.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/graph/cell.h"
+
+namespace tandem::plan {
+
+enum class Precision : uint8_t {
+  f32,
+  tf32,       ///< f32 values, products in tf32: the same memory as f32
+  amp_bf16,   ///< f32 weights, products in bf16 (autocast)
+  amp_f16,    ///< f32 weights, products in f16
+  pure_bf16,  ///< weights, gradients and optimizer state in bf16
+};
+/// "f32", "tf32", "bf16" (amp), "f16" (amp), "pure-bf16". Throws Value naming the nearest.
+TD_API Precision precision_of(const std::string& name);
+TD_API const char* to_string(Precision p);
+
+/// A model ready to step, made inside a dry run (or outside, to measure it).
+struct JobModel {
+  std::vector<Param> parameters;
+  std::vector<Buffer> buffers;
+  std::vector<Tensor> inputs;  ///< of one batch; the last ones are the targets
+  std::function<Tensor(const std::vector<Tensor>&)> loss;     ///< empty: it cannot be trained
+  std::function<Tensor(const std::vector<Tensor>&)> forward;  ///< of the same inputs
+  std::function<void(DType)> to;                              ///< convert weights; empty: it cannot
+  std::function<void(bool)> train;
+};
+/// Something to plan.
+struct Job {
+  std::string name;
+  std::string unit = "samples";    ///< what throughput counts: "images", "tokens"
+  double units_per_sample = 1;     ///< tokens of a sequence
+  int64_t transformer_layers = 0;  ///< of equal blocks, 0: not known; for recompute by blocks
+  double sample_bytes = 0;         ///< one sample as it lies on disk
+  double decode_seconds = 0;       ///< of one core for one sample; 0: nothing to decode
+  std::string sample_from;         ///< where the two come from
+  std::function<std::shared_ptr<JobModel>(int64_t batch)> make;
+};
+
+struct WorkOptions {
+  int64_t batch = 1;
+  bool compiled = true;
+  bool training = true;
+  Precision precision = Precision::f32;
+  std::string optimizer = "AdamW";
+  bool this_backend = false;  ///< DryRunOptions::this_backend: true for plans of this machine
+  size_t memory_limit = 0;    ///< CompileOptions::memory_limit
+};
+
+/// One op, or one step of the compiled program.
+struct Work {
+  std::string name;
+  uint32_t scope = 0;  ///< layer, see scope_path()
+  double flops = 0, bytes = 0;
+  DType dtype = DType::f32;  ///< of its result
+  bool matrix = false;       ///< products, convolutions, attention: what matrix units do
+  uint8_t phase = 0;         ///< Phase
+  std::string kind;          ///< the row's name, "loop" for pointwise work and fused loops
+  double seconds = 0;        ///< measured, of profile_steps(); 0 in a dry run
+};
+enum class Phase : uint8_t { build, input, forward, backward, update };
+
+/// Causes of memory.
+enum class Cause : uint8_t { weights, gradients, optimizer, activations, workspace, input, count };
+TD_API const char* to_string(Cause c);
+
+/// Bytes by cause at one moment.
+struct Held {
+  double bytes[static_cast<size_t>(Cause::count)] = {};
+  double of(Cause c) const { return bytes[static_cast<size_t>(c)]; }
+  double total() const;
+};
+struct Moment {
+  Held held;
+  std::string name;  ///< what ran then
+};
+
+struct Workload {
+  std::string model;
+  WorkOptions options;
+  std::string unit;
+  double units = 0;  ///< of a batch: samples or tokens
+  double parameters = 0;
+  double blocks = 0;  ///< equal blocks of the model, 0: not known
+  double weight_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
+  std::vector<Work> work;  ///< of one step
+  Held peak;               ///< as tensors are sized, at the step's highest moment
+  double host_peak = 0;    ///< as this machine's allocator would count it, headers and rounding too
+  double rounding = 0;     ///< host_peak less the tensors that are alive then
+  std::vector<Moment> timeline;  ///< of one step, thinned to a few hundred moments
+  double plan_seconds = 0;       ///< what the dry run took
+
+  double flops() const;
+  double bytes() const;
+  /// FLOPs of the forward part, of everything, by products only.
+  double matrix_flops() const;
+};
+
+/// Dry-run a job. Throws Value for an optimizer that is none (with the nearest), Unsupported for
+/// training what has no loss, and what the model throws.
+TD_API Workload dry_run(const Job& job, const WorkOptions& options);
+/// The names that `optimizer` may have.
+TD_API std::vector<std::string> optimizer_names();
+
+/// Run the same steps for real and give the allocator's peak above the start and the median seconds
+/// of a step; for tests and for calibration.
+struct Measured {
+  double peak_bytes = 0, seconds = 0;
+};
+TD_API Measured measure(const Job& job, const WorkOptions& options, int steps = 3);
+/// Run real steps and give each kernel with the median of its times.
+TD_API std::vector<Work> profile_steps(const Job& job, const WorkOptions& options, int steps = 5);
+
+}  // namespace tandem::plan

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans: figures that add up, data that is checked, errors that name the nearest choice, and how
+// far predictions are from published runs.
+#include "tandem/plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "tandem/plan/jobs.h"
+#include "tandem/tandem.h"
+
+namespace tandem::plan {
+namespace {
+
+struct Thrown {
+  ErrorKind kind = ErrorKind::Internal;
+  std::string text;
+};
+template <class F>
+Thrown thrown_by(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return {e.kind(), e.what()};
+  }
+  return {ErrorKind::Internal, "nothing was thrown"};
+}
+#define EXPECT_ERROR(kind_, wanted, ...)                         \
+  do {                                                           \
+    const Thrown t = thrown_by([&] { __VA_ARGS__; });            \
+    EXPECT_EQ(t.kind, ErrorKind::kind_) << t.text;               \
+    EXPECT_NE(t.text.find(wanted), std::string::npos) << t.text; \
+  } while (false)
+
+double quantile(std::vector<double> v, double q) {
+  std::sort(v.begin(), v.end());
+  return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
+}
+
+PlanRequest request(const std::string& model, const std::string& gpu) {
+  PlanRequest r;
+  r.job = find_job(model);
+  r.gpu = gpu;
+  r.batch = 32;
+  return r;
+}
+
+TEST(Quantity, AddsUp) {
+  Quantity a = given("a", "a", 6, "B", "counted"), b = given("b", "b", 2, "B", "counted");
+  EXPECT_EQ(sum("s", "s", "B", "", {a, b}).value, 8);
+  EXPECT_EQ(product("p", "p", "B", "", {a, b}).value, 12);
+  EXPECT_EQ(quotient("q", "q", "", "", a, b).value, 3);
+  EXPECT_EQ(most("m", "m", "B", "", {a, b}).value, 6);
+  Quantity s = sum("s", "s", "B", "", {a, least("l", "l", "B", "", {a, b})});
+  check(s);
+  EXPECT_EQ(find(s, "b")->value, 2);
+  EXPECT_NE(explain(s).find("the smaller of"), std::string::npos);
+  s.value = 9;
+  EXPECT_ERROR(Internal, "its parts give 8", check(s));
+  a.why = "";
+  EXPECT_ERROR(Internal, "does not say by whom", check(a));
+  EXPECT_EQ(show(1536e6, "B"), "1.54 GB");
+  EXPECT_EQ(show(0.0042, "s"), "4.2 ms");
+}
+
+TEST(Plan, EveryFigureAddsUp) {
+  init();
+  const Catalog catalog = Catalog::built_in();
+  for (const char* model : {"resnet50", "gpt2:124m", "bert:base", "lenet", "unet"})
+    for (bool compiled : {false, true})
+      for (int n : {1, 8}) {
+        PlanRequest r = request(model, n == 1 ? "4090" : "h100");
+        r.compiled = compiled;
+        r.n = n;
+        r.sharding = n == 8 ? 2 : 0;
+        r.data = data_set("samples=100000,gb=2");
+        r.epochs = 3;
+        r.term = n == 8 ? "spot" : "hourly";
+        const Plan p = make_plan(r, catalog);
+        check(p);
+        for (const char* key :
+             {"memory", "memory.weights", "batch.largest.gpu", "time.step", "rate", "time",
+              "energy", "cost", "checkpoint.interval", "buy.hours"})
+          EXPECT_GT(p.at(key).value, 0) << model << " " << key;
+        for (const std::string& k : p.keys()) EXPECT_FALSE(explain(p.at(k)).empty());
+        EXPECT_EQ(p.server.size(), 9u);
+        const Quantity& m = p.at("memory");
+        EXPECT_LE(*m.low, m.value);
+        EXPECT_GE(*m.high, m.value);
+        EXPECT_FALSE(to_json(p).dump().empty());
+      }
+}
+
+// The largest batch fits and a larger one does not.
+TEST(Plan, LargestBatch) {
+  init();
+  const Catalog catalog = Catalog::built_in();
+  for (const char* model : {"resnet18", "gpt2:124m"}) {
+    PlanRequest r = request(model, "T4");
+    const Plan p = make_plan(r, catalog);
+    const auto b = static_cast<int64_t>(p.at("batch.largest.gpu").value);
+    ASSERT_GT(b, 0);
+    r.batch = b;
+    EXPECT_TRUE(make_plan(r, catalog).fits);
+    r.batch = b + std::max<int64_t>(2, b / 20);
+    const Plan more = make_plan(r, catalog);
+    EXPECT_FALSE(more.fits);
+    EXPECT_NE(more.notes[0].find("A batch of"), std::string::npos);
+  }
+}
+
+TEST(Plan, RankAndServe) {
+  init();
+  const Catalog catalog = Catalog::built_in();
+  PlanRequest r = request("resnet50", "");
+  r.batch = 256;
+  r.data = data_set("imagenet");
+  r.epochs = 90;
+  const std::vector<Ranked> by_cost = rank(r, catalog, RankBy::cost);
+  EXPECT_GE(by_cost.size(), 40u);
+  for (size_t i = 1; i < by_cost.size(); ++i)
+    if (by_cost[i].fits) EXPECT_LE(by_cost[i - 1].usd, by_cost[i].usd);
+  const std::vector<Ranked> by_time = rank(r, catalog, RankBy::time);
+  EXPECT_LT(by_time[0].seconds, by_cost[0].seconds);
+  EXPECT_TRUE(by_cost[0].pareto);
+  EXPECT_TRUE(by_time[0].pareto);
+  r.deadline = by_cost[0].seconds / 2;
+  const std::vector<Ranked> soon = rank(r, catalog, RankBy::cost);
+  EXPECT_LE(soon[0].seconds, r.deadline);
+  const Plan none = make_plan(r, catalog);
+  EXPECT_FALSE(none.gpu.name.empty());
+  const Plan fleet = serve_plan(request("resnet50", "L4"), {.rps = 5000, .p99 = 0.05}, catalog);
+  check(fleet);
+  EXPECT_LE(fleet.at("serve.p99").value, 0.05);
+  EXPECT_GE(fleet.at("serve.gpus").value * fleet.at("serve.rate").value, 5000);
+  EXPECT_ERROR(Value, "Take a faster GPU",
+               serve_plan(request("llama:13b", "H100"), {.rps = 1, .p99 = 0.0001}, catalog));
+}
+
+// Without failures a run takes its work and its checkpoints; with them it agrees with the
+// expectation of an exponential clock that starts anew after each piece.
+TEST(Plan, SpotSimulation) {
+  const SpotResult calm = simulate_spot(36000, 3600, 10, 0, 300);
+  EXPECT_NEAR(calm.mean, 36000 + 9 * 10, 1e-6);
+  const double rate = 1.0 / 7200, restart = 300;
+  const SpotResult r = simulate_spot(36000, 3600, 0, rate, restart, 20000);
+  // E[time of a piece] = (e^(rate t) - 1) (1 / rate + restart), Daly 2006.
+  const double expected = 10 * std::expm1(rate * 3600) * (1 / rate + restart);
+  EXPECT_NEAR(r.mean / expected, 1, 0.02);
+  EXPECT_GT(r.p90, r.mean);
+}
+
+TEST(PlanMustFail, TheNearestChoice) {
+  init();
+  const Catalog catalog = Catalog::built_in();
+  EXPECT_ERROR(Value, "Did you mean 'RTX 4090'", catalog.gpu("rtx 4900"));
+  EXPECT_ERROR(Value, "Known are T4, L4", catalog.gpu("quantum computer"));
+  EXPECT_ERROR(Value, "Did you mean 'resnet50'", find_job("resnet5O"));
+  EXPECT_ERROR(Value, "llama:7b", find_job("llama:8b"));
+  EXPECT_ERROR(Value, "Did you mean 'AdamW'", dry_run(find_job("lenet"), {.optimizer = "AdamWW"}));
+  EXPECT_ERROR(Value, "Did you mean 'imagenet'", data_set("imagnet"));
+  EXPECT_ERROR(Value, "is not part of a data set", data_set("samples=-3"));
+  EXPECT_ERROR(Value, "Did you mean 'bf16'", precision_of("bf61"));
+  PlanRequest r = request("lenet", "T4");
+  r.epochs = 3;
+  EXPECT_ERROR(Value, "epochs are of data", make_plan(r, catalog));
+  r.epochs = 0;
+  r.n = 0;
+  EXPECT_ERROR(Value, "0 GPUs cannot be planned", make_plan(r, catalog));
+  r.n = 1;
+  r.budget = -5;
+  EXPECT_ERROR(Value, "are to be positive", make_plan(r, catalog));
+  r.budget = 5;
+  EXPECT_ERROR(Value, "needs an end", make_plan(r, catalog));
+  r.budget = 0;
+  r.term = "1 yaer";
+  EXPECT_ERROR(Value, "Did you mean '1 year'", make_plan(r, catalog));
+  r.term = "hourly";
+  EXPECT_ERROR(Value, "Did you mean 'memory'", make_plan(r, catalog).at("memroy"));
+}
+
+TEST(PlanMustFail, DataThatBreaksTheSchema) {
+  const std::string file = testing::TempDir() + "/prices.json";
+  const std::string good = read_file("data/prices.json", size_t{1} << 20);
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, text.npos) << from;
+    text.replace(at, from.size(), to);
+    write_file(file, text);
+  };
+  write_file(file, good);
+  EXPECT_EQ(Catalog::load("", file).prices().gpus.size(), Catalog::built_in().gpus().size());
+  with("\"low\": 0.15", "\"low\": -0.15");
+  EXPECT_ERROR(Format, "a price or a rate is not negative", Catalog::load("", file));
+  with("\"low\": 0.15", "\"low\": 9");
+  EXPECT_ERROR(Format, "low 9 <= typical 0.35", Catalog::load("", file));
+  with("\"typical\": 0.35", "\"typicl\": 0.35");
+  EXPECT_ERROR(Format, "'typical' is missing", Catalog::load("", file));
+  with("\"gpu\": \"T4\"", "\"gpu\": \"T44\"");
+  EXPECT_ERROR(Value, "there is no GPU 'T44'", Catalog::load("", file));
+  with("\"pue\": 1.25", "\"pue\": 0.9");
+  EXPECT_ERROR(Format, "'pue' is 0.9, wants 1 to 5", Catalog::load("", file));
+  with("\"surcharge\"", "\"surcharges\"");
+  EXPECT_ERROR(Format, "'surcharge' is missing", Catalog::load("", file));
+  with("\"schema\": 1", "\"schema\": 2");
+  EXPECT_ERROR(Format, "'schema' is 2", Catalog::load("", file));
+}
+
+// ---- against published runs
+
+// MosaicML's table of MPT runs: tokens per second and GPU, one constant per GPU type
+// (data/hardware.json), none fitted per row.
+double products(const Quantity& q) {
+  double n = q.label.starts_with("products") ? q.value : 0;
+  for (const Quantity& p : q.parts) n += products(p);
+  return n;
+}
+
+TEST(Published, MosaicThroughput) {
+  init();
+  const Catalog catalog = Catalog::built_in();
+  std::istringstream in(read_file("tests/plan/mosaic_runs.csv", size_t{1} << 20));
+  std::map<std::string, Workload> known;
+  std::map<std::string, std::vector<double>> errors;
+  std::vector<double> all;
+  double fullest = 0;
+  int too_large = 0;
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.empty() || line[0] == '#') continue;
+    std::vector<std::string> f;
+    std::istringstream s(line);
+    for (std::string x; std::getline(s, x, ',');) f.push_back(x);
+    ASSERT_EQ(f.size(), 8u);
+    const Gpu& gpu = catalog.gpu(f[0]);
+    PlanRequest r;
+    r.job = find_job("mpt:" + f[1], {.sequence = std::stoll(f[2])});
+    r.compiled = false;
+    r.sharding = 3;
+    r.n = std::stoi(f[3]);
+    r.accumulate = std::stoi(f[5]);
+    r.recompute = f[6] == "1";
+    const std::string key = f[1] + "," + f[2] + "," + f[4];
+    auto at = known.find(key);
+    if (at == known.end())
+      at = known
+               .emplace(key, dry_run(r.job, {.batch = std::stoll(f[4]),
+                                             .compiled = false,
+                                             .precision = r.precision}))
+               .first;
+    const Quantity rate = throughput(at->second, r, gpu, r.n);
+    const double planned = rate.value / r.n;
+    const double real = std::stod(f[7]);
+    // Each of these runs did fit.
+    const double full = memory_of(at->second, r, r.n).value / gpu.memory;
+    fullest = std::max(fullest, full);
+    too_large += full > 1.15;
+    errors[f[0]].push_back(planned / real - 1);
+    all.push_back(std::abs(planned / real - 1));
+    if (std::getenv("TANDEM_SHOW"))
+      print("{:50} planned {:8.0f} {:+.1f} % of {}: products {}, step {}\n", line, planned,
+            100 * (planned / real - 1), find(rate, "units.step")->value / r.n,
+            products(*find(rate, "time.step")), find(rate, "time.step")->value);
+  }
+  EXPECT_EQ(all.size(), 191u);
+  for (const auto& [gpu, e] : errors) {
+    std::vector<double> a = e;
+    for (double& x : a) x = std::abs(x);
+    print("{:8} {:3} rows: median error {:+.1f} %, p90 {:.1f} %, most {:.1f} %\n", gpu, e.size(),
+          100 * quantile(e, 0.5), 100 * quantile(a, 0.9), 100 * quantile(a, 1));
+  }
+  print("all {} rows: p90 {:.1f} %\n", all.size(), 100 * quantile(all, 0.9));
+  print(
+      "memory of the same runs, which did fit: {} above 1.15 times the GPU's, the fullest {:.0f} "
+      "%\n",
+      too_large, 100 * fullest);
+  EXPECT_LE(quantile(all, 0.9), 0.20);
+}
+
+// Parameters as their authors and torchvision state them; Adam in f32 keeps 12 bytes for each
+// beside the gradient: weights and two moments.
+TEST(Published, WeightsAndOptimizer) {
+  init();
+  const std::vector<std::pair<const char*, double>> kModels = {
+      {"gpt2:124m", 124439808},       {"gpt2:medium", 354823168},   {"gpt2:large", 774030080},
+      {"gpt2:xl", 1557611200},        {"llama:7b", 6738415616},     {"llama3:8b", 8030261248},
+      {"llama3:1b", 1235814400},      {"llama3:3b", 3212749824},    {"mistral:7b", 7241732096},
+      {"tinyllama:1.1b", 1100048384}, {"smollm:135m", 134515008},   {"bert:base", 109514298},
+      {"t5:small", 60506624},         {"t5:base", 222903552},       {"t5:large", 737668096},
+      {"resnet50", 25557032},         {"resnet101", 44549160},      {"vit_b_16", 86567656},
+      {"convnext_base", 88591464},    {"efficientnet_b4", 19341616}};
+  for (const auto& [name, parameters] : kModels) {
+    const Workload w = dry_run(find_job(name), {.batch = 1, .compiled = false});
+    EXPECT_NEAR((w.weight_bytes + w.optimizer_bytes) / (12 * parameters), 1, 0.01) << name;
+  }
+}
+
+// ---- against this machine
+
+// 40 configurations: what a dry run says the allocator will hold, and what it holds.
+TEST(Measured, MemoryOfThisMachine) {
+  init();
+  struct Family {
+    const char* model;
+    JobOptions options;
+    std::vector<int64_t> batches;
+  };
+  const std::string vit =
+      R"({"model_type":"vit","architectures":["ViTForImageClassification"],"hidden_size":192,
+          "intermediate_size":768,"num_hidden_layers":4,"num_attention_heads":3,"patch_size":8,
+          "image_size":64,"num_labels":100})";
+  const std::string llama =
+      R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":256,
+          "intermediate_size":688,"num_hidden_layers":4,"num_attention_heads":8,
+          "num_key_value_heads":4,"vocab_size":8000,"max_position_embeddings":512})";
+  std::vector<std::pair<std::string, Job>> jobs = {
+      {"resnet18", find_job("resnet18", {.image_size = 64})},
+      {"mobilenet_v2", find_job("mobilenet_v2", {.image_size = 64})},
+      {"vit", job_of_config(vit, "vit", {.image_size = 64})},
+      {"llama", job_of_config(llama, "llama", {.sequence = 128})}};
+  std::vector<double> errors;
+  for (const auto& [name, job] : jobs)
+    for (bool compiled : {false, true})
+      for (int variant = 0; variant < 5; ++variant) {
+        WorkOptions o{.batch = variant == 0   ? 4
+                               : variant == 1 ? 8
+                                              : 6,
+                      .compiled = compiled,
+                      .precision = variant == 3 ? Precision::amp_bf16 : Precision::f32,
+                      .optimizer = variant == 4 ? "SGD-momentum" : "AdamW",
+                      .this_backend = true};
+        if (variant == 2) o.batch = 12;
+        const double planned = dry_run(job, o).host_peak;
+        const double real = measure(job, o, 0).peak_bytes;
+        errors.push_back(std::abs(planned / real - 1));
+        if (std::getenv("TANDEM_SHOW") || errors.back() > 0.05)
+          print("{} {} batch {} {} {}: planned {:.1f} MB, measured {:.1f} MB, {:+.2f} %\n", name,
+                compiled ? "compiled" : "eager", o.batch, to_string(o.precision), o.optimizer,
+                planned / 1e6, real / 1e6, 100 * (planned / real - 1));
+      }
+  ASSERT_EQ(errors.size(), 40u);
+  print("memory of 40 configurations: median error {:.2f} %, p90 {:.2f} %, most {:.2f} %\n",
+        100 * quantile(errors, 0.5), 100 * quantile(errors, 0.9), 100 * quantile(errors, 1));
+  EXPECT_LE(quantile(errors, 0.9), 0.05);
+}
+
+}  // namespace
+}  // namespace tandem::plan

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page of a plan, as text and in Debian's chromium, headless (skipped where it is not
+// installed: scripts/setup browser); the judged statements.
+#include "tandem/plan/report.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tandem/base/file.h"
+#include "tandem/plan/advise.h"
+#include "tandem/plan/claims.h"
+#include "tandem/plan/jobs.h"
+#include "tandem/tandem.h"
+
+namespace tandem::plan {
+namespace {
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+std::string page(bool compiled) {
+  const Catalog catalog = Catalog::built_in();
+  PlanRequest r;
+  r.job = find_job("resnet18");
+  r.gpu = "RTX 4090";
+  r.batch = 64;
+  r.compiled = compiled;
+  r.data = data_set("imagenet");
+  r.epochs = 5;
+  return html_report(make_plan(r, catalog), rank(r, catalog, RankBy::cost), r);
+}
+
+TEST(PlanReport, IsSelfContained) {
+  init();
+  for (bool compiled : {false, true}) {
+    const std::string html = page(compiled);
+    EXPECT_EQ(count(html, "<svg"), 4u);
+    EXPECT_GT(count(html, "<circle"), 30u);
+    EXPECT_GE(count(html, "<polygon"), 3u);
+    EXPECT_GT(count(html, "<details"), 10u);
+    EXPECT_EQ(count(html, "http"), 0u);  // nothing is fetched
+    EXPECT_EQ(count(html, "<script"), 0u);
+    EXPECT_EQ(count(html, "<details"), count(html, "</details>"));
+    EXPECT_EQ(count(html, ">nan"), 0u);
+    EXPECT_LT(html.size(), size_t{2} << 20);
+  }
+}
+
+TEST(PlanReport, InABrowser) {
+  if (std::system("command -v chromium > /dev/null 2>&1") != 0)
+    GTEST_SKIP() << "chromium is not installed (scripts/setup browser)";
+  init();
+  std::string folder = (std::filesystem::temp_directory_path() / "plan_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  write_file(folder + "/plan.html", page(true));
+  const std::string command =
+      "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
+      "--no-first-run --user-data-dir=" +
+      folder + "/profile --enable-logging=stderr --dump-dom file://" + folder + "/plan.html > " +
+      folder + "/dom.html 2> " + folder + "/log.txt";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  const std::string dom = read_file(folder + "/dom.html"), log = read_file(folder + "/log.txt");
+  EXPECT_EQ(count(dom, "<svg"), 4u);
+  EXPECT_GT(count(dom, "<circle"), 30u);
+  EXPECT_EQ(count(dom, "<details"), count(page(true), "<details"));
+  EXPECT_EQ(count(log, "CONSOLE"), 0u) << log;
+  std::filesystem::remove_all(folder);
+}
+
+// A made-up machine and run: what takes most is named, and having it away gains what it took.
+TEST(Advise, NamesWhatTakesMost) {
+  init();
+  MachineProfile m;
+  m.f32_flops = 1e11;
+  m.bandwidth = m.cache_bandwidth = 1e10;
+  m.cache_bytes = 1e6;
+  m.launch_seconds = 1e-5;
+  m.step_seconds = 3e-6;
+  m.disk_rate = 1e9;
+  m.memory = 16e9;
+  const auto ask = [&](const char* model, int64_t batch, double waiting, double sample_bytes,
+                       double resident = 1e9) {
+    const Workload w =
+        dry_run(find_job(model), {.batch = batch, .compiled = false, .this_backend = true});
+    const RunFacts run{.samples_per_second = 100, .waiting = waiting, .resident_bytes = resident};
+    const Advice a = advise(run, w, m, sample_bytes);
+    check(a.time);
+    EXPECT_NEAR(a.time.value, static_cast<double>(batch) / 100, 1e-9);
+    return a;
+  };
+  EXPECT_EQ(ask("vgg11", 4, 0, 1e5).limit, Limit::arithmetic);
+  EXPECT_EQ(ask("lenet", 1, 0, 784).limit, Limit::launch);
+  const Advice data = ask("vgg11", 4, 0.75, 1e5);
+  EXPECT_EQ(data.limit, Limit::decode);
+  EXPECT_NEAR(data.gain, 4, 0.05);
+  EXPECT_EQ(ask("vgg11", 4, 0.75, 1e7).limit, Limit::disk);
+  EXPECT_EQ(ask("vgg11", 4, 0.2, 1e5, 15.5e9).limit, Limit::memory);
+  m.bandwidth = m.cache_bandwidth = 1e8;
+  EXPECT_EQ(ask("mobilenet_v2", 8, 0, 1e5).limit, Limit::bandwidth);
+}
+
+TEST(Claims, EveryArithmeticAddsUp) {
+  init();
+  const Catalog catalog = Catalog::built_in();
+  const std::vector<Judged> all = published_claims(catalog);
+  EXPECT_GE(all.size(), 11u);
+  for (const Judged& j : all) {
+    EXPECT_FALSE(j.statement.empty());
+    EXPECT_FALSE(j.why.empty());
+    for (const Quantity& q : j.arithmetic) check(q);
+  }
+  // $1.20 for 2 kWh, and 10 hours at $3.84 for $34.56, are no arithmetic.
+  int impossible = 0;
+  for (const Judged& j : all) impossible += j.verdict == Verdict::impossible;
+  EXPECT_GE(impossible, 3);
+  // A T4 does not train ResNet-101 in an hour, an H100 does ResNet-18 in a week.
+  PlanRequest r;
+  r.job = find_job("resnet101");
+  r.gpu = "T4";
+  r.data = data_set("imagenet");
+  r.epochs = 90;
+  r.precision = Precision::amp_f16;
+  EXPECT_EQ(check_training_claim(r, 3600, catalog, "x").verdict, Verdict::impossible);
+  r.job = find_job("resnet18");
+  r.gpu = "H100";
+  r.precision = Precision::amp_bf16;
+  EXPECT_EQ(check_training_claim(r, 7 * 86400, catalog, "x").verdict, Verdict::possible);
+}
+
+}  // namespace
+}  // namespace tandem::plan
