@@ -205,7 +205,7 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option(
       "model", o->model,
       "A model's name, family:size, a recipe, an ONNX file, a config.json or its folder");
-  verb->add_flag("--claims", o->claims, "Published statements, judged: docs/claims.md");
+  verb->add_flag("--claims", o->claims, "Published statements, judged, as a page");
   verb->add_option("--check-claim", o->claim,
                    "Can the job be done in that time (4.2h) on that GPU, and why");
   verb->add_option("--profile", o->profile, "File of `bench --machine`, for --gpu this");

@@ -21,9 +21,9 @@ struct Judged {
 /// against the arithmetic's limit (impossible above) and the plan (unlikely above 1.3 times it).
 TD_API Judged check_training_claim(const PlanRequest& r, double seconds, const Catalog& c,
                                    const std::string& statement);
-/// The statements of docs/claims.md.
+/// The statements that go around, judged.
 TD_API std::vector<Judged> published_claims(const Catalog& c);
-/// docs/claims.md.
+/// They as a page in Markdown.
 TD_API std::string claims_page(const Catalog& c);
 
 }  // namespace tandem::plan
