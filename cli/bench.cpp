@@ -111,6 +111,7 @@ void add_bench(CLI::App& app, int& code) {
     const auto start = Clock::now();
     init();
     if (o->threads > 0) set_num_threads(o->threads);
+    const double idle_mb = peak_memory_mb();
     LoadedModel model = load_model(o->model);
     const double load_ms = ms_since(start);
     set_shapes(model, o->shapes);
@@ -149,6 +150,7 @@ void add_bench(CLI::App& app, int& code) {
         {"load_ms", load_ms},
         {"first_run_ms", first_ms},
         {"plan_bytes", forward.executable()->peak_bytes()},
+        {"idle_memory_mb", idle_mb},
         {"peak_memory_mb", peak_memory_mb()}};
     if (o->json)
       fmt::print("{}\n", j.dump(2));

@@ -24,6 +24,12 @@ Ref<Executable> finish(Program p) {
           name, smallest, limit, unlimited, holds);
 }
 
+bool writes_nothing(const Program& p) {
+  for (const Program::CellUse& u : p.cells)
+    if (u.exit != kNone) return false;
+  return p.grads.empty();
+}
+
 size_t bytes_of(const std::vector<Saved>& saved, const Program& forward) {
   size_t n = 0;
   for (const Saved& s : saved) {
@@ -50,6 +56,7 @@ ForwardBackward cut_in_two(const Program& joint, size_t n_in, size_t n_out) {
 }  // namespace
 
 Ref<Executable> make_executable(Program p, size_t limit, const std::string& name) {
+  p.inference = writes_nothing(p);
   if (limit == 0) {
     run_passes(p);
     return make_ref<Executable>(std::move(p));

@@ -110,6 +110,7 @@ class Lowering {
     for (size_t v = 0; v < p_.values.size(); ++v)
       if (p_.values[v].origin == Origin::constant) {
         size_t k = idx(p_.values[v].index);
+        if (!l_.constants[k].defined()) continue;  // nobody reads it
         if (!l_.constants[k].is_contiguous()) {
           NoGradGuard no_grad;
           l_.constants[k] = call(op::copy, nullptr, Where{}, l_.constants[k]);

@@ -8,8 +8,11 @@ std::span<const PassInfo> all_passes() {
   static constexpr PassInfo kPasses[] = {
       {"remove_dead", remove_dead},         {"expand_composites", expand_composites},
       {"canonicalize", canonicalize},       {"merge_common", merge_common},
-      {"fold_norms", fold_norms},           {"join_slices", join_slices},
-      {"order_pooling", order_pooling},     {"store_slopes", store_slopes},
+      {"fold_norms", fold_norms},           {"fold_constants", fold_constants},
+      {"join_slices", join_slices},         {"order_pooling", order_pooling},
+      {"fuse_attention", fuse_attention},   {"pack_weights", pack_weights},
+      {"channels_last", channels_last},     {"take_tails", take_tails},
+      {"store_slopes", store_slopes},
       {"fuse_loops", fuse_loops},           {"remove_dead", remove_dead},
       {"place_epilogues", place_epilogues},
   };

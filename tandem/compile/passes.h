@@ -13,6 +13,17 @@ void expand_composites(Program& p);
 /// Identities, casts to the same dtype, views to the same shape and sums over nothing vanish;
 /// a product with one and a sum with zero of the same shape too where the bits are the same.
 void canonicalize(Program& p);
+/// What depends on constants alone is computed now.
+void fold_constants(Program& p);
+/// Products and convolutions of programs without gradients, whose weight does not change from call
+/// to call, read it packed; convolutions work channels-last.
+void pack_weights(Program& p);
+/// What stands between packed convolutions works channels-last too.
+void channels_last(Program& p);
+/// Bias, residual and activation behind a packed product or convolution go into it.
+void take_tails(Program& p);
+/// Products around a softmax become the row attention, in programs without gradients.
+void fuse_attention(Program& p);
 /// Batch norms with given statistics go into the convolutions before them.
 void fold_norms(Program& p);
 /// Sums of slices' gradients that tile a tensor become concatenations.

@@ -67,6 +67,8 @@ struct TD_API Program {
   std::vector<GradUse> grads;
   std::vector<Tensor> constants;
   uint32_t rng_draws = 0;
+  /// Values alone: nothing is written, and no derivative reads what it computes.
+  bool inference = false;
 
   /// What is computed again under a memory limit, and the bytes that are not kept for it.
   struct Recomputed {

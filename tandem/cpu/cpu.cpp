@@ -139,6 +139,7 @@ void register_cpu_backend() {
   detail::register_gemm_kernels();
   detail::register_conv_kernels();
   detail::register_direct_conv_kernels();
+  detail::register_packed_kernels();
   detail::register_pool_kernels();
   detail::register_resample_kernels();
   detail::register_norm_kernels();

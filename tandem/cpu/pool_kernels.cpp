@@ -173,7 +173,6 @@ void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
   const int64_t pixels = p.out_pixels();
   const int64_t cost = p.c * std::max<int64_t>(p.in_pixels() / std::max<int64_t>(pixels, 1), 1);
   parallel_for(0, p.n * pixels, grain(cost), [&](int64_t first, int64_t last) {
-    int32_t spare[kPiece];
     for_pixels(
         first, last, a[1].out, a[2].out, pixels, [&](int64_t n, int64_t z, int64_t h, int64_t w) {
           const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
@@ -182,15 +181,18 @@ void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
           int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
           for_pieces(p.c, [&](int64_t c0, int64_t count) {
             bool started = false;
-            int32_t* to = at ? at + c0 : spare;
+            int32_t* to = at ? at + c0 : nullptr;
             for_window(p, win, [&](int64_t offset, int64_t position) {
               const auto k = static_cast<int32_t>(position);
               if (started) {
-                l.max_step(y + c0, to, x + offset + c0, k, count);
+                if (at)
+                  l.max_step(y + c0, to, x + offset + c0, k, count);
+                else
+                  l.max(y + c0, x + offset + c0, count);
                 return;
               }
               std::memcpy(y + c0, x + offset + c0, static_cast<size_t>(count) * sizeof(T));
-              std::fill_n(to, count, k);
+              if (at) std::fill_n(to, count, k);
               started = true;
             });
           });

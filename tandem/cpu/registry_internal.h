@@ -27,6 +27,8 @@ void register_direct_conv_kernels();
 /// Faster than all others for large weights: the derivative by the weight, and the other two.
 void register_conv_weight_kernels();
 void register_wide_conv_kernels();
+/// Of the rows in ops/packed.h.
+void register_packed_kernels();
 void register_pool_kernels();
 void register_resample_kernels();
 void register_norm_kernels();

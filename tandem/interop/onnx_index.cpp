@@ -21,6 +21,10 @@ Tensor wrapped(const Tensor& index, int64_t n) {
 void gather_of(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int d = c.axis("axis", 0, x.dim());
+  if (const Tensor& at = c.value(1).tensor(); at.dim() == 0 && !at.is_symbolic()) {
+    c.set(0, select(x, d, at.item<int64_t>()), c.type(0));
+    return;
+  }
   const Tensor i = c.x(1);
   const Tensor flat = wrapped(i, x.size(d)).reshape({-1});
   const Tensor y = index_select(x, d, flat);

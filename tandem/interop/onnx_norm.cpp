@@ -51,9 +51,29 @@ void instance_norm_of(OnnxCall& c) {
   c.set_like(0, y * per_channel(wide(c.x(1)), x) + per_channel(wide(c.x(2)), x));
 }
 
+// Does the row layer_norm do it: f32, weights of the normalised shape, no statistics wanted?
+bool is_whole_norm(const OnnxCall& c, const Tensor& x, int axis) {
+  if (x.dtype() != DType::f32 || c.wants(1) || c.wants(2)) return false;
+  for (size_t i = 1; i <= 2; ++i) {
+    if (!c.has(i)) continue;
+    const Tensor& w = c.value(i).tensor();
+    if (w.dtype() != x.dtype() || w.dim() != x.dim() - axis) return false;
+    for (int d = 0; d < w.dim(); ++d)
+      if (!(w.shape(d) == x.shape(axis + d))) return false;
+  }
+  return true;
+}
+
 void layer_norm_of(OnnxCall& c) {
   const Tensor x = c.x(0), v = wide(x);
-  const IntList dims = dims_from(c.axis("axis", -1, x.dim()), x.dim());
+  const int axis = c.axis("axis", -1, x.dim());
+  if (is_whole_norm(c, x, axis)) {
+    Shape last;
+    for (int d = axis; d < x.dim(); ++d) last.push_back(x.shape(d));
+    c.set(0, layer_norm(x, last, c.x(1), c.x_or_none(2), c.attr_float("epsilon", 1e-5)));
+    return;
+  }
+  const IntList dims = dims_from(axis, x.dim());
   const Tensor m = mean(v, dims, true);
   const Tensor inverse = rsqrt(var(v, dims, 0, true) + c.attr_float("epsilon", 1e-5));
   Tensor y = ((v - m) * inverse).to(x.dtype()) * c.x(1);

@@ -35,6 +35,15 @@ PoolAttrs pool_attrs(const OnnxWindow& w) {
   return a;
 }
 
+/// Does max pooling with padding on both sides make the same windows? What is padded never wins.
+bool pads_evenly(const OnnxWindow& w) {
+  for (size_t d = 0; d < w.dims(); ++d) {
+    if (2 * w.before[d] > w.kernel[d] || w.dilation[d] != 1) return false;
+    if ((w.in[d] + 2 * w.before[d] - w.extent(d)) / w.stride[d] + 1 != w.out[d]) return false;
+  }
+  return w.dims() <= 3;
+}
+
 /// Every window of padded x [n, c, ...]: [n, c, ...out, k].
 Tensor windows(const Tensor& x, const OnnxWindow& w) {
   Tensor y = x;
@@ -64,6 +73,12 @@ void max_pool_of(OnnxCall& c) {
   const Tensor x = c.x(0);
   const OnnxWindow w = onnx_window(c, x, {});
   const Tensor f = is_floating(x.dtype()) ? x : x.to(DType::f32);
+  if (!c.wants(1) && pads_evenly(w)) {
+    PoolAttrs a = pool_attrs(w);
+    a.padding = w.list(&OnnxWindow::before);
+    c.set(0, call(op::max_pool, &a, Where::here(), f).to(x.dtype()), c.type(0));
+    return;
+  }
   const Tensor p = padded(f, w, -std::numeric_limits<double>::infinity());
   const PoolAttrs a = pool_attrs(w);
   if (w.dims() > 3) {

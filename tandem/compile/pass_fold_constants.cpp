@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// What depends on constants alone is computed now, by the kernels that eager code would use, and
+// becomes a constant itself: shapes that a model computes, folded norms, packed weights. Views of
+// constants stay views unless what reads them is folded. Results much larger than what they are
+// made of (expansions) are left to the run.
+#include "tandem/compile/passes.h"
+#include "tandem/graph/apply.h"
+#include "tandem/graph/context.h"
+#include "tandem/ops/create.h"
+
+namespace tandem::compiler {
+namespace {
+
+constexpr size_t kSmall = 1 << 20;  ///< bytes that are always kept
+constexpr size_t kGrowth = 6;       ///< a packed weight may be so much larger than the weight
+
+size_t idx(int k) { return static_cast<size_t>(k); }
+size_t bytes_of(const Spec& s) {
+  return static_cast<size_t>(s.shape.numel().value()) * size_of(s.dtype);
+}
+
+class Folding {
+ public:
+  explicit Folding(Program& p) : p_(p), known_(p.values.size()) {
+    for (size_t v = 0; v < p.values.size(); ++v)
+      if (p.values[v].origin == Origin::constant)
+        known_[v] = p.constants[idx(p.values[v].index)];
+  }
+
+  void run() {
+    std::vector<int> now(p_.values.size());
+    for (size_t v = 0; v < now.size(); ++v) now[v] = static_cast<int>(v);
+    std::vector<Instr> kept;
+    bool changed = false;
+    for (Instr& i : p_.instrs) {
+      if (!foldable(i) || !evaluate(i)) {
+        kept.push_back(std::move(i));
+        continue;
+      }
+      if (i.op->family == Family::view) {  // goes when nobody reads it
+        kept.push_back(std::move(i));
+        continue;
+      }
+      for (int v : i.out)
+        if (v != kNone) now[idx(v)] = add_constant(known_[idx(v)]);
+      changed = true;
+    }
+    p_.instrs = std::move(kept);
+    if (!changed) return;
+    now.resize(p_.values.size());
+    for (size_t v = 0; v < now.size(); ++v)
+      if (p_.values[v].origin == Origin::constant) now[v] = static_cast<int>(v);
+    p_.replace_uses(now);
+    remove_dead(p_);
+    drop_unread();
+  }
+
+ private:
+  bool foldable(const Instr& i) const {
+    if (!i.op || i.in.empty() || has_effect(i) || i.op->has(kRandom) || i.op->has(kDataSized) ||
+        i.op->family == Family::control || i.makes_hidden())
+      return false;
+    bool any = false;
+    size_t in = 0, out = 0;
+    for (const Arg& a : i.in) {
+      if (a.value == kNone) continue;
+      if (!known_[idx(a.value)].defined()) return false;
+      any = true;
+      in += bytes_of(p_.values[idx(a.value)].spec);
+    }
+    for (int v : i.out) {
+      if (v == kNone) return false;
+      out += bytes_of(p_.values[idx(v)].spec);
+    }
+    return any && (i.op->family == Family::view || out <= kSmall || out <= kGrowth * in);
+  }
+
+  bool evaluate(const Instr& i) {
+    NoGradGuard no_grad;
+    const AutocastGuard casts_are_traced(DType::bf16, false);
+    runtime_of(*i.op);
+    std::vector<Operand> in;
+    for (const Arg& a : i.in) {
+      if (a.is_number)
+        in.emplace_back(a.number, i.where);
+      else
+        in.emplace_back(a.value == kNone ? Tensor() : known_[idx(a.value)], i.where);
+    }
+    Tensor out[kMaxOpOuts];
+    try {
+      apply(*i.op, i.attrs.get(), in, out, i.where);
+    } catch (const Error&) {
+      return false;  // the run reports it, should it come to that
+    }
+    for (size_t o = 0; o < i.out.size(); ++o) {
+      if (!out[o].defined() || !(spec_of(out[o]) == p_.values[idx(i.out[o])].spec)) return false;
+      known_[idx(i.out[o])] = std::move(out[o]);
+    }
+    return true;
+  }
+
+  int add_constant(const Tensor& t) {
+    p_.constants.push_back(t);
+    return p_.add_value(spec_of(t), Origin::constant, static_cast<int>(p_.constants.size()) - 1);
+  }
+
+  // Constants that nobody reads any more are let go.
+  void drop_unread() {
+    const std::vector<int> uses = p_.count_uses();
+    std::vector<char> read(p_.constants.size());
+    for (size_t v = 0; v < p_.values.size(); ++v)
+      if (p_.values[v].origin == Origin::constant && uses[v]) read[idx(p_.values[v].index)] = 1;
+    for (size_t k = 0; k < read.size(); ++k)
+      if (!read[k]) p_.constants[k] = Tensor();
+  }
+
+  Program& p_;
+  std::vector<Tensor> known_;
+};
+
+}  // namespace
+
+void fold_constants(Program& p) {
+  for (const Value& v : p.values)
+    if (v.origin == Origin::constant) return Folding(p).run();
+}
+
+}  // namespace tandem::compiler

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of ops/packed.h share: tiles over packed weights, and who does which part.
+#pragma once
+
+#include "tandem/cpu/channel_loops.h"
+#include "tandem/cpu/gemm_internal.h"
+#include "tandem/graph/epilogue.h"
+#include "tandem/ops/packed.h"
+
+namespace tandem::detail {
+
+inline constexpr int64_t kPackedDepth = 256;  ///< of one chain of multiply-adds
+
+/// One call: y[r, j] = bias[j] + sum over k of a[r, k] w[k, j], w [panels, k, 32].
+struct PackedGemm {
+  int64_t m = 0, n = 0, k = 0;
+  const float* w = nullptr;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  int64_t y_row = 0;
+  Tail tail;
+  int64_t panels() const { return (n + kPackedPanel - 1) / kPackedPanel; }
+};
+
+/// Rows of a as tiles read them: [tile][k][rows of the tile], `tile_step` floats apart.
+struct PackedRows {
+  const float* data = nullptr;
+  int64_t tile_step = 0, first = 0, last = 0, tiles = 0;  ///< rows first..last-1
+  int64_t row(int64_t tile) const { return first + (last - first) * tile / tiles; }
+};
+/// Tiles for that many rows, and floats that they take.
+int64_t packed_tiles(int64_t rows);
+int64_t packed_tile_size(int64_t rows, int64_t k);
+/// Tiles t0..t1-1 of rows a[r * am + k] for r in [rows.first, rows.last) to `to`.
+void pack_rows(const PackedRows& rows, const float* a, int64_t am, int64_t k, int64_t t0,
+               int64_t t1, float* to);
+/// Panels p0..p1-1 of the product, of the rows that were packed.
+void packed_panels(const PackedGemm& g, const PackedRows& rows, int64_t p0, int64_t p1);
+/// The same from rows as they lie, am floats apart.
+void direct_panels(const PackedGemm& g, const float* a, int64_t am, int64_t r0, int64_t r1,
+                   int64_t p0, int64_t p1);
+
+/// Runs tile `c` (b in panels of 32 columns) for all columns up to 32, however wide tiles are.
+void packed_tile(MicroCall<float> c, int64_t rows, int64_t columns);
+
+/// The tail of a call whose result is y and whose fourth operand is the residual.
+Tail tail_of(const KernelCall& c);
+/// Applies it to a block of y, which begins at `y`, while it is in the cache.
+inline void finish_block(const Tail& t, const float* whole, float* y, int64_t y_row, int64_t rows,
+                         int64_t columns) {
+  if (t.any())
+    channel_loops().finish(t, y, t.residual ? t.residual + (y - whole) : nullptr, y_row, rows,
+                           columns);
+}
+
+/// Fetches what will be read next, a piece at a time between tiles: weights come from far.
+class Ahead {
+ public:
+  Ahead(const float* from, int64_t floats, int64_t pieces)
+      : at_(reinterpret_cast<const char*>(from)),
+        left_(from ? floats * 4 : 0),
+        step_((left_ / (pieces > 0 ? pieces : 1) + 63) / 64 * 64) {}
+  void step() {
+    const int64_t n = left_ < step_ ? left_ : step_;
+    for (int64_t i = 0; i < n; i += 64) __builtin_prefetch(at_ + i, 0, 2);
+    at_ += n;
+    left_ -= n;
+  }
+
+ private:
+  const char* at_;
+  int64_t left_, step_;
+};
+
+void register_packed_product();
+void register_packed_conv();
+void register_depthwise_conv();
+void register_winograd_conv();
+
+}  // namespace tandem::detail

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows that compile() puts in place of products and convolutions whose weight does not change from
+// call to call: the weight is brought once to the order in which tiles read it, activations lie
+// channels-last. They are in no list of ops and have no derivative: only programs without gradients
+// hold them, and only where a kernel claims them.
+#pragma once
+
+#include "tandem/graph/op_def.h"
+
+namespace tandem {
+
+/// Columns of a panel of a packed weight; the last panel is filled up with zeros.
+inline constexpr int64_t kPackedPanel = 32;
+/// Outputs in one tile of winograd_conv, along each side, and what it reads for them.
+inline constexpr int64_t kWinogradOut = 4, kWinogradIn = 6;
+
+/// What is done with a sum (and the residual) before it is stored.
+enum class PackedTail : int64_t { none, clamp, sigmoid, silu, gelu };
+
+/// Of the rows that use a packed weight. The lists are (height, width); packed_product needs
+/// `columns` alone.
+struct PackedAttrs {
+  int64_t columns = 0;  ///< outputs: o, n
+  IntList kernel, stride, padding, padding_end;
+  int64_t tail = 0;       ///< a PackedTail
+  double low = 0, high = 0;  ///< of clamp
+  template <class V>
+  void fields(V& v) {
+    v("columns", columns);
+    v("kernel", kernel);
+    v("stride", stride);
+    v("padding", padding);
+    v("padding_end", padding_end);
+    v("tail", tail);
+    v("low", low);
+    v("high", high);
+  }
+};
+
+namespace op {
+/// pack_matrix: w [k, n] -> [panels, k, 32].
+/// packed_product: x [..., k], packed, b? [n], r? -> y [..., n].
+/// pack_conv: w [o, c, kh, kw] -> [panels, kh * kw * c, 32].
+/// packed_conv: x [n, h, w, c], packed, b? [o], r? -> y [n, h', w', o].
+/// pack_depthwise: w [c, 1, kh, kw] -> [kh * kw, c].
+/// depthwise_conv: x [n, h, w, c], packed, b? [c], r? -> y [n, h', w', c].
+/// pack_winograd: w [o, c, 3, 3] -> [36, panels, c, 32], transformed for F(4x4, 3x3).
+/// winograd_conv: x [n, h, w, c], packed, b? [o], r? -> y [n, h', w', o]; stride 1. Lavin
+/// and Gray, Fast Algorithms for Convolutional Neural Networks, https://arxiv.org/abs/1509.09308
+/// The residual r is of y's shape: y = tail(sum + b + r).
+extern TD_API const OpDef pack_matrix, packed_product, pack_conv, packed_conv, pack_depthwise,
+    depthwise_conv, pack_winograd, winograd_conv;
+}  // namespace op
+
+}  // namespace tandem
