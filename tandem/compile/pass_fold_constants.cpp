@@ -19,12 +19,19 @@ size_t bytes_of(const Spec& s) {
   return static_cast<size_t>(s.shape.numel().value()) * size_of(s.dtype);
 }
 
+// Of the elements that differ: an expanded dimension is one.
+size_t bytes_behind(const Tensor& t) {
+  size_t n = size_of(t.dtype());
+  for (int d = 0; d < t.dim(); ++d)
+    if (t.impl()->strides[d] != 0) n *= static_cast<size_t>(t.size(d));
+  return n;
+}
+
 class Folding {
  public:
   explicit Folding(Program& p) : p_(p), known_(p.values.size()) {
     for (size_t v = 0; v < p.values.size(); ++v)
-      if (p.values[v].origin == Origin::constant)
-        known_[v] = p.constants[idx(p.values[v].index)];
+      if (p.values[v].origin == Origin::constant) known_[v] = p.constants[idx(p.values[v].index)];
   }
 
   void run() {
@@ -66,7 +73,7 @@ class Folding {
       if (a.value == kNone) continue;
       if (!known_[idx(a.value)].defined()) return false;
       any = true;
-      in += bytes_of(p_.values[idx(a.value)].spec);
+      in += bytes_behind(known_[idx(a.value)]);
     }
     for (int v : i.out) {
       if (v == kNone) return false;

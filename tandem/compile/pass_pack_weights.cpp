@@ -152,8 +152,8 @@ class Packing {
 
 // Is there a kernel at all?
 bool on_this_machine() {
-  for (const OpDef* row : {&op::packed_product, &op::packed_conv, &op::depthwise_conv,
-                           &op::winograd_conv})
+  for (const OpDef* row :
+       {&op::packed_product, &op::packed_conv, &op::depthwise_conv, &op::winograd_conv})
     if (!runtime_of(*row).kernels[static_cast<int>(DeviceKind::cpu)]) return false;
   return true;
 }

@@ -28,8 +28,7 @@ class Tails {
     for (size_t k = 0; k < p_.instrs.size(); ++k) {
       if (gone_[k] || !is_packed(p_.instrs[k])) continue;
       int at = static_cast<int>(k);
-      while (take(at)) {
-      }
+      while (take(at)) {}
     }
     std::vector<Instr> kept;
     for (size_t k = 0; k < p_.instrs.size(); ++k)
@@ -39,8 +38,8 @@ class Tails {
 
  private:
   static bool is_packed(const Instr& i) {
-    return i.op == &op::packed_product || i.op == &op::packed_conv ||
-           i.op == &op::depthwise_conv || i.op == &op::winograd_conv;
+    return i.op == &op::packed_product || i.op == &op::packed_conv || i.op == &op::depthwise_conv ||
+           i.op == &op::winograd_conv;
   }
   static PackedAttrs attrs(const Instr& i) {
     return *static_cast<const PackedAttrs*>(i.attrs.get());
@@ -82,9 +81,7 @@ class Tails {
     while (i.in.size() <= k) i.in.push_back({});
     i.in[k].value = v;
   }
-  bool has_operand(const Instr& i, size_t k) const {
-    return k < i.in.size() && i.in[k].present();
-  }
+  bool has_operand(const Instr& i, size_t k) const { return k < i.in.size() && i.in[k].present(); }
 
   bool take(int& at) {
     const Instr& i = p_.instrs[idx(at)];
@@ -128,8 +125,7 @@ class Tails {
   }
 
   // Maximum with `low`, then minimum with `high`.
-  bool clamp(int& at, int k, PackedAttrs a, std::optional<double> low,
-             std::optional<double> high) {
+  bool clamp(int& at, int k, PackedAttrs a, std::optional<double> low, std::optional<double> high) {
     if (a.tail != 0 && a.tail != static_cast<int64_t>(PackedTail::clamp)) return false;
     if (a.tail == 0) {
       a.low = -INFINITY;
@@ -155,14 +151,14 @@ class Tails {
     if (add.value == kNone || spec(add.value).dtype != DType::f32) return false;
     const Shape& s = spec(add.value).shape;
     const int64_t columns = spec(y).shape[spec(y).rank() - 1].value();
-    if (s == spec(y).shape && s.numel().value() != columns) {
-      set_operand(at, 3, add.value);
-    } else if (!has_operand(p_.instrs[idx(at)], 2) && s.rank() > 0 &&
-               s.numel().value() == columns && s[s.rank() - 1].value() == columns) {
+    const bool row =
+        s.rank() > 0 && s.numel().value() == columns && s[s.rank() - 1].value() == columns;
+    if (row && !has_operand(p_.instrs[idx(at)], 2))
       set_operand(at, 2, add.value);
-    } else {
+    else if (s == spec(y).shape)
+      set_operand(at, 3, add.value);
+    else
       return false;
-    }
     for (int& r : readers_[idx(add.value)])
       if (r == k) r = at;  // move() makes it k again
     move(at, k, a);

@@ -50,6 +50,7 @@ const Kernel* row_major_kernel(const Program& p, const Instr& i, EpilogueKind& e
 struct PassInfo {
   const char* name;
   void (*run)(Program&);
+  bool rare = false;  ///< dumps show it only where it changed something
 };
 /// All passes in order.
 std::span<const PassInfo> all_passes();

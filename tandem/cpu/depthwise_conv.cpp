@@ -61,8 +61,8 @@ void run_depthwise(const KernelCall& c, const Epilogue* e) {
       for (int64_t o = h0; o < h1; ++o) {
         for (int k = 0; k < r.kernel_h; ++k) {
           const int64_t at = o * r.stride - a.padding[0].value() + k;
-          rows[k] = at < 0 || at >= in_h ? zeros
-                                         : x.as<float>() + (n * in_h + at) * in_w * channels;
+          rows[k] =
+              at < 0 || at >= in_h ? zeros : x.as<float>() + (n * in_h + at) * in_w * channels;
         }
         r.y = y.as<float>() + (n * h + o) * w * channels;
         channel_loops().depthwise(r);

@@ -64,8 +64,8 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
                                      static_cast<int64_t>(kUnitProducts / s.products()), 1, s.h);
   if (s.stage)
     plan->part = static_cast<size_t>((s.in_rows(plan->rows) * s.wide() * s.c + 31) / 16 * 16);
-  plan->workspace = plan->part * sizeof(float) *
-                    static_cast<size_t>(plan->by_panels ? s.n : plan->workers);
+  plan->workspace =
+      plan->part * sizeof(float) * static_cast<size_t>(plan->by_panels ? s.n : plan->workers);
   plan->run_with = run_with;
   return plan;
 }
@@ -143,8 +143,7 @@ void run_rows(const Sizes& s, const ConvPackedPlan& plan, const Operands& op) {
           x = buffer;
         }
         const int64_t row = (n * s.h + h0) * s.w;
-        product(s, x, op.w, op.bias, h1 - h0, 0, s.panels(), op.y + row * s.o,
-                op.tail, op.y);
+        product(s, x, op.w, op.bias, h1 - h0, 0, s.panels(), op.y + row * s.o, op.tail, op.y);
         if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * s.h + h1) * s.w, 0, s.o);
       }
     }
@@ -164,8 +163,8 @@ void run_panels(const Sizes& s, const ConvPackedPlan& plan, const Operands& op) 
     for (int64_t j = s.panels() * first / plan.workers; j < end; j += kPanelGroup) {
       const int64_t next = std::min(j + kPanelGroup, end);
       for (int64_t n = 0; n < s.n; ++n) {
-        const float* x = s.stage ? op.scratch + static_cast<size_t>(n) * plan.part
-                                 : op.x + n * s.step_n;
+        const float* x =
+            s.stage ? op.scratch + static_cast<size_t>(n) * plan.part : op.x + n * s.step_n;
         product(s, x, op.w, op.bias, s.h, j, next, op.y + n * s.h * s.w * s.o, op.tail, op.y);
       }
       if (op.epilogue)

@@ -12,12 +12,12 @@
 namespace tandem::detail {
 namespace {
 
-constexpr int64_t kRowBlock = 112;     ///< most rows of one unit of work
-constexpr int64_t kBlockBytes = 48 << 10;    ///< of the result: it is used while it is near
-constexpr int64_t kNearWeight = 256 << 10;   ///< bytes of a weight that may be read for each block
-constexpr int64_t kPanelGroup = 8;     ///< panels between two calls of an epilogue
-constexpr int64_t kFewPanels = 2;      ///< for fewer packing rows costs more than it brings
-constexpr int64_t kAliasBytes = 2048;  ///< rows this far apart share a few sets of the cache
+constexpr int64_t kRowBlock = 112;          ///< most rows of one unit of work
+constexpr int64_t kBlockBytes = 48 << 10;   ///< of the result: it is used while it is near
+constexpr int64_t kNearWeight = 256 << 10;  ///< bytes of a weight that may be read for each block
+constexpr int64_t kPanelGroup = 8;          ///< panels between two calls of an epilogue
+constexpr int64_t kFewPanels = 2;           ///< for fewer packing rows costs more than it brings
+constexpr int64_t kAliasBytes = 2048;       ///< rows this far apart share a few sets of the cache
 constexpr double kProductsPerThread = 65536;
 
 struct ProductPlan : EpiloguePlan {
@@ -25,7 +25,7 @@ struct ProductPlan : EpiloguePlan {
   int workers = 1;
   bool by_rows = false, pack = false;
   int64_t rows = kRowBlock;  ///< of one unit of work
-  size_t part = 0;  ///< floats of scratch per worker, or of all rows
+  size_t part = 0;           ///< floats of scratch per worker, or of all rows
 };
 
 void run_with(const KernelCall& c, const Epilogue& e);
@@ -47,12 +47,12 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
     plan->rows = std::clamp(kBlockBytes / (g.n * 4) / tile_rows * tile_rows, tile_rows, kRowBlock);
   plan->by_rows = blocks(*plan) >= 4 * plan->workers || g.panels() < plan->workers;
   const int64_t tile = micro_table<float>().rows;
-  plan->pack = g.m >= tile / 2 && g.panels() > kFewPanels &&
-               (!plan->by_rows || g.k * 4 % kAliasBytes == 0);
+  plan->pack =
+      g.m >= tile / 2 && g.panels() > kFewPanels && (!plan->by_rows || g.k * 4 % kAliasBytes == 0);
   if (plan->pack)
     plan->part = static_cast<size_t>(packed_tile_size(plan->by_rows ? plan->rows : g.m, g.k));
-  plan->workspace = plan->part * sizeof(float) *
-                    static_cast<size_t>(plan->by_rows ? plan->workers : 1);
+  plan->workspace =
+      plan->part * sizeof(float) * static_cast<size_t>(plan->by_rows ? plan->workers : 1);
   plan->run_with = run_with;
   return plan;
 }

@@ -13,7 +13,7 @@ template <class T>
 struct PoolLoops {
   /// Where x[i] wins over best[i] (larger, or the first NaN): best[i] = x[i], at[i] = position.
   void (*max_step)(T* best, int32_t* at, const T* x, int32_t position, int64_t n);
-  void (*max)(T* best, const T* x, int64_t n);  ///< the same without positions
+  void (*max)(T* best, const T* x, int64_t n);                     ///< the same without positions
   void (*add)(float* sum, const T* x, int64_t n);                  ///< sum[i] += x[i]
   void (*scale)(T* y, const float* sum, float f, int64_t n);       ///< y[i] = sum[i] / f
   void (*add_scaled)(float* sum, const T* x, float f, int64_t n);  ///< sum[i] += x[i] / f

@@ -59,8 +59,8 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
                  (s.bands() < 2 * plan->workers * plan->bands || plan->bands * s.tiles_w < rows);
   if (plan->staged) plan->bands = s.bands();
   plan->part = static_cast<size_t>(s.floats(plan->bands));
-  plan->workspace = plan->part * sizeof(float) *
-                    static_cast<size_t>(plan->staged ? 1 : plan->workers);
+  plan->workspace =
+      plan->part * sizeof(float) * static_cast<size_t>(plan->staged ? 1 : plan->workers);
   plan->run_with = run_with;
   return plan;
 }
@@ -113,8 +113,8 @@ class Winograd {
       const int64_t rows = std::min(kWinogradOut, s_.out_h - r);
       const int64_t columns = std::min(kWinogradOut, s_.out_w - q), row = s_.out_w * s_.o;
       float* y = y_ + ((n * s_.out_h + r) * s_.out_w + q) * s_.o;
-      l_.winograd_out(m_ + t * s_.m_row(), tiles_ * s_.m_row(), bias_, s_.o,
-                      static_cast<int>(rows), static_cast<int>(columns), y, row, s_.o);
+      l_.winograd_out(m_ + t * s_.m_row(), tiles_ * s_.m_row(), bias_, s_.o, static_cast<int>(rows),
+                      static_cast<int>(columns), y, row, s_.o);
       finish_block(tail_, y_, y, row, rows, columns * s_.o);
     }
   }

@@ -48,8 +48,7 @@ void pack_matrix_reference(const KernelCall& c) {
   const Array& w = c.in[0];
   const int64_t k = w.shape[0], n = w.shape[1];
   parallel_for(0, panels(n), 1 + 32768 / (k * kPackedPanel + 1), [&](int64_t first, int64_t last) {
-    pack_panels(w.as<float>(), w.strides[0], w.strides[1], k, n, first, last,
-                c.out[0].as<float>());
+    pack_panels(w.as<float>(), w.strides[0], w.strides[1], k, n, first, last, c.out[0].as<float>());
   });
 }
 
@@ -77,8 +76,8 @@ Shape conv_out(const InferCall& c, int64_t columns) {
   const Shape& x = c.in[0].shape;
   Shape y = x;
   for (int d = 0; d < 2; ++d) {
-    const int64_t room = size(x, d + 1) + a.padding[d].value() + a.padding_end[d].value() -
-                         a.kernel[d].value();
+    const int64_t room =
+        size(x, d + 1) + a.padding[d].value() + a.padding_end[d].value() - a.kernel[d].value();
     TD_CHECK(room >= 0, Internal, "a kernel does not fit {}", x.to_string());
     y[d + 1] = room / a.stride[d].value() + 1;
   }
@@ -89,8 +88,8 @@ Shape conv_out(const InferCall& c, int64_t columns) {
 void pack_conv_infer(InferCall& c) {
   check_rank(c, 0, 4);
   const Shape& w = c.in[0].shape;
-  c.out[0] = Spec(DType::f32, Shape(panels(size(w, 0)), size(w, 1) * size(w, 2) * size(w, 3),
-                                    kPackedPanel));
+  c.out[0] = Spec(DType::f32,
+                  Shape(panels(size(w, 0)), size(w, 1) * size(w, 2) * size(w, 3), kPackedPanel));
 }
 void pack_conv_reference(const KernelCall& c) {
   const Array& w = c.in[0];
@@ -145,8 +144,8 @@ double depthwise_flops(const InferCall& c) {
 void pack_winograd_infer(InferCall& c) {
   check_rank(c, 0, 4);
   const Shape& w = c.in[0].shape;
-  c.out[0] = Spec(DType::f32, Shape(kWinogradIn * kWinogradIn, panels(size(w, 0)), w[1],
-                                    kPackedPanel));
+  c.out[0] =
+      Spec(DType::f32, Shape(kWinogradIn * kWinogradIn, panels(size(w, 0)), w[1], kPackedPanel));
 }
 
 constexpr double kG[6][3] = {{1.0 / 4, 0, 0},

@@ -22,7 +22,7 @@ enum class PackedTail : int64_t { none, clamp, sigmoid, silu, gelu };
 struct PackedAttrs {
   int64_t columns = 0;  ///< outputs: o, n
   IntList kernel, stride, padding, padding_end;
-  int64_t tail = 0;       ///< a PackedTail
+  int64_t tail = 0;          ///< a PackedTail
   double low = 0, high = 0;  ///< of clamp
   template <class V>
   void fields(V& v) {

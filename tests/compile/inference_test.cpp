@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs without gradients whose weights are constants: what is folded, packed, brought to
+// channels-last and taken in, and that results are those of eager code at any thread count.
+#include "tests/compile/helpers.h"
+
+#include "tandem/base/parallel.h"
+#include "tandem/ops/attention.h"
+#include "tandem/ops/packed.h"
+
+namespace tandem::test {
+namespace {
+
+using Function = std::function<Tensor(Tensor)>;
+
+/// A weight as an importer gives it: a value inside a trace.
+Tensor fixed(const Tensor& w) { return is_tracing() ? constant(w) : w; }
+
+int count(const Ref<Executable>& e, const OpDef& op) {
+  int n = 0;
+  for (const compiler::Instr& i : e->program().instrs) n += i.op == &op;
+  return n;
+}
+int loops(const Ref<Executable>& e) {
+  int n = 0;
+  for (const compiler::Instr& i : e->program().instrs) n += !i.op;
+  return n;
+}
+
+/// f compiled gives what it gives line by line, for several thread counts; the last Executable.
+Ref<Executable> expect_same(const Function& f, const Tensor& x, const std::string& what,
+                            double most = 2e-5) {
+  NoGradGuard no_grad;
+  const Tensor want = f(x);
+  Ref<Executable> last;
+  Tensor first;
+  for (int threads : {1, 2, 8}) {
+    set_num_threads(threads);
+    auto fast = compile([&](Tensor v) { return f(v); });
+    const Tensor got = fast(x);
+    EXPECT_EQ(got.shape().to_string(), want.shape().to_string()) << what;
+    EXPECT_LE(distance(got, want), most) << what << ", " << threads << " threads";
+    if (!first.defined()) first = got;
+    EXPECT_TRUE(same_bits(got, first)) << what << ": bits depend on the threads";
+    last = fast.executable();
+  }
+  set_num_threads(0);
+  return last;
+}
+
+TEST(Inference, ConstantsAreFolded) {
+  const Tensor w = randn({6, 4}), scale = rand({6, 1});
+  auto f = compile([&](Tensor x) {
+    Tensor v = (fixed(w) * fixed(scale)).exp().t();
+    return x * v.sum() + 1;
+  });
+  NoGradGuard no_grad;
+  const Tensor x = randn({3});
+  EXPECT_LE(distance(f(x), x * (w * scale).exp().t().sum() + 1), 1e-6);
+  EXPECT_EQ(f.executable()->num_steps(), 1u);
+  // What would grow by folding is left alone.
+  auto grown = compile([&](Tensor x) { return x + fixed(scale).expand({6, 400000}).exp().sum(); });
+  grown(x);
+  EXPECT_GT(grown.executable()->num_steps(), 1u);
+}
+
+TEST(Inference, TrainingStaysAsItWas) {
+  const Tensor w = randn({64, 64}) * 0.1;
+  Param p(randn({8, 64}));
+  auto g = compile([&]() {
+    Tensor y = linear(p, fixed(w)).relu().sum();
+    y.backward();
+    return y;
+  });
+  g();
+  EXPECT_EQ(count(g.executable(), op::packed_product), 0);
+}
+
+TEST(Inference, Products) {
+  manual_seed(1);
+  struct Case {
+    Shape x;
+    int64_t out;
+    bool bias;
+  };
+  for (const Case& k : {Case{{1, 96}, 64, true},
+                        {{3, 64}, 65, false},
+                        {{128, 96}, 200, true},
+                        {{2, 49, 300}, 33, true},
+                        {{700, 64}, 96, false},
+                        {{5, 512}, 1000, true},
+                        {{197, 1024}, 96, true}}) {
+    const int64_t in = k.x[k.x.rank() - 1].value();
+    const Tensor x = randn(k.x), w = randn({k.out, in}), wt = w.t().contiguous(),
+                 b = randn({k.out}), r = randn([&] {
+                                       Shape s = k.x;
+                                       s[s.rank() - 1] = k.out;
+                                       return s;
+                                     }());
+    const std::string what = fmt::format("{} -> {}", k.x.to_string(), k.out);
+    const Tensor none;
+    auto e = expect_same(
+        [&](Tensor v) { return linear(v, fixed(w), k.bias ? fixed(b) : none).relu(); }, x, what);
+    EXPECT_EQ(count(e, op::packed_product), 1) << what;
+    EXPECT_EQ(loops(e), 0) << what;
+    expect_same([&](Tensor v) { return matmul(v, fixed(wt)) + fixed(b); }, x, what);
+    expect_same(
+        [&](Tensor v) {
+          return matmul(v, fixed(w), {false, true}) * 0.3 + fixed(r);
+        },
+        x, what);
+    e = expect_same(
+        [&](Tensor v) { return (linear(v, fixed(w)) + fixed(b) + fixed(r)).clamp(-1, 2); }, x,
+        what);
+    EXPECT_EQ(loops(e), 0) << what;
+  }
+}
+
+TEST(Inference, TailsAreThoseOfEager) {
+  manual_seed(2);
+  const Tensor x = randn({40, 80}) * 3, w = randn({70, 80}), b = randn({70});
+  const double inf = INFINITY;
+  const std::vector<std::pair<const char*, std::function<Tensor(Tensor)>>> tails = {
+      {"relu", [](Tensor y) { return relu(y); }},
+      {"relu6", [](Tensor y) { return relu6(y); }},
+      {"clamp", [](Tensor y) { return y.clamp(-2, 1.5); }},
+      {"bounds", [](Tensor y) { return minimum(maximum(y, -1), 3); }},
+      {"crossed bounds", [](Tensor y) { return maximum(minimum(y, -1), 3); }},
+      {"sigmoid", [](Tensor y) { return sigmoid(y); }},
+      {"silu", [](Tensor y) { return silu(y); }},
+      {"y sigmoid(y)", [](Tensor y) { return sigmoid(y) * y; }},
+      {"gelu", [](Tensor y) { return gelu(y); }},
+      {"erf", [](Tensor y) { return (erf(y / std::sqrt(2.0)) + 1) * y * 0.5; }},
+  };
+  for (const auto& [name, tail] : tails) {
+    const auto& t = tail;
+    auto e = expect_same([&](Tensor v) { return t(linear(v, fixed(w), fixed(b))); }, x, name, 2e-6);
+    EXPECT_EQ(loops(e), 0) << name;
+    // NaN and infinities take the same way.
+    const Tensor odd =
+        cat({full({1, 80}, std::nan("")), full({1, 80}, inf), full({1, 80}, 1e30), x}, 0);
+    NoGradGuard no_grad;
+    auto fast = compile([&](Tensor v) { return t(linear(v, fixed(w))); });
+    const auto got = values(fast(odd)), want = values(t(linear(odd, w)));
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_TRUE(std::isnan(want[i]) ? std::isnan(got[i])
+                                      : got[i] == want[i] || std::abs(got[i] - want[i]) <=
+                                                                 1e-4 * std::abs(want[i]) + 1e-4)
+          << name << " element " << i << ": " << got[i] << " and " << want[i];
+  }
+  // What reads the product besides the tail keeps it.
+  expect_same(
+      [&](Tensor v) {
+        Tensor y = linear(v, fixed(w));
+        return relu(y) + y.sum() + sigmoid(y);
+      },
+      x, "several readers");
+}
+
+TEST(Inference, Convolutions) {
+  manual_seed(3);
+  struct Case {
+    int64_t n, c, h, w, o, kernel, stride, padding, groups;
+    const OpDef* row;
+  };
+  const OpDef *product = &op::packed_product, *conv = &op::packed_conv, *deep = &op::depthwise_conv,
+              *fast = &op::winograd_conv, *plain = &op::conv;
+  for (const Case& k : {Case{1, 3, 32, 30, 24, 7, 2, 3, 1, conv},
+                        {1, 16, 20, 20, 40, 1, 1, 0, 1, product},
+                        {2, 24, 13, 11, 70, 1, 2, 0, 1, conv},
+                        {1, 32, 24, 24, 64, 3, 1, 1, 1, fast},
+                        {1, 40, 15, 16, 33, 3, 1, 1, 1, fast},
+                        {2, 64, 14, 14, 48, 3, 1, 1, 1, fast},
+                        {1, 64, 16, 16, 64, 3, 1, 0, 1, fast},
+                        {1, 64, 7, 7, 160, 3, 1, 1, 1, conv},
+                        {1, 16, 9, 33, 20, 3, 2, 1, 1, conv},
+                        {1, 8, 12, 12, 16, 5, 1, 2, 1, conv},
+                        {1, 32, 17, 19, 32, 3, 1, 1, 32, deep},
+                        {2, 20, 16, 15, 20, 5, 2, 2, 20, deep},
+                        {1, 33, 9, 9, 33, 7, 1, 3, 33, deep},
+                        {1, 16, 5, 3, 16, 5, 1, 2, 16, deep},
+                        {1, 16, 9, 9, 16, 4, 3, 1, 16, deep},
+                        {1, 16, 9, 9, 32, 3, 1, 1, 4, plain}}) {
+    const Tensor x = randn({k.n, k.c, k.h, k.w});
+    const Tensor w = randn({k.o, k.c / k.groups, k.kernel, k.kernel}) * 0.2, b = randn({k.o});
+    const std::string what =
+        fmt::format("{} [{}x{}] -> {}, kernel {}, stride {}, padding {}, groups {}", k.c, k.h, k.w,
+                    k.o, k.kernel, k.stride, k.padding, k.groups);
+    auto e = expect_same(
+        [&](Tensor v) {
+          return relu(conv2d(v, fixed(w), fixed(b), {k.stride}, {k.padding}, {1}, k.groups));
+        },
+        x, what);
+    EXPECT_EQ(count(e, *k.row), 1) << what;
+    expect_same(
+        [&](Tensor v) {
+          Tensor y = conv2d(v, fixed(w), {}, {k.stride}, {k.padding}, {1}, k.groups);
+          return silu(y + fixed(b).reshape({k.o, 1, 1})) + tanh(y);
+        },
+        x, what);
+  }
+}
+
+TEST(Inference, BlocksStayChannelsLast) {
+  manual_seed(4);
+  auto weight = [](Shape s) { return randn(s) * 0.1; };
+  const Tensor stem = weight({16, 3, 3, 3}), w1 = weight({32, 16, 3, 3}),
+               w2 = weight({32, 32, 3, 3}), w3 = weight({32, 16, 1, 1}),
+               down = weight({8, 32, 1, 1}), up = weight({32, 8, 1, 1}), dw = weight({32, 1, 3, 3}),
+               b = weight({32});
+  auto block = [&](Tensor x) {
+    x = relu(conv2d(x, fixed(stem), {}, {1}, {1}));
+    Tensor y = relu(conv2d(x, fixed(w1), fixed(b), {1}, {1}));
+    y = relu(conv2d(y, fixed(w2), {}, {1}, {1}) + conv2d(x, fixed(w3)));
+    y = max_pool2d(y, 3, 2, 1);
+    Tensor z = silu(conv2d(y, fixed(dw), fixed(b), {1}, {1}, {1}, 32));
+    Tensor gate = mean(z, {2, 3}, true);
+    gate = sigmoid(conv2d(silu(conv2d(gate, fixed(down))), fixed(up)));
+    y = conv2d(z * gate, fixed(w2), {}, {2}, {1}) * 2;
+    y = cat({y, avg_pool2d(y, 3, 1, 1)}, 1);
+    return mean(y, {2, 3}).flatten(1);
+  };
+  for (int64_t n : {1, 3}) {
+    auto e = expect_same(block, randn({n, 3, 24, 24}), fmt::format("batch {}", n));
+    // Between the input and the answer nothing is copied or turned.
+    for (const compiler::Step& s : e->lowered().steps) EXPECT_NE(s.op, &op::copy) << e->to_string();
+  }
+}
+
+TEST(Inference, AttentionIsFound) {
+  manual_seed(5);
+  const int64_t b = 2, h = 3, l = 17, d = 8;
+  const Tensor mask = where(rand({1, 1, 1, l}) > 0.3, 0.0, -1e4).to(DType::f32);
+  const Tensor nothing = mask * 0;
+  const Tensor wq = randn({24, 24}), wk = randn({24, 24}), wv = randn({24, 24});
+  auto heads = [&](Tensor x) { return x.reshape({-1, l, h, d}).permute({0, 2, 1, 3}); };
+  for (int kind = 0; kind < 5; ++kind) {
+    auto e = expect_same(
+        [&](Tensor x) {
+          Tensor q = heads(linear(x, fixed(wq))), k = heads(linear(x, fixed(wk)));
+          Tensor v = heads(linear(x, fixed(wv)));
+          Tensor s;
+          if (kind == 0) s = matmul(q, k.transpose(-2, -1)) / std::sqrt(8.0);
+          if (kind == 1) s = matmul(q * 0.5, k.transpose(-2, -1) * 0.7) + fixed(mask);
+          if (kind == 2) s = fixed(mask) + matmul(q, k, {false, true}) * 0.3 + fixed(nothing);
+          if (kind == 3) s = matmul(q, k.transpose(-2, -1));
+          if (kind == 4) s = matmul(q, k.transpose(-2, -1)) * x.sum();  // no number
+          Tensor y = matmul(softmax(s, -1), v);
+          return y.permute({0, 2, 1, 3}).reshape({b, l, h * d});
+        },
+        randn({b, l, 24}), fmt::format("form {}", kind));
+    EXPECT_EQ(count(e, op::attention), kind < 4) << kind;
+    EXPECT_EQ(count(e, op::softmax), kind == 4) << kind;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::test
