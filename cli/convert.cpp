@@ -92,8 +92,8 @@ void add_convert(CLI::App& app, int& code) {
                                       "  tandem convert folder folder/model.onnx");
   auto o = std::make_shared<Options>();
   verb->add_option("in", o->model.model,
-                   ".safetensors, index.json, .pth, .pt, .bin, .npz, a folder; for ONNX a model's "
-                   "name, a Hugging Face folder or an ONNX file")
+                   ".safetensors, index.json, .pth, .pt, .bin, .npz, a folder, or a run's; for "
+                   "ONNX a model's name, a Hugging Face folder or an ONNX file")
       ->required();
   verb->add_option("out", o->out, ".safetensors, .pth, .pt, .bin, .npz or .onnx")->required();
   verb->add_option("--dtype", o->dtype, "Cast floating tensors to this");
@@ -109,7 +109,10 @@ void add_convert(CLI::App& app, int& code) {
                o->model.model);
       return to_onnx(*o);
     }
-    StateDict tensors = interop::load_weights(o->model.model);
+    // A run's folder stands for its weights.
+    const std::string& in = o->model.model;
+    StateDict tensors = file_exists(in + "/metrics.jsonl") ? train::run_weights(in)
+                                                           : interop::load_weights(in);
     if (!o->dtype.empty()) {
       const DType to = dtype_named(o->dtype);
       StateDict cast;

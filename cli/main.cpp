@@ -90,6 +90,10 @@ int run(int argc, char** argv) {
   add_advise(app, code);
   add_train(app, code);
   add_recipe(app, code);
+  add_runs(app, code);
+  add_config(app, code);
+  add_tune(app, code);
+  add_data(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {

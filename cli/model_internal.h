@@ -33,6 +33,7 @@ struct LoadedModel {
   int64_t parameters = 0, buffers = 0, weight_bytes = 0;
   bool random_weights = false;
   bool from_file = false;
+  bool from_run = false;
 };
 /// Is it an ONNX file, by its ending?
 bool is_onnx(const std::string& model);
@@ -41,6 +42,11 @@ bool is_model(const std::string& model);
 /// A model by name in eval mode, with weights if they are given (the number of classes then follows
 /// the file where it is not set); a folder as Hugging Face lays it out; or an ONNX file.
 LoadedModel load_model(const ModelArguments& arguments);
+
+/// Is it a run's folder? And its model with the run's weights, made without its data; pictures are
+/// its inputs scaled to 0..1.
+bool is_run(const std::string& folder);
+LoadedModel load_run(const std::string& folder);
 
 /// "1x3x224x224" as sizes; throws Value.
 std::vector<int64_t> parse_shape(const std::string& text);

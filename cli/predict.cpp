@@ -38,13 +38,27 @@ Tensor picture(const std::string& path, const std::vector<int64_t>& sample) {
   return (x / 255 - mean) / deviation;
 }
 
+/// A picture for a recipe's model: of its channels and size, 0..1.
+Tensor plain_picture(const std::string& path, const std::vector<int64_t>& sample) {
+  TD_CHECK(sample[0] == 1 || sample[0] == 3, Value,
+           "this model takes {} channels, pictures have 1 or 3\nGive an .npy file.", sample[0]);
+  const Tensor x =
+      io::read_image(path, {.mode = sample[0] == 1 ? io::ImageMode::gray : io::ImageMode::rgb});
+  return interpolate(x.to(float32).unsqueeze(0), {.size = {sample[1], sample[2]},
+                                                  .mode = "bilinear",
+                                                  .align_corners = false,
+                                                  .antialias = true}) /
+         255;
+}
+
 /// The model's inputs from one file: an array or a picture for the only one, or arrays by name.
 std::vector<Tensor> read_inputs(const std::string& path, const LoadedModel& model) {
   const ModelPort& first = model.inputs.at(0);
   if (path.ends_with(".npz") || path.ends_with(".safetensors") || path.ends_with(".npy"))
     return file_inputs(path, model);
   TD_CHECK(first.shape.size() == 4, Value, "the model does not take pictures\nGive an .npy file.");
-  return {picture(path, {first.shape.begin() + 1, first.shape.end()}).to(first.dtype)};
+  const std::vector<int64_t> sample(first.shape.begin() + 1, first.shape.end());
+  return {(model.from_run ? plain_picture(path, sample) : picture(path, sample)).to(first.dtype)};
 }
 
 void print_top(const Tensor& y, int top) {
@@ -64,10 +78,11 @@ void add_predict(CLI::App& app, int& code) {
       "predict",
       "Run a model on an input\n\n"
       "  tandem predict resnet50 --weights resnet50.pth --input cat.jpg\n"
-      "  tandem predict resnet50 --weights resnet50.pth --input x.npy --output y.npz");
+      "  tandem predict resnet50 --weights resnet50.pth --input x.npy --output y.npz\n"
+      "  tandem predict runs/digits-mlp --input x.npy");
   auto o = std::make_shared<PredictOptions>();
   verb->add_option("model", o->model.model,
-                   "A model's name, a Hugging Face folder, or an ONNX file")
+                   "A model's name, a Hugging Face folder, an ONNX file, or a run's folder")
       ->required();
   verb->add_option("--input", o->input, ".npy, .npz (arrays by name), JPEG or PNG")->required();
   verb->add_option("--output", o->output, "Write the outputs here by name (.npz, .safetensors)");
@@ -77,7 +92,7 @@ void add_predict(CLI::App& app, int& code) {
   verb->callback([&code, o] {
     init();
     if (o->threads > 0) set_num_threads(o->threads);
-    const LoadedModel model = load_model(o->model);
+    const LoadedModel model = is_run(o->model.model) ? load_run(o->model.model) : load_model(o->model);
     if (model.random_weights)
       fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
     NoGradGuard no_grad;

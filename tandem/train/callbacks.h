@@ -207,6 +207,19 @@ class TD_API History : public Callback {
   std::vector<std::pair<std::string, std::vector<double>>> values_;
 };
 
+/// Figures of every layer on one batch (tandem/train/layer_figures.h), after epochs 1, 2, 4, 8 ...
+/// and at the end, as lines of layers.jsonl in the run's folder. The run's bits stay the same.
+class TD_API WatchLayers : public Callback {
+ public:
+  /// `batch` makes the batch; without it the first one of the training data is taken.
+  explicit WatchLayers(std::function<Batch()> batch = {}) : batch_(std::move(batch)) {}
+  void epoch_end(Trainer& t, const Logs& logs) override;
+  const char* name() const override { return "WatchLayers"; }
+
+ private:
+  std::function<Batch()> batch_;
+};
+
 /// Keras's lines: "Epoch 1/5", a bar with the running means on a terminal, and the values at the
 /// epoch's end. To stderr.
 class TD_API ProgbarLogger : public Callback {

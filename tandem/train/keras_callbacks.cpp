@@ -6,6 +6,7 @@
 #include "tandem/base/folder.h"
 #include "tandem/base/nearest.h"
 #include "tandem/train/callbacks.h"
+#include "tandem/train/layer_figures.h"
 
 namespace tandem::train {
 
@@ -69,6 +70,17 @@ const std::vector<double>& History::operator[](const std::string& name) const {
   std::string names;
   for (const std::string& k : keys()) names += (names.empty() ? "" : ", ") + k;
   TD_FAIL(Value, "the history has no '{}'\nThere are {}.", name, names);
+}
+
+void WatchLayers::epoch_end(Trainer& t, const Logs&) {
+  const int64_t done = t.epoch() + 1;
+  if ((done & (done - 1)) != 0 && done < t.options().max_epochs) return;
+  if (t.options().folder.empty() || (!batch_ && !t.data())) return;
+  const Batch batch = batch_ ? batch_() : t.data()->fields(0);
+  io::Json line = to_json(model_figures(t.model(), [&] { return t.step_function()(batch).loss; }));
+  io::Json::Object o{{"step", t.step()}, {"epoch", t.epoch()}};
+  for (const auto& entry : *line.as_object()) o.push_back(entry);
+  AppendFile(t.options().folder + "/layers.jsonl").append(io::Json(std::move(o)).dump() + "\n");
 }
 
 // ---- the bar

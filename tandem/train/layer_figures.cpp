@@ -23,18 +23,17 @@ struct Sums {
   double low = INFINITY, high = -INFINITY;
   void add(const Tensor& value) {
     if (!value.defined() || value.numel() == 0) return;
-    NoGradGuard no_grad;
-    const Tensor x = value.detach().to(DType::f64), good = isfinite(x);
-    const Tensor kept = where(good, x, zeros_like(x));
-    count += x.numel();
-    const auto n = static_cast<int64_t>(number(good.to(DType::f64).sum()));
-    finite += n;
-    zeros += number(logical_and(good, x == 0.0).to(DType::f64).sum());
-    sum += number(kept.sum());
-    squares += number((kept * kept).sum());
-    if (n == 0) return;
-    low = std::min(low, number(where(good, x, full_like(x, INFINITY)).amin()));
-    high = std::max(high, number(where(good, x, full_like(x, -INFINITY)).amax()));
+    for (const float f : value.detach().to(DType::f32).to_vector<float>()) {
+      const double v = f;
+      ++count;
+      if (!std::isfinite(v)) continue;
+      ++finite;
+      zeros += v == 0;
+      sum += v;
+      squares += v * v;
+      low = std::min(low, v);
+      high = std::max(high, v);
+    }
   }
   ValueFigures figures() const {
     ValueFigures f{.count = count, .nonfinite = count - finite};
@@ -61,16 +60,19 @@ struct Rectifiers : OpHook {
     if (!y.defined() || y.dim() < 2 || !is_floating(y.dtype()) || y.numel() == 0) return;
     off = true;
     NoGradGuard no_grad;
-    const Tensor zero = y.detach() == 0.0;
-    const double share = number(zero.to(DType::f64).mean());
-    if (share > 0 && share < 1) {
-      const int64_t units = y.size(1);
-      // Every element but dimension 1's, side by side.
-      const Tensor rows = zero.transpose(0, 1).reshape({units, -1});
-      const Tensor dead = rows.to(DType::f64).mean({1}) == 1.0;
-      found.push_back({current_layer(), std::string(op.name), share, units,
-                       static_cast<int64_t>(number(dead.to(DType::f64).sum()))});
+    const std::vector<float> v = y.detach().to(DType::f32).to_vector<float>();
+    const auto units = static_cast<size_t>(y.size(1));
+    const size_t inner = v.size() / (static_cast<size_t>(y.size(0)) * units);
+    std::vector<char> alive(units);
+    size_t zeros = 0;
+    for (size_t i = 0; i < v.size(); ++i) {
+      zeros += v[i] == 0;
+      if (v[i] != 0) alive[i / inner % units] = 1;
     }
+    if (zeros > 0 && zeros < v.size())
+      found.push_back({current_layer(), std::string(op.name),
+                       static_cast<double>(zeros) / static_cast<double>(v.size()),
+                       y.size(1), std::count(alive.begin(), alive.end(), 0)});
     off = false;
   }
 };

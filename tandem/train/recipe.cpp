@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/base/folder.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
 #include "tandem/train/callbacks.h"
@@ -55,8 +56,9 @@ const typename Map::mapped_type& component(const Map& map, Options& o, const cha
 
 }  // namespace
 
-Options::Options(const io::Yaml* map, std::string path, std::string what)
-    : map_(map), path_(std::move(path)), what_(std::move(what)) {
+Options::Options(const io::Yaml* map, std::string path, std::string what,
+                 std::shared_ptr<io::Yaml> resolved)
+    : map_(map), path_(std::move(path)), what_(std::move(what)), resolved_(std::move(resolved)) {
   TD_CHECK(!map_ || map_->kind == io::Yaml::Kind::map, Value, "{} line {}: '{}' wants a map", what_,
            map_->line, path_);
 }
@@ -80,57 +82,127 @@ const io::Yaml* Options::want(const std::string& key, bool optional) {
   return v;
 }
 
+namespace {
+
+io::Yaml scalar(std::string text, bool quoted = false) {
+  io::Yaml y;
+  y.kind = io::Yaml::Kind::scalar;
+  y.text = std::move(text);
+  y.quoted = quoted;
+  return y;
+}
+io::Yaml scalar(double v) { return scalar(fmt::format("{}", v)); }
+// A text that looks like a number wants quotes.
+io::Yaml scalar_text(const std::string& v) {
+  io::Yaml y = scalar(v);
+  y.quoted = v.empty() || y.as_double() || y.as_bool();
+  return y;
+}
+template <class T, class F>
+io::Yaml list(const std::vector<T>& v, F each) {
+  io::Yaml y;
+  y.kind = io::Yaml::Kind::list;
+  for (const T& x : v) y.items.push_back(each(x));
+  return y;
+}
+
+}  // namespace
+
+void Options::resolve(const std::string& key, const io::Yaml& value) {
+  if (!resolved_) return;
+  io::Yaml* at = resolved_.get();
+  const std::string path = path_.empty() ? key : path_ + "." + key;
+  for (size_t from = 0; from <= path.size();) {
+    const size_t dot = std::min(path.find('.', from), path.size());
+    const std::string word = path.substr(from, dot - from);
+    at->kind = io::Yaml::Kind::map;
+    auto it = std::find(at->keys.begin(), at->keys.end(), word);
+    if (it == at->keys.end()) {
+      at->keys.push_back(word);
+      at->items.emplace_back();
+      it = at->keys.end() - 1;
+    }
+    at = &at->items[static_cast<size_t>(it - at->keys.begin())];
+    from = dot + 1;
+  }
+  *at = value;
+}
+
 double Options::number(const std::string& key, std::optional<double> otherwise) {
   const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) return *otherwise;
+  if (!v) {
+    resolve(key, scalar(*otherwise));
+    return *otherwise;
+  }
   const auto d = v->as_double();
   if (!d) fail(key, fmt::format("wants a number, got '{}'", v->text));
+  resolve(key, *v);
   return *d;
 }
 int64_t Options::whole(const std::string& key, std::optional<int64_t> otherwise) {
   const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) return *otherwise;
+  if (!v) {
+    resolve(key, scalar(std::to_string(*otherwise)));
+    return *otherwise;
+  }
   const auto n = v->as_int();
   if (!n) fail(key, fmt::format("wants a whole number, got '{}'", v->text));
+  resolve(key, *v);
   return *n;
 }
 bool Options::flag(const std::string& key, std::optional<bool> otherwise) {
   const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) return *otherwise;
+  if (!v) {
+    resolve(key, scalar(*otherwise ? "true" : "false"));
+    return *otherwise;
+  }
   const auto b = v->as_bool();
   if (!b) fail(key, fmt::format("wants true or false, got '{}'", v->text));
+  resolve(key, *v);
   return *b;
 }
 std::string Options::text(const std::string& key, std::optional<std::string> otherwise) {
   const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) return *otherwise;
+  if (!v) {
+    resolve(key, scalar_text(*otherwise));
+    return *otherwise;
+  }
   if (v->kind != io::Yaml::Kind::scalar) fail(key, "wants a text");
+  resolve(key, *v);
   return v->text;
 }
 std::vector<double> Options::numbers(const std::string& key,
                                      std::optional<std::vector<double>> otherwise) {
   const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) return *otherwise;
+  if (!v) {
+    resolve(key, list(*otherwise, [](double x) { return scalar(x); }));
+    return *otherwise;
+  }
   std::vector<double> out;
   for (const io::Yaml& item : v->items) {
     if (!item.as_double()) fail(key, fmt::format("wants numbers, got '{}'", item.text));
     out.push_back(*item.as_double());
   }
   if (v->kind != io::Yaml::Kind::list) fail(key, "wants a list of numbers");
+  resolve(key, *v);
   return out;
 }
 std::vector<std::string> Options::texts(const std::string& key,
                                         std::vector<std::string> otherwise) {
   const io::Yaml* v = want(key, true);
-  if (!v) return otherwise;
+  if (!v) {
+    resolve(key, list(otherwise, scalar_text));
+    return otherwise;
+  }
   if (v->kind != io::Yaml::Kind::list) fail(key, "wants a list");
   std::vector<std::string> out;
   for (const io::Yaml& item : v->items) out.push_back(item.text);
+  resolve(key, *v);
   return out;
 }
 Options Options::part(const std::string& key) {
   const io::Yaml* v = want(key, true);
-  return Options(v, path_.empty() ? key : path_ + "." + key, what_);
+  return Options(v, path_.empty() ? key : path_ + "." + key, what_, resolved_);
 }
 
 void Options::finish() const {
@@ -301,8 +373,10 @@ TrainerOptions trainer_options(Options& o, bool progress) {
   t.checkpoints.keep_last = o.whole("keep", t.checkpoints.keep_last);
   t.monitor = o.text("monitor", "");
   const std::string precision = o.text("precision", "fp32");
-  if (precision != "fp32" && precision != "bf16") o.fail("precision", "wants fp32 or bf16");
+  if (precision != "fp32" && precision != "bf16" && precision != "fp16")
+    o.fail("precision", "wants fp32, bf16 or fp16");
   t.bf16 = precision == "bf16";
+  t.f16 = precision == "fp16";
   const std::string nonfinite = o.text("on_nonfinite", "stop");
   if (nonfinite != "stop" && nonfinite != "skip" && nonfinite != "off")
     o.fail("on_nonfinite", "wants stop, skip or off");
@@ -313,11 +387,29 @@ TrainerOptions trainer_options(Options& o, bool progress) {
   return t;
 }
 
-}  // namespace
+// What a model component asks of its data, and the form of its input: a run's model can then be
+// made without the data.
+void write_info(const std::string& folder, const RecipeData& data) {
+  make_folders(folder);
+  io::Json::Object info;
+  for (const auto& [key, value] : data.info) info.emplace_back(key, value);
+  io::Json::Object j{{"train", data.train.text()}, {"info", std::move(info)}};
+  if (const Batch batch = data.train.fields(0); !batch.empty() && batch[0].dim() > 0) {
+    io::Json::Array shape;
+    for (int d = 1; d < batch[0].dim(); ++d) shape.push_back(batch[0].size(d));
+    j.emplace_back("input", io::Json::Object{{"dtype", to_string(batch[0].dtype())},
+                                             {"shape", std::move(shape)}});
+  }
+  write_file(folder + "/data.json", io::Json(std::move(j)).dump(1) + "\n");
+}
 
-RecipeRun run_recipe(const Recipe& recipe, const Registry& registry, const std::string& folder,
-                     bool progress) {
-  Options root(&recipe.root, "", recipe.file);
+// The whole way of a recipe. With `use` its parts are handed over instead of trained.
+RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& folder,
+             bool progress, const std::vector<std::shared_ptr<Callback>>& callbacks,
+             const std::function<void(RecipeParts&)>& use) {
+  const auto resolved = std::make_shared<io::Yaml>();
+  resolved->kind = io::Yaml::Kind::map;
+  Options root(&recipe.root, "", recipe.file, resolved);
   root.text("recipe", "");
   root.text("note", "");
   const int64_t seed = root.whole("seed", 0);
@@ -326,6 +418,9 @@ RecipeRun run_recipe(const Recipe& recipe, const Registry& registry, const std::
     Options agent = root.part("agent");
     root.part("expect");
     root.finish();
+    TD_CHECK(!use, Unsupported,
+             "'{}' trains an agent in an environment: it has no data and model of its own to look at",
+             recipe.file);
     const auto& run = component(registry.agent, agent, "agent");
     return run(agent, {.seed = static_cast<uint64_t>(seed),
                        .folder = folder,
@@ -335,7 +430,7 @@ RecipeRun run_recipe(const Recipe& recipe, const Registry& registry, const std::
   Options data_o = root.part("data"), model_o = root.part("model"), loss_o = root.part("loss"),
           optim_o = root.part("optim"), sched_o = root.part("sched"),
           train_o = root.part("trainer");
-  root.part("expect");
+  for (const char* elsewhere : {"expect", "search", "tune"}) root.part(elsewhere);
   root.finish();
   // All of the text is checked before any data is read or any step is made.
   TrainerOptions options = trainer_options(train_o, progress);
@@ -347,6 +442,7 @@ RecipeRun run_recipe(const Recipe& recipe, const Registry& registry, const std::
                              .patience = stop_o.whole("patience", 3),
                              .restore_best_weights = stop_o.flag("restore_best", true)});
   stop_o.finish();
+  const bool report = train_o.flag("report", true);
   train_o.finish();
   const auto& make_data = component(registry.data, data_o, "data set");
   const auto& make_model = component(registry.model, model_o, "model");
@@ -367,27 +463,51 @@ RecipeRun run_recipe(const Recipe& recipe, const Registry& registry, const std::
   std::unique_ptr<optim::LambdaLR> schedule;
   if (rate) schedule = std::make_unique<optim::LambdaLR>(*opt, optim::LambdaLROptions{rate});
   options.folder = folder;
-  if (!folder.empty()) options.files = {{"recipe.yaml", recipe.root.dump()}};
+  if (const io::Yaml* expect = recipe.root.find("expect")) {
+    resolved->keys.emplace_back("expect");
+    resolved->items.push_back(*expect);
+  }
+  if (!folder.empty())
+    options.files = {{"recipe.yaml", recipe.root.dump()}, {"config.yaml", resolved->dump()}};
   const StepFunction step = model.step ? model.step : [&](const Batch& b) {
     const auto [output, target] = model.forward(b);
     return StepOutput{loss(output, target), output, target};
   };
   Trainer trainer(*model.module, step, *opt, options);
   if (schedule) trainer.schedule(*schedule);
+  RecipeParts parts{data, model, trainer, *resolved};
+  if (use) {
+    use(parts);
+    return {};
+  }
   if (early) trainer.add(early);
-  if (!folder.empty()) trainer.add(std::make_shared<TensorBoard>(folder));
+  for (const auto& c : callbacks) trainer.add(c);
+  if (!folder.empty()) {
+    trainer.add(std::make_shared<TensorBoard>(folder));
+    write_info(folder, data);
+    if (report) trainer.add(std::make_shared<WatchLayers>());
+  }
   RecipeRun run;
   run.fit = trainer.fit(data.train, data.val);
-  if (data.test && !run.fit.interrupted) {
-    run.test = trainer.validate(*data.test, "test/");
-    if (model.judge) {
-      model.module->eval();
-      for (const auto& [key, value] : model.judge(*data.test))
-        run.test.emplace_back("test/" + key, value);
-    }
-  }
   if (!folder.empty()) save(model.module->state_dict(), folder + "/model.safetensors");
+  if (run.fit.interrupted) return run;
+  const std::string told = report ? folder : "";
+  if (data.test)
+    run.test = judge_run(parts, "test", told);
+  else if (!told.empty())
+    judge_run(parts, data.val ? "val" : "", told);
   return run;
+}
+
+}  // namespace
+
+RecipeRun run_recipe(const Recipe& recipe, const Registry& registry, const std::string& folder,
+                     bool progress, const std::vector<std::shared_ptr<Callback>>& callbacks) {
+  return go(recipe, registry, folder, progress, callbacks, {});
+}
+void with_recipe(const Recipe& recipe, const Registry& registry,
+                 const std::function<void(RecipeParts&)>& use) {
+  go(recipe, registry, "", false, {}, use);
 }
 
 Expectation expectation_of(const Recipe& recipe) {

@@ -14,8 +14,10 @@ namespace tandem::train {
 /// One map of a recipe. Every get() is also a line of the resolved recipe.
 class TD_API Options {
  public:
-  /// `path`: where it stands, "optim"; `what`: the file's name.
-  Options(const io::Yaml* map, std::string path, std::string what);
+  /// `path`: where it stands, "optim"; `what`: the file's name. `resolved`, if given, is told every
+  /// key that was asked for with the value that counts.
+  Options(const io::Yaml* map, std::string path, std::string what,
+          std::shared_ptr<io::Yaml> resolved = {});
   double number(const std::string& key, std::optional<double> otherwise = {});
   int64_t whole(const std::string& key, std::optional<int64_t> otherwise = {});
   bool flag(const std::string& key, std::optional<bool> otherwise = {});
@@ -31,9 +33,11 @@ class TD_API Options {
 
  private:
   const io::Yaml* want(const std::string& key, bool optional);
+  void resolve(const std::string& key, const io::Yaml& value);
   const io::Yaml* map_;
   std::string path_, what_;
   std::vector<std::string> known_;
+  std::shared_ptr<io::Yaml> resolved_;
 };
 
 /// What a data component gives.
@@ -91,7 +95,25 @@ struct TD_API Recipe {
 /// Run a recipe; `folder` empty: leave nothing behind. Throws Value for a wrong key, naming the
 /// nearest right one and its line.
 TD_API RecipeRun run_recipe(const Recipe& recipe, const Registry& registry,
-                            const std::string& folder, bool progress = true);
+                            const std::string& folder, bool progress = true,
+                            const std::vector<std::shared_ptr<Callback>>& callbacks = {});
+
+/// A recipe put together and not yet run.
+struct RecipeParts {
+  RecipeData& data;
+  RecipeModel& model;
+  Trainer& trainer;
+  const io::Yaml& resolved;  ///< every key with its value, defaults too
+};
+/// Make the parts of a recipe as run_recipe() does, and hand them to `use` in place of training.
+TD_API void with_recipe(const Recipe& recipe, const Registry& registry,
+                        const std::function<void(RecipeParts&)>& use);
+/// The validation or test set of the parts through its model, into judgement.json and report.html
+/// of a run's folder. Gives the values.
+TD_API Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& folder);
+/// The weights of a run: its model.safetensors, else those of its best or newest checkpoint. Throws
+/// Io when there are none.
+TD_API StateDict run_weights(const std::string& folder);
 
 /// What `expect:` of a recipe wants.
 struct Expectation {

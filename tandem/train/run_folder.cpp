@@ -17,10 +17,31 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// The commit of the repository around the working folder; "" where there is none.
+std::string commit() {
+  auto line = [](const std::string& path) -> std::string {
+    if (!file_exists(path)) return "";
+    const std::string text = read_file(path);
+    return text.substr(0, text.find('\n'));
+  };
+  std::string up = ".git";
+  for (int k = 0; k < 8; ++k, up = "../" + up) {
+    try {
+      const std::string head = line(up + "/HEAD");
+      if (head.empty()) continue;
+      return head.rfind("ref: ", 0) == 0 ? line(up + "/" + head.substr(5)) : head;
+    } catch (const Error&) {  // not ours to read
+      return "";
+    }
+  }
+  return "";
+}
+
 io::Json environment() {
   utsname system{};
   ::uname(&system);
   return io::Json::Object{{"tandem", TANDEM_VERSION},
+                          {"commit", commit()},
                           {"compiler", __VERSION__},
                           {"system", std::string(system.sysname) + " " + system.release},
                           {"machine", system.machine},

@@ -143,6 +143,7 @@ class TD_API Trainer {
   /// End the run after this step.
   void stop(std::string reason);
   nn::Module& model() const { return model_; }
+  const StepFunction& step_function() const { return step_function_; }
   optim::Optimizer& optimizer() const { return optimizer_; }
   const TrainerOptions& options() const { return options_; }
   /// Changes count from the next fit() on; what the compiled step holds (accumulate, clip_norm,

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's folder as a model: its recipe says which one, data.json of what sizes.
+#include "cli/commands_internal.h"
+#include "cli/model_internal.h"
+#include "cli/recipe_internal.h"
+#include "tandem/base/folder.h"
+
+namespace tandem::cli {
+namespace {
+
+int64_t whole(const io::Json& j, const std::string& where) {
+  TD_CHECK(j.as_int(), Format, "{} wants whole numbers, got a {}", where, j.kind());
+  return *j.as_int();
+}
+
+DType dtype_of(const std::string& name, const std::string& where) {
+#define X(short_name, type, text) \
+  if (name == text) return DType::short_name;
+  TD_FOR_EACH_DTYPE(X)
+#undef X
+  TD_FAIL(Format, "{}: there is no dtype '{}'", where, name);
+}
+
+}  // namespace
+
+bool is_run(const std::string& folder) {
+  return file_exists(folder + "/recipe.yaml") && file_exists(folder + "/metrics.jsonl");
+}
+
+LoadedModel load_run(const std::string& folder) {
+  const std::string file = folder + "/data.json";
+  const io::Json data = io::parse_json(read_file(file), file);
+  const io::Json *info = data.find("info"), *input = data.find("input");
+  TD_CHECK(info && info->as_object() && input, Format, "'{}' wants \"info\" and \"input\"", file);
+  std::map<std::string, int64_t> sizes;
+  for (const auto& [key, value] : *info->as_object()) sizes[key] = whole(value, file);
+  LoadedModel m;
+  m.from_run = true;
+  ModelPort port{.name = "x"};
+  const io::Json *dtype = input->find("dtype"), *shape = input->find("shape");
+  TD_CHECK(dtype && dtype->as_string() && shape && shape->as_array(), Format,
+           "'{}': \"input\" wants \"dtype\" and \"shape\"", file);
+  port.dtype = dtype_of(*dtype->as_string(), file);
+  port.shape = {-1};
+  for (const io::Json& d : *shape->as_array()) port.shape.push_back(whole(d, file));
+  m.inputs.push_back(port);
+  m.outputs.push_back({.name = "output", .shape = {-1}});
+
+  const train::Recipe recipe = train::Recipe::load(folder + "/recipe.yaml");
+  const io::Yaml* part = recipe.root.find("model");
+  TD_CHECK(part, Unsupported, "the recipe of '{}' has no model that could be called", folder);
+  train::Options o(part, "model", recipe.file);
+  const train::Registry all = recipe_registry();
+  const std::string type = o.text("type");
+  const auto it = all.model.find(type);
+  if (it == all.model.end()) o.fail("type", fmt::format("there is no model '{}'", type));
+  const train::RecipeModel made = it->second(o, sizes);
+  TD_CHECK(made.forward, Unsupported, "the model '{}' has no output for an input alone", type);
+  made.module->load_state_dict(train::run_weights(folder));
+  made.module->eval();
+  m.parameters = made.module->num_parameters();
+  m.run = [made](const std::vector<Tensor>& in) {
+    // Recipes' models see a batch with its target, which only the loss reads.
+    return std::vector<Tensor>{made.forward({in[0], zeros({in[0].size(0)}, DType::i64)}).first};
+  };
+  return m;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tool does with runs and tables: eval, report, runs, predict and convert of a run's folder,
+// recipes resolved and begun, searches, and a look at data.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Result {
+  int code;
+  std::string text;
+};
+
+Result tool(const std::string& arguments) {
+  const std::string command = std::string(std::getenv("TANDEM_TOOL")) + " " + arguments;
+  FILE* pipe = popen(command.c_str(), "r");
+  std::array<char, 4096> buffer;
+  std::string text;
+  while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), n);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+}
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+std::string text_of(const fs::path& p) {
+  std::stringstream s;
+  s << std::ifstream(p).rdbuf();
+  return s.str();
+}
+
+// A folder with two short runs, made once.
+class Runs : public ::testing::Test {
+ protected:
+  static fs::path& folder() {
+    static fs::path f;
+    return f;
+  }
+  void SetUp() override {
+    if (!std::getenv("TANDEM_TOOL")) GTEST_SKIP() << "TANDEM_TOOL is not set";
+    if (!folder().empty()) return;
+    char name[] = "/tmp/tandem-runs-XXXXXX";
+    folder() = mkdtemp(name);
+    for (const char* change : {"a optim.lr=3e-3", "b optim.lr=3e-4"}) {
+      const Result r = tool("train recipes/digits-mlp.yaml --quiet trainer.epochs=4 data.val_part=0.1 --run " +
+                            (folder() / change).string());
+      ASSERT_EQ(r.code, 0) << r.text;
+    }
+  }
+  static void TearDownTestSuite() {
+    if (!folder().empty()) fs::remove_all(folder());
+  }
+  static std::string run(const char* name) { return (folder() / name).string(); }
+};
+
+TEST_F(Runs, LeaveAllThatIsNeeded) {
+  for (const char* file : {"recipe.yaml", "config.yaml", "env.json", "data.json", "metrics.jsonl",
+                           "parts.jsonl", "layers.jsonl", "judgement.json", "report.html",
+                           "model.safetensors", "STATUS"})
+    EXPECT_TRUE(fs::exists(folder() / "a" / file)) << file;
+  const std::string config = text_of(folder() / "a/config.yaml");
+  for (const char* part : {"lr: 3e-3", "betas:", "eps: 1e-08", "dropout: 0.2", "keep: 3",
+                           "on_nonfinite: stop", "at_least: 0.96"})
+    EXPECT_TRUE(has(config, part)) << part << " in\n" << config;
+  const auto j = nlohmann::json::parse(text_of(folder() / "a/judgement.json"));
+  EXPECT_EQ(j["split"], "test");
+  EXPECT_EQ(j["samples"], 360);
+  EXPECT_EQ(j["worst"].size(), 16u);
+  int64_t sum = 0, right = 0;
+  for (size_t i = 0; i < 10; ++i)
+    for (size_t k = 0; k < 10; ++k) {
+      sum += j["confusion"][i][k].get<int64_t>();
+      right += i == k ? j["confusion"][i][k].get<int64_t>() : 0;
+    }
+  EXPECT_EQ(sum, 360);
+  EXPECT_NEAR(static_cast<double>(right) / 360, j["values"]["test/accuracy"].get<double>(), 1e-9);
+}
+
+TEST_F(Runs, AreListedAndCompared) {
+  Result r = tool("runs list " + folder().string());
+  EXPECT_EQ(r.code, 0);
+  EXPECT_TRUE(has(r.text, "done") && has(r.text, "test/accuracy 0.")) << r.text;
+  r = tool("runs list --json " + folder().string());
+  EXPECT_EQ(nlohmann::json::parse(r.text).size(), 2u);
+  const std::string html = run("ab.html");
+  r = tool("runs compare " + run("a") + " " + run("b") + " --html " + html);
+  EXPECT_EQ(r.code, 0);
+  EXPECT_TRUE(has(r.text, "optim.lr") && has(r.text, "3e-4") && has(r.text, "-- b")) << r.text;
+  EXPECT_FALSE(has(r.text, "optim.betas"));
+  EXPECT_TRUE(has(text_of(html), "Settings that differ"));
+  r = tool("runs compare " + run("a") + " --metric val/acuracy 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "did you mean 'val/accuracy'?")) << r.text;
+  r = tool("runs compare " + run("none") + " 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "is no folder of a run")) << r.text;
+  EXPECT_EQ(tool("runs list /no/such/folder 2>/dev/null").code, 1);
+}
+
+TEST_F(Runs, AreJudgedAgain) {
+  const auto before = nlohmann::json::parse(text_of(folder() / "b/judgement.json"));
+  Result r = tool("eval " + run("b") + " --json");
+  ASSERT_EQ(r.code, 0) << r.text;
+  const auto j = nlohmann::json::parse(r.text);
+  EXPECT_EQ(j["test/loss"], before["values"]["test/loss"]);  // to the last bit
+  r = tool("eval " + run("b") + " --split val --json");
+  EXPECT_TRUE(nlohmann::json::parse(r.text).contains("val/accuracy")) << r.text;
+  EXPECT_TRUE(has(text_of(folder() / "b/report.html"), "val/accuracy"));
+  EXPECT_EQ(tool("eval " + run("b") + " >/dev/null").code, 0);
+  r = tool("eval " + run("b") + " --split tset 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "There are train, val, test")) << r.text;
+  fs::remove(folder() / "b/report.html");
+  EXPECT_EQ(tool("report " + run("b") + " >/dev/null").code, 0);
+  EXPECT_TRUE(fs::exists(folder() / "b/report.html"));
+}
+
+TEST_F(Runs, PredictAndConvert) {
+  const std::string x = run("x.npy"), y = run("y.npz"), w = run("w.pth");
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1, 8, 8), }";
+  header.resize(117, ' ');
+  header += '\n';
+  std::ofstream f(x, std::ios::binary);
+  f << std::string("\x93NUMPY\x01\x00\x76\x00", 10) << header;
+  const std::vector<float> half(3 * 64, 0.5F);
+  f.write(reinterpret_cast<const char*>(half.data()), static_cast<std::streamsize>(half.size() * 4));
+  f.close();
+  Result r = tool("predict " + run("a") + " --input " + x + " --top 2 2>&1");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_EQ(std::count(r.text.begin(), r.text.end(), '\n'), 6) << r.text;
+  EXPECT_EQ(tool("predict " + run("a") + " --input " + x + " --output " + y + " >/dev/null").code, 0);
+  EXPECT_TRUE(has(tool("inspect " + y).text, "[3,10]"));
+  EXPECT_EQ(tool("convert " + run("a") + " " + w + " >/dev/null").code, 0);
+  EXPECT_EQ(tool("verify " + run("a/model.safetensors") + " " + w + " >/dev/null").code, 0);
+  // Without its last weights the best checkpoint's are taken.
+  fs::rename(folder() / "a/model.safetensors", folder() / "a/away");
+  EXPECT_EQ(tool("convert " + run("a") + " " + w + " >/dev/null").code, 0);
+  fs::rename(folder() / "a/away", folder() / "a/model.safetensors");
+}
+
+TEST_F(Runs, RecipesAreResolvedAndBegun) {
+  Result r = tool("render-config recipes/digits-mlp.yaml optim.lr=1e-2");
+  ASSERT_EQ(r.code, 0) << r.text;
+  for (const char* part : {"lr: 1e-2", "weight_decay: 0", "fold: 0", "warmup_steps: 0", "label_smoothing"})
+    EXPECT_TRUE(has(r.text, part)) << part << " in\n" << r.text;
+  // What was resolved is a recipe that resolves to itself.
+  const std::string file = run("resolved.yaml");
+  EXPECT_EQ(tool("render-config recipes/digits-mlp.yaml --out " + file).code, 0);
+  EXPECT_EQ(tool("render-config " + file).text, text_of(file));
+  r = tool("render-config recipes/digits-mlp.yaml optim.rl=1e-2 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "did you mean 'lr'?")) << r.text;
+  const std::string mine = run("mine.yaml");
+  EXPECT_EQ(tool("init-config model.hidden=[32] --out " + mine + " >/dev/null").code, 0);
+  r = tool("train " + mine + " trainer.epochs=1 --json --run " + run("mine"));
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_EQ(tool("init-config --out " + mine + " 2>/dev/null").code, 1);  // it is there
+  r = tool("init-config --model mlpp 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "did you mean 'mlp'?")) << r.text;
+  r = tool("init-config --data image_folder --model lenet5 data.root=/no/such/folder");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_TRUE(has(r.text, "for want of data") && has(r.text, "image_folder")) << r.text;
+}
+
+TEST_F(Runs, ASearchAndItsJournal) {
+  const std::string at = run("search");
+  const std::string command =
+      "tune recipes/tune-digits.yaml --json trainer.epochs=3 tune.startup=3 --run " + at;
+  Result r = tool(command + " --trials 5");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_EQ(nlohmann::json::parse(r.text)["trials"], 5);
+  r = tool(command + " --trials 8");
+  const auto more = nlohmann::json::parse(r.text);
+  EXPECT_EQ(more["trials"], 8);
+  EXPECT_GT(more["best"]["result"].get<double>(), 0.7);
+  // The same as one that was never cut.
+  const auto whole = nlohmann::json::parse(
+      tool("tune recipes/tune-digits.yaml --json trainer.epochs=3 tune.startup=3 --trials 8 --run " + at +
+           "-whole")
+          .text);
+  EXPECT_EQ(more["best"], whole["best"]);
+  EXPECT_EQ(text_of(at + "/journal.jsonl"), text_of(at + "-whole/journal.jsonl"));
+  EXPECT_TRUE(has(text_of(at + "/report.html"), "\"kind\":\"parallel\""));
+  const std::pair<const char*, const char*> kMistakes[] = {
+      {"search.optim.lr=fast", "'fast' is no range"},
+      {"tune.smapler=tpe", "did you mean 'sampler'?"},
+      {"tune.sampler=tpee", "wants tpe, random or grid"},
+      {"tune.metric=val/acuracy", "was not measured"},
+      {"trainer.epoch=1", "did you mean 'epochs'?"},
+  };
+  int k = 0;
+  for (const auto& [change, want] : kMistakes) {
+    r = tool("tune recipes/tune-digits.yaml --quiet " + std::string(change) + " --run " + at + "-x" +
+             std::to_string(k++) + " --trials 1 2>&1");
+    EXPECT_EQ(r.code, 1) << change;
+    EXPECT_TRUE(has(r.text, want)) << want << " in " << r.text;
+  }
+  r = tool("tune recipes/digits-mlp.yaml 2>&1");
+  EXPECT_TRUE(has(r.text, "has no `search:`")) << r.text;
+}
+
+TEST_F(Runs, TablesAreLookedAt) {
+  const std::string a = run("a.csv"), b = run("b.csv"), s = run("schema.json");
+  std::ofstream fa(a), fb(b);
+  fa << "x,kind\n";
+  fb << "x,kind\n";
+  for (int i = 0; i < 200; ++i) {
+    fa << i << "," << (i % 2 ? "red" : "blue") << "\n";
+    fb << i + 150 << "," << (i % 2 ? "red" : "green") << "\n";
+  }
+  fa.close();
+  fb.close();
+  Result r = tool("data stats " + a + " --write-schema " + s);
+  EXPECT_EQ(r.code, 0);
+  EXPECT_TRUE(has(r.text, "200 rows, 2 columns") && has(r.text, "integer")) << r.text;
+  EXPECT_EQ(tool("data validate " + a + " --schema " + s).code, 0);
+  r = tool("data validate " + b + " --schema " + s);
+  EXPECT_EQ(r.code, 3);
+  EXPECT_TRUE(has(r.text, "349 is above 199") && has(r.text, "'green'")) << r.text;
+  r = tool("data validate " + b + " --json --against " + a);
+  EXPECT_EQ(r.code, 3);
+  EXPECT_EQ(nlohmann::json::parse(r.text)["anomalies"].size(), 2u) << r.text;
+  EXPECT_EQ(tool("data validate " + a + " --against " + a).code, 0);
+  EXPECT_EQ(tool("data validate " + a + " 2>/dev/null").code, 1);
+  EXPECT_EQ(tool("data stats /no/such.csv 2>/dev/null").code, 1);
+  r = tool("data bench recipes/digits-mlp.yaml --seconds 0.3 --json");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_GT(nlohmann::json::parse(r.text)["samples_per_second"].get<double>(), 100);
+}
+
+}  // namespace
