@@ -83,12 +83,12 @@ bool supports(const KernelCall& c) {
       return false;
   return a.kernel[0].value() <= kMostRows && a.stride[0].value() == a.stride[1].value();
 }
-bool always(const KernelCall&) { return true; }
+EpilogueKind blocks(const KernelCall&) { return EpilogueKind::blocks; }
 
 }  // namespace
 
 void register_depthwise_conv() {
-  register_epilogue(prepare, always);
+  register_epilogue(prepare, blocks);
   register_kernel(DeviceKind::cpu, op::depthwise_conv, {supports, nullptr, prepare, run});
 }
 

@@ -197,12 +197,12 @@ bool supports(const KernelCall& c) {
   }
   return true;
 }
-bool always(const KernelCall&) { return true; }
+EpilogueKind blocks(const KernelCall&) { return EpilogueKind::blocks; }
 
 }  // namespace
 
 void register_packed_conv() {
-  register_epilogue(prepare, always);
+  register_epilogue(prepare, blocks);
   register_kernel(DeviceKind::cpu, op::packed_conv, {supports, nullptr, prepare, run});
 }
 

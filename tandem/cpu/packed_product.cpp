@@ -120,7 +120,7 @@ bool supports(const KernelCall& c) {
       return false;
   return true;
 }
-bool always(const KernelCall&) { return true; }
+EpilogueKind blocks(const KernelCall&) { return EpilogueKind::blocks; }
 
 }  // namespace
 
@@ -221,7 +221,7 @@ void direct_panels(const PackedGemm& g, const float* a, int64_t am, int64_t r0, 
 }
 
 void register_packed_product() {
-  register_epilogue(prepare, always);
+  register_epilogue(prepare, blocks);
   register_kernel(DeviceKind::cpu, op::packed_product, {supports, nullptr, prepare, run});
 }
 

@@ -192,12 +192,12 @@ bool supports(const KernelCall& c) {
       return false;
   return true;
 }
-bool always(const KernelCall&) { return true; }
+EpilogueKind blocks(const KernelCall&) { return EpilogueKind::blocks; }
 
 }  // namespace
 
 void register_winograd_conv() {
-  register_epilogue(prepare, always);
+  register_epilogue(prepare, blocks);
   register_kernel(DeviceKind::cpu, op::winograd_conv, {supports, nullptr, prepare, run});
 }
 
