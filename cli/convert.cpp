@@ -111,8 +111,8 @@ void add_convert(CLI::App& app, int& code) {
     }
     // A run's folder stands for its weights.
     const std::string& in = o->model.model;
-    StateDict tensors = file_exists(in + "/metrics.jsonl") ? train::run_weights(in)
-                                                           : interop::load_weights(in);
+    StateDict tensors =
+        file_exists(in + "/metrics.jsonl") ? train::run_weights(in) : interop::load_weights(in);
     if (!o->dtype.empty()) {
       const DType to = dtype_named(o->dtype);
       StateDict cast;

@@ -26,7 +26,9 @@ struct DataOptions {
   }
 };
 
-std::string cut(const std::string& s, size_t n) { return s.size() <= n ? s : s.substr(0, n - 1) + "~"; }
+std::string cut(const std::string& s, size_t n) {
+  return s.size() <= n ? s : s.substr(0, n - 1) + "~";
+}
 
 io::Json as_json(const data::TableStats& t) {
   io::Json::Array columns;
@@ -37,9 +39,9 @@ io::Json as_json(const data::TableStats& t) {
                        {"nonfinite", c.nonfinite},
                        {"distinct", c.distinct}};
     if (!c.sorted.empty())
-      for (const auto& [key, v] : {std::pair("low", c.low), std::pair("median", c.median),
-                                   std::pair("high", c.high), std::pair("mean", c.mean),
-                                   std::pair("deviation", c.deviation)})
+      for (const auto& [key, v] :
+           {std::pair("low", c.low), std::pair("median", c.median), std::pair("high", c.high),
+            std::pair("mean", c.mean), std::pair("deviation", c.deviation)})
         o.emplace_back(key, v);
     io::Json::Object frequent;
     for (const auto& [value, n] : c.frequent) frequent.emplace_back(value, n);
@@ -65,7 +67,9 @@ int stats_verb(const DataOptions& o) {
       often += fmt::format("{}{} ({:.0f} %)", k ? ", " : "", cut(c.frequent[k].first, 18),
                            100.0 * static_cast<double>(c.frequent[k].second) /
                                static_cast<double>(std::max<int64_t>(c.rows, 1)));
-    auto num = [&](double v) { return c.sorted.empty() ? std::string("") : fmt::format("{:.5g}", v); };
+    auto num = [&](double v) {
+      return c.sorted.empty() ? std::string("") : fmt::format("{:.5g}", v);
+    };
     fmt::print("{:<22} {:<8} {:>9} {:>9} {:>11} {:>11} {:>11} {:>11}  {}\n", cut(c.name, 22),
                to_string(c.type), c.missing, c.distinct, num(c.low), num(c.median), num(c.high),
                num(c.mean), often);
@@ -83,7 +87,8 @@ int validate_verb(const DataOptions& o) {
   std::vector<data::Anomaly> found;
   std::vector<data::Drift> drifts;
   if (!o.schema.empty())
-    found = validate(t, data::Schema::from_json(io::parse_json(read_file(o.schema), o.schema), o.schema));
+    found = validate(
+        t, data::Schema::from_json(io::parse_json(read_file(o.schema), o.schema), o.schema));
   if (!o.against.empty()) {
     const data::TableStats before = data::read_table_stats(o.against, o.has_header());
     if (o.schema.empty()) {
@@ -111,19 +116,22 @@ int validate_verb(const DataOptions& o) {
                                    {"jensen_shannon", d.jensen_shannon},
                                    {"l_infinity", d.l_infinity},
                                    {"missing", d.missing}});
-    fmt::print("{}\n",
-               io::Json(io::Json::Object{{"anomalies", std::move(a)}, {"drift", std::move(b)}}).dump());
+    fmt::print(
+        "{}\n",
+        io::Json(io::Json::Object{{"anomalies", std::move(a)}, {"drift", std::move(b)}}).dump());
     return found.empty() ? 0 : 3;
   }
   if (!drifts.empty()) {
-    fmt::print("{:<22} {:>16} {:>12} {:>10}\n", "column", "divergence, bits", "L infinity", "missing");
+    fmt::print("{:<22} {:>16} {:>12} {:>10}\n", "column", "divergence, bits", "L infinity",
+               "missing");
     for (const data::Drift& d : drifts)
       fmt::print("{:<22} {:>16.4f} {:>12.4f} {:>+9.1f}%\n", cut(d.column, 22), d.jensen_shannon,
                  d.l_infinity, 100 * d.missing);
   }
   for (const data::Anomaly& x : found)
     fmt::print("{}: {}\n", x.column.empty() ? "table" : x.column, x.what);
-  fmt::print("{}: {}\n", o.path, found.empty() ? "valid" : fmt::format("{} anomalies", found.size()));
+  fmt::print("{}: {}\n", o.path,
+             found.empty() ? "valid" : fmt::format("{} anomalies", found.size()));
   return found.empty() ? 0 : 3;
 }
 
@@ -155,19 +163,21 @@ int bench_verb(const DataOptions& o) {
     const double time = seconds();
     const data::RunStats s = p.stats();
     if (o.json) {
-      fmt::print("{}\n", io::Json(io::Json::Object{{"pipeline", p.text()},
-                                                   {"samples_per_second", samples / time},
-                                                   {"batches_per_second", static_cast<double>(batches) / time},
-                                                   {"bytes_per_second", bytes / time},
-                                                   {"first_batch_seconds", first},
-                                                   {"workers", s.workers},
-                                                   {"seconds", time}})
+      fmt::print("{}\n", io::Json(io::Json::Object{
+                                      {"pipeline", p.text()},
+                                      {"samples_per_second", samples / time},
+                                      {"batches_per_second", static_cast<double>(batches) / time},
+                                      {"bytes_per_second", bytes / time},
+                                      {"first_batch_seconds", first},
+                                      {"workers", s.workers},
+                                      {"seconds", time}})
                              .dump());
     } else {
-      fmt::print("{}\n  {:.0f} samples/s   {:.1f} batches/s   {:.1f} MB/s\n", p.text(), samples / time,
-                 static_cast<double>(batches) / time, bytes / time / 1e6);
-      fmt::print("  first batch after {:.3f} s, {} worker(s) at the end, {} passes begun in {:.1f} s\n",
-                 first, s.workers, epochs, time);
+      fmt::print("{}\n  {:.0f} samples/s   {:.1f} batches/s   {:.1f} MB/s\n", p.text(),
+                 samples / time, static_cast<double>(batches) / time, bytes / time / 1e6);
+      fmt::print(
+          "  first batch after {:.3f} s, {} worker(s) at the end, {} passes begun in {:.1f} s\n",
+          first, s.workers, epochs, time);
     }
   });
   return code;
@@ -194,7 +204,8 @@ void add_data(CLI::App& app, int& code) {
   table(stats);
   stats->add_option("--write-schema", o->write, "Write what this table fulfils here");
   stats->callback([o, &code] { code = stats_verb(*o); });
-  CLI::App* check = verb->add_subcommand("validate", "Against a schema or another table; 3: not met");
+  CLI::App* check =
+      verb->add_subcommand("validate", "Against a schema or another table; 3: not met");
   table(check);
   check->add_option("--schema", o->schema, "A schema as `stats --write-schema` writes it");
   check->add_option("--against", o->against, "Another table: same columns, and how far it drifted");
@@ -205,7 +216,8 @@ void add_data(CLI::App& app, int& code) {
   bench->add_option("recipe", o->path, "A YAML file")->required();
   bench->add_option("overrides", o->overrides, "Changes, such as data.batch=256");
   bench->add_option("--seconds", o->seconds, "How long")->capture_default_str();
-  bench->add_option("--workers", o->workers, "Threads; -1: as many as it takes")->capture_default_str();
+  bench->add_option("--workers", o->workers, "Threads; -1: as many as it takes")
+      ->capture_default_str();
   bench->add_option("--depth", o->depth, "Elements kept ready a thread")->capture_default_str();
   bench->add_flag("--json", o->json, "One line of JSON on stdout");
   bench->callback([o, &code] { code = bench_verb(*o); });

@@ -92,7 +92,8 @@ void add_predict(CLI::App& app, int& code) {
   verb->callback([&code, o] {
     init();
     if (o->threads > 0) set_num_threads(o->threads);
-    const LoadedModel model = is_run(o->model.model) ? load_run(o->model.model) : load_model(o->model);
+    const LoadedModel model =
+        is_run(o->model.model) ? load_run(o->model.model) : load_model(o->model);
     if (model.random_weights)
       fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
     NoGradGuard no_grad;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done with runs that are there: `tandem runs list|compare`, `tandem report`, `tandem eval`;
-// and with recipes that are to be: `tandem init-config`, `tandem render-config`.
+// What is done with runs that are there: `tandem runs list|compare`, `tandem report`, `tandem
+// eval`; and with recipes that are to be: `tandem init-config`, `tandem render-config`.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -76,7 +76,8 @@ int list_verb(const RunsOptions& o) {
     fmt::print("no runs in '{}'\n", o.folder);
     return 0;
   }
-  std::vector<std::vector<std::string>> rows{{"run", "status", "started", "time", "steps", "result"}};
+  std::vector<std::vector<std::string>> rows{
+      {"run", "status", "started", "time", "steps", "result"}};
   for (const train::RunRecord& r : runs) {
     const std::string metric = r.headline();
     rows.push_back({r.folder.substr(r.folder.rfind('/') + 1), r.status, age(r.started),
@@ -197,7 +198,7 @@ std::string list_of(const auto& map) {
 
 struct ConfigOptions {
   std::string recipe, out, data = "digits", model = "mlp", loss = "cross_entropy", optim = "adamw",
-              sched = "cosine";
+                           sched = "cosine";
   std::vector<std::string> overrides;
 };
 

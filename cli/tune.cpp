@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem tune recipe.yaml`: many runs of a recipe with other settings. What is searched over stands
-// in the recipe's `search:`; every trial is a line of journal.jsonl, from which a search goes on.
+// `tandem tune recipe.yaml`: many runs of a recipe with other settings. What is searched over
+// stands in the recipe's `search:`; every trial is a line of journal.jsonl, from which a search
+// goes on.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -74,8 +75,8 @@ TuneSettings settings_of(const train::Recipe& r) {
         while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
         choice.choices.push_back(text);
       }
-      TD_CHECK(choice.choices.size() >= 2, Value, "{} line {}: search.{} wants two choices at least",
-               r.file, v->line, name);
+      TD_CHECK(choice.choices.size() >= 2, Value,
+               "{} line {}: search.{} wants two choices at least", r.file, v->line, name);
       s.ranges.push_back(std::move(choice));
     } else {
       TD_CHECK(v->kind == io::Yaml::Kind::scalar, Value,
@@ -106,7 +107,8 @@ TuneSettings settings_of(const train::Recipe& r) {
   for (train::SearchRange& range : s.ranges) range.steps = grid;
   o.finish();
   if (grid < 1) o.fail("grid", "wants at least 1");
-  if (s.search.sampler == train::Sampler::grid) s.trials = std::min(s.trials, train::Search(s.ranges, s.search).grid_size());
+  if (s.search.sampler == train::Sampler::grid)
+    s.trials = std::min(s.trials, train::Search(s.ranges, s.search).grid_size());
   return s;
 }
 
@@ -161,7 +163,8 @@ void write_report(const train::Search& s, const TuneSettings& o, const std::stri
     line.push_back(t.result ? *t.result : std::nan(""));
     if (t.result) {
       lines.push_back(line);
-      if (std::isnan(top) || (o.search.minimise ? *t.result < top : *t.result > top)) top = *t.result;
+      if (std::isnan(top) || (o.search.minimise ? *t.result < top : *t.result > top))
+        top = *t.result;
     }
     results.x.push_back(static_cast<double>(t.number));
     results.y.push_back(line.back());
@@ -187,10 +190,9 @@ void write_report(const train::Search& s, const TuneSettings& o, const std::stri
   for (const train::SearchRange& r : s.ranges()) head.push_back(r.name);
   std::vector<std::vector<std::string>> rows;
   for (const train::Trial* t : order) {
-    rows.push_back({fmt::format("{}", t->number),
-                    t->note.empty() ? t->state : t->state + ": " + t->note,
-                    t->result ? fmt::format("{:.5g}", *t->result) : "",
-                    fmt::format("{}", t->reports.size())});
+    rows.push_back(
+        {fmt::format("{}", t->number), t->note.empty() ? t->state : t->state + ": " + t->note,
+         t->result ? fmt::format("{:.5g}", *t->result) : "", fmt::format("{}", t->reports.size())});
     for (const auto& [key, value] : t->values) rows.back().push_back(value);
   }
   page.table("Trials, best first", head, rows);
@@ -238,8 +240,7 @@ int tune_verb(const TuneOptions& o) {
         s.keep_runs ? fmt::format("{}/trial-{:04}", folder, trial->number) : "";
     auto watch = std::make_shared<Watch>(search, *trial, s.metric);
     try {
-      const train::RecipeRun run =
-          run_recipe(one, recipe_registry(), run_folder, false, {watch});
+      const train::RecipeRun run = run_recipe(one, recipe_registry(), run_folder, false, {watch});
       if (run.fit.interrupted) {
         stopped = true;
         break;  // not in the journal: the next search makes it again
@@ -247,8 +248,7 @@ int tune_verb(const TuneOptions& o) {
       double value = train::find_log(run.test, s.metric);
       // The best epoch's, which is what one would keep.
       for (double v : trial->reports)
-        if (std::isfinite(v) &&
-            (std::isnan(value) || (s.search.minimise ? v < value : v > value)))
+        if (std::isfinite(v) && (std::isnan(value) || (s.search.minimise ? v < value : v > value)))
           value = v;
       TD_CHECK(!std::isnan(value), Value, "'{}' was not measured", s.metric);
       trial->result = value;
@@ -256,8 +256,9 @@ int tune_verb(const TuneOptions& o) {
     } catch (const Error& e) {
       // A diverged trial is a result; a key that is wrong is the user's, and the same in all.
       if (search.trials().empty() || trial->reports.empty()) {
-        const bool settled = std::any_of(search.trials().begin(), search.trials().end(),
-                                         [](const train::Trial& t) { return t.result.has_value(); });
+        const bool settled =
+            std::any_of(search.trials().begin(), search.trials().end(),
+                        [](const train::Trial& t) { return t.result.has_value(); });
         if (!settled && std::string(e.what()).find("the loss is") == std::string::npos) throw;
       }
       trial->state = "failed";
@@ -266,11 +267,12 @@ int tune_verb(const TuneOptions& o) {
     }
     if (!o.quiet && !o.json) {
       const train::Trial* best = search.best();
-      fmt::print(stderr, "trial {}/{}{}  {} {}{}  {}\n", trial->number + 1, s.trials, told, s.metric,
-                 trial->result ? fmt::format("{:.5g}", *trial->result) : trial->state,
-                 trial->state == "stopped" ? fmt::format(" (stopped at epoch {})", trial->reports.size())
-                 : best                    ? fmt::format(" (best {:.5g})", *best->result)
-                                           : "",
+      fmt::print(stderr, "trial {}/{}{}  {} {}{}  {}\n", trial->number + 1, s.trials, told,
+                 s.metric, trial->result ? fmt::format("{:.5g}", *trial->result) : trial->state,
+                 trial->state == "stopped"
+                     ? fmt::format(" (stopped at epoch {})", trial->reports.size())
+                 : best ? fmt::format(" (best {:.5g})", *best->result)
+                        : "",
                  duration(began.seconds()));
     }
     log.append(to_json(*trial).dump() + "\n");

@@ -70,18 +70,20 @@ struct Gather {
   }
 
   ColumnStats stats() && {
-    ColumnStats c{.name = std::move(name), .rows = rows, .missing = missing, .nonfinite = nonfinite};
+    ColumnStats c{
+        .name = std::move(name), .rows = rows, .missing = missing, .nonfinite = nonfinite};
     // One text makes a column of texts: the numbers in it are spelled like that.
-    c.type = texts > 0                              ? ColumnType::text
-             : numbers.empty() && nonfinite == 0    ? ColumnType::empty
-             : whole && nonfinite == 0              ? ColumnType::integer
-                                                    : ColumnType::number;
+    c.type = texts > 0                           ? ColumnType::text
+             : numbers.empty() && nonfinite == 0 ? ColumnType::empty
+             : whole && nonfinite == 0           ? ColumnType::integer
+                                                 : ColumnType::number;
     std::vector<std::pair<std::string, int64_t>> all(counts.begin(), counts.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
       return a.second != b.second ? a.second > b.second : a.first < b.first;
     });
     c.distinct = static_cast<int64_t>(all.size());
-    c.frequent.assign(all.begin(), all.begin() + static_cast<ptrdiff_t>(std::min<size_t>(all.size(), 10)));
+    c.frequent.assign(all.begin(),
+                      all.begin() + static_cast<ptrdiff_t>(std::min<size_t>(all.size(), 10)));
     if (c.type == ColumnType::text) {
       c.counts = std::move(all);
       return c;
@@ -142,7 +144,8 @@ TableStats json_lines(const FilePath& path) {
 }
 
 ColumnType type_of(const std::string& name, const std::string& what) {
-  for (ColumnType t : {ColumnType::empty, ColumnType::integer, ColumnType::number, ColumnType::text})
+  for (ColumnType t :
+       {ColumnType::empty, ColumnType::integer, ColumnType::number, ColumnType::text})
     if (name == to_string(t)) return t;
   TD_FAIL(Format, "{}: there is no type '{}'. There are empty, integer, number, text", what, name);
 }
@@ -226,7 +229,8 @@ TableStats read_table_stats(const FilePath& path, std::optional<bool> header) {
       // Names do not come again as values.
       for (size_t c = 0; c < first.columns() && !differs; ++c) {
         bool again = false;
-        for (size_t r = 1; r < first.rows(); ++r) again = again || first.field(r, c) == first.field(0, c);
+        for (size_t r = 1; r < first.rows(); ++r)
+          again = again || first.field(r, c) == first.field(0, c);
         differs = !again;
       }
       if (!differs) return table_stats(first, name);
@@ -331,12 +335,11 @@ std::vector<Anomaly> validate(const TableStats& t, const Schema& schema) {
     const double present =
         c->rows > 0 ? static_cast<double>(c->rows - c->missing) / static_cast<double>(c->rows) : 0;
     if (present < want.presence - 1e-12)
-      say(fmt::format("{} of {} values are missing: {:.4g} are there, wanted are {:.4g}", c->missing,
-                      c->rows, present, want.presence));
+      say(fmt::format("{} of {} values are missing: {:.4g} are there, wanted are {:.4g}",
+                      c->missing, c->rows, present, want.presence));
     if (c->nonfinite > 0) say(fmt::format("{} infinite number(s)", c->nonfinite));
     if (!c->sorted.empty() && fits) {
-      if (want.low && c->low < *want.low)
-        say(fmt::format("{:g} is below {:g}", c->low, *want.low));
+      if (want.low && c->low < *want.low) say(fmt::format("{:g} is below {:g}", c->low, *want.low));
       if (want.high && c->high > *want.high)
         say(fmt::format("{:g} is above {:g}", c->high, *want.high));
     }
@@ -382,8 +385,8 @@ std::vector<Drift> drift(const TableStats& a, const TableStats& b) {
       for (const auto& [value, k] : both) {
         p.push_back(k.first);
         q.push_back(k.second);
-        d.l_infinity =
-            std::max(d.l_infinity, std::abs(k.first / std::max(n, 1.0) - k.second / std::max(m, 1.0)));
+        d.l_infinity = std::max(d.l_infinity,
+                                std::abs(k.first / std::max(n, 1.0) - k.second / std::max(m, 1.0)));
       }
     } else if (!x.sorted.empty()) {
       // Bins between the first set's quantiles; values that are many stay in one.
@@ -396,7 +399,8 @@ std::vector<Drift> drift(const TableStats& a, const TableStats& b) {
       q = p;
       auto fill = [&](const std::vector<double>& v, std::vector<double>& bins) {
         for (double u : v)
-          bins[static_cast<size_t>(std::lower_bound(edges.begin(), edges.end(), u) - edges.begin())] += 1;
+          bins[static_cast<size_t>(std::lower_bound(edges.begin(), edges.end(), u) -
+                                   edges.begin())] += 1;
       };
       fill(x.sorted, p);
       fill(y->sorted, q);

@@ -19,9 +19,9 @@ TD_API const char* to_string(ColumnType type);
 struct ColumnStats {
   std::string name;
   ColumnType type = ColumnType::empty;
-  int64_t rows = 0, missing = 0;   ///< missing: empty, NA, N/A, null, NaN, ?
-  int64_t nonfinite = 0;           ///< infinite numbers
-  int64_t distinct = 0;            ///< of texts and integers; at most 10,000 are told apart
+  int64_t rows = 0, missing = 0;  ///< missing: empty, NA, N/A, null, NaN, ?
+  int64_t nonfinite = 0;          ///< infinite numbers
+  int64_t distinct = 0;           ///< of texts and integers; at most 10,000 are told apart
   double mean = 0, deviation = 0, low = 0, high = 0, median = 0;  ///< of numbers
   std::vector<std::pair<std::string, int64_t>> frequent;          ///< ten values, most first
   /// Of drift: all numbers in order, or all values with their counts.

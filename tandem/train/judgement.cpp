@@ -72,8 +72,7 @@ void Judgement::see(const Batch& batch, const StepOutput& step) {
     labels = want.to(DType::i64).to_vector<int64_t>();
   } else if (out.numel() == want.numel() && out.numel() == rows) {
     const std::vector<double> y = want.to(DType::f64).reshape({-1}).to_vector<double>();
-    const bool binary =
-        std::all_of(y.begin(), y.end(), [](double v) { return v == 0 || v == 1; });
+    const bool binary = std::all_of(y.begin(), y.end(), [](double v) { return v == 0 || v == 1; });
     if (binary && (classes() == 2 || samples_ == rows)) {
       const Tensor one = sigmoid(out.to(DType::f64).reshape({-1}));
       p = stack({1.0 - one, one}, 1);

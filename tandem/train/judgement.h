@@ -8,16 +8,16 @@
 namespace tandem::train {
 
 struct JudgedSample {
-  int64_t index = 0;        ///< place in the set, from 0
-  double loss = 0;          ///< -log p of the right class, or the mean squared error
+  int64_t index = 0;                ///< place in the set, from 0
+  double loss = 0;                  ///< -log p of the right class, or the mean squared error
   int64_t wanted = -1, given = -1;  ///< classes; -1: numbers
-  double probability = 0;   ///< of the class given
-  std::string png, text;    ///< a picture of the first field, or its first numbers
+  double probability = 0;           ///< of the class given
+  std::string png, text;            ///< a picture of the first field, or its first numbers
 };
 
-/// Show it the batches of Trainer::validate(). Outputs [n, classes] with integer targets [n], [n] or
-/// [n, 1] with labels 0 and 1, and outputs of the target's shape are understood; of others nothing
-/// but their number is kept.
+/// Show it the batches of Trainer::validate(). Outputs [n, classes] with integer targets [n], [n]
+/// or [n, 1] with labels 0 and 1, and outputs of the target's shape are understood; of others
+/// nothing but their number is kept.
 class TD_API Judgement {
  public:
   explicit Judgement(int64_t keep = 16) : keep_(keep) {}

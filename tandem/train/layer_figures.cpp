@@ -71,8 +71,8 @@ struct Rectifiers : OpHook {
     }
     if (zeros > 0 && zeros < v.size())
       found.push_back({current_layer(), std::string(op.name),
-                       static_cast<double>(zeros) / static_cast<double>(v.size()),
-                       y.size(1), std::count(alive.begin(), alive.end(), 0)});
+                       static_cast<double>(zeros) / static_cast<double>(v.size()), y.size(1),
+                       std::count(alive.begin(), alive.end(), 0)});
     off = false;
   }
 };

@@ -25,7 +25,8 @@ class TD_API Page {
   void facts(const std::vector<std::pair<std::string, std::string>>& facts);
   void note(const std::string& text);
   /// Left out when no series has a finite point.
-  void chart(const std::string& title, const std::string& x_name, const std::vector<Series>& series);
+  void chart(const std::string& title, const std::string& x_name,
+             const std::vector<Series>& series);
   void table(const std::string& title, const std::vector<std::string>& head,
              const std::vector<std::vector<std::string>>& rows);
   /// Counts [row: wanted][column: given].
@@ -36,7 +37,7 @@ class TD_API Page {
             const std::vector<std::string>& columns,
             const std::vector<std::vector<double>>& values);
   struct Picture {
-    std::string png;      ///< bytes of a PNG file; empty: `text` in its place
+    std::string png;  ///< bytes of a PNG file; empty: `text` in its place
     std::string text, caption;
   };
   void pictures(const std::string& title, const std::vector<Picture>& pictures);

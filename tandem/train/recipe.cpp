@@ -418,9 +418,10 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
     Options agent = root.part("agent");
     root.part("expect");
     root.finish();
-    TD_CHECK(!use, Unsupported,
-             "'{}' trains an agent in an environment: it has no data and model of its own to look at",
-             recipe.file);
+    TD_CHECK(
+        !use, Unsupported,
+        "'{}' trains an agent in an environment: it has no data and model of its own to look at",
+        recipe.file);
     const auto& run = component(registry.agent, agent, "agent");
     return run(agent, {.seed = static_cast<uint64_t>(seed),
                        .folder = folder,

@@ -40,15 +40,12 @@ std::string commit() {
 io::Json environment() {
   utsname system{};
   ::uname(&system);
-  return io::Json::Object{{"tandem", TANDEM_VERSION},
-                          {"commit", commit()},
-                          {"compiler", __VERSION__},
-                          {"system", std::string(system.sysname) + " " + system.release},
-                          {"machine", system.machine},
-                          {"host", system.nodename},
-                          {"threads", num_threads()},
-                          {"seed", std::to_string(generator_state().seed)},
-                          {"started", now()}};
+  return io::Json::Object{
+      {"tandem", TANDEM_VERSION},  {"commit", commit()},
+      {"compiler", __VERSION__},   {"system", std::string(system.sysname) + " " + system.release},
+      {"machine", system.machine}, {"host", system.nodename},
+      {"threads", num_threads()},  {"seed", std::to_string(generator_state().seed)},
+      {"started", now()}};
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ void flatten(const io::Yaml& y, const std::string& path, std::map<std::string, s
     case io::Yaml::Kind::list: {
       std::string all;
       for (const io::Yaml& item : y.items)
-        all += (all.empty() ? "" : ", ") + (item.kind == io::Yaml::Kind::scalar ? item.text : "...");
+        all +=
+            (all.empty() ? "" : ", ") + (item.kind == io::Yaml::Kind::scalar ? item.text : "...");
       out[path] = "[" + all + "]";
       break;
     }
@@ -129,7 +130,8 @@ RunRecord read_run(const FilePath& where) {
       it->second.x.push_back(step);
       it->second.y.push_back(number(&value));
     }
-    if (whole && std::isfinite(epoch)) r.epochs = std::max(r.epochs, static_cast<int64_t>(epoch) + 1);
+    if (whole && std::isfinite(epoch))
+      r.epochs = std::max(r.epochs, static_cast<int64_t>(epoch) + 1);
   });
   each_line(r.folder + "/parts.jsonl", [&](const io::Json& j) {
     auto add = [&](double& sum, const char* key) {
@@ -169,8 +171,7 @@ std::vector<RunRecord> list_runs(const FilePath& folder) {
     if (!file_exists(path + "/metrics.jsonl")) continue;
     try {
       runs.push_back(read_run(path));
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
   std::stable_sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) {
     return (std::isnan(a.started) ? 0 : a.started) < (std::isnan(b.started) ? 0 : b.started);

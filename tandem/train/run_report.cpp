@@ -89,8 +89,8 @@ void curves(Page& page, const RunRecord& r) {
   };
   system("system/samples_per_s", "samples a second", 1);
   std::vector<Series> memory;
-  for (const auto& [name, label] : {std::pair("system/memory_mb", "process"),
-                                    std::pair("system/tensors_mb", "tensors")})
+  for (const auto& [name, label] :
+       {std::pair("system/memory_mb", "process"), std::pair("system/tensors_mb", "tensors")})
     if (const Series* s = r.find(name)) {
       memory.push_back(*s);
       memory.back().name = label;
@@ -178,12 +178,11 @@ void layer_parts(Page& page, const RunRecord& r) {
   for (const io::Json& l : *layers->as_array()) {
     const double flops = number(l.find("flops")), seconds = number(l.find("seconds"));
     std::string path = text(l.find("path"));
-    rows.push_back({path.empty() ? "(model itself)" : path, text(l.find("type")),
-                    text(l.find("output")), fmt::format("{}", number(l.find("parameters"))),
-                    flops > 0 ? count_text(flops) : "",
-                    all > 0 ? fmt::format("{:.1f} %", 100 * seconds / all) : "",
-                    stat(l, "activation", "rms"), stat(l, "weight", "rms"),
-                    stat(l, "gradient", "rms")});
+    rows.push_back(
+        {path.empty() ? "(model itself)" : path, text(l.find("type")), text(l.find("output")),
+         fmt::format("{}", number(l.find("parameters"))), flops > 0 ? count_text(flops) : "",
+         all > 0 ? fmt::format("{:.1f} %", 100 * seconds / all) : "", stat(l, "activation", "rms"),
+         stat(l, "weight", "rms"), stat(l, "gradient", "rms")});
   }
   page.table("Layers (one batch, forward and backward, at the end)",
              {"layer", "type", "output", "parameters", "FLOP", "time", "activation rms",
@@ -246,8 +245,7 @@ std::string run_report(const RunRecord& r) {
     facts.emplace_back("peak memory", fmt::format("{:.0f} MB", r.peak_memory_mb));
   if (!r.energy_source.empty()) {
     const bool modelled = r.energy_source.rfind("modelled", 0) == 0;
-    facts.emplace_back(modelled ? "energy (modelled)" : "energy (measured)",
-                       energy_text(r.joules));
+    facts.emplace_back(modelled ? "energy (modelled)" : "energy (measured)", energy_text(r.joules));
   }
   facts.emplace_back("started", date(r.started));
   for (const char* key : {"commit", "host", "system", "threads", "seed", "tandem"})
@@ -293,8 +291,8 @@ std::string compare_report(const std::vector<RunRecord>& runs) {
   std::vector<std::vector<std::string>> rows;
   for (size_t k = 0; k < runs.size(); ++k) {
     const RunRecord& r = runs[k];
-    rows.push_back({labels[k], r.status, fmt::format("{}", r.steps),
-                    fmt::format("{:.1f} s", r.seconds)});
+    rows.push_back(
+        {labels[k], r.status, fmt::format("{}", r.steps), fmt::format("{:.1f} s", r.seconds)});
     for (const std::string& n : shown) rows.back().push_back(short_number(r.value(n)));
   }
   page.table("Runs", head, rows);

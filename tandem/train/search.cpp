@@ -99,7 +99,8 @@ std::string SearchRange::text_at(double place) const {
     return choices[static_cast<size_t>(std::min(place * n, n - 1))];
   }
   double v = log ? low * std::pow(high / low, place) : low + (high - low) * place;
-  if (whole) return std::to_string(std::clamp(std::llround(v), std::llround(low), std::llround(high)));
+  if (whole)
+    return std::to_string(std::clamp(std::llround(v), std::llround(low), std::llround(high)));
   return fmt::format("{:.6g}", v);
 }
 
@@ -114,7 +115,8 @@ int64_t Search::grid_size() const {
   int64_t n = 1;
   for (const SearchRange& r : ranges_) {
     const int64_t k = r.choices.empty() ? r.steps : static_cast<int64_t>(r.choices.size());
-    TD_CHECK(n <= 1000000 / std::max<int64_t>(k, 1), Value, "the grid has more than a million points");
+    TD_CHECK(n <= 1000000 / std::max<int64_t>(k, 1), Value,
+             "the grid has more than a million points");
     n *= k;
   }
   return n;
@@ -148,8 +150,8 @@ std::vector<double> Search::tpe_places(int64_t number) const {
       // Counts with one of each added.
       std::vector<double> l(words, 1), g(words, 1);
       for (size_t k = 0; k < told.size(); ++k)
-        (k < good ? l : g)[std::min(static_cast<size_t>(told[k]->places[d] * static_cast<double>(words)),
-                                    words - 1)] += 1;
+        (k < good ? l : g)[std::min(
+            static_cast<size_t>(told[k]->places[d] * static_cast<double>(words)), words - 1)] += 1;
       double sum = 0, sum_g = 0;
       for (size_t w = 0; w < words; ++w) {
         sum += l[w];
@@ -171,7 +173,8 @@ std::vector<double> Search::tpe_places(int64_t number) const {
       continue;
     }
     std::vector<double> below, above;
-    for (size_t k = 0; k < told.size(); ++k) (k < good ? below : above).push_back(told[k]->places[d]);
+    for (size_t k = 0; k < told.size(); ++k)
+      (k < good ? below : above).push_back(told[k]->places[d]);
     const Density l = density_of(below), g = density_of(above);
     double best = -1, chosen = 0.5;
     for (int64_t c = 0; c < o_.candidates; ++c) {
@@ -204,8 +207,8 @@ std::optional<Trial> Search::ask() {
       const auto at = static_cast<double>(rest % k);
       rest /= k;
       t.places.insert(t.places.begin(), !r.choices.empty() ? (at + 0.5) / static_cast<double>(k)
-                                        : k > 1 ? at / static_cast<double>(k - 1)
-                                                : 0.5);
+                                        : k > 1            ? at / static_cast<double>(k - 1)
+                                                           : 0.5);
     }
   } else {
     t.places = o_.sampler == Sampler::tpe ? tpe_places(asked_) : random_places(asked_);
@@ -302,7 +305,8 @@ int64_t read_journal(const FilePath& path, Search& search) {
     for (size_t i = 0; same && i < t.values.size(); ++i)
       same = t.values[i].first == search.ranges()[i].name && t.places[i] >= 0 && t.places[i] <= 1;
     TD_CHECK(same, Value,
-             "'{}' is the journal of a search over other settings\nGive another folder.", path.str());
+             "'{}' is the journal of a search over other settings\nGive another folder.",
+             path.str());
     search.tell(std::move(t));
     ++count;
   }

@@ -17,8 +17,8 @@ namespace tandem::train {
 
 /// One thing that is searched over.
 struct SearchRange {
-  std::string name;                  ///< "optim.lr"
-  double low = 0, high = 0;          ///< both ends belong to it
+  std::string name;          ///< "optim.lr"
+  double low = 0, high = 0;  ///< both ends belong to it
   bool log = false, whole = false;
   int64_t steps = 5;                 ///< of the grid, for ranges
   std::vector<std::string> choices;  ///< in place of low and high

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tool does with runs and tables: eval, report, runs, predict and convert of a run's folder,
-// recipes resolved and begun, searches, and a look at data.
+// What the tool does with runs and tables: eval, report, runs, predict and convert of a run's
+// folder, recipes resolved and begun, searches, and a look at data.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -52,8 +52,9 @@ class Runs : public ::testing::Test {
     char name[] = "/tmp/tandem-runs-XXXXXX";
     folder() = mkdtemp(name);
     for (const char* change : {"a optim.lr=3e-3", "b optim.lr=3e-4"}) {
-      const Result r = tool("train recipes/digits-mlp.yaml --quiet trainer.epochs=4 data.val_part=0.1 --run " +
-                            (folder() / change).string());
+      const Result r =
+          tool("train recipes/digits-mlp.yaml --quiet trainer.epochs=4 data.val_part=0.1 --run " +
+               (folder() / change).string());
       ASSERT_EQ(r.code, 0) << r.text;
     }
   }
@@ -64,9 +65,9 @@ class Runs : public ::testing::Test {
 };
 
 TEST_F(Runs, LeaveAllThatIsNeeded) {
-  for (const char* file : {"recipe.yaml", "config.yaml", "env.json", "data.json", "metrics.jsonl",
-                           "parts.jsonl", "layers.jsonl", "judgement.json", "report.html",
-                           "model.safetensors", "STATUS"})
+  for (const char* file :
+       {"recipe.yaml", "config.yaml", "env.json", "data.json", "metrics.jsonl", "parts.jsonl",
+        "layers.jsonl", "judgement.json", "report.html", "model.safetensors", "STATUS"})
     EXPECT_TRUE(fs::exists(folder() / "a" / file)) << file;
   const std::string config = text_of(folder() / "a/config.yaml");
   for (const char* part : {"lr: 3e-3", "betas:", "eps: 1e-08", "dropout: 0.2", "keep: 3",
@@ -133,12 +134,14 @@ TEST_F(Runs, PredictAndConvert) {
   std::ofstream f(x, std::ios::binary);
   f << std::string("\x93NUMPY\x01\x00\x76\x00", 10) << header;
   const std::vector<float> half(3 * 64, 0.5F);
-  f.write(reinterpret_cast<const char*>(half.data()), static_cast<std::streamsize>(half.size() * 4));
+  f.write(reinterpret_cast<const char*>(half.data()),
+          static_cast<std::streamsize>(half.size() * 4));
   f.close();
   Result r = tool("predict " + run("a") + " --input " + x + " --top 2 2>&1");
   EXPECT_EQ(r.code, 0) << r.text;
   EXPECT_EQ(std::count(r.text.begin(), r.text.end(), '\n'), 6) << r.text;
-  EXPECT_EQ(tool("predict " + run("a") + " --input " + x + " --output " + y + " >/dev/null").code, 0);
+  EXPECT_EQ(tool("predict " + run("a") + " --input " + x + " --output " + y + " >/dev/null").code,
+            0);
   EXPECT_TRUE(has(tool("inspect " + y).text, "[3,10]"));
   EXPECT_EQ(tool("convert " + run("a") + " " + w + " >/dev/null").code, 0);
   EXPECT_EQ(tool("verify " + run("a/model.safetensors") + " " + w + " >/dev/null").code, 0);
@@ -151,7 +154,8 @@ TEST_F(Runs, PredictAndConvert) {
 TEST_F(Runs, RecipesAreResolvedAndBegun) {
   Result r = tool("render-config recipes/digits-mlp.yaml optim.lr=1e-2");
   ASSERT_EQ(r.code, 0) << r.text;
-  for (const char* part : {"lr: 1e-2", "weight_decay: 0", "fold: 0", "warmup_steps: 0", "label_smoothing"})
+  for (const char* part :
+       {"lr: 1e-2", "weight_decay: 0", "fold: 0", "warmup_steps: 0", "label_smoothing"})
     EXPECT_TRUE(has(r.text, part)) << part << " in\n" << r.text;
   // What was resolved is a recipe that resolves to itself.
   const std::string file = run("resolved.yaml");
@@ -168,7 +172,7 @@ TEST_F(Runs, RecipesAreResolvedAndBegun) {
   r = tool("init-config --model mlpp 2>&1");
   EXPECT_EQ(r.code, 1);
   EXPECT_TRUE(has(r.text, "did you mean 'mlp'?")) << r.text;
-  r = tool("init-config --data image_folder --model lenet5 data.root=/no/such/folder");
+  r = tool("init-config --data image_folder --model lenet data.root=/no/such/folder");
   EXPECT_EQ(r.code, 0);
   EXPECT_TRUE(has(r.text, "for want of data") && has(r.text, "image_folder")) << r.text;
 }
@@ -186,8 +190,9 @@ TEST_F(Runs, ASearchAndItsJournal) {
   EXPECT_GT(more["best"]["result"].get<double>(), 0.7);
   // The same as one that was never cut.
   const auto whole = nlohmann::json::parse(
-      tool("tune recipes/tune-digits.yaml --json trainer.epochs=3 tune.startup=3 --trials 8 --run " + at +
-           "-whole")
+      tool(
+          "tune recipes/tune-digits.yaml --json trainer.epochs=3 tune.startup=3 --trials 8 --run " +
+          at + "-whole")
           .text);
   EXPECT_EQ(more["best"], whole["best"]);
   EXPECT_EQ(text_of(at + "/journal.jsonl"), text_of(at + "-whole/journal.jsonl"));
@@ -201,8 +206,8 @@ TEST_F(Runs, ASearchAndItsJournal) {
   };
   int k = 0;
   for (const auto& [change, want] : kMistakes) {
-    r = tool("tune recipes/tune-digits.yaml --quiet " + std::string(change) + " --run " + at + "-x" +
-             std::to_string(k++) + " --trials 1 2>&1");
+    r = tool("tune recipes/tune-digits.yaml --quiet " + std::string(change) + " --run " + at +
+             "-x" + std::to_string(k++) + " --trials 1 2>&1");
     EXPECT_EQ(r.code, 1) << change;
     EXPECT_TRUE(has(r.text, want)) << want << " in " << r.text;
   }

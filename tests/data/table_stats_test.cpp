@@ -42,7 +42,8 @@ TEST(TableStats, FilesOfSeveralForms) {
   write_file(f / "bare.csv", "1,x\n2,y\n");
   write_file(f / "texts.csv", "kind,colour\nbig,red\nsmall,red\nbig,blue\n");
   write_file(f / "t.tsv", "a\tb\n1\t2\n");
-  write_file(f / "r.jsonl", "{\"a\": 1, \"b\": \"x\"}\n\n{\"a\": 2.5}\n{\"b\": null, \"c\": true}\n");
+  write_file(f / "r.jsonl",
+             "{\"a\": 1, \"b\": \"x\"}\n\n{\"a\": 2.5}\n{\"b\": null, \"c\": true}\n");
   EXPECT_EQ(read_table_stats(f / "head.csv").rows, 2);
   EXPECT_EQ(read_table_stats(f / "bare.csv").rows, 2);
   EXPECT_EQ(read_table_stats(f / "bare.csv").columns[0].name, "column 1");
@@ -82,13 +83,15 @@ TEST(Schema, FindsWhatBreaksIt) {
       {"age,name,score,city,extra\n31,Ann,1,Ulm,1\n", "extra", "no such column"},
       {"age,name,score,town,city\n31,Ann,1,x,Ulm\n", "town", "no such column"},
       {"agee,name,score,city\n31,Ann,1,Ulm\n", "agee", "did you mean 'age'?"},
-      {"age,name,score,city\nold,Ann,1,Ulm\n", "age", "is of type text, wanted is integer (such as 'old')"},
+      {"age,name,score,city\nold,Ann,1,Ulm\n", "age",
+       "is of type text, wanted is integer (such as 'old')"},
       {"age,name,score,city\n31.5,Ann,1,Ulm\n", "age", "is of type number, wanted is integer"},
       {"age,name,score,city\n99,Ann,1,Ulm\n", "age", "99 is above 45"},
       {"age,name,score,city\n30,Ann,-101,Ulm\n", "score", "-101 is below -100"},
       {"age,name,score,city\n30,Ann,inf,Ulm\n", "score", "infinite"},
       {"age,name,score,city\n30,Ann,1,Rome\n", "city", "does not know, such as 'Rome'"},
-      {"age,name,score,city\n,Ann,1,Ulm\n,Bob,1,Ulm\n30,Cid,1,Ulm\n", "age", "2 of 3 values are missing"},
+      {"age,name,score,city\n,Ann,1,Ulm\n,Bob,1,Ulm\n30,Cid,1,Ulm\n", "age",
+       "2 of 3 values are missing"},
       {"age,name,score,city\n", "", "0 rows, wanted are 1"},
   };
   for (const Row& r : kRows) {

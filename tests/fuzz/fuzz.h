@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the libFuzzer programs share. Bytes are read, or refused with Format or Unsupported; anything
-// else that is thrown breaks the program. Each program makes its own first inputs, by the library's
-// writers: TANDEM_FUZZ_SEEDS names the folder for them.
+// What the libFuzzer programs share. Bytes are read, or refused with Format or Unsupported;
+// anything else that is thrown breaks the program. Each program makes its own first inputs, by the
+// library's writers: TANDEM_FUZZ_SEEDS names the folder for them.
 #pragma once
 
 #include <unistd.h>

@@ -41,7 +41,8 @@ Visit visit(const TempFolder& f, const std::string& page, const std::string& nam
   const std::string command = fmt::format(
       "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
       "--no-first-run --user-data-dir={0}/profile --hide-scrollbars --window-size=1240,3600 "
-      "--enable-logging=stderr --screenshot={2} --dump-dom file://{1} > {0}/dom.html 2> {0}/log.txt",
+      "--enable-logging=stderr --screenshot={2} --dump-dom file://{1} > {0}/dom.html 2> "
+      "{0}/log.txt",
       f / "", page, v.shot);
   const int status = std::system(command.c_str());
   v.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -64,7 +65,10 @@ Registry registry() {
   Registry r = Registry::standard();
   r.data["digits"] = [](Options& o, uint64_t seed) {
     RecipeData d{
-        data::pipeline(data::Digits(), {.seed = seed}).shuffle().batch(o.whole("batch", 64)), {}, {}, {}};
+        data::pipeline(data::Digits(), {.seed = seed}).shuffle().batch(o.whole("batch", 64)),
+        {},
+        {},
+        {}};
     d.val = data::pipeline(data::Digits({.train = false})).batch(128);
     d.test = d.val;
     d.info = {{"classes", 10}};
@@ -80,10 +84,11 @@ Registry registry() {
 }
 
 void train_run(const TempFolder& f, const std::string& name, const std::string& change) {
-  write_file(f / "r.yaml",
-             "recipe: A <run> & its </script> report\nseed: 1\ndata: {type: digits}\nmodel: {type: mlp}\n"
-             "loss: {type: cross_entropy}\noptim: {type: adam, lr: 5e-3}\nsched: {type: cosine}\n"
-             "trainer: {epochs: 12, metrics: [accuracy, f1], log_every: 5}\n");
+  write_file(
+      f / "r.yaml",
+      "recipe: A <run> & its </script> report\nseed: 1\ndata: {type: digits}\nmodel: {type: mlp}\n"
+      "loss: {type: cross_entropy}\noptim: {type: adam, lr: 5e-3}\nsched: {type: cosine}\n"
+      "trainer: {epochs: 12, metrics: [accuracy, f1], log_every: 5}\n");
   run_recipe(Recipe::load(f / "r.yaml", {change}), registry(), f / name, false);
 }
 
@@ -100,12 +105,12 @@ TEST(ReportPage, OfARun) {
   EXPECT_GE(count(v.dom, "class=\"chart\""), 9u);
   for (const char* part :
        {"aria-label=\"loss\"", "aria-label=\"learning rate\"", "aria-label=\"samples a second\"",
-        "aria-label=\"memory (MB)\"", "Confusion (test)", "Worst samples (test)", "Layers (one batch",
-        "Rectifiers", "layer by step", "Settings, defaults resolved", "energy (m", "peak memory",
-        "test/accuracy"})
+        "aria-label=\"memory (MB)\"", "Confusion (test)", "Worst samples (test)",
+        "Layers (one batch", "Rectifiers", "layer by step", "Settings, defaults resolved",
+        "energy (m", "peak memory", "test/accuracy"})
     EXPECT_NE(v.dom.find(part), std::string::npos) << part;
   EXPECT_EQ(count(v.dom, "<img src=\"data:image/png;base64,"), 16u);
-  EXPECT_GE(count(v.dom, "stroke-linejoin=\"round\""), 12u);  // curves
+  EXPECT_GE(count(v.dom, "stroke-linejoin=\"round\""), 12u);          // curves
   EXPECT_EQ(v.dom.find("http://"), v.dom.find("http://www.w3.org"));  // nothing is loaded
   EXPECT_EQ(v.dom.find("https://"), std::string::npos);
   expect_painted(v, 200);

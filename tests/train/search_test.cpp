@@ -30,9 +30,8 @@ TEST(SearchRange, ReadsAndNamesMistakes) {
   EXPECT_EQ(c.text_at(0.5), "b");
   EXPECT_EQ(c.text_at(1), "c");
   const std::pair<const char*, const char*> kBroken[] = {
-      {"fast", "'fast' is no range"},     {"1..x", "'x' is no number"},
-      {"2..1", "wants low < high"},       {"log 0..1", "and above 0"},
-      {"..", "'' is no number"},          {"log -1..1", "and above 0"},
+      {"fast", "'fast' is no range"},   {"1..x", "'x' is no number"}, {"2..1", "wants low < high"},
+      {"log 0..1", "and above 0"},      {"..", "'' is no number"},    {"log -1..1", "and above 0"},
       {"0..inf", "'inf' is no number"},
   };
   for (const auto& [text, want] : kBroken) {
@@ -111,7 +110,8 @@ TEST(Search, GridAndRandom) {
   std::vector<std::string> seen;
   while (std::optional<Trial> t = grid.ask())
     seen.push_back(t->values[0].second + " " + t->values[1].second);
-  EXPECT_EQ(seen, (std::vector<std::string>{"0.001 a", "0.001 b", "0.01 a", "0.01 b", "0.1 a", "0.1 b"}));
+  EXPECT_EQ(seen,
+            (std::vector<std::string>{"0.001 a", "0.001 b", "0.01 a", "0.01 b", "0.1 a", "0.1 b"}));
   Search a(plane(), {.sampler = Sampler::random, .seed = 7}),
       b(plane(), {.sampler = Sampler::random, .seed = 7}),
       c(plane(), {.sampler = Sampler::random, .seed = 8});
