@@ -316,7 +316,7 @@ void add_config(CLI::App& app, int& code) {
   CLI::App* init = app.add_subcommand(
       "init-config",
       "A recipe to begin with, every default written out\n\n"
-      "  tandem init-config --data image_folder --model lenet5 data.root=photos --out my.yaml");
+      "  tandem init-config --data image_folder --model lenet data.root=photos --out my.yaml");
   init->add_option("overrides", i->overrides, "Changes, such as data.root=photos");
   init->add_option("--data", i->data, "Data set")->capture_default_str();
   init->add_option("--model", i->model, "Model")->capture_default_str();
