@@ -69,6 +69,14 @@ template <class... T>
 struct AsTuple<std::tuple<T...>> {
   static std::tuple<T...> of(const std::tuple<T...>& v) { return v; }
 };
+/// f of x: a call, or forward() of a module that has none.
+template <class F, class... X>
+decltype(auto) call_or_forward(F& f, X&&... x) {
+  if constexpr (std::is_invocable_v<F&, X...>)
+    return f(std::forward<X>(x)...);
+  else
+    return f.forward(std::forward<X>(x)...);
+}
 }  // namespace detail
 
 /// Write `f` (a function, a lambda, a module's forward) as the ONNX model `path`. `example` is its
@@ -92,11 +100,8 @@ OnnxExportReport export_onnx(F&& f, const A& example, const FilePath& path,
     NoGradGuard no_grad(kModule || !is_grad_enabled());
     tandem::detail::CallReader reader{in.data(), flat.key.data()};
     auto rebuilt = tandem::detail::Packed<Args>::rebuild(reader);
-    const auto call = [&](auto&&... x) {
-      if constexpr (std::is_invocable_v<F&, decltype(x)...>)
-        return f(std::forward<decltype(x)>(x)...);
-      else
-        return f.forward(std::forward<decltype(x)>(x)...);
+    const auto call = [&f](auto&&... x) {
+      return detail::call_or_forward(f, std::forward<decltype(x)>(x)...);
     };
     tandem::detail::CallParts out;
     using Result = std::decay_t<decltype(std::apply(call, rebuilt))>;

@@ -111,10 +111,11 @@ TEST(Schema, FindsWhatBreaksIt) {
       {"{\"columns\": [{\"name\": \"a\", \"type\": \"text\", \"low\": \"x\"}]}", "wants a number"},
       {"{\"columns\": [{\"name\": \"a\", \"type\": \"text\", \"values\": [1]}]}", "to be texts"},
   };
-  for (const auto& [text, want] : kBroken) {
-    const std::string what = error_of([&] { Schema::from_json(io::parse_json(text), "s.json"); });
+  for (const auto& broken : kBroken) {
+    const std::string what =
+        error_of([&] { Schema::from_json(io::parse_json(broken.first), "s.json"); });
     EXPECT_EQ(what.rfind("Format: s.json", 0), 0u) << what;
-    EXPECT_NE(what.find(want), what.npos) << what;
+    EXPECT_NE(what.find(broken.second), what.npos) << what;
   }
 }
 

@@ -206,9 +206,10 @@ TEST_F(OnnxExport, ControlFlow) {
                      return std::pair(s.first + 1, s.second * 1.5 + a);
                    },
                    std::pair(zeros({}, DType::i64), x));
-    const auto [last, all] =
-        scan([&](const Tensor& s, const Tensor& v) { return std::pair(s * 0.5 + v, s + y.sum()); },
-             zeros({3}), y, {.reverse = true});
+    const Tensor& grown = y;
+    const auto [last, all] = scan(
+        [&](const Tensor& s, const Tensor& v) { return std::pair(s * 0.5 + v, s + grown.sum()); },
+        zeros({3}), y, {.reverse = true});
     const auto [counted, ys] = scan(
         [](const Tensor& s, const std::vector<Tensor>&) { return std::pair(s + 1.0, s * 2.0); },
         zeros({2}), std::vector<Tensor>{}, {.reverse = true, .length = 4});

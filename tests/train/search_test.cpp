@@ -34,10 +34,10 @@ TEST(SearchRange, ReadsAndNamesMistakes) {
       {"log 0..1", "and above 0"},      {"..", "'' is no number"},    {"log -1..1", "and above 0"},
       {"0..inf", "'inf' is no number"},
   };
-  for (const auto& [text, want] : kBroken) {
-    const std::string what = error_of([&] { SearchRange::parse("lr", text); });
+  for (const auto& broken : kBroken) {
+    const std::string what = error_of([&] { SearchRange::parse("lr", broken.first); });
     EXPECT_EQ(what.rfind("Value: search.lr: ", 0), 0u) << what;
-    EXPECT_NE(what.find(want), what.npos) << what;
+    EXPECT_NE(what.find(broken.second), what.npos) << what;
   }
 }
 
