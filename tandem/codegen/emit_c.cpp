@@ -109,7 +109,7 @@ class StepWriter {
         return define(s.out, type_of(m.result),
                       fmt::format("tdo_{}{}({})", f, letter(m.result), arg(0, m.type)));
       case StepMeaning::wrap:
-        return define(s.out, type_of(Reg::i64), stored(arg(0, m.type), m.dtype));
+        return define(s.out, type_of(m.type), loaded(stored(arg(0, m.type), m.dtype), m.dtype));
       case StepMeaning::mul_add: {
         const std::string a = arg(0, m.type), b = arg(1, m.type), c = arg(2, m.type);
         return define(s.out, type_of(m.type), fmt::format("{} * {} + {}", a, b, c));

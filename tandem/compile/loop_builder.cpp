@@ -6,9 +6,9 @@
 namespace tandem::compiler {
 namespace {
 
-// A register holds exactly what memory would: no rounding or wrapping between.
-bool exact(DType t) {
-  return t == DType::f32 || t == DType::f64 || t == DType::i64 || t == DType::b8;
+// Must a register of this dtype be narrowed to hold what memory would?
+bool narrow(DType t) {
+  return t != DType::f32 && t != DType::f64 && t != DType::i64 && t != DType::b8;
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ const ScalarProgram& scalar_program_of(const Program& p, const Instr& i) {
 
 bool LoopBuilder::fusable(const Program& p, const Instr& i) {
   for (int v : i.out)
-    if (v == kNone || !exact(p.values[static_cast<size_t>(v)].spec.dtype)) return false;
+    if (v == kNone) return false;
   if (!i.op) return i.fused != nullptr;
   if (i.op->has(kEffect) || i.op->has(kRandom)) return false;
   if (i.op == &op::fill) return true;
@@ -66,6 +66,20 @@ int16_t LoopBuilder::emit(const ScalarInstr& i) {
   auto [at, fresh] = seen_.emplace(std::move(key), static_cast<int16_t>(program_.code.size()));
   if (fresh) program_.code.push_back(i);
   return at->second;
+}
+
+// The register as a store and a load would leave it.
+int16_t LoopBuilder::as_stored(int16_t reg, DType t) {
+  if (!narrow(t)) return reg;
+  const ScalarInstr& from = program_.code[static_cast<size_t>(reg)];
+  if (from.op == ScalarOp::wrap && from.narrow == t) return reg;
+  if (from.op == ScalarOp::input && program_.in[static_cast<size_t>(from.input)] == t) return reg;
+  ScalarInstr i;
+  i.op = ScalarOp::wrap;
+  i.type = i.result = reg_of(t);
+  i.a = reg;
+  i.narrow = t;
+  return emit(i);
 }
 
 int16_t LoopBuilder::input(const Arg& a, DType stored) {
@@ -105,7 +119,7 @@ void LoopBuilder::add(const Instr& i) {
     // As it would be stored: rounded to the dtype.
     if (a.dtype == DType::f32)
       c.imm = Scalar(static_cast<double>(static_cast<float>(a.value.to_double())));
-    registers_[i.out[0]] = emit(c);
+    registers_[i.out[0]] = as_stored(emit(c), a.dtype);
     return;
   }
   const ScalarProgram& own = scalar_program_of(p_, i);
@@ -123,7 +137,7 @@ void LoopBuilder::add(const Instr& i) {
     now[k] = emit(c);
   }
   for (size_t o = 0; o < i.out.size(); ++o)
-    registers_[i.out[o]] = now[static_cast<size_t>(own.out[o].reg)];
+    registers_[i.out[o]] = as_stored(now[static_cast<size_t>(own.out[o].reg)], own.out[o].dtype);
 }
 
 Instr LoopBuilder::finish(const std::vector<int>& results) {

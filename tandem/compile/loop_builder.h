@@ -34,6 +34,7 @@ class LoopBuilder {
  private:
   int16_t input(const Arg& a, DType stored);
   int16_t emit(const ScalarInstr& i);
+  int16_t as_stored(int16_t reg, DType t);
 
   const Program& p_;
   ScalarProgram program_;

@@ -62,7 +62,7 @@ class Slopes {
     std::vector<std::vector<Instr>> after(p_.instrs.size());
     for (size_t k = 0; k < p_.instrs.size(); ++k) {
       if (!p_.instrs[k].op || !LoopBuilder::fusable(p_, p_.instrs[k])) continue;
-      if (p_.instrs[k].op->family != Family::pointwise) continue;
+      if (p_.instrs[k].op->family != Family::pointwise || rounds(p_.instrs[k])) continue;
       move_slope(static_cast<int>(k), after);
     }
     std::vector<Instr> out;
@@ -75,6 +75,12 @@ class Slopes {
 
  private:
   const Spec& spec(int v) const { return p_.values[idx(v)].spec; }
+
+  // Would a slope that is stored be rounded?
+  bool rounds(const Instr& i) const {
+    const DType t = spec(i.out[0]).dtype;
+    return t != DType::f32 && t != DType::f64;
+  }
 
   void move_slope(int k, std::vector<std::vector<Instr>>& after) {
     Instr& i = p_.instrs[idx(k)];

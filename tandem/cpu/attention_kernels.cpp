@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention in blocks of queries and keys: the matrix of scores never exists as a whole, and a
 // causal call skips the blocks above the diagonal. A unit of work (queries of one head forward,
-// keys of one head backward) is done by one thread in one order. f32; other calls are the row's
-// body.
+// keys of one head backward) is done by one thread in one order. f32, and 16-bit arrays widened to
+// it; other calls are the row's body.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,6 +12,7 @@
 #include "tandem/cpu/gemm_internal.h"
 #include "tandem/cpu/registry_internal.h"
 #include "tandem/cpu/row_internal.h"
+#include "tandem/cpu/widened_internal.h"
 #include "tandem/ops/attention.h"
 
 namespace tandem::detail {
@@ -518,13 +519,16 @@ bool backward_layout(const KernelCall& c, int output, Strides& strides) {
   return layout_like(c.in[1 + output], c.out[output], strides);
 }
 
+constexpr Kernel kForward{forward_supports, forward_layout, forward_prepare, forward_run};
+constexpr Kernel kBackward{backward_supports, backward_layout, backward_prepare, backward_run};
+
 }  // namespace
 
 void register_attention_kernels() {
-  register_kernel(DeviceKind::cpu, op::attention,
-                  {forward_supports, forward_layout, forward_prepare, forward_run});
-  register_kernel(DeviceKind::cpu, op::attention_backward,
-                  {backward_supports, backward_layout, backward_prepare, backward_run});
+  register_kernel(DeviceKind::cpu, op::attention, widened<kForward>());
+  register_kernel(DeviceKind::cpu, op::attention, kForward);
+  register_kernel(DeviceKind::cpu, op::attention_backward, widened<kBackward>());
+  register_kernel(DeviceKind::cpu, op::attention_backward, kBackward);
 }
 
 }  // namespace tandem::detail

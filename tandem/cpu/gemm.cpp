@@ -222,6 +222,10 @@ class Runner {
   bool pack_a_, pack_b_;
 };
 
+// Parts of rows are ranges of memory, as loops over the result share it: what a thread wrote it will
+// most likely read again. Parts of the columns must be this much cheaper.
+constexpr double kRowsPreferred = 0.1;
+
 // How many parts of the rows and of the columns: little packing is done twice, tiles stay whole.
 template <class T>
 void grid(const Gemm<T>& g, int workers, int64_t& parts_m, int64_t& parts_n) {
@@ -239,7 +243,7 @@ void grid(const Gemm<T>& g, int workers, int64_t& parts_m, int64_t& parts_n) {
     // b is packed, by transposing if need be; a is mostly read as it lies.
     const double cost = m * n * k / static_cast<double>(t.panel()) +
                         (g.bn == 1 ? 0.5 : 1.0) * n * k + (g.ak == 1 ? 0.2 : 0.5) * m * k;
-    if (cost < best) {
+    if (cost < best * (1 - kRowsPreferred)) {
       best = cost;
       parts_m = pm;
       parts_n = pn;

@@ -4,6 +4,7 @@
 #include "tandem/graph/scalar_eval.h"
 
 #include "tandem/base/error.h"
+#include "tandem/base/half.h"
 #include "tandem/base/math_prelude.h"
 #include "tandem/base/small_vec.h"
 #include "tandem/graph/op_def.h"
@@ -373,6 +374,12 @@ int64_t wrap_to(int64_t x, DType t) {
   }
 }
 
+float round_to(float x, DType t) {
+  if (t == DType::f16) return static_cast<float>(Half(x));
+  if (t == DType::bf16) return static_cast<float>(BFloat16(x));
+  return x;
+}
+
 }  // namespace
 
 bool has_integer_form(ScalarOp op) {
@@ -394,7 +401,10 @@ Value evaluate_one(const ScalarInstr& i, Value a, Value b, Value c, ErrorWord* e
     case ScalarOp::convert:
       return convert(a, i.type, i.result);
     case ScalarOp::wrap:
-      r.i64 = wrap_to(a.i64, i.narrow);
+      if (i.type == Reg::f32)
+        r.f32 = round_to(a.f32, i.narrow);
+      else
+        r.i64 = wrap_to(a.i64, i.narrow);
       return r;
     case ScalarOp::select:
       return a.b8 ? b : c;

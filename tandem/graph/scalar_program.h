@@ -40,7 +40,8 @@ enum class ScalarOp : uint8_t {
 #undef X
 };
 
-/// What a register holds. f16 and bf16 compute in f32; all integers in i64 (`wrap` narrows).
+/// What a register holds. f16 and bf16 compute in f32, all integers in i64: `wrap` makes of a register
+/// what it would be after a store and a load (rounded, or taken into the integer's range).
 enum class Reg : uint8_t { f32, f64, i64, b8 };
 
 constexpr Reg reg_of(DType t) {
@@ -57,7 +58,7 @@ struct ScalarInstr {
   Reg result = Reg::f32;
   int16_t a = -1, b = -1, c = -1;
   int16_t input = -1;         ///< of ScalarOp::input
-  DType narrow = DType::i64;  ///< of ScalarOp::wrap: the integer dtype whose range it wraps to
+  DType narrow = DType::i64;  ///< of ScalarOp::wrap: the dtype that it is narrowed to
   Scalar imm;                 ///< of ScalarOp::constant
 };
 

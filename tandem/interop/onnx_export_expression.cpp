@@ -127,7 +127,7 @@ class Expression {
       case ScalarOp::convert:
         return b_.cast(a, dtype_of(i.type), dtype_of(i.result));
       case ScalarOp::wrap:
-        return b_.cast(b_.cast(a, DType::i64, i.narrow), i.narrow, DType::i64);
+        return b_.cast(b_.cast(a, dtype_of(i.type), i.narrow), i.narrow, dtype_of(i.type));
       case ScalarOp::neg:
         return n("Neg", {a});
       case ScalarOp::abs:

@@ -45,4 +45,24 @@ inline void random_graph(ScalarGraph& g, std::mt19937_64& gen, int n_ops) {
   g.add_output(pool[pool.size() / 2]);
 }
 
+/// The 16-bit outputs of `p` as a loop of several rows makes them: narrowed in a register, then
+/// computed with.
+inline ScalarProgram narrowed(ScalarProgram p, DType compute) {
+  if (compute != DType::f16 && compute != DType::bf16) return p;
+  for (ScalarProgram::Out& out : p.out) {
+    if (p.code[static_cast<size_t>(out.reg)].result != Reg::f32) continue;
+    ScalarInstr wrap;
+    wrap.op = ScalarOp::wrap;
+    wrap.a = out.reg;
+    wrap.narrow = compute;
+    p.code.push_back(wrap);
+    ScalarInstr square;
+    square.op = ScalarOp::mul;
+    square.a = square.b = static_cast<int16_t>(p.code.size() - 1);
+    p.code.push_back(square);
+    out.reg = static_cast<int16_t>(p.code.size() - 1);
+  }
+  return p;
+}
+
 }  // namespace tandem

@@ -279,5 +279,27 @@ TEST(Fusion, NormOfManyGradients) {
   for (size_t i = 0; i < kParts; ++i) EXPECT_TRUE(same_bits(eager[i], compiled[i])) << i;
 }
 
+TEST(Fusion, NarrowDtypesAreOneLoop) {
+  manual_seed(5);
+  Tensor x = randn({37, 65}) * 40, w = randn({65});
+  for (DType t : {DType::bf16, DType::f16, DType::i32, DType::i16, DType::u8}) {
+    const auto body = [&](const Tensor& a, const Tensor& b) {
+      Tensor h = a.to(t), g = b.to(t);
+      h = h * g + h;
+      h = where(h > 3, h * h, h - 5);
+      return std::pair(h, h.to(float32) * 0.1);
+    };
+    auto f = compile([&](Tensor a, Tensor b) { return body(a, b); });
+    const auto [h, y] = body(x, w);
+    for (int i = 0; i < 4; ++i) {
+      auto [hc, yc] = f(x, w);
+      EXPECT_TRUE(same_bits(h, hc)) << to_string(t) << " " << i;
+      EXPECT_TRUE(same_bits(y, yc)) << to_string(t) << " " << i;
+      wait_for_jit();
+    }
+    EXPECT_EQ(f.executable()->lowered().steps.size(), 1u) << f.executable()->to_string();
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -81,6 +81,7 @@ class RandomProgram {
       for (const Tensor& y : call_row(row, args, n))
         if (y.defined() && y.numel() > 0 && y.numel() < 4000)
           pool.push_back(bounded(y.dtype() == float32 ? y : y.to(float32)));
+      if (rng() % 4 == 0) pool.push_back(by_way_of(narrow_type(rng()), pool.back()));
     }
     std::vector<Tensor> out;  // the last ones and one from the middle
     for (size_t i = pool.size() - std::min<size_t>(3, pool.size()); i < pool.size(); ++i)
@@ -107,6 +108,16 @@ class RandomProgram {
     if (domain == "gt1") return abs(t) + 1.2;
     if (domain == "holes") return where(t < 0.2, t, zeros_like(t));
     return t;
+  }
+  // Rows of 16 bits or narrow integers, one behind the other.
+  static DType narrow_type(uint64_t draw) {
+    static constexpr DType kTypes[] = {DType::bf16, DType::f16, DType::i32, DType::u8, DType::i16};
+    return kTypes[draw % std::size(kTypes)];
+  }
+  static Tensor by_way_of(DType t, const Tensor& x) {
+    Tensor h = (x * 100).to(t);
+    h = h * h + h * 3;
+    return bounded((where(h > 7, h, h * h) - h).to(float32));
   }
   static Tensor bounded(const Tensor& t) { return t / (abs(t) + 1.0); }
 

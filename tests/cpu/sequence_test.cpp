@@ -62,7 +62,19 @@ TEST_F(Sequence, AttentionOfOtherDtypes) {
   AttentionAttrs a;
   for (DType t : {DType::f64, DType::bf16}) {
     Tensor q = random({2, 5, 8}, t);
-    check(op::attention, &a, {q, q, q, Tensor()}, "attention", false);
+    check(op::attention, &a, {q, q, q, Tensor()}, "attention", t == DType::bf16, 1e-2);
+  }
+  for (DType t : {DType::bf16, DType::f16}) {
+    Tensor x = random({2, 70, 3, 4, 16}, t);
+    const auto part = [&](int64_t i) { return x.select(2, i).transpose(1, 2); };
+    a.causal = true;
+    check(op::attention, &a, {part(0), part(1), part(2), Tensor()}, "heads of one matrix", true,
+          1e-2);
+    check(op::attention, &a, {part(0), part(1), part(2), random({70, 70}, t)}, "mask", true, 1e-2);
+    Tensors y = run_op(op::attention, &a, {part(0), part(1), part(2), Tensor()});
+    Tensor gy = random({2, 4, 70, 16}, t);
+    check(op::attention_backward, &a,
+          {gy, part(0), part(1), part(2), y[0], y[1], Tensor(), Tensor()}, "gradients", true, 2e-2);
   }
 }
 
