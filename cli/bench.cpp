@@ -74,7 +74,7 @@ struct BenchOptions {
   std::string shapes;
   int threads = 0, runs = 0;
   double seconds = 2;
-  bool json = false, profile = false, machine = false, check = false;
+  bool json = false, profile = false, machine = false, check = false, bf16 = false;
   std::string file;
 };
 
@@ -99,6 +99,7 @@ void add_bench(CLI::App& app, int& code) {
   verb->add_option("--file", o->file, "Where the machine's profile lies");
   verb->add_option("--shapes", o->shapes, "Inputs, as x:1x3x224x224; default: one sample");
   verb->add_option("--threads", o->threads, "Threads; 0: all cores");
+  verb->add_flag("--bf16", o->bf16, "Products and convolutions in bf16, as under AutocastGuard");
   verb->add_option("--seconds", o->seconds, "Time to measure for");
   verb->add_option("--runs", o->runs, "Runs to measure, instead of a time");
   verb->add_flag("--json", o->json, "The result as JSON");
@@ -117,6 +118,7 @@ void add_bench(CLI::App& app, int& code) {
     set_shapes(model, o->shapes);
     const std::vector<int64_t> shape = model.inputs[0].shape;
     NoGradGuard no_grad;
+    const AutocastGuard autocast(DType::bf16, o->bf16);
     const std::vector<Tensor> x = random_inputs(model);
     auto forward = compile([&](const std::vector<Tensor>& in) { return model.run(in); });
     forward(x);

@@ -50,7 +50,8 @@ int run(Arguments& a) {
   for (const std::string& p : a.prompts) ids.push_back(tokenizer.encode(p).ids);
   Printer printer(tokenizer);
   const bool stream = !a.json && a.prompts.size() == 1;
-  if (stream) fmt::print("{}", a.prompts[0]);
+  const bool continues = !model->is_encoder_decoder();
+  if (stream && continues) fmt::print("{}", a.prompts[0]);
   a.options.streamer = [&](int64_t, int64_t token) {
     if (stream) printer.add(token);
     return !interrupted();
@@ -66,7 +67,7 @@ int run(Arguments& a) {
     texts.push_back(io::Json::Object{{"prompt", a.prompts[r]},
                                      {"text", text},
                                      {"tokens", static_cast<int64_t>(rows[r].size())}});
-    if (!stream && !a.json) fmt::print("{}{}\n\n", a.prompts[r], text);
+    if (!stream && !a.json) fmt::print("{}{}\n\n", continues ? a.prompts[r] : "", text);
   }
   const double rate = static_cast<double>(tokens) / std::max(seconds.count(), 1e-9);
   if (a.json) {
@@ -87,7 +88,7 @@ void add_generate(CLI::App& app, int& code) {
   CLI::App* verb = app.add_subcommand(
       "generate",
       "  tandem generate FOLDER --prompt \"Once upon a time\" --max-new-tokens 50\n\n"
-      "Text from a Hugging Face folder (GPT-2, Llama)");
+      "Text from a Hugging Face folder (GPT-2, Llama; T5 answers the prompt)");
   auto a = std::make_shared<Arguments>();
   models::GenerateOptions& o = a->options;
   o.max_new_tokens = 50;

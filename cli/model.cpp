@@ -122,9 +122,11 @@ LoadedModel from_onnx(const ModelArguments& a) {
   for (const interop::OnnxPort& p : model->outputs()) m.outputs.push_back(port_of(p, a.model));
   for (const auto& [name, value] : model->proto().graph.initializers)
     if (value.is_tensor()) {
-      const Tensor& t = value.tensor();
-      (is_floating(t.dtype()) ? m.parameters : m.buffers) += t.numel();
-      m.weight_bytes += t.numel() * static_cast<int64_t>(size_of(t.dtype()));
+      const DType dtype = interop::info_of(value.type()).carrier;
+      int64_t n = 1;
+      for (const int64_t d : value.shape()) n *= d;
+      (is_floating(dtype) ? m.parameters : m.buffers) += n;
+      m.weight_bytes += n * static_cast<int64_t>(size_of(dtype));
     }
   m.run = [model](const std::vector<Tensor>& in) { return (*model)(in); };
   m.from_file = true;

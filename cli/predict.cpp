@@ -17,6 +17,7 @@ struct PredictOptions {
   ModelArguments model;
   std::string input, output;
   int top = 5, threads = 0;
+  bool bf16 = false;
 };
 
 /// A picture as torchvision's evaluation prepares it: the shorter side resized to 8/7 of the
@@ -87,6 +88,7 @@ void add_predict(CLI::App& app, int& code) {
   verb->add_option("--input", o->input, ".npy, .npz (arrays by name), JPEG or PNG")->required();
   verb->add_option("--output", o->output, "Write the outputs here by name (.npz, .safetensors)");
   verb->add_option("--top", o->top, "Show this many classes");
+  verb->add_flag("--bf16", o->bf16, "Products and convolutions in bf16, as under AutocastGuard");
   verb->add_option("--threads", o->threads, "Threads; 0: all cores");
   add_model_options(*verb, o->model);
   verb->callback([&code, o] {
@@ -97,6 +99,7 @@ void add_predict(CLI::App& app, int& code) {
     if (model.random_weights)
       fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
     NoGradGuard no_grad;
+    const AutocastGuard autocast(DType::bf16, o->bf16);
     const std::vector<Tensor> inputs = read_inputs(o->input, model);
     auto forward = compile([&](const std::vector<Tensor>& in) { return model.run(in); });
     const std::vector<Tensor> outputs = forward(inputs);

@@ -49,6 +49,7 @@ endif()
 # Kernel files choose their instruction set by the end of their name, in `codegen` and `cpu` only:
 #   *_base.cpp  *_avx2.cpp  *_avx512.cpp           vector code without FMA: same bits everywhere
 #   *_fma_avx2.cpp  *_fma_avx512.cpp               FMA intrinsics (matrix kernels)
+#   *_bf16_avx512.cpp                              products of bf16 (AVX-512 BF16)
 # Such files are entered only after a check of the processor at run time.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   set(TANDEM_X86 ON)
@@ -66,6 +67,9 @@ function(tandem_kernel_flags file)
       list(APPEND flags -mavx2)
     elseif(stem MATCHES "_avx512$")
       list(APPEND flags -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512)
+    endif()
+    if(stem MATCHES "_bf16_avx512$")
+      list(APPEND flags -mavx512bf16)
     endif()
     if(stem MATCHES "_fma_avx(2|512)$")
       list(APPEND flags -mfma)

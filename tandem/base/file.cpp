@@ -13,10 +13,13 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <system_error>
 
 #include "tandem/base/error.h"
 #include "tandem/base/file_faults_internal.h"
+#include "tandem/base/mapped_pages.h"
 
 namespace tandem {
 
@@ -76,6 +79,18 @@ std::string folder_of(const std::string& path) {
 
 }  // namespace
 
+namespace {
+// All mappings that are alive: begin and size.
+struct Mappings {
+  std::mutex lock;
+  std::map<uintptr_t, size_t> all;
+};
+Mappings& mappings() {
+  static auto* m = new Mappings;
+  return *m;
+}
+}  // namespace
+
 MappedFile::MappedFile(const FilePath& path) : path_(path.str()) {
   struct stat info {};
   const Descriptor file(open_for_reading(path_, &info));
@@ -85,10 +100,30 @@ MappedFile::MappedFile(const FilePath& path) : path_(path.str()) {
   void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (p == MAP_FAILED) fail_to("map", path_, errno);
   data_ = static_cast<const unsigned char*>(p);
+  std::lock_guard hold(mappings().lock);
+  mappings().all.emplace(reinterpret_cast<uintptr_t>(p), size_);
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<unsigned char*>(data_), size_);
+  if (!data_) return;
+  {
+    std::lock_guard hold(mappings().lock);
+    mappings().all.erase(reinterpret_cast<uintptr_t>(data_));
+  }
+  ::munmap(const_cast<unsigned char*>(data_), size_);
+}
+
+void release_mapped(const void* p, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  std::lock_guard hold(mappings().lock);  // it is not unmapped meanwhile
+  auto next = mappings().all.upper_bound(at);
+  if (next == mappings().all.begin()) return;
+  const auto [begin, size] = *std::prev(next);
+  if (at + bytes > begin + size) return;
+  // Pages that it shares with neighbours too: they are read again if need be.
+  const uintptr_t first = at / page * page, last = (at + bytes + page - 1) / page * page;
+  ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 std::string read_file(const FilePath& path, size_t limit) {

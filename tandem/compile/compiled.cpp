@@ -335,6 +335,8 @@ Specialisation::Sized& CompiledCore::State::sized(Specialisation& s, const CallP
   z.used = ++clock;
   Symbols symbols = solve_symbols(*s.graph, args.tensors);
   Program p = compiler::make_program(*s.graph, symbols, options.keep_grads);
+  p.weights_stay = !s.graph->guards.empty();
+  for (const Graph::Guard& g : s.graph->guards) p.weights_stay = p.weights_stay && !g.value;
   if (s.differentiable()) {
     compiler::ForwardBackward r = compiler::make_pair(std::move(p), s.args.size(), s.n_out,
                                                       options.memory_limit, options.name);

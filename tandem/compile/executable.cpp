@@ -9,6 +9,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
+#include "tandem/compile/derived.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/epilogue.h"
@@ -47,7 +48,7 @@ struct Executable::Frame {
 
 // Tensors that hold what the addresses point to.
 struct Executable::Bound {
-  std::vector<Tensor> inputs, captures, cells, cells_new, grads, grads_new, outputs;
+  std::vector<Tensor> inputs, captures, cells, cells_new, grads, grads_new, outputs, derived;
   std::vector<char> in_place;
   std::vector<Cell*> locked;
   // Puts values back that were lent by cells and not replaced.
@@ -93,6 +94,11 @@ bool Executable::cells_fit(const Graph& g) {
     if (now.dtype() != traced.dtype() || !(now.shape() == traced.shape())) return false;
   }
   return true;
+}
+
+std::pair<Tensor, uint64_t> Executable::look(const Cell& c) {
+  std::lock_guard hold(c.lock_);
+  return {c.value_, c.generation_};
 }
 
 std::unique_ptr<Executable::Frame> Executable::acquire() {
@@ -174,6 +180,9 @@ Tensor fresh(const Shape& shape, DType dtype, const Strides* strides) {
 void Executable::bind(Bound& b, std::span<const Tensor> inputs, std::span<const Tensor> captures) {
   for (const Tensor& t : inputs) b.inputs.push_back(row_major(t));
   for (const Tensor& t : captures) b.captures.push_back(row_major(t));
+  for (const auto& d : program_.derived)
+    b.derived.push_back(is_dry_run() ? fresh(d->spec().shape, d->spec().dtype, nullptr)
+                                     : d->value());
   b.cells.resize(program_.cells.size());
   b.cells_new.resize(program_.cells.size());
   b.in_place.resize(program_.cells.size());
@@ -244,6 +253,9 @@ void Executable::point(Frame& f, const Bound& b) const {
         break;
       case Base::output:
         t = &b.outputs[k];
+        break;
+      case Base::derived:
+        t = &b.derived[k];
         break;
       default:
         break;
@@ -489,7 +501,7 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs,
 
 std::string Executable::to_string() const {
   static const char* const kBases[] = {"arena", "input", "capture",  "cell",  "cell'",
-                                       "grad",  "grad'", "constant", "output"};
+                                       "grad",  "grad'", "constant", "output", "derived"};
   std::string s;
   const auto show = [&](int k) {
     const Place& q = lowered_.places[idx(k)];

@@ -25,6 +25,8 @@ class TD_API Executable : public RefCounted {
                           const GeneratorState* replay = nullptr);
   /// Have the cells of a trace still the shapes and dtypes that they had in it?
   static bool cells_fit(const Graph& g);
+  /// The value of a cell and the number of writes that led to it.
+  static std::pair<Tensor, uint64_t> look(const Cell& c);
 
   /// Bytes that one call holds at most, cells and arguments not counted: the arena and what leaves,
   /// in the allocator's blocks (from 1 MB on whole huge pages).

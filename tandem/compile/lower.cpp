@@ -116,6 +116,8 @@ class Lowering {
           l_.constants[k] = call(op::copy, nullptr, Where{}, l_.constants[k]);
         }
         bind(static_cast<int>(v), Base::constant, k);
+      } else if (p_.values[v].origin == Origin::derived) {
+        bind(static_cast<int>(v), Base::derived, idx(p_.values[v].index));
       }
   }
 

@@ -20,7 +20,8 @@ enum class Base : uint8_t {
   grad,      ///< the gradient at entry
   grad_new,
   constant,
-  output
+  output,
+  derived  ///< computed from cells, outside of the calls
 };
 
 struct Block {

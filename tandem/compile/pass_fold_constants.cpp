@@ -7,11 +7,13 @@
 #include "tandem/graph/apply.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/create.h"
+#include "tandem/ops/packed.h"
 
 namespace tandem::compiler {
 namespace {
 
 constexpr size_t kSmall = 1 << 20;  ///< bytes that are always kept
+constexpr size_t kFewBytes = 1 << 16;  ///< of a weight in a file, that may be looked at
 constexpr size_t kGrowth = 6;       ///< a packed weight may be so much larger than the weight
 
 size_t idx(int k) { return static_cast<size_t>(k); }
@@ -79,6 +81,8 @@ class Folding {
       if (v == kNone) return false;
       out += bytes_of(p_.values[idx(v)].spec);
     }
+    if (p_.inference && is_weight_form(*i.op) && out > kFewBytes)
+      return false;  // derive_values() does it
     return any && (i.op->family == Family::view || out <= kSmall || out <= kGrowth * in);
   }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution whose result only a batch norm with given statistics reads becomes one convolution
-// with a scaled weight and a shifted bias: conv(x, w) * s + t = conv(x, w * s) + t per channel. The
-// weight is scaled in every call, because cells may change between calls; so only where it is
+// with a scaled weight and a shifted bias: conv(x, w) * s + t = conv(x, w * s) + t per channel.
+// Where cells may change between calls the weight is scaled in every call; so there only if it is
 // smaller than the image that is spared. Rounds otherwise than the two did.
+#include "tandem/compile/emit.h"
 #include "tandem/compile/passes.h"
 #include "tandem/graph/apply.h"
 #include "tandem/ops/conv.h"
@@ -17,7 +18,11 @@ size_t idx(int k) { return static_cast<size_t>(k); }
 
 class Folder {
  public:
-  explicit Folder(Program& p) : p_(p), maker_(p.values.size(), kNone), uses_(p.count_uses()) {
+  explicit Folder(Program& p)
+      : p_(p),
+        maker_(p.values.size(), kNone),
+        uses_(p.count_uses()),
+        stable_(stable_values(p, p.inference && p.weights_stay)) {
     for (size_t k = 0; k < p.instrs.size(); ++k)
       for (int v : p.instrs[k].out)
         if (v != kNone) maker_[idx(v)] = static_cast<int>(k);
@@ -63,6 +68,10 @@ class Folder {
       for (const Arg& a : i->in)
         if (a.is_number || (a.value != kNone && spec(a.value).dtype != spec(x).dtype)) return kNone;
     if (size_of(spec(x).dtype) < 4) return kNone;
+    bool stays = stable_[idx(w)];
+    for (size_t n = 1; n < norm.in.size(); ++n)
+      stays = stays && (operand(norm, n) == kNone || stable_[idx(operand(norm, n))]);
+    if (p_.inference && stays) return k;
     return 2 * spec(w).shape.numel().value() <= spec(x).shape.numel().value() ? k : kNone;
   }
 
@@ -101,6 +110,7 @@ class Folder {
 
   Program& p_;
   std::vector<int> maker_, uses_;
+  std::vector<char> stable_;
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In programs without gradients products and convolutions whose weight is stable read it packed
-// (ops/packed.h). The packing itself is stable too: of constants it is folded, of cells it is
-// computed when they change. Convolutions work channels-last, between two permutations that
+// (ops/packed.h). The packing itself is stable too: derive_values() takes it out of the calls. Convolutions work channels-last, between two permutations that
 // channels_last() takes away where neighbours agree.
 #include "tandem/compile/emit.h"
 #include "tandem/compile/passes.h"
@@ -22,7 +21,11 @@ size_t idx(int k) { return static_cast<size_t>(k); }
 
 class Packing {
  public:
-  explicit Packing(Program& p) : p_(p), e_(p), stable_(stable_values(p, false)) {}
+  explicit Packing(Program& p)
+      : p_(p),
+        e_(p),
+        stable_(stable_values(p, p.weights_stay)),
+        bf16_(runtime_of(op::packed_product_bf16).kernels[static_cast<int>(DeviceKind::cpu)]) {}
 
   void run() {
     std::vector<Instr> old = std::move(p_.instrs);
@@ -48,7 +51,7 @@ class Packing {
   const Spec& spec(int v) const { return p_.values[idx(v)].spec; }
   bool is_stable(int v) const { return v != kNone && idx(v) < stable_.size() && stable_[idx(v)]; }
 
-  // All operands are f32 values of some size, and the second one is stable.
+  // All operands are f32 values (of products bf16 too) of some size, and the second one is stable.
   bool fits(const Instr& i) const {
     if (i.out.size() != 1 || i.in.size() < 2 || !is_stable(operand(i, 1)) ||
         is_stable(operand(i, 0)))
@@ -56,9 +59,13 @@ class Packing {
     for (const Arg& a : i.in) {
       if (a.is_number) return false;
       if (a.value == kNone) continue;
-      if (spec(a.value).dtype != DType::f32 || spec(a.value).shape.numel().value() == 0)
+      if (spec(a.value).dtype != spec(operand(i, 0)).dtype ||
+          spec(a.value).shape.numel().value() == 0)
         return false;
     }
+    if (operand(i, 0) == kNone) return false;
+    const DType dtype = spec(operand(i, 0)).dtype;
+    if (dtype != DType::f32 && !(dtype == DType::bf16 && bf16_ && i.op != &op::conv)) return false;
     return operand(i, 0) != kNone &&
            spec(operand(i, 1)).shape.numel().value() >= kFewestProducts / 16;
   }
@@ -75,19 +82,30 @@ class Packing {
   int product(int x, int w, int bias) {
     PackedAttrs a;
     a.columns = e_.size(w, 1);
+    if (spec(x).dtype == DType::bf16) {
+      const int packed = e_.emit(op::pack_matrix_bf16, nullptr, nullptr, {w});
+      return e_.emit(op::packed_product_bf16, fields<PackedAttrs>(), &a, {x, packed, bias});
+    }
     const int packed = e_.emit(op::pack_matrix, nullptr, nullptr, {w});
     return e_.emit(op::packed_product, fields<PackedAttrs>(), &a, {x, packed, bias});
   }
 
+  // Pairs along dimension k of the weight: there must be no rest.
+  bool odd_bf16(const Instr& i, int k) const {
+    const Spec& w = spec(operand(i, 1));
+    return w.dtype == DType::bf16 && w.shape[k].value() % 2 != 0;
+  }
   int linear(const Instr& i) {
     if (spec(operand(i, 1)).shape.numel().value() < kFewestProducts) return kNone;
+    if (odd_bf16(i, 1)) return kNone;
     return product(operand(i, 0), e_.permute(operand(i, 1), {1, 0}), operand(i, 2));
   }
 
   int matmul(const Instr& i) {
     const auto& a = *static_cast<const MatmulAttrs*>(i.attrs.get());
     const int w = operand(i, 1);
-    if (a.trans_a || spec(w).rank() != 2 || spec(w).shape.numel().value() < kFewestProducts)
+    if (a.trans_a || spec(w).rank() != 2 || spec(w).shape.numel().value() < kFewestProducts ||
+        odd_bf16(i, a.trans_b ? 1 : 0))
       return kNone;
     return product(operand(i, 0), a.trans_b ? e_.permute(w, {1, 0}) : w, kNone);
   }
@@ -148,6 +166,7 @@ class Packing {
   Program& p_;
   Emitter e_;
   std::vector<char> stable_;
+  bool bf16_;
 };
 
 // Is there a kernel at all?
@@ -163,7 +182,6 @@ bool on_this_machine() {
 void pack_weights(Program& p) {
   if (!p.inference || !on_this_machine()) return;
   Packing(p).run();
-  fold_constants(p);
 }
 
 }  // namespace tandem::compiler

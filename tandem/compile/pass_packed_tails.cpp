@@ -39,7 +39,7 @@ class Tails {
  private:
   static bool is_packed(const Instr& i) {
     return i.op == &op::packed_product || i.op == &op::packed_conv || i.op == &op::depthwise_conv ||
-           i.op == &op::winograd_conv;
+           i.op == &op::winograd_conv || i.op == &op::packed_product_bf16;
   }
   static PackedAttrs attrs(const Instr& i) {
     return *static_cast<const PackedAttrs*>(i.attrs.get());
@@ -148,7 +148,7 @@ class Tails {
 
   bool take_sum(int& at, int k, int y, PackedAttrs a) {
     const Arg add = other(p_.instrs[idx(k)], y);
-    if (add.value == kNone || spec(add.value).dtype != DType::f32) return false;
+    if (add.value == kNone || spec(add.value).dtype != spec(y).dtype) return false;
     const Shape& s = spec(add.value).shape;
     const int64_t columns = spec(y).shape[spec(y).rank() - 1].value();
     const bool row =

@@ -9,7 +9,8 @@
 
 #include "tandem/grad/control_flow.h"
 #include "tandem/graph/infer.h"
-#include "tandem/ops/control.h"
+#include "tandem/ops/packed.h"
+#include "tandem/ops/stored.h"
 
 namespace tandem::compiler {
 namespace {
@@ -35,9 +36,12 @@ class Translator {
     i.where = where.file ? where : n.where;
     if (n.op == &op::constant) {
       const auto* a = static_cast<const ConstantAttrs*>(n.attrs.get());
-      p_.constants.push_back(static_cast<const TensorBox*>(a->value.get())->value);
-      values_[n.index].push_back(p_.add_value(spec_of(p_.constants.back()), Origin::constant,
-                                              static_cast<int>(p_.constants.size()) - 1));
+      const auto* box = static_cast<const TensorBox*>(a->value.get());
+      const auto* stored = dynamic_cast<const StoredBox*>(box);
+      p_.constants.push_back(stored ? stored->bytes : box->value);
+      const int v = p_.add_value(spec_of(p_.constants.back()), Origin::constant,
+                                 static_cast<int>(p_.constants.size()) - 1);
+      values_[n.index].push_back(stored ? read_bytes(i, v, stored->spec) : v);
       return;
     }
     for (const NodeInput& in : n.in) {
@@ -57,6 +61,22 @@ class Translator {
       values_[n.index].push_back(v);
     }
     p_.instrs.push_back(std::move(i));
+  }
+
+  // The value of that Spec that lies in the bytes v.
+  int read_bytes(Instr& i, int v, const Spec& spec) {
+    ReadBytesAttrs a;
+    a.dtype = spec.dtype;
+    for (const Dim d : spec.shape) a.shape.push_back(d);
+    i.op = &op::read_bytes;
+    i.attrs = AttrsHolder(fields<ReadBytesAttrs>(), &a);
+    Arg arg;
+    arg.value = v;
+    i.in.push_back(arg);
+    const int out = p_.add_value(spec, Origin::instr, 0);
+    i.out.push_back(out);
+    p_.instrs.push_back(std::move(i));
+    return out;
   }
 
   Shape numbers(const Shape& s) const {

@@ -16,7 +16,9 @@ namespace tandem::compiler {
 inline constexpr int kNone = -1;
 
 /// Where a value comes from.
-enum class Origin : uint8_t { instr, input, capture, cell, grad, constant };
+enum class Origin : uint8_t { instr, input, capture, cell, grad, constant, derived };
+
+class Derived;  // derived.h
 
 struct Value {
   Spec spec;
@@ -66,9 +68,13 @@ struct TD_API Program {
   std::vector<CellUse> cells;
   std::vector<GradUse> grads;
   std::vector<Tensor> constants;
+  /// What is computed from cells outside of the calls, and whose results are among the constants.
+  std::vector<std::shared_ptr<Derived>> derived, shared;
   uint32_t rng_draws = 0;
   /// Values alone: nothing is written, and no derivative reads what it computes.
   bool inference = false;
+  /// Cells keep their values from call to call for long: of modules that are not in training.
+  bool weights_stay = false;
 
   /// What is computed again under a memory limit, and the bytes that are not kept for it.
   struct Recomputed {

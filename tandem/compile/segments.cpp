@@ -6,6 +6,7 @@
 #include "tandem/compile/passes.h"
 #include "tandem/graph/apply_internal.h"
 #include "tandem/ops/control.h"
+#include "tandem/ops/stored.h"
 #include "tandem/tensor/lazy.h"
 
 namespace tandem::compiler {
@@ -202,7 +203,7 @@ Tensor SegmentedRun::alias(const Tensor& t) {
 bool SegmentedRun::pass_through(Call& k, Tensor* out) {
   if (&k.op == &op::constant) {
     const auto* a = static_cast<const ConstantAttrs*>(k.op_attrs);
-    out[0] = static_cast<const TensorBox*>(a->value.get())->value;
+    out[0] = constant_value(*a);
     return true;
   }
   size_t from = 0, n = 1;

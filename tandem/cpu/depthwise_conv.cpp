@@ -42,7 +42,7 @@ void run_depthwise(const KernelCall& c, const Epilogue* e) {
   std::fill_n(zeros, in_w * channels, 0.0f);
   const Tail tail = tail_of(c);
   const int64_t blocks = (h + plan.rows - 1) / plan.rows, units = x.shape[0] * blocks;
-  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
+  share_units(plan.workers, units, [&](size_t, int64_t u) {
     const float* rows[kMostRows];
     DepthwiseRow r{};
     r.rows = rows;
@@ -55,21 +55,18 @@ void run_depthwise(const KernelCall& c, const Epilogue* e) {
     r.kernel_h = static_cast<int>(a.kernel[0].value());
     r.kernel_w = static_cast<int>(a.kernel[1].value());
     r.stride = static_cast<int>(a.stride[0].value());
-    for (int64_t u = units * first / plan.workers; u < units * last / plan.workers; ++u) {
-      const int64_t n = u / blocks, b = u % blocks;
-      const int64_t h0 = h * b / blocks, h1 = h * (b + 1) / blocks;
-      for (int64_t o = h0; o < h1; ++o) {
-        for (int k = 0; k < r.kernel_h; ++k) {
-          const int64_t at = o * r.stride - a.padding[0].value() + k;
-          rows[k] =
-              at < 0 || at >= in_h ? zeros : x.as<float>() + (n * in_h + at) * in_w * channels;
-        }
-        r.y = y.as<float>() + (n * h + o) * w * channels;
-        channel_loops().depthwise(r);
-        finish_block(tail, y.as<float>(), r.y, 0, 1, w * channels);
+    const int64_t n = u / blocks, b = u % blocks;
+    const int64_t h0 = h * b / blocks, h1 = h * (b + 1) / blocks;
+    for (int64_t o = h0; o < h1; ++o) {
+      for (int k = 0; k < r.kernel_h; ++k) {
+        const int64_t at = o * r.stride - a.padding[0].value() + k;
+        rows[k] = at < 0 || at >= in_h ? zeros : x.as<float>() + (n * in_h + at) * in_w * channels;
       }
-      if (e) e->run(*e, (n * h + h0) * w, (n * h + h1) * w, 0, channels);
+      r.y = y.as<float>() + (n * h + o) * w * channels;
+      channel_loops().depthwise(r);
+      finish_block(tail, y.as<float>(), r.y, 0, 1, w * channels);
     }
+    if (e) e->run(*e, (n * h + h0) * w, (n * h + h1) * w, 0, channels);
   });
 }
 void run_with(const KernelCall& c, const Epilogue& e) { run_depthwise(c, &e); }

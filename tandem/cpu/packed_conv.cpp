@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kUnitProducts = 2e6;
 constexpr int64_t kFewRows = 8;     ///< per worker: fewer are shared by panels
-constexpr int64_t kPanelGroup = 4;  ///< panels between two calls of an epilogue
+constexpr int64_t kPanelGroup = 4;  ///< most panels of one unit of work
 constexpr int64_t kFar = 64 << 10;  ///< floats of a panel that is fetched ahead
 
 struct Sizes {
@@ -130,23 +130,19 @@ struct Operands {
 
 void run_rows(const Sizes& s, const ConvPackedPlan& plan, const Operands& op) {
   const int64_t blocks = (s.h + plan.rows - 1) / plan.rows, units = s.n * blocks;
-  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
-    for (int64_t k = first; k < last; ++k) {
-      float* buffer = op.scratch + static_cast<size_t>(k) * plan.part;
-      for (int64_t u = units * k / plan.workers; u < units * (k + 1) / plan.workers; ++u) {
-        const int64_t n = u / blocks, b = u % blocks;
-        const int64_t h0 = s.h * b / blocks, h1 = s.h * (b + 1) / blocks;
-        const float* x = op.x + n * s.step_n + h0 * s.stride_h * s.step_h;
-        if (s.stage) {
-          for (int64_t r = 0; r < s.in_rows(h1 - h0); ++r)
-            stage_row(s, op.x, n, h0 * s.stride_h - s.top + r, buffer + r * s.wide() * s.c);
-          x = buffer;
-        }
-        const int64_t row = (n * s.h + h0) * s.w;
-        product(s, x, op.w, op.bias, h1 - h0, 0, s.panels(), op.y + row * s.o, op.tail, op.y);
-        if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * s.h + h1) * s.w, 0, s.o);
-      }
+  share_units(plan.workers, units, [&](size_t worker, int64_t u) {
+    float* buffer = op.scratch + worker * plan.part;
+    const int64_t n = u / blocks, b = u % blocks;
+    const int64_t h0 = s.h * b / blocks, h1 = s.h * (b + 1) / blocks;
+    const float* x = op.x + n * s.step_n + h0 * s.stride_h * s.step_h;
+    if (s.stage) {
+      for (int64_t r = 0; r < s.in_rows(h1 - h0); ++r)
+        stage_row(s, op.x, n, h0 * s.stride_h - s.top + r, buffer + r * s.wide() * s.c);
+      x = buffer;
     }
+    const int64_t row = (n * s.h + h0) * s.w;
+    product(s, x, op.w, op.bias, h1 - h0, 0, s.panels(), op.y + row * s.o, op.tail, op.y);
+    if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * s.h + h1) * s.w, 0, s.o);
   });
 }
 
@@ -158,19 +154,18 @@ void run_panels(const Sizes& s, const ConvPackedPlan& plan, const Operands& op) 
         stage_row(s, op.x, k / rows, k % rows - s.top,
                   op.scratch + static_cast<size_t>(k / rows) * plan.part + k % rows * row);
     });
-  parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
-    const int64_t end = s.panels() * last / plan.workers;
-    for (int64_t j = s.panels() * first / plan.workers; j < end; j += kPanelGroup) {
-      const int64_t next = std::min(j + kPanelGroup, end);
-      for (int64_t n = 0; n < s.n; ++n) {
-        const float* x =
-            s.stage ? op.scratch + static_cast<size_t>(n) * plan.part : op.x + n * s.step_n;
-        product(s, x, op.w, op.bias, s.h, j, next, op.y + n * s.h * s.w * s.o, op.tail, op.y);
-      }
-      if (op.epilogue)
-        op.epilogue->run(*op.epilogue, 0, s.n * s.h * s.w, j * kPackedPanel,
-                         std::min(next * kPackedPanel, s.o));
+  const int64_t group = std::clamp<int64_t>(s.panels() / (4 * plan.workers), 1, kPanelGroup);
+  const int64_t groups = (s.panels() + group - 1) / group;
+  share_units(plan.workers, groups, [&](size_t, int64_t u) {
+    const int64_t j = u * group, next = std::min(j + group, s.panels());
+    for (int64_t n = 0; n < s.n; ++n) {
+      const float* x =
+          s.stage ? op.scratch + static_cast<size_t>(n) * plan.part : op.x + n * s.step_n;
+      product(s, x, op.w, op.bias, s.h, j, next, op.y + n * s.h * s.w * s.o, op.tail, op.y);
     }
+    if (op.epilogue)
+      op.epilogue->run(*op.epilogue, 0, s.n * s.h * s.w, j * kPackedPanel,
+                       std::min(next * kPackedPanel, s.o));
   });
 }
 

@@ -2,6 +2,10 @@
 // What the kernels of ops/packed.h share: tiles over packed weights, and who does which part.
 #pragma once
 
+#include <atomic>
+#include <memory>
+
+#include "tandem/base/parallel.h"
 #include "tandem/cpu/channel_loops.h"
 #include "tandem/cpu/gemm_internal.h"
 #include "tandem/graph/epilogue.h"
@@ -53,6 +57,34 @@ inline void finish_block(const Tail& t, const float* whole, float* y, int64_t y_
                            columns);
 }
 
+/// f(worker, unit) for all units: each worker does its own part, so that it finds its rows of the
+/// last call in its cache, and then takes what is left of others' parts: a processor that is busy
+/// with something else holds nobody up for long.
+template <class F>
+void share_units(int workers, int64_t units, const F& f) {
+  struct alignas(64) Part {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  constexpr int kFew = 16;
+  Part few[kFew];
+  const std::unique_ptr<Part[]> many(workers > kFew ? new Part[static_cast<size_t>(workers)]
+                                                    : nullptr);
+  Part* parts = many ? many.get() : few;
+  for (int w = 0; w < workers; ++w) {
+    parts[w].next.store(units * w / workers, std::memory_order_relaxed);
+    parts[w].end = units * (w + 1) / workers;
+  }
+  parallel_for(0, workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t w = first; w < last; ++w)
+      for (int v = 0; v < workers; ++v) {
+        Part& p = parts[(w + v) % workers];
+        for (int64_t u; (u = p.next.fetch_add(1, std::memory_order_relaxed)) < p.end;)
+          f(static_cast<size_t>(w), u);
+      }
+  });
+}
+
 /// Fetches what will be read next, a piece at a time between tiles: weights come from far.
 class Ahead {
  public:
@@ -76,5 +108,6 @@ void register_packed_product();
 void register_packed_conv();
 void register_depthwise_conv();
 void register_winograd_conv();
+void register_packed_bf16();
 
 }  // namespace tandem::detail

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kRowBlock = 112;          ///< most rows of one unit of work
 constexpr int64_t kBlockBytes = 48 << 10;   ///< of the result: it is used while it is near
 constexpr int64_t kNearWeight = 256 << 10;  ///< bytes of a weight that may be read for each block
-constexpr int64_t kPanelGroup = 8;          ///< panels between two calls of an epilogue
+constexpr int64_t kPanelGroup = 8;          ///< most panels of one unit of work
 constexpr int64_t kFewPanels = 2;           ///< for fewer packing rows costs more than it brings
 constexpr int64_t kAliasBytes = 2048;       ///< rows this far apart share a few sets of the cache
 constexpr double kProductsPerThread = 65536;
@@ -57,28 +57,25 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   return plan;
 }
 
-// Each worker has rows.
+// Workers share rows.
 void run_rows(const ProductPlan& p, const PackedGemm& g, const float* a, float* scratch,
               const Epilogue* e) {
   const int64_t count = blocks(p);
-  parallel_for(0, p.workers, 1, [&](int64_t first, int64_t last) {
-    for (int64_t w = first; w < last; ++w)
-      for (int64_t b = count * w / p.workers; b < count * (w + 1) / p.workers; ++b) {
-        const int64_t r0 = g.m * b / count, r1 = g.m * (b + 1) / count;
-        if (p.pack) {
-          float* to = scratch + static_cast<size_t>(w) * p.part;
-          PackedRows rows{to, packed_tile_size(1, g.k), r0, r1, packed_tiles(r1 - r0)};
-          pack_rows(rows, a, g.k, g.k, 0, rows.tiles, to);
-          packed_panels(g, rows, 0, g.panels());
-        } else {
-          direct_panels(g, a, g.k, r0, r1, 0, g.panels());
-        }
-        if (e) e->run(*e, r0, r1, 0, g.n);
-      }
+  share_units(p.workers, count, [&](size_t w, int64_t b) {
+    const int64_t r0 = g.m * b / count, r1 = g.m * (b + 1) / count;
+    if (p.pack) {
+      float* to = scratch + w * p.part;
+      PackedRows rows{to, packed_tile_size(1, g.k), r0, r1, packed_tiles(r1 - r0)};
+      pack_rows(rows, a, g.k, g.k, 0, rows.tiles, to);
+      packed_panels(g, rows, 0, g.panels());
+    } else {
+      direct_panels(g, a, g.k, r0, r1, 0, g.panels());
+    }
+    if (e) e->run(*e, r0, r1, 0, g.n);
   });
 }
 
-// Each worker has columns.
+// Workers share columns.
 void run_columns(const ProductPlan& p, const PackedGemm& g, const float* a, float* scratch,
                  const Epilogue* e) {
   PackedRows rows{scratch, packed_tile_size(1, g.k), 0, g.m, packed_tiles(g.m)};
@@ -87,16 +84,15 @@ void run_columns(const ProductPlan& p, const PackedGemm& g, const float* a, floa
       pack_rows(rows, a, g.k, g.k, rows.tiles * first / p.workers, rows.tiles * last / p.workers,
                 scratch);
     });
-  parallel_for(0, p.workers, 1, [&](int64_t first, int64_t last) {
-    const int64_t end = g.panels() * last / p.workers;
-    for (int64_t j = g.panels() * first / p.workers; j < end; j += kPanelGroup) {
-      const int64_t next = std::min(j + kPanelGroup, end);
-      if (p.pack)
-        packed_panels(g, rows, j, next);
-      else
-        direct_panels(g, a, g.k, 0, g.m, j, next);
-      if (e) e->run(*e, 0, g.m, j * kPackedPanel, std::min(next * kPackedPanel, g.n));
-    }
+  const int64_t group = std::clamp<int64_t>(g.panels() / (4 * p.workers), 1, kPanelGroup);
+  const int64_t groups = (g.panels() + group - 1) / group;
+  share_units(p.workers, groups, [&](size_t, int64_t u) {
+    const int64_t j = u * group, next = std::min(j + group, g.panels());
+    if (p.pack)
+      packed_panels(g, rows, j, next);
+    else
+      direct_panels(g, a, g.k, 0, g.m, j, next);
+    if (e) e->run(*e, 0, g.m, j * kPackedPanel, std::min(next * kPackedPanel, g.n));
   });
 }
 
@@ -227,12 +223,13 @@ void register_packed_product() {
 
 void register_packed_kernels() {
   for (const OpDef* pack :
-       {&op::pack_matrix, &op::pack_conv, &op::pack_depthwise, &op::pack_winograd})
+       {&op::read_bytes, &op::pack_matrix, &op::pack_conv, &op::pack_depthwise, &op::pack_winograd})
     runtime_of(*pack);
   register_packed_product();
   register_packed_conv();
   register_depthwise_conv();
   register_winograd_conv();
+  register_packed_bf16();
 }
 
 }  // namespace tandem::detail

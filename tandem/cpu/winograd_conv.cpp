@@ -154,26 +154,21 @@ void run_winograd(const KernelCall& c, const Epilogue* e) {
   auto* scratch = static_cast<float*>(c.scratch);
   if (!plan.staged) {
     const int64_t count = (s.bands() + plan.bands - 1) / plan.bands;
-    parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
-      for (int64_t k = first; k < last; ++k)
-        for (int64_t u = count * k / plan.workers; u < count * (k + 1) / plan.workers; ++u) {
-          const int64_t b0 = s.bands() * u / count, b1 = s.bands() * (u + 1) / count;
-          Winograd w(c, s);
-          w.use(scratch + static_cast<size_t>(k) * plan.part, b0, b1 - b0);
-          w.transform_in(0, w.tiles());
-          w.multiply(0, kProducts);
-          w.transform_out(0, w.tiles());
-          finish(s, e, b0, b1);
-        }
+    share_units(plan.workers, count, [&](size_t worker, int64_t u) {
+      const int64_t b0 = s.bands() * u / count, b1 = s.bands() * (u + 1) / count;
+      Winograd w(c, s);
+      w.use(scratch + worker * plan.part, b0, b1 - b0);
+      w.transform_in(0, w.tiles());
+      w.multiply(0, kProducts);
+      w.transform_out(0, w.tiles());
+      finish(s, e, b0, b1);
     });
     return;
   }
   Winograd w(c, s);
   w.use(scratch, 0, s.bands());
   const auto share = [&](int64_t n, auto&& f) {
-    parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
-      f(n * first / plan.workers, n * last / plan.workers);
-    });
+    share_units(plan.workers, n, [&](size_t, int64_t u) { f(u, u + 1); });
   };
   share(w.tiles(), [&](int64_t a, int64_t b) { w.transform_in(a, b); });
   share(kProducts, [&](int64_t a, int64_t b) { w.multiply(a, b); });

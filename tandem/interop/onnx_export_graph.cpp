@@ -9,6 +9,7 @@
 #include "tandem/graph/scalar_expr.h"
 #include "tandem/interop/onnx_build_internal.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/stored.h"
 
 namespace tandem::interop {
 
@@ -202,7 +203,7 @@ void OnnxBuilder::add_node(const Node& n, const std::vector<char>& wants, Values
   Names& out = values[n.index];
   if (n.op == &op::constant) {
     const auto& a = *static_cast<const ConstantAttrs*>(n.attrs.get());
-    out = {constant(static_cast<const TensorBox*>(a.value.get())->value)};
+    out = {constant(constant_value(a))};
     return;
   }
   OnnxExportCall c{*this, *n.op, n.attrs.get(), {}, {}, wants, Names(n.out.size())};

@@ -7,6 +7,7 @@
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
 #include "tandem/interop/onnx.h"
+#include "tandem/interop/onnx_stored_internal.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::interop {
@@ -276,6 +277,7 @@ std::vector<OnnxValue> OnnxModel::run(std::span<const OnnxValue> inputs) const {
            state_->inputs.size(), inputs.size());
   std::vector<OnnxValue> all(g.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) all[state_->input_at[i]] = inputs[i];
+  const StoredScope weights;
   return run_onnx_graph(g, all, nullptr, nullptr, 0);
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "tandem/interop/onnx_stored_internal.h"
 #include "tandem/ops/ops.h"
 #include "tandem/tensor/strided.h"
 
@@ -142,26 +143,30 @@ void store(Tensor& t, uint64_t i, OnnxType type, uint64_t bits) {
                            t.dtype(), 1);
 }
 
-/// A tensor that shows the mapped bytes, or a copy where they are not aligned.
-Tensor show(const Fields& f, const char* data, uint64_t bytes, DType dtype,
-            const Ref<MappedFile>& file) {
+constexpr uint64_t kFewBytes = 4096;  ///< are copied
+
+/// A value that shows the mapped bytes, or has a copy of a few.
+OnnxValue show(const Fields& f, const char* data, uint64_t bytes, DType dtype,
+               const Ref<MappedFile>& file) {
   const bool mapped = file && file->size() > 0 &&
                       data >= reinterpret_cast<const char*>(file->data()) &&
                       data <= reinterpret_cast<const char*>(file->data()) + file->size();
-  if (!mapped || bytes < 4096 || reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0) {
+  if (!mapped || bytes < kFewBytes) {
     Tensor t = empty_of(f, dtype);
     if (bytes) std::memcpy(t.impl()->data, data, bytes);
-    return t;
+    return OnnxValue(t, f.type);
   }
+  if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0)
+    return stored_onnx_value(data, Shape(f.dims), f.type, file);
   Ref<MappedFile> owner = file;
   Tensor t(Ref<detail::TensorImpl>::adopt(detail::new_external(
       Shape(f.dims), dtype, const_cast<char*>(data), /*writable=*/false,
       [](detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); }, owner.get())));
   owner.release();  // now the storage's
-  return t;
+  return OnnxValue(t, f.type);
 }
 
-Tensor from_raw(const ProtoReader& r, const Fields& f, uint64_t n, std::string_view raw,
+OnnxValue from_raw(const ProtoReader& r, const Fields& f, uint64_t n, std::string_view raw,
                 const Ref<MappedFile>& file) {
   const OnnxTypeInfo& info = info_of(f.type);
   const uint64_t bytes = (n * info.bits + 7) / 8;
@@ -172,7 +177,7 @@ Tensor from_raw(const ProtoReader& r, const Fields& f, uint64_t n, std::string_v
   if (f.type == OnnxType::b8) {
     Tensor t = empty_of(f, DType::b8);
     for (uint64_t i = 0; i < n; ++i) static_cast<bool*>(t.impl()->data)[i] = p[i] != 0;
-    return t;
+    return OnnxValue(t, f.type);
   }
   if (info.native || info.bits == 64) return show(f, raw.data(), bytes, info.carrier, file);
   Tensor t = empty_of(f, info.carrier);
@@ -184,7 +189,7 @@ Tensor from_raw(const ProtoReader& r, const Fields& f, uint64_t n, std::string_v
       std::memcpy(&bits, p + i * info.bits / 8, info.bits / 8);
     store(t, i, f.type, bits);
   }
-  return t;
+  return OnnxValue(t, f.type);
 }
 
 Tensor from_lists(const ProtoReader& r, const Fields& f, uint64_t n) {
@@ -311,7 +316,7 @@ OnnxValue from_raw_bytes(OnnxType type, const std::vector<int64_t>& dims, std::s
   f.dims = dims;
   f.type = type;
   const ProtoReader r = document.reader();
-  return OnnxValue(from_raw(r, f, count_of(r, f), raw, {}), type);
+  return from_raw(r, f, count_of(r, f), raw, {});
 }
 
 OnnxValue parse_tensor(ProtoReader r, OnnxTensorSource& source, std::string* name) {
@@ -331,9 +336,9 @@ OnnxValue parse_tensor(ProtoReader r, OnnxTensorSource& source, std::string* nam
                          f.offset, f.offset + f.length, f.location, file->size()));
     const uint64_t bytes = (n * info_of(f.type).bits + 7) / 8;
     const uint64_t length = f.has_length ? f.length : std::min(bytes, file->size() - f.offset);
-    return OnnxValue(from_raw(r, f, n, file->view().substr(f.offset, length), file), f.type);
+    return from_raw(r, f, n, file->view().substr(f.offset, length), file);
   }
-  if (f.has_raw) return OnnxValue(from_raw(r, f, n, f.raw, source.file), f.type);
+  if (f.has_raw) return from_raw(r, f, n, f.raw, source.file);
   return OnnxValue(from_lists(r, f, n), f.type);
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tandem/interop/onnx_stored_internal.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::interop {
@@ -164,7 +165,7 @@ OnnxValue OnnxValue::sequence(Sequence items, OnnxType type) {
 
 const Tensor& OnnxValue::tensor() const {
   TD_CHECK(is_tensor(), DType, "wants a tensor of numbers, got {}", describe());
-  return tensor_;
+  return is_stored(tensor_) ? StoredScope::tensor_of(tensor_) : tensor_;
 }
 const OnnxStrings& OnnxValue::strings() const {
   TD_CHECK(strings_, DType, "wants texts, got {}", describe());
@@ -177,7 +178,8 @@ const OnnxValue::Sequence& OnnxValue::items() const {
 
 std::vector<int64_t> OnnxValue::shape() const {
   if (strings_) return strings_->shape;
-  return tensor().shape().to_vector();
+  TD_CHECK(is_tensor(), DType, "wants a tensor of numbers, got {}", describe());
+  return tensor_.shape().to_vector();
 }
 
 std::string OnnxValue::describe() const {

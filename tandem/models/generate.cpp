@@ -120,6 +120,8 @@ std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
   auto compiled = compile(step, {.name = "decode"});
 
   std::vector<std::vector<int64_t>> rows = prompts;
+  if (model.is_encoder_decoder())
+    rows.assign(prompts.size(), {model.config.integer("decoder_start_token_id", 0, 0)});
   std::vector<bool> done(prompts.size(), false);
   Tensor logits = model.decode(ids, state);
   for (int64_t t = 0; t < o.max_new_tokens; ++t) {

@@ -23,7 +23,7 @@ struct ModelInputs {
 
 /// The keys and values of all layers while tokens are generated, of fixed size.
 struct DecodeState {
-  std::vector<nn::KVCache> layers;
+  std::vector<nn::KVCache> layers;  ///< behind those of an encoder-decoder model: of its prompt
   Buffer start;  ///< [n]: how many tokens on the left of each row are padding
 };
 
@@ -39,10 +39,13 @@ class TD_API PretrainedModel {
 
   /// Is this a decoder that generates text token by token?
   virtual bool is_causal() const { return false; }
+  /// Does an encoder read the prompt, and a decoder write a text of its own?
+  virtual bool is_encoder_decoder() const { return false; }
   /// Empty caches for `n` rows of up to `length` tokens. Throws Unsupported for other models.
   virtual DecodeState start_decoding(int64_t n, int64_t length);
   /// Logits [n, vocab] behind the last of `ids` [n, l], which are appended to the caches. May be
-  /// compiled.
+  /// compiled, behind the first call: that brings the prompt, which an encoder-decoder model gives
+  /// its encoder, and its decoder begins with decoder_start_token_id.
   virtual Tensor decode(const Tensor& ids, DecodeState& state);
   /// Longest sequence that positions exist for; 0: any.
   virtual int64_t max_positions() const { return 0; }

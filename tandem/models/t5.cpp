@@ -70,6 +70,19 @@ class Attention : public nn::Module {
         detail::split_heads(q(x), heads), detail::split_heads(k(memory), heads),
         detail::split_heads(v(memory), heads), added, 0, false, 1)));
   }
+  // The same for the next steps, which are appended to the cache.
+  Tensor step(const Tensor& x, nn::KVCache& cache, const Tensor& added) {
+    const Tensor at = cache.length.value();
+    cache.k.write_(2, at, detail::split_heads(k(x), heads));
+    cache.v.write_(2, at, detail::split_heads(v(x), heads));
+    cache.length.assign_(at + x.size(1));
+    return look_up(x, cache, added);
+  }
+  // For what the cache holds.
+  Tensor look_up(const Tensor& x, const nn::KVCache& cache, const Tensor& added) {
+    return o(detail::merge_heads(scaled_dot_product_attention(
+        detail::split_heads(q(x), heads), cache.k, cache.v, added, 0, false, 1)));
+  }
   nn::Linear q, k, v, o;
   std::optional<nn::Embedding> relative_attention_bias;
   int64_t heads;
@@ -127,6 +140,20 @@ class Block : public nn::Module {
     }
     return x;
   }
+  // The next steps of a decoder: `own` is what it wrote, `prompt` what it reads.
+  Tensor step(Tensor x, nn::KVCache& own, const Tensor& self_added, const nn::KVCache& prompt,
+              const Tensor& prompt_mask) {
+    for (Part& p : layer) {
+      const Tensor h = p.layer_norm(x);
+      if (p.SelfAttention)
+        x = x + p.SelfAttention->step(h, own, self_added);
+      else if (p.EncDecAttention)
+        x = x + p.EncDecAttention->look_up(h, prompt, prompt_mask);
+      else
+        x = x + (*p.DenseReluDense)(h);
+    }
+    return x;
+  }
   std::vector<Part> layer;
 };
 class Stack : public nn::Module {
@@ -144,18 +171,37 @@ class Stack : public nn::Module {
   // Scores' summand [n or 1, heads, l, l]: relative positions, and -inf for what is not seen.
   // Distances beyond the most distant one have its bucket.
   Tensor added(Dim length, const Tensor& attention_mask) {
-    std::vector<int64_t> bucket;
-    for (int64_t d = -distance; d <= distance; ++d)
-      bucket.push_back(bucket_of(d, !is_decoder, buckets, distance));
     const Tensor at = arange_dim(length);
-    const Tensor apart = clamp(at.unsqueeze(0) - at.unsqueeze(1), -distance, distance) + distance;
-    const Tensor index = index_select(constant(tensor(bucket)), 0, apart.reshape({length * length}))
-                             .reshape({length, length});
-    const Tensor bias = (*block[0].layer[0].SelfAttention->relative_attention_bias)(index);
-    Tensor sum = bias.permute({2, 0, 1}).unsqueeze(0);
+    const Tensor sum = positions(at.unsqueeze(0) - at.unsqueeze(1));
     Tensor seen = detail::seen_mask(attention_mask);
     if (is_decoder) seen = detail::causal_mask(length, attention_mask);
     return seen.defined() ? where(seen, sum, kHidden) : sum;
+  }
+  // The same for the next `fresh` steps over the whole of a cache that holds `at` steps.
+  Tensor added(const Tensor& at, int64_t fresh, int64_t length) {
+    const Tensor key = arange(length).unsqueeze(0), query = at + arange(fresh).unsqueeze(1);
+    return where(key <= query, positions(key - query), kHidden);
+  }
+  // [1, heads, l, s] of distances [l, s] (key - query).
+  Tensor positions(const Tensor& distances) {
+    std::vector<int64_t> bucket;
+    for (int64_t d = -distance; d <= distance; ++d)
+      bucket.push_back(bucket_of(d, !is_decoder, buckets, distance));
+    const Tensor apart = clamp(distances, -distance, distance) + distance;
+    const Tensor index = index_select(constant(tensor(bucket)), 0, apart.flatten())
+                             .reshape({apart.shape(0), apart.shape(1)});
+    const Tensor bias = (*block[0].layer[0].SelfAttention->relative_attention_bias)(index);
+    return bias.permute({2, 0, 1}).unsqueeze(0);
+  }
+  // The next steps of a decoder, by caches of its blocks: of what it wrote, then of the prompt.
+  Tensor step(Tensor x, DecodeState& state) {
+    const auto n = block.size();
+    const Tensor self = added(state.layers[0].length, x.size(1), state.layers[0].max_length);
+    const Tensor key = arange(state.layers[n].max_length).reshape({1, 1, 1, -1});
+    const Tensor seen = key >= state.start.value().reshape({-1, 1, 1, 1});
+    for (size_t i = 0; i < n; ++i)
+      x = block[i].step(std::move(x), state.layers[i], self, state.layers[n + i], seen);
+    return final_layer_norm(x);
   }
   Tensor forward(Tensor x, const Tensor& attention_mask, const Tensor& memory,
                  const Tensor& memory_mask) {
@@ -199,12 +245,50 @@ class T5 : public PretrainedModel {
     detail::want(in.decoder_input_ids, "decoder_input_ids", 2);
     Tensor x = net_.decoder->forward(net_.shared(in.decoder_input_ids), {}, memory,
                                      detail::seen_mask(in.attention_mask));
-    if (!head_) return x;
-    if (sizes_.scaled) x = x * (1 / std::sqrt(static_cast<double>(sizes_.model)));
-    return linear(x, net_.shared.weight);
+    return head_ ? logits(x) : x;
+  }
+
+  bool is_encoder_decoder() const override { return net_.decoder && head_; }
+  DecodeState start_decoding(int64_t n, int64_t length) override {
+    if (!is_encoder_decoder()) return PretrainedModel::start_decoding(n, length);
+    DecodeState s;
+    for (int64_t i = 0; i < sizes_.decoder_layers; ++i)
+      s.layers.emplace_back(n, sizes_.heads, length, sizes_.kv);
+    s.start = Buffer(zeros({n}, DType::i64));
+    return s;
+  }
+  Tensor decode(const Tensor& ids, DecodeState& state) override {
+    const auto own = static_cast<size_t>(sizes_.decoder_layers);
+    if (state.layers.size() == own) {
+      read_prompt(ids, state);
+      return decode(full({ids.size(0), 1}, config.integer("decoder_start_token_id", 0, 0), DType::i64),
+                    state);
+    }
+    const Tensor x = net_.decoder->step(net_.shared(ids), state);
+    return logits(x.select(1, x.size(1) - 1));
   }
 
  private:
+  Tensor logits(Tensor x) {
+    if (sizes_.scaled) x = x * (1 / std::sqrt(static_cast<double>(sizes_.model)));
+    return linear(x, net_.shared.weight);
+  }
+  // Keys and values of the prompt for every block of the decoder.
+  void read_prompt(const Tensor& ids, DecodeState& state) {
+    const int64_t n = ids.size(0), length = ids.size(1);
+    const Tensor seen = arange(length).unsqueeze(0) >= state.start.value().unsqueeze(1);
+    const Tensor memory = net_.encoder.forward(net_.shared(ids), seen, {}, {});
+    for (Block& b : net_.decoder->block)
+      for (Part& p : b.layer)
+        if (p.EncDecAttention) {
+          state.layers.emplace_back(n, sizes_.heads, length, sizes_.kv);
+          nn::KVCache& c = state.layers.back();
+          c.k.assign_(detail::split_heads(p.EncDecAttention->k(memory), sizes_.heads));
+          c.v.assign_(detail::split_heads(p.EncDecAttention->v(memory), sizes_.heads));
+          c.length.assign_(full({}, length, DType::i64));
+        }
+  }
+
   Sizes sizes_;
   bool head_;
   Net net_;

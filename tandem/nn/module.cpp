@@ -385,6 +385,8 @@ void Module::zero_grad() {
 Tensor Module::operator()(Tensor x, Where where) {
   TD_CHECK(state_->forward, Unsupported, "{} has no `Tensor forward(Tensor)`\nCall its forward.",
            state_->type.empty() ? "a module without TD_REGISTER" : state_->type);
+  // A program without gradients of modules in eval mode keeps what follows from their weights.
+  if (TD_UNLIKELY(is_tracing() && !is_grad_enabled())) is_training();
   return scoped(where, [&] {
     if (TD_LIKELY(!state_->has_hooks())) return state_->forward(this, std::move(x));
     return call_with_hooks(*this, std::move(x));

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tandem/ops/function_internal.h"
+#include "tandem/ops/stored.h"
 #include "tandem/ops/strided_copy_internal.h"
 #include "tandem/ops/view.h"
 
@@ -20,13 +21,11 @@ void placeholder_infer(InferCall& c) {
 }
 
 void constant_infer(InferCall& c) {
-  const auto* box = dynamic_cast<const TensorBox*>(c.get_attrs<ConstantAttrs>().value.get());
-  TD_CHECK(box && box->value.defined(), Value, "the constant holds no tensor");
-  c.out[0] = spec_of(box->value);
+  c.out[0] = constant_spec(c.get_attrs<ConstantAttrs>());
 }
 void constant_loops(const KernelCall& k) {
-  const auto* box = static_cast<const TensorBox*>(k.get_attrs<ConstantAttrs>().value.get());
-  detail::copy_array(k.out[0], array_of(box->value));
+  const Tensor value = constant_value(k.get_attrs<ConstantAttrs>());
+  detail::copy_array(k.out[0], array_of(value));
 }
 
 void same_infer(InferCall& c) { c.out[0] = c.in[0]; }

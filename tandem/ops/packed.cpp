@@ -68,6 +68,49 @@ double product_flops(const InferCall& c) {
          static_cast<double>(size(c.in[1].shape, 1));
 }
 
+// ---- matrices of bf16
+
+void check_bf16(const InferCall& c, int i, int rank) {
+  TD_CHECK(c.in[i].rank() == rank && c.in[i].dtype == DType::bf16, Internal,
+           "input {} is {}, wants bf16 of {} dimensions", i, c.in[i].to_string(), rank);
+}
+void pack_matrix_bf16_infer(InferCall& c) {
+  check_bf16(c, 0, 2);
+  const Shape& w = c.in[0].shape;
+  TD_CHECK(size(w, 0) % 2 == 0, Internal, "{} has an odd number of rows", w.to_string());
+  c.out[0] = Spec(DType::bf16, Shape(panels(size(w, 1)), size(w, 0) / 2, 2 * kPackedPanel));
+}
+void pack_matrix_bf16_reference(const KernelCall& c) {
+  const Array& w = c.in[0];
+  const int64_t k = w.shape[0], n = w.shape[1], sk = w.strides[0], sn = w.strides[1];
+  const auto* from = w.as<uint16_t>();
+  auto* to = c.out[0].as<uint16_t>();
+  parallel_for(0, panels(n), 1 + 32768 / (k * kPackedPanel + 1), [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p)
+      for (int64_t j = 0; j < kPackedPanel; ++j) {
+        const int64_t column = p * kPackedPanel + j;
+        uint16_t* at = to + p * k * kPackedPanel + 2 * j;
+        for (int64_t i = 0; i < k; i += 2, at += 2 * kPackedPanel)
+          for (int64_t e = 0; e < 2; ++e)
+            at[e] = column < n ? from[(i + e) * sk + column * sn] : uint16_t{0};
+      }
+  });
+}
+void packed_product_bf16_infer(InferCall& c) {
+  check_bf16(c, 1, 3);
+  const Shape& x = c.in[0].shape;
+  TD_CHECK(x.rank() >= 1 && c.in[0].dtype == DType::bf16 &&
+               size(x, x.rank() - 1) == 2 * size(c.in[1].shape, 1),
+           Internal, "x is {}, the packed weight {}", c.in[0].to_string(), c.in[1].to_string());
+  Shape y = x;
+  y[y.rank() - 1] = c.get_attrs<PackedAttrs>().columns;
+  c.out[0] = Spec(DType::bf16, y);
+}
+double product_bf16_flops(const InferCall& c) {
+  return 4.0 * static_cast<double>(c.out[0].shape.numel().value()) *
+         static_cast<double>(size(c.in[1].shape, 1));
+}
+
 // ---- convolutions
 
 Shape conv_out(const InferCall& c, int64_t columns) {
@@ -200,6 +243,26 @@ double winograd_flops(const InferCall& c) {  // of the convolution that it is
          static_cast<double>(size(c.in[1].shape, 2));
 }
 
+// ---- bytes of a file
+
+void read_bytes_infer(InferCall& c) {
+  const auto& a = c.get_attrs<ReadBytesAttrs>();
+  Shape s;
+  for (int d = 0; d < static_cast<int>(a.shape.size()); ++d) s.push_back(a.shape[d]);
+  c.out[0] = Spec(a.dtype, s);
+  TD_CHECK(c.in[0].dtype == DType::u8 && c.in[0].rank() == 1 &&
+               c.in[0].shape[0].value() ==
+                   s.numel().value() * static_cast<int64_t>(size_of(a.dtype)),
+           Internal, "{} are not the bytes of {}", c.in[0].to_string(), c.out[0].to_string());
+}
+void read_bytes_reference(const KernelCall& c) {
+  const char* from = c.in[0].as<char>();
+  char* to = c.out[0].as<char>();
+  parallel_for(0, c.in[0].numel, 1 << 18, [&](int64_t first, int64_t last) {
+    std::memcpy(to + first, from + first, static_cast<size_t>(last - first));
+  });
+}
+
 constexpr OpDef pack_row(const char* name, InferFn infer, ReferenceFn pack) {
   return index_row(name, {"w"}).infer(infer).reference(pack).flag(kNotDifferentiable);
 }
@@ -213,8 +276,16 @@ constexpr OpDef use_row(const char* name, InferFn infer, CostFn flops) {
 }  // namespace
 
 namespace op {
+constinit const OpDef read_bytes = index_row("read_bytes", {"b"}, fields<ReadBytesAttrs>())
+                                       .infer(read_bytes_infer)
+                                       .reference(read_bytes_reference)
+                                       .flag(kNotDifferentiable);
 constinit const OpDef pack_matrix =
     pack_row("pack_matrix", pack_matrix_infer, pack_matrix_reference);
+constinit const OpDef pack_matrix_bf16 =
+    pack_row("pack_matrix_bf16", pack_matrix_bf16_infer, pack_matrix_bf16_reference);
+constinit const OpDef packed_product_bf16 =
+    use_row("packed_product_bf16", packed_product_bf16_infer, product_bf16_flops);
 constinit const OpDef pack_conv = pack_row("pack_conv", pack_conv_infer, pack_conv_reference);
 constinit const OpDef pack_depthwise =
     pack_row("pack_depthwise", pack_depthwise_infer, pack_depthwise_reference);
@@ -226,5 +297,12 @@ constinit const OpDef packed_conv = use_row("packed_conv", packed_conv_infer, pr
 constinit const OpDef depthwise_conv = use_row("depthwise_conv", depthwise_infer, depthwise_flops);
 constinit const OpDef winograd_conv = use_row("winograd_conv", winograd_infer, winograd_flops);
 }  // namespace op
+
+bool is_weight_form(const OpDef& o) {
+  for (const OpDef* row : {&op::read_bytes, &op::pack_matrix, &op::pack_conv, &op::pack_depthwise,
+                           &op::pack_winograd, &op::pack_matrix_bf16})
+    if (row == &o) return true;
+  return false;
+}
 
 }  // namespace tandem

@@ -37,9 +37,26 @@ struct PackedAttrs {
   }
 };
 
+/// Of read_bytes.
+struct ReadBytesAttrs {
+  DType dtype = DType::f32;
+  IntList shape;
+  template <class V>
+  void fields(V& v) {
+    v("dtype", dtype);
+    v("shape", shape);
+  }
+};
+/// Does the row only bring a weight to another form: is it best run once, as late as possible?
+TD_API bool is_weight_form(const OpDef& op);
+
 namespace op {
+/// read_bytes: b u8 [n] -> the tensor of which these are the bytes (a StoredBox).
+extern TD_API const OpDef read_bytes;
 /// pack_matrix: w [k, n] -> [panels, k, 32].
 /// packed_product: x [..., k], packed, b? [n], r? -> y [..., n].
+/// pack_matrix_bf16: w bf16 [k, n], k even -> [panels, k / 2, 64]: pairs along k lie side by side.
+/// packed_product_bf16: the same in bf16, summed in f32 and rounded once, behind the tail.
 /// pack_conv: w [o, c, kh, kw] -> [panels, kh * kw * c, 32].
 /// packed_conv: x [n, h, w, c], packed, b? [o], r? -> y [n, h', w', o].
 /// pack_depthwise: w [c, 1, kh, kw] -> [kh * kw, c].
@@ -49,7 +66,7 @@ namespace op {
 /// and Gray, Fast Algorithms for Convolutional Neural Networks, https://arxiv.org/abs/1509.09308
 /// The residual r is of y's shape: y = tail(sum + b + r).
 extern TD_API const OpDef pack_matrix, packed_product, pack_conv, packed_conv, pack_depthwise,
-    depthwise_conv, pack_winograd, winograd_conv;
+    depthwise_conv, pack_winograd, winograd_conv, pack_matrix_bf16, packed_product_bf16;
 }  // namespace op
 
 }  // namespace tandem

@@ -4,8 +4,10 @@
 #include "tests/compile/helpers.h"
 
 #include "tandem/base/parallel.h"
+#include "tandem/compile/derived.h"
 #include "tandem/ops/attention.h"
 #include "tandem/ops/packed.h"
+#include "tandem/ops/stored.h"
 
 namespace tandem::test {
 namespace {
@@ -250,6 +252,147 @@ TEST(Inference, AttentionIsFound) {
         randn({b, l, 24}), fmt::format("form {}", kind));
     EXPECT_EQ(count(e, op::attention), kind < 4) << kind;
     EXPECT_EQ(count(e, op::softmax), kind == 4) << kind;
+  }
+}
+
+struct Small : nn::Module {
+  nn::Conv2d conv{3, 40, 3, {.padding = 1}};
+  nn::BatchNorm2d norm{40};
+  nn::Linear fc{40, 70};
+  Small() { TD_REGISTER(conv, norm, fc); }
+  Tensor forward(Tensor x) { return fc(mean(relu(norm(conv(x))), {2, 3})); }
+};
+
+TEST(Inference, ModulesInEvalModeReadPackedWeights) {
+  manual_seed(6);
+  NoGradGuard no_grad;
+  Small net;
+  net.norm.running_var.assign_(rand({40}) + 0.5);
+  net.norm.running_mean.assign_(randn({40}));
+  const Tensor x = randn({2, 3, 12, 12}), wide = randn({1, 3, 20, 9});
+  auto f = compile([&](Tensor v) { return net(v); });
+  // In training the weights change all the time.
+  f(x);
+  EXPECT_EQ(count(f.executable(), op::packed_product), 0);
+  net.eval();
+  const auto same = [&](const Tensor& v) { EXPECT_LE(distance(f(v), net(v)), 2e-5); };
+  same(x);
+  Ref<Executable> e = f.executable();
+  EXPECT_EQ(count(e, op::packed_product), 1);
+  EXPECT_EQ(count(e, op::packed_conv), 1);
+  EXPECT_EQ(count(e, op::batch_norm_infer), 0);
+  const auto computed = [](const Ref<Executable>& of) {
+    std::vector<int64_t> n;
+    for (const auto& d : of->program().derived) n.push_back(d->computed());
+    return n;
+  };
+  // The filter with the norm in it, its bias, the matrix; another call and another shape share them.
+  const size_t values = e->program().derived.size();
+  EXPECT_EQ(values, 3u);
+  same(x);
+  same(wide);
+  EXPECT_NE(f.executable().get(), e.get());
+  EXPECT_EQ(f.executable()->program().derived, e->program().derived);
+  EXPECT_EQ(computed(e), std::vector<int64_t>(values, 1));
+  // Another function over the same module too.
+  auto other = compile([&](Tensor v) { return net(v) * 2; });
+  other(x);
+  EXPECT_EQ(computed(e), std::vector<int64_t>(values, 1));
+  // A weight that is written is packed again, and nothing else is.
+  net.fc.weight.assign_(randn({70, 40}));
+  same(x);
+  same(wide);
+  std::vector<int64_t> after = computed(e);
+  std::sort(after.begin(), after.end());
+  EXPECT_EQ(after, (std::vector<int64_t>{1, 1, 2}));
+  net.load_state_dict(Small().state_dict());
+  same(x);
+  net.train();
+  f(x);
+  EXPECT_EQ(count(f.executable(), op::packed_product), 0);
+}
+
+TEST(Inference, ConstantsArePackedOnceForAllPrograms) {
+  manual_seed(7);
+  NoGradGuard no_grad;
+  const Tensor w = randn({96, 64});
+  auto f = compile([&](Tensor x) { return linear(x, fixed(w)); });
+  auto g = compile([&](Tensor x) { return linear(x, fixed(w)) + 1; });
+  f(randn({3, 64}));
+  const Ref<Executable> first = f.executable();
+  f(randn({5, 64}));
+  g(randn({5, 64}));
+  ASSERT_EQ(first->program().shared.size(), 1u);
+  EXPECT_EQ(f.executable()->program().shared, first->program().shared);
+  EXPECT_EQ(g.executable()->program().shared, first->program().shared);
+  EXPECT_EQ(first->program().shared[0]->computed(), 1);
+}
+
+TEST(Inference, StoredWeights) {
+  manual_seed(8);
+  NoGradGuard no_grad;
+  for (const int64_t columns : {70, 700}) {  // a small one is folded, a large one packed from bytes
+    const Tensor w = randn({columns, 64}), x = randn({4, 64});
+    std::string text(static_cast<size_t>(w.numel()) * 4 + 1, 0);
+    std::memcpy(text.data() + 1, w.impl()->data, text.size() - 1);
+    const Tensor bytes = from_blob(text.data() + 1, {w.numel() * 4}, DType::u8);
+    const auto stored = [&] { return stored_constant(bytes, spec_of(w)); };
+    EXPECT_TRUE(same_bits(stored(), w));
+    auto f = compile([&](Tensor v) { return linear(v, stored()); });
+    EXPECT_LE(distance(f(x), linear(x, w)), 2e-5);
+    EXPECT_EQ(count(f.executable(), op::packed_product), 1);
+    EXPECT_EQ(count(f.executable(), op::read_bytes), 0);
+    // Read as it is, and by what no pass knows.
+    auto g = compile([&](Tensor v) { return matmul(v, softmax(stored(), 1).t()) + stored()[0].sum(); });
+    EXPECT_LE(distance(g(x), matmul(x, softmax(w, 1).t()) + w[0].sum()), 2e-5);
+    // Gradients go through it like through any constant.
+    Param p(x);
+    auto step = compile([&] {
+      EnableGradGuard on;
+      Tensor y = linear(p, stored()).sum();
+      y.backward();
+      return y;
+    });
+    step();
+    EXPECT_LE(distance(p.grad(), ones({4, 1}) * w.sum(0).reshape({1, 64})), 2e-5);
+  }
+}
+
+TEST(Inference, ProductsOfHalf) {
+  manual_seed(9);
+  NoGradGuard no_grad;
+  struct Case {
+    Shape x;
+    int64_t out;
+  };
+  for (const Case& k : {Case{{1, 96}, 64}, {{3, 64}, 65}, {{128, 96}, 200}, {{2, 49, 300}, 33},
+                        {{700, 64}, 96}, {{5, 513}, 100}, {{197, 1024}, 160}}) {
+    const int64_t in = k.x[k.x.rank() - 1].value();
+    const Tensor x = randn(k.x).to(DType::bf16), w = randn({k.out, in}).to(DType::bf16),
+                 b = randn({k.out}).to(DType::bf16);
+    const Tensor wide = gelu(linear(x.to(DType::f32), w.to(DType::f32), b.to(DType::f32)));
+    const std::string what = fmt::format("{} -> {}", k.x.to_string(), k.out);
+    for (int threads : {1, 2, 3}) {
+      set_num_threads(threads);
+      auto f = compile([&](Tensor v) { return gelu(linear(v, fixed(w), fixed(b))); });
+      const Tensor y = f(x);
+      EXPECT_EQ(y.dtype(), DType::bf16);
+      EXPECT_LE(distance(y.to(DType::f32), wide), 4e-3) << what << ", " << threads << " threads";
+      // Rounded once where the processor multiplies bf16: as near as bf16 can be.
+      if (count(f.executable(), op::packed_product_bf16)) {
+        EXPECT_LE(distance(y.to(DType::f32), wide.to(DType::bf16).to(DType::f32)), 4e-3) << what;
+        EXPECT_EQ(loops(f.executable()), 0) << what;
+      }
+    }
+    set_num_threads(0);
+    auto g = compile([&](Tensor v) {
+      Tensor y = matmul(v, fixed(w.t().contiguous()));
+      return relu(y + y.detach() * 0 + fixed(b));
+    });
+    EXPECT_LE(distance(g(x).to(DType::f32),
+                       relu(linear(x.to(DType::f32), w.to(DType::f32), b.to(DType::f32)))),
+              1e-2)
+        << what;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <csignal>
 
+#include "tandem/base/mapped_pages.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem {
@@ -67,6 +68,11 @@ TEST(File, MapsAndReads) {
   const auto map = make_ref<MappedFile>(folder / "a");
   EXPECT_EQ(map->view(), "hello");
   EXPECT_EQ(make_ref<MappedFile>(folder / "empty")->size(), 0u);
+  // Pages that were given back are read again.
+  release_mapped(map->data(), map->size());
+  release_mapped(map->data() + map->size(), 1);
+  release_mapped(nullptr, 16);
+  EXPECT_EQ(map->view(), "hello");
   EXPECT_EQ(read_file(folder / "empty"), "");
   EXPECT_EQ(read_file(std::filesystem::path(folder / "a")), "hello");
   EXPECT_TRUE(file_exists(folder / "a"));

@@ -92,6 +92,35 @@ TEST_F(Pretrained, GreedyTextOfTheDecoders) {
   }
 }
 
+// An encoder reads the prompt: each token is the likeliest of the whole model's logits behind those
+// before it.
+TEST_F(Pretrained, GreedyTextOfAnEncoderAndDecoder) {
+  const auto model = from_pretrained(golden() + "t5");
+  EXPECT_TRUE(model->is_encoder_decoder());
+  const std::vector<std::vector<int64_t>> prompts = {{3, 4, 5, 6, 7}, {6, 2}, {9}};
+  const int64_t n = 15, begin = model->config.integer("decoder_start_token_id", 0, 0);
+  for (const bool compiled : {false, true}) {
+    const auto rows =
+        generate(*model, prompts, {.max_new_tokens = n, .min_new_tokens = n, .compiled = compiled});
+    const auto eos = model->config.tokens("eos_token_id");
+    for (size_t r = 0; r < prompts.size(); ++r) {
+      ASSERT_EQ(rows[r].size(), static_cast<size_t>(n));
+      std::vector<int64_t> own = {begin};
+      for (const int64_t token : rows[r]) {
+        NoGradGuard no_grad;
+        const Tensor y = model->forward(
+            {.input_ids = tensor(prompts[r]).unsqueeze(0), .decoder_input_ids = tensor(own).unsqueeze(0)});
+        auto logits = y.select(1, y.size(1) - 1).to_vector<float>();
+        for (const int64_t e : eos) logits[static_cast<size_t>(e)] = -INFINITY;
+        const float most = *std::max_element(logits.begin(), logits.end());
+        EXPECT_NEAR(logits[static_cast<size_t>(token)], most, 1e-4) << "row " << r << ", behind "
+                                                                  << own.size();
+        own.push_back(token);
+      }
+    }
+  }
+}
+
 TEST_F(Pretrained, SamplingIsAFunctionOfTheSeed) {
   const auto model = from_pretrained(golden() + "llama");
   const std::vector<std::vector<int64_t>> prompts = {{3, 4, 5}, {6}};

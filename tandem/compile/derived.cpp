@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/compile/derived.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tandem/base/mapped_pages.h"
+#include "tandem/compile/executable.h"
+#include "tandem/graph/apply.h"
+#include "tandem/graph/context.h"
+#include "tandem/graph/dry_run.h"
+
+namespace tandem::compiler {
+namespace {
+
+size_t idx(int k) { return static_cast<size_t>(k); }
+
+// Without the elements that an expansion repeats.
+size_t bytes_behind(const Tensor& t) {
+  size_t n = size_of(t.dtype());
+  for (int d = 0; d < t.dim(); ++d)
+    if (t.impl()->strides[d] != 0) n *= static_cast<size_t>(t.size(d));
+  return n;
+}
+
+template <class T>
+void put(std::string& key, const T& v) {
+  key.append(reinterpret_cast<const char*>(&v), sizeof v);
+}
+
+// All that are alive, by what they compute.
+std::mutex& table_lock() {
+  static std::mutex* m = new std::mutex;
+  return *m;
+}
+std::unordered_map<std::string, std::weak_ptr<Derived>>& table() {
+  static auto* t = new std::unordered_map<std::string, std::weak_ptr<Derived>>;
+  return *t;
+}
+
+}  // namespace
+
+// Collects the instructions behind a value.
+class Derived::Walk {
+ public:
+  Walk(const Program& p, const std::vector<int>& maker, Derived& d) : p_(p), maker_(maker), d_(d) {}
+
+  bool run(int v) {
+    if (!find(v)) return false;
+    for (const int source : sources_) {
+      const Value& x = p_.values[idx(source)];
+      Source s;
+      if (x.origin == Origin::cell) {
+        s.cell = p_.cells[idx(x.index)].cell;
+        ++d_.cells_;
+      } else {
+        s.constant = p_.constants[idx(x.index)];
+      }
+      number_[source] = static_cast<int>(d_.sources_.size());
+      d_.sources_.push_back(std::move(s));
+    }
+    for (const int k : order_) {
+      const Instr& i = p_.instrs[idx(k)];
+      Step s{i.op, i.attrs, i.in, i.where};
+      for (Arg& a : s.in)
+        if (a.value != kNone) a.value = number_.at(a.value);
+      number_[i.out[0]] = static_cast<int>(d_.sources_.size() + d_.steps_.size());
+      d_.steps_.push_back(std::move(s));
+    }
+    d_.spec_ = p_.values[idx(v)].spec;
+    return true;
+  }
+
+ private:
+  bool find(int v) {
+    const int k = maker_[idx(v)];
+    if (k == kNone) {
+      if (std::find(sources_.begin(), sources_.end(), v) == sources_.end()) sources_.push_back(v);
+      return true;
+    }
+    if (std::find(order_.begin(), order_.end(), k) != order_.end()) return true;
+    const Instr& i = p_.instrs[idx(k)];
+    if (!i.op || i.out.size() != 1) return false;
+    for (const Arg& a : i.in)
+      if (a.value != kNone && !find(a.value)) return false;
+    order_.push_back(k);
+    return true;
+  }
+
+  const Program& p_;
+  const std::vector<int>& maker_;
+  Derived& d_;
+  std::vector<int> sources_, order_;
+  std::unordered_map<int, int> number_;
+};
+
+std::shared_ptr<Derived> Derived::of(const Program& p, const std::vector<int>& maker, int v) {
+  auto d = std::make_shared<Derived>();
+  if (!Walk(p, maker, *d).run(v)) return nullptr;
+  if (is_dry_run_of_any_device()) return d;  // without numbers there is nothing to share
+  std::string key = d->key();
+  std::lock_guard hold(table_lock());
+  auto& all = table();
+  std::weak_ptr<Derived>& at = all[std::move(key)];
+  if (std::shared_ptr<Derived> there = at.lock()) return there;
+  at = d;
+  if (all.size() % 256 == 0)
+    std::erase_if(all, [](const auto& each) { return each.second.expired(); });
+  return d;
+}
+
+// Sources by identity: a cell by its address, a constant by its bytes' address and how it lies.
+// Both are held, so an address means one thing as long as the entry lives.
+std::string Derived::key() const {
+  std::string key;
+  put(key, sources_.size());
+  for (const Source& s : sources_) {
+    put(key, s.cell.get());
+    if (s.cell) continue;
+    const detail::TensorImpl& t = *s.constant.impl();
+    put(key, t.data);
+    put(key, t.dtype);
+    put(key, t.shape.rank());
+    for (int d = 0; d < t.shape.rank(); ++d) {
+      put(key, t.shape[d].value());
+      put(key, t.strides[d]);
+    }
+  }
+  for (const Step& s : steps_) {
+    put(key, s.op);
+    put(key, s.in.size());
+    for (const Arg& a : s.in) {
+      put(key, a.value);
+      put(key, a.is_number);
+      if (!a.is_number) continue;
+      put(key, a.number.dtype());
+      put(key, a.number.to_double());
+    }
+    std::string attrs;
+    append_attr_bytes(s.attrs.type(), s.attrs.get(), attrs);
+    put(key, attrs.size());
+    key += attrs;
+  }
+  return key;
+}
+
+size_t Derived::source_bytes() const {
+  size_t n = 0;
+  for (const Source& s : sources_)
+    n += bytes_behind(s.cell ? Executable::look(*s.cell).first : s.constant);
+  return n;
+}
+
+bool Derived::up_to_date() const {
+  if (!value_.defined()) return false;
+  for (const Source& s : sources_)
+    if (s.cell && Executable::look(*s.cell).second != s.generation) return false;
+  return true;
+}
+
+void Derived::compute() {
+  NoGradGuard no_grad;
+  const AutocastGuard casts_are_traced(DType::bf16, false);
+  value_ = Tensor();  // its bytes first
+  std::vector<Tensor> all;
+  std::vector<size_t> last(sources_.size() + steps_.size());
+  for (size_t k = 0; k < steps_.size(); ++k)
+    for (const Arg& a : steps_[k].in)
+      if (a.value != kNone) last[idx(a.value)] = k;
+  for (Source& s : sources_) {
+    if (!s.cell) {
+      all.push_back(s.constant);
+      continue;
+    }
+    auto [value, generation] = Executable::look(*s.cell);
+    all.push_back(detached_alias(value));
+    s.generation = generation;
+  }
+  for (size_t k = 0; k < steps_.size(); ++k) {
+    const Step& s = steps_[k];
+    std::vector<Operand> in;
+    for (const Arg& a : s.in) {
+      if (a.is_number)
+        in.emplace_back(a.number, s.where);
+      else
+        in.emplace_back(a.value == kNone ? Tensor() : all[idx(a.value)], s.where);
+    }
+    Tensor out[kMaxOpOuts];
+    apply(*s.op, s.attrs.get(), in, out, s.where);
+    all.push_back(std::move(out[0]));
+    for (size_t x = 0; x < all.size(); ++x)
+      if (last[x] == k && x + 1 < all.size()) all[x] = Tensor();
+  }
+  value_ = all.back().is_contiguous() ? std::move(all.back())
+                                      : call(op::copy, nullptr, Where{}, all.back());
+  ++computed_;
+  // What was read of a mapped file is not needed again soon.
+  for (const Source& s : sources_)
+    if (!s.cell && !s.constant.impl()->storage->writable && s.constant.is_contiguous())
+      release_mapped(s.constant.impl()->data,
+                     static_cast<size_t>(s.constant.numel()) * size_of(s.constant.dtype()));
+}
+
+Tensor Derived::value() {
+  std::lock_guard hold(lock_);
+  if (!up_to_date()) compute();
+  return value_;
+}
+
+}  // namespace tandem::compiler

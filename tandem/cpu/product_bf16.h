@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of products of bf16 matrices with sums in f32 (VDPBF16PS: pairs along k; products of
+// denormal numbers are zero).
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::detail {
+
+/// c[i, j] = sum over k of a[i * am + k] w[k / 2][j][k % 2] for j < 32; k even, c [rows, 32].
+struct Bf16Tile {
+  int64_t k = 0;
+  const uint16_t* a = nullptr;
+  int64_t am = 0;
+  const uint16_t* w = nullptr;
+  float* c = nullptr;
+};
+inline constexpr int kBf16Rows = 14;
+
+struct Bf16Loops {
+  /// tile[rows - 1]
+  void (*tile[kBf16Rows])(const Bf16Tile& t);
+  /// c[i, j] += x[i * x_row + j] for i < rows, j < columns <= 32; c [rows, 32].
+  void (*add)(float* c, const uint16_t* x, int64_t x_row, int64_t rows, int64_t columns);
+  /// y[i * y_row + j] = c[i, j], rounded to even.
+  void (*store)(const float* c, uint16_t* y, int64_t y_row, int64_t rows, int64_t columns);
+};
+/// Entered only where the processor has AVX-512 BF16; nullptr where the compiler has not.
+const Bf16Loops* bf16_loops();
+
+}  // namespace tandem::detail
