@@ -37,14 +37,16 @@ void add_advise(CLI::App& app, int& code) {
     const plan::RunFacts run = plan::run_facts(o->run);
     int64_t batch = 0;
     const plan::Job job = recipe_job(o->run + "/recipe.yaml", &batch);
-    const plan::Workload w =
-        plan::dry_run(job, {.batch = o->batch > 0 ? o->batch : batch, .this_backend = true});
-    const plan::Advice a = plan::advise(run, w, m, job.sample_bytes);
+    if (o->batch > 0) batch = o->batch;
+    const plan::Workload w = plan::dry_run(job, {.batch = batch, .this_backend = true});
+    const plan::Workload larger = plan::dry_run(job, {.batch = 8 * batch, .this_backend = true});
+    const plan::Advice a = plan::advise(run, w, m, &larger);
     plan::check(a.time);
     if (o->json)
       fmt::print("{}\n", io::Json(io::Json::Object{{"limit", plan::to_string(a.limit)},
                                                    {"share", a.share},
                                                    {"gain", a.gain},
+                                                   {"upgrade", a.upgrade},
                                                    {"text", a.text},
                                                    {"time", plan::to_json(a.time)}})
                              .dump(2));

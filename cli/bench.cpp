@@ -16,8 +16,9 @@
 namespace tandem::cli {
 namespace {
 
-void bench_machine(bool json, bool check, const std::string& file, int& code) {
+void bench_machine(bool json, bool check, int threads, const std::string& file, int& code) {
   init();
+  if (threads > 0) set_num_threads(threads);
   const auto say = [](const std::string& what) {
     fmt::print(stderr, "\r\x1b[K{}", what);
     return !interrupted();
@@ -26,6 +27,10 @@ void bench_machine(bool json, bool check, const std::string& file, int& code) {
   plan::MachineProfile m;
   if (check && file_exists(path)) {
     m = plan::machine_profile(io::parse_json(read_file(path, size_t{1} << 26), path), path);
+    TD_CHECK(m.threads == num_threads(), Value,
+             "{} was measured with {} threads, {} are there now\nGive --threads {}, or measure "
+             "again.",
+             path, m.threads, num_threads(), m.threads);
   } else {
     m = plan::measure_machine(say);
     if (interrupted()) {
@@ -40,11 +45,11 @@ void bench_machine(bool json, bool check, const std::string& file, int& code) {
     fmt::print("{}\n", plan::to_json(m).dump(1));
   else
     fmt::print(
-        "{}, {} threads\nproducts      {} in f32, {} in bf16\nbandwidth     {}, in the caches {}\n"
+        "{}, {} threads{}\nproducts      {} in f32, {} in bf16\nbandwidth     {}, in the caches {}\n"
         "one small op  {}\ndisk          {}\ndecoding      {} a picture and core\nloop-back     "
         "{}\n"
         "kernels       {} points\nkept in {}\n",
-        m.cpu, m.threads, plan::show(m.f32_flops, "FLOP/s"), plan::show(m.bf16_flops, "FLOP/s"),
+        m.cpu, m.threads, m.threads == 1 ? " (processor time)" : "", plan::show(m.f32_flops, "FLOP/s"), plan::show(m.bf16_flops, "FLOP/s"),
         plan::show(m.bandwidth, "B/s"), plan::show(m.cache_bandwidth, "B/s"),
         plan::show(m.launch_seconds, "s"), plan::show(m.disk_rate, "B/s"),
         plan::show(m.decode_seconds, "s"), plan::show(m.link_rate, "B/s"), m.points.size(), path);
@@ -106,7 +111,7 @@ void add_bench(CLI::App& app, int& code) {
   verb->add_flag("--profile", o->profile, "Where the time of one run goes, by op");
   add_model_options(*verb, o->model);
   verb->callback([&code, o] {
-    if (o->machine) return bench_machine(o->json, o->check, o->file, code);
+    if (o->machine) return bench_machine(o->json, o->check, o->threads, o->file, code);
     TD_CHECK(!o->model.model.empty(), Value,
              "there is no model to time\nGive a name (tandem bench resnet50), or --machine.");
     const auto start = Clock::now();

@@ -21,7 +21,7 @@ namespace {
 struct PlanOptions {
   std::string model, precision = "bf16", mode = "compiled", optimizer = "AdamW", data, gpu,
                      rank_by = "cost", serve, why, hardware, prices, term = "hourly", deadline,
-                     shapes, html, claim, profile;
+                     shapes, loss, html, claim, profile, measured;
   int64_t batch = 0, sequence = 0, image_size = 0;
   double epochs = 0, tokens = 0, budget = 0;
   int n = 1, sharding = 0, accumulate = 1;
@@ -79,6 +79,7 @@ plan::PlanRequest request_of(const PlanOptions& o) {
   if (o.sequence > 0) job.sequence = o.sequence;
   if (o.image_size > 0) job.image_size = o.image_size;
   job.shapes = o.shapes;
+  job.loss = o.loss;
   r.batch = o.batch;
   if (o.model.ends_with(".yaml") || o.model.ends_with(".yml")) {
     int64_t batch = 0;
@@ -128,7 +129,11 @@ void run_plan(const PlanOptions& o, int& code) {
   const plan::Catalog catalog = plan::Catalog::load(o.hardware, o.prices);
   code = 0;
   if (o.claims) {
-    fmt::print("{}", plan::claims_page(catalog));
+    // What bench/claims_mnist left, where it is there.
+    const std::string file = o.measured.empty() ? "docs/claims_mnist.json" : o.measured;
+    std::optional<plan::MeasuredJob> job;
+    if (!o.measured.empty() || file_exists(file)) job = plan::measured_job(file);
+    fmt::print("{}", plan::claims_page(catalog, job ? &*job : nullptr));
     return;
   }
   TD_CHECK(!o.model.empty(), Value,
@@ -206,6 +211,8 @@ void add_plan(CLI::App& app, int& code) {
       "model", o->model,
       "A model's name, family:size, a recipe, an ONNX file, a config.json or its folder");
   verb->add_flag("--claims", o->claims, "Published statements, judged, as a page");
+  verb->add_option("--measured", o->measured,
+                   "With --claims: what bench/claims_mnist wrote (docs/claims_mnist.json)");
   verb->add_option("--check-claim", o->claim,
                    "Can the job be done in that time (4.2h) on that GPU, and why");
   verb->add_option("--profile", o->profile, "File of `bench --machine`, for --gpu this");
@@ -225,6 +232,8 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--sequence", o->sequence, "Tokens of a sample");
   verb->add_option("--image-size", o->image_size, "Size of the pictures");
   verb->add_option("--shapes", o->shapes, "Inputs of an ONNX file, as x:8x3x224x224");
+  verb->add_option("--loss", o->loss,
+                   "Behind an ONNX file's first output: cross_entropy, mse or output");
   verb->add_option("--budget", o->budget, "US dollars");
   verb->add_option("--deadline", o->deadline, "36h, 2d, 90m");
   verb->add_option("--term", o->term, "hourly, \"1 year\", \"3 years\" or spot");

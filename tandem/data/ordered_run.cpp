@@ -2,6 +2,8 @@
 // Threads take element numbers in order from one counter and fill the slots of a window; the
 // consumer waits for its first slot. A run of its own width starts with one thread and gets more
 // while the consumer waits.
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -125,6 +127,7 @@ void OrderedRun::add_worker() {
 }
 
 void OrderedRun::work() {
+  ::pthread_setname_np(::pthread_self(), "td-data");  // how the system's tools tell them apart
   SerialGuard serial;
   NoGradGuard no_grad;
   while (true) {

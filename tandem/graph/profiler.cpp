@@ -2,17 +2,27 @@
 #include "tandem/graph/profiler.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <utility>
 
 #include "tandem/graph/context.h"
+#include "tandem/graph/profiler_clock.h"
 
 namespace tandem {
 namespace {
 
+thread_local bool t_processor_time = false;
+
 int64_t clock_ns() {
+  if (t_processor_time) {
+    timespec t{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec;
+  }
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -41,6 +51,10 @@ std::string line_of(Where w) {
 }
 
 }  // namespace
+
+ProcessorTimeGuard::ProcessorTimeGuard(bool on) : outer_(std::exchange(t_processor_time, on)) {}
+ProcessorTimeGuard::~ProcessorTimeGuard() { t_processor_time = outer_; }
+double profiler_seconds() { return 1e-9 * static_cast<double>(clock_ns()); }
 
 double flops_of(const InferCall& c) {
   if (c.op.flops_fn) return c.op.flops_fn(c);

@@ -16,17 +16,27 @@
 
 namespace tandem::interop {
 
+struct OnnxLoadOptions {
+  /// The weights become inputs behind the graph's own, so that gradients can be taken by them;
+  /// BatchNormalization and Dropout run as in training. Weights are initializers and constants of
+  /// floating types that nodes multiply, add or look up; statistics, scales and other settings stay.
+  bool trainable = false;
+};
+
 class TD_API OnnxModel {
  public:
   /// Read a file. Large weights show the mapped file; external data must lie beneath its folder and
   /// be no link. Throws Io when it cannot be read, Format when it is cut, hostile or no model.
-  static OnnxModel load(const FilePath& path);
+  static OnnxModel load(const FilePath& path, const OnnxLoadOptions& options = {});
   /// The same from memory; `name` stands for it in errors. External data is refused.
-  static OnnxModel parse(std::string bytes, const std::string& name = "ONNX model");
+  static OnnxModel parse(std::string bytes, const std::string& name = "ONNX model",
+                         const OnnxLoadOptions& options = {});
 
   /// What a run wants, in order: the graph's inputs that have no initializer.
   const std::vector<OnnxPort>& inputs() const;
   const std::vector<OnnxPort>& outputs() const;
+  /// Of a trainable one: names and values of the weights, which are its last inputs, in order.
+  const std::vector<std::pair<std::string, OnnxValue>>& weights() const;
   const OnnxModelProto& proto() const;
 
   /// Values of the outputs for those of the inputs, in order; missing ones at the end are absent.
@@ -37,7 +47,7 @@ class TD_API OnnxModel {
 
  private:
   struct State;
-  static OnnxModel from(std::shared_ptr<State> state);
+  static OnnxModel from(std::shared_ptr<State> state, const OnnxLoadOptions& options);
   std::shared_ptr<const State> state_;
 };
 

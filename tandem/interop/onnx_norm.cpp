@@ -25,10 +25,19 @@ IntList dims_from(int first, int rank) {
 void batch_norm_of(OnnxCall& c) {
   const Tensor x = c.x(0);
   const double eps = c.attr_float("epsilon", 1e-5), momentum = c.attr_float("momentum", 0.9);
-  const bool training = c.version() >= 14 ? c.attr("training_mode", 0) != 0
-                                          : c.version() < 7 && !c.attr("is_test", 0) && c.wants(1);
+  // Before opset 14 the attribute is that of OnnxLoadOptions::trainable.
+  const bool training = c.attr("training_mode", 0) != 0 ||
+                        (c.version() < 7 && !c.attr("is_test", 0) && c.wants(1));
   const Tensor v = wide(x);
   Tensor mean_ = wide(c.x(3)), var_ = wide(c.x(4));
+  if (training && c.value(1).tensor().dtype() == x.dtype() &&
+      (x.dtype() == DType::f32 || x.dtype() == DType::f64)) {
+    const BatchNormStats y = batch_norm_stats(x, c.x(1), c.x(2), eps);
+    c.set(0, y.y);
+    c.set(1, (mean_ * momentum + y.mean * (1 - momentum)).to(c.value(3).tensor().dtype()));
+    c.set(2, (var_ * momentum + y.var * (1 - momentum)).to(c.value(4).tensor().dtype()));
+    return;
+  }
   if (training) {
     IntList dims{0};
     for (int d = 2; d < x.dim(); ++d) dims.push_back(d);

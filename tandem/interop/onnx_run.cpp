@@ -229,10 +229,12 @@ struct OnnxModel::State {
   std::string bytes;  ///< of a model that was not read from a file
   std::vector<OnnxPort> inputs;
   std::vector<size_t> input_at;  ///< their places among the graph's inputs
+  std::vector<std::pair<std::string, OnnxValue>> weights;
 };
 
-OnnxModel OnnxModel::from(std::shared_ptr<State> s) {
+OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& options) {
   OnnxModelProto& p = s->proto;
+  if (options.trainable) s->weights = make_trainable(p);
   for (OnnxFunction& f : p.functions) {
     std::map<std::string, int64_t> opsets = p.opsets;
     for (const auto& [domain, version] : f.opsets) opsets[domain] = version;
@@ -251,25 +253,29 @@ OnnxModel OnnxModel::from(std::shared_ptr<State> s) {
   return m;
 }
 
-OnnxModel OnnxModel::load(const FilePath& path) {
+OnnxModel OnnxModel::load(const FilePath& path, const OnnxLoadOptions& options) {
   auto s = std::make_shared<State>();
   const auto file = Ref<MappedFile>::adopt(new MappedFile(path));
   const size_t slash = path.str().rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.str().substr(0, slash + 1);
   s->proto = parse_onnx_model(file->view(), path.str(), file, folder);
-  return from(std::move(s));
+  return from(std::move(s), options);
 }
 
-OnnxModel OnnxModel::parse(std::string bytes, const std::string& name) {
+OnnxModel OnnxModel::parse(std::string bytes, const std::string& name,
+                           const OnnxLoadOptions& options) {
   auto s = std::make_shared<State>();
   s->bytes = std::move(bytes);
   s->proto = parse_onnx_model(s->bytes, name);
-  return from(std::move(s));
+  return from(std::move(s), options);
 }
 
 const std::vector<OnnxPort>& OnnxModel::inputs() const { return state_->inputs; }
 const std::vector<OnnxPort>& OnnxModel::outputs() const { return state_->proto.graph.outputs; }
 const OnnxModelProto& OnnxModel::proto() const { return state_->proto; }
+const std::vector<std::pair<std::string, OnnxValue>>& OnnxModel::weights() const {
+  return state_->weights;
+}
 
 std::vector<OnnxValue> OnnxModel::run(std::span<const OnnxValue> inputs) const {
   const OnnxGraph& g = state_->proto.graph;

@@ -20,6 +20,9 @@ struct OnnxFrame {
 /// nodes. Throws Format for a name that nobody makes, one made twice, and for a cycle.
 void prepare_onnx_graph(OnnxGraph& g, const std::map<std::string, int64_t>& opsets,
                         const std::vector<OnnxFunction>& functions);
+/// Make the weights inputs and put the nodes that know it into training mode, before
+/// prepare_onnx_graph(); gives the weights. See OnnxLoadOptions::trainable.
+std::vector<std::pair<std::string, OnnxValue>> make_trainable(OnnxModelProto& model);
 /// Run `g`; `around` is the frame of the graph that holds it, or nullptr.
 std::vector<OnnxValue> run_onnx_graph(const OnnxGraph& g, std::span<const OnnxValue> inputs,
                                       OnnxFrame* around,

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tandem/graph/context.h"
 #include "tandem/interop/onnx_stored_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -151,6 +152,10 @@ OnnxType onnx_type_of(DType dtype) {
 }
 
 OnnxValue::OnnxValue(Tensor t, OnnxType type) : type_(type), tensor_(std::move(t)) {
+  // Under autocast, products of floats come in 16 bits and go on so.
+  if ((context().slow & kAutocast) && is_floating(tensor_.dtype()) && info_of(type).native &&
+      info_of(type).floating)
+    type_ = type = onnx_type_of(tensor_.dtype());
   TD_CHECK(tensor_.dtype() == info_of(type).carrier, DType, "a tensor of {} lies in {}, got {}",
            to_string(type), tandem::to_string(info_of(type).carrier),
            tandem::to_string(tensor_.dtype()));

@@ -283,6 +283,7 @@ const GpuPrice& Catalog::price(const Gpu& gpu) const {
 // ---- the machine's profile
 
 namespace {
+constexpr int kProfileSchema = 2;
 struct ProfileField {
   const char* key;
   double MachineProfile::*field;
@@ -295,6 +296,8 @@ constexpr ProfileField kFields[] = {
     {"cache_bytes", &MachineProfile::cache_bytes},
     {"launch_seconds", &MachineProfile::launch_seconds},
     {"step_seconds", &MachineProfile::step_seconds},
+    {"eager_call_seconds", &MachineProfile::eager_call_seconds},
+    {"compiled_call_seconds", &MachineProfile::compiled_call_seconds},
     {"disk_rate", &MachineProfile::disk_rate},
     {"decode_seconds", &MachineProfile::decode_seconds},
     {"link_rate", &MachineProfile::link_rate},
@@ -304,15 +307,19 @@ constexpr ProfileField kFields[] = {
 
 io::Json to_json(const MachineProfile& p) {
   io::Json::Object o;
-  o.emplace_back("schema", 1);
+  o.emplace_back("schema", kProfileSchema);
   o.emplace_back("cpu", p.cpu);
   o.emplace_back("date", p.date);
   o.emplace_back("threads", p.threads);
   for (const ProfileField& f : kFields) o.emplace_back(f.key, p.*f.field);
   io::Json::Array points;
   for (const MachineProfile::Point& q : p.points)
-    points.push_back(io::Json(io::Json::Object{
-        {"kind", q.kind}, {"flops", q.flops}, {"bytes", q.bytes}, {"seconds", q.seconds}}));
+    points.push_back(io::Json(
+        io::Json::Object{{"kind", q.kind},
+                         {"flops", q.flops},
+                         {"bytes", q.bytes},
+                         {"sizes", io::Json::Array{q.sizes[0], q.sizes[1], q.sizes[2]}},
+                         {"seconds", q.seconds}}));
   o.emplace_back("points", std::move(points));
   return io::Json(std::move(o));
 }
@@ -320,7 +327,8 @@ io::Json to_json(const MachineProfile& p) {
 MachineProfile machine_profile(const io::Json& j, const std::string& what) {
   Reader r(j, what);
   MachineProfile p;
-  r.number("schema", 1, 1);
+  if (r.number("schema", 0, 1e9) != kProfileSchema)
+    r.fail("it was written by another version; run `tandem bench --machine` again");
   p.cpu = r.text("cpu");
   p.date = r.text("date");
   p.threads = static_cast<int>(r.number("threads", 1, 1 << 16));
@@ -332,6 +340,14 @@ MachineProfile machine_profile(const io::Json& j, const std::string& what) {
     q.kind = e.text("kind");
     q.flops = e.number("flops", 0, 1e18);
     q.bytes = e.number("bytes", 1, 1e18);
+    const io::Json::Array& sizes = e.list("sizes");
+    for (size_t i = 0; i < 3; ++i) {
+      const io::Json* v = i < sizes.size() ? &sizes[i] : nullptr;
+      q.sizes[i] = v && v->as_int()      ? static_cast<double>(*v->as_int())
+                   : v && v->as_double() ? *v->as_double()
+                                         : -1;
+      if (!(q.sizes[i] >= 0 && q.sizes[i] <= 1e18)) e.fail("'sizes' is to be three counts");
+    }
     q.seconds = e.number("seconds", 1e-12, 1e6);
     e.finish();
     p.points.push_back(q);

@@ -95,10 +95,12 @@ class TD_API Catalog {
 struct MachineProfile {
   std::string cpu, date;
   int threads = 0;
-  /// A product or convolution of so many FLOPs that moves so many bytes ran at so many FLOP/s.
+  /// A kernel that was measured in a step.
   struct Point {
-    std::string kind;  ///< "matmul", "conv", "conv_weight", "conv_input", "attention"
-    double flops = 0, bytes = 0, seconds = 0;
+    std::string kind;  ///< see point_kind(): "compiled f32 conv"
+    double flops = 0, bytes = 0;
+    double sizes[3] = {};  ///< elements of its first two inputs and of its result
+    double seconds = 0;
   };
   std::vector<Point> points;
   double f32_flops = 0;  ///< best product
@@ -107,11 +109,13 @@ struct MachineProfile {
   double cache_bandwidth = 0;  ///< of one that stays in the caches
   double cache_bytes = 0;      ///< up to so many
   double launch_seconds = 0;   ///< one small op in eager
-  double step_seconds = 0;     ///< one small step of a compiled function
-  double disk_rate = 0;        ///< bytes per second, read
-  double decode_seconds = 0;   ///< one core, one JPEG photo to 224 x 224
-  double link_rate = 0;        ///< bytes per second of a loop-back connection
-  double memory = 0;           ///< bytes of RAM
+  double step_seconds = 0;     ///< one small kernel of a compiled function
+  double eager_call_seconds = 0;     ///< around a step's kernels, per kernel
+  double compiled_call_seconds = 0;  ///< likewise
+  double disk_rate = 0;              ///< bytes per second, read
+  double decode_seconds = 0;         ///< one core, one PNG photo of 500 x 375
+  double link_rate = 0;              ///< bytes per second of a loop-back connection
+  double memory = 0;                 ///< bytes of RAM
 };
 TD_API io::Json to_json(const MachineProfile& p);
 /// Throws Format.

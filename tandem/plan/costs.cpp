@@ -48,9 +48,13 @@ void add_savings(Plan& p, const PlanRequest& r, const Workload& w) {
   if (r.precision != Precision::pure_bf16) {
     other = r;
     other.precision = Precision::pure_bf16;
-    saved("pure_bf16", "everything in bf16 would save", other,
-          workload_for(other, w.options.batch, r.compiled, true), r.n,
-          "weights, gradients and optimizer state too: watch the loss");
+    try {
+      saved("pure_bf16", "everything in bf16 would save", other,
+            workload_for(other, w.options.batch, r.compiled, true), r.n,
+            "weights, gradients and optimizer state too: watch the loss");
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Unsupported) throw;  // it cannot be converted: nothing is saved
+    }
   }
   if (!r.eight_bit_state && w.optimizer_bytes > 0) {
     other = r;

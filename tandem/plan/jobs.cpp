@@ -8,11 +8,10 @@
 #include "tandem/base/file.h"
 #include "tandem/base/folder.h"
 #include "tandem/base/nearest.h"
-#include "tandem/grad/autograd.h"
-#include "tandem/interop/onnx.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/models/registry.h"
 #include "tandem/ops/ops.h"
+#include "tandem/plan/jobs_internal.h"
 
 namespace tandem::plan {
 namespace {
@@ -88,12 +87,6 @@ constexpr double kPhotoBytes = 110e3;
 void gather(nn::Module& m, JobModel& out) {
   out.parameters = m.parameters();
   out.buffers = m.buffers();
-}
-
-Tensor class_loss(const Tensor& logits, const Tensor& target) {
-  if (logits.dim() == 2) return cross_entropy(logits, target);
-  if (logits.dim() == 4) return cross_entropy(logits, target);  // [n, c, h, w] and [n, h, w]
-  return cross_entropy(logits.reshape({-1, logits.size(-1)}), target.reshape({-1}));
 }
 
 Job vision_job(const std::string& name, const JobOptions& o) {
@@ -193,78 +186,13 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
   return job;
 }
 
-std::vector<int64_t> sizes_of(const std::string& shapes, const std::string& name, size_t index) {
-  std::vector<int64_t> out;
-  size_t at = 0;
-  for (size_t k = 0; at <= shapes.size() && !shapes.empty(); ++k) {
-    const size_t end = std::min(shapes.find(',', at), shapes.size());
-    std::string part = shapes.substr(at, end - at);
-    at = end + 1;
-    const size_t colon = part.rfind(':');
-    if (colon == part.npos ? k != index : part.substr(0, colon) != name) continue;
-    if (colon != part.npos) part = part.substr(colon + 1);
-    int64_t n = 0;
-    bool digit = false;
-    for (char c : part + "x") {
-      if (c >= '0' && c <= '9' && n < (int64_t{1} << 40)) {
-        n = n * 10 + (c - '0');
-        digit = true;
-      } else {
-        TD_CHECK(c == 'x' && digit && n > 0, Value,
-                 "'{}' is no shape\nWrite it as 1x3x224x224 or x:1x3x224x224.", part);
-        out.push_back(n);
-        n = 0;
-        digit = false;
-      }
-    }
-    return out;
-  }
-  return out;
-}
-
-Job onnx_job(const std::string& path, const JobOptions& o) {
-  auto model = std::make_shared<interop::OnnxModel>(interop::OnnxModel::load(path));
-  Job job;
-  job.name = path.substr(path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1);
-  job.make = [model, path, o](int64_t batch) {
-    auto m = std::make_shared<JobModel>();
-    // The weights are what training would change.
-    for (const auto& [name, value] : model->proto().graph.initializers)
-      if (value.is_tensor() && is_floating(value.tensor().dtype()) && value.tensor().numel() > 1)
-        m->parameters.emplace_back(empty(value.tensor().shape(), value.tensor().dtype()));
-    size_t k = 0;
-    for (const interop::OnnxPort& p : model->inputs()) {
-      DType dtype = DType::f32;
-      bool known = false;
-      for (int i = 0; i < kDTypeCount; ++i)
-        if (interop::onnx_type_of(static_cast<DType>(i)) == p.type.elem) {
-          dtype = static_cast<DType>(i);
-          known = true;
-        }
-      TD_CHECK(known, Unsupported, "'{}': input '{}' is {}, plans want tensors", path, p.name,
-               interop::to_string(p.type.elem));
-      std::vector<int64_t> dims = sizes_of(o.shapes, p.name, k++);
-      if (dims.empty()) {
-        dims = p.type.dims;
-        for (size_t d = 0; d < dims.size(); ++d) {
-          if (dims[d] >= 0 && !(d == 0 && dims[d] == 1)) continue;
-          TD_CHECK(d == 0, Value, "'{}': dimension {} of input '{}' is open\nGive --shapes {}:...",
-                   path, d, p.name, p.name);
-          dims[d] = batch;
-        }
-      }
-      m->inputs.push_back(empty(Shape(dims), dtype));
-    }
-    const size_t n = m->inputs.size();
-    m->forward = [model, n](const std::vector<Tensor>& in) {
-      return (*model)(std::vector<Tensor>(in.begin(), in.begin() + static_cast<ptrdiff_t>(n)))[0];
-    };
-    return m;
-  };
-  return job;
-}
-
 }  // namespace
+
+Tensor class_loss(const Tensor& logits, const Tensor& target) {
+  if (logits.dim() == 2) return cross_entropy(logits, target);
+  if (logits.dim() == 4) return cross_entropy(logits, target);  // [n, c, h, w] and [n, h, w]
+  return cross_entropy(logits.reshape({-1, logits.size(-1)}), target.reshape({-1}));
+}
 
 std::vector<std::string> job_names() {
   std::vector<std::string> all;

@@ -17,6 +17,9 @@ struct JobOptions {
   /// Compute each block again in the backward pass (grad/checkpoint): known by the caller's time
   /// and memory formulas only; the dry run itself uses memory_limit.
   std::string shapes = {};  ///< of an ONNX file's inputs: "x:8x3x224x224"
+  /// Behind an ONNX file's first output: "cross_entropy", "mse", "output" (it is the loss itself);
+  /// empty: "output" for one number, cross entropy for what looks like logits of classes.
+  std::string loss = {};
 };
 
 /// A name of models::list(), "family:size", a path of an ONNX file, of a config.json or of a folder

@@ -11,10 +11,13 @@
 namespace tandem::plan {
 
 /// Measure the machine, about two minutes: products, bandwidth, overheads, disk, decoding, a
-/// loop-back connection, and ladders of layers whose kernels become points of the profile.
+/// loop-back connection, and ladders of layers whose kernels become points of the profile. All times
+/// are the shortest of several; with one thread they are processor time.
 /// `progress` hears what is measured; it returns false to stop early.
 TD_API MachineProfile measure_machine(const std::function<bool(const std::string&)>& progress = {});
 
+/// What a kernel's points are kept under: mode, phase, dtype and row.
+TD_API std::string point_kind(const Work& k, bool compiled);
 /// Seconds of one kernel on that machine: interpolated between measured points of its kind, by
 /// roofline where there are none.
 TD_API double kernel_seconds(const Work& k, const MachineProfile& m, bool compiled);
@@ -23,6 +26,16 @@ TD_API Quantity machine_step(const Workload& w, const MachineProfile& m);
 
 /// A plan for the machine itself: memory as its allocator counts it, time from its profile.
 TD_API Plan machine_plan(const PlanRequest& r, const MachineProfile& m);
+
+/// One figure of the profile beside what the hardware should give.
+struct MachineLine {
+  std::string what, measured, expected;
+  bool ok = true;
+  std::string advice;  ///< where it is not
+};
+/// The profile judged: by the data sheet where the processor is one of data/hardware.json, else by
+/// its clock and instruction sets; disks by their kinds there.
+TD_API std::vector<MachineLine> judge_machine(const MachineProfile& m, const Catalog& catalog);
 
 /// 40 configurations of four families: predicted and measured seconds of a step.
 struct TimeCheck {

@@ -7,12 +7,14 @@
 #include <chrono>
 
 #include "tandem/base/nearest.h"
+#include "tandem/base/parallel.h"
 #include "tandem/codegen/jit.h"
 #include "tandem/compile/compile.h"
 #include "tandem/compile/executable.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/profiler.h"
+#include "tandem/graph/profiler_clock.h"
 #include "tandem/nn/module.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optimizers.h"
@@ -63,34 +65,48 @@ const OptimizerRow& optimizer_row(const std::string& name) {
 
 bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::amp_f16; }
 
-// Sees the result's dtype of each op that the profiler records.
+// Sees dtype, sizes and phase of each op that the profiler records.
 class DTypeHook : public OpHook {
  public:
-  DTypeHook(const Profile& profile, DryMemory* books) : profile_(profile), books_(books) {}
-  void before(const OpDef&, std::span<const Tensor>) override {
+  DTypeHook(const Profile& profile, DryMemory* books, const uint8_t& phase)
+      : profile_(profile), books_(books), phase_(phase) {}
+  void before(const OpDef&, std::span<const Tensor> in) override {
     if (books_ && context().scope) books_->scope = context().scope->path;
+    Seen s;
+    for (size_t i = 0; i < 2 && i < in.size(); ++i) s.sizes[i] = elements(in[i]);
+    open_.push_back(s);
   }
   void after(const OpDef& op, std::span<const Tensor> out) override {
+    TD_ASSERT(!open_.empty());
+    Seen s = open_.back();
+    open_.pop_back();
     if (profile_.events.size() == ops.size()) return;  // part of a body
-    DType d = DType::f32;
+    s.op = &op;
+    s.phase = phase_;
     for (const Tensor& t : out)
       if (t.defined()) {
-        d = t.dtype();
+        s.dtype = t.dtype();
+        s.sizes[2] = elements(t);
         break;
       }
-    while (ops.size() < profile_.events.size())
-      ops.push_back({&op, d, books_ ? books_->phase : uint8_t{0}});
+    while (ops.size() < profile_.events.size()) ops.push_back(s);
   }
   struct Seen {
     const OpDef* op = nullptr;
     DType dtype = DType::f32;
     uint8_t phase = 0;
+    double sizes[3] = {};
   };
   std::vector<Seen> ops;
 
  private:
+  static double elements(const Tensor& t) {
+    return t.defined() ? static_cast<double>(t.numel()) : 0;
+  }
   const Profile& profile_;
   DryMemory* books_;
+  const uint8_t& phase_;
+  std::vector<Seen> open_;
 };
 
 // Is it what matrix units do? Products and convolutions are what autocast lowers; their derivatives
@@ -136,8 +152,10 @@ class Stepper {
   const optim::Optimizer* optimizer() const { return optimizer_.get(); }
   Ref<Executable> executable() const { return compiled_ ? compiled_->executable() : nullptr; }
   void phase(Phase p) {
-    if (books_) books_->phase = static_cast<uint8_t>(p);
+    phase_ = static_cast<uint8_t>(p);
+    if (books_) books_->phase = phase_;
   }
+  const uint8_t& phase() const { return phase_; }
 
  private:
   Tensor body(const std::vector<Tensor>& in) {
@@ -159,6 +177,7 @@ class Stepper {
 
   WorkOptions o_;
   DryMemory* books_;
+  uint8_t phase_ = 0;
   std::shared_ptr<JobModel> model_;
   OptimizerPtr optimizer_;
   std::optional<Compiled<std::function<Tensor(const std::vector<Tensor>&)>>> compiled_;
@@ -262,23 +281,37 @@ void timeline_of(const Executable& exe, const Held& outside, Workload& w) {
   }
 }
 
+// The kernels of one step. Their seconds reach from the end of the kernel before to their own, so
+// that views and whatever the host does between two kernels are part of the later one.
 std::vector<Work> work_of(const Profile& profile, const DTypeHook& hook, const Executable* exe) {
   std::vector<Work> all;
+  int64_t before = profile.events.empty() ? 0 : profile.events[0].start_ns;
+  const auto seconds = [&](const ProfileEvent& e) {
+    return 1e-9 * static_cast<double>(e.end_ns - std::exchange(before, e.end_ns));
+  };
   if (exe) {
     const compiler::Lowered& l = exe->lowered();
     size_t k = 0;
+    const auto elements = [&](int place) {
+      if (place < 0) return 0.0;
+      const Dim n = l.places[static_cast<size_t>(place)].shape.numel();
+      return n.is_symbolic() ? 0.0 : static_cast<double>(n.value());
+    };
     for (const ProfileEvent& e : profile.events) {
       if (!e.compiled || k >= l.steps.size()) continue;
       const compiler::Step& s = l.steps[k];
-      DType d = DType::f32;
+      Work w{e.name, e.scope, e.flops, e.bytes};
+      for (size_t i = 0; i < 2 && i < s.in.size(); ++i) w.sizes[i] = elements(s.in[i].place);
       for (int o : s.out)
         if (o >= 0) {
-          d = l.places[static_cast<size_t>(o)].dtype;
+          w.dtype = l.places[static_cast<size_t>(o)].dtype;
+          w.sizes[2] = elements(o);
           break;
         }
-      all.push_back({e.name, e.scope, e.flops, e.bytes, d, is_matrix(s.op, e.flops, e.bytes, d), 0,
-                     s.op ? s.op->name : "loop",
-                     1e-9 * static_cast<double>(e.end_ns - e.start_ns)});
+      w.matrix = is_matrix(s.op, e.flops, e.bytes, w.dtype);
+      w.kind = s.op ? s.op->name : "loop";
+      w.seconds = seconds(e);
+      all.push_back(std::move(w));
       k += exe->steps_at(k);
     }
     return all;
@@ -287,12 +320,19 @@ std::vector<Work> work_of(const Profile& profile, const DTypeHook& hook, const E
     const ProfileEvent& e = profile.events[k];
     const DTypeHook::Seen seen = k < hook.ops.size() ? hook.ops[k] : DTypeHook::Seen{};
     if (e.flops == 0 && e.bytes == 0) continue;  // views
-    all.push_back({e.name, e.scope, e.flops, e.bytes, seen.dtype,
-                   is_matrix(seen.op, e.flops, e.bytes, seen.dtype), seen.phase,
-                   seen.op && seen.op->family == Family::pointwise ? "loop" : e.name,
-                   1e-9 * static_cast<double>(e.end_ns - e.start_ns)});
+    Work w{e.name, e.scope, e.flops, e.bytes, seen.dtype};
+    w.matrix = is_matrix(seen.op, e.flops, e.bytes, seen.dtype);
+    w.phase = seen.phase;
+    w.kind = seen.op && seen.op->family == Family::pointwise ? "loop" : e.name;
+    std::copy(std::begin(seen.sizes), std::end(seen.sizes), std::begin(w.sizes));
+    w.seconds = seconds(e);
+    all.push_back(std::move(w));
   }
   return all;
+}
+
+double least(const std::vector<double>& v) {
+  return v.empty() ? 0 : *std::min_element(v.begin(), v.end());
 }
 
 }  // namespace
@@ -375,7 +415,7 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
   size_t first = 0;
   {
     ProfilerGuard profiler;
-    DTypeHook hook(profiler.profile(), &books);
+    DTypeHook hook(profiler.profile(), &books, s.phase());
     std::optional<HookGuard> watch;
     if (!o.compiled) watch.emplace(hook);
     first = books.events().size();
@@ -424,41 +464,64 @@ Measured measure(const Job& job, const WorkOptions& o, int steps) {
   s.step();
   wait_for_jit();
   Measured m;
+  const ProcessorTimeGuard clock(num_threads() == 1);
   std::vector<double> times;
   for (int i = 0; i < steps; ++i) {
-    const Clock::time_point t = Clock::now();
+    const double t = profiler_seconds();
     s.step();
-    times.push_back(seconds_since(t));
+    times.push_back(profiler_seconds() - t);
   }
   std::sort(times.begin(), times.end());
-  if (!times.empty()) m.seconds = times[times.size() / 2];
+  if (!times.empty()) {
+    m.seconds = times[0];
+    m.median = times[times.size() / 2];
+  }
   m.peak_bytes = static_cast<double>(allocator_stats().peak - before);
   return m;
 }
 
-std::vector<Work> profile_steps(const Job& job, const WorkOptions& o, int steps) {
+ProfiledStep profile_steps(const Job& job, const WorkOptions& o, int steps) {
   Stepper s(job, o, nullptr);
   for (int i = 0; i < 2; ++i) s.step();
   wait_for_jit();
   for (int i = 0; i < 2; ++i) s.step();
+  const ProcessorTimeGuard clock(num_threads() == 1);
   std::vector<std::vector<Work>> all;
+  std::vector<double> plain, outside;
   for (int i = 0; i < steps; ++i) {
+    const double t = profiler_seconds();
+    s.step();
+    plain.push_back(profiler_seconds() - t);
     ProfilerGuard profiler;
-    DTypeHook hook(profiler.profile(), nullptr);
+    DTypeHook hook(profiler.profile(), nullptr, s.phase());
     std::optional<HookGuard> watch;
     if (!o.compiled) watch.emplace(hook);
     s.step();
-    const Ref<Executable> exe = s.executable();
-    all.push_back(work_of(profiler.profile(), hook, exe.get()));
+    const int64_t end = profiler.now();
+    const std::vector<ProfileEvent>& events = profiler.profile().events;
+    TD_CHECK(!events.empty(), Value, "a step of {} runs no kernel", job.name);
+    outside.push_back(
+        1e-9 * static_cast<double>(events.front().start_ns + end - events.back().end_ns));
+    all.push_back(work_of(profiler.profile(), hook, s.executable().get()));
   }
-  std::vector<Work> out = all[0];
-  for (size_t k = 0; k < out.size(); ++k) {
+  ProfiledStep out;
+  out.work = all[0];
+  out.outside = least(outside);
+  out.seconds = least(plain);
+  double sum = out.outside;
+  for (size_t k = 0; k < out.work.size(); ++k) {
     std::vector<double> t;
     for (const auto& run : all)
       if (k < run.size()) t.push_back(run[k].seconds);
-    std::nth_element(t.begin(), t.begin() + static_cast<ptrdiff_t>(t.size() / 2), t.end());
-    out[k].seconds = t[t.size() / 2];
+    sum += out.work[k].seconds = least(t);
   }
+  // What recording costs is about as much for each kernel: a constant share of small ones.
+  const double over =
+      std::max(0.0, sum - out.seconds) / static_cast<double>(std::max<size_t>(1, out.work.size()));
+  double left = out.outside;
+  for (Work& k : out.work) left += k.seconds = std::max(0.3 * k.seconds, k.seconds - over);
+  for (Work& k : out.work) k.seconds *= out.seconds / left;
+  out.outside *= out.seconds / left;
   return out;
 }
 

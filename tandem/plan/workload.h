@@ -65,6 +65,7 @@ struct Work {
   bool matrix = false;       ///< products, convolutions, attention: what matrix units do
   uint8_t phase = 0;         ///< Phase
   std::string kind;          ///< the row's name, "loop" for pointwise work and fused loops
+  double sizes[3] = {};      ///< elements of its first two inputs and of its result
   double seconds = 0;        ///< measured, of profile_steps(); 0 in a dry run
 };
 enum class Phase : uint8_t { build, input, forward, backward, update };
@@ -111,13 +112,24 @@ TD_API Workload dry_run(const Job& job, const WorkOptions& options);
 /// The names that `optimizer` may have.
 TD_API std::vector<std::string> optimizer_names();
 
-/// Run the same steps for real and give the allocator's peak above the start and the median seconds
-/// of a step; for tests and for calibration.
+/// Times of real steps are processor time where Tandem runs with one thread (others who use the
+/// machine hardly change it), else the time that passes.
+
+/// Run the same steps for real and give the allocator's peak above the start and the shortest and
+/// median seconds of a step; for tests and for calibration.
 struct Measured {
-  double peak_bytes = 0, seconds = 0;
+  double peak_bytes = 0, seconds = 0, median = 0;
 };
 TD_API Measured measure(const Job& job, const WorkOptions& options, int steps = 3);
-/// Run real steps and give each kernel with the median of its times.
-TD_API std::vector<Work> profile_steps(const Job& job, const WorkOptions& options, int steps = 5);
+/// Real steps, kernel by kernel: each with the shortest of its times, which reach from the end of
+/// the kernel before to its own, so that they add up to the step. The shortest, because others who
+/// use the machine only ever add to them.
+struct ProfiledStep {
+  std::vector<Work> work;
+  double outside = 0;  ///< seconds before the first and after the last
+  double seconds = 0;  ///< shortest of whole steps without the profiler, run in turns with profiled
+                       ///< ones; the kernels' times are scaled to it
+};
+TD_API ProfiledStep profile_steps(const Job& job, const WorkOptions& options, int steps = 5);
 
 }  // namespace tandem::plan

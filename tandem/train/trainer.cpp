@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "tandem/base/folder.h"
 #include "tandem/base/log.h"
@@ -14,6 +15,7 @@
 #include "tandem/ops/ops.h"
 #include "tandem/tensor/allocator.h"
 #include "tandem/train/progress.h"
+#include "tandem/train/pressure.h"
 #include "tandem/train/resources.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/state_keeper_internal.h"
@@ -79,6 +81,8 @@ struct Trainer::Running {
   double samples = 0;
   double last_loss = 0, last_norm = 0;
   double shown_samples = 0;  ///< at the last line of the system's figures
+  double shown_waited = 0, shown_busy = 0;  ///< likewise, of the data's RunStats
+  PressureMeter pressure;
   Clock::time_point shown = Clock::now();
   EnergyMeter energy;
   double cpu_start = process_seconds();
@@ -414,13 +418,31 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train) {
   TD_CHECK(!stop_.empty() || size > 0, Value, "there is no data to train on");
 }
 
-// Since the last such line: samples a second, share of the time that waited for data, memory.
+// Since the last such line: samples a second, share of the time that waited for data, memory, and
+// what the system says (train/pressure.h).
 Logs Trainer::system_logs(Running& run) const {
-  const double seconds = seconds_since(run.shown);
-  Logs logs{{"system/samples_per_s", seconds > 0 ? (run.samples - run.shown_samples) / seconds : 0},
-            {"system/waiting", data_ ? data_->stats().stall() : 0},
+  const double seconds = std::max(1e-9, seconds_since(run.shown));
+  const data::RunStats data = data_ ? data_->stats() : data::RunStats();
+  const auto since = [&](double now, double& shown) {
+    const double before = std::exchange(shown, now);
+    return std::max(0.0, now < before ? now : now - before) / seconds;  // a new pass begins at 0
+  };
+  Logs logs{{"system/samples_per_s", (run.samples - run.shown_samples) / seconds},
+            {"system/waiting", std::min(1.0, since(data.waited, run.shown_waited))},
             {"system/memory_mb", static_cast<double>(resident_bytes()) / 1e6},
             {"system/tensors_mb", static_cast<double>(allocator_stats().in_use) / 1e6}};
+  const PressureFigures p = run.pressure.read();
+  logs.insert(logs.end(), {{"system/cores", p.cores},
+                           {"system/cores_allowed", p.cores_allowed},
+                           {"system/queued", p.queued},
+                           {"system/loaders", p.loaders},
+                           {"system/loader_busy", since(data.busy, run.shown_busy)},
+                           {"system/loader_cores", p.loader_cores},
+                           {"system/loader_queued", p.loader_queued},
+                           {"system/read_mb_s", p.read / 1e6},
+                           {"system/received_mb_s", p.received / 1e6},
+                           {"system/memory_stall", p.memory_stall},
+                           {"system/memory_share", p.memory_share}});
   run.shown = Clock::now();
   run.shown_samples = run.samples;
   return logs;

@@ -123,8 +123,11 @@ TEST(Plan, RankAndServe) {
   r.epochs = 90;
   const std::vector<Ranked> by_cost = rank(r, catalog, RankBy::cost);
   EXPECT_GE(by_cost.size(), 40u);
-  for (size_t i = 1; i < by_cost.size(); ++i)
-    if (by_cost[i].fits) EXPECT_LE(by_cost[i - 1].usd, by_cost[i].usd);
+  for (size_t i = 1; i < by_cost.size(); ++i) {
+    if (by_cost[i].fits) {
+      EXPECT_LE(by_cost[i - 1].usd, by_cost[i].usd);
+    }
+  }
   const std::vector<Ranked> by_time = rank(r, catalog, RankBy::time);
   EXPECT_LT(by_time[0].seconds, by_cost[0].seconds);
   EXPECT_TRUE(by_cost[0].pareto);

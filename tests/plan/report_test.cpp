@@ -86,25 +86,47 @@ TEST(Advise, NamesWhatTakesMost) {
   m.step_seconds = 3e-6;
   m.disk_rate = 1e9;
   m.memory = 16e9;
-  const auto ask = [&](const char* model, int64_t batch, double waiting, double sample_bytes,
-                       double resident = 1e9) {
-    const Workload w =
-        dry_run(find_job(model), {.batch = batch, .compiled = false, .this_backend = true});
-    const RunFacts run{.samples_per_second = 100, .waiting = waiting, .resident_bytes = resident};
-    const Advice a = advise(run, w, m, sample_bytes);
+  const auto ask = [&](const char* model, int64_t batch, RunFacts run) {
+    const Job job = find_job(model);
+    const Workload w = dry_run(job, {.batch = batch, .compiled = false, .this_backend = true});
+    const Workload larger =
+        dry_run(job, {.batch = 8 * batch, .compiled = false, .this_backend = true});
+    run.samples_per_second = 100;
+    if (run.loaders == 0) run.loaders = 1;
+    const Advice a = advise(run, w, m, &larger);
     check(a.time);
     EXPECT_NEAR(a.time.value, static_cast<double>(batch) / 100, 1e-9);
+    EXPECT_FALSE(a.text.empty());
     return a;
   };
-  EXPECT_EQ(ask("vgg11", 4, 0, 1e5).limit, Limit::arithmetic);
-  EXPECT_EQ(ask("lenet", 1, 0, 784).limit, Limit::launch);
-  const Advice data = ask("vgg11", 4, 0.75, 1e5);
-  EXPECT_EQ(data.limit, Limit::decode);
-  EXPECT_NEAR(data.gain, 4, 0.05);
-  EXPECT_EQ(ask("vgg11", 4, 0.75, 1e7).limit, Limit::disk);
-  EXPECT_EQ(ask("vgg11", 4, 0.2, 1e5, 15.5e9).limit, Limit::memory);
+  EXPECT_EQ(ask("vgg11", 4, {}).limit, Limit::arithmetic);
+  const Advice tiny = ask("lenet", 1, {});
+  EXPECT_EQ(tiny.limit, Limit::launch);
+  EXPECT_GT(tiny.gain, 1.5);
+  // One thread that loads: computing, held by what it reads, without a processor.
+  const Advice decode = ask("vgg11", 4, {.waiting = 0.75, .loader_busy = 1, .loader_cores = 1});
+  EXPECT_EQ(decode.limit, Limit::decode);
+  EXPECT_NEAR(decode.gain, 2, 0.05);
+  const Advice disk = ask(
+      "vgg11", 4, {.waiting = 0.75, .loader_busy = 1, .loader_cores = 0.1, .read = 5e6});
+  EXPECT_EQ(disk.limit, Limit::disk);
+  EXPECT_NEAR(disk.gain, 4, 0.05);
+  const Advice slow = ask("vgg11", 4,
+                          {.waiting = 0.75, .loader_busy = 1, .loader_cores = 0.4, .read = 5e6});
+  EXPECT_NEAR(slow.gain, 1 / 0.4, 0.05);  // then decoding is the slowest
+  EXPECT_EQ(ask("vgg11", 4, {.waiting = 0.75, .loader_busy = 1, .read = 5, .received = 9e6}).limit,
+            Limit::link);
+  const Advice cores = ask(
+      "vgg11", 4, {.waiting = 0.4, .queued = 0.4, .loader_busy = 1, .loader_queued = 0.6});
+  EXPECT_EQ(cores.limit, Limit::cores);
+  EXPECT_NEAR(cores.gain, 1 / 0.4, 0.1);
+  EXPECT_EQ(ask("vgg11", 4, {.waiting = 0.2, .memory_share = 0.97}).limit, Limit::memory);
+  EXPECT_EQ(ask("vgg11", 4, {.resident_bytes = 15.5e9}).limit, Limit::memory);
+  const Advice stalls = ask("vgg11", 4, {.memory_stall = 0.9});
+  EXPECT_EQ(stalls.limit, Limit::memory);
+  EXPECT_NEAR(stalls.gain, 10, 0.1);
   m.bandwidth = m.cache_bandwidth = 1e8;
-  EXPECT_EQ(ask("mobilenet_v2", 8, 0, 1e5).limit, Limit::bandwidth);
+  EXPECT_EQ(ask("mobilenet_v2", 8, {}).limit, Limit::bandwidth);
 }
 
 TEST(Claims, EveryArithmeticAddsUp) {

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kinds of jobs share. Not installed.
+#pragma once
+
+#include "tandem/plan/jobs.h"
+
+namespace tandem::plan {
+
+/// Cross entropy of logits [n, c], [n, c, h, w] or [n, s, c] and classes of the other dimensions.
+Tensor class_loss(const Tensor& logits, const Tensor& target);
+/// An ONNX file: its graph forward, and with gradients by its weights and a loss behind it.
+Job onnx_job(const std::string& path, const JobOptions& o);
+
+}  // namespace tandem::plan
