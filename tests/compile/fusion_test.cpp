@@ -281,7 +281,7 @@ TEST(Fusion, NormOfManyGradients) {
 
 TEST(Fusion, NarrowDtypesAreOneLoop) {
   manual_seed(5);
-  Tensor x = randn({37, 65}) * 40, w = randn({65});
+  Tensor x = randn({37, 65}) * 40, w = randn({37, 65});
   for (DType t : {DType::bf16, DType::f16, DType::i32, DType::i16, DType::u8}) {
     const auto body = [&](const Tensor& a, const Tensor& b) {
       Tensor h = a.to(t), g = b.to(t);
