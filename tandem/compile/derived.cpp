@@ -9,6 +9,7 @@
 #include "tandem/graph/apply.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/dry_run.h"
+#include "tandem/tensor/block_internal.h"
 
 namespace tandem::compiler {
 namespace {
@@ -194,6 +195,7 @@ void Derived::compute() {
   value_ = all.back().is_contiguous() ? std::move(all.back())
                                       : call(op::copy, nullptr, Where{}, all.back());
   ++computed_;
+  detail::trim_block(*value_.impl());
   // What was read of a mapped file is not needed again soon.
   for (const Source& s : sources_)
     if (!s.cell && !s.constant.impl()->storage->writable && s.constant.is_contiguous())

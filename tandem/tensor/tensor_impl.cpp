@@ -5,10 +5,13 @@
 // another block's storage frees its own block when it dies and drops one reference there.
 #include "tandem/tensor/tensor_impl.h"
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <new>
 
 #include "tandem/tensor/allocator.h"
+#include "tandem/tensor/block_internal.h"
 
 namespace tandem::detail {
 namespace {
@@ -138,6 +141,16 @@ TensorImpl* new_view(const TensorImpl& base, const Shape& shape, const Strides& 
   t->strides = strides;
   update_contiguous(*t);
   return t;
+}
+
+void trim_block(const TensorImpl& t) {
+  constexpr uintptr_t kPage = 4096;
+  constexpr size_t kLarge = 1 << 20;  // from here on blocks are mapped
+  if (t.storage != &t.own || t.own.free_data != free_buffer || t.own.nbytes < kLarge) return;
+  const auto begin = reinterpret_cast<uintptr_t>(t.own.data);
+  const uintptr_t first = (begin + t.own.nbytes + kPage - 1) / kPage * kPage;
+  const uintptr_t end = begin + block_bytes(t.own.nbytes);
+  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
 }
 
 TensorImpl* new_external(const Shape& shape, DType dtype, void* data, bool writable,
