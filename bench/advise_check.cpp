@@ -17,6 +17,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -131,7 +132,7 @@ double data_bytes() {
   return at == text.npos ? 0 : 1024 * std::strtod(text.c_str() + at + 7, nullptr);
 }
 
-plan::RunFacts run(const Case& c, double seconds) {
+plan::RunFacts run(const Case& c, int64_t steps) {
   const std::string folder = (std::filesystem::temp_directory_path() / "advise_XXXXXX").string();
   std::string made = folder;
   TD_CHECK(::mkdtemp(made.data()), Io, "{} cannot be made", made);
@@ -152,10 +153,11 @@ plan::RunFacts run(const Case& c, double seconds) {
   manual_seed(0);
   models::MLP net(c.net);
   optim::SGD optimizer(net.parameters(), {.lr = 1e-3});
+  if (!c.compiled) steps *= 50;
   train::TrainerOptions o{.max_epochs = 1,
-                          .max_seconds = seconds,
+                          .max_steps = steps,
                           .compile = c.compiled,
-                          .log_every = std::max<int64_t>(1, c.batch <= 4 ? 200 : 5),
+                          .log_every = steps / 8,
                           .train_metrics = false,
                           .folder = made + "/run",
                           .progress = false};
@@ -208,10 +210,10 @@ Case upgraded(Case c) {
 std::vector<Case> cases() {
   const std::vector<int64_t> wide{kRecord, 768, 10}, narrow{32, 32, 32, 32, 32, 32, 32, 32, 10};
   std::vector<Case> all;
-  for (double mb : {6.0, 9.0, 14.0, 20.0, 28.0})
+  for (double mb : {13.0, 16.0, 20.0, 25.0, 30.0})
     all.push_back({fmt::format("file at {} MB/s", mb), Limit::disk,
                    {.kind = Source::file, .rate = mb * 1e6}, wide});
-  for (double mb : {6.0, 10.0, 16.0, 24.0})
+  for (double mb : {13.0, 17.0, 22.0, 28.0})
     all.push_back({fmt::format("connection at {} MB/s", mb), Limit::link,
                    {.kind = Source::link, .rate = mb * 1e6}, wide});
   for (int passes : {160, 240, 360, 500})
@@ -237,6 +239,7 @@ int main(int argc, char** argv) {
       quick = true;
     else
       profile = argv[k];
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   init();
   set_num_threads(1);
   TD_CHECK(file_exists(profile), Io,
@@ -248,12 +251,12 @@ int main(int argc, char** argv) {
   for (const Case& c : cases()) {
     if (quick && c.wanted == last) continue;
     last = c.wanted;
-    const plan::RunFacts facts = run(c, quick ? 1.0 : 2.0);
+    const plan::RunFacts facts = run(c, quick ? 24 : 32);
     const plan::Workload w = work_of(c, c.batch), larger = work_of(c, 8 * c.batch);
     const plan::Advice a = plan::advise(facts, w, m, &larger);
     plan::check(a.time);
     const double gain =
-        run(upgraded(c), quick ? 1.0 : 2.0).samples_per_second / facts.samples_per_second;
+        run(upgraded(c), quick ? 48 : 80).samples_per_second / facts.samples_per_second;
     const bool right = a.limit == c.wanted, close = std::abs(a.gain / gain - 1) <= 0.2;
     ++all;
     named += right;

@@ -138,6 +138,8 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
     longest = std::max(longest, config.integer(key, 0, 0));
   for (const char* key : {"n_layer", "num_hidden_layers", "num_layers", "n_layers"})
     job.transformer_layers = std::max(job.transformer_layers, config.integer(key, 0, 0));
+  for (const char* key : {"n_embd", "hidden_size", "d_model", "dim"})
+    job.width = std::max(job.width, config.integer(key, 0, 0));
   if (longest == 0) longest = type == "gpt2" ? 1024 : 2048;
   const bool encoder = type == "bert" || type == "roberta" || type == "distilbert" || type == "t5";
   const int64_t length = o.sequence.value_or(std::min<int64_t>(longest, encoder          ? 512

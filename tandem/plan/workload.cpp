@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "tandem/base/nearest.h"
 #include "tandem/base/parallel.h"
@@ -63,6 +64,9 @@ const OptimizerRow& optimizer_row(const std::string& name) {
           near.empty() ? "" : "Did you mean '" + near + "'? ", fmt::join(optimizer_names(), ", "));
 }
 
+bool computes_in_bf16(Precision p) {
+  return p == Precision::pure_bf16 || p == Precision::mixed_bf16;
+}
 bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::amp_f16; }
 
 // Sees dtype, sizes and phase of each op that the profiler records.
@@ -124,7 +128,7 @@ class Stepper {
     model_ = job.make(o.batch);
     TD_CHECK(!o.training || model_->loss, Unsupported,
              "{} has no loss: it can be planned for --serve only", job.name);
-    if (o.precision == Precision::pure_bf16) {
+    if (computes_in_bf16(o.precision)) {
       TD_CHECK(model_->to, Unsupported, "{} cannot be converted to bf16", job.name);
       model_->to(DType::bf16);
       for (Tensor& t : model_->inputs)
@@ -233,21 +237,58 @@ void mark_gradients(const Stepper& s, Causes& causes) {
 
 void add(Held& h, Cause c, double bytes) { h.bytes[static_cast<size_t>(c)] += bytes; }
 
+// Is it a name within one of equal blocks, as in "h.3.attn" or "encoder.layer.0"?
+bool in_block(const std::string& path) {
+  for (size_t at = 0; at < path.size();) {
+    const size_t end = std::min(path.find('.', at), path.size());
+    bool digits = end > at;
+    for (size_t k = at; k < end; ++k) digits = digits && path[k] >= '0' && path[k] <= '9';
+    if (digits) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
 // Walk the books: what is held by cause after every event from `first` on, and where most is.
 void replay(const DryMemory& books, const Causes& causes, size_t first, Workload& w) {
   Held now;
-  double most = -1;
+  double most = -1, blocks = 0;
   std::vector<std::pair<size_t, Held>> all;
+  std::vector<Peak> moments;
+  std::map<uint32_t, bool> inside;
   for (size_t k = 0; k < books.events().size(); ++k) {
     const DryEvent& e = books.events()[k];
     const DryBlock& b = books.blocks()[static_cast<size_t>(e.block)];
-    add(now, causes.of(e.block), (e.taken ? 1.0 : -1.0) * static_cast<double>(b.bytes));
+    const Cause cause = causes.of(e.block);
+    const double bytes = (e.taken ? 1.0 : -1.0) * static_cast<double>(b.bytes);
+    add(now, cause, bytes);
+    if (cause == Cause::activations && w.blocks > 1) {
+      const auto [at, fresh] = inside.try_emplace(b.scope, false);
+      if (fresh) at->second = in_block(scope_path(b.scope));
+      if (at->second) blocks += bytes;
+    }
     if (k < first) continue;
     all.emplace_back(k, now);
+    if (e.taken) moments.push_back({now, blocks});
     if (now.total() > most) {
       most = now.total();
       w.peak = now;
     }
+  }
+  // The front: from the most activations down, whatever has more gradients than all before, and the
+  // most outside of blocks.
+  const auto moving = [](const Peak& p) {
+    return p.held.of(Cause::activations) + p.held.of(Cause::workspace);
+  };
+  std::stable_sort(moments.begin(), moments.end(),
+                   [&](const Peak& a, const Peak& b) { return moving(a) > moving(b); });
+  double gradients = -1, outside = -1;
+  for (const Peak& p : moments) {
+    const double other = moving(p) - p.in_blocks;
+    if (p.held.of(Cause::gradients) <= gradients && other <= outside) continue;
+    gradients = std::max(gradients, p.held.of(Cause::gradients));
+    outside = std::max(outside, other);
+    w.peaks.push_back(p);
   }
   const size_t stride = std::max<size_t>(1, all.size() / 300);
   for (size_t i = 0; i < all.size(); ++i) {
@@ -347,18 +388,19 @@ Precision precision_of(const std::string& name) {
       {"amp_bf16", Precision::amp_bf16},
       {"f16", Precision::amp_f16},
       {"fp16", Precision::amp_f16},
-      {"pure-bf16", Precision::pure_bf16}};
+      {"pure-bf16", Precision::pure_bf16},
+      {"mixed-bf16", Precision::mixed_bf16}};
   std::vector<std::string> names;
   for (const auto& [n, p] : kAll) {
     if (n == name) return p;
     names.push_back(n);
   }
   const std::string near = nearest_word(name, names);
-  TD_FAIL(Value, "there is no precision '{}'\n{}It is f32, tf32, bf16, f16 or pure-bf16.", name,
+  TD_FAIL(Value, "there is no precision '{}'\n{}It is f32, tf32, bf16, f16, pure-bf16 or mixed-bf16.", name,
           near.empty() ? "" : "Did you mean '" + near + "'? ");
 }
 const char* to_string(Precision p) {
-  static const char* const kNames[] = {"f32", "tf32", "bf16", "f16", "pure-bf16"};
+  static const char* const kNames[] = {"f32", "tf32", "bf16", "f16", "pure-bf16", "mixed-bf16"};
   return kNames[static_cast<int>(p)];
 }
 const char* to_string(Cause c) {
@@ -429,7 +471,9 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
     w.parameters += static_cast<double>(v.numel());
     w.weight_bytes += numel_bytes(v);
     if (o.training && p.requires_grad()) w.gradient_bytes += numel_bytes(v);
+    if (w.blocks > 1 && in_block(p.name())) w.block_weights += numel_bytes(v);
   }
+  w.boundary_bytes = w.units * static_cast<double>(job.width) * (computes_in_bf16(o.precision) ? 2 : 4);
   for (const Buffer& b : s.model().buffers) w.weight_bytes += numel_bytes(b.value());
   if (s.optimizer())
     for (const auto& [name, t] : s.optimizer()->state_dict())
@@ -446,6 +490,7 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
     const double arena = static_cast<double>(exe->arena_bytes());
     const double alive = w.peak.of(Cause::activations) + w.peak.of(Cause::workspace);
     add(w.peak, Cause::activations, std::max(0.0, arena - alive));
+    w.peaks = {{w.peak, 0}};
   } else {
     replay(books, causes, first, w);
   }

@@ -19,8 +19,11 @@ enum class Precision : uint8_t {
   amp_bf16,   ///< f32 weights, products in bf16 (autocast)
   amp_f16,    ///< f32 weights, products in f16
   pure_bf16,  ///< weights, gradients and optimizer state in bf16
+  /// Everything computes in bf16 from a bf16 copy of f32 weights; gradients and optimizer state in
+  /// f32: FSDP's MixedPrecision(param_dtype=bf16), DeepSpeed's bf16, MosaicML's PURE.
+  mixed_bf16,
 };
-/// "f32", "tf32", "bf16" (amp), "f16" (amp), "pure-bf16". Throws Value naming the nearest.
+/// "f32", "tf32", "bf16" (amp), "f16" (amp), "pure-bf16", "mixed-bf16". Throws Value naming the nearest.
 TD_API Precision precision_of(const std::string& name);
 TD_API const char* to_string(Precision p);
 
@@ -40,6 +43,7 @@ struct Job {
   std::string unit = "samples";    ///< what throughput counts: "images", "tokens"
   double units_per_sample = 1;     ///< tokens of a sequence
   int64_t transformer_layers = 0;  ///< of equal blocks, 0: not known; for recompute by blocks
+  int64_t width = 0;               ///< numbers that go from block to block for each unit
   double sample_bytes = 0;         ///< one sample as it lies on disk
   double decode_seconds = 0;       ///< of one core for one sample; 0: nothing to decode
   std::string sample_from;         ///< where the two come from
@@ -85,6 +89,12 @@ struct Moment {
   std::string name;  ///< what ran then
 };
 
+/// A moment that may be the highest once parts of it are sharded or computed again.
+struct Peak {
+  Held held;
+  double in_blocks = 0;  ///< of its activations: those of the model's equal blocks
+};
+
 struct Workload {
   std::string model;
   WorkOptions options;
@@ -95,6 +105,9 @@ struct Workload {
   double weight_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
   std::vector<Work> work;  ///< of one step
   Held peak;               ///< as tensors are sized, at the step's highest moment
+  std::vector<Peak> peaks;  ///< no other moment has both more activations and more gradients
+  double boundary_bytes = 0;  ///< what goes from one block to the next; 0: not known
+  double block_weights = 0;   ///< bytes of the weights in all blocks
   double host_peak = 0;    ///< as this machine's allocator would count it, headers and rounding too
   double rounding = 0;     ///< host_peak less the tensors that are alive then
   std::vector<Moment> timeline;  ///< of one step, thinned to a few hundred moments
