@@ -172,6 +172,8 @@ Advice advise(const RunFacts& run, const Workload& w, const MachineProfile& m,
     a.limit = Limit::memory;
     a.share = std::max(run.memory_stall, run.memory_share);
   }
+  // A thread that waits much finds its caches cold; without waiting a step is nearer to its plan.
+  const double warm = std::min(kernels, std::max(machine_step(w, m).value, 0.7 * kernels));
   // The step after it: training and loading go on beside each other, the slower one counts.
   const auto after = [&](double train, double data) { return std::max(train, data / threads); };
   double then = step;
@@ -198,7 +200,7 @@ Advice advise(const RunFacts& run, const Workload& w, const MachineProfile& m,
       break;
     case Limit::disk:
     case Limit::link:
-      then = after(busy, compute + unserved);
+      then = after(warm, compute + unserved);
       break;
     case Limit::cores:
       then = after(busy - queued, compute + held);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <set>
 
 #include "tandem/base/nearest.h"
 #include "tandem/base/parallel.h"
@@ -475,9 +476,13 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
   }
   w.boundary_bytes = w.units * static_cast<double>(job.width) * (computes_in_bf16(o.precision) ? 2 : 4);
   for (const Buffer& b : s.model().buffers) w.weight_bytes += numel_bytes(b.value());
+  // The state of values, as large as they are; no counters of steps.
+  std::set<int64_t> sizes;
+  for (const Param& p : s.model().parameters) sizes.insert(p.numel());
   if (s.optimizer())
     for (const auto& [name, t] : s.optimizer()->state_dict())
-      if (DryMemory::block_of(*t.impl()) >= 0) w.optimizer_bytes += numel_bytes(t);
+      if (is_floating(t.dtype()) && t.dim() > 0 && sizes.count(t.numel()))
+        w.optimizer_bytes += numel_bytes(t);
   if (const Ref<Executable> exe = s.executable()) {
     Held outside;
     add(outside, Cause::weights, w.weight_bytes);
