@@ -20,7 +20,7 @@ struct DataOptions {
   std::vector<std::string> overrides;
   double most_drift = 0.1, seconds = 3;
   int64_t workers = -1, depth = 2;
-  bool json = false, header = false, no_header = false;
+  bool json = false, header = false, no_header = false, train = false;
   std::optional<bool> has_header() const {
     return header ? std::optional(true) : no_header ? std::optional(false) : std::nullopt;
   }
@@ -135,9 +135,62 @@ int validate_verb(const DataOptions& o) {
   return found.empty() ? 0 : 3;
 }
 
+/// Adds up what the loader says of itself, pass by pass.
+struct Waiting : train::Callback {
+  double waited = 0, seconds = 0, shown = 0;
+  int64_t workers = 0, passes = 0;
+  void add(const data::RunStats& s) {
+    waited += s.waited;
+    seconds += s.seconds;
+    workers = s.workers;
+    ++passes;
+  }
+  void epoch_end(train::Trainer& t, const train::Logs&) override {
+    add(t.data()->stats());
+    shown = seconds;
+  }
+  void fit_end(train::Trainer& t) override {
+    if (shown == 0) add(t.data()->stats());  // stopped within the first pass
+  }
+  const char* name() const override { return "Waiting"; }
+};
+
+/// The recipe's training for a while: how much of it waits for data?
+int train_bench(const DataOptions& o, const train::Recipe& r) {
+  with_recipe(r, recipe_registry(), [&](train::RecipeParts& parts) {
+    data::AnyPipeline p(parts.data.train.stage(), parts.data.train.seed(),
+                        {.depth = o.depth, .workers = o.workers});
+    train::TrainerOptions& t = parts.trainer.options();
+    t.max_epochs = 1000000;
+    t.max_seconds = o.seconds;
+    t.sanity_batches = 0;
+    t.progress = false;
+    const auto waiting = std::make_shared<Waiting>();
+    parts.trainer.add(waiting);
+    const train::FitResult fit = parts.trainer.fit(p);
+    const double share = waiting->seconds > 0 ? waiting->waited / waiting->seconds : 0;
+    const double rate = static_cast<double>(fit.steps) / fit.seconds;
+    if (o.json)
+      fmt::print("{}\n", io::Json(io::Json::Object{{"pipeline", p.text()},
+                                                   {"waiting", share},
+                                                   {"steps_per_second", rate},
+                                                   {"passes", waiting->passes},
+                                                   {"workers", waiting->workers},
+                                                   {"seconds", fit.seconds}})
+                             .dump());
+    else
+      fmt::print(
+          "{}\n  {:.2f} % of the time waited for data   {:.1f} steps/s\n  {} worker(s) at the end, "
+          "{} passes, {} steps in {:.1f} s\n",
+          p.text(), 100 * share, rate, waiting->workers, waiting->passes, fit.steps, fit.seconds);
+  });
+  return 0;
+}
+
 int bench_verb(const DataOptions& o) {
   init();
   const train::Recipe r = train::Recipe::load(o.path, o.overrides);
+  if (o.train) return train_bench(o, r);
   int code = 0;
   with_recipe(r, recipe_registry(), [&](train::RecipeParts& parts) {
     data::AnyPipeline p(parts.data.train.stage(), parts.data.train.seed(),
@@ -219,6 +272,7 @@ void add_data(CLI::App& app, int& code) {
   bench->add_option("--workers", o->workers, "Threads; -1: as many as it takes")
       ->capture_default_str();
   bench->add_option("--depth", o->depth, "Elements kept ready a thread")->capture_default_str();
+  bench->add_flag("--train", o->train, "Train on it, and say how much of the time waits for data");
   bench->add_flag("--json", o->json, "One line of JSON on stdout");
   bench->callback([o, &code] { code = bench_verb(*o); });
 }
