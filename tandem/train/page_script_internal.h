@@ -13,19 +13,19 @@ h1{font-size:1.45em;margin:0 0 .6em}h2{font-size:1.05em;margin:2em 0 .6em}
 .facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(185px,1fr));gap:8px}
 .facts div{background:var(--panel);border:1px solid var(--line);border-radius:6px;padding:8px 10px}
 .facts span{display:block;color:var(--soft);font-size:12px}.facts b{font-variant-numeric:tabular-nums;font-weight:600;overflow-wrap:anywhere}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,540px),1fr));gap:18px}
+.charts{margin-top:18px;display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,540px),1fr));gap:18px}
 .chart{background:var(--panel);border:1px solid var(--line);border-radius:6px;padding:10px 12px;position:relative}
 .chart h3,.box h3{font-size:13px;margin:0 0 4px;font-weight:600}
 svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);font-size:11px}
 .grid{stroke:var(--line)}.key{display:flex;flex-wrap:wrap;gap:4px 14px;font-size:12px;color:var(--soft);margin-top:4px}
 .key i{display:inline-block;width:14px;height:3px;margin-right:5px;vertical-align:middle;border-radius:2px}
 .tip{position:absolute;pointer-events:none;background:var(--back);border:1px solid var(--line);border-radius:4px;padding:3px 7px;font-size:12px;display:none;white-space:nowrap;z-index:2}
-.tools{display:flex;gap:18px;align-items:center;color:var(--soft);font-size:12px;margin:0 0 10px}
+.tools+.charts{margin-top:0}.tools{display:flex;gap:18px;align-items:center;color:var(--soft);font-size:12px;margin:0 0 10px}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}
 th,td{text-align:left;padding:4px 9px;border-bottom:1px solid var(--line);vertical-align:top}
 th{color:var(--soft);font-weight:500;position:sticky;top:0;background:var(--back)}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-table.m{width:auto}table.m td,table.m th{text-align:center;padding:0;border:1px solid var(--back);min-width:30px;height:28px;font-size:12px;font-variant-numeric:tabular-nums}
+table.m{width:auto}table.m td,table.m th{text-align:center;vertical-align:middle;padding:0 6px;border:1px solid var(--back);min-width:30px;height:28px;font-size:12px;font-variant-numeric:tabular-nums}
 table.m th{position:static;color:var(--soft);padding:0 6px}
 .pics{display:grid;grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:12px}
 .pics figure{margin:0;background:var(--panel);border:1px solid var(--line);border-radius:6px;padding:8px;text-align:center}
@@ -88,7 +88,7 @@ const charts = [];
 function chart(part, into) {
   const box = make("div", { class: "chart" }, into);
   make("h3", {}, box, part.title);
-  const W = 540, H = 230, L = 52, R = 12, T = 8, B = 26;
+  const W = 540, H = 240, L = 52, R = 12, T = 8, B = 38;
   const svg = make("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": part.title }, box);
   const tip = make("div", { class: "tip" }, box);
   if (part.series.length > 1 || part.series[0].name !== part.title) {
@@ -120,8 +120,12 @@ function chart(part, into) {
       make("line", { x1: L, x2: W - R, y1: py(v), y2: py(v), class: "grid" }, svg);
       make("text", { x: L - 6, y: py(v) + 4, "text-anchor": "end" }, svg, short(v));
     }
-    for (const v of ticks(x0, x1, false, 6)) make("text", { x: px(v), y: H - 9, "text-anchor": "middle" }, svg, short(v));
-    make("text", { x: W - R, y: H - 9 - 13, "text-anchor": "end" }, svg, part.x);
+    make("line", { x1: L, x2: W - R, y1: H - B, y2: H - B, stroke: "currentColor", "stroke-opacity": 0.35 }, svg);
+    for (const v of ticks(x0, x1, false, 6)) {
+      make("line", { x1: px(v), x2: px(v), y1: H - B, y2: H - B + 4, stroke: "currentColor", "stroke-opacity": 0.35 }, svg);
+      make("text", { x: px(v), y: H - B + 16, "text-anchor": "middle" }, svg, short(v));
+    }
+    make("text", { x: W - R, y: H - 6, "text-anchor": "end" }, svg, part.x);
     lines.forEach((s, i) => {
       let d = "", pen = false, count = 0, at = -1;
       s.y.forEach((v, k) => {
@@ -209,7 +213,12 @@ const draw = {
     part.values.forEach((row, i) => {
       const tr = make("tr", {}, t);
       make("th", { style: "text-align:left" }, tr, part.rows[i]);
-      row.forEach((v, j) => make("td", { style: `background:${v === null || v <= 0 ? "transparent" : mix((Math.log(v) - low) / (high - low || 1))}`, title: `${part.rows[i]}, ${part.columns[j]}: ${short(v)}` }, tr, part.columns.length <= 12 ? short(v) : ""));
+      row.forEach((v, j) => {
+        const share = v === null || v <= 0 ? -1 : high > low ? (Math.log(v) - low) / (high - low) : 0;
+        const style = share < 0 ? "background:transparent" : `background:${mix(share)};color:${share > 0.55 ? "#fff" : "inherit"}`;
+        const text = v === null ? "" : v === 0 ? "0" : v.toExponential(1).replace("e+", "e");
+        make("td", { style, title: `${part.rows[i]}, ${part.columns[j]}: ${short(v)}` }, tr, part.columns.length <= 12 ? text : "");
+      });
     });
   },
   pictures(part, into) {

@@ -66,9 +66,34 @@ std::string stem(const std::string& name) {
   return slash == name.npos ? name : name.substr(slash + 1);
 }
 
+// What is judged first, then the step's own figures, the machine's last; else as they came.
+int rank_of(const std::string& name, const std::vector<std::string>& all) {
+  if (name.rfind("system/", 0) == 0) return 3;
+  if (stem(name) == "loss") return 0;
+  const auto judged = [&](const char* split) {
+    return std::find(all.begin(), all.end(), split + stem(name)) != all.end();
+  };
+  return judged("val/") || judged("test/") ? 1 : 2;
+}
+std::vector<std::string> in_order(std::vector<std::string> names) {
+  const std::vector<std::string> all = names;
+  std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return rank_of(a, all) < rank_of(b, all);
+  });
+  return names;
+}
+// "grad_norm" for people.
+std::string title_of(std::string name) {
+  if (name == "lr") return "learning rate";
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
 void curves(Page& page, const RunRecord& r) {
   std::set<std::string> drawn;
-  for (const auto& [name, s] : r.values) {
+  std::vector<std::string> names;
+  for (const auto& [name, s] : r.values) names.push_back(name);
+  for (const std::string& name : in_order(names)) {
     if (name.rfind("system/", 0) == 0 || !drawn.insert(stem(name)).second) continue;
     std::vector<Series> group;
     for (const auto& [other, series] : r.values)
@@ -77,7 +102,7 @@ void curves(Page& page, const RunRecord& r) {
         const size_t slash = other.find('/');
         group.back().name = slash == other.npos ? other : other.substr(0, slash);
       }
-    page.chart(name == "lr" ? "learning rate" : stem(name), "step", group);
+    page.chart(title_of(stem(name)), "step", group);
   }
   auto system = [&](const char* name, const char* title, double scale) {
     const Series* s = r.find(name);
@@ -249,7 +274,8 @@ std::string run_report(const RunRecord& r) {
   }
   facts.emplace_back("started", date(r.started));
   for (const char* key : {"commit", "host", "system", "threads", "seed", "tandem"})
-    if (const io::Json* v = r.environment.find(key))
+    if (const io::Json* v = r.environment.find(key);
+        v && !(v->as_string() && v->as_string()->empty()))
       facts.emplace_back(key, v->as_string() ? *v->as_string() : v->dump());
   page.facts(facts);
   if (!r.energy_source.empty())
@@ -296,14 +322,14 @@ std::string compare_report(const std::vector<RunRecord>& runs) {
     for (const std::string& n : shown) rows.back().push_back(short_number(r.value(n)));
   }
   page.table("Runs", head, rows);
-  for (const std::string& n : names) {
+  for (const std::string& n : in_order(names)) {
     std::vector<Series> group;
     for (size_t k = 0; k < runs.size(); ++k)
       if (const Series* s = runs[k].find(n)) {
         group.push_back(*s);
         group.back().name = labels[k];
       }
-    page.chart(n, "step", group);
+    page.chart(title_of(n), "step", group);
   }
   std::set<std::string> keys;
   for (const RunRecord& r : runs)

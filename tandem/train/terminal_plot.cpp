@@ -51,6 +51,7 @@ std::string terminal_plot(const std::string& title, const std::vector<Series>& s
   struct Cell {
     uint32_t dots = 0;
     size_t series = 0;
+    char letter = 0;  ///< in place of the dots: the name of the curve that ends here
   };
   std::vector<Cell> cells(static_cast<size_t>(wide * high));
   auto dot = [&](int u, int v, size_t k) {
@@ -62,7 +63,7 @@ std::string terminal_plot(const std::string& title, const std::vector<Series>& s
   for (size_t k = 0; k < series.size(); ++k) {
     const Series& s = series[k];
     bool pen = false;
-    int u0 = 0, v0 = 0;
+    int u0 = -1, v0 = 0;  // nothing is drawn yet
     for (size_t i = 0; i < s.x.size(); ++i) {
       if (!std::isfinite(s.y[i])) {
         pen = false;
@@ -77,6 +78,13 @@ std::string terminal_plot(const std::string& title, const std::vector<Series>& s
       v0 = v;
       pen = true;
     }
+    if (!colours && series.size() > 1 && u0 >= 0 && k < 26)
+      for (int c = std::clamp(u0 / 2, 0, wide - 1); c >= 0; --c)  // beside another one's letter
+        if (Cell& cell = cells[static_cast<size_t>(std::clamp(v0 / 4, 0, high - 1) * wide + c)];
+            !cell.letter) {
+          cell.letter = static_cast<char>('a' + k);
+          break;
+        }
   }
   std::string out = title + "\n";
   for (int r = 0; r < high; ++r) {
@@ -85,6 +93,10 @@ std::string terminal_plot(const std::string& title, const std::vector<Series>& s
     out += marked ? fmt::format("{:>{}.4g} ", at, label) : fmt::format("{:>{}} ", "", label);
     for (int c = 0; c < wide; ++c) {
       const Cell& cell = cells[static_cast<size_t>(r * wide + c)];
+      if (cell.letter) {
+        out += cell.letter;
+        continue;
+      }
       if (cell.dots == 0) {
         out += ' ';
         continue;
@@ -101,7 +113,9 @@ std::string terminal_plot(const std::string& title, const std::vector<Series>& s
   if (series.size() > 1)
     for (size_t k = 0; k < series.size(); ++k)
       out += colours ? fmt::format("  \x1b[{}m──\x1b[0m {}\n", kColours[k % 6], series[k].name)
-                     : fmt::format("  -- {}\n", series[k].name);
+                     : fmt::format("  {} {}\n",
+                                   k < 26 ? std::string(1, static_cast<char>('a' + k)) : "--",
+                                   series[k].name);
   return out;
 }
 
