@@ -11,7 +11,7 @@ std::string compose(const std::string& op, const std::string& message, const std
   std::string text;
   if (!op.empty()) text += op + ": ";
   text += message;
-  if (!text.empty() && text.back() != '.') text += '.';
+  if (!text.empty() && text.back() != '.' && text.back() != '?') text += '.';
   std::string place;
   if (!layer.empty()) place += "layer " + layer;
   if (where.file != nullptr) {

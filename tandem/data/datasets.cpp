@@ -163,9 +163,12 @@ MNIST::MNIST(const FilePath& folder, MNISTOptions o) {
   TD_CHECK(images_.dtype() == DType::u8 && images_.dim() == 3, Format,
            "'{}' wants u8 [n, h, w], it is {} {}", images, to_string(images_.dtype()),
            images_.shape().to_string());
-  TD_CHECK(labels_.dtype() == DType::u8 && labels_.dim() == 1 && labels_.size(0) == images_.size(0),
-           Format, "'{}' wants u8 [{}], it is {} {}", labels, images_.size(0),
-           to_string(labels_.dtype()), labels_.shape().to_string());
+  TD_CHECK(labels_.dtype() == DType::u8 && labels_.dim() == 1, Format,
+           "'{}' wants u8 [{}], it is {} {}", labels, images_.size(0), to_string(labels_.dtype()),
+           labels_.shape().to_string());
+  TD_CHECK(labels_.size(0) == images_.size(0), Format,
+           "'{}' holds {} labels and '{}' {} pictures: they do not belong together", labels,
+           labels_.size(0), images, images_.size(0));
   labels_ = labels_.to(DType::i64);
 }
 
