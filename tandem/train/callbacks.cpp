@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tandem/base/folder.h"
+#include "tandem/base/log.h"
 
 namespace tandem::train {
 namespace {
@@ -176,7 +177,37 @@ void CSVLogger::epoch_end(Trainer& t, const Logs& logs) {
   file_->append(line + "\n");
 }
 
-void TensorBoard::fit_begin(Trainer&) { events_ = std::make_unique<EventFile>(folder_); }
+void TensorBoard::fit_begin(Trainer& t) {
+  bool earlier = false;
+  if (file_exists(folder_))
+    for (const std::string& name : list_folder(folder_))
+      earlier = earlier || name.starts_with("events.out.tfevents.");
+  events_ = std::make_unique<EventFile>(folder_, !earlier ? -1 : t.step() > 0 ? t.step() + 1 : 0);
+  if (t.step() > 0) return;  // the file of the run's begin has the rest
+  if (!o_.hparams.empty()) events_->hparams(o_.hparams);
+  for (const auto& [tag, text] : o_.texts) events_->text(tag, text, 0);
+  if (o_.write_graph && t.options().compile && t.data()) write_graph(t);
+}
+void TensorBoard::write_graph(Trainer& t) {
+  const Batch batch = t.data()->fields(0);
+  std::vector<Spec> specs;
+  for (const Tensor& x : batch) specs.push_back(spec_of(x));
+  try {
+    const Ref<Graph> graph = trace(
+        [&](std::span<const Tensor> in) {
+          const StepOutput o = t.step_function()(Batch(in.begin(), in.end()));
+          return o.output.defined() ? std::vector<Tensor>{o.loss, o.output}
+                                    : std::vector<Tensor>{o.loss};
+        },
+        specs, Captures::refuse);
+    events_->graph(*graph, &t.model());
+  } catch (const Error& e) {  // the first step says the same, or is run op by op
+    log_warning("TensorBoard gets no graph: {}", e.what());
+  }
+}
+void TensorBoard::fit_end(Trainer&) {
+  if (!o_.hparams.empty() && !stop_requested()) events_->hparams_end();
+}
 void TensorBoard::step_end(Trainer& t, const Logs& logs) {
   if (t.step() % t.options().log_every != 0) return;
   for (const auto& [name, value] : logs) events_->scalar(name, value, t.step());

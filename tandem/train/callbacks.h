@@ -34,6 +34,9 @@ class TD_API EarlyStopping : public Callback {
   void fit_end(Trainer& t) override;
   io::Json state() const override;
   void load_state(const io::Json& state) override;
+  /// The best weights, where they are to be restored.
+  StateDict tensors() const override { return weights_; }
+  void load_tensors(const StateDict& tensors) override { weights_ = tensors; }
   const char* name() const override { return "EarlyStopping"; }
   double best() const { return best_; }
 
@@ -115,8 +118,12 @@ class TD_API CSVLogger : public Callback {
 
 struct TensorBoardOptions {
   int64_t histogram_freq = 0;  ///< epochs between histograms of the weights; 0: none
+  bool write_graph = true;     ///< the step's ops on the first batch, of a run with `compile`
+  HParams hparams = {};        ///< settings for the table of runs
+  std::vector<std::pair<std::string, std::string>> texts = {};  ///< tag and Markdown
 };
-/// Scalars of steps and epochs, and histograms, as event files.
+/// Scalars of steps and epochs, histograms, graph and settings as event files. Where a run is
+/// resumed, what was written after the checkpoint is not shown twice.
 class TD_API TensorBoard : public Callback {
  public:
   explicit TensorBoard(std::string folder, TensorBoardOptions options = {})
@@ -124,9 +131,11 @@ class TD_API TensorBoard : public Callback {
   void fit_begin(Trainer& t) override;
   void step_end(Trainer& t, const Logs& logs) override;
   void epoch_end(Trainer& t, const Logs& logs) override;
+  void fit_end(Trainer& t) override;
   const char* name() const override { return "TensorBoard"; }
 
  private:
+  void write_graph(Trainer& t);
   std::string folder_;
   TensorBoardOptions o_;
   std::unique_ptr<EventFile> events_;

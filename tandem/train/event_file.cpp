@@ -17,6 +17,7 @@
 #include "tandem/io/protobuf.h"
 #include "tandem/io/tfrecord.h"
 #include "tandem/ops/ops.h"
+#include "tandem/train/event_plugins_internal.h"
 
 namespace tandem::train {
 namespace {
@@ -56,19 +57,25 @@ const std::vector<double>& bucket_limits() {
   return limits;
 }
 
-Message plugin(const char* name) {
+}  // namespace
+
+Message tensorboard_metadata(const char* plugin, std::string_view content) {
   Message data, metadata;
-  data.add_bytes(1, name);
-  metadata.add_bytes(1, data.str());
+  data.add_bytes(1, plugin);
+  if (!content.empty()) data.add_bytes(2, content);
+  metadata.add_message(1, data);
   return metadata;
 }
 
-}  // namespace
-
-EventFile::EventFile(const FilePath& folder) : file_(new_path(folder.str())) {
+EventFile::EventFile(const FilePath& folder, int64_t resumed_at) : file_(new_path(folder.str())) {
   Message version;
   version.add_bytes(3, "brain.Event:2");
-  event(version.str(), 0);
+  event(version.str(), std::max<int64_t>(resumed_at, 0));
+  if (resumed_at < 0) return;
+  Message start, fields;
+  start.add_varint(1, 1);  // SessionLog.START: readers drop what was at this step and later
+  fields.add_message(7, start);
+  event(fields.str(), resumed_at);
 }
 
 void EventFile::event(std::string_view fields, int64_t step) {
@@ -162,7 +169,7 @@ void EventFile::text(const std::string& tag, std::string_view text, int64_t step
   tensor.add_bytes(8, text);
   m.add_bytes(1, tag + "/text_summary");
   m.add_bytes(8, tensor.str());
-  m.add_bytes(9, plugin("text").str());
+  m.add_bytes(9, tensorboard_metadata("text", "").str());
   value(m.str(), step);
 }
 

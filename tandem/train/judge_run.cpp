@@ -27,8 +27,13 @@ Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& 
       for (const auto& [key, value] : parts.model.judge(*set))
         logs.emplace_back(split + "/" + key, value);
     }
-    if (!folder.empty())
+    if (!folder.empty()) {
       write_file(folder + "/judgement.json", judgement.to_json(split, logs).dump(1) + "\n");
+      if (const int64_t step = parts.trainer.step(); step > 0) {  // it has just been trained
+        EventFile events(folder);
+        judgement.write_events(events, split, step);
+      }
+    }
   }
   if (!folder.empty() && file_exists(folder + "/metrics.jsonl"))
     write_file(folder + "/report.html", run_report(read_run(folder)));

@@ -81,9 +81,11 @@ void Judgement::see(const Batch& batch, const StepOutput& step) {
   }
   if (p.defined()) {
     const int64_t n = p.size(0), classes = p.size(1);
-    if (matrix_.size() < static_cast<size_t>(classes))
+    if (matrix_.size() < static_cast<size_t>(classes)) {
       matrix_.assign(static_cast<size_t>(classes),
                      std::vector<double>(static_cast<size_t>(classes)));
+      curves_.assign(classes == 2 ? 1 : static_cast<size_t>(classes), PrCounts());
+    }
     const std::vector<double> all = p.contiguous().to_vector<double>();
     for (int64_t i = 0; i < n; ++i) {
       const double* row = &all[static_cast<size_t>(i * classes)];
@@ -91,6 +93,10 @@ void Judgement::see(const Batch& batch, const StepOutput& step) {
       if (label < 0 || label >= classes) continue;  // ignored ones
       const int64_t given = std::max_element(row, row + classes) - row;
       matrix_[static_cast<size_t>(label)][static_cast<size_t>(given)] += 1;
+      for (size_t c = 0; c < curves_.size(); ++c) {
+        const auto k = static_cast<int64_t>(curves_.size() == 1 ? 1 : c);
+        curves_[c].add(row[k], label == k);
+      }
       Bin& bin = bins_[static_cast<size_t>(std::clamp(row[given] * 10, 0.0, 9.0))];
       bin.sum += row[given];
       bin.right += given == label;
@@ -118,6 +124,16 @@ double Judgement::calibration_error() const {
     count += b.count;
   }
   return count > 0 ? sum / count : std::nan("");
+}
+
+void Judgement::write_events(EventFile& events, const std::string& split, int64_t step) const {
+  for (size_t c = 0; c < curves_.size(); ++c)
+    events.pr_curve(fmt::format("{}/precision_recall/class_{}", split, curves_.size() == 1 ? 1 : c),
+                    curves_[c], step);
+  for (size_t k = 0; k < worst_.size(); ++k)
+    if (!worst_[k].png.empty())
+      events.image(fmt::format("{}/worst/{:02}_sample_{}", split, k, worst_[k].index),
+                   io::decode_image(worst_[k].png), step);
 }
 
 io::Json Judgement::to_json(const std::string& split, const Logs& logs) const {

@@ -3,6 +3,7 @@
 // up, how far probabilities can be trusted, and the samples it does worst on, with their pictures.
 #pragma once
 
+#include "tandem/train/event_file.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::train {
@@ -32,6 +33,10 @@ class TD_API Judgement {
   /// Mean distance of the probability given and the share that was right, over ten bins of the
   /// former, weighted by their samples (Guo et al. 2017). NaN without classes.
   double calibration_error() const;
+  /// Of each class against all others by its probability; for two classes only that of class 1.
+  const std::vector<PrCounts>& curves() const { return curves_; }
+  /// Precision-recall curves and the pictures of the worst samples, tags "<split>/...".
+  void write_events(EventFile& events, const std::string& split, int64_t step) const;
   /// As an object for judgement.json.
   io::Json to_json(const std::string& split, const Logs& logs) const;
 
@@ -40,6 +45,7 @@ class TD_API Judgement {
   int64_t keep_, samples_ = 0;
   std::vector<std::vector<double>> matrix_;
   std::vector<JudgedSample> worst_;
+  std::vector<PrCounts> curves_;
   struct Bin {
     double sum = 0, right = 0, count = 0;
   };

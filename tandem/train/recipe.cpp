@@ -5,36 +5,13 @@
 #include <cmath>
 
 #include "tandem/base/folder.h"
+#include "tandem/base/nearest.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
-#include "tandem/train/callbacks.h"
+#include "tandem/train/recipe_events_internal.h"
 
 namespace tandem::train {
 namespace {
-
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t corner = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t best = std::min({row[j] + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1])});
-      corner = std::exchange(row[j], best);
-    }
-  }
-  return row[b.size()];
-}
-
-std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  size_t least = std::max<size_t>(2, word.size() / 2) + 1;
-  for (const std::string& k : known)
-    if (size_t d = distance(word, k); d < least) {
-      least = d;
-      best = k;
-    }
-  return best;
-}
 
 std::string list_of(const std::vector<std::string>& names) {
   std::string out;
@@ -48,7 +25,7 @@ const typename Map::mapped_type& component(const Map& map, Options& o, const cha
   if (auto it = map.find(type); it != map.end()) return it->second;
   std::vector<std::string> names;
   for (const auto& [name, f] : map) names.push_back(name);
-  const std::string near = nearest(type, names);
+  const std::string near = nearest_word(type, names);
   o.fail("type", fmt::format("there is no {} '{}'{}", what, type,
                              near.empty() ? ". There are " + list_of(names)
                                           : fmt::format(", did you mean '{}'?", near)));
@@ -209,7 +186,7 @@ void Options::finish() const {
   if (!map_) return;
   for (const std::string& key : map_->keys) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    const std::string near = nearest(key, known_);
+    const std::string near = nearest_word(key, known_);
     fail(key, near.empty() ? fmt::format("there is no such key. There are {}", list_of(known_))
                            : fmt::format("there is no such key, did you mean '{}'?", near));
   }
@@ -338,6 +315,7 @@ std::function<double(int64_t)> make_schedule(Options& o, double lr, int64_t tota
   }
   const std::string type = o.text("type");
   const int64_t warmup = o.whole("warmup_steps", 0), steps = o.whole("steps", total);
+  if (warmup < 0) o.fail("warmup_steps", fmt::format("wants 0 or more, got {}", warmup));
   const double low = o.number("min_lr", 0.0) / lr;
   std::function<double(double)> shape;
   if (type == "constant")
@@ -364,10 +342,15 @@ TrainerOptions trainer_options(Options& o, bool progress) {
   t.max_seconds = o.number("max_seconds", t.max_seconds);
   t.accumulate = o.whole("accumulate", t.accumulate);
   t.clip_norm = o.number("clip_norm", t.clip_norm);
+  if (t.clip_norm < 0) o.fail("clip_norm", "wants a norm above 0, or 0 for no clipping");
+  if (t.max_epochs < 0) o.fail("epochs", fmt::format("wants 0 or more, got {}", t.max_epochs));
+  if (t.accumulate < 1) o.fail("accumulate", fmt::format("wants 1 or more, got {}", t.accumulate));
   t.compile = o.flag("compile", t.compile);
   t.metrics = o.texts("metrics", {"accuracy"});
   t.train_metrics = o.flag("train_metrics", t.train_metrics);
   t.log_every = o.whole("log_every", t.log_every);
+  if (t.log_every < 1)
+    o.fail("log_every", fmt::format("wants 1 or more steps, got {}", t.log_every));
   t.val_every_epochs = o.whole("val_every", t.val_every_epochs);
   t.save_every_steps = o.whole("save_every", t.save_every_steps);
   t.checkpoints.keep_last = o.whole("keep", t.checkpoints.keep_last);
@@ -394,13 +377,56 @@ void write_info(const std::string& folder, const RecipeData& data) {
   io::Json::Object info;
   for (const auto& [key, value] : data.info) info.emplace_back(key, value);
   io::Json::Object j{{"train", data.train.text()}, {"info", std::move(info)}};
-  if (const Batch batch = data.train.fields(0); !batch.empty() && batch[0].dim() > 0) {
+  io::Json::Array fields;  // of the first batch, its size as the first dimension
+  for (const Tensor& x : data.train.fields(0)) {
     io::Json::Array shape;
-    for (int d = 1; d < batch[0].dim(); ++d) shape.push_back(batch[0].size(d));
-    j.emplace_back("input", io::Json::Object{{"dtype", to_string(batch[0].dtype())},
-                                             {"shape", std::move(shape)}});
+    for (int d = 0; d < x.dim(); ++d) shape.push_back(x.size(d));
+    fields.push_back(
+        io::Json::Object{{"dtype", to_string(x.dtype())}, {"shape", std::move(shape)}});
   }
+  j.emplace_back("fields", std::move(fields));
   write_file(folder + "/data.json", io::Json(std::move(j)).dump(1) + "\n");
+}
+
+// What a component says of its arguments, with the place in the recipe. What names it already, and
+// what is about files, stays as it is.
+template <class F>
+auto in_part(const Recipe& recipe, const char* part, F make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const Error& e) {
+    if ((e.kind() != ErrorKind::Value && e.kind() != ErrorKind::Shape) ||
+        e.message().starts_with(recipe.file))
+      throw;
+    const io::Yaml* y = recipe.root.find(part);
+    throw Error(e.kind(),
+                fmt::format("{}{}: {}: {}{}", recipe.file,
+                            y && y->line > 0 ? fmt::format(" line {}", y->line) : "", part,
+                            e.op().empty() ? "" : e.op() + ": ", e.message()),
+                e.hint(), "", e.where(), e.layer());
+  }
+}
+
+// What a run logs, by name; `monitor` of trainer and early_stop must be among it.
+void check_monitor(const Options& o, const std::string& monitor, const TrainerOptions& options,
+                   bool has_val) {
+  std::vector<std::string> known{"train/loss", "lr"};
+  for (const std::string& m : options.metrics) {
+    if (options.train_metrics) known.push_back("train/" + m);
+    if (has_val) known.push_back("val/" + m);
+  }
+  if (has_val) known.emplace_back("val/loss");
+  const std::string wanted = log_name(monitor);
+  if (std::find(known.begin(), known.end(), wanted) != known.end()) return;
+  std::sort(known.begin(), known.end());
+  const std::string near = nearest_word(wanted, known);
+  o.fail("monitor",
+         fmt::format("'{}' is not logged{}{}", monitor,
+                     near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
+                     fmt::format("{}There are {}.{}", near.empty() ? ". " : " ", list_of(known),
+                                 has_val ? ""
+                                         : " This recipe has no validation data: "
+                                           "data.val_part holds some out.")));
 }
 
 // The whole way of a recipe. With `use` its parts are handed over instead of trained.
@@ -444,19 +470,24 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
                              .restore_best_weights = stop_o.flag("restore_best", true)});
   stop_o.finish();
   const bool report = train_o.flag("report", true);
+  const int64_t histograms = train_o.whole("histograms", 0);
   train_o.finish();
   const auto& make_data = component(registry.data, data_o, "data set");
   const auto& make_model = component(registry.model, model_o, "model");
   RecipeLoss loss;
   if (root.has("loss")) loss = component(registry.loss, loss_o, "loss")(loss_o);
   loss_o.finish();
-  RecipeData data = make_data(data_o, static_cast<uint64_t>(seed));
+  RecipeData data =
+      in_part(recipe, "data", [&] { return make_data(data_o, static_cast<uint64_t>(seed)); });
   data_o.finish();
-  RecipeModel model = make_model(model_o, data.info);
+  if (early) check_monitor(stop_o, stop_o.text("monitor", "val/loss"), options, !!data.val);
+  if (!options.monitor.empty()) check_monitor(train_o, options.monitor, options, !!data.val);
+  RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
   if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
   if (!model.step && !loss) root.fail("loss", "is missing");
-  std::unique_ptr<optim::Optimizer> opt = make_optimizer(optim_o, *model.module);
+  std::unique_ptr<optim::Optimizer> opt =
+      in_part(recipe, "optim", [&] { return make_optimizer(optim_o, *model.module); });
   const int64_t per_epoch = (data.train.size() + options.accumulate - 1) / options.accumulate;
   int64_t total = per_epoch * options.max_epochs;
   if (options.max_steps >= 0) total = std::min(total, options.max_steps);
@@ -474,7 +505,9 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
     const auto [output, target] = model.forward(b);
     return StepOutput{loss(output, target), output, target};
   };
-  Trainer trainer(*model.module, step, *opt, options);
+  std::optional<Trainer> made;
+  in_part(recipe, "trainer", [&] { made.emplace(*model.module, step, *opt, options); });
+  Trainer& trainer = *made;
   if (schedule) trainer.schedule(*schedule);
   RecipeParts parts{data, model, trainer, *resolved};
   if (use) {
@@ -484,7 +517,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   if (early) trainer.add(early);
   for (const auto& c : callbacks) trainer.add(c);
   if (!folder.empty()) {
-    trainer.add(std::make_shared<TensorBoard>(folder));
+    trainer.add(recipe_events(folder, *resolved, options.files[0].second, histograms));
     write_info(folder, data);
     if (report) trainer.add(std::make_shared<WatchLayers>());
   }

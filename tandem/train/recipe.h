@@ -54,6 +54,10 @@ struct RecipeModel {
   StepFunction step = {};
   /// Further figures of the trained model over the test set, such as "map50".
   std::function<Logs(data::AnyPipeline test)> judge = {};
+  /// The module on inputs alone, for prediction and export, where that is not the output of
+  /// `forward`: the fields of a batch that `predict_fields` names, from the first on.
+  std::function<Tensor(const Batch& inputs)> predict = {};
+  std::vector<std::string> predict_fields = {"x"};
 };
 using RecipeLoss = std::function<Tensor(const Tensor& output, const Tensor& target)>;
 

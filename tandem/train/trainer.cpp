@@ -233,17 +233,25 @@ Tensor Trainer::predict(data::AnyPipeline data) {
 
 // ---- saving and resuming
 
+std::string Trainer::callback_key(size_t i) const {
+  return fmt::format("{}.{}", i, callbacks_[i]->name());
+}
+std::string Trainer::callback_prefix(size_t i) const { return "callback." + callback_key(i) + "."; }
+
 void Trainer::save(std::optional<double> score) {
   if (!checkpoints_) return;
   io::Json::Object metrics, callbacks;
   for (const auto& m : metrics_) metrics.emplace_back(m->name(), numbers(m->state()));
   for (size_t i = 0; i < callbacks_.size(); ++i)
-    callbacks.emplace_back(fmt::format("{}.{}", i, callbacks_[i]->name()), callbacks_[i]->state());
+    callbacks.emplace_back(callback_key(i), callbacks_[i]->state());
   io::Json::Object more{{"loss_sum", loss_sum_},
                         {"samples", samples_},
                         {"metrics", std::move(metrics)},
                         {"callbacks", std::move(callbacks)}};
   Snapshot s = snapshot(parts(), step_, std::move(more));
+  for (size_t i = 0; i < callbacks_.size(); ++i)
+    for (const auto& [name, value] : callbacks_[i]->tensors())
+      s.optimizer[callback_prefix(i) + name] = value;
   s.files = options_.files;
   s.score = score;
   checkpoints_->save(std::move(s));
@@ -253,7 +261,16 @@ void Trainer::resume(Running& run) {
   if (!checkpoints_ || !options_.resume) return;
   std::optional<Snapshot> s = checkpoints_->load_latest();
   if (!s) return;
-  const io::Json more = restore(parts(), *s);
+  io::Json more;
+  try {
+    more = restore(parts(), *s);
+  } catch (const Error& e) {
+    throw Error(e.kind(),
+                fmt::format("'{}' holds a run of another model or with other parts: {}",
+                            checkpoints_->folder(), e.message()),
+                "Go on with the recipe that the folder holds, or take another folder.", e.op(),
+                e.where(), e.layer());
+  }
   step_ = run.first_step = s->step;
   loss_sum_ = number_of(more.find("loss_sum"));
   samples_ = number_of(more.find("samples"));
@@ -261,9 +278,14 @@ void Trainer::resume(Running& run) {
     for (auto& m : metrics_) m->load_state(numbers_of(metrics->find(m->name())));
   if (const io::Json* states = more.find("callbacks"))
     for (size_t i = 0; i < callbacks_.size(); ++i)
-      if (const io::Json* j = states->find(fmt::format("{}.{}", i, callbacks_[i]->name())))
-        callbacks_[i]->load_state(*j);
-  if (run.folder) run.folder->truncate(step_);
+      if (const io::Json* j = states->find(callback_key(i))) callbacks_[i]->load_state(*j);
+  for (size_t i = 0; i < callbacks_.size(); ++i) {
+    const std::string prefix = callback_prefix(i);
+    StateDict tensors;
+    for (const auto& [name, value] : s->optimizer)
+      if (name.starts_with(prefix)) tensors[name.substr(prefix.size())] = value;
+    if (!tensors.empty()) callbacks_[i]->load_tensors(tensors);
+  }
   run.progress.keep(fmt::format("resumed at step {} of '{}'", step_, checkpoints_->folder()));
 }
 
@@ -493,9 +515,6 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   stop_.clear();
   model_.train();
   checkpoints_.reset();
-  if (!options_.folder.empty()) {
-    run.folder = std::make_unique<RunFolder>(options_.folder, options_.files);
-  }
   if (!options_.folder.empty() || !options_.checkpoint_folder.empty()) {
     const std::string watched = monitor();
     CheckpointOptions c = options_.checkpoints;
@@ -507,7 +526,11 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
                                                      : options_.checkpoint_folder,
                                                  c);
   }
-  resume(run);
+  resume(run);  // before anything is written into the folder: it may be another run's
+  if (!options_.folder.empty()) {
+    run.folder = std::make_unique<RunFolder>(options_.folder, options_.files);
+    run.folder->truncate(step_);  // what a run that was cut off logged after its checkpoint
+  }
   if (val && step_ == 0 && options_.sanity_batches > 0)
     validate(*val, "val/", options_.sanity_batches);
   for (auto& c : callbacks_) c->fit_begin(*this);

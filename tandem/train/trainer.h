@@ -79,6 +79,9 @@ class TD_API Callback {
   /// What a resumed run must know; null: nothing.
   virtual io::Json state() const { return {}; }
   virtual void load_state(const io::Json&) {}
+  /// The same for tensors: they lie in checkpoints beside the optimizer's.
+  virtual StateDict tensors() const { return {}; }
+  virtual void load_tensors(const StateDict&) {}
   virtual const char* name() const = 0;
 };
 
@@ -184,6 +187,8 @@ class TD_API Trainer {
   void resume(Running& run);
   void show(Running& run, data::AnyPipeline& train);
   RunParts parts();
+  std::string callback_key(size_t i) const;
+  std::string callback_prefix(size_t i) const;
   Logs system_logs(Running& run) const;
 
   nn::Module& model_;

@@ -7,8 +7,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "tandem/base/crc32c.h"
+#include "tandem/io/protobuf.h"
 #include "tandem/tandem.h"
 #include "tandem/train/event_file.h"
 #include "tests/io/io_helper.h"
@@ -148,6 +150,55 @@ TEST(EventFile, FramesAndMessages) {
   for (size_t cut = 0; cut < file.size(); cut += 13)  // whole up to the cut
     EXPECT_LE(frames(file.substr(0, cut)).size(), 5u);
   EXPECT_EQ(frames(file.substr(0, file.size() - 1)).size(), 4u);
+}
+
+TEST(PrCounts, ByHand) {
+  PrCounts c(3);  // thresholds 0, 0.5, 1
+  c.add(0.2, false);
+  c.add(0.6, true);
+  c.add(0.7, false, 2);
+  c.add(7, true);  // moved to 1
+  c.add(NAN, true);
+  EXPECT_EQ(c.table(),
+            (std::vector<float>{2, 2, 1, 3, 2, 0, 0, 1, 3, 0, 0, 1, 0.4F, 0.5F, 1, 1, 1, 0.5F}));
+  EXPECT_THROW(PrCounts(1), Error);
+  TempFolder f;
+  EventFile events(f / "log");
+  EXPECT_THROW(events.pr_curve("c", zeros({3}), zeros({2}), 0), Error);
+}
+
+// Field `want` of a message, each time it is there.
+std::vector<std::string> fields(std::string_view message, uint32_t want) {
+  std::vector<std::string> out;
+  io::ProtoDocument document(message, "a message");
+  io::ProtoReader r = document.reader();
+  while (r.next())
+    if (r.field() == want && r.type() == io::ProtoType::bytes) out.push_back(r.text());
+  return out;
+}
+
+TEST(GraphDef, HasLayersAsPathsAndEveryInput) {
+  struct Net : nn::Module {
+    nn::Linear fc{3, 4};
+    nn::BatchNorm1d norm{4};
+    Net() { TD_REGISTER(fc, norm); }
+    Tensor forward(Tensor x) { return relu(norm(fc(x))) + relu(x.sum()) * 2; }
+  } net;
+  const Ref<Graph> graph =
+      trace([&](std::span<const Tensor> x) { return std::vector<Tensor>{net.forward(x[0])}; },
+            std::vector<Spec>{Spec(float32, {5, 3})}, Captures::refuse);
+  std::set<std::string> names;
+  for (const std::string& node : fields(graph_def(*graph, &net), 1)) {
+    const std::string name = fields(node, 1).at(0);
+    EXPECT_TRUE(names.insert(name).second) << name;
+    for (const std::string& input : fields(node, 3))  // in order: what is read is there
+      EXPECT_TRUE(names.count(input.substr(0, input.find(':')))) << name << " reads " << input;
+  }
+  for (const char* name :
+       {"input", "fc/weight", "fc/bias", "norm/running_mean", "relu", "relu_1", "output"})
+    EXPECT_TRUE(names.count(name)) << name;
+  // Without the model parameters are states.
+  EXPECT_NE(graph_def(*graph).find("state_1"), std::string::npos);
 }
 
 }  // namespace

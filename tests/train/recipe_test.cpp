@@ -105,7 +105,14 @@ TEST(Recipe, NamesTheNearestKey) {
       {"optim.lr=fast", "optim.lr: wants a number, got 'fast'"},
       {"trainer.epochs=1.5", "trainer.epochs: wants a whole number, got '1.5'"},
       {"trainer.compile=yes", "trainer.compile: wants true or false, got 'yes'"},
-      {"trainer.metrics=[acuracy]", "there is no metric 'acuracy'"},
+      {"trainer.metrics=[acuracy]", "trainer: there is no metric 'acuracy'"},
+      {"optim.lr=-1", "r.yaml line 8: optim: Adam wants lr >= 0, got -1"},
+      {"data.batch=0", "r.yaml line 3: data: batch() wants a size > 0, got 0"},
+      {"sched.warmup_steps=-1", "sched.warmup_steps: wants 0 or more, got -1"},
+      {"trainer.clip_norm=-1", "trainer.clip_norm: wants a norm above 0"},
+      {"trainer.log_every=0", "trainer.log_every: wants 1 or more steps, got 0"},
+      {"trainer.monitor=train/acuracy", "did you mean 'train/accuracy'? There are lr, train/"},
+      {"trainer.early_stop.monitor=val/loss", "data.val_part holds some out"},
       {"data=7", "'data' wants a map"},
   };
   TempFolder f;
@@ -118,9 +125,9 @@ TEST(Recipe, NamesTheNearestKey) {
     EXPECT_NE(what.find(want), what.npos) << what;
   }
   write_file(f / "bad.yaml", std::string(kRecipe) + "sceed: 3\n");
-  EXPECT_EQ(error_of([&] { run_recipe(Recipe::load(f / "bad.yaml"), registry(), "", false); }),
-            "Value: " + (f / "bad.yaml") +
-                " line 12: sceed: there is no such key, did you mean 'seed'?.");
+  EXPECT_EQ(
+      error_of([&] { run_recipe(Recipe::load(f / "bad.yaml"), registry(), "", false); }),
+      "Value: " + (f / "bad.yaml") + " line 12: sceed: there is no such key, did you mean 'seed'?");
 }
 
 TEST(Models, ParameterCounts) {

@@ -216,6 +216,58 @@ TEST(Callbacks, EarlyStoppingRestoresTheBest) {
   EXPECT_EQ(find_log(trainer.validate(digits(false)), "val/loss"), stop->best());
 }
 
+// The best weights lie in checkpoints: a run that is cut off after its best epoch ends as it would
+// have ended.
+TEST(Callbacks, EarlyStoppingResumesWithTheBest) {
+  TempFolder f;
+  auto fit = [&](const std::string& folder, int64_t stop_at, std::shared_ptr<EarlyStopping>* out) {
+    manual_seed(1);
+    Work run;
+    Trainer trainer(run.net, loss_of, run.opt,
+                    {.max_epochs = 50, .folder = folder, .save_every_steps = 5, .progress = false});
+    auto stop = std::make_shared<EarlyStopping>(
+        EarlyStoppingOptions{.monitor = "val/loss", .patience = 3, .restore_best_weights = true});
+    trainer.add(stop);
+    trainer.add(std::make_shared<StopAt>(stop_at, true));
+    trainer.fit(digits(true), digits(false));
+    if (out) *out = stop;
+    return std::pair(run.net.state_dict(), trainer.step());
+  };
+  std::shared_ptr<EarlyStopping> whole, resumed;
+  const auto [want, steps] = fit(f / "whole", -1, &whole);
+  // One and two epochs before the end there is a best that no later epoch beats.
+  for (const int64_t before : {23, 40}) {
+    const std::string folder = f / fmt::format("cut{}", before);
+    fit(folder, steps - before, nullptr);
+    const auto [got, steps_again] = fit(folder, -1, &resumed);
+    EXPECT_EQ(steps_again, steps);
+    EXPECT_EQ(resumed->best(), whole->best());
+    expect_same(got, want, "weights");
+  }
+}
+
+TEST(Callbacks, TensorBoardLeavesTheRunAsItIs) {
+  TempFolder f;
+  StateDict weights[2];
+  for (const int k : {0, 1}) {
+    manual_seed(1);
+    Work run;
+    Trainer trainer(run.net, loss_of, run.opt, {.max_epochs = 2, .progress = false});
+    if (k == 1)
+      trainer.add(std::make_shared<TensorBoard>(
+          f / "events", TensorBoardOptions{.histogram_freq = 1,
+                                           .hparams = {{"lr", 1e-2}, {"net", std::string("mlp")}},
+                                           .texts = {{"notes", "a **net**"}}}));
+    trainer.fit(digits(true), digits(false));
+    weights[k] = run.net.state_dict();
+  }
+  expect_same(weights[1], weights[0], "weights");
+  const std::string events = read_file(f / "events/" + list_folder(f / "events")[0]);
+  for (const char* part : {"fc1/weight", "fc2/bias", "drop/", "_hparams_/session_start_info",
+                           "_hparams_/session_end_info", "notes/text_summary"})
+    EXPECT_NE(events.find(part), std::string::npos) << part;
+}
+
 TEST(Callbacks, FilesAndRates) {
   TempFolder f;
   manual_seed(1);
