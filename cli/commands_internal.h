@@ -12,6 +12,7 @@ void add_advise(CLI::App& app, int& code);
 void add_bench(CLI::App& app, int& code);
 void add_config(CLI::App& app, int& code);
 void add_convert(CLI::App& app, int& code);
+void add_export(CLI::App& app, int& code);
 void add_demo(CLI::App& app, int& code);
 void add_doctor(CLI::App& app, int& code);
 void add_generate(CLI::App& app, int& code);

@@ -48,6 +48,19 @@ LoadedModel load_model(const ModelArguments& arguments);
 bool is_run(const std::string& folder);
 LoadedModel load_run(const std::string& folder);
 
+/// --opset, --shapes of the verbs that write ONNX.
+struct OnnxArguments {
+  std::string shapes;
+  int opset = 18;
+};
+void add_onnx_options(CLI::App& verb, OnnxArguments& arguments);
+/// The model (a run's folder, or what load_model() takes) as an ONNX file whose weights lie beside
+/// it. In the folder of the model itself the weights that are there serve. Open dimensions keep
+/// names; `shapes` gives the sizes of the example that the result is checked with.
+void write_onnx(const ModelArguments& model, const std::string& out, const OnnxArguments& options);
+/// Weights as a file of the format that its ending names, read back and compared.
+void write_weights(const StateDict& tensors, const std::string& out);
+
 /// "1x3x224x224" as sizes; throws Value.
 std::vector<int64_t> parse_shape(const std::string& text);
 /// Fill the open sizes of the inputs from "x:1x3x224x224,mask:1x128", "1x3x224x224" (the first

@@ -160,6 +160,7 @@ RecipeData csv(Options& o, uint64_t seed) {
   if (type != "i64" && type != "f32") o.fail("target_dtype", "wants i64 or f32");
   options.target_dtype = type == "i64" ? DType::i64 : DType::f32;
   data::CSVDataset all(root, options);
+  TD_CHECK(all.size() > 0, Format, "'{}' has no lines of data", root);
   int64_t classes = 1;
   if (type == "i64") classes = all.y().amax().item<int64_t>() + 1;
   const std::string test = o.text("test", "");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The models that recipes may name: those of this file and every name of models::list().
+#include <cmath>
+
 #include "cli/recipe_internal.h"
 #include "tandem/models/char_rnn.h"
 #include "tandem/models/ddpm.h"
@@ -25,8 +27,22 @@ using Info = std::map<std::string, int64_t>;
 
 int64_t info_of(const Info& info, const char* key, Options& o) {
   const auto it = info.find(key);
-  if (it == info.end()) o.fail("type", fmt::format("this data does not say its {}", key));
+  if (it == info.end())
+    o.fail("type", fmt::format("this model asks the data for its '{}', which data of this type "
+                               "does not have: it is made for other data",
+                               key));
   return it->second;
+}
+
+// Sizes: whole numbers above 0.
+std::vector<int64_t> sizes_of(Options& o, const char* key, std::vector<double> otherwise) {
+  std::vector<int64_t> out;
+  for (double n : o.numbers(key, std::move(otherwise))) {
+    if (!(n >= 1 && n <= 1e9 && n == std::floor(n)))
+      o.fail(key, fmt::format("wants whole numbers above 0, got {}", n));
+    out.push_back(static_cast<int64_t>(n));
+  }
+  return out;
 }
 
 // output = net(batch[0]), target = batch[1].
@@ -37,15 +53,20 @@ RecipeModel supervised(std::shared_ptr<Net> net) {
 // The same of nets over a graph: (x, edges, labels).
 template <class Net>
 RecipeModel on_graph(std::shared_ptr<Net> net) {
-  return {net,
-          [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0], b[1]), b[2]); }};
+  RecipeModel m{
+      net, [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0], b[1]), b[2]); }};
+  m.predict = [net](const Batch& b) { return (*net)(b[0], b[1]); };
+  m.predict_fields = {"x", "edge_index"};
+  return m;
 }
 // One row per letter: the loss and the metrics see [n * t, vocabulary].
 template <class Net>
 RecipeModel by_letter(std::shared_ptr<Net> net) {
-  return {net, [net](const Batch& b) {
-            return std::pair<Tensor, Tensor>((*net)(b[0]).flatten(0, 1), b[1].flatten());
-          }};
+  RecipeModel m{net, [net](const Batch& b) {
+                  return std::pair<Tensor, Tensor>((*net)(b[0]).flatten(0, 1), b[1].flatten());
+                }};
+  m.predict = [net](const Batch& b) { return (*net)(b[0]); };
+  return m;
 }
 
 RecipeModel gpt(Options& o, const Info& info) {
@@ -79,16 +100,13 @@ RecipeModel text_cnn(Options& o, const Info& info) {
                            .dropout = o.number("dropout", 0.5),
                            .word_dropout = o.number("word_dropout", 0.0),
                            .word_spread = o.number("word_spread", 1.0)};
-  m.windows.clear();
-  for (double w : o.numbers("windows", std::vector<double>{3, 4, 5}))
-    m.windows.push_back(static_cast<int64_t>(w));
+  m.windows = sizes_of(o, "windows", {3, 4, 5});
   return supervised(std::make_shared<models::TextCNN>(m));
 }
 
 RecipeModel mlp(Options& o, const Info& info) {
   std::vector<int64_t> sizes{info_of(info, "features", o)};
-  for (double n : o.numbers("hidden", std::vector<double>{128}))
-    sizes.push_back(static_cast<int64_t>(n));
+  for (int64_t n : sizes_of(o, "hidden", {128})) sizes.push_back(n);
   sizes.push_back(info_of(info, "classes", o));
   return supervised(std::make_shared<models::MLP>(sizes, o.number("dropout", 0.0)));
 }
@@ -139,6 +157,9 @@ RecipeModel vae(Options& o, const Info& info) {
                                                        .latent = o.whole("latent", 20)});
   RecipeModel m{.module = net};
   m.step = [net](const Batch& b) { return StepOutput{net->loss(b[0]), {}, {}}; };
+  m.predict = [net](const Batch& b) {  // the pixels of the most likely code
+    return sigmoid(net->decode(net->mean(relu(net->fc1(flatten(b[0], 1)))))).reshape(b[0].shape());
+  };
   return m;
 }
 
@@ -165,6 +186,7 @@ RecipeModel detector(Options& o, const Info& info) {
     return StepOutput{net->loss((*net)(b[0]), b[1], b[2]), {}, {}};
   };
   m.judge = [net](data::AnyPipeline test) { return judge_boxes(*net, std::move(test)); };
+  m.predict = [net](const Batch& b) { return (*net)(b[0]); };  // what decode() reads boxes from
   return m;
 }
 

@@ -28,39 +28,50 @@ bool is_run(const std::string& folder) {
 }
 
 LoadedModel load_run(const std::string& folder) {
-  const std::string file = folder + "/data.json";
-  const io::Json data = io::parse_json(read_file(file), file);
-  const io::Json *info = data.find("info"), *input = data.find("input");
-  TD_CHECK(info && info->as_object() && input, Format, "'{}' wants \"info\" and \"input\"", file);
-  std::map<std::string, int64_t> sizes;
-  for (const auto& [key, value] : *info->as_object()) sizes[key] = whole(value, file);
-  LoadedModel m;
-  m.from_run = true;
-  ModelPort port{.name = "x"};
-  const io::Json *dtype = input->find("dtype"), *shape = input->find("shape");
-  TD_CHECK(dtype && dtype->as_string() && shape && shape->as_array(), Format,
-           "'{}': \"input\" wants \"dtype\" and \"shape\"", file);
-  port.dtype = dtype_of(*dtype->as_string(), file);
-  port.shape = {-1};
-  for (const io::Json& d : *shape->as_array()) port.shape.push_back(whole(d, file));
-  m.inputs.push_back(port);
-  m.outputs.push_back({.name = "output", .shape = {-1}});
-
   const train::Recipe recipe = train::Recipe::load(folder + "/recipe.yaml");
   const io::Yaml* part = recipe.root.find("model");
   TD_CHECK(part, Unsupported, "the recipe of '{}' has no model that could be called", folder);
+  const std::string file = folder + "/data.json";
+  const io::Json data = io::parse_json(read_file(file), file);
+  const io::Json *info = data.find("info"), *fields = data.find("fields");
+  TD_CHECK(info && info->as_object() && fields && fields->as_array(), Format,
+           "'{}' wants \"info\" and \"fields\"", file);
+  std::map<std::string, int64_t> sizes;
+  for (const auto& [key, value] : *info->as_object()) sizes[key] = whole(value, file);
+
   train::Options o(part, "model", recipe.file);
   const train::Registry all = recipe_registry();
   const std::string type = o.text("type");
   const auto it = all.model.find(type);
   if (it == all.model.end()) o.fail("type", fmt::format("there is no model '{}'", type));
   const train::RecipeModel made = it->second(o, sizes);
-  TD_CHECK(made.forward, Unsupported, "the model '{}' has no output for an input alone", type);
+  TD_CHECK(made.forward || made.predict, Unsupported,
+           "the model '{}' has no output for an input alone", type);
   made.module->load_state_dict(train::run_weights(folder));
   made.module->eval();
+
+  LoadedModel m;
+  m.from_run = true;
   m.parameters = made.module->num_parameters();
+  m.state = made.module->state_dict();
+  const size_t n = made.predict_fields.size();
+  TD_CHECK(fields->as_array()->size() >= n, Format, "'{}' has {} fields, '{}' takes {}", file,
+           fields->as_array()->size(), type, n);
+  for (size_t i = 0; i < n; ++i) {
+    const io::Json& field = (*fields->as_array())[i];
+    const io::Json *dtype = field.find("dtype"), *shape = field.find("shape");
+    TD_CHECK(dtype && dtype->as_string() && shape && shape->as_array(), Format,
+             "'{}': a field wants \"dtype\" and \"shape\"", file);
+    ModelPort port{.name = made.predict_fields[i], .dtype = dtype_of(*dtype->as_string(), file)};
+    for (const io::Json& d : *shape->as_array()) port.shape.push_back(whole(d, file));
+    // Rows that stand for themselves may be any number; a graph's belong together.
+    if (n == 1 && !port.shape.empty()) port.shape[0] = -1;
+    m.inputs.push_back(std::move(port));
+  }
+  m.outputs.push_back({.name = "output", .shape = {-1}});
   m.run = [made](const std::vector<Tensor>& in) {
-    // Recipes' models see a batch with its target, which only the loss reads.
+    if (made.predict) return std::vector<Tensor>{made.predict(in)};
+    // The others see a batch with its target, which only the loss reads.
     return std::vector<Tensor>{made.forward({in[0], zeros({in[0].size(0)}, DType::i64)}).first};
   };
   return m;

@@ -145,6 +145,17 @@ TEST_F(Runs, PredictAndConvert) {
   EXPECT_TRUE(has(tool("inspect " + y).text, "[3,10]"));
   EXPECT_EQ(tool("convert " + run("a") + " " + w + " >/dev/null").code, 0);
   EXPECT_EQ(tool("verify " + run("a/model.safetensors") + " " + w + " >/dev/null").code, 0);
+  EXPECT_EQ(tool("export " + run("a") + " " + w + " >/dev/null").code, 0);
+  EXPECT_EQ(tool("verify " + run("a/model.safetensors") + " " + w + " >/dev/null").code, 0);
+  const std::string onnx = run("a.onnx"), z = run("z.npz");
+  r = tool("export " + run("a") + " " + onnx + " 2>&1");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_EQ(tool("predict " + onnx + " --input " + x + " --output " + z + " 2>&1").code, 0);
+  r = tool("verify " + y + " " + z + " --rtol 1e-4 --atol 1e-5 2>&1");
+  EXPECT_EQ(r.code, 0) << r.text;
+  r = tool("export recipes " + onnx + " 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "'recipes' is no folder of a run")) << r.text;
   // Without its last weights the best checkpoint's are taken.
   fs::rename(folder() / "a/model.safetensors", folder() / "a/away");
   EXPECT_EQ(tool("convert " + run("a") + " " + w + " >/dev/null").code, 0);

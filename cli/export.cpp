@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem export RUN model.onnx|model.safetensors`: a trained model out of its run's folder.
+#include <CLI/CLI.hpp>
+
+#include "cli/commands_internal.h"
+#include "cli/model_internal.h"
+
+namespace tandem::cli {
+
+void add_export(CLI::App& app, int& code) {
+  struct Options {
+    ModelArguments model;
+    OnnxArguments onnx;
+    std::string out;
+  };
+  CLI::App* verb = app.add_subcommand("export",
+                                      "The trained model of a run as a file\n\n"
+                                      "  tandem export runs/digits-cnn digits.onnx\n"
+                                      "  tandem export runs/digits-cnn digits.safetensors");
+  auto o = std::make_shared<Options>();
+  verb->add_option("run", o->model.model, "A run's folder")->required();
+  verb->add_option("out", o->out, "model.onnx, or .safetensors, .pth, .npz for the weights alone")
+      ->required();
+  add_onnx_options(*verb, o->onnx);
+  verb->callback([&code, o] {
+    init();
+    code = 0;
+    const std::string& run = o->model.model;
+    TD_CHECK(is_run(run), Value,
+             "'{}' is no folder of a run: it has no recipe.yaml and metrics.jsonl\n`tandem runs "
+             "list` shows those there are; `tandem convert` takes models by name and files of "
+             "weights.",
+             run);
+    if (is_onnx(o->out))
+      write_onnx(o->model, o->out, o->onnx);
+    else
+      write_weights(train::run_weights(run), o->out);
+  });
+}
+
+}  // namespace tandem::cli
