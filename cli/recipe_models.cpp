@@ -48,7 +48,10 @@ std::vector<int64_t> sizes_of(Options& o, const char* key, std::vector<double> o
 // output = net(batch[0]), target = batch[1].
 template <class Net>
 RecipeModel supervised(std::shared_ptr<Net> net) {
-  return {net, [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0]), b[1]); }};
+  RecipeModel m{net,
+                [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0]), b[1]); }};
+  m.predict = [net](const Batch& b) { return (*net)(b[0]); };
+  return m;
 }
 // The same of nets over a graph: (x, edges, labels).
 template <class Net>
@@ -208,8 +211,10 @@ RecipeModel by_name(const std::string& name, Options& o, const Info& info) {
   else
     o.number("dropout", 0.0);
   auto net = std::make_shared<nn::AnyModule>(models::make(name, m));
-  return {std::shared_ptr<nn::Module>(net, &net->module()),
-          [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0]), b[1]); }};
+  RecipeModel made{std::shared_ptr<nn::Module>(net, &net->module()),
+                   [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0]), b[1]); }};
+  made.predict = [net](const Batch& b) { return (*net)(b[0]); };
+  return made;
 }
 
 }  // namespace

@@ -45,8 +45,7 @@ LoadedModel load_run(const std::string& folder) {
   const auto it = all.model.find(type);
   if (it == all.model.end()) o.fail("type", fmt::format("there is no model '{}'", type));
   const train::RecipeModel made = it->second(o, sizes);
-  TD_CHECK(made.forward || made.predict, Unsupported,
-           "the model '{}' has no output for an input alone", type);
+  TD_CHECK(made.predict, Unsupported, "the model '{}' has no output for an input alone", type);
   made.module->load_state_dict(train::run_weights(folder));
   made.module->eval();
 
@@ -69,11 +68,7 @@ LoadedModel load_run(const std::string& folder) {
     m.inputs.push_back(std::move(port));
   }
   m.outputs.push_back({.name = "output", .shape = {-1}});
-  m.run = [made](const std::vector<Tensor>& in) {
-    if (made.predict) return std::vector<Tensor>{made.predict(in)};
-    // The others see a batch with its target, which only the loss reads.
-    return std::vector<Tensor>{made.forward({in[0], zeros({in[0].size(0)}, DType::i64)}).first};
-  };
+  m.run = [made](const std::vector<Tensor>& in) { return std::vector<Tensor>{made.predict(in)}; };
   return m;
 }
 

@@ -96,7 +96,7 @@ TEST_F(Runs, AreListedAndCompared) {
   const std::string html = run("ab.html");
   r = tool("runs compare " + run("a") + " " + run("b") + " --html " + html);
   EXPECT_EQ(r.code, 0);
-  EXPECT_TRUE(has(r.text, "optim.lr") && has(r.text, "3e-4") && has(r.text, "-- b")) << r.text;
+  EXPECT_TRUE(has(r.text, "optim.lr") && has(r.text, "3e-4") && has(r.text, "  b b\n")) << r.text;
   EXPECT_FALSE(has(r.text, "optim.betas"));
   EXPECT_TRUE(has(text_of(html), "Settings that differ"));
   r = tool("runs compare " + run("a") + " --metric val/acuracy 2>&1");
