@@ -152,17 +152,12 @@ OnnxType onnx_type_of(DType dtype) {
 }
 
 OnnxValue::OnnxValue(Tensor t, OnnxType type) : type_(type), tensor_(std::move(t)) {
-      info_of(type).floating)
+  // Under AutocastGuard a product of f32 is of a smaller type.
+  if ((context().slow & kAutocast) && type == OnnxType::f32 &&
       tensor_.dtype() == context().autocast_dtype)
     type_ = onnx_type_of(tensor_.dtype());
-    type_ = type = onnx_type_of(tensor_.dtype());
-  // Under AutocastGuard a product of f32 is of a smaller type.
-  // Under autocast, products of floats come in 16 bits and go on so.
-  TD_CHECK(tensor_.dtype() == info_of(type).carrier, DType, "a tensor of {} lies in {}, got {}",
   TD_CHECK(tensor_.dtype() == info_of(type_).carrier, DType, "a tensor of {} lies in {}, got {}",
-  if ((context().slow & kAutocast) && is_floating(tensor_.dtype()) && info_of(type).native &&
-  if ((context().slow & kAutocast) && type == OnnxType::f32 &&
-           to_string(type), tandem::to_string(info_of(type).carrier),
+           to_string(type), tandem::to_string(info_of(type_).carrier),
            tandem::to_string(tensor_.dtype()));
 }
 
