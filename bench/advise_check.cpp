@@ -200,14 +200,11 @@ plan::Workload work_of(const Case& c, int64_t batch) {
     m->parameters = net->parameters();
     m->inputs = {zeros({n, c.net[0]}), zeros({n}, DType::i64)};
     m->forward = [net](const std::vector<Tensor>& in) { return (*net)(in[0]); };
-    m->loss = [net](const std::vector<Tensor>& in) {
-      return cross_entropy((*net)(in[0]), in[1]);
-    };
+    m->loss = [net](const std::vector<Tensor>& in) { return cross_entropy((*net)(in[0]), in[1]); };
     return m;
   };
   return plan::dry_run(
-      job,
-      {.batch = batch, .compiled = c.compiled, .optimizer = "SGD", .this_backend = true});
+      job, {.batch = batch, .compiled = c.compiled, .optimizer = "SGD", .this_backend = true});
 }
 
 // The same run with the upgrade that the advice speaks of.
@@ -223,20 +220,35 @@ std::vector<Case> cases() {
   const std::vector<int64_t> wide{kRecord, 768, 10}, narrow{32, 32, 32, 32, 32, 32, 32, 32, 10};
   std::vector<Case> all;
   for (double mb : {13.0, 16.0, 20.0, 25.0, 30.0})
-    all.push_back({fmt::format("file at {} MB/s", mb), Limit::disk,
-                   {.kind = Source::file, .rate = mb * 1e6}, wide});
+    all.push_back({fmt::format("file at {} MB/s", mb),
+                   Limit::disk,
+                   {.kind = Source::file, .rate = mb * 1e6},
+                   wide});
   for (double mb : {13.0, 17.0, 22.0, 28.0})
-    all.push_back({fmt::format("connection at {} MB/s", mb), Limit::link,
-                   {.kind = Source::link, .rate = mb * 1e6}, wide});
+    all.push_back({fmt::format("connection at {} MB/s", mb),
+                   Limit::link,
+                   {.kind = Source::link, .rate = mb * 1e6},
+                   wide});
   for (int passes : {160, 240, 360, 500})
-    all.push_back({fmt::format("{} passes over each sample", passes), Limit::decode,
-                   {.passes = passes}, wide});
+    all.push_back({fmt::format("{} passes over each sample", passes),
+                   Limit::decode,
+                   {.passes = passes},
+                   wide});
   for (int passes : {20, 30, 40})
-    all.push_back({fmt::format("one processor for {} passes and the net", passes), Limit::cores,
-                   {.passes = passes}, wide, 32, true, true});
+    all.push_back({fmt::format("one processor for {} passes and the net", passes),
+                   Limit::cores,
+                   {.passes = passes},
+                   wide,
+                   32,
+                   true,
+                   true});
   for (int64_t batch : {1, 2, 4})
-    all.push_back({fmt::format("a narrow net, batch {}, eager", batch), Limit::launch,
-                   {.width = 32}, narrow, batch, false});
+    all.push_back({fmt::format("a narrow net, batch {}, eager", batch),
+                   Limit::launch,
+                   {.width = 32},
+                   narrow,
+                   batch,
+                   false});
   all.push_back({"memory near its limit", Limit::memory, {}, wide, 32, true, false, true});
   return all;
 }
@@ -278,8 +290,8 @@ int main(int argc, char** argv) {
           close ? "" : "NO");
     if (!right || !close) {
       print("    waiting {:.2f} queued {:.2f} loader busy {:.2f} cores {:.2f} queued {:.2f}\n{}",
-            facts.waiting, facts.queued, facts.loader_busy, facts.loader_cores,
-            facts.loader_queued, plan::explain(a.time));
+            facts.waiting, facts.queued, facts.loader_busy, facts.loader_cores, facts.loader_queued,
+            plan::explain(a.time));
     }
   }
   print("named rightly {} of {}, gain within 20 % {} of {}\n", named, all, near, all);

@@ -45,11 +45,13 @@ void bench_machine(bool json, bool check, int threads, const std::string& file, 
     fmt::print("{}\n", plan::to_json(m).dump(1));
   else
     fmt::print(
-        "{}, {} threads{}\nproducts      {} in f32, {} in bf16\nbandwidth     {}, in the caches {}\n"
+        "{}, {} threads{}\nproducts      {} in f32, {} in bf16\nbandwidth     {}, in the caches "
+        "{}\n"
         "one small op  {}\ndisk          {}\ndecoding      {} a picture and core\nloop-back     "
         "{}\n"
         "kernels       {} points\nkept in {}\n",
-        m.cpu, m.threads, m.threads == 1 ? " (processor time)" : "", plan::show(m.f32_flops, "FLOP/s"), plan::show(m.bf16_flops, "FLOP/s"),
+        m.cpu, m.threads, m.threads == 1 ? " (processor time)" : "",
+        plan::show(m.f32_flops, "FLOP/s"), plan::show(m.bf16_flops, "FLOP/s"),
         plan::show(m.bandwidth, "B/s"), plan::show(m.cache_bandwidth, "B/s"),
         plan::show(m.launch_seconds, "s"), plan::show(m.disk_rate, "B/s"),
         plan::show(m.decode_seconds, "s"), plan::show(m.link_rate, "B/s"), m.points.size(), path);

@@ -217,7 +217,8 @@ void add_plan(CLI::App& app, int& code) {
                    "Can the job be done in that time (4.2h) on that GPU, and why");
   verb->add_option("--profile", o->profile, "File of `bench --machine`, for --gpu this");
   verb->add_option("--batch", o->batch, "Samples of a step, all GPUs together");
-  verb->add_option("--precision", o->precision, "f32, tf32, bf16, f16 (autocast), pure-bf16 or mixed-bf16 (from f32 weights)");
+  verb->add_option("--precision", o->precision,
+                   "f32, tf32, bf16, f16 (autocast), pure-bf16 or mixed-bf16 (from f32 weights)");
   verb->add_option("--mode", o->mode, "eager or compiled");
   verb->add_option("--optimizer", o->optimizer, "AdamW, SGD, SGD-momentum, ...");
   verb->add_option("--data", o->data, "imagenet, cifar10, ... or samples=50000,gb=12");

@@ -19,7 +19,8 @@ namespace tandem::interop {
 struct OnnxLoadOptions {
   /// The weights become inputs behind the graph's own, so that gradients can be taken by them;
   /// BatchNormalization and Dropout run as in training. Weights are initializers and constants of
-  /// floating types that nodes multiply, add or look up; statistics, scales and other settings stay.
+  /// floating types that nodes multiply, add or look up; statistics, scales and other settings
+  /// stay.
   bool trainable = false;
 };
 

@@ -26,8 +26,8 @@ void batch_norm_of(OnnxCall& c) {
   const Tensor x = c.x(0);
   const double eps = c.attr_float("epsilon", 1e-5), momentum = c.attr_float("momentum", 0.9);
   // Before opset 14 the attribute is that of OnnxLoadOptions::trainable.
-  const bool training = c.attr("training_mode", 0) != 0 ||
-                        (c.version() < 7 && !c.attr("is_test", 0) && c.wants(1));
+  const bool training =
+      c.attr("training_mode", 0) != 0 || (c.version() < 7 && !c.attr("is_test", 0) && c.wants(1));
   const Tensor v = wide(x);
   Tensor mean_ = wide(c.x(3)), var_ = wide(c.x(4));
   if (training && c.value(1).tensor().dtype() == x.dtype() &&

@@ -15,12 +15,25 @@ struct Setting {
   std::string_view op;
   size_t first;  ///< this input and all behind it
 };
-constexpr Setting kSettings[] = {
-    {"BatchNormalization", 3}, {"Resize", 1},         {"Upsample", 1},       {"Clip", 1},
-    {"Pad", 1},                {"Dropout", 1},        {"QuantizeLinear", 1}, {"DequantizeLinear", 1},
-    {"NonMaxSuppression", 0},  {"RoiAlign", 1},       {"Range", 0},          {"TopK", 1},
-    {"OneHot", 1},             {"ThresholdedRelu", 1}, {"STFT", 1},          {"MelWeightMatrix", 0},
-    {"Shape", 0},              {"Size", 0},           {"ConstantOfShape", 0}};
+constexpr Setting kSettings[] = {{"BatchNormalization", 3},
+                                 {"Resize", 1},
+                                 {"Upsample", 1},
+                                 {"Clip", 1},
+                                 {"Pad", 1},
+                                 {"Dropout", 1},
+                                 {"QuantizeLinear", 1},
+                                 {"DequantizeLinear", 1},
+                                 {"NonMaxSuppression", 0},
+                                 {"RoiAlign", 1},
+                                 {"Range", 0},
+                                 {"TopK", 1},
+                                 {"OneHot", 1},
+                                 {"ThresholdedRelu", 1},
+                                 {"STFT", 1},
+                                 {"MelWeightMatrix", 0},
+                                 {"Shape", 0},
+                                 {"Size", 0},
+                                 {"ConstantOfShape", 0}};
 
 bool is_setting(const OnnxNode& n, size_t input) {
   for (const Setting& s : kSettings)
@@ -82,8 +95,8 @@ std::vector<std::pair<std::string, OnnxValue>> make_trainable(OnnxModelProto& mo
   std::vector<std::pair<std::string, OnnxValue>> weights;
   std::vector<std::pair<std::string, OnnxValue>> rest;
   for (auto& entry : g.initializers) {
-    const bool weight = can_learn(entry.second) && read.count(entry.first) &&
-                        !settings.count(entry.first);
+    const bool weight =
+        can_learn(entry.second) && read.count(entry.first) && !settings.count(entry.first);
     (weight ? weights : rest).push_back(std::move(entry));
   }
   g.initializers = std::move(rest);

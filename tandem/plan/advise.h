@@ -7,17 +7,17 @@
 
 namespace tandem::plan {
 
-/// What a run says about itself (metrics.jsonl, keys system/...), means of its later half. Figures of
-/// threads are seconds per second; those of data threads are sums over them.
+/// What a run says about itself (metrics.jsonl, keys system/...), means of its later half. Figures
+/// of threads are seconds per second; those of data threads are sums over them.
 struct RunFacts {
   double samples_per_second = 0;
-  double waiting = 0;         ///< share of the time that waited for data, 0 .. 1
-  double resident_bytes = 0;  ///< most
-  double queued = 0;          ///< the training thread was ready and had no processor
-  double loaders = 0;         ///< data threads
-  double loader_busy = 0;     ///< they were at work, whatever held them
-  double loader_cores = 0;    ///< ... computing
-  double loader_queued = 0;   ///< ... ready, without a processor
+  double waiting = 0;             ///< share of the time that waited for data, 0 .. 1
+  double resident_bytes = 0;      ///< most
+  double queued = 0;              ///< the training thread was ready and had no processor
+  double loaders = 0;             ///< data threads
+  double loader_busy = 0;         ///< they were at work, whatever held them
+  double loader_cores = 0;        ///< ... computing
+  double loader_queued = 0;       ///< ... ready, without a processor
   double read = 0, received = 0;  ///< bytes per second from files and from the network
   double memory_share = 0;        ///< of what the process may have, most
   double memory_stall = 0;        ///< share of the time that waited for memory
@@ -25,22 +25,13 @@ struct RunFacts {
 /// Read the log of a run's folder. Throws Io, Format, and Value for one without such lines.
 TD_API RunFacts run_facts(const std::string& folder);
 
-enum class Limit : uint8_t {
-  arithmetic,
-  bandwidth,
-  launch,
-  decode,
-  disk,
-  link,
-  cores,
-  memory
-};
+enum class Limit : uint8_t { arithmetic, bandwidth, launch, decode, disk, link, cores, memory };
 TD_API const char* to_string(Limit l);
 
 struct Advice {
   Limit limit = Limit::arithmetic;
-  double share = 0;  ///< of the run's time
-  double gain = 1;   ///< samples per second after the upgrade over those before it
+  double share = 0;     ///< of the run's time
+  double gain = 1;      ///< samples per second after the upgrade over those before it
   std::string upgrade;  ///< "a faster disk, or data that fits into RAM"
   std::string text;
   Quantity time;  ///< of a step, by what limits each part

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem bench --machine`: what this machine reaches, and how far plans for it are from real steps.
+// `tandem bench --machine`: what this machine reaches, and how far plans for it are from real
+// steps.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -260,8 +261,7 @@ MachineProfile measure_machine(const std::function<bool(const std::string&)>& pr
   };
   for (auto& [at, times] : points) {
     const auto& [kind, x] = at;
-    m.points.push_back(
-        {kind, x[0], std::max(x[1], 1.0), {x[2], x[3], x[4]}, median(times)});
+    m.points.push_back({kind, x[0], std::max(x[1], 1.0), {x[2], x[3], x[4]}, median(times)});
   }
   m.eager_call_seconds = median(around[0]);
   m.compiled_call_seconds = median(around[1]);

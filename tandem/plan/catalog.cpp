@@ -314,12 +314,12 @@ io::Json to_json(const MachineProfile& p) {
   for (const ProfileField& f : kFields) o.emplace_back(f.key, p.*f.field);
   io::Json::Array points;
   for (const MachineProfile::Point& q : p.points)
-    points.push_back(io::Json(
-        io::Json::Object{{"kind", q.kind},
-                         {"flops", q.flops},
-                         {"bytes", q.bytes},
-                         {"sizes", io::Json::Array{q.sizes[0], q.sizes[1], q.sizes[2]}},
-                         {"seconds", q.seconds}}));
+    points.push_back(
+        io::Json(io::Json::Object{{"kind", q.kind},
+                                  {"flops", q.flops},
+                                  {"bytes", q.bytes},
+                                  {"sizes", io::Json::Array{q.sizes[0], q.sizes[1], q.sizes[2]}},
+                                  {"seconds", q.seconds}}));
   o.emplace_back("points", std::move(points));
   return io::Json(std::move(o));
 }

@@ -113,7 +113,7 @@ MeasuredJob measured_job(const std::string& path) {
   const io::Json j = io::parse_json(read_file(path, size_t{1} << 20), path);
   const auto number = [&](const io::Json& of, const char* key) {
     const io::Json* v = of.find(key);
-    const double d = v && v->as_int() ? static_cast<double>(*v->as_int())
+    const double d = v && v->as_int()      ? static_cast<double>(*v->as_int())
                      : v && v->as_double() ? *v->as_double()
                                            : NAN;
     TD_CHECK(std::isfinite(d) && d > 0, Format, "{}: '{}' is to be a number above 0", path, key);
@@ -171,8 +171,7 @@ Judged unnamed_job(const MeasuredJob* job) {
   for (const MeasuredJob::Row& r : job->rows)
     for (bool memory : {false, true})
       j.arithmetic.push_back(given("claim.measured", r.name, memory ? r.peak : r.wall,
-                                   memory ? "B" : "s",
-                                   memory ? "highest resident memory" : from));
+                                   memory ? "B" : "s", memory ? "highest resident memory" : from));
   j.arithmetic.push_back(quotient("claim.ratio.here", "TensorFlow to PyTorch here", "", "",
                                   given("claim.tf", tf->name, tf->wall, "s", from),
                                   given("claim.torch", torch->name, torch->wall, "s", from)));

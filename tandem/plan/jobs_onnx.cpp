@@ -107,9 +107,9 @@ Job onnx_job(const std::string& path, const JobOptions& o) {
   job.name = path.substr(path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1);
   if (!plain->inputs().empty()) {
     const interop::OnnxPort& first = plain->inputs()[0];
-    const std::vector<int64_t> dims = shape_of(
-        first, 0, o, !first.type.dims.empty() && first.type.dims[0] > 1 ? first.type.dims[0] : 1,
-        path);
+    const std::vector<int64_t> dims =
+        shape_of(first, 0, o,
+                 !first.type.dims.empty() && first.type.dims[0] > 1 ? first.type.dims[0] : 1, path);
     if (!is_floating(dtype_of(first, path)) && dims.size() == 2) {
       job.unit = "tokens";
       job.units_per_sample = static_cast<double>(dims[1]);

@@ -66,12 +66,13 @@ std::vector<MachineLine> judge_machine(const MachineProfile& m, const Catalog& c
          "Something else computes, the chip is too hot, or fewer cores are there than threads.");
   }
   // DDR4 and DDR5 give one core about 10 to 20 GB/s; what is far below is shared or starved.
-  const double wanted = known ? std::min(0.5 * known->bandwidth, 5e9 * m.threads)
-                              : 5e9 * std::min(m.threads, 8);
+  const double wanted =
+      known ? std::min(0.5 * known->bandwidth, 5e9 * m.threads) : 5e9 * std::min(m.threads, 8);
   line("memory bandwidth", show(m.bandwidth, "B/s"),
-       known ? fmt::format("{:.0f} % of {} of all channels, {}", 100 * m.bandwidth / known->bandwidth,
-                           show(known->bandwidth, "B/s"), known->source)
-             : fmt::format("{} and more for {} threads", show(wanted, "B/s"), m.threads),
+       known
+           ? fmt::format("{:.0f} % of {} of all channels, {}", 100 * m.bandwidth / known->bandwidth,
+                         show(known->bandwidth, "B/s"), known->source)
+           : fmt::format("{} and more for {} threads", show(wanted, "B/s"), m.threads),
        m.bandwidth >= wanted, "Others use the memory, or not all of its channels are filled.");
   line("caches", show(m.cache_bandwidth, "B/s"), "three times the memory's and more",
        m.cache_bandwidth >= 3 * m.bandwidth, "The caches are shared with others.");

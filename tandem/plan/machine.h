@@ -11,9 +11,9 @@
 namespace tandem::plan {
 
 /// Measure the machine, about two minutes: products, bandwidth, overheads, disk, decoding, a
-/// loop-back connection, and ladders of layers whose kernels become points of the profile. All times
-/// are the shortest of several; with one thread they are processor time.
-/// `progress` hears what is measured; it returns false to stop early.
+/// loop-back connection, and ladders of layers whose kernels become points of the profile. All
+/// times are the shortest of several; with one thread they are processor time. `progress` hears
+/// what is measured; it returns false to stop early.
 TD_API MachineProfile measure_machine(const std::function<bool(const std::string&)>& progress = {});
 
 /// What a kernel's points are kept under: mode, phase, dtype and row.

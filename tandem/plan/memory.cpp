@@ -35,8 +35,8 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   double most = -1, activations = 0;
   for (const Peak& p : w.peaks.empty() ? std::vector<Peak>{{w.peak, 0}} : w.peaks) {
     const double act = r.recompute && training ? recomputed(w, p) : p.held.of(Cause::activations);
-    const double total = act + p.held.of(Cause::workspace) +
-                         p.held.of(Cause::gradients) * kept / shards(2);
+    const double total =
+        act + p.held.of(Cause::workspace) + p.held.of(Cause::gradients) * kept / shards(2);
     if (total <= most) continue;
     most = total;
     peak = p;
@@ -44,10 +44,10 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   }
   std::vector<Quantity> parts;
   const auto part = [&](Cause c, const std::string& key, const std::string& why, int stage) {
-    Quantity q = given(key + ".whole", std::string("all ") + to_string(c),
-                       peak.held.of(c) * (c == Cause::input ? 1 : kept), "B",
-                       mixed && c != Cause::input ? why + "; twice its bf16 bytes: kept in f32"
-                                                  : why);
+    Quantity q =
+        given(key + ".whole", std::string("all ") + to_string(c),
+              peak.held.of(c) * (c == Cause::input ? 1 : kept), "B",
+              mixed && c != Cause::input ? why + "; twice its bf16 bytes: kept in f32" : why);
     if (shards(stage) == 1) {
       q.key = key;
       q.label = to_string(c);
@@ -61,13 +61,12 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   part(Cause::weights, "memory.weights", "parameters and buffers in the dry run", 3);
   part(Cause::gradients, "memory.gradients", "those alive at the highest moment of the step", 2);
   if (r.eight_bit_state)
-    parts.push_back(
-        product("memory.optimizer", "optimizer state", "B", "",
-                {given("memory.optimizer.whole", "in full width",
-                       peak.held.of(Cause::optimizer) * kept / shards(1), "B",
-                       "what the optimizer made in the dry run"),
-                 given("memory.optimizer.eight", "8 of 32 bits", 0.2525, "",
-                       "one byte and a share of a block's scale each")}));
+    parts.push_back(product("memory.optimizer", "optimizer state", "B", "",
+                            {given("memory.optimizer.whole", "in full width",
+                                   peak.held.of(Cause::optimizer) * kept / shards(1), "B",
+                                   "what the optimizer made in the dry run"),
+                             given("memory.optimizer.eight", "8 of 32 bits", 0.2525, "",
+                                   "one byte and a share of a block's scale each")}));
   else
     part(Cause::optimizer, "memory.optimizer", "what the optimizer made in the dry run", 1);
   // Weights as the products read them: the whole bf16 copy, or two gathered blocks of it and what
@@ -75,21 +74,21 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   const double weights = peak.held.of(Cause::weights);
   if (shards(3) > 1) {
     const double blocks = std::max(1.0, w.blocks);
-    parts.push_back(
-        sum("memory.gathered", "gathered weights", "B", "",
-            {product("memory.gathered.blocks", "blocks", "B", "",
-                     {quotient("memory.gathered.block", "one block", "B", "",
-                               given("memory.block_weights", "all blocks",
-                                     w.blocks > 1 ? w.block_weights : weights, "B", "dry run"),
-                               given("memory.blocks", "blocks", blocks, "", "of the model")),
-                      given("memory.gathered.ahead", "at once", 2, "",
-                            "the one that runs and the next")}),
-             given("memory.gathered.outside", "outside of blocks",
-                   w.blocks > 1 ? std::max(0.0, weights - w.block_weights) : 0, "B",
-                   "embeddings and head")}));
+    parts.push_back(sum(
+        "memory.gathered", "gathered weights", "B", "",
+        {product(
+             "memory.gathered.blocks", "blocks", "B", "",
+             {quotient("memory.gathered.block", "one block", "B", "",
+                       given("memory.block_weights", "all blocks",
+                             w.blocks > 1 ? w.block_weights : weights, "B", "dry run"),
+                       given("memory.blocks", "blocks", blocks, "", "of the model")),
+              given("memory.gathered.ahead", "at once", 2, "", "the one that runs and the next")}),
+         given("memory.gathered.outside", "outside of blocks",
+               w.blocks > 1 ? std::max(0.0, weights - w.block_weights) : 0, "B",
+               "embeddings and head")}));
   } else if (mixed) {
-    parts.push_back(given("memory.copy", "bf16 copy of the weights", weights, "B",
-                          "what the products read"));
+    parts.push_back(
+        given("memory.copy", "bf16 copy of the weights", weights, "B", "what the products read"));
   }
   if (r.recompute && training)
     parts.push_back(quotient(
@@ -100,10 +99,9 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
               "alive at the highest moment of the step"),
         given("memory.activations.saved", "times less",
               activations > 0 ? peak.held.of(Cause::activations) / activations : 1, "",
-              w.boundary_bytes > 0
-                  ? fmt::format("{} between blocks, {} blocks", show(w.boundary_bytes, "B"),
-                                w.blocks)
-                  : "n blocks: one whole and n boundaries of about a n-th each")));
+              w.boundary_bytes > 0 ? fmt::format("{} between blocks, {} blocks",
+                                                 show(w.boundary_bytes, "B"), w.blocks)
+                                   : "n blocks: one whole and n boundaries of about a n-th each")));
   else {
     Quantity q = given("memory.activations", "activations", peak.held.of(Cause::activations), "B",
                        w.options.compiled

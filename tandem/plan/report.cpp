@@ -5,15 +5,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 
 #include "tandem/plan/plan_internal.h"
 
 namespace tandem::plan {
 namespace {
 
-constexpr const char* kColours[] = {"#4477aa", "#cc6677", "#ddcc77",
-                                    "#117733", "#88ccee", "#aa4499"};
+constexpr const char* kColours[] = {"#4477aa", "#cc6677", "#ddcc77", "#117733", "#88ccee",
+                                    "#aa4499", "#999999", "#332288", "#ee8866", "#44aa99"};
 
 std::string escape(const std::string& s) {
   std::string out;
@@ -56,20 +58,28 @@ std::string timeline(const Workload& w) {
   return s + fmt::format("<text x=\"4\" y=\"14\">{}</text></svg>", show(most, "B"));
 }
 
+// A quantity's parts side by side, with what each is; a single part is opened.
 std::string stack(const Quantity& q) {
+  if (q.how == Quantity::How::sum && q.parts.size() == 1 && q.parts[0].how == Quantity::How::sum)
+    return stack(q.parts[0]);
   constexpr double kWide = 900;
-  std::string s = fmt::format("<svg class=\"stack\" viewBox=\"0 0 {} 46\">", kWide);
+  std::string s = fmt::format("<svg class=\"stack\" viewBox=\"0 0 {} 32\">", kWide);
+  std::string key = "<p class=\"key\">";
   double at = 0;
   size_t k = 0;
   for (const Quantity& p : q.parts) {
-    const double wide = kWide * p.value / std::max(q.value, 1e-300);
+    const double share = p.value / std::max(q.value, 1e-300), wide = kWide * share;
+    const char* colour = kColours[k++ % std::size(kColours)];
     s += fmt::format(
         "<rect x=\"{:.1f}\" y=\"0\" width=\"{:.1f}\" height=\"30\" fill=\"{}\"><title>{} "
         "{}</title></rect>",
-        at, std::max(0.0, wide), kColours[k++ % 6], escape(p.label), show(p));
+        at, std::max(0.0, wide), colour, escape(p.label), show(p));
+    if (p.value > 0)
+      key += fmt::format("<span style=\"background:{}\"></span>{} {} ({:.0f} %)", colour,
+                         escape(p.label), show(p), 100 * share);
     at += wide;
   }
-  return s + "</svg>";
+  return s + "</svg>" + key + "</p>";
 }
 
 std::string front(const std::vector<Ranked>& all) {
@@ -86,6 +96,18 @@ std::string front(const std::vector<Ranked>& all) {
   const auto place = [](double v, double lo, double hi, double wide) {
     return hi > lo ? std::log(v / lo) / std::log(hi / lo) * wide : wide / 2;
   };
+  s += fmt::format(
+      "<path d=\"M10 4V{0}H{1}\" fill=\"none\" stroke=\"#888\"/><text x=\"16\" y=\"14\">cost "
+      "{2}</text><text x=\"{1}\" y=\"{3}\" text-anchor=\"end\">time {4}</text>",
+      kHigh + 2, kWide - 10, show(u1, "USD"), kHigh - 4, show(t1, "s"));
+  // Names keep clear of those already there.
+  std::vector<std::array<double, 3>> names;
+  const auto clear = [&](double x, double y, double wide) {
+    for (const auto& n : names)
+      if (std::abs(n[1] - y) < 13 && x < n[0] + n[2] && n[0] < x + wide) return false;
+    names.push_back({x, y, wide});
+    return true;
+  };
   for (const Ranked& k : all) {
     if (!k.fits) continue;
     const double x = 20 + place(k.seconds, t0, t1, kWide - 160);
@@ -95,9 +117,14 @@ std::string front(const std::vector<Ranked>& all) {
         "{}</title></circle>",
         x, y, k.pareto ? 6 : 4, k.pareto ? "#cc6677" : "#88ccee", k.n, escape(k.gpu),
         show(k.usd, "USD"), show(k.seconds, "s"));
-    if (k.pareto)
-      s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{} x {}</text>", x + 9, y + 4, k.n,
-                       escape(k.gpu));
+    if (!k.pareto) continue;
+    const double wide = 7.0 * static_cast<double>(k.gpu.size() + 4);
+    for (double dy : {4.0, -9.0, 17.0, -22.0, 30.0})
+      if (clear(x + 9, y + dy, wide)) {
+        s += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{} x {}</text>", x + 9, y + dy, k.n,
+                         escape(k.gpu));
+        break;
+      }
   }
   return s + fmt::format(
                  "<text x=\"4\" y=\"{}\">time {} to {}, cost {} to {}, logarithmic; red: nothing "
@@ -155,9 +182,13 @@ std::string html_report(const Plan& p, const std::vector<Ranked>& servers, const
       p.compiled ? "compiled" : "eager", escape(w.options.optimizer));
   for (const std::string& n : p.notes) s += "<p>" + escape(n) + "</p>";
   s += "<h2>Memory over one step</h2>" + timeline(w) + "<p class=\"key\">";
+  double held[static_cast<size_t>(Cause::count)] = {};
+  for (const Moment& m : w.timeline)
+    for (size_t c = 0; c < std::size(held); ++c) held[c] = std::max(held[c], m.held.bytes[c]);
   for (size_t c = 0; c < static_cast<size_t>(Cause::count); ++c)
-    s += fmt::format("<span style=\"background:{}\"></span>{}", kColours[c],
-                     to_string(static_cast<Cause>(c)));
+    if (held[c] > 0)
+      s += fmt::format("<span style=\"background:{}\"></span>{}", kColours[c],
+                       to_string(static_cast<Cause>(c)));
   s += "</p>";
   if (const Quantity* m = p.find("memory"))
     s += "<h2>Memory by cause: " + show(*m) + "</h2>" + stack(*m);

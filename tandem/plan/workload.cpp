@@ -397,8 +397,9 @@ Precision precision_of(const std::string& name) {
     names.push_back(n);
   }
   const std::string near = nearest_word(name, names);
-  TD_FAIL(Value, "there is no precision '{}'\n{}It is f32, tf32, bf16, f16, pure-bf16 or mixed-bf16.", name,
-          near.empty() ? "" : "Did you mean '" + near + "'? ");
+  TD_FAIL(Value,
+          "there is no precision '{}'\n{}It is f32, tf32, bf16, f16, pure-bf16 or mixed-bf16.",
+          name, near.empty() ? "" : "Did you mean '" + near + "'? ");
 }
 const char* to_string(Precision p) {
   static const char* const kNames[] = {"f32", "tf32", "bf16", "f16", "pure-bf16", "mixed-bf16"};
@@ -474,7 +475,8 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
     if (o.training && p.requires_grad()) w.gradient_bytes += numel_bytes(v);
     if (w.blocks > 1 && in_block(p.name())) w.block_weights += numel_bytes(v);
   }
-  w.boundary_bytes = w.units * static_cast<double>(job.width) * (computes_in_bf16(o.precision) ? 2 : 4);
+  w.boundary_bytes =
+      w.units * static_cast<double>(job.width) * (computes_in_bf16(o.precision) ? 2 : 4);
   for (const Buffer& b : s.model().buffers) w.weight_bytes += numel_bytes(b.value());
   // The state of values, as large as they are; no counters of steps.
   std::set<int64_t> sizes;
@@ -550,8 +552,8 @@ ProfiledStep profile_steps(const Job& job, const WorkOptions& o, int steps) {
     const int64_t end = profiler.now();
     const std::vector<ProfileEvent>& events = profiler.profile().events;
     TD_CHECK(!events.empty(), Value, "a step of {} runs no kernel", job.name);
-    outside.push_back(
-        1e-9 * static_cast<double>(events.front().start_ns + end - events.back().end_ns));
+    outside.push_back(1e-9 *
+                      static_cast<double>(events.front().start_ns + end - events.back().end_ns));
     all.push_back(work_of(profiler.profile(), hook, s.executable().get()));
   }
   ProfiledStep out;

@@ -23,7 +23,8 @@ enum class Precision : uint8_t {
   /// f32: FSDP's MixedPrecision(param_dtype=bf16), DeepSpeed's bf16, MosaicML's PURE.
   mixed_bf16,
 };
-/// "f32", "tf32", "bf16" (amp), "f16" (amp), "pure-bf16", "mixed-bf16". Throws Value naming the nearest.
+/// "f32", "tf32", "bf16" (amp), "f16" (amp), "pure-bf16", "mixed-bf16". Throws Value naming the
+/// nearest.
 TD_API Precision precision_of(const std::string& name);
 TD_API const char* to_string(Precision p);
 
@@ -103,13 +104,13 @@ struct Workload {
   double parameters = 0;
   double blocks = 0;  ///< equal blocks of the model, 0: not known
   double weight_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
-  std::vector<Work> work;  ///< of one step
-  Held peak;               ///< as tensors are sized, at the step's highest moment
-  std::vector<Peak> peaks;  ///< no other moment has both more activations and more gradients
+  std::vector<Work> work;     ///< of one step
+  Held peak;                  ///< as tensors are sized, at the step's highest moment
+  std::vector<Peak> peaks;    ///< no other moment has both more activations and more gradients
   double boundary_bytes = 0;  ///< what goes from one block to the next; 0: not known
   double block_weights = 0;   ///< bytes of the weights in all blocks
-  double host_peak = 0;    ///< as this machine's allocator would count it, headers and rounding too
-  double rounding = 0;     ///< host_peak less the tensors that are alive then
+  double host_peak = 0;  ///< as this machine's allocator would count it, headers and rounding too
+  double rounding = 0;   ///< host_peak less the tensors that are alive then
   std::vector<Moment> timeline;  ///< of one step, thinned to a few hundred moments
   double plan_seconds = 0;       ///< what the dry run took
 

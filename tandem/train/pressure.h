@@ -14,10 +14,10 @@ namespace tandem::train {
 
 /// Per second, over a stretch of time; 0 where the system does not say.
 struct PressureFigures {
-  double cores = 0;         ///< processor seconds of all threads
-  double queued = 0;        ///< seconds that the calling thread was ready and had no processor
-  double loader_cores = 0;  ///< processor seconds of the data threads ("td-data")
-  double loader_queued = 0;  ///< seconds that they were ready and had no processor
+  double cores = 0;           ///< processor seconds of all threads
+  double queued = 0;          ///< seconds that the calling thread was ready and had no processor
+  double loader_cores = 0;    ///< processor seconds of the data threads ("td-data")
+  double loader_queued = 0;   ///< seconds that they were ready and had no processor
   double loader_blocked = 0;  ///< seconds that they waited for something else, at work or idle
   double read = 0;            ///< bytes by read calls, or from disks where that is more
   double received = 0;        ///< bytes from the network (of the whole machine's name space)

@@ -14,8 +14,8 @@
 #include "tandem/compile/compile.h"
 #include "tandem/ops/ops.h"
 #include "tandem/tensor/allocator.h"
-#include "tandem/train/progress.h"
 #include "tandem/train/pressure.h"
+#include "tandem/train/progress.h"
 #include "tandem/train/resources.h"
 #include "tandem/train/run_folder.h"
 #include "tandem/train/state_keeper_internal.h"
@@ -80,7 +80,7 @@ struct Trainer::Running {
   int64_t first_step = 0;  ///< where this process began
   double samples = 0;
   double last_loss = 0, last_norm = 0;
-  double shown_samples = 0;  ///< at the last line of the system's figures
+  double shown_samples = 0;                 ///< at the last line of the system's figures
   double shown_waited = 0, shown_busy = 0;  ///< likewise, of the data's RunStats
   PressureMeter pressure;
   Clock::time_point shown = Clock::now();

@@ -386,8 +386,7 @@ TEST(Published, MosaicThroughput) {
     all.push_back(std::abs(planned / real - 1));
     if (std::getenv("TANDEM_SHOW"))
       print("{:50} memory {:.0f} % planned {:8.0f} {:+.1f} % of {}: products {}, step {}\n", line,
-            100 * full, planned,
-            100 * (planned / real - 1), find(rate, "units.step")->value / r.n,
+            100 * full, planned, 100 * (planned / real - 1), find(rate, "units.step")->value / r.n,
             products(*find(rate, "time.step")), find(rate, "time.step")->value);
   }
   EXPECT_EQ(all.size(), 191u);
@@ -403,7 +402,8 @@ TEST(Published, MosaicThroughput) {
       "%\n",
       too_large, 100 * fullest);
   print("memory planned, of the GPU's: median {:.0f} %, p10 {:.0f} %, p90 {:.0f} %\n",
-        100 * quantile(fullness, 0.5), 100 * quantile(fullness, 0.1), 100 * quantile(fullness, 0.9));
+        100 * quantile(fullness, 0.5), 100 * quantile(fullness, 0.1),
+        100 * quantile(fullness, 0.9));
   EXPECT_LE(quantile(all, 0.9), 0.20);
   // They fitted: nine of ten are planned to fit within 15 %, and so full that they are worth it.
   EXPECT_LE(quantile(fullness, 0.9), 1.15);

@@ -107,17 +107,17 @@ TEST(Advise, NamesWhatTakesMost) {
   const Advice decode = ask("vgg11", 4, {.waiting = 0.75, .loader_busy = 1, .loader_cores = 1});
   EXPECT_EQ(decode.limit, Limit::decode);
   EXPECT_NEAR(decode.gain, 2, 0.05);
-  const Advice disk = ask(
-      "vgg11", 4, {.waiting = 0.75, .loader_busy = 1, .loader_cores = 0.1, .read = 5e6});
+  const Advice disk =
+      ask("vgg11", 4, {.waiting = 0.75, .loader_busy = 1, .loader_cores = 0.1, .read = 5e6});
   EXPECT_EQ(disk.limit, Limit::disk);
   EXPECT_NEAR(disk.gain, 4, 0.05);
-  const Advice slow = ask("vgg11", 4,
-                          {.waiting = 0.75, .loader_busy = 1, .loader_cores = 0.4, .read = 5e6});
+  const Advice slow =
+      ask("vgg11", 4, {.waiting = 0.75, .loader_busy = 1, .loader_cores = 0.4, .read = 5e6});
   EXPECT_NEAR(slow.gain, 1 / 0.4, 0.05);  // then decoding is the slowest
   EXPECT_EQ(ask("vgg11", 4, {.waiting = 0.75, .loader_busy = 1, .read = 5, .received = 9e6}).limit,
             Limit::link);
-  const Advice cores = ask(
-      "vgg11", 4, {.waiting = 0.4, .queued = 0.4, .loader_busy = 1, .loader_queued = 0.6});
+  const Advice cores =
+      ask("vgg11", 4, {.waiting = 0.4, .queued = 0.4, .loader_busy = 1, .loader_queued = 0.6});
   EXPECT_EQ(cores.limit, Limit::cores);
   EXPECT_NEAR(cores.gain, 1 / 0.4, 0.1);
   EXPECT_EQ(ask("vgg11", 4, {.waiting = 0.2, .memory_share = 0.97}).limit, Limit::memory);
