@@ -500,7 +500,7 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs,
 }
 
 std::string Executable::to_string() const {
-  static const char* const kBases[] = {"arena", "input", "capture",  "cell",  "cell'",
+  static const char* const kBases[] = {"arena", "input", "capture",  "cell",   "cell'",
                                        "grad",  "grad'", "constant", "output", "derived"};
   std::string s;
   const auto show = [&](int k) {

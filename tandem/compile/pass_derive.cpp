@@ -121,13 +121,11 @@ class Deriving {
     const Spec& spec = p_.values[idx(v)].spec;
     std::shared_ptr<Derived> d = Derived::of(p_, maker_, v);
     if (!d) return false;
-    const size_t bytes =
-        static_cast<size_t>(spec.shape.numel().value()) * size_of(spec.dtype);
+    const size_t bytes = static_cast<size_t>(spec.shape.numel().value()) * size_of(spec.dtype);
     if (bytes > kSmall && bytes > kGrowth * d->source_bytes()) return false;
     if (!d->is_constant()) {
       p_.derived.push_back(std::move(d));
-      now_[idx(v)] =
-          p_.add_value(spec, Origin::derived, static_cast<int>(p_.derived.size()) - 1);
+      now_[idx(v)] = p_.add_value(spec, Origin::derived, static_cast<int>(p_.derived.size()) - 1);
       return true;
     }
     Tensor value;
@@ -139,8 +137,7 @@ class Deriving {
     if (!(spec_of(value) == spec)) return false;
     p_.constants.push_back(std::move(value));
     p_.shared.push_back(std::move(d));
-    now_[idx(v)] =
-        p_.add_value(spec, Origin::constant, static_cast<int>(p_.constants.size()) - 1);
+    now_[idx(v)] = p_.add_value(spec, Origin::constant, static_cast<int>(p_.constants.size()) - 1);
     return true;
   }
 

@@ -12,9 +12,9 @@
 namespace tandem::compiler {
 namespace {
 
-constexpr size_t kSmall = 1 << 20;  ///< bytes that are always kept
+constexpr size_t kSmall = 1 << 20;     ///< bytes that are always kept
 constexpr size_t kFewBytes = 1 << 16;  ///< of a weight in a file, that may be looked at
-constexpr size_t kGrowth = 6;       ///< a packed weight may be so much larger than the weight
+constexpr size_t kGrowth = 6;          ///< a packed weight may be so much larger than the weight
 
 size_t idx(int k) { return static_cast<size_t>(k); }
 size_t bytes_of(const Spec& s) {

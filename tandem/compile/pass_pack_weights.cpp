@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // In programs without gradients products and convolutions whose weight is stable read it packed
-// (ops/packed.h). The packing itself is stable too: derive_values() takes it out of the calls. Convolutions work channels-last, between two permutations that
-// channels_last() takes away where neighbours agree.
+// (ops/packed.h). The packing itself is stable too: derive_values() takes it out of the calls.
+// Convolutions work channels-last, between two permutations that channels_last() takes away where
+// neighbours agree.
 #include "tandem/compile/emit.h"
 #include "tandem/compile/passes.h"
 #include "tandem/graph/apply.h"

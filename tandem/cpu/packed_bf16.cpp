@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// packed_product_bf16: a product of bf16 matrices whose weight lies in panels of pairs. Sums are f32
-// from the first product to the tail and rounded once. Threads share the panels; rows are taken in
-// blocks that stay in the cache.
+// packed_product_bf16: a product of bf16 matrices whose weight lies in panels of pairs. Sums are
+// f32 from the first product to the tail and rounded once. Threads share the panels; rows are taken
+// in blocks that stay in the cache.
 #include <algorithm>
 
 #include "tandem/base/parallel.h"

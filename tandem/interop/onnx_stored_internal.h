@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights that lie in a mapped file at addresses that their dtype does not allow (ONNX aligns
-// nothing). An OnnxValue shows them and has no copy: inside a trace tensor() gives a constant of the
-// trace that is copied where it is needed (ops/stored.h), elsewhere a copy, made the first time.
+// nothing). An OnnxValue shows them and has no copy: inside a trace tensor() gives a constant of
+// the trace that is copied where it is needed (ops/stored.h), elsewhere a copy, made the first
+// time.
 #pragma once
 
 #include <map>

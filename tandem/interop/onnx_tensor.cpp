@@ -167,7 +167,7 @@ OnnxValue show(const Fields& f, const char* data, uint64_t bytes, DType dtype,
 }
 
 OnnxValue from_raw(const ProtoReader& r, const Fields& f, uint64_t n, std::string_view raw,
-                const Ref<MappedFile>& file) {
+                   const Ref<MappedFile>& file) {
   const OnnxTypeInfo& info = info_of(f.type);
   const uint64_t bytes = (n * info.bits + 7) / 8;
   if (raw.size() != bytes)

@@ -26,8 +26,8 @@ struct GenerateOptions {
 };
 
 /// Continue each prompt, or answer it where an encoder reads it (rows may differ in length). Gives
-/// the new tokens of each row, up to and with the end token. Throws Value for empty prompts and tokens out of range, Unsupported for
-/// models that generate no text.
+/// the new tokens of each row, up to and with the end token. Throws Value for empty prompts and
+/// tokens out of range, Unsupported for models that generate no text.
 TD_API std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
                                                   const std::vector<std::vector<int64_t>>& prompts,
                                                   const GenerateOptions& options = {});

@@ -24,7 +24,7 @@ struct ModelInputs {
 /// The keys and values of all layers while tokens are generated, of fixed size.
 struct DecodeState {
   std::vector<nn::KVCache> layers;  ///< behind those of an encoder-decoder model: of its prompt
-  Buffer start;  ///< [n]: how many tokens on the left of each row are padding
+  Buffer start;                     ///< [n]: how many tokens on the left of each row are padding
 };
 
 /// A model of a folder: a handle to a module and its config.

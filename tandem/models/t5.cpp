@@ -261,8 +261,9 @@ class T5 : public PretrainedModel {
     const auto own = static_cast<size_t>(sizes_.decoder_layers);
     if (state.layers.size() == own) {
       read_prompt(ids, state);
-      return decode(full({ids.size(0), 1}, config.integer("decoder_start_token_id", 0, 0), DType::i64),
-                    state);
+      return decode(
+          full({ids.size(0), 1}, config.integer("decoder_start_token_id", 0, 0), DType::i64),
+          state);
     }
     const Tensor x = net_.decoder->step(net_.shared(ids), state);
     return logits(x.select(1, x.size(1) - 1));

@@ -20,9 +20,7 @@ void placeholder_infer(InferCall& c) {
   TD_FAIL(Internal, "'{}' stands for a value given at run time and cannot be called", c.op.name);
 }
 
-void constant_infer(InferCall& c) {
-  c.out[0] = constant_spec(c.get_attrs<ConstantAttrs>());
-}
+void constant_infer(InferCall& c) { c.out[0] = constant_spec(c.get_attrs<ConstantAttrs>()); }
 void constant_loops(const KernelCall& k) {
   const Tensor value = constant_value(k.get_attrs<ConstantAttrs>());
   detail::copy_array(k.out[0], array_of(value));

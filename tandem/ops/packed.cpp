@@ -250,10 +250,10 @@ void read_bytes_infer(InferCall& c) {
   Shape s;
   for (int d = 0; d < static_cast<int>(a.shape.size()); ++d) s.push_back(a.shape[d]);
   c.out[0] = Spec(a.dtype, s);
-  TD_CHECK(c.in[0].dtype == DType::u8 && c.in[0].rank() == 1 &&
-               c.in[0].shape[0].value() ==
-                   s.numel().value() * static_cast<int64_t>(size_of(a.dtype)),
-           Internal, "{} are not the bytes of {}", c.in[0].to_string(), c.out[0].to_string());
+  TD_CHECK(
+      c.in[0].dtype == DType::u8 && c.in[0].rank() == 1 &&
+          c.in[0].shape[0].value() == s.numel().value() * static_cast<int64_t>(size_of(a.dtype)),
+      Internal, "{} are not the bytes of {}", c.in[0].to_string(), c.out[0].to_string());
 }
 void read_bytes_reference(const KernelCall& c) {
   const char* from = c.in[0].as<char>();

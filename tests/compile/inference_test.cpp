@@ -289,7 +289,8 @@ TEST(Inference, ModulesInEvalModeReadPackedWeights) {
     for (const auto& d : of->program().derived) n.push_back(d->computed());
     return n;
   };
-  // The filter with the norm in it, its bias, the matrix; another call and another shape share them.
+  // The filter with the norm in it, its bias, the matrix; another call and another shape share
+  // them.
   const size_t values = e->program().derived.size();
   EXPECT_EQ(values, 3u);
   same(x);
@@ -346,7 +347,8 @@ TEST(Inference, StoredWeights) {
     EXPECT_EQ(count(f.executable(), op::packed_product), 1);
     EXPECT_EQ(count(f.executable(), op::read_bytes), 0);
     // Read as it is, and by what no pass knows.
-    auto g = compile([&](Tensor v) { return matmul(v, softmax(stored(), 1).t()) + stored()[0].sum(); });
+    auto g =
+        compile([&](Tensor v) { return matmul(v, softmax(stored(), 1).t()) + stored()[0].sum(); });
     EXPECT_LE(distance(g(x), matmul(x, softmax(w, 1).t()) + w[0].sum()), 2e-5);
     // Gradients go through it like through any constant.
     Param p(x);
@@ -368,8 +370,13 @@ TEST(Inference, ProductsOfHalf) {
     Shape x;
     int64_t out;
   };
-  for (const Case& k : {Case{{1, 96}, 64}, {{3, 64}, 65}, {{128, 96}, 200}, {{2, 49, 300}, 33},
-                        {{700, 64}, 96}, {{5, 513}, 100}, {{197, 1024}, 160}}) {
+  for (const Case& k : {Case{{1, 96}, 64},
+                        {{3, 64}, 65},
+                        {{128, 96}, 200},
+                        {{2, 49, 300}, 33},
+                        {{700, 64}, 96},
+                        {{5, 513}, 100},
+                        {{197, 1024}, 160}}) {
     const int64_t in = k.x[k.x.rank() - 1].value();
     const Tensor x = randn(k.x).to(DType::bf16), w = randn({k.out, in}).to(DType::bf16),
                  b = randn({k.out}).to(DType::bf16);

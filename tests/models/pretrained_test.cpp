@@ -108,13 +108,13 @@ TEST_F(Pretrained, GreedyTextOfAnEncoderAndDecoder) {
       std::vector<int64_t> own = {begin};
       for (const int64_t token : rows[r]) {
         NoGradGuard no_grad;
-        const Tensor y = model->forward(
-            {.input_ids = tensor(prompts[r]).unsqueeze(0), .decoder_input_ids = tensor(own).unsqueeze(0)});
+        const Tensor y = model->forward({.input_ids = tensor(prompts[r]).unsqueeze(0),
+                                         .decoder_input_ids = tensor(own).unsqueeze(0)});
         auto logits = y.select(1, y.size(1) - 1).to_vector<float>();
         for (const int64_t e : eos) logits[static_cast<size_t>(e)] = -INFINITY;
         const float most = *std::max_element(logits.begin(), logits.end());
-        EXPECT_NEAR(logits[static_cast<size_t>(token)], most, 1e-4) << "row " << r << ", behind "
-                                                                  << own.size();
+        EXPECT_NEAR(logits[static_cast<size_t>(token)], most, 1e-4)
+            << "row " << r << ", behind " << own.size();
         own.push_back(token);
       }
     }
