@@ -222,8 +222,8 @@ class Runner {
   bool pack_a_, pack_b_;
 };
 
-// Parts of rows are ranges of memory, as loops over the result share it: what a thread wrote it will
-// most likely read again. Parts of the columns must be this much cheaper.
+// Parts of rows are ranges of memory, as loops over the result share it: what a thread wrote it
+// will most likely read again. Parts of the columns must be this much cheaper.
 constexpr double kRowsPreferred = 0.1;
 
 // How many parts of the rows and of the columns: little packing is done twice, tiles stay whole.

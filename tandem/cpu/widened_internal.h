@@ -18,8 +18,8 @@ class WidenedCall {
   WidenedCall(const WidenedCall&) = delete;
   WidenedCall& operator=(const WidenedCall&) = delete;
 
-  bool any() const { return any_; }         ///< is there a 16-bit array?
-  size_t bytes() const { return bytes_; }   ///< of all copies
+  bool any() const { return any_; }        ///< is there a 16-bit array?
+  size_t bytes() const { return bytes_; }  ///< of all copies
   const KernelCall& call() const { return call_; }
   /// The inputs' values into the copies; the results out of them.
   void read(const KernelCall& from) const;

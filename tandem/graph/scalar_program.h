@@ -40,8 +40,8 @@ enum class ScalarOp : uint8_t {
 #undef X
 };
 
-/// What a register holds. f16 and bf16 compute in f32, all integers in i64: `wrap` makes of a register
-/// what it would be after a store and a load (rounded, or taken into the integer's range).
+/// What a register holds. f16 and bf16 compute in f32, all integers in i64: `wrap` makes of a
+/// register what it would be after a store and a load (rounded, or taken into the integer's range).
 enum class Reg : uint8_t { f32, f64, i64, b8 };
 
 constexpr Reg reg_of(DType t) {

@@ -176,8 +176,8 @@ TEST(EmitC, RandomProgramsEqualTheInterpreter) {
     const DType out[] = {compute, gen() % 2 ? compute : DType::f32};
     codegen::TileOptions alias;
     if (gen() % 3 == 0) alias.alias[0] = alias.alias[1] = codegen::TileOptions::kAnyInput;
-    PlanCase c("program " + std::to_string(cases.size()), narrowed(lower(g, in, compute, out), compute),
-               access, alias);
+    PlanCase c("program " + std::to_string(cases.size()),
+               narrowed(lower(g, in, compute, out), compute), access, alias);
     if (!c.plan.steps.empty()) cases.push_back(std::move(c));
   }
   expect_same_bits(cases, 200, seed);
