@@ -4,13 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <sstream>
 
 #include "cli/model_internal.h"
+#include "tandem/interop/named_shapes.h"
 #include "tandem/interop/onnx.h"
 #include "tandem/interop/weights.h"
 #include "tandem/models/pretrained.h"
@@ -170,41 +169,17 @@ std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& mode
   return out;
 }
 
-std::vector<int64_t> parse_shape(const std::string& text) {
-  std::vector<int64_t> out;
-  const char *at = text.data(), *end = text.data() + text.size();
-  for (bool more = true; more;) {
-    int64_t n = 0;
-    const auto [next, error] = std::from_chars(at, end, n);
-    TD_CHECK(error == std::errc() && n > 0 && (next == end || *next == 'x'), Value,
-             "'{}' is no shape\nWrite it as 1x3x224x224 or x:1x3x224x224.", text);
-    out.push_back(n);
-    more = next != end;
-    at = next + 1;
-  }
-  return out;
-}
-
 void set_shapes(LoadedModel& model, const std::string& text) {
   TD_CHECK(!model.inputs.empty(), Value, "the model takes no input");
-  std::stringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    const size_t colon = part.rfind(':');
-    ModelPort* port = colon == part.npos ? &model.inputs[0] : nullptr;
-    std::vector<std::string> names;
-    for (ModelPort& p : model.inputs) {
-      names.push_back(p.name);
-      if (colon != part.npos && p.name == part.substr(0, colon)) port = &p;
-    }
-    // The one input of a model is meant whatever it is called.
-    if (!port && model.inputs.size() == 1) port = &model.inputs[0];
-    TD_CHECK(port, Value, "no input is called '{}'\nThe model has {}.", part.substr(0, colon),
-             fmt::join(names, ", "));
-    port->shape = parse_shape(colon == part.npos ? part : part.substr(colon + 1));
-  }
-  for (ModelPort& p : model.inputs)
+  std::vector<std::string> names;
+  for (const ModelPort& p : model.inputs) names.push_back(p.name);
+  const auto given = interop::named_shapes(text, names);
+  for (size_t k = 0; k < given.size(); ++k) {
+    ModelPort& p = model.inputs[k];
+    if (!given[k].empty()) p.shape = given[k];
     for (int64_t& n : p.shape)
       if (n < 0) n = 1;
+  }
 }
 
 std::string shape_text(const Shape& s) {

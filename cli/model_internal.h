@@ -61,10 +61,8 @@ void write_onnx(const ModelArguments& model, const std::string& out, const OnnxA
 /// Weights as a file of the format that its ending names, read back and compared.
 void write_weights(const StateDict& tensors, const std::string& out);
 
-/// "1x3x224x224" as sizes; throws Value.
-std::vector<int64_t> parse_shape(const std::string& text);
-/// Fill the open sizes of the inputs from "x:1x3x224x224,mask:1x128", "1x3x224x224" (the first
-/// input), or, where nothing is said, with 1. Throws Value for a name that no input has.
+/// Fill the open sizes of the inputs from what the user wrote (interop/named_shapes.h) or, where
+/// nothing is said, with 1. Throws Value for a name that no input has.
 void set_shapes(LoadedModel& model, const std::string& text);
 /// "1x3x224x224".
 std::string shape_text(const Shape& s);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tandem/base/mapped_pages.h"
+#include "tandem/compile/emit.h"
 #include "tandem/compile/executable.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/context.h"
@@ -15,14 +16,6 @@ namespace tandem::compiler {
 namespace {
 
 size_t idx(int k) { return static_cast<size_t>(k); }
-
-// Without the elements that an expansion repeats.
-size_t bytes_behind(const Tensor& t) {
-  size_t n = size_of(t.dtype());
-  for (int d = 0; d < t.dim(); ++d)
-    if (t.impl()->strides[d] != 0) n *= static_cast<size_t>(t.size(d));
-  return n;
-}
 
 template <class T>
 void put(std::string& key, const T& v) {
@@ -134,8 +127,8 @@ std::string Derived::key() const {
       put(key, a.value);
       put(key, a.is_number);
       if (!a.is_number) continue;
-      put(key, a.number.dtype());
-      put(key, a.number.to_double());
+      put(key, a.number.kind);
+      put(key, a.number.i);
     }
     std::string attrs;
     append_attr_bytes(s.attrs.type(), s.attrs.get(), attrs);

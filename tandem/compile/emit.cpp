@@ -45,6 +45,29 @@ int Emitter::view(int v, const Shape& shape) {
   return emit(op::view, fields<ShapeAttrs>(), &a, {v});
 }
 
+bool Emitter::rewrite(const std::function<int(const Instr&)>& by) {
+  std::vector<Instr> old = std::move(p_.instrs);
+  p_.instrs.clear();
+  std::vector<std::pair<int, int>> renamed;
+  for (Instr& i : old) {
+    at(i);
+    const int y = by(i);
+    if (y == kNone)
+      p_.instrs.push_back(std::move(i));
+    else
+      renamed.emplace_back(i.out[0], y);
+  }
+  p_.rename(renamed);
+  return !renamed.empty();
+}
+
+size_t bytes_behind(const Tensor& t) {
+  size_t n = size_of(t.dtype());
+  for (int d = 0; d < t.dim(); ++d)
+    if (t.impl()->strides[d] != 0) n *= static_cast<size_t>(t.size(d));
+  return n;
+}
+
 std::vector<char> stable_values(const Program& p, bool cells) {
   std::vector<char> stable(p.values.size());
   for (size_t v = 0; v < p.values.size(); ++v) stable[v] = p.values[v].origin == Origin::constant;

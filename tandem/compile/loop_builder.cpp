@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/compile/loop_builder.h"
 
+#include "tandem/codegen/tile_kernels.h"
 #include "tandem/graph/apply.h"
 
 namespace tandem::compiler {
-namespace {
-
-// Must a register of this dtype be narrowed to hold what memory would?
-bool narrow(DType t) {
-  return t != DType::f32 && t != DType::f64 && t != DType::i64 && t != DType::b8;
-}
-
-}  // namespace
 
 const ScalarProgram& scalar_program_of(const Program& p, const Instr& i) {
   if (i.fused) return *i.fused;
@@ -32,7 +25,7 @@ const ScalarProgram& scalar_program_of(const Program& p, const Instr& i) {
                     std::span<const DType>(out, i.out.size()));
 }
 
-bool LoopBuilder::fusable(const Program& p, const Instr& i) {
+bool LoopBuilder::fusable(const Instr& i) {
   for (int v : i.out)
     if (v == kNone) return false;
   if (!i.op) return i.fused != nullptr;
@@ -70,7 +63,7 @@ int16_t LoopBuilder::emit(const ScalarInstr& i) {
 
 // The register as a store and a load would leave it.
 int16_t LoopBuilder::as_stored(int16_t reg, DType t) {
-  if (!narrow(t)) return reg;
+  if (codegen::stored_as_reg(t)) return reg;
   const ScalarInstr& from = program_.code[static_cast<size_t>(reg)];
   if (from.op == ScalarOp::wrap && from.narrow == t) return reg;
   if (from.op == ScalarOp::input && program_.in[static_cast<size_t>(from.input)] == t) return reg;

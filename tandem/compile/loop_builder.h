@@ -20,7 +20,7 @@ class LoopBuilder {
   explicit LoopBuilder(const Program& p) : p_(p) {}
 
   /// May this instruction stand in a fused loop, its results kept in registers?
-  static bool fusable(const Program& p, const Instr& i);
+  static bool fusable(const Instr& i);
 
   /// Append the instruction. Operands that were made by earlier ones are registers.
   void add(const Instr& i);

@@ -41,10 +41,7 @@ class Fusing {
       }
     }
     if (renamed.empty()) return;
-    std::vector<int> now(p_.values.size());
-    for (size_t v = 0; v < now.size(); ++v) now[v] = static_cast<int>(v);
-    for (auto [from, to] : renamed) now[idx(from)] = to;
-    p_.replace_uses(now);
+    p_.rename(renamed);
     remove_dead(p_);
   }
 

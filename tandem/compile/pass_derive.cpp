@@ -30,23 +30,7 @@ class RowsOfBytes {
 
   void run() {
     if (made_.empty()) return;
-    std::vector<Instr> old = std::move(p_.instrs);
-    p_.instrs.clear();
-    std::vector<std::pair<int, int>> renamed;
-    for (Instr& i : old) {
-      e_.at(i);
-      const int y = looked_up(i);
-      if (y == kNone)
-        p_.instrs.push_back(std::move(i));
-      else
-        renamed.emplace_back(i.out[0], y);
-    }
-    if (renamed.empty()) return;
-    std::vector<int> now(p_.values.size());
-    for (size_t v = 0; v < now.size(); ++v) now[v] = static_cast<int>(v);
-    for (auto [from, to] : renamed) now[idx(from)] = to;
-    p_.replace_uses(now);
-    remove_dead(p_);
+    if (e_.rewrite([this](const Instr& i) { return looked_up(i); })) remove_dead(p_);
   }
 
  private:
@@ -80,36 +64,28 @@ class Deriving {
       : p_(p),
         stable_(stable_values(p, p.weights_stay)),
         maker_(p.values.size(), kNone),
-        wanted_(p.values.size()),
-        now_(p.values.size()) {
+        wanted_(p.values.size()) {
     for (size_t k = 0; k < p.instrs.size(); ++k)
       for (int v : p.instrs[k].out)
         if (v != kNone) maker_[idx(v)] = static_cast<int>(k);
-    for (size_t v = 0; v < now_.size(); ++v) now_[v] = static_cast<int>(v);
   }
 
   void run() {
     for (int v : p_.results()) wanted_[idx(v)] = 1;
-    bool changed = false;
     // From the end: what an instruction that stays reads is wanted.
     for (size_t k = p_.instrs.size(); k-- > 0;) {
       const Instr& i = p_.instrs[k];
       if (is_stable(i)) {
         if (i.out[0] == kNone || !wanted_[idx(i.out[0])]) continue;  // goes with its reader
-        if (i.op->family != Family::view && derive(i.out[0])) {
-          changed = true;
-          continue;
-        }
+        if (i.op->family != Family::view && derive(i.out[0])) continue;
       }
       for (const Arg& a : i.in)
         if (a.value != kNone) wanted_[idx(a.value)] = 1;
     }
-    if (!changed) return;
-    now_.resize(p_.values.size());
-    for (size_t v = wanted_.size(); v < now_.size(); ++v) now_[v] = static_cast<int>(v);
-    p_.replace_uses(now_);
+    if (renamed_.empty()) return;
+    p_.rename(renamed_);
     remove_dead(p_);
-    forget_unread();
+    p_.drop_unread_constants();
   }
 
  private:
@@ -125,7 +101,8 @@ class Deriving {
     if (bytes > kSmall && bytes > kGrowth * d->source_bytes()) return false;
     if (!d->is_constant()) {
       p_.derived.push_back(std::move(d));
-      now_[idx(v)] = p_.add_value(spec, Origin::derived, static_cast<int>(p_.derived.size()) - 1);
+      renamed_.emplace_back(
+          v, p_.add_value(spec, Origin::derived, static_cast<int>(p_.derived.size()) - 1));
       return true;
     }
     Tensor value;
@@ -137,25 +114,16 @@ class Deriving {
     if (!(spec_of(value) == spec)) return false;
     p_.constants.push_back(std::move(value));
     p_.shared.push_back(std::move(d));
-    now_[idx(v)] = p_.add_value(spec, Origin::constant, static_cast<int>(p_.constants.size()) - 1);
+    renamed_.emplace_back(
+        v, p_.add_value(spec, Origin::constant, static_cast<int>(p_.constants.size()) - 1));
     return true;
-  }
-
-  // Constants that are no longer read are let go.
-  void forget_unread() {
-    const std::vector<int> uses = p_.count_uses();
-    std::vector<char> read(p_.constants.size());
-    for (size_t v = 0; v < p_.values.size(); ++v)
-      if (p_.values[v].origin == Origin::constant && uses[v]) read[idx(p_.values[v].index)] = 1;
-    for (size_t k = 0; k < read.size(); ++k)
-      if (!read[k]) p_.constants[k] = Tensor();
   }
 
   Program& p_;
   std::vector<char> stable_;
   std::vector<int> maker_;
   std::vector<char> wanted_;
-  std::vector<int> now_;
+  std::vector<std::pair<int, int>> renamed_;
 };
 
 }  // namespace

@@ -82,7 +82,7 @@ class Epilogues {
   bool fits(int product, int k, EpilogueKind kind) const {
     const Instr& i = p_.instrs[idx(k)];
     const Shape& whole = shape(p_.instrs[idx(product)].out[0]);
-    if (!LoopBuilder::fusable(p_, i) || i.out.empty() || i.in.size() > 16) return false;
+    if (!LoopBuilder::fusable(i) || i.out.empty() || i.in.size() > 16) return false;
     for (int v : i.out)
       if (!(shape(v) == whole)) return false;
     const int64_t n = whole.numel().value(), columns = last(whole);
@@ -123,7 +123,7 @@ class Epilogues {
       return true;
     const Instr& i = p_.instrs[idx(from)];
     const bool view = i.op && i.op->family == Family::view;
-    if (taken_[idx(from)] || numbers.size() > 32 || (!view && !LoopBuilder::fusable(p_, i)))
+    if (taken_[idx(from)] || numbers.size() > 32 || (!view && !LoopBuilder::fusable(i)))
       return false;
     for (int v : i.out)
       if (shape(v).numel().value() > kNumbers) return false;

@@ -109,10 +109,7 @@ void expand_composites(Program& p) {
         if (v != kNone) renamed.emplace_back(v, made[at++]);
       changed = true;
     }
-    std::vector<int> now(p.values.size());
-    for (size_t v = 0; v < now.size(); ++v) now[v] = static_cast<int>(v);
-    for (auto [from, to] : renamed) now[static_cast<size_t>(from)] = to;
-    p.replace_uses(now);
+    p.rename(renamed);
   }
 }
 

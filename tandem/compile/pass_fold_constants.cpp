@@ -3,11 +3,11 @@
 // becomes a constant itself: shapes that a model computes, folded norms, packed weights. Views of
 // constants stay views unless what reads them is folded. Results much larger than what they are
 // made of (expansions) are left to the run.
+#include "tandem/compile/emit.h"
 #include "tandem/compile/passes.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/create.h"
-#include "tandem/ops/packed.h"
 
 namespace tandem::compiler {
 namespace {
@@ -21,14 +21,6 @@ size_t bytes_of(const Spec& s) {
   return static_cast<size_t>(s.shape.numel().value()) * size_of(s.dtype);
 }
 
-// Of the elements that differ: an expanded dimension is one.
-size_t bytes_behind(const Tensor& t) {
-  size_t n = size_of(t.dtype());
-  for (int d = 0; d < t.dim(); ++d)
-    if (t.impl()->strides[d] != 0) n *= static_cast<size_t>(t.size(d));
-  return n;
-}
-
 class Folding {
  public:
   explicit Folding(Program& p) : p_(p), known_(p.values.size()) {
@@ -37,10 +29,8 @@ class Folding {
   }
 
   void run() {
-    std::vector<int> now(p_.values.size());
-    for (size_t v = 0; v < now.size(); ++v) now[v] = static_cast<int>(v);
+    std::vector<std::pair<int, int>> renamed;
     std::vector<Instr> kept;
-    bool changed = false;
     for (Instr& i : p_.instrs) {
       if (!foldable(i) || !evaluate(i)) {
         kept.push_back(std::move(i));
@@ -51,17 +41,13 @@ class Folding {
         continue;
       }
       for (int v : i.out)
-        if (v != kNone) now[idx(v)] = add_constant(known_[idx(v)]);
-      changed = true;
+        if (v != kNone) renamed.emplace_back(v, add_constant(known_[idx(v)]));
     }
     p_.instrs = std::move(kept);
-    if (!changed) return;
-    now.resize(p_.values.size());
-    for (size_t v = 0; v < now.size(); ++v)
-      if (p_.values[v].origin == Origin::constant) now[v] = static_cast<int>(v);
-    p_.replace_uses(now);
+    if (renamed.empty()) return;
+    p_.rename(renamed);
     remove_dead(p_);
-    drop_unread();
+    p_.drop_unread_constants();
   }
 
  private:
@@ -81,7 +67,7 @@ class Folding {
       if (v == kNone) return false;
       out += bytes_of(p_.values[idx(v)].spec);
     }
-    if (p_.inference && is_weight_form(*i.op) && out > kFewBytes)
+    if (p_.inference && i.op->has(kWeightForm) && out > kFewBytes)
       return false;  // derive_values() does it
     return any && (i.op->family == Family::view || out <= kSmall || out <= kGrowth * in);
   }
@@ -113,16 +99,6 @@ class Folding {
   int add_constant(const Tensor& t) {
     p_.constants.push_back(t);
     return p_.add_value(spec_of(t), Origin::constant, static_cast<int>(p_.constants.size()) - 1);
-  }
-
-  // Constants that nobody reads any more are let go.
-  void drop_unread() {
-    const std::vector<int> uses = p_.count_uses();
-    std::vector<char> read(p_.constants.size());
-    for (size_t v = 0; v < p_.values.size(); ++v)
-      if (p_.values[v].origin == Origin::constant && uses[v]) read[idx(p_.values[v].index)] = 1;
-    for (size_t k = 0; k < read.size(); ++k)
-      if (!read[k]) p_.constants[k] = Tensor();
   }
 
   Program& p_;

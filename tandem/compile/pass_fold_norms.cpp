@@ -45,11 +45,7 @@ class Folder {
       else
         renamed.emplace_back(old[k].out[0], fold(old[idx(conv_of[k])], old[k]));
     }
-    if (renamed.empty()) return;
-    std::vector<int> now(p_.values.size());
-    for (size_t v = 0; v < now.size(); ++v) now[v] = static_cast<int>(v);
-    for (auto [from, to] : renamed) now[idx(from)] = to;
-    p_.replace_uses(now);
+    p_.rename(renamed);
   }
 
  private:

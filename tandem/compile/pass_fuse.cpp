@@ -20,7 +20,7 @@ class Fusion {
   explicit Fusion(Program& p) : p_(p), maker_(p.values.size(), kNone) {
     for (size_t k = 0; k < p.instrs.size(); ++k) {
       Item item;
-      item.fusable = LoopBuilder::fusable(p, p.instrs[k]);
+      item.fusable = LoopBuilder::fusable(p.instrs[k]);
       if (item.fusable && is_cheap(p.instrs[k])) count_cheap(p.instrs[k], item);
       items_.push_back(item);
       for (int v : p.instrs[k].out)

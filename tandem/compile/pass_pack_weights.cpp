@@ -29,22 +29,7 @@ class Packing {
         bf16_(runtime_of(op::packed_product_bf16).kernels[static_cast<int>(DeviceKind::cpu)]) {}
 
   void run() {
-    std::vector<Instr> old = std::move(p_.instrs);
-    p_.instrs.clear();
-    std::vector<std::pair<int, int>> renamed;
-    for (Instr& i : old) {
-      e_.at(i);
-      const int y = replace(i);
-      if (y == kNone)
-        p_.instrs.push_back(std::move(i));
-      else
-        renamed.emplace_back(i.out[0], y);
-    }
-    if (renamed.empty()) return;
-    std::vector<int> now(p_.values.size());
-    for (size_t v = 0; v < now.size(); ++v) now[v] = static_cast<int>(v);
-    for (auto [from, to] : renamed) now[idx(from)] = to;
-    p_.replace_uses(now);
+    e_.rewrite([this](const Instr& i) { return replace(i); });
   }
 
  private:

@@ -61,7 +61,7 @@ class Slopes {
   void run() {
     std::vector<std::vector<Instr>> after(p_.instrs.size());
     for (size_t k = 0; k < p_.instrs.size(); ++k) {
-      if (!p_.instrs[k].op || !LoopBuilder::fusable(p_, p_.instrs[k])) continue;
+      if (!p_.instrs[k].op || !LoopBuilder::fusable(p_.instrs[k])) continue;
       if (p_.instrs[k].op->family != Family::pointwise || rounds(p_.instrs[k])) continue;
       move_slope(static_cast<int>(k), after);
     }
@@ -130,7 +130,7 @@ class Slopes {
       if (r == k) continue;
       if (r > k) return kNone;
       const Instr& reader = p_.instrs[idx(r)];
-      if (home == kNone && LoopBuilder::fusable(p_, reader) && shares(own, needed, reader))
+      if (home == kNone && LoopBuilder::fusable(reader) && shares(own, needed, reader))
         home = r;
       else if (home != kNone)
         return kNone;  // x lives on anyway

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "tandem/grad/control_flow.h"
@@ -111,6 +112,24 @@ void Program::replace_uses(const std::vector<int>& replacement) {
   for (int& v : outputs) fix(v);
   for (CellUse& u : cells) fix(u.exit);
   for (GradUse& u : grads) fix(u.exit);
+}
+
+void Program::rename(const std::vector<std::pair<int, int>>& renamed) {
+  if (renamed.empty()) return;
+  std::vector<int> now(values.size());
+  std::iota(now.begin(), now.end(), 0);
+  for (auto [from, to] : renamed) now[static_cast<size_t>(from)] = to;
+  replace_uses(now);
+}
+
+void Program::drop_unread_constants() {
+  const std::vector<int> uses = count_uses();
+  std::vector<char> read(constants.size());
+  for (size_t v = 0; v < values.size(); ++v)
+    if (values[v].origin == Origin::constant && uses[v])
+      read[static_cast<size_t>(values[v].index)] = 1;
+  for (size_t k = 0; k < read.size(); ++k)
+    if (!read[k]) constants[k] = Tensor();
 }
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/graph/scalar_program.h"
@@ -88,6 +89,10 @@ struct TD_API Program {
   int add_value(const Spec& spec, Origin origin = Origin::instr, int index = kNone);
   /// Every use of `from` becomes one of `to` (outputs, exits and operands).
   void replace_uses(const std::vector<int>& replacement);
+  /// replace_uses() for a few: pairs of (before, now).
+  void rename(const std::vector<std::pair<int, int>>& renamed);
+  /// Constants that nobody reads any more are let go; the others keep their numbers.
+  void drop_unread_constants();
   /// How often each value is read, results that leave the program counted too.
   std::vector<int> count_uses() const;
   /// The values that leave the program: outputs and exits.

@@ -60,6 +60,7 @@ enum OpFlags : uint32_t {
   kNotDeterministic = 32,  ///< in f16 and bf16 bits may change with the thread count
   kNoBatch = 64,           ///< vmap = loop does not hold by design (random)
   kReuseFirst = 128,       ///< output 0 may get input 0's buffer (the kernel sees equal pointers)
+  kWeightForm = 256,       ///< brings a weight to another form: best run once, as late as possible
 };
 
 using InferFn = void (*)(InferCall&);

@@ -264,7 +264,7 @@ void read_bytes_reference(const KernelCall& c) {
 }
 
 constexpr OpDef pack_row(const char* name, InferFn infer, ReferenceFn pack) {
-  return index_row(name, {"w"}).infer(infer).reference(pack).flag(kNotDifferentiable);
+  return index_row(name, {"w"}).infer(infer).reference(pack).flag(kNotDifferentiable | kWeightForm);
 }
 constexpr OpDef use_row(const char* name, InferFn infer, CostFn flops) {
   return contraction(name, {"x", "w", "b?", "r?"}, fields<PackedAttrs>())
@@ -279,7 +279,7 @@ namespace op {
 constinit const OpDef read_bytes = index_row("read_bytes", {"b"}, fields<ReadBytesAttrs>())
                                        .infer(read_bytes_infer)
                                        .reference(read_bytes_reference)
-                                       .flag(kNotDifferentiable);
+                                       .flag(kNotDifferentiable | kWeightForm);
 constinit const OpDef pack_matrix =
     pack_row("pack_matrix", pack_matrix_infer, pack_matrix_reference);
 constinit const OpDef pack_matrix_bf16 =
@@ -297,12 +297,5 @@ constinit const OpDef packed_conv = use_row("packed_conv", packed_conv_infer, pr
 constinit const OpDef depthwise_conv = use_row("depthwise_conv", depthwise_infer, depthwise_flops);
 constinit const OpDef winograd_conv = use_row("winograd_conv", winograd_infer, winograd_flops);
 }  // namespace op
-
-bool is_weight_form(const OpDef& o) {
-  for (const OpDef* row : {&op::read_bytes, &op::pack_matrix, &op::pack_conv, &op::pack_depthwise,
-                           &op::pack_winograd, &op::pack_matrix_bf16})
-    if (row == &o) return true;
-  return false;
-}
 
 }  // namespace tandem

@@ -47,8 +47,6 @@ struct ReadBytesAttrs {
     v("shape", shape);
   }
 };
-/// Does the row only bring a weight to another form: is it best run once, as late as possible?
-TD_API bool is_weight_form(const OpDef& op);
 
 namespace op {
 /// read_bytes: b u8 [n] -> the tensor of which these are the bytes (a StoredBox).

@@ -6,42 +6,13 @@
 #include "tandem/base/nearest.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/dry_run.h"
+#include "tandem/interop/named_shapes.h"
 #include "tandem/interop/onnx.h"
 #include "tandem/ops/ops.h"
 #include "tandem/plan/jobs_internal.h"
 
 namespace tandem::plan {
 namespace {
-
-// The sizes that `shapes` ("x:8x3x224x224,mask:8x77", or in order without names) gives an input.
-std::vector<int64_t> sizes_of(const std::string& shapes, const std::string& name, size_t index) {
-  std::vector<int64_t> out;
-  size_t at = 0;
-  for (size_t k = 0; at <= shapes.size() && !shapes.empty(); ++k) {
-    const size_t end = std::min(shapes.find(',', at), shapes.size());
-    std::string part = shapes.substr(at, end - at);
-    at = end + 1;
-    const size_t colon = part.rfind(':');
-    if (colon == part.npos ? k != index : part.substr(0, colon) != name) continue;
-    if (colon != part.npos) part = part.substr(colon + 1);
-    int64_t n = 0;
-    bool digit = false;
-    for (char c : part + "x") {
-      if (c >= '0' && c <= '9' && n < (int64_t{1} << 40)) {
-        n = n * 10 + (c - '0');
-        digit = true;
-      } else {
-        TD_CHECK(c == 'x' && digit && n > 0, Value,
-                 "'{}' is no shape\nWrite it as 1x3x224x224 or x:1x3x224x224.", part);
-        out.push_back(n);
-        n = 0;
-        digit = false;
-      }
-    }
-    return out;
-  }
-  return out;
-}
 
 DType dtype_of(const interop::OnnxPort& p, const std::string& path) {
   for (int i = 0; i < kDTypeCount; ++i)
@@ -50,10 +21,10 @@ DType dtype_of(const interop::OnnxPort& p, const std::string& path) {
           interop::to_string(p.type.elem));
 }
 
-// The shape of input k for a batch: open sizes come from the options.
-std::vector<int64_t> shape_of(const interop::OnnxPort& p, size_t k, const JobOptions& o,
-                              int64_t batch, const std::string& path) {
-  if (std::vector<int64_t> given = sizes_of(o.shapes, p.name, k); !given.empty()) {
+// The shape of an input for a batch; open sizes come from `given` (of --shapes) or the options.
+std::vector<int64_t> shape_of(const interop::OnnxPort& p, std::vector<int64_t> given,
+                              const JobOptions& o, int64_t batch, const std::string& path) {
+  if (!given.empty()) {
     given[0] = batch;
     return given;
   }
@@ -105,10 +76,13 @@ Job onnx_job(const std::string& path, const JobOptions& o) {
   auto trained = std::make_shared<OnnxModel>(OnnxModel::load(path, {.trainable = true}));
   Job job;
   job.name = path.substr(path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1);
+  std::vector<std::string> names;
+  for (const interop::OnnxPort& p : plain->inputs()) names.push_back(p.name);
+  const auto given = interop::named_shapes(o.shapes, names);
   if (!plain->inputs().empty()) {
     const interop::OnnxPort& first = plain->inputs()[0];
     const std::vector<int64_t> dims =
-        shape_of(first, 0, o,
+        shape_of(first, given[0], o,
                  !first.type.dims.empty() && first.type.dims[0] > 1 ? first.type.dims[0] : 1, path);
     if (!is_floating(dtype_of(first, path)) && dims.size() == 2) {
       job.unit = "tokens";
@@ -118,7 +92,7 @@ Job onnx_job(const std::string& path, const JobOptions& o) {
     for (size_t d = 1; d < dims.size(); ++d) job.sample_bytes *= static_cast<double>(dims[d]);
     job.sample_from = "the file's first input, as it goes in";
   }
-  job.make = [plain, trained, path, o](int64_t batch) {
+  job.make = [plain, trained, path, o, given](int64_t batch) {
     auto m = std::make_shared<JobModel>();
     for (const auto& [name, value] : trained->weights()) {
       const Tensor& w = value.tensor();
@@ -126,7 +100,7 @@ Job onnx_job(const std::string& path, const JobOptions& o) {
     }
     size_t k = 0;
     for (const interop::OnnxPort& p : plain->inputs()) {
-      const Shape shape(shape_of(p, k++, o, batch, path));
+      const Shape shape(shape_of(p, given[k++], o, batch, path));
       m->inputs.push_back(zeros(shape, dtype_of(p, path)));
     }
     const size_t n = m->inputs.size();
