@@ -11,7 +11,7 @@ size_t idx(int k) { return static_cast<size_t>(k); }
 }  // namespace
 
 int Emitter::emit(const OpDef& op, const AttrsType* type, const void* attrs,
-                  std::initializer_list<int> in) {
+                  std::span<const int> in) {
   Instr i;
   i.op = &op;
   if (attrs) i.attrs = AttrsHolder(type, attrs);

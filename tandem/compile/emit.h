@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "tandem/compile/program.h"
 
@@ -17,8 +18,11 @@ class Emitter {
     scope_ = i.scope;
     where_ = i.where;
   }
+  int emit(const OpDef& op, const AttrsType* type, const void* attrs, std::span<const int> in);
   int emit(const OpDef& op, const AttrsType* type, const void* attrs,
-           std::initializer_list<int> in);
+           std::initializer_list<int> in) {
+    return emit(op, type, attrs, std::span<const int>(in.begin(), in.size()));
+  }
   int permute(int v, std::initializer_list<int64_t> dims);
   int view(int v, const Shape& shape);
   /// Offers each instruction in its order: `by` appends what takes its place and gives the value of

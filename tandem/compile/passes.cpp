@@ -18,6 +18,7 @@ std::span<const PassInfo> all_passes() {
       {"pack_weights", pack_weights, true},
       {"channels_last", channels_last, true},
       {"take_tails", take_tails, true},
+      {"join_products", join_products, true},
       {"derive_values", derive_values, true},
       {"store_slopes", store_slopes},
       {"fuse_loops", fuse_loops},

@@ -22,6 +22,8 @@ void pack_weights(Program& p);
 void channels_last(Program& p);
 /// Bias, residual and activation behind a packed product or convolution go into it.
 void take_tails(Program& p);
+/// Packed products of one tensor become one where only views and attention read them.
+void join_products(Program& p);
 /// What follows from weights alone is computed outside of the calls, once for all programs.
 void derive_values(Program& p);
 /// Products around a softmax become the row attention, in programs without gradients.

@@ -266,6 +266,66 @@ struct Small : nn::Module {
   Tensor forward(Tensor x) { return fc(mean(relu(norm(conv(x))), {2, 3})); }
 };
 
+// Queries, keys and values of one tensor.
+struct Projections {
+  Tensor w[3], b[3];
+  explicit Projections(int64_t width, DType dtype = DType::f32) {
+    for (int k = 0; k < 3; ++k) {
+      w[k] = (randn({width, 96}) * 0.1).to(dtype);
+      b[k] = randn({width}).to(dtype);
+    }
+  }
+  Tensor operator()(const Tensor& x, int k, bool biased = true) const {
+    return linear(x, fixed(w[k]), biased ? fixed(b[k]) : Tensor());
+  }
+};
+Tensor heads(const Tensor& y) {
+  return y.reshape({y.shape(0), y.shape(1), -1, 16}).transpose(1, 2);
+}
+
+TEST(Inference, ProjectionsOfOneTensorAreOneProduct) {
+  const Projections p(96), odd(80);
+  const auto attend = [](const Tensor& q, const Tensor& k, const Tensor& v) {
+    return scaled_dot_product_attention(heads(q), heads(k), heads(v));
+  };
+  const struct {
+    const char* what;
+    Function f;
+    int products, cats = 0;
+  } rows[] = {
+      {"with biases", [&](Tensor x) { return attend(p(x, 0), p(x, 1), p(x, 2)); }, 1},
+      {"without", [&](Tensor x) { return attend(p(x, 0, false), p(x, 1, false), p(x, 2, false)); },
+       1},
+      {"as exporters write them",
+       [&](Tensor x) {
+         const auto y = [&](int k) { return matmul(x, fixed(p.w[k].t())) + fixed(p.b[k]); };
+         return attend(y(0), y(1), y(2));
+       },
+       1},
+      {"one has no bias", [&](Tensor x) { return attend(p(x, 0), p(x, 1, false), p(x, 2)); }, 2},
+      {"of two tensors",
+       [&](Tensor x) {
+         const Tensor z = x.sin();
+         return attend(p(x, 0), p(z, 1), p(z, 2));
+       },
+       2},
+      {"read by arithmetic", [&](Tensor x) { return p(x, 0) * p(x, 1) + p(x, 2).exp(); }, 3},
+      {"one is a result as well",
+       [&](Tensor x) {
+         const Tensor v = p(x, 2);
+         return cat({attend(p(x, 0), p(x, 1), v).transpose(1, 2).reshape(v.shape()), v}, 1);
+       },
+       2, 1},
+      {"not whole panels", [&](Tensor x) { return attend(odd(x, 0), odd(x, 1), odd(x, 2)); }, 3},
+  };
+  for (const auto& r : rows) {
+    const Ref<Executable> e = expect_same(r.f, randn({2, 9, 96}), r.what);
+    EXPECT_EQ(count(e, op::packed_product), r.products) << r.what;
+    EXPECT_EQ(count(e, op::cat) + count(e, op::pack_matrix), r.cats)
+        << r.what << ": the weights are joined in every call";
+  }
+}
+
 TEST(Inference, ModulesInEvalModeReadPackedWeights) {
   manual_seed(6);
   NoGradGuard no_grad;
