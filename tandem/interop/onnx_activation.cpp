@@ -90,7 +90,7 @@ constexpr OnnxRow kRows[] = {
     {"", "Mish", 18, 0, mish_of, &op::mish, export_mish},
     {"", "Gelu", 20, 0, gelu_of, &op::gelu, export_gelu},
     {"", "Swish", 24, 0, swish},
-    {"", "ThresholdedRelu", 10, 0, thresholded},
+    settings_from(1, {"", "ThresholdedRelu", 10, 0, thresholded}),
     {"", "Shrink", 9, 0, shrink},
     {"", "PRelu", 1, 0, prelu_of},
     {"", "Softmax", 1, 0, softmax_of, &op::softmax, export_softmax},

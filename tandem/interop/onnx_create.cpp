@@ -84,10 +84,10 @@ void one_hot_of(OnnxCall& c) {
 
 constexpr OnnxRow kRows[] = {
     {"", "Constant", 1, 0, constant_of},
-    {"", "ConstantOfShape", 9, 0, constant_of_shape, &op::fill, export_fill},
-    {"", "Range", 11, 0, range, &op::arange, export_arange},
+    settings_from(0, {"", "ConstantOfShape", 9, 0, constant_of_shape, &op::fill, export_fill}),
+    settings_from(0, {"", "Range", 11, 0, range, &op::arange, export_arange}),
     {"", "EyeLike", 9, 0, eye_like, &op::eye, export_eye},
-    {"", "OneHot", 9, 0, one_hot_of, &op::one_hot, export_one_hot},
+    settings_from(1, {"", "OneHot", 9, 0, one_hot_of, &op::one_hot, export_one_hot}),
     exported(op::linspace, export_linspace),
 };
 

@@ -213,7 +213,7 @@ constexpr OnnxRow kRows[] = {
     {"", "Compress", 9, 0, compress},
     {"", "NonZero", 9, 0, non_zero, &op::nonzero, export_nonzero},
     {"", "Unique", 11, 0, unique_of},
-    {"", "TopK", 1, 0, top_k, &op::topk, export_topk},
+    settings_from(1, {"", "TopK", 1, 0, top_k, &op::topk, export_topk}),
     {"", "ArgMax", 1, 0, arg_best<true>, &op::argmax, export_argmax},
     {"", "ArgMin", 1, 0, arg_best<false>, &op::argmin, export_argmin},
     {"", "TensorScatter", 24, 0, tensor_scatter},

@@ -179,7 +179,7 @@ constexpr OnnxRow kRows[] = {
     {"", "Min", 1, 0, fold<&minimum>},
     {"", "Sum", 1, 0, sum_of},
     {"", "Mean", 1, 0, mean_of},
-    {"", "Clip", 1, 0, clip, &op::clamp, export_clamp},
+    settings_from(1, {"", "Clip", 1, 0, clip, &op::clamp, export_clamp}),
     {"", "BitShift", 11, 0, bit_shift},
     {"", "Equal", 7, 0, equal},
     {"", "IsInf", 10, 0, is_inf},

@@ -151,7 +151,8 @@ void local_response(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "BatchNormalization", 1, 0, batch_norm_of, &op::batch_norm_infer, export_batch_norm},
+    settings_from(3, {"", "BatchNormalization", 1, 0, batch_norm_of, &op::batch_norm_infer,
+                      export_batch_norm}),
     {"", "InstanceNormalization", 1, 0, instance_norm_of},
     {"", "LayerNormalization", 17, 0, layer_norm_of, &op::layer_norm, export_layer_norm},
     {"", "RMSNormalization", 23, 0, rms_norm_of},

@@ -123,8 +123,8 @@ void qlinear_conv(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "QuantizeLinear", 10, 0, quantize_linear},
-    {"", "DequantizeLinear", 10, 0, dequantize_linear},
+    settings_from(1, {"", "QuantizeLinear", 10, 0, quantize_linear}),
+    settings_from(1, {"", "DequantizeLinear", 10, 0, dequantize_linear}),
     {"", "DynamicQuantizeLinear", 11, 0, dynamic_quantize},
     {"", "MatMulInteger", 10, 0, matmul_integer},
     {"", "QLinearMatMul", 10, 0, qlinear_matmul},

@@ -126,7 +126,7 @@ constexpr OnnxRow kRows[] = {
     {"", "RandomNormalLike", 1, 0, draw_like<true>},
     {"", "Bernoulli", 15, 0, bernoulli_of, &op::bernoulli, export_bernoulli},
     {"", "Multinomial", 7, 0, multinomial_of, &op::multinomial, export_multinomial},
-    {"", "Dropout", 1, 0, dropout_of, &op::dropout, export_dropout},
+    settings_from(1, {"", "Dropout", 1, 0, dropout_of, &op::dropout, export_dropout}),
     exported(op::randint, export_randint),
     exported(op::randperm, export_randperm),
     exported(op::dropout_backward, export_dropout_backward),

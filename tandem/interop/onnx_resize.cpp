@@ -215,8 +215,8 @@ void upsample(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "Resize", 10, 0, resize_of, &op::interpolate, export_interpolate},
-    {"", "Upsample", 1, 9, upsample},
+    settings_from(1, {"", "Resize", 10, 0, resize_of, &op::interpolate, export_interpolate}),
+    settings_from(1, {"", "Upsample", 1, 9, upsample}),
     exported(op::interpolate_backward, export_interpolate_backward),
 };
 

@@ -89,7 +89,15 @@ struct OnnxRow {
   OnnxImport import;
   const OpDef* op = nullptr;
   OnnxExport exporter = nullptr;
+  /// Inputs from this one on say how the node works (sizes, limits), or are statistics: nothing is
+  /// learned through them.
+  int settings_from = 1 << 20;
 };
+/// A row whose inputs from `first` on are settings.
+constexpr OnnxRow settings_from(int first, OnnxRow row) {
+  row.settings_from = first;
+  return row;
+}
 /// The row of an op that has no ONNX op of its own.
 constexpr OnnxRow exported(const OpDef& op, OnnxExport f) {
   return {"", "", 0, 0, nullptr, &op, f};

@@ -332,8 +332,8 @@ void reverse_sequence(OnnxCall& c) {
 }
 
 constexpr OnnxRow kRows[] = {
-    {"", "Shape", 1, 0, shape_of},
-    {"", "Size", 1, 0, size_of_all},
+    settings_from(0, {"", "Shape", 1, 0, shape_of}),
+    settings_from(0, {"", "Size", 1, 0, size_of_all}),
     {"", "Reshape", 1, 0, reshape_to, &op::view, export_view},
     {"", "Flatten", 1, 0, flatten_to},
     {"", "Squeeze", 1, 0, squeeze_of},
@@ -345,7 +345,7 @@ constexpr OnnxRow kRows[] = {
     {"", "Expand", 8, 0, expand_of, &op::expand, export_expand},
     {"", "Tile", 1, 0, tile_of},
     {"", "Identity", 1, 0, identity_of, &op::identity, export_alias},
-    {"", "Pad", 1, 0, pad_of, &op::pad, export_pad},
+    settings_from(1, {"", "Pad", 1, 0, pad_of, &op::pad, export_pad}),
     {"", "Trilu", 14, 0, trilu},
     {"", "DepthToSpace", 1, 0, depth_to_space},
     {"", "SpaceToDepth", 1, 0, space_to_depth},

@@ -108,11 +108,11 @@ void mel_weights(OnnxCall& c) {
 
 constexpr OnnxRow kRows[] = {
     {"", "DFT", 17, 0, dft, &op::fft, export_fft},
-    {"", "STFT", 17, 0, stft_of},
+    settings_from(1, {"", "STFT", 17, 0, stft_of}),
     {"", "HannWindow", 17, 0, hann},
     {"", "HammingWindow", 17, 0, hamming},
     {"", "BlackmanWindow", 17, 0, blackman},
-    {"", "MelWeightMatrix", 17, 0, mel_weights},
+    settings_from(0, {"", "MelWeightMatrix", 17, 0, mel_weights}),
     exported(op::rfft, export_rfft),
     exported(op::irfft, export_irfft),
 };

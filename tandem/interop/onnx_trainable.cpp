@@ -10,35 +10,12 @@
 namespace tandem::interop {
 namespace {
 
-// Inputs whose values say how a node works, or are statistics: nothing is learned through them.
-struct Setting {
-  std::string_view op;
-  size_t first;  ///< this input and all behind it
-};
-constexpr Setting kSettings[] = {{"BatchNormalization", 3},
-                                 {"Resize", 1},
-                                 {"Upsample", 1},
-                                 {"Clip", 1},
-                                 {"Pad", 1},
-                                 {"Dropout", 1},
-                                 {"QuantizeLinear", 1},
-                                 {"DequantizeLinear", 1},
-                                 {"NonMaxSuppression", 0},
-                                 {"RoiAlign", 1},
-                                 {"Range", 0},
-                                 {"TopK", 1},
-                                 {"OneHot", 1},
-                                 {"ThresholdedRelu", 1},
-                                 {"STFT", 1},
-                                 {"MelWeightMatrix", 0},
-                                 {"Shape", 0},
-                                 {"Size", 0},
-                                 {"ConstantOfShape", 0}};
-
-bool is_setting(const OnnxNode& n, size_t input) {
-  for (const Setting& s : kSettings)
-    if (n.op == s.op && input >= s.first) return true;
-  return false;
+// Does input k of the node say how it works?
+bool is_setting(const OnnxModelProto& model, const OnnxNode& n, size_t input) {
+  const auto opset = model.opsets.find(n.domain);
+  const OnnxRow* row =
+      find_onnx_row(n.domain, n.op, opset == model.opsets.end() ? 1 : opset->second);
+  return row && static_cast<int>(input) >= row->settings_from;
 }
 
 bool can_learn(const OnnxValue& v) {
@@ -91,7 +68,7 @@ std::vector<std::pair<std::string, OnnxValue>> make_trainable(OnnxModelProto& mo
   std::set<std::string> read, settings;
   for (const OnnxNode& n : g.nodes)
     for (size_t i = 0; i < n.inputs.size(); ++i)
-      (is_setting(n, i) ? settings : read).insert(n.inputs[i]);
+      (is_setting(model, n, i) ? settings : read).insert(n.inputs[i]);
   std::vector<std::pair<std::string, OnnxValue>> weights;
   std::vector<std::pair<std::string, OnnxValue>> rest;
   for (auto& entry : g.initializers) {
