@@ -82,6 +82,7 @@ function(tandem_kernel_flags file)
     endif()
   endif()
   if(flags)
-    set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags}")
+    set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags}"
+      SKIP_PRECOMPILE_HEADERS ON)
   endif()
 endfunction()
