@@ -14,11 +14,8 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
-set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -fno-omit-frame-pointer")
-# ThreadSanitizer serves the tests of two rooms that wait more than they compute: built quickly.
-if(TANDEM_SANITIZE STREQUAL "thread")
-  set(CMAKE_CXX_FLAGS_SANITIZE "-O0 -g1 -fno-omit-frame-pointer")
-endif()
+# Instrumented code takes long to optimise: only the rooms that compute are (tandem/CMakeLists.txt).
+set(CMAKE_CXX_FLAGS_SANITIZE "-O0 -g1 -fno-omit-frame-pointer")
 
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(TANDEM_CCACHE ccache)
