@@ -298,7 +298,7 @@ TEST(Inference, ProjectionsOfOneTensorAreOneProduct) {
        1},
       {"as exporters write them",
        [&](Tensor x) {
-         const auto y = [&](int k) { return matmul(x, fixed(p.w[k].t())) + fixed(p.b[k]); };
+         const auto y = [&](int k) { return matmul(x, fixed(p.w[k]).t()) + fixed(p.b[k]); };
          return attend(y(0), y(1), y(2));
        },
        1},
