@@ -9,6 +9,7 @@
 #include "cli/plan_internal.h"
 #include "tandem/base/file.h"
 #include "tandem/init.h"
+#include "tandem/plan/asked.h"
 #include "tandem/plan/claims.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/machine.h"
@@ -20,91 +21,51 @@ namespace {
 
 struct PlanOptions {
   std::string model, precision = "bf16", mode = "compiled", optimizer = "AdamW", data, gpu,
-                     rank_by = "cost", serve, why, hardware, prices, term = "hourly", deadline,
-                     shapes, loss, html, claim, profile, measured;
-  int64_t batch = 0, sequence = 0, image_size = 0;
-  double epochs = 0, tokens = 0, budget = 0;
-  int n = 1, sharding = 0, accumulate = 1;
+                     rank_by = "cost", serve, hardware, prices, term = "hourly", deadline, shapes,
+                     loss, html, claim, profile, measured, batch, sequence, image_size, epochs,
+                     tokens, budget, n = "1", sharding = "0", accumulate = "1";
+  std::vector<std::string> why;
   bool claims = false, json = false, rank = false, recompute = false, eight_bit = false,
        show_keys = false;
 };
 
-// "36h", "2d", "90m", "3600" as seconds.
-double duration(const std::string& text) {
-  if (text.empty()) return 0;
-  double v = 0;
-  size_t used = 0;
-  try {
-    v = std::stod(text, &used);
-  } catch (const std::exception&) {}
-  const std::string unit = text.substr(used);
-  const double scale = unit.empty() || unit == "s" ? 1
-                       : unit == "m"               ? 60
-                       : unit == "h"               ? 3600
-                       : unit == "d"               ? 86400
-                                                   : 0;
-  TD_CHECK(used > 0 && scale > 0 && v > 0, Value,
-           "'{}' is no time\nWrite it as 36h, 2d, 90m or 3600s, above 0.", text);
-  return v * scale;
-}
+constexpr int64_t kMost = 1000000000;
 
-plan::ServeRequest serve_request(const std::string& text) {
-  plan::ServeRequest s;
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    const std::string part = text.substr(at, end - at);
-    at = end + 1;
-    const size_t eq = part.find('=');
-    const std::string key = part.substr(0, eq), value = eq == part.npos ? "" : part.substr(eq + 1);
-    size_t used = 0;
-    double v = 0;
-    try {
-      v = std::stod(value, &used);
-    } catch (const std::exception&) {}
-    const std::string unit = value.substr(used);
-    if (key == "rps" && used > 0 && unit.empty())
-      s.rps = v;
-    else if (key == "p99" && used > 0 && (unit == "ms" || unit == "s" || unit.empty()))
-      s.p99 = unit == "s" ? v : v / 1000;
-    else
-      TD_FAIL(Value, "'{}' is not part of --serve\nWrite --serve rps=200,p99=50ms.", part);
-  }
-  return s;
+int64_t count(const std::string& text, const char* option, int64_t low, int64_t high = kMost) {
+  return text.empty() ? 0 : plan::whole_number(text, option, low, high);
 }
 
 plan::PlanRequest request_of(const PlanOptions& o) {
   plan::PlanRequest r;
+  r.batch = count(o.batch, "--batch", 1);
   plan::JobOptions job;
-  if (o.sequence > 0) job.sequence = o.sequence;
-  if (o.image_size > 0) job.image_size = o.image_size;
+  if (!o.sequence.empty()) job.sequence = count(o.sequence, "--sequence", 1);
+  if (!o.image_size.empty()) job.image_size = count(o.image_size, "--image-size", 1, 1 << 16);
   job.shapes = o.shapes;
   job.loss = o.loss;
-  r.batch = o.batch;
+  r.precision = plan::precision_of(o.precision);
+  r.compiled = plan::one_of(o.mode, "--mode", {"compiled", "eager"}) == "compiled";
+  r.optimizer = o.optimizer;
+  if (!o.data.empty()) r.data = plan::data_set(o.data);
+  if (!o.epochs.empty()) r.epochs = plan::amount(o.epochs, "--epochs");
+  if (!o.tokens.empty()) r.tokens = plan::amount(o.tokens, "--tokens");
+  r.gpu = o.gpu;
+  r.n = static_cast<int>(count(o.n, "--n", 1, 100000));
+  r.sharding = static_cast<int>(count(o.sharding, "--sharding", 0, 3));
+  r.accumulate = static_cast<int>(count(o.accumulate, "--accumulate", 1));
+  r.recompute = o.recompute;
+  r.eight_bit_state = o.eight_bit;
+  if (!o.budget.empty()) r.budget = plan::dollars(o.budget, "--budget");
+  if (!o.deadline.empty()) r.deadline = plan::duration(o.deadline, "--deadline");
+  r.term = o.term;
+  // Last, as it may read files.
   if (o.model.ends_with(".yaml") || o.model.ends_with(".yml")) {
     int64_t batch = 0;
     r.job = recipe_job(o.model, &batch);
-    if (o.batch == 0) r.batch = batch;
+    if (r.batch == 0) r.batch = batch;
   } else {
     r.job = plan::find_job(o.model, job);
   }
-  r.precision = plan::precision_of(o.precision);
-  TD_CHECK(o.mode == "compiled" || o.mode == "eager", Value,
-           "there is no mode '{}'\nIt is compiled or eager.", o.mode);
-  r.compiled = o.mode == "compiled";
-  r.optimizer = o.optimizer;
-  if (!o.data.empty()) r.data = plan::data_set(o.data);
-  r.epochs = o.epochs;
-  r.tokens = o.tokens;
-  r.gpu = o.gpu;
-  r.n = o.n;
-  r.sharding = o.sharding;
-  r.accumulate = o.accumulate;
-  r.recompute = o.recompute;
-  r.eight_bit_state = o.eight_bit;
-  r.budget = o.budget;
-  r.deadline = duration(o.deadline);
-  r.term = o.term;
   return r;
 }
 
@@ -140,25 +101,28 @@ void run_plan(const PlanOptions& o, int& code) {
            "there is no model to plan\nGive a name (tandem plan resnet50), family:size or a file.");
   const plan::PlanRequest r = request_of(o);
   if (!o.claim.empty()) {
-    const plan::Judged j = plan::check_training_claim(r, duration(o.claim), catalog,
-                                                      fmt::format("{} in {}", o.model, o.claim));
+    const plan::Judged j =
+        plan::check_training_claim(r, plan::duration(o.claim, "--check-claim"), catalog,
+                                   fmt::format("{} in {}", o.model, o.claim));
     fmt::print("{}: {}\n{}\n", j.statement, plan::to_string(j.verdict), j.why);
     for (const plan::Quantity& q : j.arithmetic) fmt::print("{}", plan::explain(q));
     if (j.verdict != plan::Verdict::possible) code = 3;
     return;
   }
   if (o.rank) {
+    const std::string by = plan::one_of(o.rank_by, "--by", {"cost", "time", "energy"});
     const std::vector<plan::Ranked> all = plan::rank(r, catalog,
-                                                     o.rank_by == "time"     ? plan::RankBy::time
-                                                     : o.rank_by == "energy" ? plan::RankBy::energy
-                                                                             : plan::RankBy::cost);
+                                                     by == "time"     ? plan::RankBy::time
+                                                     : by == "energy" ? plan::RankBy::energy
+                                                                      : plan::RankBy::cost);
     fmt::print("{}", o.json ? ranked_json(all).dump(2) + "\n" : plan::to_text(all, r));
     if (all.empty() || !all[0].allowed) code = 3;
     return;
   }
-  const plan::Plan p = o.gpu == "this"   ? plan::machine_plan(r, machine_profile_of(o.profile))
-                       : o.serve.empty() ? plan::make_plan(r, catalog)
-                                         : plan::serve_plan(r, serve_request(o.serve), catalog);
+  const plan::Plan p = o.gpu == "this" ? plan::machine_plan(r, machine_profile_of(o.profile))
+                       : o.serve.empty()
+                           ? plan::make_plan(r, catalog)
+                           : plan::serve_plan(r, plan::serve_request(o.serve), catalog);
   plan::check(p);
   if (!o.html.empty()) {
     write_file(o.html,
@@ -169,7 +133,7 @@ void run_plan(const PlanOptions& o, int& code) {
     fmt::print(stderr, "{}\n", o.html);
   }
   if (!o.why.empty()) {
-    fmt::print("{}", plan::explain(p.at(o.why)));
+    for (const std::string& key : o.why) fmt::print("{}", plan::explain(p, key));
     return;
   }
   if (o.show_keys) {
@@ -223,7 +187,8 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--optimizer", o->optimizer, "AdamW, SGD, SGD-momentum, ...");
   verb->add_option("--data", o->data, "imagenet, cifar10, ... or samples=50000,gb=12");
   verb->add_option("--epochs", o->epochs, "Times through the data");
-  verb->add_option("--tokens", o->tokens, "Tokens (or samples) in all, in place of epochs");
+  verb->add_option("--tokens", o->tokens,
+                   "Tokens (or samples) in all, in place of epochs: 1e9, 300M, 1.2B");
   verb->add_option("--gpu", o->gpu, "GPU; none: the cheapest that fits; this: this machine");
   verb->add_option("--n", o->n, "Number of GPUs");
   verb->add_option("--sharding", o->sharding, "ZeRO stage: 0 to 3");
@@ -235,14 +200,14 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--shapes", o->shapes, "Inputs of an ONNX file, as x:8x3x224x224");
   verb->add_option("--loss", o->loss,
                    "Behind an ONNX file's first output: cross_entropy, mse or output");
-  verb->add_option("--budget", o->budget, "US dollars");
-  verb->add_option("--deadline", o->deadline, "36h, 2d, 90m");
+  verb->add_option("--budget", o->budget, "US dollars: 500, $500, 1.5k");
+  verb->add_option("--deadline", o->deadline, "36h, 2d, 90m, 1d12h");
   verb->add_option("--term", o->term, "hourly, \"1 year\", \"3 years\" or spot");
   verb->add_flag("--rank", o->rank, "All known servers side by side");
-  verb->add_option("--by", o->rank_by, "Rank by cost, time or energy")
-      ->check(CLI::IsMember({"cost", "time", "energy"}));
+  verb->add_option("--by", o->rank_by, "Rank by cost, time or energy");
   verb->add_option("--serve", o->serve, "A fleet that answers: rps=200,p99=50ms");
-  verb->add_option("--why", o->why, "Where a figure comes from: memory, time.step, cost, ...");
+  verb->add_option("--why", o->why, "Where a figure comes from: memory, time.step, cost, ...")
+      ->allow_extra_args(false);
   verb->add_flag("--keys", o->show_keys, "What --why may be asked");
   verb->add_option("--hardware", o->hardware, "File in place of data/hardware.json");
   verb->add_option("--prices", o->prices, "File in place of data/prices.json");

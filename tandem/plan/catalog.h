@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hardware and prices as dated data: data/hardware.json and data/prices.json, which are part of the
-// library and may be replaced by files. Everything is checked when it is read.
+// library and may be replaced by files. Everything is checked when it is read, and every row says
+// where it comes from: a public document or page with its year, or "assumed: " and why.
 #pragma once
 
 #include <map>
@@ -45,35 +46,48 @@ struct Disk {
 struct GpuPrice {
   double low = 0, typical = 0, high = 0;  ///< USD per GPU and hour
   double buy = 0, host = 0;               ///< USD per GPU: the card, and its share of a server
+  std::string source, buy_source;         ///< of the rent, and of buying
 };
 struct Term {
   std::string name;
   double discount = 0;
+  std::string source;
+};
+/// Machines that may be taken away.
+struct Spot {
+  double discount = 0, preemptions_per_day = 0, restart_seconds = 0;
+  std::string source;
+};
+struct Rate {
+  double value = 0;
+  std::string source;
 };
 struct Prices {
-  std::string date;
-  std::map<std::string, GpuPrice> gpus;
+  std::string file, date;
+  std::map<std::string, GpuPrice> gpus;  ///< by Gpu::name
   std::vector<Term> terms;
-  double spot_discount = 0, preemptions_per_day = 0, restart_seconds = 0;
-  double surcharge = 0;      ///< network, addresses and the like, as a share of the rent
-  double storage_month = 0;  ///< USD per byte and month, fast
-  double cold_month = 0;     ///< likewise, slow
-  double electricity = 0;    ///< USD per kWh
-  double pue = 1;            ///< power of the building per power of the servers
-  double cpu_core_hour = 0;  ///< USD
+  Spot spot;
+  Rate surcharge;      ///< network, addresses and the like, as a share of the rent
+  Rate storage_month;  ///< USD per byte and month, fast
+  Rate cold_month;     ///< likewise, slow
+  Rate electricity;    ///< USD per kWh
+  Rate pue;            ///< power of the building per power of the servers
 };
 
-/// All that is known. Throws Format for data that breaks the schema, naming file, place and reason;
-/// Value for a name that is not there, with the nearest one.
+/// All that is known. Throws Format for data that breaks the schema, naming file, row, key, what
+/// came and what is wanted; Value for a name that is not there, with the nearest one.
 class TD_API Catalog {
  public:
   /// What the library was built with.
   static Catalog built_in();
-  /// Files in place of the built-in data; an empty path keeps it.
+  /// Files in place of the built-in data; an empty path keeps it. Built-in prices of GPUs that a
+  /// file of hardware leaves out are left out too.
   static Catalog load(const std::string& hardware, const std::string& prices);
 
+  /// By name or alias; case, blanks, hyphens and the maker's name do not count.
   const Gpu& gpu(const std::string& name) const;
   const Cpu& cpu(const std::string& name) const;
+  bool has_price(const Gpu& gpu) const { return prices_.gpus.count(gpu.name) > 0; }
   const GpuPrice& price(const Gpu& gpu) const;
   const std::vector<Gpu>& gpus() const { return gpus_; }
   const std::vector<Cpu>& cpus() const { return cpus_; }
@@ -83,7 +97,7 @@ class TD_API Catalog {
 
  private:
   void read_hardware(const io::Json& j, const std::string& what);
-  void read_prices(const io::Json& j, const std::string& what);
+  void read_prices(const io::Json& j, const std::string& what, bool of_unknown_gpus);
   std::vector<Gpu> gpus_;
   std::vector<Cpu> cpus_;
   std::vector<Disk> disks_;

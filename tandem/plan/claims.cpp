@@ -9,16 +9,10 @@
 #include "tandem/base/file.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/plan_internal.h"
+#include "tandem/plan/record_internal.h"
 
 namespace tandem::plan {
 namespace {
-
-double units_of(const PlanRequest& r) {
-  if (r.tokens > 0) return r.tokens;
-  TD_CHECK(r.data && r.epochs > 0, Value,
-           "a claim of training wants an end\nGive --data with --epochs, or --tokens.");
-  return r.epochs * r.data->samples * r.job.units_per_sample;
-}
 
 PlanRequest training(const Catalog&, const std::string& model, const std::string& gpu,
                      int64_t batch, double epochs, const std::string& precision = "bf16") {
@@ -67,11 +61,13 @@ Judged check_training_claim(const PlanRequest& r, double seconds, const Catalog&
   TD_CHECK(seconds > 0 && r.n > 0, Value, "a claim wants a time and GPUs above 0");
   TD_CHECK(!r.gpu.empty(), Value, "a claim is about a GPU\nGive --gpu.");
   const Gpu& gpu = c.gpu(r.gpu);
-  const int64_t per_gpu = std::max<int64_t>(1, (r.batch > 0 ? r.batch : 32) / r.n);
-  const Workload w = workload_for(r, per_gpu, r.compiled, true);
+  check_request(r, c);
+  const std::optional<Quantity> all = units_of(r);
+  TD_CHECK(all, Value, "a claim of training wants an end\nGive --data with --epochs, or --tokens.");
+  const Workload w = workload_for(r, per_gpu_batch(r, r.n), r.compiled, true);
   Judged j;
   j.statement = statement;
-  const double units = units_of(r);
+  const double units = all->value;
   Quantity asked = quotient("claim.rate", "asked for", r.job.unit + "/s", "",
                             given("claim.units", r.job.unit, units, "", "of the statement"),
                             given("claim.seconds", "time", seconds, "s", "of the statement"));
@@ -111,31 +107,22 @@ Judged check_training_claim(const PlanRequest& r, double seconds, const Catalog&
 
 MeasuredJob measured_job(const std::string& path) {
   const io::Json j = io::parse_json(read_file(path, size_t{1} << 20), path);
-  const auto number = [&](const io::Json& of, const char* key) {
-    const io::Json* v = of.find(key);
-    const double d = v && v->as_int()      ? static_cast<double>(*v->as_int())
-                     : v && v->as_double() ? *v->as_double()
-                                           : NAN;
-    TD_CHECK(std::isfinite(d) && d > 0, Format, "{}: '{}' is to be a number above 0", path, key);
-    return d;
-  };
-  const auto text = [&](const io::Json& of, const char* key) {
-    const io::Json* v = of.find(key);
-    TD_CHECK(v && v->as_string(), Format, "{}: '{}' is to be a text", path, key);
-    return *v->as_string();
-  };
-  TD_CHECK(j.as_object() && number(j, "schema") == 1, Format,
-           "{} is no result of bench/claims_mnist", path);
+  Record r(j, path);
+  r.schema(1, "run bench/claims_mnist again");
   MeasuredJob job;
-  job.date = text(j, "date");
-  job.steps = number(j, "steps");
-  job.batch = number(j, "batch");
-  job.threads = number(j, "threads");
-  const io::Json* rows = j.find("rows");
-  TD_CHECK(rows && rows->as_array() && !rows->as_array()->empty(), Format,
-           "{}: 'rows' is to be a list", path);
-  for (const io::Json& r : *rows->as_array())
-    job.rows.push_back({text(r, "name"), number(r, "wall"), number(r, "cpu"), number(r, "peak")});
+  job.date = r.date("date");
+  job.steps = r.positive("steps", 1e12);
+  job.batch = r.positive("batch", 1e9);
+  job.threads = r.positive("threads", 1e6);
+  for (Record& e : r.rows("rows", 1, 100)) {
+    MeasuredJob::Row row;
+    row.name = e.text("name");
+    e.called(row.name);
+    row.wall = e.positive("wall", 1e9);
+    row.cpu = e.positive("cpu", 1e9);
+    row.peak = e.positive("peak", 1e15);
+    job.rows.push_back(std::move(row));
+  }
   return job;
 }
 

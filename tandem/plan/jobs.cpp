@@ -7,11 +7,11 @@
 
 #include "tandem/base/file.h"
 #include "tandem/base/folder.h"
-#include "tandem/base/nearest.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/models/registry.h"
 #include "tandem/ops/ops.h"
 #include "tandem/plan/jobs_internal.h"
+#include "tandem/plan/names_internal.h"
 
 namespace tandem::plan {
 namespace {
@@ -227,7 +227,6 @@ Job find_job(const std::string& model, const JobOptions& o) {
   if (ends(".json")) return config_job(models::ModelConfig::from_file(model), model, o);
   if (file_exists(model + "/config.json"))
     return config_job(models::ModelConfig::from_file(model + "/config.json"), model, o);
-  const std::string near = nearest_word(model, job_names());
   std::string sizes;
   for (const FamilyRow& r : kFamilies)
     if (model.substr(0, model.find(':')) == r.family)
@@ -237,9 +236,8 @@ Job find_job(const std::string& model, const JobOptions& o) {
       "there is no model '{}'\n{}A model is a name that `tandem inspect` knows (resnet50), a "
       "family and size (llama:7b), a recipe (.yaml), an ONNX file, or a folder with config.json.",
       model,
-      !sizes.empty() ? "Known are " + sizes + ". "
-      : near.empty() ? std::string()
-                     : "Did you mean '" + near + "'? ");
+      did_you_mean(model, job_names()) +
+          (sizes.empty() ? "" : "This family's sizes are " + sizes + ". "));
 }
 
 }  // namespace tandem::plan

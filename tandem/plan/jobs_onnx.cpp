@@ -3,13 +3,13 @@
 // weights as parameters, a loss behind it, and Tandem's gradients and optimizer.
 #include <fmt/format.h>
 
-#include "tandem/base/nearest.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/interop/named_shapes.h"
 #include "tandem/interop/onnx.h"
 #include "tandem/ops/ops.h"
 #include "tandem/plan/jobs_internal.h"
+#include "tandem/plan/names_internal.h"
 
 namespace tandem::plan {
 namespace {
@@ -57,11 +57,8 @@ Loss loss_of(const std::string& name, const Shape& y) {
   static const std::vector<std::string> kNames = {"output", "cross_entropy", "mse"};
   for (size_t k = 0; k < kNames.size(); ++k)
     if (name == kNames[k]) return static_cast<Loss>(k);
-  if (!name.empty()) {
-    const std::string near = nearest_word(name, kNames);
-    TD_FAIL(Value, "there is no loss '{}'\n{}It is cross_entropy, mse or output.", name,
-            near.empty() ? "" : "Did you mean '" + near + "'? ");
-  }
+  TD_CHECK(name.empty(), Value, "there is no loss '{}'\n{}It is cross_entropy, mse or output.",
+           name, did_you_mean(name, kNames));
   const int rank = y.rank();
   if (rank == 0 || (rank == 1 && y.data()[0] == 1)) return Loss::output;
   if (rank < 2 || rank > 4) return Loss::mse;

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "tandem/base/error.h"
+#include "tandem/plan/plan_internal.h"
 
 namespace tandem::plan {
 namespace {
@@ -106,16 +107,20 @@ Quantity machine_step(const Workload& w, const MachineProfile& m) {
   std::vector<Quantity> list;
   for (auto& [t, q] : parts) list.push_back(std::move(q));
   if (list.empty()) list.push_back(given("time.kind.none", "nothing", 0, "s", "no kernels"));
-  list.push_back(product(
-      "time.outside", "around the kernels", "s", "",
-      {given("time.kernels", "kernels", static_cast<double>(w.work.size()), "", "of the dry run"),
-       given("time.outside.each", "each",
-             w.options.compiled ? m.compiled_call_seconds : m.eager_call_seconds, "s",
-             "starting and ending a step, shared out over its kernels; measured")}));
+  list.push_back(
+      product("time.outside", "around the kernels", "s", "",
+              {given("time.host.kernels", "kernels", static_cast<double>(w.work.size()), "",
+                     "of the dry run"),
+               given("time.outside.each", "each",
+                     w.options.compiled ? m.compiled_call_seconds : m.eager_call_seconds, "s",
+                     "starting and ending a step, shared out over its kernels; measured")}));
   return sum("time.step", "one step", "s", "", std::move(list));
 }
 
 Plan machine_plan(const PlanRequest& r, const MachineProfile& m) {
+  PlanRequest free = r;
+  free.term = "hourly";  // nothing is rented
+  check_request(free, Catalog::built_in());
   Plan p;
   p.model = r.job.name;
   p.gpu.name = m.cpu;
@@ -132,37 +137,45 @@ Plan machine_plan(const PlanRequest& r, const MachineProfile& m) {
   p.eager_work = work(false);
   p.compiled_work = work(true);
   const Workload& w = r.compiled ? p.compiled_work : p.eager_work;
+  static const char* const kCauses[] = {"weights",     "gradients", "optimizer",
+                                        "activations", "workspace", "input"};
   std::vector<Quantity> parts;
   for (size_t c = 0; c < static_cast<size_t>(Cause::count); ++c)
     if (w.peak.bytes[c] > 0)
-      parts.push_back(given(fmt::format("memory.{}", c), to_string(static_cast<Cause>(c)),
+      parts.push_back(given(fmt::format("memory.{}", kCauses[c]), to_string(static_cast<Cause>(c)),
                             w.peak.bytes[c], "B", "alive at the highest moment of the step"));
   parts.push_back(given("memory.rounding", "rounding and headers", w.rounding, "B",
                         "whole blocks of the allocator, and the moment of its own peak"));
   p.figures.push_back(sum("memory", "memory", "B", "", std::move(parts)));
   p.fits = w.host_peak <= m.memory;
-  Quantity step = machine_step(w, m);
-  const double seconds = step.value;
-  p.figures.push_back(quotient("rate", w.unit + " per second", w.unit + "/s", "",
-                               given("units.step", w.unit + " per step", w.units, "", "batch"),
-                               std::move(step)));
-  const double units = r.tokens > 0 ? r.tokens
-                       : r.data     ? r.epochs * r.data->samples * r.job.units_per_sample
-                                    : 0;
-  if (units > 0)
-    p.figures.push_back(product("time", "time to the end", "s", "",
-                                {given("steps", "steps", units / w.units, "", "of the data"),
-                                 given("time.step.value", "each", seconds, "s", "see time.step")}));
-  if (r.job.decode_seconds > 0 && m.decode_seconds > 0)
-    p.figures.push_back(product("data.cores", "CPU cores for decoding", "", "",
-                                {given("data.samples_rate", "samples per second",
-                                       static_cast<double>(p.batch) / seconds, "1/s", "see rate"),
-                                 given("data.decode", "seconds per sample", m.decode_seconds, "s",
-                                       "measured on this machine")}));
-  if (r.deadline > 0 && units / w.units * seconds > r.deadline) {
-    p.within_limits = false;
-    p.notes.push_back("It takes longer than the deadline.");
+  const Quantity batch = given("batch", "batch of a step", static_cast<double>(p.batch), "",
+                               r.batch > 0 ? "asked for" : "none was asked for");
+  const Quantity units = product("units.step", w.unit + " per step", "", "",
+                                 {batch, given("units.sample", w.unit + " per sample",
+                                               r.job.units_per_sample, "", "the job's")});
+  const Quantity step = machine_step(w, m);
+  p.figures.push_back(quotient("rate", w.unit + " per second", w.unit + "/s", "", units, step));
+  const std::optional<Quantity> all = units_of(r);
+  if (all) {
+    p.figures.push_back(
+        product("time", "time to the end", "s", "",
+                {quotient("steps", "steps", "", "", *all, again(units)), again(step)}));
+    const double seconds = p.figures.back().value;
+    if (r.deadline > 0) {
+      p.figures.push_back(given("deadline", "deadline", r.deadline, "s", "asked for"));
+      if (seconds > r.deadline) {
+        p.within_limits = false;
+        p.notes.push_back(fmt::format("It takes {}, the deadline is {}.", show(seconds, "s"),
+                                      show(p.figures.back())));
+      }
+    }
   }
+  if (r.job.decode_seconds > 0 && m.decode_seconds > 0)
+    p.figures.push_back(product(
+        "data.cores", "CPU cores for decoding", "", "",
+        {quotient("data.samples_rate", "samples per second", "1/s", "", again(batch), again(step)),
+         given("data.decode", "seconds per sample", m.decode_seconds, "s",
+               "measured on this machine")}));
   return p;
 }
 

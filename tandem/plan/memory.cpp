@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "tandem/plan/plan.h"
+#include "tandem/plan/plan_internal.h"
 
 namespace tandem::plan {
 namespace {
@@ -14,12 +14,30 @@ namespace {
 // The activations of a moment with every block computed again in the backward pass: what goes from
 // block to block stays; beside it either what lies outside of the blocks (logits and their loss) or
 // one whole block is alive.
-double recomputed(const Workload& w, const Peak& p) {
-  const double all = p.held.of(Cause::activations);
+Quantity recomputed(const Workload& w, const Peak& p) {
+  const auto key = [](const char* k) { return std::string("memory.activations") + k; };
+  Quantity all = given(key(".whole"), "without computing again", p.held.of(Cause::activations), "B",
+                       "alive at the highest moment of the step");
   if (w.blocks <= 1 || w.boundary_bytes <= 0 || p.in_blocks <= 0)
-    return all / (std::max(2.0, w.blocks) / 2);
-  const double outside = std::max(0.0, all - p.in_blocks);
-  return std::min(all, w.blocks * w.boundary_bytes + std::max(outside, p.in_blocks / w.blocks));
+    return quotient(key(""), "activations", "B",
+                    "with every block computed again: one whole block and the n boundaries",
+                    std::move(all),
+                    given(key(".times"), "times less", std::max(2.0, w.blocks) / 2, "",
+                          "of n blocks: about n / 2"));
+  Quantity blocks = given("memory.blocks", "blocks", w.blocks, "", "of the model");
+  Quantity boundary = product(key(".boundaries"), "between blocks", "B", "",
+                              {given(key(".boundary"), "one boundary", w.boundary_bytes, "B",
+                                     "what goes from block to block"),
+                               blocks});
+  Quantity one =
+      quotient(key(".block"), "one whole block", "B", "",
+               given(key(".inside"), "in all blocks", p.in_blocks, "B", "dry run"), again(blocks));
+  Quantity outside = given(key(".outside"), "outside of blocks",
+                           std::max(0.0, all.value - p.in_blocks), "B", "logits and their loss");
+  Quantity kept = sum(key(".kept"), "with every block computed again", "B", "",
+                      {std::move(boundary), most(key(".beside"), "beside them", "B", "",
+                                                 {std::move(outside), std::move(one)})});
+  return least(key(""), "activations", "B", "", {std::move(all), std::move(kept)});
 }
 
 }  // namespace
@@ -27,48 +45,53 @@ double recomputed(const Workload& w, const Peak& p) {
 Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   const bool mixed = w.options.precision == Precision::mixed_bf16;
   // The dry run of mixed precision held bf16 everywhere; what is kept is f32.
-  const double kept = mixed ? 2 : 1;
+  const double wider = mixed ? 2 : 1;
   const auto shards = [&](int stage) { return r.sharding >= stage && n > 1 ? double(n) : 1.0; };
-  const bool training = w.options.training;
+  const bool again_in_blocks = r.recompute && w.options.training;
   // The moment that is highest now.
   Peak peak{w.peak, 0};
-  double most = -1, activations = 0;
+  double highest = -1;
   for (const Peak& p : w.peaks.empty() ? std::vector<Peak>{{w.peak, 0}} : w.peaks) {
-    const double act = r.recompute && training ? recomputed(w, p) : p.held.of(Cause::activations);
+    const double activations =
+        again_in_blocks ? recomputed(w, p).value : p.held.of(Cause::activations);
     const double total =
-        act + p.held.of(Cause::workspace) + p.held.of(Cause::gradients) * kept / shards(2);
-    if (total <= most) continue;
-    most = total;
+        activations + p.held.of(Cause::workspace) + p.held.of(Cause::gradients) * wider / shards(2);
+    if (total <= highest) continue;
+    highest = total;
     peak = p;
-    activations = act;
   }
   std::vector<Quantity> parts;
+  const auto held = [&](Cause c, const std::string& key, const std::string& label,
+                        const std::string& why) {
+    if (!mixed || c == Cause::input) return given(key, label, peak.held.of(c), "B", why);
+    return product(key, label, "B", "kept in f32",
+                   {given(key + ".bf16", "in bf16", peak.held.of(c), "B", why),
+                    given("memory.wider", "times as wide", wider, "", "f32 for bf16")});
+  };
   const auto part = [&](Cause c, const std::string& key, const std::string& why, int stage) {
-    Quantity q =
-        given(key + ".whole", std::string("all ") + to_string(c),
-              peak.held.of(c) * (c == Cause::input ? 1 : kept), "B",
-              mixed && c != Cause::input ? why + "; twice its bf16 bytes: kept in f32" : why);
     if (shards(stage) == 1) {
-      q.key = key;
-      q.label = to_string(c);
-      parts.push_back(std::move(q));
+      parts.push_back(held(c, key, to_string(c), why));
       return;
     }
-    parts.push_back(quotient(key, to_string(c), "B", "", std::move(q),
-                             given("memory.shards", "shards", n, "",
-                                   fmt::format("ZeRO stage {} over the GPUs", stage))));
+    parts.push_back(
+        quotient(key, to_string(c), "B", fmt::format("ZeRO stage {} over the GPUs", stage),
+                 held(c, key + ".whole", std::string("all ") + to_string(c), why), gpus_of(n)));
   };
   part(Cause::weights, "memory.weights", "parameters and buffers in the dry run", 3);
   part(Cause::gradients, "memory.gradients", "those alive at the highest moment of the step", 2);
-  if (r.eight_bit_state)
-    parts.push_back(product("memory.optimizer", "optimizer state", "B", "",
-                            {given("memory.optimizer.whole", "in full width",
-                                   peak.held.of(Cause::optimizer) * kept / shards(1), "B",
-                                   "what the optimizer made in the dry run"),
-                             given("memory.optimizer.eight", "8 of 32 bits", 0.2525, "",
-                                   "one byte and a share of a block's scale each")}));
-  else
-    part(Cause::optimizer, "memory.optimizer", "what the optimizer made in the dry run", 1);
+  const std::string state = "what the optimizer made in the dry run";
+  if (r.eight_bit_state) {
+    Quantity whole = held(Cause::optimizer, "memory.optimizer.whole", "in full width", state);
+    if (shards(1) > 1)
+      whole = quotient("memory.optimizer.shard", "of one GPU", "B", "ZeRO stage 1 over the GPUs",
+                       std::move(whole), gpus_of(n));
+    parts.push_back(
+        product("memory.optimizer", "optimizer state", "B", "",
+                {std::move(whole), given("memory.optimizer.eight", "8 of 32 bits", 0.2525, "",
+                                         "one byte and a share of a block's scale each")}));
+  } else {
+    part(Cause::optimizer, "memory.optimizer", state, 1);
+  }
   // Weights as the products read them: the whole bf16 copy, or two gathered blocks of it and what
   // lies outside of blocks.
   const double weights = peak.held.of(Cause::weights);
@@ -81,7 +104,7 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
              {quotient("memory.gathered.block", "one block", "B", "",
                        given("memory.block_weights", "all blocks",
                              w.blocks > 1 ? w.block_weights : weights, "B", "dry run"),
-                       given("memory.blocks", "blocks", blocks, "", "of the model")),
+                       given("memory.gathered.count", "blocks", blocks, "", "of the model")),
               given("memory.gathered.ahead", "at once", 2, "", "the one that runs and the next")}),
          given("memory.gathered.outside", "outside of blocks",
                w.blocks > 1 ? std::max(0.0, weights - w.block_weights) : 0, "B",
@@ -90,29 +113,17 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
     parts.push_back(
         given("memory.copy", "bf16 copy of the weights", weights, "B", "what the products read"));
   }
-  if (r.recompute && training)
-    parts.push_back(quotient(
-        "memory.activations", "activations", "B",
-        "with every block computed again: what goes from block to block stays, beside it the "
-        "loss's values or one whole block",
-        given("memory.activations.whole", "without it", peak.held.of(Cause::activations), "B",
-              "alive at the highest moment of the step"),
-        given("memory.activations.saved", "times less",
-              activations > 0 ? peak.held.of(Cause::activations) / activations : 1, "",
-              w.boundary_bytes > 0 ? fmt::format("{} between blocks, {} blocks",
-                                                 show(w.boundary_bytes, "B"), w.blocks)
-                                   : "n blocks: one whole and n boundaries of about a n-th each")));
-  else {
-    Quantity q = given("memory.activations", "activations", peak.held.of(Cause::activations), "B",
-                       w.options.compiled
-                           ? "the planned arena: values and gradients on their way"
-                           : "values kept for the backward pass and temporaries, at the peak");
-    parts.push_back(std::move(q));
-  }
+  if (again_in_blocks)
+    parts.push_back(recomputed(w, peak));
+  else
+    parts.push_back(given(
+        "memory.activations", "activations", peak.held.of(Cause::activations), "B",
+        w.options.compiled ? "the planned arena: values and gradients on their way"
+                           : "values kept for the backward pass and temporaries, at the peak"));
   part(Cause::input, "memory.input", "the batch itself", 99);
-  double moving = 0;
+  std::vector<Quantity> moving;
   for (const Quantity& q : parts)
-    if (q.key == "memory.activations" || q.key == "memory.gradients") moving += q.value;
+    if (q.key == "memory.activations" || q.key == "memory.gradients") moving.push_back(again(q));
   Quantity workspace = given("memory.workspace", "workspace", 64e6, "B",
                              "of products and convolutions: 32 to 128 MB on GPUs");
   workspace.low = 32e6;
@@ -124,15 +135,16 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   context.low = n > 1 ? 0.5e9 : 0.3e9;
   context.high = n > 1 ? 1.6e9 : 0.6e9;
   parts.push_back(std::move(context));
-  const double share = w.options.compiled ? 0 : 0.05;
+  const bool planned = w.options.compiled;
+  Quantity comes_and_goes = sum("memory.moving", "what comes and goes", "B", "", std::move(moving));
+  const double bytes = comes_and_goes.value;
   Quantity fragments =
       product("memory.fragmentation", "fragmentation", "B", "",
-              {given("memory.moving", "what comes and goes", moving, "B", "activations, gradients"),
-               given("memory.fragmentation.share", "share", share, "",
-                     w.options.compiled ? "planned to the byte: none"
-                                        : "3 to 10 % in caching allocators")});
-  fragments.low = w.options.compiled ? 0 : moving * 0.03;
-  fragments.high = moving * (w.options.compiled ? 0.01 : 0.10);
+              {std::move(comes_and_goes),
+               given("memory.fragmentation.share", "share", planned ? 0 : 0.05, "",
+                     planned ? "planned to the byte: none" : "3 to 10 % in caching allocators")});
+  fragments.low = planned ? 0 : bytes * 0.03;
+  fragments.high = bytes * (planned ? 0.01 : 0.10);
   parts.push_back(std::move(fragments));
   return sum("memory", "memory of one GPU", "B", "", std::move(parts));
 }

@@ -45,11 +45,15 @@ TD_API Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gp
 /// Units (images, tokens) per second of all n GPUs.
 TD_API Quantity throughput(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n);
 
+/// A part of the whole server. The texts show figures and nothing else that is a number.
 struct ServerLine {
   std::string part;             ///< "VRAM"
+  std::string key;              ///< "server.vram": asks for all of its figures
   std::string eager, compiled;  ///< what is needed
   std::string thumb;            ///< rule of thumb
   std::string cause;
+  std::vector<Quantity> figures;  ///< "server.vram.eager", "server.vram.thumb"
+  std::vector<std::string> also;  ///< keys of other figures that it shows
 };
 
 struct TD_API Plan {
@@ -66,15 +70,18 @@ struct TD_API Plan {
   bool within_limits = true;
   const Quantity* find(const std::string& key) const;
   const Quantity& at(const std::string& key) const;  ///< throws Value naming the nearest key
-  std::vector<std::string> keys() const;
+  std::vector<std::string> keys() const;  ///< of figures and of the server's lines, sorted
 };
 
 /// Throws Value for a GPU that is not known, an impossible constraint and what dry_run() throws.
 TD_API Plan make_plan(const PlanRequest& r, const Catalog& catalog);
 TD_API std::string to_text(const Plan& p);
 TD_API io::Json to_json(const Plan& p);
-/// Check every figure (plan::check).
+/// Check every figure (plan::check), that each key has one value, and that what is repeated is
+/// there.
 TD_API void check(const Plan& p);
+/// Where a figure, or all of a line of the server, comes from. Throws Value naming the nearest key.
+TD_API std::string explain(const Plan& p, const std::string& key);
 
 /// A server among all.
 struct Ranked {

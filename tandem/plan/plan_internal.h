@@ -9,17 +9,43 @@ namespace tandem::plan {
 /// A dry run for a device that has a kernel for every row.
 Workload workload_for(const PlanRequest& r, int64_t per_gpu, bool compiled, bool training);
 void check_request(const PlanRequest& r, const Catalog& catalog);
-Quantity price_hour(const PlanRequest& r, const Catalog& c, const Gpu& gpu, int n);
-/// What recompute, narrower numbers, 8-bit state and sharding would save.
-void add_savings(Plan& p, const PlanRequest& r, const Workload& w);
-/// Bytes and cores that keep the GPUs busy.
-void add_data(Plan& p, const PlanRequest& r, const Catalog& c, double rate, double units);
-void add_checkpoints(Plan& p, const PlanRequest& r, const Catalog& c, const Workload& w,
-                     double seconds);
-void add_energy_and_cost(Plan& p, const PlanRequest& r, const Catalog& c, double seconds);
-void add_server(Plan& p, const PlanRequest& r, const Catalog& c);
+/// Samples of one GPU and batch: those asked for over GPUs and accumulated batches, at least 1.
+int64_t per_gpu_batch(const PlanRequest& r, int n);
 
 /// Share of its board power that a GPU draws while it trains, and of the host beside it.
 inline constexpr double kPowerShare = 0.8, kHostShare = 0.2;
+
+Quantity gpus_of(int n);
+Quantity accumulated(const PlanRequest& r);
+/// Tokens or samples to the end; none where no end was asked for.
+std::optional<Quantity> units_of(const PlanRequest& r);
+/// Seconds to the end; `rate` as throughput() gives it.
+Quantity time_of(const Quantity& units, const Quantity& rate);
+Quantity price_hour(const PlanRequest& r, const Catalog& c, const Gpu& gpu, int n);
+Quantity power_of(const Catalog& c, const Gpu& gpu, int n);
+Quantity energy_of(const Quantity& power, const Quantity& time);
+/// What a resume needs.
+Quantity checkpoint_of(const Workload& w);
+/// Rent and storage for `time`.
+Quantity cost_of(const PlanRequest& r, const Catalog& c, const Gpu& gpu, int n, const Workload& w,
+                 const Quantity& time);
+/// Bytes of the data on disk; 0 where no data was named.
+Quantity data_bytes(const PlanRequest& r);
+/// It again, or nothing.
+Quantity stored_data(const PlanRequest& r);
+/// Samples a second for that rate, and the cores that decode them.
+Quantity sample_rate(const PlanRequest& r, const Quantity& rate);
+Quantity decoding_cores(const PlanRequest& r, const Quantity& rate);
+
+/// What recompute, narrower numbers, 8-bit state and sharding would save.
+void add_savings(Plan& p, const PlanRequest& r, const Workload& w);
+/// Bytes and cores that keep the GPUs busy.
+void add_data(Plan& p, const PlanRequest& r, const Catalog& c);
+/// How often to save, and what it costs; `time`: to the end, if there is one.
+void add_checkpoints(Plan& p, const PlanRequest& r, const Catalog& c, const Workload& w,
+                     const Quantity* time);
+void add_energy_and_cost(Plan& p, const PlanRequest& r, const Catalog& c, const Workload& w,
+                         const Quantity* time);
+void add_server(Plan& p, const PlanRequest& r);
 
 }  // namespace tandem::plan

@@ -19,9 +19,13 @@ double result(How how, const std::vector<Quantity>& parts) {
     const double p = parts[i].value;
     switch (how) {
       case How::given:
+      case How::again:
         break;
       case How::sum:
         v += p;
+        break;
+      case How::difference:
+        v = i == 0 ? p : v - p;
         break;
       case How::product:
         v *= p;
@@ -34,6 +38,12 @@ double result(How how, const std::vector<Quantity>& parts) {
         break;
       case How::least:
         v = i == 0 ? p : std::min(v, p);
+        break;
+      case How::whole:
+        v = std::ceil(p * (1 - 1e-12));  // 3 that came out as 3.0000000001 stays 3
+        break;
+      case How::root:
+        v = std::sqrt(p);
         break;
     }
   }
@@ -63,22 +73,39 @@ Quantity make(How how, std::string& key, std::string& label, std::string& unit, 
   return q;
 }
 
-const char* sign(How how) {
+std::vector<Quantity> one(Quantity&& q) {
+  std::vector<Quantity> parts;
+  parts.push_back(std::move(q));
+  return parts;
+}
+
+// What stands before the first and the other parts.
+struct Mark {
+  const char *first, *other;
+};
+Mark mark(How how) {
   switch (how) {
     case How::sum:
-      return "+";
+      return {"  ", "+ "};
+    case How::difference:
+      return {"  ", "- "};
     case How::product:
-      return "×";
+      return {"  ", "× "};
     case How::quotient:
-      return "÷";
+      return {"  ", "÷ "};
     case How::most:
-      return "the larger of";
+      return {"the larger of ", "and "};
     case How::least:
-      return "the smaller of";
+      return {"the smaller of ", "and "};
+    case How::whole:
+      return {"rounded up ", ""};
+    case How::root:
+      return {"the root of ", ""};
     case How::given:
+    case How::again:
       break;
   }
-  return "";
+  return {"", ""};
 }
 
 std::string scaled(double v, const char* const* names, int n, double base) {
@@ -94,22 +121,22 @@ std::string scaled(double v, const char* const* names, int n, double base) {
                      names[i]);
 }
 
-void explain_to(std::string& out, const Quantity& q, int level, int depth, const char* before) {
+void explain_to(std::string& out, const Quantity& q, int level, int depth,
+                const std::string& before, const std::string& share) {
   out += fmt::format("{:{}}{}{} = {}", "", 2 * level, before, q.label, show(q));
   if (q.low && q.high && *q.high > *q.low)
     out += fmt::format(" (between {} and {})", show(*q.low, q.unit), show(*q.high, q.unit));
-  if (!q.why.empty())
-    out += fmt::format("   [{}: {}]", q.key, q.why);
-  else
-    out += fmt::format("   [{}]", q.key);
+  out += share;
+  const std::string why = q.how == How::again ? "see there" : q.why;
+  out += why.empty() ? fmt::format("   [{}]", q.key) : fmt::format("   [{}: {}]", q.key, why);
   out += "\n";
   if (depth == 0) return;
-  for (size_t i = 0; i < q.parts.size(); ++i) {
-    const bool word = q.how == How::most || q.how == How::least;
-    const std::string mark = word ? (i == 0 ? std::string(sign(q.how)) + " " : "and ")
-                                  : (i == 0 ? std::string("  ") : std::string(sign(q.how)) + " ");
-    explain_to(out, q.parts[i], level + 1, depth - 1, mark.c_str());
-  }
+  const Mark m = mark(q.how);
+  for (size_t i = 0; i < q.parts.size(); ++i)
+    explain_to(out, q.parts[i], level + 1, depth - 1, i == 0 ? m.first : m.other,
+               q.how == How::sum && q.parts.size() > 1 && q.value != 0
+                   ? ", " + show_share(q.parts[i], q)
+                   : std::string());
 }
 
 }  // namespace
@@ -124,9 +151,22 @@ Quantity given(std::string key, std::string label, double value, std::string uni
   q.why = std::move(why);
   return q;
 }
+Quantity again(const Quantity& q) {
+  Quantity r;
+  r.key = q.key;
+  r.label = q.label;
+  r.value = q.value;
+  r.unit = q.unit;
+  r.how = How::again;
+  return r;
+}
 Quantity sum(std::string key, std::string label, std::string unit, std::string why,
              std::vector<Quantity> parts) {
   return make(How::sum, key, label, unit, why, std::move(parts));
+}
+Quantity difference(std::string key, std::string label, std::string unit, std::string why,
+                    std::vector<Quantity> parts) {
+  return make(How::difference, key, label, unit, why, std::move(parts));
 }
 Quantity product(std::string key, std::string label, std::string unit, std::string why,
                  std::vector<Quantity> parts) {
@@ -134,8 +174,7 @@ Quantity product(std::string key, std::string label, std::string unit, std::stri
 }
 Quantity quotient(std::string key, std::string label, std::string unit, std::string why, Quantity a,
                   Quantity b) {
-  std::vector<Quantity> parts;
-  parts.push_back(std::move(a));
+  std::vector<Quantity> parts = one(std::move(a));
   parts.push_back(std::move(b));
   return make(How::quotient, key, label, unit, why, std::move(parts));
 }
@@ -148,29 +187,61 @@ Quantity least(std::string key, std::string label, std::string unit, std::string
   return make(How::least, key, label, unit, why, std::move(parts));
 }
 
+Quantity whole(std::string key, std::string label, std::string unit, std::string why,
+               Quantity part) {
+  return make(How::whole, key, label, unit, why, one(std::move(part)));
+}
+Quantity root(std::string key, std::string label, std::string unit, std::string why,
+              Quantity part) {
+  return make(How::root, key, label, unit, why, one(std::move(part)));
+}
+
+Quantity rounded_up(std::string key, std::string label, std::string unit, std::string why,
+                    Quantity part, double step) {
+  Quantity one_step = given(key + ".step", "steps of", step, unit, "as such things are sold");
+  Quantity count = whole(key + ".steps", "steps", "", "",
+                         quotient(key + ".exact", "exactly", "", "", std::move(part), one_step));
+  return product(std::move(key), std::move(label), std::move(unit), std::move(why),
+                 {std::move(count), again(one_step)});
+}
+
+Quantity prefixed(Quantity q, const std::string& prefix) {
+  q.key = prefix + "." + q.key;
+  for (Quantity& p : q.parts) p = prefixed(std::move(p), prefix);
+  return q;
+}
+
 void check(const Quantity& q) {
   TD_CHECK(std::isfinite(q.value), Internal, "{} is no finite number", q.key);
   if (q.low)
     TD_CHECK(*q.low <= q.value * (1 + 1e-9) + 1e-12, Internal, "{} is below its range", q.key);
   if (q.high)
     TD_CHECK(*q.high >= q.value * (1 - 1e-9) - 1e-12, Internal, "{} is above its range", q.key);
-  if (q.how == How::given) {
+  if (q.how == How::given || q.how == How::again) {
     TD_CHECK(q.parts.empty(), Internal, "{} is given and has parts", q.key);
-    TD_CHECK(!q.why.empty(), Internal, "{} is given and does not say by whom", q.key);
-  } else {
-    TD_CHECK(!q.parts.empty(), Internal, "{} has no parts", q.key);
-    const double v = result(q.how, q.parts);
-    TD_CHECK(std::abs(v - q.value) <= 1e-9 * std::max(std::abs(v), std::abs(q.value)), Internal,
-             "{} is {} and its parts give {}", q.key, q.value, v);
+    TD_CHECK(q.how == How::again || !q.why.empty(), Internal,
+             "{} is given and does not say by whom", q.key);
+    return;
   }
+  TD_CHECK(!q.parts.empty(), Internal, "{} has no parts", q.key);
+  const double v = result(q.how, q.parts);
+  TD_CHECK(std::abs(v - q.value) <= 1e-9 * std::max(std::abs(v), std::abs(q.value)), Internal,
+           "{} is {} and its parts give {}", q.key, q.value, v);
   for (const Quantity& p : q.parts) check(p);
 }
 
 const Quantity* find(const Quantity& root, const std::string& key) {
-  if (root.key == key) return &root;
+  const Quantity* repeated = nullptr;
+  if (root.key == key) {
+    if (root.how != How::again) return &root;
+    repeated = &root;
+  }
   for (const Quantity& p : root.parts)
-    if (const Quantity* q = find(p, key)) return q;
-  return nullptr;
+    if (const Quantity* q = find(p, key)) {
+      if (q->how != How::again) return q;
+      repeated = q;
+    }
+  return repeated;
 }
 
 std::vector<std::string> keys(const Quantity& root) {
@@ -183,12 +254,14 @@ std::vector<std::string> keys(const Quantity& root) {
 std::string show(double v, const std::string& unit) {
   static const char* const kBytes[] = {"B", "KB", "MB", "GB", "TB", "PB"};
   static const char* const kRates[] = {"B/s", "KB/s", "MB/s", "GB/s", "TB/s"};
+  static const char* const kBitRates[] = {"bit/s", "Kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"};
   static const char* const kFlops[] = {"FLOP",  "KFLOP", "MFLOP", "GFLOP",
                                        "TFLOP", "PFLOP", "EFLOP", "ZFLOP"};
   static const char* const kFlopRates[] = {"FLOP/s",  "KFLOP/s", "MFLOP/s",
                                            "GFLOP/s", "TFLOP/s", "PFLOP/s"};
   if (unit == "B") return scaled(v, kBytes, 6, 1000);
   if (unit == "B/s") return scaled(v, kRates, 5, 1000);
+  if (unit == "bit/s") return scaled(v, kBitRates, 5, 1000);
   if (unit == "FLOP") return scaled(v, kFlops, 8, 1000);
   if (unit == "FLOP/s") return scaled(v, kFlopRates, 6, 1000);
   if (unit == "USD") return fmt::format("${:.{}f}", v, v < 0.1 && v > 0 ? 4 : 2);
@@ -201,21 +274,38 @@ std::string show(double v, const std::string& unit) {
     if (std::abs(v) < 48 * 3600) return fmt::format("{:.1f} h", v / 3600);
     return fmt::format("{:.1f} days", v / 86400);
   }
-  const std::string number = std::abs(v) >= 1e5 && v == std::floor(v) && std::abs(v) < 1e15
-                                 ? fmt::format("{:.0f}", v)
-                                 : fmt::format("{:.4g}", v);
+  const std::string number = std::abs(v) >= 1e4 && std::abs(v) < 1e15 ? fmt::format("{:.0f}", v)
+                                                                      : fmt::format("{:.4g}", v);
   return unit.empty() ? number : number + " " + unit;
 }
 std::string show(const Quantity& q) { return show(q.value, q.unit); }
+std::string show_share(const Quantity& part, const Quantity& q) {
+  return fmt::format("{:.1f} %", 100 * part.value / q.value);
+}
+
+const char* words(Quantity::How how) {
+  static const char* const kWords[] = {"",
+                                       "see",
+                                       "sum of",
+                                       "difference of",
+                                       "product of",
+                                       "quotient of",
+                                       "the larger of",
+                                       "the smaller of",
+                                       "rounded up:",
+                                       "the root of"};
+  return kWords[static_cast<int>(how)];
+}
 
 std::string explain(const Quantity& q, int depth) {
   std::string out;
-  explain_to(out, q, 0, depth, "");
+  explain_to(out, q, 0, depth, "", "");
   return out;
 }
 
 io::Json to_json(const Quantity& q) {
-  static const char* const kHow[] = {"given", "sum", "product", "quotient", "most", "least"};
+  static const char* const kHow[] = {"given",    "again", "sum",   "difference", "product",
+                                     "quotient", "most",  "least", "whole",      "root"};
   io::Json::Object o;
   o.emplace_back("key", q.key);
   o.emplace_back("label", q.label);

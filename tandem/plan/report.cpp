@@ -133,19 +133,19 @@ std::string front(const std::vector<Ranked>& all) {
 }
 
 std::string tree(const Quantity& q, int level) {
-  const std::string head = fmt::format("<b>{}</b> = {} <code>{}</code> <i>{}</i>", escape(q.label),
-                                       escape(show(q)), escape(q.key), escape(q.why));
+  const std::string head =
+      fmt::format("<b>{}</b> = {} <code>{}</code> <i>{}</i>", escape(q.label), escape(show(q)),
+                  escape(q.key), q.how == Quantity::How::again ? "see there" : escape(q.why));
   if (q.parts.empty()) return "<div class=\"leaf\">" + head + "</div>";
-  static const char* const kHow[] = {
-      "", "sum of", "product of", "quotient of", "the larger of", "the smaller of"};
   std::string s = fmt::format("<details{}><summary>{} <small>{}</small></summary>",
-                              level == 0 ? "" : " open", head, kHow[static_cast<int>(q.how)]);
+                              level == 0 ? "" : " open", head, words(q.how));
   for (const Quantity& p : q.parts) s += tree(p, level + 1);
   return s + "</details>";
 }
 
 // How memory and rate change with the batch.
 std::string sensitivity(const Plan& p, const PlanRequest& r) {
+  if (p.gpu.flops.empty()) return "<p>Of GPUs only.</p>";  // this machine: by its profile
   std::string s =
       "<table id=\"sensitivity\"><tr><th>batch per "
       "GPU</th><th>memory</th><th>step</th><th>rate</th><th>fits</th></tr>";
@@ -159,7 +159,9 @@ std::string sensitivity(const Plan& p, const PlanRequest& r) {
                      show(*find(rate, "time.step")), show(rate),
                      m.value <= p.gpu.memory ? "yes" : "no");
   }
-  return s + "</table>";
+  return s +
+         "</table><p>A row's figures: <code>--batch</code> (of all GPUs) and <code>--why</code> "
+         "memory, time.step or rate.</p>";
 }
 
 }  // namespace
@@ -204,20 +206,24 @@ std::string html_report(const Plan& p, const std::vector<Ranked>& servers, const
           servers[k].n, escape(servers[k].gpu), show(servers[k].memory, "B"),
           show(servers[k].seconds, "s"), show(servers[k].usd, "USD"), show(servers[k].kwh, "kWh"),
           servers[k].fits ? "" : "does not fit");
-    s += "</table>";
+    s += "</table><p>A row's figures: <code>--gpu</code>, <code>--n</code> and <code>--why</code> "
+         "memory, time, cost or energy.</p>";
   }
   if (!p.server.empty()) {
     s += "<h2>The server</h2><table "
          "id=\"server\"><tr><th></th><th>eager</th><th>compiled</th><th>rule of "
          "thumb</th><th>because</th></tr>";
     for (const ServerLine& l : p.server)
-      s += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                       escape(l.part), escape(l.eager), escape(l.compiled), escape(l.thumb),
-                       escape(l.cause));
+      s += fmt::format(
+          "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{} <code>{}</code></td></tr>",
+          escape(l.part), escape(l.eager), escape(l.compiled), escape(l.thumb), escape(l.cause),
+          escape(l.key));
     s += "</table>";
   }
   s += "<h2>Sensitivity</h2>" + sensitivity(p, r) + "<h2>Every figure and why</h2>";
   for (const Quantity& q : p.figures) s += tree(q, 0);
+  for (const ServerLine& l : p.server)
+    for (const Quantity& q : l.figures) s += tree(q, 0);
   return s + "</body></html>\n";
 }
 

@@ -8,7 +8,6 @@
 #include <map>
 #include <set>
 
-#include "tandem/base/nearest.h"
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/jit.h"
 #include "tandem/compile/compile.h"
@@ -20,6 +19,7 @@
 #include "tandem/nn/module.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optimizers.h"
+#include "tandem/plan/names_internal.h"
 #include "tandem/tensor/allocator.h"
 
 namespace tandem::plan {
@@ -60,9 +60,8 @@ constexpr OptimizerRow kOptimizers[] = {
 const OptimizerRow& optimizer_row(const std::string& name) {
   for (const OptimizerRow& r : kOptimizers)
     if (name == r.name) return r;
-  const std::string near = nearest_word(name, optimizer_names());
   TD_FAIL(Value, "there is no optimizer '{}'\n{}It is one of {}.", name,
-          near.empty() ? "" : "Did you mean '" + near + "'? ", fmt::join(optimizer_names(), ", "));
+          did_you_mean(name, optimizer_names()), fmt::join(optimizer_names(), ", "));
 }
 
 bool computes_in_bf16(Precision p) {
@@ -396,10 +395,9 @@ Precision precision_of(const std::string& name) {
     if (n == name) return p;
     names.push_back(n);
   }
-  const std::string near = nearest_word(name, names);
   TD_FAIL(Value,
           "there is no precision '{}'\n{}It is f32, tf32, bf16, f16, pure-bf16 or mixed-bf16.",
-          name, near.empty() ? "" : "Did you mean '" + near + "'? ");
+          name, did_you_mean(name, names));
 }
 const char* to_string(Precision p) {
   static const char* const kNames[] = {"f32", "tf32", "bf16", "f16", "pure-bf16", "mixed-bf16"};

@@ -240,6 +240,28 @@ TEST_F(Tool, PlanSaysWhatAModelNeeds) {
   EXPECT_TRUE(has(tool(run + " --why memroy 2>&1").text, "'memory'"));
   EXPECT_TRUE(has(tool("plan resnet18 --deadline soon 2>&1").text, "is no time"));
   EXPECT_TRUE(has(tool("plan 2>&1").text, "no model to plan"));
+  for (const auto& [options, wanted] : std::vector<std::pair<const char*, const char*>>{
+           {"--n two", "--n 'two': it is no number. Did you mean '2'?"},
+           {"--n -3", "Did you mean '1'?"},
+           {"--n 2.5", "it is no whole number"},
+           {"--batch 64x", "Did you mean '64'?"},
+           {"--budget -5 --tokens 1e6", "--budget '-5': it is negative. Did you mean '5'?"},
+           {"--budget 500EUR --tokens 1e6", "prices are in US dollars"},
+           {"--deadline 36hurs --tokens 1e6", "Did you mean '36hours'?"},
+           {"--budget 5", "needs an end"},
+           {"--data imagnet --epochs 3", "Did you mean 'imagenet'?"},
+           {"--serve rsp=200,p99=50ms", "Did you mean 'rps=200'?"},
+           {"--mode compield", "Did you mean 'compiled'?"},
+           {"--rank --by tiem", "Did you mean 'time'?"},
+           {"--gpu 8xh100", "--gpu 'H100 SXM' --n 8"},
+           {"--prices data/hardware.json", "it holds hardware: give it to --hardware"}}) {
+    r = tool(std::string("plan resnet18 ") + options + " 2>&1");
+    EXPECT_EQ(r.code, 1) << options;
+    EXPECT_TRUE(has(r.text, wanted)) << r.text;
+  }
+  r = tool(run + " --why memory --why server.ram 2>/dev/null");
+  EXPECT_TRUE(has(r.text, "[memory]")) << r.text;
+  EXPECT_TRUE(has(r.text, "[server.ram.need]")) << r.text;
 }
 
 }  // namespace

@@ -3,18 +3,21 @@
 // installed: scripts/setup browser); the judged statements.
 #include "tandem/plan/report.h"
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
-#include <filesystem>
+#include <map>
+#include <set>
 
-#include "tandem/base/file.h"
+#include "tandem/base/folder.h"
+#include "tandem/io/image.h"
 #include "tandem/plan/advise.h"
 #include "tandem/plan/claims.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/tandem.h"
+#include "tests/io/io_helper.h"
+#include "tests/plan/plan_helper.h"
 
 namespace tandem::plan {
 namespace {
@@ -25,22 +28,31 @@ size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-std::string page(bool compiled) {
-  const Catalog catalog = Catalog::built_in();
-  PlanRequest r;
-  r.job = find_job("resnet18");
-  r.gpu = "RTX 4090";
-  r.batch = 64;
-  r.compiled = compiled;
-  r.data = data_set("imagenet");
-  r.epochs = 5;
-  return html_report(make_plan(r, catalog), rank(r, catalog, RankBy::cost), r);
+// Made once for all tests.
+struct Page {
+  Plan plan;
+  std::string html;
+};
+const Page& page(bool compiled) {
+  static std::map<bool, Page> pages;
+  const auto [at, fresh] = pages.try_emplace(compiled);
+  if (fresh) {
+    const Catalog catalog = Catalog::built_in();
+    PlanRequest r = request("resnet18", "RTX 4090");
+    r.batch = 64;
+    r.compiled = compiled;
+    r.data = data_set("imagenet");
+    r.epochs = 5;
+    at->second.plan = make_plan(r, catalog);
+    at->second.html = html_report(at->second.plan, rank(r, catalog, RankBy::cost), r);
+  }
+  return at->second;
 }
 
 TEST(PlanReport, IsSelfContained) {
   init();
   for (bool compiled : {false, true}) {
-    const std::string html = page(compiled);
+    const std::string& html = page(compiled).html;
     EXPECT_EQ(count(html, "<svg"), 4u);
     EXPECT_GT(count(html, "<circle"), 30u);
     EXPECT_GE(count(html, "<polygon"), 3u);
@@ -50,29 +62,55 @@ TEST(PlanReport, IsSelfContained) {
     EXPECT_EQ(count(html, "<details"), count(html, "</details>"));
     EXPECT_EQ(count(html, ">nan"), 0u);
     EXPECT_LT(html.size(), size_t{2} << 20);
+    // Every figure with its key and value, the server's too.
+    const Plan& p = page(compiled).plan;
+    for (const std::string& key : p.keys()) {
+      EXPECT_NE(html.find("<code>" + key + "</code>"), std::string::npos) << key;
+      if (const Quantity* q = p.find(key)) {
+        EXPECT_NE(html.find("</b> = " + show(*q) + " <code>" + key + "</code>"), std::string::npos)
+            << key;
+      }
+    }
   }
 }
 
+// What is painted: many colours, not an empty page.
+size_t colours(const std::string& picture) {
+  const std::vector<uint8_t> p = io::read_image(picture).contiguous().to_vector<uint8_t>();
+  std::set<std::array<uint8_t, 3>> seen;
+  const size_t area = p.size() / 3;
+  for (size_t i = 0; i < area; i += 3) seen.insert({p[i], p[area + i], p[2 * area + i]});
+  return seen.size();
+}
+
+// Its picture is kept in TANDEM_KEEP_SHOTS, if set, else beside the test's other output.
 TEST(PlanReport, InABrowser) {
   if (std::system("command -v chromium > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "chromium is not installed (scripts/setup browser)";
   init();
-  std::string folder = (std::filesystem::temp_directory_path() / "plan_XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  write_file(folder + "/plan.html", page(true));
-  const std::string command =
-      "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
-      "--no-first-run --user-data-dir=" +
-      folder + "/profile --enable-logging=stderr --dump-dom file://" + folder + "/plan.html > " +
-      folder + "/dom.html 2> " + folder + "/log.txt";
-  const int status = std::system(command.c_str());
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-  const std::string dom = read_file(folder + "/dom.html"), log = read_file(folder + "/log.txt");
-  EXPECT_EQ(count(dom, "<svg"), 4u);
-  EXPECT_GT(count(dom, "<circle"), 30u);
-  EXPECT_EQ(count(dom, "<details"), count(page(true), "<details"));
-  EXPECT_EQ(count(log, "CONSOLE"), 0u) << log;
-  std::filesystem::remove_all(folder);
+  const char* keep = std::getenv("TANDEM_KEEP_SHOTS");
+  const std::string shots = keep ? keep : ::testing::TempDir() + "tandem-shots";
+  make_folders(shots);
+  for (bool compiled : {true, false}) {
+    TempFolder f;
+    const std::string& html = page(compiled).html;
+    write_file(f / "plan.html", html);
+    const std::string shot = shots + (compiled ? "/plan.png" : "/plan_eager.png");
+    const std::string command =
+        "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
+        "--no-first-run --hide-scrollbars --window-size=1240,3600 --user-data-dir=" +
+        f / "profile" + " --enable-logging=stderr --screenshot=" + shot + " --dump-dom file://" +
+        f / "plan.html" + " > " + f / "dom.html" + " 2> " + f / "log.txt";
+    const int status = std::system(command.c_str());
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    const std::string dom = read_file(f / "dom.html"), log = read_file(f / "log.txt");
+    EXPECT_EQ(count(dom, "<svg"), 4u);
+    EXPECT_GT(count(dom, "<circle"), 30u);
+    EXPECT_EQ(count(dom, "<details"), count(html, "<details"));
+    EXPECT_EQ(count(log, "CONSOLE"), 0u) << log;
+    EXPECT_GT(colours(shot), 200u) << shot;
+  }
 }
 
 // A made-up machine and run: what takes most is named, and having it away gains what it took.
