@@ -18,7 +18,9 @@ bool is_picture(const fs::path& path) {
   std::string end = path.extension().string();
   std::transform(end.begin(), end.end(), end.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return end == ".jpg" || end == ".jpeg" || end == ".png" || end == ".webp";
+  for (const char* known : {".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".jp2"})
+    if (end == known) return true;
+  return false;
 }
 
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
@@ -44,7 +46,8 @@ ImageFolder::ImageFolder(const FilePath& folder, ImageFolderOptions options)
       if (is_picture(file))
         files_.emplace_back(file.string(), static_cast<int64_t>(classes_.size()));
     TD_CHECK(files_.size() > before, Value,
-             "ImageFolder: there is no .jpg, .jpeg, .png or .webp in '{}'", entry.string());
+             "ImageFolder: there is no .jpg, .jpeg, .png, .webp, .tif, .tiff or .jp2 in '{}'",
+             entry.string());
     classes_.push_back(entry.filename().string());
   }
   TD_CHECK(!classes_.empty(), Value,

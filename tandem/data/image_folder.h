@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ImageFolder: one folder per class, JPEG, PNG and WebP files in it. The classes are the sorted
-// names of the folders, the files of a class are sorted too: the order is that of torchvision.
+// ImageFolder: one folder per class, JPEG, PNG, WebP, TIFF and JPEG 2000 files in it. The classes
+// are the sorted names of the folders, the files of a class are sorted too: the order is that of
+// torchvision.
 #pragma once
 
 #include <atomic>

@@ -19,8 +19,9 @@ namespace tandem::data {
 TD_API std::vector<std::string> expand_shards(const std::string& pattern);
 
 struct TFRecordOptions {
-  /// Features of an example. A list of bytes with one entry is a picture (JPEG, PNG, WebP) or, with
-  /// `x_raw`, numbers of that type, little-endian; floats and ints are taken as they are.
+  /// Features of an example. A list of bytes with one entry is a picture (as io::decode_image()
+  /// reads) or, with `x_raw`, numbers of that type, little-endian; floats and ints are taken as
+  /// they are.
   std::string x = "image", y = "label";
   std::optional<DType> x_raw = {};
   IntList x_shape = {};  ///< of numbers; empty: [how many there are]

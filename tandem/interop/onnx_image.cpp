@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX's ImageDecoder: JPEG, PNG, BMP and PNM to [h, w, c].
+// ONNX's ImageDecoder: JPEG, PNG, WebP, TIFF, JPEG 2000, BMP and PNM to [h, w, c].
 #include "tandem/interop/onnx_rows.h"
 #include "tandem/io/image_plain.h"
 #include "tandem/ops/ops.h"

@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-#include "tandem/io/webp_internal.h"
+#include "tandem/io/system_image_internal.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem::io {
@@ -59,12 +59,6 @@ void to_planes(const unsigned char* from, unsigned char* to, int64_t pixels, int
 #endif
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t i = begin; i < pixels; ++i) to[c * pixels + i] = from[i * channels + c];
-}
-
-void check_pixels(int64_t width, int64_t height, int64_t limit, std::string_view name) {
-  TD_CHECK(width > 0 && height > 0 && width <= limit / height, Format,
-           "'{}' is a picture of {} x {}, at most {} pixels are allowed", name, width, height,
-           limit);
 }
 
 // ---- JPEG: libjpeg reports by longjmp; nothing with a destructor lives in the jumping function
@@ -130,7 +124,7 @@ Tensor decode_jpeg(std::string_view bytes, const ReadImageOptions& o, std::strin
   TD_CHECK(reader.start(bytes, o), Format, "'{}' is damaged: {}", name, reader.errors.text);
   const int64_t w = reader.info.output_width, h = reader.info.output_height;
   const int64_t c = reader.info.output_components;
-  check_pixels(w, h, o.limit, name);
+  check_picture_size(w, h, o.limit, name);
   std::vector<unsigned char> rows(static_cast<size_t>(w * h * c));
   TD_CHECK(reader.decode(rows.data()), Format, "'{}' is damaged: {}", name, reader.errors.text);
   // A cut or broken picture is filled up with gray and a warning: that is no picture for training.
@@ -154,7 +148,7 @@ Tensor decode_png(std::string_view bytes, const ReadImageOptions& o, std::string
   png_image& image = png.image;
   TD_CHECK(png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()), Format,
            "'{}' is damaged: {}", name, image.message);
-  check_pixels(image.width, image.height, o.limit, name);
+  check_picture_size(image.width, image.height, o.limit, name);
   switch (o.mode) {
     case ImageMode::gray:
       image.format = PNG_FORMAT_GRAY;
@@ -183,7 +177,9 @@ Tensor decode_image(std::string_view bytes, const ReadImageOptions& o, std::stri
   if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes, o, name);
   if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return decode_png(bytes, o, name);
   if (is_webp(bytes)) return decode_webp(bytes, o, name);
-  TD_FAIL(Format, "'{}' is no JPEG, PNG or WebP file{}", name,
+  if (is_tiff(bytes)) return decode_tiff(bytes, o, name);
+  if (is_jpeg2000(bytes)) return decode_jpeg2000(bytes, o, name);
+  TD_FAIL(Format, "'{}' is no JPEG, PNG, WebP, TIFF or JPEG 2000 file{}", name,
           bytes.empty() ? ": it is empty" : "");
 }
 

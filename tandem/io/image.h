@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images in and out: JPEG through libjpeg-turbo, PNG through libpng and, where libwebp is
-// installed, WebP (read only), as u8 tensors [c, h, w]. Damaged and hostile files give a Format
-// error that names the file; nothing large is allocated before the size was checked.
+// Images in and out: JPEG through libjpeg-turbo, PNG through libpng and, where libwebp, libtiff and
+// OpenJPEG are installed, WebP, TIFF and JPEG 2000 (read only), as u8 tensors [c, h, w]. Damaged
+// and hostile files give a Format error that names the file; nothing large is allocated before the
+// size was checked.
 #pragma once
 
 #include <string>
@@ -27,8 +28,9 @@ struct ReadImageOptions {
   int64_t min_height = 0, min_width = 0;
 };
 
-/// A JPEG, PNG or WebP file (told by its first bytes) as u8 [c, h, w]. 16-bit PNG is cut to its
-/// upper 8 bits. Throws Io, Format, Unsupported.
+/// A JPEG, PNG, WebP, TIFF (its first page) or JPEG 2000 file, told by its first bytes, as u8
+/// [c, h, w]. 16-bit samples are brought to 8 bits. Throws Io, Format; Unsupported where the
+/// library that reads WebP, TIFF or JPEG 2000 is not installed.
 TD_API Tensor read_image(const FilePath& path, const ReadImageOptions& options = {});
 /// The same of bytes in memory; `name` stands in messages.
 TD_API Tensor decode_image(std::string_view bytes, const ReadImageOptions& options = {},

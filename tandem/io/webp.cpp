@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/io/webp_internal.h"
-#include "tandem/tensor/strided.h"
+#include "tandem/io/system_image_internal.h"
 
 namespace tandem::io {
 namespace {
@@ -60,24 +59,14 @@ Tensor decode_webp(std::string_view bytes, const ReadImageOptions& o, std::strin
   TD_CHECK(!f.has_animation, Unsupported, "'{}' is an animation\nTake its pictures apart first.",
            name);
   const int64_t w = f.width, h = f.height;
-  TD_CHECK(w > 0 && h > 0 && w <= o.limit / h, Format,
-           "'{}' is a picture of {} x {}, at most {} pixels are allowed", name, w, h, o.limit);
+  check_picture_size(w, h, o.limit, name);
   const int64_t stored = o.mode == ImageMode::unchanged && f.has_alpha ? 4 : 3;
   std::vector<uint8_t> rows(static_cast<size_t>(w * h * stored));
   const auto decode = stored == 4 ? webp.rgba : webp.rgb;
   TD_CHECK(decode(data, bytes.size(), rows.data(), rows.size(), static_cast<int>(w * stored)),
            Format, "'{}' is damaged or cut", name);
-  const int64_t c = o.mode == ImageMode::gray ? 1 : stored;
-  Tensor out(Ref<detail::TensorImpl>::adopt(detail::new_tensor({c, h, w}, DType::u8, cpu)));
-  auto* to = static_cast<uint8_t*>(out.impl()->data);
-  for (int64_t i = 0; i < w * h; ++i) {
-    const uint8_t* p = rows.data() + i * stored;
-    if (o.mode == ImageMode::gray)  // Pillow's weights of ITU-R 601
-      to[i] = static_cast<uint8_t>((p[0] * 19595 + p[1] * 38470 + p[2] * 7471 + 0x8000) >> 16);
-    else
-      for (int64_t k = 0; k < c; ++k) to[k * w * h + i] = p[k];
-  }
-  return out;
+  return image_of_pixels(
+      {.data = rows.data(), .width = w, .height = h, .channels = stored, .stride = stored}, o.mode);
 }
 
 }  // namespace tandem::io

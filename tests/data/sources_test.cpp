@@ -148,7 +148,7 @@ TEST(Sources, Pictures) {
   EXPECT_EQ(error_of([&] { io::decode_image(png, {.limit = 34}); }),
             "Format: 'image' is a picture of 7 x 5, at most 34 pixels are allowed.");
   EXPECT_EQ(error_of([] { io::decode_image("", {}, "x.png"); }),
-            "Format: 'x.png' is no JPEG, PNG or WebP file: it is empty.");
+            "Format: 'x.png' is no JPEG, PNG, WebP, TIFF or JPEG 2000 file: it is empty.");
   for (size_t n = 8; n + 12 < png.size(); n += 7)  // every cut file is refused
     EXPECT_EQ(error_of([&] { io::decode_image(png.substr(0, n), {}, "cut"); }).rfind("Format: ", 0),
               0u)
@@ -173,7 +173,8 @@ TEST(Sources, Pictures) {
   EXPECT_EQ(lenient.damaged(), 1);
   std::filesystem::create_directory(f / "c");
   EXPECT_EQ(error_of([&] { ImageFolder(f.path()); }),
-            "Value: ImageFolder: there is no .jpg, .jpeg, .png or .webp in '" + (f / "c") + "'.");
+            "Value: ImageFolder: there is no .jpg, .jpeg, .png, .webp, .tif, .tiff or .jp2 in '" +
+                (f / "c") + "'.");
 }
 
 TEST(Sources, JpegFilesOfAFolder) {
