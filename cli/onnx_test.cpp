@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "cli/commands_internal.h"
@@ -22,8 +23,41 @@ struct Options {
 
 using Failures = std::vector<std::pair<std::string, std::string>>;
 
+/// One line per full-size net: its nodes, its ops by how often they stand there, what came.
+void print_nets(const std::vector<interop::OnnxCase>& cases, const Failures& failures) {
+  size_t nets = 0, failed = 0;
+  std::string lines;
+  for (const interop::OnnxCase& c : cases) {
+    if (!c.light) continue;
+    std::string result = "passes";
+    for (const auto& [name, reason] : failures)
+      if (name == c.name) result = "fails";
+    ++nets;
+    failed += result != "passes";
+    std::map<std::string, int> counts;
+    const interop::OnnxModel model = interop::OnnxModel::load(c.model);
+    for (const interop::OnnxNode& n : model.proto().graph.nodes) ++counts[n.op];
+    std::vector<std::pair<int, std::string>> ops;
+    for (const auto& [op, count] : counts) ops.emplace_back(-count, op);
+    std::sort(ops.begin(), ops.end());
+    std::string text;
+    for (const auto& [count, op] : ops)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", -count, op);
+    lines += fmt::format("| {} | {} | {} | {} |\n", c.name, model.proto().graph.nodes.size(), text,
+                         result);
+  }
+  fmt::print(
+      "\n## Full-size nets\n\n"
+      "{} of {} nets of the folder `light`, counted above, pass: their models make the weights "
+      "themselves,\nthe input counts from 0 to 1 as ONNX's runner feeds it, and the outputs are "
+      "recorded.\n`tests/peers/onnx_light` compares them with onnxruntime, with random weights.\n\n"
+      "| model | nodes | ops | result |\n|---|---|---|---|\n{}",
+      nets - failed, nets, lines);
+}
+
 /// docs/onnx.md: what passes, what does not and why, and the ops that can be imported.
-void print_page(size_t count, size_t passed, const Failures& failures) {
+void print_page(const std::vector<interop::OnnxCase>& cases, size_t passed,
+                const Failures& failures) {
   fmt::print(
       "# ONNX\n\n"
       "`tandem onnx-test DIR` runs models against recorded inputs and outputs. The models are "
@@ -33,13 +67,14 @@ void print_page(size_t count, size_t passed, const Failures& failures) {
       "otherwise). This page is what\n`build/release/tandem onnx-test build/deps/onnx_suite "
       "--markdown` prints.\nExport: [onnx-export.md](onnx-export.md).\n\n"
       "{} of {} models pass. What does not:\n\n| model | reason |\n|---|---|\n",
-      passed, count);
+      passed, cases.size());
   for (const auto& [name, reason] : failures)
     fmt::print("| {} | {} |\n", name, reason.substr(0, reason.find('\n')));
   fmt::print(
       "\nThe recorded results of Bernoulli are draws of a generator whose state the models do not "
       "hold. Those of\nthe inverse DFT hold rounding errors of a transform in single precision "
       "where ours has zeros.\n");
+  print_nets(cases, failures);
   fmt::print("\n## Ops\n\nOpsets 1 to 27 of ai.onnx, ai.onnx.ml and the preview domains:\n\n");
   std::string line;
   for (const std::string& op : interop::onnx_ops()) {
@@ -78,7 +113,7 @@ int run_suite(const Options& o) {
     }
   }
   if (o.markdown) {
-    print_page(cases.size(), passed, failures);
+    print_page(cases, passed, failures);
   } else if (o.json) {
     fmt::print("{}\n",
                io::Json(io::Json::Object{

@@ -2,9 +2,11 @@
 // ONNX models: load one, look at what it takes and gives, run it. Opsets 1 to 27 of ai.onnx,
 // ai.onnx.ml and the preview domains, model-local functions, If, Loop and Scan, sequences,
 // optionals and texts. The nodes run as Tandem's ops, one after the other; a model of tensors may
-// also be called inside compile(). https://github.com/onnx/onnx/blob/main/docs/IR.md
+// also be called inside compile(). Outputs that are fed back as inputs: onnx_stepper.h.
+// https://github.com/onnx/onnx/blob/main/docs/IR.md
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +26,11 @@ struct OnnxLoadOptions {
   bool trainable = false;
 };
 
+/// An output that is the next call's input.
+struct OnnxState {
+  std::string input, output;
+};
+
 class TD_API OnnxModel {
  public:
   /// Read a file. Large weights show the mapped file; external data must lie beneath its folder and
@@ -38,13 +45,20 @@ class TD_API OnnxModel {
   const std::vector<OnnxPort>& outputs() const;
   /// Of a trainable one: names and values of the weights, which are its last inputs, in order.
   const std::vector<std::pair<std::string, OnnxValue>>& weights() const;
+  /// The pairs that the model itself names, as export_onnx() writes them: entries of its metadata
+  /// "tandem.state.INPUT" with the output's name. See OnnxStepper.
+  const std::vector<OnnxState>& states() const;
   const OnnxModelProto& proto() const;
 
   /// Values of the outputs for those of the inputs, in order; missing ones at the end are absent.
-  /// Throws Unsupported for an op that is not known, and what the ops throw, naming the node.
-  std::vector<OnnxValue> run(std::span<const OnnxValue> inputs) const;
+  /// `named`: others than the stored values, for inputs of the graph that have an initializer.
+  /// Throws Unsupported for an op that is not known, Value for a name that is no input, and what
+  /// the ops throw, naming the node.
+  std::vector<OnnxValue> run(std::span<const OnnxValue> inputs,
+                             const std::map<std::string, OnnxValue>& named = {}) const;
   /// The same for models of tensors; also inside compile(), where the weights become constants.
-  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const;
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs,
+                                 const std::map<std::string, Tensor>& named = {}) const;
 
  private:
   struct State;

@@ -9,6 +9,7 @@
 
 #include "tandem/base/file.h"
 #include "tandem/compile/compile.h"
+#include "tandem/interop/onnx.h"
 #include "tandem/tensor/state_dict.h"
 
 namespace tandem::interop {
@@ -32,12 +33,6 @@ struct OnnxExportOptions {
   double rtol = 1e-4, atol = 1e-5;
 };
 
-/// A cell that the function changes: an input with its present value, and the output that is the
-/// next call's input.
-struct OnnxState {
-  std::string input, output;
-};
-
 struct TD_API OnnxExportReport {
   size_t nodes = 0, initializers = 0;
   uint64_t model_bytes = 0, weight_bytes = 0;
@@ -49,6 +44,8 @@ struct TD_API OnnxExportReport {
   bool random = false;
   /// Rows that ONNX has no way to say; the model calls them in the domain "tandem".
   std::vector<std::string> custom_ops;
+  /// Cells that the function changes: an input with its present value, and the output that is the
+  /// next call's input. The model names them too: OnnxModel::states().
   std::vector<OnnxState> states;
   std::string to_string() const;
 };

@@ -230,7 +230,38 @@ struct OnnxModel::State {
   std::vector<OnnxPort> inputs;
   std::vector<size_t> input_at;  ///< their places among the graph's inputs
   std::vector<std::pair<std::string, OnnxValue>> weights;
+  std::vector<OnnxState> states;
 };
+
+namespace {
+
+const OnnxPort* port_of(const std::vector<OnnxPort>& ports, std::string_view name) {
+  for (const OnnxPort& p : ports)
+    if (p.name == name) return &p;
+  return nullptr;
+}
+
+std::vector<OnnxState> states_of(const OnnxModelProto& m) {
+  std::vector<OnnxState> out;
+  constexpr std::string_view kPrefix = "tandem.state.";
+  for (const auto& [key, output] : m.metadata) {
+    if (!key.starts_with(kPrefix)) continue;
+    const std::string input = key.substr(kPrefix.size());
+    if (port_of(m.graph.inputs, input) && port_of(m.graph.outputs, output))
+      out.push_back({input, output});
+  }
+  return out;
+}
+
+OnnxValue value_for(const OnnxPort& port, const Tensor& x) {
+  const OnnxType want = port.type.elem;
+  if (!x.defined()) return OnnxValue();
+  if (want != OnnxType::undefined && want != OnnxType::string && info_of(want).carrier == x.dtype())
+    return OnnxValue(x, want);
+  return OnnxValue(x);
+}
+
+}  // namespace
 
 OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& options) {
   OnnxModelProto& p = s->proto;
@@ -248,6 +279,7 @@ OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& optio
     s->inputs.push_back(p.graph.inputs[i]);
     s->input_at.push_back(i);
   }
+  s->states = states_of(p);
   OnnxModel m;
   m.state_ = std::move(s);
   return m;
@@ -276,30 +308,37 @@ const OnnxModelProto& OnnxModel::proto() const { return state_->proto; }
 const std::vector<std::pair<std::string, OnnxValue>>& OnnxModel::weights() const {
   return state_->weights;
 }
+const std::vector<OnnxState>& OnnxModel::states() const { return state_->states; }
 
-std::vector<OnnxValue> OnnxModel::run(std::span<const OnnxValue> inputs) const {
+std::vector<OnnxValue> OnnxModel::run(std::span<const OnnxValue> inputs,
+                                      const std::map<std::string, OnnxValue>& named) const {
   const OnnxGraph& g = state_->proto.graph;
   TD_CHECK(inputs.size() <= state_->inputs.size(), Value, "the model takes {} inputs, got {}",
            state_->inputs.size(), inputs.size());
   std::vector<OnnxValue> all(g.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) all[state_->input_at[i]] = inputs[i];
+  for (const auto& [name, value] : named) {
+    const OnnxPort* port = port_of(g.inputs, name);
+    TD_CHECK(port, Value, "the model has no input '{}'", name);
+    all[static_cast<size_t>(port - g.inputs.data())] = value;
+  }
   const StoredScope weights;
   return run_onnx_graph(g, all, nullptr, nullptr, 0);
 }
 
-std::vector<Tensor> OnnxModel::operator()(const std::vector<Tensor>& inputs) const {
+std::vector<Tensor> OnnxModel::operator()(const std::vector<Tensor>& inputs,
+                                          const std::map<std::string, Tensor>& named) const {
   std::vector<OnnxValue> in;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const OnnxType want =
-        i < state_->inputs.size() ? state_->inputs[i].type.elem : OnnxType::undefined;
-    const bool carried = want != OnnxType::undefined && want != OnnxType::string &&
-                         inputs[i].defined() && info_of(want).carrier == inputs[i].dtype();
-    in.push_back(!inputs[i].defined() ? OnnxValue()
-                 : carried            ? OnnxValue(inputs[i], want)
-                                      : OnnxValue(inputs[i]));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    in.push_back(i < state_->inputs.size() ? value_for(state_->inputs[i], inputs[i]) : OnnxValue());
+  std::map<std::string, OnnxValue> others;
+  for (const auto& [name, x] : named) {
+    const OnnxPort* port = port_of(state_->proto.graph.inputs, name);
+    TD_CHECK(port, Value, "the model has no input '{}'", name);
+    others[name] = value_for(*port, x);
   }
   std::vector<Tensor> out;
-  for (const OnnxValue& v : run(in)) {
+  for (const OnnxValue& v : run(in, others)) {
     const Tensor& t = v.tensor();
     out.push_back(is_tracing() && !t.is_symbolic() ? constant(t) : t);
   }

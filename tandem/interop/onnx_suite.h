@@ -17,6 +17,7 @@ struct OnnxCase {
   /// that count from 0 to 1.
   std::vector<std::string> data_sets;
   double rtol = 1e-3, atol = 1e-7;
+  bool light = false;  ///< a model file with its outputs beside it: a full-size net
 };
 
 /// All cases below `folder` whose name holds `filter`, sorted by path.

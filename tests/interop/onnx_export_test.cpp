@@ -9,6 +9,7 @@
 #include "tandem/interop/onnx.h"
 #include "tandem/interop/onnx_export.h"
 #include "tandem/interop/onnx_rows.h"
+#include "tandem/interop/onnx_stepper.h"
 #include "tandem/interop/onnx_write.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/models/registry.h"
@@ -393,12 +394,25 @@ void check_training_step(const std::string& path, Optimizer make) {
   // Its loss and parameters are those of a step.
   const OnnxModel m = OnnxModel::load(path);
   const std::vector<Tensor> out = m({x, y});
+  OnnxStepper steps(m), compiled(m, {.compiled = true});
+  EXPECT_TRUE(rows::close(steps({x, y})[0], out[0], 0));
+  EXPECT_TRUE(rows::close(compiled({x, y})[0], out[0], 1e-5));
   const Tensor loss = step(x, y);
   EXPECT_TRUE(rows::close(out[0], loss, 1e-5));
   for (size_t i = 0; i < m.outputs().size(); ++i)
     if (m.outputs()[i].name == "conv2.weight.next") {
       EXPECT_TRUE(rows::close(out[i], net.conv2.weight.value(), 1e-4));
     }
+  // Fed back, they are those of a training.
+  for (int k = 0; k < 4; ++k) {
+    const Tensor want = step(x, y);
+    EXPECT_TRUE(rows::close(steps({x, y})[0], want, 1e-4)) << k;
+    EXPECT_TRUE(rows::close(compiled({x, y})[0], want, 1e-4)) << k;
+  }
+  EXPECT_TRUE(rows::close(steps.state("conv2.weight"), net.conv2.weight.value(), 1e-4));
+  EXPECT_LT(steps({x, y})[0].item<float>(), loss.item<float>());
+  steps.reset();
+  EXPECT_TRUE(rows::close(steps({x, y})[0], loss, 1e-5));
 }
 
 TEST_F(OnnxExport, WholeTrainingSteps) {
