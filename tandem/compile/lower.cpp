@@ -173,6 +173,7 @@ class Lowering {
     s.name = i.op ? i.op->name : i.fused_names;
     for (const Arg& a : i.in)
       s.in.push_back({a.value == kNone ? kNone : place_of_[idx(a.value)], a.is_number, a.number});
+    if (!i.op || i.op->family == Family::pointwise) align_operands(i, s);
     if (!i.op) {
       s.program = interned(*i.fused);
       loop_outputs(i, s);
@@ -230,6 +231,56 @@ class Lowering {
       return true;
     }
     return false;
+  }
+
+  // Large operands of a loop that lie in different orders are brought to one, that of the first that
+  // is not row-major: a loop would gather them element by element, a copy moves blocks.
+  void align_operands(const Instr& i, Step& s) {
+    constexpr int64_t kFewest = 16384;
+    const Shape shape = spec(i.out[0]).shape;
+    if (shape.numel().value() < kFewest) return;
+    const auto whole = [&](const StepInput& x) {
+      return x.place != kNone && place(x.place).shape == shape &&
+             is_dense(shape, place(x.place).strides);
+    };
+    const auto other = std::find_if(s.in.begin(), s.in.end(), [&](const StepInput& x) {
+      return whole(x) && !place(x.place).contiguous;
+    });
+    if (other == s.in.end()) return;
+    const Strides wanted = place(other->place).strides;
+    for (StepInput& x : s.in)
+      if (whole(x) && !same_order(shape, place(x.place).strides, wanted))
+        x.place = reordered(x.place, wanted, i);
+  }
+  static bool same_order(const Shape& shape, const Strides& a, const Strides& b) {
+    for (int d = 0; d < shape.rank(); ++d)
+      if (shape[d].value() != 1 && a[d] != b[d]) return false;
+    return true;
+  }
+  // A copy of place `k` with these dense strides: of as few dimensions as both orders share.
+  int reordered(int k, const Strides& wanted, const Instr& i) {
+    const Place from = place(k);
+    SmallVec<int, kMaxRank> order;
+    for (int d = 0; d < from.shape.rank(); ++d)
+      if (from.shape[d].value() != 1) order.push_back(d);
+    std::sort(order.begin(), order.end(), [&](int a, int b) { return wanted[a] > wanted[b]; });
+    Shape shape;
+    Strides strides;
+    for (int d : order) {
+      const int64_t size = from.shape[d].value();
+      const int last = shape.rank() - 1;
+      if (last >= 0 && strides[last] == from.strides[d] * size) {
+        shape[last] = shape[last].value() * size;
+        strides[last] = from.strides[d];
+      } else {
+        strides[last + 1] = from.strides[d];
+        shape.push_back(size);
+      }
+    }
+    const int view = add_place(from.buffer, Spec(from.dtype, shape), &strides);
+    place(view).offset = from.offset;
+    const int to = copy(view, &i);
+    return add_place(place(to).buffer, Spec(from.dtype, from.shape), &wanted);
   }
 
   void loop_outputs(const Instr& i, Step& s) {

@@ -69,15 +69,14 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   return plan;
 }
 
-// log of the sum of exponentials; `row` is read three times from the cache.
-float log_sum_exp(const RowLoops& l, const float* x, int64_t n) {
+// top and sum with log(sum of exp(x)) = top + log(sum); `x` is read three times from the cache.
+void sum_exp(const RowLoops& l, const float* x, int64_t n, float& top, double& sum) {
   constexpr int64_t kPiece = 1024;
   float e[kPiece];
-  const float top = l.max(x, n);
-  if (std::isinf(top)) return top;
-  double sum = 0;
+  top = l.max(x, n);
+  sum = std::isinf(top) ? 1 : 0;
+  if (sum != 0) return;
   for (int64_t i = 0; i < n; i += kPiece) sum += l.exp(e, x + i, top, std::min(kPiece, n - i));
-  return static_cast<float>(top + tdm_log(sum));
 }
 
 void forward_run(const KernelCall& c) {
@@ -86,9 +85,19 @@ void forward_run(const KernelCall& c) {
   auto* loss = static_cast<double*>(c.scratch);
   float* lse = c.out[1].as<float>();
   parallel_for(0, s.rows, s.grain(), [&](int64_t first, int64_t last) {
+    constexpr int64_t kTogether = 64;  // rows whose logarithms are taken at once
+    float top[kTogether], log_sum[kTogether];
+    double sums[kTogether];
     for (int64_t r = first; r < last; ++r) {
       const float* x = s.x + r * s.classes;
-      const float e = log_sum_exp(l, x, s.classes);
+      const int64_t at = (r - first) % kTogether;
+      if (at == 0) {
+        const int64_t n = std::min(kTogether, last - r);
+        for (int64_t k = 0; k < n; ++k)
+          sum_exp(l, x + k * s.classes, s.classes, top[k], sums[k]);
+        l.log_add(log_sum, top, sums, n);
+      }
+      const float e = log_sum[at];
       const int64_t t = s.label(r);
       if (lse) lse[r] = e;
       loss[r] = 0;

@@ -9,18 +9,25 @@
 
 namespace tandem::detail {
 
+/// Elements of x that a window covers, channel 0, in row-major order: where they lie from the
+/// sample's first element, and their row-major number in the plane.
+struct WindowTaps {
+  const int64_t* offset;
+  const int32_t* position;
+  int64_t count;
+};
 template <class T>
 struct PoolLoops {
-  /// Where x[i] wins over best[i] (larger, or the first NaN): best[i] = x[i], at[i] = position.
-  void (*max_step)(T* best, int32_t* at, const T* x, int32_t position, int64_t n);
-  void (*max)(T* best, const T* x, int64_t n);                     ///< the same without positions
+  /// y[i] = largest (or the last NaN) of x[offset[k] + i] over the taps k of a window, at[i] =
+  /// position[k] of the first that is (not for null).
+  void (*max_window)(T* y, int32_t* at, const T* x, const WindowTaps& taps, int64_t n);
   void (*add)(float* sum, const T* x, int64_t n);                  ///< sum[i] += x[i]
   void (*scale)(T* y, const float* sum, float f, int64_t n);       ///< y[i] = sum[i] / f
   void (*add_scaled)(float* sum, const T* x, float f, int64_t n);  ///< sum[i] += x[i] / f
   /// sum[i] += g[i] where at[i] == position; returns how many that are.
   int64_t (*add_where)(float* sum, const T* g, const int32_t* at, int32_t position, int64_t n);
-  /// y[i] = at[i] == position ? g[i] : 0; returns how many that are.
-  int64_t (*put_where)(T* y, const T* g, const int32_t* at, int32_t position, int64_t n);
+  /// y[offset[k] + i] = at[i] == position[k] ? g[i] : 0 for all taps; returns how many that are.
+  int64_t (*put_window)(T* y, const T* g, const int32_t* at, const WindowTaps& taps, int64_t n);
 };
 struct PoolTables {
   PoolLoops<float> f32;

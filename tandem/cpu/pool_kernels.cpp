@@ -157,6 +157,35 @@ void for_window(const Pool& p, const Axis::Window (&w)[3], F&& f) {
         f(p.x_at(z, h, x), (z * a[1].in + h) * a[2].in + x);
 }
 
+// The elements that one window covers after another.
+class Window {
+ public:
+  explicit Window(const Pool& p) : p_(p) {
+    const Axis* a = p.axis;
+    const auto most = [](const Axis& t) {
+      return t.adaptive ? t.in / t.out + 2 : std::min(t.kernel, t.in);
+    };
+    const auto n = static_cast<size_t>(most(a[0]) * most(a[1]) * most(a[2]));
+    offset_.resize(n);
+    position_.resize(n);
+  }
+  WindowTaps at(int64_t z, int64_t h, int64_t w) {
+    const Axis* a = p_.axis;
+    const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
+    size_t n = 0;
+    for_window(p_, win, [&](int64_t offset, int64_t position) {
+      offset_[n] = offset;
+      position_[n++] = static_cast<int32_t>(position);
+    });
+    return {offset_.data(), position_.data(), static_cast<int64_t>(n)};
+  }
+
+ private:
+  const Pool& p_;
+  std::vector<int64_t> offset_;
+  std::vector<int32_t> position_;
+};
+
 // Channels in pieces that fit on the stack: f(first channel, count).
 constexpr int64_t kPiece = 512;
 template <class F>
@@ -173,30 +202,15 @@ void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
   const int64_t pixels = p.out_pixels();
   const int64_t cost = p.c * std::max<int64_t>(p.in_pixels() / std::max<int64_t>(pixels, 1), 1);
   parallel_for(0, p.n * pixels, grain(cost), [&](int64_t first, int64_t last) {
-    for_pixels(
-        first, last, a[1].out, a[2].out, pixels, [&](int64_t n, int64_t z, int64_t h, int64_t w) {
-          const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
-          const T* x = call.in[0].as<T>() + n * p.x_n;
-          T* y = call.out[0].as<T>() + n * p.y_n + p.y_at(z, h, w);
-          int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
-          for_pieces(p.c, [&](int64_t c0, int64_t count) {
-            bool started = false;
-            int32_t* to = at ? at + c0 : nullptr;
-            for_window(p, win, [&](int64_t offset, int64_t position) {
-              const auto k = static_cast<int32_t>(position);
-              if (started) {
-                if (at)
-                  l.max_step(y + c0, to, x + offset + c0, k, count);
-                else
-                  l.max(y + c0, x + offset + c0, count);
-                return;
-              }
-              std::memcpy(y + c0, x + offset + c0, static_cast<size_t>(count) * sizeof(T));
-              if (at) std::fill_n(to, count, k);
-              started = true;
-            });
-          });
-        });
+    Window window(p);
+    for_pixels(first, last, a[1].out, a[2].out, pixels,
+               [&](int64_t n, int64_t z, int64_t h, int64_t w) {
+                 const T* x = call.in[0].as<T>() + n * p.x_n;
+                 T* y = call.out[0].as<T>() + n * p.y_n + p.y_at(z, h, w);
+                 int32_t* at =
+                     keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
+                 l.max_window(y, at, x, window.at(z, h, w), p.c);
+               });
   });
 }
 
@@ -300,21 +314,23 @@ bool max_back_pixels(const KernelCall& c, const Pool& p, float* sums) {
     });
   parallel_for(0, p.n * pixels / unit, grain(4 * p.c * unit), [&](int64_t first, int64_t last) {
     int64_t found = 0;
+    Window window(p);
     for_pixels(first * unit, last * unit, a[1].out, a[2].out, pixels,
                [&](int64_t n, int64_t z, int64_t h, int64_t w) {
                  T* gx = c.out[0].as<T>() + n * p.x_n;
                  const T* g = c.in[0].as<T>() + n * p.y_n + p.y_at(z, h, w);
                  const int32_t* at = c.in[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w);
-                 const Axis::Window win[3] = {a[0].window(z), a[1].window(h), a[2].window(w)};
-                 for_window(p, win, [&](int64_t offset, int64_t position) {
-                   const auto k = static_cast<int32_t>(position);
-                   if (alone)
-                     found += l.put_where(gx + offset, g, at, k, p.c);
-                   else if constexpr (std::is_same_v<T, float>)
-                     found += l.add_where(gx + offset, g, at, k, p.c);
+                 const WindowTaps taps = window.at(z, h, w);
+                 if (alone) {
+                   found += l.put_window(gx, g, at, taps, p.c);
+                   return;
+                 }
+                 for (int64_t k = 0; k < taps.count; ++k)
+                   if constexpr (std::is_same_v<T, float>)
+                     found += l.add_where(gx + taps.offset[k], g, at, taps.position[k], p.c);
                    else
-                     found += l.add_where(sums + n * size + offset, g, at, k, p.c);
-                 });
+                     found += l.add_where(sums + n * size + taps.offset[k], g, at,
+                                          taps.position[k], p.c);
                });
     if (found != (last - first) * unit * p.c) complete.store(false, std::memory_order_relaxed);
   });

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling loops for AVX2.
+#include <algorithm>
+#include <type_traits>
+
 #include "tandem/cpu/pool_internal.h"
 
 namespace tandem::detail {

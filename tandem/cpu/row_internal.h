@@ -23,7 +23,8 @@ struct RowLoops {
   float (*dot)(const float* x, const float* y, int64_t n);
   /// y[i] = exp(x[i] - shift); returns their sum.
   float (*exp)(float* y, const float* x, float shift, int64_t n);
-  void (*scale)(float* y, const float* x, float f, int64_t n);  ///< y[i] = x[i] * f
+  void (*log_add)(float* y, const float* top, const double* sum, int64_t n);  ///< top + log(sum)
+  void (*scale)(float* y, const float* x, float f, int64_t n);                ///< y[i] = x[i] * f
   void (*log_softmax)(float* y, const float* x, float shift, float log_sum, int64_t n);
   /// gx[i] = (gy[i] - s) * y[i], and gy[i] - exp(y[i]) * s.
   void (*softmax_grad)(float* gx, const float* gy, const float* y, float s, int64_t n);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row loops for AVX-512.
+#include <immintrin.h>
+
 #include "tandem/base/math_prelude.h"
 #include "tandem/cpu/row_internal.h"
 
