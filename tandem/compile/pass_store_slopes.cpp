@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A gradient row g * slope(x) computes its slope where the forward row reads the same x, if both
 // need the same costly function (gelu: erf) and x is kept for nothing else: the function is then
-// computed once, and the backward loop is one product. Bits and memory stay as they are.
+// computed once, and the backward loop is one product. Bits stay as they are; the slope takes the
+// place of x, at 16 bits twice as much: it is kept in f32, as the gradient row would compute it.
 #include <algorithm>
 
 #include "tandem/compile/loop_builder.h"
@@ -62,7 +63,7 @@ class Slopes {
     std::vector<std::vector<Instr>> after(p_.instrs.size());
     for (size_t k = 0; k < p_.instrs.size(); ++k) {
       if (!p_.instrs[k].op || !LoopBuilder::fusable(p_.instrs[k])) continue;
-      if (p_.instrs[k].op->family != Family::pointwise || rounds(p_.instrs[k])) continue;
+      if (p_.instrs[k].op->family != Family::pointwise) continue;
       move_slope(static_cast<int>(k), after);
     }
     std::vector<Instr> out;
@@ -76,11 +77,8 @@ class Slopes {
  private:
   const Spec& spec(int v) const { return p_.values[idx(v)].spec; }
 
-  // Would a slope that is stored be rounded?
-  bool rounds(const Instr& i) const {
-    const DType t = spec(i.out[0]).dtype;
-    return t != DType::f32 && t != DType::f64;
-  }
+  // What a register is stored as without rounding.
+  static DType exact(Reg r) { return r == Reg::f64 ? DType::f64 : DType::f32; }
 
   void move_slope(int k, std::vector<std::vector<Instr>>& after) {
     Instr& i = p_.instrs[idx(k)];
@@ -92,8 +90,10 @@ class Slopes {
     const int home = find_home(k, own, on[idx(product.slope)], needed);
     if (home == kNone) return;
 
+    const Reg type = own.code[idx(product.slope)].result;
+    if (type != Reg::f32 && type != Reg::f64) return;
     Instr slope = part(i, own, needed, product.slope);
-    const int v = p_.add_value(spec(i.out[0]));
+    const int v = p_.add_value(Spec(exact(type), spec(i.out[0]).shape));
     slope.out.push_back(v);
     slope.scope = p_.instrs[idx(home)].scope;
     slope.where = p_.instrs[idx(home)].where;
@@ -175,7 +175,7 @@ class Slopes {
       now[k] = static_cast<int>(p.code.size());
       p.code.push_back(c);
     }
-    p.out.push_back({static_cast<int16_t>(now[idx(root)]), own.out[0].dtype});
+    p.out.push_back({static_cast<int16_t>(now[idx(root)]), exact(own.code[idx(root)].result)});
     loop.fused = std::make_shared<const ScalarProgram>(std::move(p));
     loop.fused_names = std::string(i.op->name) + ".slope";
     return loop;
@@ -190,7 +190,7 @@ class Slopes {
     s.value = slope;
     loop.in.push_back(i.in[idx(g.input)]);
     loop.in.push_back(s);
-    p.in = {own.in[idx(g.input)], own.out[0].dtype};
+    p.in = {own.in[idx(g.input)], exact(own.code[idx(product.slope)].result)};
     ScalarInstr read = g;
     read.input = 0;
     p.code.push_back(read);

@@ -55,7 +55,7 @@ void part(const KernelCall& c, const Bf16Plan& p, const Tail& tail, int64_t r0, 
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t row = first + (last - first) * t / tiles;
         const int64_t rows = first + (last - first) * (t + 1) / tiles - row;
-        l.tile[rows - 1]({p.k, a + row * p.k, p.k, w + j * p.k * kPackedPanel, sums});
+        l.tile[rows - 1]({p.k, a + row * p.k, p.k, 2, w + j * p.k * kPackedPanel, sums});
         if (bias) l.add(sums, bias + column, 0, rows, columns);
         if (residual) l.add(sums, residual + row * p.n + column, p.n, rows, columns);
         if (tail.kind != PackedTail::none)

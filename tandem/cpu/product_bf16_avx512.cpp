@@ -21,7 +21,7 @@ void tile(const Bf16Tile& t) {
 #pragma GCC unroll 14
   for (int i = 0; i < R; ++i) c[i][0] = c[i][1] = _mm512_setzero_ps();
   const uint16_t *a = t.a, *w = t.w;
-  for (int64_t k = 0; k < t.k; k += 2, a += 2, w += 64) {
+  for (int64_t k = 0; k < t.k; k += 2, a += t.ak, w += 64) {
     const auto w0 = (__m512bh)_mm512_loadu_si512(w), w1 = (__m512bh)_mm512_loadu_si512(w + 32);
 #pragma GCC unroll 14
     for (int i = 0; i < R; ++i) {
@@ -37,6 +37,18 @@ void tile(const Bf16Tile& t) {
     _mm512_storeu_ps(t.c + i * 32, c[i][0]);
     _mm512_storeu_ps(t.c + i * 32 + 16, c[i][1]);
   }
+}
+
+void pair(uint16_t* to, int64_t width, const uint16_t* from, int64_t step, int64_t n, int64_t k) {
+  for (int64_t q = 0; q < k; q += 2, from += 2 * step, to += 2 * width)
+    for (int64_t i = 0; i < width; i += 16) {
+      const __mmask16 m = mask(n - i);
+      const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, from + i));
+      const __mmask16 both = q + 1 < k ? m : __mmask16(0);
+      const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(both, from + step + i));
+      _mm512_mask_storeu_epi32(to + 2 * i, mask(width - i),
+                               _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+    }
 }
 
 void add(float* c, const uint16_t* x, int64_t x_row, int64_t rows, int64_t columns) {
@@ -59,7 +71,7 @@ void store(const float* c, uint16_t* y, int64_t y_row, int64_t rows, int64_t col
 
 template <int... R>
 constexpr Bf16Loops loops(std::integer_sequence<int, R...>) {
-  return {{tile<R + 1>...}, add, store};
+  return {{tile<R + 1>...}, pair, add, store};
 }
 constexpr Bf16Loops kLoops = loops(std::make_integer_sequence<int, kBf16Rows>());
 
