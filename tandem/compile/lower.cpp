@@ -233,8 +233,8 @@ class Lowering {
     return false;
   }
 
-  // Large operands of a loop that lie in different orders are brought to one, that of the first that
-  // is not row-major: a loop would gather them element by element, a copy moves blocks.
+  // Large operands of a loop that lie in different orders are brought to one, that of the first
+  // that is not row-major: a loop would gather them element by element, a copy moves blocks.
   void align_operands(const Instr& i, Step& s) {
     constexpr int64_t kFewest = 16384;
     const Shape shape = spec(i.out[0]).shape;

@@ -2,16 +2,10 @@
 // Max pooling commutes with a clamp from below or above (relu, relu6): the larger image is then not
 // clamped at all, forward and backward. max(clamp(x)) is clamp(max(x)) bit for bit; where the clamp
 // is flat its derivative is 0, so it does not matter which of equal elements a window has chosen.
-// The derivative of max pooling puts every element of its argument somewhere in the same plane: a
-// sum over whole planes (the gradient of a bias) reads the smaller argument instead.
-#include <algorithm>
-
 #include "tandem/compile/passes.h"
 #include "tandem/graph/derivative.h"
-#include "tandem/graph/reduce_attrs.h"
 #include "tandem/graph/scalar_expr.h"
 #include "tandem/ops/pool.h"
-#include "tandem/ops/reduce.h"
 
 namespace tandem::compiler {
 namespace {
@@ -66,8 +60,6 @@ class PoolOrder {
   void run() {
     for (size_t k = 0; k < p_.instrs.size(); ++k)
       if (p_.instrs[k].op == &op::max_pool) swap(static_cast<int>(k));
-    for (Instr& i : p_.instrs)
-      if (i.op == &op::sum) sum_argument(i);
     std::vector<Instr> out;
     for (size_t k = 0; k < p_.instrs.size(); ++k) {
       for (Instr& i : before_[k]) out.push_back(std::move(i));
@@ -80,18 +72,6 @@ class PoolOrder {
  private:
   Instr* made_by(int v) {
     return maker_[idx(v)] == kNone ? nullptr : &p_.instrs[idx(maker_[idx(v)])];
-  }
-
-  void sum_argument(Instr& i) {
-    const Instr* scatter = made_by(i.in[0].value);
-    if (!scatter || scatter->op != &op::max_pool_backward) return;
-    const auto& a = *static_cast<const ReduceAttrs*>(i.attrs.get());
-    const int rank = p_.values[idx(i.in[0].value)].spec.shape.rank();
-    for (int d = 2; d < rank; ++d) {
-      const auto is = [&](Dim x) { return x.value() == d || x.value() == d - rank; };
-      if (!a.dims.empty() && std::none_of(a.dims.begin(), a.dims.end(), is)) return;
-    }
-    i.in[0].value = scatter->in[0].value;
   }
 
   void swap(int k) {

@@ -93,8 +93,7 @@ void forward_run(const KernelCall& c) {
       const int64_t at = (r - first) % kTogether;
       if (at == 0) {
         const int64_t n = std::min(kTogether, last - r);
-        for (int64_t k = 0; k < n; ++k)
-          sum_exp(l, x + k * s.classes, s.classes, top[k], sums[k]);
+        for (int64_t k = 0; k < n; ++k) sum_exp(l, x + k * s.classes, s.classes, top[k], sums[k]);
         l.log_add(log_sum, top, sums, n);
       }
       const float e = log_sum[at];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bf16 products whose first matrix lies transposed, as in every derivative by a weight: both are
 // brought to pairs along k, the second once for all threads, the first tile by tile by the thread
-// that owns these rows of the result. Sums are f32 over all of k in one chain and rounded once: bits
-// do not depend on the thread count.
+// that owns these rows of the result. Sums are f32 over all of k in one chain and rounded once:
+// bits do not depend on the thread count.
 #include <algorithm>
 
 #include "tandem/base/parallel.h"

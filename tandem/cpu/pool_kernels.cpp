@@ -203,14 +203,13 @@ void max_pixels(const KernelCall& call, const Pool& p, bool keep) {
   const int64_t cost = p.c * std::max<int64_t>(p.in_pixels() / std::max<int64_t>(pixels, 1), 1);
   parallel_for(0, p.n * pixels, grain(cost), [&](int64_t first, int64_t last) {
     Window window(p);
-    for_pixels(first, last, a[1].out, a[2].out, pixels,
-               [&](int64_t n, int64_t z, int64_t h, int64_t w) {
-                 const T* x = call.in[0].as<T>() + n * p.x_n;
-                 T* y = call.out[0].as<T>() + n * p.y_n + p.y_at(z, h, w);
-                 int32_t* at =
-                     keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
-                 l.max_window(y, at, x, window.at(z, h, w), p.c);
-               });
+    for_pixels(
+        first, last, a[1].out, a[2].out, pixels, [&](int64_t n, int64_t z, int64_t h, int64_t w) {
+          const T* x = call.in[0].as<T>() + n * p.x_n;
+          T* y = call.out[0].as<T>() + n * p.y_n + p.y_at(z, h, w);
+          int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
+          l.max_window(y, at, x, window.at(z, h, w), p.c);
+        });
   });
 }
 
@@ -329,8 +328,8 @@ bool max_back_pixels(const KernelCall& c, const Pool& p, float* sums) {
                    if constexpr (std::is_same_v<T, float>)
                      found += l.add_where(gx + taps.offset[k], g, at, taps.position[k], p.c);
                    else
-                     found += l.add_where(sums + n * size + taps.offset[k], g, at,
-                                          taps.position[k], p.c);
+                     found += l.add_where(sums + n * size + taps.offset[k], g, at, taps.position[k],
+                                          p.c);
                });
     if (found != (last - first) * unit * p.c) complete.store(false, std::memory_order_relaxed);
   });

@@ -279,6 +279,26 @@ TEST(Fusion, NormOfManyGradients) {
   for (size_t i = 0; i < kParts; ++i) EXPECT_TRUE(same_bits(eager[i], compiled[i])) << i;
 }
 
+// Large operands of a loop that lie in different orders: one of them is copied first, in any rank.
+TEST(Fusion, OperandsInDifferentOrders) {
+  manual_seed(7);
+  for (const Shape& shape : {Shape{4, 32, 12, 12}, Shape{2, 3, 5, 7}, Shape{8, 40, 60}}) {
+    Tensor x = randn(shape), w = randn(shape);
+    const auto body = [&](const Tensor& a, const Tensor& b) {
+      const Tensor turned = transpose(transpose(b, 1, -1).contiguous(), 1, -1);  // another order
+      return std::pair(relu(a) * turned + 1, turned - a);
+    };
+    auto f = compile([&](Tensor a, Tensor b) { return body(a, b); });
+    const auto [y, z] = body(x, w);
+    for (int threads : {1, 2, 8}) {
+      ThreadCount count(threads);
+      const auto [yc, zc] = f(x, w);
+      EXPECT_TRUE(same_bits(y, yc)) << shape.to_string() << f.executable()->to_string();
+      EXPECT_TRUE(same_bits(z, zc)) << shape.to_string();
+    }
+  }
+}
+
 TEST(Fusion, NarrowDtypesAreOneLoop) {
   manual_seed(5);
   Tensor x = randn({37, 65}) * 40, w = randn({37, 65});

@@ -12,14 +12,20 @@ using namespace test;
 
 // Train two copies side by side; `tolerance` of the parameters' largest value, 0 wants equal bits.
 template <class Net, class Optim, class Options>
-void compare(Tensor x, Tensor y, Options options, double tolerance, int steps = 4) {
+void compare(Tensor x, Tensor y, Options options, double tolerance, int steps = 4,
+             DType low = DType::f32) {
   manual_seed(3);
   Net eager, compiled = clone(eager);
   Optim opt_e(eager.parameters(), options), opt_c(compiled.parameters(), options);
-  auto step = compile([&](Tensor x, Tensor y) { return train_step(compiled, opt_c, x, y); });
+  const auto train = [&](Net& net, Optim& opt, const Tensor& a, const Tensor& b) {
+    if (low == DType::f32) return train_step(net, opt, a, b);
+    AutocastGuard autocast(low);
+    return train_step(net, opt, a, b);
+  };
+  auto step = compile([&](Tensor x, Tensor y) { return train(compiled, opt_c, x, y); });
   for (int i = 0; i < steps; ++i) {
     manual_seed(static_cast<uint64_t>(10 + i));
-    Tensor a = train_step(eager, opt_e, x, y);
+    Tensor a = train(eager, opt_e, x, y);
     manual_seed(static_cast<uint64_t>(10 + i));
     Tensor b = step(x, y);
     EXPECT_LE(distance(a, b), tolerance) << "loss of step " << i;
@@ -48,6 +54,15 @@ TEST(CompiledStep, Conv) {
 TEST(CompiledStep, Gpt) {
   compare<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65), optim::AdamWOptions{},
                                     0);
+}
+// Products of transposed matrices with the update behind them, slopes of gelu kept in f32.
+TEST(CompiledStep, GptBf16) {
+  compare<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65), optim::AdamWOptions{},
+                                    0, 3, DType::bf16);
+}
+TEST(CompiledStep, ConvBf16) {
+  compare<bench::Conv, optim::AdamW>(image({8, 1, 28, 28}), words({8}, 10), optim::AdamWOptions{},
+                                     0, 3, DType::bf16);
 }
 TEST(CompiledStep, Lstm) {
   compare<bench::Lstm, optim::AdamW>(image({4, 12, 64}), words({4}, 10), optim::AdamWOptions{}, 0);

@@ -63,6 +63,13 @@ TEST_F(Matmul, SixteenBits) {
       check(op::matmul, &at, {swapped(a), swapped(b)}, name(a, b, at) + " swapped", false);
       check(op::linear, nullptr, {a, random({n, k}, d), random({n}, d)}, "linear", false);
     }
+  // Derivatives by a weight: odd depths, parts of vectors, rows that lie apart.
+  for (auto [m, k, n] : {std::array<int64_t, 3>{14, 33, 32}, {65, 131, 97}, {128, 768, 40}}) {
+    MatmulAttrs at{true, false};
+    Tensor a = random({k, m}, DType::bf16), b = random({k, n}, DType::bf16);
+    check(op::matmul, &at, {a, b}, name(a, b, at), false);
+    check(op::matmul, &at, {gapped(a), gapped(b)}, name(a, b, at) + " gapped", false);
+  }
 }
 
 TEST_F(Matmul, Batches) {
