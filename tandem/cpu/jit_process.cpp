@@ -112,6 +112,7 @@ void wait_for(pid_t pid, int fd, double seconds, ProcessResult& result) {
     const pid_t done = waitpid(pid, &status, WNOHANG);
     if (done == pid) {
       result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      if (ending && WIFSIGNALED(status)) result.how = ProcessResult::program_ends;  // by us
       break;
     }
     if (done < 0 && errno != EINTR) {  // somebody else waits for all children: ask its files

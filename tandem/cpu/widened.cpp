@@ -15,17 +15,52 @@ size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 constexpr int64_t kGrain = 16384;  ///< elements
 
-// f(offset in elements of row r of `a`, r) for all rows of its last dimension.
+// Dimensions 0..rank-1, those of larger strides first.
+void sort_dims(int* order, int rank, const int64_t* strides) {
+  for (int d = 0; d < rank; ++d) {
+    int at = d;
+    for (; at > 0 && strides[order[at - 1]] < strides[d]; --at) order[at] = order[at - 1];
+    order[at] = d;
+  }
+}
+
+// The dimensions of an array in the order in which its wide copy lies, outermost first; neighbours
+// that lie one behind the other in both are one.
+struct Runs {
+  int rank = 0;
+  int64_t size[kMaxRank], stride[kMaxRank];
+
+  Runs(const Array& a, const Array& wide) {
+    int order[kMaxRank];
+    sort_dims(order, a.rank, wide.strides);
+    for (int i = 0; i < a.rank; ++i) {
+      const int d = order[i];
+      if (a.shape[d] == 1) continue;
+      if (rank && stride[rank - 1] == a.strides[d] * a.shape[d]) {
+        size[rank - 1] *= a.shape[d];
+        stride[rank - 1] = a.strides[d];
+      } else {
+        size[rank] = a.shape[d];
+        stride[rank++] = a.strides[d];
+      }
+    }
+    if (rank == 0) size[rank] = stride[rank] = 1, ++rank;
+  }
+  int64_t row() const { return size[rank - 1]; }
+  int64_t step() const { return stride[rank - 1]; }
+};
+
+// f(offset in elements of run r of `a`, r) for all of them.
 template <class F>
-void for_rows(const Array& a, F&& f) {
-  const int64_t n = a.rank ? a.shape[a.rank - 1] : 1;
+void for_rows(const Array& a, const Runs& runs, F&& f) {
+  const int64_t n = runs.row();
   if (a.numel == 0) return;
   parallel_for(0, a.numel / n, std::max<int64_t>(1, kGrain / n), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       int64_t rest = r, at = 0;
-      for (int d = a.rank - 1; d-- > 0;) {
-        at += rest % a.shape[d] * a.strides[d];
-        rest /= a.shape[d];
+      for (int d = runs.rank - 1; d-- > 0;) {
+        at += rest % runs.size[d] * runs.stride[d];
+        rest /= runs.size[d];
       }
       f(at, r);
     }
@@ -34,11 +69,13 @@ void for_rows(const Array& a, F&& f) {
 
 constexpr int64_t kPiece = 512;  ///< elements of a row whose neighbours lie apart
 
-void to_wide(float* to, const Array& a) {
+void to_wide(const Array& wide, const Array& a) {
   const codegen::TileFn load = codegen::tiles().load[static_cast<int>(a.dtype)];
   const auto* from = a.as<uint16_t>();
-  const int64_t n = a.rank ? a.shape[a.rank - 1] : 1, step = a.rank ? a.strides[a.rank - 1] : 1;
-  for_rows(a, [&](int64_t at, int64_t r) {
+  auto* to = wide.as<float>();
+  const Runs runs(a, wide);
+  const int64_t n = runs.row(), step = runs.step();
+  for_rows(a, runs, [&](int64_t at, int64_t r) {
     if (step == 1 || n == 1) {
       load(to + r * n, from + at, nullptr, nullptr, nullptr, n);
       return;
@@ -52,11 +89,13 @@ void to_wide(float* to, const Array& a) {
   });
 }
 
-void from_wide(const Array& a, const float* from) {
+void from_wide(const Array& a, const Array& wide) {
   const codegen::TileFn store = codegen::tiles().store[static_cast<int>(a.dtype)];
   auto* to = a.as<uint16_t>();
-  const int64_t n = a.rank ? a.shape[a.rank - 1] : 1, step = a.rank ? a.strides[a.rank - 1] : 1;
-  for_rows(a, [&](int64_t at, int64_t r) {
+  const auto* from = wide.as<float>();
+  const Runs runs(a, wide);
+  const int64_t n = runs.row(), step = runs.step();
+  for_rows(a, runs, [&](int64_t at, int64_t r) {
     if (step == 1 || n == 1) {
       store(to + at, from + r * n, nullptr, nullptr, nullptr, n);
       return;
@@ -89,25 +128,31 @@ WidenedCall::WidenedCall(const KernelCall& c) : call_(c) {
 void WidenedCall::widen(Array& a, int64_t* strides, char* scratch) {
   if (!a.shape || a.is_scalar || !is_short(a.dtype)) return;
   any_ = true;
+  // The last dimension innermost, the others as they lie: heads that are parts of one row stay so.
+  int order[kMaxRank];
+  for (int d = 0; d < a.rank; ++d) order[d] = d;
+  if (a.rank > 1 && a.strides) sort_dims(order, a.rank - 1, a.strides);
   int64_t step = 1;
-  for (int d = a.rank; d-- > 0;) {
-    strides[d] = step;
-    step *= a.shape[d];
+  bool row_major = true;
+  for (int i = a.rank; i-- > 0;) {
+    strides[order[i]] = step;
+    step *= a.shape[order[i]];
+    row_major = row_major && order[i] == i;
   }
   a.dtype = DType::f32;
   a.strides = strides;
-  a.contiguous = true;
+  a.contiguous = row_major;
   a.data = scratch ? scratch + bytes_ : nullptr;
   bytes_ += whole_lines(static_cast<size_t>(a.numel) * sizeof(float));
 }
 
 void WidenedCall::read(const KernelCall& from) const {
   for (int i = 0; i < from.n_in; ++i)
-    if (in_[i].dtype != from.in[i].dtype) to_wide(in_[i].as<float>(), from.in[i]);
+    if (in_[i].dtype != from.in[i].dtype) to_wide(in_[i], from.in[i]);
 }
 void WidenedCall::write(const KernelCall& to) const {
   for (int i = 0; i < to.n_out; ++i)
-    if (out_[i].dtype != to.out[i].dtype) from_wide(to.out[i], out_[i].as<float>());
+    if (out_[i].dtype != to.out[i].dtype) from_wide(to.out[i], out_[i]);
 }
 
 std::shared_ptr<const Plan> prepare_widened(const KernelCall& c, const Kernel& kernel) {

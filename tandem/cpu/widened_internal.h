@@ -10,7 +10,7 @@ namespace tandem::detail {
 
 inline constexpr int kMostWidened = 8;  ///< inputs, and outputs
 
-/// Stands for operands of a call in which every f16 and bf16 array is a row-major f32 one. Where
+/// Stands for operands of a call in which every f16 and bf16 array is a dense f32 one. Where
 /// `c` has no scratch the arrays have no data: enough to ask what a kernel supports.
 class WidenedCall {
  public:
