@@ -15,7 +15,8 @@ namespace tandem::detail {
 
 /// One tile: c[i, j] = bias[j] (or 0) + sum over segments s and k of a[i * am + k * ak + s *
 /// a_segment] * b[j + k * b_row + s * b_segment] for i < rows, j < columns; with `accumulate` the
-/// sum alone is added to c.
+/// sum alone is added to c. Then `add` (rows as far apart as those of c) is added and the result
+/// cut off at low and high.
 template <class T>
 struct MicroCall {
   int64_t k = 0, segments = 1;
@@ -27,8 +28,12 @@ struct MicroCall {
   int64_t c_row = 0;
   const T* bias = nullptr;
   int columns = 0;
-  bool accumulate = false;
+  bool accumulate = false, clamp = false;
+  const T* add = nullptr;
+  T low = 0, high = 0;
+  const T* ahead = nullptr;  ///< fetched into the second cache, a line for every kAheadSteps of k
 };
+inline constexpr int64_t kAheadSteps = 4;
 template <class T>
 using MicroKernel = void (*)(const MicroCall<T>&);
 

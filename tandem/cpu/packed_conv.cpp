@@ -111,12 +111,13 @@ void product(const Sizes& s, const float* x, const float* weight, const float* b
     Ahead ahead(p + 1 < p1 && size >= kFar ? m.b + size : nullptr, size, rows * tiles);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t i = 0; i < tiles; ++i) {
-        ahead.step();
+        ahead.step(m);
         const int64_t w0 = s.w * i / tiles, w1 = s.w * (i + 1) / tiles;
         m.a = x + (r * s.stride_h * wide + w0 * s.stride_w) * s.c;
         m.c = y + (r * s.w + w0) * s.o + p * kPackedPanel;
+        const bool done = finish_in_tile(tail, whole, m);
         packed_tile(m, w1 - w0, columns);
-        finish_block(tail, whole, m.c, s.o, w1 - w0, columns);
+        if (!done) finish_block(tail, whole, m.c, s.o, w1 - w0, columns);
       }
   }
 }

@@ -57,6 +57,17 @@ inline void finish_block(const Tail& t, const float* whole, float* y, int64_t y_
                            columns);
 }
 
+/// Lets tile `c` of the result that begins at `whole` do the tail; false: it can not, and
+/// finish_block() has to follow.
+inline bool finish_in_tile(const Tail& t, const float* whole, MicroCall<float>& c) {
+  if (t.kind != PackedTail::none && t.kind != PackedTail::clamp) return false;
+  c.add = t.residual ? t.residual + (c.c - whole) : nullptr;
+  c.clamp = t.kind == PackedTail::clamp;
+  c.low = t.low;
+  c.high = t.high;
+  return true;
+}
+
 /// f(worker, unit) for all units: each worker does its own part, so that it finds its rows of the
 /// last call in its cache, and then takes what is left of others' parts: a processor that is busy
 /// with something else holds nobody up for long.
@@ -85,23 +96,28 @@ void share_units(int workers, int64_t units, const F& f) {
   });
 }
 
-/// Fetches what will be read next, a piece at a time between tiles: weights come from far.
+/// Fetches what will be read next, a piece with every tile: weights come from far. Tiles fetch line
+/// by line between their products; only what they cannot is asked for at once, which would hold up
+/// their own loads.
 class Ahead {
  public:
   Ahead(const float* from, int64_t floats, int64_t pieces)
-      : at_(reinterpret_cast<const char*>(from)),
-        left_(from ? floats * 4 : 0),
-        step_((left_ / (pieces > 0 ? pieces : 1) + 63) / 64 * 64) {}
-  void step() {
-    const int64_t n = left_ < step_ ? left_ : step_;
-    for (int64_t i = 0; i < n; i += 64) __builtin_prefetch(at_ + i, 0, 2);
-    at_ += n;
-    left_ -= n;
+      : at_(from),
+        left_(from ? floats : 0),
+        piece_((left_ / (pieces > 0 ? pieces : 1) + kLine - 1) / kLine * kLine) {}
+  /// Before tile `c`.
+  void step(MicroCall<float>& c) {
+    c.ahead = left_ > 0 ? at_ : nullptr;
+    const int64_t n = std::min(left_, piece_), own = c.k / kAheadSteps * c.segments * kLine;
+    for (int64_t i = own; i < n; i += kLine) __builtin_prefetch(at_ + i, 0, 2);
+    at_ += std::min(left_, std::max(own, piece_));
+    left_ -= std::min(left_, std::max(own, piece_));
   }
 
  private:
-  const char* at_;
-  int64_t left_, step_;
+  static constexpr int64_t kLine = 16;
+  const float* at_;
+  int64_t left_, piece_;
 };
 
 void register_packed_product();

@@ -155,6 +155,7 @@ void packed_tile(MicroCall<float> c, int64_t rows, int64_t columns) {
     c.b += t.panel();
     c.c += t.panel();
     if (c.bias) c.bias += t.panel();
+    if (c.add) c.add += t.panel();
   }
 }
 
@@ -170,17 +171,20 @@ void packed_panels(const PackedGemm& g, const PackedRows& rows, int64_t p0, int6
       c.k = std::min(kPackedDepth, g.k - k);
       c.b = g.w + (p * g.k + k) * kPackedPanel;
       c.accumulate = k > 0;
+      c.add = nullptr;
+      c.clamp = false;
       const bool last = k + kPackedDepth >= g.k;
       Ahead ahead(last && p + 1 >= p1 ? nullptr : c.b + c.k * kPackedPanel,
                   kPackedDepth * kPackedPanel, rows.tiles);
       for (int64_t t = 0; t < rows.tiles; ++t) {
-        ahead.step();
+        ahead.step(c);
         const int64_t r0 = rows.row(t), n = rows.row(t + 1) - r0;
         c.a = rows.data + t * rows.tile_step + k * n;
         c.ak = n;
         c.c = g.y + r0 * g.y_row + p * kPackedPanel;
+        const bool done = !last || finish_in_tile(g.tail, g.y, c);
         packed_tile(c, n, columns);
-        if (last) finish_block(g.tail, g.y, c.c, g.y_row, n, columns);
+        if (!done) finish_block(g.tail, g.y, c.c, g.y_row, n, columns);
       }
     }
   }
@@ -201,16 +205,19 @@ void direct_panels(const PackedGemm& g, const float* a, int64_t am, int64_t r0, 
       c.k = std::min(kPackedDepth, g.k - k);
       c.b = g.w + (p * g.k + k) * kPackedPanel;
       c.accumulate = k > 0;
+      c.add = nullptr;
+      c.clamp = false;
       const bool end = k + kPackedDepth >= g.k;
       Ahead ahead(end && p + 1 >= p1 ? nullptr : c.b + c.k * kPackedPanel,
                   std::min(kPackedDepth, g.k) * kPackedPanel, tiles);
       for (int64_t t = 0; t < tiles; ++t) {
-        ahead.step();
+        ahead.step(c);
         const int64_t first = r0 + (r1 - r0) * t / tiles, last = r0 + (r1 - r0) * (t + 1) / tiles;
         c.a = a + first * am + k;
         c.c = g.y + first * g.y_row + p * kPackedPanel;
+        const bool done = !end || finish_in_tile(g.tail, g.y, c);
         packed_tile(c, last - first, columns);
-        if (end) finish_block(g.tail, g.y, c.c, g.y_row, last - first, columns);
+        if (!done) finish_block(g.tail, g.y, c.c, g.y_row, last - first, columns);
       }
     }
   }

@@ -2,6 +2,7 @@
 // The rows of packed.h: shapes, costs, and the packing itself, which runs once per weight.
 #include "tandem/ops/packed.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tandem/base/parallel.h"
@@ -141,17 +142,18 @@ void pack_conv_reference(const KernelCall& c) {
   const float* from = w.as<float>();
   float* to = c.out[0].as<float>();
   parallel_for(0, panels(o), 1 + 32768 / (k * kPackedPanel + 1), [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p)
-      for (int64_t j = 0; j < kPackedPanel; ++j) {
-        float* column = to + p * k * kPackedPanel + j;
-        const int64_t n = p * kPackedPanel + j;
-        for (int64_t h = 0; h < kh; ++h)
-          for (int64_t v = 0; v < kw; ++v)
-            for (int64_t i = 0; i < in; ++i, column += kPackedPanel)
-              *column = n < o ? from[n * w.strides[0] + i * w.strides[1] + h * w.strides[2] +
-                                     v * w.strides[3]]
-                              : 0.0f;
-      }
+    for (int64_t p = first; p < last; ++p) {
+      const int64_t columns = std::min(kPackedPanel, o - p * kPackedPanel);
+      float* row = to + p * k * kPackedPanel;
+      for (int64_t h = 0; h < kh; ++h)
+        for (int64_t v = 0; v < kw; ++v)
+          for (int64_t i = 0; i < in; ++i, row += kPackedPanel) {
+            const float* at = from + p * kPackedPanel * w.strides[0] + i * w.strides[1] +
+                              h * w.strides[2] + v * w.strides[3];
+            for (int64_t j = 0; j < columns; ++j) row[j] = at[j * w.strides[0]];
+            std::fill(row + columns, row + kPackedPanel, 0.0f);
+          }
+    }
   });
 }
 void packed_conv_infer(InferCall& c) {
@@ -191,27 +193,29 @@ void pack_winograd_infer(InferCall& c) {
       Spec(DType::f32, Shape(kWinogradIn * kWinogradIn, panels(size(w, 0)), w[1], kPackedPanel));
 }
 
-constexpr double kG[6][3] = {{1.0 / 4, 0, 0},
-                             {-1.0 / 6, -1.0 / 6, -1.0 / 6},
-                             {-1.0 / 6, 1.0 / 6, -1.0 / 6},
-                             {1.0 / 24, 1.0 / 12, 1.0 / 6},
-                             {1.0 / 24, -1.0 / 12, 1.0 / 6},
-                             {0, 0, 1}};
+// y = G x with the rows of G: (1/4, 0, 0), (-1, -1, -1) / 6, (-1, 1, -1) / 6, (1, 2, 4) / 24,
+// (1, -2, 4) / 24, (0, 0, 1).
+inline void times_g(double x0, double x1, double x2, double (&y)[6]) {
+  const double even = (x0 + x2) * (-1.0 / 6), odd = x1 * (1.0 / 6);
+  const double far = x0 * (1.0 / 24) + x2 * (1.0 / 6), near = x1 * (1.0 / 12);
+  y[0] = x0 * 0.25;
+  y[1] = even - odd;
+  y[2] = even + odd;
+  y[3] = far + near;
+  y[4] = far - near;
+  y[5] = x2;
+}
 
-// u = G w G^T, in f64 and rounded once.
+// u = G w G^T, in f64 and rounded once; u[e * kPackedPanel].
 void transform_weight(const float* w, int64_t sh, int64_t sw, float* u) {
-  double t[6][3];
-  for (int i = 0; i < 6; ++i)
-    for (int j = 0; j < 3; ++j) {
-      t[i][j] = 0;
-      for (int k = 0; k < 3; ++k) t[i][j] += kG[i][k] * static_cast<double>(w[k * sh + j * sw]);
-    }
-  for (int i = 0; i < 6; ++i)
-    for (int j = 0; j < 6; ++j) {
-      double s = 0;
-      for (int k = 0; k < 3; ++k) s += t[i][k] * kG[j][k];
-      u[i * 6 + j] = static_cast<float>(s);
-    }
+  double t[3][6], y[6];
+  for (int j = 0; j < 3; ++j)
+    times_g(static_cast<double>(w[j * sw]), static_cast<double>(w[sh + j * sw]),
+            static_cast<double>(w[2 * sh + j * sw]), t[j]);
+  for (int i = 0; i < 6; ++i) {
+    times_g(t[0][i], t[1][i], t[2][i], y);
+    for (int j = 0; j < 6; ++j) u[(i * 6 + j) * kPackedPanel] = static_cast<float>(y[j]);
+  }
 }
 
 void pack_winograd_reference(const KernelCall& c) {
@@ -220,17 +224,15 @@ void pack_winograd_reference(const KernelCall& c) {
   float* to = c.out[0].as<float>();
   const int64_t plane = count * in * kPackedPanel;
   parallel_for(0, count * in, 16, [&](int64_t first, int64_t last) {
-    float u[36];
+    float u[36 * kPackedPanel];  // planes lie powers of two apart: whole rows go to each
     for (int64_t k = first; k < last; ++k) {
-      const int64_t p = k / in, i = k % in;
-      for (int64_t j = 0; j < kPackedPanel; ++j) {
-        const int64_t n = p * kPackedPanel + j;
-        std::fill_n(u, 36, 0.0f);
-        if (n < o)
-          transform_weight(w.as<float>() + n * w.strides[0] + i * w.strides[1], w.strides[2],
-                           w.strides[3], u);
-        for (int64_t e = 0; e < 36; ++e) to[e * plane + k * kPackedPanel + j] = u[e];
-      }
+      const int64_t p = k / in, i = k % in, columns = std::min(kPackedPanel, o - p * kPackedPanel);
+      if (columns < kPackedPanel) std::fill_n(u, 36 * kPackedPanel, 0.0f);
+      for (int64_t j = 0; j < columns; ++j)
+        transform_weight(w.as<float>() + (p * kPackedPanel + j) * w.strides[0] + i * w.strides[1],
+                         w.strides[2], w.strides[3], u + j);
+      for (int64_t e = 0; e < 36; ++e)
+        std::copy_n(u + e * kPackedPanel, kPackedPanel, to + e * plane + k * kPackedPanel);
     }
   });
 }
