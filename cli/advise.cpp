@@ -35,11 +35,17 @@ void add_advise(CLI::App& app, int& code) {
     init();
     const plan::MachineProfile m = machine_profile_of(o->profile);
     const plan::RunFacts run = plan::run_facts(o->run);
-    int64_t batch = 0;
-    const plan::Job job = recipe_job(o->run + "/recipe.yaml", &batch);
-    if (o->batch > 0) batch = o->batch;
-    const plan::Workload w = plan::dry_run(job, {.batch = batch, .this_backend = true});
-    const plan::Workload larger = plan::dry_run(job, {.batch = 8 * batch, .this_backend = true});
+    // The run's own recipe, as it stands.
+    const plan::PlanRequest r = recipe_request(o->run + "/recipe.yaml");
+    plan::WorkOptions of_run{.batch = o->batch > 0 ? o->batch : r.batch / r.accumulate,
+                             .compiled = r.compiled,
+                             .precision = r.precision.value_or(plan::Precision::f32),
+                             .optimizer = r.optimizer,
+                             .clip_norm = r.clip_norm,
+                             .this_backend = true};
+    const plan::Workload w = plan::dry_run(r.job, of_run);
+    of_run.batch *= 8;
+    const plan::Workload larger = plan::dry_run(r.job, of_run);
     const plan::Advice a = plan::advise(run, w, m, &larger);
     plan::check(a.time);
     if (o->json)

@@ -11,9 +11,7 @@
 #include "tandem/tandem.h"
 
 namespace tandem::cli {
-namespace {
 
-/// The dtype of a name such as "float16" or "f16"; throws Value.
 DType dtype_named(const std::string& name) {
 #define X(short_name, type, text) \
   if (name == #short_name || name == text) return DType::short_name;
@@ -21,6 +19,8 @@ DType dtype_named(const std::string& name) {
 #undef X
   TD_FAIL(Value, "there is no dtype '{}'\nTry float32, float16 or bfloat16.", name);
 }
+
+namespace {
 
 struct Options {
   ModelArguments model;
@@ -57,8 +57,7 @@ void add_convert(CLI::App& app, int& code) {
     }
     // A run's folder stands for its weights.
     const std::string& in = o->model.model;
-    StateDict tensors =
-        file_exists(in + "/metrics.jsonl") ? train::run_weights(in) : interop::load_weights(in);
+    StateDict tensors = is_run(in) ? run_state(in) : interop::load_weights(in);
     if (!o->dtype.empty()) {
       const DType to = dtype_named(o->dtype);
       StateDict cast;

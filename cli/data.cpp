@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem data stats|validate|bench`: what a table holds, whether it is what it was, and how fast a
-// recipe's pipeline gives samples.
+// `tandem data stats|validate|bench`: what a table holds, whether it is what it was, which files of
+// a folder are damaged, and how fast a recipe's pipeline gives samples.
 #include <fmt/core.h>
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 
 #include "cli/commands_internal.h"
 #include "cli/progress_internal.h"
 #include "cli/recipe_internal.h"
+#include "tandem/data/check_files.h"
 #include "tandem/data/table_stats.h"
 #include "tandem/init.h"
 
@@ -79,7 +81,25 @@ int stats_verb(const DataOptions& o) {
   return 0;
 }
 
+int validate_folder(const DataOptions& o) {
+  TD_CHECK(o.schema.empty() && o.against.empty(), Value,
+           "validate of a folder takes no --schema and no --against: '{}' is one", o.path);
+  const data::FolderReport r = data::check_files(o.path);
+  if (o.json) {
+    fmt::print("{}\n", r.to_json().dump());
+    return r.damaged.empty() ? 0 : 3;
+  }
+  for (const data::DamagedFile& d : r.damaged) fmt::print("{}: {}\n", d.path, d.reason);
+  for (const data::FolderReport::Kind& k : r.kinds)
+    fmt::print("{}: {} readable, {} damaged\n", k.what, k.readable, k.damaged);
+  if (r.other > 0) fmt::print("{} other files were not read\n", r.other);
+  fmt::print("{}: {}\n", o.path,
+             r.damaged.empty() ? "valid" : fmt::format("{} damaged", r.damaged.size()));
+  return r.damaged.empty() ? 0 : 3;
+}
+
 int validate_verb(const DataOptions& o) {
+  if (std::filesystem::is_directory(o.path)) return validate_folder(o);
   TD_CHECK(!o.schema.empty() || !o.against.empty(), Value,
            "validate wants --schema FILE (`tandem data stats TABLE --write-schema FILE` makes one) "
            "or --against TABLE");
@@ -223,6 +243,7 @@ int bench_verb(const DataOptions& o) {
                                       {"bytes_per_second", bytes / time},
                                       {"first_batch_seconds", first},
                                       {"workers", s.workers},
+                                      {"damaged", parts.data.damaged ? parts.data.damaged() : 0},
                                       {"seconds", time}})
                              .dump());
     } else {
@@ -231,6 +252,8 @@ int bench_verb(const DataOptions& o) {
       fmt::print(
           "  first batch after {:.3f} s, {} worker(s) at the end, {} passes begun in {:.1f} s\n",
           first, s.workers, epochs, time);
+      if (parts.data.damaged)
+        fmt::print("  damaged samples were met and passed over {} time(s)\n", parts.data.damaged());
     }
   });
   return code;
@@ -244,22 +267,25 @@ void add_data(CLI::App& app, int& code) {
                                       "  tandem data stats table.csv --write-schema schema.json\n"
                                       "  tandem data validate new.csv --schema schema.json\n"
                                       "  tandem data validate new.csv --against old.csv\n"
+                                      "  tandem data validate pictures/\n"
                                       "  tandem data bench recipes/mnist-convnet.yaml");
   verb->require_subcommand(1);
   auto o = std::make_shared<DataOptions>();
-  auto table = [o](CLI::App* v) {
-    v->add_option("table", o->path, "CSV, TSV (also .gz) or .jsonl")->required();
+  auto table = [o](CLI::App* v, const char* what) {
+    v->add_option("table", o->path, what)->required();
     v->add_flag("--header", o->header, "The first line holds names; default: told from the text");
     v->add_flag("--no-header", o->no_header, "It does not");
     v->add_flag("--json", o->json, "JSON on stdout");
   };
   CLI::App* stats = verb->add_subcommand("stats", "Types, missing values, ranges, frequent values");
-  table(stats);
+  table(stats, "CSV, TSV (also .gz) or .jsonl");
   stats->add_option("--write-schema", o->write, "Write what this table fulfils here");
   stats->callback([o, &code] { code = stats_verb(*o); });
   CLI::App* check =
-      verb->add_subcommand("validate", "Against a schema or another table; 3: not met");
-  table(check);
+      verb->add_subcommand("validate",
+                           "A table against a schema or another table, or a folder of "
+                           "pictures, sounds and shards by reading it; 3: not met");
+  table(check, "CSV, TSV (also .gz), .jsonl, or a folder");
   check->add_option("--schema", o->schema, "A schema as `stats --write-schema` writes it");
   check->add_option("--against", o->against, "Another table: same columns, and how far it drifted");
   check->add_option("--most-drift", o->most_drift, "Jensen-Shannon divergence in bits, 0 to 1")

@@ -21,6 +21,8 @@ void add_export(CLI::App& app, int& code) {
   verb->add_option("run", o->model.model, "A run's folder")->required();
   verb->add_option("out", o->out, "model.onnx, or .safetensors, .pth, .npz for the weights alone")
       ->required();
+  verb->add_option("--weights", o->model.weights,
+                   "last: those that the run ended with (default); best: by its monitor");
   add_onnx_options(*verb, o->onnx);
   verb->callback([&code, o] {
     init();
@@ -34,7 +36,7 @@ void add_export(CLI::App& app, int& code) {
     if (is_onnx(o->out))
       write_onnx(o->model, o->out, o->onnx);
     else
-      write_weights(train::run_weights(run), o->out);
+      write_weights(run_state(run, o->model.weights), o->out);
   });
 }
 

@@ -90,6 +90,7 @@ int run(int argc, char** argv) {
   add_plan(app, code);
   add_advise(app, code);
   add_train(app, code);
+  add_find(app, code);
   add_recipe(app, code);
   add_runs(app, code);
   add_config(app, code);

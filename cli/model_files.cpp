@@ -32,7 +32,8 @@ void add_onnx_options(CLI::App& verb, OnnxArguments& a) {
 }
 
 void write_onnx(const ModelArguments& arguments, const std::string& out, const OnnxArguments& o) {
-  LoadedModel model = is_run(arguments.model) ? load_run(arguments.model) : load_model(arguments);
+  LoadedModel model = is_run(arguments.model) ? load_run(arguments.model, arguments.weights)
+                                              : load_model(arguments);
   if (model.random_weights)
     fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
   interop::OnnxExportOptions options;
@@ -67,7 +68,7 @@ void write_onnx(const ModelArguments& arguments, const std::string& out, const O
         return model.run({x.begin(), x.end()});
       },
       random_inputs(model), out, options);
-  fmt::print("{}: {}\n", out, r.to_string());
+  if (!o.quiet) fmt::print("{}: {}\n", out, r.to_string());
 }
 
 void write_weights(const StateDict& tensors, const std::string& out) {

@@ -10,6 +10,10 @@
 
 #include "tandem/tandem.h"
 
+namespace CLI {
+class App;
+}
+
 namespace tandem::cli {
 
 struct ModelArguments {
@@ -35,6 +39,8 @@ struct LoadedModel {
   bool from_file = false;
   bool from_run = false;
 };
+/// The dtype of a name such as "float16" or "f16"; throws Value.
+DType dtype_named(const std::string& name);
 /// Is it an ONNX file, by its ending?
 bool is_onnx(const std::string& model);
 /// Is it a model at all: an ONNX file, a name of the registry or a folder with a config.json?
@@ -44,14 +50,17 @@ bool is_model(const std::string& model);
 LoadedModel load_model(const ModelArguments& arguments);
 
 /// Is it a run's folder? And its model with the run's weights, made without its data; pictures are
-/// its inputs scaled to 0..1.
+/// its inputs scaled to 0..1. `weights`: "last" (or "") or "best", by the run's monitor.
 bool is_run(const std::string& folder);
-LoadedModel load_run(const std::string& folder);
+LoadedModel load_run(const std::string& folder, const std::string& weights = "");
+/// The weights of a run alone; those of a run with LoRA with its updates added to them.
+StateDict run_state(const std::string& folder, const std::string& weights = "");
 
 /// --opset, --shapes of the verbs that write ONNX.
 struct OnnxArguments {
   std::string shapes;
   int opset = 18;
+  bool quiet = false;  ///< say nothing on stdout
 };
 void add_onnx_options(CLI::App& verb, OnnxArguments& arguments);
 /// The model (a run's folder, or what load_model() takes) as an ONNX file whose weights lie beside

@@ -20,13 +20,13 @@ namespace tandem::cli {
 namespace {
 
 struct PlanOptions {
-  std::string model, precision = "bf16", mode = "compiled", optimizer = "AdamW", data, gpu,
-                     rank_by = "cost", serve, hardware, prices, term = "hourly", deadline, shapes,
-                     loss, html, claim, profile, measured, batch, sequence, image_size, epochs,
-                     tokens, budget, n = "1", sharding = "0", accumulate = "1";
+  std::string model, precision, mode, optimizer, data, gpu,
+      rank_by = "cost", serve, hardware, prices, term = "hourly", deadline, shapes, loss, html,
+      claim, profile, measured, batch, sequence, image_size, epochs, tokens, budget, n = "1",
+      sharding = "0", accumulate;
   std::vector<std::string> why;
   bool claims = false, json = false, rank = false, recompute = false, eight_bit = false,
-       show_keys = false;
+       clip_norm = false, show_keys = false;
 };
 
 constexpr int64_t kMost = 1000000000;
@@ -35,37 +35,41 @@ int64_t count(const std::string& text, const char* option, int64_t low, int64_t 
   return text.empty() ? 0 : plan::whole_number(text, option, low, high);
 }
 
+// The model, or the recipe as it stands; then what the options say.
 plan::PlanRequest request_of(const PlanOptions& o) {
+  const bool recipe = o.model.ends_with(".yaml") || o.model.ends_with(".yml");
   plan::PlanRequest r;
-  r.batch = count(o.batch, "--batch", 1);
   plan::JobOptions job;
   if (!o.sequence.empty()) job.sequence = count(o.sequence, "--sequence", 1);
   if (!o.image_size.empty()) job.image_size = count(o.image_size, "--image-size", 1, 1 << 16);
   job.shapes = o.shapes;
   job.loss = o.loss;
-  r.precision = plan::precision_of(o.precision);
-  r.compiled = plan::one_of(o.mode, "--mode", {"compiled", "eager"}) == "compiled";
-  r.optimizer = o.optimizer;
+  if (recipe) r = recipe_request(o.model);
+  if (!o.batch.empty()) r.batch = count(o.batch, "--batch", 1);
+  if (!o.precision.empty()) r.precision = plan::precision_of(o.precision);
+  if (!o.mode.empty())
+    r.compiled = plan::one_of(o.mode, "--mode", {"compiled", "eager"}) == "compiled";
+  if (!o.optimizer.empty()) r.optimizer = o.optimizer;
   if (!o.data.empty()) r.data = plan::data_set(o.data);
+  TD_CHECK(o.epochs.empty() || o.tokens.empty(), Value,
+           "epochs and tokens are two ends\nGive --epochs or --tokens, not both.");
   if (!o.epochs.empty()) r.epochs = plan::amount(o.epochs, "--epochs");
-  if (!o.tokens.empty()) r.tokens = plan::amount(o.tokens, "--tokens");
+  if (!o.tokens.empty()) {
+    r.tokens = plan::amount(o.tokens, "--tokens");
+    r.epochs = 0;  // a recipe's
+  }
   r.gpu = o.gpu;
   r.n = static_cast<int>(count(o.n, "--n", 1, 100000));
   r.sharding = static_cast<int>(count(o.sharding, "--sharding", 0, 3));
-  r.accumulate = static_cast<int>(count(o.accumulate, "--accumulate", 1));
+  if (!o.accumulate.empty())
+    r.accumulate = static_cast<int>(count(o.accumulate, "--accumulate", 1));
   r.recompute = o.recompute;
   r.eight_bit_state = o.eight_bit;
+  r.clip_norm |= o.clip_norm;
   if (!o.budget.empty()) r.budget = plan::dollars(o.budget, "--budget");
   if (!o.deadline.empty()) r.deadline = plan::duration(o.deadline, "--deadline");
   r.term = o.term;
-  // Last, as it may read files.
-  if (o.model.ends_with(".yaml") || o.model.ends_with(".yml")) {
-    int64_t batch = 0;
-    r.job = recipe_job(o.model, &batch);
-    if (r.batch == 0) r.batch = batch;
-  } else {
-    r.job = plan::find_job(o.model, job);
-  }
+  if (!recipe) r.job = plan::find_job(o.model, job);  // last, as it may read files
   return r;
 }
 
@@ -77,12 +81,53 @@ io::Json ranked_json(const std::vector<plan::Ranked>& all) {
                                              {"fits", k.fits},
                                              {"allowed", k.allowed},
                                              {"pareto", k.pareto},
+                                             {"batch", k.batch},
+                                             {"changes", k.changes},
                                              {"memory", k.memory},
                                              {"rate", k.rate},
                                              {"seconds", k.seconds},
                                              {"usd", k.usd},
                                              {"kwh", k.kwh}}));
   return io::Json(std::move(rows));
+}
+
+void judge(const PlanOptions& o, const plan::PlanRequest& r, const plan::Catalog& catalog,
+           int& code) {
+  const plan::Judged j = plan::check_claim(r, plan::claim_of(o.claim), catalog,
+                                           fmt::format("{} in {}", o.model, o.claim));
+  if (j.verdict != plan::Verdict::possible) code = 3;
+  if (o.json) {
+    io::Json::Array arithmetic;
+    for (const plan::Quantity& q : j.arithmetic) arithmetic.push_back(plan::to_json(q));
+    fmt::print("{}\n", io::Json(io::Json::Object{{"statement", j.statement},
+                                                 {"verdict", plan::to_string(j.verdict)},
+                                                 {"why", j.why},
+                                                 {"arithmetic", std::move(arithmetic)}})
+                           .dump(2));
+    return;
+  }
+  fmt::print("{}: {}\n{}\n", j.statement, plan::to_string(j.verdict), j.why);
+  for (const plan::Quantity& q : j.arithmetic) fmt::print("{}", plan::explain(q));
+}
+
+void rank_all(const PlanOptions& o, const plan::PlanRequest& r, const plan::Catalog& catalog,
+              int& code) {
+  const std::string by = plan::one_of(o.rank_by, "--by", {"cost", "time", "energy"});
+  const std::vector<plan::Ranked> all = plan::rank(r, catalog,
+                                                   by == "time"     ? plan::RankBy::time
+                                                   : by == "energy" ? plan::RankBy::energy
+                                                                    : plan::RankBy::cost);
+  fmt::print("{}", o.json ? ranked_json(all).dump(2) + "\n" : plan::to_text(all, r));
+  if (all.empty() || !all[0].allowed) code = 3;
+  if (o.html.empty() || all.empty()) return;
+  // The page is the best server's plan beside all others.
+  plan::PlanRequest best = r;
+  best.gpu = all[0].gpu;
+  best.n = all[0].n;
+  best.sharding = all[0].sharding;
+  best.recompute = all[0].recompute;
+  write_file(o.html, plan::html_report(plan::make_plan(best, catalog), all, best));
+  fmt::print(stderr, "{}\n", o.html);
 }
 
 void run_plan(const PlanOptions& o, int& code) {
@@ -101,22 +146,11 @@ void run_plan(const PlanOptions& o, int& code) {
            "there is no model to plan\nGive a name (tandem plan resnet50), family:size or a file.");
   const plan::PlanRequest r = request_of(o);
   if (!o.claim.empty()) {
-    const plan::Judged j =
-        plan::check_training_claim(r, plan::duration(o.claim, "--check-claim"), catalog,
-                                   fmt::format("{} in {}", o.model, o.claim));
-    fmt::print("{}: {}\n{}\n", j.statement, plan::to_string(j.verdict), j.why);
-    for (const plan::Quantity& q : j.arithmetic) fmt::print("{}", plan::explain(q));
-    if (j.verdict != plan::Verdict::possible) code = 3;
+    judge(o, r, catalog, code);
     return;
   }
   if (o.rank) {
-    const std::string by = plan::one_of(o.rank_by, "--by", {"cost", "time", "energy"});
-    const std::vector<plan::Ranked> all = plan::rank(r, catalog,
-                                                     by == "time"     ? plan::RankBy::time
-                                                     : by == "energy" ? plan::RankBy::energy
-                                                                      : plan::RankBy::cost);
-    fmt::print("{}", o.json ? ranked_json(all).dump(2) + "\n" : plan::to_text(all, r));
-    if (all.empty() || !all[0].allowed) code = 3;
+    rank_all(o, r, catalog, code);
     return;
   }
   const plan::Plan p = o.gpu == "this" ? plan::machine_plan(r, machine_profile_of(o.profile))
@@ -178,14 +212,15 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--measured", o->measured,
                    "With --claims: what bench/claims_mnist wrote (docs/claims_mnist.json)");
   verb->add_option("--check-claim", o->claim,
-                   "Can the job be done in that time (4.2h) on that GPU, and why");
+                   "Is it so on that GPU, and why: 4.2h, $500, 10kWh or 2500/s");
   verb->add_option("--profile", o->profile, "File of `bench --machine`, for --gpu this");
-  verb->add_option("--batch", o->batch, "Samples of a step, all GPUs together");
+  verb->add_option("--batch", o->batch, "Samples of a step, all GPUs together (32, or what fits)");
   verb->add_option("--precision", o->precision,
-                   "f32, tf32, bf16, f16 (autocast), pure-bf16 or mixed-bf16 (from f32 weights)");
+                   "f32, tf32, bf16, f16 (autocast), pure-bf16, pure-f16 or mixed-bf16 (from f32 "
+                   "weights)");
   verb->add_option("--mode", o->mode, "eager or compiled");
   verb->add_option("--optimizer", o->optimizer, "AdamW, SGD, SGD-momentum, ...");
-  verb->add_option("--data", o->data, "imagenet, cifar10, ... or samples=50000,gb=12");
+  verb->add_option("--data", o->data, "imagenet, cifar10, ..., a folder, or samples=50000,gb=12");
   verb->add_option("--epochs", o->epochs, "Times through the data");
   verb->add_option("--tokens", o->tokens,
                    "Tokens (or samples) in all, in place of epochs: 1e9, 300M, 1.2B");
@@ -194,6 +229,7 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--sharding", o->sharding, "ZeRO stage: 0 to 3");
   verb->add_option("--accumulate", o->accumulate, "Batches of a step, one after the other");
   verb->add_flag("--recompute", o->recompute, "Compute every block again in the backward pass");
+  verb->add_flag("--clip-norm", o->clip_norm, "Gradients are clipped by the norm of all");
   verb->add_flag("--eight-bit-state", o->eight_bit, "Optimizer state in 8 bits");
   verb->add_option("--sequence", o->sequence, "Tokens of a sample");
   verb->add_option("--image-size", o->image_size, "Size of the pictures");

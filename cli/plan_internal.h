@@ -4,12 +4,13 @@
 
 #include "tandem/plan/catalog.h"
 #include "tandem/plan/jobs.h"
+#include "tandem/plan/plan.h"
 
 namespace tandem::cli {
 
-/// The job of a recipe: its model and batch, with the shapes of one batch of its data.
-/// `batch` hears how many samples it has.
-plan::Job recipe_job(const std::string& path, int64_t* batch = nullptr);
+/// A recipe as it stands: its model and loss on the shapes of one batch of its data, its batch,
+/// optimizer, precision, mode, accumulation and clipping, its data and epochs.
+plan::PlanRequest recipe_request(const std::string& path);
 /// What `bench --machine` measured; `file` empty: where it leaves it. Throws Io, Format.
 plan::MachineProfile machine_profile_of(const std::string& file);
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recipe as something to plan: its model and loss on the shapes of one batch of its data.
+#include <cctype>
+
 #include "cli/plan_internal.h"
 #include "cli/recipe_internal.h"
 #include "tandem/base/nearest.h"
@@ -20,25 +22,61 @@ const typename Map::mapped_type& component(const Map& known, train::Options& o, 
                      (near.empty() ? "" : ", did you mean '" + near + "'?"));
 }
 
+// The plan's name of a recipe's optimizer: the same but for capitals; what state it keeps decides.
+std::string optimizer_of(train::Options& o) {
+  std::map<std::string, std::string> names;
+  for (const std::string& name : plan::optimizer_names()) {
+    std::string small = name;
+    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    names.emplace(small, name);
+  }
+  const std::string name = component(names, o, "optimizer that is planned");
+  return name == "SGD" && o.number("momentum", 0.0) > 0 ? "SGD-momentum" : name;
+}
+
+// As train::run_recipe() reads it.
+void read_trainer(train::Options& o, plan::PlanRequest& r) {
+  const train::TrainerOptions usual;
+  r.compiled = o.flag("compile", usual.compile);
+  r.accumulate = static_cast<int>(o.whole("accumulate", usual.accumulate));
+  // The norm is taken to see that it is finite, too.
+  r.clip_norm =
+      o.number("clip_norm", usual.clip_norm) > 0 || o.text("on_nonfinite", "stop") != "off";
+  const std::string precision = o.text("precision", "fp32");
+  r.precision = plan::precision_of(precision);
+  r.epochs = static_cast<double>(o.whole("epochs", usual.max_epochs));
+}
+
 }  // namespace
 
-plan::Job recipe_job(const std::string& path, int64_t* batch) {
+plan::PlanRequest recipe_request(const std::string& path) {
   auto recipe = std::make_shared<train::Recipe>(train::Recipe::load(path));
-  auto registry = std::make_shared<train::Registry>(recipe_registry());
+  auto registry = std::make_shared<train::Registry>(recipe_registry(false));
   train::Options root(&recipe->root, "", recipe->file);
+  TD_CHECK(!root.has("agent"), Unsupported,
+           "'{}' trains an agent in an environment: it has no batch of data to plan", path);
+  plan::PlanRequest r;
+  train::Options trainer_o = root.part("trainer"), optim_o = root.part("optim");
+  read_trainer(trainer_o, r);
+  if (root.has("optim")) r.optimizer = optimizer_of(optim_o);
   train::Options data_o = root.part("data");
   train::RecipeData data = component(registry->data, data_o, "data set")(
       data_o, static_cast<uint64_t>(root.whole("seed", 0)));
   const train::Batch sample = data.train.fields(0);
   TD_CHECK(!sample.empty(), Value, "{}: the data has no batch", path);
-  plan::Job job;
+  const int64_t batch = sample[0].size(0);
+  r.batch = batch * r.accumulate;
+  plan::Job& job = r.job;
   job.name = recipe->name();
-  if (batch) *batch = sample[0].size(0);
   double bytes = 0;
   for (const Tensor& t : sample)
     bytes += static_cast<double>(t.numel()) * static_cast<double>(size_of(t.dtype()));
-  job.sample_bytes = bytes / static_cast<double>(sample[0].size(0));
+  job.sample_bytes = bytes / static_cast<double>(batch);
   job.sample_from = "the batches of the recipe's data";
+  r.data = {.name = "the recipe's data",
+            .samples = static_cast<double>(data.train.size() * batch),
+            .source = "its batches, the last one counted as full",
+            .files = false};
   struct Shaped {
     Shape shape;
     DType dtype;
@@ -50,8 +88,9 @@ plan::Job recipe_job(const std::string& path, int64_t* batch) {
     train::Options model_o = top.part("model"), loss_o = top.part("loss");
     auto model = std::make_shared<train::RecipeModel>(
         component(registry->model, model_o, "model")(model_o, info));
-    auto loss =
-        std::make_shared<train::RecipeLoss>(component(registry->loss, loss_o, "loss")(loss_o));
+    // A model may have a loss of its own.
+    auto loss = std::make_shared<train::RecipeLoss>();
+    if (!model->step) *loss = component(registry->loss, loss_o, "loss")(loss_o);
     auto m = std::make_shared<plan::JobModel>();
     m->parameters = model->module->parameters();
     m->buffers = model->module->buffers();
@@ -66,12 +105,13 @@ plan::Job recipe_job(const std::string& path, int64_t* batch) {
       return model->forward(train::Batch(in.begin(), in.end())).first;
     };
     m->loss = [model, loss](const std::vector<Tensor>& in) {
+      if (model->step) return model->step(train::Batch(in.begin(), in.end())).loss;
       auto out = model->forward(train::Batch(in.begin(), in.end()));
       return (*loss)(out.first, out.second);
     };
     return m;
   };
-  return job;
+  return r;
 }
 
 }  // namespace tandem::cli

@@ -80,7 +80,8 @@ void add_predict(CLI::App& app, int& code) {
       "Run a model on an input\n\n"
       "  tandem predict resnet50 --weights resnet50.pth --input cat.jpg\n"
       "  tandem predict resnet50 --weights resnet50.pth --input x.npy --output y.npz\n"
-      "  tandem predict runs/digits-mlp --input x.npy");
+      "  tandem predict runs/digits-mlp --input x.npy\n"
+      "  tandem predict runs/digits-mlp --weights best --input x.npy");
   auto o = std::make_shared<PredictOptions>();
   verb->add_option("model", o->model.model,
                    "A model's name, a Hugging Face folder, an ONNX file, or a run's folder")
@@ -95,7 +96,7 @@ void add_predict(CLI::App& app, int& code) {
     init();
     if (o->threads > 0) set_num_threads(o->threads);
     const LoadedModel model =
-        is_run(o->model.model) ? load_run(o->model.model) : load_model(o->model);
+        is_run(o->model.model) ? load_run(o->model.model, o->model.weights) : load_model(o->model);
     if (model.random_weights)
       fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
     NoGradGuard no_grad;

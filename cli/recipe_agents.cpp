@@ -9,7 +9,9 @@
 #include "tandem/io/safetensors.h"
 #include "tandem/rl/rl.h"
 #include "tandem/train/progress.h"
+#include "tandem/train/resources.h"
 #include "tandem/train/run_folder.h"
+#include "tandem/train/run_record.h"
 #include "tandem/train/run_state.h"
 
 namespace tandem::cli {
@@ -115,6 +117,39 @@ constexpr uint64_t kTrySeed = 77'000;
 
 using Make = std::unique_ptr<rl::Agent> (*)(Options&, const std::string& env, uint64_t seed);
 
+/// A run's folder with what this process did of it.
+struct AgentFolder {
+  train::RunFolder files;
+  std::string path;
+  train::EnergyMeter energy;
+  double cpu_start = train::process_seconds();
+
+  explicit AgentFolder(const train::RecipeContext& c)
+      : files((say_anew(c.folder), c.folder), c.files), path(c.folder) {
+    files.truncate(-1);
+  }
+  // Memory of past steps, environments and draws are not saved: there is nothing to go on from.
+  static void say_anew(const std::string& folder) {
+    if (file_exists(folder + "/metrics.jsonl"))
+      fmt::print(stderr,
+                 "'{}' holds a run: runs of agents do not go on, this one begins anew in its "
+                 "place\n",
+                 folder);
+  }
+  void end(int64_t steps, double seconds, const std::string& status) {
+    const train::Energy e = energy.read();
+    files.part({{"steps", steps},
+                {"seconds", seconds},
+                {"samples", steps},
+                {"cpu_seconds", train::process_seconds() - cpu_start},
+                {"peak_memory_mb", static_cast<double>(train::peak_resident_bytes()) / 1e6},
+                {"joules", e.joules},
+                {"energy", e.source}});
+    files.finish(status);
+    write_file(path + "/report.html", train::run_report(train::read_run(path)));
+  }
+};
+
 /// Train, judge, leave the folder's files. A run of an agent begins anew each time.
 train::RecipeRun run_agent(Make make, Options& o, const train::RecipeContext& c) {
   using Clock = std::chrono::steady_clock;
@@ -124,8 +159,8 @@ train::RecipeRun run_agent(Make make, Options& o, const train::RecipeContext& c)
   if (steps < 1) o.fail("steps", "wants 1 or more");
   if (every < 0 || tries < 1) o.fail("eval_every", "wants 0 or more, and eval_tries 1 or more");
   const std::unique_ptr<rl::Agent> agent = make(o, env, c.seed);
-  std::unique_ptr<train::RunFolder> folder;
-  if (!c.folder.empty()) folder = std::make_unique<train::RunFolder>(c.folder, c.files);
+  std::unique_ptr<AgentFolder> folder;
+  if (!c.folder.empty()) folder = std::make_unique<AgentFolder>(c);
   train::RecipeRun run;
   train::StopGuard signals;
   train::Progress show(!c.progress);
@@ -138,7 +173,7 @@ train::RecipeRun run_agent(Make make, Options& o, const train::RecipeContext& c)
                           p.episodes, p.mean_reward, p.loss));
     run.fit.logs = {{"train/return", p.mean_reward}, {"train/loss", p.loss}};
     if (folder && p.steps - logged >= 1000) {
-      folder->log(p.steps, 0, run.fit.logs);
+      folder->files.log(p.steps, 0, run.fit.logs);
       logged = p.steps;
     }
     if (every > 0 && (p.steps - tried >= every || p.steps >= steps)) {
@@ -162,9 +197,11 @@ train::RecipeRun run_agent(Make make, Options& o, const train::RecipeContext& c)
     run.test = {{"test/return", e.mean_reward}, {"test/return_std", e.std_reward}};
   }
   if (folder) {
-    folder->log(run.fit.steps, 0, run.test);
+    train::Logs last = run.fit.logs;
+    last.insert(last.end(), run.test.begin(), run.test.end());
+    folder->files.log(run.fit.steps, 0, last);
     save(agent->state_dict(), c.folder + "/model.safetensors");
-    folder->finish(run.fit.interrupted ? "interrupted" : "done");
+    folder->end(run.fit.steps, run.fit.seconds, run.fit.interrupted ? "interrupted" : "done");
   }
   return run;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data sets that recipes may name: digits, mnist, cifar10, image_folder, csv, chars (any text,
-// letter by letter), sentences (a label and words a line), adult (UCI census).
+// How recipes make batches of rows, and the data sets of rows that they may name: digits,
+// optdigits, csv, chars (any text, letter by letter), adult (UCI census).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,7 +10,6 @@
 #include <set>
 
 #include "cli/recipe_internal.h"
-#include "tandem/data/image_folder.h"
 #include "tandem/data/text_datasets.h"
 #include "tandem/io/csv.h"
 #include "tandem/ops/ops.h"
@@ -38,137 +37,128 @@ std::string root_of(Options& o, const char* folder) {
 
 namespace {
 
-// The usual treatment: shuffled batches to train on, plain ones to judge by. `val_part` of the
-// training samples, drawn by the seed, are held out where there is no validation set.
-template <class D>
-RecipeData batches(Options& o, uint64_t seed, D train, std::optional<D> val, std::optional<D> test,
-                   double val_part = 0) {
-  const int64_t size = o.whole("batch", 64);
-  const int64_t eval_size = o.whole("eval_batch", 256);
-  const bool shuffle = o.flag("shuffle", true), drop_last = o.flag("drop_last", false);
-  val_part = o.number("val_part", val_part);
-  if (val_part < 0 || val_part >= 1) o.fail("val_part", "wants a number from 0 to below 1");
-  auto all = data::pipeline(std::move(train), {.seed = seed});
-  auto fit = all;
-  std::optional<data::AnyPipeline> held;
-  if (!val && val_part > 0) {
-    // An order of its own, the same in every epoch: cut it in two.
-    const auto n = all.size(), k = static_cast<int64_t>(static_cast<double>(n) * val_part);
-    auto mixed = all.stage();
-    struct Fixed : data::detail::Stage {
-      data::detail::StageRef in;
-      std::vector<int64_t> order;
-      int64_t size() const override { return in->size(); }
-      std::vector<int64_t> at(std::span<const int64_t> rows) const {
-        std::vector<int64_t> out;
-        for (int64_t i : rows) out.push_back(order[static_cast<size_t>(i)]);
-        return out;
-      }
-      std::vector<Tensor> get(data::detail::Pass p, int64_t i) const override {
-        return in->get(p, order[static_cast<size_t>(i)]);
-      }
-      std::vector<Tensor> many(data::detail::Pass p, std::span<const int64_t> rows) const override {
-        return in->many(p, at(rows));
-      }
-      void origins(data::detail::Pass p, int64_t i, std::vector<int64_t>& out) const override {
-        in->origins(p, order[static_cast<size_t>(i)], out);
-      }
-      std::string text() const override { return in->text() + " | split"; }
-    };
-    auto fixed = std::make_shared<Fixed>();
-    fixed->in = mixed;
-    fixed->order = data::shuffled_order(n, seed ^ 0x5b117, 0);
-    Pipeline<Example> split(fixed, seed, all.prefetch_options());
-    held = split.take(k).batch(eval_size);
-    fit = split.skip(k);
+/// The samples of another stage in an order of its own, the same in every epoch: to cut in two.
+struct Reordered : data::detail::Stage {
+  data::detail::StageRef in;
+  std::vector<int64_t> order;
+  int64_t size() const override { return in->size(); }
+  std::vector<int64_t> at(std::span<const int64_t> rows) const {
+    std::vector<int64_t> out;
+    for (int64_t i : rows) out.push_back(order[static_cast<size_t>(i)]);
+    return out;
   }
-  RecipeData d{shuffle ? fit.shuffle().batch(size, {.drop_last = drop_last})
-                       : fit.batch(size, {.drop_last = drop_last}),
-               held,
-               {},
-               {}};
-  if (val) d.val = data::pipeline(std::move(*val), {.seed = seed}).batch(eval_size);
-  if (test) d.test = data::pipeline(std::move(*test), {.seed = seed}).batch(eval_size);
-  return d;
+  std::vector<Tensor> get(data::detail::Pass p, int64_t i) const override {
+    return in->get(p, order[static_cast<size_t>(i)]);
+  }
+  std::vector<Tensor> many(data::detail::Pass p, std::span<const int64_t> rows) const override {
+    return in->many(p, at(rows));
+  }
+  void origins(data::detail::Pass p, int64_t i, std::vector<int64_t>& out) const override {
+    in->origins(p, order[static_cast<size_t>(i)], out);
+  }
+  std::string text() const override { return in->text() + " | split"; }
+};
+
+Rows::Samples mapped(const Rows::Samples& in, const Rows::Map& map) {
+  return map ? in.map(map) : in;
+}
+
+// What models may ask of samples of this form.
+void describe(RecipeData& d, const Example& sample) {
+  const Tensor& x = sample.x;
+  if (x.dim() == 3) {
+    d.info["channels"] = x.size(0);
+    if (x.size(1) == x.size(2)) d.info["size"] = x.size(1);
+  }
+  if (x.dim() == 3 || (x.dim() == 1 && is_floating(x.dtype()))) d.info["features"] = x.numel();
 }
 
 }  // namespace
 
-RecipeData table_batches(Options& o, uint64_t seed, data::TensorDataset train,
-                         std::optional<data::TensorDataset> test, double val_part) {
-  return batches<data::TensorDataset>(o, seed, std::move(train), {}, std::move(test), val_part);
+RecipeData batches(Options& o, uint64_t seed, Rows rows) {
+  const int64_t size = o.whole("batch", 64);
+  const int64_t eval_size = o.whole("eval_batch", 256);
+  const bool shuffle = o.flag("shuffle", true), drop_last = o.flag("drop_last", false);
+  const double val_part = o.number("val_part", rows.val_part);
+  if (val_part < 0 || val_part >= 1) o.fail("val_part", "wants a number from 0 to below 1");
+  Rows::Samples fit = rows.train;
+  if (!rows.val && val_part > 0) {
+    const auto n = fit.size(), k = static_cast<int64_t>(static_cast<double>(n) * val_part);
+    auto fixed = std::make_shared<Reordered>();
+    fixed->in = fit.stage();
+    fixed->order = data::shuffled_order(n, seed ^ 0x5b117, 0);
+    const Rows::Samples split(fixed, seed, fit.prefetch_options());
+    rows.val = split.take(k);
+    fit = split.skip(k);
+  }
+  if (shuffle) fit = fit.shuffle();
+  fit = mapped(fit, rows.on_train);
+  RecipeData d{mapped(fit.batch(size, {.drop_last = drop_last}), rows.on_batch), {}, {}, {}};
+  if (rows.val) d.val = mapped(*rows.val, rows.on_judged).batch(eval_size);
+  if (rows.test) d.test = mapped(*rows.test, rows.on_judged).batch(eval_size);
+  if (fit.size() > 0) describe(d, fit.get(0));
+  d.damaged = sum_of(rows.damaged);
+  return d;
+}
+
+std::function<int64_t()> sum_of(const std::vector<std::function<int64_t()>>& counts) {
+  if (counts.empty()) return {};
+  return [counts] {
+    int64_t n = 0;
+    for (const auto& count : counts) n += count();
+    return n;
+  };
 }
 
 namespace {
 
 RecipeData digits(Options& o, uint64_t seed) {
   const auto fold = static_cast<int>(o.whole("fold", 0));
-  RecipeData d = batches<data::Digits>(o, seed, data::Digits({.train = true, .fold = fold}), {},
-                                       data::Digits({.train = false, .fold = fold}), 0.1);
-  d.info = {{"classes", 10}, {"features", 64}, {"size", 8}, {"channels", 1}};
-  return d;
+  return picture_batches(o, seed,
+                         {.train = samples(data::Digits({.train = true, .fold = fold}), seed),
+                          .test = samples(data::Digits({.train = false, .fold = fold}), seed),
+                          .val_part = 0.1},
+                         10);
 }
 
-// UCI's optdigits.tra and .tes: 64 counts 0..16 and the label.
+// UCI's optdigits.tra and .tes: 64 counts 0..16 and the label. Where TANDEM_DATA has none, the
+// embedded digits (the .tes file of that set, cut in two) stand in.
 RecipeData optdigits(Options& o, uint64_t seed) {
+  const char* all = std::getenv("TANDEM_DATA");
+  if (!o.has("root") && !(all && file_exists(std::string(all) + "/digits/optdigits.tra"))) {
+    fmt::print(stderr,
+               "optdigits: TANDEM_DATA has no digits/optdigits.tra: the 1,797 digits that "
+               "the library carries stand in\n");
+    o.text("root", "");
+    return digits(o, seed);
+  }
   const std::string root = root_of(o, "digits");
   auto read = [&](const char* name) {
     io::Csv csv = io::Csv::read(root + "/" + name, {.header = false});
-    return data::TensorDataset((csv.table(0, 64, DType::f32) / 16.0).reshape({-1, 1, 8, 8}),
-                               csv.column(size_t{64}, DType::i64));
+    return samples(data::TensorDataset((csv.table(0, 64, DType::f32) / 16.0).reshape({-1, 1, 8, 8}),
+                                       csv.column(size_t{64}, DType::i64)),
+                   seed);
   };
-  RecipeData d =
-      batches<data::TensorDataset>(o, seed, read("optdigits.tra"), {}, read("optdigits.tes"), 0.1);
-  d.info = {{"classes", 10}, {"features", 64}, {"size", 8}, {"channels", 1}};
-  return d;
-}
-
-RecipeData mnist(Options& o, uint64_t seed) {
-  const std::string root = root_of(o, "mnist");
-  RecipeData d = batches<data::MNIST>(o, seed, data::MNIST(root), {},
-                                      data::MNIST(root, {.train = false}), 0.05);
-  d.info = {{"classes", 10}, {"features", 784}, {"size", 28}, {"channels", 1}};
-  return d;
-}
-
-RecipeData cifar10(Options& o, uint64_t seed) {
-  const std::string root = root_of(o, "cifar10");
-  RecipeData d = batches<data::CIFAR10>(o, seed, data::CIFAR10(root), {},
-                                        data::CIFAR10(root, {.train = false}), 0.05);
-  d.info = {{"classes", 10}, {"features", 3072}, {"size", 32}, {"channels", 3}};
-  return d;
-}
-
-RecipeData image_folder(Options& o, uint64_t seed) {
-  const std::string root = root_of(o, "images");
-  const int64_t side = o.whole("size", 64);
-  data::ImageFolderOptions options{.size = {side, side},
-                                   .skip_damaged = o.flag("skip_damaged", false)};
-  data::ImageFolder folder(root, options);
-  const auto classes = static_cast<int64_t>(folder.classes().size());
-  const std::string test = o.text("test", "");
-  std::optional<data::ImageFolder> judged;
-  if (!test.empty()) judged.emplace(test, options);
-  RecipeData d = batches<data::ImageFolder>(o, seed, folder, {}, judged, 0.1);
-  d.info = {{"classes", classes}, {"features", 3 * side * side}, {"size", side}, {"channels", 3}};
-  return d;
+  return picture_batches(
+      o, seed, {.train = read("optdigits.tra"), .test = read("optdigits.tes"), .val_part = 0.1},
+      10);
 }
 
 RecipeData csv(Options& o, uint64_t seed) {
-  const std::string root = o.text("root"), type = o.text("target_dtype", "i64");
+  const std::string root = o.text("root");
   data::CSVOptions options{.header = o.flag("header", true), .target = o.whole("target", -1)};
-  if (type != "i64" && type != "f32") o.fail("target_dtype", "wants i64 or f32");
-  options.target_dtype = type == "i64" ? DType::i64 : DType::f32;
+  options.target_dtype = dtype_option(o, "target_dtype", DType::i64);
+  if (options.target_dtype != DType::i64 && options.target_dtype != DType::f32)
+    o.fail("target_dtype", "wants int64 or float32");
   data::CSVDataset all(root, options);
   TD_CHECK(all.size() > 0, Format, "'{}' has no lines of data", root);
   int64_t classes = 1;
-  if (type == "i64") classes = all.y().amax().item<int64_t>() + 1;
+  if (options.target_dtype == DType::i64) classes = all.y().amax().item<int64_t>() + 1;
   const std::string test = o.text("test", "");
-  std::optional<data::CSVDataset> judged;
-  if (!test.empty()) judged.emplace(test, options);
-  const int64_t features = all.x().size(1);
-  RecipeData d = batches<data::CSVDataset>(o, seed, all, {}, judged, 0.1);
-  d.info = {{"classes", classes}, {"features", features}};
+  Rows rows{.train = samples(all, seed), .val_part = 0.1};
+  if (!test.empty()) rows.test = samples(data::CSVDataset(test, options), seed);
+  RecipeData d = batches(o, seed, std::move(rows));
+  d.info["classes"] = classes;
   return d;
 }
 
@@ -213,74 +203,6 @@ RecipeData chars(Options& o, uint64_t seed) {
       {}};
   d.test = d.val;
   d.info = {{"vocabulary", symbols}, {"context", block}, {"classes", symbols}};
-  return d;
-}
-
-/// A label (up to the first ':' or blank) and words a line; ids by the training set's words.
-struct Sentences {
-  Tensor x, y;
-  std::map<std::string, int64_t>* labels = nullptr;
-};
-
-std::vector<std::string> words_of(std::string_view line) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at < line.size();) {
-    const size_t end = std::min(line.find(' ', at), line.size());
-    if (end > at) {
-      std::string word(line.substr(at, end - at));
-      std::transform(word.begin(), word.end(), word.begin(),
-                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      out.push_back(std::move(word));
-    }
-    at = end + 1;
-  }
-  return out;
-}
-
-RecipeData sentences(Options& o, uint64_t seed) {
-  const std::string root = root_of(o, "sentences");
-  const std::string names[] = {o.text("train"), o.text("val", ""), o.text("test", "")};
-  const auto least = static_cast<size_t>(o.whole("pad", 4));
-  std::map<std::string, int64_t> vocabulary, labels;
-  auto read = [&](const std::string& name, bool learn) {
-    data::TextLines lines(root + "/" + name);
-    std::vector<std::vector<int64_t>> rows;
-    std::vector<int64_t> y;
-    size_t longest = 8;
-    for (int64_t i = 0; i < lines.size(); ++i) {
-      std::vector<std::string> words = words_of(lines.line(i));
-      std::string label = words.empty() ? "" : words[0].substr(0, words[0].find(':'));
-      if (learn) labels.emplace(label, static_cast<int64_t>(labels.size()));
-      TD_CHECK(words.size() > 1 && labels.count(label), Format,
-               "'{}' line {} wants a label and words, got label '{}'", lines.path(),
-               lines.number(i), label);
-      std::vector<int64_t> ids(least);
-      for (size_t k = 1; k < words.size(); ++k) {
-        if (learn) vocabulary.emplace(words[k], static_cast<int64_t>(vocabulary.size()) + 2);
-        const auto found = vocabulary.find(words[k]);
-        ids.push_back(found == vocabulary.end() ? 1 : found->second);  // 0: padding, 1: unknown
-      }
-      ids.resize(ids.size() + least);
-      longest = std::max(longest, ids.size());
-      rows.push_back(std::move(ids));
-      y.push_back(labels.at(label));
-    }
-    std::vector<int64_t> flat;
-    for (std::vector<int64_t>& r : rows) {
-      r.resize(longest);
-      flat.insert(flat.end(), r.begin(), r.end());
-    }
-    return data::TensorDataset(
-        tensor(flat, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(longest)}),
-        tensor(y));
-  };
-  data::TensorDataset train = read(names[0], true);
-  std::optional<data::TensorDataset> val, test;
-  if (!names[1].empty()) val = read(names[1], false);
-  if (!names[2].empty()) test = read(names[2], false);
-  RecipeData d = batches<data::TensorDataset>(o, seed, train, val, test, 0.1);
-  d.info = {{"vocabulary", static_cast<int64_t>(vocabulary.size()) + 2},
-            {"classes", static_cast<int64_t>(labels.size())}};
   return d;
 }
 
@@ -343,8 +265,10 @@ RecipeData adult(Options& o, uint64_t seed) {
     return data::TensorDataset(
         tensor(x, {static_cast<int64_t>(t.rows()), static_cast<int64_t>(width)}), tensor(y));
   };
-  RecipeData d = batches<data::TensorDataset>(o, seed, table(train), {}, table(test), 0.1);
-  d.info = {{"classes", 2}, {"features", static_cast<int64_t>(width)}};
+  RecipeData d = batches(
+      o, seed,
+      {.train = samples(table(train), seed), .test = samples(table(test), seed), .val_part = 0.1});
+  d.info["classes"] = 2;
   return d;
 }
 
@@ -353,12 +277,9 @@ RecipeData adult(Options& o, uint64_t seed) {
 void add_data_components(train::Registry& r) {
   r.data["digits"] = digits;
   r.data["optdigits"] = optdigits;
-  r.data["mnist"] = mnist;
-  r.data["cifar10"] = cifar10;
-  r.data["image_folder"] = image_folder;
   r.data["csv"] = csv;
   r.data["chars"] = chars;
-  r.data["sentences"] = sentences;
+  add_sentences(r);
   r.data["adult"] = adult;
 }
 

@@ -5,6 +5,9 @@
 #include <cstdlib>
 
 #include "tandem/data/datasets.h"
+#include "tandem/data/pipeline.h"
+#include "tandem/data/transforms.h"
+#include "tandem/io/image.h"
 #include "tandem/models/ddpm.h"
 #include "tandem/models/detector.h"
 #include "tandem/train/recipe.h"
@@ -12,19 +15,72 @@
 namespace tandem::cli {
 
 /// Losses, data sets, models and agents. Data is looked for under `data.root`, else under
-/// TANDEM_DATA.
-train::Registry recipe_registry();
+/// TANDEM_DATA. Without `init` models come without the weights of `init_from`: for runs that have
+/// weights of their own.
+train::Registry recipe_registry(bool init = true);
 void add_data_components(train::Registry& registry);
+void add_sentences(train::Registry& registry);
+void add_image_components(train::Registry& registry);
 void add_media_components(train::Registry& registry);
+void add_file_components(train::Registry& registry);
 void add_model_components(train::Registry& registry);
+/// What all models take, around each: after them.
+void add_fine_tuning(train::Registry& registry, bool load);
 void add_agent_components(train::Registry& registry);
+void add_exporters(train::Registry& registry);
 
 /// `root` of a data component, else `folder` under TANDEM_DATA.
 std::string root_of(train::Options& o, const char* folder);
-/// Batches of rows in memory: shuffled ones to train on, plain ones to judge by; `val_part` of the
-/// training samples held out.
-train::RecipeData table_batches(train::Options& o, uint64_t seed, data::TensorDataset train,
-                                std::optional<data::TensorDataset> test, double val_part);
+/// A text that is one of `names`; else the error names the nearest.
+std::string choice(train::Options& o, const std::string& key, const std::vector<std::string>& names,
+                   std::optional<std::string> otherwise = {});
+/// "f32" or "float32".
+DType dtype_option(train::Options& o, const std::string& key, DType otherwise);
+
+/// Rows with a target as a recipe treats them.
+struct Rows {
+  using Samples = data::Pipeline<data::Example>;
+  using Map = std::function<data::Example(const data::Example&)>;
+  Samples train;
+  std::optional<Samples> val = {}, test = {};
+  double val_part = 0;                ///< of `train`, held out where there is no `val`
+  Map on_train = {}, on_judged = {};  ///< of samples, each time they are read
+  Map on_batch = {};                  ///< of training batches
+  /// Counts of damaged samples that were passed over.
+  std::vector<std::function<int64_t()>> damaged = {};
+};
+/// The sum of such counts; nothing where there is none.
+std::function<int64_t()> sum_of(const std::vector<std::function<int64_t()>>& counts);
+/// Shuffled batches to train on, plain ones to judge by (batch, eval_batch, shuffle, drop_last,
+/// val_part). Of numbers in one row it tells the model "features"; of pictures "channels" and
+/// "size" too.
+train::RecipeData batches(train::Options& o, uint64_t seed, Rows rows);
+template <data::Dataset D>
+Rows::Samples samples(D dataset, uint64_t seed) {
+  return data::pipeline(std::move(dataset), {.seed = seed});
+}
+/// How many damaged samples `dataset` has passed over; it shares the count with its copies.
+template <class D>
+std::function<int64_t()> damaged_in(const D& dataset) {
+  return [dataset] { return dataset.damaged(); };
+}
+
+/// `mode`: gray or rgb.
+io::ImageMode image_mode(train::Options& o, const char* otherwise);
+
+// Augmentation.
+
+/// The transforms that a list of maps names; `otherwise` is the list where there is none.
+std::vector<data::Transform> transform_list(train::Options& o, const std::string& key,
+                                            const io::Yaml* otherwise = nullptr);
+/// The same as one; nothing for an empty list.
+std::optional<data::Transform> transform_chain(train::Options& o, const std::string& key,
+                                               const io::Yaml* otherwise = nullptr);
+/// A picture, u8 or f32 0..1, through the chain: it begins as u8, as torchvision's examples do, and
+/// ends as f32, 0..1 unless the chain made it something else.
+data::Vision transformed(const std::optional<data::Transform>& chain, data::Vision v);
+/// Pictures with a class: `transforms`, `test_transforms`, `mixup`, `cutmix`, then batches().
+train::RecipeData picture_batches(train::Options& o, uint64_t seed, Rows rows, int64_t classes);
 
 // What trained models are judged by, over a test set.
 

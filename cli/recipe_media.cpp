@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets of recipes that are more than rows with a class: planetoid (graphs), speech (WAV files
-// as mel spectrograms), voc (pictures with boxes), image_mask (pictures with masks).
+// as mel spectrograms), voc (pictures with boxes), image_mask (pictures with masks). Pictures of
+// both take `transforms` and `test_transforms`; boxes and masks move along.
 #include <algorithm>
 
 #include "cli/recipe_internal.h"
@@ -52,11 +53,15 @@ RecipeData speech(Options& o, uint64_t seed) {
     const size_t at = stem.rfind('_');
     return at != stem.npos && std::atoll(stem.c_str() + at + 1) < test_takes;
   };
+  const bool skip = o.flag("skip_damaged", false);
   int64_t classes = 0;
+  std::vector<std::function<int64_t()>> damaged;
   auto read = [&](bool test) {
-    data::WavFolder files(root, {.length = length, .filter = [&](const std::string& stem) {
-                                   return is_test(stem) == test;
-                                 }});
+    data::WavFolder files(root,
+                          {.length = length,
+                           .filter = [&](const std::string& stem) { return is_test(stem) == test; },
+                           .skip_damaged = skip});
+    if (skip) damaged.push_back(damaged_in(files));
     classes = static_cast<int64_t>(files.classes().size());
     std::vector<Tensor> x, y;
     for (int64_t i = 0; i < files.size(); ++i) {
@@ -68,27 +73,27 @@ RecipeData speech(Options& o, uint64_t seed) {
     return data::TensorDataset(stack(x), stack(y));
   };
   data::TensorDataset train = read(false), test = read(true);
-  const int64_t bins = train.x().size(2), frames = train.x().size(3);
-  RecipeData d = table_batches(o, seed, std::move(train), std::move(test), 0.1);
-  d.info = {{"classes", classes}, {"features", bins * frames}, {"channels", 1}};
+  RecipeData d = batches(o, seed,
+                         {.train = samples(std::move(train), seed),
+                          .test = samples(std::move(test), seed),
+                          .val_part = 0.1,
+                          .damaged = damaged});
+  d.info["classes"] = classes;
   return d;
 }
 
-/// Pictures of one size with their boxes, all in memory; labels -1 where there are fewer boxes.
+/// Pictures of one size with their boxes, all in memory.
 struct Boxed {
   struct Sample {
     Tensor x, boxes, labels;
   };
   std::vector<Sample> samples;
+  int64_t most = 1;  ///< boxes of a picture
   int64_t size() const { return static_cast<int64_t>(samples.size()); }
   Sample get(int64_t i) const { return samples[static_cast<size_t>(i)]; }
 };
 
-Boxed read_boxed(const std::string& root, const std::string& set, int64_t h, int64_t w,
-                 std::vector<std::string>& classes) {
-  data::VOCDetection files(root, {.image_set = set, .classes = classes});
-  classes = files.classes();
-  int64_t most = 1;
+Boxed read_boxed(const data::VOCDetection& files, int64_t h, int64_t w) {
   Boxed out;
   for (int64_t i = 0; i < files.size(); ++i) {
     data::Vision v;
@@ -98,13 +103,8 @@ Boxed read_boxed(const std::string& root, const std::string& set, int64_t h, int
     v.labels = one.labels;
     v = data::Resize({h, w})(std::move(v));
     v = data::SanitizeBoundingBoxes()(std::move(v));
-    most = std::max(most, v.labels.size(0));
+    out.most = std::max(out.most, v.labels.size(0));
     out.samples.push_back({v.image, v.boxes, v.labels});
-  }
-  for (Boxed::Sample& s : out.samples) {
-    const int64_t rest = most - s.labels.size(0);
-    s.boxes = cat({s.boxes, zeros({rest, 4})}, 0);
-    s.labels = cat({s.labels, full({rest}, -1, DType::i64)}, 0);
   }
   return out;
 }
@@ -118,60 +118,106 @@ RecipeData voc(Options& o, uint64_t seed) {
   const std::string train = o.text("train", "train"), val = o.text("val", "val"),
                     test = o.text("test", "test");
   const int64_t batch = o.whole("batch", 8), eval_batch = o.whole("eval_batch", 8);
-  const double flip = o.number("flip", 0.5), colour = o.number("colour", 0.2);
-  const data::Transform augment =
-      data::Compose({data::RandomHorizontalFlip(flip), data::RandomVerticalFlip(flip),
-                     data::ColorJitter({.brightness = {1 - colour, 1 + colour},
-                                        .contrast = {1 - colour, 1 + colour}})});
-  auto ready = [](Boxed::Sample s) {
-    s.x = s.x.to(DType::f32) / 255.0;
-    return s;
+  static const io::Yaml kUsual = io::parse_yaml(
+      "[{type: RandomHorizontalFlip}, {type: RandomVerticalFlip}, "
+      "{type: ColorJitter, brightness: 0.2, contrast: 0.2}]");
+  // Boxes that a chain cut down to nothing are left out; then all pictures get as many rows.
+  auto through = [](std::optional<data::Transform> chain, int64_t most) {
+    return [=](const Boxed::Sample& s) {
+      data::Vision v = transformed(chain, {s.x, s.boxes, s.labels, {}});
+      if (chain) v = data::SanitizeBoundingBoxes()(std::move(v));
+      const int64_t rest = most - v.labels.size(0);
+      return Boxed::Sample{v.image, cat({v.boxes, zeros({rest, 4})}, 0),
+                           cat({v.labels, full({rest}, -1, DType::i64)}, 0)};
+    };
   };
-  auto moved = [=](const Boxed::Sample& s) {
-    data::Vision v;
-    v.image = s.x;
-    v.boxes = s.boxes;
-    v = augment(std::move(v));
-    return ready({v.image, v.boxes, s.labels});
+  const auto chain = transform_chain(o, "transforms", &kUsual);
+  const auto test_chain = transform_chain(o, "test_transforms");
+  const bool skip = o.flag("skip_damaged", false);
+  std::vector<std::function<int64_t()>> damaged;
+  auto read = [&](const std::string& set) {
+    const data::VOCDetection files(root,
+                                   {.image_set = set, .classes = classes, .skip_damaged = skip});
+    classes = files.classes();
+    if (skip) damaged.push_back(damaged_in(files));
+    return read_boxed(files, h, w);
   };
-  auto all = data::pipeline(read_boxed(root, train, h, w, classes), {.seed = seed}, "voc");
-  RecipeData d{all.shuffle().map(moved).batch(batch), {}, {}, {}};
-  auto plain = [&](const std::string& set) {
-    return data::pipeline(read_boxed(root, set, h, w, classes), {.seed = seed}, "voc")
-        .map(ready)
+  const Boxed first = read(train);
+  auto all = data::pipeline(first, {.seed = seed}, "voc");
+  RecipeData d{all.shuffle().map(through(chain, first.most)).batch(batch), {}, {}, {}};
+  auto judged = [&](const std::string& set) {
+    const Boxed part = read(set);
+    return data::pipeline(part, {.seed = seed}, "voc")
+        .map(through(test_chain, part.most))
         .batch(eval_batch);
   };
-  if (!val.empty()) d.val = plain(val);
-  if (!test.empty()) d.test = plain(test);
+  if (!val.empty()) d.val = judged(val);
+  if (!test.empty()) d.test = judged(test);
   d.info = {{"classes", static_cast<int64_t>(classes.size())}, {"channels", 3}};
+  d.damaged = sum_of(damaged);
   return d;
 }
+
+/// A picture u8, its mask u8 [1, h, w], and the mean and deviation of the whole picture as 0..1.
+struct Masked {
+  Tensor x, mask, figures;
+};
 
 /// Pictures and masks; training sees `crops` random pieces of each picture in an epoch.
 RecipeData image_mask(Options& o, uint64_t seed) {
   const std::string root = root_of(o, "membrane");
   const int64_t crop = o.whole("crop", 128), crops = o.whole("crops", 16),
-                batch = o.whole("batch", 8);
+                margin = o.whole("margin", 0), batch = o.whole("batch", 8);
   const int64_t held = o.whole("test_samples", 6);
-  data::ImageMaskFolder files(root,
-                              {.image = o.text("image", "image"), .mask = o.text("mask", "label")});
+  data::ImageMaskOptions options{.image = o.text("image", "image"),
+                                 .mask = o.text("mask", "label")};
+  options.mode = image_mode(o, "gray");
+  options.threshold = o.whole("threshold", options.threshold);
+  options.skip_damaged = o.flag("skip_damaged", false);
+  const int64_t classes = o.whole("classes", 2);
+  const bool normalize = choice(o, "normalize", {"none", "picture"}, "none") == "picture";
+  data::ImageMaskFolder files(root, options);
   if (held < 1 || held >= files.size())
     o.fail("test_samples", fmt::format("wants 1 to {}", files.size() - 1));
-  const data::Transform pieces = data::Compose(
-      {data::RandomCrop({crop}), data::RandomHorizontalFlip(), data::RandomVerticalFlip()});
-  auto ready = [](const Example& e) { return Example{e.x.to(DType::f32) / 255.0, e.y}; };
-  auto piece = [=](const Example& e) {
-    data::Vision v;
-    v.image = e.x;
-    v.mask = e.y.to(DType::u8).unsqueeze(0);
-    v = pieces(std::move(v));
-    return ready({v.image, v.mask.squeeze(0).to(DType::i64)});
+  if (crop < 1 || crops < 1) o.fail("crop", "wants 1 or more, and crops too");
+  if (margin < 0) o.fail("margin", "wants 0 or more pixels");
+  static const io::Yaml kUsual =
+      io::parse_yaml("[{type: RandomHorizontalFlip}, {type: RandomVerticalFlip}]");
+  const auto chain = transform_chain(o, "transforms", &kUsual);
+  const auto test_chain = transform_chain(o, "test_transforms");
+  auto read = [=](const Example& e) {
+    const Tensor values = e.x.to(DType::f32) / 255.0;
+    return Masked{e.x, e.y.to(DType::u8).unsqueeze(0),
+                  stack({values.mean(), clamp_min(values.std(), 1e-6)})};
   };
-  const auto all = data::pipeline(files, {.seed = seed}).cache();
+  // What a rotation or an elastic move draws in from outside is the picture itself: a piece is cut
+  // out larger by the margin on all sides (mirrored at the picture's edge), and its middle is kept.
+  auto wider = [=](const Masked& s) {
+    auto edge = [=](const Tensor& t) {
+      return data::pad_image(t, {margin}, {0}, data::PaddingMode::reflect);
+    };
+    return margin > 0 ? Masked{edge(s.x), edge(s.mask), s.figures} : s;
+  };
+  auto ready = [=](const data::Vision& v, const Tensor& figures) {
+    const Tensor x = normalize ? (v.image - figures[0]) / figures[1] : v.image;
+    return Example{x, v.mask.squeeze(0).to(DType::i64)};
+  };
+  const data::Transform cut = data::RandomCrop({crop + 2 * margin}),
+                        middle = data::CenterCrop({crop});
+  auto piece = [=](const Masked& s) {
+    data::Vision v = transformed(chain, cut({s.x, {}, {}, s.mask}));
+    return ready(margin > 0 ? middle(std::move(v)) : v, s.figures);
+  };
+  auto whole = [=](const Masked& s) {
+    return ready(transformed(test_chain, {s.x, {}, {}, s.mask}), s.figures);
+  };
+  const auto all = data::pipeline(files, {.seed = seed}).map(read);
   const int64_t n = files.size() - held;
-  RecipeData d{all.take(n).repeat(crops).shuffle().map(piece).batch(batch), {}, {}, {}};
-  d.test = all.skip(n).map(ready).batch(1);
-  d.info = {{"classes", 2}, {"channels", 1}};
+  RecipeData d{
+      all.take(n).map(wider).cache().repeat(crops).shuffle().map(piece).batch(batch), {}, {}, {}};
+  d.test = all.skip(n).cache().map(whole).batch(1);
+  if (options.skip_damaged) d.damaged = damaged_in(files);
+  d.info = {{"classes", classes}, {"channels", options.mode == io::ImageMode::gray ? 1 : 3}};
   return d;
 }
 

@@ -104,7 +104,14 @@ RecipeModel text_cnn(Options& o, const Info& info) {
                            .word_dropout = o.number("word_dropout", 0.0),
                            .word_spread = o.number("word_spread", 1.0)};
   m.windows = sizes_of(o, "windows", {3, 4, 5});
-  return supervised(std::make_shared<models::TextCNN>(m));
+  if (!info.count("odds")) return supervised(std::make_shared<models::TextCNN>(m));
+  m.odds = info.at("odds");
+  auto net = std::make_shared<models::TextCNN>(m);
+  RecipeModel made{
+      net, [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0], b[1]), b[2]); }};
+  made.predict = [net](const Batch& b) { return (*net)(b[0], b[1]); };
+  made.predict_fields = {"x", "odds"};
+  return made;
 }
 
 RecipeModel mlp(Options& o, const Info& info) {
@@ -239,12 +246,16 @@ void add_model_components(train::Registry& r) {
   r.model["detector"] = detector;
 }
 
-train::Registry recipe_registry() {
+train::Registry recipe_registry(bool init) {
   train::Registry r = train::Registry::standard();
   add_data_components(r);
+  add_image_components(r);
   add_media_components(r);
+  add_file_components(r);
   add_model_components(r);
+  add_fine_tuning(r, init);
   add_agent_components(r);
+  add_exporters(r);
   return r;
 }
 

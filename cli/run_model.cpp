@@ -4,6 +4,7 @@
 #include "cli/model_internal.h"
 #include "cli/recipe_internal.h"
 #include "tandem/base/folder.h"
+#include "tandem/nn/fine_tune.h"
 
 namespace tandem::cli {
 namespace {
@@ -27,7 +28,7 @@ bool is_run(const std::string& folder) {
   return file_exists(folder + "/recipe.yaml") && file_exists(folder + "/metrics.jsonl");
 }
 
-LoadedModel load_run(const std::string& folder) {
+LoadedModel load_run(const std::string& folder, const std::string& weights) {
   const train::Recipe recipe = train::Recipe::load(folder + "/recipe.yaml");
   const io::Yaml* part = recipe.root.find("model");
   TD_CHECK(part, Unsupported, "the recipe of '{}' has no model that could be called", folder);
@@ -40,13 +41,15 @@ LoadedModel load_run(const std::string& folder) {
   for (const auto& [key, value] : *info->as_object()) sizes[key] = whole(value, file);
 
   train::Options o(part, "model", recipe.file);
-  const train::Registry all = recipe_registry();
+  const train::Registry all = recipe_registry(false);
   const std::string type = o.text("type");
   const auto it = all.model.find(type);
   if (it == all.model.end()) o.fail("type", fmt::format("there is no model '{}'", type));
   const train::RecipeModel made = it->second(o, sizes);
   TD_CHECK(made.predict, Unsupported, "the model '{}' has no output for an input alone", type);
-  made.module->load_state_dict(train::run_weights(folder));
+  made.module->load_state_dict(
+      train::run_weights(folder, train::run_weights_of(weights.empty() ? "last" : weights)));
+  nn::merge_lora(*made.module);
   made.module->eval();
 
   LoadedModel m;
@@ -70,6 +73,13 @@ LoadedModel load_run(const std::string& folder) {
   m.outputs.push_back({.name = "output", .shape = {-1}});
   m.run = [made](const std::vector<Tensor>& in) { return std::vector<Tensor>{made.predict(in)}; };
   return m;
+}
+
+StateDict run_state(const std::string& folder, const std::string& weights) {
+  const train::Recipe recipe = train::Recipe::load(folder + "/recipe.yaml");
+  const io::Yaml* model = recipe.root.find("model");
+  if (model && model->find("lora")) return load_run(folder, weights).state;
+  return train::run_weights(folder, train::run_weights_of(weights.empty() ? "last" : weights));
 }
 
 }  // namespace tandem::cli

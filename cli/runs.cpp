@@ -59,7 +59,7 @@ void print_rows(const std::vector<std::vector<std::string>>& rows) {
 
 struct RunsOptions {
   std::vector<std::string> folders;
-  std::string folder = "runs", html, metric, split;
+  std::string folder = "runs", html, metric, split, weights = "last";
   bool json = false, no_plot = false;
 };
 
@@ -171,8 +171,8 @@ int eval_verb(const RunsOptions& o) {
   const train::Recipe recipe = train::Recipe::load(
       run + "/recipe.yaml", std::vector<std::string>(o.folders.begin() + 1, o.folders.end()));
   train::Logs logs;
-  with_recipe(recipe, recipe_registry(), [&](train::RecipeParts& parts) {
-    parts.model.module->load_state_dict(train::run_weights(run));
+  with_recipe(recipe, recipe_registry(false), [&](train::RecipeParts& parts) {
+    parts.model.module->load_state_dict(train::run_weights(run, train::run_weights_of(o.weights)));
     std::string split = o.split;
     if (split.empty()) split = parts.data.test ? "test" : parts.data.val ? "val" : "train";
     logs = judge_run(parts, split, run);
@@ -287,6 +287,9 @@ void add_runs(CLI::App& app, int& code) {
                                       "  tandem eval runs/a --split val data.root=photos");
   eval->add_option("run", e->folders, "A run's folder, and changes to its recipe")->required();
   eval->add_option("--split", e->split, "test, val or train; default: the first there is");
+  eval->add_option("--weights", e->weights,
+                   "last: those that the run ended with; best: by its monitor")
+      ->capture_default_str();
   eval->add_flag("--json", e->json, "One line of JSON on stdout");
   eval->callback([e, &code] { code = eval_verb(*e); });
 

@@ -59,6 +59,7 @@
 #include "tandem/models/text_cnn.h"
 #include "tandem/models/vae.h"
 #include "tandem/nn/nn.h"
+#include "tandem/ops/check_numerics.h"
 #include "tandem/ops/distributions.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"

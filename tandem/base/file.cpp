@@ -16,6 +16,7 @@
 #include <map>
 #include <mutex>
 #include <system_error>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/file_faults_internal.h"
@@ -80,10 +81,23 @@ std::string folder_of(const std::string& path) {
 }  // namespace
 
 namespace {
-// All mappings that are alive: begin and size.
+struct Mapping {
+  size_t size = 0;
+  bool passed = false;  // named by passed_mapped() since its pages were last given back
+};
+// All mappings that are alive, by their beginning.
 struct Mappings {
   std::mutex lock;
-  std::map<uintptr_t, size_t> all;
+  std::map<uintptr_t, Mapping> all;
+  size_t passed = 0;  // bytes
+  using Iterator = std::map<uintptr_t, Mapping>::iterator;
+  /// The one that holds all of [at, at + bytes), or the end.
+  Iterator find(uintptr_t at, size_t bytes) {
+    const auto next = all.upper_bound(at);
+    if (next == all.begin()) return all.end();
+    const auto it = std::prev(next);
+    return at + bytes <= it->first + it->second.size ? it : all.end();
+  }
 };
 Mappings& mappings() {
   static auto* m = new Mappings;
@@ -101,7 +115,7 @@ MappedFile::MappedFile(const FilePath& path) : path_(path.str()) {
   if (p == MAP_FAILED) fail_to("map", path_, errno);
   data_ = static_cast<const unsigned char*>(p);
   std::lock_guard hold(mappings().lock);
-  mappings().all.emplace(reinterpret_cast<uintptr_t>(p), size_);
+  mappings().all[reinterpret_cast<uintptr_t>(p)] = {.size = size_};
 }
 
 MappedFile::~MappedFile() {
@@ -117,13 +131,31 @@ void release_mapped(const void* p, size_t bytes) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto at = reinterpret_cast<uintptr_t>(p);
   std::lock_guard hold(mappings().lock);  // it is not unmapped meanwhile
-  auto next = mappings().all.upper_bound(at);
-  if (next == mappings().all.begin()) return;
-  const auto [begin, size] = *std::prev(next);
-  if (at + bytes > begin + size) return;
+  if (mappings().find(at, bytes) == mappings().all.end()) return;
   // Pages that it shares with neighbours too: they are read again if need be.
   const uintptr_t first = at / page * page, last = (at + bytes + page - 1) / page * page;
   ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+void passed_mapped(const void* p, size_t bytes) {
+  // The system maps up to 16 pages around the one that is touched.
+  constexpr uintptr_t kAround = 64 << 10;
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  const uintptr_t chunk = at / kAround, end = (at + bytes) / kAround;
+  thread_local uintptr_t last = 0;
+  if (last == end && chunk == end) return;
+  last = end;
+  Mappings& m = mappings();
+  std::lock_guard hold(m.lock);
+  const auto it = m.find(at, bytes);
+  if (it == m.all.end()) return;
+  it->second.passed = true;
+  m.passed += (end - chunk + 1) * kAround;
+  if (m.passed < kPassedBytes) return;
+  m.passed = 0;
+  for (auto& [begin, mapping] : m.all)
+    if (std::exchange(mapping.passed, false))
+      ::madvise(reinterpret_cast<void*>(begin), mapping.size, MADV_DONTNEED);
 }
 
 std::string read_file(const FilePath& path, size_t limit) {

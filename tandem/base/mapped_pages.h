@@ -13,4 +13,12 @@ namespace tandem {
 /// other memory is left as it is.
 TD_API void release_mapped(const void* p, size_t bytes);
 
+/// Bytes of files read in passing that are kept in memory, of all files together.
+inline constexpr size_t kPassedBytes = size_t{64} << 20;
+
+/// Say that [p, p + bytes) of a MappedFile was read in passing, as records of a large file are.
+/// After kPassedBytes all pages of all files that were named so are given back: reading files of
+/// any size then holds constant memory. What points into them stays valid.
+TD_API void passed_mapped(const void* p, size_t bytes);
+
 }  // namespace tandem

@@ -81,11 +81,13 @@ class Lowering {
     l_.places.push_back(place);
     return static_cast<int>(l_.places.size()) - 1;
   }
-  static bool is_row_major(const Shape& shape, const Strides& strides) {
-    Strides want = contiguous_strides(shape);
+  static bool same_strides(const Shape& shape, const Strides& a, const Strides& b) {
     for (int d = 0; d < shape.rank(); ++d)
-      if (shape[d].value() != 1 && strides[d] != want[d]) return false;
+      if (shape[d].value() != 1 && a[d] != b[d]) return false;
     return true;
+  }
+  static bool is_row_major(const Shape& shape, const Strides& strides) {
+    return same_strides(shape, strides, contiguous_strides(shape));
   }
   static size_t bytes_of(const Spec& s) {
     return static_cast<size_t>(s.shape.numel().value()) * size_of(s.dtype);
@@ -149,11 +151,11 @@ class Lowering {
     return l_.steps.back();
   }
 
-  // Copies place `k` to a row-major one.
-  int copy(int k, const Instr* from) {
+  // Copies place `k` to one of these dense strides (nullptr: row-major).
+  int copy(int k, const Instr* from, const Strides* strides = nullptr) {
     Spec s(place(k).dtype, place(k).shape);
     StepInput x{k, false, {}};
-    int to = fresh(s);
+    int to = fresh(s, strides);
     Step& step = add_step(&op::copy, from);
     step.in.push_back(x);
     step.out.push_back(to);
@@ -249,40 +251,9 @@ class Lowering {
     if (other == s.in.end()) return;
     const Strides wanted = place(other->place).strides;
     for (StepInput& x : s.in)
-      if (whole(x) && !same_order(shape, place(x.place).strides, wanted))
-        x.place = reordered(x.place, wanted, i);
+      if (whole(x) && !same_strides(shape, place(x.place).strides, wanted))
+        x.place = copy(x.place, &i, &wanted);
   }
-  static bool same_order(const Shape& shape, const Strides& a, const Strides& b) {
-    for (int d = 0; d < shape.rank(); ++d)
-      if (shape[d].value() != 1 && a[d] != b[d]) return false;
-    return true;
-  }
-  // A copy of place `k` with these dense strides: of as few dimensions as both orders share.
-  int reordered(int k, const Strides& wanted, const Instr& i) {
-    const Place from = place(k);
-    SmallVec<int, kMaxRank> order;
-    for (int d = 0; d < from.shape.rank(); ++d)
-      if (from.shape[d].value() != 1) order.push_back(d);
-    std::sort(order.begin(), order.end(), [&](int a, int b) { return wanted[a] > wanted[b]; });
-    Shape shape;
-    Strides strides;
-    for (int d : order) {
-      const int64_t size = from.shape[d].value();
-      const int last = shape.rank() - 1;
-      if (last >= 0 && strides[last] == from.strides[d] * size) {
-        shape[last] = shape[last].value() * size;
-        strides[last] = from.strides[d];
-      } else {
-        strides[last + 1] = from.strides[d];
-        shape.push_back(size);
-      }
-    }
-    const int view = add_place(from.buffer, Spec(from.dtype, shape), &strides);
-    place(view).offset = from.offset;
-    const int to = copy(view, &i);
-    return add_place(place(to).buffer, Spec(from.dtype, from.shape), &wanted);
-  }
-
   void loop_outputs(const Instr& i, Step& s) {
     Strides strides;
     bool own = layout_like_inputs(s, spec(i.out[0]).shape, strides);
@@ -431,10 +402,7 @@ class Lowering {
     const Place& whole = l_.places[idx(v)];
     const auto alike = [&](int k) {
       const Place& q = l_.places[idx(k)];
-      if (!(q.shape == whole.shape)) return false;
-      for (int d = 0; d < q.shape.rank(); ++d)
-        if (q.shape[d].value() != 1 && q.strides[d] != whole.strides[d]) return false;
-      return true;
+      return q.shape == whole.shape && same_strides(q.shape, q.strides, whole.strides);
     };
     if (!is_dense(whole.shape, whole.strides)) return false;
     for (const StepInput& x : loop.in)
@@ -518,9 +486,7 @@ class Lowering {
         !(s.op->has(kReuseFirst) && s.out[0] == y && s.in[0].place == x))
       return false;
     if (!(a.shape == b.shape) || a.dtype != b.dtype) return false;
-    for (int d = 0; d < a.shape.rank(); ++d)
-      if (a.shape[d].value() != 1 && a.strides[d] != b.strides[d]) return false;
-    return is_dense(a.shape, a.strides);
+    return same_strides(a.shape, a.strides, b.strides) && is_dense(a.shape, a.strides);
   }
 
   int root(int buffer) const {

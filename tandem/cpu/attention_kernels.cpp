@@ -53,30 +53,6 @@ struct Operand3 {
   }
 };
 
-// Dense strides for output `out` in the order in which the dimensions of `like` lie, so that heads
-// split from one matrix are written where they came from and joining them needs no copy.
-bool layout_like(const Array& like, const Array& out, Strides& strides) {
-  if (like.contiguous || like.rank != out.rank || like.strides[like.rank - 1] != 1) return false;
-  int order[kMaxRank];  // outermost first; the last dimension stays innermost
-  for (int d = 0; d < out.rank; ++d) {
-    int at = d;
-    if (d + 1 < out.rank && out.shape[d] != 1)
-      while (at > 0 && out.shape[order[at - 1]] != 1 &&
-             like.strides[order[at - 1]] < like.strides[d] && like.strides[order[at - 1]] > 0)
-        --at;
-    std::copy_backward(order + at, order + d, order + d + 1);
-    order[at] = d;
-  }
-  int64_t step = 1;
-  bool same = true;
-  for (int i = out.rank; i-- > 0;) {
-    strides[order[i]] = step;
-    step *= out.shape[order[i]];
-    same = same && order[i] == i;
-  }
-  return !same;
-}
-
 struct Mask {
   const void* data = nullptr;
   bool is_bool = false;
@@ -513,10 +489,10 @@ void backward_run(const KernelCall& c) {
 }
 
 bool forward_layout(const KernelCall& c, int output, Strides& strides) {
-  return output == 0 && layout_like(c.in[0], c.out[0], strides);
+  return output == 0 && dense_strides_as(c.in[0], c.out[0], strides);
 }
 bool backward_layout(const KernelCall& c, int output, Strides& strides) {
-  return layout_like(c.in[1 + output], c.out[output], strides);
+  return dense_strides_as(c.in[1 + output], c.out[output], strides);
 }
 
 constexpr Kernel kForward{forward_supports, forward_layout, forward_prepare, forward_run};

@@ -63,7 +63,7 @@ StatsPlan plan_for(const Geometry& g, int n_vectors) {
   StatsPlan p;
   auto take = [&](int64_t floats) {
     const size_t at = p.workspace;
-    p.workspace += (static_cast<size_t>(floats) * sizeof(float) + 63) / 64 * 64;
+    p.workspace += whole_lines(static_cast<size_t>(floats) * sizeof(float));
     return at;
   };
   p.sums = take(2 * g.blocks() * g.c);

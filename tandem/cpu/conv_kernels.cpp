@@ -148,7 +148,7 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   plan->weight = plan->take(conv_bytes(w.numel));
   plan->workers = num_threads();
   plan->worker_bytes = conv_bytes(kPixels * s.patch()) +
-                       (gemm_scratch<float>(kPixels, s.group_out(), s.patch()) + 63) / 64 * 64;
+                       whole_lines(gemm_scratch<float>(kPixels, s.group_out(), s.patch()));
   plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
   return plan;
 }
@@ -202,7 +202,7 @@ std::shared_ptr<const Plan> input_prepare(const KernelCall& c) {
   plan->weight = plan->take(conv_bytes(w.numel));
   plan->workers = num_threads();
   plan->worker_bytes = conv_bytes(kPixels * s.patch()) +
-                       (gemm_scratch<float>(kPixels, s.patch(), s.group_out()) + 63) / 64 * 64;
+                       whole_lines(gemm_scratch<float>(kPixels, s.patch(), s.group_out()));
   plan->workers_at = plan->take(plan->worker_bytes * static_cast<size_t>(plan->workers));
   return plan;
 }

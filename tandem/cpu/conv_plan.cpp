@@ -40,7 +40,7 @@ ConvActivation ConvPlan::activation(const Array& a) {
 }
 size_t ConvPlan::take(size_t bytes) {
   const size_t at = workspace;
-  workspace += (bytes + 63) / 64 * 64;
+  workspace += whole_lines(bytes);
   return at;
 }
 

@@ -115,6 +115,28 @@ bool strides_like(const Array& like, Strides& strides) {
   return true;
 }
 
+bool dense_strides_as(const Array& like, const Array& out, Strides& strides) {
+  if (like.contiguous || like.rank != out.rank || like.strides[like.rank - 1] != 1) return false;
+  int order[kMaxRank];  // outermost first; the last dimension stays innermost
+  for (int d = 0; d < out.rank; ++d) {
+    int at = d;
+    if (d + 1 < out.rank && out.shape[d] != 1)
+      while (at > 0 && out.shape[order[at - 1]] != 1 &&
+             like.strides[order[at - 1]] < like.strides[d] && like.strides[order[at - 1]] > 0)
+        --at;
+    std::copy_backward(order + at, order + d, order + d + 1);
+    order[at] = d;
+  }
+  int64_t step = 1;
+  bool same = true;
+  for (int i = out.rank; i-- > 0;) {
+    strides[order[i]] = step;
+    step *= out.shape[order[i]];
+    same = same && order[i] == i;
+  }
+  return !same;
+}
+
 bool is_plain(const Array& a) {
   int order[kMaxRank], n = by_stride(a, order);
   for (int i = 0; i < n; ++i) {

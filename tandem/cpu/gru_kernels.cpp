@@ -41,7 +41,7 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   plan->panels = plan->take(rounded(kGates * panels_of(s.h) * s.h * panel_width() + 16));
   plan->big = plan->take(gemm_scratch<float>(s.steps * s.n, all, s.in) *
                          static_cast<size_t>(plan->big_workers));
-  plan->part = (gemm_scratch<float>(s.n, panel_width(), s.h) + 63) / 64 * 64;
+  plan->part = whole_lines(gemm_scratch<float>(s.n, panel_width(), s.h));
   plan->part_at = plan->take(plan->part * static_cast<size_t>(plan->workers));
   return plan;
 }
@@ -163,7 +163,7 @@ std::shared_ptr<const Plan> backward_prepare(const KernelCall& c) {
   const int64_t n = y.shape[1], h = y.shape[2];
   plan->workers = step_workers(n, h, kGates);
   plan->panels = plan->take(rounded(panels_of(h) * kGates * h * panel_width()));
-  plan->part = (gemm_scratch<float>(n, panel_width(), kGates * h) + 63) / 64 * 64;
+  plan->part = whole_lines(gemm_scratch<float>(n, panel_width(), kGates * h));
   plan->part_at = plan->take(plan->part * static_cast<size_t>(plan->workers));
   return plan;
 }

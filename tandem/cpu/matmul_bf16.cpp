@@ -36,8 +36,6 @@ bool supports(const KernelCall& c) {
          p.k >= kFewestDepth && p.ak >= p.m && p.bk >= p.n;
 }
 
-size_t lines(int64_t elements) { return static_cast<size_t>((elements + 31) / 32 * 32) * 2; }
-
 void run_with(const KernelCall& c, const Epilogue& epilogue);
 
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
@@ -46,8 +44,8 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   plan->p = matmul_problem(c);
   const double share = plan->p.products() / kProductsPerThread;
   plan->workers = std::max(1, static_cast<int>(std::min<double>(num_threads(), share)));
-  plan->own_at = lines(plan->panels() * plan->pairs() * 2 * kPanel);
-  plan->own_bytes = lines(plan->pairs() * 2 * kBf16Rows);
+  plan->own_at = whole_lines(static_cast<size_t>(plan->panels() * plan->pairs() * kPanel) * 4);
+  plan->own_bytes = whole_lines(static_cast<size_t>(plan->pairs() * kBf16Rows) * 4);
   plan->workspace = plan->own_at + plan->own_bytes * static_cast<size_t>(plan->workers);
   return plan;
 }

@@ -212,8 +212,6 @@ struct Slice {
 bool usable(const std::shared_ptr<const Plan>& p) {
   return static_cast<const DnnlPlan&>(*p).usable;
 }
-size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 // How many parts of n samples a call of that many operations is cut into.
 int64_t parts_of(int64_t n, double operations, int64_t most) {
   constexpr double kOperationsPerPart = 4e6;
@@ -313,12 +311,12 @@ std::shared_ptr<const Plan> prepare_samples(const KernelCall& c, MakePart make) 
     if (is_plain(c.in[1]) && want == weight_desc_of(c.in[1], g)) continue;
     plan->weights[i] = make_weights(c, g, want);
     plan->weights_at[i] = plan->workspace;
-    plan->workspace += rounded(want.get_size());
+    plan->workspace += whole_lines(want.get_size());
     size_t all = 0;
-    for (const auto& piece : plan->weights[i]) all += rounded(piece->workspace);
+    for (const auto& piece : plan->weights[i]) all += whole_lines(piece->workspace);
     plan->weights_scratch = std::max(plan->weights_scratch, all);
   }
-  plan->worker_bytes = rounded(part_scratch);
+  plan->worker_bytes = whole_lines(part_scratch);
   plan->workers_at = plan->workspace;
   plan->workspace +=
       std::max(plan->worker_bytes * static_cast<size_t>(plan->workers), plan->weights_scratch);
@@ -357,7 +355,7 @@ void run_samples_with(const KernelCall& c, const Epilogue* epilogue) {
         const Plan* piece = pieces[static_cast<size_t>(p)].get();
         w.plan = piece;
         if (p >= first) run_plan(w);
-        w.scratch = static_cast<char*>(w.scratch) + rounded(piece->workspace);
+        w.scratch = static_cast<char*>(w.scratch) + whole_lines(piece->workspace);
       }
     });
   }
@@ -436,8 +434,8 @@ std::shared_ptr<const Plan> prepare_backward_weight(const KernelCall& c) {
     return plan;
   }
   plan->workers = static_cast<int>(std::min<int64_t>(num_threads(), plan->parts));
-  plan->worker_bytes = rounded(std::max(plan->less->workspace, plan->more->workspace));
-  plan->part_bytes = rounded(static_cast<size_t>(gw.numel) * size_of(gw.dtype));
+  plan->worker_bytes = whole_lines(std::max(plan->less->workspace, plan->more->workspace));
+  plan->part_bytes = whole_lines(static_cast<size_t>(gw.numel) * size_of(gw.dtype));
   plan->workspace = plan->worker_bytes * static_cast<size_t>(plan->workers) +
                     (plan->parts > 1 ? plan->part_bytes * static_cast<size_t>(plan->parts) : 0);
   return plan;

@@ -50,8 +50,6 @@ bool supports(const KernelCall& c) {
          x.shape[0] > 0 && pixels * taps * kChannels <= kMostPatches;
 }
 
-size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   auto plan = std::make_shared<ProductPlan>();
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
@@ -71,14 +69,14 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   if (!static_cast<const DnnlPlan&>(*plan->product).usable) return plan;
   const auto take = [](size_t& at, size_t bytes) {
     const size_t here = at;
-    at += rounded(bytes);
+    at += whole_lines(bytes);
     return here;
   };
   plan->copy_x = !is_channels_last(c.in[0]);
   if (plan->copy_x) plan->x = take(plan->workspace, static_cast<size_t>(c.in[0].numel) * 2);
   plan->turned = take(plan->workspace, static_cast<size_t>(s.o * k) * 2);
   plan->workers = num_threads();
-  plan->worker_bytes = rounded(static_cast<size_t>(k * n) * 2);
+  plan->worker_bytes = whole_lines(static_cast<size_t>(k * n) * 2);
   plan->result = take(plan->worker_bytes, static_cast<size_t>(m * n) * sizeof(float));
   plan->row = take(plan->worker_bytes, static_cast<size_t>(n + 32) * sizeof(float));
   plan->scratch = take(plan->worker_bytes, plan->product->workspace);

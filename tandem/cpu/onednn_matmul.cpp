@@ -149,7 +149,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   if (!usable(plan->part)) return plan->part;
   if (!usable(plan->last)) return plan->last;
   plan->workers = static_cast<int>(std::min<int64_t>(num_threads(), plan->parts));
-  plan->worker_bytes = (std::max(plan->part->workspace, plan->last->workspace) + 63) / 64 * 64;
+  plan->worker_bytes = whole_lines(std::max(plan->part->workspace, plan->last->workspace));
   plan->workspace = plan->worker_bytes * static_cast<size_t>(plan->workers);
   return plan;
 }

@@ -382,7 +382,7 @@ std::shared_ptr<const Plan> max_back_prepare(const KernelCall& c) {
   if (plan->reorder) plan->workspace = static_cast<size_t>(g.numel) * size_of(g.dtype);
   const Pool p(c.get_attrs<PoolAttrs>(), gx, g, nullptr);
   plan->sums = g.dtype != DType::f32 && !apart(p) && is_channels_last(gx);
-  plan->sums_at = (plan->workspace + 63) / 64 * 64;
+  plan->sums_at = whole_lines(plan->workspace);
   if (plan->sums) plan->workspace = plan->sums_at + static_cast<size_t>(gx.numel) * sizeof(float);
   return plan;
 }

@@ -45,6 +45,9 @@ void register_onednn_kernels();
 /// "3.2.0, avx512_core_amx"
 std::string onednn_version();
 
+/// Scratch bytes in whole cache lines, so that what follows begins at one.
+inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 /// Are the strides those of a dense array whose channels (dimension 1) lie innermost? Dimensions
 /// of size 1 do not count.
 bool is_channels_last(const Array& a);
@@ -54,6 +57,9 @@ Strides channels_last_strides(const int64_t* shape, int rank);
 void to_channels_last(const Array& a, void* to);
 /// Same, for a dense array: strides in the order of `like`; false: it is row-major or not dense.
 bool strides_like(const Array& like, Strides& strides);
+/// Dense strides of `out` in the order in which the dimensions of `like` lie, the last innermost,
+/// so that heads split from one matrix are read and written where they lie; false: row-major.
+bool dense_strides_as(const Array& like, const Array& out, Strides& strides);
 /// No element is shared and strides are positive; what libraries can read in place.
 bool is_plain(const Array& a);
 

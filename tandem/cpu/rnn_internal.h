@@ -8,6 +8,7 @@
 
 #include "tandem/base/parallel.h"
 #include "tandem/cpu/gemm_internal.h"
+#include "tandem/cpu/registry_internal.h"
 #include "tandem/graph/op_def.h"
 
 namespace tandem::detail {
@@ -23,7 +24,7 @@ inline const float* data_or_null(const KernelCall& c, int i) {
 inline int64_t panel_width() { return micro_table<float>().panel(); }
 inline int64_t panels_of(int64_t h) { return micro_table<float>().panels(h); }
 inline size_t rounded(int64_t floats) {
-  return (static_cast<size_t>(floats) * sizeof(float) + 63) / 64 * 64;
+  return whole_lines(static_cast<size_t>(floats) * sizeof(float));
 }
 
 struct RecurrentPlan : Plan {
@@ -33,7 +34,7 @@ struct RecurrentPlan : Plan {
 
   size_t take(size_t bytes) {
     const size_t at = workspace;
-    workspace += (bytes + 63) / 64 * 64;
+    workspace += whole_lines(bytes);
     return at;
   }
 };

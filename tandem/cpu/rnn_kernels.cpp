@@ -55,7 +55,7 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   else
     plan->big = plan->take(gemm_scratch<float>(s.steps * s.n, 4 * s.h, s.in) *
                            static_cast<size_t>(plan->big_workers));
-  plan->part = (gemm_scratch<float>(s.n, panel_width(), std::max(s.h, s.in)) + 63) / 64 * 64;
+  plan->part = whole_lines(gemm_scratch<float>(s.n, panel_width(), std::max(s.h, s.in)));
   plan->part_at = plan->take(plan->part * static_cast<size_t>(plan->workers));
   return plan;
 }
@@ -170,7 +170,7 @@ std::shared_ptr<const Plan> backward_prepare(const KernelCall& c) {
   const int64_t panels = panels_of(s.h);
   plan->workers = step_workers(s.n, s.h, 4);
   plan->panels = plan->take(rounded(panels * 4 * s.h * panel_width()));
-  plan->part = (gemm_scratch<float>(s.n, panel_width(), 4 * s.h) + 63) / 64 * 64;
+  plan->part = whole_lines(gemm_scratch<float>(s.n, panel_width(), 4 * s.h));
   plan->part_at = plan->take(plan->part * static_cast<size_t>(plan->workers));
   return plan;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // copy of f32 arrays whose last two dimensions are swapped in memory (transposes, channels-last to
-// row-major), by blocks in registers. Other copies run the row's reference.
+// row-major and back), by blocks in registers. Other copies run the row's reference.
 #include <algorithm>
 
 #include "tandem/base/parallel.h"
@@ -37,12 +37,20 @@ struct Transposed {
   }
 };
 
+// Outputs without strides become row-major ones.
+bool leaves_rows(const KernelCall& c) {
+  return c.out[0].strides && !c.out[0].contiguous && is_channels_last(c.out[0]);
+}
+
 bool supports(const KernelCall& c) {
+  if (c.in[0].dtype != DType::f32) return false;
+  if (leaves_rows(c)) return c.in[0].contiguous;
   Transposed t;
-  return c.in[0].dtype == DType::f32 && t.fill(c.in[0]);
+  return (!c.out[0].strides || c.out[0].contiguous) && t.fill(c.in[0]);
 }
 
 void run(const KernelCall& c) {
+  if (leaves_rows(c)) return to_channels_last(c.in[0], c.out[0].data);
   const Array& x = c.in[0];
   Transposed t;
   t.fill(x);

@@ -225,6 +225,10 @@ WavFolder::WavFolder(const FilePath& folder, WavFolderOptions options)
 Example WavFolder::get(int64_t i) const {
   TD_CHECK(i >= 0 && i < size(), Index, "sample {} of a dataset of {}", i, size());
   NoGradGuard no_grad;
+  return damaged_.take(i, size(), options_.skip_damaged, [this](int64_t k) { return read(k); });
+}
+
+Example WavFolder::read(int64_t i) const {
   const auto& [file, label] = files_[static_cast<size_t>(i)];
   Tensor x = io::read_audio(file).waveform;
   const int64_t n = x.size(1), want = options_.length;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/data/damaged.h"
 #include "tandem/data/datasets.h"
 #include "tandem/io/audio.h"
 
@@ -67,6 +68,9 @@ struct WavFolderOptions {
   int64_t length = 0;  ///< samples of each: cut, or filled with zeros; 0: as they are
   /// Keep files of which this gives true; all without it.
   std::function<bool(const std::string& stem)> filter = {};
+  /// A sample that cannot be read is replaced by the next one that can, and counted in damaged();
+  /// else it throws Format naming the file.
+  bool skip_damaged = false;
 };
 /// The WAV and FLAC files of a folder, sorted; the class is the name up to the first '_' (as in
 /// "7_jackson_3.wav"), classes sorted. Samples: x f32 [channels, time], y i64 0-d.
@@ -77,11 +81,15 @@ class TD_API WavFolder {
   int64_t size() const { return static_cast<int64_t>(files_.size()); }
   Example get(int64_t i) const;
   const std::vector<std::string>& classes() const { return classes_; }
+  /// How often a damaged file was met and passed over.
+  int64_t damaged() const { return damaged_.count(); }
 
  private:
+  Example read(int64_t i) const;
   WavFolderOptions options_;
   std::vector<std::string> classes_;
   std::vector<std::pair<std::string, int64_t>> files_;
+  Damaged damaged_;
 };
 
 }  // namespace tandem::data

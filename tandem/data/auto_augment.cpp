@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// AutoAugment (Cubuk et al.), RandAugment, TrivialAugmentWide (Mueller, Hutter), MixUp and CutMix,
-// with torchvision v2's ranges of magnitudes. The policies' tables are those of the paper.
+// AutoAugment (Cubuk et al.), RandAugment, TrivialAugmentWide (Mueller, Hutter), AugMix (Hendrycks
+// et al.), MixUp and CutMix, with torchvision v2's ranges of magnitudes. The policies' tables are
+// those of the paper.
 #include <cmath>
 
 #include "tandem/base/error.h"
+#include "tandem/data/image_ops_internal.h"
 #include "tandem/data/transforms.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/rng.h"
@@ -57,15 +59,17 @@ struct Ranges {
   double shear, rotate, color;
   int posterize;     // bits taken away at most
   double translate;  // share of the size, or pixels beyond 1
+  int bits = 8;      // that Posterize begins with
 };
-constexpr Ranges kNarrow{0.3, 30, 0.9, 4, 150.0 / 331.0}, kWide{0.99, 135, 0.99, 6, 32};
+constexpr Ranges kNarrow{0.3, 30, 0.9, 4, 150.0 / 331.0}, kWide{0.99, 135, 0.99, 6, 32},
+    kMixed{0.3, 30, 0.9, 4, 1.0 / 3, 4};
 
 // The magnitude of `op` at bin `i` of `bins`; those that have a sign get one.
 double magnitude(const Ranges& r, const std::string& op, int64_t i, int64_t bins, const Vision& v,
                  PhiloxStream& random) {
   const double part = bins > 1 ? static_cast<double>(i) / static_cast<double>(bins - 1) : 0.0;
   double m = 0;
-  if (op == "Posterize") return std::nearbyint(8 - part * r.posterize);
+  if (op == "Posterize") return std::nearbyint(r.bits - part * r.posterize);
   if (op == "Solarize") return 1 - part;
   if (op.starts_with("Shear"))
     m = r.shear;
@@ -165,6 +169,16 @@ double gamma_draw(double shape, PhiloxStream& random) {
   }
 }
 
+// A draw from Dirichlet(alpha, ... alpha).
+std::vector<double> shares(int64_t n, double alpha, PhiloxStream& random) {
+  std::vector<double> out;
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += out.emplace_back(gamma_draw(alpha, random));
+  if (sum == 0) sum = out[random.next_below(out.size())] = 1;  // a tiny alpha: one takes all
+  for (double& x : out) x /= sum;
+  return out;
+}
+
 // The share of the batch itself; its classes mixed with those of the neighbour follow.
 struct Mix {
   PhiloxStream random;
@@ -178,8 +192,8 @@ Mix begin_mix(const Example& b, int64_t num_classes, double alpha, const char* w
            b.y.shape().to_string());
   const auto key = tandem::detail::next_rng_key();
   PhiloxStream random(key.seed, key.offset);
-  const double p = gamma_draw(alpha, random), q = gamma_draw(alpha, random);
-  return {random, p / (p + q)};
+  const double share = shares(2, alpha, random)[0];
+  return {random, share};
 }
 Tensor mixed_classes(const Tensor& y, int64_t num_classes, double share) {
   const Tensor hot = one_hot(y, num_classes).to(DType::f32);
@@ -221,6 +235,52 @@ Transform TrivialAugmentWide(int64_t bins, Interpolation mode, Fill fill) {
         const auto bin = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(bins)));
         detail::augment(v, op, magnitude(kWide, op, bin, bins, v, random), mode, fill);
       });
+}
+
+Transform AugMix(AugMixOptions o) {
+  TD_CHECK(o.severity >= 1 && o.severity <= 10, Value,
+           "AugMix: the severity lies in 1 .. 10, got {}", o.severity);
+  TD_CHECK(o.mixture_width > 0 && o.alpha > 0, Value,
+           "AugMix: mixture_width and alpha are positive, got {} and {}", o.mixture_width, o.alpha);
+  return Transform("AugMix", [o = std::move(o)](Vision& v, PhiloxStream& random) {
+    TD_CHECK(!v.boxes.defined() && !v.mask.defined(), Unsupported,
+             "AugMix takes a picture alone, got {} too", v.boxes.defined() ? "boxes" : "a mask");
+    const double own = shares(2, o.alpha, random)[0];
+    const std::vector<double> parts = shares(o.mixture_width, o.alpha, random);
+    const detail::Picture p(v.image, "AugMix");
+    std::vector<float> mix(static_cast<size_t>(p.c * p.h * p.w));
+    const auto add = [&](const Tensor& image, double part) {
+      const detail::Picture q(image, "AugMix");
+      detail::each_type(q, [&](auto t) {
+        using T = decltype(t);
+        for (size_t i = 0; i < mix.size(); ++i)
+          mix[i] += static_cast<float>(part) * static_cast<float>(q.data<T>()[i]);
+      });
+    };
+    add(v.image, own);
+    // Without Identity, and perhaps without the four of colours and sharpness that follow Rotate.
+    const size_t left_out = o.all_ops ? 1 : 5;
+    for (const double part : parts) {
+      Vision chain{v.image, {}, {}, {}};
+      const auto depth =
+          o.chain_depth > 0 ? o.chain_depth : 1 + static_cast<int64_t>(random.next_below(3));
+      for (int64_t i = 0; i < depth; ++i) {
+        size_t k = 1 + random.next_below(operations().size() - left_out);
+        if (!o.all_ops && k > 5) k += 4;
+        const std::string& op = operations()[k];
+        const auto bin = static_cast<int64_t>(random.next_below(static_cast<uint64_t>(o.severity)));
+        detail::augment(chain, op, magnitude(kMixed, op, bin, 10, v, random), o.interpolation,
+                        o.fill);
+      }
+      add(chain.image, part * (1 - own));
+    }
+    Tensor out = detail::new_picture(p.c, p.h, p.w, v.image.dtype());
+    detail::each_type(p, [&](auto t) {
+      using T = decltype(t);
+      for (size_t i = 0; i < mix.size(); ++i) detail::pixels<T>(out)[i] = detail::stored<T>(mix[i]);
+    });
+    v.image = out;
+  });
 }
 
 Example MixUp(const Example& batch, int64_t num_classes, double alpha) {

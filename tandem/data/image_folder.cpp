@@ -54,27 +54,24 @@ ImageFolder::ImageFolder(const FilePath& folder, ImageFolderOptions options)
            "ImageFolder: '{}' has no folders\nIt wants one folder per class.", folder.str());
 }
 
+Example ImageFolder::read(int64_t i) const {
+  const auto& [file, label] = files_[static_cast<size_t>(i)];
+  io::ReadImageOptions read{.mode = options_.mode};
+  // A JPEG may come out smaller, never below twice the size wanted: what is left for the resize to
+  // filter hides the difference (Pillow's thumbnail() does the same, reducing_gap=2).
+  if (!options_.size.empty()) {
+    read.min_height = 2 * options_.size[0];
+    read.min_width = 2 * options_.size[1];
+  }
+  Tensor x = io::read_image(file, read);
+  if (!options_.size.empty()) x = resize_image(x, options_.size[0], options_.size[1]);
+  return {x.to(DType::f32) / 255.0, tensor(label)};
+}
+
 Example ImageFolder::get(int64_t i) const {
   TD_CHECK(i >= 0 && i < size(), Index, "sample {} of a dataset of {}", i, size());
   NoGradGuard no_grad;
-  for (int64_t tried = 0;; ++tried) {
-    const auto& [file, label] = files_[static_cast<size_t>((i + tried) % size())];
-    try {
-      io::ReadImageOptions read{.mode = options_.mode};
-      // A JPEG may come out smaller, never below twice the size wanted: what is left for the resize
-      // to filter hides the difference (Pillow's thumbnail() does the same, reducing_gap=2).
-      if (!options_.size.empty()) {
-        read.min_height = 2 * options_.size[0];
-        read.min_width = 2 * options_.size[1];
-      }
-      Tensor x = io::read_image(file, read);
-      if (!options_.size.empty()) x = resize_image(x, options_.size[0], options_.size[1]);
-      return {x.to(DType::f32) / 255.0, tensor(label)};
-    } catch (const Error& e) {
-      if (!options_.skip_damaged || e.kind() != ErrorKind::Format || tried + 1 == size()) throw;
-      ++*damaged_;
-    }
-  }
+  return damaged_.take(i, size(), options_.skip_damaged, [this](int64_t k) { return read(k); });
 }
 
 }  // namespace tandem::data

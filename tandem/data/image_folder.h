@@ -4,11 +4,10 @@
 // torchvision.
 #pragma once
 
-#include <atomic>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "tandem/data/damaged.h"
 #include "tandem/data/datasets.h"
 #include "tandem/io/image.h"
 
@@ -34,13 +33,14 @@ class TD_API ImageFolder {
   const std::vector<std::string>& classes() const { return classes_; }
   const std::string& file(int64_t i) const { return files_.at(static_cast<size_t>(i)).first; }
   /// How often get() met a damaged file and took another.
-  int64_t damaged() const { return damaged_->load(); }
+  int64_t damaged() const { return damaged_.count(); }
 
  private:
   ImageFolderOptions options_;
   std::vector<std::string> classes_;
   std::vector<std::pair<std::string, int64_t>> files_;
-  std::shared_ptr<std::atomic<int64_t>> damaged_ = std::make_shared<std::atomic<int64_t>>(0);
+  Example read(int64_t i) const;
+  Damaged damaged_;
 };
 
 }  // namespace tandem::data

@@ -3,6 +3,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/data/image_ops_internal.h"
+#include "tandem/data/pixel_loops_internal.h"
 
 namespace tandem::data {
 
@@ -176,7 +177,7 @@ Tensor normalize_image(const Tensor& image, const std::vector<double>& mean,
     TD_CHECK(s != 0, Value, "normalize: std of channel {} is 0", k);
     const float* from = p.data<float>() + k * p.h * p.w;
     float* to = pixels<float>(out) + k * p.h * p.w;
-    for (int64_t i = 0; i < p.h * p.w; ++i) to[i] = (from[i] - m) / s;
+    detail::normalize_numbers(from, to, p.h * p.w, m, s);
   }
   return out;
 }
@@ -189,9 +190,7 @@ Tensor to_dtype_image(const Tensor& image, DType dtype, bool scale) {
   Tensor out = new_picture(p.c, p.h, p.w, dtype);
   const int64_t n = p.c * p.h * p.w;
   if (p.u8) {
-    const float by = scale ? 255.0F : 1.0F;
-    for (int64_t i = 0; i < n; ++i)
-      pixels<float>(out)[i] = static_cast<float>(p.data<uint8_t>()[i]) / by;
+    detail::divide_bytes(p.data<uint8_t>(), pixels<float>(out), n, scale ? 255.0F : 1.0F);
   } else {
     const float by = scale ? 255.0F + 1.0F - 1e-3F : 1.0F;
     for (int64_t i = 0; i < n; ++i)

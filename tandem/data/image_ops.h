@@ -68,6 +68,18 @@ TD_API Tensor affine_boxes(const Tensor& boxes, const AffineArgs& args, int64_t 
 TD_API Tensor perspective_boxes(const Tensor& boxes, const Corners& startpoints,
                                 const Corners& endpoints, int64_t height, int64_t width);
 TD_API Tensor clamp_boxes(const Tensor& boxes, int64_t height, int64_t width);
+/// Each pixel from its own place moved by displacement f32 [1, h, w, 2] = (x, y), in which the
+/// picture's width and height are 2. Throws Shape for a displacement of another size.
+TD_API Tensor elastic_image(const Tensor& image, const Tensor& displacement,
+                            Interpolation interpolation = Interpolation::bilinear,
+                            const Fill& fill = {});
+/// Approximate: corners move by minus the displacement there, as if it were the inverse map.
+TD_API Tensor elastic_boxes(const Tensor& boxes, const Tensor& displacement);
+/// What the four numbers of a box are: corners, first corner and size, middle and size.
+enum class BoundingBoxFormat : uint8_t { xyxy, xywh, cxcywh };
+/// Boxes f32 [n, 4].
+TD_API Tensor convert_bounding_box_format(const Tensor& boxes, BoundingBoxFormat old_format,
+                                          BoundingBoxFormat new_format);
 
 // Colour
 TD_API Tensor adjust_brightness_image(const Tensor& image, double brightness_factor);

@@ -46,6 +46,13 @@ T stored(float v) {
   else
     return std::clamp(v, 0.0F, 1.0F);
 }
+/// Number i of n from `start` to `end`, with the roundings of torch.linspace in f32.
+inline float linspace_at(float start, float end, int64_t n, int64_t i) {
+  if (n == 1) return start;
+  const float step = (end - start) / static_cast<float>(n - 1);
+  return i < n / 2 ? std::fma(step, static_cast<float>(i), start)
+                   : std::fma(-step, static_cast<float>(n - 1 - i), end);
+}
 /// One value of a fill; throws Value when it has neither one nor c.
 double fill_of(const Fill& fill, int64_t channel, int64_t c);
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // resize_image: Pillow's two passes (rows first) with its filter, its support that grows with the
 // scale, and for u8 its weights of 22 bits and its rounding between the passes.
+#include <array>
+#include <memory>
+
 #include "tandem/base/error.h"
 #include "tandem/data/image_ops_internal.h"
 #include "tandem/data/resize_loops_internal.h"
@@ -31,7 +34,7 @@ struct Windows {
   std::vector<float> real;
 };
 
-Windows windows(int64_t in, int64_t out, const ResizeArgs& args) {
+Windows make_windows(int64_t in, int64_t out, const ResizeArgs& args) {
   const double scale = static_cast<double>(in) / static_cast<double>(out);
   const double stretch = args.antialias ? std::max(scale, 1.0) : 1.0;
   const bool bicubic = args.interpolation == Interpolation::bicubic;
@@ -60,6 +63,24 @@ Windows windows(int64_t in, int64_t out, const ResizeArgs& args) {
     w.whole.push_back(static_cast<int32_t>(std::lround(v * (1 << kResizeBits))));
   }
   return w;
+}
+
+// A loader asks for the same sizes again and again: those used last are kept by each thread.
+std::shared_ptr<const Windows> windows(int64_t in, int64_t out, const ResizeArgs& args) {
+  struct Kept {
+    int64_t in = 0, out = 0;
+    ResizeArgs args;
+    std::shared_ptr<const Windows> windows;
+  };
+  thread_local std::array<Kept, 4> kept;
+  thread_local size_t next = 0;
+  for (const Kept& k : kept)
+    if (k.in == in && k.out == out && k.args.interpolation == args.interpolation &&
+        k.args.antialias == args.antialias)
+      return k.windows;
+  Kept& k = kept[next++ % kept.size()];
+  k = {in, out, args, std::make_shared<const Windows>(make_windows(in, out, args))};
+  return k.windows;
 }
 
 detail::ResizeWindows whole(const Windows& w) {
@@ -130,20 +151,22 @@ Tensor resize_image(const Tensor& image, int64_t height, int64_t width, ResizeAr
       args.interpolation == Interpolation::nearest_exact)
     return resize_nearest(p, height, width, args.interpolation == Interpolation::nearest_exact);
   Tensor out = detail::new_picture(p.c, height, width, image.dtype());
-  const Windows wx = windows(p.w, width, args), wy = windows(p.h, height, args);
+  const auto wx = windows(p.w, width, args), wy = windows(p.h, height, args);
+  // A pass along an axis that keeps its size changes nothing. A tensor, as the library keeps its
+  // memory: from malloc a worker's heap would grow and shrink with each picture.
+  const Tensor between =
+      width == p.w ? Tensor() : detail::new_picture(1, p.h, width, image.dtype());
   detail::each_type(p, [&](auto t) {
     using T = decltype(t);
-    // A pass along an axis that keeps its size changes nothing.
-    std::vector<T> between(width == p.w ? 0 : static_cast<size_t>(p.h * width));
     for (int64_t k = 0; k < p.c; ++k) {
       const T* from = p.data<T>() + k * p.h * p.w;
       T* to = pixels<T>(out) + k * height * width;
       if (width != p.w) {
-        T* rows = height == p.h ? to : between.data();
-        pass_x(from, rows, p.h, p.w, width, wx);
+        T* rows = height == p.h ? to : pixels<T>(between);
+        pass_x(from, rows, p.h, p.w, width, *wx);
         from = rows;
       }
-      if (height != p.h) pass_y(from, to, width, height, wy);
+      if (height != p.h) pass_y(from, to, width, height, *wy);
     }
   });
   return out;

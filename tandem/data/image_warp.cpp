@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotation, affine and perspective maps of pictures and boxes. A map takes a place in the result to
-// one in the picture; coordinates go through torchvision's normalised grid in f32, so that nearest
-// picks the same pixels.
+// Rotation, affine, perspective and elastic maps of pictures and boxes. A map takes a place in the
+// result to one in the picture; coordinates go through torchvision's normalised grid in f32, so
+// that nearest picks the same pixels.
 #include "tandem/base/error.h"
 #include "tandem/data/image_ops_internal.h"
+#include "tandem/ops/create.h"
 
 namespace tandem::data {
 namespace {
@@ -140,12 +141,20 @@ std::array<double, 8> perspective_coefficients(const Corners& start, const Corne
   return out;
 }
 
+std::vector<float> numbers_of(const Tensor& boxes) {
+  TD_CHECK(boxes.defined() && boxes.dim() == 2 && boxes.size(1) == 4, Shape,
+           "boxes are [n, 4], got {}",
+           boxes.defined() ? boxes.shape().to_string() : "an undefined tensor");
+  return boxes.to_vector<float>();
+}
+Tensor boxes_of(const std::vector<float>& numbers) {
+  return tensor(numbers, Shape(static_cast<int64_t>(numbers.size() / 4), 4));
+}
+
 // The smallest upright boxes around the mapped corners, cut to the picture.
 template <class Map>
 Tensor mapped_boxes(const Tensor& boxes, int64_t height, int64_t width, Map&& map) {
-  TD_CHECK(boxes.dim() == 2 && boxes.size(1) == 4, Shape, "boxes are [n, 4], got {}",
-           boxes.shape().to_string());
-  std::vector<float> b = boxes.to_vector<float>();
+  std::vector<float> b = numbers_of(boxes);
   for (size_t i = 0; i < b.size(); i += 4) {
     double low[2] = {1e300, 1e300}, high[2] = {-1e300, -1e300};
     for (size_t k = 0; k < 4; ++k) {
@@ -162,11 +171,34 @@ Tensor mapped_boxes(const Tensor& boxes, int64_t height, int64_t width, Map&& ma
       b[i + 2 + j] = static_cast<float>(std::clamp(high[j], 0.0, most));
     }
   }
-  Tensor out(Ref<tandem::detail::TensorImpl>::adopt(
-      tandem::detail::new_tensor(boxes.shape(), DType::f32, cpu)));
-  std::copy(b.begin(), b.end(), pixels<float>(out));
-  return out;
+  return boxes_of(b);
 }
+
+// Where elastic maps read: from the middles of the pixels, moved by `sign` times the displacement.
+struct Displaced {
+  Displaced(const Tensor& displacement, float sign) : held(displacement), sign(sign) {
+    TD_CHECK(held.defined() && held.dim() == 4 && held.size(0) == 1 && held.size(3) == 2, Shape,
+             "elastic: a displacement is [1, h, w, 2], got {}",
+             held.defined() ? held.shape().to_string() : "an undefined tensor");
+    TD_CHECK(held.dtype() == DType::f32, DType, "elastic: a displacement is f32, got {}",
+             to_string(held.dtype()));
+    held = held.contiguous();
+    h = held.size(1);
+    w = held.size(2);
+  }
+  /// Normalised coordinates for the pixel.
+  std::array<float, 2> operator()(int64_t x, int64_t y) const {
+    const float* d = pixels<float>(held) + (y * w + x) * 2;
+    return {middle(x, w) + sign * d[0], middle(y, h) + sign * d[1]};
+  }
+  static float middle(int64_t i, int64_t n) {
+    const auto last = static_cast<float>(static_cast<double>(n - 1) / static_cast<double>(n));
+    return detail::linspace_at(-last, last, n, i);
+  }
+  Tensor held;
+  float sign;
+  int64_t h, w;
+};
 
 }  // namespace
 
@@ -247,6 +279,47 @@ Tensor clamp_boxes(const Tensor& boxes, int64_t height, int64_t width) {
   return mapped_boxes(boxes, height, width, [](double x, double y) {
     return std::array<double, 2>{x, y};
   });
+}
+
+Tensor elastic_image(const Tensor& image, const Tensor& displacement, Interpolation interpolation,
+                     const Fill& fill) {
+  const Picture p(image, "elastic");
+  const Displaced grid(displacement, 1);
+  TD_CHECK(grid.h == p.h && grid.w == p.w, Shape,
+           "elastic: the displacement of a {} x {} picture is [1, {}, {}, 2], got {}", p.h, p.w,
+           p.h, p.w, displacement.shape().to_string());
+  return sample(p, p.h, p.w, interpolation, fill, grid);
+}
+
+Tensor elastic_boxes(const Tensor& boxes, const Tensor& displacement) {
+  const Displaced grid(displacement, -1);
+  // The pixel of a coordinate; comparisons so that NaN is one too.
+  const auto pixel = [](double v, int64_t n) {
+    v = std::ceil(v);
+    return !(v > 0) ? 0 : v < static_cast<double>(n - 1) ? static_cast<int64_t>(v) : n - 1;
+  };
+  return mapped_boxes(boxes, grid.h, grid.w, [&](double x, double y) {
+    const std::array<float, 2> g = grid(pixel(x, grid.w), pixel(y, grid.h));
+    return std::array<double, 2>{
+        (static_cast<double>(g[0]) + 1) * 0.5 * static_cast<double>(grid.w) - 0.5,
+        (static_cast<double>(g[1]) + 1) * 0.5 * static_cast<double>(grid.h) - 0.5};
+  });
+}
+
+Tensor convert_bounding_box_format(const Tensor& boxes, BoundingBoxFormat old_format,
+                                   BoundingBoxFormat new_format) {
+  std::vector<float> numbers = numbers_of(boxes);
+  if (old_format == new_format) return boxes_of(numbers);
+  for (size_t i = 0; i < numbers.size(); i += 4)
+    for (size_t j = i; j < i + 2; ++j) {  // x, then y
+      float &a = numbers[j], &b = numbers[j + 2];
+      const float size = old_format == BoundingBoxFormat::xyxy ? b - a : b;
+      const float low = old_format == BoundingBoxFormat::cxcywh ? a - size / 2 : a;
+      const float high = old_format == BoundingBoxFormat::xyxy ? b : low + size;
+      a = new_format == BoundingBoxFormat::cxcywh ? low + size / 2 : low;
+      b = new_format == BoundingBoxFormat::xyxy ? high : size;
+    }
+  return boxes_of(numbers);
 }
 
 }  // namespace tandem::data

@@ -2,23 +2,26 @@
 // The stages of Pipeline, all of them maps of positions, and the state of a pass.
 #include "tandem/data/pipeline.h"
 
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <mutex>
 
 #include "tandem/base/hash.h"
-#include "tandem/data/ordered_run_internal.h"
+#include "tandem/data/pipeline_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/rng.h"
 
 namespace tandem::data {
 namespace detail {
-namespace {
-
-using Rows = std::span<const int64_t>;
 
 std::string size_text(int64_t n) { return n == kEndless ? "endless" : std::to_string(n); }
+
+void check_finite(const StageRef& in, const char* what) {
+  TD_CHECK(in->size() != kEndless, Value,
+           "{} of a pipeline that repeats for ever\nPut it before "
+           "repeat(), or use repeat(n) or take(n).",
+           what);
+}
+
+namespace {
 
 int64_t times(int64_t a, int64_t b) {
   int64_t r;
@@ -37,53 +40,56 @@ struct Source : Stage {
   }
   void origins(Pass, int64_t i, std::vector<int64_t>& out) const override { out.push_back(i); }
   std::string text() const override { return fmt::format("{}({})", name, n); }
+  Order order() const override { return Order::fixed; }
 };
 
 struct Map : Stage {
   StageRef in;
   Apply fn;
   uint64_t salt;  ///< place in the chain: two random maps draw different numbers
+  mutable std::atomic<bool> random = false;  ///< it has drawn some
   int64_t size() const override { return in->size(); }
   Fields get(Pass pass, int64_t i) const override {
     Fields f = in->get(pass, i);
     uint64_t key = hash_combine(hash_combine(pass.seed, static_cast<uint64_t>(pass.epoch)),
                                 hash_combine(salt, static_cast<uint64_t>(i)));
     GeneratorGuard generator({key, 0});
-    return fn(std::move(f));
+    f = fn(std::move(f));
+    if (generator_state().offset != 0) random = true;
+    return f;
   }
   void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
     in->origins(pass, i, out);
   }
   std::string text() const override { return in->text() + " | map"; }
+  Order order() const override { return random ? Order::changing : in->order(); }
+  int64_t identity(Pass pass, int64_t i) const override { return in->identity(pass, i); }
+  int64_t identities() const override { return in->identities(); }
 };
 
-struct Shuffle : Stage {
-  StageRef in;
-  mutable std::mutex lock;
-  mutable std::vector<std::pair<Pass, std::shared_ptr<const Permutation>>> recent;
-
-  std::shared_ptr<const Permutation> order(Pass pass) const {
-    std::lock_guard hold(lock);
-    for (auto& [p, order] : recent)
-      if (p.seed == pass.seed && p.epoch == pass.epoch) return order;
-    if (recent.size() > 1) recent.erase(recent.begin());
-    auto order = std::make_shared<const Permutation>(in->size(), pass.seed, pass.epoch);
-    recent.emplace_back(pass, order);
-    return order;
+struct Shuffle : Reordered {
+  PerPass<Permutation> orders;
+  std::shared_ptr<const Permutation> permutation(Pass pass) const {
+    return orders.get(pass, [this](Pass p) { return Permutation(in->size(), p.seed, p.epoch); });
   }
   int64_t size() const override { return in->size(); }
-  Fields get(Pass pass, int64_t i) const override { return in->get(pass, (*order(pass))[i]); }
-  Fields many(Pass pass, Rows rows) const override {
-    auto o = order(pass);
+  int64_t row(Pass pass, int64_t i) const override { return (*permutation(pass))[i]; }
+  std::vector<int64_t> rows_of(Pass pass, Rows rows) const override {
+    auto o = permutation(pass);
     std::vector<int64_t> mapped;
     for (int64_t i : rows) mapped.push_back((*o)[i]);
-    return in->many(pass, mapped);
-  }
-  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
-    in->origins(pass, (*order(pass))[i], out);
+    return mapped;
   }
   std::string text() const override { return in->text() + " | shuffle"; }
+  Order order() const override { return std::max(in->order(), Order::permuted); }
+  int64_t identity(Pass pass, int64_t i) const override { return in->identity(pass, row(pass, i)); }
+  int64_t identities() const override { return in->identities(); }
 };
+
+/// `fixed` if all elements before are.
+Order fixed_over(const StageRef& in) {
+  return in->order() == Order::fixed ? Order::fixed : Order::changing;
+}
 
 struct Batch : Stage {
   StageRef in;
@@ -109,23 +115,7 @@ struct Batch : Stage {
     return fmt::format("{} | batch({}{}{})", in->text(), n, options.drop_last ? ", drop_last" : "",
                        options.pad ? fmt::format(", pad {}", *options.pad) : "");
   }
-};
-
-struct Cache : Stage {
-  StageRef in;
-  mutable std::array<std::mutex, 64> locks;
-  mutable std::vector<Fields> kept;
-  int64_t size() const override { return in->size(); }
-  Fields get(Pass pass, int64_t i) const override {
-    std::lock_guard hold(locks[static_cast<size_t>(i) % locks.size()]);
-    Fields& f = kept[static_cast<size_t>(i)];
-    if (f.empty()) f = in->get({pass.seed, 0}, i);
-    return f;
-  }
-  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
-    in->origins({pass.seed, 0}, i, out);
-  }
-  std::string text() const override { return in->text() + " | cache"; }
+  Order order() const override { return fixed_over(in); }
 };
 
 /// Positions of the stage before: `offset + i * step`, wrapped around.
@@ -148,6 +138,7 @@ struct Select : Stage {
     in->origins(pass, at(i), out);
   }
   std::string text() const override { return in->text() + " | " + what; }
+  Order order() const override { return fixed_over(in); }
 };
 
 struct Repeat : Stage {
@@ -173,6 +164,11 @@ struct Repeat : Stage {
     in->origins(inner(pass, i), i % in->size(), out);
   }
   std::string text() const override { return fmt::format("{} | repeat({})", in->text(), count); }
+  Order order() const override { return in->order(); }
+  int64_t identity(Pass pass, int64_t i) const override {
+    return in->identity(inner(pass, i), i % in->size());
+  }
+  int64_t identities() const override { return in->identities(); }
 };
 
 /// Several stages as one: at(i) says which and where.
@@ -192,6 +188,22 @@ struct Several : Stage {
   void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
     auto [k, at_k] = at(i);
     in[k]->origins(pass, at_k, out);
+  }
+  Order order() const override {
+    Order all = Order::fixed;
+    for (const StageRef& s : in) all = std::max(all, s->order());
+    return all;
+  }
+  int64_t identity(Pass pass, int64_t i) const override {
+    const auto [k, at_k] = at(i);
+    int64_t base = 0;
+    for (size_t j = 0; j < k; ++j) base += in[j]->identities();
+    return base + in[k]->identity(pass, at_k);
+  }
+  int64_t identities() const override {
+    int64_t sum = 0;
+    for (const StageRef& s : in) sum += s->identities();
+    return sum;
   }
   std::string list(const char* what) const {
     std::string t = what;
@@ -253,26 +265,17 @@ struct Zip : Several {
     return join([&](const Stage& s) { return s.many(pass, rows); });
   }
   std::string text() const override { return list("zip"); }
+  Order order() const override {
+    return Several::order() == Order::fixed ? Order::fixed : Order::changing;
+  }
+  int64_t identity(Pass, int64_t i) const override { return i; }
+  int64_t identities() const override { return size(); }
 };
-
-template <class S>
-std::shared_ptr<S> stage_over(StageRef in) {
-  auto s = std::make_shared<S>();
-  s->in = std::move(in);
-  return s;
-}
 
 int64_t maps_in(const std::string& text) {
   int64_t n = 0;
   for (size_t at = text.find("| map"); at != text.npos; at = text.find("| map", at + 1)) ++n;
   return n;
-}
-
-void check_finite(const StageRef& in, const char* what) {
-  TD_CHECK(in->size() != kEndless, Value,
-           "{} of a pipeline that repeats for ever\nPut it before "
-           "repeat(), or use repeat(n) or take(n).",
-           what);
 }
 
 }  // namespace
@@ -309,12 +312,6 @@ StageRef batch_stage(StageRef in, int64_t n, BatchOptions options) {
   auto s = stage_over<Batch>(std::move(in));
   s->n = n;
   s->options = options;
-  return s;
-}
-StageRef cache_stage(StageRef in) {
-  check_finite(in, "cache()");
-  auto s = stage_over<Cache>(std::move(in));
-  s->kept.resize(static_cast<size_t>(s->in->size()));
   return s;
 }
 StageRef shard_stage(StageRef in, int64_t rank, int64_t ranks, ShardOptions options) {

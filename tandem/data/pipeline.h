@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline: a chain of map, shuffle, batch, cache, shard, interleave, zip, take and repeat over
-// datasets. Element i of epoch e is a pure function of (seed, e, i): any number of threads gives
-// the same elements in the same order, and a pass goes on exactly where a saved state says.
+// Pipeline: a chain of map, filter, shuffle, batch, cache, shard, interleave, zip, take, repeat and
+// others over datasets. Element i of epoch e is a pure function of (seed, e, i): any number of
+// threads gives the same elements in the same order, and a pass goes on exactly where a saved state
+// says.
 #pragma once
 
+#include "tandem/base/file.h"
 #include "tandem/data/loader.h"
+#include "tandem/data/pipeline_options.h"
 #include "tandem/io/json.h"
 
 namespace tandem::data {
@@ -20,27 +23,6 @@ struct PipelineState {
   static TD_API PipelineState from_json(const io::Json& json);
 };
 
-struct PipelineOptions {
-  /// Of shuffling and random maps; without it one is drawn from the default generator.
-  std::optional<uint64_t> seed = {};
-};
-struct BatchOptions {
-  bool drop_last = false;  ///< leave out a last batch that is not full
-  /// Fill shorter samples up with this number at the end of each dimension.
-  std::optional<double> pad = {};
-};
-struct ShardOptions {
-  /// All shards are equally long: filled up from the front, or else the rest is left out.
-  bool fill = true;
-};
-struct PrefetchOptions {
-  int64_t depth = 2;     ///< elements kept ready per thread
-  int64_t workers = -1;  ///< 0: none; -1: one, and more while the consumer waits
-};
-struct InterleaveOptions {
-  int64_t block_length = 1;  ///< elements taken from one before the next
-};
-
 namespace detail {
 
 /// Which pass: what shuffles and random maps depend on besides the position.
@@ -48,6 +30,10 @@ struct Pass {
   uint64_t seed = 0;
   int64_t epoch = 0;
 };
+
+/// How a pass's elements relate to those of another pass: element i is the same; the same elements
+/// in another order; or others.
+enum class Order : uint8_t { fixed, permuted, changing };
 
 /// One link of the chain. Immutable; called from several threads.
 class TD_API Stage {
@@ -60,6 +46,11 @@ class TD_API Stage {
   /// Appends the numbers, in their datasets, of the samples that element i is made of.
   virtual void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const = 0;
   virtual std::string text() const = 0;
+  virtual Order order() const { return Order::changing; }
+  /// A number below identities() that element i keeps when the order changes; where order() is not
+  /// `changing`.
+  virtual int64_t identity(Pass, int64_t i) const { return i; }
+  virtual int64_t identities() const { return size(); }
 };
 using StageRef = std::shared_ptr<const Stage>;
 inline constexpr int64_t kEndless = INT64_MAX;
@@ -67,11 +58,18 @@ inline constexpr int64_t kEndless = INT64_MAX;
 using One = std::function<std::vector<Tensor>(int64_t)>;
 using Many = std::function<std::vector<Tensor>(std::span<const int64_t>)>;
 using Apply = std::function<std::vector<Tensor>(std::vector<Tensor>)>;
+using Number = std::function<int64_t(std::vector<Tensor>)>;  ///< of an element
 TD_API StageRef source_stage(int64_t size, One one, Many many, std::string name);
 TD_API StageRef map_stage(StageRef in, Apply fn);
 TD_API StageRef shuffle_stage(StageRef in);
 TD_API StageRef batch_stage(StageRef in, int64_t n, BatchOptions options);
+TD_API StageRef filter_stage(StageRef in, Number keep);
+TD_API StageRef bucket_stage(StageRef in, Number length, std::vector<int64_t> boundaries,
+                             std::vector<int64_t> batch_sizes, BucketOptions options);
+TD_API StageRef sample_stage(StageRef in, std::vector<double> weights, int64_t draws);
 TD_API StageRef cache_stage(StageRef in);
+TD_API StageRef file_cache_stage(StageRef in, const FilePath& file, const std::string& key,
+                                 uint64_t seed);
 TD_API StageRef shard_stage(StageRef in, int64_t rank, int64_t ranks, ShardOptions options);
 TD_API StageRef range_stage(StageRef in, int64_t skip, int64_t take);
 TD_API StageRef repeat_stage(StageRef in, int64_t count);
@@ -138,12 +136,48 @@ class Pipeline : public AnyPipeline {
   }
   /// A new permutation of all elements in every epoch.
   Pipeline shuffle() const { return with<T>(detail::shuffle_stage(stage())); }
+  /// The elements of which keep(element) gives true. Every element is computed once, here, on all
+  /// threads; what is kept of them is one bit. Behind shuffle() too; throws Value behind random
+  /// maps and whatever else changes from pass to pass.
+  template <class F>
+  Pipeline filter(F keep) const {
+    return with<T>(detail::filter_stage(stage(), [keep = std::move(keep)](std::vector<Tensor> f) {
+      return static_cast<int64_t>(static_cast<bool>(keep(detail::from_fields<T>(std::move(f)))));
+    }));
+  }
+  /// `draws` elements in an epoch, drawn anew with these probabilities (weight / sum), with
+  /// replacement: PyTorch's WeightedRandomSampler. draws -1: as many as there are.
+  Pipeline sample(std::vector<double> weights, int64_t draws = -1) const {
+    return with<T>(detail::sample_stage(stage(), std::move(weights), draws));
+  }
+  /// Batches of elements of like length, padded, as tf.data's bucket_by_sequence_length makes them:
+  /// bucket k holds lengths from boundaries[k - 1] up to below boundaries[k] and gives batches of
+  /// batch_sizes[k]; there is one bucket more than boundaries. A batch is given when it is full,
+  /// those that never are at the end. Every element is computed once, here, for length(element);
+  /// what holds for filter() holds here too.
+  template <class F>
+  Pipeline bucket_by_length(F length, std::vector<int64_t> boundaries,
+                            std::vector<int64_t> batch_sizes, BucketOptions o = {}) const {
+    return with<T>(detail::bucket_stage(
+        stage(),
+        [length = std::move(length)](std::vector<Tensor> f) {
+          return static_cast<int64_t>(length(detail::from_fields<T>(std::move(f))));
+        },
+        std::move(boundaries), std::move(batch_sizes), o));
+  }
   /// Elements of n stacked samples. Throws Shape (at the batch) when they differ.
   Pipeline batch(int64_t n, BatchOptions o = {}) const {
     return with<T>(detail::batch_stage(stage(), n, o));
   }
   /// Keep every element once it was computed, as of epoch 0: random maps belong behind it.
   Pipeline cache() const { return with<T>(detail::cache_stage(stage())); }
+  /// The same in a file, which the next run finds. It is written here, atomically, unless it is
+  /// there with the same chain and the same `key`: name in it what the elements depend on (the
+  /// data's version, the arguments of maps). A cut file is written anew, a damaged element computed
+  /// anew, each with a warning.
+  Pipeline cache(const FilePath& file, const std::string& key = "") const {
+    return with<T>(detail::file_cache_stage(stage(), file, key, seed()));
+  }
   /// Elements rank, rank + ranks, ... of all.
   Pipeline shard(int64_t rank, int64_t ranks, ShardOptions o = {}) const {
     return with<T>(detail::shard_stage(stage(), rank, ranks, o));

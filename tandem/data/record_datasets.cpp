@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/base/mapped_pages.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
 
@@ -76,7 +77,9 @@ TFRecordDataset::TFRecordDataset(const std::vector<std::string>& files, TFRecord
     : options_(std::move(options)) {
   int64_t n = 0;
   for (const std::string& f : expand_all(files, kName)) {
-    files_.push_back(std::make_shared<const io::TFRecordFile>(f));
+    files_.push_back(std::make_shared<const io::TFRecordFile>(
+        f, io::TFRecordFileOptions{.keep_whole = options_.skip_damaged}));
+    if (!files_.back()->damage().empty()) damaged_.add();
     ends_.push_back(n += files_.back()->size());
   }
 }
@@ -100,7 +103,12 @@ io::TFExample TFRecordDataset::example(int64_t i) const {
 }
 
 Example TFRecordDataset::get(int64_t i) const {
+  TD_CHECK(i >= 0 && i < size(), Index, "sample {} of a dataset of {}", i, size());
   NoGradGuard no_grad;
+  return damaged_.take(i, size(), options_.skip_damaged, [this](int64_t k) { return read(k); });
+}
+
+Example TFRecordDataset::read(int64_t i) const {
   const std::string name = name_of(i);
   const io::TFExample e = example(i);
   const auto value = [&](const std::string& key, bool x) -> Tensor {
@@ -125,7 +133,9 @@ Example TFRecordDataset::get(int64_t i) const {
 WebDataset::WebDataset(const std::vector<std::string>& shards, WebDatasetOptions options)
     : options_(std::move(options)) {
   for (const std::string& f : expand_all(shards, kName)) {
-    shards_.push_back(std::make_shared<const io::TarFile>(f));
+    shards_.push_back(std::make_shared<const io::TarFile>(
+        f, io::TarFileOptions{.keep_whole = options_.skip_damaged}));
+    if (!shards_.back()->damage().empty()) damaged_.add();
     const auto& entries = shards_.back()->entries();
     for (size_t first = 0; first < entries.size();) {
       const std::string_view name = split_name(entries[first].name).first;
@@ -142,11 +152,16 @@ WebDataset::WebDataset(const std::vector<std::string>& shards, WebDatasetOptions
               return k;
           at = end + 1;
         }
-        TD_FAIL(Value, "'{}': the sample '{}' has no entry '{}'", f, name, list);
+        TD_CHECK(options_.skip_damaged, Value, "'{}': the sample '{}' has no entry '{}'", f, name,
+                 list);
+        return entries.size();
       };
       s.x = find(options_.x);
       s.y = find(options_.y);
-      samples_.push_back(s);
+      if (s.x < entries.size() && s.y < entries.size())
+        samples_.push_back(s);
+      else
+        damaged_.add();
     }
   }
 }
@@ -167,17 +182,26 @@ std::string_view WebDataset::entry(int64_t i, const std::string& extension) cons
   for (size_t k = s.first; k < s.first + s.count; ++k) {
     const io::TarFile::Entry& e = s.shard->entries()[k];
     const std::string_view own = split_name(e.name).second;
-    if (own == extension) return e.bytes;
+    if (own == extension) {
+      passed_mapped(e.bytes.data(), e.bytes.size());
+      return e.bytes;
+    }
     names += (names.empty() ? "" : ", ") + std::string(own);
   }
   TD_FAIL(Value, "{} has no entry '{}', it has ({})", name_of(i), extension, names);
 }
 
 Example WebDataset::get(int64_t i) const {
+  at(i);  // throws Index
   NoGradGuard no_grad;
+  return damaged_.take(i, size(), options_.skip_damaged, [this](int64_t k) { return read(k); });
+}
+
+Example WebDataset::read(int64_t i) const {
   const Sample& s = at(i);
   const io::TarFile::Entry &x = s.shard->entries()[s.x], &y = s.shard->entries()[s.y];
   const std::string name = fmt::format("{}: {}", s.shard->path(), x.name);
+  passed_mapped(x.bytes.data(), x.bytes.size());
   std::string_view text = y.bytes;
   while (!text.empty() && std::strchr(" \t\r\n", text.back())) text.remove_suffix(1);
   int64_t label = 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/data/damaged.h"
 #include "tandem/data/datasets.h"
 #include "tandem/io/image.h"
 #include "tandem/io/tar.h"
@@ -26,6 +27,10 @@ struct TFRecordOptions {
   std::optional<DType> x_raw = {};
   IntList x_shape = {};  ///< of numbers; empty: [how many there are]
   io::ImageMode mode = io::ImageMode::rgb;
+  /// A record that cannot be read is replaced by the next one that can, what follows a damaged
+  /// length in a file is left out (lengths are how the next record is found), and both are counted
+  /// in damaged(); else they throw Format naming file and record.
+  bool skip_damaged = false;
 };
 /// Examples of TFRecord files, one file after the other: x a picture u8 [c, h, w] or numbers, y i64
 /// or f32, 0-d for one number.
@@ -39,19 +44,26 @@ class TD_API TFRecordDataset {
   Example get(int64_t i) const;
   /// The whole example; its bytes live as long as the dataset.
   io::TFExample example(int64_t i) const;
+  /// How often a damaged record was met and passed over.
+  int64_t damaged() const { return damaged_.count(); }
 
  private:
+  Example read(int64_t i) const;
   const io::TFRecordFile& file_of(int64_t& i) const;
   std::string name_of(int64_t i) const;
   TFRecordOptions options_;
   std::vector<std::shared_ptr<const io::TFRecordFile>> files_;
   std::vector<int64_t> ends_;
+  Damaged damaged_;
 };
 
 struct WebDatasetOptions {
   /// What follows the first '.' of an entry's name; several, by ';', are tried in order.
   std::string x = "jpg;jpeg;png;webp", y = "cls";
   io::ImageMode mode = io::ImageMode::rgb;
+  /// A sample that cannot be read is replaced by the next one that can; samples without x or y, and
+  /// what follows a damaged head in a shard, are left out; all are counted in damaged().
+  bool skip_damaged = false;
 };
 /// Tar shards in which entries of one name up to the first '.' are one sample: x the picture u8 [c,
 /// h, w]; y the number that the entry `y` holds as text, i64 0-d.
@@ -66,8 +78,11 @@ class TD_API WebDataset {
   std::string name_of(int64_t i) const;
   /// The bytes of another entry of sample i; throws Value naming those that it has.
   std::string_view entry(int64_t i, const std::string& extension) const;
+  /// How often a damaged sample was met and passed over.
+  int64_t damaged() const { return damaged_.count(); }
 
  private:
+  Example read(int64_t i) const;
   struct Sample {
     const io::TarFile* shard;
     size_t first, count;  ///< entries
@@ -77,6 +92,7 @@ class TD_API WebDataset {
   WebDatasetOptions options_;
   std::vector<std::shared_ptr<const io::TarFile>> shards_;
   std::vector<Sample> samples_;
+  Damaged damaged_;
 };
 
 }  // namespace tandem::data

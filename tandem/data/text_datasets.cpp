@@ -5,16 +5,20 @@
 #include <cmath>
 #include <cstring>
 
+#include "tandem/base/mapped_pages.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/view.h"
 
 namespace tandem::data {
 namespace {
 
-constexpr int64_t kEvery = 64;  // lines between two marks
-
 void check_index(int64_t i, int64_t n) {
   TD_CHECK(i >= 0 && i < n, Index, "sample {} of a dataset of {}", i, n);
+}
+
+// Of one file that is held as a whole anyway nothing is given back.
+void passed(const MappedFile& file, uint64_t at, uint64_t bytes) {
+  if (file.size() > kPassedBytes) passed_mapped(file.data() + at, bytes);
 }
 
 }  // namespace
@@ -24,31 +28,46 @@ TextLines::TextLines(const FilePath& path, TextLinesOptions options)
   uint64_t at = 0;
   for (int64_t number = 1; at < file_->size(); ++number) {
     const uint64_t begin = at;
-    const std::string_view text = cut(begin, at);
-    TD_CHECK(text.size() <= options_.longest, Format,
-             "'{}' line {}: {} bytes, at most {} are allowed in a line", file_->path(), number,
-             text.size(), options_.longest);
-    if (options_.skip_empty && text.empty()) continue;
-    if (size_++ % kEvery == 0) marks_.push_back({begin, number});
+    const std::string_view text = cut(begin, number, at);
+    passed(*file_, begin, at - begin);
+    if (!options_.skip_empty || !text.empty()) marks_.add({begin, number});
   }
 }
 
-std::string_view TextLines::cut(uint64_t at, uint64_t& next) const {
+// The line that begins at byte `at`; `number` is named when it is too long.
+std::string_view TextLines::cut(uint64_t at, int64_t number, uint64_t& next) const {
   const std::string_view all = file_->view();
-  const auto* end = static_cast<const char*>(std::memchr(all.data() + at, '\n', all.size() - at));
-  uint64_t stop = end ? static_cast<uint64_t>(end - all.data()) : all.size();
+  // As far as a line may go with its end, in windows: it can be larger than what is to be held.
+  constexpr uint64_t kWindow = 4 << 20;
+  const uint64_t room = all.size() - at;
+  const uint64_t limit = options_.longest < room ? std::min(options_.longest + 2, room) : room;
+  const char* end = nullptr;
+  for (uint64_t from = 0; from < limit && !end; from += kWindow) {
+    const char* p = all.data() + at + from;
+    const uint64_t n = std::min(kWindow, limit - from);
+    end = static_cast<const char*>(std::memchr(p, '\n', n));
+    if (!end) passed(*file_, at + from, n);
+  }
+  uint64_t stop = end ? static_cast<uint64_t>(end - all.data()) : at + limit;
   next = end ? stop + 1 : stop;
   if (stop > at && all[stop - 1] == '\r') --stop;
+  TD_CHECK(
+      stop - at <= options_.longest, Format,
+      "'{}' line {}: more than the {} bytes that are allowed in a line\nSet `longest`, if this "
+      "is a text file.",
+      file_->path(), number, options_.longest);
   return all.substr(at, stop - at);
 }
 
 std::string_view TextLines::seek(int64_t i, int64_t& number) const {
-  check_index(i, size_);
-  const Mark mark = marks_[static_cast<size_t>(i / kEvery)];
+  check_index(i, size());
+  const Mark mark = marks_.before(i);
   uint64_t at = mark.at;
   number = mark.number;
-  for (int64_t left = i % kEvery;; ++number) {
-    const std::string_view text = cut(at, at);
+  for (int64_t left = i % marks_.every();; ++number) {
+    const uint64_t begin = at;
+    const std::string_view text = cut(begin, number, at);
+    passed(*file_, begin, at - begin);
     if (options_.skip_empty && text.empty()) continue;
     if (left-- == 0) return text;
   }
@@ -75,8 +94,8 @@ JsonLines::JsonLines(const FilePath& path, JsonLinesOptions options)
     : lines_(path), options_(std::move(options)) {}
 
 io::Json JsonLines::json(int64_t i) const {
-  int64_t number = lines_.number(i);
-  const std::string_view text = lines_.line(i);
+  int64_t number;
+  const std::string_view text = lines_.seek(i, number);
   io::Json j = io::parse_json(text, fmt::format("'{}' line {}", lines_.path(), number));
   TD_CHECK(j.as_object(), Format, "'{}' line {} wants an object, got {}", lines_.path(), number,
            j.kind());
@@ -162,6 +181,8 @@ int64_t TokenFile::token(int64_t at) const {
 void TokenFile::copy(int64_t i, int64_t* x, int64_t* y) const {
   check_index(i, size_);
   const int64_t at = first_ + i * options_.stride, n = options_.block;
+  const size_t item = size_of(options_.dtype);
+  passed(*file_, static_cast<size_t>(at) * item, static_cast<size_t>(n + 1) * item);
   for (int64_t k = 0; k < n; ++k) x[k] = token(at + k);
   std::memcpy(y, x + 1, static_cast<size_t>(n - 1) * sizeof(int64_t));
   y[n - 1] = token(at + n);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets of text files: lines, JSON lines and files of tokens. They map the file and keep the
-// place of every 64th line only, so a file far larger than memory costs little of it.
+// Datasets of text files: lines, JSON lines and files of tokens. They map the file, give the pages
+// they have read back and keep a bounded number of places, so that a file far larger than memory
+// costs little of it.
 #pragma once
 
 #include <string>
@@ -10,6 +11,7 @@
 #include "tandem/base/file.h"
 #include "tandem/data/datasets.h"
 #include "tandem/io/json.h"
+#include "tandem/io/places.h"
 
 namespace tandem::data {
 
@@ -24,7 +26,7 @@ class TD_API TextLines {
   static constexpr const char* kName = "TextLines";
   /// Throws Io; Format for a line longer than allowed, with its number.
   explicit TextLines(const FilePath& path, TextLinesOptions options = {});
-  int64_t size() const { return size_; }
+  int64_t size() const { return marks_.size(); }
   Tensor get(int64_t i) const;
   /// The line without its end; it lives as long as the dataset.
   std::string_view line(int64_t i) const;
@@ -37,12 +39,12 @@ class TD_API TextLines {
     uint64_t at;
     int64_t number;
   };
+  friend class JsonLines;
   std::string_view seek(int64_t i, int64_t& number) const;
-  std::string_view cut(uint64_t at, uint64_t& next) const;
+  std::string_view cut(uint64_t at, int64_t number, uint64_t& next) const;
   Ref<MappedFile> file_;
   TextLinesOptions options_;
-  std::vector<Mark> marks_;
-  int64_t size_ = 0;
+  io::Places<Mark> marks_;
 };
 
 struct JsonLinesOptions {
@@ -50,8 +52,8 @@ struct JsonLinesOptions {
   DType x_dtype = DType::f32, y_dtype = DType::i64;
 };
 
-/// One JSON object a line; its members x and y are numbers or arrays of one size, nested as deep as
-/// the tensors' dimensions. Throws Format naming file and line.
+/// One JSON object a line, parsed when it is asked for; its members x and y are numbers or arrays
+/// of one size, nested as deep as the tensors' dimensions. Throws Format naming file and line.
 class TD_API JsonLines {
  public:
   static constexpr const char* kName = "JsonLines";

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "tandem/base/error.h"
 #include "tandem/data/image_ops_internal.h"
+#include "tandem/data/transforms_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/rng.h"
 #include "tandem/ops/ops.h"
@@ -54,6 +54,17 @@ void affine_all(Vision& v, const AffineArgs& a, Interpolation mode, const Fill& 
   if (v.boxes.defined()) v.boxes = affine_boxes(v.boxes, a, h, w);
 }
 
+void pad_all(Vision& v, const Sizes& padding, const Fill& fill, PaddingMode mode) {
+  both(v, [&](const Tensor& t, bool mask) {
+    return pad_image(t, padding, mask ? Fill{0} : fill, mode);
+  });
+  if (v.boxes.defined()) {
+    const auto x = static_cast<double>(padding[0]);
+    const auto y = static_cast<double>(padding[padding.size() > 1 ? 1 : 0]);
+    v.boxes = v.boxes + tensor({x, y, x, y}, DType::f32);
+  }
+}
+
 std::array<int64_t, 2> resized(int64_t h, int64_t w, const Sizes& size, int64_t max_size) {
   if (size.size() == 2) return {size[0], size[1]};
   const int64_t shorter = std::min(h, w), longer = std::max(h, w);
@@ -71,41 +82,11 @@ std::array<int64_t, 2> resized(int64_t h, int64_t w, const Sizes& size, int64_t 
 
 using detail::between;
 using detail::both;
-
-namespace {
-
-void check_size(const Sizes& size, const char* what) {
-  TD_CHECK((size.size() == 1 || size.size() == 2) && size[0] > 0 && size.back() > 0, Value,
-           "{}: the size is {{both}} or {{height, width}}, positive", what);
-}
-void check_probability(double p, const char* what) {
-  TD_CHECK(p >= 0 && p <= 1, Value, "{}: p lies in 0 .. 1, got {}", what, p);
-}
-void check_range(Range r, const char* what) {
-  TD_CHECK(r[0] <= r[1], Value, "{}: the range {} .. {} is empty", what, r[0], r[1]);
-}
-bool happens(PhiloxStream& random, double p) { return between(random, 0, 1) < p; }
-
-// A colour function that is called with probability p.
-Transform sometimes(const char* name, double p, std::function<Tensor(const Tensor&)> f) {
-  check_probability(p, name);
-  return Transform(name, [p, f = std::move(f)](Vision& v, PhiloxStream& random) {
-    if (happens(random, p)) v.image = f(v.image);
-  });
-}
-
-void pad_all(Vision& v, const Sizes& padding, const Fill& fill, PaddingMode mode) {
-  both(v, [&](const Tensor& t, bool mask) {
-    return pad_image(t, padding, mask ? Fill{0} : fill, mode);
-  });
-  if (v.boxes.defined()) {
-    const auto x = static_cast<double>(padding[0]);
-    const auto y = static_cast<double>(padding[padding.size() > 1 ? 1 : 0]);
-    v.boxes = v.boxes + tensor({x, y, x, y}, DType::f32);
-  }
-}
-
-}  // namespace
+using detail::check_probability;
+using detail::check_range;
+using detail::check_size;
+using detail::happens;
+using detail::pad_all;
 
 Transform::Transform(std::string name, Step step)
     : name_(std::move(name)), step_(std::make_shared<const Step>(std::move(step))) {}
@@ -347,83 +328,34 @@ Transform RandomPerspective(RandomPerspectiveOptions o) {
   });
 }
 
-Transform ColorJitter(ColorJitterOptions o) {
-  for (const Range& r : {o.brightness, o.contrast, o.saturation, o.hue})
-    check_range(r, "ColorJitter");
-  TD_CHECK(o.hue[0] >= -0.5 && o.hue[1] <= 0.5, Value,
-           "ColorJitter: hue lies in -0.5 .. 0.5, got {} .. {}", o.hue[0], o.hue[1]);
-  return Transform("ColorJitter", [o](Vision& v, PhiloxStream& random) {
-    const double factors[4] = {between(random, o.brightness[0], o.brightness[1]),
-                               between(random, o.contrast[0], o.contrast[1]),
-                               between(random, o.saturation[0], o.saturation[1]),
-                               between(random, o.hue[0], o.hue[1])};
-    size_t order[4] = {0, 1, 2, 3};
-    for (size_t i = 4; i > 1; --i) std::swap(order[i - 1], order[random.next_below(i)]);
-    for (const size_t i : order) {
-      if (factors[i] == (i == 3 ? 0.0 : 1.0)) continue;
-      v.image = i == 0   ? adjust_brightness_image(v.image, factors[0])
-                : i == 1 ? adjust_contrast_image(v.image, factors[1])
-                : i == 2 ? adjust_saturation_image(v.image, factors[2])
-                         : adjust_hue_image(v.image, factors[3]);
+Transform ElasticTransform(ElasticTransformOptions o) {
+  const double sx = o.sigma[0], sy = o.sigma[1];
+  TD_CHECK((sx > 0 && sy > 0) || (sx == 0 && sy == 0), Value,
+           "ElasticTransform: both sigmas are positive, or both 0, got {} and {}", sx, sy);
+  return Transform("ElasticTransform", [o](Vision& v, PhiloxStream& random) {
+    const int64_t h = v.image.size(1), w = v.image.size(2);
+    std::array<Tensor, 2> moves;
+    for (size_t axis = 0; axis < 2; ++axis) {
+      std::vector<float> noise(static_cast<size_t>(h * w));
+      for (float& x : noise) x = random.next_uniform() * 2 - 1;
+      moves[axis] = tensor(noise, Shape(1, h, w));
+      if (o.sigma[axis] > 0) {
+        const int64_t kernel = static_cast<int64_t>(8 * o.sigma[axis] + 1) | 1;
+        TD_CHECK(kernel / 2 < std::min(h, w), Value,
+                 "ElasticTransform: sigma {} blurs over {} pixels, which a picture of {} x {} "
+                 "is too small for",
+                 o.sigma[axis], kernel, h, w);
+        moves[axis] = gaussian_blur_image(moves[axis], {kernel, kernel}, o.sigma);
+      }
+      moves[axis] = moves[axis] * (o.alpha[axis] / static_cast<double>(axis == 0 ? w : h));
     }
+    const Tensor displacement = stack({moves[0], moves[1]}, 3);
+    v.image = elastic_image(v.image, displacement, o.interpolation, o.fill);
+    if (v.mask.defined())
+      v.mask = elastic_image(v.mask, displacement, Interpolation::nearest, Fill{0});
+    if (v.boxes.defined()) v.boxes = elastic_boxes(v.boxes, displacement);
   });
 }
-
-Transform Grayscale(int64_t num_output_channels) {
-  return Transform("Grayscale", [num_output_channels](Vision& v, PhiloxStream&) {
-    v.image = rgb_to_grayscale_image(v.image, num_output_channels);
-  });
-}
-Transform RandomGrayscale(double p) {
-  return sometimes("RandomGrayscale", p, [](const Tensor& t) {
-    return rgb_to_grayscale_image(t, t.size(0) == 1 ? 1 : 3);
-  });
-}
-Transform GaussianBlur(std::array<int64_t, 2> kernel_size, Range sigma) {
-  check_range(sigma, "GaussianBlur");
-  return Transform("GaussianBlur", [kernel_size, sigma](Vision& v, PhiloxStream& random) {
-    const double s = between(random, sigma[0], sigma[1]);
-    v.image = gaussian_blur_image(v.image, kernel_size, std::array<double, 2>{s, s});
-  });
-}
-Transform RandomInvert(double p) { return sometimes("RandomInvert", p, invert_image); }
-Transform RandomPosterize(int64_t bits, double p) {
-  return sometimes("RandomPosterize", p,
-                   [bits](const Tensor& t) { return posterize_image(t, bits); });
-}
-Transform RandomSolarize(double threshold, double p) {
-  return sometimes("RandomSolarize", p,
-                   [threshold](const Tensor& t) { return solarize_image(t, threshold); });
-}
-Transform RandomAdjustSharpness(double f, double p) {
-  return sometimes("RandomAdjustSharpness", p,
-                   [f](const Tensor& t) { return adjust_sharpness_image(t, f); });
-}
-Transform RandomAutocontrast(double p) {
-  return sometimes("RandomAutocontrast", p, autocontrast_image);
-}
-Transform RandomEqualize(double p) { return sometimes("RandomEqualize", p, equalize_image); }
-Transform RandomChannelPermutation() {
-  return Transform("RandomChannelPermutation", [](Vision& v, PhiloxStream& random) {
-    std::vector<int64_t> order(static_cast<size_t>(v.image.size(0)));
-    std::iota(order.begin(), order.end(), int64_t{0});
-    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.next_below(i)]);
-    v.image = index_select(v.image, 0, tensor(order));
-  });
-}
-
-Transform Normalize(std::vector<double> mean, std::vector<double> std) {
-  return Transform("Normalize",
-                   [mean = std::move(mean), std = std::move(std)](Vision& v, PhiloxStream&) {
-                     v.image = normalize_image(v.image, mean, std);
-                   });
-}
-Transform ToDtype(DType dtype, bool scale) {
-  return Transform("ToDtype", [dtype, scale](Vision& v, PhiloxStream&) {
-    v.image = to_dtype_image(v.image, dtype, scale);
-  });
-}
-Transform ConvertImageDtype(DType dtype) { return ToDtype(dtype, true); }
 
 Transform RandomErasing(RandomErasingOptions o) {
   check_probability(o.p, "RandomErasing");
@@ -446,29 +378,36 @@ Transform RandomErasing(RandomErasingOptions o) {
   });
 }
 
-Transform SanitizeBoundingBoxes(double min_size, double min_area) {
-  return Transform("SanitizeBoundingBoxes", [min_size, min_area](Vision& v, PhiloxStream&) {
-    if (!v.boxes.defined()) return;
-    const std::vector<float> b = v.boxes.to_vector<float>();
-    const auto most_w = static_cast<float>(v.image.size(2));
-    const auto most_h = static_cast<float>(v.image.size(1));
-    std::vector<int64_t> kept;
-    for (size_t i = 0; i < b.size(); i += 4) {
-      const double w = static_cast<double>(b[i + 2]) - static_cast<double>(b[i]);
-      const double h = static_cast<double>(b[i + 3]) - static_cast<double>(b[i + 1]);
-      const bool inside = b[i] >= 0 && b[i + 1] >= 0 && b[i + 2] <= most_w && b[i + 3] <= most_h;
-      if (w >= min_size && h >= min_size && w * h >= min_area && inside)
-        kept.push_back(static_cast<int64_t>(i / 4));
-    }
-    v.boxes = index_select(v.boxes, 0, tensor(kept));
-    if (v.labels.defined()) v.labels = index_select(v.labels, 0, tensor(kept));
-  });
+Tensor FiveCrop(const Tensor& image, Sizes size) {
+  check_size(size, "FiveCrop");
+  const detail::Picture p(image, "FiveCrop");
+  const int64_t h = size[0], w = size.back(), bottom = p.h - h, right = p.w - w;
+  TD_CHECK(bottom >= 0 && right >= 0, Value, "FiveCrop: {} x {} does not fit into {} x {}", h, w,
+           p.h, p.w);
+  NoGradGuard no_grad;
+  return stack({crop_image(p.held, 0, 0, h, w), crop_image(p.held, 0, right, h, w),
+                crop_image(p.held, bottom, 0, h, w), crop_image(p.held, bottom, right, h, w),
+                center_crop_image(p.held, h, w)});
 }
 
-Transform ClampBoundingBoxes() {
-  return Transform("ClampBoundingBoxes", [](Vision& v, PhiloxStream&) {
-    if (v.boxes.defined()) v.boxes = clamp_boxes(v.boxes, v.image.size(1), v.image.size(2));
-  });
+Tensor TenCrop(const Tensor& image, Sizes size, bool vertical_flip) {
+  NoGradGuard no_grad;
+  const Tensor flipped = vertical_flip ? vertical_flip_image(image) : horizontal_flip_image(image);
+  return cat({FiveCrop(image, size), FiveCrop(flipped, size)});
+}
+
+Tensor UniformTemporalSubsample(const Tensor& video, int64_t num_samples) {
+  TD_CHECK(video.defined() && video.dim() >= 4 && video.size(-4) > 0, Shape,
+           "UniformTemporalSubsample: a video is [..., t, c, h, w], got {}",
+           video.defined() ? video.shape().to_string() : "an undefined tensor");
+  TD_CHECK(num_samples > 0, Value, "UniformTemporalSubsample: at least one sample, got {}",
+           num_samples);
+  NoGradGuard no_grad;
+  const auto last = static_cast<float>(video.size(-4) - 1);
+  std::vector<int64_t> frames;
+  for (int64_t i = 0; i < num_samples; ++i)
+    frames.push_back(static_cast<int64_t>(detail::linspace_at(0, last, num_samples, i)));
+  return index_select(video, -4, tensor(frames));
 }
 
 }  // namespace tandem::data

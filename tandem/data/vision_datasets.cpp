@@ -106,7 +106,14 @@ VOCDetection::VOCDetection(const FilePath& folder, VOCDetectionOptions options)
       at = end + 1;
     }
   }
-  for (const std::string& id : ids) samples_.push_back(read(folder.str(), id));
+  for (const std::string& id : ids) {
+    try {
+      samples_.push_back(read(folder.str(), id));
+    } catch (const Error& e) {
+      if (!options_.skip_damaged || e.kind() != ErrorKind::Format) throw;
+      damaged_.add();
+    }
+  }
   TD_CHECK(!samples_.empty(), Value, "VOCDetection: there are no annotations in '{}'",
            folder.str());
   std::vector<std::string>& classes = options_.classes;
@@ -124,7 +131,11 @@ VOCDetection::VOCDetection(const FilePath& folder, VOCDetectionOptions options)
 Detection VOCDetection::get(int64_t i) const {
   TD_CHECK(i >= 0 && i < size(), Index, "sample {} of a dataset of {}", i, size());
   NoGradGuard no_grad;
-  const Sample& s = samples_[static_cast<size_t>(i)];
+  return damaged_.take(i, size(), options_.skip_damaged,
+                       [this](int64_t k) { return load(samples_[static_cast<size_t>(k)]); });
+}
+
+Detection VOCDetection::load(const Sample& s) const {
   std::vector<int64_t> labels;
   for (const std::string& name : s.names)
     labels.push_back(std::find(options_.classes.begin(), options_.classes.end(), name) -
@@ -148,6 +159,10 @@ ImageMaskFolder::ImageMaskFolder(const FilePath& folder, ImageMaskOptions option
 Example ImageMaskFolder::get(int64_t i) const {
   TD_CHECK(i >= 0 && i < size(), Index, "sample {} of a dataset of {}", i, size());
   NoGradGuard no_grad;
+  return damaged_.take(i, size(), options_.skip_damaged, [this](int64_t k) { return read(k); });
+}
+
+Example ImageMaskFolder::read(int64_t i) const {
   const auto& [image, mask] = files_[static_cast<size_t>(i)];
   Vision v{io::read_image(image, {.mode = options_.mode}),
            {},

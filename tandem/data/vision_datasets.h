@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/data/damaged.h"
 #include "tandem/data/datasets.h"
 #include "tandem/data/transforms.h"
 #include "tandem/io/image.h"
@@ -19,6 +20,9 @@ struct VOCDetectionOptions {
   /// Names of the classes in order; empty: those that occur, sorted.
   std::vector<std::string> classes = {};
   bool keep_difficult = true;
+  /// Annotations that cannot be read are left out, a picture that cannot is replaced by the next
+  /// sample, and both are counted in damaged(); else they throw Format naming the file.
+  bool skip_damaged = false;
   std::optional<Transform> transform = {};
 };
 /// A picture and its boxes. Shapes differ from sample to sample.
@@ -37,6 +41,8 @@ class TD_API VOCDetection {
   Detection get(int64_t i) const;
   const std::vector<std::string>& classes() const { return options_.classes; }
   const std::string& file(int64_t i) const { return samples_.at(static_cast<size_t>(i)).file; }
+  /// How often a damaged file was met and passed over.
+  int64_t damaged() const { return damaged_.count(); }
 
  private:
   struct Sample {
@@ -45,14 +51,58 @@ class TD_API VOCDetection {
     std::vector<std::string> names;
   };
   Sample read(const std::string& folder, const std::string& id) const;
+  Detection load(const Sample& s) const;
   VOCDetectionOptions options_;
   std::vector<Sample> samples_;
+  Damaged damaged_;
+};
+
+struct MosaicDatasetOptions {
+  MosaicOptions mosaic = {};
+  std::optional<Transform> transform = {};  ///< of the canvas
+};
+namespace detail {
+/// i and three drawn samples of n.
+TD_API std::array<int64_t, 4> mosaic_samples(int64_t i, int64_t n);
+}  // namespace detail
+/// Sample i of another dataset as a mosaic with three others, drawn anew each time. Its samples
+/// have `image`, `boxes` and `labels` (Detection, Vision), and so have these.
+template <Dataset D>
+class MosaicDataset {
+ public:
+  using Sample = std::decay_t<decltype(std::declval<const D&>().get(0))>;
+  static constexpr const char* kName = "MosaicDataset";
+  MosaicDataset(D dataset, Sizes size, MosaicDatasetOptions options = {})
+      : dataset_(std::move(dataset)), size_(std::move(size)), options_(std::move(options)) {}
+  int64_t size() const { return dataset_.size(); }
+  Sample get(int64_t i) const {
+    std::vector<Vision> four;
+    for (const int64_t k : detail::mosaic_samples(i, size())) {
+      const Sample s = dataset_.get(k);
+      four.push_back({s.image, s.boxes, s.labels, {}});
+    }
+    Vision v = Mosaic(four, size_, options_.mosaic);
+    if (options_.transform) v = (*options_.transform)(std::move(v));
+    Sample out;
+    out.image = v.image;
+    out.boxes = v.boxes;
+    out.labels = v.labels;
+    return out;
+  }
+
+ private:
+  D dataset_;
+  Sizes size_;
+  MosaicDatasetOptions options_;
 };
 
 struct ImageMaskOptions {
   std::string image = "image", mask = "label";  ///< folders with files of the same names
   io::ImageMode mode = io::ImageMode::gray;     ///< of the pictures
   int64_t threshold = 128;  ///< mask values from here on are 1; 0: values as they are
+  /// A sample that cannot be read is replaced by the next one that can, and counted in damaged();
+  /// else it throws Format naming the file.
+  bool skip_damaged = false;
   std::optional<Transform> transform = {};
 };
 /// Pictures and masks: x u8 [c, h, w] (or what the transform makes of it), y i64 [h, w].
@@ -63,10 +113,14 @@ class TD_API ImageMaskFolder {
   explicit ImageMaskFolder(const FilePath& folder, ImageMaskOptions options = {});
   int64_t size() const { return static_cast<int64_t>(files_.size()); }
   Example get(int64_t i) const;
+  /// How often a damaged file was met and passed over.
+  int64_t damaged() const { return damaged_.count(); }
 
  private:
+  Example read(int64_t i) const;
   ImageMaskOptions options_;
   std::vector<std::pair<std::string, std::string>> files_;
+  Damaged damaged_;
 };
 
 /// A citation graph of Planetoid with its fixed split (Yang et al., "Revisiting semi-supervised

@@ -4,6 +4,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <vector>
 
@@ -25,7 +26,7 @@ Tensor new_image(int64_t channels, int64_t height, int64_t width) {
 #if defined(__x86_64__)
 /// Sixteen pixels of three channels at a time; gives how many were done.
 __attribute__((target("ssse3"))) int64_t planes_of_3(const unsigned char* from, unsigned char* to,
-                                                     int64_t pixels) {
+                                                     int64_t pixels, int64_t plane) {
   // Where each of the 48 bytes of a plane's sixteen pixels lies in the three loads.
   __m128i pick[3][3];
   for (int c = 0; c < 3; ++c)
@@ -42,7 +43,7 @@ __attribute__((target("ssse3"))) int64_t planes_of_3(const unsigned char* from, 
     const auto* p = reinterpret_cast<const __m128i*>(from + 3 * i);
     const __m128i a = _mm_loadu_si128(p), b = _mm_loadu_si128(p + 1), d = _mm_loadu_si128(p + 2);
     for (int c = 0; c < 3; ++c)
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + c * pixels + i),
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + c * plane + i),
                        _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, pick[c][0]),
                                                  _mm_shuffle_epi8(b, pick[c][1])),
                                     _mm_shuffle_epi8(d, pick[c][2])));
@@ -51,14 +52,16 @@ __attribute__((target("ssse3"))) int64_t planes_of_3(const unsigned char* from, 
 }
 #endif
 
-// Pixels as they come, [h, w, c], to planes [c, h, w].
-void to_planes(const unsigned char* from, unsigned char* to, int64_t pixels, int64_t channels) {
+// Pixels as they come, [pixels, c], to the same place of each of c planes of `plane` pixels.
+void to_planes(const unsigned char* from, unsigned char* to, int64_t pixels, int64_t channels,
+               int64_t plane) {
   int64_t begin = 0;
 #if defined(__x86_64__)
-  if (channels == 3 && __builtin_cpu_supports("ssse3")) begin = planes_of_3(from, to, pixels);
+  if (channels == 3 && __builtin_cpu_supports("ssse3"))
+    begin = planes_of_3(from, to, pixels, plane);
 #endif
   for (int64_t c = 0; c < channels; ++c)
-    for (int64_t i = begin; i < pixels; ++i) to[c * pixels + i] = from[i * channels + c];
+    for (int64_t i = begin; i < pixels; ++i) to[c * plane + i] = from[i * channels + c];
 }
 
 // ---- JPEG: libjpeg reports by longjmp; nothing with a destructor lives in the jumping function
@@ -96,7 +99,7 @@ struct JpegReader {
       info.out_color_space = JCS_RGB;
     if (o.min_height > 0 && o.min_width > 0) {
       info.scale_denom = 8;
-      for (info.scale_num = 1; info.scale_num < 8; ++info.scale_num) {
+      for (info.scale_num = 1; info.scale_num < 8; info.scale_num *= 2) {
         jpeg_calc_output_dimensions(&info);
         if (int64_t{info.output_height} >= o.min_height &&
             int64_t{info.output_width} >= o.min_width)
@@ -106,13 +109,24 @@ struct JpegReader {
     jpeg_calc_output_dimensions(&info);
     return true;
   }
-  bool decode(unsigned char* to) {
+  static constexpr JDIMENSION kStrip = 16;  ///< rows, while they are in the cache
+  /// Planes through a buffer of kStrip rows.
+  bool decode(unsigned char* strip, unsigned char* to) {
     if (setjmp(errors.jump)) return false;
     jpeg_start_decompress(&info);
-    const size_t stride = size_t{info.output_width} * static_cast<size_t>(info.output_components);
+    const int64_t width = info.output_width, channels = info.output_components;
+    const int64_t plane = width * info.output_height;
     while (info.output_scanline < info.output_height) {
-      unsigned char* row = to + info.output_scanline * stride;
-      jpeg_read_scanlines(&info, &row, 1);
+      const JDIMENSION first = info.output_scanline;
+      const JDIMENSION last = std::min(first + kStrip, info.output_height);
+      while (info.output_scanline < last) {
+        JSAMPROW rows[kStrip];
+        const JDIMENSION done = info.output_scanline - first;
+        for (JDIMENSION k = done; k < last - first; ++k)
+          rows[k - done] = strip + static_cast<int64_t>(k) * width * channels;
+        jpeg_read_scanlines(&info, rows, last - info.output_scanline);
+      }
+      to_planes(strip, to + first * width, (last - first) * width, channels, plane);
     }
     jpeg_finish_decompress(&info);
     return true;
@@ -125,13 +139,13 @@ Tensor decode_jpeg(std::string_view bytes, const ReadImageOptions& o, std::strin
   const int64_t w = reader.info.output_width, h = reader.info.output_height;
   const int64_t c = reader.info.output_components;
   check_picture_size(w, h, o.limit, name);
-  std::vector<unsigned char> rows(static_cast<size_t>(w * h * c));
-  TD_CHECK(reader.decode(rows.data()), Format, "'{}' is damaged: {}", name, reader.errors.text);
+  std::vector<unsigned char> strip(static_cast<size_t>(w * c) * JpegReader::kStrip);
+  Tensor out = new_image(c, h, w);
+  TD_CHECK(reader.decode(strip.data(), static_cast<unsigned char*>(out.impl()->data)), Format,
+           "'{}' is damaged: {}", name, reader.errors.text);
   // A cut or broken picture is filled up with gray and a warning: that is no picture for training.
   TD_CHECK(reader.info.err->num_warnings == 0, Format,
            "'{}' is damaged: {} warning(s) of its decoder", name, reader.info.err->num_warnings);
-  Tensor out = new_image(c, h, w);
-  to_planes(rows.data(), static_cast<unsigned char*>(out.impl()->data), w * h, c);
   return out;
 }
 
@@ -167,7 +181,7 @@ Tensor decode_png(std::string_view bytes, const ReadImageOptions& o, std::string
   TD_CHECK(png_image_finish_read(&image, &black, rows.data(), 0, nullptr), Format,
            "'{}' is damaged: {}", name, image.message);
   Tensor out = new_image(c, h, w);
-  to_planes(rows.data(), static_cast<unsigned char*>(out.impl()->data), w * h, c);
+  to_planes(rows.data(), static_cast<unsigned char*>(out.impl()->data), w * h, c, w * h);
   return out;
 }
 

@@ -23,8 +23,9 @@ struct ReadImageOptions {
   ImageMode mode = ImageMode::rgb;
   /// Most pixels; a larger picture throws Format before it is decoded.
   int64_t limit = int64_t{1} << 28;
-  /// With both set a JPEG is decoded smaller, by a number of eighths, to the smallest size that has
-  /// at least this height and width: cheaper than decoding it whole before a resize.
+  /// With both set a JPEG is decoded at 1/8, 1/4 or 1/2, to the smallest size that has at least
+  /// this height and width: cheaper than decoding it whole before a resize. (Other eighths are no
+  /// faster: the decoder has vector code for these.)
   int64_t min_height = 0, min_width = 0;
 };
 

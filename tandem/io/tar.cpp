@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tandem/base/error.h"
+#include "tandem/base/mapped_pages.h"
 
 namespace tandem::io {
 namespace {
@@ -61,7 +62,16 @@ std::optional<std::string> pax_value(std::string_view all, std::string_view key)
 
 }  // namespace
 
-TarFile::TarFile(const FilePath& path) : file_(make_ref<MappedFile>(path)) {
+TarFile::TarFile(const FilePath& path, TarFileOptions options) : file_(make_ref<MappedFile>(path)) {
+  try {
+    read_heads();
+  } catch (const Error& e) {
+    if (!options.keep_whole || e.kind() != ErrorKind::Format) throw;
+    damage_ = e.what();
+  }
+}
+
+void TarFile::read_heads() {
   const std::string_view all = file_->view();
   TD_CHECK(!all.starts_with("\x1f\x8b"), Format,
            "'{}' is compressed\nUnpack it with gunzip: entries are read where they lie.",
@@ -71,6 +81,7 @@ TarFile::TarFile(const FilePath& path) : file_(make_ref<MappedFile>(path)) {
   for (uint64_t at = 0; at < all.size();) {
     TD_CHECK(all.size() - at >= kBlock, Format, "'{}' is cut at byte {}", this->path(), at);
     const std::string_view head = all.substr(at, kBlock);
+    passed_mapped(head.data(), kBlock);
     if (std::all_of(head.begin(), head.end(), [](char c) { return c == 0; })) break;
     TD_CHECK(sum_is_right(head), Format,
              "'{}': the head at byte {} is damaged, or this is no tar archive", this->path(), at);

@@ -6,6 +6,7 @@
 
 #include "tandem/base/crc32c.h"
 #include "tandem/base/error.h"
+#include "tandem/base/mapped_pages.h"
 #include "tandem/io/protobuf.h"
 
 namespace tandem::io {
@@ -62,30 +63,40 @@ std::string tfrecord(std::string_view bytes) {
   return out;
 }
 
-TFRecordFile::TFRecordFile(const FilePath& path) : file_(make_ref<MappedFile>(path)) {
+TFRecordFile::TFRecordFile(const FilePath& path, TFRecordFileOptions options)
+    : file_(make_ref<MappedFile>(path)) {
   const std::string_view all = file_->view();
   for (uint64_t at = 0; at < all.size();) {
     const uint64_t left = all.size() - at;
-    TD_CHECK(left >= kHead + kFoot, Format, "'{}': record {} is cut: {} bytes are left",
-             this->path(), places_.size(), left);
-    const auto length = number_at<uint64_t>(all, at);
-    TD_CHECK(masked(all.substr(at, 8)) == number_at<uint32_t>(all, at + 8), Format,
-             "'{}': the length of record {} is damaged, or this is no TFRecord file", this->path(),
-             places_.size());
-    TD_CHECK(length <= left - kHead - kFoot, Format,
-             "'{}': record {} is cut: {} bytes are wanted, {} are left", this->path(),
-             places_.size(), length, left - kHead - kFoot);
-    places_.push_back(at);
+    uint64_t length = 0;
+    if (left < kHead + kFoot) {
+      damage_ = fmt::format("record {} is cut: {} bytes are left", size(), left);
+    } else {
+      length = number_at<uint64_t>(all, at);
+      if (masked(all.substr(at, 8)) != number_at<uint32_t>(all, at + 8))
+        damage_ =
+            fmt::format("the length of record {} is damaged, or this is no TFRecord file", size());
+      else if (length > left - kHead - kFoot)
+        damage_ = fmt::format("record {} is cut: {} bytes are wanted, {} are left", size(), length,
+                              left - kHead - kFoot);
+    }
+    TD_CHECK(damage_.empty() || options.keep_whole, Format, "'{}': {}", this->path(), damage_);
+    if (!damage_.empty()) return;
+    passed_mapped(all.data() + at, kHead);
+    places_.add(at);
     at += kHead + length + kFoot;
   }
 }
 
 std::string_view TFRecordFile::record(int64_t i) const {
   TD_CHECK(i >= 0 && i < size(), Index, "record {} of a file of {}", i, size());
-  const uint64_t at = places_[static_cast<size_t>(i)];
   const std::string_view all = file_->view();
+  uint64_t at = places_.before(i);
+  for (int64_t left = i % places_.every(); left > 0; --left)
+    at += kHead + number_at<uint64_t>(all, at) + kFoot;
   const auto length = number_at<uint64_t>(all, at);
   const std::string_view bytes = all.substr(at + kHead, length);
+  passed_mapped(all.data() + at, kHead + length + kFoot);
   TD_CHECK(masked(bytes) == number_at<uint32_t>(all, at + kHead + length), Format,
            "'{}': record {} is damaged: its checksum is wrong", path(), i);
   return bytes;

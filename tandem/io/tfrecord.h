@@ -10,26 +10,35 @@
 #include <vector>
 
 #include "tandem/base/file.h"
+#include "tandem/io/places.h"
 
 namespace tandem::io {
 
 /// `bytes` with its length and sums: what stands in the file for one record.
 TD_API std::string tfrecord(std::string_view bytes);
 
-/// The records of a file that is mapped, not read. Lengths are checked (with their sums) when it
-/// is opened, a record's sum when it is asked for.
+struct TFRecordFileOptions {
+  /// Take the records before a damaged length or a cut end, and say so in damage(); else it throws.
+  bool keep_whole = false;
+};
+
+/// The records of a file that is mapped, not read: it holds constant memory. Lengths are checked
+/// (with their sums) when it is opened, a record's sum when it is asked for.
 class TD_API TFRecordFile {
  public:
   /// Throws Io; Format naming file and record for a damaged length or a cut end.
-  explicit TFRecordFile(const FilePath& path);
-  int64_t size() const { return static_cast<int64_t>(places_.size()); }
+  explicit TFRecordFile(const FilePath& path, TFRecordFileOptions options = {});
+  int64_t size() const { return places_.size(); }
   /// The bytes of record i; they live as long as this. Throws Index; Format for a wrong sum.
   std::string_view record(int64_t i) const;
   const std::string& path() const { return file_->path(); }
+  /// Why the file's end could not be read; empty when all of it is whole.
+  const std::string& damage() const { return damage_; }
 
  private:
   Ref<MappedFile> file_;
-  std::vector<uint64_t> places_;
+  Places<uint64_t> places_;
+  std::string damage_;
 };
 
 /// One feature of an example: a list of one kind.

@@ -140,6 +140,14 @@ Yaml parse_yaml(std::string_view text, std::string_view what) {
   }
 }
 
+namespace {
+// What was given on the command line stands on no line of the file.
+void forget_lines(Yaml& y) {
+  y.line = 0;
+  for (Yaml& item : y.items) forget_lines(item);
+}
+}  // namespace
+
 void set_yaml(Yaml& root, std::string_view path, std::string_view value) {
   Yaml* at = &root;
   for (std::string_view rest = path;;) {
@@ -159,7 +167,7 @@ void set_yaml(Yaml& root, std::string_view path, std::string_view value) {
     rest.remove_prefix(dot + 1);
   }
   *at = parse_yaml(value, path);
-  at->line = 0;
+  forget_lines(*at);
 }
 
 }  // namespace tandem::io

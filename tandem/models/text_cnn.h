@@ -17,15 +17,17 @@ struct TextCNNOptions {
   double word_dropout =
       0;                   ///< share of the words that are left out in training (Iyyer et al. 2015)
   double word_spread = 1;  ///< standard deviation of the word vectors at first
+  int64_t odds = 0;        ///< further numbers of a text that the last layer sees
 };
 
-/// ids i64 [n, t], 0 for padding, t at least the widest window -> logits [n, classes].
+/// ids i64 [n, t], 0 for padding, t at least the widest window, and f32 [n, odds] if there are any
+/// -> logits [n, classes].
 struct TextCNN : nn::Module {
   explicit TextCNN(const TextCNNOptions& o)
       : words(o.vocabulary, o.width, {.padding_idx = 0}),
         drop(o.dropout),
         drop_words(o.word_dropout),
-        fc(o.filters * static_cast<int64_t>(o.windows.size()), o.classes) {
+        fc(o.filters * static_cast<int64_t>(o.windows.size()) + o.odds, o.classes) {
     for (int64_t w : o.windows) convs.emplace_back(o.width, o.filters, w);
     TD_REGISTER(words, convs, drop, drop_words, fc);
     if (o.word_spread != 1) {
@@ -33,12 +35,16 @@ struct TextCNN : nn::Module {
       words.weight.assign_(words.weight.value() * o.word_spread);
     }
   }
-  Tensor forward(Tensor ids) {
+  Tensor forward(Tensor ids, Tensor odds = {}) {
     Tensor x = transpose(words(ids), 1, 2);  // [n, width, t]
     if (drop_words.p > 0) x = x * drop_words(ones({x.size(0), 1, x.size(2)}));
     std::vector<Tensor> found;
     for (nn::Conv1d& conv : convs) found.push_back(amax(relu(conv(x)), {2}));
-    return fc(drop(cat(found, 1)));
+    Tensor text = drop(cat(found, 1));
+    return fc(odds.defined() ? cat({text, odds}, 1) : text);
+  }
+  Tensor operator()(Tensor ids, Tensor odds = {}, Where where = Where::here()) {
+    return scoped(where, [&] { return forward(std::move(ids), std::move(odds)); });
   }
   nn::Embedding words;
   std::vector<nn::Conv1d> convs;

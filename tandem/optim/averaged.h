@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Averages of a model's weights over training: exponential (EMA) and equal (SWA), and update_bn,
-// which gives the averaged model its batch statistics.
+// Averages of a model's weights over training: exponential (EMA) and equal (SWA), as a copy of the
+// model or beside a model of any type, and update_bn, which gives the averaged model its batch
+// statistics.
 #pragma once
 
 #include "tandem/nn/module.h"
@@ -12,6 +13,9 @@ struct AveragedModelOptions {
   std::optional<double> decay = {};
   /// Average floating buffers too; else the latest ones are taken over.
   bool use_buffers = false;
+  /// EMA: the decay of update n (from 1) is at most (1 + n) / (10 + n), so that the first weights
+  /// are soon forgotten.
+  bool warmup = false;
 };
 
 namespace detail {
@@ -20,6 +24,13 @@ class TD_API Averager {
  public:
   explicit Averager(AveragedModelOptions options);
   void update(nn::Module& average, nn::Module& model, Where where);
+  /// The same over cells, one beside the other.
+  struct Pair {
+    Ref<Cell> average, model;
+    bool mean;  ///< else the latest value is taken over
+  };
+  void update(const std::vector<Pair>& cells, Where where);
+  bool use_buffers() const { return o_.use_buffers; }
   StateDict state_dict(const nn::Module& average) const;
   void load_state_dict(nn::Module& average, const StateDict& state);
   Buffer n_averaged;  ///< i64: how often update() ran
@@ -69,6 +80,32 @@ class AveragedModel {
 
  private:
   detail::Averager averager_;
+};
+
+/// The same beside a model of any type: the averages lie in cells of their own. swap() exchanges
+/// them with the model's values, to predict with them and to go on training afterwards. The model
+/// must outlive it and keep its layers.
+class TD_API WeightAverage {
+ public:
+  explicit WeightAverage(nn::Module& model, AveragedModelOptions options = {});
+  /// Take the model's present values into the average. Throws Value while they are exchanged.
+  void update(Where where = Where::here());
+  void swap();
+  bool swapped() const { return swapped_; }
+  /// How often update() ran; the averages of 0 are the values that the model had at first.
+  int64_t count() const;
+  /// "n_averaged", and the averages by the model's names after "module.".
+  StateDict state_dict() const;
+  /// Throws Value for a missing or unknown name, Shape for another shape; changes nothing then.
+  void load_state_dict(const StateDict& state);
+  /// The averages of such a state, by the model's names; empty for a state that has none yet.
+  static StateDict weights_of(const StateDict& state);
+
+ private:
+  std::vector<detail::Averager::Pair> cells_;
+  std::vector<std::string> names_;
+  detail::Averager averager_;
+  bool swapped_ = false;
 };
 
 /// Run `model` over the batches of `loader` (tensors, or structs or pairs whose first member is the

@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
 #include "tandem/base/error.h"
 #include "tandem/plan/names_internal.h"
@@ -136,6 +137,28 @@ std::vector<std::pair<std::string, std::string>> pairs(const std::string& text,
   return out;
 }
 
+// The files of a folder and of those in it, hidden ones not counted.
+DataSet folder_data(const std::string& path, const std::string& form) {
+  namespace fs = std::filesystem;
+  DataSet d;
+  d.name = path;
+  d.files = true;
+  std::error_code error;
+  const auto options = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator at(path, options, error), end; !error && at != end;
+       at.increment(error)) {
+    const bool hidden = at->path().filename().string().starts_with(".");
+    if (hidden && at->is_directory(error)) at.disable_recursion_pending();
+    if (hidden || !at->is_regular_file(error)) continue;
+    d.samples += 1;
+    d.bytes += static_cast<double>(at->file_size(error));
+  }
+  if (error) refuse("--data", path, "it cannot be read: " + error.message(), "", form);
+  if (d.samples == 0) refuse("--data", path, "the folder has no files", "", form);
+  d.source = "its files, counted";
+  return d;
+}
+
 }  // namespace
 
 double duration(const std::string& text, const std::string& option, const std::string& unit) {
@@ -192,6 +215,21 @@ double amount(const std::string& text, const std::string& option) {
   return many(text, trimmed(text), option, "Write it as 90, 1e9, 300M or 1.2B (above 0).");
 }
 
+Claim claim_of(const std::string& text) {
+  const std::string option = "--check-claim", s = trimmed(text), small = lower(s);
+  const std::string form = "Write it as 4.2h, $500, 10kWh or 2500/s (above 0).";
+  if (s.starts_with("$") || small.ends_with("usd") || small.ends_with("$"))
+    return {Claim::Of::cost, dollars(text, option)};
+  if (small.ends_with("kwh"))
+    return {Claim::Of::energy, many(text, trimmed(s.substr(0, s.size() - 3)), option, form)};
+  if (!small.ends_with("/s")) return {Claim::Of::time, duration(text, option)};
+  // A multiplier or the name of what is counted stands before it: "2.5k/s", "2500 images/s".
+  const Leading n = leading(s.substr(0, s.size() - 2));
+  const bool named = n.value && n.rest.size() > 1;
+  return {Claim::Of::rate,
+          many(text, named ? plainly(*n.value) : trimmed(s.substr(0, s.size() - 2)), option, form)};
+}
+
 int64_t whole_number(const std::string& text, const std::string& option, int64_t low,
                      int64_t high) {
   static const std::vector<std::string> kWords = {"zero", "one",   "two",   "three", "four", "five",
@@ -244,22 +282,30 @@ ServeRequest serve_request(const std::string& text) {
 
 DataSet data_set(const std::string& text) {
   static const std::vector<DataSet> kKnown = {
-      {"mnist", 60000, 47e6, "60000 pictures of 28 x 28, as its files are"},
-      {"cifar10", 50000, 154e6, "50000 pictures of 32 x 32 x 3"},
-      {"cifar100", 50000, 154e6, "50000 pictures of 32 x 32 x 3"},
-      {"imagenet", 1281167, 147e9, "ILSVRC 2012: 1281167 JPEG photos"},
-      {"imagenet21k", 14197122, 1.31e12, "14197122 JPEG photos"},
-      {"coco", 118287, 19e9, "train2017"},
-      {"glue-sst2", 67349, 4e6, "67349 sentences"},
-      {"squad", 87599, 30e6, "version 1.1"},
+      {"mnist", 60000, 47e6, "60000 pictures of 28 x 28, as its files are", false},
+      {"cifar10", 50000, 154e6, "50000 pictures of 32 x 32 x 3", false},
+      {"cifar100", 50000, 154e6, "50000 pictures of 32 x 32 x 3", false},
+      {"imagenet", 1281167, 147e9, "ILSVRC 2012: 1281167 JPEG photos", true},
+      {"imagenet21k", 14197122, 1.31e12, "14197122 JPEG photos", true},
+      {"coco", 118287, 19e9, "train2017", true},
+      {"glue-sst2", 67349, 4e6, "67349 sentences", false},
+      {"squad", 87599, 30e6, "version 1.1", false},
   };
   std::vector<std::string> names;
   for (const DataSet& d : kKnown) {
     if (plain_name(d.name) == plain_name(text)) return d;
     names.push_back(d.name);
   }
-  const std::string form = fmt::format(
-      "Known are {}; others: --data samples=50000 or samples=50000,gb=12.", fmt::join(names, ", "));
+  const std::string form =
+      fmt::format("Known are {}; others: --data FOLDER, samples=50000 or samples=50000,gb=12.",
+                  fmt::join(names, ", "));
+  std::error_code unseen;
+  if (std::filesystem::is_directory(text, unseen)) return folder_data(text, form);
+  if (std::filesystem::is_regular_file(text, unseen))
+    refuse("--data", text, "it is a file, whose samples cannot be counted",
+           fmt::format("samples=50000,gb={:.3g}",
+                       static_cast<double>(std::filesystem::file_size(text, unseen)) / 1e9),
+           form);
   if (text.find('=') == text.npos)
     refuse("--data", text, "there is no such data set", nearest_word(lower(trimmed(text)), names),
            form);

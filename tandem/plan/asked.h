@@ -4,7 +4,7 @@
 // that can.
 #pragma once
 
-#include "tandem/plan/plan.h"
+#include "tandem/plan/claims.h"
 
 namespace tandem::plan {
 
@@ -18,6 +18,8 @@ TD_API double amount(const std::string& text, const std::string& option);
 /// A whole number within bounds.
 TD_API int64_t whole_number(const std::string& text, const std::string& option, int64_t low,
                             int64_t high);
+/// "4.2h" (time), "$500" or "500 USD" (cost), "10kWh" (energy), "2500/s" or "2500 images/s" (rate).
+TD_API Claim claim_of(const std::string& text);
 /// One of `known`.
 TD_API std::string one_of(const std::string& text, const std::string& option,
                           const std::vector<std::string>& known);

@@ -147,6 +147,8 @@ std::string llama_config(int64_t width, int64_t layers, int64_t heads, int64_t v
       width, width * 8 / 3 / 16 * 16, layers, heads, heads, vocab);
 }
 
+constexpr int kRounds = 2;  ///< in turns over everything
+
 struct Rung {
   Job job;
   int64_t batch;
@@ -243,18 +245,28 @@ MachineProfile measure_machine(const std::function<bool(const std::string&)>& pr
   std::map<std::pair<std::string, std::array<double, 5>>, std::vector<double>> points;
   std::vector<double> around[2];
   EnableGradGuard grad;
-  for (const Rung& r : ladder())
-    for (bool compiled : {true, false}) {
+  // Everything is measured in each of the rounds and the round of the shorter step counts: what
+  // disturbs a machine for seconds rarely comes back at the same place.
+  const std::vector<Rung> rungs = ladder();
+  std::vector<ProfiledStep> best(rungs.size() * 2);
+  for (int round = 0; round < kRounds; ++round)
+    for (size_t i = 0; i < best.size(); ++i) {
+      const Rung& r = rungs[i / 2];
+      const bool compiled = i % 2 == 0;
       if (!say(fmt::format("{} of {}, {}", r.job.name, r.batch, compiled ? "compiled" : "eager")))
         return m;
       const WorkOptions o{.batch = r.batch, .compiled = compiled, .this_backend = true};
-      const ProfiledStep step = profile_steps(r.job, o, 5);
-      for (const Work& k : step.work)
-        if (k.seconds > 0)
-          points[{point_kind(k, compiled), {k.flops, k.bytes, k.sizes[0], k.sizes[1], k.sizes[2]}}]
-              .push_back(k.seconds);
-      around[compiled].push_back(step.outside / static_cast<double>(step.work.size()));
+      ProfiledStep step = profile_steps(r.job, o, 3);
+      if (round == 0 || step.seconds < best[i].seconds) best[i] = std::move(step);
     }
+  for (size_t i = 0; i < best.size(); ++i) {
+    const bool compiled = i % 2 == 0;
+    for (const Work& k : best[i].work)
+      if (k.seconds > 0)
+        points[{point_kind(k, compiled), {k.flops, k.bytes, k.sizes[0], k.sizes[1], k.sizes[2]}}]
+            .push_back(k.seconds);
+    around[compiled].push_back(best[i].outside / static_cast<double>(best[i].work.size()));
+  }
   const auto median = [](std::vector<double>& v) {
     std::nth_element(v.begin(), v.begin() + static_cast<ptrdiff_t>(v.size() / 2), v.end());
     return v[v.size() / 2];
@@ -276,17 +288,21 @@ std::vector<TimeCheck> check_times(const MachineProfile& m,
       {"vit", job_of_config(vit_config(192, 4, 3, 8, 64), "vit", {.image_size = 64})},
       {"llama", job_of_config(llama_config(320, 3, 5, 10000), "llama", {.sequence = 96})}};
   std::vector<TimeCheck> all;
-  for (const auto& [name, job] : jobs)
-    for (bool compiled : {true, false})
-      for (int64_t batch : {2, 3, 5, 8, 12}) {
-        TimeCheck c;
-        c.name = fmt::format("{} {} of {}", name, compiled ? "compiled" : "eager", batch);
-        if (progress && !progress(c.name)) return all;
-        const WorkOptions o{.batch = batch, .compiled = compiled, .this_backend = true};
-        c.planned = machine_step(dry_run(job, o), m).value;
-        c.measured = measure(job, o, 9).seconds;
-        all.push_back(c);
-      }
+  for (int round = 0; round < kRounds; ++round) {
+    size_t at = 0;
+    for (const auto& [name, job] : jobs)
+      for (bool compiled : {true, false})
+        for (int64_t batch : {2, 3, 5, 8, 12}) {
+          const std::string what =
+              fmt::format("{} {} of {}", name, compiled ? "compiled" : "eager", batch);
+          if (progress && !progress(what)) return all;
+          const WorkOptions o{.batch = batch, .compiled = compiled, .this_backend = true};
+          if (round == 0) all.push_back({what, machine_step(dry_run(job, o), m).value, 0});
+          const double seconds = measure(job, o, 5).seconds;
+          TimeCheck& c = all[at++];
+          c.measured = round == 0 ? seconds : std::min(c.measured, seconds);
+        }
+  }
   return all;
 }
 

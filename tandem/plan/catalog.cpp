@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/plan/catalog.h"
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
 #include "tandem/plan/names_internal.h"
 
@@ -8,7 +10,19 @@ namespace tandem::plan {
 namespace {
 
 template <class T>
+const T* known_by_name(const std::vector<T>& all, const std::string& name) {
+  const std::string wanted = plain_name(name);
+  for (const T& t : all) {
+    if (plain_name(t.name) == wanted) return &t;
+    for (const std::string& alias : t.aliases)
+      if (plain_name(alias) == wanted) return &t;
+  }
+  return nullptr;
+}
+
+template <class T>
 const T& by_name(const std::vector<T>& all, const std::string& name, const char* what) {
+  if (const T* t = known_by_name(all, name)) return *t;
   const std::string wanted = plain_name(name);
   std::vector<std::string> names;
   std::map<std::string, std::string> proper;
@@ -19,7 +33,6 @@ const T& by_name(const std::vector<T>& all, const std::string& name, const char*
     for (const std::string& n : of) {
       names.push_back(plain_name(n));
       proper.try_emplace(names.back(), t.name);
-      if (names.back() == wanted) return t;
     }
     list += (list.empty() ? "" : ", ") + t.name;
   }
@@ -64,6 +77,8 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return near.empty() ? "" : "Did you mean '" + near + "'? ";
 }
 
+double Gpu::usable() const { return std::max(0.0, memory - kDriverKeeps); }
+
 double Gpu::peak(const std::string& kind) const {
   static const std::map<std::string, std::vector<std::string>> kWider = {
       {"f32", {"f32"}},
@@ -82,7 +97,15 @@ double Gpu::peak(const std::string& kind) const {
   return flops.at("f32");
 }
 
-const Gpu& Catalog::gpu(const std::string& name) const { return by_name(gpus_, name, "GPU"); }
+const Gpu& Catalog::gpu(const std::string& name) const {
+  if (!known_by_name(gpus_, name))
+    if (const Cpu* cpu = known_by_name(cpus_, name))
+      TD_FAIL(Value,
+              "'{}' is a processor, {}: what kernels reach on it is not known from its data sheet\n"
+              "Run `tandem bench --machine` on it, then plan with --gpu this.",
+              name, cpu->name);
+  return by_name(gpus_, name, "GPU");
+}
 const Cpu& Catalog::cpu(const std::string& name) const { return by_name(cpus_, name, "CPU"); }
 const GpuPrice& Catalog::price(const Gpu& gpu) const {
   const auto at = prices_.gpus.find(gpu.name);

@@ -13,10 +13,15 @@
 
 namespace tandem::plan {
 
+/// Bytes of a GPU's memory that its driver keeps: cards report 0.25 to 0.7 GiB more than programs
+/// get. A program's own context comes on top of it.
+inline constexpr double kDriverKeeps = 0x1p29;
+
 struct TD_API Gpu {
   std::string name;
   std::vector<std::string> aliases;
-  double memory = 0;     ///< bytes
+  double memory = 0;  ///< bytes, as the card reports them
+  std::string memory_from;
   double bandwidth = 0;  ///< bytes per second
   std::map<std::string, double>
       flops;  ///< per second by "f32", "tf32", "f16", "bf16", "fp8", "int8"
@@ -27,6 +32,10 @@ struct TD_API Gpu {
   /// The one constant by which peak arithmetic is multiplied, and where it comes from.
   double efficiency = 0.65;
   std::string efficiency_from, source;
+  /// What programs may have of it: its memory less what the driver keeps.
+  double usable() const;
+  /// Does it compute in bf16? Those before Ampere do not.
+  bool has_bf16() const { return flops.count("bf16") > 0; }
   /// Peak for values of `kind`, the next wider kind where there is none.
   double peak(const std::string& kind) const;
 };
@@ -40,7 +49,8 @@ struct Cpu {
 };
 struct Disk {
   std::string name;
-  double read_rate = 0;
+  double read_rate = 0;  ///< bytes per second of long reads
+  double reads = 0;      ///< files per second that lie anywhere
   std::string source;
 };
 struct GpuPrice {
@@ -68,7 +78,7 @@ struct Prices {
   std::vector<Term> terms;
   Spot spot;
   Rate surcharge;      ///< network, addresses and the like, as a share of the rent
-  Rate storage_month;  ///< USD per byte and month, fast
+  Rate storage_month;  ///< USD per GB and month, fast
   Rate cold_month;     ///< likewise, slow
   Rate electricity;    ///< USD per kWh
   Rate pue;            ///< power of the building per power of the servers

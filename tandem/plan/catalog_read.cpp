@@ -14,7 +14,7 @@ const char* prices_text();
 
 namespace {
 
-constexpr int kSchema = 2;
+constexpr int kHardwareSchema = 3, kPricesSchema = 2;
 constexpr size_t kMostRows = 1000, kMostAliases = 50;
 
 // Names of a list: none is another's, however it is written.
@@ -38,15 +38,15 @@ class Names {
   std::map<std::string, std::string> owner_;
 };
 
-void head(Record& r, const char* other_key, const char* advice) {
+void head(Record& r, int schema, const char* other_key, const char* advice) {
   if (r.has(other_key)) r.fail(advice);
-  r.schema(kSchema, "take a copy of the newer file in data/ and change that");
+  r.schema(schema, "take a copy of the newer file in data/ and change that");
   r.skip("about");
 }
 
-Rate rate(Record& r, const char* key, double low, double high, double scale = 1) {
+Rate rate(Record& r, const char* key, double low, double high) {
   Record e = r.object(key);
-  Rate out{e.number("value", low, high) * scale, e.source("source")};
+  Rate out{e.number("value", low, high), e.source("source")};
   e.finish();
   return out;
 }
@@ -56,7 +56,8 @@ Gpu read_gpu(Record& e) {
   gpu.name = e.text("name");
   e.called(gpu.name);
   gpu.aliases = e.texts("aliases", kMostAliases);
-  gpu.memory = e.number("memory_gb", 1, 4096) * 1e9;
+  gpu.memory = e.number("memory_mib", 256, 4 << 20) * 0x1p20;
+  gpu.memory_from = e.source("memory_from");
   gpu.bandwidth = e.number("bandwidth_gbs", 1, 1e6) * 1e9;
   Record f = e.object("tflops");
   for (const char* kind : {"f32", "tf32", "f16", "bf16", "fp8", "int8"})
@@ -123,7 +124,8 @@ Catalog Catalog::load(const std::string& hardware, const std::string& prices) {
 
 void Catalog::read_hardware(const io::Json& j, const std::string& what) {
   Record r(j, what);
-  head(r, "currency", "it holds prices: give it to --prices, and one of hardware to --hardware");
+  head(r, kHardwareSchema, "currency",
+       "it holds prices: give it to --prices, and one of hardware to --hardware");
   date_ = r.date("date");
   Names gpus, cpus, disks;
   for (Record& e : r.rows("gpus", 1, kMostRows)) {
@@ -140,6 +142,7 @@ void Catalog::read_hardware(const io::Json& j, const std::string& what) {
     e.called(d.name);
     disks.add(e, d.name);
     d.read_rate = e.number("read_gbs", 1e-3, 1e4) * 1e9;
+    d.reads = e.number("reads_per_s", 1, 1e9);
     d.source = e.source("source");
     e.finish();
     disks_.push_back(std::move(d));
@@ -149,7 +152,8 @@ void Catalog::read_hardware(const io::Json& j, const std::string& what) {
 
 void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_unknown_gpus) {
   Record r(j, what);
-  head(r, "cpus", "it holds hardware: give it to --hardware, and one of prices to --prices");
+  head(r, kPricesSchema, "cpus",
+       "it holds hardware: give it to --hardware, and one of prices to --prices");
   prices_.file = what;
   prices_.date = r.date("date");
   if (const std::string currency = r.text("currency"); currency != "USD")
@@ -189,8 +193,8 @@ void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_un
   prices_.spot.source = s.source("source");
   s.finish();
   prices_.surcharge = rate(r, "surcharge", 0, 10);
-  prices_.storage_month = rate(r, "storage_gb_month", 0, 100, 1e-9);
-  prices_.cold_month = rate(r, "cold_gb_month", 0, 100, 1e-9);
+  prices_.storage_month = rate(r, "storage_gb_month", 0, 100);
+  prices_.cold_month = rate(r, "cold_gb_month", 0, 100);
   prices_.electricity = rate(r, "electricity_kwh", 0, 100);
   prices_.pue = rate(r, "pue", 1, 5);
   r.finish();

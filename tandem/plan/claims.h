@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published statements about training, judged by arithmetic: what peak hardware allows, what a plan
-// expects, what power times hours costs.
+// Statements about training, judged by arithmetic: what peak hardware and its memory allow, what a
+// plan expects, what power times hours costs. Those that go around as a page: published.cpp.
 #pragma once
 
 #include "tandem/plan/plan.h"
@@ -17,10 +17,17 @@ struct Judged {
   std::string why;
 };
 
-/// "MODEL trains through DATA, EPOCHS times, on N GPUs in SECONDS": the rate that this asks for,
-/// against the arithmetic's limit (impossible above) and the plan (unlikely above 1.3 times it).
-TD_API Judged check_training_claim(const PlanRequest& r, double seconds, const Catalog& c,
-                                   const std::string& statement);
+/// What a statement says of training: how long, for how much, with what energy, or how fast.
+struct Claim {
+  enum class Of : uint8_t { time, cost, energy, rate };
+  Of of = Of::time;
+  double value = 0;  ///< seconds, USD, kWh, or units per second
+};
+/// "MODEL trains through DATA, EPOCHS times, on N GPUs in SECONDS" (or for USD, with kWh, at a
+/// rate): impossible where not even the weights in 16 bits fit or the rate is above what arithmetic
+/// allows, unlikely where it does not fit as it is asked or is above 1.3 times the plan.
+TD_API Judged check_claim(const PlanRequest& r, const Claim& claim, const Catalog& c,
+                          const std::string& statement);
 /// What bench/claims_mnist measured: one net on MNIST, whole processes of all frameworks.
 struct MeasuredJob {
   struct Row {

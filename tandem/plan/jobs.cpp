@@ -99,6 +99,7 @@ Job vision_job(const std::string& name, const JobOptions& o) {
   const double area = static_cast<double>(sample[1] * sample[2]) / (224.0 * 224.0);
   if (sample[0] == 3) {
     job.sample_bytes = kPhotoBytes;
+    job.files = true;
     job.decode_seconds = kPhotoSeconds * std::max(1.0, area);
     job.sample_from = "a JPEG photo of ImageNet's mean size; 325 photos a second and core (FFCV)";
   } else {
@@ -150,6 +151,7 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
            Value, "{} has {} positions, a sequence of {} was asked for", name, longest, length);
   if (vision) {
     job.sample_bytes = kPhotoBytes;
+    job.files = true;
     job.decode_seconds = kPhotoSeconds;
     job.sample_from = "a JPEG photo of ImageNet's mean size; 325 photos a second and core (FFCV)";
   } else {

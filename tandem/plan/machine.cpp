@@ -125,13 +125,14 @@ Plan machine_plan(const PlanRequest& r, const MachineProfile& m) {
   p.model = r.job.name;
   p.gpu.name = m.cpu;
   p.gpu.memory = m.memory;
-  p.batch = r.batch > 0 ? r.batch : 32;
+  p.batch = r.batch > 0 ? r.batch : kUsualBatch;
   p.compiled = r.compiled;
   const auto work = [&](bool compiled) {
     return dry_run(r.job, {.batch = p.batch,
                            .compiled = compiled,
-                           .precision = r.precision,
+                           .precision = r.precision.value_or(Precision::f32),
                            .optimizer = r.optimizer,
+                           .clip_norm = r.clip_norm,
                            .this_backend = true});
   };
   p.eager_work = work(false);

@@ -48,6 +48,13 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   const double wider = mixed ? 2 : 1;
   const auto shards = [&](int stage) { return r.sharding >= stage && n > 1 ? double(n) : 1.0; };
   const bool again_in_blocks = r.recompute && w.options.training;
+  // Between the batches of a step all gradients stay, and so do the buckets of an all-reduce, which
+  // are as large; from stage 2 on a bucket goes once its part is where it belongs.
+  const bool between = r.accumulate > 1, buckets = n > 1 && r.sharding < 2;
+  const bool kept = w.options.training && (between || buckets);
+  const auto gradients_at = [&](const Peak& p) {
+    return kept ? w.gradient_bytes : p.held.of(Cause::gradients);
+  };
   // The moment that is highest now.
   Peak peak{w.peak, 0};
   double highest = -1;
@@ -55,11 +62,12 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
     const double activations =
         again_in_blocks ? recomputed(w, p).value : p.held.of(Cause::activations);
     const double total =
-        activations + p.held.of(Cause::workspace) + p.held.of(Cause::gradients) * wider / shards(2);
+        activations + p.held.of(Cause::workspace) + gradients_at(p) * wider / shards(2);
     if (total <= highest) continue;
     highest = total;
     peak = p;
   }
+  peak.held.bytes[static_cast<size_t>(Cause::gradients)] = gradients_at(peak);
   std::vector<Quantity> parts;
   const auto held = [&](Cause c, const std::string& key, const std::string& label,
                         const std::string& why) {
@@ -78,7 +86,11 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
                  held(c, key + ".whole", std::string("all ") + to_string(c), why), gpus_of(n)));
   };
   part(Cause::weights, "memory.weights", "parameters and buffers in the dry run", 3);
-  part(Cause::gradients, "memory.gradients", "those alive at the highest moment of the step", 2);
+  part(Cause::gradients, "memory.gradients",
+       !kept     ? "those alive at the highest moment of the step"
+       : between ? "all of them stay until the last batch of a step is through"
+                 : "all of them: the buckets of the all-reduce stay",
+       2);
   const std::string state = "what the optimizer made in the dry run";
   if (r.eight_bit_state) {
     Quantity whole = held(Cause::optimizer, "memory.optimizer.whole", "in full width", state);
@@ -118,7 +130,7 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   else
     parts.push_back(given(
         "memory.activations", "activations", peak.held.of(Cause::activations), "B",
-        w.options.compiled ? "the planned arena: values and gradients on their way"
+        w.options.compiled ? "the planned arena less gradients: values and what is on its way"
                            : "values kept for the backward pass and temporaries, at the peak"));
   part(Cause::input, "memory.input", "the batch itself", 99);
   std::vector<Quantity> moving;
@@ -130,8 +142,8 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   workspace.high = 128e6;
   parts.push_back(std::move(workspace));
   Quantity context = given("memory.context", "context", n > 1 ? 0.95e9 : 0.45e9, "B",
-                           n > 1 ? "driver and kernels 0.3 to 0.6 GB, collectives 0.2 to 1 GB"
-                                 : "driver and kernels: 0.3 to 0.6 GB");
+                           n > 1 ? "the program's context 0.3 to 0.6 GB, collectives 0.2 to 1 GB"
+                                 : "the program's context with its kernels: 0.3 to 0.6 GB");
   context.low = n > 1 ? 0.5e9 : 0.3e9;
   context.high = n > 1 ? 1.6e9 : 0.6e9;
   parts.push_back(std::move(context));

@@ -18,12 +18,19 @@ Workload workload_for(const PlanRequest& r, int64_t per_gpu, bool compiled, bool
   return dry_run(r.job, {.batch = per_gpu,
                          .compiled = compiled,
                          .training = training,
-                         .precision = r.precision,
-                         .optimizer = r.optimizer});
+                         .precision = r.precision.value_or(Precision::amp_bf16),
+                         .optimizer = r.optimizer,
+                         .clip_norm = r.clip_norm && training});
+}
+
+PlanRequest on(const PlanRequest& r, const Gpu& gpu) {
+  PlanRequest out = r;
+  if (!out.precision) out.precision = gpu.has_bf16() ? Precision::amp_bf16 : Precision::amp_f16;
+  return out;
 }
 
 int64_t per_gpu_batch(const PlanRequest& r, int n) {
-  const int64_t batch = r.batch > 0 ? r.batch : 32;
+  const int64_t batch = r.batch > 0 ? r.batch : kUsualBatch;
   return std::max<int64_t>(1, batch / (static_cast<int64_t>(n) * r.accumulate));
 }
 
@@ -37,8 +44,11 @@ std::optional<Quantity> units_of(const PlanRequest& r) {
        given("units.sample", r.job.unit + " per sample", r.job.units_per_sample, "", "the job's")});
 }
 
-Quantity time_of(const Quantity& units, const Quantity& rate) {
-  return quotient("time", "time to the end", "s", "", units, again(rate));
+Quantity capacity_of(const Gpu& gpu) {
+  return difference("memory.capacity", gpu.name, "B", "what programs may have of its memory",
+                    {given("memory.card", "as it reports it", gpu.memory, "B", gpu.memory_from),
+                     given("memory.driver", "kept by its driver", gpu.memory - gpu.usable(), "B",
+                           "0.25 to 0.7 GiB; a program's own context is counted with it")});
 }
 
 void check_request(const PlanRequest& r, const Catalog& catalog) {
@@ -56,7 +66,9 @@ void check_request(const PlanRequest& r, const Catalog& catalog) {
   within("a deadline (--deadline)", r.deadline, 0, 1e12);
   within("a number of epochs (--epochs)", r.epochs, 0, 1e12);
   within("a number of tokens (--tokens)", r.tokens, 0, 1e30);
-  TD_CHECK(r.epochs == 0 || r.data || r.tokens > 0, Value,
+  TD_CHECK(r.epochs == 0 || r.tokens == 0, Value,
+           "epochs and tokens are two ends\nGive --epochs or --tokens, not both.");
+  TD_CHECK(r.epochs == 0 || r.data, Value,
            "epochs are of data\nGive --data, for example --data imagenet.");
   TD_CHECK((r.budget == 0 && r.deadline == 0) || units_of(r), Value,
            "a budget or a deadline needs an end\nGive --data with --epochs, or --tokens.");
@@ -106,7 +118,7 @@ Largest largest_batch(const PlanRequest& r, double capacity, int n, const Worklo
 // The GPU of a plan that names none: the cheapest that holds it, else the largest.
 void choose_gpu(Plan& p, const PlanRequest& r, const Catalog& c) {
   for (const Ranked& k : rank(r, c, RankBy::cost))
-    if (k.fits && k.n == r.n) {
+    if (k.fits && k.n == r.n && k.changes.empty()) {
       p.gpu = c.gpu(k.gpu);
       p.notes.push_back(
           fmt::format("No --gpu was given: {} is the cheapest that is known to hold it.", k.gpu));
@@ -114,18 +126,21 @@ void choose_gpu(Plan& p, const PlanRequest& r, const Catalog& c) {
     }
   for (const Gpu& g : c.gpus())
     if (c.has_price(g) && g.memory > p.gpu.memory) p.gpu = g;
+  p.notes.push_back(
+      "No --gpu was given and none holds it as it is asked: --rank says which would, with sharding "
+      "and recomputing.");
   TD_CHECK(!p.gpu.name.empty(), Value,
            "no GPU has a price\nGive --gpu and a file of prices that knows it (--prices).");
 }
 
 void add_memory(Plan& p, const PlanRequest& r, const Workload& w, const Workload& other) {
   const Quantity memory = memory_of(w, r, r.n);
-  p.fits = memory.value <= p.gpu.memory;
+  p.fits = memory.value <= p.gpu.usable();
   p.figures.push_back(memory);
-  const Quantity capacity = given("memory.capacity", p.gpu.name, p.gpu.memory, "B", p.gpu.source);
+  const Quantity capacity = capacity_of(p.gpu);
   p.figures.push_back(
       difference("memory.free", "left of the GPU's memory", "B", "", {capacity, again(memory)}));
-  const Largest largest = largest_batch(r, p.gpu.memory, r.n, w);
+  const Largest largest = largest_batch(r, p.gpu.usable(), r.n, w);
   const Quantity one = given(
       "batch.largest.gpu", "of one GPU", static_cast<double>(largest.batch), "",
       largest.batch > 0
@@ -142,6 +157,9 @@ void add_memory(Plan& p, const PlanRequest& r, const Workload& w, const Workload
   if (r.batch > 0 && p.batch != r.batch)
     p.notes.push_back(fmt::format(
         "The batch that was asked for cannot be shared out evenly: {} is planned.", p.batch));
+  if (r.batch == 0 && w.options.batch < per_gpu_batch(r, r.n))
+    p.notes.push_back(
+        "No --batch was given and the usual one does not fit: it was halved until it does.");
   if (!p.fits)
     p.notes.push_back(fmt::format(
         "It does not fit: {} are needed, {} has {}. {}", show(memory), p.gpu.name, show(capacity),
@@ -167,44 +185,64 @@ void add_limits(Plan& p, const PlanRequest& r, const Catalog& c, const Quantity&
   limit("budget", "budget", r.budget, cost, "costs");
   limit("deadline", "deadline", r.deadline, time, "takes");
   if (p.within_limits) return;
-  // What else there is.
+  // What else there is: the cheapest that keeps all limits, else the one that breaks them least.
   const std::vector<Ranked> all = rank(r, c, RankBy::cost);
   if (all.empty()) return;
-  const Ranked& best = all[0];
-  const Gpu& gpu = c.gpu(best.gpu);
-  const Workload w = workload_for(r, per_gpu_batch(r, best.n), r.compiled, true);
+  const auto over = [&](const Ranked& k) {
+    return std::max(r.budget > 0 ? k.usd / r.budget : 0,
+                    r.deadline > 0 ? k.seconds / r.deadline : 0);
+  };
+  const Ranked* best = &all[0];
+  for (const Ranked& k : all)
+    if (!best->allowed && (k.fits > best->fits || (k.fits == best->fits && over(k) < over(*best))))
+      best = &k;
+  const Gpu& gpu = c.gpu(best->gpu);
+  PlanRequest theirs = on(r, gpu);
+  theirs.sharding = best->sharding;
+  theirs.recompute = best->recompute;
+  theirs.batch = best->batch;
+  const Workload w = workload_for(theirs, per_gpu_batch(theirs, best->n), r.compiled, true);
   const auto other = [&](Quantity q, const std::string& label) {
     q = prefixed(std::move(q), "other");
-    q.label = label + fmt::format(" of {} x {}", best.n, best.gpu);
+    q.label = label + fmt::format(" of {} x {}", best->n, best->gpu);
     p.figures.push_back(q);
     return q;
   };
-  const Quantity rate = throughput(w, r, gpu, best.n), its_time = time_of(units, rate);
+  const Quantity rate = throughput(w, theirs, gpu, best->n);
+  const Ending end = ending_of(theirs, c, gpu, best->n, w, &units, rate);
   other(rate, rate.label);
-  const Quantity asked = other(its_time, "time");
-  const Quantity usd = other(cost_of(r, c, gpu, best.n, w, its_time), "cost");
-  p.notes.push_back(fmt::format("{}{} x {}: {} in {}.",
-                                best.allowed ? "The cheapest that keeps the limits: "
-                                : best.fits
-                                    ? "No known server keeps the limits; the nearest by cost: "
-                                    : "No known server holds it; the nearest by cost: ",
-                                best.n, best.gpu, show(usd), show(asked)));
+  for (const Quantity* q : {&*end.work, &end.save, &end.between, &end.interval, &end.lost})
+    other(*q, q->label);
+  const Quantity asked = other(*end.time, "time");
+  const Quantity usd = other(cost_of(theirs, c, gpu, best->n, w, *end.time), "cost");
+  p.notes.push_back(fmt::format("{}{} x {}{}: {} in {}.",
+                                best->allowed ? "The cheapest that keeps the limits: "
+                                : best->fits  ? "No known server keeps the limits; the nearest: "
+                                              : "No known server holds it; the nearest: ",
+                                best->n, best->gpu,
+                                best->changes.empty() ? "" : " with " + best->changes, show(usd),
+                                show(asked)));
 }
 
 }  // namespace
 
-Plan make_plan(const PlanRequest& r, const Catalog& catalog) {
-  check_request(r, catalog);
+Plan make_plan(const PlanRequest& asked, const Catalog& catalog) {
+  check_request(asked, catalog);
   Plan p;
-  p.model = r.job.name;
-  p.n = r.n;
-  p.compiled = r.compiled;
-  if (r.gpu.empty())
-    choose_gpu(p, r, catalog);
+  p.model = asked.job.name;
+  p.n = asked.n;
+  p.compiled = asked.compiled;
+  if (asked.gpu.empty())
+    choose_gpu(p, asked, catalog);
   else
-    p.gpu = catalog.gpu(r.gpu);
+    p.gpu = catalog.gpu(asked.gpu);
   catalog.price(p.gpu);  // a GPU without one cannot be planned
-  const int64_t per_gpu = per_gpu_batch(r, r.n);
+  const PlanRequest r = on(asked, p.gpu);
+  if (!p.gpu.has_bf16() && product_kind(*r.precision) == std::string("bf16"))
+    p.notes.push_back(p.gpu.name + " has no bf16: its products run at the rate of f32. Take f16.");
+  else if (!p.gpu.has_bf16() && !asked.precision)
+    p.notes.push_back(p.gpu.name + " has no bf16: f16 is planned.");
+  const int64_t per_gpu = fitting_batch(r, p.gpu, r.n);
   p.eager_work = workload_for(r, per_gpu, false, true);
   p.compiled_work = workload_for(r, per_gpu, true, true);
   const Workload& w = r.compiled ? p.compiled_work : p.eager_work;
@@ -218,14 +256,15 @@ Plan make_plan(const PlanRequest& r, const Catalog& catalog) {
   second.label += ", " + mode;
   p.figures.push_back(std::move(second));
   const std::optional<Quantity> units = units_of(r);
-  std::optional<Quantity> time;
-  if (units) {
-    time = time_of(*units, rate);
-    p.figures.push_back(*time);
+  const Ending end = ending_of(r, catalog, p.gpu, r.n, w, units ? &*units : nullptr, rate);
+  if (end.time) {
+    p.figures.push_back(*end.time);
+    p.figures.push_back(*end.work);
   }
   add_data(p, r, catalog);
-  add_checkpoints(p, r, catalog, w, time ? &*time : nullptr);
-  add_energy_and_cost(p, r, catalog, w, time ? &*time : nullptr);
+  for (const Quantity* q : {&end.save, &end.interval, &end.lost, &end.between})
+    p.figures.push_back(*q);
+  add_energy_and_cost(p, r, catalog, w, end.time ? &*end.time : nullptr);
   add_server(p, r);
   if (units) add_limits(p, r, catalog, *units);
   return p;

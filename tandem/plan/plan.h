@@ -15,15 +15,17 @@ struct DataSet {
   double samples = 0;  ///< images, or sequences
   double bytes = 0;    ///< on disk; 0: samples times the job's sample_bytes
   std::string source;
+  std::optional<bool> files;  ///< is each sample a file of its own? None: as the job says
 };
-/// "imagenet", "cifar10", ..., or "samples=50000" or "samples=50000,gb=12". Throws Value with the
-/// nearest name.
+/// "imagenet", "cifar10", ..., "samples=50000", "samples=50000,gb=12", or a file or folder that is
+/// there (its files are the samples). Throws Value with the nearest name.
 TD_API DataSet data_set(const std::string& text);
 
 struct PlanRequest {
   Job job;
-  int64_t batch = 0;  ///< of all GPUs together; 0: 32, or what fits
-  Precision precision = Precision::amp_bf16;
+  int64_t batch = 0;  ///< of all GPUs together; 0: 32, or the largest half of it that fits
+  /// None: bf16 products (f16 on GPUs without bf16), and to serve with weights of that width too.
+  std::optional<Precision> precision;
   bool compiled = true;
   std::string optimizer = "AdamW";
   std::optional<DataSet> data;
@@ -34,6 +36,7 @@ struct PlanRequest {
   bool recompute = false;  ///< every block once more in the backward pass
   int accumulate = 1;      ///< batches of a step, one after the other
   bool eight_bit_state = false;
+  bool clip_norm = false;           ///< gradients are clipped by the norm of all
   double budget = 0, deadline = 0;  ///< USD, seconds; 0: none
   std::string term = "hourly";      ///< of the prices, or "spot"
 };
@@ -87,12 +90,18 @@ TD_API std::string explain(const Plan& p, const std::string& key);
 struct Ranked {
   std::string gpu;
   int n = 1;
+  int64_t batch = 0;  ///< of all its GPUs
+  /// What was changed so that it fits, where nothing does as it was asked for: see rank().
+  int sharding = 0;
+  bool recompute = false;
+  std::string changes;  ///< as options: "--sharding 3 --recompute"; empty: nothing
   bool fits = false, allowed = false, pareto = false;
   double memory = 0, capacity = 0, step = 0, rate = 0;
   double seconds = 0, usd = 0, kwh = 0;  ///< to the end, or per million units without one
 };
 enum class RankBy : uint8_t { cost, time, energy };
-/// All GPUs and counts, best first; those that do not fit or break a limit come last.
+/// All GPUs and counts, best first; those that do not fit or break a limit come last. Where nothing
+/// fits as asked for, rows are tried with sharding stage 3, recomputing, and both.
 TD_API std::vector<Ranked> rank(const PlanRequest& r, const Catalog& catalog, RankBy by);
 TD_API std::string to_text(const std::vector<Ranked>& all, const PlanRequest& r);
 

@@ -6,21 +6,43 @@
 
 namespace tandem::plan {
 
+/// The request as that GPU runs it: with a precision, where none was asked for.
+PlanRequest on(const PlanRequest& r, const Gpu& gpu);
 /// A dry run for a device that has a kernel for every row.
 Workload workload_for(const PlanRequest& r, int64_t per_gpu, bool compiled, bool training);
 void check_request(const PlanRequest& r, const Catalog& catalog);
+/// Samples of a step where none were asked for.
+inline constexpr int64_t kUsualBatch = 32;
 /// Samples of one GPU and batch: those asked for over GPUs and accumulated batches, at least 1.
 int64_t per_gpu_batch(const PlanRequest& r, int n);
+/// It again, halved until it fits where no batch was asked for.
+int64_t fitting_batch(const PlanRequest& r, const Gpu& gpu, int n);
 
 /// Share of its board power that a GPU draws while it trains, and of the host beside it.
 inline constexpr double kPowerShare = 0.8, kHostShare = 0.2;
+
+/// Share of a link's rate that collectives reach.
+inline constexpr double kLinkShare = 0.7;
 
 Quantity gpus_of(int n);
 Quantity accumulated(const PlanRequest& r);
 /// Tokens or samples to the end; none where no end was asked for.
 std::optional<Quantity> units_of(const PlanRequest& r);
-/// Seconds to the end; `rate` as throughput() gives it.
-Quantity time_of(const Quantity& units, const Quantity& rate);
+/// Checkpoints, what they and failures cost, and when it ends. Every plan and every row of a
+/// ranking asks here.
+struct Ending {
+  Quantity save, between, interval;  ///< seconds: of a checkpoint, between failures and checkpoints
+  Quantity lost;                     ///< share of the time
+  std::optional<Quantity> work,
+      time;  ///< seconds: computing alone, and to the end with what is lost
+};
+/// `units`: to the end, if there is one; `rate` as throughput() gives it.
+Ending ending_of(const PlanRequest& r, const Catalog& c, const Gpu& gpu, int n, const Workload& w,
+                 const Quantity* units, const Quantity& rate);
+Quantity servers_of(const Gpu& gpu, int n);
+Quantity per_hour(const Quantity& time);
+/// The memory of that GPU that programs may have.
+Quantity capacity_of(const Gpu& gpu);
 Quantity price_hour(const PlanRequest& r, const Catalog& c, const Gpu& gpu, int n);
 Quantity power_of(const Catalog& c, const Gpu& gpu, int n);
 Quantity energy_of(const Quantity& power, const Quantity& time);
@@ -39,11 +61,8 @@ Quantity decoding_cores(const PlanRequest& r, const Quantity& rate);
 
 /// What recompute, narrower numbers, 8-bit state and sharding would save.
 void add_savings(Plan& p, const PlanRequest& r, const Workload& w);
-/// Bytes and cores that keep the GPUs busy.
+/// Bytes, files and cores that keep the GPUs busy.
 void add_data(Plan& p, const PlanRequest& r, const Catalog& c);
-/// How often to save, and what it costs; `time`: to the end, if there is one.
-void add_checkpoints(Plan& p, const PlanRequest& r, const Catalog& c, const Workload& w,
-                     const Quantity* time);
 void add_energy_and_cost(Plan& p, const PlanRequest& r, const Catalog& c, const Workload& w,
                          const Quantity* time);
 void add_server(Plan& p, const PlanRequest& r);

@@ -28,6 +28,13 @@ void visit(const Plan& p, const F& f) {
     for (const Quantity& q : l.figures) visit(q, f);
 }
 
+// Causes of a training step's memory that the table has even where they take nothing at the highest
+// moment.
+bool always_shown(const std::string& key) {
+  return key == "memory.weights" || key == "memory.gradients" || key == "memory.optimizer" ||
+         key == "memory.activations";
+}
+
 }  // namespace
 
 const Quantity* Plan::find(const std::string& key) const {
@@ -101,9 +108,10 @@ std::string explain(const Plan& p, const std::string& key) {
 
 std::string to_text(const Plan& p) {
   const Workload& w = p.compiled ? p.compiled_work : p.eager_work;
-  std::string s = fmt::format("{} on {} x {}, batch {}, {}, {}, {}\n\n", p.model, p.n, p.gpu.name,
-                              p.batch, to_string(w.options.precision),
-                              p.compiled ? "compiled" : "eager", w.options.optimizer);
+  std::string s =
+      fmt::format("{} on {} x {}, batch {}, {}, {}{}\n\n", p.model, p.n, p.gpu.name, p.batch,
+                  to_string(w.options.precision), p.compiled ? "compiled" : "eager",
+                  w.options.training ? ", " + w.options.optimizer : "");
   for (const Quantity& q : p.figures) {
     s += fmt::format("{:<34} {:>12}", q.label, show(q));
     if (q.low && q.high && *q.high > *q.low * 1.001)
@@ -111,7 +119,7 @@ std::string to_text(const Plan& p) {
     s += fmt::format("   [{}]\n", q.key);
     if (q.key == "memory")
       for (const Quantity& part : q.parts)
-        if (part.value > 0)
+        if (part.value > 0 || (w.options.training && always_shown(part.key)))
           s += fmt::format("  {:<32} {:>12}   {:>6}   [{}]\n", part.label, show(part),
                            show_share(part, q), part.key);
   }

@@ -11,47 +11,103 @@
 
 namespace tandem::plan {
 
+namespace {
+
+// Dry runs, each made once.
+class Works {
+ public:
+  const Workload& of(const PlanRequest& r, int64_t per_gpu) {
+    const auto key = std::make_pair(per_gpu, static_cast<int>(*r.precision));
+    auto at = known_.find(key);
+    if (at == known_.end())
+      at = known_.emplace(key, workload_for(r, per_gpu, r.compiled, true)).first;
+    return at->second;
+  }
+
+ private:
+  std::map<std::pair<int64_t, int>, Workload> known_;
+};
+
+// The batch of one GPU: the one asked for, or the largest half of the usual one that fits.
+int64_t batch_that_fits(const PlanRequest& r, const Gpu& gpu, int n, Works& works) {
+  int64_t b = per_gpu_batch(r, n);
+  while (r.batch == 0 && b > 1 && memory_of(works.of(r, b), r, n).value > gpu.usable()) b /= 2;
+  return b;
+}
+
+Ranked row_of(const PlanRequest& r, const Catalog& c, const Gpu& gpu, int n, const Quantity& units,
+              Works& works) {
+  const int64_t per_gpu = batch_that_fits(r, gpu, n, works);
+  const Workload& w = works.of(r, per_gpu);
+  Ranked k;
+  k.gpu = gpu.name;
+  k.n = n;
+  k.batch = per_gpu * n * r.accumulate;
+  k.sharding = r.sharding;
+  k.recompute = r.recompute;
+  k.memory = memory_of(w, r, n).value;
+  k.capacity = gpu.usable();
+  k.fits = k.memory <= k.capacity;
+  const Quantity rate = throughput(w, r, gpu, n);
+  const Ending end = ending_of(r, c, gpu, n, w, &units, rate);
+  k.rate = rate.value;
+  k.step = find(rate, "time.step")->value;
+  k.seconds = end.time->value;
+  k.usd = cost_of(r, c, gpu, n, w, *end.time).value;
+  k.kwh = energy_of(power_of(c, gpu, n), *end.time).value;
+  k.allowed = k.fits && (r.budget <= 0 || k.usd <= r.budget) &&
+              (r.deadline <= 0 || k.seconds <= r.deadline);
+  return k;
+}
+
+// The same with less memory, in the order in which it costs time; the first that fits.
+Ranked changed_row(const PlanRequest& r, const Catalog& c, const Ranked& row, const Quantity& units,
+                   Works& works) {
+  for (const bool recompute : {false, true})
+    for (const int stage : {r.sharding, 3}) {
+      PlanRequest other = on(r, c.gpu(row.gpu));
+      other.recompute = r.recompute || recompute;
+      other.sharding = row.n > 1 ? stage : r.sharding;
+      Ranked k = row_of(other, c, c.gpu(row.gpu), row.n, units, works);
+      if (!k.fits) continue;
+      if (other.sharding != r.sharding) k.changes = fmt::format("--sharding {}", other.sharding);
+      if (other.recompute != r.recompute)
+        k.changes += k.changes.empty() ? "--recompute" : " --recompute";
+      return k;
+    }
+  return row;
+}
+
+}  // namespace
+
+int64_t fitting_batch(const PlanRequest& r, const Gpu& gpu, int n) {
+  Works works;
+  return batch_that_fits(r, gpu, n, works);
+}
+
 std::vector<Ranked> rank(const PlanRequest& asked, const Catalog& c, RankBy by) {
   check_request(asked, c);
   PlanRequest r = asked;
   if (!units_of(r)) r.tokens = 1e6;  // no end was asked for
   const Quantity units = *units_of(r);
-  struct Shared {
-    Workload work;
-    std::map<int, double> memory;  // by GPUs
-  };
-  std::map<int64_t, Shared> shared;
+  Works works;
   std::vector<Ranked> all;
   std::vector<int> counts{1, 2, 4, 8};
   if (std::find(counts.begin(), counts.end(), r.n) == counts.end()) counts.push_back(r.n);
+  bool any = false;
   for (int n : counts) {
     // Fewer samples than GPUs: not a server for this batch.
-    const int64_t per_gpu = per_gpu_batch(r, n);
-    if (n != r.n && per_gpu * n * r.accumulate > std::max<int64_t>(r.batch > 0 ? r.batch : 32, 1))
+    if (n != r.n && per_gpu_batch(r, n) * n * r.accumulate >
+                        std::max<int64_t>(r.batch > 0 ? r.batch : kUsualBatch, 1))
       continue;
-    Shared& s = shared[per_gpu];
-    if (s.work.work.empty()) s.work = workload_for(r, per_gpu, r.compiled, true);
-    const double memory = memory_of(s.work, r, n).value;
     for (const Gpu& gpu : c.gpus()) {
       if (!c.has_price(gpu)) continue;
-      Ranked k;
-      k.gpu = gpu.name;
-      k.n = n;
-      k.memory = memory;
-      k.capacity = gpu.memory;
-      k.fits = k.memory <= k.capacity;
-      const Quantity rate = throughput(s.work, r, gpu, n);
-      const Quantity time = time_of(units, rate);
-      k.rate = rate.value;
-      k.step = find(rate, "time.step")->value;
-      k.seconds = time.value;
-      k.usd = cost_of(r, c, gpu, n, s.work, time).value;
-      k.kwh = energy_of(power_of(c, gpu, n), time).value;
-      k.allowed = k.fits && (r.budget <= 0 || k.usd <= r.budget) &&
-                  (r.deadline <= 0 || k.seconds <= r.deadline);
-      all.push_back(k);
+      all.push_back(row_of(on(r, gpu), c, gpu, n, units, works));
+      any |= all.back().fits;
     }
   }
+  if (!any)
+    for (Ranked& k : all) k = changed_row(r, c, k, units, works);
   const auto value = [by](const Ranked& k) {
     return by == RankBy::cost ? k.usd : by == RankBy::time ? k.seconds : k.kwh;
   };
@@ -72,18 +128,21 @@ std::vector<Ranked> rank(const PlanRequest& asked, const Catalog& c, RankBy by) 
 
 std::string to_text(const std::vector<Ranked>& all, const PlanRequest& r) {
   const bool end = r.tokens > 0 || (r.epochs > 0 && r.data);
-  std::string s =
-      fmt::format("{:<4}{:<18}{:>3}{:>12}{:>14}{:>12}{:>11}{:>11}  \n", "", "server", "n", "memory",
-                  r.job.unit + "/s", end ? "time" : "per 1M", "cost", "energy");
+  std::string s = fmt::format("{:<3} {:<17} {:>2} {:>8} {:>10} {:>12} {:>11} {:>11} {:>11}\n", "",
+                              "server", "n", "batch", "memory", r.job.unit + "/s",
+                              end ? "time" : "per 1M", "cost", "energy");
   int place = 0;
-  for (const Ranked& k : all)
-    s += fmt::format("{:<4}{:<18}{:>3}{:>12}{:>14.4g}{:>12}{:>11}{:>11}  {}\n", ++place, k.gpu, k.n,
-                     show(k.memory, "B"), k.rate, show(k.seconds, "s"), show(k.usd, "USD"),
-                     show(k.kwh, "kWh"),
-                     !k.fits      ? "does not fit"
-                     : !k.allowed ? "breaks a limit"
-                     : k.pareto   ? "* nothing is both cheaper and faster"
-                                  : "");
+  for (const Ranked& k : all) {
+    std::string note = !k.fits      ? "does not fit"
+                       : !k.allowed ? "breaks a limit"
+                       : k.pareto   ? "* nothing is both cheaper and faster"
+                                    : "";
+    if (!k.changes.empty()) note = "with " + k.changes + (note.empty() ? "" : ": " + note);
+    std::string line = fmt::format("{:<3} {:<17} {:>2} {:>8} {:>10} {:>12.4g} {:>11} {:>11} {:>11}",
+                                   ++place, k.gpu, k.n, k.batch, show(k.memory, "B"), k.rate,
+                                   show(k.seconds, "s"), show(k.usd, "USD"), show(k.kwh, "kWh"));
+    s += note.empty() ? line + "\n" : line + "  " + note + "\n";
+  }
   // The front, drawn: cost over time on logarithmic axes.
   std::vector<const Ranked*> fit;
   for (const Ranked& k : all)

@@ -157,7 +157,7 @@ std::string sensitivity(const Plan& p, const PlanRequest& r) {
     const Quantity m = memory_of(w, r, p.n), rate = throughput(w, r, p.gpu, p.n);
     s += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", b, show(m),
                      show(*find(rate, "time.step")), show(rate),
-                     m.value <= p.gpu.memory ? "yes" : "no");
+                     m.value <= p.gpu.usable() ? "yes" : "no");
   }
   return s +
          "</table><p>A row's figures: <code>--batch</code> (of all GPUs) and <code>--why</code> "

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "tandem/base/error.h"
@@ -12,13 +13,56 @@ namespace tandem::plan {
 namespace {
 
 constexpr int64_t kLargestBatch = 1024;
+constexpr int kMostParts = 8;
 
-// The largest batch that one GPU answers in time: it fills, waits for the one before, and runs.
+// A replica answers by itself: one GPU, or several that share every product (tensor parallel).
 struct Served {
   const Workload* work = nullptr;
+  Precision precision = Precision::f32;
+  int parts = 1;
   double first = 0;     // seconds of a batch of one
   double per_hour = 0;  // USD of the fleet, for comparing
 };
+
+Quantity parts_of(int parts) {
+  return given("serve.parts", "GPUs of a replica", parts, "", "that share every product");
+}
+
+Quantity replica_memory(const Workload& w, const PlanRequest& r, int parts) {
+  Quantity whole = memory_of(w, r, parts);
+  if (parts == 1) return whole;
+  for (Quantity& q : whole.parts)
+    if (q.key == "memory.weights") {
+      Quantity all = q;
+      all.key += ".whole";
+      q = quotient(q.key, q.label, "B", "each GPU has its part of every matrix", std::move(all),
+                   parts_of(parts));
+    }
+  return sum(whole.key, whole.label, whole.unit, whole.why, std::move(whole.parts));
+}
+
+// Each block adds up its attention's and its inner layer's result over the GPUs.
+Quantity replica_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int parts) {
+  Quantity alone = step_time(w, r, gpu, 1);
+  if (parts == 1) return alone;
+  Quantity bytes = product(
+      "serve.link.bytes", "bytes over the link", "B", "two sums over the GPUs in each block",
+      {given("serve.link.boundary", "values between blocks", w.boundary_bytes, "B", "dry run"),
+       given("serve.link.blocks", "blocks", w.blocks, "", "of the model"),
+       given("serve.link.sums", "sums of each", 2, "", "attention and inner layer"),
+       given("serve.link.passes", "scatter and gather", 2, "", "of a ring"),
+       quotient("serve.link.ring", "of each", "", "n - 1 of n parts come from others",
+                given("serve.link.others", "the other GPUs", parts - 1, "", "n - 1"),
+                parts_of(parts))});
+  Quantity rate =
+      product("serve.link.rate", "rate", "B/s", "",
+              {given("serve.link.peak", gpu.link, gpu.link_rate, "B/s", gpu.source),
+               given("serve.link.share", "share", kLinkShare, "", "what collectives reach")});
+  return sum("serve.time", "one batch", "s", "",
+             {quotient("serve.time.split", "split over the GPUs", "s", "", std::move(alone),
+                       parts_of(parts)),
+              quotient("serve.link", "communication", "s", "", std::move(bytes), std::move(rate))});
+}
 
 }  // namespace
 
@@ -28,27 +72,48 @@ Plan serve_plan(const PlanRequest& r, const ServeRequest& s, const Catalog& c) {
            "{} requests per second within {} s at {} of the time cannot be served\nAll are to be "
            "above 0, the share of the time at most 1.",
            s.rps, s.p99, s.utilisation);
-  std::map<int64_t, Workload> works;
-  const auto work = [&](int64_t batch) -> const Workload& {
-    auto at = works.find(batch);
-    if (at == works.end())
-      at = works.emplace(batch, workload_for(r, batch, r.compiled, false)).first;
-    return at->second;
-  };
   PlanRequest one = r;
   one.n = 1;
-  const auto fit = [&](const Gpu& gpu) {
+  one.accumulate = 1;
+  one.sharding = 0;
+  // Weights as wide as the products, where no precision was asked for.
+  const auto precision_on = [&](const Gpu& gpu) {
+    return r.precision.value_or(gpu.has_bf16() ? Precision::pure_bf16 : Precision::pure_f16);
+  };
+  std::map<std::pair<int64_t, Precision>, Workload> works;
+  const auto work = [&](int64_t batch, Precision precision) -> const Workload& {
+    auto at = works.find({batch, precision});
+    if (at != works.end()) return at->second;
+    PlanRequest asked = one;
+    asked.precision = precision;
+    Workload w;
+    try {
+      w = workload_for(asked, batch, r.compiled, false);
+    } catch (const Error& e) {
+      if (r.precision || e.kind() != ErrorKind::Unsupported) throw;
+      // It cannot be converted: its weights stay as they are.
+      asked.precision = precision == Precision::pure_f16 ? Precision::amp_f16 : Precision::amp_bf16;
+      w = workload_for(asked, batch, r.compiled, false);
+    }
+    return works.emplace(std::make_pair(batch, precision), std::move(w)).first->second;
+  };
+  // The largest batch that one replica answers in time: it fills, waits for the one before, and
+  // runs.
+  const auto fit = [&](const Gpu& gpu, int parts) {
     Served best;
+    best.precision = precision_on(gpu);
+    best.parts = parts;
     for (int64_t b = 1; b <= kLargestBatch; b *= 2) {
-      const Workload& w = work(b);
-      if (memory_of(w, one, 1).value > gpu.memory) break;
-      const double t = step_time(w, one, gpu, 1).value;
+      const Workload& w = work(b, best.precision);
+      if (parts > 1 && (w.blocks < 1 || w.boundary_bytes <= 0)) break;
+      if (replica_memory(w, one, parts).value > gpu.usable()) break;
+      const double t = replica_time(w, one, gpu, parts).value;
       if (b == 1) best.first = t;
       // At the wanted utilisation a batch fills in t / utilisation; 2 t: the one before and itself.
       if ((b > 1 ? t / s.utilisation : 0) + 2 * t > s.p99) break;
       best.work = &w;
       if (c.has_price(gpu))
-        best.per_hour = price_hour(one, c, gpu, 1).value *
+        best.per_hour = price_hour(one, c, gpu, parts).value *
                         std::ceil(s.rps * t / (static_cast<double>(b) * s.utilisation));
     }
     return best;
@@ -57,17 +122,22 @@ Plan serve_plan(const PlanRequest& r, const ServeRequest& s, const Catalog& c) {
   p.model = r.job.name;
   p.compiled = r.compiled;
   Served best;
-  double soonest = 0;  // seconds of one request on the fastest GPU that holds it
+  double soonest = 0;  // seconds of one request on the fastest replica that holds it
   std::string fastest;
   const auto look = [&](const Gpu& gpu) {
-    const Served now = fit(gpu);
-    if (now.first > 0 && (soonest == 0 || now.first < soonest)) {
-      soonest = now.first;
-      fastest = gpu.name;
+    // One GPU where it holds the model in time, else as few as do.
+    for (int parts = 1; parts <= std::min(kMostParts, gpu.per_server); parts *= 2) {
+      const Served now = fit(gpu, parts);
+      if (now.first > 0 && (soonest == 0 || now.first < soonest)) {
+        soonest = now.first;
+        fastest = fmt::format("{} {}", parts, gpu.name);
+      }
+      if (!now.work) continue;
+      if (best.work && now.per_hour >= best.per_hour) return;
+      best = now;
+      p.gpu = gpu;
+      return;
     }
-    if (!now.work || (best.work && now.per_hour >= best.per_hour)) return;
-    best = now;
-    p.gpu = gpu;
   };
   if (!r.gpu.empty()) {
     look(c.gpu(r.gpu));
@@ -77,19 +147,20 @@ Plan serve_plan(const PlanRequest& r, const ServeRequest& s, const Catalog& c) {
     p.notes.push_back("No --gpu was given: a fleet of " + p.gpu.name +
                       " is the cheapest that is known.");
   }
-  const std::string where = r.gpu.empty() ? "any known GPU" : "one " + c.gpu(r.gpu).name;
+  const std::string where =
+      r.gpu.empty() ? "any known server" : "one server of " + c.gpu(r.gpu).name;
   TD_CHECK(soonest > 0, Value, "{} does not fit into {}\nTake {}narrower numbers (--precision).",
            p.model, where, r.gpu.empty() ? "" : "a larger GPU or ");
   TD_CHECK(best.work, Value,
-           "{} answers one request in {} on one {}, which is not within {} at the 99th percentile\n"
+           "{} answers one request in {} on {}, which is not within {} at the 99th percentile\n"
            "A request waits for the one before it: allow {}, or take {}narrower numbers.",
            p.model, show(soonest, "s"), fastest, show(s.p99, "s"), show(2 * soonest, "s"),
            r.gpu.empty() ? "" : "a faster GPU or ");
   const Workload& w = *best.work;
   p.batch = w.options.batch;
   p.eager_work = p.compiled_work = w;
-  const Quantity time = step_time(w, one, p.gpu, 1);
-  Quantity full = quotient("serve.rate.full", "requests per second of one GPU", "1/s", "",
+  const Quantity time = replica_time(w, one, p.gpu, best.parts);
+  Quantity full = quotient("serve.rate.full", "requests per second of a replica", "1/s", "",
                            given("serve.batch", "batch", static_cast<double>(p.batch), "",
                                  "the largest power of two that is answered in time and fits"),
                            time);
@@ -97,8 +168,10 @@ Plan serve_plan(const PlanRequest& r, const ServeRequest& s, const Catalog& c) {
       given("serve.utilisation", "utilisation", s.utilisation, "", "so that queues stay short");
   Quantity rate = product("serve.rate", "planned for", "1/s", "", {std::move(full), utilisation});
   const Quantity rps = given("serve.rps", "requests per second", s.rps, "1/s", "asked for");
-  Quantity gpus = whole("serve.gpus", "GPUs", "", "",
-                        quotient("serve.exact", "GPUs, exactly", "", "", rps, std::move(rate)));
+  Quantity replicas =
+      whole("serve.replicas", "replicas", "", "",
+            quotient("serve.exact", "replicas, exactly", "", "", rps, std::move(rate)));
+  Quantity gpus = product("serve.gpus", "GPUs", "", "", {replicas, parts_of(best.parts)});
   p.n = static_cast<int>(gpus.value);
   p.figures.push_back(std::move(gpus));
   Quantity fill = p.batch > 1
@@ -111,7 +184,8 @@ Plan serve_plan(const PlanRequest& r, const ServeRequest& s, const Catalog& c) {
            product("serve.wait", "the batch before", "s", "",
                    {again(time), given("serve.waiting", "of them", 1, "", "at most one waits")}),
            again(time)}));
-  p.figures.push_back(memory_of(w, one, 1));
+  p.figures.push_back(replica_memory(w, one, best.parts));
+  p.figures.push_back(capacity_of(p.gpu));
   p.figures.push_back(price_hour(r, c, p.gpu, p.n));
   p.figures.push_back(quotient(
       "serve.cost", "per million requests", "USD", "",
@@ -119,7 +193,8 @@ Plan serve_plan(const PlanRequest& r, const ServeRequest& s, const Catalog& c) {
               {again(p.figures.back()), given("million", "a million", 1e6, "", "requests")}),
       product("serve.hour", "requests an hour", "", "",
               {again(rps), given("hour", "an hour", 3600, "s", "seconds of an hour")})));
-  p.notes.push_back(fmt::format("One {} more keeps p99 while one is down.", p.gpu.name));
+  p.notes.push_back(best.parts == 1 ? "One " + p.gpu.name + " more keeps p99 while one is down."
+                                    : std::string("One replica more keeps p99 while one is down."));
   return p;
 }
 

@@ -116,7 +116,7 @@ void add_server(Plan& p, const PlanRequest& r) {
   same(ram, sum("server.ram.need", "RAM", "B", "", std::move(parts)),
        product("server.ram.thumb", "rule of thumb", "B", "twice the VRAM",
                {given("server.ram.twice", "times", 2, "", "rule of thumb"), gpus,
-                given("memory.capacity", p.gpu.name, p.gpu.memory, "B", p.gpu.source)}),
+                again(p.at("memory.capacity"))}),
        " (twice the VRAM)");
 
   ServerLine& nvme = line("NVMe", "nvme");

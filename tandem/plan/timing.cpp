@@ -17,15 +17,17 @@ namespace {
 constexpr double kBandwidthShare = 0.8;
 // Time from one kernel to the next: a framework's dispatch in eager, a replayed graph compiled.
 constexpr double kEagerLaunch = 6e-6, kCompiledLaunch = 1.5e-6;
-// Share of a link's rate that collectives reach.
-constexpr double kLinkShare = 0.7;
 // Between servers: one 200 Gbit/s card per GPU. Rings run over all cards of a server at once, so a
 // server takes a whole message in at the rate of all of them.
 constexpr double kBetweenServers = 25e9;
-// What frameworks' fused kernels (norms, activations with their casts, losses) leave of the bytes
-// that single pointwise ops move. One constant for all GPUs; a compiled program is counted as it
-// is.
-constexpr double kFused = 0.5;
+// Depthwise convolutions reach this share of the bandwidth, and convolutions in tf32 this share of
+// the peak (their layout is NCHW there): EfficientNet-B0 and -B4, and ResNet-50, as NVIDIA
+// publishes them for one A100 (tests/plan/conv_runs.csv). Assumed for all GPUs.
+constexpr double kDepthwiseShare = 0.08, kTf32ConvShare = 0.2;
+constexpr const char* kConvFrom =
+    "NVIDIA's published runs of conv nets on one A100 (tests/plan/conv_runs.csv)";
+// Under autocast the libraries' batch norms read and write 16 bits, and so does what follows them.
+constexpr double kNarrow = 0.5;
 // Of the passes, the share that hides communication.
 constexpr double kOverlap = 2.0 / 3;
 
@@ -42,27 +44,107 @@ Kind kind_of(DType d, Precision p) {
 // Kernels with the same limit: products of a kind, pointwise arithmetic, or moving bytes.
 struct Group {
   double flops = 0, bytes = 0;
+  double wide = 0;  // of the bytes: those that are counted by half
   int64_t kernels = 0;
 };
-constexpr size_t kPointwise = kKinds, kMoving = kKinds + 1, kGroups = kKinds + 2;
+enum : size_t { kTf32Conv = kKinds, kPointwise, kMoving, kDepthwise, kGroups };
+
+// Is what is no product half as wide on the GPU as in the dry run?
+bool narrow_between_products(const Workload& w) {
+  const Precision p = w.options.precision;
+  if (p != Precision::amp_bf16 && p != Precision::amp_f16) return false;
+  return std::any_of(w.work.begin(), w.work.end(),
+                     [](const Work& k) { return k.kind.starts_with("batch_norm"); });
+}
 
 using Phases = std::array<bool, 8>;
 
+// What a GPU reaches: operations and bytes a second, each as its figure shows it.
+class Rates {
+ public:
+  explicit Rates(const Gpu& gpu) : gpu_(gpu) {}
+  // Of products: the one constant of the GPU. Convolutions in tf32 are not slower than in f32.
+  bool tf32_conv() const {
+    return gpu_.peak("tf32") * kTf32ConvShare > gpu_.peak("f32") * gpu_.efficiency;
+  }
+  double flops(size_t group) const {
+    if (group == kTf32Conv) return gpu_.peak("tf32") * kTf32ConvShare;
+    return gpu_.peak(kind(group)) * gpu_.efficiency;
+  }
+  double bytes(size_t group) const {
+    return gpu_.bandwidth * (group == kDepthwise ? kDepthwiseShare : kBandwidthShare);
+  }
+  static const char* kind(size_t group) {
+    return group == kPointwise ? "f32" : group == kTf32Conv ? "tf32" : kKindNames[group];
+  }
+  Quantity of(size_t group, const std::string& at) const {
+    if (group == kMoving || group == kDepthwise)
+      return product(
+          at + ".rate", "rate", "B/s", "",
+          {given(at + ".bandwidth", "memory bandwidth", gpu_.bandwidth, "B/s", gpu_.source),
+           group == kMoving ? given(at + ".share", "share", kBandwidthShare, "",
+                                    "what large copies reach on GPUs")
+                            : given(at + ".share", "share", kDepthwiseShare, "", kConvFrom)});
+    return product(
+        at + ".rate", "rate", "FLOP/s", "",
+        {given(at + ".peak", "peak of the " + gpu_.name, gpu_.peak(kind(group)), "FLOP/s",
+               gpu_.source),
+         group == kTf32Conv ? given(at + ".efficiency", "efficiency", kTf32ConvShare, "", kConvFrom)
+                            : given(at + ".efficiency", "efficiency", gpu_.efficiency, "",
+                                    "the constant of this GPU; " + gpu_.efficiency_from)});
+  }
+
+ private:
+  const Gpu& gpu_;
+};
+
+std::string label_of(size_t group) {
+  switch (group) {
+    case kMoving:
+      return "moving bytes";
+    case kDepthwise:
+      return "depthwise convolutions";
+    case kTf32Conv:
+      return "convolutions in tf32";
+    case kPointwise:
+      return "pointwise in f32";
+    default:
+      return std::string("products in ") + kKindNames[group];
+  }
+}
+
+// The bytes of a group, as a figure.
+Quantity bytes_of(const Group& g, const std::string& at) {
+  const char* const from = "the rows' cost columns over the dry run";
+  if (g.wide == 0) return given(at + ".bytes", "bytes moved", g.bytes, "B", from);
+  return sum(at + ".moved", "bytes moved", "B", "",
+             {given(at + ".bytes", "of products", g.bytes - g.wide, "B", from),
+              product(at + ".narrow", "between products", "B", "",
+                      {given(at + ".wide", "as the dry run has it", g.wide, "B", from),
+                       given(at + ".half", "16 of 32 bits", kNarrow, "",
+                             "batch norms, and what follows them, read and write 16 bits under "
+                             "autocast on GPUs")})});
+}
+
 // The times of the kernels of some phases, as a sum of quotients.
-Quantity device_time(const Workload& w, Precision precision, const Gpu& gpu, const std::string& key,
-                     const std::string& label, const Phases& wanted, double fused = 1) {
-  // How much arithmetic each byte must bring for it to be the limit.
-  double intensity[kKinds];
-  for (size_t k = 0; k < kKinds; ++k)
-    intensity[k] = gpu.peak(kKindNames[k]) * gpu.efficiency / (gpu.bandwidth * kBandwidthShare);
+Quantity device_time(const Workload& w, const Gpu& gpu, const std::string& key,
+                     const std::string& label, const Phases& wanted) {
+  const Rates rates(gpu);
+  const bool narrow = narrow_between_products(w);
+  const Precision precision = w.options.precision;
   Group groups[kGroups];
   for (const Work& k : w.work) {
     if (!wanted[k.phase]) continue;
-    const Kind kind = k.matrix ? kind_of(k.dtype, precision) : kF32;
-    const bool arithmetic = k.flops > k.bytes * intensity[kind];
-    Group& g = groups[!arithmetic ? kMoving : k.matrix ? static_cast<size_t>(kind) : kPointwise];
+    const bool half = narrow && !k.matrix && k.phase != static_cast<uint8_t>(Phase::update);
+    size_t arithmetic = k.matrix ? static_cast<size_t>(kind_of(k.dtype, precision)) : kPointwise;
+    if (arithmetic == kTf32 && k.kind.starts_with("conv") && rates.tf32_conv())
+      arithmetic = kTf32Conv;
+    const size_t moving = k.depthwise ? kDepthwise : kMoving;
+    const double by_bytes = k.bytes * (half ? kNarrow : 1) / rates.bytes(moving);
+    Group& g = groups[k.flops / rates.flops(arithmetic) > by_bytes ? arithmetic : moving];
     g.flops += k.flops;
     g.bytes += k.bytes;
+    if (half) g.wide += k.bytes;
     ++g.kernels;
   }
   std::vector<Quantity> parts;
@@ -70,41 +152,26 @@ Quantity device_time(const Workload& w, Precision precision, const Gpu& gpu, con
     const Group& g = groups[i];
     if (g.kernels == 0) continue;
     const std::string at = fmt::format("{}.{}", key, parts.size() + 1);
-    if (i == kMoving) {
-      Quantity rate = product(
-          at + ".rate", "rate", "B/s", "",
-          {given(at + ".bandwidth", "memory bandwidth", gpu.bandwidth, "B/s", gpu.source),
-           given(at + ".share", "share", kBandwidthShare, "", "what large copies reach on GPUs")});
-      Quantity bytes = product(
-          at + ".moved", "bytes moved", "B", "",
-          {given(at + ".bytes", "bytes", g.bytes, "B", "the rows' cost columns over the dry run"),
-           given(at + ".fused", "fused", fused, "",
-                 fused == 1 ? "counted as they run"
-                            : "what frameworks' fused kernels leave of single ops' bytes")});
-      parts.push_back(quotient(at, "moving bytes", "s",
-                               fmt::format("{} kernels that memory holds back", g.kernels),
-                               std::move(bytes), std::move(rate)));
-      continue;
-    }
-    const std::string kind = kKindNames[i == kPointwise ? static_cast<size_t>(kF32) : i];
-    Quantity rate = product(
-        at + ".rate", "rate", "FLOP/s", "",
-        {given(at + ".peak", "peak of the " + gpu.name, gpu.peak(kind), "FLOP/s", gpu.source),
-         given(at + ".efficiency", "efficiency", gpu.efficiency, "",
-               "the constant of this GPU; " + gpu.efficiency_from)});
+    const bool bytes = i == kMoving || i == kDepthwise;
     parts.push_back(quotient(
-        at, i == kPointwise ? "pointwise in f32" : "products in " + kind, "s",
-        fmt::format("{} kernels that arithmetic holds back", g.kernels),
-        given(at + ".flops", "FLOPs", g.flops, "FLOP", "the rows' cost columns over the dry run"),
-        std::move(rate)));
+        at, label_of(i), "s",
+        fmt::format("{} kernels that {} holds back", g.kernels, bytes ? "memory" : "arithmetic"),
+        bytes ? bytes_of(g, at)
+              : given(at + ".flops", "FLOPs", g.flops, "FLOP",
+                      "the rows' cost columns over the dry run"),
+        rates.of(i, at)));
   }
   if (parts.empty()) parts.push_back(given(key + ".0", "nothing", 0, "s", "no kernels"));
   return sum(key, label, "s", "", std::move(parts));
 }
 
 Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n) {
-  // Gradients of the width that products have; with full sharding weights are gathered twice too.
-  const double width = r.precision == Precision::f32 || r.precision == Precision::tf32 ? 4 : 2;
+  // As wide as the gradients are, which autocast leaves in f32; mixed precision reduces and gathers
+  // in bf16. With full sharding weights are gathered twice too.
+  const Precision precision = w.options.precision;
+  const bool narrow = precision == Precision::pure_bf16 || precision == Precision::pure_f16 ||
+                      precision == Precision::mixed_bf16;
+  const double width = narrow ? 2 : 4;
   const bool gathers = r.sharding >= 3;
   Quantity passes = product(
       "time.link.passes", "times around the ring", "", "",
@@ -120,7 +187,8 @@ Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, 
               gathers ? "gather the weights forward and backward, scatter the gradients"
                       : "ring all-reduce of the gradients",
               {given("parameters", "parameters", w.parameters, "", "counted in the model"),
-               given("time.link.width", "bytes each", width, "B", "of gradients on the wire"),
+               given("time.link.width", "bytes each", width, "B",
+                     narrow ? "of gradients in 16 bits" : "of gradients in f32"),
                std::move(passes)});
   const bool inside = n <= gpu.per_server;
   Quantity rate = product(
@@ -140,18 +208,16 @@ Quantity accumulated(const PlanRequest& r) {
 }
 
 Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n) {
-  const auto only = [](Phase p) {
+  const auto phase = [](Phase p) { return static_cast<size_t>(p); };
+  const auto only = [&](Phase p) {
     Phases v{};
-    v[static_cast<size_t>(p)] = true;
+    v[phase(p)] = true;
     return v;
   };
-  const bool phases = !w.options.compiled && w.options.training;
   std::vector<Quantity> parts, hides;
-  if (phases) {
-    Quantity f =
-        device_time(w, r.precision, gpu, "time.forward", "forward", only(Phase::forward), kFused);
-    Quantity b = device_time(w, r.precision, gpu, "time.backward", "backward",
-                             only(Phase::backward), kFused);
+  if (!w.options.compiled && w.options.training) {
+    Quantity f = device_time(w, gpu, "time.forward", "forward", only(Phase::forward));
+    Quantity b = device_time(w, gpu, "time.backward", "backward", only(Phase::backward));
     hides.push_back(again(b));
     if (r.sharding >= 3) hides.push_back(again(f));
     if (r.recompute)
@@ -162,17 +228,17 @@ Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int 
     parts.push_back(std::move(f));
     parts.push_back(std::move(b));
   } else {
-    // A compiled step is one list; everything of it counts.
-    Phases all;
-    all.fill(true);
-    Quantity q = device_time(w, r.precision, gpu, "time.kernels",
-                             w.options.training ? "forward, backward and update" : "forward", all);
-    hides.push_back(product(
-        "time.link.beside", "of the step", "s", "",
-        {again(q),
-         r.sharding >= 3
-             ? given("time.link.beside.share", "share", 1, "", "gathering goes on all the time")
-             : given("time.link.beside.share", "share", 0.6, "", "the backward pass: assumed")}));
+    // The passes of a compiled step are one list.
+    Phases passes;
+    passes.fill(true);
+    passes[phase(Phase::update)] = false;
+    Quantity q = device_time(w, gpu, "time.kernels",
+                             w.options.training ? "forward and backward" : "forward", passes);
+    hides.push_back(product("time.link.beside", "of the passes", "s", "",
+                            {again(q), r.sharding >= 3 ? given("time.link.beside.share", "share", 1,
+                                                               "", "gathering goes on all the time")
+                                                       : given("time.link.beside.share", "share",
+                                                               2.0 / 3, "", "the backward pass")}));
     if (r.recompute)
       parts.push_back(product("time.recompute", "forward again", "s", "",
                               {again(q), given("time.recompute.share", "share", 1.0 / 3, "",
@@ -192,13 +258,13 @@ Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int 
            {std::move(device), std::move(host)});
   std::vector<Quantity> step;
   step.push_back(product("time.batches", "batches", "s", "", {std::move(micro), accumulated(r)}));
-  if (phases) {
+  if (w.options.training) {
     // Each GPU updates its part of the state where that is sharded.
-    step.push_back(quotient(
-        "time.update", "update", "s", "",
-        device_time(w, r.precision, gpu, "time.update.whole", "the optimizer", only(Phase::update)),
-        given("time.update.parts", "GPUs that share it", r.sharding >= 1 ? n : 1, "",
-              "sharded optimizer state")));
+    step.push_back(
+        quotient("time.update", "update", "s", "",
+                 device_time(w, gpu, "time.update.whole", "the optimizer", only(Phase::update)),
+                 given("time.update.parts", "GPUs that share it", r.sharding >= 1 ? n : 1, "",
+                       "sharded optimizer state")));
   }
   if (n > 1) {
     Quantity hidden = product(

@@ -19,6 +19,7 @@
 #include "tandem/nn/module.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optimizers.h"
+#include "tandem/plan/moments_internal.h"
 #include "tandem/plan/names_internal.h"
 #include "tandem/tensor/allocator.h"
 
@@ -64,10 +65,23 @@ const OptimizerRow& optimizer_row(const std::string& name) {
           did_you_mean(name, optimizer_names()), fmt::join(optimizer_names(), ", "));
 }
 
-bool computes_in_bf16(Precision p) {
-  return p == Precision::pure_bf16 || p == Precision::mixed_bf16;
+// What everything is converted to, f32 where nothing is.
+DType whole_dtype(Precision p) {
+  return p == Precision::pure_bf16 || p == Precision::mixed_bf16 ? DType::bf16
+         : p == Precision::pure_f16                              ? DType::f16
+                                                                 : DType::f32;
 }
 bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::amp_f16; }
+
+// Is it a convolution, or its derivative, whose filters see one channel each? The filters are the
+// second input, or what comes out; a picture of one channel does not make it one.
+bool is_depthwise(const std::string& name, std::span<const Shape> in, const Shape& out) {
+  if (!name.starts_with("conv") || in.size() < 2) return false;
+  const bool by_weight = name.ends_with("_weight");
+  const auto one_channel = [](const Shape& s) { return s.rank() >= 3 && s[1] == Dim(1); };
+  const Shape &filters = by_weight ? out : in[1], &other = by_weight ? in[1] : out;
+  return one_channel(filters) && filters[0] != Dim(1) && !one_channel(in[0]) && !one_channel(other);
+}
 
 // Sees dtype, sizes and phase of each op that the profiler records.
 class DTypeHook : public OpHook {
@@ -77,12 +91,15 @@ class DTypeHook : public OpHook {
   void before(const OpDef&, std::span<const Tensor> in) override {
     if (books_ && context().scope) books_->scope = context().scope->path;
     Seen s;
-    for (size_t i = 0; i < 2 && i < in.size(); ++i) s.sizes[i] = elements(in[i]);
-    open_.push_back(s);
+    for (size_t i = 0; i < 2 && i < in.size(); ++i) {
+      s.sizes[i] = elements(in[i]);
+      if (in[i].defined()) s.in.push_back(in[i].shape());
+    }
+    open_.push_back(std::move(s));
   }
   void after(const OpDef& op, std::span<const Tensor> out) override {
     TD_ASSERT(!open_.empty());
-    Seen s = open_.back();
+    Seen s = std::move(open_.back());
     open_.pop_back();
     if (profile_.events.size() == ops.size()) return;  // part of a body
     s.op = &op;
@@ -91,6 +108,7 @@ class DTypeHook : public OpHook {
       if (t.defined()) {
         s.dtype = t.dtype();
         s.sizes[2] = elements(t);
+        s.depthwise = is_depthwise(op.name, s.in, t.shape());
         break;
       }
     while (ops.size() < profile_.events.size()) ops.push_back(s);
@@ -99,7 +117,9 @@ class DTypeHook : public OpHook {
     const OpDef* op = nullptr;
     DType dtype = DType::f32;
     uint8_t phase = 0;
+    bool depthwise = false;
     double sizes[3] = {};
+    std::vector<Shape> in;  // of the first two inputs
   };
   std::vector<Seen> ops;
 
@@ -128,11 +148,12 @@ class Stepper {
     model_ = job.make(o.batch);
     TD_CHECK(!o.training || model_->loss, Unsupported,
              "{} has no loss: it can be planned for --serve only", job.name);
-    if (computes_in_bf16(o.precision)) {
-      TD_CHECK(model_->to, Unsupported, "{} cannot be converted to bf16", job.name);
-      model_->to(DType::bf16);
+    if (const DType narrow = whole_dtype(o.precision); narrow != DType::f32) {
+      TD_CHECK(model_->to, Unsupported, "{} cannot be converted to {}", job.name,
+               to_string(narrow));
+      model_->to(narrow);
       for (Tensor& t : model_->inputs)
-        if (is_floating(t.dtype())) t = t.to(DType::bf16);
+        if (is_floating(t.dtype())) t = t.to(narrow);
     }
     if (model_->train) model_->train(o.training);
     if (o.training) optimizer_ = optimizer_row(o.optimizer).make(model_->parameters);
@@ -174,6 +195,10 @@ class Stepper {
     phase(Phase::backward);
     loss.backward();
     if (at_gradients_) (*at_gradients_)();
+    if (o_.clip_norm) {
+      optim::clip_grad_norm_(model_->parameters, 1);
+      if (at_gradients_) (*at_gradients_)();  // they may be new ones
+    }
     phase(Phase::update);
     optimizer_->step();
     return loss.detach();
@@ -186,38 +211,6 @@ class Stepper {
   OptimizerPtr optimizer_;
   std::optional<Compiled<std::function<Tensor(const std::vector<Tensor>&)>>> compiled_;
   const std::function<void()>* at_gradients_ = nullptr;
-};
-
-// Which cause each block of the books has.
-class Causes {
- public:
-  explicit Causes(const DryMemory& books) : books_(books) {}
-  void mark(const Tensor& t, Cause c) {
-    if (!t.defined()) return;
-    const int32_t b = DryMemory::block_of(*t.impl());
-    if (b < 0) return;
-    const auto k = static_cast<size_t>(b);
-    if (marked_.size() <= k) marked_.resize(k + 1, Cause::count);
-    marked_[k] = c;
-  }
-  Cause of(int32_t block) const {
-    const auto k = static_cast<size_t>(block);
-    if (k < marked_.size() && marked_[k] != Cause::count) return marked_[k];
-    const DryBlock& b = books_.blocks()[k];
-    if (b.use == DryUse::scratch) return Cause::workspace;
-    switch (static_cast<Phase>(b.phase)) {
-      case Phase::build:
-        return Cause::weights;
-      case Phase::input:
-        return Cause::input;
-      default:
-        return Cause::activations;
-    }
-  }
-
- private:
-  const DryMemory& books_;
-  std::vector<Cause> marked_;
 };
 
 double numel_bytes(const Tensor& t) {
@@ -233,93 +226,6 @@ void mark_all(const Stepper& s, Causes& causes) {
 }
 void mark_gradients(const Stepper& s, Causes& causes) {
   for (const Param& p : s.model().parameters) causes.mark(p.grad(), Cause::gradients);
-}
-
-void add(Held& h, Cause c, double bytes) { h.bytes[static_cast<size_t>(c)] += bytes; }
-
-// Is it a name within one of equal blocks, as in "h.3.attn" or "encoder.layer.0"?
-bool in_block(const std::string& path) {
-  for (size_t at = 0; at < path.size();) {
-    const size_t end = std::min(path.find('.', at), path.size());
-    bool digits = end > at;
-    for (size_t k = at; k < end; ++k) digits = digits && path[k] >= '0' && path[k] <= '9';
-    if (digits) return true;
-    at = end + 1;
-  }
-  return false;
-}
-
-// Walk the books: what is held by cause after every event from `first` on, and where most is.
-void replay(const DryMemory& books, const Causes& causes, size_t first, Workload& w) {
-  Held now;
-  double most = -1, blocks = 0;
-  std::vector<std::pair<size_t, Held>> all;
-  std::vector<Peak> moments;
-  std::map<uint32_t, bool> inside;
-  for (size_t k = 0; k < books.events().size(); ++k) {
-    const DryEvent& e = books.events()[k];
-    const DryBlock& b = books.blocks()[static_cast<size_t>(e.block)];
-    const Cause cause = causes.of(e.block);
-    const double bytes = (e.taken ? 1.0 : -1.0) * static_cast<double>(b.bytes);
-    add(now, cause, bytes);
-    if (cause == Cause::activations && w.blocks > 1) {
-      const auto [at, fresh] = inside.try_emplace(b.scope, false);
-      if (fresh) at->second = in_block(scope_path(b.scope));
-      if (at->second) blocks += bytes;
-    }
-    if (k < first) continue;
-    all.emplace_back(k, now);
-    if (e.taken) moments.push_back({now, blocks});
-    if (now.total() > most) {
-      most = now.total();
-      w.peak = now;
-    }
-  }
-  // The front: from the most activations down, whatever has more gradients than all before, and the
-  // most outside of blocks.
-  const auto moving = [](const Peak& p) {
-    return p.held.of(Cause::activations) + p.held.of(Cause::workspace);
-  };
-  std::stable_sort(moments.begin(), moments.end(),
-                   [&](const Peak& a, const Peak& b) { return moving(a) > moving(b); });
-  double gradients = -1, outside = -1;
-  for (const Peak& p : moments) {
-    const double other = moving(p) - p.in_blocks;
-    if (p.held.of(Cause::gradients) <= gradients && other <= outside) continue;
-    gradients = std::max(gradients, p.held.of(Cause::gradients));
-    outside = std::max(outside, other);
-    w.peaks.push_back(p);
-  }
-  const size_t stride = std::max<size_t>(1, all.size() / 300);
-  for (size_t i = 0; i < all.size(); ++i) {
-    const DryBlock& b = books.blocks()[static_cast<size_t>(books.events()[all[i].first].block)];
-    const bool peak = all[i].second.total() == most;
-    if (i % stride == 0 || peak) w.timeline.push_back({all[i].second, scope_path(b.scope)});
-  }
-}
-
-// The arena of a compiled step, moment by moment.
-void timeline_of(const Executable& exe, const Held& outside, Workload& w) {
-  const compiler::Lowered& l = exe.lowered();
-  const size_t n = l.steps.size();
-  std::vector<double> alive(n + 1, 0), scratch(n + 1, 0);
-  for (const compiler::Block& b : l.buffers) {
-    if (b.base != compiler::Base::arena || b.same_as != compiler::kNone || b.first < 0) continue;
-    bool is_scratch = false;
-    for (const compiler::Step& s : l.steps)
-      if (s.scratch >= 0 && &l.buffers[static_cast<size_t>(s.scratch)] == &b) is_scratch = true;
-    for (int k = b.first; k <= b.last && static_cast<size_t>(k) < n; ++k)
-      (is_scratch ? scratch : alive)[static_cast<size_t>(k)] += static_cast<double>(b.bytes);
-  }
-  const size_t stride = std::max<size_t>(1, n / 300);
-  for (size_t k = 0; k < n; ++k) {
-    if (k % stride != 0 && static_cast<int>(k) != l.peak_step) continue;
-    Moment m{outside, l.steps[k].name};
-    if (l.steps[k].scope) m.name += " in " + scope_path(l.steps[k].scope);
-    add(m.held, Cause::activations, alive[k]);
-    add(m.held, Cause::workspace, scratch[k]);
-    w.timeline.push_back(std::move(m));
-  }
 }
 
 // The kernels of one step. Their seconds reach from the end of the kernel before to their own, so
@@ -351,6 +257,16 @@ std::vector<Work> work_of(const Profile& profile, const DTypeHook& hook, const E
         }
       w.matrix = is_matrix(s.op, e.flops, e.bytes, w.dtype);
       w.kind = s.op ? s.op->name : "loop";
+      std::vector<Shape> in;
+      for (const compiler::StepInput& i : s.in)
+        if (i.place >= 0) in.push_back(l.places[static_cast<size_t>(i.place)].shape);
+      for (int o : s.out)
+        if (o >= 0) {
+          w.depthwise = is_depthwise(w.kind, in, l.places[static_cast<size_t>(o)].shape);
+          w.matrix |= w.depthwise;
+          break;
+        }
+      if (writes_parameter(*exe, s)) w.phase = static_cast<uint8_t>(Phase::update);
       w.seconds = seconds(e);
       all.push_back(std::move(w));
       k += exe->steps_at(k);
@@ -364,6 +280,8 @@ std::vector<Work> work_of(const Profile& profile, const DTypeHook& hook, const E
     Work w{e.name, e.scope, e.flops, e.bytes, seen.dtype};
     w.matrix = is_matrix(seen.op, e.flops, e.bytes, seen.dtype);
     w.phase = seen.phase;
+    w.depthwise = seen.depthwise;
+    w.matrix |= seen.depthwise;
     w.kind = seen.op && seen.op->family == Family::pointwise ? "loop" : e.name;
     std::copy(std::begin(seen.sizes), std::end(seen.sizes), std::begin(w.sizes));
     w.seconds = seconds(e);
@@ -389,6 +307,7 @@ Precision precision_of(const std::string& name) {
       {"f16", Precision::amp_f16},
       {"fp16", Precision::amp_f16},
       {"pure-bf16", Precision::pure_bf16},
+      {"pure-f16", Precision::pure_f16},
       {"mixed-bf16", Precision::mixed_bf16}};
   std::vector<std::string> names;
   for (const auto& [n, p] : kAll) {
@@ -396,12 +315,18 @@ Precision precision_of(const std::string& name) {
     names.push_back(n);
   }
   TD_FAIL(Value,
-          "there is no precision '{}'\n{}It is f32, tf32, bf16, f16, pure-bf16 or mixed-bf16.",
+          "there is no precision '{}'\n{}It is f32, tf32, bf16, f16, pure-bf16, pure-f16 or "
+          "mixed-bf16.",
           name, did_you_mean(name, names));
 }
 const char* to_string(Precision p) {
-  static const char* const kNames[] = {"f32", "tf32", "bf16", "f16", "pure-bf16", "mixed-bf16"};
+  static const char* const kNames[] = {"f32",       "tf32",     "bf16",      "f16",
+                                       "pure-bf16", "pure-f16", "mixed-bf16"};
   return kNames[static_cast<int>(p)];
+}
+const char* product_kind(Precision p) {
+  static const char* const kKinds[] = {"f32", "tf32", "bf16", "f16", "bf16", "f16", "bf16"};
+  return kKinds[static_cast<int>(p)];
 }
 const char* to_string(Cause c) {
   static const char* const kNames[] = {"weights",     "gradients", "optimizer state",
@@ -473,8 +398,8 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
     if (o.training && p.requires_grad()) w.gradient_bytes += numel_bytes(v);
     if (w.blocks > 1 && in_block(p.name())) w.block_weights += numel_bytes(v);
   }
-  w.boundary_bytes =
-      w.units * static_cast<double>(job.width) * (computes_in_bf16(o.precision) ? 2 : 4);
+  w.boundary_bytes = w.units * static_cast<double>(job.width) *
+                     static_cast<double>(size_of(whole_dtype(o.precision)));
   for (const Buffer& b : s.model().buffers) w.weight_bytes += numel_bytes(b.value());
   // The state of values, as large as they are; no counters of steps.
   std::set<int64_t> sizes;
@@ -485,19 +410,12 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
         w.optimizer_bytes += numel_bytes(t);
   if (const Ref<Executable> exe = s.executable()) {
     Held outside;
-    add(outside, Cause::weights, w.weight_bytes);
-    add(outside, Cause::optimizer, w.optimizer_bytes);
-    for (const Tensor& t : s.model().inputs) add(outside, Cause::input, numel_bytes(t));
-    timeline_of(*exe, outside, w);
-    for (const Moment& m : w.timeline)
-      if (m.held.total() > w.peak.total()) w.peak = m.held;
-    // The plan's block is as large as the plan, which may be more than what is alive in one step.
-    const double arena = static_cast<double>(exe->arena_bytes());
-    const double alive = w.peak.of(Cause::activations) + w.peak.of(Cause::workspace);
-    add(w.peak, Cause::activations, std::max(0.0, arena - alive));
-    w.peaks = {{w.peak, 0}};
+    outside.add(Cause::weights, w.weight_bytes);
+    outside.add(Cause::optimizer, w.optimizer_bytes);
+    for (const Tensor& t : s.model().inputs) outside.add(Cause::input, numel_bytes(t));
+    moments_of(*exe, outside, w);
   } else {
-    replay(books, causes, first, w);
+    moments_of(books, causes, first, w);
   }
   w.host_peak = static_cast<double>(books.peak());
   w.rounding = w.host_peak - w.peak.total();

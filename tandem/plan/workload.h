@@ -19,14 +19,17 @@ enum class Precision : uint8_t {
   amp_bf16,   ///< f32 weights, products in bf16 (autocast)
   amp_f16,    ///< f32 weights, products in f16
   pure_bf16,  ///< weights, gradients and optimizer state in bf16
+  pure_f16,   ///< ... in f16: what serves where there is no bf16
   /// Everything computes in bf16 from a bf16 copy of f32 weights; gradients and optimizer state in
   /// f32: FSDP's MixedPrecision(param_dtype=bf16), DeepSpeed's bf16, MosaicML's PURE.
   mixed_bf16,
 };
-/// "f32", "tf32", "bf16" (amp), "f16" (amp), "pure-bf16", "mixed-bf16". Throws Value naming the
-/// nearest.
+/// "f32", "tf32", "bf16" (amp), "f16" (amp), "pure-bf16", "pure-f16", "mixed-bf16". Throws Value
+/// naming the nearest.
 TD_API Precision precision_of(const std::string& name);
 TD_API const char* to_string(Precision p);
+/// What its products are made of: "f32", "tf32", "bf16" or "f16", as Gpu::peak() wants it.
+TD_API const char* product_kind(Precision p);
 
 /// A model ready to step, made inside a dry run (or outside, to measure it).
 struct JobModel {
@@ -47,6 +50,7 @@ struct Job {
   int64_t width = 0;               ///< numbers that go from block to block for each unit
   double sample_bytes = 0;         ///< one sample as it lies on disk
   double decode_seconds = 0;       ///< of one core for one sample; 0: nothing to decode
+  bool files = false;              ///< each sample is a file of its own
   std::string sample_from;         ///< where the two come from
   std::function<std::shared_ptr<JobModel>(int64_t batch)> make;
 };
@@ -57,6 +61,9 @@ struct WorkOptions {
   bool training = true;
   Precision precision = Precision::f32;
   std::string optimizer = "AdamW";
+  /// The step takes the norm over all gradients, to clip by it or to see that it is finite: all of
+  /// them are alive at once.
+  bool clip_norm = false;
   bool this_backend = false;  ///< DryRunOptions::this_backend: true for plans of this machine
   size_t memory_limit = 0;    ///< CompileOptions::memory_limit
 };
@@ -68,7 +75,8 @@ struct Work {
   double flops = 0, bytes = 0;
   DType dtype = DType::f32;  ///< of its result
   bool matrix = false;       ///< products, convolutions, attention: what matrix units do
-  uint8_t phase = 0;         ///< Phase
+  bool depthwise = false;    ///< a convolution whose filters see one channel each
+  uint8_t phase = 0;         ///< Phase; of a compiled step: update, or build for all else
   std::string kind;          ///< the row's name, "loop" for pointwise work and fused loops
   double sizes[3] = {};      ///< elements of its first two inputs and of its result
   double seconds = 0;        ///< measured, of profile_steps(); 0 in a dry run
@@ -83,6 +91,7 @@ TD_API const char* to_string(Cause c);
 struct Held {
   double bytes[static_cast<size_t>(Cause::count)] = {};
   double of(Cause c) const { return bytes[static_cast<size_t>(c)]; }
+  void add(Cause c, double n) { bytes[static_cast<size_t>(c)] += n; }
   double total() const;
 };
 struct Moment {

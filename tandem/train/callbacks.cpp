@@ -62,20 +62,32 @@ std::string keras_name(const std::string& name) {
   return name.rfind("val/", 0) == 0 ? "val_" + name.substr(4) : name;
 }
 
+// With val_every_steps the validations are what is watched, unless it is a value of training.
+bool at_validations(const Trainer& t, const std::string& monitor) {
+  return t.options().val_every_steps > 0 && log_name(monitor).starts_with("val/");
+}
+
+void EarlyStopping::validation_end(Trainer& t, const Logs& logs) {
+  if (at_validations(t, o_.monitor)) judge(t, logs);
+}
 void EarlyStopping::epoch_end(Trainer& t, const Logs& logs) {
+  if (at_validations(t, o_.monitor)) return;
   if (std::isnan(find_log(logs, log_name(o_.monitor))) && t.options().val_every_epochs > 1) return;
+  judge(t, logs);
+}
+void EarlyStopping::judge(Trainer& t, const Logs& logs) {
   const double value = watched(logs, o_.monitor, name());
   if (t.epoch() < o_.start_from_epoch) return;
   if (std::isnan(best_) && o_.baseline) best_ = *o_.baseline;
   if (better(value, best_, o_.mode, o_.monitor, o_.min_delta)) {
     best_ = value;
     wait_ = 0;
-    if (o_.restore_best_weights) weights_ = t.model().state_dict();
+    if (o_.restore_best_weights) weights_ = t.weights();
     return;
   }
   if (++wait_ >= std::max<int64_t>(o_.patience, 1))
-    t.stop(fmt::format("early stopping: {} has not got better than {:.6g} for {} epoch(s)",
-                       o_.monitor, best_, wait_));
+    t.stop(fmt::format("early stopping: {} has not got better than {:.6g} for {} {}(s)", o_.monitor,
+                       best_, wait_, at_validations(t, o_.monitor) ? "validation" : "epoch"));
 }
 void EarlyStopping::fit_end(Trainer& t) {
   if (!weights_.empty()) t.model().load_state_dict(weights_);
@@ -86,7 +98,15 @@ void EarlyStopping::load_state(const io::Json& s) {
   wait_ = whole(s, "wait");
 }
 
+void ReduceLROnPlateau::validation_end(Trainer& t, const Logs& logs) {
+  if (at_validations(t, o_.monitor)) judge(t, logs);
+}
 void ReduceLROnPlateau::epoch_end(Trainer& t, const Logs& logs) {
+  if (at_validations(t, o_.monitor)) return;
+  if (std::isnan(find_log(logs, log_name(o_.monitor))) && t.options().val_every_epochs > 1) return;
+  judge(t, logs);
+}
+void ReduceLROnPlateau::judge(Trainer& t, const Logs& logs) {
   const double value = watched(logs, o_.monitor, name());
   if (cooldown_ > 0) {
     --cooldown_;
@@ -140,12 +160,13 @@ std::string fill_in(const std::string& text, int64_t epoch, const Logs& logs) {
 }  // namespace
 
 void ModelCheckpoint::write(Trainer& t, const Logs& logs) {
+  if (t.options().fast_dev_run > 0) return;
   if (o_.save_best_only) {
     const double value = watched(logs, o_.monitor, name());
     if (!better(value, best_, o_.mode, o_.monitor, 0)) return;
     best_ = value;
   }
-  tandem::save(t.model().state_dict(), fill_in(path_, t.epoch() + 1, logs));
+  tandem::save(t.weights(), fill_in(path_, t.epoch() + 1, logs));
 }
 void ModelCheckpoint::step_end(Trainer& t, const Logs& logs) {
   if (o_.save_freq <= 0 || t.step() % o_.save_freq != 0) return;
@@ -160,11 +181,14 @@ io::Json ModelCheckpoint::state() const { return io::Json::Object{{"best", best_
 void ModelCheckpoint::load_state(const io::Json& s) { best_ = number(s, "best"); }
 
 void CSVLogger::fit_begin(Trainer& t) {
+  file_.reset();
+  if (t.options().fast_dev_run > 0) return;
   head_ = (append_ || t.step() > 0) && file_exists(path_);
   if (!head_) write_file(path_, "");
   file_ = std::make_unique<AppendFile>(path_);
 }
 void CSVLogger::epoch_end(Trainer& t, const Logs& logs) {
+  if (!file_) return;
   std::string line;
   if (!head_) {
     line = "epoch";
@@ -178,6 +202,8 @@ void CSVLogger::epoch_end(Trainer& t, const Logs& logs) {
 }
 
 void TensorBoard::fit_begin(Trainer& t) {
+  events_.reset();
+  if (t.options().fast_dev_run > 0) return;
   bool earlier = false;
   if (file_exists(folder_))
     for (const std::string& name : list_folder(folder_))
@@ -206,15 +232,22 @@ void TensorBoard::write_graph(Trainer& t) {
   }
 }
 void TensorBoard::fit_end(Trainer&) {
-  if (!o_.hparams.empty() && !stop_requested()) events_->hparams_end();
+  if (events_ && !o_.hparams.empty() && !stop_requested()) events_->hparams_end();
 }
 void TensorBoard::step_end(Trainer& t, const Logs& logs) {
-  if (t.step() % t.options().log_every != 0) return;
+  if (!events_ || t.step() % t.options().log_every != 0) return;
+  for (const auto& [name, value] : logs) events_->scalar(name, value, t.step());
+}
+// With val_every_steps each validation is shown once, here.
+void TensorBoard::validation_end(Trainer& t, const Logs& logs) {
+  if (!events_ || t.options().val_every_steps == 0) return;
   for (const auto& [name, value] : logs) events_->scalar(name, value, t.step());
 }
 void TensorBoard::epoch_end(Trainer& t, const Logs& logs) {
+  if (!events_) return;
   for (const auto& [name, value] : logs)
-    if (name != "lr") events_->scalar(name, value, t.step());
+    if (name != "lr" && !(t.options().val_every_steps > 0 && name.starts_with("val/")))
+      events_->scalar(name, value, t.step());
   if (o_.histogram_freq == 0 || (t.epoch() + 1) % o_.histogram_freq != 0) return;
   for (const auto& [name, p] : t.model().named_parameters())
     events_->histogram(name, p.value(), t.step());

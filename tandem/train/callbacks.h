@@ -20,7 +20,7 @@ TD_API std::string keras_name(const std::string& log_name);
 struct EarlyStoppingOptions {
   std::string monitor = "val/loss";
   double min_delta = 0;
-  int64_t patience = 0;  ///< epochs without getting better
+  int64_t patience = 0;  ///< epochs (with val_every_steps: validations) without getting better
   std::string mode = "auto";
   std::optional<double> baseline = {};  ///< to be better than this at first
   bool restore_best_weights = false;
@@ -31,6 +31,7 @@ class TD_API EarlyStopping : public Callback {
  public:
   explicit EarlyStopping(EarlyStoppingOptions options = {}) : o_(std::move(options)) {}
   void epoch_end(Trainer& t, const Logs& logs) override;
+  void validation_end(Trainer& t, const Logs& logs) override;
   void fit_end(Trainer& t) override;
   io::Json state() const override;
   void load_state(const io::Json& state) override;
@@ -41,6 +42,7 @@ class TD_API EarlyStopping : public Callback {
   double best() const { return best_; }
 
  private:
+  void judge(Trainer& t, const Logs& logs);
   EarlyStoppingOptions o_;
   double best_ = std::numeric_limits<double>::quiet_NaN();
   int64_t wait_ = 0;
@@ -61,11 +63,13 @@ class TD_API ReduceLROnPlateau : public Callback {
  public:
   explicit ReduceLROnPlateau(ReduceLROnPlateauOptions options = {}) : o_(std::move(options)) {}
   void epoch_end(Trainer& t, const Logs& logs) override;
+  void validation_end(Trainer& t, const Logs& logs) override;
   io::Json state() const override;
   void load_state(const io::Json& state) override;
   const char* name() const override { return "ReduceLROnPlateau"; }
 
  private:
+  void judge(Trainer& t, const Logs& logs);
   ReduceLROnPlateauOptions o_;
   double best_ = std::numeric_limits<double>::quiet_NaN();
   int64_t wait_ = 0, cooldown_ = 0;
@@ -130,6 +134,7 @@ class TD_API TensorBoard : public Callback {
       : folder_(std::move(folder)), o_(options) {}
   void fit_begin(Trainer& t) override;
   void step_end(Trainer& t, const Logs& logs) override;
+  void validation_end(Trainer& t, const Logs& logs) override;
   void epoch_end(Trainer& t, const Logs& logs) override;
   void fit_end(Trainer& t) override;
   const char* name() const override { return "TensorBoard"; }
@@ -184,6 +189,13 @@ class TD_API LearningRateScheduler : public Callback {
 struct LambdaCallbackOptions {
   std::function<void(Trainer&)> on_train_begin = {}, on_train_end = {}, on_epoch_begin = {};
   std::function<void(Trainer&, const Logs&)> on_epoch_end = {}, on_train_batch_end = {};
+  std::function<void(Trainer&, const Batch&)> on_train_batch_begin = {};
+  /// Around each validation of fit() and each judging outside of it, as in Keras.
+  std::function<void(Trainer&)> on_test_begin = {};
+  std::function<void(Trainer&, const Logs&)> on_test_end = {};
+  std::function<void(Trainer&)> on_predict_begin = {}, on_predict_end = {};
+  std::function<void(Trainer&, const std::string& folder)> on_checkpoint = {};
+  std::function<void(Trainer&, const std::exception&)> on_exception = {};
 };
 class TD_API LambdaCallback : public Callback {
  public:
@@ -191,12 +203,50 @@ class TD_API LambdaCallback : public Callback {
   void fit_begin(Trainer& t) override;
   void fit_end(Trainer& t) override;
   void epoch_begin(Trainer& t) override;
-  void epoch_end(Trainer& t, const Logs& logs) override;
+  void batch_begin(Trainer& t, const Batch& batch) override;
   void step_end(Trainer& t, const Logs& logs) override;
+  void validation_begin(Trainer& t) override;
+  void validation_end(Trainer& t, const Logs& logs) override;
+  void epoch_end(Trainer& t, const Logs& logs) override;
+  void checkpoint_saved(Trainer& t, const std::string& folder) override;
+  void exception(Trainer& t, const std::exception& error) override;
+  void test_begin(Trainer& t) override;
+  void test_end(Trainer& t, const Logs& logs) override;
+  void predict_begin(Trainer& t) override;
+  void predict_end(Trainer& t) override;
   const char* name() const override { return "LambdaCallback"; }
 
  private:
   LambdaCallbackOptions o_;
+};
+
+/// Keras's exponential average of the weights: TrainerOptions::average as a callback.
+class TD_API SwapEMAWeights : public Callback {
+ public:
+  explicit SwapEMAWeights(double ema_momentum = 0.99) : momentum_(ema_momentum) {}
+  void configure(TrainerOptions& options) override;
+  const char* name() const override { return "SwapEMAWeights"; }
+
+ private:
+  double momentum_;
+};
+
+struct RemoteMonitorOptions {
+  std::string root = "http://localhost:9000", path = "/publish/epoch/end/";
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  double seconds = 2;  ///< to wait for an answer
+};
+/// Sends the logs of each epoch as a JSON object in a POST. A server that does not answer is a
+/// warning (one), never the end of a run.
+class TD_API RemoteMonitor : public Callback {
+ public:
+  explicit RemoteMonitor(RemoteMonitorOptions options = {}) : o_(std::move(options)) {}
+  void epoch_end(Trainer& t, const Logs& logs) override;
+  const char* name() const override { return "RemoteMonitor"; }
+
+ private:
+  RemoteMonitorOptions o_;
+  bool told_ = false;
 };
 
 /// What was logged at the ends of the epochs, by Keras's names: history["val_loss"][epoch].

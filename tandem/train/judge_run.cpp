@@ -19,10 +19,13 @@ Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& 
     TD_CHECK(set, Value, "the recipe has no set '{}'\nThere are train{}{}.", split,
              parts.data.val ? ", val" : "", parts.data.test ? ", test" : "");
     Judgement judgement(folder.empty() ? 0 : 16);
-    logs = parts.trainer.validate(*set, split + "/", -1, [&](const Batch& b, const StepOutput& o) {
-      if (!folder.empty()) judgement.see(b, o);
-    });
-    if (split == "test" && parts.model.judge) {
+    const int64_t fast = parts.trainer.options().fast_dev_run;
+    const int64_t batches = fast > 0 ? fast : -1;
+    logs = parts.trainer.validate(*set, split + "/", batches,
+                                  [&](const Batch& b, const StepOutput& o) {
+                                    if (!folder.empty()) judgement.see(b, o);
+                                  });
+    if (split == "test" && parts.model.judge && fast == 0) {
       parts.model.module->eval();
       for (const auto& [key, value] : parts.model.judge(*set))
         logs.emplace_back(split + "/" + key, value);
@@ -40,16 +43,31 @@ Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& 
   return logs;
 }
 
-StateDict run_weights(const std::string& folder) {
-  if (const std::string path = folder + "/model.safetensors"; file_exists(path)) return load(path);
+RunWeights run_weights_of(const std::string& name) {
+  TD_CHECK(name == "last" || name == "best", Value,
+           "the weights of a run are 'last' or 'best', got '{}'", name);
+  return name == "best" ? RunWeights::best : RunWeights::last;
+}
+
+StateDict run_weights(const std::string& folder, RunWeights which) {
+  const std::string path = folder + "/model.safetensors", checkpoints = folder + "/checkpoints";
+  if (which == RunWeights::last && file_exists(path)) return load(path);
   std::optional<Snapshot> s;
-  if (file_exists(folder + "/checkpoints")) {
-    const Checkpoints all(folder + "/checkpoints");
-    s = all.load_best();
-    if (!s) s = all.load_latest();
+  if (file_exists(checkpoints)) {
+    s = Checkpoints(checkpoints).load_latest();
+    if (s && which == RunWeights::best) {
+      const io::Json* more = s->state.find("more");
+      const io::Json* higher = more ? more->find("higher_is_better") : nullptr;
+      const bool up = !higher || !higher->as_bool() || *higher->as_bool();
+      s = Checkpoints(checkpoints, {.higher_is_better = up}).load_best();
+    }
   }
-  TD_CHECK(s, Io, "'{}' has no model.safetensors and no whole checkpoint", folder);
-  return s->model;
+  TD_CHECK(s, Io, "'{}' has {}", folder,
+           which == RunWeights::best
+               ? "no checkpoint with a value of its monitor\nA run with validation keeps "
+                 "trainer.keep_best of them; --weights last takes the last ones."
+               : "no model.safetensors and no whole checkpoint");
+  return weights_of(*s);
 }
 
 }  // namespace tandem::train

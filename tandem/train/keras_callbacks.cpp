@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callbacks that Keras has besides: backups, rates, functions, history and the bar.
+// Callbacks that Keras has besides: backups, rates, functions, averages, a remote monitor, history
+// and the bar.
 #include <algorithm>
 #include <cmath>
 
 #include "tandem/base/folder.h"
+#include "tandem/base/log.h"
 #include "tandem/base/nearest.h"
 #include "tandem/train/callbacks.h"
+#include "tandem/train/http_request.h"
 #include "tandem/train/layer_figures.h"
 
 namespace tandem::train {
@@ -16,7 +19,9 @@ void BackupAndRestore::configure(TrainerOptions& options) {
   if (o_.save_freq > 0) options.save_every_steps = o_.save_freq;
 }
 void BackupAndRestore::fit_end(Trainer& t) {
-  if (o_.delete_checkpoint && !stop_requested()) remove_folder(t.options().checkpoint_folder);
+  const bool kept = t.options().checkpoint_folder.empty();  // fast_dev_run: there is none
+  if (o_.delete_checkpoint && !kept && !stop_requested())
+    remove_folder(t.options().checkpoint_folder);
 }
 
 void LearningRateScheduler::epoch_begin(Trainer& t) {
@@ -38,8 +43,55 @@ void LambdaCallback::epoch_begin(Trainer& t) {
 void LambdaCallback::epoch_end(Trainer& t, const Logs& logs) {
   if (o_.on_epoch_end) o_.on_epoch_end(t, logs);
 }
+void LambdaCallback::batch_begin(Trainer& t, const Batch& batch) {
+  if (o_.on_train_batch_begin) o_.on_train_batch_begin(t, batch);
+}
 void LambdaCallback::step_end(Trainer& t, const Logs& logs) {
   if (o_.on_train_batch_end) o_.on_train_batch_end(t, logs);
+}
+void LambdaCallback::validation_begin(Trainer& t) { test_begin(t); }
+void LambdaCallback::validation_end(Trainer& t, const Logs& logs) { test_end(t, logs); }
+void LambdaCallback::test_begin(Trainer& t) {
+  if (o_.on_test_begin) o_.on_test_begin(t);
+}
+void LambdaCallback::test_end(Trainer& t, const Logs& logs) {
+  if (o_.on_test_end) o_.on_test_end(t, logs);
+}
+void LambdaCallback::predict_begin(Trainer& t) {
+  if (o_.on_predict_begin) o_.on_predict_begin(t);
+}
+void LambdaCallback::predict_end(Trainer& t) {
+  if (o_.on_predict_end) o_.on_predict_end(t);
+}
+void LambdaCallback::checkpoint_saved(Trainer& t, const std::string& folder) {
+  if (o_.on_checkpoint) o_.on_checkpoint(t, folder);
+}
+void LambdaCallback::exception(Trainer& t, const std::exception& error) {
+  if (o_.on_exception) o_.on_exception(t, error);
+}
+
+void SwapEMAWeights::configure(TrainerOptions& options) {
+  options.average.type = AverageKind::ema;
+  options.average.decay = momentum_;
+  options.average.warmup = false;
+}
+
+void RemoteMonitor::epoch_end(Trainer& t, const Logs& logs) {
+  io::Json::Object values{{"epoch", t.epoch()}};
+  for (const auto& [name, value] : logs) values.emplace_back(keras_name(name), value);
+  HttpRequest r{.method = "POST",
+                .url = o_.root + o_.path,
+                .headers = o_.headers,
+                .body = io::Json(std::move(values)).dump(),
+                .seconds = o_.seconds};
+  r.headers.emplace_back("Content-Type", "application/json");
+  try {
+    http_request(r);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Io) throw;  // an address of another form
+    if (!told_) log_warning("RemoteMonitor: {}", e.message());
+    told_ = true;
+  }
 }
 
 void History::fit_begin(Trainer&) {
@@ -118,8 +170,7 @@ void ProgbarLogger::epoch_begin(Trainer& t) {
 }
 void ProgbarLogger::step_end(Trainer& t, const Logs&) {
   if (!bar_ || !t.data() || !progress_) return;
-  int64_t all = t.data()->size();
-  if (t.options().limit_train_batches >= 0) all = std::min(all, t.options().limit_train_batches);
+  const int64_t all = planned_batches(t.options(), t.data()->size());
   const data::PipelineState at = t.data()->state();
   const int64_t done = at.epoch == t.epoch() ? at.position : all;
   if (done >= all) return;  // the epoch's end has a line of its own
@@ -127,8 +178,7 @@ void ProgbarLogger::step_end(Trainer& t, const Logs&) {
 }
 void ProgbarLogger::epoch_end(Trainer& t, const Logs& logs) {
   if (!progress_) progress_ = std::make_unique<Progress>();  // resumed in the middle
-  int64_t all = t.data() ? t.data()->size() : 0;
-  if (t.options().limit_train_batches >= 0) all = std::min(all, t.options().limit_train_batches);
+  const int64_t all = t.data() ? planned_batches(t.options(), t.data()->size()) : 0;
   const std::string text = line(t, all, all, logs);
   progress_->keep(bar_ ? text
                        : fmt::format("Epoch {}/{} - {}", t.epoch() + 1, t.options().max_epochs,

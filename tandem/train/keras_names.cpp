@@ -7,6 +7,7 @@
 #include "tandem/optim/optim.h"
 #include "tandem/train/keras_names_internal.h"
 #include "tandem/train/model.h"
+#include "tandem/train/optimizer_table_internal.h"
 
 namespace tandem::train {
 namespace {
@@ -21,32 +22,6 @@ const typename Map::mapped_type& entry(const Map& map, const std::string& name, 
   for (const std::string& n : names) all += (all.empty() ? "" : ", ") + n;
   TD_FAIL(Value, "there is no {} '{}'{}", what, name,
           near.empty() ? ". There are " + all : fmt::format(", did you mean '{}'?", near));
-}
-
-using Make = OptimizerChoice::Make;
-template <class O, class Options>
-Make with(Options o) {
-  return [o](std::vector<Param> p) { return std::make_unique<O>(std::move(p), o); };
-}
-
-const std::map<std::string, Make>& optimizers() {
-  static const std::map<std::string, Make> all = {
-      {"sgd", with<optim::SGD>(optim::SGDOptions{.lr = 1e-2})},
-      {"rmsprop",
-       with<optim::RMSprop>(optim::RMSpropOptions{.lr = 1e-3, .alpha = 0.9, .eps = 1e-7})},
-      {"adam", with<optim::Adam>(optim::AdamOptions{.eps = 1e-7})},
-      {"adamw", with<optim::AdamW>(optim::AdamWOptions{.eps = 1e-7, .weight_decay = 4e-3})},
-      {"adadelta",
-       with<optim::Adadelta>(optim::AdadeltaOptions{.lr = 1e-3, .rho = 0.95, .eps = 1e-7})},
-      {"adagrad", with<optim::Adagrad>(optim::AdagradOptions{
-                      .lr = 1e-3, .initial_accumulator_value = 0.1, .eps = 1e-7})},
-      {"adamax", with<optim::Adamax>(optim::AdamaxOptions{.lr = 1e-3, .eps = 1e-7})},
-      {"nadam", with<optim::NAdam>(optim::NAdamOptions{.lr = 1e-3, .eps = 1e-7})},
-      {"lion", with<optim::Lion>(optim::LionOptions{.lr = 1e-3})},
-      {"lamb", with<optim::LAMB>(optim::LAMBOptions{.eps = 1e-7})},
-      {"adafactor", with<optim::Adafactor>(optim::AdafactorOptions{.lr = 1e-3})},
-  };
-  return all;
 }
 
 // Keras's epsilon: what keeps logarithms and quotients finite.
@@ -119,8 +94,9 @@ const std::map<std::string, std::string>& class_losses() {
   return all;
 }
 
-// y as numbers of x's shape: [n] beside [n, 1] is one column.
-Tensor fitted(const Tensor& y, const Tensor& x) {
+}  // namespace
+
+Tensor targets_like(const Tensor& y, const Tensor& x) {
   Tensor t = y.to(x.dtype());
   if (t.shape() != x.shape() && t.numel() == x.numel()) t = t.reshape(x.shape());
   TD_CHECK(t.shape() == x.shape(), Shape, "the loss wants targets of the output's shape {}, got {}",
@@ -128,16 +104,21 @@ Tensor fitted(const Tensor& y, const Tensor& x) {
   return t;
 }
 
-}  // namespace
-
 OptimizerChoice::OptimizerChoice(const std::string& name)
-    : make(entry(optimizers(), name, "optimizer")) {}
+    : make([m = keras_optimizer(entry(optimizer_table(), name, "optimizer"))](
+               std::vector<Param> p) { return m(std::move(p)); }) {}
+
+std::vector<std::string> keras_loss_names() {
+  std::vector<std::string> all;
+  for (const auto& [k, v] : element_losses()) all.push_back(k);
+  for (const auto& [k, v] : row_losses()) all.push_back(k);
+  for (const auto& [k, v] : class_losses()) all.push_back(k);
+  return all;
+}
 
 LossChoice::LossChoice(const std::string& n) : name(n) {
   std::map<std::string, int> all;
-  for (const auto& [k, v] : element_losses()) all[k] = 0;
-  for (const auto& [k, v] : row_losses()) all[k] = 0;
-  for (const auto& [k, v] : class_losses()) all[k] = 0;
+  for (const std::string& k : keras_loss_names()) all[k] = 0;
   entry(all, n, "loss");
 }
 
@@ -155,7 +136,7 @@ LossParts loss_parts(const LossChoice& choice, bool from_logits, const Tensor& o
       r.output = kind == "binary" ? log(p) - log1p(-p) : log(p);
     }
     if (kind == "binary") {
-      r.target = fitted(target, r.output);
+      r.target = targets_like(target, r.output);
       r.loss = binary_cross_entropy_with_logits(r.output, r.target, {.reduction = kNone});
       return r;
     }
@@ -163,13 +144,13 @@ LossParts loss_parts(const LossChoice& choice, bool from_logits, const Tensor& o
     // Keras also takes labels as a column [n, 1].
     Tensor y = sparse && target.dim() == output.dim() && target.size(-1) == 1 ? target.squeeze(-1)
                : sparse                                                       ? target
-                        : fitted(target, output);
+                        : targets_like(target, output);
     if (sparse && is_floating(y.dtype())) y = y.to(DType::i64);
     r.loss = cross_entropy(r.output, y, {.reduction = kNone});
     r.target = sparse ? y : y.argmax(1);
     return r;
   }
-  r.target = fitted(target, output);
+  r.target = targets_like(target, output);
   const auto& elements = element_losses();
   const auto it = elements.find(choice.name);
   r.loss = it != elements.end() ? it->second(output, r.target)

@@ -85,17 +85,7 @@ StepOutput Model::Compiled::step(const Batch& b) const {
   // predict() has inputs alone.
   if (b.size() <= inputs) return {zeros({}), given, Tensor(), given};
   LossParts p = loss_parts(options.loss, options.from_logits, given, b[inputs]);
-  Tensor loss = p.loss;
-  if (b.size() > inputs + 1) {
-    const Tensor w = b[inputs + 1].to(loss.dtype());
-    TD_CHECK(loss.dim() >= 1 && w.dim() == 1 && w.size(0) == loss.size(0), Shape,
-             "sample weights want a loss with a value per sample, [n] or [n, ...], and weights "
-             "[n], got {} and {}",
-             loss.shape().to_string(), w.shape().to_string());
-    if (loss.dim() > 1) loss = loss.flatten(1).mean({1});
-    loss = loss * w;
-  }
-  if (loss.dim() > 0) loss = loss.mean();
+  const Tensor loss = mean_loss(p.loss, b.size() > inputs + 1 ? b[inputs + 1] : Tensor());
   return {loss, p.output, p.target, given};
 }
 

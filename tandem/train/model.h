@@ -15,8 +15,9 @@ namespace tandem::train {
 class TD_API OptimizerChoice {
  public:
   using Make = std::function<std::unique_ptr<optim::Optimizer>(std::vector<Param>)>;
-  /// sgd, rmsprop, adam, adamw, adadelta, adagrad, adamax, nadam, lion, lamb, adafactor; throws
-  /// Value naming the nearest.
+  /// sgd, rmsprop, adam, adamw, adadelta, adagrad, adamax, nadam, lion, lamb, adafactor, and those
+  /// that Keras has not with their own defaults: radam, rprop, asgd, sparse_adam, lars, muon.
+  /// Throws Value naming the nearest.
   OptimizerChoice(const char* name) : OptimizerChoice(std::string(name)) {}
   OptimizerChoice(const std::string& name);
   /// It must outlive the model.

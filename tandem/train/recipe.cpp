@@ -5,10 +5,13 @@
 #include <cmath>
 
 #include "tandem/base/folder.h"
+#include "tandem/base/log.h"
 #include "tandem/base/nearest.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
 #include "tandem/train/recipe_events_internal.h"
+#include "tandem/train/recipe_parts_internal.h"
+#include "tandem/train/run_record.h"
 
 namespace tandem::train {
 namespace {
@@ -92,6 +95,11 @@ void Options::resolve(const std::string& key, const io::Yaml& value) {
   for (size_t from = 0; from <= path.size();) {
     const size_t dot = std::min(path.find('.', from), path.size());
     const std::string word = path.substr(from, dot - from);
+    from = dot + 1;
+    if (at->kind == io::Yaml::Kind::list) {  // parts() has made its maps
+      at = &at->items.at(std::stoul(word));
+      continue;
+    }
     at->kind = io::Yaml::Kind::map;
     auto it = std::find(at->keys.begin(), at->keys.end(), word);
     if (it == at->keys.end()) {
@@ -100,7 +108,6 @@ void Options::resolve(const std::string& key, const io::Yaml& value) {
       it = at->keys.end() - 1;
     }
     at = &at->items[static_cast<size_t>(it - at->keys.begin())];
-    from = dot + 1;
   }
   *at = value;
 }
@@ -155,6 +162,10 @@ std::vector<double> Options::numbers(const std::string& key,
     resolve(key, list(*otherwise, [](double x) { return scalar(x); }));
     return *otherwise;
   }
+  if (v->as_double()) {
+    resolve(key, *v);
+    return {*v->as_double()};
+  }
   std::vector<double> out;
   for (const io::Yaml& item : v->items) {
     if (!item.as_double()) fail(key, fmt::format("wants numbers, got '{}'", item.text));
@@ -181,6 +192,27 @@ Options Options::part(const std::string& key) {
   const io::Yaml* v = want(key, true);
   return Options(v, path_.empty() ? key : path_ + "." + key, what_, resolved_);
 }
+std::vector<Options> Options::parts(const std::string& key, const io::Yaml* otherwise) {
+  const io::Yaml* v = want(key, true);
+  if (!v) v = otherwise;
+  if (v && v->kind != io::Yaml::Kind::list)
+    fail(key, fmt::format("wants a list of maps, such as [{{type: ...}}], got '{}'", v->text));
+  io::Yaml empty;
+  empty.kind = io::Yaml::Kind::map;
+  std::vector<Options> out;
+  const size_t n = v ? v->items.size() : 0;
+  resolve(key, list(std::vector<io::Yaml>(n, empty), [](const io::Yaml& y) { return y; }));
+  for (size_t i = 0; i < n; ++i)
+    out.emplace_back(&v->items[i],
+                     fmt::format("{}{}{}.{}", path_, path_.empty() ? "" : ".", key, i), what_,
+                     resolved_);
+  return out;
+}
+
+bool Options::is_text(const std::string& key) const {
+  const io::Yaml* v = map_ ? map_->find(key) : nullptr;
+  return v && v->kind == io::Yaml::Kind::scalar && !v->as_double();
+}
 
 void Options::finish() const {
   if (!map_) return;
@@ -194,20 +226,8 @@ void Options::finish() const {
 
 Registry Registry::standard() {
   Registry r;
-  r.loss["cross_entropy"] = [](Options& o) -> RecipeLoss {
-    const double smoothing = o.number("label_smoothing", 0.0);
-    return [smoothing](const Tensor& out, const Tensor& y) {
-      return cross_entropy(out, y, {.label_smoothing = smoothing});
-    };
-  };
-  r.loss["mse"] = [](Options&) -> RecipeLoss {
-    return [](const Tensor& out, const Tensor& y) { return mse_loss(out, y); };
-  };
-  r.loss["bce_with_logits"] = [](Options&) -> RecipeLoss {
-    return [](const Tensor& out, const Tensor& y) {
-      return binary_cross_entropy_with_logits(out, y.to(out.dtype()));
-    };
-  };
+  add_losses(r);
+  r.exporter["safetensors"] = [](const std::string&) {};  // model.safetensors is there
   return r;
 }
 
@@ -231,143 +251,14 @@ std::string Recipe::name() const {
 
 namespace {
 
-std::vector<double> two(Options& o, const char* key, double a, double b) {
-  std::vector<double> v = o.numbers(key, std::vector<double>{a, b});
-  if (v.size() != 2) o.fail(key, "wants two numbers");
-  return v;
-}
-
-// Weight decay on matrices only where `decay: matrices` says so, as language models want it; or on
-// the parameters of the modules that `decay_on` names.
-optim::ParamList params_for(Options& o, const nn::Module& m, double decay) {
-  const std::string on = o.text("decay", "all");
-  if (on != "all" && on != "matrices") o.fail("decay", "wants 'all' or 'matrices'");
-  const std::vector<std::string> modules = o.texts("decay_on", {});
-  if (on == "all" && modules.empty()) return m.parameters();
-  std::vector<bool> found(modules.size());
-  optim::ParamGroup decayed, rest;
-  for (const auto& [name, p] : m.named_parameters()) {
-    bool named = modules.empty();
-    for (size_t i = 0; i < modules.size(); ++i)
-      if (name == modules[i] || name.starts_with(modules[i] + ".")) named = found[i] = true;
-    const bool in = named && (on == "all" || p.dim() >= 2);
-    (in ? decayed : rest).params.push_back(p);
-  }
-  for (size_t i = 0; i < modules.size(); ++i)
-    if (!found[i])
-      o.fail("decay_on", fmt::format("the model has no parameters under '{}'", modules[i]));
-  decayed.weight_decay = decay;
-  rest.weight_decay = 0.0;
-  std::vector<optim::ParamGroup> groups;
-  for (optim::ParamGroup* g : {&decayed, &rest})
-    if (!g->params.empty()) groups.push_back(std::move(*g));
-  return groups;
-}
-
 std::unique_ptr<optim::Optimizer> make_optimizer(Options& o, const nn::Module& m) {
-  const std::string type = o.text("type");
-  const double decay = o.number("weight_decay", type == "adamw" ? 0.01 : 0.0);
-  optim::ParamList params = params_for(o, m, decay);
-  std::unique_ptr<optim::Optimizer> opt;
-  if (type == "sgd") {
-    opt = std::make_unique<optim::SGD>(std::move(params),
-                                       optim::SGDOptions{.lr = o.number("lr", 1e-2),
-                                                         .momentum = o.number("momentum", 0.0),
-                                                         .weight_decay = decay,
-                                                         .nesterov = o.flag("nesterov", false)});
-  } else if (type == "adam" || type == "adamw") {
-    const double lr = o.number("lr", 1e-3), eps = o.number("eps", 1e-8);
-    const std::vector<double> b = two(o, "betas", 0.9, 0.999);
-    if (type == "adam")
-      opt = std::make_unique<optim::Adam>(
-          std::move(params),
-          optim::AdamOptions{.lr = lr, .betas = {b[0], b[1]}, .eps = eps, .weight_decay = decay});
-    else
-      opt = std::make_unique<optim::AdamW>(
-          std::move(params),
-          optim::AdamWOptions{.lr = lr, .betas = {b[0], b[1]}, .eps = eps, .weight_decay = decay});
-  } else if (type == "adadelta") {
-    opt = std::make_unique<optim::Adadelta>(std::move(params),
-                                            optim::AdadeltaOptions{.lr = o.number("lr", 1.0),
-                                                                   .rho = o.number("rho", 0.9),
-                                                                   .eps = o.number("eps", 1e-6),
-                                                                   .weight_decay = decay});
-  } else if (type == "rmsprop") {
-    opt = std::make_unique<optim::RMSprop>(std::move(params),
-                                           optim::RMSpropOptions{.lr = o.number("lr", 1e-2),
-                                                                 .alpha = o.number("alpha", 0.99),
-                                                                 .eps = o.number("eps", 1e-8),
-                                                                 .weight_decay = decay});
-  } else {
-    o.fail("type", fmt::format("there is no optimizer '{}'. There are sgd, adam, adamw, adadelta, "
-                               "rmsprop",
-                               type));
-  }
+  const RecipeOptimizer read = read_optimizer(o);
+  RecipeParams params = recipe_params(o, m, read.weight_decay);
   o.finish();
+  std::unique_ptr<optim::Optimizer> opt = read.make(std::move(params.groups));
+  for (size_t g = 0; g < params.factors.size(); ++g)
+    if (params.factors[g] != 1) opt->set_lr(opt->lr(g) * params.factors[g], g);
   return opt;
-}
-
-// A factor of the base rate as a function of the step; empty for a constant rate.
-std::function<double(int64_t)> make_schedule(Options& o, double lr, int64_t total) {
-  if (!o.has("type")) {
-    o.finish();
-    return {};
-  }
-  const std::string type = o.text("type");
-  const int64_t warmup = o.whole("warmup_steps", 0), steps = o.whole("steps", total);
-  if (warmup < 0) o.fail("warmup_steps", fmt::format("wants 0 or more, got {}", warmup));
-  const double low = o.number("min_lr", 0.0) / lr;
-  std::function<double(double)> shape;
-  if (type == "constant")
-    shape = [](double) { return 1.0; };
-  else if (type == "cosine")
-    shape = [low](double t) { return low + (1 - low) * 0.5 * (1 + std::cos(M_PI * t)); };
-  else if (type == "linear")
-    shape = [low](double t) { return 1 + (low - 1) * t; };
-  else
-    o.fail("type",
-           fmt::format("there is no schedule '{}'. There are constant, cosine, linear", type));
-  o.finish();
-  return [=](int64_t step) {
-    if (step < warmup) return static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
-    const double span = static_cast<double>(std::max<int64_t>(steps - warmup, 1));
-    return shape(std::min(1.0, static_cast<double>(step - warmup) / span));
-  };
-}
-
-TrainerOptions trainer_options(Options& o, bool progress) {
-  TrainerOptions t;
-  t.max_epochs = o.whole("epochs", t.max_epochs);
-  t.max_steps = o.whole("max_steps", t.max_steps);
-  t.max_seconds = o.number("max_seconds", t.max_seconds);
-  t.accumulate = o.whole("accumulate", t.accumulate);
-  t.clip_norm = o.number("clip_norm", t.clip_norm);
-  if (t.clip_norm < 0) o.fail("clip_norm", "wants a norm above 0, or 0 for no clipping");
-  if (t.max_epochs < 0) o.fail("epochs", fmt::format("wants 0 or more, got {}", t.max_epochs));
-  if (t.accumulate < 1) o.fail("accumulate", fmt::format("wants 1 or more, got {}", t.accumulate));
-  t.compile = o.flag("compile", t.compile);
-  t.metrics = o.texts("metrics", {"accuracy"});
-  t.train_metrics = o.flag("train_metrics", t.train_metrics);
-  t.log_every = o.whole("log_every", t.log_every);
-  if (t.log_every < 1)
-    o.fail("log_every", fmt::format("wants 1 or more steps, got {}", t.log_every));
-  t.val_every_epochs = o.whole("val_every", t.val_every_epochs);
-  t.save_every_steps = o.whole("save_every", t.save_every_steps);
-  t.checkpoints.keep_last = o.whole("keep", t.checkpoints.keep_last);
-  t.monitor = o.text("monitor", "");
-  const std::string precision = o.text("precision", "fp32");
-  if (precision != "fp32" && precision != "bf16" && precision != "fp16")
-    o.fail("precision", "wants fp32, bf16 or fp16");
-  t.bf16 = precision == "bf16";
-  t.f16 = precision == "fp16";
-  const std::string nonfinite = o.text("on_nonfinite", "stop");
-  if (nonfinite != "stop" && nonfinite != "skip" && nonfinite != "off")
-    o.fail("on_nonfinite", "wants stop, skip or off");
-  t.on_nonfinite = nonfinite == "stop"   ? OnNonFinite::stop
-                   : nonfinite == "skip" ? OnNonFinite::skip
-                                         : OnNonFinite::off;
-  t.progress = progress;
-  return t;
 }
 
 // What a model component asks of its data, and the form of its input: a run's model can then be
@@ -429,6 +320,15 @@ void check_monitor(const Options& o, const std::string& monitor, const TrainerOp
                                            "data.val_part holds some out.")));
 }
 
+// The report of a run that did not come to its end, as far as its files go.
+void report_anyway(const std::string& folder) {
+  try {
+    write_file(folder + "/report.html", run_report(read_run(folder)));
+  } catch (const Error& e) {
+    log_warning("there is no report: {}", e.what());
+  }
+}
+
 // The whole way of a recipe. With `use` its parts are handed over instead of trained.
 RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& folder,
              bool progress, const std::vector<std::shared_ptr<Callback>>& callbacks,
@@ -458,9 +358,18 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
           optim_o = root.part("optim"), sched_o = root.part("sched"),
           train_o = root.part("trainer");
   for (const char* elsewhere : {"expect", "search", "tune"}) root.part(elsewhere);
+  const std::vector<std::string> exports = root.texts("export", {});
+  for (const std::string& name : exports)
+    if (!registry.exporter.count(name)) {
+      std::vector<std::string> names;
+      for (const auto& [known, f] : registry.exporter) names.push_back(known);
+      root.fail("export",
+                fmt::format("there is no export '{}'. There are {}", name, list_of(names)));
+    }
   root.finish();
   // All of the text is checked before any data is read or any step is made.
-  TrainerOptions options = trainer_options(train_o, progress);
+  TrainerOptions options = with_switches(trainer_options(train_o, progress));
+  const bool trace = options.fast_dev_run == 0 && !options.barebones;  // leave something behind?
   Options stop_o = train_o.part("early_stop");
   std::shared_ptr<EarlyStopping> early;
   if (train_o.has("early_stop"))
@@ -480,21 +389,22 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   RecipeData data =
       in_part(recipe, "data", [&] { return make_data(data_o, static_cast<uint64_t>(seed)); });
   data_o.finish();
-  if (early) check_monitor(stop_o, stop_o.text("monitor", "val/loss"), options, !!data.val);
-  if (!options.monitor.empty()) check_monitor(train_o, options.monitor, options, !!data.val);
+  const bool has_val = data.val || options.overfit_batches > 0;
+  if (early) check_monitor(stop_o, stop_o.text("monitor", "val/loss"), options, has_val);
+  if (!options.monitor.empty()) check_monitor(train_o, options.monitor, options, has_val);
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
   if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
   if (!model.step && !loss) root.fail("loss", "is missing");
   std::unique_ptr<optim::Optimizer> opt =
       in_part(recipe, "optim", [&] { return make_optimizer(optim_o, *model.module); });
-  const int64_t per_epoch = (data.train.size() + options.accumulate - 1) / options.accumulate;
-  int64_t total = per_epoch * options.max_epochs;
-  if (options.max_steps >= 0) total = std::min(total, options.max_steps);
-  const auto rate = make_schedule(sched_o, opt->lr(), total);
-  std::unique_ptr<optim::LambdaLR> schedule;
-  if (rate) schedule = std::make_unique<optim::LambdaLR>(*opt, optim::LambdaLROptions{rate});
-  options.folder = folder;
+  const int64_t batches = planned_batches(options, data.train.size());
+  const int64_t per_epoch = batches / options.accumulate + (batches % options.accumulate != 0);
+  const RecipeSchedule schedule = in_part(recipe, "sched", [&] {
+    return make_schedule(sched_o, *opt, planned_updates(options, data.train.size()), per_epoch);
+  });
+  if (loss.prepare) in_part(recipe, "loss", [&] { loss.prepare(data); });
+  options.folder = trace ? folder : "";
   if (const io::Yaml* expect = recipe.root.find("expect")) {
     resolved->keys.emplace_back("expect");
     resolved->items.push_back(*expect);
@@ -503,33 +413,51 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
     options.files = {{"recipe.yaml", recipe.root.dump()}, {"config.yaml", resolved->dump()}};
   const StepFunction step = model.step ? model.step : [&](const Batch& b) {
     const auto [output, target] = model.forward(b);
-    return StepOutput{loss(output, target), output, target};
+    const bool mixed = data.mixed_labels && is_floating(target.dtype());
+    return StepOutput{loss(output, target), output, mixed ? argmax(target, 1) : target};
   };
   std::optional<Trainer> made;
   in_part(recipe, "trainer", [&] { made.emplace(*model.module, step, *opt, options); });
   Trainer& trainer = *made;
-  if (schedule) trainer.schedule(*schedule);
+  if (!schedule.parts.empty()) trainer.schedule(*schedule.parts.back());
   RecipeParts parts{data, model, trainer, *resolved};
   if (use) {
     use(parts);
     return {};
   }
   if (early) trainer.add(early);
+  if (schedule.plateau) trainer.add(schedule.plateau);
   for (const auto& c : callbacks) trainer.add(c);
-  if (!folder.empty()) {
+  if (!options.folder.empty()) {
     trainer.add(recipe_events(folder, *resolved, options.files[0].second, histograms));
     write_info(folder, data);
     if (report) trainer.add(std::make_shared<WatchLayers>());
   }
   RecipeRun run;
-  run.fit = trainer.fit(data.train, data.val);
-  if (!folder.empty()) save(model.module->state_dict(), folder + "/model.safetensors");
-  if (run.fit.interrupted) return run;
-  const std::string told = report ? folder : "";
+  const std::string told = report ? options.folder : "";
+  try {
+    run.fit = trainer.fit(data.train, data.val);
+  } catch (...) {
+    if (!told.empty()) report_anyway(told);
+    throw;
+  }
+  if (!options.folder.empty()) save(model.module->state_dict(), folder + "/model.safetensors");
+  const auto say_damaged = [&] {
+    if (data.damaged)
+      run.fit.logs.emplace_back("data/damaged", static_cast<double>(data.damaged()));
+  };
+  if (run.fit.interrupted) {
+    if (!told.empty() && !run.fit.preempted) report_anyway(told);
+    say_damaged();
+    return run;
+  }
   if (data.test)
     run.test = judge_run(parts, "test", told);
   else if (!told.empty())
     judge_run(parts, data.val ? "val" : "", told);
+  say_damaged();
+  if (!options.folder.empty())
+    for (const std::string& name : exports) registry.exporter.at(name)(folder);
   return run;
 }
 

@@ -22,11 +22,17 @@ class TD_API Options {
   int64_t whole(const std::string& key, std::optional<int64_t> otherwise = {});
   bool flag(const std::string& key, std::optional<bool> otherwise = {});
   std::string text(const std::string& key, std::optional<std::string> otherwise = {});
+  /// A list of numbers; one number stands for a list of one.
   std::vector<double> numbers(const std::string& key, std::optional<std::vector<double>> otherwise);
   std::vector<std::string> texts(const std::string& key, std::vector<std::string> otherwise);
   /// A map inside this one; read it to its end before this one's.
   Options part(const std::string& key);
+  /// The maps of a list, each to be read to its end. `otherwise` (it must outlive them) is the list
+  /// where the recipe has none.
+  std::vector<Options> parts(const std::string& key, const io::Yaml* otherwise = nullptr);
   bool has(const std::string& key) const { return map_ && map_->find(key); }
+  /// Is it there and neither a list nor a map, nor a number?
+  bool is_text(const std::string& key) const;
   /// Throws Value for keys that nobody asked for.
   void finish() const;
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
@@ -45,6 +51,11 @@ struct RecipeData {
   data::AnyPipeline train;
   std::optional<data::AnyPipeline> val, test;
   std::map<std::string, int64_t> info;  ///< "classes", "vocabulary": what a model may ask for
+  /// Training batches hold probabilities of classes (MixUp, CutMix): metrics take the likeliest.
+  bool mixed_labels = false;
+  /// How often damaged samples were met and passed over; none: they are not passed over. A run says
+  /// it at its end, as "data/damaged".
+  std::function<int64_t()> damaged = {};
 };
 /// What a model component gives: the module, and its output and target for a batch.
 struct RecipeModel {
@@ -59,7 +70,21 @@ struct RecipeModel {
   std::function<Tensor(const Batch& inputs)> predict = {};
   std::vector<std::string> predict_fields = {"x"};
 };
-using RecipeLoss = std::function<Tensor(const Tensor& output, const Tensor& target)>;
+/// What a loss component gives: the loss of output and target. `prepare`, if there is one, sees the
+/// data before the first step (class weights that are counted).
+struct RecipeLoss {
+  RecipeLoss() = default;
+  template <class F>
+    requires std::is_invocable_r_v<Tensor, F&, const Tensor&, const Tensor&> RecipeLoss(F f)
+        : function(std::move(f)) {}
+    Tensor operator()(const Tensor& output, const Tensor& target) const {
+      return function(output, target);
+    }
+    explicit operator bool() const { return static_cast<bool>(function); }
+
+    std::function<Tensor(const Tensor& output, const Tensor& target)> function = {};
+    std::function<void(const RecipeData& data)> prepare = {};
+};
 
 struct RecipeRun {
   FitResult fit;
@@ -83,7 +108,9 @@ struct TD_API Registry {
   std::map<std::string, std::function<RecipeLoss(Options&)>> loss;
   /// Of recipes with `agent:` in place of data, model, loss, optim, sched and trainer.
   std::map<std::string, std::function<RecipeRun(Options&, const RecipeContext&)>> agent;
-  /// Those of this room: losses.
+  /// Of `export:`: the trained model out of the folder of a run that ended well, into it.
+  std::map<std::string, std::function<void(const std::string& folder)>> exporter;
+  /// Those of this room: losses, and the exporter safetensors.
   static Registry standard();
 };
 
@@ -115,9 +142,15 @@ TD_API void with_recipe(const Recipe& recipe, const Registry& registry,
 /// The validation or test set of the parts through its model, into judgement.json and report.html
 /// of a run's folder. Gives the values.
 TD_API Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& folder);
-/// The weights of a run: its model.safetensors, else those of its best or newest checkpoint. Throws
-/// Io when there are none.
-TD_API StateDict run_weights(const std::string& folder);
+enum class RunWeights : uint8_t {
+  last,  ///< those that the run ended with: model.safetensors, else the newest checkpoint
+  best,  ///< those of the checkpoint with the best value of the run's monitor
+};
+/// Of "last" and "best"; throws Value for another word.
+TD_API RunWeights run_weights_of(const std::string& name);
+/// The weights of a run's folder; of a run with an average, the average's. Throws Io when there are
+/// none.
+TD_API StateDict run_weights(const std::string& folder, RunWeights which = RunWeights::last);
 
 /// What `expect:` of a recipe wants.
 struct Expectation {

@@ -2,7 +2,9 @@
 #include "tandem/train/run_folder.h"
 
 #include <sys/utsname.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "tandem/base/error.h"
@@ -40,12 +42,16 @@ std::string commit() {
 io::Json environment() {
   utsname system{};
   ::uname(&system);
-  return io::Json::Object{
-      {"tandem", TANDEM_VERSION},  {"commit", commit()},
-      {"compiler", __VERSION__},   {"system", std::string(system.sysname) + " " + system.release},
-      {"machine", system.machine}, {"host", system.nodename},
-      {"threads", num_threads()},  {"seed", std::to_string(generator_state().seed)},
-      {"started", now()}};
+  return io::Json::Object{{"tandem", TANDEM_VERSION},
+                          {"commit", commit()},
+                          {"compiler", __VERSION__},
+                          {"system", std::string(system.sysname) + " " + system.release},
+                          {"machine", system.machine},
+                          {"host", system.nodename},
+                          {"pid", static_cast<int64_t>(::getpid())},
+                          {"threads", num_threads()},
+                          {"seed", std::to_string(generator_state().seed)},
+                          {"started", now()}};
 }
 
 }  // namespace
@@ -57,6 +63,7 @@ RunFolder::RunFolder(std::string folder,
   for (const auto& [name, content] : files) write_file(folder_ + "/" + name, content);
   write_file(folder_ + "/env.json", environment().dump(1) + "\n");
   write_file(folder_ + "/STATUS", "running\n");
+  ::unlink((folder_ + "/error.txt").c_str());  // of a process that failed before
   metrics_ = std::make_unique<AppendFile>(folder_ + "/metrics.jsonl");
 }
 
@@ -92,7 +99,39 @@ void RunFolder::part(io::Json::Object figures) {
   AppendFile(folder_ + "/parts.jsonl").append(io::Json(std::move(figures)).dump() + "\n");
 }
 
+// Every name that was logged is a column; a line is a step and epoch.
+void RunFolder::write_csv() const {
+  const std::string path = folder_ + "/metrics.jsonl", text = read_file(path);
+  std::vector<std::string> names;
+  std::vector<std::vector<std::pair<size_t, std::string>>> rows;
+  for (size_t at = 0, end; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    try {
+      const io::Json j = io::parse_json(text.substr(at, end - at), path);
+      if (!j.as_object()) continue;
+      auto& row = rows.emplace_back();
+      for (const auto& [name, value] : *j.as_object()) {
+        const auto it = std::find(names.begin(), names.end(), name);
+        row.emplace_back(it - names.begin(), value.is_null() ? "" : value.dump());
+        if (it == names.end()) names.push_back(name);
+      }
+    } catch (const Error&) {  // no line of ours
+    }
+  }
+  std::string out;
+  for (size_t c = 0; c < names.size(); ++c) out += (c ? "," : "") + names[c];
+  out += "\n";
+  for (const auto& row : rows) {
+    std::vector<std::string> cells(names.size());
+    for (const auto& [c, value] : row) cells[c] = value;
+    for (size_t c = 0; c < cells.size(); ++c) out += (c ? "," : "") + cells[c];
+    out += "\n";
+  }
+  write_file(folder_ + "/metrics.csv", out);
+}
+
 void RunFolder::finish(const std::string& status) {
+  write_csv();
   write_file(folder_ + "/STATUS", status + "\n");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunFolder: what a run leaves behind, as plain files: the caller's (a recipe), env.json,
-// metrics.jsonl, parts.jsonl, STATUS (running, done, failed, interrupted). Checkpoints and event
-// files lie beside.
+// metrics.jsonl, at the end the same as metrics.csv, parts.jsonl, STATUS (running, done, failed,
+// interrupted, preempted). Checkpoints and event files lie beside.
 #pragma once
 
 #include <memory>
@@ -27,6 +27,7 @@ class TD_API RunFolder {
   void finish(const std::string& status);
 
  private:
+  void write_csv() const;
   std::string folder_;
   std::unique_ptr<AppendFile> metrics_;
 };

@@ -7,6 +7,8 @@
 #include <atomic>
 
 #include "tandem/graph/rng.h"
+#include "tandem/optim/averaged.h"
+#include "tandem/train/machine_kind_internal.h"
 
 namespace tandem::train {
 namespace {
@@ -56,6 +58,7 @@ Snapshot snapshot(const RunParts& p, int64_t step, io::Json more) {
   // Numbers of 64 bits as text: other readers of JSON hold them as doubles.
   io::Json::Object state{{"step", step},
                          {"parts", list_parts(p)},
+                         {"machine", machine_kind()},
                          {"rng", io::Json::Object{{"seed", std::to_string(rng.seed)},
                                                   {"offset", std::to_string(rng.offset)}}}};
   if (p.data) state.emplace_back("data", p.data->state().to_json());
@@ -86,6 +89,11 @@ io::Json restore(const RunParts& p, const Snapshot& s) {
   set_generator_state(rng);
   const io::Json* more = s.state.find("more");
   return more ? *more : io::Json();
+}
+
+StateDict weights_of(const Snapshot& s) {
+  StateDict average = optim::WeightAverage::weights_of(part_of(s.optimizer, kAveragePart));
+  return average.empty() ? s.model : average;
 }
 
 namespace {

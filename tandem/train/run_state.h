@@ -34,6 +34,12 @@ TD_API Snapshot snapshot(const RunParts& parts, int64_t step, io::Json more = {}
 /// Put a snapshot back; gives its "more". Throws Value for a snapshot of a run with other parts.
 TD_API io::Json restore(const RunParts& parts, const Snapshot& snapshot);
 
+/// The part that holds an average of the weights (optim::WeightAverage).
+inline constexpr const char* kAveragePart = "average";
+/// The weights of a checkpoint that one predicts with: the average's where it holds one, else the
+/// model's.
+TD_API StateDict weights_of(const Snapshot& snapshot);
+
 /// While it lives SIGINT and SIGTERM ask to stop instead of ending the process; a second SIGINT
 /// ends it with code 130. Guards nest.
 class TD_API StopGuard {

@@ -1,28 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop. A step is forward, backward and update in one compiled function; an update whose loss
-// or gradient norm is not finite is held back inside it (AssignIf), so the step can be run again,
-// op by op, from the state before it.
-#include "tandem/train/trainer.h"
-
+// The loop: epochs, validations, logs, stops and what is done at the end.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
 #include "tandem/base/folder.h"
 #include "tandem/base/log.h"
-#include "tandem/compile/compile.h"
-#include "tandem/ops/ops.h"
 #include "tandem/tensor/allocator.h"
-#include "tandem/train/pressure.h"
-#include "tandem/train/progress.h"
-#include "tandem/train/resources.h"
-#include "tandem/train/run_folder.h"
-#include "tandem/train/state_keeper_internal.h"
+#include "tandem/train/trainer_internal.h"
 
 namespace tandem::train {
-
-using Clock = std::chrono::steady_clock;
 
 double find_log(const Logs& logs, const std::string& name) {
   for (const auto& [key, value] : logs)
@@ -30,128 +17,64 @@ double find_log(const Logs& logs, const std::string& name) {
   return std::nan("");
 }
 
+TrainerOptions with_switches(TrainerOptions o) {
+  auto at_most = [](int64_t limit, int64_t n) { return limit < 0 ? n : std::min(limit, n); };
+  if (o.overfit_batches > 0) o.sanity_batches = 0;
+  if (o.fast_dev_run > 0) {
+    o.max_epochs = std::min<int64_t>(o.max_epochs, 1);
+    o.limit_train_batches = at_most(o.limit_train_batches, o.fast_dev_run);
+    o.limit_val_batches = at_most(o.limit_val_batches, o.fast_dev_run);
+    o.val_every_epochs = 1;
+    o.val_every_steps = 0;
+  }
+  if (o.barebones) {
+    o.progress = false;
+    o.train_metrics = false;
+  }
+  if (o.barebones || o.fast_dev_run > 0) {
+    o.folder.clear();
+    o.checkpoint_folder.clear();
+    o.save_every_steps = 0;
+    o.sanity_batches = 0;
+  }
+  return o;
+}
+
+int64_t planned_batches(const TrainerOptions& o, int64_t batches) {
+  if (o.overfit_batches > 0) batches = std::min(batches, o.overfit_batches);
+  return o.limit_train_batches >= 0 ? std::min(batches, o.limit_train_batches) : batches;
+}
+
+int64_t planned_updates(const TrainerOptions& o, int64_t batches) {
+  const int64_t n = planned_batches(o, batches);
+  const int64_t each = n / o.accumulate + (n % o.accumulate != 0);
+  int64_t all = INT64_MAX;
+  if (n != INT64_MAX && (each == 0 || o.max_epochs <= INT64_MAX / each)) all = each * o.max_epochs;
+  return o.max_steps >= 0 ? std::min(all, o.max_steps) : all;
+}
+
 namespace {
 
-double rows_of(const Batch& b) {
-  return b.empty() || b[0].dim() == 0 ? 1.0 : static_cast<double>(b[0].size(0));
-}
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
-io::Json numbers(const std::vector<double>& v) {
-  io::Json::Array a;
-  for (double x : v) a.push_back(x);
-  return a;
-}
-double number_of(const io::Json* j) {  // null stands for NaN
-  if (j && j->as_double()) return *j->as_double();
-  if (j && j->as_int()) return static_cast<double>(*j->as_int());
-  return std::nan("");
-}
-std::vector<double> numbers_of(const io::Json* j) {
-  std::vector<double> out;
-  if (j && j->as_array())
-    for (const io::Json& x : *j->as_array()) out.push_back(number_of(&x));
-  return out;
-}
-
-/// Evaluation mode while it lives.
-struct EvalMode {
-  nn::Module& model;
-  bool before;
-  explicit EvalMode(nn::Module& m) : model(m), before(m.is_training()) { model.eval(); }
-  ~EvalMode() { model.train(before); }
+/// The first batches of epoch 0, whatever the epoch is.
+struct FirstBatches : data::detail::Stage {
+  data::detail::StageRef in;
+  int64_t n;
+  FirstBatches(data::detail::StageRef in, int64_t n) : in(std::move(in)), n(n) {}
+  int64_t size() const override { return std::min(n, in->size()); }
+  std::vector<Tensor> get(data::detail::Pass p, int64_t i) const override {
+    return in->get({p.seed, 0}, i);
+  }
+  void origins(data::detail::Pass p, int64_t i, std::vector<int64_t>& out) const override {
+    in->origins({p.seed, 0}, i, out);
+  }
+  std::string text() const override { return fmt::format("{} | the first {}", in->text(), n); }
 };
+
+data::AnyPipeline first_batches(const data::AnyPipeline& of, int64_t n) {
+  return {std::make_shared<FirstBatches>(of.stage(), n), of.seed(), of.prefetch_options()};
+}
 
 }  // namespace
-
-/// The compiled forms of the step; recompiled by themselves when shapes change.
-struct Trainer::Compiled {
-  using Train = std::function<std::vector<Tensor>(const Batch&, bool first, bool last)>;
-  using Eval = std::function<std::vector<Tensor>(const Batch&)>;
-  Train train;
-  Eval eval;
-};
-
-struct Trainer::Running {
-  FitResult result;
-  Progress progress;
-  Clock::time_point start = Clock::now();
-  int64_t first_step = 0;  ///< where this process began
-  double samples = 0;
-  double last_loss = 0, last_norm = 0;
-  double shown_samples = 0;                 ///< at the last line of the system's figures
-  double shown_waited = 0, shown_busy = 0;  ///< likewise, of the data's RunStats
-  PressureMeter pressure;
-  Clock::time_point shown = Clock::now();
-  EnergyMeter energy;
-  double cpu_start = process_seconds();
-  std::unique_ptr<RunFolder> folder;
-  explicit Running(bool show) : progress(!show) {}
-};
-
-Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimizer,
-                 TrainerOptions options)
-    : model_(model),
-      step_function_(std::move(step)),
-      optimizer_(optimizer),
-      options_(std::move(options)),
-      compiled_(std::make_unique<Compiled>()) {
-  TD_CHECK(options_.accumulate >= 1 && options_.max_epochs >= 0 && options_.log_every >= 1, Value,
-           "Trainer wants accumulate >= 1, max_epochs >= 0 and log_every >= 1, got {}, {} and {}",
-           options_.accumulate, options_.max_epochs, options_.log_every);
-  TD_CHECK(!options_.bf16 || !options_.f16, Value, "Trainer wants bf16 or f16, not both");
-  if (options_.f16) scaler_ = std::make_unique<optim::GradScaler>(options_.scaler);
-  for (const std::string& name : options_.metrics) metrics_.push_back(make_metric(name));
-  auto forward = [this](const Batch& b) {
-    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
-    return step_function_(b);
-  };
-  auto train = [this, forward](const Batch& b, bool first, bool last) {
-    if (first) optimizer_.zero_grad();
-    StepOutput o = forward(b);
-    TD_CHECK(o.loss.defined() && o.loss.numel() == 1, Shape,
-             "the step's loss wants one element, got {}",
-             o.loss.defined() ? o.loss.shape().to_string() : "none");
-    Tensor scaled =
-        options_.accumulate > 1 ? o.loss / static_cast<double>(options_.accumulate) : o.loss;
-    (scaler_ ? scaler_->scale(scaled) : scaled).backward();
-    Tensor norm;
-    if (last) {
-      if (scaler_) scaler_->unscale_(optimizer_);
-      const bool watch = options_.on_nonfinite != OnNonFinite::off;
-      if (options_.clip_norm > 0)
-        norm = optim::clip_grad_norm_(optimizer_.params(), options_.clip_norm);
-      else if (watch)
-        norm = optim::get_total_norm(optimizer_.params());
-      // The scaler holds back what is not finite by itself, and tries a smaller scale.
-      if (scaler_) {
-        scaler_->step(optimizer_);
-        scaler_->update();
-      } else if (watch) {
-        AssignIf good(
-            logical_and(isfinite(o.loss.detach()).reshape({}), isfinite(norm).reshape({})));
-        optimizer_.step();
-      } else {
-        optimizer_.step();
-      }
-    }
-    auto free = [](const Tensor& t) { return t.defined() ? t.detach() : t; };
-    return std::vector<Tensor>{o.loss.detach(), norm, free(o.output), free(o.target)};
-  };
-  auto eval = [forward](const Batch& b) {
-    NoGradGuard no_grad;
-    StepOutput o = forward(b);
-    return std::vector<Tensor>{o.loss, o.output, o.target, o.prediction};
-  };
-  if (options_.compile) {
-    compiled_->train = tandem::compile(train, {.name = "train step"});
-    compiled_->eval = tandem::compile(eval, {.name = "validation step"});
-  } else {
-    compiled_->train = train;
-    compiled_->eval = eval;
-  }
-}
 
 Trainer::~Trainer() = default;
 
@@ -175,10 +98,6 @@ void Trainer::stop(std::string reason) {
   if (stop_.empty()) stop_ = std::move(reason);
 }
 
-RunParts Trainer::parts() {
-  return {&model_, &optimizer_, schedule_, scaler_.get(), data_, extra_};
-}
-
 std::string Trainer::monitor() const {
   if (!options_.monitor.empty()) return options_.monitor;
   return metrics_.empty() ? "val/loss" : "val/" + metrics_[0]->name();
@@ -194,185 +113,19 @@ Logs Trainer::train_logs() const {
   return logs;
 }
 
-Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_t limit,
-                       const BatchViewer& see) {
-  EvalMode mode(model_);
-  std::vector<std::unique_ptr<Metric>> metrics;
-  for (const std::string& name : options_.metrics) metrics.push_back(make_metric(name));
-  double sum = 0, count = 0;
-  data.set_epoch(0);
-  data.begin_pass();
-  Batch batch;
-  for (int64_t k = 0; k != limit && data.next(batch); ++k) {
-    const std::vector<Tensor> out = compiled_->eval(batch);
-    sum += out[0].to(DType::f64).item<double>() * rows_of(batch);
-    count += rows_of(batch);
-    if (out[1].defined() && out[2].defined())
-      for (auto& m : metrics) m->update(out[1], out[2]);
-    if (see) see(batch, {out[0], out[1], out[2], out[3]});
-  }
-  TD_CHECK(count > 0, Value, "there is no data to validate on");
-  Logs logs{{prefix + "loss", sum / count}};
-  for (auto& m : metrics) logs.emplace_back(prefix + m->name(), m->compute());
-  return logs;
+bool Trainer::higher_is_better() const {
+  const std::string watched = monitor();
+  bool higher = watched.find("loss") == watched.npos;
+  for (const auto& m : metrics_)
+    if (watched.ends_with("/" + m->name())) higher = m->higher_is_better();
+  return higher;
 }
 
-Tensor Trainer::predict(data::AnyPipeline data) {
-  EvalMode mode(model_);
-  std::vector<Tensor> parts;
-  data.set_epoch(0);
-  data.begin_pass();
-  for (Batch batch; data.next(batch);) {
-    const std::vector<Tensor> out = compiled_->eval(batch);
-    parts.push_back(out[3].defined() ? out[3] : out[1]);
-    TD_CHECK(parts.back().defined(), Value, "the step gives no output to predict");
-  }
-  TD_CHECK(!parts.empty(), Value, "there is no data to predict");
-  return parts.size() == 1 ? parts[0] : cat(parts, 0);
-}
+// ---- what a run shows of itself
 
-// ---- saving and resuming
-
-std::string Trainer::callback_key(size_t i) const {
-  return fmt::format("{}.{}", i, callbacks_[i]->name());
-}
-std::string Trainer::callback_prefix(size_t i) const { return "callback." + callback_key(i) + "."; }
-
-void Trainer::save(std::optional<double> score) {
-  if (!checkpoints_) return;
-  io::Json::Object metrics, callbacks;
-  for (const auto& m : metrics_) metrics.emplace_back(m->name(), numbers(m->state()));
-  for (size_t i = 0; i < callbacks_.size(); ++i)
-    callbacks.emplace_back(callback_key(i), callbacks_[i]->state());
-  io::Json::Object more{{"loss_sum", loss_sum_},
-                        {"samples", samples_},
-                        {"metrics", std::move(metrics)},
-                        {"callbacks", std::move(callbacks)}};
-  Snapshot s = snapshot(parts(), step_, std::move(more));
-  for (size_t i = 0; i < callbacks_.size(); ++i)
-    for (const auto& [name, value] : callbacks_[i]->tensors())
-      s.optimizer[callback_prefix(i) + name] = value;
-  s.files = options_.files;
-  s.score = score;
-  checkpoints_->save(std::move(s));
-}
-
-void Trainer::resume(Running& run) {
-  if (!checkpoints_ || !options_.resume) return;
-  std::optional<Snapshot> s = checkpoints_->load_latest();
-  if (!s) return;
-  io::Json more;
-  try {
-    more = restore(parts(), *s);
-  } catch (const Error& e) {
-    throw Error(e.kind(),
-                fmt::format("'{}' holds a run of another model or with other parts: {}",
-                            checkpoints_->folder(), e.message()),
-                "Go on with the recipe that the folder holds, or take another folder.", e.op(),
-                e.where(), e.layer());
-  }
-  step_ = run.first_step = s->step;
-  loss_sum_ = number_of(more.find("loss_sum"));
-  samples_ = number_of(more.find("samples"));
-  if (const io::Json* metrics = more.find("metrics"))
-    for (auto& m : metrics_) m->load_state(numbers_of(metrics->find(m->name())));
-  if (const io::Json* states = more.find("callbacks"))
-    for (size_t i = 0; i < callbacks_.size(); ++i)
-      if (const io::Json* j = states->find(callback_key(i))) callbacks_[i]->load_state(*j);
-  for (size_t i = 0; i < callbacks_.size(); ++i) {
-    const std::string prefix = callback_prefix(i);
-    StateDict tensors;
-    for (const auto& [name, value] : s->optimizer)
-      if (name.starts_with(prefix)) tensors[name.substr(prefix.size())] = value;
-    if (!tensors.empty()) callbacks_[i]->load_tensors(tensors);
-  }
-  run.progress.keep(fmt::format("resumed at step {} of '{}'", step_, checkpoints_->folder()));
-}
-
-bool Trainer::load_best() {
-  if (!checkpoints_) return false;
-  checkpoints_->wait();
-  std::optional<Snapshot> s = checkpoints_->load_best();
-  if (s) model_.load_state_dict(s->model);
-  return s.has_value();
-}
-
-// ---- one step
-
-void Trainer::explain(const Batch& batch, double loss, double norm, GeneratorState rng) {
-  std::string samples;
-  if (data_) {
-    const data::PipelineState at = data_->state();
-    // state() counts the batch in hand; at a pass's end it stands at the next epoch's front.
-    const int64_t position = at.position > 0 ? at.position - 1 : data_->size() - 1;
-    const std::vector<int64_t> ids =
-        data_->samples_of(position, at.position > 0 ? at.epoch : at.epoch - 1);
-    for (size_t i = 0; i < ids.size() && i < 16; ++i)
-      samples += fmt::format("{}{}", i ? ", " : "", ids[i]);
-    if (ids.size() > 16) samples += fmt::format(" and {} more", ids.size() - 16);
-  }
-  std::string file;
-  if (!options_.folder.empty()) {
-    StateDict inputs;
-    for (size_t i = 0; i < batch.size(); ++i) inputs[fmt::format("batch.{}", i)] = batch[i];
-    file = options_.folder + "/nonfinite_batch.safetensors";
-    tandem::save(inputs, file);
-  }
-  std::string found = "the replay op by op found no such value.";
-  set_generator_state(rng);
-  try {
-    DetectAnomalyGuard anomaly;
-    optimizer_.zero_grad();
-    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
-    step_function_(batch).loss.backward();
-  } catch (const Error& e) {
-    found = e.what();
-  }
-  optimizer_.zero_grad();
-  auto text = [](double v) {
-    return std::isnan(v) ? std::string("nan") : fmt::format("{:.6g}", v);
-  };
-  TD_FAIL(Value,
-          "step {} of epoch {}: the loss is {}, the gradient norm {}. First in: {} Samples of the "
-          "batch: {}.{}\nThe weights are those before this step. Lower the learning rate, clip the "
-          "gradient (clip_norm), or look at these samples.",
-          step_ + 1, epoch_, text(loss), text(norm), found, samples.empty() ? "unknown" : samples,
-          file.empty() ? "" : fmt::format(" The batch is in '{}'", file));
-}
-
-// Gives true when the batch ended an update.
-bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
-  const GeneratorState rng = generator_state();
-  const bool first = micro_ == 0, update = last || micro_ + 1 == options_.accumulate;
-  const std::vector<Tensor> out = compiled_->train(batch, first, update);
-  const double loss = out[0].to(DType::f64).item<double>();
-  const double norm = out[1].defined() ? out[1].to(DType::f64).item<double>() : 0;
-  run.last_loss = loss;
-  run.last_norm = norm;
-  // Gradients beyond float16's range are the scaler's daily bread, not a fault of the run.
-  const bool overflow = scaler_ && std::isfinite(loss) && !std::isfinite(norm);
-  if (overflow) ++overflows_;
-  if (!overflow && options_.on_nonfinite != OnNonFinite::off &&
-      !(std::isfinite(loss) && std::isfinite(norm))) {
-    if (options_.on_nonfinite == OnNonFinite::stop) explain(batch, loss, norm, rng);
-    ++skipped_;
-  } else {
-    loss_sum_ += loss * rows_of(batch);
-    samples_ += rows_of(batch);
-    if (options_.train_metrics && out[2].defined() && out[3].defined())
-      for (auto& m : metrics_) m->update(out[2], out[3]);
-  }
-  run.samples += rows_of(batch);
-  micro_ = update ? 0 : micro_ + 1;
-  if (!update) return false;
-  ++step_;
-  if (schedule_ && !options_.schedule_per_epoch) schedule_->step();
-  return true;
-}
-
-void Trainer::show(Running& run, data::AnyPipeline& train) {
+std::string Trainer::progress_line(const Running& run, const data::AnyPipeline& train) const {
   const data::PipelineState at = train.state();
-  const int64_t size = train.size();
+  const int64_t size = planned_batches(options_, train.size());
   const int64_t position = at.position == 0 ? size : at.position;
   const double seconds = seconds_since(run.start);
   std::string line =
@@ -382,62 +135,13 @@ void Trainer::show(Running& run, data::AnyPipeline& train) {
     for (const auto& m : metrics_) line += fmt::format("  {} {:.4f}", m->name(), m->compute());
   const double rate = static_cast<double>(step_ - run.first_step) / seconds;
   line += fmt::format("  {:.0f} samples/s", run.samples / seconds);
-  if (size != INT64_MAX && rate > 0) {
-    const double steps =
-        std::ceil(static_cast<double>(size) / static_cast<double>(options_.accumulate));
-    double left = steps * static_cast<double>(options_.max_epochs) - static_cast<double>(step_);
-    if (options_.max_steps > 0)
-      left = std::min(left, static_cast<double>(options_.max_steps - step_));
-    line += fmt::format("  {} left", duration(std::max(0.0, left / rate)));
-  }
+  if (const int64_t all = planned_updates(options_, train.size()); all != INT64_MAX && rate > 0)
+    line += fmt::format("  {} left",
+                        duration(static_cast<double>(std::max<int64_t>(0, all - step_)) / rate));
   const double stall = train.stats().stall();
   if (stall > 0.02) line += fmt::format("  {:.0f} % waiting for data", 100 * stall);
   line += fmt::format("  {:.0f} MB", static_cast<double>(allocator_stats().peak) / 1e6);
-  run.progress.show(line);
-}
-
-void Trainer::train_epoch(Running& run, data::AnyPipeline& train) {
-  const int64_t size = train.size();
-  train.begin_pass();
-  Batch batch;
-  while (stop_.empty() && train.next(batch)) {
-    const data::PipelineState at = train.state();
-    const bool last = at.epoch != epoch_ || (options_.limit_train_batches >= 0 &&
-                                             at.position >= options_.limit_train_batches);
-    const bool updated = train_batch(run, batch, last);
-    if (updated) {
-      const bool end = options_.max_steps >= 0 && step_ >= options_.max_steps;
-      if (!callbacks_.empty() || step_ % options_.log_every == 0) {
-        Logs logs{{"train/step_loss", run.last_loss}, {"lr", optimizer_.lr()}};
-        if (run.last_norm > 0) logs.emplace_back("train/grad_norm", run.last_norm);
-        for (auto& c : callbacks_) c->step_end(*this, logs);
-        if (step_ % options_.log_every == 0) {
-          log(logs);
-          if (run.folder) {
-            for (auto& entry : system_logs(run)) logs.push_back(entry);
-            run.folder->log(step_, epoch_, logs);
-          }
-        }
-      }
-      if (end) stop("max_steps");
-      if (options_.max_seconds > 0 && seconds_since(run.start) > options_.max_seconds)
-        stop("max_seconds");
-      if (stop_requested()) {
-        run.result.interrupted = true;
-        stop(stop_signal() ? fmt::format("signal {}", stop_signal()) : "asked to stop");
-      }
-      if (!last && stop_.empty() && options_.save_every_steps > 0 &&
-          step_ % options_.save_every_steps == 0)
-        save({});
-    }
-    if (options_.progress) show(run, train);
-    if (last) return;
-    if (!stop_.empty()) {
-      if (micro_ == 0) save({});
-      return;
-    }
-  }
-  TD_CHECK(!stop_.empty() || size > 0, Value, "there is no data to train on");
+  return line;
 }
 
 // Since the last such line: samples a second, share of the time that waited for data, memory, and
@@ -470,73 +174,230 @@ Logs Trainer::system_logs(Running& run) const {
   return logs;
 }
 
-double Trainer::update(const Batch& batch) {
-  model_.train();
-  return compiled_->train(batch, true, true)[0].to(DType::f64).item<double>();
+// To the history and, with the system's figures, to the run's folder.
+void Trainer::write_logs(Running& run, const Logs& logs) {
+  if (options_.barebones) return;
+  log(logs);
+  if (!run.folder) return;
+  Logs all = logs;
+  for (auto& entry : system_logs(run)) all.push_back(entry);
+  run.folder->log(step_, epoch_, all);
 }
 
-LRFindResult Trainer::lr_find(data::AnyPipeline train, const LRFindOptions& options) {
-  RunParts p = parts();
-  p.data = &train;
-  return train::lr_find(
-      p, [this](const Batch& b) { return update(b); }, options);
+// ---- stops and validations
+
+bool Trainer::asked_to_stop(Running& run) {
+  if (!stop_requested()) return false;
+  run.result.interrupted = true;
+  run.result.preempted = preempted();
+  stop(preempted()     ? "preempted"
+       : stop_signal() ? fmt::format("signal {}", stop_signal())
+                       : "asked to stop");
+  return true;
 }
 
-FindBatchResult Trainer::find_batch(const std::function<data::AnyPipeline(int64_t size)>& make,
-                                    const FindBatchOptions& options) {
-  StateKeeper keep(parts());
-  int64_t size = 0;
+// Nothing when a signal cut it off: what is left to do then stands in due_.
+std::optional<Logs> Trainer::judge(Running& run, data::AnyPipeline& val) {
+  for (auto& c : callbacks_) c->validation_begin(*this);
+  Logs logs = validate(val, "val/", options_.limit_val_batches);
+  if (cut_) {
+    run.result.interrupted = true;
+    asked_to_stop(run);
+    return {};
+  }
+  judged_step_ = step_;
+  judged_ = logs;
+  for (auto& c : callbacks_) c->validation_end(*this, logs);
+  return logs;
+}
+
+// In the middle of an epoch; false: cut off, and saved.
+bool Trainer::step_validation(Running& run, data::AnyPipeline& val) {
+  due_ = Due::validation;
+  const std::optional<Logs> judged = judge(run, val);
+  if (!judged) {
+    save({});
+    return false;
+  }
+  due_ = Due::none;
+  write_logs(run, *judged);
+  Logs logs = train_logs();
+  logs.insert(logs.end(), judged->begin(), judged->end());
+  std::string line = fmt::format("step {}", step_);
+  for (const auto& [name, value] : logs) line += fmt::format("  {} {:.4g}", name, value);
+  run.progress.keep(line);
+  const double score = find_log(logs, monitor());
+  run.result.logs = std::move(logs);
+  save(std::isnan(score) ? std::optional<double>() : score);
+  return true;
+}
+
+void Trainer::train_epoch(Running& run, data::AnyPipeline& train,
+                          std::optional<data::AnyPipeline>& val) {
+  const int64_t size = train.size();
+  train.begin_pass();
   Batch batch;
-  return train::find_batch(
-      [&](int64_t n) {
-        if (n != size) {
-          const data::AnyPipeline p = make(n);
-          if (p.size() < 1) return false;
-          batch = p.fields(0);
-          if (rows_of(batch) < static_cast<double>(n)) return false;
-          size = n;
-        }
-        update(batch);
-        return true;
-      },
-      options);
+  while (stop_.empty() && train.next(batch)) {
+    const data::PipelineState at = train.state();
+    const bool last = at.epoch != epoch_ || (options_.limit_train_batches >= 0 &&
+                                             at.position >= options_.limit_train_batches);
+    bool saved = false;
+    if (train_batch(run, batch, last)) {
+      const bool due = !options_.barebones && step_ % options_.log_every == 0;
+      if (!callbacks_.empty() || due) {
+        Logs logs{{"train/step_loss", run.last_loss}, {"lr", optimizer_.lr()}};
+        if (run.last_norm > 0) logs.emplace_back("train/grad_norm", run.last_norm);
+        for (auto& c : callbacks_) c->step_end(*this, logs);
+        if (due) write_logs(run, logs);
+      }
+      if (options_.max_steps >= 0 && step_ >= options_.max_steps) stop("max_steps");
+      if (options_.max_seconds > 0 &&
+          seconds_before_ + seconds_since(fit_start_) > options_.max_seconds)
+        stop("max_seconds");
+      if (val && !last && options_.val_every_steps > 0 && stop_ != "max_steps" &&
+          step_ % options_.val_every_steps == 0) {
+        saved = true;
+        if (!step_validation(run, *val)) return;
+      }
+      if (asked_to_stop(run) && saved) return;
+      if (!saved && !last && stop_.empty() && options_.save_every_steps > 0 &&
+          step_ % options_.save_every_steps == 0)
+        save({});
+    }
+    if (options_.progress) run.progress.show([&] { return progress_line(run, train); });
+    if (last) return;
+    if (!stop_.empty()) {
+      if (micro_ == 0 && !saved) save({});
+      return;
+    }
+  }
+  TD_CHECK(!stop_.empty() || size > 0, Value, "there is no data to train on");
 }
+
+// Logs, validation, callbacks and checkpoint of an epoch's end, or of the end of a run in the
+// middle of one. False: its validation was cut off; it is made when the run goes on.
+bool Trainer::end_epoch(Running& run, std::optional<data::AnyPipeline>& val, bool whole) {
+  Logs logs = train_logs();
+  const bool ends = epoch_ + 1 == options_.max_epochs || stop_ == "max_steps";
+  const bool judged = options_.val_every_steps > 0 && judged_step_ == step_;
+  const bool wanted = options_.val_every_steps > 0
+                          ? ends || judged || step_ % options_.val_every_steps == 0
+                          : ends || (epoch_ + 1) % options_.val_every_epochs == 0;
+  if (val && (wanted || due_ != Due::none)) {
+    due_ = whole ? Due::epoch : Due::end;
+    const std::optional<Logs> values = judged ? judged_ : judge(run, *val);
+    if (!values) {
+      save({});
+      return false;
+    }
+    due_ = Due::none;
+    logs.insert(logs.end(), values->begin(), values->end());
+  }
+  if (schedule_ && options_.schedule_per_epoch) schedule_->step();
+  write_logs(run, logs);
+  for (auto& c : callbacks_) c->epoch_end(*this, logs);
+  const double score = find_log(logs, monitor());
+  std::string line = fmt::format("epoch {}/{}  step {}", epoch_ + 1, options_.max_epochs, step_);
+  for (const auto& [name, value] : logs) line += fmt::format("  {} {:.4g}", name, value);
+  run.progress.keep(line);
+  run.result.logs = logs;
+  if (whole) ++epoch_;
+  save(std::isnan(score) ? std::optional<double>() : score);
+  return true;
+}
+
+// ---- fit
 
 FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline> val) {
   TD_CHECK(train.size() > 0, Value, "there is no data to train on");
   for (auto& c : callbacks_) c->configure(options_);
+  options_ = with_switches(std::move(options_));
+  if (options_.overfit_batches > 0) {
+    train = first_batches(train, options_.overfit_batches);
+    val = first_batches(train, options_.overfit_batches);
+  }
   Running run(options_.progress);
   StopGuard signals;
-  data_ = &train;
-  struct Forget {
-    data::AnyPipeline*& data;
-    ~Forget() { data = nullptr; }
-  } forget{data_};
-  stop_.clear();
-  model_.train();
+  std::optional<PreemptGuard> notice;
+  if (options_.preempt.signal != 0 || !options_.preempt.url.empty())
+    notice.emplace(options_.preempt);
+  struct Fitting {
+    Trainer& t;
+    Fitting(Trainer& t, data::AnyPipeline& data) : t(t) {
+      t.data_ = &data;
+      t.fitting_ = true;
+    }
+    ~Fitting() {
+      t.data_ = nullptr;
+      t.fitting_ = false;
+    }
+  } fitting(*this, train);
+  try {
+    return run_fit(run, train, val);
+  } catch (const std::exception& e) {
+    if (run.folder) {
+      write_part(run);
+      run.folder->finish("failed");
+      write_file(options_.folder + "/error.txt", std::string(e.what()) + "\n");
+    }
+    for (auto& c : callbacks_) c->exception(*this, e);
+    throw;
+  }
+}
+
+void Trainer::open(Running& run) {
   checkpoints_.reset();
   if (!options_.folder.empty() || !options_.checkpoint_folder.empty()) {
-    const std::string watched = monitor();
     CheckpointOptions c = options_.checkpoints;
-    c.higher_is_better = watched.find("loss") == watched.npos;
-    for (const auto& m : metrics_)
-      if (watched.ends_with("/" + m->name())) c.higher_is_better = m->higher_is_better();
+    c.higher_is_better = higher_is_better();
     checkpoints_ = std::make_unique<Checkpoints>(options_.checkpoint_folder.empty()
                                                      ? options_.folder + "/checkpoints"
                                                      : options_.checkpoint_folder,
                                                  c);
   }
   resume(run);  // before anything is written into the folder: it may be another run's
-  if (!options_.folder.empty()) {
-    run.folder = std::make_unique<RunFolder>(options_.folder, options_.files);
-    run.folder->truncate(step_);  // what a run that was cut off logged after its checkpoint
-  }
+  if (options_.folder.empty()) return;
+  run.folder = std::make_unique<RunFolder>(options_.folder, options_.files);
+  run.folder->truncate(step_);  // what a run that was cut off logged after its checkpoint
+}
+
+// What this process did of the run.
+void Trainer::write_part(Running& run) {
+  const Energy energy = run.energy.read();
+  run.folder->part({{"steps", step_ - run.first_step},
+                    {"seconds", seconds_since(run.start)},
+                    {"samples", run.samples},
+                    {"cpu_seconds", process_seconds() - run.cpu_start},
+                    {"peak_memory_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
+                    {"joules", energy.joules},
+                    {"energy", energy.source}});
+}
+
+FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,
+                           std::optional<data::AnyPipeline>& val) {
+  stop_.clear();
+  due_ = Due::none;
+  judged_step_ = -1;
+  seconds_before_ = 0;
+  fit_start_ = Clock::now();
+  model_.train();
+  make_average(train);
+  open(run);
   if (val && step_ == 0 && options_.sanity_batches > 0)
     validate(*val, "val/", options_.sanity_batches);
   for (auto& c : callbacks_) c->fit_begin(*this);
   run.start = Clock::now();
-  try {
-    for (epoch_ = train.state().epoch; epoch_ < options_.max_epochs && stop_.empty();) {
+  epoch_ = train.state().epoch - (due_ == Due::epoch ? 1 : 0);
+  if (due_ == Due::end) {
+    if (options_.max_steps >= 0 && step_ >= options_.max_steps)
+      stop("max_steps");
+    else
+      due_ = Due::none;  // it was the end; now the run is longer
+  }
+  if (due_ == Due::validation && (!val || step_validation(run, *val))) due_ = Due::none;
+  bool whole = due_ != Due::end;
+  while ((epoch_ < options_.max_epochs && stop_.empty()) || due_ == Due::end) {
+    if (due_ == Due::none) {
       if (options_.max_steps >= 0 && step_ >= options_.max_steps) break;
       if (train.state().position == 0) {
         loss_sum_ = samples_ = 0;
@@ -544,37 +405,22 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
         for (auto& c : callbacks_) c->epoch_begin(*this);
       }
       micro_ = 0;
-      train_epoch(run, train);
-      const bool whole = train.state().epoch != epoch_ || options_.limit_train_batches >= 0;
+      train_epoch(run, train, val);
+      whole =
+          train.state().epoch != epoch_ || (options_.limit_train_batches >= 0 &&
+                                            train.state().position >= options_.limit_train_batches);
       if (!whole && stop_ != "max_steps") break;  // in the middle: saved there
       if (whole && train.state().epoch == epoch_) train.set_epoch(epoch_ + 1);
-      Logs logs = train_logs();
-      const bool ends = epoch_ + 1 == options_.max_epochs || stop_ == "max_steps";
-      if (val && (ends || (epoch_ + 1) % options_.val_every_epochs == 0))
-        for (auto& entry : validate(*val, "val/", options_.limit_val_batches))
-          logs.push_back(entry);
-      if (schedule_ && options_.schedule_per_epoch) schedule_->step();
-      log(logs);
-      if (run.folder) {
-        Logs all = logs;
-        for (auto& entry : system_logs(run)) all.push_back(entry);
-        run.folder->log(step_, epoch_, all);
-      }
-      for (auto& c : callbacks_) c->epoch_end(*this, logs);
-      const double score = find_log(logs, monitor());
-      std::string line =
-          fmt::format("epoch {}/{}  step {}", epoch_ + 1, options_.max_epochs, step_);
-      for (const auto& [name, value] : logs) line += fmt::format("  {} {:.4g}", name, value);
-      run.progress.keep(line);
-      run.result.logs = logs;
-      if (whole) ++epoch_;
-      save(std::isnan(score) ? std::optional<double>() : score);
+      average(true);
     }
-    if (checkpoints_) checkpoints_->wait();
-  } catch (...) {
-    if (run.folder) run.folder->finish("failed");
-    throw;
+    if (!end_epoch(run, val, whole)) break;
+    if (stop_ == "max_steps") break;
   }
+  if (checkpoints_) checkpoints_->wait();
+  if (run.result.preempted && preempt_seconds_left() < 0)
+    log_warning("the state was saved {:.1f} s after the notice's deadline",
+                -preempt_seconds_left());
+  finish_average(train, !run.result.interrupted);
   for (auto& c : callbacks_) c->fit_end(*this);
   run.result.steps = step_;
   run.result.epochs = epoch_;
@@ -583,15 +429,10 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   run.result.overflows = overflows_;
   run.result.seconds = seconds_since(run.start);
   if (run.folder) {
-    const Energy energy = run.energy.read();
-    run.folder->part({{"steps", step_ - run.first_step},
-                      {"seconds", run.result.seconds},
-                      {"samples", run.samples},
-                      {"cpu_seconds", process_seconds() - run.cpu_start},
-                      {"peak_memory_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
-                      {"joules", energy.joules},
-                      {"energy", energy.source}});
-    run.folder->finish(run.result.interrupted ? "interrupted" : "done");
+    write_part(run);
+    run.folder->finish(run.result.preempted     ? "preempted"
+                       : run.result.interrupted ? "interrupted"
+                                                : "done");
   }
   return run.result;
 }

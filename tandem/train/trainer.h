@@ -4,10 +4,14 @@
 // this room that a loop of one's own can call.
 #pragma once
 
+#include <chrono>
+
 #include "tandem/graph/rng.h"
+#include "tandem/optim/averaged.h"
 #include "tandem/train/find_batch.h"
 #include "tandem/train/lr_find.h"
 #include "tandem/train/metrics.h"
+#include "tandem/train/preempt.h"
 #include "tandem/train/run_state.h"
 
 namespace tandem::train {
@@ -32,10 +36,28 @@ enum class OnNonFinite : uint8_t {
   off,   ///< do not look
 };
 
+enum class AverageKind : uint8_t { none, ema, swa };
+
+/// An average of the weights beside those that are trained (optim/averaged.h). Validation, tests,
+/// predictions and what fit() leaves in the model are the average's once there is one; checkpoints
+/// hold both.
+struct AverageOptions {
+  AverageKind type = AverageKind::none;
+  double decay = 0.999;  ///< of ema
+  bool warmup = true;    ///< of ema: a smaller decay at first
+  /// Updates between values that are taken; 0: one at each epoch's end. -1: 1 for ema, 0 for swa.
+  int64_t every = -1;
+  /// Share of the run after which values are taken; -1: 0 for ema, 0.75 for swa.
+  double start = -1;
+  /// Average floating buffers too; else the latest ones are taken over, and swa renews the
+  /// statistics of batch norms at the run's end with a pass over the training data.
+  bool buffers = false;
+};
+
 struct TrainerOptions {
   int64_t max_epochs = 10;
   int64_t max_steps = -1;  ///< updates in all; -1: no limit
-  double max_seconds = 0;  ///< 0: no limit
+  double max_seconds = 0;  ///< over all processes that worked on the run; 0: no limit
   int64_t accumulate = 1;  ///< batches per update
   double clip_norm = 0;    ///< 0: no clipping
   bool compile = true;     ///< the step as one planned program
@@ -60,7 +82,25 @@ struct TrainerOptions {
                              ///< validation, else "val/loss", else "train/loss"
   std::vector<std::pair<std::string, std::string>> files = {};  ///< kept in folder and checkpoints
   bool progress = true;
+  /// Updates between validations, in place of val_every_epochs; the run's end has one as well.
+  int64_t val_every_steps = 0;
+  AverageOptions average = {};
+  /// Above 0: train, validate and test on so many batches once, and leave nothing behind: does it
+  /// all run?
+  int64_t fast_dev_run = 0;
+  /// Above 0: the first so many batches of training, always the same and in the same order, to
+  /// train and to validate on: can it learn them by heart?
+  int64_t overfit_batches = 0;
+  bool barebones = false;  ///< no logs, no checkpoints, no progress, no training metrics
+  /// A notice that the machine will be taken away: save within its deadline and stop.
+  PreemptOptions preempt = {};
 };
+/// What the switches fast_dev_run, overfit_batches and barebones mean for the other options.
+TD_API TrainerOptions with_switches(TrainerOptions options);
+/// Batches of an epoch of `batches` with the options' limits, and updates of the whole run
+/// (INT64_MAX: without an end).
+TD_API int64_t planned_batches(const TrainerOptions& options, int64_t batches);
+TD_API int64_t planned_updates(const TrainerOptions& options, int64_t batches);
 
 class Trainer;
 
@@ -72,10 +112,23 @@ class TD_API Callback {
   virtual void configure(TrainerOptions&) {}
   virtual void fit_begin(Trainer&) {}
   virtual void epoch_begin(Trainer&) {}
+  virtual void batch_begin(Trainer&, const Batch&) {}
   virtual void step_end(Trainer&, const Logs&) {}
+  /// Around each validation of fit(); not at the end of one that a signal cut off.
+  virtual void validation_begin(Trainer&) {}
+  virtual void validation_end(Trainer&, const Logs&) {}
   /// After validation, where there is one.
   virtual void epoch_end(Trainer&, const Logs&) {}
+  /// A checkpoint of this step was handed to its writer.
+  virtual void checkpoint_saved(Trainer&, const std::string& /*folder*/) {}
   virtual void fit_end(Trainer&) {}
+  /// fit() will throw this.
+  virtual void exception(Trainer&, const std::exception&) {}
+  /// Around validate() and predict() outside of fit().
+  virtual void test_begin(Trainer&) {}
+  virtual void test_end(Trainer&, const Logs&) {}
+  virtual void predict_begin(Trainer&) {}
+  virtual void predict_end(Trainer&) {}
   /// What a resumed run must know; null: nothing.
   virtual io::Json state() const { return {}; }
   virtual void load_state(const io::Json&) {}
@@ -90,7 +143,8 @@ using BatchViewer = std::function<void(const Batch&, const StepOutput&)>;
 
 struct FitResult {
   int64_t steps = 0, epochs = 0;
-  bool interrupted = false;  ///< by a signal: the state is saved
+  bool interrupted = false;  ///< by a signal or a notice: the state is saved
+  bool preempted = false;    ///< by a notice
   std::string reason;        ///< "done", "max_steps", "early stopping ..."
   Logs logs;                 ///< of the last epoch
   int64_t skipped = 0;       ///< updates left out by OnNonFinite::skip
@@ -98,13 +152,19 @@ struct FitResult {
   double seconds = 0;
 };
 
+/// The mean of losses, each times the weight of its sample where there are weights [n]. Throws
+/// Shape for weights beside a loss that is one number.
+TD_API Tensor mean_loss(Tensor loss, const Tensor& weights);
+
 class TD_API Trainer {
  public:
   /// `step` is called on symbolic tensors once per shape of batch when options.compile is set.
   /// Model and optimizer must outlive the trainer.
   Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimizer,
           TrainerOptions options = {});
-  /// The usual step: loss(net(batch[0]), batch[1]).
+  /// The usual step: loss(net(batch[0]), batch[1]). A loss may give a value per sample: their mean
+  /// counts. A third field holds weights of the samples [n]: the loss must then give a value per
+  /// sample, [n] or [n, ...], and the mean of weight times loss counts (as in Keras).
   template <class Net, class Loss>
     requires(
         std::is_base_of_v<nn::Module, Net>&& std::is_invocable_r_v<Tensor, Loss&, Tensor, Tensor>)
@@ -140,8 +200,11 @@ class TD_API Trainer {
   /// with every part of the run put back afterwards.
   FindBatchResult find_batch(const std::function<data::AnyPipeline(int64_t size)>& make,
                              const FindBatchOptions& options = {});
-  /// The weights of the best checkpoint into the model; false when there is none.
+  /// The weights of the best checkpoint into the model (its average, where there is one); false
+  /// when there is none.
   bool load_best();
+  /// The weights that validation sees: the average, once there is one.
+  StateDict weights();
 
   /// End the run after this step.
   void stop(std::string reason);
@@ -177,16 +240,29 @@ class TD_API Trainer {
     return [&net, loss = std::move(loss)](const Batch& b) {
       TD_CHECK(b.size() >= 2, Value, "the step wants batches of two fields, got {}", b.size());
       Tensor out = net(b[0]);
-      return StepOutput{loss(out, b[1]), out, b[1]};
+      return StepOutput{mean_loss(loss(out, b[1]), b.size() > 2 ? b[2] : Tensor()), out, b[1]};
     };
   }
-  void train_epoch(Running& run, data::AnyPipeline& train);
+  enum class Due : uint8_t { none, epoch, end, validation };
+  FitResult run_fit(Running& run, data::AnyPipeline& train, std::optional<data::AnyPipeline>& val);
+  void open(Running& run);
+  void train_epoch(Running& run, data::AnyPipeline& train, std::optional<data::AnyPipeline>& val);
+  bool end_epoch(Running& run, std::optional<data::AnyPipeline>& val, bool whole);
+  bool step_validation(Running& run, data::AnyPipeline& val);
+  std::optional<Logs> judge(Running& run, data::AnyPipeline& val);
+  bool asked_to_stop(Running& run);
+  void write_logs(Running& run, const Logs& logs);
+  void write_part(Running& run);
+  void make_average(const data::AnyPipeline& train);
+  void average(bool epoch_end);
+  void finish_average(const data::AnyPipeline& train, bool renew);
   bool train_batch(Running& run, const Batch& batch, bool last);
   [[noreturn]] void explain(const Batch& batch, double loss, double norm, GeneratorState rng);
   void save(std::optional<double> score);
   void resume(Running& run);
-  void show(Running& run, data::AnyPipeline& train);
+  std::string progress_line(const Running& run, const data::AnyPipeline& train) const;
   RunParts parts();
+  bool higher_is_better() const;
   std::string callback_key(size_t i) const;
   std::string callback_prefix(size_t i) const;
   Logs system_logs(Running& run) const;
@@ -208,6 +284,15 @@ class TD_API Trainer {
   int64_t micro_ = 0;                  ///< batches since the last update
   int64_t skipped_ = 0, overflows_ = 0;
   std::string stop_;
+  std::unique_ptr<optim::WeightAverage> average_;
+  int64_t average_from_ = 0;  ///< updates before the first value is taken
+  bool fitting_ = false;      ///< a validation may be cut off
+  bool cut_ = false;          ///< the last validation was
+  Due due_ = Due::none;       ///< what a validation that was cut off still has to do
+  int64_t judged_step_ = -1;  ///< step and values of the last validation
+  Logs judged_;
+  double seconds_before_ = 0;  ///< of earlier processes
+  std::chrono::steady_clock::time_point fit_start_ = {};
   struct Compiled;
   std::unique_ptr<Compiled> compiled_;
 };

@@ -2,42 +2,22 @@
 // What the tool does with runs and tables: eval, report, runs, predict and convert of a run's
 // folder, recipes resolved and begun, searches, and a look at data.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+
+#include "tests/cli/tool_helper.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Result {
-  int code;
-  std::string text;
-};
-
-Result tool(const std::string& arguments) {
-  const std::string command = std::string(std::getenv("TANDEM_TOOL")) + " " + arguments;
-  FILE* pipe = popen(command.c_str(), "r");
-  std::array<char, 4096> buffer;
-  std::string text;
-  while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), n);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
-}
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-std::string text_of(const fs::path& p) {
-  std::stringstream s;
-  s << std::ifstream(p).rdbuf();
-  return s.str();
-}
+using tandem::cli_test::has;
+using tandem::cli_test::Result;
+using tandem::cli_test::text_of;
+using tandem::cli_test::tool;
 
 // A folder with two short runs, made once.
 class Runs : public ::testing::Test {

@@ -2,12 +2,15 @@
 # Pictures and what torchvision.transforms.v2.functional makes of them, for tests/data/transforms_test.cpp.
 # Use: PYTHON make_golden_transforms.py OUT            two small pictures (tests/data/transforms.safetensors)
 #      PYTHON make_golden_transforms.py OUT FOLDER N   N pictures of a folder of JPEG files, halved
-import glob, sys
+# What OUT holds already stays (PyTorch's versions round single values otherwise): delete it to make all anew.
+import glob, os, sys
 import numpy as np, torch
+import torchvision.transforms.v2 as T
 import torchvision.transforms.v2.functional as F
+from torchvision import tv_tensors
 from torchvision.transforms import InterpolationMode as M
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 def small(seed, h, w):
     g = np.random.default_rng(seed)
@@ -17,6 +20,20 @@ def small(seed, h, w):
 
 start = lambda w, h: [[0, 0], [w - 1, 0], [w - 1, h - 1], [0, h - 1]]
 end = lambda w, h: [[3, 2], [w - 6, 1], [w - 2, h - 5], [4, h - 3]]
+
+def waves(t):  # a displacement [1, h, w, 2] of some pixels
+    y, x = np.mgrid[0 : t.shape[1], 0 : t.shape[2]].astype(np.float64)
+    d = np.stack([0.12 * np.sin(0.31 * x + 0.17 * y), 0.09 * np.cos(0.23 * x - 0.29 * y)], -1)
+    return torch.from_numpy(d.astype(np.float32))[None]
+
+def boxes(t):
+    w, h = t.shape[2], t.shape[1]
+    b = torch.tensor([[3.0, 4.0, 20.5, 17.25], [0.0, 0.0, w, h], [w - 9.5, 6.0, w - 1, h - 2.0], [7.0, 9.0, 7.5, 9.5]])
+    return tv_tensors.BoundingBoxes(b, format="XYXY", canvas_size=(h, w))
+
+plain = lambda b: b.as_subclass(torch.Tensor)
+matrix = torch.from_numpy(np.fromfunction(lambda i, j: 0.1 * np.sin(0.7 * i + 1.3 * j), (60, 60)).astype(np.float32))
+mean = torch.arange(60, dtype=torch.float32)
 CASES = {
     "resize_bilinear": lambda t: F.resize(t, [24, 31]),
     "resize_up": lambda t: F.resize(t, [71, 90]),
@@ -57,6 +74,25 @@ CASES = {
     "erase": lambda t: F.erase(t, 4, 6, 10, 12, torch.tensor([7, 8, 9], dtype=torch.uint8)[:, None, None]),
     "to_float": lambda t: F.to_dtype(t, torch.float32, scale=True),
     "normalize": lambda t: F.normalize(F.to_dtype(t, torch.float32, scale=True), [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+    "elastic": lambda t: F.elastic(t, waves(t)),
+    "elastic_fill": lambda t: F.elastic(t, waves(t), fill=[9, 8, 7]),
+    "elastic_nearest": lambda t: F.elastic(t, waves(t), interpolation=M.NEAREST, fill=0),
+    "elastic_boxes": lambda t: plain(F.elastic(boxes(t), waves(t))),
+    "boxes_xywh": lambda t: plain(T.ConvertBoundingBoxFormat("XYWH")(boxes(t))),
+    "boxes_cxcywh": lambda t: plain(T.ConvertBoundingBoxFormat("CXCYWH")(boxes(t))),
+    # the same numbers taken for middles and sizes
+    "boxes_back": lambda t: F.convert_bounding_box_format(plain(boxes(t)), old_format="CXCYWH", new_format="XYXY"),
+    "scale_jitter": lambda t: T.ScaleJitter((30, 24), (0.83, 0.83))(t),
+    "shortest_size": lambda t: T.RandomShortestSize([20], 26)(t),
+    "random_resize": lambda t: T.RandomResize(20, 21)(t),
+    "five_crop": lambda t: torch.stack(T.FiveCrop([8, 11])(t)),
+    "ten_crop": lambda t: torch.stack(T.TenCrop(7, vertical_flip=True)(t)),
+    "rgb": lambda t: T.RGB()(t[:1, :9]),
+    "noise_mean": lambda t: T.GaussianNoise(0.3, 0.0)(t[:, :9]),
+    "noise_unclipped": lambda t: T.GaussianNoise(-0.3, 0.0, clip=False)(t[:, :9]),
+    "whitening": lambda t: T.LinearTransformation(matrix, mean)(t[:, 2:6, 3:8]),
+    "subsample": lambda t: T.UniformTemporalSubsample(5)(t[0, :14, :3].reshape(14, 1, 1, 3)),
+    "subsample_more": lambda t: T.UniformTemporalSubsample(27)(t[0, :3, :3].reshape(3, 1, 1, 3)),
 }
 out = {}
 if len(sys.argv) > 2:
@@ -72,4 +108,6 @@ for i, t in enumerate(images):
     for name, mode in (("pil_bilinear", Image.BILINEAR), ("pil_bicubic", Image.BICUBIC)):
         small_ = Image.fromarray(t.permute(1, 2, 0).numpy()).resize((31, 24), mode)
         out[f"{i}.{name}"] = torch.from_numpy(np.array(small_)).permute(2, 0, 1).contiguous()
+if os.path.exists(sys.argv[1]):
+    out.update(load_file(sys.argv[1]))
 save_file(out, sys.argv[1])

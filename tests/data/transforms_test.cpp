@@ -25,6 +25,39 @@ Corners corners(const Tensor& t, bool moved) {
 }
 Tensor one(const Transform& t, const Tensor& image) { return t(image); }
 using I = Interpolation;
+using Format = BoundingBoxFormat;
+
+// As in make_golden_transforms.py.
+Tensor waves(const Tensor& t) {
+  std::vector<float> d;
+  for (int64_t i = 0; i < t.size(1); ++i)
+    for (int64_t j = 0; j < t.size(2); ++j) {
+      const auto x = static_cast<double>(j), y = static_cast<double>(i);
+      d.push_back(static_cast<float>(0.12 * std::sin(0.31 * x + 0.17 * y)));
+      d.push_back(static_cast<float>(0.09 * std::cos(0.23 * x - 0.29 * y)));
+    }
+  return tensor(d, Shape(1, t.size(1), t.size(2), 2));
+}
+Tensor boxes(const Tensor& t) {
+  const auto w = static_cast<float>(t.size(2)), h = static_cast<float>(t.size(1));
+  return tensor({{3.0F, 4.0F, 20.5F, 17.25F},
+                 {0.0F, 0.0F, w, h},
+                 {w - 9.5F, 6.0F, w - 1, h - 2},
+                 {7.0F, 9.0F, 7.5F, 9.5F}});
+}
+Tensor converted(const Tensor& t, Format from, Format to) {
+  Vision v{t, boxes(t), {}, {}};
+  return ConvertBoundingBoxFormat(to, from)(v).boxes;
+}
+Tensor piece(const Tensor& t, int64_t c, int64_t top, int64_t h, int64_t left, int64_t w) {
+  return crop_image(narrow(t, 0, 0, c), top, left, h, w);
+}
+Transform whitening() {
+  std::vector<float> m;
+  for (int i = 0; i < 60; ++i)
+    for (int j = 0; j < 60; ++j) m.push_back(static_cast<float>(0.1 * std::sin(0.7 * i + 1.3 * j)));
+  return LinearTransformation(tensor(m, Shape(60, 60)), arange(60).to(DType::f32));
+}
 
 struct Row {
   const char* name;
@@ -133,6 +166,48 @@ const std::vector<Row>& rows() {
                     t);
        },
        1e-6},
+      {"elastic", [](auto& t) { return elastic_image(t, waves(t)); }, 1},
+      {"elastic_fill",
+       [](auto& t) {
+         return elastic_image(t, waves(t), I::bilinear, {9, 8, 7});
+       },
+       1},
+      {"elastic_nearest", [](auto& t) { return elastic_image(t, waves(t), I::nearest, {0}); }, 1,
+       2e-3},
+      {"elastic_boxes", [](auto& t) { return elastic_boxes(boxes(t), waves(t)); }, 1e-4},
+      {"boxes_xywh", [](auto& t) { return converted(t, Format::xyxy, Format::xywh); }, 1e-5},
+      {"boxes_cxcywh", [](auto& t) { return converted(t, Format::xyxy, Format::cxcywh); }, 1e-5},
+      {"boxes_back", [](auto& t) { return converted(t, Format::cxcywh, Format::xyxy); }, 1e-5},
+      {"scale_jitter",
+       [](auto& t) {
+         return one(ScaleJitter({30, 24}, {0.83, 0.83}), t);
+       },
+       1},
+      {"shortest_size", [](auto& t) { return one(RandomShortestSize({20}, 26), t); }, 1},
+      {"random_resize", [](auto& t) { return one(RandomResize(20, 21), t); }, 1},
+      {"five_crop",
+       [](auto& t) {
+         return FiveCrop(t, {8, 11});
+       },
+       0},
+      {"ten_crop", [](auto& t) { return TenCrop(t, {7}, true); }, 0},
+      {"rgb", [](auto& t) { return one(RGB(), piece(t, 1, 0, 9, 0, t.size(2))); }, 0},
+      {"noise_mean",
+       [](auto& t) { return one(GaussianNoise(0.3, 0), piece(t, 3, 0, 9, 0, t.size(2))); }, 0},
+      {"noise_unclipped",
+       [](auto& t) { return one(GaussianNoise(-0.3, 0, false), piece(t, 3, 0, 9, 0, t.size(2))); },
+       0},
+      {"whitening", [](auto& t) { return one(whitening(), piece(t, 3, 2, 4, 3, 5)); }, 1e-3},
+      {"subsample",
+       [](auto& t) {
+         return UniformTemporalSubsample(piece(t, 1, 0, 14, 0, 3).reshape({14, 1, 1, 3}), 5);
+       },
+       0},
+      {"subsample_more",
+       [](auto& t) {
+         return UniformTemporalSubsample(piece(t, 1, 0, 3, 0, 3).reshape({3, 1, 1, 3}), 27);
+       },
+       0},
   };
   return all;
 }
@@ -199,6 +274,14 @@ const std::vector<Transform>& drawing() {
       RandomApply({RandomInvert(1)}),
       RandomChoice({RandomInvert(1), Grayscale(3)}),
       RandomOrder({RandomInvert(1), RandomPosterize(2, 1)}),
+      ElasticTransform({.sigma = {3, 3}}),
+      ScaleJitter({40, 60}),
+      RandomShortestSize({20, 24, 28, 32}),
+      RandomResize(20, 40),
+      RandomIoUCrop(),
+      RandomZoomOut(),
+      RandomPhotometricDistort(),
+      GaussianNoise(),
   };
   return all;
 }
@@ -245,7 +328,12 @@ TEST(Transforms, BoxesAndMasksMoveWithThePicture) {
                                        RandomAffine({-20, 20}, {.translate = Range{0.1, 0.1},
                                                                 .scale = Range{0.7, 1.3},
                                                                 .shear = {-8, 8, -8, 8}}),
-                                       RandomPerspective({.distortion_scale = 0.4, .p = 1})};
+                                       RandomPerspective({.distortion_scale = 0.4, .p = 1}),
+                                       ScaleJitter({60, 60}, {0.5, 1.5}),
+                                       RandomShortestSize({30, 50}, 60),
+                                       RandomResize(20, 60),
+                                       RandomIoUCrop(),
+                                       RandomZoomOut({0}, {1, 2}, 1)};
   for (const Transform& t : maps)
     for (uint64_t draw = 0; draw < 6; ++draw) {
       SCOPED_TRACE(fmt::format("{} {}", t.name(), draw));

@@ -167,6 +167,7 @@ constexpr Other kOther[] = {
     {"ParameterDict", "", "a container"},
     {"ParameterList", "", "a container"},
     {"Sequential", "", "a container"},
+    {"WeightAverage", "AveragedModel", "the same averager"},
 };
 
 void expect_cases(const std::string& page, const std::set<std::string>& cases) {

@@ -72,6 +72,8 @@ TEST(File, MapsAndReads) {
   release_mapped(map->data(), map->size());
   release_mapped(map->data() + map->size(), 1);
   release_mapped(nullptr, 16);
+  for (int k = 0; k < 3; ++k) passed_mapped(map->data(), map->size());
+  passed_mapped(&folder, sizeof folder);  // other memory: nothing happens
   EXPECT_EQ(map->view(), "hello");
   EXPECT_EQ(read_file(folder / "empty"), "");
   EXPECT_EQ(read_file(std::filesystem::path(folder / "a")), "hello");

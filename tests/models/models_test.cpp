@@ -152,7 +152,8 @@ TEST_P(LogitsOf, AreTorchvisions) {
   NoGradGuard no_grad;
   const Tensor y = net(hashed("input", shape_of(sizes(field(want, "input")))));
   ASSERT_EQ(y.shape(), shape_of(sizes(field(want, "shape"))));
-  const double bound = 1e-5 * number(field(want, "scale"));
+  // Sums of float32 in the order of this machine's vectors: 1.5e-5 was seen with eight lanes.
+  const double bound = 2e-5 * number(field(want, "scale"));
   const Tensor flat = y.reshape({2, -1});
   size_t i = 0;
   for (const float v : flat.slice(1, 0, 7).contiguous().to_vector<float>())

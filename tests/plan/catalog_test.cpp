@@ -78,7 +78,7 @@ TEST(Catalog, WhyShowsTheSources) {
            {"power", c.prices().pue.source},
            {"buy.hours", c.price(gpu).buy_source},
            {"buy.hours", c.prices().electricity.source},
-           {"memory.free", gpu.source},
+           {"memory.free", gpu.memory_from},
            {"rate", gpu.source},
            {"rate", gpu.efficiency_from}}) {
     const std::string why = explain(p, key);
@@ -100,6 +100,8 @@ TEST(Catalog, Names) {
                                                         {"rtx-4090", "RTX 4090"},
                                                         {"4090", "RTX 4090"},
                                                         {"Tesla T4", "T4"},
+                                                        {"NVIDIA A10G", "A10G"},
+                                                        {"NVIDIA A100 80GB PCIe", "A100 PCIe"},
                                                         {"AMD Instinct MI300X", "MI300X"},
                                                         {"6000 Ada", "RTX 6000 Ada"}})
     EXPECT_EQ(c.gpu(asked).name, name) << asked;
@@ -154,8 +156,8 @@ TEST(CatalogMustFail, BrokenRows) {
       {true, "\"currency\": \"USD\",", "", "'currency' is missing"},
       {true, "\"date\": \"2026-11-22\",", "", "'date' is missing, wants a date as"},
       {true, "\"schema\": 2,", "", "'schema' is missing, wants a whole number"},
-      {false, "\"memory_gb\": 16, ", "",
-       "gpus[0] (T4): 'memory_gb' is missing, wants a number from 1 to 4096"},
+      {false, "\"memory_mib\": 15360, ", "",
+       "gpus[0] (T4): 'memory_mib' is missing, wants a number from 256 to 4194304"},
       {false, "\"f32\": 8.1, ", "", "gpus[0] (T4), tflops: 'f32' is missing"},
       {false, "\"disks\"", "\"discs\"",
        "'disks' is missing, wants a list of 1 to 1000; is 'discs'"},
@@ -194,7 +196,7 @@ TEST(CatalogMustFail, BrokenRows) {
       {true, "\"discount\": 0.6,", "\"discount\": 1.6,", "spot: 'discount' is 1.6, wants"},
       {true, "\"preemptions_per_day\": 2", "\"preemptions_per_day\": -2",
        "'preemptions_per_day' is -2"},
-      {false, "\"memory_gb\": 16", "\"memory_gb\": 16e9", "'memory_gb' is 16000000000"},
+      {false, "\"memory_mib\": 15360", "\"memory_mib\": 16e9", "'memory_mib' is 16000000000"},
       {false, "\"efficiency\": 0.45", "\"efficiency\": 45", "'efficiency' is 45, wants"},
       {false, "\"watts\": 70", "\"watts\": 0", "gpus[0] (T4): 'watts' is 0, wants"},
       {false, "\"cores\": 64", "\"cores\": 0", "cpus[0] (EPYC 7742): 'cores' is 0, wants"},
@@ -217,7 +219,8 @@ TEST(CatalogMustFail, BrokenRows) {
       {false, l4, l4 + ",\n" + l4, "gpus[2] (L4): 'L4' is a name of the row 'L4' before it"},
       {false, "\"name\": \"A10\"", "\"name\": \"l-4\"",
        "gpus[2] (l-4): 'l-4' is a name of the row 'L4'"},
-      {false, "\"aliases\": [\"a10g\"]", "\"aliases\": [\"NVIDIA T4\"]",
+      {false, "\"name\": \"A10\", \"aliases\": []",
+       "\"name\": \"A10\", \"aliases\": [\"NVIDIA T4\"]",
        "gpus[2] (A10): 'NVIDIA T4' is a name of the row 'T4'"},
       {false, "\"name\": \"T4\"", "\"name\": \"NVIDIA\"", "is a maker's name"},
       {false, "\"name\": \"T4\"", "\"name\": \"\"",
@@ -230,7 +233,7 @@ TEST(CatalogMustFail, BrokenRows) {
       {true, row(prices, t4), row(prices, t4) + ",\n" + row(prices, t4),
        "gpus[1] (T4): its GPU has a price in a row before it"},
       {true, "\"gpu\": \"RTX 3090\"", "\"gpu\": \"4090\"",
-       "gpus[9] (RTX 4090): its GPU has a price in a row before it"},
+       "gpus[10] (RTX 4090): its GPU has a price in a row before it"},
       {true, "\"gpu\": \"T4\"", "\"gpu\": \"T44\"",
        "gpus[0] (T44): there is no GPU 'T44', wants one of the file of hardware"},
       {true, "\"name\": \"1 year\"", "\"name\": \"hourly\"",
@@ -249,9 +252,9 @@ TEST(CatalogMustFail, BrokenRows) {
        "'currency' is the text \"EUR\", wants \"USD\""},
       {true, "\"schema\": 2", "\"schema\": 1",
        "'schema' is 1, wants 2: it was written for another version; take a copy of the newer file"},
-      {false, "\"schema\": 2", "\"schema\": 3", "'schema' is 3, wants 2"},
-      {false, "\"schema\": 2", "\"schema\": \"2\"",
-       "'schema' is the text \"2\", wants a whole number"},
+      {false, "\"schema\": 3", "\"schema\": 4", "'schema' is 4, wants 3"},
+      {false, "\"schema\": 3", "\"schema\": \"3\"",
+       "'schema' is the text \"3\", wants a whole number"},
       {true, "\"terms\"", "\"cpus\"", "it holds hardware: give it to --hardware"},
       {false, "\"disks\"", "\"currency\"", "it holds prices: give it to --prices"},
       // No JSON.
@@ -297,7 +300,7 @@ TEST(CatalogMustFail, WholeFiles) {
            {"schema: 2\ngpus: []\n", "no valid JSON at byte 1"},
            {deep, "nested deeper than 16 levels"},
            {many + "1]", "it holds too many values"},
-           {changed(good, one, rows + one), "'gpus' is a list of 1019, wants a list of 0 to 1000"},
+           {changed(good, one, rows + one), "'gpus' is a list of 1021, wants a list of 0 to 1000"},
            {std::string("\0\0\0\0", 4), "no valid JSON at byte 1"}}) {
     write_file(file, text);
     EXPECT_ERROR(Format, wanted, Catalog::load("", file));

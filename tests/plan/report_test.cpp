@@ -167,6 +167,36 @@ TEST(Advise, NamesWhatTakesMost) {
   EXPECT_EQ(ask("mobilenet_v2", 8, {}).limit, Limit::bandwidth);
 }
 
+// A text with every number taken out, and the numbers.
+std::pair<std::string, std::vector<double>> taken_apart(const std::string& text) {
+  std::pair<std::string, std::vector<double>> out;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] < '0' || text[at] > '9') {
+      out.first += text[at];
+      continue;
+    }
+    size_t used = 0;
+    out.second.push_back(std::stod(text.substr(at, 40), &used));
+    out.first += '#';
+    at += used - 1;
+  }
+  return out;
+}
+
+// docs/claims.md is what the command writes today.
+TEST(Claims, ThePageIsFresh) {
+  init();
+  const MeasuredJob job = measured_job("docs/claims_mnist.json");
+  const auto [now, numbers] = taken_apart(claims_page(Catalog::built_in(), &job));
+  const auto [kept, kept_numbers] = taken_apart(read_file("docs/claims.md"));
+  const char* const stale = "stale: run `tandem plan --claims > docs/claims.md`";
+  ASSERT_TRUE(now == kept) << stale;
+  ASSERT_EQ(numbers.size(), kept_numbers.size()) << stale;
+  // Programs may be planned a little differently on other processors.
+  for (size_t k = 0; k < numbers.size(); ++k)
+    EXPECT_NEAR(kept_numbers[k], numbers[k], 0.02 * std::abs(numbers[k])) << stale;
+}
+
 TEST(Claims, EveryArithmeticAddsUp) {
   init();
   const Catalog catalog = Catalog::built_in();
@@ -188,11 +218,11 @@ TEST(Claims, EveryArithmeticAddsUp) {
   r.data = data_set("imagenet");
   r.epochs = 90;
   r.precision = Precision::amp_f16;
-  EXPECT_EQ(check_training_claim(r, 3600, catalog, "x").verdict, Verdict::impossible);
+  EXPECT_EQ(check_claim(r, {Claim::Of::time, 3600}, catalog, "x").verdict, Verdict::impossible);
   r.job = find_job("resnet18");
   r.gpu = "H100";
   r.precision = Precision::amp_bf16;
-  EXPECT_EQ(check_training_claim(r, 7 * 86400, catalog, "x").verdict, Verdict::possible);
+  EXPECT_EQ(check_claim(r, {Claim::Of::time, 7 * 86400}, catalog, "x").verdict, Verdict::possible);
 }
 
 }  // namespace

@@ -169,6 +169,7 @@ TEST(Why, ARowOfTheRanking) {
     if (end) {
       r.data = data_set("samples=50000,gb=2");
       r.epochs = 4;
+      r.term = "spot";
     }
     const std::vector<Ranked> all = rank(r, catalog, RankBy::energy);
     ASSERT_GE(all.size(), 40u);
@@ -176,6 +177,7 @@ TEST(Why, ARowOfTheRanking) {
       PlanRequest one = r;
       one.gpu = all[k].gpu;
       one.n = all[k].n;
+      one.sharding = all[k].sharding;
       if (!end) one.tokens = 1e6;  // "per 1M"
       const Plan p = make_plan(one, catalog);
       EXPECT_DOUBLE_EQ(p.at("cost").value, all[k].usd);

@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "tandem/models/lenet.h"
 #include "tandem/tandem.h"
+#include "tandem/train/optimizer_table_internal.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem::train {
@@ -101,7 +104,26 @@ TEST(Recipe, NamesTheNearestKey) {
       {"trainer.early_stop.patienc=3", "patienc: there is no such key, did you mean 'patience'?"},
       {"model.hiden=3", "model.hiden: there is no such key, did you mean 'hidden'?"},
       {"model.type=mpl", "model.type: there is no model 'mpl', did you mean 'mlp'?"},
-      {"loss.type=zzzzzzzzzzz", "There are bce_with_logits, cross_entropy, mse"},
+      {"loss.type=zzzzzzzzzzz", "There are bce, bce_with_logits, binary_crossentropy"},
+      {"loss.class_weights=[1, -2]", "loss.class_weights: wants numbers from 0 on, got -2"},
+      {"optim.type=adm", "optim.type: there is no optimizer 'adm', did you mean 'adam'?"},
+      {"optim.type=lbfgs", "LBFGS calls its loss several times a step"},
+      {"optim.betas=[0.9]", "optim.betas: wants 2 numbers, got 1"},
+      {"optim.momentum=0.9", "optim.momentum: there is no such key"},
+      {"sched.type=cosin", "sched.type: there is no schedule 'cosin', did you mean 'cosine'?"},
+      {"sched.type=step", "sched.step_size: is missing"},
+      {"sched={type: onecycle, warmup_steps: 5}",
+       "sched.warmup_steps: onecycle warms up by itself"},
+      {"sched.unit=days", "sched.unit: wants steps or epochs, got 'days'"},
+      {"trainer.val_every=0", "trainer.val_every: wants 1 or more epochs, got 0"},
+      {"trainer.fast_dev_run=-1", "trainer.fast_dev_run: wants 0 or more, got -1"},
+      {"trainer.limit_val_batches=-2", "wants a number of batches, or -1 for all, got -2"},
+      {"trainer.average.type=emma", "trainer.average.type: wants ema, swa or none, got 'emma'"},
+      {"trainer.average={type: ema, decay: 2}", "trainer.average.decay: wants a number from 0"},
+      {"trainer.average={type: swa, decay: 0.9}", "trainer.average.decay: there is no such key"},
+      {"trainer.preempt_signal=KILL", "wants USR1, USR2, HUP or TERM, got 'KILL'"},
+      {"trainer.preempt_url=azure", "wants aws, gcp or http://..., got 'azure'"},
+      {"export=[onx]", "export: there is no export 'onx'. There are safetensors"},
       {"optim.lr=fast", "optim.lr: wants a number, got 'fast'"},
       {"trainer.epochs=1.5", "trainer.epochs: wants a whole number, got '1.5'"},
       {"trainer.compile=yes", "trainer.compile: wants true or false, got 'yes'"},
@@ -128,6 +150,240 @@ TEST(Recipe, NamesTheNearestKey) {
   EXPECT_EQ(
       error_of([&] { run_recipe(Recipe::load(f / "bad.yaml"), registry(), "", false); }),
       "Value: " + (f / "bad.yaml") + " line 12: sceed: there is no such key, did you mean 'seed'?");
+}
+
+// ---- breadth: every name of the tables trains
+
+TEST(Recipe, EveryOptimizerTrains) {
+  // One row for each optimizer of the library that a compiled step can call.
+  std::vector<std::string> all;
+#define X(name, text) all.emplace_back(#name);
+  TD_FOR_EACH_OPTIMIZER(X)
+#undef X
+  for (const char* more : {"Adam", "AdamW", "Muon"}) all.emplace_back(more);
+  EXPECT_EQ(all.size(), optimizer_table().size());
+  auto plain = [](std::string s) {
+    s.erase(std::remove(s.begin(), s.end(), '_'), s.end());
+    for (char& c : s) c = static_cast<char>(std::tolower(c));
+    return s;
+  };
+  TempFolder f;
+  write_file(f / "r.yaml", kRecipe);
+  for (const std::string& name : all) {
+    const auto it = std::find_if(optimizer_table().begin(), optimizer_table().end(),
+                                 [&](const auto& row) { return plain(row.first) == plain(name); });
+    ASSERT_NE(it, optimizer_table().end()) << name;
+    if (name == "Muon") continue;  // for nets of matrices alone: it says so
+    const double rate = name == "SGD" || name == "ASGD" ? 0.1 : name == "LARS" ? 5 : 5e-3;
+    const std::string lr = name == "Adadelta" ? "optim.lr=1" : fmt::format("optim.lr={}", rate);
+    const Recipe r = Recipe::load(f / "r.yaml", {"optim.type=" + it->first, lr, "data.batch=64",
+                                                 name == "Rprop" ? "data.batch=1437" : lr,
+                                                 name == "Rprop" ? "trainer.epochs=20" : lr});
+    const RecipeRun run = run_recipe(r, registry(), "", false);
+    EXPECT_GT(find_log(run.fit.logs, "train/accuracy"), 0.3) << name;
+  }
+  const std::string muon = error_of(
+      [&] { run_recipe(Recipe::load(f / "r.yaml", {"optim.type=muon"}), registry(), "", false); });
+  EXPECT_NE(muon.find("Muon"), muon.npos) << muon;
+}
+
+// The rate after each of the 4 * 45 updates of kRecipe (batches of 32 of 1437 rows).
+struct Rates : Callback {
+  std::vector<double> lr;
+  void step_end(Trainer& t, const Logs&) override { lr.push_back(t.optimizer().lr()); }
+  const char* name() const override { return "Rates"; }
+};
+
+TEST(Recipe, Schedules) {
+  TempFolder f;
+  write_file(f / "r.yaml", kRecipe);
+  const double base = 5e-3;
+  struct Point {
+    size_t step;  ///< updates made
+    double rate;
+  };
+  const struct {
+    const char* change;
+    std::vector<Point> want;
+  } kCases[] = {
+      {"{type: constant}", {{1, base}, {180, base}}},
+      {"{type: cosine}", {{90, base / 2}, {180, 0}}},
+      {"{type: cosine, min_lr: 1e-3}", {{90, 3e-3}, {180, 1e-3}}},
+      {"{type: linear, warmup_steps: 20}", {{10, base * 11 / 21}, {20, base}, {100, base / 2}}},
+      {"{type: step, step_size: 60, gamma: 0.5}", {{59, base}, {60, base / 2}, {180, base / 8}}},
+      {"{type: step, step_size: 2, unit: epochs}", {{89, base}, {90, base / 10}}},
+      {"{type: step, step_size: 50, warmup_steps: 20}",
+       {{10, base * 11 / 21}, {20, base}, {69, base}, {70, base / 10}}},
+      {"{type: multistep, milestones: [1, 3], unit: epochs, gamma: 0.1}",
+       {{44, base}, {45, base / 10}, {135, base / 100}}},
+      {"{type: exponential, gamma: 0.9}", {{10, base * std::pow(0.9, 10)}}},
+      {"{type: exponential, gamma: 0.5, unit: epochs}",
+       {{44, base}, {45, base / 2}, {90, base / 4}}},
+      {"{type: polynomial, power: 2}", {{90, base / 4}, {180, 0}}},
+      {"{type: cosine_restarts, t_0: 1, unit: epochs}", {{45, base}, {90, base}}},
+      {"{type: onecycle, max_lr: 0.01}", {{54, 0.01}, {179, 0.01 / 25 / 1e4}}},
+      {"{type: cyclic, base_lr: 1e-3, max_lr: 3e-3, step_size_up: 30}",
+       {{30, 3e-3}, {60, 1e-3}, {90, 3e-3}}},
+      {"{type: noam, model_size: 64, warmup_steps: 100}", {{99, 0.125 / 10}}},
+      {"{type: plateau, monitor: train/loss, patience: 1, min_delta: 1e9, factor: 0.5}",
+       {{90, base}, {91, base / 2}, {136, base / 4}}},
+      {"{type: plateau, monitor: train/loss, warmup_steps: 20}",
+       {{10, base * 11 / 21}, {180, base}}},
+  };
+  for (const auto& c : kCases) {
+    Recipe r = Recipe::load(f / "r.yaml");
+    io::set_yaml(r.root, "sched", c.change);
+    auto rates = std::make_shared<Rates>();
+    run_recipe(r, registry(), "", false, {rates});
+    ASSERT_EQ(rates->lr.size(), 180u) << c.change;
+    for (const Point& p : c.want)
+      EXPECT_NEAR(rates->lr[p.step - 1], p.rate, 1e-3 * std::abs(p.rate) + 1e-9)
+          << c.change << " after " << p.step;
+  }
+}
+
+TEST(Recipe, Losses) {
+  const Tensor x = tensor({0.5F, -1.0F, 2.0F, 0.1F, 0.2F, 0.7F}).reshape({2, 3});
+  const Tensor y = tensor({2, 0}, int64);
+  const Tensor p = x.sigmoid(), t = tensor({1.0F, 0.0F, 1.0F, 0.0F, 1.0F, 0.0F}).reshape({2, 3});
+  const struct {
+    const char* text;
+    Tensor out, target, want;
+  } kCases[] = {
+      {"type: cross_entropy", x, y, cross_entropy(x, y)},
+      {"{type: cross_entropy, label_smoothing: 0.1}", x, y,
+       cross_entropy(x, y, {.label_smoothing = 0.1})},
+      {"{type: cross_entropy, class_weights: [1, 2, 3]}", x, y,
+       cross_entropy(x, y, {.weight = tensor({1.0F, 2.0F, 3.0F})})},
+      {"{type: nll, class_weights: [1, 2, 3]}", log_softmax(x, 1), y,
+       cross_entropy(x, y, {.weight = tensor({1.0F, 2.0F, 3.0F})})},
+      {"type: mse", x, t, mse_loss(x, t)},
+      {"type: mse", x.reshape({6, 1}), t.reshape({6}), mse_loss(x, t)},
+      {"type: l1", x, t, l1_loss(x, t)},
+      {"{type: smooth_l1, beta: 0.5}", x, t, smooth_l1_loss(x, t, {.beta = 0.5})},
+      {"{type: huber, delta: 0.3}", x, t, huber_loss(x, t, {.delta = 0.3})},
+      {"type: bce", p, t, binary_cross_entropy(p, t)},
+      {"type: bce_with_logits", x, t, binary_cross_entropy_with_logits(x, t)},
+      {"{type: bce_with_logits, pos_weight: [2, 2, 2]}", x, t,
+       binary_cross_entropy_with_logits(x, t, {.pos_weight = tensor({2.0F, 2.0F, 2.0F})})},
+      {"type: focal", x, t, sigmoid_focal_loss(x, t)},
+      {"type: dice", p, t, dice_loss(p, t)},
+      {"type: tversky", p, t, tversky_loss(p, t)},
+      {"type: multi_margin", x, y, multi_margin_loss(x, y)},
+      {"type: multilabel_soft_margin", x, t, multilabel_soft_margin_loss(x, t)},
+      {"type: soft_margin", x, 2.0 * t - 1.0, soft_margin_loss(x, 2.0 * t - 1.0)},
+      {"type: hinge_embedding", x, 2.0 * t - 1.0, hinge_embedding_loss(x, 2.0 * t - 1.0)},
+      {"type: poisson_nll", x, t, poisson_nll_loss(x, t)},
+      {"type: kl_div", log_softmax(x, 1), t,
+       kl_div(log_softmax(x, 1), t, {.reduction = Reduction::sum}) / 2.0},
+      {"type: hinge", x, t, relu(1.0 - (2.0 * t - 1.0) * x).mean()},
+      {"type: log_cosh", x, t, log_cosh_loss(x, t)},
+      {"type: mean_absolute_percentage_error", x, t + 1.0,
+       (100.0 * abs((t + 1.0 - x) / (t + 1.0))).mean()},
+  };
+  const Registry r = Registry::standard();
+  for (const auto& c : kCases) {
+    const io::Yaml yaml = io::parse_yaml(c.text);
+    Options o(&yaml, "loss", "test");
+    const RecipeLoss loss = r.loss.at(o.text("type"))(o);
+    o.finish();
+    EXPECT_TRUE(allclose(loss(c.out, c.target), c.want, 1e-5, 1e-6)) << c.text;
+  }
+}
+
+TEST(Recipe, BalancedClassWeightsAreCounted) {
+  TempFolder f;
+  write_file(f / "r.yaml", kRecipe);
+  Registry r = registry();
+  // Classes 0 and 1 with 30 and 90 samples: weights 2 and 2/3.
+  r.data["two"] = [](Options&, uint64_t seed) {
+    const data::Digits d({.train = true});
+    std::vector<int64_t> labels(120, 1);
+    for (size_t i = 0; i < 30; ++i) labels[i] = 0;
+    RecipeData out{
+        data::pipeline(data::TensorDataset(d.x().narrow(0, 0, 120), tensor(labels)), {.seed = seed})
+            .batch(120),
+        {},
+        {},
+        {}};
+    out.info = {{"classes", 2}};
+    return out;
+  };
+  auto first = [&](const char* weights) {
+    Recipe one = Recipe::load(f / "r.yaml", {"data={type: two}", "trainer.epochs=1",
+                                             fmt::format("loss.class_weights={}", weights)});
+    return find_log(run_recipe(one, r, "", false).fit.logs, "train/loss");
+  };
+  EXPECT_EQ(first("balanced"), first("[2, 0.6666667]"));
+  EXPECT_NE(first("balanced"), first("[1, 1]"));
+}
+
+TEST(Recipe, SwitchesAndAverages) {
+  TempFolder f;
+  write_file(f / "r.yaml", kRecipe);
+  auto run = [&](std::vector<std::string> changes, const std::string& folder) {
+    return run_recipe(Recipe::load(f / "r.yaml", changes), registry(), folder, false);
+  };
+  const RecipeRun fast = run({"trainer.fast_dev_run=2", "trainer.histograms=1"}, f / "fast");
+  EXPECT_EQ(fast.fit.steps, 2);
+  EXPECT_FALSE(std::isnan(find_log(fast.test, "test/loss")));
+  EXPECT_FALSE(file_exists(f / "fast"));
+  const RecipeRun over = run({"trainer.overfit_batches=1", "trainer.epochs=200",
+                              "trainer.monitor=val/loss", "trainer.barebones=true"},
+                             f / "over");
+  EXPECT_GT(find_log(over.fit.logs, "val/accuracy"), 0.99);
+  EXPECT_FALSE(file_exists(f / "over"));
+  const RecipeRun plain = run({}, f / "plain");
+  const RecipeRun ema = run(
+      {"trainer.average={type: ema, decay: 0.98}", "export=[safetensors]", "trainer.keep_best=2"},
+      f / "ema");
+  EXPECT_NE(find_log(ema.test, "test/loss"), find_log(plain.test, "test/loss"));
+  const StateDict weights = run_weights(f / "ema");
+  EXPECT_FALSE(
+      equal(weights.at("layers.0.weight"), run_weights(f / "plain").at("layers.0.weight")));
+  // The same training underneath.
+  const auto trained = [&](const char* name) {
+    return Checkpoints(f / (std::string(name) + "/checkpoints")).load_latest()->model;
+  };
+  EXPECT_TRUE(equal(trained("ema").at("layers.0.weight"), trained("plain").at("layers.0.weight")));
+  EXPECT_TRUE(equal(run_weights(f / "plain").at("layers.0.weight"),
+                    trained("plain").at("layers.0.weight")));
+}
+
+TEST(Recipe, BestAndLastWeights) {
+  TempFolder f;
+  write_file(f / "r.yaml", kRecipe);
+  Registry r = registry();
+  r.data["digits"] = [make = r.data["digits"]](Options& o, uint64_t seed) {
+    RecipeData d = make(o, seed);
+    d.val = d.test;
+    return d;
+  };
+  // The rate grows until the net gets worse: the last weights are not the best.
+  const Recipe recipe = Recipe::load(
+      f / "r.yaml", {"sched={type: step, step_size: 1, unit: epochs, gamma: 8}", "trainer.epochs=5",
+                     "trainer.monitor=val/loss", "trainer.on_nonfinite=off"});
+  auto losses = std::make_shared<History>();
+  run_recipe(recipe, r, f / "run", false, {losses});
+  const std::vector<double>& loss = (*losses)["val_loss"];
+  const auto best = std::min_element(loss.begin(), loss.end()) - loss.begin();
+  ASSERT_LT(best, 4) << "the last epoch must not be the best";
+  auto judge = [&](RunWeights which) {
+    double value = 0;
+    with_recipe(recipe, r, [&](RecipeParts& parts) {
+      parts.model.module->load_state_dict(run_weights(f / "run", which));
+      value = find_log(judge_run(parts, "val", ""), "val/loss");
+    });
+    return value;
+  };
+  EXPECT_EQ(judge(RunWeights::best), loss[static_cast<size_t>(best)]);
+  EXPECT_EQ(judge(RunWeights::last), loss.back());
+  EXPECT_EQ(run_weights_of("best"), RunWeights::best);
+  EXPECT_NE(error_of([] { run_weights_of("bets"); }).find("'last' or 'best', got 'bets'"),
+            std::string::npos);
+  run_recipe(Recipe::load(f / "r.yaml", {"trainer.epochs=1"}), registry(), f / "none", false);
+  const std::string none = error_of([&] { run_weights(f / "none", RunWeights::best); });
+  EXPECT_NE(none.find("no checkpoint with a value of its monitor"), none.npos) << none;
 }
 
 TEST(Models, ParameterCounts) {

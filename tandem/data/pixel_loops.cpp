@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/data/pixel_loops_internal.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace tandem::data::detail {
+namespace {
+
+#if defined(__x86_64__)
+
+// Divisions, not products with a reciprocal: those round otherwise.
+__attribute__((target("avx2"))) int64_t divide_bytes_avx2(const uint8_t* from, float* to, int64_t n,
+                                                          float by) {
+  const __m256 d = _mm256_set1_ps(by);
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    const __m256 a = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v));
+    const __m256 b = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)));
+    _mm256_storeu_ps(to + i, _mm256_div_ps(a, d));
+    _mm256_storeu_ps(to + i + 8, _mm256_div_ps(b, d));
+  }
+  _mm256_zeroupper();  // GCC 12 leaves it out of such functions
+  return i;
+}
+
+__attribute__((target("avx2"))) int64_t normalize_avx2(const float* from, float* to, int64_t n,
+                                                       float mean, float std) {
+  const __m256 m = _mm256_set1_ps(mean), s = _mm256_set1_ps(std);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(to + i, _mm256_div_ps(_mm256_sub_ps(_mm256_loadu_ps(from + i), m), s));
+  _mm256_zeroupper();
+  return i;
+}
+
+bool has_avx2() {
+  static const bool yes = __builtin_cpu_supports("avx2");
+  return yes;
+}
+
+#endif
+
+}  // namespace
+
+void divide_bytes(const uint8_t* from, float* to, int64_t n, float by) {
+  int64_t i = 0;
+#if defined(__x86_64__)
+  if (has_avx2()) i = divide_bytes_avx2(from, to, n, by);
+#endif
+  for (; i < n; ++i) to[i] = static_cast<float>(from[i]) / by;
+}
+
+void normalize_numbers(const float* from, float* to, int64_t n, float mean, float std) {
+  int64_t i = 0;
+#if defined(__x86_64__)
+  if (has_avx2()) i = normalize_avx2(from, to, n, mean, std);
+#endif
+  for (; i < n; ++i) to[i] = (from[i] - mean) / std;
+}
+
+}  // namespace tandem::data::detail

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statements about PyTorch and TensorFlow that go around, judged, and the page of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/base/error.h"
+#include "tandem/base/file.h"
+#include "tandem/plan/claims.h"
+#include "tandem/plan/jobs.h"
+#include "tandem/plan/plan_internal.h"
+#include "tandem/plan/record_internal.h"
+
+namespace tandem::plan {
+
+MeasuredJob measured_job(const std::string& path) {
+  const io::Json j = io::parse_json(read_file(path, size_t{1} << 20), path);
+  Record r(j, path);
+  r.schema(1, "run bench/claims_mnist again");
+  MeasuredJob job;
+  job.date = r.date("date");
+  job.steps = r.positive("steps", 1e12);
+  job.batch = r.positive("batch", 1e9);
+  job.threads = r.positive("threads", 1e6);
+  for (Record& e : r.rows("rows", 1, 100)) {
+    MeasuredJob::Row row;
+    row.name = e.text("name");
+    e.called(row.name);
+    row.wall = e.positive("wall", 1e9);
+    row.cpu = e.positive("cpu", 1e9);
+    row.peak = e.positive("peak", 1e15);
+    job.rows.push_back(std::move(row));
+  }
+  return job;
+}
+
+namespace {
+
+// Measured 2026-11-22 on 2 cores, by the commands that the figures name; seconds.
+constexpr double kBertCompile = 0.25, kOnnxHop = 2.6, kOnnxError = 9.2e-8, kRlEager = 1.85,
+                 kRlCompiled = 1.41;
+
+PlanRequest training(const std::string& model, const std::string& gpu, int64_t batch,
+                     double epochs) {
+  PlanRequest r;
+  r.job = find_job(model);
+  r.gpu = gpu;
+  r.batch = batch;
+  r.precision = Precision::amp_bf16;
+  r.data = data_set("imagenet");
+  r.epochs = epochs;
+  r.optimizer = "SGD-momentum";
+  return r;
+}
+
+Judged both(const Judged& a, const Judged& b, const std::string& statement) {
+  Judged j;
+  j.statement = statement;
+  j.verdict = std::max(a.verdict, b.verdict);
+  j.arithmetic = a.arithmetic;
+  j.arithmetic.insert(j.arithmetic.end(), b.arithmetic.begin(), b.arithmetic.end());
+  j.why = a.why + " " + b.why;
+  return j;
+}
+
+// Two figures of a statement that are to agree with each other.
+Judged agree(const std::string& statement, Quantity from, Quantity said, double tolerance,
+             const std::string& holds, const std::string& fails) {
+  Judged j;
+  j.statement = statement;
+  const bool ok = std::abs(from.value / said.value - 1) <= tolerance;
+  j.verdict = ok ? Verdict::possible : Verdict::impossible;
+  j.why = ok ? holds : fails;
+  j.arithmetic = {std::move(from), std::move(said)};
+  return j;
+}
+
+Quantity said(const std::string& key, const std::string& label, double value,
+              const std::string& unit) {
+  return given(key, label, value, unit, "statement");
+}
+
+// 7.67 against 11.19 s and 3.5 against 1.7 GB, of a job that is not named.
+Judged unnamed_job(const MeasuredJob* job) {
+  Judged j;
+  j.statement =
+      "Training takes 7.67 s (PyTorch) against 11.19 s (TensorFlow), with 3.5 against 1.7 GB of "
+      "RAM.";
+  j.arithmetic = {quotient("claim.ratio", "ratio as stated", "", "",
+                           given("claim.a", "TensorFlow", 11.19, "s", "statement"),
+                           given("claim.b", "PyTorch", 7.67, "s", "statement")),
+                  quotient("claim.memory", "memory as stated", "", "",
+                           given("claim.c", "PyTorch", 3.5e9, "B", "statement"),
+                           given("claim.d", "TensorFlow", 1.7e9, "B", "statement"))};
+  const MeasuredJob::Row *torch = nullptr, *tf = nullptr;
+  if (job)
+    for (const MeasuredJob::Row& r : job->rows) {
+      if (r.name.rfind("PyTorch", 0) == 0 && (!torch || r.wall < torch->wall)) torch = &r;
+      if (r.name.rfind("TensorFlow", 0) == 0 && (!tf || r.wall < tf->wall)) tf = &r;
+    }
+  if (!torch || !tf) {
+    j.why =
+        "The job is not named, so nothing can be computed from it. `bench/claims_mnist` measures "
+        "the net of `make demo` on MNIST in its place; it was not run.";
+    return j;
+  }
+  const std::string from =
+      fmt::format("measured {}: {} steps of {} pictures of MNIST, {} threads, whole process",
+                  job->date, job->steps, job->batch, job->threads);
+  for (const MeasuredJob::Row& r : job->rows)
+    for (bool memory : {false, true})
+      j.arithmetic.push_back(given("claim.measured", r.name, memory ? r.peak : r.wall,
+                                   memory ? "B" : "s", memory ? "highest resident memory" : from));
+  j.arithmetic.push_back(quotient("claim.ratio.here", "TensorFlow to PyTorch here", "", "",
+                                  given("claim.tf", tf->name, tf->wall, "s", from),
+                                  given("claim.torch", torch->name, torch->wall, "s", from)));
+  j.arithmetic.push_back(quotient("claim.memory.here", "memory, PyTorch to TensorFlow here", "", "",
+                                  given("claim.torch.peak", torch->name, torch->peak, "B", from),
+                                  given("claim.tf.peak", tf->name, tf->peak, "B", from)));
+  const double time = tf->wall / torch->wall, memory = torch->peak / tf->peak;
+  const bool same_time = std::abs(time / (11.19 / 7.67) - 1) < 0.25;
+  const bool same_memory = std::abs(memory / (3.5 / 1.7) - 1) < 0.25;
+  j.verdict = same_time && same_memory ? Verdict::possible : Verdict::unlikely;
+  j.why = fmt::format(
+      "The job is not named. On the net of `make demo` TensorFlow takes {:.2f} times as long as "
+      "PyTorch (1.46 is stated) and PyTorch {:.2f} times as much memory (2.06 is stated){}",
+      time, memory,
+      same_time && same_memory ? "." : ": another job may behave otherwise, this one does not so.");
+  return j;
+}
+
+// A model of ImageNet's 90 epochs in 4.2 or 5.1 hours.
+Judged imagenet_hours(const Catalog& c, const std::string& model, const std::string& gpu,
+                      int64_t batch, const std::string& statement) {
+  const PlanRequest r = training(model, gpu, batch, 90);
+  const auto in = [&](double hours) {
+    return check_claim(r, {Claim::Of::time, hours * 3600}, c, "");
+  };
+  return both(in(4.2), in(5.1), statement);
+}
+
+Judged three_ratios() {
+  return agree(
+      "One source says that PyTorch trains ResNet-50 2.3 times as fast as TensorFlow, "
+      "another 4.2 against 5.1 h, a third 2 to 5 %.",
+      quotient("claim.hours", "5.1 h to 4.2 h", "", "", said("claim.a", "TensorFlow", 5.1, "h"),
+               said("claim.b", "PyTorch", 4.2, "h")),
+      said("claim.said", "said", 2.3, ""), 0.1, "",
+      "1.21, 2.3 and 1.05 contradict each other: at most one of them is of the same job.");
+}
+
+PlanRequest bert() {
+  PlanRequest r;
+  r.job = find_job("bert:base", {.sequence = 128});
+  r.gpu = "A100";
+  r.batch = 256;
+  r.precision = Precision::amp_bf16;
+  // Devlin et al. 2018: 1e6 steps of 256 sequences, nine tenths of 128 tokens.
+  r.tokens = 1e6 * 256 * 128;
+  return r;
+}
+
+Judged bert_compile_time() {
+  Judged j;
+  j.statement = "BERT-base runs 10 % slower through compile time.";
+  const Quantity lost = product(
+      "claim.compile", "compile time that 10 % would be", "s", "",
+      {said("claim.days", "1.8 days", 1.8 * 86400, "s"), said("claim.share", "share", 0.1, "")});
+  const Quantity ours =
+      given("claim.compile.here", "tracing and planning its step here", kBertCompile, "s",
+            "measured 2026-11-22, processor time of the whole command: `tandem plan bert:base "
+            "--batch 256 --sequence 128 --gpu a100`");
+  const Quantity share = quotient("claim.compile.share", "of 1.8 days", "", "", again(ours),
+                                  said("claim.days", "1.8 days", 1.8 * 86400, "s"));
+  j.verdict = Verdict::unlikely;
+  j.why = fmt::format(
+      "Compilation is done once: 10 % of 1.8 days would be {} of it. Here the step is traced and "
+      "planned in {}, which is {:.4f} % of 1.8 days.",
+      show(lost), show(ours), 100 * share.value);
+  j.arithmetic = {lost, ours, share};
+  return j;
+}
+
+Judged eight_gpus() {
+  Judged j;
+  j.statement =
+      "8 GPUs scale at 90 % against 85 %; at $3.84 an hour a job of 10 hours costs $34.56 against "
+      "$36.48.";
+  const Quantity hour = said("claim.price", "an hour", 3.84, "USD");
+  const Quantity ten = product("claim.rent", "10 h at $3.84", "USD", "",
+                               {hour, said("claim.hours", "hours", 10, "h")});
+  const Quantity slower = product(
+      "claim.slower", "the same job at 85 %", "h", "",
+      {said("claim.hours", "hours", 10, "h"),
+       quotient("claim.scaling", "90 % to 85 %", "", "", said("claim.ninety", "scaling", 0.9, ""),
+                said("claim.eightyfive", "scaling", 0.85, ""))});
+  const Quantity more = product("claim.more", "its rent", "USD", "", {again(slower), hour});
+  const Quantity saved =
+      difference("claim.saved", "what better scaling saves", "USD", "", {again(more), again(ten)});
+  const Quantity a = said("claim.said.a", "said of 90 %", 34.56, "USD"),
+                 b = said("claim.said.b", "said of 85 %", 36.48, "USD");
+  j.verdict =
+      std::abs(a.value / ten.value - 1) <= 0.02 && std::abs(b.value / more.value - 1) <= 0.02
+          ? Verdict::possible
+          : Verdict::impossible;
+  j.why = fmt::format(
+      "10 hours cost {}, and the same job at 85 % takes {} for {}: better scaling saves {}. $34.56 "
+      "and $36.48 are the price times 0.9 and 0.95: whoever wrote them took the share of scaling "
+      "off the rent, where it adds to the hours.",
+      show(ten), show(slower), show(more), show(saved));
+  j.arithmetic = {ten, slower, more, saved, a, b};
+  return j;
+}
+
+Judged saved_energy() {
+  return agree(
+      "EfficientNet-B4 takes 12 against 10 kWh on an RTX 4090, which saves $1.20 at "
+      "$0.12 per kWh.",
+      product("claim.saved", "2 kWh at $0.12", "USD", "",
+              {difference("claim.kwh", "difference", "kWh", "",
+                          {said("claim.a", "TensorFlow", 12, "kWh"),
+                           said("claim.b", "PyTorch", 10, "kWh")}),
+               said("claim.price", "a kWh", 0.12, "USD")}),
+      said("claim.said", "said", 1.20, "USD"), 0.05, "",
+      "2 kWh are $0.24; $1.20 is the price of all 10 kWh.");
+}
+
+Judged ten_kilowatt_hours(const Catalog& c) {
+  return check_claim(
+      training("efficientnet_b4", "RTX 4090", 64, 90), {Claim::Of::energy, 10}, c,
+      "EfficientNet-B4 is trained on ImageNet with 10 kWh on an RTX 4090 (90 epochs, "
+      "host and cooling counted).");
+}
+
+Judged quantised() {
+  Judged j;
+  j.statement = "Post-training quantisation makes a model 70 % smaller and loses less than 1 %.";
+  const Quantity left = quotient("claim.left", "8 of 32 bits leave", "", "",
+                                 given("claim.eight", "bits", 8, "", "of a weight after it"),
+                                 given("claim.whole", "bits", 32, "", "of a weight before it"));
+  j.verdict = Verdict::possible;
+  j.why =
+      "By size: int8 weights leave 25 %, that is -75 %, less what stays in f32 (biases, norms, "
+      "scales). The accuracy is a matter of the model and is not measured here: this repository "
+      "has no quantisation yet.";
+  j.arithmetic = {left};
+  return j;
+}
+
+Judged onnx_hop() {
+  Judged j;
+  j.statement =
+      "Going to the other framework by ONNX takes under 5 minutes and keeps above 99 % accuracy.";
+  const std::string how =
+      "measured 2026-11-22 on 2 cores: `tandem convert resnet50 resnet50.onnx`, which writes the "
+      "file, reads it back and compares what both give";
+  const Quantity hop = given("claim.hop", "there and back", kOnnxHop, "s", how);
+  const Quantity error =
+      given("claim.error", "largest difference, of the largest answer", kOnnxError, "", how);
+  j.verdict = Verdict::possible;
+  j.why = fmt::format(
+      "Measured for ResNet-50: {} in place of 5 minutes, and answers differ by {} of the largest: "
+      "accuracy is kept whole, not to 99 %, since both sides read the same numbers and equal "
+      "operations round alike. docs/onnx.md says which operations pass; what training code must be "
+      "written anew is not counted.",
+      show(hop), show(error));
+  j.arithmetic = {hop, error};
+  return j;
+}
+
+Judged reinforcement() {
+  Judged j;
+  j.statement = "Reinforcement learning gains 15 % throughput.";
+  const auto measured = [](const std::string& key, const std::string& label, double seconds,
+                           const std::string& mode) {
+    return given(key, label, seconds, "s",
+                 "measured 2026-11-22 on 2 cores, processor time: `tandem train "
+                 "recipes/cartpole-ppo.yaml agent.steps=20000 agent.compile=" +
+                     mode + "`");
+  };
+  j.arithmetic = {
+      quotient("claim.rl", "eager to compiled here", "", "",
+               measured("claim.rl.eager", "PPO on CartPole, eager", kRlEager, "false"),
+               measured("claim.rl.compiled", "PPO on CartPole, compiled", kRlCompiled, "true"))};
+  j.why = fmt::format(
+      "Environment, agent and hardware are not named: environments written in Python, not the "
+      "framework, are most of such a loop. Here, with environments in C++, compiling alone makes "
+      "PPO on CartPole {:.2f} times as fast, so 15 % says little of a framework.",
+      j.arithmetic[0].value);
+  return j;
+}
+
+}  // namespace
+
+std::vector<Judged> published_claims(const Catalog& c, const MeasuredJob* job) {
+  return {unnamed_job(job),
+          imagenet_hours(c, "resnet50", "A100", 256,
+                         "ResNet-50 on ImageNet takes 4.2 h (PyTorch) or 5.1 h (TensorFlow) on one "
+                         "A100 (90 epochs)."),
+          three_ratios(),
+          imagenet_hours(c, "resnet101", "RTX 4090", 128,
+                         "ResNet-101 on ImageNet takes 4.2 h (PyTorch) or 5.1 h (TensorFlow) on "
+                         "one RTX 4090 (90 epochs)."),
+          check_claim(bert(), {Claim::Of::time, 1.8 * 86400}, c,
+                      "BERT-base is trained in 1.8 days on one A100 (the paper's 10^6 steps of "
+                      "256 sequences, counted as 128 tokens each)."),
+          bert_compile_time(),
+          eight_gpus(),
+          saved_energy(),
+          ten_kilowatt_hours(c),
+          quantised(),
+          onnx_hop(),
+          reinforcement()};
+}
+
+std::string claims_page(const Catalog& c, const MeasuredJob* job) {
+  std::string s = fmt::format(
+      "# Published statements, judged\n\n<!-- made by `tandem plan --claims`; do not edit -->\n\n"
+      "Statements about PyTorch and TensorFlow as they go around, without the sources' names. Each "
+      "is held against arithmetic: the peak of the hardware (data/hardware.json of {}), a plan by "
+      "dry run, and the statement's own figures. *impossible*: above the peak, more than memory "
+      "holds, or the figures contradict each other. *unlikely*: more than 1.3 times the plan. "
+      "*unclear*: the statement leaves out what is needed. No GPU was used.\n\n",
+      c.date());
+  int k = 0;
+  for (const Judged& j : published_claims(c, job)) {
+    s += fmt::format("## {}. {}\n\n**{}.** {}\n\n", ++k, j.statement, to_string(j.verdict), j.why);
+    if (j.arithmetic.empty()) continue;
+    s += "```\n";
+    for (const Quantity& q : j.arithmetic) s += explain(q, 2);
+    s += "```\n\n";
+  }
+  return s;
+}
+
+}  // namespace tandem::plan

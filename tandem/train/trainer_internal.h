@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the Trainer share: trainer.cpp (the loop), trainer_step.cpp (one step,
+// validation, prediction, searches), trainer_state.cpp (saving, resuming, averages).
+#pragma once
+
+#include <chrono>
+
+#include "tandem/train/pressure.h"
+#include "tandem/train/progress.h"
+#include "tandem/train/resources.h"
+#include "tandem/train/run_folder.h"
+#include "tandem/train/trainer.h"
+
+namespace tandem::train {
+
+using Clock = std::chrono::steady_clock;
+
+inline double rows_of(const Batch& b) {
+  return b.empty() || b[0].dim() == 0 ? 1.0 : static_cast<double>(b[0].size(0));
+}
+inline double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+/// Evaluation mode while it lives.
+struct EvalMode {
+  nn::Module& model;
+  bool before;
+  explicit EvalMode(nn::Module& m) : model(m), before(m.is_training()) { model.eval(); }
+  ~EvalMode() { model.train(before); }
+  EvalMode(const EvalMode&) = delete;
+  EvalMode& operator=(const EvalMode&) = delete;
+};
+
+/// The averages in the model while it lives, where there are any.
+struct AveragedWeights {
+  optim::WeightAverage* average;
+  explicit AveragedWeights(optim::WeightAverage* a)
+      : average(a && !a->swapped() && a->count() > 0 ? a : nullptr) {
+    if (average) average->swap();
+  }
+  ~AveragedWeights() {
+    if (average) average->swap();
+  }
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+};
+
+/// The compiled forms of the step; recompiled by themselves when shapes change.
+struct Trainer::Compiled {
+  using Train = std::function<std::vector<Tensor>(const Batch&, bool first, bool last)>;
+  using Eval = std::function<std::vector<Tensor>(const Batch&)>;
+  Train train;
+  Eval eval;
+};
+
+struct Trainer::Running {
+  FitResult result;
+  Progress progress;
+  Clock::time_point start = Clock::now();
+  int64_t first_step = 0;  ///< where this process began
+  double samples = 0;
+  double last_loss = 0, last_norm = 0;
+  double shown_samples = 0;                 ///< at the last line of the system's figures
+  double shown_waited = 0, shown_busy = 0;  ///< likewise, of the data's RunStats
+  PressureMeter pressure;
+  Clock::time_point shown = Clock::now();
+  EnergyMeter energy;
+  double cpu_start = process_seconds();
+  std::unique_ptr<RunFolder> folder;
+  explicit Running(bool show) : progress(!show) {}
+};
+
+}  // namespace tandem::train

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step is forward, backward and update in one compiled function; an update whose loss or gradient
+// norm is not finite is held back inside it (AssignIf), so the step can be run again, op by op,
+// from the state before it.
+#include <cmath>
+
+#include "tandem/compile/compile.h"
+#include "tandem/ops/ops.h"
+#include "tandem/train/state_keeper_internal.h"
+#include "tandem/train/trainer_internal.h"
+
+namespace tandem::train {
+
+Tensor mean_loss(Tensor loss, const Tensor& weights) {
+  if (weights.defined()) {
+    const Tensor w = weights.to(loss.dtype());
+    TD_CHECK(loss.dim() >= 1 && w.dim() == 1 && w.size(0) == loss.size(0), Shape,
+             "sample weights want a loss with a value per sample, [n] or [n, ...], and weights "
+             "[n], got {} and {}",
+             loss.shape().to_string(), w.shape().to_string());
+    if (loss.dim() > 1) loss = loss.flatten(1).mean({1});
+    loss = loss * w;
+  }
+  return loss.dim() > 0 ? loss.mean() : loss;
+}
+
+Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimizer,
+                 TrainerOptions options)
+    : model_(model),
+      step_function_(std::move(step)),
+      optimizer_(optimizer),
+      options_(std::move(options)),
+      compiled_(std::make_unique<Compiled>()) {
+  TD_CHECK(options_.accumulate >= 1 && options_.max_epochs >= 0 && options_.log_every >= 1, Value,
+           "Trainer wants accumulate >= 1, max_epochs >= 0 and log_every >= 1, got {}, {} and {}",
+           options_.accumulate, options_.max_epochs, options_.log_every);
+  TD_CHECK(options_.fast_dev_run >= 0 && options_.overfit_batches >= 0 &&
+               options_.val_every_steps >= 0 && options_.val_every_epochs >= 1,
+           Value,
+           "Trainer wants fast_dev_run, overfit_batches and val_every_steps >= 0 and "
+           "val_every_epochs >= 1, got {}, {}, {} and {}",
+           options_.fast_dev_run, options_.overfit_batches, options_.val_every_steps,
+           options_.val_every_epochs);
+  TD_CHECK(!options_.bf16 || !options_.f16, Value, "Trainer wants bf16 or f16, not both");
+  if (options_.f16) scaler_ = std::make_unique<optim::GradScaler>(options_.scaler);
+  for (const std::string& name : options_.metrics) metrics_.push_back(make_metric(name));
+  auto forward = [this](const Batch& b) {
+    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    return step_function_(b);
+  };
+  auto train = [this, forward](const Batch& b, bool first, bool last) {
+    if (first) optimizer_.zero_grad();
+    StepOutput o = forward(b);
+    TD_CHECK(o.loss.defined() && o.loss.numel() == 1, Shape,
+             "the step's loss wants one element, got {}",
+             o.loss.defined() ? o.loss.shape().to_string() : "none");
+    Tensor scaled =
+        options_.accumulate > 1 ? o.loss / static_cast<double>(options_.accumulate) : o.loss;
+    (scaler_ ? scaler_->scale(scaled) : scaled).backward();
+    Tensor norm;
+    if (last) {
+      if (scaler_) scaler_->unscale_(optimizer_);
+      const bool watch = options_.on_nonfinite != OnNonFinite::off;
+      if (options_.clip_norm > 0)
+        norm = optim::clip_grad_norm_(optimizer_.params(), options_.clip_norm);
+      else if (watch)
+        norm = optim::get_total_norm(optimizer_.params());
+      // The scaler holds back what is not finite by itself, and tries a smaller scale.
+      if (scaler_) {
+        scaler_->step(optimizer_);
+        scaler_->update();
+      } else if (watch) {
+        AssignIf good(
+            logical_and(isfinite(o.loss.detach()).reshape({}), isfinite(norm).reshape({})));
+        optimizer_.step();
+      } else {
+        optimizer_.step();
+      }
+    }
+    auto free = [](const Tensor& t) { return t.defined() ? t.detach() : t; };
+    return std::vector<Tensor>{o.loss.detach(), norm, free(o.output), free(o.target)};
+  };
+  auto eval = [forward](const Batch& b) {
+    NoGradGuard no_grad;
+    StepOutput o = forward(b);
+    return std::vector<Tensor>{o.loss, o.output, o.target, o.prediction};
+  };
+  if (options_.compile) {
+    compiled_->train = tandem::compile(train, {.name = "train step"});
+    compiled_->eval = tandem::compile(eval, {.name = "validation step"});
+  } else {
+    compiled_->train = train;
+    compiled_->eval = eval;
+  }
+}
+
+void Trainer::explain(const Batch& batch, double loss, double norm, GeneratorState rng) {
+  std::string samples;
+  if (data_) {
+    const data::PipelineState at = data_->state();
+    // state() counts the batch in hand; at a pass's end it stands at the next epoch's front.
+    const int64_t position = at.position > 0 ? at.position - 1 : data_->size() - 1;
+    const std::vector<int64_t> ids =
+        data_->samples_of(position, at.position > 0 ? at.epoch : at.epoch - 1);
+    for (size_t i = 0; i < ids.size() && i < 16; ++i)
+      samples += fmt::format("{}{}", i ? ", " : "", ids[i]);
+    if (ids.size() > 16) samples += fmt::format(" and {} more", ids.size() - 16);
+  }
+  std::string file;
+  if (!options_.folder.empty()) {
+    StateDict inputs;
+    for (size_t i = 0; i < batch.size(); ++i) inputs[fmt::format("batch.{}", i)] = batch[i];
+    file = options_.folder + "/nonfinite_batch.safetensors";
+    tandem::save(inputs, file);
+  }
+  std::string found = "the replay op by op found no such value.";
+  set_generator_state(rng);
+  try {
+    DetectAnomalyGuard anomaly;
+    optimizer_.zero_grad();
+    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    step_function_(batch).loss.backward();
+  } catch (const Error& e) {
+    found = e.what();
+  }
+  optimizer_.zero_grad();
+  auto text = [](double v) {
+    return std::isnan(v) ? std::string("nan") : fmt::format("{:.6g}", v);
+  };
+  const std::string what = fmt::format(
+      "step {} of epoch {}: the loss is {}, the gradient norm {}. First in: {} Samples of the "
+      "batch: {}.{}\nThe weights are those before this step. Lower the learning rate, clip the "
+      "gradient (clip_norm), or look at these samples.",
+      step_ + 1, epoch_, text(loss), text(norm), found, samples.empty() ? "unknown" : samples,
+      file.empty() ? "" : fmt::format(" The batch is in '{}'", file));
+  if (!options_.folder.empty()) write_file(options_.folder + "/nonfinite.txt", what + "\n");
+  TD_FAIL(Value, "{}", what);
+}
+
+// Gives true when the batch ended an update.
+bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
+  for (auto& c : callbacks_) c->batch_begin(*this, batch);
+  const GeneratorState rng = generator_state();
+  const bool first = micro_ == 0, update = last || micro_ + 1 == options_.accumulate;
+  const std::vector<Tensor> out = compiled_->train(batch, first, update);
+  const double loss = out[0].to(DType::f64).item<double>();
+  const double norm = out[1].defined() ? out[1].to(DType::f64).item<double>() : 0;
+  run.last_loss = loss;
+  run.last_norm = norm;
+  // Gradients beyond float16's range are the scaler's daily bread, not a fault of the run.
+  const bool overflow = scaler_ && std::isfinite(loss) && !std::isfinite(norm);
+  if (overflow) ++overflows_;
+  if (!overflow && options_.on_nonfinite != OnNonFinite::off &&
+      !(std::isfinite(loss) && std::isfinite(norm))) {
+    if (options_.on_nonfinite == OnNonFinite::stop) explain(batch, loss, norm, rng);
+    ++skipped_;
+  } else {
+    loss_sum_ += loss * rows_of(batch);
+    samples_ += rows_of(batch);
+    if (options_.train_metrics && out[2].defined() && out[3].defined())
+      for (auto& m : metrics_) m->update(out[2], out[3]);
+  }
+  run.samples += rows_of(batch);
+  micro_ = update ? 0 : micro_ + 1;
+  if (!update) return false;
+  ++step_;
+  if (schedule_ && !options_.schedule_per_epoch) schedule_->step();
+  average(false);
+  return true;
+}
+
+Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_t limit,
+                       const BatchViewer& see) {
+  if (!fitting_)
+    for (auto& c : callbacks_) c->test_begin(*this);
+  AveragedWeights averaged(average_.get());
+  EvalMode mode(model_);
+  std::vector<std::unique_ptr<Metric>> metrics;
+  for (const std::string& name : options_.metrics) metrics.push_back(make_metric(name));
+  double sum = 0, count = 0;
+  data.set_epoch(0);
+  data.begin_pass();
+  Batch batch;
+  cut_ = false;
+  for (int64_t k = 0; k != limit && data.next(batch); ++k) {
+    if (fitting_ && stop_requested()) {
+      cut_ = true;
+      return {};
+    }
+    const std::vector<Tensor> out = compiled_->eval(batch);
+    sum += out[0].to(DType::f64).item<double>() * rows_of(batch);
+    count += rows_of(batch);
+    if (out[1].defined() && out[2].defined())
+      for (auto& m : metrics) m->update(out[1], out[2]);
+    if (see) see(batch, {out[0], out[1], out[2], out[3]});
+  }
+  TD_CHECK(count > 0, Value, "there is no data to validate on");
+  Logs logs{{prefix + "loss", sum / count}};
+  for (auto& m : metrics) logs.emplace_back(prefix + m->name(), m->compute());
+  if (!fitting_)
+    for (auto& c : callbacks_) c->test_end(*this, logs);
+  return logs;
+}
+
+Tensor Trainer::predict(data::AnyPipeline data) {
+  for (auto& c : callbacks_) c->predict_begin(*this);
+  AveragedWeights averaged(average_.get());
+  EvalMode mode(model_);
+  std::vector<Tensor> parts;
+  data.set_epoch(0);
+  data.begin_pass();
+  for (Batch batch; data.next(batch);) {
+    const std::vector<Tensor> out = compiled_->eval(batch);
+    parts.push_back(out[3].defined() ? out[3] : out[1]);
+    TD_CHECK(parts.back().defined(), Value, "the step gives no output to predict");
+  }
+  TD_CHECK(!parts.empty(), Value, "there is no data to predict");
+  for (auto& c : callbacks_) c->predict_end(*this);
+  return parts.size() == 1 ? parts[0] : cat(parts, 0);
+}
+
+double Trainer::update(const Batch& batch) {
+  model_.train();
+  return compiled_->train(batch, true, true)[0].to(DType::f64).item<double>();
+}
+
+LRFindResult Trainer::lr_find(data::AnyPipeline train, const LRFindOptions& options) {
+  RunParts p = parts();
+  p.data = &train;
+  return train::lr_find(
+      p, [this](const Batch& b) { return update(b); }, options);
+}
+
+FindBatchResult Trainer::find_batch(const std::function<data::AnyPipeline(int64_t size)>& make,
+                                    const FindBatchOptions& options) {
+  StateKeeper keep(parts());
+  int64_t size = 0;
+  Batch batch;
+  return train::find_batch(
+      [&](int64_t n) {
+        if (n != size) {
+          const data::AnyPipeline p = make(n);
+          if (p.size() < 1) return false;
+          batch = p.fields(0);
+          if (rows_of(batch) < static_cast<double>(n)) return false;
+          size = n;
+        }
+        update(batch);
+        return true;
+      },
+      options);
+}
+
+}  // namespace tandem::train

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the tests of the tool: run it, look at files.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace tandem::cli_test {
+
+struct Result {
+  int code;
+  std::string text;
+};
+
+/// What a line of the shell prints on stdout, and its exit code.
+inline Result shell(const std::string& line) {
+  FILE* pipe = popen(line.c_str(), "r");
+  std::array<char, 4096> buffer;
+  std::string text;
+  while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), n);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+}
+inline Result tool(const std::string& arguments) {
+  return shell(std::string(std::getenv("TANDEM_TOOL")) + " " + arguments);
+}
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+inline std::string text_of(const std::filesystem::path& p) {
+  std::stringstream s;
+  s << std::ifstream(p).rdbuf();
+  return s.str();
+}
+
+}  // namespace tandem::cli_test

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// check_numerics: passes what is finite, names what is not, and leaves compiled functions alone.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tandem/tandem.h"
+#include "tests/io/io_helper.h"
+
+namespace tandem {
+namespace {
+
+struct Init {
+  Init() { init(); }
+} const g_init;
+
+TEST(CheckNumerics, NamesWhatItFinds) {
+  const struct {
+    Tensor x;
+    const char* message;
+    const char* want;  ///< "" for none
+  } kCases[] = {
+      {tensor({1.0F, 2.0F}), "x", ""},
+      {zeros({0, 3}), "x", ""},
+      {tensor({1, 2}), "labels", ""},
+      {tensor({NAN, 1.0F, INFINITY, NAN}), "scores",
+       "scores: float32 [4] holds 2 NaN and 1 infinite of 4 elements, the first at [0]"},
+      {tensor({1.0F, 2.0F, 3.0F, -INFINITY, 0.0F, 0.0F}).reshape({2, 3}), "",
+       "float32 [2, 3] holds 0 NaN and 1 infinite of 6 elements, the first at [1, 0]"},
+      {tensor({1.0F, NAN}).to(DType::f64), "f64", "f64: float64 [2] holds 1 NaN"},
+      {tensor({1.0F, NAN}).to(DType::bf16), "half", "half: bfloat16 [2] holds 1 NaN"},
+      {tensor(NAN), "one",
+       "one: float32 [] holds 1 NaN and 0 infinite of 1 elements, the first at []"},
+  };
+  for (const auto& c : kCases) {
+    const std::string what = error_of([&] { check_numerics(c.x, c.message); });
+    if (*c.want == 0)
+      EXPECT_EQ(what, "no error") << c.message;
+    else
+      EXPECT_NE(what.find(c.want), what.npos) << what;
+  }
+  const std::string place = error_of([] { check_numerics(tensor(NAN)); });
+  EXPECT_NE(place.find("check_numerics_test.cpp:"), place.npos) << place;
+  EXPECT_NE(error_of([] { check_numerics(Tensor()); }).find("wants a tensor"), std::string::npos);
+}
+
+TEST(CheckNumerics, KeepsGradientsAndLooksAtValuesOnly) {
+  Param w(tensor({1.0F, 2.0F}));
+  Tensor y = check_numerics(w.value() * 3.0, "y").sum();
+  y.backward();
+  EXPECT_TRUE(equal(w.grad(), tensor({3.0F, 3.0F})));
+  const Tensor x = tensor({1.0F, -INFINITY});
+  auto step = [](Tensor t) { return check_numerics(t + 1.0, "sum"); };
+  auto f = compile(step);
+  EXPECT_EQ(error_of([&] { f(x); }), "no error");
+  const std::string what = error_of([&] { step(x); });
+  EXPECT_NE(what.find("sum: float32 [2] holds 0 NaN and 1 infinite"), what.npos) << what;
+}
+
+}  // namespace
+}  // namespace tandem
