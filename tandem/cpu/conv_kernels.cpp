@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Own f32 convolution by patches and products. The derivative by the weight serves every build: its
 // sums are cut into parts fixed by the shape, so its bits do not depend on the thread count
-// (oneDNN's do). The other two rows serve builds without oneDNN.
+// (oneDNN's do). The other two rows serve builds without oneDNN, and all three, widened, 16-bit
+// arrays on processors without such products.
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +10,7 @@
 #include "tandem/cpu/conv_internal.h"
 #include "tandem/cpu/gemm_internal.h"
 #include "tandem/cpu/registry_internal.h"
+#include "tandem/cpu/widened_internal.h"
 #include "tandem/ops/conv.h"
 
 namespace tandem::detail {
@@ -246,6 +248,10 @@ void input_run(const KernelCall& c) {
   conv_store(c, plan.second);
 }
 
+constexpr Kernel kForward{conv_supports_f32, conv_layout, forward_prepare, forward_run};
+constexpr Kernel kInput{conv_supports_f32, conv_layout, input_prepare, input_run};
+constexpr Kernel kWeight{conv_supports_f32, nullptr, weight_prepare, weight_run};
+
 }  // namespace
 
 std::shared_ptr<const Plan> own_conv_backward_weight_prepare(const KernelCall& c) {
@@ -254,12 +260,12 @@ std::shared_ptr<const Plan> own_conv_backward_weight_prepare(const KernelCall& c
 void own_conv_backward_weight_run(const KernelCall& c) { weight_run(c); }
 
 void register_conv_kernels() {
-  register_kernel(DeviceKind::cpu, op::conv,
-                  {conv_supports_f32, conv_layout, forward_prepare, forward_run});
-  register_kernel(DeviceKind::cpu, op::conv_backward_input,
-                  {conv_supports_f32, conv_layout, input_prepare, input_run});
-  register_kernel(DeviceKind::cpu, op::conv_backward_weight,
-                  {conv_supports_f32, nullptr, weight_prepare, weight_run});
+  register_kernel(DeviceKind::cpu, op::conv, widened<kForward>());
+  register_kernel(DeviceKind::cpu, op::conv, kForward);
+  register_kernel(DeviceKind::cpu, op::conv_backward_input, widened<kInput>());
+  register_kernel(DeviceKind::cpu, op::conv_backward_input, kInput);
+  register_kernel(DeviceKind::cpu, op::conv_backward_weight, widened<kWeight>());
+  register_kernel(DeviceKind::cpu, op::conv_backward_weight, kWeight);
 }
 
 }  // namespace tandem::detail

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul and linear on the own product: small ones directly, large ones with a plan that holds the
-// packing buffers of all threads. Integers run the reference.
+// packing buffers of all threads. 16-bit matrices are widened to f32 where no kernel of their own
+// takes them (the processor has no such products). Integers run the reference.
 #include <algorithm>
 
 #include "tandem/base/parallel.h"
 #include "tandem/cpu/gemm_internal.h"
 #include "tandem/cpu/matmul_internal.h"
 #include "tandem/cpu/registry_internal.h"
+#include "tandem/cpu/widened_internal.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/rule_internal.h"
@@ -199,6 +201,9 @@ EpilogueKind one_product(const KernelCall& c) {
   return matmul_problem(c).batches == 1 ? EpilogueKind::blocks : EpilogueKind::none;
 }
 
+constexpr Kernel kLarge{takes, nullptr, large_prepare, large_run};
+constexpr Kernel kSmall{small_supports, nullptr, nullptr, small_run};
+
 }  // namespace
 
 bool is_rows(const Array& x) {
@@ -219,8 +224,9 @@ MatmulProblem matmul_problem(const KernelCall& c) {
 void register_gemm_kernels() {
   register_epilogue(large_prepare, one_product);
   for (const OpDef* op : {&op::matmul, &op::linear}) {
-    register_kernel(DeviceKind::cpu, *op, {takes, nullptr, large_prepare, large_run});
-    register_kernel(DeviceKind::cpu, *op, {small_supports, nullptr, nullptr, small_run});
+    register_kernel(DeviceKind::cpu, *op, widened<kLarge>());
+    register_kernel(DeviceKind::cpu, *op, kLarge);
+    register_kernel(DeviceKind::cpu, *op, kSmall);
   }
 }
 

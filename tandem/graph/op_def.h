@@ -61,6 +61,8 @@ enum OpFlags : uint32_t {
   kNoBatch = 64,           ///< vmap = loop does not hold by design (random)
   kReuseFirst = 128,       ///< output 0 may get input 0's buffer (the kernel sees equal pointers)
   kWeightForm = 256,       ///< brings a weight to another form: best run once, as late as possible
+  kConvolution = 512,      ///< a convolution or a derivative of one; the attributes are ConvAttrs
+  kBatchNorm = 1024,       ///< normalises over the batch
 };
 
 using InferFn = void (*)(InferCall&);

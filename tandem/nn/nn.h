@@ -7,6 +7,7 @@
 #include "tandem/nn/container.h"
 #include "tandem/nn/conv.h"
 #include "tandem/nn/dropout.h"
+#include "tandem/nn/fine_tune.h"
 #include "tandem/nn/gnn.h"
 #include "tandem/nn/group_norm.h"
 #include "tandem/nn/init.h"

@@ -268,6 +268,7 @@ constinit const OpDef batch_norm_train =
         .batch(norm_batch)
         .autocast(Autocast::f32_inside)
         .flops(norm_flops)
+        .flag(kBatchNorm)
         .doc("x [n, c, ...] normalised per channel by its own mean and biased variance.");
 constinit const OpDef batch_norm_backward =
     composite("batch_norm_backward", {"gy", "x", "mean", "rstd", "w?"}, fields<NormBackwardAttrs>(),
@@ -275,6 +276,7 @@ constinit const OpDef batch_norm_backward =
         .outputs({"gx", "gw", "gb"})
         .infer(backward_infer)
         .batch(norm_batch)
+        .flag(kBatchNorm)
         .doc("Gradients of batch_norm_train by x, w and b.");
 constinit const OpDef batch_norm_infer =
     composite("batch_norm_infer", {"x", "mean", "var", "w?", "b?"}, fields<NormAttrs>(), infer_body)
@@ -282,6 +284,7 @@ constinit const OpDef batch_norm_infer =
         .batch(norm_batch)
         .autocast(Autocast::f32_inside)
         .flops(norm_flops)
+        .flag(kBatchNorm)
         .onnx("BatchNormalization")
         .doc("x [n, c, ...] normalised per channel by given statistics.");
 }  // namespace op

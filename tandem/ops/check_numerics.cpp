@@ -6,51 +6,73 @@
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/rule_internal.h"
+#include "tandem/ops/strided_copy_internal.h"
 
 namespace tandem {
 namespace {
 
-struct Found {
-  int64_t nans = 0, infinities = 0, first = -1;
-};
+// Every value is looked at, what is wrong is counted; `values` are those of x in row-major order.
 template <class T>
-Found scan(const Tensor& x) {
-  Found f;
-  const std::vector<T> values = x.to_vector<T>();
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    ++(std::isnan(values[i]) ? f.nans : f.infinities);
-    if (f.first < 0) f.first = static_cast<int64_t>(i);
+void check_values(const T* values, const Array& x, const std::string& message) {
+  int64_t nans = 0, infinities = 0, first = -1;
+  for (int64_t i = 0; i < x.numel; ++i) {
+    const auto v = static_cast<double>(values[i]);
+    if (std::isfinite(v)) continue;
+    ++(std::isnan(v) ? nans : infinities);
+    if (first < 0) first = i;
   }
-  return f;
+  if (first < 0) return;
+  std::string index;
+  for (int d = x.rank - 1; d >= 0; first /= x.shape[d--])
+    index = fmt::format("{}{}{}", first % x.shape[d], index.empty() ? "" : ", ", index);
+  TD_FAIL(Value, "{}{}{} {} holds {} NaN and {} infinite of {} elements, the first at [{}]",
+          message, message.empty() ? "" : ": ", to_string(x.dtype),
+          Shape(std::span<const int64_t>(x.shape, x.rank)).to_string(), nans, infinities, x.numel,
+          index);
 }
 
-std::string index_text(const Tensor& x, int64_t flat) {
-  std::vector<int64_t> at(static_cast<size_t>(x.dim()));
-  for (int d = x.dim() - 1; d >= 0; --d) {
-    at[static_cast<size_t>(d)] = flat % x.size(d);
-    flat /= x.size(d);
+void check_infer(InferCall& c) { c.out[0] = c.in[0]; }
+void check_vjp(VjpCall& c) { c.results[0] = c.grad(); }
+void check_batch(BatchCall& c) {
+  const CheckNumericsAttrs a = c.get_attrs<CheckNumericsAttrs>();
+  c.out[0] = call(op::check_numerics, &a, c.node.where, c.in[0]);
+}
+
+void check_loops(const KernelCall& k) {
+  const Array &x = k.in[0], &y = k.out[0];
+  if (y.data != x.data) detail::copy_array(y, x);
+  const std::string& message = k.get_attrs<CheckNumericsAttrs>().message;
+  if (y.dtype == DType::f32 && y.contiguous) {
+    check_values(y.as<float>(), y, message);
+  } else if (is_floating(y.dtype)) {
+    const detail::Dense<double> values(y);
+    check_values(values.get(), y, message);
   }
-  std::string text;
-  for (int64_t i : at) text += fmt::format("{}{}", text.empty() ? "" : ", ", i);
-  return "[" + text + "]";
 }
 
 }  // namespace
 
-Tensor check_numerics(const Tensor& x, const std::string& message, Where where) try {
-  TD_CHECK(x.defined(), Value, "wants a tensor, got none");
-  if (!is_floating(x.dtype()) || x.is_symbolic() || is_tracing()) return x;
-  NoGradGuard no_grad;
-  const Tensor values = x.detach();
-  if (isfinite(values).all().item<bool>()) return x;
-  const Found f =
-      x.dtype() == DType::f64 ? scan<double>(values) : scan<float>(values.to(DType::f32));
-  TD_FAIL(Value, "{}{}{} {} holds {} NaN and {} infinite of {} elements, the first at {}", message,
-          message.empty() ? "" : ": ", to_string(x.dtype()), x.shape().to_string(), f.nans,
-          f.infinities, x.numel(), index_text(x, f.first));
-} catch (const Error& e) {
-  throw with_place(e, "check_numerics", where);
+namespace op {
+constinit const OpDef check_numerics =
+    control_row("check_numerics", {"x"}, fields<CheckNumericsAttrs>())
+        .flag(kEffect | kReuseFirst)
+        .infer(check_infer)
+        .vjp(check_vjp)
+        .batch(check_batch)
+        .reference(check_loops)
+        .onnx("Identity")
+        .doc("x as it is; throws when it holds a NaN or an infinity.");
+}  // namespace op
+
+Tensor check_numerics(const Tensor& x, const std::string& message, Where where) {
+  const CheckNumericsAttrs attrs{message};
+  if (x.defined() && !x.is_symbolic() && !is_tracing()) {  // no copy where nothing is wrong
+    if (!is_floating(x.dtype())) return x;
+    NoGradGuard no_grad;
+    if (isfinite(x.detach()).all().item<bool>()) return x;
+  }
+  return call(op::check_numerics, &attrs, where, x);
 }
 
 }  // namespace tandem

@@ -4,15 +4,27 @@
 
 #include <string>
 
+#include "tandem/graph/op_def.h"
 #include "tandem/tensor/tensor.h"
 
 namespace tandem {
 
+struct CheckNumericsAttrs {
+  std::string message;
+  template <class V>
+  void fields(V& v) {
+    v("message", message);
+  }
+};
+
 /// `x` as it is. Throws Value when it holds a NaN or an infinity, with `message`, how many there
-/// are of each, the shape and the index of the first. It looks at values, so not in a compiled
-/// function; the Trainer calls a compiled step as it is when it explains a loss that is not finite,
-/// and there it looks.
+/// are of each, the shape and the index of the first: at this line, and in a compiled function each
+/// time it runs. Integers and bool pass.
 TD_API Tensor check_numerics(const Tensor& x, const std::string& message = "",
                              Where where = Where::here());
+
+namespace op {
+extern TD_API const OpDef check_numerics;
+}  // namespace op
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "tandem/ops/check_numerics.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/stored.h"
 #include "tandem/ops/strided_copy_internal.h"
@@ -144,7 +145,7 @@ constinit const OpDef debug_print =
 std::span<const OpDef* const> control_rows() {
   static constexpr const OpDef* kRows[] = {
       &op::input,    &op::capture,  &op::cell_read, &op::grad_read,
-      &op::constant, &op::identity, &op::with_vjp,  &op::debug_print,
+      &op::constant, &op::identity, &op::with_vjp,  &op::debug_print, &op::check_numerics,
   };
   return kRows;
 }

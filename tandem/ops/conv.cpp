@@ -438,7 +438,7 @@ constinit const OpDef conv =
         .reference(detail::conv_reference)
         .autocast(Autocast::low)
         .flops(conv_flops)
-        .flag(kNotDeterministic)
+        .flag(kNotDeterministic | kConvolution)
         .onnx("Conv")
         .doc(
             "Convolution of x [n, c, ...] with w [o, c / groups, ...] in one to three spatial "
@@ -451,7 +451,7 @@ constinit const OpDef conv_backward_input =
         .reference(detail::conv_backward_input_reference)
         .autocast(Autocast::low)
         .flops(backward_input_flops)
-        .flag(kNotDeterministic)
+        .flag(kNotDeterministic | kConvolution)
         .doc("Gradient of conv by x: [n, o, ...] to [n, c, ...size]; the transposed convolution.");
 constinit const OpDef conv_backward_weight =
     contraction("conv_backward_weight", {"x", "gy"}, fields<ConvAttrs>())
@@ -461,6 +461,7 @@ constinit const OpDef conv_backward_weight =
         .reference(detail::conv_backward_weight_reference)
         .autocast(Autocast::low)
         .flops(backward_weight_flops)
+        .flag(kConvolution)
         .doc("Gradient of conv by w: x and the result's gradient to [o, c / groups, ...size].");
 }  // namespace op
 

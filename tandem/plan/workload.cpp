@@ -75,9 +75,9 @@ bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::am
 
 // Is it a convolution, or its derivative, whose filters see one channel each? The filters are the
 // second input, or what comes out; a picture of one channel does not make it one.
-bool is_depthwise(const std::string& name, std::span<const Shape> in, const Shape& out) {
-  if (!name.starts_with("conv") || in.size() < 2) return false;
-  const bool by_weight = name.ends_with("_weight");
+bool is_depthwise(const OpDef* op, std::span<const Shape> in, const Shape& out) {
+  if (!op || !op->has(kConvolution) || in.size() < 2) return false;
+  const bool by_weight = op == &op::conv_backward_weight;
   const auto one_channel = [](const Shape& s) { return s.rank() >= 3 && s[1] == Dim(1); };
   const Shape &filters = by_weight ? out : in[1], &other = by_weight ? in[1] : out;
   return one_channel(filters) && filters[0] != Dim(1) && !one_channel(in[0]) && !one_channel(other);
@@ -108,7 +108,7 @@ class DTypeHook : public OpHook {
       if (t.defined()) {
         s.dtype = t.dtype();
         s.sizes[2] = elements(t);
-        s.depthwise = is_depthwise(op.name, s.in, t.shape());
+        s.depthwise = is_depthwise(&op, s.in, t.shape());
         break;
       }
     while (ops.size() < profile_.events.size()) ops.push_back(s);
@@ -135,9 +135,13 @@ class DTypeHook : public OpHook {
 
 // Is it what matrix units do? Products and convolutions are what autocast lowers; their derivatives
 // are known by the operations that each element of their results takes.
-bool is_matrix(const OpDef* op, double flops, double bytes, DType dtype) {
-  if (op && op->autocast_class == Autocast::low) return true;
-  return flops > 8 * bytes / static_cast<double>(size_of(dtype));
+// What the row says of the kernel; `op` is null for a fused loop.
+void describe(Work& w, const OpDef* op, bool depthwise) {
+  w.convolution = op && op->has(kConvolution);
+  w.batch_norm = op && op->has(kBatchNorm);
+  w.depthwise = depthwise;
+  w.matrix = depthwise || (op && op->autocast_class == Autocast::low) ||
+             w.flops > 8 * w.bytes / static_cast<double>(size_of(w.dtype));
 }
 
 // The step of a job, in phases that the books see.
@@ -255,17 +259,14 @@ std::vector<Work> work_of(const Profile& profile, const DTypeHook& hook, const E
           w.sizes[2] = elements(o);
           break;
         }
-      w.matrix = is_matrix(s.op, e.flops, e.bytes, w.dtype);
       w.kind = s.op ? s.op->name : "loop";
       std::vector<Shape> in;
       for (const compiler::StepInput& i : s.in)
         if (i.place >= 0) in.push_back(l.places[static_cast<size_t>(i.place)].shape);
-      for (int o : s.out)
-        if (o >= 0) {
-          w.depthwise = is_depthwise(w.kind, in, l.places[static_cast<size_t>(o)].shape);
-          w.matrix |= w.depthwise;
-          break;
-        }
+      const auto out = std::find_if(s.out.begin(), s.out.end(), [](int o) { return o >= 0; });
+      describe(w, s.op,
+               out != s.out.end() &&
+                   is_depthwise(s.op, in, l.places[static_cast<size_t>(*out)].shape));
       if (writes_parameter(*exe, s)) w.phase = static_cast<uint8_t>(Phase::update);
       w.seconds = seconds(e);
       all.push_back(std::move(w));
@@ -278,10 +279,8 @@ std::vector<Work> work_of(const Profile& profile, const DTypeHook& hook, const E
     const DTypeHook::Seen seen = k < hook.ops.size() ? hook.ops[k] : DTypeHook::Seen{};
     if (e.flops == 0 && e.bytes == 0) continue;  // views
     Work w{e.name, e.scope, e.flops, e.bytes, seen.dtype};
-    w.matrix = is_matrix(seen.op, e.flops, e.bytes, seen.dtype);
+    describe(w, seen.op, seen.depthwise);
     w.phase = seen.phase;
-    w.depthwise = seen.depthwise;
-    w.matrix |= seen.depthwise;
     w.kind = seen.op && seen.op->family == Family::pointwise ? "loop" : e.name;
     std::copy(std::begin(seen.sizes), std::end(seen.sizes), std::begin(w.sizes));
     w.seconds = seconds(e);

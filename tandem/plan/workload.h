@@ -75,7 +75,9 @@ struct Work {
   double flops = 0, bytes = 0;
   DType dtype = DType::f32;  ///< of its result
   bool matrix = false;       ///< products, convolutions, attention: what matrix units do
+  bool convolution = false;  ///< or a derivative of one
   bool depthwise = false;    ///< a convolution whose filters see one channel each
+  bool batch_norm = false;   ///< normalises over the batch
   uint8_t phase = 0;         ///< Phase; of a compiled step: update, or build for all else
   std::string kind;          ///< the row's name, "loop" for pointwise work and fused loops
   double sizes[3] = {};      ///< elements of its first two inputs and of its result

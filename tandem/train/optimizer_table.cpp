@@ -8,135 +8,48 @@ namespace {
 
 using V = SettingVisitor;
 
-// The settings of each, in PyTorch's order.
-void settings(optim::SGDOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("momentum", o.momentum);
-  v.see("dampening", o.dampening);
-  v.see("weight_decay", o.weight_decay);
-  v.see("nesterov", o.nesterov);
-  v.see("maximize", o.maximize);
+template <class T>
+void see(V& v, const char* name, T& value) {
+  if constexpr (requires { std::span<double>(value); })
+    v.see(name, std::span<double>(value));
+  else
+    v.see(name, value);
 }
-template <class O>
-void adam_settings(O& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("betas", std::span<double>(o.betas));
-  v.see("eps", o.eps);
-  v.see("weight_decay", o.weight_decay);
-  v.see("amsgrad", o.amsgrad);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::AdamOptions& o, V& v) { adam_settings(o, v); }
-void settings(optim::AdamWOptions& o, V& v) { adam_settings(o, v); }
-void settings(optim::RMSpropOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("alpha", o.alpha);
-  v.see("eps", o.eps);
-  v.see("weight_decay", o.weight_decay);
-  v.see("momentum", o.momentum);
-  v.see("centered", o.centered);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::AdagradOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("lr_decay", o.lr_decay);
-  v.see("weight_decay", o.weight_decay);
-  v.see("initial_accumulator_value", o.initial_accumulator_value);
-  v.see("eps", o.eps);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::AdadeltaOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("rho", o.rho);
-  v.see("eps", o.eps);
-  v.see("weight_decay", o.weight_decay);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::AdamaxOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("betas", std::span<double>(o.betas));
-  v.see("eps", o.eps);
-  v.see("weight_decay", o.weight_decay);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::NAdamOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("betas", std::span<double>(o.betas));
-  v.see("eps", o.eps);
-  v.see("weight_decay", o.weight_decay);
-  v.see("momentum_decay", o.momentum_decay);
-  v.see("decoupled_weight_decay", o.decoupled_weight_decay);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::RAdamOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("betas", std::span<double>(o.betas));
-  v.see("eps", o.eps);
-  v.see("weight_decay", o.weight_decay);
-  v.see("decoupled_weight_decay", o.decoupled_weight_decay);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::RpropOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("etas", std::span<double>(o.etas));
-  v.see("step_sizes", std::span<double>(o.step_sizes));
-  v.see("maximize", o.maximize);
-}
-void settings(optim::ASGDOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("lambd", o.lambd);
-  v.see("alpha", o.alpha);
-  v.see("t0", o.t0);
-  v.see("weight_decay", o.weight_decay);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::SparseAdamOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("betas", std::span<double>(o.betas));
-  v.see("eps", o.eps);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::AdafactorOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("beta2_decay", o.beta2_decay);
-  v.see("eps1", o.eps1);
-  v.see("eps2", o.eps2);
-  v.see("d", o.d);
-  v.see("weight_decay", o.weight_decay);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::LionOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("betas", std::span<double>(o.betas));
-  v.see("weight_decay", o.weight_decay);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::LAMBOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("betas", std::span<double>(o.betas));
-  v.see("eps", o.eps);
-  v.see("weight_decay", o.weight_decay);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::LARSOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("momentum", o.momentum);
-  v.see("dampening", o.dampening);
-  v.see("weight_decay", o.weight_decay);
-  v.see("trust_coefficient", o.trust_coefficient);
-  v.see("eps", o.eps);
-  v.see("nesterov", o.nesterov);
-  v.see("maximize", o.maximize);
-}
-void settings(optim::MuonOptions& o, V& v) {
-  v.see("lr", o.lr);
-  v.see("weight_decay", o.weight_decay);
-  v.see("momentum", o.momentum);
-  v.see("nesterov", o.nesterov);
-  v.see("ns_coefficients", std::span<double>(o.ns_coefficients));
-  v.see("eps", o.eps);
-  v.see("ns_steps", o.ns_steps);
-  v.see("adjust_lr_fn", o.adjust_lr_fn);
+
+// Every setting that an optimizer may have, by PyTorch's name, which is the member's.
+template <class Options>
+void settings(Options& o, V& v) {
+#define TD_SETTING(name) \
+  if constexpr (requires { o.name; }) see(v, #name, o.name)
+  TD_SETTING(lr);
+  TD_SETTING(momentum);
+  TD_SETTING(dampening);
+  TD_SETTING(beta2_decay);
+  TD_SETTING(betas);
+  TD_SETTING(etas);
+  TD_SETTING(step_sizes);
+  TD_SETTING(alpha);
+  TD_SETTING(rho);
+  TD_SETTING(lambd);
+  TD_SETTING(lr_decay);
+  TD_SETTING(t0);
+  TD_SETTING(d);
+  TD_SETTING(eps);
+  TD_SETTING(eps1);
+  TD_SETTING(eps2);
+  TD_SETTING(weight_decay);
+  TD_SETTING(initial_accumulator_value);
+  TD_SETTING(momentum_decay);
+  TD_SETTING(decoupled_weight_decay);
+  TD_SETTING(trust_coefficient);
+  TD_SETTING(amsgrad);
+  TD_SETTING(centered);
+  TD_SETTING(nesterov);
+  TD_SETTING(ns_coefficients);
+  TD_SETTING(ns_steps);
+  TD_SETTING(adjust_lr_fn);
+  TD_SETTING(maximize);
+#undef TD_SETTING
 }
 
 template <class O, class Options>

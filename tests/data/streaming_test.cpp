@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files far larger than what may be held of them: sparse ones with text, records and pictures
 // spread in them, read by a child process whose peak memory is judged. TANDEM_SLOW=1 makes the text
-// file 20 GB.
+// file 20 GB. Sanitizers hold several times the memory: they run without these.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,7 +78,7 @@ int64_t text_megas() {
 
 std::string text_of(int64_t k) { return fmt::format("{{\"x\": [{}, 0.5], \"y\": {}}}", k, k % 7); }
 
-TEST(Streaming, TextAndJsonLines) {
+TEST(SlowStreaming, TextAndJsonLines) {
   TempFolder f;
   const std::string path = f / "big.jsonl";
   const int64_t megas = text_megas();
@@ -145,7 +145,7 @@ TEST(Streaming, MarksAreSpentSparingly) {
   for (int64_t i = n - 1; i >= 0; i -= 1001) ASSERT_EQ(lines.line(i), std::to_string(i));
 }
 
-TEST(Streaming, TokenFiles) {
+TEST(SlowStreaming, TokenFiles) {
   TempFolder f;
   const std::string path = f / "tokens";
   std::ofstream(path, std::ios::binary).seekp(1024 * kMega - 1).put('\x01');
@@ -161,7 +161,7 @@ TEST(Streaming, TokenFiles) {
                }));
 }
 
-TEST(Streaming, TFRecords) {
+TEST(SlowStreaming, TFRecords) {
   TempFolder f;
   const std::string path = f / "big.tfrecord", zeros(kMega - 16, '\0');
   const std::string record = io::tfrecord(zeros);
@@ -183,7 +183,7 @@ TEST(Streaming, TFRecords) {
                }));
 }
 
-TEST(Streaming, TarShards) {
+TEST(SlowStreaming, TarShards) {
   TempFolder f;
   const std::string png = io::encode_png(full({3, 4, 5}, 7, DType::u8));
   {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tandem/grad/transforms.h"
+#include "tandem/ops/check_numerics.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::rows {
@@ -373,6 +374,7 @@ inline void add_views(std::vector<Row>& t) {
                })});
   t.push_back({"identity", "n,7"});
   t.push_back({"copy", "n,7"});
+  t.push_back({"check_numerics", "n,7", with(CheckNumericsAttrs{"x"})});
   t.push_back({"cat", "n,3|n,2", with(DimAttrs{1})});
   t.push_back({"cat", "n,3|2,3|n,3", with(DimAttrs{0})});
   t.push_back({"pad", "n,4", with(PadAttrs{{0, 1}, {0, 2}, 0.5})});

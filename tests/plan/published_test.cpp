@@ -135,9 +135,7 @@ TEST(Published, WeightsAndOptimizer) {
 
 // ---- against this machine
 
-// 40 configurations: what a dry run says the allocator will hold, and what it holds. Processors
-// without bf16 instructions run its products by the row's reference, whose own copies no plan sees:
-// there another batch stands in.
+// 40 configurations: what a dry run says the allocator will hold, and what it holds.
 TEST(Measured, MemoryOfThisMachine) {
   init();
   struct Family {
@@ -170,10 +168,6 @@ TEST(Measured, MemoryOfThisMachine) {
                       .optimizer = variant == 4 ? "SGD-momentum" : "AdamW",
                       .this_backend = true};
         if (variant == 2) o.batch = 12;
-        if (false) {
-          o.batch = 10;
-          o.precision = Precision::f32;
-        }
         const double planned = dry_run(job, o).host_peak;
         const double real = measure(job, o, 0).peak_bytes;
         errors.push_back(std::abs(planned / real - 1));
