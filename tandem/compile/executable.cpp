@@ -357,30 +357,35 @@ void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) co
   call.plan = s.plan.get();
   if (s.scratch != kNone)
     call.scratch = static_cast<char*>(f.arena) + lowered_.buffers[idx(s.scratch)].offset;
-  LoopEpilogue epilogue;
-  if (has_epilogue(k)) {
-    const Step& loop = lowered_.steps[k + 1];
-    epilogue.run = LoopEpilogue::run_block;
-    epilogue.program = loop.program;
-    epilogue.arrays = f.arrays.data() + first_array_[k + 1];
-    epilogue.n_in = static_cast<int>(loop.in.size());
-    epilogue.n_out = static_cast<int>(loop.out.size());
-    epilogue.ranges = loop.ranges;
-    epilogue.columns = loop.ranges ? 1 : arrays[n_in].shape[arrays[n_in].rank - 1];
-    epilogue.rows = arrays[n_in].numel / epilogue.columns;
-    static_cast<const EpiloguePlan*>(s.plan.get())->run_with(call, epilogue);
-  } else if (s.kernel) {
-    s.kernel->run(call);
-  } else {
-    s.op->reference_fn(call);
-  }
-  if (TD_LIKELY(error.code.load(std::memory_order_relaxed) == 0)) return;
-  ScopeGuard scope(s.scope, s.where);
   try {
+    if (has_epilogue(k))
+      run_with_loop(f, k, call);
+    else if (s.kernel)
+      s.kernel->run(call);
+    else
+      s.op->reference_fn(call);
+    if (TD_LIKELY(error.code.load(std::memory_order_relaxed) == 0)) return;
     check_error_word(*s.op, error);
   } catch (const Error& e) {
+    ScopeGuard scope(s.scope, s.where);
     throw with_place(e, s.op->name, s.where);
   }
+}
+
+// Step k with the loop after it as its epilogue.
+void Executable::run_with_loop(Frame& f, size_t k, const KernelCall& call) const {
+  const Step &s = lowered_.steps[k], &loop = lowered_.steps[k + 1];
+  const Array& out = call.out[0];
+  LoopEpilogue epilogue;
+  epilogue.run = LoopEpilogue::run_block;
+  epilogue.program = loop.program;
+  epilogue.arrays = f.arrays.data() + first_array_[k + 1];
+  epilogue.n_in = static_cast<int>(loop.in.size());
+  epilogue.n_out = static_cast<int>(loop.out.size());
+  epilogue.ranges = loop.ranges;
+  epilogue.columns = loop.ranges ? 1 : out.shape[out.rank - 1];
+  epilogue.rows = out.numel / epilogue.columns;
+  static_cast<const EpiloguePlan*>(s.plan.get())->run_with(call, epilogue);
 }
 
 void Executable::profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const {

@@ -57,6 +57,7 @@ class TD_API Executable : public RefCounted {
   void point(Frame& f, const Bound& b) const;
   void run_steps(Frame& f, RngKey entry) const;
   void run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const;
+  void run_with_loop(Frame& f, size_t k, const KernelCall& call) const;
   void profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const;
   void run_together(Frame& f, size_t first, size_t n) const;
   bool has_epilogue(size_t k) const;  ///< is the step after k done inside k?

@@ -144,8 +144,8 @@ constinit const OpDef debug_print =
 
 std::span<const OpDef* const> control_rows() {
   static constexpr const OpDef* kRows[] = {
-      &op::input,    &op::capture,  &op::cell_read, &op::grad_read,
-      &op::constant, &op::identity, &op::with_vjp,  &op::debug_print, &op::check_numerics,
+      &op::input,    &op::capture,  &op::cell_read,   &op::grad_read,      &op::constant,
+      &op::identity, &op::with_vjp, &op::debug_print, &op::check_numerics,
   };
   return kRows;
 }

@@ -53,8 +53,7 @@ enum : size_t { kTf32Conv = kKinds, kPointwise, kMoving, kDepthwise, kGroups };
 bool narrow_between_products(const Workload& w) {
   const Precision p = w.options.precision;
   if (p != Precision::amp_bf16 && p != Precision::amp_f16) return false;
-  return std::any_of(w.work.begin(), w.work.end(),
-                     [](const Work& k) { return k.batch_norm; });
+  return std::any_of(w.work.begin(), w.work.end(), [](const Work& k) { return k.batch_norm; });
 }
 
 using Phases = std::array<bool, 8>;
@@ -137,8 +136,7 @@ Quantity device_time(const Workload& w, const Gpu& gpu, const std::string& key,
     if (!wanted[k.phase]) continue;
     const bool half = narrow && !k.matrix && k.phase != static_cast<uint8_t>(Phase::update);
     size_t arithmetic = k.matrix ? static_cast<size_t>(kind_of(k.dtype, precision)) : kPointwise;
-    if (arithmetic == kTf32 && k.convolution && rates.tf32_conv())
-      arithmetic = kTf32Conv;
+    if (arithmetic == kTf32 && k.convolution && rates.tf32_conv()) arithmetic = kTf32Conv;
     const size_t moving = k.depthwise ? kDepthwise : kMoving;
     const double by_bytes = k.bytes * (half ? kNarrow : 1) / rates.bytes(moving);
     Group& g = groups[k.flops / rates.flops(arithmetic) > by_bytes ? arithmetic : moving];

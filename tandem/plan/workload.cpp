@@ -264,9 +264,9 @@ std::vector<Work> work_of(const Profile& profile, const DTypeHook& hook, const E
       for (const compiler::StepInput& i : s.in)
         if (i.place >= 0) in.push_back(l.places[static_cast<size_t>(i.place)].shape);
       const auto out = std::find_if(s.out.begin(), s.out.end(), [](int o) { return o >= 0; });
-      describe(w, s.op,
-               out != s.out.end() &&
-                   is_depthwise(s.op, in, l.places[static_cast<size_t>(*out)].shape));
+      describe(
+          w, s.op,
+          out != s.out.end() && is_depthwise(s.op, in, l.places[static_cast<size_t>(*out)].shape));
       if (writes_parameter(*exe, s)) w.phase = static_cast<uint8_t>(Phase::update);
       w.seconds = seconds(e);
       all.push_back(std::move(w));
