@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agents that recipes may name under `agent:`: dqn, a2c, ppo, sac. The figure is the mean return
-// of whole episodes that the trained policy has not seen. With `eval_every` the policy is tried on
-// other episodes during the run and the best one is kept (Stable-Baselines3's EvalCallback).
-#include <chrono>
-#include <cmath>
-
+// Agents that recipes may name under `agent:`: dqn, a2c, ppo, sac, with their options. The figure
+// is the mean return of whole episodes that the trained policy has not seen. With `eval_every` the
+// policy is tried on other episodes during the run and the best one is kept (Stable-Baselines3's
+// EvalCallback).
+#include "cli/agent_run_internal.h"
 #include "cli/recipe_internal.h"
-#include "tandem/io/safetensors.h"
 #include "tandem/rl/rl.h"
-#include "tandem/train/progress.h"
-#include "tandem/train/resources.h"
-#include "tandem/train/run_folder.h"
-#include "tandem/train/run_record.h"
-#include "tandem/train/run_state.h"
 
 namespace tandem::cli {
 namespace {
@@ -112,99 +105,7 @@ std::unique_ptr<rl::Agent> sac(Options& o, const std::string& env, uint64_t seed
   return std::make_unique<rl::SAC>(env, s);
 }
 
-/// Of the episodes that choose a policy; those that judge it have evaluate_policy's own.
-constexpr uint64_t kTrySeed = 77'000;
-
 using Make = std::unique_ptr<rl::Agent> (*)(Options&, const std::string& env, uint64_t seed);
-
-/// A run's folder with what this process did of it.
-struct AgentFolder {
-  train::RunFolder files;
-  std::string path;
-  train::EnergyMeter energy;
-  double cpu_start = train::process_seconds();
-
-  explicit AgentFolder(const train::RecipeContext& c)
-      : files((say_anew(c.folder), c.folder), c.files), path(c.folder) {
-    files.truncate(-1);
-  }
-  // Memory of past steps, environments and draws are not saved: there is nothing to go on from.
-  static void say_anew(const std::string& folder) {
-    if (file_exists(folder + "/metrics.jsonl"))
-      fmt::print(stderr,
-                 "'{}' holds a run: runs of agents do not go on, this one begins anew in its "
-                 "place\n",
-                 folder);
-  }
-  void end(int64_t steps, double seconds, const std::string& status) {
-    const train::Energy e = energy.read();
-    files.part({{"steps", steps},
-                {"seconds", seconds},
-                {"samples", steps},
-                {"cpu_seconds", train::process_seconds() - cpu_start},
-                {"peak_memory_mb", static_cast<double>(train::peak_resident_bytes()) / 1e6},
-                {"joules", e.joules},
-                {"energy", e.source}});
-    files.finish(status);
-    write_file(path + "/report.html", train::run_report(train::read_run(path)));
-  }
-};
-
-/// Train, judge, leave the folder's files. A run of an agent begins anew each time.
-train::RecipeRun run_agent(Make make, Options& o, const train::RecipeContext& c) {
-  using Clock = std::chrono::steady_clock;
-  const std::string env = o.text("env");
-  const int64_t steps = o.whole("steps"), episodes = o.whole("eval_episodes", 100);
-  const int64_t every = o.whole("eval_every", 0), tries = o.whole("eval_tries", 20);
-  if (steps < 1) o.fail("steps", "wants 1 or more");
-  if (every < 0 || tries < 1) o.fail("eval_every", "wants 0 or more, and eval_tries 1 or more");
-  const std::unique_ptr<rl::Agent> agent = make(o, env, c.seed);
-  std::unique_ptr<AgentFolder> folder;
-  if (!c.folder.empty()) folder = std::make_unique<AgentFolder>(c);
-  train::RecipeRun run;
-  train::StopGuard signals;
-  train::Progress show(!c.progress);
-  const auto begin = Clock::now();
-  int64_t logged = 0, tried = 0;
-  double best = 0;
-  StateDict kept;
-  agent->learn(steps, [&](const rl::Progress& p) {
-    show.show(fmt::format("step {}/{}  {} episodes  return {:.1f}  loss {:.4f}", p.steps, steps,
-                          p.episodes, p.mean_reward, p.loss));
-    run.fit.logs = {{"train/return", p.mean_reward}, {"train/loss", p.loss}};
-    if (folder && p.steps - logged >= 1000) {
-      folder->files.log(p.steps, 0, run.fit.logs);
-      logged = p.steps;
-    }
-    if (every > 0 && (p.steps - tried >= every || p.steps >= steps)) {
-      tried = p.steps;
-      const double got = rl::evaluate_policy(*agent, env, tries, true, kTrySeed).mean_reward;
-      run.fit.logs.emplace_back("val/return", got);
-      if (kept.empty() || got >= best) {
-        best = got;
-        kept = agent->state_dict();
-      }
-    }
-    return !train::stop_requested();
-  });
-  if (!kept.empty()) agent->load_state_dict(kept);
-  run.fit.steps = agent->progress().steps;
-  run.fit.interrupted = train::stop_requested();
-  run.fit.reason = run.fit.interrupted ? "asked to stop" : "done";
-  run.fit.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  if (!run.fit.interrupted) {
-    const rl::Evaluation e = rl::evaluate_policy(*agent, env, episodes);
-    run.test = {{"test/return", e.mean_reward}, {"test/return_std", e.std_reward}};
-  }
-  if (folder) {
-    train::Logs last = run.fit.logs;
-    last.insert(last.end(), run.test.begin(), run.test.end());
-    folder->files.log(run.fit.steps, 0, last);
-    save(agent->state_dict(), c.folder + "/model.safetensors");
-    folder->end(run.fit.steps, run.fit.seconds, run.fit.interrupted ? "interrupted" : "done");
-  }
-  return run;
-}
 
 }  // namespace
 
@@ -213,7 +114,9 @@ void add_agent_components(train::Registry& r) {
       {"dqn", dqn}, {"a2c", a2c}, {"ppo", ppo}, {"sac", sac}};
   for (const auto& entry : kAgents)
     r.agent[entry.first] = [make = entry.second](Options& o, const train::RecipeContext& c) {
-      return run_agent(make, o, c);
+      const AgentRunOptions options = agent_run_options(o);
+      const std::unique_ptr<rl::Agent> agent = make(o, options.env, c.seed);
+      return run_agent(*agent, options, c);
     };
 }
 

@@ -117,9 +117,7 @@ int train_verb(const TrainOptions& o) {
                run.fit.reason);
     for (const auto& logs : {run.fit.logs, run.test})
       for (const auto& [name, value] : logs) fmt::print("  {:<16} {:.5g}\n", name, value);
-    if (run.fit.interrupted && r.root.find("agent"))
-      fmt::print("saved; runs of agents do not go on: the same command begins anew\n");
-    else if (run.fit.interrupted)
+    if (run.fit.interrupted)
       fmt::print("saved; `tandem train {} --resume {}` goes on\n", o.recipe, folder);
   }
   return run.fit.interrupted ? 130 : 0;

@@ -93,8 +93,9 @@ struct PhiloxBlock {
 /// element `element` of the stream (seed, offset), draw 0, 1, 2 ...
 class PhiloxStream {
  public:
-  constexpr explicit PhiloxStream(uint64_t seed, uint32_t offset = 0, uint64_t element = 0)
-      : seed_(seed), element_(element), offset_(offset) {}
+  constexpr explicit PhiloxStream(uint64_t seed, uint32_t offset = 0, uint64_t element = 0,
+                                  uint32_t draw = 0)
+      : seed_(seed), element_(element), offset_(offset), draw_(draw) {}
 
   constexpr PhiloxBlock next_block() { return philox(seed_, offset_, element_, draw_++); }
   /// Integer in [0, range).
@@ -104,11 +105,17 @@ class PhiloxStream {
   constexpr float next_uniform() { return uniform_f32(next_block().w[0]); }
   float next_normal() { return normal_f32(next_block()); }
 
+  /// Where it stands: a stream made of these goes on with the same draws.
+  constexpr uint64_t seed() const { return seed_; }
+  constexpr uint32_t offset() const { return offset_; }
+  constexpr uint64_t element() const { return element_; }
+  constexpr uint32_t draw() const { return draw_; }
+
  private:
   uint64_t seed_;
   uint64_t element_;
   uint32_t offset_;
-  uint32_t draw_ = 0;
+  uint32_t draw_;
 };
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "tandem/graph/apply.h"
@@ -442,8 +443,16 @@ void Optimizer::Update::run_cells(const OpDef& row, SmallVec<Cell*, 5> cells, co
 
 // ---- state in and out
 
-std::string Optimizer::key_of(size_t i) const {
-  return (params_[i].name().empty() ? std::to_string(i) : params_[i].name()) + ".";
+// Of each parameter; parameters of two nets side by side may have the same names.
+std::vector<std::string> Optimizer::keys() const {
+  std::unordered_map<std::string, size_t> count;
+  for (const Param& p : params_) ++count[p.name()];
+  std::vector<std::string> out;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const std::string& name = params_[i].name();
+    out.push_back((name.empty() || count[name] > 1 ? std::to_string(i) : name) + ".");
+  }
+  return out;
 }
 
 namespace {
@@ -454,11 +463,12 @@ std::string group_key(size_t g, const char* name) {
 
 StateDict Optimizer::state_dict() const {
   StateDict d;
+  const std::vector<std::string> key = keys();
   for (size_t i = 0; i < params_.size(); ++i) {
     for (const Kept& k : kept_)
-      d[key_of(i) + k.name] =
+      d[key[i] + k.name] =
           k.values.value().select(0, static_cast<int64_t>(i)).to(DType::f32).clone().detach();
-    for (const auto& [name, b] : states_[i]) d[key_of(i) + name] = b.value().detach();
+    for (const auto& [name, b] : states_[i]) d[key[i] + name] = b.value().detach();
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<double> numbers = groups_[g].numbers.value().to_vector<double>();
@@ -479,14 +489,15 @@ StateDict Optimizer::state_dict() const {
 struct Optimizer::Reader {
   const Optimizer& o;
   const StateDict& state;
+  const std::vector<std::string> keys = o.keys();
   std::unordered_set<std::string> known = {};
   std::vector<std::pair<Ref<Cell>, Tensor>> plan = {};
 
   // By this parameter's name, or as PyTorch counts it.
   const Tensor* find(size_t i, const char* own) {
-    for (std::string key : {o.key_of(i) + own, fmt::format("state.{}.{}", i, own)}) {
-      known.insert(key);
-      if (const Tensor* v = state.find(key)) return v;
+    for (const std::string& name : {keys[i] + own, fmt::format("state.{}.{}", i, own)}) {
+      known.insert(name);
+      if (const Tensor* v = state.find(name)) return v;
     }
     return nullptr;
   }
@@ -498,9 +509,9 @@ struct Optimizer::Reader {
   }
   void moment(size_t i, const std::string& name, const Buffer& b) {
     const Tensor* v = find(i, name.c_str());
-    TD_CHECK(v, Value, "{}: the state has no '{}'", o.type_, o.key_of(i) + name);
+    TD_CHECK(v, Value, "{}: the state has no '{}'", o.type_, keys[i] + name);
     TD_CHECK(v->shape() == b.shape() && v->dtype() == b.dtype(), Shape,
-             "{}: '{}' is {} {} here, {} {} in the state", o.type_, o.key_of(i) + name,
+             "{}: '{}' is {} {} here, {} {} in the state", o.type_, keys[i] + name,
              to_string(b.dtype()), b.shape().to_string(), to_string(v->dtype()),
              v->shape().to_string());
     plan.emplace_back(b.cell(), *v);
@@ -531,7 +542,8 @@ void Optimizer::load_state_dict(const StateDict& state) {
     for (size_t k = 0; k < kept_.size(); ++k) {
       const Tensor* v = read.find(i, kept_[k].name);
       bool absent = !v && k == 0 && step_optional_;
-      kept[k].push_back(absent ? !states_[i].empty() : read.number(key_of(i) + kept_[k].name, v));
+      kept[k].push_back(absent ? !states_[i].empty()
+                               : read.number(read.keys[i] + kept_[k].name, v));
     }
   }
   for (size_t g = 0; g < groups_.size(); ++g) numbers.push_back(read.group(g));

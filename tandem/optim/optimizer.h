@@ -79,8 +79,9 @@ class TD_API Optimizer {
   Tensor step_count() const;
   const char* type() const { return type_; }
 
-  /// Of each parameter "conv1.weight.exp_avg", ".step", ...; without names their number comes
-  /// first. Of each group "param_groups.0.lr", ..., flags as 0 and 1, and "param_groups.0.params".
+  /// Of each parameter "conv1.weight.exp_avg", ".step", ...; without names, and where two
+  /// share one, their number comes first. Of each group "param_groups.0.lr", ..., flags as 0 and 1,
+  /// and "param_groups.0.params".
   StateDict state_dict() const;
   /// Takes names as state_dict() gives them, or PyTorch's "state.0.exp_avg". Throws Value when a
   /// name is missing or unknown, Shape when a shape differs; changes nothing then.
@@ -190,7 +191,7 @@ class TD_API Optimizer {
   Buffer* state_of(size_t i, const std::string& name) const;
   Kept& kept_of(const std::string& name);
   void check_new(const ParamGroup& group) const;
-  std::string key_of(size_t i) const;
+  std::vector<std::string> keys() const;
 
   const char* type_;
   std::vector<Option> defaults_;

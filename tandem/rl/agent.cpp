@@ -7,6 +7,7 @@
 #include "tandem/nn/init.h"
 #include "tandem/nn/linear.h"
 #include "tandem/ops/ops.h"
+#include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
 
@@ -17,9 +18,57 @@ void Agent::count(const VectorStep& step) {
     last_.push_back(e.reward);
     if (last_.size() > 100) last_.pop_front();
   }
+  take_mean();
+}
+
+void Agent::take_mean() {
   double sum = 0;
   for (const double r : last_) sum += r;
-  if (!last_.empty()) progress_.mean_reward = sum / static_cast<double>(last_.size());
+  progress_.mean_reward = last_.empty() ? 0 : sum / static_cast<double>(last_.size());
+}
+
+void Agent::learn(int64_t total_timesteps, const ProgressFn& progress) {
+  TD_CHECK(total_timesteps >= 0, Value, "learn: 0 or more steps, got {}", total_timesteps);
+  begin_ = progress_.steps;
+  end_ = begin_ + total_timesteps;
+  run(progress);
+}
+
+void Agent::resume(const ProgressFn& progress, std::optional<int64_t> total_timesteps) {
+  if (total_timesteps) {
+    TD_CHECK(*total_timesteps >= 0, Value, "resume: 0 or more steps, got {}", *total_timesteps);
+    end_ = begin_ + *total_timesteps;
+  }
+  if (progress_.steps < end_) run(progress);
+}
+
+void Agent::all_fields(detail::StateFields& f) {
+  f.same("agent", name());
+  f.number("progress.steps", progress_.steps);
+  f.number("progress.episodes", progress_.episodes);
+  f.number("progress.loss", progress_.loss);
+  const std::vector<double> returns(last_.begin(), last_.end());
+  f.numbers<double>(
+      "progress.returns", returns, {-1}, [](double) { return true; },
+      [this](const auto& v) {
+        last_.assign(v.size() > 100 ? v.end() - 100 : v.begin(), v.end());
+        take_mean();
+      });
+  f.number("learn.begin", begin_);
+  f.number("learn.end", end_);
+  fields(f);
+}
+
+StateDict Agent::training_state() const {
+  detail::StateFields f;
+  const_cast<Agent*>(this)->all_fields(f);  // giving out changes nothing
+  return f.given();
+}
+
+void Agent::load_training_state(const StateDict& state) {
+  detail::StateFields f(state);
+  all_fields(f);
+  f.take();
 }
 
 Evaluation evaluate_policy(Agent& agent, std::string_view env, int64_t n_eval_episodes,

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 
 #include "tandem/nn/container.h"
 #include "tandem/rl/env.h"
@@ -29,19 +30,42 @@ class TD_API Agent {
   /// `deterministic` they are drawn from the policy.
   virtual Tensor predict(const Tensor& obs, bool deterministic = true) = 0;
   /// Go on for `total_timesteps` further steps of the environments (rounded up to whole rollouts).
-  virtual void learn(int64_t total_timesteps, const ProgressFn& progress = {}) = 0;
+  /// Throws Value for less than 0.
+  void learn(int64_t total_timesteps, const ProgressFn& progress = {});
+  /// Go on with the learn() that `progress` stopped, here or in the process that saved this state,
+  /// to the end that it was given: the same bits as without the stop. `total_timesteps` gives it
+  /// another length, from where it began. Does nothing at the end.
+  void resume(const ProgressFn& progress = {}, std::optional<int64_t> total_timesteps = {});
   /// The nets' parameters; load_state_dict() throws as Module's.
   virtual StateDict state_dict() const = 0;
   virtual void load_state_dict(const StateDict& state) = 0;
   const Progress& progress() const { return progress_; }
+  /// "DQN", "A2C" ...
+  virtual const char* name() const = 0;
+
+  /// Everything that the next step depends on: nets, optimizers, memory, environments, draws,
+  /// counters. Between rollouts (in `progress` too) an agent that takes it in goes on with the same
+  /// bits. Values; save() takes them.
+  StateDict training_state() const;
+  /// Take in a training_state() of an agent of this kind, environment and sizes; options such as
+  /// rates of decay stay this one's, the optimizers' numbers and the seed are the state's. Throws
+  /// Value naming what is missing, unknown or of another shape or dtype; changes nothing then.
+  void load_training_state(const StateDict& state);
 
  protected:
+  /// Steps until progress().steps is the end_ or `progress` says so.
+  virtual void run(const ProgressFn& progress) = 0;
+  /// The parts of the state, in both directions.
+  virtual void fields(detail::StateFields& f) = 0;
   /// Count the steps of one VectorStep.
   void count(const VectorStep& step);
   Progress progress_;
+  int64_t begin_ = 0, end_ = 0;  ///< steps at the begin and at the end of learn()
 
  private:
-  std::deque<double> last_;
+  void all_fields(detail::StateFields& f);
+  void take_mean();
+  std::deque<double> last_;  ///< returns of up to 100 episodes
 };
 
 struct Evaluation {

@@ -6,6 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/ops/create.h"
+#include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
 namespace {
@@ -24,7 +25,7 @@ ReplayBuffer::ReplayBuffer(int64_t capacity, const Space& observation, const Spa
     : capacity_(capacity),
       obs_dims_(static_cast<size_t>(observation.dims())),
       action_dims_(static_cast<size_t>(action.dims())),
-      discrete_(action.discrete()) {
+      choices_(action.n) {
   TD_CHECK(capacity >= 1 && capacity <= int64_t{1} << 31, Value,
            "ReplayBuffer: the capacity is 1 to 2^31, got {}", capacity);
   const auto n = static_cast<size_t>(capacity);
@@ -63,8 +64,8 @@ Transitions ReplayBuffer::gather(std::vector<int64_t> indices) const {
   out.obs = tensor(rows(obs_, obs_dims_, indices), Shape(n, obs_dims_));
   out.next_obs = tensor(rows(next_obs_, obs_dims_, indices), Shape(n, obs_dims_));
   const std::vector<float> actions = rows(actions_, action_dims_, indices);
-  out.actions = discrete_ ? tensor(std::vector<int64_t>(actions.begin(), actions.end()))
-                          : tensor(actions, Shape(n, action_dims_));
+  out.actions = choices_ > 0 ? tensor(std::vector<int64_t>(actions.begin(), actions.end()))
+                             : tensor(actions, Shape(n, action_dims_));
   out.rewards = tensor(rows(rewards_, 1, indices));
   out.dones = tensor(rows(dones_, 1, indices));
   out.weights = tensor(std::vector<float>(n, 1.0F));
@@ -81,6 +82,24 @@ Transitions ReplayBuffer::sample(int64_t n, PhiloxStream& random) const {
   return gather(std::move(indices));
 }
 
+int64_t ReplayBuffer::transitions(detail::StateFields& f) {
+  f.same("capacity", capacity_);
+  const int64_t size = f.count("size", size_, 0, capacity_);
+  const int64_t next = f.count("next", next_, 0, capacity_ - 1);
+  f.require(size == capacity_ || next == size, "next", static_cast<double>(next));
+  const auto obs = static_cast<int64_t>(obs_dims_), action = static_cast<int64_t>(action_dims_);
+  f.rows("obs", obs_, size, obs);
+  f.rows("next_obs", next_obs_, size, obs);
+  f.rows("actions", actions_, size, action, choices_);
+  f.rows("rewards", rewards_, size, 1);
+  f.rows("dones", dones_, size, 1);
+  f.then([this, size, next] {
+    size_ = size;
+    next_ = next;
+  });
+  return size;
+}
+
 PrioritizedReplayBuffer::PrioritizedReplayBuffer(int64_t capacity, const Space& observation,
                                                  const Space& action, PrioritizedOptions options)
     : ReplayBuffer(capacity, observation, action), options_(options) {
@@ -92,6 +111,22 @@ void PrioritizedReplayBuffer::set(int64_t index, double priority) {
   size_t k = leaves_ + static_cast<size_t>(index);
   sums_[k] = std::pow(priority, options_.alpha);
   for (k /= 2; k > 0; k /= 2) sums_[k] = sums_[2 * k] + sums_[2 * k + 1];
+}
+
+void PrioritizedReplayBuffer::fields(detail::StateFields& f) {
+  const int64_t n = transitions(f);
+  const auto leaf = sums_.begin() + static_cast<int64_t>(leaves_);
+  // Their powers, as the tree has them; each node above is the sum of its two.
+  std::vector<double> powers(leaf, leaf + size());
+  f.numbers<double>(
+      "powers", powers, {n}, [](double v) { return v >= 0 && v < 1e200; },
+      [this](const auto& v) {
+        std::fill(sums_.begin(), sums_.end(), 0.0);
+        std::copy(v.begin(), v.end(), sums_.begin() + static_cast<int64_t>(leaves_));
+        for (size_t k = leaves_ - 1; k > 0; --k) sums_[k] = sums_[2 * k] + sums_[2 * k + 1];
+      });
+  f.number("highest", highest_);
+  f.number("beta", options_.beta);
 }
 
 double PrioritizedReplayBuffer::probability(int64_t i) const {

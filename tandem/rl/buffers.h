@@ -32,15 +32,19 @@ class TD_API ReplayBuffer {
   void add(const Tensor& obs, const Tensor& actions, const VectorStep& step);
   /// `n` transitions drawn from `random`, with replacement. Throws Value when it is empty.
   virtual Transitions sample(int64_t n, PhiloxStream& random) const;
+  /// What a training state holds of it: the transitions that are there.
+  virtual void fields(detail::StateFields& f) { transitions(f); }
 
  protected:
   virtual void added(int64_t /*index*/) {}
   Transitions gather(std::vector<int64_t> indices) const;
+  /// The fields of all buffers; gives how many transitions there are on the side that counts.
+  int64_t transitions(detail::StateFields& f);
 
  private:
   int64_t capacity_, size_ = 0, next_ = 0;
   size_t obs_dims_, action_dims_;
-  bool discrete_;
+  int64_t choices_;  ///< 0: actions are numbers
   std::vector<float> obs_, next_obs_, actions_, rewards_, dones_;
 };
 
@@ -62,6 +66,7 @@ class TD_API PrioritizedReplayBuffer : public ReplayBuffer {
   void set_beta(double beta) { options_.beta = beta; }
   /// Probability that one draw gives transition i.
   double probability(int64_t i) const;
+  void fields(detail::StateFields& f) override;
 
  private:
   void added(int64_t index) override { set(index, highest_); }

@@ -4,6 +4,7 @@
 #include "tandem/compile/compile.h"
 #include "tandem/graph/rng.h"
 #include "tandem/ops/ops.h"
+#include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
 namespace {
@@ -72,9 +73,9 @@ Tensor DQN::predict(const Tensor& obs, bool deterministic) {
   return tensor(actions);
 }
 
-double DQN::epsilon(int64_t total) const {
+double DQN::epsilon() const {
   const double part = static_cast<double>(progress_.steps) /
-                      (options_.exploration_fraction * static_cast<double>(total));
+                      (options_.exploration_fraction * static_cast<double>(end_));
   return options_.exploration_initial_eps +
          std::min(part, 1.0) * (options_.exploration_final_eps - options_.exploration_initial_eps);
 }
@@ -108,16 +109,15 @@ void DQN::train() {
   }
 }
 
-void DQN::learn(int64_t total_timesteps, const ProgressFn& progress) {
+void DQN::run(const ProgressFn& progress) {
   if (!obs_.defined()) obs_ = env_.reset();
-  const int64_t end = progress_.steps + total_timesteps;
-  while (progress_.steps < end) {
+  while (progress_.steps < end_) {
     if (options_.linear_schedule)
-      optimizer_.set_lr(options_.learning_rate * static_cast<double>(end - progress_.steps) /
-                        static_cast<double>(total_timesteps));
-    for (int64_t i = 0; i < options_.train_freq && progress_.steps < end; ++i) {
+      optimizer_.set_lr(options_.learning_rate * static_cast<double>(end_ - progress_.steps) /
+                        static_cast<double>(end_ - begin_));
+    for (int64_t i = 0; i < options_.train_freq && progress_.steps < end_; ++i) {
       const bool explore =
-          progress_.steps < options_.learning_starts || random_.next_uniform() < epsilon(end);
+          progress_.steps < options_.learning_starts || random_.next_uniform() < epsilon();
       const auto choices = static_cast<uint64_t>(env_.action_space().n);
       const Tensor action =
           explore ? tensor({static_cast<int64_t>(random_.next_below(choices))}) : predict(obs_);
@@ -133,6 +133,17 @@ void DQN::learn(int64_t total_timesteps, const ProgressFn& progress) {
     if (progress_.steps > options_.learning_starts) train();
     if (progress && !progress(progress_)) return;
   }
+}
+
+void DQN::fields(detail::StateFields& f) {
+  f.part("env", env_);
+  f.draws("random", random_);
+  f.dict("net", net_);
+  f.dict("target", target_);
+  f.dict("optimizer", optimizer_);
+  f.part("buffer", *buffer_);
+  f.observations("obs", obs_, 1, env_.observation_space().dims());
+  f.number("since_target", since_target_);
 }
 
 void DQN::load_state_dict(const StateDict& state) {

@@ -41,12 +41,14 @@ class TD_API DQN : public Agent {
   /// Throws Value for an environment without choices.
   explicit DQN(std::string_view env, DQNOptions options = {});
   Tensor predict(const Tensor& obs, bool deterministic = true) override;
-  void learn(int64_t total_timesteps, const ProgressFn& progress = {}) override;
   StateDict state_dict() const override { return net_.state_dict(); }
   void load_state_dict(const StateDict& state) override;
+  const char* name() const override { return "DQN"; }
 
  private:
-  double epsilon(int64_t total) const;
+  void run(const ProgressFn& progress) override;
+  void fields(detail::StateFields& f) override;
+  double epsilon() const;
   void train();
   Tensor update(const Transitions& b);
 

@@ -8,6 +8,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/view.h"
+#include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
 namespace {
@@ -143,6 +144,41 @@ VectorStep VectorEnv::step(const Tensor& actions) {
   out.terminated = bools(terminated);
   out.truncated = bools(truncated);
   return out;
+}
+
+void VectorEnv::fields(detail::StateFields& f) {
+  f.same("name", name());
+  f.number("seed", seed_);
+  f.flag("started", started_);
+  std::vector<int64_t> episodes(episodes_.begin(), episodes_.end()), lengths;
+  std::vector<double> rewards, tasks;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    rewards.push_back(running_[i].reward);
+    lengths.push_back(running_[i].length);
+    const std::vector<double> state = tasks_[i]->state();
+    tasks.insert(tasks.end(), state.begin(), state.end());
+  }
+  const auto counted = [](int64_t v) { return v >= 0; };
+  // Far below what the tasks' loops over angles would take long for.
+  const auto sane = [](double v) { return std::abs(v) <= 1e6; };
+  f.numbers<int64_t>("episodes", episodes, {size()}, counted, [this](const auto& v) {
+    for (size_t i = 0; i < v.size(); ++i) episodes_[i] = static_cast<uint64_t>(v[i]);
+  });
+  f.numbers<double>(
+      "rewards", rewards, {size()}, [](double) { return true; },
+      [this](const auto& v) {
+        for (size_t i = 0; i < v.size(); ++i) running_[i].reward = v[i];
+      });
+  f.numbers<int64_t>("lengths", lengths, {size()}, counted, [this](const auto& v) {
+    for (size_t i = 0; i < v.size(); ++i) running_[i].length = v[i];
+  });
+  const auto per = static_cast<int64_t>(tasks.size()) / size();
+  f.numbers<double>("tasks", tasks, {size(), per}, sane, [this, per](const auto& v) {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      const auto at = v.begin() + static_cast<int64_t>(i) * per;
+      tasks_[i]->set_state({at, at + per});
+    }
+  });
 }
 
 }  // namespace tandem::rl

@@ -16,6 +16,10 @@
 
 namespace tandem::rl {
 
+namespace detail {
+class StateFields;
+}
+
 /// What actions or observations are: `n` choices, or numbers between low and high.
 struct Space {
   int64_t n = 0;                 ///< choices 0 .. n-1; 0 for a box
@@ -120,6 +124,8 @@ class TD_API VectorEnv {
   Tensor reset(ResetOptions options = {});
   /// `actions`: any integers [n] for choices, else floating [n, dims].
   VectorStep step(const Tensor& actions);
+  /// What a training state holds of it: tasks, running episodes, counters.
+  void fields(detail::StateFields& f);
 
  private:
   void begin(size_t i);

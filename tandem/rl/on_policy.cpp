@@ -8,6 +8,7 @@
 #include "tandem/graph/rng.h"
 #include "tandem/nn/init.h"
 #include "tandem/ops/ops.h"
+#include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
 namespace {
@@ -135,17 +136,24 @@ Rollout OnPolicyAgent::collect() {
   return {cat(obs, 0), cat(actions, 0), tensor(log_probs), tensor(advantages), tensor(returns)};
 }
 
-void OnPolicyAgent::learn(int64_t total_timesteps, const ProgressFn& progress) {
+void OnPolicyAgent::run(const ProgressFn& progress) {
   if (!obs_.defined()) obs_ = env_.reset();
-  const int64_t begin = progress_.steps, end = begin + total_timesteps;
-  while (progress_.steps < end) {
+  while (progress_.steps < end_) {
     const double left =
-        1 - static_cast<double>(progress_.steps - begin) / static_cast<double>(total_timesteps);
+        1 - static_cast<double>(progress_.steps - begin_) / static_cast<double>(end_ - begin_);
     if (collect_.linear_schedule) optimizer().set_lr(collect_.learning_rate * left);
     const Rollout r = collect();
     update(r, collect_.linear_schedule ? left : 1.0);
     if (progress && !progress(progress_)) return;
   }
+}
+
+void OnPolicyAgent::fields(detail::StateFields& f) {
+  f.part("env", env_);
+  f.draws("random", random_);
+  f.dict("net", net_);
+  f.dict("optimizer", optimizer());
+  f.observations("obs", obs_, env_.size(), env_.observation_space().dims());
 }
 
 A2C::A2C(std::string_view env, A2COptions o)

@@ -60,7 +60,6 @@ struct Rollout {
 class TD_API OnPolicyAgent : public Agent {
  public:
   Tensor predict(const Tensor& obs, bool deterministic = true) override;
-  void learn(int64_t total_timesteps, const ProgressFn& progress = {}) override;
   StateDict state_dict() const override { return net_.state_dict(); }
   void load_state_dict(const StateDict& state) override { net_.load_state_dict(state); }
 
@@ -73,6 +72,8 @@ class TD_API OnPolicyAgent : public Agent {
     uint64_t seed;
   };
   OnPolicyAgent(std::string_view env, Collect collect);
+  void run(const ProgressFn& progress) override;
+  void fields(detail::StateFields& f) override;
   /// `left` goes from 1 to 0 over learn().
   virtual void update(const Rollout& r, double left) = 0;
   virtual optim::Optimizer& optimizer() = 0;
@@ -91,6 +92,7 @@ class TD_API OnPolicyAgent : public Agent {
 class TD_API A2C : public OnPolicyAgent {
  public:
   explicit A2C(std::string_view env, A2COptions options = {});
+  const char* name() const override { return "A2C"; }
 
  private:
   void update(const Rollout& r, double left) override;
@@ -104,6 +106,7 @@ class TD_API PPO : public OnPolicyAgent {
  public:
   /// Throws Value unless batch_size divides n_envs * n_steps.
   explicit PPO(std::string_view env, PPOOptions options = {});
+  const char* name() const override { return "PPO"; }
 
  private:
   void update(const Rollout& r, double left) override;

@@ -6,6 +6,7 @@
 #include "tandem/compile/compile.h"
 #include "tandem/graph/rng.h"
 #include "tandem/ops/ops.h"
+#include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
 namespace {
@@ -133,11 +134,10 @@ Tensor SAC::update(const Transitions& b, const Tensor& noise, const Tensor& next
   return critic_loss.detach();
 }
 
-void SAC::learn(int64_t total_timesteps, const ProgressFn& progress) {
+void SAC::run(const ProgressFn& progress) {
   if (!obs_.defined()) obs_ = env_.reset();
-  const int64_t end = progress_.steps + total_timesteps;
-  while (progress_.steps < end) {
-    for (int64_t i = 0; i < options_.train_freq && progress_.steps < end; ++i) {
+  while (progress_.steps < end_) {
+    for (int64_t i = 0; i < options_.train_freq && progress_.steps < end_; ++i) {
       NoGradGuard no_grad;
       Tensor action;  // in -1 .. 1, as the critics see it
       if (progress_.steps < options_.learning_starts) {
@@ -161,6 +161,22 @@ void SAC::learn(int64_t total_timesteps, const ProgressFn& progress) {
       }
     if (progress && !progress(progress_)) return;
   }
+}
+
+void SAC::fields(detail::StateFields& f) {
+  f.part("env", env_);
+  f.draws("random", random_);
+  f.dict("actor", actor_);
+  f.dict("q1", q1_);
+  f.dict("q2", q2_);
+  f.dict("target1", target1_);
+  f.dict("target2", target2_);
+  f.param("log_alpha", log_alpha_);
+  f.dict("actor_optimizer", actor_optimizer_);
+  f.dict("critic_optimizer", critic_optimizer_);
+  f.dict("alpha_optimizer", alpha_optimizer_);
+  f.part("buffer", buffer_);
+  f.observations("obs", obs_, 1, env_.observation_space().dims());
 }
 
 StateDict SAC::state_dict() const {

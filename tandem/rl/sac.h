@@ -27,9 +27,9 @@ class TD_API SAC : public Agent {
   /// Throws Value for an environment with choices.
   explicit SAC(std::string_view env, SACOptions options = {});
   Tensor predict(const Tensor& obs, bool deterministic = true) override;
-  void learn(int64_t total_timesteps, const ProgressFn& progress = {}) override;
   StateDict state_dict() const override;
   void load_state_dict(const StateDict& state) override;
+  const char* name() const override { return "SAC"; }
   /// The present weight of the entropy.
   double ent_coef() const;
 
@@ -37,6 +37,8 @@ class TD_API SAC : public Agent {
   struct Drawn {
     Tensor actions, log_probs;  ///< in -1 .. 1 [n, dims], [n]
   };
+  void run(const ProgressFn& progress) override;
+  void fields(detail::StateFields& f) override;
   Drawn draw(const Tensor& obs, const Tensor& noise);
   Tensor noise(int64_t n);
   Tensor update(const Transitions& b, const Tensor& noise, const Tensor& next_noise);

@@ -147,6 +147,16 @@ double preempt_seconds_left() {
   if (at == 0) return INFINITY;
   return g_deadline.load() - static_cast<double>(steady_now() - at) * 1e-9;
 }
+std::string stop_reason() {
+  return preempted()     ? "preempted"
+         : stop_signal() ? fmt::format("signal {}", stop_signal())
+                         : "asked to stop";
+}
+void say_if_late() {
+  if (preempted() && preempt_seconds_left() < 0)
+    log_warning("the state was saved {:.1f} s after the notice's deadline",
+                -preempt_seconds_left());
+}
 int signal_of(const std::string& name) {
   const std::string n = name.starts_with("SIG") ? name.substr(3) : name;
   return n == "USR1"   ? SIGUSR1

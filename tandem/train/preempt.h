@@ -40,6 +40,10 @@ class TD_API PreemptGuard {
 
 /// True once a notice came while a guard lived; the guard's end forgets it.
 TD_API bool preempted();
+/// Why a run stops that is asked to: "preempted", "signal 15" or "asked to stop".
+TD_API std::string stop_reason();
+/// Warns when the deadline is over; called once the state is saved.
+TD_API void say_if_late();
 /// Seconds that are left of the deadline; below 0: it is over. Infinite without a notice.
 TD_API double preempt_seconds_left();
 /// SIGUSR1 of "USR1" or "SIGUSR1"; 0 for a name that is not known (USR1, USR2, HUP, TERM).

@@ -46,6 +46,9 @@ class TD_API Options {
   std::shared_ptr<io::Yaml> resolved_;
 };
 
+/// preempt_signal, preempt_url, preempt_every, preempt_deadline of a part that trains.
+TD_API PreemptOptions preempt_options(Options& o);
+
 /// What a data component gives.
 struct RecipeData {
   data::AnyPipeline train;

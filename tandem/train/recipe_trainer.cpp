@@ -43,6 +43,8 @@ AverageOptions average_options(Options o) {
   return a;
 }
 
+}  // namespace
+
 PreemptOptions preempt_options(Options& o) {
   PreemptOptions p;
   const std::string name = o.text("preempt_signal", "");
@@ -60,8 +62,6 @@ PreemptOptions preempt_options(Options& o) {
   if (p.deadline < 0) o.fail("preempt_deadline", "wants a number of seconds");
   return p;
 }
-
-}  // namespace
 
 TrainerOptions trainer_options(Options& o, bool progress) {
   TrainerOptions t;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "tandem/base/log.h"
 #include "tandem/graph/rng.h"
 #include "tandem/optim/averaged.h"
 #include "tandem/train/machine_kind_internal.h"
@@ -26,11 +27,13 @@ StateDict part_of(const StateDict& from, const std::string& prefix) {
 
 // What a run holds besides its model, as text: a snapshot of other parts is refused.
 std::string list_parts(const RunParts& p) {
-  std::string text = p.optimizer ? p.optimizer->type() : "no optimizer";
-  if (p.schedule) text += ", schedule";
-  if (p.scaler) text += ", scaler";
-  if (p.data) text += ", data";
-  for (const auto& e : p.extra) text += ", " + e.name;
+  std::string text;
+  const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
+  if (p.optimizer || p.model) add(p.optimizer ? p.optimizer->type() : "no optimizer");
+  if (p.schedule) add("schedule");
+  if (p.scaler) add("scaler");
+  if (p.data) add("data");
+  for (const auto& e : p.extra) add(e.name);
   return text;
 }
 
@@ -46,10 +49,10 @@ uint64_t unsigned_of(const io::Json& state, const char* part, const char* key) {
 }  // namespace
 
 Snapshot snapshot(const RunParts& p, int64_t step, io::Json more) {
-  TD_CHECK(p.model, Value, "snapshot() wants a model");
+  TD_CHECK(p.model || !p.extra.empty(), Value, "snapshot() wants a model");
   Snapshot s;
   s.step = step;
-  s.model = p.model->state_dict();
+  if (p.model) s.model = p.model->state_dict();
   if (p.optimizer) add(s.optimizer, "optimizer", p.optimizer->state_dict());
   if (p.schedule) add(s.optimizer, "schedule", p.schedule->state_dict());
   if (p.scaler) add(s.optimizer, "scaler", p.scaler->state_dict());
@@ -68,7 +71,7 @@ Snapshot snapshot(const RunParts& p, int64_t step, io::Json more) {
 }
 
 io::Json restore(const RunParts& p, const Snapshot& s) {
-  TD_CHECK(p.model, Value, "restore() wants a model");
+  TD_CHECK(p.model || !p.extra.empty(), Value, "restore() wants a model");
   const io::Json* parts = s.state.find("parts");
   TD_CHECK(parts && parts->as_string() && *parts->as_string() == list_parts(p), Value,
            "the checkpoint of step {} was saved by a run of ({}), this one has ({})", s.step,
@@ -81,12 +84,15 @@ io::Json restore(const RunParts& p, const Snapshot& s) {
     TD_CHECK(data, Format, "state.json has no 'data'");
     p.data->load_state(data::PipelineState::from_json(*data));
   }
-  p.model->load_state_dict(s.model);
+  if (p.model) p.model->load_state_dict(s.model);
   if (p.optimizer) p.optimizer->load_state_dict(part_of(s.optimizer, "optimizer"));
   if (p.schedule) p.schedule->load_state_dict(part_of(s.optimizer, "schedule"));
   if (p.scaler) p.scaler->load_state_dict(part_of(s.optimizer, "scaler"));
   for (const auto& e : p.extra) e.set(part_of(s.optimizer, e.name));
   set_generator_state(rng);
+  if (const io::Json* machine = s.state.find("machine"))
+    if (const std::string other = machine_difference(*machine, machine_kind()); !other.empty())
+      log_warning("the run goes on on another kind of machine, its bits may differ: {}", other);
   const io::Json* more = s.state.find("more");
   return more ? *more : io::Json();
 }

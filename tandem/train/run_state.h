@@ -29,9 +29,11 @@ struct RunParts {
 };
 
 /// The state after step `step`: values of all parts, place in the data, seed and offset of the
-/// random generator. `more` is kept in state.json under "more". Throws Value without a model.
+/// random generator. `more` is kept in state.json under "more". Throws Value without a model and
+/// extra parts.
 TD_API Snapshot snapshot(const RunParts& parts, int64_t step, io::Json more = {});
 /// Put a snapshot back; gives its "more". Throws Value for a snapshot of a run with other parts.
+/// Warns where it was made on another kind of machine.
 TD_API io::Json restore(const RunParts& parts, const Snapshot& snapshot);
 
 /// The part that holds an average of the weights (optim::WeightAverage).

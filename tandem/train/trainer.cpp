@@ -190,9 +190,7 @@ bool Trainer::asked_to_stop(Running& run) {
   if (!stop_requested()) return false;
   run.result.interrupted = true;
   run.result.preempted = preempted();
-  stop(preempted()     ? "preempted"
-       : stop_signal() ? fmt::format("signal {}", stop_signal())
-                       : "asked to stop");
+  stop(stop_reason());
   return true;
 }
 
@@ -417,9 +415,7 @@ FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,
     if (stop_ == "max_steps") break;
   }
   if (checkpoints_) checkpoints_->wait();
-  if (run.result.preempted && preempt_seconds_left() < 0)
-    log_warning("the state was saved {:.1f} s after the notice's deadline",
-                -preempt_seconds_left());
+  say_if_late();
   finish_average(train, !run.result.interrupted);
   for (auto& c : callbacks_) c->fit_end(*this);
   run.result.steps = step_;

@@ -5,7 +5,6 @@
 
 #include "tandem/base/log.h"
 #include "tandem/ops/ops.h"
-#include "tandem/train/machine_kind_internal.h"
 #include "tandem/train/trainer_internal.h"
 
 namespace tandem::train {
@@ -103,9 +102,6 @@ void Trainer::resume(Running& run) {
       if (name.starts_with(prefix)) tensors[name.substr(prefix.size())] = value;
     if (!tensors.empty()) callbacks_[i]->load_tensors(tensors);
   }
-  if (const io::Json* machine = s->state.find("machine"))
-    if (const std::string other = machine_difference(*machine, machine_kind()); !other.empty())
-      log_warning("the run goes on on another kind of machine, its bits may differ: {}", other);
   run.progress.keep(fmt::format("resumed at step {} of '{}'", step_, checkpoints_->folder()));
 }
 

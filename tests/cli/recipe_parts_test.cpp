@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recipes may say of their data and models: transforms and mixing, weights to begin with,
-// frozen parts, LoRA, files of every kind, damaged samples, runs of agents.
+// frozen parts, LoRA, files of every kind, damaged samples.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -344,29 +344,6 @@ TEST_F(RecipeParts, DigitsStandInForOptdigits) {
                          run("stand-in") + " 2>&1");
   EXPECT_EQ(r.code, 0) << r.text;
   EXPECT_TRUE(has(r.text, "the 1,797 digits that the library carries stand in")) << r.text;
-}
-
-// ---- agents
-
-TEST_F(RecipeParts, AgentsLeaveAReportAndBeginAnew) {
-  const std::string text =
-      "recipe: a\nseed: 0\nagent: {type: dqn, env: CartPole-v1, steps: 1500, learning_starts: 100, "
-      "net_arch: [16], eval_episodes: 2}\n";
-  const std::string line = "train " + recipe(text) + " --quiet " + run("agent");
-  const Result first = tool(line + " 2>&1");
-  ASSERT_EQ(first.code, 0) << first.text;
-  for (const char* file : {"parts.jsonl", "report.html", "metrics.jsonl", "model.safetensors"})
-    EXPECT_TRUE(std::filesystem::exists(folder_ / "agent/" + file)) << file;
-  const json part = json::parse(text_of(folder_ / "agent/parts.jsonl"));
-  EXPECT_EQ(part["steps"], 1500);
-  EXPECT_GT(part["seconds"], 0);
-  EXPECT_TRUE(has(text_of(folder_ / "agent/report.html"), "\"return\"")) << "its chart";
-  const std::string metrics = text_of(folder_ / "agent/metrics.jsonl");
-  const Result second = tool(line + " 2>&1");
-  EXPECT_TRUE(has(second.text, "runs of agents do not go on, this one begins anew")) << second.text;
-  const std::string after = text_of(folder_ / "agent/metrics.jsonl");
-  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'),
-            std::count(after.begin(), after.end(), '\n'));
 }
 
 }  // namespace
