@@ -41,6 +41,7 @@ target_compile_options(tandem_flags INTERFACE
 target_include_directories(tandem_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 if(TANDEM_SANITIZE)
   target_compile_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}")
+  target_compile_definitions(tandem_flags INTERFACE TANDEM_SANITIZED)
   target_link_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}")
   if(TANDEM_SANITIZE MATCHES "undefined")
     target_compile_options(tandem_flags INTERFACE -fno-sanitize-recover=undefined)

@@ -4,6 +4,7 @@
 // another order needs no second look and every position stays a pure function.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <bit>
 #include <limits>
 
@@ -34,8 +35,11 @@ std::vector<uint8_t> look_at_all(const StageRef& in, const char* what,
   const auto threads = static_cast<int64_t>(std::max(std::thread::hardware_concurrency(), 1U));
   OrderedRun run(
       [&](int64_t chunk) -> Fields {
-        for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i)
-          found[static_cast<size_t>(in->identity({}, i))] = fn(in->get({}, i));
+        for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
+          // A repeated element is looked at by several threads, which find the same.
+          std::atomic_ref<uint8_t> at(found[static_cast<size_t>(in->identity({}, i))]);
+          at.store(fn(in->get({}, i)), std::memory_order_relaxed);
+        }
         return {};
       },
       {.first = 0, .last = chunks, .workers = threads, .depth = 4});

@@ -7,6 +7,7 @@
 #include "tandem/grad/control_flow.h"
 #include "tandem/interop/onnx_exporters_internal.h"
 #include "tandem/interop/onnx_rows.h"
+#include "tandem/ops/check_numerics.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::interop {
@@ -150,6 +151,7 @@ constexpr OnnxRow kRows[] = {
     {"", "Scan", 9, 0, scan_of, &op::scan, export_scan},
     exported(op::with_vjp, export_with_vjp),
     exported(op::debug_print, export_alias),
+    exported(op::check_numerics, export_alias),
 };
 
 }  // namespace

@@ -61,7 +61,6 @@ constinit const OpDef check_numerics =
         .vjp(check_vjp)
         .batch(check_batch)
         .reference(check_loops)
-        .onnx("Identity")
         .doc("x as it is; throws when it holds a NaN or an infinity.");
 }  // namespace op
 

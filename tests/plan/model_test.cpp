@@ -29,7 +29,7 @@ bool any_note(const Plan& p, const std::string& text) {
 
 // A compiled program runs the same products and fewer loops; a copy into another layout may come
 // with it (vit, 0.7 %).
-TEST(PlanTime, CompiledIsNeverSlower) {
+TEST(SlowPlanTime, CompiledIsNeverSlower) {
   init();
   const Catalog catalog = Catalog::built_in();
   for (const char* model : {"resnet50", "efficientnet_b0", "mobilenet_v2", "unet", "convnext_tiny",
@@ -229,7 +229,7 @@ TEST(Plan, BatchThatFits) {
 }
 
 // Where nothing holds it as it is asked, the ranking says what would.
-TEST(Plan, RankChangesWhatDoesNotFit) {
+TEST(SlowPlan, RankChangesWhatDoesNotFit) {
   init();
   const Catalog c = Catalog::built_in();
   PlanRequest r = request("llama:70b", "");
@@ -255,7 +255,7 @@ TEST(Plan, RankChangesWhatDoesNotFit) {
 }
 
 // The nearest server to a broken limit is nearest to that limit.
-TEST(Plan, NearestToTheBrokenLimit) {
+TEST(SlowPlan, NearestToTheBrokenLimit) {
   init();
   const Catalog c = Catalog::built_in();
   PlanRequest r = request("resnet50", "T4");
@@ -321,7 +321,7 @@ TEST(Plan, ServingTakesNarrowWeightsAndManyGpus) {
   EXPECT_EQ(two.at("serve.gpus").value, 2 * two.at("serve.replicas").value);
 }
 
-TEST(Claims, MemoryMoneyEnergyAndRates) {
+TEST(SlowClaims, MemoryMoneyEnergyAndRates) {
   init();
   const Catalog c = Catalog::built_in();
   PlanRequest r = request("llama:70b", "T4");

@@ -39,7 +39,7 @@ std::vector<double> sizes_of(std::vector<double> errors) {
 // MosaicML's table of MPT runs: tokens per second and GPU, one constant per GPU type
 // (data/hardware.json), none fitted per row. With its authors' settings: FSDP's full sharding,
 // everything computed in bf16 from f32 weights ("PURE").
-TEST(Published, MosaicThroughput) {
+TEST(Published, SlowMosaicThroughput) {
   init();
   const Catalog catalog = Catalog::built_in();
   std::map<std::string, Workload> known;
@@ -136,7 +136,7 @@ TEST(Published, WeightsAndOptimizer) {
 // ---- against this machine
 
 // 40 configurations: what a dry run says the allocator will hold, and what it holds.
-TEST(Measured, MemoryOfThisMachine) {
+TEST(Measured, SlowMemoryOfThisMachine) {
   init();
   struct Family {
     const char* model;

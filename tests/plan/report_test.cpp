@@ -184,7 +184,7 @@ std::pair<std::string, std::vector<double>> taken_apart(const std::string& text)
 }
 
 // docs/claims.md is what the command writes today.
-TEST(Claims, ThePageIsFresh) {
+TEST(SlowClaims, ThePageIsFresh) {
   init();
   const MeasuredJob job = measured_job("docs/claims_mnist.json");
   const auto [now, numbers] = taken_apart(claims_page(Catalog::built_in(), &job));
@@ -197,7 +197,7 @@ TEST(Claims, ThePageIsFresh) {
     EXPECT_NEAR(kept_numbers[k], numbers[k], 0.02 * std::abs(numbers[k])) << stale;
 }
 
-TEST(Claims, EveryArithmeticAddsUp) {
+TEST(SlowClaims, EveryArithmeticAddsUp) {
   init();
   const Catalog catalog = Catalog::built_in();
   const std::vector<Judged> all = published_claims(catalog);
