@@ -175,11 +175,15 @@ TEST(Damaged, AFolderIsChecked) {
     paths.push_back(d.path);
     EXPECT_FALSE(d.reason.empty()) << d.path;
     EXPECT_EQ(d.reason.find(f.path().string()), std::string::npos) << d.reason;
-    if (d.path == "empty.jpg") EXPECT_EQ(d.reason, "is empty");
-    if (d.path == "deep/wrong.jpg")
+    if (d.path == "empty.jpg") {
+      EXPECT_EQ(d.reason, "is empty");
+    }
+    if (d.path == "deep/wrong.jpg") {
       EXPECT_EQ(d.reason, "is no JPEG, PNG, WebP, TIFF or JPEG 2000 file");
-    if (d.path == "r.tfrecord" && d.reason[0] == 'r' && d.reason.find("sum") != std::string::npos)
+    }
+    if (d.path == "r.tfrecord" && d.reason[0] == 'r' && d.reason.find("sum") != std::string::npos) {
       EXPECT_EQ(d.reason, "record 1 is damaged: its checksum is wrong");
+    }
   }
   EXPECT_EQ(paths,
             (std::vector<std::string>{"a.PNG", "cut.tar", "deep/wrong.jpg", "empty.jpg",

@@ -142,7 +142,9 @@ TEST(Drift, OfNumbersAndTexts) {
       }
       EXPECT_NEAR(one.jensen_shannon, want, 5e-3);
     }
-    if (one.column == "kind") EXPECT_NEAR(one.l_infinity, 0.75, 1e-9);
+    if (one.column == "kind") {
+      EXPECT_NEAR(one.l_infinity, 0.75, 1e-9);
+    }
   }
 }
 

@@ -109,7 +109,9 @@ TEST(Steps, OneRegionGivesTheSameBits) {
           for (const Param& p : many) old.push_back(p.value());
         std::vector<float> before = many[0].value().to_vector<float>();
         opt.step();
-        if (held) EXPECT_EQ(old[4 * t].to_vector<float>(), before);
+        if (held) {
+          EXPECT_EQ(old[4 * t].to_vector<float>(), before);
+        }
       }
       expect_equal(one, many);
     }

@@ -103,12 +103,15 @@ TEST(Average, EqualsOneMadeByHand) {
       const bool renewed = c.average.type == AverageKind::swa && !c.average.buffers &&
                            name.find("running_") != name.npos;
       const bool counted = name.find("num_batches") != name.npos;
-      if (!renewed && !counted) EXPECT_TRUE(equal(got.at(name), value)) << c.name << ": " << name;
+      if (!renewed && !counted) {
+        EXPECT_TRUE(equal(got.at(name), value)) << c.name << ": " << name;
+      }
     }
     // What fit() judged last is what it leaves, but for statistics that were renewed.
-    if (c.average.type == AverageKind::ema)
+    if (c.average.type == AverageKind::ema) {
       EXPECT_EQ(find_log(trainer.validate(digits(false)), "val/loss"), find_log(r.logs, "val/loss"))
           << c.name;
+    }
     EXPECT_GT(find_log(trainer.validate(digits(false)), "val/accuracy"), 0.85) << c.name;
     // A second fit() goes on with the trained weights, not with their average.
     trainer.options().max_epochs = 4;

@@ -116,8 +116,9 @@ TEST(ReportPage, OfARun) {
   expect_painted(v, 200);
   // Where counters cannot be read the energy is called a model.
   const RunRecord r = read_run(f / "run");
-  if (r.energy_source.rfind("modelled", 0) == 0)
+  if (r.energy_source.rfind("modelled", 0) == 0) {
     EXPECT_NE(v.dom.find("energy (modelled)"), std::string::npos);
+  }
   EXPECT_LT(read_file(f / "run/report.html").size(), 2u << 20);
 }
 
