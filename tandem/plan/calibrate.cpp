@@ -175,6 +175,7 @@ std::vector<Rung> ladder() {
   picture("resnet34", 112, 4);
   picture("resnet50", 64, 4);
   picture("vgg11", 64, 4);
+  picture("mobilenet_v3_large", 64, 2);
   picture("mobilenet_v3_large", 64, 4);
   picture("mobilenet_v3_large", 96, 12);
   picture("mobilenet_v3_large", 112, 3);

@@ -42,8 +42,9 @@ double overhead_of(const MachineProfile& m, bool compiled) {
 
 std::string point_kind(const Work& k, bool compiled) {
   static const char* const kPhases[] = {"", "", "forward ", "backward ", "update "};
-  return fmt::format("{} {}{} {}", compiled ? "compiled" : "eager",
-                     compiled ? "" : kPhases[k.phase], to_string(k.dtype), k.kind);
+  return fmt::format("{} {}{} {}{}", compiled ? "compiled" : "eager",
+                     compiled ? "" : kPhases[k.phase], to_string(k.dtype),
+                     k.depthwise ? "depthwise " : "", k.kind);
 }
 
 double kernel_seconds(const Work& k, const MachineProfile& m, bool compiled) {

@@ -16,7 +16,8 @@ namespace tandem::plan {
 /// what is measured; it returns false to stop early.
 TD_API MachineProfile measure_machine(const std::function<bool(const std::string&)>& progress = {});
 
-/// What a kernel's points are kept under: mode, phase, dtype and row.
+/// What a kernel's points are kept under: mode, phase, dtype and row (depthwise convolutions have
+/// kernels of their own).
 TD_API std::string point_kind(const Work& k, bool compiled);
 /// Seconds of one kernel on that machine: interpolated between measured points of its kind, by
 /// roofline where there are none.
