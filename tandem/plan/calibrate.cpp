@@ -181,6 +181,8 @@ std::vector<Rung> ladder() {
   picture("mobilenet_v3_large", 112, 3);
   picture("shufflenet_v2_x1_0", 64, 8);
   picture("shufflenet_v2_x1_0", 112, 3);
+  vit(32, 2, 8, 32, 1);  // kernels about as long as it takes to start them
+  vit(48, 3, 8, 32, 8);
   vit(128, 4, 8, 64, 4);
   vit(160, 5, 8, 64, 2);
   vit(256, 4, 8, 64, 16);
