@@ -2,6 +2,7 @@
 // Colour functions of image_ops.h, with torchvision v2's arithmetic in f32 and its cuts to u8.
 #include "tandem/base/error.h"
 #include "tandem/data/image_ops_internal.h"
+#include "tandem/data/pixel_loops_internal.h"
 
 namespace tandem::data {
 namespace {
@@ -286,28 +287,32 @@ Tensor gaussian_blur_image(const Tensor& image, std::array<int64_t, 2> kernel_si
     return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
   };
   Tensor out = detail::new_picture(p.c, p.h, p.w, image.dtype());
-  std::vector<float> rows(static_cast<size_t>(p.h * p.w));
+  // Lines and rows with what they reflect on both sides.
+  std::vector<float> line(static_cast<size_t>(p.w + 2 * rx)), sums(static_cast<size_t>(p.w));
+  std::vector<float> rows(static_cast<size_t>((p.h + 2 * ry) * p.w));
   each_type(p, [&](auto t) {
     using T = decltype(t);
     for (int64_t k = 0; k < p.c; ++k) {
       const T* d = p.data<T>() + k * p.h * p.w;
-      for (int64_t y = 0; y < p.h; ++y)
-        for (int64_t x = 0; x < p.w; ++x) {
-          float sum = 0;
-          for (int64_t i = -rx; i <= rx; ++i)
-            sum += static_cast<float>(d[y * p.w + reflected(x + i, p.w)]) *
-                   kernels[0][static_cast<size_t>(i + rx)];
-          rows[static_cast<size_t>(y * p.w + x)] = sum;
-        }
+      for (int64_t y = 0; y < p.h; ++y) {
+        for (int64_t x = -rx; x < p.w + rx; ++x)
+          line[static_cast<size_t>(x + rx)] = static_cast<float>(d[y * p.w + reflected(x, p.w)]);
+        detail::sum_neighbours(line.data(), 1, kernels[0].data(), 2 * rx + 1,
+                               rows.data() + (y + ry) * p.w, p.w);
+      }
+      for (int64_t y = -ry; y < p.h + ry; ++y)
+        if (y < 0 || y >= p.h)
+          std::copy_n(rows.data() + (reflected(y, p.h) + ry) * p.w, p.w,
+                      rows.data() + (y + ry) * p.w);
       T* to = pixels<T>(out) + k * p.h * p.w;
-      for (int64_t y = 0; y < p.h; ++y)
+      for (int64_t y = 0; y < p.h; ++y) {
+        detail::sum_neighbours(rows.data() + y * p.w, p.w, kernels[1].data(), 2 * ry + 1,
+                               sums.data(), p.w);
         for (int64_t x = 0; x < p.w; ++x) {
-          float sum = 0;
-          for (int64_t i = -ry; i <= ry; ++i)
-            sum += rows[static_cast<size_t>(reflected(y + i, p.h) * p.w + x)] *
-                   kernels[1][static_cast<size_t>(i + ry)];
+          const float sum = sums[static_cast<size_t>(x)];
           to[y * p.w + x] = p.u8 ? stored<T>(std::nearbyint(sum)) : static_cast<T>(sum);
         }
+      }
     }
   });
   return out;

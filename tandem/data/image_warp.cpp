@@ -43,24 +43,38 @@ Tensor sample(const Picture& p, int64_t h, int64_t w, Interpolation mode, const 
            "a map of a picture interpolates nearest or bilinear");
   Tensor out = detail::new_picture(p.c, h, w, p.held.dtype());
   const auto size_x = static_cast<float>(p.w), size_y = static_cast<float>(p.h);
+  const bool nearest = mode == Interpolation::nearest;
+  std::vector<float> fills;
+  for (int64_t k = 0; k < p.c && !fill.empty(); ++k)
+    fills.push_back(static_cast<float>(detail::fill_of(fill, k, p.c)));
   detail::each_type(p, [&](auto t) {
     using T = decltype(t);
     const int64_t plane = p.h * p.w;
+    const T* from = p.data<T>();
+    T* to = pixels<T>(out);
     for (int64_t y = 0; y < h; ++y)
       for (int64_t x = 0; x < w; ++x) {
         const std::array<float, 2> g = grid(x, y);
         const float px = ((g[0] + 1) * size_x - 1) / 2, py = ((g[1] + 1) * size_y - 1) / 2;
         // Up to four pixels and their weights; what lies outside has none.
-        std::array<int64_t, 4> at{};
-        std::array<float, 4> weight{};
+        int64_t at[4] = {};
+        float weight[4] = {};
         const auto add = [&](size_t i, float fx, float fy, float k) {
           if (fx >= 0 && fx < size_x && fy >= 0 && fy < size_y) {
             at[i] = static_cast<int64_t>(fy) * p.w + static_cast<int64_t>(fx);
             weight[i] = k;
           }
         };
-        if (mode == Interpolation::nearest) {
+        if (nearest) {
           add(0, std::nearbyint(px), std::nearbyint(py), 1);
+        } else if (px >= 0 && px < size_x - 1 && py >= 0 && py < size_y - 1) {  // all are inside
+          const auto ix = static_cast<int64_t>(px), iy = static_cast<int64_t>(py);
+          const float dx = px - static_cast<float>(ix), dy = py - static_cast<float>(iy);
+          for (int64_t i = 0; i < 4; ++i) at[i] = (iy + i / 2) * p.w + ix + i % 2;
+          weight[0] = (1 - dx) * (1 - dy);
+          weight[1] = dx * (1 - dy);
+          weight[2] = (1 - dx) * dy;
+          weight[3] = dx * dy;
         } else {
           const float x0 = std::floor(px), y0 = std::floor(py), dx = px - x0, dy = py - y0;
           add(0, x0, y0, (1 - dx) * (1 - dy));
@@ -72,16 +86,15 @@ Tensor sample(const Picture& p, int64_t h, int64_t w, Interpolation mode, const 
         for (int64_t k = 0; k < p.c; ++k) {
           float v = 0;
           for (size_t i = 0; i < 4; ++i)
-            if (weight[i] != 0) v += static_cast<float>(p.data<T>()[k * plane + at[i]]) * weight[i];
-          if (!fill.empty()) {
-            const auto f = static_cast<float>(detail::fill_of(fill, k, p.c));
-            if (mode == Interpolation::nearest)
+            if (weight[i] != 0) v += static_cast<float>(from[k * plane + at[i]]) * weight[i];
+          if (!fills.empty()) {
+            const float f = fills[static_cast<size_t>(k)];
+            if (nearest)
               v = mask < 0.5F ? f : v;
             else
               v = (v - f) * mask + f;
           }
-          pixels<T>(out)[(k * h + y) * w + x] =
-              p.u8 ? detail::stored<T>(std::nearbyint(v)) : static_cast<T>(v);
+          to[(k * h + y) * w + x] = p.u8 ? detail::stored<T>(std::nearbyint(v)) : static_cast<T>(v);
         }
       }
   });

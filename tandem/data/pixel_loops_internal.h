@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over pixels one by one: bytes to numbers, normalising. The forms for AVX2 give the bits of
-// the plain ones.
+// Loops over pixels: bytes to numbers, normalising, sums of neighbours. The forms for AVX2 give the
+// bits of the plain ones.
 #pragma once
 
 #include <cstdint>
@@ -11,5 +11,9 @@ namespace tandem::data::detail {
 void divide_bytes(const uint8_t* from, float* to, int64_t n, float by);
 /// to[i] = (from[i] - mean) / std; `to` may be `from`.
 void normalize_numbers(const float* from, float* to, int64_t n, float mean, float std);
+/// to[i] = weights[0] * from[i] + weights[1] * from[i + step] + ... over `taps`, added in that
+/// order.
+void sum_neighbours(const float* from, int64_t step, const float* weights, int64_t taps, float* to,
+                    int64_t n);
 
 }  // namespace tandem::data::detail
