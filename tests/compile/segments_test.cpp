@@ -352,7 +352,8 @@ TEST(Segments, ManyCallsAreEagerInBothWays) {
   EXPECT_LE(distance(net.a.weight, other.a.weight), 1e-3);
   EXPECT_LE(distance(mean, mean2), 1e-3);
   EXPECT_EQ(opt.step_count().item<double>(), opt2.step_count().item<double>());
-  EXPECT_LT(step.stats().segments, 150 * 3);
+  // Whichever way is faster here, the trial's calls have run op by op.
+  EXPECT_LE(step.stats().segments, (150 - 24) * 4);
 }
 
 }  // namespace
