@@ -84,8 +84,9 @@ void check_request(const PlanRequest& r, const Catalog& catalog) {
 
 namespace {
 
-// The largest batch of one GPU within its memory, by dry runs: memory is a line in the batch, so
-// two runs say where to look and a last one confirms.
+// The largest batch of one GPU within its memory, by dry runs. Memory grows with the batch, ever
+// more steeply until activations are its peak: a line through two runs says where to look, and what
+// fits and what does not close in on the answer.
 struct Largest {
   int64_t batch = 0;
   double bytes = 0;
@@ -97,21 +98,37 @@ Largest largest_batch(const PlanRequest& r, double capacity, int n, const Worklo
     ++best.runs;
     return memory_of(workload_for(r, b, known.options.compiled, true), r, n).value;
   };
-  const int64_t a = known.options.batch, b = 2 * a;
+  constexpr int64_t kMost = 1'000'000'000;
+  constexpr int kMostRuns = 16;
+  struct At {
+    int64_t batch = 0;
+    double bytes = 0;
+  };
+  At fits, above;  // above.batch 0: none is known
+  const auto look = [&](int64_t batch, double size) {
+    (size <= capacity ? fits : above) = {batch, size};
+  };
+  const int64_t a = known.options.batch;
   const double at_a = memory_of(known, r, n).value;
-  const double slope = (bytes(b) - at_a) / static_cast<double>(b - a);
-  if (slope <= 0) return best;
-  const double guess = static_cast<double>(a) + (capacity - at_a) / slope;
-  int64_t g = static_cast<int64_t>(std::floor(std::min(guess, 1e9)));
-  for (int i = 0; i < 6 && g >= 1; ++i) {
-    const double at = bytes(g);
-    if (at <= capacity) {
-      best.batch = g;
-      best.bytes = at;
-      break;
-    }
-    g -= std::max<int64_t>(1, static_cast<int64_t>((at - capacity) / slope) + (i > 1 ? g / 50 : 0));
+  look(a, at_a);
+  At from = {a, at_a};  // of the line, with the run that came last
+  for (int64_t g = fits.batch ? 2 * a : 1; best.runs < kMostRuns && g != a;) {
+    const At now = {g, bytes(g)};
+    look(g, now.bytes);
+    if (fits.batch == kMost || (!fits.batch && above.batch == 1)) break;
+    if (above.batch && above.batch - fits.batch <= 1 + fits.batch / 200) break;
+    const At &p = fits.batch && above.batch ? fits : from,
+             &q = fits.batch && above.batch ? above : now;
+    const double slope = (q.bytes - p.bytes) / static_cast<double>(q.batch - p.batch);
+    const double guess = slope > 0 ? static_cast<double>(p.batch) + (capacity - p.bytes) / slope
+                                   : 16.0 * static_cast<double>(g);
+    const int64_t high = above.batch ? above.batch - 1 : std::min(kMost, 64 * fits.batch);
+    g = std::clamp(static_cast<int64_t>(std::min(guess, static_cast<double>(kMost))),
+                   fits.batch + 1, std::max(high, fits.batch + 1));
+    from = now;
   }
+  best.batch = fits.batch;
+  best.bytes = fits.bytes;
   return best;
 }
 
