@@ -125,7 +125,7 @@ Transform RandomChannelPermutation() {
 Transform Normalize(std::vector<double> mean, std::vector<double> std) {
   return Transform("Normalize",
                    [mean = std::move(mean), std = std::move(std)](Vision& v, PhiloxStream&) {
-                     v.image = normalize_image(v.image, mean, std);
+                     detail::normalize_own(v.image, mean, std);
                    });
 }
 Transform ToDtype(DType dtype, bool scale) {

@@ -54,18 +54,23 @@ ImageFolder::ImageFolder(const FilePath& folder, ImageFolderOptions options)
            "ImageFolder: '{}' has no folders\nIt wants one folder per class.", folder.str());
 }
 
-Example ImageFolder::read(int64_t i) const {
-  const auto& [file, label] = files_[static_cast<size_t>(i)];
-  io::ReadImageOptions read{.mode = options_.mode};
+Tensor ImageFolder::read_picture(const FilePath& file, const ImageFolderOptions& options) {
+  NoGradGuard no_grad;
+  io::ReadImageOptions read{.mode = options.mode};
   // A JPEG may come out smaller, never below twice the size wanted: what is left for the resize to
   // filter hides the difference (Pillow's thumbnail() does the same, reducing_gap=2).
-  if (!options_.size.empty()) {
-    read.min_height = 2 * options_.size[0];
-    read.min_width = 2 * options_.size[1];
+  if (!options.size.empty()) {
+    read.min_height = 2 * options.size[0];
+    read.min_width = 2 * options.size[1];
   }
   Tensor x = io::read_image(file, read);
-  if (!options_.size.empty()) x = resize_image(x, options_.size[0], options_.size[1]);
-  return {x.to(DType::f32) / 255.0, tensor(label)};
+  if (!options.size.empty()) x = resize_image(x, options.size[0], options.size[1]);
+  return to_dtype_image(x, DType::f32, true);
+}
+
+Example ImageFolder::read(int64_t i) const {
+  const auto& [file, label] = files_[static_cast<size_t>(i)];
+  return {read_picture(file, options_), tensor(label)};
 }
 
 Example ImageFolder::get(int64_t i) const {

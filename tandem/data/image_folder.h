@@ -32,6 +32,8 @@ class TD_API ImageFolder {
   Example get(int64_t i) const;
   const std::vector<std::string>& classes() const { return classes_; }
   const std::string& file(int64_t i) const { return files_.at(static_cast<size_t>(i)).first; }
+  /// The picture of one file as samples have it.
+  static Tensor read_picture(const FilePath& file, const ImageFolderOptions& options);
   /// How often get() met a damaged file and took another.
   int64_t damaged() const { return damaged_.count(); }
 

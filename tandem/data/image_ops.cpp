@@ -4,30 +4,39 @@
 #include "tandem/base/error.h"
 #include "tandem/data/image_ops_internal.h"
 #include "tandem/data/pixel_loops_internal.h"
+#include "tandem/tensor/pixels_internal.h"
 
 namespace tandem::data {
 
 namespace detail {
 
-Picture::Picture(const Tensor& image, const char* what) {
+void check_picture(const Tensor& image, const char* what) {
   TD_CHECK(image.defined() && image.dim() == 3, Shape, "{}: a picture is [c, h, w], got {}", what,
            image.defined() ? image.shape().to_string() : "an undefined tensor");
   TD_CHECK(image.dtype() == DType::u8 || image.dtype() == DType::f32, DType,
            "{}: a picture is u8 or f32, got {}\nConvert with to_dtype_image().", what,
            to_string(image.dtype()));
   TD_CHECK(!image.is_symbolic(), Unsupported, "{}: pictures have no place in a trace", what);
+  TD_CHECK(image.numel() > 0, Shape, "{}: the picture is empty: {}", what,
+           image.shape().to_string());
+}
+
+Picture::Picture(const Tensor& image, const char* what) {
+  check_picture(image, what);
   c = image.size(0);
   h = image.size(1);
   w = image.size(2);
-  TD_CHECK(c > 0 && h > 0 && w > 0, Shape, "{}: the picture is empty: {}", what,
-           image.shape().to_string());
   u8 = image.dtype() == DType::u8;
   held = image.contiguous();
 }
 
-Tensor new_picture(int64_t c, int64_t h, int64_t w, DType dtype) {
+void check_new_size(int64_t h, int64_t w) {
   TD_CHECK(h > 0 && w > 0 && h <= int64_t{1} << 24 && w <= (int64_t{1} << 31) / h, Value,
            "a picture of {} x {} (h, w) cannot be made", h, w);
+}
+
+Tensor new_picture(int64_t c, int64_t h, int64_t w, DType dtype) {
+  check_new_size(h, w);
   return Tensor(
       Ref<tandem::detail::TensorImpl>::adopt(tandem::detail::new_tensor({c, h, w}, dtype, cpu)));
 }
@@ -45,45 +54,65 @@ using detail::new_picture;
 using detail::Picture;
 using detail::pixels;
 
+namespace {
+
+// Rows of a window; what lies outside is 0. `unit` elements make a pixel.
+template <class T>
+void crop_rows(const T* from, int64_t h, int64_t w, T* to, int64_t top, int64_t left,
+               int64_t height, int64_t width, int64_t unit) {
+  const int64_t begin = std::clamp<int64_t>(left, 0, w);
+  const int64_t end = std::max(begin, std::clamp<int64_t>(left + width, 0, w));
+  for (int64_t y = 0; y < height; ++y, to += width * unit) {
+    const int64_t sy = top + y;
+    if (sy < 0 || sy >= h || begin == end) {
+      std::fill_n(to, width * unit, T(0));
+      continue;
+    }
+    const T* row = from + sy * w * unit;
+    std::fill_n(to, (begin - left) * unit, T(0));
+    std::copy(row + begin * unit, row + end * unit, to + (begin - left) * unit);
+    std::fill(to + (end - left) * unit, to + width * unit, T(0));
+  }
+}
+
+}  // namespace
+
 Tensor crop_image(const Tensor& image, int64_t top, int64_t left, int64_t height, int64_t width) {
+  detail::check_picture(image, "crop");
+  if (tandem::detail::is_pixels(image)) {
+    detail::check_new_size(height, width);
+    const Tensor out = tandem::detail::new_pixels(image.size(0), height, width);
+    crop_rows(pixels<uint8_t>(image), image.size(1), image.size(2), pixels<uint8_t>(out), top, left,
+              height, width, image.size(0));
+    return out;
+  }
   const Picture p(image, "crop");
   Tensor out = new_picture(p.c, height, width, image.dtype());
   each_type(p, [&](auto t) {
     using T = decltype(t);
-    T* to = pixels<T>(out);
-    const int64_t from = std::clamp<int64_t>(left, 0, p.w);
-    const int64_t end = std::max(from, std::clamp<int64_t>(left + width, 0, p.w));
     for (int64_t k = 0; k < p.c; ++k)
-      for (int64_t y = 0; y < height; ++y, to += width) {
-        const int64_t sy = top + y;
-        if (sy < 0 || sy >= p.h || from == end) {
-          std::fill_n(to, width, T(0));
-          continue;
-        }
-        const T* row = p.data<T>() + (k * p.h + sy) * p.w;
-        std::fill_n(to, from - left, T(0));
-        std::copy(row + from, row + end, to + (from - left));
-        std::fill(to + (end - left), to + width, T(0));
-      }
+      crop_rows(p.data<T>() + k * p.h * p.w, p.h, p.w, pixels<T>(out) + k * height * width, top,
+                left, height, width, 1);
   });
   return out;
 }
 
 Tensor center_crop_image(const Tensor& image, int64_t height, int64_t width) {
-  const Picture p(image, "center_crop");
+  detail::check_picture(image, "center_crop");
+  const int64_t old_h = image.size(1), old_w = image.size(2);
   // Python's round: a half goes to the even neighbour.
   const auto half = [](int64_t room) {
     return static_cast<int64_t>(std::nearbyint(static_cast<double>(room) / 2.0));
   };
-  if (height <= p.h && width <= p.w)
-    return crop_image(p.held, half(p.h - height), half(p.w - width), height, width);
+  if (height <= old_h && width <= old_w)
+    return crop_image(image, half(old_h - height), half(old_w - width), height, width);
   // Too small: pad first, the smaller half before.
-  const int64_t left = std::max<int64_t>((width - p.w) / 2, 0);
-  const int64_t top = std::max<int64_t>((height - p.h) / 2, 0);
-  const int64_t right = std::max<int64_t>((width - p.w + 1) / 2, 0);
-  const int64_t bottom = std::max<int64_t>((height - p.h + 1) / 2, 0);
-  const int64_t h = p.h + top + bottom, w = p.w + left + right;
-  return crop_image(p.held, half(h - height) - top, half(w - width) - left, height, width);
+  const int64_t left = std::max<int64_t>((width - old_w) / 2, 0);
+  const int64_t top = std::max<int64_t>((height - old_h) / 2, 0);
+  const int64_t right = std::max<int64_t>((width - old_w + 1) / 2, 0);
+  const int64_t bottom = std::max<int64_t>((height - old_h + 1) / 2, 0);
+  const int64_t h = old_h + top + bottom, w = old_w + left + right;
+  return crop_image(image, half(h - height) - top, half(w - width) - left, height, width);
 }
 
 Tensor horizontal_flip_image(const Tensor& image) {
@@ -166,31 +195,58 @@ Tensor pad_image(const Tensor& image, const std::vector<int64_t>& padding, const
   return out;
 }
 
+namespace {
+
+void normalize_planes(const Picture& p, float* to, const std::vector<double>& mean,
+                      const std::vector<double>& std) {
+  for (int64_t k = 0; k < p.c; ++k) {
+    const auto m = static_cast<float>(detail::fill_of(mean, k, p.c));
+    const auto s = static_cast<float>(detail::fill_of(std, k, p.c));
+    TD_CHECK(s != 0, Value, "normalize: std of channel {} is 0", k);
+    const int64_t plane = p.h * p.w;
+    detail::normalize_numbers(p.data<float>() + k * plane, to + k * plane, plane, m, s);
+  }
+}
+
+}  // namespace
+
 Tensor normalize_image(const Tensor& image, const std::vector<double>& mean,
                        const std::vector<double>& std) {
   const Picture p(image, "normalize");
   TD_CHECK(!p.u8, DType, "normalize wants f32, got u8\nPut ToDtype(f32, true) before it.");
   Tensor out = new_picture(p.c, p.h, p.w, DType::f32);
-  for (int64_t k = 0; k < p.c; ++k) {
-    const auto m = static_cast<float>(detail::fill_of(mean, k, p.c));
-    const auto s = static_cast<float>(detail::fill_of(std, k, p.c));
-    TD_CHECK(s != 0, Value, "normalize: std of channel {} is 0", k);
-    const float* from = p.data<float>() + k * p.h * p.w;
-    float* to = pixels<float>(out) + k * p.h * p.w;
-    detail::normalize_numbers(from, to, p.h * p.w, m, s);
-  }
+  normalize_planes(p, pixels<float>(out), mean, std);
   return out;
 }
 
+void detail::normalize_own(Tensor& image, const std::vector<double>& mean,
+                           const std::vector<double>& std) {
+  if (!image.defined() || image.dtype() != DType::f32 || !image.is_contiguous() ||
+      !image.impl()->donatable()) {
+    image = normalize_image(image, mean, std);
+    return;
+  }
+  const Picture p(image, "normalize");
+  normalize_planes(p, pixels<float>(image), mean, std);
+}
+
 Tensor to_dtype_image(const Tensor& image, DType dtype, bool scale) {
-  const Picture p(image, "to_dtype");
+  detail::check_picture(image, "to_dtype");
   TD_CHECK(dtype == DType::u8 || dtype == DType::f32, DType, "to_dtype gives u8 or f32, not {}",
            to_string(dtype));
-  if (dtype == image.dtype()) return p.held;
+  if (dtype == image.dtype()) return image;
+  const float bound = scale ? 255.0F : 1.0F;
+  if (tandem::detail::is_pixels(image) && image.size(0) == 3) {
+    const int64_t h = image.size(1), w = image.size(2);
+    Tensor out = new_picture(3, h, w, dtype);
+    detail::divide_pixels(pixels<uint8_t>(image), pixels<float>(out), h * w, bound);
+    return out;
+  }
+  const Picture p(image, "to_dtype");
   Tensor out = new_picture(p.c, p.h, p.w, dtype);
   const int64_t n = p.c * p.h * p.w;
   if (p.u8) {
-    detail::divide_bytes(p.data<uint8_t>(), pixels<float>(out), n, scale ? 255.0F : 1.0F);
+    detail::divide_bytes(p.data<uint8_t>(), pixels<float>(out), n, bound);
   } else {
     const float by = scale ? 255.0F + 1.0F - 1e-3F : 1.0F;
     for (int64_t i = 0; i < n; ++i)

@@ -12,6 +12,9 @@
 
 namespace tandem::data::detail {
 
+/// Throws Shape or DType for what is no picture.
+void check_picture(const Tensor& image, const char* what);
+
 struct Picture {
   Picture(const Tensor& image, const char* what);
   Tensor held;
@@ -25,6 +28,8 @@ struct Picture {
   double bound() const { return u8 ? 255.0 : 1.0; }
 };
 
+/// Throws Value.
+void check_new_size(int64_t h, int64_t w);
 Tensor new_picture(int64_t c, int64_t h, int64_t w, DType dtype);
 template <class T>
 T* pixels(const Tensor& t) {
@@ -53,6 +58,8 @@ inline float linspace_at(float start, float end, int64_t n, int64_t i) {
   return i < n / 2 ? std::fma(step, static_cast<float>(i), start)
                    : std::fma(-step, static_cast<float>(n - 1 - i), end);
 }
+/// image = normalize_image(image, mean, std); in place where nobody else can see its bytes.
+void normalize_own(Tensor& image, const std::vector<double>& mean, const std::vector<double>& std);
 /// One value of a fill; throws Value when it has neither one nor c.
 double fill_of(const Fill& fill, int64_t channel, int64_t c);
 

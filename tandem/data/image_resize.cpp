@@ -7,6 +7,7 @@
 #include "tandem/base/error.h"
 #include "tandem/data/image_ops_internal.h"
 #include "tandem/data/resize_loops_internal.h"
+#include "tandem/tensor/pixels_internal.h"
 
 namespace tandem::data {
 namespace {
@@ -31,6 +32,7 @@ struct Windows {
   std::vector<int64_t> first, count;
   std::vector<double> weights;
   std::vector<int32_t> whole;
+  std::vector<int16_t> halves;
   std::vector<float> real;
 };
 
@@ -62,6 +64,7 @@ Windows make_windows(int64_t in, int64_t out, const ResizeArgs& args) {
     w.real.push_back(static_cast<float>(v));
     w.whole.push_back(static_cast<int32_t>(std::lround(v * (1 << kResizeBits))));
   }
+  w.halves = detail::halves_of(w.whole.data(), w.taps, out);
   return w;
 }
 
@@ -84,7 +87,7 @@ std::shared_ptr<const Windows> windows(int64_t in, int64_t out, const ResizeArgs
 }
 
 detail::ResizeWindows whole(const Windows& w) {
-  return {w.taps, w.first.data(), w.count.data(), w.whole.data()};
+  return {w.taps, w.first.data(), w.count.data(), w.whole.data(), w.halves.data()};
 }
 
 // Along rows. Each place of the result is one short sum.
@@ -100,7 +103,7 @@ void pass_x(const float* from, float* to, int64_t rows, int64_t in, int64_t out,
 }
 void pass_x(const uint8_t* from, uint8_t* to, int64_t rows, int64_t in, int64_t out,
             const Windows& w) {
-  detail::resize_rows(from, to, rows, in, out, whole(w));
+  detail::resize_rows(from, to, rows, in, out, 1, whole(w));
 }
 
 // Across rows: whole rows are added up, so the inner loop is long.
@@ -140,15 +143,35 @@ Tensor resize_nearest(const Picture& p, int64_t h, int64_t w, bool exact) {
   return out;
 }
 
+// Bytes whose channels lie together stay so: rows are added up as they are.
+Tensor resize_pixels(const Tensor& image, int64_t height, int64_t width, const ResizeArgs& args) {
+  const int64_t c = image.size(0), h = image.size(1), w = image.size(2);
+  detail::check_new_size(height, width);
+  Tensor rows = image;
+  if (width != w) {
+    rows = tandem::detail::new_pixels(c, h, width);
+    detail::resize_rows(pixels<uint8_t>(image), pixels<uint8_t>(rows), h, w, width, c,
+                        whole(*windows(w, width, args)));
+  }
+  if (height == h) return rows;
+  Tensor out = tandem::detail::new_pixels(c, height, width);
+  pass_y(pixels<uint8_t>(rows), pixels<uint8_t>(out), width * c, height, *windows(h, height, args));
+  return out;
+}
+
 }  // namespace
 
 Tensor resize_image(const Tensor& image, int64_t height, int64_t width, ResizeArgs args) {
-  const Picture p(image, "resize");
-  if (height == p.h && width == p.w) return p.held;
+  detail::check_picture(image, "resize");
+  if (height == image.size(1) && width == image.size(2)) return image;
   TD_CHECK(height > 0 && width > 0, Value, "resize: a size is positive, got {} x {}", height,
            width);
-  if (args.interpolation == Interpolation::nearest ||
-      args.interpolation == Interpolation::nearest_exact)
+  const bool nearest = args.interpolation == Interpolation::nearest ||
+                       args.interpolation == Interpolation::nearest_exact;
+  if (tandem::detail::is_pixels(image) && !nearest)
+    return resize_pixels(image, height, width, args);
+  const Picture p(image, "resize");
+  if (nearest)
     return resize_nearest(p, height, width, args.interpolation == Interpolation::nearest_exact);
   Tensor out = detail::new_picture(p.c, height, width, image.dtype());
   const auto wx = windows(p.w, width, args), wy = windows(p.h, height, args);

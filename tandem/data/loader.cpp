@@ -33,15 +33,15 @@ class LoaderPass {
   Fields make(int64_t batch) const {
     int64_t first = batch * batch_size_;
     int64_t last = std::min(first + batch_size_, static_cast<int64_t>(order_.size()));
-    std::vector<Fields> samples;
+    Stack stack(static_cast<size_t>(last - first));
     for (int64_t i = first; i < last; ++i) {
       int64_t index = order_[static_cast<size_t>(i)];
       uint64_t key = hash_combine(hash_combine(seed_, static_cast<uint64_t>(epoch_)),
                                   static_cast<uint64_t>(index));
       GeneratorGuard generator({key, 0});
-      samples.push_back(fetch_(index));
+      stack.add(fetch_(index));
     }
-    return stack_samples(std::move(samples));
+    return stack.take();
   }
 
   Fetch fetch_;

@@ -42,44 +42,49 @@ void copy_corner(char* to, const Shape& to_shape, const char* from, const Shape&
                 from + static_cast<size_t>(i) * from_step, from_shape, dim + 1, element);
 }
 
-Tensor stack_field(const std::vector<Fields>& samples, size_t k, std::optional<double> pad) {
+void check_alike(const Tensor& t, const Tensor& first, bool alike, size_t field) {
+  TD_CHECK(alike, Shape,
+           "field {} of a batch has samples of {} {} and {} {}\nGive all samples one shape, use "
+           "batch_size = 1, or pad them.",
+           field, first.defined() ? to_string(first.dtype()) : "undefined",
+           first.defined() ? first.shape().to_string() : "",
+           t.defined() ? to_string(t.dtype()) : "undefined",
+           t.defined() ? t.shape().to_string() : "");
+}
+
+void check_fields(size_t n, size_t first) {
+  TD_CHECK(n == first, Shape, "samples of a batch have {} and {} fields", first, n);
+}
+
+Shape stacked(size_t samples, const Shape& one, size_t field) {
+  TD_CHECK(one.rank() < kMaxRank, Shape,
+           "field {} of a batch has samples of {} dimensions, {} is the most", field, one.rank(),
+           kMaxRank - 1);
+  Shape shape;
+  shape.push_back(static_cast<int64_t>(samples));
+  for (int d = 0; d < one.rank(); ++d) shape.push_back(one.data()[d]);
+  return shape;
+}
+
+Tensor stack_field(const std::vector<Fields>& samples, size_t k, double pad) {
   const Tensor& first = samples[0][k];
   std::vector<int64_t> sizes;
   for (const Fields& s : samples) {
     const Tensor& t = s[k];
-    const bool fits = t.defined() && t.dtype() == first.dtype() && t.dim() == first.dim() &&
-                      (pad || t.shape() == first.shape());
-    TD_CHECK(fits, Shape,
-             "field {} of a batch has samples of {} {} and {} {}\nGive all samples one shape, use "
-             "batch_size = 1, or pad them.",
-             k, first.defined() ? to_string(first.dtype()) : "undefined",
-             first.defined() ? first.shape().to_string() : "",
-             t.defined() ? to_string(t.dtype()) : "undefined",
-             t.defined() ? t.shape().to_string() : "");
+    check_alike(t, first, t.defined() && t.dtype() == first.dtype() && t.dim() == first.dim(), k);
     sizes.resize(static_cast<size_t>(t.dim()));
     for (int d = 0; d < t.dim(); ++d)
       sizes[static_cast<size_t>(d)] = std::max(sizes[static_cast<size_t>(d)], t.size(d));
   }
-  TD_CHECK(first.dim() < kMaxRank, Shape,
-           "field {} of a batch has samples of {} dimensions, {} is "
-           "the most",
-           k, first.dim(), kMaxRank - 1);
-  Shape one(sizes), shape;
-  shape.push_back(static_cast<int64_t>(samples.size()));
-  for (int64_t n : sizes) shape.push_back(n);
-  bool ragged = false;
-  for (const Fields& s : samples) ragged |= !(s[k].shape() == one);
-  Tensor out = ragged ? full(shape, *pad, first.dtype()) : empty(shape, first.dtype());
+  const Shape one(sizes);
+  Tensor out = full(stacked(samples.size(), one, k), pad, first.dtype());
   auto* to = static_cast<char*>(out.impl()->data);
   const size_t element = size_of(first.dtype());
   const size_t bytes = static_cast<size_t>(out.numel()) / samples.size() * element;
   for (const Fields& s : samples) {
     const Tensor t = contiguous(s[k]);
-    const auto* from = static_cast<const char*>(t.impl()->data);
-    if (t.shape() == one)
-      std::memcpy(to, from, bytes);
-    else if (t.numel() > 0)
-      copy_corner(to, one, from, t.shape(), 0, element);
+    if (t.numel() > 0)
+      copy_corner(to, one, static_cast<const char*>(t.impl()->data), t.shape(), 0, element);
     to += bytes;
   }
   return out;
@@ -87,13 +92,44 @@ Tensor stack_field(const std::vector<Fields>& samples, size_t k, std::optional<d
 
 }  // namespace
 
+void Stack::add(Fields sample) {
+  TD_ASSERT(added_ < samples_);
+  if (added_ == 0) {
+    for (size_t k = 0; k < sample.size(); ++k) {
+      const Tensor& t = sample[k];
+      check_alike(t, t, t.defined(), k);
+      out_.push_back(empty(stacked(samples_, t.shape(), k), t.dtype()));
+    }
+  }
+  check_fields(sample.size(), out_.size());
+  for (size_t k = 0; k < sample.size(); ++k) {
+    const Tensor &t = sample[k], &out = out_[k];
+    bool alike = t.defined() && t.dtype() == out.dtype() && t.dim() + 1 == out.dim();
+    for (int d = 0; alike && d < t.dim(); ++d) alike = t.size(d) == out.size(d + 1);
+    check_alike(t, alike ? t : select(out, 0, 0), alike, k);
+    const Tensor dense = contiguous(t);
+    const size_t bytes = static_cast<size_t>(dense.numel()) * size_of(dense.dtype());
+    if (bytes > 0)
+      std::memcpy(static_cast<char*>(out.impl()->data) + added_ * bytes, dense.impl()->data, bytes);
+  }
+  ++added_;
+}
+
+Fields Stack::take() {
+  TD_CHECK(added_ == samples_, Internal, "a batch of {} samples got {}", samples_, added_);
+  return std::move(out_);
+}
+
 Fields stack_samples(std::vector<Fields> samples, std::optional<double> pad) {
+  if (!pad) {
+    Stack stack(samples.size());
+    for (Fields& s : samples) stack.add(std::move(s));
+    return stack.take();
+  }
   Fields out;
-  for (const Fields& s : samples)
-    TD_CHECK(s.size() == samples[0].size(), Shape, "samples of a batch have {} and {} fields",
-             samples[0].size(), s.size());
+  for (const Fields& s : samples) check_fields(s.size(), samples[0].size());
   if (samples.empty()) return out;
-  for (size_t k = 0; k < samples[0].size(); ++k) out.push_back(stack_field(samples, k, pad));
+  for (size_t k = 0; k < samples[0].size(); ++k) out.push_back(stack_field(samples, k, *pad));
   return out;
 }
 

@@ -22,9 +22,24 @@ namespace tandem::data::detail {
 
 using Fields = std::vector<Tensor>;
 
-/// Fields of several samples stacked along a new first dimension, each copied once. Throws Shape
-/// when the samples differ. With `pad` shorter ones are filled up with that number at their ends.
+/// Fields of several samples stacked along a new first dimension. Throws Shape when the samples
+/// differ. With `pad` shorter ones are filled up with that number at their ends.
 Fields stack_samples(std::vector<Fields> samples, std::optional<double> pad = {});
+
+/// The same of samples that come one after the other: each is copied once, at once, and let go, so
+/// that the next one is made in the memory it leaves, which the caches still hold.
+class Stack {
+ public:
+  explicit Stack(size_t samples) : samples_(samples) {}
+  /// Throws Shape when `sample` differs from the first.
+  void add(Fields sample);
+  /// Of no samples no fields. Throws Internal when fewer were added than announced.
+  Fields take();
+
+ private:
+  size_t samples_, added_ = 0;
+  Fields out_;
+};
 
 class OrderedRun {
  public:

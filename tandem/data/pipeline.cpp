@@ -281,10 +281,9 @@ int64_t maps_in(const std::string& text) {
 }  // namespace
 
 Fields Stage::many(Pass pass, std::span<const int64_t> rows) const {
-  std::vector<Fields> samples;
-  samples.reserve(rows.size());
-  for (int64_t i : rows) samples.push_back(get(pass, i));
-  return stack_samples(std::move(samples));
+  Stack stack(rows.size());
+  for (int64_t i : rows) stack.add(get(pass, i));
+  return stack.take();
 }
 
 StageRef source_stage(int64_t size, One one, Many many, std::string name) {

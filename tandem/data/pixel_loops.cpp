@@ -1,26 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/data/pixel_loops_internal.h"
 
+#include <algorithm>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "tandem/tensor/pixels_internal.h"
 
 namespace tandem::data::detail {
 namespace {
 
 #if defined(__x86_64__)
 
-// Divisions, not products with a reciprocal: those round otherwise.
-__attribute__((target("avx2"))) int64_t divide_bytes_avx2(const uint8_t* from, float* to, int64_t n,
-                                                          float by) {
-  const __m256 d = _mm256_set1_ps(by);
+/// Eight bytes, in the lower half of `v`, as numbers divided by 1 / `inverse`. A product with the
+/// reciprocal and one correction give the bits of a division (Markstein; bytes by 255 and by 1 were
+/// all tried) in a third of its time.
+__attribute__((target("avx2,fma"), always_inline)) inline __m256 quotients(__m128i v, __m256 by,
+                                                                           __m256 inverse) {
+  const __m256 x = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v));
+  const __m256 q = _mm256_mul_ps(x, inverse);
+  return _mm256_fmadd_ps(_mm256_fnmadd_ps(q, by, x), inverse, q);
+}
+
+__attribute__((target("avx2,fma"))) int64_t divide_bytes_fma(const uint8_t* from, float* to,
+                                                             int64_t n, float by) {
+  const __m256 d = _mm256_set1_ps(by), inverse = _mm256_set1_ps(1 / by);
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
-    const __m256 a = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v));
-    const __m256 b = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)));
-    _mm256_storeu_ps(to + i, _mm256_div_ps(a, d));
-    _mm256_storeu_ps(to + i + 8, _mm256_div_ps(b, d));
+    _mm256_storeu_ps(to + i, quotients(v, d, inverse));
+    _mm256_storeu_ps(to + i + 8, quotients(_mm_srli_si128(v, 8), d, inverse));
   }
   _mm256_zeroupper();  // GCC 12 leaves it out of such functions
   return i;
@@ -59,6 +70,10 @@ bool has_avx2() {
   static const bool yes = __builtin_cpu_supports("avx2");
   return yes;
 }
+bool has_fma() {
+  static const bool yes = has_avx2() && __builtin_cpu_supports("fma");
+  return yes;
+}
 
 #endif
 
@@ -67,9 +82,19 @@ bool has_avx2() {
 void divide_bytes(const uint8_t* from, float* to, int64_t n, float by) {
   int64_t i = 0;
 #if defined(__x86_64__)
-  if (has_avx2()) i = divide_bytes_avx2(from, to, n, by);
+  if (has_fma()) i = divide_bytes_fma(from, to, n, by);
 #endif
   for (; i < n; ++i) to[i] = static_cast<float>(from[i]) / by;
+}
+
+void divide_pixels(const uint8_t* from, float* to, int64_t pixels, float by) {
+  constexpr int64_t kStrip = 1024;  // stays in the first cache
+  uint8_t planes[3 * kStrip];
+  for (int64_t i = 0; i < pixels; i += kStrip) {
+    const int64_t n = std::min(kStrip, pixels - i);
+    tandem::detail::to_planes(from + 3 * i, planes, n, 3, kStrip);
+    for (int64_t c = 0; c < 3; ++c) divide_bytes(planes + c * kStrip, to + c * pixels + i, n, by);
+  }
 }
 
 void normalize_numbers(const float* from, float* to, int64_t n, float mean, float std) {

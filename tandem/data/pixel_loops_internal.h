@@ -7,8 +7,10 @@
 
 namespace tandem::data::detail {
 
-/// to[i] = from[i] / by.
+/// to[i] = from[i] / by, which is 255 or 1.
 void divide_bytes(const uint8_t* from, float* to, int64_t n, float by);
+/// The same of bytes [pixels, 3] to three planes.
+void divide_pixels(const uint8_t* from, float* to, int64_t pixels, float by);
 /// to[i] = (from[i] - mean) / std; `to` may be `from`.
 void normalize_numbers(const float* from, float* to, int64_t n, float mean, float std);
 /// to[i] = weights[0] * from[i] + weights[1] * from[i + step] + ... over `taps`, added in that

@@ -2,6 +2,7 @@
 #include "tandem/data/resize_loops_internal.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -16,15 +17,16 @@ constexpr int32_t kHalf = 1 << (kResizeBits - 1);
 uint8_t cut(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kResizeBits, 0, 255)); }
 
 void rows_plain(const uint8_t* from, uint8_t* to, int64_t rows, int64_t in, int64_t out,
-                const ResizeWindows& w) {
-  for (int64_t y = 0; y < rows; ++y)
-    for (int64_t x = 0; x < out; ++x) {
-      const uint8_t* p = from + y * in + w.first[x];
-      const int32_t* k = w.weights + x * w.taps;
-      int32_t sum = kHalf;
-      for (int64_t i = 0; i < w.count[x]; ++i) sum += p[i] * k[i];
-      to[y * out + x] = cut(sum);
-    }
+                int64_t channels, const ResizeWindows& w) {
+  for (int64_t y = 0; y < rows; ++y, from += in * channels, to += out * channels)
+    for (int64_t x = 0; x < out; ++x)
+      for (int64_t c = 0; c < channels; ++c) {
+        const uint8_t* p = from + w.first[x] * channels + c;
+        const int32_t* k = w.weights + x * w.taps;
+        int32_t sum = kHalf;
+        for (int64_t i = 0; i < w.count[x]; ++i) sum += p[i * channels] * k[i];
+        to[x * channels + c] = cut(sum);
+      }
 }
 
 void columns_plain(const uint8_t* from, uint8_t* to, int64_t begin, int64_t width, int64_t out,
@@ -112,7 +114,63 @@ __attribute__((target("avx2"))) void rows_avx2(const uint8_t* from, uint8_t* to,
       for (int64_t i = 0; i < 8; ++i) to[i * out + x] = made[static_cast<size_t>(8 * x + i)];
   }
   _mm256_zeroupper();  // GCC 12 leaves it out of such functions, and plain code after it is slow
-  rows_plain(from, to, rows - y, in, out, w);
+  rows_plain(from, to, rows - y, in, out, 1, w);
+}
+
+// Weights have 22 bits and pixels 8: a product of 16-bit numbers takes a weight in two halves.
+constexpr int kLowBits = 11;
+
+/// `kRows` rows of pixels of three bytes; reads up to 13 bytes behind a row.
+template <int kRows>
+__attribute__((target("avx2"))) void pixels_avx2(const uint8_t* from, int64_t step, uint8_t* to,
+                                                 int64_t to_step, int64_t out,
+                                                 const ResizeWindows& w) {
+  // Of five pixels the first two in the lower half, the next two in the upper: red, red, green,
+  // green, blue, blue as words.
+  const __m256i pick =
+      _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,  //
+                       6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
+  const int64_t fours = (w.taps + 3) / 4;
+  const auto* halves = reinterpret_cast<const __m256i*>(w.halves);
+  for (int64_t x = 0; x < out; ++x) {
+    const uint8_t* p = from + 3 * w.first[x];
+    const __m256i* k = halves + 2 * x * fours;
+    __m256i high[kRows], low[kRows];
+    for (int r = 0; r < kRows; ++r) high[r] = low[r] = _mm256_setzero_si256();
+    for (int64_t i = 0; i < w.count[x]; i += 4, p += 12, k += 2) {
+      const __m256i kh = _mm256_loadu_si256(k), kl = _mm256_loadu_si256(k + 1);
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(
+                                                  reinterpret_cast<const __m128i*>(p + r * step))),
+                                              pick);
+        high[r] = _mm256_add_epi32(high[r], _mm256_madd_epi16(v, kh));
+        low[r] = _mm256_add_epi32(low[r], _mm256_madd_epi16(v, kl));
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i both = _mm256_add_epi32(_mm256_slli_epi32(high[r], kLowBits), low[r]);
+      __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+      sum = _mm_srai_epi32(_mm_add_epi32(sum, _mm_set1_epi32(kHalf)), kResizeBits);
+      sum = _mm_packs_epi32(sum, sum);
+      const int pixel = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
+      // Four bytes: the next place writes over the last one, and the row's end has no next.
+      std::memcpy(to + r * to_step + 3 * x, &pixel, x + 1 < out ? 4 : 3);
+    }
+  }
+  _mm256_zeroupper();
+}
+
+__attribute__((target("avx2"))) void rows_of_pixels_avx2(const uint8_t* from, uint8_t* to,
+                                                         int64_t rows, int64_t in, int64_t out,
+                                                         const ResizeWindows& w) {
+  int64_t y = 0;
+  for (; y + 4 < rows; y += 4)
+    pixels_avx2<4>(from + y * 3 * in, 3 * in, to + y * 3 * out, 3 * out, out, w);
+  for (; y + 1 < rows; ++y) pixels_avx2<1>(from + y * 3 * in, 0, to + y * 3 * out, 0, out, w);
+  // Windows end up to three pixels after their last weight, which the last row has not.
+  std::vector<uint8_t> last(static_cast<size_t>(3 * in + 32));
+  std::memcpy(last.data(), from + y * 3 * in, static_cast<size_t>(3 * in));
+  pixels_avx2<1>(last.data(), 0, to + y * 3 * out, 0, out, w);
 }
 
 /// Thirty-two columns at once, then eight.
@@ -160,12 +218,35 @@ bool has_avx2() {
 
 }  // namespace
 
-void resize_rows(const uint8_t* from, uint8_t* to, int64_t rows, int64_t in, int64_t out,
-                 const ResizeWindows& w) {
+std::vector<int16_t> halves_of(const int32_t* weights, int64_t taps, int64_t n) {
+  std::vector<int16_t> out;
 #if defined(__x86_64__)
-  if (has_avx2()) return rows_avx2(from, to, rows, in, out, w);
+  const int64_t fours = (taps + 3) / 4;
+  out.resize(static_cast<size_t>(n * fours * 32));
+  int16_t* to = out.data();
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t four = 0; four < fours; ++four, to += 32)
+      for (int64_t j = 0; j < 16; ++j) {  // words of `pick` in pixels_avx2
+        const int64_t k = 4 * four + 2 * (j / 8) + j % 2;
+        if (k >= taps || j % 8 >= 6) continue;
+        const int32_t v = weights[i * taps + k];
+        to[j] = static_cast<int16_t>(v >> kLowBits);
+        to[16 + j] = static_cast<int16_t>(v & ((1 << kLowBits) - 1));
+      }
+#else
+  (void)weights, (void)taps, (void)n;
 #endif
-  rows_plain(from, to, rows, in, out, w);
+  return out;
+}
+
+void resize_rows(const uint8_t* from, uint8_t* to, int64_t rows, int64_t in, int64_t out,
+                 int64_t channels, const ResizeWindows& w) {
+#if defined(__x86_64__)
+  if (has_avx2() && channels == 1) return rows_avx2(from, to, rows, in, out, w);
+  if (has_avx2() && channels == 3 && in >= 5)
+    return rows_of_pixels_avx2(from, to, rows, in, out, w);
+#endif
+  rows_plain(from, to, rows, in, out, channels, w);
 }
 
 void resize_columns(const uint8_t* from, uint8_t* to, int64_t width, int64_t out,

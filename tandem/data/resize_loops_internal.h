@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace tandem::data::detail {
 
@@ -15,10 +16,15 @@ struct ResizeWindows {
   int64_t taps;
   const int64_t *first, *count;
   const int32_t* weights;
+  const int16_t* halves;  ///< halves_of() those weights, for pixels of three channels
 };
-/// Along rows: from [rows, in] to [rows, out].
+/// The weights of n places as the vector form for pixels reads them: four at a time, those of each
+/// four cut into their upper bits and their lower ones.
+std::vector<int16_t> halves_of(const int32_t* weights, int64_t taps, int64_t n);
+
+/// Along rows: from [rows, in, channels] to [rows, out, channels].
 void resize_rows(const uint8_t* from, uint8_t* to, int64_t rows, int64_t in, int64_t out,
-                 const ResizeWindows& w);
+                 int64_t channels, const ResizeWindows& w);
 /// Across rows: from [in, width] to [out, width].
 void resize_columns(const uint8_t* from, uint8_t* to, int64_t width, int64_t out,
                     const ResizeWindows& w);

@@ -93,8 +93,7 @@ Transform::Transform(std::string name, Step step)
 
 void Transform::apply(Vision& v, PhiloxStream& random) const {
   NoGradGuard no_grad;
-  const detail::Picture checked(v.image,
-                                name_.c_str());  // members are read before the functions check
+  detail::check_picture(v.image, name_.c_str());  // members are read before the functions check
   (*step_)(v, random);
 }
 

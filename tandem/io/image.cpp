@@ -8,61 +8,13 @@
 #include <csetjmp>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "tandem/io/system_image_internal.h"
-#include "tandem/tensor/strided.h"
+#include "tandem/tensor/pixels_internal.h"
 
 namespace tandem::io {
 namespace {
 
-Tensor new_image(int64_t channels, int64_t height, int64_t width) {
-  return Tensor(Ref<detail::TensorImpl>::adopt(
-      detail::new_tensor({channels, height, width}, DType::u8, cpu)));
-}
-
-#if defined(__x86_64__)
-/// Sixteen pixels of three channels at a time; gives how many were done.
-__attribute__((target("ssse3"))) int64_t planes_of_3(const unsigned char* from, unsigned char* to,
-                                                     int64_t pixels, int64_t plane) {
-  // Where each of the 48 bytes of a plane's sixteen pixels lies in the three loads.
-  __m128i pick[3][3];
-  for (int c = 0; c < 3; ++c)
-    for (int part = 0; part < 3; ++part) {
-      alignas(16) unsigned char at[16];
-      for (int i = 0; i < 16; ++i) {
-        const int byte = 3 * i + c - 16 * part;
-        at[i] = byte >= 0 && byte < 16 ? static_cast<unsigned char>(byte) : 0x80;
-      }
-      pick[c][part] = _mm_load_si128(reinterpret_cast<const __m128i*>(at));
-    }
-  int64_t i = 0;
-  for (; i + 16 <= pixels; i += 16) {
-    const auto* p = reinterpret_cast<const __m128i*>(from + 3 * i);
-    const __m128i a = _mm_loadu_si128(p), b = _mm_loadu_si128(p + 1), d = _mm_loadu_si128(p + 2);
-    for (int c = 0; c < 3; ++c)
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + c * plane + i),
-                       _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, pick[c][0]),
-                                                 _mm_shuffle_epi8(b, pick[c][1])),
-                                    _mm_shuffle_epi8(d, pick[c][2])));
-  }
-  return i;
-}
-#endif
-
-// Pixels as they come, [pixels, c], to the same place of each of c planes of `plane` pixels.
-void to_planes(const unsigned char* from, unsigned char* to, int64_t pixels, int64_t channels,
-               int64_t plane) {
-  int64_t begin = 0;
-#if defined(__x86_64__)
-  if (channels == 3 && __builtin_cpu_supports("ssse3"))
-    begin = planes_of_3(from, to, pixels, plane);
-#endif
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t i = begin; i < pixels; ++i) to[c * plane + i] = from[i * channels + c];
-}
+unsigned char* bytes_of(const Tensor& t) { return static_cast<unsigned char*>(t.impl()->data); }
 
 // ---- JPEG: libjpeg reports by longjmp; nothing with a destructor lives in the jumping function
 
@@ -109,24 +61,18 @@ struct JpegReader {
     jpeg_calc_output_dimensions(&info);
     return true;
   }
-  static constexpr JDIMENSION kStrip = 16;  ///< rows, while they are in the cache
-  /// Planes through a buffer of kStrip rows.
-  bool decode(unsigned char* strip, unsigned char* to) {
+  /// Pixels as they come: [height, width, components].
+  bool decode(unsigned char* to) {
     if (setjmp(errors.jump)) return false;
     jpeg_start_decompress(&info);
-    const int64_t width = info.output_width, channels = info.output_components;
-    const int64_t plane = width * info.output_height;
+    const auto row =
+        static_cast<size_t>(info.output_width) * static_cast<size_t>(info.output_components);
     while (info.output_scanline < info.output_height) {
-      const JDIMENSION first = info.output_scanline;
-      const JDIMENSION last = std::min(first + kStrip, info.output_height);
-      while (info.output_scanline < last) {
-        JSAMPROW rows[kStrip];
-        const JDIMENSION done = info.output_scanline - first;
-        for (JDIMENSION k = done; k < last - first; ++k)
-          rows[k - done] = strip + static_cast<int64_t>(k) * width * channels;
-        jpeg_read_scanlines(&info, rows, last - info.output_scanline);
-      }
-      to_planes(strip, to + first * width, (last - first) * width, channels, plane);
+      constexpr JDIMENSION kMost = 16;
+      JSAMPROW rows[kMost];
+      const JDIMENSION n = std::min(kMost, info.output_height - info.output_scanline);
+      for (JDIMENSION k = 0; k < n; ++k) rows[k] = to + (info.output_scanline + k) * row;
+      jpeg_read_scanlines(&info, rows, n);
     }
     jpeg_finish_decompress(&info);
     return true;
@@ -139,10 +85,8 @@ Tensor decode_jpeg(std::string_view bytes, const ReadImageOptions& o, std::strin
   const int64_t w = reader.info.output_width, h = reader.info.output_height;
   const int64_t c = reader.info.output_components;
   check_picture_size(w, h, o.limit, name);
-  std::vector<unsigned char> strip(static_cast<size_t>(w * c) * JpegReader::kStrip);
-  Tensor out = new_image(c, h, w);
-  TD_CHECK(reader.decode(strip.data(), static_cast<unsigned char*>(out.impl()->data)), Format,
-           "'{}' is damaged: {}", name, reader.errors.text);
+  Tensor out = detail::new_pixels(c, h, w);
+  TD_CHECK(reader.decode(bytes_of(out)), Format, "'{}' is damaged: {}", name, reader.errors.text);
   // A cut or broken picture is filled up with gray and a warning: that is no picture for training.
   TD_CHECK(reader.info.err->num_warnings == 0, Format,
            "'{}' is damaged: {} warning(s) of its decoder", name, reader.info.err->num_warnings);
@@ -176,12 +120,10 @@ Tensor decode_png(std::string_view bytes, const ReadImageOptions& o, std::string
   }
   const int64_t w = image.width, h = image.height;
   const auto c = static_cast<int64_t>(PNG_IMAGE_SAMPLE_CHANNELS(image.format));
-  std::vector<unsigned char> rows(static_cast<size_t>(w * h * c));
+  Tensor out = detail::new_pixels(c, h, w);
   const png_color black{0, 0, 0};
-  TD_CHECK(png_image_finish_read(&image, &black, rows.data(), 0, nullptr), Format,
+  TD_CHECK(png_image_finish_read(&image, &black, bytes_of(out), 0, nullptr), Format,
            "'{}' is damaged: {}", name, image.message);
-  Tensor out = new_image(c, h, w);
-  to_planes(rows.data(), static_cast<unsigned char*>(out.impl()->data), w * h, c, w * h);
   return out;
 }
 

@@ -30,8 +30,9 @@ struct ReadImageOptions {
 };
 
 /// A JPEG, PNG, WebP, TIFF (its first page) or JPEG 2000 file, told by its first bytes, as u8
-/// [c, h, w]. 16-bit samples are brought to 8 bits. Throws Io, Format; Unsupported where the
-/// library that reads WebP, TIFF or JPEG 2000 is not installed.
+/// [c, h, w]. Of a JPEG or PNG the channels of a pixel may lie together in memory (strides 1, w *
+/// c, c; contiguous() gives planes). 16-bit samples are brought to 8 bits. Throws Io, Format;
+/// Unsupported where the library that reads WebP, TIFF or JPEG 2000 is not installed.
 TD_API Tensor read_image(const FilePath& path, const ReadImageOptions& options = {});
 /// The same of bytes in memory; `name` stands in messages.
 TD_API Tensor decode_image(std::string_view bytes, const ReadImageOptions& options = {},

@@ -5,6 +5,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/strided_copy_internal.h"
+#include "tandem/tensor/pixels_internal.h"
 
 namespace tandem::detail {
 namespace {
@@ -136,6 +137,15 @@ void copy_layout(T* dst, const T* src, Layout l) {
   const int outer_rank = l.rank - 2;
   int64_t planes = 1;
   for (int i = 0; i < outer_rank; ++i) planes *= l.d[i].n;
+  if constexpr (sizeof(T) == 1)
+    if (inner.ss == a.n && inner.ds == 1 && a.n <= 4) {  // pixels to planes
+      for (int64_t k = 0; k < planes; ++k) {
+        int64_t od, os;
+        offsets_at(l.d, outer_rank, k, od, os);
+        to_planes(src + os, dst + od, inner.n, a.n, a.ds);
+      }
+      return;
+    }
   const int64_t strips = (a.n + kTile - 1) / kTile;
   parallel_for(0, planes * strips, std::max<int64_t>(1, kGrain / (kTile * inner.n)),
                [&](int64_t b, int64_t e) {

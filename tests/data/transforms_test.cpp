@@ -286,6 +286,53 @@ const std::vector<Transform>& drawing() {
   return all;
 }
 
+// Decoders write the channels of a pixel together; what keeps them so gives the bits of planes.
+TEST(Transforms, PixelsWithTheirChannelsTogether) {
+  manual_seed(3);
+  const std::vector<std::array<int64_t, 3>> sizes = {{3, 37, 53}, {3, 1, 4},  {3, 2, 5}, {2, 9, 8},
+                                                     {4, 17, 31}, {3, 64, 5}, {3, 5, 96}};
+  const std::vector<std::array<int64_t, 2>> wanted = {{37, 20},  {11, 53}, {8, 9},
+                                                      {90, 120}, {1, 1},   {3, 70}};
+  for (const auto& [c, h, w] : sizes) {
+    const Tensor planes = randint(256, {c, h, w}).to(DType::u8);
+    const Tensor pixels = planes.permute({1, 2, 0}).contiguous().permute({2, 0, 1});
+    const std::string what = planes.shape().to_string();
+    ASSERT_FALSE(pixels.is_contiguous());
+    EXPECT_TRUE(equal(pixels.contiguous(), planes)) << what;
+    EXPECT_TRUE(equal(flip(pixels, {2}), flip(planes, {2}))) << what;
+    for (const auto& [height, width] : wanted)
+      for (const I mode : {I::bilinear, I::bicubic, I::nearest})
+        for (const bool antialias : {true, false})
+          EXPECT_TRUE(equal(resize_image(pixels, height, width, {mode, antialias}),
+                            resize_image(planes, height, width, {mode, antialias})))
+              << what << " to " << height << " x " << width << ' ' << static_cast<int>(mode)
+              << antialias;
+    EXPECT_TRUE(equal(crop_image(pixels, -2, 1, h + 3, 3), crop_image(planes, -2, 1, h + 3, 3)))
+        << what;
+    EXPECT_TRUE(equal(crop_image(pixels, h + 9, 0, 2, 2), zeros({c, 2, 2}, DType::u8))) << what;
+    EXPECT_TRUE(equal(center_crop_image(pixels, 5, 40), center_crop_image(planes, 5, 40))) << what;
+    EXPECT_TRUE(equal(horizontal_flip_image(pixels), horizontal_flip_image(planes))) << what;
+    for (const bool scale : {true, false}) {
+      const Tensor x = to_dtype_image(pixels, DType::f32, scale);
+      EXPECT_TRUE(x.is_contiguous());
+      EXPECT_TRUE(equal(x, to_dtype_image(planes, DType::f32, scale))) << what;
+      EXPECT_TRUE(equal(x, planes.to(DType::f32) / (scale ? 255.0 : 1.0))) << what;
+    }
+  }
+  const Tensor bytes = arange(256).to(DType::u8).reshape({1, 4, 64});
+  EXPECT_TRUE(equal(to_dtype_image(bytes, DType::f32, true), bytes.to(DType::f32) / 255.0));
+}
+
+TEST(Transforms, NormalizeLeavesWhatOthersSee) {
+  const Tensor x = rand({1, 6, 7}), before = x.clone();
+  const Transform t = Normalize({0.25}, {0.5});
+  EXPECT_TRUE(equal(one(t, x), (before - 0.25) / 0.5));
+  EXPECT_TRUE(equal(x, before));
+  const Tensor held = x.clone();
+  EXPECT_TRUE(equal(one(Compose({ToDtype(DType::f32, true), t}), held), (before - 0.25) / 0.5));
+  EXPECT_TRUE(equal(held, before));
+}
+
 TEST(Transforms, DrawsFollowTheGenerator) {
   for (const Transform& t : drawing()) {
     SCOPED_TRACE(t.name());
