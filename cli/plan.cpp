@@ -23,10 +23,10 @@ struct PlanOptions {
   std::string model, precision, mode, optimizer, data, gpu,
       rank_by = "cost", serve, hardware, prices, term = "hourly", deadline, shapes, loss, html,
       claim, profile, measured, batch, sequence, image_size, epochs, tokens, budget, n = "1",
-      sharding = "0", accumulate;
+      sharding = "0", accumulate, recompute, framework = "tandem", attention = "auto";
   std::vector<std::string> why;
-  bool claims = false, json = false, rank = false, recompute = false, eight_bit = false,
-       clip_norm = false, show_keys = false;
+  bool claims = false, json = false, rank = false, eight_bit = false, clip_norm = false,
+       keep_gradients = false, f32_loss = false, show_keys = false;
 };
 
 constexpr int64_t kMost = 1000000000;
@@ -44,6 +44,8 @@ plan::PlanRequest request_of(const PlanOptions& o) {
   if (!o.image_size.empty()) job.image_size = count(o.image_size, "--image-size", 1, 1 << 16);
   job.shapes = o.shapes;
   job.loss = o.loss;
+  job.framework = plan::framework_of(o.framework);
+  job.f32_loss = o.f32_loss;
   if (recipe) r = recipe_request(o.model);
   if (!o.batch.empty()) r.batch = count(o.batch, "--batch", 1);
   if (!o.precision.empty()) r.precision = plan::precision_of(o.precision);
@@ -63,7 +65,11 @@ plan::PlanRequest request_of(const PlanOptions& o) {
   r.sharding = static_cast<int>(count(o.sharding, "--sharding", 0, 3));
   if (!o.accumulate.empty())
     r.accumulate = static_cast<int>(count(o.accumulate, "--accumulate", 1));
-  r.recompute = o.recompute;
+  r.recompute = !o.recompute.empty();
+  if (r.recompute) r.kept = plan::kept_of(o.recompute);
+  r.keep_gradients = o.keep_gradients;
+  r.framework = job.framework;
+  r.attention = plan::attention_form_of(o.attention);
   r.eight_bit_state = o.eight_bit;
   r.clip_norm |= o.clip_norm;
   if (!o.budget.empty()) r.budget = plan::dollars(o.budget, "--budget");
@@ -228,7 +234,20 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--n", o->n, "Number of GPUs");
   verb->add_option("--sharding", o->sharding, "ZeRO stage: 0 to 3");
   verb->add_option("--accumulate", o->accumulate, "Batches of a step, one after the other");
-  verb->add_flag("--recompute", o->recompute, "Compute every block again in the backward pass");
+  verb->add_option("--recompute", o->recompute,
+                   "Compute every block again in the backward pass: full (if nothing is said), "
+                   "selective (keep attention's and every second product's results, as torchtitan) "
+                   "or products (keep all of these)")
+      ->expected(0, 1)
+      ->default_str("full");
+  verb->add_option("--framework", o->framework,
+                   "tandem, or pytorch: its loss and its caching allocator");
+  verb->add_option("--attention", o->attention,
+                   "auto, fused (one kernel, whatever it drops) or composed (scores, softmax and "
+                   "dropout are kept)");
+  verb->add_flag("--f32-loss", o->f32_loss, "Logits become f32 before the loss");
+  verb->add_flag("--keep-gradients", o->keep_gradients,
+                 "Gradients are there in the forward pass too: zeroed, not set free");
   verb->add_flag("--clip-norm", o->clip_norm, "Gradients are clipped by the norm of all");
   verb->add_flag("--eight-bit-state", o->eight_bit, "Optimizer state in 8 bits");
   verb->add_option("--sequence", o->sequence, "Tokens of a sample");

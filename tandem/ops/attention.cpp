@@ -3,8 +3,12 @@
 // lines without any visible key give 0, and the derivative rebuilds the weights from lse.
 #include "tandem/ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "tandem/graph/dry_run.h"
+#include "tandem/ops/attention_form.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/pointwise.h"
@@ -137,7 +141,8 @@ Tensor sum_heads(Tensor g, int64_t n, const Shape& shape, Where where) {
 
 // q k^T * scale + mask, -inf where a key is not seen.
 Tensor scores(const AttentionAttrs& a, const Tensor& q, const Tensor& k, const Tensor& mask) {
-  Tensor s = matmul(q, k, MatmulAttrs{false, true}) * scale_of(a, q);
+  Tensor s = matmul(q, k, MatmulAttrs{false, true});
+  if (const double scale = scale_of(a, q); scale != 1) s = std::move(s) * scale;
   if (a.causal) {
     Tensor row = arange_dim(s.shape(-2)).unsqueeze(1), column = arange_dim(s.shape(-1));
     s = where(column <= row, s, -INFINITY);
@@ -259,6 +264,9 @@ void backward_batch(BatchCall& c) {
   }
 }
 
+thread_local AttentionForm t_form = AttentionForm::usual;
+thread_local double t_dropout = 0;
+
 double attention_flops(const InferCall& c) {
   const Shape &y = c.out[0].shape, &k = c.in[1].shape;
   double lines = 1;
@@ -288,6 +296,8 @@ void check_form(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
            "query {} has {} heads, key {} has {}\nSet enable_gqa to let heads share keys.",
            q.shape().to_string(), q.shape(-3).to_string(), k.shape().to_string(),
            k.shape(-3).to_string());
+  TD_CHECK(dropout_p == 0 || t_form != AttentionForm::fused || is_dry_run(), Unsupported,
+           "no kernel drops weights inside\nLeave out AttentionForm::fused.");
 }
 
 }  // namespace
@@ -317,16 +327,28 @@ std::span<const OpDef* const> attention_rows() {
   return kRows;
 }
 
+AttentionFormGuard::AttentionFormGuard(AttentionForm form, double dropout_p)
+    : old_form_(std::exchange(t_form, form)), old_dropout_(std::exchange(t_dropout, dropout_p)) {}
+AttentionFormGuard::~AttentionFormGuard() {
+  t_form = old_form_;
+  t_dropout = old_dropout_;
+}
+
 Tensor scaled_dot_product_attention(Tensor q, Tensor k, Tensor v, Tensor mask, double dropout_p,
                                     bool is_causal, double scale, bool enable_gqa, Where where) {
   placed("scaled_dot_product_attention", where,
          [&] { check_form(q, k, v, mask, dropout_p, is_causal, enable_gqa); });
   AttentionAttrs a{is_causal, scale, false};
-  if (dropout_p == 0)
+  if (t_form == AttentionForm::composed) dropout_p = std::max(dropout_p, t_dropout);
+  if (t_form == AttentionForm::fused || (dropout_p == 0 && t_form == AttentionForm::usual))
     return call(op::attention, &a, where, std::move(q), std::move(k), std::move(v),
                 std::move(mask));
   int64_t nk = sharing(q, k), nv = sharing(q, v);
+  scale = scale_of(a, q);
+  q = std::move(q) * scale;  // not the scores, which a product by a number would keep
+  a.scale = 1;
   Tensor p = softmax(scores(a, q, repeat_heads(k, nk), mask), -1, {}, where);
+  if (dropout_p == 0) return matmul(std::move(p), repeat_heads(v, nv), where);
   return matmul(dropout(std::move(p), dropout_p, true, where), repeat_heads(v, nv), where);
 }
 

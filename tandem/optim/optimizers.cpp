@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tandem/graph/apply.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/ops/create.h"
 #include "tandem/ops/matmul.h"
 #include "tandem/ops/reduce.h"
@@ -16,8 +17,10 @@
 namespace tandem::optim {
 namespace {
 
-// A 0-d result as a factor: read in eager, f64 in a trace.
+// A 0-d result as a factor: read in eager, f64 in a trace. A dry run has no value to read; none of
+// what it finds out depends on one.
 Number read(const Tensor& t) {
+  if (is_dry_run()) return Number(1.0);
   if (t.is_symbolic()) return Number(t.to(DType::f64));
   return Number(t.to(DType::f64).item<double>());
 }

@@ -7,6 +7,7 @@
 
 #include "tandem/base/file.h"
 #include "tandem/base/folder.h"
+#include "tandem/graph/trace.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/models/registry.h"
 #include "tandem/ops/ops.h"
@@ -122,7 +123,9 @@ Job vision_job(const std::string& name, const JobOptions& o) {
     const bool pixels = name.starts_with("unet");
     m->inputs.push_back(pixels ? zeros({batch, sample[1], sample[2]}, DType::i64)
                                : zeros({batch}, DType::i64));
-    m->loss = [net](const std::vector<Tensor>& in) { return class_loss((*net)(in[0]), in[1]); };
+    m->loss = [net, o](const std::vector<Tensor>& in) {
+      return class_loss((*net)(in[0]), in[1], o);
+    };
     return m;
   };
   return job;
@@ -141,6 +144,8 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
     job.transformer_layers = std::max(job.transformer_layers, config.integer(key, 0, 0));
   for (const char* key : {"n_embd", "hidden_size", "d_model", "dim"})
     job.width = std::max(job.width, config.integer(key, 0, 0));
+  for (const char* key : {"attn_pdrop", "attention_dropout", "attention_probs_dropout_prob"})
+    job.attention_dropout = std::max(job.attention_dropout, config.number(key, 0));
   if (longest == 0) longest = type == "gpt2" ? 1024 : 2048;
   const bool encoder = type == "bert" || type == "roberta" || type == "distilbert" || type == "t5";
   const int64_t length = o.sequence.value_or(std::min<int64_t>(longest, encoder          ? 512
@@ -180,10 +185,10 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
       return net->forward(named);
     };
     m->forward = call;
-    m->loss = [call](const std::vector<Tensor>& in) {
+    m->loss = [call, o](const std::vector<Tensor>& in) {
       Tensor y = call(in);
-      if (y.dim() == 2 && in[1].dim() == 2) return class_loss(y, in[1].select(1, 0));
-      return class_loss(y, in[1]);
+      const Tensor target = y.dim() == 2 && in[1].dim() == 2 ? in[1].select(1, 0) : in[1];
+      return class_loss(std::move(y), target, o);
     };
     return m;
   };
@@ -192,10 +197,17 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
 
 }  // namespace
 
-Tensor class_loss(const Tensor& logits, const Tensor& target) {
-  if (logits.dim() == 2) return cross_entropy(logits, target);
-  if (logits.dim() == 4) return cross_entropy(logits, target);  // [n, c, h, w] and [n, h, w]
-  return cross_entropy(logits.reshape({-1, logits.size(-1)}), target.reshape({-1}));
+Tensor class_loss(Tensor logits, const Tensor& target, const JobOptions& o) {
+  // What is compiled widens inside its kernels and keeps no logarithms, in PyTorch as here.
+  const bool composed = o.framework == Framework::pytorch && !is_tracing();
+  if (o.f32_loss && !is_tracing()) logits = logits.to(DType::f32);
+  Tensor classes = target;
+  if (logits.dim() == 3) {  // [n, c, h, w] and [n, h, w] stay as they are
+    logits = logits.reshape({-1, logits.size(-1)});
+    classes = target.reshape({-1});
+  }
+  if (!composed) return cross_entropy(std::move(logits), classes);
+  return nll_loss(log_softmax(std::move(logits), 1), classes);
 }
 
 std::vector<std::string> job_names() {

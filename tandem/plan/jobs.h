@@ -20,6 +20,8 @@ struct JobOptions {
   /// Behind an ONNX file's first output: "cross_entropy", "mse", "output" (it is the loss itself);
   /// empty: "output" for one number, cross entropy for what looks like logits of classes.
   std::string loss = {};
+  Framework framework = Framework::tandem;  ///< whose loss of classes is taken
+  bool f32_loss = false;                    ///< logits become f32 before the loss
 };
 
 /// A name of models::list(), "family:size", a path of an ONNX file, of a config.json or of a folder

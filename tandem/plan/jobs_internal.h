@@ -6,8 +6,9 @@
 
 namespace tandem::plan {
 
-/// Cross entropy of logits [n, c], [n, c, h, w] or [n, s, c] and classes of the other dimensions.
-Tensor class_loss(const Tensor& logits, const Tensor& target);
+/// Cross entropy of logits [n, c], [n, c, h, w] or [n, s, c] and classes of the other dimensions,
+/// as `o.framework` has it.
+Tensor class_loss(Tensor logits, const Tensor& target, const JobOptions& o);
 /// An ONNX file: its graph forward, and with gradients by its weights and a loss behind it.
 Job onnx_job(const std::string& path, const JobOptions& o);
 

@@ -125,8 +125,8 @@ Job onnx_job(const std::string& path, const JobOptions& o) {
         if (d != channel) classes.push_back(y.data()[d]);
       m->inputs.push_back(zeros(Shape(classes), DType::i64));
     }
-    m->loss = [run, loss](const std::vector<Tensor>& in) {
-      const Tensor y = run(in);
+    m->loss = [run, loss, o](const std::vector<Tensor>& in) {
+      Tensor y = run(in);
       switch (loss) {
         case Loss::output:
           return y.sum();
@@ -135,7 +135,7 @@ Job onnx_job(const std::string& path, const JobOptions& o) {
         case Loss::cross_entropy:
           break;
       }
-      return class_loss(y, in.back());
+      return class_loss(std::move(y), in.back(), o);
     };
     return m;
   };

@@ -12,9 +12,9 @@ namespace tandem::plan {
 namespace {
 
 // The activations of a moment with every block computed again in the backward pass: what goes from
-// block to block stays; beside it either what lies outside of the blocks (logits and their loss) or
-// one whole block is alive.
-Quantity recomputed(const Workload& w, const Peak& p) {
+// block to block stays, and what else `kept` says; beside it either what lies outside of the blocks
+// (logits and their loss) or one whole block is alive.
+Quantity recomputed(const Workload& w, const Peak& p, Kept kept) {
   const auto key = [](const char* k) { return std::string("memory.activations") + k; };
   Quantity all = given(key(".whole"), "without computing again", p.held.of(Cause::activations), "B",
                        "alive at the highest moment of the step");
@@ -34,10 +34,69 @@ Quantity recomputed(const Workload& w, const Peak& p) {
                given(key(".inside"), "in all blocks", p.in_blocks, "B", "dry run"), again(blocks));
   Quantity outside = given(key(".outside"), "outside of blocks",
                            std::max(0.0, all.value - p.in_blocks), "B", "logits and their loss");
-  Quantity kept = sum(key(".kept"), "with every block computed again", "B", "",
-                      {std::move(boundary), most(key(".beside"), "beside them", "B", "",
-                                                 {std::move(outside), std::move(one)})});
-  return least(key(""), "activations", "B", "", {std::move(all), std::move(kept)});
+  std::vector<Quantity> parts;
+  parts.push_back(std::move(boundary));
+  if (kept != Kept::boundaries)
+    parts.push_back(given(key(".products"), "results that are kept",
+                          (kept == Kept::products ? w.products : w.half_products).bytes, "B",
+                          kept == Kept::products
+                              ? "of attention and all products in blocks, dry run"
+                              : "of attention and every second product of a block, dry run"));
+  parts.push_back(
+      most(key(".beside"), "beside them", "B", "", {std::move(outside), std::move(one)}));
+  Quantity again_in_blocks =
+      sum(key(".kept"), "with every block computed again", "B", "", std::move(parts));
+  return least(key(""), "activations", "B", "", {std::move(all), std::move(again_in_blocks)});
+}
+
+// Weights as fully sharded products read them: the block that runs, the next, and what lies outside
+// of blocks. PyTorch's arrive in memory of a stream of its own, which stays as large as the largest
+// group is, and are copied out of it.
+Quantity gathered(const Workload& w, double weights) {
+  Quantity block = quotient(
+      "memory.gathered.block", "one block", "B", "",
+      given("memory.block_weights", "all blocks", w.blocks > 1 ? w.block_weights : weights, "B",
+            "dry run"),
+      given("memory.gathered.count", "blocks", std::max(1.0, w.blocks), "", "of the model"));
+  Quantity outside = given("memory.gathered.outside", "outside of blocks",
+                           w.blocks > 1 ? std::max(0.0, weights - w.block_weights) : 0, "B",
+                           "embeddings and head");
+  std::vector<Quantity> arriving;
+  if (w.options.framework == Framework::pytorch)
+    arriving.push_back(most("memory.gathered.arriving", "where they arrive", "B",
+                            "a stream's own memory, of the largest group (FSDP2)",
+                            {again(block), again(outside)}));
+  std::vector<Quantity> parts;
+  parts.push_back(product("memory.gathered.blocks", "blocks", "B", "",
+                          {std::move(block), given("memory.gathered.ahead", "at once", 2, "",
+                                                   "the one that runs and the next")}));
+  parts.push_back(std::move(outside));
+  for (Quantity& q : arriving) parts.push_back(std::move(q));
+  return sum("memory.gathered", "gathered weights", "B", "", std::move(parts));
+}
+
+// What the allocator holds beyond the tensors that are alive, as a share of those that come and go.
+Quantity fragmentation_of(const Workload& w, Quantity moving) {
+  const double bytes = moving.value;
+  double low = 0.03, share = 0.05, high = 0.10;
+  std::string why = "3 to 10 % in caching allocators";
+  if (w.options.framework == Framework::tandem && w.options.compiled) {
+    low = share = 0;
+    high = 0.01;
+    why = "planned to the byte: none";
+  } else if (const double alive = w.peak.of(Cause::activations) + w.peak.of(Cause::gradients);
+             w.reserved > 0 && alive > 0) {
+    share = std::max(0.0, w.reserved - w.peak.total()) / alive;
+    low = 0.5 * share;
+    high = std::max(high, 2 * share);
+    why = "PyTorch's allocator, played through two steps without sharding and recomputing";
+  }
+  Quantity fragments =
+      product("memory.fragmentation", "fragmentation", "B", "",
+              {std::move(moving), given("memory.fragmentation.share", "share", share, "", why)});
+  fragments.low = bytes * low;
+  fragments.high = bytes * high;
+  return fragments;
 }
 
 }  // namespace
@@ -51,7 +110,9 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   // Between the batches of a step all gradients stay, and so do the buckets of an all-reduce, which
   // are as large; from stage 2 on a bucket goes once its part is where it belongs.
   const bool between = r.accumulate > 1, buckets = n > 1 && r.sharding < 2;
-  const bool kept = w.options.training && (between || buckets);
+  // PyTorch's FSDP has them in memory of the stream that scatters, which nothing else may take.
+  const bool streamed = n > 1 && r.sharding >= 2 && w.options.framework == Framework::pytorch;
+  const bool kept = w.options.training && (between || buckets || streamed || r.keep_gradients);
   const auto gradients_at = [&](const Peak& p) {
     return kept ? w.gradient_bytes : p.held.of(Cause::gradients);
   };
@@ -60,7 +121,7 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   double highest = -1;
   for (const Peak& p : w.peaks.empty() ? std::vector<Peak>{{w.peak, 0}} : w.peaks) {
     const double activations =
-        again_in_blocks ? recomputed(w, p).value : p.held.of(Cause::activations);
+        again_in_blocks ? recomputed(w, p, r.kept).value : p.held.of(Cause::activations);
     const double total =
         activations + p.held.of(Cause::workspace) + gradients_at(p) * wider / shards(2);
     if (total <= highest) continue;
@@ -87,9 +148,11 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   };
   part(Cause::weights, "memory.weights", "parameters and buffers in the dry run", 3);
   part(Cause::gradients, "memory.gradients",
-       !kept     ? "those alive at the highest moment of the step"
-       : between ? "all of them stay until the last batch of a step is through"
-                 : "all of them: the buckets of the all-reduce stay",
+       !kept      ? "those alive at the highest moment of the step"
+       : between  ? "all of them stay until the last batch of a step is through"
+       : buckets  ? "all of them: the buckets of the all-reduce stay"
+       : streamed ? "all of them: their memory is that of the stream that scatters (FSDP2)"
+                  : "all of them: they are zeroed and not set free, as asked",
        2);
   const std::string state = "what the optimizer made in the dry run";
   if (r.eight_bit_state) {
@@ -108,25 +171,21 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   // lies outside of blocks.
   const double weights = peak.held.of(Cause::weights);
   if (shards(3) > 1) {
-    const double blocks = std::max(1.0, w.blocks);
-    parts.push_back(sum(
-        "memory.gathered", "gathered weights", "B", "",
-        {product(
-             "memory.gathered.blocks", "blocks", "B", "",
-             {quotient("memory.gathered.block", "one block", "B", "",
-                       given("memory.block_weights", "all blocks",
-                             w.blocks > 1 ? w.block_weights : weights, "B", "dry run"),
-                       given("memory.gathered.count", "blocks", blocks, "", "of the model")),
-              given("memory.gathered.ahead", "at once", 2, "", "the one that runs and the next")}),
-         given("memory.gathered.outside", "outside of blocks",
-               w.blocks > 1 ? std::max(0.0, weights - w.block_weights) : 0, "B",
-               "embeddings and head")}));
+    parts.push_back(gathered(w, weights));
   } else if (mixed) {
     parts.push_back(
         given("memory.copy", "bf16 copy of the weights", weights, "B", "what the products read"));
   }
+  const bool amp =
+      w.options.precision == Precision::amp_bf16 || w.options.precision == Precision::amp_f16;
+  if (again_in_blocks && amp && w.options.framework == Framework::pytorch && w.block_weights > 0)
+    parts.push_back(
+        product("memory.copy", "16-bit copies of the weights", "B", "",
+                {given("memory.block_weights", "all blocks", w.block_weights, "B", "dry run"),
+                 given("memory.copy.share", "16 of 32 bits", 0.5, "",
+                       "autocast keeps what it cast until its region ends")}));
   if (again_in_blocks)
-    parts.push_back(recomputed(w, peak));
+    parts.push_back(recomputed(w, peak, r.kept));
   else
     parts.push_back(given(
         "memory.activations", "activations", peak.held.of(Cause::activations), "B",
@@ -147,17 +206,8 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
   context.low = n > 1 ? 0.5e9 : 0.3e9;
   context.high = n > 1 ? 1.6e9 : 0.6e9;
   parts.push_back(std::move(context));
-  const bool planned = w.options.compiled;
-  Quantity comes_and_goes = sum("memory.moving", "what comes and goes", "B", "", std::move(moving));
-  const double bytes = comes_and_goes.value;
-  Quantity fragments =
-      product("memory.fragmentation", "fragmentation", "B", "",
-              {std::move(comes_and_goes),
-               given("memory.fragmentation.share", "share", planned ? 0 : 0.05, "",
-                     planned ? "planned to the byte: none" : "3 to 10 % in caching allocators")});
-  fragments.low = planned ? 0 : bytes * 0.03;
-  fragments.high = bytes * (planned ? 0.01 : 0.10);
-  parts.push_back(std::move(fragments));
+  parts.push_back(
+      fragmentation_of(w, sum("memory.moving", "what comes and goes", "B", "", std::move(moving))));
   return sum("memory", "memory of one GPU", "B", "", std::move(parts));
 }
 

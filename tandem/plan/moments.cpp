@@ -93,15 +93,15 @@ std::set<int> gradients_of(const Executable& exe) {
 
 }  // namespace
 
-bool in_block(const std::string& path) {
+std::string block_of(const std::string& path) {
   for (size_t at = 0; at < path.size();) {
     const size_t end = std::min(path.find('.', at), path.size());
     bool digits = end > at;
     for (size_t k = at; k < end; ++k) digits = digits && path[k] >= '0' && path[k] <= '9';
-    if (digits) return true;
+    if (digits) return path.substr(0, end);
     at = end + 1;
   }
-  return false;
+  return {};
 }
 
 bool writes_parameter(const Executable& exe, const Step& s) {
@@ -151,6 +151,9 @@ void moments_of(const Executable& exe, const Held& outside, Workload& w) {
   std::set<int> scratch;
   for (const Step& s : l.steps)
     if (s.scratch >= 0) scratch.insert(root_of(l, s.scratch));
+  std::vector<uint32_t> scope(n + 1, 0);  // what runs between two layers belongs to the one before
+  for (size_t k = 0; k < n; ++k)
+    scope[k] = l.steps[k].scope || k == 0 ? l.steps[k].scope : scope[k - 1];
   // What comes and goes with each step.
   std::vector<Held> change(n + 1);
   std::vector<double> in_blocks(n + 1, 0);
@@ -167,7 +170,7 @@ void moments_of(const Executable& exe, const Held& outside, Workload& w) {
     const auto bytes = static_cast<double>(b.bytes);
     change[from].add(cause, bytes);
     change[to].add(cause, -bytes);
-    if (cause == Cause::activations && w.blocks > 1 && inside.holds(l.steps[from].scope)) {
+    if (cause == Cause::activations && w.blocks > 1 && inside.holds(scope[from])) {
       in_blocks[from] += bytes;
       in_blocks[to] -= bytes;
     }

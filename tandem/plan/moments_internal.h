@@ -40,8 +40,9 @@ class Causes {
   std::vector<Cause> marked_;
 };
 
-/// Is it a name within one of equal blocks, as in "h.3.attn" or "encoder.layer.0"?
-bool in_block(const std::string& path);
+/// The equal block that a name lies in, "h.3" of "h.3.attn"; empty: none.
+std::string block_of(const std::string& path);
+inline bool in_block(const std::string& path) { return !block_of(path).empty(); }
 /// Does a compiled step write a parameter: is it part of the update?
 bool writes_parameter(const Executable& exe, const compiler::Step& s);
 /// An eager step, from the books: event `first` on. Fills timeline, peak and peaks.

@@ -9,10 +9,22 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
+#include "tandem/plan/asked.h"
 #include "tandem/plan/names_internal.h"
 #include "tandem/plan/plan_internal.h"
 
 namespace tandem::plan {
+
+Kept kept_of(const std::string& name) {
+  const std::string kept = one_of(name, "--recompute", {"full", "selective", "products"});
+  return kept == "full"        ? Kept::boundaries
+         : kept == "selective" ? Kept::half_products
+                               : Kept::products;
+}
+const char* to_string(Kept k) {
+  static const char* const kNames[] = {"full", "selective", "products"};
+  return kNames[static_cast<int>(k)];
+}
 
 Workload workload_for(const PlanRequest& r, int64_t per_gpu, bool compiled, bool training) {
   return dry_run(r.job, {.batch = per_gpu,
@@ -20,7 +32,11 @@ Workload workload_for(const PlanRequest& r, int64_t per_gpu, bool compiled, bool
                          .training = training,
                          .precision = r.precision.value_or(Precision::amp_bf16),
                          .optimizer = r.optimizer,
-                         .clip_norm = r.clip_norm && training});
+                         .clip_norm = r.clip_norm && training,
+                         .framework = r.framework,
+                         .attention = r.attention,
+                         .keep_gradients = r.framework == Framework::pytorch &&
+                                           (r.keep_gradients || r.accumulate > 1)});
 }
 
 PlanRequest on(const PlanRequest& r, const Gpu& gpu) {
@@ -249,6 +265,7 @@ Plan make_plan(const PlanRequest& asked, const Catalog& catalog) {
   p.model = asked.job.name;
   p.n = asked.n;
   p.compiled = asked.compiled;
+  if (asked.recompute) p.recompute = to_string(asked.kept);
   if (asked.gpu.empty())
     choose_gpu(p, asked, catalog);
   else

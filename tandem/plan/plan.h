@@ -9,6 +9,16 @@
 
 namespace tandem::plan {
 
+/// What a block that is computed again keeps beside what goes from block to block.
+enum class Kept : uint8_t {
+  boundaries,     ///< nothing
+  half_products,  ///< results of attention and of every second product, as torchtitan's "op"
+  products,       ///< results of attention and all products
+};
+/// "full", "selective", "products", as --recompute has them.
+TD_API Kept kept_of(const std::string& name);
+TD_API const char* to_string(Kept k);
+
 /// What is learned from.
 struct DataSet {
   std::string name;
@@ -32,9 +42,13 @@ struct PlanRequest {
   double epochs = 0, tokens = 0;  ///< 0: not asked
   std::string gpu;                ///< empty: the cheapest that fits
   int n = 1;
-  int sharding = 0;        ///< ZeRO stage 0 to 3
-  bool recompute = false;  ///< every block once more in the backward pass
-  int accumulate = 1;      ///< batches of a step, one after the other
+  int sharding = 0;              ///< ZeRO stage 0 to 3
+  bool recompute = false;        ///< every block once more in the backward pass
+  Kept kept = Kept::boundaries;  ///< with recompute
+  bool keep_gradients = false;   ///< they are there in the forward pass too: zeroed, not set free
+  Framework framework = Framework::tandem;
+  AttentionForm attention = AttentionForm::usual;
+  int accumulate = 1;  ///< batches of a step, one after the other
   bool eight_bit_state = false;
   bool clip_norm = false;           ///< gradients are clipped by the norm of all
   double budget = 0, deadline = 0;  ///< USD, seconds; 0: none
@@ -65,6 +79,7 @@ struct TD_API Plan {
   int n = 1;
   int64_t batch = 0;
   bool compiled = true;
+  std::string recompute;  ///< as --recompute has it; empty: nothing is computed again
   bool fits = true;
   Workload eager_work, compiled_work;
   std::vector<Quantity> figures;

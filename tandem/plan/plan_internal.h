@@ -24,6 +24,9 @@ inline constexpr double kPowerShare = 0.8, kHostShare = 0.2;
 /// Share of a link's rate that collectives reach.
 inline constexpr double kLinkShare = 0.7;
 
+/// " as in PyTorch with composed attention recomputing (full)": what is not as usual, in words.
+std::string unusual_of(const Plan& p);
+
 Quantity gpus_of(int n);
 Quantity accumulated(const PlanRequest& r);
 /// Tokens or samples to the end; none where no end was asked for.

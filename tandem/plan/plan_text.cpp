@@ -10,7 +10,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/plan/names_internal.h"
-#include "tandem/plan/plan.h"
+#include "tandem/plan/plan_internal.h"
 
 namespace tandem::plan {
 namespace {
@@ -36,6 +36,16 @@ bool always_shown(const std::string& key) {
 }
 
 }  // namespace
+
+std::string unusual_of(const Plan& p) {
+  const WorkOptions& o = (p.compiled ? p.compiled_work : p.eager_work).options;
+  std::string s;
+  if (o.framework == Framework::pytorch) s += ", as in PyTorch";
+  if (o.attention != AttentionForm::usual)
+    s += fmt::format(", {} attention", to_string(o.attention));
+  if (!p.recompute.empty()) s += fmt::format(", recomputing ({})", p.recompute);
+  return s;
+}
 
 const Quantity* Plan::find(const std::string& key) const {
   const Quantity* repeated = nullptr;
@@ -109,9 +119,9 @@ std::string explain(const Plan& p, const std::string& key) {
 std::string to_text(const Plan& p) {
   const Workload& w = p.compiled ? p.compiled_work : p.eager_work;
   std::string s =
-      fmt::format("{} on {} x {}, batch {}, {}, {}{}\n\n", p.model, p.n, p.gpu.name, p.batch,
+      fmt::format("{} on {} x {}, batch {}, {}, {}{}{}\n\n", p.model, p.n, p.gpu.name, p.batch,
                   to_string(w.options.precision), p.compiled ? "compiled" : "eager",
-                  w.options.training ? ", " + w.options.optimizer : "");
+                  w.options.training ? ", " + w.options.optimizer : "", unusual_of(p));
   for (const Quantity& q : p.figures) {
     s += fmt::format("{:<34} {:>12}", q.label, show(q));
     if (q.low && q.high && *q.high > *q.low * 1.001)
@@ -142,6 +152,10 @@ io::Json to_json(const Plan& p) {
   o.emplace_back("gpus", p.n);
   o.emplace_back("batch", p.batch);
   o.emplace_back("mode", p.compiled ? "compiled" : "eager");
+  const WorkOptions& options = (p.compiled ? p.compiled_work : p.eager_work).options;
+  o.emplace_back("framework", to_string(options.framework));
+  o.emplace_back("attention", to_string(options.attention));
+  o.emplace_back("recompute", p.recompute.empty() ? "none" : p.recompute);
   o.emplace_back("fits", p.fits);
   o.emplace_back("within_limits", p.within_limits);
   io::Json::Array figures, server, notes;

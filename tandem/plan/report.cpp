@@ -179,9 +179,9 @@ std::string html_report(const Plan& p, const std::vector<Ranked>& servers, const
       ".6em;border-bottom:1px solid #8884}}"
       "details,.leaf{{margin-left:1.2em}}code{{color:#888}}i{{color:#888}}.key "
       "span{{display:inline-block;width:.9em;height:.9em;margin:0 .3em 0 1em}}"
-      "</style></head><body><h1>{0}</h1><p>{1} x {2}, batch {3}, {4}, {5}, {6}</p>",
+      "</style></head><body><h1>{0}</h1><p>{1} x {2}, batch {3}, {4}, {5}, {6}{7}</p>",
       escape(p.model), p.n, escape(p.gpu.name), p.batch, to_string(w.options.precision),
-      p.compiled ? "compiled" : "eager", escape(w.options.optimizer));
+      p.compiled ? "compiled" : "eager", escape(w.options.optimizer), unusual_of(p));
   for (const std::string& n : p.notes) s += "<p>" + escape(n) + "</p>";
   s += "<h2>Memory over one step</h2>" + timeline(w) + "<p class=\"key\">";
   double held[static_cast<size_t>(Cause::count)] = {};

@@ -23,6 +23,13 @@ void add_savings(Plan& p, const PlanRequest& r, const Workload& w) {
     saved("recompute", "recompute would save", other, w, r.n,
           "every block's values are computed again in the backward pass: about a third more time");
   }
+  if (!r.recompute && w.blocks > 1 && w.half_products.bytes > 0) {
+    other = r;
+    other.recompute = true;
+    other.kept = Kept::half_products;
+    saved("selective", "selective recompute would save", other, w, r.n,
+          "attention and every second product keep their results, the rest is computed again");
+  }
   const auto narrower = [&](Precision precision, const std::string& key, const std::string& label,
                             const std::string& why) {
     other = r;

@@ -198,6 +198,25 @@ Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, 
   return quotient("time.link", "communication", "s", "", std::move(bytes), std::move(rate));
 }
 
+// The forward pass once more, less the products whose results are kept. `forward`: of one pass.
+Quantity again_in_backward(const Workload& w, const PlanRequest& r, Quantity forward,
+                           Quantity share) {
+  std::vector<Quantity> parts;
+  parts.push_back(std::move(forward));
+  parts.push_back(std::move(share));
+  const Results& kept = r.kept == Kept::products ? w.products : w.half_products;
+  if (r.kept != Kept::boundaries && w.forward_flops > 0)
+    parts.push_back(difference(
+        "time.recompute.rest", "not kept", "", "by operations of the forward pass",
+        {given("time.recompute.all", "the forward pass", 1, "", "all of it"),
+         quotient(
+             "time.recompute.kept", "results that are kept", "", "",
+             given("time.recompute.kept.flops", "their operations", kept.flops, "FLOP", "dry run"),
+             given("time.recompute.flops", "all operations", w.forward_flops, "FLOP",
+                   "dry run"))}));
+  return product("time.recompute", "forward again", "s", "", std::move(parts));
+}
+
 }  // namespace
 
 Quantity gpus_of(int n) { return given("gpus", "GPUs", n, "", "of the plan"); }
@@ -219,9 +238,9 @@ Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int 
     hides.push_back(again(b));
     if (r.sharding >= 3) hides.push_back(again(f));
     if (r.recompute)
-      parts.push_back(product("time.recompute", "forward again", "s", "",
-                              {again(f), given("time.recompute.times", "times", 1, "",
-                                               "every block once more in the backward pass")}));
+      parts.push_back(again_in_backward(w, r, again(f),
+                                        given("time.recompute.times", "times", 1, "",
+                                              "every block once more in the backward pass")));
     if (r.recompute && r.sharding >= 3) hides.push_back(again(parts.back()));
     parts.push_back(std::move(f));
     parts.push_back(std::move(b));
@@ -238,9 +257,9 @@ Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int 
                                                        : given("time.link.beside.share", "share",
                                                                2.0 / 3, "", "the backward pass")}));
     if (r.recompute)
-      parts.push_back(product("time.recompute", "forward again", "s", "",
-                              {again(q), given("time.recompute.share", "share", 1.0 / 3, "",
-                                               "the forward part of forward and backward")}));
+      parts.push_back(again_in_backward(w, r, again(q),
+                                        given("time.recompute.share", "share", 1.0 / 3, "",
+                                              "the forward part of forward and backward")));
     parts.push_back(std::move(q));
   }
   const double launch = w.options.compiled ? kCompiledLaunch : kEagerLaunch;

@@ -19,6 +19,8 @@
 #include "tandem/nn/module.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optimizers.h"
+#include "tandem/plan/asked.h"
+#include "tandem/plan/caching_allocator_internal.h"
 #include "tandem/plan/moments_internal.h"
 #include "tandem/plan/names_internal.h"
 #include "tandem/tensor/allocator.h"
@@ -147,7 +149,8 @@ void describe(Work& w, const OpDef* op, bool depthwise) {
 // The step of a job, in phases that the books see.
 class Stepper {
  public:
-  Stepper(const Job& job, const WorkOptions& o, DryMemory* books) : o_(o), books_(books) {
+  Stepper(const Job& job, const WorkOptions& o, DryMemory* books)
+      : o_(o), books_(books), form_(o.attention, o.training ? job.attention_dropout : 0) {
     phase(Phase::build);
     model_ = job.make(o.batch);
     TD_CHECK(!o.training || model_->loss, Unsupported,
@@ -177,6 +180,12 @@ class Stepper {
     else
       body(model_->inputs);
   }
+  /// The loss alone, not recorded.
+  void forward() {
+    phase(Phase::forward);
+    NoGradGuard no_grad;
+    run(model_->loss, model_->inputs);
+  }
   const JobModel& model() const { return *model_; }
   const optim::Optimizer* optimizer() const { return optimizer_.get(); }
   Ref<Executable> executable() const { return compiled_ ? compiled_->executable() : nullptr; }
@@ -187,15 +196,16 @@ class Stepper {
   const uint8_t& phase() const { return phase_; }
 
  private:
+  template <class F>
+  Tensor run(const F& f, const std::vector<Tensor>& in) {
+    if (!is_amp(o_.precision)) return f(in);
+    AutocastGuard amp(o_.precision == Precision::amp_f16 ? DType::f16 : DType::bf16);
+    return f(in);
+  }
   Tensor body(const std::vector<Tensor>& in) {
-    const auto run = [&](const auto& f) {
-      if (!is_amp(o_.precision)) return f(in);
-      AutocastGuard amp(o_.precision == Precision::amp_f16 ? DType::f16 : DType::bf16);
-      return f(in);
-    };
-    if (!o_.training) return run(model_->forward);
-    optimizer_->zero_grad();
-    Tensor loss = run(model_->loss);
+    if (!o_.training) return run(model_->forward, in);
+    if (!o_.keep_gradients || o_.compiled) optimizer_->zero_grad();
+    Tensor loss = run(model_->loss, in);
     phase(Phase::backward);
     loss.backward();
     if (at_gradients_) (*at_gradients_)();
@@ -210,6 +220,7 @@ class Stepper {
 
   WorkOptions o_;
   DryMemory* books_;
+  AttentionFormGuard form_;
   uint8_t phase_ = 0;
   std::shared_ptr<JobModel> model_;
   OptimizerPtr optimizer_;
@@ -289,12 +300,78 @@ std::vector<Work> work_of(const Profile& profile, const DTypeHook& hook, const E
   return all;
 }
 
+// What the products and attention of the forward pass give within blocks.
+void results_of(const Profile& profile, const DTypeHook& hook, Workload& w) {
+  std::map<std::string, int> products;  // of a block so far
+  uint32_t scope = 0;                   // what runs between two layers belongs to the one before
+  for (size_t k = 0; k < profile.events.size() && k < hook.ops.size(); ++k) {
+    const ProfileEvent& e = profile.events[k];
+    const DTypeHook::Seen& seen = hook.ops[k];
+    if (seen.phase != static_cast<uint8_t>(Phase::forward)) continue;
+    w.forward_flops += e.flops;
+    if (e.scope) scope = e.scope;
+    if (!seen.op || seen.op->autocast_class != Autocast::low) continue;
+    const std::string block = block_of(scope_path(scope));
+    if (block.empty()) continue;
+    const Results r{seen.sizes[2] * static_cast<double>(size_of(seen.dtype)), e.flops};
+    w.products.add(r);
+    if (seen.op->family != Family::contraction || ++products[block] % 2 == 1)
+      w.half_products.add(r);
+  }
+}
+
+// The same of a compiled step, whose list has no passes: from one forward pass row by row.
+void add_results(const Job& job, WorkOptions o, Workload& w) {
+  if (!o.training || w.blocks <= 1) return;
+  o.compiled = false;
+  DryRunGuard dry({.this_backend = o.this_backend});
+  Stepper s(job, o, &dry.memory());
+  ProfilerGuard profiler;
+  DTypeHook hook(profiler.profile(), &dry.memory(), s.phase());
+  HookGuard watch(hook);
+  s.forward();
+  results_of(profiler.profile(), hook, w);
+}
+
+// The books from event `first` on, through PyTorch's allocator.
+double reserved_by_pytorch(const DryMemory& books, size_t first) {
+  CachingAllocator a;
+  std::vector<bool> held(books.blocks().size(), false);
+  for (size_t k = 0; k < first; ++k)
+    held[static_cast<size_t>(books.events()[k].block)] = books.events()[k].taken;
+  for (size_t b = 0; b < held.size(); ++b)
+    if (held[b]) a.take(static_cast<int32_t>(b), books.blocks()[b].bytes);
+  for (size_t k = first; k < books.events().size(); ++k) {
+    const DryEvent& e = books.events()[k];
+    if (e.taken)
+      a.take(e.block, books.blocks()[static_cast<size_t>(e.block)].bytes);
+    else
+      a.give_back(e.block);
+  }
+  return static_cast<double>(a.reserved());
+}
+
 double least(const std::vector<double>& v) {
   return v.empty() ? 0 : *std::min_element(v.begin(), v.end());
 }
 
 }  // namespace
 
+Framework framework_of(const std::string& name) {
+  return one_of(name, "--framework", {"tandem", "pytorch"}) == "pytorch" ? Framework::pytorch
+                                                                         : Framework::tandem;
+}
+const char* to_string(Framework f) { return f == Framework::pytorch ? "pytorch" : "tandem"; }
+AttentionForm attention_form_of(const std::string& name) {
+  const std::string form = one_of(name, "--attention", {"auto", "fused", "composed"});
+  return form == "fused"      ? AttentionForm::fused
+         : form == "composed" ? AttentionForm::composed
+                              : AttentionForm::usual;
+}
+const char* to_string(AttentionForm f) {
+  static const char* const kNames[] = {"auto", "fused", "composed"};
+  return kNames[static_cast<int>(f)];
+}
 Precision precision_of(const std::string& name) {
   static const std::vector<std::pair<std::string, Precision>> kAll = {
       {"f32", Precision::f32},
@@ -369,6 +446,7 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
   w.unit = job.unit;
   w.blocks = static_cast<double>(job.transformer_layers);
   w.units = static_cast<double>(o.batch) * job.units_per_sample;
+  if (o.compiled) add_results(job, o, w);
   DryRunGuard dry({.this_backend = o.this_backend});
   DryMemory& books = dry.memory();
   Causes causes(books);
@@ -376,6 +454,7 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
   mark_all(s, causes);
   const auto at_gradients = [&] { mark_gradients(s, causes); };
   // The first step makes the optimizer's state; the second is one of many.
+  const size_t built = books.events().size();
   s.step(at_gradients);
   mark_all(s, causes);
   size_t first = 0;
@@ -389,7 +468,10 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
     mark_all(s, causes);
     const Ref<Executable> exe = s.executable();
     w.work = work_of(profiler.profile(), hook, exe.get());
+    if (!o.compiled) results_of(profiler.profile(), hook, w);
   }
+  if (o.framework == Framework::pytorch && !o.compiled)
+    w.reserved = reserved_by_pytorch(books, built);
   for (const Param& p : s.model().parameters) {
     const Tensor v = p.value();
     w.parameters += static_cast<double>(v.numel());

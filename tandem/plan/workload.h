@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/graph/cell.h"
+#include "tandem/ops/attention_form.h"
 
 namespace tandem::plan {
 
@@ -31,6 +32,16 @@ TD_API const char* to_string(Precision p);
 /// What its products are made of: "f32", "tf32", "bf16" or "f16", as Gpu::peak() wants it.
 TD_API const char* product_kind(Precision p);
 
+/// Whose training step is planned: this library's, or the same model in PyTorch, whose loss is two
+/// rows that keep their results, and whose caching allocator is played through.
+enum class Framework : uint8_t { tandem, pytorch };
+/// "tandem", "pytorch". Throws Value naming the nearest.
+TD_API Framework framework_of(const std::string& name);
+TD_API const char* to_string(Framework f);
+/// "auto" (as the framework's own attention), "fused", "composed".
+TD_API AttentionForm attention_form_of(const std::string& name);
+TD_API const char* to_string(AttentionForm f);
+
 /// A model ready to step, made inside a dry run (or outside, to measure it).
 struct JobModel {
   std::vector<Param> parameters;
@@ -48,6 +59,7 @@ struct Job {
   double units_per_sample = 1;     ///< tokens of a sequence
   int64_t transformer_layers = 0;  ///< of equal blocks, 0: not known; for recompute by blocks
   int64_t width = 0;               ///< numbers that go from block to block for each unit
+  double attention_dropout = 0;    ///< of attention's weights, where attention is written out
   double sample_bytes = 0;         ///< one sample as it lies on disk
   double decode_seconds = 0;       ///< of one core for one sample; 0: nothing to decode
   bool files = false;              ///< each sample is a file of its own
@@ -66,6 +78,9 @@ struct WorkOptions {
   bool clip_norm = false;
   bool this_backend = false;  ///< DryRunOptions::this_backend: true for plans of this machine
   size_t memory_limit = 0;    ///< CompileOptions::memory_limit
+  Framework framework = Framework::tandem;
+  AttentionForm attention = AttentionForm::usual;
+  bool keep_gradients = false;  ///< eager: gradients of the step before are there until this one's
 };
 
 /// One op, or one step of the compiled program.
@@ -107,6 +122,15 @@ struct Peak {
   double in_blocks = 0;  ///< of its activations: those of the model's equal blocks
 };
 
+/// Products and attention within the blocks of a forward pass: bytes of their results and FLOPs.
+struct Results {
+  double bytes = 0, flops = 0;
+  void add(const Results& r) {
+    bytes += r.bytes;
+    flops += r.flops;
+  }
+};
+
 struct Workload {
   std::string model;
   WorkOptions options;
@@ -120,6 +144,10 @@ struct Workload {
   std::vector<Peak> peaks;    ///< no other moment has both more activations and more gradients
   double boundary_bytes = 0;  ///< what goes from one block to the next; 0: not known
   double block_weights = 0;   ///< bytes of the weights in all blocks
+  Results products;           ///< of all products and attention in blocks
+  Results half_products;      ///< of attention and every second product of a block
+  double forward_flops = 0;
+  double reserved = 0;   ///< of PyTorch's caching allocator at most, in eager mode; 0: not known
   double host_peak = 0;  ///< as this machine's allocator would count it, headers and rounding too
   double rounding = 0;   ///< host_peak less the tensors that are alive then
   std::vector<Moment> timeline;  ///< of one step, thinned to a few hundred moments

@@ -61,10 +61,17 @@ void plan_in_many_ways(const Job& job) {
     int n, sharding;
     const char *gpu, *term;
     bool end, recompute;
+    Kept kept = Kept::boundaries;
+    Framework framework = Framework::tandem;
+    AttentionForm attention = AttentionForm::usual;
   };
   for (const Way& way : {Way{true, 1, 0, "4090", "hourly", true, false},
                          Way{false, 8, 3, "h100", "spot", true, true},
-                         Way{false, 2, 1, "a100", "1 year", false, false}}) {
+                         Way{false, 2, 1, "a100", "1 year", false, false},
+                         Way{false, 1, 0, "a100", "hourly", false, true, Kept::half_products,
+                             Framework::pytorch, AttentionForm::composed},
+                         Way{true, 4, 2, "h100", "hourly", false, true, Kept::products,
+                             Framework::pytorch, AttentionForm::fused}}) {
     PlanRequest r;
     r.job = job;
     r.batch = 52;
@@ -74,6 +81,10 @@ void plan_in_many_ways(const Job& job) {
     r.gpu = way.gpu;
     r.term = way.term;
     r.recompute = way.recompute;
+    r.kept = way.kept;
+    r.framework = way.framework;
+    r.attention = way.attention;
+    r.keep_gradients = way.framework == Framework::pytorch;
     r.eight_bit_state = way.sharding == 1;
     if (way.end) {
       r.data = data_set("samples=700000,gb=20");
