@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every model of a recipe takes besides its own sizes: `init_from` (weights to begin with),
-// `freeze` and `lora`.
+// `freeze`, `lora` and `test_average`.
 #include "cli/model_internal.h"
 #include "cli/recipe_internal.h"
 #include "tandem/interop/weights.h"
+#include "tandem/models/test_average.h"
 #include "tandem/nn/fine_tune.h"
 
 namespace tandem::cli {
@@ -60,13 +61,48 @@ void load_weights(const Options& o, nn::Module& net, const std::string& from, bo
   fmt::print(stderr, "init_from '{}': {}", from, text);
 }
 
+/// Outputs in eval() are the mean over mirrored or turned pictures, the first field of a batch.
+void average_in_eval(RecipeModel& m, models::TestAverage views) {
+  m.forward = [one = std::move(m.forward), net = m.module.get(), views](const train::Batch& b) {
+    if (net->is_training()) return one(b);
+    train::Batch shown = b;
+    Tensor target;
+    const Tensor output = models::average_of_views(
+        [&](const Tensor& x) {
+          shown[0] = x;
+          auto [y, t] = one(shown);
+          target = std::move(t);
+          return y;
+        },
+        b[0], views);
+    return std::pair<Tensor, Tensor>(output, target);
+  };
+  m.predict = [one = std::move(m.predict), views](const train::Batch& b) {
+    train::Batch shown = b;
+    return models::average_of_views(
+        [&](const Tensor& x) {
+          shown[0] = x;
+          return one(shown);
+        },
+        b[0], views);
+  };
+}
+
 }  // namespace
 
 void add_fine_tuning(train::Registry& registry, bool load) {
   for (auto& [name, make] : registry.model)
     make = [own = std::move(make), load](Options& o, const std::map<std::string, int64_t>& info) {
       const FineTuning f = read(o);
+      const auto views = at_key(o, "test_average", [&] {
+        return models::test_average_of(o.text("test_average", "none"));
+      });
       RecipeModel m = own(o, info);
+      if (views != models::TestAverage::none) {
+        if (!m.forward || !m.predict)
+          o.fail("test_average", "this model has no output for a picture alone");
+        average_in_eval(m, views);
+      }
       nn::Module& net = *m.module;
       if (load && !f.init_from.empty()) load_weights(o, net, f.init_from, f.strict);
       if (f.has_lora) {

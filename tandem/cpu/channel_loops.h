@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "tandem/base/unroll_internal.h"
+
 #include "tandem/ops/packed.h"
 
 namespace tandem::detail {

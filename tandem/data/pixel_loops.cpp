@@ -7,6 +7,7 @@
 #include <immintrin.h>
 #endif
 
+#include "tandem/base/unroll_internal.h"
 #include "tandem/tensor/pixels_internal.h"
 
 namespace tandem::data::detail {
@@ -57,9 +58,11 @@ __attribute__((target("avx2"))) int64_t sum_neighbours_avx2(const float* from, i
     for (int64_t k = 0; k < taps; ++k) {
       const __m256 w = _mm256_set1_ps(weights[k]);
       const float* x = from + i + k * step;
+      TD_UNROLL(4)
       for (int j = 0; j < 4; ++j)
         sum[j] = _mm256_add_ps(sum[j], _mm256_mul_ps(_mm256_loadu_ps(x + 8 * j), w));
     }
+    TD_UNROLL(4)
     for (int j = 0; j < 4; ++j) _mm256_storeu_ps(to + i + 8 * j, sum[j]);
   }
   _mm256_zeroupper();

@@ -9,6 +9,8 @@
 #include <immintrin.h>
 #endif
 
+#include "tandem/base/unroll_internal.h"
+
 namespace tandem::data::detail {
 namespace {
 
@@ -46,10 +48,12 @@ void columns_plain(const uint8_t* from, uint8_t* to, int64_t begin, int64_t widt
 /// of 16 bytes into 16 of 8; four times turns them back.
 __attribute__((target("avx2"), always_inline)) inline void rotate(__m128i (&v)[8]) {
   __m128i out[8];
+  TD_UNROLL(4)
   for (int k = 0; k < 4; ++k) {
     out[2 * k] = _mm_unpacklo_epi8(v[k], v[k + 4]);
     out[2 * k + 1] = _mm_unpackhi_epi8(v[k], v[k + 4]);
   }
+  TD_UNROLL(8)
   for (int k = 0; k < 8; ++k) v[k] = out[k];
 }
 
@@ -58,12 +62,14 @@ __attribute__((target("avx2"))) void turn(const uint8_t* from, int64_t stride, i
                                           uint8_t* to) {
   for (int64_t x = 0; x < n; x += 16) {
     __m128i v[8];
-    for (int64_t k = 0; k < 8; ++k)
+    TD_UNROLL(8)
+    for (int k = 0; k < 8; ++k)
       v[k] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k * stride + x));
     rotate(v);
     rotate(v);
     rotate(v);
-    for (int64_t k = 0; k < 8; ++k)
+    TD_UNROLL(8)
+    for (int k = 0; k < 8; ++k)
       _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 8 * x + 16 * k), v[k]);
   }
 }
@@ -72,10 +78,13 @@ __attribute__((target("avx2"))) void turn_back(const uint8_t* from, uint8_t* to,
                                                int64_t n) {
   for (int64_t x = 0; x < n; x += 16) {
     __m128i v[8];
-    for (int64_t k = 0; k < 8; ++k)
+    TD_UNROLL(8)
+    for (int k = 0; k < 8; ++k)
       v[k] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 8 * x + 16 * k));
+    TD_UNROLL(4)
     for (int level = 0; level < 4; ++level) rotate(v);
-    for (int64_t k = 0; k < 8; ++k)
+    TD_UNROLL(8)
+    for (int k = 0; k < 8; ++k)
       _mm_storeu_si128(reinterpret_cast<__m128i*>(to + k * stride + x), v[k]);
   }
 }
@@ -132,13 +141,15 @@ __attribute__((target("avx2"))) void pixels_avx2(const uint8_t* from, int64_t st
                        6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
   const int64_t fours = (w.taps + 3) / 4;
   const auto* halves = reinterpret_cast<const __m256i*>(w.halves);
-  for (int64_t x = 0; x < out; ++x) {
+  for (int64_t x = 0; x < out; ++x, to += 3) {
     const uint8_t* p = from + 3 * w.first[x];
     const __m256i* k = halves + 2 * x * fours;
     __m256i high[kRows], low[kRows];
+    TD_UNROLL(4)
     for (int r = 0; r < kRows; ++r) high[r] = low[r] = _mm256_setzero_si256();
     for (int64_t i = 0; i < w.count[x]; i += 4, p += 12, k += 2) {
       const __m256i kh = _mm256_loadu_si256(k), kl = _mm256_loadu_si256(k + 1);
+      TD_UNROLL(4)
       for (int r = 0; r < kRows; ++r) {
         const __m256i v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(
                                                   reinterpret_cast<const __m128i*>(p + r * step))),
@@ -147,14 +158,20 @@ __attribute__((target("avx2"))) void pixels_avx2(const uint8_t* from, int64_t st
         low[r] = _mm256_add_epi32(low[r], _mm256_madd_epi16(v, kl));
       }
     }
+    int32_t pixel[kRows];
+    TD_UNROLL(4)
     for (int r = 0; r < kRows; ++r) {
       const __m256i both = _mm256_add_epi32(_mm256_slli_epi32(high[r], kLowBits), low[r]);
       __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
       sum = _mm_srai_epi32(_mm_add_epi32(sum, _mm_set1_epi32(kHalf)), kResizeBits);
       sum = _mm_packs_epi32(sum, sum);
-      const int pixel = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
-      // Four bytes: the next place writes over the last one, and the row's end has no next.
-      std::memcpy(to + r * to_step + 3 * x, &pixel, x + 1 < out ? 4 : 3);
+      pixel[r] = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
+    }
+    if (x + 1 < out) {  // the fourth byte is the next place's, which comes later
+      TD_UNROLL(4)
+      for (int r = 0; r < kRows; ++r) std::memcpy(to + r * to_step, &pixel[r], 4);
+    } else {
+      for (int r = 0; r < kRows; ++r) std::memcpy(to + r * to_step, &pixel[r], 3);
     }
   }
   _mm256_zeroupper();
@@ -182,16 +199,19 @@ __attribute__((target("avx2"))) void columns_avx2(const uint8_t* from, uint8_t* 
     const int32_t* k = w.weights + y * w.taps;
     for (int64_t x = 0; x < whole; x += 32) {
       __m256i sum[4];
-      for (__m256i& s : sum) s = _mm256_set1_epi32(kHalf);
+      TD_UNROLL(4)
+      for (int j = 0; j < 4; ++j) sum[j] = _mm256_set1_epi32(kHalf);
       const uint8_t* p = first + x;
       for (int64_t i = 0; i < w.count[y]; ++i, p += width) {
         const __m256i weight = _mm256_set1_epi32(k[i]);
+        TD_UNROLL(4)
         for (int j = 0; j < 4; ++j) {
           const __m256i v =
               _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8 * j)));
           sum[j] = _mm256_add_epi32(sum[j], _mm256_mullo_epi32(v, weight));
         }
       }
+      TD_UNROLL(4)
       for (int j = 0; j < 4; ++j)
         _mm_storel_epi64(reinterpret_cast<__m128i*>(to + y * width + x + 8 * j), cut8(sum[j]));
     }

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include "tandem/base/unroll_internal.h"
 #include "tandem/tensor/tensor_impl.h"
 
 namespace tandem::detail {
@@ -29,6 +30,7 @@ __attribute__((target("ssse3"))) int64_t planes_of_3(const uint8_t* from, uint8_
   for (; i + 16 <= pixels; i += 16) {
     const auto* p = reinterpret_cast<const __m128i*>(from + 3 * i);
     const __m128i a = _mm_loadu_si128(p), b = _mm_loadu_si128(p + 1), d = _mm_loadu_si128(p + 2);
+    TD_UNROLL(3)
     for (int c = 0; c < 3; ++c)
       _mm_storeu_si128(reinterpret_cast<__m128i*>(to + c * plane + i),
                        _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, pick[c][0]),

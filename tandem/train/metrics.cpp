@@ -50,6 +50,7 @@ ConfusionMatrix::ConfusionMatrix(Kind kind, Average average, int64_t ignore_inde
     : Metric(name_of(kind), true), kind_(kind), average_(average), ignore_(ignore_index) {
   if (kind != Kind::accuracy && average == Average::micro) name_ += "_micro";
   if (kind != Kind::accuracy && average == Average::weighted) name_ += "_weighted";
+  if (kind != Kind::accuracy && average == Average::binary) name_ += "_binary";
 }
 
 int64_t ConfusionMatrix::classes() const {
@@ -144,6 +145,11 @@ double ConfusionMatrix::compute() const {
   }
   if (total == 0) return kNone;
   if (kind_ == Kind::accuracy || average_ == Average::micro) return hit / total;
+  if (average_ == Average::binary) {
+    TD_CHECK(n <= 2, Value, "{} is of two classes, there are {}\nUse {}, {}_micro or {}_weighted.",
+             name_, n, name_of(kind_), name_of(kind_), name_of(kind_));
+    return n == 2 ? each[1] : 0;
+  }
   return average_ == Average::weighted ? weighted / total : sum / present;
 }
 
@@ -254,14 +260,14 @@ std::unique_ptr<Metric> make_metric(const std::string& name) {
   }
   if (name == "auc") return std::make_unique<AUC>();
   for (auto kind : {C::Kind::accuracy, C::Kind::precision, C::Kind::recall, C::Kind::f1})
-    for (auto average : {Average::macro, Average::micro, Average::weighted})
+    for (auto average : {Average::macro, Average::micro, Average::weighted, Average::binary})
       if (auto m = std::make_unique<C>(kind, average); m->name() == name) return m;
   for (auto kind :
        {Regression::Kind::mae, Regression::Kind::mse, Regression::Kind::rmse, Regression::Kind::r2})
     if (auto m = std::make_unique<Regression>(kind); m->name() == name) return m;
   TD_FAIL(Value,
           "there is no metric '{}'\nThere are accuracy, top5_accuracy, precision, recall, f1 (also "
-          "_micro, _weighted), auc, mae, mse, rmse and r2.",
+          "_micro, _weighted, _binary), auc, mae, mse, rmse and r2.",
           name);
 }
 

@@ -38,6 +38,7 @@ enum class Average : uint8_t {
   macro,     ///< mean over the classes that occur
   micro,     ///< over all samples
   weighted,  ///< mean weighted by how often a class occurs
+  binary,    ///< that of class 1, where there are two
 };
 
 /// Counts [class wanted][class given]. Outputs [n, classes, ...] (the largest counts) or, of two
@@ -98,7 +99,8 @@ class TD_API Regression : public Metric {
 };
 
 /// By name: accuracy, top5_accuracy (any number), precision, recall, f1, f1_micro, f1_weighted,
-/// auc, mae, mse, rmse, r2. Throws Value with the names there are.
+/// f1_binary (and so of precision and recall), auc, mae, mse, rmse, r2. Throws Value with the names
+/// there are.
 TD_API std::unique_ptr<Metric> make_metric(const std::string& name);
 
 }  // namespace tandem::train

@@ -254,6 +254,8 @@ TEST_F(RecipeParts, LoraTrainsAndIsMerged) {
   EXPECT_TRUE(has(mistake("'model.lora={rnk: 2}'"),
                   "model.lora.rnk: there is no such key, did you "
                   "mean 'rank'?"));
+  EXPECT_TRUE(has(mistake("model.test_average=rotate"),
+                  "test_average is none, flip, flips or turns, not 'rotate'"));
 }
 
 // ---- files

@@ -50,6 +50,9 @@ std::vector<Case> cases() {
       {"precision_weighted", x, y, (3 * 1.0 + 2 * 0.5 + 0.5) / 6},
       {"recall_weighted", x, y, 4.0 / 6},
       {"accuracy", tensor({-1.0, 2.0, 0.5}), tensor({0, 1, 0}), 2.0 / 3},
+      {"precision_binary", tensor({-1.0, 2.0, 0.5, -3.0}), tensor({0, 1, 0, 1}), 0.5},
+      {"recall_binary", tensor({-1.0, 2.0, 0.5, 1.0}), tensor({0, 1, 0, 1}), 1.0},
+      {"f1_binary", tensor({-1.0, 2.0, 0.5, 1.0}), tensor({0, 1, 0, 1}), 0.8},
       {"accuracy", tensor({{1.0, 2.0}, {3.0, 0.0}}), tensor({1, 1}), 0.5},
       {"top1_accuracy", ranked, tensor({2, 1, 0}), 1.0 / 3},
       {"top2_accuracy", ranked, tensor({2, 1, 0}), 2.0 / 3},
@@ -102,6 +105,12 @@ TEST(Metrics, RefuseWhatDoesNotFit) {
             "Shape: accuracy: 6 outputs and 2 targets.");
   EXPECT_EQ(error_of([] { make_metric("accuracy")->update(logits({0}), tensor({7})); }),
             "Index: accuracy: target 7 of 3 classes.");
+  EXPECT_EQ(error_of([] {
+              const auto f1 = make_metric("f1_binary");
+              f1->update(logits(kGot), tensor(kWant));
+              f1->compute();
+            }),
+            "Value: f1_binary is of two classes, there are 3\nUse f1, f1_micro or f1_weighted.");
   EXPECT_EQ(error_of([] { make_metric("auc")->update(tensor({0.5}), tensor({3})); }),
             "Index: auc: target 3 of 2 classes.");
 }
