@@ -155,6 +155,10 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
   TD_CHECK(vision || type == "t5" || type == "llama" || length <= std::max<int64_t>(longest, 512),
            Value, "{} has {} positions, a sequence of {} was asked for", name, longest, length);
   if (vision) {
+    // Each picture is so many patches and a token for the whole.
+    const int64_t side = o.image_size.value_or(config.first_integer("image_size", 224)) /
+                         std::max<int64_t>(1, config.first_integer("patch_size", 16));
+    job.width *= side * side + 1;
     job.sample_bytes = kPhotoBytes;
     job.files = true;
     job.decode_seconds = kPhotoSeconds;

@@ -122,6 +122,13 @@ TEST(RunOptions, WhatIsKeptStandsBetweenAllAndNothing) {
   }
 }
 
+// Between the blocks of a vision transformer go patches, not pictures.
+TEST(RunOptions, BoundariesOfPictures) {
+  init();
+  const Workload w = dry_run(find_job("vit:base"), {.batch = 8, .compiled = false});
+  EXPECT_DOUBLE_EQ(w.boundary_bytes, 8.0 * (14 * 14 + 1) * 768 * 4);
+}
+
 TEST(RunOptions, GradientsThatStay) {
   init();
   PlanRequest r;
