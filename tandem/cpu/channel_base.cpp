@@ -2,6 +2,7 @@
 // Channel loops in portable vectors of 16 bytes, and the choice of the best ones.
 #include <cstring>
 
+#include "tandem/base/unroll_internal.h"
 #include "tandem/cpu/channel_loops.h"
 #include "tandem/cpu/registry_internal.h"
 

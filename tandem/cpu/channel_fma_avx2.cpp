@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Channel loops for AVX2 with FMA. Entered only where the processor has them.
+#include "tandem/base/unroll_internal.h"
 #include "tandem/cpu/channel_loops.h"
 
 #ifdef __AVX2__

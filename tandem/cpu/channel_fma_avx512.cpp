@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Channel loops for AVX-512. Entered only where the processor has it.
+#include "tandem/base/unroll_internal.h"
 #include "tandem/cpu/channel_loops.h"
 
 #ifdef __AVX512F__

@@ -6,8 +6,6 @@
 
 #include <cstdint>
 
-#include "tandem/base/unroll_internal.h"
-
 #include "tandem/ops/packed.h"
 
 namespace tandem::detail {
