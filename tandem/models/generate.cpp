@@ -91,64 +91,127 @@ int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& token
   return order[std::min(static_cast<size_t>(at), count - 1)];
 }
 
-std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
-                                           const std::vector<std::vector<int64_t>>& prompts,
-                                           const GenerateOptions& o) {
-  check_options(o);
-  const auto n = static_cast<int64_t>(prompts.size());
-  std::vector<std::vector<int64_t>> out(prompts.size());
-  if (n == 0 || o.max_new_tokens == 0) return out;
-  int64_t longest = 0;
-  for (const auto& p : prompts) {
-    TD_CHECK(!p.empty(), Value, "generate wants prompts of one token or more");
-    longest = std::max(longest, static_cast<int64_t>(p.size()));
-  }
-  const int64_t length = longest + o.max_new_tokens;
-  TD_CHECK(model.max_positions() == 0 || length <= model.max_positions(), Value,
-           "{} tokens and {} new ones are more than the model's {} positions", longest,
-           o.max_new_tokens, model.max_positions());
-  const std::vector<int64_t> eos =
-      o.eos_token_id.empty() ? model.config.tokens("eos_token_id") : o.eos_token_id;
-  const NoGradGuard no_grad;
-  DecodeState state = model.start_decoding(n, length);
-  std::vector<int64_t> start;
-  const Tensor ids = pad_left(prompts, longest, start);
-  state.start.assign_(tensor(start));
-  std::vector<PhiloxStream> streams;
-  for (int64_t r = 0; r < n; ++r) streams.emplace_back(o.seed, 0, static_cast<uint64_t>(r));
-  const auto step = [&](Tensor x) { return model.decode(x, state); };
-  auto compiled = compile(step, {.name = "decode"});
+namespace {
 
-  std::vector<std::vector<int64_t>> rows = prompts;
-  if (model.is_encoder_decoder())
-    rows.assign(prompts.size(), {model.config.integer("decoder_start_token_id", 0, 0)});
-  std::vector<bool> done(prompts.size(), false);
-  Tensor logits = model.decode(ids, state);
-  for (int64_t t = 0; t < o.max_new_tokens; ++t) {
+/// The texts as they grow: each takes its next token from its row of logits until it is done.
+class Rows {
+ public:
+  Rows(std::vector<std::vector<int64_t>> begin, std::vector<int64_t> eos, const GenerateOptions& o)
+      : rows(std::move(begin)),
+        out(rows.size()),
+        eos_(std::move(eos)),
+        done_(rows.size(), false),
+        o_(o) {
+    for (size_t r = 0; r < rows.size(); ++r)
+      streams_.emplace_back(o.seed, 0, static_cast<uint64_t>(r));
+  }
+  /// From logits [n, vocabulary] behind each row. Gives the tokens; a row that is done repeats its
+  /// last one.
+  std::vector<int64_t> take(const Tensor& logits, int64_t fresh) {
     const int64_t vocab = logits.size(1);
     const std::vector<float> all = logits.to_vector<float>();
     std::vector<int64_t> next;
     for (size_t r = 0; r < rows.size(); ++r) {
-      if (done[r]) {
+      if (done_[r]) {
         next.push_back(rows[r].back());
         continue;
       }
       std::vector<float> row(all.begin() + static_cast<ptrdiff_t>(r) * vocab,
                              all.begin() + static_cast<ptrdiff_t>(r + 1) * vocab);
-      const double draw = o.do_sample ? streams[r].next_uniform() : 0;
-      const int64_t token = next_token(row, rows[r], t, eos, o, draw);
+      const double draw = o_.do_sample ? streams_[r].next_uniform() : 0;
+      const int64_t token = next_token(row, rows[r], fresh, eos_, o_, draw);
       rows[r].push_back(token);
       out[r].push_back(token);
       next.push_back(token);
-      done[r] = std::find(eos.begin(), eos.end(), token) != eos.end();
-      if (o.streamer && !o.streamer(static_cast<int64_t>(r), token)) done[r] = true;
+      done_[r] = std::find(eos_.begin(), eos_.end(), token) != eos_.end();
+      if (o_.streamer && !o_.streamer(static_cast<int64_t>(r), token)) done_[r] = true;
     }
-    if (t + 1 == o.max_new_tokens || std::find(done.begin(), done.end(), false) == done.end())
-      break;
+    return next;
+  }
+  bool all_done() const { return std::find(done_.begin(), done_.end(), false) == done_.end(); }
+
+  std::vector<std::vector<int64_t>> rows, out;  ///< what they hold, and what of it is new
+
+ private:
+  std::vector<int64_t> eos_;
+  std::vector<bool> done_;
+  std::vector<PhiloxStream> streams_;
+  const GenerateOptions& o_;
+};
+
+int64_t longest_of(const std::vector<std::vector<int64_t>>& prompts) {
+  size_t longest = 0;
+  for (const auto& p : prompts) {
+    TD_CHECK(!p.empty(), Value, "generate wants prompts of one token or more");
+    longest = std::max(longest, p.size());
+  }
+  return static_cast<int64_t>(longest);
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
+                                           const std::vector<std::vector<int64_t>>& prompts,
+                                           const GenerateOptions& o) {
+  check_options(o);
+  const auto n = static_cast<int64_t>(prompts.size());
+  if (n == 0 || o.max_new_tokens == 0) return std::vector<std::vector<int64_t>>(prompts.size());
+  const int64_t longest = longest_of(prompts);
+  const int64_t length = longest + o.max_new_tokens;
+  TD_CHECK(model.max_positions() == 0 || length <= model.max_positions(), Value,
+           "{} tokens and {} new ones are more than the model's {} positions", longest,
+           o.max_new_tokens, model.max_positions());
+  const NoGradGuard no_grad;
+  DecodeState state = model.start_decoding(n, length);
+  std::vector<int64_t> start;
+  const Tensor ids = pad_left(prompts, longest, start);
+  state.start.assign_(tensor(start));
+  const auto step = [&](Tensor x) { return model.decode(x, state); };
+  auto compiled = compile(step, {.name = "decode"});
+
+  Rows texts(model.is_encoder_decoder()
+                 ? std::vector<std::vector<int64_t>>(
+                       prompts.size(), {model.config.integer("decoder_start_token_id", 0, 0)})
+                 : prompts,
+             o.eos_token_id.empty() ? model.config.tokens("eos_token_id") : o.eos_token_id, o);
+  Tensor logits = model.decode(ids, state);
+  for (int64_t t = 0; t < o.max_new_tokens; ++t) {
+    const std::vector<int64_t> next = texts.take(logits, t);
+    if (t + 1 == o.max_new_tokens || texts.all_done()) break;
     const Tensor x = tensor(next, Shape(n, 1));
     logits = o.compiled ? compiled(x) : step(x);
   }
-  return out;
+  return texts.out;
+}
+
+std::vector<std::vector<int64_t>> generate(const std::function<Tensor(const Tensor&)>& net,
+                                           int64_t context,
+                                           const std::vector<std::vector<int64_t>>& prompts,
+                                           const GenerateOptions& o) {
+  check_options(o);
+  TD_CHECK(context > 0, Value, "generate wants a context above 0, got {}", context);
+  const auto n = static_cast<int64_t>(prompts.size());
+  if (n == 0 || o.max_new_tokens == 0) return std::vector<std::vector<int64_t>>(prompts.size());
+  longest_of(prompts);
+  const NoGradGuard no_grad;
+  Rows texts(prompts, o.eos_token_id, o);
+  for (int64_t t = 0; t < o.max_new_tokens && !texts.all_done(); ++t) {
+    // The end of each row from the left on; what stands behind it no causal net sees.
+    std::vector<int64_t> seen, last;
+    int64_t wide = 0;
+    for (const auto& row : texts.rows)
+      wide = std::max(wide, std::min(context, static_cast<int64_t>(row.size())));
+    for (const auto& row : texts.rows) {
+      const auto k = std::min(wide, static_cast<int64_t>(row.size()));
+      seen.insert(seen.end(), row.end() - k, row.end());
+      seen.insert(seen.end(), static_cast<size_t>(wide - k), row.back());
+      last.push_back(k - 1);
+    }
+    const Tensor all = net(tensor(seen, Shape(n, wide)));  // [n, wide, vocabulary]
+    const Tensor at = tensor(last, Shape(n, int64_t{1}, int64_t{1}));
+    texts.take(gather(all, 1, at.expand({n, 1, all.size(2)})).squeeze(1), t);
+  }
+  return texts.out;
 }
 
 }  // namespace tandem::models

@@ -32,6 +32,14 @@ TD_API std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
                                                   const std::vector<std::vector<int64_t>>& prompts,
                                                   const GenerateOptions& options = {});
 
+/// The same of a causal net without a cache: ids i64 [n, t], t at most `context` -> logits
+/// [n, t, vocabulary]. Of a longer text it sees the last `context` tokens. `options.eos_token_id`
+/// alone ends a row. Throws Value for empty prompts.
+TD_API std::vector<std::vector<int64_t>> generate(const std::function<Tensor(const Tensor&)>& net,
+                                                  int64_t context,
+                                                  const std::vector<std::vector<int64_t>>& prompts,
+                                                  const GenerateOptions& options = {});
+
 /// The next token by `options` from `logits` (changed), for a row that holds `tokens` of which
 /// `fresh` are new. `draw` is uniform in [0, 1).
 TD_API int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& tokens,
