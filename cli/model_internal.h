@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ struct ModelPort {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;  ///< -1: open
 };
+struct OpenedRun;
 /// A model of the registry, of a Hugging Face folder or of an ONNX file, ready to run.
 struct LoadedModel {
   std::vector<ModelPort> inputs, outputs;
@@ -37,7 +39,7 @@ struct LoadedModel {
   int64_t parameters = 0, buffers = 0, weight_bytes = 0;
   bool random_weights = false;
   bool from_file = false;
-  bool from_run = false;
+  std::shared_ptr<const OpenedRun> opened = {};  ///< where it is that of a run
 };
 /// The dtype of a name such as "float16" or "f16"; throws Value.
 DType dtype_named(const std::string& name);
@@ -49,8 +51,8 @@ bool is_model(const std::string& model);
 /// the file where it is not set); a folder as Hugging Face lays it out; or an ONNX file.
 LoadedModel load_model(const ModelArguments& arguments);
 
-/// Is it a run's folder? And its model with the run's weights, made without its data; pictures are
-/// its inputs scaled to 0..1. `weights`: "last" (or "") or "best", by the run's monitor.
+/// Is it a run's folder? And its model with the run's weights, made without its data. `weights`:
+/// "last" (or "") or "best", by the run's monitor.
 bool is_run(const std::string& folder);
 LoadedModel load_run(const std::string& folder, const std::string& weights = "");
 /// The weights of a run alone; those of a run with LoRA with its updates added to them.

@@ -114,11 +114,11 @@ namespace {
 
 RecipeData digits(Options& o, uint64_t seed) {
   const auto fold = static_cast<int>(o.whole("fold", 0));
-  return picture_batches(o, seed,
-                         {.train = samples(data::Digits({.train = true, .fold = fold}), seed),
-                          .test = samples(data::Digits({.train = false, .fold = fold}), seed),
-                          .val_part = 0.1},
-                         10);
+  return array_batches(o, seed,
+                       {.train = samples(data::Digits({.train = true, .fold = fold}), seed),
+                        .test = samples(data::Digits({.train = false, .fold = fold}), seed),
+                        .val_part = 0.1},
+                       10);
 }
 
 // UCI's optdigits.tra and .tes: 64 counts 0..16 and the label. Where TANDEM_DATA has none, the
@@ -139,7 +139,7 @@ RecipeData optdigits(Options& o, uint64_t seed) {
                                        csv.column(size_t{64}, DType::i64)),
                    seed);
   };
-  return picture_batches(
+  return array_batches(
       o, seed, {.train = read("optdigits.tra"), .test = read("optdigits.tes"), .val_part = 0.1},
       10);
 }
@@ -203,6 +203,7 @@ RecipeData chars(Options& o, uint64_t seed) {
       {}};
   d.test = d.val;
   d.info = {{"vocabulary", symbols}, {"context", block}, {"classes", symbols}};
+  d.facts.letters.assign(seen.begin(), seen.end());
   return d;
 }
 
@@ -279,6 +280,7 @@ void add_data_components(train::Registry& r) {
   r.data["optdigits"] = optdigits;
   r.data["csv"] = csv;
   r.data["chars"] = chars;
+  for (const char* type : {"digits", "optdigits"}) r.picture[type] = array_pictures;
   add_sentences(r);
   r.data["adult"] = adult;
 }

@@ -81,15 +81,20 @@ RecipeData lines(Options& o, uint64_t seed) {
   if (length == 0) length = longest + 1;
   if (length < 2) o.fail("length", "wants 2 or more (letters of a line, and its end), or 0");
   std::array<int64_t, 256> id{};
-  int64_t symbols = 1;
+  std::vector<int64_t> letters{-1};
   for (size_t c = 0; c < 256; ++c)
-    if (seen[c]) id[c] = symbols++;
+    if (seen[c]) {
+      id[c] = static_cast<int64_t>(letters.size());
+      letters.push_back(static_cast<int64_t>(c));
+    }
+  const auto symbols = static_cast<int64_t>(letters.size());
   Rows rows{.train = data::pipeline(Lines{files[0], id, length}, {.seed = seed}, "lines"),
             .val_part = 0.1};
   if (!test.empty())
     rows.test = data::pipeline(Lines{files[1], id, length}, {.seed = seed}, "lines");
   RecipeData d = batches(o, seed, std::move(rows));
   d.info = {{"vocabulary", symbols}, {"context", length}, {"classes", symbols}};
+  d.facts.letters = std::move(letters);
   return d;
 }
 
@@ -148,28 +153,47 @@ RecipeData npy(Options& o, uint64_t seed) {
   Rows rows{.train = samples(all, seed), .val_part = 0.1};
   if (!judged.x.empty()) rows.test = samples(data::NpyDataset(root, judged), seed);
   const int64_t classes = classes_of(o, all);
-  return rows_or_pictures(o, seed, std::move(rows), classes);
+  RecipeData d = rows_or_pictures(o, seed, std::move(rows), classes);
+  // Numbers of another range have no file of a picture.
+  const Tensor x = all.get(0).x, stored = all.x();
+  const bool unit =
+      stored.dtype() == DType::u8 ||
+      (is_floating(stored.dtype()) && stored.amin().to(DType::f32).item<float>() >= 0 &&
+       stored.amax().to(DType::f32).item<float>() <= 1);
+  if (x.dim() == 3 && unit) d.facts.picture = {x.size(0), x.size(1), x.size(2)};
+  return d;
 }
 
 // ---- files of many samples
 
 // `size`: pictures are brought to this side before anything else; 0: they stay as they are.
-template <class D>
-Rows::Samples records(Options& o, uint64_t seed, D dataset) {
+int64_t side_of(Options& o) {
   const int64_t side = o.whole("size", 0);
   if (side < 0) o.fail("size", "wants a side in pixels, or 0");
-  const Rows::Samples all = samples(std::move(dataset), seed);
-  if (side == 0) return all;
-  return all.map([side](const Example& e) {
-    return e.x.dim() == 3 ? Example{data::resize_image(e.x, side, side), e.y} : e;
-  });
+  return side;
+}
+Tensor sized(const Tensor& x, int64_t side) {
+  return side > 0 && x.dim() == 3 ? data::resize_image(x, side, side) : x;
+}
+// Where no transform makes them f32, u8 pictures become 0..1 here.
+Tensor as_numbers(const Tensor& x) { return x.dtype() == DType::u8 ? x.to(DType::f32) / 255.0 : x; }
+
+template <class D>
+Rows::Samples records(Options& o, uint64_t seed, D dataset) {
+  const int64_t side = side_of(o);
+  Rows::Samples all = samples(std::move(dataset), seed);
+  if (side > 0) all = all.map([side](const Example& e) { return Example{sized(e.x, side), e.y}; });
+  return all.map([](const Example& e) { return Example{as_numbers(e.x), e.y}; });
 }
 
-// Where no transform makes them f32, u8 pictures become 0..1 here.
-Rows::Samples as_numbers(const Rows::Samples& in) {
-  return in.map([](const Example& e) {
-    return Example{e.x.dtype() == DType::u8 ? e.x.to(DType::f32) / 255.0 : e.x, e.y};
-  });
+train::PreparePicture record_pictures(Options& o, const train::DataFacts&) {
+  TD_CHECK(!o.has("x_raw"), Unsupported,
+           "the run's records are numbers (x_raw), no pictures\nGive an .npy file.");
+  return [mode = image_mode(o, "rgb"), side = side_of(o),
+          judged = judged_pictures(o)](const FilePath& file) {
+    const Tensor x = io::read_image(file, {.mode = mode});
+    return train::PreparedPicture{as_judged(judged, as_numbers(sized(x, side)))};
+  };
 }
 
 template <class Make>
@@ -181,7 +205,7 @@ RecipeData record_files(Options& o, uint64_t seed, const Make& make) {
   auto read = [&](const std::string& files) {
     const auto all = make(files, skip);
     if (skip) damaged.push_back(damaged_in(all));
-    return as_numbers(records(o, seed, all));
+    return records(o, seed, all);
   };
   Rows rows{.train = read(root), .val_part = 0.1};
   if (!test.empty()) rows.test = read(test);
@@ -226,6 +250,8 @@ void add_file_components(train::Registry& r) {
   r.data["npy"] = npy;
   r.data["tfrecord"] = tfrecord;
   r.data["webdataset"] = webdataset;
+  r.picture["npy"] = array_pictures;
+  for (const char* type : {"tfrecord", "webdataset"}) r.picture[type] = record_pictures;
 }
 
 }  // namespace tandem::cli

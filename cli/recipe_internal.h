@@ -10,7 +10,13 @@
 #include "tandem/io/image.h"
 #include "tandem/models/ddpm.h"
 #include "tandem/models/detector.h"
+#include "tandem/models/generate.h"
 #include "tandem/train/recipe.h"
+#include "tandem/train/run_data.h"
+
+namespace tandem::models {
+struct VAE;
+}
 
 namespace tandem::cli {
 
@@ -28,6 +34,18 @@ void add_model_components(train::Registry& registry);
 void add_fine_tuning(train::Registry& registry, bool load);
 void add_agent_components(train::Registry& registry);
 void add_exporters(train::Registry& registry);
+
+/// A run's model with its weights, made without its data, in eval mode.
+struct OpenedRun {
+  train::Recipe recipe;
+  train::RunData data;
+  std::string type;  ///< of the model
+  train::RecipeModel model;
+};
+/// `weights`: "last" (or "") or "best", by the run's monitor.
+OpenedRun open_run(const std::string& folder, const std::string& weights = "");
+/// How the pictures of its test set are prepared. Throws Unsupported where they are none.
+train::PreparePicture picture_preparation(const OpenedRun& run);
 
 /// `root` of a data component, else `folder` under TANDEM_DATA.
 std::string root_of(train::Options& o, const char* folder);
@@ -81,6 +99,28 @@ std::optional<data::Transform> transform_chain(train::Options& o, const std::str
 data::Vision transformed(const std::optional<data::Transform>& chain, data::Vision v);
 /// Pictures with a class: `transforms`, `test_transforms`, `mixup`, `cutmix`, then batches().
 train::RecipeData picture_batches(train::Options& o, uint64_t seed, Rows rows, int64_t classes);
+/// The same of pictures that lie in arrays of one shape, 0..1; a run keeps the shape.
+train::RecipeData array_batches(train::Options& o, uint64_t seed, Rows rows, int64_t classes);
+/// A file for such a run: of the arrays' channels, brought to their size, 0..1 and through
+/// `test_transforms`.
+train::PreparePicture array_pictures(train::Options& o, const train::DataFacts& facts);
+/// `test_transforms` as pictures with a class go through them; nothing where there are none.
+Rows::Map judged_pictures(train::Options& o);
+Tensor as_judged(const Rows::Map& judged, const Tensor& x);
+
+// What models make by themselves.
+
+/// --max-new-tokens and the others of text, from `usual` on.
+models::GenerateOptions text_options(train::Options& o, models::GenerateOptions usual);
+uint64_t seed_option(train::Options& o);
+/// --prompt, each --num-return-sequences times. `drawn`: they may differ.
+std::vector<std::string> prompt_rows(train::Options& o, std::vector<std::string> otherwise,
+                                     bool drawn);
+/// Text by the letters of the run's data: net(ids [n, t]) -> logits [n, t, vocabulary].
+train::RecipeGenerator letter_generator(std::function<Tensor(const Tensor&)> net, int64_t context);
+train::RecipeGenerator ddpm_generator(std::shared_ptr<models::DDPM> net, int64_t sampler_steps);
+/// `sample`: the shape of one.
+train::RecipeGenerator vae_generator(std::shared_ptr<models::VAE> net, std::vector<int64_t> sample);
 
 // What trained models are judged by, over a test set.
 

@@ -15,7 +15,10 @@ namespace {
 
 using data::Example;
 using data::Pipeline;
+using train::DataFacts;
 using train::Options;
+using train::PreparedPicture;
+using train::PreparePicture;
 using train::RecipeData;
 
 /// One graph and the labels of one part of its nodes, -100 elsewhere: an epoch of one step.
@@ -93,7 +96,41 @@ struct Boxed {
   Sample get(int64_t i) const { return samples[static_cast<size_t>(i)]; }
 };
 
-Boxed read_boxed(const data::VOCDetection& files, int64_t h, int64_t w) {
+/// How voc brings pictures to one size, and those that are judged to the model.
+struct BoxedOptions {
+  int64_t h, w;
+  std::optional<data::Transform> judged;
+  data::Vision sized(data::Vision v) const { return data::Resize({h, w})(std::move(v)); }
+};
+BoxedOptions boxed_options(Options& o) {
+  const auto sides = o.numbers("size", std::vector<double>{256, 320});
+  if (sides.size() != 2) o.fail("size", "wants height and width");
+  return {static_cast<int64_t>(sides[0]), static_cast<int64_t>(sides[1]),
+          transform_chain(o, "test_transforms")};
+}
+
+// A small box on its way through tells where pixels come from, unless it is cut.
+PreparePicture boxed_pictures(Options& o, const DataFacts&) {
+  return [options = boxed_options(o)](const FilePath& file) {
+    const Tensor x = io::read_image(file);
+    const auto w = static_cast<float>(x.size(2)), h = static_cast<float>(x.size(1));
+    const std::array<float, 4> from{w * 0.4F, h * 0.4F, w * 0.5F, h * 0.5F};
+    const data::Vision v = transformed(
+        options.judged, options.sized({x,
+                                       tensor(std::vector<float>(from.begin(), from.end()), {1, 4}),
+                                       tensor(std::vector<int64_t>{0}),
+                                       {}}));
+    PreparedPicture out{v.image};
+    const auto to = v.boxes.to_vector<float>();
+    if (to.size() != 4 || to[2] <= to[0] || to[3] <= to[1]) return out;
+    const double sx = (from[2] - from[0]) / (to[2] - to[0]),
+                 sy = (from[3] - from[1]) / (to[3] - to[1]);
+    out.origin = {sx, from[0] - to[0] * sx, sy, from[1] - to[1] * sy};
+    return out;
+  };
+}
+
+Boxed read_boxed(const data::VOCDetection& files, const BoxedOptions& options) {
   Boxed out;
   for (int64_t i = 0; i < files.size(); ++i) {
     data::Vision v;
@@ -101,8 +138,7 @@ Boxed read_boxed(const data::VOCDetection& files, int64_t h, int64_t w) {
     v.image = one.image;
     v.boxes = one.boxes;
     v.labels = one.labels;
-    v = data::Resize({h, w})(std::move(v));
-    v = data::SanitizeBoundingBoxes()(std::move(v));
+    v = data::SanitizeBoundingBoxes()(options.sized(std::move(v)));
     out.most = std::max(out.most, v.labels.size(0));
     out.samples.push_back({v.image, v.boxes, v.labels});
   }
@@ -111,9 +147,7 @@ Boxed read_boxed(const data::VOCDetection& files, int64_t h, int64_t w) {
 
 RecipeData voc(Options& o, uint64_t seed) {
   const std::string root = root_of(o, "bccd");
-  const auto sides = o.numbers("size", std::vector<double>{256, 320});
-  if (sides.size() != 2) o.fail("size", "wants height and width");
-  const auto h = static_cast<int64_t>(sides[0]), w = static_cast<int64_t>(sides[1]);
+  const BoxedOptions options = boxed_options(o);
   std::vector<std::string> classes = o.texts("classes", {});
   const std::string train = o.text("train", "train"), val = o.text("val", "val"),
                     test = o.text("test", "test");
@@ -132,7 +166,6 @@ RecipeData voc(Options& o, uint64_t seed) {
     };
   };
   const auto chain = transform_chain(o, "transforms", &kUsual);
-  const auto test_chain = transform_chain(o, "test_transforms");
   const bool skip = o.flag("skip_damaged", false);
   std::vector<std::function<int64_t()>> damaged;
   auto read = [&](const std::string& set) {
@@ -140,7 +173,7 @@ RecipeData voc(Options& o, uint64_t seed) {
                                    {.image_set = set, .classes = classes, .skip_damaged = skip});
     classes = files.classes();
     if (skip) damaged.push_back(damaged_in(files));
-    return read_boxed(files, h, w);
+    return read_boxed(files, options);
   };
   const Boxed first = read(train);
   auto all = data::pipeline(first, {.seed = seed}, "voc");
@@ -148,12 +181,13 @@ RecipeData voc(Options& o, uint64_t seed) {
   auto judged = [&](const std::string& set) {
     const Boxed part = read(set);
     return data::pipeline(part, {.seed = seed}, "voc")
-        .map(through(test_chain, part.most))
+        .map(through(options.judged, part.most))
         .batch(eval_batch);
   };
   if (!val.empty()) d.val = judged(val);
   if (!test.empty()) d.test = judged(test);
   d.info = {{"classes", static_cast<int64_t>(classes.size())}, {"channels", 3}};
+  d.facts.classes = classes;
   d.damaged = sum_of(damaged);
   return d;
 }
@@ -163,19 +197,50 @@ struct Masked {
   Tensor x, mask, figures;
 };
 
+/// How image_mask reads pictures and brings whole ones to the model.
+struct MaskedOptions {
+  io::ImageMode mode;
+  bool normalize;
+  std::optional<data::Transform> judged;
+
+  static Masked read(const Example& e) {
+    const Tensor values = e.x.to(DType::f32) / 255.0;
+    return {e.x, e.y.to(DType::u8).unsqueeze(0),
+            stack({values.mean(), clamp_min(values.std(), 1e-6)})};
+  }
+  Example ready(const data::Vision& v, const Tensor& figures) const {
+    const Tensor x = normalize ? (v.image - figures[0]) / figures[1] : v.image;
+    return {x, v.mask.squeeze(0).to(DType::i64)};
+  }
+  Example whole(const Masked& s) const {
+    return ready(transformed(judged, {s.x, {}, {}, s.mask}), s.figures);
+  }
+};
+MaskedOptions masked_options(Options& o) {
+  return {image_mode(o, "gray"), choice(o, "normalize", {"none", "picture"}, "none") == "picture",
+          transform_chain(o, "test_transforms")};
+}
+
+PreparePicture masked_pictures(Options& o, const DataFacts&) {
+  return [options = masked_options(o)](const FilePath& file) {
+    const Tensor x = io::read_image(file, {.mode = options.mode});
+    const Tensor none = zeros({x.size(1), x.size(2)}, DType::i64);
+    return PreparedPicture{options.whole(MaskedOptions::read({x, none})).x};
+  };
+}
+
 /// Pictures and masks; training sees `crops` random pieces of each picture in an epoch.
 RecipeData image_mask(Options& o, uint64_t seed) {
   const std::string root = root_of(o, "membrane");
   const int64_t crop = o.whole("crop", 128), crops = o.whole("crops", 16),
                 margin = o.whole("margin", 0), batch = o.whole("batch", 8);
   const int64_t held = o.whole("test_samples", 6);
-  data::ImageMaskOptions options{.image = o.text("image", "image"),
-                                 .mask = o.text("mask", "label")};
-  options.mode = image_mode(o, "gray");
+  const MaskedOptions ways = masked_options(o);
+  data::ImageMaskOptions options{
+      .image = o.text("image", "image"), .mask = o.text("mask", "label"), .mode = ways.mode};
   options.threshold = o.whole("threshold", options.threshold);
   options.skip_damaged = o.flag("skip_damaged", false);
   const int64_t classes = o.whole("classes", 2);
-  const bool normalize = choice(o, "normalize", {"none", "picture"}, "none") == "picture";
   data::ImageMaskFolder files(root, options);
   if (held < 1 || held >= files.size())
     o.fail("test_samples", fmt::format("wants 1 to {}", files.size() - 1));
@@ -184,12 +249,6 @@ RecipeData image_mask(Options& o, uint64_t seed) {
   static const io::Yaml kUsual =
       io::parse_yaml("[{type: RandomHorizontalFlip}, {type: RandomVerticalFlip}]");
   const auto chain = transform_chain(o, "transforms", &kUsual);
-  const auto test_chain = transform_chain(o, "test_transforms");
-  auto read = [=](const Example& e) {
-    const Tensor values = e.x.to(DType::f32) / 255.0;
-    return Masked{e.x, e.y.to(DType::u8).unsqueeze(0),
-                  stack({values.mean(), clamp_min(values.std(), 1e-6)})};
-  };
   // What a rotation or an elastic move draws in from outside is the picture itself: a piece is cut
   // out larger by the margin on all sides (mirrored at the picture's edge), and its middle is kept.
   auto wider = [=](const Masked& s) {
@@ -198,20 +257,14 @@ RecipeData image_mask(Options& o, uint64_t seed) {
     };
     return margin > 0 ? Masked{edge(s.x), edge(s.mask), s.figures} : s;
   };
-  auto ready = [=](const data::Vision& v, const Tensor& figures) {
-    const Tensor x = normalize ? (v.image - figures[0]) / figures[1] : v.image;
-    return Example{x, v.mask.squeeze(0).to(DType::i64)};
-  };
   const data::Transform cut = data::RandomCrop({crop + 2 * margin}),
                         middle = data::CenterCrop({crop});
   auto piece = [=](const Masked& s) {
     data::Vision v = transformed(chain, cut({s.x, {}, {}, s.mask}));
-    return ready(margin > 0 ? middle(std::move(v)) : v, s.figures);
+    return ways.ready(margin > 0 ? middle(std::move(v)) : v, s.figures);
   };
-  auto whole = [=](const Masked& s) {
-    return ready(transformed(test_chain, {s.x, {}, {}, s.mask}), s.figures);
-  };
-  const auto all = data::pipeline(files, {.seed = seed}).map(read);
+  auto whole = [=](const Masked& s) { return ways.whole(s); };
+  const auto all = data::pipeline(files, {.seed = seed}).map(MaskedOptions::read);
   const int64_t n = files.size() - held;
   RecipeData d{
       all.take(n).map(wider).cache().repeat(crops).shuffle().map(piece).batch(batch), {}, {}, {}};
@@ -228,6 +281,8 @@ void add_media_components(train::Registry& r) {
   r.data["speech"] = speech;
   r.data["voc"] = voc;
   r.data["image_mask"] = image_mask;
+  r.picture["voc"] = boxed_pictures;
+  r.picture["image_mask"] = masked_pictures;
 }
 
 }  // namespace tandem::cli

@@ -64,11 +64,12 @@ RecipeModel on_graph(std::shared_ptr<Net> net) {
 }
 // One row per letter: the loss and the metrics see [n * t, vocabulary].
 template <class Net>
-RecipeModel by_letter(std::shared_ptr<Net> net) {
+RecipeModel by_letter(std::shared_ptr<Net> net, int64_t context) {
   RecipeModel m{net, [net](const Batch& b) {
                   return std::pair<Tensor, Tensor>((*net)(b[0]).flatten(0, 1), b[1].flatten());
                 }};
   m.predict = [net](const Batch& b) { return (*net)(b[0]); };
+  m.generate = letter_generator([net](const Tensor& ids) { return (*net)(ids); }, context);
   return m;
 }
 
@@ -80,7 +81,8 @@ RecipeModel gpt(Options& o, const Info& info) {
                                                        .heads = o.whole("heads", 4),
                                                        .width = o.whole("width", 128),
                                                        .dropout = o.number("dropout", 0.0),
-                                                       .bias = o.flag("bias", false)}));
+                                                       .bias = o.flag("bias", false)}),
+      info_of(info, "context", o));
 }
 
 RecipeModel char_rnn(Options& o, const Info& info) {
@@ -92,7 +94,7 @@ RecipeModel char_rnn(Options& o, const Info& info) {
                            .dropout = o.number("dropout", 0.0)};
   if (m.cell != "rnn" && m.cell != "gru" && m.cell != "lstm")
     o.fail("cell", fmt::format("wants rnn, gru or lstm, got '{}'", m.cell));
-  return by_letter(std::make_shared<models::CharRNN>(m));
+  return by_letter(std::make_shared<models::CharRNN>(m), info_of(info, "context", o));
 }
 
 RecipeModel text_cnn(Options& o, const Info& info) {
@@ -137,11 +139,17 @@ RecipeModel speech_cnn(Options& o, const Info& info) {
 }
 
 RecipeModel unet(Options& o, const Info& info) {
-  return supervised(
+  RecipeModel m = supervised(
       std::make_shared<models::UNet>(models::UNetOptions{.n_channels = info_of(info, "channels", o),
                                                          .n_classes = info_of(info, "classes", o),
                                                          .bilinear = o.flag("bilinear", false),
                                                          .base = o.whole("base", 64)}));
+  // The likeliest class of each pixel: black and white of two, else its number.
+  m.picture = [](const Tensor& output) {
+    const Tensor mask = argmax(output, 1);
+    return (output.size(1) == 2 ? mask * 255 : mask).to(DType::u8);
+  };
+  return m;
 }
 
 RecipeModel gcn(Options& o, const Info& info) {
@@ -170,6 +178,12 @@ RecipeModel vae(Options& o, const Info& info) {
   m.predict = [net](const Batch& b) {  // the pixels of the most likely code
     return sigmoid(net->decode(net->mean(relu(net->fc1(flatten(b[0], 1)))))).reshape(b[0].shape());
   };
+  std::vector<int64_t> sample{net->fc4.weight.size(0)};
+  if (const auto side = info.find("size"); side != info.end())
+    sample = {info_of(info, "channels", o), side->second, side->second};
+  if (sample.size() == 3)
+    m.picture = [](const Tensor& output) { return round(output.squeeze(0) * 255.0).to(DType::u8); };
+  m.generate = vae_generator(net, sample);
   return m;
 }
 
@@ -185,6 +199,7 @@ RecipeModel ddpm(Options& o, const Info& info) {
   m.judge = [=](data::AnyPipeline test) {
     return judge_digits(*net, std::move(test), samples, sampler_steps);
   };
+  m.generate = ddpm_generator(net, sampler_steps);
   return m;
 }
 
@@ -197,6 +212,10 @@ RecipeModel detector(Options& o, const Info& info) {
   };
   m.judge = [net](data::AnyPipeline test) { return judge_boxes(*net, std::move(test)); };
   m.predict = [net](const Batch& b) { return (*net)(b[0]); };  // what decode() reads boxes from
+  m.boxes = [net](const Tensor& output, double score) {
+    const models::Detections d = net->decode(output.squeeze(0), {.score = score});
+    return train::FoundBoxes{d.boxes, d.scores, d.labels};
+  };
   return m;
 }
 

@@ -14,6 +14,8 @@
 #include "tandem/base/folder.h"
 #include "tandem/base/nearest.h"
 #include "tandem/init.h"
+#include "tandem/interop/weights.h"
+#include "tandem/ops/ops.h"
 #include "tandem/train/run_record.h"
 
 namespace tandem::cli {
@@ -59,7 +61,7 @@ void print_rows(const std::vector<std::vector<std::string>>& rows) {
 
 struct RunsOptions {
   std::vector<std::string> folders;
-  std::string folder = "runs", html, metric, split, weights = "last";
+  std::string folder = "runs", html, metric, split, weights = "last", outputs;
   bool json = false, no_plot = false;
 };
 
@@ -163,6 +165,19 @@ int compare_verb(const RunsOptions& o) {
   return 0;
 }
 
+// One array of the rows of all batches; of batches that differ in more than their number one each.
+void write_outputs(const std::vector<Tensor>& batches, const std::string& file) {
+  const auto sample = [](const Tensor& y) { return Shape(y.select(0, 0).shape()); };
+  bool equal = true;
+  for (const Tensor& y : batches) equal = equal && sample(y) == sample(batches[0]);
+  StateDict named;
+  if (equal && !batches.empty())
+    named["output"] = cat(batches, 0);
+  else
+    for (size_t i = 0; i < batches.size(); ++i) named[fmt::format("output.{}", i)] = batches[i];
+  interop::save_weights(named, file);
+}
+
 int eval_verb(const RunsOptions& o) {
   init();
   const std::string run = o.folders.at(0);
@@ -175,7 +190,11 @@ int eval_verb(const RunsOptions& o) {
     parts.model.module->load_state_dict(train::run_weights(run, train::run_weights_of(o.weights)));
     std::string split = o.split;
     if (split.empty()) split = parts.data.test ? "test" : parts.data.val ? "val" : "train";
-    logs = judge_run(parts, split, run);
+    std::vector<Tensor> outputs;
+    std::function<void(const Tensor&)> keep;
+    if (!o.outputs.empty()) keep = [&](const Tensor& y) { outputs.push_back(y); };
+    logs = judge_run(parts, split, run, keep);
+    if (keep) write_outputs(outputs, o.outputs);
   });
   if (o.json) {
     io::Json::Object j{{"folder", run}};
@@ -290,6 +309,8 @@ void add_runs(CLI::App& app, int& code) {
   eval->add_option("--weights", e->weights,
                    "last: those that the run ended with; best: by its monitor")
       ->capture_default_str();
+  eval->add_option("--output", e->outputs,
+                   "Write the model's outputs here, in the order of the data (.npz, .safetensors)");
   eval->add_flag("--json", e->json, "One line of JSON on stdout");
   eval->callback([e, &code] { code = eval_verb(*e); });
 

@@ -3,13 +3,16 @@
 #include <algorithm>
 
 #include "tandem/base/folder.h"
+#include "tandem/compile/compile.h"
+#include "tandem/graph/context.h"
 #include "tandem/train/judgement.h"
 #include "tandem/train/recipe.h"
 #include "tandem/train/run_record.h"
 
 namespace tandem::train {
 
-Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& folder) {
+Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& folder,
+               const std::function<void(const Tensor& output)>& outputs) {
   Logs logs;
   if (!split.empty()) {
     std::optional<data::AnyPipeline> set = split == "train"  ? parts.data.train
@@ -19,11 +22,20 @@ Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& 
     TD_CHECK(set, Value, "the recipe has no set '{}'\nThere are train{}{}.", split,
              parts.data.val ? ", val" : "", parts.data.test ? ", test" : "");
     Judgement judgement(folder.empty() ? 0 : 16);
+    TD_CHECK(!outputs || parts.model.forward || parts.model.predict, Unsupported,
+             "the recipe's model has no output for a batch alone");
     const int64_t fast = parts.trainer.options().fast_dev_run;
     const int64_t batches = fast > 0 ? fast : -1;
+    auto planned = compile([&](const Batch& b) { return parts.model.predict(b); });
+    const auto forward = [&](const Batch& b) {  // of a model whose step gives a loss alone
+      const NoGradGuard no_grad;
+      return parts.trainer.options().compile ? planned(b) : parts.model.predict(b);
+    };
     logs = parts.trainer.validate(*set, split + "/", batches,
                                   [&](const Batch& b, const StepOutput& o) {
                                     if (!folder.empty()) judgement.see(b, o);
+                                    if (outputs)
+                                      outputs(o.output.defined() ? o.output : forward(b));
                                   });
     if (split == "test" && parts.model.judge && fast == 0) {
       parts.model.module->eval();

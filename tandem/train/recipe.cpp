@@ -11,6 +11,7 @@
 #include "tandem/optim/optim.h"
 #include "tandem/train/recipe_events_internal.h"
 #include "tandem/train/recipe_parts_internal.h"
+#include "tandem/train/run_data.h"
 #include "tandem/train/run_record.h"
 
 namespace tandem::train {
@@ -214,10 +215,15 @@ bool Options::is_text(const std::string& key) const {
   return v && v->kind == io::Yaml::Kind::scalar && !v->as_double();
 }
 
+std::vector<std::string> Options::left() const {
+  std::vector<std::string> out;
+  if (!map_) return out;
+  for (const std::string& key : map_->keys)
+    if (std::find(known_.begin(), known_.end(), key) == known_.end()) out.push_back(key);
+  return out;
+}
 void Options::finish() const {
-  if (!map_) return;
-  for (const std::string& key : map_->keys) {
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+  for (const std::string& key : left()) {
     const std::string near = nearest_word(key, known_);
     fail(key, near.empty() ? fmt::format("there is no such key. There are {}", list_of(known_))
                            : fmt::format("there is no such key, did you mean '{}'?", near));
@@ -259,24 +265,6 @@ std::unique_ptr<optim::Optimizer> make_optimizer(Options& o, const nn::Module& m
   for (size_t g = 0; g < params.factors.size(); ++g)
     if (params.factors[g] != 1) opt->set_lr(opt->lr(g) * params.factors[g], g);
   return opt;
-}
-
-// What a model component asks of its data, and the form of its input: a run's model can then be
-// made without the data.
-void write_info(const std::string& folder, const RecipeData& data) {
-  make_folders(folder);
-  io::Json::Object info;
-  for (const auto& [key, value] : data.info) info.emplace_back(key, value);
-  io::Json::Object j{{"train", data.train.text()}, {"info", std::move(info)}};
-  io::Json::Array fields;  // of the first batch, its size as the first dimension
-  for (const Tensor& x : data.train.fields(0)) {
-    io::Json::Array shape;
-    for (int d = 0; d < x.dim(); ++d) shape.push_back(x.size(d));
-    fields.push_back(
-        io::Json::Object{{"dtype", to_string(x.dtype())}, {"shape", std::move(shape)}});
-  }
-  j.emplace_back("fields", std::move(fields));
-  write_file(folder + "/data.json", io::Json(std::move(j)).dump(1) + "\n");
 }
 
 // What a component says of its arguments, with the place in the recipe. What names it already, and
@@ -430,7 +418,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   for (const auto& c : callbacks) trainer.add(c);
   if (!options.folder.empty()) {
     trainer.add(recipe_events(folder, *resolved, options.files[0].second, histograms));
-    write_info(folder, data);
+    write_run_data(folder, data);
     if (report) trainer.add(std::make_shared<WatchLayers>());
   }
   RecipeRun run;

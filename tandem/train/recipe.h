@@ -4,6 +4,7 @@
 // at the end is an error that names the nearest right key and its line.
 #pragma once
 
+#include <array>
 #include <map>
 
 #include "tandem/io/yaml.h"
@@ -35,6 +36,9 @@ class TD_API Options {
   bool is_text(const std::string& key) const;
   /// Throws Value for keys that nobody asked for.
   void finish() const;
+  /// The keys that were asked for, and those that are there and were not.
+  const std::vector<std::string>& known() const { return known_; }
+  std::vector<std::string> left() const;
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
 
  private:
@@ -49,6 +53,24 @@ class TD_API Options {
 /// preempt_signal, preempt_url, preempt_every, preempt_deadline of a part that trains.
 TD_API PreemptOptions preempt_options(Options& o);
 
+/// What a run keeps of its data besides sizes, so that its model can be asked without the data.
+struct DataFacts {
+  std::vector<std::string> classes = {};  ///< their names, where they have any
+  /// Of text letter by letter: the byte of each id, or -1 for the end of a line, which begins one
+  /// too.
+  std::vector<int64_t> letters = {};
+  /// [c, h, w] of pictures that lie in arrays, before transforms.
+  std::vector<int64_t> picture = {};
+};
+/// A picture file as the pictures of a test set are.
+struct PreparedPicture {
+  Tensor x;  ///< f32 [c, h, w]
+  /// Where pixels come from: x and y in the file are x * [0] + [1] and y * [2] + [3] of those here.
+  /// Nothing where the preparation does not tell.
+  std::optional<std::array<double, 4>> origin = {};
+};
+using PreparePicture = std::function<PreparedPicture(const FilePath& file)>;
+
 /// What a data component gives.
 struct RecipeData {
   data::AnyPipeline train;
@@ -59,6 +81,34 @@ struct RecipeData {
   /// How often damaged samples were met and passed over; none: they are not passed over. A run says
   /// it at its end, as "data/damaged".
   std::function<int64_t()> damaged = {};
+  DataFacts facts = {};
+};
+/// Objects found in a picture, best first.
+struct FoundBoxes {
+  Tensor boxes;   ///< f32 [k, 4]: x1, y1, x2, y2 in pixels of the model's input
+  Tensor scores;  ///< f32 [k] in 0..1
+  Tensor labels;  ///< i64 [k]
+};
+/// What a model made by itself.
+struct RecipeSamples {
+  std::vector<std::string> texts = {};  ///< behind each prompt
+  Tensor values = {};                   ///< or arrays [n, ...]; pictures are 0..1
+  std::vector<int64_t> labels = {};     ///< the classes that were asked for
+};
+/// What a model is told when it makes samples, besides options.
+struct GenerateContext {
+  DataFacts facts;
+  std::vector<std::string> prompts = {};  ///< of text: a row for each
+  /// Called with what is new in the text of a row; false stops the row.
+  std::function<bool(size_t row, const std::string& text)> stream = {};
+};
+/// How a model makes samples.
+struct RecipeGenerator {
+  bool text = false;  ///< else arrays
+  /// Reads its options ("--temperature") and gives the work, so that options left over are
+  /// refused before it.
+  std::function<std::function<RecipeSamples()>(Options&, const GenerateContext&)> start = {};
+  explicit operator bool() const { return static_cast<bool>(start); }
 };
 /// What a model component gives: the module, and its output and target for a batch.
 struct RecipeModel {
@@ -72,6 +122,11 @@ struct RecipeModel {
   /// `forward`: the fields of a batch that `predict_fields` names, from the first on.
   std::function<Tensor(const Batch& inputs)> predict = {};
   std::vector<std::string> predict_fields = {"x"};
+  /// What `predict` gave for one picture as a picture u8 [c, h, w]: a mask, a drawing.
+  std::function<Tensor(const Tensor& output)> picture = {};
+  /// And as boxes, those of at least this score.
+  std::function<FoundBoxes(const Tensor& output, double score)> boxes = {};
+  RecipeGenerator generate = {};
 };
 /// What a loss component gives: the loss of output and target. `prepare`, if there is one, sees the
 /// data before the first step (class weights that are counted).
@@ -105,6 +160,9 @@ struct RecipeContext {
 /// The components that recipes may name; the tool fills it, and a program may add its own.
 struct TD_API Registry {
   std::map<std::string, std::function<RecipeData(Options&, uint64_t seed)>> data;
+  /// Of data that is pictures: how its test set's pictures are prepared, by the part of the recipe
+  /// and what a run keeps, without the data. The data component prepares its own in the same way.
+  std::map<std::string, std::function<PreparePicture(Options&, const DataFacts&)>> picture;
   std::map<std::string,
            std::function<RecipeModel(Options&, const std::map<std::string, int64_t>& info)>>
       model;
@@ -143,8 +201,9 @@ struct RecipeParts {
 TD_API void with_recipe(const Recipe& recipe, const Registry& registry,
                         const std::function<void(RecipeParts&)>& use);
 /// The validation or test set of the parts through its model, into judgement.json and report.html
-/// of a run's folder. Gives the values.
-TD_API Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& folder);
+/// of a run's folder. Gives the values. `outputs` is called with the model's output for each batch.
+TD_API Logs judge_run(RecipeParts& parts, const std::string& split, const std::string& folder,
+                      const std::function<void(const Tensor& output)>& outputs = {});
 enum class RunWeights : uint8_t {
   last,  ///< those that the run ended with: model.safetensors, else the newest checkpoint
   best,  ///< those of the checkpoint with the best value of the run's monitor
