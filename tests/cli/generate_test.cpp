@@ -25,7 +25,7 @@ struct Init {
   Init() { init(); }
 } const g_init;
 
-// Four short runs, made once.
+// Short runs, made once.
 class Generate : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -50,6 +50,9 @@ class Generate : public ::testing::Test {
     train("vae", "{type: digits}", "{type: vae, hidden: 16, latent: 2}", "", 5);
     train("ddpm", "{type: npy, root: " + (folder_ / "a.npz") + "}",
           "{type: ddpm, width: 4, steps: 8, sampler_steps: 4}", "", 2);
+    write_file(folder_ / "ids.bin", std::string(2000, '\1'));
+    train("ids", "{type: tokens, root: " + (folder_ / "ids.bin") + ", dtype: uint8, block: 8}",
+          "{type: char_rnn, cell: rnn, embedding: 4, width: 4}", loss, 1);
     train("mlp", "{type: digits}", "{type: mlp, hidden: [8]}", loss, 2);
   }
   static void train(const char* name, const std::string& data, const std::string& model,
@@ -175,6 +178,7 @@ TEST_F(Generate, SaysWhatIsPossible) {
       {"ddpm", "--label 3 --output a.png", "--label: wants classes from 0 to 2, got 3"},
       {"ddpm", "--steps 9 --output a.png", "--steps: wants 1 to the model's 8 steps, got 9"},
       {"mlp", "--n 3", "`tandem predict"},
+      {"ids", "--prompt T", "data of type 'tokens' keeps no letters"},
       {".", "--prompt T", "is neither the folder of a run"},
       {"prose", "--weights bets", "are 'last' or 'best', got 'bets'"},
   };
@@ -182,6 +186,43 @@ TEST_F(Generate, SaysWhatIsPossible) {
     const Result r = generate(row.run, row.options + std::string(" 2>&1"));
     EXPECT_EQ(r.code, 1) << row.options;
     EXPECT_TRUE(has(r.text, row.want)) << row.want << " in " << r.text;
+  }
+}
+
+TEST_F(Generate, AHuggingFaceFolderTakesTheSameOptions) {
+  const std::string folder = folder_ / "hf";
+  std::filesystem::copy("tests/golden/hf/gpt2", folder);
+  std::string words;
+  for (int i = 0; i < 32; ++i) words += fmt::format("{}\"w{}\":{}", i > 0 ? "," : "", i, i);
+  write_file(folder + "/tokenizer.json",
+             R"({"version":"1.0","pre_tokenizer":{"type":"WhitespaceSplit"},"model":{"type":)"
+             R"("WordLevel","unk_token":"w0","vocab":{)" +
+                 words + "}}}");
+  const Result r = generate("hf", "--prompt 'w1 w2' --prompt w4 --max-new-tokens 3 --json");
+  ASSERT_EQ(r.code, 0);
+  const json rows = json::parse(r.text)["results"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1]["prompt"], "w4");
+  const Result one = generate("hf", "--prompt w4 --max-new-tokens 3 2>/dev/null");
+  EXPECT_EQ(one.text, "w4" + rows[1]["text"].get<std::string>() + "\n");
+  const auto drawn = [](const char* seed) {
+    return generate("hf", std::string("--prompt w4 --max-new-tokens 12 --sample --top-k 0 "
+                                      "--num-return-sequences 2 2>/dev/null --seed ") +
+                              seed)
+        .text;
+  };
+  EXPECT_EQ(drawn("1"), drawn("1"));
+  EXPECT_NE(drawn("1"), drawn("2"));
+  const std::pair<const char*, const char*> kWrong[] = {
+      {"", "--prompt: is missing"},
+      {"--prompt w1 --n 3", "a Hugging Face folder does not take --n. It takes --max-new-tokens"},
+      {"--prompt w1 --num-return-sequences 2", "wants --sample: without it they would be the same"},
+      {"--prompt w1 --weights best", "--weights is of runs"},
+  };
+  for (const auto& [options, want] : kWrong) {
+    const Result wrong = generate("hf", options + std::string(" 2>&1"));
+    EXPECT_EQ(wrong.code, 1) << options;
+    EXPECT_TRUE(has(wrong.text, want)) << want << " in " << wrong.text;
   }
 }
 

@@ -99,6 +99,12 @@ TEST_F(PredictRun, PicturesInArrays) {
   write_file(at("small.png"), png(data::resize_image(large, 8, 8)));
   EXPECT_EQ(predicted("digits", at("large.png")).to_vector<float>(),
             predicted("digits", at("small.png")).to_vector<float>());
+  // A run from before the shape was kept: that behind the transforms.
+  train("before", "{type: digits, test_transforms: [" + std::string(kGray) + "]}", kMlp, kLoss);
+  std::string kept = text_of(at("before/data.json"));
+  kept.erase(kept.rfind(",\n \"picture\""));
+  write_file(at("before/data.json"), kept + "\n}\n");
+  same("before", 5, at("digit.png"));
 
   StateDict arrays;
   arrays["x"] = noise({40, 6, 7, 3});
