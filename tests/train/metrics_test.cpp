@@ -110,7 +110,7 @@ TEST(Metrics, RefuseWhatDoesNotFit) {
               f1->update(logits(kGot), tensor(kWant));
               f1->compute();
             }),
-            "Value: f1_binary is of two classes, there are 3\nUse f1, f1_micro or f1_weighted.");
+            "Value: f1_binary is of two classes, there are 3. Use f1, f1_micro or f1_weighted.");
   EXPECT_EQ(error_of([] { make_metric("auc")->update(tensor({0.5}), tensor({3})); }),
             "Index: auc: target 3 of 2 classes.");
 }
