@@ -129,8 +129,17 @@ __attribute__((target("avx2"))) void rows_avx2(const uint8_t* from, uint8_t* to,
 // Weights have 22 bits and pixels 8: a product of 16-bit numbers takes a weight in two halves.
 constexpr int kLowBits = 11;
 
-/// `kRows` rows of pixels of three bytes; reads up to 13 bytes behind a row.
-template <int kRows>
+/// The two sums of a pair of rows, rounded: each half holds a row's three colours.
+__attribute__((target("avx2"), always_inline)) inline __m256i rounded(__m256i high0, __m256i low0,
+                                                                      __m256i high1, __m256i low1) {
+  const __m256i row0 = _mm256_add_epi32(_mm256_slli_epi32(high0, kLowBits), low0);
+  const __m256i row1 = _mm256_add_epi32(_mm256_slli_epi32(high1, kLowBits), low1);
+  const __m256i sum = _mm256_add_epi32(_mm256_permute2x128_si256(row0, row1, 0x20),
+                                       _mm256_permute2x128_si256(row0, row1, 0x31));
+  return _mm256_srai_epi32(_mm256_add_epi32(sum, _mm256_set1_epi32(kHalf)), kResizeBits);
+}
+
+/// Four rows of pixels of three bytes, `step` bytes apart; reads up to 13 bytes behind a row.
 __attribute__((target("avx2"))) void pixels_avx2(const uint8_t* from, int64_t step, uint8_t* to,
                                                  int64_t to_step, int64_t out,
                                                  const ResizeWindows& w) {
@@ -139,55 +148,66 @@ __attribute__((target("avx2"))) void pixels_avx2(const uint8_t* from, int64_t st
   const __m256i pick =
       _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,  //
                        6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
+  const auto four = [pick](const uint8_t* p) __attribute__((target("avx2"), always_inline)) {
+    return _mm256_shuffle_epi8(
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), pick);
+  };
   const int64_t fours = (w.taps + 3) / 4;
   const auto* halves = reinterpret_cast<const __m256i*>(w.halves);
   for (int64_t x = 0; x < out; ++x, to += 3) {
     const uint8_t* p = from + 3 * w.first[x];
     const __m256i* k = halves + 2 * x * fours;
-    __m256i high[kRows], low[kRows];
+    __m256i kh = _mm256_loadu_si256(k), kl = _mm256_loadu_si256(k + 1);
+    __m256i high[4], low[4];
     TD_UNROLL(4)
-    for (int r = 0; r < kRows; ++r) high[r] = low[r] = _mm256_setzero_si256();
-    for (int64_t i = 0; i < w.count[x]; i += 4, p += 12, k += 2) {
-      const __m256i kh = _mm256_loadu_si256(k), kl = _mm256_loadu_si256(k + 1);
+    for (int r = 0; r < 4; ++r) {
+      const __m256i v = four(p + r * step);
+      high[r] = _mm256_madd_epi16(v, kh);
+      low[r] = _mm256_madd_epi16(v, kl);
+    }
+    for (int64_t i = 4; i < w.count[x]; i += 4) {
+      p += 12;
+      k += 2;
+      kh = _mm256_loadu_si256(k);
+      kl = _mm256_loadu_si256(k + 1);
       TD_UNROLL(4)
-      for (int r = 0; r < kRows; ++r) {
-        const __m256i v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(
-                                                  reinterpret_cast<const __m128i*>(p + r * step))),
-                                              pick);
+      for (int r = 0; r < 4; ++r) {
+        const __m256i v = four(p + r * step);
         high[r] = _mm256_add_epi32(high[r], _mm256_madd_epi16(v, kh));
         low[r] = _mm256_add_epi32(low[r], _mm256_madd_epi16(v, kl));
       }
     }
-    int32_t pixel[kRows];
-    TD_UNROLL(4)
-    for (int r = 0; r < kRows; ++r) {
-      const __m256i both = _mm256_add_epi32(_mm256_slli_epi32(high[r], kLowBits), low[r]);
-      __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
-      sum = _mm_srai_epi32(_mm_add_epi32(sum, _mm_set1_epi32(kHalf)), kResizeBits);
-      sum = _mm_packs_epi32(sum, sum);
-      pixel[r] = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
-    }
+    __m256i bytes = _mm256_packs_epi32(rounded(high[0], low[0], high[1], low[1]),
+                                       rounded(high[2], low[2], high[3], low[3]));
+    bytes = _mm256_packus_epi16(bytes, bytes);  // rows 0 and 2, then 1 and 3
+    const __m128i even = _mm256_castsi256_si128(bytes), odd = _mm256_extracti128_si256(bytes, 1);
+    const int32_t pixel[4] = {_mm_cvtsi128_si32(even), _mm_cvtsi128_si32(odd),
+                              _mm_extract_epi32(even, 1), _mm_extract_epi32(odd, 1)};
     if (x + 1 < out) {  // the fourth byte is the next place's, which comes later
       TD_UNROLL(4)
-      for (int r = 0; r < kRows; ++r) std::memcpy(to + r * to_step, &pixel[r], 4);
+      for (int r = 0; r < 4; ++r) std::memcpy(to + r * to_step, &pixel[r], 4);
     } else {
-      for (int r = 0; r < kRows; ++r) std::memcpy(to + r * to_step, &pixel[r], 3);
+      for (int r = 0; r < 4; ++r) std::memcpy(to + r * to_step, &pixel[r], 3);
     }
   }
   _mm256_zeroupper();
 }
 
+/// The last rows are worked on in a copy: windows end up to three pixels after their last weight,
+/// which the picture has not there.
 __attribute__((target("avx2"))) void rows_of_pixels_avx2(const uint8_t* from, uint8_t* to,
                                                          int64_t rows, int64_t in, int64_t out,
                                                          const ResizeWindows& w) {
+  const int64_t step = 3 * in, to_step = 3 * out;
   int64_t y = 0;
   for (; y + 4 < rows; y += 4)
-    pixels_avx2<4>(from + y * 3 * in, 3 * in, to + y * 3 * out, 3 * out, out, w);
-  for (; y + 1 < rows; ++y) pixels_avx2<1>(from + y * 3 * in, 0, to + y * 3 * out, 0, out, w);
-  // Windows end up to three pixels after their last weight, which the last row has not.
-  std::vector<uint8_t> last(static_cast<size_t>(3 * in + 32));
-  std::memcpy(last.data(), from + y * 3 * in, static_cast<size_t>(3 * in));
-  pixels_avx2<1>(last.data(), 0, to + y * 3 * out, 0, out, w);
+    pixels_avx2(from + y * step, step, to + y * to_step, to_step, out, w);
+  const int64_t left = rows - y;
+  std::vector<uint8_t> last(static_cast<size_t>(4 * step + 16)),
+      made(static_cast<size_t>(4 * to_step));
+  std::memcpy(last.data(), from + y * step, static_cast<size_t>(left * step));
+  pixels_avx2(last.data(), step, made.data(), to_step, out, w);
+  std::memcpy(to + y * to_step, made.data(), static_cast<size_t>(left * to_step));
 }
 
 /// Thirty-two columns at once, then eight.
