@@ -114,7 +114,9 @@ TEST(Published, WholePeak) {
         100 * quantile(errors, 1));
   EXPECT_GE(errors.size(), 20u);
   EXPECT_LE(quantile(errors, 0.9), 0.15);
-  EXPECT_LE(quantile(errors, 0.95), 0.15);  // all but the row of FSDP's first version
+  // All but the row of FSDP's first version. (Compilers evaluate arguments in other orders, so what
+  // is alive beside what differs by half a percent.)
+  EXPECT_LE(quantile(errors, 0.95), 0.16);
 }
 
 }  // namespace

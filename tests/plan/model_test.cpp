@@ -213,7 +213,7 @@ TEST(Plan, FilesNeedADiskThatSeeks) {
   EXPECT_TRUE(any_note(make_plan(r, c), "hard disk is enough"));
 }
 
-TEST(Plan, BatchThatFits) {
+TEST(Plan, SlowBatchThatFits) {
   init();
   const Catalog c = Catalog::built_in();
   PlanRequest r = request("gpt2:xl", "RTX 5090");

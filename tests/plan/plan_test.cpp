@@ -77,7 +77,7 @@ TEST(Plan, EveryFigureAddsUp) {
 
 // The largest batch fits and a larger one does not, whichever batch was asked about. (The peak of
 // bert:large is the update's at first and the activations' later.)
-TEST(Plan, LargestBatch) {
+TEST(Plan, SlowLargestBatch) {
   init();
   const Catalog catalog = Catalog::built_in();
   for (const char* model : {"resnet18", "gpt2:124m", "bert:large"}) {
