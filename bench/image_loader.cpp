@@ -20,18 +20,19 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kUsage =
     "usage: bench_images FOLDER [--height 224] [--width 0] [--workers 2] [--seconds 3] [--scaled]\n"
-    "                           [--turns | --train | --dump FILE]\n"
+    "                           [--turns | --train [--repeat] | --dump FILE]\n"
     "  --width 0     the shorter side gets --height, then a square is cut from the middle\n"
     "  --scaled      decode no larger than the resize needs (in the DCT domain)\n"
     "  --turns       a round for each line of stdin, a line of JSON each\n"
     "  --train       train a small net, print the share of time it waited for data\n"
+    "  --repeat      epochs flow into each other (repeat()), so only the first batch of all is late\n"
     "  --dump FILE   write the first picture's numbers and stop\n";
 
 struct Options {
   std::string folder, dump;
   int64_t height = 224, width = 0, workers = 2, batch = 32;
   double seconds = 3;
-  bool scaled = false, turns = false, train = false;
+  bool scaled = false, turns = false, train = false, repeat = false;
 };
 
 bool parse(int argc, char** argv, Options& o) {
@@ -54,6 +55,8 @@ bool parse(int argc, char** argv, Options& o) {
       o.turns = true;
     else if (a == "--train")
       o.train = true;
+    else if (a == "--repeat")
+      o.repeat = true;
     else if (a == "--dump" && i + 1 < argc)
       o.dump = argv[++i];
     else if (a.rfind("--", 0) != 0 && o.folder.empty())
@@ -113,10 +116,10 @@ void train_net(const Options& o, const Files& files) {
                      nn::Conv2d(16, 32, 3, {.stride = 2, .padding = 1}), nn::ReLU(),
                      nn::AdaptiveAvgPool2d(1), nn::Flatten(), nn::Linear(32, 10));
   optim::AdamW optimizer(net.parameters(), {.lr = 1e-3});
-  auto batches = data::pipeline(files, {.seed = 0}, "JPEG files")
-                     .shuffle()
-                     .batch(o.batch, {.drop_last = true})
-                     .prefetch({.workers = o.workers});
+  auto pictures = data::pipeline(files, {.seed = 0}, "JPEG files").shuffle();
+  if (o.repeat) pictures = pictures.repeat();
+  auto batches =
+      pictures.batch(o.batch, {.drop_last = true}).prefetch({.workers = o.workers});
   double waited = 0, seconds = 0;
   int64_t steps = 0;
   const auto begin = Clock::now();
@@ -126,6 +129,7 @@ void train_net(const Options& o, const Files& files) {
       cross_entropy(net(x), y).backward();
       optimizer.step();
       ++steps;
+      if (o.repeat && since(begin) >= o.seconds) break;
     }
     const data::RunStats s = batches.stats();
     waited += s.waited;
