@@ -25,7 +25,8 @@ constexpr const char* kUsage =
     "  --scaled      decode no larger than the resize needs (in the DCT domain)\n"
     "  --turns       a round for each line of stdin, a line of JSON each\n"
     "  --train       train a small net, print the share of time it waited for data\n"
-    "  --repeat      epochs flow into each other (repeat()), so only the first batch of all is late\n"
+    "  --repeat      epochs flow into each other (repeat()), so only the first batch of all is "
+    "late\n"
     "  --dump FILE   write the first picture's numbers and stop\n";
 
 struct Options {
@@ -118,8 +119,7 @@ void train_net(const Options& o, const Files& files) {
   optim::AdamW optimizer(net.parameters(), {.lr = 1e-3});
   auto pictures = data::pipeline(files, {.seed = 0}, "JPEG files").shuffle();
   if (o.repeat) pictures = pictures.repeat();
-  auto batches =
-      pictures.batch(o.batch, {.drop_last = true}).prefetch({.workers = o.workers});
+  auto batches = pictures.batch(o.batch, {.drop_last = true}).prefetch({.workers = o.workers});
   double waited = 0, seconds = 0;
   int64_t steps = 0;
   const auto begin = Clock::now();
