@@ -263,13 +263,13 @@ int run(const Arguments& a) {
 void add_generate(CLI::App& app, int& code) {
   CLI::App* verb = app.add_subcommand(
       "generate",
+      "Text from a Hugging Face folder (GPT-2, Llama; T5 answers the prompt), text or pictures "
+      "from a run (gpt, char_rnn; ddpm, vae)\n\n"
       "  tandem generate FOLDER --prompt \"Once upon a time\" --max-new-tokens 50\n"
       "  tandem generate runs/shakespeare --prompt \"ROMEO:\" --max-new-tokens 300 "
       "--temperature 0.8\n"
       "  tandem generate runs/names --num-return-sequences 10 --seed 1\n"
-      "  tandem generate runs/mnist-ddpm --n 64 --label 3 --output digits.png\n\n"
-      "Text from a Hugging Face folder (GPT-2, Llama; T5 answers the prompt), text or pictures "
-      "from a run (gpt, char_rnn; ddpm, vae)");
+      "  tandem generate runs/mnist-ddpm --n 64 --label 3 --output digits.png");
   auto a = std::make_shared<Arguments>();
   verb->add_option("folder", a->folder,
                    "Of Hugging Face (config.json, safetensors, tokenizer.json), or of a run")

@@ -176,7 +176,10 @@ Tensor sized(const Tensor& x, int64_t side) {
   return side > 0 && x.dim() == 3 ? data::resize_image(x, side, side) : x;
 }
 // Where no transform makes them f32, u8 pictures become 0..1 here.
-Tensor as_numbers(const Tensor& x) { return x.dtype() == DType::u8 ? x.to(DType::f32) / 255.0 : x; }
+Tensor as_numbers(const Tensor& x) {
+  if (x.dtype() != DType::u8) return x;
+  return x.dim() == 3 ? data::to_dtype_image(x, DType::f32, true) : x.to(DType::f32) / 255.0;
+}
 
 template <class D>
 Rows::Samples records(Options& o, uint64_t seed, D dataset) {

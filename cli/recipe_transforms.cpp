@@ -351,7 +351,7 @@ std::optional<Transform> transform_chain(Options& o, const std::string& key,
 data::Vision transformed(const std::optional<Transform>& chain, data::Vision v) {
   if (v.image.dtype() != DType::u8) v.image = round(v.image * 255.0).to(DType::u8);
   if (chain) v = (*chain)(std::move(v));
-  if (v.image.dtype() == DType::u8) v.image = v.image.to(DType::f32) / 255.0;
+  if (v.image.dtype() == DType::u8) v.image = data::to_dtype_image(v.image, DType::f32, true);
   return v;
 }
 

@@ -138,12 +138,18 @@ void copy_layout(T* dst, const T* src, Layout l) {
   int64_t planes = 1;
   for (int i = 0; i < outer_rank; ++i) planes *= l.d[i].n;
   if constexpr (sizeof(T) == 1)
-    if (inner.ss == a.n && inner.ds == 1 && a.n <= 4) {  // pixels to planes
-      for (int64_t k = 0; k < planes; ++k) {
-        int64_t od, os;
-        offsets_at(l.d, outer_rank, k, od, os);
-        to_planes(src + os, dst + od, inner.n, a.n, a.ds);
-      }
+    if (inner.ss == a.n && inner.ds == 1 && a.n <= 4) {          // pixels to planes
+      const int64_t grain = std::max<int64_t>(1, kGrain / a.n);  // pixels
+      const int64_t pieces = (inner.n + grain - 1) / grain;
+      parallel_for(0, planes * pieces, 1, [&](int64_t b, int64_t e) {
+        for (int64_t k = b; k < e; ++k) {
+          int64_t od, os;
+          offsets_at(l.d, outer_rank, k / pieces, od, os);
+          const int64_t first = k % pieces * grain;
+          to_planes(src + os + first * a.n, dst + od + first, std::min(grain, inner.n - first), a.n,
+                    a.ds);
+        }
+      });
       return;
     }
   const int64_t strips = (a.n + kTile - 1) / kTile;

@@ -176,9 +176,8 @@ Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
     parts.push_back(
         given("memory.copy", "bf16 copy of the weights", weights, "B", "what the products read"));
   }
-  const bool amp =
-      w.options.precision == Precision::amp_bf16 || w.options.precision == Precision::amp_f16;
-  if (again_in_blocks && amp && w.options.framework == Framework::pytorch && w.block_weights > 0)
+  if (again_in_blocks && is_amp(w.options.precision) && w.options.framework == Framework::pytorch &&
+      w.block_weights > 0)
     parts.push_back(
         product("memory.copy", "16-bit copies of the weights", "B", "",
                 {given("memory.block_weights", "all blocks", w.block_weights, "B", "dry run"),

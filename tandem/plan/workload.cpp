@@ -73,7 +73,6 @@ DType whole_dtype(Precision p) {
          : p == Precision::pure_f16                              ? DType::f16
                                                                  : DType::f32;
 }
-bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::amp_f16; }
 
 // Is it a convolution, or its derivative, whose filters see one channel each? The filters are the
 // second input, or what comes out; a picture of one channel does not make it one.

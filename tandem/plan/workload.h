@@ -29,6 +29,8 @@ enum class Precision : uint8_t {
 /// naming the nearest.
 TD_API Precision precision_of(const std::string& name);
 TD_API const char* to_string(Precision p);
+/// Products in 16 bits, weights and the rest in f32: autocast.
+inline bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::amp_f16; }
 /// What its products are made of: "f32", "tf32", "bf16" or "f16", as Gpu::peak() wants it.
 TD_API const char* product_kind(Precision p);
 

@@ -319,6 +319,10 @@ TEST(Transforms, PixelsWithTheirChannelsTogether) {
       EXPECT_TRUE(equal(x, planes.to(DType::f32) / (scale ? 255.0 : 1.0))) << what;
     }
   }
+  // A batch, large enough for several threads.
+  const Tensor batch = randint(256, {5, 3, 171, 253}).to(DType::u8);
+  EXPECT_TRUE(
+      equal(batch.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2}).contiguous(), batch));
   const Tensor bytes = arange(256).to(DType::u8).reshape({1, 4, 64});
   EXPECT_TRUE(equal(to_dtype_image(bytes, DType::f32, true), bytes.to(DType::f32) / 255.0));
 }

@@ -429,9 +429,10 @@ double slack() {
 TEST(PlanTool, SevenBillionParameters) {
   if (!std::getenv("TANDEM_TOOL")) GTEST_SKIP() << "TANDEM_TOOL is not set";
   for (const char* mode : {"eager", "compiled"}) {
-    const Ran r = run_tool(std::string("plan llama:7b --gpu h100 --n 8 --batch 64 --sharding 3 "
-                                       "--recompute --tokens 1e9 --mode ") +
-                           mode);
+    const Ran r =
+        run_tool(std::string("plan --recompute llama:7b --gpu h100 --n 8 --batch 64 --sharding 3 "
+                             "--tokens 1e9 --mode ") +
+                 mode);
     EXPECT_EQ(r.code, 0) << r.out;
     print("7b {}: {:.2f} s of processor time, {:.0f} MB\n", mode, r.seconds, r.bytes / 1e6);
     EXPECT_LE(r.seconds, 2 * slack()) << mode;
