@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The front door. Every target first installs what is missing (scripts/setup) and builds what it needs.
+# Entry point. Every target first installs what is missing (scripts/setup) and builds what it needs.
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 JOBS ?= $(shell nproc)
@@ -10,23 +10,23 @@ endif
 configure = cmake --preset $(1) | sed -n '/^-- \(oneDNN\|tests\):/p'
 build = cmake --build --preset $(1) -j $(JOBS) --target $(2)
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-sanitize test-peers bench format install clean help
+.PHONY: build demo test test-sanitize test-peers check-op check-additions docs bench mutants format install clean help
 
 build:  ## build the library and the tool: build/release/tandem
 	@scripts/setup build
 	@$(call configure,$(PRESET))
 	@$(call build,$(PRESET),tandem_shared tandem_cli)
 
-demo: build  ## train a small conv net on hand-written digits, under a minute
+demo: build  ## train a small conv net on handwritten digits, under a minute
 	@build/$(PRESET)/tandem demo
 
-test:  ## all tests; the last line counts them
+test:  ## run all tests; the last line counts them
 	@scripts/setup build test
 	@$(call configure,$(PRESET))
 	@$(call build,$(PRESET),all tests)
 	@PRESET=$(PRESET) scripts/run_tests
 
-test-sanitize:  ## the fast suite under ASan+UBSan, threads and loader under TSan
+test-sanitize:  ## run the fast suite under ASan+UBSan, threads and loader under TSan
 	@scripts/setup build sanitize
 	@JOBS=$(JOBS) scripts/run_tests sanitize
 
@@ -36,11 +36,29 @@ test-peers:  ## compare with PyTorch (installed from PyPI into build/deps/peers)
 	@$(call build,$(PRESET),all tests)
 	@PRESET=$(PRESET) scripts/run_tests peers
 
-bench:  ## measure; PEERS=1 measures PyTorch beside it
+check-op:  ## after adding an op: make check-op OP=NAME writes docs/ops.md and runs its tests
+	@scripts/setup build test
+	@$(call configure,$(PRESET))
+	@PRESET=$(PRESET) JOBS=$(JOBS) scripts/check_op $(OP)
+
+docs: build  ## write the reference pages anew: ops, layers, optimizers, recipes
+	@build/$(PRESET)/tandem ops --markdown > docs/ops.md.new && mv docs/ops.md.new docs/ops.md
+	@build/$(PRESET)/tandem recipe reference > docs/recipe-reference.md.new && mv docs/recipe-reference.md.new docs/recipe-reference.md
+	@scripts/reference_pages
+
+bench:  ## measure speed; PEERS=1 measures PyTorch too
 	@scripts/setup build bench $(if $(PEERS),peers)
 	@$(call configure,$(PRESET))
 	@$(call build,$(PRESET),all)
 	@PRESET=$(PRESET) bench/run $(ARGS)
+
+mutants:  ## flip 30 operators one at a time and see that tests fail (not in CI)
+	@scripts/setup build test
+	@JOBS=$(JOBS) scripts/mutants
+
+check-additions:  ## add what docs/adding-*.md show to a clone and test it whole (not in CI)
+	@scripts/setup build test
+	@scripts/check_additions
 
 format:  ## format every source file
 	@scripts/setup format
@@ -49,8 +67,8 @@ format:  ## format every source file
 install: build  ## install under PREFIX (default /usr/local)
 	@cmake --install build/$(PRESET) $(if $(PREFIX),--prefix $(PREFIX))
 
-clean:  ## remove build trees, keep what setup fetched
+clean:  ## remove build trees, keep what setup downloaded
 	@rm -rf build/release build/debug build/clang build/asan build/tsan
 
-help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s%s\n", $$1, $$2}'
+help:  ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does `tandem advise` name what really holds a run back? Twenty short runs of the Trainer, each
-// throttled for real: a file or a connection that gives its bytes slowly, costly transforms, one
-// processor for two threads, kernels too small, memory near its limit. Each runs once as it is and
-// once with the upgrade that the advice speaks of; what was gained is compared with what was said.
-// Usage: advise_check [--quick] [PROFILE of `tandem bench --machine --threads 1`]
+// Does `tandem advise` identify what really slows a run down? Twenty short runs of the Trainer,
+// each really throttled: a file or a connection that delivers its bytes slowly, costly transforms,
+// one processor for two threads, kernels too small, memory near its limit. Each runs once as it is
+// and once with the advised upgrade; the gain is compared with the one that was predicted. Usage:
+// advise_check [--quick] [PROFILE of `tandem bench --machine --threads 1`]
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -39,13 +39,13 @@ void pause_for(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-// Small messages do not wait for company.
+// Send small messages at once (no Nagle delay).
 void at_once(int connection) {
   const int on = 1;
   ::setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Gives records of zeros to whoever sends a byte, at `rate` bytes per second.
+// Sends records of zeros to whoever sends a byte, at `rate` bytes per second.
 void serve(int listener, double rate) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::vector<char> record(kRecord * 4, 0);
@@ -164,7 +164,7 @@ plan::RunFacts run(const Case& c, int64_t steps) {
   manual_seed(0);
   models::MLP net(c.net);
   optim::SGD optimizer(net.parameters(), {.lr = 1e-3});
-  const int64_t every = c.compiled ? 8 : 400;  // the log's own time is the same in both runs
+  const int64_t every = c.compiled ? 8 : 400;  // logging takes the same time in both runs
   if (!c.compiled) steps *= 50;
   train::TrainerOptions o{.max_epochs = 1,
                           .max_steps = steps,
@@ -207,7 +207,7 @@ plan::Workload work_of(const Case& c, int64_t batch) {
       job, {.batch = batch, .compiled = c.compiled, .optimizer = "SGD", .this_backend = true});
 }
 
-// The same run with the upgrade that the advice speaks of.
+// The same run with the advised upgrade.
 Case upgraded(Case c) {
   c.source.rate = 0;
   c.one_core = c.little_memory = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tandem's side of bench/compare: `bench_tandem CASE [seconds]` prints one JSON line. Weights, data
-// and labels come from the formula that stands at the head of peers_torch.py, so losses compare.
+// and labels come from the formula in the head of peers_torch.py, so losses can be compared.
 #include <fmt/core.h>
 #include <sys/resource.h>
 
@@ -111,7 +111,7 @@ bool reset_resident_peak() {
 int g_losses = 3;          // steps whose losses are reported
 int64_t g_idle_bytes = 0;  // resident after init(), before any model
 
-// What a call of `e` takes, measured with an Executable that has not run yet.
+// Memory that a call of `e` takes, measured with an Executable that has not run yet.
 void measure_memory(nlohmann::json& j, const Executable& e, const std::vector<Tensor>& inputs) {
   Ref<Executable> fresh = make_ref<Executable>(compiler::Program(e.program()));
   trim_allocator();
@@ -222,7 +222,7 @@ nlohmann::json tiny(const std::string& name, bool grad, double budget) {
 }
 
 nlohmann::json run(std::string name, double budget) {
-  // "mlp" runs line by line, "mlp:compiled" as one graph.
+  // "mlp" runs op by op, "mlp:compiled" as one graph.
   const size_t colon = name.find(':');
   const bool compiled = colon != std::string::npos && name.substr(colon + 1) == "compiled";
   if (compiled) name = name.substr(0, colon);

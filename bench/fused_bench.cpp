@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused loops interpreted and compiled, side by side: gelu forward and backward, AdamW, bias and
-// relu, layer norm, softmax, f32, by size; beside them what a copy of the same bytes takes.
-// usage: fused_bench [threads]
+// relu, layer norm, softmax, f32, by size; for comparison, the time of copying the same bytes.
+// Usage: fused_bench [threads]
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,12 +10,13 @@
 #include <functional>
 #include <vector>
 
+#include "bench/floats.h"
 #include "bench/seconds.h"
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
 #include "tandem/codegen/row_programs.h"
-#include "tandem/graph/scalar_expr.h"
+#include "tandem/graph/expression/scalar_expr.h"
 #include "tandem/init.h"
 #include "tandem/ops/ops.h"
 
@@ -23,29 +24,7 @@ using namespace tandem;
 
 namespace {
 
-struct Floats {
-  std::vector<float> memory;
-  std::vector<int64_t> shape, strides;
-  Array array;
-  explicit Floats(std::vector<int64_t> s) : shape(std::move(s)), strides(shape.size()) {
-    int64_t n = 1;
-    for (size_t d = shape.size(); d-- > 0;) {
-      strides[d] = n;
-      n *= shape[d];
-    }
-    memory.resize(static_cast<size_t>(n) + 16);
-    for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i % 37) * 0.1f - 2;
-    const auto at = reinterpret_cast<uintptr_t>(memory.data());
-    array.data = reinterpret_cast<void*>((at + 63) / 64 * 64);
-    array.shape = shape.data();
-    array.strides = strides.data();
-    array.rank = static_cast<uint8_t>(shape.size());
-    array.numel = n;
-    array.contiguous = true;
-  }
-  Floats(const Floats&) = delete;
-  Floats& operator=(const Floats&) = delete;
-};
+using bench::Floats;
 
 // `bytes` that the loop must move, `n` elements.
 void compare(const char* name, int64_t n, double bytes, const std::function<void()>& f) {
@@ -111,19 +90,8 @@ void adamw(int64_t n) {
     v.array.as<float>()[i] *= v.array.as<float>()[i];
     g.array.as<float>()[i] = g.array.as<float>()[i] < 0 ? -0.3f : 0.3f;
   }
-  std::vector<Array> x = {p.array, g.array, m.array, v.array};
-  for (double number : {1e-3, 0.9, 0.999, 1e-8, 0.01, 0.1, 0.001}) {
-    x.emplace_back();
-    x.back().is_scalar = true;
-    x.back().scalar = Scalar(number);
-  }
-  Array out[] = {x[0], x[2], x[3]};
-  KernelCall call{op::adamw_update};
-  call.in = x.data();
-  call.n_in = static_cast<int>(x.size());
-  call.out = out;
-  call.n_out = 3;
-  compare("adamw", n, static_cast<double>(n) * 28, [&] { codegen::run_pointwise(call); });
+  const bench::AdamW call({p.array, g.array, m.array, v.array});
+  compare("adamw", n, static_cast<double>(n) * 28, [&] { codegen::run_pointwise(call.call()); });
 }
 
 void softmax(int64_t n, int64_t length) {

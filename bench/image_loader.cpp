@@ -27,7 +27,7 @@ constexpr const char* kUsage =
     "  --train       train a small net, print the share of time it waited for data\n"
     "  --repeat      epochs flow into each other (repeat()), so only the first batch of all is "
     "late\n"
-    "  --dump FILE   write the first picture's numbers and stop\n";
+    "  --dump FILE   write the first image's numbers and stop\n";
 
 struct Options {
   std::string folder, dump;
@@ -101,7 +101,7 @@ double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Whole epochs until the time is over: images a second.
+/// Whole epochs until the time is up: images per second.
 double round_of(data::DataLoader<Files>& loader, double seconds) {
   const auto begin = Clock::now();
   int64_t n = 0;
@@ -110,16 +110,16 @@ double round_of(data::DataLoader<Files>& loader, double seconds) {
   return static_cast<double>(n) / since(begin);
 }
 
-/// Two convolutions, a pool and a layer: a net that is quick beside its data.
+/// Two convolutions, pooling and a linear layer: a net that is fast compared with its data.
 void train_net(const Options& o, const Files& files) {
   manual_seed(0);
   nn::Sequential net(nn::Conv2d(3, 16, 3, {.stride = 2, .padding = 1}), nn::ReLU(),
                      nn::Conv2d(16, 32, 3, {.stride = 2, .padding = 1}), nn::ReLU(),
                      nn::AdaptiveAvgPool2d(1), nn::Flatten(), nn::Linear(32, 10));
   optim::AdamW optimizer(net.parameters(), {.lr = 1e-3});
-  auto pictures = data::pipeline(files, {.seed = 0}, "JPEG files").shuffle();
-  if (o.repeat) pictures = pictures.repeat();
-  auto batches = pictures.batch(o.batch, {.drop_last = true}).prefetch({.workers = o.workers});
+  auto images = data::pipeline(files, {.seed = 0}, "JPEG files").shuffle();
+  if (o.repeat) images = images.repeat();
+  auto batches = images.batch(o.batch, {.drop_last = true}).prefetch({.workers = o.workers});
   double waited = 0, seconds = 0;
   int64_t steps = 0;
   const auto begin = Clock::now();

@@ -53,7 +53,7 @@ def main():
     p.add_argument("--decode", choices=["io", "pil"], default="io")
     p.add_argument("--batch", type=int, default=32)
     p.add_argument("--seconds", type=float, default=3)
-    p.add_argument("--dump", help="write the first picture's numbers (f32) here and stop")
+    p.add_argument("--dump", help="write the first image's numbers (f32) here and stop")
     a = p.parse_args()
     torch.set_num_threads(1)
     files = Files(a.folder, [a.height, a.width] if a.width else [a.height], a.decode)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bar on MNIST: the README's net, three epochs, accuracy on the 10,000 test images.
 // Usage: bench_mnist [epochs] [seed] [constant|linear]; the IDX files are in $TANDEM_DATA/mnist.
-// The learning rate is 1e-3, held or let fall to 0 in a line over all steps (default). One JSON
-// line.
+// The learning rate is 1e-3, either constant or falling linearly to 0 over all steps (default).
+// Prints one JSON line.
 #include <fmt/core.h>
 
 #include <chrono>

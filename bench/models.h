@@ -12,6 +12,7 @@ struct Mlp : nn::Module {
   Tensor forward(Tensor x) { return fc2(relu(fc1(x))); }
 };
 
+/// The net of `make demo` and of the README.
 struct Conv : nn::Module {
   nn::Conv2d conv1{1, 32, 3}, conv2{32, 64, 3};
   nn::Linear fc1{9216, 128}, fc2{128, 10};
@@ -59,7 +60,7 @@ struct Gpt : nn::Module {
   }
 };
 
-/// A layer of BERT: attention and MLP, each followed by the norm of its sum with what went in.
+/// A layer of BERT: attention and MLP, each followed by a residual sum and a norm.
 struct BertLayer : nn::Module {
   int64_t heads;
   nn::Linear query, key, value, out;
@@ -87,7 +88,7 @@ struct BertLayer : nn::Module {
   }
 };
 
-/// BERT-base with two of its layers, for classification of the whole text; no dropout.
+/// BERT-base with two layers, classifying the whole text; no dropout.
 struct Bert : nn::Module {
   nn::Embedding word{30522, 768}, position{512, 768}, segment{2, 768};
   nn::LayerNorm ln{768};

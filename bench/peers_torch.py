@@ -128,7 +128,7 @@ class BertLayer(nn.Module):
 
 
 class Bert(nn.Module):
-    """BERT-base with two of its layers, for classification of the whole text; no dropout."""
+    """BERT-base with two layers, classifying the whole text; no dropout."""
 
     def __init__(self):
         super().__init__()

@@ -4,8 +4,8 @@
 
 usage: peers_xla.py [--list] [--threads N] [--rounds N] [--seconds S] [--variant V] CASE ...
 variants: jax (jit of the whole step, donated buffers); tf (tf.function); tf_xla (jit_compile=True).
-The numbers that both sides start from stand at the head of peers_torch.py; weights are laid out as
-these libraries like them (dense layers [in, out], images NHWC, filters HWIO).
+The head of peers_torch.py defines the numbers that both sides start from; weights are laid out as
+these libraries prefer (dense layers [in, out], images NHWC, filters HWIO).
 """
 import importlib
 import os

@@ -2,7 +2,7 @@
 // Measures the math prelude: largest error in ulp of every function against f64 libm (f32, all
 // floats) and libquadmath (f64, random points), and nanoseconds an element in a loop of 1024.
 // Usage: prelude_check [f32|f64|time|all] [--stride N] [--points N] [--only NAME]
-// Exit code 3 when a bound is broken. Links -lquadmath -lgomp; not part of the library.
+// Exit code 3 if an error exceeds its bound. Links -lquadmath -lgomp; not part of the library.
 #include <quadmath.h>
 
 #include <algorithm>

@@ -1,8 +1,16 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What bench/compare makes of its rounds: ratios with their intervals, the bars, the tables, the
-page in Markdown and in HTML."""
+page in Markdown and in HTML, and the README's table.
+
+usage: bench/report.py            writes docs/benchmarks.md and the README's table from docs/benchmarks.json
+       bench/report.py --check    exit code 1 when either differs from what the JSON file gives
+"""
 import html
+import json
+import os
 import random
+import sys
 
 
 def median(v):
@@ -60,19 +68,19 @@ def memory_text(row, entry):
 
 
 def memory_table(rows):
-    """What compile() said that a call needs, and what the allocator then handed out."""
+    """What compile() predicted a call would need, and what the allocator then handed out."""
     rows = [r for r in rows if r.get("peak_bytes") and r.get("measured_bytes")]
     if not rows:
         return []
-    lines = ["", "Memory of one compiled call, cells and arguments not counted:", "",
-             "| work | said before, MB | measured, MB | ratio |", "|---|---|---|---|"]
+    lines = ["", "Memory of one compiled call, not counting cells and arguments:", "",
+             "| work | predicted, MB | measured, MB | ratio |", "|---|---|---|---|"]
     return lines + [f"| {r['case']} | {r['peak_bytes'] / 1e6:.2f} | {r['measured_bytes'] / 1e6:.2f} "
                     f"| {r['peak_bytes'] / r['measured_bytes']:.3f} |" for r in rows]
 
 
 def peer_table(rows):
     """Every peer's median, beside time to the first step and memory above the idle process."""
-    lines = ["| work | program | ms | to the first step, s | memory above idle, MB | page faults a step |",
+    lines = ["| work | program | ms | to the first step, s | memory above idle, MB | page faults per step |",
              "|---|---|---|---|---|---|"]
     for row in rows:
         if row["unit"] != "ms":
@@ -102,7 +110,7 @@ def against(group, vendor):
 
 
 def interval(ours, theirs, draws=2000):
-    """95 % of the ratios of medians of rounds drawn anew (bootstrap; the same draws in every run)."""
+    """95 % bootstrap interval of the ratio of medians (the same draws in every run)."""
     rng, n, got = random.Random(0), len(ours), []
     for _ in range(draws):
         pick = [rng.randrange(n) for _ in range(n)]
@@ -111,7 +119,7 @@ def interval(ours, theirs, draws=2000):
     return got[draws // 40], got[-1 - draws // 40]
 
 
-def judge(rows, wanted, vendor):
+def evaluate(rows, wanted, vendor):
     """A line for each bar: the fastest round of the fastest peer of its group over Tandem's median."""
     out = []
     for row in rows:
@@ -139,8 +147,8 @@ def judge(rows, wanted, vendor):
 def bar_table(data):
     if not data.get("bars"):
         return []
-    lines = ["", "Bars: the fastest round of the fastest peer over Tandem's median; the interval "
-             "holds 95 % of the ratios of medians of rounds drawn anew.", "",
+    lines = ["", "Bars: the fastest round of the fastest peer over Tandem's median. The interval is "
+             "the 95 % bootstrap interval of the ratio of medians.", "",
              "| work | against | fastest | its ms | Tandem ms | ratio | interval | bar | |",
              "|---|---|---|---|---|---|---|---|---|"]
     return lines + [f"| {b['case']} {b['variant']} | {b['against']} | {b['peer']} "
@@ -161,21 +169,55 @@ def page(data):
              f"CPU: {c['model']} (family/model {c['family']}, {c['simd']}), {c['count']} logical "
              f"CPUs; {data['threads']} threads; f32; {data['date']}; {peers}; load before the run "
              f"{data['load_before']}.", "",
-             "Each side runs in turns in its own process, "
+             "The programs take turns, each in its own process, for "
              f"{data['rounds']} rounds; a cell is the median round (smallest - largest). All "
-             "start from the same weights and data and their first losses are compared. A ratio "
-             "above 1 means that Tandem is faster. Tandem's rows without a word run line by line "
-             "(eager), \"compiled\" ones as one graph. The fastest peer is the fastest of all that "
-             "the second table lists"
-             + ("." if c["vendor"] == "GenuineIntel" else ", each setting of PyTorch also with "
-                "MKL's Intel paths unlocked."), "", *tables(data)]
+             "start from the same weights and data, and their first losses are compared. A ratio "
+             "above 1 means that Tandem is faster. Rows marked \"compiled\" run Tandem's step as one "
+             "graph, the others run it op by op (eager). The fastest peer is the fastest of all those in "
+             "the third table"
+             + ("." if c["vendor"] == "GenuineIntel" else ", where every PyTorch setting also appears with "
+                "MKL's Intel code paths unlocked."), "", *tables(data)]
     bars = [f"- {r['case']}: {r['tandem']['median']:.3g} us, bar {r['bar']} us: "
             f"{'met' if r['bar_met'] else 'not met'}" for r in data["rows"] if "bar" in r]
     if bars:
-        lines += ["", "Bars of the eager path:", "", *bars]
+        lines += ["", "Bars for single eager ops:", "", *bars]
     if data["missing"]:
         lines += ["", "Not measured in this run: " + ", ".join(data["missing"]) + "."]
     return "\n".join(lines) + "\n"
+
+
+PROGRAMS = {"torch": "PyTorch", "jax": "JAX", "tf": "TensorFlow"}
+
+
+def readme_block(data):
+    """The README's table: compiled training steps beside PyTorch and beside the fastest program."""
+    c = data["cpu"]
+    lines = ["<!-- speed: written by bench/report.py -->",
+             "| one training step | Tandem | PyTorch | | fastest of all others | | memory, of PyTorch's |",
+             "|---|---|---|---|---|---|---|"]
+    for row in data["rows"]:
+        default, best = row["peers"].get("torch default"), row["best_peer"]
+        if row["variant"] != "compiled" or not default or "ratio" not in default or not best:
+            continue
+        fastest, own, theirs = row["peers"][best], above_idle(row), above_idle(default)
+        what = row["what"].replace(", training step", "").replace(" of the README", "")
+        lines.append(
+            f"| {what} | {row['tandem']['median']:.3g} ms | {default['median']:.3g} ms "
+            f"| **{default['ratio']['median']:.2f}x** | {fastest['median']:.3g} ms, "
+            f"{PROGRAMS[best.split()[0].split('_')[0]]} | **{fastest['ratio']['median']:.2f}x** "
+            f"| {f'{100 * own / theirs:.0f} %' if own and theirs else '-'} |")
+    versions = ", ".join(data["versions"].values())
+    return "\n".join([
+        *lines, "", f"{c['model']}, {data['threads']} threads, f32 unless bfloat16 is named, {data['date']}; {versions}. PyTorch "
+        "with its default settings; the fastest of all others includes PyTorch's fused optimizers, channels-last, "
+        "`torch.compile` and unlocked MKL, JAX and TensorFlow. Memory is what a run adds to the idle process.",
+        "<!-- speed: end -->"]) + "\n"
+
+
+def with_block(readme, data):
+    """The text of the README with its table made anew."""
+    head, rest = readme.split("<!-- speed: written", 1)
+    return head + readme_block(data) + rest.split("<!-- speed: end -->\n", 1)[1]
 
 
 
@@ -225,7 +267,7 @@ def html_page(data):
            f"<title>Tandem: benchmarks</title><style>{STYLE}</style>", "<h1>Benchmarks</h1>",
            f"<p class=note>{html.escape(c['model'])} ({c['simd']}), {c['count']} logical CPUs, "
            f"{data['threads']} threads, {data['date']}; {html.escape(peers)}; {data['rounds']} "
-           "rounds in turns, each in a process of its own. Bars are medians; the lines reach from "
+           "rounds, each program in its own process, taking turns. Bars are medians; the lines span "
            "the fastest to the slowest round.</p>"]
     if data.get("bars"):
         out += ["<h2>Bars</h2><table><tr><th>work<th>against<th>fastest<th>ratio<th>interval<th>bar<th>"]
@@ -243,3 +285,25 @@ def html_page(data):
         bars += [(n, e, False) for n, e in rows[0]["peers"].items()]
         out += chart(rows[0]["what"], rows[0]["unit"], sorted(bars, key=lambda b: b[1]["median"]))
     return "\n".join(out) + "\n</html>\n"
+
+
+def main():
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    read = lambda name: open(os.path.join(root, name), encoding="utf-8").read()  # noqa: E731
+    data = json.loads(read("docs/benchmarks.json"))
+    stale = False
+    for name, text in (("docs/benchmarks.md", page(data)),
+                       ("README.md", with_block(read("README.md"), data))):
+        if text == read(name):
+            continue
+        stale = True
+        if sys.argv[1:] == ["--check"]:
+            print(f"{name} does not show docs/benchmarks.json: bench/report.py")
+        else:
+            with open(os.path.join(root, name), "w", encoding="utf-8") as f:
+                f.write(text)
+    sys.exit(stale and sys.argv[1:] == ["--check"])
+
+
+if __name__ == "__main__":
+    main()

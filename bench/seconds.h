@@ -8,8 +8,8 @@
 
 namespace tandem::bench {
 
-/// Seconds that f takes: the best of many short windows, what the machine can do when nothing else
-/// runs.
+/// Seconds that f takes: the best of many short windows, that is, what the machine can do when
+/// nothing else runs.
 template <class F>
 double seconds(F&& f) {
   using Clock = std::chrono::steady_clock;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of the tile kernels alone, without the gate: GB/s of add, relu, gelu, sum, column sum and
-// softmax, f32, by size and threads, for every kernel table that the processor runs.
-// usage: tile_bench [name ...]
+// Speed of the tile kernels alone, without the dispatcher: GB/s of add, relu, gelu, sum, column sum
+// and softmax, f32, by size and threads, for every kernel table that the processor runs. Usage:
+// tile_bench [name ...]
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "bench/floats.h"
 #include "bench/seconds.h"
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/pointwise.h"
@@ -21,30 +22,7 @@ using namespace tandem;
 
 namespace {
 
-struct Floats {
-  std::vector<float> memory;
-  std::vector<int64_t> shape, strides;
-  explicit Floats(std::vector<int64_t> s) : shape(std::move(s)), strides(shape.size()) {
-    int64_t n = 1;
-    for (size_t d = shape.size(); d-- > 0;) {
-      strides[d] = n;
-      n *= shape[d];
-    }
-    memory.resize(static_cast<size_t>(n) + 16);
-    for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i % 37) * 0.1f - 2;
-  }
-  Array array() {
-    Array a;
-    auto at = reinterpret_cast<uintptr_t>(memory.data());
-    a.data = reinterpret_cast<void*>((at + 63) / 64 * 64);
-    a.shape = shape.data();
-    a.strides = strides.data();
-    a.rank = static_cast<uint8_t>(shape.size());
-    a.numel = static_cast<int64_t>(memory.size()) - 16;
-    a.contiguous = true;
-    return a;
-  }
-};
+using bench::Floats;
 
 template <class F>
 void report(const char* name, int64_t n, int threads, double bytes, F&& f) {
@@ -89,7 +67,7 @@ void measure(const Case& c, int64_t n, int threads) {
   std::vector<Array> x;
   double bytes = 0;
   for (Floats& f : in) {
-    x.push_back(f.array());
+    x.push_back(f.array);
     bytes += static_cast<double>(x.back().numel) * 4;
   }
   for (const Scalar& s : c.numbers) {
@@ -97,7 +75,7 @@ void measure(const Case& c, int64_t n, int threads) {
     x.back().is_scalar = true;
     x.back().scalar = s;
   }
-  Array y = out.array();
+  Array y = out.array;
   bytes += static_cast<double>(y.numel) * 4;
   ReduceAttrs reduce;
   if (c.reduce_dim >= 0) reduce.dims = {c.reduce_dim};
@@ -112,23 +90,11 @@ void measure(const Case& c, int64_t n, int threads) {
 
 // AdamW in place: p, g, m, v and seven numbers to p, m, v.
 void measure_adamw(int64_t n, int threads) {
-  std::vector<Floats> state;
-  std::vector<Array> x;
-  for (int k = 0; k < 4; ++k) state.emplace_back(std::vector<int64_t>{n});
-  for (Floats& f : state) x.push_back(f.array());
-  for (int64_t i = 0; i < n; ++i) x[3].as<float>()[i] *= x[3].as<float>()[i];
-  for (double v : {1e-3, 0.9, 0.999, 1e-8, 0.01, 0.1, 0.001}) {
-    x.emplace_back();
-    x.back().is_scalar = true;
-    x.back().scalar = Scalar(v);
-  }
-  Array out[] = {x[0], x[2], x[3]};
-  KernelCall call{op::adamw_update};
-  call.in = x.data();
-  call.n_in = static_cast<int>(x.size());
-  call.out = out;
-  call.n_out = 3;
-  report("adamw", n, threads, static_cast<double>(n) * 28, [&] { codegen::run_pointwise(call); });
+  Floats p({n}), g({n}), m({n}), v({n});
+  for (int64_t i = 0; i < n; ++i) v.array.as<float>()[i] *= v.array.as<float>()[i];
+  const bench::AdamW adamw({p.array, g.array, m.array, v.array});
+  report("adamw", n, threads, static_cast<double>(n) * 28,
+         [&] { codegen::run_pointwise(adamw.call()); });
 }
 
 }  // namespace

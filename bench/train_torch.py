@@ -5,7 +5,7 @@
 usage: train_torch.py shakespeare-cpu|mnist-convnet --data DIR --steps N [--threads 2] [--compile]
 The same nets, batches, optimizer, schedule and clipping as the recipes of these names; the data are
 held as tensors and indexed batch by batch, which is quicker than a DataLoader at these sizes. Like
-`tandem train` it judges the held-out data twice (as validation and as test) and saves the weights.
+`tandem train` it evaluates the held-out data twice (as validation and as test) and saves the weights.
 Prints a JSON line: {"loss": ..., "accuracy": ..., "steps": ..., "version": ...}.
 """
 import argparse
@@ -113,12 +113,12 @@ def mnist(a):
         rows = orders[step // per_epoch][step % per_epoch * size:][:size]
         return x[rows].float() / 255, y[rows]
 
-    judged = [(tx[i:i + 256].float() / 255, ty[i:i + 256]) for i in range(0, len(tx), 256)]
+    evaluated = [(tx[i:i + 256].float() / 255, ty[i:i + 256]) for i in range(0, len(tx), 256)]
     val = [(x[held[i:i + 256]].float() / 255, y[held[i:i + 256]]) for i in range(0, len(held), 256)]
-    return net, torch.optim.Adam(net.parameters(), lr=1e-3), None, batch_of, (val, judged), 0.0
+    return net, torch.optim.Adam(net.parameters(), lr=1e-3), None, batch_of, (val, evaluated), 0.0
 
 
-def judge(net, batches):
+def evaluate(net, batches):
     net.eval()
     loss = right = count = 0
     with torch.no_grad():
@@ -157,8 +157,8 @@ def main():
             schedule.step()
         if not math.isfinite(loss.item()):
             raise SystemExit(f"step {step}: the loss is {loss.item()}")
-    judge(net, val)
-    loss, accuracy = judge(net, test)
+    evaluate(net, val)
+    loss, accuracy = evaluate(net, test)
     with tempfile.TemporaryDirectory() as folder:
         torch.save(net.state_dict(), os.path.join(folder, "net.pth"))
     print(json.dumps({"loss": loss, "accuracy": accuracy, "steps": a.steps, "version": torch.__version__}))

@@ -11,7 +11,7 @@
 #include "cli/model_internal.h"
 #include "tandem/base/folder.h"
 #include "tandem/io/json.h"
-#include "tandem/plan/machine.h"
+#include "tandem/plan/hardware/machine.h"
 
 namespace tandem::cli {
 namespace {
@@ -47,7 +47,7 @@ void bench_machine(bool json, bool check, int threads, const std::string& file, 
     fmt::print(
         "{}, {} threads{}\nproducts      {} in f32, {} in bf16\nbandwidth     {}, in the caches "
         "{}\n"
-        "one small op  {}\ndisk          {}\ndecoding      {} a picture and core\nloop-back     "
+        "one small op  {}\ndisk          {}\ndecoding      {} an image and core\nloop-back     "
         "{}\n"
         "kernels       {} points\nkept in {}\n",
         m.cpu, m.threads, m.threads == 1 ? " (processor time)" : "",
@@ -81,7 +81,7 @@ double ms_since(Clock::time_point t) {
 }
 
 struct BenchOptions {
-  ModelArguments model;
+  recipe::ModelSource model;
   std::string shapes;
   int threads = 0, runs = 0;
   double seconds = 2;
@@ -91,6 +91,75 @@ struct BenchOptions {
 
 double quantile(const std::vector<double>& sorted, double q) {
   return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
+
+// Milliseconds of runs, shortest first; none where it was interrupted before the first one.
+template <class F>
+std::vector<double> times_of(const BenchOptions& o, const F& run) {
+  std::vector<double> times;
+  const auto begin = Clock::now();
+  while (!interrupted() && (o.runs > 0 ? times.size() < static_cast<size_t>(o.runs)
+                                       : times.empty() || ms_since(begin) < 1000 * o.seconds)) {
+    const auto t = Clock::now();
+    run();
+    times.push_back(ms_since(t));
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+int bench_model(const BenchOptions& o) {
+  TD_CHECK(!o.model.model.empty(), Value,
+           "there is no model to time\nGive a name (tandem bench resnet50), or --machine.");
+  const auto start = Clock::now();
+  init();
+  if (o.threads > 0) set_num_threads(o.threads);
+  const double idle_mb = peak_memory_mb();
+  recipe::LoadedModel model = recipe::load_model(o.model);
+  const double load_ms = ms_since(start);
+  recipe::set_shapes(model, o.shapes);
+  const std::vector<int64_t> shape = model.inputs[0].shape;
+  NoGradGuard no_grad;
+  const AutocastGuard autocast(DType::bf16, o.bf16);
+  const std::vector<Tensor> x = recipe::random_inputs(model);
+  auto forward = compile([&](const std::vector<Tensor>& in) { return model.run(in); });
+  forward(x);
+  const double first_ms = ms_since(start) - load_ms;
+  wait_for_jit();
+  for (int i = 0; i < 3; ++i) forward(x);
+  const std::vector<double> times = times_of(o, [&] { forward(x); });
+  if (times.empty()) return 130;
+  const double median = quantile(times, 0.5);
+  const nlohmann::ordered_json j = {
+      {"model", o.model.model},
+      {"shape", shape},
+      {"threads", num_threads()},
+      {"runs", times.size()},
+      {"median_ms", median},
+      {"p90_ms", quantile(times, 0.9)},
+      {"p99_ms", quantile(times, 0.99)},
+      {"min_ms", times.front()},
+      {"samples_per_second", static_cast<double>(shape.empty() ? 1 : shape[0]) * 1000 / median},
+      {"load_ms", load_ms},
+      {"first_run_ms", first_ms},
+      {"plan_bytes", forward.executable()->peak_bytes()},
+      {"idle_memory_mb", idle_mb},
+      {"peak_memory_mb", peak_memory_mb()}};
+  if (o.json)
+    fmt::print("{}\n", j.dump(2));
+  else
+    fmt::print(
+        "{} {}, {} threads, {} runs: median {:.2f} ms, p90 {:.2f}, p99 {:.2f}\n"
+        "load {:.0f} ms, first run {:.0f} ms, plan {:.1f} MB, peak of the process {:.0f} MB\n",
+        o.model.model, recipe::shape_text(Shape(shape)), num_threads(), times.size(), median,
+        quantile(times, 0.9), quantile(times, 0.99), load_ms, first_ms,
+        static_cast<double>(forward.executable()->peak_bytes()) / 1e6, peak_memory_mb());
+  if (o.profile) {
+    ProfilerGuard profiler;
+    forward(x);
+    fmt::print(stderr, "{}", profiler.profile().table());
+  }
+  return 0;
 }
 
 }  // namespace
@@ -107,10 +176,10 @@ void add_bench(CLI::App& app, int& code) {
   verb->add_option("model", o->model.model, "A model's name, or an ONNX file");
   verb->add_flag("--machine", o->machine, "Measure this machine, for `tandem plan --gpu this`");
   verb->add_flag("--check", o->check, "With --machine: 40 steps planned and measured");
-  verb->add_option("--file", o->file, "Where the machine's profile lies");
+  verb->add_option("--file", o->file, "File of the machine's profile");
   verb->add_option("--shapes", o->shapes, "Inputs, as x:1x3x224x224; default: one sample");
   verb->add_option("--threads", o->threads, "Threads; 0: all cores");
-  verb->add_flag("--bf16", o->bf16, "Products and convolutions in bf16, as under AutocastGuard");
+  verb->add_flag("--bf16", o->bf16, "Matmuls and convolutions in bf16, as under AutocastGuard");
   verb->add_option("--seconds", o->seconds, "Time to measure for");
   verb->add_option("--runs", o->runs, "Runs to measure, instead of a time");
   verb->add_flag("--json", o->json, "The result as JSON");
@@ -118,68 +187,7 @@ void add_bench(CLI::App& app, int& code) {
   add_model_options(*verb, o->model);
   verb->callback([&code, o] {
     if (o->machine) return bench_machine(o->json, o->check, o->threads, o->file, code);
-    TD_CHECK(!o->model.model.empty(), Value,
-             "there is no model to time\nGive a name (tandem bench resnet50), or --machine.");
-    const auto start = Clock::now();
-    init();
-    if (o->threads > 0) set_num_threads(o->threads);
-    const double idle_mb = peak_memory_mb();
-    LoadedModel model = load_model(o->model);
-    const double load_ms = ms_since(start);
-    set_shapes(model, o->shapes);
-    const std::vector<int64_t> shape = model.inputs[0].shape;
-    NoGradGuard no_grad;
-    const AutocastGuard autocast(DType::bf16, o->bf16);
-    const std::vector<Tensor> x = random_inputs(model);
-    auto forward = compile([&](const std::vector<Tensor>& in) { return model.run(in); });
-    forward(x);
-    const double first_ms = ms_since(start) - load_ms;
-    wait_for_jit();
-    for (int i = 0; i < 3; ++i) forward(x);
-    std::vector<double> times;
-    const auto begin = Clock::now();
-    while (!interrupted() && (o->runs > 0 ? times.size() < static_cast<size_t>(o->runs)
-                                          : times.empty() || ms_since(begin) < 1000 * o->seconds)) {
-      const auto t = Clock::now();
-      forward(x);
-      times.push_back(ms_since(t));
-    }
-    if (times.empty()) {
-      code = 130;
-      return;
-    }
-    std::sort(times.begin(), times.end());
-    const double median = quantile(times, 0.5);
-    const nlohmann::ordered_json j = {
-        {"model", o->model.model},
-        {"shape", shape},
-        {"threads", num_threads()},
-        {"runs", times.size()},
-        {"median_ms", median},
-        {"p90_ms", quantile(times, 0.9)},
-        {"p99_ms", quantile(times, 0.99)},
-        {"min_ms", times.front()},
-        {"samples_per_second", static_cast<double>(shape.empty() ? 1 : shape[0]) * 1000 / median},
-        {"load_ms", load_ms},
-        {"first_run_ms", first_ms},
-        {"plan_bytes", forward.executable()->peak_bytes()},
-        {"idle_memory_mb", idle_mb},
-        {"peak_memory_mb", peak_memory_mb()}};
-    if (o->json)
-      fmt::print("{}\n", j.dump(2));
-    else
-      fmt::print(
-          "{} {}, {} threads, {} runs: median {:.2f} ms, p90 {:.2f}, p99 {:.2f}\n"
-          "load {:.0f} ms, first run {:.0f} ms, plan {:.1f} MB, peak of the process {:.0f} MB\n",
-          o->model.model, shape_text(Shape(shape)), num_threads(), times.size(), median,
-          quantile(times, 0.9), quantile(times, 0.99), load_ms, first_ms,
-          static_cast<double>(forward.executable()->peak_bytes()) / 1e6, peak_memory_mb());
-    if (o->profile) {
-      ProfilerGuard profiler;
-      forward(x);
-      fmt::print(stderr, "{}", profiler.profile().table());
-    }
-    code = 0;
+    code = bench_model(*o);
   });
 }
 

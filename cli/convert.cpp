@@ -7,25 +7,19 @@
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
-#include "tandem/interop/weights.h"
+#include "tandem/recipe/open_run.h"
 #include "tandem/tandem.h"
+#include "tandem/tensor/dtype_name.h"
+#include "tandem/weights/weights.h"
 
 namespace tandem::cli {
-
-DType dtype_named(const std::string& name) {
-#define X(short_name, type, text) \
-  if (name == #short_name || name == text) return DType::short_name;
-  TD_FOR_EACH_DTYPE(X)
-#undef X
-  TD_FAIL(Value, "there is no dtype '{}'\nTry float32, float16 or bfloat16.", name);
-}
 
 namespace {
 
 struct Options {
-  ModelArguments model;
+  recipe::ModelSource model;
   std::string out, dtype;
-  OnnxArguments onnx;
+  recipe::OnnxFileOptions onnx;
 };
 
 }  // namespace
@@ -49,22 +43,22 @@ void add_convert(CLI::App& app, int& code) {
   verb->callback([&code, o] {
     init();
     code = 0;
-    if (is_onnx(o->out)) {
-      TD_CHECK(is_run(o->model.model) || is_model(o->model.model), Value,
+    if (recipe::is_onnx(o->out)) {
+      TD_CHECK(recipe::is_run(o->model.model) || recipe::is_model(o->model.model), Value,
                "'{}' is no model, only weights\nName the model and give them with --weights.",
                o->model.model);
-      return write_onnx(o->model, o->out, o->onnx);
+      return print_written(recipe::write_onnx(o->model, o->out, o->onnx));
     }
     // A run's folder stands for its weights.
     const std::string& in = o->model.model;
-    StateDict tensors = is_run(in) ? run_state(in) : interop::load_weights(in);
+    StateDict tensors = recipe::is_run(in) ? recipe::run_state(in) : weights::load_weights(in);
     if (!o->dtype.empty()) {
       const DType to = dtype_named(o->dtype);
       StateDict cast;
       for (const auto& [name, t] : tensors) cast[name] = is_floating(t.dtype()) ? t.to(to) : t;
       tensors = std::move(cast);
     }
-    write_weights(tensors, o->out);
+    write_and_print(tensors, o->out);
   });
 }
 

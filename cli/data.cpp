@@ -9,10 +9,10 @@
 
 #include "cli/commands_internal.h"
 #include "cli/progress_internal.h"
-#include "cli/recipe_internal.h"
 #include "tandem/data/check_files.h"
 #include "tandem/data/table_stats.h"
 #include "tandem/init.h"
+#include "tandem/recipe/recipe.h"
 
 namespace tandem::cli {
 namespace {
@@ -112,7 +112,7 @@ int validate_verb(const DataOptions& o) {
   if (!o.against.empty()) {
     const data::TableStats before = data::read_table_stats(o.against, o.has_header());
     if (o.schema.empty()) {
-      // What the other table is, but for ranges and values, which drift judges.
+      // What the other table is, but for ranges and values, which drift evaluates.
       data::Schema s = infer_schema(before);
       for (data::ColumnSchema& c : s.columns) {
         c.low = c.high = {};
@@ -155,7 +155,7 @@ int validate_verb(const DataOptions& o) {
   return found.empty() ? 0 : 3;
 }
 
-/// Adds up what the loader says of itself, pass by pass.
+/// Sums the loader's statistics over all passes.
 struct Waiting : train::Callback {
   double waited = 0, seconds = 0, shown = 0;
   int64_t workers = 0, passes = 0;
@@ -176,8 +176,8 @@ struct Waiting : train::Callback {
 };
 
 /// The recipe's training for a while: how much of it waits for data?
-int train_bench(const DataOptions& o, const train::Recipe& r) {
-  with_recipe(r, recipe_registry(), [&](train::RecipeParts& parts) {
+int train_bench(const DataOptions& o, const recipe::Recipe& r) {
+  with_recipe(r, recipe::Registry::standard(), [&](recipe::RecipeParts& parts) {
     data::AnyPipeline p(parts.data.train.stage(), parts.data.train.seed(),
                         {.depth = o.depth, .workers = o.workers});
     train::TrainerOptions& t = parts.trainer.options();
@@ -209,10 +209,10 @@ int train_bench(const DataOptions& o, const train::Recipe& r) {
 
 int bench_verb(const DataOptions& o) {
   init();
-  const train::Recipe r = train::Recipe::load(o.path, o.overrides);
+  const recipe::Recipe r = recipe::Recipe::load(o.path, o.overrides);
   if (o.train) return train_bench(o, r);
   int code = 0;
-  with_recipe(r, recipe_registry(), [&](train::RecipeParts& parts) {
+  with_recipe(r, recipe::Registry::standard(), [&](recipe::RecipeParts& parts) {
     data::AnyPipeline p(parts.data.train.stage(), parts.data.train.seed(),
                         {.depth = o.depth, .workers = o.workers});
     TD_CHECK(p.size() > 0, Value, "there is no data");
@@ -253,7 +253,7 @@ int bench_verb(const DataOptions& o) {
           "  first batch after {:.3f} s, {} worker(s) at the end, {} passes begun in {:.1f} s\n",
           first, s.workers, epochs, time);
       if (parts.data.damaged)
-        fmt::print("  damaged samples were met and passed over {} time(s)\n", parts.data.damaged());
+        fmt::print("  damaged samples were skipped {} time(s)\n", parts.data.damaged());
     }
   });
   return code;
@@ -263,28 +263,28 @@ int bench_verb(const DataOptions& o) {
 
 void add_data(CLI::App& app, int& code) {
   CLI::App* verb = app.add_subcommand("data",
-                                      "A look at data\n\n"
+                                      "Inspect and check data\n\n"
                                       "  tandem data stats table.csv --write-schema schema.json\n"
                                       "  tandem data validate new.csv --schema schema.json\n"
                                       "  tandem data validate new.csv --against old.csv\n"
-                                      "  tandem data validate pictures/\n"
+                                      "  tandem data validate images/\n"
                                       "  tandem data bench recipes/mnist-convnet.yaml");
   verb->require_subcommand(1);
   auto o = std::make_shared<DataOptions>();
   auto table = [o](CLI::App* v, const char* what) {
     v->add_option("table", o->path, what)->required();
-    v->add_flag("--header", o->header, "The first line holds names; default: told from the text");
-    v->add_flag("--no-header", o->no_header, "It does not");
+    v->add_flag("--header", o->header, "The first line holds names; default: detected");
+    v->add_flag("--no-header", o->no_header, "The first line holds values");
     v->add_flag("--json", o->json, "JSON on stdout");
   };
   CLI::App* stats = verb->add_subcommand("stats", "Types, missing values, ranges, frequent values");
   table(stats, "CSV, TSV (also .gz) or .jsonl");
-  stats->add_option("--write-schema", o->write, "Write what this table fulfils here");
+  stats->add_option("--write-schema", o->write, "Write a schema that this table meets");
   stats->callback([o, &code] { code = stats_verb(*o); });
   CLI::App* check =
       verb->add_subcommand("validate",
                            "A table against a schema or another table, or a folder of "
-                           "pictures, sounds and shards by reading it; 3: not met");
+                           "images, sounds and shards by reading it; 3: not met");
   table(check, "CSV, TSV (also .gz), .jsonl, or a folder");
   check->add_option("--schema", o->schema, "A schema as `stats --write-schema` writes it");
   check->add_option("--against", o->against, "Another table: same columns, and how far it drifted");
@@ -298,7 +298,8 @@ void add_data(CLI::App& app, int& code) {
   bench->add_option("--workers", o->workers, "Threads; -1: as many as it takes")
       ->capture_default_str();
   bench->add_option("--depth", o->depth, "Elements kept ready a thread")->capture_default_str();
-  bench->add_flag("--train", o->train, "Train on it, and say how much of the time waits for data");
+  bench->add_flag("--train", o->train,
+                  "Train on it and report how much of the time is spent waiting for data");
   bench->add_flag("--json", o->json, "One line of JSON on stdout");
   bench->callback([o, &code] { code = bench_verb(*o); });
 }

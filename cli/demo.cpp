@@ -122,7 +122,7 @@ void print_confusion(const std::vector<int64_t>& want, const std::vector<int64_t
   }
 }
 
-// A few digits side by side, two pixels of the picture to one character cell.
+// A few digits side by side, two pixels of the image to one character cell.
 void print_digits(const data::Digits& digits, const std::vector<int64_t>& got,
                   const Tensor& logits) {
   std::vector<int64_t> want = digits.y().to_vector<int64_t>();

@@ -4,16 +4,16 @@
 
 #include "cli/commands_internal.h"
 #include "cli/plan_internal.h"
+#include "tandem/backend/cpu/doctor.h"
 #include "tandem/base/file.h"
-#include "tandem/cpu/doctor.h"
 #include "tandem/init.h"
-#include "tandem/plan/machine.h"
+#include "tandem/plan/hardware/machine.h"
 
 namespace tandem::cli {
 namespace {
 
 // What `bench --machine` measured, beside what the hardware should give.
-void judge() {
+void evaluate() {
   if (!file_exists(plan::machine_profile_path())) {
     fmt::print("\nnot measured yet: tandem bench --machine\n");
     return;
@@ -21,7 +21,7 @@ void judge() {
   const plan::MachineProfile m = machine_profile_of("");
   fmt::print("\nmeasured {} with {} threads ({})\n", m.date, m.threads,
              plan::machine_profile_path());
-  for (const plan::MachineLine& l : plan::judge_machine(m, plan::Catalog::built_in())) {
+  for (const plan::MachineLine& l : plan::evaluate_machine(m, plan::Catalog::built_in())) {
     fmt::print("{} {:<18}{:<28}{}\n", l.ok ? "  " : "! ", l.what, l.measured, l.expected);
     if (!l.ok) fmt::print("     {}\n", l.advice);
   }
@@ -35,7 +35,7 @@ void add_doctor(CLI::App& app, int& code) {
   verb->callback([&code] {
     init();
     fmt::print("tandem {}\n{}", TANDEM_VERSION, doctor());
-    judge();
+    evaluate();
     code = 0;
   });
 }

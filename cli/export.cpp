@@ -4,13 +4,14 @@
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
+#include "tandem/recipe/open_run.h"
 
 namespace tandem::cli {
 
 void add_export(CLI::App& app, int& code) {
   struct Options {
-    ModelArguments model;
-    OnnxArguments onnx;
+    recipe::ModelSource model;
+    recipe::OnnxFileOptions onnx;
     std::string out;
   };
   CLI::App* verb = app.add_subcommand("export",
@@ -28,15 +29,15 @@ void add_export(CLI::App& app, int& code) {
     init();
     code = 0;
     const std::string& run = o->model.model;
-    TD_CHECK(is_run(run), Value,
+    TD_CHECK(recipe::is_run(run), Value,
              "'{}' is no folder of a run: it has no recipe.yaml and metrics.jsonl\n`tandem runs "
              "list` shows those there are; `tandem convert` takes models by name and files of "
              "weights.",
              run);
-    if (is_onnx(o->out))
-      write_onnx(o->model, o->out, o->onnx);
+    if (recipe::is_onnx(o->out))
+      print_written(recipe::write_onnx(o->model, o->out, o->onnx));
     else
-      write_weights(run_state(run, o->model.weights), o->out);
+      write_and_print(recipe::run_state(run, o->model.weights), o->out);
   });
 }
 

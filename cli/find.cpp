@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tandem lr-find recipe.yaml` and `tandem find-batch recipe.yaml`: the searches of the Trainer on
-// a recipe's model and data. Nothing is trained and nothing is left behind.
+// a recipe's model and data. The model is not trained, and no files are written.
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <cmath>
 
 #include "cli/commands_internal.h"
-#include "cli/recipe_internal.h"
 #include "tandem/init.h"
-#include "tandem/train/run_record.h"
+#include "tandem/recipe/recipe.h"
+#include "tandem/runs/run_record.h"
 
 namespace tandem::cli {
 namespace {
@@ -31,9 +31,9 @@ io::Json numbers(const std::vector<double>& v) {
 
 int lr_find_verb(const FindOptions& o) {
   init();
-  const train::Recipe r = train::Recipe::load(o.recipe, o.overrides);
+  const recipe::Recipe r = recipe::Recipe::load(o.recipe, o.overrides);
   train::LRFindResult found;
-  with_recipe(r, recipe_registry(), [&](train::RecipeParts& parts) {
+  with_recipe(r, recipe::Registry::standard(), [&](recipe::RecipeParts& parts) {
     found = parts.trainer.lr_find(parts.data.train, o.rate);
   });
   if (o.json) {
@@ -45,13 +45,13 @@ int lr_find_verb(const FindOptions& o) {
                            .dump());
     return found.suggestion > 0 ? 0 : 1;
   }
-  train::Series line{"loss", {}, found.losses};
+  runs::Series line{"loss", {}, found.losses};
   for (double rate : found.rates) line.x.push_back(std::log10(rate));
-  fmt::print("{}\n", train::terminal_plot("loss by the learning rate's power of ten", {line}, 72,
-                                          14, ::isatty(1) != 0));
+  fmt::print("{}\n", runs::terminal_plot("loss by the learning rate's power of ten", {line}, 72, 14,
+                                         ::isatty(1) != 0));
   if (found.suggestion <= 0) {
     fmt::print(
-        "the loss falls nowhere: look at the data, or at other rates with --start and --end\n");
+        "the loss falls nowhere: check the data, or try other rates with --start and --end\n");
     return 1;
   }
   fmt::print(
@@ -63,18 +63,18 @@ int lr_find_verb(const FindOptions& o) {
 
 int find_batch_verb(const FindOptions& o) {
   init();
-  const train::Recipe r = train::Recipe::load(o.recipe, o.overrides);
-  const train::Registry registry = recipe_registry();
+  const recipe::Recipe r = recipe::Recipe::load(o.recipe, o.overrides);
+  const recipe::Registry registry = recipe::Registry::standard();
   train::FindBatchOptions options = o.batch;
   options.memory_limit = static_cast<int64_t>(o.memory_gb * 1e9);
   train::FindBatchResult found;
-  with_recipe(r, registry, [&](train::RecipeParts& parts) {
+  with_recipe(r, registry, [&](recipe::RecipeParts& parts) {
     found = parts.trainer.find_batch(
         [&](int64_t size) {
-          train::Recipe one = r;
+          recipe::Recipe one = r;
           io::set_yaml(one.root, "data.batch", std::to_string(size));
           std::optional<data::AnyPipeline> train;
-          with_recipe(one, registry, [&](train::RecipeParts& q) { train = q.data.train; });
+          with_recipe(one, registry, [&](recipe::RecipeParts& q) { train = q.data.train; });
           return *train;
         },
         options);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tandem generate FOLDER`: text from a Hugging Face folder (config.json, safetensors,
-// tokenizer.json), shown as it comes; text or pictures from the folder of a run.
+// tokenizer.json), shown as it comes; text or images from the folder of a run.
 #include <fmt/ranges.h>
 
 #include <chrono>
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
-#include "cli/recipe_internal.h"
-#include "cli/sample_files.h"
 #include "tandem/io/json.h"
+#include "tandem/models/text/generate.h"
+#include "tandem/recipe/generate.h"
+#include "tandem/recipe/generate_options.h"
+#include "tandem/recipe/sample_files.h"
 #include "tandem/text/tokenizer.h"
 
 namespace tandem::cli {
@@ -25,20 +27,20 @@ struct Flag {
 constexpr Flag kFlags[] = {
     {"--prompt", "TEXT", "The text to continue; several give a batch", true},
     {"--num-return-sequences", "INT", "Texts for each prompt (1)"},
-    {"--max-new-tokens", "INT", "At most so many (50; letters of a run's model: 200)"},
-    {"--min-new-tokens", "INT", "At least so many (0)"},
-    {"--sample", nullptr, "Draw tokens by their probability (a run's model always does)"},
+    {"--max-new-tokens", "INT", "Upper limit (50; characters of a run's model: 200)"},
+    {"--min-new-tokens", "INT", "Lower limit (0)"},
+    {"--sample", nullptr, "Sample tokens by their probability (a run's model always does)"},
     {"--temperature", "NUMBER", "Above 1: more varied (1)"},
-    {"--top-k", "INT", "Draw from the k likeliest, 0: all (50; of a run 0)"},
-    {"--top-p", "NUMBER", "Draw from the likeliest that reach p (1)"},
+    {"--top-k", "INT", "Sample from the k most likely, 0: all (50; for a run 0)"},
+    {"--top-p", "NUMBER", "Sample from the most likely whose probabilities reach p (1)"},
     {"--repetition-penalty", "NUMBER", "Above 1: fewer repetitions (1)"},
-    {"--n", "INT", "Pictures: how many (16)"},
-    {"--label", "INT", "Pictures of this class; several: in turn; none: all in turn", true},
-    {"--steps", "INT", "Of a DDPM's sampler (those of the recipe)"},
-    {"--guidance", "NUMBER", "Of a DDPM towards the class, 1: none (2)"},
-    {"--seed", "INT", "Of the draws (0)"},
-    {"--output", "FILE", "Pictures: a grid (.png) or arrays (.npy, .npz, .safetensors)"},
-    {"--columns", "INT", "Of the grid (as many as rows)"},
+    {"--n", "INT", "Images: how many (16)"},
+    {"--label", "INT", "Images of this class; several: in turn; none: all in turn", true},
+    {"--steps", "INT", "Sampler steps of a DDPM (the recipe's)"},
+    {"--guidance", "NUMBER", "Guidance of a DDPM towards the class, 1: none (2)"},
+    {"--seed", "INT", "Seed of the sampling (0)"},
+    {"--output", "FILE", "Images: a grid (.png) or arrays (.npy, .npz, .safetensors)"},
+    {"--columns", "INT", "Columns of the grid (as many as rows)"},
 };
 
 struct Arguments {
@@ -68,19 +70,13 @@ io::Yaml bag_of(const Arguments& a) {
   return bag;
 }
 
-void refuse_left(const train::Options& o, const std::string& model) {
-  const std::vector<std::string> left = o.left();
-  TD_CHECK(left.empty(), Value, "{} does not take {}\nIt takes {}.", model, fmt::join(left, ", "),
-           fmt::join(o.known(), ", "));
-}
-
 /// Texts behind their prompts, as they are shown.
 struct Shown {
   std::vector<std::string> prompts, texts;
   std::vector<int64_t> tokens;  ///< of each text
   const char* unit = "tokens";
-  bool continues = true;  ///< the text goes on from the prompt
-  bool streamed = false;  ///< it has been shown as it came
+  bool continues = true;  ///< the text continues the prompt
+  bool streamed = false;  ///< it was printed while it was generated
   bool lines = false;     ///< each text is a line
   double seconds = 0;
 };
@@ -141,10 +137,10 @@ class Printer {
   size_t shown_ = 0;
 };
 
-void from_pretrained(const Arguments& a, train::Options& o) {
-  models::GenerateOptions options = text_options(o, {.max_new_tokens = 50});
-  Shown s{.prompts = prompt_rows(o, {}, options.do_sample)};
-  refuse_left(o, "a Hugging Face folder");
+void from_pretrained(const Arguments& a, recipe::Options& o) {
+  models::GenerateOptions options = recipe::text_options(o, {.max_new_tokens = 50});
+  Shown s{.prompts = recipe::prompt_rows(o, {}, options.do_sample)};
+  recipe::refuse_left(o, "a Hugging Face folder");
   if (s.prompts.empty()) o.fail("--prompt", "is missing");
   const text::Tokenizer tokenizer =
       text::Tokenizer::from_file(a.folder + "/tokenizer.json").with_padding({}).with_truncation({});
@@ -169,55 +165,36 @@ void from_pretrained(const Arguments& a, train::Options& o) {
 
 // ---- a run
 
-void check_letters(const OpenedRun& run, const std::string& folder) {
-  if (!run.data.facts.letters.empty()) return;
-  train::Options o(run.recipe.root.find("data"), "data", run.recipe.file);
-  const std::string type = o.text("type", "");
-  TD_CHECK(type == "chars" || type == "lines", Unsupported,
-           "data of type '{}' keeps no letters: what the model writes are ids of a tokenizer\n"
-           "chars and lines keep theirs.",
-           type);
-  TD_FAIL(Unsupported,
-          "'{}/data.json' has no \"letters\": the run is from before they were kept\n"
-          "`tandem train {}/recipe.yaml --run {}` writes them, and trains no further where the run "
-          "is done.",
-          folder, folder, folder);
-}
-
-void run_text(const Arguments& a, train::Options& o, const OpenedRun& run) {
-  check_letters(run, a.folder);
-  Shown s{.unit = "letters"};
+void run_text(const Arguments& a, recipe::Options& o, const recipe::OpenedRun& run) {
+  Shown s{.unit = "characters"};
   const std::vector<int64_t>& letters = run.data.facts.letters;
   s.lines = std::find(letters.begin(), letters.end(), -1) != letters.end();
-  s.prompts = prompt_rows(o, {""}, true);
-  s.streamed = !a.json && s.prompts.size() == 1;
   bool begun = false;
-  const train::GenerateContext context{.facts = run.data.facts,
-                                       .prompts = s.prompts,
-                                       .stream = [&](size_t, const std::string& text) {
-                                         if (s.streamed)
-                                           print_now(begun ? text : s.prompts[0] + text);
-                                         begun = true;
-                                         return !interrupted();
-                                       }};
-  const auto work = run.model.generate.start(o, context);
-  refuse_left(o, fmt::format("the model '{}'", run.type));
-  s.seconds = seconds_of([&] { s.texts = work().texts; });
+  const recipe::Generation g =
+      recipe::prepare_generation(run, o, [&](size_t, const std::string& text) {
+        if (s.streamed) print_now(begun ? text : s.prompts[0] + text);
+        begun = true;
+        return !interrupted();
+      });
+  recipe::refuse_left(o, fmt::format("the model '{}'", run.type));
+  s.prompts = g.prompts;
+  s.streamed = !a.json && s.prompts.size() == 1;
+  s.seconds = seconds_of([&] { s.texts = g.make().texts; });
   for (const std::string& text : s.texts) s.tokens.push_back(static_cast<int64_t>(text.size()));
   show(s, a.json);
 }
 
-void run_arrays(const Arguments& a, train::Options& o, const OpenedRun& run) {
-  const auto work = run.model.generate.start(o, {.facts = run.data.facts});
+void run_arrays(const Arguments& a, recipe::Options& o, const recipe::OpenedRun& run) {
+  const recipe::Generation g = recipe::prepare_generation(run, o);
   const std::string output = o.text("--output", "");
   const int64_t columns = o.whole("--columns", 0);
-  refuse_left(o, fmt::format("the model '{}'", run.type));
+  recipe::refuse_left(o, fmt::format("the model '{}'", run.type));
   if (columns < 0) o.fail("--columns", fmt::format("wants 1 or more, got {}", columns));
   if (output.empty()) o.fail("--output", "is missing: a .png, .npy, .npz or .safetensors file");
-  check_samples_file(output);
-  train::RecipeSamples made;
-  const double seconds = seconds_of([&] { made = work(); });
-  write_samples(made, output, columns);
+  recipe::check_samples_file(output);
+  recipe::RecipeSamples made;
+  const double seconds = seconds_of([&] { made = g.make(); });
+  recipe::write_samples(made, output, columns);
   const int64_t n = made.values.size(0);
   if (a.json) {
     io::Json::Array shape, labels;
@@ -230,29 +207,26 @@ void run_arrays(const Arguments& a, train::Options& o, const OpenedRun& run) {
                            .dump());
     return;
   }
-  fmt::print("{}: {} samples {}\n", output, n, shape_text(Shape(made.values.select(0, 0).shape())));
+  fmt::print("{}: {} samples {}\n", output, n,
+             recipe::shape_text(Shape(made.values.select(0, 0).shape())));
   fmt::print(stderr, "{:.2f} s, {:.1f} samples/s\n", seconds, static_cast<double>(n) / seconds);
 }
 
 int run(const Arguments& a) {
   init();
   const io::Yaml bag = bag_of(a);
-  train::Options o(&bag, "", a.folder);
-  if (!is_run(a.folder)) {
+  recipe::Options o(&bag, "", a.folder);
+  if (!recipe::is_run(a.folder)) {
     TD_CHECK(file_exists(a.folder + "/config.json"), Io,
              "'{}' is neither the folder of a run (recipe.yaml, metrics.jsonl) nor a Hugging Face "
              "folder (config.json)",
              a.folder);
     TD_CHECK(a.weights.empty(), Value,
-             "--weights is of runs: a Hugging Face folder has one set of weights");
+             "--weights is for runs: a Hugging Face folder has one set of weights");
     from_pretrained(a, o);
     return interrupted() ? 130 : 0;
   }
-  const OpenedRun opened = open_run(a.folder, a.weights);
-  TD_CHECK(opened.model.generate, Unsupported,
-           "the model '{}' answers inputs and makes nothing of its own\n`tandem predict {} --input "
-           "...` shows its answers.",
-           opened.type, a.folder);
+  const recipe::OpenedRun opened = recipe::open_run(a.folder, a.weights);
   NoGradGuard no_grad;
   (opened.model.generate.text ? run_text : run_arrays)(a, o, opened);
   return interrupted() ? 130 : 0;
@@ -263,7 +237,7 @@ int run(const Arguments& a) {
 void add_generate(CLI::App& app, int& code) {
   CLI::App* verb = app.add_subcommand(
       "generate",
-      "Text from a Hugging Face folder (GPT-2, Llama; T5 answers the prompt), text or pictures "
+      "Text from a Hugging Face folder (GPT-2, Llama; T5 answers the prompt), text or images "
       "from a run (gpt, char_rnn; ddpm, vae)\n\n"
       "  tandem generate FOLDER --prompt \"Once upon a time\" --max-new-tokens 50\n"
       "  tandem generate runs/shakespeare --prompt \"ROMEO:\" --max-new-tokens 300 "
@@ -282,7 +256,8 @@ void add_generate(CLI::App& app, int& code) {
     else if (auto* option = verb->add_option(f.name, given, f.help)->type_name(f.type); !f.several)
       option->expected(1);
   }
-  verb->add_option("--weights", a->weights, "Of a run: last (the default), or best by its monitor");
+  verb->add_option("--weights", a->weights,
+                   "Weights of a run: last (the default), or best by its monitor");
   verb->add_flag("--json", a->json, "Results as JSON");
   verb->callback([&code, a] { code = run(*a); });
 }

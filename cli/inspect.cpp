@@ -9,7 +9,7 @@
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
-#include "tandem/interop/weights.h"
+#include "tandem/weights/weights.h"
 
 namespace tandem::cli {
 namespace {
@@ -37,7 +37,7 @@ Json weights_as_json(const std::string& path, const StateDict& tensors) {
   }
   const bool folder = std::filesystem::is_directory(path);
   return {{"file", path},
-          {"format", folder ? "folder" : interop::to_string(interop::weights_format(path))},
+          {"format", folder ? "folder" : weights::to_string(weights::weights_format(path))},
           {"tensors", tensors.size()},
           {"elements", elements},
           {"bytes", bytes},
@@ -61,16 +61,16 @@ void print_weights(const Json& j, bool all) {
   }
 }
 
-Json port_as_json(const ModelPort& p) {
+Json port_as_json(const recipe::ModelPort& p) {
   return {{"name", p.name}, {"dtype", to_string(p.dtype)}, {"shape", p.shape}};
 }
 
-Json model_as_json(const ModelArguments& a, const std::string& shapes) {
-  LoadedModel model = load_model(a);
-  set_shapes(model, shapes);
-  const ForwardFigures f = figures_of(model, random_inputs(model));
+Json model_as_json(const recipe::ModelSource& a, const std::string& shapes) {
+  recipe::LoadedModel model = recipe::load_model(a);
+  recipe::set_shapes(model, shapes);
+  const recipe::ForwardFigures f = recipe::figures_of(model, recipe::random_inputs(model));
   Json inputs = Json::array(), outputs = Json::array(), ops = Json::object();
-  for (const ModelPort& p : model.inputs) inputs.push_back(port_as_json(p));
+  for (const recipe::ModelPort& p : model.inputs) inputs.push_back(port_as_json(p));
   for (size_t i = 0; i < model.outputs.size(); ++i) {
     model.outputs[i].shape.clear();
     for (const Dim d : f.outputs.at(i)) model.outputs[i].shape.push_back(d.value());
@@ -114,7 +114,7 @@ void add_inspect(CLI::App& app, int& code) {
                                       "  tandem inspect model.onnx --shapes x:8x3x224x224\n"
                                       "  tandem inspect resnet50 --shapes x:8x3x224x224 --json");
   struct Options {
-    ModelArguments model;
+    recipe::ModelSource model;
     std::string shapes;
     bool json = false, all = false;
   };
@@ -129,9 +129,9 @@ void add_inspect(CLI::App& app, int& code) {
   verb->callback([&code, o] {
     init();
     const bool file =
-        !is_onnx(o->model.model) &&
+        !recipe::is_onnx(o->model.model) &&
         (file_exists(o->model.model) || o->model.model.find_first_of("/.") != std::string::npos);
-    const Json j = file ? weights_as_json(o->model.model, interop::load_weights(o->model.model))
+    const Json j = file ? weights_as_json(o->model.model, weights::load_weights(o->model.model))
                         : model_as_json(o->model, o->shapes);
     if (o->json)
       fmt::print("{}\n", j.dump(2));

@@ -10,8 +10,8 @@
 
 #include "cli/commands_internal.h"
 #include "tandem/init.h"
-#include "tandem/interop/onnx_suite.h"
 #include "tandem/io/json.h"
+#include "tandem/onnx/suite.h"
 
 namespace tandem::cli {
 namespace {
@@ -24,10 +24,10 @@ struct Options {
 using Failures = std::vector<std::pair<std::string, std::string>>;
 
 /// One line per full-size net: its nodes, its ops by how often they stand there, what came.
-void print_nets(const std::vector<interop::OnnxCase>& cases, const Failures& failures) {
+void print_nets(const std::vector<onnx::OnnxCase>& cases, const Failures& failures) {
   size_t nets = 0, failed = 0;
   std::string lines;
-  for (const interop::OnnxCase& c : cases) {
+  for (const onnx::OnnxCase& c : cases) {
     if (!c.light) continue;
     std::string result = "passes";
     for (const auto& [name, reason] : failures)
@@ -35,8 +35,8 @@ void print_nets(const std::vector<interop::OnnxCase>& cases, const Failures& fai
     ++nets;
     failed += result != "passes";
     std::map<std::string, int> counts;
-    const interop::OnnxModel model = interop::OnnxModel::load(c.model);
-    for (const interop::OnnxNode& n : model.proto().graph.nodes) ++counts[n.op];
+    const onnx::OnnxModel model = onnx::OnnxModel::load(c.model);
+    for (const onnx::OnnxNode& n : model.proto().graph.nodes) ++counts[n.op];
     std::vector<std::pair<int, std::string>> ops;
     for (const auto& [op, count] : counts) ops.emplace_back(-count, op);
     std::sort(ops.begin(), ops.end());
@@ -48,16 +48,15 @@ void print_nets(const std::vector<interop::OnnxCase>& cases, const Failures& fai
   }
   fmt::print(
       "\n## Full-size nets\n\n"
-      "{} of {} nets of the folder `light`, counted above, pass: their models make the weights "
-      "themselves,\nthe input counts from 0 to 1 as ONNX's runner feeds it, and the outputs are "
+      "{} of {} nets of the folder `light`, counted above, pass. Their models generate their own "
+      "weights,\nthe input counts from 0 to 1 as in ONNX's runner, and the outputs are "
       "recorded.\n`tests/peers/onnx_light` compares them with onnxruntime, with random weights.\n\n"
       "| model | nodes | ops | result |\n|---|---|---|---|\n{}",
       nets - failed, nets, lines);
 }
 
 /// docs/onnx.md: what passes, what does not and why, and the ops that can be imported.
-void print_page(const std::vector<interop::OnnxCase>& cases, size_t passed,
-                const Failures& failures) {
+void print_page(const std::vector<onnx::OnnxCase>& cases, size_t passed, const Failures& failures) {
   fmt::print(
       "# ONNX\n\n"
       "`tandem onnx-test DIR` runs models against recorded inputs and outputs. The models are "
@@ -66,18 +65,19 @@ void print_page(const std::vector<interop::OnnxCase>& cases, size_t passed,
       "tolerances are those of\nits runner (relative 1e-3, absolute 1e-7 unless a model says "
       "otherwise). This page is what\n`build/release/tandem onnx-test build/deps/onnx_suite "
       "--markdown` prints.\nExport: [onnx-export.md](onnx-export.md).\n\n"
-      "{} of {} models pass. What does not:\n\n| model | reason |\n|---|---|\n",
+      "{} of {} models pass. The others:\n\n| model | reason |\n|---|---|\n",
       passed, cases.size());
   for (const auto& [name, reason] : failures)
     fmt::print("| {} | {} |\n", name, reason.substr(0, reason.find('\n')));
   fmt::print(
-      "\nThe recorded results of Bernoulli are draws of a generator whose state the models do not "
-      "hold. Those of\nthe inverse DFT hold rounding errors of a transform in single precision "
-      "where ours has zeros.\n");
+      "\nThe recorded results of Bernoulli are draws from a generator whose state is not part of "
+      "the "
+      "models. Those of\nthe inverse DFT contain rounding errors of a single-precision transform "
+      "where ours gives zeros.\n");
   print_nets(cases, failures);
   fmt::print("\n## Ops\n\nOpsets 1 to 27 of ai.onnx, ai.onnx.ml and the preview domains:\n\n");
   std::string line;
-  for (const std::string& op : interop::onnx_ops()) {
+  for (const std::string& op : onnx::onnx_ops()) {
     if (line.size() + op.size() + 2 > 98) {
       fmt::print("{},\n", line);
       line.clear();
@@ -89,15 +89,15 @@ void print_page(const std::vector<interop::OnnxCase>& cases, size_t passed,
 
 int run_suite(const Options& o) {
   init();
-  const std::vector<interop::OnnxCase> cases = interop::find_onnx_cases(o.folder, o.filter);
+  const std::vector<onnx::OnnxCase> cases = onnx::find_onnx_cases(o.folder, o.filter);
   TD_CHECK(!cases.empty(), Value, "there are no models in '{}'{}", o.folder,
            o.filter.empty() ? "" : fmt::format(" whose name holds '{}'", o.filter));
   size_t passed = 0, failed = 0;
   io::Json::Array list;
   Failures failures;
-  for (const interop::OnnxCase& c : cases) {
+  for (const onnx::OnnxCase& c : cases) {
     if (interrupted()) return 130;
-    const std::string reason = interop::run_onnx_case(c);
+    const std::string reason = onnx::run_onnx_case(c);
     (reason.empty() ? passed : failed)++;
     if (!reason.empty()) failures.emplace_back(c.name, reason);
     if (o.markdown) continue;

@@ -11,8 +11,8 @@
 #include "tandem/init.h"
 #include "tandem/plan/asked.h"
 #include "tandem/plan/claims.h"
+#include "tandem/plan/hardware/machine.h"
 #include "tandem/plan/jobs.h"
-#include "tandem/plan/machine.h"
 #include "tandem/plan/plan.h"
 #include "tandem/plan/report.h"
 
@@ -35,7 +35,7 @@ int64_t count(const std::string& text, const char* option, int64_t low, int64_t 
   return text.empty() ? 0 : plan::whole_number(text, option, low, high);
 }
 
-// The model, or the recipe as it stands; then what the options say.
+// The model, or the recipe unchanged; then the options.
 plan::PlanRequest request_of(const PlanOptions& o) {
   const bool recipe = o.model.ends_with(".yaml") || o.model.ends_with(".yml");
   plan::PlanRequest r;
@@ -97,10 +97,10 @@ io::Json ranked_json(const std::vector<plan::Ranked>& all) {
   return io::Json(std::move(rows));
 }
 
-void judge(const PlanOptions& o, const plan::PlanRequest& r, const plan::Catalog& catalog,
-           int& code) {
-  const plan::Judged j = plan::check_claim(r, plan::claim_of(o.claim), catalog,
-                                           fmt::format("{} in {}", o.model, o.claim));
+void evaluate(const PlanOptions& o, const plan::PlanRequest& r, const plan::Catalog& catalog,
+              int& code) {
+  const plan::Evaluated j = plan::check_claim(r, plan::claim_of(o.claim), catalog,
+                                              fmt::format("{} in {}", o.model, o.claim));
   if (j.verdict != plan::Verdict::possible) code = 3;
   if (o.json) {
     io::Json::Array arithmetic;
@@ -152,7 +152,7 @@ void run_plan(const PlanOptions& o, int& code) {
            "there is no model to plan\nGive a name (tandem plan resnet50), family:size or a file.");
   const plan::PlanRequest r = request_of(o);
   if (!o.claim.empty()) {
-    judge(o, r, catalog, code);
+    evaluate(o, r, catalog, code);
     return;
   }
   if (o.rank) {
@@ -214,7 +214,7 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option(
       "model", o->model,
       "A model's name, family:size, a recipe, an ONNX file, a config.json or its folder");
-  verb->add_flag("--claims", o->claims, "Published statements, judged, as a page");
+  verb->add_flag("--claims", o->claims, "Published statements, evaluated, as a page");
   verb->add_option("--measured", o->measured,
                    "With --claims: what bench/claims_mnist wrote (docs/claims_mnist.json)");
   verb->add_option("--check-claim", o->claim,
@@ -249,7 +249,7 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_flag("--clip-norm", o->clip_norm, "Gradients are clipped by the norm of all");
   verb->add_flag("--eight-bit-state", o->eight_bit, "Optimizer state in 8 bits");
   verb->add_option("--sequence", o->sequence, "Tokens of a sample");
-  verb->add_option("--image-size", o->image_size, "Size of the pictures");
+  verb->add_option("--image-size", o->image_size, "Size of the images");
   verb->add_option("--shapes", o->shapes, "Inputs of an ONNX file, as x:8x3x224x224");
   verb->add_option("--loss", o->loss,
                    "Behind an ONNX file's first output: cross_entropy, mse or output");

@@ -2,7 +2,7 @@
 // What the verbs plan and advise share with others.
 #pragma once
 
-#include "tandem/plan/catalog.h"
+#include "tandem/plan/hardware/catalog.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/plan.h"
 

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recipe as something to plan: its model and loss on the shapes of one batch of its data.
-#include <cctype>
-
 #include "cli/plan_internal.h"
-#include "cli/recipe_internal.h"
 #include "tandem/base/nearest.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/ops/ops.h"
+#include "tandem/optim/optimizers.h"
+#include "tandem/recipe/recipe.h"
 
 namespace tandem::cli {
 namespace {
 
 template <class Map>
-const typename Map::mapped_type& component(const Map& known, train::Options& o, const char* what) {
+const typename Map::mapped_type& component(const Map& known, recipe::Options& o, const char* what) {
   const std::string type = o.text("type");
   if (const auto at = known.find(type); at != known.end()) return at->second;
   std::vector<std::string> names;
@@ -22,20 +21,17 @@ const typename Map::mapped_type& component(const Map& known, train::Options& o, 
                      (near.empty() ? "" : ", did you mean '" + near + "'?"));
 }
 
-// The plan's name of a recipe's optimizer: the same but for capitals; what state it keeps decides.
-std::string optimizer_of(train::Options& o) {
-  std::map<std::string, std::string> names;
-  for (const std::string& name : plan::optimizer_names()) {
-    std::string small = name;
-    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    names.emplace(small, name);
-  }
-  const std::string name = component(names, o, "optimizer that is planned");
+// The plan's name of a recipe's optimizer: what state it keeps decides.
+std::string optimizer_of(recipe::Options& o) {
+  const std::string type = o.text("type");
+  const optim::OptimizerRow* row = optim::optimizers().find(type);
+  if (!row || row->needs_closure) o.fail("type", optim::optimizers().unknown(type));
+  const std::string name = row->type;
   return name == "SGD" && o.number("momentum", 0.0) > 0 ? "SGD-momentum" : name;
 }
 
-// As train::run_recipe() reads it.
-void read_trainer(train::Options& o, plan::PlanRequest& r) {
+// As recipe::run_recipe() reads it.
+void read_trainer(recipe::Options& o, plan::PlanRequest& r) {
   const train::TrainerOptions usual;
   r.compiled = o.flag("compile", usual.compile);
   r.accumulate = static_cast<int>(o.whole("accumulate", usual.accumulate));
@@ -50,17 +46,17 @@ void read_trainer(train::Options& o, plan::PlanRequest& r) {
 }  // namespace
 
 plan::PlanRequest recipe_request(const std::string& path) {
-  auto recipe = std::make_shared<train::Recipe>(train::Recipe::load(path));
-  auto registry = std::make_shared<train::Registry>(recipe_registry(false));
-  train::Options root(&recipe->root, "", recipe->file);
+  auto recipe = std::make_shared<recipe::Recipe>(recipe::Recipe::load(path));
+  auto registry = std::make_shared<recipe::Registry>(recipe::Registry::standard(false));
+  recipe::Options root(&recipe->root, "", recipe->file);
   TD_CHECK(!root.has("agent"), Unsupported,
            "'{}' trains an agent in an environment: it has no batch of data to plan", path);
   plan::PlanRequest r;
-  train::Options trainer_o = root.part("trainer"), optim_o = root.part("optim");
+  recipe::Options trainer_o = root.part("trainer"), optim_o = root.part("optim");
   read_trainer(trainer_o, r);
   if (root.has("optim")) r.optimizer = optimizer_of(optim_o);
-  train::Options data_o = root.part("data");
-  train::RecipeData data = component(registry->data, data_o, "data set")(
+  recipe::Options data_o = root.part("data");
+  recipe::RecipeData data = component(registry->data, data_o, "data set")(
       data_o, static_cast<uint64_t>(root.whole("seed", 0)));
   const train::Batch sample = data.train.fields(0);
   TD_CHECK(!sample.empty(), Value, "{}: the data has no batch", path);
@@ -84,12 +80,12 @@ plan::PlanRequest recipe_request(const std::string& path) {
   std::vector<Shaped> shapes;
   for (const Tensor& t : sample) shapes.push_back({t.shape(), t.dtype()});
   job.make = [recipe, registry, shapes, info = data.info](int64_t batch) {
-    train::Options top(&recipe->root, "", recipe->file);
-    train::Options model_o = top.part("model"), loss_o = top.part("loss");
-    auto model = std::make_shared<train::RecipeModel>(
+    recipe::Options top(&recipe->root, "", recipe->file);
+    recipe::Options model_o = top.part("model"), loss_o = top.part("loss");
+    auto model = std::make_shared<recipe::RecipeModel>(
         component(registry->model, model_o, "model")(model_o, info));
     // A model may have a loss of its own.
-    auto loss = std::make_shared<train::RecipeLoss>();
+    auto loss = std::make_shared<recipe::RecipeLoss>();
     if (!model->step) *loss = component(registry->loss, loss_o, "loss")(loss_o);
     auto m = std::make_shared<plan::JobModel>();
     m->parameters = model->module->parameters();

@@ -2,9 +2,9 @@
 // The trainer's progress line under the tool's names.
 #pragma once
 
-#include "tandem/train/progress.h"
+#include "tandem/runs/progress.h"
 
 namespace tandem::cli {
-using train::duration;
-using train::Progress;
+using runs::duration;
+using runs::Progress;
 }  // namespace tandem::cli

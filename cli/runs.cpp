@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done with runs that are there: `tandem runs list|compare`, `tandem report`, `tandem
-// eval`; and with recipes that are to be: `tandem init-config`, `tandem render-config`.
+// Verbs for existing runs (`tandem runs list|compare`, `tandem report`, `tandem eval`) and for new
+// recipes (`tandem init-config`, `tandem render-config`).
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -10,13 +10,13 @@
 
 #include "cli/commands_internal.h"
 #include "cli/progress_internal.h"
-#include "cli/recipe_internal.h"
 #include "tandem/base/folder.h"
 #include "tandem/base/nearest.h"
 #include "tandem/init.h"
-#include "tandem/interop/weights.h"
 #include "tandem/ops/ops.h"
-#include "tandem/train/run_record.h"
+#include "tandem/recipe/train.h"
+#include "tandem/runs/run_record.h"
+#include "tandem/weights/weights.h"
 
 namespace tandem::cli {
 namespace {
@@ -32,9 +32,9 @@ std::string age(double started) {
   return fmt::format("{:.0f} days ago", s / 86400);
 }
 
-io::Json as_json(const train::RunRecord& r) {
+io::Json as_json(const runs::RunRecord& r) {
   io::Json::Object values;
-  if (const io::Json* v = r.judgement.find("values"); v && v->as_object())
+  if (const io::Json* v = r.evaluation.find("values"); v && v->as_object())
     for (const auto& [name, value] : *v->as_object()) values.emplace_back(name, value);
   for (const auto& [name, s] : r.values)
     if (name.rfind("val/", 0) == 0 || name == "train/loss")
@@ -66,11 +66,12 @@ struct RunsOptions {
 };
 
 int list_verb(const RunsOptions& o) {
-  TD_CHECK(file_exists(o.folder), Io, "there is no folder '{}'\nSay where the runs lie.", o.folder);
-  const std::vector<train::RunRecord> runs = train::list_runs(o.folder);
+  TD_CHECK(file_exists(o.folder), Io,
+           "there is no folder '{}'\nName the folder that holds the runs.", o.folder);
+  const std::vector<runs::RunRecord> runs = runs::list_runs(o.folder);
   if (o.json) {
     io::Json::Array all;
-    for (const train::RunRecord& r : runs) all.push_back(as_json(r));
+    for (const runs::RunRecord& r : runs) all.push_back(as_json(r));
     fmt::print("{}\n", io::Json(std::move(all)).dump());
     return 0;
   }
@@ -80,7 +81,7 @@ int list_verb(const RunsOptions& o) {
   }
   std::vector<std::vector<std::string>> rows{
       {"run", "status", "started", "time", "steps", "result"}};
-  for (const train::RunRecord& r : runs) {
+  for (const runs::RunRecord& r : runs) {
     const std::string metric = r.headline();
     rows.push_back({r.folder.substr(r.folder.rfind('/') + 1), r.status, age(r.started),
                     duration(r.seconds), fmt::format("{}", r.steps),
@@ -91,24 +92,24 @@ int list_verb(const RunsOptions& o) {
 }
 
 int compare_verb(const RunsOptions& o) {
-  std::vector<train::RunRecord> runs;
-  for (const std::string& f : o.folders) runs.push_back(train::read_run(f));
+  std::vector<runs::RunRecord> runs;
+  for (const std::string& f : o.folders) runs.push_back(runs::read_run(f));
   if (!o.html.empty()) {
-    write_file(o.html, train::compare_report(runs));
+    write_file(o.html, runs::compare_report(runs));
     fmt::print("{}\n", o.html);
   }
   if (o.json) {
     io::Json::Array all;
-    for (const train::RunRecord& r : runs) all.push_back(as_json(r));
+    for (const runs::RunRecord& r : runs) all.push_back(as_json(r));
     fmt::print("{}\n", io::Json(std::move(all)).dump());
     return 0;
   }
   std::vector<std::string> labels, names, shown;
-  for (const train::RunRecord& r : runs) {
+  for (const runs::RunRecord& r : runs) {
     labels.push_back(r.folder.substr(r.folder.rfind('/') + 1));
     for (const auto& [name, s] : r.values)
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    if (const io::Json* v = r.judgement.find("values"); v && v->as_object())
+    if (const io::Json* v = r.evaluation.find("values"); v && v->as_object())
       for (const auto& [name, value] : *v->as_object())
         if (std::find(shown.begin(), shown.end(), name) == shown.end()) shown.push_back(name);
   }
@@ -130,42 +131,42 @@ int compare_verb(const RunsOptions& o) {
         if (drawn.empty() && std::find(names.begin(), names.end(), n) != names.end())
           drawn.emplace_back(n);
     for (const std::string& n : drawn) {
-      std::vector<train::Series> group;
+      std::vector<runs::Series> group;
       for (size_t k = 0; k < runs.size(); ++k)
-        if (const train::Series* s = runs[k].find(n)) {
+        if (const runs::Series* s = runs[k].find(n)) {
           group.push_back(*s);
           group.back().name = labels[k];
         }
-      fmt::print("{}\n", train::terminal_plot(n, group, 78, 12, isatty(STDOUT_FILENO) != 0));
+      fmt::print("{}\n", runs::terminal_plot(n, group, 78, 12, isatty(STDOUT_FILENO) != 0));
     }
   }
   std::vector<std::vector<std::string>> rows{{""}};
   rows[0].insert(rows[0].end(), labels.begin(), labels.end());
   auto add = [&](const std::string& key, auto value) {
     rows.push_back({key});
-    for (const train::RunRecord& r : runs) rows.back().push_back(value(r));
+    for (const runs::RunRecord& r : runs) rows.back().push_back(value(r));
   };
   for (const std::string& n : shown)
-    add(n, [&](const train::RunRecord& r) { return short_number(r.value(n)); });
-  add("steps", [](const train::RunRecord& r) { return fmt::format("{}", r.steps); });
-  add("time", [](const train::RunRecord& r) { return duration(r.seconds); });
+    add(n, [&](const runs::RunRecord& r) { return short_number(r.value(n)); });
+  add("steps", [](const runs::RunRecord& r) { return fmt::format("{}", r.steps); });
+  add("time", [](const runs::RunRecord& r) { return duration(r.seconds); });
   std::map<std::string, int> keys;
-  for (const train::RunRecord& r : runs)
+  for (const runs::RunRecord& r : runs)
     for (const auto& [key, value] : r.settings) keys[key] = 0;
   for (const auto& [key, unused] : keys) {
-    auto value = [&, k = key](const train::RunRecord& r) {
+    auto value = [&, k = key](const runs::RunRecord& r) {
       const auto it = r.settings.find(k);
       return it == r.settings.end() ? std::string("-") : it->second;
     };
     bool differs = false;
-    for (const train::RunRecord& r : runs) differs = differs || value(r) != value(runs[0]);
+    for (const runs::RunRecord& r : runs) differs = differs || value(r) != value(runs[0]);
     if (differs) add(key, value);
   }
   print_rows(rows);
   return 0;
 }
 
-// One array of the rows of all batches; of batches that differ in more than their number one each.
+// One array of all rows; one array per batch where the batches differ in more than their size.
 void write_outputs(const std::vector<Tensor>& batches, const std::string& file) {
   const auto sample = [](const Tensor& y) { return Shape(y.select(0, 0).shape()); };
   bool equal = true;
@@ -175,27 +176,18 @@ void write_outputs(const std::vector<Tensor>& batches, const std::string& file) 
     named["output"] = cat(batches, 0);
   else
     for (size_t i = 0; i < batches.size(); ++i) named[fmt::format("output.{}", i)] = batches[i];
-  interop::save_weights(named, file);
+  weights::save_weights(named, file);
 }
 
 int eval_verb(const RunsOptions& o) {
   init();
   const std::string run = o.folders.at(0);
-  TD_CHECK(file_exists(run + "/recipe.yaml"), Io,
-           "'{}' is no folder of a run: it has no recipe.yaml", run);
-  const train::Recipe recipe = train::Recipe::load(
-      run + "/recipe.yaml", std::vector<std::string>(o.folders.begin() + 1, o.folders.end()));
-  train::Logs logs;
-  with_recipe(recipe, recipe_registry(false), [&](train::RecipeParts& parts) {
-    parts.model.module->load_state_dict(train::run_weights(run, train::run_weights_of(o.weights)));
-    std::string split = o.split;
-    if (split.empty()) split = parts.data.test ? "test" : parts.data.val ? "val" : "train";
-    std::vector<Tensor> outputs;
-    std::function<void(const Tensor&)> keep;
-    if (!o.outputs.empty()) keep = [&](const Tensor& y) { outputs.push_back(y); };
-    logs = judge_run(parts, split, run, keep);
-    if (keep) write_outputs(outputs, o.outputs);
-  });
+  std::vector<Tensor> outputs;
+  recipe::EvaluateOptions options{.split = o.split, .weights = o.weights};
+  options.overrides.assign(o.folders.begin() + 1, o.folders.end());
+  if (!o.outputs.empty()) options.outputs = [&](const Tensor& y) { outputs.push_back(y); };
+  const train::Logs logs = recipe::evaluate(run, options);
+  if (!o.outputs.empty()) write_outputs(outputs, o.outputs);
   if (o.json) {
     io::Json::Object j{{"folder", run}};
     for (const auto& [name, value] : logs) j.emplace_back(name, value);
@@ -207,7 +199,7 @@ int eval_verb(const RunsOptions& o) {
   return 0;
 }
 
-// ---- recipes to be
+// ---- new recipes
 
 std::string list_of(const auto& map) {
   std::string out;
@@ -221,16 +213,16 @@ struct ConfigOptions {
   std::vector<std::string> overrides;
 };
 
-std::string resolved_text(const train::Recipe& r) {
+std::string resolved_text(const recipe::Recipe& r) {
   std::string text;
-  with_recipe(r, recipe_registry(),
-              [&](train::RecipeParts& parts) { text = parts.resolved.dump(); });
+  with_recipe(r, recipe::Registry::standard(),
+              [&](recipe::RecipeParts& parts) { text = parts.resolved.dump(); });
   return text;
 }
 
 int render_verb(const ConfigOptions& o) {
   init();
-  const std::string text = resolved_text(train::Recipe::load(o.recipe, o.overrides));
+  const std::string text = resolved_text(recipe::Recipe::load(o.recipe, o.overrides));
   if (o.out.empty())
     fmt::print("{}", text);
   else
@@ -240,8 +232,8 @@ int render_verb(const ConfigOptions& o) {
 
 int init_verb(const ConfigOptions& o) {
   init();
-  const train::Registry all = recipe_registry();
-  train::Recipe r;
+  const recipe::Registry all = recipe::Registry::standard();
+  recipe::Recipe r;
   r.file = "the recipe";
   r.root = io::parse_yaml(fmt::format(
       "recipe: my-recipe\nseed: 0\ndata: {{type: {}}}\nmodel: {{type: {}}}\nloss: {{type: "
@@ -259,12 +251,13 @@ int init_verb(const ConfigOptions& o) {
   try {
     text += resolved_text(r);
   } catch (const Error& e) {
-    // A name that does not exist is the user's mistake; data that is not here is not.
+    // A wrong name is the user's mistake; missing data is not.
     if (e.kind() != ErrorKind::Io &&
         std::string(e.what()).find("is missing") == std::string::npos &&
         std::string(e.what()).find("is not given") == std::string::npos)
       throw;
-    text += fmt::format("# Only the parts that were given, for want of data:\n# {}\n", e.what());
+    text += fmt::format("# Only the parts that were given, because the data is missing:\n# {}\n",
+                        e.what());
     text += r.root.dump();
   }
   if (o.out.empty()) {
@@ -282,18 +275,18 @@ int init_verb(const ConfigOptions& o) {
 void add_runs(CLI::App& app, int& code) {
   auto o = std::make_shared<RunsOptions>();
   CLI::App* verb = app.add_subcommand("runs",
-                                      "Runs that were made\n\n"
+                                      "List and compare runs\n\n"
                                       "  tandem runs list\n"
                                       "  tandem runs compare runs/a runs/b --html ab.html");
   verb->require_subcommand(1);
   CLI::App* list = verb->add_subcommand("list", "The runs in a folder, oldest first");
-  list->add_option("folder", o->folder, "Where they lie")->capture_default_str();
+  list->add_option("folder", o->folder, "Folder of the runs")->capture_default_str();
   list->add_flag("--json", o->json, "JSON on stdout");
   list->callback([o, &code] { code = list_verb(*o); });
   CLI::App* compare =
-      verb->add_subcommand("compare", "Curves, figures and settings of runs beside each other");
+      verb->add_subcommand("compare", "Compare the curves, figures and settings of runs");
   compare->add_option("runs", o->folders, "Folders of runs")->required();
-  compare->add_option("--metric", o->metric, "Which curve to draw, such as val/accuracy");
+  compare->add_option("--metric", o->metric, "The curve to plot, such as val/accuracy");
   compare->add_option("--html", o->html, "Write a page with all curves here");
   compare->add_flag("--no-plot", o->no_plot, "The table only");
   compare->add_flag("--json", o->json, "JSON on stdout");
@@ -301,7 +294,7 @@ void add_runs(CLI::App& app, int& code) {
 
   auto e = std::make_shared<RunsOptions>();
   CLI::App* eval = app.add_subcommand("eval",
-                                      "Judge a run's model on its data, and renew its report\n\n"
+                                      "Evaluate a run's model on its data and update its report\n\n"
                                       "  tandem eval runs/digits-mlp-20260101-120000\n"
                                       "  tandem eval runs/a --split val data.root=photos");
   eval->add_option("run", e->folders, "A run's folder, and changes to its recipe")->required();
@@ -315,12 +308,13 @@ void add_runs(CLI::App& app, int& code) {
   eval->callback([e, &code] { code = eval_verb(*e); });
 
   auto r = std::make_shared<RunsOptions>();
-  CLI::App* report = app.add_subcommand("report", "Write report.html of a run from what it left");
+  CLI::App* report =
+      app.add_subcommand("report", "Write report.html of a run from the files in its folder");
   report->add_option("run", r->folder, "A run's folder")->required();
-  report->add_option("--html", r->html, "Where to; default: report.html in the folder");
+  report->add_option("--html", r->html, "Output file; default: report.html in the folder");
   report->callback([r, &code] {
     const std::string out = r->html.empty() ? r->folder + "/report.html" : r->html;
-    write_file(out, train::run_report(train::read_run(r->folder)));
+    write_file(out, runs::run_report(runs::read_run(r->folder)));
     fmt::print("{}\n", out);
     code = 0;
   });
@@ -339,7 +333,7 @@ void add_config(CLI::App& app, int& code) {
   auto i = std::make_shared<ConfigOptions>();
   CLI::App* init = app.add_subcommand(
       "init-config",
-      "A recipe to begin with, every default written out\n\n"
+      "Write a starter recipe with every default spelled out\n\n"
       "  tandem init-config --data image_folder --model lenet data.root=photos --out my.yaml");
   init->add_option("overrides", i->overrides, "Changes, such as data.root=photos");
   init->add_option("--data", i->data, "Data set")->capture_default_str();
@@ -347,7 +341,7 @@ void add_config(CLI::App& app, int& code) {
   init->add_option("--loss", i->loss, "Loss")->capture_default_str();
   init->add_option("--optim", i->optim, "Optimizer")->capture_default_str();
   init->add_option("--sched", i->sched, "Schedule of the learning rate")->capture_default_str();
-  init->add_option("--out", i->out, "Write it here; default: the terminal");
+  init->add_option("--out", i->out, "Output file; default: the terminal");
   init->callback([i, &code] { code = init_verb(*i); });
 }
 

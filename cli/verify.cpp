@@ -10,9 +10,9 @@
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
-#include "tandem/interop/weights.h"
 #include "tandem/tandem.h"
 #include "tandem/tensor/strided.h"
+#include "tandem/weights/weights.h"
 
 namespace tandem::cli {
 namespace {
@@ -42,31 +42,31 @@ Difference compare(const Tensor& a, const Tensor& b, double rtol, double atol) {
 
 struct Options {
   std::string a, b, input, shapes;
-  ModelArguments model;
+  recipe::ModelSource model;
   double rtol = 0, atol = 0;
   bool json = false;
 };
 
 /// Outputs of two models on the same inputs, by their order; of one beside a file, by their names.
 std::pair<StateDict, StateDict> outputs_of(const Options& o) {
-  ModelArguments first = o.model, second = o.model;
+  recipe::ModelSource first = o.model, second = o.model;
   first.model = o.a;
   second.model = o.b;
-  const bool both = is_model(o.a) && is_model(o.b);
-  LoadedModel one = load_model(is_model(o.a) ? first : second);
-  set_shapes(one, o.shapes);
+  const bool both = recipe::is_model(o.a) && recipe::is_model(o.b);
+  recipe::LoadedModel one = recipe::load_model(recipe::is_model(o.a) ? first : second);
+  recipe::set_shapes(one, o.shapes);
   manual_seed(0);
   const std::vector<Tensor> inputs =
-      o.input.empty() ? random_inputs(one) : file_inputs(o.input, one);
+      o.input.empty() ? recipe::random_inputs(one) : recipe::file_inputs(o.input, one);
   NoGradGuard no_grad;
-  const auto run = [&](const LoadedModel& m) {
+  const auto run = [&](const recipe::LoadedModel& m) {
     StateDict d;
     const std::vector<Tensor> y = m.run(inputs);
     for (size_t i = 0; i < y.size(); ++i) d[one.outputs.at(i).name] = y[i];
     return d;
   };
   if (both) {
-    const LoadedModel two = load_model(second);
+    const recipe::LoadedModel two = recipe::load_model(second);
     TD_CHECK(one.inputs.size() == two.inputs.size() && one.outputs.size() == two.outputs.size(),
              Value, "'{}' takes {} inputs and gives {} outputs, '{}' {} and {}", o.a,
              one.inputs.size(), one.outputs.size(), o.b, two.inputs.size(), two.outputs.size());
@@ -74,8 +74,8 @@ std::pair<StateDict, StateDict> outputs_of(const Options& o) {
   }
   TD_CHECK(!o.input.empty(), Value,
            "a model beside a file of outputs wants the inputs they were made from\nGive --input.");
-  if (is_model(o.a)) return {run(one), interop::load_weights(o.b)};
-  return {interop::load_weights(o.a), run(one)};
+  if (recipe::is_model(o.a)) return {run(one), weights::load_weights(o.b)};
+  return {weights::load_weights(o.a), run(one)};
 }
 
 }  // namespace
@@ -101,11 +101,11 @@ void add_verify(CLI::App& app, int& code) {
   verb->callback([&code, o] {
     init();
     StateDict a, b;
-    if (is_model(o->a) || is_model(o->b)) {
+    if (recipe::is_model(o->a) || recipe::is_model(o->b)) {
       std::tie(a, b) = outputs_of(*o);
     } else {
-      a = interop::load_weights(o->a);
-      b = interop::load_weights(o->b);
+      a = weights::load_weights(o->a);
+      b = weights::load_weights(o->b);
     }
     nlohmann::ordered_json differences = nlohmann::ordered_json::array();
     auto add = [&](const std::string& name, const std::string& what) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DOUT=file.cpp -DROOT=source -P PreludeText.cmake: the texts that emitted C begins with, as a
-# C++ source. Comment and #include lines are left out: the texts follow each other.
+# cmake -DOUT=file.cpp -DROOT=source -P PreludeText.cmake: writes the headers with which emitted C begins
+# as one string in a C++ source, without their comment and #include lines.
 set(text "")
 foreach(name IN ITEMS base/math_prelude.h base/math_prelude_special.h codegen/scalar_ops.h
     codegen/fold_ops.h)
@@ -9,7 +9,7 @@ foreach(name IN ITEMS base/math_prelude.h base/math_prelude_special.h codegen/sc
   string(REGEX REPLACE "\n#include [^\n]*" "" part "${part}")
   string(APPEND text "${part}")
 endforeach()
-# A string literal has room for 64 KiB in every compiler; pieces are joined by the compiler.
+# A string literal may be 64 KiB long in every compiler; the compiler concatenates the pieces.
 string(LENGTH "${text}" length)
 set(literals "")
 set(at 0)

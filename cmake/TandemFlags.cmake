@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiler flags: one target for what every file of the project gets, and one rule by file name for
-# kernels. Bits must not depend on the compiler, so nothing may contract to FMA on its own.
+# Compiler flags: one target with the flags of every file in the project, and one rule by file name for
+# kernels. Results must not depend on the compiler, so it may not contract to FMA by itself.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # no path of this machine in what is built
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # keeps paths of this machine out of the binaries
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or Sanitize" FORCE)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
-# Instrumented code takes long to optimise: only the rooms that compute are (tandem/CMakeLists.txt).
+# Optimising instrumented code takes long, so only the rooms that compute are optimised (tandem/CMakeLists.txt).
 set(CMAKE_CXX_FLAGS_SANITIZE "-O0 -g1 -fno-omit-frame-pointer")
 
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -26,9 +26,9 @@ if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(tandem_flags INTERFACE)
-# File names inside what is built: "@tandem/ops/conv.cpp" for the library (so an error can tell the
+# File names in the binaries: "@tandem/ops/conv/conv.cpp" for the library (so an error can tell the
 # user's line from ours), "tests/..." for the rest; debuggers find sources from the top folder. GCC
-# takes the last map that matches, clang the longest.
+# uses the last map that matches, clang the longest.
 target_compile_options(tandem_flags INTERFACE
   -Wall -Wextra -Wno-missing-field-initializers
   -ffp-contract=off -fno-semantic-interposition
@@ -48,11 +48,11 @@ if(TANDEM_SANITIZE)
   endif()
 endif()
 
-# Kernel files choose their instruction set by the end of their name, in `codegen` and `cpu` only:
+# The end of a kernel file's name selects its instruction set, in `codegen` and `backend/cpu` only:
 #   *_base.cpp  *_avx2.cpp  *_avx512.cpp           vector code without FMA: same bits everywhere
 #   *_fma_avx2.cpp  *_fma_avx512.cpp               FMA intrinsics (matrix kernels)
-#   *_bf16_avx512.cpp                              products of bf16 (AVX-512 BF16)
-# Such files are entered only after a check of the processor at run time.
+#   *_bf16_avx512.cpp                              bf16 matmuls (AVX-512 BF16)
+# Code in such files runs only after the processor has been checked at run time.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   set(TANDEM_X86 ON)
 endif()
@@ -60,7 +60,7 @@ function(tandem_kernel_flags file)
   get_filename_component(stem "${file}" NAME_WE)
   set(flags "")
   if(stem MATCHES "_(base|avx2|avx512)$" AND CMAKE_BUILD_TYPE STREQUAL "Sanitize")
-    set(flags -Wno-pass-failed)  # checks of each access keep loops from being vectors
+    set(flags -Wno-pass-failed)  # checking each access prevents vectorisation
   elseif(stem MATCHES "_(base|avx2|avx512)$")
     set(flags -O3 -fno-math-errno)
   elseif(CMAKE_BUILD_TYPE STREQUAL "Debug")
@@ -78,7 +78,7 @@ function(tandem_kernel_flags file)
     if(stem MATCHES "_fma_avx(2|512)$")
       list(APPEND flags -mfma)
     elseif(stem MATCHES "_avx2$" OR (stem MATCHES "_avx512$" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"))
-      list(APPEND flags -mno-fma)  # clang would take AVX-512 away with it
+      list(APPEND flags -mno-fma)  # clang would disable AVX-512 along with it
     endif()
   endif()
   if(flags)

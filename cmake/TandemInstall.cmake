@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` gives: headers (.h and the .def lists they
-# include) whose name has no _internal, libtandem.so with libdnnl beside
-# it, find_package(Tandem) and pkg-config. The tool is installed by cli/CMakeLists.txt.
+# What `cmake --install` installs: headers (.h and the .def lists they
+# include) without _internal in their name, libtandem.so with libdnnl next
+# to it, find_package(Tandem) and pkg-config. cli/CMakeLists.txt installs the tool.
 include(CMakePackageConfigHelpers)
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Tandem")
 
@@ -19,7 +19,7 @@ if(TANDEM_HAVE_ONEDNN)
     OPTIONAL)
 endif()
 
-# gdb's pretty printers, and the file by which gdb loads them beside the library.
+# gdb's pretty printers, and the file next to the library from which gdb loads them.
 install(FILES "${CMAKE_SOURCE_DIR}/scripts/gdb/tandem_gdb.py"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/tandem/gdb")
 install(FILES "${CMAKE_SOURCE_DIR}/scripts/gdb/tandem_gdb.py"

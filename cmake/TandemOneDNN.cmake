@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds oneDNN where scripts/setup unpacked it (build/deps/onednn) or under TANDEM_ONEDNN_ROOT, and
-# makes the target tandem_dnnl. TANDEM_HAVE_ONEDNN says whether there is one. Nothing is downloaded.
-set(TANDEM_ONEDNN_ROOT "${CMAKE_SOURCE_DIR}/build/deps/onednn" CACHE PATH "Where oneDNN lies")
+# defines the target tandem_dnnl. TANDEM_HAVE_ONEDNN says whether it was found. Nothing is downloaded.
+set(TANDEM_ONEDNN_ROOT "${CMAKE_SOURCE_DIR}/build/deps/onednn" CACHE PATH "Folder of oneDNN")
 set(TANDEM_HAVE_ONEDNN OFF)
 if(TANDEM_ONEDNN STREQUAL "OFF")
-  message(STATUS "oneDNN: off by TANDEM_ONEDNN=OFF; own kernels and references are used")
+  message(STATUS "oneDNN: off (TANDEM_ONEDNN=OFF); using Tandem's own kernels and references")
   return()
 endif()
 
@@ -15,8 +15,8 @@ if(NOT EXISTS "${_header}" OR NOT _lib)
     message(FATAL_ERROR "oneDNN: not found under ${TANDEM_ONEDNN_ROOT}.\n"
       "Run scripts/setup, or set TANDEM_ONEDNN_ROOT, or TANDEM_ONEDNN=AUTO to build without it.")
   endif()
-  message(STATUS "oneDNN: not found; matmul, conv and pool use own kernels and references "
-    "(scripts/setup fetches it)")
+  message(STATUS "oneDNN: not found; matmul, conv and pool use Tandem's own kernels and references "
+    "(scripts/setup downloads it)")
   return()
 endif()
 list(GET _lib 0 _lib)
@@ -25,7 +25,7 @@ file(STRINGS "${TANDEM_ONEDNN_ROOT}/include/oneapi/dnnl/dnnl_version.h" _version
 list(TRANSFORM _version REPLACE ".* ([0-9]+)$" "\\1")
 list(JOIN _version "." TANDEM_ONEDNN_VERSION)
 
-# It is linked as libdnnl.so.3 beside libtandem.so, in the build tree as in an installed one.
+# Linked as libdnnl.so.3 next to libtandem.so, in the build tree as in an installed one.
 string(REGEX MATCH "libdnnl\\.so\\.[0-9]+" _soname "${_lib}")
 set(TANDEM_ONEDNN_FILE "${_lib}")
 set(TANDEM_ONEDNN_SONAME "${_soname}")

@@ -1,25 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds under sanitizers are made from nothing more often than others: there the headers that most
-# files read are parsed once. Other builds go without, so that each file names what it uses.
-#   tandem_precompile(TARGET HEADER...)   of a library or program
-#   tandem_precompile_from(TARGET OTHER)  the headers of OTHER, which is compiled alike
-if(TANDEM_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  set(TANDEM_PRECOMPILE ON)
+# Headers that most files include are parsed once per target. Building with TANDEM_PCH=OFF
+# shows whether each file includes what it uses.
+#   tandem_precompile(TARGET HEADER...)   precompiles headers for a library or program
+#   tandem_precompile_from(TARGET OTHER)  reuses those of OTHER, which has the same flags
+option(TANDEM_PCH "Precompile the headers that most files include" ON)
+if(TANDEM_PCH)
   set(CMAKE_PCH_WARN_INVALID ON)
-  # ccache reads through them when they hold no time and it may overlook macros that no file uses.
+  # ccache handles them if they contain no timestamps and if it may ignore macros that no file uses. Its keys include
+  # comments: gcc identifies precompiled headers by their whole text and parses one with another comment twice.
   if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${CMAKE_CXX_COMPILER_LAUNCHER}")
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_COMMENTS=1;${CMAKE_CXX_COMPILER_LAUNCHER}")
   endif()
 endif()
-function(tandem_precompile target)
-  if(TANDEM_PRECOMPILE)
+function(tandem_precompile_options target)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
+endfunction()
+function(tandem_precompile target)
+  if(TANDEM_PCH)
+    tandem_precompile_options(${target})
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()
 function(tandem_precompile_from target other)
-  if(TANDEM_PRECOMPILE)
-    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  if(TANDEM_PCH)
+    tandem_precompile_options(${target})
     target_precompile_headers(${target} REUSE_FROM ${other})
   endif()
 endfunction()

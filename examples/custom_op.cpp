@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops of your own, three ways: a pointwise row (derivative, vmap and all dtypes follow from its
-// expression), a row of other ops with a kernel of your own, and a function with its own
+// Your own ops, three ways: a pointwise row (derivative, vmap and all dtypes follow from its
+// expression), a row composed of other ops with its own kernel, and a function with its own
 // derivative.
 #include <tandem/graph/apply.h>
-#include <tandem/graph/scalar_expr.h>
+#include <tandem/graph/expression/scalar_expr.h>
 #include <tandem/tandem.h>
 
 #include <cmath>
@@ -21,11 +21,11 @@ constinit const OpDef bump_row =
     make_row("bump", Family::pointwise, Types::floating, {"x"}, nullptr)
         .expr(bump_expr)
         .doc("x / (1 + |x|)^2.");
-Tensor bump(Tensor x, Where where = Where::here()) {
-  return call(bump_row, nullptr, where, std::move(x));
+Tensor bump(Tensor x, SourceLocation loc = SourceLocation::here()) {
+  return call(bump_row, nullptr, loc, std::move(x));
 }
 
-// 2. Made of other ops, so it can be differentiated; on the CPU a kernel runs it whole.
+// 2. Composed of other ops, so it can be differentiated; on the CPU a kernel runs it as a whole.
 void row_norm_infer(InferCall& c) {
   TD_CHECK(c.in[0].rank() == 2, Shape, "x wants 2 dimensions, got {}", c.in[0].shape.to_string());
   c.out[0] = Spec(c.in[0].dtype, {c.in[0].shape[0]}, c.in[0].device);
@@ -34,8 +34,8 @@ void row_norm_body(BodyCall& c) { c.out[0] = sqrt(sum(square(c.in[0]), {1})); }
 constinit const OpDef row_norm_row = composite("row_norm", {"x"}, nullptr, row_norm_body)
                                          .infer(row_norm_infer)
                                          .doc("Euclidean length of each row of x [n, m]: [n].");
-Tensor row_norm(Tensor x, Where where = Where::here()) {
-  return call(row_norm_row, nullptr, where, std::move(x));
+Tensor row_norm(Tensor x, SourceLocation loc = SourceLocation::here()) {
+  return call(row_norm_row, nullptr, loc, std::move(x));
 }
 int g_kernel_runs = 0;
 bool row_norm_supports(const KernelCall& c) {
@@ -90,6 +90,6 @@ int main() {
                  });
   Tensor v = x.detach().requires_grad_();
   (clipped(v) * 7.0).sum().backward();
-  check("a derivative of your own", near(v.grad(), full({2, 2}, 0.1)));
+  check("your own derivative", near(v.grad(), full({2, 2}, 0.1)));
   return failures;
 }

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Makes a GoogleTest source of a translation table: each row whose second column holds code becomes a
-# test that runs it, after the setup of its table (<!-- setup: ... -->). Use:
+# Turns a translation table into a GoogleTest source: each row whose second column holds code becomes a
+# test that runs it, after its table's setup (<!-- setup: ... -->). Usage:
 # awk -v suite=FromPyTorch -f scripts/table_tests.awk docs/from-pytorch.md
 BEGIN {
-  print "// Made of a translation table by scripts/table_tests.awk."
-  print "#include <gtest/gtest.h>\n#include <tandem/tandem.h>\n#include <unistd.h>\nusing namespace tandem;"
+  print "// Made from a translation table by scripts/table_tests.awk."
+  print "#include <gtest/gtest.h>\n#include <tandem/onnx/export.h>\n#include <tandem/tandem.h>"
+  print "#include <tandem/weights/weights.h>\n#include <unistd.h>\nusing namespace tandem;"
   print "namespace {"
   print "struct Begin {\n  Begin() {\n    init();"
   print "    if (chdir(testing::TempDir().c_str()) != 0) std::abort();  // for the files they write"
@@ -19,7 +20,7 @@ BEGIN {
   line = $0
   gsub(/\\\|/, "\001", line)
   columns = split(line, cell, "|")
-  if (columns != 5) { print "#error " FILENAME ":" FNR ": a row of " columns - 2 " columns, wanted are 3"; next }
+  if (columns != 5) { print "#error " FILENAME ":" FNR ": a row of " columns - 2 " columns, expected 3"; next }
   code = cell[3]
   gsub(/\001/, "|", code)
   if (first) {  # the names of the columns
@@ -27,7 +28,7 @@ BEGIN {
     next
   }
   if (code ~ /not there yet/) { missing++; next }
-  if (code !~ /^ `.*` $/) { print "#error " FILENAME ":" FNR ": the second column is no code"; next }
+  if (code !~ /^ `.*` $/) { print "#error " FILENAME ":" FNR ": the second column is not code"; next }
   code = substr(code, 3, length(code) - 4)
   if (code !~ /;$/) code = code ";"
   printf "TEST(%s, Line%d) {\n  manual_seed(0);\n  %s\n  {\n#line %d \"%s\"\n    %s\n  }\n}\n", suite, FNR, setup, FNR, FILENAME, code
@@ -35,6 +36,6 @@ BEGIN {
 }
 /^## / { first = 1 }
 END {
-  if (rows < 40) print "#error " FILENAME ": only " rows + 0 " rows were found"
+  if (rows < 40) print "#error " FILENAME ": only " rows + 0 " rows found"
   print "}  // namespace"
 }

@@ -4,8 +4,8 @@
 #include <cctype>
 #include <mutex>
 
-#include "tandem/compile/control_kernels.h"
-#include "tandem/cpu/cpu.h"
+#include "tandem/backend/cpu/cpu.h"
+#include "tandem/compile/lowering/control_kernels.h"
 #include "tandem/grad/control_flow.h"
 #include "tandem/graph/node.h"
 #include "tandem/ops/ops.h"

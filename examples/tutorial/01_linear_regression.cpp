@@ -15,7 +15,7 @@ int main() {
     loss.backward();
     opt.step();
   }
-  float slope = line.weight.value().item<float>(), start = line.bias.value().item<float>();
-  print("y = {:.2f} x + {:.2f}\n", slope, start);
-  return std::abs(slope - 3) < 0.1f && std::abs(start - 2) < 0.1f ? 0 : 1;
+  float weight = line.weight.value().item<float>(), bias = line.bias.value().item<float>();
+  print("y = {:.2f} x + {:.2f}\n", weight, bias);
+  return std::abs(weight - 3) < 0.1f && std::abs(bias - 2) < 0.1f ? 0 : 1;
 }

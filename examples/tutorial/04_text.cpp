@@ -28,15 +28,15 @@ struct Block : nn::Module {
 };
 
 struct Model : nn::Module {
-  nn::Embedding letters, places{kContext, kWidth};
+  nn::Embedding characters, places{kContext, kWidth};
   std::vector<Block> blocks{2};
   nn::LayerNorm norm{{kWidth}};
   nn::Linear head;
-  explicit Model(int64_t symbols) : letters(symbols, kWidth), head(kWidth, symbols) {
-    TD_REGISTER(letters, places, blocks, norm, head);
+  explicit Model(int64_t symbols) : characters(symbols, kWidth), head(kWidth, symbols) {
+    TD_REGISTER(characters, places, blocks, norm, head);
   }
   Tensor forward(Tensor x) {  // [n, t] -> [n, t, symbols]
-    x = letters(x) + places(arange(x.size(1)));
+    x = characters(x) + places(arange(x.size(1)));
     for (Block& block : blocks) x = block(x);
     return head(norm(x));
   }
@@ -51,16 +51,16 @@ int main() {
   std::vector<int64_t> ids;
   for (char c : kText) ids.push_back(static_cast<int64_t>(symbols.find(c)));
   Tensor text = tensor(ids);
-  auto letters = static_cast<int64_t>(symbols.size());
+  auto characters = static_cast<int64_t>(symbols.size());
 
-  Model model(letters);
+  Model model(characters);
   optim::AdamW opt(model.parameters(), {.lr = 3e-3});
   float last = 0;
   for (int step = 0; step < 200; ++step) {
     Tensor starts = randint(text.size(0) - kContext, {16, 1});
     Tensor places = starts + arange(kContext);
     Tensor x = text[places], y = text[places + 1];
-    Tensor loss = cross_entropy(model(x).reshape({-1, letters}), y.flatten());
+    Tensor loss = cross_entropy(model(x).reshape({-1, characters}), y.flatten());
     opt.zero_grad();
     loss.backward();
     optim::clip_grad_norm_(model.parameters(), 1.0);
@@ -72,10 +72,10 @@ int main() {
   NoGradGuard no_grad;
   std::string written = "Tyger";
   while (written.size() < 200) {
-    std::vector<int64_t> tail;
+    std::vector<int64_t> context;
     for (char c : written.substr(written.size() - std::min<size_t>(written.size(), kContext)))
-      tail.push_back(static_cast<int64_t>(symbols.find(c)));
-    Tensor scores = model(tensor(tail).unsqueeze(0)).select(1, -1);
+      context.push_back(static_cast<int64_t>(symbols.find(c)));
+    Tensor scores = model(tensor(context).unsqueeze(0)).select(1, -1);
     Tensor next = multinomial(softmax(scores / 0.5, -1), 1);
     written += symbols[static_cast<size_t>(next.item<int64_t>())];
   }

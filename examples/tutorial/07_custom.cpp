@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chapter 7. Ops and layers of your own.
+// Chapter 7. Your own ops and layers.
 // The text around this program is docs/tutorial/07-custom.md.
 #include <tandem/tandem.h>
 using namespace tandem;
@@ -26,8 +26,8 @@ constinit const OpDef bump_row =
     make_row("bump", Family::pointwise, Types::floating, {"x"}, nullptr)
         .expr(bump_expr)
         .doc("exp(-x^2).");
-Tensor bump(Tensor x, Where where = Where::here()) {
-  return call(bump_row, nullptr, where, std::move(x));
+Tensor bump(Tensor x, SourceLocation loc = SourceLocation::here()) {
+  return call(bump_row, nullptr, loc, std::move(x));
 }
 
 auto round_through = custom_vjp([](std::span<const Tensor> x) { return Tensors{round(x[0])}; },

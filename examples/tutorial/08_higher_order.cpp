@@ -29,8 +29,8 @@ int main() {
   Tensor x = linspace(-3, 3, 61);
   auto value = [&](Tensor v) { return net(v.reshape({1, 1})).sum(); };
   for (int i = 0; i < 300; ++i) {
-    Tensor slopes = vmap(grad(value))(x);
-    Tensor loss = mse_loss(slopes, cos(x)) + square(value(tensor(0.0f)));
+    Tensor derivative = vmap(grad(value))(x);
+    Tensor loss = mse_loss(derivative, cos(x)) + square(value(tensor(0.0f)));
     opt.zero_grad();
     loss.backward();
     opt.step();

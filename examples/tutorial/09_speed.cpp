@@ -44,10 +44,9 @@ int main() {
   print("forward pass: {:.2f} MB with a tape, {:.2f} MB without\n", taped, free);
 
   Tensor y = randn({1 << 20});
-  const float* place = y.data<float>();
+  const float* address = y.data<float>();
   y = relu(std::move(y));
-  print("relu of a value that was given away is {}\n",
-        y.data<float>() == place ? "in place" : "a copy");
+  print("relu of a moved-from value is {}\n", y.data<float>() == address ? "in place" : "a copy");
 
   double full = milliseconds([&] { net(x).sum().backward(); });
   double mixed = milliseconds([&] {
@@ -55,7 +54,7 @@ int main() {
     net(x).sum().backward();
   });
   net.zero_grad();
-  print("forward and backward: {:.2f} ms in float32, {:.2f} ms with bfloat16 products\n", full,
+  print("forward and backward: {:.2f} ms in float32, {:.2f} ms with bfloat16 matmuls\n", full,
         mixed);
-  return free < taped && y.data<float>() == place ? 0 : 1;
+  return free < taped && y.data<float>() == address ? 0 : 1;
 }

@@ -45,11 +45,11 @@ int main() {
   print("three batch sizes, {} trace\n", predict.stats().traces);
 
   auto wrong = compile([](Tensor x) { return x.sum().item<float>() > 0 ? x : -x; });
-  bool told = false;
+  bool explained = false;
   try {
     wrong(ones({2}));
   } catch (const Error& e) {
-    told = true;
+    explained = true;
     print("{}\n", e.what());
   }
 
@@ -70,5 +70,5 @@ int main() {
   ProfilerGuard profiler;
   step(x, y);
   print("{}", profiler.profile().table());
-  return told && last < first && step.stats().traces == 1 ? 0 : 1;
+  return explained && last < first && step.stats().traces == 1 ? 0 : 1;
 }

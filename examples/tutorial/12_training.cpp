@@ -21,7 +21,7 @@ data::Pipeline<data::Example> digits(bool train) {
   });
 }
 
-// Trains until `epochs`, or goes on where the folder's last checkpoint stands.
+// Trains for `epochs` in total, resuming from the folder's last checkpoint if there is one.
 StateDict train_until(int64_t epochs, const std::string& folder) {
   manual_seed(1);
   Net net;

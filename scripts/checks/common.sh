@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Read by the checks beside it. A check prints what is wrong and ends with 0 (fine), 1 (wrong) or
-# 77 (could not be run here; the last line says why).
+# Sourced by the checks in this folder. A check prints what is wrong and exits with 0 (fine), 1 (wrong) or
+# 77 (cannot run here; the last line says why).
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 export LC_ALL=C
 
-# Every file of the project, tracked or new, that git does not ignore; a plain tree works as well.
+# Every file of the project, tracked or new, that git does not ignore; also works outside a git repository.
 project_files() {
   if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     git ls-files -co --exclude-standard -- "$@" | sort -u | while read -r f; do [ -f "$f" ] && echo "$f"; done

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// The checksum of `bytes`; given the checksum of what came before, that of both together.
+/// The checksum of `bytes`, continuing from `before`, the checksum of the bytes that precede them.
 TD_API uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
 
 }  // namespace tandem

@@ -7,16 +7,16 @@ namespace tandem {
 namespace {
 
 std::string compose(const std::string& op, const std::string& message, const std::string& hint,
-                    const std::string& layer, Where where) {
+                    const std::string& layer, SourceLocation loc) {
   std::string text;
   if (!op.empty()) text += op + ": ";
   text += message;
   if (!text.empty() && text.back() != '.' && text.back() != '?') text += '.';
   std::string place;
   if (!layer.empty()) place += "layer " + layer;
-  if (where.file != nullptr) {
+  if (loc.file != nullptr) {
     if (!place.empty()) place += ", ";
-    place += fmt::format("{}:{}", where.file, where.line);
+    place += fmt::format("{}:{}", loc.file, loc.line);
   }
   if (!place.empty()) text += (layer.empty() ? " At " : " In ") + place + ".";
   if (!hint.empty()) text += " " + hint;
@@ -38,17 +38,17 @@ const char* to_string(ErrorKind kind) {
 }
 
 Error::Error(ErrorKind kind, const std::string& message)
-    : Error(kind, before_newline(message), after_newline(message), "", Where{}, "") {}
+    : Error(kind, before_newline(message), after_newline(message), "", SourceLocation{}, "") {}
 
-Error::Error(ErrorKind kind, std::string message, std::string hint, std::string op, Where where,
-             std::string layer)
-    : std::runtime_error(compose(op, message, hint, layer, where)),
+Error::Error(ErrorKind kind, std::string message, std::string hint, std::string op,
+             SourceLocation loc, std::string layer)
+    : std::runtime_error(compose(op, message, hint, layer, loc)),
       kind_(kind),
       message_(std::move(message)),
       hint_(std::move(hint)),
       op_(std::move(op)),
       layer_(std::move(layer)),
-      where_(where) {}
+      loc_(loc) {}
 
 namespace detail {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one exception of the library, and the checks that throw it. TD_CHECK is for the user's
-// error (what was wanted, what came; after '\n' a hint), TD_ASSERT for ours. apply() and the
-// module scopes add op, layer and line to an error that passes through them.
+// The library's only exception class, and the checks that throw it. TD_CHECK reports the user's
+// errors (what was wanted, what came; after '\n' a hint), TD_ASSERT our own. apply() and the module
+// scopes add op, layer and line to errors that pass through them.
 #pragma once
 
 #include <fmt/core.h>
@@ -10,7 +10,7 @@
 #include <string>
 
 #include "tandem/base/export.h"
-#include "tandem/base/where.h"
+#include "tandem/base/source_location.h"
 
 namespace tandem {
 
@@ -30,13 +30,13 @@ enum class ErrorKind : unsigned char {
 /// The name of a kind ("Shape", "DType", ...).
 TD_API const char* to_string(ErrorKind kind);
 
-/// Everything the library throws. what() reads
-/// `op: wanted, came. In layer L, file:line. Hint.`; the parts are there separately.
+/// Everything the library throws. what() reads `op: wanted, came. In layer L, file:line. Hint.`;
+/// the parts are also available separately.
 class TD_API Error : public std::runtime_error {
  public:
-  /// `message` may hold a hint after its first '\n'.
+  /// `message` may carry a hint after its first '\n'.
   Error(ErrorKind kind, const std::string& message);
-  Error(ErrorKind kind, std::string message, std::string hint, std::string op, Where where,
+  Error(ErrorKind kind, std::string message, std::string hint, std::string op, SourceLocation loc,
         std::string layer);
 
   ErrorKind kind() const { return kind_; }
@@ -44,12 +44,12 @@ class TD_API Error : public std::runtime_error {
   const std::string& layer() const { return layer_; }
   const std::string& message() const { return message_; }
   const std::string& hint() const { return hint_; }
-  Where where() const { return where_; }
+  SourceLocation loc() const { return loc_; }
 
  private:
   ErrorKind kind_;
   std::string message_, hint_, op_, layer_;
-  Where where_;
+  SourceLocation loc_;
 };
 
 namespace detail {
@@ -72,7 +72,7 @@ template <class... T>
 /// Throw Error(ErrorKind::Kind) with a formatted message.
 #define TD_FAIL(Kind, ...) ::tandem::detail::fail(::tandem::ErrorKind::Kind, __VA_ARGS__)
 
-/// Our own invariant: throws Internal in all builds.
+/// An invariant of the library itself: throws Internal in all builds.
 #define TD_ASSERT(cond)                                                                  \
   do {                                                                                   \
     if (TD_UNLIKELY(!(cond))) ::tandem::detail::throw_assert(#cond, __FILE__, __LINE__); \

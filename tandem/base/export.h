@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TD_API marks what the shared library shows; everything else is hidden. Every public class and
-// function outside a template carries it.
+// TD_API marks what the shared library exports; everything else is hidden. Every public class and
+// every public function that is not a template carries it.
 #pragma once
 
 #define TD_API __attribute__((visibility("default")))

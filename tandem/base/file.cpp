@@ -83,15 +83,15 @@ std::string folder_of(const std::string& path) {
 namespace {
 struct Mapping {
   size_t size = 0;
-  bool passed = false;  // named by passed_mapped() since its pages were last given back
+  bool passed = false;  // named by passed_mapped() since its pages were last released
 };
-// All mappings that are alive, by their beginning.
+// All live mappings, by start address.
 struct Mappings {
   std::mutex lock;
   std::map<uintptr_t, Mapping> all;
   size_t passed = 0;  // bytes
   using Iterator = std::map<uintptr_t, Mapping>::iterator;
-  /// The one that holds all of [at, at + bytes), or the end.
+  /// The mapping that contains all of [at, at + bytes), or the end.
   Iterator find(uintptr_t at, size_t bytes) {
     const auto next = all.upper_bound(at);
     if (next == all.begin()) return all.end();
@@ -130,15 +130,15 @@ MappedFile::~MappedFile() {
 void release_mapped(const void* p, size_t bytes) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto at = reinterpret_cast<uintptr_t>(p);
-  std::lock_guard hold(mappings().lock);  // it is not unmapped meanwhile
+  std::lock_guard hold(mappings().lock);  // keeps the file mapped meanwhile
   if (mappings().find(at, bytes) == mappings().all.end()) return;
-  // Pages that it shares with neighbours too: they are read again if need be.
+  // Includes pages shared with neighbouring ranges: they are read again if need be.
   const uintptr_t first = at / page * page, last = (at + bytes + page - 1) / page * page;
   ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 void passed_mapped(const void* p, size_t bytes) {
-  // The system maps up to 16 pages around the one that is touched.
+  // The system maps up to 16 pages around a page that is touched.
   constexpr uintptr_t kAround = 64 << 10;
   const auto at = reinterpret_cast<uintptr_t>(p);
   const uintptr_t chunk = at / kAround, end = (at + bytes) / kAround;
@@ -172,7 +172,7 @@ std::string read_file(const FilePath& path, size_t limit) {
   }
   size_t used = 0;
   for (;;) {
-    // One byte more than the file has: the end is then seen without growing the text.
+    // Read one byte more than the file has: this detects the end without growing the string.
     content.resize(std::max(content.capacity(), used + 4096));
     if (int e = file_fault(FileOp::read, path.str())) fail_to("read", path.str(), e);
     const size_t wanted = file_bytes(FileOp::read, path.str(), content.size() - used);
@@ -200,9 +200,9 @@ AtomicFile::AtomicFile(const FilePath& path, uint64_t expected_bytes)
   const bool exists = ::stat(target_.c_str(), &info) == 0;
   if (exists) {
     if (S_ISDIR(info.st_mode)) fail("write", EISDIR);
-    // A rename would put a plain file in the place of a device or pipe.
+    // A rename would replace a device or pipe by a plain file.
     TD_CHECK(S_ISREG(info.st_mode), Io, "cannot write '{}': it is not a regular file", target_);
-    char resolved[PATH_MAX];  // a link stays, what it names is replaced
+    char resolved[PATH_MAX];  // a symbolic link stays; the file it points to is replaced
     if (::realpath(target_.c_str(), resolved)) target_ = resolved;
   }
   buffer_ = std::make_unique<char[]>(kBuffer);
@@ -217,7 +217,7 @@ AtomicFile::AtomicFile(const FilePath& path, uint64_t expected_bytes)
   struct statvfs disk {};
   if (::fstatvfs(fd_, &disk) == 0 && expected_ / disk.f_frsize > disk.f_bavail)
     fail("write", ENOSPC);
-  // Not every file system can reserve; then the writes themselves will tell.
+  // Not every file system can reserve space; the writes themselves then report a full disk.
   if (::fallocate(fd_, 0, 0, static_cast<off_t>(expected_)) != 0 &&
       (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
     fail("write", errno);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files: mapped for reading, read whole, and written so that a reader sees the old file or the new
-// one and never a part. Every failure is an Io error with the path and the system's words.
+// one, never a mixture. Every failure is an Io error with the path and the system's message.
 #pragma once
 
 #include <concepts>
@@ -15,8 +15,8 @@
 
 namespace tandem {
 
-/// A path as a parameter: from text, a std::filesystem::path or a plain pointer such as argv[1].
-/// A null pointer is the empty path, which every function here refuses with an Io error.
+/// A path as a parameter: from a string, a std::filesystem::path or a plain pointer such as
+/// argv[1]. A null pointer is the empty path, which every function here rejects with an Io error.
 class FilePath {
  public:
   FilePath(const char* p) : text_(p ? p : "") {}
@@ -33,8 +33,8 @@ class FilePath {
   std::string text_;
 };
 
-/// A file mapped for reading, held with Ref<MappedFile>. Whoever shortens the file on disk while it
-/// is mapped ends the process (SIGBUS); AtomicFile never does that.
+/// A file mapped for reading, held by Ref<MappedFile>. If the file is shortened on disk while it is
+/// mapped, the process dies (SIGBUS); AtomicFile never does that.
 class TD_API MappedFile : public RefCounted {
  public:
   explicit MappedFile(const FilePath& path);
@@ -50,17 +50,17 @@ class TD_API MappedFile : public RefCounted {
   size_t size_ = 0;
 };
 
-/// The whole content of a file or pipe; throws Io beyond `limit` bytes.
+/// The whole content of a file or pipe; throws Io if it exceeds `limit` bytes.
 TD_API std::string read_file(const FilePath& path, size_t limit = size_t{1} << 34);
 
 /// True when something exists at `path`.
 TD_API bool file_exists(const FilePath& path);
 
-/// Writes beside the target (`<path>.tmp-<pid>-<n>`), then commit() syncs and renames. Without
-/// commit(), or after any error, the temporary is removed and the target is as it was.
+/// Writes to a temporary next to the target (`<path>.tmp-<pid>-<n>`); commit() then syncs and
+/// renames it. Without commit(), or after an error, it is removed and the target is unchanged.
 class TD_API AtomicFile {
  public:
-  /// `expected_bytes`, if known, is reserved at once, so that a full disk is seen before any work.
+  /// `expected_bytes`, if known, is reserved at once: a full disk is detected before any work.
   explicit AtomicFile(const FilePath& path, uint64_t expected_bytes = 0);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -70,7 +70,7 @@ class TD_API AtomicFile {
   void write(std::string_view text) { write(text.data(), text.size()); }
   /// Bytes given to write() so far.
   uint64_t written() const { return written_; }
-  /// Make the content durable and put it in the target's place. Once.
+  /// Make the content durable and replace the target with it. Call once.
   void commit();
 
  private:
@@ -86,7 +86,7 @@ class TD_API AtomicFile {
   size_t buffered_ = 0;
 };
 
-/// AtomicFile for a text that is already there.
+/// Write `content` through an AtomicFile.
 TD_API void write_file(const FilePath& path, std::string_view content);
 
 }  // namespace tandem

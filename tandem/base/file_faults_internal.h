@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seam where tests make files fail: everything in file.cpp and folder.cpp that touches the
-// system asks here first. Without a FileFaults it is one load of a pointer.
+// The hook by which tests make files fail: every system call in file.cpp and folder.cpp consults it
+// first. Without a FileFaults it costs one load of a pointer.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,9 @@ enum class FileOp { open, read, write, sync, rename, remove };
 class FileFaults {
  public:
   virtual ~FileFaults() = default;
-  /// The errno with which the call fails; 0 lets it go on.
+  /// The errno with which the call fails; 0 lets it proceed.
   virtual int error(FileOp op, const std::string& path) = 0;
-  /// How many of `wanted` bytes a read sees or a write takes.
+  /// How many of the `wanted` bytes a read returns or a write takes.
   virtual size_t bytes(FileOp, const std::string& /*path*/, size_t wanted) { return wanted; }
 };
 

@@ -27,7 +27,7 @@ std::error_code sync_folder(const std::string& path) {
   if (int e = detail::file_fault(FileOp::sync, path)) return {e, std::generic_category()};
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return {errno, std::generic_category()};
-  // A file system that cannot sync folders at all says so; there is no more to be done then.
+  // A file system that cannot sync folders at all says so; there is nothing left to do then.
   const int error = ::fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
   ::close(fd);
   return {error, std::generic_category()};

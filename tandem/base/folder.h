@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders: made, listed, renamed so that the new name survives a power cut, and removed. Every
-// failure is an Io error with the path and the system's words.
+// Folders: created, listed, renamed so that the new name survives a power cut, and removed. Every
+// failure is an Io error with the path and the system's message.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace tandem {
 
-/// Make a folder and those above it; fine when it is there.
+/// Create a folder and its parents; no error if it exists.
 TD_API void make_folders(const FilePath& path);
 /// The names in a folder, sorted.
 TD_API std::vector<std::string> list_folder(const FilePath& path);
-/// Give `from` the name `to` (which must not be there) and sync the folder around it. `from`'s own
-/// entries are synced first when it is a folder.
+/// Rename `from` to `to` (which must not exist) and sync the enclosing folder. If `from` is a
+/// folder, its entries are synced first.
 TD_API void rename_durably(const FilePath& from, const FilePath& to);
-/// Remove a folder with all that is in it; fine when it is not there.
+/// Remove a folder with everything in it; no error if it does not exist.
 TD_API void remove_folder(const FilePath& path);
 
 }  // namespace tandem

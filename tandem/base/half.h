@@ -12,7 +12,7 @@ namespace tandem {
 
 namespace detail {
 
-// Mask select: gcc neither branches on it nor sinks work into an arm, so loops vectorise.
+// Select by mask: gcc neither branches on it nor sinks work into an arm, so loops vectorise.
 [[gnu::always_inline]] constexpr inline uint32_t select_bits(bool c, uint32_t a, uint32_t b) {
   const uint32_t mask = 0u - static_cast<uint32_t>(c);
   return (a & mask) | (b & ~mask);
@@ -25,7 +25,7 @@ namespace detail {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   const uint32_t sign = (u >> 16) & 0x8000u;
   const uint32_t a = u & 0x7FFFFFFFu;
-  // Exponent rebias by -112, plus rounding; a carry out of the mantissa is the right next value.
+  // Exponent rebias by -112, plus rounding; a carry out of the mantissa gives the right next value.
   const uint32_t normal = (a - (112u << 23) + 0xFFFu + ((a >> 13) & 1u)) >> 13;
   // Adding 0.5 puts the result's last bit at 2^-24: the adder rounds to nearest even.
   const uint32_t tiny =
@@ -64,7 +64,7 @@ namespace detail {
   return std::bit_cast<float>(static_cast<uint32_t>(b) << 16);
 }
 
-/// IEEE binary16 storage. Compare and compute as float.
+/// IEEE binary16 storage. Convert to float to compare or compute.
 struct Half {
   uint16_t bits;
 
@@ -78,7 +78,7 @@ struct Half {
   }
 };
 
-/// bfloat16 storage. Compare and compute as float.
+/// bfloat16 storage. Convert to float to compare or compute.
 struct BFloat16 {
   uint16_t bits;
 

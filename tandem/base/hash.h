@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // 64-bit hashes for in-memory keys: plan and kernel caches, interned shapes, attrs, names.
-// Deterministic for given bytes (no per-process seed); not for hostile keys, not for disk formats.
+// Deterministic for given bytes (no per-process seed); not for hostile keys or disk formats.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +49,8 @@ inline uint64_t hash_string(std::string_view s, uint64_t seed = kHashSeed) {
   return hash_bytes(s.data(), s.size(), seed);
 }
 
-/// Hash of one integer, enum, bool, pointer, float or string. Floats hash by bits, so 0.0 and -0.0
-/// differ, as keys that hold immediates need.
+/// Hash of one integer, enum, bool, pointer, float or string. Floats hash by their bits, so 0.0 and
+/// -0.0 differ, as keys that contain immediates require.
 template <class T>
 uint64_t hash_value(const T& v) {
   if constexpr (std::is_convertible_v<const T&, std::string_view>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ref<T>: an intrusive pointer. T has `void add_ref()` and `void drop_ref()` found as members;
-// RefCounted gives both to a class with a virtual destructor. A count of one is dropped without
-// an atomic write: nobody else can hold it.
+// Ref<T>: an intrusive pointer. T provides members `void add_ref()` and `void drop_ref()`;
+// RefCounted adds both to a class with a virtual destructor. A count of one is dropped without an
+// atomic write: nobody else can hold a reference.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-/// An atomic count whose last holder pays no locked instruction.
+/// An atomic count; dropping the last reference needs no locked instruction.
 class RefCount {
  public:
   explicit constexpr RefCount(uint32_t n = 1) : n_(n) {}
@@ -56,13 +56,13 @@ class Ref {
   void swap(Ref& o) noexcept { std::swap(p_, o.p_); }
   void reset() { Ref().swap(*this); }
 
-  /// Take over a reference that the caller already counted.
+  /// Take over a reference that the caller has already counted.
   static Ref adopt(T* p) {
     Ref r;
     r.p_ = p;
     return r;
   }
-  /// Share `p`: counts one more.
+  /// Share `p`: adds one to its count.
   static Ref share(T* p) {
     if (p) p->add_ref();
     return adopt(p);
@@ -80,7 +80,7 @@ class Ref {
   T* p_ = nullptr;
 };
 
-/// Base of counted objects that are made with `make_ref` and deleted through a virtual destructor.
+/// Base of counted objects that are created by `make_ref` and deleted through a virtual destructor.
 class RefCounted {
  public:
   RefCounted() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the library to stderr: warnings only, one line each. TANDEM_LOG=off silences them.
+// The library's messages on stderr: warnings only, one line each. TANDEM_LOG=off silences them.
 #pragma once
 
 #include <fmt/core.h>

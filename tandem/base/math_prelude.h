@@ -80,7 +80,7 @@ TDM_FN double tdmi_sel(int c, double a, double b) {
 TDM_FN float tdmi_absf(float x) { return tdmi_float(tdmi_bitsf(x) & 0x7fffffffu); }
 TDM_FN double tdmi_abs(double x) { return tdmi_double(tdmi_bits(x) & 0x7fffffffffffffffull); }
 
-// The same by the low bit of a word. (gcc 12 does not vectorise `int & 1` as an f64 condition.)
+// The same, by the low bit of a word. (gcc 12 does not vectorise `int & 1` as an f64 condition.)
 TDM_FN double tdmi_sel_odd(tdm_u32 word, double a, double b) {
   const tdm_u64 m = 0ull - (tdm_u64)(word & 1u);
   return tdmi_double((tdmi_bits(a) & m) | (tdmi_bits(b) & ~m));

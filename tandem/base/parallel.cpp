@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread pool behind parallel_for: one per process, made at the first region. The caller of a
-// region takes the chunks that no worker has begun, so a worker that sleeps, was descheduled or
-// does not exist costs speed only; it waits for begun chunks alone. A second caller at the same
-// time, and a forked child until it makes its own pool, run on their own thread.
+// The thread pool behind parallel_for: one per process, created at the first region. The caller of
+// a region takes the chunks that no worker has started, so a worker that sleeps, was descheduled or
+// does not exist costs only speed; the caller waits for started chunks only. A second simultaneous
+// caller, and a forked child until it creates its own pool, run on their own thread.
 #include "tandem/base/parallel.h"
 
 #include <linux/futex.h>
@@ -99,8 +99,8 @@ inline void pause_core() {
 #endif
 }
 
-// Spins until `ready` or for `limit`; whether it became ready. The clock is read rarely: it costs
-// as much as a few pauses.
+// Spins until `ready` holds or `limit` has passed; returns whether it held. The clock is read
+// rarely: reading it costs as much as a few pauses.
 template <class F>
 bool spin(std::chrono::nanoseconds limit, F&& ready) {
   constexpr int kLook = 32;
@@ -163,8 +163,8 @@ class Pool {
 
   // Chunk i and worker i.
   struct alignas(64) Slot {
-    // The number of the last region in which the chunk was begun, and what became of it. A claim
-    // can only succeed while its region lives: all chunks of an ended region are claimed.
+    // The number of the last region in which the chunk was started, and its state. A claim can only
+    // succeed while its region lives: all chunks of a finished region are claimed.
     std::atomic<uint64_t> state{0};
     std::atomic<uint32_t> asleep{0};
   };
@@ -174,7 +174,7 @@ class Pool {
   static Pool& make() {
     static std::once_flag once;
     std::call_once(once, [] {
-      // A child has none of the workers; it makes a pool of its own when it needs one.
+      // A child has none of the workers; it creates a pool of its own when it needs one.
       pthread_atfork(nullptr, nullptr, [] { current.store(nullptr); });
     });
     auto* fresh = new Pool;
@@ -194,7 +194,7 @@ class Pool {
         ++workers_;
       }
     } catch (const std::system_error&) {
-      refused_ = true;  // no more threads to be had: those there do the work
+      refused_ = true;  // no more threads available: the existing ones do the work
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -241,7 +241,7 @@ class Pool {
     }
   }
 
-  // Waits for a word other than `seen`, first awake, then asleep until somebody calls wake().
+  // Waits for a word other than `seen`, first spinning, then asleep until somebody calls wake().
   uint64_t next_word(uint64_t seen, Slot& own, bool awake) {
     auto changed = [&] { return word_.load(std::memory_order_seq_cst) != seen; };
     while (!changed()) {
@@ -264,8 +264,8 @@ class Pool {
   }
 
   alignas(64) std::atomic<uint64_t> word_{0};  // number of the region, its chunks
-  Region* region_ = nullptr;                   // of the number in word_
-  alignas(64) std::atomic<bool> busy_{false};  // what follows belongs to who set it
+  Region* region_ = nullptr;                   // belongs to the number in word_
+  alignas(64) std::atomic<bool> busy_{false};  // whoever sets it owns what follows
   uint64_t epoch_ = 0;
   int workers_ = 0;
   bool refused_ = false;

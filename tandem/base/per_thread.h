@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One object per thread, made at first use. In the thread's own block lies a pointer alone: that
-// block is small where the library is opened at run time. Used for tables of recent plans.
+// One object per thread, created at first use. The thread-local block holds only a pointer, since
+// that block is small when the library is opened at run time. Used for tables of recent plans.
 #pragma once
 
 namespace tandem::detail {
@@ -23,7 +23,7 @@ class PerThread {
   };
 
   [[gnu::noinline]] static T& make() {
-    // A thread that asks again while it ends gets one that nobody destroys.
+    // If a thread asks again during its exit, it gets an object that is never destroyed.
     static thread_local Owner owner;
     (void)owner;
     here_ = new T;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10, the only random source. The random ops, the loader and initialisers call it.
-// A draw is a pure function of (seed, offset, element, draw): no state, so eager, compiled,
-// threaded and resumed runs give the same bits. Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3".
+// Philox4x32-10, the only random source, used by the random ops, the loader and the initialisers. A
+// draw is a pure function of (seed, offset, element, draw): no state, so eager, compiled, threaded
+// and resumed runs give the same bits. Salmon et al., "Parallel random numbers: as easy as 1, 2,
+// 3".
 #pragma once
 
 #include <cstdint>
@@ -71,8 +71,8 @@ struct PhiloxBlock {
   return tdm_sqrt(-2.0 * tdm_log(u)) * tdm_cos(angle);
 }
 
-/// Integer in [0, range) from 64 random bits by multiply-high; range 0 stands for 2^64.
-/// The bias of any value is below range / 2^64.
+/// Integer in [0, range) from 64 random bits by multiply-high; range 0 means 2^64. The bias of any
+/// value is below range / 2^64.
 [[gnu::always_inline]] constexpr inline uint64_t uniform_u64(uint64_t w, uint64_t range) {
   if (range == 0) return w;
   const uint64_t wl = w & 0xFFFFFFFFu, wh = w >> 32;
@@ -105,7 +105,7 @@ class PhiloxStream {
   constexpr float next_uniform() { return uniform_f32(next_block().w[0]); }
   float next_normal() { return normal_f32(next_block()); }
 
-  /// Where it stands: a stream made of these goes on with the same draws.
+  /// The position: a stream constructed from these values continues with the same draws.
   constexpr uint64_t seed() const { return seed_; }
   constexpr uint32_t offset() const { return offset_; }
   constexpr uint64_t element() const { return element_; }

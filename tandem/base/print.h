@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// print: text to standard output. A function object, so that argument-dependent lookup never adds
+// print: writes to standard output. A function object, so that argument-dependent lookup never adds
 // fmt's or std's function of that name to the overloads.
 #pragma once
 
@@ -30,8 +30,8 @@ struct Print {
   void operator()(fmt::format_string<T...> format, T&&... args) const {
     print_formatted(format, fmt::make_format_args(args...));
   }
-  /// `print(x)`: a Tensor, Shape, Graph, Module or anything with a `to_string` beside its type,
-  /// and a newline.
+  /// `print(x)`: a Tensor, Shape, Graph, Module or anything whose namespace has a `to_string` for
+  /// it, and a newline.
   template <class T>
     requires(HasToString<T> && !std::is_convertible_v<const T&, std::string_view>)
   void operator()(const T& x) const { write_stdout(std::string(to_string(x)) + '\n'); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block after block as the standard writes it. The round constants are computed: the first 32 bits
-// of the fractions of cube and square roots of the first primes, found by integer search.
+// Block by block as in the standard. The round constants are computed: the first 32 bits of the
+// fractional parts of cube and square roots of the first primes, found by integer search.
 #include "tandem/base/sha256.h"
 
 #include <bit>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 (FIPS 180-4): names and checks of what is kept on disk, such as compiled loops.
+// SHA-256 (FIPS 180-4): names and verifies what is kept on disk, such as compiled loops.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// TD_UNROLL(n) before a loop of n turns or less: all of them are written out, so that arrays of
-// vectors which the loop walks through stay in registers. Not installed.
+// TD_UNROLL(n) before a loop of at most n iterations unrolls it completely, so that arrays of
+// vectors which the loop indexes stay in registers. Not installed.
 #pragma once
 
-// Sanitizers check each access: there unrolling only takes the compiler's time.
+// Sanitizers check every access: unrolling would only cost compile time.
 #ifdef TANDEM_SANITIZED
 #define TD_UNROLL(n)
 #else

@@ -10,12 +10,12 @@
 #include "tandem/base/error.h"
 #include "tandem/codegen/prelude_text.h"
 #include "tandem/codegen/row_program.h"
-#include "tandem/graph/scalar_expr.h"
+#include "tandem/graph/expression/scalar_expr.h"
 
 namespace tandem::codegen {
 namespace {
 
-char letter(Reg r) { return "fdib"[static_cast<int>(r)]; }
+char type_char(Reg r) { return "fdib"[static_cast<int>(r)]; }
 
 const char* type_of(Reg r) {
   static constexpr const char* kNames[] = {"float", "double", "tdm_i64", "tdm_b8"};
@@ -97,7 +97,7 @@ class StepWriter {
   void step(const TileStep& s, const StepMeaning& m) {
     const int slots[] = {s.a, s.b, s.c, s.d};
     const auto arg = [&](int j, Reg r) { return operand(slots[j], type_of(r), m.values >> j & 1); };
-    const char f = letter(m.type);
+    const char f = type_char(m.type);
     switch (m.kind) {
       case StepMeaning::load:
         return load(s, m.dtype);
@@ -107,7 +107,7 @@ class StepWriter {
         return define(s.out, type_of(m.result), arg(0, m.type));
       case StepMeaning::convert:
         return define(s.out, type_of(m.result),
-                      fmt::format("tdo_{}{}({})", f, letter(m.result), arg(0, m.type)));
+                      fmt::format("tdo_{}{}({})", f, type_char(m.result), arg(0, m.type)));
       case StepMeaning::wrap:
         return define(s.out, type_of(m.type), loaded(stored(arg(0, m.type), m.dtype), m.dtype));
       case StepMeaning::mul_add: {
@@ -146,7 +146,7 @@ class StepWriter {
     const bool pow = m.scalar == ScalarOp::pow && m.type != Reg::i64;
     std::string text = is_math(m.scalar) || pow
                            ? fmt::format("tdm_{}{}", name, m.type == Reg::f32 ? "f" : "")
-                           : fmt::format("tdo_{}_{}", name, letter(m.type));
+                           : fmt::format("tdo_{}_{}", name, type_char(m.type));
     for (int j = 0; j < n; ++j) text += (j ? ", " : "(") + args[j];
     return text + ")";
   }
@@ -222,7 +222,7 @@ class StageWriter : StepWriter {
     TD_ASSERT(!divides());
     std::string text = "  {\n" + pointers_, ends;
     std::string start, take;
-    const char f = letter(reg_of(p_.compute));
+    const char f = type_char(reg_of(p_.compute));
     for (const RowSink& sink : stage_.sinks) {
       if (sink.kind != RowSink::fold) continue;
       static constexpr const char* kNames[] = {"add", "mul", "max", "min"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folds of emitted row functions, pasted behind scalar_ops.h: 64 lanes, four elements of a lane
-// joined first where there are 256, lanes joined pairwise. The order is that of fold_lanes and
+// combined first where there are 256, lanes combined pairwise. The order is that of fold_lanes and
 // fold_tree in tile_kernels.inc, so bits are equal. C99 that is also C++.
 #ifndef TDM_FOLD_OPS_H
 #define TDM_FOLD_OPS_H

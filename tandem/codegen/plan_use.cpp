@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "tandem/graph/scalar_eval.h"
+#include "tandem/graph/expression/scalar_eval.h"
 
 namespace tandem::codegen {
 

@@ -1,73 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over tiles. Kept and reduced dimensions are merged apart; then rows (a kept element
-// at a time, lanes along the reduced elements) or columns (many kept elements at a time, one
-// reduced element after the other) fill partial states that are combined and finished.
+// Reductions over tiles: rows (a kept element at a time, lanes along the reduced elements) or
+// columns (many kept elements at a time, one reduced element after the other) fill partial states
+// that are combined and finished.
 #include "tandem/codegen/reduce.h"
 
-#include <algorithm>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
 
 #include "tandem/base/parallel.h"
-#include "tandem/base/per_thread.h"
-#include "tandem/codegen/plan_runner.h"
-#include "tandem/codegen/reduce_plans.h"
-#include "tandem/graph/apply.h"
-#include "tandem/graph/reduce_attrs.h"
+#include "tandem/codegen/reduce_worker_internal.h"
 #include "tandem/tensor/allocator.h"
 
 namespace tandem::codegen {
-
-// ---- plans of a program
-namespace {
-
-std::unique_ptr<ReducePlans> make_plans(const ReduceProgram& p, const TileTable& t) {
-  auto plans = std::make_unique<ReducePlans>();
-  TileOptions alias;  // states are stepped in place
-  for (int k = 0; k < p.n_states; ++k) alias.alias[k] = 1u << k;
-  Access access[kMaxPlanIns];
-  std::fill(access, access + kMaxPlanIns, Access::dense);
-  const int n = p.n_states;
-  plans->step_rows = make_tile_plan(p.step, access, alias, t);
-  plans->combine = make_tile_plan(p.combine, access, alias, t);
-  if (p.is_fold) plans->map_rows = make_tile_plan(p.map, access, {}, t);
-  access[n + 1] = Access::value;
-  plans->step_columns = make_tile_plan(p.step, access, alias, t);
-  std::fill(access, access + kMaxPlanIns, Access::dense);
-  access[1] = Access::value;
-  if (p.is_fold) plans->map_columns = make_tile_plan(p.map, access, {}, t);
-  for (size_t k = static_cast<size_t>(n); k < p.finish.in.size(); ++k) access[k] = Access::value;
-  access[1] = n > 1 ? Access::dense : Access::value;
-  plans->finish = make_tile_plan(p.finish, access, {}, t);
-  return plans;
-}
-
-}  // namespace
-
-const ReducePlans& plans_of(const ReduceProgram& p) {
-  struct Slot {
-    const ReduceProgram* program = nullptr;
-    const TileTable* table = nullptr;
-    const ReducePlans* plans = nullptr;
-  };
-  const TileTable* table = &tiles();
-  struct Table {
-    Slot slots[16];
-  };
-  Slot(&recent)[16] = detail::PerThread<Table>::get().slots;
-  Slot& slot = recent[reinterpret_cast<uintptr_t>(&p) / sizeof(ReduceProgram) % 16];
-  if (slot.program == &p && slot.table == table) return *slot.plans;
-  static std::mutex* lock = new std::mutex;
-  static auto* all = new std::unordered_map<uint64_t, std::unique_ptr<ReducePlans>>;
-  std::lock_guard hold(*lock);
-  const uint64_t key = reinterpret_cast<uintptr_t>(&p) * 31 + reinterpret_cast<uintptr_t>(table);
-  std::unique_ptr<ReducePlans>& plans = (*all)[key];
-  if (!plans) plans = make_plans(p, *table);
-  slot = {&p, table, plans.get()};
-  return *plans;
-}
-
 namespace {
 
 constexpr double kSerialWork = 96 * 1024;
@@ -106,438 +49,13 @@ struct Partials {
   }
 };
 
-// ---- geometry of one call
-struct Geometry {
-  TileLoop kept;     // arrays: x, outputs
-  TileLoop reduced;  // array: x
-  int64_t n_kept = 1, n_reduced = 1;
-  bool rows = true;
-};
-
-uint32_t reduced_mask(const KernelCall& call) {
-  const Array& x = call.in[0];
-  uint32_t mask = 0;
-  if (&call.op == &op::sum_to) {
-    const Array& y = call.out[0];
-    const int lead = x.rank - y.rank;
-    for (int d = 0; d < x.rank; ++d) {
-      if (d < lead || (y.shape[d - lead] == 1 && x.shape[d] != 1)) mask |= 1u << d;
-    }
-    return mask;
-  }
-  const auto& attrs = call.get_attrs<ReduceAttrs>();
-  if (x.rank == 0) return 0;
-  for (Dim d : normalize_dims(attrs.dims, x.rank)) mask |= 1u << d.value();
-  return mask;
-}
-
-// Strides of output `y` at each kept dimension of x, outermost first.
-void kept_strides(const Array& x, const Array& y, uint32_t mask, int64_t* strides) {
-  const bool keepdim = y.rank == x.rank;
-  const bool shaped = !keepdim && __builtin_popcount(mask) != x.rank - y.rank;  // sum_to
-  int at = 0, n = 0;
-  for (int d = 0; d < x.rank; ++d) {
-    const bool reduced = mask >> d & 1;
-    if (keepdim) {
-      at = d;
-    } else if (shaped) {
-      at = d - (x.rank - y.rank);
-    }
-    if (!reduced) strides[n++] = y.strides[at];
-    if (!keepdim && !shaped && !reduced) ++at;
-  }
-}
-
-Geometry make_geometry(const KernelCall& call, bool ordered) {
-  const Array& x = call.in[0];
-  const uint32_t mask = reduced_mask(call);
-  Geometry g;
-  g.kept.n_arrays = 1 + call.n_out;
-  g.reduced.n_arrays = 1;
-  bool reduced_is_inner = false, kept_is_inner = false;
-  for (int d = 0; d < x.rank; ++d) {
-    const bool reduced = mask >> d & 1;
-    TileLoop& loop = reduced ? g.reduced : g.kept;
-    loop.size[loop.rank] = x.shape[d];
-    loop.stride[0][loop.rank++] = x.strides[d];
-    (reduced ? g.n_reduced : g.n_kept) *= x.shape[d];
-    if (x.shape[d] > 1 && x.strides[d] == 1) (reduced ? reduced_is_inner : kept_is_inner) = true;
-  }
-  for (int k = 0; k < call.n_out; ++k) kept_strides(x, call.out[k], mask, g.kept.stride[1 + k]);
-  const bool is_short = g.n_reduced < kLanes && g.n_kept > 1;
-  g.rows = g.n_kept == 1 || (!is_short && (reduced_is_inner || !kept_is_inner));
-  g.kept.normalise(!g.rows && kept_is_inner && !reduced_is_inner ? 0 : 1);
-  g.reduced.normalise(ordered ? -1 : 0);
-  return g;
-}
-
-// ---- one run
-struct Run {
-  const ReduceProgram& p;
-  const ReducePlans& plans;
-  const KernelCall& call;
-  const Array& x;
-  const Geometry& g;
-  const PlanUse step, map, combine, finish;
-  const int64_t element;        // bytes of an element of x
-  const int64_t block, blocks;  // reduced elements of a block; number of blocks
-  const double cost;            // of an element
-
-  Run(const ReduceProgram& p, const KernelCall& call, const Geometry& g)
-      : p(p),
-        plans(plans_of(p)),
-        call(call),
-        x(call.in[0]),
-        g(g),
-        step(g.rows ? plans.step_rows : plans.step_columns),
-        map(g.rows ? plans.map_rows : plans.map_columns),
-        combine(plans.combine),
-        finish(plans.finish),
-        element(static_cast<int64_t>(size_of(x.dtype))),
-        block(g.rows ? kRowBlock : kColumnBlock),
-        blocks((g.n_reduced + block - 1) / block),
-        cost(p.is_fold ? (p.map_is_x ? 1 : plans.map_rows.cost + 1) : plans.step_rows.cost + 2) {}
-
-  int64_t block_size(int64_t b) const { return std::min(block, g.n_reduced - b * block); }
-  const char* x_at(int64_t offset) const { return x.as<char>() + offset * element; }
-};
-
-// A thread's tools: states, tiles of x and index, and the runners that it needs.
-struct Worker {
-  const Run& run;
-  const bool rows;
-  const int64_t width;  // states in a tile
-  TileScratch scratch;
-  char* state[kMaxStates];
-  char* done[kMaxStates];  // rows only: a second set of states
-  char* moved;             // gathered x
-  char* mapped;            // map(x)
-  int64_t* index;
-  PlanRunner step, map, combine, finish;
-
-  static int64_t bytes(const Run& r, bool rows, int64_t width) {
-    const ReducePlans& q = r.plans;
-    int64_t n = PlanRunner::scratch_bytes(rows ? q.step_rows : q.step_columns, width) +
-                PlanRunner::scratch_bytes(rows ? q.map_rows : q.map_columns, kTileMax) +
-                PlanRunner::scratch_bytes(q.combine, width) +
-                PlanRunner::scratch_bytes(q.finish, width);
-    for (int k = 0; k < r.p.n_states; ++k) n += 2 * (width * reg_size(r.p.state[k]) + 64);
-    return n + kTileMax * (r.element + 8 + (rows ? 8 : 0)) + 4096;
-  }
-
-  Worker(const Run& r, int64_t width)
-      : run(r),
-        rows(r.g.rows),
-        width(width),
-        scratch(bytes(r, rows, width)),
-        step(r.step, width, scratch),
-        map(r.map, kTileMax, scratch),
-        combine(r.combine, width, scratch),
-        finish(r.finish, width, scratch) {
-    for (int k = 0; k < r.p.n_states; ++k) {
-      state[k] = static_cast<char*>(scratch.take(width * reg_size(r.p.state[k])));
-      done[k] = rows ? static_cast<char*>(scratch.take(width * reg_size(r.p.state[k]))) : nullptr;
-    }
-    moved = static_cast<char*>(scratch.take(kTileMax * r.element));
-    mapped = static_cast<char*>(scratch.take(kTileMax * 8));
-    index = rows ? static_cast<int64_t*>(scratch.take(kTileMax * 8)) : nullptr;
-    set_finish_values();
-    step.compute_values(nullptr);
-    if (r.p.is_fold) map.compute_values(nullptr);
-    combine.compute_values(nullptr);
-  }
-
-  void set_finish_values() {
-    const int n = run.p.n_states;
-    finish.set_value(n, run.g.n_reduced);
-    for (int k = 1; k < run.call.n_in; ++k) {
-      const Array& s = run.call.in[k];
-      finish.set_value(n + k, register_bits(s.is_scalar ? s.scalar : scalar_at(s), Reg::f64));
-    }
-    finish.compute_values(nullptr);
-  }
-  static Scalar scalar_at(const Array& a) {
-    int64_t bits = 0;
-    tiles().load[static_cast<int>(a.dtype)](&bits, a.data, a.data, a.data, a.data, 1);
-    double v = 0;
-    const int from = static_cast<int>(reg_of(a.dtype));
-    tiles().convert[from][static_cast<int>(Reg::f64)](&v, &bits, &bits, &bits, &bits, 1);
-    return Scalar(v);
-  }
-
-  void start(char* const* states, int64_t n) {
-    for (int k = 0; k < run.p.n_states; ++k) {
-      const void* v = &run.p.init[k];
-      tiles().fill[static_cast<int>(run.p.state[k])](states[k], v, v, v, v, n);
-    }
-  }
-
-  // states[0 .. n) op= states[half .. half + n) for the given pointers.
-  void join(char* const* a, char* const* b, int64_t n) {
-    for (int k = 0; k < run.p.n_states; ++k) {
-      combine.set_in(k, a[k]);
-      combine.set_in(run.p.n_states + k, b[k]);
-      combine.set_out(k, a[k]);
-    }
-    combine.run(n, nullptr);
-  }
-
-  void join_lanes(int64_t n) {
-    const ReduceProgram& p = run.p;
-    if (p.is_fold) {
-      tiles().tree[static_cast<int>(p.fold)][static_cast<int>(p.state[0])](state[0], nullptr, n);
-      return;
-    }
-    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-      if (n <= half) continue;
-      char* upper[kMaxStates];
-      for (int k = 0; k < p.n_states; ++k) upper[k] = state[k] + half * reg_size(p.state[k]);
-      join(state, upper, n - half);
-      n = half;
-    }
-  }
-
-  // Finished outputs of kept elements [i, i + n), whose states are given.
-  void write(char* const* states, int64_t i, int64_t n) {
-    const TileLoop& kept = run.g.kept;
-    for (int k = 0; k < run.p.n_states; ++k) finish.set_in(k, states[k]);
-    for (int k = 0; k < run.call.n_out; ++k) {
-      const Array& y = run.call.out[k];
-      const int64_t size = static_cast<int64_t>(size_of(y.dtype));
-      finish.set_out(k, kept.dense(1 + k) ? y.as<char>() + i * size : out_tile(k));
-    }
-    finish.run(n, nullptr);
-    for (int k = 0; k < run.call.n_out; ++k) {
-      const Array& y = run.call.out[k];
-      if (kept.dense(1 + k)) continue;
-      scatter_flat(kept, 1 + k, y.data, out_tile(k), i, n, size_of(y.dtype));
-    }
-  }
-  // x's tiles are free when outputs are written; two outputs at most need one.
-  void* out_tile(int k) { return k == 0 ? mapped : moved_out; }
-  char moved_out[kTileMax * 8];
-
-  // ---- rows
-  // Elements from `at` on of the row at `base`: their address and how many there are. A fold takes
-  // long runs as they lie, each starting with lane 0; else it is a multiple of 64 but at the end.
-  const char* row_tile(int64_t base, int64_t at, int64_t limit, int64_t& n) {
-    const TileLoop& r = run.g.reduced;
-    const int64_t inner = r.inner();
-    const bool runs = inner % kLanes == 0 || (run.p.is_fold && inner >= 4 * kLanes);
-    if (r.inner_stride(0) == 1 && (r.rank == 1 || runs)) {
-      n = std::min(limit, inner - at % inner);
-      return run.x_at(base + (r.rank == 1 ? at : r.offset_of(0, at)));
-    }
-    n = std::min(limit, kTileMax);
-    gather_flat(r, 0, moved, run.x_at(base), at, n, static_cast<size_t>(run.element));
-    return moved;
-  }
-
-  // Blocks b of the rows of kept elements i .. i + n; state[.][k] is that of i + k.
-  void row_blocks(int64_t i, int64_t n, int64_t b) {
-    if (run.p.is_fold && plain_rows()) return fold_rows(i, n, b);
-    if (run.p.is_fold || n == 1) {
-      for (int64_t k = 0; k < n; ++k) {
-        row_block(i + k, b);
-        for (int s = 0; s < run.p.n_states; ++s) {
-          const int64_t size = reg_size(run.p.state[s]);
-          std::memcpy(done[s] + k * size, state[s], static_cast<size_t>(size));
-        }
-      }
-      for (int s = 0; s < run.p.n_states; ++s) {
-        std::memcpy(state[s], done[s], static_cast<size_t>(n * reg_size(run.p.state[s])));
-      }
-      return;
-    }
-    step_group(i, n, b);
-  }
-
-  // One dense line per row, folded as it lies.
-  bool plain_rows() const {
-    const TileLoop& r = run.g.reduced;
-    return run.p.map_is_x && r.rank == 1 && (r.inner_stride(0) == 1 || r.inner() == 1);
-  }
-  void fold_rows(int64_t i, int64_t n, int64_t b) {
-    const TileLoop& kept = run.g.kept;
-    const ReduceProgram& p = run.p;
-    const RowsFn rows = tiles().rows[static_cast<int>(p.fold)][static_cast<int>(p.state[0])];
-    for (int64_t k = 0; k < n;) {
-      const int64_t m = std::min(n - k, kept.inner() - (i + k) % kept.inner());
-      const char* x = run.x_at(kept.offset_of(0, i + k) + b * run.block);
-      rows(state[0] + k * reg_size(p.state[0]), x, kept.inner_stride(0), m, run.block_size(b),
-           &p.init[0]);
-      k += m;
-    }
-  }
-
-  // Several rows at a time, 64 elements of each: states are [row][lane] while they step, and
-  // [lane][row] while lanes are joined.
-  void step_group(int64_t i, int64_t n, int64_t b) {
-    const ReduceProgram& p = run.p;
-    const int64_t first = b * run.block, total = run.block_size(b);
-    start(state, n * kLanes);
-    for (int64_t at = 0; at < total; at += kLanes) {
-      const int64_t m = std::min(kLanes, total - at);
-      if (p.uses_index) {
-        for (int64_t k = 0; k < (m == kLanes ? n : 1); ++k) {
-          for (int64_t e = 0; e < m; ++e) index[k * kLanes + e] = first + at + e;
-        }
-      }
-      for (int64_t k = 0; k < n; ++k) group_chunk(run.g.kept.offset_of(0, i + k), first + at, m, k);
-      if (m == kLanes) step_at(0, moved, n * kLanes);
-    }
-    turn_states(n);
-    for (int64_t half = kLanes / 2, left = std::min(total, kLanes); half > 0; half /= 2) {
-      if (left <= half) continue;
-      char* upper[kMaxStates];
-      for (int k = 0; k < p.n_states; ++k) upper[k] = state[k] + half * n * reg_size(p.state[k]);
-      join(state, upper, (left - half) * n);
-      left = half;
-    }
-  }
-  // Brings m elements of row k of the group into place; a last piece steps at once.
-  void group_chunk(int64_t base, int64_t at, int64_t m, int64_t k) {
-    const TileLoop& r = run.g.reduced;
-    char* to = moved + k * kLanes * run.element;
-    const auto size = static_cast<size_t>(run.element);
-    if (r.rank == 1) {
-      gather_run(to, run.x_at(base + at * r.inner_stride(0)), r.inner_stride(0), m, size);
-    } else {
-      gather_flat(r, 0, to, run.x_at(base), at, m, size);
-    }
-    if (m < kLanes) step_at(k * kLanes, to, m);
-  }
-  void step_at(int64_t lane, const char* x, int64_t n) {
-    const ReduceProgram& p = run.p;
-    for (int k = 0; k < p.n_states; ++k) {
-      char* s = state[k] + lane * reg_size(p.state[k]);
-      step.set_in(k, s);
-      step.set_out(k, s);
-    }
-    step.set_in(p.n_states, x);
-    step.set_in(p.n_states + 1, index);
-    step.run(n, nullptr);
-  }
-  void turn_states(int64_t n) {
-    for (int k = 0; k < run.p.n_states; ++k) {
-      const auto size = static_cast<size_t>(reg_size(run.p.state[k]));
-      for (int64_t row = 0; row < n; ++row) {
-        const char* from = state[k] + row * kLanes * static_cast<int64_t>(size);
-        scatter_run(done[k] + row * static_cast<int64_t>(size), from, n, kLanes, size);
-      }
-      std::swap(state[k], done[k]);
-    }
-  }
-
-  // state[.][0] = block b of the row of kept element i.
-  void row_block(int64_t i, int64_t b) {
-    const int64_t base = run.g.kept.offset_of(0, i), first = b * run.block;
-    const int64_t total = run.block_size(b);
-    start(state, kLanes);
-    for (int64_t done = 0; done < total;) {
-      int64_t n = 0;
-      const char* tile = row_tile(base, first + done, total - done, n);
-      run.p.is_fold ? fold_tile(tile, first + done, n) : step_tile(tile, first + done, n);
-      done += n;
-    }
-    join_lanes(std::min(total, kLanes));
-  }
-
-  void set_index(int64_t first, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) index[i] = first + i;
-  }
-
-  void fold_tile(const char* tile, int64_t first, int64_t n) {
-    const ReduceProgram& p = run.p;
-    const LanesFn lanes = tiles().lanes[static_cast<int>(p.fold)][static_cast<int>(p.state[0])];
-    if (p.map_is_x) return lanes(state[0], tile, n);
-    for (int64_t at = 0; at < n; at += kTileMax) {
-      const int64_t m = std::min(kTileMax, n - at);
-      if (p.uses_index) set_index(first + at, m);
-      map.set_in(0, tile + at * run.element);
-      map.set_in(1, index);
-      map.set_out(0, mapped);
-      map.run(m, nullptr);
-      lanes(state[0], mapped, m);
-    }
-  }
-
-  void step_tile(const char* tile, int64_t first, int64_t n) {
-    const ReduceProgram& p = run.p;
-    for (int k = 0; k < p.n_states; ++k) {
-      step.set_in(k, state[k]);
-      step.set_out(k, state[k]);
-    }
-    step.set_in(p.n_states + 1, index);
-    for (int64_t at = 0; at < n; at += kLanes) {
-      const int64_t m = std::min(kLanes, n - at);
-      if (p.uses_index) set_index(first + at, m);
-      step.set_in(p.n_states, tile + at * run.element);
-      step.run(m, nullptr);
-    }
-  }
-
-  // ---- columns
-  // state = block b of n columns from kept row position (cursor offset `base`).
-  void column_block(int64_t base, int64_t b, int64_t n) {
-    const ReduceProgram& p = run.p;
-    const TileLoop& r = run.g.reduced;
-    const int64_t inner = r.inner(), stride = r.inner_stride(0), total = run.block_size(b);
-    const bool direct = run.g.kept.inner_stride(0) == 1 || n == 1;
-    start(state, n);
-    for (int64_t done = 0; done < total;) {
-      const int64_t at = b * run.block + done, m = std::min(total - done, inner - at % inner);
-      const int64_t offset = base + r.offset_of(0, at);
-      if (p.is_fold && p.map_is_x && direct) {
-        tiles().column[static_cast<int>(p.fold)][static_cast<int>(p.state[0])](
-            state[0], run.x_at(offset), stride, m, n);
-      } else {
-        for (int64_t i = 0; i < m; ++i) one_row(offset + i * stride, at + i, n, direct);
-      }
-      done += m;
-    }
-  }
-
-  void one_row(int64_t offset, int64_t at, int64_t n, bool direct) {
-    const ReduceProgram& p = run.p;
-    const char* tile = run.x_at(offset);
-    if (!direct) {
-      gather_run(moved, tile, run.g.kept.inner_stride(0), n, static_cast<size_t>(run.element));
-      tile = moved;
-    }
-    if (!p.is_fold) {
-      for (int k = 0; k < p.n_states; ++k) {
-        step.set_in(k, state[k]);
-        step.set_out(k, state[k]);
-      }
-      step.set_in(p.n_states, tile);
-      if (p.uses_index) {
-        step.set_value(p.n_states + 1, at);
-        step.compute_values(nullptr);
-      }
-      return step.run(n, nullptr);
-    }
-    if (!p.map_is_x) {
-      if (p.uses_index) {
-        map.set_value(1, at);
-        map.compute_values(nullptr);
-      }
-      map.set_in(0, tile);
-      map.set_out(0, mapped);
-      map.run(n, nullptr);
-      tile = mapped;
-    }
-    tiles().column[static_cast<int>(p.fold)][static_cast<int>(p.state[0])](state[0], tile, 0, 1, n);
-  }
-};
-
 // Combine the blocks pairwise and write the outputs.
-void finish_partials(const Run& run, const Partials& part) {
+void finish_partials(const ReduceRun& run, const Partials& part) {
   const ReduceProgram& p = run.p;
   const auto by_tiles = [&](int64_t n, double cost, auto&& body) {
     const int64_t n_tiles = (n + kTileMax - 1) / kTileMax;
     parallel_for(0, n_tiles, grain_of(cost * kTileMax), [&](int64_t begin, int64_t end) {
-      Worker w(run, kTileMax);
+      ReduceWorker w(run, kTileMax);
       for (int64_t t = begin; t < end; ++t) {
         body(w, t * kTileMax, std::min(kTileMax, n - t * kTileMax));
       }
@@ -547,24 +65,24 @@ void finish_partials(const Run& run, const Partials& part) {
     int64_t half = 1;
     while (half * 2 < count) half *= 2;
     const int64_t n = (count - half) * part.kept;
-    by_tiles(n, run.plans.combine.cost, [&](Worker& w, int64_t at, int64_t m) {
+    by_tiles(n, run.plans.combine.cost, [&](ReduceWorker& w, int64_t at, int64_t m) {
       char *a[kMaxStates], *b[kMaxStates];
       for (int k = 0; k < p.n_states; ++k) {
         a[k] = static_cast<char*>(part.at(k, 0, at));
         b[k] = static_cast<char*>(part.at(k, half, at));
       }
-      w.join(a, b, m);
+      w.combine_states(a, b, m);
     });
     count = half;
   }
-  by_tiles(part.kept, run.plans.finish.cost, [&](Worker& w, int64_t at, int64_t m) {
+  by_tiles(part.kept, run.plans.finish.cost, [&](ReduceWorker& w, int64_t at, int64_t m) {
     char* a[kMaxStates];
     for (int k = 0; k < p.n_states; ++k) a[k] = static_cast<char*>(part.at(k, 0, at));
     w.write(a, at, m);
   });
 }
 
-void keep_state(const Worker& w, int64_t from, char* const* to, int64_t at, int64_t n) {
+void keep_state(const ReduceWorker& w, int64_t from, char* const* to, int64_t at, int64_t n) {
   const ReduceProgram& p = w.run.p;
   for (int k = 0; k < p.n_states; ++k) {
     const int64_t size = reg_size(p.state[k]);
@@ -572,14 +90,14 @@ void keep_state(const Worker& w, int64_t from, char* const* to, int64_t at, int6
   }
 }
 
-void run_rows(const Run& run) {
+void run_rows(const ReduceRun& run) {
   const int64_t kept = run.g.n_kept;
   const double unit = run.cost * static_cast<double>(std::min(run.block, run.g.n_reduced)) + 100;
   if (run.blocks == 1) {
     // Groups of rows: as many as states of 64 lanes fit a tile.
     const int64_t group = run.p.is_fold ? kLanes : kTileMax / kLanes;
     parallel_for(0, kept, grain_of(unit), [&](int64_t begin, int64_t end) {
-      Worker w(run, run.p.is_fold ? kLanes : kTileMax);
+      ReduceWorker w(run, run.p.is_fold ? kLanes : kTileMax);
       for (int64_t i = begin; i < end; i += group) {
         const int64_t n = std::min(group, end - i);
         w.row_blocks(i, n, 0);
@@ -590,7 +108,7 @@ void run_rows(const Run& run) {
   }
   const Partials part(run.p, kept, run.blocks);
   parallel_for(0, kept * run.blocks, grain_of(unit), [&](int64_t begin, int64_t end) {
-    Worker w(run, kLanes);
+    ReduceWorker w(run, kLanes);
     for (int64_t u = begin; u < end; ++u) {
       const int64_t i = u / run.blocks, b = u % run.blocks;
       char* to[kMaxStates];
@@ -602,7 +120,7 @@ void run_rows(const Run& run) {
   finish_partials(run, part);
 }
 
-void run_columns(const Run& run) {
+void run_columns(const ReduceRun& run) {
   const TileLoop& kept = run.g.kept;
   const int64_t inner = kept.inner(), per_row = (inner + kTileMax - 1) / kTileMax;
   const int64_t tiles_of_kept = kept.rows() * per_row;
@@ -612,7 +130,7 @@ void run_columns(const Run& run) {
   std::unique_ptr<Partials> part;
   if (run.blocks > 1) part = std::make_unique<Partials>(run.p, run.g.n_kept, run.blocks);
   parallel_for(0, tiles_of_kept * run.blocks, grain_of(unit), [&](int64_t begin, int64_t end) {
-    Worker w(run, std::min(inner, kTileMax));
+    ReduceWorker w(run, std::min(inner, kTileMax));
     for (int64_t u = begin; u < end; ++u) {
       const int64_t b = u / tiles_of_kept, t = u % tiles_of_kept;
       const int64_t from = t % per_row * kTileMax, n = std::min(kTileMax, inner - from);
@@ -631,8 +149,8 @@ void run_columns(const Run& run) {
 }
 
 // Nothing to reduce: every output is finish(init).
-void run_empty(const Run& run) {
-  Worker w(run, kLanes);
+void run_empty(const ReduceRun& run) {
+  ReduceWorker w(run, kLanes);
   w.start(w.state, kLanes);
   for (int64_t i = 0; i < run.g.n_kept; i += kLanes) {
     w.write(w.state, i, std::min(kLanes, run.g.n_kept - i));
@@ -648,8 +166,8 @@ void run_reduce(const KernelCall& call) {
       reduce_program_of(call.op, call.in[0].dtype, outs, call.n_out, call.n_in - 1);
   TD_ASSERT(call.n_out <= 2);
   if (call.out[0].numel == 0) return;
-  const Geometry g = make_geometry(call, p.uses_index);
-  const Run run(p, call, g);
+  const ReduceGeometry g = make_reduce_geometry(call, p.uses_index);
+  const ReduceRun run(p, call, g);
   if (g.n_reduced == 0) return run_empty(run);
   g.rows ? run_rows(run) : run_columns(run);
 }

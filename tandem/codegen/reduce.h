@@ -2,8 +2,8 @@
 // The kernels of the reduce and scan families, for every row, dtype and stride. The order of a
 // reduction is set by shape and strides alone, so its bits do not depend on the thread count:
 // along memory, 64 lanes in blocks of kRowBlock elements; across memory, blocks of kColumnBlock
-// rows; a fold joins four elements of a lane or column before it adds them to the state; lanes and
-// blocks are combined pairwise.
+// rows; a fold combines four elements of a lane or column before it adds them to the state; lanes
+// and blocks are combined pairwise.
 #pragma once
 
 #include "tandem/graph/kernel.h"

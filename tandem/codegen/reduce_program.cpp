@@ -10,7 +10,7 @@
 
 #include "tandem/base/per_thread.h"
 #include "tandem/codegen/tile_plan.h"
-#include "tandem/graph/scalar_expr.h"
+#include "tandem/graph/expression/scalar_expr.h"
 
 namespace tandem::codegen {
 namespace {
@@ -236,16 +236,16 @@ void find_fold(ReduceProgram& p) {
     p.map.code.push_back(i);
   }
   Fold other;
-  const ScalarInstr& join = p.combine.code[p.combine.out[0].reg];
-  if (p.combine.code.size() != 3 || !fold_of(join, other) || other != p.fold) return;
+  const ScalarInstr& both = p.combine.code[p.combine.out[0].reg];
+  if (p.combine.code.size() != 3 || !fold_of(both, other) || other != p.fold) return;
   p.map.in = {p.step.in[1], p.step.in[2]};
   p.map.out.push_back({at[x], dtype_of_reg(p.state[0])});
   p.map_is_x = code[x].op == ScalarOp::input && code[x].input == 1 && stored_as_reg(p.step.in[1]);
   p.is_fold = true;
 }
 
-Reg state_reg(char letter, Reg compute) {
-  return letter == 'I' ? Reg::i64 : letter == 'D' ? Reg::f64 : compute;
+Reg state_reg(char code, Reg compute) {
+  return code == 'I' ? Reg::i64 : code == 'D' ? Reg::f64 : compute;
 }
 
 std::unique_ptr<ReduceProgram> build(const OpDef& op, DType x, const DType* outs, int n_outs,

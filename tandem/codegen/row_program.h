@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tandem/codegen/tile_plan.h"
-#include "tandem/graph/scalar_expr.h"
+#include "tandem/graph/expression/scalar_expr.h"
 
 namespace tandem::codegen {
 

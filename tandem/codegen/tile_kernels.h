@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "tandem/graph/scalar_program.h"
+#include "tandem/graph/expression/scalar_program.h"
 
 namespace tandem::codegen {
 
@@ -15,7 +15,7 @@ namespace tandem::codegen {
 using TileFn = void (*)(void* out, const void* a, const void* b, const void* c, const void* d,
                         int64_t n);
 /// lanes[i % 64] = op(lanes[i % 64], x[i]) for i < n; lanes are 64 values. Four elements of a lane
-/// are joined first, as (x0 x1)(x2 x3), while there are 256.
+/// are combined first, as (x0 x1)(x2 x3), while there are 256.
 using LanesFn = void (*)(void* lanes, const void* x, int64_t n);
 /// out[r] = lanes and tree of row r: n elements at x + r * stride, lanes starting at init[0].
 using RowsFn = void (*)(void* out, const void* x, int64_t stride, int64_t rows, int64_t n,

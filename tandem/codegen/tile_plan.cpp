@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
-#include "tandem/graph/scalar_eval.h"
-#include "tandem/graph/scalar_expr.h"
+#include "tandem/graph/expression/scalar_eval.h"
+#include "tandem/graph/expression/scalar_expr.h"
 
 namespace tandem::codegen {
 namespace {

@@ -39,7 +39,7 @@ struct CompileOptions {
   /// Store gradients that an optimizer has used in the same call, too.
   bool keep_grads = false;
   /// Most bytes that one call may hold (Executable::peak_bytes(): cells and arguments not counted);
-  /// 0: no limit. To stay below it values of the forward pass are computed again in the backward
+  /// 0: no limit. To stay below it values of the forward pass are recomputed in the backward
   /// one; no number changes. Throws Memory where that is not enough.
   size_t memory_limit = 0;
   /// Most specialisations (traces and sizes) kept; the one not used for longest goes.
@@ -65,7 +65,7 @@ class TD_API CompiledCore {
   /// Runs the user's function on `args`; appends what is not a tensor in its result to `key`.
   using Body = FunctionRef<std::vector<Tensor>(std::span<const Tensor> args, std::string& key)>;
 
-  CompiledCore(CompileOptions options, Where where);
+  CompiledCore(CompileOptions options, SourceLocation loc);
   ~CompiledCore();
   CompiledCore(const CompiledCore&) = delete;
   CompiledCore& operator=(const CompiledCore&) = delete;
@@ -120,9 +120,9 @@ using ArgsOf = std::remove_pointer_t<decltype(choose_slots<F, 0, A...>())>;
 template <class F>
 class Compiled {
  public:
-  Compiled(F fn, CompileOptions options, Where where)
+  Compiled(F fn, CompileOptions options, SourceLocation loc)
       : fn_(std::make_shared<F>(std::move(fn))),
-        core_(std::make_shared<detail::CompiledCore>(std::move(options), where)) {}
+        core_(std::make_shared<detail::CompiledCore>(std::move(options), loc)) {}
 
   /// Throws what fn throws, and Unsupported (with the user's line) where fn reads a value, uses a
   /// tensor from outside, or changes what a trace cannot follow.
@@ -181,14 +181,14 @@ class Compiled {
 
 /// Compile a function, a lambda, or a module (its forward).
 template <class F>
-auto compile(F fn, CompileOptions options = {}, Where where = Where::here()) {
+auto compile(F fn, CompileOptions options = {}, SourceLocation loc = SourceLocation::here()) {
   if constexpr (requires(F & f) { f.state_dict(); }) {
     auto forward = [net = std::move(fn)](auto&&... args) mutable {
       return net(std::forward<decltype(args)>(args)...);
     };
-    return Compiled<decltype(forward)>(std::move(forward), std::move(options), where);
+    return Compiled<decltype(forward)>(std::move(forward), std::move(options), loc);
   } else {
-    return Compiled<F>(std::move(fn), std::move(options), where);
+    return Compiled<F>(std::move(fn), std::move(options), loc);
   }
 }
 

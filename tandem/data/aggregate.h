@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples are plain aggregates of Tensors, of any arity up to eight: to a list of tensors and back.
+// Samples are aggregates of up to eight Tensors; these convert them to lists of tensors and back.
 #pragma once
 
 #include <type_traits>
@@ -23,7 +23,7 @@ template <class T, size_t... I>
 constexpr bool braces(std::index_sequence<I...>) {
   return BracesWith<T, I...>;
 }
-/// How many fields an aggregate has.
+/// The number of fields of an aggregate.
 template <class T, size_t N = 8>
 constexpr size_t arity() {
   if constexpr (N == 0)

@@ -10,7 +10,7 @@
 #include "tandem/base/philox.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/rng.h"
-#include "tandem/ops/fft.h"
+#include "tandem/ops/linalg/fft.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::data {
@@ -20,7 +20,7 @@ constexpr double kPi = 3.14159265358979323846;
 
 void check_sound(const Tensor& x, const char* what) {
   TD_CHECK(x.defined() && x.dim() == 2 && x.dtype() == DType::f32, Shape,
-           "{}: a waveform is f32 [channels, time], got {}", what,
+           "{}: expected a waveform f32 [channels, time], got {}", what,
            x.defined() ? x.shape().to_string() : "an undefined tensor");
 }
 
@@ -36,7 +36,7 @@ double to_hz(double mel, MelScale scale) {
 
 Tensor masked(const Tensor& x, int64_t mask_param, int64_t dim, const char* what) {
   TD_CHECK(x.defined() && x.dim() == 3 && mask_param >= 0, Shape,
-           "{}: features are [channels, bins, frames]", what);
+           "{}: features must be [channels, bins, frames]", what);
   NoGradGuard no_grad;
   const auto key = tandem::detail::next_rng_key();
   PhiloxStream random(key.seed, key.offset);
@@ -79,7 +79,7 @@ Tensor spectrogram(const Tensor& waveform, const SpectrogramOptions& o) {
     for (int64_t f = 0; f < frames; ++f)
       for (int64_t i = 0; i < n; ++i) {
         int64_t at = f * hop + i - half;
-        at = at < 0 ? -at : at >= time ? 2 * (time - 1) - at : at;  // reflected
+        at = at < 0 ? -at : at >= time ? 2 * (time - 1) - at : at;  // reflected at the ends
         at -= o.pad;
         const bool inside = at >= 0 && at < waveform.size(1);
         *to++ = inside ? sound[static_cast<size_t>(c * waveform.size(1) + at)] *
@@ -125,7 +125,7 @@ Tensor mel_spectrogram(const Tensor& waveform, const MelOptions& o) {
 }
 
 Tensor amplitude_to_DB(const Tensor& x, const DecibelOptions& o) {
-  TD_CHECK(o.amin > 0 && o.ref > 0, Value, "amplitude_to_DB: amin {} and ref {} are positive",
+  TD_CHECK(o.amin > 0 && o.ref > 0, Value, "amplitude_to_DB: amin {} and ref {} must be positive",
            o.amin, o.ref);
   NoGradGuard no_grad;
   const Tensor db =
@@ -159,7 +159,7 @@ Tensor resample(const Tensor& waveform, int64_t orig_freq, int64_t new_freq,
   const int64_t from = orig_freq / common, to = new_freq / common;
   if (from == to) return waveform;
   TD_CHECK(to <= 1 << 16 && from <= 1 << 16, Value,
-           "resample: the ratio {} / {} has no common divisor that helps", new_freq, orig_freq);
+           "resample: the ratio {} / {} cannot be reduced far enough", new_freq, orig_freq);
   const double base = static_cast<double>(std::min(from, to)) * o.rolloff;
   const auto wide = static_cast<double>(o.lowpass_filter_width);
   const auto width = static_cast<int64_t>(std::ceil(wide * static_cast<double>(from) / base));
@@ -198,6 +198,14 @@ Tensor frequency_masking(const Tensor& features, int64_t mask_param) {
   return masked(features, mask_param, 1, "frequency_masking");
 }
 
+Tensor fixed_length(const Tensor& waveform, int64_t length) {
+  Tensor x = waveform;
+  const int64_t n = x.size(1);
+  if (length > 0 && n > length) x = x.narrow(1, 0, length);
+  if (length > n) x = cat({x, zeros({x.size(0), length - n})}, 1);
+  return x.contiguous();
+}
+
 WavFolder::WavFolder(const FilePath& folder, WavFolderOptions options)
     : options_(std::move(options)) {
   namespace fs = std::filesystem;
@@ -230,11 +238,7 @@ Example WavFolder::get(int64_t i) const {
 
 Example WavFolder::read(int64_t i) const {
   const auto& [file, label] = files_[static_cast<size_t>(i)];
-  Tensor x = io::read_audio(file).waveform;
-  const int64_t n = x.size(1), want = options_.length;
-  if (want > 0 && n > want) x = x.narrow(1, 0, want);
-  if (want > n) x = cat({x, zeros({x.size(0), want - n})}, 1);
-  return {x.contiguous(), tensor(label)};
+  return {fixed_length(io::read_audio(file).waveform, options_.length), tensor(label)};
 }
 
 }  // namespace tandem::data

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features of sound with torchaudio's names, arguments and defaults: spectrogram, mel scale, MFCC,
-// decibels, resampling, masking of time and frequency; and datasets of WAV and FLAC files.
+// Audio features with torchaudio's names, arguments and defaults: spectrogram, mel scale, MFCC,
+// decibels, resampling, masking in time and frequency; and datasets of WAV and FLAC files.
 // Waveforms are f32 [channels, time], features [channels, bins, frames].
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/data/damaged.h"
-#include "tandem/data/datasets.h"
+#include "tandem/data/sets/datasets.h"
 #include "tandem/io/audio.h"
 
 namespace tandem::data {
@@ -17,10 +17,10 @@ struct SpectrogramOptions {
   int64_t n_fft = 400;
   int64_t win_length = 0;   ///< 0: n_fft
   int64_t hop_length = 0;   ///< 0: win_length / 2
-  int64_t pad = 0;          ///< zeros on both sides
+  int64_t pad = 0;          ///< zeros added on both sides
   double power = 2;         ///< 1: magnitude, 2: power
-  bool normalized = false;  ///< divided by the root of the window's energy
-  bool center = true;       ///< frame t lies about sample t * hop_length, reflected at the ends
+  bool normalized = false;  ///< divide by the square root of the window's energy
+  bool center = true;       ///< frame t is centred on sample t * hop_length; the ends are reflected
 };
 /// |STFT|^power with a periodic Hann window: [channels, n_fft / 2 + 1, frames].
 TD_API Tensor spectrogram(const Tensor& waveform, const SpectrogramOptions& options = {});
@@ -39,8 +39,8 @@ TD_API Tensor melscale_fbanks(int64_t n_freqs, const MelOptions& options);
 TD_API Tensor mel_spectrogram(const Tensor& waveform, const MelOptions& options = {});
 
 struct DecibelOptions {
-  double multiplier = 10, amin = 1e-10, ref = 1;  ///< of power; of magnitude the multiplier is 20
-  double top_db = -1;  ///< what lies so much below the highest is raised; negative: nothing
+  double multiplier = 10, amin = 1e-10, ref = 1;  ///< for power; for magnitude the multiplier is 20
+  double top_db = -1;  ///< raise values more than this below the highest; negative: no limit
 };
 TD_API Tensor amplitude_to_DB(const Tensor& x, const DecibelOptions& options = {});
 
@@ -56,24 +56,27 @@ struct ResampleOptions {
   int64_t lowpass_filter_width = 6;
   double rolloff = 0.99;
 };
-/// Band-limited by a windowed sinc (Hann).
+/// Band-limited interpolation with a windowed sinc (Hann).
 TD_API Tensor resample(const Tensor& waveform, int64_t orig_freq, int64_t new_freq,
                        const ResampleOptions& options = {});
 
-/// Zeros over up to `mask_param` neighbouring frames (bins), drawn from this thread's generator.
+/// Zeros up to `mask_param` neighbouring frames (bins), drawn from this thread's generator.
 TD_API Tensor time_masking(const Tensor& features, int64_t mask_param);
 TD_API Tensor frequency_masking(const Tensor& features, int64_t mask_param);
 
+/// A waveform [channels, time] cut, or filled with zeros, to `length` samples; 0: as it is.
+TD_API Tensor fixed_length(const Tensor& waveform, int64_t length);
+
 struct WavFolderOptions {
-  int64_t length = 0;  ///< samples of each: cut, or filled with zeros; 0: as they are
-  /// Keep files of which this gives true; all without it.
+  int64_t length = 0;  ///< samples of each: truncated, or padded with zeros; 0: unchanged
+  /// Keep files for which this returns true; all if it is empty.
   std::function<bool(const std::string& stem)> filter = {};
-  /// A sample that cannot be read is replaced by the next one that can, and counted in damaged();
-  /// else it throws Format naming the file.
+  /// Replace a sample that cannot be read by the next one that can, and count it in damaged();
+  /// otherwise throw Format naming the file.
   bool skip_damaged = false;
 };
 /// The WAV and FLAC files of a folder, sorted; the class is the name up to the first '_' (as in
-/// "7_jackson_3.wav"), classes sorted. Samples: x f32 [channels, time], y i64 0-d.
+/// "7_jackson_3.wav"), classes are sorted. Samples: x f32 [channels, time], y i64 0-d.
 class TD_API WavFolder {
  public:
   static constexpr const char* kName = "WavFolder";
@@ -81,7 +84,7 @@ class TD_API WavFolder {
   int64_t size() const { return static_cast<int64_t>(files_.size()); }
   Example get(int64_t i) const;
   const std::vector<std::string>& classes() const { return classes_; }
-  /// How often a damaged file was met and passed over.
+  /// How often a damaged file was skipped.
   int64_t damaged() const { return damaged_.count(); }
 
  private:

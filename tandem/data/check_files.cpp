@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum Kind : size_t { kPicture, kSound, kRecords, kShard, kKinds };
-constexpr const char* kNames[kKinds] = {"pictures", "sounds", "records of TFRecord files",
+enum Kind : size_t { kImage, kSound, kRecords, kShard, kKinds };
+constexpr const char* kNames[kKinds] = {"images", "sounds", "records of TFRecord files",
                                         "entries of tar shards"};
 
 Kind kind_of(const fs::path& path) {
@@ -30,7 +30,7 @@ Kind kind_of(const fs::path& path) {
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   for (const char* known :
        {".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".jp2", ".bmp", ".ppm", ".pgm"})
-    if (end == known) return kPicture;
+    if (end == known) return kImage;
   if (end == ".wav" || end == ".flac") return kSound;
   if (end == ".tfrecord" || end == ".tfrecords") return kRecords;
   return end == ".tar" ? kShard : kKinds;
@@ -45,7 +45,7 @@ void decode(Kind kind, std::string_view bytes) {
     io::decode_image(bytes, {.mode = io::ImageMode::unchanged});
 }
 
-/// Messages begin with the quoted name of what they are about; the report has it already.
+/// Messages begin with the quoted name of their subject; the report already has it.
 std::string reason_of(const Error& e, const std::string& path) {
   std::string text = e.what();
   for (const std::string& name : {"'" + path + "'", std::string("'image'"), std::string("'audio'")})
@@ -58,19 +58,20 @@ std::string reason_of(const Error& e, const std::string& path) {
   return text;
 }
 
-/// What one thread has found.
+/// The findings of one thread.
 struct Found {
   std::array<FolderReport::Kind, kKinds> kinds;
   std::vector<DamagedFile> damaged;
 
-  /// `f` reads one thing of a kind, called `name` in the report.
+  /// `f` reads one item of a kind, called `name` in the report.
   template <class F>
   void read(Kind kind, const std::string& name, const std::string& path, F f) {
     try {
       f();
       ++kinds[kind].readable;
     } catch (const Error& e) {
-      // What the library was built without is no damage of the file, but it was not read either.
+      // A feature missing from this build does not mean the file is damaged, but it was not read
+      // either.
       ++kinds[kind].damaged;
       damaged.push_back({name, reason_of(e, path)});
     }
@@ -99,7 +100,7 @@ struct Found {
       for (const io::TarFile::Entry& e : file.entries())
         read(kShard, name + ": " + e.name, path, [&] {
           const Kind kind = kind_of(e.name);
-          if (kind == kPicture || kind == kSound) decode(kind, e.bytes);
+          if (kind == kImage || kind == kSound) decode(kind, e.bytes);
           passed_mapped(e.bytes.data(), e.bytes.size());
         });
       if (!file.damage().empty()) {
@@ -153,7 +154,7 @@ FolderReport check_files(const FilePath& folder) {
   }
   TD_CHECK(!error, Io, "cannot list '{}': {}", folder.str(), error.message());
   TD_CHECK(!files.empty(), Value,
-           "there are no pictures, sounds, TFRecord files or tar shards in '{}' ({} other files)",
+           "there are no images, sounds, TFRecord files or tar shards in '{}' ({} other files)",
            folder.str(), report.other);
   std::sort(files.begin(), files.end());
   Found all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damaged: what datasets of many files share for samples that cannot be read: throw, or take the
-// next one that can and count.
+// Damaged: the policy of datasets with many files for samples that cannot be read: throw, or take
+// the next readable one and count.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,13 @@
 
 namespace tandem::data {
 
-/// A count that copies of a dataset share.
+/// A count shared by the copies of a dataset.
 class Damaged {
  public:
   int64_t count() const { return count_->load(); }
   void add(int64_t n = 1) const { *count_ += n; }
-  /// get(i); with `skip`, where that throws Format, get() of the next of `size` samples that does
-  /// not (the first follows the last). Throws when none does.
+  /// get(i); with `skip`, if that throws Format, get() of the next of `size` samples that does not
+  /// (wrapping around). Throws when none succeeds.
   template <class Get>
   auto take(int64_t i, int64_t size, bool skip, Get get) const {
     for (int64_t tried = 0;; ++tried) {

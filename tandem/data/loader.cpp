@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of DataLoader: an order of indices, cut into batches that an OrderedRun computes.
+// The passes of DataLoader: an order of indices, split into batches that an OrderedRun computes.
 #include "tandem/data/loader.h"
 
 #include "tandem/base/error.h"
@@ -49,7 +49,7 @@ class LoaderPass {
   int64_t batch_size_;
   uint64_t seed_;
   int64_t epoch_;
-  OrderedRun run_;  // last: its threads use the others
+  OrderedRun run_;  // last: its threads use the other members
 };
 
 LoaderCore::LoaderCore(int64_t samples, Fetch fetch, DataLoaderOptions options)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataLoader: batches of a dataset, prepared ahead by background threads. The order and the random
-// draws of a sample depend on (seed, epoch, sample) alone, never on threads or batch size.
+// DataLoader: batches of a dataset, prefetched by background threads. The order and a sample's
+// random draws depend only on (seed, epoch, sample), never on threads or batch size.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,14 @@ namespace tandem::data {
 struct DataLoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
-  /// The indices of an epoch, in order; replaces `shuffle`.
+  /// Returns the indices of an epoch, in order; replaces `shuffle`.
   std::function<std::vector<int64_t>(int64_t epoch)> sampler = {};
   /// Background threads; 0 loads in the loop itself, -1 starts with one and adds more while the
   /// loop waits for data.
   int64_t num_workers = 1;
-  bool drop_last = false;       ///< leave out a last batch that is not full
+  bool drop_last = false;       ///< drop an incomplete last batch
   int64_t prefetch_factor = 2;  ///< batches that each worker keeps ready
-  /// Of shuffling and of random transforms; without it one is drawn from the default generator.
+  /// For shuffling and random transforms; if unset, one is drawn from the default generator.
   std::optional<uint64_t> seed = {};
 };
 
@@ -53,14 +53,14 @@ class TD_API LoaderCore {
   int64_t next_epoch_ = 0;
 };
 
-/// The next batch's fields stacked along a new first dimension; false at the end. Rethrows what a
-/// worker met, at the batch where it met it.
+/// The next batch's fields stacked along a new first dimension; false at the end. Rethrows a
+/// worker's error at the batch in which it occurred.
 TD_API bool next_batch(LoaderPass& pass, std::vector<Tensor>& fields);
 TD_API RunStats stats_of(const LoaderPass& pass);
 
 }  // namespace detail
 
-/// A dataset has `int64_t size() const` and `get(int64_t) const`, which gives a Tensor or an
+/// A dataset has `int64_t size() const` and `get(int64_t) const`, which returns a Tensor or an
 /// aggregate of Tensors and may be called from several threads; a batch is the same type with
 /// stacked fields.
 template <class D>
@@ -70,7 +70,7 @@ concept Dataset = requires(const D& d, int64_t i) {
 };
 
 /// `for (auto [x, y] : DataLoader(dataset, {.batch_size = 64, .shuffle = true}))`. Copies the
-/// dataset handle and the options. Each begin() is the next epoch.
+/// dataset handle and the options. Each begin() starts the next epoch.
 template <Dataset D>
 class DataLoader {
  public:
@@ -102,7 +102,7 @@ class DataLoader {
       return *this;
     }
     void operator++(int) { ++*this; }
-    /// How long this pass has waited for data; throws Value at its end.
+    /// How long this pass has waited for data; throws Value after its end.
     RunStats stats() const {
       TD_CHECK(pass_, Value, "this pass over the data is at its end");
       return detail::stats_of(*pass_);

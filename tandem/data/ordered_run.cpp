@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads take element numbers in order from one counter and fill the slots of a window; the
-// consumer waits for its first slot. A run of its own width starts with one thread and gets more
+// consumer waits for its first slot. A run of automatic width starts with one thread and adds more
 // while the consumer waits.
 #include <pthread.h>
 
@@ -11,8 +11,8 @@
 #include "tandem/base/parallel.h"
 #include "tandem/data/ordered_run_internal.h"
 #include "tandem/graph/context.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::data::detail {
 namespace {
@@ -21,7 +21,8 @@ double seconds(std::chrono::steady_clock::duration d) {
   return std::chrono::duration<double>(d).count();
 }
 
-// Copies `from` into the front corner of `to`, both contiguous of one element size and rank.
+// Copies `from` into the front corner of `to`; both are contiguous, with equal element size and
+// rank.
 void copy_corner(char* to, const Shape& to_shape, const char* from, const Shape& from_shape,
                  int dim, size_t element) {
   if (dim == to_shape.rank()) {
@@ -163,7 +164,7 @@ void OrderedRun::add_worker() {
 }
 
 void OrderedRun::work() {
-  ::pthread_setname_np(::pthread_self(), "td-data");  // how the system's tools tell them apart
+  ::pthread_setname_np(::pthread_self(), "td-data");  // the name that system tools show
   SerialGuard serial;
   NoGradGuard no_grad;
   while (true) {
@@ -192,8 +193,8 @@ void OrderedRun::work() {
   }
 }
 
-// Under the lock, after a wait: more threads while the consumer waits more than 2 % of its time;
-// with all of them, more elements ahead if the threads were not busy all along.
+// Called under the lock, after a wait: adds threads while the consumer waits more than 2 % of its
+// time; with all of them running, prefetches more elements if the threads were partly idle.
 void OrderedRun::tune() {
   const int64_t given = consumed_ - tuned_at_;
   const double time = seconds(Clock::now() - tuned_time_), wait = waited_ - tuned_waited_;

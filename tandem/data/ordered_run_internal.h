@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // OrderedRun: computes elements first .. last-1 of a pure function ahead of their use, on several
-// threads, and gives them out in order. The passes of DataLoader and Pipeline are OrderedRuns.
-// What an element's computation throws is rethrown at that element.
+// threads, and returns them in order. The passes of DataLoader and Pipeline are OrderedRuns. An
+// exception thrown for an element is rethrown when that element is reached.
 #pragma once
 
 #include <chrono>
@@ -23,17 +23,17 @@ namespace tandem::data::detail {
 using Fields = std::vector<Tensor>;
 
 /// Fields of several samples stacked along a new first dimension. Throws Shape when the samples
-/// differ. With `pad` shorter ones are filled up with that number at their ends.
+/// differ. With `pad`, shorter ones are padded with that number at their ends.
 Fields stack_samples(std::vector<Fields> samples, std::optional<double> pad = {});
 
-/// The same of samples that come one after the other: each is copied once, at once, and let go, so
-/// that the next one is made in the memory it leaves, which the caches still hold.
+/// The same for samples that arrive one by one: each is copied immediately and released, so that
+/// the next one reuses its memory while it is still in cache.
 class Stack {
  public:
   explicit Stack(size_t samples) : samples_(samples) {}
   /// Throws Shape when `sample` differs from the first.
   void add(Fields sample);
-  /// Of no samples no fields. Throws Internal when fewer were added than announced.
+  /// No samples give no fields. Throws Internal when fewer were added than announced.
   Fields take();
 
  private:
@@ -79,7 +79,7 @@ class OrderedRun {
   std::vector<std::thread> threads_;
   mutable std::mutex lock_;
   std::condition_variable ready_, room_;
-  std::deque<Slot> slots_;  ///< of consumed_ .. claimed_-1
+  std::deque<Slot> slots_;  ///< for elements consumed_ .. claimed_-1
   double busy_ = 0, waited_ = 0;
   Clock::time_point start_;
   bool started_ = false;

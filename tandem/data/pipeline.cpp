@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stages of Pipeline, all of them maps of positions, and the state of a pass.
+// The stages of Pipeline, each a mapping of positions, and the state of a pass.
 #include "tandem/data/pipeline.h"
 
 #include <atomic>
@@ -16,7 +16,7 @@ std::string size_text(int64_t n) { return n == kEndless ? "endless" : std::to_st
 
 void check_finite(const StageRef& in, const char* what) {
   TD_CHECK(in->size() != kEndless, Value,
-           "{} of a pipeline that repeats for ever\nPut it before "
+           "{} of a pipeline that repeats forever\nPut it before "
            "repeat(), or use repeat(n) or take(n).",
            what);
 }
@@ -46,8 +46,8 @@ struct Source : Stage {
 struct Map : Stage {
   StageRef in;
   Apply fn;
-  uint64_t salt;  ///< place in the chain: two random maps draw different numbers
-  mutable std::atomic<bool> random = false;  ///< it has drawn some
+  uint64_t salt;  ///< position in the chain: two random maps draw different numbers
+  mutable std::atomic<bool> random = false;  ///< whether it has drawn any
   int64_t size() const override { return in->size(); }
   Fields get(Pass pass, int64_t i) const override {
     Fields f = in->get(pass, i);
@@ -118,7 +118,7 @@ struct Batch : Stage {
   Order order() const override { return fixed_over(in); }
 };
 
-/// Positions of the stage before: `offset + i * step`, wrapped around.
+/// Positions of the previous stage: `offset + i * step`, wrapped around.
 struct Select : Stage {
   StageRef in;
   int64_t offset = 0, step = 1, n = 0;
@@ -171,7 +171,7 @@ struct Repeat : Stage {
   int64_t identities() const override { return in->identities(); }
 };
 
-/// Several stages as one: at(i) says which and where.
+/// Several stages as one: at(i) tells which stage and which position.
 struct Several : Stage {
   std::vector<StageRef> in;
   virtual std::pair<size_t, int64_t> at(int64_t i) const = 0;
@@ -214,7 +214,7 @@ struct Several : Stage {
 
 struct Interleave : Several {
   int64_t block;
-  // Elements that the first `rounds` rounds give.
+  // Number of elements in the first `rounds` rounds.
   int64_t before(int64_t rounds) const {
     int64_t sum = 0;
     for (const StageRef& s : in) sum += std::min(s->size(), times(rounds, block));
@@ -335,9 +335,9 @@ StageRef range_stage(StageRef in, int64_t skip, int64_t take) {
   return s;
 }
 StageRef repeat_stage(StageRef in, int64_t count) {
-  TD_CHECK(count >= -1, Value, "repeat() wants a count >= 0, or -1 for ever, got {}", count);
+  TD_CHECK(count >= -1, Value, "repeat() wants a count >= 0, or -1 for endless, got {}", count);
   check_finite(in, "repeat()");
-  TD_CHECK(in->size() > 0 || count >= 0, Value, "an empty pipeline cannot repeat for ever");
+  TD_CHECK(in->size() > 0 || count >= 0, Value, "an empty pipeline cannot repeat forever");
   auto s = stage_over<Repeat>(std::move(in));
   s->count = count;
   return s;
@@ -369,13 +369,13 @@ uint64_t seed_or_draw(std::optional<uint64_t> seed) {
   return hash_combine(hash_combine(0x10ade5, k.seed), k.offset);
 }
 
-/// The place in the data that the copies of a pipeline share.
+/// The position in the data, shared by the copies of a pipeline.
 class PipelineRun {
  public:
   uint64_t seed;
   PrefetchOptions prefetch;
   int64_t epoch = 0, position = 0;
-  bool used = false;  ///< this epoch's pass was begun
+  bool used = false;  ///< this epoch's pass has begun
   std::unique_ptr<OrderedRun> run;
   RunStats last;
 };
@@ -476,7 +476,7 @@ void AnyPipeline::set_epoch(int64_t epoch) {
 RunStats AnyPipeline::stats() const { return run_->run ? run_->run->stats() : run_->last; }
 
 io::Json PipelineState::to_json() const {
-  // The seed as text: 64 bits do not fit a number of other readers.
+  // The seed as a string: some JSON readers cannot hold 64-bit numbers.
   return io::Json::Object{
       {"seed", std::to_string(seed)}, {"epoch", epoch}, {"position", position}, {"pipeline", text}};
 }
@@ -488,8 +488,8 @@ PipelineState PipelineState::from_json(const io::Json& json) {
   const bool ok = seed && seed->as_string() && epoch && epoch->as_int() && position &&
                   position->as_int() && text && text->as_string();
   TD_CHECK(ok, Format,
-           "the state of a pipeline wants seed (text), epoch, position (integers) and pipeline "
-           "(text), got {}",
+           "the state of a pipeline wants seed (string), epoch, position (integers) and pipeline "
+           "(string), got {}",
            json.dump());
   const std::string& digits = *seed->as_string();
   TD_CHECK(!digits.empty() && digits.size() <= 20 &&

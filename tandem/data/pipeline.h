@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline: a chain of map, filter, shuffle, batch, cache, shard, interleave, zip, take, repeat and
-// others over datasets. Element i of epoch e is a pure function of (seed, e, i): any number of
-// threads gives the same elements in the same order, and a pass goes on exactly where a saved state
-// says.
+// Pipeline: a chain of map, filter, shuffle, batch, cache, shard, interleave, zip, take, repeat
+// and others over datasets. Element i of epoch e is a pure function of (seed, e, i): any number of
+// threads gives the same elements in the same order, and a pass resumes exactly from a saved
+// state.
 #pragma once
 
 #include "tandem/base/file.h"
@@ -12,11 +12,11 @@
 
 namespace tandem::data {
 
-/// Where a pipeline stands: all that is needed to go on. `text` describes the chain, so that the
-/// state of another one is refused.
+/// The position of a pipeline: everything needed to resume. `text` describes the chain, so that the
+/// state of another one is rejected.
 struct PipelineState {
   uint64_t seed = 0;
-  int64_t epoch = 0, position = 0;  ///< position: elements given out in this epoch
+  int64_t epoch = 0, position = 0;  ///< position: elements delivered in this epoch
   std::string text;
   TD_API io::Json to_json() const;
   /// Throws Format naming what is missing.
@@ -25,14 +25,14 @@ struct PipelineState {
 
 namespace detail {
 
-/// Which pass: what shuffles and random maps depend on besides the position.
+/// Identifies a pass: what shuffles and random maps depend on besides the position.
 struct Pass {
   uint64_t seed = 0;
   int64_t epoch = 0;
 };
 
-/// How a pass's elements relate to those of another pass: element i is the same; the same elements
-/// in another order; or others.
+/// How a pass's elements relate to those of another pass: equal at each i; the same elements in
+/// another order; or different ones.
 enum class Order : uint8_t { fixed, permuted, changing };
 
 /// One link of the chain. Immutable; called from several threads.
@@ -41,14 +41,14 @@ class TD_API Stage {
   virtual ~Stage() = default;
   virtual int64_t size() const = 0;  ///< kEndless for repeat()
   virtual std::vector<Tensor> get(Pass pass, int64_t i) const = 0;
-  /// The elements `rows` stacked.
+  /// The elements `rows`, stacked.
   virtual std::vector<Tensor> many(Pass pass, std::span<const int64_t> rows) const;
-  /// Appends the numbers, in their datasets, of the samples that element i is made of.
+  /// Appends the dataset indices of the samples that element i consists of.
   virtual void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const = 0;
   virtual std::string text() const = 0;
   virtual Order order() const { return Order::changing; }
-  /// A number below identities() that element i keeps when the order changes; where order() is not
-  /// `changing`.
+  /// A number below identities() that element i keeps when the order changes; valid where order()
+  /// is not `changing`.
   virtual int64_t identity(Pass, int64_t i) const { return i; }
   virtual int64_t identities() const { return size(); }
 };
@@ -58,7 +58,7 @@ inline constexpr int64_t kEndless = INT64_MAX;
 using One = std::function<std::vector<Tensor>(int64_t)>;
 using Many = std::function<std::vector<Tensor>(std::span<const int64_t>)>;
 using Apply = std::function<std::vector<Tensor>(std::vector<Tensor>)>;
-using Number = std::function<int64_t(std::vector<Tensor>)>;  ///< of an element
+using Number = std::function<int64_t(std::vector<Tensor>)>;  ///< maps an element to a number
 TD_API StageRef source_stage(int64_t size, One one, Many many, std::string name);
 TD_API StageRef map_stage(StageRef in, Apply fn);
 TD_API StageRef shuffle_stage(StageRef in);
@@ -80,35 +80,35 @@ class PipelineRun;
 
 }  // namespace detail
 
-/// A pipeline whatever its elements are made of: what the Trainer takes. A handle: copies share
-/// their place in the data.
+/// A pipeline with any element type: what the Trainer takes. A handle: copies share their position
+/// in the data.
 class TD_API AnyPipeline {
  public:
   AnyPipeline(detail::StageRef stage, uint64_t seed, PrefetchOptions prefetch);
-  /// Elements in an epoch (batches, after batch()); INT64_MAX when it repeats for ever.
+  /// Elements in an epoch (batches, after batch()); INT64_MAX when it repeats forever.
   int64_t size() const { return stage_->size(); }
-  /// The fields of element i of an epoch, computed here and now. Throws Index.
+  /// The fields of element i of an epoch, computed on the calling thread. Throws Index.
   std::vector<Tensor> fields(int64_t i, int64_t epoch = 0) const;
 
-  /// The numbers, in their datasets, of the samples that element i is made of: which ones were in
-  /// that bad batch?
+  /// The dataset indices of the samples that element i consists of: which ones were in that bad
+  /// batch?
   std::vector<int64_t> samples_of(int64_t i, int64_t epoch = 0) const;
 
-  /// Start a pass: the epoch and position of load_state(), else the next epoch from its front.
+  /// Start a pass: at the epoch and position of load_state(), else at the start of the next epoch.
   void begin_pass();
   /// The next element of the pass; false at its end.
   bool next(std::vector<Tensor>& fields);
-  /// Where the pass is, counting the element given out last; at a pass's end the next epoch's
-  /// front.
+  /// The position of the pass, after the element delivered last; at the end of a pass, the start of
+  /// the next epoch.
   PipelineState state() const;
-  /// The next pass starts there. Throws Value for the state of another chain.
+  /// Makes the next pass start there. Throws Value for the state of another chain.
   void load_state(const PipelineState& state);
-  /// The epoch that the next pass is.
+  /// Sets the epoch of the next pass.
   void set_epoch(int64_t epoch);
   uint64_t seed() const;
-  /// Of the running or last pass.
+  /// Statistics of the running or last pass.
   RunStats stats() const;
-  /// The chain: "MNIST(60000) | shuffle | batch(128)".
+  /// Describes the chain: "MNIST(60000) | shuffle | batch(128)".
   std::string text() const { return stage_->text(); }
   const detail::StageRef& stage() const { return stage_; }
   const PrefetchOptions& prefetch_options() const;
@@ -125,8 +125,8 @@ class Pipeline : public AnyPipeline {
   Pipeline(detail::StageRef stage, uint64_t seed, PrefetchOptions prefetch)
       : AnyPipeline(std::move(stage), seed, prefetch) {}
 
-  /// fn(element) in place of each element. Random ops in it draw from a generator of
-  /// (seed, epoch, position) of its own. fn runs on several threads.
+  /// Replaces each element by fn(element). Random ops in it draw from their own generator, seeded
+  /// by (seed, epoch, position). fn runs on several threads.
   template <class F>
   auto map(F fn) const {
     using R = std::decay_t<decltype(fn(std::declval<T>()))>;
@@ -136,25 +136,25 @@ class Pipeline : public AnyPipeline {
   }
   /// A new permutation of all elements in every epoch.
   Pipeline shuffle() const { return with<T>(detail::shuffle_stage(stage())); }
-  /// The elements of which keep(element) gives true. Every element is computed once, here, on all
-  /// threads; what is kept of them is one bit. Behind shuffle() too; throws Value behind random
-  /// maps and whatever else changes from pass to pass.
+  /// The elements for which keep(element) returns true. Every element is computed once,
+  /// immediately, on all threads; one bit is kept for each. Works after shuffle() too; throws Value
+  /// after random maps and other stages whose elements change from pass to pass.
   template <class F>
   Pipeline filter(F keep) const {
     return with<T>(detail::filter_stage(stage(), [keep = std::move(keep)](std::vector<Tensor> f) {
       return static_cast<int64_t>(static_cast<bool>(keep(detail::from_fields<T>(std::move(f)))));
     }));
   }
-  /// `draws` elements in an epoch, drawn anew with these probabilities (weight / sum), with
-  /// replacement: PyTorch's WeightedRandomSampler. draws -1: as many as there are.
+  /// `draws` elements per epoch, drawn anew with these probabilities (weight / sum), with
+  /// replacement: PyTorch's WeightedRandomSampler. draws -1: the size of the pipeline.
   Pipeline sample(std::vector<double> weights, int64_t draws = -1) const {
     return with<T>(detail::sample_stage(stage(), std::move(weights), draws));
   }
-  /// Batches of elements of like length, padded, as tf.data's bucket_by_sequence_length makes them:
-  /// bucket k holds lengths from boundaries[k - 1] up to below boundaries[k] and gives batches of
-  /// batch_sizes[k]; there is one bucket more than boundaries. A batch is given when it is full,
-  /// those that never are at the end. Every element is computed once, here, for length(element);
-  /// what holds for filter() holds here too.
+  /// Padded batches of elements of similar length, like tf.data's bucket_by_sequence_length: bucket
+  /// k takes lengths from boundaries[k - 1] up to below boundaries[k] and gives batches of
+  /// batch_sizes[k]; there is one bucket more than boundaries. A batch is delivered when it is
+  /// full; incomplete ones come at the end. Every element is computed once, immediately, for
+  /// length(element); filter()'s restrictions apply here too.
   template <class F>
   Pipeline bucket_by_length(F length, std::vector<int64_t> boundaries,
                             std::vector<int64_t> batch_sizes, BucketOptions o = {}) const {
@@ -165,20 +165,20 @@ class Pipeline : public AnyPipeline {
         },
         std::move(boundaries), std::move(batch_sizes), o));
   }
-  /// Elements of n stacked samples. Throws Shape (at the batch) when they differ.
+  /// Stacks n samples into one element. Throws Shape (at the batch) when they differ.
   Pipeline batch(int64_t n, BatchOptions o = {}) const {
     return with<T>(detail::batch_stage(stage(), n, o));
   }
-  /// Keep every element once it was computed, as of epoch 0: random maps belong behind it.
+  /// Keep every element once computed, as in epoch 0: put random maps after it.
   Pipeline cache() const { return with<T>(detail::cache_stage(stage())); }
-  /// The same in a file, which the next run finds. It is written here, atomically, unless it is
-  /// there with the same chain and the same `key`: name in it what the elements depend on (the
-  /// data's version, the arguments of maps). A cut file is written anew, a damaged element computed
-  /// anew, each with a warning.
+  /// The same in a file that later runs reuse. It is written immediately, atomically, unless it
+  /// exists with the same chain and the same `key`: include in the key what the elements depend on
+  /// (the data's version, the arguments of maps). A truncated file is rewritten and a damaged
+  /// element recomputed, each with a warning.
   Pipeline cache(const FilePath& file, const std::string& key = "") const {
     return with<T>(detail::file_cache_stage(stage(), file, key, seed()));
   }
-  /// Elements rank, rank + ranks, ... of all.
+  /// Elements rank, rank + ranks, ... of the pipeline.
   Pipeline shard(int64_t rank, int64_t ranks, ShardOptions o = {}) const {
     return with<T>(detail::shard_stage(stage(), rank, ranks, o));
   }
@@ -186,16 +186,16 @@ class Pipeline : public AnyPipeline {
   Pipeline skip(int64_t n) const {
     return with<T>(detail::range_stage(stage(), n, detail::kEndless));
   }
-  /// `count` epochs as one (each shuffled anew); -1: for ever.
+  /// `count` epochs as one (each shuffled anew); -1: endless.
   Pipeline repeat(int64_t count = -1) const {
     return with<T>(detail::repeat_stage(stage(), count));
   }
-  /// Threads and elements ahead, for the whole chain, wherever this stands in it.
+  /// Threads and elements prefetched, for the whole chain, wherever it appears in it.
   Pipeline prefetch(PrefetchOptions o = {}) const { return Pipeline(stage(), seed(), o); }
   Pipeline seed(uint64_t s) const { return Pipeline(stage(), s, prefetch_options()); }
   using AnyPipeline::seed;
 
-  /// Element i of an epoch, computed here and now.
+  /// Element i of an epoch, computed on the calling thread.
   T get(int64_t i, int64_t epoch = 0) const { return detail::from_fields<T>(fields(i, epoch)); }
 
   class Iterator {
@@ -222,7 +222,7 @@ class Pipeline : public AnyPipeline {
     AnyPipeline* of_ = nullptr;
     std::optional<T> element_;
   };
-  /// A pass as begin_pass() starts it. One pass at a time.
+  /// Starts a pass like begin_pass(). One pass at a time.
   Iterator begin() {
     begin_pass();
     return Iterator(this);
@@ -244,8 +244,8 @@ concept HasMany = requires(const D& d, std::span<const int64_t> rows) {
 };
 }  // namespace detail
 
-/// A pipeline over a dataset (size(), get(i); get_many(rows), which gives stacked rows, is used
-/// where it is there). `name` stands in messages and in the state.
+/// A pipeline over a dataset (size(), get(i); get_many(rows), which returns stacked rows, is used
+/// if present). `name` is used in messages and in the state.
 template <Dataset D>
 auto pipeline(D dataset, PipelineOptions o = {}, std::string name = "") {
   using T = std::decay_t<decltype(std::declval<const D&>().get(0))>;
@@ -265,7 +265,7 @@ auto pipeline(D dataset, PipelineOptions o = {}, std::string name = "") {
                      detail::seed_or_draw(o.seed), PrefetchOptions{});
 }
 
-/// Blocks of elements of each in turn until all are used up. Seed and prefetching are the first's.
+/// Blocks of elements from each in turn until all are used up. Seed and prefetching: the first's.
 template <class T>
 Pipeline<T> interleave(const std::vector<Pipeline<T>>& in, InterleaveOptions o = {}) {
   std::vector<detail::StageRef> stages;
@@ -273,7 +273,7 @@ Pipeline<T> interleave(const std::vector<Pipeline<T>>& in, InterleaveOptions o =
   auto s = detail::interleave_stage(std::move(stages), o.block_length);
   return Pipeline<T>(std::move(s), in[0].seed(), in[0].prefetch_options());
 }
-/// One after the other.
+/// The pipelines in sequence.
 template <class T>
 Pipeline<T> concatenate(const std::vector<Pipeline<T>>& in) {
   std::vector<detail::StageRef> stages;

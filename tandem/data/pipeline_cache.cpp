@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caches of Pipeline: in memory, filled as elements are asked for, and in a file, written
-// whole. The file: magic; each element as fields (dtype, rank, sizes, bytes) and its CRC-32C; the
-// places of all elements; a foot with the key, counts and a sum of places and foot. Little-endian.
+// The caches of Pipeline: in memory, filled on demand, and in a file, written whole. The file:
+// magic; each element as fields (dtype, rank, sizes, bytes) and its CRC-32C; the offsets of all
+// elements; a footer with the key, counts and a checksum of offsets and footer. Little-endian.
 #include <array>
 #include <cstring>
 
@@ -11,8 +11,8 @@
 #include "tandem/base/sha256.h"
 #include "tandem/data/pipeline_internal.h"
 #include "tandem/graph/context.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::data::detail {
 namespace {
@@ -68,7 +68,7 @@ std::string bytes_of(const Fields& fields) {
   return out;
 }
 
-/// The fields again; none when the bytes are damaged.
+/// Decodes the fields; none when the bytes are damaged.
 Fields fields_from(std::string_view bytes) {
   uint32_t sum = 0;
   if (bytes.size() < sizeof sum) return {};
@@ -104,16 +104,16 @@ Fields fields_from(std::string_view bytes) {
   return out;
 }
 
-/// An open cache file, or what is wrong with it.
+/// An open cache file, or the reason it cannot be used.
 class CacheFile {
  public:
   explicit CacheFile(const FilePath& path) : file_(make_ref<MappedFile>(path)) {
     const std::string_view all = file_->view();
     if (!all.starts_with(kMagic)) {
-      wrong_ = "is no cache of elements";
+      wrong_ = "is not a cache of elements";
       return;
     }
-    wrong_ = "is cut or damaged";
+    wrong_ = "is truncated or damaged";
     if (all.size() < kMagic.size() + sizeof foot_) return;
     const size_t foot_at = all.size() - sizeof foot_;
     std::memcpy(&foot_, all.data() + foot_at, sizeof foot_);
@@ -127,7 +127,7 @@ class CacheFile {
   }
   const std::string& wrong() const { return wrong_; }
   const Foot& foot() const { return foot_; }
-  /// Element i; none when it is damaged.
+  /// Element i, or nothing when it is damaged.
   Fields get(int64_t i) const {
     const std::string_view all = file_->view();
     const uint64_t begin = place(i);
@@ -170,7 +170,7 @@ struct FileCache : Stage {
     if (!f.empty()) return f;
     if (!told.exchange(true))
       log_warning(
-          "cache '{}': element {} is damaged and computed anew; remove the file, then all is "
+          "cache '{}': element {} is damaged and recomputed; remove the file, then all is "
           "written anew",
           path, i);
     return in->get({pass.seed, 0}, i);
@@ -210,21 +210,21 @@ void write_cache(const StageRef& in, const std::string& path, Foot foot) {
   out.commit();
 }
 
-/// The cache at `path` if it is there, whole and of this key.
+/// The cache at `path` if it exists, is intact and has this key.
 std::unique_ptr<const CacheFile> open_cache(const std::string& path, const Foot& want) {
   if (!file_exists(path)) return nullptr;
   auto file = std::make_unique<const CacheFile>(path);
   const Foot& is = file->foot();
   std::string wrong = file->wrong();
-  TD_CHECK(wrong != "is no cache of elements", Format,
-           "cache(): '{}' is there and no cache of elements\nName another file.", path);
+  TD_CHECK(wrong != "is not a cache of elements", Format,
+           "cache(): '{}' exists and is not a cache of elements\nChoose another file.", path);
   if (wrong.empty() && is.key != want.key) wrong = "was written for another chain or key";
   if (wrong.empty() && is.elements != want.elements)
-    wrong = fmt::format("has {} elements, {} are wanted", is.elements, want.elements);
+    wrong = fmt::format("has {} elements, expected {}", is.elements, want.elements);
   if (wrong.empty() && is.seeded && is.seed != want.seed)
     wrong = fmt::format("holds the elements of seed {}, the pipeline has {}", is.seed, want.seed);
   if (wrong.empty()) return file;
-  log_warning("cache '{}' {}: it is written anew", path, wrong);
+  log_warning("cache '{}' {}: it is rewritten", path, wrong);
   return nullptr;
 }
 
@@ -251,7 +251,7 @@ StageRef file_cache_stage(StageRef in, const FilePath& file, const std::string& 
   if (!s->file) {
     write_cache(s->in, s->path, foot);
     s->file = open_cache(s->path, foot);
-    TD_CHECK(s->file, Io, "cache(): '{}' is not what was written to it", s->path);
+    TD_CHECK(s->file, Io, "cache(): '{}' differs from what was written to it", s->path);
   }
   return s;
 }

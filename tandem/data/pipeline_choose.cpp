@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stages of Pipeline that look at all elements to choose or group them: filter(),
-// bucket_by_length(), sample(). What they find is kept by the elements' identity, so that a pass in
-// another order needs no second look and every position stays a pure function.
+// The stages of Pipeline that inspect all elements to select or group them: filter(),
+// bucket_by_length(), sample(). Results are kept by the elements' identity, so that a pass in
+// another order needs no second inspection and every position stays a pure function.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -10,15 +10,15 @@
 
 #include "tandem/data/pipeline_internal.h"
 #include "tandem/graph/context.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::data::detail {
 namespace {
 
 constexpr int64_t kBits = 64;
 
-/// fn of every element by its identity, computed on all threads.
+/// Applies fn to every element, on all threads; results are indexed by identity.
 std::vector<uint8_t> look_at_all(const StageRef& in, const char* what,
                                  const std::function<uint8_t(Fields)>& fn) {
   check_finite(in, what);
@@ -36,7 +36,7 @@ std::vector<uint8_t> look_at_all(const StageRef& in, const char* what,
   OrderedRun run(
       [&](int64_t chunk) -> Fields {
         for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
-          // A repeated element is looked at by several threads, which find the same.
+          // A repeated element is inspected by several threads, with equal results.
           std::atomic_ref<uint8_t> at(found[static_cast<size_t>(in->identity({}, i))]);
           at.store(fn(in->get({}, i)), std::memory_order_relaxed);
         }
@@ -44,17 +44,17 @@ std::vector<uint8_t> look_at_all(const StageRef& in, const char* what,
       },
       {.first = 0, .last = chunks, .workers = threads, .depth = 4});
   for (Fields none; run.next(none);) {}
-  check();  // that a map draws random numbers is seen when it runs
+  check();  // a map's random draws are only noticed when it runs
   return found;
 }
 
-/// Bits in a row, and where the k-th one that is set stands.
+/// A row of bits, with a lookup of the k-th one that is set.
 class BitRow {
  public:
   explicit BitRow(int64_t n = 0) : words_(static_cast<size_t>((n + kBits - 1) / kBits)) {}
   void set(int64_t i) { words_[static_cast<size_t>(i / kBits)] |= uint64_t{1} << i % kBits; }
   bool at(int64_t i) const { return words_[static_cast<size_t>(i / kBits)] >> i % kBits & 1; }
-  /// After the last set().
+  /// Call after the last set().
   void count() {
     before_.clear();
     total_ = 0;
@@ -107,7 +107,7 @@ struct Filter : Reordered {
   int64_t identities() const override { return in->identities(); }
 };
 
-/// The batches of a pass: their elements one after the other, and where each batch ends.
+/// The batches of a pass: their elements in sequence, and where each batch ends.
 struct Batches {
   std::vector<int64_t> rows, ends;
   void add(std::vector<int64_t>& batch) {
@@ -230,7 +230,7 @@ StageRef bucket_stage(StageRef in, Number length, std::vector<int64_t> boundarie
   const bool rising = std::adjacent_find(boundaries.begin(), boundaries.end(),
                                          std::greater_equal<>()) == boundaries.end();
   TD_CHECK(rising && boundaries.size() < std::numeric_limits<uint8_t>::max(), Value,
-           "bucket_by_length() wants boundaries that rise, at most 254, got [{}]",
+           "bucket_by_length() wants increasing boundaries, at most 254, got [{}]",
            fmt::join(boundaries, ", "));
   TD_CHECK(batch_sizes.size() == boundaries.size() + 1 &&
                std::all_of(batch_sizes.begin(), batch_sizes.end(), [](int64_t n) { return n > 0; }),
@@ -262,7 +262,7 @@ StageRef sample_stage(StageRef in, std::vector<double> weights, int64_t draws) {
   TD_CHECK(static_cast<int64_t>(weights.size()) == in->size(), Value,
            "sample() wants a weight for each of the {} elements, got {}", in->size(),
            weights.size());
-  weighted_order(weights, 0, 0, 0);  // throws for weights that are none
+  weighted_order(weights, 0, 0, 0);  // throws for invalid weights
   auto s = stage_over<Sample>(std::move(in));
   s->draws = draws < 0 ? static_cast<int64_t>(weights.size()) : draws;
   s->weights = std::move(weights);

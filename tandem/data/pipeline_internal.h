@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of Pipeline's stages share.
+// Shared by the files of Pipeline's stages.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::shared_ptr<S> stage_over(StageRef in) {
   return s;
 }
 
-/// Something that is worked out once for a pass; those of the two passes used last are kept.
+/// A value computed once per pass; those of the last two passes are kept.
 template <class T>
 class PerPass {
  public:
@@ -47,7 +47,7 @@ class PerPass {
   mutable std::vector<std::pair<Pass, std::shared_ptr<const T>>> recent_;
 };
 
-/// The elements before in another order: row(pass, i) says which.
+/// The previous stage's elements in another order: row(pass, i) gives the position.
 struct Reordered : Stage {
   StageRef in;
   virtual int64_t row(Pass pass, int64_t i) const = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the links of a pipeline may be told.
+// Options of the stages of a pipeline.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 namespace tandem::data {
 
 struct PipelineOptions {
-  /// Of shuffling and random maps; without it one is drawn from the default generator.
+  /// For shuffling and random maps; if unset, one is drawn from the default generator.
   std::optional<uint64_t> seed = {};
 };
 struct BatchOptions {
-  bool drop_last = false;  ///< leave out a last batch that is not full
-  /// Fill shorter samples up with this number at the end of each dimension.
+  bool drop_last = false;  ///< drop an incomplete last batch
+  /// Pad shorter samples with this number at the end of each dimension.
   std::optional<double> pad = {};
 };
 struct ShardOptions {
-  /// All shards are equally long: filled up from the front, or else the rest is left out.
+  /// Make all shards equally long by repeating the first elements; otherwise drop the remainder.
   bool fill = true;
 };
 struct PrefetchOptions {
@@ -29,9 +29,9 @@ struct InterleaveOptions {
 };
 
 struct BucketOptions {
-  bool drop_last = false;        ///< leave out batches that are not full
-  double pad = 0;                ///< what fills shorter samples up
-  bool pad_to_boundary = false;  ///< to the bucket's longest length, not to the batch's longest
+  bool drop_last = false;        ///< drop incomplete batches
+  double pad = 0;                ///< the value that pads shorter samples
+  bool pad_to_boundary = false;  ///< pad to the bucket's longest length, not to the batch's
 };
 
 }  // namespace tandem::data

@@ -79,8 +79,8 @@ Permutation::Permutation(int64_t n, uint64_t seed, int64_t epoch) : n_(n) {
 int64_t Permutation::walk(int64_t i) const {
   const uint64_t mask = (uint64_t{1} << half_) - 1;
   auto x = static_cast<uint64_t>(i);
-  do {  // the network permutes 0 .. 4^half - 1; values outside 0 .. n-1 walk on (at most 4 on
-        // average)
+  do {  // the network permutes 0 .. 4^half - 1; values outside 0 .. n-1 are mapped again (at most 4
+        // on average)
     uint64_t left = x >> half_, right = x & mask;
     for (uint64_t key : keys_) left = std::exchange(right, left ^ (hash_mix(right ^ key) & mask));
     x = left << half_ | right;

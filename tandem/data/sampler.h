@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a loader visits its samples. A shuffled order is a function of (seed, epoch)
-// alone: no thread, batch size or earlier epoch changes it.
+// The order in which a loader visits its samples. A shuffled order depends only on (seed, epoch),
+// not on threads, batch size or earlier epochs.
 #pragma once
 
 #include <array>
@@ -20,14 +20,14 @@ TD_API std::vector<int64_t> shuffled_order(int64_t n, uint64_t seed, int64_t epo
 /// on a negative or NaN weight or when all are 0.
 TD_API std::vector<int64_t> weighted_order(const std::vector<double>& weights, int64_t draws,
                                            uint64_t seed, int64_t epoch);
-/// The part of an order that belongs to `rank` of `ranks`, all parts of equal length: the order
-/// is filled up from its front.
+/// The part of an order that belongs to `rank` of `ranks`; all parts have equal length: the order
+/// is extended from its front.
 TD_API std::vector<int64_t> part_of_order(const std::vector<int64_t>& order, int64_t rank,
                                           int64_t ranks);
 
 /// A permutation of 0 .. n-1 by (seed, epoch), one index at a time. Up to 2^22 indices it is the
 /// table of shuffled_order(); beyond, a Feistel network of eight rounds with keys from Philox that
-/// holds no table at all.
+/// needs no table.
 class TD_API Permutation {
  public:
   Permutation(int64_t n, uint64_t seed, int64_t epoch);
@@ -39,8 +39,8 @@ class TD_API Permutation {
  private:
   int64_t walk(int64_t i) const;
   int64_t n_;
-  std::array<uint64_t, 8> keys_{};  ///< of the rounds
-  int half_ = 1;                    ///< bits of each half of the network
+  std::array<uint64_t, 8> keys_{};  ///< one per round
+  int half_ = 1;                    ///< bits in each half of the network
   std::vector<int64_t> table_;
 };
 

@@ -15,7 +15,7 @@ namespace tandem::data {
 namespace {
 
 constexpr size_t kMostValues = 10000;
-constexpr size_t kListed = 50;  ///< texts of a schema
+constexpr size_t kListed = 50;  ///< most distinct strings that a schema lists
 
 std::string_view trimmed(std::string_view f) {
   while (!f.empty() && (f.front() == ' ' || f.front() == '\t')) f.remove_prefix(1);
@@ -37,7 +37,7 @@ std::optional<double> number_of(std::string_view f) {
   return v;
 }
 
-/// One column as its values come.
+/// Collects one column's values as they arrive.
 struct Gather {
   std::string name;
   int64_t rows = 0, missing = 0, nonfinite = 0, texts = 0;
@@ -72,7 +72,7 @@ struct Gather {
   ColumnStats stats() && {
     ColumnStats c{
         .name = std::move(name), .rows = rows, .missing = missing, .nonfinite = nonfinite};
-    // One text makes a column of texts: the numbers in it are spelled like that.
+    // A single string makes the column one of strings: its numbers are then taken as spelled.
     c.type = texts > 0                           ? ColumnType::text
              : numbers.empty() && nonfinite == 0 ? ColumnType::empty
              : whole && nonfinite == 0           ? ColumnType::integer
@@ -122,12 +122,12 @@ TableStats json_lines(const FilePath& path) {
     at = end + 1;
     ++line;
     if (one.empty() || one == "\r") continue;
-    const std::string where = fmt::format("{} line {}", path.str(), line);
-    const io::Json j = io::parse_json(one, where);
-    TD_CHECK(j.as_object(), Format, "{} wants an object, got a {}", where, j.kind());
+    const std::string loc = fmt::format("{} line {}", path.str(), line);
+    const io::Json j = io::parse_json(one, loc);
+    TD_CHECK(j.as_object(), Format, "{} wants an object, got a {}", loc, j.kind());
     for (const auto& [key, value] : *j.as_object()) {
-      TD_CHECK(!value.as_object(), Format, "{}: '{}' is an object; a table wants plain values",
-               where, key);
+      TD_CHECK(!value.as_object(), Format, "{}: '{}' is an object; a table wants plain values", loc,
+               key);
       const auto [it, fresh] = place.emplace(key, columns.size());
       if (fresh) {
         columns.push_back({.name = key});
@@ -220,13 +220,13 @@ TableStats read_table_stats(const FilePath& path, std::optional<bool> header) {
     }
     o.header = texts;
     if (!texts) return table_stats(first, name);
-    // All of texts below as well: a header only where some column changes its kind.
+    // Covers tables of strings below as well: a header only where some column changes its type.
     bool differs = false;
     for (size_t c = 0; c < first.columns(); ++c)
       for (size_t r = 1; r < std::min<size_t>(first.rows(), 20); ++r)
         differs = differs || number_of(trimmed(first.field(r, c)));
     if (!differs) {
-      // Names do not come again as values.
+      // Column names do not appear again as values.
       for (size_t c = 0; c < first.columns() && !differs; ++c) {
         bool again = false;
         for (size_t r = 1; r < first.rows(); ++r)
@@ -245,7 +245,7 @@ Schema infer_schema(const TableStats& stats) {
     ColumnSchema one{.name = c.name, .type = c.type};
     one.presence =
         c.rows > 0 ? static_cast<double>(c.rows - c.missing) / static_cast<double>(c.rows) : 0;
-    // A little less than what was seen, unless nothing was missing.
+    // A little less than what was observed, unless nothing was missing.
     if (one.presence < 1) one.presence = std::floor(one.presence * 90) / 100;
     if (!c.sorted.empty()) {
       one.low = c.low;
@@ -288,15 +288,15 @@ Schema Schema::from_json(const io::Json& j, const std::string& what) {
     TD_CHECK(name && name->as_string() && type && type->as_string(), Format,
              "{}: a column wants \"name\" and \"type\"", what);
     ColumnSchema one{.name = *name->as_string()};
-    const std::string where = what + ": " + one.name;
-    one.type = type_of(*type->as_string(), where);
-    if (const io::Json* v = c.find("presence")) one.presence = json_number(*v, where);
-    if (const io::Json* v = c.find("low")) one.low = json_number(*v, where);
-    if (const io::Json* v = c.find("high")) one.high = json_number(*v, where);
+    const std::string loc = what + ": " + one.name;
+    one.type = type_of(*type->as_string(), loc);
+    if (const io::Json* v = c.find("presence")) one.presence = json_number(*v, loc);
+    if (const io::Json* v = c.find("low")) one.low = json_number(*v, loc);
+    if (const io::Json* v = c.find("high")) one.high = json_number(*v, loc);
     if (const io::Json* v = c.find("values")) {
-      TD_CHECK(v->as_array(), Format, "{}: \"values\" wants a list", where);
+      TD_CHECK(v->as_array(), Format, "{}: \"values\" wants a list", loc);
       for (const io::Json& x : *v->as_array()) {
-        TD_CHECK(x.as_string(), Format, "{}: values want to be texts", where);
+        TD_CHECK(x.as_string(), Format, "{}: values must be strings", loc);
         one.values.push_back(*x.as_string());
       }
     }
@@ -308,7 +308,7 @@ Schema Schema::from_json(const io::Json& j, const std::string& what) {
 std::vector<Anomaly> validate(const TableStats& t, const Schema& schema) {
   std::vector<Anomaly> out;
   if (t.rows < schema.least_rows)
-    out.push_back({"", fmt::format("{} rows, wanted are {} at least", t.rows, schema.least_rows)});
+    out.push_back({"", fmt::format("{} rows, expected at least {}", t.rows, schema.least_rows)});
   std::vector<std::string> known;
   for (const ColumnSchema& c : schema.columns) known.push_back(c.name);
   for (const ColumnStats& c : t.columns)
@@ -328,15 +328,15 @@ std::vector<Anomaly> validate(const TableStats& t, const Schema& schema) {
                       (want.type == ColumnType::number && c->type == ColumnType::integer) ||
                       want.type == ColumnType::text;
     if (!fits && want.type != ColumnType::empty)
-      say(fmt::format("is of type {}, wanted is {}{}", to_string(c->type), to_string(want.type),
+      say(fmt::format("is of type {}, expected {}{}", to_string(c->type), to_string(want.type),
                       c->type == ColumnType::text && !c->frequent.empty()
                           ? fmt::format(" (such as '{}')", c->frequent[0].first)
                           : ""));
     const double present =
         c->rows > 0 ? static_cast<double>(c->rows - c->missing) / static_cast<double>(c->rows) : 0;
     if (present < want.presence - 1e-12)
-      say(fmt::format("{} of {} values are missing: {:.4g} are there, wanted are {:.4g}",
-                      c->missing, c->rows, present, want.presence));
+      say(fmt::format("{} of {} values are missing: {:.4g} are there, expected {:.4g}", c->missing,
+                      c->rows, present, want.presence));
     if (c->nonfinite > 0) say(fmt::format("{} infinite number(s)", c->nonfinite));
     if (!c->sorted.empty() && fits) {
       if (want.low && c->low < *want.low) say(fmt::format("{:g} is below {:g}", c->low, *want.low));
@@ -389,7 +389,7 @@ std::vector<Drift> drift(const TableStats& a, const TableStats& b) {
                                 std::abs(k.first / std::max(n, 1.0) - k.second / std::max(m, 1.0)));
       }
     } else if (!x.sorted.empty()) {
-      // Bins between the first set's quantiles; values that are many stay in one.
+      // Bins between the first set's quantiles; a very frequent value stays in one bin.
       std::vector<double> edges;
       for (size_t k = 1; k < 20; ++k) {
         const double e = x.sorted[k * x.sorted.size() / 20];

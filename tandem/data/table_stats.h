@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is in a table: types, missing values, ranges and frequent values of each column; a schema
-// that can be inferred, kept and checked against; and how far two sets have drifted apart.
+// Statistics of a table: types, missing values, ranges and frequent values of each column; a schema
+// that can be inferred, saved and checked against; and how far two sets have drifted apart.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@ struct ColumnStats {
   ColumnType type = ColumnType::empty;
   int64_t rows = 0, missing = 0;  ///< missing: empty, NA, N/A, null, NaN, ?
   int64_t nonfinite = 0;          ///< infinite numbers
-  int64_t distinct = 0;           ///< of texts and integers; at most 10,000 are told apart
+  int64_t distinct = 0;           ///< of strings and integers; counts at most 10,000
   double mean = 0, deviation = 0, low = 0, high = 0, median = 0;  ///< of numbers
-  std::vector<std::pair<std::string, int64_t>> frequent;          ///< ten values, most first
-  /// Of drift: all numbers in order, or all values with their counts.
+  std::vector<std::pair<std::string, int64_t>> frequent;  ///< ten values, most frequent first
+  /// For drift: all numbers in order, or all values with their counts.
   std::vector<double> sorted;
   std::vector<std::pair<std::string, int64_t>> counts;
 };
@@ -36,44 +36,44 @@ struct TableStats {
 };
 /// Columns without a name are called "column 1", ...
 TD_API TableStats table_stats(const io::Csv& table, const std::string& name);
-/// A CSV or TSV file (plain or gzip; `header` unless set is told from the first line: a header has
-/// no numbers), or JSON lines of flat objects (.jsonl). Throws Io, Format with file and line.
+/// Reads a CSV or TSV file (plain or gzip; `header` unset: inferred, a header has no numbers), or
+/// JSON lines of flat objects (.jsonl). Throws Io, Format with file and line.
 TD_API TableStats read_table_stats(const FilePath& path, std::optional<bool> header = {});
 
-/// A column's demands; what is not set is not asked for.
+/// The requirements on a column; unset ones are not checked.
 struct ColumnSchema {
   std::string name;
   ColumnType type = ColumnType::empty;
-  double presence = 0;  ///< least share of rows that have a value
+  double presence = 0;  ///< least fraction of rows that have a value
   std::optional<double> low = {}, high = {};
-  std::vector<std::string> values = {};  ///< of texts; empty: any
+  std::vector<std::string> values = {};  ///< of strings; empty: any
 };
 struct Schema {
   std::vector<ColumnSchema> columns;
   int64_t least_rows = 1;
   TD_API io::Json to_json() const;
-  /// Throws Format naming what is wrong, with the nearest right key.
+  /// Throws Format naming what is wrong, with the nearest valid key.
   static TD_API Schema from_json(const io::Json& json, const std::string& what);
 };
-/// What this table fulfils: its types and presence, ranges as they are, values of texts that have
-/// at most 50.
+/// The schema that this table satisfies: its types and presence, the observed ranges, and the
+/// values of string columns that have at most 50.
 TD_API Schema infer_schema(const TableStats& stats);
 
 struct Anomaly {
   std::string column, what;
 };
-/// Missing and unexpected columns, other types, too many missing values, numbers out of range,
-/// unknown values, numbers that are not finite, too few rows.
+/// Reports missing and unexpected columns, wrong types, too many missing values, numbers out of
+/// range, unknown values, non-finite numbers, too few rows.
 TD_API std::vector<Anomaly> validate(const TableStats& stats, const Schema& schema);
 
-/// How far two sets of a column are apart.
+/// How far a column of two sets has drifted.
 struct Drift {
   std::string column;
   double jensen_shannon = 0;  ///< divergence in bits, 0 .. 1; numbers in 20 bins of the first set
-  double l_infinity = 0;      ///< largest difference of a value's share; of texts
-  double missing = 0;         ///< difference of the share of missing values
+  double l_infinity = 0;      ///< largest difference in a value's frequency; for strings
+  double missing = 0;         ///< difference in the fraction of missing values
 };
-/// Of the columns that both have, largest divergence first.
+/// For the columns that both have, largest divergence first.
 TD_API std::vector<Drift> drift(const TableStats& first, const TableStats& second);
 
 }  // namespace tandem::data

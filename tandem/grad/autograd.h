@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of values that were already computed: what Tensor::backward() is made of.
+// Gradients of values that were already computed: what Tensor::backward() is built on.
 #pragma once
 
 #include "tandem/graph/context.h"
@@ -7,18 +7,18 @@
 namespace tandem {
 
 struct GradOptions {
-  std::vector<Tensor> grad_outputs = {};  ///< per output; may be left out for one-element outputs
-  bool retain_graph = false;              ///< keep what was saved, for another pass
+  std::vector<Tensor> grad_outputs = {};  ///< per output; may be omitted for one-element outputs
+  bool retain_graph = false;              ///< keep the saved values for another pass
   bool create_graph = false;              ///< record the gradients too (higher orders)
-  bool allow_unused = false;              ///< an input that plays no part gives an undefined tensor
+  bool allow_unused = false;              ///< an unused input gives an undefined tensor
 };
 
-/// Gradients of `outputs` with respect to `inputs`, as torch.autograd.grad; no slot is touched.
-/// Throws Value if an input plays no part (unless allow_unused) or does not require a gradient.
+/// Gradients of `outputs` with respect to `inputs`, like torch.autograd.grad; no slot is changed.
+/// Throws Value if an input is unused (unless allow_unused) or does not require a gradient.
 TD_API std::vector<Tensor> grad(const std::vector<Tensor>& outputs,
                                 const std::vector<Tensor>& inputs, GradOptions options = {},
-                                Where where = Where::here());
+                                SourceLocation loc = SourceLocation::here());
 TD_API Tensor grad(const Tensor& output, const Tensor& input, GradOptions options = {},
-                   Where where = Where::here());
+                   SourceLocation loc = SourceLocation::here());
 
 }  // namespace tandem

@@ -8,20 +8,20 @@
 namespace tandem {
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph,
-                      Where where) const {
+                      SourceLocation loc) const {
   try {
-    Tensor g = root_gradient(*this, gradient, where);
+    Tensor g = root_gradient(*this, gradient, loc);
     TD_CHECK(requires_grad(), Value,
              "this tensor does not depend on anything that requires a gradient\n"
              "Was it computed under NoGradGuard, or detached?");
-    run_backward({{this, 1}, {&g, 1}, {}, true, retain_graph || create_graph, create_graph, where});
+    run_backward({{this, 1}, {&g, 1}, {}, true, retain_graph || create_graph, create_graph, loc});
   } catch (const Error& e) {
     if (!e.op().empty()) throw;
-    throw with_place(e, "backward", where);
+    throw with_place(e, "backward", loc);
   }
 }
 
-Tensor& Tensor::requires_grad_(bool on, Where where) & {
+Tensor& Tensor::requires_grad_(bool on, SourceLocation loc) & {
   detail::TensorImpl* i = impl_.get();
   if (!i) throw_undefined();
   Node* n = node_of(*this);
@@ -31,7 +31,7 @@ Tensor& Tensor::requires_grad_(bool on, Where where) & {
     TD_CHECK(!n || n->slot || n->is_traced(), Value,
              "requires_grad_ on the result of an op\nCall detach() first.");
   } catch (const Error& e) {
-    throw with_place(e, "requires_grad_", where);
+    throw with_place(e, "requires_grad_", loc);
   }
   if (on == requires_grad()) return *this;
   if (!on) {
@@ -43,9 +43,9 @@ Tensor& Tensor::requires_grad_(bool on, Where where) & {
   return *this;
 }
 
-Tensor Tensor::requires_grad_(bool on, Where where) && {
+Tensor Tensor::requires_grad_(bool on, SourceLocation loc) && {
   Tensor t = std::move(*this);
-  t.requires_grad_(on, where);
+  t.requires_grad_(on, loc);
   return t;
 }
 
@@ -69,39 +69,38 @@ Tensor Tensor::detach() const {
   if (!defined()) return Tensor();
   if (is_symbolic()) {
     NoGradGuard no_grad;
-    return call(op::identity, nullptr, Where::here(), *this);
+    return call(op::identity, nullptr, SourceLocation::here(), *this);
   }
   return detached_alias(*this);
 }
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-                         GradOptions options, Where where) {
+                         GradOptions options, SourceLocation loc) {
   try {
     std::vector<Tensor> grads;
     for (size_t i = 0; i < outputs.size(); ++i)
       grads.push_back(root_gradient(
-          outputs[i], i < options.grad_outputs.size() ? options.grad_outputs[i] : Tensor(), where));
+          outputs[i], i < options.grad_outputs.size() ? options.grad_outputs[i] : Tensor(), loc));
     for (size_t i = 0; i < inputs.size(); ++i)
       TD_CHECK(inputs[i].defined() && inputs[i].requires_grad(), Value,
                "input {} does not require a gradient\nCall requires_grad_() on it before use.", i);
     std::vector<Tensor> g =
         run_backward({outputs, grads, inputs, false, options.retain_graph || options.create_graph,
-                      options.create_graph, where});
+                      options.create_graph, loc});
     for (size_t i = 0; i < g.size(); ++i)
       TD_CHECK(g[i].defined() || options.allow_unused, Value,
-               "input {} plays no part in the outputs\nSet allow_unused = true to get an "
+               "input {} is not used by the outputs\nSet allow_unused = true to get an "
                "undefined tensor.",
                i);
     return g;
   } catch (const Error& e) {
     if (!e.op().empty()) throw;
-    throw with_place(e, "grad", where);
+    throw with_place(e, "grad", loc);
   }
 }
 
-Tensor grad(const Tensor& output, const Tensor& input, GradOptions options, Where where) {
-  return grad(std::vector<Tensor>{output}, std::vector<Tensor>{input}, std::move(options),
-              where)[0];
+Tensor grad(const Tensor& output, const Tensor& input, GradOptions options, SourceLocation loc) {
+  return grad(std::vector<Tensor>{output}, std::vector<Tensor>{input}, std::move(options), loc)[0];
 }
 
 }  // namespace tandem

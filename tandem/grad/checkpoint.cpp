@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint: keep only the inputs, compute again in the backward pass. The second run sees the
-// cells' values and the random draws of the first and writes nothing.
+// checkpoint: keep only the inputs and recompute in the backward pass. The second run sees the cell
+// values and random draws of the first and writes nothing.
 #include "tandem/grad/engine_internal.h"
 #include "tandem/grad/transforms.h"
 #include "tandem/graph/rng.h"
@@ -12,7 +12,7 @@ namespace {
 
 using CellLog = std::vector<std::pair<Ref<RefCounted>, Tensor>>;
 
-// Puts the context of the first run back: cell values, generator, no assignments.
+// Restores the context of the first run: cell values, generator, no assignments.
 class Replay {
  public:
   Replay(const CellLog& cells, GeneratorState rng)
@@ -59,7 +59,7 @@ struct Recompute : VjpClosure {
   GeneratorState rng;
   size_t n_args = 0;
 
-  // x: the arguments, then the cells that the first run read (so that their gradients flow).
+  // x: the arguments, then the cells that the first run read (so that they get gradients).
   Tensors backward(std::span<const Tensor> x, std::span<const Tensor>,
                    std::span<const Tensor> g) override {
     bool again = is_grad_enabled();
@@ -89,7 +89,7 @@ struct Recompute : VjpClosure {
       }
     Tensors out(x.size());
     if (roots.empty()) return out;
-    Tensors got = run_backward({roots, grads, wanted, false, again, again, Where{}});
+    Tensors got = run_backward({roots, grads, wanted, false, again, again, SourceLocation{}});
     for (size_t i = 0; i < at.size(); ++i) out[at[i]] = got[i];
     return out;
   }
@@ -106,8 +106,9 @@ struct Recompute : VjpClosure {
 namespace detail {
 
 Tensors checkpoint_call(std::function<Tensors(std::span<const Tensor>)> f,
-                        std::span<const Tensor> x, Where where) {
-  if (is_tracing() || !is_grad_enabled()) return f(x);  // a compiled step plans its own recompute
+                        std::span<const Tensor> x, SourceLocation loc) {
+  if (is_tracing() || !is_grad_enabled())
+    return f(x);  // a compiled step plans its own recomputation
   Ref<Recompute> r = make_ref<Recompute>();
   r->rng = generator_state();
   r->n_args = x.size();
@@ -122,12 +123,12 @@ Tensors checkpoint_call(std::function<Tensors(std::span<const Tensor>)> f,
   for (auto& [cell, value] : log) {
     bool known = false;
     for (const auto& seen : r->cells) known |= seen.first == cell;
-    if (known) continue;  // the first value that was read counts
+    if (known) continue;  // the first value read counts
     r->cells.emplace_back(cell, Tensor());
     inputs.push_back(value);
   }
   r->f = std::move(f);
-  return with_vjp(inputs, y, r, where);
+  return with_vjp(inputs, y, r, loc);
 }
 
 }  // namespace detail

@@ -6,9 +6,9 @@
 #include "tandem/grad/engine_internal.h"
 #include "tandem/graph/apply.h"
 #include "tandem/ops/control.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem {
 namespace control {
@@ -28,17 +28,17 @@ Body trace_body(TensorFn f, std::span<const Spec> specs) {
 }
 
 void check_carry(const char* op, std::span<const Spec> carry, std::span<const Tensor> out) {
-  TD_CHECK(out.size() >= carry.size(), Value, "{}: {} tensors are carried and {} come back", op,
+  TD_CHECK(out.size() >= carry.size(), Value, "{}: {} tensors are carried and {} are returned", op,
            carry.size(), out.size());
   for (size_t i = 0; i < carry.size(); ++i) {
     const Spec got = spec_of(out[i]);
     TD_CHECK(got.dtype == carry[i].dtype && got.rank() == carry[i].rank(), Shape,
-             "tensor {} of the carry is {} and comes back as {}\nA carry keeps its shape and "
+             "tensor {} of the carry is {} and is returned as {}\nA carry keeps its shape and "
              "dtype: cast or reshape it.",
              i, carry[i].to_string(), got.to_string());
     for (int d = 0; d < got.rank(); ++d)
       TD_CHECK(dims_equal(got.shape[d], carry[i].shape[d]), Shape,
-               "tensor {} of the carry is {} and comes back as {}\nA carry keeps its shape and "
+               "tensor {} of the carry is {} and is returned as {}\nA carry keeps its shape and "
                "dtype: cast or reshape it.",
                i, carry[i].to_string(), got.to_string());
   }
@@ -56,7 +56,7 @@ Spec slice_spec(const Tensor& x) {
   s.shape.erase(0);
   return s;
 }
-Tensors joined(std::span<const Tensor> a, std::span<const Tensor> b) {
+Tensors concatenated(std::span<const Tensor> a, std::span<const Tensor> b) {
   Tensors all(a.begin(), a.end());
   all.insert(all.end(), b.begin(), b.end());
   return all;
@@ -80,21 +80,21 @@ bool read_pred(const Tensor& p, const char* what) {
 // ---- scan
 
 Tensors scan_eager(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
-                   int64_t length, bool reverse, Where where, RngKey key) {
+                   int64_t length, bool reverse, SourceLocation loc, RngKey key) {
   const std::vector<Spec> want = specs_of(carry);
   Tensors state(carry.begin(), carry.end());
   std::vector<Tensors> ys;
   for (int64_t k = 0; k < length; ++k) {
     const int64_t t = reverse ? length - 1 - k : k;
     Tensors in = state;
-    for (const Tensor& x : xs) in.push_back(select(x, 0, t, where));
+    for (const Tensor& x : xs) in.push_back(select(x, 0, t, loc));
     Tensors out = run_inside(key, t, f, in);
     check_carry("scan", want, out);
     for (size_t i = 0; i < state.size(); ++i) state[i] = out[i];
     ys.resize(out.size() - state.size());
     for (size_t i = 0; i < ys.size(); ++i) ys[i].push_back(out[state.size() + i]);
   }
-  if (length == 0) {  // no step tells what y is: a trace does
+  if (length == 0) {  // no step shows what y is, so it is traced
     std::vector<Spec> specs = want;
     for (const Tensor& x : xs) specs.push_back(slice_spec(x));
     Ref<Graph> g =
@@ -103,25 +103,25 @@ Tensors scan_eager(TensorFn f, std::span<const Tensor> carry, std::span<const Te
     for (size_t i = want.size(); i < g->outputs.size(); ++i) {
       Shape s{0};
       for (Dim d : g->outputs[i].shape()) s.push_back(d);
-      state.push_back(zeros(s, g->outputs[i].dtype(), where));
+      state.push_back(zeros(s, g->outputs[i].dtype(), loc));
     }
     return state;
   }
   for (Tensors& y : ys) {
     if (reverse) std::reverse(y.begin(), y.end());
-    state.push_back(stack(y, 0, where));
+    state.push_back(stack(y, 0, loc));
   }
   return state;
 }
 
 Tensors scan_traced(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
-                    Dim length, bool reverse, Where where, const RngKey* replay) {
+                    Dim length, bool reverse, SourceLocation loc, const RngKey* replay) {
   const std::vector<Spec> want = specs_of(carry);
   std::vector<Spec> specs = want;
   for (const Tensor& x : xs) specs.push_back(slice_spec(x));
   Body b = trace_body(f, specs);
   check_carry("scan", want, b.graph->outputs);
-  Tensors in = joined(joined(carry, xs), b.captured);
+  Tensors in = concatenated(concatenated(carry, xs), b.captured);
   ControlAttrs a{
       b.graph,  {},     static_cast<int64_t>(carry.size()), static_cast<int64_t>(xs.size()),
       {length}, reverse};
@@ -132,28 +132,28 @@ Tensors scan_traced(TensorFn f, std::span<const Tensor> carry, std::span<const T
     const Tensors starts(b.graph->inputs.begin(), b.graph->inputs.begin() + n);
     out.insert(out.begin() + n, starts.begin(), starts.end());
   }
-  Tensors out = call_row(op::scan, a, in, where, replay);
+  Tensors out = call_row(op::scan, a, in, loc, replay);
   if (a.saves) out.erase(out.begin() + n, out.begin() + 2 * n);
   return out;
 }
 
 // ---- while_loop
 
-// The derivative of a loop without an end.
+// The derivative of a loop without a bound.
 struct NoEnd : VjpClosure {
   std::vector<Tensor> backward(std::span<const Tensor>, std::span<const Tensor>,
                                std::span<const Tensor>) override {
     TD_FAIL(Unsupported,
-            "a derivative through while_loop wants the most steps it may take\nGive "
+            "a derivative through while_loop needs a bound on its steps\nGive "
             "{{.max_steps = N}}.");
   }
 };
 
 Tensors while_eager(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                    int64_t max_steps, Where where, RngKey key) {
+                    int64_t max_steps, SourceLocation loc, RngKey key) {
   const std::vector<Spec> want = specs_of(carry);
   Tensors state(carry.begin(), carry.end()), last;
-  // The body draws as the branch of a cond in the step would: that is what a derivative runs.
+  // The body draws as a cond's branch inside a step would: the derivative runs that form.
   bool on = true;
   const auto step = [&](std::span<const Tensor> x) {
     Tensors p = cond_fn(x);
@@ -164,7 +164,7 @@ Tensors while_eager(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> 
   for (int64_t n = 0; max_steps == 0 || n < max_steps; ++n) {
     Tensors out = run_inside(key, n, step, state);
     if (!on) break;
-    TD_CHECK(out.size() == want.size(), Value, "{} tensors are carried and {} come back",
+    TD_CHECK(out.size() == want.size(), Value, "{} tensors are carried and {} are returned",
              want.size(), out.size());
     check_carry("while_loop", want, out);
     state = std::move(out);
@@ -176,45 +176,45 @@ Tensors while_eager(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> 
   Tensors out;
   for (size_t i = 0; i < state.size(); ++i)
     out.push_back(last[i].requires_grad()
-                      ? with_vjp({&last[i], 1}, {&state[i], 1}, make_ref<NoEnd>(), where)[0]
+                      ? with_vjp({&last[i], 1}, {&state[i], 1}, make_ref<NoEnd>(), loc)[0]
                       : state[i]);
   return out;
 }
 
 Tensors while_traced(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                     int64_t max_steps, Where where, const RngKey* replay) {
+                     int64_t max_steps, SourceLocation loc, const RngKey* replay) {
   const std::vector<Spec> want = specs_of(carry);
   Body b = trace_body(body_fn, want), p = trace_body(cond_fn, want);
-  TD_CHECK(p.graph->outputs.size() == 1, Value, "cond_fn gives one tensor");
+  TD_CHECK(p.graph->outputs.size() == 1, Value, "cond_fn must return one tensor");
   read_pred(p.graph->outputs[0], "while_loop: cond_fn");
-  TD_CHECK(b.graph->outputs.size() == want.size(), Value, "{} tensors are carried and {} come back",
-           want.size(), b.graph->outputs.size());
+  TD_CHECK(b.graph->outputs.size() == want.size(), Value,
+           "{} tensors are carried and {} are returned", want.size(), b.graph->outputs.size());
   check_carry("while_loop", want, b.graph->outputs);
-  Tensors in = joined(carry, b.captured);
+  Tensors in = concatenated(carry, b.captured);
   if (max_steps > 0 && is_grad_enabled() && any_requires_grad(in))
-    return bounded_loop(cond_fn, body_fn, carry, max_steps, where, replay);
+    return bounded_loop(cond_fn, body_fn, carry, max_steps, loc, replay);
   ControlAttrs a{b.graph, p.graph, static_cast<int64_t>(carry.size())};
   a.sequences = static_cast<int64_t>(b.captured.size());
   a.max_steps = max_steps;
-  return call_row(op::while_loop, a, joined(in, p.captured), where, replay);
+  return call_row(op::while_loop, a, concatenated(in, p.captured), loc, replay);
 }
 
 }  // namespace
 
-// The state and whether the loop still runs: a cond_fn that draws must not bring it back to life.
+// The state and whether the loop still runs: a cond_fn that draws must not restart a finished loop.
 Tensors bounded_loop(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                     int64_t max_steps, Where where, const RngKey* replay) {
+                     int64_t max_steps, SourceLocation loc, const RngKey* replay) {
   const auto step = [&](std::span<const Tensor> all) {
     const std::span<const Tensor> state = all.first(all.size() - 1);
     const auto stay = [](std::span<const Tensor> x) { return Tensors(x.begin(), x.end()); };
     const Tensor on = logical_and(all.back(), cond_fn(state)[0].reshape({}));
-    Tensors out = control::cond(on, body_fn, stay, state, where, nullptr);
+    Tensors out = control::cond(on, body_fn, stay, state, loc, nullptr);
     out.push_back(on);
     return out;
   };
   Tensors all(carry.begin(), carry.end());
-  all.push_back(ones({}, DType::b8, where));
-  Tensors out = control::scan(step, all, {}, {.length = max_steps}, where, replay);
+  all.push_back(ones({}, DType::b8, loc));
+  Tensors out = control::scan(step, all, {}, {.length = max_steps}, loc, replay);
   out.pop_back();
   return out;
 }
@@ -238,45 +238,44 @@ RngKey key_of(const RngKey* replay) { return replay ? *replay : detail::next_rng
 }  // namespace
 
 Tensors scan(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
-             ScanOptions options, Where where, const RngKey* replay) try {
+             ScanOptions options, SourceLocation loc, const RngKey* replay) try {
   check_defined(carry, "tensor of the carry");
   check_defined(xs, "xs");
   Dim length = options.length;
   for (size_t i = 0; i < xs.size(); ++i) {
-    TD_CHECK(xs[i].dim() > 0, Shape, "xs {} has no dimension to go along", i);
+    TD_CHECK(xs[i].dim() > 0, Shape, "xs {} has no dimension to scan along", i);
     TD_CHECK(length == Dim(-1) || dims_equal(length, xs[i].shape(0)), Shape,
              "xs {} has {} slices, wanted {}", i, xs[i].shape(0).to_string(), length.to_string());
     length = xs[i].shape(0);
   }
   TD_CHECK(length.is_symbolic() || length.raw() >= 0, Value,
-           "how many steps? xs holds no tensor\nGive {{.length = N}}.");
-  if (values_hidden()) return scan_traced(f, carry, xs, length, options.reverse, where, replay);
-  return scan_eager(f, carry, xs, length.value(), options.reverse, where, key_of(replay));
+           "the number of steps is unknown: xs has no tensor\nGive {{.length = N}}.");
+  if (values_hidden()) return scan_traced(f, carry, xs, length, options.reverse, loc, replay);
+  return scan_eager(f, carry, xs, length.value(), options.reverse, loc, key_of(replay));
 } catch (const Error& e) {
-  rethrow_at(e, "scan", where);
+  rethrow_at(e, "scan", loc);
 }
 
 Tensors while_loop(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                   WhileOptions options, Where where, const RngKey* replay) try {
+                   WhileOptions options, SourceLocation loc, const RngKey* replay) try {
   check_defined(carry, "tensor of the carry");
   TD_CHECK(options.max_steps >= 0, Value, "max_steps must not be negative, got {}",
            options.max_steps);
-  if (values_hidden())
-    return while_traced(cond_fn, body_fn, carry, options.max_steps, where, replay);
-  return while_eager(cond_fn, body_fn, carry, options.max_steps, where, key_of(replay));
+  if (values_hidden()) return while_traced(cond_fn, body_fn, carry, options.max_steps, loc, replay);
+  return while_eager(cond_fn, body_fn, carry, options.max_steps, loc, key_of(replay));
 } catch (const Error& e) {
-  rethrow_at(e, "while_loop", where);
+  rethrow_at(e, "while_loop", loc);
 }
 
 Tensors cond(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
-             std::span<const Tensor> operands, Where where, const RngKey* replay) try {
+             std::span<const Tensor> operands, SourceLocation loc, const RngKey* replay) try {
   check_defined(operands, "operand");
   const bool yes = read_pred(pred, "pred");
   if (!values_hidden()) return run_inside(key_of(replay), 0, yes ? true_fn : false_fn, operands);
   const std::vector<Spec> specs = specs_of(operands);
   Body t = trace_body(true_fn, specs), f = trace_body(false_fn, specs);
   const std::vector<Tensor>&a = t.graph->outputs, &b = f.graph->outputs;
-  TD_CHECK(a.size() == b.size(), Value, "true_fn gives {} tensors, false_fn {}", a.size(),
+  TD_CHECK(a.size() == b.size(), Value, "true_fn returns {} tensors, false_fn {}", a.size(),
            b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     bool same = a[i].dtype() == b[i].dtype() && a[i].dim() == b[i].dim();
@@ -288,31 +287,32 @@ Tensors cond(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
   if (a.empty()) return {};
   ControlAttrs attrs{t.graph, f.graph, static_cast<int64_t>(operands.size())};
   attrs.sequences = static_cast<int64_t>(t.captured.size());
-  Tensors in = joined({&pred, 1}, operands);
-  return call_row(op::cond, attrs, joined(joined(in, t.captured), f.captured), where, replay);
+  Tensors in = concatenated({&pred, 1}, operands);
+  return call_row(op::cond, attrs, concatenated(concatenated(in, t.captured), f.captured), loc,
+                  replay);
 } catch (const Error& e) {
-  rethrow_at(e, "cond", where);
+  rethrow_at(e, "cond", loc);
 }
 
 }  // namespace control
 
 namespace detail {
 
-void fail_structure(const char* op, const char* what, Where where) {
-  throw Error(ErrorKind::Value, what, "Numbers that change have to be tensors.", op, where, "");
+void fail_structure(const char* op, const char* what, SourceLocation loc) {
+  throw Error(ErrorKind::Value, what, "Numbers that change must be tensors.", op, loc, "");
 }
 
 Tensors scan_call(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
-                  ScanOptions options, Where where) {
-  return control::scan(f, carry, xs, options, where, nullptr);
+                  ScanOptions options, SourceLocation loc) {
+  return control::scan(f, carry, xs, options, loc, nullptr);
 }
 Tensors while_call(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                   WhileOptions options, Where where) {
-  return control::while_loop(cond_fn, body_fn, carry, options, where, nullptr);
+                   WhileOptions options, SourceLocation loc) {
+  return control::while_loop(cond_fn, body_fn, carry, options, loc, nullptr);
 }
 Tensors cond_call(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
-                  std::span<const Tensor> operands, Where where) {
-  return control::cond(pred, true_fn, false_fn, operands, where, nullptr);
+                  std::span<const Tensor> operands, SourceLocation loc) {
+  return control::cond(pred, true_fn, false_fn, operands, loc, nullptr);
 }
 
 }  // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cond, while_loop and scan: control flow that depends on values. In eager they are plain branches
-// and loops; in a trace the bodies become graphs of their own and the call one op, with derivative
-// and batch rule. What a body reads from outside is an operand of that op.
+// cond, while_loop and scan: control flow that depends on values. In eager mode they are plain
+// branches and loops; in a trace the bodies become graphs and the call a single op with a
+// derivative and a batch rule. Values that a body captures are operands of that op.
 #pragma once
 
 #include "tandem/grad/transforms.h"
@@ -10,25 +10,25 @@
 namespace tandem {
 
 struct WhileOptions {
-  /// Stop after so many steps even where cond_fn still holds; 0: no end. A derivative wants it.
+  /// Stop after so many steps even if cond_fn holds; 0: no bound. Derivatives require a bound.
   int64_t max_steps = 0;
 };
 struct ScanOptions {
   bool reverse = false;  ///< from the last slice to the first; ys keep the order of xs
-  int64_t length = -1;   ///< number of steps where xs holds no tensor
+  int64_t length = -1;   ///< number of steps if xs has no tensor
 };
 
 namespace detail {
 TD_API Tensors cond_call(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
-                         std::span<const Tensor> operands, Where where);
+                         std::span<const Tensor> operands, SourceLocation loc);
 TD_API Tensors while_call(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> carry,
-                          WhileOptions options, Where where);
-/// f(carry..., slices of xs...) gives carry..., ys...; gives the last carry and the stacked ys.
+                          WhileOptions options, SourceLocation loc);
+/// f(carry..., slices of xs...) returns carry..., ys...; returns the last carry and the stacked ys.
 TD_API Tensors scan_call(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
-                         ScanOptions options, Where where);
-[[noreturn]] TD_API void fail_structure(const char* op, const char* what, Where where);
+                         ScanOptions options, SourceLocation loc);
+[[noreturn]] TD_API void fail_structure(const char* op, const char* what, SourceLocation loc);
 
-/// Calls f with arguments of types T... put together from `in` and `key`.
+/// Calls f with arguments of types T... assembled from `in` and `key`.
 template <class... T, class F>
 decltype(auto) call_packed(F& f, std::span<const Tensor> in, const std::string& key) {
   CallReader reader{in.data(), key.data()};
@@ -37,15 +37,15 @@ decltype(auto) call_packed(F& f, std::span<const Tensor> in, const std::string& 
 }
 }  // namespace detail
 
-/// true_fn(operands...) where pred (a bool of one element) holds, else false_fn(operands...). Both
-/// give the same structure, shapes and dtypes; only the chosen one runs.
+/// true_fn(operands...) if pred (a bool of one element) holds, else false_fn(operands...). Both
+/// must return the same structure, shapes and dtypes; only the chosen one runs.
 template <detail::Function T, detail::Function F, class... X>
 auto cond(const Operand& pred, T true_fn, F false_fn, const X&... operands) {
   detail::CallParts in;
   (detail::Packed<X>::flatten(operands, in), ...);
   using R = std::invoke_result_t<T&, typename detail::Packed<X>::Type...>;
   static_assert(std::is_same_v<R, std::invoke_result_t<F&, typename detail::Packed<X>::Type...>>,
-                "cond: both functions give the same type");
+                "cond: both functions must return the same type");
   std::string key;
   bool called = false;
   const auto branch = [&](auto& f) {
@@ -53,8 +53,8 @@ auto cond(const Operand& pred, T true_fn, F false_fn, const X&... operands) {
       detail::CallParts out;
       detail::Packed<R>::flatten(detail::call_packed<X...>(f, x, in.key), out);
       if (called && key != out.key)
-        detail::fail_structure("cond", "true_fn and false_fn give different structures",
-                               pred.where());
+        detail::fail_structure("cond", "true_fn and false_fn return different structures",
+                               pred.loc());
       called = true;
       key = std::move(out.key);
       return std::move(out.tensors);
@@ -62,17 +62,17 @@ auto cond(const Operand& pred, T true_fn, F false_fn, const X&... operands) {
   };
   auto t = branch(true_fn);
   auto f = branch(false_fn);
-  Tensors out = detail::cond_call(pred.tensor(), t, f, in.tensors, pred.where());
+  Tensors out = detail::cond_call(pred.tensor(), t, f, in.tensors, pred.loc());
   detail::CallReader reader{out.data(), key.data()};
   return detail::Packed<R>::rebuild(reader);
 }
 
 /// carry = body_fn(carry) as long as cond_fn(carry) (a bool of one element) holds. The carry is a
-/// tensor, or a tuple, vector or struct of them, whose shapes and dtypes stay. Without max_steps a
-/// derivative through the loop throws Unsupported.
+/// tensor, or a tuple, vector or struct of them, whose shapes and dtypes must not change. Without
+/// max_steps a derivative through the loop throws Unsupported.
 template <detail::Function P, detail::Function F, class C>
 auto while_loop(P cond_fn, F body_fn, const C& carry, WhileOptions options = {},
-                Where where = Where::here()) {
+                SourceLocation loc = SourceLocation::here()) {
   detail::CallParts in;
   detail::Packed<C>::flatten(carry, in);
   const auto p = [&](std::span<const Tensor> x) {
@@ -81,19 +81,20 @@ auto while_loop(P cond_fn, F body_fn, const C& carry, WhileOptions options = {},
   const auto step = [&](std::span<const Tensor> x) {
     detail::CallParts out;
     detail::Packed<C>::flatten(detail::call_packed<C>(body_fn, x, in.key), out);
-    if (out.key != in.key) detail::fail_structure("while_loop", "the carry changes", where);
+    if (out.key != in.key) detail::fail_structure("while_loop", "the carry changes", loc);
     return std::move(out.tensors);
   };
-  Tensors out = detail::while_call(p, step, in.tensors, options, where);
+  Tensors out = detail::while_call(p, step, in.tensors, options, loc);
   detail::CallReader reader{out.data(), in.key.data()};
   return detail::Packed<C>::rebuild(reader);
 }
 
-/// For each slice x of xs along dimension 0: f(carry, x) gives a pair (carry, y). Gives the last
-/// carry and the ys stacked along dimension 0. carry, xs and y are tensors, or tuples, vectors or
-/// structs of them; carry keeps its shapes and dtypes. As jax.lax.scan.
+/// For each slice x of xs along dimension 0, f(carry, x) returns a pair (carry, y). Returns the
+/// last carry and the ys stacked along dimension 0. carry, xs and y are tensors, or tuples, vectors
+/// or structs of them; carry keeps its shapes and dtypes. Like jax.lax.scan.
 template <detail::Function F, class C, class X>
-auto scan(F f, const C& carry, const X& xs, ScanOptions options = {}, Where where = Where::here()) {
+auto scan(F f, const C& carry, const X& xs, ScanOptions options = {},
+          SourceLocation loc = SourceLocation::here()) {
   detail::CallParts in, slices;
   detail::Packed<C>::flatten(carry, in);
   detail::Packed<X>::flatten(xs, slices);
@@ -105,13 +106,13 @@ auto scan(F f, const C& carry, const X& xs, ScanOptions options = {}, Where wher
     R r = detail::call_packed<C, X>(f, x, in.key + slices.key);
     detail::CallParts out, y;
     detail::Packed<C>::flatten(std::get<0>(r), out);
-    if (out.key != in.key) detail::fail_structure("scan", "the carry changes", where);
+    if (out.key != in.key) detail::fail_structure("scan", "the carry changes", loc);
     detail::Packed<Y>::flatten(std::get<1>(r), y);
     y_key = std::move(y.key);
     for (Tensor& t : y.tensors) out.tensors.push_back(std::move(t));
     return std::move(out.tensors);
   };
-  Tensors out = detail::scan_call(step, in.tensors, slices.tensors, options, where);
+  Tensors out = detail::scan_call(step, in.tensors, slices.tensors, options, loc);
   detail::CallReader c{out.data(), in.key.data()};
   auto last = detail::Packed<C>::rebuild(c);
   detail::CallReader y{out.data() + in.tensors.size(), y_key.data()};
@@ -119,16 +120,16 @@ auto scan(F f, const C& carry, const X& xs, ScanOptions options = {}, Where wher
 }
 
 // ---- rows: bodies are graphs in the attributes. A row has at most four outputs, so results of one
-// dtype lie end to end in one flat output.
+// dtype are concatenated into one flat output.
 
 struct ControlAttrs {
-  Ref<RefCounted> body;   ///< Graph: the step, or what cond runs where pred holds
-  Ref<RefCounted> other;  ///< Graph: of while_loop its cond_fn, of cond the other branch
-  int64_t carries = 0;    ///< inputs that are carried; of cond the operands
-  int64_t sequences = 0;  ///< of scan: inputs that are cut in slices
-  IntList length = {};    ///< of scan
+  Ref<RefCounted> body;   ///< Graph: the step, or for cond the branch taken when pred holds
+  Ref<RefCounted> other;  ///< Graph: for while_loop its cond_fn, for cond the other branch
+  int64_t carries = 0;    ///< inputs that are carried; for cond the operands
+  int64_t sequences = 0;  ///< for scan: inputs that are sliced
+  IntList length = {};    ///< for scan
   bool reverse = false;
-  bool saves = false;  ///< of scan: the first ys are the carries that each step starts with
+  bool saves = false;  ///< for scan: the first ys are the carries at the start of each step
   int64_t max_steps = 0;
   template <class V>
   void fields(V& v) {
@@ -149,9 +150,9 @@ extern TD_API const OpDef cond, while_loop, scan;
 TD_API std::span<const OpDef* const> control_flow_rows();
 
 namespace detail {
-/// Runs one of the rows with `body` and `other` in the place of its graphs.
+/// Runs one of the rows with `body` and `other` in place of its graphs.
 TD_API void run_control(const KernelCall& call, TensorFn body, TensorFn other);
-/// Numbers for the symbols in the inputs of body (and other) of such a call.
+/// Values for the symbols in the inputs of body (and other) of such a call.
 TD_API std::vector<std::pair<Dim, int64_t>> control_symbols(const KernelCall& call, bool other);
 }  // namespace detail
 

@@ -6,14 +6,14 @@
 #include "tandem/graph/apply.h"
 #include "tandem/graph/batch.h"
 #include "tandem/graph/vjp.h"
-#include "tandem/ops/strided_copy_internal.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/strided_copy_internal.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem {
 namespace control {
 namespace {
 
-// Which inputs of the row are those of `body` (or of `other`).
+// Which inputs of the row are passed to `body` (or to `other`).
 std::vector<size_t> inputs_of(const OpDef& op, const ControlAttrs& a, size_t n_in, bool other) {
   const auto carries = static_cast<size_t>(a.carries), own = static_cast<size_t>(a.sequences);
   const size_t first = &op == &op::cond ? 1 : 0;
@@ -149,7 +149,8 @@ Layout layout_of(std::span<const Spec> results) {
     size = size + s.shape.numel();
   }
   TD_CHECK(l.groups.size() <= static_cast<size_t>(kMaxOpOuts), Unsupported,
-           "results of {} dtypes\nAt most {} go: cast some.", l.groups.size(), kMaxOpOuts);
+           "results of {} dtypes\nAt most {} are possible: cast some.", l.groups.size(),
+           kMaxOpOuts);
   return l;
 }
 
@@ -168,29 +169,29 @@ std::vector<Spec> results_of(const OpDef& op, const ControlAttrs& a, std::span<c
   return out;
 }
 
-Tensor unpack(const Layout& l, size_t k, std::span<const Tensor> groups, Where where) {
+Tensor unpack(const Layout& l, size_t k, std::span<const Tensor> groups, SourceLocation loc) {
   const Layout::Piece& p = l.pieces[k];
   const Tensor& flat = groups[static_cast<size_t>(p.group)];
   if (!flat.defined()) return {};
-  return reshape(narrow(flat, 0, p.start, p.spec.shape.numel(), where), p.spec.shape, where);
+  return reshape(narrow(flat, 0, p.start, p.spec.shape.numel(), loc), p.spec.shape, loc);
 }
 
-Tensors call_row(const OpDef& op, const ControlAttrs& a, std::span<const Tensor> in, Where where,
-                 const RngKey* replay) {
+Tensors call_row(const OpDef& op, const ControlAttrs& a, std::span<const Tensor> in,
+                 SourceLocation loc, const RngKey* replay) {
   std::vector<Operand> operands;
   operands.reserve(in.size());
   std::vector<Shape> shapes;
   for (const Tensor& t : in) {
-    operands.emplace_back(t, where);
+    operands.emplace_back(t, loc);
     shapes.push_back(t.shape());
   }
   Tensor groups[kMaxOpOuts];
   ApplyOptions options;
   options.rng = replay;
-  apply(op, &a, operands, groups, where, options);
+  apply(op, &a, operands, groups, loc, options);
   Layout l = layout_of(results_of(op, a, shapes));
   Tensors out;
-  for (size_t k = 0; k < l.pieces.size(); ++k) out.push_back(unpack(l, k, groups, where));
+  for (size_t k = 0; k < l.pieces.size(); ++k) out.push_back(unpack(l, k, groups, loc));
   return out;
 }
 
@@ -233,15 +234,16 @@ void run_control(const KernelCall& k, TensorFn body, TensorFn other) {
 }  // namespace detail
 
 namespace op {
-constinit const OpDef cond = control_row("cond", {"pred", "xs*"}, fields<ControlAttrs>())
-                                 .outputs({"y", "y1", "y2", "y3"})
-                                 .infer(control::control_infer)
-                                 .vjp(control::cond_vjp, 3)
-                                 .batch(control::cond_batch)
-                                 .reference(control::control_loops)
-                                 .flops(control::no_cost)
-                                 .flag(kRandom)
-                                 .doc("One of two graphs, chosen by a value; only that one runs.");
+constinit const OpDef cond =
+    control_row("cond", {"pred", "xs*"}, fields<ControlAttrs>())
+        .outputs({"y", "y1", "y2", "y3"})
+        .infer(control::control_infer)
+        .vjp(control::cond_vjp, 3)
+        .batch(control::cond_batch)
+        .reference(control::control_loops)
+        .flops(control::no_cost)
+        .flag(kRandom)
+        .doc("One of two graphs, selected by a value; only that one runs.");
 constinit const OpDef while_loop =
     control_row("while_loop", {"xs*"}, fields<ControlAttrs>())
         .outputs({"y", "y1", "y2", "y3"})
@@ -251,7 +253,7 @@ constinit const OpDef while_loop =
         .reference(control::control_loops)
         .flops(control::no_cost)
         .flag(kRandom)
-        .doc("A graph repeated on what it gives as long as another graph says so.");
+        .doc("A graph repeated on its own results while another graph returns true.");
 constinit const OpDef scan =
     control_row("scan", {"xs*"}, fields<ControlAttrs>())
         .outputs({"y", "y1", "y2", "y3"})
@@ -262,8 +264,8 @@ constinit const OpDef scan =
         .flops(control::no_cost)
         .flag(kRandom)
         .doc(
-            "A graph over a carried state and the slices of sequences; gives the last state and "
-            "what each step gave.");
+            "A graph over a carried state and the slices of sequences; returns the last state and "
+            "the results of all steps.");
 }  // namespace op
 
 std::span<const OpDef* const> control_flow_rows() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Derivatives and batch rules of cond, while_loop and scan, written with the public functions: the
-// derivative of a scan is a scan in the other direction that runs each step again from the carry
-// it started with, so it can be differentiated once more.
+// derivative of a scan is a scan in the other direction that reruns each step from the carry it
+// started with, so it can itself be differentiated.
 #include "tandem/grad/control_flow_internal.h"
 #include "tandem/grad/engine_internal.h"
 #include "tandem/graph/apply.h"
@@ -14,7 +14,7 @@
 namespace tandem::control {
 namespace {
 
-// `t` as a variable of its own; connected to t where the derivative is differentiated again.
+// `t` as a new variable; connected to t where the derivative is differentiated again.
 Tensor variable(const Tensor& t, bool again) {
   if (!is_floating(t.dtype())) return t;
   if (again || is_tracing()) {
@@ -34,7 +34,7 @@ Tensors variables(std::span<const Tensor> ts, bool again) {
 
 // Gradients of `targets` from `values` with incoming `grads` (undefined: none).
 Tensors pull(std::span<const Tensor> values, std::span<const Tensor> grads,
-             std::span<const Tensor> targets, bool again, Where where) {
+             std::span<const Tensor> targets, bool again, SourceLocation loc) {
   Tensors roots, seeds;
   for (size_t i = 0; i < values.size(); ++i)
     if (grads[i].defined() && values[i].requires_grad()) {
@@ -42,18 +42,18 @@ Tensors pull(std::span<const Tensor> values, std::span<const Tensor> grads,
       seeds.push_back(grads[i]);
     }
   if (roots.empty() || targets.empty()) return Tensors(targets.size());
-  return run_backward({roots, seeds, targets, false, true, again, where});
+  return run_backward({roots, seeds, targets, false, true, again, loc});
 }
 Tensor or_zeros(Tensor g, const Tensor& like) {
   return g.defined() ? std::move(g) : zeros_like(like);
 }
 
-// A body once more, recorded: same draws, no effects.
+// Reruns a body, recorded: same draws, no side effects.
 Tensors body_again(const Graph& g, std::span<const Tensor> in) {
   EnableGradGuard on;
   return run_again(g, in);
 }
-// What a body of a batch would draw depends on where it stands.
+// The draws inside a batched body would depend on its place in the batch.
 void refuse_draws(const Ref<RefCounted>& body, const char* op) {
   TD_CHECK(!body || !draws(graph_of(body)), Unsupported,
            "random numbers are drawn inside {} under vmap\nDraw them before and pass them in (for "
@@ -63,14 +63,14 @@ void refuse_draws(const Ref<RefCounted>& body, const char* op) {
 
 struct Incoming {
   Layout layout;
-  Tensors grads;  ///< per result; undefined where none came
+  Tensors grads;  ///< per result; undefined where none arrived
 };
 Incoming incoming(const VjpCall& c, const OpDef& op, const ControlAttrs& a) {
   std::vector<Shape> shapes;
   for (int i = 0; i < c.n_in(); ++i) shapes.push_back(c.in_shape(i));
   Incoming r{layout_of(results_of(op, a, shapes)), {}};
   for (size_t k = 0; k < r.layout.pieces.size(); ++k)
-    r.grads.push_back(unpack(r.layout, k, c.grads, c.where()));
+    r.grads.push_back(unpack(r.layout, k, c.grads, c.loc()));
   return r;
 }
 Tensors all_inputs(const VjpCall& c) {
@@ -82,7 +82,7 @@ bool wants(const VjpCall& c, size_t i) {
   return c.needs(static_cast<int>(i)) && is_floating(c.in_dtype(static_cast<int>(i)));
 }
 
-// The carries that the steps of a scan started with.
+// The carries at the start of each step of a scan.
 Tensors starts_of(VjpCall& c, const ControlAttrs& a, const Incoming& y, const Tensors& in,
                   bool again) {
   const auto carries = static_cast<size_t>(a.carries), xs = static_cast<size_t>(a.sequences);
@@ -91,7 +91,7 @@ Tensors starts_of(VjpCall& c, const ControlAttrs& a, const Incoming& y, const Te
     Tensor groups[kMaxOpOuts];
     for (size_t g = 0; g < y.layout.groups.size(); ++g) groups[g] = c.out(static_cast<int>(g));
     for (size_t i = 0; i < carries; ++i)
-      starts.push_back(unpack(y.layout, carries + i, groups, c.where()));
+      starts.push_back(unpack(y.layout, carries + i, groups, c.loc()));
     return starts;
   }
   NoGradGuard quiet(!again);
@@ -104,7 +104,7 @@ Tensors starts_of(VjpCall& c, const ControlAttrs& a, const Incoming& y, const Te
     return out;
   };
   Tensors out = control::scan(step, part(in, 0, carries), part(in, carries, xs),
-                              {a.reverse, xs ? -1 : a.length[0].value()}, c.where(), &c.node.rng);
+                              {a.reverse, xs ? -1 : a.length[0].value()}, c.loc(), &c.node.rng);
   return Tensors(out.begin() + static_cast<std::ptrdiff_t>(carries), out.end());
 }
 
@@ -117,7 +117,7 @@ void scan_vjp(VjpCall& c) {
   const bool again = is_grad_enabled();
   const Tensors in = all_inputs(c);
   const Incoming y = incoming(c, op::scan, a);
-  // What is carried back: gradients of floating carries and of constants; given out: those of xs.
+  // Carried back: gradients of floating carries and of constants; emitted: those of xs.
   std::vector<size_t> of_carry, of_x, of_const, of_y;
   for (size_t i = 0; i < in.size(); ++i) {
     if (i < carries && is_floating(in[i].dtype())) of_carry.push_back(i);
@@ -144,7 +144,7 @@ void scan_vjp(VjpCall& c) {
     for (size_t k = 0; k < of_y.size(); ++k) grads[of_y[k]] = slices[carries + xs + k];
     for (const auto* list : {&of_carry, &of_const, &of_x})
       for (size_t i : *list) targets.push_back(x[i]);
-    Tensors d = pull(value, grads, targets, again, c.where());
+    Tensors d = pull(value, grads, targets, again, c.loc());
     for (size_t k = 0; k < d.size(); ++k) {
       Tensor next = or_zeros(std::move(d[k]), targets[k]);
       const bool sums = k >= of_carry.size() && k < state.size();
@@ -153,7 +153,7 @@ void scan_vjp(VjpCall& c) {
     return out;
   };
   const ScanOptions options{!a.reverse, sequences.empty() ? a.length[0].value() : -1};
-  Tensors d = control::scan(back, state, sequences, options, c.where(), &c.node.rng);
+  Tensors d = control::scan(back, state, sequences, options, c.loc(), &c.node.rng);
   size_t k = 0;
   for (size_t i : of_carry) {
     if (c.needs(static_cast<int>(i))) c.results[i] = d[k];
@@ -166,7 +166,7 @@ void scan_vjp(VjpCall& c) {
 void while_vjp(VjpCall& c) {
   const auto& a = c.get_attrs<ControlAttrs>();
   TD_CHECK(a.max_steps > 0, Unsupported,
-           "a derivative through while_loop wants the most steps it may take\nGive "
+           "a derivative through while_loop needs a bound on its steps\nGive "
            "{{.max_steps = N}}.");
   const auto carries = static_cast<size_t>(a.carries), own = static_cast<size_t>(a.sequences);
   const bool again = is_grad_enabled();
@@ -187,10 +187,10 @@ void while_vjp(VjpCall& c) {
   Tensors value;
   {
     EnableGradGuard on;
-    value = values_hidden() ? bounded_loop(holds, body, part(in, 0, carries), a.max_steps,
-                                           c.where(), &c.node.rng)
-                            : control::while_loop(holds, body, part(in, 0, carries), {a.max_steps},
-                                                  c.where(), &c.node.rng);
+    value = values_hidden()
+                ? bounded_loop(holds, body, part(in, 0, carries), a.max_steps, c.loc(), &c.node.rng)
+                : control::while_loop(holds, body, part(in, 0, carries), {a.max_steps}, c.loc(),
+                                      &c.node.rng);
   }
   std::vector<size_t> at;
   for (size_t i = 0; i < in.size(); ++i)
@@ -198,7 +198,7 @@ void while_vjp(VjpCall& c) {
       at.push_back(i);
       targets.push_back(in[i]);
     }
-  Tensors d = pull(value, y.grads, targets, again, c.where());
+  Tensors d = pull(value, y.grads, targets, again, c.loc());
   for (size_t k = 0; k < at.size(); ++k) c.results[at[k]] = d[k];
 }
 
@@ -226,18 +226,18 @@ void cond_vjp(VjpCall& c) {
       const Tensors value = body_again(graph_of(yes ? a.body : a.other), x);
       for (size_t i : at)
         if (used[i]) targets.push_back(all[i]);
-      Tensors d = pull(value, y.grads, targets, again, c.where()), out;
+      Tensors d = pull(value, y.grads, targets, again, c.loc()), out;
       size_t k = 0;
       for (size_t i : at) out.push_back(or_zeros(used[i] ? d[k++] : Tensor(), in[i]));
       return out;
     };
   };
   auto t = back(true), f = back(false);
-  Tensors d = control::cond(in[0], t, f, {}, c.where(), &c.node.rng);
+  Tensors d = control::cond(in[0], t, f, {}, c.loc(), &c.node.rng);
   for (size_t k = 0; k < at.size(); ++k) c.results[at[k]] = d[k];
 }
 
-// ---- vmap: carries and results are batched, the other inputs as they come
+// ---- vmap: carries and results are batched, other inputs only if they already are
 
 namespace {
 
@@ -248,7 +248,7 @@ Tensor with_batch(const Tensor& t, bool batched, Dim size) {
   return expand(unsqueeze(t, 0), s);
 }
 
-// Lay batched results end to end, as the row does with those of one example.
+// Concatenates batched results, as the row does with those of one example.
 void pack_batched(BatchCall& c, const OpDef& op, const Tensors& results) {
   const auto& a = c.get_attrs<ControlAttrs>();
   std::vector<Shape> shapes;
@@ -288,7 +288,7 @@ void scan_batch(BatchCall& c) {
     return run_batched(graph_of(a.body), c.batch_size, all, flags);
   };
   const ScanOptions options{a.reverse, xs ? -1 : a.length[0].value()};
-  Tensors out = detail::scan_call(step, state, sequences, options, c.node.where);
+  Tensors out = detail::scan_call(step, state, sequences, options, c.node.loc);
   for (size_t i = carries; i < out.size(); ++i) out[i] = movedim(out[i], {1}, {0});
   pack_batched(c, op::scan, out);
 }
@@ -325,7 +325,7 @@ void while_batch(BatchCall& c) {
     return out;
   };
   pack_batched(c, op::while_loop,
-               detail::while_call(any_holds, step, state, {a.max_steps}, c.node.where));
+               detail::while_call(any_holds, step, state, {a.max_steps}, c.node.loc));
 }
 
 void cond_batch(BatchCall& c) {
@@ -348,7 +348,7 @@ void cond_batch(BatchCall& c) {
   };
   auto t = branch(true), f = branch(false);
   if (!c.batched[0])
-    return pack_batched(c, op::cond, detail::cond_call(c.in[0], t, f, {}, c.node.where));
+    return pack_batched(c, op::cond, detail::cond_call(c.in[0], t, f, {}, c.node.loc));
   Tensors yes = t({}), no = f({});
   const Tensor pred = reshape(c.in[0], {c.batch_size});
   for (size_t i = 0; i < yes.size(); ++i) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward walk. Nodes that a gradient can reach are collected without recursion, ordered by
-// depth, and each gets the sum of the gradients of its outputs before its own rule runs. What a
-// node had saved is freed as soon as it was used.
+// depth, and each receives the sum of the gradients of its outputs before its own rule runs. A
+// node's saved values are freed as soon as they have been used.
 #include "tandem/grad/engine_internal.h"
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <unordered_map>
 
 #include "tandem/graph/apply.h"
-#include "tandem/graph/derivative.h"
+#include "tandem/graph/expression/derivative.h"
 #include "tandem/graph/trace.h"
 #include "tandem/graph/vjp.h"
 
@@ -54,7 +55,7 @@ class Walk {
 
   std::vector<Item>& items() { return items_; }
 
-  /// Mark the nodes above a target: only they need to run. `wanted` says which nodes are targets.
+  /// Mark the nodes above a target: only they need to run. `wanted` tells which nodes are targets.
   template <class Wanted>
   std::vector<bool> above(const Wanted& wanted) {
     std::vector<bool> needed(items_.size());
@@ -70,7 +71,7 @@ class Walk {
   }
 
  private:
-  // Take a node that was not seen yet. One that another thread's walk holds is kept in a map.
+  // Claims an unvisited node. Nodes that another thread's walk holds are kept in a map.
   bool claim(Node* n) {
     uint64_t none = 0;
     if (n->owner.compare_exchange_strong(none, id_, std::memory_order_acquire)) {
@@ -102,30 +103,30 @@ class Walk {
   std::unordered_map<const Node*, uint32_t> shared_;
 };
 
-void add_into(Tensor& slot, Tensor g, Where where) {
+void add_into(Tensor& slot, Tensor g, SourceLocation loc) {
   if (!slot.defined())
     slot = std::move(g);
   else
-    slot = call(op::add, nullptr, where, std::move(slot), std::move(g));
+    slot = call(op::add, nullptr, loc, std::move(slot), std::move(g));
 }
 
-// A gradient has come to a leaf.
+// A gradient has arrived at a leaf.
 void store(GradSlot& slot, Tensor g, const BackwardRequest& r) {
   if (Trace* t = cell_trace(); t && t == context().trace) {
     Tensor old = t->read_grad(slot);
-    add_into(old, std::move(g), r.where);
+    add_into(old, std::move(g), r.loc);
     t->store_grad(slot, old);
     return;
   }
-  TD_CHECK(
-      !is_tracing(), Unsupported,
-      "backward() inside vmap or a loop body would write a gradient that belongs to all of it\n"
-      "Use grad() inside, or call backward() outside.");
+  TD_CHECK(!is_tracing(), Unsupported,
+           "backward() inside vmap or a loop body would write a gradient that belongs to the whole "
+           "batch or loop\n"
+           "Use grad() inside, or call backward() outside.");
   if (!r.create_graph && node_of(g)) g = detached_alias(g);
   std::lock_guard hold(slot.lock);
   Tensor old = slot.get();
   slot.grad = Tensor();
-  add_into(old, std::move(g), r.where);
+  add_into(old, std::move(g), r.loc);
   slot.grad = std::move(old);
 }
 
@@ -148,17 +149,20 @@ void visit(Walk& walk, Walk::Item& item, const std::vector<bool>& needed,
            const BackwardRequest& r) {
   Node& n = *item.node;
   TD_CHECK(!(n.flags & kReleased), Value,
-           "backward() through a graph a second time: what {} had saved is freed\n"
+           "backward() through a graph a second time: the values saved by {} have been freed\n"
            "Call the first backward() with retain_graph = true.",
            n.op->name);
-  ScopeGuard scope(n.scope, n.where);
+  ScopeGuard scope(n.scope, n.loc);
   SmallVec<Tensor, 4> results(n.in.size());
   VjpCall c{n, item.grads, results, item.grads.data()};
+  // What the rule makes from nothing lies where the op's results do.
+  std::optional<DeviceGuard> there;
+  if (!n.out.empty() && !is_host(n.out[0].device)) there.emplace(n.out[0].device);
   try {
     call_rule(n, c);
   } catch (const Error& e) {
-    if (!e.op().empty() && e.where().file) throw;
-    throw with_place(e, n.op->name, n.where);
+    if (!e.op().empty() && e.loc().file) throw;
+    throw with_place(e, n.op->name, n.loc);
   }
   for (size_t i = 0; i < n.in.size(); ++i) {
     if (!n.in[i].needs_grad || !results[i].defined()) continue;
@@ -170,14 +174,14 @@ void visit(Walk& walk, Walk::Item& item, const std::vector<bool>& needed,
     if (!r.accumulate && !needed[static_cast<size_t>(to - walk.items().data())]) continue;
     if (to->grads.size() <= n.in[i].from_index)
       to->grads.resize(std::max<size_t>(to->node->out.size(), n.in[i].from_index + 1));
-    add_into(to->grads[n.in[i].from_index], std::move(results[i]), n.where);
+    add_into(to->grads[n.in[i].from_index], std::move(results[i]), n.loc);
   }
   if (!r.retain_graph && !n.is_traced()) n.release();
 }
 
 }  // namespace
 
-Tensor root_gradient(const Tensor& y, const Tensor& given, Where where) {
+Tensor root_gradient(const Tensor& y, const Tensor& given, SourceLocation loc) {
   TD_CHECK(y.defined(), Value, "backward() on an undefined tensor");
   if (given.defined()) {
     TD_CHECK(given.shape() == y.shape(), Shape, "the gradient wants shape {}, got {}",
@@ -190,8 +194,9 @@ Tensor root_gradient(const Tensor& y, const Tensor& given, Where where) {
            y.shape().to_string());
   TD_CHECK(is_floating(y.dtype()), DType, "backward() wants a floating tensor, got {}",
            to_string(y.dtype()));
+  const DeviceGuard there(y.device());
   FillAttrs a{y.shape(), 1.0, y.dtype()};
-  return call(op::fill, &a, where);
+  return call(op::fill, &a, loc);
 }
 
 bool depends_on_others(std::span<const Tensor> roots, std::span<const Tensor> targets) {
@@ -214,6 +219,7 @@ bool depends_on_others(std::span<const Tensor> roots, std::span<const Tensor> ta
 }
 
 std::vector<Tensor> run_backward(const BackwardRequest& r) {
+  const DeviceGuard on_host(cpu);  // visit() goes where a node is
   Context& c = context();
   NoGradGuard mode(!r.create_graph);
   struct Inside {
@@ -233,7 +239,7 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
     if (!item) continue;
     uint32_t at = r.roots[i].impl()->out_index;
     if (item->grads.size() <= at) item->grads.resize(std::max<size_t>(n->out.size(), at + 1));
-    add_into(item->grads[at], r.root_grads[i], r.where);
+    add_into(item->grads[at], r.root_grads[i], r.loc);
   }
   std::vector<Tensor> results(r.targets.size());
   std::vector<bool> needed;
@@ -254,7 +260,7 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
       item.grads.clear();
       continue;
     }
-    // The leaf stands outside this trace: its gradient would be lost.
+    // The leaf is outside this trace: its gradient would be lost.
     TD_CHECK(!(r.accumulate && n.op == &op::capture), Unsupported,
              "backward() inside vmap or a loop body reaches a tensor from outside, whose gradient "
              "belongs to all of it\nUse grad() inside, or call backward() outside.");

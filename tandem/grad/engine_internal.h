@@ -14,7 +14,7 @@ struct BackwardRequest {
   bool accumulate = false;             ///< store into the leaves' gradient slots
   bool retain_graph = false;
   bool create_graph = false;
-  Where where;
+  SourceLocation loc;
 };
 
 /// The gradients of `targets` (undefined where none flows). Throws Value on a released tape and
@@ -26,17 +26,17 @@ std::vector<Tensor> run_backward(const BackwardRequest& request);
 std::vector<Tensor> run_batched(const Graph& g, Dim size, std::span<const Tensor> inputs,
                                 const std::vector<char>& batched);
 
-/// Do the roots depend on leaves other than the targets?
+/// Whether the roots depend on leaves other than the targets.
 bool depends_on_others(std::span<const Tensor> roots, std::span<const Tensor> targets);
 
-/// Throw the error that is being handled again, with the function's name and the user's line where
-/// it has none.
-[[noreturn]] inline void rethrow_at(const Error& e, const char* name, Where where) {
+/// Rethrow the error being handled, adding the function's name and the user's line if it has
+/// none.
+[[noreturn]] inline void rethrow_at(const Error& e, const char* name, SourceLocation loc) {
   if (!e.op().empty()) throw;
-  throw with_place(e, name, where);
+  throw with_place(e, name, loc);
 }
 
-/// The incoming gradient of a root: `given` after checks, or one for a single element.
-Tensor root_gradient(const Tensor& y, const Tensor& given, Where where);
+/// The incoming gradient of a root: `given`, validated, or one for a single element.
+Tensor root_gradient(const Tensor& y, const Tensor& given, SourceLocation loc);
 
 }  // namespace tandem

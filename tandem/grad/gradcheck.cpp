@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradcheck: derivatives against central differences in f64.
+// gradcheck: compares derivatives with central differences in f64.
 #include <cmath>
 
 #include "tandem/grad/engine_internal.h"
 #include "tandem/grad/transforms.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/reduce.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/reduce/reduce.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem {
 namespace {
@@ -20,7 +20,7 @@ Tensor weights_like(const Tensor& y, int salt) {
   return reshape(tensor(w), y.shape());
 }
 
-// The outputs as one number.
+// Reduces the outputs to one number.
 Tensor weighted_sum(const Tensors& y) {
   Tensor total;
   for (size_t i = 0; i < y.size(); ++i) {
@@ -54,7 +54,7 @@ void check_input(TensorFn f, const Tensors& x, size_t k, const Tensor& analytic,
 }
 
 void check_order(TensorFn f, const Tensors& inputs, const GradcheckOptions& o, const char* what,
-                 Where where) {
+                 SourceLocation loc) {
   Tensors x;
   std::vector<int> argnums;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -65,7 +65,7 @@ void check_order(TensorFn f, const Tensors& inputs, const GradcheckOptions& o, c
     argnums.push_back(static_cast<int>(i));
   }
   auto scalar = [&](std::span<const Tensor> v) { return Tensors{weighted_sum(f(v))}; };
-  auto r = detail::value_and_grads(scalar, x, argnums, where);
+  auto r = detail::value_and_grads(scalar, x, argnums, loc);
   NoGradGuard no_grad;
   for (size_t i = 0; i < argnums.size(); ++i)
     check_input(f, x, static_cast<size_t>(argnums[i]), r.grads[i], o, what);
@@ -73,8 +73,9 @@ void check_order(TensorFn f, const Tensors& inputs, const GradcheckOptions& o, c
 
 }  // namespace
 
-bool gradcheck(TensorFn f, const Tensors& inputs, GradcheckOptions options, Where where) try {
-  check_order(f, inputs, options, "the gradient", where);
+bool gradcheck(TensorFn f, const Tensors& inputs, GradcheckOptions options,
+               SourceLocation loc) try {
+  check_order(f, inputs, options, "the gradient", loc);
   if (options.order < 2) return true;
   // The gradient as a function of the inputs, checked the same way.
   std::vector<int> argnums;
@@ -82,12 +83,12 @@ bool gradcheck(TensorFn f, const Tensors& inputs, GradcheckOptions options, Wher
     if (is_floating(inputs[i].dtype())) argnums.push_back(static_cast<int>(i));
   auto gradient = [&](std::span<const Tensor> v) {
     auto scalar = [&](std::span<const Tensor> u) { return Tensors{weighted_sum(f(u))}; };
-    return detail::value_and_grads(scalar, v, argnums, where).grads;
+    return detail::value_and_grads(scalar, v, argnums, loc).grads;
   };
-  check_order(gradient, inputs, options, "the second derivative", where);
+  check_order(gradient, inputs, options, "the second derivative", loc);
   return true;
 } catch (const Error& e) {
-  rethrow_at(e, "gradcheck", where);
+  rethrow_at(e, "gradcheck", loc);
 }
 
 }  // namespace tandem

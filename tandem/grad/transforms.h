@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of functions: grad, value_and_grad, vjp, jvp, vmap, jacobian, checkpoint,
-// functional_call, custom_vjp. They nest freely. A function takes Tensors and gives a Tensor or a
-// vector of them; all templates here only wrap it.
+// Function transforms: grad, value_and_grad, vjp, jvp, vmap, jacobian, checkpoint, functional_call,
+// custom_vjp. They nest freely. A function takes Tensors and returns a Tensor or a vector of them;
+// the templates here only wrap it.
 #pragma once
 
 #include <functional>
@@ -41,163 +41,166 @@ struct ValueAndGrads {
   Tensors value, grads;
 };
 TD_API ValueAndGrads value_and_grads(TensorFn f, std::span<const Tensor> x,
-                                     const std::vector<int>& argnums, Where where);
+                                     const std::vector<int>& argnums, SourceLocation loc);
 TD_API Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>& in_dims,
-                         int out_dim, Where where);
+                         int out_dim, SourceLocation loc);
 TD_API Tensors checkpoint_call(std::function<Tensors(std::span<const Tensor>)> f,
-                               std::span<const Tensor> x, Where where);
+                               std::span<const Tensor> x, SourceLocation loc);
 TD_API Tensors jvp_call(TensorFn f, std::span<const Tensor> x, std::span<const Tensor> v,
-                        Tensors& value, Where where);
-TD_API Tensor jacobian_call(TensorFn f, std::span<const Tensor> x, int argnum, Where where);
+                        Tensors& value, SourceLocation loc);
+TD_API Tensor jacobian_call(TensorFn f, std::span<const Tensor> x, int argnum, SourceLocation loc);
 
 template <class F>
 concept Function = !std::is_convertible_v<F, Tensor> && !std::is_same_v<std::decay_t<F>, Tensors>;
 }  // namespace detail
 
-/// The function that gives df/dx of argument `argnum` of f (one-element result), by reverse mode.
+/// A function that returns df/dx of argument `argnum` of f (one-element result), by reverse mode.
 /// It can be differentiated and vmapped again.
 template <detail::Function F>
-auto grad(F f, int argnum = 0, Where where = Where::here()) {
-  return [f = std::move(f), argnum, where](const auto&... x) mutable -> Tensor {
+auto grad(F f, int argnum = 0, SourceLocation loc = SourceLocation::here()) {
+  return [f = std::move(f), argnum, loc](const auto&... x) mutable -> Tensor {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
     auto list = detail::list_fn<sizeof...(x)>(f);
-    return detail::value_and_grads(list, xs, {argnum}, where).grads[0];
+    return detail::value_and_grads(list, xs, {argnum}, loc).grads[0];
   };
 }
-/// The same for several arguments: gives one gradient per entry of `argnums`.
+/// The same for several arguments: returns one gradient per entry of `argnums`.
 template <detail::Function F>
-auto grad(F f, std::vector<int> argnums, Where where = Where::here()) {
+auto grad(F f, std::vector<int> argnums, SourceLocation loc = SourceLocation::here()) {
   return
-      [f = std::move(f), argnums = std::move(argnums), where](const auto&... x) mutable -> Tensors {
+      [f = std::move(f), argnums = std::move(argnums), loc](const auto&... x) mutable -> Tensors {
         const Tensor xs[] = {static_cast<Tensor>(x)...};
         auto list = detail::list_fn<sizeof...(x)>(f);
-        return detail::value_and_grads(list, xs, argnums, where).grads;
+        return detail::value_and_grads(list, xs, argnums, loc).grads;
       };
 }
 /// (f(x...), df/dx of argument `argnum`).
 template <detail::Function F>
-auto value_and_grad(F f, int argnum = 0, Where where = Where::here()) {
-  return [f = std::move(f), argnum, where](const auto&... x) mutable -> std::pair<Tensor, Tensor> {
+auto value_and_grad(F f, int argnum = 0, SourceLocation loc = SourceLocation::here()) {
+  return [f = std::move(f), argnum, loc](const auto&... x) mutable -> std::pair<Tensor, Tensor> {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
     auto list = detail::list_fn<sizeof...(x)>(f);
-    auto r = detail::value_and_grads(list, xs, {argnum}, where);
+    auto r = detail::value_and_grads(list, xs, {argnum}, loc);
     return {r.value[0], r.grads[0]};
   };
 }
 template <detail::Function F>
-auto value_and_grad(F f, std::vector<int> argnums, Where where = Where::here()) {
+auto value_and_grad(F f, std::vector<int> argnums, SourceLocation loc = SourceLocation::here()) {
   return [f = std::move(f), argnums = std::move(argnums),
-          where](const auto&... x) mutable -> std::pair<Tensor, Tensors> {
+          loc](const auto&... x) mutable -> std::pair<Tensor, Tensors> {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
     auto list = detail::list_fn<sizeof...(x)>(f);
-    auto r = detail::value_and_grads(list, xs, argnums, where);
+    auto r = detail::value_and_grads(list, xs, argnums, loc);
     return {r.value[0], r.grads};
   };
 }
 
-/// A value and the function that maps a gradient of it to gradients of the inputs; the function
-/// may be called more than once.
+/// A value and the function that maps a gradient of it to gradients of the inputs; the function may
+/// be called more than once.
 struct TD_API Vjp {
   Tensors value;
-  Tensors operator()(const Tensors& g, Where where = Where::here()) const;
-  Tensor operator()(const Tensor& g, Where where = Where::here()) const;
+  Tensors operator()(const Tensors& g, SourceLocation loc = SourceLocation::here()) const;
+  Tensor operator()(const Tensor& g, SourceLocation loc = SourceLocation::here()) const;
   Tensors inputs;
   bool create_graph = false;
 };
-TD_API Vjp vjp(TensorFn f, const Tensors& x, Where where = Where::here());
+TD_API Vjp vjp(TensorFn f, const Tensors& x, SourceLocation loc = SourceLocation::here());
 
-/// (f(x), J v): the derivative of f at x along v, by reverse mode twice.
+/// (f(x), J v): the derivative of f at x along v, by applying reverse mode twice.
 template <detail::Function F>
-std::pair<Tensor, Tensor> jvp(F f, const Tensor& x, const Tensor& v, Where where = Where::here()) {
+std::pair<Tensor, Tensor> jvp(F f, const Tensor& x, const Tensor& v,
+                              SourceLocation loc = SourceLocation::here()) {
   auto list = detail::list_fn<1>(f);
   Tensors value;
-  Tensors out = detail::jvp_call(list, {&x, 1}, {&v, 1}, value, where);
+  Tensors out = detail::jvp_call(list, {&x, 1}, {&v, 1}, value, loc);
   return {value[0], out[0]};
 }
 template <detail::Function F>
 std::pair<Tensors, Tensors> jvp(F f, const Tensors& x, const Tensors& v,
-                                Where where = Where::here()) {
+                                SourceLocation loc = SourceLocation::here()) {
   Tensors value;
   auto list = [&f](std::span<const Tensor> xs) {
     return detail::as_tensors(f(Tensors(xs.begin(), xs.end())));
   };
-  Tensors out = detail::jvp_call(list, x, v, value, where);
+  Tensors out = detail::jvp_call(list, x, v, value, loc);
   return {std::move(value), std::move(out)};
 }
 
 /// [f(x).shape..., x.shape...]: all derivatives of f at x.
 template <detail::Function F>
-Tensor jacobian(F f, const Tensor& x, Where where = Where::here()) {
+Tensor jacobian(F f, const Tensor& x, SourceLocation loc = SourceLocation::here()) {
   auto list = detail::list_fn<1>(f);
-  return detail::jacobian_call(list, {&x, 1}, 0, where);
+  return detail::jacobian_call(list, {&x, 1}, 0, loc);
 }
 /// [x.shape..., x.shape...]: second derivatives of a one-element f.
 template <detail::Function F>
-Tensor hessian(F f, const Tensor& x, Where where = Where::here()) {
-  return jacobian(grad(std::move(f), 0, where), x, where);
+Tensor hessian(F f, const Tensor& x, SourceLocation loc = SourceLocation::here()) {
+  return jacobian(grad(std::move(f), 0, loc), x, loc);
 }
 
 /// Marks an argument of vmap that has no batch dimension.
 inline constexpr int kNoBatchDim = INT32_MIN;
 
-/// The function that applies f to every slice along dimension `in_dim` of each argument and stacks
+/// A function that applies f to every slice along dimension `in_dim` of each argument and stacks
 /// the results along `out_dim`, as one batched computation. f is traced on one example: it cannot
 /// branch on values.
 template <detail::Function F>
-auto vmap(F f, std::vector<int> in_dims = {}, int out_dim = 0, Where where = Where::here()) {
-  return
-      [f = std::move(f), in_dims = std::move(in_dims), out_dim, where](const auto&... x) mutable {
-        const Tensor xs[] = {static_cast<Tensor>(x)...};
-        auto list = detail::list_fn<sizeof...(x)>(f);
-        Tensors out = detail::vmap_call(list, xs, in_dims, out_dim, where);
-        using R = std::decay_t<decltype(f(static_cast<Tensor>(x)...))>;
-        if constexpr (std::is_same_v<R, Tensors>)
-          return out;
-        else if constexpr (std::is_same_v<R, std::pair<Tensor, Tensor>>)
-          return R{out[0], out[1]};
-        else if constexpr (std::is_convertible_v<R, Tensor>)
-          return out[0];
-        else
-          return out;
-      };
+auto vmap(F f, std::vector<int> in_dims = {}, int out_dim = 0,
+          SourceLocation loc = SourceLocation::here()) {
+  return [f = std::move(f), in_dims = std::move(in_dims), out_dim, loc](const auto&... x) mutable {
+    const Tensor xs[] = {static_cast<Tensor>(x)...};
+    auto list = detail::list_fn<sizeof...(x)>(f);
+    Tensors out = detail::vmap_call(list, xs, in_dims, out_dim, loc);
+    using R = std::decay_t<decltype(f(static_cast<Tensor>(x)...))>;
+    if constexpr (std::is_same_v<R, Tensors>)
+      return out;
+    else if constexpr (std::is_same_v<R, std::pair<Tensor, Tensor>>)
+      return R{out[0], out[1]};
+    else if constexpr (std::is_convertible_v<R, Tensor>)
+      return out[0];
+    else
+      return out;
+  };
 }
 
-/// f(x...) without keeping what its inner derivatives need: the backward pass computes f again,
-/// seeing cells and random draws as the first run did.
+/// f(x...) without keeping what its inner derivatives need: the backward pass recomputes f, with
+/// the same cell values and random draws as the first run.
 template <class F, class... X>
 Tensor checkpoint(F f, const X&... x) {
   const Tensor xs[] = {static_cast<Tensor>(x)...};
   auto list = [f = std::move(f)](std::span<const Tensor> v) mutable {
     return detail::spread(f, v, std::make_index_sequence<sizeof...(X)>{});
   };
-  return detail::checkpoint_call(std::move(list), xs, Where::here())[0];
+  return detail::checkpoint_call(std::move(list), xs, SourceLocation::here())[0];
 }
 
 /// Call f while every read of a cell in `values` yields the tensor given for it.
 TD_API Tensors functional_call(const std::vector<std::pair<Param, Tensor>>& values,
                                FunctionRef<Tensors()> f);
 
-/// A function with a derivative of your own. `forward(x)` gives up to four tensors, computed
-/// without recording; `backward(x, y, g)` gives one gradient per input (undefined: none).
+/// A function with a custom derivative. `forward(x)` returns up to four tensors, computed without
+/// recording; `backward(x, y, g)` returns one gradient per input (undefined: none).
 using ForwardFn = std::function<Tensors(std::span<const Tensor> x)>;
 using BackwardFn = std::function<Tensors(std::span<const Tensor> x, std::span<const Tensor> y,
                                          std::span<const Tensor> g)>;
 TD_API Tensors custom_vjp_call(const ForwardFn& forward, const BackwardFn& backward,
-                               std::span<const Tensor> x, Where where = Where::here());
-inline auto custom_vjp(ForwardFn forward, BackwardFn backward, Where where = Where::here()) {
-  return [forward = std::move(forward), backward = std::move(backward), where](const auto&... x) {
+                               std::span<const Tensor> x,
+                               SourceLocation loc = SourceLocation::here());
+inline auto custom_vjp(ForwardFn forward, BackwardFn backward,
+                       SourceLocation loc = SourceLocation::here()) {
+  return [forward = std::move(forward), backward = std::move(backward), loc](const auto&... x) {
     const Tensor xs[] = {static_cast<Tensor>(x)...};
-    return custom_vjp_call(forward, backward, xs, where)[0];
+    return custom_vjp_call(forward, backward, xs, loc)[0];
   };
 }
 
 struct GradcheckOptions {
   double eps = 1e-6, atol = 1e-5, rtol = 1e-3;
-  int order = 1;  ///< 2 checks the gradient of the gradient too
+  int order = 1;  ///< 2 also checks the gradient of the gradient
 };
 /// Compare the gradient of f at f64 inputs with central differences along every element. Throws
-/// Value with input, element and both numbers where they differ; gives true.
+/// Value with input, element and both numbers where they differ; returns true.
 TD_API bool gradcheck(TensorFn f, const Tensors& inputs, GradcheckOptions options = {},
-                      Where where = Where::here());
+                      SourceLocation loc = SourceLocation::here());
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// vmap: trace f on one example, then run the graph again with each node replaced by its `batch`
-// rule. A batched value carries its batch dimension first. Rows without a rule run slice by slice
-// (one warning each); a composite without one is batched through its body.
+// vmap: traces f on one example, then runs the graph with each node replaced by its `batch` rule. A
+// batched value has its batch dimension first. Rows without a rule run slice by slice (one warning
+// each); a composite without one is batched through its body.
 #include <mutex>
 #include <set>
 
@@ -12,8 +12,8 @@
 #include "tandem/graph/apply.h"
 #include "tandem/graph/batch.h"
 #include "tandem/graph/trace.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem {
 namespace {
@@ -49,7 +49,7 @@ class BatchRunner {
       in.push_back(v.t);
       batched.push_back(v.batched);
     }
-    ScopeGuard scope(n.scope, n.where);
+    ScopeGuard scope(n.scope, n.loc);
     NoGradGuard no_grad(!is_grad_enabled() || (n.flags & kNoGrad));
     std::vector<Value>& out = env_[n.index];
     if (!any)
@@ -70,13 +70,13 @@ class BatchRunner {
     ops.reserve(in.size());
     for (size_t i = 0; i < in.size(); ++i) {
       if (n.in[i].is_scalar)
-        ops.emplace_back(n.in[i].scalar, n.where);
+        ops.emplace_back(n.in[i].scalar, n.loc);
       else
-        ops.emplace_back(in[i], n.where);
+        ops.emplace_back(in[i], n.loc);
     }
     ApplyOptions options;
     options.hidden = n.out.size() > static_cast<size_t>(n.op->shown());
-    apply(*n.op, n.attrs.get(), ops, out, n.where, options);
+    apply(*n.op, n.attrs.get(), ops, out, n.loc, options);
   }
 
   static void apply_plain(const Node& n, std::span<const Tensor> in, std::vector<Value>& out) {
@@ -96,7 +96,7 @@ class BatchRunner {
     for (size_t o = 0; o < n.out.size(); ++o) out.push_back({c.out[o], c.out_batched[o]});
   }
 
-  // Align ranks behind the batch dimension; broadcasting does the rest.
+  // Align ranks after the batch dimension; broadcasting does the rest.
   void apply_pointwise(const Node& n, std::span<const Tensor> in, const std::vector<char>& batched,
                        std::vector<Value>& out) const {
     int rank = 0;
@@ -109,7 +109,7 @@ class BatchRunner {
         Shape s{size_};
         for (int k = own; k < rank; ++k) s.push_back(1);
         for (Dim d : n.in[i].shape) s.push_back(d);
-        t = reshape(t, s, n.where);
+        t = reshape(t, s, n.loc);
       }
       aligned.push_back(t);
     }
@@ -118,7 +118,7 @@ class BatchRunner {
     for (size_t o = 0; o < n.out.size(); ++o) out.push_back({y[o], true});
   }
 
-  // A composite: its body on the per-example Specs is a graph that is batched in turn.
+  // A composite: its body on the per-example Specs is a graph, which is batched in turn.
   void apply_body(const Node& n, std::span<const Tensor> in, const std::vector<char>& batched,
                   std::vector<Value>& out) const {
     std::vector<Spec> specs;
@@ -155,7 +155,7 @@ class BatchRunner {
       for (const NodeOutput& s : n.out) {
         Shape shape{0};
         for (Dim d : s.shape) shape.push_back(d);
-        out.push_back({zeros(shape, s.dtype, n.where), true});
+        out.push_back({zeros(shape, s.dtype, n.loc), true});
       }
       return;
     }
@@ -163,12 +163,12 @@ class BatchRunner {
     for (int64_t b = 0; b < size_.value(); ++b) {
       SmallVec<Tensor, 4> one;
       for (size_t i = 0; i < in.size(); ++i)
-        one.push_back(batched[i] ? select(in[i], 0, b, n.where) : in[i]);
+        one.push_back(batched[i] ? select(in[i], 0, b, n.loc) : in[i]);
       Tensor y[kMaxOpOuts];
       call_node(n, one, y);
       for (size_t o = 0; o < n.out.size(); ++o) slices[o].push_back(y[o]);
     }
-    for (Tensors& s : slices) out.push_back({stack(s, 0, n.where), true});
+    for (Tensors& s : slices) out.push_back({stack(s, 0, n.loc), true});
   }
 
   static void warn_once(const OpDef& op) {
@@ -184,16 +184,16 @@ class BatchRunner {
   std::vector<std::vector<Value>> env_;
 };
 
-// A result with the batch dimension first, also where it does not depend on a batched value.
-Tensor batched_value(const Value& v, Dim size, Where where) {
+// A result with the batch dimension first, even if it does not depend on a batched value.
+Tensor batched_value(const Value& v, Dim size, SourceLocation loc) {
   if (v.batched) return v.t;
   Shape s{size};
   for (Dim d : v.t.shape()) s.push_back(d);
-  return expand(unsqueeze(v.t, 0, where), s, where);
+  return expand(unsqueeze(v.t, 0, loc), s, loc);
 }
 
-Tensor batch_first(const Tensor& x, int dim, Where where) {
-  return dim == 0 ? x : movedim(x, {dim}, {0}, where);
+Tensor batch_first(const Tensor& x, int dim, SourceLocation loc) {
+  return dim == 0 ? x : movedim(x, {dim}, {0}, loc);
 }
 
 }  // namespace
@@ -206,14 +206,14 @@ Tensors run_batched(const Graph& g, Dim size, std::span<const Tensor> inputs,
   for (const Graph::Capture& c : g.captures) r.set(c.inner, {c.outer, false});
   r.walk();
   Tensors out;
-  for (const Tensor& t : g.outputs) out.push_back(batched_value(r.get(t), size, Where{}));
+  for (const Tensor& t : g.outputs) out.push_back(batched_value(r.get(t), size, SourceLocation{}));
   return out;
 }
 
 namespace detail {
 
 Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>& in_dims,
-                  int out_dim, Where where) try {
+                  int out_dim, SourceLocation loc) try {
   TD_CHECK(in_dims.empty() || in_dims.size() == x.size(), Value,
            "in_dims has {} entries for {} arguments", in_dims.size(), x.size());
   Tensors args;
@@ -230,7 +230,7 @@ Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>&
       continue;
     }
     TD_CHECK(x[i].dim() > 0, Shape, "argument {} has no dimension to map over", i);
-    Tensor t = batch_first(x[i], normalize_dim(dim, x[i].dim()), where);
+    Tensor t = batch_first(x[i], normalize_dim(dim, x[i].dim()), loc);
     TD_CHECK(size == Dim(-1) || dims_equal(size, t.shape(0)), Shape,
              "argument {} has {} examples, an earlier one {}", i, t.shape(0).to_string(),
              size.to_string());
@@ -249,12 +249,12 @@ Tensors vmap_call(TensorFn f, std::span<const Tensor> x, const std::vector<int>&
   r.walk();
   Tensors out;
   for (const Tensor& t : g->outputs) {
-    Tensor v = batched_value(r.get(t), size, where);
-    out.push_back(out_dim == 0 ? v : movedim(v, {0}, {out_dim}, where));
+    Tensor v = batched_value(r.get(t), size, loc);
+    out.push_back(out_dim == 0 ? v : movedim(v, {0}, {out_dim}, loc));
   }
   return out;
 } catch (const Error& e) {
-  rethrow_at(e, "vmap", where);
+  rethrow_at(e, "vmap", loc);
 }
 
 }  // namespace detail

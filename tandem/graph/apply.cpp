@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one gate. A short path for small equal-shaped f32 arrays of a one-instruction row, and the
+// The dispatcher. A short path for small equal-shaped f32 arrays of a one-instruction row, and the
 // full one: autocast, infer and check, trace or run, tape, hooks.
 #include "tandem/graph/apply.h"
 
 #include <cmath>
 
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/backend.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
+#include "tandem/tensor/device_memory.h"
 
 namespace tandem {
 namespace {
@@ -25,15 +27,15 @@ bool same_dims(const TensorImpl& a, const TensorImpl& b) {
   return true;
 }
 
-// The eager short cut; false: take the full path. Nothing is moved before it is sure.
+// The eager shortcut; false: take the full path. Nothing is moved until success is certain.
 bool fast_path(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out,
-               const Context& c, Where where) {
+               const Context& c, SourceLocation loc) {
   const OpRuntime* r = op.runtime;
   if (!r || !r->fast_f32 || (c.slow & ~kShadowed) || in.size() > 2) return false;
-  constexpr uint8_t kMask = detail::kContiguous | detail::kSymbolic;
+  constexpr uint8_t kMask = detail::kContiguous | detail::kSymbolic | detail::kOnDevice;
   const TensorImpl* a = in[0].is_scalar() ? nullptr : in[0].tensor().impl();
   if (!a || (a->flags & kMask) != detail::kContiguous || a->dtype != DType::f32 ||
-      a->numel > kFastElements || a->device.kind != DeviceKind::cpu)
+      a->numel > kFastElements)
     return false;
   const TensorImpl* b = a;
   if (in.size() == 2) {
@@ -51,10 +53,10 @@ bool fast_path(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor
     r->fast_f32(static_cast<float*>(y.impl()->data), static_cast<const float*>(a->data),
                 static_cast<const float*>(b->data), a->numel);
     out[0] = std::move(y);
-    record_tape(op, attrs, {ts, in.size()}, {}, {}, out, where, {});
+    record_tape(op, attrs, {ts, in.size()}, {}, {}, out, loc, {});
     return true;
   }
-  // Reuse a temporary's block as a whole, header and data.
+  // Reuse the whole block of a temporary, header and data.
   for (Operand& o : in) {
     if (!o.is_temporary() || !o.owned().impl()->donatable()) continue;
     Tensor y = std::move(o.owned());
@@ -84,8 +86,8 @@ void check_input(const OpDef& op, const Tensor& t, int i, const Context& c) {
   TD_FAIL(Unsupported,
           "input '{}' is a value of a trace that has ended (made at {}:{})\n"
           "Return it from the traced function, or keep it in a Buffer.",
-          op.in_names[i < op.n_in ? i : op.n_in - 1], n && n->where.file ? n->where.file : "?",
-          n ? n->where.line : 0);
+          op.in_names[i < op.n_in ? i : op.n_in - 1], n && n->loc.file ? n->loc.file : "?",
+          n ? n->loc.line : 0);
 }
 
 void gather_inputs(Call& k, std::span<Operand> in) {
@@ -108,7 +110,7 @@ void gather_inputs(Call& k, std::span<Operand> in) {
     if (t.defined()) check_input(op, t, i, k.context);
     k.infer.present.push_back(scalar ? 2 : t.defined() ? 1 : 0);
   }
-  while (n++ < op.n_in) {  // trailing optional inputs may be left out
+  while (n++ < op.n_in) {  // trailing optional inputs may be omitted
     k.tensors.emplace_back();
     k.scalars.emplace_back();
     k.infer.present.push_back(0);
@@ -139,23 +141,44 @@ void autocast_inputs(Call& k) {
   for (Tensor& t : k.tensors)
     if (wants_cast(t, to)) {
       CastAttrs a{to};
-      t = call(op::cast, &a, k.where, std::move(t));
+      t = call(op::cast, &a, k.loc, std::move(t));
     }
+}
+
+// Inputs on several devices: numbers in 0-d tensors of the host go to the others.
+TD_COLD Device bring_together(Call& k) {
+  Device device{};
+  for (const Tensor& t : k.tensors)
+    if (t.defined() && !is_host(t.device()) && is_host(device)) device = t.device();
+  for (Tensor& t : k.tensors) {
+    if (!t.defined() || t.device() == device) continue;
+    TD_CHECK(is_host(t.device()) && t.dim() == 0, Device,
+             "inputs are on {} and {}\nMove them with .to().", to_string(device),
+             to_string(t.device()));
+    t = move_to(t, device, k.loc);
+  }
+  return device;
+}
+
+// Where the op runs: where its tensors lie.
+Device device_of(Call& k) {
+  Device device = k.context.device;
+  bool any = false;
+  for (const Tensor& t : k.tensors) {
+    if (!t.defined()) continue;
+    if (any && !(t.device() == device)) return bring_together(k);
+    device = t.device();
+    any = true;
+  }
+  return device;
 }
 
 void infer(Call& k) {
   InferCall& c = k.infer;
+  k.device = device_of(k);
   for (size_t i = 0; i < k.tensors.size(); ++i) {
     c.in.push_back(k.tensors[i].defined() ? spec_of(k.tensors[i]) : Spec());
     c.scalars.push_back(k.scalars[i]);
-  }
-  const Tensor* first = nullptr;
-  for (const Tensor& t : k.tensors) {
-    if (!t.defined()) continue;
-    if (!first) first = &t;
-    TD_CHECK(t.device() == first->device(), Device,
-             "inputs are on {} and {}\nMove them with .to().", to_string(first->device()),
-             to_string(t.device()));
   }
   if (k.op.infer_fn)
     k.op.infer_fn(c);
@@ -163,6 +186,9 @@ void infer(Call& k) {
     infer_pointwise(c);
   else
     TD_FAIL(Internal, "the row has no shape rule\nAdd .infer() to it.");
+  // Rules speak of shapes and dtypes; where the results lie follows from the inputs.
+  if (TD_UNLIKELY(!is_host(k.device)) && !k.op.has(kSetsDevice))
+    for (Spec& s : c.out) s.device = k.device;
   k.inferred = true;
 }
 
@@ -187,7 +213,7 @@ bool dense_layout(const Call& k, const Shape& shape, Strides& strides) {
   return false;
 }
 
-// An input whose buffer output `o` may take: same dtype, shape and a dense layout, held by nobody
+// An input whose buffer output `o` may reuse: same dtype, shape and a dense layout, held by nobody
 // else and not read by the derivative.
 int donor(const Call& k, const Spec& o, uint64_t used) {
   bool all = k.op.family == Family::pointwise;
@@ -215,7 +241,8 @@ void allocate_outputs(Call& k, KernelCall& call, Array* arrays) {
       k.out[o] = detached_alias(k.tensors[d]);
     } else {
       Strides strides;
-      bool own = k.kernel && k.kernel->layout && k.kernel->layout(call, o, strides);
+      const Kernel* kernel = k.choice.kernel;
+      bool own = kernel && kernel->layout && kernel->layout(call, o, strides);
       if (!own && k.op.family == Family::pointwise) own = dense_layout(k, s.shape, strides);
       k.out[o] =
           Tensor(Ref<TensorImpl>::adopt((k.dry ? detail::new_dry_tensor : detail::new_tensor)(
@@ -232,7 +259,7 @@ void run_view(Call& k) {
   int64_t offset = 0;
   if (!k.op.view_fn(k.op_attrs, x.shape(), x.impl()->strides, s.shape, strides, offset)) {
     NoGradGuard no_grad;
-    x = call(op::copy, nullptr, k.where, x);
+    x = call(op::copy, nullptr, k.loc, x);
     bool ok = k.op.view_fn(k.op_attrs, x.shape(), x.impl()->strides, s.shape, strides, offset);
     TD_ASSERT(ok);
   }
@@ -241,7 +268,7 @@ void run_view(Call& k) {
       Tensor(Ref<TensorImpl>::adopt(detail::new_view(*x.impl(), s.shape, strides, data, s.dtype)));
 }
 
-// In a dry run only what is small and comes from numbers alone is computed.
+// In a dry run only small results computed from plain numbers are computed.
 bool runs_dry(const Call& k) {
   constexpr int64_t kSmall = 4096;  // bytes
   const auto large = [](const Spec& s) {
@@ -254,45 +281,51 @@ bool runs_dry(const Call& k) {
   return false;
 }
 
+// The same bytes on another device, in the same order.
+void run_move(Call& k) {
+  Tensor x = k.tensors[0];
+  if (!is_dense(x)) {
+    NoGradGuard no_grad;
+    x = call(op::copy, nullptr, k.loc, x);
+  }
+  const detail::TensorImpl& from = *x.impl();
+  const Device device = k.infer.out[0].device;
+  k.dry = k.context.slow & kDryRun && runs_dry(k);
+  Tensor y(Ref<TensorImpl>::adopt((k.dry ? detail::new_dry_tensor : detail::new_tensor)(
+      from.shape, from.dtype, device, x.is_contiguous() ? nullptr : &from.strides)));
+  if (!k.dry)
+    detail::copy_bytes(y.impl()->data, device, from.data, from.device,
+                       static_cast<size_t>(from.numel) * size_of(from.dtype));
+  k.out[0] = std::move(y);
+}
+
 void run_body(Call& k) {
+  // What the body makes from nothing lies where its inputs do.
+  const DeviceGuard there(k.inferred ? k.device : device_of(k));
   BodyCall b{k.op, k.op_attrs, k.tensors, k.scalars, {}, k.hidden};
   k.op.body_fn(b);
   for (int o = 0; o < k.op.n_out; ++o) k.out[o] = std::move(b.out[o]);
 }
 
-// No kernel takes the inputs' strides: one that takes them row by row gets row-major copies, which
-// is far cheaper than the reference. The tape keeps the inputs as they came.
-const Kernel* find_for_copies(Call& k, KernelCall& call, SmallVec<Array, 6>& in,
-                              std::vector<Tensor>& copies) {
-  if (&k.op == &op::copy) return nullptr;  // it makes the copies
-  SmallVec<Array, 6> dense;
-  std::vector<Strides> strides(in.size());
-  bool any = false;
+// Row-major copies of the inputs that the kernel wants so. The tape keeps the inputs as they came.
+TD_NOINLINE void make_row_major(Call& k, SmallVec<Array, 6>& in, std::vector<Tensor>& copies) {
+  NoGradGuard no_grad;
   for (size_t i = 0; i < in.size(); ++i) {
-    Array a = in[i];
-    if (a.data && !a.contiguous) {
-      any = true;
-      strides[i] = contiguous_strides(k.tensors[i].shape());
-      a.strides = strides[i].data();
-      a.contiguous = true;
-    }
-    dense.push_back(a);
-  }
-  if (!any) return nullptr;
-  KernelCall attempt = call;
-  attempt.in = dense.data();
-  const Kernel* found = find_kernel(attempt, k.infer.out[0].device.kind);
-  for (size_t i = 0; found && i < in.size(); ++i) {
-    if (!in[i].data || in[i].contiguous) continue;
-    NoGradGuard no_grad;
-    copies.push_back(tandem::call(op::copy, nullptr, k.where, k.tensors[i]));
+    if (!(k.choice.row_major >> i & 1)) continue;
+    copies.push_back(tandem::call(op::copy, nullptr, k.loc, k.tensors[i]));
     in[i] = array_of(copies.back());
   }
-  return found;
+}
+
+// What a device's kernel needs besides its operands.
+TD_NOINLINE void enter_queue(Call& k, KernelCall& call) {
+  call.stream = current_stream(k.device);
+  if (!k.choice.on_host) call.ticket = take_ticket(k.op, user_line(k.loc));
 }
 
 void run_eager(Call& k) {
   if (k.op.family == Family::view) return run_view(k);
+  if (TD_UNLIKELY(k.op.has(kSetsDevice))) return run_move(k);
   SmallVec<Array, 6> in;
   for (size_t i = 0; i < k.tensors.size(); ++i) {
     Array a;
@@ -309,31 +342,32 @@ void run_eager(Call& k) {
   ErrorWord error;
   KernelCall call{k.op, k.op_attrs, in.data(), static_cast<int>(in.size()),
                   out,  k.op.n_out, &error};
-  Device device = k.infer.out[0].device;
+  call.device = k.device;
   for (int o = 0; o < k.op.n_out; ++o) {  // shapes for `supports` and `layout`
     if (k.op.hidden(o) && !k.hidden) continue;
     out[o].shape = k.infer.out[o].shape.data();
     out[o].rank = static_cast<uint8_t>(k.infer.out[o].rank());
     out[o].dtype = k.infer.out[o].dtype;
   }
-  k.kernel = find_kernel(call, device.kind);
-  std::vector<Tensor> copies;
-  if (!k.kernel) k.kernel = find_for_copies(k, call, in, copies);
-  if (!k.kernel && k.op.body_fn && !(k.op.infer_fn && is_dry_run_of_any_device())) {
+  k.choice = choose_kernel(call);
+  if (k.choice.way == KernelChoice::body && !(k.op.infer_fn && is_dry_run_of_any_device())) {
     NoGradGuard no_grad;
     return run_body(k);
   }
+  std::vector<Tensor> copies;
+  if (TD_UNLIKELY(k.choice.row_major != 0)) make_row_major(k, in, copies);
   if (TD_UNLIKELY(k.context.slow & kDryRun)) k.dry = runs_dry(k);
   allocate_outputs(k, call, out);
   if (k.op.has(kRandom)) call.rng = k.options.rng ? *k.options.rng : detail::next_rng_key();
   k.rng = call.rng;
-  if (TD_UNLIKELY(k.dry)) return plan_dry(k.kernel, call);
-  run_with(k.kernel, call, device);
+  if (TD_UNLIKELY(k.dry)) return plan_dry(k.choice.kernel, call);
+  if (TD_UNLIKELY(!is_host(k.device))) enter_queue(k, call);
+  run_with(k.choice, call);
   if (error.code.load()) check_error_word(k.op, error);
 }
 
-// An infinity is meant where the op makes it from no tensor, from a number that is infinite, or
-// from an input that holds one (a mask of -inf); a NaN is meant only where no tensor goes in.
+// An infinity is intended where the op has no tensor inputs, an infinite number, or an input that
+// already contains one (a mask of -inf); a NaN is intended only without tensor inputs.
 void check_finite(const Call& k) {
   if (k.op.family == Family::create || k.op.n_in == 0 || (k.context.slow & kDryRun)) return;
   bool infinite = false;
@@ -360,7 +394,7 @@ void run_profiled(Call& k) {
   ProfileEvent e;
   e.name = k.op.name;
   e.scope = k.context.scope ? k.context.scope->path : 0;
-  e.where = user_line(k.where);
+  e.loc = user_line(k.loc);
   e.flops = flops_of(k.infer);
   e.bytes = bytes_of(k.infer);
   // Ops inside a body are part of this one.
@@ -373,6 +407,7 @@ void run_profiled(Call& k) {
     throw;
   }
   e.end_ns = profiler.now();
+  if (k.choice.on_host) e.name += kOnHostMark;
   k.context.profiler = &profiler;
   profiler.profile().events.push_back(std::move(e));
 }
@@ -384,13 +419,13 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
   const bool recording = c.trace && !(c.slow & kShadowed);
   if (recording)
     for (Tensor& t : k.tensors)
-      if (t.defined()) t = c.trace->bring_in(t, k.where);
+      if (t.defined()) t = c.trace->bring_in(t, k.loc);
   bool wanted = c.grad_enabled && any_requires_grad(k) && !k.op.has(kNotDifferentiable);
-  // A composite without own derivative is its body when a gradient is needed.
+  // A composite without its own derivative is expanded into its body when a gradient is needed.
   bool expand = k.op.family == Family::composite && k.op.body_fn &&
                 (!k.op.infer_fn || (wanted && !k.op.vjp_fn));
   if (expand) {
-    if (k.op.infer_fn) infer(k);  // its checks and texts come first
+    if (k.op.infer_fn) infer(k);  // its checks and error texts come first
     run_body(k);
     for (int o = 0; o < k.op.n_out; ++o) out[o] = std::move(k.out[o]);
     return;
@@ -410,50 +445,56 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
   if (c.slow & kAnomaly) check_finite(k);
   for (OpHook* h : c.hooks) h->after(k.op, {k.out, size_t(k.op.n_out)});
   if (k.record)
-    record_tape(k.op, k.op_attrs, k.tensors, k.scalars, k.infer.present, k.out, k.where, k.rng,
+    record_tape(k.op, k.op_attrs, k.tensors, k.scalars, k.infer.present, k.out, k.loc, k.rng,
                 k.options.hidden);
   for (int o = 0; o < k.op.n_out; ++o) out[o] = std::move(k.out[o]);
 }
 
 }  // namespace
 
-void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out, Where where) {
+void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out,
+           SourceLocation loc) {
   Context& c = context();
-  if (fast_path(op, attrs, in, out, c, where)) return;
-  apply(op, attrs, in, out, where, ApplyOptions{});
+  if (fast_path(op, attrs, in, out, c, loc)) return;
+  apply(op, attrs, in, out, loc, ApplyOptions{});
 }
 
-// After a throw: temporaries go back to the operands they came from, so that update_() can put a
-// cell's value back.
+// After a throw: temporaries go back to the operands they came from, so that update_() can restore
+// a cell's value.
 static void give_back(Call& k, std::span<Operand> in) {
   if (k.context.trace) return;
   for (size_t i = 0; i < std::min(in.size(), k.tensors.size()); ++i)
     if (in[i].is_temporary() && !in[i].owned().defined()) in[i].owned() = std::move(k.tensors[i]);
 }
 
-void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out, Where where,
-           const ApplyOptions& options) {
-  Call k(op, attrs, where, context(), options);
+void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out,
+           SourceLocation loc, const ApplyOptions& options) {
+  Call k(op, attrs, loc, context(), options);
   try {
     full_path(k, in, out);
   } catch (const Error& e) {
     give_back(k, in);
-    if (!e.op().empty() && e.where().file) throw;
-    throw with_place(e, op.name, where);
+    if (!e.op().empty() && e.loc().file) throw;
+    throw with_place(e, op.name, loc);
   } catch (...) {
     give_back(k, in);
     throw;
   }
 }
 
-Tensor call_list(const OpDef& op, const void* attrs, Where where, std::span<const Tensor> in,
+Tensor move_to(const Tensor& t, Device device, SourceLocation loc) {
+  ToDeviceAttrs a{to_string(device)};
+  return call(op::to_device, &a, loc, t);
+}
+
+Tensor call_list(const OpDef& op, const void* attrs, SourceLocation loc, std::span<const Tensor> in,
                  std::span<const Tensor> before) {
   std::vector<Operand> ins;
   ins.reserve(in.size() + before.size());
-  for (const Tensor& t : before) ins.emplace_back(t, where);
-  for (const Tensor& t : in) ins.emplace_back(t, where);
+  for (const Tensor& t : before) ins.emplace_back(t, loc);
+  for (const Tensor& t : in) ins.emplace_back(t, loc);
   Tensor out[kMaxOpOuts];
-  apply(op, attrs, ins, out, where);
+  apply(op, attrs, ins, out, loc);
   return std::move(out[0]);
 }
 

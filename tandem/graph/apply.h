@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one gate. Every op, eager or traced, forward or backward, goes through apply(): autocast,
+// The dispatcher. Every op, eager or traced, forward or backward, goes through apply(): autocast,
 // infer and check, trace or run, tape, hooks.
 #pragma once
 
@@ -12,25 +12,28 @@ namespace tandem {
 /// nobody else holds may be reused for an output. Fills op.n_out outputs (hidden ones only if a
 /// gradient needs them).
 TD_API void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out,
-                  Where where);
+                  SourceLocation loc);
 
 /// One-output op on any mix of tensors and numbers.
 template <class... In>
-Tensor call(const OpDef& op, const void* attrs, Where where, In&&... in) {
+Tensor call(const OpDef& op, const void* attrs, SourceLocation loc, In&&... in) {
   Tensor out[kMaxOpOuts];
-  Operand ins[] = {Operand(std::forward<In>(in), where)...};
-  apply(op, attrs, ins, out, where);
+  Operand ins[] = {Operand(std::forward<In>(in), loc)...};
+  apply(op, attrs, ins, out, loc);
   return std::move(out[0]);
 }
 /// The same for an op without tensor inputs.
-inline Tensor call(const OpDef& op, const void* attrs, Where where) {
+inline Tensor call(const OpDef& op, const void* attrs, SourceLocation loc) {
   Tensor out[kMaxOpOuts];
-  apply(op, attrs, {}, out, where);
+  apply(op, attrs, {}, out, loc);
   return std::move(out[0]);
 }
 /// A variadic op.
-TD_API Tensor call_list(const OpDef& op, const void* attrs, Where where, std::span<const Tensor> in,
-                        std::span<const Tensor> before = {});
+TD_API Tensor call_list(const OpDef& op, const void* attrs, SourceLocation loc,
+                        std::span<const Tensor> in, std::span<const Tensor> before = {});
+
+/// `t` on another device, as an op: gradients cross.
+TD_API Tensor move_to(const Tensor& t, Device device, SourceLocation loc);
 
 /// apply() for a node that is run again: `rng` replaces the generator, `hidden` makes the hidden
 /// outputs too.
@@ -39,13 +42,14 @@ struct ApplyOptions {
   bool hidden = false;
 };
 TD_API void apply(const OpDef& op, const void* attrs, std::span<Operand> in, Tensor* out,
-                  Where where, const ApplyOptions& options);
+                  SourceLocation loc, const ApplyOptions& options);
 
-/// Throw Value if `word` holds an error, with the row's text.
+/// Throw Value if `word` has an error, with the row's text.
 TD_API void check_error_word(const OpDef& op, const ErrorWord& word);
 
-/// Run the op's kernel or reference on concrete arrays; allocates scratch. No checks, no tape.
-TD_API void run_kernel(const KernelCall& call, Device device);
+/// Run the op's kernel or reference on concrete arrays of call.device; allocates scratch. No
+/// checks, no tape.
+TD_API void run_kernel(const KernelCall& call);
 
 /// An Array over a tensor's bytes.
 inline Array array_of(const Tensor& t) {
@@ -61,10 +65,17 @@ inline Array array_of(const Tensor& t) {
   return a;
 }
 
-// ---- the six rows that the gate itself needs (defined in ops)
+// ---- the rows that the dispatcher itself needs (defined in ops)
 namespace op {
-extern TD_API const OpDef cast, copy, fill, add, sum_to, view;
+extern TD_API const OpDef cast, copy, fill, add, sum_to, view, to_device;
 }
+struct ToDeviceAttrs {
+  std::string device = "cpu";
+  template <class V>
+  void fields(V& v) {
+    v("device", device);
+  }
+};
 struct CastAttrs {
   DType dtype = DType::f32;
   template <class V>

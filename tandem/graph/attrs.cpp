@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// Values one after the other, lists with their length: equal bytes exactly for equal attrs.
+// Values in sequence, lists with their length: equal bytes exactly for equal attrs.
 class Bytes final : public AttrVisitor {
  public:
   explicit Bytes(std::string& out) : out_(out) {}
@@ -76,7 +76,7 @@ class Printer final : public AttrVisitor {
   }
 };
 
-// Visitors that read take a pointer to const; a struct's `fields` is one function for both uses.
+// Reading visitors take a pointer to const; a struct's `fields` is one function for both uses.
 void visit(const AttrsType* type, const void* attrs, AttrVisitor& v) {
   if (type && attrs) type->visit(const_cast<void*>(attrs), v);
 }

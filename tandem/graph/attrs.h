@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attributes of an op: a plain struct with defaults and one `fields` function that names its
-// members. From that come copy, compare, hash, print and save; a default per field lets old files
-// load. Erased as `const void*` beside an AttrsType.
+// members. Copy, compare, hash, print and save derive from it; a default per field lets old files
+// load. Erased as `const void*` together with an AttrsType.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-/// Sees every field of an attrs struct in order. Readers use the value, loaders write it.
+/// Visits every field of an attrs struct in order. Readers use the value, loaders write it.
 class AttrVisitor {
  public:
   virtual ~AttrVisitor() = default;
@@ -26,11 +26,11 @@ class AttrVisitor {
   virtual void operator()(const char* name, IntList& v) = 0;
   virtual void operator()(const char* name, Scalar& v) = 0;
   virtual void operator()(const char* name, std::vector<int64_t>& v) = 0;
-  /// A graph or a closure: identity is its value, it is not saved.
+  /// A graph or a closure: compared by identity, never saved.
   virtual void operator()(const char* name, Ref<RefCounted>& v) = 0;
 };
 
-/// What the table knows of an attrs struct.
+/// What the table knows about an attrs struct.
 struct AttrsType {
   const char* name;
   size_t size;
@@ -56,7 +56,7 @@ constexpr const AttrsType* fields() {
   return &kAttrsOf<A>;
 }
 
-/// The bytes that two equal attrs share; used for compare, hash and cache keys.
+/// The bytes that equal attrs share; used for comparison, hashing and cache keys.
 TD_API void append_attr_bytes(const AttrsType* type, const void* attrs, std::string& out);
 TD_API uint64_t hash_attrs(const AttrsType* type, const void* attrs);
 TD_API bool equal_attrs(const AttrsType* type, const void* a, const void* b);

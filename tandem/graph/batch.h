@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's `batch` column is called with (vmap). A batched value has its batch dimension
-// first. The rule computes the outputs with public ops and says which of them are batched.
+// The argument of an op's `batch` column (vmap). A batched value has its batch dimension first. The
+// rule computes the outputs with public ops and marks which of them are batched.
 #pragma once
 
 #include "tandem/graph/node.h"
@@ -14,7 +14,7 @@ struct BatchCall {
   Dim batch_size;
   Tensor out[kMaxOpOuts];
   bool out_batched[kMaxOpOuts] = {true, true, true, true};
-  bool by_slices = false;  ///< set by a rule that cannot: the op runs slice by slice
+  bool by_slices = false;  ///< set by a rule that cannot batch: the op runs slice by slice
 
   template <class A>
   const A& get_attrs() const {
@@ -22,7 +22,7 @@ struct BatchCall {
   }
   int n_in() const { return static_cast<int>(in.size()); }
   bool has(int i) const { return i < n_in() && node.in[i].present; }
-  /// Rank of input i as the per-example function sees it.
+  /// Rank of input i from the per-example function's point of view.
   int rank(int i) const { return node.in[i].shape.rank(); }
 };
 

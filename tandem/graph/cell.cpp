@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells in eager: reading hands out the present value, writing reuses its bytes only when nobody
+// Cells in eager mode: reading returns the current value, writing reuses its bytes only if nobody
 // else holds them. Inside a trace the trace decides.
 #include "tandem/graph/cell.h"
-
-#include <cstring>
 
 #include "tandem/graph/apply_internal.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/trace.h"
+#include "tandem/tensor/device_memory.h"
 
 namespace tandem {
 
@@ -23,7 +22,7 @@ Cell::Cell(Tensor value, bool requires_grad) : requires_grad_(requires_grad) {
   adopt(std::move(value));
 }
 
-// Make `v` the value: a header of our own, connected to the gradient slot.
+// Make `v` the value: with its own header, connected to the gradient slot.
 void Cell::adopt(Tensor v) {
   if (!v.impl()->refs.unique() || v.impl()->node) v = detached_alias(v);
   v.impl()->flags &= static_cast<uint8_t>(~detail::kRequiresGrad);
@@ -53,7 +52,7 @@ Tensor Cell::read() const {
   return value_;
 }
 
-void Cell::assign(const Tensor& v, Where where) {
+void Cell::assign(const Tensor& v, SourceLocation loc) {
   Context& c = context();
   if (c.slow & kRecompute) return;
   TD_CHECK(v.defined(), Value, "assign_ got an undefined tensor");
@@ -63,10 +62,10 @@ void Cell::assign(const Tensor& v, Where where) {
            to_string(value_.dtype()), want.to_string(), to_string(v.dtype()),
            v.shape().to_string());
   NoGradGuard no_grad;
-  Tensor x = v;
+  Tensor x = v.device() == value_.device() ? v : move_to(v, value_.device(), loc);
   for (const Tensor& pred : c.assign_if) {
     static const OpDef* select = find_op("where");
-    x = call(*select, nullptr, where, pred, x, read());
+    x = call(*select, nullptr, loc, pred, x, read());
   }
   if (c.trace) {
     Trace* t = cell_trace();
@@ -75,21 +74,21 @@ void Cell::assign(const Tensor& v, Where where) {
         "assign_ to '{}' inside vmap or a loop body\nReturn the value from the function (a loop "
         "carries it) and assign it outside.",
         name.empty() ? "cell" : name);
-    t->assign_cell(*this, x, where);
+    t->assign_cell(*this, x, loc);
     return;
   }
   if (!x.impl()->refs.unique() || !x.impl()->donatable() || !x.is_contiguous())
-    x = x.is_contiguous() && x.impl()->storage->writable ? x : call(op::copy, nullptr, where, x);
+    x = x.is_contiguous() && x.impl()->storage->writable ? x : call(op::copy, nullptr, loc, x);
   std::lock_guard hold(lock_);
   bool in_place = value_.impl()->donatable() && value_.is_contiguous() && x.is_contiguous() &&
                   !x.impl()->donatable();
-  // Without numbers nothing is copied; a real value is not kept for one that was never computed.
+  // Dry values have nothing to copy; a real value is not replaced by one that was never computed.
   const bool dry = TD_UNLIKELY(c.slow & kDryRun) && detail::is_dry(*x.impl());
   if (dry) in_place = in_place && detail::is_dry(*value_.impl());
   if (in_place) {
     if (!dry && !detail::is_dry(*value_.impl()))
-      std::memcpy(value_.impl()->data, x.impl()->data,
-                  static_cast<size_t>(x.numel()) * size_of(x.dtype()));
+      detail::copy_bytes(value_.impl()->data, value_.device(), x.impl()->data, x.device(),
+                         static_cast<size_t>(x.numel()) * size_of(x.dtype()));
     ++generation_;
     return;
   }
@@ -125,34 +124,34 @@ void Cell::set_grad(Tensor g) {
 }
 
 // The row's inputs: first cell, first other, the other cells, the rest.
-static void weave(std::vector<Tensor>& cells, std::span<Operand> others, Where where,
+static void weave(std::vector<Tensor>& cells, std::span<Operand> others, SourceLocation loc,
                   std::vector<Operand>& in) {
   for (size_t i = 0; i < cells.size(); ++i) {
-    in.emplace_back(std::move(cells[i]), where);
+    in.emplace_back(std::move(cells[i]), loc);
     if (i == 0 && !others.empty()) in.push_back(std::move(others[0]));
   }
   for (size_t i = 1; i < others.size(); ++i) in.push_back(std::move(others[i]));
 }
 
 void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
-             std::span<Operand> others, Where where) {
+             std::span<Operand> others, SourceLocation loc) {
   Context& c = context();
   if (c.slow & kRecompute) return;
   NoGradGuard no_grad;
   Tensor out[kMaxOpOuts];
-  // The anomaly watch looks at results after they are written: it must not find them in the cells.
+  // The anomaly watch inspects results after they are written: it must not find them in the cells.
   bool plain = !c.trace && c.assign_if.empty() && !c.redirect && !(c.slow & kAnomaly);
   std::vector<Operand> in;
   in.reserve(cells.size() + others.size());
   if (!plain) {
     std::vector<Tensor> values;
     for (Cell* cell : cells) values.push_back(cell->read());
-    weave(values, others, where, in);
-    apply(row, attrs, in, out, where);
-    for (size_t i = 0; i < cells.size(); ++i) cells[i]->assign(out[i], where);
+    weave(values, others, loc, in);
+    apply(row, attrs, in, out, loc);
+    for (size_t i = 0; i < cells.size(); ++i) cells[i]->assign(out[i], loc);
     return;
   }
-  // Lend the cells' values to the row; a view keeps the bytes should it throw before it runs.
+  // Lend the cells' values to the row; a view keeps the bytes in case it throws before it runs.
   std::vector<Tensor> lent;
   for (Cell* cell : cells) {
     cell->lock_.lock();
@@ -165,7 +164,7 @@ void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
     }
   };
   try {
-    Call probe(row, attrs, where, c, ApplyOptions{});
+    Call probe(row, attrs, loc, c, ApplyOptions{});
     auto see = [&](const Operand& o) {
       bool scalar = o.is_scalar();
       probe.infer.in.push_back(scalar || !o.tensor().defined() ? Spec() : spec_of(o.tensor()));
@@ -173,7 +172,7 @@ void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
       probe.infer.scalars.push_back(o.scalar());
     };
     for (size_t i = 0; i < lent.size(); ++i) {
-      see(Operand(lent[i], where));
+      see(Operand(lent[i], loc));
       if (i == 0 && !others.empty()) see(others[0]);
     }
     for (size_t i = 1; i < others.size(); ++i) see(others[i]);
@@ -181,20 +180,22 @@ void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
       row.infer_fn(probe.infer);
     else
       infer_pointwise(probe.infer);
-    for (size_t i = 0; i < cells.size(); ++i)
+    for (size_t i = 0; i < cells.size(); ++i) {
+      probe.infer.out[i].device = lent[i].device();
       TD_CHECK(probe.infer.out[i] == spec_of(lent[i]), Shape,
                "the update of '{}' would change it from {} to {}", cells[i]->name,
                spec_of(lent[i]).to_string(), probe.infer.out[i].to_string());
+    }
   } catch (const Error& e) {
     restore(lent.data());
-    throw with_place(e, row.name, where);
+    throw with_place(e, row.name, loc);
   } catch (...) {
     restore(lent.data());
     throw;
   }
-  weave(lent, others, where, in);
+  weave(lent, others, loc, in);
   try {
-    apply(row, attrs, in, out, where);
+    apply(row, attrs, in, out, loc);
   } catch (...) {
     for (size_t i = 0; i < lent.size(); ++i)
       lent[i] = std::move(in[i == 0 || others.empty() ? i : i + 1].owned());
@@ -216,27 +217,27 @@ const std::string& CellHandle::name() const {
   TD_CHECK(cell_, Value, "an empty Param or Buffer has no name");
   return cell_->name;
 }
-void CellHandle::assign_(const Operand& v, Where where) const try {
+void CellHandle::assign_(const Operand& v, SourceLocation loc) const try {
   TD_CHECK(cell_, Value, "assign_ to an empty Param or Buffer");
   NoGradGuard no_grad;
   Tensor old = cell_->read();
   Tensor x;
   if (v.is_scalar()) {
     FillAttrs a{old.shape(), v.scalar(), old.dtype()};
-    x = call(op::fill, &a, where);
+    x = call(op::fill, &a, loc);
   } else {
     x = v.tensor();
   }
   TD_CHECK(x.defined(), Value, "assign_ got an undefined tensor");
   if (x.dtype() != old.dtype()) {
     CastAttrs a{old.dtype()};
-    x = call(op::cast, &a, where, std::move(x));
+    x = call(op::cast, &a, loc, std::move(x));
   }
   old = Tensor();
-  cell_->assign(x, where);
+  cell_->assign(x, loc);
 } catch (const Error& e) {
-  if (!e.op().empty() && e.where().file) throw;
-  throw with_place(e, nullptr, where);
+  if (!e.op().empty() && e.loc().file) throw;
+  throw with_place(e, nullptr, loc);
 }
 
 }  // namespace detail
@@ -245,7 +246,7 @@ Param::Param(Tensor value, bool requires_grad)
     : CellHandle(make_ref<Cell>(std::move(value), requires_grad)) {}
 bool Param::requires_grad() const {
   if (!cell_) return false;
-  if (Trace* t = cell_trace()) t->use_of(*cell_);  // the answer holds for this trace only
+  if (Trace* t = cell_trace()) t->use_of(*cell_);  // the answer holds only for this trace
   return cell_->requires_grad();
 }
 void Param::requires_grad_(bool on) const { cell_->set_requires_grad(on); }
@@ -255,7 +256,8 @@ void Param::zero_grad() const { cell_->zero_grad(); }
 
 Buffer::Buffer(Tensor value) : CellHandle(make_ref<Cell>(std::move(value), false)) {}
 
-void Buffer::write_(int64_t dim, const Operand& start, const Tensor& value, Where where) const {
+void Buffer::write_(int64_t dim, const Operand& start, const Tensor& value,
+                    SourceLocation loc) const {
   static const OpDef* row = find_op("dynamic_update");
   TD_ASSERT(row != nullptr);
   ShapeAttrs a{{dim}};
@@ -263,12 +265,12 @@ void Buffer::write_(int64_t dim, const Operand& start, const Tensor& value, Wher
   Tensor position;
   if (start.is_scalar()) {
     FillAttrs f{Shape(), start.scalar().to_int(), DType::i64};
-    position = call(op::fill, &f, where);
+    position = call(op::fill, &f, loc);
   } else {
     position = start.tensor();
   }
-  Operand others[] = {Operand(position, where), Operand(value, where)};
-  update_(*row, &a, cells, others, where);
+  Operand others[] = {Operand(position, loc), Operand(value, loc)};
+  update_(*row, &a, cells, others, loc);
 }
 
 AssignIf::AssignIf(Tensor pred) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells: the only things that change. Reading a cell yields a value that never changes afterwards;
+// Cells: the only mutable objects. Reading a cell yields a value that never changes afterwards;
 // writing it never changes a value that somebody holds. In a trace a cell is an SSA variable that
-// is written back when the step ends. Param and Buffer are handles: copying one shares the cell.
+// is written back when the step ends. Param and Buffer are handles: a copy shares the cell.
 #pragma once
 
 #include <mutex>
@@ -19,14 +19,14 @@ class TD_API Cell : public RefCounted {
  public:
   Cell(Tensor value, bool requires_grad);
 
-  /// The present value (a redirect of functional_call and a trace are seen first).
+  /// The current value (a redirect of functional_call and a trace take precedence).
   Tensor read() const;
-  /// Store `v` detached: in place when nobody holds the old value, else as a new value. Shape and
-  /// dtype must match (cast and broadcast are the caller's); throws Shape or DType.
-  void assign(const Tensor& v, Where where);
+  /// Store `v` detached: in place if nobody holds the old value, else as a new value. Shape and
+  /// dtype must match (the caller casts and broadcasts); throws Shape or DType.
+  void assign(const Tensor& v, SourceLocation loc);
   /// Store a value of any shape and dtype (load, to(dtype)).
   void replace(Tensor v);
-  /// Counts writes: keys of caches made from the value.
+  /// Counts writes: part of the keys of caches derived from the value.
   uint64_t generation() const { return generation_; }
   bool requires_grad() const { return requires_grad_; }
   void set_requires_grad(bool on);
@@ -40,10 +40,11 @@ class TD_API Cell : public RefCounted {
  private:
   friend struct Trace;
   friend class Graph;
-  friend class Executable;            // compile/executable.cpp
+  friend class Executable;            // compile/run/executable.cpp
   friend struct detail::ManyUpdates;  // graph/update.cpp
   void adopt(Tensor v);
-  friend void update_(const OpDef&, const void*, std::span<Cell* const>, std::span<Operand>, Where);
+  friend void update_(const OpDef&, const void*, std::span<Cell* const>, std::span<Operand>,
+                      SourceLocation);
 
   Tensor value_;
   Ref<Node> leaf_;
@@ -53,11 +54,11 @@ class TD_API Cell : public RefCounted {
   mutable std::mutex lock_;
 };
 
-/// Run `row` and store its outputs in `cells`: in place where nobody holds the old values. The
-/// row's inputs are the first cell, others[0], the other cells, the rest of `others` (an update's
-/// parameter, gradient, moments, numbers). Nothing is changed if its checks throw.
+/// Run `row` and store its outputs in `cells`. Unshared cells are updated in place. The row's
+/// inputs are the first cell, others[0], the other cells, the rest of `others` (an update's
+/// parameter, gradient, moments, numbers). Nothing changes if its checks throw.
 TD_API void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
-                    std::span<Operand> others, Where where);
+                    std::span<Operand> others, SourceLocation loc);
 
 namespace detail {
 class TD_API CellHandle {
@@ -74,8 +75,8 @@ class TD_API CellHandle {
   Device device() const { return value().device(); }
   const std::string& name() const;
   const Ref<Cell>& cell() const { return cell_; }
-  /// Replace the value; others that hold the old one keep it.
-  void assign_(const Operand& v, Where where = Where::here()) const;
+  /// Replace the value; holders of the old one keep it.
+  void assign_(const Operand& v, SourceLocation loc = SourceLocation::here()) const;
   friend bool operator==(const CellHandle& a, const CellHandle& b) { return a.cell_ == b.cell_; }
 
  protected:
@@ -99,20 +100,20 @@ class TD_API Param : public detail::CellHandle {
   void zero_grad() const;
 };
 
-/// A value of a module that no optimizer touches (running statistics, caches).
+/// A module's value that optimizers ignore (running statistics, caches).
 class TD_API Buffer : public detail::CellHandle {
  public:
   Buffer() = default;
   explicit Buffer(Tensor value);
   explicit Buffer(Ref<Cell> cell) : CellHandle(std::move(cell)) {}
   /// Write `value` over rows [start, start + value.size(dim)) of dimension `dim`: in place unless
-  /// somebody holds the present value.
+  /// somebody holds the current value.
   void write_(int64_t dim, const Operand& start, const Tensor& value,
-              Where where = Where::here()) const;
+              SourceLocation loc = SourceLocation::here()) const;
 };
 
-/// While it lives, assign_ on this thread stores where(pred, new, old), read on no host: skip a
-/// step, update every k. `pred` is a bool tensor of one element.
+/// While it lives, assign_ on this thread stores where(pred, new, old) without reading pred on the
+/// host: skip a step, update every k. `pred` is a bool tensor of one element.
 class TD_API AssignIf {
  public:
   explicit AssignIf(Tensor pred);

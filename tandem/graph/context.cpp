@@ -5,6 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "tandem/tensor/device_memory.h"
+
 namespace tandem {
 namespace {
 
@@ -41,11 +43,11 @@ const std::string& scope_path(uint32_t id) {
   return t.names[id];
 }
 
-Where user_line(Where where) {
-  if (where.is_user()) return where;
+SourceLocation user_line(SourceLocation loc) {
+  if (loc.is_user()) return loc;
   for (const ScopeFrame* f = context().scope; f; f = f->parent)
-    if (f->where.is_user()) return f->where;
-  return where;
+    if (f->loc.is_user()) return f->loc;
+  return loc;
 }
 
 const std::string& current_layer() {
@@ -54,11 +56,13 @@ const std::string& current_layer() {
   return scope_path(0);
 }
 
-Error with_place(const Error& e, const char* op, Where where) {
+Error with_place(const Error& e, const char* op, SourceLocation loc) {
   return Error(e.kind(), e.message(), e.hint(), e.op().empty() && op ? op : e.op(),
-               e.where().file && e.where().is_user() ? e.where() : user_line(where),
+               e.loc().file && e.loc().is_user() ? e.loc() : user_line(loc),
                e.layer().empty() ? current_layer() : e.layer());
 }
+
+void DeviceGuard::check_device(Device device) { device_memory(device); }
 
 bool is_grad_enabled() { return context().grad_enabled; }
 

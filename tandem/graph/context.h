@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread's context: modes, layer scopes, hooks, the running trace. One struct, read once per
-// apply; `slow` says whether anything but plain eager is on.
+// apply; `slow` tells whether anything but plain eager is on.
 #pragma once
 
 #include <string>
@@ -18,15 +18,15 @@ class ProfilerGuard;
 /// A layer that is running: its path and the line that called it. Frames live on the stack.
 struct ScopeFrame {
   uint32_t path = 0;  ///< interned
-  Where where;
+  SourceLocation loc;
   const ScopeFrame* parent = nullptr;
 };
-/// The number of a layer path ("encoder.0"); 0 is the empty path.
+/// The id of a layer path ("encoder.0"); 0 is the empty path.
 TD_API uint32_t intern_scope(std::string_view path);
 TD_API const std::string& scope_path(uint32_t id);
 
-/// Sees every op that runs on this thread (profiler, NaN watch). `before` may be skipped when an
-/// op throws.
+/// Observes every op that runs on this thread (profiler, NaN watch). `before` may be skipped when
+/// an op throws.
 class TD_API OpHook {
  public:
   virtual ~OpHook() = default;
@@ -54,22 +54,23 @@ struct Context {
   ProfilerGuard* profiler = nullptr;
   const ScopeFrame* scope = nullptr;
   std::vector<OpHook*> hooks;
-  /// functional_call and checkpoint: what a read of a cell yields instead.
+  /// functional_call and checkpoint: the values that replace reads of a cell.
   std::vector<std::pair<const Cell*, Tensor>>* redirect = nullptr;
   /// checkpoint's first run: which cells were read.
   std::vector<std::pair<Ref<RefCounted>, Tensor>>* cell_log = nullptr;
   /// AssignIf: assign_ stores where(pred, new, old).
   std::vector<Tensor> assign_if;
+  Device device{};  ///< DeviceGuard: where ops without tensor inputs put their results
 };
 /// This thread's context.
 TD_API Context& context();
 
-/// The innermost line of the user's code: `where` if it is one, else that of the layer scopes.
-TD_API Where user_line(Where where);
-/// The present layer path, "" outside layers.
+/// The innermost line of the user's code: `loc` if it is one, else that of the layer scopes.
+TD_API SourceLocation user_line(SourceLocation loc);
+/// The current layer path, "" outside layers.
 TD_API const std::string& current_layer();
-/// `e` with op, layer and line added where they are missing.
-TD_API Error with_place(const Error& e, const char* op, Where where);
+/// `e` with op, layer and line filled in where missing.
+TD_API Error with_place(const Error& e, const char* op, SourceLocation loc);
 
 /// Ops inside are not recorded for gradients.
 class TD_API NoGradGuard {
@@ -91,7 +92,7 @@ class TD_API EnableGradGuard : NoGradGuard {
 };
 TD_API bool is_grad_enabled();
 
-/// The first op that makes a NaN or infinity, forward or backward, throws Value with op, layer
+/// The first op that produces a NaN or infinity, forward or backward, throws Value with op, layer
 /// path and the user's line.
 class TD_API DetectAnomalyGuard {
  public:
@@ -104,8 +105,8 @@ class TD_API DetectAnomalyGuard {
   uint32_t old_;
 };
 
-/// Matrix products and convolutions inside run in `dtype` (bf16 or f16); norms, softmax and
-/// losses stay in f32.
+/// Matmuls and convolutions inside run in `dtype` (bf16 or f16); norms, softmax and losses stay in
+/// f32.
 class TD_API AutocastGuard {
  public:
   explicit AutocastGuard(DType dtype = DType::bf16, bool on = true);
@@ -118,8 +119,8 @@ class TD_API AutocastGuard {
   DType old_dtype_;
 };
 
-/// Every op inside gives the same bits at any thread count. Outside of it all do but the rows that
-/// docs/ops.md marks; those take the time of one thread here where they cannot be cut.
+/// Every op inside gives the same bits at any thread count. Outside, all do except the rows marked
+/// in docs/ops.md; under the guard those run on one thread where they cannot be split.
 class TD_API DeterministicGuard {
  public:
   explicit DeterministicGuard(bool on = true) : old_(context().deterministic) {
@@ -131,6 +132,23 @@ class TD_API DeterministicGuard {
 
  private:
   bool old_;
+};
+
+/// Tensors that are made from nothing (zeros, rand, tensor({...}), parameters of modules) lie on
+/// `device` while it lives. Throws Unsupported for a device that this process does not have.
+class TD_API DeviceGuard {
+ public:
+  explicit DeviceGuard(Device device) : old_(context().device) {
+    if (!is_host(device)) check_device(device);
+    context().device = device;
+  }
+  ~DeviceGuard() { context().device = old_; }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  static void check_device(Device device);
+  Device old_;
 };
 
 /// Calls `hook` for every op of this thread while it lives.
@@ -145,7 +163,7 @@ class TD_API HookGuard {
 /// Enters a layer.
 class TD_API ScopeGuard {
  public:
-  ScopeGuard(uint32_t path, Where where) : frame_{path, where, context().scope} {
+  ScopeGuard(uint32_t path, SourceLocation loc) : frame_{path, loc, context().scope} {
     context().scope = &frame_;
   }
   ~ScopeGuard() { context().scope = frame_.parent; }

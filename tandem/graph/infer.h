@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's `infer`, `body` and cost columns are called with. infer gives the output Specs and
+// The arguments of an op's `infer`, `body` and cost columns. infer computes the output Specs and
 // makes every user-error check that shapes and dtypes allow; it serves eager, trace and import.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace tandem {
 struct InferCall {
   const OpDef& op;
   const void* attrs = nullptr;
-  SmallVec<Spec, 4> in;          ///< of absent and scalar inputs: rank 0
+  SmallVec<Spec, 4> in;          ///< for absent and scalar inputs: rank 0
   SmallVec<uint8_t, 8> present;  ///< 0 absent, 1 tensor, 2 scalar
   SmallVec<Scalar, 4> scalars;   ///< of input i, when present[i] == 2
   SmallVec<Spec, 2> out;         ///< to be filled: op.n_out entries
@@ -46,7 +46,7 @@ struct BodyCall {
   std::span<const Tensor> in;
   std::span<const Scalar> scalars;
   Tensor out[kMaxOpOuts];
-  /// False when hidden outputs are not wanted.
+  /// False when hidden outputs are not needed.
   bool want_hidden = false;
 
   template <class A>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend gives for an op. Kernels get raw arrays whose outputs are already allocated; they
-// never allocate tensors. Value errors (bad index or label) go through the error word, never by a
-// read outside: loads are clamped.
+// What a backend provides for an op. Kernels get raw arrays whose outputs are already allocated;
+// they never allocate tensors. Value errors (bad index or label) are reported through the error
+// word, never by reading out of bounds: loads are clamped.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,8 @@ struct Array {
   }
 };
 
-/// Where a kernel reports a value error: the first code wins. 0 is none.
+/// Where a kernel that runs on the host reports a value error: the first code wins. 0 is none.
+/// Kernels of other devices report into a word in their own memory (graph/backend.h).
 struct ErrorWord {
   std::atomic<int32_t> code{0};
   std::atomic<int64_t> value{0};
@@ -52,7 +53,7 @@ struct RngKey {
   uint32_t offset = 0;
 };
 
-/// A prepared call: primitive, packed sizes, whatever is worth keeping. Immutable, shared.
+/// A prepared call: primitive, packed sizes, whatever is worth caching. Immutable, shared.
 struct Plan {
   virtual ~Plan() = default;
   size_t workspace = 0;  ///< scratch bytes that run() needs
@@ -68,7 +69,10 @@ struct KernelCall {
   ErrorWord* error = nullptr;
   RngKey rng{};
   const Plan* plan = nullptr;
-  void* scratch = nullptr;
+  void* scratch = nullptr;  ///< of the device that runs it
+  Device device{};          ///< where the operands lie
+  uint32_t ticket = 0;      ///< names this call in the device's error word; 0: it cannot report
+  Stream stream{};          ///< the device's queue; what `in` and `out` point to ends with run()
 
   template <class A>
   const A& get_attrs() const {
@@ -76,20 +80,20 @@ struct KernelCall {
   }
 };
 
-/// A backend's way to run an op. Only `run` is required.
+/// A backend's implementation of an op. Only `run` is required.
 struct Kernel {
-  /// Can it run this call? (data pointers may be null here). Default: always.
+  /// Whether it supports this call (data pointers may be null here). Default: always.
   bool (*supports)(const KernelCall&) = nullptr;
-  /// Strides that it wants for output i; false: row-major. Default: row-major.
+  /// The strides it prefers for output i; false: row-major. Default: row-major.
   bool (*layout)(const KernelCall&, int output, Strides& strides) = nullptr;
-  /// Make the Plan of such a call; eager keeps it in a table keyed by op, attrs, specs, threads and
-  /// DeterministicGuard.
+  /// Make the Plan of such a call; eager caches it in a table keyed by op, attrs, specs, threads
+  /// and DeterministicGuard.
   std::shared_ptr<const Plan> (*prepare)(const KernelCall&) = nullptr;
   void (*run)(const KernelCall&) = nullptr;
 };
 
-/// Give `op` a kernel on a device kind; the newest wins, an older one is tried when `supports`
-/// says no. Call before the op is used by other threads.
+/// Register a kernel of `op` for a device kind; the newest wins, older ones are tried when
+/// `supports` returns false. Call before other threads use the op.
 TD_API void register_kernel(DeviceKind device, const OpDef& op, const Kernel& kernel);
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making and freeing nodes. A tape of millions of nodes is freed in a loop, never by recursion.
+// Creating and freeing nodes. A tape of millions of nodes is freed in a loop, never by recursion.
 #include "tandem/graph/node.h"
 
 #include "tandem/graph/context.h"
@@ -25,7 +25,7 @@ void free_node(Node* n) noexcept {
   detail::deallocate(n, sizeof(Node));
 }
 
-// Freeing a node drops its inputs, which come back here: those wait in a chain.
+// Freeing a node drops its inputs, which come back here: they are queued in a chain.
 void destroy_node(detail::NodeBase* base) {
   Node* n = static_cast<Node*>(base);
   if (t_freeing) {
@@ -65,7 +65,7 @@ void Node::release() {
     i.from.reset();
   }
   for (NodeOutput& o : out) o.saved = Tensor();
-  attrs = AttrsHolder();  // closures hold what they saved
+  attrs = AttrsHolder();  // releases what closures have saved
 }
 
 void set_node(Tensor& t, const Ref<Node>& node, uint32_t index) {
@@ -89,7 +89,7 @@ Tensor VjpCall::out(int i) const {
   Ref<Node> self = Ref<Node>::share(const_cast<Node*>(&node));
   if (node.is_traced()) {
     Tensor t(Ref<detail::TensorImpl>::adopt(
-        detail::new_symbolic(node.out[i].shape, node.out[i].dtype, Device{})));
+        detail::new_symbolic(node.out[i].shape, node.out[i].dtype, node.out[i].device)));
     set_node(t, self, static_cast<uint32_t>(i));
     if (is_floating(t.dtype())) t.impl()->flags |= detail::kRequiresGrad;
     return t;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // OpDef: one row per op, and the table of all rows. A row is constinit data made by constexpr
-// builders; what is not given comes from its family. Everything that needs to know something of
-// an op (tape, trace, vmap, fusion, exporters, docs, tests) asks the row.
+// builders; unset columns come from its family. Everything that needs information on an op (tape,
+// trace, vmap, fusion, exporters, docs, tests) asks the row.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ enum class Family : uint8_t {
   pointwise,    ///< an expression per element, with broadcasting
   reduce,       ///< init, step, combine, finish over dims
   scan,         ///< the same columns, every prefix
-  view,         ///< the input's bytes under another shape and strides
-  contraction,  ///< backed by a library or an own kernel
+  view,         ///< the input's bytes with another shape and strides
+  contraction,  ///< backed by a library or a dedicated kernel
   composite,    ///< a body of other ops
   index,        ///< moves elements by index tensors
   create,       ///< no tensor inputs
   control,      ///< inputs of a graph, cells, calls
 };
-/// How result dtype follows from input dtypes.
+/// How the result dtype follows from input dtypes.
 enum class Types : uint8_t {
   arith,     ///< promote; integers wrap; bool + bool is or
   floating,  ///< promote, integers and bool become the default float
@@ -47,7 +47,7 @@ enum class Types : uint8_t {
   cast,      ///< result from the attribute
   where,     ///< (bool, T, T)
   same,      ///< all tensor inputs of one dtype, result too
-  custom,    ///< infer says
+  custom,    ///< decided by infer
 };
 enum class Autocast : uint8_t { none, low, f32_inside, f32_io, promote };
 
@@ -60,9 +60,10 @@ enum OpFlags : uint32_t {
   kNotDeterministic = 32,  ///< in f16 and bf16 bits may change with the thread count
   kNoBatch = 64,           ///< vmap = loop does not hold by design (random)
   kReuseFirst = 128,       ///< output 0 may get input 0's buffer (the kernel sees equal pointers)
-  kWeightForm = 256,       ///< brings a weight to another form: best run once, as late as possible
+  kWeightForm = 256,       ///< rearranges a weight: best run once, as late as possible
   kConvolution = 512,      ///< a convolution or a derivative of one; the attributes are ConvAttrs
   kBatchNorm = 1024,       ///< normalises over the batch
+  kSetsDevice = 2048,      ///< infer says on which device the output lies (to_device)
 };
 
 using InferFn = void (*)(InferCall&);
@@ -94,7 +95,7 @@ inline constexpr int kMaxOpIns = 16, kMaxOpOuts = 4;
 /// A fused loop for equal-shaped dense f32 arrays: the eager fast path of one-instruction rows.
 using FastF32 = void (*)(float* out, const float* a, const float* b, int64_t n);
 
-/// What the running process adds to a row.
+/// State that the running process adds to a row.
 struct OpRuntime {
   struct Entry {
     Kernel kernel;
@@ -119,9 +120,9 @@ struct OpDef {
   uint8_t n_in = 0, n_out = 1;
   bool variadic = false;  ///< the last input repeats
   uint32_t flags = 0;
-  /// "x", "b?" optional, "xs*" variadic, "lo$" a number by nature (may be a 0-d tensor)
+  /// "x", "b?" optional, "xs*" variadic, "lo$" a number (may be a 0-d tensor)
   const char* in_names[kMaxOpIns] = {};
-  /// "y", "lse!" made only when a gradient needs it and never shown
+  /// "y", "lse!" computed only when a gradient needs it and never exposed
   const char* out_names[kMaxOpOuts] = {"y"};
   uint32_t saves_in = 0, saves_out = 0;
   const AttrsType* attrs = nullptr;
@@ -137,7 +138,7 @@ struct OpDef {
   const ReduceExpr* reduce_expr = nullptr;
   const char* onnx_name = nullptr;
   const char* doc_text = nullptr;
-  /// Texts for codes 1, 2, ... that a kernel reports; `{}` is the value.
+  /// Error texts for codes 1, 2, ... reported by a kernel; `{}` is the value.
   const char* error_texts[3] = {};
   mutable OpRuntime* runtime = nullptr;
 
@@ -169,7 +170,7 @@ struct OpDef {
     return d;
   }
   constexpr OpDef infer(InferFn f) const { return with(&OpDef::infer_fn, f); }
-  /// The derivative; `ins`/`outs` say which inputs and outputs it reads (bit i = number i).
+  /// The derivative; `ins`/`outs` tell which inputs and outputs it reads (bit i = number i).
   constexpr OpDef vjp(VjpFn f, uint32_t ins = 0, uint32_t outs = 0) const {
     OpDef d = with(&OpDef::vjp_fn, f);
     d.saves_in = ins;
@@ -201,7 +202,7 @@ struct OpDef {
   /// Output i is hidden ("lse!").
   constexpr bool hidden(int i) const { return last_char(out_names[i]) == '!'; }
   constexpr bool optional(int i) const { return last_char(in_names[i]) == '?'; }
-  /// How many outputs a user sees.
+  /// The number of outputs that a user sees.
   constexpr int shown() const {
     int n = 0;
     while (n < n_out && !hidden(n)) ++n;
@@ -241,20 +242,23 @@ constexpr OpDef control_row(const char* name, Names in, const AttrsType* a = nul
 }
 
 // ---- the table
-/// Add a row at run time (must outlive the program); throws Value if the name is taken.
+// Add a row at run time (it must outlive the program); throws Value if the name is taken.
 TD_API void register_op(const OpDef& op);
 /// All rows in order of registration (derived rows of pointwise ops are not listed).
 TD_API std::span<const OpDef* const> all_ops();
 /// The row of that name, or nullptr.
 TD_API const OpDef* find_op(std::string_view name);
-/// The row's runtime part; registers a row that was not (derived rows).
+/// The row's runtime state; registers unregistered rows (derived rows).
 TD_API OpRuntime& runtime_of(const OpDef& op);
 
-/// The kernel of every row of a family that has no own one.
+/// The kernel for every row of a family that has none of its own.
 TD_API void register_family_kernel(DeviceKind device, Family family, const Kernel& kernel);
-/// Who knows the fast loop of a pointwise row (nullptr result: it has none).
+/// Sets the provider of fast loops for pointwise rows (nullptr result: none).
 TD_API void set_fast_f32_provider(FastF32 (*provider)(const OpDef&));
-/// The kernel that runs this call, or nullptr: use the reference.
+/// The kernel of such a device that takes this very call, or nullptr. How a call is run where there
+/// is none, choose_kernel() says (graph/kernel_choice.h).
 TD_API const Kernel* find_kernel(const KernelCall& call, DeviceKind device);
+/// Has the row a kernel of its own on such a device?
+TD_API bool has_own_kernel(const OpDef& op, Device device);
 
 }  // namespace tandem

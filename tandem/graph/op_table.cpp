@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of rows and of the kernels that backends gave for them.
+// The table of rows, and the kernels that backends registered for them.
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -74,6 +74,10 @@ void set_fast_f32_provider(FastF32 (*provider)(const OpDef&)) {
   t.fast = provider;
   for (const OpDef* op : t.ops)
     if (op->family == Family::pointwise) op->runtime->fast_f32 = provider(*op);
+}
+
+bool has_own_kernel(const OpDef& op, Device device) {
+  return runtime_of(op).kernels[static_cast<int>(device.kind)] != nullptr;
 }
 
 const Kernel* find_kernel(const KernelCall& call, DeviceKind device) {

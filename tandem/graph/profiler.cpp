@@ -46,7 +46,7 @@ std::string escaped(const std::string& s) {
   return out;
 }
 
-std::string line_of(Where w) {
+std::string line_of(SourceLocation w) {
   return w.file ? fmt::format("{}:{}", w.file, w.line) : std::string("?");
 }
 
@@ -61,7 +61,7 @@ double flops_of(const InferCall& c) {
   double n = 0;
   for (const Spec& s : c.out) n += numel_of(s);
   if (c.op.family == Family::view) return 0;
-  // A reduction works on what it reads.
+  // A reduction's work is proportional to what it reads.
   if (c.op.family == Family::reduce && c.has(0)) n = numel_of(c.in[0]);
   return n;
 }
@@ -102,7 +102,7 @@ std::string Profile::table(By by, MachineLimits limits) const {
   for (const ProfileEvent& e : events) {
     std::string key = by == By::op      ? e.name
                       : by == By::layer ? scope_path(e.scope)
-                                        : line_of(e.where);
+                                        : line_of(e.loc);
     if (key.empty()) key = "(no layer)";
     if (key.size() > 60) key = key.substr(0, 57) + "...";
     width = std::max(width, key.size());
@@ -152,7 +152,7 @@ std::string Profile::chrome_trace() const {
         "\"bytes\":{:.0f}}}}}",
         sep, escaped(e.name), e.compiled ? "compiled" : "eager",
         1e-3 * static_cast<double>(e.start_ns), 1e-3 * static_cast<double>(e.end_ns - e.start_ns),
-        escaped(scope_path(e.scope)), escaped(line_of(e.where)), e.flops, e.bytes);
+        escaped(scope_path(e.scope)), escaped(line_of(e.loc)), e.flops, e.bytes);
     sep = ",\n";
   }
   return s + "\n]}\n";

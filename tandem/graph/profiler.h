@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProfilerGuard: times every op of this thread while it lives, eager ones and the steps of compiled
-// functions, with the work that the row's cost columns state. Tables by op and by layer, and a
-// trace for chrome://tracing or ui.perfetto.dev.
+// ProfilerGuard: times every op of this thread while it lives, both eager ones and the steps of
+// compiled functions, with the work stated by the row's cost columns. Tables by op and by layer,
+// and a trace for chrome://tracing or ui.perfetto.dev.
 #pragma once
 
 #include <string>
@@ -15,26 +15,26 @@ namespace tandem {
 struct ProfileEvent {
   std::string name;
   uint32_t scope = 0;  ///< layer, see scope_path()
-  Where where;
+  SourceLocation loc;
   int64_t start_ns = 0, end_ns = 0;  ///< since the guard was made
   double flops = 0, bytes = 0;       ///< as the row's cost columns say
   bool compiled = false;
 };
 
-/// What the machine can do at most, for the share column; 0: unknown.
+/// Peak rates of the machine, for the share column; 0: unknown.
 struct MachineLimits {
   double gflops = 0;  ///< f32 multiply-adds counted as two, all threads
   double gbs = 0;     ///< bytes read and written
 };
 
-/// What was recorded.
+/// The recorded events.
 class TD_API Profile {
  public:
   enum class By : uint8_t { op, layer, line };
   std::vector<ProfileEvent> events;
 
   /// One row per op, layer or user's line, most time first: calls, ms, share of the time, GFLOP/s,
-  /// GB/s, and the share of the machine's limit that binds (the larger one).
+  /// GB/s, and the share of the binding machine limit (the larger one).
   std::string table(By by = By::op, MachineLimits limits = {}) const;
   /// Chrome's trace event format (JSON).
   std::string chrome_trace() const;
@@ -60,8 +60,8 @@ class TD_API ProfilerGuard {
   int64_t start_;
 };
 
-/// Work of a call by the row's columns; where there is none: one operation per output element, and
-/// every input read and output written once.
+/// Work of a call from the row's columns; without one: one operation per output element, and every
+/// input read and output written once.
 TD_API double flops_of(const InferCall& c);
 TD_API double bytes_of(const InferCall& c);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which clock the profiler reads. A machine that others use too takes time away from a program;
-// the processor time of one thread hardly knows of them.
+// Selects the profiler's clock. On a shared machine other programs take time away; the processor
+// time of one thread is hardly affected by them.
 #pragma once
 
 #include "tandem/base/export.h"
 
 namespace tandem {
 
-/// While it lives, profilers of this thread count its processor time in place of the time that
-/// passes. For programs of one thread: what other threads do is not counted.
+/// While it lives, profilers of this thread measure its processor time instead of elapsed time. For
+/// single-threaded programs: the work of other threads is not counted.
 class TD_API ProcessorTimeGuard {
  public:
   explicit ProcessorTimeGuard(bool on = true);
@@ -20,7 +20,7 @@ class TD_API ProcessorTimeGuard {
   bool outer_;
 };
 
-/// Seconds by the profiler's clock, from any beginning.
+/// Seconds by the profiler's clock, from an arbitrary start.
 TD_API double profiler_seconds();
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recording a call: on the tape (keeping only what the derivative reads) or in a trace.
 #include "tandem/graph/apply_internal.h"
-#include "tandem/graph/derivative.h"
+#include "tandem/graph/expression/derivative.h"
 #include "tandem/graph/trace.h"
 
 namespace tandem {
@@ -18,13 +18,14 @@ void fill_input(NodeInput& i, const Tensor& t, Scalar scalar, bool is_scalar, bo
   if (!t.defined()) return;
   i.present = true;
   i.dtype = t.dtype();
+  i.device = t.device();
   i.shape = t.shape();
   i.needs_grad = t.requires_grad();
   if (keep || traced) i.value = t;
   if (i.needs_grad || traced) {
     Node* from = node_of(t);
     i.from = Ref<Node>::share(from);
-    i.from_index = t.impl()->out_index;
+    i.from_index = static_cast<uint16_t>(t.impl()->out_index);
     if (from && from->depth >= depth) depth = from->depth + 1;
   }
 }
@@ -45,11 +46,11 @@ uint64_t saves_of(const OpDef& op) {
 
 void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
                  std::span<const Scalar> scalars, std::span<const uint8_t> present, Tensor* out,
-                 Where where, RngKey rng, bool show_hidden) {
+                 SourceLocation loc, RngKey rng, bool show_hidden) {
   Ref<Node> n = Node::make();
   n->op = &op;
   if (op.attrs) n->attrs = AttrsHolder(op.attrs, attrs);
-  n->where = where;
+  n->loc = loc;
   const Context& c = context();
   n->scope = c.scope ? c.scope->path : 0;
   n->rng = rng;
@@ -67,13 +68,14 @@ void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
     NodeOutput& y = n->out.emplace_back();
     if (!out[o].defined()) continue;
     y.dtype = out[o].dtype();
+    y.device = out[o].device();
     y.shape = out[o].shape();
     if (saves >> (32 + o) & 1) y.saved = detached_alias(out[o]);
     if (op.hidden(o) && !show_hidden) {
       out[o] = Tensor();
       continue;
     }
-    // An op may hand an input through (identity on an undefined optional): give it its own header.
+    // An op may pass an input through (identity on an undefined optional): give it its own header.
     if (!out[o].impl()->refs.unique() && !out[o].is_symbolic()) out[o] = detached_alias(out[o]);
     set_node(out[o], n, static_cast<uint32_t>(o));
     if (is_floating(y.dtype)) out[o].impl()->flags |= detail::kRequiresGrad;
@@ -86,7 +88,7 @@ void record_trace(Call& k, Tensor* out) {
   Ref<Node> n = Node::make();
   n->op = &k.op;
   if (k.op.attrs) n->attrs = AttrsHolder(k.op.attrs, k.op_attrs);
-  n->where = user_line(k.where);
+  n->loc = user_line(k.loc);
   n->scope = k.context.scope ? k.context.scope->path : 0;
   n->flags = kTraced;
   if (!k.context.grad_enabled) n->flags |= kNoGrad;
@@ -106,6 +108,7 @@ void record_trace(Call& k, Tensor* out) {
     const Spec& s = k.infer.out[o];
     NodeOutput& y = n->out.emplace_back();
     y.dtype = s.dtype;
+    y.device = s.device;
     y.shape = s.shape;
     if (k.op.hidden(o) && !k.options.hidden) continue;
     Tensor t(Ref<detail::TensorImpl>::adopt(detail::new_symbolic(s.shape, s.dtype, s.device)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run(Graph): walk the nodes through the gate. The oracle of every other way to execute a graph,
-// and the way vmap, checkpoint and data-sized segments run. Cells are written only at the end, so
-// an exception leaves them as they were.
+// run(Graph): walks the nodes through the dispatcher. The oracle for every other way to execute a
+// graph, and how vmap, checkpoint and data-sized segments run. Cells are written only at the end,
+// so an exception leaves them unchanged.
 #include <algorithm>
 
 #include "tandem/graph/apply.h"
@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// Puts numbers for the symbols in the lists of an attrs struct.
+// Replaces the symbols in the lists of an attrs struct by numbers.
 class PutNumbers : public AttrVisitor {
  public:
   explicit PutNumbers(const Symbols& symbols) : symbols_(symbols) {}
@@ -66,7 +66,7 @@ class Runner {
     for (const Ref<Node>& n : g_.nodes)
       if (env_[n->index].empty()) step(*n, entry);
   }
-  // Only what the first outputs need; ops with an effect hand their operand on.
+  // Only what the first outputs need; ops with an effect pass their operand on.
   void walk_again(GeneratorState entry, size_t outputs) {
     std::vector<char> needed(g_.nodes.size());
     for (size_t i = 0; i < std::min(outputs, g_.outputs.size()); ++i)
@@ -93,13 +93,13 @@ class Runner {
     in.reserve(n.in.size());
     for (const NodeInput& i : n.in) {
       if (i.is_scalar)
-        in.emplace_back(i.scalar, n.where);
+        in.emplace_back(i.scalar, n.loc);
       else if (!i.present)
-        in.emplace_back(Tensor(), n.where);
+        in.emplace_back(Tensor(), n.loc);
       else
-        in.emplace_back(take(i, n.index), n.where);
+        in.emplace_back(take(i, n.index), n.loc);
     }
-    ScopeGuard scope(n.scope, n.where);
+    ScopeGuard scope(n.scope, n.loc);
     NoGradGuard no_grad(!context().grad_enabled || (n.flags & kNoGrad));
     Tensor out[kMaxOpOuts];
     RngKey key{entry.seed, static_cast<uint32_t>(entry.offset + n.rng.offset)};
@@ -108,7 +108,7 @@ class Runner {
     options.hidden = n.out.size() > static_cast<size_t>(n.op->shown());
     AttrsHolder attrs;
     if (n.attrs.get() && !symbols_.empty()) attrs = put_numbers(n.attrs, symbols_);
-    apply(*n.op, attrs.get() ? attrs.get() : n.attrs.get(), in, out, n.where, options);
+    apply(*n.op, attrs.get() ? attrs.get() : n.attrs.get(), in, out, n.loc, options);
     auto& slot = env_[n.index];
     for (size_t o = 0; o < n.out.size(); ++o) slot.push_back(std::move(out[o]));
     if (slot.empty()) slot.resize(1);
@@ -170,7 +170,7 @@ std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
                         const std::vector<Tensor>* captures) {
   check_inputs(g, inputs);
   Symbols symbols = solve_symbols(g, inputs);
-  // A whole step holds its own backward: its nodes need no second tape.
+  // A whole step contains its own backward pass: its nodes need no second tape.
   NoGradGuard no_grad(!context().grad_enabled || !g.cells.empty() || !g.grads.empty());
   Runner r(g, symbols);
   for (size_t i = 0; i < inputs.size(); ++i) r.set(g.inputs[i], inputs[i]);
@@ -190,7 +190,7 @@ std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
   std::vector<Tensor> out;
   for (const Tensor& t : g.outputs) out.push_back(r.get(t));
   for (const Graph::CellUse& u : g.cells)
-    if (u.exit.defined()) u.cell->assign(r.get(u.exit), Where{});
+    if (u.exit.defined()) u.cell->assign(r.get(u.exit), SourceLocation{});
   for (const Graph::GradUse& u : g.grads) {
     if (!u.stored) continue;
     std::lock_guard hold(u.slot->lock);

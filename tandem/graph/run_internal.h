@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running a traced graph a second time, for a derivative: no effect happens again, nothing is
-// written, and the generator stays where it is.
+// Rerunning a traced graph for a derivative: no effect is repeated, nothing is written, and the
+// generator does not advance.
 #pragma once
 
 #include "tandem/graph/rng.h"
@@ -8,21 +8,21 @@
 
 namespace tandem {
 
-/// What the first run saw.
+/// The state that the first run saw.
 struct SeenBefore {
   const std::vector<Tensor>* captures = nullptr;  ///< nullptr: what was traced
   const std::vector<Tensor>* cells = nullptr;     ///< per cell; nullptr: as they are now
   const GeneratorState* generator = nullptr;      ///< nullptr: as it is now
-  size_t outputs = SIZE_MAX;                      ///< compute the first so many
+  size_t outputs = SIZE_MAX;                      ///< compute only the first outputs
 };
 
-/// The outputs of `g`, connected to the inputs where gradients are on. Inputs that the wanted
-/// outputs do not read may be missing at the end.
+/// The outputs of `g`, connected to the inputs if gradients are on. Trailing inputs that the
+/// requested outputs do not read may be missing.
 std::vector<Tensor> run_again(const Graph& g, std::span<const Tensor> inputs,
                               const SeenBefore& seen = {});
 
 namespace detail {
-/// Where the generator stands; moves it by n draws. Throws as next_rng_key().
+/// The generator's state; advances it by n draws. Throws as next_rng_key() does.
 GeneratorState take_draws(uint64_t n);
 }  // namespace detail
 

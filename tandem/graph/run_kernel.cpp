@@ -7,13 +7,14 @@
 
 #include "tandem/base/parallel.h"
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/backend.h"
 #include "tandem/graph/dry_run.h"
-#include "tandem/tensor/allocator.h"
+#include "tandem/tensor/device_memory.h"
 
 namespace tandem {
 namespace {
 
-// Ready plans by (kernel, attrs, dtypes, shapes, strides, threads, DeterministicGuard).
+// Cached plans by (kernel, attrs, dtypes, shapes, strides, threads, DeterministicGuard).
 struct PlanTable {
   std::shared_mutex lock;
   std::unordered_map<std::string, std::shared_ptr<const Plan>> plans;
@@ -40,10 +41,76 @@ void append_array(std::string& key, const Array& a) {
 struct Scratch {
   void* p = nullptr;
   size_t n = 0;
-  explicit Scratch(size_t bytes) : p(bytes ? detail::allocate(bytes) : nullptr), n(bytes) {}
+  Device device;
+  Scratch(size_t bytes, Device device)
+      : p(bytes ? detail::allocate(bytes, device) : nullptr), n(bytes), device(device) {}
   ~Scratch() {
-    if (p) detail::deallocate(p, n);
+    if (p) detail::deallocate(p, n, device);
   }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+};
+
+size_t span_bytes(const Array& a) {
+  if (!a.data || a.numel == 0) return 0;
+  int64_t last = 0;
+  for (int d = 0; d < a.rank; ++d) last += (a.shape[d] - 1) * a.strides[d];
+  return static_cast<size_t>(last + 1) * size_of(a.dtype);
+}
+
+// The operands of a call in host memory, with the strides that they have on the device.
+class HostOperands {
+ public:
+  explicit HostOperands(const KernelCall& c) : call_(c) {
+    for (int i = 0; i < c.n_in; ++i) in_.push_back(place(c.in[i]));
+    for (int i = 0; i < c.n_out; ++i) out_.push_back(place(c.out[i]));
+  }
+  ~HostOperands() {
+    for (const Block& b : blocks_) detail::deallocate(b.p, b.bytes);
+  }
+  HostOperands(const HostOperands&) = delete;
+  HostOperands& operator=(const HostOperands&) = delete;
+
+  KernelCall read() {
+    for (int i = 0; i < call_.n_in; ++i)
+      if (const size_t n = span_bytes(call_.in[i])) {
+        detail::copy_bytes(in_[i].data, cpu, call_.in[i].data, call_.device, n);
+        bytes_ += static_cast<int64_t>(n);
+      }
+    KernelCall c = call_;
+    c.in = in_.data();
+    c.out = out_.data();
+    c.device = cpu;
+    c.stream = {};
+    c.scratch = nullptr;
+    return c;
+  }
+  void write() {
+    for (int i = 0; i < call_.n_out; ++i)
+      if (const size_t n = span_bytes(call_.out[i])) {
+        detail::copy_bytes(call_.out[i].data, call_.device, out_[i].data, cpu, n);
+        bytes_ += static_cast<int64_t>(n);
+      }
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Block {
+    void* p;
+    size_t bytes;
+  };
+  Array place(Array a) {
+    if (!a.data) return a;
+    const size_t n = std::max<size_t>(span_bytes(a), 1);
+    blocks_.push_back({detail::allocate(n), n});
+    a.data = blocks_.back().p;
+    return a;
+  }
+  const KernelCall& call_;
+  SmallVec<Array, 6> in_;
+  SmallVec<Array, 4> out_;
+  SmallVec<Block, 10> blocks_;
+  int64_t bytes_ = 0;
 };
 
 template <class T>
@@ -79,7 +146,9 @@ std::shared_ptr<const Plan> plan_of(const Kernel& kernel, const KernelCall& call
   return t.plans.emplace(key, std::move(made)).first->second;
 }
 
-void run_with(const Kernel* kernel, KernelCall& call, Device) {
+void run_with(const KernelChoice& choice, KernelCall& call) {
+  if (TD_UNLIKELY(choice.on_host)) return run_by_copies(choice.kernel, call);
+  const Kernel* kernel = choice.kernel;
   if (!kernel) {
     TD_CHECK(call.op.reference_fn, Unsupported, "no kernel and no reference for these inputs");
     call.op.reference_fn(call);
@@ -90,9 +159,31 @@ void run_with(const Kernel* kernel, KernelCall& call, Device) {
     plan = plan_of(*kernel, call);
     call.plan = plan.get();
   }
-  Scratch scratch(plan ? plan->workspace : 0);
+  Scratch scratch(plan ? plan->workspace : 0, call.device);
   call.scratch = scratch.p;
   kernel->run(call);
+}
+
+void run_by_copies(const Kernel* kernel, const KernelCall& call) {
+  check_host_allowed(call);
+  const DeviceGuard here(cpu);
+  HostOperands operands(call);
+  KernelCall c = operands.read();
+  if (!kernel) {
+    TD_CHECK(call.op.reference_fn, Unsupported, "no kernel and no reference for these inputs");
+    call.op.reference_fn(c);
+  } else {
+    std::shared_ptr<const Plan> plan;
+    if (!c.plan && kernel->prepare) {
+      plan = plan_of(*kernel, c);
+      c.plan = plan.get();
+    }
+    Scratch scratch(c.plan ? c.plan->workspace : 0, cpu);
+    c.scratch = scratch.p;
+    kernel->run(c);
+  }
+  operands.write();
+  count_on_host(call.op, operands.bytes());
 }
 
 void plan_dry(const Kernel* kernel, KernelCall& call) {
@@ -103,9 +194,9 @@ void plan_dry(const Kernel* kernel, KernelCall& call) {
   books.give_back(books.take(plan->workspace, DryUse::scratch));
 }
 
-void run_kernel(const KernelCall& call, Device device) {
+void run_kernel(const KernelCall& call) {
   KernelCall c = call;
-  run_with(find_kernel(c, device.kind), c, device);
+  run_with(choose_kernel(c), c);
 }
 
 bool is_dense(const Tensor& t) {

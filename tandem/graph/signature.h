@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compiled functions, scans and loops may take and give: tensors, Params and Buffers (their
+// What compiled functions, scans and loops may take and return: tensors, Params and Buffers (their
 // value), numbers, enums, strings, and tuples, pairs, arrays, vectors, optionals and structs of
-// these. flatten() takes a value apart into its tensors and a key that holds the rest; rebuild()
-// puts one together.
+// these. flatten() splits a value into its tensors and a key for the rest; rebuild() reassembles
+// it.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace tandem::detail {
 
-/// Appends what it is given.
+/// Collects the parts.
 struct CallParts {
   std::vector<Tensor> tensors;
   std::string key;
@@ -24,7 +24,7 @@ struct CallParts {
     key.append(reinterpret_cast<const char*>(&v), sizeof v);
   }
 };
-/// Reads it back in the same order.
+/// Reads them back in the same order.
 struct CallReader {
   const Tensor* tensor;
   const char* key;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Printing of abstract values: errors, graph dumps and symbolic tensors show them.
+// Printing of abstract values, for errors, graph dumps and symbolic tensors.
 #include "tandem/graph/spec.h"
 
 namespace tandem {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spec: the abstract value of a tensor, what shape rules see. May carry the known contents of a
+// Spec: the abstract value of a tensor, as shape rules see it. May include the known contents of a
 // small integer tensor (a list of Dims), so that shapes computed by tensors stay known.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording a function as a Graph: placeholders for what comes from outside, cells and gradient
-// slots as SSA variables, and the transaction around it.
+// Recording a function as a Graph: placeholders for captured values, cells and gradient slots as
+// SSA variables, and the transaction around it.
 #include "tandem/graph/trace.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// Makes `t` the running trace; undoes everything on the way out.
+// Makes `t` the running trace; undoes everything on exit.
 class TraceGuard {
  public:
   explicit TraceGuard(Trace& t) : old_slow_(context().slow), old_checks_(current_dim_checks()) {
@@ -40,11 +40,11 @@ bool belongs(const Tensor& t, const Graph* g) {
   return t.is_symbolic() && n && n->graph == g;
 }
 
-// A name for messages: where the value was made.
+// For messages: where the value was created.
 std::string origin(const Tensor& t) {
   const Node* n = node_of(t);
-  if (!n || !n->where.file) return "outside";
-  return fmt::format("at {}:{}", n->where.file, n->where.line);
+  if (!n || !n->loc.file) return "outside";
+  return fmt::format("at {}:{}", n->loc.file, n->loc.line);
 }
 
 std::string print_node(const Node& n) {
@@ -73,7 +73,7 @@ std::string print_node(const Node& n) {
 }  // namespace
 
 Graph::~Graph() {
-  // Values and nodes of one graph point at each other only forwards; drop them from the end.
+  // Values and nodes of one graph only point forwards to each other; drop them from the end.
   outputs.clear();
   while (!nodes.empty()) nodes.pop_back();
 }
@@ -105,6 +105,7 @@ Tensor Trace::placeholder(const OpDef& row, const Spec& spec, bool requires_grad
   n->index = static_cast<uint32_t>(graph->nodes.size());
   NodeOutput& y = n->out.emplace_back();
   y.dtype = spec.dtype;
+  y.device = spec.device;
   y.shape = spec.shape;
   Tensor t(
       Ref<detail::TensorImpl>::adopt(detail::new_symbolic(spec.shape, spec.dtype, spec.device)));
@@ -116,7 +117,7 @@ Tensor Trace::placeholder(const OpDef& row, const Spec& spec, bool requires_grad
 
 bool values_hidden() { return is_tracing() && !context().trace->lazy; }
 
-Tensor Trace::bring_in(const Tensor& t, Where where) {
+Tensor Trace::bring_in(const Tensor& t, SourceLocation loc) {
   if (lazy) return t;
   if (belongs(t, graph.get())) return t;
   if (auto at = captured.find(t.impl()); at != captured.end())
@@ -136,7 +137,7 @@ Tensor Trace::bring_in(const Tensor& t, Where where) {
              "argument, hold it in a Buffer, or write constant(x).",
              t.shape().to_string(), to_string(t.dtype()));
   }
-  (void)where;
+  (void)loc;
   Tensor inner = placeholder(op::capture, spec_of(t), t.requires_grad());
   captured.emplace(outer.impl(), graph->captures.size());
   graph->captures.push_back({outer, inner});
@@ -177,16 +178,16 @@ Tensor Trace::read_cell(const Cell& cell) {
   return u.entry;
 }
 
-void Trace::assign_cell(Cell& cell, const Tensor& v, Where where) {
+void Trace::assign_cell(Cell& cell, const Tensor& v, SourceLocation loc) {
   if (WaitingUpdates* w = waiting_updates()) w->need(cell);
-  // A fresh identity, so that later reads are a leaf of the same gradient slot.
+  // A fresh identity, so that later reads are a leaf with the same gradient slot.
   Tensor t;
   if (lazy) {
     t = detached_alias(v);
     if (cell.requires_grad_) set_node(t, cell.leaf_, 0);
   } else {
     NoGradGuard no_grad;
-    t = call(op::identity, nullptr, where, v);
+    t = call(op::identity, nullptr, loc, v);
     if (cell.requires_grad_) node_of(t)->slot = cell.slot_;
   }
   if (cell.requires_grad_) t.impl()->flags |= detail::kRequiresGrad;
@@ -228,12 +229,12 @@ Ref<Graph> trace(FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f,
   std::vector<Tensor> outputs = f(t.graph->inputs);
   for (Tensor& y : outputs) {
     TD_CHECK(y.defined(), Value, "the traced function returned an undefined tensor");
-    t.graph->outputs.push_back(t.bring_in(y, Where{}));
+    t.graph->outputs.push_back(t.bring_in(y, SourceLocation{}));
   }
   for (Graph::CellUse& u : t.graph->cells)
-    if (u.exit.defined()) u.exit = t.bring_in(u.exit, Where{});
+    if (u.exit.defined()) u.exit = t.bring_in(u.exit, SourceLocation{});
   for (Graph::GradUse& u : t.graph->grads)
-    if (u.exit.defined()) u.exit = t.bring_in(u.exit, Where{});
+    if (u.exit.defined()) u.exit = t.bring_in(u.exit, SourceLocation{});
   return t.graph;
 }
 

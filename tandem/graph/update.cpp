@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elements of all updates are laid end to end and cut evenly among the threads. Rows are
-// pointwise, so where they are cut changes no bit.
+// The elements of all updates are concatenated and split evenly among the threads. Rows are
+// pointwise, so the split does not affect the bits.
 #include "tandem/graph/update.h"
 
 #include <algorithm>
@@ -28,10 +28,10 @@ bool matches(const Tensor& t, const TensorImpl& like) {
 struct ManyUpdates {
   struct Item {
     const CellUpdate* update;
-    SmallVec<Tensor, 5> fresh;  ///< defined where somebody holds the old value
+    SmallVec<Tensor, 5> fresh;  ///< defined if somebody holds the old value
     SmallVec<Array, 16> in;
     SmallVec<Array, 4> out;
-    const Kernel* kernel = nullptr;
+    KernelChoice choice;
     int64_t begin = 0;  ///< of its elements among all
   };
   std::vector<Item> items;
@@ -42,7 +42,7 @@ struct ManyUpdates {
       for (Cell* c : item.update->cells) c->lock_.unlock();
   }
 
-  /// Lock the cells and take the update in, or leave all as it is.
+  /// Lock the cells and add the update, or leave everything unchanged.
   bool add(const CellUpdate& u);
   void run();
   void run_part(const Item& item, int64_t begin, int64_t end);
@@ -57,8 +57,8 @@ bool ManyUpdates::add(const CellUpdate& u) {
     return false;
   for (Cell* c : u.cells) c->lock_.lock();
   const TensorImpl& first = *u.cells[0]->value_.impl();
-  bool fits = first.device.kind == DeviceKind::cpu && is_floating(first.dtype) &&
-              matches(u.other, first) && row.types != Types::compare;
+  bool fits = is_host(first.device) && is_floating(first.dtype) && matches(u.other, first) &&
+              row.types != Types::compare;
   for (Cell* c : u.cells) fits = fits && matches(c->value_, first);
   if (!fits) {
     for (Cell* c : u.cells) c->lock_.unlock();
@@ -87,7 +87,7 @@ bool ManyUpdates::add(const CellUpdate& u) {
   }
   KernelCall call{
       row, nullptr, item.in.data(), static_cast<int>(item.in.size()), item.out.data(), row.n_out};
-  item.kernel = find_kernel(call, DeviceKind::cpu);
+  item.choice = choose_kernel(call);
   return true;
 }
 
@@ -114,7 +114,7 @@ void ManyUpdates::run_part(const Item& item, int64_t begin, int64_t end) {
                   out,
                   static_cast<int>(item.out.size()),
                   &error};
-  run_with(item.kernel, call, Device());
+  run_with(item.choice, call);
 }
 
 void ManyUpdates::run() {
@@ -148,19 +148,19 @@ WaitingUpdates*& waiting_updates() {
   return t_waiting;
 }
 
-void update_one(CellUpdate& u, Where where) {
+void update_one(CellUpdate& u, SourceLocation loc) {
   std::vector<Operand> others;
   others.reserve(u.numbers.size() + 1);
-  others.emplace_back(u.other, where);
-  for (const Scalar& s : u.numbers) others.emplace_back(s, where);
-  update_(*u.row, nullptr, {u.cells.data(), u.cells.size()}, others, where);
+  others.emplace_back(u.other, loc);
+  for (const Scalar& s : u.numbers) others.emplace_back(s, loc);
+  update_(*u.row, nullptr, {u.cells.data(), u.cells.size()}, others, loc);
 }
 
-void update_many_(std::span<CellUpdate> list, Where where) {
+void update_many_(std::span<CellUpdate> list, SourceLocation loc) {
   const Context& c = context();
   if (WaitingUpdates* w = waiting_updates();
       w && c.slow == kShadowed && c.assign_if.empty() && !c.redirect && !c.cell_log) {
-    for (CellUpdate& u : list) w->add(std::move(u), where);
+    for (CellUpdate& u : list) w->add(std::move(u), loc);
     return;
   }
   bool plain = !(c.slow & ~uint32_t{kAutocast | kProfile}) && !c.trace && c.assign_if.empty() &&
@@ -168,7 +168,7 @@ void update_many_(std::span<CellUpdate> list, Where where) {
   detail::ManyUpdates together;
   together.items.reserve(list.size());
   for (CellUpdate& u : list)
-    if (!plain || !together.add(u)) update_one(u, where);
+    if (!plain || !together.add(u)) update_one(u, loc);
   together.run();
   together.store();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_many_: the updates of many cells (an optimizer's step) in one parallel region. Bits are
-// those of update_() called one by one.
+// update_many_: the updates of many cells (an optimizer's step) in one parallel region. The bits
+// equal those of separate update_() calls.
 #pragma once
 
 #include "tandem/base/small_vec.h"
@@ -16,8 +16,8 @@ struct CellUpdate {
   SmallVec<Scalar, 12> numbers;
 };
 
-/// Run every update of `list`; no cell may stand in two of them. Pointwise rows over dense arrays
-/// of one shape and dtype share one parallel region, the others are run one by one before it.
-TD_API void update_many_(std::span<CellUpdate> list, Where where);
+/// Run every update of `list`; no cell may be in two of them. Pointwise rows over dense arrays of
+/// one shape and dtype share one parallel region, the others run one by one before it.
+TD_API void update_many_(std::span<CellUpdate> list, SourceLocation loc);
 
 }  // namespace tandem

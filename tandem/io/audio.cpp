@@ -28,23 +28,24 @@ struct Coding {
 };
 
 Coding read_format(const unsigned char* p, size_t bytes, std::string_view name) {
-  TD_CHECK(bytes >= 16, Format, "'{}': its format has {} bytes, at least 16 are wanted", name,
+  TD_CHECK(bytes >= 16, Format, "'{}': its format chunk has {} bytes, expected at least 16", name,
            bytes);
   Coding c{little(p, 2), little(p + 2, 2), little(p + 4, 4), little(p + 14, 2)};
-  if (c.tag == 0xFFFE) {  // extensible: the coding begins the sub-format
-    TD_CHECK(bytes >= 40, Format, "'{}': its extensible format is cut", name);
+  if (c.tag == 0xFFFE) {  // extensible: the sub-format starts with the encoding
+    TD_CHECK(bytes >= 40, Format, "'{}': its extensible format chunk is truncated", name);
     c.tag = little(p + 24, 2);
   }
   const bool pcm = c.tag == 1 && (c.bits == 8 || c.bits == 16 || c.bits == 24 || c.bits == 32);
   const bool real = c.tag == 3 && (c.bits == 32 || c.bits == 64);
-  TD_CHECK(pcm || real, Format,
-           "'{}': coding {} of {} bits is not read\nPCM (1) and float (3) are: convert it.", name,
-           c.tag, c.bits);
+  TD_CHECK(
+      pcm || real, Format,
+      "'{}': encoding {} with {} bits is not supported\nPCM (1) and float (3) are: convert it.",
+      name, c.tag, c.bits);
   TD_CHECK(c.channels >= 1 && c.channels <= 1024 && c.rate >= 1, Format,
-           "'{}': {} channels at {} Hz cannot be", name, c.channels, c.rate);
+           "'{}': {} channels at {} Hz are impossible", name, c.channels, c.rate);
   TD_CHECK(little(p + 12, 2) == c.channels * (c.bits / 8), Format,
-           "'{}': a frame of {} bytes does not hold {} channels of {} bits", name,
-           little(p + 12, 2), c.channels, c.bits);
+           "'{}': a frame of {} bytes cannot hold {} channels of {} bits", name, little(p + 12, 2),
+           c.channels, c.bits);
   return c;
 }
 
@@ -61,7 +62,7 @@ float sample(const unsigned char* p, const Coding& c) {
 Audio decode_wav(std::string_view text, const ReadAudioOptions& o, std::string_view name) {
   const auto* p = reinterpret_cast<const unsigned char*>(text.data());
   TD_CHECK(text.size() >= 12 && text.starts_with("RIFF") && text.substr(8, 4) == "WAVE", Format,
-           "'{}' is no WAV file", name);
+           "'{}' is not a WAV file", name);
   Coding coding;
   for (size_t at = 12; text.size() - at >= 8;) {
     const std::string_view id = text.substr(at, 4);
@@ -72,10 +73,11 @@ Audio decode_wav(std::string_view text, const ReadAudioOptions& o, std::string_v
              id == "fmt " || id == "data" ? id : "?", bytes, text.size() - at);
     if (id == "fmt ") coding = read_format(p + at, bytes, name);
     if (id == "data") {
-      TD_CHECK(coding.bits, Format, "'{}': there is no format before its data", name);
+      TD_CHECK(coding.bits, Format, "'{}': its data comes before its format chunk", name);
       const uint64_t width = coding.bits / 8, frame = width * coding.channels;
-      TD_CHECK(bytes % frame == 0, Format, "'{}': its data of {} bytes are no whole frames of {}",
-               name, bytes, frame);
+      TD_CHECK(bytes % frame == 0, Format,
+               "'{}': its {} bytes of data are not a whole number of frames of {}", name, bytes,
+               frame);
       const auto frames = static_cast<int64_t>(bytes / frame);
       const auto channels = static_cast<int64_t>(coding.channels);
       TD_CHECK(frames <= o.limit / channels, Format,
@@ -93,7 +95,7 @@ Audio decode_wav(std::string_view text, const ReadAudioOptions& o, std::string_v
       return out;
     }
     at += bytes;
-    if (bytes % 2 == 1 && at < text.size()) ++at;  // chunks lie at even places
+    if (bytes % 2 == 1 && at < text.size()) ++at;  // chunks are aligned to even offsets
   }
   TD_FAIL(Format, "'{}' has no data", name);
 }
@@ -105,7 +107,7 @@ Audio read_wav(const FilePath& path, const ReadAudioOptions& options) {
 
 Audio decode_audio(std::string_view bytes, const ReadAudioOptions& o, std::string_view name) {
   if (bytes.starts_with("fLaC")) return decode_flac(bytes, o, name);
-  TD_CHECK(bytes.starts_with("RIFF"), Format, "'{}' is no WAV and no FLAC file{}", name,
+  TD_CHECK(bytes.starts_with("RIFF"), Format, "'{}' is neither a WAV nor a FLAC file{}", name,
            bytes.empty() ? ": it is empty" : "");
   return decode_wav(bytes, o, name);
 }
@@ -148,7 +150,7 @@ void save_wav(const Tensor& waveform, int64_t sample_rate, const FilePath& path)
   for (int64_t i = 0; i < frames; ++i)
     for (int64_t k = 0; k < channels; ++k) {
       const float x = v[static_cast<size_t>(k * frames + i)];
-      TD_CHECK(!std::isnan(x), Value, "save_wav: sample {} is no number", i);
+      TD_CHECK(!std::isnan(x), Value, "save_wav: sample {} is not a number", i);
       const auto whole =
           static_cast<int16_t>(std::clamp(std::nearbyint(x * 32768.0F), -32768.0F, 32767.0F));
       put(static_cast<uint16_t>(whole), 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// WAV files in and out: PCM of 8, 16, 24 and 32 bits, floats of 32 and 64, plain or extensible
-// headers; FLAC files in. Damaged and hostile files give a Format error that names the file.
+// WAV files, read and written: PCM of 8, 16, 24 and 32 bits, floats of 32 and 64, plain or
+// extensible headers; FLAC files, read. Bad files give a Format error naming the file.
 #pragma once
 
 #include <string_view>
@@ -16,21 +16,21 @@ struct Audio {
 };
 
 struct ReadAudioOptions {
-  int64_t limit = int64_t{1} << 30;  ///< most samples of all channels together
+  int64_t limit = int64_t{1} << 30;  ///< most samples, all channels together
 };
 
-/// Throws Io; Format when it is no WAV file, is cut, or holds a coding that is not read.
+/// Throws Io; Format when it is not a WAV file, is truncated, or uses an unsupported encoding.
 TD_API Audio read_wav(const FilePath& path, const ReadAudioOptions& options = {});
 TD_API Audio decode_wav(std::string_view bytes, const ReadAudioOptions& options = {},
                         std::string_view name = "audio");
-/// A FLAC file (RFC 9639): up to 8 channels of 4 to 32 bits; the sums of all frames are checked.
+/// A FLAC file (RFC 9639): up to 8 channels of 4 to 32 bits; all frame checksums are verified.
 TD_API Audio decode_flac(std::string_view bytes, const ReadAudioOptions& options = {},
                          std::string_view name = "audio");
-/// A WAV or FLAC file, told by its first bytes.
+/// A WAV or FLAC file, recognised by its first bytes.
 TD_API Audio read_audio(const FilePath& path, const ReadAudioOptions& options = {});
 TD_API Audio decode_audio(std::string_view bytes, const ReadAudioOptions& options = {},
                           std::string_view name = "audio");
-/// Write f32 [channels, frames] as PCM of 16 bits, all or nothing. Throws Shape, DType, Value, Io.
+/// Write f32 [channels, frames] as 16-bit PCM, all or nothing. Throws Shape, DType, Value, Io.
 TD_API void save_wav(const Tensor& waveform, int64_t sample_rate, const FilePath& path);
 
 }  // namespace tandem::io

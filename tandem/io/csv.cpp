@@ -19,7 +19,7 @@ std::string_view trimmed(std::string_view s) {
   return s;
 }
 
-/// A field for a message: cut, and without control characters.
+/// A field for a message: shortened, and without control characters.
 std::string shown(std::string_view s) {
   std::string out;
   for (const char c : s.substr(0, 40)) out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
@@ -86,7 +86,7 @@ void Csv::split(char delimiter) {
           TD_CHECK(at < n, Format, "'{}' line {}, column {}: the quote is never closed", name_,
                    row_line, column);
           if (s[at] == '"' && !(at + 1 < n && s[at + 1] == '"')) break;
-          if (s[at] == '"') ++at;  // a doubled quote is one
+          if (s[at] == '"') ++at;  // a doubled quote stands for one
           if (s[at] == '\n') ++line;
           s[to++] = s[at];
         }
@@ -129,8 +129,7 @@ void Csv::split(char delimiter) {
 }
 
 void Csv::take_header() {
-  TD_CHECK(!lines_.empty(), Format,
-           "'{}' is empty: a line with the names of the columns was wanted", name_);
+  TD_CHECK(!lines_.empty(), Format, "'{}' is empty: expected a line with the column names", name_);
   for (size_t c = 0; c < columns_; ++c) {
     std::string name(trimmed(field(0, c)));
     for (size_t k = 0; k < c; ++k)
@@ -144,8 +143,8 @@ void Csv::take_header() {
 
 std::string_view Csv::field(size_t row, size_t column) const {
   TD_CHECK(row < rows() && column < columns_, Index,
-           "'{}' has {} rows and {} columns; row {}, column {} was asked (from 0)", name_, rows(),
-           columns_, row, column);
+           "'{}' has {} rows and {} columns; row {}, column {} was requested (from 0)", name_,
+           rows(), columns_, row, column);
   const Field& f = fields_[row * columns_ + column];
   return std::string_view(text_).substr(f.at, f.size);
 }
@@ -168,8 +167,8 @@ size_t Csv::index(std::string_view name) const {
 
 Tensor Csv::numbers(size_t first, size_t count, const Shape& shape, DType dtype) const {
   TD_CHECK(first <= columns_ && count <= columns_ - first, Index,
-           "'{}' has {} columns; {} from column {} on were asked (from 0)", name_, columns_, count,
-           first);
+           "'{}' has {} columns; {} from column {} on were requested (from 0)", name_, columns_,
+           count, first);
   Tensor out(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, dtype, cpu)));
   char* to = static_cast<char*>(out.impl()->data);
   for (size_t r = 0; r < rows(); ++r) {
@@ -179,7 +178,7 @@ Tensor Csv::numbers(size_t first, size_t count, const Shape& shape, DType dtype)
       int64_t whole = 0;
       const bool good =
           is_floating(dtype) ? parse_double(text, &real) : parse_int(text, dtype, &whole);
-      TD_CHECK(good, Format, "'{}' line {}, column {}: '{}' is no {}", name_, lines_[r],
+      TD_CHECK(good, Format, "'{}' line {}, column {}: '{}' is not a valid {}", name_, lines_[r],
                column_name(c), shown(text),
                is_floating(dtype) ? "number" : std::string(to_string(dtype)) + " number");
       if (is_floating(dtype))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of text: CSV after RFC 4180 (quotes, doubled quotes, line breaks inside quotes, CRLF or
-// LF), plain or gzip. Columns become tensors; every error names the file, line and column.
+// Text tables: CSV after RFC 4180 (quotes, doubled quotes, line breaks inside quotes, CRLF or LF),
+// plain or gzip. Columns become tensors; every error names the file, line and column.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ namespace tandem::io {
 struct CsvOptions {
   char delimiter = ',';
   bool header = true;                  ///< the first line holds the names of the columns
-  uint64_t limit = uint64_t{1} << 32;  ///< most bytes of text, after inflating
+  uint64_t limit = uint64_t{1} << 32;  ///< the first line holds the column names
 };
 
-/// A parsed table. Every row has as many fields as the first; lines without any text are left out.
+/// A parsed table. Every row has as many fields as the first; blank lines are skipped.
 class TD_API Csv {
  public:
-  /// Throws Io when the file cannot be read, Format when it is damaged or no such table.
+  /// Throws Io when the file cannot be read, Format when it is damaged or not a table.
   static Csv read(const FilePath& path, const CsvOptions& options = {});
-  /// The same for a text that is already there; `name` stands in messages.
+  /// The same for text in memory; `name` is used in messages.
   static Csv parse(std::string text, const CsvOptions& options = {}, std::string name = "CSV");
 
   size_t rows() const { return lines_.size(); }
@@ -32,14 +32,14 @@ class TD_API Csv {
   const std::vector<std::string>& names() const { return names_; }
   /// The field without its quotes. Throws Index.
   std::string_view field(size_t row, size_t column) const;
-  /// The number of the column of that name; throws Value with the names there are.
+  /// The index of the column with that name; throws Value, listing the names there are.
   size_t index(std::string_view name) const;
 
-  /// One column as numbers, [rows]; throws Format naming line and column where a field is no number
-  /// of that dtype (bool takes 0, 1, true, false).
+  /// One column as numbers, [rows]; throws Format naming line and column where a field is not a
+  /// number of that dtype (bool takes 0, 1, true, false).
   Tensor column(size_t column, DType dtype) const;
   Tensor column(std::string_view name, DType dtype) const { return column(index(name), dtype); }
-  /// `count` columns from `first` on as numbers, [rows, count].
+  /// `count` columns starting at `first` as numbers, [rows, count].
   Tensor table(size_t first, size_t count, DType dtype) const;
 
  private:

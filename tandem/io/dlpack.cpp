@@ -13,7 +13,7 @@
 namespace tandem::io {
 namespace {
 
-// The layouts that the C ABI has on the machines Tandem runs on.
+// The layouts of the C ABI on the machines Tandem runs on.
 static_assert(sizeof(DLTensor) == 48 && offsetof(DLTensor, byte_offset) == 40);
 static_assert(sizeof(DLManagedTensor) == 64 && offsetof(DLManagedTensor, deleter) == 56);
 static_assert(sizeof(DLManagedTensorVersioned) == 80 &&
@@ -37,16 +37,16 @@ DType dtype_of_dl(const DLDataType& t) {
     if (c.code == t.code && c.bits == t.bits) return c.dtype;
   constexpr const char* kKinds[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
   const std::string kind = t.code < 7 ? kKinds[t.code] : fmt::format("code {}, ", t.code);
-  TD_FAIL(DType, "from_dlpack: elements of {}{} are not supported\nConvert them on the other side.",
+  TD_FAIL(DType, "from_dlpack: elements of {}{} are not supported\nConvert them before exporting.",
           kind, t.bits);
 }
 
 void check_device(const DLDevice& d) {
   if (d.device_type == kDLCPU || d.device_type == kDLCUDAHost) return;
-  const char* hint = "Copy it to the CPU on the other side.";
+  const char* hint = "Copy it to the CPU before exporting.";
   if (d.device_type == kDLCUDA || d.device_type == kDLCUDAManaged)
-    TD_FAIL(Device, "from_dlpack: the tensor is on cuda:{}, cpu was wanted\n{}", d.device_id, hint);
-  TD_FAIL(Device, "from_dlpack: the tensor is on a device of type {}, cpu was wanted\n{}",
+    TD_FAIL(Device, "from_dlpack: the tensor is on cuda:{}, expected cpu\n{}", d.device_id, hint);
+  TD_FAIL(Device, "from_dlpack: the tensor is on a device of type {}, expected cpu\n{}",
           d.device_type, hint);
 }
 
@@ -55,11 +55,11 @@ Tensor take(const DLTensor& t, void (*release)(void*), void* state) {
   const DType dtype = dtype_of_dl(t.dtype);
   TD_CHECK(t.ndim >= 0 && t.ndim <= kMaxRank, Shape,
            "from_dlpack: the tensor has {} dimensions, 0 to {} are possible", t.ndim, kMaxRank);
-  TD_CHECK(t.ndim == 0 || t.shape, Value, "from_dlpack: the list of sizes is missing");
+  TD_CHECK(t.ndim == 0 || t.shape, Value, "from_dlpack: the shape pointer is null");
   const auto n = static_cast<size_t>(t.ndim);
   bool empty = false;
   for (size_t i = 0; i < n; ++i) {
-    // Dims below 2^62 only: what lies beyond could not be told from other Dims.
+    // Dims below 2^62 only: larger values could not be told from other Dims.
     TD_CHECK(t.shape[i] >= 0 && t.shape[i] < int64_t{1} << 62, Shape,
              "from_dlpack: dimension {} has the size {}", i, t.shape[i]);
     empty |= t.shape[i] == 0;
@@ -72,7 +72,7 @@ Tensor take(const DLTensor& t, void (*release)(void*), void* state) {
                "from_dlpack: dimension {} has the stride {}, negative ones are not supported\nCopy "
                "the array on the other side.",
                i, t.strides[i]);
-      // Strides of dimensions that are never walked may hold anything.
+      // The strides of dimensions that are never walked may have any value.
       const bool walked = !empty && t.shape[i] > 1;
       TD_CHECK(!walked || t.strides[i] < int64_t{1} << 59, Shape,
                "from_dlpack: dimension {} has the stride {}", i, t.strides[i]);
@@ -81,7 +81,7 @@ Tensor take(const DLTensor& t, void (*release)(void*), void* state) {
   TD_CHECK(t.data || empty, Value, "from_dlpack: the data pointer is null, shape {}",
            shape.to_string());
   const char* data = t.data ? static_cast<const char*>(t.data) + t.byte_offset : nullptr;
-  // Everything is checked before the lease begins: what is refused stays the caller's.
+  // Everything is checked before ownership passes: a rejected tensor stays the caller's.
   if (dtype == DType::b8) {
     const Tensor bytes = detail::lend(data, shape, t.strides ? &strides : nullptr, DType::u8,
                                       nullptr, nullptr, "from_dlpack");
@@ -95,7 +95,7 @@ Tensor take(const DLTensor& t, void (*release)(void*), void* state) {
                       "from_dlpack");
 }
 
-/// What an exported tensor lives on: the handle, and its sizes and strides as the ABI wants them.
+/// What an exported tensor owns: the handle, and its sizes and strides in the ABI's layout.
 template <class Managed>
 struct Export {
   Tensor tensor;
@@ -110,7 +110,8 @@ Export<Managed>* make_export(Tensor x, bool copy, bool& writable) {
   TD_CHECK(!x.is_symbolic(), Unsupported, "to_dlpack: a value inside a trace has no data");
   TD_CHECK(!x.requires_grad() && !x.impl()->node, Value,
            "to_dlpack: the tensor is part of a gradient, which would be lost\nGive x.detach().");
-  TD_CHECK(x.device().kind == DeviceKind::cpu, Unsupported, "to_dlpack: the tensor is on {}",
+  TD_CHECK(is_host(x.device()), Unsupported,
+           "to_dlpack: the tensor is on {}\nGive its copy on the host, x.cpu().",
            to_string(x.device()));
   detail::check_has_bytes(*x.impl(), "to_dlpack");
   if (copy) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLPack: tensors to and from other libraries of the same process (NumPy, PyTorch, JAX, CuPy ...)
-// without copying. The structs are the C ABI of DLPack 0.8 (DLManagedTensor) and 1.x
+// DLPack: zero-copy exchange of tensors with other libraries in the same process (NumPy, PyTorch,
+// JAX, CuPy ...). The structs are the C ABI of DLPack 0.8 (DLManagedTensor) and 1.x
 // (DLManagedTensorVersioned), after https://dmlc.github.io/dlpack/latest/c_api.html.
 #pragma once
 
@@ -48,18 +48,18 @@ struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 };
 
-/// A tensor that shows `managed`'s memory, which is given back by its deleter when the last tensor
-/// that shows it is gone. The tensor never writes to it; while it lives, nobody else should. Takes
-/// CPU memory (pinned too) of the ten dtypes, one lane, up to eight dimensions, strides that are
-/// not negative. When it throws (Device, DType, Shape, Value, Unsupported) `managed` stays the
-/// caller's: its deleter was not called.
+/// A tensor over `managed`'s memory, which is released by its deleter when the last tensor that
+/// uses it is gone. The tensor never writes to the memory; while it lives, nobody else should.
+/// Takes CPU memory (pinned too) of the ten dtypes, one lane, up to eight dimensions, non-negative
+/// strides. When it throws (Device, DType, Shape, Value, Unsupported), `managed` still belongs to
+/// the caller: its deleter was not called.
 TD_API Tensor from_dlpack(DLManagedTensor* managed);
 TD_API Tensor from_dlpack(DLManagedTensorVersioned* managed);
-/// The same of a bare struct: `release(state)` gives the memory back.
+/// The same for a bare struct: `release(state)` releases the memory.
 TD_API Tensor from_dlpack(const DLTensor& tensor, void (*release)(void* state), void* state);
 /// Throws Unsupported for structs of another major version, which may be laid out differently.
 TD_API void check_dlpack_version(DLPackVersion version);
-/// The same of the structs that another copy of dlpack.h declares.
+/// The same for the structs declared by another copy of dlpack.h.
 template <class Managed>
   requires requires(Managed* m) {
     m->dl_tensor.byte_offset;
@@ -81,12 +81,12 @@ Tensor from_dlpack(Managed* managed) {
 }
 
 struct ToDLPackOptions {
-  bool copy = false;  ///< give memory of its own, which the consumer may write
+  bool copy = false;  ///< export a copy, which the consumer may write
 };
-/// `x` for another library, which must call the deleter once. Without a copy the consumer must not
-/// write: to_dlpack_versioned says so (kDLPackReadOnly), the older struct cannot. A value that is
-/// given away (std::move) and that nobody else holds may be written without a copy. Throws Value
-/// for a tensor that is part of a gradient (give detach()), Unsupported for a value of a trace.
+/// Export `x` to another library, which must call the deleter once. Without a copy the consumer
+/// must not write: to_dlpack_versioned says so (kDLPackReadOnly), the older struct cannot. A value
+/// that is passed by std::move and that nobody else holds may be written without a copy. Throws
+/// Value for a tensor that is part of a gradient (pass detach()), Unsupported inside a trace.
 TD_API DLManagedTensorVersioned* to_dlpack_versioned(Tensor x, ToDLPackOptions options = {});
 TD_API DLManagedTensor* to_dlpack(Tensor x, ToDLPackOptions options = {});
 

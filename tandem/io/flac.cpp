@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FLAC through the system's libFLAC, which is opened when the first file is met: programs that
-// never meet one need no such library. Types and names are those of its headers.
+// FLAC through the system's libFLAC, which is opened when the first FLAC file is read: programs
+// that never read one do not need the library. Types and names are those of its headers.
 #include <FLAC/stream_decoder.h>
 #include <dlfcn.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 #define TD_FLAC_TEXT_(x) #x
 #define TD_FLAC_TEXT(x) TD_FLAC_TEXT_(x)
-// Its links are named after the interface's number less its age.
+// Its symlinks are named after the interface number minus its age.
 static_assert(FLAC_API_VERSION_AGE == 0, "libFLAC's file has another name");
 constexpr const char* kFile = "libFLAC.so." TD_FLAC_TEXT(FLAC_API_VERSION_CURRENT);
 
@@ -50,7 +50,7 @@ const Library& library() {
   return found;
 }
 
-/// What the decoder's calls into us share. They are called by C: nothing may be thrown there.
+/// State shared by the decoder's callbacks. They are called from C: nothing may be thrown there.
 struct Job {
   std::string_view bytes;
   size_t at = 0;
@@ -82,16 +82,16 @@ void see_error(const FLAC__StreamDecoder*, FLAC__StreamDecoderErrorStatus status
   if (job(p).error) return;
   switch (status) {
     case FLAC__STREAM_DECODER_ERROR_STATUS_BAD_HEADER:
-      job(p).error = "the head of a frame is wrong";
+      job(p).error = "a frame header is wrong";
       break;
     case FLAC__STREAM_DECODER_ERROR_STATUS_FRAME_CRC_MISMATCH:
-      job(p).error = "the sum of a frame is wrong";
+      job(p).error = "a frame's checksum is wrong";
       break;
     case FLAC__STREAM_DECODER_ERROR_STATUS_UNPARSEABLE_STREAM:
-      job(p).error = "it uses what libFLAC does not know";
+      job(p).error = "it uses a feature that libFLAC does not know";
       break;
     default:
-      job(p).error = "a frame does not begin where it should";
+      job(p).error = "a frame does not start where it should";
   }
 }
 
@@ -121,7 +121,7 @@ FLAC__StreamDecoderWriteStatus take_frame(const FLAC__StreamDecoder*, const FLAC
 }  // namespace
 
 Audio decode_flac(std::string_view bytes, const ReadAudioOptions& o, std::string_view name) {
-  TD_CHECK(bytes.starts_with("fLaC"), Format, "'{}' is no FLAC file", name);
+  TD_CHECK(bytes.starts_with("fLaC"), Format, "'{}' is not a FLAC file", name);
   const Library& flac = library();
   TD_CHECK(
       flac.whole, Unsupported,
@@ -136,25 +136,25 @@ Audio decode_flac(std::string_view bytes, const ReadAudioOptions& o, std::string
       if (d) flac.delete_(d);
     }
   } decoder{flac, flac.new_()};
-  TD_CHECK(decoder.d, Memory, "no memory to decode '{}'", name);
+  TD_CHECK(decoder.d, Memory, "out of memory decoding '{}'", name);
   flac.set_md5_checking_(decoder.d, true);
   TD_CHECK(flac.init_stream_(decoder.d, read_bytes, nullptr, nullptr, nullptr, nullptr, take_frame,
                              see_metadata, see_error, &j) == FLAC__STREAM_DECODER_INIT_STATUS_OK,
-           Internal, "libFLAC does not begin on '{}'", name);
+           Internal, "libFLAC cannot start on '{}'", name);
   const bool went = flac.process_until_end_of_stream_(decoder.d);
-  const bool same = flac.finish_(decoder.d);  // the MD5 sum of all samples, where the file has one
-  TD_CHECK(!j.no_memory, Memory, "no memory for the samples of '{}'", name);
+  const bool same = flac.finish_(decoder.d);  // the MD5 sum of all samples, if the file has one
+  TD_CHECK(!j.no_memory, Memory, "out of memory for the samples of '{}'", name);
   TD_CHECK(!j.too_long, Format, "'{}' has more than the {} samples that are allowed", name,
            o.limit);
   TD_CHECK(!j.error, Format, "'{}' is damaged near byte {}: {}", name, j.at, j.error);
-  TD_CHECK(!j.other_kind, Format, "'{}' is damaged: a frame is of another kind than its stream",
+  TD_CHECK(!j.other_kind, Format, "'{}' is damaged: a frame has a different format than its stream",
            name);
-  TD_CHECK(j.described, Format, "'{}' is cut: it does not describe its stream", name);
+  TD_CHECK(j.described, Format, "'{}' is truncated: its stream description is missing", name);
   const size_t frames = j.samples.empty() ? 0 : j.samples[0].size();
   const uint64_t wanted = j.info.total_samples;
-  TD_CHECK(wanted == 0 || frames == wanted, Format, "'{}' is cut: {} of {} samples are there", name,
-           frames, wanted);
-  TD_CHECK(went && same, Format, "'{}' is damaged: the sum of all samples is wrong", name);
+  TD_CHECK(wanted == 0 || frames == wanted, Format, "'{}' is truncated: {} of {} samples are there",
+           name, frames, wanted);
+  TD_CHECK(went && same, Format, "'{}' is damaged: the checksum of all samples is wrong", name);
   Audio out;
   out.sample_rate = j.info.sample_rate;
   const auto channels = static_cast<int64_t>(j.info.channels);

@@ -19,13 +19,12 @@ bool begins_as_gzip(std::string_view s) {
          static_cast<unsigned char>(s[1]) == 0x8B;
 }
 
-/// Inflates gzip members from `in`, which it advances. After the last member zero bytes may follow
+/// Inflates gzip members from `in`, which it advances. Zero bytes may follow the last member
 /// (padding); anything else is an error.
 class Inflater {
  public:
   Inflater() {
-    if (inflateInit2(&z_, kGzipOnly) != Z_OK)
-      TD_FAIL(Memory, "there is no memory to read gzip data");
+    if (inflateInit2(&z_, kGzipOnly) != Z_OK) TD_FAIL(Memory, "out of memory reading gzip data");
   }
   ~Inflater() { inflateEnd(&z_); }
   Inflater(const Inflater&) = delete;
@@ -46,7 +45,7 @@ class Inflater {
         next_member(in, at, name);
         continue;
       }
-      TD_CHECK(code != Z_MEM_ERROR, Memory, "there is no memory to read gzip data");
+      TD_CHECK(code != Z_MEM_ERROR, Memory, "out of memory reading gzip data");
       TD_CHECK(code == Z_OK || code == Z_BUF_ERROR, Format, "'{}': the gzip data is damaged ({})",
                name, z_.msg ? z_.msg : "unexpected data");
       TD_CHECK(at < in.size() || z_.avail_out == 0, Format,
@@ -63,8 +62,8 @@ class Inflater {
     }
     over_ = true;
     for (; at < in.size(); ++at)
-      TD_CHECK(in[at] == 0, Format, "'{}': there is something else after the gzip data, at byte {}",
-               name, at);
+      TD_CHECK(in[at] == 0, Format, "'{}': unexpected bytes after the gzip data, at byte {}", name,
+               at);
   }
 
   z_stream z_{};
@@ -113,7 +112,7 @@ std::string gzip(std::string_view text, int level) {
   TD_CHECK(level >= 0 && level <= 9, Value, "gzip: the level must be 0 to 9, got {}", level);
   z_stream z{};
   TD_CHECK(deflateInit2(&z, level, Z_DEFLATED, kGzipOnly, 8, Z_DEFAULT_STRATEGY) == Z_OK, Memory,
-           "there is no memory to write gzip data");
+           "out of memory writing gzip data");
   std::string out;
   char piece[16 << 10];
   size_t at = 0;
@@ -133,7 +132,7 @@ std::string gzip(std::string_view text, int level) {
 }
 
 std::string gunzip(std::string_view data, size_t limit) {
-  TD_CHECK(begins_as_gzip(data), Format, "this is no gzip data: it does not begin with 1f 8b");
+  TD_CHECK(begins_as_gzip(data), Format, "this is not gzip data: it does not begin with 1f 8b");
   Inflater inflater;
   std::string text;
   size_t at = 0, used = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading files that may be gzip: InputFile gives the bytes either way, a piece at a time, so the
-// reader decides how much memory a file may cost. gzip() and gunzip() are for text in memory.
+// Reads files that may be gzip: InputFile gives the bytes either way, a piece at a time, so the
+// reader decides how much memory a file may cost. gzip() and gunzip() work on strings.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace tandem::io {
 
-/// A file open for reading from front to back; gzip (told by its first two bytes, several members
-/// allowed) is inflated on the way and its checksums are verified.
+/// A file open for reading from front to back; gzip (recognised by its first two bytes, several
+/// members allowed) is inflated on the fly and its checksums are verified.
 class TD_API InputFile {
  public:
   /// Throws Io when it cannot be opened.
@@ -24,12 +24,12 @@ class TD_API InputFile {
   /// Up to `bytes` bytes; fewer only at the end. Throws Format when the gzip data is damaged or
   /// ends early.
   size_t read(void* to, size_t bytes);
-  /// Everything that is left; throws Format beyond `limit` bytes.
+  /// Everything that is left; throws Format if it exceeds `limit` bytes.
   std::string read_rest(size_t limit);
 
   bool compressed() const { return inflate_ != nullptr; }
-  /// The most bytes that read() can still give, from the size on disk (deflate's ratio is at most
-  /// 1032 : 1). Check it before allocating for a size that a file claims.
+  /// An upper bound on the bytes that read() can still give, from the size on disk (deflate's ratio
+  /// is at most 1032 : 1). Check it before allocating for a size that a file claims.
   uint64_t most_bytes() const;
   const std::string& path() const { return file_->path(); }
 
@@ -40,9 +40,9 @@ class TD_API InputFile {
   std::unique_ptr<Inflate> inflate_;
 };
 
-/// `text` as one gzip member. The same text gives the same bytes (no time, no name).
+/// `text` as one gzip member. Equal text gives equal bytes (no time stamp, no name).
 TD_API std::string gzip(std::string_view text, int level = 6);
-/// The text of gzip data; throws Format when it is damaged or gives more than `limit` bytes.
+/// Inflate gzip data; throws Format when it is damaged or gives more than `limit` bytes.
 TD_API std::string gunzip(std::string_view data, size_t limit);
 
 }  // namespace tandem::io

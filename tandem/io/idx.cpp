@@ -19,7 +19,7 @@ struct Code {
 constexpr Code kCodes[] = {{0x08, DType::u8},  {0x09, DType::i8},  {0x0B, DType::i16},
                            {0x0C, DType::i32}, {0x0D, DType::f32}, {0x0E, DType::f64}};
 
-/// Turn big-endian elements into the host's, or back.
+/// Convert big-endian elements to the host's byte order, or back.
 void swap_bytes(unsigned char* p, size_t size, int64_t n) {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   if (size == 1) return;
@@ -28,14 +28,14 @@ void swap_bytes(unsigned char* p, size_t size, int64_t n) {
 
 void read_all(InputFile& in, void* to, size_t bytes, const char* what) {
   const size_t got = in.read(to, bytes);
-  TD_CHECK(got == bytes, Format, "'{}' is cut: its {} should have {} bytes, {} are there",
+  TD_CHECK(got == bytes, Format, "'{}' is truncated: its {} should have {} bytes, {} are there",
            in.path(), what, bytes, got);
 }
 
 DType dtype_of_magic(const unsigned char (&magic)[4], const std::string& path) {
   TD_CHECK(magic[0] == 0 && magic[1] == 0, Format,
-           "'{}' is no IDX file: it begins with {:02x} {:02x} {:02x} {:02x}, not with 00 00", path,
-           magic[0], magic[1], magic[2], magic[3]);
+           "'{}' is not an IDX file: it begins with {:02x} {:02x} {:02x} {:02x}, not with 00 00",
+           path, magic[0], magic[1], magic[2], magic[3]);
   for (const Code& c : kCodes)
     if (c.code == magic[2]) return c.dtype;
   TD_FAIL(Format, "'{}': IDX has no element type {:#04x}", path, magic[2]);
@@ -67,7 +67,7 @@ Tensor load_idx(const FilePath& path, uint64_t limit) {
            "'{}' says it holds {} elements of shape {}, more than the {} bytes allowed here",
            in.path(), to_string(dtype), shape.to_string(), limit);
   TD_CHECK(bytes <= in.most_bytes(), Format,
-           "'{}' is cut: {} elements of shape {} need {} bytes, the file cannot hold them",
+           "'{}' is truncated: {} elements of shape {} need {} bytes, the file cannot hold them",
            in.path(), to_string(dtype), shape.to_string(), bytes);
   Tensor x(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, dtype, cpu)));
   unsigned char* data = static_cast<unsigned char*>(x.impl()->data);

@@ -61,7 +61,7 @@ struct JpegReader {
     jpeg_calc_output_dimensions(&info);
     return true;
   }
-  /// Pixels as they come: [height, width, components].
+  /// Pixels in decoder order: [height, width, components].
   bool decode(unsigned char* to) {
     if (setjmp(errors.jump)) return false;
     jpeg_start_decompress(&info);
@@ -84,10 +84,10 @@ Tensor decode_jpeg(std::string_view bytes, const ReadImageOptions& o, std::strin
   TD_CHECK(reader.start(bytes, o), Format, "'{}' is damaged: {}", name, reader.errors.text);
   const int64_t w = reader.info.output_width, h = reader.info.output_height;
   const int64_t c = reader.info.output_components;
-  check_picture_size(w, h, o.limit, name);
+  check_image_size(w, h, o.limit, name);
   Tensor out = detail::new_pixels(c, h, w);
   TD_CHECK(reader.decode(bytes_of(out)), Format, "'{}' is damaged: {}", name, reader.errors.text);
-  // A cut or broken picture is filled up with gray and a warning: that is no picture for training.
+  // A truncated or broken image is filled up with gray and a warning: unusable for training.
   TD_CHECK(reader.info.err->num_warnings == 0, Format,
            "'{}' is damaged: {} warning(s) of its decoder", name, reader.info.err->num_warnings);
   return out;
@@ -106,7 +106,7 @@ Tensor decode_png(std::string_view bytes, const ReadImageOptions& o, std::string
   png_image& image = png.image;
   TD_CHECK(png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()), Format,
            "'{}' is damaged: {}", name, image.message);
-  check_picture_size(image.width, image.height, o.limit, name);
+  check_image_size(image.width, image.height, o.limit, name);
   switch (o.mode) {
     case ImageMode::gray:
       image.format = PNG_FORMAT_GRAY;
@@ -135,7 +135,7 @@ Tensor decode_image(std::string_view bytes, const ReadImageOptions& o, std::stri
   if (is_webp(bytes)) return decode_webp(bytes, o, name);
   if (is_tiff(bytes)) return decode_tiff(bytes, o, name);
   if (is_jpeg2000(bytes)) return decode_jpeg2000(bytes, o, name);
-  TD_FAIL(Format, "'{}' is no JPEG, PNG, WebP, TIFF or JPEG 2000 file{}", name,
+  TD_FAIL(Format, "'{}' is not a JPEG, PNG, WebP, TIFF or JPEG 2000 file{}", name,
           bytes.empty() ? ": it is empty" : "");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image files that need no library: BMP without compression (24 and 32 bits, or a palette of 8) and
-// the binary forms of PNM (P5, P6, 8 bits). As u8 tensors [c, h, w], 1 or 3 channels.
+// Image files that need no library: uncompressed BMP (24 and 32 bits, or an 8-bit palette) and the
+// binary forms of PNM (P5, P6, 8 bits). As u8 tensors [c, h, w], 1 or 3 channels.
 #pragma once
 
 #include <string_view>
@@ -9,9 +9,9 @@
 
 namespace tandem::io {
 
-/// Is this the beginning of such a file?
+/// Whether the bytes start such a file.
 TD_API bool is_plain_image(std::string_view bytes);
-/// Decode one. Throws Format, naming `name`, for a damaged file and for forms that are not known.
+/// Decode one. Throws Format, naming `name`, for a damaged file and for unsupported variants.
 TD_API Tensor decode_plain_image(std::string_view bytes, const ReadImageOptions& options = {},
                                  std::string_view name = "image");
 

@@ -2,8 +2,6 @@
 // The functions and their types are those of openjpeg.h of OpenJPEG 2.1 and later
 // (libopenjp2.so.7). Two of its structs cross: the decoded image and its components, below. Where
 // the header is installed the compiler compares them.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -17,6 +15,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/io/jpeg2000_internal.h"
+#include "tandem/io/shared_library_internal.h"
 #include "tandem/io/system_image_internal.h"
 
 namespace tandem::io {
@@ -34,7 +33,7 @@ struct Image {
   uint8_t* profile;
   uint32_t profile_size;
 };
-constexpr int kGray = 2, kYcc = 3, kEYcc = 4, kCmyk = 5;  // of OPJ_COLOR_SPACE
+constexpr int kGray = 2, kYcc = 3, kEYcc = 4, kCmyk = 5;  // values of OPJ_COLOR_SPACE
 
 #ifdef TD_HAS_OPENJPEG_HEADER
 #define TD_SAME(ours, a, theirs, b) static_assert(offsetof(ours, a) == offsetof(theirs, b))
@@ -54,10 +53,10 @@ static_assert(kGray == OPJ_CLRSPC_GRAY && kYcc == OPJ_CLRSPC_SYCC && kEYcc == OP
 #undef TD_SAME
 #endif
 
-struct Codec;   // OpenJPEG's own
-struct Stream;  // OpenJPEG's own
+struct Codec;   // opaque, owned by OpenJPEG
+struct Stream;  // opaque, owned by OpenJPEG
 using Report = void (*)(const char*, void*);
-constexpr int kCodestream = 0, kJp2 = 2;  // of OPJ_CODEC_FORMAT
+constexpr int kCodestream = 0, kJp2 = 2;  // values of OPJ_CODEC_FORMAT
 
 struct Library {
   Codec* (*new_codec)(int) = nullptr;
@@ -77,29 +76,23 @@ struct Library {
   void (*free_image)(Image*) = nullptr;
   bool whole = false;
   Library() {
-    void* handle = ::dlopen("libopenjp2.so.7", RTLD_NOW | RTLD_LOCAL);
-    if (!handle) return;
-    whole = true;
-    find(handle, "opj_create_decompress", new_codec);
-    find(handle, "opj_destroy_codec", free_codec);
-    find(handle, "opj_set_error_handler", on_error);
-    find(handle, "opj_set_default_decoder_parameters", defaults);
-    find(handle, "opj_setup_decoder", set_up);
-    find(handle, "opj_stream_create", new_stream);
-    find(handle, "opj_stream_destroy", free_stream);
-    find(handle, "opj_stream_set_read_function", on_read);
-    find(handle, "opj_stream_set_skip_function", on_skip);
-    find(handle, "opj_stream_set_seek_function", on_seek);
-    find(handle, "opj_stream_set_user_data", set_data);
-    find(handle, "opj_stream_set_user_data_length", set_length);
-    find(handle, "opj_read_header", read_header);
-    find(handle, "opj_decode", decode);
-    find(handle, "opj_image_destroy", free_image);
-  }
-  template <class F>
-  void find(void* handle, const char* name, F& to) {
-    to = reinterpret_cast<F>(::dlsym(handle, name));
-    whole = whole && to;
+    SharedLibrary file("libopenjp2.so.7");
+    file.find("opj_create_decompress", new_codec);
+    file.find("opj_destroy_codec", free_codec);
+    file.find("opj_set_error_handler", on_error);
+    file.find("opj_set_default_decoder_parameters", defaults);
+    file.find("opj_setup_decoder", set_up);
+    file.find("opj_stream_create", new_stream);
+    file.find("opj_stream_destroy", free_stream);
+    file.find("opj_stream_set_read_function", on_read);
+    file.find("opj_stream_set_skip_function", on_skip);
+    file.find("opj_stream_set_seek_function", on_seek);
+    file.find("opj_stream_set_user_data", set_data);
+    file.find("opj_stream_set_user_data_length", set_length);
+    file.find("opj_read_header", read_header);
+    file.find("opj_decode", decode);
+    file.find("opj_image_destroy", free_image);
+    whole = file.whole();
   }
 };
 
@@ -108,7 +101,7 @@ const Library& library() {
   return found;
 }
 
-// ---- the file in memory; called by C: nothing may be thrown here
+// ---- the file in memory; callbacks from C: nothing may be thrown here
 
 struct Source {
   std::string_view bytes;
@@ -144,7 +137,7 @@ void keep_error(const char* text, void* p) {
   if (char* end = std::strchr(s.error, '\n')) *end = 0;
 }
 
-/// A decoder, what it reads from, and the image it gives.
+/// A decoder, its input, and the image it produces.
 struct Decoder {
   Source source;
   Codec* codec = nullptr;
@@ -173,7 +166,8 @@ struct Decoder {
 
   bool run() {
     const Library& lib = library();
-    // Its layout stays with the library, which fills it in: some 8 KiB; there is room for more.
+    // Its layout is private to the library, which fills it in: about 8 KiB; this leaves room for
+    // more.
     alignas(16) char settings[size_t{1} << 16];
     lib.defaults(settings);
     return codec && stream && lib.set_up(codec, settings) &&
@@ -182,7 +176,7 @@ struct Decoder {
   }
 };
 
-/// One component as 8 bits in every `stride`-th byte, stretched to the picture's size.
+/// One component as 8 bits in every `stride`-th byte, scaled up to the image's size.
 void take(const Component& c, int64_t width, int64_t height, uint8_t* to, int64_t stride) {
   const int64_t top = (int64_t{1} << c.bits) - 1, shift = c.is_signed ? (top + 1) / 2 : 0;
   for (int64_t y = 0; y < height; ++y) {
@@ -194,7 +188,7 @@ void take(const Component& c, int64_t width, int64_t height, uint8_t* to, int64_
   }
 }
 
-/// ITU-R 601 as JPEG files have it, in 16 bits of fraction.
+/// ITU-R 601 as in JPEG files, with 16 fraction bits.
 void rgb_of_ycc(uint8_t* p) {
   const int y = p[0] << 16, b = p[1] - 128, r = p[2] - 128;
   const int rgb[3] = {y + 91881 * r, y - 22554 * b - 46802 * r, y + 116130 * b};
@@ -208,7 +202,7 @@ Tensor decode_jpeg2000(std::string_view bytes, const ReadImageOptions& o, std::s
   const Library& lib = library();
   TD_CHECK(lib.whole, Unsupported,
            "'{}' is a JPEG 2000 file, and libopenjp2.so.7 is not installed\nInstall it (Debian: "
-           "libopenjp2-7) or convert the picture.",
+           "libopenjp2-7) or convert the image.",
            name);
   check_jpeg2000_head(bytes, o, name);
   Decoder decoder(bytes);
@@ -217,8 +211,8 @@ Tensor decode_jpeg2000(std::string_view bytes, const ReadImageOptions& o, std::s
   const int64_t channels = image.components;
   TD_CHECK(channels >= 1 && channels <= 4 && image.color_space != kEYcc &&
                image.color_space != kCmyk && (image.color_space != kGray || channels <= 2),
-           Format, "'{}' has {} channels in a color space ({}) that is not read", name, channels,
-           image.color_space);
+           Format, "'{}' has {} channels in a color space ({}) that is not supported", name,
+           channels, image.color_space);
   int64_t w = 0, h = 0;
   for (int64_t k = 0; k < channels; ++k) {
     const Component& c = image.component[k];
@@ -227,7 +221,7 @@ Tensor decode_jpeg2000(std::string_view bytes, const ReadImageOptions& o, std::s
     w = std::max<int64_t>(w, c.width);
     h = std::max<int64_t>(h, c.height);
   }
-  check_picture_size(w, h, o.limit, name);
+  check_image_size(w, h, o.limit, name);
   std::vector<uint8_t> pixels(static_cast<size_t>(w * h * channels));
   for (int64_t k = 0; k < channels; ++k)
     take(image.component[k], w, h, pixels.data() + k, channels);

@@ -16,7 +16,7 @@ struct Bytes {
   std::string_view bytes, name;
   /// A big-endian number of `n` bytes.
   int64_t number(size_t at, size_t n) const {
-    TD_CHECK(at <= bytes.size() && n <= bytes.size() - at, Format, "'{}' is cut off", name);
+    TD_CHECK(at <= bytes.size() && n <= bytes.size() - at, Format, "'{}' is truncated", name);
     uint64_t v = 0;
     for (size_t i = 0; i < n; ++i) v = v << 8 | static_cast<unsigned char>(bytes[at + i]);
     TD_CHECK(v <= uint64_t{1} << 62, Format, "'{}' is damaged: it says {}", name, v);
@@ -24,7 +24,7 @@ struct Bytes {
   }
 };
 
-/// Of a JP2 file the contents of its first box of code.
+/// The codestream: in a JP2 file, the contents of the first codestream box.
 std::string_view codestream_of(const Bytes& file) {
   if (file.bytes.starts_with(kStart)) return file.bytes;
   for (size_t at = 0;;) {
@@ -39,14 +39,15 @@ std::string_view codestream_of(const Bytes& file) {
       size = left;
     }
     TD_CHECK(size >= head, Format, "'{}' is damaged: a box has {} bytes", file.name, size);
-    TD_CHECK(size <= left, Format, "'{}' is cut: a box of {} bytes has {}", file.name, size, left);
+    TD_CHECK(size <= left, Format, "'{}' is truncated: a box of {} bytes has {}", file.name, size,
+             left);
     if (code)
       return file.bytes.substr(at + static_cast<size_t>(head), static_cast<size_t>(size - head));
     at += static_cast<size_t>(size);
   }
 }
 
-/// The picture, its tiles, and by how much each component is thinned out.
+/// The image, its tiles, and by how much each component is subsampled.
 struct Sizes {
   struct Axis {
     int64_t size, tiles;
@@ -65,7 +66,7 @@ Sizes sizes_of(const Bytes& code) {
   };
   Sizes s{axis(8), axis(12), {}};
   const int64_t components = code.number(40, 2);
-  TD_CHECK(components >= 1 && components <= 4, Format, "'{}' has {} components, 1 to 4 were wanted",
+  TD_CHECK(components >= 1 && components <= 4, Format, "'{}' has {} components, expected 1 to 4",
            code.name, components);
   for (size_t k = 0; k < static_cast<size_t>(components); ++k) {
     s.steps.emplace_back(code.number(43 + 3 * k, 1), code.number(44 + 3 * k, 1));
@@ -90,7 +91,7 @@ bool is_known(int64_t marker) {
   return false;
 }
 
-/// The precincts of a coding style. Each has a packet, and each packet has a byte.
+/// The precincts of a coding style. Each has a packet, and each packet takes at least a byte.
 void check_precincts(const Bytes& code, size_t at, bool of_one, const Sizes& s) {
   const size_t style = at + (of_one ? 5 : 4), levels_at = of_one ? at + 6 : at + 9;
   if ((code.number(style, 1) & 1) == 0) return;  // one precinct per resolution
@@ -112,7 +113,7 @@ void check_precincts(const Bytes& code, size_t at, bool of_one, const Sizes& s) 
            code.name, least, size);
 }
 
-/// The markers from `at` on, up to one that ends a head; gives where that one is.
+/// Walks the markers starting at `at`, up to one that ends a header; returns where that one is.
 size_t walk_head(const Bytes& code, size_t at, const Sizes& s) {
   for (;;) {
     const int64_t marker = code.number(at, 2);
@@ -128,7 +129,7 @@ size_t walk_head(const Bytes& code, size_t at, const Sizes& s) {
   }
 }
 
-/// The heads of the picture and of all tiles.
+/// The headers of the image and of all tiles.
 void walk_code(const Bytes& code, const Sizes& s) {
   size_t at = walk_head(code, 2, s);
   while (code.number(at, 2) == kTilePart) {
@@ -136,7 +137,7 @@ void walk_code(const Bytes& code, const Sizes& s) {
     const size_t data = walk_head(code, at + 12, s);
     TD_CHECK(code.number(data, 2) == kData, Format, "'{}' is damaged: a tile has no data",
              code.name);
-    if (size == 0) return;  // to the end
+    if (size == 0) return;  // extends to the end
     TD_CHECK(static_cast<size_t>(size) >= data + 2 - at, Format,
              "'{}' is damaged: a tile has {} bytes", code.name, size);
     at += static_cast<size_t>(size);
@@ -154,18 +155,18 @@ bool is_jpeg2000(std::string_view bytes) {
 void check_jpeg2000_head(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
   const Bytes code{codestream_of({bytes, name}), name};
   TD_CHECK(code.bytes.starts_with(kStart), Format,
-           "'{}' is damaged: its code does not begin as it should", name);
+           "'{}' is damaged: its codestream does not begin as it should", name);
   const Sizes s = sizes_of(code);
-  check_picture_size(s.x.size, s.y.size, o.limit, name);
+  check_image_size(s.x.size, s.y.size, o.limit, name);
   check_decoded_bytes(bytes, s.x.size * s.y.size, static_cast<int64_t>(s.steps.size()) * 4, name);
-  constexpr int64_t kTileHead = 14;  // bytes that every tile has
+  constexpr int64_t kTileHead = 14;  // bytes in every tile header
   const auto size = static_cast<int64_t>(code.bytes.size());
   TD_CHECK(s.y.tiles <= size / kTileHead / s.x.tiles, Format,
            "'{}' claims {} x {} tiles, more than its {} bytes hold", name, s.x.tiles, s.y.tiles,
            size);
   std::string_view rest = code.bytes;
   while (!rest.empty() && rest.back() == '\0') rest.remove_suffix(1);
-  TD_CHECK(rest.ends_with("\xff\xd9"), Format, "'{}' is cut: the end of its code is not there",
+  TD_CHECK(rest.ends_with("\xff\xd9"), Format, "'{}' is truncated: its codestream has no end",
            name);
   walk_code(code, s);
 }

@@ -11,7 +11,7 @@
 
 namespace tandem::io {
 
-/// Builds a Json from nlohmann's events; the first rule broken ends the parse and is kept.
+/// Builds a Json from nlohmann's events; the first violated rule ends the parse and is recorded.
 struct JsonBuilder {
   using Base = nlohmann::json;
   explicit JsonBuilder(JsonLimits limits) : limits(limits) {}
@@ -32,7 +32,8 @@ struct JsonBuilder {
     error = std::move(why);
     return false;
   }
-  /// Where the next value goes; the vector that holds an open level does not grow before it closes.
+  /// Where the next value goes; the vector that holds an open level does not grow before it is
+  /// closed.
   Json* place(Json v) {
     if (open.empty()) {
       root = std::move(v);
@@ -79,7 +80,7 @@ struct JsonBuilder {
   bool end_array() { return leave(); }
   bool key(std::string& k) {
     if (!open.back().keys.insert(k).second)
-      return refuse(fmt::format("the key {} comes twice", quote_json(k)));
+      return refuse(fmt::format("the key {} appears twice", quote_json(k)));
     key_text = std::move(k);
     return true;
   }
@@ -126,8 +127,8 @@ Json parse_json(std::string_view text, std::string_view what, JsonLimits limits)
   const bool done = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   if (done) return std::move(builder.root);
   if (builder.error_byte > 0)
-    TD_FAIL(Format, "{}: no valid JSON at byte {}: {}", what, builder.error_byte, builder.error);
-  TD_FAIL(Format, "{}: this JSON is refused: {}", what, builder.error);
+    TD_FAIL(Format, "{}: invalid JSON at byte {}: {}", what, builder.error_byte, builder.error);
+  TD_FAIL(Format, "{}: this JSON is rejected: {}", what, builder.error);
 }
 
 bool is_utf8(std::string_view s) {
@@ -142,7 +143,7 @@ bool is_utf8(std::string_view s) {
     if (more < 0 || i + static_cast<size_t>(more) >= s.size()) return false;
     for (int k = 1; k <= more; ++k) {
       const unsigned char d = static_cast<unsigned char>(s[i + static_cast<size_t>(k)]);
-      // The second byte's range also shuts out long forms, surrogates and what passes U+10FFFF.
+      // The second byte's range also excludes overlong forms, surrogates and values past U+10FFFF.
       const unsigned char lo = k > 1 ? 0x80 : c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80;
       const unsigned char hi = k > 1 ? 0xBF : c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : 0xBF;
       if (d < lo || d > hi) return false;

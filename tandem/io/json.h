@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON values, read with limits and written. The parser itself is nlohmann's, hidden in json.cpp.
-// Objects keep their order; a key that comes twice is an error.
+// JSON values, parsed with limits, and written. The parser itself is nlohmann's, hidden in
+// json.cpp. Objects keep their order; a duplicate key is an error.
 #pragma once
 
 #include <concepts>
@@ -38,19 +38,19 @@ class TD_API Json {
   Json(Object v);
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
-  // The value if it is of that kind, else nullptr.
+  // The value if it has that kind, else nullptr.
   const bool* as_bool() const { return std::get_if<bool>(&value_); }
   const int64_t* as_int() const { return std::get_if<int64_t>(&value_); }
   const double* as_double() const { return std::get_if<double>(&value_); }
   const std::string* as_string() const { return std::get_if<std::string>(&value_); }
   const Array* as_array() const { return std::get_if<Array>(&value_); }
   const Object* as_object() const { return std::get_if<Object>(&value_); }
-  /// The member of an object, or nullptr (also when this is no object).
+  /// The member of an object, or nullptr (also when this is not an object).
   const Json* find(std::string_view key) const;
   /// "null", "bool", "integer", "number", "string", "array", "object".
   const char* kind() const;
 
-  /// As text; `indent` < 0 is one line. Numbers read back to the same bits; NaN and infinities
+  /// As text; with `indent` < 0 on one line. Numbers read back to the same bits; NaN and infinities
   /// become null.
   std::string dump(int indent = -1) const;
 
@@ -65,14 +65,14 @@ class TD_API Json {
 
 struct JsonLimits {
   int depth = 64;
-  size_t values = size_t{1} << 22;  ///< numbers, texts, arrays ... in all
+  size_t values = size_t{1} << 22;  ///< numbers, strings, arrays ... in total
 };
 
-/// Parse a whole text. Throws Format: `what` (a file's name), the byte and the reason.
+/// Parse a complete text. Throws Format with `what` (a file's name), the byte and the reason.
 TD_API Json parse_json(std::string_view text, std::string_view what = "JSON",
                        JsonLimits limits = {});
 
-/// `text` as a JSON string with its quotes; bytes that are no UTF-8 become U+FFFD.
+/// `text` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
 TD_API std::string quote_json(std::string_view text);
 
 /// True when `text` is well-formed UTF-8.

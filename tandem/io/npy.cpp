@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of an .npy file is the text of a Python dict; it is parsed by a small reader of its
-// own that knows texts, numbers, True, False, tuples and nothing else.
+// The header of an .npy file is a Python dict in text form; a small reader parses it, which knows
+// only strings, numbers, True, False and tuples.
 #include "tandem/io/npy.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arrays are read as little-endian");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kMostHeader = 1 << 16;  // names of records could need more; those are refused
+constexpr size_t kMostHeader = 1 << 16;  // names of records could need more; those are rejected
 constexpr size_t kAlign = 64;
 
 struct Name {
@@ -30,7 +30,7 @@ constexpr Name kNames[] = {{DType::f64, "f8"}, {DType::f32, "f4"}, {DType::f16, 
                            {DType::i64, "i8"}, {DType::i32, "i4"}, {DType::i16, "i2"},
                            {DType::i8, "i1"},  {DType::u8, "u1"},  {DType::b8, "b1"}};
 
-/// Of a file or of a member of one; throws Format errors that name it.
+/// A file or a member of one; throws Format errors that name it.
 class Place {
  public:
   explicit Place(std::string text) : text_(std::move(text)) {}
@@ -63,7 +63,7 @@ class HeaderReader {
       const std::string key = text("a key");
       expect(':');
       auto once = [&](bool& seen) {
-        if (seen) place_.fail("the header names {} twice", quote_json(key));
+        if (seen) place_.fail("the header has {} twice", quote_json(key));
         seen = true;
       };
       if (key == "descr") {
@@ -84,7 +84,7 @@ class HeaderReader {
       }
     }
     skip();
-    if (at_ != s_.size()) place_.fail("the header goes on after its dict");
+    if (at_ != s_.size()) place_.fail("the header continues after its dict");
     if (!descr || !order || !shape)
       place_.fail("the header has no {}", !descr ? "descr" : !order ? "fortran_order" : "shape");
     count(h);
@@ -103,17 +103,18 @@ class HeaderReader {
   }
   void expect(char c) {
     if (!take(c))
-      place_.fail("the header wants '{}' at its byte {}, {}", c, at_,
-                  at_ == s_.size() ? "and ends" : "there is " + quote_json(s_.substr(at_, 1)));
+      place_.fail(
+          "expected '{}' at byte {} of the header, {}", c, at_,
+          at_ == s_.size() ? "but it ends => there" : "there is " + quote_json(s_.substr(at_, 1)));
   }
   std::string text(const char* what) {
     skip();
     if (at_ == s_.size() || (s_[at_] != '\'' && s_[at_] != '"'))
-      place_.fail("the header wants {} in quotes at its byte {}", what, at_);
+      place_.fail("expected {} in quotes at byte {} of the header", what, at_);
     const size_t end = s_.find(s_[at_], at_ + 1);
-    if (end == std::string_view::npos) place_.fail("a quote in the header does not end");
+    if (end == std::string_view::npos) place_.fail("a quote in the header is never closed");
     std::string v(s_.substr(at_ + 1, end - at_ - 1));
-    if (v.find('\\') != std::string::npos) place_.fail("the header has escapes in a text");
+    if (v.find('\\') != std::string::npos) place_.fail("the header has escapes in a string");
     at_ = end + 1;
     return v;
   }
@@ -126,7 +127,7 @@ class HeaderReader {
         return v;
       }
     }
-    place_.fail("the header wants True or False at its byte {}", at_);
+    place_.fail("expected True or False at byte {} of the header", at_);
   }
   void read_dtype(Header& h) {
     skip();
@@ -146,7 +147,8 @@ class HeaderReader {
         return;
       }
     if (name == "O")
-      place_.fail("the array holds Python objects, which are not read: that would run their code");
+      place_.fail(
+          "the array holds Python objects, which are not loaded: that would run their code");
     place_.fail(
         "the element type {} is not supported\nTypes are f8 f4 f2 i8 i4 i2 i1 u1 b1: convert "
         "with astype() before saving.",
@@ -161,9 +163,10 @@ class HeaderReader {
       bool wide = false;
       for (; at_ < s_.size() && s_[at_] >= '0' && s_[at_] <= '9'; ++at_)
         wide |= __builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, s_[at_] - '0', &n);
-      if (at_ == first) place_.fail("the header has a size that is no number, at its byte {}", at_);
+      if (at_ == first)
+        place_.fail("the header has a size that is not a number, at its byte {}", at_);
       if (at_ < s_.size() && s_[at_] == 'L') ++at_;  // as Python 2 wrote them
-      // Dims below 2^62 only: what lies beyond could not be told from other Dims.
+      // Dims below 2^62 only: larger values could not be told from other Dims.
       if (wide || n >= int64_t{1} << 62)
         place_.fail("the header has the size {}", s_.substr(first, at_ - first));
       if (h.shape.rank() == kMaxRank)
@@ -192,29 +195,29 @@ class HeaderReader {
   size_t at_ = 0;
 };
 
-/// The header that begins `all`; `at` receives where the data begins.
+/// The header at the start of `all`; `at` receives where the data begins.
 Header parse_header(std::string_view all, const Place& place, uint64_t& at) {
   if (all.starts_with("PK\x03\x04"))
     place.fail("this is a zip file, not an .npy file\nRead it with load_npz().");
   if (all.size() < 10 || !all.starts_with(kMagic))
-    place.fail("this is no .npy file: it does not begin with \\x93NUMPY");
+    place.fail("this is not an .npy file: it does not begin with \\x93NUMPY");
   const int major = static_cast<unsigned char>(all[6]), minor = static_cast<unsigned char>(all[7]);
   if (major < 1 || major > 3 || minor != 0)
     place.fail("the .npy file is of version {}.{}, versions 1.0 to 3.0 can be read", major, minor);
   uint32_t length = 0;
   const size_t width = major == 1 ? 2 : 4;
-  if (all.size() < 8 + width) place.fail("the file is cut inside its header");
+  if (all.size() < 8 + width) place.fail("the file is truncated inside its header");
   std::memcpy(&length, all.data() + 8, width);
   if (length > kMostHeader)
-    place.fail("the header is said to have {} bytes, at most {} are read", length, kMostHeader);
+    place.fail("the header claims to have {} bytes, the limit is {}", length, kMostHeader);
   at = 8 + width + length;
-  if (at > all.size()) place.fail("the file is cut: its header has {} bytes", length);
+  if (at > all.size()) place.fail("the file is truncated: its header has {} bytes", length);
   return HeaderReader(all.substr(8 + width, length), place).run();
 }
 
 void check_size(const Header& h, uint64_t there, const Place& place) {
   if (h.bytes > there)
-    place.fail("the file is cut: {} elements of shape {} need {} bytes, {} are there",
+    place.fail("the file is truncated: {} elements of shape {} need {} bytes, {} are there",
                to_string(h.dtype), h.shape.to_string(), h.bytes, there);
   if (h.bytes < there)
     place.fail("there are {} bytes after the data of shape {}", there - h.bytes,
@@ -226,7 +229,7 @@ void check_bools(const unsigned char* data, uint64_t n, const Place& place) {
     if (data[i] > 1) place.fail("the array is bool, but element {} is the byte {}", i, data[i]);
 }
 
-/// `flat` [n] seen as the header says.
+/// `flat` [n] as a tensor with the header's shape and order.
 Tensor shaped(Ref<detail::TensorImpl> flat, const Header& h) {
   Strides s = contiguous_strides(h.shape);
   if (h.fortran && h.bytes > 0) {
@@ -273,7 +276,7 @@ Tensor mapped(const Ref<MappedFile>& file, std::string_view all, const Place& pl
       Shape(h.bytes / size_of(h.dtype)), h.dtype, const_cast<unsigned char*>(data),
       /*writable=*/false,
       [](detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); }, owner.get()));
-  (void)owner.release();  // now the storage's
+  (void)owner.release();  // now owned by the storage
   return shaped(std::move(flat), h);
 }
 
@@ -309,8 +312,6 @@ std::string make_header(const Tensor& x, const std::string& name) {
   TD_CHECK(x.defined(), Value, "{}: the tensor was never given a value", name);
   TD_CHECK(!x.is_symbolic(), Unsupported, "{}: this is a value inside a trace\nSave outside it.",
            name);
-  TD_CHECK(x.device().kind == DeviceKind::cpu, Unsupported, "{}: the tensor is on {}\nCopy it.",
-           name, to_string(x.device()));
   const Name* known = std::find_if(std::begin(kNames), std::end(kNames),
                                    [&](const Name& n) { return n.dtype == x.dtype(); });
   TD_CHECK(known != std::end(kNames), DType,
@@ -322,7 +323,7 @@ std::string make_header(const Tensor& x, const std::string& name) {
   if (x.dim() == 1) shape.pop_back();
   std::string dict = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
                                  size_of(x.dtype()) == 1 ? '|' : '<', known->text, shape);
-  // Room to write a longer first size in place, and padding that is never empty: NumPy's bytes.
+  // Padding that is never empty, and room to write a longer first size in place: NumPy's bytes.
   if (x.dim() > 0) dict.append(21 - std::to_string(x.size(0)).size(), ' ');
   dict.append(kAlign - (kMagic.size() + 4 + dict.size() + 1) % kAlign, ' ');
   dict += '\n';
@@ -332,11 +333,12 @@ std::string make_header(const Tensor& x, const std::string& name) {
   return head + dict;
 }
 
-/// The elements in row-major order: the tensor's own bytes, or `copy` filled with them.
+/// The elements in row-major order: the tensor's own bytes, or `copy`, filled with them.
 std::string_view bytes_of(const Tensor& x, std::string& copy) {
   const size_t bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
   detail::check_has_bytes(*x.impl(), "save");
-  if (x.is_contiguous()) return {static_cast<const char*>(x.impl()->data), bytes};
+  if (x.is_contiguous() && is_host(x.device()))
+    return {static_cast<const char*>(x.impl()->data), bytes};
   copy.resize(bytes);
   detail::copy_row_major(*x.impl(), copy.data(), x.dtype());
   return copy;
@@ -364,10 +366,10 @@ StateDict load_npz(const FilePath& path) {
   StateDict arrays;
   for (const ZipMember& m : zip.members()) {
     const Place place(fmt::format("'{}': {}", path.str(), quote_json(m.name)));
-    if (!m.name.ends_with(".npy")) place.fail("this member is no .npy file");
+    if (!m.name.ends_with(".npy")) place.fail("this member is not an .npy file");
     if (!is_utf8(m.name)) place.fail("the name is not UTF-8");
     const std::string name = m.name.substr(0, m.name.size() - 4);
-    if (arrays.contains(name)) place.fail("the name comes twice");
+    if (arrays.contains(name)) place.fail("the name appears twice");
     arrays[name] = m.deflated ? inflated(zip, m, place) : mapped(zip.file(), zip.stored(m), place);
   }
   return arrays;

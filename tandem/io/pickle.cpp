@@ -24,8 +24,8 @@ struct Refused {
   unsigned char code;
   const char* name;
 };
-/// Opcodes that exist and are not read here: those of old text protocols, of references to objects
-/// elsewhere, and of classes.
+/// Opcodes that exist but are not supported: those of old text protocols, of references to external
+/// objects, and of classes.
 constexpr Refused kRefused[] = {
     {'I', "INT"},          {'L', "LONG"},
     {'S', "STRING"},       {'V', "UNICODE"},
@@ -80,7 +80,7 @@ class PickleReader {
 
   std::string_view take(size_t n) {
     if (n > data_.size() - at_)
-      fail("it is cut: {} bytes are wanted, {} are left", n, data_.size() - at_);
+      fail("it is truncated: {} bytes are needed, {} are left", n, data_.size() - at_);
     const std::string_view piece = data_.substr(at_, n);
     at_ += n;
     return piece;
@@ -93,7 +93,7 @@ class PickleReader {
   }
   std::string_view line() {
     const size_t end = data_.substr(at_, 4096).find('\n');
-    if (end == std::string_view::npos) fail("a name does not end");
+    if (end == std::string_view::npos) fail("a name is never terminated");
     const std::string_view s = data_.substr(at_, end);
     at_ += end + 1;
     return s;
@@ -116,7 +116,7 @@ class PickleReader {
     if (stack_.size() <= floor()) fail("its stack is empty");
     return stack_.back();
   }
-  /// What stands after the last mark; the mark goes.
+  /// Pops the values above the last mark, and the mark itself.
   std::vector<const PickleNode*> pop_marked() {
     if (marks_.empty()) fail("a mark is missing");
     std::vector<const PickleNode*> items(stack_.begin() + static_cast<ptrdiff_t>(marks_.back()),
@@ -127,9 +127,9 @@ class PickleReader {
   }
 
   void push_text(Kind kind, size_t bytes) {
-    if (bytes > limits_.text) fail("a text of {} bytes is beyond the limit", bytes);
+    if (bytes > limits_.text) fail("a string of {} bytes exceeds the limit", bytes);
     const std::string_view s = take(bytes);
-    if (kind == Kind::text && !is_utf8(s)) fail("a text is not UTF-8");
+    if (kind == Kind::text && !is_utf8(s)) fail("a string is not UTF-8");
     push(kind)->text = s;
   }
   void push_long(size_t bytes) {
@@ -156,7 +156,7 @@ class PickleReader {
     switch (code) {
       case 0x80: {  // PROTO
         const auto version = take_as<uint8_t>();
-        if (version < 2 || version > 5) fail("protocol {} is not read, only 2 to 5", version);
+        if (version < 2 || version > 5) fail("protocol {} is not supported, only 2 to 5", version);
         return true;
       }
       case 0x95:
@@ -263,7 +263,8 @@ class PickleReader {
   }
   void extend(Kind kind, const std::vector<const PickleNode*>& items) {
     PickleNode* to = top();
-    if (to->kind != kind) fail("items for a {} go to a {}", to_string(kind), to_string(to->kind));
+    if (to->kind != kind)
+      fail("items for a {} are added to a {}", to_string(kind), to_string(to->kind));
     if (kind == Kind::dict && items.size() % 2 != 0) fail("a key has no value");
     to->items.insert(to->items.end(), items.begin(), items.end());
   }
@@ -293,7 +294,8 @@ class PickleReader {
       case 0x93: {  // STACK_GLOBAL
         const PickleNode* name = pop();
         const PickleNode* module = pop();
-        if (name->kind != Kind::text || module->kind != Kind::text) fail("a global is no name");
+        if (name->kind != Kind::text || module->kind != Kind::text)
+          fail("a global's name is not a string");
         push_global(module->text, name->text);
         return true;
       }
@@ -308,7 +310,7 @@ class PickleReader {
         push(Kind::persistent)->items = {id};
         return true;
       }
-      case 'b': {  // BUILD: attributes of a dict, such as _metadata, are not read
+      case 'b': {  // BUILD: attributes of a dict, such as _metadata, are ignored
         const PickleNode* state = pop();
         PickleNode* to = top();
         const bool told =
@@ -325,7 +327,7 @@ class PickleReader {
   }
   void recall(uint32_t i) {
     const auto it = memo_.find(i);
-    if (it == memo_.end()) fail("it recalls value {}, which was not kept", i);
+    if (it == memo_.end()) fail("it refers to value {}, which was never stored", i);
     stack_.push_back(it->second);
     if (stack_.size() > limits_.nodes) fail("it holds more than {} values", limits_.nodes);
   }
@@ -337,7 +339,7 @@ class PickleReader {
   void push_global(std::string_view module, std::string_view name) {
     const std::string full = std::string(module) + " " + std::string(name);
     if (!find(full))
-      fail("it names {}, which is not among what such a file needs and is not run{}{}",
+      fail("it names {}, which such a file does not need and which is not run{}{}",
            quote_json(std::string(module) + "." + std::string(name)),
            limits_.advice.empty() ? "" : "\n", limits_.advice);
     push(Kind::global)->text = full;
@@ -373,10 +375,10 @@ class PickleReader {
     if (arguments.items.empty()) return;
     const PickleNode& pairs = *arguments.items[0];
     if (arguments.items.size() > 1 || (pairs.kind != Kind::list && pairs.kind != Kind::tuple))
-      fail("a dict is made of something else than pairs");
+      fail("a dict is built from items that are not pairs");
     for (const PickleNode* pair : pairs.items) {
       if ((pair->kind != Kind::list && pair->kind != Kind::tuple) || pair->items.size() != 2)
-        fail("a dict is made of something else than pairs");
+        fail("a dict is built from items that are not pairs");
       n->items.insert(n->items.end(), pair->items.begin(), pair->items.end());
     }
   }
@@ -422,8 +424,9 @@ void PickleWriter::number(double v) {
   for (int shift = 56; shift >= 0; shift -= 8) out_ += static_cast<char>(bits >> shift);
 }
 void PickleWriter::text(std::string_view v) {
-  TD_CHECK(is_utf8(v), Value, "the text {} is not UTF-8", quote_json(v));
-  TD_CHECK(v.size() <= UINT32_MAX, Value, "a text of {} bytes is too long for a pickle", v.size());
+  TD_CHECK(is_utf8(v), Value, "the string {} is not UTF-8", quote_json(v));
+  TD_CHECK(v.size() <= UINT32_MAX, Value, "a string of {} bytes is too long for a pickle",
+           v.size());
   out_ += 'X';
   put(out_, static_cast<uint32_t>(v.size()));
   out_ += v;

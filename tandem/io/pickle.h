@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's pickles, read as data: nothing is imported, nothing is called. A global must be in the
-// caller's table; calling one gives a node that says so (or a dict). Opcodes that state_dicts and
-// arrays do not need are refused by name. After Lib/pickletools.py of CPython.
+// Python pickles, read as data: nothing is imported, nothing is called. A global must be in the
+// caller's table; calling one gives a node that records the call (or a dict). Opcodes that
+// state_dicts and arrays do not need are rejected by name. After Lib/pickletools.py of CPython.
 #pragma once
 
 #include <cstdint>
@@ -23,33 +23,33 @@ struct PickleNode {
     big_integer,  // text: its bytes, little-endian, two's complement
     number,       // number
     text,         // text, UTF-8
-    bytes,        // text: bytes, or a string of Python 2
+    bytes,        // text: bytes, or a Python 2 string
     tuple,        // items
     list,         // items
     set,          // items
     dict,         // items: key, value, key, value ...
     global,       // text: "module name"
-    call,         // text: the function; items: its arguments; state, where it was told one
+    call,         // text: the function; items: its arguments; state, if one was set
     persistent,   // items: the one id
   };
   Kind kind = Kind::none;
   int64_t integer = 0;
   double number = 0;
   std::string text;
-  /// A value may stand in several places, and a list or dict inside itself: whoever walks counts.
+  /// A value may appear in several places, and a list or dict inside itself: walkers need a limit.
   std::vector<const PickleNode*> items;
   const PickleNode* state = nullptr;
 };
 /// "none", "bool", "integer", ... for messages.
 TD_API const char* to_string(PickleNode::Kind kind);
 
-/// What a pickle may name, as "module name", and what for.
+/// A global that a pickle may name, as "module name", and what it may be used for.
 struct PickleGlobal {
   enum class Use : uint8_t {
-    value,     ///< as a value only: a type
-    function,  ///< it may be called: gives a node `call`
+    value,     ///< only as a value: a type
+    function,  ///< may be called: gives a node `call`
     mapping,   ///< calling it gives a dict of its pairs
-    object,    ///< as `function`; the node keeps the state that it is told afterwards
+    object,    ///< as `function`; the node keeps the state that is set on it afterwards
     defaults,  ///< calling it with a type gives an empty dict: collections.defaultdict
   };
   std::string_view name;
@@ -58,14 +58,14 @@ struct PickleGlobal {
 
 struct PickleLimits {
   size_t nodes = size_t{1} << 21;
-  size_t text = size_t{1} << 20;  ///< bytes of one text
-  std::string_view advice = {};   ///< what to do about a name that is refused
+  size_t text = size_t{1} << 20;  ///< bytes of one string
+  std::string_view advice = {};   ///< what to do about a name that is rejected
 };
 
 class TD_API Pickle {
  public:
   const PickleNode& root() const { return *root_; }
-  /// Bytes of the pickle, its STOP included.
+  /// Bytes of the pickle, including its STOP.
   size_t bytes() const { return bytes_; }
 
  private:
@@ -76,7 +76,7 @@ class TD_API Pickle {
 };
 
 /// Read the pickle at the start of `data`. Throws Format with `what` (a file's name), the byte and
-/// the reason: cut, damaged, an opcode or a global that is not allowed, beyond a limit.
+/// the reason: truncated, damaged, an opcode or a global that is not allowed, or over a limit.
 TD_API Pickle read_pickle(std::string_view data, std::string_view what,
                           std::span<const PickleGlobal> globals, PickleLimits limits = {});
 
@@ -91,7 +91,7 @@ class TD_API PickleWriter {
   void text(std::string_view v);
   void global(std::string_view module, std::string_view name);
   void mark() { out_ += '('; }
-  void tuple() { out_ += 't'; }  ///< of what stands after the mark
+  void tuple() { out_ += 't'; }  ///< of the values above the mark
   void empty_tuple() { out_ += ')'; }
   void empty_list() { out_ += ']'; }
   void empty_dict() { out_ += '}'; }
@@ -99,7 +99,7 @@ class TD_API PickleWriter {
   void setitems() { out_ += 'u'; }
   void reduce() { out_ += 'R'; }
   void persistent() { out_ += 'Q'; }
-  /// The whole pickle.
+  /// The complete pickle.
   std::string finish() { return std::move(out_) + "."; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the items of a file begin, in bounded memory: of a long file only every 2nd, 4th, ... place
-// is kept, and a reader goes on from the nearest one before what it wants.
+// Offsets of the items of a file, in bounded memory: for a long file only every 2nd, 4th, ...
+// offset is kept, and a reader scans forward from the nearest one before the item it wants.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ namespace tandem::io {
 template <class Place>
 class Places {
  public:
-  /// At most `most` places are kept (a power of two).
+  /// Keeps at most `most` places (a power of two).
   explicit Places(size_t most = size_t{1} << 19) : most_(most) {}
-  /// The place of the next item.
+  /// Adds the place of the next item.
   void add(Place place) {
     if (size_++ % every_ != 0) return;
     kept_.push_back(std::move(place));
@@ -24,11 +24,11 @@ class Places {
     kept_.resize((kept_.size() + 1) / 2);
     every_ *= 2;
   }
-  /// Items so far.
+  /// Items added so far.
   int64_t size() const { return size_; }
-  /// Every so many-th is kept.
+  /// The distance between kept places, in items.
   int64_t every() const { return every_; }
-  /// The last place kept at or before item i, which lies i % every() items on.
+  /// The last kept place at or before item i, which lies i % every() items further on.
   const Place& before(int64_t i) const { return kept_[static_cast<size_t>(i / every_)]; }
 
  private:

@@ -8,13 +8,14 @@
 namespace tandem::io {
 
 void ProtoReader::fail(const std::string& reason) const {
-  TD_FAIL(Format, "'{}' is damaged or no such file: {} (byte {})", state_->what, reason, offset());
+  TD_FAIL(Format, "'{}' is damaged or of another kind: {} (byte {})", state_->what, reason,
+          offset());
 }
 
 uint64_t ProtoReader::varint() {
   uint64_t v = 0;
   for (int shift = 0; shift < 70; shift += 7) {
-    if (at_ == end_) fail("a number is cut off");
+    if (at_ == end_) fail("a number is truncated");
     const auto byte = static_cast<unsigned char>(*at_++);
     if (shift == 63 && byte > 1) fail("a number has more than 64 bits");
     v |= static_cast<uint64_t>(byte & 0x7F) << shift;
@@ -25,7 +26,7 @@ uint64_t ProtoReader::varint() {
 
 template <class T>
 T ProtoReader::fixed() {
-  if (static_cast<size_t>(end_ - at_) < sizeof(T)) fail("a number is cut off");
+  if (static_cast<size_t>(end_ - at_) < sizeof(T)) fail("a number is truncated");
   T v;
   std::memcpy(&v, at_, sizeof(T));
   at_ += sizeof(T);
@@ -83,7 +84,7 @@ std::string_view ProtoReader::bytes() {
 ProtoReader ProtoReader::message() {
   const std::string_view inside = bytes();
   if (depth_ + 1 > state_->limits.depth)
-    fail(fmt::format("messages lie more than {} deep in each other", state_->limits.depth));
+    fail(fmt::format("messages are nested more than {} deep", state_->limits.depth));
   return ProtoReader(*state_, begin_, inside, depth_ + 1);
 }
 
@@ -102,7 +103,7 @@ void ProtoReader::append(std::vector<float>& out) {
     return;
   }
   const std::string_view v = bytes();
-  if (v.size() % sizeof(float) != 0) fail("a list of floats is cut off");
+  if (v.size() % sizeof(float) != 0) fail("a list of floats is truncated");
   const size_t n = out.size();
   out.resize(n + v.size() / sizeof(float));
   if (!v.empty()) std::memcpy(out.data() + n, v.data(), v.size());
@@ -114,7 +115,7 @@ void ProtoReader::append(std::vector<double>& out) {
     return;
   }
   const std::string_view v = bytes();
-  if (v.size() % sizeof(double) != 0) fail("a list of doubles is cut off");
+  if (v.size() % sizeof(double) != 0) fail("a list of doubles is truncated");
   const size_t n = out.size();
   out.resize(n + v.size() / sizeof(double));
   if (!v.empty()) std::memcpy(out.data() + n, v.data(), v.size());
@@ -142,7 +143,7 @@ void ProtoReader::skip() {
   }
 }
 
-// Groups end with a key of wire type 4 and may lie in each other.
+// Groups end with a key of wire type 4 and may be nested.
 void ProtoReader::skip_group() {
   pending_ = false;
   std::vector<uint64_t> open{field_};
@@ -151,12 +152,12 @@ void ProtoReader::skip_group() {
     const uint64_t key = varint();
     const auto wire = static_cast<unsigned>(key & 7);
     if (wire == 4) {
-      if (open.back() != key >> 3) fail("a group ends that was not open");
+      if (open.back() != key >> 3) fail("a group ends that was never opened");
       open.pop_back();
     } else if (wire == 3) {
       open.push_back(key >> 3);
       if (static_cast<int>(open.size()) + depth_ > state_->limits.depth)
-        fail("groups lie too deep in each other");
+        fail("groups are nested too deep");
     } else if (wire > 5) {
       fail("a field in a group has no wire type");
     } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wire format of protocol buffers, read and written without a schema: ONNX, event files,
-// SavedModel and SentencePiece models are such messages. The reader shows the bytes it is given and
-// copies nothing; depth, fields and lengths are checked before they are believed.
+// SavedModel and SentencePiece models use it. The reader returns views of the bytes it is given and
+// copies nothing; depth, field counts and lengths are checked before they are trusted.
 // https://protobuf.dev/programming-guides/encoding
 #pragma once
 
@@ -21,23 +21,23 @@ struct ProtoLimits {
   uint64_t fields = uint64_t{1} << 27;  ///< in all messages together
 };
 
-/// The fields of one message, one after the other. Holds views into the document's bytes, which
-/// must live as long as what is read. Everything throws Format, naming the document and the byte,
-/// for bytes that are no message and for a field of another wire type than the one asked for.
+/// The fields of one message, in order. Holds views into the document's bytes, which must outlive
+/// what is read. Everything throws Format, naming the document and the byte, for bytes that are not
+/// a message and for a field whose wire type differs from the requested one.
 class TD_API ProtoReader {
  public:
-  /// Go to the next field; false at the end of the message.
+  /// Advance to the next field; false at the end of the message.
   bool next();
   uint32_t field() const { return field_; }
   ProtoType type() const { return type_; }
 
-  // ---- the value of the present field, once each
+  // ---- the value of the current field; read it once
   uint64_t unsigned_value();
   int64_t int_value() { return static_cast<int64_t>(unsigned_value()); }
   bool bool_value() { return unsigned_value() != 0; }
   float float_value();
   double double_value();
-  /// A string, bytes field or message as it stands in the file.
+  /// A string, bytes field or message as stored in the file.
   std::string_view bytes();
   std::string text() { return std::string(bytes()); }
   ProtoReader message();
@@ -47,7 +47,7 @@ class TD_API ProtoReader {
   void append(std::vector<float>& out);
   void append(std::vector<double>& out);
 
-  /// The byte of the document at which the reader stands.
+  /// The reader's position in the document, in bytes.
   size_t offset() const { return static_cast<size_t>(at_ - begin_); }
   [[noreturn]] void fail(const std::string& reason) const;
 
@@ -72,7 +72,7 @@ class TD_API ProtoReader {
   int depth_;
   uint32_t field_ = 0;
   ProtoType type_ = ProtoType::varint;
-  bool pending_ = false;  ///< the value of the present field was not taken
+  bool pending_ = false;  ///< the value of the current field was not read
 };
 
 /// A whole message in memory. `what` names it in errors. Not movable: its readers point to it.
@@ -92,7 +92,7 @@ class TD_API ProtoDocument {
   ProtoReader::State state_;
 };
 
-/// Writes one message; inner messages are written apart and added as bytes.
+/// Writes one message; inner messages are written separately and added as bytes.
 class TD_API ProtoWriter {
  public:
   void add_varint(uint32_t field, uint64_t v);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "tandem/io/json.h"
+#include "tandem/tensor/device_memory.h"
 #include "tandem/tensor/dry_memory.h"
 #include "tandem/tensor/strided.h"
 
@@ -57,16 +58,14 @@ void check_savable(const std::string& name, const Tensor& t) {
   TD_CHECK(t.defined(), Value, "save: the tensor '{}' was never given a value", name);
   TD_CHECK(!t.is_symbolic(), Unsupported, "save: '{}' is a value inside a trace\nSave outside it.",
            name);
-  TD_CHECK(t.device().kind == DeviceKind::cpu, Unsupported, "save: '{}' is on {}\nCopy it to cpu.",
-           name, to_string(t.device()));
   detail::check_has_bytes(*t.impl(), "save");
-  TD_CHECK(name != kMetadata, Value, "save: a tensor cannot be named '{}'", kMetadata);
+  TD_CHECK(name != kMetadata, Value, "save: a tensor must not be named '{}'", kMetadata);
   TD_CHECK(io::is_utf8(name), Value, "save: the name {} is not UTF-8", io::quote_json(name));
 }
 
 Layout plan(const StateDict& tensors) {
   Layout plan;
-  // dtype, data, shape, strides: what makes two handles show the same values in the same bytes.
+  // dtype, data, shape, strides: equal when two handles show the same values in the same bytes.
   std::map<std::tuple<DType, const void*, std::vector<int64_t>, std::vector<int64_t>>, size_t> seen;
   for (const StateDict::Entry& e : tensors) {
     const auto& [name, t] = e;
@@ -101,11 +100,11 @@ std::string make_header(const Layout& plan, const Metadata& metadata) {
   io::Json::Object meta;
   for (const auto& [key, value] : metadata) {
     TD_CHECK(!std::string_view(key).starts_with(kAlias), Value,
-             "save: metadata keys that begin with '{}' are taken, got '{}'", kAlias, key);
+             "save: metadata keys that begin with '{}' are reserved, got '{}'", kAlias, key);
     TD_CHECK(io::is_utf8(key) && io::is_utf8(value), Value, "save: the metadata {} is not UTF-8",
              io::quote_json(key));
     for (const auto& m : meta)
-      TD_CHECK(m.first != key, Value, "save: the metadata key '{}' comes twice", key);
+      TD_CHECK(m.first != key, Value, "save: the metadata key '{}' appears twice", key);
     meta.emplace_back(key, value);
   }
   for (const auto& [name, target] : plan.aliases)
@@ -130,7 +129,7 @@ std::string make_header(const Layout& plan, const Metadata& metadata) {
 
 // ---- reading
 
-/// What the header says of one tensor; offsets count from the start of the data.
+/// The header's entry for one tensor; offsets count from the start of the data.
 struct Record {
   const std::string* name;
   DType dtype;
@@ -170,24 +169,27 @@ class Reader {
     const std::string_view all = file_->view();
     if (all.starts_with("PK\x03\x04"))
       fail("this is a zip file (PyTorch's own format?), not safetensors");
-    if (all.size() < 8) fail("this is no safetensors file: {} bytes are too few", all.size());
+    if (all.size() < 8) fail("this is not a safetensors file: {} bytes are too few", all.size());
     uint64_t length;
     std::memcpy(&length, all.data(), 8);
     if (length > kMostHeader)
       fail(
-          "this is no safetensors file: its first 8 bytes give a header of {} bytes, the limit is "
+          "this is not a safetensors file: its first 8 bytes give a header of {} bytes, the limit "
+          "is "
           "{}",
           length, kMostHeader);
     if (length > all.size() - 8)
-      fail("the file is cut: its header has {} bytes, {} are there", length, all.size() - 8);
+      fail("the file is truncated: its header has {} bytes, {} are there", length, all.size() - 8);
     const std::string_view text = all.substr(8, length);
-    if (!text.starts_with('{')) fail("this is no safetensors file: the header is no JSON object");
+    if (!text.starts_with('{'))
+      fail("this is not a safetensors file: the header is not a JSON object");
     data_ = file_->data() + 8 + length;
     size_ = all.size() - 8 - length;
-    // Depth: root, tensor, list. A million tensors of some rank fit the number of values.
+    // Depth: root, tensor, list. A million tensors of moderate rank fit the limit on values.
     io::Json header =
         io::parse_json(text, fmt::format("'{}': header", file_->path()), {.depth = 3});
-    if (!header.as_object()) fail("this is no safetensors file: the header is no JSON object");
+    if (!header.as_object())
+      fail("this is not a safetensors file: the header is not a JSON object");
     return header;
   }
 
@@ -206,7 +208,7 @@ class Reader {
 
   Record record(const std::string& name, const io::Json& value) const {
     if (!value.as_object())
-      fail("the entry {} is {}, an object was wanted", io::quote_json(name), value.kind());
+      fail("the entry {} is {}, expected an object", io::quote_json(name), value.kind());
     Record r{&name, dtype(name, value), {}, 0, 0};
     const io::Json* shape = value.find("shape");
     if (!shape || !shape->as_array()) fail("tensor {} has no shape", io::quote_json(name));
@@ -218,7 +220,7 @@ class Reader {
     for (const io::Json& d : *shape->as_array()) {
       const int64_t* n = d.as_int();
       if (!n || *n < 0) fail("tensor {} has the size {}", io::quote_json(name), d.dump());
-      // Dims below 2^62 only: what lies beyond could not be told from other Dims.
+      // Dims below 2^62 only: larger values could not be told from other Dims.
       if (*n >= int64_t{1} << 62) fail("tensor {} has the size {}", io::quote_json(name), *n);
       r.shape.push_back(*n);
       zero |= *n == 0;
@@ -277,16 +279,16 @@ class Reader {
     Tensor t(Impl::adopt(detail::new_external(
         r.shape, r.dtype, const_cast<unsigned char*>(data), /*writable=*/false,
         [](detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); }, owner.get())));
-    owner.release();  // now the storage's
+    owner.release();  // now owned by the storage
     return t;
   }
 
   void read_metadata(const io::Json& meta, StateDict* tensors, Metadata* out) const {
-    if (!meta.as_object()) fail("{} is {}, an object was wanted", kMetadata, meta.kind());
+    if (!meta.as_object()) fail("{} is {}, expected an object", kMetadata, meta.kind());
     for (const auto& [key, value] : *meta.as_object()) {
       const std::string* text = value.as_string();
       if (!text)
-        fail("{} {} is {}, a string was wanted", kMetadata, io::quote_json(key), value.kind());
+        fail("{} {} is {}, expected a string", kMetadata, io::quote_json(key), value.kind());
       if (!std::string_view(key).starts_with(kAlias)) {
         if (out) out->emplace_back(key, *text);
         continue;
@@ -296,7 +298,7 @@ class Reader {
       if (!target)
         fail("{} is an alias of {}, which is not there", io::quote_json(name),
              io::quote_json(*text));
-      if (tensors->contains(name)) fail("{} is a tensor and an alias", io::quote_json(name));
+      if (tensors->contains(name)) fail("{} is both a tensor and an alias", io::quote_json(name));
       const Tensor shared = *target;  // the next line may move what `target` points to
       (*tensors)[name] = shared;
     }
@@ -318,7 +320,7 @@ void save(const StateDict& tensors, const FilePath& path, const Metadata& metada
   file.write(header);
   for (const size_t i : layout.order) {
     const Layout::Item& item = layout.items[i];
-    const Tensor& t = item.entry->second;
+    const Tensor t = detail::host_value(item.entry->second);
     if (t.is_contiguous()) {
       file.write(t.impl()->data, item.end - item.begin);
     } else {

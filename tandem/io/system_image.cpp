@@ -21,16 +21,16 @@ Tensor image_of_pixels(const Pixels& p, ImageMode mode) {
     return out;
   }
   for (int64_t k = 0; k < c; ++k) {
-    const bool repeats = !colored && mode == ImageMode::rgb;  // gray in all three
+    const bool repeats = !colored && mode == ImageMode::rgb;  // gray in all three channels
     const uint8_t* from = p.data + p.at[repeats ? 0 : static_cast<size_t>(k)];
     for (int64_t i = 0; i < n; ++i) to[k * n + i] = from[i * p.stride];
   }
   return out;
 }
 
-void check_picture_size(int64_t width, int64_t height, int64_t limit, std::string_view name) {
+void check_image_size(int64_t width, int64_t height, int64_t limit, std::string_view name) {
   TD_CHECK(width > 0 && height > 0 && width <= limit / height, Format,
-           "'{}' is a picture of {} x {}, at most {} pixels are allowed", name, width, height,
+           "'{}' is an image of {} x {}, at most {} pixels are allowed", name, width, height,
            limit);
 }
 

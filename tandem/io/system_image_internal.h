@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures through libraries of the system that are opened when the first such picture is met:
-// programs that never meet one need no such library. One file each: webp.cpp, tiff.cpp,
-// jpeg2000.cpp; here what they share.
+// Images through system libraries, which are opened when the first such image is read: programs
+// that never read one do not need them. One file each: webp.cpp, tiff.cpp, jpeg2000.cpp; this file
+// has the shared parts.
 #pragma once
 
 #include <array>
@@ -10,22 +10,22 @@
 
 namespace tandem::io {
 
-/// True for the first bytes of such a file.
+/// True if the bytes start such a file.
 bool is_webp(std::string_view bytes);
 bool is_tiff(std::string_view bytes);
 bool is_jpeg2000(std::string_view bytes);
 
 /// u8 [c, h, w]. Throws Format; Unsupported where libwebp.so.7 is not installed.
 Tensor decode_webp(std::string_view bytes, const ReadImageOptions& options, std::string_view name);
-/// The first page, turned as its orientation says, samples of other sizes brought to 8 bits.
-/// Throws Format; Unsupported where libtiff.so.6 is not installed.
+/// The first page, rotated as its orientation tag says, samples of other widths converted to 8
+/// bits. Throws Format; Unsupported where libtiff.so.6 is not installed.
 Tensor decode_tiff(std::string_view bytes, const ReadImageOptions& options, std::string_view name);
 /// JP2 files and bare codestreams. Throws Format; Unsupported where libopenjp2.so.7 is not
 /// installed.
 Tensor decode_jpeg2000(std::string_view bytes, const ReadImageOptions& options,
                        std::string_view name);
 
-/// Decoded pixels, one after the other.
+/// Decoded pixels in memory.
 struct Pixels {
   const uint8_t* data;
   int64_t width, height;
@@ -33,15 +33,15 @@ struct Pixels {
   int64_t stride;                              ///< bytes from pixel to pixel
   std::array<uint8_t, 4> at = {{0, 1, 2, 3}};  ///< where each channel lies in a pixel
 };
-/// What `mode` wants of them, as u8 [c, h, w].
+/// The pixels converted to `mode`, as u8 [c, h, w].
 Tensor image_of_pixels(const Pixels& pixels, ImageMode mode);
 
 /// Throws Format for a size of 0 and for more pixels than are allowed.
-void check_picture_size(int64_t width, int64_t height, int64_t limit, std::string_view name);
-/// What a file of so many bytes may make us reserve: 16,384 times as much (an empty picture packs
-/// well), and 64 MiB.
+void check_image_size(int64_t width, int64_t height, int64_t limit, std::string_view name);
+/// The most memory that a file of so many bytes may reserve: 16,384 times as much (an empty image
+/// compresses well), and 64 MiB.
 int64_t most_decoded_bytes(std::string_view bytes);
-/// Throws Format where `pixels` of so many bytes are more than that.
+/// Throws Format where `pixels` of so many bytes each exceed that.
 void check_decoded_bytes(std::string_view bytes, int64_t pixels, int64_t pixel_bytes,
                          std::string_view name);
 

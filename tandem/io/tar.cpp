@@ -74,20 +74,20 @@ TarFile::TarFile(const FilePath& path, TarFileOptions options) : file_(make_ref<
 void TarFile::read_heads() {
   const std::string_view all = file_->view();
   TD_CHECK(!all.starts_with("\x1f\x8b"), Format,
-           "'{}' is compressed\nUnpack it with gunzip: entries are read where they lie.",
-           this->path());
+           "'{}' is compressed\nUnpack it with gunzip: entries are read in place.", this->path());
   std::string long_name;
   std::optional<uint64_t> long_size;
   for (uint64_t at = 0; at < all.size();) {
-    TD_CHECK(all.size() - at >= kBlock, Format, "'{}' is cut at byte {}", this->path(), at);
+    TD_CHECK(all.size() - at >= kBlock, Format, "'{}' is truncated at byte {}", this->path(), at);
     const std::string_view head = all.substr(at, kBlock);
     passed_mapped(head.data(), kBlock);
     if (std::all_of(head.begin(), head.end(), [](char c) { return c == 0; })) break;
     TD_CHECK(sum_is_right(head), Format,
-             "'{}': the head at byte {} is damaged, or this is no tar archive", this->path(), at);
+             "'{}': the header at byte {} is damaged, or this is not a tar archive", this->path(),
+             at);
     const auto size = long_size ? long_size : number_at(head, 124, 12);
     TD_CHECK(size && *size <= all.size() - at - kBlock, Format,
-             "'{}': the entry at byte {} is cut or its size is damaged", this->path(), at);
+             "'{}': the entry at byte {} is truncated or its size is damaged", this->path(), at);
     const std::string_view bytes = all.substr(at + kBlock, *size);
     at += std::min(kBlock + (*size + kBlock - 1) / kBlock * kBlock, all.size() - at);
     const char type = head[156];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tar archives, read where they lie: ustar with the long names of GNU and POSIX (pax). Other
-// entries than files are passed over.
+// Tar archives, read in place: ustar with the long names of GNU and POSIX (pax). Entries other than
+// files are skipped.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace tandem::io {
 
 struct TarFileOptions {
-  /// Take the entries before a damaged head or a cut end, and say so in damage(); else it throws.
+  /// Keep the entries before a damaged header or cut end, reporting it in damage(); else throw.
   bool keep_whole = false;
 };
 
@@ -20,14 +20,14 @@ class TD_API TarFile {
  public:
   struct Entry {
     std::string name;
-    std::string_view bytes;  ///< they live as long as the archive
+    std::string_view bytes;  ///< valid as long as the archive lives
   };
-  /// Maps the archive and reads its heads. Throws Io; Format naming file and byte for a wrong
-  /// checksum, a size that does not fit, an end in the middle of an entry; for a compressed one.
+  /// Maps the archive and reads its headers. Throws Io; Format naming file and byte for a wrong
+  /// checksum, an impossible size or an entry that is truncated; and for a compressed archive.
   explicit TarFile(const FilePath& path, TarFileOptions options = {});
   const std::vector<Entry>& entries() const { return entries_; }
   const std::string& path() const { return file_->path(); }
-  /// Why the archive's end could not be read; empty when all of it is whole.
+  /// Why the end of the archive could not be read; empty when it is intact.
   const std::string& damage() const { return damage_; }
 
  private:

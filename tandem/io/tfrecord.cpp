@@ -35,7 +35,7 @@ TFFeature read_feature(ProtoReader feature) {
   while (feature.next()) {
     const uint32_t kind = feature.field();
     if (kind < 1 || kind > 3) continue;
-    // The last of a oneof's fields counts.
+    // The last field of a oneof wins.
     out = TFFeature{};
     out.kind = static_cast<TFFeature::Kind>(kind);
     ProtoReader list = feature.message();
@@ -70,15 +70,15 @@ TFRecordFile::TFRecordFile(const FilePath& path, TFRecordFileOptions options)
     const uint64_t left = all.size() - at;
     uint64_t length = 0;
     if (left < kHead + kFoot) {
-      damage_ = fmt::format("record {} is cut: {} bytes are left", size(), left);
+      damage_ = fmt::format("record {} is truncated: {} bytes are left", size(), left);
     } else {
       length = number_at<uint64_t>(all, at);
       if (masked(all.substr(at, 8)) != number_at<uint32_t>(all, at + 8))
-        damage_ =
-            fmt::format("the length of record {} is damaged, or this is no TFRecord file", size());
+        damage_ = fmt::format("the length of record {} is damaged, or this is not a TFRecord file",
+                              size());
       else if (length > left - kHead - kFoot)
-        damage_ = fmt::format("record {} is cut: {} bytes are wanted, {} are left", size(), length,
-                              left - kHead - kFoot);
+        damage_ = fmt::format("record {} is truncated: {} bytes are needed, {} are left", size(),
+                              length, left - kHead - kFoot);
     }
     TD_CHECK(damage_.empty() || options.keep_whole, Format, "'{}': {}", this->path(), damage_);
     if (!damage_.empty()) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TFRecord: records with their lengths and masked CRC-32C sums, as TensorFlow writes them (event
-// files are such files too), and tf.train.Example, the message that most of them hold.
+// TFRecord: records with their lengths and masked CRC-32C checksums, as TensorFlow writes them
+// (event files use this format too), and tf.train.Example, the message that most of them hold.
 // https://www.tensorflow.org/tutorials/load_data/tfrecord
 #pragma once
 
@@ -14,25 +14,25 @@
 
 namespace tandem::io {
 
-/// `bytes` with its length and sums: what stands in the file for one record.
+/// `bytes` with its length and checksums: the bytes of one record in a file.
 TD_API std::string tfrecord(std::string_view bytes);
 
 struct TFRecordFileOptions {
-  /// Take the records before a damaged length or a cut end, and say so in damage(); else it throws.
+  /// Keep the records before a damaged length or cut end, reporting it in damage(); else throw.
   bool keep_whole = false;
 };
 
-/// The records of a file that is mapped, not read: it holds constant memory. Lengths are checked
-/// (with their sums) when it is opened, a record's sum when it is asked for.
+/// The records of a file, which is mapped: this takes constant memory. Lengths (with their
+/// checksums) are verified when it is opened, a record's checksum when the record is read.
 class TD_API TFRecordFile {
  public:
-  /// Throws Io; Format naming file and record for a damaged length or a cut end.
+  /// Throws Io; Format naming file and record for a damaged length or a truncated end.
   explicit TFRecordFile(const FilePath& path, TFRecordFileOptions options = {});
   int64_t size() const { return places_.size(); }
-  /// The bytes of record i; they live as long as this. Throws Index; Format for a wrong sum.
+  /// The bytes of record i, valid while this lives. Throws Index; Format for a wrong checksum.
   std::string_view record(int64_t i) const;
   const std::string& path() const { return file_->path(); }
-  /// Why the file's end could not be read; empty when all of it is whole.
+  /// Why the end of the file could not be read; empty when it is intact.
   const std::string& damage() const { return damage_; }
 
  private:
@@ -41,7 +41,7 @@ class TD_API TFRecordFile {
   std::string damage_;
 };
 
-/// One feature of an example: a list of one kind.
+/// One feature of an example: a list of values of one kind.
 struct TFFeature {
   enum class Kind : uint8_t { none, bytes, floats, ints };
   Kind kind = Kind::none;
@@ -51,9 +51,9 @@ struct TFFeature {
 };
 using TFExample = std::map<std::string, TFFeature, std::less<>>;
 
-/// A tf.train.Example. `name` stands in messages. Throws Format.
+/// Parse a tf.train.Example. `name` is used in messages. Throws Format.
 TD_API TFExample parse_tf_example(std::string_view bytes, const std::string& name = "example");
-/// Its bytes again.
+/// The example as bytes.
 TD_API std::string write_tf_example(const TFExample& example);
 
 }  // namespace tandem::io

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions and their types are those of tiffio.h of libtiff 4.5 and later (libtiff.so.6). What
 // crosses is pointers to its own, hidden, structs and plain integers: no layout is shared.
-#include <dlfcn.h>
-
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -10,13 +8,14 @@
 #include <memory>
 
 #include "tandem/base/error.h"
+#include "tandem/io/shared_library_internal.h"
 #include "tandem/io/system_image_internal.h"
 
 namespace tandem::io {
 namespace {
 
-struct Tiff;         // libtiff's own
-struct OpenOptions;  // libtiff's own
+struct Tiff;         // opaque, owned by libtiff
+struct OpenOptions;  // opaque, owned by libtiff
 using Report = int (*)(Tiff*, void*, const char*, const char*, va_list);
 using Transfer = int64_t (*)(void*, void*, int64_t);
 using Seek = uint64_t (*)(void*, uint64_t, int);
@@ -41,26 +40,20 @@ struct Library {
   int (*read)(Tiff*, uint32_t, uint32_t, uint32_t*, int, int) = nullptr;
   bool whole = false;
   Library() {
-    void* handle = ::dlopen("libtiff.so.6", RTLD_NOW | RTLD_LOCAL);
-    if (!handle) return;
-    whole = true;
-    find(handle, "TIFFOpenOptionsAlloc", new_options);
-    find(handle, "TIFFOpenOptionsFree", free_options);
-    find(handle, "TIFFOpenOptionsSetMaxSingleMemAlloc", set_most_memory);
-    find(handle, "TIFFOpenOptionsSetErrorHandlerExtR", on_error);
-    find(handle, "TIFFOpenOptionsSetWarningHandlerExtR", on_warning);
-    find(handle, "TIFFClientOpenExt", open);
-    find(handle, "TIFFClose", close);
-    find(handle, "TIFFGetField", get);
-    find(handle, "TIFFGetFieldDefaulted", get_or_default);
-    find(handle, "TIFFSetField", set);
-    find(handle, "TIFFRGBAImageOK", readable);
-    find(handle, "TIFFReadRGBAImageOriented", read);
-  }
-  template <class F>
-  void find(void* handle, const char* name, F& to) {
-    to = reinterpret_cast<F>(::dlsym(handle, name));
-    whole = whole && to;
+    SharedLibrary file("libtiff.so.6");
+    file.find("TIFFOpenOptionsAlloc", new_options);
+    file.find("TIFFOpenOptionsFree", free_options);
+    file.find("TIFFOpenOptionsSetMaxSingleMemAlloc", set_most_memory);
+    file.find("TIFFOpenOptionsSetErrorHandlerExtR", on_error);
+    file.find("TIFFOpenOptionsSetWarningHandlerExtR", on_warning);
+    file.find("TIFFClientOpenExt", open);
+    file.find("TIFFClose", close);
+    file.find("TIFFGetField", get);
+    file.find("TIFFGetFieldDefaulted", get_or_default);
+    file.find("TIFFSetField", set);
+    file.find("TIFFRGBAImageOK", readable);
+    file.find("TIFFReadRGBAImageOriented", read);
+    whole = file.whole();
   }
 };
 
@@ -69,7 +62,7 @@ const Library& library() {
   return found;
 }
 
-// ---- the file in memory; called by C: nothing may be thrown here
+// ---- the file in memory; callbacks from C: nothing may be thrown here
 
 struct Source {
   std::string_view bytes;
@@ -116,22 +109,22 @@ enum Tag : uint32_t {
   kExtraSamples = 338,
   kSampleFormat = 339,
 };
-constexpr uint16_t kAlpha = 1, kAlphaApart = 2;  // multiplied into the colors, or not
+constexpr uint16_t kAlpha = 1, kAlphaApart = 2;  // premultiplied alpha, or not
 
 uint16_t small(Tiff* file, Tag tag, uint16_t otherwise) {
   uint16_t v = otherwise;
   return library().get_or_default(file, tag, &v) == 1 ? v : otherwise;
 }
 
-/// Those that libtiff's authors keep up: none, CCITT, LZW, JPEG, deflate, packbits, LZMA, ZSTD,
-/// WebP.
+/// Compressions that libtiff's authors maintain: none, CCITT, LZW, JPEG, deflate, packbits, LZMA,
+/// ZSTD, WebP.
 bool is_common(uint16_t compression) {
   for (const uint16_t c : {1, 2, 3, 4, 5, 7, 8, 32773, 32946, 34925, 50000, 50001})
     if (compression == c) return true;
   return false;
 }
 
-/// What a raster of RGBA holds of the file's own channels.
+/// Which channels of an RGBA raster the file itself has.
 struct Channels {
   int64_t count = 3;
   std::array<uint8_t, 4> at = {{0, 1, 2, 3}};
@@ -146,7 +139,7 @@ Channels channels_of(Tiff* file, uint16_t bits, uint16_t samples) {
   if (gray && alpha && samples == 2 && bits == 8) return {2, {{0, 3, 0, 0}}};
   if (gray) return {1, {}};
   if (small(file, kPhotometric, 2) != 2 || !alpha) return {};
-  // libtiff would multiply it into the colors; they are wanted as they are.
+  // libtiff would premultiply the colors; they are wanted as stored.
   if (kind == kAlphaApart) library().set(file, kExtraSamples, 1, &kAlpha);
   return {4};
 }
@@ -158,11 +151,11 @@ using Raster = std::unique_ptr<uint32_t[], Free>;
 /// Zeros that take no memory until they are written to.
 Raster new_raster(int64_t pixels, std::string_view name) {
   Raster r(static_cast<uint32_t*>(std::calloc(static_cast<size_t>(pixels), 4)));
-  TD_CHECK(r, Memory, "no memory for the {} pixels of '{}'", pixels, name);
+  TD_CHECK(r, Memory, "out of memory for the {} pixels of '{}'", pixels, name);
   return r;
 }
 
-/// The picture as it is to be seen; width and height change places where it lies on its side.
+/// The image in viewing orientation; width and height are swapped where it lies on its side.
 Raster upright(Raster from, int64_t& w, int64_t& h, uint16_t orientation, std::string_view name) {
   if (orientation <= 1 || orientation > 8) return from;
   const bool lies = orientation >= 5;
@@ -183,7 +176,7 @@ Raster upright(Raster from, int64_t& w, int64_t& h, uint16_t orientation, std::s
   return to;
 }
 
-/// An open file and what it reads from.
+/// An open file and its input.
 struct File {
   Source source;
   Tiff* tiff = nullptr;
@@ -194,7 +187,7 @@ struct File {
     lib.on_error(options, keep_error, &source);
     lib.on_warning(options, drop_warning, nullptr);
     lib.set_most_memory(options, most_decoded_bytes(bytes));
-    tiff = lib.open("picture", "rm", &source, read_bytes, write_nothing, seek_to, close_nothing,
+    tiff = lib.open("image", "rm", &source, read_bytes, write_nothing, seek_to, close_nothing,
                     size_of, nullptr, nullptr, options);
     lib.free_options(options);
   }
@@ -217,31 +210,30 @@ Tensor decode_tiff(std::string_view bytes, const ReadImageOptions& o, std::strin
   const Library& lib = library();
   TD_CHECK(lib.whole, Unsupported,
            "'{}' is a TIFF file, and libtiff.so.6 is not installed\nInstall it (Debian: libtiff6) "
-           "or convert the picture.",
+           "or convert the image.",
            name);
   File file(bytes);
   TD_CHECK(file.tiff, Format, "'{}' is damaged: {}", name, file.source.error);
   uint32_t wide = 0, high = 0;
   TD_CHECK(lib.get(file.tiff, kWidth, &wide) == 1 && lib.get(file.tiff, kHeight, &high) == 1,
-           Format, "'{}' is damaged: it does not say its size", name);
+           Format, "'{}' is damaged: its size is missing", name);
   int64_t w = wide, h = high;
-  check_picture_size(w, h, o.limit, name);
+  check_image_size(w, h, o.limit, name);
   const uint16_t bits = small(file.tiff, kBits, 1), samples = small(file.tiff, kSamples, 1);
   const uint16_t format = small(file.tiff, kSampleFormat, 1);
   TD_CHECK(samples >= 1 && samples <= 8 && bits <= 16 && (format == 1 || format == 4), Format,
-           "'{}' cannot be a picture of 8 bits: it has {} samples of {} bits{}", name, samples,
-           bits,
+           "'{}' cannot be an image of 8 bits: it has {} samples of {} bits{}", name, samples, bits,
            format == 3   ? ", floating"
            : format == 2 ? ", signed"
                          : "");
   const uint16_t compression = small(file.tiff, kCompression, 1);
-  TD_CHECK(is_common(compression), Format, "'{}' is compressed in a way ({}) that is not read",
+  TD_CHECK(is_common(compression), Format, "'{}' has a compression ({}) that is not supported",
            name, compression);
   char reason[1024] = "";
   TD_CHECK(lib.readable(file.tiff, reason) == 1, Format, "'{}' cannot be read: {}", name, reason);
   check_decoded_bytes(bytes, w * h, (samples * bits + 7) / 8, name);
   const Channels channels = channels_of(file.tiff, bits, samples);
-  // Asked for in its own orientation libtiff turns nothing; it knows only half of the turns.
+  // Asked for the image's own orientation, libtiff rotates nothing; it supports only half of them.
   const uint16_t orientation = small(file.tiff, kOrientation, 1);
   Raster raster = new_raster(w * h, name);
   const bool went = lib.read(file.tiff, wide, high, raster.get(), orientation, 1) == 1;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions and their types are those of webp/decode.h of libwebp 1.x, whose names and
 // arguments are stable in libwebp.so.7.
-#include <dlfcn.h>
-
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/io/shared_library_internal.h"
 #include "tandem/io/system_image_internal.h"
 
 namespace tandem::io {
@@ -15,24 +14,20 @@ struct Features {
   int width, height, has_alpha, has_animation, format;
   uint32_t pad[5];
 };
-constexpr int kDecoderAbi = 0x0200;  // its upper byte must fit
+constexpr int kDecoderAbi = 0x0200;  // its upper byte must match
 
 struct Library {
   int (*features)(const uint8_t*, size_t, Features*, int) = nullptr;
   uint8_t* (*rgb)(const uint8_t*, size_t, uint8_t*, size_t, int) = nullptr;
   uint8_t* (*rgba)(const uint8_t*, size_t, uint8_t*, size_t, int) = nullptr;
+  bool whole = false;
   Library() {
-    void* handle = ::dlopen("libwebp.so.7", RTLD_NOW | RTLD_LOCAL);
-    if (!handle) return;
-    find(handle, "WebPGetFeaturesInternal", features);
-    find(handle, "WebPDecodeRGBInto", rgb);
-    find(handle, "WebPDecodeRGBAInto", rgba);
+    SharedLibrary file("libwebp.so.7");
+    file.find("WebPGetFeaturesInternal", features);
+    file.find("WebPDecodeRGBInto", rgb);
+    file.find("WebPDecodeRGBAInto", rgba);
+    whole = file.whole();
   }
-  template <class F>
-  static void find(void* handle, const char* name, F& to) {
-    to = reinterpret_cast<F>(::dlsym(handle, name));
-  }
-  bool whole() const { return features && rgb && rgba; }
 };
 
 const Library& library() {
@@ -48,23 +43,23 @@ bool is_webp(std::string_view bytes) {
 
 Tensor decode_webp(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
   const Library& webp = library();
-  TD_CHECK(webp.whole(), Unsupported,
+  TD_CHECK(webp.whole, Unsupported,
            "'{}' is a WebP file, and libwebp.so.7 is not installed\nInstall it (Debian: libwebp7) "
-           "or convert the picture.",
+           "or convert the image.",
            name);
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
   Features f{};
   TD_CHECK(webp.features(data, bytes.size(), &f, kDecoderAbi) == 0, Format, "'{}' is damaged",
            name);
-  TD_CHECK(!f.has_animation, Unsupported, "'{}' is an animation\nTake its pictures apart first.",
+  TD_CHECK(!f.has_animation, Unsupported, "'{}' is an animation\nSplit it into images first.",
            name);
   const int64_t w = f.width, h = f.height;
-  check_picture_size(w, h, o.limit, name);
+  check_image_size(w, h, o.limit, name);
   const int64_t stored = o.mode == ImageMode::unchanged && f.has_alpha ? 4 : 3;
   std::vector<uint8_t> rows(static_cast<size_t>(w * h * stored));
   const auto decode = stored == 4 ? webp.rgba : webp.rgb;
   TD_CHECK(decode(data, bytes.size(), rows.data(), rows.size(), static_cast<int>(w * stored)),
-           Format, "'{}' is damaged or cut", name);
+           Format, "'{}' is damaged or truncated", name);
   return image_of_pixels(
       {.data = rows.data(), .width = w, .height = h, .channels = stored, .stride = stored}, o.mode);
 }

@@ -17,7 +17,7 @@ struct Builder {
   size_t nodes = 0;
 
   Yaml build(const YAML::Node& n, int depth) {
-    // An alias is expanded where it stands: a bomb of aliases meets these limits.
+    // An alias is expanded where it is used, so a bomb of aliases hits these limits.
     TD_CHECK(++nodes <= 100000 && depth < 64, Format, "{}: too many values, or too deep", what);
     Yaml y;
     y.line = n.Mark().line + 1;
@@ -31,10 +31,10 @@ struct Builder {
     } else if (n.IsMap()) {
       y.kind = Yaml::Kind::map;
       for (const auto& member : n) {
-        TD_CHECK(member.first.IsScalar(), Format, "{} line {}: a key wants to be a text", what,
+        TD_CHECK(member.first.IsScalar(), Format, "{} line {}: a key must be a string", what,
                  member.first.Mark().line + 1);
         const std::string key = member.first.Scalar();
-        TD_CHECK(!y.find(key), Format, "{} line {}: the key '{}' comes twice", what,
+        TD_CHECK(!y.find(key), Format, "{} line {}: the key '{}' appears twice", what,
                  member.first.Mark().line + 1, key);
         y.keys.push_back(key);
         y.items.push_back(build(member.second, depth + 1));
@@ -141,7 +141,7 @@ Yaml parse_yaml(std::string_view text, std::string_view what) {
 }
 
 namespace {
-// What was given on the command line stands on no line of the file.
+// A value from the command line has no line in the file.
 void forget_lines(Yaml& y) {
   y.line = 0;
   for (Yaml& item : y.items) forget_lines(item);
@@ -153,9 +153,9 @@ void set_yaml(Yaml& root, std::string_view path, std::string_view value) {
   for (std::string_view rest = path;;) {
     const size_t dot = rest.find('.');
     const std::string key(rest.substr(0, dot));
-    TD_CHECK(!key.empty(), Value, "'{}' is no path such as optim.lr", path);
+    TD_CHECK(!key.empty(), Value, "'{}' is not a path such as optim.lr", path);
     TD_CHECK(at->kind == Yaml::Kind::map || at->kind == Yaml::Kind::null, Value,
-             "'{}': what '{}' belongs to is no map", path, key);
+             "'{}': the parent of '{}' is not a map", path, key);
     at->kind = Yaml::Kind::map;
     auto* next = const_cast<Yaml*>(at->find(key));
     if (!next) {

@@ -24,7 +24,7 @@ constexpr uint32_t k32 = 0xFFFFFFFF;
 constexpr uint16_t k16 = 0xFFFF;
 constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
 constexpr size_t kAlign = 64;
-constexpr uint64_t kRatio = 1032;  // the most that deflate can shrink
+constexpr uint64_t kRatio = 1032;  // deflate's best ratio
 
 template <class T>
 T get(std::string_view s, size_t at) {
@@ -52,16 +52,17 @@ uint32_t crc_of(uint32_t crc, const char* data, size_t bytes) {
   return crc;
 }
 
-/// Where the end record lies: the last place from which its comment reaches the end of the file.
+/// Offset of the end record: the last position from which its comment reaches the end of the file.
 size_t find_end(const MappedFile& file) {
   const std::string_view all = file.view();
-  if (all.size() < kEndBytes) fail(file, "this is no zip file: {} bytes are too few", all.size());
+  if (all.size() < kEndBytes)
+    fail(file, "this is not a zip file: {} bytes are too few", all.size());
   const size_t last = all.size() - kEndBytes;
   for (size_t i = 0; i <= std::min<size_t>(last, k16); ++i) {
     const size_t at = last - i;
     if (get<uint32_t>(all, at) == kEnd && get<uint16_t>(all, at + 20) == i) return at;
   }
-  fail(file, "this is no zip file, or it is cut: its end record is missing");
+  fail(file, "this is not a zip file, or it is truncated: its end record is missing");
 }
 
 }  // namespace
@@ -85,10 +86,11 @@ ZipReader::ZipReader(const FilePath& path) : file_(make_ref<MappedFile>(path)) {
     at = get<uint64_t>(all, end64 + 48);
     limit = end64;
   }
-  if (disks != 0) fail(*file_, "the zip file is one part of several, which is not supported");
+  if (disks != 0)
+    fail(*file_, "the zip file is part of a multi-part archive, which is not supported");
   if (at > limit || bytes > limit - at)
-    fail(*file_, "the zip file is damaged: its directory is said to be {} bytes at byte {} of {}",
-         bytes, at, all.size());
+    fail(*file_, "the zip file is damaged: its directory claims {} bytes at byte {} of {}", bytes,
+         at, all.size());
   read_directory(at, bytes, count);
   check_overlap();
 }
@@ -98,11 +100,13 @@ void ZipReader::read_directory(uint64_t at, uint64_t bytes, uint64_t count) {
   size_t i = 0;
   while (i < directory.size()) {
     if (directory.size() - i < kCentralBytes || get<uint32_t>(directory, i) != kCentral)
-      fail(*file_, "the zip file is damaged: entry {} of its directory is none", members_.size());
+      fail(*file_, "the zip file is damaged: entry {} of its directory is invalid",
+           members_.size());
     const size_t size = kCentralBytes + get<uint16_t>(directory, i + 28) +
                         get<uint16_t>(directory, i + 30) + get<uint16_t>(directory, i + 32);
     if (size > directory.size() - i)
-      fail(*file_, "the zip file is damaged: entry {} of its directory is cut", members_.size());
+      fail(*file_, "the zip file is damaged: entry {} of its directory is truncated",
+           members_.size());
     read_member(directory.substr(i, size), at);
     i += size;
   }
@@ -119,14 +123,15 @@ void ZipReader::read_member(std::string_view e, uint64_t limit) {
   if (get<uint16_t>(e, 8) & 1) fail(*file_, "the member {} is encrypted", quoted);
   const uint16_t method = get<uint16_t>(e, 10);
   if (method != 0 && method != 8)
-    fail(*file_, "the member {} is packed by method {}, only stored and deflated ones can be read",
+    fail(*file_,
+         "the member {} is compressed by method {}, only stored and deflated ones can be read",
          quoted, method);
   m.deflated = method == 8;
   m.crc = get<uint32_t>(e, 16);
   m.packed = get<uint32_t>(e, 20);
   m.size = get<uint32_t>(e, 24);
   m.header = get<uint32_t>(e, 42);
-  // Zip64: the extra field holds, in this order, what did not fit 32 bits.
+  // Zip64: the extra field holds, in this order, the values that did not fit 32 bits.
   std::string_view more = e.substr(kCentralBytes + name, extra);
   while (more.size() >= 4) {
     const size_t n = get<uint16_t>(more, 2);
@@ -143,21 +148,21 @@ void ZipReader::read_member(std::string_view e, uint64_t limit) {
   const std::string_view all = file_->view();
   if (m.header > limit || limit - m.header < kLocalBytes || get<uint32_t>(all, m.header) != kLocal)
     fail(*file_, "the zip file is damaged: the member {} is not at byte {}", quoted, m.header);
-  // The local header has a name and an extra field of its own, of other lengths.
+  // The local header has its own name and extra field, whose lengths may differ.
   m.data = m.header + kLocalBytes + get<uint16_t>(all, m.header + 26) +
            get<uint16_t>(all, m.header + 28);
   if (m.data > limit || m.packed > limit - m.data)
-    fail(*file_, "the member {} is cut: {} bytes at byte {} of {}", quoted, m.packed, m.data,
+    fail(*file_, "the member {} is truncated: {} bytes at byte {} of {}", quoted, m.packed, m.data,
          all.size());
   if (all.substr(m.header + kLocalBytes, get<uint16_t>(all, m.header + 26)) != m.name)
-    fail(*file_, "the zip file is damaged: the member {} has another name in its own header",
+    fail(*file_, "the zip file is damaged: the member {} has a different name in its own header",
          quoted);
   if (m.deflated ? m.size / kRatio > m.packed + 64 : m.size != m.packed)
     fail(*file_, "the member {} cannot hold {} bytes in {}", quoted, m.size, m.packed);
   members_.push_back(std::move(m));
 }
 
-/// No byte of the file belongs to two members: else a small file could hold any amount of data.
+/// No byte of the file may belong to two members: else a small file could hold any amount of data.
 void ZipReader::check_overlap() const {
   std::vector<const ZipMember*> sorted;
   for (const ZipMember& m : members_) sorted.push_back(&m);
@@ -190,7 +195,7 @@ ZipStream::ZipStream(const ZipReader& zip, const ZipMember& member)
     : state_(new State{*zip.file(), member}) {
   if (member.deflated)
     TD_CHECK(inflateInit2(&state_->z, -MAX_WBITS) == Z_OK, Memory,
-             "there is no memory to read zip data");
+             "out of memory reading zip data");
 }
 ZipStream::~ZipStream() {
   if (state_->member.deflated) inflateEnd(&state_->z);
@@ -207,7 +212,7 @@ size_t ZipStream::read(void* to, size_t bytes) {
     std::memcpy(out, in.data() + s.given, want);
     done = want;
   }
-  // One byte of room beyond the content tells whether the stream ends where it should.
+  // One byte of room past the content tells whether the stream ends where it should.
   char beyond;
   while (m.deflated && !s.over && (done < want || s.given + done == m.size)) {
     const bool full = done == want;
@@ -224,7 +229,7 @@ size_t ZipStream::read(void* to, size_t bytes) {
       fail(s.file, "the member {} holds more than its {} bytes", quote_json(m.name), m.size);
     if (!full) done += got;
     s.over = code == Z_STREAM_END;
-    TD_CHECK(code != Z_MEM_ERROR, Memory, "there is no memory to read zip data");
+    TD_CHECK(code != Z_MEM_ERROR, Memory, "out of memory reading zip data");
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
       fail(s.file, "the member {} is damaged ({})", quote_json(m.name),
            s.z.msg ? s.z.msg : "unexpected data");
@@ -245,7 +250,7 @@ namespace {
 std::string deflate_all(const ZipPieces& content) {
   z_stream z{};
   TD_CHECK(deflateInit2(&z, 6, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK, Memory,
-           "there is no memory to write zip data");
+           "out of memory writing zip data");
   std::string out;
   std::vector<char> buffer(size_t{64} << 10);
   auto run = [&](std::string_view piece, int flush) {
@@ -268,10 +273,10 @@ std::string deflate_all(const ZipPieces& content) {
   return out;
 }
 
-/// What local headers and directory entries have in common.
+/// The fields that local headers and directory entries share.
 void put_common(std::string& s, const ZipMember& m, bool wide) {
   const bool ascii = std::all_of(m.name.begin(), m.name.end(), [](char c) { return c >= 0; });
-  put<uint16_t>(s, wide ? 45 : 20);       // version that is needed
+  put<uint16_t>(s, wide ? 45 : 20);       // version needed to extract
   put<uint16_t>(s, ascii ? 0 : 1 << 11);  // the name is UTF-8
   put<uint16_t>(s, m.deflated ? 8 : 0);
   put<uint16_t>(s, 0);  // time and date: 1 January 1980, 00:00
@@ -333,7 +338,7 @@ void ZipWriter::commit() {
     const bool wide = !extra.empty();
     std::string e;
     put<uint32_t>(e, kCentral);
-    put<uint16_t>(e, wide ? 45 : 20);  // version that wrote it
+    put<uint16_t>(e, wide ? 45 : 20);  // version made by
     put_common(e, m, wide);
     put<uint16_t>(e, static_cast<uint16_t>(wide ? extra.size() + 4 : 0));
     put<uint16_t>(e, 0);  // comment, disk, attributes

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zip archives, as far as .npz and files like it need them: members stored or deflated, Zip64, no
+// Zip archives, as far as .npz and similar files need them: members stored or deflated, Zip64, no
 // encryption, one disk. ZipReader maps the file and checks every offset, size and checksum before
-// it gives a byte; ZipWriter writes through an AtomicFile. After APPNOTE 6.3.10 of PKWARE.
+// it returns a byte; ZipWriter writes through an AtomicFile. After APPNOTE 6.3.10 of PKWARE.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@ struct ZipMember {
   std::string name;
   bool deflated = false;
   uint32_t crc = 0;
-  uint64_t packed = 0, size = 0;  ///< bytes in the file, and of the content
-  uint64_t header = 0;            ///< where its local header begins
-  uint64_t data = 0;              ///< where its packed bytes begin
+  uint64_t packed = 0, size = 0;  ///< compressed size in the file, and size of the content
+  uint64_t header = 0;            ///< offset of its local header
+  uint64_t data = 0;              ///< offset of its compressed bytes
 };
 
 /// The members of a zip file, in the order of its directory. Throws Io or Format.
@@ -26,7 +26,7 @@ class ZipReader {
  public:
   explicit ZipReader(const FilePath& path);
   const std::vector<ZipMember>& members() const { return members_; }
-  /// The content of a stored member, in the mapped file; its checksum was verified.
+  /// The content of a stored member, in the mapped file; its checksum has been verified.
   std::string_view stored(const ZipMember& m) const;
   const Ref<MappedFile>& file() const { return file_; }
 
@@ -39,8 +39,8 @@ class ZipReader {
   std::vector<ZipMember> members_;
 };
 
-/// Gives the content of one member from front to back. Throws Format where the data is damaged,
-/// ends early or has another checksum (seen at the end).
+/// Reads the content of one member from front to back. Throws Format where the data is damaged,
+/// ends early or has a wrong checksum (detected at the end).
 class ZipStream {
  public:
   ZipStream(const ZipReader& zip, const ZipMember& member);
@@ -55,17 +55,17 @@ class ZipStream {
   std::unique_ptr<State> state_;
 };
 
-/// A piece of a member's content. The whole content is given at once, since its size and checksum
-/// stand before it.
+/// Pieces of a member's content. The whole content is passed at once, since its size and checksum
+/// precede it.
 using ZipPieces = std::vector<std::string_view>;
 
 class ZipWriter {
  public:
   explicit ZipWriter(const FilePath& path) : file_(path) {}
-  /// Add a member. The content of a stored one begins at a multiple of 64 bytes plus `lead` bytes
-  /// before it, so that what follows the lead can be mapped. The same content gives the same bytes.
+  /// Add a member. The content of a stored one begins `lead` bytes before a multiple of 64, so that
+  /// what follows the lead can be mapped. Equal content gives equal bytes.
   void add(const std::string& name, const ZipPieces& content, bool deflate, size_t lead = 0);
-  /// Write the directory and put the file in its place.
+  /// Write the directory and move the file into place.
   void commit();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the families of convolutional nets share: convolution + norm + activation, squeeze and
-// excitation, rounding of widths, and setting initial values by the rank of a weight.
+// Building blocks of the convolutional nets: convolution + norm + activation, squeeze and
+// excitation, rounding of widths, and initial values by the rank of a weight.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace tandem::models {
 
-/// Of conv_norm. Padding keeps the size at stride 1.
+/// Options of conv_norm. Padding keeps the size at stride 1.
 struct ConvNorm {
   int64_t kernel = 3, stride = 1, groups = 1, dilation = 1;
   nn::BatchNormOptions norm = {};
@@ -18,8 +18,8 @@ struct ConvNorm {
 nn::Sequential conv_norm(int64_t in, int64_t out, const ConvNorm& o,
                          std::optional<nn::AnyModule> activation = {});
 
-/// x times a factor per channel that two 1x1 convolutions make of the channel means (Hu et al.
-/// 2018). `smooth`: SiLU and sigmoid between and after them, else ReLU and hardsigmoid.
+/// Scales x by a factor per channel, computed from the channel means by two 1x1 convolutions (Hu et
+/// al. 2018). `smooth`: SiLU and sigmoid as their activations, else ReLU and hardsigmoid.
 class SqueezeExcitation : public nn::Module {
  public:
   SqueezeExcitation(int64_t channels, int64_t squeeze, bool smooth);
@@ -31,9 +31,9 @@ class SqueezeExcitation : public nn::Module {
 /// The multiple of `divisor` nearest to v, at least `divisor` and at least 0.9 v.
 int64_t make_divisible(double v, int64_t divisor = 8);
 
-/// A rule for the values of one weight; nullptr keeps what the layer has drawn.
+/// A rule for the initial values of one weight; nullptr keeps those drawn by the layer.
 using WeightInit = Tensor (*)(const Shape& shape);
-/// Set every weight of rank 4 by `conv` and of rank 2 by `linear`, and the biases beside them to 0.
+/// Initialise every weight of rank 4 by `conv` and of rank 2 by `linear`, and their biases with 0.
 /// Norms keep 1 and 0.
 void init_weights(nn::Module& m, WeightInit conv, WeightInit linear);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GCN and GAT: the two-layer nets of Kipf and Welling (2017) and Velickovic et al. (2018) for the
-// classes of nodes.
+// GCN and GAT: the two-layer node classifiers of Kipf and Welling (2017) and Velickovic et al.
+// (2018).
 #pragma once
 
 #include "tandem/nn/nn.h"
@@ -12,6 +12,14 @@ struct GCNOptions {
   int64_t features = 1433, classes = 7;
   int64_t hidden = 16;
   double dropout = 0.5;
+
+  /// All but features and classes, which the data says.
+  template <class V>
+  void fields(V& v) {
+    v("hidden", hidden, {.doc = "width of the hidden layer", .at_least = 1});
+    v("dropout", dropout,
+      {.doc = "share of values that training drops", .at_least = 0, .below = 1});
+  }
 };
 
 /// x [n, features], edge_index [2, e] -> logits [n, classes]; 23,063 parameters for Cora.
@@ -24,8 +32,8 @@ struct GCN : nn::Module {
     x = relu(conv1(drop(std::move(x)), edge_index));
     return conv2(drop(std::move(x)), std::move(edge_index));
   }
-  Tensor operator()(Tensor x, Tensor edge_index, Where where = Where::here()) {
-    return scoped(where, [&] { return forward(std::move(x), std::move(edge_index)); });
+  Tensor operator()(Tensor x, Tensor edge_index, SourceLocation loc = SourceLocation::here()) {
+    return scoped(loc, [&] { return forward(std::move(x), std::move(edge_index)); });
   }
   nn::GCNConv conv1, conv2;
   nn::Dropout drop;
@@ -33,9 +41,18 @@ struct GCN : nn::Module {
 
 struct GATOptions {
   int64_t features = 1433, classes = 7;
-  int64_t hidden = 8;  ///< of each head
+  int64_t hidden = 8;
   int64_t heads = 8;
-  double dropout = 0.6;  ///< of features and of attention
+  double dropout = 0.6;
+
+  /// All but features and classes, which the data says.
+  template <class V>
+  void fields(V& v) {
+    v("hidden", hidden, {.doc = "width of each head", .at_least = 1});
+    v("heads", heads, {.doc = "heads of attention", .at_least = 1});
+    v("dropout", dropout,
+      {.doc = "share of features and of attention that training drops", .at_least = 0, .below = 1});
+  }
 };
 
 /// x [n, features], edge_index [2, e] -> logits [n, classes]; 92,373 parameters for Cora.
@@ -50,8 +67,8 @@ struct GAT : nn::Module {
     x = elu(conv1(drop(std::move(x)), edge_index));
     return conv2(drop(std::move(x)), std::move(edge_index));
   }
-  Tensor operator()(Tensor x, Tensor edge_index, Where where = Where::here()) {
-    return scoped(where, [&] { return forward(std::move(x), std::move(edge_index)); });
+  Tensor operator()(Tensor x, Tensor edge_index, SourceLocation loc = SourceLocation::here()) {
+    return scoped(loc, [&] { return forward(std::move(x), std::move(edge_index)); });
   }
   nn::GATConv conv1, conv2;
   nn::Dropout drop;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading config.json: every error is Format and names the file and the key.
+// Reads config.json: every error is Format and names the file and the key.
 #include "tandem/models/model_config.h"
 
 #include <cmath>
@@ -16,14 +16,14 @@ ModelConfig ModelConfig::from_json(std::string_view text, std::string_view what)
   ModelConfig c;
   c.what_ = what;
   c.json_ = io::parse_json(text, what, {.depth = 32, .values = size_t{1} << 20});
-  if (!c.json_.as_object()) c.fail("is to be an object");
+  if (!c.json_.as_object()) c.fail("must be an object");
   c.model_type_ = c.text("model_type", "");
   if (c.model_type_.empty()) c.fail("has no 'model_type'");
   if (const io::Json* a = c.find("architectures")) {
-    if (!a->as_array()) c.fail("'architectures' is to be an array");
+    if (!a->as_array()) c.fail("'architectures' must be an array");
     if (!a->as_array()->empty()) {
       const io::Json& first = a->as_array()->front();
-      if (!first.as_string()) c.fail("'architectures' is to hold names");
+      if (!first.as_string()) c.fail("'architectures' must contain names");
       c.architecture_ = *first.as_string();
     }
   }
@@ -43,9 +43,9 @@ int64_t ModelConfig::integer(std::string_view key, int64_t otherwise, int64_t lo
                              int64_t high) const {
   const io::Json* v = find(key);
   if (!v) return otherwise;
-  if (!v->as_int()) fail(fmt::format("'{}' is to be an integer, is {}", key, v->kind()));
+  if (!v->as_int()) fail(fmt::format("'{}' must be an integer, is {}", key, v->kind()));
   if (*v->as_int() < low || *v->as_int() > high)
-    fail(fmt::format("'{}' is to lie in [{}, {}], is {}", key, low, high, *v->as_int()));
+    fail(fmt::format("'{}' must lie in [{}, {}], is {}", key, low, high, *v->as_int()));
   return *v->as_int();
 }
 double ModelConfig::number(std::string_view key, double otherwise) const {
@@ -53,19 +53,19 @@ double ModelConfig::number(std::string_view key, double otherwise) const {
   if (!v) return otherwise;
   if (v->as_int()) return static_cast<double>(*v->as_int());
   if (!v->as_double() || !std::isfinite(*v->as_double()))
-    fail(fmt::format("'{}' is to be a number, is {}", key, v->kind()));
+    fail(fmt::format("'{}' must be a number, is {}", key, v->kind()));
   return *v->as_double();
 }
 bool ModelConfig::flag(std::string_view key, bool otherwise) const {
   const io::Json* v = find(key);
   if (!v) return otherwise;
-  if (!v->as_bool()) fail(fmt::format("'{}' is to be true or false, is {}", key, v->kind()));
+  if (!v->as_bool()) fail(fmt::format("'{}' must be true or false, is {}", key, v->kind()));
   return *v->as_bool();
 }
 std::string ModelConfig::text(std::string_view key, std::string_view otherwise) const {
   const io::Json* v = find(key);
   if (!v) return std::string(otherwise);
-  if (!v->as_string()) fail(fmt::format("'{}' is to be a string, is {}", key, v->kind()));
+  if (!v->as_string()) fail(fmt::format("'{}' must be a string, is {}", key, v->kind()));
   return *v->as_string();
 }
 int64_t ModelConfig::first_integer(std::string_view key, int64_t otherwise) const {
@@ -74,14 +74,14 @@ int64_t ModelConfig::first_integer(std::string_view key, int64_t otherwise) cons
   const io::Json::Array& a = *v->as_array();
   for (const io::Json& x : a)
     if (!x.as_int() || *x.as_int() != *a[0].as_int() || *x.as_int() < 1 || *x.as_int() > 1 << 16)
-      fail(fmt::format("'{}' is to be a size, or equal sizes", key));
+      fail(fmt::format("'{}' must be a size, or several equal sizes", key));
   if (a.empty()) fail(fmt::format("'{}' is empty", key));
   return *a[0].as_int();
 }
 const io::Json* ModelConfig::object(std::string_view key) const {
   const io::Json* v = find(key);
   if (!v) return nullptr;
-  if (!v->as_object()) fail(fmt::format("'{}' is to be an object, is {}", key, v->kind()));
+  if (!v->as_object()) fail(fmt::format("'{}' must be an object, is {}", key, v->kind()));
   return v;
 }
 int64_t ModelConfig::num_labels() const {
@@ -95,7 +95,7 @@ std::vector<int64_t> ModelConfig::tokens(std::string_view key) const {
   const io::Json* v = find(key);
   if (!v) return out;
   const auto take = [&](const io::Json& x) {
-    if (!x.as_int()) fail(fmt::format("'{}' is to be a token's number or several", key));
+    if (!x.as_int()) fail(fmt::format("'{}' must be a token id or several", key));
     if (*x.as_int() >= 0) out.push_back(*x.as_int());
   };
   if (v->as_array())

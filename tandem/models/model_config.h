@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json of a Hugging Face folder: typed values with bounds. Each family reads its own names,
-// with the defaults of that family.
+// config.json of a Hugging Face folder: typed values with bounds. Each family reads its own keys,
+// with its own defaults.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tandem::models {
 
 class TD_API ModelConfig {
  public:
-  /// Throws Io, or Format for what is no object with "model_type".
+  /// Throws Io, or Format if the file is not an object with "model_type".
   static ModelConfig from_file(const FilePath& path);
   static ModelConfig from_json(std::string_view text, std::string_view what = "config.json");
 
@@ -23,7 +23,7 @@ class TD_API ModelConfig {
   const std::string& architecture() const { return architecture_; }
   const io::Json& json() const { return json_; }
 
-  /// A value, or `otherwise` when it is missing or null. Each throws Format for another type or a
+  /// A value, or `otherwise` when it is missing or null. Each throws Format for a wrong type or a
   /// number outside [low, high].
   int64_t integer(std::string_view key, int64_t otherwise, int64_t low = 1,
                   int64_t high = int64_t{1} << 24) const;
@@ -34,9 +34,9 @@ class TD_API ModelConfig {
   int64_t first_integer(std::string_view key, int64_t otherwise) const;
   /// The object under `key`, or nullptr.
   const io::Json* object(std::string_view key) const;
-  /// Classes: the size of "id2label", else "num_labels", else 2.
+  /// Number of classes: the size of "id2label", else "num_labels", else 2.
   int64_t num_labels() const;
-  /// Token numbers of a key that is a number or an array ("eos_token_id").
+  /// Token ids of a key that holds a number or an array ("eos_token_id").
   std::vector<int64_t> tokens(std::string_view key) const;
   [[noreturn]] void fail(const std::string& reason) const;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The door to Hugging Face folders: the family by model_type, the weights by their names.
+// Loads Hugging Face folders: the family by model_type, the weights by their names.
 #include "tandem/models/pretrained.h"
 
 #include <algorithm>
 #include <set>
 
 #include "tandem/io/safetensors.h"
-#include "tandem/models/attention_internal.h"
+#include "tandem/models/text/attention_internal.h"
 
 namespace tandem::models {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 struct Family {
   const char* model_type;
   std::unique_ptr<PretrainedModel> (*make)(const ModelConfig&);
-  const char* prefix;  // of the model without a head inside the one with a head
+  const char* prefix;  // prefix of the headless model inside the one with a head
 };
 constexpr Family kFamilies[] = {
     {"bert", detail::make_bert, "bert."},
@@ -32,7 +32,8 @@ const Family& family_of(const ModelConfig& c) {
     if (c.model_type() == f.model_type) return f;
     known += (known.empty() ? "" : ", ") + std::string(f.model_type);
   }
-  TD_FAIL(Unsupported, "models of type '{}' are not known (known: {})", c.model_type(), known);
+  TD_FAIL(Unsupported, "models of type '{}' are not supported (supported: {})", c.model_type(),
+          known);
 }
 
 StateDict load_weights_of(const std::string& folder) {
@@ -46,7 +47,8 @@ StateDict load_weights_of(const std::string& folder) {
     const std::string* f = file.as_string();
     TD_CHECK(f && !f->empty() && (*f)[0] != '.' && f->find('/') == f->npos &&
                  f->find('\\') == f->npos && f->find('\0') == f->npos,
-             Format, "{}: the file of {} is to be a name beside it", index, io::quote_json(name));
+             Format, "{}: the file of {} must be a name in the same folder", index,
+             io::quote_json(name));
     files.insert(*f);
   }
   StateDict all;
@@ -58,8 +60,8 @@ StateDict load_weights_of(const std::string& folder) {
   return all;
 }
 
-// Names as the model has them: the prefix of a model with a head may be missing, and old files call
-// the parts of a norm gamma and beta.
+// The names as the model has them: the prefix of a model with a head may be missing, and old files
+// call the parameters of a norm gamma and beta.
 StateDict renamed(const StateDict& files, const std::string& prefix) {
   const bool bare = !prefix.empty() && std::none_of(files.begin(), files.end(), [&](const auto& e) {
     return e.first.compare(0, prefix.size(), prefix) == 0;
@@ -74,7 +76,7 @@ StateDict renamed(const StateDict& files, const std::string& prefix) {
   return out;
 }
 
-// What a config claims must be in the files before memory is taken for it.
+// The sizes a config claims must be backed by the files before memory is allocated for them.
 void check_claims(const ModelConfig& c, const StateDict& files) {
   int64_t have = 0;
   for (const auto& [name, t] : files) have += t.numel();

@@ -4,22 +4,22 @@
 #include <array>
 
 #include "tandem/base/nearest.h"
-#include "tandem/models/convnext.h"
-#include "tandem/models/densenet.h"
-#include "tandem/models/efficientnet.h"
-#include "tandem/models/lenet.h"
-#include "tandem/models/mobilenet.h"
-#include "tandem/models/resnet.h"
-#include "tandem/models/shufflenet.h"
-#include "tandem/models/squeezenet.h"
-#include "tandem/models/unet.h"
-#include "tandem/models/vgg.h"
-#include "tandem/models/vit.h"
+#include "tandem/models/vision/convnext.h"
+#include "tandem/models/vision/densenet.h"
+#include "tandem/models/vision/efficientnet.h"
+#include "tandem/models/vision/lenet.h"
+#include "tandem/models/vision/mobilenet.h"
+#include "tandem/models/vision/resnet.h"
+#include "tandem/models/vision/shufflenet.h"
+#include "tandem/models/vision/squeezenet.h"
+#include "tandem/models/vision/unet.h"
+#include "tandem/models/vision/vgg.h"
+#include "tandem/models/vision/vit.h"
 
 namespace tandem::models {
 namespace {
 
-/// Put a set option into the family's field; a family without the field refuses it.
+/// Copy an option into the family's field if it is set; a family without the field rejects it.
 template <class Options>
 void set_all(const std::string& name, const ModelOptions& from, Options& to) {
   auto refuse = [&](const char* field) {

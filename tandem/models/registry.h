@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models by name, for the tool and for recipes: models::make("resnet18", {.num_classes = 10}).
-// The names are torchvision's where it has the model.
+// Names are torchvision's where it has the model.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@
 
 namespace tandem::models {
 
-/// What can be set for a model by name; none: the model's default. A model without such an option
-/// throws Value when it is set.
+/// Options of a model made by name; unset ones take the model's default. Setting an option that the
+/// model does not have throws Value.
 struct ModelOptions {
   std::optional<int64_t> num_classes = {};
   std::optional<int64_t> in_channels = {};
-  std::optional<int64_t> image_size = {};  ///< of models with learned positions
+  std::optional<int64_t> image_size = {};  ///< for models with learned positions
   std::optional<double> dropout = {};
 };
 

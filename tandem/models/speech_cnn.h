@@ -9,11 +9,19 @@ namespace tandem::models {
 
 struct SpeechCNNOptions {
   int64_t classes = 10;
-  int64_t width = 16;  ///< channels of the first stage; doubled twice
+  int64_t width = 16;
   double dropout = 0.3;
+
+  /// All but the classes, which the data says.
+  template <class V>
+  void fields(V& v) {
+    v("width", width, {.doc = "channels of the first stage; doubled twice", .at_least = 1});
+    v("dropout", dropout,
+      {.doc = "share of values that training drops", .at_least = 0, .below = 1});
+  }
 };
 
-/// x [n, 1, bins, frames], both at least 8 -> logits [n, classes]; the mean over all places, so
+/// x [n, 1, bins, frames], both at least 8 -> logits [n, classes]; averages over all positions, so
 /// lengths may differ from batch to batch.
 struct SpeechCNN : nn::Module {
   explicit SpeechCNN(const SpeechCNNOptions& o)

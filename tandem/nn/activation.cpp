@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/activation.h"
 
-#include "tandem/ops/create.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
-#include "tandem/ops/softmax.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/nn/softmax.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 std::vector<Tensor> halves_of(const Tensor& x, int64_t dim) {
   Dim n = x.shape(dim);
   TD_CHECK(n.is_symbolic() || n.value() % 2 == 0, Shape,
-           "dimension {} of x {} must be even to be halved", dim, x.shape().to_string());
+           "dimension {} of x {} must be even to be split in halves", dim, x.shape().to_string());
   Dim half = floordiv(n, 2);
   return {narrow(x, dim, 0, half), narrow(x, dim, half, half)};
 }

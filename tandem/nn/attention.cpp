@@ -6,14 +6,14 @@
 
 #include "tandem/graph/trace.h"
 #include "tandem/nn/init.h"
-#include "tandem/ops/attention.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/matmul.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
-#include "tandem/ops/softmax.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/nn/attention.h"
+#include "tandem/ops/nn/softmax.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace {
@@ -28,19 +28,19 @@ Tensor split_heads(Tensor x, int64_t heads) {
 
 bool is_bool(const Tensor& m) { return m.dtype() == DType::b8; }
 
-// A mask of PyTorch's (true: not seen) as one that is added.
+// A bool mask as in PyTorch (true: hidden), converted to one that is added.
 Tensor as_added(const Tensor& m, DType dtype) {
   return is_bool(m) ? where(m, full({}, kMinusInfinity, dtype), full({}, 0.0, dtype)) : m.to(dtype);
 }
 
-// Both masks (true: not seen, or added) in one; either may be undefined.
-Tensor join_masks(const Tensor& a, const Tensor& b, DType dtype) {
+// Combines both masks (true: hidden, or added); either may be undefined.
+Tensor combine_masks(const Tensor& a, const Tensor& b, DType dtype) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   if (is_bool(a) && is_bool(b)) return a | b;
   return as_added(a, dtype) + as_added(b, dtype);
 }
 
-// Columns at the end that everybody sees.
+// Appends columns that every position may attend to.
 Tensor extend_mask(const Tensor& mask, int64_t columns) {
   if (!mask.defined()) return mask;
   return pad(mask, {0, columns}, "constant", is_bool(mask) ? Scalar(false) : Scalar(0.0));
@@ -97,7 +97,7 @@ MultiheadAttention::MultiheadAttention(Dim e, Dim heads, MultiheadAttentionOptio
               bias_v, out_proj);
 }
 
-// Query (0), key (1) or value (2) through its rows of the weight.
+// Projects query (0), key (1) or value (2) with its rows of the weight.
 Tensor MultiheadAttention::project(const Tensor& x, int part) const {
   int64_t kv = num_kv_heads * head_dim;
   int64_t start = part == 0 ? 0 : embed_dim + (part - 1) * kv, rows = part == 0 ? embed_dim : kv;
@@ -109,7 +109,7 @@ Tensor MultiheadAttention::project(const Tensor& x, int part) const {
   return linear(x, std::move(w), std::move(b));
 }
 
-// The learned and the zero key and value behind the others: k, v [n, heads, s, size].
+// Appends the learned and the zero key and value: k, v [n, heads, s, size].
 void MultiheadAttention::extend(Tensor& k, Tensor& v, Tensor& mask) const {
   const auto learned = [&](const Param& b) {
     return b.value()
@@ -128,34 +128,35 @@ void MultiheadAttention::extend(Tensor& k, Tensor& v, Tensor& mask) const {
   }
 }
 
-// Append keys and values to the cache and give all of it; the mask hides what is later or not
-// there.
+// Append keys and values to the cache and return its whole content; the mask hides later and
+// missing steps.
 Tensor MultiheadAttention::through_cache(KVCache& c, Tensor& k, Tensor& v, Tensor mask, Dim length,
                                          DType dtype) const {
   TD_CHECK(!bias_k.defined() && !options.add_zero_attn, Unsupported,
-           "a cache does not go with add_bias_kv or add_zero_attn");
+           "a cache cannot be combined with add_bias_kv or add_zero_attn");
   NoGradGuard no_grad;
   Tensor at = c.length.value();
   int64_t fresh = k.size(2);
-  TD_CHECK(is_tracing() || at.item<int64_t>() + fresh <= c.max_length, Index,
-           "the cache holds {} steps, {} more do not fit into {}\nMake it longer, or reset() it.",
-           at.item<int64_t>(), fresh, c.max_length);
+  TD_CHECK(
+      is_tracing() || at.item<int64_t>() + fresh <= c.max_length, Index,
+      "the cache holds {} steps, and {} more exceed its length {}\nMake it longer, or reset() it.",
+      at.item<int64_t>(), fresh, c.max_length);
   c.k.write_(2, at, k);
   c.v.write_(2, at, v);
   c.length.assign_(at + fresh);
   k = c.k;
   v = c.v;
   Dim seen = c.max_length;
-  if (!is_tracing()) {  // a trace walks the whole cache
+  if (!is_tracing()) {  // a trace covers the whole cache
     seen = at.item<int64_t>() + fresh;
     k = narrow(k, 2, 0, seen);
     v = narrow(v, 2, 0, seen);
   }
   Tensor last = at + arange_dim(length).reshape({length, 1});
-  return join_masks(mask, arange_dim(seen).reshape({1, seen}) > last, dtype);
+  return combine_masks(mask, arange_dim(seen).reshape({1, seen}) > last, dtype);
 }
 
-// softmax(q k^T / sqrt(size) + mask) v with the weights; q, k, v [n, heads, steps, size].
+// softmax(q k^T / sqrt(size) + mask) v, with the weights; q, k, v [n, heads, steps, size].
 AttentionOutput MultiheadAttention::explicit_weights(Tensor q, Tensor k, Tensor v,
                                                      const Tensor& mask, double drop,
                                                      bool average) const {
@@ -198,14 +199,15 @@ AttentionOutput MultiheadAttention::run(Tensor q, Tensor k, Tensor v, const Atte
                !options.add_zero_attn && !weights;
   if (causal && !plain) {
     Tensor later = arange_dim(steps).reshape({1, steps}) > arange_dim(length).reshape({length, 1});
-    mask = join_masks(mask, later, dtype);
+    mask = combine_masks(mask, later, dtype);
     causal = false;
   }
   if (a.key_padding_mask.defined()) {
     Tensor p = a.key_padding_mask;
     TD_CHECK(p.dim() == (single ? 1 : 2), Shape, "key_padding_mask wants [{}s], is {}",
              single ? "" : "n, ", p.shape().to_string());
-    mask = join_masks(mask, reshape(p, {single ? Dim(1) : p.shape(0), 1, 1, p.shape(-1)}), dtype);
+    mask =
+        combine_masks(mask, reshape(p, {single ? Dim(1) : p.shape(0), 1, 1, p.shape(-1)}), dtype);
   }
   extend(kh, vh, mask);
   double drop = is_training() ? options.dropout : 0;
@@ -231,13 +233,13 @@ Tensor MultiheadAttention::forward(Tensor q, Tensor k, Tensor v, AttentionArgume
 }
 
 Tensor MultiheadAttention::operator()(Tensor q, Tensor k, Tensor v, AttentionArguments a,
-                                      Where where) {
-  return scoped(where, [&] { return forward(std::move(q), std::move(k), std::move(v), a); });
+                                      SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(q), std::move(k), std::move(v), a); });
 }
 
 AttentionOutput MultiheadAttention::with_weights(Tensor q, Tensor k, Tensor v, AttentionArguments a,
-                                                 Where where) {
-  return scoped(where, [&] { return run(std::move(q), std::move(k), std::move(v), a, true); });
+                                                 SourceLocation loc) {
+  return scoped(loc, [&] { return run(std::move(q), std::move(k), std::move(v), a, true); });
 }
 
 }  // namespace tandem::nn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MultiheadAttention as torch.nn.MultiheadAttention, with grouped heads and a cache of keys and
+// MultiheadAttention like torch.nn.MultiheadAttention, plus grouped heads and a cache of keys and
 // values for decoding.
 #pragma once
 
@@ -10,15 +10,15 @@ namespace tandem::nn {
 struct MultiheadAttentionOptions {
   double dropout = 0;
   bool bias = true;
-  bool add_bias_kv = false;    ///< a learned key and value after the others
-  bool add_zero_attn = false;  ///< a zero key and value after the others
+  bool add_bias_kv = false;    ///< appends a learned key and value
+  bool add_zero_attn = false;  ///< appends a zero key and value
   int64_t kdim = 0, vdim = 0;  ///< sizes of key and value; 0: embed_dim
   bool batch_first = false;
   int64_t num_kv_heads = 0;  ///< heads of key and value, shared by groups of queries; 0: num_heads
   DType dtype = DType::f32;
 };
 
-/// Keys and values of the steps so far, of fixed size, so that a decoding step can be traced.
+/// Keys and values of the steps so far, of fixed size, so that decoding steps can be traced.
 class TD_API KVCache : public Module {
  public:
   /// For n sequences of up to max_length steps. Throws Value for sizes below 1.
@@ -33,14 +33,14 @@ class TD_API KVCache : public Module {
 };
 
 struct AttentionArguments {
-  /// attn_mask [l, s] or [n * heads, l, s]: bool (true: not seen, as PyTorch's) or added to scores
+  /// attn_mask [l, s] or [n * heads, l, s]: bool (true: hidden, as in PyTorch) or added to scores
   Tensor mask = {};
-  bool is_causal = false;        ///< each position sees itself and what is before
-  Tensor key_padding_mask = {};  ///< [n, s], bool (true: not seen) or added
+  bool is_causal = false;        ///< each position attends to itself and to earlier ones
+  Tensor key_padding_mask = {};  ///< [n, s], bool (true: hidden) or added
   bool average_attn_weights = true;
-  KVCache* cache = nullptr;  ///< key and value are appended to it; then all of it is seen, causally
+  KVCache* cache = nullptr;  ///< takes key and value; attention is then causal over it
 };
-/// y as query; weights [n, l, s], or [n, heads, l, s] unless averaged.
+/// y has query's layout; weights [n, l, s], or [n, heads, l, s] unless averaged.
 struct AttentionOutput {
   Tensor y, weights;
 };
@@ -53,11 +53,12 @@ class TD_API MultiheadAttention : public Module {
   MultiheadAttention(Dim embed_dim, Dim num_heads, MultiheadAttentionOptions options = {});
   Tensor forward(Tensor query, Tensor key, Tensor value, AttentionArguments arguments = {});
   Tensor operator()(Tensor query, Tensor key, Tensor value, AttentionArguments arguments = {},
-                    Where where = Where::here());
-  /// The same with the attention weights (PyTorch's need_weights = true), which holds the whole
-  /// score matrix.
+                    SourceLocation loc = SourceLocation::here());
+  /// Also returns the attention weights (PyTorch's need_weights = true), which takes the memory of
+  /// the whole score matrix.
   AttentionOutput with_weights(Tensor query, Tensor key, Tensor value,
-                               AttentionArguments arguments = {}, Where where = Where::here());
+                               AttentionArguments arguments = {},
+                               SourceLocation loc = SourceLocation::here());
   Param in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias, bias_k, bias_v;
   Linear out_proj;
   int64_t embed_dim, num_heads, num_kv_heads, head_dim;

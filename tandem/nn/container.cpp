@@ -6,13 +6,13 @@ namespace {
 
 void check_name(const std::string& name) {
   TD_CHECK(!name.empty() && name.find('.') == std::string::npos, Value,
-           "a member's name must not be empty or hold a dot, got '{}'", name);
+           "a member's name must not be empty or contain a dot, got '{}'", name);
 }
 
 template <class List>
 auto& at(List& list, int64_t i, const char* type) {
   auto n = static_cast<int64_t>(list.size());
-  TD_CHECK(i >= -n && i < n, Index, "{} holds {} entries, not number {}", type, n, i);
+  TD_CHECK(i >= -n && i < n, Index, "{} holds {} entries, index {} is out of range", type, n, i);
   return list[static_cast<size_t>(i < 0 ? i + n : i)];
 }
 
@@ -40,7 +40,7 @@ void check_chain(const Module& m) {
 }  // namespace
 
 namespace {
-// A list of (name, member) in `self` whose members go by their own names.
+// A list of (name, member) in `self` whose members are registered under those names.
 template <class List>
 void register_list(Module* self, List& list, detail::VisitFn visit) {
   self->state().members.push_back(
@@ -62,7 +62,7 @@ Sequential Sequential::named(std::vector<std::pair<std::string, AnyModule>> modu
   Sequential s;
   for (auto& [name, m] : modules) {
     check_name(name);
-    TD_CHECK(!find(s.items, name), Value, "Sequential: the name '{}' comes twice", name);
+    TD_CHECK(!find(s.items, name), Value, "Sequential: the name '{}' appears twice", name);
     check_chain(m.module());
     s.items.emplace_back(name, std::move(m));
   }
@@ -101,7 +101,7 @@ ModuleDict::ModuleDict(std::vector<std::pair<std::string, AnyModule>> modules) :
 }
 ModuleDict& ModuleDict::insert(const std::string& name, AnyModule m) {
   check_name(name);
-  TD_CHECK(!contains(name), Value, "ModuleDict holds '{}' already", name);
+  TD_CHECK(!contains(name), Value, "ModuleDict already holds '{}'", name);
   items.emplace_back(name, std::move(m));
   return *this;
 }
@@ -134,7 +134,7 @@ ParameterDict::ParameterDict(std::vector<std::pair<std::string, Param>> p) {
 }
 ParameterDict& ParameterDict::insert(const std::string& name, Param p) {
   check_name(name);
-  TD_CHECK(!find(params, name), Value, "ParameterDict holds '{}' already", name);
+  TD_CHECK(!find(params, name), Value, "ParameterDict already holds '{}'", name);
   params.emplace_back(name, std::move(p));
   return *this;
 }

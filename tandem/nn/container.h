@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Containers of modules of any type, and lists of parameters. AnyModule holds one module by value:
-// copying shares its parameters as copying the module does, clone() copies them.
+// like the module itself, a copy shares its parameters, and clone() copies them.
 #pragma once
 
 #include <memory>
@@ -23,15 +23,15 @@ class TD_API AnyModule {
     AnyModule& operator=(AnyModule&&) noexcept = default;
 
     Module& module() const { return box_->module(); }
-    /// The module as what it is; throws Value when it is no M.
+    /// The module as its own type; throws Value if it is not an M.
     template <class M>
     M& as() const {
       auto* of = dynamic_cast<Of<M>*>(box_.get());
       TD_CHECK(of, Value, "the module is a {}, not a {}", module().type(), detail::type_name<M>());
       return of->held;
     }
-    Tensor operator()(Tensor x, Where where = Where::here()) const {
-      return module()(std::move(x), where);
+    Tensor operator()(Tensor x, SourceLocation loc = SourceLocation::here()) const {
+      return module()(std::move(x), loc);
     }
 
    private:
@@ -51,7 +51,7 @@ class TD_API AnyModule {
 };
 
 namespace detail {
-/// Modules by name, in order; what the containers share.
+/// Modules by name, in order; base of the containers.
 class TD_API ModuleContainer : public Module {
  public:
   size_t size() const { return items.size(); }
@@ -60,13 +60,13 @@ class TD_API ModuleContainer : public Module {
 
  protected:
   ModuleContainer() = default;
-  /// Make the items members by their own names; after register_members of the derived class.
+  /// Register the items under their own names; call it after the derived class's register_members.
   void register_items();
 };
 }  // namespace detail
 
-/// One module after the other: `nn::Sequential(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 2))`.
-/// Each takes and gives one tensor; throws Value for one that does not. state_dict keys are "0",
+/// Modules in sequence: `nn::Sequential(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 2))`.
+/// Each must take and return one tensor; throws Value otherwise. state_dict keys are "0",
 /// "1", ...
 class TD_API Sequential : public detail::ModuleContainer {
  public:
@@ -84,7 +84,7 @@ class TD_API Sequential : public detail::ModuleContainer {
   AnyModule& operator[](int64_t i);
 };
 
-/// Modules by number, called by the owner.
+/// Modules by index, called by the owner.
 class TD_API ModuleList : public detail::ModuleContainer {
  public:
   ModuleList();
@@ -98,14 +98,14 @@ class TD_API ModuleDict : public detail::ModuleContainer {
  public:
   ModuleDict();
   explicit ModuleDict(std::vector<std::pair<std::string, AnyModule>> modules);
-  /// Throws Value when the name is taken or not usable in a path.
+  /// Throws Value when the name is taken or cannot be part of a path.
   ModuleDict& insert(const std::string& name, AnyModule module);
   bool contains(const std::string& name) const;
-  /// Throws Value when there is none.
+  /// Throws Value when there is no such module.
   AnyModule& operator[](const std::string& name);
 };
 
-/// Parameters by number.
+/// Parameters by index.
 class TD_API ParameterList : public Module {
  public:
   explicit ParameterList(std::vector<Param> params = {});

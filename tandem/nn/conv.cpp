@@ -3,14 +3,14 @@
 
 #include "tandem/nn/init.h"
 #include "tandem/nn/layer_internal.h"
-#include "tandem/ops/conv.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/conv/conv.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace detail {
 namespace {
 
-// One number per spatial dimension, checked.
+// One number per spatial dimension, validated.
 IntList spread(const char* name, const IntList& list, int rank, int64_t least) {
   TD_CHECK(list.rank() == 1 || list.rank() == rank, Value, "{} wants 1 or {} numbers, got {}", name,
            rank, list.to_string());
@@ -52,7 +52,7 @@ ConvNd::ConvNd(int rank, Dim in, Dim out, const IntList& kernel, const ConvOptio
   TD_CHECK(name.empty() || name == "same" || name == "valid", Value,
            "padding is \"{}\", wants \"same\", \"valid\" or sizes", name);
   TD_CHECK(mode == "zeros" || mode == "reflect" || mode == "replicate" || mode == "circular", Value,
-           "padding_mode '{}' is none of zeros, reflect, replicate, circular", mode);
+           "padding_mode '{}' is not one of zeros, reflect, replicate, circular", mode);
   if (name == "same")
     for (Dim s : o.stride)
       TD_CHECK(s == Dim(1), Value, "padding \"same\" wants stride 1, stride is {}",
@@ -61,7 +61,7 @@ ConvNd::ConvNd(int rank, Dim in, Dim out, const IntList& kernel, const ConvOptio
                   out_channels, o.dtype);
 }
 
-// x with the border that padding_mode asks for.
+// x padded as padding_mode says.
 Tensor ConvNd::padded(Tensor x, int rank) const {
   IntList sizes;  // before and after, last dimension first
   const IntList dilation = spread("dilation", options.dilation, rank, 1);
@@ -79,8 +79,10 @@ Tensor ConvNd::padded(Tensor x, int rank) const {
 
 Tensor ConvNd::run(Tensor x, int rank) {
   Tensor b = detail::value_or_none(bias);
-  using Sized = Tensor (*)(Tensor, Tensor, Tensor, IntList, IntList, IntList, int64_t, Where);
-  using Named = Tensor (*)(Tensor, Tensor, Tensor, IntList, PaddingMode, IntList, int64_t, Where);
+  using Sized =
+      Tensor (*)(Tensor, Tensor, Tensor, IntList, IntList, IntList, int64_t, SourceLocation);
+  using Named =
+      Tensor (*)(Tensor, Tensor, Tensor, IntList, PaddingMode, IntList, int64_t, SourceLocation);
   IntList sizes = options.padding.sizes();
   if (options.padding_mode != "zeros") {
     TD_CHECK(x.dim() == rank + 1 || x.dim() == rank + 2, Shape,
@@ -91,11 +93,11 @@ Tensor ConvNd::run(Tensor x, int rank) {
   } else if (!options.padding.name().empty()) {
     Named f = rank == 1 ? Named{conv1d} : rank == 2 ? Named{conv2d} : Named{conv3d};
     return f(std::move(x), weight, std::move(b), options.stride, options.padding.name(),
-             options.dilation, options.groups, Where::here());
+             options.dilation, options.groups, SourceLocation::here());
   }
   Sized f = rank == 1 ? Sized{conv1d} : rank == 2 ? Sized{conv2d} : Sized{conv3d};
   return f(std::move(x), weight, std::move(b), options.stride, sizes, options.dilation,
-           options.groups, Where::here());
+           options.groups, SourceLocation::here());
 }
 
 ConvTransposeNd::ConvTransposeNd(int rank, Dim in, Dim out, const IntList& kernel,
@@ -133,7 +135,7 @@ Tensor ConvTransposeNd::run(Tensor x, const IntList& output_size, int rank) {
   }
   auto f = rank == 1 ? conv_transpose1d : rank == 2 ? conv_transpose2d : conv_transpose3d;
   return f(std::move(x), weight, detail::value_or_none(bias), options.stride, options.padding,
-           extra, options.groups, options.dilation, Where::here());
+           extra, options.groups, options.dilation, SourceLocation::here());
 }
 
 }  // namespace detail
@@ -160,8 +162,8 @@ ConvTranspose1d::ConvTranspose1d(Dim in, Dim out, IntList kernel, ConvTransposeO
 Tensor ConvTranspose1d::forward(Tensor x, IntList output_size) {
   return run(std::move(x), output_size, 1);
 }
-Tensor ConvTranspose1d::operator()(Tensor x, IntList output_size, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), output_size); });
+Tensor ConvTranspose1d::operator()(Tensor x, IntList output_size, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), output_size); });
 }
 
 ConvTranspose2d::ConvTranspose2d(Dim in, Dim out, IntList kernel, ConvTransposeOptions o)
@@ -171,8 +173,8 @@ ConvTranspose2d::ConvTranspose2d(Dim in, Dim out, IntList kernel, ConvTransposeO
 Tensor ConvTranspose2d::forward(Tensor x, IntList output_size) {
   return run(std::move(x), output_size, 2);
 }
-Tensor ConvTranspose2d::operator()(Tensor x, IntList output_size, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), output_size); });
+Tensor ConvTranspose2d::operator()(Tensor x, IntList output_size, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), output_size); });
 }
 
 ConvTranspose3d::ConvTranspose3d(Dim in, Dim out, IntList kernel, ConvTransposeOptions o)
@@ -182,8 +184,8 @@ ConvTranspose3d::ConvTranspose3d(Dim in, Dim out, IntList kernel, ConvTransposeO
 Tensor ConvTranspose3d::forward(Tensor x, IntList output_size) {
   return run(std::move(x), output_size, 3);
 }
-Tensor ConvTranspose3d::operator()(Tensor x, IntList output_size, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), output_size); });
+Tensor ConvTranspose3d::operator()(Tensor x, IntList output_size, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), output_size); });
 }
 
 }  // namespace tandem::nn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and transposed convolutions. Sizes take a number (all dimensions) or a list;
+// Convolutions and transposed convolutions. Sizes are one number (for all dimensions) or a list;
 // parameters, defaults and state_dict keys are PyTorch's.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace tandem::nn {
 
-/// Padding of a convolution: sizes, or "same" (the output is as large as the input; stride 1) or
+/// Padding of a convolution: sizes, "same" (the output is as large as the input; stride 1) or
 /// "valid" (none).
 class ConvPadding {
  public:
@@ -22,7 +22,7 @@ class ConvPadding {
   template <class S>
     requires(std::convertible_to<const S&, std::string_view> && !std::integral<S>)
   ConvPadding(const S& name) : name_(std::string_view(name)) {}
-  /// "same", "valid", or "" when there are sizes.
+  /// "same", "valid", or "" if sizes were given.
   const std::string& name() const { return name_; }
   const IntList& sizes() const { return sizes_; }
 
@@ -42,8 +42,8 @@ struct ConvOptions {
 };
 
 namespace detail {
-/// Common part of Conv1d, Conv2d, Conv3d: weight [out, in/groups, ...kernel], bias [out], both
-/// uniform in +-1/sqrt(in/groups * window).
+/// Base of Conv1d, Conv2d, Conv3d: weight [out, in/groups, ...kernel], bias [out], both uniform in
+/// +-1/sqrt(in/groups * window).
 class TD_API ConvNd : public Module {
  public:
   Param weight, bias;
@@ -88,8 +88,8 @@ struct ConvTransposeOptions {
 };
 
 namespace detail {
-/// Common part of ConvTranspose1d, 2d, 3d: weight [in, out/groups, ...kernel], bias [out], both
-/// uniform in +-1/sqrt(out/groups * window).
+/// Base of ConvTranspose1d, 2d, 3d: weight [in, out/groups, ...kernel], bias [out], both uniform in
+/// +-1/sqrt(out/groups * window).
 class TD_API ConvTransposeNd : public Module {
  public:
   Param weight, bias;
@@ -104,8 +104,8 @@ class TD_API ConvTransposeNd : public Module {
 };
 }  // namespace detail
 
-/// x [n, in, l] -> [n, out, ...]. output_size (spatial, or whole) chooses among the sizes that the
-/// convolution takes to x's; it replaces output_padding.
+/// x [n, in, l] -> [n, out, ...]. output_size (spatial, or full) selects among the sizes that the
+/// convolution maps to x's size; it replaces output_padding.
 class TD_API ConvTranspose1d : public detail::ConvTransposeNd {
  public:
   ConvTranspose1d(Dim in_channels, Dim out_channels, IntList kernel_size,
@@ -113,7 +113,7 @@ class TD_API ConvTranspose1d : public detail::ConvTransposeNd {
   Tensor forward(Tensor x) { return forward(std::move(x), {}); }
   Tensor forward(Tensor x, IntList output_size);
   using Module::operator();
-  Tensor operator()(Tensor x, IntList output_size, Where where = Where::here());
+  Tensor operator()(Tensor x, IntList output_size, SourceLocation loc = SourceLocation::here());
 };
 /// x [n, in, h, w] -> [n, out, ...]; output_size as for ConvTranspose1d.
 class TD_API ConvTranspose2d : public detail::ConvTransposeNd {
@@ -123,7 +123,7 @@ class TD_API ConvTranspose2d : public detail::ConvTransposeNd {
   Tensor forward(Tensor x) { return forward(std::move(x), {}); }
   Tensor forward(Tensor x, IntList output_size);
   using Module::operator();
-  Tensor operator()(Tensor x, IntList output_size, Where where = Where::here());
+  Tensor operator()(Tensor x, IntList output_size, SourceLocation loc = SourceLocation::here());
 };
 /// x [n, in, d, h, w] -> [n, out, ...]; output_size as for ConvTranspose1d.
 class TD_API ConvTranspose3d : public detail::ConvTransposeNd {
@@ -133,7 +133,7 @@ class TD_API ConvTranspose3d : public detail::ConvTransposeNd {
   Tensor forward(Tensor x) { return forward(std::move(x), {}); }
   Tensor forward(Tensor x, IntList output_size);
   using Module::operator();
-  Tensor operator()(Tensor x, IntList output_size, Where where = Where::here());
+  Tensor operator()(Tensor x, IntList output_size, SourceLocation loc = SourceLocation::here());
 };
 
 }  // namespace tandem::nn

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "tandem/ops/create.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::nn {
 namespace {
@@ -14,7 +14,7 @@ void check_p(double p, const char* type) {
   TD_CHECK(p >= 0 && p <= 1, Value, "{} wants a probability in 0..1, got {}", type, p);
 }
 
-// The first `kept` sizes of x, ones after them.
+// The first `kept` sizes of x, followed by ones.
 Shape leading(const Tensor& x, int kept) {
   Shape s = x.shape();
   for (int i = kept; i < s.rank(); ++i) s[i] = 1;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that drop whole channels or samples, and those that keep mean and variance. All are the
-// identity outside training.
+// Layers that drop whole channels or samples, and those that preserve mean and variance. All are
+// the identity outside training.
 #pragma once
 
 #include "tandem/nn/module.h"
 
 namespace tandem::nn {
 
-/// X(layer, rank of a batched x, what it is)
+/// X(layer, rank of a batched x, description)
 #define TD_FOR_EACH_CHANNEL_DROPOUT(X)         \
   X(Dropout1d, 3, "[n, c, l] or [c, l]")       \
   X(Dropout2d, 4, "[n, c, h, w] or [c, h, w]") \
@@ -24,7 +24,7 @@ namespace tandem::nn {
 TD_FOR_EACH_CHANNEL_DROPOUT(X)
 #undef X
 
-/// Dropped elements become SELU's lower limit; mean and variance stay (Klambauer et al. 2017).
+/// Dropped elements become SELU's lower limit; mean and variance are kept (Klambauer et al. 2017).
 class TD_API AlphaDropout : public Module {
  public:
   explicit AlphaDropout(double p = 0.5);
@@ -38,7 +38,7 @@ class TD_API FeatureAlphaDropout : public Module {
   Tensor forward(Tensor x);
   double p;
 };
-/// Zeroes whole samples (stochastic depth, Huang et al. 2016), for the branch of a residual block.
+/// Zeroes whole samples (stochastic depth, Huang et al. 2016); for the branch of a residual block.
 class TD_API DropPath : public Module {
  public:
   explicit DropPath(double p = 0.0);

@@ -14,10 +14,10 @@
 #include "tandem/graph/rng.h"
 #include "tandem/nn/init.h"
 #include "tandem/nn/linear.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/matmul.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::nn {
 
@@ -36,7 +36,7 @@ bool name_matches(std::string_view pattern, std::string_view name) {
 
 namespace {
 
-// The names that any of `patterns` fits; each must fit one.
+// The names matched by any of `patterns`; every pattern must match one.
 std::set<std::string> chosen(const std::vector<std::string>& names,
                              const std::vector<std::string>& patterns, const char* what) {
   std::set<std::string> out;
@@ -49,12 +49,12 @@ std::set<std::string> chosen(const std::vector<std::string>& names,
         out.insert(name);
       }
     if (any || out.size() > before) continue;
-    std::set<std::string> known(names.begin(), names.end());  // and the modules that they lie in
+    std::set<std::string> known(names.begin(), names.end());  // and the modules that contain them
     for (const std::string& name : names)
       for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1))
         known.insert(name.substr(0, dot));
     const std::string near = nearest_word(pattern, {known.begin(), known.end()});
-    TD_FAIL(Value, "'{}' fits no {} of the model{}", pattern, what,
+    TD_FAIL(Value, "'{}' matches no {} of the model{}", pattern, what,
             near.empty() ? "" : fmt::format(", did you mean '{}'?", near));
   }
   return out;
@@ -85,7 +85,7 @@ std::vector<int64_t> parameter_depths(const Module& m) {
   std::set<std::string> split{""};
   const int64_t all = m.num_parameters();
   for (const auto& [path, child] : in_order) {
-    std::string parent = path;  // elements of a list, "layers.3", have no module "layers"
+    std::string parent = path;  // elements of a list, "layers.3", have no parent module "layers"
     do parent.resize(parent.find('.') == parent.npos ? 0 : parent.rfind('.'));
     while (!modules.count(parent));
     const auto inside = modules.upper_bound(path + ".");
@@ -98,7 +98,7 @@ std::vector<int64_t> parameter_depths(const Module& m) {
   std::string last;
   int64_t next = 0;
   for (const auto& [name, p] : m.named_parameters()) {
-    // The block is the outermost module on the way that is not split.
+    // The block is the outermost module on the path that is not split.
     std::string block;
     for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
       const std::string path = name.substr(0, dot);
@@ -112,7 +112,7 @@ std::vector<int64_t> parameter_depths(const Module& m) {
     }
     out.push_back(block.empty() ? next : next - 1);
   }
-  // Parameters behind the last block have none to go with.
+  // Parameters after the last block get the last block's depth.
   for (int64_t& depth : out) depth = std::min(depth, std::max<int64_t>(next - 1, 0));
   return out;
 }
@@ -121,9 +121,9 @@ std::vector<int64_t> parameter_depths(const Module& m) {
 
 namespace {
 
-/// The update of one layer. The layer's hook holds it; `kind` of the layer's state points to it, so
-/// that walks of the members find it. A clone has a state of its own: the first walk over it gives
-/// it an update of its own.
+/// The update of one layer. The layer's hook owns it; `kind` of the layer's state points to it, so
+/// that walks over the members find it. A clone has its own state: the first walk over it gives it
+/// an update of its own.
 struct Update {
   Param A, B;
   double scale, dropout;
@@ -150,7 +150,7 @@ Update& update_of(Module& m) {
   return *own;
 }
 
-// The function that calls a Linear: it tells one from other classes of that name.
+// The function that calls a Linear: distinguishes it from other classes of that name.
 auto linear_forward() {
   static const auto forward = [] {
     GeneratorGuard no_draws({0, 0});
@@ -196,14 +196,15 @@ std::vector<std::string> apply_lora(Module& m, const ApplyLoRAOptions& o) {
   std::vector<std::string> names;
   for (const auto& [path, child] : m.named_modules()) {
     if (!is_linear(*child)) continue;
-    TD_CHECK(!has_update(*child), Value, "'{}' has a LoRA update already\nCall merge_lora() first.",
+    TD_CHECK(!has_update(*child), Value, "'{}' already has a LoRA update\nCall merge_lora() first.",
              path);
     layers[path] = static_cast<Linear*>(child);
     names.push_back(path);
   }
-  TD_CHECK(!names.empty(), Value,
-           "LoRA: the model has no Linear layer\nIt goes on Linear layers only; convolutions and "
-           "packed projections of nn::MultiheadAttention are none.");
+  TD_CHECK(
+      !names.empty(), Value,
+      "LoRA: the model has no Linear layer\nIt applies to Linear layers only; convolutions and "
+      "packed projections of nn::MultiheadAttention get none.");
   const std::set<std::string> on = chosen(names, o.on, "Linear layer");
   const std::set<std::string> also = chosen(parameter_names(m), o.train, "parameter or module");
   for (auto& [name, p] : m.named_parameters()) p.requires_grad_(also.count(name) > 0);

@@ -2,20 +2,20 @@
 #include "tandem/nn/gnn.h"
 
 #include "tandem/nn/init.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/matmul.h"
-#include "tandem/ops/norm.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
-#include "tandem/ops/reduce.h"
-#include "tandem/ops/scatter.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/index/scatter.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/nn/norm.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/reduce/reduce.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace {
 
-// Shape of m with n rows.
+// The shape of m with n rows.
 Shape rows_of(const Tensor& m, Dim n) {
   Shape s = m.shape();
   s[0] = n;
@@ -36,7 +36,7 @@ Tensor mean_at(const Tensor& m, const Tensor& at, Dim n) {
   return sum_at(m, at, n) / clamp_min(counts(at, n, m.dtype()), 1.0).reshape(s);
 }
 
-// Places that nothing goes to stay zero.
+// Positions that receive nothing stay zero.
 Tensor max_at(const Tensor& m, const Tensor& at, Dim n) {
   return index_reduce(zeros(rows_of(m, n), m.dtype()), 0, at, m, "amax", false);
 }
@@ -74,20 +74,20 @@ Tensor MessagePassing::propagate(const Tensor& edges, const Tensor& x,
   return aggregate(m, to, x.shape(0));
 }
 
-Tensor edge_softmax(const Tensor& scores, const Tensor& targets, Dim n, Where where) {
+Tensor edge_softmax(const Tensor& scores, const Tensor& targets, Dim n, SourceLocation loc) {
   Tensor top;
   {
-    NoGradGuard no_grad;  // the shift changes no value
-    top = index_select(max_at(scores.detach(), targets, n), 0, targets, where);
+    NoGradGuard no_grad;  // the shift does not change the result
+    top = index_select(max_at(scores.detach(), targets, n), 0, targets, loc);
   }
-  Tensor e = exp(scores - top, where);
-  Tensor total = index_select(sum_at(e, targets, n), 0, targets, where);
+  Tensor e = exp(scores - top, loc);
+  Tensor total = index_select(sum_at(e, targets, n), 0, targets, loc);
   return e / (total + 1e-16);
 }
 
-Tensor add_self_loops(const Tensor& edges, Dim n, Where where) {
-  Tensor own = arange_dim(n, where).to(edges.dtype(), where);
-  return cat({edges, stack({own, own}, 0, where)}, 1, where);
+Tensor add_self_loops(const Tensor& edges, Dim n, SourceLocation loc) {
+  Tensor own = arange_dim(n, loc).to(edges.dtype(), loc);
+  return cat({edges, stack({own, own}, 0, loc)}, 1, loc);
 }
 
 // ---- GCN
@@ -119,8 +119,8 @@ Tensor GCNConv::forward(Tensor x, Tensor edges, Tensor w) {
   Tensor y = aggregate(index_select(lin(x), 0, from) * w.unsqueeze(1), to, n);
   return bias.defined() ? y + bias.value() : y;
 }
-Tensor GCNConv::operator()(Tensor x, Tensor edges, Tensor w, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(edges), std::move(w)); });
+Tensor GCNConv::operator()(Tensor x, Tensor edges, Tensor w, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(edges), std::move(w)); });
 }
 
 // ---- SAGE
@@ -139,15 +139,15 @@ Tensor SAGEConv::forward(Tensor x, Tensor edges) {
   if (lin_r) y = y + (*lin_r)(x);
   return options.normalize ? normalize(y, 2, 1) : y;
 }
-Tensor SAGEConv::operator()(Tensor x, Tensor edges, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(edges)); });
+Tensor SAGEConv::operator()(Tensor x, Tensor edges, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(edges)); });
 }
 
 // ---- GAT
 
 namespace {
 
-// alpha [e, heads], features of sources [e, heads, out] -> [n, heads * out] or their mean.
+// alpha [e, heads], features of the sources [e, heads, out] -> [n, heads * out], or their mean.
 Tensor attend(const Tensor& features, Tensor alpha, const Tensor& to, Dim n,
               const GATConvOptions& o, int64_t out, bool training, const Param& bias) {
   if (training && o.dropout > 0) alpha = dropout(alpha, o.dropout, true);
@@ -191,8 +191,8 @@ Tensor GATConv::forward(Tensor x, Tensor edges) {
   return attend(index_select(h, 0, from), edge_softmax(alpha, to, n), to, n, options, out_channels,
                 is_training(), bias);
 }
-Tensor GATConv::operator()(Tensor x, Tensor edges, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(edges)); });
+Tensor GATConv::operator()(Tensor x, Tensor edges, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(edges)); });
 }
 
 GATv2Conv::GATv2Conv(Dim in, Dim out, GATConvOptions o)
@@ -222,8 +222,8 @@ Tensor GATv2Conv::forward(Tensor x, Tensor edges) {
   return attend(source, edge_softmax(alpha, to, n), to, n, options, out_channels, is_training(),
                 bias);
 }
-Tensor GATv2Conv::operator()(Tensor x, Tensor edges, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(edges)); });
+Tensor GATv2Conv::operator()(Tensor x, Tensor edges, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(edges)); });
 }
 
 // ---- GIN
@@ -236,7 +236,7 @@ GINConv::GINConv(AnyModule m, GINConvOptions o) : nn(std::move(m)) {
   else
     eps_buffer = Buffer(full({1}, o.eps, o.dtype));
   TD_REGISTER(nn, eps, eps_buffer);
-  state().members.back().name = "eps";  // one of the two is there
+  state().members.back().name = "eps";  // only one of the two exists
 }
 
 Tensor GINConv::forward(Tensor x, Tensor edges) {
@@ -245,8 +245,8 @@ Tensor GINConv::forward(Tensor x, Tensor edges) {
   Tensor own = eps.defined() ? eps.value() : eps_buffer.value();
   return nn(near + (own + 1.0) * x);
 }
-Tensor GINConv::operator()(Tensor x, Tensor edges, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(edges)); });
+Tensor GINConv::operator()(Tensor x, Tensor edges, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(edges)); });
 }
 
 // ---- graphs
@@ -254,31 +254,31 @@ Tensor GINConv::operator()(Tensor x, Tensor edges, Where where) {
 namespace {
 Dim graphs(const Tensor& x, const Tensor& batch, int64_t n) {
   TD_CHECK(x.dim() >= 1 && batch.dim() == 1 && dims_equal(x.shape(0), batch.shape(0)), Shape,
-           "x is {}, batch {}: one graph per node is wanted", x.shape().to_string(),
+           "x is {}, batch {}: expected one graph index per node", x.shape().to_string(),
            batch.shape().to_string());
   if (n >= 0) return n;
   return batch.numel() == 0 ? 0 : batch.amax().to(DType::i64).item<int64_t>() + 1;
 }
 template <class F>
-Tensor pooled(const char* name, const Tensor& x, const Tensor& batch, int64_t n, Where where,
+Tensor pooled(const char* name, const Tensor& x, const Tensor& batch, int64_t n, SourceLocation loc,
               F&& f) {
   try {
     return f(x, batch, graphs(x, batch, n));
   } catch (const Error& e) {
-    if (!e.op().empty() && e.where().file) throw;
-    throw with_place(e, name, where);
+    if (!e.op().empty() && e.loc().file) throw;
+    throw with_place(e, name, loc);
   }
 }
 }  // namespace
 
-Tensor global_add_pool(const Tensor& x, const Tensor& batch, int64_t n, Where where) {
-  return pooled("global_add_pool", x, batch, n, where, sum_at);
+Tensor global_add_pool(const Tensor& x, const Tensor& batch, int64_t n, SourceLocation loc) {
+  return pooled("global_add_pool", x, batch, n, loc, sum_at);
 }
-Tensor global_mean_pool(const Tensor& x, const Tensor& batch, int64_t n, Where where) {
-  return pooled("global_mean_pool", x, batch, n, where, mean_at);
+Tensor global_mean_pool(const Tensor& x, const Tensor& batch, int64_t n, SourceLocation loc) {
+  return pooled("global_mean_pool", x, batch, n, loc, mean_at);
 }
-Tensor global_max_pool(const Tensor& x, const Tensor& batch, int64_t n, Where where) {
-  return pooled("global_max_pool", x, batch, n, where, max_at);
+Tensor global_max_pool(const Tensor& x, const Tensor& batch, int64_t n, SourceLocation loc) {
+  return pooled("global_max_pool", x, batch, n, loc, max_at);
 }
 
 }  // namespace tandem::nn

@@ -2,8 +2,8 @@
 #include "tandem/nn/group_norm.h"
 
 #include "tandem/nn/layer_internal.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/norm.h"
+#include "tandem/ops/nn/norm.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::nn {
 

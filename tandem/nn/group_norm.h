@@ -31,7 +31,7 @@ struct InstanceNormOptions {
 
 namespace detail {
 /// Normalises each channel of each sample over its spatial dimensions. With affine: weight, bias
-/// [c]; with track_running_stats: running_mean, running_var [c], which eval uses, and
+/// [c]; with track_running_stats: running_mean, running_var [c], used in eval mode, and
 /// num_batches_tracked, which stays 0 as in PyTorch.
 class TD_API InstanceNorm : public Module {
  public:

@@ -6,11 +6,11 @@
 #include <numeric>
 
 #include "tandem/graph/context.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn::init {
 
@@ -60,7 +60,7 @@ double calculate_gain(const std::string& f, double param) {
   if (f == "leaky_relu") return std::sqrt(2 / (1 + param * param));
   if (f == "selu") return 0.75;
   TD_FAIL(Value,
-          "no gain is known for '{}'\nKnown are linear, conv1d, conv2d, conv3d, sigmoid, "
+          "unknown nonlinearity '{}'\nKnown are linear, conv1d, conv2d, conv3d, sigmoid, "
           "tanh, relu, leaky_relu and selu.",
           f);
 }
@@ -125,7 +125,7 @@ Tensor orthogonal(Shape shape, double gain, DType dtype) {
   for (int i = 1; i < shape.rank(); ++i) columns *= shape[i].value();
   NoGradGuard no_grad;
   bool wide = rows < columns;
-  // Gram-Schmidt, twice, over the shorter side; vectors lie in rows of `v`.
+  // Gram-Schmidt, twice, over the shorter side; the vectors are rows of `v`.
   int64_t n = wide ? rows : columns, m = wide ? columns : rows;
   std::vector<double> v = randn({n, m}, DType::f64).to_vector<double>();
   for (int64_t i = 0; i < n; ++i) {
@@ -150,7 +150,7 @@ Tensor sparse(Shape shape, double sparsity, double std, DType dtype) {
   NoGradGuard no_grad;
   int64_t rows = shape[0].value();
   auto zero = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(rows)));
-  // A random order of each column's rows; the first `zero` of it are emptied.
+  // Each column's rows in random order; the first `zero` of them are set to zero.
   Tensor rank = argsort(argsort(tandem::uniform(shape, 0, 1), 0), 0);
   return where(rank < zero, full({}, 0.0, dtype), init::normal(shape, 0, std, dtype));
 }

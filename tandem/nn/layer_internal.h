@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several layers' files say alike: parameters that may be absent, the weights of embeddings,
-// the scale, shift and running statistics of norms over channels. Not installed.
+// Code shared by several layers: parameters that may be absent, the weights of embeddings, the
+// scale, shift and running statistics of norms over channels. Not installed.
 #pragma once
 
 #include "tandem/nn/init.h"
 #include "tandem/nn/module.h"
-#include "tandem/ops/create.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::nn::detail {
 
 /// The parameter's value, or an undefined Tensor for a layer made without it.
 inline Tensor value_or_none(const Param& p) { return p.defined() ? p.value() : Tensor(); }
 
-/// [n, d] from the normal distribution with the row `padding_idx` zero (negative: none).
+/// [n, d] from the normal distribution, with row `padding_idx` zero (negative: none).
 inline Param embedding_weight(const char* type, Dim n, Dim d, int64_t padding_idx, DType dtype) {
   TD_CHECK(n.value() > 0 && d.value() >= 0, Value, "{} wants sizes > 0, got {} and {}", type,
            n.value(), d.value());
@@ -23,7 +23,7 @@ inline Param embedding_weight(const char* type, Dim n, Dim d, int64_t padding_id
   return Param(std::move(w));
 }
 
-/// Scale and shift of c channels and their running statistics, as the options ask.
+/// Scale and shift of c channels and their running statistics, as requested by the options.
 template <class Layer, class Options>
 void make_channel_norm(Layer& l, const char* type, Dim c, const Options& o) {
   TD_CHECK(c.value() > 0, Value, "{} wants num_features > 0, got {}", type, c.value());

@@ -6,15 +6,15 @@
 
 #include "tandem/nn/init.h"
 #include "tandem/nn/layer_internal.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/loss.h"
-#include "tandem/ops/matmul.h"
-#include "tandem/ops/norm.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/reduce.h"
-#include "tandem/ops/scatter.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/index/scatter.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/nn/loss.h"
+#include "tandem/ops/nn/norm.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/reduce/reduce.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 
@@ -28,8 +28,8 @@ Bilinear::Bilinear(Dim in1, Dim in2, Dim out, BilinearOptions o) {
 Tensor Bilinear::forward(Tensor x1, Tensor x2) {
   return bilinear(std::move(x1), std::move(x2), weight, detail::value_or_none(bias));
 }
-Tensor Bilinear::operator()(Tensor x1, Tensor x2, Where where) {
-  return scoped(where, [&] { return forward(std::move(x1), std::move(x2)); });
+Tensor Bilinear::operator()(Tensor x1, Tensor x2, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x1), std::move(x2)); });
 }
 
 EmbeddingBag::EmbeddingBag(Dim n, Dim d, EmbeddingBagOptions o) : options(o) {
@@ -39,15 +39,15 @@ EmbeddingBag::EmbeddingBag(Dim n, Dim d, EmbeddingBagOptions o) : options(o) {
   TD_REGISTER(weight);
 }
 
-// The largest row of each bag, column by column; equal ones share the gradient. What counts as
-// padding goes to a bag of its own behind the others.
+// The largest row of each bag, column by column; equal ones share the gradient. Padding goes to an
+// extra bag after the others.
 Tensor EmbeddingBag::bag_max(const Tensor& rows, const Tensor& x, const Tensor& bag,
                              Dim bags) const {
   const bool padded = options.padding_idx >= 0;
   const Dim all = padded ? bags + 1 : bags;
   Tensor place = bag;
   if (padded) {
-    // In a trace the number of bags may be a symbol: the last place is counted, not written down.
+    // In a trace the number of bags may be a symbol, so the last position is computed.
     const Tensor last = arange_dim(all).max();
     place = where(x == options.padding_idx, last, bag);
   }
@@ -81,7 +81,7 @@ Tensor EmbeddingBag::forward(Tensor x, Tensor offsets, Tensor w) {
       bags = bags - 1;
       offsets = narrow(offsets, 0, 0, bags);
     }
-    // How many bags have begun at each element, less one.
+    // For each element, the number of bags that have begun, minus one.
     Tensor starts = index_add(zeros({n + 1}, DType::i64), 0, offsets, ones({bags}, DType::i64));
     bag = narrow(cumsum(starts, 0), 0, 0, n) - 1;
   }
@@ -102,8 +102,8 @@ Tensor EmbeddingBag::forward(Tensor x, Tensor offsets, Tensor w) {
   Tensor count = index_add(zeros({bags}, rows.dtype()), 0, bag, counted);
   return y / clamp_min(count, 1.0).unsqueeze(1);
 }
-Tensor EmbeddingBag::operator()(Tensor x, Tensor offsets, Tensor w, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(offsets), std::move(w)); });
+Tensor EmbeddingBag::operator()(Tensor x, Tensor offsets, Tensor w, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(offsets), std::move(w)); });
 }
 
 RMSNorm::RMSNorm(IntList shape, RMSNormOptions o) : normalized_shape(shape), options(o) {
@@ -121,8 +121,8 @@ CosineSimilarity::CosineSimilarity(int64_t dim, double eps) : dim(dim), eps(eps)
 Tensor CosineSimilarity::forward(Tensor a, Tensor b) {
   return cosine_similarity(std::move(a), std::move(b), dim, eps);
 }
-Tensor CosineSimilarity::operator()(Tensor a, Tensor b, Where where) {
-  return scoped(where, [&] { return forward(std::move(a), std::move(b)); });
+Tensor CosineSimilarity::operator()(Tensor a, Tensor b, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(a), std::move(b)); });
 }
 
 PairwiseDistance::PairwiseDistance(double p, double eps, bool keepdim)
@@ -132,8 +132,8 @@ PairwiseDistance::PairwiseDistance(double p, double eps, bool keepdim)
 Tensor PairwiseDistance::forward(Tensor a, Tensor b) {
   return pairwise_distance(std::move(a), std::move(b), p, eps, keepdim);
 }
-Tensor PairwiseDistance::operator()(Tensor a, Tensor b, Where where) {
-  return scoped(where, [&] { return forward(std::move(a), std::move(b)); });
+Tensor PairwiseDistance::operator()(Tensor a, Tensor b, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(a), std::move(b)); });
 }
 
 }  // namespace tandem::nn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bilinear, EmbeddingBag, RMSNorm and the distances.
+// Bilinear, EmbeddingBag, RMSNorm and the distance layers.
 #pragma once
 
 #include "tandem/nn/module.h"
@@ -16,17 +16,17 @@ class TD_API Bilinear : public Module {
  public:
   Bilinear(Dim in1_features, Dim in2_features, Dim out_features, BilinearOptions options = {});
   Tensor forward(Tensor x1, Tensor x2);
-  Tensor operator()(Tensor x1, Tensor x2, Where where = Where::here());
+  Tensor operator()(Tensor x1, Tensor x2, SourceLocation loc = SourceLocation::here());
   Param weight, bias;
 };
 
 struct EmbeddingBagOptions {
   std::string mode = "mean";  ///< or "sum", "max"
   bool include_last_offset = false;
-  int64_t padding_idx = -1;  ///< rows that do not count; -1 is none
+  int64_t padding_idx = -1;  ///< row that does not count; -1: none
   DType dtype = DType::f32;
 };
-/// Sums, means or maxima of rows of weight [num_embeddings, embedding_dim] by bag: x integers
+/// Sums, means or maxima of rows of weight [num_embeddings, embedding_dim] per bag: x integers
 /// [bags, length], or [n] with offsets [bags] (where each bag begins). per_sample_weights of x's
 /// shape for mode "sum". An empty bag gives zeros.
 class TD_API EmbeddingBag : public Module {
@@ -36,7 +36,7 @@ class TD_API EmbeddingBag : public Module {
   Tensor forward(Tensor x, Tensor offsets, Tensor per_sample_weights = {});
   using Module::operator();
   Tensor operator()(Tensor x, Tensor offsets, Tensor per_sample_weights = {},
-                    Where where = Where::here());
+                    SourceLocation loc = SourceLocation::here());
   Param weight;
   EmbeddingBagOptions options;
 
@@ -49,7 +49,7 @@ struct RMSNormOptions {
   bool elementwise_affine = true;
   DType dtype = DType::f32;
 };
-/// x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which are normalized_shape.
+/// x / sqrt(mean(x^2) + eps) * weight over the last dimensions, given by normalized_shape.
 class TD_API RMSNorm : public Module {
  public:
   explicit RMSNorm(IntList normalized_shape, RMSNormOptions options = {});
@@ -64,7 +64,7 @@ class TD_API CosineSimilarity : public Module {
  public:
   explicit CosineSimilarity(int64_t dim = 1, double eps = 1e-8);
   Tensor forward(Tensor x1, Tensor x2);
-  Tensor operator()(Tensor x1, Tensor x2, Where where = Where::here());
+  Tensor operator()(Tensor x1, Tensor x2, SourceLocation loc = SourceLocation::here());
   int64_t dim;
   double eps;
 };
@@ -73,7 +73,7 @@ class TD_API PairwiseDistance : public Module {
  public:
   explicit PairwiseDistance(double p = 2, double eps = 1e-6, bool keepdim = false);
   Tensor forward(Tensor x1, Tensor x2);
-  Tensor operator()(Tensor x1, Tensor x2, Where where = Where::here());
+  Tensor operator()(Tensor x1, Tensor x2, SourceLocation loc = SourceLocation::here());
   double p, eps;
   bool keepdim;
 };

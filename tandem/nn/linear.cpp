@@ -3,8 +3,8 @@
 
 #include "tandem/nn/init.h"
 #include "tandem/nn/layer_internal.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/matmul.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/matmul/matmul.h"
 
 namespace tandem::nn {
 

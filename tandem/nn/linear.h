@@ -12,7 +12,7 @@ struct LinearOptions {
 };
 
 /// y = x W^T + b over the last dimension: x [..., in] -> [..., out]. weight [out, in], bias [out];
-/// both start uniform in +-1/sqrt(in), as PyTorch's.
+/// both start uniform in +-1/sqrt(in), as in PyTorch.
 class TD_API Linear : public Module {
  public:
   Linear(Dim in_features, Dim out_features, LinearOptions options = {});
@@ -22,7 +22,7 @@ class TD_API Linear : public Module {
 };
 
 struct EmbeddingOptions {
-  int64_t padding_idx = -1;  ///< its row starts at zero and gets no gradient; -1 is none
+  int64_t padding_idx = -1;  ///< its row starts at zero and gets no gradient; -1: none
   DType dtype = DType::f32;
 };
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses as layers: they hold the options and call the function of ops/loss.h.
+// Losses as layers: they hold the options and call the function of ops/nn/loss.h.
 #pragma once
 
 #include <functional>
 
 #include "tandem/nn/module.h"
-#include "tandem/ops/loss.h"
+#include "tandem/ops/nn/loss.h"
 
 namespace tandem::nn {
 
-/// X(layer, function, options): of x and target
+/// X(layer, function, options): of input and target
 #define TD_FOR_EACH_LOSS(X)                                                                   \
   X(CrossEntropyLoss, cross_entropy, CrossEntropyOptions)                                     \
   X(NLLLoss, nll_loss, NllLossOptions)                                                        \
@@ -38,25 +38,27 @@ namespace tandem::nn {
   X(CosineEmbeddingLoss, cosine_embedding_loss, MarginOptions, x1, x2, target)  \
   X(TripletMarginLoss, triplet_margin_loss, TripletMarginLossOptions, anchor, positive, negative)
 
-#define X(name, function, Options)                                                  \
-  /** The loss `function(x, target, options)`. */                                   \
-  struct name {                                                                     \
-    Options options;                                                                \
-    explicit name(Options options = {}) : options(std::move(options)) {}            \
-    Tensor operator()(Tensor x, Tensor target, Where where = Where::here()) const { \
-      return function(std::move(x), std::move(target), options, where);             \
-    }                                                                               \
+#define X(name, function, Options)                                         \
+  /** The loss `function(x, target, options)`. */                          \
+  struct name {                                                            \
+    Options options;                                                       \
+    explicit name(Options options = {}) : options(std::move(options)) {}   \
+    Tensor operator()(Tensor x, Tensor target,                             \
+                      SourceLocation loc = SourceLocation::here()) const { \
+      return function(std::move(x), std::move(target), options, loc);      \
+    }                                                                      \
   };
 TD_FOR_EACH_LOSS(X)
 #undef X
-#define X(name, function, Options, a, b, c)                                              \
-  /** The loss `function(a, b, c, options)`. */                                          \
-  struct name {                                                                          \
-    Options options;                                                                     \
-    explicit name(Options options = {}) : options(std::move(options)) {}                 \
-    Tensor operator()(Tensor a, Tensor b, Tensor c, Where where = Where::here()) const { \
-      return function(std::move(a), std::move(b), std::move(c), options, where);         \
-    }                                                                                    \
+#define X(name, function, Options, a, b, c)                                    \
+  /** The loss `function(a, b, c, options)`. */                                \
+  struct name {                                                                \
+    Options options;                                                           \
+    explicit name(Options options = {}) : options(std::move(options)) {}       \
+    Tensor operator()(Tensor a, Tensor b, Tensor c,                            \
+                      SourceLocation loc = SourceLocation::here()) const {     \
+      return function(std::move(a), std::move(b), std::move(c), options, loc); \
+    }                                                                          \
   };
 TD_FOR_EACH_LOSS_3(X)
 #undef X
@@ -70,13 +72,12 @@ struct TripletMarginWithDistanceLoss {
                                          TripletMarginWithDistanceLossOptions options = {})
       : distance_function(std::move(distance)), options(options) {}
   Tensor operator()(Tensor anchor, Tensor positive, Tensor negative,
-                    Where where = Where::here()) const {
+                    SourceLocation loc = SourceLocation::here()) const {
     if (!distance_function)
       return triplet_margin_with_distance_loss(std::move(anchor), std::move(positive),
-                                               std::move(negative), options, where);
+                                               std::move(negative), options, loc);
     return triplet_margin_with_distance_loss(std::move(anchor), std::move(positive),
-                                             std::move(negative), distance_function, options,
-                                             where);
+                                             std::move(negative), distance_function, options, loc);
   }
 };
 
@@ -85,9 +86,9 @@ struct CTCLoss {
   CtcLossOptions options;
   explicit CTCLoss(CtcLossOptions options = {}) : options(options) {}
   Tensor operator()(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths,
-                    Where where = Where::here()) const {
+                    SourceLocation loc = SourceLocation::here()) const {
     return ctc_loss(std::move(log_probs), std::move(targets), std::move(input_lengths),
-                    std::move(target_lengths), options, where);
+                    std::move(target_lengths), options, loc);
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walking modules: names, state, modes, copies.
+// Module traversal: names, state, modes, copies.
 #include "tandem/nn/module.h"
 
 #include <fmt/format.h>
@@ -12,13 +12,13 @@
 #include "tandem/graph/apply.h"
 #include "tandem/graph/trace.h"
 #include "tandem/ops/control.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace {
 
-// Modules of this thread that no parent has named yet. A module inside an object that runs
-// TD_REGISTER must be among the named ones.
+// Modules of this thread that no parent has registered yet. When an object runs TD_REGISTER, every
+// module inside it must be among the registered ones.
 thread_local std::vector<Module*> t_unnamed;
 
 void forget(Module* m) { std::erase(t_unnamed, m); }
@@ -60,7 +60,7 @@ struct See {
   }
 };
 
-// Every walk of a root sets the full paths, which errors and profiles show.
+// Every walk from a root sets the full paths, which errors and profiles show.
 void walk(const Module& root, See see) {
   Module& m = const_cast<Module&>(root);
   See outer;
@@ -85,8 +85,8 @@ void walk(const Module& root, See see) {
   m.visit_members(w);
 }
 
-// The two ends of a layer for its backward hooks: the gradient of the output is kept until that
-// of the input has come, which then goes through the hooks.
+// The two ends of a layer for its backward hooks: the gradient of the output is kept until that of
+// the input has arrived, and then passes through the hooks.
 struct HookEnds : RefCounted {
   std::string path;
   std::vector<std::pair<int, detail::ModuleState::BackwardHook>> hooks;
@@ -145,9 +145,9 @@ std::string join_lines(const std::vector<std::string>& names) {
 
 namespace detail {
 
-void rethrow_placed(const Error& e, Where where) {
-  if (e.where().file && !e.layer().empty()) throw;
-  throw with_place(e, nullptr, where);
+void rethrow_placed(const Error& e, SourceLocation loc) {
+  if (e.loc().file && !e.layer().empty()) throw;
+  throw with_place(e, nullptr, loc);
 }
 
 std::string type_name(const char* pretty) {
@@ -247,7 +247,7 @@ void Module::visit_members(MemberVisitor& v) {
 }
 
 uint32_t Module::scope_id() const {
-  // Before a root was walked a layer is known by its type.
+  // Before its root is walked, a layer is known by its type.
   if (!state_->path && !state_->type.empty()) return intern_scope(state_->type);
   return state_->path;
 }
@@ -344,7 +344,7 @@ LoadReport Module::load_state_dict(const StateDict& values, bool strict) {
             "load what fits.",
             report.missing.size(), join_lines(report.missing), report.unexpected.size(),
             join_lines(report.unexpected));
-  for (auto& [cell, v] : plan) cell->assign(v, Where{});
+  for (auto& [cell, v] : plan) cell->assign(v, SourceLocation{});
   return report;
 }
 
@@ -358,18 +358,38 @@ bool Module::is_training() const {
   return state_->training;
 }
 
-Module& Module::to(DType dtype) {
-  auto cast = [&](const Ref<Cell>& cell) {
-    Tensor v = cell->read();
-    if (!is_floating(v.dtype()) || v.dtype() == dtype) return;
+namespace {
+
+// change(cell, its value) for every parameter and buffer.
+template <class Change>
+void change_cells(Module& m, Change change) {
+  const auto one = [&](const Ref<Cell>& cell) {
     NoGradGuard no_grad;
-    cell->zero_grad();
-    cell->replace(v.detach().to(dtype));
+    change(*cell, cell->read().detach());
   };
   See see;
-  see.on_param = [&](const std::string&, Param& p) { cast(p.cell()); };
-  see.on_buffer = [&](const std::string&, Buffer& b) { cast(b.cell()); };
-  walk(*this, see);
+  see.on_param = [&](const std::string&, Param& p) { one(p.cell()); };
+  see.on_buffer = [&](const std::string&, Buffer& b) { one(b.cell()); };
+  walk(m, see);
+}
+
+}  // namespace
+
+Module& Module::to(DType dtype) {
+  change_cells(*this, [&](Cell& cell, const Tensor& v) {
+    if (!is_floating(v.dtype()) || v.dtype() == dtype) return;
+    cell.zero_grad();
+    cell.replace(v.to(dtype));
+  });
+  return *this;
+}
+
+Module& Module::to(Device device) {
+  change_cells(*this, [&](Cell& cell, const Tensor& v) {
+    if (v.device() == device) return;
+    cell.zero_grad();
+    cell.replace(v.to(device));
+  });
   return *this;
 }
 
@@ -382,12 +402,12 @@ void Module::zero_grad() {
   for (Param& p : parameters()) p.zero_grad();
 }
 
-Tensor Module::operator()(Tensor x, Where where) {
+Tensor Module::operator()(Tensor x, SourceLocation loc) {
   TD_CHECK(state_->forward, Unsupported, "{} has no `Tensor forward(Tensor)`\nCall its forward.",
            state_->type.empty() ? "a module without TD_REGISTER" : state_->type);
-  // A program without gradients of modules in eval mode keeps what follows from their weights.
+  // Inference programs over modules in eval mode cache values derived from their weights.
   if (TD_UNLIKELY(is_tracing() && !is_grad_enabled())) is_training();
-  return scoped(where, [&] {
+  return scoped(loc, [&] {
     if (TD_LIKELY(!state_->has_hooks())) return state_->forward(this, std::move(x));
     return call_with_hooks(*this, std::move(x));
   });

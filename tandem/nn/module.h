@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module: what layers and models derive from. A module is a value-like handle: copying one shares
-// its parameters, clone() copies them. TD_REGISTER names the members; it stores their offsets from
+// Module: the base of layers and models. A module is a value-like handle: copying one shares its
+// parameters, clone() copies them. TD_REGISTER names the members; it stores their offsets within
 // the object, so copies, moves and reassigned layers keep working.
 #pragma once
 
@@ -19,8 +19,8 @@ namespace tandem::nn {
 
 class Module;
 
-/// Sees the members of a module in the order of registration. `name` of a list element is its
-/// number.
+/// Visits the members of a module in the order of registration. `name` of a list element is its
+/// index.
 class TD_API MemberVisitor {
  public:
   virtual ~MemberVisitor() = default;
@@ -29,10 +29,10 @@ class TD_API MemberVisitor {
   virtual void child(const std::string& name, Module& m) = 0;
 };
 
-/// What load_state_dict found. Both lists are empty when everything fitted.
+/// What load_state_dict found. Both lists are empty when everything matched.
 struct LoadReport {
-  std::vector<std::string> missing;     ///< the model wants them, the file has none
-  std::vector<std::string> unexpected;  ///< the file has them, the model does not
+  std::vector<std::string> missing;     ///< in the model, but not in the file
+  std::vector<std::string> unexpected;  ///< in the file, but not in the model
   bool ok() const { return missing.empty() && unexpected.empty(); }
 };
 
@@ -40,7 +40,7 @@ namespace detail {
 
 using VisitFn = void (*)(void* member, const std::string& name, MemberVisitor& v);
 
-/// What copies of a module share: members, mode, name, hooks.
+/// State shared by copies of a module: members, mode, name, hooks.
 struct TD_API ModuleState : RefCounted {
   struct Member {
     std::string name;
@@ -56,7 +56,7 @@ struct TD_API ModuleState : RefCounted {
   bool training = true;
   uint32_t path = 0;  ///< interned; set when a root is walked
   Tensor (*forward)(Module*, Tensor) = nullptr;
-  const void* kind = nullptr;  ///< lets the library find its own layers (batch norms) again
+  const void* kind = nullptr;  ///< lets the library recognise its own layers (batch norms)
   std::vector<std::pair<int, ForwardHook>> hooks;
   std::vector<std::pair<int, ForwardPreHook>> pre_hooks;
   std::vector<std::pair<int, BackwardHook>> backward_hooks;
@@ -93,16 +93,16 @@ concept HasForward = requires(M& m, Tensor x) {
   { m.forward(x) } -> std::convertible_to<Tensor>;
 };
 
-/// Inside a catch in a layer's scope: the error goes on, with layer and line if it has none (a
+/// Inside a catch in a layer's scope: rethrows the error, adding layer and line if it has none (a
 /// layer's own check).
-[[noreturn]] TD_API TD_COLD void rethrow_placed(const Error& e, Where where);
-/// "Net" out of __PRETTY_FUNCTION__ of a function template.
+[[noreturn]] TD_API TD_COLD void rethrow_placed(const Error& e, SourceLocation loc);
+/// "Net" from __PRETTY_FUNCTION__ of a function template.
 TD_API std::string type_name(const char* pretty);
 template <class T>
 std::string type_name() {
   return type_name(__PRETTY_FUNCTION__);
 }
-/// The names of TD_REGISTER's text "a, b, c".
+/// The names in TD_REGISTER's text "a, b, c".
 TD_API std::vector<std::string> split_names(const char* text);
 
 }  // namespace detail
@@ -110,52 +110,54 @@ TD_API std::vector<std::string> split_names(const char* text);
 class TD_API Module {
  public:
   // ---- values
-  /// Every parameter once (tied ones too), in order of registration, with full paths as names.
+  // Every parameter once (tied ones too), in order of registration, with full paths as names.
   std::vector<Param> parameters() const;
   std::vector<std::pair<std::string, Param>> named_parameters() const;
   std::vector<Buffer> buffers() const;
   std::vector<std::pair<std::string, Buffer>> named_buffers() const;
   /// Every module with its path, this one first under "".
   std::vector<std::pair<std::string, Module*>> named_modules();
-  /// All parameters and buffers by full path; tied ones under every name. The values never change
-  /// afterwards.
+  /// All parameters and buffers by full path; tied ones under every name. The values are a
+  /// snapshot.
   StateDict state_dict() const;
   /// Copy values in (cast to each cell's dtype). With `strict`, missing or unexpected names throw
   /// Value with the full report; a wrong shape always throws Shape. Nothing is changed on a throw.
   LoadReport load_state_dict(const StateDict& values, bool strict = true);
 
   // ---- modes
-  /// Training mode on or off, here and in all submodules. Gives *this.
+  // Training mode on or off, here and in all submodules. Returns *this.
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const;
   /// Cast floating parameters and buffers.
   Module& to(DType dtype);
+  /// Move parameters and buffers to a device. Gradients are dropped; make the optimizer afterwards.
+  Module& to(Device device);
   Module& requires_grad_(bool on = true);
   void zero_grad();
 
   // ---- calling
-  /// forward(x) inside this layer's scope (errors and profiles name it), with its hooks.
-  Tensor operator()(Tensor x, Where where = Where::here());
-  /// Called with every result of operator(); what it returns, if defined, replaces the result.
-  /// Gives a number for remove_hook.
-  /// Throws Unsupported for a layer whose forward is not of one tensor (LSTM, attention).
+  // forward(x) inside this layer's scope (errors and profiles name it), with its hooks.
+  Tensor operator()(Tensor x, SourceLocation loc = SourceLocation::here());
+  /// Called with every result of operator(); its return value, if defined, replaces the result.
+  /// Returns an id for remove_hook. Throws Unsupported for a layer whose forward does not take one
+  /// tensor (LSTM, attention).
   int register_forward_hook(detail::ModuleState::ForwardHook hook);
   /// The same before the call, with the input.
   int register_forward_pre_hook(detail::ModuleState::ForwardPreHook hook);
   /// Called in the backward pass with this layer's path and the gradients by its input (undefined
-  /// if that asks for none) and its output; what it returns, if defined, replaces the former.
+  /// if it needs none) and its output; its return value, if defined, replaces the former.
   int register_full_backward_hook(detail::ModuleState::BackwardHook hook);
   void remove_hook(int hook);
 
-  // ---- looking
-  /// A table of layers: path, type, parameters.
+  // ---- inspection
+  // A table of layers: path, type, parameters.
   std::string summary() const;
   const std::string& path() const;
   const std::string& type() const { return state_->type; }
   int64_t num_parameters() const;
 
-  /// For TD_REGISTER: name the members. Throws Value when a layer inside is not named.
+  /// For TD_REGISTER: registers the members. Throws Value when a layer inside is not named.
   template <class Self, class... M>
   void register_members(Self* self, const char* names, M&... members) {
     std::vector<std::string> list = detail::split_names(names);
@@ -186,12 +188,12 @@ class TD_API Module {
   ~Module();
   /// Run f inside this layer's scope.
   template <class F>
-  auto scoped(Where where, F&& f) {
-    ScopeGuard scope(scope_id(), where);
+  auto scoped(SourceLocation loc, F&& f) {
+    ScopeGuard scope(scope_id(), loc);
     try {
       return f();
     } catch (const Error& e) {
-      detail::rethrow_placed(e, where);
+      detail::rethrow_placed(e, loc);
     }
   }
 
@@ -204,17 +206,17 @@ class TD_API Module {
   Ref<detail::ModuleState> state_;
 };
 
-/// Name the members of a module (layers, Param, Buffer, modules, std::optional, vector or array of
-/// these) in its constructor: `Net() { TD_REGISTER(conv1, fc); }`. The names are the keys of the
-/// state_dict.
+/// Register the members of a module (layers, Param, Buffer, modules, std::optional, vector or array
+/// of these) in its constructor: `Net() { TD_REGISTER(conv1, fc); }`. Their names are the keys of
+/// the state_dict.
 #define TD_REGISTER(...) this->register_members(this, #__VA_ARGS__, __VA_ARGS__)
 
 namespace detail {
-/// Replace every cell in `m` (a copy) by a copy of its own; tied ones stay tied.
+/// Replace every cell in `m` (a copy) by its own copy; tied ones stay tied.
 TD_API void clone_cells(Module& m);
 }  // namespace detail
 
-/// A deep copy: own parameters, buffers, mode and hooks. `Net b = a` shares instead.
+/// A deep copy: its own parameters, buffers, mode and hooks. `Net b = a` shares instead.
 template <class M>
   requires std::is_base_of_v<Module, M> M clone(const M& m) {
     M copy = m;

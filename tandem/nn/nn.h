@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of nn.
+// All headers of nn.
 #pragma once
 
 #include "tandem/nn/activation.h"

@@ -2,10 +2,10 @@
 #include "tandem/nn/norm.h"
 
 #include "tandem/nn/layer_internal.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/norm.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
+#include "tandem/ops/nn/norm.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::nn {
 namespace detail {
@@ -46,7 +46,7 @@ Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
     running_var.assign_(r.running_var);
     return r.y;
   }
-  // Cumulative average: the factor is 1 / number of batches, a value and not a number.
+  // Cumulative average: the factor is 1 / number of batches, a tensor rather than a constant.
   Tensor count = num_batches_tracked.value() + 1;
   num_batches_tracked.assign_(count);
   Tensor factor = reciprocal(count.to(options.dtype));

@@ -17,7 +17,7 @@ struct BatchNormOptions {
 namespace detail {
 /// Normalises per channel over all other dimensions. Parameters weight, bias [c]; buffers
 /// running_mean, running_var [c], num_batches_tracked. Training uses the batch's statistics and
-/// moves the running ones; eval uses the running ones.
+/// updates the running ones; eval uses the running ones.
 class TD_API BatchNorm : public Module {
  public:
   Param weight, bias;
@@ -29,7 +29,7 @@ class TD_API BatchNorm : public Module {
   BatchNorm(Dim num_features, const BatchNormOptions& options);
   Tensor run(Tensor x, int min_rank, int max_rank);
 };
-/// `m` as a batch norm; nullptr if it is none.
+/// `m` as a batch norm; nullptr if it is not one.
 TD_API BatchNorm* as_batch_norm(Module& m);
 }  // namespace detail
 
@@ -52,7 +52,7 @@ struct LayerNormOptions {
   bool bias = true;
   DType dtype = DType::f32;
 };
-/// Normalises over the last dimensions, which are normalized_shape; weight and bias have it.
+/// Normalises over the last dimensions, normalized_shape; weight and bias have that shape.
 class TD_API LayerNorm : public Module {
  public:
   explicit LayerNorm(IntList normalized_shape, LayerNormOptions options = {});

@@ -5,20 +5,20 @@
 #include <numeric>
 
 #include "tandem/graph/context.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace {
 
 template <class F>
-auto placed(const char* name, Where where, F&& f) {
+auto placed(const char* name, SourceLocation loc, F&& f) {
   try {
     return f();
   } catch (const Error& e) {
-    if (!e.op().empty() && e.where().file) throw;
-    throw with_place(e, name, where);
+    if (!e.op().empty() && e.loc().file) throw;
+    throw with_place(e, name, loc);
   }
 }
 
@@ -30,7 +30,7 @@ void check_list(const std::vector<Tensor>& list) {
              list[0].shape().to_string(), t.shape().to_string());
 }
 
-// Rows [t, n] of the padded sequences that are in the packed one, step by step.
+// Rows of the padded sequences [t, n] that are in the packed one, step by step.
 std::vector<int64_t> packed_rows(const std::vector<int64_t>& batch_sizes, int64_t n) {
   std::vector<int64_t> rows;
   for (size_t t = 0; t < batch_sizes.size(); ++t)
@@ -41,25 +41,26 @@ std::vector<int64_t> packed_rows(const std::vector<int64_t>& batch_sizes, int64_
 }  // namespace
 
 PackedSequence pack_padded_sequence(Tensor x, const std::vector<int64_t>& lengths, bool batch_first,
-                                    bool enforce_sorted, Where where) {
-  return placed("pack_padded_sequence", where, [&] {
+                                    bool enforce_sorted, SourceLocation loc) {
+  return placed("pack_padded_sequence", loc, [&] {
     TD_CHECK(x.defined() && x.dim() >= 2, Shape, "x wants [t, n, ...], is {}",
              x.defined() ? x.shape().to_string() : "undefined");
-    if (batch_first) x = transpose(x, 0, 1, where);
+    if (batch_first) x = transpose(x, 0, 1, loc);
     int64_t steps = x.size(0), n = x.size(1);
     TD_CHECK(static_cast<int64_t>(lengths.size()) == n, Shape, "{} lengths for {} sequences",
              lengths.size(), n);
     for (int64_t l : lengths)
       TD_CHECK(l > 0 && l <= steps, Value,
                "length {} is out of range, x has {} steps\n"
-               "Leave empty sequences out.",
+               "Leave out empty sequences.",
                l, steps);
     PackedSequence p;
     std::vector<int64_t> order(lengths.size());
     std::iota(order.begin(), order.end(), 0);
     if (enforce_sorted) {
       TD_CHECK(std::is_sorted(lengths.rbegin(), lengths.rend()), Value,
-               "lengths must fall\nSort the sequences, or pass enforce_sorted = false.");
+               "lengths must be sorted in decreasing order\nSort the sequences, or pass "
+               "enforce_sorted = false.");
     } else {
       std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
         return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
@@ -69,7 +70,7 @@ PackedSequence pack_padded_sequence(Tensor x, const std::vector<int64_t>& length
         back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
       p.sorted_indices = tensor(order);
       p.unsorted_indices = tensor(back);
-      x = index_select(x, 1, p.sorted_indices, where);
+      x = index_select(x, 1, p.sorted_indices, loc);
     }
     int64_t longest = n ? lengths[static_cast<size_t>(order[0])] : 0;
     for (int64_t t = 0; t < longest; ++t)
@@ -78,15 +79,15 @@ PackedSequence pack_padded_sequence(Tensor x, const std::vector<int64_t>& length
     Shape flat = x.shape();
     flat.erase(0);
     flat[0] = -1;
-    p.data = index_select(reshape(x, flat, where), 0, tensor(packed_rows(p.batch_sizes, n)), where);
+    p.data = index_select(reshape(x, flat, loc), 0, tensor(packed_rows(p.batch_sizes, n)), loc);
     return p;
   });
 }
 
 std::pair<Tensor, std::vector<int64_t>> pad_packed_sequence(const PackedSequence& p,
                                                             bool batch_first, double value,
-                                                            int64_t total, Where where) {
-  return placed("pad_packed_sequence", where, [&]() -> std::pair<Tensor, std::vector<int64_t>> {
+                                                            int64_t total, SourceLocation loc) {
+  return placed("pad_packed_sequence", loc, [&]() -> std::pair<Tensor, std::vector<int64_t>> {
     TD_CHECK(p.data.defined() && !p.batch_sizes.empty(), Value, "the packed sequence is empty");
     auto steps = static_cast<int64_t>(p.batch_sizes.size());
     TD_CHECK(total < 0 || total >= steps, Value,
@@ -94,26 +95,26 @@ std::pair<Tensor, std::vector<int64_t>> pad_packed_sequence(const PackedSequence
     int64_t n = p.batch_sizes[0], all = total < 0 ? steps : total;
     Shape s{all * n};
     for (int i = 1; i < p.data.dim(); ++i) s.push_back(p.data.shape(i));
-    Tensor flat = index_copy(full(s, value, p.data.dtype(), where), 0,
-                             tensor(packed_rows(p.batch_sizes, n)), p.data, where);
+    Tensor flat = index_copy(full(s, value, p.data.dtype(), loc), 0,
+                             tensor(packed_rows(p.batch_sizes, n)), p.data, loc);
     s[0] = n;
     s.insert(0, all);
-    Tensor y = reshape(flat, s, where);
+    Tensor y = reshape(flat, s, loc);
     std::vector<int64_t> lengths(static_cast<size_t>(n), 0);
     for (int64_t b : p.batch_sizes)
       for (int64_t i = 0; i < b; ++i) ++lengths[static_cast<size_t>(i)];
     if (p.unsorted_indices.defined()) {
-      y = index_select(y, 1, p.unsorted_indices, where);
+      y = index_select(y, 1, p.unsorted_indices, loc);
       std::vector<int64_t> sorted = lengths, at = p.unsorted_indices.to_vector<int64_t>();
       for (size_t i = 0; i < at.size(); ++i) lengths[i] = sorted[static_cast<size_t>(at[i])];
     }
-    return {batch_first ? transpose(y, 0, 1, where) : y, lengths};
+    return {batch_first ? transpose(y, 0, 1, loc) : y, lengths};
   });
 }
 
 Tensor pad_sequence(const std::vector<Tensor>& list, bool batch_first, double value,
-                    const std::string& side, Where where) {
-  return placed("pad_sequence", where, [&] {
+                    const std::string& side, SourceLocation loc) {
+  return placed("pad_sequence", loc, [&] {
     check_list(list);
     TD_CHECK(side == "right" || side == "left", Value,
              "padding_side is \"right\" or \"left\", got \"{}\"", side);
@@ -124,33 +125,34 @@ Tensor pad_sequence(const std::vector<Tensor>& list, bool batch_first, double va
       IntList amounts;
       for (int i = 0; i < 2 * t.dim(); ++i) amounts.push_back(0);
       amounts[2 * t.dim() - (side == "right" ? 1 : 2)] = longest - t.size(0);
-      padded.push_back(pad(t, amounts, "constant", value, where));
+      padded.push_back(pad(t, amounts, "constant", value, loc));
     }
-    return stack(padded, batch_first ? 0 : 1, where);
+    return stack(padded, batch_first ? 0 : 1, loc);
   });
 }
 
-PackedSequence pack_sequence(const std::vector<Tensor>& list, bool enforce_sorted, Where where) {
-  placed("pack_sequence", where, [&] {
+PackedSequence pack_sequence(const std::vector<Tensor>& list, bool enforce_sorted,
+                             SourceLocation loc) {
+  placed("pack_sequence", loc, [&] {
     check_list(list);
     return 0;
   });
   std::vector<int64_t> lengths;
   for (const Tensor& t : list) lengths.push_back(t.size(0));
-  return pack_padded_sequence(pad_sequence(list, false, 0, "right", where), lengths, false,
-                              enforce_sorted, where);
+  return pack_padded_sequence(pad_sequence(list, false, 0, "right", loc), lengths, false,
+                              enforce_sorted, loc);
 }
 
 std::vector<Tensor> unpad_sequence(Tensor x, const std::vector<int64_t>& lengths, bool batch_first,
-                                   Where where) {
-  return placed("unpad_sequence", where, [&] {
+                                   SourceLocation loc) {
+  return placed("unpad_sequence", loc, [&] {
     TD_CHECK(x.dim() >= 2, Shape, "x wants [t, n, ...], is {}", x.shape().to_string());
-    if (!batch_first) x = transpose(x, 0, 1, where);
+    if (!batch_first) x = transpose(x, 0, 1, loc);
     TD_CHECK(x.size(0) == static_cast<int64_t>(lengths.size()), Shape,
              "{} lengths for {} sequences", lengths.size(), x.size(0));
     std::vector<Tensor> out;
     for (size_t i = 0; i < lengths.size(); ++i)
-      out.push_back(narrow(select(x, 0, static_cast<int64_t>(i), where), 0, 0, lengths[i], where));
+      out.push_back(narrow(select(x, 0, static_cast<int64_t>(i), loc), 0, 0, lengths[i], loc));
     return out;
   });
 }

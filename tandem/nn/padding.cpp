@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/padding.h"
 
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace {

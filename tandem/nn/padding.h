@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Padding layers. `padding` is one number for every side, or (before, after) of the last dimension,
-// then of the one before it. x is [n, c, ...] or [c, ...]; negative numbers crop.
+// Padding layers. `padding` is one number for all sides, or (before, after) for the last dimension,
+// then for the one before it. x is [n, c, ...] or [c, ...]; negative numbers crop.
 #pragma once
 
 #include "tandem/nn/module.h"
@@ -52,63 +52,63 @@ class TD_API ConstantPad3d : public Module {
   IntList padding;
   Scalar value;
 };
-/// x with x mirrored at its edge elements around its spatial dimensions.
+/// x extended around its spatial dimensions by its mirror image at the edge elements.
 class TD_API ReflectionPad1d : public Module {
  public:
   explicit ReflectionPad1d(IntList padding);
   Tensor forward(Tensor x);
   IntList padding;
 };
-/// x with x mirrored at its edge elements around its spatial dimensions.
+/// x extended around its spatial dimensions by its mirror image at the edge elements.
 class TD_API ReflectionPad2d : public Module {
  public:
   explicit ReflectionPad2d(IntList padding);
   Tensor forward(Tensor x);
   IntList padding;
 };
-/// x with x mirrored at its edge elements around its spatial dimensions.
+/// x extended around its spatial dimensions by its mirror image at the edge elements.
 class TD_API ReflectionPad3d : public Module {
  public:
   explicit ReflectionPad3d(IntList padding);
   Tensor forward(Tensor x);
   IntList padding;
 };
-/// x with the nearest edge element around its spatial dimensions.
+/// x extended around its spatial dimensions by the nearest edge element.
 class TD_API ReplicationPad1d : public Module {
  public:
   explicit ReplicationPad1d(IntList padding);
   Tensor forward(Tensor x);
   IntList padding;
 };
-/// x with the nearest edge element around its spatial dimensions.
+/// x extended around its spatial dimensions by the nearest edge element.
 class TD_API ReplicationPad2d : public Module {
  public:
   explicit ReplicationPad2d(IntList padding);
   Tensor forward(Tensor x);
   IntList padding;
 };
-/// x with the nearest edge element around its spatial dimensions.
+/// x extended around its spatial dimensions by the nearest edge element.
 class TD_API ReplicationPad3d : public Module {
  public:
   explicit ReplicationPad3d(IntList padding);
   Tensor forward(Tensor x);
   IntList padding;
 };
-/// x with the elements of the other end around its spatial dimensions.
+/// x extended around its spatial dimensions by the elements of the opposite end.
 class TD_API CircularPad1d : public Module {
  public:
   explicit CircularPad1d(IntList padding);
   Tensor forward(Tensor x);
   IntList padding;
 };
-/// x with the elements of the other end around its spatial dimensions.
+/// x extended around its spatial dimensions by the elements of the opposite end.
 class TD_API CircularPad2d : public Module {
  public:
   explicit CircularPad2d(IntList padding);
   Tensor forward(Tensor x);
   IntList padding;
 };
-/// x with the elements of the other end around its spatial dimensions.
+/// x extended around its spatial dimensions by the elements of the opposite end.
 class TD_API CircularPad3d : public Module {
  public:
   explicit CircularPad3d(IntList padding);

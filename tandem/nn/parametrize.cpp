@@ -5,13 +5,13 @@
 
 #include "tandem/graph/context.h"
 #include "tandem/nn/init.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/matmul.h"
-#include "tandem/ops/norm.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/random.h"
-#include "tandem/ops/reduce.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/nn/norm.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/reduce/reduce.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace detail {
@@ -49,7 +49,7 @@ Param& member_param(Module& m, const std::string& name) {
 // ---- weight norm
 
 namespace {
-// The length over all dimensions but `dim`, kept as ones.
+// The norm over all dimensions except `dim`, which are kept with size 1.
 Tensor norm_except(const Tensor& v, int64_t dim) {
   if (dim == -1) return norm(v, 2);
   IntList others;
@@ -149,7 +149,7 @@ void LoRALinear::add_update(double sign) {
 }
 
 void LoRALinear::merge() {
-  TD_CHECK(!merged_, Value, "the update is merged already\nCall unmerge() first.");
+  TD_CHECK(!merged_, Value, "the update is already merged\nCall unmerge() first.");
   add_update(1);
   merged_ = true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights computed from others: weight_norm, spectral_norm, LoRA. Each wraps a layer; while it
-// runs, reading the layer's weight gives the computed value, so gradients reach what it was made
-// of.
+// Weights computed from other parameters: weight_norm, spectral_norm, LoRA. Each wraps a layer;
+// while it runs, reading the layer's weight gives the computed value, so gradients reach the
+// parameters it was computed from.
 #pragma once
 
 #include "tandem/nn/linear.h"
@@ -10,7 +10,7 @@ namespace tandem::nn {
 
 namespace detail {
 
-/// While it lives, reading `cell` on this thread gives `value`.
+/// While alive, makes reads of `cell` on this thread return `value`.
 class TD_API Substitute {
  public:
   Substitute(const Param& p, Tensor value);
@@ -23,7 +23,7 @@ class TD_API Substitute {
   std::vector<std::pair<const Cell*, Tensor>>* before_;
 };
 
-/// Passes on all members of a layer but one parameter.
+/// Forwards all members of a layer except one parameter.
 class TD_API AllBut : public MemberVisitor {
  public:
   AllBut(MemberVisitor& to, const std::string& name) : to_(to), name_(name) {}
@@ -53,7 +53,7 @@ struct TD_API WeightNormParts {
 struct TD_API SpectralNormParts {
   SpectralNormParts(Module& m, std::string name, int64_t n_power_iterations, double eps,
                     int64_t dim);
-  /// w / sigma; in training the vectors take n_power_iterations steps first.
+  /// w / sigma; in training the vectors first take n_power_iterations steps.
   Tensor value(bool training);
   Tensor matrix(const Tensor& w) const;
   void iterate(int64_t n);
@@ -66,7 +66,7 @@ struct TD_API SpectralNormParts {
 
 }  // namespace detail
 
-/// A layer whose weight is g v / |v| (Salimans and Kingma 2016). Names as PyTorch's:
+/// A layer whose weight is g v / |v| (Salimans and Kingma 2016). Names as in PyTorch:
 /// parametrizations.weight.original0 (g), parametrizations.weight.original1 (v), bias.
 template <class M>
 class WeightNorm : public Module {
@@ -87,7 +87,7 @@ class WeightNorm : public Module {
     detail::Substitute now(detail::member_param(layer, parts.name), parts.value());
     return layer.forward(std::move(x));
   }
-  /// The layer with the present weight as its own.
+  /// The layer with the current weight as an ordinary parameter.
   M remove() const {
     M out = nn::clone(layer);
     detail::member_param(out, parts.name).assign_(parts.value());
@@ -139,15 +139,15 @@ struct LoRAOptions {
   double alpha = 8;    ///< the update is scaled by alpha / r
   double dropout = 0;  ///< of the update's input, in training
 };
-/// A Linear layer that is frozen and a trained update of rank r: y = W x + b + alpha/r B A x (Hu et
-/// al. 2022). Names: base_layer.weight, base_layer.bias, lora_A.weight [r, in], lora_B.weight
-/// [out, r]; B starts at zero.
+/// A frozen Linear layer plus a trained update of rank r: y = W x + b + alpha/r B A x (Hu et al.
+/// 2022). Names: base_layer.weight, base_layer.bias, lora_A.weight [r, in], lora_B.weight [out, r];
+/// B starts at zero.
 class TD_API LoRALinear : public Module {
  public:
   explicit LoRALinear(Linear base, LoRAOptions options = {});
   Tensor forward(Tensor x);
-  /// Put the update into the base weight (then forward is one product), and take it out again.
-  /// Throws Value when it is there already, or is not.
+  /// Merge the update into the base weight (then forward is one matmul), and take it out again.
+  /// Throws Value when it is already merged, or not merged.
   void merge();
   void unmerge();
   bool merged() const { return merged_; }

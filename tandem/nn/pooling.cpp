@@ -10,8 +10,8 @@ Tensor MaxPool1d::forward(Tensor x) {
   return max_pool1d(std::move(x), kernel_size, options.stride, options.padding, options.dilation,
                     options.ceil_mode);
 }
-std::pair<Tensor, Tensor> MaxPool1d::forward_with_indices(Tensor x, Where where) {
-  return scoped(where, [&] {
+std::pair<Tensor, Tensor> MaxPool1d::forward_with_indices(Tensor x, SourceLocation loc) {
+  return scoped(loc, [&] {
     return max_pool1d_with_indices(std::move(x), kernel_size, options.stride, options.padding,
                                    options.dilation, options.ceil_mode);
   });
@@ -23,8 +23,8 @@ Tensor MaxPool2d::forward(Tensor x) {
   return max_pool2d(std::move(x), kernel_size, options.stride, options.padding, options.dilation,
                     options.ceil_mode);
 }
-std::pair<Tensor, Tensor> MaxPool2d::forward_with_indices(Tensor x, Where where) {
-  return scoped(where, [&] {
+std::pair<Tensor, Tensor> MaxPool2d::forward_with_indices(Tensor x, SourceLocation loc) {
+  return scoped(loc, [&] {
     return max_pool2d_with_indices(std::move(x), kernel_size, options.stride, options.padding,
                                    options.dilation, options.ceil_mode);
   });
@@ -36,8 +36,8 @@ Tensor MaxPool3d::forward(Tensor x) {
   return max_pool3d(std::move(x), kernel_size, options.stride, options.padding, options.dilation,
                     options.ceil_mode);
 }
-std::pair<Tensor, Tensor> MaxPool3d::forward_with_indices(Tensor x, Where where) {
-  return scoped(where, [&] {
+std::pair<Tensor, Tensor> MaxPool3d::forward_with_indices(Tensor x, SourceLocation loc) {
+  return scoped(loc, [&] {
     return max_pool3d_with_indices(std::move(x), kernel_size, options.stride, options.padding,
                                    options.dilation, options.ceil_mode);
   });
@@ -89,8 +89,8 @@ AdaptiveMaxPool1d::AdaptiveMaxPool1d(IntList size) : output_size(size) {
 Tensor AdaptiveMaxPool1d::forward(Tensor x) {
   return adaptive_max_pool1d(std::move(x), output_size);
 }
-std::pair<Tensor, Tensor> AdaptiveMaxPool1d::forward_with_indices(Tensor x, Where where) {
-  return scoped(where, [&] { return adaptive_max_pool1d_with_indices(std::move(x), output_size); });
+std::pair<Tensor, Tensor> AdaptiveMaxPool1d::forward_with_indices(Tensor x, SourceLocation loc) {
+  return scoped(loc, [&] { return adaptive_max_pool1d_with_indices(std::move(x), output_size); });
 }
 AdaptiveMaxPool2d::AdaptiveMaxPool2d(IntList size) : output_size(size) {
   this->register_members(this, "");
@@ -98,8 +98,8 @@ AdaptiveMaxPool2d::AdaptiveMaxPool2d(IntList size) : output_size(size) {
 Tensor AdaptiveMaxPool2d::forward(Tensor x) {
   return adaptive_max_pool2d(std::move(x), output_size);
 }
-std::pair<Tensor, Tensor> AdaptiveMaxPool2d::forward_with_indices(Tensor x, Where where) {
-  return scoped(where, [&] { return adaptive_max_pool2d_with_indices(std::move(x), output_size); });
+std::pair<Tensor, Tensor> AdaptiveMaxPool2d::forward_with_indices(Tensor x, SourceLocation loc) {
+  return scoped(loc, [&] { return adaptive_max_pool2d_with_indices(std::move(x), output_size); });
 }
 AdaptiveMaxPool3d::AdaptiveMaxPool3d(IntList size) : output_size(size) {
   this->register_members(this, "");
@@ -107,8 +107,8 @@ AdaptiveMaxPool3d::AdaptiveMaxPool3d(IntList size) : output_size(size) {
 Tensor AdaptiveMaxPool3d::forward(Tensor x) {
   return adaptive_max_pool3d(std::move(x), output_size);
 }
-std::pair<Tensor, Tensor> AdaptiveMaxPool3d::forward_with_indices(Tensor x, Where where) {
-  return scoped(where, [&] { return adaptive_max_pool3d_with_indices(std::move(x), output_size); });
+std::pair<Tensor, Tensor> AdaptiveMaxPool3d::forward_with_indices(Tensor x, SourceLocation loc) {
+  return scoped(loc, [&] { return adaptive_max_pool3d_with_indices(std::move(x), output_size); });
 }
 LPPool1d::LPPool1d(double norm_type, IntList kernel, LPPoolOptions o)
     : norm_type(norm_type), kernel_size(kernel), options(o) {
@@ -138,8 +138,9 @@ Tensor MaxUnpool1d::forward(Tensor x, const Tensor& indices, IntList output_size
   return max_unpool1d(std::move(x), indices, kernel_size, options.stride, options.padding,
                       output_size);
 }
-Tensor MaxUnpool1d::operator()(Tensor x, const Tensor& indices, IntList output_size, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), indices, output_size); });
+Tensor MaxUnpool1d::operator()(Tensor x, const Tensor& indices, IntList output_size,
+                               SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), indices, output_size); });
 }
 MaxUnpool2d::MaxUnpool2d(IntList kernel, MaxUnpoolOptions o) : kernel_size(kernel), options(o) {
   this->register_members(this, "");
@@ -148,8 +149,9 @@ Tensor MaxUnpool2d::forward(Tensor x, const Tensor& indices, IntList output_size
   return max_unpool2d(std::move(x), indices, kernel_size, options.stride, options.padding,
                       output_size);
 }
-Tensor MaxUnpool2d::operator()(Tensor x, const Tensor& indices, IntList output_size, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), indices, output_size); });
+Tensor MaxUnpool2d::operator()(Tensor x, const Tensor& indices, IntList output_size,
+                               SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), indices, output_size); });
 }
 MaxUnpool3d::MaxUnpool3d(IntList kernel, MaxUnpoolOptions o) : kernel_size(kernel), options(o) {
   this->register_members(this, "");
@@ -158,8 +160,9 @@ Tensor MaxUnpool3d::forward(Tensor x, const Tensor& indices, IntList output_size
   return max_unpool3d(std::move(x), indices, kernel_size, options.stride, options.padding,
                       output_size);
 }
-Tensor MaxUnpool3d::operator()(Tensor x, const Tensor& indices, IntList output_size, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), indices, output_size); });
+Tensor MaxUnpool3d::operator()(Tensor x, const Tensor& indices, IntList output_size,
+                               SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), indices, output_size); });
 }
 FractionalMaxPool2d::FractionalMaxPool2d(IntList kernel, FractionalPoolOptions o)
     : kernel_size(kernel), options(std::move(o)) {
@@ -168,10 +171,9 @@ FractionalMaxPool2d::FractionalMaxPool2d(IntList kernel, FractionalPoolOptions o
 Tensor FractionalMaxPool2d::forward(Tensor x) {
   return fractional_max_pool2d(std::move(x), kernel_size, options);
 }
-std::pair<Tensor, Tensor> FractionalMaxPool2d::forward_with_indices(Tensor x, Where where) {
-  return scoped(where, [&] {
-    return fractional_max_pool2d_with_indices(std::move(x), kernel_size, options);
-  });
+std::pair<Tensor, Tensor> FractionalMaxPool2d::forward_with_indices(Tensor x, SourceLocation loc) {
+  return scoped(
+      loc, [&] { return fractional_max_pool2d_with_indices(std::move(x), kernel_size, options); });
 }
 
 }  // namespace tandem::nn

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling layers over one to three dimensions. x is [n, c, ...] or [c, ...]; sizes take a number
-// (all dimensions) or a list. None has parameters; each calls the function of the same name.
+// Pooling layers over one to three dimensions. x is [n, c, ...] or [c, ...]; sizes are one number
+// (for all dimensions) or a list. None has parameters; each calls the function of the same name.
 #pragma once
 
 #include <utility>
 
 #include "tandem/nn/module.h"
-#include "tandem/ops/pool.h"
+#include "tandem/ops/conv/pool.h"
 
 namespace tandem::nn {
 
@@ -38,7 +38,8 @@ class TD_API MaxPool1d : public Module {
   explicit MaxPool1d(IntList kernel_size, MaxPoolOptions options = {});
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x, Where where = Where::here());
+  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
+                                                 SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   MaxPoolOptions options;
 };
@@ -48,7 +49,8 @@ class TD_API MaxPool2d : public Module {
   explicit MaxPool2d(IntList kernel_size, MaxPoolOptions options = {});
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x, Where where = Where::here());
+  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
+                                                 SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   MaxPoolOptions options;
 };
@@ -58,7 +60,8 @@ class TD_API MaxPool3d : public Module {
   explicit MaxPool3d(IntList kernel_size, MaxPoolOptions options = {});
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x, Where where = Where::here());
+  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
+                                                 SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   MaxPoolOptions options;
 };
@@ -113,7 +116,8 @@ class TD_API AdaptiveMaxPool1d : public Module {
   explicit AdaptiveMaxPool1d(IntList output_size);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x, Where where = Where::here());
+  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
+                                                 SourceLocation loc = SourceLocation::here());
   IntList output_size;
 };
 /// Largest element over windows so that the result is [n, c, *output_size]; -1 keeps a size.
@@ -122,7 +126,8 @@ class TD_API AdaptiveMaxPool2d : public Module {
   explicit AdaptiveMaxPool2d(IntList output_size);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x, Where where = Where::here());
+  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
+                                                 SourceLocation loc = SourceLocation::here());
   IntList output_size;
 };
 /// Largest element over windows so that the result is [n, c, *output_size]; -1 keeps a size.
@@ -131,7 +136,8 @@ class TD_API AdaptiveMaxPool3d : public Module {
   explicit AdaptiveMaxPool3d(IntList output_size);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x, Where where = Where::here());
+  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
+                                                 SourceLocation loc = SourceLocation::here());
   IntList output_size;
 };
 /// (sum of x^norm_type over each window)^(1 / norm_type).
@@ -161,47 +167,48 @@ class TD_API LPPool3d : public Module {
   IntList kernel_size;
   LPPoolOptions options;
 };
-/// Zeros with x at the positions that MaxPool1d gave; output_size (spatial, or whole) where the
-/// smallest possible is not meant.
+/// Zeros with x at the positions returned by MaxPool1d; pass output_size (spatial, or full) unless
+/// the smallest possible one is meant.
 class TD_API MaxUnpool1d : public Module {
  public:
   explicit MaxUnpool1d(IntList kernel_size, MaxUnpoolOptions options = {});
   Tensor forward(Tensor x, const Tensor& indices, IntList output_size = {});
   Tensor operator()(Tensor x, const Tensor& indices, IntList output_size = {},
-                    Where where = Where::here());
+                    SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   MaxUnpoolOptions options;
 };
-/// Zeros with x at the positions that MaxPool2d gave; output_size (spatial, or whole) where the
-/// smallest possible is not meant.
+/// Zeros with x at the positions returned by MaxPool2d; pass output_size (spatial, or full) unless
+/// the smallest possible one is meant.
 class TD_API MaxUnpool2d : public Module {
  public:
   explicit MaxUnpool2d(IntList kernel_size, MaxUnpoolOptions options = {});
   Tensor forward(Tensor x, const Tensor& indices, IntList output_size = {});
   Tensor operator()(Tensor x, const Tensor& indices, IntList output_size = {},
-                    Where where = Where::here());
+                    SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   MaxUnpoolOptions options;
 };
-/// Zeros with x at the positions that MaxPool3d gave; output_size (spatial, or whole) where the
-/// smallest possible is not meant.
+/// Zeros with x at the positions returned by MaxPool3d; pass output_size (spatial, or full) unless
+/// the smallest possible one is meant.
 class TD_API MaxUnpool3d : public Module {
  public:
   explicit MaxUnpool3d(IntList kernel_size, MaxUnpoolOptions options = {});
   Tensor forward(Tensor x, const Tensor& indices, IntList output_size = {});
   Tensor operator()(Tensor x, const Tensor& indices, IntList output_size = {},
-                    Where where = Where::here());
+                    SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   MaxUnpoolOptions options;
 };
-/// Largest element of windows that start at random steps; options give output_size or
+/// Largest element of windows that start at random steps; the options give output_size or
 /// output_ratio.
 class TD_API FractionalMaxPool2d : public Module {
  public:
   FractionalMaxPool2d(IntList kernel_size, FractionalPoolOptions options);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x, Where where = Where::here());
+  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
+                                                 SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   FractionalPoolOptions options;
 };

@@ -7,11 +7,11 @@
 
 #include "tandem/nn/init.h"
 #include "tandem/nn/layer_internal.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/random.h"
-#include "tandem/ops/rnn.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/nn/rnn.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace detail {
@@ -91,12 +91,12 @@ LSTMOutput Recurrent::one(const Direction& p, Tensor x, Tensor h, Tensor c, bool
   auto f = kind_ == RecurrentKind::gru        ? gru
            : kind_ == RecurrentKind::rnn_relu ? rnn_relu
                                               : rnn_tanh;
-  RnnResult r = f(x, h, p.weight_ih, p.weight_hh, b_ih, b_hh, reverse, Where::here());
+  RnnResult r = f(x, h, p.weight_ih, p.weight_hh, b_ih, b_hh, reverse, SourceLocation::here());
   return {r.y, r.h, {}};
 }
 
-// Runs of steps with one batch size go through the dense layer; a sequence that has ended keeps its
-// state, in reverse one that begins brings its own.
+// Runs of steps with equal batch size go through the dense layer; a sequence that has ended keeps
+// its state, and in reverse a sequence that begins brings its own.
 LSTMOutput Recurrent::one_packed(const Direction& p, const Tensor& x,
                                  const std::vector<int64_t>& sizes, Tensor h, Tensor c,
                                  bool reverse) const {
@@ -121,12 +121,12 @@ LSTMOutput Recurrent::one_packed(const Direction& p, const Tensor& x,
     Tensor in = x.narrow(0, b.row, b.steps * b.batch).reshape({b.steps, b.batch, x.shape(1)});
     const auto head = [&](const Tensor& s) { return s.narrow(0, 0, b.batch); };
     LSTMOutput r = one(p, in, head(h), cells ? head(c) : Tensor(), reverse);
-    const auto join = [&](const Tensor& fresh, const Tensor& old) {
+    const auto with_rest = [&](const Tensor& fresh, const Tensor& old) {
       if (b.batch == n) return fresh;
       return cat({fresh, old.narrow(0, b.batch, n - b.batch)}, 0);
     };
-    h = join(r.h, h);
-    if (cells) c = join(r.c, c);
+    h = with_rest(r.h, h);
+    if (cells) c = with_rest(r.c, c);
     ys[reverse ? blocks.size() - 1 - k : k] = r.y.reshape({b.steps * b.batch, r.y.shape(2)});
   }
   return {cat(ys, 0), h, c};
@@ -236,7 +236,7 @@ namespace {
 
 detail::RecurrentKind kind_of(const RNNOptions& o) {
   TD_CHECK(o.nonlinearity == "tanh" || o.nonlinearity == "relu", Value,
-           "RNN knows the nonlinearities \"tanh\" and \"relu\", got \"{}\"", o.nonlinearity);
+           "RNN takes the nonlinearity \"tanh\" or \"relu\", got \"{}\"", o.nonlinearity);
   return o.nonlinearity == "relu" ? detail::RecurrentKind::rnn_relu
                                   : detail::RecurrentKind::rnn_tanh;
 }
@@ -250,7 +250,7 @@ LSTMOptions common(const O& o) {
           .dtype = o.dtype};
 }
 
-// x and its states with a batch of one where they have none.
+// Calls f with x and its states, adding a batch dimension of one if they have none.
 template <class F>
 Tensor batched(Tensor x, Tensor h, F&& f) {
   if (x.dim() == 2) return f(x, h);
@@ -267,11 +267,11 @@ RNNOutput RNN::forward(Tensor x, Tensor h0) {
   LSTMOutput r = run(std::move(x), std::move(h0), {});
   return {r.y, r.h};
 }
-RNNOutput RNN::operator()(Tensor x, Tensor h0, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(h0)); });
+RNNOutput RNN::operator()(Tensor x, Tensor h0, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(h0)); });
 }
-PackedRNNOutput RNN::operator()(const PackedSequence& x, Tensor h0, Where where) {
-  return scoped(where, [&]() -> PackedRNNOutput {
+PackedRNNOutput RNN::operator()(const PackedSequence& x, Tensor h0, SourceLocation loc) {
+  return scoped(loc, [&]() -> PackedRNNOutput {
     PackedLSTMOutput r = run(x, std::move(h0), {});
     return {r.y, r.h};
   });
@@ -286,11 +286,11 @@ RNNOutput GRU::forward(Tensor x, Tensor h0) {
   LSTMOutput r = run(std::move(x), std::move(h0), {});
   return {r.y, r.h};
 }
-RNNOutput GRU::operator()(Tensor x, Tensor h0, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(h0)); });
+RNNOutput GRU::operator()(Tensor x, Tensor h0, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(h0)); });
 }
-PackedRNNOutput GRU::operator()(const PackedSequence& x, Tensor h0, Where where) {
-  return scoped(where, [&]() -> PackedRNNOutput {
+PackedRNNOutput GRU::operator()(const PackedSequence& x, Tensor h0, SourceLocation loc) {
+  return scoped(loc, [&]() -> PackedRNNOutput {
     PackedLSTMOutput r = run(x, std::move(h0), {});
     return {r.y, r.h};
   });
@@ -304,11 +304,12 @@ LSTM::LSTM(Dim in, Dim hidden, LSTMOptions o)
 LSTMOutput LSTM::forward(Tensor x, Tensor h0, Tensor c0) {
   return run(std::move(x), std::move(h0), std::move(c0));
 }
-LSTMOutput LSTM::operator()(Tensor x, Tensor h0, Tensor c0, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(h0), std::move(c0)); });
+LSTMOutput LSTM::operator()(Tensor x, Tensor h0, Tensor c0, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(h0), std::move(c0)); });
 }
-PackedLSTMOutput LSTM::operator()(const PackedSequence& x, Tensor h0, Tensor c0, Where where) {
-  return scoped(where, [&] { return run(x, std::move(h0), std::move(c0)); });
+PackedLSTMOutput LSTM::operator()(const PackedSequence& x, Tensor h0, Tensor c0,
+                                  SourceLocation loc) {
+  return scoped(loc, [&] { return run(x, std::move(h0), std::move(c0)); });
 }
 
 RNNCell::RNNCell(Dim in, Dim hidden, RNNCellOptions o) : RecurrentCell(1, in, hidden, o) {
@@ -319,11 +320,11 @@ Tensor RNNCell::forward(Tensor x, Tensor h) {
   auto f = options.nonlinearity == "relu" ? rnn_relu_cell : rnn_tanh_cell;
   return batched(std::move(x), std::move(h), [&](Tensor a, Tensor b) {
     return f(a, b, weight_ih, weight_hh, detail::value_or_none(bias_ih),
-             detail::value_or_none(bias_hh), Where::here());
+             detail::value_or_none(bias_hh), SourceLocation::here());
   });
 }
-Tensor RNNCell::operator()(Tensor x, Tensor h, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(h)); });
+Tensor RNNCell::operator()(Tensor x, Tensor h, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(h)); });
 }
 
 GRUCell::GRUCell(Dim in, Dim hidden, RNNCellOptions o) : RecurrentCell(3, in, hidden, o) {
@@ -336,8 +337,8 @@ Tensor GRUCell::forward(Tensor x, Tensor h) {
                     detail::value_or_none(bias_hh));
   });
 }
-Tensor GRUCell::operator()(Tensor x, Tensor h, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(h)); });
+Tensor GRUCell::operator()(Tensor x, Tensor h, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(h)); });
 }
 
 LSTMCell::LSTMCell(Dim in, Dim hidden, RNNCellOptions o) : RecurrentCell(4, in, hidden, o) {
@@ -358,8 +359,8 @@ std::pair<Tensor, Tensor> LSTMCell::forward(Tensor x, Tensor h, Tensor c) {
   if (single) return {h1.squeeze(0), c1.squeeze(0)};
   return {h1, c1};
 }
-std::pair<Tensor, Tensor> LSTMCell::operator()(Tensor x, Tensor h, Tensor c, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(h), std::move(c)); });
+std::pair<Tensor, Tensor> LSTMCell::operator()(Tensor x, Tensor h, Tensor c, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(h), std::move(c)); });
 }
 
 }  // namespace tandem::nn

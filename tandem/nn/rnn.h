@@ -72,9 +72,9 @@ class TD_API Recurrent : public Module {
 
  protected:
   Recurrent(RecurrentKind kind, Dim input_size, Dim hidden_size, const LSTMOptions& options);
-  /// Name the parameters; after register_members of the derived class.
+  /// Register the parameters; call it after the derived class's register_members.
   void register_directions();
-  /// x [t, n, in], [n, t, in] or [t, in]; h0, c0 undefined are zeros. Without cells c is undefined.
+  /// x [t, n, in], [n, t, in] or [t, in]; undefined h0, c0 are zeros. Without cells c is undefined.
   LSTMOutput run(Tensor x, Tensor h0, Tensor c0);
   PackedLSTMOutput run(const PackedSequence& x, Tensor h0, Tensor c0);
 
@@ -96,8 +96,9 @@ class TD_API RNN : public detail::Recurrent {
  public:
   RNN(Dim input_size, Dim hidden_size, RNNOptions options = {});
   RNNOutput forward(Tensor x, Tensor h0 = {});
-  RNNOutput operator()(Tensor x, Tensor h0 = {}, Where where = Where::here());
-  PackedRNNOutput operator()(const PackedSequence& x, Tensor h0 = {}, Where where = Where::here());
+  RNNOutput operator()(Tensor x, Tensor h0 = {}, SourceLocation loc = SourceLocation::here());
+  PackedRNNOutput operator()(const PackedSequence& x, Tensor h0 = {},
+                             SourceLocation loc = SourceLocation::here());
 };
 
 /// Gates in order r, z, n (Cho et al. 2014; the reset gate acts after W_hh).
@@ -105,8 +106,9 @@ class TD_API GRU : public detail::Recurrent {
  public:
   GRU(Dim input_size, Dim hidden_size, GRUOptions options = {});
   RNNOutput forward(Tensor x, Tensor h0 = {});
-  RNNOutput operator()(Tensor x, Tensor h0 = {}, Where where = Where::here());
-  PackedRNNOutput operator()(const PackedSequence& x, Tensor h0 = {}, Where where = Where::here());
+  RNNOutput operator()(Tensor x, Tensor h0 = {}, SourceLocation loc = SourceLocation::here());
+  PackedRNNOutput operator()(const PackedSequence& x, Tensor h0 = {},
+                             SourceLocation loc = SourceLocation::here());
 };
 
 /// Gates in order i, f, g, o.
@@ -114,9 +116,10 @@ class TD_API LSTM : public detail::Recurrent {
  public:
   LSTM(Dim input_size, Dim hidden_size, LSTMOptions options = {});
   LSTMOutput forward(Tensor x, Tensor h0 = {}, Tensor c0 = {});
-  LSTMOutput operator()(Tensor x, Tensor h0 = {}, Tensor c0 = {}, Where where = Where::here());
+  LSTMOutput operator()(Tensor x, Tensor h0 = {}, Tensor c0 = {},
+                        SourceLocation loc = SourceLocation::here());
   PackedLSTMOutput operator()(const PackedSequence& x, Tensor h0 = {}, Tensor c0 = {},
-                              Where where = Where::here());
+                              SourceLocation loc = SourceLocation::here());
 };
 
 struct RNNCellOptions {
@@ -143,21 +146,21 @@ class TD_API RNNCell : public detail::RecurrentCell {
  public:
   RNNCell(Dim input_size, Dim hidden_size, RNNCellOptions options = {});
   Tensor forward(Tensor x, Tensor h = {});
-  Tensor operator()(Tensor x, Tensor h = {}, Where where = Where::here());
+  Tensor operator()(Tensor x, Tensor h = {}, SourceLocation loc = SourceLocation::here());
 };
 class TD_API GRUCell : public detail::RecurrentCell {
  public:
   GRUCell(Dim input_size, Dim hidden_size, RNNCellOptions options = {});
   Tensor forward(Tensor x, Tensor h = {});
-  Tensor operator()(Tensor x, Tensor h = {}, Where where = Where::here());
+  Tensor operator()(Tensor x, Tensor h = {}, SourceLocation loc = SourceLocation::here());
 };
-/// The same with a cell: gives h' and c'.
+/// The same with a cell state: returns h' and c'.
 class TD_API LSTMCell : public detail::RecurrentCell {
  public:
   LSTMCell(Dim input_size, Dim hidden_size, RNNCellOptions options = {});
   std::pair<Tensor, Tensor> forward(Tensor x, Tensor h = {}, Tensor c = {});
   std::pair<Tensor, Tensor> operator()(Tensor x, Tensor h = {}, Tensor c = {},
-                                       Where where = Where::here());
+                                       SourceLocation loc = SourceLocation::here());
 };
 
 }  // namespace tandem::nn

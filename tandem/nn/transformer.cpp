@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "tandem/nn/init.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/matmul.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace {
@@ -68,8 +68,8 @@ Tensor TransformerEncoderLayer::forward(Tensor x, const EncoderMasks& m) {
   return norm2(x + dropout2(feed_forward(*this, x)));
 }
 
-Tensor TransformerEncoderLayer::operator()(Tensor x, const EncoderMasks& m, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), m); });
+Tensor TransformerEncoderLayer::operator()(Tensor x, const EncoderMasks& m, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), m); });
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(Dim d, Dim heads, TransformerLayerOptions o)
@@ -114,8 +114,8 @@ Tensor TransformerDecoderLayer::forward(Tensor x, Tensor memory, const DecoderMa
 }
 
 Tensor TransformerDecoderLayer::operator()(Tensor x, Tensor memory, const DecoderMasks& m,
-                                           Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(memory), m); });
+                                           SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(memory), m); });
 }
 
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int64_t n,
@@ -129,8 +129,8 @@ Tensor TransformerEncoder::forward(Tensor x, const EncoderMasks& m) {
   for (TransformerEncoderLayer& l : layers) x = l(std::move(x), m);
   return norm ? (*norm)(std::move(x)) : x;
 }
-Tensor TransformerEncoder::operator()(Tensor x, const EncoderMasks& m, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), m); });
+Tensor TransformerEncoder::operator()(Tensor x, const EncoderMasks& m, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), m); });
 }
 
 TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int64_t n,
@@ -144,8 +144,9 @@ Tensor TransformerDecoder::forward(Tensor x, Tensor memory, const DecoderMasks& 
   for (TransformerDecoderLayer& l : layers) x = l(std::move(x), memory, m);
   return norm ? (*norm)(std::move(x)) : x;
 }
-Tensor TransformerDecoder::operator()(Tensor x, Tensor memory, const DecoderMasks& m, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), std::move(memory), m); });
+Tensor TransformerDecoder::operator()(Tensor x, Tensor memory, const DecoderMasks& m,
+                                      SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), std::move(memory), m); });
 }
 
 namespace {
@@ -177,8 +178,8 @@ Tensor Transformer::forward(Tensor src, Tensor tgt, const EncoderMasks& source,
   return decoder(std::move(tgt), encoder(std::move(src), source), target);
 }
 Tensor Transformer::operator()(Tensor src, Tensor tgt, const EncoderMasks& source,
-                               const DecoderMasks& target, Where where) {
-  return scoped(where, [&] { return forward(std::move(src), std::move(tgt), source, target); });
+                               const DecoderMasks& target, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(src), std::move(tgt), source, target); });
 }
 
 Tensor Transformer::generate_square_subsequent_mask(Dim n, DType dtype) {
@@ -215,8 +216,8 @@ Tensor RotaryEmbedding::forward(Tensor x, const Operand& start) {
   Tensor p = reshape(x, pairs), a = select(p, -1, 0), b = select(p, -1, 1);
   return reshape(stack({a * c - b * s, b * c + a * s}, -1), x.shape());
 }
-Tensor RotaryEmbedding::operator()(Tensor x, const Operand& start, Where where) {
-  return scoped(where, [&] { return forward(std::move(x), start); });
+Tensor RotaryEmbedding::operator()(Tensor x, const Operand& start, SourceLocation loc) {
+  return scoped(loc, [&] { return forward(std::move(x), start); });
 }
 
 SinusoidalPositional::SinusoidalPositional(Dim d_model, SinusoidalOptions o)

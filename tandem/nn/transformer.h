@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transformer layers as torch.nn's (Vaswani et al. 2017), and positions: rotary and sinusoidal.
+// Transformer layers like torch.nn's (Vaswani et al. 2017), and positions: rotary and sinusoidal.
 #pragma once
 
 #include "tandem/nn/attention.h"
@@ -33,7 +33,8 @@ class TD_API TransformerEncoderLayer : public Module {
   Tensor forward(Tensor src) { return forward(std::move(src), EncoderMasks{}); }
   Tensor forward(Tensor src, const EncoderMasks& masks);
   using Module::operator();
-  Tensor operator()(Tensor src, const EncoderMasks& masks, Where where = Where::here());
+  Tensor operator()(Tensor src, const EncoderMasks& masks,
+                    SourceLocation loc = SourceLocation::here());
   TransformerLayerOptions options;
   MultiheadAttention self_attn;
   Linear linear1;
@@ -43,13 +44,13 @@ class TD_API TransformerEncoderLayer : public Module {
   Dropout dropout1, dropout2;
 };
 
-/// tgt and memory as the encoder's x.
+/// tgt and memory have the layout of the encoder's x.
 class TD_API TransformerDecoderLayer : public Module {
  public:
   TransformerDecoderLayer(Dim d_model, Dim nhead, TransformerLayerOptions options = {});
   Tensor forward(Tensor tgt, Tensor memory, const DecoderMasks& masks = {});
   Tensor operator()(Tensor tgt, Tensor memory, const DecoderMasks& masks = {},
-                    Where where = Where::here());
+                    SourceLocation loc = SourceLocation::here());
   TransformerLayerOptions options;
   MultiheadAttention self_attn, multihead_attn;
   Linear linear1;
@@ -59,7 +60,7 @@ class TD_API TransformerDecoderLayer : public Module {
   Dropout dropout1, dropout2, dropout3;
 };
 
-/// num_layers copies of a layer, and a norm at the end if given.
+/// num_layers copies of a layer, followed by a norm if given.
 class TD_API TransformerEncoder : public Module {
  public:
   TransformerEncoder(const TransformerEncoderLayer& layer, int64_t num_layers,
@@ -67,7 +68,8 @@ class TD_API TransformerEncoder : public Module {
   Tensor forward(Tensor src) { return forward(std::move(src), EncoderMasks{}); }
   Tensor forward(Tensor src, const EncoderMasks& masks);
   using Module::operator();
-  Tensor operator()(Tensor src, const EncoderMasks& masks, Where where = Where::here());
+  Tensor operator()(Tensor src, const EncoderMasks& masks,
+                    SourceLocation loc = SourceLocation::here());
   std::vector<TransformerEncoderLayer> layers;
   std::optional<LayerNorm> norm;
 };
@@ -77,7 +79,7 @@ class TD_API TransformerDecoder : public Module {
                      std::optional<LayerNorm> norm = {});
   Tensor forward(Tensor tgt, Tensor memory, const DecoderMasks& masks = {});
   Tensor operator()(Tensor tgt, Tensor memory, const DecoderMasks& masks = {},
-                    Where where = Where::here());
+                    SourceLocation loc = SourceLocation::here());
   std::vector<TransformerDecoderLayer> layers;
   std::optional<LayerNorm> norm;
 };
@@ -98,7 +100,7 @@ class TD_API Transformer : public Module {
   Tensor forward(Tensor src, Tensor tgt, const EncoderMasks& source = {},
                  const DecoderMasks& target = {});
   Tensor operator()(Tensor src, Tensor tgt, const EncoderMasks& source = {},
-                    const DecoderMasks& target = {}, Where where = Where::here());
+                    const DecoderMasks& target = {}, SourceLocation loc = SourceLocation::here());
   /// [n, n] with -inf above the diagonal, 0 elsewhere.
   static Tensor generate_square_subsequent_mask(Dim n, DType dtype = DType::f32);
   TransformerOptions options;
@@ -110,15 +112,15 @@ struct RotaryOptions {
   double base = 10000;
   bool interleaved = false;  ///< pairs (0, 1), (2, 3), ...; else (i, i + size / 2)
 };
-/// Turns pairs of the last dimension of x [..., l, size] by angles position / base^(2i / size) (Su
-/// et al. 2021). `start` is the position of the first step, a number or a 0-d integer tensor.
+/// Rotates pairs of the last dimension of x [..., l, size] by angles position / base^(2i / size)
+/// (Su et al. 2021). `start` is the position of the first step, a number or a 0-d integer tensor.
 class TD_API RotaryEmbedding : public Module {
  public:
   explicit RotaryEmbedding(Dim size, RotaryOptions options = {});
   Tensor forward(Tensor x) { return forward(std::move(x), 0); }
   Tensor forward(Tensor x, const Operand& start);
   using Module::operator();
-  Tensor operator()(Tensor x, const Operand& start, Where where = Where::here());
+  Tensor operator()(Tensor x, const Operand& start, SourceLocation loc = SourceLocation::here());
   int64_t size;
   RotaryOptions options;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/vision.h"
 
-#include "tandem/ops/fold.h"
-#include "tandem/ops/resample.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/conv/fold.h"
+#include "tandem/ops/view/view.h"
+#include "tandem/ops/vision/resample.h"
 
 namespace tandem::nn {
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers of images without parameters: resizing, shuffles of pixels and channels, patches as
-// columns. Each calls the function of the same name.
+// Image layers without parameters: resizing, pixel and channel shuffles, patches as columns. Each
+// calls the function of the same name.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "tandem/nn/module.h"
-#include "tandem/ops/scale_factor.h"
+#include "tandem/ops/vision/scale_factor.h"
 
 namespace tandem::nn {
 
 struct UpsampleOptions {
   IntList size = {};  ///< spatial size of the result, or
   ScaleFactor scale_factor = {};
-  std::string mode = "nearest";  ///< as interpolate
+  std::string mode = "nearest";  ///< see interpolate
   std::optional<bool> align_corners = {};
   bool recompute_scale_factor = false;
 };
@@ -36,7 +36,7 @@ class TD_API UpsamplingNearest2d : public Module {
   Tensor forward(Tensor x);
   Upsampling2dOptions options;
 };
-/// x [n, c, h, w] resized bilinearly with corners on corners (align_corners).
+/// x [n, c, h, w] resized bilinearly with aligned corners (align_corners).
 class TD_API UpsamplingBilinear2d : public Module {
  public:
   explicit UpsamplingBilinear2d(Upsampling2dOptions options);
@@ -58,7 +58,7 @@ class TD_API PixelUnshuffle : public Module {
   Tensor forward(Tensor x);
   int64_t downscale_factor;
 };
-/// Channels of x [n, c, ...] dealt round the groups.
+/// Channels of x [n, c, ...] interleaved across the groups.
 class TD_API ChannelShuffle : public Module {
  public:
   explicit ChannelShuffle(int64_t groups);
@@ -69,7 +69,7 @@ class TD_API ChannelShuffle : public Module {
 struct FoldOptions {
   IntList dilation = {1}, padding = {0}, stride = {1};
 };
-/// Patches of x [n, c, h, w] as columns [n, c * window, places].
+/// Patches of x [n, c, h, w] as columns [n, c * window, positions].
 class TD_API Unfold : public Module {
  public:
   explicit Unfold(IntList kernel_size, FoldOptions options = {});
@@ -77,7 +77,7 @@ class TD_API Unfold : public Module {
   IntList kernel_size;
   FoldOptions options;
 };
-/// Columns [n, c * window, places] added up to images [n, c, *output_size].
+/// Columns [n, c * window, positions] summed into images [n, c, *output_size].
 class TD_API Fold : public Module {
  public:
   Fold(IntList output_size, IntList kernel_size, FoldOptions options = {});

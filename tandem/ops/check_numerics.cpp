@@ -7,12 +7,12 @@
 #include "tandem/graph/trace.h"
 #include "tandem/ops/ops.h"
 #include "tandem/ops/rule_internal.h"
-#include "tandem/ops/strided_copy_internal.h"
+#include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem {
 namespace {
 
-// Every value is looked at, what is wrong is counted; `values` are those of x in row-major order.
+// Inspects every value and counts the bad ones; `values` are those of x in row-major order.
 template <class T>
 void check_values(const T* values, const Array& x, const std::string& message) {
   int64_t nans = 0, infinities = 0, first = -1;
@@ -36,7 +36,7 @@ void check_infer(InferCall& c) { c.out[0] = c.in[0]; }
 void check_vjp(VjpCall& c) { c.results[0] = c.grad(); }
 void check_batch(BatchCall& c) {
   const CheckNumericsAttrs a = c.get_attrs<CheckNumericsAttrs>();
-  c.out[0] = call(op::check_numerics, &a, c.node.where, c.in[0]);
+  c.out[0] = call(op::check_numerics, &a, c.node.loc, c.in[0]);
 }
 
 void check_loops(const KernelCall& k) {
@@ -61,17 +61,17 @@ constinit const OpDef check_numerics =
         .vjp(check_vjp)
         .batch(check_batch)
         .reference(check_loops)
-        .doc("x as it is; throws when it holds a NaN or an infinity.");
+        .doc("x unchanged; throws if it contains a NaN or an infinity.");
 }  // namespace op
 
-Tensor check_numerics(const Tensor& x, const std::string& message, Where where) {
+Tensor check_numerics(const Tensor& x, const std::string& message, SourceLocation loc) {
   const CheckNumericsAttrs attrs{message};
-  if (x.defined() && !x.is_symbolic() && !is_tracing()) {  // no copy where nothing is wrong
+  if (x.defined() && !x.is_symbolic() && !is_tracing()) {  // no copy if all is well
     if (!is_floating(x.dtype())) return x;
     NoGradGuard no_grad;
     if (isfinite(x.detach()).all().item<bool>()) return x;
   }
-  return call(op::check_numerics, &attrs, where, x);
+  return call(op::check_numerics, &attrs, loc, x);
 }
 
 }  // namespace tandem

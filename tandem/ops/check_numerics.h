@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_numerics: a tensor that must hold no NaN and no infinity, named where it is made.
+// check_numerics: asserts that a tensor has no NaN or infinity, at the place where it is computed.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ struct CheckNumericsAttrs {
   }
 };
 
-/// `x` as it is. Throws Value when it holds a NaN or an infinity, with `message`, how many there
-/// are of each, the shape and the index of the first: at this line, and in a compiled function each
-/// time it runs. Integers and bool pass.
+/// Returns `x` unchanged. Throws Value when it contains a NaN or an infinity, with `message`, the
+/// number of each, the shape and the index of the first: at this line, and in a compiled function
+/// each time it runs. Integers and bool pass.
 TD_API Tensor check_numerics(const Tensor& x, const std::string& message = "",
-                             Where where = Where::here());
+                             SourceLocation loc = SourceLocation::here());
 
 namespace op {
 extern TD_API const OpDef check_numerics;

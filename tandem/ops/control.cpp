@@ -8,15 +8,15 @@
 #include "tandem/ops/check_numerics.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/stored.h"
-#include "tandem/ops/strided_copy_internal.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/strided_copy_internal.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem {
 namespace {
 
 double no_cost(const InferCall&) { return 0; }
 
-// A placeholder is made by a trace, which knows its Spec; nothing can be computed from its attrs.
+// A placeholder is created by a trace, which knows its Spec; its attrs determine nothing.
 void placeholder_infer(InferCall& c) {
   TD_FAIL(Internal, "'{}' stands for a value given at run time and cannot be called", c.op.name);
 }
@@ -35,17 +35,17 @@ bool same_strides(const void*, const Shape&, const Strides& is, const Shape&, St
 }
 void copy_loops(const KernelCall& k) { detail::copy_array(k.out[0], k.in[0]); }
 void pass_vjp(VjpCall& c) { c.results[0] = c.grad(); }
-void identity_batch(BatchCall& c) { c.out[0] = call(op::identity, nullptr, c.node.where, c.in[0]); }
+void identity_batch(BatchCall& c) { c.out[0] = call(op::identity, nullptr, c.node.loc, c.in[0]); }
 
 // ---- with_vjp
 int forward_outputs(const WithVjpAttrs& a, int n_in) { return n_in - static_cast<int>(a.n); }
 
-// Outputs beyond those of the forward function are empty: a row has a fixed number.
+// Outputs beyond those of the forward function are empty: a row has a fixed number of outputs.
 void with_vjp_infer(InferCall& c) {
   const WithVjpAttrs& a = c.get_attrs<WithVjpAttrs>();
   const int m = forward_outputs(a, c.n_in());
   TD_CHECK(a.n >= 0 && m >= 1 && m <= kMaxOpOuts, Value,
-           "a function with its own derivative gives 1 to {} tensors, got {}", kMaxOpOuts, m);
+           "a function with its own derivative returns 1 to {} tensors, got {}", kMaxOpOuts, m);
   for (int i = 0; i < kMaxOpOuts; ++i)
     c.out[static_cast<size_t>(i)] =
         i < m ? c.in[static_cast<size_t>(a.n + i)] : Spec(DType::b8, Shape(0), c.in[0].device);
@@ -67,7 +67,7 @@ void with_vjp_vjp(VjpCall& c) {
   auto* closure = static_cast<VjpClosure*>(a.closure.get());
   std::vector<Tensor> d = closure->backward(x, y, g);
   TD_CHECK(d.size() == x.size(), Value,
-           "the derivative gave {} tensors for {} inputs\nGive an undefined Tensor for none.",
+           "the derivative returned {} tensors for {} inputs\nReturn an undefined Tensor for none.",
            d.size(), x.size());
   for (size_t i = 0; i < d.size(); ++i) {
     TD_CHECK(!d[i].defined() || d[i].shape() == c.in_shape(static_cast<int>(i)), Shape,
@@ -91,7 +91,7 @@ void print_loops(const KernelCall& k) {
 }
 void print_batch(BatchCall& c) {
   const DebugPrintAttrs a = c.get_attrs<DebugPrintAttrs>();
-  c.out[0] = call(op::debug_print, &a, c.node.where, c.in[0]);
+  c.out[0] = call(op::debug_print, &a, c.node.loc, c.in[0]);
 }
 
 constexpr OpDef placeholder(const char* name) {
@@ -103,7 +103,7 @@ constexpr OpDef placeholder(const char* name) {
 namespace op {
 constinit const OpDef input = placeholder("input").doc("An argument of a traced function.");
 constinit const OpDef capture =
-    placeholder("capture").doc("A value from outside that a traced function reads.");
+    placeholder("capture").doc("A value that a traced function captures.");
 constinit const OpDef cell_read =
     placeholder("cell_read").doc("The value of a Param or Buffer when a traced function starts.");
 constinit const OpDef grad_read =
@@ -113,7 +113,7 @@ constinit const OpDef constant = control_row("constant", {}, fields<ConstantAttr
                                      .infer(constant_infer)
                                      .reference(constant_loops)
                                      .flops(no_cost)
-                                     .doc("A value that the graph holds.");
+                                     .doc("A value stored in the graph.");
 constinit const OpDef identity = view_row("identity", {"x"}, nullptr, same_strides)
                                      .infer(same_infer)
                                      .vjp(pass_vjp)
@@ -122,7 +122,7 @@ constinit const OpDef identity = view_row("identity", {"x"}, nullptr, same_strid
                                      .flops(no_cost)
                                      .bytes(no_cost)
                                      .onnx("Identity")
-                                     .doc("The same value under a new identity.");
+                                     .doc("The same value as a new tensor.");
 constinit const OpDef with_vjp =
     control_row("with_vjp", {"xs*"}, fields<WithVjpAttrs>())
         .outputs({"y", "y1", "y2", "y3"})
@@ -130,7 +130,7 @@ constinit const OpDef with_vjp =
         .vjp(with_vjp_vjp, 1)
         .reference(with_vjp_loops)
         .flops(no_cost)
-        .doc("Outputs of a function whose derivative the user gave: the last inputs, as they are.");
+        .doc("Outputs of a function with a user-defined derivative: the last inputs, unchanged.");
 constinit const OpDef debug_print =
     control_row("debug_print", {"x"}, fields<DebugPrintAttrs>())
         .flag(kEffect)
@@ -139,7 +139,7 @@ constinit const OpDef debug_print =
         .batch(print_batch)
         .reference(print_loops)
         .flops(no_cost)
-        .doc("x as it is; prints it to standard error each time it is computed.");
+        .doc("x unchanged; prints it to standard error each time it is computed.");
 }  // namespace op
 
 std::span<const OpDef* const> control_rows() {
@@ -150,25 +150,25 @@ std::span<const OpDef* const> control_rows() {
   return kRows;
 }
 
-Tensor identity(const Tensor& x, Where where) { return call(op::identity, nullptr, where, x); }
+Tensor identity(const Tensor& x, SourceLocation loc) { return call(op::identity, nullptr, loc, x); }
 
 std::vector<Tensor> with_vjp(std::span<const Tensor> x, std::span<const Tensor> y,
-                             Ref<VjpClosure> closure, Where where) {
+                             Ref<VjpClosure> closure, SourceLocation loc) {
   WithVjpAttrs a{std::move(closure), static_cast<int64_t>(x.size())};
   std::vector<Operand> in;
   in.reserve(x.size() + y.size());
-  for (const Tensor& t : x) in.emplace_back(t, where);
-  for (const Tensor& t : y) in.emplace_back(t, where);
+  for (const Tensor& t : x) in.emplace_back(t, loc);
+  for (const Tensor& t : y) in.emplace_back(t, loc);
   Tensor out[kMaxOpOuts];
-  apply(op::with_vjp, &a, in, out, where);
+  apply(op::with_vjp, &a, in, out, loc);
   std::vector<Tensor> result;
   for (size_t i = 0; i < y.size(); ++i) result.push_back(std::move(out[i]));
   return result;
 }
 
-Tensor debug_print(const Tensor& x, const std::string& label, Where where) {
+Tensor debug_print(const Tensor& x, const std::string& label, SourceLocation loc) {
   DebugPrintAttrs a{label};
-  return call(op::debug_print, &a, where, x);
+  return call(op::debug_print, &a, loc, x);
 }
 
 }  // namespace tandem

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows without arithmetic: the placeholders of a trace, constants, identities, custom derivatives
-// and printing. The gate, trace and the grad room use them.
+// and printing. The dispatcher, trace and the grad room use them.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-/// Holds a tensor in attributes.
+/// Lets attributes hold a tensor.
 struct TensorBox : RefCounted {
   explicit TensorBox(Tensor v) : value(std::move(v)) {}
   Tensor value;
@@ -25,7 +25,7 @@ struct ConstantAttrs {
 };
 
 /// The derivative of a with_vjp node: the user's function, given the inputs and outputs of the
-/// forward function and the gradients of the outputs (undefined where none came); gives one
+/// forward function and the gradients of the outputs (undefined if none arrived); returns one
 /// gradient per input, undefined for none.
 struct TD_API VjpClosure : RefCounted {
   virtual std::vector<Tensor> backward(std::span<const Tensor> x, std::span<const Tensor> y,
@@ -48,17 +48,18 @@ struct DebugPrintAttrs {
   }
 };
 
-/// The same value under a new identity.
-TD_API Tensor identity(const Tensor& x, Where where = Where::here());
-/// The values `y` (at most 4, computed from `x` without gradients) with `closure` as derivative.
+/// The same value as a new tensor.
+TD_API Tensor identity(const Tensor& x, SourceLocation loc = SourceLocation::here());
+/// The values `y` (at most 4, computed from `x` without gradients), with `closure` as derivative.
 TD_API std::vector<Tensor> with_vjp(std::span<const Tensor> x, std::span<const Tensor> y,
-                                    Ref<VjpClosure> closure, Where where = Where::here());
-/// Prints `label` and the value each time it is computed, also in a compiled function; gives x.
+                                    Ref<VjpClosure> closure,
+                                    SourceLocation loc = SourceLocation::here());
+/// Prints `label` and the value each time it is computed, also in a compiled function; returns x.
 TD_API Tensor debug_print(const Tensor& x, const std::string& label = "",
-                          Where where = Where::here());
+                          SourceLocation loc = SourceLocation::here());
 
 namespace op {
-/// A value given at run time: an argument, a captured value, a cell, a gradient slot. No attrs.
+/// A value supplied at run time: an argument, a captured value, a cell, a gradient slot. No attrs.
 extern TD_API const OpDef input, capture, cell_read, grad_read;
 extern TD_API const OpDef constant, identity, with_vjp, debug_print;
 }  // namespace op

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small helpers of the view, index, creation and random families, beside those that all rows share
-// (rule_internal.h). Not installed.
+// Small helpers of the view, index, creation and random families, in addition to those that all
+// rows share (rule_internal.h). Not installed.
 #pragma once
 
 #include "tandem/ops/rule_internal.h"
-#include "tandem/ops/strided_copy_internal.h"
+#include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem::detail {
 
-/// The user's call of a function that is written with public ops: an error in one of them names
-/// this line.
+/// Marks the user's call of a function written with public ops: errors inside name this
+/// line.
 class CallerScope {
  public:
-  explicit CallerScope(Where where)
-      : frame_{context().scope ? context().scope->path : 0, where, context().scope} {
+  explicit CallerScope(SourceLocation loc)
+      : frame_{context().scope ? context().scope->path : 0, loc, context().scope} {
     context().scope = &frame_;
   }
   ~CallerScope() { context().scope = frame_.parent; }
@@ -23,24 +23,25 @@ class CallerScope {
  private:
   ScopeFrame frame_;
 };
-/// Run the body of a function that is made of public ops; an Error names `op` and the user's line,
-/// not those of the body.
+/// Run the body of a function composed of public ops; an Error names `op` and the user's line, not
+/// those of the body.
 template <class F>
-decltype(auto) composed(const char* op, Where where, F&& f) {
-  CallerScope scope(where);
+decltype(auto) composed(const char* op, SourceLocation loc, F&& f) {
+  CallerScope scope(loc);
   try {
     return f();
   } catch (const Error& e) {
-    throw with_place(Error(e.kind(), e.message(), e.hint(), op, Where(), e.layer()), op, where);
+    throw with_place(Error(e.kind(), e.message(), e.hint(), op, SourceLocation(), e.layer()), op,
+                     loc);
   }
 }
 
-inline Tensor call_view(Tensor x, const Shape& shape, Where where) {
+inline Tensor call_view(Tensor x, const Shape& shape, SourceLocation loc) {
   ShapeAttrs a{shape};
-  return call(op::view, &a, where, std::move(x));
+  return call(op::view, &a, loc, std::move(x));
 }
 
-/// Shape with `d` in front.
+/// The shape with `d` in front.
 inline Shape prepend(Dim d, const Shape& s) {
   Shape out(d);
   for (Dim x : s) out.push_back(x);
@@ -49,7 +50,7 @@ inline Shape prepend(Dim d, const Shape& s) {
 
 inline bool is_index_dtype(DType t) { return t == DType::i64 || t == DType::i32; }
 
-/// Report a value error; a caller may have left the error word out.
+/// Report a value error; the caller may have passed no error word.
 inline void report_error(const KernelCall& k, int code, int64_t value) {
   if (k.error) k.error->report(code, value);
 }
@@ -59,8 +60,8 @@ inline int64_t index_at(const void* p, DType t, int64_t i) {
   return t == DType::i64 ? static_cast<const int64_t*>(p)[i] : static_cast<const int32_t*>(p)[i];
 }
 
-/// The elements of an array in row-major order: the array itself, or a copy of one whose strides
-/// are others.
+/// The elements of an array in row-major order: the array itself if its strides allow, else a
+/// copy.
 template <class T>
 class Packed {
  public:
@@ -87,7 +88,7 @@ class Packed {
   const T* p_;
 };
 
-/// True for NaN too.
+/// Also true for NaN.
 template <class T>
 inline bool is_nonzero(T v) {
   if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)

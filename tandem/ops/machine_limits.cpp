@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "tandem/base/parallel.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/matmul.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem {
 namespace {
@@ -29,7 +29,7 @@ double best_time(F f) {
 }
 
 MachineLimits measure() {
-  // This thread's profiler and watches are not asked.
+  // Bypasses this thread's profiler and watches.
   Context& c = context();
   const uint32_t slow = std::exchange(c.slow, 0);
   ProfilerGuard* profiler = std::exchange(c.profiler, nullptr);

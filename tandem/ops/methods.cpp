@@ -1,79 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
-// The methods of Tensor that compute: each is the public function of the same name on *this. Those
-// of gradients are defined in the grad room.
-#include "tandem/ops/index.h"
-#include "tandem/ops/matmul.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/reduce.h"
-#include "tandem/ops/softmax.h"
-#include "tandem/ops/view.h"
+// Tensor's computing methods: each is the public function of the same name on *this. The gradient
+// methods are defined in the grad room.
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/nn/softmax.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/reduce/reduce.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem {
 
 // ---- dtype, layout, views
-Tensor Tensor::to(DType dtype, Where where) const {
+Tensor Tensor::to(DType dtype, SourceLocation loc) const {
   if (this->dtype() == dtype) return *this;
   CastAttrs a{dtype};
-  return call(op::cast, &a, where, *this);
+  return call(op::cast, &a, loc, *this);
 }
-Tensor Tensor::contiguous(Where where) const { return tandem::contiguous(*this, where); }
-Tensor Tensor::clone(Where where) const { return tandem::clone(*this, where); }
-Tensor Tensor::reshape(Shape shape, Where where) const {
-  return tandem::reshape(*this, shape, where);
+Tensor Tensor::to(Device device, SourceLocation loc) const {
+  return this->device() == device ? *this : move_to(*this, device, loc);
 }
-Tensor Tensor::view(Shape shape, Where where) const { return tandem::reshape(*this, shape, where); }
-Tensor Tensor::flatten(int64_t start, int64_t end, Where where) const {
-  return tandem::flatten(*this, start, end, where);
+Tensor Tensor::cpu(SourceLocation loc) const { return to(tandem::cpu, loc); }
+Tensor Tensor::contiguous(SourceLocation loc) const { return tandem::contiguous(*this, loc); }
+Tensor Tensor::clone(SourceLocation loc) const { return tandem::clone(*this, loc); }
+Tensor Tensor::reshape(Shape shape, SourceLocation loc) const {
+  return tandem::reshape(*this, shape, loc);
 }
-Tensor Tensor::transpose(int64_t a, int64_t b, Where where) const {
-  return tandem::transpose(*this, a, b, where);
+Tensor Tensor::view(Shape shape, SourceLocation loc) const {
+  return tandem::reshape(*this, shape, loc);
 }
-Tensor Tensor::permute(IntList dims, Where where) const {
-  return tandem::permute(*this, dims, where);
+Tensor Tensor::flatten(int64_t start, int64_t end, SourceLocation loc) const {
+  return tandem::flatten(*this, start, end, loc);
 }
-Tensor Tensor::t(Where where) const { return tandem::t(*this, where); }
-Tensor Tensor::squeeze(Where where) const { return tandem::squeeze(*this, where); }
-Tensor Tensor::squeeze(int64_t dim, Where where) const {
-  return tandem::squeeze(*this, dim, where);
+Tensor Tensor::transpose(int64_t a, int64_t b, SourceLocation loc) const {
+  return tandem::transpose(*this, a, b, loc);
 }
-Tensor Tensor::unsqueeze(int64_t dim, Where where) const {
-  return tandem::unsqueeze(*this, dim, where);
+Tensor Tensor::permute(IntList dims, SourceLocation loc) const {
+  return tandem::permute(*this, dims, loc);
 }
-Tensor Tensor::expand(Shape shape, Where where) const {
-  return tandem::expand(*this, shape, where);
+Tensor Tensor::t(SourceLocation loc) const { return tandem::t(*this, loc); }
+Tensor Tensor::squeeze(SourceLocation loc) const { return tandem::squeeze(*this, loc); }
+Tensor Tensor::squeeze(int64_t dim, SourceLocation loc) const {
+  return tandem::squeeze(*this, dim, loc);
 }
-Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length, Where where) const {
-  return tandem::narrow(*this, dim, start, length, where);
+Tensor Tensor::unsqueeze(int64_t dim, SourceLocation loc) const {
+  return tandem::unsqueeze(*this, dim, loc);
 }
-Tensor Tensor::select(int64_t dim, int64_t index, Where where) const {
-  return tandem::select(*this, dim, index, where);
+Tensor Tensor::expand(Shape shape, SourceLocation loc) const {
+  return tandem::expand(*this, shape, loc);
 }
-Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step, Where where) const {
-  return tandem::slice(*this, dim, start, end, step, where);
+Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length, SourceLocation loc) const {
+  return tandem::narrow(*this, dim, start, length, loc);
 }
-std::vector<Tensor> Tensor::split(int64_t size, int64_t dim, Where where) const {
-  return tandem::split(*this, size, dim, where);
+Tensor Tensor::select(int64_t dim, int64_t index, SourceLocation loc) const {
+  return tandem::select(*this, dim, index, loc);
 }
-std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim, Where where) const {
-  return tandem::chunk(*this, chunks, dim, where);
+Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step,
+                     SourceLocation loc) const {
+  return tandem::slice(*this, dim, start, end, step, loc);
 }
-std::vector<Tensor> Tensor::unbind(int64_t dim, Where where) const {
-  return tandem::unbind(*this, dim, where);
+std::vector<Tensor> Tensor::split(int64_t size, int64_t dim, SourceLocation loc) const {
+  return tandem::split(*this, size, dim, loc);
+}
+std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim, SourceLocation loc) const {
+  return tandem::chunk(*this, chunks, dim, loc);
+}
+std::vector<Tensor> Tensor::unbind(int64_t dim, SourceLocation loc) const {
+  return tandem::unbind(*this, dim, loc);
 }
 Tensor Tensor::operator[](detail::Located<int64_t> i) const {
-  return tandem::select(*this, 0, i.value, i.where);
+  return tandem::select(*this, 0, i.value, i.loc);
 }
 Tensor Tensor::operator[](detail::Located<Slice> s) const {
-  return tandem::slice(*this, 0, s.value.start, s.value.end, s.value.step, s.where);
+  return tandem::slice(*this, 0, s.value.start, s.value.end, s.value.step, s.loc);
 }
 Tensor Tensor::operator[](detail::Located<Tensor> index) const {
-  return tandem::index(*this, index.value, index.where);
+  return tandem::index(*this, index.value, index.loc);
 }
 
 // ---- reductions
-#define TD_REDUCTION(name)                                             \
-  Tensor Tensor::name(IntList dims, bool keepdim, Where where) const { \
-    return tandem::name(*this, dims, keepdim, where);                  \
+#define TD_REDUCTION(name)                                                    \
+  Tensor Tensor::name(IntList dims, bool keepdim, SourceLocation loc) const { \
+    return tandem::name(*this, dims, keepdim, loc);                           \
   }
 TD_REDUCTION(sum)
 TD_REDUCTION(mean)
@@ -84,42 +91,44 @@ TD_REDUCTION(any)
 TD_REDUCTION(all)
 TD_REDUCTION(logsumexp)
 #undef TD_REDUCTION
-Tensor Tensor::max(Where where) const { return tandem::max(*this, where); }
-Tensor Tensor::min(Where where) const { return tandem::min(*this, where); }
-std::pair<Tensor, Tensor> Tensor::max(int64_t dim, bool keepdim, Where where) const {
-  return tandem::max(*this, dim, keepdim, where);
+Tensor Tensor::max(SourceLocation loc) const { return tandem::max(*this, loc); }
+Tensor Tensor::min(SourceLocation loc) const { return tandem::min(*this, loc); }
+std::pair<Tensor, Tensor> Tensor::max(int64_t dim, bool keepdim, SourceLocation loc) const {
+  return tandem::max(*this, dim, keepdim, loc);
 }
-std::pair<Tensor, Tensor> Tensor::min(int64_t dim, bool keepdim, Where where) const {
-  return tandem::min(*this, dim, keepdim, where);
+std::pair<Tensor, Tensor> Tensor::min(int64_t dim, bool keepdim, SourceLocation loc) const {
+  return tandem::min(*this, dim, keepdim, loc);
 }
-Tensor Tensor::argmax(Where where) const { return tandem::argmax(*this, where); }
-Tensor Tensor::argmax(int64_t dim, bool keepdim, Where where) const {
-  return tandem::argmax(*this, dim, keepdim, where);
+Tensor Tensor::argmax(SourceLocation loc) const { return tandem::argmax(*this, loc); }
+Tensor Tensor::argmax(int64_t dim, bool keepdim, SourceLocation loc) const {
+  return tandem::argmax(*this, dim, keepdim, loc);
 }
-Tensor Tensor::argmin(Where where) const { return tandem::argmin(*this, where); }
-Tensor Tensor::argmin(int64_t dim, bool keepdim, Where where) const {
-  return tandem::argmin(*this, dim, keepdim, where);
+Tensor Tensor::argmin(SourceLocation loc) const { return tandem::argmin(*this, loc); }
+Tensor Tensor::argmin(int64_t dim, bool keepdim, SourceLocation loc) const {
+  return tandem::argmin(*this, dim, keepdim, loc);
 }
-Tensor Tensor::var(IntList dims, int64_t correction, bool keepdim, Where where) const {
-  return tandem::var(*this, dims, correction, keepdim, where);
+Tensor Tensor::var(IntList dims, int64_t correction, bool keepdim, SourceLocation loc) const {
+  return tandem::var(*this, dims, correction, keepdim, loc);
 }
-Tensor Tensor::std(IntList dims, int64_t correction, bool keepdim, Where where) const {
-  return tandem::sqrt(tandem::var(*this, dims, correction, keepdim, where), where);
+Tensor Tensor::std(IntList dims, int64_t correction, bool keepdim, SourceLocation loc) const {
+  return tandem::sqrt(tandem::var(*this, dims, correction, keepdim, loc), loc);
 }
-Tensor Tensor::cumsum(int64_t dim, Where where) const { return tandem::cumsum(*this, dim, where); }
-Tensor Tensor::cumprod(int64_t dim, Where where) const {
-  return tandem::cumprod(*this, dim, where);
+Tensor Tensor::cumsum(int64_t dim, SourceLocation loc) const {
+  return tandem::cumsum(*this, dim, loc);
 }
-Tensor Tensor::softmax(int64_t dim, Where where) const {
-  return tandem::softmax(*this, dim, {}, where);
+Tensor Tensor::cumprod(int64_t dim, SourceLocation loc) const {
+  return tandem::cumprod(*this, dim, loc);
 }
-Tensor Tensor::log_softmax(int64_t dim, Where where) const {
-  return tandem::log_softmax(*this, dim, {}, where);
+Tensor Tensor::softmax(int64_t dim, SourceLocation loc) const {
+  return tandem::softmax(*this, dim, {}, loc);
+}
+Tensor Tensor::log_softmax(int64_t dim, SourceLocation loc) const {
+  return tandem::log_softmax(*this, dim, {}, loc);
 }
 
-// ---- element by element
+// ---- elementwise
 #define TD_UNARY(name) \
-  Tensor Tensor::name(Where where) const { return tandem::name(*this, where); }
+  Tensor Tensor::name(SourceLocation loc) const { return tandem::name(*this, loc); }
 TD_UNARY(abs)
 TD_UNARY(exp)
 TD_UNARY(log)
@@ -133,33 +142,33 @@ TD_UNARY(sigmoid)
 TD_UNARY(relu)
 #undef TD_UNARY
 Tensor Tensor::pow(const Operand& exponent) const {
-  const Where where = exponent.where();
+  const SourceLocation loc = exponent.loc();
   Operand e =
-      exponent.is_scalar() ? Operand(exponent.scalar(), where) : Operand(exponent.tensor(), where);
-  return tandem::pow(Operand(*this, where), std::move(e), where);
+      exponent.is_scalar() ? Operand(exponent.scalar(), loc) : Operand(exponent.tensor(), loc);
+  return tandem::pow(Operand(*this, loc), std::move(e), loc);
 }
-Tensor Tensor::clamp(Scalar lo, Scalar hi, Where where) const {
-  return tandem::clamp(*this, Operand(lo, where), Operand(hi, where), where);
+Tensor Tensor::clamp(Scalar lo, Scalar hi, SourceLocation loc) const {
+  return tandem::clamp(*this, Operand(lo, loc), Operand(hi, loc), loc);
 }
-Tensor Tensor::masked_fill(const Tensor& mask, Scalar value, Where where) const {
-  return tandem::masked_fill(*this, mask, Operand(value, where), where);
+Tensor Tensor::masked_fill(const Tensor& mask, Scalar value, SourceLocation loc) const {
+  return tandem::masked_fill(*this, mask, Operand(value, loc), loc);
 }
 
-// ---- products and indices
-Tensor Tensor::matmul(const Tensor& other, Where where) const {
-  return tandem::matmul(*this, other, where);
+// ---- matmuls and indices
+Tensor Tensor::matmul(const Tensor& other, SourceLocation loc) const {
+  return tandem::matmul(*this, other, loc);
 }
-Tensor Tensor::index_select(int64_t dim, const Tensor& index, Where where) const {
-  return tandem::index_select(*this, dim, index, where);
+Tensor Tensor::index_select(int64_t dim, const Tensor& index, SourceLocation loc) const {
+  return tandem::index_select(*this, dim, index, loc);
 }
-Tensor Tensor::gather(int64_t dim, const Tensor& index, Where where) const {
-  return tandem::gather(*this, dim, index, where);
+Tensor Tensor::gather(int64_t dim, const Tensor& index, SourceLocation loc) const {
+  return tandem::gather(*this, dim, index, loc);
 }
-Tensor Tensor::tril(int64_t diagonal, Where where) const {
-  return tandem::tril(*this, diagonal, where);
+Tensor Tensor::tril(int64_t diagonal, SourceLocation loc) const {
+  return tandem::tril(*this, diagonal, loc);
 }
-Tensor Tensor::triu(int64_t diagonal, Where where) const {
-  return tandem::triu(*this, diagonal, where);
+Tensor Tensor::triu(int64_t diagonal, SourceLocation loc) const {
+  return tandem::triu(*this, diagonal, loc);
 }
 
 }  // namespace tandem

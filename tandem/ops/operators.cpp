@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operators of Tensor. `/` is true division and `%` takes the sign of the divisor, as in
 // PyTorch.
-#include "tandem/ops/pointwise.h"
+#include "tandem/ops/pointwise/pointwise.h"
 
 namespace tandem {
 
-#define TD_BINARY(symbol, function)                     \
-  Tensor operator symbol(Operand a, Operand b) {        \
-    const Where where = a.where();                      \
-    return function(std::move(a), std::move(b), where); \
+#define TD_BINARY(symbol, function)                   \
+  Tensor operator symbol(Operand a, Operand b) {      \
+    const SourceLocation loc = a.loc();               \
+    return function(std::move(a), std::move(b), loc); \
   }
 TD_BINARY(+, add)
 TD_BINARY(-, sub)
@@ -27,22 +27,22 @@ TD_BINARY(^, bitwise_xor)
 #undef TD_BINARY
 
 Tensor operator-(Operand a) {
-  const Where where = a.where();
-  return neg(a.take(), where);
+  const SourceLocation loc = a.loc();
+  return neg(a.take(), loc);
 }
 Tensor operator~(Operand a) {
-  const Where where = a.where();
-  return bitwise_not(a.take(), where);
+  const SourceLocation loc = a.loc();
+  return bitwise_not(a.take(), loc);
 }
 
-// The old value goes in as a temporary, so that its buffer may be reused; apply() gives it back to
-// the operand when it throws.
+// The old value is passed as a temporary, so that its buffer may be reused; apply() restores the
+// operand if it throws.
 static Tensor& assign(const OpDef& row, Tensor& a, Operand b) {
-  const Where where = b.where();
-  Operand in[] = {b.refers_to(a) ? Operand(a, where) : Operand(std::move(a), where), std::move(b)};
+  const SourceLocation loc = b.loc();
+  Operand in[] = {b.refers_to(a) ? Operand(a, loc) : Operand(std::move(a), loc), std::move(b)};
   Tensor out;
   try {
-    apply(row, nullptr, in, &out, where);
+    apply(row, nullptr, in, &out, loc);
   } catch (...) {
     if (in[0].is_temporary()) a = std::move(in[0].owned());
     throw;

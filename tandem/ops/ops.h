@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// All public functions on tensors, and the call that fills the op table.
+// All public tensor functions, and the call that fills the op table.
 #pragma once
 
-#include "tandem/ops/attention.h"
 #include "tandem/ops/control.h"
-#include "tandem/ops/conv.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/detection.h"
-#include "tandem/ops/fft.h"
-#include "tandem/ops/fold.h"
-#include "tandem/ops/index.h"
-#include "tandem/ops/linalg.h"
-#include "tandem/ops/loss.h"
-#include "tandem/ops/matmul.h"
-#include "tandem/ops/matrix.h"
-#include "tandem/ops/norm.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/pool.h"
-#include "tandem/ops/random.h"
-#include "tandem/ops/reduce.h"
-#include "tandem/ops/resample.h"
-#include "tandem/ops/rnn.h"
-#include "tandem/ops/sampling.h"
-#include "tandem/ops/scan.h"
-#include "tandem/ops/scatter.h"
-#include "tandem/ops/search.h"
-#include "tandem/ops/softmax.h"
-#include "tandem/ops/statistics.h"
-#include "tandem/ops/update.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/conv/conv.h"
+#include "tandem/ops/conv/fold.h"
+#include "tandem/ops/conv/pool.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/index/scatter.h"
+#include "tandem/ops/index/search.h"
+#include "tandem/ops/linalg/fft.h"
+#include "tandem/ops/linalg/linalg.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/matmul/matrix.h"
+#include "tandem/ops/nn/attention.h"
+#include "tandem/ops/nn/loss.h"
+#include "tandem/ops/nn/norm.h"
+#include "tandem/ops/nn/rnn.h"
+#include "tandem/ops/nn/softmax.h"
+#include "tandem/ops/nn/update.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/random/random.h"
+#include "tandem/ops/random/sampling.h"
+#include "tandem/ops/reduce/reduce.h"
+#include "tandem/ops/reduce/scan.h"
+#include "tandem/ops/reduce/statistics.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
+#include "tandem/ops/vision/detection.h"
+#include "tandem/ops/vision/resample.h"
 
 namespace tandem {
 
-/// Put the rows of all families into the table. Once per process; init() calls it.
+/// Register the rows of all families in the table. Once per process; init() calls it.
 TD_API void register_all_ops();
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference page of all ops, generated from the table; a test checks that docs/ops.md is it.
+// The reference page of all ops, generated from the table; a test compares docs/ops.md with it.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace tandem {
 
 /// docs/ops.md: one section per family, one line per op.
 TD_API std::string op_reference_page();
-/// A few lines about one op: inputs, outputs, types, derivative, kernels, doc.
+/// A few lines on one op: inputs, outputs, types, derivative, kernels, doc.
 TD_API std::string describe_op(const OpDef& op);
 
 }  // namespace tandem

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense copies in and out of strided arrays for the reference loops. Called by the rows' references
-// only; every element is converted once.
+// Dense copies into and out of strided arrays for the reference loops. Called only by the rows'
+// references; every element is converted once.
 #include "tandem/ops/rule_internal.h"
 
 namespace tandem::detail {
 namespace {
 
-// f(offset) for every element in row-major order.
+// Calls f(offset) for every element in row-major order.
 template <class F>
 void walk(const Array& a, F&& f) {
   if (a.numel == 0) return;

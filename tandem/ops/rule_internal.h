@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small tools that the rows of matmul, conv, pool, norm, loss, attention and rnn share: checks made
+// Small tools shared by the rows of matmul, conv, pool, norm, loss, attention and rnn: checks made
 // before a row is applied, sums back to a broadcast shape, batch dimensions, and dense copies for
 // reference loops.
 #pragma once
@@ -15,33 +15,33 @@
 
 namespace tandem::detail {
 
-/// Run `f`; an Error that has no op and line yet gets these.
+/// Run `f`; an Error without op and line gets these.
 template <class F>
-decltype(auto) placed(const char* op, Where where, F&& f) {
+decltype(auto) placed(const char* op, SourceLocation loc, F&& f) {
   try {
     return f();
   } catch (const Error& e) {
-    if (!e.op().empty() && e.where().file) throw;
-    throw with_place(e, op, where);
+    if (!e.op().empty() && e.loc().file) throw;
+    throw with_place(e, op, loc);
   }
 }
 
-/// Run `f`; an Error names `op`, the function the user called, and not the row behind it.
+/// Run `f`; an Error names `op`, the function the user called, instead of the row behind it.
 template <class F>
-decltype(auto) named(const char* op, Where where, F&& f) {
+decltype(auto) named(const char* op, SourceLocation loc, F&& f) {
   try {
     return f();
   } catch (const Error& e) {
-    if (e.op() == op && e.where().file) throw;
-    throw with_place(Error(e.kind(), e.message(), e.hint(), op, e.where(), e.layer()), op, where);
+    if (e.op() == op && e.loc().file) throw;
+    throw with_place(Error(e.kind(), e.message(), e.hint(), op, e.loc(), e.layer()), op, loc);
   }
 }
 
-/// `g` summed to a shape that broadcasts to its own.
-inline Tensor reduce_to(Tensor g, const Shape& shape, Where where) {
+/// `g` summed to a shape that broadcasts to g's shape.
+inline Tensor reduce_to(Tensor g, const Shape& shape, SourceLocation loc) {
   if (!g.defined() || g.shape() == shape) return g;
   ShapeAttrs a{shape};
-  return call(op::sum_to, &a, where, std::move(g));
+  return call(op::sum_to, &a, loc, std::move(g));
 }
 
 /// Product of dims first..last-1.
@@ -51,7 +51,7 @@ inline Dim product(const Shape& s, int first, int last) {
   return n;
 }
 
-/// floor(a / b) for b > 0, quick for numbers.
+/// floor(a / b) for b > 0, with a fast path for numbers.
 inline Dim floor_div(Dim a, int64_t b) {
   if (a.is_symbolic()) return floordiv(a, Dim(b));
   int64_t v = a.raw(), q = v / b;
@@ -68,52 +68,52 @@ inline Shape merged(const Shape& s, int first, int last) {
 }
 
 /// Dims first and first + 1 merged: [a, b, ...] -> [a * b, ...].
-inline Tensor merge_dims(const Tensor& t, int first, Where where) {
-  return t.reshape(merged(t.shape(), first, first + 2), where);
+inline Tensor merge_dims(const Tensor& t, int first, SourceLocation loc) {
+  return t.reshape(merged(t.shape(), first, first + 2), loc);
 }
-/// The opposite: dim `at` split into [outer, rest].
-inline Tensor split_dim(const Tensor& t, int at, Dim outer, Dim inner, Where where) {
+/// The inverse: dim `at` split into [outer, rest].
+inline Tensor split_dim(const Tensor& t, int at, Dim outer, Dim inner, SourceLocation loc) {
   Shape s = t.shape();
   s[at] = outer;
   s.insert(at + 1, inner);
-  return t.reshape(s, where);
+  return t.reshape(s, loc);
 }
 
-/// Input i with the batch dimension in front: as it is, or repeated without a copy.
+/// Input i with the batch dimension in front: unchanged, or repeated without a copy.
 inline Tensor with_batch(const BatchCall& c, int i) {
   const Tensor& t = c.in[i];
   if (!t.defined() || c.batched[i]) return t;
   Shape s = t.shape();
   s.insert(0, c.batch_size);
-  return t.unsqueeze(0, c.node.where).expand(s, c.node.where);
+  return t.unsqueeze(0, c.node.loc).expand(s, c.node.loc);
 }
-/// Input i with ones after its batch dimension so that its per-example rank is `rank`.
+/// Input i with ones after its batch dimension, so that its per-example rank is `rank`.
 inline Tensor with_rank(const BatchCall& c, int i, int rank) {
   const Tensor& t = c.in[i];
   if (!t.defined() || !c.batched[i] || c.rank(i) >= rank) return t;
   Shape s = t.shape();
   for (int k = c.rank(i); k < rank; ++k) s.insert(1, 1);
-  return t.reshape(s, c.node.where);
+  return t.reshape(s, c.node.loc);
 }
 
-/// The node's row on other inputs; hidden outputs come too if the node has them.
+/// The node's row applied to other inputs, with hidden outputs if the node has them.
 inline void call_again(const BatchCall& c, const void* attrs, std::span<Operand> in, Tensor* out) {
   ApplyOptions options;
   options.hidden = c.node.out.size() > static_cast<size_t>(c.node.op->shown());
-  apply(*c.node.op, attrs, in, out, c.node.where, options);
+  apply(*c.node.op, attrs, in, out, c.node.loc, options);
 }
 
 // ---- reference loops
-/// Elements of `a` in row-major order, converted.
+// Elements of `a` in row-major order, converted.
 TD_API void read_dense(const Array& a, double* out);
 TD_API void read_dense(const Array& a, uint64_t* out);
 TD_API void read_dense(const Array& a, float* out);
-/// The opposite; floats are rounded once, integers wrap.
+/// The inverse; floats are rounded once, integers wrap.
 TD_API void write_dense(const double* in, const Array& out);
 TD_API void write_dense(const uint64_t* in, const Array& out);
 TD_API void write_dense(const float* in, const Array& out);
 
-/// A dense buffer of n elements for the time of one reference call.
+/// A dense buffer of n elements that lives for one reference call.
 template <class T>
 class Dense {
  public:

@@ -25,14 +25,14 @@ Spec constant_spec(const ConstantAttrs& a) {
   return spec_of(box->value);
 }
 
-Tensor stored_constant(const Tensor& bytes, const Spec& spec, Where where) {
+Tensor stored_constant(const Tensor& bytes, const Spec& spec, SourceLocation loc) {
   const int64_t wanted = spec.shape.numel().value() * static_cast<int64_t>(size_of(spec.dtype));
   TD_CHECK(bytes.dtype() == DType::u8 && bytes.is_contiguous() && bytes.numel() == wanted, Value,
            "{} bytes are not those of {}", bytes.numel(), spec.to_string());
   Ref<StoredBox> box = make_ref<StoredBox>(bytes, spec);
   if (!is_tracing()) return box->get();
   ConstantAttrs a{std::move(box)};
-  return call(op::constant, &a, where);
+  return call(op::constant, &a, loc);
 }
 
 }  // namespace tandem

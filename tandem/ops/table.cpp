@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one list of op families.
+// Registers the rows of this room, family by family. Control flow, whose derivatives need room
+// grad, is registered by init().
 #include "tandem/ops/ops.h"
 
 namespace tandem {

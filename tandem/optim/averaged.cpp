@@ -6,8 +6,8 @@
 #include "tandem/graph/trace.h"
 #include "tandem/graph/update.h"
 #include "tandem/nn/norm.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/pointwise.h"
+#include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::optim::detail {
 
@@ -17,7 +17,7 @@ Averager::Averager(AveragedModelOptions options) : n_averaged(zeros({}, DType::i
            "AveragedModel wants decay in 0..1, got {}", *o_.decay);
 }
 
-void Averager::update(nn::Module& average, nn::Module& model, Where where) {
+void Averager::update(nn::Module& average, nn::Module& model, SourceLocation loc) {
   auto to = average.named_parameters(), from = model.named_parameters();
   auto to_buffers = average.named_buffers(), from_buffers = model.named_buffers();
   TD_CHECK(to.size() == from.size() && to_buffers.size() == from_buffers.size(), Value,
@@ -28,10 +28,10 @@ void Averager::update(nn::Module& average, nn::Module& model, Where where) {
     cells.push_back({to[i].second.cell(), from[i].second.cell(), true});
   for (size_t i = 0; i < to_buffers.size(); ++i)
     cells.push_back({to_buffers[i].second.cell(), from_buffers[i].second.cell(), o_.use_buffers});
-  update(cells, where);
+  update(cells, loc);
 }
 
-void Averager::update(const std::vector<Pair>& cells, Where where) try {
+void Averager::update(const std::vector<Pair>& cells, SourceLocation loc) try {
   NoGradGuard no_grad;
   TD_CHECK(!is_tracing(), Unsupported,
            "update_parameters reads its count\nCall it outside the trace.");
@@ -44,7 +44,7 @@ void Averager::update(const std::vector<Pair>& cells, Where where) try {
   for (const Pair& p : cells) {
     const Tensor v = p.model->read().detach();
     if (n == 0 || !p.mean || !is_floating(v.dtype())) {
-      p.average->assign(v, where);
+      p.average->assign(v, loc);
       continue;
     }
     CellUpdate& u = list.emplace_back();
@@ -53,11 +53,11 @@ void Averager::update(const std::vector<Pair>& cells, Where where) try {
     u.other = v;
     u.numbers.push_back(weight);
   }
-  update_many_(list, where);
-  n_averaged.assign_(n + 1, where);
+  update_many_(list, loc);
+  n_averaged.assign_(n + 1, loc);
 } catch (const Error& e) {
-  if (!e.op().empty() && e.where().file) throw;
-  throw with_place(e, "AveragedModel", where);
+  if (!e.op().empty() && e.loc().file) throw;
+  throw with_place(e, "AveragedModel", loc);
 }
 
 StateDict Averager::state_dict(const nn::Module& average) const {
@@ -108,18 +108,18 @@ WeightAverage::WeightAverage(nn::Module& model, AveragedModelOptions options) : 
   for (const auto& [name, b] : model.named_buffers()) add(name, b.cell(), averager_.use_buffers());
 }
 
-void WeightAverage::update(Where where) {
+void WeightAverage::update(SourceLocation loc) {
   TD_CHECK(!swapped_, Value,
            "WeightAverage: the model holds the averages now\nswap() them back before update().");
-  averager_.update(cells_, where);
+  averager_.update(cells_, loc);
 }
 
 void WeightAverage::swap() {
   NoGradGuard no_grad;
   for (const auto& p : cells_) {
     const Tensor average = p.average->read().detach(), now = p.model->read().detach();
-    p.model->assign(average, Where::here());
-    p.average->assign(now, Where::here());
+    p.model->assign(average, SourceLocation::here());
+    p.average->assign(now, SourceLocation::here());
   }
   swapped_ = !swapped_;
 }
@@ -149,7 +149,7 @@ void WeightAverage::load_state_dict(const StateDict& state) {
   }
   for (size_t i = 0; i < cells_.size(); ++i)
     (swapped_ ? cells_[i].model : cells_[i].average)
-        ->assign(state.at("module." + names_[i]), Where::here());
+        ->assign(state.at("module." + names_[i]), SourceLocation::here());
   averager_.n_averaged.assign_(n->reshape({}));
 }
 

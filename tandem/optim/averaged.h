@@ -23,13 +23,13 @@ namespace detail {
 class TD_API Averager {
  public:
   explicit Averager(AveragedModelOptions options);
-  void update(nn::Module& average, nn::Module& model, Where where);
+  void update(nn::Module& average, nn::Module& model, SourceLocation loc);
   /// The same over cells, one beside the other.
   struct Pair {
     Ref<Cell> average, model;
     bool mean;  ///< else the latest value is taken over
   };
-  void update(const std::vector<Pair>& cells, Where where);
+  void update(const std::vector<Pair>& cells, SourceLocation loc);
   bool use_buffers() const { return o_.use_buffers; }
   StateDict state_dict(const nn::Module& average) const;
   void load_state_dict(nn::Module& average, const StateDict& state);
@@ -64,8 +64,8 @@ class AveragedModel {
  public:
   explicit AveragedModel(const M& model, AveragedModelOptions options = {})
       : module(nn::clone(model)), averager_(options) {}
-  void update_parameters(M& model, Where where = Where::here()) {
-    averager_.update(module, model, where);
+  void update_parameters(M& model, SourceLocation loc = SourceLocation::here()) {
+    averager_.update(module, model, loc);
   }
   template <class... Args>
   auto operator()(Args&&... args) {
@@ -83,13 +83,13 @@ class AveragedModel {
 };
 
 /// The same beside a model of any type: the averages lie in cells of their own. swap() exchanges
-/// them with the model's values, to predict with them and to go on training afterwards. The model
+/// them with the model's values, to predict with them and to resume training afterwards. The model
 /// must outlive it and keep its layers.
 class TD_API WeightAverage {
  public:
   explicit WeightAverage(nn::Module& model, AveragedModelOptions options = {});
   /// Take the model's present values into the average. Throws Value while they are exchanged.
-  void update(Where where = Where::here());
+  void update(SourceLocation loc = SourceLocation::here());
   void swap();
   bool swapped() const { return swapped_; }
   /// How often update() ran; the averages of 0 are the values that the model had at first.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/optim/grad_scaler.h"
 
-#include "tandem/ops/create.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::optim {
 namespace {
@@ -31,14 +31,15 @@ GradScaler::GradScaler(GradScalerOptions o)
            o.init_scale);
 }
 
-Tensor GradScaler::scale(const Tensor& outputs, Where where) const {
+Tensor GradScaler::scale(const Tensor& outputs, SourceLocation loc) const {
   if (!enabled_) return outputs;
-  return mul(outputs, scale_.value(), where);
+  return mul(outputs, scale_.value(), loc);
 }
 
-std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& outputs, Where where) const {
+std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& outputs,
+                                      SourceLocation loc) const {
   std::vector<Tensor> scaled;
-  for (const Tensor& y : outputs) scaled.push_back(scale(y, where));
+  for (const Tensor& y : outputs) scaled.push_back(scale(y, loc));
   return scaled;
 }
 
@@ -68,7 +69,7 @@ GradScaler::Stage& GradScaler::stage_of(size_t slot) {
   return traced_stages_[slot];
 }
 
-void GradScaler::unscale_(Optimizer& optimizer, Where where) try {
+void GradScaler::unscale_(Optimizer& optimizer, SourceLocation loc) try {
   if (!enabled_) return;
   const size_t slot = slot_of(optimizer);
   Stage& stage = stage_of(slot);
@@ -88,31 +89,31 @@ void GradScaler::unscale_(Optimizer& optimizer, Where where) try {
              p.name());
     Tensor all_finite = isfinite(g).all();
     finite = finite.defined() ? logical_and(finite, all_finite) : all_finite;
-    made.emplace_back(p, mul(g, inverse, where));
+    made.emplace_back(p, mul(g, inverse, loc));
   }
   for (auto& [p, g] : made) p.set_grad(std::move(g));
   Tensor mark = finite.defined() ? logical_not(finite).to(DType::f32) : zeros({});
-  found_.write_(0, static_cast<int64_t>(slot), mark.reshape({1}), where);
+  found_.write_(0, static_cast<int64_t>(slot), mark.reshape({1}), loc);
   stage = Stage::unscaled;
 } catch (const Error& e) {
   if (!e.op().empty()) throw;
-  throw with_place(e, "GradScaler", where);
+  throw with_place(e, "GradScaler", loc);
 }
 
-void GradScaler::step(Optimizer& optimizer, Where where) try {
-  if (!enabled_) return optimizer.step(where);
+void GradScaler::step(Optimizer& optimizer, SourceLocation loc) try {
+  if (!enabled_) return optimizer.step(loc);
   const size_t slot = slot_of(optimizer);
   TD_CHECK(stage_of(slot) != Stage::stepped, Value,
            "step() has already been called since the last update()");
-  if (stage_of(slot) == Stage::ready) unscale_(optimizer, where);
+  if (stage_of(slot) == Stage::ready) unscale_(optimizer, loc);
   {
     AssignIf keep(found_.value().select(0, static_cast<int64_t>(slot)) == 0.0);
-    optimizer.step(where);
+    optimizer.step(loc);
   }
   stage_of(slot) = Stage::stepped;
 } catch (const Error& e) {
   if (!e.op().empty()) throw;
-  throw with_place(e, "GradScaler", where);
+  throw with_place(e, "GradScaler", loc);
 }
 
 void GradScaler::end_iteration() {
@@ -123,7 +124,7 @@ void GradScaler::end_iteration() {
     std::fill(stages_.begin(), stages_.end(), Stage::ready);
 }
 
-void GradScaler::update(Where where) try {
+void GradScaler::update(SourceLocation loc) try {
   if (!enabled_) return;
   TD_CHECK(!slots_.empty(), Value,
            "no inf checks were recorded prior to update()\nCall step() or unscale_() first.");
@@ -135,18 +136,18 @@ void GradScaler::update(Where where) try {
   Tensor grown = (wide * numbers.select(0, 0)).to(DType::f32);
   grown = tandem::where(logical_and(due, isfinite(grown)), grown, scale);
   Tensor shrunk = (wide * numbers.select(0, 1)).to(DType::f32);
-  tracker_.assign_(tandem::where(logical_or(skipped, due), zeros_like(count), count), where);
-  scale_.assign_(tandem::where(skipped, shrunk, grown), where);
+  tracker_.assign_(tandem::where(logical_or(skipped, due), zeros_like(count), count), loc);
+  scale_.assign_(tandem::where(skipped, shrunk, grown), loc);
   end_iteration();
 } catch (const Error& e) {
   if (!e.op().empty()) throw;
-  throw with_place(e, "GradScaler", where);
+  throw with_place(e, "GradScaler", loc);
 }
 
-void GradScaler::update(double new_scale, Where where) {
+void GradScaler::update(double new_scale, SourceLocation loc) {
   if (!enabled_) return;
   TD_CHECK(new_scale > 0, Value, "GradScaler: the new scale must be positive, got {}", new_scale);
-  scale_.assign_(new_scale, where);
+  scale_.assign_(new_scale, loc);
   end_iteration();
 }
 
@@ -204,7 +205,7 @@ void GradScaler::load_state_dict(const StateDict& state) try {
   tracker_.assign_(static_cast<int64_t>(n[4]));
 } catch (const Error& e) {
   if (!e.op().empty()) throw;
-  throw with_place(e, "GradScaler", Where{});
+  throw with_place(e, "GradScaler", SourceLocation{});
 }
 
 }  // namespace tandem::optim

@@ -26,21 +26,22 @@ class TD_API GradScaler {
   explicit GradScaler(GradScalerOptions options = {});
 
   /// The outputs times the scale, in their dtype.
-  Tensor scale(const Tensor& outputs, Where where = Where::here()) const;
-  std::vector<Tensor> scale(const std::vector<Tensor>& outputs, Where where = Where::here()) const;
+  Tensor scale(const Tensor& outputs, SourceLocation loc = SourceLocation::here()) const;
+  std::vector<Tensor> scale(const std::vector<Tensor>& outputs,
+                            SourceLocation loc = SourceLocation::here()) const;
   /// Divide the gradients of the optimizer's parameters by the scale (to clip them, say) and note
   /// whether one of them is infinite or NaN. Throws Value when called twice before update() or
   /// after step(), DType for f16 gradients.
-  void unscale_(Optimizer& optimizer, Where where = Where::here());
+  void unscale_(Optimizer& optimizer, SourceLocation loc = SourceLocation::here());
   /// unscale_() unless that was done, then the optimizer's step; where a gradient is not finite
   /// parameters, moments and step counts keep their values. Throws Value when called twice.
-  void step(Optimizer& optimizer, Where where = Where::here());
+  void step(Optimizer& optimizer, SourceLocation loc = SourceLocation::here());
   /// Shrink the scale by backoff_factor if a step was skipped; grow it by growth_factor after
   /// growth_interval steps in a row that were not. Ends the iteration of all optimizers. Throws
   /// Value if no optimizer was unscaled.
-  void update(Where where = Where::here());
+  void update(SourceLocation loc = SourceLocation::here());
   /// The same, but the scale becomes `new_scale`.
-  void update(double new_scale, Where where = Where::here());
+  void update(double new_scale, SourceLocation loc = SourceLocation::here());
 
   /// The scale (1 when not enabled); throws Unsupported in a trace, where scale_tensor() goes.
   double get_scale() const;

@@ -7,7 +7,7 @@
 
 #include "tandem/base/math_prelude.h"
 #include "tandem/graph/trace.h"
-#include "tandem/ops/pointwise.h"
+#include "tandem/ops/pointwise/pointwise.h"
 
 namespace tandem::optim {
 
@@ -61,6 +61,11 @@ inline Number if_above(const Number& a, const Number& b, const Number& yes, cons
   if (plain(a) && plain(b) && plain(yes) && plain(no)) return a.value() > b.value() ? yes : no;
   return Number(tandem::where(a.operand() > b.operand(), yes.operand(), no.operand()));
 }
+/// A 0-d result as a factor: read in eager, f64 in a trace.
+TD_API Number read(const Tensor& t);
+/// The Euclidean norm of all elements.
+TD_API Number length(const Tensor& t);
+inline double flag_of(bool b) { return b ? 1 : 0; }
 /// Rounded to f32, as PyTorch keeps some factors.
 inline Number as_f32(const Number& a) {
   if (plain(a)) return static_cast<double>(static_cast<float>(a.value()));

@@ -10,11 +10,19 @@
 #include <optional>
 #include <vector>
 
+#include "tandem/base/fields.h"
 #include "tandem/graph/update.h"
 #include "tandem/optim/number.h"
 #include "tandem/tensor/state_dict.h"
 
 namespace tandem::optim {
+
+/// What an optimizer is called, beside its class. All texts are literals.
+struct OptimizerAbout {
+  const char* name;     ///< in recipes, and by Keras's way: "adamw"
+  const char* doc;      ///< what it is and where it comes from
+  const char* example;  ///< `optim:` of a recipe that trains with it
+};
 
 /// Parameters with options of their own. What is not given is the optimizer's; an option that the
 /// optimizer does not have throws Value.
@@ -26,6 +34,26 @@ struct ParamGroup {
                         rho = {}, lr_decay = {}, momentum_decay = {}, lambd = {}, t0 = {},
                         trust_coefficient = {};
   std::optional<bool> nesterov = {}, amsgrad = {}, centered = {}, maximize = {};
+  template <class V>
+  void fields(V& v) {
+    v("lr", lr);
+    v("betas", betas, {.elements = "beta1 beta2"});
+    v("eps", eps);
+    v("weight_decay", weight_decay);
+    v("momentum", momentum);
+    v("dampening", dampening);
+    v("alpha", alpha);
+    v("rho", rho);
+    v("lr_decay", lr_decay);
+    v("momentum_decay", momentum_decay);
+    v("lambd", lambd);
+    v("t0", t0);
+    v("trust_coefficient", trust_coefficient);
+    v("nesterov", nesterov);
+    v("amsgrad", amsgrad);
+    v("centered", centered);
+    v("maximize", maximize);
+  }
 };
 
 /// What an optimizer takes: parameters, or groups of them.
@@ -47,10 +75,11 @@ class TD_API Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Update every parameter that has a gradient.
-  void step(Where where = Where::here());
+  void step(SourceLocation loc = SourceLocation::here());
   /// `closure` computes the loss and its gradients; it is called first (LBFGS: several times).
   /// Gives its loss.
-  virtual Tensor step(const std::function<Tensor()>& closure, Where where = Where::here());
+  virtual Tensor step(const std::function<Tensor()>& closure,
+                      SourceLocation loc = SourceLocation::here());
   /// Empty the gradients of all parameters.
   void zero_grad();
 
@@ -88,19 +117,19 @@ class TD_API Optimizer {
   void load_state_dict(const StateDict& state);
 
  protected:
-  /// An option and its default. Flags cannot change after the group was made.
+  /// An option of a group. Flags cannot change after the group was made.
   struct Option {
-    const char* name;
+    std::string name;
     double value;
     bool flag = false;
+    const char* field = "";  ///< what it is declared as: "betas" for "beta1"
+    Field bounds = {};
   };
   /// Options of a group while it is made.
   class TD_API Options {
    public:
     explicit Options(const std::vector<Option>& all, const char* type) : all_(all), type_(type) {}
-    double operator[](const char* name) const;
-    /// Throw Value unless low <= option < high.
-    void check(const char* name, double low, double high = 1e300) const;
+    double operator[](std::string_view name) const;
 
    private:
     const std::vector<Option>& all_;
@@ -112,7 +141,7 @@ class TD_API Optimizer {
    public:
     size_t index = 0;
     Tensor grad;  ///< negated where the group maximises
-    Where where;
+    SourceLocation loc;
 
     const Param& param() const;
     /// A number or flag of the group.
@@ -149,7 +178,9 @@ class TD_API Optimizer {
     size_t group_ = 0;
   };
 
-  Optimizer(const char* type, std::vector<Option> options);
+  /// `type` is the class's name. The numbers and flags that `options` declares are those of every
+  /// group; groups are checked against their bounds.
+  Optimizer(const char* type, AnyFields options);
   /// For the constructor of the derived class. Throws Value when there are no parameters.
   void add_all(ParamList params);
   const Param& params_of(size_t i) const { return params_[i]; }
@@ -158,7 +189,7 @@ class TD_API Optimizer {
   void add_state(size_t i, const char* name, Tensor value);
   /// A number per parameter, kept over steps.
   void add_number(const char* name, double start);
-  /// Check a new group's options and add the state of its parameter i.
+  /// Add the state of parameter i of a new group, and check what no bound of a field says.
   virtual void init(const Options& options, size_t i) = 0;
   virtual void update(Update& u) = 0;
   /// State beyond moments and numbers, in and out.
@@ -169,7 +200,7 @@ class TD_API Optimizer {
   /// PyTorch's state of this optimizer has no step count: without one a moment is not fresh.
   void step_is_optional() { step_optional_ = true; }
   /// All updates of one step; LBFGS has its own.
-  virtual void step_all(Where where);
+  virtual void step_all(SourceLocation loc);
 
  private:
   struct Group {
@@ -186,7 +217,7 @@ class TD_API Optimizer {
   struct Running;
   struct Reader;
   void begin_step(Running& run, const std::vector<char>& live) const;
-  void store_kept(Running& run, Where where);
+  void store_kept(Running& run, SourceLocation loc);
   size_t option_index(const std::string& name) const;
   Buffer* state_of(size_t i, const std::string& name) const;
   Kept& kept_of(const std::string& name);
@@ -208,12 +239,12 @@ class TD_API Optimizer {
 /// norm before. With `error_if_nonfinite` a norm that is no number throws Value.
 TD_API Tensor clip_grad_norm_(const std::vector<Param>& params, double max_norm,
                               double norm_type = 2.0, bool error_if_nonfinite = false,
-                              Where where = Where::here());
+                              SourceLocation loc = SourceLocation::here());
 /// The norm that clip_grad_norm_ gives, without a change.
 TD_API Tensor get_total_norm(const std::vector<Param>& params, double norm_type = 2.0,
-                             Where where = Where::here());
+                             SourceLocation loc = SourceLocation::here());
 /// Clamp gradients to [-value, value].
 TD_API void clip_grad_value_(const std::vector<Param>& params, double value,
-                             Where where = Where::here());
+                             SourceLocation loc = SourceLocation::here());
 
 }  // namespace tandem::optim

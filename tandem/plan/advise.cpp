@@ -109,7 +109,7 @@ const char* upgrade_of(Limit l) {
       return "a larger batch, or the compiled mode,";
     case Limit::decode:
       return "half the decoding (more loader threads with cores for them, a cache(), smaller "
-             "pictures)";
+             "images)";
     case Limit::disk:
       return "a faster disk, or data that fits into RAM,";
     case Limit::link:
@@ -122,6 +122,97 @@ const char* upgrade_of(Limit l) {
   return "";
 }
 
+// Seconds of one step of a run.
+struct StepTimes {
+  double step, wait, busy;         // of the training thread: waiting for data, and busy
+  double queued, kernels;          // parts of `busy`: ready without a processor, running kernels
+  double threads, load;            // loader threads, and what all of them spend on the data:
+  double compute, unserved, held;  // computing, without a processor, waiting for its source
+};
+StepTimes times_of(const RunFacts& run, double batch) {
+  StepTimes t{};
+  t.step = batch / run.samples_per_second;
+  t.wait = t.step * run.waiting;
+  t.busy = t.step - t.wait;
+  t.threads = std::max(1.0, run.loaders);
+  t.load = t.step * std::max(run.loader_busy, run.loader_cores);
+  t.compute = std::min(t.load, t.step * run.loader_cores);
+  t.unserved = std::min(t.load - t.compute, t.step * run.loader_queued);
+  t.held = t.load - t.compute - t.unserved;
+  // Only the time for which the training thread is queued while it works; waiting for data is
+  // counted elsewhere.
+  t.queued = std::min(t.busy, t.step * run.queued);
+  t.kernels = t.busy - t.queued;
+  return t;
+}
+
+struct Part {
+  Limit limit;
+  double seconds;
+  std::string why;
+};
+// The step by what limits it.
+std::vector<Part> parts_of(const RunFacts& run, const StepTimes& t, const Kernels& k) {
+  const bool network = run.received > run.read;
+  const double whole = std::max(t.load, 1e-12);
+  return {{Limit::arithmetic, t.kernels * k.arithmetic, "kernels whose arithmetic takes longest"},
+          {Limit::bandwidth, t.kernels * k.bandwidth, "kernels whose bytes take longest"},
+          {Limit::launch, t.kernels * k.launch, "kernels smaller than the cost of starting them"},
+          {Limit::decode, t.load > 0 ? t.wait * t.compute / whole : t.wait,
+           "waiting for data that is being computed"},
+          {network ? Limit::link : Limit::disk, t.load > 0 ? t.wait * t.held / whole : 0,
+           fmt::format("waiting for data that has not come: {} from files, {} from the network",
+                       show(run.read, "B/s"), show(run.received, "B/s"))},
+          {Limit::cores, t.queued + (t.load > 0 ? t.wait * t.unserved / whole : 0),
+           "threads that are ready and have no processor"}};
+}
+
+// Seconds of a step after the upgrade.
+double step_after(Limit limit, const RunFacts& run, const StepTimes& t, const Kernels& k,
+                  const Workload& w, const MachineProfile& m, const Workload* larger) {
+  // Training and loading overlap; the slower one counts.
+  const auto after = [&](double train, double data) { return std::max(train, data / t.threads); };
+  switch (limit) {
+    case Limit::arithmetic:
+      return after(t.busy - 0.5 * t.kernels * k.arithmetic, t.load);
+    case Limit::bandwidth:
+      return after(t.busy - 0.5 * t.kernels * k.bandwidth, t.load);
+    case Limit::launch: {
+      if (!larger || larger->options.batch <= 0)
+        return after(t.busy - t.kernels * k.launch * 0.999, t.load);
+      const double now = machine_step(w, m).value / static_cast<double>(w.options.batch);
+      const double one =
+          machine_step(*larger, m).value / static_cast<double>(larger->options.batch);
+      return after(t.busy * std::min(1.0, one / now), t.load);
+    }
+    case Limit::decode:
+      return t.load == 0 ? t.step - 0.5 * t.wait : after(t.busy, t.load - 0.5 * t.compute);
+    case Limit::disk:
+    case Limit::link: {
+      // A thread that waits much finds its caches cold; without waiting its steps come nearer to
+      // the plan, by 15 % at most (measured by advise_check).
+      const double warm = std::min(t.kernels, std::max(machine_step(w, m).value, 0.85 * t.kernels));
+      return after(warm, t.compute + t.unserved);
+    }
+    case Limit::cores:
+      return after(t.busy - t.queued, t.compute + t.held);
+    case Limit::memory:
+      return t.step * (1 - std::min(0.99, run.memory_stall));
+  }
+  return t.step;
+}
+
+std::string text_of(const Advice& a, const RunFacts& run) {
+  if (a.limit == Limit::memory && run.memory_stall < 0.05)
+    return fmt::format(
+        "RAM: {:.0f} % of what the run may have is used; a little more and it ends or swaps. It "
+        "wants {}.",
+        100 * std::min(1.0, a.share), a.upgrade);
+  return fmt::format(
+      "{} holds this run back: {:.0f} % of its time. {} would make it {:.2f} times as fast.",
+      to_string(a.limit), 100 * std::min(1.0, a.share), a.upgrade, a.gain);
+}
+
 }  // namespace
 
 Advice advise(const RunFacts& run, const Workload& w, const MachineProfile& m,
@@ -129,45 +220,15 @@ Advice advise(const RunFacts& run, const Workload& w, const MachineProfile& m,
   TD_CHECK(run.samples_per_second > 0 && run.waiting >= 0 && run.waiting <= 1, Value,
            "{} samples a second and {} of the time waiting are no run", run.samples_per_second,
            run.waiting);
-  const auto batch = static_cast<double>(w.options.batch);
-  const double step = batch / run.samples_per_second;
-  const double wait = step * run.waiting, busy = step - wait;
-  // What a step's data takes of its threads: computing, without a processor, and held by whatever
-  // the data comes from.
-  const double threads = std::max(1.0, run.loaders);
-  const double load = step * std::max(run.loader_busy, run.loader_cores);
-  const double compute = std::min(load, step * run.loader_cores);
-  const double unserved = std::min(load - compute, step * run.loader_queued);
-  const double held = load - compute - unserved;
-  const double whole = std::max(load, 1e-12);
-  const bool network = run.received > run.read;
-  // The training thread is queued while it works; what it waits for is the data's business.
-  const double queued = std::min(busy, step * run.queued);
+  const StepTimes t = times_of(run, static_cast<double>(w.options.batch));
   const Kernels k = shares_of(w, m);
-  const double kernels = busy - queued;
-  struct Part {
-    Limit limit;
-    double seconds;
-    std::string why;
-  };
-  const Part parts[] = {
-      {Limit::arithmetic, kernels * k.arithmetic, "kernels whose arithmetic takes longest"},
-      {Limit::bandwidth, kernels * k.bandwidth, "kernels whose bytes take longest"},
-      {Limit::launch, kernels * k.launch, "kernels smaller than the cost of starting them"},
-      {Limit::decode, load > 0 ? wait * compute / whole : wait,
-       "waiting for data that is being computed"},
-      {network ? Limit::link : Limit::disk, load > 0 ? wait * held / whole : 0,
-       fmt::format("waiting for data that has not come: {} from files, {} from the network",
-                   show(run.read, "B/s"), show(run.received, "B/s"))},
-      {Limit::cores, queued + (load > 0 ? wait * unserved / whole : 0),
-       "threads that are ready and have no processor"}};
   Advice a;
   std::vector<Quantity> list;
-  for (const Part& p : parts) {
+  for (const Part& p : parts_of(run, t, k)) {
     list.push_back(given(fmt::format("time.{}", to_string(p.limit)), to_string(p.limit), p.seconds,
                          "s", p.why));
-    if (p.seconds / step > a.share) {
-      a.share = p.seconds / step;
+    if (p.seconds / t.step > a.share) {
+      a.share = p.seconds / t.step;
       a.limit = p.limit;
     }
   }
@@ -177,55 +238,10 @@ Advice advise(const RunFacts& run, const Workload& w, const MachineProfile& m,
     a.limit = Limit::memory;
     a.share = std::max(run.memory_stall, run.memory_share);
   }
-  // A thread that waits much finds its caches cold; without waiting its steps come nearer to the
-  // plan, by 15 % at most (measured by advise_check).
-  const double warm = std::min(kernels, std::max(machine_step(w, m).value, 0.85 * kernels));
-  // The step after it: training and loading go on beside each other, the slower one counts.
-  const auto after = [&](double train, double data) { return std::max(train, data / threads); };
-  double then = step;
-  switch (a.limit) {
-    case Limit::arithmetic:
-      then = after(busy - 0.5 * kernels * k.arithmetic, load);
-      break;
-    case Limit::bandwidth:
-      then = after(busy - 0.5 * kernels * k.bandwidth, load);
-      break;
-    case Limit::launch:
-      if (larger && larger->options.batch > 0) {
-        const double now = machine_step(w, m).value / batch;
-        const double one =
-            machine_step(*larger, m).value / static_cast<double>(larger->options.batch);
-        then = after(busy * std::min(1.0, one / now), load);
-      } else {
-        then = after(busy - kernels * k.launch * 0.999, load);
-      }
-      break;
-    case Limit::decode:
-      then = after(busy, load - 0.5 * compute);
-      if (load == 0) then = step - 0.5 * wait;
-      break;
-    case Limit::disk:
-    case Limit::link:
-      then = after(warm, compute + unserved);
-      break;
-    case Limit::cores:
-      then = after(busy - queued, compute + held);
-      break;
-    case Limit::memory:
-      then = step * (1 - std::min(0.99, run.memory_stall));
-      break;
-  }
-  a.gain = std::max(1.0, step / std::max(then, 1e-9));
+  const double then = step_after(a.limit, run, t, k, w, m, larger);
+  a.gain = std::max(1.0, t.step / std::max(then, 1e-9));
   a.upgrade = upgrade_of(a.limit);
-  a.text = a.limit == Limit::memory && run.memory_stall < 0.05
-               ? fmt::format(
-                     "RAM: {:.0f} % of what the run may have is used; a little more and it ends "
-                     "or swaps. It wants {}.",
-                     100 * std::min(1.0, a.share), a.upgrade)
-               : fmt::format(
-                     "{} holds this run back: {:.0f} % of its time. {} would make it {:.2f} "
-                     "times as fast.",
-                     to_string(a.limit), 100 * std::min(1.0, a.share), a.upgrade, a.gain);
+  a.text = text_of(a, run);
   return a;
 }
 

@@ -3,7 +3,7 @@
 // gain.
 #pragma once
 
-#include "tandem/plan/machine.h"
+#include "tandem/plan/hardware/machine.h"
 
 namespace tandem::plan {
 
@@ -39,7 +39,7 @@ struct Advice {
 /// `w`: the run's step by dry run for this machine; `larger`: the same with a batch that is larger,
 /// for what tiny kernels lose (nullptr: the overhead is taken to go away). The upgrades: arithmetic
 /// or bandwidth twice as fast, kernels as large as `larger`'s, half the decoding, no waiting for
-/// disk or link, a core for each thread, memory without stalls. Loading goes on beside the training
+/// disk or link, a core for each thread, memory without stalls. Loading runs beside the training
 /// as it did, so what loads next slowest bounds each gain.
 TD_API Advice advise(const RunFacts& run, const Workload& w, const MachineProfile& m,
                      const Workload* larger = nullptr);

@@ -282,9 +282,9 @@ ServeRequest serve_request(const std::string& text) {
 
 DataSet data_set(const std::string& text) {
   static const std::vector<DataSet> kKnown = {
-      {"mnist", 60000, 47e6, "60000 pictures of 28 x 28, as its files are", false},
-      {"cifar10", 50000, 154e6, "50000 pictures of 32 x 32 x 3", false},
-      {"cifar100", 50000, 154e6, "50000 pictures of 32 x 32 x 3", false},
+      {"mnist", 60000, 47e6, "60000 images of 28 x 28, as its files are", false},
+      {"cifar10", 50000, 154e6, "50000 images of 32 x 32 x 3", false},
+      {"cifar100", 50000, 154e6, "50000 images of 32 x 32 x 3", false},
       {"imagenet", 1281167, 147e9, "ILSVRC 2012: 1281167 JPEG photos", true},
       {"imagenet21k", 14197122, 1.31e12, "14197122 JPEG photos", true},
       {"coco", 118287, 19e9, "train2017", true},

@@ -40,17 +40,18 @@ Quantity time_of_claim(const PlanRequest& r, const Claim& claim, const Catalog& 
 
 Quantity rate_of_claim(const PlanRequest& r, const Claim& claim, const Catalog& c, const Gpu& gpu) {
   const std::string unit = r.job.unit + "/s";
-  if (claim.of == Claim::Of::rate) return stated("claim.rate", "asked for", claim.value, unit);
+  if (claim.of == Claim::Of::rate) return stated("claim.rate", "needed", claim.value, unit);
   const std::optional<Quantity> all = units_of(r);
   TD_CHECK(all, Value, "a claim of training wants an end\nGive --data with --epochs, or --tokens.");
-  return quotient("claim.rate", "asked for", unit, "",
+  return quotient("claim.rate", "needed", unit, "",
                   stated("claim.units", r.job.unit, all->value, ""),
                   time_of_claim(r, claim, c, gpu));
 }
 
 // Does it fit? Lowers the batch of one GPU where the one that was asked for does not. False: `j` is
 // the verdict.
-bool judge_memory(Judged& j, const PlanRequest& r, const Gpu& gpu, int64_t& per_gpu, Workload& w) {
+bool evaluate_memory(Evaluated& j, const PlanRequest& r, const Gpu& gpu, int64_t& per_gpu,
+                     Workload& w) {
   const auto memory = [&](int64_t b) {
     if (b != w.options.batch) w = workload_for(r, b, r.compiled, true);
     return memory_of(w, r, r.n);
@@ -70,8 +71,8 @@ bool judge_memory(Judged& j, const PlanRequest& r, const Gpu& gpu, int64_t& per_
               ? fmt::format("It does not fit: its weights alone take {} of each {}, which has {}.",
                             show(least), gpu.name, show(gpu.usable(), "B"))
               : fmt::format(
-                    "It does not fit as it is asked: one sample takes {}, {} has {}. "
-                    "Sharding, recomputing or narrower numbers may do it (tandem plan).",
+                    "It does not fit as stated: one sample takes {}, {} has {}. "
+                    "Sharding, recomputation or narrower numbers may help (tandem plan).",
                     show(needed), gpu.name, show(gpu.usable(), "B"));
   j.arithmetic = {std::move(needed), capacity_of(gpu), std::move(least)};
   return false;
@@ -84,8 +85,8 @@ const char* to_string(Verdict v) {
   return kNames[static_cast<int>(v)];
 }
 
-Judged check_claim(const PlanRequest& asked, const Claim& claim, const Catalog& c,
-                   const std::string& statement) {
+Evaluated check_claim(const PlanRequest& asked, const Claim& claim, const Catalog& c,
+                      const std::string& statement) {
   TD_CHECK(claim.value > 0 && asked.n > 0, Value, "a claim wants a figure and GPUs above 0");
   TD_CHECK(!asked.gpu.empty(), Value, "a claim is about a GPU\nGive --gpu.");
   const Gpu& gpu = c.gpu(asked.gpu);
@@ -94,15 +95,15 @@ Judged check_claim(const PlanRequest& asked, const Claim& claim, const Catalog& 
   Quantity wanted = rate_of_claim(r, claim, c, gpu);
   int64_t per_gpu = per_gpu_batch(r, r.n);
   Workload w = workload_for(r, per_gpu, r.compiled, true);
-  Judged j;
+  Evaluated j;
   j.statement = statement;
-  if (!judge_memory(j, r, gpu, per_gpu, w)) return j;
+  if (!evaluate_memory(j, r, gpu, per_gpu, w)) return j;
   Quantity flops = quotient("claim.flops", "FLOPs of one", "FLOP", "",
                             given("claim.flops.batch", "of a batch", w.matrix_flops(), "FLOP",
-                                  "products and convolutions of the dry run"),
+                                  "matmuls and convolutions of the dry run"),
                             given("claim.batch", "in it", w.units, "", "batch"));
   Quantity limit =
-      quotient("claim.limit", "most by arithmetic", r.job.unit + "/s", "",
+      quotient("claim.limit", "upper bound", r.job.unit + "/s", "",
                product("claim.peak", "peak", "FLOP/s", "",
                        {given("claim.peak.one", "one " + gpu.name,
                               gpu.peak(product_kind(*r.precision)), "FLOP/s", gpu.source),
@@ -110,12 +111,12 @@ Judged check_claim(const PlanRequest& asked, const Claim& claim, const Catalog& 
                std::move(flops));
   Quantity planned = throughput(w, r, gpu, r.n);
   planned.key = "claim.planned";
-  planned.label = "planned here";
+  planned.label = "planned";
   // What the statement's time would do at the planned rate.
   std::optional<Quantity> epochs;
   const Quantity* seconds = find(wanted, "claim.seconds");
   if (seconds && r.data && r.epochs > 0)
-    epochs = quotient("claim.epochs", "epochs in that time as planned", "", "",
+    epochs = quotient("claim.epochs", "epochs in that time, as planned", "", "",
                       product("claim.planned.units", r.job.unit + " in that time", "", "",
                               {again(planned), again(*seconds)}),
                       product("claim.epoch", r.job.unit + " of an epoch", "", "",
@@ -124,22 +125,22 @@ Judged check_claim(const PlanRequest& asked, const Claim& claim, const Catalog& 
                                given("units.sample", r.job.unit + " per sample",
                                      r.job.units_per_sample, "", "the job's")}));
   const std::string instead =
-      epochs ? fmt::format(" As planned, that time is enough for {} of {:.4g} epochs.",
+      epochs ? fmt::format(" According to the plan, that time is enough for {} of {:.4g} epochs.",
                            fmt::format("{:.1f}", epochs->value), r.epochs)
              : "";
   if (wanted.value > limit.value) {
     j.verdict = Verdict::impossible;
-    j.why = fmt::format("{} are asked of hardware whose peak gives {}.{}", show(wanted),
+    j.why = fmt::format("{} would be needed, and the hardware's peak gives {}.{}", show(wanted),
                         show(limit), instead);
   } else if (wanted.value > kUnlikely * planned.value) {
     j.verdict = Verdict::unlikely;
-    j.why = fmt::format("{} are {:.1f} times what is planned here ({}), {:.0f} % of the peak.{}",
+    j.why = fmt::format("{} are {:.1f} times the plan ({}) and {:.0f} % of the peak.{}",
                         show(wanted), wanted.value / planned.value, show(planned),
                         100 * wanted.value / limit.value, instead);
   } else {
     j.verdict = Verdict::possible;
-    j.why = fmt::format("{} are asked, {} planned, the peak is {}.", show(wanted), show(planned),
-                        show(limit));
+    j.why = fmt::format("{} are needed, {} are planned, the peak is {}.", show(wanted),
+                        show(planned), show(limit));
     epochs.reset();
   }
   j.arithmetic = {std::move(wanted), std::move(planned), std::move(limit)};

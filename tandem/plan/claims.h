@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statements about training, judged by arithmetic: what peak hardware and its memory allow, what a
-// plan expects, what power times hours costs. Those that go around as a page: published.cpp.
+// Statements about training, evaluated by arithmetic: what peak hardware and its memory allow, what
+// a plan expects, what power times hours costs. Those that go around as a page: published.cpp.
 #pragma once
 
 #include "tandem/plan/plan.h"
@@ -10,7 +10,7 @@ namespace tandem::plan {
 enum class Verdict : uint8_t { possible, unlikely, impossible, unclear };
 TD_API const char* to_string(Verdict v);
 
-struct Judged {
+struct Evaluated {
   std::string statement;
   Verdict verdict = Verdict::unclear;
   std::vector<Quantity> arithmetic;  ///< each adds up
@@ -26,8 +26,8 @@ struct Claim {
 /// "MODEL trains through DATA, EPOCHS times, on N GPUs in SECONDS" (or for USD, with kWh, at a
 /// rate): impossible where not even the weights in 16 bits fit or the rate is above what arithmetic
 /// allows, unlikely where it does not fit as it is asked or is above 1.3 times the plan.
-TD_API Judged check_claim(const PlanRequest& r, const Claim& claim, const Catalog& c,
-                          const std::string& statement);
+TD_API Evaluated check_claim(const PlanRequest& r, const Claim& claim, const Catalog& c,
+                             const std::string& statement);
 /// What bench/claims_mnist measured: one net on MNIST, whole processes of all frameworks.
 struct MeasuredJob {
   struct Row {
@@ -41,8 +41,8 @@ struct MeasuredJob {
 /// Read its file. Throws Io, Format.
 TD_API MeasuredJob measured_job(const std::string& path);
 
-/// The statements that go around, judged; `job`: for the one whose job is not named.
-TD_API std::vector<Judged> published_claims(const Catalog& c, const MeasuredJob* job = nullptr);
+/// The statements that go around, evaluated; `job`: for the one whose job is not named.
+TD_API std::vector<Evaluated> published_claims(const Catalog& c, const MeasuredJob* job = nullptr);
 /// They as a page in Markdown.
 TD_API std::string claims_page(const Catalog& c, const MeasuredJob* job = nullptr);
 

@@ -119,7 +119,7 @@ Job vision_job(const std::string& name, const JobOptions& o) {
     m->to = [net](DType d) { net->module().to(d); };
     m->train = [net](bool on) { net->module().train(on); };
     m->forward = [net](const std::vector<Tensor>& in) { return (*net)(in[0]); };
-    // A model that keeps the picture's size classifies pixels.
+    // A model that keeps the image's size classifies pixels.
     const bool pixels = name.starts_with("unet");
     m->inputs.push_back(pixels ? zeros({batch, sample[1], sample[2]}, DType::i64)
                                : zeros({batch}, DType::i64));
@@ -155,7 +155,7 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
   TD_CHECK(vision || type == "t5" || type == "llama" || length <= std::max<int64_t>(longest, 512),
            Value, "{} has {} positions, a sequence of {} was asked for", name, longest, length);
   if (vision) {
-    // Each picture is so many patches and a token for the whole.
+    // Each image is so many patches and a token for the whole.
     const int64_t side = o.image_size.value_or(config.first_integer("image_size", 224)) /
                          std::max<int64_t>(1, config.first_integer("patch_size", 16));
     job.width *= side * side + 1;

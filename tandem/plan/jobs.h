@@ -14,8 +14,6 @@ struct JobOptions {
   std::optional<int64_t> sequence = {};    ///< tokens of a sample of a language model
   std::optional<int64_t> image_size = {};  ///< of vision models
   std::optional<int64_t> classes = {};
-  /// Compute each block again in the backward pass (grad/checkpoint): known by the caller's time
-  /// and memory formulas only; the dry run itself uses memory_limit.
   std::string shapes = {};  ///< of an ONNX file's inputs: "x:8x3x224x224"
   /// Behind an ONNX file's first output: "cross_entropy", "mse", "output" (it is the loss itself);
   /// empty: "output" for one number, cross entropy for what looks like logits of classes.

@@ -5,8 +5,8 @@
 
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/dry_run.h"
-#include "tandem/interop/named_shapes.h"
-#include "tandem/interop/onnx.h"
+#include "tandem/onnx/named_shapes.h"
+#include "tandem/onnx/onnx.h"
 #include "tandem/ops/ops.h"
 #include "tandem/plan/jobs_internal.h"
 #include "tandem/plan/names_internal.h"
@@ -14,22 +14,22 @@
 namespace tandem::plan {
 namespace {
 
-DType dtype_of(const interop::OnnxPort& p, const std::string& path) {
+DType dtype_of(const onnx::OnnxPort& p, const std::string& path) {
   for (int i = 0; i < kDTypeCount; ++i)
-    if (interop::onnx_type_of(static_cast<DType>(i)) == p.type.elem) return static_cast<DType>(i);
+    if (onnx::onnx_type_of(static_cast<DType>(i)) == p.type.elem) return static_cast<DType>(i);
   TD_FAIL(Unsupported, "'{}': input '{}' is {}, plans want tensors", path, p.name,
-          interop::to_string(p.type.elem));
+          onnx::to_string(p.type.elem));
 }
 
 // The shape of an input for a batch; open sizes come from `given` (of --shapes) or the options.
-std::vector<int64_t> shape_of(const interop::OnnxPort& p, std::vector<int64_t> given,
+std::vector<int64_t> shape_of(const onnx::OnnxPort& p, std::vector<int64_t> given,
                               const JobOptions& o, int64_t batch, const std::string& path) {
   if (!given.empty()) {
     given[0] = batch;
     return given;
   }
   std::vector<int64_t> dims = p.type.dims;
-  const bool picture = dims.size() == 4, tokens = !is_floating(dtype_of(p, path));
+  const bool image = dims.size() == 4, tokens = !is_floating(dtype_of(p, path));
   for (size_t d = 0; d < dims.size(); ++d) {
     if (d == 0) {
       TD_CHECK(dims[0] <= 1 || dims[0] == batch, Value,
@@ -39,11 +39,11 @@ std::vector<int64_t> shape_of(const interop::OnnxPort& p, std::vector<int64_t> g
       dims[0] = batch;
     }
     if (dims[d] >= 0) continue;
-    if (picture && d >= 2 && o.image_size) dims[d] = *o.image_size;
+    if (image && d >= 2 && o.image_size) dims[d] = *o.image_size;
     if (tokens && d == 1 && o.sequence) dims[d] = *o.sequence;
     TD_CHECK(dims[d] >= 0, Value,
              "'{}': dimension {} of input '{}' is open\nGive {}--shapes {}:...", path, d, p.name,
-             picture  ? "--image-size or "
+             image    ? "--image-size or "
              : tokens ? "--sequence or "
                       : "",
              p.name);
@@ -68,16 +68,16 @@ Loss loss_of(const std::string& name, const Shape& y) {
 }  // namespace
 
 Job onnx_job(const std::string& path, const JobOptions& o) {
-  using interop::OnnxModel;
+  using onnx::OnnxModel;
   auto plain = std::make_shared<OnnxModel>(OnnxModel::load(path));
   auto trained = std::make_shared<OnnxModel>(OnnxModel::load(path, {.trainable = true}));
   Job job;
   job.name = path.substr(path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1);
   std::vector<std::string> names;
-  for (const interop::OnnxPort& p : plain->inputs()) names.push_back(p.name);
-  const auto given = interop::named_shapes(o.shapes, names);
+  for (const onnx::OnnxPort& p : plain->inputs()) names.push_back(p.name);
+  const auto given = onnx::named_shapes(o.shapes, names);
   if (!plain->inputs().empty()) {
-    const interop::OnnxPort& first = plain->inputs()[0];
+    const onnx::OnnxPort& first = plain->inputs()[0];
     const std::vector<int64_t> dims =
         shape_of(first, given[0], o,
                  !first.type.dims.empty() && first.type.dims[0] > 1 ? first.type.dims[0] : 1, path);
@@ -96,7 +96,7 @@ Job onnx_job(const std::string& path, const JobOptions& o) {
       m->parameters.emplace_back(is_dry_run() ? empty(w.shape(), w.dtype()) : w.clone());
     }
     size_t k = 0;
-    for (const interop::OnnxPort& p : plain->inputs()) {
+    for (const onnx::OnnxPort& p : plain->inputs()) {
       const Shape shape(shape_of(p, given[k++], o, batch, path));
       m->inputs.push_back(zeros(shape, dtype_of(p, path)));
     }

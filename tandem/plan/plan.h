@@ -3,13 +3,13 @@
 // which server. Every figure is a Quantity, so it can be asked why.
 #pragma once
 
-#include "tandem/plan/catalog.h"
+#include "tandem/plan/hardware/catalog.h"
 #include "tandem/plan/quantity.h"
 #include "tandem/plan/workload.h"
 
 namespace tandem::plan {
 
-/// What a block that is computed again keeps beside what goes from block to block.
+/// What a recomputed block keeps beside what goes from block to block.
 enum class Kept : uint8_t {
   boundaries,     ///< nothing
   half_products,  ///< results of attention and of every second product, as torchtitan's "op"
@@ -34,7 +34,7 @@ TD_API DataSet data_set(const std::string& text);
 struct PlanRequest {
   Job job;
   int64_t batch = 0;  ///< of all GPUs together; 0: 32, or the largest half of it that fits
-  /// None: bf16 products (f16 on GPUs without bf16), and to serve with weights of that width too.
+  /// Default: bf16 matmuls (f16 on GPUs without bf16); serving then uses weights of that width too.
   std::optional<Precision> precision;
   bool compiled = true;
   std::string optimizer = "AdamW";
@@ -43,7 +43,7 @@ struct PlanRequest {
   std::string gpu;                ///< empty: the cheapest that fits
   int n = 1;
   int sharding = 0;              ///< ZeRO stage 0 to 3
-  bool recompute = false;        ///< every block once more in the backward pass
+  bool recompute = false;        ///< every block is recomputed in the backward pass
   Kept kept = Kept::boundaries;  ///< with recompute
   bool keep_gradients = false;   ///< they are there in the forward pass too: zeroed, not set free
   Framework framework = Framework::tandem;
@@ -55,7 +55,7 @@ struct PlanRequest {
   std::string term = "hourly";      ///< of the prices, or "spot"
 };
 
-/// Memory of one GPU by cause.
+/// Memory of one GPU by category.
 TD_API Quantity memory_of(const Workload& w, const PlanRequest& r, int n);
 /// Seconds of one step on n such GPUs.
 TD_API Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n);
@@ -79,7 +79,7 @@ struct TD_API Plan {
   int n = 1;
   int64_t batch = 0;
   bool compiled = true;
-  std::string recompute;  ///< as --recompute has it; empty: nothing is computed again
+  std::string recompute;  ///< as --recompute has it; empty: nothing is recomputed
   bool fits = true;
   Workload eager_work, compiled_work;
   std::vector<Quantity> figures;

@@ -28,8 +28,8 @@ void visit(const Plan& p, const F& f) {
     for (const Quantity& q : l.figures) visit(q, f);
 }
 
-// Causes of a training step's memory that the table has even where they take nothing at the highest
-// moment.
+// Categories of a training step's memory that the table has even where they take nothing at the
+// highest moment.
 bool always_shown(const std::string& key) {
   return key == "memory.weights" || key == "memory.gradients" || key == "memory.optimizer" ||
          key == "memory.activations";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statements about PyTorch and TensorFlow that go around, judged, and the page of them.
+// Published statements about PyTorch and TensorFlow, checked by arithmetic, and the page of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,8 +54,8 @@ PlanRequest training(const std::string& model, const std::string& gpu, int64_t b
   return r;
 }
 
-Judged both(const Judged& a, const Judged& b, const std::string& statement) {
-  Judged j;
+Evaluated both(const Evaluated& a, const Evaluated& b, const std::string& statement) {
+  Evaluated j;
   j.statement = statement;
   j.verdict = std::max(a.verdict, b.verdict);
   j.arithmetic = a.arithmetic;
@@ -65,9 +65,9 @@ Judged both(const Judged& a, const Judged& b, const std::string& statement) {
 }
 
 // Two figures of a statement that are to agree with each other.
-Judged agree(const std::string& statement, Quantity from, Quantity said, double tolerance,
-             const std::string& holds, const std::string& fails) {
-  Judged j;
+Evaluated agree(const std::string& statement, Quantity from, Quantity said, double tolerance,
+                const std::string& holds, const std::string& fails) {
+  Evaluated j;
   j.statement = statement;
   const bool ok = std::abs(from.value / said.value - 1) <= tolerance;
   j.verdict = ok ? Verdict::possible : Verdict::impossible;
@@ -82,8 +82,8 @@ Quantity said(const std::string& key, const std::string& label, double value,
 }
 
 // 7.67 against 11.19 s and 3.5 against 1.7 GB, of a job that is not named.
-Judged unnamed_job(const MeasuredJob* job) {
-  Judged j;
+Evaluated unnamed_job(const MeasuredJob* job) {
+  Evaluated j;
   j.statement =
       "Training takes 7.67 s (PyTorch) against 11.19 s (TensorFlow), with 3.5 against 1.7 GB of "
       "RAM.";
@@ -106,7 +106,7 @@ Judged unnamed_job(const MeasuredJob* job) {
     return j;
   }
   const std::string from =
-      fmt::format("measured {}: {} steps of {} pictures of MNIST, {} threads, whole process",
+      fmt::format("measured {}: {} steps of {} images of MNIST, {} threads, whole process",
                   job->date, job->steps, job->batch, job->threads);
   for (const MeasuredJob::Row& r : job->rows)
     for (bool memory : {false, true})
@@ -123,16 +123,16 @@ Judged unnamed_job(const MeasuredJob* job) {
   const bool same_memory = std::abs(memory / (3.5 / 1.7) - 1) < 0.25;
   j.verdict = same_time && same_memory ? Verdict::possible : Verdict::unlikely;
   j.why = fmt::format(
-      "The job is not named. On the net of `make demo` TensorFlow takes {:.2f} times as long as "
-      "PyTorch (1.46 is stated) and PyTorch {:.2f} times as much memory (2.06 is stated){}",
+      "The job is not named. On the net of `make demo`, TensorFlow takes {:.2f} times as long as "
+      "PyTorch (stated: 1.46), and PyTorch takes {:.2f} times as much memory (stated: 2.06){}",
       time, memory,
-      same_time && same_memory ? "." : ": another job may behave otherwise, this one does not so.");
+      same_time && same_memory ? "." : ". Another job may behave as stated, this one does not.");
   return j;
 }
 
 // A model of ImageNet's 90 epochs in 4.2 or 5.1 hours.
-Judged imagenet_hours(const Catalog& c, const std::string& model, const std::string& gpu,
-                      int64_t batch, const std::string& statement) {
+Evaluated imagenet_hours(const Catalog& c, const std::string& model, const std::string& gpu,
+                         int64_t batch, const std::string& statement) {
   const PlanRequest r = training(model, gpu, batch, 90);
   const auto in = [&](double hours) {
     return check_claim(r, {Claim::Of::time, hours * 3600}, c, "");
@@ -140,14 +140,14 @@ Judged imagenet_hours(const Catalog& c, const std::string& model, const std::str
   return both(in(4.2), in(5.1), statement);
 }
 
-Judged three_ratios() {
+Evaluated three_ratios() {
   return agree(
       "One source says that PyTorch trains ResNet-50 2.3 times as fast as TensorFlow, "
       "another 4.2 against 5.1 h, a third 2 to 5 %.",
       quotient("claim.hours", "5.1 h to 4.2 h", "", "", said("claim.a", "TensorFlow", 5.1, "h"),
                said("claim.b", "PyTorch", 4.2, "h")),
-      said("claim.said", "said", 2.3, ""), 0.1, "",
-      "1.21, 2.3 and 1.05 contradict each other: at most one of them is of the same job.");
+      said("claim.said", "stated", 2.3, ""), 0.1, "",
+      "1.21, 2.3 and 1.05 contradict each other: at most one of them can be about the same job.");
 }
 
 PlanRequest bert() {
@@ -161,9 +161,9 @@ PlanRequest bert() {
   return r;
 }
 
-Judged bert_compile_time() {
-  Judged j;
-  j.statement = "BERT-base runs 10 % slower through compile time.";
+Evaluated bert_compile_time() {
+  Evaluated j;
+  j.statement = "BERT-base runs 10 % slower because of compile time.";
   const Quantity lost = product(
       "claim.compile", "compile time that 10 % would be", "s", "",
       {said("claim.days", "1.8 days", 1.8 * 86400, "s"), said("claim.share", "share", 0.1, "")});
@@ -182,8 +182,8 @@ Judged bert_compile_time() {
   return j;
 }
 
-Judged eight_gpus() {
-  Judged j;
+Evaluated eight_gpus() {
+  Evaluated j;
   j.statement =
       "8 GPUs scale at 90 % against 85 %; at $3.84 an hour a job of 10 hours costs $34.56 against "
       "$36.48.";
@@ -197,23 +197,23 @@ Judged eight_gpus() {
                 said("claim.eightyfive", "scaling", 0.85, ""))});
   const Quantity more = product("claim.more", "its rent", "USD", "", {again(slower), hour});
   const Quantity saved =
-      difference("claim.saved", "what better scaling saves", "USD", "", {again(more), again(ten)});
-  const Quantity a = said("claim.said.a", "said of 90 %", 34.56, "USD"),
-                 b = said("claim.said.b", "said of 85 %", 36.48, "USD");
+      difference("claim.saved", "saved by better scaling", "USD", "", {again(more), again(ten)});
+  const Quantity a = said("claim.said.a", "stated for 90 %", 34.56, "USD"),
+                 b = said("claim.said.b", "stated for 85 %", 36.48, "USD");
   j.verdict =
       std::abs(a.value / ten.value - 1) <= 0.02 && std::abs(b.value / more.value - 1) <= 0.02
           ? Verdict::possible
           : Verdict::impossible;
   j.why = fmt::format(
-      "10 hours cost {}, and the same job at 85 % takes {} for {}: better scaling saves {}. $34.56 "
-      "and $36.48 are the price times 0.9 and 0.95: whoever wrote them took the share of scaling "
-      "off the rent, where it adds to the hours.",
+      "10 hours cost {}, and the same job at 85 % takes {} and costs {}: better scaling saves {}. "
+      "$34.56 and $36.48 are the price times 0.9 and 0.95: the author subtracted the scaling "
+      "efficiency from the rent, although it adds to the hours.",
       show(ten), show(slower), show(more), show(saved));
   j.arithmetic = {ten, slower, more, saved, a, b};
   return j;
 }
 
-Judged saved_energy() {
+Evaluated saved_energy() {
   return agree(
       "EfficientNet-B4 takes 12 against 10 kWh on an RTX 4090, which saves $1.20 at "
       "$0.12 per kWh.",
@@ -222,55 +222,59 @@ Judged saved_energy() {
                           {said("claim.a", "TensorFlow", 12, "kWh"),
                            said("claim.b", "PyTorch", 10, "kWh")}),
                said("claim.price", "a kWh", 0.12, "USD")}),
-      said("claim.said", "said", 1.20, "USD"), 0.05, "",
+      said("claim.said", "stated", 1.20, "USD"), 0.05, "",
       "2 kWh are $0.24; $1.20 is the price of all 10 kWh.");
 }
 
-Judged ten_kilowatt_hours(const Catalog& c) {
+Evaluated ten_kilowatt_hours(const Catalog& c) {
   return check_claim(
       training("efficientnet_b4", "RTX 4090", 64, 90), {Claim::Of::energy, 10}, c,
       "EfficientNet-B4 is trained on ImageNet with 10 kWh on an RTX 4090 (90 epochs, "
       "host and cooling counted).");
 }
 
-Judged quantised() {
-  Judged j;
+Evaluated quantised() {
+  Evaluated j;
   j.statement = "Post-training quantisation makes a model 70 % smaller and loses less than 1 %.";
-  const Quantity left = quotient("claim.left", "8 of 32 bits leave", "", "",
+  const Quantity left = quotient("claim.left", "left by 8 of 32 bits", "", "",
                                  given("claim.eight", "bits", 8, "", "of a weight after it"),
                                  given("claim.whole", "bits", 32, "", "of a weight before it"));
   j.verdict = Verdict::possible;
   j.why =
-      "By size: int8 weights leave 25 %, that is -75 %, less what stays in f32 (biases, norms, "
-      "scales). The accuracy is a matter of the model and is not measured here: this repository "
+      "By size: int8 weights leave 25 %, a reduction of 75 %, minus what stays in f32 (biases, "
+      "norms, "
+      "scales). The accuracy depends on the model and is not measured here: this repository "
       "has no quantisation yet.";
   j.arithmetic = {left};
   return j;
 }
 
-Judged onnx_hop() {
-  Judged j;
+Evaluated onnx_hop() {
+  Evaluated j;
   j.statement =
-      "Going to the other framework by ONNX takes under 5 minutes and keeps above 99 % accuracy.";
+      "Moving to the other framework through ONNX takes under 5 minutes and keeps more than 99 % "
+      "of the accuracy.";
   const std::string how =
       "measured 2026-11-22 on 2 cores: `tandem convert resnet50 resnet50.onnx`, which writes the "
-      "file, reads it back and compares what both give";
+      "file, reads it back and compares the outputs";
   const Quantity hop = given("claim.hop", "there and back", kOnnxHop, "s", how);
   const Quantity error =
-      given("claim.error", "largest difference, of the largest answer", kOnnxError, "", how);
+      given("claim.error", "largest difference, of the largest output", kOnnxError, "", how);
   j.verdict = Verdict::possible;
   j.why = fmt::format(
-      "Measured for ResNet-50: {} in place of 5 minutes, and answers differ by {} of the largest: "
-      "accuracy is kept whole, not to 99 %, since both sides read the same numbers and equal "
-      "operations round alike. docs/onnx.md says which operations pass; what training code must be "
-      "written anew is not counted.",
+      "Measured for ResNet-50: {} instead of 5 minutes, and outputs differ by {} of the largest. "
+      "All of "
+      "the accuracy is kept, not 99 %, because both sides read the same numbers and equal "
+      "operations round alike. docs/onnx.md lists which operations pass; rewriting training code "
+      "is "
+      "not counted.",
       show(hop), show(error));
   j.arithmetic = {hop, error};
   return j;
 }
 
-Judged reinforcement() {
-  Judged j;
+Evaluated reinforcement() {
+  Evaluated j;
   j.statement = "Reinforcement learning gains 15 % throughput.";
   const auto measured = [](const std::string& key, const std::string& label, double seconds,
                            const std::string& mode) {
@@ -284,16 +288,17 @@ Judged reinforcement() {
                measured("claim.rl.eager", "PPO on CartPole, eager", kRlEager, "false"),
                measured("claim.rl.compiled", "PPO on CartPole, compiled", kRlCompiled, "true"))};
   j.why = fmt::format(
-      "Environment, agent and hardware are not named: environments written in Python, not the "
-      "framework, are most of such a loop. Here, with environments in C++, compiling alone makes "
-      "PPO on CartPole {:.2f} times as fast, so 15 % says little of a framework.",
+      "Environment, agent and hardware are not named, and in such a loop most of the time goes to "
+      "environments written in Python, not to the framework. Here, with environments in C++, "
+      "compiling alone makes PPO on CartPole {:.2f} times as fast, so 15 % says little about a "
+      "framework.",
       j.arithmetic[0].value);
   return j;
 }
 
 }  // namespace
 
-std::vector<Judged> published_claims(const Catalog& c, const MeasuredJob* job) {
+std::vector<Evaluated> published_claims(const Catalog& c, const MeasuredJob* job) {
   return {unnamed_job(job),
           imagenet_hours(c, "resnet50", "A100", 256,
                          "ResNet-50 on ImageNet takes 4.2 h (PyTorch) or 5.1 h (TensorFlow) on one "
@@ -316,15 +321,18 @@ std::vector<Judged> published_claims(const Catalog& c, const MeasuredJob* job) {
 
 std::string claims_page(const Catalog& c, const MeasuredJob* job) {
   std::string s = fmt::format(
-      "# Published statements, judged\n\n<!-- made by `tandem plan --claims`; do not edit -->\n\n"
-      "Statements about PyTorch and TensorFlow as they go around, without the sources' names. Each "
-      "is held against arithmetic: the peak of the hardware (data/hardware.json of {}), a plan by "
+      "# Published statements, evaluated\n\n<!-- made by `tandem plan --claims`; do not edit "
+      "-->\n\n"
+      "Widely repeated statements about PyTorch and TensorFlow, without naming the sources. Each "
+      "is "
+      "checked by arithmetic against the peak of the hardware (data/hardware.json of {}), a plan "
+      "by "
       "dry run, and the statement's own figures. *impossible*: above the peak, more than memory "
-      "holds, or the figures contradict each other. *unlikely*: more than 1.3 times the plan. "
-      "*unclear*: the statement leaves out what is needed. No GPU was used.\n\n",
+      "can hold, or figures that contradict each other. *unlikely*: more than 1.3 times the plan. "
+      "*unclear*: the statement leaves out what would be needed. No GPU was used.\n\n",
       c.date());
   int k = 0;
-  for (const Judged& j : published_claims(c, job)) {
+  for (const Evaluated& j : published_claims(c, job)) {
     s += fmt::format("## {}. {}\n\n**{}.** {}\n\n", ++k, j.statement, to_string(j.verdict), j.why);
     if (j.arithmetic.empty()) continue;
     s += "```\n";

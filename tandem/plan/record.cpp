@@ -72,12 +72,12 @@ constexpr size_t kLongest = 400;
 
 }  // namespace
 
-Record::Record(const io::Json& j, std::string where) : where_(std::move(where)) {
+Record::Record(const io::Json& j, std::string loc) : loc_(std::move(loc)) {
   object_ = j.as_object();
-  TD_CHECK(object_, Format, "{} is {}, wants an object {{\"key\": value, ...}}", where_, shown(j));
+  TD_CHECK(object_, Format, "{} is {}, wants an object {{\"key\": value, ...}}", loc_, shown(j));
 }
 
-void Record::fail(const std::string& reason) const { TD_FAIL(Format, "{}: {}", where_, reason); }
+void Record::fail(const std::string& reason) const { TD_FAIL(Format, "{}: {}", loc_, reason); }
 
 void Record::refuse(const char* key, const io::Json& came, const std::string& wanted) const {
   fail(fmt::format("'{}' is {}, wants {}", key, shown(came), wanted));
@@ -182,7 +182,7 @@ std::vector<double> Record::numbers(const char* key, size_t count, double low, d
 
 Record Record::object(const char* key) {
   const io::Json* v = get(key, "an object {\"key\": value, ...}", false);
-  Record inner(*v, where_ + (row_ ? ", " : ": ") + key);
+  Record inner(*v, loc_ + (row_ ? ", " : ": ") + key);
   inner.row_ = true;
   return inner;
 }
@@ -190,7 +190,7 @@ Record Record::object(const char* key) {
 std::vector<Record> Record::rows(const char* key, size_t least, size_t most) {
   std::vector<Record> out;
   for (const io::Json& v : list(key, least, most)) {
-    out.emplace_back(v, fmt::format("{}: {}[{}]", where_, key, out.size()));
+    out.emplace_back(v, fmt::format("{}: {}[{}]", loc_, key, out.size()));
     out.back().row_ = true;
   }
   return out;

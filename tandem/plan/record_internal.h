@@ -17,9 +17,9 @@ namespace tandem::plan {
 class Record {
  public:
   /// `where`: file and place, "data/prices.json: gpus[3]".
-  Record(const io::Json& j, std::string where);
+  Record(const io::Json& j, std::string loc);
   /// What the row is called from now on: "gpus[3] (L4)".
-  void called(const std::string& name) { where_ += " (" + name + ")"; }
+  void called(const std::string& name) { loc_ += " (" + name + ")"; }
   double number(const char* key, double low, double high, std::optional<double> otherwise = {});
   /// Above 0.
   double positive(const char* key, double high) {
@@ -45,13 +45,13 @@ class Record {
   /// Refuses keys that nobody asked for.
   void finish() const;
   [[noreturn]] void fail(const std::string& reason) const;
-  const std::string& where() const { return where_; }
+  const std::string& loc() const { return loc_; }
 
  private:
   const io::Json* get(const char* key, const std::string& wanted, bool optional);
   [[noreturn]] void refuse(const char* key, const io::Json& came, const std::string& wanted) const;
   const io::Json::Object* object_ = nullptr;
-  std::string where_;
+  std::string loc_;
   bool row_ = false;  ///< of a file, not the file itself
   std::set<std::string> known_;
 };

@@ -28,24 +28,24 @@ std::string escape(const std::string& s) {
   return out;
 }
 
-// Bytes over the step, one area per cause.
+// Bytes over the step, one area per memory category.
 std::string timeline(const Workload& w) {
   constexpr double kWide = 900, kHigh = 260;
-  if (w.timeline.empty()) return "";
+  if (w.memory.timeline.empty()) return "";
   double most = 0;
-  for (const Moment& m : w.timeline) most = std::max(most, m.held.total());
-  const size_t n = w.timeline.size();
+  for (const Moment& m : w.memory.timeline) most = std::max(most, m.held.total());
+  const size_t n = w.memory.timeline.size();
   const auto x = [&](size_t i) {
     return kWide * static_cast<double>(i) / static_cast<double>(std::max<size_t>(1, n - 1));
   };
   std::string s =
       fmt::format("<svg id=\"timeline\" viewBox=\"0 0 {} {}\" role=\"img\">", kWide, kHigh + 20);
   std::vector<double> base(n, 0);
-  for (size_t c = 0; c < static_cast<size_t>(Cause::count); ++c) {
+  for (size_t c = 0; c < kMemoryCategories; ++c) {
     std::string up, down;
     bool any = false;
     for (size_t i = 0; i < n; ++i) {
-      const double b = w.timeline[i].held.bytes[c];
+      const double b = w.memory.timeline[i].held.bytes[c];
       any |= b > 0;
       down = fmt::format("{:.1f},{:.1f} ", x(i), kHigh * (1 - base[i] / most)) + down;
       base[i] += b;
@@ -53,7 +53,7 @@ std::string timeline(const Workload& w) {
     }
     if (any)
       s += fmt::format("<polygon points=\"{}{}\" fill=\"{}\"><title>{}</title></polygon>", up, down,
-                       kColours[c], to_string(static_cast<Cause>(c)));
+                       kColours[c], to_string(static_cast<MemoryCategory>(c)));
   }
   return s + fmt::format("<text x=\"4\" y=\"14\">{}</text></svg>", show(most, "B"));
 }
@@ -184,16 +184,16 @@ std::string html_report(const Plan& p, const std::vector<Ranked>& servers, const
       p.compiled ? "compiled" : "eager", escape(w.options.optimizer), unusual_of(p));
   for (const std::string& n : p.notes) s += "<p>" + escape(n) + "</p>";
   s += "<h2>Memory over one step</h2>" + timeline(w) + "<p class=\"key\">";
-  double held[static_cast<size_t>(Cause::count)] = {};
-  for (const Moment& m : w.timeline)
+  double held[kMemoryCategories] = {};
+  for (const Moment& m : w.memory.timeline)
     for (size_t c = 0; c < std::size(held); ++c) held[c] = std::max(held[c], m.held.bytes[c]);
-  for (size_t c = 0; c < static_cast<size_t>(Cause::count); ++c)
+  for (size_t c = 0; c < kMemoryCategories; ++c)
     if (held[c] > 0)
       s += fmt::format("<span style=\"background:{}\"></span>{}", kColours[c],
-                       to_string(static_cast<Cause>(c)));
+                       to_string(static_cast<MemoryCategory>(c)));
   s += "</p>";
   if (const Quantity* m = p.find("memory"))
-    s += "<h2>Memory by cause: " + show(*m) + "</h2>" + stack(*m);
+    s += "<h2>Memory by category: " + show(*m) + "</h2>" + stack(*m);
   if (const Quantity* t = p.find("time.device"))
     s += "<h2>Time of one batch: " + show(*t) + "</h2>" + stack(*t);
   if (!servers.empty()) {

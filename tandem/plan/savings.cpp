@@ -21,14 +21,14 @@ void add_savings(Plan& p, const PlanRequest& r, const Workload& w) {
   if (!r.recompute && w.blocks > 1) {
     other.recompute = true;
     saved("recompute", "recompute would save", other, w, r.n,
-          "every block's values are computed again in the backward pass: about a third more time");
+          "every block's values are recomputed in the backward pass: about a third more time");
   }
   if (!r.recompute && w.blocks > 1 && w.half_products.bytes > 0) {
     other = r;
     other.recompute = true;
     other.kept = Kept::half_products;
     saved("selective", "selective recompute would save", other, w, r.n,
-          "attention and every second product keep their results, the rest is computed again");
+          "attention and every second product keep their results, the rest is recomputed");
   }
   const auto narrower = [&](Precision precision, const std::string& key, const std::string& label,
                             const std::string& why) {

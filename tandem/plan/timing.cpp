@@ -251,11 +251,12 @@ Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int 
     passes[phase(Phase::update)] = false;
     Quantity q = device_time(w, gpu, "time.kernels",
                              w.options.training ? "forward and backward" : "forward", passes);
-    hides.push_back(product("time.link.beside", "of the passes", "s", "",
-                            {again(q), r.sharding >= 3 ? given("time.link.beside.share", "share", 1,
-                                                               "", "gathering goes on all the time")
-                                                       : given("time.link.beside.share", "share",
-                                                               2.0 / 3, "", "the backward pass")}));
+    hides.push_back(product(
+        "time.link.beside", "of the passes", "s", "",
+        {again(q),
+         r.sharding >= 3
+             ? given("time.link.beside.share", "share", 1, "", "weights are gathered throughout")
+             : given("time.link.beside.share", "share", 2.0 / 3, "", "the backward pass")}));
     if (r.recompute)
       parts.push_back(again_in_backward(w, r, again(q),
                                         given("time.recompute.share", "share", 1.0 / 3, "",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job asks of a machine, from a dry run of the real program: tracer, passes, allocator and
 // optimizer run, kernels do not. Every op with its FLOPs and bytes as the rows' cost columns state
-// them, and memory by cause at the peak.
+// them, and memory by category over the step.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "tandem/graph/cell.h"
-#include "tandem/ops/attention_form.h"
+#include "tandem/ops/nn/attention_form.h"
+#include "tandem/plan/step_memory.h"
 
 namespace tandem::plan {
 
@@ -100,29 +101,6 @@ struct Work {
   double sizes[3] = {};      ///< elements of its first two inputs and of its result
   double seconds = 0;        ///< measured, of profile_steps(); 0 in a dry run
 };
-enum class Phase : uint8_t { build, input, forward, backward, update };
-
-/// Causes of memory.
-enum class Cause : uint8_t { weights, gradients, optimizer, activations, workspace, input, count };
-TD_API const char* to_string(Cause c);
-
-/// Bytes by cause at one moment.
-struct Held {
-  double bytes[static_cast<size_t>(Cause::count)] = {};
-  double of(Cause c) const { return bytes[static_cast<size_t>(c)]; }
-  void add(Cause c, double n) { bytes[static_cast<size_t>(c)] += n; }
-  double total() const;
-};
-struct Moment {
-  Held held;
-  std::string name;  ///< what ran then
-};
-
-/// A moment that may be the highest once parts of it are sharded or computed again.
-struct Peak {
-  Held held;
-  double in_blocks = 0;  ///< of its activations: those of the model's equal blocks
-};
 
 /// Products and attention within the blocks of a forward pass: bytes of their results and FLOPs.
 struct Results {
@@ -142,8 +120,7 @@ struct Workload {
   double blocks = 0;  ///< equal blocks of the model, 0: not known
   double weight_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
   std::vector<Work> work;     ///< of one step
-  Held peak;                  ///< as tensors are sized, at the step's highest moment
-  std::vector<Peak> peaks;    ///< no other moment has both more activations and more gradients
+  StepMemory memory;          ///< bytes by category, at its peak and over the step
   double boundary_bytes = 0;  ///< what goes from one block to the next; 0: not known
   double block_weights = 0;   ///< bytes of the weights in all blocks
   Results products;           ///< of all products and attention in blocks
@@ -152,8 +129,7 @@ struct Workload {
   double reserved = 0;   ///< of PyTorch's caching allocator at most, in eager mode; 0: not known
   double host_peak = 0;  ///< as this machine's allocator would count it, headers and rounding too
   double rounding = 0;   ///< host_peak less the tensors that are alive then
-  std::vector<Moment> timeline;  ///< of one step, thinned to a few hundred moments
-  double plan_seconds = 0;       ///< what the dry run took
+  double plan_seconds = 0;  ///< what the dry run took
 
   double flops() const;
   double bytes() const;

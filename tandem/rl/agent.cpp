@@ -61,7 +61,7 @@ void Agent::all_fields(detail::StateFields& f) {
 
 StateDict Agent::training_state() const {
   detail::StateFields f;
-  const_cast<Agent*>(this)->all_fields(f);  // giving out changes nothing
+  const_cast<Agent*>(this)->all_fields(f);  // saving changes nothing
   return f.given();
 }
 
@@ -75,8 +75,8 @@ Evaluation evaluate_policy(Agent& agent, std::string_view env, int64_t n_eval_ep
                            bool deterministic, uint64_t seed) {
   TD_CHECK(n_eval_episodes >= 1, Value, "evaluate_policy: at least 1 episode, got {}",
            n_eval_episodes);
-  // All episodes side by side; each environment counts with its first one only, so that short
-  // episodes are not seen more often than long ones.
+  // Runs all episodes in parallel; only the first of each environment counts, so that short
+  // episodes are not overrepresented.
   VectorEnv envs(env, n_eval_episodes, seed);
   const auto n = static_cast<size_t>(n_eval_episodes);
   Evaluation out;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
-#include "tandem/ops/create.h"
+#include "tandem/ops/view/create.h"
 #include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
@@ -116,7 +116,7 @@ void PrioritizedReplayBuffer::set(int64_t index, double priority) {
 void PrioritizedReplayBuffer::fields(detail::StateFields& f) {
   const int64_t n = transitions(f);
   const auto leaf = sums_.begin() + static_cast<int64_t>(leaves_);
-  // Their powers, as the tree has them; each node above is the sum of its two.
+  // The stored priorities; each inner node is the sum of its two children.
   std::vector<double> powers(leaf, leaf + size());
   f.numbers<double>(
       "powers", powers, {n}, [](double v) { return v >= 0 && v < 1e200; },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of transitions: ReplayBuffer (uniform draws) and PrioritizedReplayBuffer (draws by
-// priority from a sum tree). Storage is allocated once; adding overwrites the oldest.
+// Replay memory: ReplayBuffer (uniform draws) and PrioritizedReplayBuffer (draws by priority from a
+// sum tree). Storage is allocated once; adding overwrites the oldest.
 #pragma once
 
 #include <vector>
@@ -13,17 +13,17 @@ namespace tandem::rl {
 /// A batch of n transitions.
 struct Transitions {
   Tensor obs;      ///< f32 [n, dims]
-  Tensor actions;  ///< i64 [n] for choices, else f32 [n, dims]
+  Tensor actions;  ///< i64 [n] for discrete actions, else f32 [n, dims]
   Tensor rewards;  ///< f32 [n]
   Tensor next_obs;
-  Tensor dones;    ///< f32 [n]: 1 where the episode terminated (a truncated one goes on)
+  Tensor dones;    ///< f32 [n]: 1 where the episode terminated (not where it was truncated)
   Tensor weights;  ///< f32 [n]: importance of each; 1 for uniform draws
   std::vector<int64_t> indices;
 };
 
 class TD_API ReplayBuffer {
  public:
-  /// Throws Value unless capacity is at least 1; Memory when it does not fit.
+  /// Throws Value unless capacity is at least 1; Memory when it cannot be allocated.
   ReplayBuffer(int64_t capacity, const Space& observation, const Space& action);
   virtual ~ReplayBuffer() = default;
   int64_t size() const { return size_; }
@@ -32,26 +32,26 @@ class TD_API ReplayBuffer {
   void add(const Tensor& obs, const Tensor& actions, const VectorStep& step);
   /// `n` transitions drawn from `random`, with replacement. Throws Value when it is empty.
   virtual Transitions sample(int64_t n, PhiloxStream& random) const;
-  /// What a training state holds of it: the transitions that are there.
+  /// Its part of a training state: the transitions it holds.
   virtual void fields(detail::StateFields& f) { transitions(f); }
 
  protected:
   virtual void added(int64_t /*index*/) {}
   Transitions gather(std::vector<int64_t> indices) const;
-  /// The fields of all buffers; gives how many transitions there are on the side that counts.
+  /// The fields of all buffers; returns the number of transitions on the loading side, else here.
   int64_t transitions(detail::StateFields& f);
 
  private:
   int64_t capacity_, size_ = 0, next_ = 0;
   size_t obs_dims_, action_dims_;
-  int64_t choices_;  ///< 0: actions are numbers
+  int64_t choices_;  ///< 0: continuous actions
   std::vector<float> obs_, next_obs_, actions_, rewards_, dones_;
 };
 
 struct PrioritizedOptions {
   double alpha = 0.6;  ///< 0: uniform
-  double beta = 0.4;   ///< strength of the correction by weights
-  double eps = 1e-6;   ///< added to |error|, so that nothing is never drawn
+  double beta = 0.4;   ///< strength of the importance correction
+  double eps = 1e-6;   ///< added to |error|, so that everything can be drawn
 };
 
 /// Schaul et al., "Prioritized experience replay": transition i is drawn with probability
@@ -61,7 +61,7 @@ class TD_API PrioritizedReplayBuffer : public ReplayBuffer {
   PrioritizedReplayBuffer(int64_t capacity, const Space& observation, const Space& action,
                           PrioritizedOptions options = {});
   Transitions sample(int64_t n, PhiloxStream& random) const override;
-  /// New priorities |error| + eps of what was drawn. Throws Index, Value for a NaN.
+  /// Set the priorities |error| + eps of drawn transitions. Throws Index, Value for a NaN.
   void update_priorities(const std::vector<int64_t>& indices, const std::vector<float>& errors);
   void set_beta(double beta) { options_.beta = beta; }
   /// Probability that one draw gives transition i.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CartPole, MountainCar, MountainCarContinuous, Pendulum and Acrobot with the constants, order of
-// operations and limits of Gymnasium's envs/classic_control. make_task() is the only door.
+// operations and limits of Gymnasium's envs/classic_control. make_task() is the only entry point.
 #include <algorithm>
 #include <cmath>
 
@@ -162,10 +162,10 @@ class Acrobot : public StateTask<4> {
     constexpr double dt = 0.2;
     const double torque = static_cast<double>(action[0]) - 1;
     const State y{s_[0], s_[1], s_[2], s_[3]};
-    const State k1 = slope(y, torque);
-    const State k2 = slope(moved(y, k1, dt / 2), torque);
-    const State k3 = slope(moved(y, k2, dt / 2), torque);
-    const State k4 = slope(moved(y, k3, dt), torque);
+    const State k1 = derivative(y, torque);
+    const State k2 = derivative(moved(y, k1, dt / 2), torque);
+    const State k3 = derivative(moved(y, k2, dt / 2), torque);
+    const State k4 = derivative(moved(y, k3, dt), torque);
     for (size_t i = 0; i < 4; ++i)
       s_[i] = y.v[i] + dt / 6 * (k1.v[i] + 2 * k2.v[i] + 2 * k3.v[i] + k4.v[i]);
     s_[0] = wrapped(s_[0]);
@@ -197,8 +197,8 @@ class Acrobot : public StateTask<4> {
     while (a < -kPi) a += 2 * kPi;
     return a;
   }
-  // Masses, lengths and moments are 1, the centres of mass lie at 0.5; the book's equations.
-  static State slope(const State& s, double torque) {
+  // Masses, lengths and moments are 1, the centres of mass are at 0.5; the book's equations.
+  static State derivative(const State& s, double torque) {
     constexpr double g = 9.8, centre = 0.5;
     const double c2 = std::cos(s.v[1]), s2 = std::sin(s.v[1]), w1 = s.v[2], w2 = s.v[3];
     const double d1 = centre * centre + (1 + centre * centre + 2 * centre * c2) + 2;

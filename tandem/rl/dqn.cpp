@@ -80,7 +80,7 @@ double DQN::epsilon() const {
          std::min(part, 1.0) * (options_.exploration_final_eps - options_.exploration_initial_eps);
 }
 
-// One step of gradient descent on the error of Bellman's equation; gives the errors [n].
+// One gradient step on the error of Bellman's equation; returns the errors [n].
 Tensor DQN::update(const Transitions& b) {
   Tensor goal;
   {

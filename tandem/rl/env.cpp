@@ -6,8 +6,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/hash.h"
 #include "tandem/base/parallel.h"
-#include "tandem/ops/create.h"
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 #include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
@@ -159,7 +159,7 @@ void VectorEnv::fields(detail::StateFields& f) {
     tasks.insert(tasks.end(), state.begin(), state.end());
   }
   const auto counted = [](int64_t v) { return v >= 0; };
-  // Far below what the tasks' loops over angles would take long for.
+  // Large values would make the tasks' loops over angles take very long.
   const auto sane = [](double v) { return std::abs(v) <= 1e6; };
   f.numbers<int64_t>("episodes", episodes, {size()}, counted, [this](const auto& v) {
     for (size_t i = 0; i < v.size(); ++i) episodes_[i] = static_cast<uint64_t>(v[i]);

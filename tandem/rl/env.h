@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Environments with Gymnasium's interface: reset() gives an observation, step() the tuple
-// (obs, reward, terminated, truncated, info). The classic control tasks are written natively; their
-// dynamics, rewards and limits are Gymnasium's. What follows a seed is a function of it alone.
+// Environments with Gymnasium's interface: reset() returns an observation, step() the tuple (obs,
+// reward, terminated, truncated, info). The classic control tasks are native; their dynamics,
+// rewards and limits are Gymnasium's. Everything after a seed is a function of it.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace detail {
 class StateFields;
 }
 
-/// What actions or observations are: `n` choices, or numbers between low and high.
+/// The type of actions or observations: `n` choices, or numbers between low and high.
 struct Space {
   int64_t n = 0;                 ///< choices 0 .. n-1; 0 for a box
   std::vector<float> low, high;  ///< of a box [dims]
@@ -29,19 +29,19 @@ struct Space {
   int64_t dims() const { return discrete() ? 1 : static_cast<int64_t>(low.size()); }
 };
 
-/// Further values of a step by name.
+/// Additional values of a step by name.
 using Info = std::vector<std::pair<std::string, double>>;
 
 struct Step {
   Tensor obs;  ///< f32 [dims]
   double reward = 0;
-  bool terminated = false;  ///< the task is over: the value of what follows is 0
-  bool truncated = false;   ///< the time is over: what follows still has a value
+  bool terminated = false;  ///< the task is over: what follows has value 0
+  bool truncated = false;   ///< the time limit was reached: what follows still has value
   Info info;
 };
 
 /// The dynamics of one environment; Env and VectorEnv drive them. State and rewards are double, as
-/// Gymnasium's.
+/// in Gymnasium.
 class TD_API Task {
  public:
   virtual ~Task() = default;
@@ -50,23 +50,23 @@ class TD_API Task {
   virtual Space action_space() const = 0;
   /// Steps after which an episode is truncated.
   virtual int64_t max_episode_steps() const = 0;
-  /// The mean return from which Gymnasium calls the task solved; none for Pendulum.
+  /// The mean return at which Gymnasium considers the task solved; none for Pendulum.
   virtual std::optional<double> reward_threshold() const { return {}; }
   virtual void reset(PhiloxStream& random) = 0;
-  /// One step by `action` (a number for choices, else dims numbers); gives the reward.
+  /// One step with `action` (an index for choices, else dims numbers); returns the reward.
   virtual double step(const float* action, bool& terminated) = 0;
   virtual void observe(float* obs) const = 0;
-  /// The state itself, for tests and to begin somewhere.
+  /// The state itself, for tests and to start from a given state.
   virtual std::vector<double> state() const = 0;
   virtual void set_state(const std::vector<double>& state) = 0;
 };
 
 /// "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1" or "Acrobot-v1".
-/// Throws Value naming them for any other name.
+/// Throws Value for any other name, listing these.
 TD_API std::unique_ptr<Task> make_task(std::string_view name);
 
 struct ResetOptions {
-  std::optional<uint64_t> seed = {};  ///< else the episodes go on with the stream they have
+  std::optional<uint64_t> seed = {};  ///< otherwise the episodes continue with their stream
 };
 
 /// One environment. After an end, step() throws Value until reset().
@@ -78,10 +78,10 @@ class TD_API Env {
   const char* name() const { return task_->name(); }
   Space observation_space() const { return task_->observation_space(); }
   Space action_space() const { return task_->action_space(); }
-  /// Begin an episode: its first observation, f32 [dims].
+  /// Start an episode: its first observation, f32 [dims].
   Tensor reset(ResetOptions options = {});
   /// Throws Value without an episode or for an action outside the choices, Shape when the action
-  /// has another number of elements.
+  /// has the wrong number of elements.
   Step step(const Tensor& action);
   Step step(int64_t action) { return step_numbers(static_cast<float>(action)); }
   Task& task() { return *task_; }
@@ -97,7 +97,7 @@ class TD_API Env {
   bool running_ = false;
 };
 
-/// An episode that has ended.
+/// A finished episode.
 struct Episode {
   double reward = 0;  ///< undiscounted sum
   int64_t length = 0;
@@ -111,8 +111,8 @@ struct VectorStep {
   std::vector<Episode> episodes;  ///< those that ended in this step
 };
 
-/// n environments side by side, each with a stream of its own; an environment whose episode ended
-/// begins the next one in the same step.
+/// n parallel environments, each with its own random stream; when an environment's episode ends,
+/// the next one starts in the same step.
 class TD_API VectorEnv {
  public:
   VectorEnv(std::string_view name, int64_t n, uint64_t seed = 0);
@@ -120,11 +120,11 @@ class TD_API VectorEnv {
   const char* name() const { return tasks_[0]->name(); }
   Space observation_space() const { return tasks_[0]->observation_space(); }
   Space action_space() const { return tasks_[0]->action_space(); }
-  /// New episodes everywhere: f32 [n, dims].
+  /// Start new episodes everywhere: f32 [n, dims].
   Tensor reset(ResetOptions options = {});
   /// `actions`: any integers [n] for choices, else floating [n, dims].
   VectorStep step(const Tensor& actions);
-  /// What a training state holds of it: tasks, running episodes, counters.
+  /// Its part of a training state: tasks, running episodes, counters.
   void fields(detail::StateFields& f);
 
  private:

@@ -105,7 +105,7 @@ Rollout OnPolicyAgent::collect() {
     count(step);
     const auto reward = step.rewards.to_vector<float>();
     const auto over = step.terminated.to_vector<float>(), late = step.truncated.to_vector<float>();
-    std::vector<float> after;  // values of what a truncated episode would have gone on with
+    std::vector<float> after;  // values of the states after truncated episodes
     for (size_t i = 0; i < n; ++i) {
       rewards[t * n + i] = reward[i];
       ends[t * n + i] = over[i] + late[i] > 0 ? 1.0F : 0.0F;

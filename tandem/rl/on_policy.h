@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agents that learn from what they have just done: A2C (Mnih et al.) and PPO (Schulman et al.,
-// "Proximal policy optimization algorithms"), with choices or numbers as actions. Advantages are
-// generalised advantage estimates.
+// Agents that learn from their latest experience: A2C (Mnih et al.) and PPO (Schulman et al.,
+// "Proximal policy optimization algorithms"), with discrete or continuous actions. Uses generalised
+// advantage estimation.
 #pragma once
 
 #include "tandem/optim/optimizers.h"
@@ -16,10 +16,29 @@ struct A2COptions {
   double gamma = 0.99, gae_lambda = 1.0, ent_coef = 0.0, vf_coef = 0.5, max_grad_norm = 0.5;
   double rms_prop_eps = 1e-5;
   bool normalize_advantage = false;
-  bool linear_schedule = false;  ///< the learning rate falls to 0 over learn()
+  bool linear_schedule = false;
   std::vector<int64_t> net_arch = {64, 64};
   uint64_t seed = 0;
-  bool compile = true;  ///< the update as one planned program
+  bool compile = true;
+
+  /// All but the seed.
+  template <class V>
+  void fields(V& v) {
+    v("learning_rate", learning_rate, {.doc = "learning rate", .at_least = 0});
+    v("n_envs", n_envs, {.doc = "environments side by side", .at_least = 1});
+    v("n_steps", n_steps, {.doc = "steps of each environment between updates", .at_least = 1});
+    v("gamma", gamma, {.doc = "discount of rewards to come", .at_least = 0, .at_most = 1});
+    v("gae_lambda", gae_lambda,
+      {.doc = "decay of the generalised advantage estimates", .at_least = 0, .at_most = 1});
+    v("ent_coef", ent_coef, {.doc = "weight of the entropy"});
+    v("vf_coef", vf_coef, {.doc = "weight of the value loss"});
+    v("max_grad_norm", max_grad_norm, {.doc = "norm that gradients are clipped to"});
+    v("rms_prop_eps", rms_prop_eps, {.doc = "RMSprop's epsilon", .at_least = 0});
+    v("normalize_advantage", normalize_advantage, {.doc = "advantages of mean 0 and deviation 1"});
+    v("linear_schedule", linear_schedule, {.doc = "the learning rate falls to 0 over learn()"});
+    v("net_arch", net_arch, {.doc = "widths of the hidden layers", .at_least = 1});
+    v("compile", compile, {.doc = "the update as one planned program"});
+  }
 };
 struct PPOOptions {
   double learning_rate = 3e-4;
@@ -27,14 +46,38 @@ struct PPOOptions {
   double gamma = 0.99, gae_lambda = 0.95, clip_range = 0.2, ent_coef = 0.0, vf_coef = 0.5,
          max_grad_norm = 0.5;
   bool normalize_advantage = true;
-  bool linear_schedule = false;          ///< learning rate and clip range fall to 0 over learn()
-  std::optional<double> target_kl = {};  ///< end an update early beyond 1.5 times this
+  bool linear_schedule = false;
+  std::optional<double> target_kl = {};
   std::vector<int64_t> net_arch = {64, 64};
   uint64_t seed = 0;
-  bool compile = true;  ///< the update as one planned program
+  bool compile = true;
+
+  /// All but the seed.
+  template <class V>
+  void fields(V& v) {
+    v("learning_rate", learning_rate, {.doc = "learning rate", .at_least = 0});
+    v("n_envs", n_envs, {.doc = "environments side by side", .at_least = 1});
+    v("n_steps", n_steps, {.doc = "steps of each environment between updates", .at_least = 1});
+    v("batch_size", batch_size, {.doc = "samples of an update", .at_least = 1});
+    v("n_epochs", n_epochs, {.doc = "passes over what was collected", .at_least = 1});
+    v("gamma", gamma, {.doc = "discount of rewards to come", .at_least = 0, .at_most = 1});
+    v("gae_lambda", gae_lambda,
+      {.doc = "decay of the generalised advantage estimates", .at_least = 0, .at_most = 1});
+    v("clip_range", clip_range, {.doc = "clip range of the ratio of probabilities", .at_least = 0});
+    v("ent_coef", ent_coef, {.doc = "weight of the entropy"});
+    v("vf_coef", vf_coef, {.doc = "weight of the value loss"});
+    v("max_grad_norm", max_grad_norm, {.doc = "norm that gradients are clipped to"});
+    v("normalize_advantage", normalize_advantage, {.doc = "advantages of mean 0 and deviation 1"});
+    v("linear_schedule", linear_schedule,
+      {.doc = "learning rate and clip range fall to 0 over learn()"});
+    v("target_kl", target_kl,
+      {.doc = "end an update early beyond 1.5 times this; none: never", .none = 0});
+    v("net_arch", net_arch, {.doc = "widths of the hidden layers", .at_least = 1});
+    v("compile", compile, {.doc = "the update as one planned program"});
+  }
 };
 
-/// Policy and value nets of one shape, with nothing in common. obs [n, dims].
+/// Policy and value nets of the same shape without shared layers. obs [n, dims].
 class TD_API ActorCritic : public nn::Module {
  public:
   ActorCritic(const Space& observation, const Space& action, const std::vector<int64_t>& hidden);
@@ -52,7 +95,7 @@ class TD_API ActorCritic : public nn::Module {
   Param log_std_;  ///< [dims]; [0] for choices
 };
 
-/// What a rollout has brought, in order [steps * envs].
+/// The data of a rollout, in order [steps * envs].
 struct Rollout {
   Tensor obs, actions, log_probs, advantages, returns;
 };
@@ -74,7 +117,7 @@ class TD_API OnPolicyAgent : public Agent {
   OnPolicyAgent(std::string_view env, Collect collect);
   void run(const ProgressFn& progress) override;
   void fields(detail::StateFields& f) override;
-  /// `left` goes from 1 to 0 over learn().
+  /// `left` decreases from 1 to 0 over learn().
   virtual void update(const Rollout& r, double left) = 0;
   virtual optim::Optimizer& optimizer() = 0;
 

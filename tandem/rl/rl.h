@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of rl.
+// All headers of rl.
 #pragma once
 
 #include "tandem/rl/agent.h"
+#include "tandem/rl/agents.h"
 #include "tandem/rl/buffers.h"
 #include "tandem/rl/dqn.h"
 #include "tandem/rl/env.h"

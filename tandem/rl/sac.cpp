@@ -27,14 +27,14 @@ int64_t numbers_of(const VectorEnv& env) {
   return env.action_space().dims();
 }
 
-// Each net begins with draws of its own.
+// Each net starts from its own draws.
 nn::Sequential net(uint64_t seed, uint64_t which, int64_t in, const std::vector<int64_t>& hidden,
                    int64_t out) {
   GeneratorGuard generator({seed, which << 16});
   return detail::mlp(in, hidden, out, detail::Activation::relu);
 }
 
-std::vector<Param> joined(std::vector<Param> a, const std::vector<Param>& b) {
+std::vector<Param> concatenated(std::vector<Param> a, const std::vector<Param>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
@@ -55,7 +55,8 @@ SAC::SAC(std::string_view env, SACOptions options)
       target2_(nn::clone(q2_)),
       log_alpha_(tensor(std::log(options_.ent_coef.value_or(1.0)), DType::f32)),
       actor_optimizer_(actor_.parameters(), {.lr = options_.learning_rate}),
-      critic_optimizer_(joined(q1_.parameters(), q2_.parameters()), {.lr = options_.learning_rate}),
+      critic_optimizer_(concatenated(q1_.parameters(), q2_.parameters()),
+                        {.lr = options_.learning_rate}),
       alpha_optimizer_({log_alpha_}, {.lr = options_.learning_rate}),
       buffer_(options_.buffer_size, env_.observation_space(), env_.action_space()) {
   auto body = [this](const Tensor& obs, const Tensor& actions, const Tensor& rewards,
@@ -84,7 +85,7 @@ SAC::Drawn SAC::draw(const Tensor& obs, const Tensor& noise) {
   const Tensor mean = out.narrow(1, 0, dims_);
   const Tensor log_std = out.narrow(1, dims_, dims_).clamp(-20.0, 2.0);
   const Tensor u = mean + noise * log_std.exp();
-  // log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), which does not lose what is near 0.
+  // log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), which stays accurate near 0.
   const Tensor squash = 2 * (0.69314718055994530942 - u - softplus(-2 * u));
   const Tensor log_prob = (noise.square() * -0.5 - log_std - kHalfLogTwoPi - squash).sum({1});
   return {u.tanh(), log_prob};
@@ -139,7 +140,7 @@ void SAC::run(const ProgressFn& progress) {
   while (progress_.steps < end_) {
     for (int64_t i = 0; i < options_.train_freq && progress_.steps < end_; ++i) {
       NoGradGuard no_grad;
-      Tensor action;  // in -1 .. 1, as the critics see it
+      Tensor action;  // in -1 .. 1, the critics' input
       if (progress_.steps < options_.learning_starts) {
         std::vector<float> v(static_cast<size_t>(dims_));
         for (float& x : v) x = 2 * random_.next_uniform() - 1;

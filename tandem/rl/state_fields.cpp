@@ -3,7 +3,7 @@
 #include <cmath>
 #include <unordered_set>
 
-#include "tandem/ops/view.h"
+#include "tandem/ops/view/view.h"
 #include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl::detail {
@@ -22,7 +22,7 @@ std::vector<int64_t> StateFields::sizes(const Tensor& t) {
   return out;
 }
 
-// `now` goes out; or the state's tensor of this name comes in, checked against dtype and shape.
+// Saves `now`; or loads the state's tensor of this name, checked against dtype and shape.
 Tensor StateFields::entry(const std::string& name, const Tensor& now,
                           const std::vector<int64_t>& shape) {
   const std::string key = prefix_ + name;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// StateFields: the walk over what a training state holds. Agents, environments and memory name
-// their parts once, in fields(); the same walk gives them out and takes them in. Taking in checks
-// everything before it changes anything.
+// StateFields: the walk over the parts of a training state. Agents, environments and memory name
+// their parts once, in fields(); the same walk saves and loads them. Loading checks everything
+// before it changes anything.
 #pragma once
 
 #include <functional>
@@ -12,19 +12,19 @@
 #include "tandem/base/error.h"
 #include "tandem/base/philox.h"
 #include "tandem/graph/update.h"
-#include "tandem/ops/create.h"
+#include "tandem/ops/view/create.h"
 #include "tandem/tensor/state_dict.h"
 
 namespace tandem::rl::detail {
 
 class StateFields {
  public:
-  /// Give out.
+  /// Saves.
   StateFields() = default;
-  /// Take in; `from` must outlive the walk.
+  /// Loads; `from` must outlive the walk.
   explicit StateFields(const StateDict& from) : from_(&from) {}
 
-  /// Of something with fields(), under `name`.
+  /// The fields of an object with fields(), under `name`.
   template <class T>
   void part(const std::string& name, T& value) {
     const std::string before = prefix_;
@@ -32,7 +32,7 @@ class StateFields {
     value.fields(*this);
     prefix_ = before;
   }
-  /// Of something with a state_dict(): its names, shapes and dtypes stay.
+  /// The state of an object with a state_dict(); its names, shapes and dtypes must match.
   template <class T>
   void dict(const std::string& name, T& value) {
     StateDict got;
@@ -41,7 +41,7 @@ class StateFields {
     then([&value, got] { value.load_state_dict(got); });
   }
   void param(const std::string& name, Param& value);
-  /// What must be the same on both sides.
+  /// A value that must be the same on both sides.
   void same(const std::string& name, const std::string& value);
   void same(const std::string& name, int64_t value);
 
@@ -49,16 +49,16 @@ class StateFields {
   void number(const std::string& name, uint64_t& value);
   void number(const std::string& name, double& value);
   void flag(const std::string& name, bool& value);
-  /// The number that counts: `now`, or the one that is taken in, which lies in low .. high.
+  /// A count: `now`, or the loaded one, which must be in low .. high.
   int64_t count(const std::string& name, int64_t now, int64_t low, int64_t high);
   void draws(const std::string& name, PhiloxStream& value);
   /// f32 [rows, dims]; no rows while `value` is undefined.
   void observations(const std::string& name, Tensor& value, int64_t rows, int64_t dims);
-  /// The first `rows` rows of a storage with more of them; with `choices` all are 0 .. choices - 1.
+  /// The first `rows` rows of a larger storage; with `choices` all must be 0 .. choices - 1.
   void rows(const std::string& name, std::vector<float>& storage, int64_t rows, int64_t dims,
             int64_t choices = 0);
-  /// Numbers of T (int64_t, double) as a tensor of `shape` (-1: any): `now` is what there is, `ok`
-  /// tells whether a number may come in, and `set` is told those that came.
+  /// Numbers of T (int64_t, double) as a tensor of `shape` (-1: any): `now` is the current value,
+  /// `ok` tells whether a loaded number is valid, and `set` receives them.
   template <class T>
   void numbers(const std::string& name, const std::vector<T>& now,
                const std::vector<int64_t>& shape, const std::function<bool(T)>& ok,
@@ -72,13 +72,13 @@ class StateFields {
     then([set = std::move(set), got] { set(got); });
   }
 
-  /// Throws Value unless `ok`: the field holds what it cannot hold.
+  /// Throws Value unless `ok`: the loaded value is invalid.
   void require(bool ok, const std::string& name, double value) const;
-  /// Do this once all is checked; nothing when giving out.
+  /// Runs f once everything is checked; ignored when saving.
   void then(std::function<void()> f);
-  /// What was given out.
+  /// What was saved.
   StateDict given() { return std::move(given_); }
-  /// Take in. Throws Value for names that nobody asked for.
+  /// Applies the loaded state. Throws Value for unknown names.
   void take();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caching allocator. Small blocks (up to 64 KB) come from lists of the calling thread, refilled
-// in batches from a shared pool that is cut from 256 KB slabs; large blocks are cached by rounded
-// size under one mutex. Nothing here is ever destroyed: global tensors outlive every destructor.
+// in batches from a shared pool of 256 KB slabs; large blocks are cached by rounded size under one
+// mutex. Nothing here is ever destroyed: global tensors outlive every destructor.
 #include "tandem/tensor/allocator.h"
 
 #include "tandem/tensor/block_internal.h"
@@ -45,14 +45,14 @@ constexpr int kClasses = 16 + 8 * 6;
 constexpr size_t kSlab = 256 << 10;
 constexpr size_t kHuge = 2 << 20;
 constexpr size_t kMapped = 1 << 20;          // from here on blocks are mapped in whole huge pages
-constexpr size_t kAbsurd = size_t{1} << 46;  // more than any machine maps; keeps sums in range
+constexpr size_t kAbsurd = size_t{1} << 46;  // more than any machine maps; avoids overflow
 constexpr size_t kCacheSlack = size_t{256} << 20;
 
 /// Head of a free block; lies in its first bytes.
 struct FreeBlock {
   FreeBlock* next;
 };
-/// Head of a cached large block. `stamp` orders returns, so that the oldest goes first.
+/// Head of a cached large block. `stamp` orders returns, so that the oldest is released first.
 struct FreeLarge {
   FreeLarge* next;
   uint64_t stamp;
@@ -90,7 +90,7 @@ std::string in_words(size_t bytes) {
 }
 
 void* map_huge(size_t bytes) {
-  // One huge page more than asked, so that an aligned range lies inside; the rest goes back.
+  // One huge page more than needed, so that it contains an aligned range; the rest is returned.
   const size_t span = bytes + kHuge;
   void* raw = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
@@ -115,7 +115,7 @@ void give_to_system(void* p, size_t rounded) {
     std::free(p);
 }
 
-/// What all threads share; one mutex.
+/// State shared by all threads; one mutex.
 class Central {
  public:
   /// Up to batch_of(c) blocks of class c as a list; at least one. Sets `count`.
@@ -159,7 +159,7 @@ class Central {
     std::lock_guard lock(mutex_);
     FreeLarge** bin = nullptr;
     try {
-      bin = &bins_[rounded];  // made here, so that returning a block never allocates
+      bin = &bins_[rounded];  // created here, so that returning a block never allocates
     } catch (const std::bad_alloc&) {
       fail_system(bytes);
     }
@@ -219,8 +219,8 @@ class Central {
   }
 
   void new_slab() {
-    // What is left of the old slab is smaller than one block of the class that asked; it serves
-    // the classes that it fits, so nothing is lost.
+    // The rest of the old slab is smaller than one block of the requested class; it serves the
+    // classes that it fits, so nothing is lost.
     while (slab_left_ >= kAlign) {
       int c = class_of(slab_left_);
       if (class_bytes(c) > slab_left_) --c;
@@ -237,14 +237,14 @@ class Central {
     count_in(kSlab);
   }
 
-  /// Fresh memory within the cap and the machine; gives cached blocks back first where needed.
+  /// Fresh memory within the cap and the machine; releases cached blocks first where needed.
   void* reserve(size_t rounded, size_t bytes) {
     if (cap_ != 0 && in_use_ + cached_ + rounded > cap_) {
       if (in_use_ + rounded > cap_) fail_cap(bytes);
       release(cap_ - in_use_ - rounded);
     }
     if (in_use_ + rounded > machine_) fail_beyond_memory(bytes);
-    // Changing sizes must not pile up blocks that nobody asks for again.
+    // Changing sizes must not pile up blocks that are never requested again.
     const size_t most = high_ + high_ / 4 + kCacheSlack;
     if (in_use_ + cached_ + rounded > most) {
       const size_t used = in_use_ + rounded;
@@ -259,7 +259,7 @@ class Central {
     return p;
   }
 
-  /// Give cached blocks back, oldest first, until at most `keep` bytes are cached.
+  /// Release cached blocks, oldest first, until at most `keep` bytes are cached.
   size_t release(size_t keep) noexcept {
     size_t freed = 0;
     while (cached_ > keep) {
@@ -338,7 +338,7 @@ struct ThreadCache {
   }
 };
 
-// A plain pointer, so that access is one load from the thread's own block: no guard, no call.
+// A plain pointer, so that access is a single thread-local load: no guard, no call.
 #define TD_TLS static thread_local __attribute__((tls_model("initial-exec")))
 TD_TLS constinit ThreadCache* tls_cache = nullptr;
 TD_TLS constinit bool tls_over = false;  // this thread's cache is already gone: use the pool
@@ -352,7 +352,7 @@ void give_back(ThreadCache::List& list, int c, uint32_t n) noexcept {
   central().put_small(c, first, last);
 }
 
-/// Hands the lists of an exiting thread to the pool.
+/// Passes the lists of an exiting thread to the pool.
 struct Reaper {
   bool armed = false;
   ~Reaper() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors over lent memory. A strided one is a view of a flat tensor that spans all its elements.
+// Tensors over borrowed memory. A strided one is a view of a flat tensor over all its elements.
 #include "tandem/tensor/blob.h"
 
 namespace tandem {
@@ -65,7 +65,7 @@ Tensor lend(const void* data, const Shape& shape, const IntList* strides, DType 
                                                              const_cast<void*>(data),
                                                              /*writable=*/false, nullptr, nullptr));
   Tensor t(Ref<TensorImpl>::adopt(new_view(*flat, shape, s, const_cast<void*>(data), dtype)));
-  if (lease) {  // the last step, since nothing may throw once the storage calls back
+  if (lease) {  // the last step: nothing may throw once the storage owns the callback
     flat->storage->owner = lease.release();
     flat->storage->free_data = end_lease;
   }

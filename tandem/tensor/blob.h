@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// from_blob in full: tensors over memory of others, with strides and with a function that takes the
-// memory back. What a tensor shows is never written through it; the first writer copies.
+// from_blob in full: tensors over external memory, with strides and with a function that releases
+// the memory. It is never written through the tensor; the first writer copies.
 #pragma once
 
 #include <concepts>
@@ -12,8 +12,8 @@
 namespace tandem {
 
 namespace detail {
-/// `release(state)` is called once, when the last tensor that shows the memory is gone; not when
-/// this throws. Strides count elements and are not negative; nullptr is row-major.
+/// `release(state)` is called once, when the last tensor over the memory is gone; not when this
+/// throws. Strides count elements and must not be negative; nullptr means row-major.
 TD_API Tensor lend(const void* data, const Shape& shape, const IntList* strides, DType dtype,
                    void (*release)(void* state), void* state, const char* name);
 
@@ -30,23 +30,23 @@ template <class D>
 Tensor lend_with(void* data, const Shape& shape, const IntList* strides, D deleter, DType dtype) {
   auto state = std::make_unique<BlobDeleter<D>>(BlobDeleter<D>{std::move(deleter), data});
   Tensor t = lend(data, shape, strides, dtype, &BlobDeleter<D>::release, state.get(), "from_blob");
-  (void)state.release();  // now the tensor's
+  (void)state.release();  // now owned by the tensor
   return t;
 }
 }  // namespace detail
 
-/// A float32 tensor over `data`; as from_blob(data, shape, dtype) in tensor/tensor.h.
+/// A float32 tensor over `data`, like from_blob(data, shape, dtype) in tensor/tensor.h.
 inline Tensor from_blob(const void* data, Shape shape) {
   return from_blob(data, shape, DType::f32);
 }
 
-/// Element (i, j, ...) lies at data + i * strides[0] + j * strides[1] + ..., counted in elements.
-/// A stride may be 0 (one element shown many times), not negative. Throws Shape for a list of
-/// another length or a negative stride, Value for a null pointer, Memory beyond 63 bits.
+/// Element (i, j, ...) is at data + i * strides[0] + j * strides[1] + ..., counted in elements. A
+/// stride may be 0 (one element repeated), not negative. Throws Shape for a list of the wrong
+/// length or a negative stride, Value for a null pointer, Memory beyond 63 bits.
 TD_API Tensor from_blob(const void* data, Shape shape, IntList strides, DType dtype = DType::f32);
 
-/// `deleter(data)` is called once, when the last tensor that shows the memory is gone, on whatever
-/// thread that happens; it must not throw. When from_blob itself throws, it is not called.
+/// `deleter(data)` is called once, when the last tensor over the memory is gone, on any thread; it
+/// must not throw. When from_blob itself throws, it is not called.
 template <std::invocable<void*> D>
 Tensor from_blob(void* data, Shape shape, D deleter, DType dtype = DType::f32) {
   return detail::lend_with(data, shape, nullptr, std::move(deleter), dtype);

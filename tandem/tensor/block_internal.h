@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much the allocator sets aside for a block, for those who say beforehand what they will take.
+// How much memory the allocator takes for a block, for callers that plan ahead.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace tandem::detail {
 size_t block_bytes(size_t bytes);
 
 struct TensorImpl;
-/// Give the pages behind the elements of a large tensor back to the system: its block is whole huge
-/// pages. For tensors that stay; the block is used as any other afterwards.
+/// Return the pages of a large tensor's elements to the system: its block consists of whole huge
+/// pages. For tensors that stay alive; the block remains usable.
 void trim_block(const TensorImpl& t);
 
 }  // namespace tandem::detail

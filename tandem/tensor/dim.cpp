@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interned symbolic sizes. An expression is a polynomial with integer coefficients over atoms
-// (a symbol, or floordiv, mod, min, max of expressions), kept in one order, so that equal normal
-// forms are the same 8 bytes. Only traces come here; numbers are handled in the header.
+// Interned symbolic sizes. An expression is a polynomial with integer coefficients over atoms (a
+// symbol, or floordiv, mod, min, max of expressions), kept in a fixed order, so that equal normal
+// forms are the same 8 bytes. Only traces use this; numbers are handled in the header.
 #include "tandem/tensor/dim.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Atom {
 };
 
 /// Graded order: higher degree first, then by atoms. Compatible with products, so that long
-/// division is exact where it can be.
+/// division is exact where possible.
 bool before(const Monomial& a, const Monomial& b) {
   if (a.size() != b.size()) return a.size() > b.size();
   return a < b;
@@ -106,7 +106,7 @@ bool divide_term(const Term& x, const Term& y, Term* out) {
                       std::back_inserter(out->atoms));
   return true;
 }
-/// p = q * out + rest. With a q of one term the terms that q divides leave; else all or nothing.
+/// p = q * out + rest. If q has one term, the terms it divides are removed; else all or nothing.
 void divide(const Poly& p, const Poly& q, Poly* out, Poly* rest) {
   out->clear();
   *rest = p;
@@ -264,8 +264,8 @@ class Table {
       const Dim part = intern_atom('/', {intern(rest), intern(q)});
       return intern(add(whole, poly(part), 1));
     }
-    // The constant leaves a remainder in 0..k-1, then a common factor of all else is cancelled:
-    // floor((g*A + c) / (g*k)) = floor((A + floor(c/g)) / k).
+    // The constant leaves a remainder in 0..k-1, then a common factor of all other terms is
+    // cancelled: floor((g*A + c) / (g*k)) = floor((A + floor(c/g)) / k).
     int64_t k = constant_of(q);
     const int64_t c = constant_of(rest);
     whole = add(whole, number(floor_div(c, k)), 1);
@@ -318,7 +318,7 @@ class Table {
     return intern_atom('%', {intern(rest), intern(q)});
   }
 
-  /// min or max: flat, sorted, without repeats; of two that differ by a number one stays.
+  /// min or max: flat, sorted, without repeats; of two that differ by a constant only one is kept.
   Dim extremum(char op, Dim a, Dim b) {
     std::vector<Dim> all;
     flatten(op, a, &all);
@@ -394,7 +394,7 @@ class Table {
     return v;
   }
 
-  static constexpr int64_t kFirst = -(int64_t{1} << 62) - 1;  // raw of expression 0, then downward
+  static constexpr int64_t kFirst = -(int64_t{1} << 62) - 1;  // raw of expression 0, then down
   struct AtomKey {
     char kind;
     std::string name;

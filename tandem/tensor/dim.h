@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dim: one size of a shape, 8 bytes. A number, or (below -2^62) the index of an interned
-// expression over + * floordiv mod min max of named symbols, in normal form. Numbers pay one sign
-// test. A symbol is never assumed to be 1 or not 1; an equality that cannot be decided is handed
-// to the DimChecks of the running trace.
+// Dim: one size of a shape, 8 bytes. A number, or (below -2^62) the index of an interned expression
+// over + * floordiv mod min max of named symbols, in normal form. Numbers cost one sign test. A
+// symbol is never assumed to be 1 or not 1; an equality that cannot be decided is passed to the
+// DimChecks of the running trace.
 #pragma once
 
 #include <concepts>
@@ -21,7 +21,7 @@ class TD_API Dim {
   template <std::integral I>
   constexpr Dim(I v) : v_(static_cast<int64_t>(v)) {}
 
-  /// A fresh or known named symbol (names are global: the same name is the same symbol).
+  /// A new or existing named symbol (names are global: the same name is the same symbol).
   static Dim symbol(const std::string& name);
 
   constexpr bool is_symbolic() const { return v_ < kSymbolic; }
@@ -57,15 +57,15 @@ class TD_API Dim {
   int64_t v_ = 0;
 };
 
-/// Equalities that only a run can decide: collected by a trace, checked at each run.
+/// Equalities that can only be decided at run time: collected by a trace, checked at each run.
 struct DimChecks {
   std::vector<std::pair<Dim, Dim>> equal;
 };
 /// The collector of this thread, or nullptr; a trace sets and restores it.
 TD_API DimChecks*& current_dim_checks();
 
-/// True when a and b are the same size. Undecidable: records the check and says true inside a
-/// trace, says false outside.
+/// True when a and b are the same size. If undecidable: inside a trace records the check and
+/// returns true, outside returns false.
 TD_API bool dims_equal(Dim a, Dim b);
 
 }  // namespace tandem

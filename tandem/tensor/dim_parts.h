@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a symbolic size is made of, for exporters that write it down in another language.
+// The parts of a symbolic size, for exporters that translate it into another language.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// A symbol, or a quotient ('/', rounded down), rest ('%'), minimum ('<') or maximum ('>') of
+/// A symbol, or a quotient ('/', rounded down), remainder ('%'), minimum ('<') or maximum ('>') of
 /// sizes.
 struct DimAtom {
   char kind = 's';  ///< 's': the symbol `name`

@@ -10,13 +10,13 @@
 namespace tandem {
 namespace {
 
-// The allocator's sizes (allocator.cpp): up to kSmall a block is cut from a slab.
+// The allocator's sizes (allocator.cpp): blocks up to kSmall are cut from a slab.
 constexpr size_t kSmall = 64 << 10;
 constexpr int64_t kSlab = 256 << 10;
 
 thread_local DryMemory* t_books = nullptr;
 
-// What a dry storage points to: no page is mapped there.
+// The address of dry storage: no page is mapped there.
 void* nowhere() { return reinterpret_cast<void*>(uintptr_t{4096}); }
 
 struct Owner {
@@ -97,7 +97,7 @@ bool is_dry(const TensorImpl& t) { return t.storage && t.storage->free_data == f
 
 TensorImpl* new_dry_tensor(const Shape& shape, DType dtype, Device device, const Strides* strides) {
   TD_ASSERT(t_books != nullptr);
-  Dim n = shape.numel();  // with strides the span; layouts of kernels are dense, so it is the same
+  Dim n = shape.numel();  // with strides the span; kernels' layouts are dense, so it is the same
   TD_CHECK(n.raw() <= (int64_t{1} << 52), Memory, "a tensor of shape {} cannot be addressed",
            shape.to_string());
   TensorImpl* t = new_external(shape, dtype, nowhere(), true, nullptr, nullptr);

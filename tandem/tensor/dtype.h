@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types, their sizes and PyTorch's promotion. The one list is TD_FOR_EACH_DTYPE.
+// Element types, their sizes and PyTorch's promotion. The single list is TD_FOR_EACH_DTYPE.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ constexpr int category(DType t) { return is_floating(t) ? 2 : is_integral(t) ? 1
 
 /// PyTorch's name: "float32", "bool".
 TD_API const char* to_string(DType t);
-/// The result dtype of two tensors of the same category rank, as torch.promote_types.
+/// The result dtype of two tensors of the same category rank, like torch.promote_types.
 TD_API DType promote(DType a, DType b);
 
 template <class T>

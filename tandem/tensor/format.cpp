@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// to_string(Tensor): the text that torch prints under the same options. Follows
+// to_string(Tensor): the text that torch prints with the same options. Follows
 // torch/_tensor_str.py step by step; the only difference is `dtype=float64` for
 // `dtype=torch.float64`.
 #include "tandem/tensor/format.h"
@@ -13,6 +13,7 @@
 #include <limits>
 #include <mutex>
 
+#include "tandem/tensor/device_memory.h"
 #include "tandem/tensor/print_options.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/tensor/tensor.h"
@@ -21,10 +22,10 @@ namespace tandem {
 namespace {
 
 constinit std::mutex g_lock;
-constinit PrintOptions g_options;  // under g_lock
+constinit PrintOptions g_options;  // guarded by g_lock
 constinit std::atomic<detail::NodeNameFn> g_node_name{nullptr};
 
-/// One tensor being printed; knows which elements are shown and how one looks.
+/// One tensor being printed; knows which elements are shown and how each is formatted.
 class Printer {
  public:
   Printer(const detail::TensorImpl& t, const PrintOptions& o)
@@ -235,6 +236,7 @@ std::string to_string(const Tensor& x, const PrintOptions& options) {
     return fmt::format("tensor(traced, shape={}, dtype={})", t.shape.to_string(),
                        to_string(t.dtype));
   std::vector<std::string> suffixes;
+  if (t.has(detail::kOnDevice)) suffixes.push_back("device='" + to_string(t.device) + "'");
   std::string body = "[]";
   const std::string dtype = fmt::format("dtype={}", to_string(t.dtype));
   if (t.numel == 0) {
@@ -244,7 +246,7 @@ std::string to_string(const Tensor& x, const PrintOptions& options) {
     if (options.edgeitems == 0) suffixes.push_back(size_suffix(t.shape));
     if (t.dtype != DType::f32 && t.dtype != DType::i64 && t.dtype != DType::b8)
       suffixes.push_back(dtype);
-    body = Printer(t, options).text();
+    body = Printer(*detail::host_value(x).impl(), options).text();
   }
   const detail::NodeNameFn name_of = g_node_name;
   const std::string made_by = name_of && t.node ? name_of(*t.node) : "";

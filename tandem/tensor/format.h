@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets DType, Dim, Shape, Device and Tensor stand in `{}` of messages and print(): the text is
-// their to_string. Included by tensor_impl.h and tensor.h, so nobody includes it by hand.
+// Lets messages and print() format DType, Dim, Shape, Device and Tensor with `{}`: the text is
+// their to_string. Included by tensor_impl.h and tensor.h, so nobody needs to include it.
 #pragma once
 
 #include <fmt/core.h>

@@ -12,10 +12,10 @@ namespace tandem::detail {
 namespace {
 
 #if defined(__x86_64__)
-/// Sixteen pixels of three channels at a time; gives how many were done.
+/// Sixteen three-channel pixels at a time; returns how many were processed.
 __attribute__((target("ssse3"))) int64_t planes_of_3(const uint8_t* from, uint8_t* to,
                                                      int64_t pixels, int64_t plane) {
-  // Where each of the 48 bytes of a plane's sixteen pixels lies in the three loads.
+  // Where each of the 48 bytes of a plane's sixteen pixels is in the three loads.
   __m128i pick[3][3];
   for (int c = 0; c < 3; ++c)
     for (int part = 0; part < 3; ++part) {

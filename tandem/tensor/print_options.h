@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How to_string(Tensor) and print() show tensors: torch.set_printoptions. The options hold for the
+// How to_string(Tensor) and print() show tensors: torch.set_printoptions. The options apply to the
 // whole process and may be changed from any thread.
 #pragma once
 
@@ -13,15 +13,15 @@ namespace tandem {
 
 struct PrintOptions {
   int64_t precision = 4;              ///< digits after the point
-  int64_t threshold = 1000;           ///< tensors of more elements are shown in part
-  int64_t edgeitems = 3;              ///< how much of each end of a dimension is shown then
+  int64_t threshold = 1000;           ///< tensors with more elements are abbreviated
+  int64_t edgeitems = 3;              ///< elements then shown at each end of a dimension
   int64_t linewidth = 80;             ///< columns
-  std::optional<bool> sci_mode = {};  ///< none: where the range of the numbers asks for it
+  std::optional<bool> sci_mode = {};  ///< unset: chosen by the range of the numbers
   friend bool operator==(const PrintOptions&, const PrintOptions&) = default;
 };
 
-/// What to change; as in PyTorch, what is not given stays, but for sci_mode, which goes back to
-/// automatic. A profile ("default", "short", "full") comes first.
+/// What to change; as in PyTorch, unset options stay, except sci_mode, which returns to automatic.
+/// A profile ("default", "short", "full") is applied first.
 struct PrintOptionsChange {
   std::optional<int64_t> precision = {}, threshold = {}, edgeitems = {}, linewidth = {};
   std::string profile = "";
@@ -33,12 +33,12 @@ struct PrintOptionsChange {
 TD_API void set_printoptions(const PrintOptionsChange& change);
 TD_API PrintOptions get_printoptions();
 
-/// The text of `t` under options of its own.
+/// The text of `t` with custom options.
 TD_API std::string to_string(const Tensor& t, const PrintOptions& options);
 
 namespace detail {
-/// Gives the name of what made a tensor ("AddBackward0"), "" for a leaf. The rooms above set it,
-/// which know what a node is.
+/// Returns the name of what created a tensor ("AddBackward0"), "" for a leaf. Set by the upper
+/// rooms, which know what a node is.
 using NodeNameFn = std::string (*)(const NodeBase& node);
 TD_API void set_node_name(NodeNameFn f);
 }  // namespace detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar: a number in an expression (`x * 2`), with its category kept: an int does not promote a
+// Scalar: a number in an expression (`x * 2`) that keeps its category: an int does not promote a
 // float tensor, a float promotes an int tensor to the default float (PyTorch's rule).
 #pragma once
 
@@ -32,7 +32,7 @@ struct Scalar {
   }
   constexpr double to_double() const { return kind == 2 ? f : static_cast<double>(i); }
   constexpr int64_t to_int() const { return kind == 2 ? static_cast<int64_t>(f) : i; }
-  /// The dtype that stands for its category: bool, i64, f32.
+  /// The representative dtype of its category: bool, i64, f32.
   constexpr DType dtype() const {
     return kind == 2 ? DType::f32 : kind == 1 ? DType::i64 : DType::b8;
   }

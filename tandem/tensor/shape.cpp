@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape arithmetic that every op shares: element counts, strides, broadcasting, dimension numbers.
-// The checks here are the user's: they name the shapes that came.
+// Shape arithmetic shared by all ops: element counts, strides, broadcasting, dimension numbers. The
+// checks here are for user errors: they name the shapes.
 #include "tandem/tensor/shape.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::string Shape::to_string() const {
 
 Strides contiguous_strides(const Shape& shape) {
   Strides s;
-  // Unsigned: with a zero size elsewhere the product may pass 63 bits, and then nothing reads it.
+  // Unsigned: with a zero size elsewhere the product may exceed 63 bits, and then nothing reads it.
   uint64_t step = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     s[i] = static_cast<int64_t>(step);
@@ -61,7 +61,7 @@ Shape broadcast_shapes(const Shape& a, const Shape& b) {
              "Sizes, counted from the right, must be equal or 1.",
              a.to_string(), b.to_string(), lead + i, (&longer == &a ? x : y).to_string(),
              (&longer == &a ? y : x).to_string());
-    if (x.is_symbolic()) out[lead + i] = y;  // a number is the better witness
+    if (x.is_symbolic()) out[lead + i] = y;  // prefer a number over a symbol
   }
   return out;
 }

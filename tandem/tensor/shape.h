@@ -37,7 +37,7 @@ class TD_API Shape {
   const Dim* end() const { return dims_.data() + rank_; }
   Dim* begin() { return dims_.data(); }
   Dim* end() { return dims_.data() + rank_; }
-  /// The numbers; only meaningful when !is_symbolic().
+  /// The numbers; meaningful only when !is_symbolic().
   const int64_t* data() const { return reinterpret_cast<const int64_t*>(dims_.data()); }
   std::span<const int64_t> values() const { return {data(), size_t(rank_)}; }
   std::vector<int64_t> to_vector() const { return {data(), data() + rank_}; }

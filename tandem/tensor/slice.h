@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What x[...] takes: a range, and an index with the caller's line.
+// The arguments of x[...]: a range, and an index with the caller's line.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
-#include "tandem/base/where.h"
+#include "tandem/base/source_location.h"
 
 namespace tandem {
 
@@ -20,16 +20,16 @@ struct Slice {
 };
 
 namespace detail {
-/// The index of x[...] and the caller's line: an operator has no defaulted parameters.
+/// The index of x[...] with the caller's line, since operators have no default arguments.
 template <class T>
 struct Located {
   T value;
-  Where where;
+  SourceLocation loc;
   template <class U>
     requires(std::is_convertible_v<U&&, T>&& std::is_integral_v<std::remove_cvref_t<U>> ==
              std::is_same_v<T, int64_t>)
-  Located(U&& v, Where where = Where::here())
-      : value(static_cast<T>(std::forward<U>(v))), where(where) {}
+  Located(U&& v, SourceLocation loc = SourceLocation::here())
+      : value(static_cast<T>(std::forward<U>(v))), loc(loc) {}
 };
 }  // namespace detail
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StateDict: named tensors in the order they were added. What Module::state_dict() gives, what
-// save() writes and load() returns.
+// StateDict: named tensors in insertion order. What Module::state_dict() returns, save() writes and
+// load() returns.
 #pragma once
 
 #include <deque>
@@ -20,18 +20,18 @@ class TD_API StateDict {
   using const_iterator = std::deque<Entry>::const_iterator;
 
   StateDict() = default;
-  /// Throws Value when a name comes twice.
+  /// Throws Value when a name appears twice.
   static StateDict of(std::vector<Entry> entries);
 
-  /// The tensor of `name`; a new empty one at the end if there is none. References to tensors stay
-  /// valid until an erase().
+  /// The tensor of `name`; appends an empty one if there is none. References to tensors stay valid
+  /// until an erase().
   Tensor& operator[](std::string_view name);
   /// The tensor of `name`; throws Value with the nearest names if there is none.
   const Tensor& at(std::string_view name) const;
   /// The tensor of `name`, or nullptr.
   const Tensor* find(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  /// Remove `name`; false if it is not there.
+  /// Remove `name`; false if it does not exist.
   bool erase(std::string_view name);
 
   size_t size() const { return entries_.size(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/tensor/strided.h"
 
+#include "tandem/tensor/device_memory.h"
 #include "tandem/tensor/dry_memory.h"
 
 #include <cstring>
@@ -73,6 +74,13 @@ void convert_elements(const void* src, DType from, void* dst, DType to, int64_t 
 
 void copy_row_major(const TensorImpl& t, void* out, DType dtype) {
   check_has_bytes(t, "copying");
+  if (TD_UNLIKELY(t.has(kOnDevice))) {
+    if (t.has(kContiguous) && t.dtype == dtype)
+      copy_bytes(out, cpu, t.data, t.device, static_cast<size_t>(t.numel) * size_of(dtype));
+    else
+      copy_row_major(*host_copy(t), out, dtype);
+    return;
+  }
   if (t.has(kContiguous)) {
     convert_elements(t.data, t.dtype, out, dtype, t.numel);
     return;

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "tandem/tensor/device_memory.h"
 #include "tandem/tensor/dry_memory.h"
 #include "tandem/tensor/lazy.h"
 #include "tandem/tensor/strided.h"
@@ -14,24 +15,36 @@
 namespace tandem {
 namespace {
 
-[[noreturn]] TD_COLD void fail_at(ErrorKind kind, const char* op, Where where, std::string message,
-                                  std::string hint) {
-  throw Error(kind, std::move(message), std::move(hint), op, where, "");
+[[noreturn]] TD_COLD void fail_at(ErrorKind kind, const char* op, SourceLocation loc,
+                                  std::string message, std::string hint) {
+  throw Error(kind, std::move(message), std::move(hint), op, loc, "");
 }
 
-// A value of a trace is read: it is computed now, or an error.
-TD_COLD void read_traced(detail::TensorImpl& t, const char* op, Where where) {
-  if (detail::make_readable(t, where)) return;
-  fail_at(ErrorKind::Unsupported, op, where, "a value inside a trace cannot be read",
+// A value of a trace is read: it is computed now, or this is an error.
+TD_COLD void read_traced(detail::TensorImpl& t, const char* op, SourceLocation loc) {
+  if (detail::make_readable(t, loc)) return;
+  fail_at(ErrorKind::Unsupported, op, loc, "a value inside a trace cannot be read",
           "Use where() or cond(), or read it outside.");
 }
 
+// The one element of a tensor, wherever it lies.
+void read_one(const detail::TensorImpl& t, void* out, DType dtype) {
+  if (TD_UNLIKELY(t.has(detail::kOnDevice))) {
+    alignas(8) char bytes[8];
+    detail::copy_bytes(bytes, cpu, t.data, t.device, size_of(t.dtype));
+    detail::convert_elements(bytes, t.dtype, out, dtype, 1);
+    return;
+  }
+  detail::convert_elements(t.data, t.dtype, out, dtype, 1);
+}
+
 // A value of a dry run is read.
-[[noreturn]] TD_COLD void read_dry(const detail::TensorImpl& t, const char* op, Where where) {
+[[noreturn]] TD_COLD void read_dry(const detail::TensorImpl& t, const char* op,
+                                   SourceLocation loc) {
   try {
     detail::check_has_bytes(t, "reading");
   } catch (const Error& e) {
-    throw Error(e.kind(), e.message(), e.hint(), op, where, "");
+    throw Error(e.kind(), e.message(), e.hint(), op, loc, "");
   }
   TD_FAIL(Internal, "a tensor with bytes was taken for one without");
 }
@@ -41,10 +54,10 @@ TD_COLD void read_traced(detail::TensorImpl& t, const char* op, Where where) {
 namespace detail {
 static std::atomic<Materializer> g_materializer{nullptr};
 void set_materializer(Materializer m) { g_materializer = m; }
-bool make_readable(TensorImpl& t, Where where) {
+bool make_readable(TensorImpl& t, SourceLocation loc) {
   if (!t.has(kSymbolic)) return true;
   Materializer m = g_materializer.load();
-  return m && m(t, where);
+  return m && m(t, loc);
 }
 }  // namespace detail
 
@@ -54,14 +67,15 @@ void Tensor::throw_undefined() const {
           "Ask defined() first, or give it a value.");
 }
 
-Dim Tensor::shape(int64_t d, Where where) const {
+Dim Tensor::shape(int64_t d, SourceLocation loc) const {
   const detail::TensorImpl& t = get();
   const int rank = t.shape.rank();
   if (TD_LIKELY(d >= 0 && d < rank)) return t.shape[static_cast<int>(d)];
   try {
     return t.shape[normalize_dim(d, rank)];
   } catch (const Error& e) {
-    throw Error(e.kind(), e.message(), e.hint(), "size", where.is_user() ? where : Where{}, "");
+    throw Error(e.kind(), e.message(), e.hint(), "size", loc.is_user() ? loc : SourceLocation{},
+                "");
   }
 }
 
@@ -82,34 +96,39 @@ int64_t Tensor::numel() const {
   return t.numel;
 }
 
-void Tensor::read_item(void* out, DType dtype, Where where) const {
+void Tensor::read_item(void* out, DType dtype, SourceLocation loc) const {
   const detail::TensorImpl& t = get();
-  if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "item", where);
+  if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "item", loc);
   if (TD_UNLIKELY(t.numel != 1))
-    fail_at(ErrorKind::Shape, "item", where,
+    fail_at(ErrorKind::Shape, "item", loc,
             fmt::format("wants a tensor of one element, got shape {}", t.shape.to_string()),
             "Reduce it first, or read all elements with to_vector<T>().");
-  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "item", where);
-  detail::convert_elements(t.data, t.dtype, out, dtype, 1);
+  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "item", loc);
+  read_one(t, out, dtype);
 }
 
-const void* Tensor::checked_data(DType dtype, Where where) const {
+const void* Tensor::checked_data(DType dtype, SourceLocation loc) const {
   const detail::TensorImpl& t = get();
-  if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "data", where);
+  if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "data", loc);
   if (TD_UNLIKELY(t.dtype != dtype))
     fail_at(
-        ErrorKind::DType, "data", where,
+        ErrorKind::DType, "data", loc,
         fmt::format("wants {} elements, the tensor holds {}", to_string(dtype), to_string(t.dtype)),
         fmt::format("Convert with to({}), or ask for {}.", to_string(dtype), to_string(t.dtype)));
-  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "data", where);
+  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "data", loc);
+  if (TD_UNLIKELY(t.has(detail::kOnDevice)))
+    fail_at(ErrorKind::Device, "data", loc,
+            fmt::format("wants memory that the host may read, the tensor is on {}",
+                        to_string(t.device)),
+            "Copy it to the host with cpu() and hold the copy while you read it.");
   return t.data;
 }
 
-void* Tensor::unshared_data(DType dtype, Where where) {
-  checked_data(dtype, where);
+void* Tensor::unshared_data(DType dtype, SourceLocation loc) {
+  checked_data(dtype, loc);
   detail::TensorImpl& t = *impl_;
   if (t.has(detail::kRequiresGrad) || t.node)
-    fail_at(ErrorKind::Value, "mutable_data", where,
+    fail_at(ErrorKind::Value, "mutable_data", loc,
             "a tensor that is part of a gradient cannot be written to",
             "Write to detach(), or write before requires_grad_().");
   if (t.donatable() && t.has(detail::kContiguous)) return t.data;
@@ -120,23 +139,23 @@ void* Tensor::unshared_data(DType dtype, Where where) {
   return impl_->data;
 }
 
-void Tensor::copy_out(void* out, DType dtype, Where where) const {
+void Tensor::copy_out(void* out, DType dtype, SourceLocation loc) const {
   const detail::TensorImpl& t = get();
-  if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "to_vector", where);
-  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "to_vector", where);
+  if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "to_vector", loc);
+  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "to_vector", loc);
   detail::copy_row_major(t, out, dtype);
 }
 
 Tensor::operator bool() const {
   const detail::TensorImpl& t = get();
-  if (t.has(detail::kSymbolic)) read_traced(*impl_, "bool", Where{});
+  if (t.has(detail::kSymbolic)) read_traced(*impl_, "bool", SourceLocation{});
   if (t.numel != 1)
-    fail_at(ErrorKind::Shape, "bool", Where{},
+    fail_at(ErrorKind::Shape, "bool", SourceLocation{},
             fmt::format("the truth of a tensor of shape {} is ambiguous", t.shape.to_string()),
             "Use any() or all().");
-  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "bool", Where{});
+  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "bool", SourceLocation{});
   bool v;
-  detail::convert_elements(t.data, t.dtype, &v, DType::b8, 1);
+  read_one(t, &v, DType::b8);
   return v;
 }
 

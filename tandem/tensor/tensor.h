@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor: a handle to an immutable value. Copying shares; ops give new tensors; nothing changes a
+// Tensor: a handle to an immutable value. Copying shares; ops return new tensors; nothing changes a
 // value that somebody holds. The methods are a fixed set, declared here and defined in
 // ops/methods.cpp and grad/backward.cpp; later ops are functions only.
 #pragma once
@@ -14,9 +14,7 @@
 
 namespace tandem {
 
-class Tensor;
-
-/// Read the tensor's elements in row-major order as T (no conversion: T must be the dtype).
+/// A C++ type that elements of some dtype have.
 template <class T>
 concept Element = requires {
   DTypeOf<T>::value;
@@ -28,58 +26,60 @@ class TD_API Tensor {
   explicit Tensor(Ref<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
-  // A temporary cannot be assigned to: `x[i] = v` does not compile. Write
-  // `x = index_put(std::move(x), i, v)`.
+  // A temporary cannot be assigned to: `x[i] = v` does not compile. Write `x =
+  // index_put(std::move(x), i, v)`.
   Tensor& operator=(const Tensor& o) & = default;
   Tensor& operator=(Tensor&& o) & noexcept = default;
 
-  // ---- what it is
+  // ---- properties
   bool defined() const { return static_cast<bool>(impl_); }
   DType dtype() const { return get().dtype; }
   Device device() const { return get().device; }
   int dim() const { return get().shape.rank(); }
   /// Size of dimension `d` (may be negative); throws Shape if it is symbolic.
-  int64_t size(int64_t d, Where where = Where::here()) const { return shape(d, where).value(); }
+  int64_t size(int64_t d, SourceLocation loc = SourceLocation::here()) const {
+    return shape(d, loc).value();
+  }
   const Shape& shape() const { return get().shape; }
-  Dim shape(int64_t d, Where where = Where::here()) const;
+  Dim shape(int64_t d, SourceLocation loc = SourceLocation::here()) const;
   std::span<const int64_t> sizes() const { return get().shape.values(); }
   int64_t stride(int64_t d) const;
   std::span<const int64_t> strides() const { return {get().strides.data(), size_t(dim())}; }
   int64_t numel() const;
   bool is_contiguous() const { return get().has(detail::kContiguous); }
-  /// True inside a trace: there is no value yet.
-  bool is_symbolic() const { return get().has(detail::kSymbolic); }
+  bool is_symbolic() const { return get().has(detail::kSymbolic); }  ///< in a trace: no value yet
   bool is_floating_point() const { return is_floating(dtype()); }
 
   // ---- reading
-  /// The one element as T; throws Shape unless numel() is 1, Unsupported in a trace.
+  // The single element as T; throws Shape unless numel() is 1, Unsupported in a trace.
   template <Element T>
-  T item(Where where = Where::here()) const {
+  T item(SourceLocation loc = SourceLocation::here()) const {
     T v;
-    read_item(&v, dtype_of<T>, where);
+    read_item(&v, dtype_of<T>, loc);
     return v;
   }
-  /// Pointer to the first element; throws DType unless T is the dtype, Unsupported in a trace.
+  /// Pointer to the first element; throws DType unless T is the dtype, Unsupported in a trace,
+  /// Device unless it is on the host.
   template <Element T>
-  const T* data(Where where = Where::here()) const {
-    return static_cast<const T*>(checked_data(dtype_of<T>, where));
+  const T* data(SourceLocation loc = SourceLocation::here()) const {
+    return static_cast<const T*>(checked_data(dtype_of<T>, loc));
   }
-  /// The same for writing: copies the data first if others hold it.
+  /// The same for writing: first copies the data if others hold it.
   template <Element T>
-  T* mutable_data(Where where = Where::here()) & {
-    return static_cast<T*>(unshared_data(dtype_of<T>, where));
+  T* mutable_data(SourceLocation loc = SourceLocation::here()) & {
+    return static_cast<T*>(unshared_data(dtype_of<T>, loc));
   }
   /// All elements in row-major order, cast to T.
   template <Element T>
-  std::vector<T> to_vector(Where where = Where::here()) const {
+  std::vector<T> to_vector(SourceLocation loc = SourceLocation::here()) const {
     auto n = static_cast<size_t>(numel());
     if constexpr (std::is_same_v<T, bool>) {  // a vector<bool> has no bytes to copy into
       std::vector<uint8_t> bytes(n);
-      copy_out(bytes.data(), DType::b8, where);
+      copy_out(bytes.data(), DType::b8, loc);
       return std::vector<bool>(bytes.begin(), bytes.end());
     } else {
       std::vector<T> v(n);
-      copy_out(v.data(), dtype_of<T>, where);
+      copy_out(v.data(), dtype_of<T>, loc);
       return v;
     }
   }
@@ -87,97 +87,117 @@ class TD_API Tensor {
 
   // ---- gradients (grad/backward.cpp)
   bool requires_grad() const { return get().has(detail::kRequiresGrad); }
-  /// Make this leaf ask for a gradient. Throws Value on a result of ops, DType unless floating.
-  Tensor& requires_grad_(bool on = true, Where where = Where::here()) &;
-  Tensor requires_grad_(bool on = true, Where where = Where::here()) &&;
+  /// Make this leaf require a gradient. Throws Value on a result of ops, DType unless floating.
+  Tensor& requires_grad_(bool on = true, SourceLocation loc = SourceLocation::here()) &;
+  Tensor requires_grad_(bool on = true, SourceLocation loc = SourceLocation::here()) &&;
   /// The gradient that backward() left here, undefined if none.
   Tensor grad() const;
   /// Empty the gradient slot.
   void zero_grad() const;
-  /// Gradients of this value into every leaf that asks for one. `gradient` defaults to 1 for a
-  /// one-element tensor.
+  /// Gradients of this value with respect to every leaf that requires one. `gradient` defaults to 1
+  /// for a one-element tensor.
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false,
-                Where where = Where::here()) const;
-  /// The same value, cut off from the tape.
+                SourceLocation loc = SourceLocation::here()) const;
+  /// The same value, detached from the tape.
   Tensor detach() const;
 
   // ---- dtype, layout, views (ops/methods.cpp)
-  Tensor to(DType dtype, Where where = Where::here()) const;
-  Tensor contiguous(Where where = Where::here()) const;
-  Tensor clone(Where where = Where::here()) const;
-  Tensor reshape(Shape shape, Where where = Where::here()) const;
-  Tensor view(Shape shape, Where where = Where::here()) const;
-  Tensor flatten(int64_t start = 0, int64_t end = -1, Where where = Where::here()) const;
-  Tensor transpose(int64_t a, int64_t b, Where where = Where::here()) const;
-  Tensor permute(IntList dims, Where where = Where::here()) const;
-  Tensor t(Where where = Where::here()) const;
-  Tensor squeeze(Where where = Where::here()) const;
-  Tensor squeeze(int64_t dim, Where where = Where::here()) const;
-  Tensor unsqueeze(int64_t dim, Where where = Where::here()) const;
-  Tensor expand(Shape shape, Where where = Where::here()) const;
-  Tensor narrow(int64_t dim, int64_t start, int64_t length, Where where = Where::here()) const;
-  Tensor select(int64_t dim, int64_t index, Where where = Where::here()) const;
+  Tensor to(DType dtype, SourceLocation loc = SourceLocation::here()) const;
+  /// The same value on that device (itself if it is there), and on the host; gradients cross.
+  Tensor to(Device device, SourceLocation loc = SourceLocation::here()) const;
+  Tensor cpu(SourceLocation loc = SourceLocation::here()) const;
+  Tensor contiguous(SourceLocation loc = SourceLocation::here()) const;
+  Tensor clone(SourceLocation loc = SourceLocation::here()) const;
+  Tensor reshape(Shape shape, SourceLocation loc = SourceLocation::here()) const;
+  Tensor view(Shape shape, SourceLocation loc = SourceLocation::here()) const;
+  Tensor flatten(int64_t start = 0, int64_t end = -1,
+                 SourceLocation loc = SourceLocation::here()) const;
+  Tensor transpose(int64_t a, int64_t b, SourceLocation loc = SourceLocation::here()) const;
+  Tensor permute(IntList dims, SourceLocation loc = SourceLocation::here()) const;
+  Tensor t(SourceLocation loc = SourceLocation::here()) const;
+  Tensor squeeze(SourceLocation loc = SourceLocation::here()) const;
+  Tensor squeeze(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
+  Tensor unsqueeze(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
+  Tensor expand(Shape shape, SourceLocation loc = SourceLocation::here()) const;
+  Tensor narrow(int64_t dim, int64_t start, int64_t length,
+                SourceLocation loc = SourceLocation::here()) const;
+  Tensor select(int64_t dim, int64_t index, SourceLocation loc = SourceLocation::here()) const;
   Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1,
-               Where where = Where::here()) const;
-  std::vector<Tensor> split(int64_t size, int64_t dim = 0, Where where = Where::here()) const;
-  std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0, Where where = Where::here()) const;
-  std::vector<Tensor> unbind(int64_t dim = 0, Where where = Where::here()) const;
+               SourceLocation loc = SourceLocation::here()) const;
+  std::vector<Tensor> split(int64_t size, int64_t dim = 0,
+                            SourceLocation loc = SourceLocation::here()) const;
+  std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0,
+                            SourceLocation loc = SourceLocation::here()) const;
+  std::vector<Tensor> unbind(int64_t dim = 0, SourceLocation loc = SourceLocation::here()) const;
   Tensor operator[](detail::Located<int64_t> i) const;
   Tensor operator[](detail::Located<Slice> s) const;
   Tensor operator[](detail::Located<Tensor> index) const;
 
   // ---- reductions
-  Tensor sum(IntList dims = {}, bool keepdim = false, Where where = Where::here()) const;
-  Tensor mean(IntList dims = {}, bool keepdim = false, Where where = Where::here()) const;
-  Tensor prod(IntList dims = {}, bool keepdim = false, Where where = Where::here()) const;
-  Tensor amax(IntList dims = {}, bool keepdim = false, Where where = Where::here()) const;
-  Tensor amin(IntList dims = {}, bool keepdim = false, Where where = Where::here()) const;
-  /// The largest (smallest) element of all.
-  Tensor max(Where where = Where::here()) const;
-  Tensor min(Where where = Where::here()) const;
+  Tensor sum(IntList dims = {}, bool keepdim = false,
+             SourceLocation loc = SourceLocation::here()) const;
+  Tensor mean(IntList dims = {}, bool keepdim = false,
+              SourceLocation loc = SourceLocation::here()) const;
+  Tensor prod(IntList dims = {}, bool keepdim = false,
+              SourceLocation loc = SourceLocation::here()) const;
+  Tensor amax(IntList dims = {}, bool keepdim = false,
+              SourceLocation loc = SourceLocation::here()) const;
+  Tensor amin(IntList dims = {}, bool keepdim = false,
+              SourceLocation loc = SourceLocation::here()) const;
+  /// The largest (smallest) of all elements.
+  Tensor max(SourceLocation loc = SourceLocation::here()) const;
+  Tensor min(SourceLocation loc = SourceLocation::here()) const;
   /// (values, indices) along `dim`; the lowest index wins a tie.
   std::pair<Tensor, Tensor> max(int64_t dim, bool keepdim = false,
-                                Where where = Where::here()) const;
+                                SourceLocation loc = SourceLocation::here()) const;
   std::pair<Tensor, Tensor> min(int64_t dim, bool keepdim = false,
-                                Where where = Where::here()) const;
-  Tensor argmax(Where where = Where::here()) const;
-  Tensor argmax(int64_t dim, bool keepdim = false, Where where = Where::here()) const;
-  Tensor argmin(Where where = Where::here()) const;
-  Tensor argmin(int64_t dim, bool keepdim = false, Where where = Where::here()) const;
-  Tensor any(IntList dims = {}, bool keepdim = false, Where where = Where::here()) const;
-  Tensor all(IntList dims = {}, bool keepdim = false, Where where = Where::here()) const;
+                                SourceLocation loc = SourceLocation::here()) const;
+  Tensor argmax(SourceLocation loc = SourceLocation::here()) const;
+  Tensor argmax(int64_t dim, bool keepdim = false,
+                SourceLocation loc = SourceLocation::here()) const;
+  Tensor argmin(SourceLocation loc = SourceLocation::here()) const;
+  Tensor argmin(int64_t dim, bool keepdim = false,
+                SourceLocation loc = SourceLocation::here()) const;
+  Tensor any(IntList dims = {}, bool keepdim = false,
+             SourceLocation loc = SourceLocation::here()) const;
+  Tensor all(IntList dims = {}, bool keepdim = false,
+             SourceLocation loc = SourceLocation::here()) const;
   Tensor var(IntList dims = {}, int64_t correction = 1, bool keepdim = false,
-             Where where = Where::here()) const;
+             SourceLocation loc = SourceLocation::here()) const;
   Tensor std(IntList dims = {}, int64_t correction = 1, bool keepdim = false,
-             Where where = Where::here()) const;
-  Tensor logsumexp(IntList dims, bool keepdim = false, Where where = Where::here()) const;
-  Tensor cumsum(int64_t dim, Where where = Where::here()) const;
-  Tensor cumprod(int64_t dim, Where where = Where::here()) const;
-  Tensor softmax(int64_t dim, Where where = Where::here()) const;
-  Tensor log_softmax(int64_t dim, Where where = Where::here()) const;
+             SourceLocation loc = SourceLocation::here()) const;
+  Tensor logsumexp(IntList dims, bool keepdim = false,
+                   SourceLocation loc = SourceLocation::here()) const;
+  Tensor cumsum(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
+  Tensor cumprod(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
+  Tensor softmax(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
+  Tensor log_softmax(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
 
-  // ---- element by element
-  Tensor abs(Where where = Where::here()) const;
-  Tensor exp(Where where = Where::here()) const;
-  Tensor log(Where where = Where::here()) const;
-  Tensor sqrt(Where where = Where::here()) const;
-  Tensor rsqrt(Where where = Where::here()) const;
-  Tensor square(Where where = Where::here()) const;
-  Tensor sin(Where where = Where::here()) const;
-  Tensor cos(Where where = Where::here()) const;
-  Tensor tanh(Where where = Where::here()) const;
-  Tensor sigmoid(Where where = Where::here()) const;
-  Tensor relu(Where where = Where::here()) const;
+  // ---- elementwise
+  Tensor abs(SourceLocation loc = SourceLocation::here()) const;
+  Tensor exp(SourceLocation loc = SourceLocation::here()) const;
+  Tensor log(SourceLocation loc = SourceLocation::here()) const;
+  Tensor sqrt(SourceLocation loc = SourceLocation::here()) const;
+  Tensor rsqrt(SourceLocation loc = SourceLocation::here()) const;
+  Tensor square(SourceLocation loc = SourceLocation::here()) const;
+  Tensor sin(SourceLocation loc = SourceLocation::here()) const;
+  Tensor cos(SourceLocation loc = SourceLocation::here()) const;
+  Tensor tanh(SourceLocation loc = SourceLocation::here()) const;
+  Tensor sigmoid(SourceLocation loc = SourceLocation::here()) const;
+  Tensor relu(SourceLocation loc = SourceLocation::here()) const;
   Tensor pow(const class Operand& exponent) const;
-  Tensor clamp(Scalar lo, Scalar hi, Where where = Where::here()) const;
-  Tensor masked_fill(const Tensor& mask, Scalar value, Where where = Where::here()) const;
+  Tensor clamp(Scalar lo, Scalar hi, SourceLocation loc = SourceLocation::here()) const;
+  Tensor masked_fill(const Tensor& mask, Scalar value,
+                     SourceLocation loc = SourceLocation::here()) const;
 
-  // ---- products and indices
-  Tensor matmul(const Tensor& other, Where where = Where::here()) const;
-  Tensor index_select(int64_t dim, const Tensor& index, Where where = Where::here()) const;
-  Tensor gather(int64_t dim, const Tensor& index, Where where = Where::here()) const;
-  Tensor tril(int64_t diagonal = 0, Where where = Where::here()) const;
-  Tensor triu(int64_t diagonal = 0, Where where = Where::here()) const;
+  // ---- matmuls and indices
+  Tensor matmul(const Tensor& other, SourceLocation loc = SourceLocation::here()) const;
+  Tensor index_select(int64_t dim, const Tensor& index,
+                      SourceLocation loc = SourceLocation::here()) const;
+  Tensor gather(int64_t dim, const Tensor& index,
+                SourceLocation loc = SourceLocation::here()) const;
+  Tensor tril(int64_t diagonal = 0, SourceLocation loc = SourceLocation::here()) const;
+  Tensor triu(int64_t diagonal = 0, SourceLocation loc = SourceLocation::here()) const;
 
   // ---- for the library's own rooms
   detail::TensorImpl* impl() const { return impl_.get(); }
@@ -190,10 +210,10 @@ class TD_API Tensor {
     return *impl_;
   }
   [[noreturn]] TD_COLD void throw_undefined() const;
-  void read_item(void* out, DType dtype, Where where) const;
-  const void* checked_data(DType dtype, Where where) const;
-  void* unshared_data(DType dtype, Where where);
-  void copy_out(void* out, DType dtype, Where where) const;
+  void read_item(void* out, DType dtype, SourceLocation loc) const;
+  const void* checked_data(DType dtype, SourceLocation loc) const;
+  void* unshared_data(DType dtype, SourceLocation loc);
+  void copy_out(void* out, DType dtype, SourceLocation loc) const;
 
   Ref<detail::TensorImpl> impl_;
 };
@@ -202,27 +222,28 @@ class TD_API Tensor {
 /// tensor was a temporary (whose buffer may then be reused). Lives for one expression only.
 class Operand {
  public:
-  Operand(const Tensor& t, Where where = Where::here()) : tensor_(&t), where_(where) {}
-  Operand(Tensor&& t, Where where = Where::here())
-      : owned_(std::move(t)), tensor_(nullptr), where_(where) {}
+  Operand(const Tensor& t, SourceLocation loc = SourceLocation::here()) : tensor_(&t), loc_(loc) {}
+  Operand(Tensor&& t, SourceLocation loc = SourceLocation::here())
+      : owned_(std::move(t)), tensor_(nullptr), loc_(loc) {}
   template <class T>
-    requires std::is_arithmetic_v<T> Operand(T v, Where where = Where::here())
-        : scalar_(v), is_scalar_(true), where_(where) {}
-    Operand(Scalar v, Where where = Where::here()) : scalar_(v), is_scalar_(true), where_(where) {}
-    /// From a Param or Buffer: its present value.
+    requires std::is_arithmetic_v<T> Operand(T v, SourceLocation loc = SourceLocation::here())
+        : scalar_(v), is_scalar_(true), loc_(loc) {}
+    Operand(Scalar v, SourceLocation loc = SourceLocation::here())
+        : scalar_(v), is_scalar_(true), loc_(loc) {}
+    /// From a Param or Buffer: its current value.
     template <class P>
       requires requires(const P& p) {
         { p.value() } -> std::same_as<Tensor>;
       }
-    Operand(const P& p, Where where = Where::here())
-        : owned_(p.value()), tensor_(nullptr), where_(where) {}
+    Operand(const P& p, SourceLocation loc = SourceLocation::here())
+        : owned_(p.value()), tensor_(nullptr), loc_(loc) {}
     Operand(const Operand&) = delete;
     Operand(Operand&& o) = default;
 
     bool is_scalar() const { return is_scalar_; }
     Scalar scalar() const { return scalar_; }
     const Tensor& tensor() const { return tensor_ ? *tensor_ : owned_; }
-    /// The handle to give to an op: moved out of a temporary, else a copy.
+    /// The handle to pass to an op: moved out of a temporary, else a copy.
     Tensor take() {
       if (tensor_) return *tensor_;
       return std::move(owned_);  // not by ?:, where clang copies
@@ -230,17 +251,17 @@ class Operand {
     bool is_temporary() const { return !tensor_ && !is_scalar_; }
     bool refers_to(const Tensor& t) const { return tensor_ == &t; }
     Tensor& owned() { return owned_; }
-    Where where() const { return where_; }
+    SourceLocation loc() const { return loc_; }
 
    private:
     Tensor owned_;
     const Tensor* tensor_ = nullptr;
     Scalar scalar_;
     bool is_scalar_ = false;
-    Where where_;
+    SourceLocation loc_;
 };
 
-// Element by element with broadcasting and promotion; comparisons give a bool tensor.
+// Elementwise with broadcasting and promotion; comparisons give a bool tensor.
 #define TD_BINARY_OPERATOR(symbol) TD_API Tensor operator symbol(Operand a, Operand b);
 TD_BINARY_OPERATOR(+)
 TD_BINARY_OPERATOR(-)
@@ -260,7 +281,7 @@ TD_BINARY_OPERATOR(^)
 TD_API Tensor operator-(Operand a);
 TD_API Tensor operator~(Operand a);
 
-// `x += y` rebinds the handle x; other handles keep the old value. When it throws, x keeps its own.
+// `x += y` rebinds the handle x; other handles keep the old value. If it throws, x is unchanged.
 TD_API Tensor& operator+=(Tensor& a, Operand b);
 TD_API Tensor& operator-=(Tensor& a, Operand b);
 TD_API Tensor& operator*=(Tensor& a, Operand b);

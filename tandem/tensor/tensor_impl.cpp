@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making and freeing tensors. A block is a TensorImpl, its own Storage and up to 4 KB of data.
-// Who frees it: a tensor that uses its own storage holds one reference of it, so the block goes
-// with the last reference of the storage (a view may be that last one); a tensor that shows
-// another block's storage frees its own block when it dies and drops one reference there.
+// Creating and freeing tensors. A block is a TensorImpl, its own Storage and up to 4 KB of data.
+// Who frees it: a tensor that uses its own storage holds one reference to it, so the block is freed
+// with the last reference to the storage (which may be a view's); a tensor that uses another
+// block's storage frees its own block when it dies and drops one reference there.
 #include "tandem/tensor/tensor_impl.h"
 
 #include <sys/mman.h>
@@ -12,12 +12,13 @@
 
 #include "tandem/tensor/allocator.h"
 #include "tandem/tensor/block_internal.h"
+#include "tandem/tensor/device_memory.h"
 
 namespace tandem::detail {
 namespace {
 
 constexpr size_t kHead = (sizeof(TensorImpl) + 63) / 64 * 64;
-constexpr size_t kEmbedded = 4096;  // largest data that lies in the block itself
+constexpr size_t kEmbedded = 4096;  // largest data stored in the block itself
 
 TensorImpl* block_of(Storage* s) {
   return reinterpret_cast<TensorImpl*>(reinterpret_cast<char*>(s) - offsetof(TensorImpl, own));
@@ -26,6 +27,7 @@ TensorImpl* block_of(Storage* s) {
 void free_block(TensorImpl* t) noexcept { deallocate(t, t->own.block_bytes); }
 
 void free_buffer(Storage* s) { deallocate(s->data, s->nbytes); }
+void free_device_buffer(Storage* s) { deallocate(s->data, s->nbytes, s->device); }
 
 /// Elements of a shape of numbers; the head of every constructor, so one pass without division.
 int64_t count_elements(const Shape& shape) {
@@ -64,15 +66,15 @@ size_t span_bytes(const Shape& shape, const Strides& strides, DType dtype) {
   return count_bytes(last + 1, dtype);
 }
 
-/// A block with its plain fields set; `own`, `storage`, `data` and `strides` are the caller's.
+/// A block with its plain fields set; `own`, `storage`, `data` and `strides` are set by the caller.
 TensorImpl* make_block(size_t bytes, const Shape& shape, DType dtype, Device device,
                        int64_t numel) {
-  // Member by member: TensorImpl{} would clear 232 bytes (gcc: `rep stos`, 15 ns) and write most
-  // of them again. Strides past the rank stay unset.
+  // Member by member: TensorImpl{} would clear 232 bytes (gcc: `rep stos`, 15 ns) and rewrite most
+  // of them. Strides past the rank stay unset.
   TensorImpl* t = static_cast<TensorImpl*>(allocate(bytes));
   ::new (&t->refs) RefCount(1);
   t->dtype = dtype;
-  t->flags = 0;
+  t->flags = is_host(device) ? uint8_t{0} : uint8_t{kOnDevice};
   t->device = device;
   t->out_index = 0;
   t->node = nullptr;
@@ -94,19 +96,15 @@ void set_row_major(TensorImpl& t) {
   t.flags |= kContiguous;
 }
 
-void check_device(Device device) {
-  TD_CHECK(device.kind == DeviceKind::cpu, Unsupported,
-           "tensors on {} are not supported by this build\nUse the device cpu.", to_string(device));
-}
-
 }  // namespace
 
 TensorImpl* new_tensor(const Shape& shape, DType dtype, Device device, const Strides* strides) {
-  if (TD_UNLIKELY(device.kind != DeviceKind::cpu)) check_device(device);
+  const bool on_device = TD_UNLIKELY(!is_host(device));
+  if (on_device) device_memory(device);  // there is one
   const int64_t n = count_elements(shape);
   const size_t nbytes =
       TD_LIKELY(strides == nullptr) ? count_bytes(n, dtype) : span_bytes(shape, *strides, dtype);
-  const bool embedded = nbytes <= kEmbedded;
+  const bool embedded = nbytes <= kEmbedded && !on_device;
   TensorImpl* t = make_block(embedded ? kHead + nbytes : kHead, shape, dtype, device, n);
   t->own.nbytes = nbytes;
   t->storage = &t->own;
@@ -114,12 +112,12 @@ TensorImpl* new_tensor(const Shape& shape, DType dtype, Device device, const Str
     t->own.data = reinterpret_cast<char*>(t) + kHead;
   } else {
     try {
-      t->own.data = allocate(nbytes);
+      t->own.data = on_device ? allocate(nbytes, device) : allocate(nbytes);
     } catch (...) {
       free_block(t);
       throw;
     }
-    t->own.free_data = free_buffer;
+    t->own.free_data = on_device ? free_device_buffer : free_buffer;
   }
   t->data = t->own.data;
   if (TD_LIKELY(strides == nullptr)) {
@@ -171,9 +169,9 @@ TensorImpl* new_external(const Shape& shape, DType dtype, void* data, bool writa
 
 TensorImpl* new_symbolic(const Shape& shape, DType dtype, Device device) {
   const bool open = shape.is_symbolic();
-  // Without numbers there is no count and there are no strides; both throw when they are asked for.
+  // Symbolic sizes have no count and no strides; both throw when requested.
   TensorImpl* t = make_block(kHead, shape, dtype, device, open ? -1 : count_elements(shape));
-  t->flags = kSymbolic | kContiguous;
+  t->flags |= kSymbolic | kContiguous;
   if (!open) set_row_major(*t);
   return t;
 }
@@ -187,7 +185,7 @@ void drop_storage(Storage* s) noexcept {
 void TensorImpl::destroy_tensor(TensorImpl* t) noexcept {
   if (t->node) t->node->drop_ref();
   Storage* s = t->storage;
-  if (s != &t->own) free_block(t);  // nothing but `t` used this block
+  if (s != &t->own) free_block(t);  // only `t` used this block
   if (s) drop_storage(s);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Tensor handle points to. One block holds the header, its own Storage and, for a small
-// tensor, the data; a view points to another block's Storage. The block is freed when its tensor
-// and its storage are both unheld. `node` is the producer on the tape or in a trace.
+// What a Tensor handle points to. One block contains the header, its own Storage and, for a small
+// tensor, the data; a view points to another block's Storage. The block is freed when neither its
+// tensor nor its storage is held. `node` is the producer on the tape or in a trace.
 #pragma once
 
 #include "tandem/base/intrusive.h"
@@ -12,7 +12,7 @@
 
 namespace tandem::detail {
 
-/// Head of a tape node; the graph room defines the rest and the way to free it.
+/// Head of a tape node; the graph room defines the rest and how to free it.
 struct NodeBase {
   RefCount refs{1};
   void (*destroy)(NodeBase*) = nullptr;
@@ -25,19 +25,20 @@ struct NodeBase {
 /// Bytes that tensors share. `free_data` returns them; embedded data goes with the block.
 struct Storage {
   RefCount refs{1};
-  bool writable = true;  ///< false for mapped files and lent memory: never written in place
+  bool writable = true;  ///< false for mapped files and borrowed memory: never written in place
   Device device{};
-  uint32_t block_bytes = 0;  ///< size of the block that this Storage lies in
+  uint32_t block_bytes = 0;  ///< size of the block that contains this Storage
   size_t nbytes = 0;
   void* data = nullptr;
   void (*free_data)(Storage*) = nullptr;
-  void* owner = nullptr;  ///< free for free_data's use
+  void* owner = nullptr;  ///< for use by free_data
 };
 
 enum TensorFlags : uint8_t {
   kRequiresGrad = 1,
   kSymbolic = 2,    ///< a value of a trace: it has a Spec and no data
   kContiguous = 4,  ///< row-major, dense
+  kOnDevice = 8,    ///< its bytes lie where the host may not touch them (set with the device)
 };
 
 struct TensorImpl {
@@ -68,20 +69,21 @@ struct TensorImpl {
   TD_API static void destroy_tensor(TensorImpl* t) noexcept;
 };
 
-/// A dense tensor of uninitialised data with the given strides (nullptr: row-major).
+/// A dense tensor of uninitialised data with the given strides (nullptr: row-major). Throws
+/// Unsupported for a device that this process does not have.
 TD_API TensorImpl* new_tensor(const Shape& shape, DType dtype, Device device,
                               const Strides* strides = nullptr);
-/// A tensor that shows `base`'s storage at `data` with other shape and strides.
+/// A tensor over `base`'s storage at `data` with another shape and strides.
 TD_API TensorImpl* new_view(const TensorImpl& base, const Shape& shape, const Strides& strides,
                             void* data, DType dtype);
-/// A tensor over memory of others; `free_data(storage)` is called once at the end (may be null).
+/// A tensor over external memory; `free_data(storage)` is called once at the end (may be null).
 TD_API TensorImpl* new_external(const Shape& shape, DType dtype, void* data, bool writable,
                                 void (*free_data)(Storage*), void* owner);
 /// A value of a trace: shape and dtype, no data.
 TD_API TensorImpl* new_symbolic(const Shape& shape, DType dtype, Device device);
-/// Drop one reference to a storage; the last one returns the bytes and the block around them.
+/// Drop one reference to a storage; the last one releases the bytes and the block around them.
 TD_API void drop_storage(Storage* s) noexcept;
-/// Recompute kContiguous after shape or strides were written.
+/// Recompute kContiguous after shape or strides have changed.
 TD_API void update_contiguous(TensorImpl& t);
 
 }  // namespace tandem::detail

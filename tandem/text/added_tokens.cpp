@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Added tokens: found in the text before the model sees it, the longest one at the leftmost place.
+// Added tokens: found in the text before the model sees it, the longest one at the leftmost
+// position.
 #include <algorithm>
 
 #include "tandem/text/finish_internal.h"
@@ -85,7 +86,7 @@ std::vector<AddedTokens::Finder::Match> AddedTokens::Finder::matches(std::string
 AddedTokens::AddedTokens(const io::Json* json, const Vocabulary& vocabulary,
                          const Normalizer* normalizer) {
   if (!json || json->is_null()) return;
-  TD_CHECK(json->as_array(), Format, "added_tokens is to be an array, is {}", json->kind());
+  TD_CHECK(json->as_array(), Format, "added_tokens must be an array, is {}", json->kind());
   for (const io::Json& entry : *json->as_array()) {
     const Fields f(entry, "added_tokens");
     auto t = std::make_unique<AddedToken>();
@@ -129,7 +130,7 @@ const AddedToken* AddedTokens::find(std::string_view content) const {
   return at == by_content_.end() ? nullptr : at->second;
 }
 
-// A normalised segment to the end of `out`, split at the tokens that are sought in such.
+// Appends a normalised segment to `out`, split at the tokens that match normalised text.
 void AddedTokens::append(Aligned& segment, Pieces& out) const {
   const auto base = static_cast<uint32_t>(out.all.text.size());
   uint32_t from = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of a text that remember where each byte comes from, and the five ways to split at
+// Text changes that record where each byte comes from, and the five ways to split at
 // matches.
 #include "tandem/text/aligned_internal.h"
 
@@ -37,7 +37,7 @@ void Aligned::transform(std::span<const Change> to, size_t removed_first) {
   std::vector<ByteRange> from;
   made.reserve(text.size() + 8);
   from.reserve(text.size() + 8);
-  size_t at = 0;  // byte of the old text
+  size_t at = 0;  // byte offset in the old text
   const auto skip = [&](size_t chars) {
     while (chars-- > 0 && at < text.size()) at += char_bytes(text[at]);
   };
@@ -101,7 +101,7 @@ void cover(std::span<const std::pair<uint32_t, uint32_t>> matches, uint32_t size
 
 namespace {
 
-// Merge matches into the part before them. Going backwards (`next`) into the part behind.
+// Merges matches into the stretch before them, or, going backwards (`next`), into the one after.
 void merge(std::vector<Stretch>& v, bool next) {
   if (next) std::reverse(v.begin(), v.end());
   size_t n = 0;

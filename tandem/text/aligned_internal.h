@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text on its way through a tokenizer: the text as it is now, where each of its bytes comes from,
-// and the pieces it was split into. Normalisers change the text, pre-tokenisers split it (some
-// change it, too), the model turns pieces into tokens.
+// A text passing through a tokenizer: the current text, the origin of each of its bytes, and the
+// pieces it was split into. Normalisers change the text, pre-tokenisers split it (some change it,
+// too), the model turns pieces into tokens.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,29 @@
 
 namespace tandem::text {
 
-/// Bytes begin to end (not included) of a text.
+/// Bytes begin to end (exclusive) of a text.
 struct ByteRange {
   uint32_t begin = 0, end = 0;
 };
 
-/// A text and its origin: byte i comes from origin[i] of the first text. Empty: nothing was
-/// changed, and the text began at byte `base` of the first one.
+/// A text and its origin: byte i comes from byte origin[i] of the original text. Empty: nothing was
+/// changed, and the text starts at byte `base` of the original.
 struct Aligned {
   std::string text;
   std::vector<ByteRange> origin;
   uint32_t base = 0;
 
-  /// Where bytes [begin, end) come from; they begin and end at characters.
+  /// The original range of bytes [begin, end); both are character boundaries.
   ByteRange origin_of(uint32_t begin, uint32_t end) const;
   /// Fill `origin` if it is empty.
   void materialize();
-  /// Replace the whole text. `removed_first`: so many characters at its start are gone.
+  /// Replace the whole text. `removed_first`: number of characters dropped at its start.
   void transform(std::span<const Change> to, size_t removed_first = 0);
-  /// Put `content` in the place of each of `matches`.
+  /// Replace each of `matches` by `content`.
   void replace(std::span<const std::pair<uint32_t, uint32_t>> matches, std::string_view content);
 };
 
-/// A piece of a text; `token` >= 0: it is that token already.
+/// A piece of a text; `token` >= 0: it already is that token.
 struct Piece {
   uint32_t begin = 0, end = 0;
   int64_t token = -1;
@@ -63,10 +63,10 @@ struct Stretch {
   uint32_t begin, end;
   bool match;
 };
-/// Split each piece without a token. `find` appends the stretches of a piece, which cover it.
+/// Split each piece that is not a token. `find` appends the stretches of a piece, which cover it.
 template <class Find>
 void split_pieces(Pieces& p, SplitBehavior behavior, Find&& find);
-/// Appends the parts that `behavior` makes of `stretches`, moved by `base`; empty ones are dropped.
+/// Appends the parts that `behavior` makes of `stretches`, offset by `base`; drops empty ones.
 void apply_behavior(std::vector<Stretch>& stretches, SplitBehavior behavior, uint32_t base,
                     std::vector<Piece>& out);
 
@@ -86,7 +86,7 @@ void split_pieces(Pieces& p, SplitBehavior behavior, Find&& find) {
   }
   p.list = std::move(out);
 }
-/// The stretches of `s` for a property of single characters: each match is one character.
+/// The stretches of `s` for a property of characters: each match is a single character.
 template <class Is>
 void find_chars(std::string_view s, std::vector<Stretch>& out, Is&& is) {
   uint32_t from = 0;
@@ -99,7 +99,7 @@ void find_chars(std::string_view s, std::vector<Stretch>& out, Is&& is) {
   }
   if (from < s.size()) out.push_back({from, static_cast<uint32_t>(s.size()), false});
 }
-/// Stretches from the ranges of matches.
+/// Builds stretches from the ranges of matches.
 void cover(std::span<const std::pair<uint32_t, uint32_t>> matches, uint32_t size,
            std::vector<Stretch>& out);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding: a piece's characters are joined pair by pair, the pair of the lowest rank
-// first. Also the vocabulary that all models share.
+// Byte-pair encoding: a piece's characters are merged pair by pair, the pair of lowest rank first.
+// Also the vocabulary class that all models share.
 #include <algorithm>
 #include <bit>
 #include <queue>
@@ -11,7 +11,7 @@ namespace tandem::text {
 
 void Vocabulary::add(std::string_view token, uint32_t id, const std::string& part) {
   const auto [at, fresh] = ids_.emplace(std::string(token), id);
-  TD_CHECK(fresh, Format, "{}: the token {} comes twice", part, io::quote_json(token));
+  TD_CHECK(fresh, Format, "{}: the token {} appears twice", part, io::quote_json(token));
   tokens_.emplace(id, &at->first);
 }
 void Vocabulary::set(std::string_view token, uint32_t id) {
@@ -31,7 +31,7 @@ void Vocabulary::read(const io::Json::Object& object, const std::string& part) {
 
 namespace {
 
-// Pairs of ids to {rank, id of both together}: open addressing, half full at most.
+// Maps pairs of ids to {rank, id of the merged token}: open addressing, at most half full.
 class Merges {
  public:
   struct Merge {
@@ -123,31 +123,31 @@ class Bpe : public Model {
     const io::Json::Array& list = f.array("merges");
     merges_.reserve(list.size());
     uint32_t rank = 0;
-    std::string joined;
+    std::string merged;
     for (const io::Json& merge : list) {
       std::string_view a, b;
       if (const std::string* s = merge.as_string()) {
         const size_t space = s->find(' ');
         TD_CHECK(space != s->npos && s->find(' ', space + 1) == s->npos, Format,
-                 "{}: merge {} is to be two tokens with a space between", f.part(), rank);
+                 "{}: merge {} must be two tokens with a space between", f.part(), rank);
         a = std::string_view(*s).substr(0, space);
         b = std::string_view(*s).substr(space + 1);
       } else {
         const io::Json::Array* pair = merge.as_array();
         TD_CHECK(pair && pair->size() == 2 && (*pair)[0].as_string() && (*pair)[1].as_string(),
-                 Format, "{}: merge {} is to be two tokens", f.part(), rank);
+                 Format, "{}: merge {} must be two tokens", f.part(), rank);
         a = *(*pair)[0].as_string();
         b = *(*pair)[1].as_string();
       }
       TD_CHECK(!a.empty() && b.size() > prefix_.size() && b.substr(0, prefix_.size()) == prefix_,
-               Format, "{}: merge {} joins {} and {}, which makes nothing new", f.part(), rank,
+               Format, "{}: merge {} merges {} and {}, which adds nothing", f.part(), rank,
                io::quote_json(a), io::quote_json(b));
-      joined.assign(a).append(b.substr(prefix_.size()));
-      const auto ia = vocabulary.find(a), ib = vocabulary.find(b), ij = vocabulary.find(joined);
+      merged.assign(a).append(b.substr(prefix_.size()));
+      const auto ia = vocabulary.find(a), ib = vocabulary.find(b), ij = vocabulary.find(merged);
       TD_CHECK(ia && ib && ij, Format, "{}: merge {}: {} is not in the vocabulary", f.part(), rank,
                io::quote_json(!ia   ? a
                               : !ib ? b
-                                    : joined));
+                                    : merged));
       merges_.set(*ia, *ib, {rank++, *ij});
     }
   }
@@ -213,7 +213,7 @@ class Bpe : public Model {
       Symbol& a = s[static_cast<size_t>(top.at)];
       if (a.bytes == 0 || a.behind < 0) continue;
       Symbol& b = s[static_cast<size_t>(a.behind)];
-      const Merges::Merge* m = merges_.find(a.id, b.id);  // as they are by now
+      const Merges::Merge* m = merges_.find(a.id, b.id);  // in their current state
       if (!m || m->id != top.id) continue;
       a.id = top.id;
       a.bytes += b.bytes;

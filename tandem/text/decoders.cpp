@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoders of tokenizer files: from the texts of tokens back to text.
+// The decoders of tokenizer files: from token strings back to text.
 #include <algorithm>
 
 #include "tandem/text/parts_internal.h"
@@ -16,7 +16,7 @@ void replace_all(std::string& s, std::string_view from, std::string_view to) {
   s = out.append(s, at);
 }
 
-// Bytes as text; what is no UTF-8 becomes U+FFFD, one for each longest part of a character.
+// Bytes as text; invalid UTF-8 becomes U+FFFD, one for each maximal part of a character.
 std::string lossy(std::string_view s) {
   if (io::is_utf8(s)) return std::string(s);
   std::string out;
@@ -110,7 +110,7 @@ class Metaspace : public Decoder {
  public:
   explicit Metaspace(const Fields& f) : replacement_(f.text("replacement", "▁")) {
     TD_CHECK(!replacement_.empty() && char_bytes(replacement_[0]) == replacement_.size(), Format,
-             "{}: 'replacement' is to be one character", f.part());
+             "{}: 'replacement' must be one character", f.part());
     strip_ = f.text("prepend_scheme", "always") != "never" && f.flag("add_prefix_space", true);
   }
   void run(std::vector<std::string>& tokens) const override {
@@ -163,7 +163,7 @@ class Strip : public Decoder {
         start_(f.integer("start", 0, kMaxTokenId, 0)),
         stop_(f.integer("stop", 0, kMaxTokenId, 0)) {
     TD_CHECK(!content_.empty() && char_bytes(content_[0]) == content_.size(), Format,
-             "{}: 'content' is to be one character", f.part());
+             "{}: 'content' must be one character", f.part());
   }
   void run(std::vector<std::string>& tokens) const override {
     const size_t n = content_.size();
@@ -253,7 +253,7 @@ std::unique_ptr<Decoder> make_decoder(const io::Json& json, int depth) {
   if (type == "Strip") return std::make_unique<Strip>(f);
   if (type == "Replace") return std::make_unique<Replace>(f);
   if (type == "CTC") return std::make_unique<Ctc>(f);
-  TD_CHECK(type == "Sequence", Format, "no decoder is called '{}'", type);
+  TD_CHECK(type == "Sequence", Format, "there is no decoder '{}'", type);
   std::vector<std::unique_ptr<Decoder>> parts;
   for (const io::Json& part : f.array("decoders")) parts.push_back(make_decoder(part, depth + 1));
   return std::make_unique<Sequence>(std::move(parts));

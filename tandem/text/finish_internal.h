@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of a tokenizer: tokens that were added to the vocabulary and are found before anything
-// else, and the processors that put special tokens around the sequences.
+// The first and last stages of a tokenizer: added tokens, which are found before anything else, and
+// the processors that put special tokens around the sequences.
 #pragma once
 
 #include <array>
@@ -21,15 +21,15 @@ class AddedTokens {
  public:
   /// `json` is the array "added_tokens" or null.
   AddedTokens(const io::Json* json, const Vocabulary& vocabulary, const Normalizer* normalizer);
-  /// `text` in segments: added tokens, and what lies between them, normalised.
+  /// `text` as segments: added tokens, and the normalised text between them.
   void split(std::string_view text, const Normalizer* normalizer, Pieces& out) const;
   const AddedToken* find(uint32_t id) const;
   const AddedToken* find(std::string_view content) const;
-  /// Added tokens that the model's vocabulary does not hold.
+  /// Number of added tokens that the model's vocabulary lacks.
   size_t extra() const { return extra_; }
 
  private:
-  // Contents to tokens, asked from the longest on at each byte with which one begins.
+  // Maps contents to tokens; tries the longest first at each byte with which one begins.
   struct Finder {
     std::unordered_map<std::string_view, const AddedToken*> tokens;
     std::array<std::vector<uint32_t>, 256> lengths;  // by first byte, longest first
@@ -51,21 +51,21 @@ class AddedTokens {
   size_t extra_ = 0;
 };
 
-/// An encoding on its way, with the texts of tokens that stand for more than their own (added
-/// tokens that took spaces along): index and text.
+/// An encoding in progress, with the text of tokens that stand for more than their own content
+/// (added tokens that absorbed spaces): index and text.
 struct Draft : Encoding {
   std::vector<std::pair<size_t, std::string>> surfaces;
 };
 
-/// Puts special tokens in and joins the sequences.
+/// Inserts special tokens and concatenates the sequences.
 class PostProcessor {
  public:
   virtual ~PostProcessor() = default;
-  /// How many tokens run() puts in.
+  /// How many tokens run() inserts.
   virtual size_t added(bool pair) const = 0;
   virtual void run(std::vector<Draft>& sequences, bool add_special_tokens) const = 0;
 };
-/// `token` gives a token's text or nullptr.
+/// `token` returns a token's string or nullptr.
 using TokenText = const std::string* (*)(const void* owner, uint32_t id);
 std::unique_ptr<PostProcessor> make_post_processor(const io::Json& json, const void* owner,
                                                    TokenText token, int depth = 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WordLevel, WordPiece and Unigram models, and the choice among all four.
+// WordLevel, WordPiece and Unigram models, and the factory for all four.
 #include <algorithm>
 #include <cmath>
 
@@ -42,7 +42,7 @@ class WordPiece : public Model {
     unk_ = unknown_of(f, vocabulary, f.text("unk_token", "[UNK]"));
     for (size_t id = 0, seen = 0; seen < vocabulary.size() && id <= kMaxTokenId; ++id) {
       const std::string* t = vocabulary.token(static_cast<uint32_t>(id));
-      if (!t && id > 4 * vocabulary.size() + 1000) break;  // numbers far apart: no bound is known
+      if (!t && id > 4 * vocabulary.size() + 1000) break;  // ids far apart: no bound is known
       if (!t) continue;
       ++seen;
       longest_ = std::max(longest_, t->size());
@@ -90,7 +90,7 @@ class WordPiece : public Model {
   bool bounded_ = false;
 };
 
-// A trie over bytes, children of a node side by side in order of their bytes.
+// A trie over bytes; the children of a node are adjacent and sorted by byte.
 class Trie {
  public:
   explicit Trie(std::vector<std::pair<std::string_view, uint32_t>> keys) {
@@ -99,7 +99,7 @@ class Trie {
     build(0, keys, 0);
     for (int b = 0; b < 256; ++b) first_[b] = child(0, static_cast<unsigned char>(b));
   }
-  // Calls found(bytes, value) for each key that begins s.
+  // Calls found(bytes, value) for each key that is a prefix of s.
   template <class Found>
   void prefixes(std::string_view s, Found&& found) const {
     uint32_t node = 0;
@@ -161,7 +161,7 @@ class Trie {
   uint32_t first_[256] = {};
 };
 
-// Sums are kept in Score: the files of one library were made with f64, those of the other with f32.
+// Sums use type Score: one library computed its files with f64, the other with f32.
 template <class Score>
 class Unigram : public Model {
  public:
@@ -227,7 +227,7 @@ class Unigram : public Model {
       if (pieces[i].matched) v.emplace_back(pieces[i].text, static_cast<uint32_t>(i));
     return v;
   }
-  // Unknown tokens become those of their bytes, where all exist.
+  // Replaces unknown tokens by those of their bytes, where all exist.
   void to_bytes(std::string_view piece, size_t first, std::vector<Token>& out) const {
     std::vector<Token> made;
     for (size_t i = first; i < out.size(); ++i) {
@@ -260,7 +260,7 @@ std::unique_ptr<Model> read_unigram(const Fields& f) {
     const io::Json::Array* pair = entry.as_array();
     TD_CHECK(pair && pair->size() == 2 && (*pair)[0].as_string() &&
                  ((*pair)[1].as_double() || (*pair)[1].as_int()),
-             Format, "{}: entry {} is to be a token and its score", f.part(), pieces.size());
+             Format, "{}: entry {} must be a token and its score", f.part(), pieces.size());
     const io::Json& score = (*pair)[1];
     pieces.push_back({*(*pair)[0].as_string(),
                       score.as_int() ? static_cast<double>(*score.as_int()) : *score.as_double()});
@@ -285,7 +285,7 @@ std::unique_ptr<Model> make_unigram(std::vector<UnigramPiece> pieces, std::optio
 std::unique_ptr<Model> make_model(const io::Json& json) {
   const Fields any(json, "model");
   std::string type = any.text("type", "");
-  if (type.empty())  // files of old times do not say it
+  if (type.empty())  // old files do not state it
     type = any.find("merges")                     ? "BPE"
            : any.find("unk_id")                   ? "Unigram"
            : any.find("max_input_chars_per_word") ? "WordPiece"
@@ -294,7 +294,7 @@ std::unique_ptr<Model> make_model(const io::Json& json) {
   if (type == "BPE") return make_bpe(f);
   if (type == "WordPiece") return std::make_unique<WordPiece>(f);
   if (type == "Unigram") return read_unigram(f);
-  TD_CHECK(type == "WordLevel", Format, "no model is called '{}'", type);
+  TD_CHECK(type == "WordLevel", Format, "there is no model '{}'", type);
   return std::make_unique<WordLevel>(f);
 }
 

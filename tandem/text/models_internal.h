@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the models share: the cache of pieces that were seen, and the makers that make_model calls.
+// Shared by the models: the cache of pieces seen before, and the factories that make_model calls.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace tandem::text {
 
-/// Tokens of pieces seen before; forgets all when it is full. Guarded by its owner.
+/// Tokens of pieces seen before; cleared when it is full. Guarded by its owner.
 class PieceCache {
  public:
   const std::vector<Token>* find(std::string_view piece) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The normalisers of tokenizer files: normal forms, case, accents, replacement, BERT's clean-up and
-// sentencepiece's table.
+// SentencePiece's table.
 #include <array>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace tandem::text {
 namespace {
 
-// Keep the characters for which keep(c) holds, mapped by map.
+// Keep the characters for which keep(c) holds, transformed by map.
 template <class Keep, class Map>
 void filter(Aligned& t, Keep&& keep, Map&& map) {
   std::vector<Change> to;
@@ -219,7 +219,7 @@ std::string from_base64(std::string_view s) {
   while (!s.empty() && s.back() == '=') s.remove_suffix(1);
   for (char c : s) {
     const int v = base64_value(c);
-    TD_CHECK(v >= 0, Format, "normalizer Precompiled: its table is no base64");
+    TD_CHECK(v >= 0, Format, "normalizer Precompiled: its table is not base64");
     bits = bits << 6 | static_cast<uint32_t>(v);
     if ((have += 6) >= 8) out.push_back(static_cast<char>(bits >> (have -= 8) & 255U));
   }
@@ -254,7 +254,7 @@ class Precompiled : public Normalizer {
   }
 
  private:
-  // The text for `part`, if the table has one, with changes that add up to part's characters.
+  // Looks up `part` in the table; if found, appends changes that add up to part's characters.
   bool take(std::string_view part, std::vector<Change>& to) const {
     size_t key_bytes = 0;
     const char* made = map_.find(part, false, key_bytes);
@@ -286,7 +286,7 @@ class Sequence : public Normalizer {
 
 Charsmap::Charsmap(std::string bytes) {
   if (bytes.empty()) return;
-  TD_CHECK(bytes.size() >= 4, Format, "the character table is cut: {} bytes", bytes.size());
+  TD_CHECK(bytes.size() >= 4, Format, "the character table is truncated: {} bytes", bytes.size());
   uint32_t size = 0;
   std::memcpy(&size, bytes.data(), 4);
   TD_CHECK(size % 4 == 0 && size >= 4 && size <= bytes.size() - 4, Format,
@@ -294,7 +294,7 @@ Charsmap::Charsmap(std::string bytes) {
   units_.resize(size / 4);
   std::memcpy(units_.data(), bytes.data() + 4, size);
   texts_ = bytes.substr(4 + size);
-  TD_CHECK(io::is_utf8(texts_), Format, "the texts of the character table are no UTF-8");
+  TD_CHECK(io::is_utf8(texts_), Format, "the strings of the character table are not UTF-8");
 }
 
 // The layout of a unit: bits 0-7 label, 8 has a leaf, 9 offset is shifted by 8, 10-30 offset;
@@ -344,7 +344,7 @@ std::unique_ptr<Normalizer> make_normalizer(const io::Json& json, int depth) {
   if (type == "ByteLevel") return std::make_unique<ByteLevel>();
   if (type == "Precompiled")
     return std::make_unique<Precompiled>(from_base64(f.text("precompiled_charsmap", "")));
-  TD_CHECK(type == "Sequence", Format, "no normalizer is called '{}'", type);
+  TD_CHECK(type == "Sequence", Format, "there is no normalizer '{}'", type);
   std::vector<std::unique_ptr<Normalizer>> parts;
   for (const io::Json& part : f.array("normalizers"))
     parts.push_back(make_normalizer(part, depth + 1));

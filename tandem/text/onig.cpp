@@ -15,10 +15,10 @@ void find(void* library, const char* name, T& out) {
 }
 
 Onig open() {
-  // Never closed: expressions that outlive main() still free themselves by it.
+  // Never closed: expressions that outlive main() still need it to free themselves.
   void* library = dlopen(TANDEM_ONIG_NAME, RTLD_NOW | RTLD_LOCAL);
   TD_CHECK(library, Unsupported,
-           "regular expressions of tokenizers need {}, which cannot be opened: {}. On Debian it "
+           "tokenizers with regular expressions need {}, which cannot be opened: {}. On Debian it "
            "comes with the package libonig5",
            TANDEM_ONIG_NAME, dlerror());
   Onig it{};

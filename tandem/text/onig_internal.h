@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Oniguruma, opened privately at the first use. It is not linked: it exports regcomp, regexec and
-// their kin by POSIX's names with other structures behind them, and a program that linked it would
-// get these in the place of the C library's.
+// Oniguruma, opened privately at first use. It is not linked: it exports regcomp, regexec and so on
+// under their POSIX names but with different structures, and a program that linked it would get
+// these instead of the C library's.
 #include <oniguruma.h>
 
 namespace tandem::text {

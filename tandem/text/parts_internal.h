@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The five kinds of parts that a tokenizer file names, each with the function that makes one from
-// its JSON. All are constant after they were made, so that threads may share a tokenizer.
+// The five kinds of parts in a tokenizer file, each with a function that builds one from its JSON.
+// All are immutable once built, so threads may share a tokenizer.
 #pragma once
 
 #include <memory>
@@ -25,18 +25,18 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   virtual void run(Pieces& p) const = 0;
 };
-/// A token of a piece and the bytes of the piece that it stands for.
+/// A token of a piece and the bytes of the piece that it covers.
 struct Token {
   uint32_t id, begin, end;
 };
 
-/// A set of strings with numbers, both ways.
+/// A two-way map between strings and ids.
 class Vocabulary {
  public:
-  /// Throws Format when a string or a number comes twice or a number is out of range.
+  /// Throws Format when a string or an id appears twice or an id is out of range.
   void read(const io::Json::Object& object, const std::string& part);
   void add(std::string_view token, uint32_t id, const std::string& part);
-  /// As add(), but a string that comes again gets the new number.
+  /// Like add(), but a repeated string gets the new id.
   void set(std::string_view token, uint32_t id);
   std::optional<uint32_t> find(std::string_view token) const {
     const auto at = ids_.find(token);
@@ -66,36 +66,36 @@ class Model {
   virtual void run(std::string_view piece, std::vector<Token>& out) const = 0;
   Vocabulary vocabulary;
 };
-/// Turns token texts back into text: changes the list, which is joined at the end.
+/// Turns token strings back into text: transforms the list, which is concatenated at the end.
 class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual void run(std::vector<std::string>& tokens) const = 0;
 };
 
-/// Each throws Format for a part that is not understood. `depth` counts sequences inside sequences.
+/// Each throws Format for an unsupported part. `depth` counts nested sequences.
 std::unique_ptr<Normalizer> make_normalizer(const io::Json& json, int depth = 0);
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const io::Json& json, int depth = 0);
 std::unique_ptr<Decoder> make_decoder(const io::Json& json, int depth = 0);
 std::unique_ptr<Model> make_model(const io::Json& json);
 
-/// A piece of a Unigram model. Its number is its place in the list.
+/// A piece of a Unigram model. Its id is its index in the list.
 struct UnigramPiece {
   std::string text;
   double score = 0;
-  bool matched = true;  ///< is it sought in texts?
+  bool matched = true;  ///< whether it is matched in texts
 };
-/// A Unigram model: pieces with scores, found by the best sum. `single`: scores are added as
-/// 32-bit floats. Bytes of unknown characters become tokens <0xNN> with `byte_fallback`.
+/// A Unigram model: pieces with scores; the best sum wins. `single`: scores are added as 32-bit
+/// floats. `byte_fallback`: bytes of unknown characters become tokens <0xNN>.
 std::unique_ptr<Model> make_unigram(std::vector<UnigramPiece> pieces, std::optional<uint32_t> unk,
                                     bool byte_fallback, bool single);
 
-/// The table of characters by which sentencepiece normalises (a double-array trie and the texts
-/// that its values point to). Throws Format when it is cut or points outside.
+/// The character table of SentencePiece's normalisation (a double-array trie and the strings its
+/// values point to). Throws Format when it is truncated or points outside.
 class Charsmap {
  public:
   explicit Charsmap(std::string bytes);
-  /// What the shortest (longest) key that begins `s` becomes, and that key's bytes; none: nullptr.
+  /// What the shortest (longest) key beginning `s` becomes, and the key's length; or nullptr.
   const char* find(std::string_view s, bool longest, size_t& key_bytes) const;
   bool empty() const { return units_.empty(); }
 
@@ -104,7 +104,7 @@ class Charsmap {
   std::string texts_;
 };
 
-/// A pattern of a file: {"String": ...} or {"Regex": ...}.
+/// A pattern from a file: {"String": ...} or {"Regex": ...}.
 class Pattern {
  public:
   explicit Pattern(const io::Json& json, const std::string& part);
@@ -115,10 +115,10 @@ class Pattern {
   std::optional<Regex> regex_;
 };
 
-/// The character that stands for byte `b` in byte-level vocabularies, and back (-1: none).
+/// The character that represents byte `b` in byte-level vocabularies, and back (-1: none).
 char32_t char_of_byte(unsigned char b);
 int byte_of_char(char32_t c);
-/// "<0x0A>" of a byte, and back (-1: no such token).
+/// The token "<0x0A>" of a byte, and back (-1: no such token).
 std::string byte_token(unsigned char b);
 int byte_of_token(std::string_view token);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The post-processors of tokenizer files: templates, BERT's and RoBERTa's, and the trimming of
-// offsets by byte-level ones.
+// The post-processors of tokenizer files: templates, BERT's and RoBERTa's, and byte-level trimming
+// of offsets.
 #include <algorithm>
 
 #include "tandem/text/finish_internal.h"
@@ -29,7 +29,7 @@ void set_types(Encoding& e, int64_t type_id) {
   std::fill(e.type_ids.begin(), e.type_ids.end(), type_id);
 }
 
-// Spaces at the ends of a token are no part of its place in the text.
+// Spaces at the ends of a token are excluded from its offsets.
 class Trimmer {
  public:
   Trimmer(const void* owner, TokenText token, bool prefix)
@@ -82,7 +82,7 @@ int64_t id_of_pair(const Fields& f, const char* key) {
   const io::Json::Array& a = f.array(key);
   TD_CHECK(a.size() == 2 && a[0].as_string() && a[1].as_int() && *a[1].as_int() >= 0 &&
                *a[1].as_int() <= kMaxTokenId,
-           Format, "{}: '{}' is to be a token and its number", f.part(), key);
+           Format, "{}: '{}' must be a token and its number", f.part(), key);
   return *a[1].as_int();
 }
 
@@ -131,7 +131,7 @@ class Template : public PostProcessor {
         std::vector<int64_t> ids;
         for (const io::Json& id : s.array("ids")) {
           TD_CHECK(id.as_int() && *id.as_int() >= 0 && *id.as_int() <= kMaxTokenId, Format,
-                   "{}: its ids are to be numbers in [0, {}]", s.part(), kMaxTokenId);
+                   "{}: its ids must be numbers in [0, {}]", s.part(), kMaxTokenId);
           ids.push_back(*id.as_int());
         }
         specials_.emplace_back(name, std::move(ids));
@@ -178,7 +178,7 @@ class Template : public PostProcessor {
       item.type_id = x.integer("type_id", 0, kMaxTokenId, 0);
       const std::string id = x.text("id");
       if (sequence) {
-        TD_CHECK(id == "A" || id == "B", Format, "{}: no sequence is called '{}'", e.part(), id);
+        TD_CHECK(id == "A" || id == "B", Format, "{}: there is no sequence '{}'", e.part(), id);
         item.sequence = id == "B";
       } else {
         const auto at = std::find_if(specials_.begin(), specials_.end(),
@@ -223,7 +223,7 @@ std::unique_ptr<PostProcessor> make_post_processor(const io::Json& json, const v
   if (type == "RobertaProcessing") return std::make_unique<Classifier>(f, true, owner, token);
   if (type == "ByteLevel") return std::make_unique<ByteLevel>(f, owner, token);
   if (type == "TemplateProcessing") return std::make_unique<Template>(f);
-  TD_CHECK(type == "Sequence", Format, "no post-processor is called '{}'", type);
+  TD_CHECK(type == "Sequence", Format, "there is no post-processor '{}'", type);
   std::vector<std::unique_ptr<PostProcessor>> parts;
   for (const io::Json& part : f.array("processors"))
     parts.push_back(make_post_processor(part, owner, token, depth + 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pre-tokenisers of tokenizer files: they split a text into the pieces that the model sees. The
-// pattern of GPT-2 is scanned by hand; all others run in the engine they were written for.
+// The pre-tokenisers of tokenizer files: they split a text into the pieces that the model sees.
+// GPT-2's pattern is scanned by hand; all others run in the engine they were written for.
 #include <algorithm>
 
 #include "tandem/text/parts_internal.h"
@@ -15,7 +15,7 @@ SplitBehavior behavior_of(const std::string& name, const std::string& part) {
   if (name == "Isolated") return SplitBehavior::isolated;
   if (name == "MergedWithPrevious") return SplitBehavior::merged_with_previous;
   if (name == "MergedWithNext") return SplitBehavior::merged_with_next;
-  TD_CHECK(name == "Contiguous", Format, "{}: no behavior is called '{}'", part, name);
+  TD_CHECK(name == "Contiguous", Format, "{}: there is no behavior '{}'", part, name);
   return SplitBehavior::contiguous;
 }
 
@@ -36,10 +36,10 @@ size_t contraction(std::string_view s, size_t i) {
   return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? i + 3 : i;
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ : every character
-// belongs to a match.
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ : every character is
+// part of a match.
 void scan_gpt2(std::string_view s, std::vector<Stretch>& out) {
-  const auto run = [&](size_t i, Kind kind) {  // the end of the characters of `kind` from i on
+  const auto run = [&](size_t i, Kind kind) {  // the end of the run of `kind` that starts at i
     while (i < s.size()) {
       size_t next = i;
       if (kind_of(next_char(s, next)) != kind) break;
@@ -61,7 +61,7 @@ void scan_gpt2(std::string_view s, std::vector<Stretch>& out) {
         }
       }
       end = run(next, kind);
-      if (kind == Kind::space && end < s.size()) {  // the last space goes with what follows
+      if (kind == Kind::space && end < s.size()) {  // the last space belongs to the next match
         size_t last = i, at = i;
         while (at < end) {
           last = at;
@@ -75,8 +75,8 @@ void scan_gpt2(std::string_view s, std::vector<Stretch>& out) {
   }
 }
 
-// Put `text` before pieces for which wanted(piece) holds; all pieces are laid out anew. With
-// `bytes` every byte becomes its character of byte-level vocabularies.
+// Put `text` in front of pieces for which wanted(piece) holds; rebuilds all pieces. With `bytes`
+// every byte becomes its character of byte-level vocabularies.
 template <class Wanted>
 void prepend_to(Pieces& p, std::string_view text, Wanted&& wanted) {
   if (std::none_of(p.list.begin(), p.list.end(), [&](const Piece& x) { return wanted(x); })) return;
@@ -273,10 +273,10 @@ class Metaspace : public PreTokenizer {
   explicit Metaspace(const Fields& f)
       : replacement_(f.text("replacement", "▁")), split_(f.flag("split", true)) {
     TD_CHECK(!replacement_.empty() && char_bytes(replacement_[0]) == replacement_.size(), Format,
-             "{}: 'replacement' is to be one character, is '{}'", f.part(), replacement_);
+             "{}: 'replacement' must be one character, is '{}'", f.part(), replacement_);
     const std::string scheme = f.text("prepend_scheme", "always");
     TD_CHECK(scheme == "always" || scheme == "never" || scheme == "first", Format,
-             "{}: no 'prepend_scheme' is called '{}'", f.part(), scheme);
+             "{}: there is no 'prepend_scheme' '{}'", f.part(), scheme);
     prepend_ = scheme == "always"  ? Prepend::always
                : scheme == "never" ? Prepend::never
                                    : Prepend::first;
@@ -342,7 +342,7 @@ class Sequence : public PreTokenizer {
 char32_t one_char(const Fields& f, const char* key) {
   const std::string s = f.text(key);
   TD_CHECK(!s.empty() && char_bytes(s[0]) == s.size(), Format,
-           "{}: '{}' is to be one character, is '{}'", f.part(), key, s);
+           "{}: '{}' must be one character, is '{}'", f.part(), key, s);
   size_t i = 0;
   return next_char(s, i);
 }
@@ -366,7 +366,7 @@ std::unique_ptr<PreTokenizer> make_pre_tokenizer(const io::Json& json, int depth
   if (type == "Metaspace") return std::make_unique<Metaspace>(f);
   if (type == "FixedLength")
     return std::make_unique<FixedLength>(f.integer("length", 1, kMaxTokenId, 5));
-  TD_CHECK(type == "Sequence", Format, "no pre-tokenizer is called '{}'", type);
+  TD_CHECK(type == "Sequence", Format, "there is no pre-tokenizer '{}'", type);
   std::vector<std::unique_ptr<PreTokenizer>> parts;
   for (const io::Json& part : f.array("pretokenizers"))
     parts.push_back(make_pre_tokenizer(part, depth + 1));

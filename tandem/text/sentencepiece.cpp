@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads ModelProto, normalises as its specification says, and runs Unigram or BPE on the result.
+// Reads ModelProto, normalises as it specifies, and runs Unigram or BPE on the result.
 #include "tandem/text/sentencepiece.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace tandem::text {
 
 namespace {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // the sign that stands for a space
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // the character that represents a space
 enum class Kind : uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
 
 struct Entry {
@@ -40,7 +40,7 @@ Entry read_piece(io::ProtoReader r) {
       e.kind = static_cast<Kind>(kind);
     }
   }
-  if (e.text.empty() || !io::is_utf8(e.text)) r.fail("a piece is empty or no UTF-8");
+  if (e.text.empty() || !io::is_utf8(e.text)) r.fail("a piece is empty or not UTF-8");
   if (!std::isfinite(e.score)) r.fail("the score of a piece is not finite");
   return e;
 }
@@ -75,7 +75,7 @@ File read_file_of(std::string_view bytes, const std::string& what) {
   return f;
 }
 
-// Pairs of neighbours whose text is a piece are joined, the one of the best score first.
+// Neighbouring pairs whose concatenation is a piece are merged, the one with the best score first.
 class ScoredBpe {
  public:
   ScoredBpe(const std::vector<Entry>& pieces, const Vocabulary& v) : pieces_(pieces), v_(v) {}
@@ -150,13 +150,13 @@ struct SentencePiece::Impl {
   std::vector<std::string> symbols;  // user-defined ones, longest first
   std::vector<int64_t> byte_ids;
 
-  // Bytes of the user-defined symbol that begins s, or 0.
+  // Length in bytes of the user-defined symbol that is a prefix of s, or 0.
   size_t symbol_bytes(std::string_view s) const {
     for (const std::string& x : symbols)
       if (s.substr(0, x.size()) == x) return x.size();
     return 0;
   }
-  // The normal form of what begins s, and how many of its bytes that was.
+  // The normal form of the first characters of s, and how many bytes they take.
   std::string_view first(std::string_view s, size_t& bytes) const {
     if ((bytes = symbol_bytes(s)) > 0) return s.substr(0, bytes);
     if (const char* made = charsmap->find(s, true, bytes)) return made;
@@ -196,7 +196,7 @@ std::string SentencePiece::Impl::normalize(std::string_view s) const {
   return out;
 }
 
-// A piece, its bytes when it is unknown, or the unknown token (once for several in a row).
+// A piece, its bytes when it is unknown, or the unknown token (one for a whole run of them).
 void SentencePiece::Impl::push(std::vector<int64_t>& ids, std::string_view piece,
                                uint32_t id) const {
   if (id != ScoredBpe::kNoToken && id != static_cast<uint32_t>(file.unk)) {
@@ -219,14 +219,15 @@ SentencePiece SentencePiece::from_bytes(std::string_view bytes, std::string_view
   try {
     f = read_file_of(bytes, what);
     TD_CHECK(!f.pieces.empty(), Format, "there are no pieces");
-    TD_CHECK(f.model == 1 || f.model == 2, Unsupported, "{}: models of type {} are not known", what,
-             f.model);
+    TD_CHECK(f.model == 1 || f.model == 2, Unsupported, "{}: models of type {} are not supported",
+             what, f.model);
     const auto n = static_cast<int64_t>(f.pieces.size());
     TD_CHECK(f.unk >= 0 && f.unk < n && f.pieces[static_cast<size_t>(f.unk)].kind == Kind::unknown,
-             Format, "the unknown token {} is none of the {} pieces", f.unk, n);
-    TD_CHECK(std::max({f.bos, f.eos, f.pad}) < n, Format, "a special token is none of the pieces");
+             Format, "the unknown token {} is not one of the {} pieces", f.unk, n);
+    TD_CHECK(std::max({f.bos, f.eos, f.pad}) < n, Format,
+             "a special token is not one of the pieces");
     impl->charsmap.emplace(f.charsmap);
-    float best = FLT_MIN;  // as the library has it: scores of user-defined symbols are about -0.1
+    float best = FLT_MIN;  // as in the library: scores of user-defined symbols are about -0.1
     for (int64_t i = 0; i < n; ++i) {
       const Entry& e = f.pieces[static_cast<size_t>(i)];
       impl->vocabulary.add(e.text, static_cast<uint32_t>(i), "pieces");
@@ -261,7 +262,7 @@ SentencePiece SentencePiece::from_bytes(std::string_view bytes, std::string_view
 std::vector<int64_t> SentencePiece::encode(std::string_view text) const {
   TD_CHECK(text.size() < 1U << 28, Value, "a text of {} bytes is too long for a tokenizer",
            text.size());
-  TD_CHECK(io::is_utf8(text), Value, "a text that is no UTF-8 has no tokens");
+  TD_CHECK(io::is_utf8(text), Value, "the text is not valid UTF-8");
   const std::string s = impl_->normalize(text);
   std::vector<Token> tokens;
   if (impl_->unigram) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SentencePiece models (.model files): Unigram and BPE, with their own normalisation. A handle;
-// several threads may use one. https://github.com/google/sentencepiece
+// several threads may share one. https://github.com/google/sentencepiece
 #pragma once
 
 #include <memory>
@@ -17,19 +17,19 @@ namespace tandem::text {
 
 class TD_API SentencePiece {
  public:
-  /// Throws Io, Format for what is no such model, Unsupported for word and character models.
+  /// Throws Io, Format for other files, Unsupported for word and character models.
   static SentencePiece from_file(const FilePath& path);
   static SentencePiece from_bytes(std::string_view bytes, std::string_view what = "model");
 
-  /// Tokens of a text (well-formed UTF-8, else Value); no special ones are put in.
+  /// Token ids of a text (well-formed UTF-8, else Value); no special tokens are added.
   std::vector<int64_t> encode(std::string_view text) const;
-  /// Text of tokens; control symbols give nothing.
+  /// The text of token ids; control symbols give nothing.
   std::string decode(std::span<const int64_t> ids) const;
 
   int64_t vocab_size() const;
   std::optional<int64_t> piece_to_id(std::string_view piece) const;
   std::optional<std::string> id_to_piece(int64_t id) const;
-  /// Numbers of the special symbols; none: -1.
+  /// Ids of the special symbols; -1 if there is none.
   int64_t unk_id() const;
   int64_t bos_id() const;
   int64_t eos_id() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizer: reads the file's parts and runs them one after the other.
+// Tokenizer: reads the file's parts and runs them in order.
 #include "tandem/text/tokenizer.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::optional<Truncation> read_truncation(const io::Json* json) {
   t.max_length = f.integer("max_length", 0, kMaxTokenId);
   const std::string s = f.text("strategy", "LongestFirst");
   TD_CHECK(s == "LongestFirst" || s == "OnlyFirst" || s == "OnlySecond", Format,
-           "truncation: no strategy is called '{}'", s);
+           "truncation: there is no strategy '{}'", s);
   t.strategy = s == "LongestFirst" ? Truncation::Strategy::longest_first
                : s == "OnlyFirst"  ? Truncation::Strategy::only_first
                                    : Truncation::Strategy::only_second;
@@ -41,7 +41,7 @@ std::optional<Truncation> read_truncation(const io::Json* json) {
   return t;
 }
 
-// A length that a file asks for may not fill the memory.
+// A length requested by a file must not exhaust the memory.
 constexpr int64_t kMaxPadding = int64_t{1} << 24;
 
 std::optional<Padding> read_padding(const io::Json* json) {
@@ -52,7 +52,7 @@ std::optional<Padding> read_padding(const io::Json* json) {
   if (strategy.as_object())
     p.length = Fields(strategy, "padding, strategy").integer("Fixed", 0, kMaxPadding);
   else
-    TD_CHECK(f.text("strategy") == "BatchLongest", Format, "padding: no strategy is called '{}'",
+    TD_CHECK(f.text("strategy") == "BatchLongest", Format, "padding: there is no strategy '{}'",
              f.text("strategy"));
   p.left = f.text("direction", "Right") == "Left";
   p.multiple_of = f.integer("pad_to_multiple_of", 0, kMaxPadding, 0);
@@ -140,11 +140,11 @@ void pad(std::span<Encoding> v, const Padding& p) {
 Draft Tokenizer::Impl::encode_one(std::string_view text, int64_t type_id) const {
   TD_CHECK(text.size() < 1U << 30, Value, "a text of {} bytes is too long for a tokenizer",
            text.size());
-  TD_CHECK(io::is_utf8(text), Value, "a text that is no UTF-8 has no tokens");
+  TD_CHECK(io::is_utf8(text), Value, "the text is not valid UTF-8");
   Pieces p;
   added->split(text, normalizer.get(), p);
   if (pre_tokenizer) pre_tokenizer->run(p);
-  std::vector<uint32_t> chars;  // number of the character at each byte
+  std::vector<uint32_t> chars;  // index of the character at each byte
   if (!is_ascii(text)) {
     chars.resize(text.size() + 1);
     uint32_t n = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // utf8proc and Oniguruma behind a few functions. Canonical ordering and composition are written
-// here, because offsets need to know what became of each character; the tables are utf8proc's.
+// here, because offsets require knowing what became of each character; the tables are utf8proc's.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ int combining_class(char32_t c) {
   return utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class;
 }
 
-// The one character that a and b make together, or 0.
+// The single character that a and b compose to, or 0.
 char32_t compose(char32_t a, char32_t b) {
   if (b < 0x300) return 0;
   utf8proc_int32_t pair[3] = {static_cast<utf8proc_int32_t>(a), static_cast<utf8proc_int32_t>(b),
@@ -79,7 +79,7 @@ std::vector<Classed> decompose(std::string_view s, bool compatible) {
 }
 
 std::vector<Change> composed(const std::vector<Classed>& in) {
-  std::vector<Change> out, behind;  // behind: marks that stay after the starter
+  std::vector<Change> out, behind;  // behind: marks that follow the starter
   out.reserve(in.size());
   bool has_starter = false;
   Change starter{};
@@ -101,8 +101,8 @@ std::vector<Change> composed(const std::vector<Classed>& in) {
       continue;
     }
     if (last < next.combining) {
-      if (const char32_t joined = compose(starter.c, next.change.c)) {
-        starter = {joined, starter.change + next.change.change - 1};
+      if (const char32_t composed = compose(starter.c, next.change.c)) {
+        starter = {composed, starter.change + next.change.change - 1};
         continue;
       }
     }
@@ -212,7 +212,7 @@ Regex::Regex(const std::string& pattern) {
   if (code != ONIG_NORMAL) {
     OnigUChar why[ONIG_MAX_ERROR_MESSAGE_LEN] = "";
     onig().error_text(why, code, &info);
-    TD_FAIL(Format, "'{}' is no regular expression: {}", pattern,
+    TD_FAIL(Format, "'{}' is not a regular expression: {}", pattern,
             reinterpret_cast<const char*>(why));
   }
   compiled_ = std::shared_ptr<void>(made, [](void* p) { onig().free(static_cast<OnigRegex>(p)); });
@@ -233,7 +233,7 @@ void Regex::find_all(std::string_view s, std::vector<std::pair<uint32_t, uint32_
     if (at == ONIG_MISMATCH) return;
     TD_CHECK(at >= 0, Value, "a regular expression of the tokenizer takes too long on this text");
     const int b = region->beg[0], e = region->end[0];
-    if (b == e && last_end == e) {  // an empty match right behind the last one does not count
+    if (b == e && last_end == e) {  // an empty match right after the last one does not count
       from += from < s.size() ? char_bytes(s[from]) : 1;
       continue;
     }

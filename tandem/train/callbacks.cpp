@@ -68,14 +68,14 @@ bool at_validations(const Trainer& t, const std::string& monitor) {
 }
 
 void EarlyStopping::validation_end(Trainer& t, const Logs& logs) {
-  if (at_validations(t, o_.monitor)) judge(t, logs);
+  if (at_validations(t, o_.monitor)) evaluate(t, logs);
 }
 void EarlyStopping::epoch_end(Trainer& t, const Logs& logs) {
   if (at_validations(t, o_.monitor)) return;
   if (std::isnan(find_log(logs, log_name(o_.monitor))) && t.options().val_every_epochs > 1) return;
-  judge(t, logs);
+  evaluate(t, logs);
 }
-void EarlyStopping::judge(Trainer& t, const Logs& logs) {
+void EarlyStopping::evaluate(Trainer& t, const Logs& logs) {
   const double value = watched(logs, o_.monitor, name());
   if (t.epoch() < o_.start_from_epoch) return;
   if (std::isnan(best_) && o_.baseline) best_ = *o_.baseline;
@@ -99,14 +99,14 @@ void EarlyStopping::load_state(const io::Json& s) {
 }
 
 void ReduceLROnPlateau::validation_end(Trainer& t, const Logs& logs) {
-  if (at_validations(t, o_.monitor)) judge(t, logs);
+  if (at_validations(t, o_.monitor)) evaluate(t, logs);
 }
 void ReduceLROnPlateau::epoch_end(Trainer& t, const Logs& logs) {
   if (at_validations(t, o_.monitor)) return;
   if (std::isnan(find_log(logs, log_name(o_.monitor))) && t.options().val_every_epochs > 1) return;
-  judge(t, logs);
+  evaluate(t, logs);
 }
-void ReduceLROnPlateau::judge(Trainer& t, const Logs& logs) {
+void ReduceLROnPlateau::evaluate(Trainer& t, const Logs& logs) {
   const double value = watched(logs, o_.monitor, name());
   if (cooldown_ > 0) {
     --cooldown_;
@@ -185,7 +185,7 @@ void CSVLogger::fit_begin(Trainer& t) {
   if (t.options().fast_dev_run > 0) return;
   head_ = (append_ || t.step() > 0) && file_exists(path_);
   if (!head_) write_file(path_, "");
-  file_ = std::make_unique<AppendFile>(path_);
+  file_ = std::make_unique<runs::AppendFile>(path_);
 }
 void CSVLogger::epoch_end(Trainer& t, const Logs& logs) {
   if (!file_) return;
@@ -208,7 +208,9 @@ void TensorBoard::fit_begin(Trainer& t) {
   if (file_exists(folder_))
     for (const std::string& name : list_folder(folder_))
       earlier = earlier || name.starts_with("events.out.tfevents.");
-  events_ = std::make_unique<EventFile>(folder_, !earlier ? -1 : t.step() > 0 ? t.step() + 1 : 0);
+  events_ = std::make_unique<runs::EventFile>(folder_, !earlier       ? -1
+                                                       : t.step() > 0 ? t.step() + 1
+                                                                      : 0);
   if (t.step() > 0) return;  // the file of the run's begin has the rest
   if (!o_.hparams.empty()) events_->hparams(o_.hparams);
   for (const auto& [tag, text] : o_.texts) events_->text(tag, text, 0);

@@ -6,8 +6,9 @@
 #pragma once
 
 #include "tandem/optim/combined_schedules.h"
-#include "tandem/train/event_file.h"
-#include "tandem/train/progress.h"
+#include "tandem/runs/event_file.h"
+#include "tandem/runs/progress.h"
+#include "tandem/train/callback_options.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::train {
@@ -17,16 +18,7 @@ TD_API std::string log_name(const std::string& keras_name);
 /// The other way: "val_loss", "accuracy", "learning_rate".
 TD_API std::string keras_name(const std::string& log_name);
 
-struct EarlyStoppingOptions {
-  std::string monitor = "val/loss";
-  double min_delta = 0;
-  int64_t patience = 0;  ///< epochs (with val_every_steps: validations) without getting better
-  std::string mode = "auto";
-  std::optional<double> baseline = {};  ///< to be better than this at first
-  bool restore_best_weights = false;
-  int64_t start_from_epoch = 0;
-};
-/// Ends the run when the watched value has not got better.
+/// Ends the run when the monitored value has stopped improving.
 class TD_API EarlyStopping : public Callback {
  public:
   explicit EarlyStopping(EarlyStoppingOptions options = {}) : o_(std::move(options)) {}
@@ -42,23 +34,14 @@ class TD_API EarlyStopping : public Callback {
   double best() const { return best_; }
 
  private:
-  void judge(Trainer& t, const Logs& logs);
+  void evaluate(Trainer& t, const Logs& logs);
   EarlyStoppingOptions o_;
   double best_ = std::numeric_limits<double>::quiet_NaN();
   int64_t wait_ = 0;
   StateDict weights_;
 };
 
-struct ReduceLROnPlateauOptions {
-  std::string monitor = "val/loss";
-  double factor = 0.1;
-  int64_t patience = 10;
-  std::string mode = "auto";
-  double min_delta = 1e-4;
-  int64_t cooldown = 0;
-  double min_lr = 0;
-};
-/// The learning rate times `factor` when the watched value has not got better.
+/// Multiplies the learning rate by `factor` when the monitored value has stopped improving.
 class TD_API ReduceLROnPlateau : public Callback {
  public:
   explicit ReduceLROnPlateau(ReduceLROnPlateauOptions options = {}) : o_(std::move(options)) {}
@@ -69,19 +52,12 @@ class TD_API ReduceLROnPlateau : public Callback {
   const char* name() const override { return "ReduceLROnPlateau"; }
 
  private:
-  void judge(Trainer& t, const Logs& logs);
+  void evaluate(Trainer& t, const Logs& logs);
   ReduceLROnPlateauOptions o_;
   double best_ = std::numeric_limits<double>::quiet_NaN();
   int64_t wait_ = 0, cooldown_ = 0;
 };
 
-struct ModelCheckpointOptions {
-  std::string monitor = "val/loss";
-  bool save_best_only = false;
-  std::string mode = "auto";
-  int64_t save_freq = 0;                               ///< updates between files; 0: every epoch
-  std::optional<double> initial_value_threshold = {};  ///< the first best one must be better
-};
 /// The weights as a safetensors file after every epoch. In the path "{epoch}" is its number, from
 /// 1, and the name of a log its value, with a format as in "{epoch:02d}-{val_loss:.2f}". Throws
 /// Value for a name that is not logged.
@@ -117,15 +93,9 @@ class TD_API CSVLogger : public Callback {
   std::string path_;
   char separator_;
   bool append_, head_ = false;
-  std::unique_ptr<AppendFile> file_;
+  std::unique_ptr<runs::AppendFile> file_;
 };
 
-struct TensorBoardOptions {
-  int64_t histogram_freq = 0;  ///< epochs between histograms of the weights; 0: none
-  bool write_graph = true;     ///< the step's ops on the first batch, of a run with `compile`
-  HParams hparams = {};        ///< settings for the table of runs
-  std::vector<std::pair<std::string, std::string>> texts = {};  ///< tag and Markdown
-};
 /// Scalars of steps and epochs, histograms, graph and settings as event files. Where a run is
 /// resumed, what was written after the checkpoint is not shown twice.
 class TD_API TensorBoard : public Callback {
@@ -143,7 +113,7 @@ class TD_API TensorBoard : public Callback {
   void write_graph(Trainer& t);
   std::string folder_;
   TensorBoardOptions o_;
-  std::unique_ptr<EventFile> events_;
+  std::unique_ptr<runs::EventFile> events_;
 };
 
 /// Ends the run (without an error) at a logged value that is no finite number; for runs with
@@ -154,12 +124,8 @@ class TD_API TerminateOnNaN : public Callback {
   const char* name() const override { return "TerminateOnNaN"; }
 };
 
-struct BackupAndRestoreOptions {
-  int64_t save_freq = 0;          ///< updates between checkpoints; 0: every epoch
-  bool delete_checkpoint = true;  ///< once the run has ended by itself
-};
-/// Checkpoints of the whole state in a folder of their own: a run that was cut off goes on there
-/// when it is started again, to the bit. A Trainer with a folder does so by itself.
+/// Checkpoints of the whole state in a folder of their own: an interrupted run
+/// resumes from it with identical bits. A Trainer with a folder does so by itself.
 class TD_API BackupAndRestore : public Callback {
  public:
   explicit BackupAndRestore(std::string folder, BackupAndRestoreOptions options = {})
@@ -173,7 +139,7 @@ class TD_API BackupAndRestore : public Callback {
   BackupAndRestoreOptions o_;
 };
 
-/// Sets the rate at the front of each epoch: schedule(epoch from 0, rate now).
+/// Sets the rate at the start of each epoch: schedule(epoch from 0, current rate).
 class TD_API LearningRateScheduler : public Callback {
  public:
   explicit LearningRateScheduler(std::function<double(int64_t epoch, double lr)> schedule)
@@ -185,12 +151,12 @@ class TD_API LearningRateScheduler : public Callback {
   std::function<double(int64_t, double)> schedule_;
 };
 
-/// Functions as a callback; those that are empty are not called.
+/// Functions as a callback; empty ones are skipped.
 struct LambdaCallbackOptions {
   std::function<void(Trainer&)> on_train_begin = {}, on_train_end = {}, on_epoch_begin = {};
   std::function<void(Trainer&, const Logs&)> on_epoch_end = {}, on_train_batch_end = {};
   std::function<void(Trainer&, const Batch&)> on_train_batch_begin = {};
-  /// Around each validation of fit() and each judging outside of it, as in Keras.
+  /// Around each validation of fit() and each evaluating outside of it, as in Keras.
   std::function<void(Trainer&)> on_test_begin = {};
   std::function<void(Trainer&, const Logs&)> on_test_end = {};
   std::function<void(Trainer&)> on_predict_begin = {}, on_predict_end = {};
@@ -231,11 +197,6 @@ class TD_API SwapEMAWeights : public Callback {
   double momentum_;
 };
 
-struct RemoteMonitorOptions {
-  std::string root = "http://localhost:9000", path = "/publish/epoch/end/";
-  std::vector<std::pair<std::string, std::string>> headers = {};
-  double seconds = 2;  ///< to wait for an answer
-};
 /// Sends the logs of each epoch as a JSON object in a POST. A server that does not answer is a
 /// warning (one), never the end of a run.
 class TD_API RemoteMonitor : public Callback {
@@ -294,7 +255,7 @@ class TD_API ProgbarLogger : public Callback {
  private:
   std::string line(Trainer& t, int64_t done, int64_t all, const Logs& logs) const;
   bool bar_;
-  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<runs::Progress> progress_;
 };
 
 }  // namespace tandem::train

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: a folder per step with model.safetensors, optimizer.safetensors, state.json, files
-// of the caller's and a MANIFEST of sizes and checksums. Staged beside its place, synced, renamed,
-// and only then named in `latest`: whoever dies in between leaves what was there before.
+// of the caller's and a MANIFEST of sizes and checksums. A checkpoint is written beside its place,
+// synced, renamed, and only then named in `latest`: a crash in between leaves the previous one.
 #pragma once
 
 #include <memory>

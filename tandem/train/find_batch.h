@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large can a batch be, and which size is fastest? Sizes are doubled until memory or time says
-// stop.
+// Finds the largest and the fastest batch size: sizes are doubled until memory or time runs out.
 #pragma once
 
 #include <functional>

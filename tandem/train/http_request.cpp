@@ -74,8 +74,8 @@ bool ready(int fd, short what, Clock::time_point end) {
 std::string talk(const addrinfo& to, const std::string& text, Clock::time_point end,
                  std::string& why) {
   const Socket s(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const auto give_up = [&](const char* where) {
-    why = std::string(where) + ": " + (errno ? std::strerror(errno) : "no answer in time");
+  const auto give_up = [&](const char* loc) {
+    why = std::string(loc) + ": " + (errno ? std::strerror(errno) : "no answer in time");
     return std::string();
   };
   errno = 0;

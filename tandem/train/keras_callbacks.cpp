@@ -132,7 +132,8 @@ void WatchLayers::epoch_end(Trainer& t, const Logs&) {
   io::Json line = to_json(model_figures(t.model(), [&] { return t.step_function()(batch).loss; }));
   io::Json::Object o{{"step", t.step()}, {"epoch", t.epoch()}};
   for (const auto& entry : *line.as_object()) o.push_back(entry);
-  AppendFile(t.options().folder + "/layers.jsonl").append(io::Json(std::move(o)).dump() + "\n");
+  runs::AppendFile(t.options().folder + "/layers.jsonl")
+      .append(io::Json(std::move(o)).dump() + "\n");
 }
 
 // ---- the bar
@@ -148,9 +149,9 @@ std::string ProgbarLogger::line(Trainer& t, int64_t done, int64_t all, const Log
   const double seconds = progress_->seconds();
   const double each = seconds / static_cast<double>(std::max<int64_t>(done, 1));
   if (done < all && !endless && done > 0)
-    s += " " + duration(each * static_cast<double>(all - done));
+    s += " " + runs::duration(each * static_cast<double>(all - done));
   else
-    s += " " + duration(seconds);
+    s += " " + runs::duration(seconds);
   s += each >= 1      ? fmt::format(" {:.1f}s/step", each)
        : each >= 1e-3 ? fmt::format(" {:.0f}ms/step", 1e3 * each)
                       : fmt::format(" {:.0f}us/step", 1e6 * each);
@@ -166,7 +167,7 @@ std::string ProgbarLogger::line(Trainer& t, int64_t done, int64_t all, const Log
 
 void ProgbarLogger::epoch_begin(Trainer& t) {
   if (bar_) fmt::print(stderr, "Epoch {}/{}\n", t.epoch() + 1, t.options().max_epochs);
-  progress_ = std::make_unique<Progress>();
+  progress_ = std::make_unique<runs::Progress>();
 }
 void ProgbarLogger::step_end(Trainer& t, const Logs&) {
   if (!bar_ || !t.data() || !progress_) return;
@@ -177,7 +178,7 @@ void ProgbarLogger::step_end(Trainer& t, const Logs&) {
   progress_->show([&] { return line(t, done, all, t.train_logs()); });
 }
 void ProgbarLogger::epoch_end(Trainer& t, const Logs& logs) {
-  if (!progress_) progress_ = std::make_unique<Progress>();  // resumed in the middle
+  if (!progress_) progress_ = std::make_unique<runs::Progress>();  // resumed in the middle
   const int64_t all = t.data() ? planned_batches(t.options(), t.data()->size()) : 0;
   const std::string text = line(t, all, all, logs);
   progress_->keep(bar_ ? text

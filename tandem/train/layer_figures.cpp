@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "tandem/graph/op_def.h"
 #include "tandem/graph/profiler.h"
@@ -103,6 +104,150 @@ io::Json json_of(const ValueFigures& f) {
       {"rms", f.rms},   {"zeros", f.zeros},         {"count", f.count}, {"nonfinite", f.nonfinite}};
 }
 
+// The model as it was found: mode, random numbers, no gradients.
+struct Restored {
+  nn::Module& model;
+  bool training = model.is_training();
+  GeneratorState rng = generator_state();
+  ~Restored() {
+    model.train(training);
+    model.zero_grad();
+    set_generator_state(rng);
+  }
+};
+
+// The figures of one model, gathered part by part.
+class FiguresOf {
+ public:
+  FiguresOf(nn::Module& model, const LayerFiguresOptions& o) : model_(model), o_(o) {
+    for (auto& [path, module] : model.named_modules()) {
+      LayerFigures f{.path = path, .type = module->type()};
+      f.depth = path.empty() ? 0 : 1 + std::count(path.begin(), path.end(), '.');
+      place_.emplace(path, r_.layers.size());
+      r_.layers.push_back(std::move(f));
+    }
+  }
+
+  ModelFigures all(const std::function<Tensor()>& run) {
+    const Restored restored{model_};
+    model_.eval();
+    model_.zero_grad();
+    {
+      NoGradGuard no_grad(!o_.gradients);
+      see_outputs(run);
+      measure(run);
+    }
+    add_parameters();
+    add_buffers();
+    for (LayerFigures& f : r_.layers) {
+      if (auto it = activations_.find(f.path); it != activations_.end())
+        f.activation = it->second.figures();
+      if (auto it = values_.find(f.path); it != values_.end()) {
+        f.weight = it->second.first.figures();
+        f.gradient = it->second.second.figures();
+      }
+    }
+    r_.rectifiers = std::move(rectifiers_.found);
+    return std::move(r_);
+  }
+
+ private:
+  // Parameters belong to the module with the longest path in front of their name.
+  LayerFigures& owner(const std::string& name) {
+    for (size_t dot = name.rfind('.'); dot != name.npos && dot > 0; dot = name.rfind('.', dot - 1))
+      if (auto it = place_.find(name.substr(0, dot)); it != place_.end())
+        return r_.layers[it->second];
+    return r_.layers[place_.at("")];
+  }
+
+  void place_hooks(Hooks& hooks) {
+    for (auto& [path, module] : model_.named_modules()) {
+      if (!module->state().forward) continue;
+      const size_t at = place_.at(path);
+      hooks.placed.emplace_back(
+          module,
+          module->register_forward_hook([this, at](nn::Module&, const Tensor&, const Tensor& y) {
+            r_.layers[at].called = true;
+            r_.layers[at].output = y.shape();
+            if (o_.statistics && is_floating(y.dtype())) {
+              rectifiers_.off = true;
+              activations_[r_.layers[at].path].add(y);
+              rectifiers_.off = false;
+            }
+            return Tensor();
+          }));
+    }
+  }
+
+  // The first run: outputs of layers and their statistics, and gradients if they are wanted.
+  void see_outputs(const std::function<Tensor()>& run) {
+    Hooks hooks;
+    place_hooks(hooks);
+    std::optional<HookGuard> watch;
+    if (o_.statistics) watch.emplace(rectifiers_);
+    const Tensor loss = run();
+    rectifiers_.off = true;
+    if (o_.gradients) loss.backward();
+  }
+
+  // Time and work of a second run, which no statistics disturb; gradients stay those of the first.
+  void measure(const std::function<Tensor()>& run) {
+    const std::vector<Param> params = model_.parameters();
+    std::vector<Tensor> gradients;
+    for (const Param& p : params) gradients.push_back(p.grad());
+    ProfilerGuard profiler;
+    const Tensor loss = run();
+    if (o_.gradients) loss.backward();
+    const Profile profile = profiler.profile();
+    for (size_t i = 0; i < params.size(); ++i) params[i].set_grad(gradients[i]);
+    for (const ProfileEvent& e : profile.events) {
+      // The nearest module above the scope: functions may have scopes of their own.
+      LayerFigures& f = owner(scope_path(e.scope) + ".x");
+      f.seconds += 1e-9 * static_cast<double>(e.end_ns - e.start_ns);
+      f.flops += e.flops;
+    }
+  }
+
+  void add_parameters() {
+    double squares = 0;
+    for (const auto& [name, p] : model_.named_parameters()) {
+      LayerFigures& f = owner(name);
+      f.parameters += p.numel();
+      if (p.requires_grad()) f.trainable += p.numel();
+      r_.parameters += p.numel();
+      if (p.requires_grad()) r_.trainable += p.numel();
+      r_.bytes += p.numel() * static_cast<int64_t>(size_of(p.dtype()));
+      if (!o_.statistics) continue;
+      auto& [weight, gradient] = values_[f.path];
+      weight.add(p.value());
+      if (const Tensor g = p.grad(); g.defined()) {
+        gradient.add(g);
+        NoGradGuard no_grad;
+        const Tensor wide = g.to(DType::f64);
+        squares += number((wide * wide).sum());
+      }
+    }
+    r_.gradient_norm = std::sqrt(squares);
+  }
+
+  void add_buffers() {
+    for (const auto& [name, b] : model_.named_buffers()) {
+      if (!b.defined()) continue;
+      owner(name).buffers += b.numel();
+      r_.buffers += b.numel();
+      r_.bytes += b.numel() * static_cast<int64_t>(size_of(b.dtype()));
+    }
+  }
+
+  nn::Module& model_;
+  const LayerFiguresOptions& o_;
+  ModelFigures r_;
+  std::map<std::string, size_t> place_;  // of a path in r_.layers
+  Rectifiers rectifiers_;
+  std::map<std::string, Sums> activations_;
+  std::map<std::string, std::pair<Sums, Sums>> values_;  // weights and gradients by path
+};
+
 }  // namespace
 
 ValueFigures value_figures(const std::vector<Tensor>& values) {
@@ -113,119 +258,7 @@ ValueFigures value_figures(const std::vector<Tensor>& values) {
 
 ModelFigures model_figures(nn::Module& model, const std::function<Tensor()>& run,
                            const LayerFiguresOptions& o) {
-  ModelFigures r;
-  std::map<std::string, size_t> place;
-  Hooks hooks;
-  Rectifiers rectifiers;
-  std::map<std::string, Sums> activations;
-  for (auto& [path, module] : model.named_modules()) {
-    LayerFigures f{.path = path, .type = module->type()};
-    f.depth = path.empty() ? 0 : 1 + std::count(path.begin(), path.end(), '.');
-    place.emplace(path, r.layers.size());
-    r.layers.push_back(std::move(f));
-  }
-  for (auto& [path, module] : model.named_modules()) {
-    if (!module->state().forward) continue;
-    const size_t at = place.at(path);
-    hooks.placed.emplace_back(
-        module, module->register_forward_hook([&, at](nn::Module&, const Tensor&, const Tensor& y) {
-          r.layers[at].called = true;
-          r.layers[at].output = y.shape();
-          if (o.statistics && is_floating(y.dtype())) {
-            rectifiers.off = true;
-            activations[r.layers[at].path].add(y);
-            rectifiers.off = false;
-          }
-          return Tensor();
-        }));
-  }
-  // Parameters belong to the module with the longest path in front of their name.
-  auto owner = [&](const std::string& name) -> LayerFigures& {
-    for (size_t dot = name.rfind('.'); dot != name.npos && dot > 0; dot = name.rfind('.', dot - 1))
-      if (auto it = place.find(name.substr(0, dot)); it != place.end()) return r.layers[it->second];
-    return r.layers[place.at("")];
-  };
-
-  const bool training = model.is_training();
-  const GeneratorState rng = generator_state();
-  struct Back {
-    nn::Module& model;
-    bool training;
-    GeneratorState rng;
-    ~Back() {
-      model.train(training);
-      model.zero_grad();
-      set_generator_state(rng);
-    }
-  } back{model, training, rng};
-  model.eval();
-  model.zero_grad();
-  Profile profile;
-  {
-    NoGradGuard no_grad(!o.gradients);
-    if (o.statistics) {
-      HookGuard watch(rectifiers);
-      const Tensor loss = run();
-      rectifiers.off = true;
-      if (o.gradients) loss.backward();
-    } else {
-      const Tensor loss = run();
-      if (o.gradients) loss.backward();
-    }
-    // Time and work of a second run, which no statistics disturb.
-    for (auto& [m, id] : hooks.placed) m->remove_hook(id);
-    hooks.placed.clear();
-    std::vector<Tensor> gradients;
-    for (const Param& p : model.parameters()) gradients.push_back(p.grad());
-    ProfilerGuard profiler;
-    const Tensor loss = run();
-    if (o.gradients) loss.backward();
-    profile = profiler.profile();
-    const std::vector<Param> params = model.parameters();
-    for (size_t i = 0; i < params.size(); ++i) params[i].set_grad(gradients[i]);
-  }
-  for (const ProfileEvent& e : profile.events) {
-    // The nearest module above the scope: functions may have scopes of their own.
-    LayerFigures& f = owner(scope_path(e.scope) + ".x");
-    f.seconds += 1e-9 * static_cast<double>(e.end_ns - e.start_ns);
-    f.flops += e.flops;
-  }
-  std::map<std::string, std::pair<Sums, Sums>> values;
-  double squares = 0;
-  for (const auto& [name, p] : model.named_parameters()) {
-    LayerFigures& f = owner(name);
-    f.parameters += p.numel();
-    if (p.requires_grad()) f.trainable += p.numel();
-    r.parameters += p.numel();
-    if (p.requires_grad()) r.trainable += p.numel();
-    r.bytes += p.numel() * static_cast<int64_t>(size_of(p.dtype()));
-    if (!o.statistics) continue;
-    auto& [weight, gradient] = values[f.path];
-    weight.add(p.value());
-    if (const Tensor g = p.grad(); g.defined()) {
-      gradient.add(g);
-      NoGradGuard no_grad;
-      const Tensor wide = g.to(DType::f64);
-      squares += number((wide * wide).sum());
-    }
-  }
-  for (const auto& [name, b] : model.named_buffers()) {
-    if (!b.defined()) continue;
-    owner(name).buffers += b.numel();
-    r.buffers += b.numel();
-    r.bytes += b.numel() * static_cast<int64_t>(size_of(b.dtype()));
-  }
-  for (LayerFigures& f : r.layers) {
-    if (auto it = activations.find(f.path); it != activations.end())
-      f.activation = it->second.figures();
-    if (auto it = values.find(f.path); it != values.end()) {
-      f.weight = it->second.first.figures();
-      f.gradient = it->second.second.figures();
-    }
-  }
-  r.gradient_norm = std::sqrt(squares);
-  r.rectifiers = std::move(rectifiers.found);
-  return r;
+  return FiguresOf(model, o).all(run);
 }
 
 std::string summary_table(const ModelFigures& m, const std::string& name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A look at every layer of a model while it makes one step: shapes, parameters, time, work, and
-// statistics of activations, weights and gradients, with the units that are dead. For any loop; the
-// model is as before afterwards.
+// Inspects every layer of a model during one step: shapes, parameters, time, FLOP, and statistics
+// of activations, weights and gradients, with dead units. For any loop; the model is left
+// unchanged.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The learning-rate range test (Smith 2017, "Cyclical learning rates"): the rate grows
-// exponentially, a batch at each, until the loss blows up; a good rate lies where it fell fastest.
+// exponentially, a batch at each, until the loss diverges; a good rate is where it fell fastest.
 #pragma once
 
 #include <functional>

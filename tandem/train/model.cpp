@@ -161,23 +161,23 @@ std::shared_ptr<History> Model::fit(const Tensor& x, const Tensor& y, const FitO
   if (v.data) {
     val = v.data;
   } else if (v.x.defined()) {
-    std::vector<Tensor> judged{v.x, v.y};
-    if (v.sample_weight.defined()) judged.push_back(v.sample_weight);
-    val = batches_of(judged, val_batch, false);
+    std::vector<Tensor> evaluated{v.x, v.y};
+    if (v.sample_weight.defined()) evaluated.push_back(v.sample_weight);
+    val = batches_of(evaluated, val_batch, false);
   } else if (o.validation_split > 0) {
     const int64_t n = x.size(0);
     const auto kept = static_cast<int64_t>(static_cast<double>(n) * (1 - o.validation_split));
     TD_CHECK(kept > 0 && kept < n, Value, "validation_split {} leaves nothing of {} samples",
              o.validation_split, n);
-    std::vector<Tensor> judged;
+    std::vector<Tensor> evaluated;
     for (size_t i = 0; i < fields.size(); ++i) {
       // Class weights are for training alone; sample weights count in both.
-      if (i < 2) judged.push_back(fields[i].narrow(0, kept, n - kept));
+      if (i < 2) evaluated.push_back(fields[i].narrow(0, kept, n - kept));
       if (i == 2 && o.sample_weight.defined())
-        judged.push_back(o.sample_weight.narrow(0, kept, n - kept));
+        evaluated.push_back(o.sample_weight.narrow(0, kept, n - kept));
       fields[i] = fields[i].narrow(0, 0, kept);
     }
-    val = batches_of(judged, val_batch, false);
+    val = batches_of(evaluated, val_batch, false);
   }
   return run(batches_of(fields, o.batch_size, o.shuffle), val, o);
 }
@@ -204,11 +204,11 @@ std::shared_ptr<History> Model::fit(data::AnyPipeline batches, const FitOptions&
   }
   std::optional<data::AnyPipeline> val = o.validation_data.data;
   if (!val && o.validation_data.x.defined()) {
-    std::vector<Tensor> judged{o.validation_data.x, o.validation_data.y};
+    std::vector<Tensor> evaluated{o.validation_data.x, o.validation_data.y};
     if (o.validation_data.sample_weight.defined())
-      judged.push_back(o.validation_data.sample_weight);
-    val = batches_of(judged, o.validation_batch_size > 0 ? o.validation_batch_size : o.batch_size,
-                     false);
+      evaluated.push_back(o.validation_data.sample_weight);
+    val = batches_of(evaluated,
+                     o.validation_batch_size > 0 ? o.validation_batch_size : o.batch_size, false);
   }
   return run(std::move(batches), val, o);
 }

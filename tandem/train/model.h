@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model: Keras's way to train, as a thin door over Trainer: compile, fit, evaluate, predict,
+// Model: a Keras-style API, a thin layer over Trainer: compile, fit, evaluate, predict,
 // summary. Names and defaults are Keras's; images stay [n, c, h, w] and nets end with scores.
 #pragma once
 
@@ -15,21 +15,18 @@ namespace tandem::train {
 class TD_API OptimizerChoice {
  public:
   using Make = std::function<std::unique_ptr<optim::Optimizer>(std::vector<Param>)>;
-  /// sgd, rmsprop, adam, adamw, adadelta, adagrad, adamax, nadam, lion, lamb, adafactor, and those
-  /// that Keras has not with their own defaults: radam, rprop, asgd, sparse_adam, lars, muon.
-  /// Throws Value naming the nearest.
+  /// A name of optim::optimizers(), with Keras's defaults where Keras has it. Throws Value naming
+  /// the nearest.
   OptimizerChoice(const char* name) : OptimizerChoice(std::string(name)) {}
   OptimizerChoice(const std::string& name);
   /// It must outlive the model.
   OptimizerChoice(optim::Optimizer& optimizer) : given(&optimizer) {}
-#define X(name, text)                                            \
+#define X(name)                                                  \
   OptimizerChoice(optim::name##Options o)                        \
       : make([o](std::vector<Param> p) {                         \
           return std::make_unique<optim::name>(std::move(p), o); \
         }) {}
   TD_FOR_EACH_OPTIMIZER(X)
-  X(Adam, "")
-  X(AdamW, "")
 #undef X
   Make make = {};
   optim::Optimizer* given = nullptr;
@@ -40,9 +37,7 @@ class TD_API OptimizerChoice {
 struct TD_API LossChoice {
   using Function = std::function<Tensor(const Tensor& output, const Tensor& target)>;
   LossChoice() = default;
-  /// sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy, mse, mae,
-  /// mape, msle, huber, log_cosh, poisson, kl_divergence, hinge, squared_hinge, cosine_similarity,
-  /// and Keras's long names of these; throws Value naming the nearest.
+  /// A name of losses() that has Keras's formula. Throws Value naming the nearest.
   LossChoice(const char* name) : LossChoice(std::string(name)) {}
   LossChoice(const std::string& name);
   template <class F>
@@ -129,7 +124,7 @@ class TD_API Model {
   /// compile().
   std::shared_ptr<History> fit(const Tensor& x, const Tensor& y, const FitOptions& options = {});
   /// The same on batches of fields (x, y) or (x, y, sample_weight); batch_size, shuffle and
-  /// validation_split are the pipeline's business.
+  /// validation_split are then up to the pipeline.
   std::shared_ptr<History> fit(data::AnyPipeline batches, const FitOptions& options = {});
   /// "loss" and the metrics.
   Logs evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options = {});
@@ -149,7 +144,7 @@ class TD_API Model {
   void load_weights(const FilePath& path);
 
   nn::Module& net() const { return *net_; }
-  /// The optimizer and the Trainer behind this door; throw Value before compile().
+  /// The optimizer and the Trainer underneath; both throw Value before compile().
   optim::Optimizer& optimizer() const;
   Trainer& trainer() const;
 

@@ -166,4 +166,26 @@ int signal_of(const std::string& name) {
                        : 0;
 }
 
+std::string signal_name(int signal) {
+  for (const char* name : {"USR1", "USR2", "HUP", "TERM"})
+    if (signal != 0 && signal_of(name) == signal) return name;
+  return "";
+}
+
+namespace detail {
+
+int preempt_signal(const std::string& name) {
+  const int signal = name.empty() ? 0 : signal_of(name);
+  TD_CHECK(name.empty() || signal != 0, Value,
+           "preempt_signal wants USR1, USR2, HUP or TERM, got '{}'", name);
+  return signal;
+}
+
+void check_preempt_url(const std::string& url) {
+  TD_CHECK(url.empty() || url == "aws" || url == "gcp" || url.starts_with("http://"), Value,
+           "preempt_url wants aws, gcp or http://..., got '{}'", url);
+}
+
+}  // namespace detail
+
 }  // namespace tandem::train

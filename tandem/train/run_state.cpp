@@ -92,7 +92,7 @@ io::Json restore(const RunParts& p, const Snapshot& s) {
   set_generator_state(rng);
   if (const io::Json* machine = s.state.find("machine"))
     if (const std::string other = machine_difference(*machine, machine_kind()); !other.empty())
-      log_warning("the run goes on on another kind of machine, its bits may differ: {}", other);
+      log_warning("the run is resumed on another kind of machine, its bits may differ: {}", other);
   const io::Json* more = s.state.find("more");
   return more ? *more : io::Json();
 }

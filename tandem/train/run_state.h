@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact resume for any loop: snapshot() takes everything that the next step depends on, restore()
-// puts it back, StopGuard turns Ctrl-C and SIGTERM into a question. Trainer uses these and no
-// other.
+// restores it, StopGuard turns Ctrl-C and SIGTERM into a request. Trainer uses these
+// alone.
 #pragma once
 
 #include "tandem/data/pipeline.h"
@@ -38,8 +38,7 @@ TD_API io::Json restore(const RunParts& parts, const Snapshot& snapshot);
 
 /// The part that holds an average of the weights (optim::WeightAverage).
 inline constexpr const char* kAveragePart = "average";
-/// The weights of a checkpoint that one predicts with: the average's where it holds one, else the
-/// model's.
+/// The weights of a checkpoint to predict with: the average if it holds one, else the model's.
 TD_API StateDict weights_of(const Snapshot& snapshot);
 
 /// While it lives SIGINT and SIGTERM ask to stop instead of ending the process; a second SIGINT

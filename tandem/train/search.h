@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Search over settings: grid, random and TPE samplers over named choices and ranges, asynchronous
-// successive halving to stop trials early, and a journal from which a search goes on. Nothing here
-// knows what a trial is.
+// successive halving to stop trials early, and a journal from which a search is resumed. Nothing
+// here knows what a trial is.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 #include "tandem/base/philox.h"
 #include "tandem/io/json.h"
-#include "tandem/train/append_file.h"
+#include "tandem/runs/append_file.h"
 
 namespace tandem::train {
 
@@ -47,7 +47,7 @@ struct SearchOptions {
   int64_t startup = 10;     ///< TPE: trials at random first
   int64_t candidates = 24;  ///< TPE: drawn from the good ones' density, the best ratio wins
   /// ASHA (Li et al. 2020): at epochs grace, grace * eta, ... only the best 1 / eta of the trials
-  /// that came so far goes on. 0: every trial runs to its end.
+  /// so far continues. 0: every trial runs to its end.
   int64_t grace = 0, eta = 3;
 };
 

@@ -136,8 +136,8 @@ std::string Trainer::progress_line(const Running& run, const data::AnyPipeline& 
   const double rate = static_cast<double>(step_ - run.first_step) / seconds;
   line += fmt::format("  {:.0f} samples/s", run.samples / seconds);
   if (const int64_t all = planned_updates(options_, train.size()); all != INT64_MAX && rate > 0)
-    line += fmt::format("  {} left",
-                        duration(static_cast<double>(std::max<int64_t>(0, all - step_)) / rate));
+    line += fmt::format(
+        "  {} left", runs::duration(static_cast<double>(std::max<int64_t>(0, all - step_)) / rate));
   const double stall = train.stats().stall();
   if (stall > 0.02) line += fmt::format("  {:.0f} % waiting for data", 100 * stall);
   line += fmt::format("  {:.0f} MB", static_cast<double>(allocator_stats().peak) / 1e6);
@@ -145,7 +145,7 @@ std::string Trainer::progress_line(const Running& run, const data::AnyPipeline& 
 }
 
 // Since the last such line: samples a second, share of the time that waited for data, memory, and
-// what the system says (train/pressure.h).
+// what the system says (runs/pressure.h).
 Logs Trainer::system_logs(Running& run) const {
   const double seconds = std::max(1e-9, seconds_since(run.shown));
   const data::RunStats data = data_ ? data_->stats() : data::RunStats();
@@ -155,9 +155,9 @@ Logs Trainer::system_logs(Running& run) const {
   };
   Logs logs{{"system/samples_per_s", (run.samples - run.shown_samples) / seconds},
             {"system/waiting", std::min(1.0, since(data.waited, run.shown_waited))},
-            {"system/memory_mb", static_cast<double>(resident_bytes()) / 1e6},
+            {"system/memory_mb", static_cast<double>(runs::resident_bytes()) / 1e6},
             {"system/tensors_mb", static_cast<double>(allocator_stats().in_use) / 1e6}};
-  const PressureFigures p = run.pressure.read();
+  const runs::PressureFigures p = run.pressure.read();
   logs.insert(logs.end(), {{"system/cores", p.cores},
                            {"system/cores_allowed", p.cores_allowed},
                            {"system/queued", p.queued},
@@ -195,7 +195,7 @@ bool Trainer::asked_to_stop(Running& run) {
 }
 
 // Nothing when a signal cut it off: what is left to do then stands in due_.
-std::optional<Logs> Trainer::judge(Running& run, data::AnyPipeline& val) {
+std::optional<Logs> Trainer::evaluate(Running& run, data::AnyPipeline& val) {
   for (auto& c : callbacks_) c->validation_begin(*this);
   Logs logs = validate(val, "val/", options_.limit_val_batches);
   if (cut_) {
@@ -203,8 +203,8 @@ std::optional<Logs> Trainer::judge(Running& run, data::AnyPipeline& val) {
     asked_to_stop(run);
     return {};
   }
-  judged_step_ = step_;
-  judged_ = logs;
+  evaluated_step_ = step_;
+  evaluated_ = logs;
   for (auto& c : callbacks_) c->validation_end(*this, logs);
   return logs;
 }
@@ -212,15 +212,15 @@ std::optional<Logs> Trainer::judge(Running& run, data::AnyPipeline& val) {
 // In the middle of an epoch; false: cut off, and saved.
 bool Trainer::step_validation(Running& run, data::AnyPipeline& val) {
   due_ = Due::validation;
-  const std::optional<Logs> judged = judge(run, val);
-  if (!judged) {
+  const std::optional<Logs> evaluated = evaluate(run, val);
+  if (!evaluated) {
     save({});
     return false;
   }
   due_ = Due::none;
-  write_logs(run, *judged);
+  write_logs(run, *evaluated);
   Logs logs = train_logs();
-  logs.insert(logs.end(), judged->begin(), judged->end());
+  logs.insert(logs.end(), evaluated->begin(), evaluated->end());
   std::string line = fmt::format("step {}", step_);
   for (const auto& [name, value] : logs) line += fmt::format("  {} {:.4g}", name, value);
   run.progress.keep(line);
@@ -273,17 +273,17 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train,
 }
 
 // Logs, validation, callbacks and checkpoint of an epoch's end, or of the end of a run in the
-// middle of one. False: its validation was cut off; it is made when the run goes on.
+// middle of one. False: its validation was cut off; it is repeated when the run is resumed.
 bool Trainer::end_epoch(Running& run, std::optional<data::AnyPipeline>& val, bool whole) {
   Logs logs = train_logs();
   const bool ends = epoch_ + 1 == options_.max_epochs || stop_ == "max_steps";
-  const bool judged = options_.val_every_steps > 0 && judged_step_ == step_;
+  const bool evaluated = options_.val_every_steps > 0 && evaluated_step_ == step_;
   const bool wanted = options_.val_every_steps > 0
-                          ? ends || judged || step_ % options_.val_every_steps == 0
+                          ? ends || evaluated || step_ % options_.val_every_steps == 0
                           : ends || (epoch_ + 1) % options_.val_every_epochs == 0;
   if (val && (wanted || due_ != Due::none)) {
     due_ = whole ? Due::epoch : Due::end;
-    const std::optional<Logs> values = judged ? judged_ : judge(run, *val);
+    const std::optional<Logs> values = evaluated ? evaluated_ : evaluate(run, *val);
     if (!values) {
       save({});
       return false;
@@ -355,18 +355,18 @@ void Trainer::open(Running& run) {
   }
   resume(run);  // before anything is written into the folder: it may be another run's
   if (options_.folder.empty()) return;
-  run.folder = std::make_unique<RunFolder>(options_.folder, options_.files);
+  run.folder = std::make_unique<runs::RunFolder>(options_.folder, options_.files);
   run.folder->truncate(step_);  // what a run that was cut off logged after its checkpoint
 }
 
 // What this process did of the run.
 void Trainer::write_part(Running& run) {
-  const Energy energy = run.energy.read();
+  const runs::Energy energy = run.energy.read();
   run.folder->part({{"steps", step_ - run.first_step},
                     {"seconds", seconds_since(run.start)},
                     {"samples", run.samples},
-                    {"cpu_seconds", process_seconds() - run.cpu_start},
-                    {"peak_memory_mb", static_cast<double>(peak_resident_bytes()) / 1e6},
+                    {"cpu_seconds", runs::process_seconds() - run.cpu_start},
+                    {"peak_memory_mb", static_cast<double>(runs::peak_resident_bytes()) / 1e6},
                     {"joules", energy.joules},
                     {"energy", energy.source}});
 }
@@ -375,7 +375,7 @@ FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,
                            std::optional<data::AnyPipeline>& val) {
   stop_.clear();
   due_ = Due::none;
-  judged_step_ = -1;
+  evaluated_step_ = -1;
   seconds_before_ = 0;
   fit_start_ = Clock::now();
   model_.train();

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainer: fit, validate and predict over pipelines with a compiled step, progress line, metrics,
-// callbacks, checkpoints with exact resume and a watch on NaN. Everything it does is a function of
-// this room that a loop of one's own can call.
+// callbacks, checkpoints with exact resume and checks for NaN. Each part is a function of this room
+// that your own loop can call.
 #pragma once
 
 #include <chrono>
 
 #include "tandem/graph/rng.h"
-#include "tandem/optim/averaged.h"
 #include "tandem/train/find_batch.h"
 #include "tandem/train/lr_find.h"
 #include "tandem/train/metrics.h"
-#include "tandem/train/preempt.h"
 #include "tandem/train/run_state.h"
+#include "tandem/train/trainer_options.h"
 
 namespace tandem::train {
 
@@ -30,81 +29,9 @@ struct StepOutput {
 };
 using StepFunction = std::function<StepOutput(const Batch&)>;
 
-enum class OnNonFinite : uint8_t {
-  stop,  ///< replay the step, throw Value with op, layer, line and samples
-  skip,  ///< leave the update out, count it and go on
-  off,   ///< do not look
-};
-
-enum class AverageKind : uint8_t { none, ema, swa };
-
-/// An average of the weights beside those that are trained (optim/averaged.h). Validation, tests,
-/// predictions and what fit() leaves in the model are the average's once there is one; checkpoints
-/// hold both.
-struct AverageOptions {
-  AverageKind type = AverageKind::none;
-  double decay = 0.999;  ///< of ema
-  bool warmup = true;    ///< of ema: a smaller decay at first
-  /// Updates between values that are taken; 0: one at each epoch's end. -1: 1 for ema, 0 for swa.
-  int64_t every = -1;
-  /// Share of the run after which values are taken; -1: 0 for ema, 0.75 for swa.
-  double start = -1;
-  /// Average floating buffers too; else the latest ones are taken over, and swa renews the
-  /// statistics of batch norms at the run's end with a pass over the training data.
-  bool buffers = false;
-};
-
-struct TrainerOptions {
-  int64_t max_epochs = 10;
-  int64_t max_steps = -1;  ///< updates in all; -1: no limit
-  double max_seconds = 0;  ///< over all processes that worked on the run; 0: no limit
-  int64_t accumulate = 1;  ///< batches per update
-  double clip_norm = 0;    ///< 0: no clipping
-  bool compile = true;     ///< the step as one planned program
-  bool bf16 = false;       ///< matrix products and convolutions in bfloat16 (autocast)
-  bool f16 = false;        ///< the same in float16, with a gradient scaler
-  optim::GradScalerOptions scaler = {};  ///< of f16
-  bool schedule_per_epoch = false;
-  OnNonFinite on_nonfinite = OnNonFinite::stop;
-  int64_t val_every_epochs = 1;
-  int64_t sanity_batches = 2;  ///< of validation before training: its bugs show at once
-  int64_t limit_train_batches = -1, limit_val_batches = -1;
-  int64_t log_every = 50;                 ///< steps
-  std::vector<std::string> metrics = {};  ///< names for make_metric()
-  bool train_metrics = true;              ///< on the training batches too
-  /// Run folder: config, env.json, metrics.jsonl, event files, checkpoints, STATUS. Empty: none.
-  std::string folder = "";
-  bool resume = true;            ///< go on from the folder's checkpoint when there is one
-  int64_t save_every_steps = 0;  ///< besides at every epoch's end
-  CheckpointOptions checkpoints = {};
-  std::string checkpoint_folder = "";  ///< default: "checkpoints" in the folder
-  std::string monitor = "";  ///< by which the best checkpoint is told; default: the first metric of
-                             ///< validation, else "val/loss", else "train/loss"
-  std::vector<std::pair<std::string, std::string>> files = {};  ///< kept in folder and checkpoints
-  bool progress = true;
-  /// Updates between validations, in place of val_every_epochs; the run's end has one as well.
-  int64_t val_every_steps = 0;
-  AverageOptions average = {};
-  /// Above 0: train, validate and test on so many batches once, and leave nothing behind: does it
-  /// all run?
-  int64_t fast_dev_run = 0;
-  /// Above 0: the first so many batches of training, always the same and in the same order, to
-  /// train and to validate on: can it learn them by heart?
-  int64_t overfit_batches = 0;
-  bool barebones = false;  ///< no logs, no checkpoints, no progress, no training metrics
-  /// A notice that the machine will be taken away: save within its deadline and stop.
-  PreemptOptions preempt = {};
-};
-/// What the switches fast_dev_run, overfit_batches and barebones mean for the other options.
-TD_API TrainerOptions with_switches(TrainerOptions options);
-/// Batches of an epoch of `batches` with the options' limits, and updates of the whole run
-/// (INT64_MAX: without an end).
-TD_API int64_t planned_batches(const TrainerOptions& options, int64_t batches);
-TD_API int64_t planned_updates(const TrainerOptions& options, int64_t batches);
-
 class Trainer;
 
-/// Sees a run from within. All are called on the training thread.
+/// Hooks into a run. All are called on the training thread.
 class TD_API Callback {
  public:
   virtual ~Callback() = default;
@@ -249,7 +176,7 @@ class TD_API Trainer {
   void train_epoch(Running& run, data::AnyPipeline& train, std::optional<data::AnyPipeline>& val);
   bool end_epoch(Running& run, std::optional<data::AnyPipeline>& val, bool whole);
   bool step_validation(Running& run, data::AnyPipeline& val);
-  std::optional<Logs> judge(Running& run, data::AnyPipeline& val);
+  std::optional<Logs> evaluate(Running& run, data::AnyPipeline& val);
   bool asked_to_stop(Running& run);
   void write_logs(Running& run, const Logs& logs);
   void write_part(Running& run);
@@ -285,12 +212,12 @@ class TD_API Trainer {
   int64_t skipped_ = 0, overflows_ = 0;
   std::string stop_;
   std::unique_ptr<optim::WeightAverage> average_;
-  int64_t average_from_ = 0;  ///< updates before the first value is taken
-  bool fitting_ = false;      ///< a validation may be cut off
-  bool cut_ = false;          ///< the last validation was
-  Due due_ = Due::none;       ///< what a validation that was cut off still has to do
-  int64_t judged_step_ = -1;  ///< step and values of the last validation
-  Logs judged_;
+  int64_t average_from_ = 0;     ///< updates before the first value is taken
+  bool fitting_ = false;         ///< a validation may be cut off
+  bool cut_ = false;             ///< the last validation was
+  Due due_ = Due::none;          ///< what a validation that was cut off still has to do
+  int64_t evaluated_step_ = -1;  ///< step and values of the last validation
+  Logs evaluated_;
   double seconds_before_ = 0;  ///< of earlier processes
   std::chrono::steady_clock::time_point fit_start_ = {};
   struct Compiled;

@@ -5,10 +5,10 @@
 
 #include <chrono>
 
-#include "tandem/train/pressure.h"
-#include "tandem/train/progress.h"
-#include "tandem/train/resources.h"
-#include "tandem/train/run_folder.h"
+#include "tandem/runs/pressure.h"
+#include "tandem/runs/progress.h"
+#include "tandem/runs/resources.h"
+#include "tandem/runs/run_folder.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::train {
@@ -56,18 +56,18 @@ struct Trainer::Compiled {
 
 struct Trainer::Running {
   FitResult result;
-  Progress progress;
+  runs::Progress progress;
   Clock::time_point start = Clock::now();
   int64_t first_step = 0;  ///< where this process began
   double samples = 0;
   double last_loss = 0, last_norm = 0;
   double shown_samples = 0;                 ///< at the last line of the system's figures
   double shown_waited = 0, shown_busy = 0;  ///< likewise, of the data's RunStats
-  PressureMeter pressure;
+  runs::PressureMeter pressure;
   Clock::time_point shown = Clock::now();
-  EnergyMeter energy;
-  double cpu_start = process_seconds();
-  std::unique_ptr<RunFolder> folder;
+  runs::EnergyMeter energy;
+  double cpu_start = runs::process_seconds();
+  std::unique_ptr<runs::RunFolder> folder;
   explicit Running(bool show) : progress(!show) {}
 };
 

@@ -47,11 +47,11 @@ void Trainer::save(std::optional<double> score) {
                         {"seconds", seconds_before_ + seconds_since(fit_start_)},
                         {"higher_is_better", higher_is_better()}};
   if (due_ != Due::none) more.emplace_back("due", static_cast<int64_t>(due_));
-  if (judged_step_ >= 0) {
+  if (evaluated_step_ >= 0) {
     io::Json::Object values;
-    for (const auto& [name, value] : judged_) values.emplace_back(name, value);
-    more.emplace_back("judged_step", judged_step_);
-    more.emplace_back("judged", std::move(values));
+    for (const auto& [name, value] : evaluated_) values.emplace_back(name, value);
+    more.emplace_back("evaluated_step", evaluated_step_);
+    more.emplace_back("evaluated", std::move(values));
   }
   Snapshot s = snapshot(parts(), step_, std::move(more));
   for (size_t i = 0; i < callbacks_.size(); ++i)
@@ -74,8 +74,8 @@ void Trainer::resume(Running& run) {
     throw Error(e.kind(),
                 fmt::format("'{}' holds a run of another model or with other parts: {}",
                             checkpoints_->folder(), e.message()),
-                "Go on with the recipe that the folder holds, or take another folder.", e.op(),
-                e.where(), e.layer());
+                "Resume it with the recipe in the folder, or use another folder.", e.op(), e.loc(),
+                e.layer());
   }
   step_ = run.first_step = s->step;
   loss_sum_ = number_of(more.find("loss_sum"));
@@ -83,12 +83,12 @@ void Trainer::resume(Running& run) {
   if (const double before = number_of(more.find("seconds")); before > 0) seconds_before_ = before;
   if (const io::Json* due = more.find("due"); due && due->as_int())
     due_ = static_cast<Due>(std::clamp<int64_t>(*due->as_int(), 0, 3));
-  if (const io::Json* judged = more.find("judged"); judged && judged->as_object()) {
-    judged_.clear();
-    for (const auto& [name, value] : *judged->as_object())
-      judged_.emplace_back(name, number_of(&value));
-    const io::Json* at = more.find("judged_step");
-    judged_step_ = at && at->as_int() ? *at->as_int() : -1;
+  if (const io::Json* evaluated = more.find("evaluated"); evaluated && evaluated->as_object()) {
+    evaluated_.clear();
+    for (const auto& [name, value] : *evaluated->as_object())
+      evaluated_.emplace_back(name, number_of(&value));
+    const io::Json* at = more.find("evaluated_step");
+    evaluated_step_ = at && at->as_int() ? *at->as_int() : -1;
   }
   if (const io::Json* metrics = more.find("metrics"))
     for (auto& m : metrics_) m->load_state(numbers_of(metrics->find(m->name())));

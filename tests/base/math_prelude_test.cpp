@@ -79,7 +79,8 @@ long double digamma(long double x) {
   return r + std::log(x) - 1 / (2 * x) - series;
 }
 
-// The root y of erf(y) = x, by Newton's method from the result under test: its own error vanishes.
+// The root y of erf(y) = x, by Newton's method from the result under test, which eliminates its
+// error.
 long double erfinv(long double x) {
   const long double a = std::fabs(x), c = 0.886226925452758013649L;
   if (!(a < 1)) {
@@ -204,7 +205,7 @@ std::vector<T> special_values() {
   return v;
 }
 
-// At x < 0 both cross zero between any two poles: near it the relative error has no bound.
+// At x < 0 both cross zero between any two poles: near it the relative error is unbounded.
 bool near_zero_of_gamma(const std::string& name, long double x, long double want) {
   if ((name != "lgamma" && name != "digamma") || !(x < 0)) return false;
   const long double part = name == "lgamma" ? lgamma(-x) : digamma(1 - x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of agents by the tool: what they leave, and that one which was stopped or killed goes on to
-// the bits of the undisturbed run.
+// Agent runs through the tool: what they leave behind, and that a run which was stopped or killed
+// resumes with the bits of an undisturbed one.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -44,8 +44,8 @@ class Agents : public ::testing::Test {
   std::string line(const Row& row, const std::string& run, const std::string& more = "") const {
     return "train " + recipe(row) + " --quiet --run " + run + " " + more;
   }
-  // Start it, send `signal` as soon as `when` holds (or it has ended); its exit code is the last
-  // word.
+  // Start it and send `signal` as soon as `when` holds (or it has ended); its exit code comes
+  // last.
   Result stopped(const Row& row, const std::string& run, const char* signal,
                  const std::string& when, const std::string& more = "") const {
     return shell(std::string(std::getenv("TANDEM_TOOL")) + " " + line(row, run, more) +
@@ -53,13 +53,13 @@ class Agents : public ::testing::Test {
                  " || ! kill -0 $pid 2>/dev/null; do :; done; kill -" + signal +
                  " $pid; wait $pid; echo code $?");
   }
-  // There is a checkpoint of so many steps or more.
+  // Whether there is a checkpoint of at least so many steps.
   static std::string checkpoint(const std::string& run, int64_t steps) {
     return "[ -n \"$(ls " + run +
            "/checkpoints 2>/dev/null | awk -F- '!/tmp/ && $2 + 0 >= " + std::to_string(steps) +
            "')\" ]";
   }
-  // metrics.jsonl without the times.
+  // metrics.jsonl without times.
   static std::string metrics(const std::string& run) {
     std::string out, text;
     for (std::ifstream in(run + "/metrics.jsonl"); std::getline(in, text);) {
@@ -89,13 +89,13 @@ TEST_F(Agents, LeaveAReport) {
   EXPECT_GT(part["seconds"], 0);
   EXPECT_TRUE(has(text_of(run + "/report.html"), "\"return\"")) << "its chart";
   EXPECT_EQ(std::distance(fs::directory_iterator(run + "/checkpoints"), {}), 3) << "2 and latest";
-  // One that is done is judged again, and nothing else.
+  // A finished run is only evaluated again.
   const std::string before = metrics(run), model = text_of(run + "/model.safetensors");
   const Result second = tool(line(row, run) + " 2>&1");
   ASSERT_EQ(second.code, 0) << second.text;
   EXPECT_EQ(metrics(run), before);
   EXPECT_EQ(text_of(run + "/model.safetensors"), model);
-  // Another agent, or another environment, in its place.
+  // Another agent, or another environment.
   const Result other = tool("train " + recipe(kRows[0]) + " --quiet --run " + run + " 2>&1");
   EXPECT_EQ(other.code, 1);
   EXPECT_TRUE(has(other.text, "holds a run of another agent") &&
@@ -109,7 +109,7 @@ TEST_F(Agents, KilledAtAnyMoment) {
   for (const Row& row : kRows) {
     const std::string whole = at(std::string(row.name) + "-whole"), run = at(row.name);
     ASSERT_EQ(tool(line(row, whole) + " >/dev/null 2>&1").code, 0);
-    // Before the first save, between saves, and within one where it is seen in time.
+    // Before the first save, between saves, and, if caught in time, during one.
     const std::string kMoments[] = {
         "[ -f " + run + "/STATUS ]", checkpoint(run, 1000),
         "ls " + run + "/checkpoints/step-00003*.tmp-* >/dev/null 2>&1 || " + checkpoint(run, 3900),
@@ -118,7 +118,7 @@ TEST_F(Agents, KilledAtAnyMoment) {
     for (const std::string& when : kMoments)
       killed += has(stopped(row, run, "9", when).text, "code 137");
     EXPECT_GE(killed, 2) << row.name;
-    // The newest one is damaged: the one before it counts.
+    // The newest one is damaged: the previous one is used.
     std::string path = text_of(run + "/checkpoints/latest");
     path = run + "/checkpoints/" + path.substr(0, path.find('\n'));
     fs::resize_file(path + "/optimizer.safetensors", 1000);
@@ -139,14 +139,14 @@ TEST_F(Agents, StopsSaveAndGoOn) {
                 {"INT", "interrupted", ""},
                 {"USR1", "preempted", "agent.preempt_signal=USR1"}};
   for (const auto& stop : kStops) {
-    // At work, and not only where the stop before left it.
+    // While it runs, not just where the previous stop left it.
     const Result r = stopped(
         row, run, stop.signal,
         "{ grep -q running " + run + "/STATUS 2>/dev/null && " + checkpoint(run, 1000) + "; }",
         stop.more);
     EXPECT_TRUE(has(r.text, "code 130")) << r.text;
     EXPECT_TRUE(
-        has(r.text, "saved; `tandem train " + recipe(row) + " --resume " + run + "` goes on"))
+        has(r.text, "saved; `tandem train " + recipe(row) + " --resume " + run + "` resumes it"))
         << r.text;
     EXPECT_EQ(text_of(run + "/STATUS"), std::string(stop.status) + "\n");
   }

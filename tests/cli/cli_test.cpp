@@ -82,7 +82,7 @@ TEST_F(Tool, DoctorAndOps) {
 
 std::string golden(const std::string& name) {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
-  return std::string(root ? root : ".") + "/tests/interop/golden/" + name;
+  return std::string(root ? root : ".") + "/tests/weights/golden/" + name;
 }
 
 TEST_F(Tool, InspectsFilesAndModels) {
@@ -127,13 +127,13 @@ TEST_F(Tool, ConvertsModelsToOnnx) {
   Result r = tool("convert lenet " + dir + "lenet.onnx --opset 20 2>/dev/null");
   ASSERT_EQ(r.code, 0) << r.text;
   EXPECT_TRUE(has(r.text, "read back: largest error")) << r.text;
-  // The weights alone, and the model beside the net with these weights.
+  // The weights alone, and the model together with these weights.
   EXPECT_EQ(tool("verify lenet " + dir + "lenet.onnx --weights " + dir +
                  "lenet.safetensors --rtol 1e-5 --atol 1e-6 >/dev/null")
                 .code,
             0);
   EXPECT_EQ(tool("verify lenet " + dir + "lenet.onnx >/dev/null 2>&1").code, 3) << "other weights";
-  // A model read and written again; a folder whose own weights serve.
+  // A model read and written again; a folder whose own weights suffice.
   EXPECT_EQ(tool("convert " + dir + "lenet.onnx " + dir + "again.onnx >/dev/null").code, 0);
   EXPECT_EQ(tool("verify " + dir + "lenet.onnx " + dir + "again.onnx >/dev/null").code, 0);
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
@@ -233,7 +233,7 @@ TEST_F(Tool, PlanSaysWhatAModelNeeds) {
   r = tool(run + " --check-claim 1s");
   EXPECT_EQ(r.code, 3);
   EXPECT_TRUE(has(r.text, "impossible"));
-  // Recipes, and the nearest word for what is not known.
+  // Recipes, and the nearest word for an unknown one.
   EXPECT_EQ(tool("plan recipes/digits-mlp.yaml --gpu t4 2>&1").code, 0);
   EXPECT_TRUE(has(tool("plan resnet18 --gpu 4900 2>&1").text, "'RTX 4090'"));
   EXPECT_TRUE(has(tool("plan resnet81 2>&1").text, "Did you mean 'resnet"));

@@ -18,14 +18,13 @@ TEST(CliData, AFolderIsValidated) {
                                                   << "ab";
   Result r = tool("data validate " + f.path().string());
   EXPECT_EQ(r.code, 0) << r.text;
-  EXPECT_TRUE(has(r.text, "pictures: 1 readable, 0 damaged")) << r.text;
+  EXPECT_TRUE(has(r.text, "images: 1 readable, 0 damaged")) << r.text;
   std::ofstream(f / "cut.jpg", std::ios::binary) << "\xff\xd8\xff";
   std::ofstream(f / "other.txt") << "x";
   r = tool("data validate " + f.path().string());
   EXPECT_EQ(r.code, 3);
   EXPECT_TRUE(has(r.text, "cut.jpg: is damaged: ")) << r.text;
-  EXPECT_TRUE(has(r.text, "pictures: 1 readable, 1 damaged\n1 other files were not read"))
-      << r.text;
+  EXPECT_TRUE(has(r.text, "images: 1 readable, 1 damaged\n1 other files were not read")) << r.text;
   r = tool("data validate --json " + f.path().string());
   EXPECT_EQ(r.code, 3);
   EXPECT_EQ(nlohmann::json::parse(r.text)["damaged"][0]["path"], "cut.jpg") << r.text;

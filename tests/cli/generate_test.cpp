@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem generate` of runs: text by letters and by lines, pictures of a DDPM and a VAE, what each
-// model refuses, and that a seed says all.
+// `tandem generate` of runs: text by characters and by lines, images of a DDPM and a VAE, what each
+// model rejects, and that the seed determines the result.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "tandem/io/image.h"
 #include "tandem/io/npy.h"
-#include "tandem/models/generate.h"
+#include "tandem/models/text/generate.h"
 #include "tandem/tandem.h"
 #include "tests/cli/tool_helper.h"
 #include "tests/io/io_helper.h"
@@ -25,7 +25,7 @@ struct Init {
   Init() { init(); }
 } const g_init;
 
-// Short runs, made once.
+// Short runs, shared by the tests.
 class Generate : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -101,7 +101,7 @@ TEST_F(Generate, NamesEndWithTheirLine) {
     names.insert(text);
   }
   EXPECT_GT(names.size(), 1u);
-  // The likeliest letter each time, line by line.
+  // The likeliest character each time, line by line.
   const Result two = generate("names", "--prompt an --prompt be --top-k 1 2>/dev/null");
   EXPECT_EQ(two.text, "anna\nberta\n");
 }
@@ -124,7 +124,7 @@ TEST_F(Generate, TheSeedSaysAll) {
   }
 }
 
-TEST_F(Generate, PicturesInFiles) {
+TEST_F(Generate, ImagesInFiles) {
   struct Row {
     const char *run, *options, *file;
     Shape shape;  // of the PNG or of "samples"
@@ -167,7 +167,7 @@ TEST_F(Generate, SaysWhatIsPossible) {
       {"prose", "--n 3", "the model 'gpt' does not take --n. It takes --prompt"},
       {"prose", "--prompt T --output a.png --label 1", "does not take --label, --output"},
       {"prose", "--top-k many", "--top-k: wants a whole number, got 'many'"},
-      {"prose", "--temperature 0", "temperature is to be above 0"},
+      {"prose", "--temperature 0", "temperature must be above 0"},
       {"prose", "--num-return-sequences 0", "--num-return-sequences: wants 1 or more"},
       {"vae", "--label 3 --output a.png",
        "the model 'vae' does not take --label. It takes --n, --seed, --output, --columns"},
@@ -178,7 +178,7 @@ TEST_F(Generate, SaysWhatIsPossible) {
       {"ddpm", "--label 3 --output a.png", "--label: wants classes from 0 to 2, got 3"},
       {"ddpm", "--steps 9 --output a.png", "--steps: wants 1 to the model's 8 steps, got 9"},
       {"mlp", "--n 3", "`tandem predict"},
-      {"ids", "--prompt T", "data of type 'tokens' keeps no letters"},
+      {"ids", "--prompt T", "data of type 'tokens' keeps no characters"},
       {".", "--prompt T", "is neither the folder of a run"},
       {"prose", "--weights bets", "are 'last' or 'best', got 'bets'"},
   };
@@ -217,7 +217,7 @@ TEST_F(Generate, AHuggingFaceFolderTakesTheSameOptions) {
       {"", "--prompt: is missing"},
       {"--prompt w1 --n 3", "a Hugging Face folder does not take --n. It takes --max-new-tokens"},
       {"--prompt w1 --num-return-sequences 2", "wants --sample: without it they would be the same"},
-      {"--prompt w1 --weights best", "--weights is of runs"},
+      {"--prompt w1 --weights best", "--weights is for runs"},
   };
   for (const auto& [options, want] : kWrong) {
     const Result wrong = generate("hf", options + std::string(" 2>&1"));
@@ -242,7 +242,7 @@ TEST_F(Generate, ARunFromBeforeLettersWereKept) {
   EXPECT_EQ(generate("prose", "--prompt T >/dev/null 2>&1").code, 0);
 }
 
-// A net that says what it saw: the next token is the sum of those in sight.
+// A net that reports what it saw: the next token is the sum of the visible ones.
 TEST(GenerateWithoutACache, SeesTheLastTokens) {
   const auto net = [](const Tensor& ids) {
     const Tensor sums = remainder(cumsum(ids, 1), 7);
@@ -252,11 +252,11 @@ TEST(GenerateWithoutACache, SeesTheLastTokens) {
   EXPECT_EQ(rows[0], (std::vector<int64_t>{1, 2, 4}));
   EXPECT_EQ(rows[1], (std::vector<int64_t>{3, 6, 4}));
   EXPECT_EQ(rows[2], (std::vector<int64_t>{2, 2, 1}));
-  // A row alone is the same, and ends with its end.
+  // A row alone gives the same, and ends with its end token.
   EXPECT_EQ(models::generate(net, 3, {{1, 2}}, {.max_new_tokens = 3, .eos_token_id = {6}})[0],
             (std::vector<int64_t>{3, 6}));
   EXPECT_EQ(error_of([&] { models::generate(net, 3, {{}}, {}); }),
-            "Value: generate wants prompts of one token or more.");
+            "Value: generate wants prompts of at least one token.");
 }
 
 }  // namespace

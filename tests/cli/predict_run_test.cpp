@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem predict` of a run shows its model a picture as the run's test set has it: a picture of
-// each kind of data goes both ways, `tandem eval --output` and `tandem predict`, and the outputs
-// are the same to the bit. Masks, drawings and boxes as files and lines.
+// `tandem predict` of a run prepares an image like the run's test set: an image of each kind of
+// data goes through `tandem eval --output` and `tandem predict`, and the outputs are the same to
+// the bit. Masks, drawings and boxes as files and lines.
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "tandem/data/datasets.h"
-#include "tandem/data/image_ops.h"
+#include "tandem/data/sets/datasets.h"
+#include "tandem/data/transforms/image_ops.h"
 #include "tandem/io/image.h"
 #include "tandem/io/npy.h"
 #include "tandem/io/tfrecord.h"
-#include "tandem/models/detector.h"
+#include "tandem/models/vision/detector.h"
 #include "tandem/tandem.h"
 #include "tests/cli/tool_helper.h"
 #include "tests/data/shards_helper.h"
@@ -51,8 +51,8 @@ class PredictRun : public ::testing::Test {
     ASSERT_EQ(r.code, 0) << r.text << text_of(folder_ / "recipe.yaml");
   }
   // The output for sample `index` of the test set, of batches of one, by `tandem eval`.
-  static Tensor judged(const std::string& run, int64_t index, const std::string& more) {
-    const std::string file = folder_ / "judged.npz";
+  static Tensor evaluated(const std::string& run, int64_t index, const std::string& more) {
+    const std::string file = folder_ / "evaluated.npz";
     const Result r =
         tool("eval " + (folder_ / run.c_str()) + " " + more + " --output " + file + " 2>&1");
     EXPECT_EQ(r.code, 0) << r.text;
@@ -61,17 +61,17 @@ class PredictRun : public ::testing::Test {
     if (const Tensor* rows = all.find("output")) return rows->narrow(0, index, 1).clone();
     return all.at("output." + std::to_string(index));
   }
-  static Tensor predicted(const std::string& run, const std::string& picture) {
+  static Tensor predicted(const std::string& run, const std::string& image) {
     const std::string file = folder_ / "predicted.npz";
-    const Result r = tool("predict " + (folder_ / run.c_str()) + " --input " + picture +
+    const Result r = tool("predict " + (folder_ / run.c_str()) + " --input " + image +
                           " --output " + file + " 2>&1");
     EXPECT_EQ(r.code, 0) << r.text;
     return r.code == 0 ? io::load_npz(file).at("output") : Tensor();
   }
-  // Both ways.
-  static void same(const std::string& run, int64_t index, const std::string& picture,
+  // Compares both ways.
+  static void same(const std::string& run, int64_t index, const std::string& image,
                    const std::string& more = "data.eval_batch=1") {
-    const Tensor want = judged(run, index, more), got = predicted(run, picture);
+    const Tensor want = evaluated(run, index, more), got = predicted(run, image);
     ASSERT_TRUE(want.defined() && got.defined()) << run;
     ASSERT_EQ(want.shape().to_string(), got.shape().to_string()) << run;
     EXPECT_EQ(want.to_vector<float>(), got.to_vector<float>()) << run;
@@ -85,24 +85,24 @@ const char* const kMlp = "{type: mlp, hidden: [8]}";
 const char* const kGray = "{type: Normalize, mean: [0.3], std: [0.4]}";
 const char* const kRgb = "{type: Normalize, mean: [0.1, 0.2, 0.3], std: [0.4, 0.3, 0.2]}";
 
-TEST_F(PredictRun, PicturesInArrays) {
-  // Of another size than the model's: the chain comes after the data's own.
+TEST_F(PredictRun, ImagesInArrays) {
+  // Of another size than the model's: the chain follows the data's own preparation.
   const std::string chain = "[{type: Resize, size: 12}, " + std::string(kGray) + "]";
   train("digits", "{type: digits, transforms: " + chain + ", test_transforms: " + chain + "}", kMlp,
         kLoss);
   const data::Digits test({.train = false});
   write_file(at("digit.png"), png(round(test.get(5).x * 255.0).to(DType::u8)));
   same("digits", 5, at("digit.png"));
-  // A larger picture is brought to the data's size first.
+  // A larger image is first resized to the data's size.
   const Tensor large = noise({1, 30, 20});
   write_file(at("large.png"), png(large));
   write_file(at("small.png"), png(data::resize_image(large, 8, 8)));
   EXPECT_EQ(predicted("digits", at("large.png")).to_vector<float>(),
             predicted("digits", at("small.png")).to_vector<float>());
-  // A run from before the shape was kept: that behind the transforms.
+  // A run from before the shape was recorded: the one after the transforms is used.
   train("before", "{type: digits, test_transforms: [" + std::string(kGray) + "]}", kMlp, kLoss);
   std::string kept = text_of(at("before/data.json"));
-  kept.erase(kept.rfind(",\n \"picture\""));
+  kept.erase(kept.rfind(",\n \"image\""));
   write_file(at("before/data.json"), kept + "\n}\n");
   same("before", 5, at("digit.png"));
 
@@ -124,7 +124,7 @@ TEST_F(PredictRun, PicturesInArrays) {
   }
 }
 
-TEST_F(PredictRun, PicturesInFolders) {
+TEST_F(PredictRun, ImagesInFolders) {
   for (const char* set : {"train", "test"})
     for (int64_t i = 0; i < 8; ++i) {
       const std::string sub = at(set) + (i % 2 ? "/cat" : "/dog");
@@ -145,7 +145,7 @@ TEST_F(PredictRun, PicturesInFolders) {
   same("transformed", 2, of_one);
 }
 
-TEST_F(PredictRun, PicturesInRecords) {
+TEST_F(PredictRun, ImagesInRecords) {
   std::string shard, records;
   for (int64_t i = 0; i < 12; ++i) {
     const std::string bytes = png(noise({3, 9 + i, 14}));
@@ -169,7 +169,7 @@ TEST_F(PredictRun, PicturesInRecords) {
   }
 }
 
-TEST_F(PredictRun, PicturesWithMasks) {
+TEST_F(PredictRun, ImagesWithMasks) {
   for (const char* sub : {"m/image", "m/label"}) fs::create_directories(at(sub));
   for (int64_t i = 0; i < 5; ++i) {
     const int64_t h = 20 + 3 * i, w = 33 - 2 * i;  // other sizes than the crop's, and each its own
@@ -180,17 +180,17 @@ TEST_F(PredictRun, PicturesWithMasks) {
   const std::string data =
       "{type: image_mask, root: " + at("m") + ", crop: 16, crops: 2, batch: 2, test_samples: 2";
   const char* const unet = "{type: unet, base: 2}";
-  train("unet", data + ", normalize: picture, test_transforms: [{type: RandomAutocontrast, p: 1}]}",
+  train("unet", data + ", normalize: image, test_transforms: [{type: RandomAutocontrast, p: 1}]}",
         unet, kLoss);
   for (int64_t i = 0; i < 2; ++i)
     same("unet", i, at("m/image/") + text_of_index(3 + i) + ".png", "");
-  // What was prepared by halves would be seen.
+  // A partly prepared image would be noticed.
   train("plain", data + "}", unet, kLoss);
   const std::string last = at("m/image/004.png");
   same("plain", 1, last, "");
   EXPECT_NE(predicted("plain", last).to_vector<float>(),
             predicted("unet", last).to_vector<float>());
-  // The mask as a picture of the same size.
+  // The mask as an image of the same size.
   const Tensor y = predicted("unet", last);
   const std::string mask = at("mask.png");
   const Result r =
@@ -201,7 +201,7 @@ TEST_F(PredictRun, PicturesWithMasks) {
             (argmax(y, 1) * 255).to_vector<int64_t>());
 }
 
-TEST_F(PredictRun, PicturesWithBoxes) {
+TEST_F(PredictRun, ImagesWithBoxes) {
   for (const char* sub : {"voc/JPEGImages", "voc/Annotations", "voc/ImageSets/Main"})
     fs::create_directories(at(sub));
   std::string ids;
@@ -218,17 +218,17 @@ TEST_F(PredictRun, PicturesWithBoxes) {
     write_file(at("voc/ImageSets/Main/") + set + ".txt", ids);
   const std::string data = "{type: voc, root: " + at("voc") +
                            ", size: [32, 64], batch: 2, val: '', classes: [white, red]";
-  const std::string picture = at("voc/JPEGImages/002.jpg");
+  const std::string image = at("voc/JPEGImages/002.jpg");
   const auto lines = [&](const char* run, const std::string& more) {
-    const Result r = tool("predict " + at(run) + " --input " + picture + " " + more + " 2>&1");
+    const Result r = tool("predict " + at(run) + " --input " + image + " " + more + " 2>&1");
     EXPECT_EQ(r.code, 0) << r.text;
     return r.text;
   };
   train("voc", data + ", test_transforms: [" + kRgb + "]}", "{type: detector, width: 8}", "");
-  same("voc", 2, picture);
+  same("voc", 2, image);
   // Names, scores, and corners in the file's pixels.
   const models::Detections d = models::Detector({.classes = 2, .width = 8})
-                                   .decode(predicted("voc", picture).squeeze(0), {.score = 0.001});
+                                   .decode(predicted("voc", image).squeeze(0), {.score = 0.001});
   ASSERT_GT(d.scores.size(0), 0);
   const auto b = d.boxes.to_vector<float>();
   const std::string first = fmt::format(
@@ -240,16 +240,15 @@ TEST_F(PredictRun, PicturesWithBoxes) {
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), d.scores.size(0)) << all;
   EXPECT_EQ(lines("voc", "--score 0.001 --top 1"), first);
   EXPECT_EQ(lines("voc", "--score 0.9999"), "no box has a score of 0.9999 or more\n");
-  // Through a chain that moves pixels, too; a part that is cut off stays in its place.
+  // Through a chain that moves pixels, too; a cropped part keeps its place.
   train("moved",
         data +
             ", test_transforms: [{type: Resize, size: [64, 64]}, {type: Pad, padding: "
             "[32, 0]}]}",
         "{type: detector, width: 8}", "");
-  same("moved", 2, picture);
-  const models::Detections m =
-      models::Detector({.classes = 2, .width = 8})
-          .decode(predicted("moved", picture).squeeze(0), {.score = 0.001});
+  same("moved", 2, image);
+  const models::Detections m = models::Detector({.classes = 2, .width = 8})
+                                   .decode(predicted("moved", image).squeeze(0), {.score = 0.001});
   ASSERT_GT(m.scores.size(0), 0);
   const float x1 = m.boxes.to_vector<float>()[0];
   EXPECT_TRUE(
@@ -274,8 +273,8 @@ TEST_F(PredictRun, DrawingsAndMistakes) {
   train("digit", "{type: digits}", kMlp, kLoss);
   const std::array<std::string, 3> kRows[] = {
       {"rows", "", "Give an .npy file"},
-      {"digit", "--output " + at("x.png"), "the result [1, 10] is no picture"},
-      {"vae", "", "Write it with --output y.npz or picture.png"},
+      {"digit", "--output " + at("x.png"), "the result [1, 10] is no image"},
+      {"vae", "", "Write it with --output y.npz or image.png"},
   };
   for (const auto& [run, more, want] : kRows) {
     const Result r =

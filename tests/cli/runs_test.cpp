@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tool does with runs and tables: eval, report, runs, predict and convert of a run's
-// folder, recipes resolved and begun, searches, and a look at data.
+// folder, resolved recipes, searches, and a look at data.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ using tandem::cli_test::Result;
 using tandem::cli_test::text_of;
 using tandem::cli_test::tool;
 
-// A folder with two short runs, made once.
+// A folder with two short runs, shared by the tests.
 class Runs : public ::testing::Test {
  protected:
   static fs::path& folder() {
@@ -47,13 +47,13 @@ class Runs : public ::testing::Test {
 TEST_F(Runs, LeaveAllThatIsNeeded) {
   for (const char* file :
        {"recipe.yaml", "config.yaml", "env.json", "data.json", "metrics.jsonl", "parts.jsonl",
-        "layers.jsonl", "judgement.json", "report.html", "model.safetensors", "STATUS"})
+        "layers.jsonl", "evaluation.json", "report.html", "model.safetensors", "STATUS"})
     EXPECT_TRUE(fs::exists(folder() / "a" / file)) << file;
   const std::string config = text_of(folder() / "a/config.yaml");
   for (const char* part : {"lr: 3e-3", "betas:", "eps: 1e-08", "dropout: 0.2", "keep: 3",
                            "on_nonfinite: stop", "at_least: 0.96"})
     EXPECT_TRUE(has(config, part)) << part << " in\n" << config;
-  const auto j = nlohmann::json::parse(text_of(folder() / "a/judgement.json"));
+  const auto j = nlohmann::json::parse(text_of(folder() / "a/evaluation.json"));
   EXPECT_EQ(j["split"], "test");
   EXPECT_EQ(j["samples"], 360);
   EXPECT_EQ(j["worst"].size(), 16u);
@@ -88,8 +88,8 @@ TEST_F(Runs, AreListedAndCompared) {
   EXPECT_EQ(tool("runs list /no/such/folder 2>/dev/null").code, 1);
 }
 
-TEST_F(Runs, AreJudgedAgain) {
-  const auto before = nlohmann::json::parse(text_of(folder() / "b/judgement.json"));
+TEST_F(Runs, AreEvaluatedAgain) {
+  const auto before = nlohmann::json::parse(text_of(folder() / "b/evaluation.json"));
   Result r = tool("eval " + run("b") + " --json");
   ASSERT_EQ(r.code, 0) << r.text;
   const auto j = nlohmann::json::parse(r.text);
@@ -136,7 +136,7 @@ TEST_F(Runs, PredictAndConvert) {
   r = tool("export recipes " + onnx + " 2>&1");
   EXPECT_EQ(r.code, 1);
   EXPECT_TRUE(has(r.text, "'recipes' is no folder of a run")) << r.text;
-  // Without its last weights the best checkpoint's are taken.
+  // Without its last weights the best checkpoint's are used.
   fs::rename(folder() / "a/model.safetensors", folder() / "a/away");
   EXPECT_EQ(tool("convert " + run("a") + " " + w + " >/dev/null").code, 0);
   fs::rename(folder() / "a/away", folder() / "a/model.safetensors");
@@ -148,7 +148,7 @@ TEST_F(Runs, RecipesAreResolvedAndBegun) {
   for (const char* part :
        {"lr: 1e-2", "weight_decay: 0", "fold: 0", "warmup_steps: 0", "label_smoothing"})
     EXPECT_TRUE(has(r.text, part)) << part << " in\n" << r.text;
-  // What was resolved is a recipe that resolves to itself.
+  // The resolved recipe resolves to itself.
   const std::string file = run("resolved.yaml");
   EXPECT_EQ(tool("render-config recipes/digits-mlp.yaml --out " + file).code, 0);
   EXPECT_EQ(tool("render-config " + file).text, text_of(file));
@@ -165,7 +165,7 @@ TEST_F(Runs, RecipesAreResolvedAndBegun) {
   EXPECT_TRUE(has(r.text, "did you mean 'mlp'?")) << r.text;
   r = tool("init-config --data image_folder --model lenet data.root=/no/such/folder");
   EXPECT_EQ(r.code, 0);
-  EXPECT_TRUE(has(r.text, "for want of data") && has(r.text, "image_folder")) << r.text;
+  EXPECT_TRUE(has(r.text, "because the data is missing") && has(r.text, "image_folder")) << r.text;
 }
 
 TEST_F(Runs, ASearchAndItsJournal) {
@@ -179,7 +179,7 @@ TEST_F(Runs, ASearchAndItsJournal) {
   const auto more = nlohmann::json::parse(r.text);
   EXPECT_EQ(more["trials"], 8);
   EXPECT_GT(more["best"]["result"].get<double>(), 0.7);
-  // The same as one that was never cut.
+  // Equals one that was never interrupted.
   const auto whole = nlohmann::json::parse(
       tool(
           "tune recipes/tune-digits.yaml --json trainer.epochs=3 tune.startup=3 --trials 8 --run " +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of the tool: run it, look at files.
+// For the tests of the tool: run it, inspect files.
 #pragma once
 
 #include <sys/wait.h>
@@ -12,6 +12,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/errors.h"
+
 namespace tandem::cli_test {
 
 struct Result {
@@ -19,7 +21,7 @@ struct Result {
   std::string text;
 };
 
-/// What a line of the shell prints on stdout, and its exit code.
+/// The stdout of a shell command line, and its exit code.
 inline Result shell(const std::string& line) {
   FILE* pipe = popen(line.c_str(), "r");
   std::array<char, 4096> buffer;
@@ -31,9 +33,7 @@ inline Result shell(const std::string& line) {
 inline Result tool(const std::string& arguments) {
   return shell(std::string(std::getenv("TANDEM_TOOL")) + " " + arguments);
 }
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using tandem::has;
 inline std::string text_of(const std::filesystem::path& p) {
   std::stringstream s;
   s << std::ifstream(p).rdbuf();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tool's verbs of training: which run goes on, notices of preemption, searches of rate and
-// batch size, exports at a run's end, best and last weights.
+// The tool's training verbs: which run is resumed, preemption notices, searches of rate and batch
+// size, exports at the end of a run, best and last weights.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@ class Training : public ::testing::Test {
   void TearDown() override {
     if (!folder_.empty()) fs::remove_all(folder_);
   }
-  // In a folder of its own, as --resume auto looks in runs/.
+  // In its own folder, as --resume auto looks in runs/.
   Result train(const std::string& more) const {
     return shell("cd " + folder_.string() + " && " + std::getenv("TANDEM_TOOL") + " train " +
                  recipe_ + " trainer.epochs=2 trainer.report=false --json " + more + " 2>&1");
@@ -56,8 +56,8 @@ TEST_F(Training, WhichRunGoesOn) {
   EXPECT_EQ(run_of(train("--run " + run)), run);
   EXPECT_EQ(run_of(train("--resume none --run runs/new")), "runs/new");
   const std::pair<std::string, std::string> kWrong[] = {
-      {"--resume none --run " + run, "holds a run already, and --resume none does not go on"},
-      {"--resume nowhere", "there is no run in 'nowhere' to go on with"},
+      {"--resume none --run " + run, "holds a run already, and --resume none does not resume"},
+      {"--resume nowhere", "there is no run in 'nowhere' to resume"},
       {"--resume " + run + " --run runs/b", "name two folders"},
       {"export=[onx]", "there is no export 'onx'. There are npz, onnx, pth, safetensors"},
   };
@@ -77,7 +77,7 @@ TEST_F(Training, ANoticeSavesAndStops) {
       "/metrics.jsonl ]; do :; done; kill -USR1 $pid; wait $pid; "
       "echo code $?");
   EXPECT_TRUE(has(r.text, "preempted") && has(r.text, "code 130")) << r.text;
-  EXPECT_TRUE(has(r.text, "--resume " + run + "` goes on")) << r.text;
+  EXPECT_TRUE(has(r.text, "--resume " + run + "` resumes it")) << r.text;
   EXPECT_EQ(text_of(run + "/STATUS"), "preempted\n");
 }
 

@@ -92,7 +92,7 @@ struct Buffer8 {
         x = static_cast<T>(v);
     });
   }
-  /// Random values; `special` mixes NaN, infinities, zeros and ends of ranges in.
+  /// Random values; `special` adds NaN, infinities, zeros and range limits.
   void fill(uint64_t seed, bool special = false) {
     std::mt19937_64 gen(seed);
     const bool real = is_floating(array.dtype);

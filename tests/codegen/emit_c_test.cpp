@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emitted C against the interpreter, bit by bit, by every compiler that is here: all ops in all
+// Emitted C against the interpreter, bit for bit, with every available compiler: all ops in all
 // forms, all rows that have an expression, random programs (seed printed), 16-bit conversions.
 #include "tandem/codegen/emit_c.h"
 
@@ -41,17 +41,9 @@ TEST(EmitC, EveryOpEqualsTheInterpreter) {
           p.in.push_back(i.type == Reg::b8 ? DType::b8 : t);
           access.push_back(form >> k & 1 ? Access::value : Access::dense);
         }
-        ScalarInstr i;
-        i.op = o;
-        i.type = r;
-        const bool test = (o >= ScalarOp::eq && o <= ScalarOp::ge) ||
-                          (o >= ScalarOp::isnan && o <= ScalarOp::isfinite);
-        i.result = test ? Reg::b8 : r;
-        i.a = 0;
-        i.b = static_cast<int16_t>(arity > 1 ? 1 : -1);
-        i.c = static_cast<int16_t>(arity > 2 ? 2 : -1);
+        const ScalarInstr i = instruction(o, r);
         p.code.push_back(i);
-        p.out.push_back({static_cast<int16_t>(arity), test ? DType::b8 : t});
+        p.out.push_back({static_cast<int16_t>(arity), i.result == Reg::b8 ? DType::b8 : t});
         cases.emplace_back(std::string(to_string(o)) + " " + to_string(t), p, access);
       }
     }
@@ -84,7 +76,7 @@ DType result_of(const OpDef& op, DType t) {
 constexpr DType kRowTypes[] = {DType::f32, DType::f64, DType::bf16,
                                DType::i64, DType::u8,  DType::b8};
 
-// All pointwise rows, for all dtypes that they take.
+// All pointwise rows, for all dtypes that they support.
 TEST(EmitC, PointwiseRowsEqualTheInterpreter) {
   init();
   std::vector<PlanCase> cases;
@@ -112,7 +104,7 @@ TEST(EmitC, PointwiseRowsEqualTheInterpreter) {
   expect_same_bits(cases, 150, 3);
 }
 
-// Steps, joins and ends of all reduce and scan rows.
+// Steps, combines and finishes of all reduce and scan rows.
 TEST(EmitC, ReduceRowsEqualTheInterpreter) {
   init();
   std::vector<PlanCase> cases;

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "codegen_helper.h"
+#include "tandem/backend/cpu/jit/jit_internal.h"
 #include "tandem/codegen/emit_c.h"
-#include "tandem/cpu/jit_internal.h"
-#include "tandem/graph/scalar_eval.h"
+#include "tandem/graph/expression/scalar_eval.h"
 
 namespace tandem {
 
@@ -32,7 +32,7 @@ inline constexpr bool kSanitized = false;
 inline constexpr bool kSanitized = false;
 #endif
 
-/// A directory of this test alone, removed at the end.
+/// A directory for this test only, removed at the end.
 struct TemporaryDirectory {
   std::string path;
   TemporaryDirectory() {
@@ -45,7 +45,7 @@ struct TemporaryDirectory {
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 };
 
-/// gcc and clang, those of them that are here.
+/// Whichever of gcc and clang are available.
 inline std::vector<std::string> compilers() {
   std::vector<std::string> found;
   for (const char* name : {"gcc", "clang", "clang-14"}) {
@@ -71,7 +71,7 @@ struct PlanCase {
         plan(codegen::make_tile_plan(p, access.data(), options, codegen::tiles())) {}
 };
 
-/// Values that break things: signed zeros, subnormals, infinities, NaN, ends of integer ranges.
+/// Difficult values: signed zeros, subnormals, infinities, NaN, integer limits.
 inline void fill_hard(char* to, DType t, int64_t n, std::mt19937_64& gen) {
   for (int64_t i = 0; i < n; ++i) {
     visit_dtype(t, [&](auto tag) {
@@ -102,7 +102,7 @@ inline void fill_hard(char* to, DType t, int64_t n, std::mt19937_64& gen) {
   }
 }
 
-/// Both executors on n elements; what is not equal.
+/// Both executors on n elements; reports differences.
 inline ::testing::AssertionResult both_equal(const PlanCase& c, codegen::TileCode code, int64_t n,
                                              uint64_t seed) {
   const codegen::TilePlan& p = c.plan;
@@ -169,8 +169,8 @@ inline ::testing::AssertionResult both_equal(const PlanCase& c, codegen::TileCod
   return ::testing::AssertionSuccess();
 }
 
-/// Compile all cases, `per_unit` to a translation unit, by each compiler (as many at a time as
-/// there are processors), and run both executors on lengths 1..70 and some above 1,000.
+/// Compile all cases, `per_unit` per translation unit, with each compiler (in parallel, one per
+/// processor), and run both executors on lengths 1..70 and some above 1,000.
 inline void expect_same_bits(const std::vector<PlanCase>& cases, size_t per_unit, uint64_t seed) {
   const std::vector<std::string> paths = compilers();
   ASSERT_FALSE(paths.empty()) << "no C compiler is here to test";
@@ -179,7 +179,7 @@ inline void expect_same_bits(const std::vector<PlanCase>& cases, size_t per_unit
   std::mutex lock;
   const auto check = [&](const std::string& path, size_t first, size_t n) -> std::string {
     const TemporaryDirectory directory;
-    // gcc's second, half as wide loop for the tail takes a third of its time.
+    // gcc's second, half-width loop for the remainder takes a third of its time.
     std::vector<std::string> flags;
     if (path.find("gcc") != path.npos) flags = {"--param", "vect-epilogues-nomask=0"};
     detail::CCompiler compiler({path, directory.path + "/cache", int64_t{1} << 30, 600, flags});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled loops at run time: requests, the check on real data, swapping in; and what may go wrong
-// on disk and with compilers. Fake compilers are scripts of the test.
+// Compiled loops at run time: requests, the check on real data, swapping in; and possible failures
+// of the disk and of compilers. Fake compilers are scripts of the test.
 #include "tandem/codegen/jit.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "tandem/codegen/pointwise.h"
 #include "tandem/codegen/row_program.h"
 #include "tandem/codegen/row_programs.h"
-#include "tandem/graph/scalar_expr.h"
+#include "tandem/graph/expression/scalar_expr.h"
 
 namespace tandem {
 namespace {
@@ -90,7 +90,7 @@ TEST_F(Compiled, IsFoundOnDiskByTheNextProcess) {
   EXPECT_EQ(kept_in(cache).size(), 2u);
   EXPECT_EQ(leftovers(cache), 0u);
   EXPECT_EQ(fs::status(cache).permissions() & fs::perms::all, fs::perms::owner_all);
-  // Another order and company: each loop has its own key.
+  // Another order and neighbours: each loop has its own key.
   std::swap(second[0], second[1]);
   second.push_back(source_number(3));
   EXPECT_EQ(compiler(real)->compile(second), "");
@@ -239,7 +239,7 @@ TEST_F(Compiled, WhatDeadProcessesLeftIsRemoved) {
   EXPECT_TRUE(fs::exists(cache + "/work-new"));
 }
 
-// ---- compilers that do not work: no code, a reason, and soon no more calls
+// ---- broken compilers: no code, a reason, and soon no more calls
 struct Broken {
   const char *name, *body, *reason;
 };
@@ -321,7 +321,7 @@ TEST(Sha256, EqualsTheStandardsExamples) {
 
 // ---- the table: requests, checks, swaps
 
-// Answers with functions of the test.
+// Returns functions of the test.
 class FakeCompiler : public codegen::JitCompiler {
  public:
   codegen::TileCode answer = nullptr;
@@ -421,7 +421,7 @@ TEST_F(Swapping, OtherBitsAreDroppedAndNeverSeen) {
   g.add_output(sqrt(abs(g.input(0))) - g.input(1));
   const DType in[] = {DType::f32, DType::f32};
   static const ScalarProgram p = lower(g, in, DType::f32, std::span(in, 1));
-  // In place too: the check may not read what was overwritten.
+  // In place too: the check must not read what was overwritten.
   const std::vector<float> want = run(p, 2, true);
   const JitStats start = jit_stats();
   const codegen::JitScope scope;
@@ -485,7 +485,7 @@ TEST_F(Swapping, RowProgramsKeepTheirBits) {
 
 // ---- whole rows: every variant of softmax and the norms, by every compiler
 
-// All outputs of all variants for rows of `length`, one after the other.
+// All outputs of all variants for rows of `length`, in sequence.
 std::vector<Buffer8> all_rows(DType t, int64_t length, bool special) {
   const int64_t rows = 5;
   std::vector<Buffer8> out;

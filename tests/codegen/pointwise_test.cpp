@@ -4,8 +4,8 @@
 #include "tandem/codegen/pointwise.h"
 
 #include "random_program.h"
-#include "tandem/graph/scalar_eval.h"
-#include "tandem/graph/scalar_expr.h"
+#include "tandem/graph/expression/scalar_eval.h"
+#include "tandem/graph/expression/scalar_expr.h"
 
 namespace tandem {
 namespace {
@@ -18,7 +18,7 @@ std::vector<const codegen::TileTable*> tables() {
   return {t, t + n};
 }
 
-// `program` by the evaluator, one element after the other.
+// `program` by the evaluator, element by element.
 void reference(const ScalarProgram& p, const std::vector<Array>& in, std::vector<Array>& out) {
   std::vector<Value> x(in.size()), regs(p.code.size());
   int64_t index[kMaxRank] = {};
@@ -98,17 +98,9 @@ TEST_P(EveryOp, EqualsTheEvaluator) {
                                                        : Scalar(0.75);
         }
       }
-      ScalarInstr i;
-      i.op = o;
-      i.type = r;
-      const bool test = (o >= ScalarOp::eq && o <= ScalarOp::ge) ||
-                        (o >= ScalarOp::isnan && o <= ScalarOp::isfinite);
-      i.result = test ? Reg::b8 : r;
-      i.a = 0;
-      i.b = static_cast<int16_t>(arity > 1 ? 1 : -1);
-      i.c = static_cast<int16_t>(arity > 2 ? 2 : -1);
+      const ScalarInstr i = instruction(o, r);
       p.code.push_back(i);
-      const DType out = test ? DType::b8 : t;
+      const DType out = i.result == Reg::b8 ? DType::b8 : t;
       p.out.push_back({static_cast<int16_t>(arity), out});
       expect_equal(p, in, {Buffer8(out, {n})}, to_string(o));
       ++covered;
@@ -190,7 +182,7 @@ TEST(Pointwise, RandomProgramsEqualTheEvaluator) {
   }
 }
 
-// Outputs in the memory of an input of the same dtype and strides.
+// Outputs in the memory of an input with the same dtype and strides.
 TEST(Pointwise, OutputMayBeAnInput) {
   std::mt19937_64 gen(11);
   for (int round = 0; round < 60; ++round) {

@@ -5,9 +5,24 @@
 #include <random>
 
 #include "codegen_helper.h"
-#include "tandem/graph/scalar_expr.h"
+#include "tandem/graph/expression/scalar_expr.h"
 
 namespace tandem {
+
+/// The instruction of `op` over registers 0..arity-1 of type `t`.
+inline ScalarInstr instruction(ScalarOp op, Reg t) {
+  const int arity = arity_of(op);
+  ScalarInstr i;
+  i.op = op;
+  i.type = t;
+  const bool test = (op >= ScalarOp::eq && op <= ScalarOp::ge) ||
+                    (op >= ScalarOp::isnan && op <= ScalarOp::isfinite);
+  i.result = test ? Reg::b8 : t;
+  i.a = 0;
+  i.b = static_cast<int16_t>(arity > 1 ? 1 : -1);
+  i.c = static_cast<int16_t>(arity > 2 ? 2 : -1);
+  return i;
+}
 
 // A random expression over `n_in` inputs.
 inline void random_graph(ScalarGraph& g, std::mt19937_64& gen, int n_ops) {
@@ -45,8 +60,8 @@ inline void random_graph(ScalarGraph& g, std::mt19937_64& gen, int n_ops) {
   g.add_output(pool[pool.size() / 2]);
 }
 
-/// The 16-bit outputs of `p` as a loop of several rows makes them: narrowed in a register, then
-/// computed with.
+/// The 16-bit outputs of `p` in the form that a loop of several rows gives them: narrowed in a
+/// register, then used in computation.
 inline ScalarProgram narrowed(ScalarProgram p, DType compute) {
   if (compute != DType::f16 && compute != DType::bf16) return p;
   for (ScalarProgram::Out& out : p.out) {

@@ -6,7 +6,7 @@
 #include "codegen_helper.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/reduce_attrs.h"
-#include "tandem/ops/reduce.h"
+#include "tandem/ops/reduce/reduce.h"
 
 namespace tandem {
 namespace {
@@ -95,7 +95,7 @@ void check(const Case& c) {
   std::vector<Buffer8> want = c.outs(), got = c.outs();
   c.run(want, true);
   c.run(got, false);
-  // Running sums cancel; in long products the roundings add up.
+  // Running sums cancel; in long products the roundings accumulate.
   const bool long_chain = &c.op == &op::cumsum || &c.op == &op::prod;
   const double scale = long_chain ? 10 : 1;
   for (size_t k = 0; k < want.size(); ++k) expect_near(want[k], got[k], scale, name_of(c));

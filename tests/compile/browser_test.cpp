@@ -11,7 +11,7 @@
 #include <set>
 #include <sstream>
 
-#include "tandem/compile/report.h"
+#include "tandem/compile/run/report.h"
 #include "tandem/io/image.h"
 #include "tests/compile/helpers.h"
 
@@ -41,7 +41,7 @@ size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// Opens the page; gives the document as the browser sees it and what it logged.
+// Opens the page; returns the document as the browser sees it and its log.
 struct Visit {
   std::string dom, log;
   int code;
@@ -84,8 +84,8 @@ TEST(Browser, ReportOfACompiledStep) {
   EXPECT_GT(blocks, 5u);
   EXPECT_EQ(count(v.dom, "<rect "), blocks);
   EXPECT_GE(count(v.dom, "<tr>"), e.num_steps());
-  EXPECT_NE(v.dom.find("Computed again"), std::string::npos);
-  // What is painted: colours of many blocks, on white.
+  EXPECT_NE(v.dom.find("Recomputed"), std::string::npos);
+  // What is painted: the colours of many blocks, on white.
   const Tensor shot = io::read_image((f.path / "shot.png").string());
   const std::vector<uint8_t> pixels = shot.contiguous().to_vector<uint8_t>();  // [c, h, w]
   const size_t area = pixels.size() / 3;
@@ -99,7 +99,7 @@ TEST(Browser, ReportOfACompiledStep) {
   }
 }
 
-// The check itself: a page with an error is found out.
+// The check itself: a page with an error is detected.
 TEST(Browser, AConsoleErrorIsSeen) {
   if (!have_browser()) GTEST_SKIP() << "chromium is not installed (scripts/setup browser)";
   Folder f;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every row of the op driver, compiled: forward and gradient are eager's.
+// Every row of the op driver, compiled: forward and gradient equal eager's.
 #include "tandem/compile/compile.h"
 #include "tandem/init.h"
 #include "tests/ops/row_driver.h"
@@ -23,20 +23,9 @@ void expect_equal(const Row& row, const std::vector<Tensor>& got, const std::vec
   for (size_t i = 0; i < got.size(); ++i)
     if (!same_bits(got[i], want[i])) {
       EXPECT_EQ(got[i].dtype(), want[i].dtype());
-      // Sums in another order: what cancels is small beside what was added.
+      // Sums in another order: after cancellation the result is small compared with the terms.
       EXPECT_TRUE(close(got[i], want[i], row.tolerance, 1)) << what << " " << i;
     }
-}
-
-// A number that every floating output has a part in.
-Tensor total_of(const std::vector<Tensor>& y) {
-  Tensor total;
-  for (const Tensor& t : y) {
-    if (!t.defined() || !is_floating(t.dtype())) continue;
-    Tensor part = (t * t * 0.3 + t * 0.7).sum().to(DType::f32);
-    total = total.defined() ? total + part : part;
-  }
-  return total;
 }
 
 TEST_P(CompiledRow, ForwardIsEager) {
@@ -70,7 +59,7 @@ TEST_P(CompiledRow, GradientIsEager) {
     const auto total = [&](std::span<const Tensor> v) {
       return Tensors{total_of(call_row(row, with_tensors(args, v), 4))};
     };
-    return detail::value_and_grads(total, in, variables, Where::here()).grads;
+    return detail::value_and_grads(total, in, variables, SourceLocation::here()).grads;
   };
   auto f = compile(gradient);
   std::vector<Tensor> want = gradient(x);

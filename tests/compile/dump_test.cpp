@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the passes make of 20 fixed programs, stage by stage, against tests/compile/dumps/*.txt.
-// After a meant change: TANDEM_UPDATE=1 build/release/tests/tandem_test_compile, then read the
+// The passes' results on 20 fixed programs, stage by stage, against tests/compile/dumps/*.txt.
+// After an intended change: TANDEM_UPDATE=1 build/release/tests/tandem_test_compile, then read the
 // diff.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,14 +10,14 @@
 #include <fstream>
 #include <sstream>
 
-#include "tandem/compile/passes.h"
+#include "tandem/compile/passes/passes.h"
 #include "tandem/ops/machine_limits.h"
 #include "tests/compile/helpers.h"
 
 namespace tandem {
 namespace {
 
-// Every stage of the program that `f` was traced to; a stage equal to the one before is named only.
+// Every stage of the program traced from `f`; a stage equal to the previous one is only named.
 template <class F>
 std::string stages(F f, const std::vector<Tensor>& args, bool keep_grads = false) {
   std::vector<Spec> specs;
@@ -33,7 +33,7 @@ std::string stages(F f, const std::vector<Tensor>& args, bool keep_grads = false
     last = std::move(text);
   };
   FunctionRef<void(const char*, const compiler::Program&)> ref = seen;
-  compiler::run_passes(p, &ref);
+  compiler::run_passes(p, {}, &ref);
   return out;
 }
 
@@ -69,14 +69,15 @@ void check(const std::string& name, const std::string& text) {
   std::stringstream want;
   want << file.rdbuf();
 #if defined(__clang__)
-  // The files are g++'s. Compilers evaluate operands in different orders, which the numbers show.
+  // The files are g++'s. Compilers evaluate operands in different orders, which shows in the
+  // numbers.
   EXPECT_EQ(last_ops(want.str()), last_ops(text)) << name;
 #else
   EXPECT_EQ(want.str(), text) << name;
 #endif
 }
 
-// What the comparison under clang reads.
+// What the comparison reads under clang.
 TEST(Dump, OpsOfTheLastStage) {
   EXPECT_EQ(last_ops("---- trace\n%1 = exp(%0) : f32[2]\n---- fuse_loops\n%0 = input : f32[2]\n"
                      "%1 = fused[mul add](%0) : f32[2]\n---- remove_dead: as before\n"),
@@ -225,16 +226,21 @@ TEST(Dump, Steps) {
                                    {ones({2, 3, 8})}, true));
 }
 
-TEST(Report, Html) {
-  Mlp net;
-  optim::AdamW opt(net.parameters(), {});
-  auto step = compile([&](Tensor x, Tensor y) {
+// A step of training.
+auto compiled_step(Mlp& net, optim::AdamW& opt) {
+  return compile([&net, &opt](Tensor x, Tensor y) {
     opt.zero_grad();
     Tensor loss = cross_entropy(net(x), y);
     loss.backward();
     opt.step();
     return loss;
   });
+}
+
+TEST(Report, Html) {
+  Mlp net;
+  optim::AdamW opt(net.parameters(), {});
+  auto step = compiled_step(net, opt);
   step(ones({2, 4}), classes(2));
   std::string page = html_report(*step.executable(), "a <step>");
   EXPECT_NE(page.find("<title>a &lt;step&gt;</title>"), std::string::npos);
@@ -275,18 +281,12 @@ TEST(Profiler, EagerAndCompiled) {
   EXPECT_EQ(json.find("traceEvents")->as_array()->size(), p.events.size());
 }
 
-// Products, fused loops and updates of a compiled step have their work and their share.
+// Matmuls, fused loops and updates of a compiled step have their work and their share.
 TEST(Profiler, CompiledStepsAgainstTheMachine) {
   Mlp net;
   net.parameters();
   optim::AdamW opt(net.parameters(), {});
-  auto step = compile([&](Tensor x, Tensor y) {
-    opt.zero_grad();
-    Tensor loss = cross_entropy(net(x), y);
-    loss.backward();
-    opt.step();
-    return loss;
-  });
+  auto step = compiled_step(net, opt);
   Tensor x = ones({16, 4}), y = zeros({16}, DType::i64);
   step(x, y);
   ProfilerGuard profiler;

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tandem/base/parallel.h"
-#include "tandem/ops/packed.h"
+#include "tandem/ops/matmul/packed.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -25,7 +25,7 @@ struct Block : nn::Module {
   Tensor forward(Tensor x) { return relu(bn(conv(x))); }
 };
 
-// Statistics and scales that are not those of a fresh layer.
+// Statistics and scales that differ from a fresh layer's.
 void disturb(Block& b) {
   b.bn.running_mean.assign_(randn(b.bn.running_mean.shape()));
   b.bn.running_var.assign_(rand(b.bn.running_var.shape()) + 0.5);
@@ -72,7 +72,7 @@ TEST(FoldNorms, FollowsEagerThroughChanges) {
         expect_close(fast(x), b.forward(x), fmt::format("{} -> {} round {}", k.in, k.out, round));
       }
       EXPECT_EQ(count(fast.executable(), op::batch_norm_infer), 0);
-      // The weights stay as they are between calls: packed once, where that pays.
+      // The weights do not change between calls: packed once, where that pays off.
       int convolutions = 0;
       for (const OpDef* op : {&op::conv, &op::packed_conv, &op::depthwise_conv, &op::winograd_conv,
                               &op::packed_product})
@@ -82,7 +82,7 @@ TEST(FoldNorms, FollowsEagerThroughChanges) {
   set_num_threads(0);
 }
 
-// A module in training beside it says that weights change: they are scaled in every call, where
+// Another module in training mode shows that weights change: they are scaled in every call, where
 // that is less work than the norm.
 TEST(FoldNorms, LeavesLargeWeightsTrainingAndSharedResults) {
   manual_seed(4);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fusion around matrix products: epilogues, slopes that the forward loop stores, loops side by
-// side. Results have the bits of eager code at every size and thread count.
+// Fusion around matmuls: epilogues, derivatives stored by the forward loop, parallel loops. Results
+// have the bits of eager code at every size and thread count.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "tandem/base/parallel.h"
-#include "tandem/compile/executable.h"
+#include "tandem/compile/run/executable.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -94,7 +94,7 @@ TEST(Epilogue, EagerBitsAtAnySize) {
 }
 
 TEST(Epilogue, WhatGoesInIsNotOverwritten) {
-  // The residual is the product's own operand, dead after the sum: its bytes are still read.
+  // The residual is the matmul's own operand, dead after the sum: its bytes are still read.
   manual_seed(1);
   Tensor x = randn({512, 512}), w = randn({512, 512});
   const auto fn = [](Tensor x, Tensor w) {
@@ -126,7 +126,7 @@ struct Two : nn::Module {
   Tensor forward(Tensor x) { return b(gelu(a(x))); }
 };
 
-// A residual block: what follows convolutions and batch norms runs on what they have just made.
+// A residual block: what follows convolutions and batch norms runs on their fresh results.
 struct Residual : nn::Module {
   nn::Conv2d a{32, 32, 3, {.padding = 1}}, b{32, 32, 3, {.padding = 1}};
   nn::BatchNorm2d na{32}, nb{32};
@@ -162,7 +162,7 @@ TEST(Epilogue, ConvolutionsAndBatchNorms) {
   }
 }
 
-// One step of `optim` in eager and compiled, with what `loss` makes of the net.
+// One step of `optim` in eager and compiled, on `loss` of the net.
 template <class Optim, class Options, class Loss>
 int compare_steps(Options options, Loss loss, CompileOptions how = {}, double clip = 0) {
   manual_seed(4);
@@ -189,7 +189,7 @@ int compare_steps(Options options, Loss loss, CompileOptions how = {}, double cl
 
 TEST(Epilogue, UpdatesOfWeights) {
   const auto plain = [](Two& net, const Tensor& x) { return net(x).sum(); };
-  // gelu with its slope, g * slope, and the updates of both weights.
+  // gelu with its derivative, g * derivative, and the updates of both weights.
   EXPECT_EQ((compare_steps<optim::AdamW>(optim::AdamWOptions{}, plain)), 4);
   EXPECT_EQ((compare_steps<optim::SGD>(optim::SGDOptions{.lr = 0.01}, plain)), 4);
   EXPECT_EQ((compare_steps<optim::SGD>(optim::SGDOptions{.lr = 0.01, .momentum = 0.9}, plain)), 4);
@@ -247,7 +247,7 @@ TEST(Slopes, NotWhereTheInputLivesOn) {
   EXPECT_TRUE(same_bits(fn(x), f(x)));
 }
 
-// Long chains of single elements are loops of their own; short ones go into the loops that read
+// Long chains of single elements are separate loops; short ones are fused into the loops that read
 // them.
 TEST(Fusion, NormOfManyGradients) {
   constexpr int kParts = 40;
@@ -279,8 +279,8 @@ TEST(Fusion, NormOfManyGradients) {
   for (size_t i = 0; i < kParts; ++i) EXPECT_TRUE(same_bits(eager[i], compiled[i])) << i;
 }
 
-// Large operands of a loop that lie in different orders: one of them is copied first, in any rank.
-// Large operands in another order than the first are copied to it, small ones are gathered.
+// Large operands of a loop with different layouts: one of them is copied first, in any rank. Large
+// operands whose order differs from the first are copied to it, small ones are gathered.
 TEST(Fusion, OperandsInDifferentOrders) {
   manual_seed(7);
   const struct {

@@ -14,7 +14,7 @@ using namespace test;
 std::vector<double> doubles(const Tensor& t) { return t.to_vector<double>(); }
 float number(const Tensor& t) { return t.item<float>(); }
 
-// Gradients of step i: finite but for some steps.
+// Gradients of step i: finite except in some steps.
 Tensor input(int i) {
   const float f = 1.0f + 0.1f * static_cast<float>(i);
   std::vector<float> x = {0.5f * f, -1.0f * f, 2.0f * f};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of compile share: the library is initialised, values, bits and messages compare.
+// Shared by the tests of compile: initialisation, and comparison of values, bits and messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
                      static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0;
 }
 
-/// Largest difference, over b's largest value.
+/// Largest difference, relative to b's largest value.
 inline double distance(const Tensor& a, const Tensor& b) {
   double top = 1e-30, d = 0;
   auto x = a.to(DType::f64).to_vector<double>(), y = b.to(DType::f64).to_vector<double>();
@@ -53,7 +53,7 @@ inline Tensor image(const Shape& s) {
 }
 inline Tensor words(const Shape& shape, int64_t below) { return randint(0, below, shape); }
 
-/// One training step of a model that classifies: the loss.
+/// One training step of a classifier: returns the loss.
 template <class Net, class Optim>
 Tensor train_step(Net& net, Optim& opt, const Tensor& x, const Tensor& y) {
   opt.zero_grad();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs without gradients whose weights are constants: what is folded, packed, brought to
-// channels-last and taken in, and that results are those of eager code at any thread count.
+// Programs without gradients whose weights are constants: what is folded, packed, converted to
+// channels-last and fused, and that results equal eager code at any thread count.
 #include "tests/compile/helpers.h"
 
 #include "tandem/base/parallel.h"
-#include "tandem/compile/derived.h"
-#include "tandem/ops/attention.h"
-#include "tandem/ops/packed.h"
+#include "tandem/compile/run/derived.h"
+#include "tandem/ops/matmul/packed.h"
+#include "tandem/ops/nn/attention.h"
 #include "tandem/ops/stored.h"
 
 namespace tandem::test {
@@ -14,7 +14,7 @@ namespace {
 
 using Function = std::function<Tensor(Tensor)>;
 
-/// A weight as an importer gives it: a value inside a trace.
+/// A weight as an importer provides it: a value inside a trace.
 Tensor fixed(const Tensor& w) { return is_tracing() ? constant(w) : w; }
 
 int count(const Ref<Executable>& e, const OpDef& op) {
@@ -28,7 +28,7 @@ int loops(const Ref<Executable>& e) {
   return n;
 }
 
-/// f compiled gives what it gives line by line, for several thread counts; the last Executable.
+/// Compiled f equals f line by line, for several thread counts; returns the last Executable.
 Ref<Executable> expect_same(const Function& f, const Tensor& x, const std::string& what,
                             double most = 2e-5) {
   NoGradGuard no_grad;
@@ -59,7 +59,7 @@ TEST(Inference, ConstantsAreFolded) {
   const Tensor x = randn({3});
   EXPECT_LE(distance(f(x), x * (w * scale).exp().t().sum() + 1), 1e-6);
   EXPECT_EQ(f.executable()->num_steps(), 1u);
-  // What would be much larger than its weights is left to the run, what comes of it is not.
+  // Results much larger than their weights are left to the run, what is derived from them is not.
   auto grown = compile([&](Tensor x) { return x.sum() * fixed(scale).expand({6, 400000}).exp(); });
   grown(x);
   EXPECT_GT(grown.executable()->num_steps(), 1u);
@@ -124,7 +124,7 @@ TEST(Inference, TailsAreThoseOfEager) {
   manual_seed(2);
   const Tensor x = randn({40, 80}) * 3, w = randn({70, 80}), b = randn({70});
   const double inf = INFINITY;
-  const std::vector<std::pair<const char*, std::function<Tensor(Tensor)>>> tails = {
+  const std::vector<std::pair<const char*, std::function<Tensor(Tensor)>>> epilogues = {
       {"relu", [](Tensor y) { return relu(y); }},
       {"relu6", [](Tensor y) { return relu6(y); }},
       {"clamp", [](Tensor y) { return y.clamp(-2, 1.5); }},
@@ -136,11 +136,11 @@ TEST(Inference, TailsAreThoseOfEager) {
       {"gelu", [](Tensor y) { return gelu(y); }},
       {"erf", [](Tensor y) { return (erf(y / std::sqrt(2.0)) + 1) * y * 0.5; }},
   };
-  for (const auto& [name, tail] : tails) {
-    const auto& t = tail;
+  for (const auto& [name, epilogue] : epilogues) {
+    const auto& t = epilogue;
     auto e = expect_same([&](Tensor v) { return t(linear(v, fixed(w), fixed(b))); }, x, name, 2e-6);
     EXPECT_EQ(loops(e), 0) << name;
-    // NaN and infinities take the same way.
+    // NaN and infinities take the same path.
     const Tensor odd =
         cat({full({1, 80}, std::nan("")), full({1, 80}, inf), full({1, 80}, 1e30), x}, 0);
     NoGradGuard no_grad;
@@ -152,7 +152,7 @@ TEST(Inference, TailsAreThoseOfEager) {
                                                                  1e-4 * std::abs(want[i]) + 1e-4)
           << name << " element " << i << ": " << got[i] << " and " << want[i];
   }
-  // What reads the product besides the tail keeps it.
+  // Readers of the matmul other than the epilogue prevent its fusion.
   expect_same(
       [&](Tensor v) {
         Tensor y = linear(v, fixed(w));
@@ -226,7 +226,7 @@ TEST(Inference, BlocksStayChannelsLast) {
   };
   for (int64_t n : {1, 3}) {
     auto e = expect_same(block, randn({n, 3, 24, 24}), fmt::format("batch {}", n));
-    // Between the input and the answer nothing is copied or turned.
+    // Between the input and the answer nothing is copied or transposed.
     for (const compiler::Step& s : e->lowered().steps) EXPECT_NE(s.op, &op::copy) << e->to_string();
   }
 }
@@ -322,7 +322,7 @@ TEST(Inference, ProjectionsOfOneTensorAreOneProduct) {
     const Ref<Executable> e = expect_same(r.f, randn({2, 9, 96}), r.what);
     EXPECT_EQ(count(e, op::packed_product), r.products) << r.what;
     EXPECT_EQ(count(e, op::cat) + count(e, op::pack_matrix), r.cats)
-        << r.what << ": the weights are joined in every call";
+        << r.what << ": the weights are concatenated in every call";
   }
 }
 
@@ -349,7 +349,7 @@ TEST(Inference, ModulesInEvalModeReadPackedWeights) {
     for (const auto& d : of->program().derived) n.push_back(d->computed());
     return n;
   };
-  // The filter with the norm in it, its bias, the matrix; another call and another shape share
+  // The filter with the norm folded in, its bias, the matrix; another call and another shape share
   // them.
   const size_t values = e->program().derived.size();
   EXPECT_EQ(values, 3u);
@@ -362,7 +362,7 @@ TEST(Inference, ModulesInEvalModeReadPackedWeights) {
   auto other = compile([&](Tensor v) { return net(v) * 2; });
   other(x);
   EXPECT_EQ(computed(e), std::vector<int64_t>(values, 1));
-  // A weight that is written is packed again, and nothing else is.
+  // A weight that is written is repacked, and only that one.
   net.fc.weight.assign_(randn({120, 40}));
   same(x);
   same(wide);
@@ -406,7 +406,7 @@ TEST(Inference, StoredWeights) {
     EXPECT_LE(distance(f(x), linear(x, w)), 2e-5);
     EXPECT_EQ(count(f.executable(), op::packed_product), 1);
     EXPECT_EQ(count(f.executable(), op::read_bytes), 0);
-    // Read as it is, and by what no pass knows.
+    // Read as it is, and by something that no pass knows.
     auto g =
         compile([&](Tensor v) { return matmul(v, softmax(stored(), 1).t()) + stored()[0].sum(); });
     EXPECT_LE(distance(g(x), matmul(x, softmax(w, 1).t()) + w[0].sum()), 2e-5);
@@ -448,7 +448,7 @@ TEST(Inference, ProductsOfHalf) {
       const Tensor y = f(x);
       EXPECT_EQ(y.dtype(), DType::bf16);
       EXPECT_LE(distance(y.to(DType::f32), wide), 4e-3) << what << ", " << threads << " threads";
-      // Rounded once where the processor multiplies bf16: as near as bf16 can be.
+      // Rounded once where the processor multiplies bf16: as accurate as bf16 can be.
       if (count(f.executable(), op::packed_product_bf16)) {
         EXPECT_LE(distance(y.to(DType::f32), wide.to(DType::bf16).to(DType::f32)), 4e-3) << what;
         EXPECT_EQ(loops(f.executable()), 0) << what;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// peak_bytes(), known before the first run, against what a run then takes from the allocator.
+// peak_bytes(), known before the first run, against what a run then allocates.
 #include <fmt/format.h>
 
 #include "tandem/tensor/allocator.h"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-// Run it once, so that what kernels keep for themselves is there, then measure a fresh one.
+// Run once, so that the kernels' caches are filled, then measure a fresh one.
 template <class Net>
 void measure(const char* name, const Tensor& x, const Tensor& y, size_t memory_limit = 0) {
   Net net;
@@ -28,7 +28,7 @@ void measure(const char* name, const Tensor& x, const Tensor& y, size_t memory_l
              said, measured, said / measured, fresh->lower_bound());
   EXPECT_LE(said, 1.05 * measured);
   EXPECT_GE(said, 0.95 * measured);
-  // A later call takes nothing but what it gives.
+  // A later call only allocates its results.
   out.clear();
   const int64_t before = allocator_stats().in_use;
   out = fresh->run(std::vector<Tensor>{x, y}, {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs made of the rows of the op driver, compiled against eager: the same bits, with
-// gradients in half of them. A failure prints the seed; TANDEM_GRAPH_SEED=N runs that one alone,
+// gradients in half of them. A failure prints the seed; TANDEM_GRAPH_SEED=N runs only that one,
 // TANDEM_GRAPHS=N so many.
 #include <cstdlib>
 #include <random>
@@ -28,7 +28,7 @@ constexpr int kPrograms = 2000;
 constexpr int kPrograms = 2000;
 #endif
 
-// Rows that a program may use: shapes and inputs can be made of any values.
+// Rows that a program may use: any values give valid shapes and inputs.
 std::vector<Row> usable(bool gradients) {
   std::vector<Row> rows;
   for (const Row& r : all_rows()) {
@@ -45,7 +45,7 @@ std::vector<Row> usable(bool gradients) {
   return rows;
 }
 
-// One program: what it does depends on the seed alone, so that each call does the same.
+// One program: it depends only on the seed, so that every call does the same.
 class RandomProgram {
  public:
   RandomProgram(const std::vector<Row>& rows, uint64_t seed) : rows_(rows), seed_(seed) {}
@@ -93,7 +93,7 @@ class RandomProgram {
   std::string text;
 
  private:
-  // The values of t, cut or repeated, in another shape.
+  // The values of t, truncated or repeated, in another shape.
   static Tensor fit(const Tensor& t, const Shape& shape) {
     if (t.shape() == shape) return t;
     const int64_t want = shape.numel().value();
@@ -109,7 +109,7 @@ class RandomProgram {
     if (domain == "holes") return where(t < 0.2, t, zeros_like(t));
     return t;
   }
-  // Rows of 16 bits or narrow integers, one behind the other.
+  // Rows of 16 bits or narrow integers in a chain.
   static DType narrow_type(uint64_t draw) {
     static constexpr DType kTypes[] = {DType::bf16, DType::f16, DType::i32, DType::u8, DType::i16};
     return kTypes[draw % std::size(kTypes)];
@@ -130,7 +130,7 @@ int wanted(const char* name, int otherwise) {
   return v ? std::atoi(v) : otherwise;
 }
 
-// Runs programs first, first + 1, ...; gives how many were equal bit by bit.
+// Runs programs first, first + 1, ...; returns how many were equal bit for bit.
 void run_programs(bool gradients) {
   const std::vector<Row> rows = usable(gradients);
   const int only = wanted("TANDEM_GRAPH_SEED", -1);
@@ -148,7 +148,8 @@ void run_programs(bool gradients) {
         for (const Tensor& y : program(v)) sum = sum.defined() ? sum + y.sum() : y.sum();
         return Tensors{sum};
       };
-      detail::ValueAndGrads r = detail::value_and_grads(total, x, {0, 1, 2}, Where::here());
+      detail::ValueAndGrads r =
+          detail::value_and_grads(total, x, {0, 1, 2}, SourceLocation::here());
       r.grads.push_back(r.value[0]);
       return r.grads;
     };

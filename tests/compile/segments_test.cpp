@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control::eager: functions that branch on values, in segments. Numbers are eager's.
+// Control::eager: functions that branch on values, in segments. The results equal eager's.
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <random>
 
+#include "bench/tree_lstm.h"
 #include "tests/compile/helpers.h"
 
 namespace tandem {
@@ -151,7 +152,7 @@ TEST(Segments, AnExceptionUndoesAll) {
   EXPECT_EQ(values(count), (std::vector<float>{2, 2}));
   EXPECT_EQ(values(w.grad()), (std::vector<float>{1, 1}));
   EXPECT_EQ(generator_state().offset, before.offset + 1);
-  // An error of an op that is found when its segment runs.
+  // An op's error that is found when its segment runs.
   auto bad = compile(
       [&](Tensor x, Tensor i) {
         count.assign_(count + 1);
@@ -164,41 +165,12 @@ TEST(Segments, AnExceptionUndoesAll) {
 
 // ---- tree-LSTM over random trees
 
-struct Tree {
-  int word = 0;
-  std::unique_ptr<Tree> left, right;
-};
-std::unique_ptr<Tree> random_tree(std::mt19937& rng, int leaves) {
-  auto t = std::make_unique<Tree>();
-  t->word = static_cast<int>(rng() % 20);
-  if (leaves < 2) return t;
-  const int n = 1 + static_cast<int>(rng() % static_cast<unsigned>(leaves - 1));
-  t->left = random_tree(rng, n);
-  t->right = random_tree(rng, leaves - n);
-  return t;
-}
-struct TreeLstm : nn::Module {
-  nn::Embedding words{20, 8};
-  nn::Linear gates{16, 40}, out{8, 2};
-  TreeLstm() { TD_REGISTER(words, gates, out); }
-  std::pair<Tensor, Tensor> node(const Tree& t) {
-    if (!t.left) {
-      Tensor e = words(tensor({t.word}, DType::i64));
-      return {tanh(e), e};
-    }
-    auto [lh, lc] = node(*t.left);
-    auto [rh, rc] = node(*t.right);
-    std::vector<Tensor> g = chunk(gates(cat({lh, rh}, 1)), 5, 1);
-    Tensor c = sigmoid(g[0]) * tanh(g[1]) + sigmoid(g[2]) * lc + sigmoid(g[3]) * rc;
-    return {sigmoid(g[4]) * tanh(c), c};
-  }
-  Tensor loss(const Tree& t, int label) {
-    return cross_entropy(out(node(t).first), tensor({label}, DType::i64));
-  }
-};
+using bench::Tree;
+using bench::TreeLstm;
+
 TEST(Segments, TreeLstm) {
   manual_seed(1);
-  TreeLstm net, other = clone(net);
+  TreeLstm net(20, 8, 2), other = clone(net);
   optim::Adam opt(net.parameters(), {.lr = 0.01}), opt2(other.parameters(), {.lr = 0.01});
   const Tree* tree = nullptr;
   auto body = [&](TreeLstm& net, optim::Adam& opt) {
@@ -214,7 +186,7 @@ TEST(Segments, TreeLstm) {
   auto plain = body(other, opt2);
   std::mt19937 rng(5);
   std::vector<std::unique_ptr<Tree>> trees;
-  for (int i = 0; i < 30; ++i) trees.push_back(random_tree(rng, 1 + i % 7));
+  for (int i = 0; i < 30; ++i) trees.push_back(bench::random_tree(rng, 1 + i % 7, 20));
   for (int round = 0; round < 2; ++round)
     for (size_t i = 0; i < trees.size(); ++i) {
       tree = trees[i].get();
@@ -307,8 +279,8 @@ TEST(Segments, WhatFnKeepsStaysAValue) {
   EXPECT_EQ(f.stats().plans, 1);
 }
 
-// Small ops that are read often: after a trial calls run op by op. Values, updates, gradients,
-// random numbers and what an exception undoes are the same in both ways.
+// Small ops that are read often: after a trial, calls run op by op. Values, updates, gradients,
+// random numbers and what an exception undoes are the same either way.
 TEST(Segments, ManyCallsAreEagerInBothWays) {
   manual_seed(3);
   Exits net, other = clone(net);

@@ -10,7 +10,8 @@ namespace {
 
 using namespace test;
 
-// Train two copies side by side; `tolerance` of the parameters' largest value, 0 wants equal bits.
+// Train two copies in parallel; `tolerance` relative to the parameters' largest value, 0 for equal
+// bits.
 template <class Net, class Optim, class Options>
 void compare(Tensor x, Tensor y, Options options, double tolerance, int steps = 4,
              DType low = DType::f32) {
@@ -55,7 +56,7 @@ TEST(CompiledStep, Gpt) {
   compare<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65), optim::AdamWOptions{},
                                     0);
 }
-// Products of transposed matrices with the update behind them, slopes of gelu kept in f32.
+// Matmuls of transposed matrices followed by the update, derivatives of gelu kept in f32.
 TEST(CompiledStep, GptBf16) {
   compare<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65), optim::AdamWOptions{},
                                     0, 3, DType::bf16);

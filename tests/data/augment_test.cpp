@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What random transforms promise besides their functions' values (transforms_test.cpp): ranges and
-// defaults of their draws, boxes that stay on their objects, errors.
+// What random transforms guarantee besides their functions' values (transforms_test.cpp): ranges
+// and defaults of their draws, boxes that stay on their objects, errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ struct Init {
   Init() { init(); }
 } const g_init;
 
-Tensor picture(int64_t h = 40, int64_t w = 60) {
+Tensor image(int64_t h = 40, int64_t w = 60) {
   GeneratorGuard generator({3, 0});
   return randint(0, 256, {3, h, w}).to(DType::u8);
 }
@@ -45,9 +45,9 @@ void throws(const std::function<void()>& f, const char* part) {
 TEST(Augment, ElasticMovesAllTogether) {
   // No strength: nothing moves.
   const Vision still = ElasticTransform({.alpha = {0, 0}})(
-      Vision{picture(), tensor({{5.0F, 6.0F, 25.0F, 30.0F}}), {}, picture()});
-  EXPECT_LE((still.image.to(DType::f32) - picture().to(DType::f32)).abs().max().item<float>(), 1);
-  EXPECT_EQ(numbers(still.mask), numbers(picture()));
+      Vision{image(), tensor({{5.0F, 6.0F, 25.0F, 30.0F}}), {}, image()});
+  EXPECT_LE((still.image.to(DType::f32) - image().to(DType::f32)).abs().max().item<float>(), 1);
+  EXPECT_EQ(numbers(still.mask), numbers(image()));
   const auto b = numbers(still.boxes);
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(b[i], (std::array{5.F, 6.F, 25.F, 30.F}[i]), 1e-3F);
 
@@ -78,7 +78,7 @@ TEST(Augment, ElasticMovesAllTogether) {
   throws([] { ElasticTransform()(constant(0, 15, 60)); }, "blurs over 41 pixels");
   throws(
       [] {
-        elastic_image(picture(), zeros({1, 40, 50, 2}));
+        elastic_image(image(), zeros({1, 40, 50, 2}));
       },
       "is [1, 40, 60, 2], got [1, 40, 50, 2]");
   throws([] { elastic_boxes(zeros({1, 4}), zeros({40, 60, 2})); }, "[1, h, w, 2], got [40, 60, 2]");
@@ -86,21 +86,21 @@ TEST(Augment, ElasticMovesAllTogether) {
 }
 
 TEST(Augment, CropsAreStacked) {
-  const Tensor p = picture();
+  const Tensor p = image();
   const Tensor five = FiveCrop(p, {16, 24}), ten = TenCrop(p, {16});
   EXPECT_EQ(five.shape(), Shape(5, 3, 16, 24));
   EXPECT_EQ(ten.shape(), Shape(10, 3, 16, 16));
   EXPECT_EQ(numbers(five[3]), numbers(crop_image(p, 24, 36, 16, 24)));
-  // The flipped picture's upper right is the upper left, flipped.
+  // The flipped image's upper right is the upper left, flipped.
   EXPECT_EQ(numbers(ten[6]), numbers(horizontal_flip_image(ten[0])));
   throws([&] { FiveCrop(p, {50}); }, "FiveCrop: 50 x 50 does not fit into 40 x 60");
-  throws([&] { TenCrop(p[0], {50}); }, "a picture is [c, h, w], got [40, 60]");
+  throws([&] { TenCrop(p[0], {50}); }, "an image is [c, h, w], got [40, 60]");
   throws([] { UniformTemporalSubsample(ones({3, 4, 5}), 2); }, "[..., t, c, h, w], got [3, 4, 5]");
   throws([] { UniformTemporalSubsample(ones({2, 3, 4, 5}), 0); }, "at least one sample, got 0");
 }
 
 TEST(Augment, SizesStayInTheirRanges) {
-  const Vision v = only(picture());
+  const Vision v = only(image());
   draws(20, ScaleJitter({60, 40}, {0.5, 1.5}), v, [](const Vision& r) {
     EXPECT_GE(r.image.size(1), 20);
     EXPECT_LE(r.image.size(1), 60);
@@ -122,8 +122,8 @@ TEST(Augment, SizesStayInTheirRanges) {
   throws([] { RandomResize(8, 8); }, "0 < min_size < max_size, got 8 and 8");
 }
 
-TEST(Augment, ZoomOutKeepsThePicture) {
-  const Tensor p = picture();
+TEST(Augment, ZoomOutKeepsTheImage) {
+  const Tensor p = image();
   const Vision v{p, tensor({{0.0F, 0.0F, 60.0F, 40.0F}}), {}, constant(1, 40, 60, DType::u8, 1)};
   int64_t least = 1000, most = 0;
   draws(40, RandomZoomOut({7}, {1, 4}, 1), v, [&](const Vision& z) {
@@ -146,7 +146,7 @@ TEST(Augment, ZoomOutKeepsThePicture) {
 }
 
 TEST(Augment, IoUCropHoldsABoxByItsMiddle) {
-  // Pixels that know their place: channel 0 is x, channel 1 is y.
+  // Pixels that store their position: channel 0 is x, channel 1 is y.
   const int64_t h = 60, w = 80;
   const Tensor x = arange(w).reshape({1, 1, w}).expand({1, h, w});
   const Tensor y = arange(h).reshape({1, h, 1}).expand({1, h, w});
@@ -195,9 +195,9 @@ TEST(Augment, IoUCropHoldsABoxByItsMiddle) {
 }
 
 TEST(Augment, PhotometricDistortIsItsParts) {
-  const Tensor p = picture();
+  const Tensor p = image();
   EXPECT_EQ(numbers(RandomPhotometricDistort({.p = 0})(p)), numbers(p));
-  // All parts with known factors: contrast in one of two places, one of six orders of channels.
+  // All parts with known factors: contrast in one of two places, one of six channel orders.
   std::vector<std::vector<float>> wanted;
   for (const bool first : {true, false}) {
     Tensor t = adjust_brightness_image(p, 1.1);
@@ -245,7 +245,7 @@ TEST(Augment, GaussianNoiseHasItsSpread) {
 }
 
 TEST(Augment, ColoursAndValues) {
-  EXPECT_EQ(numbers(RGB()(picture())), numbers(picture()));
+  EXPECT_EQ(numbers(RGB()(image())), numbers(image()));
   throws(
       [] {
         LinearTransformation(zeros({3, 4}), zeros({3}));
@@ -258,9 +258,9 @@ TEST(Augment, ColoursAndValues) {
       "matrix and mean are f32, got float64 and float32");
   throws(
       [] {
-        LinearTransformation(zeros({3, 3}), zeros({3}))(picture());
+        LinearTransformation(zeros({3, 3}), zeros({3}))(image());
       },
-      "a picture [3, 40, 60] has 7200 values, the matrix is [3, 3]");
+      "an image [3, 40, 60] has 7200 values, the matrix is [3, 3]");
   throws(
       [] {
         convert_bounding_box_format(zeros({2, 5}), BoundingBoxFormat::xyxy, {});
@@ -269,7 +269,7 @@ TEST(Augment, ColoursAndValues) {
 }
 
 TEST(Augment, AugMixIsAMixture) {
-  // One operation that is none of colour leaves a dark gray as it is, or puts black outside.
+  // An operation that does not change colours leaves a dark gray unchanged, or adds black outside.
   for (const DType dtype : {DType::u8, DType::f32}) {
     const double gray = dtype == DType::u8 ? 64 : 0.25;
     int brighter = 0;
@@ -287,25 +287,25 @@ TEST(Augment, AugMixIsAMixture) {
     EXPECT_GE(brighter, 1);
   }
   std::set<std::vector<float>> seen;
-  draws(12, AugMix(), only(picture()), [&](const Vision& v) { seen.insert(numbers(v.image)); });
+  draws(12, AugMix(), only(image()), [&](const Vision& v) { seen.insert(numbers(v.image)); });
   EXPECT_EQ(seen.size(), 12U);
   std::vector<std::vector<float>> twice;
   for (int i = 0; i < 2; ++i) {
     GeneratorGuard generator({77, 1});
     twice.push_back(
-        numbers(AugMix({.severity = 10, .mixture_width = 2, .chain_depth = 4})(picture())));
+        numbers(AugMix({.severity = 10, .mixture_width = 2, .chain_depth = 4})(image())));
   }
   EXPECT_EQ(twice[0], twice[1]);
   throws([] { AugMix({.severity = 11}); }, "the severity lies in 1 .. 10, got 11");
   throws([] { AugMix({.mixture_width = 0}); }, "mixture_width and alpha are positive, got 0 and 1");
   throws(
       [] {
-        AugMix()(Vision{picture(), zeros({1, 4}), {}, {}});
+        AugMix()(Vision{image(), zeros({1, 4}), {}, {}});
       },
-      "AugMix takes a picture alone, got boxes too");
+      "AugMix takes an image alone, got boxes too");
 }
 
-// Four pictures of one value each, with a box around all of it and a mask.
+// Four images of one value each, with a box around all of it and a mask.
 std::vector<Vision> four(DType dtype = DType::u8) {
   std::vector<Vision> out;
   const int64_t sizes[4][2] = {{20, 30}, {50, 20}, {16, 16}, {40, 90}};
@@ -319,7 +319,7 @@ std::vector<Vision> four(DType dtype = DType::u8) {
   return out;
 }
 
-TEST(Augment, MosaicPutsBoxesOnTheirPictures) {
+TEST(Augment, MosaicPutsBoxesOnTheirImages) {
   std::set<int64_t> meetings;
   for (uint64_t draw = 0; draw < 20; ++draw) {
     SCOPED_TRACE(draw);
@@ -351,16 +351,16 @@ TEST(Augment, MosaicPutsBoxesOnTheirPictures) {
 
   std::vector<Vision> bad = four();
   bad.pop_back();
-  throws([&] { Mosaic(bad, {32}); }, "Mosaic wants four pictures, got 3");
+  throws([&] { Mosaic(bad, {32}); }, "Mosaic wants four images, got 3");
   bad = four();
   bad[2].image = bad[2].mask;
-  throws([&] { Mosaic(bad, {32}); }, "pictures of equal channels are wanted, got 3 and 1");
+  throws([&] { Mosaic(bad, {32}); }, "images of equal channels are wanted, got 3 and 1");
   bad = four();
   bad[1].image = bad[1].image.to(DType::f32);
-  throws([&] { Mosaic(bad, {32}); }, "pictures of one dtype are wanted, got uint8 and float32");
+  throws([&] { Mosaic(bad, {32}); }, "images of one dtype are wanted, got uint8 and float32");
   bad = four();
   bad[3].boxes = {};
-  throws([&] { Mosaic(bad, {32}); }, "either all pictures have boxes (labels, a mask) or none");
+  throws([&] { Mosaic(bad, {32}); }, "either all images have boxes (labels, a mask) or none");
   throws(
       [] {
         Mosaic(four(), {32}, {.center_ratio_range = {1, 3}});

@@ -15,12 +15,12 @@ TEST(BayesOdds, FeaturesAreSets) {
   const std::vector<std::string> words = {"a", "bc", "a", "bc", "a"};
   EXPECT_EQ(word_set(words), (FeatureSet{"a", "bc"}));
   EXPECT_EQ(word_pairs(words), (FeatureSet{"a bc", "bc a"}));
-  EXPECT_EQ(letter_grams({"bc", "bc"}, 3, 5), (FeatureSet{"<bc", "bc>", "<bc>"}));
-  EXPECT_EQ(letter_grams({"a"}, 4, 5), FeatureSet{});
+  EXPECT_EQ(character_grams({"bc", "bc"}, 3, 5), (FeatureSet{"<bc", "bc>", "<bc>"}));
+  EXPECT_EQ(character_grams({"a"}, 4, 5), FeatureSet{});
   EXPECT_EQ(word_pairs({"a"}), FeatureSet{});
 }
 
-// Counts 2 and 0 for good, 1 and 1 for film, 0 and 1 for bad: five things seen, three kinds.
+// Counts 2 and 0 for good, 1 and 1 for film, 0 and 1 for bad: five occurrences, three features.
 TEST(BayesOdds, OddsByHand) {
   BayesOdds bayes(2);
   bayes.add({"good", "film"}, 1);
@@ -52,7 +52,7 @@ TEST(BayesOdds, CrossFittedWithoutTheSampleItself) {
     const float own = odds[i][labels[static_cast<size_t>(i)]].item<float>();
     EXPECT_GT(own, 0) << i;
   }
-  // Words that no other sample has say nothing: all even samples of one fold are alike.
+  // Words that no other sample has carry no information: all even samples of a fold are alike.
   const Tensor again = cross_fitted_odds(samples, labels, 2, 5, 7);
   EXPECT_TRUE(equal(odds, again));
   std::vector<float> seen;

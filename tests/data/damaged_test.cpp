@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damaged samples of each dataset of many files: they stop the reading by name, or are passed over
-// and counted, as chosen; and check_files(), which finds them all.
+// Damaged samples in each dataset of many files: they stop reading by name, or are skipped and
+// counted, as configured; and check_files(), which finds them all.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 #include "tandem/data/audio.h"
 #include "tandem/data/check_files.h"
-#include "tandem/data/record_datasets.h"
-#include "tandem/data/vision_datasets.h"
+#include "tandem/data/sets/record_datasets.h"
+#include "tandem/data/sets/vision_datasets.h"
 #include "tandem/tandem.h"
 #include "tests/data/shards_helper.h"
 #include "tests/io/io_helper.h"
@@ -30,7 +30,7 @@ void expect_begins(const std::string& text, const std::string& begin) {
   EXPECT_EQ(text.substr(0, begin.size()), begin);
 }
 
-/// Sample 1 of three is damaged: with skip_damaged its place is taken by sample 2.
+/// Sample 1 of three is damaged: with skip_damaged it is replaced by sample 2.
 template <class D, class Field>
 void expect_skips(const D& strict, const D& lenient, const std::string& error, Field x) {
   ASSERT_EQ(strict.size(), 3);
@@ -73,7 +73,7 @@ TEST(Damaged, VocBoxes) {
                [](const Detection& d) { return d.boxes; });
   put(f / "Annotations/2.xml", xml(2).substr(0, 60));
   expect_begins(error_of([&] { VOCDetection v(f.path()); }),
-                "Format: '" + (f / "Annotations/2.xml") + "' is no whole <annotation>");
+                "Format: '" + (f / "Annotations/2.xml") + "' is not a complete <annotation>");
   const VOCDetection left(f.path(), {.skip_damaged = true});
   EXPECT_EQ(left.size(), 2);
   EXPECT_EQ(left.damaged(), 1);
@@ -105,7 +105,7 @@ TEST(Damaged, TFRecords) {
   expect_skips(TFRecordDataset({f / "a.tfrecord"}),
                TFRecordDataset({f / "a.tfrecord"}, {.skip_damaged = true}),
                "'" + (f / "a.tfrecord") + "': record 1 is damaged: its checksum is wrong", x);
-  // A damaged length: what was before it, and the next file.
+  // A damaged length: the records before it, and the next file.
   std::string cut = record_of(1, 1);
   cut[0] = static_cast<char>(cut[0] ^ 1);
   put(f / "b-0.tfrecord", record_of(5, 5) + cut + record_of(6, 6));
@@ -167,7 +167,7 @@ TEST(Damaged, AFolderIsChecked) {
   std::string kinds, damaged;
   for (const auto& k : r.kinds) kinds += fmt::format("{} {} {}\n", k.what, k.readable, k.damaged);
   EXPECT_EQ(kinds,
-            "pictures 1 3\nsounds 1 1\nrecords of TFRecord files 2 2\nentries of tar shards 2 2\n");
+            "images 1 3\nsounds 1 1\nrecords of TFRecord files 2 2\nentries of tar shards 2 2\n");
   EXPECT_EQ(r.other, 1);
   EXPECT_EQ(r.readable(), 6);
   std::vector<std::string> paths;
@@ -179,7 +179,7 @@ TEST(Damaged, AFolderIsChecked) {
       EXPECT_EQ(d.reason, "is empty");
     }
     if (d.path == "deep/wrong.jpg") {
-      EXPECT_EQ(d.reason, "is no JPEG, PNG, WebP, TIFF or JPEG 2000 file");
+      EXPECT_EQ(d.reason, "is not a JPEG, PNG, WebP, TIFF or JPEG 2000 file");
     }
     if (d.path == "r.tfrecord" && d.reason[0] == 'r' && d.reason.find("sum") != std::string::npos) {
       EXPECT_EQ(d.reason, "record 1 is damaged: its checksum is wrong");
@@ -190,7 +190,7 @@ TEST(Damaged, AFolderIsChecked) {
                                       "r.tfrecord", "r.tfrecord", "s.tar: 1.png", "y.flac"}));
   EXPECT_EQ(r.to_json().find("damaged")->as_array()->size(), 8U);
   std::filesystem::create_directory(f / "none");
-  expect_begins(error_of([&] { check_files(f / "none"); }), "Value: there are no pictures, sounds");
+  expect_begins(error_of([&] { check_files(f / "none"); }), "Value: there are no images, sounds");
   expect_begins(error_of([&] { check_files(f / "missing"); }), "Io: cannot list");
 }
 

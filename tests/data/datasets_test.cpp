@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datasets: the embedded digits, MNIST files, CSV tables, and their errors.
-#include "tandem/data/datasets.h"
+#include "tandem/data/sets/datasets.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@
 
 #include "tandem/io/idx.h"
 #include "tandem/tandem.h"
+#include "tests/support/errors.h"
 
 namespace tandem::data {
 namespace {
@@ -18,7 +19,7 @@ struct Init {
   Init() { init(); }
 } const g_init;
 
-// A folder of its own that goes away with the test.
+// A temporary folder, removed by the test.
 struct Folder {
   std::filesystem::path path;
   Folder() {
@@ -27,17 +28,6 @@ struct Folder {
   }
   ~Folder() { std::filesystem::remove_all(path); }
 };
-
-std::string message(const std::function<void()>& f, ErrorKind kind) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), kind) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
 
 TEST(Digits, FoldsCoverAllRowsOnce) {
   int64_t test_rows = 0;
@@ -54,8 +44,8 @@ TEST(Digits, FoldsCoverAllRowsOnce) {
   EXPECT_EQ(all.x().amin().item<float>(), 0.0f);
   EXPECT_EQ(all.y().to_vector<int64_t>()[4], 4);  // the first ten rows are the digits 0 to 9
   EXPECT_EQ(all.get(9).y.item<int64_t>(), 9);
-  message([&] { all.get(1797); }, ErrorKind::Index);
-  message([] { Digits({.fold = 5}); }, ErrorKind::Value);
+  thrown([&] { all.get(1797); }, ErrorKind::Index);
+  thrown([] { Digits({.fold = 5}); }, ErrorKind::Value);
 }
 
 TEST(MNIST, ReadsPlainFiles) {
@@ -70,18 +60,18 @@ TEST(MNIST, ReadsPlainFiles) {
   EXPECT_EQ(e.x.dtype(), float32);
   EXPECT_EQ(e.y.item<int64_t>(), 7);
   EXPECT_EQ(set.get(0).x.to_vector<float>()[255], 1.0f);
-  message([&] { MNIST(f.path, {.train = false}); }, ErrorKind::Io);
+  thrown([&] { MNIST(f.path, {.train = false}); }, ErrorKind::Io);
 }
 
 TEST(MNIST, Errors) {
-  EXPECT_EQ(message([] { MNIST(nullptr); }, ErrorKind::Io),
+  EXPECT_EQ(thrown([] { MNIST(nullptr); }, ErrorKind::Io),
             "MNIST got no folder. Give the folder of the IDX files.");
-  EXPECT_EQ(message([] { MNIST("/no/such/folder"); }, ErrorKind::Io),
+  EXPECT_EQ(thrown([] { MNIST("/no/such/folder"); }, ErrorKind::Io),
             "MNIST: there is no folder '/no/such/folder'.");
   Folder f;
   io::save_idx(zeros({2, 28, 28}, uint8), f.path / "train-images-idx3-ubyte");
   io::save_idx(zeros({3}, uint8), f.path / "train-labels-idx1-ubyte");
-  EXPECT_NE(message([&] { MNIST(f.path); }, ErrorKind::Format).find("do not belong together"),
+  EXPECT_NE(thrown([&] { MNIST(f.path); }, ErrorKind::Format).find("do not match"),
             std::string::npos);
 }
 
@@ -103,16 +93,16 @@ TEST(CSVDataset, SplitsColumns) {
   EXPECT_EQ(set.get(1).y.item<int64_t>(), 1);
   CSVDataset middle(f.path / "t.csv", {.target = 1, .target_dtype = float32});
   EXPECT_EQ(middle.get(1).x.to_vector<float>(), (std::vector<float>{3, 1}));
-  message([&] { CSVDataset(f.path / "t.csv", {.target = 3}); }, ErrorKind::Index);
+  thrown([&] { CSVDataset(f.path / "t.csv", {.target = 3}); }, ErrorKind::Index);
   write_file(f.path / "bad.csv", "a,b\n1,x\n");
-  message([&] { CSVDataset(f.path / "bad.csv"); }, ErrorKind::Format);
+  thrown([&] { CSVDataset(f.path / "bad.csv"); }, ErrorKind::Format);
 }
 
 TEST(TensorDataset, Rows) {
   TensorDataset set(arange(6).reshape({3, 2}), tensor({1, 2, 3}));
   EXPECT_EQ(set.get(2).x.to_vector<int64_t>(), (std::vector<int64_t>{4, 5}));
-  message([] { TensorDataset(zeros({3}), zeros({2})); }, ErrorKind::Shape);
-  message([&] { set.get(-1); }, ErrorKind::Index);
+  thrown([] { TensorDataset(zeros({3}), zeros({2})); }, ErrorKind::Shape);
+  thrown([&] { set.get(-1); }, ErrorKind::Index);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader: order by (seed, epoch) alone, any aggregate, errors at their batch, early stop.
+// The loader: order by (seed, epoch) only, any aggregate, errors at their batch, early stop.
 #include "tandem/data/loader.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sound (WAV, features against librosa's), boxes of VOC, masks, Planetoid's pickles: good files,
-// and files that are cut or hostile.
+// Sound (WAV, features against librosa's), VOC boxes, masks, Planetoid's pickles: good files, and
+// files that are truncated or hostile.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 
 #include "tandem/base/crc32c.h"
 #include "tandem/data/audio.h"
-#include "tandem/data/vision_datasets.h"
+#include "tandem/data/sets/vision_datasets.h"
 #include "tandem/tandem.h"
 
 namespace tandem::data {
@@ -92,7 +92,7 @@ TEST_F(Media, WavOfEachCoding) {
     const io::Audio a = io::decode_wav(wav(r.tag, 1, r.bits, r.data));
     EXPECT_EQ(a.sample_rate, 8000);
     EXPECT_EQ(a.waveform.to_vector<float>(), r.want);
-    // Every cut is refused.
+    // Every truncation is rejected.
     const std::string whole = wav(r.tag, 1, r.bits, r.data);
     for (size_t n = 0; n < whole.size(); ++n)
       EXPECT_NE(text_of([&] { io::decode_wav(whole.substr(0, n)); }).find("Format"),
@@ -111,10 +111,11 @@ TEST_F(Media, WavOfEachCoding) {
 }
 
 TEST_F(Media, HostileWav) {
-  expect_text([] { io::decode_wav("RIFFxxxxWEBP", {}, "a.wav"); }, "'a.wav' is no WAV file");
-  expect_text([] { io::decode_wav(wav(2, 1, 16, "ab")); }, "coding 2 of 16 bits is not read");
+  expect_text([] { io::decode_wav("RIFFxxxxWEBP", {}, "a.wav"); }, "'a.wav' is not a WAV file");
+  expect_text([] { io::decode_wav(wav(2, 1, 16, "ab")); },
+              "encoding 2 with 16 bits is not supported");
   expect_text([] { io::decode_wav(wav(1, 0, 16, "ab")); }, "0 channels at 8000 Hz");
-  expect_text([] { io::decode_wav(wav(1, 2, 16, "ab")); }, "no whole frames of 4");
+  expect_text([] { io::decode_wav(wav(1, 2, 16, "ab")); }, "not a whole number of frames of 4");
   expect_text([] { io::decode_wav(wav(1, 1, 16, "abcd"), {.limit = 1}); }, "at most 1 are allowed");
   std::string huge = wav(1, 1, 16, "ab");
   huge.replace(40, 4, little(0xFFFFFFFE, 4));
@@ -214,7 +215,7 @@ TEST_F(Media, Flac) {
       bytes.append(reinterpret_cast<const char*>(&whole), 4);
     }
     EXPECT_EQ(crc32c(bytes), c.sum) << c.name;
-    // Whatever is cut off or changed is noticed: every byte is under a sum, but those of the head.
+    // Any truncation or change is noticed: every byte is under a checksum, except the header's.
     const std::string file = read_file(path);
     for (size_t n = 0; n < file.size(); n += 1 + file.size() / 200)
       EXPECT_THROW(io::decode_audio(std::string_view(file).substr(0, n)), Error) << n;
@@ -226,7 +227,8 @@ TEST_F(Media, Flac) {
         EXPECT_THROW(io::decode_audio(changed), Error) << c.name << " " << n;
       }
   }
-  expect_text([] { io::decode_audio("MThd", {}, "song"); }, "'song' is no WAV and no FLAC file");
+  expect_text([] { io::decode_audio("MThd", {}, "song"); },
+              "'song' is neither a WAV nor a FLAC file");
 }
 
 TEST_F(Media, VocBoxes) {
@@ -255,13 +257,13 @@ TEST_F(Media, VocBoxes) {
     write("Annotations/a.xml", s);
     expect_text([&] { VOCDetection{dir_.string()}; }, text);
   };
-  broken("</annotation>", "", "is no whole <annotation>");
-  broken("<xmin>1<", "<xmin>x<", "<xmin> is no number");
-  broken("<xmax>5<", "<xmax>0<", "ends before it begins");
+  broken("</annotation>", "", "is not a complete <annotation>");
+  broken("<xmin>1<", "<xmin>x<", "<xmin> is not a number");
+  broken("<xmax>5<", "<xmax>0<", "ends before it starts");
   broken("<ymax>7</ymax>", "", "there is no <ymax>");
 }
 
-TEST_F(Media, MasksBesidePictures) {
+TEST_F(Media, MasksBesideImages) {
   const Tensor mask = tensor(std::vector<uint8_t>{0, 255, 127, 128}, Shape(1, 2, 2));
   write("image/1.png", io::encode_png(zeros({1, 2, 2}, DType::u8)));
   write("label/1.png", io::encode_png(mask));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of NumPy's files as samples: pictures, numbers, Keras's forms, and mistakes.
+// NumPy arrays as samples: images, numbers, Keras's layouts, and mistakes.
 #include <gtest/gtest.h>
 
-#include "tandem/data/npy_dataset.h"
+#include "tandem/data/sets/npy_dataset.h"
 #include "tandem/io/npy.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
@@ -10,7 +10,7 @@
 namespace tandem::data {
 namespace {
 
-TEST(NpyDataset, PicturesAsKerasHasThem) {
+TEST(NpyDataset, ImagesAsKerasHasThem) {
   TempFolder f;
   const Tensor x = counting({3, 2, 2, 3}, DType::u8, 10), y = counting({3, 1}, DType::u8);
   StateDict arrays;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// filter(), bucket_by_length(), sample() and cache(file): their elements against plain loops, the
-// same under any number of threads, resumed after every element, and files that are cut or damaged.
+// filter(), bucket_by_length(), sample() and cache(file): their elements against plain loops, equal
+// for any number of threads, resumed after every element, and damaged files.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include <set>
 
 #include "tandem/tandem.h"
+#include "tests/data/numbers.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem::data {
@@ -18,11 +19,6 @@ struct Init {
   Init() { init(); }
 } const g_init;
 
-struct Numbers {
-  int64_t n = 10, first = 0;
-  int64_t size() const { return n; }
-  Tensor get(int64_t i) const { return tensor(first + i); }
-};
 // Sample i: its own number, as often as lengths[i] says.
 struct Words {
   std::vector<int64_t> lengths;
@@ -31,10 +27,7 @@ struct Words {
     return {full({lengths[static_cast<size_t>(i)]}, i, int64), tensor(i)};
   }
 };
-using Line = Pipeline<Tensor>;
-using List = std::vector<int64_t>;
 
-Line numbers(int64_t n, int64_t first = 0) { return pipeline(Numbers{n, first}, {.seed = 5}); }
 bool odd(const Tensor& t) { return t.item<int64_t>() % 2 == 1; }
 Tensor doubled(const Tensor& t) { return t * 2; }
 Tensor noised(const Tensor& t) { return t * 1000 + randint(0, 1000, Shape()); }
@@ -58,7 +51,7 @@ TEST(PipelineFilter, IsAPlainLoop) {
   EXPECT_EQ(at(numbers(0).filter(odd), 0), List());
   EXPECT_EQ(at(numbers(6).map(doubled).filter(odd), 0), List());
   EXPECT_EQ(numbers(9).filter(odd).size(), 4);
-  // Behind what changes the order: the elements that remain stay in that order.
+  // After stages that change the order, the remaining elements keep that order.
   const Line shuffled = numbers(300).shuffle();
   for (int64_t epoch : {0, 1, 7})
     for (int64_t workers : {0, 3}) {
@@ -86,7 +79,7 @@ TEST(PipelineFilter, LooksOnceAndKnowsItsSamples) {
       ASSERT_EQ(p.get(i, epoch).item<int64_t>(), p.samples_of(i, epoch).at(0));
   EXPECT_EQ(*count, 100);
   EXPECT_EQ(p.text(), "dataset(100) | shuffle | filter(50)");
-  // Bulk reads are those of single elements.
+  // Bulk reads equal single reads.
   const Digits digits({.train = true});
   auto f = pipeline(digits, {.seed = 3})
                .filter([](const Example& e) { return e.y.item<int64_t>() < 3; })
@@ -156,7 +149,7 @@ TEST(PipelineSample, DrawsByWeight) {
   EXPECT_EQ(numbers(4).sample({1, 1, 1, 1}).size(), 4);
 }
 
-// A pass over two epochs, stopped after every element and gone on with in a new pipeline.
+// A pass over two epochs, stopped after every element and resumed in a new pipeline.
 void expect_resumes(const std::function<AnyPipeline()>& make) {
   const auto add = [](List& to, const std::vector<Tensor>& fields) {
     for (const Tensor& t : fields)
@@ -258,7 +251,7 @@ TEST(PipelineCacheFile, RandomMapsKeepTheirSeed) {
   const List want = at(make(5).cache(), 0);
   EXPECT_EQ(at(make(5).cache(f / "c"), 0), want);
   EXPECT_EQ(at(make(5).cache(f / "c"), 3), want);  // as of epoch 0
-  // Another seed behind it: what that seed gives, never the file's elements.
+  // Another seed after it: that seed's elements, never the file's.
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(at(make(5).cache(f / "c").seed(6), 0), at(make(6).cache(), 0));
   EXPECT_EQ(at(make(6).cache(f / "c"), 0), at(make(6).cache(), 0));
@@ -288,13 +281,13 @@ TEST(PipelineCacheFile, DamageIsSeen) {
     ASSERT_EQ(at(make(), 0), want) << k;
   }
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("is cut or damaged: it is written anew"), std::string::npos);
-  EXPECT_NE(said.find("element 0 is damaged and computed anew"), std::string::npos);
+  EXPECT_NE(said.find("is truncated or damaged: it is rewritten"), std::string::npos);
+  EXPECT_NE(said.find("element 0 is damaged and recomputed"), std::string::npos);
   put("some text of the user");
   EXPECT_EQ(error_of(make), "Format: cache(): '" + (f / "c") +
-                                "' is there and no cache of elements. Name another file.");
+                                "' exists and is not a cache of elements. Choose another file.");
   EXPECT_EQ(read_file(f / "c"), "some text of the user");
-  // What a map throws leaves no file behind.
+  // An exception in a map leaves no file behind.
   const std::string what = error_of([&] {
     numbers(5)
         .map([](const Tensor& t) {
@@ -312,7 +305,7 @@ TEST(PipelineStages, RefuseWhatTheyCannotDo) {
   const std::pair<std::function<void()>, const char*> kCases[] = {
       {[] { numbers(9).map(noised).filter(odd); }, "filter() behind stages whose elements change"},
       {[] { numbers(9).shuffle().take(4).filter(odd); }, "filter() behind stages whose elements"},
-      {[] { numbers(9).repeat().filter(odd); }, "filter() of a pipeline that repeats for ever"},
+      {[] { numbers(9).repeat().filter(odd); }, "filter() of a pipeline that repeats forever"},
       {[&] {
          numbers(9).map(noised).bucket_by_length(length, {2}, {1, 1});
        },
@@ -320,7 +313,7 @@ TEST(PipelineStages, RefuseWhatTheyCannotDo) {
       {[&] {
          numbers(9).bucket_by_length(length, {2, 2}, {1, 1, 1});
        },
-       "bucket_by_length() wants boundaries that rise, at most 254, got [2, 2]"},
+       "bucket_by_length() wants increasing boundaries, at most 254, got [2, 2]"},
       {[&] {
          numbers(9).bucket_by_length(length, {2}, {1, 0});
        },
@@ -341,7 +334,7 @@ TEST(PipelineStages, RefuseWhatTheyCannotDo) {
          numbers(2).sample({1, -1});
        },
        "weight 1 is -1, it must be >= 0"},
-      {[] { numbers(3).repeat().cache("x"); }, "cache() of a pipeline that repeats for ever"},
+      {[] { numbers(3).repeat().cache("x"); }, "cache() of a pipeline that repeats forever"},
   };
   for (const auto& [f, text] : kCases) {
     const std::string what = error_of(f);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipelines against plain loops: every stage as a list of numbers, equal under any number of
-// threads, and a pass that goes on after any element exactly as the one that was not interrupted.
+// Pipelines against plain loops: every stage as a list of numbers, equal for any number of threads,
+// and a pass that resumes after any element exactly like one that was not interrupted.
 #include "tandem/data/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "tandem/tandem.h"
+#include "tests/data/numbers.h"
+#include "tests/support/errors.h"
 
 namespace tandem::data {
 namespace {
@@ -19,17 +21,6 @@ namespace {
 struct Init {
   Init() { init(); }
 } const g_init;
-
-// Sample i of `n` is the number first + i.
-struct Numbers {
-  int64_t n = 10, first = 0;
-  int64_t size() const { return n; }
-  Tensor get(int64_t i) const { return tensor(first + i); }
-};
-using Line = Pipeline<Tensor>;
-using List = std::vector<int64_t>;
-
-Line numbers(int64_t n, int64_t first = 0) { return pipeline(Numbers{n, first}, {.seed = 5}); }
 
 // One pass as a flat list; -1 ends each element that is a batch.
 List pass(Line p) {
@@ -114,11 +105,11 @@ TEST(Pipeline, ShuffleIsAPermutationOfSeedAndEpoch) {
   EXPECT_NE(first, at(p.seed(6), 0));
   EXPECT_EQ(first, at(p.seed(5), 0));
   EXPECT_EQ(first, shuffled_order(50, 5, 0));  // the order of DataLoader
-  // Each turn of a repeat is shuffled anew, and is the epoch of that number.
+  // Each repetition is shuffled anew, as the epoch of that number.
   List both = first;
   both.insert(both.end(), second.begin(), second.end());
   EXPECT_EQ(at(p.repeat(2), 0), both);
-  // Passes go from epoch to epoch by themselves.
+  // Passes advance from epoch to epoch automatically.
   p.set_epoch(0);
   EXPECT_EQ(pass(p), first);
   EXPECT_EQ(pass(p), second);
@@ -243,24 +234,13 @@ TEST(Pipeline, PadsBatches) {
                                           3, -7, -7, 3,  -7, -7, 3,  -7, -7}));
 }
 
-std::string message(const std::function<void()>& f, ErrorKind kind) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), kind) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
 TEST(Pipeline, RefusesWhatItCannotDo) {
   const std::pair<std::function<void()>, const char*> kCases[] = {
       {[] { numbers(3).batch(0); }, "batch() wants a size > 0, got 0"},
       {[] { numbers(3).shard(3, 3); }, "shard(): rank 3 of 3"},
       {[] { numbers(3).take(-1); }, "take() and skip() want a number >= 0, got -1"},
-      {[] { numbers(3).repeat(-2); }, "repeat() wants a count >= 0, or -1 for ever, got -2"},
-      {[] { numbers(3).repeat().shuffle(); }, "shuffle() of a pipeline that repeats for ever"},
+      {[] { numbers(3).repeat(-2); }, "repeat() wants a count >= 0, or -1 for endless, got -2"},
+      {[] { numbers(3).repeat().shuffle(); }, "shuffle() of a pipeline that repeats forever"},
       {[] { numbers(3).prefetch({.depth = 0}); }, "prefetch() wants workers in -1..1024"},
       {[] {
          Line p = numbers(3).batch(2);
@@ -269,14 +249,14 @@ TEST(Pipeline, RefusesWhatItCannotDo) {
        "dataset(4) | batch(2)"},
   };
   for (const auto& [f, text] : kCases) {
-    std::string what = message(f, ErrorKind::Value);
+    std::string what = thrown(f, ErrorKind::Value);
     EXPECT_NE(what.find(text), what.npos) << what;
   }
-  message([] { numbers(3).get(3); }, ErrorKind::Index);
+  thrown([] { numbers(3).get(3); }, ErrorKind::Index);
   for (const char* text : {"{}", R"({"seed": 1, "epoch": 0, "position": 0, "pipeline": ""})",
                            R"({"seed": "x", "epoch": 0, "position": 0, "pipeline": ""})",
                            R"({"seed": "1", "epoch": "0", "position": 0, "pipeline": ""})"})
-    message([&] { PipelineState::from_json(io::parse_json(text)); }, ErrorKind::Format);
+    thrown([&] { PipelineState::from_json(io::parse_json(text)); }, ErrorKind::Format);
 }
 
 TEST(Pipeline, ThrowsAtTheElementThatFailed) {
@@ -288,7 +268,7 @@ TEST(Pipeline, ThrowsAtTheElementThatFailed) {
                  })
                  .prefetch({.workers = workers});
     int64_t given = 0;
-    EXPECT_EQ(message(
+    EXPECT_EQ(thrown(
                   [&] {
                     for (const Tensor& t : p) given += t.numel();
                   },
@@ -308,7 +288,7 @@ TEST(Pipeline, SaysHowLongTheConsumerWaited) {
   EXPECT_EQ(starved.stats().elements, 40);
   EXPECT_GT(starved.stats().stall(), 0.8);
   EXPECT_GT(starved.stats().busy, 0.08);
-  // Left alone it takes as many threads as the machine has.
+  // By default it uses as many threads as the machine has.
   Line tuned = numbers(60).map(slow).prefetch();
   pass(tuned);
   EXPECT_GE(tuned.stats().workers, std::min<int64_t>(2, std::thread::hardware_concurrency()));

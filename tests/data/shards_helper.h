@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tar archives as tests want them: entry by entry, with heads of their own.
+// Tar archives for tests: entry by entry, with custom headers.
 #pragma once
 
 #include <fmt/core.h>
@@ -10,7 +10,7 @@
 
 namespace tandem::data {
 
-/// The head of an entry of `size` bytes.
+/// The header of an entry of `size` bytes.
 inline std::string tar_head(const std::string& name, size_t bytes, char type = '0') {
   std::string head(512, '\0');
   std::copy(name.begin(), name.end(), head.begin());

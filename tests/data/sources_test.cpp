@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as datasets: CIFAR, text lines, JSON lines, tokens, folders of pictures; and the errors
+// Files as datasets: CIFAR, text lines, JSON lines, tokens, folders of images; and the errors
 // that name file and record.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <functional>
 
-#include "tandem/data/record_datasets.h"
+#include "tandem/data/sets/record_datasets.h"
 #include "tandem/tandem.h"
 #include "tests/data/shards_helper.h"
 #include "tests/io/io_helper.h"
@@ -45,7 +45,7 @@ TEST(Sources, Cifar) {
   EXPECT_EQ(fine.coarse_labels().to_vector<int64_t>(), std::vector<int64_t>{1});
   write_file(f / "test_batch.bin", cifar_record(1, 3, 1) + "cut");
   EXPECT_EQ(error_of([&] { CIFAR10(f.path(), {.train = false}); }),
-            "Format: '" + (f / "test_batch.bin") + "' is cut: record 1 has 3 bytes of 3073.");
+            "Format: '" + (f / "test_batch.bin") + "' is truncated: record 1 has 3 bytes of 3073.");
   write_file(f / "test_batch.bin", cifar_record(1, 3, 1) + cifar_record(1, 10, 1));
   EXPECT_EQ(error_of([&] { CIFAR10(f.path(), {.train = false}); }),
             "Format: '" + (f / "test_batch.bin") + "': record 1 has label 10 of 10 classes.");
@@ -125,21 +125,21 @@ TEST(Sources, TokenFiles) {
             "Format: '" + (f / "odd") + "' has 3 bytes, no multiple of 2.");
 }
 
-TEST(Sources, Pictures) {
+TEST(Sources, Images) {
   TempFolder f;
-  Tensor picture = counting({3, 5, 7}, DType::u8);
-  const std::string png = io::encode_png(picture);
-  EXPECT_TRUE(equal(io::decode_image(png), picture));
-  EXPECT_TRUE(equal(io::decode_image(io::encode_png(picture[0]), {.mode = io::ImageMode::gray}),
-                    unsqueeze(picture[0], 0)));
+  Tensor image = counting({3, 5, 7}, DType::u8);
+  const std::string png = io::encode_png(image);
+  EXPECT_TRUE(equal(io::decode_image(png), image));
+  EXPECT_TRUE(equal(io::decode_image(io::encode_png(image[0]), {.mode = io::ImageMode::gray}),
+                    unsqueeze(image[0], 0)));
   EXPECT_EQ(io::decode_image(io::encode_png(counting({4, 2, 2}, DType::u8)),
                              {.mode = io::ImageMode::unchanged})
                 .size(0),
             4);
   EXPECT_EQ(error_of([&] { io::decode_image(png, {.limit = 34}); }),
-            "Format: 'image' is a picture of 7 x 5, at most 34 pixels are allowed.");
+            "Format: 'image' is an image of 7 x 5, at most 34 pixels are allowed.");
   EXPECT_EQ(error_of([] { io::decode_image("", {}, "x.png"); }),
-            "Format: 'x.png' is no JPEG, PNG, WebP, TIFF or JPEG 2000 file: it is empty.");
+            "Format: 'x.png' is not a JPEG, PNG, WebP, TIFF or JPEG 2000 file: it is empty.");
   for (size_t n = 8; n + 12 < png.size(); n += 7)  // every cut file is refused
     EXPECT_EQ(error_of([&] { io::decode_image(png.substr(0, n), {}, "cut"); }).rfind("Format: ", 0),
               0u)
@@ -148,7 +148,7 @@ TEST(Sources, Pictures) {
     std::filesystem::create_directory(f / sub);
     write_file(f / (std::string(sub) + "/2.png"), png);
     write_file(f / (std::string(sub) + "/1.PNG"), io::encode_png(full({3, 5, 7}, 255, uint8)));
-    write_file(f / (std::string(sub) + "/notes.txt"), "no picture");
+    write_file(f / (std::string(sub) + "/notes.txt"), "no image");
   }
   ImageFolder folder(f.path());
   EXPECT_EQ(folder.classes(), (std::vector<std::string>{"a", "b"}));
@@ -213,17 +213,17 @@ TEST(Sources, TFRecord) {
   EXPECT_EQ(all.size(), 3);
   EXPECT_EQ(all.get(2).x.to_vector<float>(), (std::vector<float>{1.5F, -2, 3.25F}));
   EXPECT_EQ(all.get(2).y.item<int64_t>(), -7);
-  io::TFExample picture = e;
+  io::TFExample image = e;
   const Tensor pixels = (arange(2 * 3 * 3) * 9).to(DType::u8).reshape({3, 2, 3});
   const std::string png = io::encode_png(pixels);
-  picture["image"] = {.kind = io::TFFeature::Kind::bytes, .bytes = {png}};
-  write_file(f / "c.tfrecord", io::tfrecord(io::write_tf_example(picture)));
+  image["image"] = {.kind = io::TFFeature::Kind::bytes, .bytes = {png}};
+  write_file(f / "c.tfrecord", io::tfrecord(io::write_tf_example(image)));
   EXPECT_TRUE(equal(TFRecordDataset({f / "c.tfrecord"}).get(0).x, pixels));
   const TFRecordDataset raw({f / "c.tfrecord"}, {.x_raw = DType::u8});
   EXPECT_EQ(raw.get(0).x.numel(), static_cast<int64_t>(png.size()));
   EXPECT_EQ(error_of([&] { TFRecordDataset({f / "a.tfrecord"}, {.x = "imag"}).get(0); }),
             "Format: '" + (f / "a.tfrecord") +
-                "' record 0: there is no feature 'imag', there are (image, label, name).");
+                "' record 0: there is no feature 'imag', it has (image, label, name).");
   std::string damaged = golden;
   damaged[40] ^= 1;
   write_file(f / "d", damaged);
@@ -294,10 +294,10 @@ TEST(Sources, WebDataset) {
             "Value: '" + (f / "bad.tar") + "': the sample 'a' has no entry 'cls'.");
   write_file(f / "bad.tar", tar_entry("a.png", png) + tar_entry("a.cls", "cat") + end);
   EXPECT_EQ(error_of([&] { WebDataset({f / "bad.tar"}).get(0); }),
-            "Format: " + (f / "bad.tar") + ": a.cls: 'cat' is no number.");
+            "Format: " + (f / "bad.tar") + ": a.cls: 'cat' is not a number.");
   EXPECT_EQ(error_of([&] { expand_shards("a{1-2}"); }),
             "Value: 'a{1-2}': braces want two numbers such as {000..007}.");
-  // Cut and damaged archives give Format and nothing outside the file is shown.
+  // Truncated and damaged archives give Format, and nothing outside the file is exposed.
   const std::string whole = tar_entry("a.png", png) + tar_entry("a.cls", "1");
   const auto outcome = [&](const std::string& bytes) {
     std::ofstream(f / "r.tar", std::ios::binary) << bytes;
@@ -307,7 +307,7 @@ TEST(Sources, WebDataset) {
     });
   };
   for (size_t n = 1; n < whole.size(); n += 61) {
-    // What fills up an entry's last block may be missing.
+    // The padding of an entry's last block may be missing.
     const bool fits = (n >= 512 + png.size() && n <= 1024) || n > 1536;
     EXPECT_EQ(outcome(whole.substr(0, n)).rfind("Format: ", 0), fits ? std::string::npos : 0) << n;
   }

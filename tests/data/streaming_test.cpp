@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files far larger than what may be held of them: sparse ones with text, records and pictures
-// spread in them, read by a child process whose peak memory is judged. TANDEM_SLOW=1 makes the text
-// file 20 GB. Sanitizers hold several times the memory: they run without these.
+// Files far larger than the memory they may use: sparse ones with text, records and images spread
+// in them, read by a child process whose peak memory is checked. TANDEM_SLOW=1 makes the text file
+// 20 GB. Sanitizers use several times the memory: they run without these.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <functional>
 
 #include "tandem/base/mapped_pages.h"
-#include "tandem/data/record_datasets.h"
+#include "tandem/data/sets/record_datasets.h"
 #include "tandem/tandem.h"
 #include "tests/data/shards_helper.h"
 #include "tests/io/io_helper.h"
@@ -36,7 +36,7 @@ int64_t status_mb(const char* key) {
   return -1;
 }
 
-/// Peak memory in MB of a child in which `f` returns an empty text; fails on another.
+/// Peak memory in MB of a child in which `f` returns an empty string; fails on any other.
 int64_t peak_mb(const std::function<std::string()>& f) {
   int ends[2];
   if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
@@ -117,7 +117,7 @@ TEST(SlowStreaming, TextAndJsonLines) {
                  }
                  return "";
                }));
-  // One line without an end is refused before it is all read.
+  // A line without an end is rejected before it is read completely.
   std::ofstream(f / "no-end", std::ios::binary).seekp(megas * kMega - 1).put('x');
   expect_small("one long line", peak_mb([&]() -> std::string {
                  const std::string what = error_of([&] { TextLines(f / "no-end"); });
@@ -134,7 +134,7 @@ TEST(Streaming, MarksAreSpentSparingly) {
   }
   EXPECT_EQ(places.size(), 1000);
   EXPECT_EQ(places.every(), 256);
-  // More lines than places, read backwards.
+  // More lines than kept offsets, read backwards.
   TempFolder f;
   std::string text;
   const int64_t n = (1 << 19) + 77;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables: statistics, schemas and what breaks them, drift between two sets.
+// Tables: statistics, schemas and their violations, drift between two sets.
 #include "tandem/data/table_stats.h"
 
 #include <gtest/gtest.h>
@@ -84,15 +84,15 @@ TEST(Schema, FindsWhatBreaksIt) {
       {"age,name,score,town,city\n31,Ann,1,x,Ulm\n", "town", "no such column"},
       {"agee,name,score,city\n31,Ann,1,Ulm\n", "agee", "did you mean 'age'?"},
       {"age,name,score,city\nold,Ann,1,Ulm\n", "age",
-       "is of type text, wanted is integer (such as 'old')"},
-      {"age,name,score,city\n31.5,Ann,1,Ulm\n", "age", "is of type number, wanted is integer"},
+       "is of type text, expected integer (such as 'old')"},
+      {"age,name,score,city\n31.5,Ann,1,Ulm\n", "age", "is of type number, expected integer"},
       {"age,name,score,city\n99,Ann,1,Ulm\n", "age", "99 is above 45"},
       {"age,name,score,city\n30,Ann,-101,Ulm\n", "score", "-101 is below -100"},
       {"age,name,score,city\n30,Ann,inf,Ulm\n", "score", "infinite"},
       {"age,name,score,city\n30,Ann,1,Rome\n", "city", "does not know, such as 'Rome'"},
       {"age,name,score,city\n,Ann,1,Ulm\n,Bob,1,Ulm\n30,Cid,1,Ulm\n", "age",
        "2 of 3 values are missing"},
-      {"age,name,score,city\n", "", "0 rows, wanted are 1"},
+      {"age,name,score,city\n", "", "0 rows, expected at least 1"},
   };
   for (const Row& r : kRows) {
     bool found = false;
@@ -109,7 +109,8 @@ TEST(Schema, FindsWhatBreaksIt) {
       {"{\"columns\": [{\"name\": \"a\", \"typ\": \"text\"}]}", "did you mean 'type'?"},
       {"{\"columns\": [{\"name\": \"a\", \"type\": \"words\"}]}", "there is no type 'words'"},
       {"{\"columns\": [{\"name\": \"a\", \"type\": \"text\", \"low\": \"x\"}]}", "wants a number"},
-      {"{\"columns\": [{\"name\": \"a\", \"type\": \"text\", \"values\": [1]}]}", "to be texts"},
+      {"{\"columns\": [{\"name\": \"a\", \"type\": \"text\", \"values\": [1]}]}",
+       "must be strings"},
   };
   for (const auto& broken : kBroken) {
     const std::string what =

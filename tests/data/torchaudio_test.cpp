@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "tandem/data/kaldi.h"
+#include "tandem/data/sets/kaldi.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 

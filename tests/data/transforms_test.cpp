@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transforms against torchvision v2's functions (a golden file; TANDEM_TRANSFORMS names another
 // one) and Pillow's resizing, and the rules of drawing: repeatable, together with boxes and masks.
-#include "tandem/data/transforms.h"
+#include "tandem/data/transforms/transforms.h"
 
 #include <gtest/gtest.h>
 
@@ -65,6 +65,7 @@ struct Row {
   double tolerance;   // of one value, in its own unit
   double misses = 0;  // share of values that may differ more: ties of nearest
 };
+// table: each transform that has golden data
 const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
       {"pil_bilinear", [](auto& t) { return resize_image(t, 24, 31); }, 1},
@@ -218,12 +219,12 @@ TEST(Transforms, EqualTorchvisions) {
   const StateDict golden =
       load(other ? std::string(other)
                  : std::string(root ? root : ".") + "/tests/data/transforms.safetensors");
-  int64_t pictures = 0;
-  for (; golden.contains(fmt::format("{}.image", pictures)); ++pictures) {
-    const Tensor image = golden.at(fmt::format("{}.image", pictures));
+  int64_t images = 0;
+  for (; golden.contains(fmt::format("{}.image", images)); ++images) {
+    const Tensor image = golden.at(fmt::format("{}.image", images));
     for (const Row& row : rows()) {
-      SCOPED_TRACE(fmt::format("{}.{}", pictures, row.name));
-      const Tensor want = golden.at(fmt::format("{}.{}", pictures, row.name));
+      SCOPED_TRACE(fmt::format("{}.{}", images, row.name));
+      const Tensor want = golden.at(fmt::format("{}.{}", images, row.name));
       const Tensor got = row.f(image);
       ASSERT_EQ(got.shape(), want.shape());
       ASSERT_EQ(got.dtype(), want.dtype());
@@ -239,15 +240,15 @@ TEST(Transforms, EqualTorchvisions) {
           << "worst " << worst;
     }
   }
-  EXPECT_GE(pictures, 2);
+  EXPECT_GE(images, 2);
 }
 
-Tensor picture(int64_t h = 40, int64_t w = 60) {
+Tensor image(int64_t h = 40, int64_t w = 60) {
   GeneratorGuard generator({3, 0});
   return randint(0, 256, {3, h, w}).to(DType::u8);
 }
 
-// All transforms that draw, with a Vision that has everything.
+// All random transforms, with a Vision that has everything.
 const std::vector<Transform>& drawing() {
   static const std::vector<Transform> all = {
       RandomCrop({20, 30}),
@@ -286,7 +287,7 @@ const std::vector<Transform>& drawing() {
   return all;
 }
 
-// Decoders write the channels of a pixel together; what keeps them so gives the bits of planes.
+// Decoders interleave the channels; functions that keep this layout give the bits of planes.
 TEST(Transforms, PixelsWithTheirChannelsTogether) {
   manual_seed(3);
   const std::vector<std::array<int64_t, 3>> sizes = {{3, 37, 53}, {3, 1, 4},  {3, 2, 5}, {2, 9, 8},
@@ -345,7 +346,7 @@ TEST(Transforms, DrawsFollowTheGenerator) {
     for (uint64_t sample = 0; sample < 24; ++sample) {
       const auto run = [&] {
         GeneratorGuard generator({sample, 5});
-        return t(Vision{picture(), tensor({{5.0F, 6.0F, 25.0F, 30.0F}}), tensor({1}), {}});
+        return t(Vision{image(), tensor({{5.0F, 6.0F, 25.0F, 30.0F}}), tensor({1}), {}});
       };
       const Vision a = run(), b = run();
       ASSERT_EQ(a.image.to_vector<float>(), b.image.to_vector<float>());
@@ -357,8 +358,8 @@ TEST(Transforms, DrawsFollowTheGenerator) {
   }
 }
 
-// A filled rectangle, its mask and its box must still belong together after any geometric map.
-TEST(Transforms, BoxesAndMasksMoveWithThePicture) {
+// A filled rectangle, its mask and its box must still match after any geometric map.
+TEST(Transforms, BoxesAndMasksMoveWithTheImage) {
   std::vector<uint8_t> pixels(3 * 40 * 60), mask(40 * 60);
   for (int64_t y = 10; y < 26; ++y)
     for (int64_t x = 15; x < 40; ++x) {
@@ -417,7 +418,7 @@ TEST(Transforms, BoxesAndMasksMoveWithThePicture) {
 }
 
 TEST(Transforms, SanitizeLeavesOutWhatIsTooSmall) {
-  Vision v{picture(),
+  Vision v{image(),
            tensor({{1.0F, 1.0F, 9.0F, 9.0F}, {3.0F, 3.0F, 3.5F, 9.0F}, {50.0F, 3.0F, 70.0F, 9.0F}}),
            tensor({4, 5, 6}),
            {}};
@@ -434,7 +435,7 @@ TEST(Transforms, MixUpAndCutMix) {
     for (const Example& e : {MixUp(batch, 3), CutMix(batch, 3)}) {
       ASSERT_EQ(e.y.shape(), Shape(4, 3));
       for (const float s : e.y.sum({1}).to_vector<float>()) EXPECT_NEAR(s, 1, 1e-6F);
-      // Sample 1 has class 1 by its own share, class 0 by its neighbour's, whose picture is 0.
+      // Sample 1 has class 1 by its own share, class 0 by its neighbour's, whose image is 0.
       const float share = e.y[1][1].item<float>();
       EXPECT_NEAR(e.x[1].mean().item<float>(), share, 1e-5F);
     }
@@ -454,9 +455,9 @@ TEST(Transforms, Errors) {
   const auto has = [](const std::string& all, const char* part) {
     EXPECT_NE(all.find(part), std::string::npos) << all;
   };
-  const Tensor p = picture();
+  const Tensor p = image();
   has(text([&] { Resize({5, 6, 7}); }), "Resize: the size is");
-  has(text([&] { Resize({8})(p[0]); }), "a picture is [c, h, w], got [40, 60]");
+  has(text([&] { Resize({8})(p[0]); }), "an image is [c, h, w], got [40, 60]");
   has(text([&] { Resize({8})(p.to(DType::i64)); }), "u8 or f32, got int64");
   has(text([&] { Normalize({0}, {1})(p); }), "normalize wants f32, got u8");
   has(text([&] { Normalize({0, 0}, {1})(p.to(DType::f32)); }), "one per channel (3), got 2");

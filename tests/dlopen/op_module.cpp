@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module that uses the library as an extension of some host program would; see open_library.cpp.
+// A module that uses the library as an extension of a host program would; see open_library.cpp.
 #include <thread>
 
 #include "tandem/tandem.h"
 
-/// The sum of a product's gradient, computed on the calling thread and on one of its own; they are
-/// equal, or the result is negative.
+/// The sum of a matmul's gradient, computed on the calling thread and on a new one; they are equal,
+/// or the result is negative.
 extern "C" [[gnu::visibility("default")]] double tandem_module_sum() {
   using namespace tandem;
   init();

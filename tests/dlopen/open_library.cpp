@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared library opened at run time by a program that was not linked with it, as language
-// bindings and plugins do: what it keeps per thread must fit what the loader has left then.
+// bindings and plugins do: its thread-local data must fit what the loader has left then.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ TEST(OpenLibrary, OpsRunInAModuleThatIsOpenedLate) {
   // y = sum of relu(x x') and all of x x' is positive: the gradient of x[i][k] is twice the sum of
   // column k, their sum 2 * 3 * (0 + ... + 11).
   EXPECT_EQ(sum(), 396.0);
-  // The pool's threads run code of the library: closing the module must leave it where it is.
+  // The pool's threads run code of the library: closing the module must not unload it.
   EXPECT_EQ(dlclose(module), 0);
   EXPECT_NE(dlopen("libtandem.so.0", RTLD_NOW | RTLD_NOLOAD), nullptr);
 }

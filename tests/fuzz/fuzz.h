@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the libFuzzer programs share. Bytes are read, or refused with Format or Unsupported;
-// anything else that is thrown breaks the program. Each program makes its own first inputs, by the
-// library's writers: TANDEM_FUZZ_SEEDS names the folder for them.
+// Shared by the libFuzzer programs. Bytes are read, or rejected with Format or Unsupported; any
+// other exception fails the program. Each program creates its own initial inputs with the library's
+// writers: TANDEM_FUZZ_SEEDS names the folder for them.
 #pragma once
 
 #include <unistd.h>
@@ -52,7 +52,7 @@ class File {
   std::string path_;
 };
 
-/// The folder for first inputs, with a '/' at its end; empty: none are wanted.
+/// The folder for initial inputs, with a trailing '/'; empty: none are requested.
 inline std::string seeds() {
   const char* folder = std::getenv("TANDEM_FUZZ_SEEDS");
   if (!folder) return {};

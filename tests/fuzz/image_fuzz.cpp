@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes are read as a picture of any of the formats, or refused.
+// libFuzzer: any bytes are read as an image of any of the formats, or rejected.
 #include "tandem/io/image.h"
 
 #include "tandem/tandem.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes are read as an npz file and as an npy file, or refused.
+// libFuzzer: any bytes are read as an npz file and as an npy file, or rejected.
 #include "tandem/io/npy.h"
 
 #include "tandem/tandem.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes walk through the wire codec or are refused.
+// libFuzzer: any bytes pass through the wire codec or are rejected.
 #include "tandem/io/protobuf.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -8,7 +8,7 @@ namespace {
 using tandem::io::ProtoReader;
 using tandem::io::ProtoType;
 
-// The field's number says how its value is asked for.
+// The field's number decides how its value is read.
 void walk(ProtoReader r) {
   while (r.next()) {
     std::vector<int64_t> ints;

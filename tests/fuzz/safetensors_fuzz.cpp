@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes are read as a safetensors file, or refused.
+// libFuzzer: any bytes are read as a safetensors file, or rejected.
 #include "tandem/io/safetensors.h"
 
 #include "tandem/tandem.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer: any bytes are read as tokenizer.json, or refused; what is read cuts up a text, where a
-// pattern may still take too long.
+// libFuzzer: any bytes are read as tokenizer.json, or rejected; a valid one tokenizes a text, where
+// a pattern may still take too long.
 #include "tandem/io/json.h"
 #include "tandem/text/tokenizer.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The golden cases' names of distributions ("Normal.log_prob") -> Tandem's functions.
-#include "tandem/ops/distributions.h"
+#include "tandem/distributions/distributions.h"
 
 #include <memory>
 
@@ -65,7 +65,7 @@ void add_distributions(FnTable& t) {
         "Multinomial", "Binomial", "MultivariateNormal"})
     add(t, name);
   t["sample_gamma_backward"] = [](const Case& g) -> Ts {
-    return {call(op::sample_gamma_backward, nullptr, Where::here(), g.t(0), g.t(1))};
+    return {call(op::sample_gamma_backward, nullptr, SourceLocation::here(), g.t(0), g.t(1))};
   };
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case of the golden data (README.md beside this file): its inputs as tensors and numbers, its
-// attributes by name, and comparison as the README says. Used by all tests of this room.
+// A case of the golden data (see README.md in this folder): its inputs as tensors and numbers, its
+// attributes by name, and comparison as the README describes. Used by all tests of this room.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,13 +89,15 @@ void add_image_ops(FnTable& table);
 /// Distributions (golden_distributions_helper.cpp).
 void add_distributions(FnTable& table);
 
-/// Run a case and compare all that it holds: an op, a layer (files "layers", "nn", "image_layers"),
-/// an optimizer or a schedule.
+/// Run a case and compare everything that it holds: an op, a layer (files "layers", "nn",
+/// "image_layers"), an optimizer or a schedule.
 void check_op_case(Case c);
 void check_layers_case(Case c);
 void check_nn_case(Case c);
 void check_image_layer_case(Case c);
 void check_optim_case(Case c);
+/// The classes whose steps are worked out by hand (optim_test.cpp).
+std::set<std::string> optimizers_by_hand();
 
 /// A name as GoogleTest takes it.
 std::string test_name(const std::string& name);

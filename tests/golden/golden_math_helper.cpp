@@ -82,8 +82,8 @@ void add_linalg(FnTable& t) {
   CASE(linear_scan, linear_scan(g.t(0), g.t(1), g.i("dim"), g.b("reverse")));
 }
 
-Ts picked(const Case& g, ValuesAndIndices (*f)(const Tensor&, int64_t, bool, Where)) {
-  const auto [v, i] = f(g.t(0), g.i("dim", -1), g.b("keepdim"), Where::here());
+Ts picked(const Case& g, ValuesAndIndices (*f)(const Tensor&, int64_t, bool, SourceLocation)) {
+  const auto [v, i] = f(g.t(0), g.i("dim", -1), g.b("keepdim"), SourceLocation::here());
   return {v, i};
 }
 Ts unique_of(const Case& g) {
@@ -98,7 +98,7 @@ Ts quantile_of(const Case& g) {
   const std::string how = g.s("interpolation", "linear");
   const Operand q = g.has("q") ? Operand(g.d("q")) : Operand(g.t(1));
   const auto f = g.op == "quantile" ? quantile : nanquantile;
-  return {f(g.t(0), q, dim, g.b("keepdim"), how, Where::here())};
+  return {f(g.t(0), q, dim, g.b("keepdim"), how, SourceLocation::here())};
 }
 
 void add_searching(FnTable& t) {

@@ -22,7 +22,7 @@ void add_pointwise(Table& t) {
 #define PW2G PW2
 #define ROW(...)
 #define ROWG(...)
-#include "tandem/ops/pointwise.def"
+#include "tandem/ops/pointwise/pointwise.def"
 #undef PW1
 #undef PW1G
 #undef PW1N

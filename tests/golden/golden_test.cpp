@@ -43,7 +43,7 @@ Ts gradients(const Ts& y, const Case& c, const Ts& grad_out) {
   return got;
 }
 
-// Where PyTorch is not followed, or is less exact, and why.
+// Where results differ from PyTorch's, or are less exact, and why.
 struct Difference {
   const char* name;
   enum { gradient, gradient_tolerance, dtype } what;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers of images against PyTorch's: result, gradients of inputs and parameters, buffers
+// The image layers against PyTorch's: result, gradients of inputs and parameters, buffers
 // afterwards.
 #include "tests/golden/layers_helper.h"
 

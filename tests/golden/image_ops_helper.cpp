@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's and torchvision's functions of images by name: pooling, resampling, patches, detection.
+// PyTorch's and torchvision's image functions by name: pooling, resampling, patches, detection.
 #include "tandem/ops/ops.h"
 #include "tests/golden/golden_helper.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole layers against PyTorch's: result, gradients of inputs and parameters, buffers afterwards.
-// Layers without a class of their own are built here from the functions.
+// Layers without a class are built here from the functions.
 #include "tandem/init.h"
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The README's net on MNIST beside PyTorch: same initial weights (by formula), same order, same
-// optimizer. Losses of steps 1-40 within 1e-4, means of steps 101-150 and 151-200 within 1 %.
+// The README's net on MNIST compared with PyTorch: same initial weights (by formula), same order,
+// same optimizer. Losses of steps 1-40 within 1e-4, means of steps 101-150 and 151-200 within 1 %.
 #include <cmath>
 #include <cstdlib>
 
+#include "bench/models.h"
 #include "tandem/base/file.h"
 #include "tandem/base/philox.h"
 #include "tandem/init.h"
@@ -15,17 +16,6 @@
 
 namespace tandem::golden {
 namespace {
-
-struct Net : nn::Module {
-  nn::Conv2d conv1{1, 32, 3}, conv2{32, 64, 3};
-  nn::Linear fc1{9216, 128}, fc2{128, 10};
-  Net() { TD_REGISTER(conv1, conv2, fc1, fc2); }
-  Tensor forward(Tensor x) {
-    x = relu(conv1(x));
-    x = max_pool2d(relu(conv2(x)), 2);
-    return fc2(relu(fc1(x.flatten(1))));
-  }
-};
 
 // The head of make_mnist_golden.py states the formula.
 Tensor initial(uint32_t p, const Shape& shape, double fan_in) {
@@ -53,7 +43,7 @@ TEST(GoldenMnist, SlowLossesOf200Steps) {
   std::vector<double> want;
   for (const io::Json& v : *golden.find("losses_f64")->as_array()) want.push_back(*v.as_double());
 
-  Net net;
+  bench::Conv net;
   const double fan[] = {9, 288, 9216, 128};
   const io::Json* check = golden.find("weights_check");
   auto named = net.named_parameters();

@@ -135,7 +135,7 @@ TEST(Higher, CheckpointsNestAndGiveSecondOrder) {
 }
 
 TEST(Higher, CustomRulesAreUsedAtEveryLevel) {
-  // A rule of its own for x^3, so that the second derivative comes from the rule's ops.
+  // A custom rule for x^3, so that the second derivative comes from the rule's ops.
   auto cube =
       custom_vjp([](std::span<const Tensor> x) { return Tensors{x[0] * x[0] * x[0]}; },
                  [](std::span<const Tensor> x, std::span<const Tensor>, std::span<const Tensor> g) {
@@ -166,7 +166,7 @@ TEST(Higher, ThreadsRunWholeModels) {
 }
 
 TEST(Higher, BackwardOfALeafOfAGradStaysApart) {
-  // grad() touches no slot, backward() only those of leaves.
+  // grad() changes no slot, backward() only those of leaves.
   Mlp net;
   Tensor x = randn({2, 3}, float64).requires_grad_();
   grad(net(x).sum(), x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells: a value that somebody holds never changes; writing is in place when nobody does.
+// Cells: a value that somebody holds never changes; unshared cells are updated in place.
 #include "tandem/graph/cell.h"
 
 #include <gtest/gtest.h>
@@ -41,9 +41,9 @@ TEST(Cell, UpdatesRunInPlaceAndSnapshotsSurvive) {
     opt.step();
   };
   step();
-  const void* where = p.value().data<float>();
+  const void* loc = p.value().data<float>();
   step();
-  EXPECT_EQ(p.value().data<float>(), where);
+  EXPECT_EQ(p.value().data<float>(), loc);
   Tensor held = p.value().detach();
   std::vector<float> before = values(held);
   step();

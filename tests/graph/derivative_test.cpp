@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every pointwise row's derivative, and the derivative of that, against numeric differences in f64;
 // which tensors they read; what happens at kinks.
-#include "tandem/graph/derivative.h"
+#include "tandem/graph/expression/derivative.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "tandem/ops/pointwise.h"
+#include "tandem/ops/pointwise/pointwise.h"
 #include "tests/graph/scalar_helper.h"
 
 namespace tandem::testing {
@@ -21,7 +21,7 @@ struct Range {
   double lo, hi;
 };
 
-// Where the function is smooth and tame; default -2.2..2.3.
+// Where the function is smooth and moderate; default -2.2..2.3.
 Range domain(const OpDef& op, int input) {
   static const std::map<std::string, std::vector<Range>> kDomains = {
       {"sqrt", {{0.2, 4}}},
@@ -86,7 +86,7 @@ bool numeric(const F& f, std::vector<double> x, int i, double& out) {
   return std::abs(right - left) < 0.05 * (1 + std::abs(out));
 }
 
-// Does the derived row of `op` for input i match at x? Counts what could be compared. `g` is 1.7.
+// Whether the derived row of `op` for input i matches at x. Counts comparable points. `g` is 1.7.
 void compare(const OpDef& op, int i, const std::vector<double>& x, int& compared) {
   double want;
   if (!numeric([&](const std::vector<double>& z) { return value_of(op, z); }, x, i, want)) return;
@@ -119,7 +119,7 @@ std::vector<double> point_of(const OpDef& op, std::mt19937& rng) {
   return x;
 }
 
-// Inputs by which there is no derivative, here and in PyTorch: asking for it throws.
+// Inputs without a derivative, here and in PyTorch: requesting it throws.
 bool refused(const OpDef& op, int input) {
   const std::string name = op.name;
   return input == 0 ? name == "zeta" || name == "gammainc" || name == "gammaincc"
@@ -275,7 +275,7 @@ TEST(Derivative, AtKinksAndTies) {
   EXPECT_EQ(gradient_at(op::sinc, 0, {0}), 0);
 }
 
-// The branch that is not chosen may have an infinite slope.
+// The unselected branch may have an infinite derivative.
 void safe_sqrt(const E* in, E* out) { out[0] = where(in[0] > 0, sqrt(in[0]), 0) * 3; }
 void log_of_chosen(const E* in, E* out) { out[0] = log(where(in[0] > 0, in[0], 1)); }
 

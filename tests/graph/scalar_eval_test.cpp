@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference evaluator: edge cases of every type rule, and pointwise_reference on strided,
 // broadcast and empty arrays.
-#include "tandem/graph/scalar_eval.h"
+#include "tandem/graph/expression/scalar_eval.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "tandem/graph/apply.h"
-#include "tandem/ops/pointwise.h"
-#include "tandem/ops/update.h"
+#include "tandem/ops/nn/update.h"
+#include "tandem/ops/pointwise/pointwise.h"
 #include "tests/graph/scalar_helper.h"
 
 namespace tandem::testing {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tandem/ops/pointwise.h"
+#include "tandem/ops/pointwise/pointwise.h"
 #include "tests/graph/scalar_helper.h"
 
 namespace tandem::testing {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows evaluated on a few numbers by the reference evaluator: what the tests of expressions,
-// programs and derivatives call.
+// Evaluates rows on a few numbers with the reference evaluator: used by the tests of expressions,
+// programs and derivatives.
 #pragma once
 
 #include <vector>
 
+#include "tandem/graph/expression/scalar_eval.h"
+#include "tandem/graph/expression/scalar_expr.h"
 #include "tandem/graph/op_def.h"
-#include "tandem/graph/scalar_eval.h"
-#include "tandem/graph/scalar_expr.h"
 
 namespace tandem::testing {
 
-/// Is input i of `op` a number by nature?
+/// Whether input i of `op` is a number.
 inline bool is_number_input(const OpDef& op, int i) {
   return OpDef::last_char(op.in_names[i]) == '$';
 }
@@ -31,7 +31,7 @@ inline double value_of(const OpDef& op, const std::vector<double>& x) {
   return out[0] == DType::b8 ? y.b8 : y.f64;
 }
 
-/// A function over E as a row of its own, for tests.
+/// A function over E as a row, for tests.
 inline OpDef row_of(const char* name, Types types, std::initializer_list<const char*> ins,
                     ExprFn f) {
   return make_row(name, Family::pointwise, types, ins, nullptr).expr(f);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types put into expressions: conversions, wrap-around, numbers, and PyTorch's result types.
-#include "tandem/graph/scalar_program.h"
+// Types added to expressions: conversions, wrap-around, numbers, and PyTorch's result types.
+#include "tandem/graph/expression/scalar_program.h"
 
 #include <gtest/gtest.h>
 
 #include "tandem/graph/infer.h"
-#include "tandem/ops/pointwise.h"
+#include "tandem/ops/pointwise/pointwise.h"
 #include "tests/graph/scalar_helper.h"
 
 namespace tandem::testing {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cells promise across rooms: snapshots and mapped files never change under a step, copies
+// Guarantees of cells across rooms: snapshots and mapped files never change under a step, copies
 // share and clones do not, redirected reads, hooks, printing in a trace, layers in errors.
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(Snapshot, StateDictStaysAsItWas) {
   EXPECT_EQ(all_values(before), values);
   EXPECT_EQ(all_values(moments), m);
   EXPECT_NE(all_values(net.state_dict()), values);
-  // Back to the snapshot: the next steps are the same bit for bit.
+  // Restore the snapshot: the next steps are the same bit for bit.
   std::vector<float> after = all_values(net.state_dict());
   net.load_state_dict(before);
   opt.load_state_dict(moments);
@@ -191,7 +191,7 @@ TEST(Snapshot, HooksSeeLayersAndMayThrow) {
   ASSERT_GE(stop.seen.size(), 3u);
   EXPECT_EQ(stop.seen[0], "fc1:linear");
   EXPECT_EQ(stop.seen[2], "fc2:linear");
-  // The cell has its memory back, whatever the step had done before the hook threw.
+  // The cell has its memory back, whatever the step did before the hook threw.
   EXPECT_EQ(p.value().numel(), 2);
   p.assign_(5.0);
   EXPECT_EQ(p.value().to_vector<float>(), (std::vector<float>{5, 5}));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces: a whole training step as one graph gives eager's bits; refusals; transactions.
+// Traces: a whole training step as one graph gives eager's bits; rejections; transactions.
 #include "tandem/graph/trace.h"
 
 #include <gtest/gtest.h>
 
 #include "tandem/tandem.h"
+#include "tests/support/errors.h"
 
 namespace tandem {
 namespace {
@@ -25,18 +26,6 @@ struct Net : nn::Module {
     return fc(ln(drop(x).flatten(1)));
   }
 };
-
-std::string thrown(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 struct Log {
   std::vector<float> losses, weight, mean;

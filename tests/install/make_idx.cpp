@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a tiny data set in MNIST's format (IDX): make_idx FOLDER COUNT. Image i shows a bright
-// square whose place depends on its label i % 10, so a net can learn it.
+// square whose position depends on its label i % 10, so a net can learn it.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -84,8 +84,7 @@ TEST(CsvMustFail, Tables) {
   auto error = [](const std::string& text) {
     return error_of([&] { Csv::parse(text, {}, "t.csv"); });
   };
-  EXPECT_EQ(error(""),
-            "Format: 't.csv' is empty: a line with the names of the columns was wanted.");
+  EXPECT_EQ(error(""), "Format: 't.csv' is empty: expected a line with the column names.");
   EXPECT_EQ(error("a,b\n1,2\n3\n"), "Format: 't.csv' line 3: 1 field, the first line has 2.");
   EXPECT_EQ(error("a,b\n1,2,3\n"), "Format: 't.csv' line 2: 3 fields, the first line has 2.");
   EXPECT_EQ(error("a,b\n1,\"2\n3,4\n"),
@@ -104,21 +103,24 @@ TEST(CsvMustFail, Tables) {
 TEST(CsvMustFail, Numbers) {
   const Csv t = Csv::parse("a,b\n1,\"x\ny\"\n2,300\n3.5,1e999\n", {}, "t.csv");
   auto error = [&](const char* name, DType d) { return error_of([&] { t.column(name, d); }); };
-  EXPECT_EQ(error("b", float32), "Format: 't.csv' line 2, column 2 ('b'): 'x?y' is no number.");
-  EXPECT_EQ(error("a", int32), "Format: 't.csv' line 5, column 1 ('a'): '3.5' is no int32 number.");
-  EXPECT_EQ(error("a", boolean), "Format: 't.csv' line 4, column 1 ('a'): '2' is no bool number.");
+  EXPECT_EQ(error("b", float32),
+            "Format: 't.csv' line 2, column 2 ('b'): 'x?y' is not a valid number.");
+  EXPECT_EQ(error("a", int32),
+            "Format: 't.csv' line 5, column 1 ('a'): '3.5' is not a valid int32 number.");
+  EXPECT_EQ(error("a", boolean),
+            "Format: 't.csv' line 4, column 1 ('a'): '2' is not a valid bool number.");
   const Csv u = Csv::parse("300\n-1\n", {.header = false}, "t.csv");
   EXPECT_EQ(error_of([&] { u.column(0, uint8); }),
-            "Format: 't.csv' line 1, column 1: '300' is no uint8 number.");
+            "Format: 't.csv' line 1, column 1: '300' is not a valid uint8 number.");
   EXPECT_EQ(error_of([&] { Csv::parse("a\n\n1\n+-2\n").column(0, float32); }),
-            "Format: 'CSV' line 4, column 1 ('a'): '+-2' is no number.");
+            "Format: 'CSV' line 4, column 1 ('a'): '+-2' is not a valid number.");
   EXPECT_EQ(error("c", float32), "Value: 't.csv' has no column 'c'. It has: a, b.");
   EXPECT_EQ(error_of([&] { u.column("c", uint8); }),
             "Value: 't.csv' has no column 'c'. It was read without a header.");
   EXPECT_EQ(error_of([&] { t.column(2, float32); }),
-            "Index: 't.csv' has 2 columns; 1 from column 2 on were asked (from 0).");
+            "Index: 't.csv' has 2 columns; 1 from column 2 on were requested (from 0).");
   EXPECT_EQ(error_of([&] { t.field(3, 0); }),
-            "Index: 't.csv' has 3 rows and 2 columns; row 3, column 0 was asked (from 0).");
+            "Index: 't.csv' has 3 rows and 2 columns; row 3, column 0 was requested (from 0).");
 }
 
 TEST(CsvMustFail, Io) {

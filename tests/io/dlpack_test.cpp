@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DLPack in both directions without copies: who frees what and when, dtypes, strides, and what is
-// refused (and then stays the caller's). from_blob with strides and deleter beside it.
+// rejected (and then stays the caller's). Also from_blob with strides and deleter.
 #include "tandem/io/dlpack.h"
 
 #include <thread>
@@ -97,19 +97,17 @@ std::string refused(Change change) {
 }
 TEST(DLPack, Refusals) {
   using P = Producer<DLManagedTensorVersioned>;
-  EXPECT_EQ(
-      refused([](P& p) {
-        p.managed.dl_tensor.device = {kDLCUDA, 1};
-      }),
-      "Device: from_dlpack: the tensor is on cuda:1, cpu was wanted. Copy it to the CPU on the "
-      "other side.");
+  EXPECT_EQ(refused([](P& p) {
+              p.managed.dl_tensor.device = {kDLCUDA, 1};
+            }),
+            "Device: from_dlpack: the tensor is on cuda:1, expected cpu. Copy it to the CPU "
+            "before exporting.");
   EXPECT_TRUE(refused([](P& p) { p.managed.dl_tensor.device = {8, 0}; }).starts_with("Device: "));
-  EXPECT_EQ(
-      refused([](P& p) {
-        p.managed.dl_tensor.dtype = {5, 64, 1};
-      }),
-      "DType: from_dlpack: elements of complex64 are not supported. Convert them on the other "
-      "side.");
+  EXPECT_EQ(refused([](P& p) {
+              p.managed.dl_tensor.dtype = {5, 64, 1};
+            }),
+            "DType: from_dlpack: elements of complex64 are not supported. Convert them before "
+            "exporting.");
   for (const DLDataType t : {DLDataType{kDLUInt, 32, 1}, DLDataType{kDLFloat, 8, 1},
                              DLDataType{kDLFloat, 32, 4}, DLDataType{200, 1, 1}})
     EXPECT_TRUE(refused([&](P& p) { p.managed.dl_tensor.dtype = t; }).starts_with("DType: "));

@@ -68,7 +68,7 @@ TEST(File, MapsAndReads) {
   const auto map = make_ref<MappedFile>(folder / "a");
   EXPECT_EQ(map->view(), "hello");
   EXPECT_EQ(make_ref<MappedFile>(folder / "empty")->size(), 0u);
-  // Pages that were given back are read again.
+  // Pages that were released are read again.
   release_mapped(map->data(), map->size());
   release_mapped(map->data() + map->size(), 1);
   release_mapped(nullptr, 16);
@@ -126,7 +126,7 @@ TEST(FileMustFail, ADiskThatIsTooSmallIsSeenBeforeAnyWork) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
 }
 
-// A limit on the size of files stands for a disk that fills up in the middle of a write.
+// A limit on the size of files simulates a disk that fills up in the middle of a write.
 TEST(FileMustFail, AWriteThatStopsInTheMiddleChangesNothing) {
   TempFolder folder;
   const std::string path = folder / "a";

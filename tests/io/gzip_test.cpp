@@ -46,7 +46,7 @@ TEST(GzipMustFail, DamagedAndCut) {
   TempFolder folder;
   const std::string good = gzip("some text that is long enough to be packed, packed, packed");
   EXPECT_EQ(error_of([&] { gunzip("plain", 100); }),
-            "Format: this is no gzip data: it does not begin with 1f 8b.");
+            "Format: this is not gzip data: it does not begin with 1f 8b.");
   EXPECT_EQ(error_of([&] { gunzip(good.substr(0, 20), 100); }),
             "Format: 'gzip data': the gzip data ends early, after 20 bytes of the file.");
   std::string wrong_sum = good;
@@ -54,7 +54,7 @@ TEST(GzipMustFail, DamagedAndCut) {
   EXPECT_EQ(error_of([&] { gunzip(wrong_sum, 100); }),
             "Format: 'gzip data': the gzip data is damaged (incorrect data check).");
   EXPECT_EQ(error_of([&] { gunzip(good + "tail", 100); }),
-            "Format: 'gzip data': there is something else after the gzip data, at byte " +
+            "Format: 'gzip data': unexpected bytes after the gzip data, at byte " +
                 std::to_string(good.size()) + ".");
   EXPECT_EQ(error_of([&] { gunzip(gzip(std::string(50'000'000, '\0')), 1000); }),
             "Format: the gzip data holds more than the 1000 bytes allowed here.");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IDX files, plain and gzip: round trips, every cut and flip, sizes that lie, and bombs.
+// IDX files, plain and gzip: round trips, every truncation and flip, false sizes, and bombs.
 #include "tandem/io/idx.h"
 
 #include "tandem/io/gzip.h"
@@ -63,25 +63,27 @@ TEST(IdxMustFail, Files) {
     return error_of([&] { load_idx(path); });
   };
   const std::string x = "Format: '" + path + "'";
-  EXPECT_EQ(error(""), x + " is cut: its head should have 4 bytes, 0 are there.");
-  EXPECT_EQ(error("PNG!"), x + " is no IDX file: it begins with 50 4e 47 21, not with 00 00.");
+  EXPECT_EQ(error(""), x + " is truncated: its head should have 4 bytes, 0 are there.");
+  EXPECT_EQ(error("PNG!"), x + " is not an IDX file: it begins with 50 4e 47 21, not with 00 00.");
   EXPECT_EQ(error(bytes({0, 0, 7, 1, 0, 0, 0, 0})), x + ": IDX has no element type 0x07.");
   EXPECT_EQ(error(bytes({0, 0, 8, 0})), x + " has 0 dimensions, 1 to 8 are possible.");
   EXPECT_EQ(error(bytes({0, 0, 8, 9})), x + " has 9 dimensions, 1 to 8 are possible.");
   EXPECT_EQ(error(bytes({0, 0, 8, 2, 0, 0, 0, 1})),
-            x + " is cut: its list of sizes should have 8 bytes, 4 are there.");
-  EXPECT_EQ(error(bytes({0, 0, 8, 1, 0, 0, 0, 3, 1, 2})),
-            x + " is cut: uint8 elements of shape [3] need 3 bytes, the file cannot hold them.");
+            x + " is truncated: its list of sizes should have 8 bytes, 4 are there.");
+  EXPECT_EQ(
+      error(bytes({0, 0, 8, 1, 0, 0, 0, 3, 1, 2})),
+      x + " is truncated: uint8 elements of shape [3] need 3 bytes, the file cannot hold them.");
   EXPECT_EQ(error(bytes({0, 0, 8, 1, 0, 0, 0, 1, 1, 2})),
             x + " has more data than its shape [1] needs.");
   EXPECT_EQ(error(bytes({0, 0, 14, 2, 255, 255, 255, 255, 255, 255, 255, 255})),
             x + " says it holds float64 elements of shape [4294967295, 4294967295], more than the "
                 "8589934592 bytes allowed here.");
-  EXPECT_EQ(error(gzip(bytes({0, 0, 8, 1, 0x7F, 0, 0, 0, 1}))),
-            x + " is cut: uint8 elements of shape [2130706432] need 2130706432 bytes, the file "
-                "cannot hold them.");
+  EXPECT_EQ(
+      error(gzip(bytes({0, 0, 8, 1, 0x7F, 0, 0, 0, 1}))),
+      x + " is truncated: uint8 elements of shape [2130706432] need 2130706432 bytes, the file "
+          "cannot hold them.");
   EXPECT_EQ(error(gzip(bytes({0, 0, 8, 1, 0, 0, 0, 3, 1, 2}))),
-            x + " is cut: its data should have 3 bytes, 2 are there.");
+            x + " is truncated: its data should have 3 bytes, 2 are there.");
   EXPECT_EQ(error_of([] { load_idx(nullptr); }), "Io: no path was given (it is empty or null).");
   EXPECT_EQ(error_of([&] { load_idx(folder / "none"); }),
             "Io: cannot open '" + (folder / "none") + "': No such file or directory.");
@@ -89,7 +91,7 @@ TEST(IdxMustFail, Files) {
 
 TEST(IdxMustFail, ABombIsNotInflated) {
   TempFolder folder;
-  // 64 MB of zeros in 65 KB, under a head that asks for 4 bytes.
+  // 64 MB of zeros in 65 KB, with a header that asks for 4 bytes.
   write_file(folder / "a", gzip(bytes({0, 0, 8, 1, 0, 0, 0, 4}) + std::string(64 << 20, '\0')));
   EXPECT_LT(read_file(folder / "a").size(), 100'000u);
   EXPECT_EQ(error_of([&] { load_idx(folder / "a"); }),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of files: a folder that removes itself, tensors from lists, and the check that
-// every cut and every flipped byte of a file is either read as something valid or refused.
+// For the tests of files: a temporary folder, tensors from lists, and the check that every
+// truncation and every flipped byte of a file is either read as something valid or rejected.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,10 +18,11 @@
 #include "tandem/base/file.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/tensor/tensor.h"
+#include "tests/support/errors.h"
 
 namespace tandem {
 
-/// A fresh folder under the system's place for temporary files.
+/// A fresh folder in the system's directory for temporary files.
 class TempFolder {
  public:
   TempFolder() {
@@ -61,21 +62,8 @@ inline Tensor counting(const Shape& shape, DType dtype, double first = 0) {
   return make_tensor(v, shape, dtype);
 }
 
-/// The message and hint of the Error that `f` throws, as "Kind: text".
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return std::string(to_string(e.kind())) + ": " + e.what();
-  } catch (const std::exception& e) {
-    return std::string("other exception: ") + e.what();
-  }
-  return "no error";
-}
-
 /// `read(bytes)` either works or throws Format or Io, for every prefix of `content` (which must be
-/// refused when `cuts_fail`) and with every byte changed in several ways.
+/// rejected when `cuts_fail`) and with every byte changed in several ways.
 template <class Read>
 void expect_robust(const std::string& content, bool cuts_fail, Read read) {
   auto outcome = [&](const std::string& bytes) {
@@ -101,7 +89,7 @@ void expect_robust(const std::string& content, bool cuts_fail, Read read) {
     }
   }
 }
-/// The same where `read` wants the path of a file.
+/// The same where `read` takes the path of a file.
 template <class Read>
 void expect_robust(const std::string& content, const std::string& path, bool cuts_fail, Read read) {
   expect_robust(content, cuts_fail, [&](const std::string& bytes) {

@@ -57,16 +57,16 @@ TEST(JsonMustFail, Texts) {
     return error_of([&] { parse_json(text, "f.json"); });
   };
   EXPECT_EQ(error("{\"a\":1,\"a\":2}"),
-            "Format: f.json: this JSON is refused: the key \"a\" comes twice.");
+            "Format: f.json: this JSON is rejected: the key \"a\" appears twice.");
   EXPECT_EQ(error(std::string(100000, '[')),
-            "Format: f.json: this JSON is refused: it is nested deeper than 64 levels.");
-  EXPECT_TRUE(error("").starts_with("Format: f.json: no valid JSON at byte 1: "));
-  EXPECT_TRUE(error("[1,]").starts_with("Format: f.json: no valid JSON at byte 4: "));
-  EXPECT_TRUE(error("[1] 2").starts_with("Format: f.json: no valid JSON at byte 5: "));
-  EXPECT_TRUE(error("\"\xFF\"").starts_with("Format: f.json: no valid JSON at byte 2: "));
-  EXPECT_TRUE(error("1e999").starts_with("Format: f.json: no valid JSON at byte 5: "));
+            "Format: f.json: this JSON is rejected: it is nested deeper than 64 levels.");
+  EXPECT_TRUE(error("").starts_with("Format: f.json: invalid JSON at byte 1: "));
+  EXPECT_TRUE(error("[1,]").starts_with("Format: f.json: invalid JSON at byte 4: "));
+  EXPECT_TRUE(error("[1] 2").starts_with("Format: f.json: invalid JSON at byte 5: "));
+  EXPECT_TRUE(error("\"\xFF\"").starts_with("Format: f.json: invalid JSON at byte 2: "));
+  EXPECT_TRUE(error("1e999").starts_with("Format: f.json: invalid JSON at byte 5: "));
   EXPECT_EQ(error_of([] { parse_json("[1,2,3]", "f.json", {.values = 3}); }),
-            "Format: f.json: this JSON is refused: it holds too many values.");
+            "Format: f.json: this JSON is rejected: it holds too many values.");
   TempFolder folder;
   expect_robust(R"({"a":[1,2.5,"x\n",true,null],"b":{"c":-1}})", folder / "x", /*cuts_fail=*/true,
                 [](const std::string& path) { parse_json(read_file(path)).dump(); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// .npy and .npz against files that NumPy wrote (tests/golden/make_golden_numpy.py), round trips,
-// every cut and flip, sizes that lie, and bombs.
+// .npy and .npz against files written by NumPy (tests/golden/make_golden_numpy.py), round trips,
+// every truncation and flip, false sizes, and bombs.
 #include "tandem/io/npy.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ std::string golden(const std::string& name) {
   return std::string(root ? root : ".") + "/tests/golden/numpy/" + name;
 }
 
-/// What make_golden_numpy.py puts at row-major place i.
+/// The value that make_golden_numpy.py puts at row-major position i.
 double golden_value(DType t, int64_t i) {
   if (t == DType::b8) return i % 3 == 0;
   const double v = static_cast<double>(7 * i % 11 - 5) / 2 + (t == DType::u8 ? 3 : 0);
@@ -144,24 +144,24 @@ TEST(Npy, HostileHeaders) {
   const std::pair<std::string, const char*> cases[] = {
       {"", "does not begin with"},
       {"PK\x03\x04 and more of a zip", "load_npz"},
-      {npy(good, std::string(7, 'a')), "cut"},
+      {npy(good, std::string(7, 'a')), "truncated"},
       {npy(good, std::string(9, 'a')), "1 bytes after the data"},
       {npy(good, "", 4), "version 4.0"},
-      {npy(good).substr(0, 30), "cut"},
+      {npy(good).substr(0, 30), "truncated"},
       {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904,), }"), "size"},
       {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }"), "size"},
       {npy("{'descr': '<f4', 'fortran_order': True, 'shape': (1099511627776, 1099511627776), }"),
        "more than a file can hold"},
-      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000,), }"), "cut"},
-      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), "no number"},
-      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 'a'), }"), "no number"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000,), }"), "truncated"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), "not a number"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 'a'), }"), "not a number"},
       {npy("{'descr': '<f4', 'fortran_order': False, 'shape': 2, }"), "'('"},
       {npy("{'descr': '<f4', 'fortran_order': 0, 'shape': (2,), }"), "True or False"},
       {npy("{'descr': '<f4', 'shape': (2,), }"), "has no fortran_order"},
       {npy("{'descr': '<f4', 'descr': '<f8', 'fortran_order': False, 'shape': (2,)}"), "twice"},
       {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}"), "\"more\""},
-      {npy(good + "x"), "goes on"},
-      {npy("{'descr': '<f4"), "does not end"},
+      {npy(good + "x"), "continues"},
+      {npy("{'descr': '<f4"), "is never closed"},
       {npy("{"), "a key"},
       {npy("hello"), "'{'"},
       {npy(std::string(5000, '(')), "'{'"},
@@ -282,12 +282,12 @@ TEST(Npz, HostileArchives) {
   };
   const std::pair<std::string, const char*> cases[] = {
       {"", "too few"},
-      {std::string(100, 'x'), "no zip file"},
+      {std::string(100, 'x'), "not a zip file"},
       {changed(zip, 16, 1), "checksum"},
       {changed(zip, 24, 4'000'000'000u), "cannot hold"},
-      {changed(zip, 24, 200), "cut"},
+      {changed(zip, 24, 200), "truncated"},
       {changed(zip, 24, 390), "after the data"},
-      {changed(zip, 20, 1 << 20), "cut"},
+      {changed(zip, 20, 1 << 20), "truncated"},
       {changed(zip, 42, 1 << 20), "not at byte"},
       {changed(zip, 8, 1), "encrypted"},
       {changed(zip, 8, 12u << 16), "method 12"}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pickles as data: what Python writes is read, what would run code or cost memory is refused with a
-// Format error that says what it was.
+// Pickles as data: what Python writes is read; what would run code or cost memory is rejected with
+// a Format error that names it.
 #include "tandem/io/pickle.h"
 
 #include <cmath>
@@ -121,10 +121,11 @@ struct Hostile {
   const char* says;
 };
 
+// table: a pickle each and what is said of it
 TEST(Pickle, RefusesEverythingElse) {
   const Hostile cases[] = {
-      {"empty", "", "cut"},
-      {"no_stop", raw("\x80\x02K\x01"), "cut"},
+      {"empty", "", "truncated"},
+      {"no_stop", raw("\x80\x02K\x01"), "truncated"},
       {"os_system",
        raw("\x80\x02"
            "cos\nsystem\nX\x02\x00\x00\x00id\x85R."),
@@ -158,11 +159,11 @@ TEST(Pickle, RefusesEverythingElse) {
       {"stack_global", raw("\x80\x04\x8c\x02os\x8c\x06system\x93."), "os.system"},
       {"stack_global_memo", raw("\x80\x04\x8c\x02os\x94\x8c\x06system\x94h\x00h\x01\x93."),
        "os.system"},
-      {"stack_global_numbers", raw("\x80\x04K\x01K\x02\x93."), "no name"},
-      {"global_spaces", raw("cm function\n\n."), "not among"},
-      {"global_prefix", raw("cm\nfunctions\n."), "not among"},
-      {"global_no_newline", raw("cm\nfunction"), "does not end"},
-      {"global_long_name", "c" + std::string(1 << 20, 'a') + "\n\n.", "does not end"},
+      {"stack_global_numbers", raw("\x80\x04K\x01K\x02\x93."), "is not a string"},
+      {"global_spaces", raw("cm function\n\n."), "is not run"},
+      {"global_prefix", raw("cm\nfunctions\n."), "is not run"},
+      {"global_no_newline", raw("cm\nfunction"), "is never terminated"},
+      {"global_long_name", "c" + std::string(1 << 20, 'a') + "\n\n.", "is never terminated"},
       {"inst", raw("(im\nfunction\n."), "INST"},
       {"obj", raw("(cm\nfunction\no."), "OBJ"},
       {"newobj_ex", raw("cm\nfunction\n)}\x92."), "NEWOBJ_EX"},
@@ -199,18 +200,19 @@ TEST(Pickle, RefusesEverythingElse) {
       {"build_on_call", raw("cm\nfunction\n)R}b."), "attributes"},
       {"build_on_list", raw("]}b."), "attributes"},
       {"build_empty", raw("}b."), "stack is empty"},
-      {"setitem_on_list", raw("]K\x01K\x02s."), "items for a dict go to a list"},
-      {"setitem_on_call", raw("cm\nfunction\n)RK\x01K\x02s."), "items for a dict go to a call"},
-      {"setitem_on_number", raw("K\x00K\x01K\x02s."), "go to a integer"},
+      {"setitem_on_list", raw("]K\x01K\x02s."), "items for a dict are added to a list"},
+      {"setitem_on_call", raw("cm\nfunction\n)RK\x01K\x02s."),
+       "items for a dict are added to a call"},
+      {"setitem_on_number", raw("K\x00K\x01K\x02s."), "are added to a integer"},
       {"setitems_odd", raw("}(K\x01K\x02K\x03u."), "no value"},
       {"append_on_dict",
        raw("}K\x01"
            "a."),
-       "items for a list go to a dict"},
+       "items for a list are added to a dict"},
       {"append_on_tuple",
        raw(")K\x01"
            "a."),
-       "go to a tuple"},
+       "are added to a tuple"},
       {"appends_no_mark",
        raw("]K\x01"
            "e."),
@@ -225,23 +227,23 @@ TEST(Pickle, RefusesEverythingElse) {
       {"text_cut",
        raw("X\x10\x00\x00\x00"
            "abc."),
-       "cut"},
+       "truncated"},
       {"text_huge",
        raw("X\xff\xff\xff\xff"
            "abc."),
-       "beyond the limit"},
+       "exceeds the limit"},
       {"bytes_huge",
        raw("B\xff\xff\xff\x7f"
            "abc."),
-       "beyond the limit"},
+       "exceeds the limit"},
       {"text_no_utf8", raw("X\x02\x00\x00\x00\xff\xfe."), "UTF-8"},
-      {"recall_nothing", raw("h\x05."), "recalls value 5"},
-      {"recall_far", raw("j\xff\xff\xff\xff."), "recalls value 4294967295"},
+      {"recall_nothing", raw("h\x05."), "refers to value 5"},
+      {"recall_far", raw("j\xff\xff\xff\xff."), "refers to value 4294967295"},
       {"put_nothing", raw("q\x00."), "stack is empty"},
-      {"float_cut", raw("G@\x04"), "cut"},
-      {"int_cut", raw("J\x01\x02"), "cut"},
-      {"long1_cut", raw("\x8a\x08\x01"), "cut"},
-      {"frame_cut", raw("\x95\x01"), "cut"},
+      {"float_cut", raw("G@\x04"), "truncated"},
+      {"int_cut", raw("J\x01\x02"), "truncated"},
+      {"long1_cut", raw("\x8a\x08\x01"), "truncated"},
+      {"frame_cut", raw("\x95\x01"), "truncated"},
       {"pairs_no_list", raw("ccollections\nOrderedDict\nK\x01\x85R."), "pairs"},
       {"pairs_of_three",
        raw("ccollections\nOrderedDict\n](NNN\x87"

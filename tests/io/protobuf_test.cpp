@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire codec: what is written reads back; bytes that lie about lengths, depths and numbers are
-// refused with Format and allocate nothing.
+// The wire codec: what is written reads back; false lengths, depths and numbers are rejected with
+// Format and allocate nothing.
 #include "tandem/io/protobuf.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST(Protobuf, WritesWhatItReads) {
   EXPECT_EQ(floats, (std::vector<float>{0.5f, 2, 3}));
 }
 
-// Reads every field of every message as deep as messages go.
+// Reads every field of every nested message.
 void walk(ProtoReader r, int depth = 0) {
   while (r.next()) {
     if (r.type() == ProtoType::bytes && depth < 200 && r.field() % 2 == 1)
@@ -99,7 +99,7 @@ TEST(Protobuf, RefusesHostileBytes) {
     deep = w.str();
   }
   const Case cases[] = {
-      {"cut key", "\x80", "cut off"},
+      {"cut key", "\x80", "truncated"},
       {"field 0", std::string("\0\0", 2), "no field 0"},
       {"wire type 7", "\x0F", "wire type 7"},
       {"end of no group", "\x0C", "wire type 4"},
@@ -107,11 +107,11 @@ TEST(Protobuf, RefusesHostileBytes) {
       {"65 bits", std::string("\x08") + std::string(9, '\xFF') + "\x02", "more than 64 bits"},
       {"claims 4 GB", std::string("\x12\xFF\xFF\xFF\xFF\x0F"), "claims 4294967295 bytes"},
       {"claims 2^63", std::string("\x12") + std::string(9, '\x80') + "\x01", "claims"},
-      {"cut float", std::string("\x15\0\0", 3), "cut off"},
-      {"cut double", std::string("\x11\0\0\0\0", 5), "cut off"},
-      {"deep", deep, "deep in each other"},
-      {"open group", "\x0B", "cut off"},
-      {"wrong group", "\x0B\x14", "not open"},
+      {"cut float", std::string("\x15\0\0", 3), "truncated"},
+      {"cut double", std::string("\x11\0\0\0\0", 5), "truncated"},
+      {"deep", deep, "messages are nested more than"},
+      {"open group", "\x0B", "truncated"},
+      {"wrong group", "\x0B\x14", "never opened"},
       {"deep groups", std::string(400, '\x0B'), "too deep"},
   };
   for (const Case& c : cases) {

@@ -170,21 +170,21 @@ TEST(Safetensors, EveryCutAndFlip) {
 }
 
 TEST(SafetensorsMustFail, TheFileItself) {
-  EXPECT_EQ(load_error(""), "Format: 'x': this is no safetensors file: 0 bytes are too few.");
+  EXPECT_EQ(load_error(""), "Format: 'x': this is not a safetensors file: 0 bytes are too few.");
   EXPECT_EQ(load_error("1234567"),
-            "Format: 'x': this is no safetensors file: 7 bytes are too few.");
+            "Format: 'x': this is not a safetensors file: 7 bytes are too few.");
   EXPECT_EQ(load_error(std::string("PK\x03\x04", 4) + std::string(20, 'z')),
             "Format: 'x': this is a zip file (PyTorch's own format?), not safetensors.");
   EXPECT_EQ(load_error(std::string(8, '\xFF') + "{}"),
-            "Format: 'x': this is no safetensors file: its first 8 bytes give a header of "
+            "Format: 'x': this is not a safetensors file: its first 8 bytes give a header of "
             "18446744073709551615 bytes, the limit is 100000000.");
   EXPECT_EQ(load_error(std::string("\x10\0\0\0\0\0\0\0", 8) + "{}"),
-            "Format: 'x': the file is cut: its header has 16 bytes, 2 are there.");
+            "Format: 'x': the file is truncated: its header has 16 bytes, 2 are there.");
   EXPECT_EQ(header_error("[]"),
-            "Format: 'x': this is no safetensors file: the header is no JSON object.");
+            "Format: 'x': this is not a safetensors file: the header is not a JSON object.");
   EXPECT_EQ(header_error(""),
-            "Format: 'x': this is no safetensors file: the header is no JSON object.");
-  EXPECT_TRUE(header_error("{\"a\":").starts_with("Format: 'x': header: no valid JSON at byte 6:"));
+            "Format: 'x': this is not a safetensors file: the header is not a JSON object.");
+  EXPECT_TRUE(header_error("{\"a\":").starts_with("Format: 'x': header: invalid JSON at byte 6:"));
   EXPECT_EQ(header_error("{}", "abc"),
             "Format: 'x': bytes 0 to 3 of the data belong to no tensor.");
 }
@@ -201,7 +201,7 @@ TEST(SafetensorsMustFail, Io) {
 TEST(SafetensorsMustFail, Entries) {
   const std::string d4(4, '\0'), d8(8, '\0');
   EXPECT_EQ(header_error(R"({"a":3})"),
-            "Format: 'x': the entry \"a\" is integer, an object was wanted.");
+            "Format: 'x': the entry \"a\" is integer, expected an object.");
   EXPECT_EQ(header_error(R"({"a":{}})"), "Format: 'x': tensor \"a\" has no dtype.");
   EXPECT_EQ(header_error(R"({"a":{"dtype":"F33","shape":[],"data_offsets":[0,4]}})", d4),
             "Format: 'x': tensor \"a\" has the unknown dtype \"F33\".");
@@ -255,26 +255,26 @@ TEST(SafetensorsMustFail, Layout) {
   EXPECT_EQ(header_error("{" + a + "}", d8),
             "Format: 'x': bytes 4 to 8 of the data belong to no tensor.");
   EXPECT_EQ(header_error("{" + a + "," + a + "}", d8),
-            "Format: 'x': header: this JSON is refused: the key \"a\" comes twice.");
+            "Format: 'x': header: this JSON is rejected: the key \"a\" appears twice.");
   EXPECT_EQ(header_error(R"({"a":{"dtype":"F32","shape":[[[[]]]],"data_offsets":[0,4]}})"),
-            "Format: 'x': header: this JSON is refused: it is nested deeper than 3 levels.");
+            "Format: 'x': header: this JSON is rejected: it is nested deeper than 3 levels.");
   EXPECT_EQ(header_error(std::string(1000000, '[')),
-            "Format: 'x': this is no safetensors file: the header is no JSON object.");
+            "Format: 'x': this is not a safetensors file: the header is not a JSON object.");
   EXPECT_EQ(header_error("{\"a\":" + std::string(1000000, '[')),
-            "Format: 'x': header: this JSON is refused: it is nested deeper than 3 levels.");
+            "Format: 'x': header: this JSON is rejected: it is nested deeper than 3 levels.");
 }
 
 TEST(SafetensorsMustFail, Metadata) {
   EXPECT_EQ(header_error(R"({"__metadata__":3})"),
-            "Format: 'x': __metadata__ is integer, an object was wanted.");
+            "Format: 'x': __metadata__ is integer, expected an object.");
   EXPECT_EQ(header_error(R"({"__metadata__":{"k":3}})"),
-            "Format: 'x': __metadata__ \"k\" is integer, a string was wanted.");
+            "Format: 'x': __metadata__ \"k\" is integer, expected a string.");
   EXPECT_EQ(header_error(R"({"__metadata__":{"tandem.alias.b":"a"}})"),
             "Format: 'x': \"b\" is an alias of \"a\", which is not there.");
   EXPECT_EQ(header_error(R"({"__metadata__":{"tandem.alias.a":"a"},)"
                          R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
                          "z"),
-            "Format: 'x': \"a\" is a tensor and an alias.");
+            "Format: 'x': \"a\" is both a tensor and an alias.");
 }
 
 TEST(SafetensorsMustFail, Saving) {
@@ -292,17 +292,17 @@ TEST(SafetensorsMustFail, Saving) {
   EXPECT_EQ(error(traced), "Unsupported: save: 'a' is a value inside a trace. Save outside it.");
   StateDict bad_name;
   bad_name["__metadata__"] = counting({1}, float32);
-  EXPECT_EQ(error(bad_name), "Value: save: a tensor cannot be named '__metadata__'.");
+  EXPECT_EQ(error(bad_name), "Value: save: a tensor must not be named '__metadata__'.");
   StateDict no_utf8;
   no_utf8["a\xFF"] = counting({1}, float32);
   EXPECT_EQ(error(no_utf8), "Value: save: the name \"a\xEF\xBF\xBD\" is not UTF-8.");
   StateDict good;
   good["a"] = counting({1}, float32);
   EXPECT_EQ(error(good, {{"tandem.alias.x", "a"}}),
-            "Value: save: metadata keys that begin with 'tandem.alias.' are taken, got "
+            "Value: save: metadata keys that begin with 'tandem.alias.' are reserved, got "
             "'tandem.alias.x'.");
   EXPECT_EQ(error(good, {{"k", "1"}, {"k", "2"}}),
-            "Value: save: the metadata key 'k' comes twice.");
+            "Value: save: the metadata key 'k' appears twice.");
   EXPECT_EQ(error_of([&] { save(good, nullptr); }), "Io: no path was given (it is empty or null).");
   EXPECT_EQ(error_of([&] { save(good, folder / "no" + "/w"); }),
             "Io: cannot write '" + (folder / "no") +

@@ -10,12 +10,12 @@
 
 #include "tandem/io/gzip.h"
 #include "tandem/io/json.h"
-#include "tandem/models/densenet.h"
-#include "tandem/models/mobilenet.h"
 #include "tandem/models/registry.h"
-#include "tandem/models/resnet.h"
-#include "tandem/models/unet.h"
-#include "tandem/models/vit.h"
+#include "tandem/models/vision/densenet.h"
+#include "tandem/models/vision/mobilenet.h"
+#include "tandem/models/vision/resnet.h"
+#include "tandem/models/vision/unet.h"
+#include "tandem/models/vision/vit.h"
 #include "tandem/tandem.h"
 
 namespace tandem {

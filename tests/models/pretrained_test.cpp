@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of Hugging Face folders against tests/golden/hf, which the library `transformers` made
+// Models of Hugging Face folders against tests/golden/hf, made by the library `transformers`
 // (tests/peers/transformers --golden): logits, and greedy text of the decoders. Then sampling, and
-// folders that are hostile.
+// hostile folders.
 #include "tandem/models/pretrained.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "tandem/init.h"
 #include "tandem/io/safetensors.h"
-#include "tandem/models/generate.h"
+#include "tandem/models/text/generate.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::models {
@@ -27,7 +27,7 @@ class Pretrained : public testing::Test {
   static void SetUpTestSuite() { init(); }
 };
 
-// Largest difference of rows that are no padding, relative to values above 1.
+// Largest difference of rows that are not padding, relative to values above 1.
 double difference(const Tensor& want, const Tensor& got, const Tensor* mask) {
   const auto a = want.to_vector<float>(), b = got.to_vector<float>();
   EXPECT_EQ(a.size(), b.size());
@@ -92,8 +92,8 @@ TEST_F(Pretrained, GreedyTextOfTheDecoders) {
   }
 }
 
-// An encoder reads the prompt: each token is the likeliest of the whole model's logits behind those
-// before it.
+// An encoder reads the prompt: each token is the likeliest according to the whole model's logits
+// after the previous ones.
 TEST_F(Pretrained, GreedyTextOfAnEncoderAndDecoder) {
   const auto model = from_pretrained(golden() + "t5");
   EXPECT_TRUE(model->is_encoder_decoder());
@@ -235,7 +235,7 @@ TEST_F(Pretrained, HostileConfigsAreRefused) {
       {"gpt2", "\"scale_attn_weights\": true", "\"scale_attn_weights\": 1", "true or false"},
       {"llama", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "multiple"},
       {"llama", "\"head_dim\": 4", "\"head_dim\": 5", "odd"},
-      {"llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"spiral\"", "not known"},
+      {"llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"spiral\"", "not supported"},
       {"llama", "\"rope_theta\": 10000.0", "\"rope_theta\": 0", "above 0"},
       {"llama", "\"factor\": 8.0", "\"factor\": 0.5", "factor"},
       {"llama", "\"factor\": 8.0", "\"factor\": \"8\"", "number"},

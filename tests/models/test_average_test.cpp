@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Averages over mirrored and turned pictures, against the same written out.
-#include "tandem/models/test_average.h"
+// Averages over mirrored and rotated images, against the same computed explicitly.
+#include "tandem/models/vision/test_average.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ TEST(AverageOfViews, TurnsOutputsBack) {
   EXPECT_TRUE(near(average_of_views(place, x, TestAverage::flips), x * four));
   const Tensor eight = (four + transpose(four, 0, 1)) / 2.0;
   EXPECT_TRUE(near(average_of_views(place, x, TestAverage::turns), x * eight));
-  // Every view of the eight is another picture.
+  // All eight views differ.
   std::vector<Tensor> seen;
   average_of_views(
       [&](const Tensor& v) {
@@ -39,7 +39,7 @@ TEST(AverageOfViews, MeansOfClasses) {
   const auto net = [&](const Tensor& v) { return matmul(v.reshape({4, 40}), w); };
   const Tensor wanted = (net(x) + net(flip(x, {3}))) / 2.0;
   EXPECT_TRUE(allclose(average_of_views(net, x, TestAverage::flip), wanted, 1e-5, 1e-6));
-  // Not square: a turned picture has another shape, and its output comes back in the picture's.
+  // Not square: a rotated image has another shape, and its output is mapped back to the image's.
   EXPECT_EQ(
       average_of_views([](const Tensor& v) { return v * 2.0; }, x, TestAverage::turns).shape(),
       x.shape());

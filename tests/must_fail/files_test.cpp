@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cut, hostile and wrong files, a full disk, too little memory: one clear error each, nothing
+// Truncated, hostile and wrong files, a full disk, too little memory: one clear error each, nothing
 // half-written, no huge allocation.
 #include <sys/resource.h>
 
@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "tandem/base/file.h"
-#include "tandem/data/datasets.h"
+#include "tandem/data/sets/datasets.h"
 #include "tandem/io/csv.h"
 #include "tandem/io/gzip.h"
 #include "tandem/io/idx.h"
@@ -118,14 +118,14 @@ TEST(MustFail, Arrays) {
     FAILS_ANYWHERE(npy_missing, Io, "no_such_file", io::load_npy(dir / "no_such_file")),
     FAILS_ANYWHERE(npy_other, Format, "bad|NUMPY", io::load_npy(file("some text"))),
     FAILS_ANYWHERE(npy_of_npz, Format, "load_npz", io::load_npy(dir / "good.npz")),
-    FAILS_ANYWHERE(npy_cut, Format, "cut|[3]", io::load_npy(file(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}")))),
+    FAILS_ANYWHERE(npy_cut, Format, "truncated|[3]", io::load_npy(file(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}")))),
     FAILS_ANYWHERE(npy_long, Format, "4 bytes after", io::load_npy(file(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}")))),
     FAILS_ANYWHERE(npy_huge, Format, "more than a file", io::load_npy(file(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}")))),
     FAILS_ANYWHERE(npy_objects, Format, "Python objects", io::load_npy(file(npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}")))),
     FAILS_ANYWHERE(npy_type, Format, "<u4", io::load_npy(file(npy("{'descr': '<u4', 'fortran_order': False, 'shape': (2,)}")))),
     FAILS_ANYWHERE(npy_code, Format, "in quotes", io::load_npy(file(npy("{'descr': exit()}")))),
     FAILS_ANYWHERE(npy_bfloat16, DType, "bfloat16", io::save_npy(ones({2}, bfloat16), dir / "x.npy")),
-    FAILS_ANYWHERE(npz_of_safetensors, Format, "no zip file", io::load_npz(dir / "w.safetensors")),
+    FAILS_ANYWHERE(npz_of_safetensors, Format, "not a zip file", io::load_npz(dir / "w.safetensors")),
     FAILS_ANYWHERE(npz_cut, Format, "bad", io::load_npz(file(zip.substr(0, zip.size() - 30)))),
     FAILS_ANYWHERE(npz_damaged, Format, "w.npy|checksum", zip[zip.find("PK\1\2") - 1] ^= 1, io::load_npz(file(zip))),
     FAILS_ANYWHERE(npz_bfloat16, DType, "'w'|bfloat16", io::save_npz(StateDict::of({{"w", ones({2}, bfloat16)}}), dir / "x.npz")),
@@ -143,7 +143,7 @@ TEST(MustFail, FullDiskLeavesTheOldFile) {
   save(StateDict::of({{"w", full({16}, 7.0f)}}), path);
   std::string before = read_file(path);
   size_t files = dir.files();
-  // A limit on the size of files is a disk that is full.
+  // A limit on the size of files simulates a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong arguments of the ops and layers of images: each error names the op, what was wanted, what
-// came, the user's line and what to do.
+// Wrong arguments to image ops and layers: each error names the op, what was wanted, what came, the
+// user's line and what to do.
 #include "tests/must_fail/must_fail_helper.h"
 
 namespace tandem::must_fail {

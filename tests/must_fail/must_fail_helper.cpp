@@ -28,10 +28,10 @@ void check(const std::vector<Case>& cases) {
         part.clear();
         if (!*p) break;
       }
-      if (c.where.file) {
-        EXPECT_TRUE(e.where().file && std::strcmp(e.where().file, c.where.file) == 0) << what;
-        EXPECT_EQ(e.where().line, c.where.line) << what;
-        std::string line = std::string(c.where.file) + ":" + std::to_string(c.where.line);
+      if (c.loc.file) {
+        EXPECT_TRUE(e.loc().file && std::strcmp(e.loc().file, c.loc.file) == 0) << what;
+        EXPECT_EQ(e.loc().line, c.loc.line) << what;
+        std::string line = std::string(c.loc.file) + ":" + std::to_string(c.loc.line);
         EXPECT_NE(what.find(line), std::string::npos) << line << " is not in: " << what;
       }
       if (c.hint) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong arguments of ops: each error names the op, what was wanted, what came, the user's line and
+// Wrong arguments to ops: each error names the op, what was wanted, what came, the user's line and
 // what to do.
 #include "tests/must_fail/must_fail_helper.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Misuse of gradients, traces, cells, modules, optimizers and data: what is refused, with which
-// words, and that nothing is half-done afterwards.
+// Misuse of gradients, traces, cells, modules, optimizers and data: what is rejected, with which
+// text, and that nothing is half-done afterwards.
 #include <cmath>
 
-#include "tandem/data/datasets.h"
+#include "tandem/data/sets/datasets.h"
 #include "tests/must_fail/must_fail_helper.h"
 
 namespace tandem::must_fail {
@@ -36,7 +36,7 @@ TEST(MustFail, Gradients) {
   Tensor x = ones({3}).requires_grad_(), z = ones({3}).requires_grad_(), plain = ones({3});
   Tensor used = (x * x).sum();
   used.backward();
-  Tensor y = call(no_derivative, nullptr, Where::here(), x).sum();
+  Tensor y = call(no_derivative, nullptr, SourceLocation::here(), x).sum();
   Tensor w = ones({3}).requires_grad_();
   Tensor weighted = cross_entropy(ones({2, 3}).requires_grad_(), zeros({2}, int64), {.weight = w});
   check({
@@ -45,9 +45,9 @@ TEST(MustFail, Gradients) {
     FAILS(backward_nothing, Value, "backward|does not depend", plain.sum().backward()),
     FAILS_PLAIN(backward_shape, Shape, "[3]|[2]", (x * 2.0).backward(ones({2}))),
     FAILS_PLAIN(backward_int, DType, "backward|int64", ones({}, int64).backward()),
-    {"missing_derivative", ErrorKind::Unsupported, "test_no_derivative|no derivative|custom_vjp", [&] { y.backward(); }, Where{}},
-    {"class_weight", ErrorKind::Unsupported, "softmax_cross_entropy|class weight|detach", [&] { weighted.backward(); }, Where{}},
-    FAILS(grad_unused, Value, "grad|plays no part|allow_unused", grad((x * x).sum(), z)),
+    {"missing_derivative", ErrorKind::Unsupported, "test_no_derivative|no derivative|custom_vjp", [&] { y.backward(); }, SourceLocation{}},
+    {"class_weight", ErrorKind::Unsupported, "softmax_cross_entropy|class weight|detach", [&] { weighted.backward(); }, SourceLocation{}},
+    FAILS(grad_unused, Value, "grad|is not used by|allow_unused", grad((x * x).sum(), z)),
     FAILS(grad_plain, Value, "grad|does not require", grad((x * x).sum(), plain)),
     FAILS(requires_grad_result, Value, "requires_grad_|detach", (x * 2.0).requires_grad_()),
     FAILS_PLAIN(grad_argnum, Index, "argument 3", grad([](Tensor a) { return a.sum(); }, 3)(plain)),
@@ -65,7 +65,7 @@ TEST(MustFail, RegisteringOps) {
   check({
     FAILS_ANYWHERE(register_taken, Value, "relu|registered already|another name", register_op(same_name)),
     FAILS_ANYWHERE(register_no_doc, Value, "test_no_doc|doc", register_op(no_doc)),
-    FAILS(not_in_table, Unsupported, "test_unregistered|init()|register_op", call(unregistered, nullptr, Where::here(), ones({2}))),
+    FAILS(not_in_table, Unsupported, "test_unregistered|init()|register_op", call(unregistered, nullptr, SourceLocation::here(), ones({2}))),
   });
   EXPECT_EQ(find_op("test_no_doc"), nullptr);
 }
@@ -114,7 +114,7 @@ TEST(MustFail, CellsStayWhole) {
     FAILS_ANYWHERE(assign_if, Shape, "AssignIf|bool", AssignIf(ones({2}))),
     FAILS_ANYWHERE(functional_shape, Shape, "functional_call|[2]|[3]", functional_call({{p, ones({3})}}, [] { return Tensors{}; })),
   });
-  // An update that fails while it runs gives the values back.
+  // An update that fails while running restores the values.
   EXPECT_EQ(b.value().to_vector<float>(), std::vector<float>(4, 0));
   b.write_(0, 1, two);
   EXPECT_EQ(b.value().to_vector<float>(), (std::vector<float>{0, 1, 1, 0}));
@@ -142,7 +142,7 @@ TEST(MustFail, AnomalyNamesOpLayerAndLine) {
   check({
     FAILS(anomaly_forward, Value, "log|infinity", log(zero)),
     FAILS_ANYWHERE(anomaly_layer, Value, "linear|an input does already|In layer fc, tests/must_fail/states_test.cpp", net(bad)),
-    {"anomaly_backward", ErrorKind::Value, "sqrt|infinity", [&] { y.sum().backward(); }, Where{}},
+    {"anomaly_backward", ErrorKind::Value, "sqrt|infinity", [&] { y.sum().backward(); }, SourceLocation{}},
   });
 }
 
@@ -177,7 +177,7 @@ TEST(MustFail, Modules) {
     FAILS_ANYWHERE(layer_dtype, DType, "linear|float64|float32|In layer fc1", net(ones({1, 4}, float64))),
     FAILS(layer_index, Index, "index|99|In layer Embedding", words(full({1}, 99))),
     FAILS(layer_conv, Shape, "conv|In layer Conv2d", conv(ones({1, 4, 8, 8}))),
-    {"layer_norm_one", ErrorKind::Value, "batch_norm_train|one value per channel|In layer BatchNorm1d", [&] { bn(ones({1, 4})); }, Where{}},
+    {"layer_norm_one", ErrorKind::Value, "batch_norm_train|one value per channel|In layer BatchNorm1d", [&] { bn(ones({1, 4})); }, SourceLocation{}},
     FAILS_ANYWHERE(forgotten_layer, Value, "Forgotten|TD_REGISTER|Linear", Forgotten()),
     FAILS_ANYWHERE(named_twice, Value, "TD_REGISTER|fc1|twice", Twice()),
     FAILS_ANYWHERE(load_missing, Value, "fc2.bias|missing", net.load_state_dict(missing)),
@@ -191,7 +191,7 @@ TEST(MustFail, Modules) {
     FAILS_ANYWHERE(padding_option, Index, "padding_idx", nn::Embedding(4, 2, {.padding_idx = 9})),
     FAILS_ANYWHERE(no_parameters, Value, "SGD|no parameters|TD_REGISTER", optim::SGD(Bare().parameters())),
   });
-  // Nothing was changed by a load that failed.
+  // A load that failed has changed nothing.
   StateDict now = net.state_dict();
   for (const auto& [name, value] : good) EXPECT_EQ(now.at(name).to_vector<float>(), value.to_vector<float>()) << name;
 }

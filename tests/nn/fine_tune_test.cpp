@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fine-tuning: which names a pattern fits, what freezing takes out, how deep parameters lie, and
-// LoRA on the layers of a whole net: the same numbers at first, only the updates trained, clones of
-// their own, and the merged net equal to the unmerged one.
+// Fine-tuning: which names a pattern matches, what freezing excludes, how deep parameters are, and
+// LoRA on the layers of a whole net: the same numbers initially, only the updates trained, separate
+// updates in clones, and the merged net equal to the unmerged one.
 #include <gtest/gtest.h>
 
 #include "tandem/nn/fine_tune.h"
@@ -55,12 +55,12 @@ TEST(FineTune, FreezesByName) {
               !name.starts_with("embed") && !name.starts_with("encoder.blocks.0"))
         << name;
   EXPECT_EQ(error_of([&] { freeze(net, {"encodr"}); }),
-            "Value: 'encodr' fits no parameter or module of the model, did you mean 'encoder'?");
+            "Value: 'encodr' matches no parameter or module of the model, did you mean 'encoder'?");
 }
 
 TEST(FineTune, DepthsFollowTheNet) {
-  // The encoder holds most parameters: its blocks count. What lies in the net itself goes with the
-  // block behind it.
+  // The encoder holds most parameters: its blocks count. Parameters of the net itself belong to the
+  // next block.
   Net net;
   const std::vector<int64_t> depths = parameter_depths(net);
   const auto named = net.named_parameters();
@@ -115,7 +115,7 @@ TEST(FineTune, LoraTrainsItsUpdatesOnly) {
       EXPECT_EQ(values(net.state_dict().at(name)), values(t)) << name;
   }
 
-  // A clone has updates of its own.
+  // A clone has its own updates.
   const std::vector<float> tuned = values(net(x));
   Net copy = clone(net);
   copy.encoder.blocks[0].fc1.weight.assign_(0.0);
@@ -142,12 +142,12 @@ TEST(FineTune, LoraTrainsItsUpdatesOnly) {
 TEST(FineTune, LoraMistakes) {
   Net net;
   EXPECT_EQ(error_of([&] { apply_lora(net, {.on = {"haed"}}); }),
-            "Value: 'haed' fits no Linear layer of the model, did you mean 'head'?");
+            "Value: 'haed' matches no Linear layer of the model, did you mean 'head'?");
   EXPECT_EQ(error_of([&] { apply_lora(net, {.r = 0}); }), "Value: LoRA wants a rank r > 0, got 0.");
   for (const Param& p : net.parameters()) EXPECT_TRUE(p.requires_grad()) << "nothing has changed";
   apply_lora(net);
   EXPECT_EQ(error_of([&] { apply_lora(net); }),
-            "Value: 'embed' has a LoRA update already. Call merge_lora() first.");
+            "Value: 'embed' already has a LoRA update. Call merge_lora() first.");
   Sequential conv(Conv2d(1, 1, 3));
   EXPECT_TRUE(
       error_of([&] { apply_lora(conv); }).starts_with("Value: LoRA: the model has no Linear"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layers promise beside PyTorch's numbers: containers, hooks, tied weights, LoRA, caches that
-// are written in place, dropout's statistics, initial values.
+// What layers guarantee beyond PyTorch's numbers: containers, hooks, tied weights, LoRA, caches
+// updated in place, dropout's statistics, initial values.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -174,7 +174,7 @@ TEST(WeightNorm, KeepsTheWeightAndIsRemoved) {
 
 // ---- caches
 
-// Decoding step by step with a cache gives what the whole sequence gives, eager and traced, also
+// Decoding step by step with a cache equals processing the whole sequence, eager and traced, also
 // with shared heads.
 TEST(Caches, DecodingEqualsTheWholeSequence) {
   manual_seed(4);
@@ -208,7 +208,7 @@ TEST(Caches, DecodingEqualsTheWholeSequence) {
   }
 }
 
-// A million rows: each write touches only its rows and copies nothing.
+// A million rows: each write only touches its rows and copies nothing.
 TEST(Caches, ReplayBufferOfAMillionRows) {
   constexpr int64_t kRows = 1'000'000, kWidth = 8;
   Buffer replay(zeros({kRows, kWidth}));
@@ -223,7 +223,7 @@ TEST(Caches, ReplayBufferOfAMillionRows) {
   RecordProperty("nanoseconds_per_write", static_cast<int>(per_write * 1e9));
   EXPECT_EQ(replay.value().data<float>(), bytes);
   EXPECT_EQ(replay.value().sum().item<float>(), 20000.0f * kWidth);
-  // Somebody who holds the old value keeps it: then, and only then, there is a copy.
+  // A holder of the old value keeps it: only then is there a copy.
   Tensor old = replay;
   replay.write_(0, 5, row * 3.0);
   EXPECT_NE(replay.value().data<float>(), bytes);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tandem/tandem.h"
+#include "tests/support/errors.h"
 
 namespace tandem {
 namespace {
@@ -41,17 +42,6 @@ std::vector<std::string> names(const nn::Module& m) {
   std::vector<std::string> out;
   for (const auto& [name, p] : m.named_parameters()) out.push_back(name);
   return out;
-}
-std::string thrown(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(Module, NamesAreFullPaths) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What optimizers promise beside PyTorch's numbers: groups, states, equal bits on every road, one
+// What optimizers guarantee beyond PyTorch's numbers: groups, states, equal bits on every path, one
 // region for all parameters, averages and batch statistics.
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST(Steps, FirstGradientLater) {
   EXPECT_FLOAT_EQ(a.value().to_vector<float>()[0], -2.4f);
 }
 
-// All parameters in one region, or one by one under a hook: equal bits, at any thread count, and
+// All parameters in one region, or one by one under a hook: equal bits, at any thread count,
 // whether or not somebody holds the old values.
 TEST(Steps, OneRegionGivesTheSameBits) {
   struct Hook : OpHook {

@@ -18,7 +18,7 @@ constexpr auto attend = scaled_dot_product_attention;
 
 TEST_F(AttentionTest, HandValues) {
   Tensor q = tensor({{1., 0.}}), k = tensor({{0., 1.}, {0., 2.}}), v = tensor({{2.}, {4.}});
-  expect_close(attend(q, k, v, {}, 0, false, 0, false, Where::here()), tensor({{3.}}));
+  expect_close(attend(q, k, v, {}, 0, false, 0, false, SourceLocation::here()), tensor({{3.}}));
   Tensor seen = tensor({{false, true}});
   expect_close(scaled_dot_product_attention(q, k, v, seen), tensor({{4.}}));
 }
@@ -101,7 +101,7 @@ TEST_F(AttentionTest, Errors) {
   expect_error(ErrorKind::Shape, "Set enable_gqa", [] {
     scaled_dot_product_attention(zeros({4, 3, 2}), zeros({2, 3, 2}), zeros({2, 3, 2}));
   });
-  expect_error(ErrorKind::DType, "one floating dtype is wanted",
+  expect_error(ErrorKind::DType, "expected one floating dtype",
                [=] { scaled_dot_product_attention(q, q.to(float64), q); });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_numerics: passes what is finite, names what is not, in compiled functions too.
+// check_numerics: passes finite values, names others, in compiled functions too.
 #include <gtest/gtest.h>
 
 #include <cmath>

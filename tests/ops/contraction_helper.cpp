@@ -64,7 +64,7 @@ void expect_error(ErrorKind kind, const std::string& part, const std::function<v
     EXPECT_EQ(to_string(e.kind()), std::string(to_string(kind))) << e.what();
     EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
     EXPECT_FALSE(e.op().empty()) << e.what();
-    EXPECT_TRUE(e.where().is_user()) << e.what();
+    EXPECT_TRUE(e.loc().is_user()) << e.what();
     return;
   }
   ADD_FAILURE() << "no error, wanted: " << part;
@@ -89,7 +89,7 @@ void expect_vmap(const std::function<Tensor(std::span<const Tensor>)>& f, const 
     if (batched[i]) n = inputs[i].size(0);
   }
   auto list = [&](std::span<const Tensor> x) { return Tensors{f(x)}; };
-  Tensor got = detail::vmap_call(list, inputs, dims, 0, Where::here())[0];
+  Tensor got = detail::vmap_call(list, inputs, dims, 0, SourceLocation::here())[0];
   Tensors slices;
   for (int64_t b = 0; b < n; ++b) {
     Tensors one;

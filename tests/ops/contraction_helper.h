@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "tandem/grad/transforms.h"
-#include "tandem/ops/create.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::testing {
 
@@ -33,7 +33,7 @@ void expect_error(ErrorKind kind, const std::string& part, const std::function<v
 /// Gradients to `order` against central differences, on f64 inputs.
 void expect_gradients(const std::function<Tensors(std::span<const Tensor>)>& f,
                       const Tensors& inputs, int order = 2);
-/// vmap of f over the inputs with a batch dimension in front equals a loop.
+/// vmap of f over inputs with a leading batch dimension equals a loop.
 void expect_vmap(const std::function<Tensor(std::span<const Tensor>)>& f, const Tensors& inputs,
                  const std::vector<bool>& batched);
 

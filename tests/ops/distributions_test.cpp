@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distributions: draws against their distribution function (Kolmogorov and Smirnov) or their
-// probabilities (chi squared), moments, derivatives of draws, texts of errors. Seeds are fixed and
+// probabilities (chi squared), moments, derivatives of draws, error texts. Seeds are fixed and
 // bounds are at odds of one in a million, so a wrong sampler fails and a right one never does.
-#include "tandem/ops/distributions.h"
+#include "tandem/distributions/distributions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +50,7 @@ void expect_moments(const Values& v, double mean, double variance, const char* w
       << what;
 }
 
-// Counts of whole numbers against probabilities; those expected below 10 times go together.
+// Counts of integers against probabilities; those expected fewer than 10 times are pooled.
 void expect_counts(const Values& v, const Distribution& d, int64_t top, const char* what) {
   const Values logs = values(d.log_prob(arange(top).to(float64)));
   std::vector<double> seen(static_cast<size_t>(top) + 1);
@@ -89,12 +89,12 @@ TEST_F(DistributionsTest, DrawsFollowTheirDistributionFunction) {
     const Values f = values(d->cdf(x));
     expect_follows(
         f, [](double u) { return u; }, d->name());
-    // And the opposite way.
+    // And the inverse.
     EXPECT_LT((d->icdf(d->cdf(x)) - x).abs().max().item<double>() / x.abs().max().item<double>(),
               1e-3)
         << d->name();
   }
-  // A sampler with a mean wrong by a tenth of a deviation is seen.
+  // A sampler whose mean is off by a tenth of a deviation is detected.
   Values shifted = values(Normal(1.2, 2.0).sample({kDraws}));
   std::sort(shifted.begin(), shifted.end());
   double largest = 0;
@@ -160,7 +160,7 @@ TEST_F(DistributionsTest, WholeNumbers) {
   EXPECT_EQ(values(binomial(full({2}, 5.0), tensor({0.f, 1.f}))), (Values{0, 5}));
 }
 
-// The entropy is minus the mean of log_prob over all values.
+// The entropy is the negative mean of log_prob over all values.
 TEST_F(DistributionsTest, EntropyOfWholeNumbers) {
   auto expected = [](const distributions::Distribution& d, int64_t n, int at) {
     const Tensor k = arange(n, float64).reshape({n, 1}).expand({n, d.batch_shape()[0]});
@@ -211,7 +211,7 @@ TEST_F(DistributionsTest, ManyVariables) {
   EXPECT_LT((x.mean({0}) - loc).abs().max().item<double>(), 0.05);
   const MultivariateNormal same(loc, {.precision_matrix = linalg::inv(cov)});
   EXPECT_LT((same.covariance_matrix() - cov).abs().max().item<double>(), 1e-12);
-  // Independent normals are one normal of several variables.
+  // Independent normals form one multivariate normal.
   const Tensor scale = tensor({0.5, 2.}, float64);
   const Independent parts(std::make_shared<Normal>(loc, scale), 1);
   const MultivariateNormal whole(loc, {.scale_tril = diag(scale)});
@@ -226,23 +226,23 @@ TEST_F(DistributionsTest, ManyVariables) {
 
 // rsample moves with the parameters as the quantile does: d E[x^2] / d parameter.
 TEST_F(DistributionsTest, DerivativesOfDraws) {
-  const auto slope = [&](auto make, double at) {
+  const auto derivative = [&](auto make, double at) {
     const Tensor p = full({}, at, float64).requires_grad_();
     manual_seed(2);
     square(make(p).rsample({60000})).mean().backward();
     return p.grad().item<double>();
   };
   // E x^2 = a (a + 1): derivative 2 a + 1.
-  EXPECT_NEAR(slope([](const Tensor& a) { return Gamma(a, 1.0); }, 2.5), 6, 0.2);
-  EXPECT_NEAR(slope([](const Tensor& a) { return Gamma(a, 1.0); }, 0.4), 1.8, 0.15);
+  EXPECT_NEAR(derivative([](const Tensor& a) { return Gamma(a, 1.0); }, 2.5), 6, 0.2);
+  EXPECT_NEAR(derivative([](const Tensor& a) { return Gamma(a, 1.0); }, 0.4), 1.8, 0.15);
   // a (a + 1) / ((a + 2) (a + 3)) at b = 2.
-  EXPECT_NEAR(slope([](const Tensor& a) { return Beta(a, 2.0); }, 1.5), 0.133031, 0.004);
-  EXPECT_NEAR(slope([](const Tensor& s) { return Normal(1.0, s); }, 1.5), 3, 0.1);
-  EXPECT_NEAR(slope([](const Tensor& r) { return Exponential(r); }, 2.0), -0.5, 0.04);
-  // The slope of a quantile: F(a + h, z + slope h) = F(a, z).
+  EXPECT_NEAR(derivative([](const Tensor& a) { return Beta(a, 2.0); }, 1.5), 0.133031, 0.004);
+  EXPECT_NEAR(derivative([](const Tensor& s) { return Normal(1.0, s); }, 1.5), 3, 0.1);
+  EXPECT_NEAR(derivative([](const Tensor& r) { return Exponential(r); }, 2.0), -0.5, 0.04);
+  // The derivative of a quantile: F(a + h, z + derivative h) = F(a, z).
   for (double a : {1.0, 2.5, 9.0})
     for (double z : {0.2 * a, 0.9 * a, 1.5 * a, 3 * a}) {
-      const double got = call(op::sample_gamma_backward, nullptr, Where::here(),
+      const double got = call(op::sample_gamma_backward, nullptr, SourceLocation::here(),
                               full({}, a, float64), full({}, z, float64))
                              .item<double>();
       const double f = std::exp((a - 1) * std::log(z) - z - std::lgamma(a));
@@ -259,7 +259,7 @@ TEST_F(DistributionsTest, DerivativesOfDraws) {
   EXPECT_FALSE(Normal(full({}, 0.0).requires_grad_(), 1.0).sample({2}).requires_grad());
   const Tensor a = full({}, 2.0, float64).requires_grad_();
   const Tensor g = grad(sample_gamma(a), a, {.create_graph = true});
-  expect_error(ErrorKind::Unsupported, "a derivative of first order only", [&] { g.backward(); });
+  expect_error(ErrorKind::Unsupported, "only have a first derivative", [&] { g.backward(); });
 }
 
 TEST_F(DistributionsTest, OneSeedOneDraw) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fourier transforms: round trips at every kind of length, derivatives, perfect reconstruction of
-// signals from frames, texts of errors.
+// signals from frames, error texts.
 #include <cmath>
 
 #include "tests/ops/values_helper.h"
@@ -43,7 +43,7 @@ TEST_F(FftTest, ComplexNumbers) {
   const Tensor zero = zeros({1, 2}).requires_grad_();
   complex_abs(zero).sum().backward();
   EXPECT_EQ(values(zero.grad()), (Values{0, 0}));
-  // A product of transforms is the transform of the convolution around.
+  // A product of transforms is the transform of the circular convolution.
   const Tensor a = randn({6}, float64), b = randn({6}, float64);
   const Tensor c = fft::irfft(complex_mul(fft::rfft(a), fft::rfft(b)), 6);
   double direct = 0;
@@ -93,7 +93,7 @@ TEST_F(FftTest, WrongInputs) {
   expect_error(ErrorKind::Shape, "fft: wants complex numbers as a last dimension of 2",
                [] { fft::fft(ones({4})); });
   expect_error(ErrorKind::DType, "rfft: x is float16", [] { fft::rfft(ones({4}, float16)); });
-  expect_error(ErrorKind::Value, "norm 'both' is none of",
+  expect_error(ErrorKind::Value, "norm 'both' must be",
                [] { fft::rfft(ones({4}), {}, -1, "both"); });
   expect_error(ErrorKind::Value, "the length must be positive, got 0",
                [] { fft::rfft(ones({4}), 0); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the ops of images for the row driver: resampling, patches, detection. Part of
-// row_table.h, whose head explains the texts.
+// Rows of the image ops for the row driver: resampling, patches, detection. Part of row_table.h,
+// whose head comment explains the strings.
 #pragma once
 
 #include "tests/ops/row_table.h"
@@ -78,7 +78,7 @@ inline void add_sampling(std::vector<Row>& t) {
     a.align_corners = c.corners;
     GridSampleAttrs b = a;
     b.size = {4, 5};
-    // The nearest element jumps: its numeric derivative by the grid is no derivative.
+    // The nearest element jumps: its numeric derivative with respect to the grid is meaningless.
     const bool jumps = c.mode == ResampleMode::nearest;
     const unsigned off = kNo16 | (jumps ? kLastConstant : 0u);
     t.push_back({"grid_sample", "n,2,4,5|n,3,2,2", with(a), off, 501, 2, 2e-5, kJump});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops and layers of images beyond the row driver: layouts, gradients per sample, detection in a
-// trace, what pooling and unpooling undo.
+// Image ops and layers beyond the row driver: layouts, gradients per sample, detection in a trace,
+// what pooling and unpooling undo.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indexing, scatter, sorting: values worked out by hand, texts of errors, derivatives, vmap.
+// Indexing, scatter, sorting: values worked out by hand, error texts, derivatives, vmap.
 #include <cmath>
 #include <limits>
 
@@ -33,10 +33,10 @@ TEST_F(IndexTest, IndexTensors) {
   expect_tensor(index(x, {tensor({{0}, {2}}), tensor({1, 0})}), {2, 2}, {1, 0, 9, 8});
   expect_tensor(index(x, {Slice(1), tensor({0, 0, 3})}), {2, 3}, {4, 4, 7, 8, 8, 11});
   const Tensor z = count({2, 3, 4});
-  // Apart from each other: their dimensions come first.
+  // Not adjacent: their dimensions come first.
   expect_tensor(index(z, {tensor({0, 1}), Slice(), tensor({3, 0})}), {2, 3},
                 {3, 7, 11, 12, 16, 20});
-  // A number goes away before the tensors are looked at.
+  // A number is removed before the tensors are considered.
   expect_tensor(index(z, {1, Slice(), tensor({3, 0})}), {3, 2}, {15, 12, 19, 16, 23, 20});
   expect_tensor(index(x, tensor(int64_t{1})), {4}, {4, 5, 6, 7});
   EXPECT_EQ(index(x, zeros({0}, DType::i64)).shape(), Shape(0, 4));
@@ -77,7 +77,7 @@ TEST_F(IndexTest, IndexPut) {
   expect_tensor(index_put(x, tensor({true, false}), tensor({1.f, 2.f, 3.f})), {2, 3},
                 {1, 2, 3, 0, 0, 0});
   expect_tensor(index_put(count({2}), 0, 3, true), {2}, {3, 1});
-  // Tensors apart from each other in a transposed x.
+  // Nonadjacent tensors in a transposed x.
   expect_tensor(
       index_put(zeros({2, 2, 2}).transpose(0, 2), {tensor({0, 1}), Slice(), tensor({1, 0})},
                 tensor({{1.f, 2.f}, {3.f, 4.f}})),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear algebra: what defines each decomposition, gradients of symmetric inputs and of functions
-// that do not depend on the choice of vectors, singular and empty matrices, texts of errors.
+// Linear algebra: the defining property of each decomposition, gradients of symmetric inputs and of
+// functions that do not depend on the choice of vectors, singular and empty matrices, error texts.
 #include <cmath>
 #include <limits>
 
@@ -154,13 +154,13 @@ TEST_F(LinalgTest, QrSvdEigh) {
   EXPECT_EQ(distance(w, std::get<0>(sort(w))), 0);
   expect_error(ErrorKind::Unsupported, "there is no complex dtype", [&] { eig(a); });
   expect_error(ErrorKind::Unsupported, "eigvals", [&] { eigvals(a); });
-  expect_error(ErrorKind::Value, "matrix 0 of the stack holds NaN", [] {
+  expect_error(ErrorKind::Value, "matrix 0 of the stack contains NaN", [] {
     svd(full({2, 2}, std::nan("")));
   });
-  expect_error(ErrorKind::Value, "neither L nor U", [&] { eigh(a, "X"); });
+  expect_error(ErrorKind::Value, "must be L or U", [&] { eigh(a, "X"); });
 }
 
-// Functions of the decompositions that do not see signs.
+// Functions of the decompositions that are invariant to signs.
 TEST_F(LinalgTest, GradientsThroughVectors) {
   const Tensor sym =
       symmetric(regular({3, 3}) + tensor({{0., 0., 0.}, {0., 1., 0.}, {0., 0., 3.}}, float64));
@@ -240,7 +240,7 @@ TEST_F(LinalgTest, PowersNormsChains) {
                                     parts[3])),
             1e-11);
   expect_error(ErrorKind::Shape, "tensors 0 and 1 do not fit", [&] { multi_dot({m, a[0]}); });
-  expect_error(ErrorKind::Value, "neither fro nor nuc", [&] { matrix_norm(m, "frob"); });
+  expect_error(ErrorKind::Value, "must be fro or nuc", [&] { matrix_norm(m, "frob"); });
 }
 
 TEST_F(LinalgTest, WrongInputs) {

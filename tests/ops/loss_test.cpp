@@ -122,7 +122,7 @@ TEST_F(LossTest, Errors) {
     cross_entropy(x, tensor({0, 3}));
   });
   expect_error(ErrorKind::Value, "label -1 is out of range", [=] { nll_loss(x, tensor({-1, 0})); });
-  expect_error(ErrorKind::Shape, "target is [3], x is [2, 3]: one label per sample is wanted, [2]",
+  expect_error(ErrorKind::Shape, "target is [3], x is [2, 3]: expected one label per sample, [2]",
                [=] {
                  cross_entropy(x, tensor({0, 1, 2}));
                });

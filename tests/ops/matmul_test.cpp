@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products: hand values, PyTorch's cases, derivatives to order two, vmap, error texts.
+// Matmuls: hand values, PyTorch's cases, derivatives to order two, vmap, error texts.
 #include "contraction_helper.h"
 
 namespace tandem {

@@ -159,7 +159,7 @@ TEST_F(NormTest, Golden) {
   };
   auto along = [](auto f) {
     return [f](const Golden& g) {
-      return Tensors{f(g.at(0), g.integer("dim", -1), g.dtype("dtype"), Where::here())};
+      return Tensors{f(g.at(0), g.integer("dim", -1), g.dtype("dtype"), SourceLocation::here())};
     };
   };
   t["softmax"] = along(softmax);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random ops: what a draw is made of, statistics with wide margins, derivatives, texts of errors.
+// Random ops: what a draw consists of, statistics with wide margins, derivatives, error texts.
 #include <algorithm>
 #include <cmath>
 

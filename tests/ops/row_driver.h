@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests over all op rows share: inputs of a row's domains, calling a row, comparing results,
-// and the rows of element-wise ops, which the op table itself gives.
+// Shared by the tests over all op rows: inputs from a row's domains, calling a row, comparing
+// results, and the rows of elementwise ops, which the op table itself provides.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ inline Shape shape_of(const std::string& text, int64_t n) {
   return s;
 }
 
-// Matrices that every solver takes.
+// Matrices that every solver accepts.
 inline Tensor special_matrix(const Tensor& t, const std::string& domain) {
   if (domain == "regular") return t * 0.3 + eye(t.size(-2), t.size(-1), float64) * 2.0;
   if (domain == "spd") return matmul(t, t.transpose(-2, -1)) * 0.2 + eye(t.size(-1), -1, float64);
@@ -109,7 +109,7 @@ inline std::vector<Arg> make_args(const Row& row, int64_t n, DType floating, int
   return args;
 }
 
-// The row's outputs; with `hidden` those that only a derivative sees too. `spend` gives the op
+// The row's outputs; with `hidden` also those that only a derivative sees. `spend` passes the op
 // temporaries whose buffers it may reuse.
 inline std::vector<Tensor> call_row(const Row& row, const std::vector<Arg>& args, int64_t n,
                                     bool hidden = false, bool spend = false) {
@@ -129,7 +129,7 @@ inline std::vector<Tensor> call_row(const Row& row, const std::vector<Arg>& args
   Tensor out[kMaxOpOuts];
   ApplyOptions options;
   options.hidden = hidden;
-  apply(*op, attrs.get(), in, out, Where::here(), options);
+  apply(*op, attrs.get(), in, out, SourceLocation::here(), options);
   return std::vector<Tensor>(out, out + (hidden ? op->n_out : op->shown()));
 }
 
@@ -192,7 +192,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
                      static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0;
 }
 
-// The same values behind other strides: transposed storage, or every second element.
+// The same values with other strides: transposed storage, or every second element.
 inline Tensor odd_strides(const Tensor& t, int kind) {
   if (t.dim() == 0) return t;
   if (kind == 0 && t.dim() >= 2) return t.transpose(0, -1).contiguous().transpose(0, -1);
@@ -200,9 +200,9 @@ inline Tensor odd_strides(const Tensor& t, int kind) {
   return wide.slice(-1, 0, wide.size(-1), 2);
 }
 
-// ---- the table, with the element-wise rows made from the op table
+// ---- the table, with the elementwise rows generated from the op table
 
-// Where an element-wise op is not defined, or has no derivative, for numbers of both signs.
+// Where an elementwise op is undefined, or has no derivative, for numbers of both signs.
 inline std::string pointwise_domain(const std::string& op, int input) {
   static const std::vector<std::pair<std::string, std::string>> kDomains = {
       {"log", "pos"},     {"log2", "pos"},     {"log10", "pos"},    {"log1p", "pos"},
@@ -278,6 +278,17 @@ inline std::vector<Row> all_rows() {
     }
   }
   return rows;
+}
+
+/// A number that depends on every floating output.
+inline Tensor total_of(const std::vector<Tensor>& y) {
+  Tensor total;
+  for (const Tensor& t : y) {
+    if (!t.defined() || !is_floating(t.dtype())) continue;
+    Tensor part = (t * t * 0.3 + t * 0.7).sum().to(DType::f32);
+    total = total.defined() ? total + part : part;
+  }
+  return total;
 }
 
 }  // namespace tandem::rows

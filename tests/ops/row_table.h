@@ -374,6 +374,7 @@ inline void add_views(std::vector<Row>& t) {
                })});
   t.push_back({"identity", "n,7"});
   t.push_back({"copy", "n,7"});
+  t.push_back({"to_device", "n,7", with(ToDeviceAttrs{"cpu"})});
   t.push_back({"check_numerics", "n,7", with(CheckNumericsAttrs{"x"})});
   t.push_back({"cat", "n,3|n,2", with(DimAttrs{1})});
   t.push_back({"cat", "n,3|2,3|n,3", with(DimAttrs{0})});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The row driver: every op of the table, in every way an op can run. Per row: kernel against the
-// f64 reference, every dtype, odd strides, sizes 0 and 1, inputs unchanged, buffers reused,
-// trace = eager, any thread count, gradcheck to order 2, vmap = loop. The completeness tests fail
-// when an op has no row, no doc, no shape rule, no reference or no derivative.
+// f64 reference, every dtype, odd strides, sizes 0 and 1, inputs unchanged, buffers reused, trace =
+// eager, any thread count, gradcheck to order 2, vmap = loop. The completeness tests fail when an
+// op has no row, no doc, no shape rule, no reference or no derivative.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "tandem/base/parallel.h"
-#include "tandem/graph/scalar_eval.h"
+#include "tandem/graph/expression/scalar_eval.h"
 #include "tandem/graph/trace.h"
 #include "tandem/init.h"
 #include "tests/ops/row_driver.h"
@@ -102,7 +102,7 @@ TEST_P(RowTest, EqualsReference) {
   for (int64_t n : {5, 0, 1}) {
     if (!takes(row, n)) continue;
     std::vector<Arg> args = make_args(row, n, float32);
-    // A draw is compared with an element of its own dtype: f32 takes fewer bits of it.
+    // A draw is compared with an element of its own dtype: f32 uses fewer of its bits.
     DType wide = find_op(row.op)->has(kRandom) ? float32 : float64;
     std::vector<Tensor> want = reference(row, cast_floating(args, wide), n);
     std::vector<Tensor> got = call_row(row, args, n, true);
@@ -116,7 +116,7 @@ TEST_P(RowTest, EqualsReference) {
   }
 }
 
-// Element-wise rows: the kernel gives the evaluator's bits in every dtype that the row takes.
+// Elementwise rows: the kernel gives the evaluator's bits in every dtype that the row supports.
 // Others: f16 and bf16 within a few units of their last place (2^-11, 2^-8).
 TEST_P(RowTest, EveryDType) {
   const Row& row = GetParam();
@@ -139,7 +139,7 @@ TEST_P(RowTest, EveryDType) {
     std::vector<Arg> args = make_args(row, 37, float32);
     for (size_t i = 0; i < args.size(); ++i)
       if (args[i].tensor.defined() && !(op.types == Types::where && i == 0)) {
-        // Integers stay away from zero: division by it has a test of its own.
+        // Integers avoid zero: division by it has its own test.
         Tensor t = args[i].tensor;
         args[i].tensor =
             is_floating(dtype) ? t.to(dtype) : (floor(t.to(float32) * 3.0) + 12.0).to(dtype);
@@ -182,12 +182,12 @@ TEST_P(RowTest, OddStridesAndInputsUnchanged) {
     EXPECT_TRUE(same_bits(got[o], want[o])) << "in a temporary's buffer, output " << o;
 }
 
-// ---- every row behind every layout of its inputs, of sizes 5, 1 and 0
+// ---- every row with every layout of its inputs, of sizes 5, 1 and 0
 
 enum class Layout { transposed, strided, inside, expanded, channels_last };
 constexpr const char* kLayouts[] = {"transposed", "strided", "inside", "expanded", "channels_last"};
 
-// t's values behind such strides; expanded: its first entries along dimension 0 for all.
+// t's values with such strides; expanded: its first entries along dimension 0 for all.
 Tensor laid_out(const Tensor& t, Layout how) {
   if (t.dim() == 0) return t;
   switch (how) {
@@ -257,7 +257,7 @@ TEST_P(RowTest, TraceEqualsEager) {
   std::vector<Tensor> got = run(*g, in);
   for (size_t o = 0; o < got.size(); ++o) {
     EXPECT_TRUE(same_bits(got[o], want[o])) << to_string(*g);
-    // The shape rule said what came.
+    // The shape rule predicted the result.
     EXPECT_EQ(spec_of(g->outputs[o]).to_string(), spec_of(want[o]).to_string());
   }
 }
@@ -298,7 +298,7 @@ TEST_P(RowTest, SymbolicSizes) {
   }
 }
 
-// In 16 bits a row that says so may differ, but not under DeterministicGuard.
+// In 16 bits a row so marked may differ, but not under DeterministicGuard.
 TEST_P(RowTest, SameBitsAtAnyThreadCount) {
   const Row& row = GetParam();
   const int before = num_threads();
@@ -372,7 +372,7 @@ TEST_P(RowTest, VmapEqualsLoop) {
                               : example[0][i]);
     }
     auto f = [&](std::span<const Tensor> x) { return call_row(row, with_tensors(args, x), 4); };
-    std::vector<Tensor> got = detail::vmap_call(f, batch, dims, 0, Where::here());
+    std::vector<Tensor> got = detail::vmap_call(f, batch, dims, 0, SourceLocation::here());
     for (int b = 0; b < kBatch; ++b) {
       std::vector<Tensor> one;
       for (size_t i = 0; i < n; ++i) one.push_back(example[dims[i] == 0 ? b : 0][i]);
@@ -386,7 +386,7 @@ TEST_P(RowTest, VmapEqualsLoop) {
 
 // ---- completeness
 
-// Rows that the driver does not call by themselves, and where they are tested instead.
+// Rows that the driver does not call directly, and where they are tested instead.
 const std::vector<std::pair<std::string, std::string>>& tested_elsewhere() {
   static const std::vector<std::pair<std::string, std::string>> names = {
 #include "tests/ops/tested_elsewhere.inc"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searching, order statistics, segments and arrangements: what the golden cases do not hold -
-// second derivatives, vmap, traces, empty tensors, ties, texts of errors.
+// Searching, order statistics, segments and constructions: what the golden cases lack - second
+// derivatives, vmap, traces, empty tensors, ties, error texts.
 #include <cmath>
 
 #include "tests/ops/values_helper.h"
@@ -18,7 +18,7 @@ TEST_F(SearchTest, SetsAndEquality) {
   expect_tensor(u.counts, {3}, {2, 1, 2});
   EXPECT_EQ(unique(zeros({0})).output.shape(), Shape(0));
   EXPECT_EQ(unique(zeros({0, 3}), 1).output.shape(), Shape(0, 1));
-  // Every NaN is a value of its own.
+  // NaNs are all distinct.
   EXPECT_EQ(unique(full({3}, std::nan(""))).output.numel(), 3);
   const Tensor y = tensor({2.f, 1.f, 2.f}).requires_grad_();
   unique(y).output.sum().backward();
@@ -110,7 +110,7 @@ TEST_F(SearchTest, ScatterReduceHigherOrders) {
   expect_tensor(segment_max(tensor({1.f, 3.f, 2.f}), tensor({0, 2, 2})), {3}, {1, -inf, 3});
   expect_tensor(segment_min(tensor({1, 3, 2}), tensor({0, 1, 1}), 2), {2}, {1, 2});
   EXPECT_EQ(segment_sum(zeros({0, 3}), zeros({0}, int64)).shape(), Shape(0, 3));
-  expect_error(ErrorKind::Value, "reduce 'max' is none of",
+  expect_error(ErrorKind::Value, "reduce 'max' must be",
                [&] { scatter_reduce(x, 1, idx, src, "max"); });
   expect_error(ErrorKind::Index, "index 9 is out of range",
                [&] { scatter_reduce(x, 1, idx + 9, src, "amax"); });
@@ -160,7 +160,7 @@ TEST_F(SearchTest, DistancesAndArrangements) {
   expect_error(ErrorKind::Value, "p must not be negative", [&] { cdist(a, b, -1); });
 }
 
-// A function made of others names itself and the caller's line.
+// A function composed of others names itself and the caller's line.
 TEST_F(SearchTest, ErrorsNameTheCall) {
   const int line = __LINE__ + 2;
   try {
@@ -168,8 +168,8 @@ TEST_F(SearchTest, ErrorsNameTheCall) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.op(), "segment_sum");
-    EXPECT_NE(std::string(e.where().file).find("search_test.cpp"), std::string::npos);
-    EXPECT_EQ(e.where().line, line);
+    EXPECT_NE(std::string(e.loc().file).find("search_test.cpp"), std::string::npos);
+    EXPECT_EQ(e.loc().line, line);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hand-checked tests of the ops share: values as a list of doubles, texts of errors.
+// Shared by the hand-checked tests of the ops: values as a list of doubles, error texts.
 #pragma once
 
 #include <gtest/gtest.h>

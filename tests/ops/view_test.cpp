@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views, joins and rearrangements: values worked out by hand, texts of errors, derivatives.
+// Views, concatenation and rearrangement: values worked out by hand, error texts, derivatives.
 #include "tests/ops/values_helper.h"
 
 namespace tandem::testing_ops {
@@ -147,7 +147,7 @@ TEST_F(ViewTest, CatStack) {
                [&] {
                  stack({a, b});
                });
-  expect_error(ErrorKind::Shape, "tensors of 0 dimensions cannot be joined", [] {
+  expect_error(ErrorKind::Shape, "tensors of 0 dimensions cannot be concatenated", [] {
     cat({tensor(1.0f), tensor(2.0f)});
   });
 }
@@ -163,7 +163,7 @@ TEST_F(ViewTest, PadInAllModes) {
   expect_error(ErrorKind::Shape, "reflect padding of 3 and 0 is too large", [&] {
     pad(x, {3, 0}, "reflect");
   });
-  expect_error(ErrorKind::Value, "mode 'edge' is none of", [&] { pad(x, {1, 1}, "edge"); });
+  expect_error(ErrorKind::Value, "mode 'edge' must be", [&] { pad(x, {1, 1}, "edge"); });
   expect_error(ErrorKind::Shape, "for at most 2 dimensions", [&] { pad(x, {1, 1, 1}); });
 }
 
@@ -205,7 +205,7 @@ TEST_F(ViewTest, Repeats) {
 }
 
 TEST_F(ViewTest, CopiesOfStridedLayouts) {
-  // Sizes above the tile and thread limits, odd rests, every element size.
+  // Sizes above the tile and thread limits, odd remainders, every element size.
   for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::u8}) {
     const Tensor x = (count({3, 67, 130}, DType::i64) % 251).to(dtype);
     const Tensor y = x.permute({2, 0, 1}).contiguous();

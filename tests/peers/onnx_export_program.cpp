@@ -7,15 +7,16 @@
 // "NAME <tab> what it is <tab> random or exact <tab> ops of our own".
 #include <fmt/ranges.h>
 
-#include "tandem/interop/onnx_export.h"
+#include "bench/models.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/models/registry.h"
-#include "tandem/models/unet.h"
+#include "tandem/models/vision/unet.h"
+#include "tandem/onnx/export.h"
 #include "tandem/tandem.h"
 #include "tests/ops/row_driver.h"
 
 using namespace tandem;
-using interop::OnnxExportOptions;
+using onnx::OnnxExportOptions;
 
 namespace {
 
@@ -23,9 +24,9 @@ using Function = FunctionRef<std::vector<Tensor>(std::span<const Tensor>)>;
 
 void write_case(const std::string& out, const std::string& name, const std::string& what,
                 Function f, const std::vector<Tensor>& x, const OnnxExportOptions& o) {
-  interop::OnnxExportReport r;
+  onnx::OnnxExportReport r;
   try {
-    r = interop::export_onnx_function(f, x, out + "/" + name + ".onnx", o);
+    r = onnx::export_onnx_function(f, x, out + "/" + name + ".onnx", o);
   } catch (const Error& e) {
     fmt::print("-\t{}\t{}\t\n", what, e.message());
     return;
@@ -116,7 +117,7 @@ int write_models(const std::string& out) {
        {"resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "vgg11_bn",
         "densenet121", "squeezenet1_1", "shufflenet_v2_x1_0", "convnext_tiny", "vit_b_16"}) {
     nn::AnyModule net = models::make(name);
-    // Fresh batch norms shrink or blow up deep nets: statistics as training leaves them.
+    // Fresh batch norms shrink or blow up deep nets: use statistics like those after training.
     net.module().train();
     NoGradGuard no_grad;
     if (std::string(name) != "vit_b_16" && std::string(name) != "convnext_tiny")
@@ -162,20 +163,9 @@ int write_models(const std::string& out) {
   return 0;
 }
 
-struct Net : nn::Module {
-  nn::Conv2d conv1{1, 32, 3}, conv2{32, 64, 3};
-  nn::Linear fc1{9216, 128}, fc2{128, 10};
-  Net() { TD_REGISTER(conv1, conv2, fc1, fc2); }
-  Tensor forward(Tensor x) {
-    x = relu(conv1(x));
-    x = max_pool2d(relu(conv2(x)), 2);
-    return fc2(relu(fc1(x.flatten(1))));
-  }
-};
-
 int write_training(const std::string& out) {
   manual_seed(0);
-  Net net;
+  bench::Conv net;
   net.named_parameters();
   optim::AdamW opt(net.parameters(), {.lr = 1e-3});
   const auto step = [&](const Tensor& x, const Tensor& y) {
@@ -187,7 +177,7 @@ int write_training(const std::string& out) {
     return loss;
   };
   StateDict all;
-  // Ten patterns and noise: something that can be learnt.
+  // Ten patterns and noise: something learnable.
   const Tensor patterns = randn({10, 1, 28, 28});
   for (int k = 0; k < 20; ++k) {
     const Tensor y = randint(0, 10, {32});
@@ -195,7 +185,7 @@ int write_training(const std::string& out) {
     all["x" + std::to_string(k)] = x;
     all["y" + std::to_string(k)] = y;
   }
-  const auto r = interop::export_onnx(
+  const auto r = onnx::export_onnx(
       step, std::tuple(all.at("x0"), all.at("y0")), out + "/training.onnx",
       {.input_names = {"images", "labels"}, .output_names = {"loss"}, .state = net.state_dict()});
   std::vector<float> losses;

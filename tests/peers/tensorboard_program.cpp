@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes event files for tests/peers/tensorboard: `kinds FOLDER` one value of every kind, whose
-// numbers the test knows; `endless FOLDER` scalars until somebody kills it.
+// numbers the test knows; `endless FOLDER` scalars until it is killed.
 #include <cmath>
 #include <cstring>
 
@@ -18,12 +18,12 @@ struct Net : nn::Module {
 };
 
 void kinds(const char* folder) {
-  train::EventFile events(folder);
+  runs::EventFile events(folder);
   for (int64_t step = 0; step < 5; ++step)
     events.scalar("train/loss", 1.0 / static_cast<double>(step + 1), step);
   events.scalar("train/nan", NAN, 3);
   events.histogram("weights", arange(-50, 51).to(float32) / 10, 2);
-  events.image("picture", arange(0, 3 * 4 * 6).reshape({3, 4, 6}).to(uint8), 3);
+  events.image("image", arange(0, 3 * 4 * 6).reshape({3, 4, 6}).to(uint8), 3);
   events.text("notes", "learning rate **0.1**, {\"a\": \xc3\xa4}", 4);
   const Tensor scores = arange(0, 101).to(float32) / 100;
   events.pr_curve("curve", scores > 0.4, scores * scores, 5);
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     kinds(argv[2]);
     return 0;
   }
-  train::EventFile events(argv[2]);
+  runs::EventFile events(argv[2]);
   print("ready\n");
   std::fflush(stdout);
   for (int64_t step = 0;; ++step) events.scalar("step", static_cast<double>(step), step);

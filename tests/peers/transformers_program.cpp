@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "tandem/models/generate.h"
+#include "tandem/models/text/generate.h"
 #include "tandem/tandem.h"
 
 using namespace tandem;

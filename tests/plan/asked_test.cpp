@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people write behind options: units, typos, negatives. What cannot be read is refused with
-// the nearest text that can.
+// Option values as people write them: units, typos, negatives. Unreadable ones are rejected with
+// the nearest readable text.
 #include "tandem/plan/asked.h"
 
 #include <cmath>
@@ -28,7 +28,7 @@ TEST(Asked, Times) {
     EXPECT_NEAR(duration(text, "--deadline"), seconds, 1e-9 * seconds) << text;
   EXPECT_DOUBLE_EQ(duration("50", "--serve", "ms"), 0.05);
   EXPECT_DOUBLE_EQ(duration("1.5s", "--serve", "ms"), 1.5);
-  // The nearest time that can be read is one that can be read.
+  // The suggested nearest time is itself readable.
   for (const auto& [text, reason, nearest] :
        std::vector<std::array<const char*, 3>>{{"-5h", "it is negative", "5h"},
                                                {"36hs", "'hs' is no unit of time", "36"},
@@ -232,7 +232,7 @@ TEST(Asked, Constraints) {
       {ask([](PlanRequest& q) { q.epochs = 3; }), "epochs are of data. Give --data"},
       {ask([](PlanRequest& q) { q.budget = 5; }), "needs an end. Give --data with --epochs"},
       {ask([](PlanRequest& q) { q.term = "1 yaer"; }), "Did you mean '1 year'? It is one of spot"},
-      {ask([](PlanRequest& q) { q.optimizer = "adamw"; }), "Did you mean 'AdamW'"},
+      {ask([](PlanRequest& q) { q.optimizer = "AdmW"; }), "Did you mean 'AdamW'"},
       {ask([](PlanRequest& q) { q.gpu = "t40"; }), "Did you mean 'T4'"}};
   for (const auto& [t, wanted] : kTable) {
     EXPECT_EQ(t.kind, ErrorKind::Value) << t.text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of hardware and prices: what they hold, where it comes from, and files that are broken or
 // hostile. Each is refused with the file, the row, the key, what came and what is wanted.
-#include "tandem/plan/catalog.h"
+#include "tandem/plan/hardware/catalog.h"
 
 #include <cstdlib>
 
@@ -118,7 +118,7 @@ TEST(Catalog, AFileOfFewGpus) {
   const Catalog c = Catalog::load(file, "");
   EXPECT_EQ(c.gpus().size(), 1u);
   EXPECT_EQ(c.prices().gpus.size(), 1u);
-  // Where nothing fits, what there is stands in.
+  // Where nothing fits, the available ones are used.
   PlanRequest r = request("llama:7b", "");
   const Plan p = make_plan(r, c);
   EXPECT_EQ(p.gpu.name, "L4");
@@ -139,6 +139,7 @@ struct Broken {
   std::string from, to, wanted;
 };
 
+// table: a change each and what is said of it
 TEST(CatalogMustFail, BrokenRows) {
   const std::string hardware = data_file("hardware.json"), prices = data_file("prices.json");
   const std::string t4 = "{\"gpu\": \"T4\"", l4 = row(hardware, "{\"name\": \"L4\"");
@@ -246,7 +247,7 @@ TEST(CatalogMustFail, BrokenRows) {
       {false, "\"int8\": 130", "\"int8\": 130, \"int9\": 1",
        "gpus[0] (T4), tflops: \"int9\" is not known here, did you mean 'int8'?"},
       {true, "\"about\"", "\"nothing\"", "\"nothing\" is not known here"},
-      {true, "\"low\": 0.15", "\"low\": 0.15, \"low\": 0.15", "the key \"low\" comes twice"},
+      {true, "\"low\": 0.15", "\"low\": 0.15, \"low\": 0.15", "the key \"low\" appears twice"},
       // Other files.
       {true, "\"currency\": \"USD\"", "\"currency\": \"EUR\"",
        "'currency' is the text \"EUR\", wants \"USD\""},
@@ -258,12 +259,12 @@ TEST(CatalogMustFail, BrokenRows) {
       {true, "\"terms\"", "\"cpus\"", "it holds hardware: give it to --hardware"},
       {false, "\"disks\"", "\"currency\"", "it holds prices: give it to --prices"},
       // No JSON.
-      {true, "\"low\": 0.15", "\"low\": NaN", "no valid JSON at byte"},
-      {true, "\"low\": 0.15", "\"low\": Infinity", "no valid JSON at byte"},
-      {true, "\"low\": 0.15", "\"low\": 1e999", "no valid JSON at byte"},
-      {true, "\"low\": 0.15", "\"low\": 0,15", "no valid JSON at byte"},
-      {false, "\"name\": \"T4\"", "\"name\": \"T4", "no valid JSON at byte"},
-      {false, "\"name\": \"T4\"", "\"name\": \"\xff\xfe\"", "no valid JSON at byte"},
+      {true, "\"low\": 0.15", "\"low\": NaN", "invalid JSON at byte"},
+      {true, "\"low\": 0.15", "\"low\": Infinity", "invalid JSON at byte"},
+      {true, "\"low\": 0.15", "\"low\": 1e999", "invalid JSON at byte"},
+      {true, "\"low\": 0.15", "\"low\": 0,15", "invalid JSON at byte"},
+      {false, "\"name\": \"T4\"", "\"name\": \"T4", "invalid JSON at byte"},
+      {false, "\"name\": \"T4\"", "\"name\": \"\xff\xfe\"", "invalid JSON at byte"},
   };
   EXPECT_GE(kTable.size(), 60u);
   const std::string folder = testing::TempDir() + "/";
@@ -291,22 +292,22 @@ TEST(CatalogMustFail, WholeFiles) {
   const std::string one = row(good, "{\"gpu\": \"T4\"");
   for (int k = 0; k < 1001; ++k) rows += one + ",\n";
   for (const auto& [text, wanted] : std::vector<std::pair<std::string, std::string>>{
-           {"", "no valid JSON at byte 1"},
-           {"   \n", "no valid JSON at byte"},
+           {"", "invalid JSON at byte 1"},
+           {"   \n", "invalid JSON at byte"},
            {"[]", "is a list of 0, wants an object"},
            {"null", "is null, wants an object"},
            {"\"prices\"", "is the text \"prices\", wants an object"},
            {"{}", "'schema' is missing"},
-           {"schema: 2\ngpus: []\n", "no valid JSON at byte 1"},
+           {"schema: 2\ngpus: []\n", "invalid JSON at byte 1"},
            {deep, "nested deeper than 16 levels"},
            {many + "1]", "it holds too many values"},
            {changed(good, one, rows + one), "'gpus' is a list of 1021, wants a list of 0 to 1000"},
-           {std::string("\0\0\0\0", 4), "no valid JSON at byte 1"}}) {
+           {std::string("\0\0\0\0", 4), "invalid JSON at byte 1"}}) {
     write_file(file, text);
     EXPECT_ERROR(Format, wanted, Catalog::load("", file));
     EXPECT_ERROR(Format, file, Catalog::load("", file));
   }
-  // Cut anywhere: refused, and nothing else happens.
+  // Truncated anywhere: rejected, with no other effect.
   for (size_t n = 1; n < good.size() - 2; n += good.size() / 97) {
     write_file(file, good.substr(0, n));
     EXPECT_ERROR(Format, file + ": ", Catalog::load("", file));

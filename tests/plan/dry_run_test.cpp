@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dry runs: the same code without numbers. What they claim is compared with what real runs hold.
+// Dry runs: the same code without numbers. Their predictions are compared with real runs.
 #include "tandem/graph/dry_run.h"
 #include "tandem/tandem.h"
 #include "tandem/tensor/allocator.h"
@@ -20,8 +20,8 @@ struct Net : nn::Module {
   }
 };
 
-int64_t dry_peak(bool compiled, int64_t n) {
-  DryRunGuard dry;
+// Three training steps of a small net on n images.
+void train(bool compiled, int64_t n) {
   Net net;
   optim::AdamW opt(net.parameters(), {});
   Tensor x = randn({n, 3, 64, 64}), y = zeros({n}, DType::i64);
@@ -34,6 +34,11 @@ int64_t dry_peak(bool compiled, int64_t n) {
   };
   auto fn = compile(step);
   for (int i = 0; i < 3; ++i) compiled ? fn(x, y) : step(x, y);
+}
+
+int64_t dry_peak(bool compiled, int64_t n) {
+  DryRunGuard dry;
+  train(compiled, n);
   return dry.memory().peak();
 }
 
@@ -41,18 +46,7 @@ int64_t real_peak(bool compiled, int64_t n) {
   trim_allocator();
   const int64_t before = allocator_stats().in_use;
   reset_allocator_peak();
-  Net net;
-  optim::AdamW opt(net.parameters(), {});
-  Tensor x = randn({n, 3, 64, 64}), y = zeros({n}, DType::i64);
-  const auto step = [&](const Tensor& in, const Tensor& target) {
-    opt.zero_grad();
-    Tensor loss = cross_entropy(net(in), target);
-    loss.backward();
-    opt.step();
-    return loss;
-  };
-  auto fn = compile(step);
-  for (int i = 0; i < 3; ++i) compiled ? fn(x, y) : step(x, y);
+  train(compiled, n);
   return allocator_stats().peak - before;
 }
 

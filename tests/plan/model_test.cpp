@@ -63,8 +63,8 @@ TEST(PlanMemory, AccumulatedGradientsStay) {
     }
 }
 
-// The causes that every table has. Clipping by the norm of all gradients holds all of them at once;
-// stage 2 divides them and stage 1 does not.
+// The memory categories that every table has. Clipping by the norm of all gradients holds all of
+// them at once; stage 2 divides them and stage 1 does not.
 TEST(PlanMemory, GradientsAreACause) {
   init();
   for (bool compiled : {false, true})
@@ -78,7 +78,8 @@ TEST(PlanMemory, GradientsAreACause) {
            {"memory.weights", "memory.gradients", "memory.optimizer", "memory.activations"})
         ASSERT_NE(find(m, key), nullptr) << key;
       double most = 0;
-      for (const Peak& p : w.peaks) most = std::max(most, p.held.of(Cause::gradients));
+      for (const Peak& p : w.memory.peaks)
+        most = std::max(most, p.held.of(MemoryCategory::gradients));
       EXPECT_GT(most, 0) << compiled << clip;
       if (clip || !compiled) {
         EXPECT_GE(most, 0.99 * w.gradient_bytes) << compiled << clip;
@@ -95,12 +96,14 @@ TEST(PlanMemory, GradientsAreACause) {
       EXPECT_EQ(find(first, "memory.gradients")->value, w.gradient_bytes);
       EXPECT_LE(find(second, "memory.gradients")->value, std::max(most, w.gradient_bytes) / 8);
       EXPECT_LT(second.value, first.value - 0.3 * w.gradient_bytes) << compiled << clip;
-      // The books and the plan agree on what is held.
-      EXPECT_NEAR(w.peak.total(),
-                  w.peak.of(Cause::weights) + w.peak.of(Cause::gradients) +
-                      w.peak.of(Cause::optimizer) + w.peak.of(Cause::activations) +
-                      w.peak.of(Cause::workspace) + w.peak.of(Cause::input),
-                  1);
+      // The ledger and the plan agree on what is held.
+      EXPECT_NEAR(
+          w.memory.peak.total(),
+          w.memory.peak.of(MemoryCategory::weights) + w.memory.peak.of(MemoryCategory::gradients) +
+              w.memory.peak.of(MemoryCategory::optimizer) +
+              w.memory.peak.of(MemoryCategory::activations) +
+              w.memory.peak.of(MemoryCategory::workspace) + w.memory.peak.of(MemoryCategory::input),
+          1);
     }
 }
 
@@ -135,7 +138,7 @@ TEST(PlanTime, GradientsOnTheWire) {
   }
 }
 
-// Turing has no bf16: f16 is planned where nothing was asked for, and says so.
+// Turing has no bf16: f16 is planned unless a precision is requested, and the plan says so.
 TEST(Plan, PrecisionOfTheGpu) {
   init();
   const Catalog c = Catalog::built_in();
@@ -228,7 +231,7 @@ TEST(Plan, SlowBatchThatFits) {
   EXPECT_EQ(make_plan(r, c).batch, 32);
 }
 
-// Where nothing holds it as it is asked, the ranking says what would.
+// Where nothing fits the request, the ranking tells what would.
 TEST(SlowPlan, RankChangesWhatDoesNotFit) {
   init();
   const Catalog c = Catalog::built_in();
@@ -242,7 +245,7 @@ TEST(SlowPlan, RankChangesWhatDoesNotFit) {
   EXPECT_NE(all[0].changes.find("--sharding 3"), std::string::npos);
   const std::string text = to_text(all, r);
   EXPECT_NE(text.find("with --sharding 3"), std::string::npos) << text;
-  // The row is the plan with these options.
+  // The row equals the plan with these options.
   r.gpu = all[0].gpu;
   r.n = all[0].n;
   r.sharding = all[0].sharding;
@@ -254,7 +257,7 @@ TEST(SlowPlan, RankChangesWhatDoesNotFit) {
   for (const Ranked& k : rank(request("lenet", ""), c, RankBy::cost)) EXPECT_EQ(k.changes, "");
 }
 
-// The nearest server to a broken limit is nearest to that limit.
+// The server nearest to a broken limit is the one nearest to that limit.
 TEST(SlowPlan, NearestToTheBrokenLimit) {
   init();
   const Catalog c = Catalog::built_in();
@@ -326,22 +329,22 @@ TEST(SlowClaims, MemoryMoneyEnergyAndRates) {
   const Catalog c = Catalog::built_in();
   PlanRequest r = request("llama:70b", "T4");
   r.tokens = 1e9;
-  const Judged too_large = check_claim(r, {Claim::Of::time, 1e9}, c, "x");
+  const Evaluated too_large = check_claim(r, {Claim::Of::time, 1e9}, c, "x");
   EXPECT_EQ(too_large.verdict, Verdict::impossible);
   EXPECT_NE(too_large.why.find("It does not fit: its weights alone take"), std::string::npos);
   for (const Quantity& q : too_large.arithmetic) check(q);
   r = request("llama:7b", "RTX 4090");
   r.tokens = 1e6;
-  const Judged as_asked = check_claim(r, {Claim::Of::time, 1e9}, c, "x");
+  const Evaluated as_asked = check_claim(r, {Claim::Of::time, 1e9}, c, "x");
   EXPECT_EQ(as_asked.verdict, Verdict::unlikely);
-  EXPECT_NE(as_asked.why.find("as it is asked"), std::string::npos);
-  // A cost, an energy and a rate are the time that they leave.
+  EXPECT_NE(as_asked.why.find("as stated"), std::string::npos);
+  // A cost, an energy and a rate correspond to the time that they allow.
   r = request("resnet50", "A100");
   r.batch = 256;
   r.data = data_set("imagenet");
   r.epochs = 90;
   const auto rate_of = [&](const char* text) {
-    const Judged j = check_claim(r, claim_of(text), c, text);
+    const Evaluated j = check_claim(r, claim_of(text), c, text);
     for (const Quantity& q : j.arithmetic) check(q);
     return j.arithmetic[0].value;
   };
@@ -388,7 +391,7 @@ TEST(PlanMustFail, WhatCannotBePlanned) {
   EXPECT_ERROR(Value, "Give --epochs or --tokens, not both.", make_plan(r, c));
 }
 
-// The tool in a process of its own: what it says, and what it takes.
+// The tool in a separate process: its output, and the resources it uses.
 struct Ran {
   int code = -1;
   std::string out;

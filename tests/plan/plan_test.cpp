@@ -6,10 +6,10 @@
 #include <array>
 #include <cmath>
 
-#include "tandem/interop/onnx.h"
-#include "tandem/interop/onnx_export.h"
+#include "tandem/onnx/export.h"
+#include "tandem/onnx/onnx.h"
+#include "tandem/plan/hardware/machine.h"
 #include "tandem/plan/jobs.h"
-#include "tandem/plan/machine.h"
 #include "tandem/tandem.h"
 #include "tests/plan/plan_helper.h"
 
@@ -176,7 +176,7 @@ TEST(Onnx, TrainingPlanOfAFile) {
     Tensor forward(Tensor x) { return head(relu(norm(conv(x))).mean({2, 3})); }
   } net;
   net.eval();
-  interop::export_onnx(net, randn({1, 3, 16, 16}), path, {.dynamic = {{0, "n"}}});
+  onnx::export_onnx(net, randn({1, 3, 16, 16}), path, {.dynamic = {{0, "n"}}});
   const Job job = find_job(path);
   EXPECT_EQ(job.unit, "samples");
   for (bool compiled : {false, true}) {
@@ -184,9 +184,9 @@ TEST(Onnx, TrainingPlanOfAFile) {
     EXPECT_EQ(w.parameters, 3 * 8 * 9 + 8 + 2 * 8 + 8 * 5 + 5);
     EXPECT_EQ(w.optimizer_bytes, 2 * w.weight_bytes);
     EXPECT_GT(w.flops(), 3 * 2.0 * 64 * 8 * 27 * 14 * 14 * 0.6);
-    EXPECT_GT(w.peak.of(Cause::activations), 64 * 8 * 14 * 14 * 4.0);
+    EXPECT_GT(w.memory.peak.of(MemoryCategory::activations), 64 * 8 * 14 * 14 * 4.0);
   }
-  // Half the batch has half the activations; the plan adds up; 16-bit products are planned too.
+  // Half the batch has half the activations; the plan adds up; 16-bit matmuls are planned too.
   PlanRequest r;
   r.job = job;
   r.gpu = "T4";
@@ -202,7 +202,7 @@ TEST(Onnx, TrainingPlanOfAFile) {
   const Tensor x = randn({4, 3, 16, 16});
   Tensor loss = net.forward(x).square().sum();
   loss.backward();
-  const interop::OnnxModel m = interop::OnnxModel::load(path, {.trainable = true});
+  const onnx::OnnxModel m = onnx::OnnxModel::load(path, {.trainable = true});
   std::vector<Tensor> in{x};
   std::vector<Param> weights;
   for (const auto& [name, value] : m.weights()) {
@@ -221,7 +221,7 @@ TEST(Onnx, TrainingPlanOfAFile) {
   EXPECT_NEAR(theirs / ours, 1, 1e-3);
 }
 
-TEST(Machine, ProfileOnDiskAndJudged) {
+TEST(Machine, ProfileOnDiskAndEvaluated) {
   MachineProfile m;
   m.cpu = "EPYC 7742 (test)";
   m.date = "2026-01-01";
@@ -243,7 +243,7 @@ TEST(Machine, ProfileOnDiskAndJudged) {
   k.flops *= 2;
   EXPECT_NEAR(kernel_seconds(k, again, true), 2e-3, 2e-4);
   // Products far above 100 GFLOP/s are to be had of two cores of that chip; the disk is slow.
-  const std::vector<MachineLine> lines = judge_machine(m, Catalog::built_in());
+  const std::vector<MachineLine> lines = evaluate_machine(m, Catalog::built_in());
   ASSERT_GE(lines.size(), 6u);
   EXPECT_TRUE(lines[0].ok) << lines[0].expected;
   EXPECT_NE(lines[0].expected.find("EPYC 7002"), std::string::npos) << lines[0].expected;

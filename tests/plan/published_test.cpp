@@ -6,8 +6,8 @@
 #include <map>
 #include <sstream>
 
+#include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/file.h"
-#include "tandem/cpu/registry_internal.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/plan.h"
 #include "tandem/tandem.h"
@@ -115,8 +115,8 @@ TEST(Published, ConvNetThroughput) {
   EXPECT_LE(quantile(sizes_of(errors["held"]), 1), 0.30);
 }
 
-// Parameters as their authors and torchvision state them; Adam in f32 keeps 12 bytes for each
-// beside the gradient: weights and two moments.
+// Parameters as their authors and torchvision state them; Adam in f32 keeps 12 bytes for each in
+// addition to the gradient: weights and two moments.
 TEST(Published, WeightsAndOptimizer) {
   init();
   const std::vector<std::pair<const char*, double>> kModels = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page of a plan, as text and in Debian's chromium, headless (skipped where it is not
-// installed: scripts/setup browser); the judged statements.
+// installed: scripts/setup browser); the evaluated statements.
 #include "tandem/plan/report.h"
 
 #include <sys/wait.h>
@@ -75,15 +75,15 @@ TEST(PlanReport, IsSelfContained) {
 }
 
 // What is painted: many colours, not an empty page.
-size_t colours(const std::string& picture) {
-  const std::vector<uint8_t> p = io::read_image(picture).contiguous().to_vector<uint8_t>();
+size_t colours(const std::string& image) {
+  const std::vector<uint8_t> p = io::read_image(image).contiguous().to_vector<uint8_t>();
   std::set<std::array<uint8_t, 3>> seen;
   const size_t area = p.size() / 3;
   for (size_t i = 0; i < area; i += 3) seen.insert({p[i], p[area + i], p[2 * area + i]});
   return seen.size();
 }
 
-// Its picture is kept in TANDEM_KEEP_SHOTS, if set, else beside the test's other output.
+// Its image is kept in TANDEM_KEEP_SHOTS, if set, else with the test's other output.
 TEST(PlanReport, InABrowser) {
   if (std::system("command -v chromium > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "chromium is not installed (scripts/setup browser)";
@@ -200,16 +200,16 @@ TEST(SlowClaims, ThePageIsFresh) {
 TEST(SlowClaims, EveryArithmeticAddsUp) {
   init();
   const Catalog catalog = Catalog::built_in();
-  const std::vector<Judged> all = published_claims(catalog);
+  const std::vector<Evaluated> all = published_claims(catalog);
   EXPECT_GE(all.size(), 11u);
-  for (const Judged& j : all) {
+  for (const Evaluated& j : all) {
     EXPECT_FALSE(j.statement.empty());
     EXPECT_FALSE(j.why.empty());
     for (const Quantity& q : j.arithmetic) check(q);
   }
   // $1.20 for 2 kWh, and 10 hours at $3.84 for $34.56, are no arithmetic.
   int impossible = 0;
-  for (const Judged& j : all) impossible += j.verdict == Verdict::impossible;
+  for (const Evaluated& j : all) impossible += j.verdict == Verdict::impossible;
   EXPECT_GE(impossible, 3);
   // A T4 does not train ResNet-101 in an hour, an H100 does ResNet-18 in a week.
   PlanRequest r;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a plan is told of the run that it stands for: whose training step, how attention is carried
-// out, what is computed again, whether gradients stay.
-#include "tandem/ops/attention_form.h"
+// out, what is recomputed, whether gradients stay.
+#include "tandem/ops/nn/attention_form.h"
 #include "tandem/plan/caching_allocator_internal.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/plan.h"
@@ -58,7 +58,7 @@ Job small_bert(const JobOptions& o = {}) {
 double activations(AttentionForm form, Framework framework = Framework::tandem) {
   const Job job = small_bert({.sequence = 256, .framework = framework});
   return dry_run(job, {.batch = 4, .compiled = false, .framework = framework, .attention = form})
-      .peak.of(Cause::activations);
+      .memory.peak.of(MemoryCategory::activations);
 }
 
 TEST(RunOptions, ComposedAttentionKeepsItsWeights) {
@@ -71,7 +71,7 @@ TEST(RunOptions, ComposedAttentionKeepsItsWeights) {
   // A kernel that drops inside is for dry runs.
   const Tensor q = ones({1, 1, 2, 2});
   AttentionFormGuard fused(AttentionForm::fused);
-  EXPECT_ERROR(Unsupported, "no kernel drops weights inside",
+  EXPECT_ERROR(Unsupported, "no fused kernel supports dropout",
                scaled_dot_product_attention(q, q, q, {}, 0.5));
 }
 
@@ -93,8 +93,8 @@ TEST(RunOptions, TheLossOfPyTorchTakesMore) {
             activations(AttentionForm::usual) + 0.9 * logits);
   const Workload w = dry_run(small_bert({.framework = Framework::pytorch}),
                              {.batch = 4, .compiled = false, .framework = Framework::pytorch});
-  EXPECT_GE(w.reserved, w.peak.total());
-  EXPECT_LE(w.reserved, 1.5 * w.peak.total());
+  EXPECT_GE(w.reserved, w.memory.peak.total());
+  EXPECT_LE(w.reserved, 1.5 * w.memory.peak.total());
 }
 
 TEST(RunOptions, WhatIsKeptStandsBetweenAllAndNothing) {
@@ -105,7 +105,7 @@ TEST(RunOptions, WhatIsKeptStandsBetweenAllAndNothing) {
   for (const bool compiled : {false, true}) {
     const Workload w =
         dry_run(r.job, {.batch = 2, .compiled = compiled, .precision = Precision::mixed_bf16});
-    // Seven products and attention of a block; the first, third, fifth and seventh beside it.
+    // Seven matmuls and attention of a block; the first, third, fifth and seventh in parallel.
     const double width = 4096, inner = 11008, tokens = 2 * 2048, layers = 32;
     EXPECT_DOUBLE_EQ(w.products.bytes, layers * tokens * 2 * (6 * width + 2 * inner));
     EXPECT_DOUBLE_EQ(w.half_products.bytes, layers * tokens * 2 * (4 * width + inner));
@@ -122,8 +122,8 @@ TEST(RunOptions, WhatIsKeptStandsBetweenAllAndNothing) {
   }
 }
 
-// Between the blocks of a vision transformer go patches, not pictures.
-TEST(RunOptions, BoundariesOfPictures) {
+// Between the blocks of a vision transformer go patches, not images.
+TEST(RunOptions, BoundariesOfImages) {
   init();
   const Workload w = dry_run(find_job("vit:base"), {.batch = 8, .compiled = false});
   EXPECT_DOUBLE_EQ(w.boundary_bytes, 8.0 * (14 * 14 + 1) * 768 * 4);

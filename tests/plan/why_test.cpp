@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every number that a plan prints can be asked, and what it is made of gives it: three kinds of
+// Every number that a plan prints can be queried, and its parts add up to it: three kinds of
 // models, both modes, one server and several, rented by the hour and from the spot market.
 #include <sys/wait.h>
 
@@ -7,10 +7,10 @@
 #include <cstdlib>
 
 #include "tandem/base/file.h"
-#include "tandem/interop/onnx_export.h"
+#include "tandem/onnx/export.h"
 #include "tandem/plan/asked.h"
+#include "tandem/plan/hardware/machine.h"
 #include "tandem/plan/jobs.h"
-#include "tandem/plan/machine.h"
 #include "tandem/tandem.h"
 #include "tests/plan/plan_helper.h"
 
@@ -41,7 +41,7 @@ void expect_explained(const Plan& p) {
   check(p);
   const std::string text = to_text(p);
   expect_explained(text, to_json(p), p.model);
-  // The keys that stand beside the numbers, and all others.
+  // The keys shown next to the numbers, and all others.
   for (const std::string& key : shown_keys(text)) {
     const std::string why = explain(p, key);
     if (key.rfind("server.", 0) != 0) {
@@ -114,7 +114,7 @@ TEST(Why, OfAnOnnxFile) {
     Net() { TD_REGISTER(conv, head); }
     Tensor forward(Tensor x) { return head(relu(conv(x)).mean({2, 3})); }
   } net;
-  interop::export_onnx(net, randn({1, 3, 16, 16}), path, {.dynamic = {{0, "n"}}});
+  onnx::export_onnx(net, randn({1, 3, 16, 16}), path, {.dynamic = {{0, "n"}}});
   plan_in_many_ways(find_job(path));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replay memory, and agents on short runs: they learn, repeat themselves bit by bit, and come back
-// from a state_dict.
+// Replay memory, and agents on short runs: they learn, repeat bit for bit, and are restored from a
+// state_dict.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ struct Init {
 
 const Space kObs{0, {0, 0}, {1, 1}}, kChoice{3, {}, {}}, kNumbers{0, {-1, -1}, {1, 1}};
 
-// One transition of number k: everything in it is told by k.
+// Transition number k: k determines everything in it.
 void add(ReplayBuffer& b, float k) {
   VectorStep step;
   step.final_obs = tensor({{k + 0.25F, k + 0.5F}});

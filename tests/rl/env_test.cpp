@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Environments against trajectories that Gymnasium made, and their interface.
+// Environments against trajectories made by Gymnasium, and their interface.
 #include "tandem/rl/env.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training states: an agent that was stopped, saved and loaded by another one goes on with the bits
-// of the undisturbed run; states of other agents are refused and change nothing.
+// Training states: an agent that was stopped, saved and loaded by another one continues with the
+// bits of an undisturbed run; states of other agents are rejected and change nothing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,10 +33,10 @@ struct Row {
   const char* name;
   Make make;
   int64_t steps;
-  std::vector<int64_t> stops;  // steps from which it goes on in another agent
+  std::vector<int64_t> stops;  // steps at which it continues in another agent
 };
 
-// Memory that has come round, and one that has not; stops within and between episodes.
+// Memory that has wrapped around, and one that has not; stops within and between episodes.
 std::vector<Row> rows() {
   const DQNOptions dqn{.buffer_size = 128,
                        .learning_starts = 32,
@@ -134,7 +134,7 @@ TEST(Resume, AnAgentThatHasRunGoesBack) {
   }
 }
 
-// Twice as long: as a run of that length would have gone from there on.
+// Twice as long: like a run of that length from there on.
 TEST(Resume, ToAnotherEnd) {
   const A2COptions o{.n_steps = 10, .linear_schedule = true, .net_arch = {8}};
   A2C a("CartPole-v1", o);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The allocator: alignment, reuse, figures, cap, trim, and threads that free each other's blocks.
+// The allocator: alignment, reuse, statistics, cap, trim, and threads that free each other's
+// blocks.
 #include "tandem/tensor/allocator.h"
 
 #include <gtest/gtest.h>
@@ -120,7 +121,7 @@ TEST(Allocator, ChangingSizesDoNotPileUp) {
     deallocate(p, i * 2 * kMb);
   }
   const AllocatorStats s = allocator_stats();
-  // All sizes together are 160 GB; what may stay is bounded by the highest use and some slack.
+  // All sizes together are 160 GB; what may stay is bounded by the peak use plus some slack.
   EXPECT_LE(s.reserved, 1300 * int64_t(kMb) + s.in_use);
   trim_allocator();
 }
@@ -150,7 +151,7 @@ TEST(Allocator, ThreadsFreeEachOthersBlocks) {
   consumer.join();
   for (auto& slot : slots)
     if (void* p = slot.exchange(nullptr)) deallocate(p, 320);
-  // The blocks came round again: without that the rounds would have cost 6.4 MB.
+  // The blocks were reused: otherwise the rounds would have cost 6.4 MB.
   EXPECT_LE(allocator_stats().in_use - before, int64_t(kMb));
 }
 

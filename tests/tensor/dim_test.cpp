@@ -8,24 +8,15 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/philox.h"
+#include "tests/support/errors.h"
 
 namespace tandem {
 namespace {
 
-// Text lists symbols in the order in which they were first named.
+// The text lists symbols in the order in which they were first named.
 const Dim kB = Dim::symbol("b"), kT = Dim::symbol("t");
 Dim b() { return kB; }
 Dim t() { return kT; }
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return std::string(to_string(e.kind())) + ": " + e.what();
-  }
-  return "no error";
-}
 
 TEST(Dim, Numbers) {
   EXPECT_EQ(sizeof(Dim), 8u);

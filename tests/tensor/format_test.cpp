@@ -40,7 +40,7 @@ PrintOptions options_of(std::istringstream& line) {
   return o;
 }
 
-/// Checks every case of a golden file and gives their number.
+/// Checks every case of a golden file and returns their number.
 int check_golden(const char* name) {
   std::ifstream in(golden_path(name));
   EXPECT_TRUE(in) << golden_path(name);

@@ -4,18 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
+
 namespace tandem {
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return std::string(to_string(e.kind())) + ": " + e.what();
-  }
-  return "no error";
-}
 
 TEST(Shape, Broadcast) {
   EXPECT_EQ(broadcast_shapes({2, 3}, {3}), (Shape{2, 3}));

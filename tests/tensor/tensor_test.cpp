@@ -8,6 +8,7 @@
 
 #include "tandem/tensor/allocator.h"
 #include "tandem/tensor/strided.h"
+#include "tests/support/errors.h"
 
 namespace tandem {
 namespace {
@@ -31,15 +32,6 @@ Tensor traced(const Shape& shape) {
   return Tensor(Impl::adopt(detail::new_symbolic(shape, float32, cpu)));
 }
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return std::string(to_string(e.kind())) + ": " + e.what();
-  }
-  return "no error";
-}
 // Call and here() stand in one line outside a macro: inside one, compilers count lines differently.
 std::string here(int line = __builtin_LINE()) {
   return std::string(" At ") + __FILE__ + ":" + std::to_string(line);

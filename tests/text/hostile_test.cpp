@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizer files that are cut, nested, contradictory or claim too much: each gives a Format error
-// that says what is wrong, and nothing else happens.
+// Tokenizer files that are truncated, nested, contradictory or claim too much: each gives a Format
+// error that says what is wrong, and has no other effect.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -34,6 +34,7 @@ struct Case {
   const char* says;
 };
 
+// table: a file each and what is said of it
 std::vector<Case> cases() {
   const std::string ab = R"("a":0,"b":1,"ab":2)";
   return {
@@ -44,7 +45,7 @@ std::vector<Case> cases() {
       {"no_model", R"({"version":"1.0"})", "no 'model'"},
       {"model_null", R"({"model":null})", "no 'model'"},
       {"model_text", R"({"model":"BPE"})", "object"},
-      {"model_unknown", file("", R"({"type":"Magic"})"), "no model is called 'Magic'"},
+      {"model_unknown", file("", R"({"type":"Magic"})"), "there is no model 'Magic'"},
       {"model_type_number", file("", R"({"type":3})"), "string"},
       {"deep_json", std::string(100000, '['), ""},
       {"deep_object",
@@ -67,9 +68,9 @@ std::vector<Case> cases() {
        "\"ab\" is not in the vocabulary"},
       {"bpe_merge_one", bpe(ab, R"("ab")"), "two tokens"},
       {"bpe_merge_three", bpe(ab, R"("a b c")"), "two tokens"},
-      {"bpe_merge_empty", bpe(ab, R"("a ")"), "nothing new"},
+      {"bpe_merge_empty", bpe(ab, R"("a ")"), "adds nothing"},
       {"bpe_merge_cycle",
-       bpe(R"("a":0,"##":1)", R"("a ##")", R"(,"continuing_subword_prefix":"##")"), "nothing new"},
+       bpe(R"("a":0,"##":1)", R"("a ##")", R"(,"continuing_subword_prefix":"##")"), "adds nothing"},
       {"bpe_merge_number", bpe(ab, "1"), "two tokens"},
       {"bpe_merge_array_short", bpe(ab, R"(["a"])"), "two tokens"},
       {"bpe_merge_array_number", bpe(ab, R"(["a",1])"), "two tokens"},
@@ -96,7 +97,7 @@ std::vector<Case> cases() {
        "lie in"},
       {"unigram_unk_negative", file("", R"({"type":"Unigram","vocab":[["a",0]],"unk_id":-1})"),
        "lie in"},
-      {"normalizer_unknown", file(R"("normalizer":{"type":"X"})"), "no normalizer is called 'X'"},
+      {"normalizer_unknown", file(R"("normalizer":{"type":"X"})"), "there is no normalizer 'X'"},
       {"normalizer_no_type", file(R"("normalizer":{})"), "no 'type'"},
       {"normalizer_array", file(R"("normalizer":[])"), "object"},
       {"normalizer_nested", file(nested("normalizer", "normalizers", 17)), "nested"},
@@ -118,14 +119,14 @@ std::vector<Case> cases() {
       {"charsmap_no_base64",
        file(R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"!!!!"})"), "base64"},
       {"charsmap_cut", file(R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"AAA="})"),
-       "cut"},
+       "truncated"},
       {"charsmap_claims",
        file(R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"////f////38="})"),
        "claims"},
       {"charsmap_texts",
        file(R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"BAAAAAAAAAD//w=="})"),
        "UTF-8"},
-      {"pre_unknown", file(R"("pre_tokenizer":{"type":"X"})"), "no pre-tokenizer is called 'X'"},
+      {"pre_unknown", file(R"("pre_tokenizer":{"type":"X"})"), "there is no pre-tokenizer 'X'"},
       {"pre_nested", file(nested("pre_tokenizer", "pretokenizers", 40)), ""},
       {"pre_split_behavior",
        file(R"("pre_tokenizer":{"type":"Split","pattern":{"String":"a"},"behavior":"Explode"})"),
@@ -142,7 +143,7 @@ std::vector<Case> cases() {
       {"pre_delimiter_empty",
        file(R"("pre_tokenizer":{"type":"CharDelimiterSplit","delimiter":""})"), "one character"},
       {"pre_fixed_zero", file(R"("pre_tokenizer":{"type":"FixedLength","length":0})"), "lie in"},
-      {"post_unknown", file(R"("post_processor":{"type":"X"})"), "no post-processor is called 'X'"},
+      {"post_unknown", file(R"("post_processor":{"type":"X"})"), "there is no post-processor 'X'"},
       {"post_bert_sep",
        file(R"("post_processor":{"type":"BertProcessing","sep":"[SEP]","cls":["[CLS]",1]})"),
        "array"},
@@ -170,7 +171,7 @@ std::vector<Case> cases() {
            R"("post_processor":{"type":"TemplateProcessing","single":[],"pair":[],"special_tokens":{"x":{"id":"x","ids":["y"]}}})"),
        "ids"},
       {"post_nested", file(nested("post_processor", "processors", 17)), "nested"},
-      {"decoder_unknown", file(R"("decoder":{"type":"X"})"), "no decoder is called 'X'"},
+      {"decoder_unknown", file(R"("decoder":{"type":"X"})"), "there is no decoder 'X'"},
       {"decoder_nested", file(nested("decoder", "decoders", 17)), "nested"},
       {"decoder_strip_negative",
        file(R"("decoder":{"type":"Strip","content":" ","start":-1,"stop":0})"), "lie in"},
@@ -210,7 +211,7 @@ TEST(HostileTokenizer, EachFileIsRefusedWithItsReason) {
   }
 }
 
-// Cut anywhere, or with any byte changed, a file is refused or read as something that works.
+// Truncated anywhere, or with any byte changed, a file is rejected or read as something that works.
 TEST(HostileTokenizer, CutsAndFlipsSlow) {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
   const io::Json golden = io::parse_json(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SentencePiece models against tests/golden/sentencepiece, which the library `sentencepiece`
-// trained; then files that are cut, changed or contradict themselves.
+// SentencePiece models against tests/golden/sentencepiece, trained by the library `sentencepiece`;
+// then files that are truncated, changed or contradict themselves.
 #include "tandem/text/sentencepiece.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizers against tests/golden/tokenizers.json, which the library `tokenizers` made
+// Tokenizers against tests/golden/tokenizers.json, made by the library `tokenizers`
 // (tests/peers/tokenizers --golden): ids, offsets, pairs and decoded texts of every kind. Then
-// truncation, padding, added tokens, threads, and texts that are none.
+// truncation, padding, added tokens, threads, and invalid texts.
 #include "tandem/text/tokenizer.h"
 
 #include <dlfcn.h>
@@ -34,13 +34,13 @@ Tokenizer tokenizer_of(const char* kind) {
   return Tokenizer::from_json(golden().find(kind)->find("tokenizer")->dump(), kind);
 }
 
-// Oniguruma has functions of these names with other structures behind them.
+// Oniguruma has functions of these names with different structures behind them.
 TEST(Tokenizer, LeavesTheRegularExpressionsOfPosixAlone) {
   tokenizer_of("gpt2").encode("loads Oniguruma");
   for (void* f : {reinterpret_cast<void*>(&regcomp), reinterpret_cast<void*>(&regexec)}) {
-    Dl_info where{};
-    ASSERT_NE(dladdr(f, &where), 0);
-    EXPECT_EQ(std::string(where.dli_fname).find("onig"), std::string::npos) << where.dli_fname;
+    Dl_info loc{};
+    ASSERT_NE(dladdr(f, &loc), 0);
+    EXPECT_EQ(std::string(loc.dli_fname).find("onig"), std::string::npos) << loc.dli_fname;
   }
   regex_t digits;
   ASSERT_EQ(regcomp(&digits, "^[0-9]+$", REG_EXTENDED | REG_NOSUB), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Averages of the weights in the Trainer: they equal averages made by hand, validation and what a
-// run leaves are theirs, a run that was cut off ends with the same bits, and SWA's batch norms hold
+// Averages of the weights in the Trainer: they equal averages computed by hand, validation and the
+// final weights use them, an interrupted run ends with the same bits, and SWA's batch norms hold
 // the statistics of its own weights.
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include "tandem/tandem.h"
 #include "tandem/train/callbacks.h"
 #include "tests/io/io_helper.h"
+#include "tests/train/digits.h"
 
 namespace tandem::train {
 namespace {
@@ -27,12 +28,6 @@ struct Net : nn::Module {
   Net() { TD_REGISTER(fc1, norm, drop, fc2); }
   Tensor forward(Tensor x) { return fc2(drop(relu(norm(fc1(x.flatten(1)))))); }
 };
-Tensor loss_of(Tensor out, Tensor y) { return cross_entropy(out, y); }
-
-data::Pipeline<data::Example> digits(bool train) {
-  auto p = data::pipeline(data::Digits({.train = train}), {.seed = 4});
-  return train ? p.shuffle().batch(64) : p.batch(128);
-}
 
 struct Work {
   Net net;
@@ -61,7 +56,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// The values that are taken, by a callback that knows nothing of the Trainer's own average.
+// The averaged values, from a callback that knows nothing of the Trainer's own average.
 struct ByHand : Callback {
   AverageOptions o;
   int64_t total;
@@ -107,13 +102,13 @@ TEST(Average, EqualsOneMadeByHand) {
         EXPECT_TRUE(equal(got.at(name), value)) << c.name << ": " << name;
       }
     }
-    // What fit() judged last is what it leaves, but for statistics that were renewed.
+    // What fit() evaluated last is what it leaves, except for refreshed statistics.
     if (c.average.type == AverageKind::ema) {
       EXPECT_EQ(find_log(trainer.validate(digits(false)), "val/loss"), find_log(r.logs, "val/loss"))
           << c.name;
     }
     EXPECT_GT(find_log(trainer.validate(digits(false)), "val/accuracy"), 0.85) << c.name;
-    // A second fit() goes on with the trained weights, not with their average.
+    // A second fit() continues with the trained weights, not with their average.
     trainer.options().max_epochs = 4;
     auto more = digits(true);
     more.set_epoch(3);
@@ -155,8 +150,8 @@ struct StopInValidation : Callback {
   const char* name() const override { return "StopInValidation"; }
 };
 
-// Averages, validations by steps, limits: whatever is switched on, a run that was cut off (in the
-// middle of a validation too) ends as the undisturbed one.
+// Averages, validations by steps, limits: whatever is switched on, an interrupted run (even in the
+// middle of a validation) ends like the undisturbed one.
 TEST(Average, ResumesExactlyWithEveryOption) {
   struct Setting {
     std::string name;
@@ -199,12 +194,12 @@ TEST(Average, ResumesExactlyWithEveryOption) {
     std::vector<std::pair<std::string, std::shared_ptr<Callback>>> cuts;
     for (const int64_t at : {7})
       cuts.emplace_back(fmt::format("step{}", at), std::make_shared<StopAt>(at));
-    const int64_t judged = s.o.val_every_steps > 0       ? 10
-                           : s.o.limit_train_batches > 0 ? 9
-                           : s.o.overfit_batches > 0     ? 4
-                           : s.o.accumulate > 1          ? 12
-                                                         : 23;
-    cuts.emplace_back("validation", std::make_shared<StopInValidation>(judged));
+    const int64_t evaluated = s.o.val_every_steps > 0       ? 10
+                              : s.o.limit_train_batches > 0 ? 9
+                              : s.o.overfit_batches > 0     ? 4
+                              : s.o.accumulate > 1          ? 12
+                                                            : 23;
+    cuts.emplace_back("validation", std::make_shared<StopInValidation>(evaluated));
     cuts.emplace_back("last", std::make_shared<StopInValidation>(whole.steps));
     for (auto& [name, cut] : cuts) {
       const std::string folder = f / name, what = s.name + " " + name;

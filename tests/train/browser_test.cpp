@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports of a run, of two runs and of a search in a real browser: Debian's chromium, headless.
-// Screenshots are kept in TANDEM_KEEP_SHOTS, if set, else beside the test's other output. Skipped
+// Screenshots are kept in TANDEM_KEEP_SHOTS, if set, else with the test's other output. Skipped
 // where there is no browser (scripts/setup browser).
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,9 +11,9 @@
 
 #include "tandem/base/folder.h"
 #include "tandem/io/image.h"
+#include "tandem/runs/run_record.h"
 #include "tandem/tandem.h"
-#include "tandem/train/judgement.h"
-#include "tandem/train/run_record.h"
+#include "tandem/train/evaluation.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem::train {
@@ -61,10 +61,10 @@ void expect_painted(const Visit& v, size_t colours) {
   EXPECT_GT(seen.size(), colours) << v.shot;
 }
 
-Registry registry() {
-  Registry r = Registry::standard();
-  r.data["digits"] = [](Options& o, uint64_t seed) {
-    RecipeData d{
+recipe::Registry registry() {
+  recipe::Registry r = recipe::Registry::standard();
+  r.data["digits"] = [](recipe::Options& o, uint64_t seed) {
+    recipe::RecipeData d{
         data::pipeline(data::Digits(), {.seed = seed}).shuffle().batch(o.whole("batch", 64)),
         {},
         {},
@@ -74,10 +74,10 @@ Registry registry() {
     d.info = {{"classes", 10}};
     return d;
   };
-  r.model["mlp"] = [](Options& o, const std::map<std::string, int64_t>& info) {
+  r.model["mlp"] = [](recipe::Options& o, const std::map<std::string, int64_t>& info) {
     auto net = std::make_shared<models::MLP>(
         std::vector<int64_t>{64, o.whole("hidden", 32), info.at("classes")});
-    return RecipeModel{
+    return recipe::RecipeModel{
         net, [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0]), b[1]); }};
   };
   return r;
@@ -89,7 +89,7 @@ void train_run(const TempFolder& f, const std::string& name, const std::string& 
       "recipe: A <run> & its </script> report\nseed: 1\ndata: {type: digits}\nmodel: {type: mlp}\n"
       "loss: {type: cross_entropy}\noptim: {type: adam, lr: 5e-3}\nsched: {type: cosine}\n"
       "trainer: {epochs: 12, metrics: [accuracy, f1], log_every: 5}\n");
-  run_recipe(Recipe::load(f / "r.yaml", {change}), registry(), f / name, false);
+  recipe::run_recipe(recipe::Recipe::load(f / "r.yaml", {change}), registry(), f / name, false);
 }
 
 TEST(ReportPage, OfARun) {
@@ -115,7 +115,7 @@ TEST(ReportPage, OfARun) {
   EXPECT_EQ(v.dom.find("https://"), std::string::npos);
   expect_painted(v, 200);
   // Where counters cannot be read the energy is called a model.
-  const RunRecord r = read_run(f / "run");
+  const runs::RunRecord r = runs::read_run(f / "run");
   if (r.energy_source.rfind("modelled", 0) == 0) {
     EXPECT_NE(v.dom.find("energy (modelled)"), std::string::npos);
   }
@@ -127,7 +127,8 @@ TEST(ReportPage, OfSeveralRuns) {
   TempFolder f;
   train_run(f, "a", "seed=1");
   train_run(f, "b", "optim.lr=5e-4");
-  write_file(f / "ab.html", compare_report({read_run(f / "a"), read_run(f / "b")}));
+  write_file(f / "ab.html",
+             runs::compare_report({runs::read_run(f / "a"), runs::read_run(f / "b")}));
   const Visit v = visit(f, f / "ab.html", "compare");
   ASSERT_EQ(v.code, 0) << v.log;
   EXPECT_EQ(v.log.find("CONSOLE"), std::string::npos) << v.log;
@@ -141,7 +142,7 @@ TEST(ReportPage, OfSeveralRuns) {
 TEST(ReportPage, OfEveryPart) {
   if (!have_browser()) GTEST_SKIP() << "chromium is not installed (scripts/setup browser)";
   TempFolder f;
-  Page page("Parts <b>");
+  runs::Page page("Parts <b>");
   page.facts({{"a", "1"}, {"b <i>", "</script><script>no_such()</script>"}});
   page.note("<!-- a note");
   page.chart("empty", "x", {{"none", {1, 2}, {NAN, NAN}}});
@@ -150,7 +151,7 @@ TEST(ReportPage, OfEveryPart) {
   page.table("t", {"name", "n"}, {{"x", "1"}, {"y", "2.5"}});
   page.matrix("m", {"0", "1"}, {{9, 1}, {0, 10}});
   page.heat("h", {"r"}, {"1", "2"}, {{1e-3, NAN}});
-  page.pictures("p", {{.text = "1 2", .caption = "no picture"}});
+  page.images("p", {{.text = "1 2", .caption = "no image"}});
   page.listing("l", "a: <b>");
   page.parallel("c", {{"lr", true}, {"kind", false, {"a", "b"}}, {"loss"}},
                 {{1e-3, 0, 0.5}, {1e-1, 1, 0.2}, {1e-2, 1, NAN}});

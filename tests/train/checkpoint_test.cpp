@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: what is loaded is always something that was saved, whatever fails in between: cut
-// and flipped files, failing calls of the file system, SIGKILL at any moment. A resumed run gives
-// the bits of the undisturbed one.
+// Checkpoints: what is loaded is always something that was saved, whatever fails in between:
+// truncated and flipped files, failing system calls, SIGKILL at any moment. A resumed run gives the
+// bits of the undisturbed one.
 #include "tandem/train/checkpoint.h"
 
 #include <signal.h>
@@ -37,7 +37,7 @@ Snapshot numbered(int64_t step, std::optional<double> score = {}) {
   return s;
 }
 
-// That `s` is what numbered(s.step) saved, all of it.
+// Checks that `s` is what numbered(s.step) saved, all of it.
 void expect_whole(const Snapshot& s) {
   const Snapshot want = numbered(s.step);
   EXPECT_TRUE(equal(s.model.at("w"), want.model.at("w"))) << s.step;
@@ -72,7 +72,7 @@ TEST(Checkpoints, KeepsTheLastAndTheBest) {
     EXPECT_EQ(c.load_latest()->step, 6);
     EXPECT_EQ(c.load_best()->step, 1);
     EXPECT_EQ(read_file(f / "ckpt/latest"), "step-00000006\n");
-    // The same step again stands beside the first.
+    // The same step again is kept in addition to the first.
     c.save(numbered(6));
     c.wait();
     EXPECT_EQ(c.list()[0], f / "ckpt/step-00000006-1");
@@ -154,23 +154,23 @@ TEST(Checkpoints, SweepsWhatDeadProcessesLeft) {
 
 // Fails one call in `every` on average, by a seed: errors, short writes and files that look
 // shorter.
-class RandomFaults : public detail::FileFaults {
+class RandomFaults : public tandem::detail::FileFaults {
  public:
   RandomFaults(uint64_t seed, uint64_t every) : draw_(seed), every_(every) {
-    detail::g_file_faults = this;
+    tandem::detail::g_file_faults = this;
   }
-  ~RandomFaults() override { detail::g_file_faults = nullptr; }
-  int error(detail::FileOp, const std::string&) override {
+  ~RandomFaults() override { tandem::detail::g_file_faults = nullptr; }
+  int error(tandem::detail::FileOp, const std::string&) override {
     if (draw_.next_below(every_) != 0) return 0;
     ++count;
     constexpr int kErrors[] = {EIO, ENOSPC, EDQUOT, EACCES};
     return kErrors[draw_.next_below(4)];
   }
-  size_t bytes(detail::FileOp op, const std::string&, size_t wanted) override {
+  size_t bytes(tandem::detail::FileOp op, const std::string&, size_t wanted) override {
     if (wanted == 0 || draw_.next_below(every_) != 0) return wanted;
     ++count;
     const uint64_t some = draw_.next_below(wanted);
-    return op == detail::FileOp::write ? std::max<uint64_t>(some, 1) : some;
+    return op == tandem::detail::FileOp::write ? std::max<uint64_t>(some, 1) : some;
   }
   int64_t count = 0;
 
@@ -218,12 +218,12 @@ TEST(Checkpoints, NoFaultEverLoadsWrong) {
 
 TEST(Checkpoints, TriesAgainAndReportsLater) {
   TempFolder f;
-  struct Once : detail::FileFaults {
+  struct Once : tandem::detail::FileFaults {
     int left;
-    explicit Once(int n) : left(n) { detail::g_file_faults = this; }
-    ~Once() override { detail::g_file_faults = nullptr; }
-    int error(detail::FileOp op, const std::string&) override {
-      return op == detail::FileOp::sync && left-- > 0 ? EIO : 0;
+    explicit Once(int n) : left(n) { tandem::detail::g_file_faults = this; }
+    ~Once() override { tandem::detail::g_file_faults = nullptr; }
+    int error(tandem::detail::FileOp op, const std::string&) override {
+      return op == tandem::detail::FileOp::sync && left-- > 0 ? EIO : 0;
     }
   };
   Checkpoints c(f / "ckpt", {.retries = 2});
@@ -335,7 +335,7 @@ TEST(Resume, GivesTheBitsOfTheUndisturbedRun) {
             "average), this one has (SGD).");
 }
 
-// The child of the next test; alone it is a short run that must end.
+// The child of the next test; by itself it is a short run that must end.
 TEST(ResumeChild, Run) {
   const char* given = std::getenv("TANDEM_TEST_RUN");
   TempFolder own;

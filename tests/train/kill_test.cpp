@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGKILL at random moments of a language model's run by the Trainer, saves included: whatever was
-// left, the next start goes on, and the end is the undisturbed run's to the bit. TANDEM_KILLS says
-// how many (10), TANDEM_KILL_STEPS how long the run is.
+// SIGKILL at random moments of a language model's run by the Trainer, including during saves:
+// whatever was left, the next start resumes, and the end equals the undisturbed run's to the bit.
+// TANDEM_KILLS sets how many (10), TANDEM_KILL_STEPS how long the run is.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -29,8 +29,8 @@ int64_t asked(const char* name, int64_t otherwise) {
   return text ? std::atoll(text) : otherwise;
 }
 
-/// Windows of a text: Shakespeare's when the data is there, else one that a rule makes.
-struct Letters {
+/// Windows of a text: Shakespeare's if the data is there, else a generated one.
+struct Characters {
   Tensor ids;
   int64_t block;
   int64_t size() const { return ids.numel() - block; }
@@ -38,7 +38,7 @@ struct Letters {
     return {narrow(ids, 0, i, block), narrow(ids, 0, i + 1, block)};
   }
 };
-Letters letters() {
+Characters characters() {
   std::string text;
   const char* root = std::getenv("TANDEM_DATA");
   const std::string path = std::string(root ? root : "") + "/text/tinyshakespeare.txt";
@@ -51,8 +51,8 @@ Letters letters() {
   return {tensor(ids), 32};
 }
 
-// The child of the next test; alone it is a short run that must end.
-TEST(KillChild, Letters) {
+// The child of the next test; by itself it is a short run that must end.
+TEST(KillChild, Characters) {
   const char* given = std::getenv("TANDEM_TEST_LETTERS");
   TempFolder own;
   const std::string folder = given ? given : own.path().string();
@@ -76,8 +76,8 @@ TEST(KillChild, Letters) {
                    .save_every_steps = 3,
                    .progress = false});
   trainer.schedule(schedule);
-  const FitResult r =
-      trainer.fit(data::pipeline(letters(), {.seed = 3}, "letters").shuffle().take(400).batch(8));
+  const FitResult r = trainer.fit(
+      data::pipeline(characters(), {.seed = 3}, "characters").shuffle().take(400).batch(8));
   EXPECT_EQ(r.steps, steps);
   save(net.state_dict(), folder + "/final.safetensors");
 }
@@ -87,12 +87,12 @@ pid_t start_child(const std::string& folder) {
   if (child != 0) return child;
   ::setenv("TANDEM_TEST_LETTERS", folder.c_str(), 1);
   if (!std::freopen("/dev/null", "w", stdout)) ::_exit(127);
-  ::execl("/proc/self/exe", "test", "--gtest_filter=KillChild.Letters",
+  ::execl("/proc/self/exe", "test", "--gtest_filter=KillChild.Characters",
           static_cast<char*>(nullptr));
   ::_exit(127);
 }
 
-TEST(KillSlow, LettersAtAnyMoment) {
+TEST(KillSlow, CharactersAtAnyMoment) {
   TempFolder f;
   std::filesystem::create_directory(f / "whole");
   int status = 0;

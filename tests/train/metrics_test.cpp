@@ -11,8 +11,8 @@
 
 #include "tandem/base/crc32c.h"
 #include "tandem/io/protobuf.h"
+#include "tandem/runs/event_file.h"
 #include "tandem/tandem.h"
-#include "tandem/train/event_file.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem::train {
@@ -142,7 +142,7 @@ std::vector<std::string> frames(const std::string& file) {
 
 TEST(EventFile, FramesAndMessages) {
   TempFolder f;
-  EventFile events(f / "log");
+  runs::EventFile events(f / "log");
   events.scalar("train/loss", 0.5, 7);
   events.histogram("weights", tensor(std::vector<double>{-1.0, 0.0, 0.0, 2.0, INFINITY, NAN}), 8);
   events.image("digit", data::Digits().get(0).x, 9);
@@ -162,7 +162,7 @@ TEST(EventFile, FramesAndMessages) {
 }
 
 TEST(PrCounts, ByHand) {
-  PrCounts c(3);  // thresholds 0, 0.5, 1
+  runs::PrCounts c(3);  // thresholds 0, 0.5, 1
   c.add(0.2, false);
   c.add(0.6, true);
   c.add(0.7, false, 2);
@@ -170,9 +170,9 @@ TEST(PrCounts, ByHand) {
   c.add(NAN, true);
   EXPECT_EQ(c.table(),
             (std::vector<float>{2, 2, 1, 3, 2, 0, 0, 1, 3, 0, 0, 1, 0.4F, 0.5F, 1, 1, 1, 0.5F}));
-  EXPECT_THROW(PrCounts(1), Error);
+  EXPECT_THROW(runs::PrCounts(1), Error);
   TempFolder f;
-  EventFile events(f / "log");
+  runs::EventFile events(f / "log");
   EXPECT_THROW(events.pr_curve("c", zeros({3}), zeros({2}), 0), Error);
 }
 
@@ -197,7 +197,7 @@ TEST(GraphDef, HasLayersAsPathsAndEveryInput) {
       trace([&](std::span<const Tensor> x) { return std::vector<Tensor>{net.forward(x[0])}; },
             std::vector<Spec>{Spec(float32, {5, 3})}, Captures::refuse);
   std::set<std::string> names;
-  for (const std::string& node : fields(graph_def(*graph, &net), 1)) {
+  for (const std::string& node : fields(runs::graph_def(*graph, &net), 1)) {
     const std::string name = fields(node, 1).at(0);
     EXPECT_TRUE(names.insert(name).second) << name;
     for (const std::string& input : fields(node, 3))  // in order: what is read is there
@@ -207,7 +207,7 @@ TEST(GraphDef, HasLayersAsPathsAndEveryInput) {
        {"input", "fc/weight", "fc/bias", "norm/running_mean", "relu", "relu_1", "output"})
     EXPECT_TRUE(names.count(name)) << name;
   // Without the model parameters are states.
-  EXPECT_NE(graph_def(*graph).find("state_1"), std::string::npos);
+  EXPECT_NE(runs::graph_def(*graph).find("state_1"), std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keras's door: it learns, equals the Trainer behind it, and names, weights, splits and callbacks
-// mean what they mean there. The losses' numbers were computed with Keras 3.
+// The Keras-style API: it learns, equals the Trainer behind it, and names, weights, splits and
+// callbacks have Keras's meaning. The losses' numbers were computed with Keras 3.
 #include "tandem/train/model.h"
 
 #include <gtest/gtest.h>
@@ -37,16 +37,16 @@ TEST(Model, LearnsAndEqualsItsTrainer) {
                                                  "val_accuracy"}));
   EXPECT_LT((*h)["loss"].back(), (*h)["loss"].front());
   EXPECT_GT((*h)["val_accuracy"].back(), 0.9);
-  const Logs judged = model.evaluate(test.x(), test.y());
-  EXPECT_GT(find_log(judged, "accuracy"), 0.9);
+  const Logs evaluated = model.evaluate(test.x(), test.y());
+  EXPECT_GT(find_log(evaluated, "accuracy"), 0.9);
   // predict() is the net's own answer, and evaluate() its loss.
   net.eval();
   NoGradGuard no_grad;
   const Tensor want = net(test.x());
   EXPECT_TRUE(allclose(model.predict(test.x()), want, 1e-5, 1e-5));
-  EXPECT_NEAR(find_log(judged, "loss"), cross_entropy(want, test.y()).item<float>(), 1e-5);
+  EXPECT_NEAR(find_log(evaluated, "loss"), cross_entropy(want, test.y()).item<float>(), 1e-5);
   const double hits = (want.argmax(1) == test.y()).to(float64).mean().item<double>();
-  EXPECT_NEAR(find_log(judged, "accuracy"), hits, 1e-9);
+  EXPECT_NEAR(find_log(evaluated, "accuracy"), hits, 1e-9);
 }
 
 TEST(Model, AnotherFitGoesOnAndATemporaryIsKept) {
@@ -62,14 +62,15 @@ TEST(Model, AnotherFitGoesOnAndATemporaryIsKept) {
   EXPECT_EQ(model.trainer().step(), 2 * steps);
   EXPECT_EQ(model.optimizer().step_count().to(float64).item<double>(),
             static_cast<double>(2 * steps));
-  // A pipeline that has no end, in epochs of so many steps.
+  // An endless pipeline, in epochs of so many steps.
   auto endless = data::pipeline(d, {.seed = 3}).shuffle().batch(32).repeat();
   h = model.fit(endless, {.epochs = 3, .verbose = 0, .steps_per_epoch = 7});
   EXPECT_EQ(h->epoch().size(), 3u);
   EXPECT_EQ(model.trainer().step(), 2 * steps + 21);
 }
 
-// A weight of k is the sample k times; and classes are weighted through their samples.
+// A weight of k equals repeating the sample k times; and classes are weighted through their
+// samples.
 TEST(Model, WeightsOfSamplesAndClasses) {
   const Tensor x = tensor({{1.0f, 2.0f}, {-1.0f, 0.5f}, {0.3f, -2.0f}, {1.5f, 1.0f}});
   const Tensor y = tensor({0, 1, 2, 1});
@@ -213,7 +214,7 @@ TEST(Model, CallbacksByKerasNames) {
   EXPECT_NEAR(rates[1], 0.9e-3, 1e-9);
   EXPECT_NEAR(rates.back(), 1e-3 * std::pow(0.9, static_cast<double>(epochs - 1)), 1e-9);
   EXPECT_NEAR((*h)["learning_rate"][1], 0.9e-3, 1e-9);
-  // The best weights are back.
+  // The best weights are restored.
   const std::vector<double>& acc = (*h)["val_accuracy"];
   EXPECT_EQ(find_log(model.evaluate(test.x(), test.y(), {.batch_size = 32}), "accuracy"),
             *std::max_element(acc.begin(), acc.end()));
@@ -268,7 +269,8 @@ TEST(Model, MistakesAreNamed) {
             std::string::npos);
   const std::pair<std::function<void()>, const char*> kCases[] = {
       {[&] { model.compile({.optimizer = "adm", .loss = "mse"}); }, "did you mean 'adam'?"},
-      {[&] { model.compile({.optimizer = "zzzzzzz", .loss = "mse"}); }, "There are adadelta"},
+      {[&] { model.compile({.optimizer = "zzzzzzz", .loss = "mse"}); },
+       "There are sgd, adam, adamw"},
       {[&] { model.compile({.optimizer = "adam"}); }, "compile() wants a loss"},
       {[&] { model.compile({.loss = "sparse_categorical_crosentropy"}); },
        "did you mean 'sparse_categorical_crossentropy'?"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Searches: ranges and their mistakes, the three samplers, early stopping, the journal; TPE against
-// chance on Branin's and Hartmann's functions.
+// random search on Branin's and Hartmann's functions.
 #include "tandem/train/search.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <set>
 
-#include "tandem/train/run_record.h"
+#include "tandem/runs/run_record.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem::train {
@@ -211,14 +211,14 @@ TEST(TerminalPlot, DrawsCurves) {
     y.push_back(std::exp(-i / 20.0));
     z.push_back(i == 50 ? NAN : 0.5);
   }
-  const std::string p = terminal_plot("loss", {{"a", x, y}, {"b", x, z}}, 60, 8);
+  const std::string p = runs::terminal_plot("loss", {{"a", x, y}, {"b", x, z}}, 60, 8);
   EXPECT_EQ(std::count(p.begin(), p.end(), '\n'), 12);  // title, 8 rows, scale, two names
-  // Without colours each curve ends in its letter.
+  // Without colours each curve ends in its character.
   for (const char* part : {"loss\n", "         1 ", "a\n", "b\n", "  a a\n", "  b b\n", "100\n"})
     EXPECT_NE(p.find(part), p.npos) << part << " in\n" << p;
   EXPECT_NE(p.find("\xE2\xA0"), p.npos);  // braille
-  EXPECT_EQ(terminal_plot("none", {{"a", {1}, {NAN}}}), "none: nothing to draw\n");
-  EXPECT_NE(terminal_plot("flat", {{"a", {1, 2}, {0, 0}}}).find("flat"), std::string::npos);
+  EXPECT_EQ(runs::terminal_plot("none", {{"a", {1}, {NAN}}}), "none: nothing to draw\n");
+  EXPECT_NE(runs::terminal_plot("flat", {{"a", {1, 2}, {0, 0}}}).find("flat"), std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches of the Trainer: short runs to look for mistakes, limits, validation by steps, time over
-// several processes, sample weights, hooks, notices of preemption, and what a run that failed
+// Switches of the Trainer: short debugging runs, limits, validation by steps, time over
+// several processes, sample weights, hooks, preemption notices, and what a failed run
 // leaves.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -19,6 +19,7 @@
 #include "tandem/train/callbacks.h"
 #include "tandem/train/http_request.h"
 #include "tests/io/io_helper.h"
+#include "tests/train/digits.h"
 
 namespace tandem::train {
 namespace {
@@ -32,17 +33,13 @@ struct Net : nn::Module {
   Net() { TD_REGISTER(fc1, fc2); }
   Tensor forward(Tensor x) { return fc2(relu(fc1(x.flatten(1)))); }
 };
-Tensor loss_of(Tensor out, Tensor y) { return cross_entropy(out, y); }
-data::Pipeline<data::Example> digits(bool train) {
-  auto p = data::pipeline(data::Digits({.train = train}), {.seed = 4});
-  return train ? p.shuffle().batch(64) : p.batch(128);
-}
+
 struct Work {
   Net net;
   optim::AdamW opt{net.parameters(), {.lr = 1e-2}};
 };
 
-// Counts what is called, and keeps the batches.
+// Counts the calls, and keeps the batches.
 struct Count : Callback {
   int64_t epochs = 0, batches = 0, steps = 0, validations = 0, saved = 0, tests = 0,
           predictions = 0, failures = 0;
@@ -199,7 +196,7 @@ TEST(Switches, SampleWeights) {
     else
       EXPECT_NEAR(got, c.want, 1e-6) << what;
   }
-  // In a batch: samples of weight 0 do not exist.
+  // In a batch: samples of weight 0 are ignored.
   manual_seed(1);
   Net a, b = clone(a);
   const data::Digits d({.train = true});
@@ -240,7 +237,7 @@ TEST(Switches, AFailedRunSaysSo) {
 
 // ---- notices
 
-// Answers each connection with the next of some texts, the last one for ever.
+// Answers each connection with the next of some texts, repeating the last one forever.
 class FakeServer {
  public:
   explicit FakeServer(std::vector<std::string> answers) : answers_(std::move(answers)) {
@@ -396,7 +393,7 @@ TEST(Preemption, SavesStopsAndGoesOn) {
   EXPECT_GE(spot.asked(), 3);
   while (google.asked() < 2) std::this_thread::yield();
   EXPECT_NE(google.last().find("Metadata-Flavor: Google"), std::string::npos);
-  // An address that does not answer is no notice.
+  // An unreachable address is not a notice.
   EXPECT_EQ(
       fit(f / "none", {.url = "http://127.0.0.1:1/x", .every = 0.05}, nullptr, nullptr).reason,
       "done");
@@ -421,7 +418,7 @@ TEST(Callbacks, RemoteMonitorSendsEachEpoch) {
   EXPECT_TRUE(j.find("val_loss") && j.find("learning_rate"));
 }
 
-// The Trainer beside a loop by hand: printed, not judged, as the machine may have other work.
+// The Trainer against a manual loop: printed, not checked, as the machine may be busy.
 TEST(Switches, OverheadOfAStep) {
   auto seconds = [](auto f) {
     const auto begin = std::chrono::steady_clock::now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the Trainer has besides fit(): the learning-rate sweep, the search for a batch size, float16
-// with a scaler, a look at every layer, and the figures of what a run costs.
+// The Trainer's tools besides fit(): the learning-rate sweep, the search for a batch size, float16
+// with a scaler, a look at every layer, and the cost figures of a run.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -75,8 +75,8 @@ TEST(LRFind, SuggestsARateAndPutsEverythingBack) {
   EXPECT_LT(find_log(second.history().back().logs, "train/loss"), 1.2);
 }
 
-// In a loop of one's own: a parabola whose best rate is known. sgd on a x^2 / 2 diverges from
-// 2 / a on.
+// In a manual loop: a parabola whose best rate is known. sgd on a x^2 / 2 diverges from 2 / a
+// on.
 TEST(LRFind, InAManualLoop) {
   nn::Linear net(1, 1, {.bias = false});
   net.weight.assign_(full({1, 1}, 3.0));
@@ -102,7 +102,7 @@ TEST(LRFind, InAManualLoop) {
   const std::string what =
       error_of([&] { lr_find(parts, [](const Batch&) { return 0.0; }, {.start = 1, .end = 0.1}); });
   EXPECT_NE(what.find("wants 0 < start < end"), what.npos) << what;
-  // An error in the middle puts the state back too.
+  // An error in the middle restores the state too.
   EXPECT_NE(error_of([&] {
               lr_find(parts, [&](const Batch&) -> double {
                 net.weight.assign_(full({1, 1}, 9.0));
@@ -126,7 +126,7 @@ TEST(FindBatch, DoublesUntilItIsToldToStop) {
   r = find_batch([](int64_t) { return true; }, {.start = 3, .largest = 50, .runs = 1});
   EXPECT_EQ(r.largest, 48);
   EXPECT_EQ(r.reason, "largest");
-  // Memory: an error of the allocator, or a guess that says so beforehand.
+  // Memory: an error of the allocator, or an estimate that predicts it.
   r = find_batch(
       [](int64_t n) {
         TD_CHECK(n < 8, Memory, "no room");
@@ -179,7 +179,7 @@ TEST(Trainer, Float16WithAScaler) {
     EXPECT_LT(trainer.scaler()->get_scale(), 1e9);
     EXPECT_GT(find_log(r.logs, "train/accuracy"), 0.85) << compiled;
     EXPECT_TRUE(isfinite(run.net.fc1.weight.value()).all().item<bool>());
-    // A resumed run has the scale.
+    // A resumed run restores the scale.
     Work again;
     TrainerOptions more = o;
     more.max_epochs = 4;
@@ -200,7 +200,7 @@ TEST(LayerFigures, OfAModelWithDeadUnits) {
   manual_seed(3);
   Net net;
   data::Digits d;
-  // Three units that no sample can wake, and a weight that has no end.
+  // Three units that no sample activates, and a weight that is not finite.
   std::vector<float> bias = net.fc1.bias.value().to_vector<float>();
   bias[5] = bias[6] = bias[40] = -100;
   net.fc1.bias.assign_(tensor(bias));
@@ -222,9 +222,9 @@ TEST(LayerFigures, OfAModelWithDeadUnits) {
   ASSERT_EQ(m.rectifiers.size(), 1u);
   EXPECT_EQ(m.rectifiers[0].op, "relu");
   EXPECT_EQ(m.rectifiers[0].units, 48);
-  Net judge = net;
-  judge.eval();
-  const Tensor alive = relu(judge.fc1(x.flatten(1))).detach().amax({0}) > 0.0;
+  Net evaluate = net;
+  evaluate.eval();
+  const Tensor alive = relu(evaluate.fc1(x.flatten(1))).detach().amax({0}) > 0.0;
   const auto dead = 48 - static_cast<int64_t>(alive.to(float64).sum().item<double>());
   EXPECT_GE(dead, 3);
   EXPECT_LT(dead, 12);
@@ -246,7 +246,7 @@ TEST(LayerFigures, OfAModelWithDeadUnits) {
   EXPECT_EQ(*j.find("rectifiers")->as_array()->at(0).find("dead_units")->as_int(), dead);
 }
 
-// A recurrent layer has no forward of one tensor: its parameters are counted all the same.
+// A recurrent layer's forward does not take one tensor: its parameters are counted all the same.
 TEST(LayerFigures, OfLayersWithoutHooks) {
   struct Recurrent : nn::Module {
     nn::LSTM lstm{4, 8, {.batch_first = true}};
@@ -278,10 +278,10 @@ TEST(Resources, EnergyByCountersAndByTheModel) {
   put("intel-rapl:1", "max_energy_range_uj", "5000000\n");
   put("intel-rapl:0:0", "energy_uj", "7\n");  // a part of package 0: not counted again
   put("intel-rapl:0:0", "max_energy_range_uj", "5000000\n");
-  EnergyMeter meter({.counters = f / ""});
+  runs::EnergyMeter meter({.counters = f / ""});
   put("intel-rapl:0", "energy_uj", "1500000\n");
   put("intel-rapl:1", "energy_uj", "500000\n");  // it wrapped
-  Energy e = meter.read();
+  runs::Energy e = meter.read();
   EXPECT_TRUE(e.measured);
   EXPECT_NEAR(e.joules, 0.5 + 1.5, 1e-9);
   EXPECT_EQ(e.source, "RAPL, 2 package(s)");
@@ -289,17 +289,17 @@ TEST(Resources, EnergyByCountersAndByTheModel) {
   e = meter.read();
   EXPECT_FALSE(e.measured);
   EXPECT_EQ(e.source.rfind("modelled: ", 0), 0u) << e.source;
-  EnergyMeter model({.counters = f / "nothing here", .watts_per_core = 20});
-  const double before = process_seconds();
+  runs::EnergyMeter model({.counters = f / "nothing here", .watts_per_core = 20});
+  const double before = runs::process_seconds();
   double sum = 0;
   for (int i = 0; i < 20'000'000; ++i) sum += std::sqrt(i);
   EXPECT_GT(sum, 0);
-  const double spent = process_seconds() - before;
+  const double spent = runs::process_seconds() - before;
   e = model.read();
   EXPECT_FALSE(e.measured);
   EXPECT_GE(e.joules, 20 * spent * 0.9);
-  EXPECT_GT(peak_resident_bytes(), 1 << 20);
-  EXPECT_GE(peak_resident_bytes(), resident_bytes() / 2);
+  EXPECT_GT(runs::peak_resident_bytes(), 1 << 20);
+  EXPECT_GE(runs::peak_resident_bytes(), runs::resident_bytes() / 2);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer: it learns, equals a loop written by hand bit for bit, resumes exactly from any step,
-// names what made a NaN, and its callbacks do what they are named after.
+// The Trainer: it learns, equals a manual loop bit for bit, resumes exactly from any step, names
+// the source of a NaN, and its callbacks do what they are named after.
 #include "tandem/train/trainer.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include "tandem/tandem.h"
 #include "tandem/train/callbacks.h"
 #include "tests/io/io_helper.h"
+#include "tests/train/digits.h"
 
 namespace tandem::train {
 namespace {
@@ -26,12 +27,6 @@ struct Net : nn::Module {
   Net() { TD_REGISTER(fc1, drop, fc2); }
   Tensor forward(Tensor x) { return fc2(drop(relu(fc1(x.flatten(1))))); }
 };
-Tensor loss_of(Tensor out, Tensor y) { return cross_entropy(out, y); }
-
-data::Pipeline<data::Example> digits(bool train) {
-  auto p = data::pipeline(data::Digits({.train = train}), {.seed = 4});
-  return train ? p.shuffle().batch(64) : p.batch(128);
-}
 
 struct Work {
   Net net;
@@ -164,7 +159,7 @@ TEST(Trainer, ResumesExactly) {
     for (size_t i = 0; i < r.logs.size(); ++i)
       EXPECT_EQ(r.logs[i], want.logs[i]) << stop << " " << want.logs[i].first;
   }
-  // What is finished stays finished.
+  // A finished run stays finished.
   manual_seed(5);
   Work again;
   EXPECT_EQ(make(again, f / "whole")->fit(digits(true), digits(false)).steps, want.steps);
@@ -216,8 +211,8 @@ TEST(Callbacks, EarlyStoppingRestoresTheBest) {
   EXPECT_EQ(find_log(trainer.validate(digits(false)), "val/loss"), stop->best());
 }
 
-// The best weights lie in checkpoints: a run that is cut off after its best epoch ends as it would
-// have ended.
+// The best weights are in checkpoints: a run that is interrupted after its best epoch ends as it
+// would have ended.
 TEST(Callbacks, EarlyStoppingResumesWithTheBest) {
   TempFolder f;
   auto fit = [&](const std::string& folder, int64_t stop_at, std::shared_ptr<EarlyStopping>* out) {

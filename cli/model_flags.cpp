@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/model_internal.h"
+
+namespace tandem::cli {
+
+void add_model_options(CLI::App& verb, recipe::ModelSource& source) {
+  verb.add_option("--weights", source.weights,
+                  "File of weights (.safetensors, .pth, .npz, a folder)");
+  verb.add_option("--num-classes", source.num_classes, "Classes of the last layer");
+  verb.add_option("--image-size", source.image_size, "Size of the images");
+}
+
+void add_onnx_options(CLI::App& verb, recipe::OnnxFileOptions& options) {
+  verb.add_option("--opset", options.opset, "Opset of an ONNX model, 17 to 22");
+  verb.add_option("--shapes", options.shapes, "Sizes of the example, as x:1x3x224x224");
+}
+
+void print_written(const recipe::OnnxFile& file) {
+  if (file.random_weights)
+    fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
+  fmt::print("{}\n", file.report);
+}
+
+void write_and_print(const StateDict& tensors, const std::string& out) {
+  recipe::write_weights(tensors, out);
+  fmt::print("{}: {} tensors, read back and equal\n", out, tensors.size());
+}
+
+double peak_memory_mb() {
+  rusage use{};
+  return getrusage(RUSAGE_SELF, &use) == 0 ? static_cast<double>(use.ru_maxrss) / 1024 : 0;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// packed_conv: a convolution over channels-last rows whose weight is stored in panels. A row of
+// outputs is a matmul whose operand is the input itself: the taps of one kernel row and their
+// channels are adjacent, the kernel rows are the segments of the tiles. Padding (and an input in
+// another layout) is a copy of the rows that a unit of work reads. Threads share the rows, or for
+// small images the panels.
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/backend/cpu/gemm/packed_internal.h"
+#include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/parallel.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr double kUnitProducts = 2e6;
+constexpr int64_t kFewRows = 8;     ///< per worker: fewer are split by panels
+constexpr int64_t kPanelGroup = 4;  ///< most panels of one unit of work
+constexpr int64_t kFar = 64 << 10;  ///< floats of a panel that is prefetched
+
+struct Sizes {
+  int64_t n, in_h, in_w, c, h, w, o, kernel_h, kernel_w, stride_h, stride_w, top, left;
+  int64_t step_n, step_h, step_w, step_c;  ///< of x
+  bool stage;                              ///< rows are copied
+
+  explicit Sizes(const KernelCall& call) {
+    const auto& a = call.get_attrs<PackedAttrs>();
+    const Array &x = call.in[0], &y = call.out[0];
+    n = x.shape[0], in_h = x.shape[1], in_w = x.shape[2], c = x.shape[3];
+    h = y.shape[1], w = y.shape[2], o = a.columns;
+    kernel_h = a.kernel[0].value(), kernel_w = a.kernel[1].value();
+    stride_h = a.stride[0].value(), stride_w = a.stride[1].value();
+    top = a.padding[0].value(), left = a.padding[1].value();
+    step_n = x.strides[0], step_h = x.strides[1], step_w = x.strides[2], step_c = x.strides[3];
+    stage = top || left || a.padding_end[0].value() || a.padding_end[1].value() || !x.contiguous;
+  }
+  int64_t wide() const { return stage ? (w - 1) * stride_w + kernel_w : in_w; }
+  int64_t depth() const { return kernel_w * c; }
+  int64_t panels() const { return (o + kPackedPanel - 1) / kPackedPanel; }
+  int64_t in_rows(int64_t rows) const { return (rows - 1) * stride_h + kernel_h; }
+  double products() const {
+    return static_cast<double>(w * o) * static_cast<double>(kernel_h * depth());
+  }
+};
+
+struct ConvPackedPlan : EpiloguePlan {
+  int workers = 1;
+  bool by_panels = false;
+  int64_t rows = 1;  ///< of outputs in one unit
+  size_t part = 0;   ///< floats of staged rows
+};
+
+void run_with(const KernelCall& c, const Epilogue& e);
+
+std::shared_ptr<const Plan> prepare(const KernelCall& c) {
+  auto plan = std::make_shared<ConvPackedPlan>();
+  const Sizes s(c);
+  plan->workers = num_threads();
+  plan->by_panels =
+      s.h * s.n < kFewRows * plan->workers && s.panels() >= 2 * plan->workers && plan->workers > 1;
+  plan->rows = plan->by_panels ? s.h
+                               : std::clamp<int64_t>(
+                                     static_cast<int64_t>(kUnitProducts / s.products()), 1, s.h);
+  if (s.stage)
+    plan->part = static_cast<size_t>((s.in_rows(plan->rows) * s.wide() * s.c + 31) / 16 * 16);
+  plan->workspace =
+      plan->part * sizeof(float) * static_cast<size_t>(plan->by_panels ? s.n : plan->workers);
+  plan->run_with = run_with;
+  return plan;
+}
+
+// Row `at` of sample n of x, padded, to `to`.
+void stage_row(const Sizes& s, const float* x, int64_t n, int64_t at, float* to) {
+  const int64_t wide = s.wide();
+  if (at < 0 || at >= s.in_h) {
+    std::fill_n(to, wide * s.c, 0.0f);
+    return;
+  }
+  const float* from = x + n * s.step_n + at * s.step_h;
+  const int64_t count = std::min(s.in_w, wide - s.left), c = s.c;
+  std::fill_n(to, s.left * c, 0.0f);
+  to += s.left * c;
+  if (s.step_c == 1 && s.step_w == c) {
+    std::memcpy(to, from, static_cast<size_t>(count * c) * sizeof(float));
+  } else {
+    for (int64_t i = 0; i < c; ++i)
+      for (int64_t v = 0; v < count; ++v) to[v * c + i] = from[v * s.step_w + i * s.step_c];
+  }
+  std::fill_n(to + count * c, (wide - s.left - count) * c, 0.0f);
+}
+
+// Output rows h0..h1-1 of a sample, panels p0..p1-1; x is the first row that they read.
+void multiply(const Sizes& s, const float* x, const float* weight, const float* bias, int64_t rows,
+              int64_t p0, int64_t p1, float* y, const FusedEpilogue& fused, const float* whole) {
+  const int64_t tiles = packed_tiles(s.w), wide = s.wide();
+  MicroCall<float> m;
+  m.k = s.depth();
+  m.segments = s.kernel_h;
+  m.am = s.stride_w * s.c;
+  m.ak = 1;
+  m.a_segment = wide * s.c;
+  m.b_row = kPackedPanel;
+  m.b_segment = s.depth() * kPackedPanel;
+  m.c_row = s.o;
+  for (int64_t p = p0; p < p1; ++p) {
+    const int64_t columns = std::min(kPackedPanel, s.o - p * kPackedPanel);
+    m.b = weight + p * s.kernel_h * m.b_segment;
+    m.bias = bias ? bias + p * kPackedPanel : nullptr;
+    const int64_t size = s.kernel_h * m.b_segment;
+    Ahead ahead(p + 1 < p1 && size >= kFar ? m.b + size : nullptr, size, rows * tiles);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = 0; i < tiles; ++i) {
+        ahead.step(m);
+        const int64_t w0 = s.w * i / tiles, w1 = s.w * (i + 1) / tiles;
+        m.a = x + (r * s.stride_h * wide + w0 * s.stride_w) * s.c;
+        m.c = y + (r * s.w + w0) * s.o + p * kPackedPanel;
+        const bool done = finish_in_tile(fused, whole, m);
+        packed_tile(m, w1 - w0, columns);
+        if (!done) finish_block(fused, whole, m.c, s.o, w1 - w0, columns);
+      }
+  }
+}
+
+struct Operands {
+  const float *x, *w, *bias;
+  float *y, *scratch;
+  const Epilogue* epilogue;
+  FusedEpilogue fused;
+};
+
+void run_rows(const Sizes& s, const ConvPackedPlan& plan, const Operands& op) {
+  const int64_t blocks = (s.h + plan.rows - 1) / plan.rows, units = s.n * blocks;
+  share_units(plan.workers, units, [&](size_t worker, int64_t u) {
+    float* buffer = op.scratch + worker * plan.part;
+    const int64_t n = u / blocks, b = u % blocks;
+    const int64_t h0 = s.h * b / blocks, h1 = s.h * (b + 1) / blocks;
+    const float* x = op.x + n * s.step_n + h0 * s.stride_h * s.step_h;
+    if (s.stage) {
+      for (int64_t r = 0; r < s.in_rows(h1 - h0); ++r)
+        stage_row(s, op.x, n, h0 * s.stride_h - s.top + r, buffer + r * s.wide() * s.c);
+      x = buffer;
+    }
+    const int64_t row = (n * s.h + h0) * s.w;
+    multiply(s, x, op.w, op.bias, h1 - h0, 0, s.panels(), op.y + row * s.o, op.fused, op.y);
+    if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * s.h + h1) * s.w, 0, s.o);
+  });
+}
+
+void run_panels(const Sizes& s, const ConvPackedPlan& plan, const Operands& op) {
+  const int64_t rows = s.in_rows(s.h), row = s.wide() * s.c;
+  if (s.stage)
+    parallel_for(0, s.n * rows, rows / plan.workers + 1, [&](int64_t first, int64_t last) {
+      for (int64_t k = first; k < last; ++k)
+        stage_row(s, op.x, k / rows, k % rows - s.top,
+                  op.scratch + static_cast<size_t>(k / rows) * plan.part + k % rows * row);
+    });
+  const int64_t group = std::clamp<int64_t>(s.panels() / (4 * plan.workers), 1, kPanelGroup);
+  const int64_t groups = (s.panels() + group - 1) / group;
+  share_units(plan.workers, groups, [&](size_t, int64_t u) {
+    const int64_t j = u * group, next = std::min(j + group, s.panels());
+    for (int64_t n = 0; n < s.n; ++n) {
+      const float* x =
+          s.stage ? op.scratch + static_cast<size_t>(n) * plan.part : op.x + n * s.step_n;
+      multiply(s, x, op.w, op.bias, s.h, j, next, op.y + n * s.h * s.w * s.o, op.fused, op.y);
+    }
+    if (op.epilogue)
+      op.epilogue->run(*op.epilogue, 0, s.n * s.h * s.w, j * kPackedPanel,
+                       std::min(next * kPackedPanel, s.o));
+  });
+}
+
+void run_conv(const KernelCall& c, const Epilogue* e) {
+  const auto& plan = *static_cast<const ConvPackedPlan*>(c.plan);
+  const Operands op{c.in[0].as<float>(),
+                    c.in[1].as<float>(),
+                    c.n_in > 2 && c.in[2].present() ? c.in[2].as<float>() : nullptr,
+                    c.out[0].as<float>(),
+                    static_cast<float*>(c.scratch),
+                    e,
+                    fused_epilogue_of(c)};
+  (plan.by_panels ? run_panels : run_rows)(Sizes(c), plan, op);
+}
+void run_with(const KernelCall& c, const Epilogue& e) { run_conv(c, &e); }
+void run(const KernelCall& c) { run_conv(c, nullptr); }
+
+bool supports(const KernelCall& c) {
+  for (int i = 0; i < c.n_in; ++i) {
+    const Array& a = c.in[i];
+    if (!a.present()) continue;
+    if (a.is_scalar || a.dtype != DType::f32 || a.numel == 0 || (i > 0 && !a.contiguous))
+      return false;
+  }
+  return true;
+}
+EpilogueKind blocks(const KernelCall&) { return EpilogueKind::blocks; }
+
+}  // namespace
+
+void register_packed_conv() {
+  register_epilogue(prepare, blocks);
+  register_kernel(DeviceKind::cpu, op::packed_conv, {supports, nullptr, prepare, run});
+}
+
+}  // namespace tandem::detail

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling loops for AVX-512.
+#include <algorithm>
+#include <type_traits>
+
+#include "tandem/backend/cpu/conv/pool_internal.h"
+
+namespace tandem::detail {
+namespace {
+#include "tandem/backend/cpu/conv/pool_loops.inc"
+}  // namespace
+
+constinit const PoolTables kPoolAvx512 = kTables;
+
+}  // namespace tandem::detail

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/backend/cpu/doctor.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string_view>
+
+#include "tandem/backend/cpu/gemm/gemm_internal.h"
+#include "tandem/backend/cpu/jit/jit_internal.h"
+#include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/parallel.h"
+#include "tandem/codegen/jit_control.h"
+#include "tandem/codegen/tile_kernels.h"
+#include "tandem/tensor/allocator.h"
+
+namespace tandem {
+namespace {
+
+std::string first_line(const char* path) {
+  std::ifstream f(path);
+  std::string s;
+  std::getline(f, s);
+  return s;
+}
+
+std::string processor() {
+  std::ifstream f("/proc/cpuinfo");
+  for (std::string s; std::getline(f, s);)
+    if (s.rfind("model name", 0) == 0) return s.substr(s.find(':') + 2);
+  return "unknown";
+}
+
+std::string features() {
+  const detail::CpuFeatures& f = detail::cpu_features();
+  std::string s;
+  auto add = [&](bool on, const char* name) {
+    if (on) s += s.empty() ? name : std::string(", ") + name;
+  };
+  add(f.avx2, "AVX2 with FMA");
+  add(f.avx512, "AVX-512");
+  add(f.bf16, "bf16");
+  add(f.f16, "f16");
+  add(f.amx, "AMX");
+  return s.empty() ? "none that kernels use" : s;
+}
+
+std::string library() {
+#ifdef TANDEM_HAVE_ONEDNN
+  return detail::onednn_version();
+#else
+  return "off: not found when this was built (scripts/setup fetches it)";
+#endif
+}
+
+std::string gpu() {
+  if (void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) {
+    dlclose(driver);
+    return "off: a driver is here, but this version has no GPU backend";
+  }
+  return "off: no libcuda.so.1, and this version has no GPU backend";
+}
+
+// Coverage of the rows on this device.
+std::string coverage() {
+  int total = 0, expression = 0, kernel = 0, view = 0, body = 0, reference = 0;
+  for (const OpDef* op : all_ops()) {
+    ++total;
+    if (op->runtime->kernels[static_cast<int>(DeviceKind::cpu)])
+      ++kernel;
+    else if (op->family == Family::view)
+      ++view;
+    else if (op->family == Family::pointwise || op->family == Family::reduce ||
+             op->family == Family::scan)
+      ++expression;
+    else if (op->body_fn)
+      ++body;
+    else if (op->reference_fn)
+      ++reference;
+  }
+  return fmt::format(
+      "{} rows: {} tile programs, {} own or library kernels, {} views, {} composed of other rows, "
+      "{} "
+      "plain loops",
+      total, expression, kernel, view, body, reference);
+}
+
+// Asking does not start the compiler: it only looks up which one would be used.
+std::string compiled_loops() {
+  const JitStats s = jit_stats();
+  std::string path = s.compiler;
+  for (const char* name : {"cc", "gcc", "clang"}) {
+    const char* wanted = std::getenv("TANDEM_CC");
+    if (path.empty()) path = detail::find_program(wanted && *wanted ? wanted : name);
+  }
+  if (const char* v = std::getenv("TANDEM_JIT"); v && std::string_view(v) == "0") {
+    return "off: TANDEM_JIT=0";
+  }
+  if (path.empty())
+    return "off: no C compiler (cc, gcc, clang or TANDEM_CC); loops are interpreted";
+  std::string text = fmt::format("{} by {}", s.on ? "on" : "off", path);
+  if (s.requested) {
+    text += fmt::format(
+        ": {} requested, {} compiled, {} from disk, {} in use, {} failed, {} dropped for other "
+        "bits",
+        s.requested, s.compiled, s.cached, s.accepted, s.failed, s.differed);
+  }
+  if (!s.cache.empty()) text += ", kept in " + s.cache;
+  if (!s.problem.empty()) text += "; " + s.problem;
+  return text;
+}
+
+std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
+
+}  // namespace
+
+std::string doctor() {
+  std::string s;
+  auto line = [&](const char* name, const std::string& value) {
+    s += fmt::format("{:<13}{}\n", std::string(name) + ":", value);
+  };
+  line("version", TANDEM_VERSION);
+  line("processor", processor());
+  line("vectors", features());
+  line("kernels",
+       fmt::format("tiles {}, matrices {}", codegen::tiles().name, detail::gemm_tables().name));
+  line("oneDNN", library());
+  line("fused loops", compiled_loops());
+  line("threads", fmt::format("{} of {} processors", num_threads(), sysconf(_SC_NPROCESSORS_ONLN)));
+  const double page = static_cast<double>(sysconf(_SC_PAGESIZE));
+  line("memory", gibibytes(page * static_cast<double>(sysconf(_SC_PHYS_PAGES))));
+  AllocatorStats a = allocator_stats();
+  line("allocator", fmt::format("{} in use, {} cached, peak {}", gibibytes(double(a.in_use)),
+                                gibibytes(double(a.cached)), gibibytes(double(a.peak))));
+  std::string huge = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+  line("huge pages", huge.empty() ? "not offered by this system" : huge);
+  line("GPU", gpu());
+  line("ops", coverage());
+  return s;
+}
+
+}  // namespace tandem

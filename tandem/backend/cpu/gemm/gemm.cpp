@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocking, packing and distribution of a GEMM's tiles. Blocks over k are added in order to the
+// same c; k is split in no other way.
+#include "tandem/backend/cpu/gemm/gemm_internal.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/parallel.h"
+#include "tandem/graph/epilogue.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr int64_t kAliasBytes = 1024;  ///< rows this far apart map to the same few cache sets
+constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kRowsAhead = 6;  ///< rows of b prefetched while one is packed
+
+std::atomic<const GemmTables*> forced{nullptr};
+
+const GemmTables* best_tables() {
+  const CpuFeatures& f = cpu_features();
+  return f.avx512 ? &kGemmAvx512 : f.avx2 ? &kGemmAvx2 : &kGemmBase;
+}
+
+// Size of a core's second-level cache; 0: unknown.
+int64_t second_level_bytes() {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  static const int64_t bytes = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), 0);
+  return bytes;
+#else
+  return 0;
+#endif
+}
+
+template <class T>
+struct Blocks {
+  static constexpr int64_t kDepth = 256, kRows = 112;
+  // Half the cache for the packed part of b: the more columns, the less often a is reread. (Block
+  // rows and columns do not affect the bits, the depth does.)
+  static int64_t columns() {
+    const auto fit = second_level_bytes() / 2 / (kDepth * static_cast<int64_t>(sizeof(T)));
+    return fit >= 1024 ? 1024 : 512;
+  }
+};
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// A worker's packing buffers.
+template <class T>
+struct Buffers {
+  T* a;
+  T* b;
+};
+
+template <class T>
+int64_t b_elements(int64_t n, int64_t k) {
+  const MicroTable<T>& t = micro_table<T>();
+  int64_t columns = round_up(std::min(n, Blocks<T>::columns()), t.panel());
+  return round_up(std::min(k, Blocks<T>::kDepth) * columns + t.width, 64);
+}
+template <class T>
+int64_t a_elements(int64_t m, int64_t k) {
+  return round_up(
+      std::min(k, Blocks<T>::kDepth) * std::min(m, Blocks<T>::kRows) + 2 * micro_table<T>().width,
+      64);
+}
+
+// Copies `n` elements; a panel's width is copied without calling memcpy, which costs more than the
+// copy.
+template <class T>
+inline void copy_row(T* to, const T* from, int64_t n) {
+  constexpr int64_t kPanel = 128 / sizeof(T);
+  if (n == kPanel)
+    std::memcpy(to, from, kPanel * sizeof(T));
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+}
+
+// to[p][k][2 * width] for each panel p of columns n0..n1, rows k0..k1 of b.
+template <class T>
+void pack_b(const MicroTable<T>& t, const Gemm<T>& g, int64_t k0, int64_t k1, int64_t n0,
+            int64_t n1, T* to) {
+  const int64_t panel = t.panel(), depth = k1 - k0;
+  if (g.bn == 1) {
+    // Whole rows at a time: rows may be pages apart.
+    for (int64_t k = 0; k < depth; ++k) {
+      const T* from = g.b + (k0 + k) * g.bk;
+      T* row = to + k * panel;
+      for (int64_t n = n0; n < n1; n += panel, row += depth * panel) {
+        __builtin_prefetch(from + kRowsAhead * g.bk + n);
+        __builtin_prefetch(from + kRowsAhead * g.bk + n + panel / 2);
+        copy_row(row, from + n, std::min(panel, n1 - n));
+      }
+    }
+    return;
+  }
+  for (int64_t n = n0; n < n1; n += panel, to += depth * panel) {
+    const int64_t width = std::min(panel, n1 - n);
+    const T* from = g.b + k0 * g.bk + n * g.bn;
+    if (g.bk == 1) {
+      t.transpose(to, panel, from, g.bn, width, depth);
+      continue;
+    }
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t j = 0; j < width; ++j) to[k * panel + j] = from[k * g.bk + j * g.bn];
+  }
+}
+
+// to[tile][k][rows of the tile].
+template <class T>
+void pack_a(const MicroTable<T>& t, const Gemm<T>& g, int64_t m0, int64_t rows, int64_t k0,
+            int64_t depth, T* to) {
+  const T* from = g.a + m0 * g.am + k0 * g.ak;
+  if (g.ak == 1) {
+    t.transpose(to, rows, from, g.am, rows, depth);
+    return;
+  }
+  if (g.am == 1) {
+    t.pack(to, from, g.ak, rows, depth);
+    return;
+  }
+  for (int64_t k = 0; k < depth; ++k)
+    for (int64_t i = 0; i < rows; ++i) to[k * rows + i] = from[k * g.ak + i * g.am];
+}
+
+// One GEMM over rows m0..m1 and columns n0..n1.
+template <class T>
+class Runner {
+ public:
+  Runner(const Gemm<T>& g, Buffers<T> buffers, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+      : t_(micro_table<T>()), g_(g), buffers_(buffers), m0_(m0), m1_(m1), n0_(n0), n1_(n1) {
+    const int64_t size = sizeof(T), rows = m1 - m0, columns = n1 - n0;
+    pack_b_ = g.bn != 1 || (rows > 2 * t_.rows && g.k > 16 &&
+                            (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes));
+    const bool far = columns > t_.panel();
+    // In strips of a tile's width, a transposed `a` would be fetched line by line.
+    pack_a_ =
+        (g.am != 1 && g.ak != 1) || (far && rows >= t_.rows && g.k >= 32 &&
+                                     (g.am == 1 || (g.ak == 1 && g.am * size % kPageBytes == 0)));
+  }
+
+  void run() {
+    constexpr int64_t kDepth = Blocks<T>::kDepth;
+    const int64_t columns = Blocks<T>::columns();
+    // Tiles of one height over all rows, distributed evenly over blocks. Blocks that an epilogue
+    // rereads stay in the cache together with its own operands.
+    const int64_t rows = m1_ - m0_, count = (rows + t_.rows - 1) / t_.rows;
+    const int64_t most = std::max(Blocks<T>::kRows / t_.rows / (g_.epilogue ? 2 : 1), int64_t{1});
+    const int64_t blocks = (count + most - 1) / most;
+    for (int64_t n = n0_; n < n1_; n += columns) {
+      const int64_t n_end = std::min(n + columns, n1_);
+      int64_t k = 0;
+      do {
+        const int64_t k_end = std::min(k + kDepth, g_.k);
+        if (pack_b_) tandem::detail::pack_b(t_, g_, k, k_end, n, n_end, buffers_.b);
+        for (int64_t i = 0; i < blocks; ++i) {
+          const int64_t first = count * i / blocks, last = count * (i + 1) / blocks;
+          const int64_t m = m0_ + rows * first / count, m_end = m0_ + rows * last / count;
+          block(m, m_end, last - first, n, n_end, k, k_end);
+          if (g_.epilogue && k_end == g_.k) g_.epilogue->run(*g_.epilogue, m, m_end, n, n_end);
+        }
+        k = k_end;
+      } while (k < g_.k);
+    }
+  }
+
+ private:
+  // Prefetches rows m..m_end-1 of a, columns k..k_end-1: activations come from far away, and tiles
+  // read them in strips that hardware prefetchers do not predict.
+  void fetch_a(int64_t m, int64_t m_end, int64_t k, int64_t k_end) const {
+    constexpr int64_t kLine = 64 / sizeof(T);
+    const bool rows = g_.ak == 1;
+    if (!rows && g_.am != 1) return;
+    const int64_t lines = rows ? m_end - m : k_end - k, length = rows ? k_end - k : m_end - m;
+    const int64_t step = rows ? g_.am : g_.ak;
+    const T* from = g_.a + m * g_.am + k * g_.ak;
+    for (int64_t i = 0; i < lines; ++i, from += step)
+      for (int64_t j = 0; j < length; j += kLine) __builtin_prefetch(from + j, 0, 2);
+  }
+
+  // Rows m..m_end-1 in `count` tiles.
+  void block(int64_t m, int64_t m_end, int64_t count, int64_t n, int64_t n_end, int64_t k,
+             int64_t k_end) {
+    const int64_t rows = m_end - m, depth = k_end - k;
+    const int64_t panel = t_.panel();
+    fetch_a(m, m_end, k, k_end);
+    if (pack_a_) {
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t r0 = rows * i / count, r1 = rows * (i + 1) / count;
+        tandem::detail::pack_a(t_, g_, m + r0, r1 - r0, k, depth, buffers_.a + r0 * depth);
+      }
+    }
+    MicroCall<T> c;
+    c.k = depth;
+    c.c_row = g_.c_row;
+    c.accumulate = g_.accumulate || k > 0;
+    for (int64_t p = 0, j = n; j < n_end; ++p, j += panel) {
+      c.columns = static_cast<int>(std::min(panel, n_end - j));
+      c.b = pack_b_ ? buffers_.b + p * depth * panel : g_.b + k * g_.bk + j;
+      c.b_row = pack_b_ ? panel : g_.bk;
+      c.bias = g_.bias ? g_.bias + j : nullptr;
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t r0 = rows * i / count, r1 = rows * (i + 1) / count;
+        c.a = pack_a_ ? buffers_.a + r0 * depth : g_.a + (m + r0) * g_.am + k * g_.ak;
+        c.am = pack_a_ ? 1 : g_.am;
+        c.ak = pack_a_ ? r1 - r0 : g_.ak;
+        c.c = g_.c + (m + r0) * g_.c_row + j;
+        t_.run(r1 - r0, c);
+      }
+    }
+  }
+
+  const MicroTable<T>& t_;
+  const Gemm<T>& g_;
+  Buffers<T> buffers_;
+  int64_t m0_, m1_, n0_, n1_;
+  bool pack_a_, pack_b_;
+};
+
+// Parts of rows are ranges of memory, split as loops over the result split it: a thread will most
+// likely reread what it wrote. Parts of the columns must be this much cheaper.
+constexpr double kRowsPreferred = 0.1;
+
+// How many parts of the rows and of the columns: avoids packing twice, keeps tiles whole.
+template <class T>
+void grid(const Gemm<T>& g, int workers, int64_t& parts_m, int64_t& parts_n) {
+  const MicroTable<T>& t = micro_table<T>();
+  const int64_t tiles_m = (g.m + t.rows - 1) / t.rows, panels = t.panels(g.n);
+  double best = INFINITY;
+  parts_m = parts_n = 1;
+  for (int64_t pn = 1; pn <= workers; ++pn) {
+    int64_t pm = workers / pn;
+    if (pn > panels) break;
+    pm = std::min(pm, tiles_m);
+    const double m = static_cast<double>((g.m + pm - 1) / pm);
+    const double n = static_cast<double>((panels + pn - 1) / pn * t.panel());
+    const double k = static_cast<double>(g.k);
+    // b is packed, transposed if need be; a is mostly read in place.
+    const double cost = m * n * k / static_cast<double>(t.panel()) +
+                        (g.bn == 1 ? 0.5 : 1.0) * n * k + (g.ak == 1 ? 0.2 : 0.5) * m * k;
+    if (cost < best * (1 - kRowsPreferred)) {
+      best = cost;
+      parts_m = pm;
+      parts_n = pn;
+    }
+  }
+}
+
+}  // namespace
+
+const GemmTables& gemm_tables() {
+  static const GemmTables* const best = best_tables();
+  const GemmTables* f = forced.load(std::memory_order_relaxed);
+  return f ? *f : *best;
+}
+void use_gemm_tables(const GemmTables* t) { forced.store(t); }
+
+template <>
+const MicroTable<float>& micro_table<float>() {
+  return gemm_tables().f32;
+}
+template <>
+const MicroTable<double>& micro_table<double>() {
+  return gemm_tables().f64;
+}
+
+template <class T>
+size_t gemm_scratch(int64_t m, int64_t n, int64_t k) {
+  return static_cast<size_t>(a_elements<T>(m, k) + b_elements<T>(n, k)) * sizeof(T);
+}
+
+template <class T>
+void gemm_serial(const Gemm<T>& g, void* scratch) {
+  gemm_part(g, 0, 1, scratch);
+}
+
+template <class T>
+void gemm_part(const Gemm<T>& g, int w, int workers, void* scratch) {
+  int64_t parts_m, parts_n;
+  grid(g, workers, parts_m, parts_n);
+  if (w >= parts_m * parts_n) return;
+  const MicroTable<T>& t = micro_table<T>();
+  const int64_t pm = w / parts_n, pn = w % parts_n;
+  const int64_t panel = t.panel(), panels = t.panels(g.n);
+  const int64_t n0 = panels * pn / parts_n * panel;
+  const int64_t n1 = std::min(panels * (pn + 1) / parts_n * panel, g.n);
+  T* base = static_cast<T*>(scratch);
+  Buffers<T> buffers{base, base + a_elements<T>(g.m, g.k)};
+  Runner<T>(g, buffers, g.m * pm / parts_m, g.m * (pm + 1) / parts_m, n0, n1).run();
+}
+
+template <class T>
+void gemm(const Gemm<T>& g, int workers, void* scratch) {
+  const size_t part = gemm_scratch<T>(g.m, g.n, g.k);
+  parallel_for(0, workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t w = first; w < last; ++w)
+      gemm_part(g, static_cast<int>(w), workers, static_cast<char*>(scratch) + w * part);
+  });
+}
+
+template size_t gemm_scratch<float>(int64_t, int64_t, int64_t);
+template size_t gemm_scratch<double>(int64_t, int64_t, int64_t);
+template void gemm_serial<float>(const Gemm<float>&, void*);
+template void gemm_serial<double>(const Gemm<double>&, void*);
+template void gemm_part<float>(const Gemm<float>&, int, int, void*);
+template void gemm_part<double>(const Gemm<double>&, int, int, void*);
+template void gemm<float>(const Gemm<float>&, int, void*);
+template void gemm<double>(const Gemm<double>&, int, void*);
+
+}  // namespace tandem::detail

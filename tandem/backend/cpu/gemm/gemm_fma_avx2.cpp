@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// GEMM tiles of 6 rows and two 256-bit vectors. Called only where the processor has AVX2 and
+// FMA.
+#include "tandem/backend/cpu/gemm/gemm_internal.h"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+
+namespace tandem::detail {
+namespace {
+
+[[gnu::always_inline]] inline void transpose_block(__m256 (&r)[8]) {
+  __m256 w[8];
+  for (int i = 0; i < 4; ++i) {
+    w[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+    w[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    r[4 * i] = _mm256_shuffle_ps(w[4 * i], w[4 * i + 2], 0x44);
+    r[4 * i + 1] = _mm256_shuffle_ps(w[4 * i], w[4 * i + 2], 0xee);
+    r[4 * i + 2] = _mm256_shuffle_ps(w[4 * i + 1], w[4 * i + 3], 0x44);
+    r[4 * i + 3] = _mm256_shuffle_ps(w[4 * i + 1], w[4 * i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    w[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+    w[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+  }
+  for (int i = 0; i < 8; ++i) r[i] = w[i];
+}
+
+const int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+const int64_t kMasks64[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
+
+[[gnu::always_inline]] inline __m256i mask_of(int64_t n) {
+  n = n > 8 ? 8 : n;
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - n));
+}
+[[gnu::always_inline]] inline __m256i mask64_of(int64_t n) {
+  n = n > 4 ? 4 : n;
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks64 + 4 - n));
+}
+
+void transpose_f32(float* to, int64_t to_row, const float* from, int64_t from_row, int64_t n,
+                   int64_t depth) {
+  for (int64_t j = 0; j < n; j += 8) {
+    for (int64_t k = 0; k < depth; k += 8) {
+      const int64_t left = depth - k;
+      const __m256i m = mask_of(left);
+      __m256 r[8];
+      for (int i = 0; i < 8; ++i)
+        r[i] =
+            j + i < n ? _mm256_maskload_ps(from + (j + i) * from_row + k, m) : _mm256_setzero_ps();
+      transpose_block(r);
+      if (j > 0 && n - j < 8) {  // only a lone block may write past n
+        for (int i = 0; i < 8; ++i)
+          if (i < left) _mm256_maskstore_ps(to + (k + i) * to_row + j, mask_of(n - j), r[i]);
+        continue;
+      }
+      for (int i = 0; i < 8; ++i)
+        if (i < left) _mm256_storeu_ps(to + (k + i) * to_row + j, r[i]);
+    }
+  }
+}
+
+void transpose_f64(double* to, int64_t to_row, const double* from, int64_t from_row, int64_t n,
+                   int64_t depth) {
+  for (int64_t j = 0; j < n; j += 4) {
+    const int64_t left = n - j;
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t i = 0; i < 4 && i < left; ++i)
+        to[k * to_row + j + i] = from[(j + i) * from_row + k];
+  }
+}
+
+struct F32 {
+  using T = float;
+  using V = __m256;
+  using Mask = __m256i;
+  static constexpr int kWidth = 8, kRows = 6;
+  static Mask mask(int n) { return mask_of(n); }
+  static void prefetch(const T* p) {
+    __builtin_prefetch(p);
+    __builtin_prefetch(p + kWidth);
+  }
+  static V zero() { return _mm256_setzero_ps(); }
+  static V set1(T x) { return _mm256_set1_ps(x); }
+  static V load(const T* p) { return _mm256_loadu_ps(p); }
+  static V load_part(const T* p, Mask m) { return _mm256_maskload_ps(p, m); }
+  static void store(T* p, V v) { _mm256_storeu_ps(p, v); }
+  static void store_part(T* p, Mask m, V v) { _mm256_maskstore_ps(p, m, v); }
+  static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  static constexpr auto transpose = transpose_f32;
+};
+
+struct F64 {
+  using T = double;
+  using V = __m256d;
+  using Mask = __m256i;
+  static constexpr int kWidth = 4, kRows = 6;
+  static Mask mask(int n) { return mask64_of(n); }
+  static void prefetch(const T* p) {
+    __builtin_prefetch(p);
+    __builtin_prefetch(p + kWidth);
+  }
+  static V zero() { return _mm256_setzero_pd(); }
+  static V set1(T x) { return _mm256_set1_pd(x); }
+  static V load(const T* p) { return _mm256_loadu_pd(p); }
+  static V load_part(const T* p, Mask m) { return _mm256_maskload_pd(p, m); }
+  static void store(T* p, V v) { _mm256_storeu_pd(p, v); }
+  static void store_part(T* p, Mask m, V v) { _mm256_maskstore_pd(p, m, v); }
+  static V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
+  static constexpr auto transpose = transpose_f64;
+};
+
+#include "tandem/backend/cpu/gemm/gemm_micro.inc"
+
+}  // namespace
+
+constinit const GemmTables kGemmAvx2 = {"avx2", make_table<F32>(Upto<6>()),
+                                        make_table<F64>(Upto<6>())};
+
+}  // namespace tandem::detail
+
+#else
+namespace tandem::detail {
+constinit const GemmTables kGemmAvx2 = {};
+}
+#endif

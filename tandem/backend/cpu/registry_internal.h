@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions that register_cpu_backend() calls, and what the CPU backend's files share: the
+// processor's features and queries on arrays. Later registrations override earlier ones.
+#pragma once
+
+#include <string>
+
+#include "tandem/graph/op_def.h"
+
+namespace tandem::detail {
+
+/// Instruction sets available to this process.
+struct CpuFeatures {
+  bool avx2 = false;    ///< with FMA
+  bool avx512 = false;  ///< F, DQ, BW, VL
+  bool bf16 = false;    ///< AVX-512 BF16
+  bool f16 = false;     ///< AVX-512 FP16
+  bool amx = false;     ///< tiles with bf16
+};
+const CpuFeatures& cpu_features();
+
+void register_transpose_kernels();
+void register_gemm_kernels();
+void register_conv_kernels();
+/// As fast as oneDNN's, which are tried first.
+void register_direct_conv_kernels();
+void register_direct_conv_weight_kernel();
+void register_turned_bf16();
+/// Faster than all others for large weights: the derivative by the weight, and the other two.
+void register_conv_weight_kernels();
+void register_wide_conv_kernels();
+/// For the rows in ops/matmul/packed.h.
+void register_packed_kernels();
+void register_pool_kernels();
+void register_resample_kernels();
+void register_norm_kernels();
+void register_batch_norm_kernels();
+void register_loss_kernels();
+void register_update_kernels();
+void register_attention_kernels();
+void register_rnn_kernels();
+void register_gru_kernels();  // with register_rnn_kernels
+/// Built only with oneDNN.
+void register_onednn_kernels();
+/// "3.2.0, avx512_core_amx"
+std::string onednn_version();
+
+/// Scratch bytes rounded up to whole cache lines, so that what follows is aligned.
+inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Whether the strides are those of a dense array whose channels (dimension 1) are innermost.
+/// Dimensions of size 1 are ignored.
+bool is_channels_last(const Array& a);
+/// Channels-last strides of a shape [n, c, ...].
+Strides channels_last_strides(const int64_t* shape, int rank);
+/// Copies the elements of `a` to `to` in channels-last order.
+void to_channels_last(const Array& a, void* to);
+/// The same for a dense array: strides in the order of `like`; false: row-major or not dense.
+bool strides_like(const Array& like, Strides& strides);
+/// Dense strides of `out` in the order of `like`'s dimensions, the last innermost, so that heads
+/// split from one matrix are read and written in place; false: row-major.
+bool dense_strides_as(const Array& like, const Array& out, Strides& strides);
+/// No element is shared and strides are positive: libraries can read it in place.
+bool is_plain(const Array& a);
+
+}  // namespace tandem::detail

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// softmax_cross_entropy of f32 rows and its derivative: one pass of vector code over each row of
+// logits. Samples with inner dimensions and other dtypes run the row's reference.
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/backend/cpu/rows/row_internal.h"
+#include "tandem/base/math_prelude.h"
+#include "tandem/base/parallel.h"
+#include "tandem/ops/nn/loss.h"
+
+namespace tandem::detail {
+namespace {
+
+enum { kMean, kSum, kNone };
+
+bool dense(const Array& a, DType t) { return a.dtype == t && a.contiguous && !a.is_scalar; }
+
+// Logits, labels and class weights of a call; the weights are input `w`.
+struct Rows {
+  const ClassLossAttrs& attrs;
+  int64_t rows, classes;
+  const float *x, *weight;
+  const int64_t* target;
+  double smoothing, smooth_weight = 0;
+  ErrorWord* error;
+
+  Rows(const KernelCall& c, int ix, int w)
+      : attrs(c.get_attrs<ClassLossAttrs>()),
+        rows(c.in[ix].shape[0]),
+        classes(c.in[ix].shape[1]),
+        x(c.in[ix].as<float>()),
+        weight(c.n_in > w && c.in[w].present() ? c.in[w].as<float>() : nullptr),
+        target(c.in[ix + 1].as<int64_t>()),
+        smoothing(attrs.label_smoothing / static_cast<double>(classes)),
+        error(c.error) {
+    if (smoothing == 0) return;
+    for (int64_t j = 0; j < classes; ++j) smooth_weight += weight_of(j);
+    smooth_weight *= smoothing;
+  }
+  double weight_of(int64_t j) const { return weight ? weight[j] : 1.0; }
+  double keep() const { return 1 - attrs.label_smoothing; }
+  // -1 if ignored; an invalid label is reported and ignored.
+  int64_t label(int64_t r) const {
+    const int64_t t = target[r];
+    if (t == attrs.ignore_index) return -1;
+    if (t >= 0 && t < classes) return t;
+    error->report(1, t);
+    return -1;
+  }
+  int64_t grain() const { return std::max<int64_t>(1, 4096 / std::max<int64_t>(classes, 1)); }
+};
+
+bool supports_rows(const KernelCall& c, int ix, int w) {
+  const Array& x = c.in[ix];
+  return x.rank == 2 && x.numel > 0 && dense(x, DType::f32) && dense(c.in[ix + 1], DType::i64) &&
+         (c.n_in <= w || !c.in[w].present() || dense(c.in[w], DType::f32)) &&
+         c.out[0].dtype == DType::f32;
+}
+
+bool forward_supports(const KernelCall& c) { return supports_rows(c, 0, 2); }
+
+struct LossPlan : Plan {};
+
+std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<LossPlan>();
+  plan->workspace = static_cast<size_t>(c.in[0].shape[0]) * sizeof(double);
+  return plan;
+}
+
+// Computes top and sum with log(sum of exp(x)) = top + log(sum); reads `x` three times from cache.
+void sum_exp(const RowLoops& l, const float* x, int64_t n, float& top, double& sum) {
+  constexpr int64_t kPiece = 1024;
+  float e[kPiece];
+  top = l.max(x, n);
+  sum = std::isinf(top) ? 1 : 0;
+  if (sum != 0) return;
+  for (int64_t i = 0; i < n; i += kPiece) sum += l.exp(e, x + i, top, std::min(kPiece, n - i));
+}
+
+void forward_run(const KernelCall& c) {
+  const RowLoops& l = row_loops();
+  const Rows s(c, 0, 2);
+  auto* loss = static_cast<double*>(c.scratch);
+  float* lse = c.out[1].as<float>();
+  parallel_for(0, s.rows, s.grain(), [&](int64_t first, int64_t last) {
+    constexpr int64_t kTogether = 64;  // rows whose logarithms are taken at once
+    float top[kTogether], log_sum[kTogether];
+    double sums[kTogether];
+    for (int64_t r = first; r < last; ++r) {
+      const float* x = s.x + r * s.classes;
+      const int64_t at = (r - first) % kTogether;
+      if (at == 0) {
+        const int64_t n = std::min(kTogether, last - r);
+        for (int64_t k = 0; k < n; ++k) sum_exp(l, x + k * s.classes, s.classes, top[k], sums[k]);
+        l.log_add(log_sum, top, sums, n);
+      }
+      const float e = log_sum[at];
+      const int64_t t = s.label(r);
+      if (lse) lse[r] = e;
+      loss[r] = 0;
+      if (t < 0) continue;
+      const double w = s.keep() * s.weight_of(t);
+      if (w != 0) loss[r] = w * (static_cast<double>(e) - x[t]);
+      for (int64_t j = 0; s.smoothing > 0 && j < s.classes; ++j)
+        loss[r] += s.smoothing * s.weight_of(j) * (static_cast<double>(e) - x[j]);
+    }
+  });
+  double sum = 0, total = 0;
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const int64_t t = s.target[r];
+    if (s.attrs.reduction == kNone) c.out[0].as<float>()[r] = static_cast<float>(loss[r]);
+    sum += loss[r];
+    if (t != s.attrs.ignore_index && t >= 0 && t < s.classes) total += s.weight_of(t);
+  }
+  if (s.attrs.reduction != kNone)
+    *c.out[0].as<float>() = static_cast<float>(s.attrs.reduction == kMean ? sum / total : sum);
+  if (c.out[2].data) *c.out[2].as<float>() = static_cast<float>(total);
+}
+
+bool backward_supports(const KernelCall& c) {
+  return supports_rows(c, 1, 5) && dense(c.in[0], DType::f32) && dense(c.in[3], DType::f32) &&
+         (c.get_attrs<ClassLossAttrs>().reduction != kMean || dense(c.in[4], DType::f32));
+}
+
+void backward_run(const KernelCall& c) {
+  const RowLoops& l = row_loops();
+  const Rows s(c, 1, 5);
+  const float *g = c.in[0].as<float>(), *lse = c.in[3].as<float>();
+  const double total = s.attrs.reduction == kMean ? *c.in[4].as<float>() : 1.0;
+  parallel_for(0, s.rows, s.grain(), [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      float* gx = c.out[0].as<float>() + r * s.classes;
+      const int64_t t = s.label(r);
+      if (t < 0) {
+        std::fill_n(gx, s.classes, 0.0f);
+        continue;
+      }
+      const double k = g[s.attrs.reduction == kNone ? r : 0] / total;
+      const double own = s.keep() * s.weight_of(t);
+      l.cross_entropy_grad(gx, s.x + r * s.classes, lse[r], static_cast<float>(k),
+                           static_cast<float>(own + s.smooth_weight),
+                           static_cast<float>(s.smoothing), s.weight, s.classes);
+      gx[t] = static_cast<float>(gx[t] - k * own);
+    }
+  });
+}
+
+// ---- binary_cross_entropy: one pass that also checks that x is a probability
+
+bool bce_supports(const KernelCall& c) {
+  const Array &x = c.in[0], &t = c.in[1];
+  return x.contiguous && t.contiguous && !x.is_scalar && !t.is_scalar && x.dtype == t.dtype &&
+         (x.dtype == DType::f32 || x.dtype == DType::f64);
+}
+
+float log_of(float x) { return tdm_logf(x); }
+double log_of(double x) { return tdm_log(x); }
+float log1p_of(float x) { return tdm_log1pf(x); }
+double log1p_of(double x) { return tdm_log1p(x); }
+
+template <class T>
+void bce_loop(const KernelCall& c) {
+  const T *x = c.in[0].as<T>(), *t = c.in[1].as<T>();
+  T* y = c.out[0].as<T>();
+  parallel_for(0, c.in[0].numel, 4096, [&](int64_t first, int64_t last) {
+    bool inside = true;
+    for (int64_t i = first; i < last; ++i) {
+      inside &= x[i] >= 0 && x[i] <= 1;
+      // Clamped like clamp_min, which keeps a NaN.
+      const T a = log1p_of(-x[i]), b = log_of(x[i]), cut = -100;
+      y[i] = (t[i] - 1) * (a < cut ? cut : a) - t[i] * (b < cut ? cut : b);
+    }
+    if (!inside && c.error) c.error->report(1, 0);
+  });
+}
+
+void bce_run(const KernelCall& c) {
+  c.in[0].dtype == DType::f64 ? bce_loop<double>(c) : bce_loop<float>(c);
+}
+
+}  // namespace
+
+void register_loss_kernels() {
+  register_kernel(DeviceKind::cpu, op::binary_cross_entropy,
+                  {bce_supports, nullptr, nullptr, bce_run});
+  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy,
+                  {forward_supports, nullptr, forward_prepare, forward_run});
+  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy_backward,
+                  {backward_supports, nullptr, nullptr, backward_run});
+}
+
+}  // namespace tandem::detail

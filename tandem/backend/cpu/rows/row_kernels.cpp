@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of softmax, log_softmax, layer_norm, rms_norm and their backward rows: each passes its
+// arrays to a row program.
+#include "tandem/backend/cpu/rows/row_kernels_internal.h"
+#include "tandem/codegen/row_programs.h"
+#include "tandem/ops/nn/norm.h"
+#include "tandem/ops/nn/softmax.h"
+
+namespace tandem::detail {
+namespace {
+
+template <bool log>
+void softmax_run(const KernelCall& c) {
+  codegen::run_softmax(c.in[0], c.out[0], static_cast<int>(c.get_attrs<SoftmaxAttrs>().dim), log);
+}
+template <bool log>
+void softmax_backward_run(const KernelCall& c) {
+  codegen::run_softmax_backward(c.in[0], c.in[1], c.out[0],
+                                static_cast<int>(c.get_attrs<SoftmaxAttrs>().dim), log);
+}
+
+const Array* input(const KernelCall& c, int i) { return i < c.n_in ? &c.in[i] : nullptr; }
+const Array* output(const KernelCall& c, int i) { return i < c.n_out ? &c.out[i] : nullptr; }
+
+template <bool centred>
+codegen::NormArrays forward_arrays(const KernelCall& c) {
+  codegen::NormArrays a;
+  const auto& attrs = c.get_attrs<NormAttrs>();
+  a.centred = centred;
+  a.dims = static_cast<int>(attrs.dims);
+  a.eps = attrs.eps;
+  a.x = input(c, 0);
+  a.w = input(c, 1);
+  if (centred) a.b = input(c, 2);
+  a.y = output(c, 0);
+  if (centred) a.mean = output(c, 1);
+  a.rstd = output(c, centred ? 2 : 1);
+  return a;
+}
+template <bool centred>
+codegen::NormArrays backward_arrays(const KernelCall& c) {
+  codegen::NormArrays a;
+  a.centred = centred;
+  a.dims = static_cast<int>(c.get_attrs<NormBackwardAttrs>().dims);
+  a.gy = input(c, 0);
+  a.x = input(c, 1);
+  if (centred) a.mean = input(c, 2);
+  a.rstd = input(c, centred ? 3 : 2);
+  a.w = input(c, centred ? 4 : 3);
+  a.gx = output(c, 0);
+  a.gw = output(c, 1);
+  if (centred) a.gb = output(c, 2);
+  return a;
+}
+
+template <bool centred>
+constexpr Kernel kNorm{
+    [](const KernelCall& c) { return codegen::norm_supported(forward_arrays<centred>(c)); },
+    nullptr, nullptr, [](const KernelCall& c) { codegen::run_norm(forward_arrays<centred>(c)); }};
+template <bool centred>
+constexpr Kernel kNormBackward{
+    [](const KernelCall& c) { return codegen::norm_supported(backward_arrays<centred>(c)); },
+    nullptr, nullptr,
+    [](const KernelCall& c) { codegen::run_norm_backward(backward_arrays<centred>(c)); }};
+
+}  // namespace
+
+void register_row_kernels() {
+  constexpr DeviceKind cpu = DeviceKind::cpu;
+  register_kernel(cpu, op::softmax, {nullptr, nullptr, nullptr, softmax_run<false>});
+  register_kernel(cpu, op::log_softmax, {nullptr, nullptr, nullptr, softmax_run<true>});
+  register_kernel(cpu, op::softmax_backward,
+                  {nullptr, nullptr, nullptr, softmax_backward_run<false>});
+  register_kernel(cpu, op::log_softmax_backward,
+                  {nullptr, nullptr, nullptr, softmax_backward_run<true>});
+  register_kernel(cpu, op::layer_norm, kNorm<true>);
+  register_kernel(cpu, op::rms_norm, kNorm<false>);
+  register_kernel(cpu, op::layer_norm_backward, kNormBackward<true>);
+  register_kernel(cpu, op::rms_norm_backward, kNormBackward<false>);
+}
+
+}  // namespace tandem::detail

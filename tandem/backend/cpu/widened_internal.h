@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs f32 kernels on 16-bit arrays: operands are widened into scratch, results rounded once
+// from there. For rows whose bodies compute in f32 and whose work is large compared with a
+// copy.
+#pragma once
+
+#include "tandem/graph/kernel.h"
+
+namespace tandem::detail {
+
+inline constexpr int kMostWidened = 8;  ///< inputs, and outputs
+
+/// Replaces the operands of a call: every f16 and bf16 array becomes a dense f32 one. If `c` has no
+/// scratch the arrays have no data: enough to query what a kernel supports.
+class WidenedCall {
+ public:
+  explicit WidenedCall(const KernelCall& c);
+  WidenedCall(const WidenedCall&) = delete;
+  WidenedCall& operator=(const WidenedCall&) = delete;
+
+  bool any() const { return any_; }        ///< whether there is a 16-bit array
+  size_t bytes() const { return bytes_; }  ///< of all copies
+  const KernelCall& call() const { return call_; }
+  /// Copies the inputs into the widened arrays, and the results out of them.
+  void read(const KernelCall& from) const;
+  void write(const KernelCall& to) const;
+
+ private:
+  void widen(Array& a, int64_t* strides, char* scratch);
+
+  KernelCall call_;
+  Array in_[kMostWidened], out_[kMostWidened];
+  int64_t strides_[2 * kMostWidened][kMaxRank];
+  size_t bytes_ = 0;
+  bool any_ = false;
+};
+
+struct WidenedPlan : Plan {
+  std::shared_ptr<const Plan> inner;
+  size_t inner_at = 0;  ///< where its scratch begins
+};
+
+std::shared_ptr<const Plan> prepare_widened(const KernelCall& c, const Kernel& kernel);
+void run_widened(const KernelCall& c, const Kernel& kernel);
+
+/// `kernel` for calls with 16-bit arrays.
+template <const Kernel& kernel>
+Kernel widened() {
+  return {[](const KernelCall& c) {
+            if (c.n_in > kMostWidened || c.n_out > kMostWidened) return false;
+            const WidenedCall wide(c);
+            return wide.any() && kernel.supports(wide.call());
+          },
+          kernel.layout, [](const KernelCall& c) { return prepare_widened(c, kernel); },
+          [](const KernelCall& c) { run_widened(c, kernel); }};
+}
+
+}  // namespace tandem::detail

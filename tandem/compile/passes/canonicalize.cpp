@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instructions that hand a value through are eliminated: identities, with_vjp (its derivative is
+// traced by now), casts, views and sums that change nothing. A view of a fill is a fill: whatever a
+// view does to equal elements, they stay equal.
+#include "tandem/compile/passes/passes.h"
+#include "tandem/compile/passes/rewriter.h"
+#include "tandem/graph/apply.h"
+#include "tandem/ops/control.h"
+
+namespace tandem::compiler {
+namespace {
+
+void become_fill(Rewrite& r) {
+  FillAttrs a = *static_cast<const FillAttrs*>(r.instr("fill").attrs.get());
+  a.shape = r.spec(r.root().out[0]).shape;
+  r.become(op::fill, &a, {});
+}
+
+void pass_same_spec(Rewrite& r) {
+  const ValueId x = r.value("x"), y = r.root().out[0];
+  if (y != kNone && r.spec(x) == r.spec(y)) r.replace(x);
+}
+
+// Its operands are the n arguments of the derivative and then a value per output.
+void pass_values(Rewrite& r) {
+  const Instr& i = r.root();
+  const size_t n = static_cast<size_t>(static_cast<const WithVjpAttrs*>(i.attrs.get())->n);
+  for (size_t o = 0; o < i.out.size() && n + o < i.in.size(); ++o)
+    if (i.out[o] != kNone && i.in[n + o].value != kNone) r.replace(i.in[n + o].value, o);
+}
+
+}  // namespace
+
+void canonicalize(Program& p) {
+  static const std::vector<Rule> kRules = {
+      {of_family(Family::view, {row(op::fill).as("fill")}), become_fill},
+      {one_of({&op::identity, &op::cast, &op::view, &op::sum_to, &op::copy, &op::to_device},
+              {any("x")}),
+       pass_same_spec},
+      {row(op::with_vjp), pass_values},
+  };
+  Rewriter(p).run(kRules);
+  remove_dead(p);
+}
+
+}  // namespace tandem::compiler

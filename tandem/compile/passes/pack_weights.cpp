@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// In programs without gradients matmuls and convolutions whose weight is stable read it packed
+// (ops/matmul/packed.h). The packing itself is stable too: derive_values() takes it out of the
+// calls. Convolutions work channels-last, between two permutations that channels_last() takes away
+// where neighbours agree.
+#include "tandem/compile/passes/passes.h"
+#include "tandem/compile/passes/rewriter.h"
+#include "tandem/graph/apply.h"
+#include "tandem/ops/conv/conv.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/matmul/packed.h"
+
+namespace tandem::compiler {
+namespace {
+
+constexpr int64_t kFewestProducts = 4096;  ///< of a weight: smaller ones are read as they lie
+// Winograd pays from so many tiles and channels on, where few outputs of the last tiles are waste.
+constexpr int64_t kFewestTiles = 12, kFewestChannels = 32;
+constexpr double kMostWaste = 1.35;
+
+class Packing {
+ public:
+  explicit Packing(const Program& p)
+      : stable_(stable_values(p, p.weights_stay)),
+        bf16_(has_own_kernel(op::packed_product_bf16, p.device)) {}
+
+  using Form = ValueId (Packing::*)(Rewrite&) const;
+  // The value that takes the root's place is what `form` makes, or it stays.
+  Rule rule(const OpDef& op, Form form) const {
+    return {row(op, {any(), any()}), [this, form](Rewrite& r) {
+              if (!fits(r)) return;
+              if (const ValueId y = (this->*form)(r); y != kNone) r.replace(y);
+            }};
+  }
+
+  ValueId linear(Rewrite& r) const {
+    const Instr& i = r.root();
+    const ValueId w = i.in[1].value;
+    if (r.spec(w).shape.numel().value() < kFewestProducts || odd_bf16(r.spec(w), 1)) return kNone;
+    return matmul_packed(r, i.in[0].value, r.emit().permute(w, {1, 0}), operand(i, 2));
+  }
+
+  ValueId matmul(Rewrite& r) const {
+    const Instr& i = r.root();
+    const auto& a = *static_cast<const MatmulAttrs*>(i.attrs.get());
+    const ValueId w = i.in[1].value;
+    if (a.trans_a || r.spec(w).rank() != 2 || r.spec(w).shape.numel().value() < kFewestProducts ||
+        odd_bf16(r.spec(w), a.trans_b ? 1 : 0))
+      return kNone;
+    return matmul_packed(r, i.in[0].value, a.trans_b ? r.emit().permute(w, {1, 0}) : w, kNone);
+  }
+
+  ValueId conv(Rewrite& r) const;
+
+ private:
+  bool stable(ValueId v) const { return v.index() < stable_.size() && stable_[v]; }
+
+  // All operands are f32 values (of matmuls bf16 too) of some size, and the second one is stable.
+  bool fits(const Rewrite& r) const {
+    const Instr& i = r.root();
+    const ValueId x = i.in[0].value, w = i.in[1].value;
+    if (i.out.size() != 1 || !stable(w) || stable(x)) return false;
+    const DType dtype = r.spec(x).dtype;
+    for (const Arg& a : i.in) {
+      if (a.is_number) return false;
+      if (a.value == kNone) continue;
+      if (r.spec(a.value).dtype != dtype || r.spec(a.value).shape.numel().value() == 0)
+        return false;
+    }
+    if (dtype != DType::f32 && !(dtype == DType::bf16 && bf16_ && i.op != &op::conv)) return false;
+    return r.spec(w).shape.numel().value() >= kFewestProducts / 16;
+  }
+
+  // w [k, n] as it may be seen.
+  static ValueId matmul_packed(Rewrite& r, ValueId x, ValueId w, ValueId bias) {
+    Emitter& e = r.emit();
+    PackedAttrs a;
+    a.columns = e.size(w, 1);
+    const bool bf16 = r.spec(x).dtype == DType::bf16;
+    const ValueId packed =
+        e.emit(bf16 ? op::pack_matrix_bf16 : op::pack_matrix, nullptr, nullptr, {w});
+    return e.emit(bf16 ? op::packed_product_bf16 : op::packed_product, fields<PackedAttrs>(), &a,
+                  {x, packed, bias});
+  }
+
+  // Pairs along dimension k of the weight: there must be no rest.
+  static bool odd_bf16(const Spec& w, int k) {
+    return w.dtype == DType::bf16 && w.shape[k].value() % 2 != 0;
+  }
+  static bool square(const PackedAttrs& p) {
+    return p.stride[0] == p.stride[1] && p.kernel[0].value() <= 16;
+  }
+
+  static bool winograd(const PackedAttrs& p, const Shape& y, int64_t channels) {
+    if (p.kernel[0].value() != 3 || p.kernel[1].value() != 3 || channels < kFewestChannels ||
+        p.columns < kFewestChannels)
+      return false;
+    const auto tiles = [](int64_t n) { return (n + kWinogradOut - 1) / kWinogradOut; };
+    const int64_t h = y[2].value(), w = y[3].value();
+    const int64_t count = tiles(h) * tiles(w);
+    return y[0].value() * count >= kFewestTiles &&
+           static_cast<double>(count * kWinogradOut * kWinogradOut) <=
+               kMostWaste * static_cast<double>(h * w);
+  }
+
+  PerValue<char> stable_;
+  bool bf16_;
+};
+
+ValueId Packing::conv(Rewrite& r) const {
+  const Instr& i = r.root();
+  Emitter& e = r.emit();
+  const auto& a = *static_cast<const ConvAttrs*>(i.attrs.get());
+  const ValueId x = i.in[0].value, w = i.in[1].value, bias = operand(i, 2);
+  if (r.spec(x).rank() != 4) return kNone;
+  PackedAttrs p;
+  p.columns = e.size(w, 0);
+  bool plain = true, padded = false;
+  for (int d = 0; d < 2; ++d) {
+    if (a.dilation[d].value() != 1 || a.padding[d].value() < 0 || a.padding_end[d].value() < 0)
+      return kNone;
+    p.kernel.push_back(e.size(w, d + 2));
+    p.stride.push_back(a.stride[d]);
+    p.padding.push_back(a.padding[d]);
+    p.padding_end.push_back(a.padding_end[d]);
+    plain = plain && a.stride[d].value() == 1;
+    padded = padded || a.padding[d].value() || a.padding_end[d].value();
+  }
+  const int64_t channels = e.size(x, 1);
+  if (a.groups != 1 && !(a.groups == channels && p.columns == channels && square(p))) return kNone;
+  const ValueId in = e.permute(x, {0, 2, 3, 1});
+  const auto use = [&](const OpDef& pack, const OpDef& op) {
+    const ValueId packed = e.emit(pack, nullptr, nullptr, {w});
+    return e.emit(op, fields<PackedAttrs>(), &p, {in, packed, bias});
+  };
+  ValueId y;
+  if (a.groups != 1)
+    y = use(op::pack_depthwise, op::depthwise_conv);
+  else if (plain && !padded && p.kernel[0].value() == 1 && p.kernel[1].value() == 1)
+    y = matmul_packed(r, in, e.permute(e.view(w, Shape(p.columns, channels)), {1, 0}), bias);
+  else if (plain && winograd(p, r.spec(i.out[0]).shape, channels))
+    y = use(op::pack_winograd, op::winograd_conv);
+  else
+    y = use(op::pack_conv, op::packed_conv);
+  return e.permute(y, {0, 3, 1, 2});
+}
+
+// Are there kernels of packed weights at all?
+bool takes_packed_weights(Device device) {
+  for (const OpDef* row :
+       {&op::packed_product, &op::packed_conv, &op::depthwise_conv, &op::winograd_conv})
+    if (!has_own_kernel(*row, device)) return false;
+  return true;
+}
+
+}  // namespace
+
+void pack_weights(Program& p) {
+  if (!p.inference || !takes_packed_weights(p.device)) return;
+  const Packing packing(p);
+  Rewriter(p).run({packing.rule(op::linear, &Packing::linear),
+                   packing.rule(op::matmul, &Packing::matmul),
+                   packing.rule(op::conv, &Packing::conv)});
+}
+
+}  // namespace tandem::compiler

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bias, residual and activation behind a matmul or convolution with a packed weight go into it:
+// they are done on a tile that was just computed. The instruction then stands where the last one
+// that it took in stood. What has no place there becomes an epilogue as for other matmuls.
+#include <cmath>
+#include <unordered_map>
+
+#include "tandem/compile/passes/passes.h"
+#include "tandem/compile/passes/rewriter.h"
+#include "tandem/ops/matmul/packed.h"
+#include "tandem/ops/pointwise/pointwise.h"
+
+namespace tandem::compiler {
+namespace {
+
+const PackedAttrs& attrs(const Instr& i) { return *static_cast<const PackedAttrs*>(i.attrs.get()); }
+bool has_operand(const Instr& i, size_t k) { return k < i.in.size() && i.in[k].present(); }
+
+Pattern packed(int readings) {
+  return one_of({&op::packed_product, &op::packed_product_bf16, &op::packed_conv,
+                 &op::depthwise_conv, &op::winograd_conv})
+      .read(readings)
+      .as("y");
+}
+
+bool is_packed(const Instr& i) {
+  const Pattern p = packed(0);
+  return std::find(p.ops.begin(), p.ops.end(), i.op) != p.ops.end();
+}
+
+class PackedEpilogues {
+ public:
+  explicit PackedEpilogues(const Program& p) {
+    for (InstrId k : p.instrs.ids())
+      if (is_packed(p.instrs[k])) start_[p.instrs[k].out[0]] = k;
+  }
+  std::vector<Rule> rules();
+
+ private:
+  using Bound = std::optional<double>;
+
+  // The packed instruction `i` makes what the root makes, with what the root does as its epilogue.
+  void finish(Rewrite& r, Instr i, PackedAttrs a, PackedEpilogue epilogue) {
+    a.epilogue = static_cast<int64_t>(epilogue);
+    take(r, std::move(i), a);
+  }
+  void take(Rewrite& r, Instr i, const PackedAttrs& a) {
+    i.attrs = AttrsHolder(fields<PackedAttrs>(), &a);
+    start_[r.root().out[0]] = start_.at(i.out[0]);
+    r.become(std::move(i));
+  }
+  static bool same_spec(const Rewrite& r) {
+    return r.spec(r.value("y")) == r.spec(r.root().out[0]);
+  }
+
+  void activate(Rewrite& r, PackedEpilogue epilogue) {
+    const Instr& i = r.instr("y");
+    if (attrs(i).epilogue == 0 && same_spec(r)) finish(r, i, attrs(i), epilogue);
+  }
+
+  // Maximum with `low`, then minimum with `high`.
+  void clamp(Rewrite& r, Bound low, Bound high) {
+    const Instr& i = r.instr("y");
+    PackedAttrs a = attrs(i);
+    if (!same_spec(r) ||
+        (a.epilogue != 0 && a.epilogue != static_cast<int64_t>(PackedEpilogue::clamp)))
+      return;
+    if (a.epilogue == 0) {
+      a.low = -INFINITY;
+      a.high = INFINITY;
+    }
+    if (low) {
+      a.low = std::max(a.low, *low);
+      a.high = std::max(a.high, *low);
+    }
+    if (high) {
+      a.low = std::min(a.low, *high);
+      a.high = std::min(a.high, *high);
+    }
+    finish(r, i, a, PackedEpilogue::clamp);
+  }
+  void at_least(Rewrite& r) {
+    if (const double n = r.number("low"); !std::isnan(n)) clamp(r, n, {});
+  }
+  void at_most(Rewrite& r) {
+    if (const double n = r.number("high"); !std::isnan(n)) clamp(r, {}, n);
+  }
+  void between(Rewrite& r) {
+    const double low = r.number("low"), high = r.number("high");
+    if (low <= high) clamp(r, low, high);
+  }
+
+  // A bias has one element per column, a residual the shape of the result.
+  static bool is_bias(const Rewrite& r, const Instr& i, ValueId v) {
+    const Shape &s = r.spec(v).shape, &y = r.spec(i.out[0]).shape;
+    const int64_t columns = y[y.rank() - 1].value();
+    return !has_operand(i, 2) && s.rank() > 0 && s.numel().value() == columns &&
+           s[s.rank() - 1].value() == columns;
+  }
+  static bool may_add(const Rewrite& r, const Instr& i, ValueId v) {
+    return attrs(i).epilogue == 0 && !has_operand(i, 3) &&
+           r.spec(i.out[0]) == r.spec(r.root().out[0]) &&
+           r.spec(v).dtype == r.spec(i.out[0]).dtype &&
+           (is_bias(r, i, v) || r.spec(v).shape == r.spec(i.out[0]).shape);
+  }
+  void add(Rewrite& r) {
+    const ValueId y = r.value("y"), v = r.value("other");
+    Instr i = r.instr("y");
+    if (!may_add(r, i, v)) return;
+    // Of two that could take in the other's result the one that came first in the program does.
+    const auto other = start_.find(v);
+    if (other != start_.end() && other->second < start_.at(y) && r.uses(v) == 1 &&
+        may_add(r, *r.maker(v), y))
+      return;
+    const size_t at = is_bias(r, i, v) ? 2 : 3;
+    while (i.in.size() <= at) i.in.push_back({});
+    i.in[at].value = v;
+    const PackedAttrs a = attrs(i);
+    take(r, std::move(i), a);
+  }
+
+  static bool about(double n, double want) { return std::abs(n - want) < 1e-6 * want; }
+  void erf_gelu(Rewrite& r) {
+    if (about(r.number("half"), 0.5) && about(r.number("one"), 1.0) &&
+        (about(r.number("root"), std::sqrt(r.instr("scaled").op == &op::div ? 2.0 : 0.5))))
+      activate(r, PackedEpilogue::gelu);
+  }
+
+  /// Where each packed instruction stood before anything was taken in, by its result.
+  std::unordered_map<ValueId, InstrId> start_;
+};
+
+std::vector<Rule> PackedEpilogues::rules() {
+  const auto become = [this](PackedEpilogue e) {
+    return [this, e](Rewrite& r) { activate(r, e); };
+  };
+  const auto bounds = [this](Bound low, Bound high) {
+    return [this, low, high](Rewrite& r) { clamp(r, low, high); };
+  };
+  const auto by = [this](void (PackedEpilogues::*apply)(Rewrite&)) {
+    return [this, apply](Rewrite& r) { (this->*apply)(r); };
+  };
+  // ((erf(y / sqrt 2) + 1) * y) * 0.5, as exporters write gelu.
+  const auto erf_form = [](Pattern scaled) {
+    Pattern sum =
+        row(op::add, {row(op::erf, {std::move(scaled).once().as("scaled")}).once(), number("one")})
+            .any_order()
+            .once();
+    Pattern whole = row(op::mul, {std::move(sum), any("y")}).any_order().once();
+    return row(op::mul, {std::move(whole), number("half")}).any_order();
+  };
+  return {
+      {row(op::add, {packed(1), any("other")}).any_order(), by(&PackedEpilogues::add)},
+      {row(op::relu, {packed(1)}), bounds(0.0, {})},
+      {row(op::relu6, {packed(1)}), bounds(0.0, 6.0)},
+      {row(op::maximum, {packed(1), number("low")}).any_order(), by(&PackedEpilogues::at_least)},
+      {row(op::minimum, {packed(1), number("high")}).any_order(), by(&PackedEpilogues::at_most)},
+      {row(op::clamp_min, {packed(1), number("low")}), by(&PackedEpilogues::at_least)},
+      {row(op::clamp_max, {packed(1), number("high")}), by(&PackedEpilogues::at_most)},
+      {row(op::clamp, {packed(1), number("low"), number("high")}), by(&PackedEpilogues::between)},
+      {row(op::sigmoid, {packed(1)}), become(PackedEpilogue::sigmoid)},
+      {row(op::silu, {packed(1)}), become(PackedEpilogue::silu)},
+      {row(op::gelu, {packed(1)}), become(PackedEpilogue::gelu)},
+      {row(op::mul, {packed(2), row(op::sigmoid, {any("y")}).once()}).any_order(),
+       become(PackedEpilogue::silu)},
+      {erf_form(row(op::div, {packed(2), number("root")})), by(&PackedEpilogues::erf_gelu)},
+      {erf_form(row(op::mul, {packed(2), number("root")}).any_order()),
+       by(&PackedEpilogues::erf_gelu)},
+  };
+}
+
+}  // namespace
+
+void take_epilogues(Program& p) {
+  if (!p.inference) return;
+  PackedEpilogues epilogues(p);
+  Rewriter(p).run(epilogues.rules());
+}
+
+}  // namespace tandem::compiler

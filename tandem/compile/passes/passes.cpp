@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of passes: their order and their stages.
+#include "tandem/compile/passes/passes.h"
+
+#include "tandem/graph/context.h"
+
+namespace tandem::compiler {
+
+std::span<const PassInfo> all_passes() {
+  static constexpr PassInfo kPasses[] = {
+      {"remove_dead", Stage::expand, remove_dead},
+      {"expand_composites", Stage::expand, expand_composites},
+      {"canonicalize", Stage::simplify, canonicalize},
+      {"merge_common", Stage::simplify, merge_common},
+      {"fold_norms", Stage::simplify, fold_norms},
+      {"fold_constants", Stage::simplify, fold_constants, true},
+      {"concatenate_slices", Stage::simplify, concatenate_slices},
+      {"order_pooling", Stage::simplify, order_pooling},
+      {"fuse_attention", Stage::simplify, fuse_attention, true},
+      {"pack_weights", Stage::weights, pack_weights, true},
+      {"channels_last", Stage::weights, channels_last, true},
+      {"take_epilogues", Stage::weights, take_epilogues, true},
+      {"fuse_matmuls", Stage::weights, fuse_matmuls, true},
+      {"derive_values", Stage::weights, derive_values, true},
+      {"store_derivatives", Stage::fuse, store_derivatives},
+      {"fuse_loops", Stage::fuse, fuse_loops},
+      {"remove_dead", Stage::fuse, remove_dead},
+      {"place_epilogues", Stage::fuse, place_epilogues},
+  };
+  return kPasses;
+}
+
+void run_passes(Program& p, Stages stages, FunctionRef<void(const char*, const Program&)>* seen) {
+  const DeviceGuard constants_on_host(cpu);
+  verify(p, "trace");
+  for (const PassInfo& pass : all_passes()) {
+    if (pass.stage < stages.first || pass.stage > stages.last) continue;
+    const std::string before = seen && pass.rare ? p.to_string() : std::string();
+    pass.run(p);
+    verify(p, pass.name);
+    if (seen && !(pass.rare && before == p.to_string())) (*seen)(pass.name, p);
+  }
+}
+
+}  // namespace tandem::compiler

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes over a Program; one file each, their order is the table in passes.cpp. A pass leaves a
+// Program that verify() accepts. docs/adding-a-pass.md shows how to write one.
+#pragma once
+
+#include "tandem/compile/program/program.h"
+#include "tandem/graph/epilogue.h"
+#include "tandem/graph/kernel_choice.h"
+
+namespace tandem::compiler {
+
+/// Composites that no kernel claims become the instructions of their bodies.
+void expand_composites(Program& p);
+/// Identities, casts to the same dtype, views to the same shape and sums over nothing are
+/// eliminated.
+void canonicalize(Program& p);
+/// What depends on constants alone is computed now.
+void fold_constants(Program& p);
+/// Matmuls and convolutions of programs without gradients, whose weight does not change from call
+/// to call, read it packed; convolutions work channels-last.
+void pack_weights(Program& p);
+/// What stands between packed convolutions works channels-last too.
+void channels_last(Program& p);
+/// Bias, residual and activation behind a packed matmul or convolution go into it.
+void take_epilogues(Program& p);
+/// Packed matmuls of one tensor become one where only views and attention read them.
+void fuse_matmuls(Program& p);
+/// What follows from weights alone is computed outside of the calls, once for all programs.
+void derive_values(Program& p);
+/// Matmuls around a softmax become the row attention, in programs without gradients.
+void fuse_attention(Program& p);
+/// Batch norms with given statistics go into the convolutions before them.
+void fold_norms(Program& p);
+/// Sums of slices' gradients that tile a tensor become concatenations.
+void concatenate_slices(Program& p);
+/// Clamps (relu) come after max pooling, not before it.
+void order_pooling(Program& p);
+/// Equal instructions without effect are computed once.
+void merge_common(Program& p);
+/// What no result needs is dropped.
+void remove_dead(Program& p);
+/// Gradients of costly functions get their derivatives from the forward function.
+void store_derivatives(Program& p);
+/// Pointwise instructions over one space become fused loops.
+void fuse_loops(Program& p);
+
+/// Loops over the result of a matmul, a convolution or a norm come right after it, so that they run
+/// on its blocks.
+void place_epilogues(Program& p);
+
+/// How the program's device runs this call with row-major operands; how does its kernel run an
+/// epilogue?
+KernelChoice row_major_kernel(const Program& p, const Instr& i, EpilogueKind& epilogue);
+
+/// The parts of the pipeline, in order. A caller may run some of them and the others later.
+enum class Stage : uint8_t {
+  expand,    ///< from composites to rows with kernels
+  simplify,  ///< fewer and larger instructions, still rows of ops
+  weights,   ///< what programs without gradients gain from weights that stay
+  fuse       ///< loops and epilogues: instructions that are no row of an op
+};
+
+/// One pass of the pipeline.
+struct PassInfo {
+  const char* name;
+  Stage stage;
+  void (*run)(Program&);
+  bool rare = false;  ///< dumps show it only where it changed something
+};
+/// All passes in order.
+std::span<const PassInfo> all_passes();
+
+/// The first and the last stage to run.
+struct Stages {
+  Stage first = Stage::expand, last = Stage::fuse;
+};
+/// Run the passes of these stages, verifying after each. `seen`, if given, is called after each.
+void run_passes(Program& p, Stages stages = {},
+                FunctionRef<void(const char* name, const Program&)>* seen = nullptr);
+
+}  // namespace tandem::compiler

@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/compile/run/executable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tandem/base/parallel.h"
+#include "tandem/codegen/jit.h"
+#include "tandem/codegen/pointwise.h"
+#include "tandem/compile/run/derived.h"
+#include "tandem/graph/apply.h"
+#include "tandem/graph/backend.h"
+#include "tandem/graph/dry_run.h"
+#include "tandem/graph/epilogue.h"
+#include "tandem/graph/kernel_choice.h"
+#include "tandem/graph/profiler.h"
+#include "tandem/graph/run_internal.h"
+#include "tandem/tensor/block_internal.h"
+#include "tandem/tensor/device_memory.h"
+
+namespace tandem {
+
+using namespace compiler;
+
+namespace {
+constexpr int64_t kRegionGrain = 16384;  // elements of one part of loops that run together
+}  // namespace
+
+// What one running call needs: its arena and its kernels' operands, whose arena addresses are set
+// once.
+struct Executable::Frame {
+  void* arena = nullptr;
+  size_t bytes = 0;
+  Device device{};
+  std::vector<Array> arrays;
+  struct Patch {
+    size_t array;
+    Base base;
+    int index;
+    int64_t offset;
+  };
+  std::vector<Patch> patches;
+  bool dry = false;  ///< there is no arena behind the addresses
+  ~Frame() {
+    if (arena && !dry) detail::deallocate(arena, bytes, device);
+  }
+};
+
+// Tensors that hold what the addresses point to.
+struct Executable::Bound {
+  std::vector<Tensor> inputs, captures, cells, cells_new, grads, grads_new, outputs, derived;
+  std::vector<char> in_place;
+  std::vector<Cell*> locked;
+  // Puts values back that were lent by cells and not replaced.
+  ~Bound() {
+    for (Cell* c : locked) c->lock_.unlock();
+  }
+};
+
+Executable::Executable(Program p) : program_(std::move(p)), lowered_(lower_program(program_)) {
+  for (const Step& s : lowered_.steps) {
+    first_array_.push_back(n_arrays_);
+    n_arrays_ += s.in.size() + s.out.size();
+  }
+  for (const Block& b : lowered_.buffers)
+    if (b.base == Base::output || b.base == Base::grad_new ||
+        (b.base == Base::cell_new && !lowered_.cell_in_place[b.index]))
+      leaving_bytes_ += detail::block_bytes(b.bytes);
+  held_bytes_ = detail::block_bytes(std::max<size_t>(lowered_.arena_bytes, 64)) + leaving_bytes_;
+  for (size_t i = 0; i < program_.cells.size(); ++i)
+    if (lowered_.cell_exits[i] != kNone) write_order_.push_back(i);
+  std::sort(write_order_.begin(), write_order_.end(), [this](size_t a, size_t b) {
+    return std::less<Cell*>()(program_.cells[a].cell.get(), program_.cells[b].cell.get());
+  });
+}
+Executable::~Executable() = default;
+
+// The arena in the ledger of a dry run.
+struct Executable::DryArena : RefCounted {
+  explicit DryArena(size_t bytes)
+      : ledger(Ref<DryMemory>::share(detail::dry_memory())),
+        block(ledger->take(bytes, DryUse::arena)) {}
+  ~DryArena() override { ledger->give_back(block); }
+  Ref<DryMemory> ledger;
+  int32_t block;
+};
+
+bool Executable::cells_fit(const Graph& g) {
+  for (const Graph::CellUse& u : g.cells) {
+    const Tensor& traced = u.entry.defined() ? u.entry : u.exit;
+    if (!traced.defined()) continue;
+    std::lock_guard hold(u.cell->lock_);
+    const Tensor& now = u.cell->value_;
+    if (now.dtype() != traced.dtype() || !(now.shape() == traced.shape()) ||
+        !(now.device() == traced.device()))
+      return false;
+  }
+  return true;
+}
+
+std::pair<Tensor, uint64_t> Executable::look(const Cell& c) {
+  std::lock_guard hold(c.lock_);
+  return {c.value_, c.generation_};
+}
+
+std::unique_ptr<Executable::Frame> Executable::acquire() {
+  const bool dry = is_dry_run();
+  if (!dry) {
+    std::lock_guard hold(lock_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Frame> f = std::move(idle_.back());
+      idle_.pop_back();
+      return f;
+    }
+  }
+  auto f = std::make_unique<Frame>();
+  f->bytes = std::max<size_t>(lowered_.arena_bytes, 64);
+  f->dry = dry;
+  if (dry) {
+    f->arena = reinterpret_cast<void*>(uintptr_t{4096});
+    if (!dry_arena_) dry_arena_ = make_ref<DryArena>(f->bytes);  // kept, as a real one is
+  } else {
+    f->device = program_.device;
+    f->arena = detail::allocate(f->bytes, f->device);
+  }
+  f->arrays.resize(n_arrays_);
+  const auto set = [&](size_t at, int place) {
+    const Place& q = lowered_.places[place];
+    const Block& b = lowered_.buffers[q.buffer];
+    Array& a = f->arrays[at];
+    a.shape = q.shape.data();
+    a.strides = q.strides.data();
+    a.numel = q.shape.numel().value();
+    a.dtype = q.dtype;
+    a.rank = static_cast<uint8_t>(q.shape.rank());
+    a.contiguous = q.contiguous;
+    if (b.base == Base::arena)
+      a.data = static_cast<char*>(f->arena) + b.offset + q.offset;
+    else if (b.base == Base::constant)
+      a.data = static_cast<char*>(lowered_.constants[b.index].impl()->data) + q.offset;
+    else
+      f->patches.push_back({at, b.base, b.index, q.offset});
+  };
+  for (size_t k = 0; k < lowered_.steps.size(); ++k) {
+    const Step& s = lowered_.steps[k];
+    size_t at = first_array_[k];
+    for (const StepInput& x : s.in) {
+      if (x.is_number) {
+        f->arrays[at].is_scalar = true;
+        f->arrays[at].scalar = x.number;
+        f->arrays[at].dtype = x.number.dtype();
+      } else if (x.place != kNone) {
+        set(at, x.place);
+      }
+      ++at;
+    }
+    for (int o : s.out) {
+      if (o != kNone) set(at, o);
+      ++at;
+    }
+  }
+  return f;
+}
+
+void Executable::release(std::unique_ptr<Frame> f) {
+  if (f->dry) return;
+  std::lock_guard hold(lock_);
+  if (idle_.size() < 8) idle_.push_back(std::move(f));
+}
+
+namespace {
+// As a program on `device` reads it.
+Tensor row_major(const Tensor& t, Device device) {
+  if (t.is_contiguous() && t.device() == device) return t;
+  NoGradGuard no_grad;
+  const Tensor there = t.to(device);
+  return there.is_contiguous() ? there : call(op::copy, nullptr, SourceLocation{}, there);
+}
+// Where the caller wants it.
+void send(Tensor& t, Device device) {
+  if (TD_LIKELY(!t.defined() || t.device() == device)) return;
+  NoGradGuard no_grad;
+  t = t.to(device);
+}
+Tensor fresh(const Shape& shape, DType dtype, const Strides* strides, Device device) {
+  const auto make = is_dry_run() ? detail::new_dry_tensor : detail::new_tensor;
+  return Tensor(Ref<detail::TensorImpl>::adopt(make(shape, dtype, device, strides)));
+}
+}  // namespace
+
+void Executable::bind(Bound& b, std::span<const Tensor> inputs, std::span<const Tensor> captures) {
+  const Device device = program_.device;
+  for (const Tensor& t : inputs) b.inputs.push_back(row_major(t, device));
+  for (const Tensor& t : captures) b.captures.push_back(row_major(t, device));
+  for (const auto& d : program_.derived)
+    b.derived.push_back(is_dry_run() ? fresh(d->spec().shape, d->spec().dtype, nullptr, device)
+                                     : row_major(d->value(), device));
+  b.cells.resize(program_.cells.size());
+  b.cells_new.resize(program_.cells.size());
+  b.in_place.resize(program_.cells.size());
+  for (size_t i : write_order_) {
+    Cell& c = *program_.cells[i].cell;
+    c.lock_.lock();
+    b.locked.push_back(&c);
+    const Place& q = lowered_.places[lowered_.cell_exits[i]];
+    b.in_place[i] = lowered_.cell_in_place[i] && c.value_.impl()->donatable() &&
+                    c.value_.is_contiguous() && c.value_.device() == device;
+    if (!b.in_place[i]) b.cells_new[i] = fresh(q.shape, q.dtype, nullptr, device);
+  }
+  for (size_t i = 0; i < program_.cells.size(); ++i) {
+    const Program::CellUse& u = program_.cells[i];
+    if (lowered_.cell_exits[i] == kNone) {
+      if (u.entry != kNone) b.cells[i] = row_major(u.cell->read(), device);
+    } else if (!b.in_place[i] && u.entry != kNone) {
+      b.cells[i] = row_major(u.cell->value_, device);
+    }
+  }
+  b.grads.resize(program_.grads.size());
+  b.grads_new.resize(program_.grads.size());
+  for (size_t i = 0; i < program_.grads.size(); ++i) {
+    const Program::GradUse& u = program_.grads[i];
+    if (u.entry != kNone) {
+      std::lock_guard hold(u.slot->lock);
+      b.grads[i] = row_major(u.slot->get(), device);
+    }
+    if (lowered_.grad_exits[i] == kNone) continue;
+    const Place& q = lowered_.places[lowered_.grad_exits[i]];
+    b.grads_new[i] = fresh(q.shape, q.dtype, nullptr, device);
+  }
+  for (int k : lowered_.outputs) {
+    const Place& q = lowered_.places[k];
+    const Block& buffer = lowered_.buffers[q.buffer];
+    const auto size = static_cast<int64_t>(size_of(q.dtype));
+    // A view of a larger value keeps that value's bytes.
+    bool whole =
+        q.offset == 0 && static_cast<size_t>(q.shape.numel().value() * size) == buffer.bytes;
+    b.outputs.push_back(
+        whole ? fresh(q.shape, q.dtype, &q.strides, device)
+              : fresh(Shape(static_cast<int64_t>(buffer.bytes) / size), q.dtype, nullptr, device));
+  }
+}
+
+void Executable::point(Frame& f, const Bound& b) const {
+  for (const Frame::Patch& patch : f.patches) {
+    const size_t k = patch.index;
+    const Tensor* t = nullptr;
+    switch (patch.base) {
+      case Base::input:
+        t = &b.inputs[k];
+        break;
+      case Base::capture:
+        t = &b.captures[k];
+        break;
+      case Base::cell:
+        t = b.in_place[k] ? &program_.cells[k].cell->value_ : &b.cells[k];
+        break;
+      case Base::cell_new:
+        t = b.in_place[k] ? &program_.cells[k].cell->value_ : &b.cells_new[k];
+        break;
+      case Base::grad:
+        t = &b.grads[k];
+        break;
+      case Base::grad_new:
+        t = &b.grads_new[k];
+        break;
+      case Base::output:
+        t = &b.outputs[k];
+        break;
+      case Base::derived:
+        t = &b.derived[k];
+        break;
+      default:
+        break;
+    }
+    f.arrays[patch.array].data = static_cast<char*>(t->impl()->data) + patch.offset;
+  }
+}
+
+void Executable::run_together(Frame& f, size_t first, size_t n) const {
+  int64_t total = 0;
+  std::vector<int64_t> begin;
+  for (size_t k = first; k < first + n; ++k) {
+    begin.push_back(total);
+    total += f.arrays[first_array_[k] + lowered_.steps[k].in.size()].numel;
+  }
+  static constexpr int64_t kOne[] = {1};
+  parallel_for(0, total, kRegionGrain, [&](int64_t from, int64_t to) {
+    const codegen::JitScope compiled_loops;
+    size_t j =
+        static_cast<size_t>(std::upper_bound(begin.begin(), begin.end(), from) - begin.begin()) - 1;
+    for (; j < n && begin[j] < to; ++j) {
+      const Step& s = lowered_.steps[first + j];
+      const Array* arrays = &f.arrays[first_array_[first + j]];
+      const size_t n_in = s.in.size(), n_out = s.out.size();
+      const int64_t all = arrays[n_in].numel;
+      const int64_t lo = std::max<int64_t>(from - begin[j], 0), hi = std::min(to - begin[j], all);
+      if (lo >= hi) continue;
+      const int64_t length = hi - lo;
+      Array cut[kMaxOpIns + 16 + 8];
+      for (size_t a = 0; a < n_in + n_out; ++a) {
+        cut[a] = arrays[a];
+        if (cut[a].is_scalar || (a < n_in && cut[a].numel != all)) continue;
+        cut[a].data = cut[a].as<char>() + lo * static_cast<int64_t>(size_of(cut[a].dtype));
+        cut[a].shape = &length;
+        cut[a].strides = kOne;
+        cut[a].rank = 1;
+        cut[a].numel = length;
+        cut[a].contiguous = true;
+      }
+      codegen::run_program(*s.program, cut, static_cast<int>(n_in), cut + n_in,
+                           static_cast<int>(n_out), nullptr, true);
+    }
+  });
+}
+
+namespace {
+// A loop over the blocks of a result, or over ranges of its memory: then there is one column.
+struct LoopEpilogue : Epilogue {
+  const ScalarProgram* program = nullptr;
+  const Array* arrays = nullptr;
+  int n_in = 0, n_out = 0;
+  int64_t rows = 0, columns = 0;
+  bool ranges = false;
+
+  static void run_block(const Epilogue& e, int64_t row0, int64_t row1, int64_t column0,
+                        int64_t column1) {
+    static_cast<const LoopEpilogue&>(e).block(row0, row1, column0, column1);
+  }
+  void block(int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
+    const codegen::JitScope compiled_loops;
+    const int64_t shape[2] = {row1 - row0, column1 - column0};
+    const bool whole = shape[1] == columns;
+    SmallVec<Array, 16> cut;
+    SmallVec<std::array<int64_t, 2>, 16> strides;
+    strides.resize(n_in + n_out);
+    for (int k = 0; k < n_in + n_out; ++k) {
+      Array a = arrays[k];
+      if (!a.is_scalar && a.numel != 1) {
+        std::array<int64_t, 2>& s = strides[k];
+        if (ranges)
+          s = {1, 1};
+        else
+          as_matrix(a, rows, columns, s[0], s[1]);
+        a.data =
+            a.as<char>() + (row0 * s[0] + column0 * s[1]) * static_cast<int64_t>(size_of(a.dtype));
+        a.shape = shape;
+        a.strides = s.data();
+        a.rank = 2;
+        a.numel = shape[0] * shape[1];
+        a.contiguous = whole && s[0] == columns && s[1] == 1;
+      }
+      cut.push_back(a);
+    }
+    codegen::run_program(*program, cut.data(), n_in, cut.data() + n_in, n_out, nullptr, true);
+  }
+};
+}  // namespace
+
+namespace {
+constinit const OpDef kLoop = composite("loop", {}, nullptr, nullptr);
+}
+
+void Executable::run_loop_there(const ScalarProgram& p, Array* arrays, int n_in, int n_out) const {
+  KernelCall call{kLoop, nullptr, arrays, n_in, arrays + n_in, n_out};
+  call.device = program_.device;
+  call.stream = current_stream(call.device);
+  backend_of(call.device).run_loop(p, call);
+}
+
+void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const {
+  const Step& s = lowered_.steps[k];
+  Array* arrays = f.arrays.data() + first_array_[k];
+  const int n_in = static_cast<int>(s.in.size()), n_out = static_cast<int>(s.out.size());
+  if (s.together > 1) return run_together(f, k, s.together);
+  if (!s.op) {
+    if (TD_UNLIKELY(!is_host(program_.device)))
+      return run_loop_there(*s.program, arrays, n_in, n_out);
+    return codegen::run_program(*s.program, arrays, n_in, arrays + n_in, n_out, nullptr, true);
+  }
+  KernelCall call{*s.op, s.attrs.get(), arrays, n_in, arrays + n_in, n_out, &error};
+  if (TD_UNLIKELY(!is_host(program_.device))) {
+    call.device = program_.device;
+    call.stream = current_stream(call.device);
+    if (!s.on_host) call.ticket = take_ticket(*s.op, s.loc);
+  }
+  if (s.op->has(kRandom)) call.rng = {entry.seed, entry.offset + s.rng};
+  call.plan = s.plan.get();
+  if (s.scratch != kNone)
+    call.scratch = static_cast<char*>(f.arena) + lowered_.buffers[s.scratch].offset;
+  try {
+    if (has_epilogue(k))
+      run_with_loop(f, k, call);
+    else if (TD_UNLIKELY(s.on_host))
+      run_by_copies(s.kernel, call);
+    else if (s.kernel)
+      s.kernel->run(call);
+    else
+      s.op->reference_fn(call);
+    if (TD_LIKELY(error.code.load(std::memory_order_relaxed) == 0)) return;
+    check_error_word(*s.op, error);
+  } catch (const Error& e) {
+    ScopeGuard scope(s.scope, s.loc);
+    throw with_place(e, s.op->name, s.loc);
+  }
+}
+
+// Step k with the loop after it as its epilogue.
+void Executable::run_with_loop(Frame& f, size_t k, const KernelCall& call) const {
+  const Step &s = lowered_.steps[k], &loop = lowered_.steps[k + 1];
+  const Array& out = call.out[0];
+  LoopEpilogue epilogue;
+  epilogue.run = LoopEpilogue::run_block;
+  epilogue.program = loop.program;
+  epilogue.arrays = f.arrays.data() + first_array_[k + 1];
+  epilogue.n_in = static_cast<int>(loop.in.size());
+  epilogue.n_out = static_cast<int>(loop.out.size());
+  epilogue.ranges = loop.ranges;
+  epilogue.columns = loop.ranges ? 1 : out.shape[out.rank - 1];
+  epilogue.rows = out.numel / epilogue.columns;
+  static_cast<const EpiloguePlan*>(s.plan.get())->run_with(call, epilogue);
+}
+
+void Executable::profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const {
+  ProfilerGuard& profiler = *context().profiler;
+  ProfileEvent e;
+  const Step& first = lowered_.steps[k];
+  e.name = first.name;
+  e.scope = first.scope;
+  e.loc = user_line(first.loc);
+  e.compiled = true;
+  if (first.on_host) e.name += kOnHostMark;
+  if (first.together > 1) e.name = fmt::format("{} x{}", first.name, first.together);
+  if (has_epilogue(k)) e.name += " + " + lowered_.steps[k + 1].name;
+  for (size_t j = k; j < k + steps_at(k); ++j) {
+    const Step& s = lowered_.steps[j];
+    InferCall c = infer_call(s);
+    if (s.op) {
+      e.flops += flops_of(c);
+      e.bytes += bytes_of(c);
+      continue;
+    }
+    double elements = static_cast<double>(f.arrays[first_array_[j] + s.in.size()].numel);
+    e.flops += elements * static_cast<double>(s.program->code.size() - s.program->in.size());
+    for (size_t a = 0; a < s.in.size() + s.out.size(); ++a) {
+      const Array& x = f.arrays[first_array_[j] + a];
+      e.bytes += static_cast<double>(x.numel) * static_cast<double>(size_of(x.dtype));
+    }
+  }
+  e.start_ns = profiler.now();
+  if (!f.dry) run_step(f, k, entry, error);
+  e.end_ns = profiler.now();
+  profiler.profile().events.push_back(std::move(e));
+}
+
+InferCall Executable::infer_call(const Step& s) const {
+  const OpDef& op = s.op ? *s.op : kLoop;
+  InferCall c(op, s.attrs.get());
+  c.out.clear();
+  const auto spec = [&](int place) {
+    const Place& q = lowered_.places[place];
+    return Spec(q.dtype, q.shape);
+  };
+  for (const StepInput& x : s.in) {
+    c.in.push_back(x.place == kNone ? Spec() : spec(x.place));
+    c.present.push_back(x.is_number ? 2 : x.place == kNone ? 0 : 1);
+    c.scalars.push_back(x.number);
+  }
+  for (int o : s.out) c.out.push_back(o == kNone ? Spec(DType::f32, Shape(0)) : spec(o));
+  return c;
+}
+
+void Executable::run_steps(Frame& f, RngKey entry) const {
+  const codegen::JitScope compiled_loops;
+  ErrorWord error;
+  const bool profiled = context().profiler != nullptr;
+  for (size_t k = 0; k < lowered_.steps.size(); k += steps_at(k)) {
+    if (TD_UNLIKELY(profiled))
+      profile_step(f, k, entry, error);
+    else if (TD_LIKELY(!f.dry))
+      run_step(f, k, entry, error);
+  }
+}
+
+bool Executable::has_epilogue(size_t k) const {
+  return k + 1 < lowered_.steps.size() && lowered_.steps[k + 1].inside;
+}
+
+size_t Executable::steps_at(size_t k) const {
+  return has_epilogue(k) ? 2 : lowered_.steps[k].together;
+}
+
+std::vector<Tensor> Executable::collect(Bound& b) {
+  for (size_t i : write_order_) {
+    Cell& c = *program_.cells[i].cell;
+    if (b.in_place[i])
+      ++c.generation_;
+    else {
+      send(b.cells_new[i], c.value_.device());
+      c.adopt(std::move(b.cells_new[i]));
+    }
+  }
+  for (size_t i = 0; i < program_.grads.size(); ++i) {
+    const Program::GradUse& u = program_.grads[i];
+    if (!u.stored && !u.consumed) continue;
+    if (b.grads_new[i].defined()) send(b.grads_new[i], u.device);
+    std::lock_guard hold(u.slot->lock);
+    u.slot->set(std::move(b.grads_new[i]));
+    u.slot->consumed = u.consumed;
+  }
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < lowered_.outputs.size(); ++i) {
+    const Place& q = lowered_.places[lowered_.outputs[i]];
+    Tensor& t = b.outputs[i];
+    if (q.offset != 0 || !(t.shape() == q.shape)) {
+      char* data = static_cast<char*>(t.impl()->data) + q.offset;
+      t = Tensor(Ref<detail::TensorImpl>::adopt(
+          detail::new_view(*t.impl(), q.shape, q.strides, data, q.dtype)));
+    }
+    if (i < program_.output_devices.size()) send(t, program_.output_devices[i]);
+    out.push_back(std::move(t));
+  }
+  return out;
+}
+
+std::vector<Tensor> Executable::run(std::span<const Tensor> inputs,
+                                    std::span<const Tensor> captures,
+                                    const GeneratorState* replay) {
+  Bound b;
+  bind(b, inputs, captures);
+  std::unique_ptr<Frame> f = acquire();
+  if (!f->dry) point(*f, b);
+  const GeneratorState entry = replay ? *replay : detail::take_draws(program_.rng_draws);
+  try {
+    run_steps(*f, {entry.seed, static_cast<uint32_t>(entry.offset)});
+  } catch (...) {
+    release(std::move(f));
+    throw;
+  }
+  release(std::move(f));
+  return collect(b);
+}
+
+std::string Executable::to_string() const {
+  static const char* const kBases[] = {"arena", "input", "capture",  "cell",   "cell'",
+                                       "grad",  "grad'", "constant", "output", "derived"};
+  std::string s;
+  const auto show = [&](int k) {
+    const Place& q = lowered_.places[k];
+    const Block& b = lowered_.buffers[q.buffer];
+    int64_t at = q.offset + static_cast<int64_t>(b.base == Base::arena ? b.offset : 0);
+    return fmt::format("{}{}{}", kBases[static_cast<int>(b.base)],
+                       b.index == kNone ? "" : std::to_string(b.index),
+                       at ? fmt::format("+{}", at) : "");
+  };
+  for (size_t k = 0; k < lowered_.steps.size(); ++k) {
+    const Step& step = lowered_.steps[k];
+    s += fmt::format("{:4} {}{}", k, step.op ? "" : "loop ", step.name);
+    for (const StepInput& x : step.in)
+      s += " " + (x.is_number        ? fmt::format("{}", x.number.to_double())
+                  : x.place == kNone ? std::string("-")
+                                     : show(x.place));
+    s += " ->";
+    for (int o : step.out) s += " " + (o == kNone ? std::string("-") : show(o));
+    if (step.inside) s += "  (on each block of the one before)";
+    if (step.together > 1) s += fmt::format("  (and the next {} together)", step.together - 1);
+    if (step.recomputed) s += "  (recomputed)";
+    if (step.scope) s += "  # " + scope_path(step.scope);
+    s += "\n";
+  }
+  return s + fmt::format("arena {} bytes, at least {} are alive in step {}\n", arena_bytes(),
+                         lower_bound(), lowered_.peak_step);
+}
+
+std::string Executable::peak_table() const {
+  std::string s = fmt::format("{:>12}  {:>5}  {:>5}  made by\n", "bytes", "from", "to");
+  for (const Block* b : alive_at_peak(lowered_)) {
+    const Step& made = lowered_.steps[b->first];
+    s += fmt::format("{:>12}  {:>5}  {:>5}  {}{}{}\n", b->bytes, b->first, b->last, made.name,
+                     made.scope ? " in " : "", made.scope ? scope_path(made.scope) : "");
+  }
+  return s;
+}
+
+}  // namespace tandem

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of backends, the count of what the host runs for them, and the ledger of calls that may
+// still report an error from a device.
+#include "tandem/graph/backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "tandem/graph/apply.h"
+#include "tandem/graph/context.h"
+
+namespace tandem {
+namespace {
+
+struct Slot {
+  std::atomic<bool> filled{false};
+  Backend backend;
+};
+struct Table {
+  std::mutex lock;
+  Slot slots[kDeviceKinds];
+};
+Table& table() {
+  static auto* t = new Table;  // asked until the last thread ends
+  return *t;
+}
+
+// ---- what the host ran
+
+struct Counts {
+  std::mutex lock;
+  int64_t calls = 0, bytes = 0;
+  std::map<const OpDef*, int64_t> by_op;
+};
+Counts& counts() {
+  static auto* c = new Counts;
+  return *c;
+}
+std::atomic<bool>& allowed() {
+  static std::atomic<bool> on = [] {
+    const char* v = std::getenv("TANDEM_HOST_RUNS");
+    return !(v && std::string_view(v) == "0");
+  }();
+  return on;
+}
+
+// ---- calls that may report
+
+// A device's error is read some time after the call: these many calls back it is still known whose
+// it was.
+constexpr uint32_t kTickets = 4096;
+struct Ticket {
+  uint32_t number = 0;
+  const OpDef* op = nullptr;
+  SourceLocation loc;
+  std::string layer;
+};
+struct Ledger {
+  std::mutex lock;
+  uint32_t next = 1;
+  std::vector<Ticket> tickets{kTickets};
+};
+Ledger& ledger() {
+  static auto* l = new Ledger;
+  return *l;
+}
+
+void throw_reported(Device device) {
+  const Backend& b = backend_of(device);
+  DeviceError error;
+  if (!b.take_error || !b.take_error(device.index, error) || error.code == 0) return;
+  Ticket t;
+  {
+    std::lock_guard hold(ledger().lock);
+    t = ledger().tickets[error.ticket % kTickets];
+  }
+  TD_CHECK(t.op && t.number == error.ticket, Internal,
+           "a kernel on {} reported code {} with value {}, too long ago to say which", device,
+           error.code, error.value);
+  ErrorWord word;
+  word.report(error.code, error.value);
+  try {
+    check_error_word(*t.op, word);
+  } catch (const Error& e) {
+    throw Error(e.kind(), e.message(), e.hint(), t.op->name, t.loc, t.layer);
+  }
+}
+
+}  // namespace
+
+DeviceKind register_backend(const Backend& backend) {
+  const DeviceKind kind = register_device_memory(backend.memory);
+  std::lock_guard hold(table().lock);
+  Slot& s = table().slots[static_cast<int>(kind)];
+  if (s.filled.load()) return kind;
+  s.backend = backend;
+  s.filled.store(true, std::memory_order_release);
+  detail::set_device_read_hook(throw_reported);
+  return kind;
+}
+
+const Backend& backend_of(Device device) {
+  const Slot& s = table().slots[static_cast<int>(device.kind)];
+  TD_CHECK(s.filled.load(std::memory_order_acquire), Unsupported, "there is no backend for {}",
+           device);
+  return s.backend;
+}
+
+bool runs_loops(Device device) { return is_host(device) || backend_of(device).run_loop; }
+
+HostRuns host_runs() {
+  HostRuns r;
+  std::lock_guard hold(counts().lock);
+  r.calls = counts().calls;
+  r.bytes = counts().bytes;
+  for (const auto& [op, n] : counts().by_op) r.by_op.emplace_back(op->name, n);
+  std::sort(r.by_op.begin(), r.by_op.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  return r;
+}
+
+void reset_host_runs() {
+  std::lock_guard hold(counts().lock);
+  counts().calls = counts().bytes = 0;
+  counts().by_op.clear();
+}
+
+bool allow_host_runs(bool allow) { return allowed().exchange(allow); }
+
+void check_host_allowed(const KernelCall& call) {
+  TD_CHECK(allowed().load(std::memory_order_relaxed), Unsupported,
+           "{} has no kernel for these inputs\nallow_host_runs(true) lets the host run it between "
+           "copies, register_kernel() gives it one.",
+           call.device);
+}
+
+void count_on_host(const OpDef& op, int64_t bytes) {
+  std::lock_guard hold(counts().lock);
+  ++counts().calls;
+  counts().bytes += bytes;
+  ++counts().by_op[&op];
+}
+
+uint32_t take_ticket(const OpDef& op, SourceLocation loc) {
+  if (!op.error_texts[0]) return 0;
+  Ledger& l = ledger();
+  std::lock_guard hold(l.lock);
+  const uint32_t n = l.next;
+  l.next = n + 1 == 0 ? 1 : n + 1;
+  l.tickets[n % kTickets] = {n, &op, loc, current_layer()};
+  return n;
+}
+
+}  // namespace tandem

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared parts of the transformer families.
+#include "tandem/ops/nn/attention.h"
+#include "tandem/graph/trace.h"
+#include "tandem/models/text/attention_internal.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::models::detail {
+
+Activation activation(const ModelConfig& c, const std::string& name) {
+  if (name == "gelu") return [](Tensor x) { return gelu(std::move(x)); };
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
+    return [](Tensor x) { return gelu(std::move(x), "tanh"); };
+  if (name == "quick_gelu") return [](Tensor x) { return x * sigmoid(x * 1.702); };
+  if (name == "relu") return [](Tensor x) { return relu(std::move(x)); };
+  if (name == "silu" || name == "swish") return [](Tensor x) { return silu(std::move(x)); };
+  if (name == "tanh") return [](Tensor x) { return tanh(std::move(x)); };
+  c.fail("there is no activation '" + name + "'");
+}
+
+Tensor split_heads(const Tensor& x, int64_t heads) {
+  return x.reshape({x.shape(0), x.shape(1), heads, x.size(2) / heads}).transpose(1, 2);
+}
+Tensor merge_heads(const Tensor& x) {
+  return x.transpose(1, 2).reshape({x.shape(0), x.shape(2), x.size(1) * x.size(3)});
+}
+Tensor seen_mask(const Tensor& m) {
+  if (!m.defined()) return {};
+  return (m != 0).reshape({m.shape(0), 1, 1, m.shape(1)});
+}
+Tensor causal_mask(Dim length, const Tensor& attention_mask) {
+  Tensor seen = arange_dim(length).reshape({1, 1, 1, length}) <=
+                arange_dim(length).reshape({1, 1, length, 1});
+  if (attention_mask.defined()) seen = seen & seen_mask(attention_mask);
+  return seen;
+}
+
+Tensor cached_attention(Tensor q, Tensor k, Tensor v, nn::KVCache& cache, const Tensor& start,
+                        double scale) {
+  const Tensor at = cache.length.value();
+  const int64_t fresh = k.size(2);
+  cache.k.write_(2, at, k);
+  cache.v.write_(2, at, v);
+  cache.length.assign_(at + fresh);
+  k = cache.k;
+  v = cache.v;
+  int64_t seen = cache.max_length;
+  if (!is_tracing()) {  // a trace covers the whole cache
+    seen = at.item<int64_t>() + fresh;
+    k = k.narrow(2, 0, seen);
+    v = v.narrow(2, 0, seen);
+  }
+  const Tensor key = arange(seen).reshape({1, 1, 1, seen});
+  const Tensor mask =
+      (key <= at + arange(fresh).reshape({1, 1, fresh, 1})) & (key >= start.reshape({-1, 1, 1, 1}));
+  return scaled_dot_product_attention(q, k, v, mask, 0, false, scale, q.size(1) != k.size(1));
+}
+Tensor cached_positions(const Tensor& ids, const DecodeState& state) {
+  const Tensor at = state.layers[0].length.value();
+  const Tensor p =
+      at + arange(ids.size(1)).reshape({1, ids.size(1)}) - state.start.value().reshape({-1, 1});
+  return maximum(p, zeros_like(p));
+}
+
+void want(const Tensor& t, const char* name, int rank) {
+  TD_CHECK(t.defined(), Value, "the model wants {}", name);
+  TD_CHECK(t.dim() == rank, Shape, "the model wants {} of {} dimensions, is {}", name, rank,
+           t.shape().to_string());
+}
+
+CausalModel::CausalModel(const ModelConfig& c, bool head, CacheSizes sizes)
+    : PretrainedModel(c), head_(head), cache_(sizes) {}
+
+Tensor CausalModel::forward(const ModelInputs& in) {
+  want(in.input_ids, "input_ids", 2);
+  const Dim length = in.input_ids.shape(1);
+  Tensor mask;
+  if (in.attention_mask.defined()) mask = causal_mask(length, in.attention_mask);
+  Tensor x = run(in.input_ids, arange_dim(length).reshape({1, length}), mask, nullptr);
+  return head_ ? logits(x) : x;
+}
+DecodeState CausalModel::start_decoding(int64_t n, int64_t length) {
+  DecodeState s;
+  for (int64_t i = 0; i < cache_.layers; ++i)
+    s.layers.emplace_back(n, cache_.heads, length, cache_.head_dim);
+  s.start = Buffer(zeros({n}, DType::i64));
+  return s;
+}
+Tensor CausalModel::decode(const Tensor& ids, DecodeState& state) {
+  const Tensor x = run(ids, cached_positions(ids, state), {}, &state);
+  return logits(x.select(1, -1));
+}
+
+}  // namespace tandem::models::detail

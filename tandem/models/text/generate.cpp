@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// generate(): the prompts fill the cache in one call, then one compiled step per token.
+#include "tandem/models/text/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tandem/base/philox.h"
+#include "tandem/compile/compile.h"
+#include "tandem/graph/context.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::models {
+namespace {
+
+void check_options(const GenerateOptions& o) {
+  TD_CHECK(o.max_new_tokens >= 0 && o.min_new_tokens >= 0, Value,
+           "numbers of new tokens must not be negative, are {} and {}", o.max_new_tokens,
+           o.min_new_tokens);
+  TD_CHECK(o.temperature > 0, Value, "temperature must be above 0, is {}", o.temperature);
+  TD_CHECK(o.top_k >= 0, Value, "top_k must not be negative, is {}", o.top_k);
+  TD_CHECK(o.top_p > 0 && o.top_p <= 1, Value, "top_p must lie in (0, 1], is {}", o.top_p);
+  TD_CHECK(o.repetition_penalty > 0, Value, "repetition_penalty must be above 0, is {}",
+           o.repetition_penalty);
+}
+
+// The rows as one batch, padded on the left; `start` gets the length of each row's padding.
+Tensor pad_left(const std::vector<std::vector<int64_t>>& prompts, int64_t length,
+                std::vector<int64_t>& start) {
+  std::vector<int64_t> ids;
+  for (const auto& p : prompts) {
+    start.push_back(length - static_cast<int64_t>(p.size()));
+    ids.insert(ids.end(), static_cast<size_t>(start.back()), p[0]);
+    ids.insert(ids.end(), p.begin(), p.end());
+  }
+  return tensor(ids, Shape(static_cast<int64_t>(prompts.size()), length));
+}
+
+// How many tokens sampling may choose from, starting with the likeliest.
+size_t kept_tokens(const std::vector<float>& logits, const std::vector<int32_t>& order,
+                   size_t count, const GenerateOptions& o) {
+  if (o.top_p >= 1) return count;
+  const double top = logits[static_cast<size_t>(order[0])];
+  double sum = 0, part = 0;
+  for (size_t i = 0; i < count; ++i) sum += std::exp(logits[static_cast<size_t>(order[i])] - top);
+  for (size_t i = 0; i < count; ++i) {
+    part += std::exp(logits[static_cast<size_t>(order[i])] - top);
+    if (part >= o.top_p * sum) return i + 1;
+  }
+  return count;
+}
+
+}  // namespace
+
+int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& tokens, int64_t fresh,
+                   const std::vector<int64_t>& eos, const GenerateOptions& o, double draw) {
+  constexpr float kNever = -INFINITY;
+  if (o.repetition_penalty != 1) {
+    std::vector<int64_t> seen = tokens;
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    const auto penalty = static_cast<float>(o.repetition_penalty);
+    for (const int64_t t : seen) {
+      float& l = logits[static_cast<size_t>(t)];
+      l = l < 0 ? l * penalty : l / penalty;
+    }
+  }
+  if (fresh < o.min_new_tokens)
+    for (const int64_t e : eos)
+      if (e < static_cast<int64_t>(logits.size())) logits[static_cast<size_t>(e)] = kNever;
+  if (!o.do_sample) return std::max_element(logits.begin(), logits.end()) - logits.begin();
+  for (float& l : logits) l = static_cast<float>(l / o.temperature);
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  size_t count = order.size();
+  if (o.top_k > 0) count = std::min(count, static_cast<size_t>(o.top_k));
+  const auto likelier = [&](int32_t a, int32_t b) {
+    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(count), order.end(),
+                    likelier);
+  count = kept_tokens(logits, order, count, o);
+  const double top = logits[static_cast<size_t>(order[0])];
+  std::vector<double> sums;
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i)
+    sums.push_back(sum += std::exp(logits[static_cast<size_t>(order[i])] - top));
+  const auto at = std::upper_bound(sums.begin(), sums.end(), draw * sum) - sums.begin();
+  return order[std::min(static_cast<size_t>(at), count - 1)];
+}
+
+namespace {
+
+/// The growing texts: each takes its next token from its row of logits until it is finished.
+class Rows {
+ public:
+  Rows(std::vector<std::vector<int64_t>> begin, std::vector<int64_t> eos, const GenerateOptions& o)
+      : rows(std::move(begin)),
+        out(rows.size()),
+        eos_(std::move(eos)),
+        done_(rows.size(), false),
+        o_(o) {
+    for (size_t r = 0; r < rows.size(); ++r)
+      streams_.emplace_back(o.seed, 0, static_cast<uint64_t>(r));
+  }
+  /// Takes logits [n, vocabulary] after each row and returns the tokens; a finished row repeats its
+  /// last one.
+  std::vector<int64_t> take(const Tensor& logits, int64_t fresh) {
+    const int64_t vocab = logits.size(1);
+    const std::vector<float> all = logits.to_vector<float>();
+    std::vector<int64_t> next;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      if (done_[r]) {
+        next.push_back(rows[r].back());
+        continue;
+      }
+      std::vector<float> row(all.begin() + static_cast<ptrdiff_t>(r) * vocab,
+                             all.begin() + static_cast<ptrdiff_t>(r + 1) * vocab);
+      const double draw = o_.do_sample ? streams_[r].next_uniform() : 0;
+      const int64_t token = next_token(row, rows[r], fresh, eos_, o_, draw);
+      rows[r].push_back(token);
+      out[r].push_back(token);
+      next.push_back(token);
+      done_[r] = std::find(eos_.begin(), eos_.end(), token) != eos_.end();
+      if (o_.streamer && !o_.streamer(static_cast<int64_t>(r), token)) done_[r] = true;
+    }
+    return next;
+  }
+  bool all_done() const { return std::find(done_.begin(), done_.end(), false) == done_.end(); }
+
+  std::vector<std::vector<int64_t>> rows, out;  ///< all tokens, and the new ones
+
+ private:
+  std::vector<int64_t> eos_;
+  std::vector<bool> done_;
+  std::vector<PhiloxStream> streams_;
+  const GenerateOptions& o_;
+};
+
+int64_t longest_of(const std::vector<std::vector<int64_t>>& prompts) {
+  size_t longest = 0;
+  for (const auto& p : prompts) {
+    TD_CHECK(!p.empty(), Value, "generate wants prompts of at least one token");
+    longest = std::max(longest, p.size());
+  }
+  return static_cast<int64_t>(longest);
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
+                                           const std::vector<std::vector<int64_t>>& prompts,
+                                           const GenerateOptions& o) {
+  check_options(o);
+  const auto n = static_cast<int64_t>(prompts.size());
+  if (n == 0 || o.max_new_tokens == 0) return std::vector<std::vector<int64_t>>(prompts.size());
+  const int64_t longest = longest_of(prompts);
+  const int64_t length = longest + o.max_new_tokens;
+  TD_CHECK(model.max_positions() == 0 || length <= model.max_positions(), Value,
+           "{} tokens and {} new ones are more than the model's {} positions", longest,
+           o.max_new_tokens, model.max_positions());
+  const NoGradGuard no_grad;
+  DecodeState state = model.start_decoding(n, length);
+  std::vector<int64_t> start;
+  const Tensor ids = pad_left(prompts, longest, start);
+  state.start.assign_(tensor(start));
+  const auto step = [&](Tensor x) { return model.decode(x, state); };
+  auto compiled = compile(step, {.name = "decode"});
+
+  Rows texts(model.is_encoder_decoder()
+                 ? std::vector<std::vector<int64_t>>(
+                       prompts.size(), {model.config.integer("decoder_start_token_id", 0, 0)})
+                 : prompts,
+             o.eos_token_id.empty() ? model.config.tokens("eos_token_id") : o.eos_token_id, o);
+  Tensor logits = model.decode(ids, state);
+  for (int64_t t = 0; t < o.max_new_tokens; ++t) {
+    const std::vector<int64_t> next = texts.take(logits, t);
+    if (t + 1 == o.max_new_tokens || texts.all_done()) break;
+    const Tensor x = tensor(next, Shape(n, 1));
+    logits = o.compiled ? compiled(x) : step(x);
+  }
+  return texts.out;
+}
+
+std::vector<std::vector<int64_t>> generate(const std::function<Tensor(const Tensor&)>& net,
+                                           int64_t context,
+                                           const std::vector<std::vector<int64_t>>& prompts,
+                                           const GenerateOptions& o) {
+  check_options(o);
+  TD_CHECK(context > 0, Value, "generate wants a context above 0, got {}", context);
+  const auto n = static_cast<int64_t>(prompts.size());
+  if (n == 0 || o.max_new_tokens == 0) return std::vector<std::vector<int64_t>>(prompts.size());
+  longest_of(prompts);
+  const NoGradGuard no_grad;
+  Rows texts(prompts, o.eos_token_id, o);
+  for (int64_t t = 0; t < o.max_new_tokens && !texts.all_done(); ++t) {
+    // The end of each row, aligned left; a causal net does not see what follows it.
+    std::vector<int64_t> seen, last;
+    int64_t wide = 0;
+    for (const auto& row : texts.rows)
+      wide = std::max(wide, std::min(context, static_cast<int64_t>(row.size())));
+    for (const auto& row : texts.rows) {
+      const auto k = std::min(wide, static_cast<int64_t>(row.size()));
+      seen.insert(seen.end(), row.end() - k, row.end());
+      seen.insert(seen.end(), static_cast<size_t>(wide - k), row.back());
+      last.push_back(k - 1);
+    }
+    const Tensor all = net(tensor(seen, Shape(n, wide)));  // [n, wide, vocabulary]
+    const Tensor at = tensor(last, Shape(n, int64_t{1}, int64_t{1}));
+    texts.take(gather(all, 1, at.expand({n, 1, all.size(2)})).squeeze(1), t);
+  }
+  return texts.out;
+}
+
+}  // namespace tandem::models

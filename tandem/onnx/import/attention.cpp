@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX's attention ops: Attention with its cache, FlexAttention with graphs that modify scores and
+// weights, RotaryEmbedding.
+#include <cmath>
+#include <limits>
+
+#include "tandem/onnx/import/rows.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+namespace {
+
+/// [b, t, h * d] as [b, h, t, d].
+Tensor heads_of(const Tensor& x, int64_t heads) {
+  TD_CHECK(heads > 0 && x.size(2) % heads == 0, Shape, "{} features in {} heads", x.size(2), heads);
+  return x.reshape({x.shape(0), x.shape(1), heads, -1}).transpose(1, 2);
+}
+
+/// Repeats the heads of keys and values for the queries that share them.
+Tensor shared_heads(const Tensor& x, int64_t heads) {
+  const int64_t own = x.size(1);
+  if (own == heads) return x;
+  TD_CHECK(own > 0 && heads % own == 0, Shape, "{} heads of queries share {} of keys", heads, own);
+  return repeat_interleave(x, heads / own, 1);
+}
+
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+/// The term added to the scores: mask, causal part, padding of the cache; undefined if there is
+/// none.
+Tensor attention_bias(OnnxCall& c, DType dtype, int64_t queries, int64_t keys, int64_t past) {
+  Tensor bias;
+  if (c.has(3)) {
+    Tensor mask = c.x(3);
+    const int64_t missing = keys - mask.size(-1);
+    if (is_bool(mask.dtype())) mask = where(mask, 0.0, kNone).to(dtype);
+    if (missing > 0) mask = pad(mask, {0, missing}, "constant", kNone);
+    bias = mask;
+  }
+  if (c.attr("is_causal", 0)) {
+    const Tensor seen = arange(0, keys, 1, DType::i64) <=
+                        arange(0, queries, 1, DType::i64).reshape({queries, 1}) + past;
+    const Tensor causal = where(seen, 0.0, kNone).to(dtype);
+    bias = bias.defined() ? bias + causal : causal;
+  }
+  if (c.has(6)) {
+    const Tensor used = c.x(6).to(DType::i64);
+    const Tensor seen = arange(0, keys, 1, DType::i64) < used.reshape({-1, 1, 1, 1});
+    const Tensor padding = where(seen, 0.0, kNone).to(dtype);
+    bias = bias.defined() ? bias + padding : padding;
+  }
+  return bias;
+}
+
+DType softmax_type(const OnnxCall& c, DType otherwise) {
+  if (!c.attribute("softmax_precision")) return otherwise;
+  return info_of(static_cast<OnnxType>(c.attr("softmax_precision", 1))).carrier;
+}
+
+void attention_of(OnnxCall& c) {
+  Tensor q = c.x(0), k = c.x(1), v = c.x(2);
+  const bool flat = q.dim() == 3;
+  if (flat) {
+    q = heads_of(q, c.attr("q_num_heads", 0));
+    k = heads_of(k, c.attr("kv_num_heads", 0));
+    v = heads_of(v, c.attr("kv_num_heads", 0));
+  }
+  const DType dtype = q.dtype();
+  const int64_t past = c.has(4) ? c.x(4).size(2) : 0;
+  if (c.has(4)) k = cat({c.x(4), k}, 2);
+  if (c.has(5)) v = cat({c.x(5), v}, 2);
+  c.set(1, k);
+  c.set(2, v);
+  const double scale = c.attr_float("scale", 1.0 / std::sqrt(static_cast<double>(q.size(3))));
+  const int64_t heads = q.size(1), mode = c.attr("qk_matmul_output_mode", 0);
+  k = shared_heads(k, heads);
+  v = shared_heads(v, heads);
+  const double root = std::sqrt(scale);
+  Tensor scores = matmul(q * root, k * root, MatmulAttrs{false, true});
+  Tensor shown = scores;
+  if (const double cap = c.attr_float("softcap", 0); cap > 0) scores = tanh(scores / cap) * cap;
+  if (mode != 0) shown = scores;
+  const Tensor bias = attention_bias(c, dtype, q.size(2), k.size(2), past);
+  if (bias.defined()) scores = scores + bias;
+  if (mode == 2) shown = scores;
+  const Tensor weights = softmax(scores.to(softmax_type(c, dtype)), -1);
+  if (mode == 3) shown = weights;
+  c.set(3, shown.to(dtype));
+  Tensor y = matmul(weights.to(promote(weights.dtype(), v.dtype())),
+                    v.to(promote(weights.dtype(), v.dtype())))
+                 .to(dtype);
+  if (flat) y = y.transpose(1, 2).reshape({y.shape(0), y.shape(2), -1});
+  c.set(0, y);
+}
+
+void flex_attention(OnnxCall& c) {
+  const Tensor q = c.x(0), k = shared_heads(c.x(1), q.size(1)), v = shared_heads(c.x(2), q.size(1));
+  TD_CHECK(q.dim() == 4, Shape, "wants [b, h, t, d], got {}", q.shape().to_string());
+  const double scale = c.attr_float("scale", 1.0 / std::sqrt(static_cast<double>(q.size(3))));
+  const double root = std::sqrt(scale);
+  const DType compute = softmax_type(c, q.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  Tensor scores = matmul(q * root, k * root, MatmulAttrs{false, true}).to(compute);
+  auto changed = [&](const char* name, const Tensor& x) {
+    if (!c.attribute(name)) return x;
+    const std::vector<OnnxValue> out = c.run_graph(c.graph(name), {OnnxValue(x)});
+    TD_CHECK(out.size() == 1, Value, "{} returns {} results", name, out.size());
+    return out[0].tensor().to(compute);
+  };
+  scores = changed("score_mod", scores);
+  const Tensor weights = changed("prob_mod", softmax(scores, -1));
+  c.set(0, matmul(weights, v.to(compute)).to(v.dtype()));
+}
+
+void rotary_embedding(OnnxCall& c) {
+  const Tensor original = c.x(0);
+  Tensor x = original;
+  if (x.dim() == 4) x = x.transpose(1, 2);
+  if (x.dim() == 3) x = x.reshape({x.shape(0), x.shape(1), c.attr("num_heads", 1), -1});
+  const int64_t size = x.size(3), asked = c.attr("rotary_embedding_dim", 0);
+  const int64_t turned = asked == 0 ? size : asked, half = turned / 2;
+  auto cache = [&](size_t i) {
+    Tensor t = c.x(i);
+    if (c.has(3)) {
+      const Tensor at = c.x(3).to(DType::i64);
+      t = index_select(t, 0, at.reshape({-1})).reshape({at.shape(0), at.shape(1), -1});
+    }
+    return t.unsqueeze(2);
+  };
+  const Tensor cosine = cache(1), sine = cache(2);
+  const bool interleaved = c.attr("interleaved", 0);
+  const Tensor part = x.narrow(3, 0, turned);
+  const Tensor a = interleaved ? part.slice(3, 0, turned, 2) : part.narrow(3, 0, half);
+  const Tensor b = interleaved ? part.slice(3, 1, turned, 2) : part.narrow(3, half, half);
+  const Tensor real = cosine * a - sine * b, imaginary = sine * a + cosine * b;
+  Tensor y =
+      interleaved ? stack({real, imaginary}, -1).reshape(part.shape()) : cat({real, imaginary}, 3);
+  if (turned < size) y = cat({y, x.narrow(3, turned, size - turned)}, 3);
+  c.set(0, original.dim() == 4 ? contiguous(y.transpose(1, 2)) : y.reshape(original.shape()));
+}
+
+constexpr OnnxRow kRows[] = {
+    {"", "Attention", 23, 0, attention_of},
+    {"", "RotaryEmbedding", 23, 0, rotary_embedding},
+    {kOnnxPreview, "FlexAttention", 1, 0, flex_attention},
+};
+
+}  // namespace
+
+std::span<const OnnxRow> onnx_attention_rows() { return kRows; }
+
+}  // namespace tandem::onnx

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX arithmetic without a single equivalent op: the old broadcasting by axis, integer division,
+// variadic sums, bits of unsigned numbers, scans.
+#include <cmath>
+#include <limits>
+
+#include "tandem/onnx/export/exporters_internal.h"
+#include "tandem/onnx/import/run_internal.h"
+#include "tandem/ops/linalg/linalg.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+namespace {
+
+constexpr int64_t kTop = std::numeric_limits<int64_t>::min();
+
+/// Opset 1 to 6: b is broadcast only on request, from dimension `axis` on.
+void old_binary(OnnxCall& c) {
+  const OpDef* op = find_onnx_op(c.node().op);
+  TD_ASSERT(op);
+  if (c.attr("broadcast", 0) && c.attribute("axis")) {
+    Tensor b = c.x(1);
+    const int rank = c.x(0).dim();
+    Shape shape = b.shape();
+    for (int d = c.axis("axis", -1, rank) + b.dim(); d < rank; ++d) shape.push_back(1);
+    c.in[1] = OnnxValue(b.reshape(shape), c.type(1));
+  }
+  if (c.node().op == "Div" && !is_floating(c.x(0).dtype()))
+    c.set_like(0, trunc_divide(c.x(0), c.x(1)));
+  else
+    run_direct(c, *op);
+}
+
+// Quotient and remainder of 64-bit unsigned numbers.
+Tensor unsigned_divide(const Tensor& a, const Tensor& b, bool rest) {
+  const std::vector<Tensor> both = broadcast_tensors({a, b});
+  std::vector<int64_t> x = both[0].to_vector<int64_t>(), y = both[1].to_vector<int64_t>();
+  for (size_t i = 0; i < x.size(); ++i) {
+    TD_CHECK(y[i] != 0, Value, "integer division by zero");
+    const auto u = static_cast<uint64_t>(x[i]), v = static_cast<uint64_t>(y[i]);
+    x[i] = static_cast<int64_t>(rest ? u % v : u / v);
+  }
+  return tensor(x, both[0].shape());
+}
+
+void divide(OnnxCall& c) {
+  if (c.type(0) == OnnxType::u64)
+    c.set_like(0, unsigned_divide(c.x(0), c.x(1), false));
+  else if (info_of(c.type(0)).floating)
+    run_direct(c, op::div);
+  else
+    c.set_like(0, trunc_divide(c.x(0), c.x(1)));
+}
+
+void modulo(OnnxCall& c) {
+  if (c.type(0) == OnnxType::u64)
+    c.set_like(0, unsigned_divide(c.x(0), c.x(1), true));
+  else if (c.attr("fmod", 0) || is_floating(c.x(0).dtype()))
+    c.set_like(0, fmod(c.x(0), c.x(1)));
+  else
+    c.set_like(0, remainder(c.x(0), c.x(1)));
+}
+
+void power(OnnxCall& c) {
+  const Tensor a = c.x(0), b = c.x(1);
+  const bool floats = is_floating(a.dtype());
+  if (floats)
+    c.set_like(0, pow(a, b.to(a.dtype())));
+  else if (is_floating(b.dtype()))
+    c.set_like(0, pow(a.to(DType::f64), b.to(DType::f64)));
+  else
+    c.set_like(0, pow(a, b));
+}
+
+template <Tensor (*f)(Operand, Operand, SourceLocation)>
+void fold(OnnxCall& c) {
+  TD_CHECK(!c.in.empty(), Value, "wants at least one input");
+  const bool turn = c.type(0) == OnnxType::u64;
+  auto at = [&](size_t i) { return turn ? bitwise_xor(c.x(i), kTop) : c.x(i); };
+  Tensor y = at(0);
+  for (size_t i = 1; i < c.in.size(); ++i) y = f(std::move(y), at(i), SourceLocation::here());
+  c.set_like(0, turn ? bitwise_xor(y, kTop) : y);
+}
+
+void sum_of(OnnxCall& c) {
+  Tensor y = c.x(0);
+  for (size_t i = 1; i < c.in.size(); ++i) y = std::move(y) + c.x(i);
+  c.set_like(0, y);
+}
+void mean_of(OnnxCall& c) {
+  Tensor y = c.x(0);
+  for (size_t i = 1; i < c.in.size(); ++i) y = std::move(y) + c.x(i);
+  c.set_like(0, y / static_cast<double>(c.in.size()));
+}
+
+void clip(OnnxCall& c) {
+  Tensor y = c.x(0);
+  if (c.version() < 11) {
+    if (c.attribute("min")) y = clamp_min(y, c.attr_float("min", 0));
+    if (c.attribute("max")) y = clamp_max(y, c.attr_float("max", 0));
+  } else {
+    if (c.has(1)) y = maximum(y, c.x(1));
+    if (c.has(2)) y = minimum(y, c.x(2));
+  }
+  c.set_like(0, y);
+}
+
+void bit_shift(OnnxCall& c) {
+  const Tensor a = c.x(0), b = c.x(1);
+  if (c.attr_text("direction") == "LEFT")
+    c.set_like(0, bitwise_left_shift(a, b));
+  else if (c.type(0) != OnnxType::u64)
+    c.set_like(0, bitwise_right_shift(a, b));
+  else  // first without the sign, then the others
+    c.set_like(0, where(b == 0, a,
+                        bitwise_right_shift(bitwise_and(bitwise_right_shift(a, 1), ~kTop),
+                                            maximum(b - 1, 0))));
+}
+
+void equal(OnnxCall& c) {
+  if (!c.value(0).is_strings()) return run_direct(c, op::eq);
+  const OnnxStrings &a = c.value(0).strings(), &b = c.value(1).strings();
+  // Strings are replaced by their indices in one list, so that numeric broadcasting applies.
+  std::map<std::string, int64_t> numbers;
+  auto coded = [&](const OnnxStrings& s) {
+    std::vector<int64_t> v;
+    for (const std::string& t : s.values)
+      v.push_back(numbers.emplace(t, static_cast<int64_t>(numbers.size())).first->second);
+    return tensor(v, Shape(s.shape));
+  };
+  const Tensor x = coded(a), y = coded(b);
+  c.set(0, eq(x, y));
+}
+
+void is_inf(OnnxCall& c) {
+  const bool up = c.attr("detect_positive", 1), down = c.attr("detect_negative", 1);
+  const Tensor x = c.x(0);
+  if (up && down)
+    c.set(0, isinf(x));
+  else
+    c.set(0, up ? isposinf(x) : down ? isneginf(x) : logical_and(isinf(x), 0));
+}
+
+void determinant(OnnxCall& c) { c.set(0, linalg::det(c.x(0))); }
+
+template <bool product>
+void running(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  const int d = normalize_dim(c.int_at(1), x.dim());
+  const bool reverse = c.attr("reverse", 0), exclusive = c.attr("exclusive", 0);
+  Tensor y = reverse ? flip(x, {d}) : x;
+  if (exclusive) {  // shifted by one place; the first is the neutral element
+    Shape first = y.shape();
+    first[d] = 1;
+    const Tensor neutral = full(first, product ? 1 : 0, y.dtype());
+    y = cat({neutral, y.narrow(d, 0, y.size(d) - 1)}, d);
+  }
+  y = product ? cumprod(y, d) : cumsum(y, d);
+  if (reverse) y = flip(y, {d});
+  c.set_like(0, y);
+}
+
+constexpr OnnxRow kRows[] = {
+    {"", "Add", 1, 6, old_binary},
+    {"", "Sub", 1, 6, old_binary},
+    {"", "Mul", 1, 6, old_binary},
+    {"", "Div", 1, 6, old_binary},
+    {"", "And", 1, 6, old_binary},
+    {"", "Or", 1, 6, old_binary},
+    {"", "Xor", 1, 6, old_binary},
+    {"", "Equal", 1, 6, old_binary},
+    {"", "Less", 1, 6, old_binary},
+    {"", "Greater", 1, 6, old_binary},
+    {"", "Pow", 1, 6, old_binary},
+    {"", "Div", 7, 0, divide},
+    {"", "Mod", 10, 0, modulo},
+    {"", "Pow", 7, 0, power},
+    {"", "Max", 1, 0, fold<&maximum>},
+    {"", "Min", 1, 0, fold<&minimum>},
+    {"", "Sum", 1, 0, sum_of},
+    {"", "Mean", 1, 0, mean_of},
+    settings_from(1, {"", "Clip", 1, 0, clip, &op::clamp, export_clamp}),
+    {"", "BitShift", 11, 0, bit_shift},
+    {"", "Equal", 7, 0, equal},
+    {"", "IsInf", 10, 0, is_inf},
+    {"", "Det", 11, 0, determinant, &op::det, export_det},
+    {"", "CumSum", 11, 0, running<false>, &op::cumsum, export_cumsum},
+    {"", "CumProd", 26, 0, running<true>},
+    exported(op::clamp_min, export_clamp_min),
+    exported(op::clamp_max, export_clamp_max),
+};
+
+}  // namespace
+
+std::span<const OnnxRow> onnx_math_rows() { return kRows; }
+
+}  // namespace tandem::onnx

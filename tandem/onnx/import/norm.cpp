@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX normalisations. Statistics of 16-bit inputs are computed in f32 (`stash_type`).
+#include "tandem/onnx/export/exporters_internal.h"
+#include "tandem/onnx/import/rows.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+namespace {
+
+/// [c] as [1, c, 1, ...], to broadcast against x.
+Tensor per_channel(const Tensor& v, const Tensor& x) {
+  Shape s(1, -1);
+  for (int d = 2; d < x.dim(); ++d) s.push_back(1);
+  return v.reshape(s);
+}
+Tensor wide(const Tensor& x) {
+  return x.dtype() == DType::f16 || x.dtype() == DType::bf16 ? x.to(DType::f32) : x;
+}
+IntList dims_from(int first, int rank) {
+  IntList d;
+  for (int i = first; i < rank; ++i) d.push_back(i);
+  return d;
+}
+
+void batch_norm_of(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  const double eps = c.attr_float("epsilon", 1e-5), momentum = c.attr_float("momentum", 0.9);
+  // Before opset 14 OnnxLoadOptions::trainable decides.
+  const bool training =
+      c.attr("training_mode", 0) != 0 || (c.version() < 7 && !c.attr("is_test", 0) && c.wants(1));
+  const Tensor v = wide(x);
+  Tensor mean_ = wide(c.x(3)), var_ = wide(c.x(4));
+  if (training && c.value(1).tensor().dtype() == x.dtype() &&
+      (x.dtype() == DType::f32 || x.dtype() == DType::f64)) {
+    const BatchNormStats y = batch_norm_stats(x, c.x(1), c.x(2), eps);
+    c.set(0, y.y);
+    c.set(1, (mean_ * momentum + y.mean * (1 - momentum)).to(c.value(3).tensor().dtype()));
+    c.set(2, (var_ * momentum + y.var * (1 - momentum)).to(c.value(4).tensor().dtype()));
+    return;
+  }
+  if (training) {
+    IntList dims{0};
+    for (int d = 2; d < x.dim(); ++d) dims.push_back(d);
+    const Tensor m = mean(v, dims), s = var(v, dims, 0);
+    c.set(1, (mean_ * momentum + m * (1 - momentum)).to(c.value(3).tensor().dtype()));
+    c.set(2, (var_ * momentum + s * (1 - momentum)).to(c.value(4).tensor().dtype()));
+    mean_ = m;
+    var_ = s;
+  }
+  const Tensor factor = wide(c.x(1)) / sqrt(var_ + eps);
+  c.set_like(0,
+             (v - per_channel(mean_, x)) * per_channel(factor, x) + per_channel(wide(c.x(2)), x));
+}
+
+void instance_norm_of(OnnxCall& c) {
+  const Tensor x = c.x(0), v = wide(x);
+  const IntList dims = dims_from(2, x.dim());
+  const Tensor m = mean(v, dims, true), s = var(v, dims, 0, true);
+  const Tensor y = (v - m) / sqrt(s + c.attr_float("epsilon", 1e-5));
+  c.set_like(0, y * per_channel(wide(c.x(1)), x) + per_channel(wide(c.x(2)), x));
+}
+
+// Whether the row layer_norm applies: f32, weights of the normalised shape, statistics unused.
+bool is_whole_norm(const OnnxCall& c, const Tensor& x, int axis) {
+  if (x.dtype() != DType::f32 || c.wants(1) || c.wants(2)) return false;
+  for (size_t i = 1; i <= 2; ++i) {
+    if (!c.has(i)) continue;
+    const Tensor& w = c.value(i).tensor();
+    if (w.dtype() != x.dtype() || w.dim() != x.dim() - axis) return false;
+    for (int d = 0; d < w.dim(); ++d)
+      if (!(w.shape(d) == x.shape(axis + d))) return false;
+  }
+  return true;
+}
+
+void layer_norm_of(OnnxCall& c) {
+  const Tensor x = c.x(0), v = wide(x);
+  const int axis = c.axis("axis", -1, x.dim());
+  if (is_whole_norm(c, x, axis)) {
+    Shape last;
+    for (int d = axis; d < x.dim(); ++d) last.push_back(x.shape(d));
+    c.set(0, layer_norm(x, last, c.x(1), c.x_or_none(2), c.attr_float("epsilon", 1e-5)));
+    return;
+  }
+  const IntList dims = dims_from(axis, x.dim());
+  const Tensor m = mean(v, dims, true);
+  const Tensor inverse = rsqrt(var(v, dims, 0, true) + c.attr_float("epsilon", 1e-5));
+  Tensor y = ((v - m) * inverse).to(x.dtype()) * c.x(1);
+  if (c.has(2)) y = y + c.x(2);
+  c.set_like(0, y);
+  c.set(1, m);
+  c.set(2, inverse);
+}
+
+void rms_norm_of(OnnxCall& c) {
+  const Tensor x = c.x(0), v = wide(x);
+  const IntList dims = dims_from(c.axis("axis", -1, x.dim()), x.dim());
+  const Tensor y = v * rsqrt(mean(square(v), dims, true) + c.attr_float("epsilon", 1e-5));
+  c.set(0, y.to(x.dtype()) * c.x(1));
+}
+
+void group_norm_of(OnnxCall& c) {
+  const Tensor x = c.x(0), v = wide(x);
+  const int64_t groups = c.attr("num_groups", 1), n = x.size(0), channels = x.size(1);
+  TD_CHECK(groups > 0 && channels % groups == 0, Shape, "{} channels in {} groups", channels,
+           groups);
+  const Tensor g = v.reshape({n, groups, -1});
+  const Tensor m = mean(g, {-1}, true), s = var(g, {-1}, 0, true);
+  const Tensor y = ((g - m) / sqrt(s + c.attr_float("epsilon", 1e-5))).reshape(x.shape());
+  Tensor scale = wide(c.x(1)), bias = wide(c.x(2));
+  if (scale.size(0) != channels) {  // opset 18 to 20: one per group
+    scale = repeat_interleave(scale, channels / groups, 0);
+    bias = repeat_interleave(bias, channels / groups, 0);
+  }
+  c.set_like(0, y * per_channel(scale, x) + per_channel(bias, x));
+}
+
+void lp_normalization(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  const int d = c.axis("axis", -1, x.dim());
+  const int64_t p = c.attr("p", 2);
+  const Tensor norm_ = p == 1 ? sum(abs(x), {d}, true) : sqrt(sum(square(x), {d}, true));
+  c.set_like(0, where(norm_ == 0, 0, x / norm_));
+}
+
+void mean_variance(OnnxCall& c) {
+  const Tensor x = c.x(0), v = wide(x);
+  IntList dims;
+  for (const int64_t a : c.attr_ints("axes", {0, 2, 3})) dims.push_back(normalize_dim(a, x.dim()));
+  const Tensor m = mean(v, dims, true);
+  const Tensor deviation = sqrt(mean(square(v), dims, true) - square(m));
+  c.set_like(0, (v - m) / (deviation + 1e-9));
+}
+
+void local_response(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  const int64_t size = c.attr("size", 1), channels = x.size(1);
+  TD_CHECK(size > 0, Value, "wants a positive size");
+  const double alpha = c.attr_float("alpha", 1e-4), beta = c.attr_float("beta", 0.75),
+               bias = c.attr_float("bias", 1.0);
+  PadAttrs a;
+  a.value = 0.0;
+  for (int d = 0; d < x.dim(); ++d) {
+    a.before.push_back(d == 1 ? (size - 1) / 2 : 0);
+    a.after.push_back(d == 1 ? size / 2 : 0);
+  }
+  const Tensor squares = call(op::pad, &a, SourceLocation::here(), square(x));
+  Tensor total = squares.narrow(1, 0, channels);
+  for (int64_t i = 1; i < size; ++i) total = total + squares.narrow(1, i, channels);
+  c.set_like(0, x / pow(total * (alpha / static_cast<double>(size)) + bias, beta));
+}
+
+constexpr OnnxRow kRows[] = {
+    settings_from(3, {"", "BatchNormalization", 1, 0, batch_norm_of, &op::batch_norm_infer,
+                      export_batch_norm}),
+    {"", "InstanceNormalization", 1, 0, instance_norm_of},
+    {"", "LayerNormalization", 17, 0, layer_norm_of, &op::layer_norm, export_layer_norm},
+    {"", "RMSNormalization", 23, 0, rms_norm_of},
+    {"", "GroupNormalization", 18, 0, group_norm_of},
+    {"", "LpNormalization", 1, 0, lp_normalization},
+    {"", "MeanVarianceNormalization", 9, 0, mean_variance},
+    {"", "LRN", 1, 0, local_response},
+};
+
+}  // namespace
+
+std::span<const OnnxRow> onnx_norm_rows() { return kRows; }
+
+}  // namespace tandem::onnx

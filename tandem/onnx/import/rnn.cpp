@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX's RNN, GRU and LSTM: any activations, peepholes, both directions, lengths per sequence, step
+// by step in public ops.
+#include <algorithm>
+
+#include "tandem/onnx/export/exporters_internal.h"
+#include "tandem/onnx/import/rows.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+namespace {
+
+struct Activation {
+  std::string name;
+  double alpha, beta;
+};
+
+Tensor activate(const Activation& a, const Tensor& x) {
+  if (a.name == "tanh") return tanh(x);
+  if (a.name == "sigmoid") return sigmoid(x);
+  if (a.name == "relu") return relu(x);
+  if (a.name == "affine") return x * a.alpha + a.beta;
+  if (a.name == "leakyrelu") return leaky_relu(x, a.alpha);
+  if (a.name == "thresholdedrelu") return where(x > a.alpha, x, 0).to(x.dtype());
+  if (a.name == "scaledtanh") return tanh(x * a.beta) * a.alpha;
+  if (a.name == "hardsigmoid") return clamp(x * a.alpha + a.beta, 0, 1);
+  if (a.name == "elu") return elu(x, a.alpha);
+  if (a.name == "softsign") return softsign(x);
+  if (a.name == "softplus") return softplus(x);
+  TD_FAIL(Unsupported, "there is no activation '{}'", a.name);
+}
+
+/// The specification's defaults for alpha and beta.
+Activation with_defaults(std::string name) {
+  for (char& ch : name) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch + 32 : ch);
+  Activation a{name, 0, 0};
+  if (name == "affine" || name == "scaledtanh") a.alpha = a.beta = 1;
+  if (name == "leakyrelu") a.alpha = 0.01;
+  if (name == "thresholdedrelu" || name == "elu") a.alpha = 1;
+  if (name == "hardsigmoid") {
+    a.alpha = 0.2;
+    a.beta = 0.5;
+  }
+  return a;
+}
+
+/// Shared by all three ops.
+struct Layer {
+  Tensor x;  ///< [t, n, i]
+  int64_t hidden = 0, batch = 0, steps = 0, directions = 1;
+  bool batch_first = false, reverse_only = false;
+  double clip = 0;
+  std::vector<int64_t> lengths;         ///< empty: all steps
+  std::vector<Activation> activations;  ///< per direction, consecutively
+
+  Layer(OnnxCall& c, std::vector<std::string> defaults) : x(c.x(0)) {
+    batch_first = c.attr("layout", 0) != 0;
+    if (batch_first) x = x.transpose(0, 1);
+    steps = x.size(0);
+    batch = x.size(1);
+    hidden = c.attr("hidden_size", c.x(2).size(-1));
+    const std::string direction = c.attr_text("direction", "forward");
+    directions = direction == "bidirectional" ? 2 : 1;
+    reverse_only = direction == "reverse";
+    TD_CHECK(c.x(1).dim() == 3 && c.x(1).size(0) == directions, Shape,
+             "wants weights for {} directions, got {}", directions, c.x(1).shape().to_string());
+    clip = c.attr_float("clip", 0);
+    if (c.has(4)) lengths = c.ints(4);
+    TD_CHECK(lengths.empty() || static_cast<int64_t>(lengths.size()) == batch, Shape,
+             "wants {} lengths, got {}", batch, lengths.size());
+    const size_t each = defaults.size();
+    std::vector<std::string> names = c.attr_texts("activations");
+    if (names.empty())
+      for (int64_t d = 0; d < directions; ++d)
+        names.insert(names.end(), defaults.begin(), defaults.end());
+    TD_CHECK(names.size() == each * static_cast<size_t>(directions), Value,
+             "wants {} activations, got {}", each * static_cast<size_t>(directions), names.size());
+    const std::vector<float> alpha = c.attr_floats("activation_alpha"),
+                             beta = c.attr_floats("activation_beta");
+    for (size_t i = 0; i < names.size(); ++i) {
+      Activation a = with_defaults(names[i]);
+      if (i < alpha.size()) a.alpha = alpha[i];
+      if (i < beta.size()) a.beta = beta[i];
+      activations.push_back(a);
+    }
+  }
+
+  bool reversed(int64_t direction) const { return reverse_only || direction == 1; }
+  const Activation& activation(int64_t direction, size_t i) const {
+    return activations[static_cast<size_t>(direction) *
+                           (activations.size() / static_cast<size_t>(directions)) +
+                       i];
+  }
+  Tensor clipped(const Tensor& t) const { return clip > 0 ? clamp(t, -clip, clip) : t; }
+
+  /// The initial state of a direction: input i as [directions, n, h] (or batch first), else zeros.
+  Tensor initial(OnnxCall& c, size_t i, int64_t direction) const {
+    if (!c.has(i)) return zeros({batch, hidden}, x.dtype());
+    const Tensor s = c.x(i);
+    return batch_first ? s.select(1, direction) : s.select(0, direction);
+  }
+
+  /// True where sequence n has a step t, as [n, 1].
+  Tensor alive(int64_t t) const {
+    std::vector<uint8_t> v;
+    for (const int64_t n : lengths) v.push_back(t < n);
+    return tensor(v, Shape(batch, 1)).to(DType::b8);
+  }
+
+  /// Run `step(x_t, states) -> y_t` over the steps of one direction. States of finished sequences
+  /// stay; their results are zeros.
+  template <class Step>
+  Tensor over_steps(int64_t direction, std::vector<Tensor>& states, Step step) const {
+    std::vector<Tensor> ys(static_cast<size_t>(steps));
+    for (int64_t s = 0; s < steps; ++s) {
+      const int64_t t = reversed(direction) ? steps - 1 - s : s;
+      std::vector<Tensor> old = states;
+      Tensor y = step(x.select(0, t), states);
+      if (!lengths.empty()) {
+        const Tensor on = alive(t);
+        for (size_t i = 0; i < states.size(); ++i) states[i] = where(on, states[i], old[i]);
+        y = where(on, y, zeros_like(y));
+      }
+      ys[static_cast<size_t>(t)] = y;
+    }
+    return stack(ys, 0);
+  }
+
+  /// Outputs from [t, n, h] and last states per direction.
+  void finish(OnnxCall& c, const std::vector<Tensor>& ys,
+              const std::vector<std::vector<Tensor>>& states) const {
+    const Tensor y = stack(ys, 1);  // [t, directions, n, h]
+    c.set(0, batch_first ? contiguous(y.permute({2, 0, 1, 3})) : y);
+    for (size_t i = 0; i < states[0].size(); ++i) {
+      std::vector<Tensor> last;
+      for (const auto& s : states) last.push_back(s[i]);
+      const Tensor h = stack(last, 0);
+      c.set(1 + i, batch_first ? contiguous(h.transpose(0, 1)) : h);
+    }
+  }
+};
+
+/// The two parts of one direction's bias: [2 * gates * h] halved, or zeros.
+std::pair<Tensor, Tensor> biases(OnnxCall& c, const Layer& l, int64_t direction, int64_t gates) {
+  if (!c.has(3)) {
+    const Tensor none = zeros({gates * l.hidden}, l.x.dtype());
+    return {none, none};
+  }
+  const Tensor b = c.x(3).select(0, direction);
+  return {b.narrow(0, 0, gates * l.hidden), b.narrow(0, gates * l.hidden, gates * l.hidden)};
+}
+
+void rnn_of(OnnxCall& c) {
+  const Layer l(c, {"Tanh"});
+  std::vector<Tensor> ys;
+  std::vector<std::vector<Tensor>> all;
+  for (int64_t d = 0; d < l.directions; ++d) {
+    const Tensor w = c.x(1).select(0, d), r = c.x(2).select(0, d);
+    const auto b = biases(c, l, d, 1);
+    std::vector<Tensor> states{l.initial(c, 5, d)};
+    ys.push_back(l.over_steps(d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
+      s[0] = activate(l.activation(d, 0),
+                      l.clipped(linear(x, w, b.first) + linear(s[0], r, b.second)));
+      return s[0];
+    }));
+    all.push_back(states);
+  }
+  l.finish(c, ys, all);
+}
+
+// Gates in ONNX's order: z, r, h.
+void gru_of(OnnxCall& c) {
+  const Layer l(c, {"Sigmoid", "Tanh"});
+  const bool before = c.attr("linear_before_reset", 0);
+  const int64_t h = l.hidden;
+  std::vector<Tensor> ys;
+  std::vector<std::vector<Tensor>> all;
+  for (int64_t d = 0; d < l.directions; ++d) {
+    const Tensor w = c.x(1).select(0, d), r = c.x(2).select(0, d);
+    const auto b = biases(c, l, d, 3);
+    const Tensor r_zr = r.narrow(0, 0, 2 * h), r_h = r.narrow(0, 2 * h, h);
+    const Tensor b_zr = b.second.narrow(0, 0, 2 * h), b_h = b.second.narrow(0, 2 * h, h);
+    std::vector<Tensor> states{l.initial(c, 5, d)};
+    ys.push_back(l.over_steps(d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
+      const Tensor gx = linear(x, w, b.first), gh = linear(s[0], r_zr, b_zr);
+      const Tensor zr = activate(l.activation(d, 0), l.clipped(gx.narrow(1, 0, 2 * h) + gh));
+      const Tensor z = zr.narrow(1, 0, h), reset = zr.narrow(1, h, h);
+      const Tensor recurrent =
+          before ? reset * linear(s[0], r_h, b_h) : linear(reset * s[0], r_h, b_h);
+      const Tensor fresh =
+          activate(l.activation(d, 1), l.clipped(gx.narrow(1, 2 * h, h) + recurrent));
+      s[0] = (1 - z) * fresh + z * s[0];
+      return s[0];
+    }));
+    all.push_back(states);
+  }
+  l.finish(c, ys, all);
+}
+
+// Gates in ONNX's order: i, o, f, c.
+void lstm_of(OnnxCall& c) {
+  const Layer l(c, {"Sigmoid", "Tanh", "Tanh"});
+  const bool coupled = c.attr("input_forget", 0);
+  const int64_t h = l.hidden;
+  std::vector<Tensor> ys;
+  std::vector<std::vector<Tensor>> all;
+  for (int64_t d = 0; d < l.directions; ++d) {
+    const Tensor w = c.x(1).select(0, d), r = c.x(2).select(0, d);
+    const auto b = biases(c, l, d, 4);
+    const Tensor p = c.has(7) ? c.x(7).select(0, d) : zeros({3 * h}, l.x.dtype());
+    std::vector<Tensor> states{l.initial(c, 5, d), l.initial(c, 6, d)};
+    ys.push_back(l.over_steps(d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
+      const Tensor g = linear(x, w, b.first) + linear(s[0], r, b.second);
+      const Activation& f = l.activation(d, 0);
+      auto gate = [&](int64_t i) { return g.narrow(1, i * h, h); };
+      auto peephole = [&](int64_t i) { return p.narrow(0, i * h, h); };
+      const Tensor in = activate(f, l.clipped(gate(0) + peephole(0) * s[1]));
+      const Tensor forget = coupled ? 1 - in : activate(f, l.clipped(gate(2) + peephole(2) * s[1]));
+      const Tensor cell = forget * s[1] + in * activate(l.activation(d, 1), l.clipped(gate(3)));
+      const Tensor out = activate(f, l.clipped(gate(1) + peephole(1) * cell));
+      s[0] = out * activate(l.activation(d, 2), cell);
+      s[1] = cell;
+      return s[0];
+    }));
+    all.push_back(states);
+  }
+  l.finish(c, ys, all);
+}
+
+constexpr OnnxRow kRows[] = {
+    {"", "RNN", 1, 0, rnn_of, &op::rnn, export_rnn},
+    {"", "GRU", 1, 0, gru_of, &op::gru, export_gru},
+    {"", "LSTM", 1, 0, lstm_of, &op::lstm, export_lstm},
+    exported(op::lstm_cell, export_lstm_cell),
+    exported(op::lstm_cell_backward, export_lstm_cell_backward),
+};
+
+}  // namespace
+
+std::span<const OnnxRow> onnx_rnn_rows() { return kRows; }
+
+}  // namespace tandem::onnx

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// The interpreter: runs nodes in order, each through its row, its equivalent op, or a function of
+// the model. Inside a trace, nodes that only read known values are computed at once, so shapes that
+// a model computes from shapes stay numbers.
+#include "tandem/onnx/import/run_internal.h"
+
+#include "tandem/graph/context.h"
+#include "tandem/graph/trace.h"
+#include "tandem/onnx/import/stored_internal.h"
+#include "tandem/onnx/onnx.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+namespace {
+
+constexpr int kMaxDepth = 64;  // of nested functions and graphs
+
+bool is_known(const OnnxValue& v) {
+  if (v.is_tensor()) return !v.tensor().is_symbolic();
+  if (v.is_sequence())
+    for (const OnnxValue& i : v.items())
+      if (!is_known(i)) return false;
+  return true;
+}
+
+void run_function(OnnxCall& c, const OnnxFunction& f, int depth) {
+  std::map<std::string, const OnnxAttribute*> bindings;
+  for (const OnnxAttribute& a : f.default_attributes) bindings[a.name] = &a;
+  for (const OnnxAttribute& a : c.node().attributes) bindings[a.name] = c.attribute(a.name);
+  std::vector<OnnxValue> out = run_onnx_graph(f.body, c.in, nullptr, &bindings, depth + 1);
+  for (size_t i = 0; i < out.size(); ++i) c.set(i, std::move(out[i]));
+}
+
+void run_call(OnnxCall& c, int depth) {
+  const OnnxNode& n = c.node();
+  if (n.function) {
+    run_function(c, *n.function, depth);
+  } else if (n.row) {
+    n.row->import(c);
+  } else if (n.direct) {
+    (n.domain == kOnnxTandem ? run_own : run_direct)(c, *n.direct);
+  } else {
+    TD_FAIL(Unsupported, "there is no op '{}' of domain '{}' in opset {}", n.op,
+            n.domain.empty() ? "ai.onnx" : n.domain, n.version);
+  }
+}
+
+}  // namespace
+
+void run_onnx_node(OnnxFrame& frame, const OnnxNode& node) {
+  OnnxCall c(node, frame);
+  bool known = true;
+  for (const int s : node.in) {
+    c.in.push_back(s < 0 ? OnnxValue() : frame.slots[static_cast<size_t>(s)]);
+    known = known && is_known(c.in.back());
+  }
+  c.out.resize(node.outputs.size());
+  bool inside = false;
+  for (const OnnxAttribute& a : node.attributes) inside |= !a.graph_list.empty();
+  try {
+    if (is_tracing() && known && !inside && !node.function) {
+      const OutsideTrace outside;
+      run_call(c, frame.depth);
+    } else {
+      run_call(c, frame.depth);
+    }
+  } catch (const Error& e) {
+    if (e.layer().empty())
+      throw Error(e.kind(), e.message(), e.hint(), e.op(), e.loc(),
+                  fmt::format("{} '{}'", node.op,
+                              !node.name.empty()     ? node.name
+                              : node.outputs.empty() ? ""
+                                                     : node.outputs[0]));
+    throw;
+  }
+  for (size_t i = 0; i < node.out.size(); ++i)
+    if (node.out[i] >= 0) frame.slots[static_cast<size_t>(node.out[i])] = std::move(c.out[i]);
+}
+
+std::vector<OnnxValue> run_onnx_graph(const OnnxGraph& g, std::span<const OnnxValue> inputs,
+                                      OnnxFrame* around,
+                                      const std::map<std::string, const OnnxAttribute*>* bindings,
+                                      int depth) {
+  TD_CHECK(depth <= kMaxDepth, Format, "graphs and functions call each other more than {} deep",
+           kMaxDepth);
+  TD_CHECK(inputs.size() <= g.input_slots.size(), Value, "graph '{}' takes {} inputs, got {}",
+           g.name, g.input_slots.size(), inputs.size());
+  OnnxFrame frame{g, bindings, depth, std::vector<OnnxValue>(static_cast<size_t>(g.slots))};
+  for (const auto& [slot, value] : g.constants) frame.slots[static_cast<size_t>(slot)] = value;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!inputs[i].is_none()) frame.slots[static_cast<size_t>(g.input_slots[i])] = inputs[i];
+  for (const auto& [outer, slot] : g.captures)
+    frame.slots[static_cast<size_t>(slot)] = around->slots[static_cast<size_t>(outer)];
+  for (const OnnxNode& n : g.nodes) {
+    run_onnx_node(frame, n);
+    for (const int s : n.done) frame.slots[static_cast<size_t>(s)] = OnnxValue();
+  }
+  std::vector<OnnxValue> out;
+  for (const int s : g.output_slots) out.push_back(frame.slots[static_cast<size_t>(s)]);
+  return out;
+}
+
+// ---- OnnxCall
+
+const OnnxValue& OnnxCall::value(size_t i) const {
+  TD_CHECK(has(i), Value, "wants input {}, which is absent", i);
+  return in[i];
+}
+
+Tensor OnnxCall::x(size_t i) const {
+  const Tensor& t = value(i).tensor();
+  return is_tracing() && !t.is_symbolic() ? constant(t) : t;
+}
+
+std::vector<int64_t> OnnxCall::ints(size_t i) const {
+  const Tensor& t = value(i).tensor();
+  TD_CHECK(!is_floating(t.dtype()), DType, "wants integers as input {}, got {}", i,
+           in[i].describe());
+  return t.to_vector<int64_t>();
+}
+
+int64_t OnnxCall::int_at(size_t i) const {
+  const std::vector<int64_t> v = ints(i);
+  TD_CHECK(v.size() == 1, Shape, "wants one number as input {}, got {}", i, in[i].describe());
+  return v[0];
+}
+
+double OnnxCall::number(size_t i) const {
+  const Tensor& t = value(i).tensor();
+  TD_CHECK(t.numel() == 1, Shape, "wants one number as input {}, got {}", i, in[i].describe());
+  return t.to_vector<double>()[0];
+}
+
+bool onnx_flag(const OnnxValue& v) {
+  TD_CHECK(v.tensor().numel() == 1, Shape, "wants one condition, got {}", v.describe());
+  return v.tensor().to_vector<bool>()[0];
+}
+bool OnnxCall::flag(size_t i) const { return onnx_flag(value(i)); }
+
+const OnnxAttribute* OnnxCall::attribute(std::string_view name) const {
+  const OnnxAttribute* a = node_.find(name);
+  if (!a || a->ref.empty()) return a;
+  if (!frame_.bindings) return nullptr;
+  const auto it = frame_.bindings->find(a->ref);
+  return it == frame_.bindings->end() ? nullptr : it->second;
+}
+
+namespace {
+void want_kind(const OnnxAttribute& a, OnnxAttribute::Kind kind, const char* text) {
+  TD_CHECK(a.kind == kind, Format, "its attribute '{}' is not {}", a.name, text);
+}
+}  // namespace
+
+int64_t OnnxCall::attr(std::string_view name, int64_t otherwise) const {
+  const OnnxAttribute* a = attribute(name);
+  if (!a) return otherwise;
+  want_kind(*a, OnnxAttribute::i, "an integer");
+  return a->int_value;
+}
+double OnnxCall::attr_float(std::string_view name, double otherwise) const {
+  const OnnxAttribute* a = attribute(name);
+  if (!a) return otherwise;
+  want_kind(*a, OnnxAttribute::f, "a number");
+  return a->float_value;
+}
+std::string OnnxCall::attr_text(std::string_view name, std::string_view otherwise) const {
+  const OnnxAttribute* a = attribute(name);
+  if (!a) return std::string(otherwise);
+  want_kind(*a, OnnxAttribute::s, "a text");
+  return a->text;
+}
+std::vector<int64_t> OnnxCall::attr_ints(std::string_view name,
+                                         std::vector<int64_t> otherwise) const {
+  const OnnxAttribute* a = attribute(name);
+  if (!a) return otherwise;
+  want_kind(*a, OnnxAttribute::ints, "a list of integers");
+  return a->int_list;
+}
+std::vector<float> OnnxCall::attr_floats(std::string_view name,
+                                         std::vector<float> otherwise) const {
+  const OnnxAttribute* a = attribute(name);
+  if (!a) return otherwise;
+  want_kind(*a, OnnxAttribute::floats, "a list of numbers");
+  return a->float_list;
+}
+std::vector<std::string> OnnxCall::attr_texts(std::string_view name,
+                                              std::vector<std::string> otherwise) const {
+  const OnnxAttribute* a = attribute(name);
+  if (!a) return otherwise;
+  want_kind(*a, OnnxAttribute::strings, "a list of strings");
+  return a->text_list;
+}
+
+std::optional<std::vector<int64_t>> OnnxCall::dims_from(size_t i, std::string_view name) const {
+  if (has(i)) return ints(i);
+  if (attribute(name)) return attr_ints(name);
+  return std::nullopt;
+}
+
+int OnnxCall::axis(std::string_view name, int64_t otherwise, int rank) const {
+  return normalize_dim(attr(name, otherwise), rank);
+}
+
+void OnnxCall::set(size_t i, OnnxValue v) {
+  if (i < out.size()) out[i] = std::move(v);
+}
+
+void OnnxCall::set_like(size_t i, Tensor t, size_t input) {
+  const OnnxType like = type(input);
+  if (t.dtype() != info_of(like).carrier) t = t.to(info_of(like).carrier);
+  set(i, wrap_to(std::move(t), like), like);
+}
+
+const OnnxGraph& OnnxCall::graph(std::string_view name) const {
+  const OnnxAttribute* a = attribute(name);
+  TD_CHECK(a && a->graph_list.size() == 1, Format, "wants a graph as attribute '{}'", name);
+  return *a->graph_list[0];
+}
+
+std::vector<OnnxValue> OnnxCall::run_graph(const OnnxGraph& graph,
+                                           std::vector<OnnxValue> inputs) const {
+  return run_onnx_graph(graph, inputs, &frame_, frame_.bindings, frame_.depth + 1);
+}
+
+// ---- OnnxModel
+
+struct OnnxModel::State {
+  OnnxModelProto proto;
+  std::string bytes;  ///< of a model that was not read from a file
+  std::vector<OnnxPort> inputs;
+  std::vector<size_t> input_at;  ///< their indices among the graph's inputs
+  std::vector<std::pair<std::string, OnnxValue>> weights;
+  std::vector<OnnxState> states;
+};
+
+namespace {
+
+const OnnxPort* port_of(const std::vector<OnnxPort>& ports, std::string_view name) {
+  for (const OnnxPort& p : ports)
+    if (p.name == name) return &p;
+  return nullptr;
+}
+
+std::vector<OnnxState> states_of(const OnnxModelProto& m) {
+  std::vector<OnnxState> out;
+  constexpr std::string_view kPrefix = "tandem.state.";
+  for (const auto& [key, output] : m.metadata) {
+    if (!key.starts_with(kPrefix)) continue;
+    const std::string input = key.substr(kPrefix.size());
+    if (port_of(m.graph.inputs, input) && port_of(m.graph.outputs, output))
+      out.push_back({input, output});
+  }
+  return out;
+}
+
+OnnxValue value_for(const OnnxPort& port, const Tensor& x) {
+  const OnnxType want = port.type.elem;
+  if (!x.defined()) return OnnxValue();
+  if (want != OnnxType::undefined && want != OnnxType::string && info_of(want).carrier == x.dtype())
+    return OnnxValue(x, want);
+  return OnnxValue(x);
+}
+
+}  // namespace
+
+OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& options) {
+  OnnxModelProto& p = s->proto;
+  if (options.trainable) s->weights = make_trainable(p);
+  for (OnnxFunction& f : p.functions) {
+    std::map<std::string, int64_t> opsets = p.opsets;
+    for (const auto& [domain, version] : f.opsets) opsets[domain] = version;
+    prepare_onnx_graph(f.body, opsets, p.functions);
+  }
+  prepare_onnx_graph(p.graph, p.opsets, p.functions);
+  for (size_t i = 0; i < p.graph.inputs.size(); ++i) {
+    bool given = false;
+    for (const auto& [slot, value] : p.graph.constants) given |= slot == p.graph.input_slots[i];
+    if (given) continue;
+    s->inputs.push_back(p.graph.inputs[i]);
+    s->input_at.push_back(i);
+  }
+  s->states = states_of(p);
+  OnnxModel m;
+  m.state_ = std::move(s);
+  return m;
+}
+
+OnnxModel OnnxModel::load(const FilePath& path, const OnnxLoadOptions& options) {
+  auto s = std::make_shared<State>();
+  const auto file = Ref<MappedFile>::adopt(new MappedFile(path));
+  const size_t slash = path.str().rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.str().substr(0, slash + 1);
+  s->proto = parse_onnx_model(file->view(), path.str(), file, folder);
+  return from(std::move(s), options);
+}
+
+OnnxModel OnnxModel::parse(std::string bytes, const std::string& name,
+                           const OnnxLoadOptions& options) {
+  auto s = std::make_shared<State>();
+  s->bytes = std::move(bytes);
+  s->proto = parse_onnx_model(s->bytes, name);
+  return from(std::move(s), options);
+}
+
+const std::vector<OnnxPort>& OnnxModel::inputs() const { return state_->inputs; }
+const std::vector<OnnxPort>& OnnxModel::outputs() const { return state_->proto.graph.outputs; }
+const OnnxModelProto& OnnxModel::proto() const { return state_->proto; }
+const std::vector<std::pair<std::string, OnnxValue>>& OnnxModel::weights() const {
+  return state_->weights;
+}
+const std::vector<OnnxState>& OnnxModel::states() const { return state_->states; }
+
+std::vector<OnnxValue> OnnxModel::run(std::span<const OnnxValue> inputs,
+                                      const std::map<std::string, OnnxValue>& named) const {
+  const OnnxGraph& g = state_->proto.graph;
+  TD_CHECK(inputs.size() <= state_->inputs.size(), Value, "the model takes {} inputs, got {}",
+           state_->inputs.size(), inputs.size());
+  std::vector<OnnxValue> all(g.inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) all[state_->input_at[i]] = inputs[i];
+  for (const auto& [name, value] : named) {
+    const OnnxPort* port = port_of(g.inputs, name);
+    TD_CHECK(port, Value, "the model has no input '{}'", name);
+    all[static_cast<size_t>(port - g.inputs.data())] = value;
+  }
+  const StoredScope weights;
+  return run_onnx_graph(g, all, nullptr, nullptr, 0);
+}
+
+std::vector<Tensor> OnnxModel::operator()(const std::vector<Tensor>& inputs,
+                                          const std::map<std::string, Tensor>& named) const {
+  std::vector<OnnxValue> in;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    in.push_back(i < state_->inputs.size() ? value_for(state_->inputs[i], inputs[i]) : OnnxValue());
+  std::map<std::string, OnnxValue> others;
+  for (const auto& [name, x] : named) {
+    const OnnxPort* port = port_of(state_->proto.graph.inputs, name);
+    TD_CHECK(port, Value, "the model has no input '{}'", name);
+    others[name] = value_for(*port, x);
+  }
+  std::vector<Tensor> out;
+  for (const OnnxValue& v : run(in, others)) {
+    const Tensor& t = v.tensor();
+    out.push_back(is_tracing() && !t.is_symbolic() ? constant(t) : t);
+  }
+  return out;
+}
+
+}  // namespace tandem::onnx

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The interpreter's frame: the values of one graph (or function body) while it runs.
+#pragma once
+
+#include "tandem/graph/context.h"
+#include "tandem/graph/trace.h"
+#include "tandem/onnx/import/rows.h"
+
+namespace tandem::onnx {
+
+struct OnnxFrame {
+  const OnnxGraph& graph;
+  /// Attributes of the function call that is being run.
+  const std::map<std::string, const OnnxAttribute*>* bindings = nullptr;
+  int depth = 0;
+  std::vector<OnnxValue> slots;
+};
+
+/// Resolve names to slots in `g` and all graphs inside, find what runs each node, and order the
+/// nodes. Throws Format for a name that is never defined or defined twice, and for a cycle.
+void prepare_onnx_graph(OnnxGraph& g, const std::map<std::string, int64_t>& opsets,
+                        const std::vector<OnnxFunction>& functions);
+/// Turn the weights into inputs and put the nodes that support it into training mode, before
+/// prepare_onnx_graph(); returns the weights. See OnnxLoadOptions::trainable.
+std::vector<std::pair<std::string, OnnxValue>> make_trainable(OnnxModelProto& model);
+/// Run `g`; `around` is the frame of the enclosing graph, or nullptr.
+std::vector<OnnxValue> run_onnx_graph(const OnnxGraph& g, std::span<const OnnxValue> inputs,
+                                      OnnxFrame* around,
+                                      const std::map<std::string, const OnnxAttribute*>* bindings,
+                                      int depth);
+/// Run one node of a frame.
+void run_onnx_node(OnnxFrame& frame, const OnnxNode& node);
+
+/// Suspends the running trace while it lives: ops run immediately.
+class OutsideTrace {
+ public:
+  OutsideTrace() : slow_(context().slow), trace_(context().trace) {
+    context().slow &= ~static_cast<uint32_t>(kTracing);
+    context().trace = nullptr;
+  }
+  ~OutsideTrace() {
+    context().slow = slow_;
+    context().trace = trace_;
+  }
+  OutsideTrace(const OutsideTrace&) = delete;
+  OutsideTrace& operator=(const OutsideTrace&) = delete;
+
+ private:
+  uint32_t slow_;
+  Trace* trace_;
+};
+
+}  // namespace tandem::onnx

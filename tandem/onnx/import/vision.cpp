@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX's image and box ops: sampling at grids, regions, box suppression, columns to
+// images.
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/onnx/export/exporters_internal.h"
+#include "tandem/onnx/import/rows.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+namespace {
+
+void grid_sample_of(OnnxCall& c) {
+  const std::string mode = c.attr_text("mode", c.version() < 20 ? "bilinear" : "linear");
+  const char* ours = mode == "nearest"                      ? "nearest"
+                     : mode == "cubic" || mode == "bicubic" ? "bicubic"
+                                                            : "bilinear";
+  const Tensor x = c.x(0);
+  c.set(0, grid_sample(x, c.x(1).to(x.dtype()), ours, c.attr_text("padding_mode", "zeros"),
+                       c.attr("align_corners", 0) != 0));
+}
+
+void affine_grid_of(OnnxCall& c) {
+  c.set(0, affine_grid(c.x(0), onnx_shape(c.ints(1)), c.attr("align_corners", 0) != 0));
+}
+
+// The largest weighted corner of the sampled points of each bin, as specified.
+struct MaxRegions {
+  std::vector<double> x;
+  int64_t channels, height, width, bins_h, bins_w, sampling;
+  double scale, offset;
+
+  double point(const double* plane, double y, double xx) const {
+    if (y < -1 || y > static_cast<double>(height) || xx < -1 || xx > static_cast<double>(width))
+      return 0;
+    auto place = [](double v, int64_t n, int64_t& low, int64_t& high) {
+      v = std::max(v, 0.0);
+      low = static_cast<int64_t>(v);
+      if (low >= n - 1) {
+        low = high = n - 1;
+        return 0.0;
+      }
+      high = low + 1;
+      return v - static_cast<double>(low);
+    };
+    int64_t y0, y1, x0, x1;
+    const double ly = place(y, height, y0, y1), lx = place(xx, width, x0, x1);
+    auto at = [&](int64_t r, int64_t k) { return plane[r * width + k]; };
+    return std::max(std::max((1 - ly) * (1 - lx) * at(y0, x0), (1 - ly) * lx * at(y0, x1)),
+                    std::max(ly * (1 - lx) * at(y1, x0), ly * lx * at(y1, x1)));
+  }
+
+  void region(const double* box, int64_t image, double* out) const {
+    const double left = box[0] * scale - offset, top = box[1] * scale - offset;
+    double w = box[2] * scale - offset - left, h = box[3] * scale - offset - top;
+    if (offset == 0) {
+      w = std::max(w, 1.0);
+      h = std::max(h, 1.0);
+    }
+    const double bh = h / static_cast<double>(bins_h), bw = w / static_cast<double>(bins_w);
+    const int64_t nh = sampling > 0 ? sampling : static_cast<int64_t>(std::ceil(bh));
+    const int64_t nw = sampling > 0 ? sampling : static_cast<int64_t>(std::ceil(bw));
+    for (int64_t k = 0; k < channels; ++k) {
+      const double* plane = x.data() + (image * channels + k) * height * width;
+      for (int64_t i = 0; i < bins_h * bins_w; ++i) {
+        double best = 0;
+        bool any = false;
+        for (int64_t j = 0; j < nh * nw; ++j) {
+          const double y = top + static_cast<double>(i / bins_w) * bh +
+                           (static_cast<double>(j / nw) + 0.5) * bh / static_cast<double>(nh);
+          const double xx = left + static_cast<double>(i % bins_w) * bw +
+                            (static_cast<double>(j % nw) + 0.5) * bw / static_cast<double>(nw);
+          const double v = point(plane, y, xx);
+          best = any ? std::max(best, v) : v;
+          any = true;
+        }
+        out[k * bins_h * bins_w + i] = best;
+      }
+    }
+  }
+};
+
+void roi_align_of(OnnxCall& c) {
+  const Tensor x = c.x(0), rois = c.x(1);
+  const int64_t h = c.attr("output_height", 1), w = c.attr("output_width", 1),
+                sampling = c.attr("sampling_ratio", 0);
+  const double scale = c.attr_float("spatial_scale", 1);
+  const bool half = c.version() >= 16 &&
+                    c.attr_text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  TD_CHECK(x.dim() == 4 && rois.dim() == 2 && rois.size(1) == 4, Shape,
+           "wants [n, c, h, w] and boxes [k, 4]");
+  TD_CHECK(h > 0 && w > 0, Value, "wants a positive output size");
+  if (c.attr_text("mode", "avg") == "avg") {
+    const Tensor boxes = cat({c.x(2).to(x.dtype()).reshape({-1, 1}), rois.to(x.dtype())}, 1);
+    c.set(0, roi_align(x, boxes, {h, w}, scale, sampling > 0 ? sampling : -1, half));
+    return;
+  }
+  const std::vector<int64_t> images = c.ints(2);
+  const std::vector<double> boxes = rois.to_vector<double>();
+  const MaxRegions m{x.to_vector<double>(), x.size(1), x.size(2), x.size(3), h, w, sampling, scale,
+                     half ? 0.5 : 0.0};
+  check_onnx_size(Shape(images.size(), x.size(1), h, w));
+  TD_CHECK(boxes.size() == 4 * images.size() && sampling < 4096, Shape, "{} boxes, {} images",
+           boxes.size() / 4, images.size());
+  std::vector<double> out(images.size() * static_cast<size_t>(x.size(1) * h * w));
+  for (size_t i = 0; i < images.size(); ++i) {
+    TD_CHECK(images[i] >= 0 && images[i] < x.size(0), Index, "image {} of {}", images[i],
+             x.size(0));
+    m.region(boxes.data() + 4 * i, images[i],
+             out.data() + i * static_cast<size_t>(x.size(1) * h * w));
+  }
+  c.set_like(0, tensor(out, Shape(images.size(), x.size(1), h, w)));
+}
+
+struct Box {
+  double x1, y1, x2, y2;
+  double area() const { return (x2 - x1) * (y2 - y1); }
+};
+
+Box box_of(const float* b, bool centre) {
+  if (centre) {
+    const double w = b[2] / 2.0, h = b[3] / 2.0;
+    return {b[0] - w, b[1] - h, b[0] + w, b[1] + h};
+  }
+  return {std::min<double>(b[1], b[3]), std::min<double>(b[0], b[2]), std::max<double>(b[1], b[3]),
+          std::max<double>(b[0], b[2])};
+}
+
+bool overlap(const Box& a, const Box& b, double threshold) {
+  const double w = std::min(a.x2, b.x2) - std::max(a.x1, b.x1);
+  const double h = std::min(a.y2, b.y2) - std::max(a.y1, b.y1);
+  if (w <= 0 || h <= 0 || a.area() <= 0 || b.area() <= 0) return false;
+  const double both = w * h;
+  // As f32: an overlap exactly on the threshold stays there.
+  return static_cast<float>(both / (a.area() + b.area() - both)) > static_cast<float>(threshold);
+}
+
+void non_max_suppression(OnnxCall& c) {
+  const Tensor boxes = c.x(0), scores = c.x(1);
+  TD_CHECK(boxes.dim() == 3 && boxes.size(2) == 4 && scores.dim() == 3 &&
+               scores.size(0) == boxes.size(0) && scores.size(2) == boxes.size(1),
+           Shape, "wants boxes [n, k, 4] and scores [n, classes, k]");
+  const int64_t images = boxes.size(0), n = boxes.size(1), classes = scores.size(1);
+  const int64_t most = c.has(2) ? std::max<int64_t>(0, c.int_at(2)) : 0;
+  const double threshold = c.has(3) ? c.number(3) : 0;
+  const bool centre = c.attr("center_point_box", 0);
+  const std::vector<float> b = boxes.to_vector<float>(), s = scores.to_vector<float>();
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < images * classes; ++i) {
+    const int64_t image = i / classes;
+    const float* score = s.data() + i * n;
+    std::vector<int64_t> order;
+    for (int64_t k = 0; k < n; ++k)
+      if (!c.has(4) || score[k] > static_cast<float>(c.number(4))) order.push_back(k);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t p, int64_t q) { return score[p] > score[q]; });
+    std::vector<Box> kept;
+    for (const int64_t k : order) {
+      if (static_cast<int64_t>(kept.size()) >= most) break;
+      const Box box = box_of(b.data() + (image * n + k) * 4, centre);
+      bool free = true;
+      for (const Box& other : kept) free = free && !overlap(box, other, threshold);
+      if (!free) continue;
+      kept.push_back(box);
+      out.insert(out.end(), {image, i % classes, k});
+    }
+  }
+  c.set(0, tensor(out, Shape(out.size() / 3, 3)));
+}
+
+// Every column is added to its place in the padded image, which is then cropped.
+void col2im_of(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  const std::vector<int64_t> image = c.ints(1), block = c.ints(2);
+  const size_t n = image.size();
+  std::vector<int64_t> strides = c.attr_ints("strides", std::vector<int64_t>(n, 1)),
+                       dilations = c.attr_ints("dilations", std::vector<int64_t>(n, 1)),
+                       pads = c.attr_ints("pads", std::vector<int64_t>(2 * n, 0));
+  TD_CHECK(x.dim() == 3 && block.size() == n && strides.size() == n && dilations.size() == n &&
+               pads.size() == 2 * n,
+           Shape, "sizes of {} dimensions do not match", n);
+  for (const std::vector<int64_t>& l : {image, block, strides, dilations, pads}) check_onnx_list(l);
+  std::vector<int64_t> places(n), padded(n);
+  int64_t per_block = 1, count = 1, plane = 1;
+  for (size_t d = 0; d < n; ++d) {
+    padded[d] = image[d] + pads[d] + pads[n + d];
+    TD_CHECK(block[d] > 0 && strides[d] > 0 && dilations[d] > 0, Value, "wants positive sizes");
+    places[d] = (padded[d] - dilations[d] * (block[d] - 1) - 1) / strides[d] + 1;
+    per_block *= block[d];
+    count *= places[d];
+    plane *= padded[d];
+  }
+  TD_CHECK(per_block > 0 && x.size(1) % per_block == 0 && x.size(2) == count, Shape,
+           "columns {} do not fit blocks of {} at {} positions", x.shape().to_string(), per_block,
+           count);
+  check_onnx_size(Shape(x.size(0), x.size(1) / per_block, plane));
+  Tensor at = zeros({1, 1}, DType::i64);
+  int64_t unit = 1;
+  for (size_t d = n; d-- > 0;) {  // places of dimension d of all blocks [per_block, count]
+    int64_t inner_block = 1, inner_place = 1;
+    for (size_t e = d + 1; e < n; ++e) {
+      inner_block *= block[e];
+      inner_place *= places[e];
+    }
+    const Tensor k =
+        remainder(floor_divide(arange(0, per_block, 1, DType::i64), inner_block), block[d]);
+    const Tensor p =
+        remainder(floor_divide(arange(0, count, 1, DType::i64), inner_place), places[d]);
+    at = at + (k.reshape({-1, 1}) * dilations[d] + p * strides[d]) * unit;
+    unit *= padded[d];
+  }
+  const int64_t channels = x.size(1) / per_block;
+  const Tensor index = contiguous(expand(at.reshape({1, 1, -1}), {x.size(0), channels, -1}));
+  Tensor y = scatter_add(zeros({x.size(0), channels, plane}, x.dtype()), 2, index,
+                         x.reshape({x.size(0), channels, per_block * count}));
+  Shape s(x.size(0), channels);
+  for (const int64_t p : padded) s.push_back(p);
+  y = y.reshape(s);
+  for (size_t d = 0; d < n; ++d) y = y.narrow(static_cast<int64_t>(d) + 2, pads[d], image[d]);
+  c.set(0, contiguous(y));
+}
+
+constexpr OnnxRow kRows[] = {
+    {"", "GridSample", 16, 0, grid_sample_of, &op::grid_sample, export_grid_sample},
+    {"", "AffineGrid", 20, 0, affine_grid_of},
+    settings_from(1, {"", "RoiAlign", 10, 0, roi_align_of, &op::roi_align, export_roi_align}),
+    settings_from(0, {"", "NonMaxSuppression", 10, 0, non_max_suppression, &op::nms, export_nms}),
+    {"", "Col2Im", 18, 0, col2im_of, &op::col2im, export_col2im},
+};
+
+}  // namespace
+
+std::span<const OnnxRow> onnx_vision_rows() { return kRows; }
+
+}  // namespace tandem::onnx

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX models: load one, inspect its inputs and outputs, run it. Opsets 1 to 27 of ai.onnx,
+// ai.onnx.ml and the preview domains, model-local functions, If, Loop and Scan, sequences,
+// optionals and strings. The nodes run as Tandem's ops in sequence; a model of tensors may also be
+// called inside compile(). Outputs that are fed back as inputs: stepper.h.
+// https://github.com/onnx/onnx/blob/main/docs/IR.md
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/base/file.h"
+#include "tandem/onnx/model.h"
+
+namespace tandem::onnx {
+
+struct OnnxLoadOptions {
+  /// The weights become inputs after the graph's own, so that gradients with respect to them can be
+  /// taken; BatchNormalization and Dropout run in training mode. Weights are initializers and
+  /// constants of floating types that nodes multiply, add or look up; statistics, scales and other
+  /// settings stay constant.
+  bool trainable = false;
+};
+
+/// An output that is the next call's input.
+struct OnnxState {
+  std::string input, output;
+};
+
+class TD_API OnnxModel {
+ public:
+  /// Read a file. Large weights map the file; external data must be below its folder and not a
+  /// link. Throws Io when it cannot be read, Format when it is truncated, hostile or not a model.
+  static OnnxModel load(const FilePath& path, const OnnxLoadOptions& options = {});
+  /// The same from memory; `name` is used in errors. External data is rejected.
+  static OnnxModel parse(std::string bytes, const std::string& name = "ONNX model",
+                         const OnnxLoadOptions& options = {});
+
+  /// The inputs of a run, in order: the graph's inputs without an initializer.
+  const std::vector<OnnxPort>& inputs() const;
+  const std::vector<OnnxPort>& outputs() const;
+  /// For a trainable model: names and values of the weights, which are its last inputs, in order.
+  const std::vector<std::pair<std::string, OnnxValue>>& weights() const;
+  /// The pairs named by the model itself, as export_onnx() writes them: entries of its metadata
+  /// "tandem.state.INPUT" with the output's name. See OnnxStepper.
+  const std::vector<OnnxState>& states() const;
+  const OnnxModelProto& proto() const;
+
+  /// Values of the outputs for those of the inputs, in order; missing ones at the end are absent.
+  /// `named`: replaces the stored values of inputs that have an initializer. Throws Unsupported
+  /// for an unknown op, Value for a name that is not an input, and what the ops throw, naming the
+  /// node.
+  std::vector<OnnxValue> run(std::span<const OnnxValue> inputs,
+                             const std::map<std::string, OnnxValue>& named = {}) const;
+  /// The same for models of tensors; also inside compile(), where the weights become constants.
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs,
+                                 const std::map<std::string, Tensor>& named = {}) const;
+
+ private:
+  struct State;
+  static OnnxModel from(std::shared_ptr<State> state, const OnnxLoadOptions& options);
+  std::shared_ptr<const State> state_;
+};
+
+/// One entry per importable (domain, op): "Add", "ai.onnx.ml.Binarizer", sorted.
+TD_API std::vector<std::string> onnx_ops();
+
+}  // namespace tandem::onnx

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX's backend tests: folders with a model and recorded inputs and outputs, compared as ONNX's
+// own runner does (rtol 1e-3, atol 1e-7 unless a data.json next to the model says otherwise).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/onnx/onnx.h"
+
+namespace tandem::onnx {
+
+struct OnnxCase {
+  std::string name;   ///< of the folder, or of the model file
+  std::string model;  ///< path of the model
+  /// Folders of input_i.pb and output_i.pb; empty: the model's name with "_output_i.pb", and inputs
+  /// that count from 0 to 1.
+  std::vector<std::string> data_sets;
+  double rtol = 1e-3, atol = 1e-7;
+  bool light = false;  ///< a full-size net: a model file with its outputs in the same folder
+};
+
+/// All cases below `folder` whose name contains `filter`, sorted by path.
+TD_API std::vector<OnnxCase> find_onnx_cases(const std::string& folder,
+                                             const std::string& filter = "");
+/// Run one; "" when every output agrees, else what differs. Never throws.
+TD_API std::string run_onnx_case(const OnnxCase& c);
+/// The difference between two values, or "".
+TD_API std::string compare_onnx_values(const OnnxValue& got, const OnnxValue& want, double rtol,
+                                       double atol);
+
+}  // namespace tandem::onnx

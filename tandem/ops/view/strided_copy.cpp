@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/base/parallel.h"
+#include "tandem/ops/function_internal.h"
+#include "tandem/ops/view/strided_copy_internal.h"
+#include "tandem/tensor/pixels_internal.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr int64_t kGrainBytes = 64 * 1024;
+constexpr int64_t kTile = 32;
+
+struct CopyDim {
+  int64_t n, ds, ss;
+};
+struct Layout {
+  CopyDim d[kMaxRank];
+  int rank = 0;
+};
+
+// Drops sizes of 1, sorts by destination stride and merges adjacent dims.
+Layout simplify(const int64_t* shape, const int64_t* ds, const int64_t* ss, int rank) {
+  Layout l;
+  for (int i = 0; i < rank; ++i)
+    if (shape[i] != 1) l.d[l.rank++] = {shape[i], ds[i], ss[i]};
+  std::stable_sort(l.d, l.d + l.rank, [](const CopyDim& a, const CopyDim& b) {
+    return std::abs(a.ds) > std::abs(b.ds);
+  });
+  int w = 0;
+  for (int i = 1; i < l.rank; ++i) {
+    CopyDim& a = l.d[w];
+    const CopyDim& b = l.d[i];
+    if (a.ds == b.ds * b.n && a.ss == b.ss * b.n)
+      a = {a.n * b.n, b.ds, b.ss};
+    else
+      l.d[++w] = b;
+  }
+  if (l.rank) l.rank = w + 1;
+  return l;
+}
+
+// Offsets of position `k` in the outer dims.
+inline void offsets_at(const CopyDim* d, int rank, int64_t k, int64_t& dst, int64_t& src) {
+  dst = src = 0;
+  for (int i = rank - 1; i >= 0; --i) {
+    const int64_t c = k % d[i].n;
+    k /= d[i].n;
+    dst += c * d[i].ds;
+    src += c * d[i].ss;
+  }
+}
+
+template <class T>
+void copy_row(T* dst, int64_t ds, const T* src, int64_t ss, int64_t n) {
+  if (ds == 1 && ss == 1) {
+    std::memcpy(static_cast<void*>(dst), src, static_cast<size_t>(n) * sizeof(T));
+  } else if (ds == 1 && ss == 0) {
+    std::fill_n(dst, n, *src);
+  } else {
+    for (int64_t i = 0; i < n; ++i) dst[i * ds] = src[i * ss];
+  }
+}
+
+// A square of kSide x kSide elements: whole cache lines in, whole cache lines out.
+template <class T>
+struct Square {
+  static constexpr int64_t kSide = 64 / static_cast<int64_t>(sizeof(T)) > 16
+                                       ? 16
+                                       : 64 / static_cast<int64_t>(sizeof(T));
+  alignas(64) T t[kSide * kSide];
+
+  void read(const T* src, int64_t step) {
+    for (int64_t k = 0; k < kSide; ++k)
+      std::memcpy(static_cast<void*>(t + k * kSide), src + k * step, kSide * sizeof(T));
+  }
+  void write(T* dst, int64_t step) const {
+    for (int64_t i = 0; i < kSide; ++i)
+      for (int64_t k = 0; k < kSide; ++k) dst[i * step + k] = t[k * kSide + i];
+  }
+};
+
+// One transposed plane: `a` is the source's dense dim, `b` the destination's.
+template <class T>
+void copy_plane(T* dst, const T* src, const CopyDim& a, const CopyDim& b, int64_t a0, int64_t a1) {
+  constexpr int64_t kSide = Square<T>::kSide;
+  Square<T> square;
+  for (int64_t i = a0; i < a1; i += kSide)
+    for (int64_t k = 0; k < b.n; k += kSide) {
+      T* to = dst + i * a.ds + k * b.ds;
+      const T* from = src + i + k * b.ss;
+      const int64_t ni = std::min(kSide, a1 - i), nk = std::min(kSide, b.n - k);
+      if (ni == kSide && nk == kSide && b.ds == 1) {
+        square.read(from, b.ss);
+        square.write(to, a.ds);
+      } else {
+        for (int64_t p = 0; p < ni; ++p)
+          for (int64_t q = 0; q < nk; ++q) to[p * a.ds + q * b.ds] = from[p + q * b.ss];
+      }
+    }
+}
+
+template <class T>
+void copy_layout(T* dst, const T* src, Layout l) {
+  if (l.rank == 0) {
+    *dst = *src;
+    return;
+  }
+  const CopyDim inner = l.d[l.rank - 1];
+  constexpr int64_t kGrain = kGrainBytes / static_cast<int64_t>(sizeof(T));
+  if (l.rank == 1) {
+    parallel_for(0, inner.n, kGrain, [&](int64_t b, int64_t e) {
+      copy_row(dst + b * inner.ds, inner.ds, src + b * inner.ss, inner.ss, e - b);
+    });
+    return;
+  }
+  int flat = -1;  // the source's dense dim, when it is not the innermost
+  if (inner.ss != 1 && inner.ss != 0)
+    for (int i = 0; i < l.rank - 1; ++i)
+      if (l.d[i].ss == 1) flat = i;
+  if (flat < 0) {
+    int64_t rows = 1;
+    for (int i = 0; i < l.rank - 1; ++i) rows *= l.d[i].n;
+    parallel_for(0, rows, std::max<int64_t>(1, kGrain / inner.n), [&](int64_t b, int64_t e) {
+      for (int64_t k = b; k < e; ++k) {
+        int64_t od, os;
+        offsets_at(l.d, l.rank - 1, k, od, os);
+        copy_row(dst + od, inner.ds, src + os, inner.ss, inner.n);
+      }
+    });
+    return;
+  }
+  const CopyDim a = l.d[flat];
+  for (int i = flat; i + 1 < l.rank - 1; ++i) l.d[i] = l.d[i + 1];
+  const int outer_rank = l.rank - 2;
+  int64_t planes = 1;
+  for (int i = 0; i < outer_rank; ++i) planes *= l.d[i].n;
+  if constexpr (sizeof(T) == 1)
+    if (inner.ss == a.n && inner.ds == 1 && a.n <= 4) {          // pixels to planes
+      const int64_t grain = std::max<int64_t>(1, kGrain / a.n);  // pixels
+      const int64_t pieces = (inner.n + grain - 1) / grain;
+      parallel_for(0, planes * pieces, 1, [&](int64_t b, int64_t e) {
+        for (int64_t k = b; k < e; ++k) {
+          int64_t od, os;
+          offsets_at(l.d, outer_rank, k / pieces, od, os);
+          const int64_t first = k % pieces * grain;
+          to_planes(src + os + first * a.n, dst + od + first, std::min(grain, inner.n - first), a.n,
+                    a.ds);
+        }
+      });
+      return;
+    }
+  const int64_t strips = (a.n + kTile - 1) / kTile;
+  parallel_for(0, planes * strips, std::max<int64_t>(1, kGrain / (kTile * inner.n)),
+               [&](int64_t b, int64_t e) {
+                 for (int64_t k = b; k < e; ++k) {
+                   int64_t od, os;
+                   offsets_at(l.d, outer_rank, k / strips, od, os);
+                   const int64_t a0 = k % strips * kTile;
+                   copy_plane(dst + od, src + os, a, inner, a0, std::min(a0 + kTile, a.n));
+                 }
+               });
+}
+
+}  // namespace
+
+void strided_copy(void* dst, const int64_t* dst_strides, const void* src,
+                  const int64_t* src_strides, const int64_t* shape, int rank, size_t size) {
+  for (int i = 0; i < rank; ++i)
+    if (shape[i] == 0) return;
+  const Layout l = simplify(shape, dst_strides, src_strides, rank);
+  switch (size) {
+    case 1:
+      return copy_layout(static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), l);
+    case 2:
+      return copy_layout(static_cast<uint16_t*>(dst), static_cast<const uint16_t*>(src), l);
+    case 4:
+      return copy_layout(static_cast<uint32_t*>(dst), static_cast<const uint32_t*>(src), l);
+    default:
+      return copy_layout(static_cast<uint64_t*>(dst), static_cast<const uint64_t*>(src), l);
+  }
+}
+
+void copy_array(const Array& dst, const Array& src) {
+  strided_copy(dst.data, dst.strides, src.data, src.strides, dst.shape, dst.rank,
+               size_of(dst.dtype));
+}
+
+void zero_array(const Array& a) {
+  if (!a.contiguous) return fill_array(a, 0);
+  char* p = a.as<char>();
+  const int64_t size = static_cast<int64_t>(size_of(a.dtype));
+  parallel_for(0, a.numel * size, 1 << 20,
+               [&](int64_t b, int64_t e) { std::memset(p + b, 0, static_cast<size_t>(e - b)); });
+}
+
+void fill_array(const Array& a, Scalar value) {
+  visit_dtype(a.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T v = scalar_as<T>(value);
+    if (!a.contiguous) {
+      const int64_t zero[kMaxRank] = {};
+      strided_copy(a.data, a.strides, &v, zero, a.shape, a.rank, sizeof(T));
+      return;
+    }
+    T* p = a.as<T>();
+    parallel_for(0, a.numel, 1 << 16, [&](int64_t b, int64_t e) { std::fill(p + b, p + e, v); });
+  });
+}
+
+}  // namespace tandem::detail

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops of the grid_sample rows over arrays of any strides. The taps of a block of points are
+// computed once and used for every channel. f32 and f64 run in their own type, 16-bit floats in
+// f64. Every sum has a fixed order, whatever the number of threads.
+#include <cmath>
+#include <type_traits>
+
+#include "tandem/ops/rule_internal.h"
+#include "tandem/ops/vision/resample_internal.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr int kBlock = 64, kMaxTaps = 16;
+
+// Elements of type T with three spatial strides; missing dimensions come first.
+template <class T>
+struct Planes {
+  T* data = nullptr;
+  int64_t n = 0, c = 0, s[3] = {0, 0, 0}, size[3] = {1, 1, 1};
+  int64_t step_n = 0, step_c = 0;
+
+  Planes(T* p, const int64_t* shape, const int64_t* strides, int rank)
+      : data(p), n(shape[0]), c(shape[1]), step_n(strides[0]), step_c(strides[1]) {
+    for (int i = 0; i < rank - 2; ++i) {
+      s[5 - rank + i] = strides[i + 2];
+      size[5 - rank + i] = shape[i + 2];
+    }
+  }
+  int64_t points() const { return size[0] * size[1] * size[2]; }
+  /// Offsets of the points first, first + 1, ... in a plane.
+  void places(int64_t first, int count, int64_t* to) const {
+    int64_t w = first % size[2], h = first / size[2] % size[1], d = first / (size[2] * size[1]);
+    for (int p = 0; p < count; ++p) {
+      to[p] = d * s[0] + h * s[1] + w * s[2];
+      if (++w < size[2]) continue;
+      w = 0;
+      if (++h == size[1]) h = 0, ++d;
+    }
+  }
+  T* plane(int64_t i, int64_t channel) const { return data + i * step_n + channel * step_c; }
+  void clear(int64_t i, int64_t channel) const {
+    T* p = plane(i, channel);
+    for (int64_t d = 0; d < size[0]; ++d)
+      for (int64_t h = 0; h < size[1]; ++h)
+        for (int64_t w = 0; w < size[2]; ++w) p[d * s[0] + h * s[1] + w * s[2]] = 0;
+  }
+};
+
+// An array as T: the array itself, or a dense copy that is stored back at the end.
+template <class T>
+class Held {
+ public:
+  explicit Held(const Array& a, bool out = false)
+      : array_(a), own_(a.dtype != dtype_of<T>), dense_(own_ ? a.numel : 0) {
+    if (!own_) return;
+    strides_ = contiguous_strides(Shape(std::span<const int64_t>(a.shape, a.rank)));
+    if (!out && a.numel) read_dense(a, dense_.get());
+  }
+  T* data() const { return own_ ? dense_.get() : array_.as<T>(); }
+  const int64_t* strides() const { return own_ ? strides_.data() : array_.strides; }
+  Planes<T> planes() const { return Planes<T>(data(), array_.shape, strides(), array_.rank); }
+  void store() const {
+    if (own_) dense_.store(array_);
+  }
+
+ private:
+  const Array& array_;
+  bool own_;
+  Dense<T> dense_;
+  Strides strides_;
+};
+
+// Positions in one sample's grid.
+template <class T>
+struct Grid {
+  T* data;
+  const int64_t* strides;
+  int d;  ///< spatial dimensions
+  /// The position of point p in x's spatial dimension `axis`: the first one is stored last.
+  T& operator()(int64_t n, int64_t p, const int64_t (&size)[3], int axis) const {
+    int64_t at = n * strides[0] + (d - 1 - axis) * strides[d + 1];
+    for (int i = d - 1; i >= 0; --i) {
+      const int64_t k = size[3 - d + i];
+      at += p % k * strides[i + 1];
+      p /= k;
+    }
+    return data[at];
+  }
+};
+
+// The elements a point reads in one dimension: index -1 is outside.
+struct AxisTaps {
+  int64_t index[4];
+  double weight[4], derivative[4];
+};
+
+double reflect(double at, double lo, double hi, double& sign) {
+  if (hi <= lo) {
+    sign = 0;
+    return 0;
+  }
+  const double from = std::abs(at - lo), span = hi - lo;
+  sign = at < lo ? -1 : 1;
+  const double turns = std::floor(from / span), rest = from - turns * span;
+  if (std::fmod(turns, 2) == 0) return rest + lo;
+  sign = -sign;
+  return hi - rest;
+}
+
+// `at` as an integer if it fits, else one outside every input.
+int64_t whole(double at) { return at > -1e15 && at < 1e15 ? static_cast<int64_t>(at) : -100; }
+
+struct Sampler {
+  ResampleMode mode;
+  GridPadding padding;
+  bool align;
+  int taps;
+
+  explicit Sampler(const GridSampleAttrs& a)
+      : mode(static_cast<ResampleMode>(a.mode)),
+        padding(static_cast<GridPadding>(a.padding)),
+        align(a.align_corners),
+        taps(mode == ResampleMode::nearest  ? 1
+             : mode == ResampleMode::linear ? 2
+                                            : 4) {}
+
+  double low() const { return align ? 0 : -0.5; }
+  double high(double size) const { return align ? size - 1 : size - 0.5; }
+
+  // The padded position and the factor on its derivative.
+  double padded(double at, double size, double& derivative) const {
+    if (padding == GridPadding::zeros) return at;
+    double sign = 1;
+    if (padding == GridPadding::reflection) at = reflect(at, low(), high(size), sign);
+    if (!(at > 0 && at < size - 1)) sign = 0;
+    derivative *= sign;
+    return at < 0 ? 0 : at > size - 1 ? size - 1 : at;
+  }
+  int64_t inside(double at, int64_t size) const {
+    double none = 1;
+    const int64_t i = whole(std::floor(padded(at, static_cast<double>(size), none) + 0.0));
+    return i >= 0 && i < size ? i : -1;
+  }
+  void cubic(double at, double derivative, int64_t size, AxisTaps& r) const {
+    constexpr double a = -0.75;
+    const double floor = std::floor(at), t = at - floor;
+    const bool finite = at > -1e15 && at < 1e15;
+    for (int k = 0; k < 4; ++k) {
+      const double d = std::abs(t - (k - 1)), sign = t < k - 1 ? -1 : 1;
+      const bool near = k == 1 || k == 2;
+      r.weight[k] =
+          near ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+      r.derivative[k] =
+          derivative * sign *
+          (near ? (3 * (a + 2) * d - 2 * (a + 3)) * d : (3 * a * d - 10 * a) * d + 8 * a);
+      r.index[k] = finite ? inside(floor + k - 1, size) : -1;
+    }
+  }
+  void operator()(double g, int64_t n, AxisTaps& r) const {
+    const auto size = static_cast<double>(n);
+    double derivative = align ? (size - 1) / 2 : size / 2;
+    double at = align ? (g + 1) * derivative : (g + 1) * derivative - 0.5;
+    if (mode == ResampleMode::cubic) return cubic(at, derivative, n, r);
+    at = padded(at, size, derivative);
+    if (mode == ResampleMode::nearest) {
+      const int64_t i = whole(std::nearbyint(at));
+      r.index[0] = i >= 0 && i < n ? i : -1;
+      r.weight[0] = 1;
+      r.derivative[0] = 0;
+      return;
+    }
+    const double floor = std::floor(at);
+    const int64_t i = whole(floor);
+    r.index[0] = i >= 0 && i < n ? i : -1;
+    r.index[1] = i + 1 >= 0 && i + 1 < n ? i + 1 : -1;
+    r.weight[0] = 1 - (at - floor);
+    r.weight[1] = at - floor;
+    r.derivative[0] = -derivative;
+    r.derivative[1] = derivative;
+  }
+};
+
+// The taps of up to kBlock points: offset (-1: outside), weight and its derivative by position.
+template <class T>
+struct Block {
+  int64_t offset[kMaxTaps][kBlock];
+  T weight[kMaxTaps][kBlock];
+  T derivative[3][kMaxTaps][kBlock];
+  int taps = 1, points = 0;
+
+  void fill(const Sampler& s, const Grid<T>& grid, const int64_t (&out)[3], const Planes<T>& x,
+            int64_t n, int64_t first, int64_t last, bool derivatives) {
+    points = static_cast<int>(last - first);
+    taps = 1;
+    for (int i = 0; i < grid.d; ++i) taps *= s.taps;
+    for (int p = 0; p < points; ++p) {
+      AxisTaps axis[3];
+      for (int i = 0; i < grid.d; ++i)
+        s(static_cast<double>(grid(n, first + p, out, i)), x.size[3 - grid.d + i], axis[i]);
+      for (int k = 0; k < taps; ++k) tap(s, grid.d, axis, x, p, k, derivatives);
+    }
+  }
+
+ private:
+  void tap(const Sampler& s, int d, const AxisTaps* axis, const Planes<T>& x, int p, int k,
+           bool derivatives) {
+    int at[3], rest = k;
+    int64_t loc = 0;
+    double w = 1;
+    bool inside = true;
+    for (int i = d - 1; i >= 0; --i, rest /= s.taps) {
+      at[i] = rest % s.taps;
+      const int64_t index = axis[i].index[at[i]];
+      inside &= index >= 0;
+      loc += index * x.s[3 - d + i];
+      w *= axis[i].weight[at[i]];
+    }
+    offset[k][p] = inside ? loc : -1;
+    weight[k][p] = inside ? static_cast<T>(w) : T(0);  // a NaN position has a NaN weight
+    for (int j = 0; derivatives && j < d; ++j) {
+      double v = 1;
+      for (int i = 0; i < d; ++i) v *= i == j ? axis[i].derivative[at[i]] : axis[i].weight[at[i]];
+      derivative[j][k][p] = inside ? static_cast<T>(v) : T(0);
+    }
+  }
+};
+
+// f(std::integral_constant<int, K>) for K taps.
+template <class F>
+void with_taps(int taps, F&& f) {
+  switch (taps) {
+    case 1:
+      return f(std::integral_constant<int, 1>());
+    case 4:
+      return f(std::integral_constant<int, 4>());
+    case 8:
+      return f(std::integral_constant<int, 8>());
+    default:
+      return f(std::integral_constant<int, kMaxTaps>());
+  }
+}
+
+// An element, or 0 where the tap is outside; the load is always inside.
+template <class T>
+inline T load(const T* in, int64_t offset) {
+  const T v = in[offset < 0 ? 0 : offset];
+  return offset < 0 ? T(0) : v;
+}
+
+template <class T>
+void sample(const KernelCall& c) {
+  const Held<T> hx(c.in[0]), hg(c.in[1]), hy(c.out[0], true);
+  const Planes<T> x = hx.planes(), y = hy.planes();
+  const Sampler s(c.get_attrs<GridSampleAttrs>());
+  const Grid<T> grid{hg.data(), hg.strides(), c.in[0].rank - 2};
+  const int64_t points = y.points(), blocks = (points + kBlock - 1) / kBlock;
+  parallel_for_rows(x.n * blocks, kBlock * x.c * 8, [&](int64_t begin, int64_t end) {
+    Block<T> b;
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t n = u / blocks, first = u % blocks * kBlock;
+      b.fill(s, grid, y.size, x, n, first, std::min(first + kBlock, points), false);
+      int64_t to[kBlock];
+      y.places(first, b.points, to);
+      with_taps(b.taps, [&](auto taps) {
+        for (int64_t ch = 0; ch < x.c; ++ch) {
+          const T* in = x.plane(n, ch);
+          T* out = y.plane(n, ch);
+          for (int p = 0; p < b.points; ++p) {
+            T sum = 0;
+            for (int k = 0; k < taps(); ++k) sum += b.weight[k][p] * load(in, b.offset[k][p]);
+            out[to[p]] = sum;
+          }
+        }
+      });
+    }
+  });
+  hy.store();
+}
+
+// Each unit owns some channels of a sample and adds to them point by point.
+template <class T>
+void send_back(const KernelCall& c) {
+  constexpr int64_t kChannels = 16;
+  const Held<T> hg(c.in[0]), hgrid(c.in[1]), hx(c.out[0], true);
+  const Planes<T> g = hg.planes(), x = hx.planes();
+  const Sampler s(c.get_attrs<GridSampleAttrs>());
+  const Grid<T> grid{hgrid.data(), hgrid.strides(), c.in[0].rank - 2};
+  const int64_t points = g.points(), parts = (x.c + kChannels - 1) / kChannels;
+  parallel_for_rows(x.n * parts, (points + x.points()) * 32, [&](int64_t begin, int64_t end) {
+    Block<T> b;
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t n = u / parts, c0 = u % parts * kChannels, c1 = std::min(c0 + kChannels, x.c);
+      for (int64_t ch = c0; ch < c1; ++ch) x.clear(n, ch);
+      for (int64_t first = 0; first < points; first += kBlock) {
+        b.fill(s, grid, g.size, x, n, first, std::min(first + kBlock, points), false);
+        int64_t from[kBlock];
+        g.places(first, b.points, from);
+        with_taps(b.taps, [&](auto taps) {
+          for (int64_t ch = c0; ch < c1; ++ch) {
+            const T* in = g.plane(n, ch);
+            T* out = x.plane(n, ch);
+            for (int p = 0; p < b.points; ++p) {
+              const T v = in[from[p]];
+              for (int k = 0; k < taps(); ++k)
+                if (b.offset[k][p] >= 0) out[b.offset[k][p]] += b.weight[k][p] * v;
+            }
+          }
+        });
+      }
+    }
+  });
+  hx.store();
+}
+
+template <class T>
+void grid_gradient(const KernelCall& c) {
+  const Held<T> hg(c.in[0]), hx(c.in[1]), hgrid(c.in[2]), hout(c.out[0], true);
+  const Planes<T> g = hg.planes(), x = hx.planes();
+  const Sampler s(c.get_attrs<GridSampleAttrs>());
+  const int d = c.in[1].rank - 2;
+  const Grid<T> grid{hgrid.data(), hgrid.strides(), d}, out{hout.data(), hout.strides(), d};
+  const int64_t points = g.points(), blocks = (points + kBlock - 1) / kBlock;
+  parallel_for_rows(x.n * blocks, kBlock * x.c * 16, [&](int64_t begin, int64_t end) {
+    Block<T> b;
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t n = u / blocks, first = u % blocks * kBlock;
+      b.fill(s, grid, g.size, x, n, first, std::min(first + kBlock, points), true);
+      int64_t from[kBlock];
+      g.places(first, b.points, from);
+      // The factor on a tap's derivative: the sum over channels of gradient times element.
+      T product[kMaxTaps][kBlock] = {};
+      with_taps(b.taps, [&](auto taps) {
+        for (int64_t ch = 0; ch < x.c; ++ch) {
+          const T *in = x.plane(n, ch), *gy = g.plane(n, ch);
+          for (int p = 0; p < b.points; ++p) {
+            const T v = gy[from[p]];
+            for (int k = 0; k < taps(); ++k) product[k][p] += v * load(in, b.offset[k][p]);
+          }
+        }
+      });
+      for (int p = 0; p < b.points; ++p)
+        for (int j = 0; j < d; ++j) {
+          T sum = 0;
+          for (int k = 0; k < b.taps; ++k) sum += product[k][p] * b.derivative[j][k][p];
+          out(n, first + p, g.size, j) = sum;
+        }
+    }
+  });
+  hout.store();
+}
+
+}  // namespace
+
+#define TD_GRID_ROW(name, loops)      \
+  void name(const KernelCall& c) {    \
+    if (c.out[0].numel == 0) return;  \
+    if (c.out[0].dtype == DType::f32) \
+      loops<float>(c);                \
+    else                              \
+      loops<double>(c);               \
+  }
+TD_GRID_ROW(grid_sample_reference, sample)
+TD_GRID_ROW(grid_sample_backward_input_reference, send_back)
+TD_GRID_ROW(grid_sample_backward_grid_loops, grid_gradient)
+#undef TD_GRID_ROW
+
+}  // namespace tandem::detail

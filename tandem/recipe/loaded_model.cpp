@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/recipe/loaded_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "tandem/compile/compile.h"
+#include "tandem/compile/run/executable.h"
+#include "tandem/graph/context.h"
+#include "tandem/graph/profiler.h"
+#include "tandem/io/npy.h"
+#include "tandem/models/pretrained.h"
+#include "tandem/models/registry.h"
+#include "tandem/onnx/named_shapes.h"
+#include "tandem/onnx/onnx.h"
+#include "tandem/ops/ops.h"
+#include "tandem/recipe/open_run.h"
+#include "tandem/weights/weights.h"
+
+namespace tandem::recipe {
+
+namespace {
+
+/// The classes that a file's last matrix or 1x1 convolution has: rows of the last weight.
+int64_t classes_of(const StateDict& weights) {
+  int64_t rows = 0;
+  for (const auto& [name, t] : weights)
+    if (name.ends_with("weight") && (t.dim() == 2 || t.dim() == 4)) rows = t.size(0);
+  return rows;
+}
+bool has_positions(const std::string& model) { return model.starts_with("vit"); }
+
+models::ModelOptions options_of(const ModelSource& a) {
+  models::ModelOptions o;
+  if (a.num_classes > 0) o.num_classes = a.num_classes;
+  if (a.image_size > 0 && has_positions(a.model)) o.image_size = a.image_size;
+  return o;
+}
+
+LoadedModel from_registry(const ModelSource& a) {
+  models::ModelOptions o = options_of(a);
+  std::vector<int64_t> sample = models::info(a.model).input;  // refuses an unknown name at once
+  StateDict weights;
+  if (!a.weights.empty()) {
+    weights = weights::load_weights(a.weights);
+    if (!o.num_classes && classes_of(weights) > 0) o.num_classes = classes_of(weights);
+  }
+  auto net = std::make_shared<nn::AnyModule>(models::make(a.model, o));
+  if (!a.weights.empty()) weights::load_into(net->module(), weights);
+  net->module().eval();
+  LoadedModel m;
+  if (a.image_size > 0) sample[1] = sample[2] = a.image_size;
+  m.inputs = {{"x", DType::f32, {-1, sample[0], sample[1], sample[2]}}};
+  m.outputs = {{"y", DType::f32, {}}};
+  m.run = [net](const std::vector<Tensor>& in) { return std::vector<Tensor>{(*net)(in.at(0))}; };
+  for (const auto& [name, t] : net->module().state_dict()) {
+    m.buffers += t.numel();
+    m.weight_bytes += t.numel() * static_cast<int64_t>(size_of(t.dtype()));
+  }
+  m.state = net->module().state_dict();
+  m.parameters = net->module().num_parameters();
+  m.buffers -= m.parameters;
+  m.random_weights = a.weights.empty();
+  return m;
+}
+
+/// What a model of a folder is called with, by name.
+Tensor& input_named(models::ModelInputs& in, const std::string& name) {
+  if (name == "attention_mask") return in.attention_mask;
+  if (name == "decoder_input_ids") return in.decoder_input_ids;
+  return name == "pixel_values" ? in.pixel_values : in.input_ids;
+}
+
+LoadedModel from_folder(const ModelSource& a) {
+  std::shared_ptr<models::PretrainedModel> net = models::from_pretrained(a.model);
+  LoadedModel m;
+  const models::ModelConfig& c = net->config;
+  if (c.model_type() == "vit") {
+    const int64_t size = c.first_integer("image_size", 224);
+    m.inputs = {{"pixel_values", DType::f32, {-1, c.integer("num_channels", 3), size, size}}};
+  } else {
+    m.inputs = {{"input_ids", DType::i64, {-1, -1}}, {"attention_mask", DType::i64, {-1, -1}}};
+    if (c.model_type() == "t5") m.inputs.push_back({"decoder_input_ids", DType::i64, {-1, -1}});
+  }
+  m.outputs = {{"logits", DType::f32, {}}};
+  m.run = [net, ports = m.inputs](const std::vector<Tensor>& in) {
+    models::ModelInputs all;
+    for (size_t i = 0; i < in.size(); ++i) input_named(all, ports.at(i).name) = in[i];
+    return std::vector<Tensor>{net->forward(all)};
+  };
+  m.state = net->module().state_dict();
+  for (const auto& [name, t] : m.state) {
+    m.buffers += t.numel();
+    m.weight_bytes += t.numel() * static_cast<int64_t>(size_of(t.dtype()));
+  }
+  m.parameters = net->module().num_parameters();
+  m.buffers -= m.parameters;
+  m.from_file = true;
+  return m;
+}
+
+ModelPort port_of(const onnx::OnnxPort& p, const std::string& path) {
+  ModelPort out{p.name, DType::f32, p.type.dims};
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (onnx::onnx_type_of(static_cast<DType>(i)) == p.type.elem) {
+      out.dtype = static_cast<DType>(i);
+      return out;
+    }
+  TD_FAIL(Unsupported, "'{}': '{}' is {}, this command runs models of tensors with Tandem's dtypes",
+          path, p.name, onnx::to_string(p.type.elem));
+}
+
+LoadedModel from_onnx(const ModelSource& a) {
+  auto model = std::make_shared<onnx::OnnxModel>(onnx::OnnxModel::load(a.model));
+  LoadedModel m;
+  for (const onnx::OnnxPort& p : model->inputs()) m.inputs.push_back(port_of(p, a.model));
+  for (const onnx::OnnxPort& p : model->outputs()) m.outputs.push_back(port_of(p, a.model));
+  for (const auto& [name, value] : model->proto().graph.initializers)
+    if (value.is_tensor()) {
+      const DType dtype = onnx::info_of(value.type()).carrier;
+      int64_t n = 1;
+      for (const int64_t d : value.shape()) n *= d;
+      (is_floating(dtype) ? m.parameters : m.buffers) += n;
+      m.weight_bytes += n * static_cast<int64_t>(size_of(dtype));
+    }
+  m.run = [model](const std::vector<Tensor>& in) { return (*model)(in); };
+  m.from_file = true;
+  return m;
+}
+
+}  // namespace
+
+bool is_onnx(const std::string& model) { return model.ends_with(".onnx"); }
+
+namespace {
+bool is_folder(const std::string& model) {
+  return std::filesystem::is_regular_file(std::filesystem::path(model) / "config.json");
+}
+}  // namespace
+
+bool is_model(const std::string& model) {
+  if (is_onnx(model) || is_folder(model)) return true;
+  const auto all = models::list();
+  return std::any_of(all.begin(), all.end(), [&](const auto& m) { return m.name == model; });
+}
+
+LoadedModel load_model(const ModelSource& a) {
+  return is_onnx(a.model) ? from_onnx(a) : is_folder(a.model) ? from_folder(a) : from_registry(a);
+}
+
+LoadedModel load_run(const std::string& folder, const std::string& weights) {
+  const OpenedRun run = open_run(folder, weights);
+  const RecipeModel& made = run.model;
+  TD_CHECK(made.predict, Unsupported, "the model '{}' has no output for an input alone{}", run.type,
+           made.generate ? "\n`tandem generate` shows what it makes." : "");
+  LoadedModel m;
+  m.parameters = made.module->num_parameters();
+  m.state = made.module->state_dict();
+  const size_t n = made.predict_fields.size();
+  TD_CHECK(run.data.fields.size() >= n, Format, "'{}/data.json' has {} fields, '{}' takes {}",
+           folder, run.data.fields.size(), run.type, n);
+  for (size_t i = 0; i < n; ++i) {
+    const BatchField& field = run.data.fields[i];
+    ModelPort port{.name = made.predict_fields[i], .dtype = field.dtype, .shape = field.shape};
+    // Rows that stand for themselves may be any number; a graph's belong together.
+    if (n == 1 && !port.shape.empty()) port.shape[0] = -1;
+    m.inputs.push_back(std::move(port));
+  }
+  m.outputs.push_back({.name = "output", .shape = {-1}});
+  m.run = [made](const std::vector<Tensor>& in) { return std::vector<Tensor>{made.predict(in)}; };
+  m.opened = std::make_shared<const OpenedRun>(run);
+  return m;
+}
+
+StateDict run_state(const std::string& folder, const std::string& weights) {
+  const Recipe recipe = Recipe::load(folder + "/recipe.yaml");
+  const io::Yaml* model = recipe.root.find("model");
+  if (model && model->find("lora")) return load_run(folder, weights).state;
+  return run_weights(folder, run_weights_of(weights.empty() ? "last" : weights));
+}
+
+std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& model) {
+  if (path.ends_with(".npy")) {
+    TD_CHECK(model.inputs.size() == 1, Value,
+             "the model takes {} inputs\nGive an .npz file with arrays by their names.",
+             model.inputs.size());
+    const Tensor x = io::load_npy(path).to(model.inputs[0].dtype);
+    return {x.dim() + 1 == static_cast<int64_t>(model.inputs[0].shape.size()) ? x.unsqueeze(0) : x};
+  }
+  const StateDict d = weights::load_weights(path);
+  std::vector<Tensor> out;
+  for (const ModelPort& p : model.inputs) {
+    const bool only = d.size() == 1 && model.inputs.size() == 1;
+    out.push_back((only ? d.begin()->second : d.at(p.name)).to(p.dtype));
+  }
+  return out;
+}
+
+void set_shapes(LoadedModel& model, const std::string& text) {
+  TD_CHECK(!model.inputs.empty(), Value, "the model takes no input");
+  std::vector<std::string> names;
+  for (const ModelPort& p : model.inputs) names.push_back(p.name);
+  const auto given = onnx::named_shapes(text, names);
+  for (size_t k = 0; k < given.size(); ++k) {
+    ModelPort& p = model.inputs[k];
+    if (!given[k].empty()) p.shape = given[k];
+    for (int64_t& n : p.shape)
+      if (n < 0) n = 1;
+  }
+}
+
+std::string shape_text(const Shape& s) {
+  std::string out;
+  for (const Dim d : s) out += (out.empty() ? "" : "x") + std::to_string(d.value());
+  return out.empty() ? "scalar" : out;
+}
+
+std::vector<Tensor> random_inputs(const LoadedModel& model) {
+  std::vector<Tensor> out;
+  for (const ModelPort& p : model.inputs)
+    out.push_back(is_floating(p.dtype)         ? randn(Shape(p.shape)).to(p.dtype)
+                  : p.name == "attention_mask" ? ones(Shape(p.shape), p.dtype)
+                                               : zeros(Shape(p.shape), p.dtype));
+  return out;
+}
+
+ForwardFigures figures_of(const LoadedModel& model, const std::vector<Tensor>& inputs) {
+  ForwardFigures f;
+  NoGradGuard no_grad;
+  {
+    ProfilerGuard profiler;  // eager: one event per op of the model, before anything is fused
+    for (const Tensor& y : model.run(inputs)) f.outputs.push_back(y.shape());
+    std::map<std::string, int64_t> count;
+    for (const ProfileEvent& e : profiler.profile().events) {
+      f.flops += e.flops;
+      ++count[e.name];
+    }
+    f.ops.assign(count.begin(), count.end());
+  }
+  std::stable_sort(f.ops.begin(), f.ops.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  auto planned = compile([&](const std::vector<Tensor>& in) { return model.run(in); });
+  planned(inputs);
+  f.peak_bytes = planned.executable()->peak_bytes();
+  return f;
+}
+
+}  // namespace tandem::recipe

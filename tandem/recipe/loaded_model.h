@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// LoadedModel: any model the library can open, behind one function. It may come from a run's
+// folder, from the registry by name, from a Hugging Face folder or from an ONNX file.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/export.h"
+#include "tandem/tensor/shape.h"
+#include "tandem/tensor/state_dict.h"
+#include "tandem/tensor/tensor.h"
+
+namespace tandem::recipe {
+
+struct OpenedRun;
+
+/// Which model, and what a model by name is made with.
+struct ModelSource {
+  std::string model;                        ///< a name, a Hugging Face folder or an ONNX file
+  std::string weights = "";                 ///< a file of weights; empty: initial ones
+  int64_t num_classes = 0, image_size = 0;  ///< 0: the model's
+};
+/// What a model takes or gives.
+struct ModelPort {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;  ///< -1: open
+};
+struct LoadedModel {
+  std::vector<ModelPort> inputs, outputs;
+  StateDict state;  ///< parameters and buffers by name, where it is a module
+  std::function<std::vector<Tensor>(const std::vector<Tensor>&)> run;
+  int64_t parameters = 0, buffers = 0, weight_bytes = 0;
+  bool random_weights = false;
+  bool from_file = false;
+  std::shared_ptr<const OpenedRun> opened = {};  ///< where it is that of a run
+};
+
+/// Is it an ONNX file, by its ending?
+TD_API bool is_onnx(const std::string& model);
+/// Is it a model at all: an ONNX file, a name of the registry or a folder with a config.json?
+TD_API bool is_model(const std::string& model);
+/// A model by name in evaluation mode, with weights if they are given (the number of classes then
+/// follows the file where it is not set); a Hugging Face folder; or an ONNX file. Throws Value for
+/// a name that the registry does not have.
+TD_API LoadedModel load_model(const ModelSource& source);
+/// The model of a run with the run's weights: "last" (or "") or "best", by the run's monitor.
+/// Throws Unsupported for a model that gives no output for an input alone.
+TD_API LoadedModel load_run(const std::string& folder, const std::string& weights = "");
+/// The weights of a run; LoRA updates are merged into them.
+TD_API StateDict run_state(const std::string& folder, const std::string& weights = "");
+
+/// Fill the open sizes of the inputs from `text` (onnx/named_shapes.h) or, where it says nothing,
+/// with 1. Throws Value for a name that no input has.
+TD_API void set_shapes(LoadedModel& model, const std::string& text);
+/// "1x3x224x224".
+TD_API std::string shape_text(const Shape& s);
+/// The model's inputs from a file: arrays by name (.npz, .safetensors), or one .npy.
+TD_API std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& model);
+/// Inputs of the model's shapes: normal numbers, zeros for integers (ones for masks).
+TD_API std::vector<Tensor> random_inputs(const LoadedModel& model);
+
+/// Work and memory of a forward pass, from a run and its plan.
+struct ForwardFigures {
+  double flops = 0;
+  size_t peak_bytes = 0;                             ///< of the plan, without weights and input
+  std::vector<std::pair<std::string, int64_t>> ops;  ///< ops that ran, most frequent first
+  std::vector<Shape> outputs;
+};
+TD_API ForwardFigures figures_of(const LoadedModel& model, const std::vector<Tensor>& inputs);
+
+}  // namespace tandem::recipe

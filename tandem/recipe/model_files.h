@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models and weights written to files: ONNX, or weights in any format. Both are read back and
+// compared before the call returns.
+#pragma once
+
+#include <string>
+
+#include "tandem/recipe/loaded_model.h"
+
+namespace tandem::recipe {
+
+struct OnnxFileOptions {
+  /// Sizes of the example that the result is checked with, as "x:1x3x224x224".
+  std::string shapes = "";
+  int opset = 18;
+};
+struct OnnxFile {
+  std::string report;           ///< one line: the file, what it holds and how far it was checked
+  bool random_weights = false;  ///< no weights were given: the values are initial ones
+};
+/// The model (a run's folder, or what load_model() takes) as an ONNX file whose weights lie beside
+/// it. Written into the folder of the model itself, it refers to the weights that are there. Open
+/// dimensions keep names.
+TD_API OnnxFile write_onnx(const ModelSource& source, const std::string& out,
+                           const OnnxFileOptions& options = {});
+/// Weights as a file of the format that its ending names. Throws Io if they do not read back.
+TD_API void write_weights(const StateDict& tensors, const std::string& out);
+
+}  // namespace tandem::recipe

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a recipe that are this library's own: optimizer, schedule, trainer. Between
+// recipe.cpp and recipe_optim.cpp, recipe_params.cpp, recipe_trainer.cpp, recipe_losses.cpp.
+#pragma once
+
+#include "tandem/optim/optimizers.h"
+#include "tandem/optim/schedules.h"
+#include "tandem/recipe/recipe.h"
+#include "tandem/train/callback_table.h"
+
+namespace tandem::recipe {
+
+/// `optim:`, all but the parameters.
+struct RecipeOptimizer {
+  std::function<std::unique_ptr<optim::Optimizer>(optim::ParamList)> make;
+  double weight_decay = 0;
+};
+RecipeOptimizer read_optimizer(Options& o);
+
+/// The parameters that are trained, in groups, and the factors of their learning rates (`decay`,
+/// `decay_on`, `layer_decay`). Throws Value when all are frozen.
+struct RecipeParams {
+  std::vector<optim::ParamGroup> groups;
+  std::vector<double> factors;
+};
+RecipeParams recipe_params(Options& o, const nn::Module& m, double decay);
+
+/// `sched:`; nothing in it for a constant rate.
+struct RecipeSchedule {
+  std::vector<std::unique_ptr<optim::LRScheduler>> parts;  ///< the last is the one to step
+  std::shared_ptr<train::Callback> plateau;
+};
+/// What `sched:` may name.
+const tandem::Registry<optim::ScheduleRow>& recipe_schedules();
+/// `total` updates in all, `per_epoch` in an epoch.
+RecipeSchedule make_schedule(Options& o, optim::Optimizer& optimizer, int64_t total,
+                             int64_t per_epoch);
+
+/// `trainer:`: the options of the Trainer, and what a run of a recipe has besides.
+struct TrainerPart {
+  struct EarlyStop {
+    train::EarlyStoppingOptions options = {.patience = 3, .restore_best_weights = true};
+    template <class V>
+    void fields(V& v) {
+      options.fields(v);
+    }
+  };
+  train::TrainerOptions options = {.metrics = {"accuracy"}};
+  std::optional<EarlyStop> early_stop = {};
+  std::vector<train::ChosenCallback> callbacks = {};
+  bool report = true;
+  int64_t histograms = 0;
+
+  template <class V>
+  void fields(V& v) {
+    options.fields(v);
+    v("early_stop", early_stop, {.doc = "ends the run when a log has not got better"});
+    v("callbacks", callbacks, {.doc = "further callbacks, in this order"});
+    v("report", report, {.doc = "write report.html, with figures of every layer"});
+    v("histograms", histograms,
+      {.doc = "epochs between histograms of the weights for TensorBoard; 0: none", .at_least = 0});
+  }
+};
+TrainerPart read_trainer(Options& o, bool progress);
+
+/// The rows of train::losses().
+void add_losses(Registry& r);
+
+}  // namespace tandem::recipe

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/recipe-reference.md, out of the rows and fields that recipes are read by.
+#include <fmt/format.h>
+
+#include "tandem/data/transforms/transform_table.h"
+#include "tandem/optim/optimizers.h"
+#include "tandem/recipe/component_rows.h"
+#include "tandem/recipe/parts_internal.h"
+#include "tandem/rl/agents.h"
+#include "tandem/train/callback_table.h"
+#include "tandem/train/losses.h"
+
+namespace tandem::recipe {
+namespace {
+
+std::string table(const FieldsType& type) {
+  const std::string rows = fields_markdown(type);
+  return rows.empty() ? "" : "\n| key | kind | default | |\n|---|---|---|---|\n" + rows;
+}
+
+// Neighbours with one text and one set of fields (models by name) share a heading.
+std::string section(const RegistryBase& registry) {
+  const std::vector<const Component*> all = registry.components();
+  std::string out;
+  for (size_t i = 0, end; i < all.size(); i = end) {
+    const Component& row = *all[i];
+    end = i + 1;
+    if (!*row.example) continue;  // not for recipes
+    std::string names = fmt::format("`{}`", row.name);
+    for (; end < all.size() && all[end]->options == row.options &&
+           std::string_view(all[end]->doc) == row.doc;
+         ++end)
+      names += fmt::format(", `{}`", all[end]->name);
+    out += fmt::format("### {}\n\n{}\n\n```yaml\n{}\n```\n", names, row.doc, row.example);
+    if (row.options) out += table(*row.options);
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string recipe_reference() {
+  std::string out =
+      "# What recipes may say\n\n"
+      "Written by `tandem recipe reference`; do not edit by hand. [Recipes](recipes.md) explains "
+      "how the parts work together. A key without a default is required. Lists of a fixed length "
+      "take one number where the text says so.\n\n";
+  out +=
+      "## `data`\n\nRelative paths start from the working directory.\n\n" + section(data_sources());
+  out +=
+      "## `data.transforms`\n\nNames, arguments and defaults are torchvision v2's. "
+      "`test_transforms` takes the same.\n\n" +
+      section(data::transforms());
+  out +=
+      "## `model`\n\nEvery model takes these, whatever its type; sizes that are not listed are "
+      "told by the data:\n" +
+      table(model_fields()) + "\n" + section(recipe_models());
+  out += "## `loss`\n\nNone for models with a loss of their own.\n\n" + section(train::losses());
+  out +=
+      "## `optim`\n\n`decay`, `decay_on` and `layer_decay` choose parameters, see "
+      "[fine-tuning](recipes.md#fine-tuning).\n\n" +
+      section(optim::optimizers());
+  out += "## `sched`\n\n`warmup_steps`, `steps` and `unit` come beside these.\n\n" +
+         section(recipe_schedules());
+  out += "## `trainer`\n" + table(trainer_fields()) + "\n";
+  out += "## `trainer.callbacks`\n\n" + section(train::callbacks());
+  out +=
+      "## `agent`\n\nIn place of data, model, loss, optim, sched and trainer. Every agent takes "
+      "these:\n" +
+      table(agent_fields()) + "\n" + section(rl::agents());
+  while (out.ends_with("\n\n")) out.pop_back();
+  return out;
+}
+
+}  // namespace tandem::recipe

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/recipe/train.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <numeric>
+
+#include "tandem/base/folder.h"
+#include "tandem/runs/run_record.h"
+
+namespace tandem::recipe {
+namespace {
+
+std::string new_folder(const Recipe& r) {
+  char time[32];
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &local);
+  std::string folder = fmt::format("runs/{}-{}", r.name(), time);
+  for (int k = 2; file_exists(folder); ++k)  // one that began in the same second
+    folder = fmt::format("runs/{}-{}-{}", r.name(), time, k);
+  return folder;
+}
+
+// Is the process that made it still at work, on this machine?
+bool at_work(const runs::RunRecord& run) {
+  const io::Json *pid = run.environment.find("pid"), *host = run.environment.find("host");
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  if (!pid || !pid->as_int() || !host || !host->as_string() || *host->as_string() != name)
+    return false;
+  return *pid->as_int() != ::getpid() &&
+         (::kill(static_cast<pid_t>(*pid->as_int()), 0) == 0 || errno == EPERM);
+}
+
+// The newest run of that recipe under runs/ that did not come to its end; "" when there is none.
+std::string unfinished(const std::string& name) {
+  std::string found;
+  if (!file_exists("runs")) return found;
+  for (const runs::RunRecord& run : runs::list_runs("runs"))
+    if (run.name == name && run.status != "done" && !(run.status == "running" && at_work(run)))
+      found = run.folder;
+  return found;
+}
+
+}  // namespace
+
+bool holds_run(const std::string& folder) {
+  return file_exists(folder + "/STATUS") || file_exists(folder + "/checkpoints");
+}
+
+std::string run_folder(const Recipe& r, const TrainOptions& o) {
+  if (o.resume.empty() || (o.resume == "auto" && !o.folder.empty()))
+    return o.folder.empty() ? new_folder(r) : o.folder;
+  if (o.resume == "auto") {
+    const std::string found = unfinished(r.name());
+    return found.empty() ? new_folder(r) : found;
+  }
+  if (o.resume == "none") {
+    const std::string folder = o.folder.empty() ? new_folder(r) : o.folder;
+    TD_CHECK(!holds_run(folder), Value,
+             "'{}' holds a run already, and --resume none does not resume it\nTake another folder, "
+             "or leave --resume none out.",
+             folder);
+    return folder;
+  }
+  TD_CHECK(o.folder.empty() || o.folder == o.resume, Value,
+           "--resume {} and --run {} name two folders\nOne of them is enough.", o.resume, o.folder);
+  TD_CHECK(holds_run(o.resume), Io,
+           "there is no run in '{}' to resume\n`tandem runs list` shows those there are; --resume "
+           "takes auto, none or a folder.",
+           o.resume);
+  return o.resume;
+}
+
+RecipeRun train(const Recipe& recipe, const TrainOptions& options, const Registry& registry) {
+  const std::string folder = options.keep ? run_folder(recipe, options) : "";
+  RecipeRun run = run_recipe(recipe, registry, folder, options.progress, options.callbacks);
+  run.folder = folder;
+  return run;
+}
+
+train::Logs evaluate(const std::string& run, const EvaluateOptions& options,
+                     const Registry& registry) {
+  TD_CHECK(file_exists(run + "/recipe.yaml"), Io,
+           "'{}' is no folder of a run: it has no recipe.yaml", run);
+  const Recipe recipe = Recipe::load(run + "/recipe.yaml", options.overrides);
+  train::Logs logs;
+  with_recipe(recipe, registry, [&](RecipeParts& parts) {
+    parts.model.module->load_state_dict(run_weights(run, run_weights_of(options.weights)));
+    std::string split = options.split;
+    if (split.empty()) split = parts.data.test ? "test" : parts.data.val ? "val" : "train";
+    logs = evaluate_run(parts, split, run, options.outputs);
+  });
+  return logs;
+}
+
+CheckResult check(const Recipe& recipe, bool progress,
+                  const std::function<void(int64_t, double, double)>& seen) {
+  CheckResult c{.wanted = expectation_of(recipe)};
+  const auto begin = std::chrono::steady_clock::now();
+  for (const int64_t seed : c.wanted.seeds) {
+    Recipe one = recipe;
+    io::set_yaml(one.root, "seed", std::to_string(seed));
+    const RecipeRun run = run_recipe(one, Registry::standard(), "", progress);
+    c.interrupted = run.fit.interrupted;
+    if (c.interrupted) return c;
+    double value = train::find_log(run.test, c.wanted.metric);
+    if (std::isnan(value)) value = train::find_log(run.fit.logs, c.wanted.metric);
+    TD_CHECK(!std::isnan(value), Value, "{}: '{}' was not measured", recipe.file, c.wanted.metric);
+    c.values.push_back(value);
+    if (seen) seen(seed, value, run.fit.seconds);
+  }
+  const auto n = static_cast<double>(c.values.size());
+  c.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / n;
+  c.mean = std::accumulate(c.values.begin(), c.values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double v : c.values) squares += (v - c.mean) * (v - c.mean);
+  c.deviation = n > 1 ? std::sqrt(squares / (n - 1)) : 0;
+  const auto [low, high] = std::minmax_element(c.values.begin(), c.values.end());
+  const Expectation& want = c.wanted;
+  c.met = !(want.at_least && (want.each ? *low : c.mean) < *want.at_least) &&
+          !(want.at_most && (want.each ? *high : c.mean) > *want.at_most);
+  c.in_time = want.budget_seconds <= 0 || c.seconds <= want.budget_seconds;
+  return c;
+}
+
+}  // namespace tandem::recipe

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// AppendFile: logs that grow line by line or record by record. Each append() is one write, so a
+// killed process leaves whole records and at most one truncated record, at the end.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tandem/base/file.h"
+
+namespace tandem::runs {
+
+class TD_API AppendFile {
+ public:
+  /// Makes the file when it is not there. Throws Io.
+  explicit AppendFile(const FilePath& path);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+  /// Throws Io.
+  void append(std::string_view bytes);
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+}  // namespace tandem::runs

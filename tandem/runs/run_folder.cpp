@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/runs/run_folder.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tandem/base/error.h"
+#include "tandem/base/folder.h"
+#include "tandem/base/parallel.h"
+#include "tandem/graph/rng.h"
+
+namespace tandem::runs {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// The commit of the repository around the working folder; "" where there is none.
+std::string commit() {
+  auto line = [](const std::string& path) -> std::string {
+    if (!file_exists(path)) return "";
+    const std::string text = read_file(path);
+    return text.substr(0, text.find('\n'));
+  };
+  std::string up = ".git";
+  for (int k = 0; k < 8; ++k, up = "../" + up) {
+    try {
+      const std::string head = line(up + "/HEAD");
+      if (head.empty()) continue;
+      return head.rfind("ref: ", 0) == 0 ? line(up + "/" + head.substr(5)) : head;
+    } catch (const Error&) {  // not ours to read
+      return "";
+    }
+  }
+  return "";
+}
+
+io::Json environment() {
+  utsname system{};
+  ::uname(&system);
+  return io::Json::Object{{"tandem", TANDEM_VERSION},
+                          {"commit", commit()},
+                          {"compiler", __VERSION__},
+                          {"system", std::string(system.sysname) + " " + system.release},
+                          {"machine", system.machine},
+                          {"host", system.nodename},
+                          {"pid", static_cast<int64_t>(::getpid())},
+                          {"threads", num_threads()},
+                          {"seed", std::to_string(generator_state().seed)},
+                          {"started", now()}};
+}
+
+}  // namespace
+
+RunFolder::RunFolder(std::string folder,
+                     const std::vector<std::pair<std::string, std::string>>& files)
+    : folder_(std::move(folder)) {
+  make_folders(folder_);
+  for (const auto& [name, content] : files) write_file(folder_ + "/" + name, content);
+  write_file(folder_ + "/env.json", environment().dump(1) + "\n");
+  write_file(folder_ + "/STATUS", "running\n");
+  ::unlink((folder_ + "/error.txt").c_str());  // of a process that failed before
+  metrics_ = std::make_unique<AppendFile>(folder_ + "/metrics.jsonl");
+}
+
+void RunFolder::log(int64_t step, int64_t epoch,
+                    const std::vector<std::pair<std::string, double>>& values) {
+  io::Json::Object line{{"step", step}, {"epoch", epoch}, {"time", now()}};
+  for (const auto& [name, value] : values) line.emplace_back(name, value);
+  metrics_->append(io::Json(std::move(line)).dump() + "\n");
+}
+
+void RunFolder::truncate(int64_t step) {
+  const std::string path = folder_ + "/metrics.jsonl", text = read_file(path);
+  std::string kept;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    if (end == text.npos) break;  // cut by the end of the process
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    try {
+      const io::Json j = io::parse_json(line, path);
+      const io::Json* s = j.find("step");
+      if (s && s->as_int() && *s->as_int() <= step) kept += line + "\n";
+    } catch (const Error&) {  // no line of ours
+    }
+  }
+  metrics_.reset();
+  write_file(path, kept);
+  metrics_ = std::make_unique<AppendFile>(path);
+}
+
+void RunFolder::part(io::Json::Object figures) {
+  figures.emplace_back("ended", now());
+  AppendFile(folder_ + "/parts.jsonl").append(io::Json(std::move(figures)).dump() + "\n");
+}
+
+// Every name that was logged is a column; a line is a step and epoch.
+void RunFolder::write_csv() const {
+  const std::string path = folder_ + "/metrics.jsonl", text = read_file(path);
+  std::vector<std::string> names;
+  std::vector<std::vector<std::pair<size_t, std::string>>> rows;
+  for (size_t at = 0, end; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    try {
+      const io::Json j = io::parse_json(text.substr(at, end - at), path);
+      if (!j.as_object()) continue;
+      auto& row = rows.emplace_back();
+      for (const auto& [name, value] : *j.as_object()) {
+        const auto it = std::find(names.begin(), names.end(), name);
+        row.emplace_back(it - names.begin(), value.is_null() ? "" : value.dump());
+        if (it == names.end()) names.push_back(name);
+      }
+    } catch (const Error&) {  // no line of ours
+    }
+  }
+  std::string out;
+  for (size_t c = 0; c < names.size(); ++c) out += (c ? "," : "") + names[c];
+  out += "\n";
+  for (const auto& row : rows) {
+    std::vector<std::string> cells(names.size());
+    for (const auto& [c, value] : row) cells[c] = value;
+    for (size_t c = 0; c < cells.size(); ++c) out += (c ? "," : "") + cells[c];
+    out += "\n";
+  }
+  write_file(folder_ + "/metrics.csv", out);
+}
+
+void RunFolder::finish(const std::string& status) {
+  write_csv();
+  write_file(folder_ + "/STATUS", status + "\n");
+}
+
+}  // namespace tandem::runs

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/runs/run_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "tandem/base/error.h"
+#include "tandem/base/folder.h"
+#include "tandem/io/yaml.h"
+
+namespace tandem::runs {
+namespace {
+
+double number(const io::Json* j) {
+  if (j && j->as_double()) return *j->as_double();
+  if (j && j->as_int()) return static_cast<double>(*j->as_int());
+  return std::nan("");
+}
+std::string text(const io::Json* j) { return j && j->as_string() ? *j->as_string() : ""; }
+
+// The lines of a file that are whole; a last one without its end was cut off.
+void each_line(const std::string& path, const std::function<void(const io::Json&)>& see) {
+  if (!file_exists(path)) return;
+  const std::string all = read_file(path);
+  for (size_t at = 0, end; (end = all.find('\n', at)) != all.npos; at = end + 1) {
+    try {
+      see(io::parse_json(std::string_view(all).substr(at, end - at), path));
+    } catch (const Error&) {  // damaged: the others stand
+    }
+  }
+}
+
+io::Json read_json(const std::string& path) {
+  if (!file_exists(path)) return {};
+  try {
+    return io::parse_json(read_file(path), path);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void flatten(const io::Yaml& y, const std::string& path, std::map<std::string, std::string>& out) {
+  switch (y.kind) {
+    case io::Yaml::Kind::map:
+      for (size_t i = 0; i < y.keys.size(); ++i)
+        flatten(y.items[i], path.empty() ? y.keys[i] : path + "." + y.keys[i], out);
+      break;
+    case io::Yaml::Kind::list: {
+      std::string all;
+      for (const io::Yaml& item : y.items)
+        all +=
+            (all.empty() ? "" : ", ") + (item.kind == io::Yaml::Kind::scalar ? item.text : "...");
+      out[path] = "[" + all + "]";
+      break;
+    }
+    default:
+      out[path] = y.text;
+  }
+}
+
+}  // namespace
+
+bool lower_is_better(const std::string& metric) {
+  for (const char* end : {"loss", "mae", "mse", "rmse", "seconds", "memory_mb", "frechet"})
+    if (metric.ends_with(end)) return true;
+  return false;
+}
+
+const Series* RunRecord::find(const std::string& name) const {
+  for (const auto& [n, s] : values)
+    if (n == name) return &s;
+  return nullptr;
+}
+double RunRecord::last(const std::string& name) const {
+  const Series* s = find(name);
+  for (size_t i = s ? s->y.size() : 0; i-- > 0;)
+    if (std::isfinite(s->y[i])) return s->y[i];
+  return std::nan("");
+}
+double RunRecord::best(const std::string& name) const {
+  double best = std::nan("");
+  const Series* s = find(name);
+  for (size_t i = 0; s && i < s->y.size(); ++i)
+    if (std::isfinite(s->y[i]) &&
+        (std::isnan(best) || (lower_is_better(name) ? s->y[i] < best : s->y[i] > best)))
+      best = s->y[i];
+  return best;
+}
+double RunRecord::value(const std::string& name) const {
+  if (const io::Json* v = evaluation.find("values"))
+    if (const io::Json* one = v->find(name)) return number(one);
+  return last(name);
+}
+std::string RunRecord::headline() const {
+  std::vector<std::string> names;
+  if (const io::Json* v = evaluation.find("values"); v && v->as_object())
+    for (const auto& [name, value] : *v->as_object()) names.push_back(name);
+  for (const auto& [name, s] : values)
+    if (name.rfind("val/", 0) == 0) names.push_back(name);
+  names.emplace_back("train/loss");
+  // A metric of the first split before its loss.
+  const std::string split = names[0].substr(0, names[0].find('/') + 1);
+  for (const std::string& n : names)
+    if (n.rfind(split, 0) == 0 && !n.ends_with("loss")) return n;
+  return names[0];
+}
+
+RunRecord read_run(const FilePath& loc) {
+  RunRecord r;
+  r.folder = loc.str();
+  while (r.folder.size() > 1 && r.folder.back() == '/') r.folder.pop_back();
+  TD_CHECK(file_exists(r.folder + "/metrics.jsonl"), Io,
+           "'{}' is no folder of a run: it has no metrics.jsonl\n`tandem runs list` shows those "
+           "there are.",
+           r.folder);
+  r.name = r.folder.substr(r.folder.rfind('/') + 1);
+  each_line(r.folder + "/metrics.jsonl", [&](const io::Json& j) {
+    if (!j.as_object()) return;
+    const double step = number(j.find("step")), epoch = number(j.find("epoch"));
+    if (!std::isfinite(step)) return;
+    r.steps = std::max(r.steps, static_cast<int64_t>(step));
+    bool whole = false;
+    for (const auto& [name, value] : *j.as_object()) {
+      if (name == "step" || name == "epoch" || name == "time") continue;
+      whole = whole || name == "train/loss";
+      auto it = std::find_if(r.values.begin(), r.values.end(),
+                             [&n = name](const auto& v) { return v.first == n; });
+      if (it == r.values.end()) it = r.values.insert(it, {name, Series{name, {}, {}}});
+      it->second.x.push_back(step);
+      it->second.y.push_back(number(&value));
+    }
+    if (whole && std::isfinite(epoch))
+      r.epochs = std::max(r.epochs, static_cast<int64_t>(epoch) + 1);
+  });
+  each_line(r.folder + "/parts.jsonl", [&](const io::Json& j) {
+    auto add = [&](double& sum, const char* key) {
+      if (const double v = number(j.find(key)); std::isfinite(v)) sum += v;
+    };
+    add(r.seconds, "seconds");
+    add(r.joules, "joules");
+    add(r.cpu_seconds, "cpu_seconds");
+    add(r.samples, "samples");
+    r.peak_memory_mb = std::fmax(r.peak_memory_mb, number(j.find("peak_memory_mb")));
+    r.energy_source = text(j.find("energy"));
+  });
+  each_line(r.folder + "/layers.jsonl", [&](const io::Json& j) { r.layers.push_back(j); });
+  r.environment = read_json(r.folder + "/env.json");
+  r.evaluation = read_json(r.folder + "/evaluation.json");
+  r.started = number(r.environment.find("started"));
+  if (file_exists(r.folder + "/STATUS")) {
+    r.status = read_file(r.folder + "/STATUS");
+    r.status = r.status.substr(0, r.status.find('\n'));
+  }
+  if (file_exists(r.folder + "/recipe.yaml")) r.recipe = read_file(r.folder + "/recipe.yaml");
+  const std::string config = r.folder + "/config.yaml";
+  try {
+    const io::Yaml y = io::parse_yaml(file_exists(config) ? read_file(config) : r.recipe, config);
+    flatten(y, "", r.settings);
+    if (auto it = r.settings.find("recipe"); it != r.settings.end() && !it->second.empty())
+      r.name = it->second;
+  } catch (const Error&) {  // no recipe, or one of another kind
+  }
+  return r;
+}
+
+std::vector<RunRecord> list_runs(const FilePath& folder) {
+  std::vector<RunRecord> runs;
+  for (const std::string& name : list_folder(folder)) {
+    const std::string path = folder.str() + "/" + name;
+    if (!file_exists(path + "/metrics.jsonl")) continue;
+    try {
+      runs.push_back(read_run(path));
+    } catch (const Error&) {}
+  }
+  std::stable_sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) {
+    return (std::isnan(a.started) ? 0 : a.started) < (std::isnan(b.started) ? 0 : b.started);
+  });
+  return runs;
+}
+
+}  // namespace tandem::runs

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// RunRecord: a run folder read back, for lists, comparisons and reports. Missing or truncated files
+// leave their part empty; a folder without metrics.jsonl is not a run.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/base/file.h"
+#include "tandem/io/json.h"
+#include "tandem/runs/page.h"
+
+namespace tandem::runs {
+
+struct TD_API RunRecord {
+  std::string folder, name;  ///< the name is the recipe's, else the folder's
+  std::string status;        ///< running, done, failed, interrupted
+  double started = 0, seconds = 0, joules = 0, cpu_seconds = 0, peak_memory_mb = 0;  ///< all parts
+  std::string energy_source;
+  int64_t steps = 0, epochs = 0;
+  double samples = 0;
+  /// By name ("train/loss", "system/memory_mb"), over steps, in the order of the file.
+  std::vector<std::pair<std::string, Series>> values;
+  std::map<std::string, std::string> settings;  ///< "optim.lr" -> "0.003", all that was resolved
+  std::string recipe;                           ///< the text of recipe.yaml
+  io::Json environment, evaluation;             ///< null where they are not
+  std::vector<io::Json> layers;                 ///< lines of layers.jsonl
+
+  const Series* find(const std::string& name) const;
+  /// The last finite value; NaN.
+  double last(const std::string& name) const;
+  /// The best by direction (see lower_is_better()).
+  double best(const std::string& name) const;
+  /// The value that identifies how good a run is: "test/..." of the evaluation, else the last
+  /// "val/...", else "train/loss"; a metric before a loss.
+  std::string headline() const;
+  /// Of "test/accuracy" too, which is in the evaluation.
+  double value(const std::string& name) const;
+};
+
+/// Throws Io when it is no folder of a run.
+TD_API RunRecord read_run(const FilePath& folder);
+/// The runs below a folder, oldest first; those that cannot be read are left out.
+TD_API std::vector<RunRecord> list_runs(const FilePath& folder);
+TD_API bool lower_is_better(const std::string& metric);
+
+/// report.html of a run: the page as text.
+TD_API std::string run_report(const RunRecord& run);
+/// Curves over each other, values side by side and the settings that differ.
+TD_API std::string compare_report(const std::vector<RunRecord>& runs);
+
+/// A chart of dots (two by four in a letter) for terminals, with scales and names.
+TD_API std::string terminal_plot(const std::string& title, const std::vector<Series>& series,
+                                 int columns = 72, int rows = 12, bool colours = false);
+
+}  // namespace tandem::runs
