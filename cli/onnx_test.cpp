@@ -16,7 +16,7 @@
 namespace tandem::cli {
 namespace {
 
-struct Options {
+struct OnnxTestOptions {
   std::string folder, filter;
   bool json = false, quiet = false, markdown = false;
 };
@@ -87,7 +87,7 @@ void print_page(const std::vector<onnx::OnnxCase>& cases, size_t passed, const F
   fmt::print("{}.\n", line);
 }
 
-int run_suite(const Options& o) {
+int run_suite(const OnnxTestOptions& o) {
   init();
   const std::vector<onnx::OnnxCase> cases = onnx::find_onnx_cases(o.folder, o.filter);
   TD_CHECK(!cases.empty(), Value, "there are no models in '{}'{}", o.folder,
@@ -131,7 +131,7 @@ int run_suite(const Options& o) {
 void add_onnx_test(CLI::App& app, int& code) {
   CLI::App* verb = app.add_subcommand(
       "onnx-test", "Run ONNX models against recorded inputs and outputs (ONNX's backend tests)");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<OnnxTestOptions>();
   verb->add_option("folder", o->folder, "Folder of test folders, searched to any depth")
       ->required();
   verb->add_option("--filter", o->filter, "Only names that hold this text");

@@ -13,13 +13,13 @@
 namespace tandem::cli {
 namespace {
 
-struct Arguments {
+struct TrainArguments {
   std::string recipe, folder, resume;
   std::vector<std::string> overrides;
   bool json = false, quiet = false, print = false;
 };
 
-int train_verb(const Arguments& o) {
+int train_verb(const TrainArguments& o) {
   init();
   recipe::Recipe r = recipe::Recipe::load(o.recipe, o.overrides);
   if (o.print) {
@@ -55,7 +55,7 @@ int train_verb(const Arguments& o) {
 }
 
 // The mean (or each value) of the seeds against the promise; 3 when it is not met.
-int check_verb(const Arguments& o) {
+int check_verb(const TrainArguments& o) {
   init();
   const recipe::Recipe r = recipe::Recipe::load(o.recipe, o.overrides);
   const recipe::Expectation want = expectation_of(r);
@@ -80,7 +80,7 @@ int check_verb(const Arguments& o) {
 }  // namespace
 
 void add_train(CLI::App& app, int& code) {
-  auto o = std::make_shared<Arguments>();
+  auto o = std::make_shared<TrainArguments>();
   CLI::App* verb =
       app.add_subcommand("train", "Train a recipe: tandem train recipes/digits-mlp.yaml");
   verb->add_option("recipe", o->recipe, "A YAML file")->required();
@@ -96,7 +96,7 @@ void add_train(CLI::App& app, int& code) {
 }
 
 void add_recipe(CLI::App& app, int& code) {
-  auto o = std::make_shared<Arguments>();
+  auto o = std::make_shared<TrainArguments>();
   CLI::App* verb =
       app.add_subcommand("recipe", "Check recipes against the figures that they promise");
   verb->require_subcommand(1);

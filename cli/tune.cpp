@@ -11,7 +11,7 @@
 namespace tandem::cli {
 namespace {
 
-struct Arguments {
+struct TuneArguments {
   std::string recipe, folder;
   std::vector<std::string> overrides;
   int64_t trials = 0;  ///< 0: the recipe's
@@ -30,7 +30,7 @@ void print_trial(const train::Trial& t, const train::Trial* best, int64_t trials
              duration(seconds));
 }
 
-void print_best(const recipe::TuneResult& r, const Arguments& o, const std::string& metric) {
+void print_best(const recipe::TuneResult& r, const TuneArguments& o, const std::string& metric) {
   fmt::print("best: trial {}, {} {:.5g}\n  tandem train {}", r.best->number, metric,
              *r.best->result, o.recipe);
   for (const auto& [key, value] : r.best->values)
@@ -40,7 +40,7 @@ void print_best(const recipe::TuneResult& r, const Arguments& o, const std::stri
   fmt::print("\n  {}/report.html\n", r.folder);
 }
 
-int tune_verb(const Arguments& o) {
+int tune_verb(const TuneArguments& o) {
   init();
   const recipe::Recipe r = recipe::Recipe::load(o.recipe, o.overrides);
   const recipe::TuneSettings settings = recipe::tune_settings(r);
@@ -69,7 +69,7 @@ int tune_verb(const Arguments& o) {
 }  // namespace
 
 void add_tune(CLI::App& app, int& code) {
-  auto o = std::make_shared<Arguments>();
+  auto o = std::make_shared<TuneArguments>();
   CLI::App* verb = app.add_subcommand("tune",
                                       "Search over the settings of a recipe\n\n"
                                       "  tandem tune recipes/tune-digits.yaml\n"

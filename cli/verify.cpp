@@ -40,7 +40,7 @@ Difference compare(const Tensor& a, const Tensor& b, double rtol, double atol) {
   return d;
 }
 
-struct Options {
+struct VerifyOptions {
   std::string a, b, input, shapes;
   recipe::ModelSource model;
   double rtol = 0, atol = 0;
@@ -48,7 +48,7 @@ struct Options {
 };
 
 /// Outputs of two models on the same inputs, by their order; of one beside a file, by their names.
-std::pair<StateDict, StateDict> outputs_of(const Options& o) {
+std::pair<StateDict, StateDict> outputs_of(const VerifyOptions& o) {
   recipe::ModelSource first = o.model, second = o.model;
   first.model = o.a;
   second.model = o.b;
@@ -88,7 +88,7 @@ void add_verify(CLI::App& app, int& code) {
                          "  tandem verify ours.npz theirs.npz --rtol 1e-4 --atol 1e-5\n"
                          "  tandem verify resnet50 resnet50.onnx --weights w.pth --rtol 1e-4\n"
                          "  tandem verify net.onnx theirs.npz --input x.npz --rtol 1e-4");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<VerifyOptions>();
   verb->add_option("a", o->a, "First file, or a model: its name, a folder or an ONNX file")
       ->required();
   verb->add_option("b", o->b, "Second one")->required();

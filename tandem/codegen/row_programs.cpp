@@ -14,14 +14,13 @@ DType type_at(uint64_t key, int place) { return static_cast<DType>(key >> (4 * p
 constexpr uint64_t kFlags = uint64_t{1} << 32;
 bool flag(uint64_t key, int k) { return key / kFlags >> k & 1; }
 
-DType wide(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 bool present(const Array* a) { return a && a->shape && a->data; }
 bool wanted(const Array* a) { return present(a) && a->numel > 0; }
 
 // ---- softmax
 RowProgram softmax_program(uint64_t key) {
   const DType t = type_at(key, 0);
-  RowBuilder b(wide(t));
+  RowBuilder b(accumulation_dtype(t));
   const E x = b.input(RowKind::matrix, t);
   b.output(RowKind::matrix, t);
   const E top = b.fold(Fold::max, x);
@@ -42,7 +41,7 @@ RowProgram softmax_program(uint64_t key) {
 
 RowProgram softmax_backward_program(uint64_t key) {
   const DType t = type_at(key, 0);
-  RowBuilder b(wide(t));
+  RowBuilder b(accumulation_dtype(t));
   const E g = b.input(RowKind::matrix, type_at(key, 1)), y = b.input(RowKind::matrix, t);
   b.output(RowKind::matrix, t);
   const bool log = flag(key, 0);
@@ -58,14 +57,14 @@ enum NormFlags { kCentred, kWeight, kBias, kStats, kGradWeight, kGradBias };
 RowProgram norm_program(uint64_t key) {
   const DType t = type_at(key, 0);
   const bool centred = flag(key, kCentred);
-  RowBuilder b(wide(t));
+  RowBuilder b(accumulation_dtype(t));
   const E x = b.input(RowKind::matrix, t), eps = b.input(RowKind::number, DType::f64);
   E w, bias;
   if (flag(key, kWeight)) w = b.input(RowKind::columns, type_at(key, 1));
   if (flag(key, kBias)) bias = b.input(RowKind::columns, type_at(key, 2));
   b.output(RowKind::matrix, t);
-  if (flag(key, kStats) && centred) b.output(RowKind::row, wide(t));
-  if (flag(key, kStats)) b.output(RowKind::row, wide(t));
+  if (flag(key, kStats) && centred) b.output(RowKind::row, accumulation_dtype(t));
+  if (flag(key, kStats)) b.output(RowKind::row, accumulation_dtype(t));
   E distance = x, mean;
   if (centred) {
     mean = b.fold(Fold::add, x) / b.count();
@@ -89,11 +88,11 @@ RowProgram norm_program(uint64_t key) {
 RowProgram norm_backward_program(uint64_t key) {
   const DType t = type_at(key, 0);
   const bool centred = flag(key, kCentred);
-  RowBuilder b(wide(t));
+  RowBuilder b(accumulation_dtype(t));
   const E g = b.input(RowKind::matrix, type_at(key, 1)), x = b.input(RowKind::matrix, t);
   E mean, w;
-  if (centred) mean = b.input(RowKind::row, wide(t));
-  const E rstd = b.input(RowKind::row, wide(t));
+  if (centred) mean = b.input(RowKind::row, accumulation_dtype(t));
+  const E rstd = b.input(RowKind::row, accumulation_dtype(t));
   if (flag(key, kWeight)) w = b.input(RowKind::columns, type_at(key, 2));
   b.output(RowKind::matrix, t);
   if (flag(key, kGradWeight)) b.output(RowKind::columns, type_at(key, 3));

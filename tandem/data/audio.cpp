@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numbers>
 #include <numeric>
 
 #include "tandem/base/error.h"
@@ -15,8 +16,6 @@
 
 namespace tandem::data {
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
 
 void check_sound(const Tensor& x, const char* what) {
   TD_CHECK(x.defined() && x.dim() == 2 && x.dtype() == DType::f32, Shape,
@@ -66,8 +65,8 @@ Tensor spectrogram(const Tensor& waveform, const SpectrogramOptions& o) {
   std::vector<float> window(static_cast<size_t>(n));
   double energy = 0;
   for (int64_t i = 0; i < length; ++i) {
-    const double v =
-        0.5 - 0.5 * std::cos(2 * kPi * static_cast<double>(i) / static_cast<double>(length));
+    const double v = 0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) /
+                                          static_cast<double>(length));
     window[static_cast<size_t>(i + (n - length) / 2)] = static_cast<float>(v);
     energy += v * v;
   }
@@ -143,7 +142,7 @@ Tensor mfcc(const Tensor& waveform, const MFCCOptions& o) {
   for (int64_t k = 0; k < o.n_mfcc; ++k)
     for (int64_t i = 0; i < n; ++i)
       dct.push_back(
-          static_cast<float>(std::cos(kPi / static_cast<double>(n) *
+          static_cast<float>(std::cos(std::numbers::pi / static_cast<double>(n) *
                                       (static_cast<double>(i) + 0.5) * static_cast<double>(k)) *
                              std::sqrt((k == 0 ? 1.0 : 2.0) / static_cast<double>(n))));
   return matmul(tensor(dct, Shape(o.n_mfcc, n)), logs);
@@ -171,8 +170,8 @@ Tensor resample(const Tensor& waveform, int64_t orig_freq, int64_t new_freq,
                   static_cast<double>(i - width) / static_cast<double>(from)) *
                  base;
       t = std::clamp(t, -wide, wide);
-      const double window = std::pow(std::cos(t * kPi / wide / 2), 2);
-      const double sinc = t == 0 ? 1 : std::sin(t * kPi) / (t * kPi);
+      const double window = std::pow(std::cos(t * std::numbers::pi / wide / 2), 2);
+      const double sinc = t == 0 ? 1 : std::sin(t * std::numbers::pi) / (t * std::numbers::pi);
       kernels.push_back(sinc * window * base / static_cast<double>(from));
     }
   const int64_t channels = waveform.size(0), n = waveform.size(1);

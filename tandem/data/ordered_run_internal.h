@@ -4,7 +4,6 @@
 // exception thrown for an element is rethrown when that element is reached.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "tandem/base/clock.h"
 #include "tandem/data/run_stats.h"
 #include "tandem/tensor/tensor.h"
 
@@ -64,8 +64,6 @@ class OrderedRun {
     Fields fields;
     std::exception_ptr error;
   };
-  using Clock = std::chrono::steady_clock;
-
   void work();
   void add_worker();
   void tune();

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "tandem/distributions/distributions_internal.h"
 #include "tandem/ops/nn/loss.h"
@@ -20,7 +21,7 @@ using namespace detail;
 
 namespace {
 
-constexpr double kPi = 3.14159265358979323846, kEuler = 0.57721566490153286061;
+constexpr double kPi = std::numbers::pi, kEuler = std::numbers::egamma;
 constexpr double kLogRootTwoPi = 0.91893853320467274178, kRootHalf = 0.70710678118654752440;
 
 // Uniform in [tiny, 1 - epsilon]: avoids the logarithm of 0.

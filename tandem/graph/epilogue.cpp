@@ -11,29 +11,29 @@ struct Entry {
   PrepareFn prepare;
   EpilogueKind (*kind)(const KernelCall&);
 };
-struct Table {
+struct EpilogueTable {
   std::mutex lock;
   std::vector<Entry> entries;
 };
 // Never destroyed: threads may compile until the process ends.
-Table& table() {
-  static auto* t = new Table;
+EpilogueTable& epilogue_table() {
+  static auto* t = new EpilogueTable;
   return *t;
 }
 
 }  // namespace
 
 void register_epilogue(PrepareFn prepare, EpilogueKind (*kind)(const KernelCall&)) {
-  std::lock_guard hold(table().lock);
-  for (Entry& e : table().entries)
+  std::lock_guard hold(epilogue_table().lock);
+  for (Entry& e : epilogue_table().entries)
     if (e.prepare == prepare) return void(e.kind = kind);
-  table().entries.push_back({prepare, kind});
+  epilogue_table().entries.push_back({prepare, kind});
 }
 
 EpilogueKind epilogue_kind(const Kernel& kernel, const KernelCall& call) {
   if (!kernel.prepare) return EpilogueKind::none;
-  std::lock_guard hold(table().lock);
-  for (const Entry& e : table().entries)
+  std::lock_guard hold(epilogue_table().lock);
+  for (const Entry& e : epilogue_table().entries)
     if (e.prepare == kernel.prepare) return e.kind(call);
   return EpilogueKind::none;
 }

@@ -9,15 +9,15 @@
 namespace tandem {
 namespace {
 
-struct Table {
+struct NameTable {
   std::recursive_mutex lock;
   std::vector<const OpDef*> ops;
   std::unordered_map<std::string_view, const OpDef*> by_name;
   Kernel family[kDeviceKinds][9] = {};
   FastF32 (*fast)(const OpDef&) = nullptr;
 };
-Table& table() {
-  static Table* t = new Table;  // rows are used until the last thread ends
+NameTable& name_table() {
+  static NameTable* t = new NameTable;  // rows are used until the last thread ends
   return *t;
 }
 
@@ -25,7 +25,7 @@ Table& table() {
 
 OpRuntime& runtime_of(const OpDef& op) {
   if (TD_LIKELY(op.runtime != nullptr)) return *op.runtime;
-  Table& t = table();
+  NameTable& t = name_table();
   std::lock_guard hold(t.lock);
   if (!op.runtime) {
     op.runtime = new OpRuntime;
@@ -35,7 +35,7 @@ OpRuntime& runtime_of(const OpDef& op) {
 }
 
 void register_op(const OpDef& op) {
-  Table& t = table();
+  NameTable& t = name_table();
   std::lock_guard hold(t.lock);
   auto at = t.by_name.find(op.name);
   if (at != t.by_name.end() && at->second == &op) return;
@@ -47,29 +47,29 @@ void register_op(const OpDef& op) {
   t.by_name.emplace(op.name, &op);
 }
 
-std::span<const OpDef* const> all_ops() { return table().ops; }
+std::span<const OpDef* const> all_ops() { return name_table().ops; }
 
 const OpDef* find_op(std::string_view name) {
-  Table& t = table();
+  NameTable& t = name_table();
   std::lock_guard hold(t.lock);
   auto at = t.by_name.find(name);
   return at == t.by_name.end() ? nullptr : at->second;
 }
 
 void register_kernel(DeviceKind device, const OpDef& op, const Kernel& kernel) {
-  std::lock_guard hold(table().lock);
+  std::lock_guard hold(name_table().lock);
   OpRuntime& r = runtime_of(op);
   int d = static_cast<int>(device);
   r.kernels[d] = new OpRuntime::Entry{kernel, r.kernels[d]};
 }
 
 void register_family_kernel(DeviceKind device, Family family, const Kernel& kernel) {
-  std::lock_guard hold(table().lock);
-  table().family[static_cast<int>(device)][static_cast<int>(family)] = kernel;
+  std::lock_guard hold(name_table().lock);
+  name_table().family[static_cast<int>(device)][static_cast<int>(family)] = kernel;
 }
 
 void set_fast_f32_provider(FastF32 (*provider)(const OpDef&)) {
-  Table& t = table();
+  NameTable& t = name_table();
   std::lock_guard hold(t.lock);
   t.fast = provider;
   for (const OpDef* op : t.ops)
@@ -84,7 +84,7 @@ const Kernel* find_kernel(const KernelCall& call, DeviceKind device) {
   int d = static_cast<int>(device);
   for (const OpRuntime::Entry* e = call.op.runtime->kernels[d]; e; e = e->older)
     if (!e->kernel.supports || e->kernel.supports(call)) return &e->kernel;
-  const Kernel& k = table().family[d][static_cast<int>(call.op.family)];
+  const Kernel& k = name_table().family[d][static_cast<int>(call.op.family)];
   return k.run && (!k.supports || k.supports(call)) ? &k : nullptr;
 }
 

@@ -21,19 +21,19 @@ static_assert(sizeof(DLManagedTensorVersioned) == 80 &&
 
 constexpr uint32_t kMajor = 1, kMinor = 0;
 
-struct Code {
+struct DlType {
   DType dtype;
   uint8_t code, bits;
 };
-constexpr Code kCodes[] = {{DType::f64, kDLFloat, 64}, {DType::f32, kDLFloat, 32},
-                           {DType::f16, kDLFloat, 16}, {DType::bf16, kDLBfloat, 16},
-                           {DType::i64, kDLInt, 64},   {DType::i32, kDLInt, 32},
-                           {DType::i16, kDLInt, 16},   {DType::i8, kDLInt, 8},
-                           {DType::u8, kDLUInt, 8},    {DType::b8, kDLBool, 8}};
+constexpr DlType kDlTypes[] = {{DType::f64, kDLFloat, 64}, {DType::f32, kDLFloat, 32},
+                               {DType::f16, kDLFloat, 16}, {DType::bf16, kDLBfloat, 16},
+                               {DType::i64, kDLInt, 64},   {DType::i32, kDLInt, 32},
+                               {DType::i16, kDLInt, 16},   {DType::i8, kDLInt, 8},
+                               {DType::u8, kDLUInt, 8},    {DType::b8, kDLBool, 8}};
 
 DType dtype_of_dl(const DLDataType& t) {
   TD_CHECK(t.lanes == 1, DType, "from_dlpack: elements of {} lanes are not supported", t.lanes);
-  for (const Code& c : kCodes)
+  for (const DlType& c : kDlTypes)
     if (c.code == t.code && c.bits == t.bits) return c.dtype;
   constexpr const char* kKinds[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
   const std::string kind = t.code < 7 ? kKinds[t.code] : fmt::format("code {}, ", t.code);
@@ -126,7 +126,7 @@ Export<Managed>* make_export(Tensor x, bool copy, bool& writable) {
     e->shape[i] = x.sizes()[static_cast<size_t>(i)];
     e->strides[i] = x.strides()[static_cast<size_t>(i)];
   }
-  const Code* code = kCodes;
+  const DlType* code = kDlTypes;
   while (code->dtype != x.dtype()) ++code;
   DLTensor& t = e->managed.dl_tensor;
   t = {.data = x.impl()->data,

@@ -7,12 +7,12 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/io/bytes_internal.h"
 
 namespace tandem::io {
 namespace {
 
 constexpr int kGzipOnly = 16 + MAX_WBITS;
-constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
 
 bool begins_as_gzip(std::string_view s) {
   return s.size() >= 2 && static_cast<unsigned char>(s[0]) == 0x1F &&
@@ -33,8 +33,8 @@ class Inflater {
     size_t done = 0;
     while (!over_ && done < bytes) {
       z_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data() + at));
-      z_.avail_in = static_cast<uInt>(std::min(in.size() - at, kPiece));
-      const uInt room = static_cast<uInt>(std::min(bytes - done, kPiece));
+      z_.avail_in = static_cast<uInt>(std::min(in.size() - at, kZlibPiece));
+      const uInt room = static_cast<uInt>(std::min(bytes - done, kZlibPiece));
       z_.next_out = static_cast<Bytef*>(to) + done;
       z_.avail_out = room;
       const uInt had = z_.avail_in;
@@ -118,7 +118,7 @@ std::string gzip(std::string_view text, int level) {
   size_t at = 0;
   int code = Z_OK;
   while (code != Z_STREAM_END) {
-    const size_t n = std::min(text.size() - at, kPiece);
+    const size_t n = std::min(text.size() - at, kZlibPiece);
     z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data() + at));
     z.avail_in = static_cast<uInt>(n);
     z.next_out = reinterpret_cast<Bytef*>(piece);

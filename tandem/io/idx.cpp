@@ -12,12 +12,12 @@
 namespace tandem::io {
 namespace {
 
-struct Code {
+struct IdxType {
   unsigned char code;
   DType dtype;
 };
-constexpr Code kCodes[] = {{0x08, DType::u8},  {0x09, DType::i8},  {0x0B, DType::i16},
-                           {0x0C, DType::i32}, {0x0D, DType::f32}, {0x0E, DType::f64}};
+constexpr IdxType kIdxTypes[] = {{0x08, DType::u8},  {0x09, DType::i8},  {0x0B, DType::i16},
+                                 {0x0C, DType::i32}, {0x0D, DType::f32}, {0x0E, DType::f64}};
 
 /// Convert big-endian elements to the host's byte order, or back.
 void swap_bytes(unsigned char* p, size_t size, int64_t n) {
@@ -36,7 +36,7 @@ DType dtype_of_magic(const unsigned char (&magic)[4], const std::string& path) {
   TD_CHECK(magic[0] == 0 && magic[1] == 0, Format,
            "'{}' is not an IDX file: it begins with {:02x} {:02x} {:02x} {:02x}, not with 00 00",
            path, magic[0], magic[1], magic[2], magic[3]);
-  for (const Code& c : kCodes)
+  for (const IdxType& c : kIdxTypes)
     if (c.code == magic[2]) return c.dtype;
   TD_FAIL(Format, "'{}': IDX has no element type {:#04x}", path, magic[2]);
 }
@@ -80,9 +80,9 @@ Tensor load_idx(const FilePath& path, uint64_t limit) {
 }
 
 void save_idx(const Tensor& x, const FilePath& path) {
-  const Code* code = std::find_if(std::begin(kCodes), std::end(kCodes),
-                                  [&](const Code& c) { return c.dtype == x.dtype(); });
-  TD_CHECK(code != std::end(kCodes), DType,
+  const IdxType* code = std::find_if(std::begin(kIdxTypes), std::end(kIdxTypes),
+                                     [&](const IdxType& c) { return c.dtype == x.dtype(); });
+  TD_CHECK(code != std::end(kIdxTypes), DType,
            "IDX holds uint8, int8, int16, int32, float32 and float64, got {}\nConvert with to().",
            to_string(x.dtype()));
   TD_CHECK(!x.is_symbolic(), Unsupported, "a value inside a trace cannot be saved");

@@ -55,13 +55,13 @@ static_assert(kGray == OPJ_CLRSPC_GRAY && kYcc == OPJ_CLRSPC_SYCC && kEYcc == OP
 
 struct Codec;   // opaque, owned by OpenJPEG
 struct Stream;  // opaque, owned by OpenJPEG
-using Report = void (*)(const char*, void*);
+using JpegReport = void (*)(const char*, void*);
 constexpr int kCodestream = 0, kJp2 = 2;  // values of OPJ_CODEC_FORMAT
 
-struct Library {
+struct OpenJpeg {
   Codec* (*new_codec)(int) = nullptr;
   void (*free_codec)(Codec*) = nullptr;
-  int (*on_error)(Codec*, Report, void*) = nullptr;
+  int (*on_error)(Codec*, JpegReport, void*) = nullptr;
   void (*defaults)(void*) = nullptr;
   int (*set_up)(Codec*, void*) = nullptr;
   Stream* (*new_stream)(size_t, int) = nullptr;
@@ -75,7 +75,7 @@ struct Library {
   int (*decode)(Codec*, Stream*, Image*) = nullptr;
   void (*free_image)(Image*) = nullptr;
   bool whole = false;
-  Library() {
+  OpenJpeg() {
     SharedLibrary file("libopenjp2.so.7");
     file.find("opj_create_decompress", new_codec);
     file.find("opj_destroy_codec", free_codec);
@@ -96,22 +96,22 @@ struct Library {
   }
 };
 
-const Library& library() {
-  static const Library found;
+const OpenJpeg& open_jpeg() {
+  static const OpenJpeg found;
   return found;
 }
 
 // ---- the file in memory; callbacks from C: nothing may be thrown here
 
-struct Source {
+struct JpegSource {
   std::string_view bytes;
   size_t at = 0;
   char error[256] = "";
 };
-Source& source(void* p) { return *static_cast<Source*>(p); }
+JpegSource& jpeg_source(void* p) { return *static_cast<JpegSource*>(p); }
 
 size_t read_bytes(void* to, size_t n, void* p) {
-  Source& s = source(p);
+  JpegSource& s = jpeg_source(p);
   n = std::min(n, s.bytes.size() - s.at);
   if (n == 0) return static_cast<size_t>(-1);
   std::memcpy(to, s.bytes.data() + s.at, n);
@@ -119,19 +119,19 @@ size_t read_bytes(void* to, size_t n, void* p) {
   return n;
 }
 int seek_to(int64_t at, void* p) {
-  Source& s = source(p);
+  JpegSource& s = jpeg_source(p);
   if (at < 0 || static_cast<uint64_t>(at) > s.bytes.size()) return 0;
   s.at = static_cast<size_t>(at);
   return 1;
 }
 int64_t skip(int64_t n, void* p) {
-  Source& s = source(p);
+  JpegSource& s = jpeg_source(p);
   if (n < 0 || static_cast<uint64_t>(n) > s.bytes.size() - s.at) return -1;
   s.at += static_cast<size_t>(n);
   return n;
 }
 void keep_error(const char* text, void* p) {
-  Source& s = source(p);
+  JpegSource& s = jpeg_source(p);
   if (s.error[0]) return;
   std::snprintf(s.error, sizeof s.error, "%s", text);
   if (char* end = std::strchr(s.error, '\n')) *end = 0;
@@ -139,12 +139,12 @@ void keep_error(const char* text, void* p) {
 
 /// A decoder, its input, and the image it produces.
 struct Decoder {
-  Source source;
+  JpegSource source;
   Codec* codec = nullptr;
   Stream* stream = nullptr;
   Image* image = nullptr;
   explicit Decoder(std::string_view bytes) : source{bytes} {
-    const Library& lib = library();
+    const OpenJpeg& lib = open_jpeg();
     codec = lib.new_codec(bytes[0] == '\xff' ? kCodestream : kJp2);
     stream = lib.new_stream(size_t{1} << 16, 1);
     if (!codec || !stream) return;
@@ -156,7 +156,7 @@ struct Decoder {
     lib.set_length(stream, bytes.size());
   }
   ~Decoder() {
-    const Library& lib = library();
+    const OpenJpeg& lib = open_jpeg();
     if (image) lib.free_image(image);
     if (stream) lib.free_stream(stream);
     if (codec) lib.free_codec(codec);
@@ -165,7 +165,7 @@ struct Decoder {
   Decoder& operator=(const Decoder&) = delete;
 
   bool run() {
-    const Library& lib = library();
+    const OpenJpeg& lib = open_jpeg();
     // Its layout is private to the library, which fills it in: about 8 KiB; this leaves room for
     // more.
     alignas(16) char settings[size_t{1} << 16];
@@ -199,7 +199,7 @@ void rgb_of_ycc(uint8_t* p) {
 }  // namespace
 
 Tensor decode_jpeg2000(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
-  const Library& lib = library();
+  const OpenJpeg& lib = open_jpeg();
   TD_CHECK(lib.whole, Unsupported,
            "'{}' is a JPEG 2000 file, and libopenjp2.so.7 is not installed\nInstall it (Debian: "
            "libopenjp2-7) or convert the image.",

@@ -81,7 +81,7 @@ enum Marker : int64_t {
   kCodingOfOne = 0xff53,
   kTilePart = 0xff90,
   kData = 0xff93,
-  kEnd = 0xffd9,
+  kEndOfCode = 0xffd9,
 };
 
 bool is_known(int64_t marker) {
@@ -117,7 +117,7 @@ void check_precincts(const Bytes& code, size_t at, bool of_one, const Sizes& s) 
 size_t walk_head(const Bytes& code, size_t at, const Sizes& s) {
   for (;;) {
     const int64_t marker = code.number(at, 2);
-    if (marker == kTilePart || marker == kData || marker == kEnd) return at;
+    if (marker == kTilePart || marker == kData || marker == kEndOfCode) return at;
     TD_CHECK(is_known(marker), Format, "'{}' is damaged: marker {:04x} at byte {} of its code",
              code.name, marker, at);
     const int64_t size = code.number(at + 2, 2);
@@ -142,7 +142,7 @@ void walk_code(const Bytes& code, const Sizes& s) {
              "'{}' is damaged: a tile has {} bytes", code.name, size);
     at += static_cast<size_t>(size);
   }
-  TD_CHECK(code.number(at, 2) == kEnd, Format, "'{}' is damaged: no tile begins at byte {}",
+  TD_CHECK(code.number(at, 2) == kEndOfCode, Format, "'{}' is damaged: no tile begins at byte {}",
            code.name, at);
 }
 

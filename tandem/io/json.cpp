@@ -109,6 +109,14 @@ Json::Json(std::string v) : value_(std::move(v)) {}
 Json::Json(Array v) : value_(std::move(v)) {}
 Json::Json(Object v) : value_(std::move(v)) {}
 
+double number_of(const Json* j) {
+  if (j && j->as_double()) return *j->as_double();
+  if (j && j->as_int()) return static_cast<double>(*j->as_int());
+  return std::nan("");
+}
+int64_t whole_of(const Json* j) { return j && j->as_int() ? *j->as_int() : 0; }
+std::string text_of(const Json* j) { return j && j->as_string() ? *j->as_string() : ""; }
+
 const Json* Json::find(std::string_view key) const {
   if (const Object* object = as_object())
     for (const Member& m : *object)

@@ -72,6 +72,13 @@ struct JsonLimits {
 TD_API Json parse_json(std::string_view text, std::string_view what = "JSON",
                        JsonLimits limits = {});
 
+/// The number in `j`, whole or not; NaN where there is none, as dump() writes NaN as null.
+TD_API double number_of(const Json* j);
+/// The whole number in `j`; 0 where there is none.
+TD_API int64_t whole_of(const Json* j);
+/// The text in `j`; "" where there is none.
+TD_API std::string text_of(const Json* j);
+
 /// `text` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
 TD_API std::string quote_json(std::string_view text);
 

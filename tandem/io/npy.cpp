@@ -20,7 +20,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arrays are read as lit
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMostHeader = 1 << 16;  // names of records could need more; those are rejected
-constexpr size_t kAlign = 64;
+constexpr size_t kHeaderAlign = 64;
 
 struct Name {
   DType dtype;
@@ -325,7 +325,7 @@ std::string make_header(const Tensor& x, const std::string& name) {
                                  size_of(x.dtype()) == 1 ? '|' : '<', known->text, shape);
   // Padding that is never empty, and room to write a longer first size in place: NumPy's bytes.
   if (x.dim() > 0) dict.append(21 - std::to_string(x.size(0)).size(), ' ');
-  dict.append(kAlign - (kMagic.size() + 4 + dict.size() + 1) % kAlign, ' ');
+  dict.append(kHeaderAlign - (kMagic.size() + 4 + dict.size() + 1) % kHeaderAlign, ' ');
   dict += '\n';
   const auto length = static_cast<uint16_t>(dict.size());
   std::string head = std::string(kMagic) + std::string("\1\0", 2);

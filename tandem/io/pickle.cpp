@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "tandem/base/error.h"
+#include "tandem/io/bytes_internal.h"
 #include "tandem/io/json.h"
 
 namespace tandem::io {
@@ -398,23 +399,16 @@ Pickle read_pickle(std::string_view data, std::string_view what,
   return PickleReader(data, what, globals, limits).run();
 }
 
-namespace {
-template <class T>
-void put(std::string& out, T v) {
-  out.append(reinterpret_cast<const char*>(&v), sizeof v);
-}
-}  // namespace
-
 void PickleWriter::integer(int64_t v) {
   if (v >= 0 && v < 256) {
     out_ += 'K';
-    put(out_, static_cast<uint8_t>(v));
+    append_number(out_, static_cast<uint8_t>(v));
   } else if (v >= INT32_MIN && v <= INT32_MAX) {
     out_ += 'J';
-    put(out_, static_cast<int32_t>(v));
+    append_number(out_, static_cast<int32_t>(v));
   } else {
     out_ += "\x8a\x08";
-    put(out_, v);
+    append_number(out_, v);
   }
 }
 void PickleWriter::number(double v) {
@@ -428,7 +422,7 @@ void PickleWriter::text(std::string_view v) {
   TD_CHECK(v.size() <= UINT32_MAX, Value, "a string of {} bytes is too long for a pickle",
            v.size());
   out_ += 'X';
-  put(out_, static_cast<uint32_t>(v.size()));
+  append_number(out_, static_cast<uint32_t>(v.size()));
   out_ += v;
 }
 void PickleWriter::global(std::string_view module, std::string_view name) {

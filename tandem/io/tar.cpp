@@ -19,7 +19,7 @@ std::string text_at(std::string_view head, size_t at, size_t n) {
 }
 
 // Octal digits between blanks and zero bytes, or GNU's binary form (highest bit set).
-std::optional<uint64_t> number_at(std::string_view head, size_t at, size_t n) {
+std::optional<uint64_t> octal_at(std::string_view head, size_t at, size_t n) {
   const std::string_view s = head.substr(at, n);
   uint64_t v = 0;
   if ((static_cast<unsigned char>(s[0]) & 0x80) != 0) {
@@ -40,7 +40,7 @@ bool sum_is_right(std::string_view head) {
   uint64_t sum = 0;
   for (size_t i = 0; i < kBlock; ++i)
     sum += i >= 148 && i < 156 ? ' ' : static_cast<unsigned char>(head[i]);
-  return number_at(head, 148, 8) == sum;
+  return octal_at(head, 148, 8) == sum;
 }
 
 // "LENGTH KEY=VALUE\n" ...: the value of `key`, if it is there.
@@ -85,7 +85,7 @@ void TarFile::read_heads() {
     TD_CHECK(sum_is_right(head), Format,
              "'{}': the header at byte {} is damaged, or this is not a tar archive", this->path(),
              at);
-    const auto size = long_size ? long_size : number_at(head, 124, 12);
+    const auto size = long_size ? long_size : octal_at(head, 124, 12);
     TD_CHECK(size && *size <= all.size() - at - kBlock, Format,
              "'{}': the entry at byte {} is truncated or its size is damaged", this->path(), at);
     const std::string_view bytes = all.substr(at + kBlock, *size);

@@ -7,6 +7,7 @@
 #include "tandem/base/crc32c.h"
 #include "tandem/base/error.h"
 #include "tandem/base/mapped_pages.h"
+#include "tandem/io/bytes_internal.h"
 #include "tandem/io/protobuf.h"
 
 namespace tandem::io {
@@ -17,17 +18,6 @@ constexpr uint64_t kHead = 12, kFoot = 4;
 uint32_t masked(std::string_view bytes) {
   const uint32_t c = crc32c(bytes);
   return (c >> 15 | c << 17) + 0xA282EAD8U;
-}
-
-template <class T>
-T number_at(std::string_view all, uint64_t at) {
-  T v;
-  std::memcpy(&v, all.data() + at, sizeof v);
-  return v;
-}
-template <class T>
-void put(std::string& out, T v) {
-  out.append(reinterpret_cast<const char*>(&v), sizeof v);
 }
 
 TFFeature read_feature(ProtoReader feature) {
@@ -56,10 +46,10 @@ TFFeature read_feature(ProtoReader feature) {
 
 std::string tfrecord(std::string_view bytes) {
   std::string out;
-  put(out, static_cast<uint64_t>(bytes.size()));
-  put(out, masked(out));
+  append_number(out, static_cast<uint64_t>(bytes.size()));
+  append_number(out, masked(out));
   out += bytes;
-  put(out, masked(bytes));
+  append_number(out, masked(bytes));
   return out;
 }
 

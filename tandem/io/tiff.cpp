@@ -16,7 +16,7 @@ namespace {
 
 struct Tiff;         // opaque, owned by libtiff
 struct OpenOptions;  // opaque, owned by libtiff
-using Report = int (*)(Tiff*, void*, const char*, const char*, va_list);
+using TiffReport = int (*)(Tiff*, void*, const char*, const char*, va_list);
 using Transfer = int64_t (*)(void*, void*, int64_t);
 using Seek = uint64_t (*)(void*, uint64_t, int);
 using Close = int (*)(void*);
@@ -24,12 +24,12 @@ using Size = uint64_t (*)(void*);
 using Map = int (*)(void*, void**, uint64_t*);
 using Unmap = void (*)(void*, void*, uint64_t);
 
-struct Library {
+struct LibTiff {
   OpenOptions* (*new_options)() = nullptr;
   void (*free_options)(OpenOptions*) = nullptr;
   void (*set_most_memory)(OpenOptions*, int64_t) = nullptr;
-  void (*on_error)(OpenOptions*, Report, void*) = nullptr;
-  void (*on_warning)(OpenOptions*, Report, void*) = nullptr;
+  void (*on_error)(OpenOptions*, TiffReport, void*) = nullptr;
+  void (*on_warning)(OpenOptions*, TiffReport, void*) = nullptr;
   Tiff* (*open)(const char*, const char*, void*, Transfer, Transfer, Seek, Close, Size, Map, Unmap,
                 OpenOptions*) = nullptr;
   void (*close)(Tiff*) = nullptr;
@@ -39,7 +39,7 @@ struct Library {
   int (*readable)(Tiff*, char*) = nullptr;
   int (*read)(Tiff*, uint32_t, uint32_t, uint32_t*, int, int) = nullptr;
   bool whole = false;
-  Library() {
+  LibTiff() {
     SharedLibrary file("libtiff.so.6");
     file.find("TIFFOpenOptionsAlloc", new_options);
     file.find("TIFFOpenOptionsFree", free_options);
@@ -57,22 +57,22 @@ struct Library {
   }
 };
 
-const Library& library() {
-  static const Library found;
+const LibTiff& lib_tiff() {
+  static const LibTiff found;
   return found;
 }
 
 // ---- the file in memory; callbacks from C: nothing may be thrown here
 
-struct Source {
+struct TiffSource {
   std::string_view bytes;
   uint64_t at = 0;
   char error[256] = "";
 };
-Source& source(void* p) { return *static_cast<Source*>(p); }
+TiffSource& tiff_source(void* p) { return *static_cast<TiffSource*>(p); }
 
 int64_t read_bytes(void* p, void* to, int64_t n) {
-  Source& s = source(p);
+  TiffSource& s = tiff_source(p);
   if (n <= 0 || s.at >= s.bytes.size()) return 0;
   const size_t left = s.bytes.size() - static_cast<size_t>(s.at);
   const size_t take = static_cast<size_t>(n) < left ? static_cast<size_t>(n) : left;
@@ -82,15 +82,15 @@ int64_t read_bytes(void* p, void* to, int64_t n) {
 }
 int64_t write_nothing(void*, void*, int64_t) { return 0; }
 uint64_t seek_to(void* p, uint64_t offset, int whence) {
-  Source& s = source(p);
+  TiffSource& s = tiff_source(p);
   if (whence == SEEK_CUR) offset += s.at;
   if (whence == SEEK_END) offset += s.bytes.size();
   return s.at = offset;
 }
 int close_nothing(void*) { return 0; }
-uint64_t size_of(void* p) { return source(p).bytes.size(); }
+uint64_t size_of(void* p) { return tiff_source(p).bytes.size(); }
 int keep_error(Tiff*, void* p, const char*, const char* format, va_list arguments) {
-  Source& s = source(p);
+  TiffSource& s = tiff_source(p);
   if (!s.error[0]) std::vsnprintf(s.error, sizeof s.error, format, arguments);
   return 1;  // libtiff's own handler, which prints, is not called
 }
@@ -113,7 +113,7 @@ constexpr uint16_t kAlpha = 1, kAlphaApart = 2;  // premultiplied alpha, or not
 
 uint16_t small(Tiff* file, Tag tag, uint16_t otherwise) {
   uint16_t v = otherwise;
-  return library().get_or_default(file, tag, &v) == 1 ? v : otherwise;
+  return lib_tiff().get_or_default(file, tag, &v) == 1 ? v : otherwise;
 }
 
 /// Compressions that libtiff's authors maintain: none, CCITT, LZW, JPEG, deflate, packbits, LZMA,
@@ -132,7 +132,7 @@ struct Channels {
 
 Channels channels_of(Tiff* file, uint16_t bits, uint16_t samples) {
   uint16_t extra = 0, *kinds = nullptr;
-  if (library().get_or_default(file, kExtraSamples, &extra, &kinds) != 1) extra = 0;
+  if (lib_tiff().get_or_default(file, kExtraSamples, &extra, &kinds) != 1) extra = 0;
   const uint16_t kind = extra > 0 && kinds ? kinds[0] : 0;
   const bool alpha = kind == kAlpha || kind == kAlphaApart;
   const bool gray = small(file, kPhotometric, samples - extra == 1 ? 1 : 2) <= 1;
@@ -140,7 +140,7 @@ Channels channels_of(Tiff* file, uint16_t bits, uint16_t samples) {
   if (gray) return {1, {}};
   if (small(file, kPhotometric, 2) != 2 || !alpha) return {};
   // libtiff would premultiply the colors; they are wanted as stored.
-  if (kind == kAlphaApart) library().set(file, kExtraSamples, 1, &kAlpha);
+  if (kind == kAlphaApart) lib_tiff().set(file, kExtraSamples, 1, &kAlpha);
   return {4};
 }
 
@@ -178,10 +178,10 @@ Raster upright(Raster from, int64_t& w, int64_t& h, uint16_t orientation, std::s
 
 /// An open file and its input.
 struct File {
-  Source source;
+  TiffSource source;
   Tiff* tiff = nullptr;
   explicit File(std::string_view bytes) : source{bytes} {
-    const Library& lib = library();
+    const LibTiff& lib = lib_tiff();
     OpenOptions* options = lib.new_options();
     if (!options) return;
     lib.on_error(options, keep_error, &source);
@@ -192,7 +192,7 @@ struct File {
     lib.free_options(options);
   }
   ~File() {
-    if (tiff) library().close(tiff);
+    if (tiff) lib_tiff().close(tiff);
   }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -207,7 +207,7 @@ bool is_tiff(std::string_view bytes) {
 }
 
 Tensor decode_tiff(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
-  const Library& lib = library();
+  const LibTiff& lib = lib_tiff();
   TD_CHECK(lib.whole, Unsupported,
            "'{}' is a TIFF file, and libtiff.so.6 is not installed\nInstall it (Debian: libtiff6) "
            "or convert the image.",

@@ -16,12 +16,12 @@ struct Features {
 };
 constexpr int kDecoderAbi = 0x0200;  // its upper byte must match
 
-struct Library {
+struct LibWebp {
   int (*features)(const uint8_t*, size_t, Features*, int) = nullptr;
   uint8_t* (*rgb)(const uint8_t*, size_t, uint8_t*, size_t, int) = nullptr;
   uint8_t* (*rgba)(const uint8_t*, size_t, uint8_t*, size_t, int) = nullptr;
   bool whole = false;
-  Library() {
+  LibWebp() {
     SharedLibrary file("libwebp.so.7");
     file.find("WebPGetFeaturesInternal", features);
     file.find("WebPDecodeRGBInto", rgb);
@@ -30,8 +30,8 @@ struct Library {
   }
 };
 
-const Library& library() {
-  static const Library found;
+const LibWebp& lib_webp() {
+  static const LibWebp found;
   return found;
 }
 
@@ -42,7 +42,7 @@ bool is_webp(std::string_view bytes) {
 }
 
 Tensor decode_webp(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
-  const Library& webp = library();
+  const LibWebp& webp = lib_webp();
   TD_CHECK(webp.whole, Unsupported,
            "'{}' is a WebP file, and libwebp.so.7 is not installed\nInstall it (Debian: libwebp7) "
            "or convert the image.",

@@ -8,12 +8,11 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/io/bytes_internal.h"
 #include "tandem/io/json.h"
 
 namespace tandem::io {
 namespace {
-
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "zip numbers are little-endian");
 
 constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50,
                    kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
@@ -22,20 +21,8 @@ constexpr size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Byt
 constexpr uint16_t kExtra64 = 1, kExtraPadding = 0xd935;
 constexpr uint32_t k32 = 0xFFFFFFFF;
 constexpr uint16_t k16 = 0xFFFF;
-constexpr size_t kPiece = size_t{1} << 30;  // zlib counts in 32 bits
-constexpr size_t kAlign = 64;
+constexpr size_t kMemberAlign = 64;
 constexpr uint64_t kRatio = 1032;  // deflate's best ratio
-
-template <class T>
-T get(std::string_view s, size_t at) {
-  T v;
-  std::memcpy(&v, s.data() + at, sizeof v);
-  return v;
-}
-template <class T>
-void put(std::string& s, T v) {
-  s.append(reinterpret_cast<const char*>(&v), sizeof v);
-}
 
 template <class... T>
 [[noreturn]] TD_COLD void fail(const MappedFile& file, fmt::format_string<T...> format,
@@ -45,7 +32,7 @@ template <class... T>
 
 uint32_t crc_of(uint32_t crc, const char* data, size_t bytes) {
   for (size_t n; bytes > 0; data += n, bytes -= n) {
-    n = std::min(bytes, kPiece);
+    n = std::min(bytes, kZlibPiece);
     crc = static_cast<uint32_t>(
         crc32(crc, reinterpret_cast<const Bytef*>(data), static_cast<uInt>(n)));
   }
@@ -60,7 +47,7 @@ size_t find_end(const MappedFile& file) {
   const size_t last = all.size() - kEndBytes;
   for (size_t i = 0; i <= std::min<size_t>(last, k16); ++i) {
     const size_t at = last - i;
-    if (get<uint32_t>(all, at) == kEnd && get<uint16_t>(all, at + 20) == i) return at;
+    if (number_at<uint32_t>(all, at) == kEnd && number_at<uint16_t>(all, at + 20) == i) return at;
   }
   fail(file, "this is not a zip file, or it is truncated: its end record is missing");
 }
@@ -70,20 +57,21 @@ size_t find_end(const MappedFile& file) {
 ZipReader::ZipReader(const FilePath& path) : file_(make_ref<MappedFile>(path)) {
   const std::string_view all = file_->view();
   const size_t end = find_end(*file_);
-  uint64_t count = get<uint16_t>(all, end + 10), bytes = get<uint32_t>(all, end + 12),
-           at = get<uint32_t>(all, end + 16);
-  uint64_t disks = get<uint16_t>(all, end + 4) | get<uint16_t>(all, end + 6);
+  uint64_t count = number_at<uint16_t>(all, end + 10), bytes = number_at<uint32_t>(all, end + 12),
+           at = number_at<uint32_t>(all, end + 16);
+  uint64_t disks = number_at<uint16_t>(all, end + 4) | number_at<uint16_t>(all, end + 6);
   uint64_t limit = end;
   const bool wide = count == k16 || bytes == k32 || at == k32;
-  if (wide && end >= kLocator64Bytes && get<uint32_t>(all, end - kLocator64Bytes) == kLocator64) {
-    const uint64_t end64 = get<uint64_t>(all, end - kLocator64Bytes + 8);
+  if (wide && end >= kLocator64Bytes &&
+      number_at<uint32_t>(all, end - kLocator64Bytes) == kLocator64) {
+    const uint64_t end64 = number_at<uint64_t>(all, end - kLocator64Bytes + 8);
     limit = end - kLocator64Bytes;
-    if (end64 > limit || limit - end64 < kEnd64Bytes || get<uint32_t>(all, end64) != kEnd64)
+    if (end64 > limit || limit - end64 < kEnd64Bytes || number_at<uint32_t>(all, end64) != kEnd64)
       fail(*file_, "the zip file is damaged: its Zip64 end record is not at byte {}", end64);
-    disks = get<uint32_t>(all, end64 + 16) | get<uint32_t>(all, end64 + 20);
-    count = get<uint64_t>(all, end64 + 32);
-    bytes = get<uint64_t>(all, end64 + 40);
-    at = get<uint64_t>(all, end64 + 48);
+    disks = number_at<uint32_t>(all, end64 + 16) | number_at<uint32_t>(all, end64 + 20);
+    count = number_at<uint64_t>(all, end64 + 32);
+    bytes = number_at<uint64_t>(all, end64 + 40);
+    at = number_at<uint64_t>(all, end64 + 48);
     limit = end64;
   }
   if (disks != 0)
@@ -99,11 +87,12 @@ void ZipReader::read_directory(uint64_t at, uint64_t bytes, uint64_t count) {
   const std::string_view directory = file_->view().substr(at, bytes);
   size_t i = 0;
   while (i < directory.size()) {
-    if (directory.size() - i < kCentralBytes || get<uint32_t>(directory, i) != kCentral)
+    if (directory.size() - i < kCentralBytes || number_at<uint32_t>(directory, i) != kCentral)
       fail(*file_, "the zip file is damaged: entry {} of its directory is invalid",
            members_.size());
-    const size_t size = kCentralBytes + get<uint16_t>(directory, i + 28) +
-                        get<uint16_t>(directory, i + 30) + get<uint16_t>(directory, i + 32);
+    const size_t size = kCentralBytes + number_at<uint16_t>(directory, i + 28) +
+                        number_at<uint16_t>(directory, i + 30) +
+                        number_at<uint16_t>(directory, i + 32);
     if (size > directory.size() - i)
       fail(*file_, "the zip file is damaged: entry {} of its directory is truncated",
            members_.size());
@@ -117,44 +106,45 @@ void ZipReader::read_directory(uint64_t at, uint64_t bytes, uint64_t count) {
 
 void ZipReader::read_member(std::string_view e, uint64_t limit) {
   ZipMember m;
-  const size_t name = get<uint16_t>(e, 28), extra = get<uint16_t>(e, 30);
+  const size_t name = number_at<uint16_t>(e, 28), extra = number_at<uint16_t>(e, 30);
   m.name = e.substr(kCentralBytes, name);
   const std::string quoted = quote_json(m.name);
-  if (get<uint16_t>(e, 8) & 1) fail(*file_, "the member {} is encrypted", quoted);
-  const uint16_t method = get<uint16_t>(e, 10);
+  if (number_at<uint16_t>(e, 8) & 1) fail(*file_, "the member {} is encrypted", quoted);
+  const uint16_t method = number_at<uint16_t>(e, 10);
   if (method != 0 && method != 8)
     fail(*file_,
          "the member {} is compressed by method {}, only stored and deflated ones can be read",
          quoted, method);
   m.deflated = method == 8;
-  m.crc = get<uint32_t>(e, 16);
-  m.packed = get<uint32_t>(e, 20);
-  m.size = get<uint32_t>(e, 24);
-  m.header = get<uint32_t>(e, 42);
+  m.crc = number_at<uint32_t>(e, 16);
+  m.packed = number_at<uint32_t>(e, 20);
+  m.size = number_at<uint32_t>(e, 24);
+  m.header = number_at<uint32_t>(e, 42);
   // Zip64: the extra field holds, in this order, the values that did not fit 32 bits.
   std::string_view more = e.substr(kCentralBytes + name, extra);
   while (more.size() >= 4) {
-    const size_t n = get<uint16_t>(more, 2);
+    const size_t n = number_at<uint16_t>(more, 2);
     if (n > more.size() - 4) break;
     std::string_view field = more.substr(4, n);
-    if (get<uint16_t>(more, 0) == kExtra64)
+    if (number_at<uint16_t>(more, 0) == kExtra64)
       for (uint64_t* v : {&m.size, &m.packed, &m.header})
         if (*v == k32 && field.size() >= 8) {
-          *v = get<uint64_t>(field, 0);
+          *v = number_at<uint64_t>(field, 0);
           field.remove_prefix(8);
         }
     more.remove_prefix(4 + n);
   }
   const std::string_view all = file_->view();
-  if (m.header > limit || limit - m.header < kLocalBytes || get<uint32_t>(all, m.header) != kLocal)
+  if (m.header > limit || limit - m.header < kLocalBytes ||
+      number_at<uint32_t>(all, m.header) != kLocal)
     fail(*file_, "the zip file is damaged: the member {} is not at byte {}", quoted, m.header);
   // The local header has its own name and extra field, whose lengths may differ.
-  m.data = m.header + kLocalBytes + get<uint16_t>(all, m.header + 26) +
-           get<uint16_t>(all, m.header + 28);
+  m.data = m.header + kLocalBytes + number_at<uint16_t>(all, m.header + 26) +
+           number_at<uint16_t>(all, m.header + 28);
   if (m.data > limit || m.packed > limit - m.data)
     fail(*file_, "the member {} is truncated: {} bytes at byte {} of {}", quoted, m.packed, m.data,
          all.size());
-  if (all.substr(m.header + kLocalBytes, get<uint16_t>(all, m.header + 26)) != m.name)
+  if (all.substr(m.header + kLocalBytes, number_at<uint16_t>(all, m.header + 26)) != m.name)
     fail(*file_, "the zip file is damaged: the member {} has a different name in its own header",
          quoted);
   if (m.deflated ? m.size / kRatio > m.packed + 64 : m.size != m.packed)
@@ -216,9 +206,9 @@ size_t ZipStream::read(void* to, size_t bytes) {
   char beyond;
   while (m.deflated && !s.over && (done < want || s.given + done == m.size)) {
     const bool full = done == want;
-    const size_t room = full ? 1 : std::min(want - done, kPiece);
+    const size_t room = full ? 1 : std::min(want - done, kZlibPiece);
     s.z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data() + s.at));
-    s.z.avail_in = static_cast<uInt>(std::min<uint64_t>(in.size() - s.at, kPiece));
+    s.z.avail_in = static_cast<uInt>(std::min<uint64_t>(in.size() - s.at, kZlibPiece));
     s.z.next_out = reinterpret_cast<Bytef*>(full ? &beyond : out + done);
     s.z.avail_out = static_cast<uInt>(room);
     const uInt had = s.z.avail_in;
@@ -257,7 +247,7 @@ std::string deflate_all(const ZipPieces& content) {
     size_t at = 0;
     int code = Z_OK;
     do {
-      const size_t n = std::min(piece.size() - at, kPiece);
+      const size_t n = std::min(piece.size() - at, kZlibPiece);
       z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.data() + at));
       z.avail_in = static_cast<uInt>(n);
       z.next_out = reinterpret_cast<Bytef*>(buffer.data());
@@ -276,15 +266,15 @@ std::string deflate_all(const ZipPieces& content) {
 /// The fields that local headers and directory entries share.
 void put_common(std::string& s, const ZipMember& m, bool wide) {
   const bool ascii = std::all_of(m.name.begin(), m.name.end(), [](char c) { return c >= 0; });
-  put<uint16_t>(s, wide ? 45 : 20);       // version needed to extract
-  put<uint16_t>(s, ascii ? 0 : 1 << 11);  // the name is UTF-8
-  put<uint16_t>(s, m.deflated ? 8 : 0);
-  put<uint16_t>(s, 0);  // time and date: 1 January 1980, 00:00
-  put<uint16_t>(s, 1 << 5 | 1);
-  put<uint32_t>(s, m.crc);
-  put<uint32_t>(s, m.packed >= k32 ? k32 : static_cast<uint32_t>(m.packed));
-  put<uint32_t>(s, m.size >= k32 ? k32 : static_cast<uint32_t>(m.size));
-  put<uint16_t>(s, static_cast<uint16_t>(m.name.size()));
+  append_number<uint16_t>(s, wide ? 45 : 20);       // version needed to extract
+  append_number<uint16_t>(s, ascii ? 0 : 1 << 11);  // the name is UTF-8
+  append_number<uint16_t>(s, m.deflated ? 8 : 0);
+  append_number<uint16_t>(s, 0);  // time and date: 1 January 1980, 00:00
+  append_number<uint16_t>(s, 1 << 5 | 1);
+  append_number<uint32_t>(s, m.crc);
+  append_number<uint32_t>(s, m.packed >= k32 ? k32 : static_cast<uint32_t>(m.packed));
+  append_number<uint32_t>(s, m.size >= k32 ? k32 : static_cast<uint32_t>(m.size));
+  append_number<uint16_t>(s, static_cast<uint16_t>(m.name.size()));
 }
 
 }  // namespace
@@ -302,25 +292,25 @@ void ZipWriter::add(const std::string& name, const ZipPieces& content, bool defl
   std::string extra;
   const bool wide = m.size >= k32 || m.packed >= k32;
   if (wide) {  // a local header gives both sizes or none
-    put<uint16_t>(extra, kExtra64);
-    put<uint16_t>(extra, 16);
-    put<uint64_t>(extra, m.size);
-    put<uint64_t>(extra, m.packed);
+    append_number<uint16_t>(extra, kExtra64);
+    append_number<uint16_t>(extra, 16);
+    append_number<uint64_t>(extra, m.size);
+    append_number<uint64_t>(extra, m.packed);
   }
   if (!deflate) {
     const uint64_t at = m.header + kLocalBytes + name.size() + extra.size() + 4 + lead;
-    const size_t padding = (kAlign - at % kAlign) % kAlign;
-    put<uint16_t>(extra, kExtraPadding);
-    put<uint16_t>(extra, static_cast<uint16_t>(padding));
+    const size_t padding = (kMemberAlign - at % kMemberAlign) % kMemberAlign;
+    append_number<uint16_t>(extra, kExtraPadding);
+    append_number<uint16_t>(extra, static_cast<uint16_t>(padding));
     extra.append(padding, '\0');
   }
   std::string head;
-  put<uint32_t>(head, kLocal);
+  append_number<uint32_t>(head, kLocal);
   put_common(head, m, wide);
   if (wide) {
     std::memset(head.data() + 18, 0xFF, 8);
   }
-  put<uint16_t>(head, static_cast<uint16_t>(extra.size()));
+  append_number<uint16_t>(head, static_cast<uint16_t>(extra.size()));
   file_.write(head + name + extra);
   if (deflate)
     file_.write(packed);
@@ -334,22 +324,22 @@ void ZipWriter::commit() {
   for (const ZipMember& m : members_) {
     std::string extra;
     for (const uint64_t v : {m.size, m.packed, m.header})
-      if (v >= k32) put<uint64_t>(extra, v);
+      if (v >= k32) append_number<uint64_t>(extra, v);
     const bool wide = !extra.empty();
     std::string e;
-    put<uint32_t>(e, kCentral);
-    put<uint16_t>(e, wide ? 45 : 20);  // version made by
+    append_number<uint32_t>(e, kCentral);
+    append_number<uint16_t>(e, wide ? 45 : 20);  // version made by
     put_common(e, m, wide);
-    put<uint16_t>(e, static_cast<uint16_t>(wide ? extra.size() + 4 : 0));
-    put<uint16_t>(e, 0);  // comment, disk, attributes
-    put<uint16_t>(e, 0);
-    put<uint16_t>(e, 0);
-    put<uint32_t>(e, 0);
-    put<uint32_t>(e, m.header >= k32 ? k32 : static_cast<uint32_t>(m.header));
+    append_number<uint16_t>(e, static_cast<uint16_t>(wide ? extra.size() + 4 : 0));
+    append_number<uint16_t>(e, 0);  // comment, disk, attributes
+    append_number<uint16_t>(e, 0);
+    append_number<uint16_t>(e, 0);
+    append_number<uint32_t>(e, 0);
+    append_number<uint32_t>(e, m.header >= k32 ? k32 : static_cast<uint32_t>(m.header));
     e += m.name;
     if (wide) {
-      put<uint16_t>(e, kExtra64);
-      put<uint16_t>(e, static_cast<uint16_t>(extra.size()));
+      append_number<uint16_t>(e, kExtra64);
+      append_number<uint16_t>(e, static_cast<uint16_t>(extra.size()));
       e += extra;
     }
     file_.write(e);
@@ -357,28 +347,28 @@ void ZipWriter::commit() {
   const uint64_t bytes = file_.written() - at, count = members_.size();
   std::string end;
   if (count >= k16 || bytes >= k32 || at >= k32) {
-    put<uint32_t>(end, kEnd64);
-    put<uint64_t>(end, kEnd64Bytes - 12);
-    put<uint16_t>(end, 45);
-    put<uint16_t>(end, 45);
-    put<uint64_t>(end, 0);  // disks
-    put<uint64_t>(end, count);
-    put<uint64_t>(end, count);
-    put<uint64_t>(end, bytes);
-    put<uint64_t>(end, at);
-    put<uint32_t>(end, kLocator64);
-    put<uint32_t>(end, 0);
-    put<uint64_t>(end, at + bytes);
-    put<uint32_t>(end, 1);
+    append_number<uint32_t>(end, kEnd64);
+    append_number<uint64_t>(end, kEnd64Bytes - 12);
+    append_number<uint16_t>(end, 45);
+    append_number<uint16_t>(end, 45);
+    append_number<uint64_t>(end, 0);  // disks
+    append_number<uint64_t>(end, count);
+    append_number<uint64_t>(end, count);
+    append_number<uint64_t>(end, bytes);
+    append_number<uint64_t>(end, at);
+    append_number<uint32_t>(end, kLocator64);
+    append_number<uint32_t>(end, 0);
+    append_number<uint64_t>(end, at + bytes);
+    append_number<uint32_t>(end, 1);
   }
   const auto count16 = static_cast<uint16_t>(std::min<uint64_t>(count, k16));
-  put<uint32_t>(end, kEnd);
-  put<uint32_t>(end, 0);
-  put<uint16_t>(end, count16);
-  put<uint16_t>(end, count16);
-  put<uint32_t>(end, static_cast<uint32_t>(std::min<uint64_t>(bytes, k32)));
-  put<uint32_t>(end, static_cast<uint32_t>(std::min<uint64_t>(at, k32)));
-  put<uint16_t>(end, 0);
+  append_number<uint32_t>(end, kEnd);
+  append_number<uint32_t>(end, 0);
+  append_number<uint16_t>(end, count16);
+  append_number<uint16_t>(end, count16);
+  append_number<uint32_t>(end, static_cast<uint32_t>(std::min<uint64_t>(bytes, k32)));
+  append_number<uint32_t>(end, static_cast<uint32_t>(std::min<uint64_t>(at, k32)));
+  append_number<uint16_t>(end, 0);
   file_.write(end);
   file_.commit();
 }

@@ -75,7 +75,7 @@ struct Row {
 };
 
 #define ROW(name) #name, &make_by < &name>
-constexpr Row kRows[] = {
+constexpr Row kModels[] = {
     {ROW(lenet), {1, 28, 28}},
     {ROW(alexnet)},
     {ROW(vgg11)},
@@ -130,7 +130,7 @@ constexpr Row kRows[] = {
 
 const Row& row_of(const std::string& name) {
   std::vector<std::string> names;
-  for (const Row& r : kRows) {
+  for (const Row& r : kModels) {
     if (name == r.name) return r;
     names.push_back(r.name);
   }
@@ -148,7 +148,7 @@ nn::AnyModule make(const std::string& name, const ModelOptions& options) {
 }
 std::vector<ModelInfo> list() {
   std::vector<ModelInfo> out;
-  for (const Row& r : kRows) out.push_back(info_of(r));
+  for (const Row& r : kModels) out.push_back(info_of(r));
   return out;
 }
 ModelInfo info(const std::string& name) { return info_of(row_of(name)); }

@@ -27,7 +27,7 @@ void constant_loops(const KernelCall& k) {
   detail::copy_array(k.out[0], array_of(value));
 }
 
-void same_infer(InferCall& c) { c.out[0] = c.in[0]; }
+void copy_infer(InferCall& c) { c.out[0] = c.in[0]; }
 bool same_strides(const void*, const Shape&, const Strides& is, const Shape&, Strides& os,
                   int64_t&) {
   os = is;
@@ -115,7 +115,7 @@ constinit const OpDef constant = control_row("constant", {}, fields<ConstantAttr
                                      .flops(no_cost)
                                      .doc("A value stored in the graph.");
 constinit const OpDef identity = view_row("identity", {"x"}, nullptr, same_strides)
-                                     .infer(same_infer)
+                                     .infer(copy_infer)
                                      .vjp(pass_vjp)
                                      .batch(identity_batch)
                                      .reference(copy_loops)
@@ -134,7 +134,7 @@ constinit const OpDef with_vjp =
 constinit const OpDef debug_print =
     control_row("debug_print", {"x"}, fields<DebugPrintAttrs>())
         .flag(kEffect)
-        .infer(same_infer)
+        .infer(copy_infer)
         .vjp(pass_vjp)
         .batch(print_batch)
         .reference(print_loops)

@@ -2,11 +2,11 @@
 #include "tandem/ops/machine_limits.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <mutex>
 #include <utility>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/matmul/matmul.h"
 #include "tandem/ops/view/create.h"
@@ -20,10 +20,9 @@ double best_time(F f) {
   double best = 1e9;
   f();
   for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     f();
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, seconds_since(start));
   }
   return best;
 }

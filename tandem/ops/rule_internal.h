@@ -10,6 +10,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/batch.h"
+#include "tandem/graph/infer.h"
 #include "tandem/graph/vjp.h"
 #include "tandem/tensor/allocator.h"
 
@@ -35,6 +36,28 @@ decltype(auto) named(const char* op, SourceLocation loc, F&& f) {
     if (e.op() == op && e.loc().file) throw;
     throw with_place(Error(e.kind(), e.message(), e.hint(), op, e.loc(), e.layer()), op, loc);
   }
+}
+
+/// For rows that move or draw elements and compute nothing.
+inline double no_flops(const InferCall&) { return 0; }
+/// Every element of the output is read once and written once.
+inline double bytes_moved(const InferCall& c) {
+  const Shape& s = c.out[0].shape;
+  return s.is_symbolic() ? 0
+                         : 2.0 * static_cast<double>(s.numel().value()) *
+                               static_cast<double>(size_of(c.out[0].dtype));
+}
+/// Throws Shape if a size is negative.
+inline void check_sizes(const Shape& s) {
+  for (Dim d : s)
+    TD_CHECK(d.is_symbolic() || d.raw() >= 0, Shape, "sizes must not be negative, got {}",
+             s.to_string());
+}
+/// Equal ranks and sizes; a symbolic size is taken to be equal, and checked later.
+inline bool same_sizes(const Shape& a, const Shape& b) {
+  bool same = a.rank() == b.rank();
+  for (int i = 0; same && i < a.rank(); ++i) same = dims_equal(a[i], b[i]);
+  return same;
 }
 
 /// `g` summed to a shape that broadcasts to g's shape.

@@ -4,7 +4,7 @@
 namespace tandem::optim {
 namespace {
 
-constexpr OptimizerRow kRows[] = {
+constexpr OptimizerRow kOptimizers[] = {
 #define X(name) optimizer_row<name, name##Options>(#name),
     TD_FOR_EACH_OPTIMIZER(X)
 #undef X
@@ -14,7 +14,7 @@ constexpr OptimizerRow kRows[] = {
 }  // namespace
 
 Registry<OptimizerRow>& optimizers() {
-  static Registry<OptimizerRow> all("optimizer", std::span<const OptimizerRow>(kRows));
+  static Registry<OptimizerRow> all("optimizer", std::span<const OptimizerRow>(kOptimizers));
   return all;
 }
 

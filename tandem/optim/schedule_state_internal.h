@@ -20,7 +20,6 @@ void check_names(const StateDict& d, const char* type,
                  const std::unordered_set<std::string>& known);
 /// Throws Value: "StepLR wants step_size > 0, got 0".
 void want(bool good, const char* type, const char* what, double got);
-constexpr double kPi = 3.14159265358979323846;
 /// "momentum" or "beta1", whichever the optimizer has; throws Value where it has none.
 const char* momentum_of(const Optimizer& o, const char* type);
 /// From one number to another along half a cosine, or a line; `part` is 0..1.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "tandem/base/error.h"
 #include "tandem/ops/view/create.h"
@@ -40,7 +41,7 @@ void want(bool good, const char* type, const char* what, double got) {
 }
 
 double cosine(double from, double to, double part) {
-  return to + (from - to) / 2 * (1 + std::cos(kPi * part));
+  return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
 }
 double linear(double from, double to, double part) { return from + (to - from) * part; }
 

@@ -4,7 +4,7 @@
 namespace tandem::optim {
 namespace {
 
-constexpr const ScheduleRow* kRows[] = {
+constexpr const ScheduleRow* kSchedules[] = {
 #define X(row) &schedule_rows::row,
     TD_FOR_EACH_SCHEDULE(X)
 #undef X
@@ -13,7 +13,7 @@ constexpr const ScheduleRow* kRows[] = {
 }  // namespace
 
 Registry<ScheduleRow>& schedules() {
-  static Registry<ScheduleRow> all("schedule", std::span<const ScheduleRow* const>(kRows));
+  static Registry<ScheduleRow> all("schedule", std::span<const ScheduleRow* const>(kSchedules));
   return all;
 }
 

@@ -15,7 +15,7 @@
 namespace tandem::plan {
 namespace {
 
-double least(const std::vector<double>& v) {
+double smallest(const std::vector<double>& v) {
   return v.empty() ? 0 : *std::min_element(v.begin(), v.end());
 }
 
@@ -27,7 +27,7 @@ void scale_times(const std::vector<std::vector<Work>>& runs, ProfiledStep& out) 
     std::vector<double> t;
     for (const auto& run : runs)
       if (k < run.size()) t.push_back(run[k].seconds);
-    sum += out.work[k].seconds = least(t);
+    sum += out.work[k].seconds = smallest(t);
   }
   // What recording costs is about as much for each kernel: a constant share of small ones.
   const double over =
@@ -90,8 +90,8 @@ ProfiledStep profile_steps(const Job& job, const WorkOptions& o, int steps) {
   }
   ProfiledStep out;
   out.work = all[0];
-  out.outside = least(outside);
-  out.seconds = least(plain);
+  out.outside = smallest(outside);
+  out.seconds = smallest(plain);
   scale_times(all, out);
   return out;
 }

@@ -3,9 +3,9 @@
 
 #include <fmt/ranges.h>
 
-#include <chrono>
 #include <set>
 
+#include "tandem/base/clock.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/optim/optimizers.h"
@@ -17,11 +17,6 @@
 
 namespace tandem::plan {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 
 constexpr std::string_view kWithMomentum = "SGD-momentum";
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/folder.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/runs/progress.h"
@@ -13,19 +14,9 @@
 namespace tandem::recipe {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// Seed of the episodes that choose a policy; the final evaluation uses evaluate_policy's own.
 constexpr uint64_t kTrySeed = 77'000;
 constexpr int64_t kLogEvery = 1000;
-
-double number_of(const io::Json* j) {  // null stands for NaN
-  if (j && j->as_double()) return *j->as_double();
-  if (j && j->as_int()) return static_cast<double>(*j->as_int());
-  return std::nan("");
-}
-
-int64_t whole_of(const io::Json* j) { return j && j->as_int() ? *j->as_int() : 0; }
 
 class AgentRun {
  public:
@@ -84,12 +75,12 @@ class AgentRun {
     }
     resumed_ = true;
     first_ = saved_ = s->step;
-    logged_ = whole_of(more.find("logged"));
-    tried_ = whole_of(more.find("tried"));
-    best_return_ = number_of(more.find("best"));
+    logged_ = io::whole_of(more.find("logged"));
+    tried_ = io::whole_of(more.find("tried"));
+    best_return_ = io::number_of(more.find("best"));
     if (const io::Json* logs = more.find("logs"); logs && logs->as_object())
       for (const auto& [name, value] : *logs->as_object())
-        run_.fit.logs.emplace_back(name, number_of(&value));
+        run_.fit.logs.emplace_back(name, io::number_of(&value));
     show_.keep(fmt::format("resumed at step {} of '{}'", s->step, checkpoints_->folder()));
   }
 
@@ -182,7 +173,7 @@ class AgentRun {
     folder_->finish(status);
   }
 
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds() const { return seconds_since(start_); }
 
   rl::Agent& agent_;
   const AgentRunOptions& o_;

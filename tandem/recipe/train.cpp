@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <numeric>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/folder.h"
 #include "tandem/runs/run_record.h"
 
@@ -105,7 +105,7 @@ train::Logs evaluate(const std::string& run, const EvaluateOptions& options,
 CheckResult check(const Recipe& recipe, bool progress,
                   const std::function<void(int64_t, double, double)>& seen) {
   CheckResult c{.wanted = expectation_of(recipe)};
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   for (const int64_t seed : c.wanted.seeds) {
     Recipe one = recipe;
     io::set_yaml(one.root, "seed", std::to_string(seed));
@@ -119,7 +119,7 @@ CheckResult check(const Recipe& recipe, bool progress,
     if (seen) seen(seed, value, run.fit.seconds);
   }
   const auto n = static_cast<double>(c.values.size());
-  c.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / n;
+  c.seconds = seconds_since(begin) / n;
   c.mean = std::accumulate(c.values.begin(), c.values.end(), 0.0) / n;
   double squares = 0;
   for (const double v : c.values) squares += (v - c.mean) * (v - c.mean);

@@ -8,7 +8,7 @@
 namespace tandem::rl {
 namespace {
 
-constexpr AgentRow kRows[] = {
+constexpr AgentRow kAgents[] = {
     agent_row<DQN, DQNOptions>("dqn",
                                "Deep Q-learning (Mnih et al. 2015), for actions that are choices.",
                                "{type: dqn, env: CartPole-v1, steps: 400, net_arch: [16]}"),
@@ -25,7 +25,7 @@ constexpr AgentRow kRows[] = {
 }  // namespace
 
 Registry<AgentRow>& agents() {
-  static Registry<AgentRow> all("agent", std::span<const AgentRow>(kRows));
+  static Registry<AgentRow> all("agent", std::span<const AgentRow>(kAgents));
   return all;
 }
 

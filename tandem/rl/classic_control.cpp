@@ -3,14 +3,13 @@
 // operations and limits of Gymnasium's envs/classic_control. make_task() is the only entry point.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "tandem/base/error.h"
 #include "tandem/rl/env.h"
 
 namespace tandem::rl {
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
 
 double between(PhiloxStream& random, double low, double high) {
   return low + (high - low) * uniform_f64(random.next_block().word64(0));
@@ -68,7 +67,7 @@ class CartPole : public StateTask<4> {
   void observe(float* obs) const override { std::copy(s_, s_ + 4, obs); }
 
  private:
-  static constexpr double kX = 2.4, kTheta = 12 * 2 * kPi / 360;
+  static constexpr double kX = 2.4, kTheta = 12 * 2 * std::numbers::pi / 360;
 };
 
 // Moore's mountain car. The two variants differ in their actions, reward and goal.
@@ -121,15 +120,15 @@ class Pendulum : public StateTask<2> {
   Space action_space() const override { return {0, {-2.0F}, {2.0F}}; }
   int64_t max_episode_steps() const override { return 200; }
   void reset(PhiloxStream& random) override {
-    s_[0] = between(random, -kPi, kPi);
+    s_[0] = between(random, -std::numbers::pi, std::numbers::pi);
     s_[1] = between(random, -1.0, 1.0);
   }
   double step(const float* action, bool& terminated) override {
     double &theta = s_[0], &omega = s_[1];
     const double u = std::clamp(static_cast<double>(action[0]), -2.0, 2.0);
-    double angle = std::fmod(theta + kPi, 2 * kPi);  // to [-pi, pi)
-    if (angle < 0) angle += 2 * kPi;
-    angle -= kPi;
+    double angle = std::fmod(theta + std::numbers::pi, 2 * std::numbers::pi);  // to [-pi, pi)
+    if (angle < 0) angle += 2 * std::numbers::pi;
+    angle -= std::numbers::pi;
     const double cost = angle * angle + 0.1 * (omega * omega) + 0.001 * (u * u);
     omega = std::clamp(omega + (15.0 * std::sin(theta) + 3.0 * u) * 0.05, -8.0, 8.0);
     theta += omega * 0.05;
@@ -148,7 +147,8 @@ class Acrobot : public StateTask<4> {
  public:
   const char* name() const override { return "Acrobot-v1"; }
   Space observation_space() const override {
-    const auto a = static_cast<float>(4 * kPi), b = static_cast<float>(9 * kPi);
+    const auto a = static_cast<float>(4 * std::numbers::pi),
+               b = static_cast<float>(9 * std::numbers::pi);
     return {0, {-1, -1, -1, -1, -a, -b}, {1, 1, 1, 1, a, b}};
   }
   Space action_space() const override { return {3, {}, {}}; }
@@ -170,8 +170,8 @@ class Acrobot : public StateTask<4> {
       s_[i] = y.v[i] + dt / 6 * (k1.v[i] + 2 * k2.v[i] + 2 * k3.v[i] + k4.v[i]);
     s_[0] = wrapped(s_[0]);
     s_[1] = wrapped(s_[1]);
-    s_[2] = std::clamp(s_[2], -4 * kPi, 4 * kPi);
-    s_[3] = std::clamp(s_[3], -9 * kPi, 9 * kPi);
+    s_[2] = std::clamp(s_[2], -4 * std::numbers::pi, 4 * std::numbers::pi);
+    s_[3] = std::clamp(s_[3], -9 * std::numbers::pi, 9 * std::numbers::pi);
     terminated = -std::cos(s_[0]) - std::cos(s_[1] + s_[0]) > 1.0;
     return terminated ? 0.0 : -1.0;
   }
@@ -193,8 +193,8 @@ class Acrobot : public StateTask<4> {
     return out;
   }
   static double wrapped(double a) {
-    while (a > kPi) a -= 2 * kPi;
-    while (a < -kPi) a += 2 * kPi;
+    while (a > std::numbers::pi) a -= 2 * std::numbers::pi;
+    while (a < -std::numbers::pi) a += 2 * std::numbers::pi;
     return a;
   }
   // Masses, lengths and moments are 1, the centres of mass are at 0.5; the book's equations.
@@ -203,9 +203,9 @@ class Acrobot : public StateTask<4> {
     const double c2 = std::cos(s.v[1]), s2 = std::sin(s.v[1]), w1 = s.v[2], w2 = s.v[3];
     const double d1 = centre * centre + (1 + centre * centre + 2 * centre * c2) + 2;
     const double d2 = centre * centre + centre * c2 + 1;
-    const double phi2 = centre * g * std::cos(s.v[0] + s.v[1] - kPi / 2);
+    const double phi2 = centre * g * std::cos(s.v[0] + s.v[1] - std::numbers::pi / 2);
     const double phi1 = -centre * w2 * w2 * s2 - 2 * centre * w2 * w1 * s2 +
-                        (centre + 1) * g * std::cos(s.v[0] - kPi / 2) + phi2;
+                        (centre + 1) * g * std::cos(s.v[0] - std::numbers::pi / 2) + phi2;
     const double a2 = (torque + d2 / d1 * phi1 - centre * w1 * w1 * s2 - phi2) /
                       (centre * centre + 1 - d2 * d2 / d1);
     const double a1 = -(d2 * a2 + phi1) / d1;

@@ -8,12 +8,11 @@
 #include "tandem/graph/rng.h"
 #include "tandem/nn/init.h"
 #include "tandem/ops/ops.h"
+#include "tandem/rl/gaussian_internal.h"
 #include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
 namespace {
-
-constexpr double kHalfLogTwoPi = 0.91893853320467274178;
 
 ActorCritic make_net(const VectorEnv& env, const std::vector<int64_t>& hidden, uint64_t seed) {
   GeneratorGuard generator({seed, 0});
@@ -38,7 +37,7 @@ ActorCritic::ActorCritic(const Space& observation, const Space& action,
 Tensor ActorCritic::log_prob(const Tensor& out, const Tensor& actions) const {
   if (discrete_) return gather(log_softmax(out, 1), 1, actions.unsqueeze(1)).squeeze(1);
   const Tensor z = (actions - out) * (-log_std_.value()).exp();
-  return (z.square() * -0.5 - log_std_.value() - kHalfLogTwoPi).sum({1});
+  return gaussian_log_density(z, log_std_.value()).sum({1});
 }
 
 Tensor ActorCritic::entropy(const Tensor& out) const {

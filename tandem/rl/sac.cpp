@@ -6,12 +6,11 @@
 #include "tandem/compile/compile.h"
 #include "tandem/graph/rng.h"
 #include "tandem/ops/ops.h"
+#include "tandem/rl/gaussian_internal.h"
 #include "tandem/rl/state_fields_internal.h"
 
 namespace tandem::rl {
 namespace {
-
-constexpr double kHalfLogTwoPi = 0.91893853320467274178;
 
 Tensor range_of(const Space& space, float sign) {
   std::vector<float> out;
@@ -87,7 +86,7 @@ SAC::Drawn SAC::draw(const Tensor& obs, const Tensor& noise) {
   const Tensor u = mean + noise * log_std.exp();
   // log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), which stays accurate near 0.
   const Tensor squash = 2 * (0.69314718055994530942 - u - softplus(-2 * u));
-  const Tensor log_prob = (noise.square() * -0.5 - log_std - kHalfLogTwoPi - squash).sum({1});
+  const Tensor log_prob = (gaussian_log_density(noise, log_std) - squash).sum({1});
   return {u.tanh(), log_prob};
 }
 

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/folder.h"
 #include "tandem/graph/context.h"
 #include "tandem/io/image.h"
@@ -29,17 +29,13 @@ std::string_view packed(const std::vector<double>& v) {
   return {reinterpret_cast<const char*>(v.data()), v.size() * sizeof(double)};
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 std::string new_path(const std::string& folder) {
   make_folders(folder);
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
   static std::atomic<unsigned> counter{0};
-  return fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, static_cast<int64_t>(now()),
-                     host, ::getpid(), counter++);
+  return fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder,
+                     static_cast<int64_t>(unix_time()), host, ::getpid(), counter++);
 }
 
 // TensorBoard's buckets: 1e-12 times powers of 1.1, both signs.
@@ -80,7 +76,7 @@ EventFile::EventFile(const FilePath& folder, int64_t resumed_at) : file_(new_pat
 
 void EventFile::event(std::string_view fields, int64_t step) {
   Message e;
-  e.add_double(1, now());
+  e.add_double(1, unix_time());
   e.add_varint(2, static_cast<uint64_t>(step));
   std::string data = e.str();
   data += fields;

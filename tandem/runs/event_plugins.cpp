@@ -2,9 +2,9 @@
 // Values of TensorBoard's plugins pr_curves and hparams: tensors with metadata that hold the
 // plugins' own messages (plugins/pr_curve/plugin_data.proto, plugins/hparams/plugin_data.proto).
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "tandem/base/clock.h"
 #include "tandem/ops/ops.h"
 #include "tandem/runs/event_file.h"
 #include "tandem/runs/event_plugins_internal.h"
@@ -41,10 +41,6 @@ std::string hparams_value(const char* tag, uint32_t field, const Message& info) 
   Message data;
   data.add_message(field, info);
   return tagged(tag, tensor_message({0}, {}), tensorboard_metadata("hparams", data.str()));
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -121,14 +117,14 @@ void EventFile::hparams(const HParams& settings) {
     entry.add_message(2, v);
     start.add_message(1, entry);
   }
-  start.add_double(5, now());
+  start.add_double(5, unix_time());
   value(hparams_value("_hparams_/session_start_info", 3, start), 0);
 }
 
 void EventFile::hparams_end(RunEnd end) {
   Message info;
   info.add_varint(1, static_cast<uint64_t>(end));
-  info.add_double(2, now());
+  info.add_double(2, unix_time());
   value(hparams_value("_hparams_/session_end_info", 4, info), 0);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/runs/progress.h"
 
+#include "tandem/base/clock.h"
+
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -26,7 +28,7 @@ Progress::~Progress() {
 }
 
 bool Progress::due() const {
-  const double gap = std::chrono::duration<double>(Clock::now() - last_).count();
+  const double gap = seconds_since(last_);
   return !quiet_ && gap >= (terminal_ ? 0.1 : 10.0);
 }
 
@@ -48,9 +50,7 @@ void Progress::keep(const std::string& line) {
   width_ = 0;
 }
 
-double Progress::seconds() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
-}
+double Progress::seconds() const { return seconds_since(start_); }
 
 std::string duration(double seconds) {
   auto s = static_cast<long>(seconds + 0.5);

@@ -3,10 +3,10 @@
 // with it.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <type_traits>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/export.h"
 
 namespace tandem::runs {
@@ -32,7 +32,6 @@ class TD_API Progress {
 
  private:
   bool due() const;
-  using Clock = std::chrono::steady_clock;
   Clock::time_point start_, last_;
   bool quiet_, terminal_;
   size_t width_ = 0;

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/error.h"
 #include "tandem/base/folder.h"
 #include "tandem/base/parallel.h"
@@ -14,10 +14,6 @@
 
 namespace tandem::runs {
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // The commit of the repository around the working folder; "" where there is none.
 std::string commit() {
@@ -51,7 +47,7 @@ io::Json environment() {
                           {"pid", static_cast<int64_t>(::getpid())},
                           {"threads", num_threads()},
                           {"seed", std::to_string(generator_state().seed)},
-                          {"started", now()}};
+                          {"started", unix_time()}};
 }
 
 }  // namespace
@@ -69,7 +65,7 @@ RunFolder::RunFolder(std::string folder,
 
 void RunFolder::log(int64_t step, int64_t epoch,
                     const std::vector<std::pair<std::string, double>>& values) {
-  io::Json::Object line{{"step", step}, {"epoch", epoch}, {"time", now()}};
+  io::Json::Object line{{"step", step}, {"epoch", epoch}, {"time", unix_time()}};
   for (const auto& [name, value] : values) line.emplace_back(name, value);
   metrics_->append(io::Json(std::move(line)).dump() + "\n");
 }
@@ -95,7 +91,7 @@ void RunFolder::truncate(int64_t step) {
 }
 
 void RunFolder::part(io::Json::Object figures) {
-  figures.emplace_back("ended", now());
+  figures.emplace_back("ended", unix_time());
   AppendFile(folder_ + "/parts.jsonl").append(io::Json(std::move(figures)).dump() + "\n");
 }
 

@@ -12,13 +12,6 @@
 namespace tandem::runs {
 namespace {
 
-double number(const io::Json* j) {
-  if (j && j->as_double()) return *j->as_double();
-  if (j && j->as_int()) return static_cast<double>(*j->as_int());
-  return std::nan("");
-}
-std::string text(const io::Json* j) { return j && j->as_string() ? *j->as_string() : ""; }
-
 // The lines of a file that are whole; a last one without its end was cut off.
 void each_line(const std::string& path, const std::function<void(const io::Json&)>& see) {
   if (!file_exists(path)) return;
@@ -89,7 +82,7 @@ double RunRecord::best(const std::string& name) const {
 }
 double RunRecord::value(const std::string& name) const {
   if (const io::Json* v = evaluation.find("values"))
-    if (const io::Json* one = v->find(name)) return number(one);
+    if (const io::Json* one = v->find(name)) return io::number_of(one);
   return last(name);
 }
 std::string RunRecord::headline() const {
@@ -117,7 +110,7 @@ RunRecord read_run(const FilePath& loc) {
   r.name = r.folder.substr(r.folder.rfind('/') + 1);
   each_line(r.folder + "/metrics.jsonl", [&](const io::Json& j) {
     if (!j.as_object()) return;
-    const double step = number(j.find("step")), epoch = number(j.find("epoch"));
+    const double step = io::number_of(j.find("step")), epoch = io::number_of(j.find("epoch"));
     if (!std::isfinite(step)) return;
     r.steps = std::max(r.steps, static_cast<int64_t>(step));
     bool whole = false;
@@ -128,26 +121,26 @@ RunRecord read_run(const FilePath& loc) {
                              [&n = name](const auto& v) { return v.first == n; });
       if (it == r.values.end()) it = r.values.insert(it, {name, Series{name, {}, {}}});
       it->second.x.push_back(step);
-      it->second.y.push_back(number(&value));
+      it->second.y.push_back(io::number_of(&value));
     }
     if (whole && std::isfinite(epoch))
       r.epochs = std::max(r.epochs, static_cast<int64_t>(epoch) + 1);
   });
   each_line(r.folder + "/parts.jsonl", [&](const io::Json& j) {
     auto add = [&](double& sum, const char* key) {
-      if (const double v = number(j.find(key)); std::isfinite(v)) sum += v;
+      if (const double v = io::number_of(j.find(key)); std::isfinite(v)) sum += v;
     };
     add(r.seconds, "seconds");
     add(r.joules, "joules");
     add(r.cpu_seconds, "cpu_seconds");
     add(r.samples, "samples");
-    r.peak_memory_mb = std::fmax(r.peak_memory_mb, number(j.find("peak_memory_mb")));
-    r.energy_source = text(j.find("energy"));
+    r.peak_memory_mb = std::fmax(r.peak_memory_mb, io::number_of(j.find("peak_memory_mb")));
+    r.energy_source = io::text_of(j.find("energy"));
   });
   each_line(r.folder + "/layers.jsonl", [&](const io::Json& j) { r.layers.push_back(j); });
   r.environment = read_json(r.folder + "/env.json");
   r.evaluation = read_json(r.folder + "/evaluation.json");
-  r.started = number(r.environment.find("started"));
+  r.started = io::number_of(r.environment.find("started"));
   if (file_exists(r.folder + "/STATUS")) {
     r.status = read_file(r.folder + "/STATUS");
     r.status = r.status.substr(0, r.status.find('\n'));

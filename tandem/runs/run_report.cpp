@@ -14,12 +14,6 @@
 namespace tandem::runs {
 namespace {
 
-double number(const io::Json* j) {
-  if (j && j->as_double()) return *j->as_double();
-  if (j && j->as_int()) return static_cast<double>(*j->as_int());
-  return std::nan("");
-}
-std::string text(const io::Json* j) { return j && j->as_string() ? *j->as_string() : ""; }
 std::string short_number(double v) { return std::isfinite(v) ? fmt::format("{:.4g}", v) : "-"; }
 
 std::string date(double seconds) {
@@ -126,7 +120,7 @@ void curves(Page& page, const RunRecord& r) {
 
 void evaluated(Page& page, const io::Json& j) {
   if (!j.as_object()) return;
-  const std::string split = text(j.find("split"));
+  const std::string split = io::text_of(j.find("split"));
   if (const io::Json* m = j.find("confusion"); m && m->as_array()) {
     std::vector<std::vector<double>> counts;
     std::vector<std::string> labels;
@@ -134,7 +128,7 @@ void evaluated(Page& page, const io::Json& j) {
       labels.push_back(std::to_string(labels.size()));
       counts.emplace_back();
       if (row.as_array())
-        for (const io::Json& v : *row.as_array()) counts.back().push_back(number(&v));
+        for (const io::Json& v : *row.as_array()) counts.back().push_back(io::number_of(&v));
     }
     bool square = !counts.empty() && counts.size() <= 64;
     for (const auto& row : counts) square = square && row.size() == counts.size();
@@ -160,21 +154,23 @@ void evaluated(Page& page, const io::Json& j) {
   if (const io::Json* bins = j.find("calibration"); bins && bins->as_array()) {
     Series given{"share that was right", {}, {}}, ideal{"ideal", {0, 1}, {0, 1}};
     for (const io::Json& b : *bins->as_array())
-      if (const auto* a = b.as_array(); a && a->size() == 3 && number(&(*a)[0]) > 0) {
-        given.x.push_back(number(&(*a)[1]));
-        given.y.push_back(number(&(*a)[2]));
+      if (const auto* a = b.as_array(); a && a->size() == 3 && io::number_of(&(*a)[0]) > 0) {
+        given.x.push_back(io::number_of(&(*a)[1]));
+        given.y.push_back(io::number_of(&(*a)[2]));
       }
     page.chart("calibration (" + split + ")", "probability given", {given, ideal});
   }
   if (const io::Json* worst = j.find("worst"); worst && worst->as_array()) {
     std::vector<Page::Image> images;
     for (const io::Json& s : *worst->as_array()) {
-      Page::Image p{.png = from_base64(text(s.find("png"))), .text = text(s.find("text"))};
-      p.caption = fmt::format("#{}", number(s.find("index")));
+      Page::Image p{.png = from_base64(io::text_of(s.find("png"))),
+                    .text = io::text_of(s.find("text"))};
+      p.caption = fmt::format("#{}", io::number_of(s.find("index")));
       if (s.find("wanted"))
-        p.caption += fmt::format("\nwanted {}, given {} ({:.0f} %)", number(s.find("wanted")),
-                                 number(s.find("given")), 100 * number(s.find("probability")));
-      p.caption += fmt::format("\nloss {:.3g}", number(s.find("loss")));
+        p.caption +=
+            fmt::format("\nwanted {}, given {} ({:.0f} %)", io::number_of(s.find("wanted")),
+                        io::number_of(s.find("given")), 100 * io::number_of(s.find("probability")));
+      p.caption += fmt::format("\nloss {:.3g}", io::number_of(s.find("loss")));
       if (!p.png.empty() || !p.text.empty()) images.push_back(std::move(p));
     }
     if (!images.empty()) page.images("Worst samples (" + split + ")", images);
@@ -194,18 +190,19 @@ void layer_parts(Page& page, const RunRecord& r) {
   const io::Json* layers = last.find("layers");
   if (!layers || !layers->as_array()) return;
   double all = 0;
-  for (const io::Json& l : *layers->as_array()) all += number(l.find("seconds"));
+  for (const io::Json& l : *layers->as_array()) all += io::number_of(l.find("seconds"));
   std::vector<std::vector<std::string>> rows;
   auto stat = [](const io::Json& l, const char* what, const char* which) {
     const io::Json* v = l.find(what);
-    return v ? short_number(number(v->find(which))) : std::string("");
+    return v ? short_number(io::number_of(v->find(which))) : std::string("");
   };
   for (const io::Json& l : *layers->as_array()) {
-    const double flops = number(l.find("flops")), seconds = number(l.find("seconds"));
-    std::string path = text(l.find("path"));
+    const double flops = io::number_of(l.find("flops")), seconds = io::number_of(l.find("seconds"));
+    std::string path = io::text_of(l.find("path"));
     rows.push_back(
-        {path.empty() ? "(model itself)" : path, text(l.find("type")), text(l.find("output")),
-         fmt::format("{}", number(l.find("parameters"))), flops > 0 ? count_text(flops) : "",
+        {path.empty() ? "(model itself)" : path, io::text_of(l.find("type")),
+         io::text_of(l.find("output")), fmt::format("{}", io::number_of(l.find("parameters"))),
+         flops > 0 ? count_text(flops) : "",
          all > 0 ? fmt::format("{:.1f} %", 100 * seconds / all) : "", stat(l, "activation", "rms"),
          stat(l, "weight", "rms"), stat(l, "gradient", "rms")});
   }
@@ -216,10 +213,11 @@ void layer_parts(Page& page, const RunRecord& r) {
   if (const io::Json* rect = last.find("rectifiers"); rect && rect->as_array()) {
     rows.clear();
     for (const io::Json& f : *rect->as_array())
-      rows.push_back({text(f.find("layer")).empty() ? "(model itself)" : text(f.find("layer")),
-                      text(f.find("op")), fmt::format("{:.1f} %", 100 * number(f.find("zeros"))),
-                      fmt::format("{}", number(f.find("units"))),
-                      fmt::format("{}", number(f.find("dead_units")))});
+      rows.push_back(
+          {io::text_of(f.find("layer")).empty() ? "(model itself)" : io::text_of(f.find("layer")),
+           io::text_of(f.find("op")), fmt::format("{:.1f} %", 100 * io::number_of(f.find("zeros"))),
+           fmt::format("{}", io::number_of(f.find("units"))),
+           fmt::format("{}", io::number_of(f.find("dead_units")))});
     if (!rows.empty())
       page.table("Rectifiers (dead: 0 for every sample of the batch)",
                  {"layer", "op", "zeros", "units", "dead units"}, rows);
@@ -228,20 +226,20 @@ void layer_parts(Page& page, const RunRecord& r) {
   std::vector<std::string> names, columns;
   std::vector<std::vector<double>> values;
   for (const io::Json& l : *layers->as_array())
-    if (l.find("gradient")) names.push_back(text(l.find("path")));
+    if (l.find("gradient")) names.push_back(io::text_of(l.find("path")));
   if (names.empty() || r.layers.size() < 2) return;
   values.assign(names.size(), {});
   const size_t every = (r.layers.size() + 39) / 40;
   for (size_t k = 0; k < r.layers.size(); ++k) {
     if (k % every != 0 && k + 1 != r.layers.size()) continue;
-    columns.push_back(fmt::format("{}", number(r.layers[k].find("step"))));
+    columns.push_back(fmt::format("{}", io::number_of(r.layers[k].find("step"))));
     const io::Json* now = r.layers[k].find("layers");
     for (size_t i = 0; i < names.size(); ++i) {
       double v = std::nan("");
       if (now && now->as_array())
         for (const io::Json& l : *now->as_array())
-          if (text(l.find("path")) == names[i] && l.find("gradient"))
-            v = number(l.find("gradient")->find("rms"));
+          if (io::text_of(l.find("path")) == names[i] && l.find("gradient"))
+            v = io::number_of(l.find("gradient")->find("rms"));
       values[i].push_back(v);
     }
   }
@@ -259,8 +257,8 @@ std::string run_report(const RunRecord& r) {
                                                          {best, short_number(r.value(best))}};
   if (const io::Json* v = r.evaluation.find("values"); v && v->as_object())
     for (const auto& [name, value] : *v->as_object())
-      if (name != best) facts.emplace_back(name, short_number(number(&value)));
-  if (const double e = number(r.evaluation.find("calibration_error")); std::isfinite(e))
+      if (name != best) facts.emplace_back(name, short_number(io::number_of(&value)));
+  if (const double e = io::number_of(r.evaluation.find("calibration_error")); std::isfinite(e))
     facts.emplace_back("calibration error", fmt::format("{:.3g}", e));
   facts.emplace_back("steps, epochs", fmt::format("{}, {}", r.steps, r.epochs));
   facts.emplace_back("time", duration(r.seconds));

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "tandem/base/error.h"
+#include "tandem/base/per_thread.h"
 
 namespace tandem {
 namespace {
@@ -23,13 +24,13 @@ struct Slot {
   DeviceMemory memory;
   Counts counts[kMostDevices];
 };
-struct Table {
+struct DeviceTable {
   std::mutex lock;
   Slot slots[kDeviceKinds];
   int next = static_cast<int>(DeviceKind::cuda) + 1;
 };
-Table& table() {
-  static auto* t = new Table;  // tensors are freed until the last thread ends
+DeviceTable& table() {
+  static auto* t = new DeviceTable;  // tensors are freed until the last thread ends
   return *t;
 }
 std::atomic<void (*)(Device)> g_read_hook{nullptr};
@@ -46,9 +47,11 @@ const char* name_of(DeviceKind kind) {
 }
 
 // The queues of this thread, where they are not the devices' own.
+struct Streams {
+  Stream of[kDeviceKinds][kMostDevices];
+};
 Stream& stream_slot(Device d) {
-  thread_local Stream streams[kDeviceKinds][kMostDevices];
-  return streams[static_cast<int>(d.kind)][d.index % kMostDevices];
+  return detail::PerThread<Streams>::get().of[static_cast<int>(d.kind)][d.index % kMostDevices];
 }
 
 void after_read(Device d) {
@@ -96,7 +99,7 @@ DeviceKind register_device_memory(const DeviceMemory& m) {
   TD_CHECK(
       m.allocate && m.deallocate && m.copy_in && m.copy_out && m.copy && m.fill && m.synchronize,
       Value, "{}: a function of the device's memory is missing\nSee DeviceMemory.", m.name);
-  Table& t = table();
+  DeviceTable& t = table();
   std::lock_guard hold(t.lock);
   for (int k = 1; k < kDeviceKinds; ++k)
     if (t.slots[k].filled && std::string_view(t.slots[k].memory.name) == m.name)

@@ -133,10 +133,10 @@ void divide(const Poly& p, const Poly& q, Poly* out, Poly* rest) {
 }
 
 /// Every expression and atom of the process. Callers hold `mutex`.
-class Table {
+class DimTable {
  public:
-  static Table& get() {
-    static Table* t = new Table;  // never destroyed: a global tensor may hold a Dim
+  static DimTable& get() {
+    static DimTable* t = new DimTable;  // never destroyed: a global tensor may hold a Dim
     return *t;
   }
   std::mutex mutex;
@@ -415,7 +415,7 @@ class Table {
 
 Dim Dim::symbol(const std::string& name) {
   TD_CHECK(!name.empty(), Value, "a symbolic size needs a name");
-  Table& t = Table::get();
+  DimTable& t = DimTable::get();
   std::lock_guard lock(t.mutex);
   return t.symbol(name);
 }
@@ -433,7 +433,7 @@ Dim Dim::combine(char op, Dim a, Dim b) {
         return std::max(a.v_, b.v_);
     }
   }
-  Table& t = Table::get();
+  DimTable& t = DimTable::get();
   std::lock_guard lock(t.mutex);
   return t.combine(op, a, b);
 }
@@ -447,20 +447,20 @@ int64_t Dim::throw_symbolic() const {
 
 std::string Dim::to_string() const {
   if (!is_symbolic()) return std::to_string(v_);
-  Table& t = Table::get();
+  DimTable& t = DimTable::get();
   std::lock_guard lock(t.mutex);
   return t.to_string(*this);
 }
 
 int64_t Dim::evaluate(const std::vector<std::pair<Dim, int64_t>>& symbols) const {
   if (!is_symbolic()) return v_;
-  Table& t = Table::get();
+  DimTable& t = DimTable::get();
   std::lock_guard lock(t.mutex);
   return t.evaluate(*this, symbols);
 }
 
 std::vector<DimTerm> terms_of(Dim d) {
-  Table& t = Table::get();
+  DimTable& t = DimTable::get();
   std::lock_guard lock(t.mutex);
   return t.terms(d);
 }
@@ -474,7 +474,7 @@ bool dims_equal(Dim a, Dim b) {
   if (a == b) return true;
   if (!a.is_symbolic() && !b.is_symbolic()) return false;
   {
-    Table& t = Table::get();
+    DimTable& t = DimTable::get();
     std::lock_guard lock(t.mutex);
     if (t.never_equal(a, b)) return false;
   }

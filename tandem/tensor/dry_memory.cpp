@@ -10,9 +10,9 @@
 namespace tandem {
 namespace {
 
-// The allocator's sizes (allocator.cpp): blocks up to kSmall are cut from a slab.
-constexpr size_t kSmall = 64 << 10;
-constexpr int64_t kSlab = 256 << 10;
+// The allocator's sizes (allocator.cpp): blocks up to kDrySmall are cut from a slab.
+constexpr size_t kDrySmall = 64 << 10;
+constexpr int64_t kDrySlab = 256 << 10;
 
 thread_local DryMemory* t_books = nullptr;
 
@@ -36,7 +36,7 @@ size_t small_class(int64_t rounded) { return static_cast<size_t>(rounded) / 64; 
 DryMemory::DryMemory() : host_start_(allocator_stats().in_use) {}
 
 int64_t DryMemory::in_use() const {
-  const int64_t slabs = (slab_used_ + kSlab - 1) / kSlab * kSlab;
+  const int64_t slabs = (slab_used_ + kDrySlab - 1) / kDrySlab * kDrySlab;
   return large_ + slabs + std::max<int64_t>(0, allocator_stats().in_use - host_start_);
 }
 
@@ -47,7 +47,7 @@ void DryMemory::reset_peak() {
 
 void DryMemory::note(int32_t block, bool taken) {
   const int64_t host = std::max<int64_t>(0, allocator_stats().in_use - host_start_);
-  const int64_t slabs = (slab_used_ + kSlab - 1) / kSlab * kSlab;
+  const int64_t slabs = (slab_used_ + kDrySlab - 1) / kDrySlab * kDrySlab;
   events_.push_back({block, taken, phase, host, large_ + slabs});
   if (large_ + slabs + host > peak_) {
     peak_ = large_ + slabs + host;
@@ -57,7 +57,7 @@ void DryMemory::note(int32_t block, bool taken) {
 
 int32_t DryMemory::take(size_t bytes, DryUse use) {
   const auto rounded = static_cast<int64_t>(detail::block_bytes(bytes));
-  const bool small = bytes <= kSmall;
+  const bool small = bytes <= kDrySmall;
   if (small) {
     const size_t c = small_class(rounded);
     if (idle_small_.size() <= c) idle_small_.resize(c + 1);

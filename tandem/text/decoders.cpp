@@ -48,7 +48,7 @@ std::string lossy(std::string_view s) {
   return out;
 }
 
-class ByteLevel : public Decoder {
+class ByteLevelDecoder : public Decoder {
  public:
   void run(std::vector<std::string>& tokens) const override {
     std::string bytes, one;
@@ -74,9 +74,9 @@ void clean_up(std::string& s) {
   for (const auto& [from, to] : kPairs) replace_all(s, from, to);
 }
 
-class WordPiece : public Decoder {
+class WordPieceDecoder : public Decoder {
  public:
-  explicit WordPiece(const Fields& f)
+  explicit WordPieceDecoder(const Fields& f)
       : prefix_(f.text("prefix", "##")), cleanup_(f.flag("cleanup", true)) {}
   void run(std::vector<std::string>& tokens) const override {
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -95,9 +95,9 @@ class WordPiece : public Decoder {
   std::string prefix_;
   bool cleanup_;
 };
-class Bpe : public Decoder {
+class BpeDecoder : public Decoder {
  public:
-  explicit Bpe(std::string suffix) : suffix_(std::move(suffix)) {}
+  explicit BpeDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
   void run(std::vector<std::string>& tokens) const override {
     for (size_t i = 0; i < tokens.size(); ++i)
       replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
@@ -106,9 +106,9 @@ class Bpe : public Decoder {
  private:
   std::string suffix_;
 };
-class Metaspace : public Decoder {
+class MetaspaceDecoder : public Decoder {
  public:
-  explicit Metaspace(const Fields& f) : replacement_(f.text("replacement", "▁")) {
+  explicit MetaspaceDecoder(const Fields& f) : replacement_(f.text("replacement", "▁")) {
     TD_CHECK(!replacement_.empty() && char_bytes(replacement_[0]) == replacement_.size(), Format,
              "{}: 'replacement' must be one character", f.part());
     strip_ = f.text("prepend_scheme", "always") != "never" && f.flag("add_prefix_space", true);
@@ -122,7 +122,7 @@ class Metaspace : public Decoder {
   std::string replacement_;
   bool strip_;
 };
-class ByteFallback : public Decoder {
+class ByteFallbackDecoder : public Decoder {
  public:
   void run(std::vector<std::string>& tokens) const override {
     std::vector<std::string> out;
@@ -148,7 +148,7 @@ class ByteFallback : public Decoder {
     tokens = std::move(out);
   }
 };
-class Fuse : public Decoder {
+class FuseDecoder : public Decoder {
  public:
   void run(std::vector<std::string>& tokens) const override {
     std::string all;
@@ -156,9 +156,9 @@ class Fuse : public Decoder {
     tokens = {std::move(all)};
   }
 };
-class Strip : public Decoder {
+class StripDecoder : public Decoder {
  public:
-  explicit Strip(const Fields& f)
+  explicit StripDecoder(const Fields& f)
       : content_(f.text("content", " ")),
         start_(f.integer("start", 0, kMaxTokenId, 0)),
         stop_(f.integer("stop", 0, kMaxTokenId, 0)) {
@@ -181,9 +181,9 @@ class Strip : public Decoder {
   std::string content_;
   int64_t start_, stop_;
 };
-class Replace : public Decoder {
+class ReplaceDecoder : public Decoder {
  public:
-  explicit Replace(const Fields& f)
+  explicit ReplaceDecoder(const Fields& f)
       : pattern_(f.at("pattern"), f.part()), content_(f.text("content")) {}
   void run(std::vector<std::string>& tokens) const override {
     std::vector<std::pair<uint32_t, uint32_t>> matches;
@@ -203,9 +203,9 @@ class Replace : public Decoder {
   Pattern pattern_;
   std::string content_;
 };
-class Ctc : public Decoder {
+class CtcDecoder : public Decoder {
  public:
-  explicit Ctc(const Fields& f)
+  explicit CtcDecoder(const Fields& f)
       : pad_(f.text("pad_token", "<pad>")),
         word_(f.text("word_delimiter_token", "|")),
         cleanup_(f.flag("cleanup", true)) {}
@@ -227,9 +227,10 @@ class Ctc : public Decoder {
   std::string pad_, word_;
   bool cleanup_;
 };
-class Sequence : public Decoder {
+class SequenceDecoder : public Decoder {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<Decoder>> parts) : parts_(std::move(parts)) {}
+  explicit SequenceDecoder(std::vector<std::unique_ptr<Decoder>> parts)
+      : parts_(std::move(parts)) {}
   void run(std::vector<std::string>& tokens) const override {
     for (const auto& p : parts_) p->run(tokens);
   }
@@ -244,19 +245,19 @@ std::unique_ptr<Decoder> make_decoder(const io::Json& json, int depth) {
   TD_CHECK(depth < kMaxPartDepth, Format, "decoders are nested more than {} deep", kMaxPartDepth);
   const std::string type = Fields(json, "decoder").text("type");
   const Fields f(json, "decoder " + type);
-  if (type == "ByteLevel") return std::make_unique<ByteLevel>();
-  if (type == "WordPiece") return std::make_unique<WordPiece>(f);
-  if (type == "BPEDecoder") return std::make_unique<Bpe>(f.text("suffix", "</w>"));
-  if (type == "Metaspace") return std::make_unique<Metaspace>(f);
-  if (type == "ByteFallback") return std::make_unique<ByteFallback>();
-  if (type == "Fuse") return std::make_unique<Fuse>();
-  if (type == "Strip") return std::make_unique<Strip>(f);
-  if (type == "Replace") return std::make_unique<Replace>(f);
-  if (type == "CTC") return std::make_unique<Ctc>(f);
+  if (type == "ByteLevel") return std::make_unique<ByteLevelDecoder>();
+  if (type == "WordPiece") return std::make_unique<WordPieceDecoder>(f);
+  if (type == "BPEDecoder") return std::make_unique<BpeDecoder>(f.text("suffix", "</w>"));
+  if (type == "Metaspace") return std::make_unique<MetaspaceDecoder>(f);
+  if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
+  if (type == "Fuse") return std::make_unique<FuseDecoder>();
+  if (type == "Strip") return std::make_unique<StripDecoder>(f);
+  if (type == "Replace") return std::make_unique<ReplaceDecoder>(f);
+  if (type == "CTC") return std::make_unique<CtcDecoder>(f);
   TD_CHECK(type == "Sequence", Format, "there is no decoder '{}'", type);
   std::vector<std::unique_ptr<Decoder>> parts;
   for (const io::Json& part : f.array("decoders")) parts.push_back(make_decoder(part, depth + 1));
-  return std::make_unique<Sequence>(std::move(parts));
+  return std::make_unique<SequenceDecoder>(std::move(parts));
 }
 
 }  // namespace tandem::text

@@ -15,9 +15,9 @@ uint32_t unknown_of(const Fields& f, const Vocabulary& v, const std::string& tok
   return *id;
 }
 
-class WordLevel : public Model {
+class WordLevelModel : public Model {
  public:
-  explicit WordLevel(const Fields& f) {
+  explicit WordLevelModel(const Fields& f) {
     vocabulary.read(f.object("vocab"), f.part());
     unk_ = vocabulary.find(f.text("unk_token", "<unk>"));
   }
@@ -33,9 +33,9 @@ class WordLevel : public Model {
   std::optional<uint32_t> unk_;
 };
 
-class WordPiece : public Model {
+class WordPieceModel : public Model {
  public:
-  explicit WordPiece(const Fields& f)
+  explicit WordPieceModel(const Fields& f)
       : prefix_(f.text("continuing_subword_prefix", "##")),
         most_(f.integer("max_input_chars_per_word", 1, kMaxTokenId, 100)) {
     vocabulary.read(f.object("vocab"), f.part());
@@ -163,9 +163,9 @@ class Trie {
 
 // Sums use type Score: one library computed its files with f64, the other with f32.
 template <class Score>
-class Unigram : public Model {
+class UnigramModel : public Model {
  public:
-  Unigram(std::vector<UnigramPiece> pieces, std::optional<uint32_t> unk, bool byte_fallback)
+  UnigramModel(std::vector<UnigramPiece> pieces, std::optional<uint32_t> unk, bool byte_fallback)
       : unk_(unk), byte_fallback_(byte_fallback), trie_(keys(pieces)) {
     double least = INFINITY;
     for (size_t i = 0; i < pieces.size(); ++i) {
@@ -278,8 +278,8 @@ std::unique_ptr<Model> read_unigram(const Fields& f) {
 
 std::unique_ptr<Model> make_unigram(std::vector<UnigramPiece> pieces, std::optional<uint32_t> unk,
                                     bool byte_fallback, bool single) {
-  if (single) return std::make_unique<Unigram<float>>(std::move(pieces), unk, byte_fallback);
-  return std::make_unique<Unigram<double>>(std::move(pieces), unk, byte_fallback);
+  if (single) return std::make_unique<UnigramModel<float>>(std::move(pieces), unk, byte_fallback);
+  return std::make_unique<UnigramModel<double>>(std::move(pieces), unk, byte_fallback);
 }
 
 std::unique_ptr<Model> make_model(const io::Json& json) {
@@ -292,10 +292,10 @@ std::unique_ptr<Model> make_model(const io::Json& json) {
                                                   : "WordLevel";
   const Fields f(json, "model " + type);
   if (type == "BPE") return make_bpe(f);
-  if (type == "WordPiece") return std::make_unique<WordPiece>(f);
+  if (type == "WordPiece") return std::make_unique<WordPieceModel>(f);
   if (type == "Unigram") return read_unigram(f);
   TD_CHECK(type == "WordLevel", Format, "there is no model '{}'", type);
-  return std::make_unique<WordLevel>(f);
+  return std::make_unique<WordLevelModel>(f);
 }
 
 }  // namespace tandem::text

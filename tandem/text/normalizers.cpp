@@ -61,19 +61,19 @@ void prepend(Aligned& t, std::string_view s) {
   t.origin.insert(t.origin.begin(), s.size(), first);
 }
 
-class Form : public Normalizer {
+class FormNormalizer : public Normalizer {
  public:
-  explicit Form(NormalForm f) : form_(f) {}
+  explicit FormNormalizer(NormalForm f) : form_(f) {}
   void run(Aligned& t) const override { to_form(t, form_); }
 
  private:
   NormalForm form_;
 };
-class Lowercase : public Normalizer {
+class LowercaseNormalizer : public Normalizer {
  public:
   void run(Aligned& t) const override { lower_case(t); }
 };
-class StripAccents : public Normalizer {
+class StripAccentsNormalizer : public Normalizer {
  public:
   void run(Aligned& t) const override {
     if (!is_ascii(t.text))
@@ -81,9 +81,9 @@ class StripAccents : public Normalizer {
           t, [](char32_t c) { return !is_mark(c); }, kSame);
   }
 };
-class Strip : public Normalizer {
+class StripNormalizer : public Normalizer {
  public:
-  Strip(bool left, bool right) : left_(left), right_(right) {}
+  StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
   void run(Aligned& t) const override {
     size_t begin = 0, end = t.text.size();
     for (size_t i = 0; left_ && i < t.text.size(); begin = i)
@@ -111,9 +111,9 @@ bool is_chinese(char32_t c) {
          (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
-class Bert : public Normalizer {
+class BertNormalizer : public Normalizer {
  public:
-  explicit Bert(const Fields& f)
+  explicit BertNormalizer(const Fields& f)
       : clean_(f.flag("clean_text", true)),
         chinese_(f.flag("handle_chinese_chars", true)),
         lower_(f.flag("lowercase", true)),
@@ -155,7 +155,7 @@ class Bert : public Normalizer {
   bool clean_, chinese_, lower_, accents_;
 };
 
-class Nmt : public Normalizer {
+class NmtNormalizer : public Normalizer {
  public:
   void run(Aligned& t) const override {
     const auto keep = [](char32_t c) {
@@ -170,9 +170,9 @@ class Nmt : public Normalizer {
     });
   }
 };
-class Replace : public Normalizer {
+class ReplaceNormalizer : public Normalizer {
  public:
-  explicit Replace(const Fields& f)
+  explicit ReplaceNormalizer(const Fields& f)
       : pattern_(f.at("pattern"), f.part()), content_(f.text("content")) {}
   void run(Aligned& t) const override {
     std::vector<std::pair<uint32_t, uint32_t>> matches;
@@ -184,15 +184,15 @@ class Replace : public Normalizer {
   Pattern pattern_;
   std::string content_;
 };
-class Prepend : public Normalizer {
+class PrependNormalizer : public Normalizer {
  public:
-  explicit Prepend(std::string s) : s_(std::move(s)) {}
+  explicit PrependNormalizer(std::string s) : s_(std::move(s)) {}
   void run(Aligned& t) const override { prepend(t, s_); }
 
  private:
   std::string s_;
 };
-class ByteLevel : public Normalizer {
+class ByteLevelNormalizer : public Normalizer {
  public:
   void run(Aligned& t) const override {
     std::vector<Change> to;
@@ -226,9 +226,9 @@ std::string from_base64(std::string_view s) {
   return out;
 }
 
-class Precompiled : public Normalizer {
+class PrecompiledNormalizer : public Normalizer {
  public:
-  explicit Precompiled(std::string bytes) : map_(std::move(bytes)) {}
+  explicit PrecompiledNormalizer(std::string bytes) : map_(std::move(bytes)) {}
   void run(Aligned& t) const override {
     std::vector<Change> to;
     to.reserve(t.text.size());
@@ -271,9 +271,10 @@ class Precompiled : public Normalizer {
   Charsmap map_;
 };
 
-class Sequence : public Normalizer {
+class SequenceNormalizer : public Normalizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<Normalizer>> parts) : parts_(std::move(parts)) {}
+  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
+      : parts_(std::move(parts)) {}
   void run(Aligned& t) const override {
     for (const auto& p : parts_) p->run(t);
   }
@@ -329,26 +330,27 @@ std::unique_ptr<Normalizer> make_normalizer(const io::Json& json, int depth) {
            kMaxPartDepth);
   const std::string type = Fields(json, "normalizer").text("type");
   const Fields f(json, "normalizer " + type);
-  if (type == "NFC") return std::make_unique<Form>(NormalForm::nfc);
-  if (type == "NFD") return std::make_unique<Form>(NormalForm::nfd);
-  if (type == "NFKC") return std::make_unique<Form>(NormalForm::nfkc);
-  if (type == "NFKD") return std::make_unique<Form>(NormalForm::nfkd);
-  if (type == "Lowercase") return std::make_unique<Lowercase>();
-  if (type == "StripAccents") return std::make_unique<StripAccents>();
+  if (type == "NFC") return std::make_unique<FormNormalizer>(NormalForm::nfc);
+  if (type == "NFD") return std::make_unique<FormNormalizer>(NormalForm::nfd);
+  if (type == "NFKC") return std::make_unique<FormNormalizer>(NormalForm::nfkc);
+  if (type == "NFKD") return std::make_unique<FormNormalizer>(NormalForm::nfkd);
+  if (type == "Lowercase") return std::make_unique<LowercaseNormalizer>();
+  if (type == "StripAccents") return std::make_unique<StripAccentsNormalizer>();
   if (type == "Strip")
-    return std::make_unique<Strip>(f.flag("strip_left", true), f.flag("strip_right", true));
-  if (type == "BertNormalizer") return std::make_unique<Bert>(f);
-  if (type == "Nmt") return std::make_unique<Nmt>();
-  if (type == "Replace") return std::make_unique<Replace>(f);
-  if (type == "Prepend") return std::make_unique<Prepend>(f.text("prepend"));
-  if (type == "ByteLevel") return std::make_unique<ByteLevel>();
+    return std::make_unique<StripNormalizer>(f.flag("strip_left", true),
+                                             f.flag("strip_right", true));
+  if (type == "BertNormalizer") return std::make_unique<BertNormalizer>(f);
+  if (type == "Nmt") return std::make_unique<NmtNormalizer>();
+  if (type == "Replace") return std::make_unique<ReplaceNormalizer>(f);
+  if (type == "Prepend") return std::make_unique<PrependNormalizer>(f.text("prepend"));
+  if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
   if (type == "Precompiled")
-    return std::make_unique<Precompiled>(from_base64(f.text("precompiled_charsmap", "")));
+    return std::make_unique<PrecompiledNormalizer>(from_base64(f.text("precompiled_charsmap", "")));
   TD_CHECK(type == "Sequence", Format, "there is no normalizer '{}'", type);
   std::vector<std::unique_ptr<Normalizer>> parts;
   for (const io::Json& part : f.array("normalizers"))
     parts.push_back(make_normalizer(part, depth + 1));
-  return std::make_unique<Sequence>(std::move(parts));
+  return std::make_unique<SequenceNormalizer>(std::move(parts));
 }
 
 Pattern::Pattern(const io::Json& json, const std::string& part) {

@@ -62,9 +62,9 @@ class Trimmer {
   bool prefix_;
 };
 
-class ByteLevel : public PostProcessor {
+class ByteLevelPostProcessor : public PostProcessor {
  public:
-  ByteLevel(const Fields& f, const void* owner, TokenText token)
+  ByteLevelPostProcessor(const Fields& f, const void* owner, TokenText token)
       : trim_(f.flag("trim_offsets", true)),
         trimmer_(owner, token, f.flag("add_prefix_space", true)) {}
   size_t added(bool) const override { return 0; }
@@ -87,9 +87,9 @@ int64_t id_of_pair(const Fields& f, const char* key) {
 }
 
 // [cls] a [sep] b [sep], with two [sep] between for RoBERTa, whose types are all 0.
-class Classifier : public PostProcessor {
+class ClassifierPostProcessor : public PostProcessor {
  public:
-  Classifier(const Fields& f, bool roberta, const void* owner, TokenText token)
+  ClassifierPostProcessor(const Fields& f, bool roberta, const void* owner, TokenText token)
       : sep_(id_of_pair(f, "sep")),
         cls_(id_of_pair(f, "cls")),
         roberta_(roberta),
@@ -122,9 +122,9 @@ class Classifier : public PostProcessor {
   Trimmer trimmer_;
 };
 
-class Template : public PostProcessor {
+class TemplatePostProcessor : public PostProcessor {
  public:
-  explicit Template(const Fields& f) {
+  explicit TemplatePostProcessor(const Fields& f) {
     if (f.find("special_tokens"))
       for (const auto& [name, value] : f.object("special_tokens")) {
         const Fields s(value, f.part() + ", special token " + name);
@@ -195,9 +195,10 @@ class Template : public PostProcessor {
   std::vector<Item> single_, pair_;
 };
 
-class Sequence : public PostProcessor {
+class SequencePostProcessor : public PostProcessor {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<PostProcessor>> parts) : parts_(std::move(parts)) {}
+  explicit SequencePostProcessor(std::vector<std::unique_ptr<PostProcessor>> parts)
+      : parts_(std::move(parts)) {}
   size_t added(bool pair) const override {
     size_t n = 0;
     for (const auto& p : parts_) n += p->added(pair);
@@ -219,15 +220,17 @@ std::unique_ptr<PostProcessor> make_post_processor(const io::Json& json, const v
            kMaxPartDepth);
   const std::string type = Fields(json, "post_processor").text("type");
   const Fields f(json, "post_processor " + type);
-  if (type == "BertProcessing") return std::make_unique<Classifier>(f, false, owner, token);
-  if (type == "RobertaProcessing") return std::make_unique<Classifier>(f, true, owner, token);
-  if (type == "ByteLevel") return std::make_unique<ByteLevel>(f, owner, token);
-  if (type == "TemplateProcessing") return std::make_unique<Template>(f);
+  if (type == "BertProcessing")
+    return std::make_unique<ClassifierPostProcessor>(f, false, owner, token);
+  if (type == "RobertaProcessing")
+    return std::make_unique<ClassifierPostProcessor>(f, true, owner, token);
+  if (type == "ByteLevel") return std::make_unique<ByteLevelPostProcessor>(f, owner, token);
+  if (type == "TemplateProcessing") return std::make_unique<TemplatePostProcessor>(f);
   TD_CHECK(type == "Sequence", Format, "there is no post-processor '{}'", type);
   std::vector<std::unique_ptr<PostProcessor>> parts;
   for (const io::Json& part : f.array("processors"))
     parts.push_back(make_post_processor(part, owner, token, depth + 1));
-  return std::make_unique<Sequence>(std::move(parts));
+  return std::make_unique<SequencePostProcessor>(std::move(parts));
 }
 
 }  // namespace tandem::text

@@ -20,11 +20,11 @@ SplitBehavior behavior_of(const std::string& name, const std::string& part) {
 }
 
 // One character's class in GPT-2's pattern.
-enum class Kind : uint8_t { space, letter, number, other };
-Kind kind_of(char32_t c) {
-  if (is_letter(c)) return Kind::letter;
-  if (is_space(c)) return Kind::space;
-  return is_number(c) ? Kind::number : Kind::other;
+enum class CharKind : uint8_t { space, letter, number, other };
+CharKind kind_of(char32_t c) {
+  if (is_letter(c)) return CharKind::letter;
+  if (is_space(c)) return CharKind::space;
+  return is_number(c) ? CharKind::number : CharKind::other;
 }
 
 // The end of the match of '(?:[sdmt]|ll|ve|re) at `i`, or i.
@@ -39,7 +39,7 @@ size_t contraction(std::string_view s, size_t i) {
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ : every character is
 // part of a match.
 void scan_gpt2(std::string_view s, std::vector<Stretch>& out) {
-  const auto run = [&](size_t i, Kind kind) {  // the end of the run of `kind` that starts at i
+  const auto run = [&](size_t i, CharKind kind) {  // the end of the run of `kind` that starts at i
     while (i < s.size()) {
       size_t next = i;
       if (kind_of(next_char(s, next)) != kind) break;
@@ -51,17 +51,17 @@ void scan_gpt2(std::string_view s, std::vector<Stretch>& out) {
     size_t end = contraction(s, i);
     if (end == i) {
       size_t next = i;
-      Kind kind = kind_of(next_char(s, next));
+      CharKind kind = kind_of(next_char(s, next));
       if (s[i] == ' ' && next < s.size()) {
         size_t behind = next;
-        const Kind k = kind_of(next_char(s, behind));
-        if (k != Kind::space) {
+        const CharKind k = kind_of(next_char(s, behind));
+        if (k != CharKind::space) {
           kind = k;
           next = behind;
         }
       }
       end = run(next, kind);
-      if (kind == Kind::space && end < s.size()) {  // the last space belongs to the next match
+      if (kind == CharKind::space && end < s.size()) {  // the last space belongs to the next match
         size_t last = i, at = i;
         while (at < end) {
           last = at;
@@ -136,9 +136,9 @@ void to_byte_chars(Pieces& p) {
   p.all = std::move(made);
 }
 
-class ByteLevel : public PreTokenizer {
+class ByteLevelPreTokenizer : public PreTokenizer {
  public:
-  explicit ByteLevel(const Fields& f)
+  explicit ByteLevelPreTokenizer(const Fields& f)
       : prefix_(f.flag("add_prefix_space", true)), regex_(f.flag("use_regex", true)) {}
   void run(Pieces& p) const override {
     if (prefix_)
@@ -153,7 +153,7 @@ class ByteLevel : public PreTokenizer {
   bool prefix_, regex_;
 };
 
-class Bert : public PreTokenizer {
+class BertPreTokenizer : public PreTokenizer {
  public:
   void run(Pieces& p) const override {
     split_pieces(p, SplitBehavior::removed, [](std::string_view s, std::vector<Stretch>& out) {
@@ -168,21 +168,21 @@ class Bert : public PreTokenizer {
     return is_punctuation(c);
   }
 };
-class Punctuation : public PreTokenizer {
+class PunctuationPreTokenizer : public PreTokenizer {
  public:
-  explicit Punctuation(SplitBehavior b) : behavior_(b) {}
+  explicit PunctuationPreTokenizer(SplitBehavior b) : behavior_(b) {}
   void run(Pieces& p) const override {
     split_pieces(p, behavior_, [](std::string_view s, std::vector<Stretch>& out) {
-      find_chars(s, out, Bert::punctuation);
+      find_chars(s, out, BertPreTokenizer::punctuation);
     });
   }
 
  private:
   SplitBehavior behavior_;
 };
-class Digits : public PreTokenizer {
+class DigitsPreTokenizer : public PreTokenizer {
  public:
-  explicit Digits(bool individual) : individual_(individual) {}
+  explicit DigitsPreTokenizer(bool individual) : individual_(individual) {}
   void run(Pieces& p) const override {
     split_pieces(p, individual_ ? SplitBehavior::isolated : SplitBehavior::contiguous,
                  [](std::string_view s, std::vector<Stretch>& out) {
@@ -193,9 +193,9 @@ class Digits : public PreTokenizer {
  private:
   bool individual_;
 };
-class Delimiter : public PreTokenizer {
+class DelimiterPreTokenizer : public PreTokenizer {
  public:
-  explicit Delimiter(char32_t c) : c_(c) {}
+  explicit DelimiterPreTokenizer(char32_t c) : c_(c) {}
   void run(Pieces& p) const override {
     split_pieces(p, SplitBehavior::removed, [this](std::string_view s, std::vector<Stretch>& out) {
       find_chars(s, out, [this](char32_t c) { return c == c_; });
@@ -205,7 +205,7 @@ class Delimiter : public PreTokenizer {
  private:
   char32_t c_;
 };
-class WhitespaceSplit : public PreTokenizer {
+class WhitespaceSplitPreTokenizer : public PreTokenizer {
  public:
   void run(Pieces& p) const override {
     split_pieces(p, SplitBehavior::removed, [](std::string_view s, std::vector<Stretch>& out) {
@@ -214,7 +214,7 @@ class WhitespaceSplit : public PreTokenizer {
   }
 };
 // \w+|[^\w\s]+
-class Whitespace : public PreTokenizer {
+class WhitespacePreTokenizer : public PreTokenizer {
  public:
   void run(Pieces& p) const override {
     split_pieces(p, SplitBehavior::removed, [](std::string_view s, std::vector<Stretch>& out) {
@@ -229,9 +229,9 @@ class Whitespace : public PreTokenizer {
     });
   }
 };
-class FixedLength : public PreTokenizer {
+class FixedLengthPreTokenizer : public PreTokenizer {
  public:
-  explicit FixedLength(int64_t n) : n_(n) {}
+  explicit FixedLengthPreTokenizer(int64_t n) : n_(n) {}
   void run(Pieces& p) const override {
     split_pieces(p, SplitBehavior::isolated, [this](std::string_view s, std::vector<Stretch>& out) {
       for (size_t i = 0; i < s.size();) {
@@ -245,9 +245,9 @@ class FixedLength : public PreTokenizer {
  private:
   int64_t n_;
 };
-class Split : public PreTokenizer {
+class SplitPreTokenizer : public PreTokenizer {
  public:
-  explicit Split(const Fields& f)
+  explicit SplitPreTokenizer(const Fields& f)
       : pattern_(f.at("pattern"), f.part()),
         behavior_(behavior_of(f.text("behavior"), f.part())),
         invert_(f.flag("invert", false)) {}
@@ -267,10 +267,10 @@ class Split : public PreTokenizer {
   bool invert_;
 };
 
-class Metaspace : public PreTokenizer {
+class MetaspacePreTokenizer : public PreTokenizer {
  public:
   enum class Prepend : uint8_t { always, never, first };
-  explicit Metaspace(const Fields& f)
+  explicit MetaspacePreTokenizer(const Fields& f)
       : replacement_(f.text("replacement", "▁")), split_(f.flag("split", true)) {
     TD_CHECK(!replacement_.empty() && char_bytes(replacement_[0]) == replacement_.size(), Format,
              "{}: 'replacement' must be one character, is '{}'", f.part(), replacement_);
@@ -328,9 +328,10 @@ class Metaspace : public PreTokenizer {
   Prepend prepend_;
 };
 
-class Sequence : public PreTokenizer {
+class SequencePreTokenizer : public PreTokenizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<PreTokenizer>> parts) : parts_(std::move(parts)) {}
+  explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> parts)
+      : parts_(std::move(parts)) {}
   void run(Pieces& p) const override {
     for (const auto& part : parts_) part->run(p);
   }
@@ -354,23 +355,26 @@ std::unique_ptr<PreTokenizer> make_pre_tokenizer(const io::Json& json, int depth
            kMaxPartDepth);
   const std::string type = Fields(json, "pre_tokenizer").text("type");
   const Fields f(json, "pre_tokenizer " + type);
-  if (type == "ByteLevel") return std::make_unique<ByteLevel>(f);
-  if (type == "BertPreTokenizer") return std::make_unique<Bert>();
-  if (type == "Whitespace") return std::make_unique<Whitespace>();
-  if (type == "WhitespaceSplit") return std::make_unique<WhitespaceSplit>();
-  if (type == "CharDelimiterSplit") return std::make_unique<Delimiter>(one_char(f, "delimiter"));
+  if (type == "ByteLevel") return std::make_unique<ByteLevelPreTokenizer>(f);
+  if (type == "BertPreTokenizer") return std::make_unique<BertPreTokenizer>();
+  if (type == "Whitespace") return std::make_unique<WhitespacePreTokenizer>();
+  if (type == "WhitespaceSplit") return std::make_unique<WhitespaceSplitPreTokenizer>();
+  if (type == "CharDelimiterSplit")
+    return std::make_unique<DelimiterPreTokenizer>(one_char(f, "delimiter"));
   if (type == "Punctuation")
-    return std::make_unique<Punctuation>(behavior_of(f.text("behavior", "Isolated"), f.part()));
-  if (type == "Digits") return std::make_unique<Digits>(f.flag("individual_digits", false));
-  if (type == "Split") return std::make_unique<Split>(f);
-  if (type == "Metaspace") return std::make_unique<Metaspace>(f);
+    return std::make_unique<PunctuationPreTokenizer>(
+        behavior_of(f.text("behavior", "Isolated"), f.part()));
+  if (type == "Digits")
+    return std::make_unique<DigitsPreTokenizer>(f.flag("individual_digits", false));
+  if (type == "Split") return std::make_unique<SplitPreTokenizer>(f);
+  if (type == "Metaspace") return std::make_unique<MetaspacePreTokenizer>(f);
   if (type == "FixedLength")
-    return std::make_unique<FixedLength>(f.integer("length", 1, kMaxTokenId, 5));
+    return std::make_unique<FixedLengthPreTokenizer>(f.integer("length", 1, kMaxTokenId, 5));
   TD_CHECK(type == "Sequence", Format, "there is no pre-tokenizer '{}'", type);
   std::vector<std::unique_ptr<PreTokenizer>> parts;
   for (const io::Json& part : f.array("pretokenizers"))
     parts.push_back(make_pre_tokenizer(part, depth + 1));
-  return std::make_unique<Sequence>(std::move(parts));
+  return std::make_unique<SequencePreTokenizer>(std::move(parts));
 }
 
 }  // namespace tandem::text

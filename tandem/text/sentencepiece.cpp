@@ -14,12 +14,12 @@ namespace tandem::text {
 namespace {
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // the character that represents a space
-enum class Kind : uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
+enum class PieceKind : uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
 
 struct Entry {
   std::string text;
   float score = 0;
-  Kind kind = Kind::normal;
+  PieceKind kind = PieceKind::normal;
 };
 struct File {
   std::vector<Entry> pieces;
@@ -37,7 +37,7 @@ Entry read_piece(io::ProtoReader r) {
     if (r.field() == 3) {
       const uint64_t kind = r.unsigned_value();
       if (kind < 1 || kind > 6) r.fail(fmt::format("there are no pieces of type {}", kind));
-      e.kind = static_cast<Kind>(kind);
+      e.kind = static_cast<PieceKind>(kind);
     }
   }
   if (e.text.empty() || !io::is_utf8(e.text)) r.fail("a piece is empty or not UTF-8");
@@ -135,7 +135,9 @@ class ScoredBpe {
     uint32_t size;
     bool operator<(const Pair& o) const { return score != o.score ? score < o.score : a > o.a; }
   };
-  static bool mergeable(Kind k) { return k == Kind::normal || k == Kind::user_defined; }
+  static bool mergeable(PieceKind k) {
+    return k == PieceKind::normal || k == PieceKind::user_defined;
+  }
   const std::vector<Entry>& pieces_;
   const Vocabulary& v_;
 };
@@ -222,8 +224,9 @@ SentencePiece SentencePiece::from_bytes(std::string_view bytes, std::string_view
     TD_CHECK(f.model == 1 || f.model == 2, Unsupported, "{}: models of type {} are not supported",
              what, f.model);
     const auto n = static_cast<int64_t>(f.pieces.size());
-    TD_CHECK(f.unk >= 0 && f.unk < n && f.pieces[static_cast<size_t>(f.unk)].kind == Kind::unknown,
-             Format, "the unknown token {} is not one of the {} pieces", f.unk, n);
+    TD_CHECK(
+        f.unk >= 0 && f.unk < n && f.pieces[static_cast<size_t>(f.unk)].kind == PieceKind::unknown,
+        Format, "the unknown token {} is not one of the {} pieces", f.unk, n);
     TD_CHECK(std::max({f.bos, f.eos, f.pad}) < n, Format,
              "a special token is not one of the pieces");
     impl->charsmap.emplace(f.charsmap);
@@ -231,8 +234,8 @@ SentencePiece SentencePiece::from_bytes(std::string_view bytes, std::string_view
     for (int64_t i = 0; i < n; ++i) {
       const Entry& e = f.pieces[static_cast<size_t>(i)];
       impl->vocabulary.add(e.text, static_cast<uint32_t>(i), "pieces");
-      if (e.kind == Kind::normal) best = std::max(best, e.score);
-      if (e.kind == Kind::user_defined) impl->symbols.push_back(e.text);
+      if (e.kind == PieceKind::normal) best = std::max(best, e.score);
+      if (e.kind == PieceKind::user_defined) impl->symbols.push_back(e.text);
     }
     std::sort(impl->symbols.begin(), impl->symbols.end(),
               [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
@@ -245,10 +248,10 @@ SentencePiece SentencePiece::from_bytes(std::string_view bytes, std::string_view
     if (f.model == 1) {
       std::vector<UnigramPiece> list;
       for (const Entry& e : f.pieces) {
-        const bool own = e.kind == Kind::user_defined;
+        const bool own = e.kind == PieceKind::user_defined;
         const double score =
             own ? static_cast<double>(e.text.size()) * static_cast<double>(best) - 0.1 : e.score;
-        list.push_back({e.text, score, own || e.kind == Kind::normal});
+        list.push_back({e.text, score, own || e.kind == PieceKind::normal});
       }
       impl->unigram = make_unigram(std::move(list), static_cast<uint32_t>(f.unk), false, true);
     }
@@ -297,13 +300,13 @@ std::string SentencePiece::decode(std::span<const int64_t> ids) const {
   for (const int64_t id : ids) {
     if (id < 0 || id >= vocab_size()) continue;
     const Entry& e = impl_->file.pieces[static_cast<size_t>(id)];
-    if (e.kind == Kind::byte && byte_of_token(e.text) >= 0) {
+    if (e.kind == PieceKind::byte && byte_of_token(e.text) >= 0) {
       bytes.push_back(static_cast<char>(byte_of_token(e.text)));
       continue;
     }
     flush();
-    if (e.kind == Kind::control) continue;
-    std::string_view t = e.kind == Kind::unknown ? std::string_view(" \xE2\x81\x87 ") : e.text;
+    if (e.kind == PieceKind::control) continue;
+    std::string_view t = e.kind == PieceKind::unknown ? std::string_view(" \xE2\x81\x87 ") : e.text;
     if (begin && t.substr(0, kSpace.size()) == kSpace) t.remove_prefix(kSpace.size());
     begin = false;
     while (!t.empty()) {

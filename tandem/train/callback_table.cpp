@@ -84,7 +84,7 @@ constexpr CallbackRow plain_row(const char* name, const char* doc, const char* e
           }};
 }
 
-constexpr CallbackRow kRows[] = {
+constexpr CallbackRow kCallbacks[] = {
     row<Has<EarlyStopping, EarlyStoppingOptions>>(
         "early_stopping", "Ends the run when the watched value has not got better.",
         "{type: early_stopping, monitor: train/loss, patience: 3}"),
@@ -123,7 +123,7 @@ constexpr CallbackRow kRows[] = {
 const RegistryBase& CallbackRow::registry() { return callbacks(); }
 
 Registry<CallbackRow>& callbacks() {
-  static Registry<CallbackRow> all("callback", std::span<const CallbackRow>(kRows));
+  static Registry<CallbackRow> all("callback", std::span<const CallbackRow>(kCallbacks));
   return all;
 }
 

@@ -38,17 +38,6 @@ double watched(const Logs& logs, const std::string& monitor, const char* callbac
   TD_FAIL(Value, "{} watches '{}', which is not logged\nThere are {}.", callback, monitor, names);
 }
 
-double number(const io::Json& j, const char* key) {
-  const io::Json* v = j.find(key);
-  if (v && v->as_double()) return *v->as_double();
-  if (v && v->as_int()) return static_cast<double>(*v->as_int());
-  return std::nan("");
-}
-int64_t whole(const io::Json& j, const char* key) {
-  const io::Json* v = j.find(key);
-  return v && v->as_int() ? *v->as_int() : 0;
-}
-
 }  // namespace
 
 std::string log_name(const std::string& name) {
@@ -94,8 +83,8 @@ void EarlyStopping::fit_end(Trainer& t) {
 }
 io::Json EarlyStopping::state() const { return io::Json::Object{{"best", best_}, {"wait", wait_}}; }
 void EarlyStopping::load_state(const io::Json& s) {
-  best_ = number(s, "best");
-  wait_ = whole(s, "wait");
+  best_ = io::number_of(s.find("best"));
+  wait_ = io::whole_of(s.find("wait"));
 }
 
 void ReduceLROnPlateau::validation_end(Trainer& t, const Logs& logs) {
@@ -127,9 +116,9 @@ io::Json ReduceLROnPlateau::state() const {
   return io::Json::Object{{"best", best_}, {"wait", wait_}, {"cooldown", cooldown_}};
 }
 void ReduceLROnPlateau::load_state(const io::Json& s) {
-  best_ = number(s, "best");
-  wait_ = whole(s, "wait");
-  cooldown_ = whole(s, "cooldown");
+  best_ = io::number_of(s.find("best"));
+  wait_ = io::whole_of(s.find("wait"));
+  cooldown_ = io::whole_of(s.find("cooldown"));
 }
 
 namespace {
@@ -178,7 +167,7 @@ void ModelCheckpoint::epoch_end(Trainer& t, const Logs& logs) {
   if (o_.save_freq <= 0) write(t, logs);
 }
 io::Json ModelCheckpoint::state() const { return io::Json::Object{{"best", best_}}; }
-void ModelCheckpoint::load_state(const io::Json& s) { best_ = number(s, "best"); }
+void ModelCheckpoint::load_state(const io::Json& s) { best_ = io::number_of(s.find("best")); }
 
 void CSVLogger::fit_begin(Trainer& t) {
   file_.reset();

@@ -2,20 +2,14 @@
 #include "tandem/train/find_batch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/error.h"
 #include "tandem/tensor/allocator.h"
 
 namespace tandem::train {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 
 // What Linux says can be had without swapping; 0: it does not say.
 int64_t free_memory() {

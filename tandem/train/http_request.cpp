@@ -12,12 +12,12 @@
 #include <cstring>
 #include <memory>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/error.h"
 
 namespace tandem::train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr size_t kMostBytes = size_t{1} << 20;
 
 struct Address {

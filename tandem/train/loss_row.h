@@ -31,8 +31,13 @@ struct LossRow : Component {
   LossParts (*parts)(const Tensor& output, const Tensor& target, bool from_logits) = nullptr;
 };
 
+/// Keeps logarithms and quotients of Keras's losses finite.
+inline constexpr double kKerasEpsilon = 1e-7;
+
 /// y as numbers of x's shape and dtype: [n] beside [n, 1] is one column. Throws Shape.
 TD_API Tensor targets_like(const Tensor& y, const Tensor& x);
+/// (x - y)^2, element by element.
+TD_API Tensor squared_errors(const Tensor& x, const Tensor& y);
 
 /// A loss of numbers, PyTorch's way: f(output, target of its shape and dtype, options).
 template <class P, auto f>

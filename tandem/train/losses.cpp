@@ -8,7 +8,7 @@
 namespace tandem::train {
 namespace {
 
-constexpr const LossRow* kRows[] = {
+constexpr const LossRow* kLosses[] = {
 #define X(row) &loss_rows::row,
     TD_FOR_EACH_NAMED_LOSS(X)
 #undef X
@@ -17,7 +17,7 @@ constexpr const LossRow* kRows[] = {
 }  // namespace
 
 Registry<LossRow>& losses() {
-  static Registry<LossRow> all("loss", std::span<const LossRow* const>(kRows));
+  static Registry<LossRow> all("loss", std::span<const LossRow* const>(kLosses));
   return all;
 }
 

@@ -33,7 +33,7 @@ void notice() {
   g_notice.compare_exchange_strong(none, steady_now());
   request_stop();
 }
-void on_signal(int) { notice(); }
+void notice_signal(int) { notice(); }
 
 // What a cloud's address is asked with.
 struct Question {
@@ -118,7 +118,7 @@ PreemptGuard::PreemptGuard(const PreemptOptions& o) : watch_(std::make_unique<Wa
   g_deadline = watch_->question.deadline;
   if (o.signal != 0) {
     struct sigaction action {};
-    action.sa_handler = on_signal;
+    action.sa_handler = notice_signal;
     sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART;
     TD_CHECK(::sigaction(o.signal, &action, &watch_->old) == 0, Value,

@@ -107,7 +107,7 @@ std::atomic<int> g_guards{0}, g_signal{0};
 std::atomic<bool> g_stop{false};
 struct sigaction g_old_int, g_old_term;
 
-void on_signal(int signal) {
+void stop_on_signal(int signal) {
   g_signal = signal;
   if (g_stop.exchange(true) && signal == SIGINT) ::_exit(130);
 }
@@ -116,7 +116,7 @@ void on_signal(int signal) {
 StopGuard::StopGuard() {
   if (g_guards++ > 0) return;
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_handler = stop_on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGINT, &action, &g_old_int);

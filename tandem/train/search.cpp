@@ -12,12 +12,6 @@
 namespace tandem::train {
 namespace {
 
-double number(const io::Json* j) {
-  if (j && j->as_double()) return *j->as_double();
-  if (j && j->as_int()) return static_cast<double>(*j->as_int());
-  return std::nan("");
-}
-
 /// A number and nothing else.
 double parse_number(const std::string& text, const std::string& name) {
   char* end = nullptr;
@@ -282,10 +276,10 @@ Trial trial_of(const io::Json& j) {
     TD_CHECK(value.as_string(), Format, "a trial's values want to be texts");
     t.values.emplace_back(name, *value.as_string());
   }
-  for (const io::Json& p : *places->as_array()) t.places.push_back(number(&p));
+  for (const io::Json& p : *places->as_array()) t.places.push_back(io::number_of(&p));
   if (const io::Json* r = j.find("reports"); r && r->as_array())
-    for (const io::Json& v : *r->as_array()) t.reports.push_back(number(&v));
-  if (const double v = number(j.find("result")); !std::isnan(v)) t.result = v;
+    for (const io::Json& v : *r->as_array()) t.reports.push_back(io::number_of(&v));
+  if (const double v = io::number_of(j.find("result")); !std::isnan(v)) t.result = v;
   if (const io::Json* note = j.find("note"); note && note->as_string()) t.note = *note->as_string();
   return t;
 }

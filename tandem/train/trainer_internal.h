@@ -3,8 +3,7 @@
 // validation, prediction, searches), trainer_state.cpp (saving, resuming, averages).
 #pragma once
 
-#include <chrono>
-
+#include "tandem/base/clock.h"
 #include "tandem/runs/pressure.h"
 #include "tandem/runs/progress.h"
 #include "tandem/runs/resources.h"
@@ -13,15 +12,9 @@
 
 namespace tandem::train {
 
-using Clock = std::chrono::steady_clock;
-
-inline double rows_of(const Batch& b) {
+inline double batch_rows(const Batch& b) {
   return b.empty() || b[0].dim() == 0 ? 1.0 : static_cast<double>(b[0].size(0));
 }
-inline double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
 /// Evaluation mode while it lives.
 struct EvalMode {
   nn::Module& model;

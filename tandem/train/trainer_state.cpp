@@ -15,15 +15,10 @@ io::Json numbers(const std::vector<double>& v) {
   for (double x : v) a.push_back(x);
   return a;
 }
-double number_of(const io::Json* j) {  // null stands for NaN
-  if (j && j->as_double()) return *j->as_double();
-  if (j && j->as_int()) return static_cast<double>(*j->as_int());
-  return std::nan("");
-}
 std::vector<double> numbers_of(const io::Json* j) {
   std::vector<double> out;
   if (j && j->as_array())
-    for (const io::Json& x : *j->as_array()) out.push_back(number_of(&x));
+    for (const io::Json& x : *j->as_array()) out.push_back(io::number_of(&x));
   return out;
 }
 
@@ -78,15 +73,16 @@ void Trainer::resume(Running& run) {
                 e.layer());
   }
   step_ = run.first_step = s->step;
-  loss_sum_ = number_of(more.find("loss_sum"));
-  samples_ = number_of(more.find("samples"));
-  if (const double before = number_of(more.find("seconds")); before > 0) seconds_before_ = before;
+  loss_sum_ = io::number_of(more.find("loss_sum"));
+  samples_ = io::number_of(more.find("samples"));
+  if (const double before = io::number_of(more.find("seconds")); before > 0)
+    seconds_before_ = before;
   if (const io::Json* due = more.find("due"); due && due->as_int())
     due_ = static_cast<Due>(std::clamp<int64_t>(*due->as_int(), 0, 3));
   if (const io::Json* evaluated = more.find("evaluated"); evaluated && evaluated->as_object()) {
     evaluated_.clear();
     for (const auto& [name, value] : *evaluated->as_object())
-      evaluated_.emplace_back(name, number_of(&value));
+      evaluated_.emplace_back(name, io::number_of(&value));
     const io::Json* at = more.find("evaluated_step");
     evaluated_step_ = at && at->as_int() ? *at->as_int() : -1;
   }

@@ -155,12 +155,12 @@ bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
     if (options_.on_nonfinite == OnNonFinite::stop) explain(batch, loss, norm, rng);
     ++skipped_;
   } else {
-    loss_sum_ += loss * rows_of(batch);
-    samples_ += rows_of(batch);
+    loss_sum_ += loss * batch_rows(batch);
+    samples_ += batch_rows(batch);
     if (options_.train_metrics && out[2].defined() && out[3].defined())
       for (auto& m : metrics_) m->update(out[2], out[3]);
   }
-  run.samples += rows_of(batch);
+  run.samples += batch_rows(batch);
   micro_ = update ? 0 : micro_ + 1;
   if (!update) return false;
   ++step_;
@@ -188,8 +188,8 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
       return {};
     }
     const std::vector<Tensor> out = compiled_->eval(batch);
-    sum += out[0].to(DType::f64).item<double>() * rows_of(batch);
-    count += rows_of(batch);
+    sum += out[0].to(DType::f64).item<double>() * batch_rows(batch);
+    count += batch_rows(batch);
     if (out[1].defined() && out[2].defined())
       for (auto& m : metrics) m->update(out[1], out[2]);
     if (see) see(batch, {out[0], out[1], out[2], out[3]});
@@ -242,7 +242,7 @@ FindBatchResult Trainer::find_batch(const std::function<data::AnyPipeline(int64_
           const data::AnyPipeline p = make(n);
           if (p.size() < 1) return false;
           batch = p.fields(0);
-          if (rows_of(batch) < static_cast<double>(n)) return false;
+          if (batch_rows(batch) < static_cast<double>(n)) return false;
           size = n;
         }
         update(batch);

@@ -4,7 +4,7 @@
 namespace tandem::weights {
 namespace {
 
-constexpr const WeightsFormat* kRows[] = {
+constexpr const WeightsFormat* kFormats[] = {
 #define X(row) &format_rows::row,
     TD_FOR_EACH_WEIGHTS_FORMAT(X)
 #undef X
@@ -14,7 +14,7 @@ constexpr const WeightsFormat* kRows[] = {
 
 Registry<WeightsFormat>& weights_formats() {
   static Registry<WeightsFormat> all("weights format",
-                                     std::span<const WeightsFormat* const>(kRows));
+                                     std::span<const WeightsFormat* const>(kFormats));
   return all;
 }
 

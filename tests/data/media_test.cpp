@@ -332,7 +332,8 @@ TEST_F(Media, HostilePickles) {
   }
   std::filesystem::remove(path);
   write("ind.cora.y", "cos\nsystem\n(S'true'\ntR.");
-  expect_text([&] { load_planetoid(dir_.string()); }, "it names \"os.system\", which such a file does not need");
+  expect_text([&] { load_planetoid(dir_.string()); },
+              "it names \"os.system\", which such a file does not need");
 }
 
 }  // namespace

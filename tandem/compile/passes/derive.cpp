@@ -12,8 +12,8 @@
 namespace tandem::compiler {
 namespace {
 
-constexpr size_t kSmall = 1 << 20;  ///< bytes that may always be kept
-constexpr size_t kGrowth = 6;       ///< a result may be so much larger than its sources
+constexpr size_t kDerivedKept = 1 << 20;  ///< bytes that may always be kept
+constexpr size_t kDerivedGrowth = 6;      ///< a result may be so much larger than its sources
 
 // Rows that are looked up in a table which lies in a file are looked up in its bytes: the table is
 // not copied for the few rows that a call reads.
@@ -76,7 +76,7 @@ class Deriving {
     std::shared_ptr<Derived> d = Derived::of(p_, uses_, v);
     if (!d) return false;
     const size_t bytes = bytes_of(spec);
-    if (bytes > kSmall && bytes > kGrowth * d->source_bytes()) return false;
+    if (bytes > kDerivedKept && bytes > kDerivedGrowth * d->source_bytes()) return false;
     if (!d->is_constant()) {
       p_.derived.push_back(std::move(d));
       renamed_.emplace_back(

@@ -12,13 +12,13 @@
 namespace tandem::compiler {
 namespace {
 
-constexpr size_t kSmall = 1 << 20;     ///< bytes that are always kept
-constexpr size_t kFewBytes = 1 << 16;  ///< of a weight in a file, that may be looked at
-constexpr size_t kGrowth = 6;          ///< a packed weight may be so much larger than the weight
+constexpr size_t kAlwaysKept = 1 << 20;  ///< bytes that are always kept
+constexpr size_t kFewBytes = 1 << 16;    ///< of a weight in a file, that may be looked at
+constexpr size_t kPackedGrowth = 6;      ///< a packed weight may be so much larger than the weight
 
-class Folding {
+class ConstantFolding {
  public:
-  explicit Folding(Program& p) : p_(p), known_(p.values.size()) {
+  explicit ConstantFolding(Program& p) : p_(p), known_(p.values.size()) {
     for (ValueId v : p.values.ids())
       if (p.values[v].origin == Origin::constant) known_[v] = p.constants[p.values[v].index];
   }
@@ -64,7 +64,7 @@ class Folding {
     }
     if (p_.inference && i.op->has(kWeightForm) && out > kFewBytes)
       return false;  // derive_values() does it
-    return any && (i.op->family == Family::view || out <= kSmall || out <= kGrowth * in);
+    return any && (i.op->family == Family::view || out <= kAlwaysKept || out <= kPackedGrowth * in);
   }
 
   bool evaluate(const Instr& i) {
@@ -99,7 +99,7 @@ class Folding {
 
 void fold_constants(Program& p) {
   for (const Value& v : p.values)
-    if (v.origin == Origin::constant) return Folding(p).run();
+    if (v.origin == Origin::constant) return ConstantFolding(p).run();
 }
 
 }  // namespace tandem::compiler

@@ -37,9 +37,9 @@ Ref<Graph> trace_both(const Instr& conv, const Instr& norm, const std::vector<Sp
   return trace(body, specs, Captures::as_inputs);
 }
 
-class Folding {
+class NormFolding {
  public:
-  explicit Folding(const Program& p)
+  explicit NormFolding(const Program& p)
       : inference_(p.inference), stable_(stable_values(p, p.inference && p.weights_stay)) {}
 
   void fold(Rewrite& r) const {
@@ -82,7 +82,7 @@ class Folding {
 }  // namespace
 
 void fold_norms(Program& p) {
-  const Folding folding(p);
+  const NormFolding folding(p);
   Rewriter(p).run({{row(op::batch_norm_infer, {row(op::conv, {any(), any()}).once().as("conv")}),
                     [&](Rewrite& r) { folding.fold(r); }}});
 }

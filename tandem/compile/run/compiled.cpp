@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/log.h"
 #include "tandem/compile/run/compiled_backward.h"
 #include "tandem/compile/run/segments.h"
@@ -157,7 +157,7 @@ std::vector<Tensor> CompiledCore::call_in_segments(const CallParts& args, Body b
                                                    std::string& result_key) {
   State& s = *state_;
   const GeneratorState entry = generator_state();
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   const int64_t cold = s.segments->cold();
   compiler::SegmentedRun run(*s.segments);
   std::vector<Tensor> out;
@@ -168,8 +168,7 @@ std::vector<Tensor> CompiledCore::call_in_segments(const CallParts& args, Body b
     set_generator_state(entry);
     throw;
   }
-  const double all =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double all = seconds_since(begin);
   s.segments->took(all, run.op_by_op(), cold == s.segments->cold());
   std::lock_guard hold(s.lock);
   ++s.stats.calls;

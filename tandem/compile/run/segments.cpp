@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/compile/run/segments.h"
 
-#include <chrono>
-
+#include "tandem/base/clock.h"
 #include "tandem/compile/passes/passes.h"
 #include "tandem/graph/apply_internal.h"
 #include "tandem/ops/control.h"
@@ -333,7 +332,7 @@ std::vector<Tensor> SegmentedRun::interpret(const std::vector<ValueId>& live) co
 
 void SegmentedRun::flush() {
   if (instrs_.empty()) return;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   ++segments_;
   // Wanted is what somebody still holds: fn, the tape, a cell's new value.
   std::vector<ValueId> live;
@@ -366,7 +365,7 @@ void SegmentedRun::flush() {
   for (size_t k = 0; k < live.size(); ++k)
     for (const Ref<detail::TensorImpl>& impl : values_[live[k]].impls)
       if (impl->has(detail::kSymbolic)) fill(*impl, result[k]);
-  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  seconds_ += seconds_since(begin);
 }
 
 void SegmentedRun::commit() {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "tandem/base/error.h"
 #include "tandem/base/philox.h"
@@ -16,7 +17,6 @@
 namespace tandem::data {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 constexpr double kLeast = 1.1920928955078125e-07;  // of a float near 1
 
 double mel_of(double hz) { return 1127 * std::log(1 + hz / 700); }
@@ -24,7 +24,7 @@ double mel_of(double hz) { return 1127 * std::log(1 + hz / 700); }
 std::vector<double> window_of(int64_t n, const FbankOptions& o) {
   std::vector<double> w;
   for (int64_t i = 0; i < n; ++i) {
-    const double a = 2 * kPi * static_cast<double>(i) / static_cast<double>(n - 1);
+    const double a = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(n - 1);
     switch (o.window_type) {
       case SpeechWindow::povey:
         w.push_back(std::pow(0.5 - 0.5 * std::cos(a), 0.85));
@@ -157,13 +157,14 @@ Tensor kaldi_mfcc(const Tensor& waveform, const KaldiMFCCOptions& o) {
   std::vector<float> dct;  // [mels, coefficients], liftered
   for (int64_t i = 0; i < n; ++i)
     for (int64_t k = 0; k < o.num_ceps; ++k) {
-      const double lift = o.cepstral_lifter > 0
-                              ? 1 + 0.5 * o.cepstral_lifter *
-                                        std::sin(kPi * static_cast<double>(k) / o.cepstral_lifter)
-                              : 1;
+      const double lift =
+          o.cepstral_lifter > 0
+              ? 1 + 0.5 * o.cepstral_lifter *
+                        std::sin(std::numbers::pi * static_cast<double>(k) / o.cepstral_lifter)
+              : 1;
       dct.push_back(
           static_cast<float>(lift * std::sqrt((k == 0 ? 1.0 : 2.0) / static_cast<double>(n)) *
-                             std::cos(kPi / static_cast<double>(n) *
+                             std::cos(std::numbers::pi / static_cast<double>(n) *
                                       (static_cast<double>(i) + 0.5) * static_cast<double>(k))));
     }
   Tensor out = matmul(mel, tensor(dct, Shape(n, o.num_ceps)));

@@ -13,7 +13,6 @@ namespace tandem::data {
 namespace {
 
 using io::PickleNode;
-using Kind = PickleNode::Kind;
 using Use = io::PickleGlobal::Use;
 
 constexpr const char* kArray = "numpy.core.multiarray _reconstruct";
@@ -50,22 +49,23 @@ struct Array {
   std::vector<int64_t> sizes;
 };
 Array array_of(const PickleNode* a, const Source& s) {
-  want(a->kind == Kind::call && a->text == kArray && a->state && a->state->items.size() == 5, s,
-       "expected an array");
+  want(a->kind == PickleNode::Kind::call && a->text == kArray && a->state &&
+           a->state->items.size() == 5,
+       s, "expected an array");
   const std::vector<const PickleNode*>& p =
       a->state->items;  // version, shape, dtype, fortran, bytes
   Array out;
   int64_t n = 1;
   for (const PickleNode* d : p[1]->items) {
-    want(d->kind == Kind::integer && d->integer >= 0 && d->integer <= 1 << 28, s,
+    want(d->kind == PickleNode::Kind::integer && d->integer >= 0 && d->integer <= 1 << 28, s,
          "a size is out of range");
     out.sizes.push_back(d->integer);
     want(d->integer == 0 || n <= (int64_t{1} << 28) / d->integer, s, "an array is too large");
     n *= d->integer;
   }
   const PickleNode* type = p[2];
-  want(type->kind == Kind::call && type->text == "numpy dtype" && !type->items.empty() &&
-           p[3]->integer == 0 && p[4]->kind == Kind::bytes,
+  want(type->kind == PickleNode::Kind::call && type->text == "numpy dtype" &&
+           !type->items.empty() && p[3]->integer == 0 && p[4]->kind == PickleNode::Kind::bytes,
        s, "expected an array of numbers in C order");
   const std::string_view code = type->items[0]->text, bytes = p[4]->text;
   const auto copy = [&](auto one) {
@@ -94,8 +94,8 @@ struct Rows {
   std::vector<float> v;
 };
 Rows rows_of(const Source& s) {
-  want(s.root->kind == Kind::call && s.root->text == kMatrix && s.root->state &&
-           s.root->state->kind == Kind::dict,
+  want(s.root->kind == PickleNode::Kind::call && s.root->text == kMatrix && s.root->state &&
+           s.root->state->kind == PickleNode::Kind::dict,
        s, "expected a csr_matrix");
   const auto member = [&](std::string_view key) -> const PickleNode* {
     const std::vector<const PickleNode*>& p = s.root->state->items;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tandem/base/error.h"
+#include "tandem/data/boxes_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
 
@@ -52,10 +53,6 @@ float coordinate(std::string_view box, std::string_view tag, const std::string& 
   TD_CHECK(error == std::errc() && end == text.data() + text.size() && std::isfinite(v), Format,
            "'{}': <{}> is not a number", file, tag);
   return static_cast<float>(v);
-}
-
-Tensor boxes_of(const std::vector<float>& v) {
-  return tensor(v, Shape(static_cast<int64_t>(v.size() / 4), int64_t{4}));
 }
 
 }  // namespace

@@ -40,22 +40,23 @@ struct RandomChoiceArguments {
   Transform make() const { return RandomChoice(make_transforms(transforms), p); }
 };
 
-constexpr TransformRow kRows[] = {
-    transform_row<OfOthers<Compose>>("Compose", "All of them, one after the other.",
-                                     "{type: Compose, transforms: [{type: RGB}]}"),
-    transform_row<RandomApplyArguments>(
-        "RandomApply", "All of them or none.",
-        "{type: RandomApply, p: 0.8, transforms: [{type: ColorJitter, brightness: 0.4}]}"),
-    transform_row<RandomChoiceArguments>(
-        "RandomChoice", "One of them.",
-        "{type: RandomChoice, transforms: [{type: RandomInvert}, {type: RandomEqualize}]}"),
-    transform_row<OfOthers<RandomOrder>>(
-        "RandomOrder", "All of them in a random order.",
-        "{type: RandomOrder, transforms: [{type: RandomInvert}, {type: GaussianNoise}]}"),
-};
-
 }  // namespace
 
-std::span<const TransformRow> choice_rows() { return kRows; }
+std::span<const TransformRow> choice_rows() {
+  static constexpr TransformRow kRows[] = {
+      transform_row<OfOthers<Compose>>("Compose", "All of them, one after the other.",
+                                       "{type: Compose, transforms: [{type: RGB}]}"),
+      transform_row<RandomApplyArguments>(
+          "RandomApply", "All of them or none.",
+          "{type: RandomApply, p: 0.8, transforms: [{type: ColorJitter, brightness: 0.4}]}"),
+      transform_row<RandomChoiceArguments>(
+          "RandomChoice", "One of them.",
+          "{type: RandomChoice, transforms: [{type: RandomInvert}, {type: RandomEqualize}]}"),
+      transform_row<OfOthers<RandomOrder>>(
+          "RandomOrder", "All of them in a random order.",
+          "{type: RandomOrder, transforms: [{type: RandomInvert}, {type: GaussianNoise}]}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::data::detail

@@ -69,40 +69,41 @@ struct RandomAdjustSharpnessArguments {
   Transform make() const { return RandomAdjustSharpness(sharpness_factor, p); }
 };
 
-constexpr TransformRow kRows[] = {
-    transform_row<OnlyOptions<ColorJitterOptions, ColorJitter>>(
-        "ColorJitter", "Random brightness, contrast, saturation and hue.",
-        "{type: ColorJitter, brightness: 0.2, contrast: 0.2, hue: 0.05}"),
-    transform_row<OnlyOptions<RandomPhotometricDistortOptions, RandomPhotometricDistort>>(
-        "RandomPhotometricDistort", "SSD's distortion of colours.",
-        "{type: RandomPhotometricDistort}"),
-    plain_row<RGB>("RGB", "One channel becomes three equal ones.", "{type: RGB}"),
-    transform_row<GrayscaleArguments>("Grayscale", "The luminance of the colours.",
-                                      "{type: Grayscale, num_output_channels: 3}"),
-    transform_row<RandomGrayscaleArguments>(
-        "RandomGrayscale", "Their luminance, in as many channels.", "{type: RandomGrayscale}"),
-    transform_row<GaussianBlurArguments>("GaussianBlur", "A Gaussian blur of random width.",
-                                         "{type: GaussianBlur, kernel_size: 3}"),
-    transform_row<OnlyProbability<RandomInvert>>("RandomInvert", "Black and white change places.",
-                                                 "{type: RandomInvert}"),
-    transform_row<RandomPosterizeArguments>("RandomPosterize", "Fewer bits of each value.",
-                                            "{type: RandomPosterize, bits: 3}"),
-    transform_row<RandomSolarizeArguments>("RandomSolarize", "Bright values are inverted.",
-                                           "{type: RandomSolarize, threshold: 128}"),
-    transform_row<RandomAdjustSharpnessArguments>(
-        "RandomAdjustSharpness", "Blurred or sharpened.",
-        "{type: RandomAdjustSharpness, sharpness_factor: 2}"),
-    transform_row<OnlyProbability<RandomAutocontrast>>("RandomAutocontrast",
-                                                       "Each channel stretched to the whole range.",
-                                                       "{type: RandomAutocontrast}"),
-    transform_row<OnlyProbability<RandomEqualize>>(
-        "RandomEqualize", "Each channel's values spread evenly.", "{type: RandomEqualize}"),
-    plain_row<RandomChannelPermutation>("RandomChannelPermutation", "Channels in a random order.",
-                                        "{type: RandomChannelPermutation}"),
-};
-
 }  // namespace
 
-std::span<const TransformRow> color_rows() { return kRows; }
+std::span<const TransformRow> color_rows() {
+  static constexpr TransformRow kRows[] = {
+      transform_row<OnlyOptions<ColorJitterOptions, ColorJitter>>(
+          "ColorJitter", "Random brightness, contrast, saturation and hue.",
+          "{type: ColorJitter, brightness: 0.2, contrast: 0.2, hue: 0.05}"),
+      transform_row<OnlyOptions<RandomPhotometricDistortOptions, RandomPhotometricDistort>>(
+          "RandomPhotometricDistort", "SSD's distortion of colours.",
+          "{type: RandomPhotometricDistort}"),
+      plain_row<RGB>("RGB", "One channel becomes three equal ones.", "{type: RGB}"),
+      transform_row<GrayscaleArguments>("Grayscale", "The luminance of the colours.",
+                                        "{type: Grayscale, num_output_channels: 3}"),
+      transform_row<RandomGrayscaleArguments>(
+          "RandomGrayscale", "Their luminance, in as many channels.", "{type: RandomGrayscale}"),
+      transform_row<GaussianBlurArguments>("GaussianBlur", "A Gaussian blur of random width.",
+                                           "{type: GaussianBlur, kernel_size: 3}"),
+      transform_row<OnlyProbability<RandomInvert>>("RandomInvert", "Black and white change places.",
+                                                   "{type: RandomInvert}"),
+      transform_row<RandomPosterizeArguments>("RandomPosterize", "Fewer bits of each value.",
+                                              "{type: RandomPosterize, bits: 3}"),
+      transform_row<RandomSolarizeArguments>("RandomSolarize", "Bright values are inverted.",
+                                             "{type: RandomSolarize, threshold: 128}"),
+      transform_row<RandomAdjustSharpnessArguments>(
+          "RandomAdjustSharpness", "Blurred or sharpened.",
+          "{type: RandomAdjustSharpness, sharpness_factor: 2}"),
+      transform_row<OnlyProbability<RandomAutocontrast>>(
+          "RandomAutocontrast", "Each channel stretched to the whole range.",
+          "{type: RandomAutocontrast}"),
+      transform_row<OnlyProbability<RandomEqualize>>(
+          "RandomEqualize", "Each channel's values spread evenly.", "{type: RandomEqualize}"),
+      plain_row<RandomChannelPermutation>("RandomChannelPermutation", "Channels in a random order.",
+                                          "{type: RandomChannelPermutation}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::data::detail

@@ -131,51 +131,53 @@ struct RandomAffineArguments {
   }
 };
 
-constexpr TransformRow kRows[] = {
-    transform_row<ResizeArguments>("Resize", "Another size.", "{type: Resize, size: 8}"),
-    transform_row<ScaleJitterArguments>(
-        "ScaleJitter", "As large as fits target_size, times a random factor.",
-        "{type: ScaleJitter, target_size: [8, 8], scale_range: [0.8, 1.2]}"),
-    transform_row<RandomShortestSizeArguments>(
-        "RandomShortestSize", "The shorter side gets one of several sizes.",
-        "{type: RandomShortestSize, min_size: [8, 10, 12], max_size: 16}"),
-    transform_row<RandomResizeArguments>("RandomResize",
-                                         "The shorter side gets a random size of a range.",
-                                         "{type: RandomResize, min_size: 6, max_size: 13}"),
-    transform_row<CenterCropArguments>("CenterCrop", "The middle of the image.",
-                                       "{type: CenterCrop, size: 6}"),
-    transform_row<CropArguments<RandomCropOptions, RandomCrop>>(
-        "RandomCrop", "A random piece of the image.", "{type: RandomCrop, size: 8, padding: 1}"),
-    transform_row<CropArguments<RandomResizedCropOptions, RandomResizedCrop>>(
-        "RandomResizedCrop", "A random piece of random shape, brought to one size.",
-        "{type: RandomResizedCrop, size: 8, scale: [0.5, 1]}"),
-    transform_row<OnlyOptions<RandomIoUCropOptions, RandomIoUCrop>>(
-        "RandomIoUCrop",
-        "SSD's crop: it holds the middle of a box and overlaps one by a drawn share. For images "
-        "with boxes.",
-        "{type: RandomIoUCrop, min_scale: 0.5}"),
-    transform_row<OnlyProbability<RandomHorizontalFlip>>(
-        "RandomHorizontalFlip", "Left and right change places.", "{type: RandomHorizontalFlip}"),
-    transform_row<OnlyProbability<RandomVerticalFlip>>(
-        "RandomVerticalFlip", "Top and bottom change places.", "{type: RandomVerticalFlip}"),
-    transform_row<PadArguments>("Pad", "Pixels around the image.", "{type: Pad, padding: 2}"),
-    transform_row<RandomZoomOutArguments>("RandomZoomOut",
-                                          "The image somewhere on a larger canvas.",
-                                          "{type: RandomZoomOut, side_range: [1, 2]}"),
-    transform_row<RandomRotationArguments>("RandomRotation", "A turn by a random angle.",
-                                           "{type: RandomRotation, degrees: 10}"),
-    transform_row<RandomAffineArguments>(
-        "RandomAffine", "A random turn, shift, scale and shear.",
-        "{type: RandomAffine, degrees: 5, translate: [0.1, 0.1], shear: 3}"),
-    transform_row<OnlyOptions<RandomPerspectiveOptions, RandomPerspective>>(
-        "RandomPerspective", "The image as seen from a random side.", "{type: RandomPerspective}"),
-    transform_row<OnlyOptions<ElasticTransformOptions, ElasticTransform>>(
-        "ElasticTransform", "Pixels move by blurred noise.",
-        "{type: ElasticTransform, alpha: 5, sigma: 1}"),
-};
-
 }  // namespace
 
-std::span<const TransformRow> geometry_rows() { return kRows; }
+std::span<const TransformRow> geometry_rows() {
+  static constexpr TransformRow kRows[] = {
+      transform_row<ResizeArguments>("Resize", "Another size.", "{type: Resize, size: 8}"),
+      transform_row<ScaleJitterArguments>(
+          "ScaleJitter", "As large as fits target_size, times a random factor.",
+          "{type: ScaleJitter, target_size: [8, 8], scale_range: [0.8, 1.2]}"),
+      transform_row<RandomShortestSizeArguments>(
+          "RandomShortestSize", "The shorter side gets one of several sizes.",
+          "{type: RandomShortestSize, min_size: [8, 10, 12], max_size: 16}"),
+      transform_row<RandomResizeArguments>("RandomResize",
+                                           "The shorter side gets a random size of a range.",
+                                           "{type: RandomResize, min_size: 6, max_size: 13}"),
+      transform_row<CenterCropArguments>("CenterCrop", "The middle of the image.",
+                                         "{type: CenterCrop, size: 6}"),
+      transform_row<CropArguments<RandomCropOptions, RandomCrop>>(
+          "RandomCrop", "A random piece of the image.", "{type: RandomCrop, size: 8, padding: 1}"),
+      transform_row<CropArguments<RandomResizedCropOptions, RandomResizedCrop>>(
+          "RandomResizedCrop", "A random piece of random shape, brought to one size.",
+          "{type: RandomResizedCrop, size: 8, scale: [0.5, 1]}"),
+      transform_row<OnlyOptions<RandomIoUCropOptions, RandomIoUCrop>>(
+          "RandomIoUCrop",
+          "SSD's crop: it holds the middle of a box and overlaps one by a drawn share. For images "
+          "with boxes.",
+          "{type: RandomIoUCrop, min_scale: 0.5}"),
+      transform_row<OnlyProbability<RandomHorizontalFlip>>(
+          "RandomHorizontalFlip", "Left and right change places.", "{type: RandomHorizontalFlip}"),
+      transform_row<OnlyProbability<RandomVerticalFlip>>(
+          "RandomVerticalFlip", "Top and bottom change places.", "{type: RandomVerticalFlip}"),
+      transform_row<PadArguments>("Pad", "Pixels around the image.", "{type: Pad, padding: 2}"),
+      transform_row<RandomZoomOutArguments>("RandomZoomOut",
+                                            "The image somewhere on a larger canvas.",
+                                            "{type: RandomZoomOut, side_range: [1, 2]}"),
+      transform_row<RandomRotationArguments>("RandomRotation", "A turn by a random angle.",
+                                             "{type: RandomRotation, degrees: 10}"),
+      transform_row<RandomAffineArguments>(
+          "RandomAffine", "A random turn, shift, scale and shear.",
+          "{type: RandomAffine, degrees: 5, translate: [0.1, 0.1], shear: 3}"),
+      transform_row<OnlyOptions<RandomPerspectiveOptions, RandomPerspective>>(
+          "RandomPerspective", "The image as seen from a random side.",
+          "{type: RandomPerspective}"),
+      transform_row<OnlyOptions<ElasticTransformOptions, ElasticTransform>>(
+          "ElasticTransform", "Pixels move by blurred noise.",
+          "{type: ElasticTransform, alpha: 5, sigma: 1}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::data::detail

@@ -3,6 +3,7 @@
 // result to one of the image; coordinates go through torchvision's normalised grid in f32, so that
 // nearest picks the same pixels.
 #include "tandem/base/error.h"
+#include "tandem/data/boxes_internal.h"
 #include "tandem/data/transforms/image_ops_internal.h"
 #include "tandem/ops/view/create.h"
 
@@ -160,9 +161,6 @@ std::vector<float> numbers_of(const Tensor& boxes) {
            "boxes are [n, 4], got {}",
            boxes.defined() ? boxes.shape().to_string() : "an undefined tensor");
   return boxes.to_vector<float>();
-}
-Tensor boxes_of(const std::vector<float>& numbers) {
-  return tensor(numbers, Shape(static_cast<int64_t>(numbers.size() / 4), 4));
 }
 
 // The smallest upright boxes around the mapped corners, clipped to the image.

@@ -69,10 +69,6 @@ __attribute__((target("avx2"))) int64_t sum_neighbours_avx2(const float* from, i
   return i;
 }
 
-bool has_avx2() {
-  static const bool yes = __builtin_cpu_supports("avx2");
-  return yes;
-}
 bool has_fma() {
   static const bool yes = has_avx2() && __builtin_cpu_supports("fma");
   return yes;

@@ -55,26 +55,28 @@ struct TrivialAugmentWideArguments {
   Transform make() const { return TrivialAugmentWide(num_magnitude_bins, interpolation, fill); }
 };
 
-constexpr TransformRow kRows[] = {
-    transform_row<AutoAugmentArguments>(
-        "AutoAugment", "Two operations of a policy that was searched for (Cubuk et al. 2019).",
-        "{type: AutoAugment, policy: cifar10}"),
-    transform_row<RandAugmentArguments>("RandAugment",
-                                        "Random operations of one strength (Cubuk et al. 2020).",
-                                        "{type: RandAugment, magnitude: 7}"),
-    transform_row<TrivialAugmentWideArguments>(
-        "TrivialAugmentWide", "One random operation of random strength (Mueller and Hutter 2021).",
-        "{type: TrivialAugmentWide}"),
-    transform_row<OnlyOptions<AugMixOptions, AugMix>>(
-        "AugMix",
-        "The image mixed with chains of operations (Hendrycks et al. 2020). For images without "
-        "boxes and masks.",
-        "{type: AugMix, severity: 2}"),
-};
-
 }  // namespace
 
-std::span<const TransformRow> policy_rows() { return kRows; }
+std::span<const TransformRow> policy_rows() {
+  static constexpr TransformRow kRows[] = {
+      transform_row<AutoAugmentArguments>(
+          "AutoAugment", "Two operations of a policy that was searched for (Cubuk et al. 2019).",
+          "{type: AutoAugment, policy: cifar10}"),
+      transform_row<RandAugmentArguments>("RandAugment",
+                                          "Random operations of one strength (Cubuk et al. 2020).",
+                                          "{type: RandAugment, magnitude: 7}"),
+      transform_row<TrivialAugmentWideArguments>(
+          "TrivialAugmentWide",
+          "One random operation of random strength (Mueller and Hutter 2021).",
+          "{type: TrivialAugmentWide}"),
+      transform_row<OnlyOptions<AugMixOptions, AugMix>>(
+          "AugMix",
+          "The image mixed with chains of operations (Hendrycks et al. 2020). For images without "
+          "boxes and masks.",
+          "{type: AugMix, severity: 2}"),
+  };
+  return kRows;
+}
 
 }  // namespace detail
 }  // namespace tandem::data

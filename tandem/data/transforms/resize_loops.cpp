@@ -10,6 +10,7 @@
 #endif
 
 #include "tandem/base/unroll_internal.h"
+#include "tandem/data/transforms/pixel_loops_internal.h"
 
 namespace tandem::data::detail {
 namespace {
@@ -247,11 +248,6 @@ __attribute__((target("avx2"))) void columns_avx2(const uint8_t* from, uint8_t* 
   }
   _mm256_zeroupper();
   columns_plain(from, to, eights, width, out, w);
-}
-
-bool has_avx2() {
-  static const bool yes = __builtin_cpu_supports("avx2");
-  return yes;
 }
 
 #endif

@@ -63,28 +63,29 @@ struct SanitizeArguments {
   Transform make() const { return SanitizeBoundingBoxes(min_size, min_area); }
 };
 
-constexpr TransformRow kRows[] = {
-    transform_row<NormalizeArguments>(
-        "Normalize",
-        "(x - mean) / std of each channel of values 0 to 1; needs no ToDtype before it.",
-        "{type: Normalize, mean: [0.5], std: [0.25]}"),
-    transform_row<ToDtypeArguments>("ToDtype", "Another dtype.", "{type: ToDtype, scale: true}"),
-    transform_row<ConvertImageDtypeArguments>("ConvertImageDtype",
-                                              "Another dtype, with its range of values.",
-                                              "{type: ConvertImageDtype}"),
-    transform_row<GaussianNoiseArguments>("GaussianNoise", "A normal draw added to each value.",
-                                          "{type: GaussianNoise, sigma: 0.05}"),
-    transform_row<OnlyOptions<RandomErasingOptions, RandomErasing>>(
-        "RandomErasing", "A random rectangle of one value.", "{type: RandomErasing, p: 0.3}"),
-    transform_row<SanitizeArguments>("SanitizeBoundingBoxes",
-                                     "Boxes that are too small go, with their labels.",
-                                     "{type: SanitizeBoundingBoxes, min_size: 2}"),
-    plain_row<ClampBoundingBoxes>("ClampBoundingBoxes", "Boxes are cut to the image.",
-                                  "{type: ClampBoundingBoxes}"),
-};
-
 }  // namespace
 
-std::span<const TransformRow> value_rows() { return kRows; }
+std::span<const TransformRow> value_rows() {
+  static constexpr TransformRow kRows[] = {
+      transform_row<NormalizeArguments>(
+          "Normalize",
+          "(x - mean) / std of each channel of values 0 to 1; needs no ToDtype before it.",
+          "{type: Normalize, mean: [0.5], std: [0.25]}"),
+      transform_row<ToDtypeArguments>("ToDtype", "Another dtype.", "{type: ToDtype, scale: true}"),
+      transform_row<ConvertImageDtypeArguments>("ConvertImageDtype",
+                                                "Another dtype, with its range of values.",
+                                                "{type: ConvertImageDtype}"),
+      transform_row<GaussianNoiseArguments>("GaussianNoise", "A normal draw added to each value.",
+                                            "{type: GaussianNoise, sigma: 0.05}"),
+      transform_row<OnlyOptions<RandomErasingOptions, RandomErasing>>(
+          "RandomErasing", "A random rectangle of one value.", "{type: RandomErasing, p: 0.3}"),
+      transform_row<SanitizeArguments>("SanitizeBoundingBoxes",
+                                       "Boxes that are too small go, with their labels.",
+                                       "{type: SanitizeBoundingBoxes, min_size: 2}"),
+      plain_row<ClampBoundingBoxes>("ClampBoundingBoxes", "Boxes are cut to the image.",
+                                    "{type: ClampBoundingBoxes}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::data::detail

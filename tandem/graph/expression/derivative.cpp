@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <numbers>
 
 #include "tandem/graph/apply.h"
 #include "tandem/graph/expression/scalar_eval.h"
@@ -14,7 +15,6 @@
 namespace tandem {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 constexpr double kLn2 = 0.69314718055994530942;
 constexpr double kLn10 = 2.30258509299404568402;
 constexpr double kSqrtPi = 1.77245385090551602730;
@@ -37,9 +37,9 @@ E trigamma(const E& x) {
           (1.0 / 6 -
            r * (1.0 / 30 - r * (1.0 / 42 - r * (1.0 / 30 - r * (5.0 / 66 - r * (691.0 / 2730 -
                                                                                 r * (7.0 / 6)))))));
-  const E s = sin(kPi * x);
+  const E s = sin(std::numbers::pi * x);
   const E value = sum + series;
-  return where(low, kPi * kPi / (s * s) - value, value);
+  return where(low, std::numbers::pi * std::numbers::pi / (s * s) - value, value);
 }
 
 bool is_number(const E& e, double v) { return e.is_number() && e.number().to_double() == v; }

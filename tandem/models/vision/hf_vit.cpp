@@ -110,9 +110,9 @@ class Layer : public nn::Module {
   nn::LayerNorm layernorm_before, layernorm_after;
   detail::Activation act;
 };
-class Encoder : public nn::Module {
+class ViTEncoder : public nn::Module {
  public:
-  explicit Encoder(const Sizes& s) {
+  explicit ViTEncoder(const Sizes& s) {
     for (int64_t i = 0; i < s.layers; ++i) layer.emplace_back(s);
     TD_REGISTER(layer);
   }
@@ -129,7 +129,7 @@ class Base : public nn::Module {
   }
   Tensor forward(Tensor x) { return layernorm(encoder(embeddings(std::move(x)))); }
   Embeddings embeddings;
-  Encoder encoder;
+  ViTEncoder encoder;
   nn::LayerNorm layernorm;
 };
 class Net : public nn::Module {

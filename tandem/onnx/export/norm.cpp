@@ -52,8 +52,6 @@ bool export_log_softmax(OnnxExportCall& c) { return softmax_as(c, "LogSoftmax");
 
 namespace {
 
-DType wide(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
-
 struct Labels {
   Tensor valid, safe, weight, total;  // per sample
   Labels(const Tensor& target, const Tensor& weights, const ClassLossAttrs& a, DType t)
@@ -83,7 +81,7 @@ Tensor reduced(const Tensor& loss, const Labels& l, const ClassLossAttrs& a) {
 bool export_cross_entropy(OnnxExportCall& c) {
   const auto& a = c.get_attrs<ClassLossAttrs>();
   return c.by_ops([&](std::span<const Tensor> in) -> std::vector<Tensor> {
-    const DType t = wide(in[0].dtype());
+    const DType t = accumulation_dtype(in[0].dtype());
     const Tensor x = in[0].to(t), w = in.size() > 2 ? in[2] : Tensor();
     const Tensor lse = logsumexp(x, {1});
     const Labels l(in[1], w, a, t);
@@ -124,7 +122,7 @@ bool export_cross_entropy_backward(OnnxExportCall& c) {
 bool export_nll_loss(OnnxExportCall& c) {
   const auto& a = c.get_attrs<ClassLossAttrs>();
   return c.by_ops([&](std::span<const Tensor> in) -> std::vector<Tensor> {
-    const DType t = wide(in[0].dtype());
+    const DType t = accumulation_dtype(in[0].dtype());
     const Labels l(in[1], in.size() > 2 ? in[2] : Tensor(), a, t);
     Tensor loss = -gather(in[0].to(t), 1, l.safe.unsqueeze(1)).squeeze(1);
     if (l.weight.defined()) loss = loss * l.weight;
@@ -136,7 +134,7 @@ bool export_nll_loss_backward(OnnxExportCall& c) {
   const auto& a = c.get_attrs<ClassLossAttrs>();
   const int rank = c.out[0].rank();
   return c.by_ops([&](std::span<const Tensor> in) -> std::vector<Tensor> {
-    const DType t = wide(in[0].dtype());
+    const DType t = accumulation_dtype(in[0].dtype());
     const Tensor &target = in[1], w = in.size() > 3 ? in[3] : Tensor();
     const Tensor classes = arange_dim(a.classes).to(target.dtype());
     Tensor hit = (target.unsqueeze(1) == per_class(classes, rank)).to(t);

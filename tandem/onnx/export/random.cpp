@@ -20,19 +20,18 @@ std::string draw(OnnxExportCall& c, const Shape& shape, bool normal, double a, d
       c.b.node("ConstantOfShape", {c.b.dims(shape)}, {onnx_tensor("value", full({1}, 0, t))});
   return c.b.node(normal ? "RandomNormalLike" : "RandomUniformLike", {like}, all);
 }
-DType drawn(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 
 }  // namespace
 
 bool export_rand(OnnxExportCall& c) {
   const auto& a = c.get_attrs<RandAttrs>();
-  const DType t = drawn(a.dtype);
+  const DType t = accumulation_dtype(a.dtype);
   c.set(0, c.b.cast(draw(c, c.out[0].shape, false, a.a, a.b, t), t, a.dtype));
   return true;
 }
 bool export_randn(OnnxExportCall& c) {
   const auto& a = c.get_attrs<RandAttrs>();
-  const DType t = drawn(a.dtype);
+  const DType t = accumulation_dtype(a.dtype);
   c.set(0, c.b.cast(draw(c, c.out[0].shape, true, a.a, a.b, t), t, a.dtype));
   return true;
 }
@@ -54,7 +53,7 @@ bool export_randperm(OnnxExportCall& c) {
   return true;
 }
 bool export_bernoulli(OnnxExportCall& c) {
-  const DType t = drawn(c.dtype(0));
+  const DType t = accumulation_dtype(c.dtype(0));
   const std::string u = draw(c, c.out[0].shape, false, 0, 1, t);
   c.set(0, c.b.cast(c.b.node("Less", {u, c.x(0, t)}), DType::b8, c.out[0].dtype));
   return true;

@@ -79,29 +79,30 @@ void hardmax(OnnxCall& c) {
   });
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "LeakyRelu", 1, 0, leaky, &op::leaky_relu, export_leaky_relu},
-    {"", "Elu", 1, 0, elu_of, &op::elu, export_elu},
-    {"", "Celu", 12, 0, celu_of, &op::celu, export_celu},
-    {"", "Selu", 1, 0, selu_of, &op::selu, export_selu},
-    {"", "HardSigmoid", 1, 0, hard_sigmoid, &op::hardsigmoid, export_hardsigmoid},
-    {"", "HardSwish", 14, 0, hard_swish, &op::hardswish, export_hardswish},
-    {"", "Softplus", 1, 0, softplus_of, &op::softplus, export_softplus},
-    {"", "Mish", 18, 0, mish_of, &op::mish, export_mish},
-    {"", "Gelu", 20, 0, gelu_of, &op::gelu, export_gelu},
-    {"", "Swish", 24, 0, swish},
-    settings_from(1, {"", "ThresholdedRelu", 10, 0, thresholded}),
-    {"", "Shrink", 9, 0, shrink},
-    {"", "PRelu", 1, 0, prelu_of},
-    {"", "Softmax", 1, 0, softmax_of, &op::softmax, export_softmax},
-    {"", "LogSoftmax", 1, 0, log_softmax_of, &op::log_softmax, export_log_softmax},
-    {"", "Hardmax", 1, 0, hardmax},
-    exported(op::gelu_tanh, export_gelu_tanh),
-    exported(op::relu6, export_relu6),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_activation_rows() { return kRows; }
+std::span<const OnnxRow> onnx_activation_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "LeakyRelu", 1, 0, leaky, &op::leaky_relu, export_leaky_relu},
+      {"", "Elu", 1, 0, elu_of, &op::elu, export_elu},
+      {"", "Celu", 12, 0, celu_of, &op::celu, export_celu},
+      {"", "Selu", 1, 0, selu_of, &op::selu, export_selu},
+      {"", "HardSigmoid", 1, 0, hard_sigmoid, &op::hardsigmoid, export_hardsigmoid},
+      {"", "HardSwish", 14, 0, hard_swish, &op::hardswish, export_hardswish},
+      {"", "Softplus", 1, 0, softplus_of, &op::softplus, export_softplus},
+      {"", "Mish", 18, 0, mish_of, &op::mish, export_mish},
+      {"", "Gelu", 20, 0, gelu_of, &op::gelu, export_gelu},
+      {"", "Swish", 24, 0, swish},
+      settings_from(1, {"", "ThresholdedRelu", 10, 0, thresholded}),
+      {"", "Shrink", 9, 0, shrink},
+      {"", "PRelu", 1, 0, prelu_of},
+      {"", "Softmax", 1, 0, softmax_of, &op::softmax, export_softmax},
+      {"", "LogSoftmax", 1, 0, log_softmax_of, &op::log_softmax, export_log_softmax},
+      {"", "Hardmax", 1, 0, hardmax},
+      exported(op::gelu_tanh, export_gelu_tanh),
+      exported(op::relu6, export_relu6),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -98,7 +98,7 @@ void flex_attention(OnnxCall& c) {
   TD_CHECK(q.dim() == 4, Shape, "wants [b, h, t, d], got {}", q.shape().to_string());
   const double scale = c.attr_float("scale", 1.0 / std::sqrt(static_cast<double>(q.size(3))));
   const double root = std::sqrt(scale);
-  const DType compute = softmax_type(c, q.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  const DType compute = softmax_type(c, accumulation_dtype(q.dtype()));
   Tensor scores = matmul(q * root, k * root, MatmulAttrs{false, true}).to(compute);
   auto changed = [&](const char* name, const Tensor& x) {
     if (!c.attribute(name)) return x;
@@ -138,14 +138,15 @@ void rotary_embedding(OnnxCall& c) {
   c.set(0, original.dim() == 4 ? contiguous(y.transpose(1, 2)) : y.reshape(original.shape()));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "Attention", 23, 0, attention_of},
-    {"", "RotaryEmbedding", 23, 0, rotary_embedding},
-    {kOnnxPreview, "FlexAttention", 1, 0, flex_attention},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_attention_rows() { return kRows; }
+std::span<const OnnxRow> onnx_attention_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "Attention", 23, 0, attention_of},
+      {"", "RotaryEmbedding", 23, 0, rotary_embedding},
+      {kOnnxPreview, "FlexAttention", 1, 0, flex_attention},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -43,14 +43,15 @@ void bit_cast(OnnxCall& c) {
   c.set(0, from_raw_bytes(to, c.value(0).shape(), raw_bytes(c.value(0))));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "Cast", 1, 0, cast, &op::cast, export_cast},
-    {"", "CastLike", 15, 0, cast_like},
-    {"", "BitCast", 26, 0, bit_cast},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_cast_rows() { return kRows; }
+std::span<const OnnxRow> onnx_cast_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "Cast", 1, 0, cast, &op::cast, export_cast},
+      {"", "CastLike", 15, 0, cast_like},
+      {"", "BitCast", 26, 0, bit_cast},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -144,18 +144,19 @@ void scan_of_batch(OnnxCall& c) {
   for (size_t k = 0; k < results.size(); ++k) c.set(k, stacked(results[k], 0, {}));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "If", 1, 0, if_of, &op::cond, export_cond},
-    {"", "Loop", 1, 0, loop_of, &op::while_loop, export_while},
-    {"", "Scan", 8, 8, scan_of_batch},
-    {"", "Scan", 9, 0, scan_of, &op::scan, export_scan},
-    exported(op::with_vjp, export_with_vjp),
-    exported(op::debug_print, export_alias),
-    exported(op::check_numerics, export_alias),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_control_rows() { return kRows; }
+std::span<const OnnxRow> onnx_control_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "If", 1, 0, if_of, &op::cond, export_cond},
+      {"", "Loop", 1, 0, loop_of, &op::while_loop, export_while},
+      {"", "Scan", 8, 8, scan_of_batch},
+      {"", "Scan", 9, 0, scan_of, &op::scan, export_scan},
+      exported(op::with_vjp, export_with_vjp),
+      exported(op::debug_print, export_alias),
+      exported(op::check_numerics, export_alias),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

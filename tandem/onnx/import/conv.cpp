@@ -204,18 +204,19 @@ void deform_conv(OnnxCall& c) {
   c.set_like(0, y);
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "Conv", 1, 0, conv_of, &op::conv, export_conv},
-    {"", "ConvTranspose", 1, 0, conv_transpose, &op::conv_backward_input,
-     export_conv_backward_input},
-    {"", "ConvInteger", 10, 0, conv_integer},
-    {"", "DeformConv", 19, 0, deform_conv},
-    exported(op::conv_backward_weight, export_conv_backward_weight),
-    exported(op::im2col, export_im2col),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_conv_rows() { return kRows; }
+std::span<const OnnxRow> onnx_conv_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "Conv", 1, 0, conv_of, &op::conv, export_conv},
+      {"", "ConvTranspose", 1, 0, conv_transpose, &op::conv_backward_input,
+       export_conv_backward_input},
+      {"", "ConvInteger", 10, 0, conv_integer},
+      {"", "DeformConv", 19, 0, deform_conv},
+      exported(op::conv_backward_weight, export_conv_backward_weight),
+      exported(op::im2col, export_im2col),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

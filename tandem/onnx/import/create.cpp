@@ -82,17 +82,18 @@ void one_hot_of(OnnxCall& c) {
   c.set(0, where(hit, values.select(0, 1), values.select(0, 0)), c.type(2));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "Constant", 1, 0, constant_of},
-    settings_from(0, {"", "ConstantOfShape", 9, 0, constant_of_shape, &op::fill, export_fill}),
-    settings_from(0, {"", "Range", 11, 0, range, &op::arange, export_arange}),
-    {"", "EyeLike", 9, 0, eye_like, &op::eye, export_eye},
-    settings_from(1, {"", "OneHot", 9, 0, one_hot_of, &op::one_hot, export_one_hot}),
-    exported(op::linspace, export_linspace),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_create_rows() { return kRows; }
+std::span<const OnnxRow> onnx_create_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "Constant", 1, 0, constant_of},
+      settings_from(0, {"", "ConstantOfShape", 9, 0, constant_of_shape, &op::fill, export_fill}),
+      settings_from(0, {"", "Range", 11, 0, range, &op::arange, export_arange}),
+      {"", "EyeLike", 9, 0, eye_like, &op::eye, export_eye},
+      settings_from(1, {"", "OneHot", 9, 0, one_hot_of, &op::one_hot, export_one_hot}),
+      exported(op::linspace, export_linspace),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -30,12 +30,13 @@ void image_decoder(OnnxCall& c) {
   c.set(0, contiguous(y.permute({1, 2, 0})));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "ImageDecoder", 20, 0, image_decoder},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_image_rows() { return kRows; }
+std::span<const OnnxRow> onnx_image_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "ImageDecoder", 20, 0, image_decoder},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

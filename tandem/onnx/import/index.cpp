@@ -10,7 +10,7 @@
 namespace tandem::onnx {
 namespace {
 
-constexpr int64_t kTop = std::numeric_limits<int64_t>::min();
+constexpr int64_t kSignBit = std::numeric_limits<int64_t>::min();
 
 /// Indices as i64, negative ones counted from the end.
 Tensor wrapped(const Tensor& index, int64_t n) {
@@ -159,12 +159,12 @@ void unique_of(OnnxCall& c) {
 void top_k(OnnxCall& c) {
   Tensor x = c.x(0);
   const bool turn = c.type(0) == OnnxType::u64;
-  if (turn) x = bitwise_xor(x, kTop);
+  if (turn) x = bitwise_xor(x, kSignBit);
   const int d = c.axis("axis", -1, x.dim());
   const int64_t k = c.has(1) ? c.int_at(1) : c.attr("k", 1);
   TD_CHECK(k >= 0 && k <= x.size(d), Value, "wants the best {} of {}", k, x.size(d));
   auto [values, indices] = topk(x, k, d, c.attr("largest", 1) != 0);
-  c.set(0, turn ? bitwise_xor(values, kTop) : values, c.type(0));
+  c.set(0, turn ? bitwise_xor(values, kSignBit) : values, c.type(0));
   c.set(1, indices);
 }
 
@@ -203,35 +203,36 @@ void tensor_scatter(OnnxCall& c) {
   c.set(0, scatter(cache, d, index, update), c.type(0));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "Gather", 1, 0, gather_of, &op::index, export_index},
-    {"", "GatherElements", 11, 0, gather_elements, &op::gather, export_gather},
-    {"", "GatherND", 11, 0, gather_nd},
-    {"", "Scatter", 9, 10, scatter_elements},
-    {"", "ScatterElements", 11, 0, scatter_elements, &op::scatter, export_scatter},
-    {"", "ScatterND", 11, 0, scatter_nd},
-    {"", "Compress", 9, 0, compress},
-    {"", "NonZero", 9, 0, non_zero, &op::nonzero, export_nonzero},
-    {"", "Unique", 11, 0, unique_of},
-    settings_from(1, {"", "TopK", 1, 0, top_k, &op::topk, export_topk}),
-    {"", "ArgMax", 1, 0, arg_best<true>, &op::argmax, export_argmax},
-    {"", "ArgMin", 1, 0, arg_best<false>, &op::argmin, export_argmin},
-    {"", "TensorScatter", 24, 0, tensor_scatter},
-    exported(op::index_put, export_index_put),
-    exported(op::index_backward, export_index_backward),
-    exported(op::region_put, export_region_put),
-    exported(op::scatter_add, export_scatter_add),
-    exported(op::scatter_extreme, export_scatter_extreme),
-    exported(op::dynamic_update, export_dynamic_update),
-    exported(op::dynamic_slice, export_dynamic_slice),
-    exported(op::sort, export_sort),
-    exported(op::bincount, export_bincount),
-    exported(op::searchsorted, export_searchsorted),
-    exported(op::cdist, export_cdist),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_index_rows() { return kRows; }
+std::span<const OnnxRow> onnx_index_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "Gather", 1, 0, gather_of, &op::index, export_index},
+      {"", "GatherElements", 11, 0, gather_elements, &op::gather, export_gather},
+      {"", "GatherND", 11, 0, gather_nd},
+      {"", "Scatter", 9, 10, scatter_elements},
+      {"", "ScatterElements", 11, 0, scatter_elements, &op::scatter, export_scatter},
+      {"", "ScatterND", 11, 0, scatter_nd},
+      {"", "Compress", 9, 0, compress},
+      {"", "NonZero", 9, 0, non_zero, &op::nonzero, export_nonzero},
+      {"", "Unique", 11, 0, unique_of},
+      settings_from(1, {"", "TopK", 1, 0, top_k, &op::topk, export_topk}),
+      {"", "ArgMax", 1, 0, arg_best<true>, &op::argmax, export_argmax},
+      {"", "ArgMin", 1, 0, arg_best<false>, &op::argmin, export_argmin},
+      {"", "TensorScatter", 24, 0, tensor_scatter},
+      exported(op::index_put, export_index_put),
+      exported(op::index_backward, export_index_backward),
+      exported(op::region_put, export_region_put),
+      exported(op::scatter_add, export_scatter_add),
+      exported(op::scatter_extreme, export_scatter_extreme),
+      exported(op::dynamic_update, export_dynamic_update),
+      exported(op::dynamic_slice, export_dynamic_slice),
+      exported(op::sort, export_sort),
+      exported(op::bincount, export_bincount),
+      exported(op::searchsorted, export_searchsorted),
+      exported(op::cdist, export_cdist),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

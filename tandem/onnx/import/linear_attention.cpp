@@ -65,13 +65,14 @@ void causal_conv(OnnxCall& c) {
   c.set(1, all.narrow(2, all.size(2) - past, past));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "LinearAttention", 27, 0, linear_attention},
-    {"", "CausalConvWithState", 27, 0, causal_conv},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_linear_attention_rows() { return kRows; }
+std::span<const OnnxRow> onnx_linear_attention_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "LinearAttention", 27, 0, linear_attention},
+      {"", "CausalConvWithState", 27, 0, causal_conv},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

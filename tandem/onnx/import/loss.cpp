@@ -37,16 +37,17 @@ void softmax_cross_entropy_of(OnnxCall& c) {
   c.set_like(1, logp);
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "NegativeLogLikelihoodLoss", 12, 0, nll_loss_of, &op::nll_loss, export_nll_loss},
-    {"", "SoftmaxCrossEntropyLoss", 12, 0, softmax_cross_entropy_of, &op::softmax_cross_entropy,
-     export_cross_entropy},
-    exported(op::softmax_cross_entropy_backward, export_cross_entropy_backward),
-    exported(op::nll_loss_backward, export_nll_loss_backward),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_loss_rows() { return kRows; }
+std::span<const OnnxRow> onnx_loss_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "NegativeLogLikelihoodLoss", 12, 0, nll_loss_of, &op::nll_loss, export_nll_loss},
+      {"", "SoftmaxCrossEntropyLoss", 12, 0, softmax_cross_entropy_of, &op::softmax_cross_entropy,
+       export_cross_entropy},
+      exported(op::softmax_cross_entropy_backward, export_cross_entropy_backward),
+      exported(op::nll_loss_backward, export_nll_loss_backward),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -12,7 +12,7 @@
 namespace tandem::onnx {
 namespace {
 
-constexpr int64_t kTop = std::numeric_limits<int64_t>::min();
+constexpr int64_t kIntSignBit = std::numeric_limits<int64_t>::min();
 
 /// Opset 1 to 6: b is broadcast only on request, from dimension `axis` on.
 void old_binary(OnnxCall& c) {
@@ -76,10 +76,10 @@ template <Tensor (*f)(Operand, Operand, SourceLocation)>
 void fold(OnnxCall& c) {
   TD_CHECK(!c.in.empty(), Value, "wants at least one input");
   const bool turn = c.type(0) == OnnxType::u64;
-  auto at = [&](size_t i) { return turn ? bitwise_xor(c.x(i), kTop) : c.x(i); };
+  auto at = [&](size_t i) { return turn ? bitwise_xor(c.x(i), kIntSignBit) : c.x(i); };
   Tensor y = at(0);
   for (size_t i = 1; i < c.in.size(); ++i) y = f(std::move(y), at(i), SourceLocation::here());
-  c.set_like(0, turn ? bitwise_xor(y, kTop) : y);
+  c.set_like(0, turn ? bitwise_xor(y, kIntSignBit) : y);
 }
 
 void sum_of(OnnxCall& c) {
@@ -113,7 +113,7 @@ void bit_shift(OnnxCall& c) {
     c.set_like(0, bitwise_right_shift(a, b));
   else  // first without the sign, then the others
     c.set_like(0, where(b == 0, a,
-                        bitwise_right_shift(bitwise_and(bitwise_right_shift(a, 1), ~kTop),
+                        bitwise_right_shift(bitwise_and(bitwise_right_shift(a, 1), ~kIntSignBit),
                                             maximum(b - 1, 0))));
 }
 
@@ -160,38 +160,39 @@ void running(OnnxCall& c) {
   c.set_like(0, y);
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "Add", 1, 6, old_binary},
-    {"", "Sub", 1, 6, old_binary},
-    {"", "Mul", 1, 6, old_binary},
-    {"", "Div", 1, 6, old_binary},
-    {"", "And", 1, 6, old_binary},
-    {"", "Or", 1, 6, old_binary},
-    {"", "Xor", 1, 6, old_binary},
-    {"", "Equal", 1, 6, old_binary},
-    {"", "Less", 1, 6, old_binary},
-    {"", "Greater", 1, 6, old_binary},
-    {"", "Pow", 1, 6, old_binary},
-    {"", "Div", 7, 0, divide},
-    {"", "Mod", 10, 0, modulo},
-    {"", "Pow", 7, 0, power},
-    {"", "Max", 1, 0, fold<&maximum>},
-    {"", "Min", 1, 0, fold<&minimum>},
-    {"", "Sum", 1, 0, sum_of},
-    {"", "Mean", 1, 0, mean_of},
-    settings_from(1, {"", "Clip", 1, 0, clip, &op::clamp, export_clamp}),
-    {"", "BitShift", 11, 0, bit_shift},
-    {"", "Equal", 7, 0, equal},
-    {"", "IsInf", 10, 0, is_inf},
-    {"", "Det", 11, 0, determinant, &op::det, export_det},
-    {"", "CumSum", 11, 0, running<false>, &op::cumsum, export_cumsum},
-    {"", "CumProd", 26, 0, running<true>},
-    exported(op::clamp_min, export_clamp_min),
-    exported(op::clamp_max, export_clamp_max),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_math_rows() { return kRows; }
+std::span<const OnnxRow> onnx_math_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "Add", 1, 6, old_binary},
+      {"", "Sub", 1, 6, old_binary},
+      {"", "Mul", 1, 6, old_binary},
+      {"", "Div", 1, 6, old_binary},
+      {"", "And", 1, 6, old_binary},
+      {"", "Or", 1, 6, old_binary},
+      {"", "Xor", 1, 6, old_binary},
+      {"", "Equal", 1, 6, old_binary},
+      {"", "Less", 1, 6, old_binary},
+      {"", "Greater", 1, 6, old_binary},
+      {"", "Pow", 1, 6, old_binary},
+      {"", "Div", 7, 0, divide},
+      {"", "Mod", 10, 0, modulo},
+      {"", "Pow", 7, 0, power},
+      {"", "Max", 1, 0, fold<&maximum>},
+      {"", "Min", 1, 0, fold<&minimum>},
+      {"", "Sum", 1, 0, sum_of},
+      {"", "Mean", 1, 0, mean_of},
+      settings_from(1, {"", "Clip", 1, 0, clip, &op::clamp, export_clamp}),
+      {"", "BitShift", 11, 0, bit_shift},
+      {"", "Equal", 7, 0, equal},
+      {"", "IsInf", 10, 0, is_inf},
+      {"", "Det", 11, 0, determinant, &op::det, export_det},
+      {"", "CumSum", 11, 0, running<false>, &op::cumsum, export_cumsum},
+      {"", "CumProd", 26, 0, running<true>},
+      exported(op::clamp_min, export_clamp_min),
+      exported(op::clamp_max, export_clamp_max),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -37,14 +37,15 @@ void einsum_of(OnnxCall& c) {
   c.set(0, einsum(equation, xs), c.type(0));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "MatMul", 1, 0, mat_mul, &op::matmul, export_matmul},
-    {"", "Gemm", 1, 0, gemm, &op::linear, export_linear},
-    {"", "Einsum", 12, 0, einsum_of},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_matmul_rows() { return kRows; }
+std::span<const OnnxRow> onnx_matmul_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "MatMul", 1, 0, mat_mul, &op::matmul, export_matmul},
+      {"", "Gemm", 1, 0, gemm, &op::linear, export_linear},
+      {"", "Einsum", 12, 0, einsum_of},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -222,15 +222,16 @@ void tree_ensemble(OnnxCall& c) {
   c.set_like(0, tensor(y, Shape(n, targets)));
 }
 
-constexpr OnnxRow kRows[] = {
-    {kOnnxMl, "LabelEncoder", 2, 0, label_encoder},
-    {kOnnxMl, "ArrayFeatureExtractor", 1, 0, array_feature_extractor},
-    {kOnnxMl, "Binarizer", 1, 0, binarizer},
-    {kOnnxMl, "TreeEnsemble", 5, 0, tree_ensemble},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_ml_rows() { return kRows; }
+std::span<const OnnxRow> onnx_ml_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {kOnnxMl, "LabelEncoder", 2, 0, label_encoder},
+      {kOnnxMl, "ArrayFeatureExtractor", 1, 0, array_feature_extractor},
+      {kOnnxMl, "Binarizer", 1, 0, binarizer},
+      {kOnnxMl, "TreeEnsemble", 5, 0, tree_ensemble},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

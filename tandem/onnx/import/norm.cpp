@@ -150,20 +150,21 @@ void local_response(OnnxCall& c) {
   c.set_like(0, x / pow(total * (alpha / static_cast<double>(size)) + bias, beta));
 }
 
-constexpr OnnxRow kRows[] = {
-    settings_from(3, {"", "BatchNormalization", 1, 0, batch_norm_of, &op::batch_norm_infer,
-                      export_batch_norm}),
-    {"", "InstanceNormalization", 1, 0, instance_norm_of},
-    {"", "LayerNormalization", 17, 0, layer_norm_of, &op::layer_norm, export_layer_norm},
-    {"", "RMSNormalization", 23, 0, rms_norm_of},
-    {"", "GroupNormalization", 18, 0, group_norm_of},
-    {"", "LpNormalization", 1, 0, lp_normalization},
-    {"", "MeanVarianceNormalization", 9, 0, mean_variance},
-    {"", "LRN", 1, 0, local_response},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_norm_rows() { return kRows; }
+std::span<const OnnxRow> onnx_norm_rows() {
+  static constexpr OnnxRow kRows[] = {
+      settings_from(3, {"", "BatchNormalization", 1, 0, batch_norm_of, &op::batch_norm_infer,
+                        export_batch_norm}),
+      {"", "InstanceNormalization", 1, 0, instance_norm_of},
+      {"", "LayerNormalization", 17, 0, layer_norm_of, &op::layer_norm, export_layer_norm},
+      {"", "RMSNormalization", 23, 0, rms_norm_of},
+      {"", "GroupNormalization", 18, 0, group_norm_of},
+      {"", "LpNormalization", 1, 0, lp_normalization},
+      {"", "MeanVarianceNormalization", 9, 0, mean_variance},
+      {"", "LRN", 1, 0, local_response},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

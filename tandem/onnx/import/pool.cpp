@@ -213,21 +213,22 @@ void max_unpool(OnnxCall& c) {
   c.set(0, y, c.type(0));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "MaxPool", 1, 0, max_pool_of, &op::max_pool, export_max_pool},
-    {"", "AveragePool", 1, 0, average_pool, &op::avg_pool, export_avg_pool},
-    {"", "LpPool", 1, 0, lp_pool},
-    {"", "GlobalAveragePool", 1, 0, global_average},
-    {"", "GlobalMaxPool", 1, 0, global_max},
-    {"", "GlobalLpPool", 1, 0, global_lp},
-    {"", "MaxUnpool", 9, 0, max_unpool},
-    exported(op::max_pool_with_indices, export_max_pool),
-    exported(op::max_pool_backward, export_max_pool_backward),
-    exported(op::avg_pool_backward, export_avg_pool_backward),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_pool_rows() { return kRows; }
+std::span<const OnnxRow> onnx_pool_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "MaxPool", 1, 0, max_pool_of, &op::max_pool, export_max_pool},
+      {"", "AveragePool", 1, 0, average_pool, &op::avg_pool, export_avg_pool},
+      {"", "LpPool", 1, 0, lp_pool},
+      {"", "GlobalAveragePool", 1, 0, global_average},
+      {"", "GlobalMaxPool", 1, 0, global_max},
+      {"", "GlobalLpPool", 1, 0, global_lp},
+      {"", "MaxUnpool", 9, 0, max_unpool},
+      exported(op::max_pool_with_indices, export_max_pool),
+      exported(op::max_pool_backward, export_max_pool_backward),
+      exported(op::avg_pool_backward, export_avg_pool_backward),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -123,17 +123,18 @@ void qlinear_conv(OnnxCall& c) {
   c.set(0, quantised(y * beside(scale, y, 1, 0), c.x(7), c.type(7)));
 }
 
-constexpr OnnxRow kRows[] = {
-    settings_from(1, {"", "QuantizeLinear", 10, 0, quantize_linear}),
-    settings_from(1, {"", "DequantizeLinear", 10, 0, dequantize_linear}),
-    {"", "DynamicQuantizeLinear", 11, 0, dynamic_quantize},
-    {"", "MatMulInteger", 10, 0, matmul_integer},
-    {"", "QLinearMatMul", 10, 0, qlinear_matmul},
-    {"", "QLinearConv", 10, 0, qlinear_conv},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_quant_rows() { return kRows; }
+std::span<const OnnxRow> onnx_quant_rows() {
+  static constexpr OnnxRow kRows[] = {
+      settings_from(1, {"", "QuantizeLinear", 10, 0, quantize_linear}),
+      settings_from(1, {"", "DequantizeLinear", 10, 0, dequantize_linear}),
+      {"", "DynamicQuantizeLinear", 11, 0, dynamic_quantize},
+      {"", "MatMulInteger", 10, 0, matmul_integer},
+      {"", "QLinearMatMul", 10, 0, qlinear_matmul},
+      {"", "QLinearConv", 10, 0, qlinear_conv},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

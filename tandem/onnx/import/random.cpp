@@ -119,21 +119,22 @@ void dropout_of(OnnxCall& c) {
   c.set(1, mask.to(mask_type));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "RandomUniform", 1, 0, draw_shape<false>, &op::rand, export_rand},
-    {"", "RandomNormal", 1, 0, draw_shape<true>, &op::randn, export_randn},
-    {"", "RandomUniformLike", 1, 0, draw_like<false>},
-    {"", "RandomNormalLike", 1, 0, draw_like<true>},
-    {"", "Bernoulli", 15, 0, bernoulli_of, &op::bernoulli, export_bernoulli},
-    {"", "Multinomial", 7, 0, multinomial_of, &op::multinomial, export_multinomial},
-    settings_from(1, {"", "Dropout", 1, 0, dropout_of, &op::dropout, export_dropout}),
-    exported(op::randint, export_randint),
-    exported(op::randperm, export_randperm),
-    exported(op::dropout_backward, export_dropout_backward),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_random_rows() { return kRows; }
+std::span<const OnnxRow> onnx_random_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "RandomUniform", 1, 0, draw_shape<false>, &op::rand, export_rand},
+      {"", "RandomNormal", 1, 0, draw_shape<true>, &op::randn, export_randn},
+      {"", "RandomUniformLike", 1, 0, draw_like<false>},
+      {"", "RandomNormalLike", 1, 0, draw_like<true>},
+      {"", "Bernoulli", 15, 0, bernoulli_of, &op::bernoulli, export_bernoulli},
+      {"", "Multinomial", 7, 0, multinomial_of, &op::multinomial, export_multinomial},
+      settings_from(1, {"", "Dropout", 1, 0, dropout_of, &op::dropout, export_dropout}),
+      exported(op::randint, export_randint),
+      exported(op::randperm, export_randperm),
+      exported(op::dropout_backward, export_dropout_backward),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -132,33 +132,34 @@ void reduce_log_sum_exp(OnnxCall& c) {
       kSame);
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "ReduceSum", 1, 0, reduce_sum, &op::sum, export_sum},
-    {"", "ReduceMean", 1, 0, reduce_mean, &op::mean, export_mean},
-    {"", "ReduceProd", 1, 0, reduce_prod, &op::prod, export_prod},
-    {"", "ReduceMax", 1, 0, reduce_extreme<true>, &op::amax, export_amax},
-    {"", "ReduceMin", 1, 0, reduce_extreme<false>, &op::amin, export_amin},
-    {"", "ReduceL1", 1, 0, reduce_l1},
-    {"", "ReduceL2", 1, 0, reduce_l2, &op::norm, export_norm},
-    {"", "ReduceSumSquare", 1, 0, reduce_sum_square},
-    {"", "ReduceLogSum", 1, 0, reduce_log_sum},
-    {"", "ReduceLogSumExp", 1, 0, reduce_log_sum_exp, &op::logsumexp, export_logsumexp},
-    exported(op::count_nonzero, export_count_nonzero),
-    exported(op::any, export_any),
-    exported(op::all, export_all),
-    exported(op::max_dim, export_max_dim),
-    exported(op::min_dim, export_min_dim),
-    exported(op::var, export_var),
-    exported(op::sum_to, export_sum_to),
-    exported(op::cumprod, export_cumprod),
-    exported(op::logcumsumexp, export_logcumsumexp),
-    exported(op::cummax, export_cummax),
-    exported(op::cummin, export_cummin),
-    exported(op::linear_scan, export_linear_scan),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_reduce_rows() { return kRows; }
+std::span<const OnnxRow> onnx_reduce_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "ReduceSum", 1, 0, reduce_sum, &op::sum, export_sum},
+      {"", "ReduceMean", 1, 0, reduce_mean, &op::mean, export_mean},
+      {"", "ReduceProd", 1, 0, reduce_prod, &op::prod, export_prod},
+      {"", "ReduceMax", 1, 0, reduce_extreme<true>, &op::amax, export_amax},
+      {"", "ReduceMin", 1, 0, reduce_extreme<false>, &op::amin, export_amin},
+      {"", "ReduceL1", 1, 0, reduce_l1},
+      {"", "ReduceL2", 1, 0, reduce_l2, &op::norm, export_norm},
+      {"", "ReduceSumSquare", 1, 0, reduce_sum_square},
+      {"", "ReduceLogSum", 1, 0, reduce_log_sum},
+      {"", "ReduceLogSumExp", 1, 0, reduce_log_sum_exp, &op::logsumexp, export_logsumexp},
+      exported(op::count_nonzero, export_count_nonzero),
+      exported(op::any, export_any),
+      exported(op::all, export_all),
+      exported(op::max_dim, export_max_dim),
+      exported(op::min_dim, export_min_dim),
+      exported(op::var, export_var),
+      exported(op::sum_to, export_sum_to),
+      exported(op::cumprod, export_cumprod),
+      exported(op::logcumsumexp, export_logcumsumexp),
+      exported(op::cummax, export_cummax),
+      exported(op::cummin, export_cummin),
+      exported(op::linear_scan, export_linear_scan),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -214,14 +214,15 @@ void upsample(OnnxCall& c) {
   resize_with(c, r, scales, {}, {});
 }
 
-constexpr OnnxRow kRows[] = {
-    settings_from(1, {"", "Resize", 10, 0, resize_of, &op::interpolate, export_interpolate}),
-    settings_from(1, {"", "Upsample", 1, 9, upsample}),
-    exported(op::interpolate_backward, export_interpolate_backward),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_resize_rows() { return kRows; }
+std::span<const OnnxRow> onnx_resize_rows() {
+  static constexpr OnnxRow kRows[] = {
+      settings_from(1, {"", "Resize", 10, 0, resize_of, &op::interpolate, export_interpolate}),
+      settings_from(1, {"", "Upsample", 1, 9, upsample}),
+      exported(op::interpolate_backward, export_interpolate_backward),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -227,16 +227,17 @@ void lstm_of(OnnxCall& c) {
   l.finish(c, ys, all);
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "RNN", 1, 0, rnn_of, &op::rnn, export_rnn},
-    {"", "GRU", 1, 0, gru_of, &op::gru, export_gru},
-    {"", "LSTM", 1, 0, lstm_of, &op::lstm, export_lstm},
-    exported(op::lstm_cell, export_lstm_cell),
-    exported(op::lstm_cell_backward, export_lstm_cell_backward),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_rnn_rows() { return kRows; }
+std::span<const OnnxRow> onnx_rnn_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "RNN", 1, 0, rnn_of, &op::rnn, export_rnn},
+      {"", "GRU", 1, 0, gru_of, &op::gru, export_gru},
+      {"", "LSTM", 1, 0, lstm_of, &op::lstm, export_lstm},
+      exported(op::lstm_cell, export_lstm_cell),
+      exported(op::lstm_cell_backward, export_lstm_cell_backward),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -94,23 +94,24 @@ void optional(OnnxCall& c) { c.set(0, c.has(0) ? c.in[0] : OnnxValue()); }
 void has_element(OnnxCall& c) { c.set(0, tensor(c.has(0))); }
 void get_element(OnnxCall& c) { c.set(0, c.value(0)); }
 
-constexpr OnnxRow kRows[] = {
-    {"", "SequenceEmpty", 11, 0, empty_sequence},
-    {"", "SequenceConstruct", 11, 0, construct},
-    {"", "SequenceAt", 11, 0, at},
-    {"", "SequenceLength", 11, 0, length},
-    {"", "SequenceInsert", 11, 0, insert},
-    {"", "SequenceErase", 11, 0, erase},
-    {"", "ConcatFromSequence", 11, 0, concat_from},
-    {"", "SplitToSequence", 11, 0, split_to},
-    {"", "SequenceMap", 17, 0, map},
-    {"", "Optional", 15, 0, optional},
-    {"", "OptionalHasElement", 15, 0, has_element},
-    {"", "OptionalGetElement", 15, 0, get_element},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_sequence_rows() { return kRows; }
+std::span<const OnnxRow> onnx_sequence_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "SequenceEmpty", 11, 0, empty_sequence},
+      {"", "SequenceConstruct", 11, 0, construct},
+      {"", "SequenceAt", 11, 0, at},
+      {"", "SequenceLength", 11, 0, length},
+      {"", "SequenceInsert", 11, 0, insert},
+      {"", "SequenceErase", 11, 0, erase},
+      {"", "ConcatFromSequence", 11, 0, concat_from},
+      {"", "SplitToSequence", 11, 0, split_to},
+      {"", "SequenceMap", 17, 0, map},
+      {"", "Optional", 15, 0, optional},
+      {"", "OptionalHasElement", 15, 0, has_element},
+      {"", "OptionalGetElement", 15, 0, get_element},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

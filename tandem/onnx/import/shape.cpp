@@ -331,42 +331,43 @@ void reverse_sequence(OnnxCall& c) {
   c.set(0, cat(rows, b), c.type(0));
 }
 
-constexpr OnnxRow kRows[] = {
-    settings_from(0, {"", "Shape", 1, 0, shape_of}),
-    settings_from(0, {"", "Size", 1, 0, size_of_all}),
-    {"", "Reshape", 1, 0, reshape_to, &op::view, export_view},
-    {"", "Flatten", 1, 0, flatten_to},
-    {"", "Squeeze", 1, 0, squeeze_of},
-    {"", "Unsqueeze", 1, 0, unsqueeze_of},
-    {"", "Transpose", 1, 0, transpose_of, &op::permute, export_permute},
-    {"", "Concat", 1, 0, concat_of, &op::cat, export_cat},
-    {"", "Split", 1, 0, split_of},
-    {"", "Slice", 1, 0, slice_of, &op::slice, export_slice},
-    {"", "Expand", 8, 0, expand_of, &op::expand, export_expand},
-    {"", "Tile", 1, 0, tile_of},
-    {"", "Identity", 1, 0, identity_of, &op::identity, export_alias},
-    settings_from(1, {"", "Pad", 1, 0, pad_of, &op::pad, export_pad}),
-    {"", "Trilu", 14, 0, trilu},
-    {"", "DepthToSpace", 1, 0, depth_to_space},
-    {"", "SpaceToDepth", 1, 0, space_to_depth},
-    {"", "CenterCropPad", 18, 0, center_crop_pad},
-    {"", "ReverseSequence", 10, 0, reverse_sequence},
-    exported(op::copy, export_alias),
-    exported(op::to_device, export_alias),
-    exported(op::select, export_select),
-    exported(op::diagonal, export_diagonal),
-    exported(op::diagonal_backward, export_diagonal_backward),
-    exported(op::unfold, export_unfold),
-    exported(op::unfold_backward, export_unfold_backward),
-    exported(op::slice_backward, export_slice_backward),
-    exported(op::flip, export_flip),
-    exported(op::roll, export_roll),
-    exported(op::tril, export_tril),
-    exported(op::triu, export_triu),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_shape_rows() { return kRows; }
+std::span<const OnnxRow> onnx_shape_rows() {
+  static constexpr OnnxRow kRows[] = {
+      settings_from(0, {"", "Shape", 1, 0, shape_of}),
+      settings_from(0, {"", "Size", 1, 0, size_of_all}),
+      {"", "Reshape", 1, 0, reshape_to, &op::view, export_view},
+      {"", "Flatten", 1, 0, flatten_to},
+      {"", "Squeeze", 1, 0, squeeze_of},
+      {"", "Unsqueeze", 1, 0, unsqueeze_of},
+      {"", "Transpose", 1, 0, transpose_of, &op::permute, export_permute},
+      {"", "Concat", 1, 0, concat_of, &op::cat, export_cat},
+      {"", "Split", 1, 0, split_of},
+      {"", "Slice", 1, 0, slice_of, &op::slice, export_slice},
+      {"", "Expand", 8, 0, expand_of, &op::expand, export_expand},
+      {"", "Tile", 1, 0, tile_of},
+      {"", "Identity", 1, 0, identity_of, &op::identity, export_alias},
+      settings_from(1, {"", "Pad", 1, 0, pad_of, &op::pad, export_pad}),
+      {"", "Trilu", 14, 0, trilu},
+      {"", "DepthToSpace", 1, 0, depth_to_space},
+      {"", "SpaceToDepth", 1, 0, space_to_depth},
+      {"", "CenterCropPad", 18, 0, center_crop_pad},
+      {"", "ReverseSequence", 10, 0, reverse_sequence},
+      exported(op::copy, export_alias),
+      exported(op::to_device, export_alias),
+      exported(op::select, export_select),
+      exported(op::diagonal, export_diagonal),
+      exported(op::diagonal_backward, export_diagonal_backward),
+      exported(op::unfold, export_unfold),
+      exported(op::unfold_backward, export_unfold_backward),
+      exported(op::slice_backward, export_slice_backward),
+      exported(op::flip, export_flip),
+      exported(op::roll, export_roll),
+      exported(op::tril, export_tril),
+      exported(op::triu, export_triu),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

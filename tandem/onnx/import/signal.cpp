@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX's signal ops: transforms (complex numbers are a last dimension of 2), windows, mel weights.
 #include <cmath>
+#include <numbers>
 
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/rows.h"
@@ -8,8 +9,6 @@
 
 namespace tandem::onnx {
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
 
 /// Real signals [..., 1] as complex ones [..., 2].
 Tensor complex_of(const Tensor& x) {
@@ -64,7 +63,8 @@ void window(OnnxCall& c, double a0, double a1, double a2) {
   check_onnx_size(Shape(size));
   const double n = static_cast<double>(c.attr("periodic", 1) ? size : size - 1);
   const Tensor i = arange(0, size, 1, DType::f64);
-  const Tensor y = a0 - cos(i * (2 * kPi) / n) * a1 + cos(i * (4 * kPi) / n) * a2;
+  const Tensor y =
+      a0 - cos(i * (2 * std::numbers::pi) / n) * a1 + cos(i * (4 * std::numbers::pi) / n) * a2;
   const auto type = static_cast<OnnxType>(c.attr("output_datatype", 1));
   c.set(0, cast_value(OnnxValue(y), type));
 }
@@ -106,19 +106,20 @@ void mel_weights(OnnxCall& c) {
   c.set(0, cast_value(OnnxValue(tensor(w, Shape(rows, bins))), type));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "DFT", 17, 0, dft, &op::fft, export_fft},
-    settings_from(1, {"", "STFT", 17, 0, stft_of}),
-    {"", "HannWindow", 17, 0, hann},
-    {"", "HammingWindow", 17, 0, hamming},
-    {"", "BlackmanWindow", 17, 0, blackman},
-    settings_from(0, {"", "MelWeightMatrix", 17, 0, mel_weights}),
-    exported(op::rfft, export_rfft),
-    exported(op::irfft, export_irfft),
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_signal_rows() { return kRows; }
+std::span<const OnnxRow> onnx_signal_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "DFT", 17, 0, dft, &op::fft, export_fft},
+      settings_from(1, {"", "STFT", 17, 0, stft_of}),
+      {"", "HannWindow", 17, 0, hann},
+      {"", "HammingWindow", 17, 0, hamming},
+      {"", "BlackmanWindow", 17, 0, blackman},
+      settings_from(0, {"", "MelWeightMatrix", 17, 0, mel_weights}),
+      exported(op::rfft, export_rfft),
+      exported(op::irfft, export_irfft),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -17,7 +17,7 @@ struct Stored {
   std::once_flag once;
   Tensor copy;
 };
-void free_stored(detail::Storage* s) { delete static_cast<Stored*>(s->owner); }
+void free_stored(tandem::detail::Storage* s) { delete static_cast<Stored*>(s->owner); }
 Stored& stored_of(const Tensor& t) { return *static_cast<Stored*>(t.impl()->storage->owner); }
 
 thread_local StoredScope* t_scope = nullptr;
@@ -31,13 +31,14 @@ OnnxValue stored_onnx_value(const char* data, const Shape& shape, OnnxType type,
   s->spec = Spec(info_of(type).carrier, shape);
   Ref<MappedFile> owner = file;
   const int64_t bytes = shape.numel().value() * static_cast<int64_t>(size_of(s->spec.dtype));
-  s->bytes = Tensor(Ref<detail::TensorImpl>::adopt(detail::new_external(
+  s->bytes = Tensor(Ref<tandem::detail::TensorImpl>::adopt(tandem::detail::new_external(
       Shape(bytes), DType::u8, const_cast<char*>(data), /*writable=*/false,
-      [](detail::Storage* x) { static_cast<MappedFile*>(x->owner)->drop_ref(); }, owner.get())));
+      [](tandem::detail::Storage* x) { static_cast<MappedFile*>(x->owner)->drop_ref(); },
+      owner.get())));
   owner.release();  // now owned by the storage
-  return OnnxValue(Tensor(Ref<detail::TensorImpl>::adopt(
-                       detail::new_external(shape, s->spec.dtype, const_cast<char*>(data),
-                                            /*writable=*/false, free_stored, s))),
+  return OnnxValue(Tensor(Ref<tandem::detail::TensorImpl>::adopt(
+                       tandem::detail::new_external(shape, s->spec.dtype, const_cast<char*>(data),
+                                                    /*writable=*/false, free_stored, s))),
                    type);
 }
 

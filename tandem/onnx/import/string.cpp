@@ -217,16 +217,17 @@ void tf_idf(OnnxCall& c) {
   c.set(0, tensor(y, shape.size() == 2 ? Shape(rows, width) : Shape(width)));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "StringConcat", 20, 0, concat_strings},
-    {"", "StringSplit", 20, 0, split_strings},
-    {"", "StringNormalizer", 10, 0, normalize_strings},
-    {"", "RegexFullMatch", 20, 0, regex_full_match},
-    {"", "TfIdfVectorizer", 9, 0, tf_idf},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_string_rows() { return kRows; }
+std::span<const OnnxRow> onnx_string_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "StringConcat", 20, 0, concat_strings},
+      {"", "StringSplit", 20, 0, split_strings},
+      {"", "StringNormalizer", 10, 0, normalize_strings},
+      {"", "RegexFullMatch", 20, 0, regex_full_match},
+      {"", "TfIdfVectorizer", 9, 0, tf_idf},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

@@ -121,7 +121,8 @@ uint64_t count_of(const ProtoReader& r, const Fields& f) {
 }
 
 Tensor empty_of(const Fields& f, DType dtype) {
-  return Tensor(Ref<detail::TensorImpl>::adopt(detail::new_tensor(Shape(f.dims), dtype, cpu)));
+  return Tensor(Ref<tandem::detail::TensorImpl>::adopt(
+      tandem::detail::new_tensor(Shape(f.dims), dtype, cpu)));
 }
 
 /// Element i of a stream of `bits` wide numbers, low bits first.
@@ -140,8 +141,8 @@ void store(Tensor& t, uint64_t i, OnnxType type, uint64_t bits) {
   }
   auto v = static_cast<int64_t>(bits);
   if (info.is_signed && info.bits < 64 && (v >> (info.bits - 1) & 1)) v -= int64_t{1} << info.bits;
-  detail::convert_elements(&v, DType::i64, static_cast<char*>(data) + i * size_of(t.dtype()),
-                           t.dtype(), 1);
+  tandem::detail::convert_elements(&v, DType::i64,
+                                   static_cast<char*>(data) + i * size_of(t.dtype()), t.dtype(), 1);
 }
 
 constexpr uint64_t kFewBytes = 4096;  ///< are copied
@@ -160,9 +161,10 @@ OnnxValue show(const Fields& f, const char* data, uint64_t bytes, DType dtype,
   if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0)
     return stored_onnx_value(data, Shape(f.dims), f.type, file);
   Ref<MappedFile> owner = file;
-  Tensor t(Ref<detail::TensorImpl>::adopt(detail::new_external(
+  Tensor t(Ref<tandem::detail::TensorImpl>::adopt(tandem::detail::new_external(
       Shape(f.dims), dtype, const_cast<char*>(data), /*writable=*/false,
-      [](detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); }, owner.get())));
+      [](tandem::detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); },
+      owner.get())));
   owner.release();  // now owned by the storage
   return OnnxValue(t, f.type);
 }
@@ -215,8 +217,8 @@ Tensor from_lists(const ProtoReader& r, const Fields& f, uint64_t n) {
   } else if (f.type == OnnxType::b8) {
     for (uint64_t i = 0; i < n; ++i) static_cast<bool*>(data)[i] = f.ints[i] != 0;
   } else if (info.native || info.bits == 64) {
-    detail::convert_elements(f.ints.data(), DType::i64, data, info.carrier,
-                             static_cast<int64_t>(n));
+    tandem::detail::convert_elements(f.ints.data(), DType::i64, data, info.carrier,
+                                     static_cast<int64_t>(n));
   } else {
     const uint64_t mask = (uint64_t{1} << info.bits) - 1;
     for (uint64_t i = 0; i < n; ++i) {

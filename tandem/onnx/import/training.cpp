@@ -97,15 +97,16 @@ void gradient(OnnxCall& c) {
     c.set(i, grads[i].defined() ? grads[i] : zeros_like(leaves[i]));
 }
 
-constexpr OnnxRow kRows[] = {
-    {kOnnxTraining, "Adagrad", 1, 0, adagrad},
-    {kOnnxTraining, "Adam", 1, 0, adam},
-    {kOnnxTraining, "Momentum", 1, 0, momentum},
-    {kOnnxTraining, "Gradient", 1, 0, gradient},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_training_rows() { return kRows; }
+std::span<const OnnxRow> onnx_training_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {kOnnxTraining, "Adagrad", 1, 0, adagrad},
+      {kOnnxTraining, "Adam", 1, 0, adam},
+      {kOnnxTraining, "Momentum", 1, 0, momentum},
+      {kOnnxTraining, "Gradient", 1, 0, gradient},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

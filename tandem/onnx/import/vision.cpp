@@ -221,16 +221,17 @@ void col2im_of(OnnxCall& c) {
   c.set(0, contiguous(y));
 }
 
-constexpr OnnxRow kRows[] = {
-    {"", "GridSample", 16, 0, grid_sample_of, &op::grid_sample, export_grid_sample},
-    {"", "AffineGrid", 20, 0, affine_grid_of},
-    settings_from(1, {"", "RoiAlign", 10, 0, roi_align_of, &op::roi_align, export_roi_align}),
-    settings_from(0, {"", "NonMaxSuppression", 10, 0, non_max_suppression, &op::nms, export_nms}),
-    {"", "Col2Im", 18, 0, col2im_of, &op::col2im, export_col2im},
-};
-
 }  // namespace
 
-std::span<const OnnxRow> onnx_vision_rows() { return kRows; }
+std::span<const OnnxRow> onnx_vision_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {"", "GridSample", 16, 0, grid_sample_of, &op::grid_sample, export_grid_sample},
+      {"", "AffineGrid", 20, 0, affine_grid_of},
+      settings_from(1, {"", "RoiAlign", 10, 0, roi_align_of, &op::roi_align, export_roi_align}),
+      settings_from(0, {"", "NonMaxSuppression", 10, 0, non_max_suppression, &op::nms, export_nms}),
+      {"", "Col2Im", 18, 0, col2im_of, &op::col2im, export_col2im},
+  };
+  return kRows;
+}
 
 }  // namespace tandem::onnx

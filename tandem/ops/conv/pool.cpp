@@ -214,14 +214,6 @@ PoolAttrs complete(int d, const IntList& kernel, const IntList& stride, const In
   return a;
 }
 
-void check_input(const Tensor& x, int d) {
-  TD_CHECK(x.dim() == d + 1 || x.dim() == d + 2, Shape,
-           "x is {}, wants [n, channels{}] or the same without n", x.shape().to_string(),
-           d == 1   ? ", l"
-           : d == 2 ? ", h, w"
-                    : ", d, h, w");
-}
-
 // Applies `row` to x with or without a batch dimension; stores n outputs.
 void run(const OpDef& row, int d, Tensor x, const PoolAttrs& a, Tensor* out, SourceLocation loc) {
   bool single = x.dim() == d + 1;
@@ -235,7 +227,7 @@ void run(const OpDef& row, int d, Tensor x, const PoolAttrs& a, Tensor* out, Sou
 Tensor max_nd(const char* name, int d, Tensor x, const IntList& kernel, const IntList& stride,
               const IntList& padding, const IntList& dilation, bool ceil_mode, SourceLocation loc) {
   PoolAttrs a = placed(name, loc, [&] {
-    check_input(x, d);
+    detail::check_pool_input(x, d);
     return complete(d, kernel, stride, padding, dilation, ceil_mode);
   });
   Tensor y;
@@ -247,7 +239,7 @@ Tensor avg_nd(const char* name, int d, Tensor x, const IntList& kernel, const In
               const IntList& padding, bool ceil_mode, bool count_include_pad, int64_t divisor,
               SourceLocation loc) {
   PoolAttrs a = placed(name, loc, [&] {
-    check_input(x, d);
+    detail::check_pool_input(x, d);
     return complete(d, kernel, stride, padding, {1}, ceil_mode);
   });
   a.count_include_pad = count_include_pad;
@@ -259,7 +251,7 @@ Tensor avg_nd(const char* name, int d, Tensor x, const IntList& kernel, const In
 
 // Windows of equal size where the output divides the input, else adaptive ones.
 PoolAttrs adaptive_attrs(const Tensor& x, int d, const IntList& output_size) {
-  check_input(x, d);
+  detail::check_pool_input(x, d);
   IntList out = spread("output_size", output_size, d);
   int lead = x.dim() - d;
   bool even = true;
@@ -380,7 +372,7 @@ Tensor avg_pool_backward(Tensor gy, const PoolAttrs& attrs, SourceLocation loc) 
       Tensor x, IntList kernel_size, IntList stride, IntList padding, IntList dilation,         \
       bool ceil_mode, SourceLocation loc) {                                                     \
     PoolAttrs a = placed("max_pool" #n "d_with_indices", loc, [&] {                             \
-      check_input(x, n);                                                                        \
+      detail::check_pool_input(x, n);                                                           \
       return complete(n, kernel_size, stride, padding, dilation, ceil_mode);                    \
     });                                                                                         \
     return with_positions(n, std::move(x), a, loc);                                             \

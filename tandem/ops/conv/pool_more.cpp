@@ -5,6 +5,7 @@
 
 #include "tandem/ops/conv/conv_internal.h"
 #include "tandem/ops/conv/pool.h"
+#include "tandem/ops/conv/pool_internal.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
 #include "tandem/ops/pointwise/pointwise.h"
@@ -19,17 +20,12 @@ namespace {
 using detail::placed;
 using detail::spread;
 
-void check_input(const Tensor& x, int d) {
-  TD_CHECK(x.dim() == d + 1 || x.dim() == d + 2, Shape, "x is {}, wants {} or {} dimensions",
-           x.shape().to_string(), d + 2, d + 1);
-}
-
 // ---- power-average pooling: (sum of x^p)^(1/p)
 
 Tensor lp_nd(const char* name, int d, Tensor x, double p, const IntList& kernel,
              const IntList& stride, bool ceil_mode, SourceLocation loc) {
   double window = placed(name, loc, [&] {
-    check_input(x, d);
+    detail::check_pool_input(x, d);
     TD_CHECK(p != 0 && !std::isnan(p), Value, "norm_type is {}, wants a nonzero number", p);
     double n = 1;
     for (Dim k : spread("kernel_size", kernel, d)) n *= static_cast<double>(k.value());
@@ -81,7 +77,7 @@ Tensor unpool_nd(const char* name, int d, Tensor x, const Tensor& indices, const
                  const IntList& stride, const IntList& padding, const IntList& output_size,
                  SourceLocation loc) {
   IntList size = placed(name, loc, [&] {
-    check_input(x, d);
+    detail::check_pool_input(x, d);
     bool same = x.dim() == indices.dim();
     for (int i = 0; same && i < x.dim(); ++i) same = dims_equal(x.shape(i), indices.shape(i));
     TD_CHECK(same, Shape, "x is {}, indices are {}: wants equal shapes", x.shape().to_string(),
@@ -147,7 +143,7 @@ std::pair<Tensor, Tensor> fractional(Tensor x, const IntList& kernel,
   const IntList k = spread("kernel_size", kernel, 2), out = fractional_size(x, k, o);
   const Dim n = x.shape(0), c = x.shape(1);
   const int64_t h = x.size(2), w = x.size(3);
-  const DType t = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType t = accumulation_dtype(x.dtype());
   Tensor u = o.random_samples.defined() ? o.random_samples.to(t, loc) : rand({n, c, 2}, t, loc);
   TD_CHECK(u.dim() == 3 && dims_equal(u.shape(0), n) && dims_equal(u.shape(1), c) &&
                dims_equal(u.shape(2), 2),
@@ -177,7 +173,7 @@ std::pair<Tensor, Tensor> fractional_max_pool2d_with_indices(Tensor x, IntList k
                                                              SourceLocation loc) {
   const char* name = "fractional_max_pool2d";
   return detail::named(name, loc, [&] {
-    check_input(x, 2);
+    detail::check_pool_input(x, 2);
     return fractional(std::move(x), kernel_size, options, loc);
   });
 }

@@ -256,13 +256,13 @@ namespace {
 
 // The walk of gather and scatter over the index tensor: f(offset in x, offset in v) for each
 // element. Columns [b, e) of the last dim, rows [rb, re) of the rest.
-struct Walk {
+struct IndexWalk {
   const KernelCall& k;
   const Array &x, &index, &v;
   int dim, last;
   int64_t cols, rows, size;
 
-  Walk(const KernelCall& k, int64_t d, const Array& x, const Array& index, const Array& v)
+  IndexWalk(const KernelCall& k, int64_t d, const Array& x, const Array& index, const Array& v)
       : k(k),
         x(x),
         index(index),
@@ -301,7 +301,7 @@ struct Walk {
 };
 
 template <class T, bool kAdd>
-void scatter_as(const Walk& w) {
+void scatter_as(const IndexWalk& w) {
   T* x = w.x.as<T>();
   const T* v = w.v.as<T>();
   const auto put = [&](int64_t to, int64_t from) {
@@ -321,7 +321,7 @@ void scatter_as(const Walk& w) {
 
 void run_gather(const KernelCall& k) {
   const Array& y = k.out[0];
-  const Walk w(k, k.get_attrs<GatherAttrs>().dim, k.in[0], k.in[1], y);
+  const IndexWalk w(k, k.get_attrs<GatherAttrs>().dim, k.in[0], k.in[1], y);
   if (w.empty()) return zero_array(y);
   with_size(y.dtype, [&](auto tag) {
     using T = decltype(tag);
@@ -335,13 +335,13 @@ void run_gather(const KernelCall& k) {
 
 void run_scatter(const KernelCall& k) {
   copy_first(k);
-  const Walk w(k, k.get_attrs<GatherAttrs>().dim, k.out[0], k.in[1], k.in[2]);
+  const IndexWalk w(k, k.get_attrs<GatherAttrs>().dim, k.out[0], k.in[1], k.in[2]);
   if (!w.empty()) with_size(k.out[0].dtype, [&](auto tag) { scatter_as<decltype(tag), false>(w); });
 }
 
 void run_scatter_add(const KernelCall& k) {
   copy_first(k);
-  const Walk w(k, k.get_attrs<GatherAttrs>().dim, k.out[0], k.in[1], k.in[2]);
+  const IndexWalk w(k, k.get_attrs<GatherAttrs>().dim, k.out[0], k.in[1], k.in[2]);
   if (!w.empty())
     visit_dtype(k.out[0].dtype, [&](auto tag) { scatter_as<decltype(tag), true>(w); });
 }

@@ -10,14 +10,6 @@
 namespace tandem {
 namespace {
 
-double no_flops(const InferCall&) { return 0; }
-double bytes_moved(const InferCall& c) {
-  const Shape& s = c.out[0].shape;
-  return s.is_symbolic() ? 0
-                         : 2.0 * static_cast<double>(s.numel().value()) *
-                               static_cast<double>(size_of(c.out[0].dtype));
-}
-
 void check_index_dtype(const InferCall& c, int i) {
   TD_CHECK(detail::is_index_dtype(c.in[i].dtype), DType,
            "an index must be int64 or int32, got {}\nConvert it with .to(int64).",
@@ -27,12 +19,6 @@ void check_same_dtype(const InferCall& c, int i, const char* name) {
   TD_CHECK(c.in[i].dtype == c.in[0].dtype, DType, "x is {}, {} is {}\nConvert one of them.",
            to_string(c.in[0].dtype), name, to_string(c.in[i].dtype));
 }
-bool same_sizes(const Shape& a, const Shape& b) {
-  bool same = a.rank() == b.rank();
-  for (int i = 0; same && i < a.rank(); ++i) same = dims_equal(a[i], b[i]);
-  return same;
-}
-
 // ---- index, index_put, index_backward
 // x's shape with the indexed dims replaced by the broadcast shape of the index tensors, which are
 // the inputs from `first` on.
@@ -60,14 +46,14 @@ void index_infer(InferCall& c) {
 void index_put_infer(InferCall& c) {
   check_same_dtype(c, 1, "value");
   const Shape want = indexed_shape(c, c.in[0].shape, 2);
-  TD_CHECK(same_sizes(want, c.in[1].shape), Shape, "wants a value of shape {}, got {}",
+  TD_CHECK(detail::same_sizes(want, c.in[1].shape), Shape, "wants a value of shape {}, got {}",
            want.to_string(), c.in[1].shape.to_string());
   c.out[0] = c.in[0];
 }
 void index_backward_infer(InferCall& c) {
   const IndexAttrs& a = c.get_attrs<IndexAttrs>();
   const Shape want = indexed_shape(c, a.shape, 1);
-  TD_CHECK(same_sizes(want, c.in[0].shape), Shape, "wants a gradient of shape {}, got {}",
+  TD_CHECK(detail::same_sizes(want, c.in[0].shape), Shape, "wants a gradient of shape {}, got {}",
            want.to_string(), c.in[0].shape.to_string());
   c.out[0] = Spec(c.in[0].dtype, a.shape, c.in[0].device);
 }
@@ -195,7 +181,7 @@ void region_put_infer(InferCall& c) {
   TD_CHECK(a.start.rank() == x.rank() && a.length.rank() == x.rank() && a.step.rank() == x.rank(),
            Shape, "wants start, length and step for the {} dimensions of x {}", x.rank(),
            x.shape.to_string());
-  TD_CHECK(same_sizes(a.length, c.in[1].shape), Shape, "wants a value of shape {}, got {}",
+  TD_CHECK(detail::same_sizes(a.length, c.in[1].shape), Shape, "wants a value of shape {}, got {}",
            a.length.to_string(), c.in[1].shape.to_string());
   for (int i = 0; i < x.rank(); ++i) {
     const Dim start = a.start[i], length = a.length[i], step = a.step[i];
@@ -468,7 +454,10 @@ constexpr const char* kRangeText =
     "index {} is out of range for the indexed dimension\n"
     "Check it against x.size(dim).";
 constexpr OpDef row(const char* name, Names in, const AttrsType* attrs) {
-  return index_row(name, in, attrs).flops(no_flops).bytes(bytes_moved).errors({kRangeText});
+  return index_row(name, in, attrs)
+      .flops(detail::no_flops)
+      .bytes(detail::bytes_moved)
+      .errors({kRangeText});
 }
 
 }  // namespace

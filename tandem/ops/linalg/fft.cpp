@@ -3,6 +3,7 @@
 #include "tandem/ops/linalg/fft.h"
 
 #include <cmath>
+#include <numbers>
 
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/linalg/fft_internal.h"
@@ -17,7 +18,6 @@ namespace {
 using detail::composed;
 using fft::FftAttrs;
 using fft::RealFftAttrs;
-constexpr double kPi = 3.14159265358979323846;
 
 void check_complex(const Shape& s) {
   TD_CHECK(s.rank() >= 2 && dims_equal(s.back(), Dim(2)), Shape,
@@ -383,16 +383,16 @@ double bessel_i0(double x) {
 
 Tensor hann_window(int64_t n, bool periodic, DType dtype, SourceLocation loc) {
   return window_of("hann_window", n, periodic, dtype, loc,
-                   [](const Tensor& t) { return 0.5 - 0.5 * cos(t * (2 * kPi)); });
+                   [](const Tensor& t) { return 0.5 - 0.5 * cos(t * (2 * std::numbers::pi)); });
 }
 Tensor hamming_window(int64_t n, bool periodic, double alpha, double beta, DType dtype,
                       SourceLocation loc) {
   return window_of("hamming_window", n, periodic, dtype, loc,
-                   [&](const Tensor& t) { return alpha - beta * cos(t * (2 * kPi)); });
+                   [&](const Tensor& t) { return alpha - beta * cos(t * (2 * std::numbers::pi)); });
 }
 Tensor blackman_window(int64_t n, bool periodic, DType dtype, SourceLocation loc) {
   return window_of("blackman_window", n, periodic, dtype, loc, [](const Tensor& t) {
-    return 0.42 - 0.5 * cos(t * (2 * kPi)) + 0.08 * cos(t * (4 * kPi));
+    return 0.42 - 0.5 * cos(t * (2 * std::numbers::pi)) + 0.08 * cos(t * (4 * std::numbers::pi));
   });
 }
 Tensor bartlett_window(int64_t n, bool periodic, DType dtype, SourceLocation loc) {

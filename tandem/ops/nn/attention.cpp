@@ -22,8 +22,6 @@ namespace {
 using detail::placed;
 using detail::reduce_to;
 
-DType wide(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
-
 // ---- shape rules
 
 // Leading dimensions of q combined with those of k, whose last one (heads) may divide q's.
@@ -91,16 +89,16 @@ void attention_infer(InferCall& c) {
   Shape lse = z.lead;
   lse.push_back(z.l);
   c.out[0] = Spec(t, with_last(z.lead, z.l, z.f), c.in[0].device);
-  c.out[1] = Spec(wide(t), lse, c.in[0].device);
+  c.out[1] = Spec(accumulation_dtype(t), lse, c.in[0].device);
 }
 
-void backward_infer(InferCall& c) {
+void attention_backward_infer(InferCall& c) {
   Sizes z = check_qkv(c, 1);
   check_mask(c, 6, z);
   for (int i = 0; i < 3; ++i) c.out[i] = Spec(c.in[1].dtype, c.in[i + 1].shape, c.in[0].device);
   bool mask = c.get_attrs<AttentionAttrs>().mask_grad;
   c.out[3] = mask ? Spec(c.in[6].dtype, c.in[6].shape, c.in[0].device)
-                  : Spec(wide(c.in[1].dtype), {0}, c.in[0].device);
+                  : Spec(accumulation_dtype(c.in[1].dtype), {0}, c.in[0].device);
 }
 
 // ---- bodies
@@ -156,12 +154,12 @@ Tensor scores(const AttentionAttrs& a, const Tensor& q, const Tensor& k, const T
 void attention_body(BodyCall& c) {
   const auto& a = c.get_attrs<AttentionAttrs>();
   DType t = c.in[0].dtype();
-  Tensor q = c.in[0].to(wide(t));
-  Tensor k = repeat_heads(c.in[1].to(wide(t)), sharing(c.in[0], c.in[1]));
-  Tensor v = repeat_heads(c.in[2].to(wide(t)), sharing(c.in[0], c.in[2]));
+  Tensor q = c.in[0].to(accumulation_dtype(t));
+  Tensor k = repeat_heads(c.in[1].to(accumulation_dtype(t)), sharing(c.in[0], c.in[1]));
+  Tensor v = repeat_heads(c.in[2].to(accumulation_dtype(t)), sharing(c.in[0], c.in[2]));
   if (k.shape(-2) == Dim(0)) {
     c.out[0] = matmul(matmul(q, k, MatmulAttrs{false, true}), v).to(t);
-    c.out[1] = log(c.out[0].to(wide(t)).sum({-1}) * 0.0);
+    c.out[1] = log(c.out[0].to(accumulation_dtype(t)).sum({-1}) * 0.0);
     return;
   }
   Tensor s = scores(a, q, k, c.in[3]);
@@ -176,12 +174,14 @@ void attention_body(BodyCall& c) {
   if (!(c.out[1].shape() == want)) c.out[1] = c.out[1].expand(want);
 }
 
-void backward_body(BodyCall& c) {
+void attention_backward_body(BodyCall& c) {
   const auto& a = c.get_attrs<AttentionAttrs>();
   DType t = c.in[1].dtype();
   int64_t nk = sharing(c.in[1], c.in[2]), nv = sharing(c.in[1], c.in[3]);
-  Tensor gy = c.in[0].to(wide(t)), q = c.in[1].to(wide(t)), y = c.in[4].to(wide(t));
-  Tensor k = repeat_heads(c.in[2].to(wide(t)), nk), v = repeat_heads(c.in[3].to(wide(t)), nv);
+  Tensor gy = c.in[0].to(accumulation_dtype(t)), q = c.in[1].to(accumulation_dtype(t)),
+         y = c.in[4].to(accumulation_dtype(t));
+  Tensor k = repeat_heads(c.in[2].to(accumulation_dtype(t)), nk),
+         v = repeat_heads(c.in[3].to(accumulation_dtype(t)), nv);
   const Tensor &lse = c.in[5], &mask = c.in[6], &glse = c.in[7];
   Tensor safe = where(lse == -INFINITY, 0.0, lse).unsqueeze(-1);
   Tensor p = (scores(a, q, k, mask) - safe).exp();
@@ -194,7 +194,8 @@ void backward_body(BodyCall& c) {
   c.out[1] =
       sum_heads(matmul(ds, q, MatmulAttrs{true, false}) * scale, nk, c.in[2].shape(), here).to(t);
   c.out[2] = sum_heads(matmul(p, gy, MatmulAttrs{true, false}), nv, c.in[3].shape(), here).to(t);
-  c.out[3] = a.mask_grad ? reduce_to(ds, mask.shape(), here).to(mask.dtype()) : zeros({0}, wide(t));
+  c.out[3] = a.mask_grad ? reduce_to(ds, mask.shape(), here).to(mask.dtype())
+                         : zeros({0}, accumulation_dtype(t));
 }
 
 // ---- derivative and vmap
@@ -314,9 +315,9 @@ constinit const OpDef attention =
         .doc("softmax(q k^T * scale + mask) v over the last two dimensions.");
 constinit const OpDef attention_backward =
     composite("attention_backward", {"gy", "q", "k", "v", "y", "lse", "mask?", "glse?"},
-              fields<AttentionAttrs>(), backward_body)
+              fields<AttentionAttrs>(), attention_backward_body)
         .outputs({"gq", "gk", "gv", "gmask"})
-        .infer(backward_infer)
+        .infer(attention_backward_infer)
         .batch(backward_batch)
         .flops(attention_backward_flops)
         .doc("Gradients of attention with respect to q, k, v and a floating mask.");

@@ -11,7 +11,6 @@
 namespace tandem {
 namespace {
 
-using detail::norm_dtype;
 using detail::placed;
 
 // ---- shape rules
@@ -50,10 +49,10 @@ void train_infer(InferCall& c) {
              x.shape.to_string());
   }
   c.out[0] = Spec(x.dtype, x.shape, x.device);
-  for (int i = 1; i < 4; ++i) c.out[i] = Spec(norm_dtype(x.dtype), Shape{x[1]}, x.device);
+  for (int i = 1; i < 4; ++i) c.out[i] = Spec(accumulation_dtype(x.dtype), Shape{x[1]}, x.device);
 }
 
-void backward_infer(InferCall& c) {
+void batch_norm_backward_infer(InferCall& c) {
   const auto& a = c.get_attrs<NormBackwardAttrs>();
   const Spec &g = c.in[0], &x = c.in[1];
   check_x(x);
@@ -99,7 +98,7 @@ void train_body(BodyCall& c) {
   const Tensor& in = c.in[0];
   Shape flat{in.shape(1)};
   IntList dims = all_but_channels(in);
-  Tensor x = in.to(norm_dtype(in.dtype()));
+  Tensor x = in.to(accumulation_dtype(in.dtype()));
   Tensor mean = x.mean(dims, true);
   Tensor d = x - mean;
   Tensor var = d.square().mean(dims, true);
@@ -113,11 +112,11 @@ void train_body(BodyCall& c) {
   c.out[3] = rstd.reshape(flat);
 }
 
-void backward_body(BodyCall& c) {
+void batch_norm_backward_body(BodyCall& c) {
   const auto& a = c.get_attrs<NormBackwardAttrs>();
   const Tensor &in = c.in[1], &w = c.in[4];
   IntList dims = all_but_channels(in);
-  DType wide = norm_dtype(in.dtype()), wd = w.defined() ? w.dtype() : in.dtype();
+  DType wide = accumulation_dtype(in.dtype()), wd = w.defined() ? w.dtype() : in.dtype();
   Tensor g = c.in[0].to(wide), rstd = per_channel(c.in[3], in);
   Tensor xhat = (in.to(wide) - per_channel(c.in[2], in)) * rstd;
   Tensor sum_g = g.sum(dims, true), sum_gx = (g * xhat).sum(dims, true);
@@ -131,7 +130,7 @@ void backward_body(BodyCall& c) {
 
 void infer_body(BodyCall& c) {
   const Tensor& in = c.in[0];
-  DType wide = norm_dtype(in.dtype());
+  DType wide = accumulation_dtype(in.dtype());
   Tensor scale = (c.in[2].to(wide) + c.get_attrs<NormAttrs>().eps).rsqrt();
   if (c.in[3].defined()) scale = std::move(scale) * c.in[3];
   Tensor shift = -(c.in[1] * scale);
@@ -210,10 +209,6 @@ void norm_batch(BatchCall& c) {
   }
 }
 
-double norm_flops(const InferCall& c) {
-  return 8.0 * static_cast<double>(c.in[0].shape.numel().value());
-}
-
 // ---- functions
 
 void check_given(const Tensor& x, const Tensor& mean, const Tensor& var) {
@@ -269,14 +264,14 @@ constinit const OpDef batch_norm_train =
         .vjp(train_vjp, 3, 10)
         .batch(norm_batch)
         .autocast(Autocast::f32_inside)
-        .flops(norm_flops)
+        .flops(detail::norm_flops)
         .flag(kBatchNorm)
         .doc("x [n, c, ...] normalised per channel by its own mean and biased variance.");
 constinit const OpDef batch_norm_backward =
     composite("batch_norm_backward", {"gy", "x", "mean", "rstd", "w?"}, fields<NormBackwardAttrs>(),
-              backward_body)
+              batch_norm_backward_body)
         .outputs({"gx", "gw", "gb"})
-        .infer(backward_infer)
+        .infer(batch_norm_backward_infer)
         .batch(norm_batch)
         .flag(kBatchNorm)
         .doc("Gradients of batch_norm_train with respect to x, w and b.");
@@ -285,7 +280,7 @@ constinit const OpDef batch_norm_infer =
         .infer(infer_infer)
         .batch(norm_batch)
         .autocast(Autocast::f32_inside)
-        .flops(norm_flops)
+        .flops(detail::norm_flops)
         .flag(kBatchNorm)
         .onnx("BatchNormalization")
         .doc("x [n, c, ...] normalised per channel by given statistics.");
@@ -370,7 +365,7 @@ BatchNormResult instance_norm(Tensor x, Tensor running_mean, Tensor running_var,
   BatchNormResult r{scale_and_shift(y.reshape(shape, loc), w, b), {}, {}};
   if (!running_mean.defined()) return r;
   NoGradGuard no_grad;
-  Tensor wide = flat.detach().to(norm_dtype(x.dtype()));
+  Tensor wide = flat.detach().to(accumulation_dtype(x.dtype()));
   r.running_mean = moved(running_mean, wide.mean({0, 2}), momentum);
   Tensor var = (wide - wide.mean({2}, true)).square().mean({2}).mean({0});
   r.running_var = moved(running_var, unbiased(var, flat, {2}), momentum);

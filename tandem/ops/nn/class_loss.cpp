@@ -19,8 +19,6 @@ using detail::Dense;
 
 enum Reduce : int64_t { kMean, kSum, kNone };
 
-DType wide(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
-
 // ---- shape rules
 
 // One label per sample: x without its dimension 1.
@@ -47,8 +45,8 @@ void check_weight(const InferCall& c, int i, Dim classes, DType x) {
   TD_CHECK(w.rank() == 1 && dims_equal(w[0], classes), Shape,
            "weight is {}, wants one factor per class, [{}]", w.shape.to_string(),
            classes.to_string());
-  TD_CHECK(w.dtype == x || w.dtype == wide(x), DType, "weight is {}, wants {}", to_string(w.dtype),
-           to_string(x));
+  TD_CHECK(w.dtype == x || w.dtype == accumulation_dtype(x), DType, "weight is {}, wants {}",
+           to_string(w.dtype), to_string(x));
 }
 
 void class_loss_infer(InferCall& c, const char* name) {
@@ -69,8 +67,8 @@ void class_loss_infer(InferCall& c, const char* name) {
   bool each = a.reduction == kNone;
   c.out[0] = Spec(x.dtype, each ? samples : Shape(), x.device);
   int o = 1;
-  if (c.op.n_out == 3) c.out[o++] = Spec(wide(x.dtype), samples, x.device);
-  c.out[o] = Spec(wide(x.dtype), Shape(), x.device);
+  if (c.op.n_out == 3) c.out[o++] = Spec(accumulation_dtype(x.dtype), samples, x.device);
+  c.out[o] = Spec(accumulation_dtype(x.dtype), Shape(), x.device);
 }
 void cross_entropy_infer(InferCall& c) { class_loss_infer(c, "x"); }
 void nll_infer(InferCall& c) { class_loss_infer(c, "x"); }
@@ -375,7 +373,7 @@ void nll_vjp(VjpCall& c) {
 void nll_backward_vjp(VjpCall& c) {
   check_constant_weight(c, 3);
   ClassLossAttrs a = c.get_attrs<ClassLossAttrs>();
-  DType t = wide(c.in_dtype(0));
+  DType t = accumulation_dtype(c.in_dtype(0));
   Tensor want = target_matrix(c.in(1), a.classes, c.has(3) ? c.in(3) : Tensor(), a, t);
   c.results[0] =
       to_incoming(-(c.grad().to(t) * want), a, c.has(2) ? c.in(2) : Tensor(), c.in_dtype(0));
@@ -416,7 +414,7 @@ void class_loss_batch(BatchCall& c) {
   auto per_example = [&](const Tensor& t) { return detail::split_dim(t, 0, c.batch_size, n, loc); };
   bool hidden = c.node.out.size() > 1;
   Tensor y = per_example(out[0]), total;
-  if (hidden || reduction == kMean) total = totals(target, w, a, wide(x.dtype()));
+  if (hidden || reduction == kMean) total = totals(target, w, a, accumulation_dtype(x.dtype()));
   if (reduction != kNone) y = sum_inner(y);
   if (reduction == kMean) y = y / total;
   c.out[0] = y.to(x.dtype());

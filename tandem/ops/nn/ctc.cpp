@@ -20,11 +20,11 @@ namespace {
 using detail::Dense;
 using detail::placed;
 
-constexpr double kNone = -std::numeric_limits<double>::infinity();
+constexpr double kLogZero = -std::numeric_limits<double>::infinity();
 
 double log_add(double a, double b) {
   if (a < b) std::swap(a, b);
-  return b == kNone ? a : a + std::log1p(std::exp(b - a));
+  return b == kLogZero ? a : a + std::log1p(std::exp(b - a));
 }
 
 bool is_index(DType t) { return t == DType::i64 || t == DType::i32; }
@@ -116,12 +116,12 @@ struct Ctc {
   // log sum over paths that end in state i at step t; [steps][states].
   std::vector<double> forward(int64_t b, const std::vector<int64_t>& s) const {
     const size_t m = s.size();
-    std::vector<double> a(static_cast<size_t>(t_of(b)) * m, kNone);
+    std::vector<double> a(static_cast<size_t>(t_of(b)) * m, kLogZero);
     for (int64_t t = 0; t < t_of(b); ++t) {
       double* now = a.data() + static_cast<size_t>(t) * m;
       const double* old = now - m;
       for (size_t i = 0; i < m; ++i) {
-        double sum = t == 0 ? (i < 2 ? 0.0 : kNone) : old[i];
+        double sum = t == 0 ? (i < 2 ? 0.0 : kLogZero) : old[i];
         if (t > 0 && i > 0) sum = log_add(sum, old[i - 1]);
         if (t > 0 && skips(s, i)) sum = log_add(sum, old[i - 2]);
         now[i] = sum + at(t, b, s[i]);
@@ -131,7 +131,7 @@ struct Ctc {
   }
   double log_likelihood(int64_t b, const std::vector<int64_t>& s,
                         const std::vector<double>& a) const {
-    if (t_of(b) == 0) return s_of(b) == 0 ? 0.0 : kNone;
+    if (t_of(b) == 0) return s_of(b) == 0 ? 0.0 : kLogZero;
     const double* last = a.data() + static_cast<size_t>(t_of(b) - 1) * s.size();
     double v = last[s.size() - 1];
     return s.size() > 1 ? log_add(v, last[s.size() - 2]) : v;
@@ -165,7 +165,7 @@ void ctc_backward_loops(const KernelCall& c) {
           const std::vector<double> a = k.forward(b, s);
           const double total = k.log_likelihood(b, s, a);
           const size_t m = s.size();
-          std::vector<double> later(m, kNone), old;  // log sum over the rest of the path
+          std::vector<double> later(m, kLogZero), old;  // log sum over the rest of the path
           for (int64_t t = k.t_of(b) - 1; t >= 0; --t) {
             if (t == k.t_of(b) - 1) {
               later[m - 1] = 0;

@@ -20,7 +20,7 @@ void layer_infer(InferCall& c, int64_t gates) {
   TD_CHECK(x[0].is_symbolic() || x[0].value() > 0, Shape, "x is {}: a sequence without steps",
            x.to_string());
   TD_CHECK(w.rank() == 2, Shape, "w_hh is {}, wants [{} * hidden, hidden]", w.to_string(), gates);
-  check_dtypes(c);
+  check_weight_dtypes(c);
   const Dim n = x[1], h = w[1], all = h * Dim(gates);
   want_shape(c, 1, "h0", {n, h});
   want_shape(c, 2, "w_ih", {all, x[2]});

@@ -134,7 +134,7 @@ void cell_vjp(VjpCall& c) {
 Tensor part(const Tensor& t, int i, Dim h) { return narrow(t, 1, h * Dim(i), h); }
 
 // The parts of the step's gradient, as in cell_backward_loops.
-struct Step {
+struct CellState {
   Tensor i, f, u, o, t, gh, tanh_derivative;  // tanh_derivative = 1 - t^2
   Tensor dc, di, df, du, od;
 };
@@ -143,8 +143,8 @@ Tensor sum_of(Tensor a, const Tensor& b) {
   return !b.defined() ? a : a.defined() ? std::move(a) + b : b;
 }
 
-Step step_of(const VjpCall& c, Dim h) {
-  Step s;
+CellState cell_state_of(const VjpCall& c, Dim h) {
+  CellState s;
   const Tensor &saved = c.in(3), &cell = c.in(4);
   s.i = part(saved, 0, h);
   s.f = part(saved, 1, h);
@@ -169,13 +169,13 @@ Step step_of(const VjpCall& c, Dim h) {
 Tensor times(const Tensor& a, const Tensor& b) {
   return a.defined() && b.defined() ? a * b : Tensor();
 }
-Tensor or_zeros(Tensor t, const Tensor& like) { return t.defined() ? t : like * 0.0; }
+Tensor or_zeros_like(Tensor t, const Tensor& like) { return t.defined() ? t : like * 0.0; }
 
 // Gradients of ggates = (di i (1-i), df f (1-f), du (1-u^2), od o (1-o)) and gp = dc f.
 void cell_backward_vjp(VjpCall& c) {
   const Tensor& cell = c.in(4);
   Dim h = cell.shape(1);
-  Step s = step_of(c, h);
+  CellState s = cell_state_of(c, h);
   auto up = [&](int k) { return c.grads[0].defined() ? part(c.grads[0], k, h) : Tensor(); };
   Tensor ui = up(0), uf = up(1), uu = up(2), uo = up(3), upast = c.grads[1];
   Tensor a = times(ui, s.i * (1.0 - s.i)), b = times(uf, s.f * (1.0 - s.f));
@@ -187,8 +187,8 @@ void cell_backward_vjp(VjpCall& c) {
   if (c.has(1) && c.needs(1)) c.results[1] = k;
   const Tensor& zero = cell;
   if (c.has(2) && c.needs(2))
-    c.results[2] = cat({or_zeros(a, zero), or_zeros(b, zero), or_zeros(d, zero), or_zeros(e, zero),
-                        or_zeros(k, zero)},
+    c.results[2] = cat({or_zeros_like(a, zero), or_zeros_like(b, zero), or_zeros_like(d, zero),
+                        or_zeros_like(e, zero), or_zeros_like(k, zero)},
                        1);
   if (c.needs(3)) {
     Tensor gi = sum_of(times(d, s.dc), times(times(ui, s.di), 1.0 - s.i * 2.0));
@@ -197,8 +197,8 @@ void cell_backward_vjp(VjpCall& c) {
     Tensor go =
         sum_of(times(k, times(s.gh, s.tanh_derivative)), times(times(uo, s.od), 1.0 - s.o * 2.0));
     Tensor gt = sum_of(times(e, s.gh), times(k, times(s.gh, s.o * s.t * -2.0)));
-    c.results[3] = cat({or_zeros(gi, zero), or_zeros(gf, zero), or_zeros(gu, zero),
-                        or_zeros(go, zero), or_zeros(times(gt, s.tanh_derivative), zero)},
+    c.results[3] = cat({or_zeros_like(gi, zero), or_zeros_like(gf, zero), or_zeros_like(gu, zero),
+                        or_zeros_like(go, zero), or_zeros_like(times(gt, s.tanh_derivative), zero)},
                        1);
   }
   if (c.needs(4)) c.results[4] = times(b, s.dc);

@@ -10,7 +10,6 @@
 namespace tandem {
 namespace {
 
-using detail::norm_dtype;
 using detail::placed;
 using detail::reduce_to;
 
@@ -57,7 +56,7 @@ void layer_norm_infer(InferCall& c) {
   check_affine(c, 2, "bias", last_dims(x.shape, a.dims));
   c.out[0] = Spec(x.dtype, x.shape, x.device);
   for (int i = 1; i < c.op.n_out; ++i)
-    c.out[i] = Spec(norm_dtype(x.dtype), stats_shape(x.shape, a.dims), x.device);
+    c.out[i] = Spec(accumulation_dtype(x.dtype), stats_shape(x.shape, a.dims), x.device);
 }
 
 void norm_backward_infer(InferCall& c) {
@@ -93,7 +92,7 @@ void layer_norm_body(BodyCall& c) {
   const auto& a = c.get_attrs<NormAttrs>();
   const Tensor& in = c.in[0];
   IntList dims = last_dims(in, a.dims);
-  Tensor x = in.to(norm_dtype(in.dtype()));
+  Tensor x = in.to(accumulation_dtype(in.dtype()));
   Tensor mean = x.mean(dims, true);
   Tensor d = x - mean;
   Tensor rstd = (d.square().mean(dims, true) + a.eps).rsqrt();
@@ -105,7 +104,7 @@ void layer_norm_body(BodyCall& c) {
 void rms_norm_body(BodyCall& c) {
   const auto& a = c.get_attrs<NormAttrs>();
   const Tensor& in = c.in[0];
-  Tensor x = in.to(norm_dtype(in.dtype()));
+  Tensor x = in.to(accumulation_dtype(in.dtype()));
   Tensor rstd = (x.square().mean(last_dims(in, a.dims), true) + a.eps).rsqrt();
   c.out[0] = affine(std::move(x) * rstd, c.in[1], {}).to(in.dtype());
   c.out[1] = std::move(rstd);
@@ -123,7 +122,7 @@ Tensor over_rows(const Tensor& t, int first, int64_t dims) {
 void norm_grads(const NormBackwardAttrs& a, const Tensor& gy, const Tensor& in, const Tensor& mean,
                 const Tensor& rstd, const Tensor& w, int first, Tensor* out) {
   IntList dims = last_dims(in, a.dims);
-  DType wide = norm_dtype(in.dtype()), wd = w.defined() ? w.dtype() : in.dtype();
+  DType wide = accumulation_dtype(in.dtype()), wd = w.defined() ? w.dtype() : in.dtype();
   Tensor x = in.to(wide), g = gy.to(wide);
   Tensor xhat = (mean.defined() ? x - mean : x) * rstd;
   Tensor gw = w.defined() ? g * w : g;
@@ -234,10 +233,6 @@ void norm_backward_batch(BatchCall& c) {
              weight, 1, c.out);
 }
 
-double norm_flops(const InferCall& c) {
-  return 8.0 * static_cast<double>(c.in[0].shape.numel().value());
-}
-
 // Throws unless x ends with `normalized_shape`.
 void check_normalized(const Tensor& x, const IntList& shape) {
   int d = shape.rank();
@@ -257,7 +252,7 @@ constinit const OpDef layer_norm =
         .vjp(layer_norm_vjp, 3, 6)
         .batch(layer_norm_batch)
         .autocast(Autocast::f32_inside)
-        .flops(norm_flops)
+        .flops(detail::norm_flops)
         .onnx("LayerNormalization")
         .doc("(x - mean) / sqrt(var + eps) * w + b over the last dimensions.");
 constinit const OpDef layer_norm_backward =
@@ -274,7 +269,7 @@ constinit const OpDef rms_norm =
         .vjp(rms_norm_vjp, 3, 2)
         .batch(layer_norm_batch)
         .autocast(Autocast::f32_inside)
-        .flops(norm_flops)
+        .flops(detail::norm_flops)
         .doc("x / sqrt(mean(x^2) + eps) * w over the last dimensions.");
 constinit const OpDef rms_norm_backward =
     composite("rms_norm_backward", {"gy", "x", "rstd", "w?"}, fields<NormBackwardAttrs>(),

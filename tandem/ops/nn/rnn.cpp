@@ -24,7 +24,7 @@ void lstm_infer(InferCall& c) {
   TD_CHECK(x[0].is_symbolic() || x[0].value() > 0, Shape, "x is {}: a sequence without steps",
            x.to_string());
   TD_CHECK(w.rank() == 2, Shape, "w_hh is {}, wants [4 * hidden, hidden]", w.to_string());
-  check_dtypes(c);
+  check_weight_dtypes(c);
   Dim n = x[1], h = w[1], h4 = h * Dim(4);
   want_shape(c, 1, "h0", {n, h});
   want_shape(c, 2, "c0", {n, h});
@@ -61,10 +61,10 @@ Tensor project(const Tensor& x, const Tensor& w_ih, const Tensor& b_ih, const Te
   return linear(x, w_ih, b);
 }
 
-struct CellState {
+struct LstmState {
   Tensor h, c, saved;
 };
-CellState cell_step(Tensor gates, Tensor c, SourceLocation loc) {
+LstmState cell_step(Tensor gates, Tensor c, SourceLocation loc) {
   Tensor out[kMaxOpOuts];
   Operand ins[] = {Operand(std::move(gates), loc), Operand(std::move(c), loc)};
   apply(op::lstm_cell, nullptr, ins, out, loc);
@@ -77,7 +77,7 @@ void lstm_body(BodyCall& b) {
   Tensor gates = project(x, b.in[3], b.in[5], b.in[6]);
   int64_t steps = x.size(0);
   std::vector<Tensor> ys(static_cast<size_t>(steps)), saved(ys.size());
-  CellState s{b.in[1], b.in[2], {}};
+  LstmState s{b.in[1], b.in[2], {}};
   for (int64_t k = 0; k < steps; ++k) {
     int64_t t = step_at(k, steps, reverse);
     Tensor g = matmul(s.h, w_hh, MatmulAttrs{false, true}) + gates.select(0, t);
@@ -253,7 +253,7 @@ LstmResult lstm_projected(Tensor x, Tensor h0, Tensor c0, Tensor w_ih, Tensor w_
     TD_CHECK(w_hr.dim() == 2, Shape, "w_hr is {}, wants [projection, hidden]",
              w_hr.shape().to_string());
   });
-  CellState s{state_or_zeros(std::move(h0), x, w_hr.shape(0), 1, loc),
+  LstmState s{state_or_zeros(std::move(h0), x, w_hr.shape(0), 1, loc),
               state_or_zeros(std::move(c0), x, w_hr.shape(1), 1, loc),
               {}};
   Tensor gates = project(x, w_ih, b_ih, b_hh);
@@ -275,7 +275,7 @@ std::pair<Tensor, Tensor> lstm_cell(Tensor x, Tensor h, Tensor c, Tensor w_ih, T
   c = state_or_zeros(std::move(c), x, w_hh.shape(1), 0, loc);
   Tensor g = linear(std::move(x), std::move(w_ih), std::move(b_ih), loc) +
              linear(std::move(h), std::move(w_hh), std::move(b_hh), loc);
-  CellState s = cell_step(std::move(g), std::move(c), loc);
+  LstmState s = cell_step(std::move(g), std::move(c), loc);
   return {std::move(s.h), std::move(s.c)};
 }
 

@@ -18,7 +18,7 @@ inline void want_shape(const InferCall& c, int i, const char* name, const Shape&
   TD_CHECK(same, Shape, "{} is {}, wants {}", name, s.shape.to_string(), want.to_string());
 }
 
-inline void check_dtypes(const InferCall& c) {
+inline void check_weight_dtypes(const InferCall& c) {
   for (int i = 1; i < c.n_in(); ++i)
     TD_CHECK(!c.has(i) || c.in[i].dtype == c.in[0].dtype, DType,
              "x is {}, {} is {}\nCast one of them with .to().", to_string(c.in[0].dtype),

@@ -8,8 +8,6 @@
 namespace tandem {
 namespace {
 
-DType wide(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
-
 void softmax_infer(InferCall& c) {
   const Spec& x = c.in[0];
   TD_CHECK(is_floating(x.dtype), DType, "x is {}, wants a floating dtype\nPass dtype=float32.",
@@ -39,7 +37,7 @@ void softmax_body(BodyCall& b) {
     b.out[0] = in;
     return;
   }
-  Tensor x = in.to(wide(in.dtype()));
+  Tensor x = in.to(accumulation_dtype(in.dtype()));
   Tensor e = (x - x.amax({dim}, true)).exp();
   Tensor sum = e.sum({dim}, true);
   b.out[0] = (std::move(e) / sum).to(in.dtype());
@@ -52,7 +50,7 @@ void log_softmax_body(BodyCall& b) {
     b.out[0] = in;
     return;
   }
-  Tensor x = in.to(wide(in.dtype()));
+  Tensor x = in.to(accumulation_dtype(in.dtype()));
   Tensor d = x - x.amax({dim}, true);
   Tensor lse = d.exp().sum({dim}, true).log();
   b.out[0] = (std::move(d) - lse).to(in.dtype());
@@ -61,7 +59,7 @@ void log_softmax_body(BodyCall& b) {
 void softmax_backward_body(BodyCall& b) {
   int64_t dim = b.get_attrs<SoftmaxAttrs>().dim;
   DType t = b.in[1].dtype();
-  Tensor g = b.in[0].to(wide(t)), y = b.in[1].to(wide(t));
+  Tensor g = b.in[0].to(accumulation_dtype(t)), y = b.in[1].to(accumulation_dtype(t));
   Tensor gy = g * y;
   b.out[0] = (gy - y * gy.sum({dim}, true)).to(t);
 }
@@ -69,7 +67,7 @@ void softmax_backward_body(BodyCall& b) {
 void log_softmax_backward_body(BodyCall& b) {
   int64_t dim = b.get_attrs<SoftmaxAttrs>().dim;
   DType t = b.in[1].dtype();
-  Tensor g = b.in[0].to(wide(t)), y = b.in[1].to(wide(t));
+  Tensor g = b.in[0].to(accumulation_dtype(t)), y = b.in[1].to(accumulation_dtype(t));
   b.out[0] = (g - y.exp() * g.sum({dim}, true)).to(t);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "tandem/graph/expression/scalar_eval.h"
 #include "tandem/graph/expression/scalar_expr.h"
@@ -14,7 +15,6 @@
 namespace tandem {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 constexpr double kLn2 = 0.69314718055994530942;
 constexpr double kSqrtHalf = 0.70710678118654752440;
 constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
@@ -356,7 +356,7 @@ Tensor mvlgamma(Tensor x, int64_t p, SourceLocation loc) {
     TD_CHECK(p >= 1 && p <= 10000, Value, "the dimension is {}\nIt must be 1 to 10000.", p);
     Tensor y = lgamma(x);
     for (int64_t j = 1; j < p; ++j) y = y + lgamma(x - 0.5 * static_cast<double>(j));
-    return p == 1 ? y : y + 0.25 * static_cast<double>(p * (p - 1)) * std::log(kPi);
+    return p == 1 ? y : y + 0.25 * static_cast<double>(p * (p - 1)) * std::log(std::numbers::pi);
   });
 }
 

@@ -23,15 +23,8 @@ using detail::Wide;
 
 constexpr int64_t kGrain = 8192;
 
-double no_flops(const InferCall&) { return 0; }
-
 void check_floating(DType t) {
   TD_CHECK(is_floating(t), DType, "wants a floating dtype, got {}", to_string(t));
-}
-void check_sizes(const Shape& s) {
-  for (Dim d : s)
-    TD_CHECK(d.is_symbolic() || d.raw() >= 0, Shape, "sizes must not be negative, got {}",
-             s.to_string());
 }
 // Calls f(element, block) for every element of a dense output.
 template <class F>
@@ -57,7 +50,7 @@ int64_t offset_of(const Array& a, int64_t e) {
 void rand_infer(InferCall& c) {
   const RandAttrs& a = c.get_attrs<RandAttrs>();
   check_floating(a.dtype);
-  check_sizes(a.shape);
+  detail::check_sizes(a.shape);
   TD_CHECK(std::isfinite(a.a) && std::isfinite(a.b), Value, "bounds must be finite, got {} and {}",
            a.a, a.b);
   c.out[0] = Spec(a.dtype, a.shape);
@@ -100,7 +93,7 @@ void randn_loops(const KernelCall& k) {
 
 void randint_infer(InferCall& c) {
   const RandintAttrs& a = c.get_attrs<RandintAttrs>();
-  check_sizes(a.shape);
+  detail::check_sizes(a.shape);
   TD_CHECK(a.low < a.high, Value, "low {} must be below high {}", a.low, a.high);
   const bool fits = visit_dtype(a.dtype, [&](auto tag) {
     using T = decltype(tag);
@@ -312,7 +305,7 @@ void multinomial_loops(const KernelCall& k) {
   });
 }
 
-constexpr OpDef random_row(OpDef r) { return r.flag(kRandom | kNoBatch).flops(no_flops); }
+constexpr OpDef random_row(OpDef r) { return r.flag(kRandom | kNoBatch).flops(detail::no_flops); }
 
 }  // namespace
 
@@ -361,7 +354,7 @@ constinit const OpDef dropout_backward =
         .vjp(dropout_backward_vjp, 1u << 1)
         .batch(dropout_backward_batch)
         .reference(dropout_backward_loops)
-        .flops(no_flops)
+        .flops(detail::no_flops)
         .doc("g / (1 - p) where mask, else 0: the derivative of dropout.");
 constinit const OpDef multinomial =
     random_row(index_row("multinomial", {"weights"}, fields<MultinomialAttrs>()))

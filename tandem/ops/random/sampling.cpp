@@ -143,7 +143,7 @@ void check_floating(const InferCall& c, int i) {
   TD_CHECK(c.has(i) && is_floating(c.in[i].dtype), DType, "{} must be a floating tensor",
            c.op.in_names[i]);
 }
-void same_infer(InferCall& c) {
+void sample_infer(InferCall& c) {
   for (int i = 0; i < c.n_in(); ++i) {
     check_floating(c, i);
     bool fits = c.in[i].dtype == c.in[0].dtype && c.in[i].rank() == c.in[0].rank();
@@ -229,12 +229,11 @@ void same_batch(BatchCall& c) {
   else
     c.out[0] = call(*c.node.op, nullptr, loc, detail::with_batch(c, 0), detail::with_batch(c, 1));
 }
-double no_flops(const InferCall&) { return 0; }
 
 constexpr OpDef sampling_row(const char* name, Names in) {
   return make_row(name, Family::index, Types::same, in, nullptr)
-      .flops(no_flops)
-      .infer(same_infer)
+      .flops(detail::no_flops)
+      .infer(sample_infer)
       .batch(same_batch);
 }
 

@@ -9,8 +9,6 @@
 namespace tandem {
 namespace {
 
-constexpr double kInf = HUGE_VAL;
-
 // ---- one state, one operation
 #define TD_FOLD(name, start, element, a_and_b)                 \
   void name##_init(E* s) { s[0] = E(start); }                  \
@@ -26,8 +24,8 @@ void plain_finish(const E* s, const E&, const E*, E* out) { out[0] = s[0]; }
 
 TD_FOLD(sum, 0, x, a + b)
 TD_FOLD(prod, 1, x, a* b)
-TD_FOLD(amax, -kInf, x, maximum(a, b))
-TD_FOLD(amin, kInf, x, minimum(a, b))
+TD_FOLD(amax, -HUGE_VAL, x, maximum(a, b))
+TD_FOLD(amin, HUGE_VAL, x, minimum(a, b))
 TD_FOLD(any, false, x, a || b)
 TD_FOLD(all, true, x, a&& b)
 TD_FOLD(count, 0, where(x, 1, 0), a + b)
@@ -36,8 +34,8 @@ TD_FOLD(square, 0, square(x), a + b)
 void mean_finish(const E* s, const E& n, const E*, E* out) { out[0] = s[0] / n; }
 void norm_finish(const E* s, const E&, const E*, E* out) { out[0] = sqrt(s[0]); }
 
-constexpr ReduceExpr kSum{"T", sum_init, sum_step, sum_combine, plain_finish};
-constexpr ReduceExpr kMean{"T", sum_init, sum_step, sum_combine, mean_finish};
+constexpr ReduceExpr kSumExpr{"T", sum_init, sum_step, sum_combine, plain_finish};
+constexpr ReduceExpr kMeanExpr{"T", sum_init, sum_step, sum_combine, mean_finish};
 constexpr ReduceExpr kProd{"T", prod_init, prod_step, prod_combine, plain_finish};
 constexpr ReduceExpr kMax{"T", amax_init, amax_step, amax_combine, plain_finish};
 constexpr ReduceExpr kMin{"T", amin_init, amin_step, amin_combine, plain_finish};
@@ -50,7 +48,7 @@ constexpr ReduceExpr kNorm{"T", square_init, square_step, square_combine, norm_f
 
 template <bool largest>
 void pick_init(E* s) {
-  s[0] = largest ? -kInf : kInf;
+  s[0] = largest ? -HUGE_VAL : HUGE_VAL;
   s[1] = E(INT64_MAX);
 }
 // Within a state indices increase, so a later equal element never wins.
@@ -108,7 +106,7 @@ constexpr ReduceExpr kVar{"DDD", var_init, var_step, var_combine, var_finish};
 
 // ---- largest element m and sum of exp(x - m); equal infinities give no NaN
 void log_init(E* s) {
-  s[0] = -kInf;
+  s[0] = -HUGE_VAL;
   s[1] = E(0.0);
 }
 void log_join(const E& m, const E& sum, const E& x, const E& other, E* out) {
@@ -124,7 +122,7 @@ constexpr ReduceExpr kLogSumExp{"TT", log_init, log_step, log_combine, log_finis
 // ---- the last winning element so far
 template <bool largest>
 void last_init(E* s) {
-  s[0] = largest ? -kInf : kInf;
+  s[0] = largest ? -HUGE_VAL : HUGE_VAL;
   s[1] = E(0);
 }
 template <bool largest>
@@ -165,10 +163,10 @@ constexpr OpDef scan(const char* name, Types types, const ReduceExpr* expr, Refe
 
 namespace op {
 
-constinit const OpDef sum = reduction("sum", Types::arith, &kSum, detail::sum_reference)
+constinit const OpDef sum = reduction("sum", Types::arith, &kSumExpr, detail::sum_reference)
                                 .vjp(detail::sum_vjp)
                                 .doc("Sum over dims.");
-constinit const OpDef mean = reduction("mean", Types::floating, &kMean, detail::mean_reference)
+constinit const OpDef mean = reduction("mean", Types::floating, &kMeanExpr, detail::mean_reference)
                                  .vjp(detail::mean_vjp)
                                  .doc("Arithmetic mean over dims.");
 constinit const OpDef prod = reduction("prod", Types::arith, &kProd, detail::prod_reference)
@@ -222,12 +220,12 @@ constinit const OpDef sum_to =
     make_row("sum_to", Family::reduce, Types::arith, {"x"}, fields<ShapeAttrs>())
         .infer(detail::infer_sum_to)
         .batch(detail::batch_sum_to)
-        .reduce(&kSum)
+        .reduce(&kSumExpr)
         .reference(detail::sum_to_reference)
         .vjp(detail::sum_to_vjp)
         .doc("x summed to a shape that broadcasts to its own.");
 
-constinit const OpDef cumsum = scan("cumsum", Types::arith, &kSum, detail::cumsum_reference)
+constinit const OpDef cumsum = scan("cumsum", Types::arith, &kSumExpr, detail::cumsum_reference)
                                    .vjp(detail::cumsum_vjp)
                                    .doc("Running sum along a dim.");
 constinit const OpDef cumprod = scan("cumprod", Types::arith, &kProd, detail::cumprod_reference)

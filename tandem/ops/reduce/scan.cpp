@@ -25,18 +25,12 @@ namespace {
 
 using detail::with_batch;
 
-bool same_sizes(const Shape& a, const Shape& b) {
-  bool same = a.rank() == b.rank();
-  for (int i = 0; same && i < a.rank(); ++i) same = dims_equal(a[i], b[i]);
-  return same;
-}
-
 void scan_infer(InferCall& c) {
   const Spec &a = c.in[0], &b = c.in[1];
   TD_CHECK(is_floating(a.dtype) && a.dtype == b.dtype, DType,
            "wants a and b of one floating dtype, got {} and {}\nConvert one of them with .to().",
            to_string(a.dtype), to_string(b.dtype));
-  TD_CHECK(a.rank() > 0 && same_sizes(a.shape, b.shape), Shape,
+  TD_CHECK(a.rank() > 0 && detail::same_sizes(a.shape, b.shape), Shape,
            "wants a and b of one shape with at least one dimension, got {} and {}",
            a.shape.to_string(), b.shape.to_string());
   normalize_dim(c.get_attrs<LinearScanAttrs>().dim, a.rank());

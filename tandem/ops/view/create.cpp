@@ -22,7 +22,6 @@ using detail::placed;
 
 namespace {
 
-double no_flops(const InferCall&) { return 0; }
 double bytes_written(const InferCall& c) {
   const Shape& s = c.out[0].shape;
   return s.is_symbolic() ? 0
@@ -30,15 +29,9 @@ double bytes_written(const InferCall& c) {
                                static_cast<double>(size_of(c.out[0].dtype));
 }
 
-void check_sizes(const Shape& s) {
-  for (Dim d : s)
-    TD_CHECK(d.is_symbolic() || d.raw() >= 0, Shape, "sizes must not be negative, got {}",
-             s.to_string());
-}
-
 void fill_infer(InferCall& c) {
   const FillAttrs& a = c.get_attrs<FillAttrs>();
-  check_sizes(a.shape);
+  detail::check_sizes(a.shape);
   c.out[0] = Spec(a.dtype, a.shape);
 }
 void fill_loops(const KernelCall& k) {
@@ -48,7 +41,7 @@ void fill_loops(const KernelCall& k) {
 void arange_infer(InferCall& c) {
   const ArangeAttrs& a = c.get_attrs<ArangeAttrs>();
   TD_CHECK(a.count.rank() == 1, Shape, "wants one count, got {}", a.count.to_string());
-  check_sizes(a.count);
+  detail::check_sizes(a.count);
   c.out[0] = Spec(a.dtype, a.count);
 }
 // Element i is start + i * step, not a running sum: errors do not accumulate.
@@ -103,7 +96,10 @@ void eye_loops(const KernelCall& k) {
 }
 
 constexpr OpDef row(const char* name, const AttrsType* attrs) {
-  return create_row(name, attrs).flag(kNotDifferentiable).flops(no_flops).bytes(bytes_written);
+  return create_row(name, attrs)
+      .flag(kNotDifferentiable)
+      .flops(detail::no_flops)
+      .bytes(bytes_written);
 }
 
 }  // namespace
@@ -147,7 +143,7 @@ Tensor ones(Shape shape, DType dtype, SourceLocation loc) { return full(shape, 1
 Tensor empty(Shape shape, DType dtype, SourceLocation loc) {
   if (is_tracing() || shape.is_symbolic()) return zeros(shape, dtype, loc);
   return placed("empty", loc, [&] {
-    check_sizes(shape);
+    detail::check_sizes(shape);
     const auto make = is_dry_run() ? detail::new_dry_tensor : detail::new_tensor;
     return Tensor(Ref<detail::TensorImpl>::adopt(make(shape, dtype, context().device, nullptr)));
   });

@@ -14,14 +14,6 @@ namespace {
 
 using detail::strided_copy;
 
-double bytes_moved(const InferCall& c) {
-  const Shape& s = c.out[0].shape;
-  return s.is_symbolic() ? 0
-                         : 2.0 * static_cast<double>(s.numel().value()) *
-                               static_cast<double>(size_of(c.out[0].dtype));
-}
-double no_flops(const InferCall&) { return 0; }
-
 void same_infer(InferCall& c) { c.out[0] = Spec(c.in[0].dtype, c.in[0].shape, c.in[0].device); }
 
 char* at_offset(const Array& a, int64_t elements) {
@@ -271,7 +263,9 @@ void tri_batch(BatchCall& c) {
 }
 
 constexpr OpDef moving(const char* name, Names in, const AttrsType* attrs) {
-  return make_row(name, Family::index, Types::same, in, attrs).flops(no_flops).bytes(bytes_moved);
+  return make_row(name, Family::index, Types::same, in, attrs)
+      .flops(detail::no_flops)
+      .bytes(detail::bytes_moved);
 }
 
 }  // namespace

@@ -40,8 +40,6 @@ double bytes_of_output(const InferCall& c) {
                          : 2.0 * static_cast<double>(s.numel().value()) *
                                static_cast<double>(size_of(c.out[0].dtype));
 }
-double no_cost(const InferCall&) { return 0; }
-
 // ---- view
 // The size that -1 stands for: the sizes of `x` divided by the other ones. Equal symbols are
 // cancelled first, so [b, 64] -> {b, -1} gives 64 for a symbolic b.
@@ -488,8 +486,8 @@ constinit const OpDef view =
         .vjp(view_vjp)
         .batch(view_batch)
         .reference(copy_view)
-        .flops(no_cost)
-        .bytes(no_cost)
+        .flops(detail::no_flops)
+        .bytes(detail::no_flops)
         .onnx("Reshape")
         .doc("The elements of x in row-major order with another shape; one size may be -1.");
 constinit const OpDef permute =
@@ -498,8 +496,8 @@ constinit const OpDef permute =
         .vjp(permute_vjp)
         .batch(permute_batch)
         .reference(copy_view)
-        .flops(no_cost)
-        .bytes(no_cost)
+        .flops(detail::no_flops)
+        .bytes(detail::no_flops)
         .onnx("Transpose")
         .doc("Dimensions in another order: output dimension i is input dimension dims[i].");
 constinit const OpDef expand =
@@ -508,8 +506,8 @@ constinit const OpDef expand =
         .vjp(expand_vjp)
         .batch(expand_batch)
         .reference(copy_view)
-        .flops(no_cost)
-        .bytes(no_cost)
+        .flops(detail::no_flops)
+        .bytes(detail::no_flops)
         .onnx("Expand")
         .doc("Dimensions of size 1 repeated, without copying; -1 keeps a size.");
 constinit const OpDef slice = view_row("slice", {"x"}, fields<SliceAttrs>(), slice_strides)
@@ -517,16 +515,16 @@ constinit const OpDef slice = view_row("slice", {"x"}, fields<SliceAttrs>(), sli
                                   .vjp(slice_vjp)
                                   .batch(slice_batch)
                                   .reference(copy_view)
-                                  .flops(no_cost)
-                                  .bytes(no_cost)
+                                  .flops(detail::no_flops)
+                                  .bytes(detail::no_flops)
                                   .doc("Elements start, start + step, ... of one dimension.");
 constinit const OpDef select = view_row("select", {"x"}, fields<SelectAttrs>(), select_strides)
                                    .infer(select_infer)
                                    .vjp(select_vjp)
                                    .batch(select_batch)
                                    .reference(copy_view)
-                                   .flops(no_cost)
-                                   .bytes(no_cost)
+                                   .flops(detail::no_flops)
+                                   .bytes(detail::no_flops)
                                    .doc("One element of a dimension, which is removed.");
 constinit const OpDef diagonal =
     view_row("diagonal", {"x"}, fields<DiagonalAttrs>(), diagonal_strides)
@@ -534,8 +532,8 @@ constinit const OpDef diagonal =
         .vjp(diagonal_vjp)
         .batch(diagonal_batch)
         .reference(copy_view)
-        .flops(no_cost)
-        .bytes(no_cost)
+        .flops(detail::no_flops)
+        .bytes(detail::no_flops)
         .doc("The diagonal of two dimensions as a new last dimension.");
 constinit const OpDef unfold =
     view_row("unfold", {"x"}, fields<UnfoldAttrs>(), unfold_strides)
@@ -543,8 +541,8 @@ constinit const OpDef unfold =
         .vjp(unfold_vjp)
         .batch(unfold_batch)
         .reference(copy_view)
-        .flops(no_cost)
-        .bytes(no_cost)
+        .flops(detail::no_flops)
+        .bytes(detail::no_flops)
         .doc("Sliding windows of one dimension as a new last dimension.");
 constinit const OpDef slice_backward =
     make_row("slice_backward", Family::index, Types::same, {"g"}, fields<SliceBackwardAttrs>())
@@ -552,7 +550,7 @@ constinit const OpDef slice_backward =
         .vjp(slice_backward_vjp)
         .batch(slice_backward_batch)
         .reference(slice_backward_loops)
-        .flops(no_cost)
+        .flops(detail::no_flops)
         .bytes(bytes_of_output)
         .doc("Zeros of a shape with g written over a slice: the derivative of slice and select.");
 constinit const OpDef diagonal_backward =
@@ -561,7 +559,7 @@ constinit const OpDef diagonal_backward =
         .vjp(diagonal_backward_vjp)
         .batch(diagonal_backward_batch)
         .reference(diagonal_backward_loops)
-        .flops(no_cost)
+        .flops(detail::no_flops)
         .bytes(bytes_of_output)
         .doc("Zeros of a shape with g on a diagonal: the derivative of diagonal.");
 constinit const OpDef unfold_backward =
@@ -570,7 +568,7 @@ constinit const OpDef unfold_backward =
         .vjp(unfold_backward_vjp)
         .batch(unfold_backward_batch)
         .reference(unfold_backward_loops)
-        .flops(no_cost)
+        .flops(detail::no_flops)
         .bytes(bytes_of_output)
         .doc("Windows summed back into their places: the derivative of unfold.");
 }  // namespace op

@@ -64,7 +64,7 @@ void grid_sample_infer(InferCall& c) {
   c.out[0] = Spec(x.dtype, y, x.device);
 }
 
-void backward_input_infer(InferCall& c) {
+void grid_backward_input_infer(InferCall& c) {
   const auto& a = c.get_attrs<GridSampleAttrs>();
   const Spec &g = c.in[0], &grid = c.in[1];
   check_grid(a, g, "gradient", grid);
@@ -103,7 +103,7 @@ void grid_sample_vjp(VjpCall& c) {
 }
 
 // <backward_input(gy, grid), v> = <gy, grid_sample(v, grid)>.
-void backward_input_vjp(VjpCall& c) {
+void grid_backward_input_vjp(VjpCall& c) {
   GridSampleAttrs a = c.get_attrs<GridSampleAttrs>();
   a.size = {};
   if (c.needs(0)) c.results[0] = call(op::grid_sample, &a, c.loc(), c.grad(), c.in(1));
@@ -272,8 +272,8 @@ constinit const OpDef grid_sample =
 constinit const OpDef grid_sample_backward_input =
     contraction("grid_sample_backward_input", {"gy", "grid"}, fields<GridSampleAttrs>())
         .outputs({"gx"})
-        .infer(backward_input_infer)
-        .vjp(backward_input_vjp, 3)
+        .infer(grid_backward_input_infer)
+        .vjp(grid_backward_input_vjp, 3)
         .batch(grid_batch)
         .reference(detail::grid_sample_backward_input_reference)
         .doc("Gradient of grid_sample with respect to x: gy added where its samples came from.");

@@ -15,12 +15,12 @@ constexpr int kBlock = 64, kMaxTaps = 16;
 
 // Elements of type T with three spatial strides; missing dimensions come first.
 template <class T>
-struct Planes {
+struct SampledPlanes {
   T* data = nullptr;
   int64_t n = 0, c = 0, s[3] = {0, 0, 0}, size[3] = {1, 1, 1};
   int64_t step_n = 0, step_c = 0;
 
-  Planes(T* p, const int64_t* shape, const int64_t* strides, int rank)
+  SampledPlanes(T* p, const int64_t* shape, const int64_t* strides, int rank)
       : data(p), n(shape[0]), c(shape[1]), step_n(strides[0]), step_c(strides[1]) {
     for (int i = 0; i < rank - 2; ++i) {
       s[5 - rank + i] = strides[i + 2];
@@ -59,7 +59,9 @@ class Held {
   }
   T* data() const { return own_ ? dense_.get() : array_.as<T>(); }
   const int64_t* strides() const { return own_ ? strides_.data() : array_.strides; }
-  Planes<T> planes() const { return Planes<T>(data(), array_.shape, strides(), array_.rank); }
+  SampledPlanes<T> planes() const {
+    return SampledPlanes<T>(data(), array_.shape, strides(), array_.rank);
+  }
   void store() const {
     if (own_) dense_.store(array_);
   }
@@ -189,8 +191,8 @@ struct Block {
   T derivative[3][kMaxTaps][kBlock];
   int taps = 1, points = 0;
 
-  void fill(const Sampler& s, const Grid<T>& grid, const int64_t (&out)[3], const Planes<T>& x,
-            int64_t n, int64_t first, int64_t last, bool derivatives) {
+  void fill(const Sampler& s, const Grid<T>& grid, const int64_t (&out)[3],
+            const SampledPlanes<T>& x, int64_t n, int64_t first, int64_t last, bool derivatives) {
     points = static_cast<int>(last - first);
     taps = 1;
     for (int i = 0; i < grid.d; ++i) taps *= s.taps;
@@ -203,7 +205,7 @@ struct Block {
   }
 
  private:
-  void tap(const Sampler& s, int d, const AxisTaps* axis, const Planes<T>& x, int p, int k,
+  void tap(const Sampler& s, int d, const AxisTaps* axis, const SampledPlanes<T>& x, int p, int k,
            bool derivatives) {
     int at[3], rest = k;
     int64_t loc = 0;
@@ -251,7 +253,7 @@ inline T load(const T* in, int64_t offset) {
 template <class T>
 void sample(const KernelCall& c) {
   const Held<T> hx(c.in[0]), hg(c.in[1]), hy(c.out[0], true);
-  const Planes<T> x = hx.planes(), y = hy.planes();
+  const SampledPlanes<T> x = hx.planes(), y = hy.planes();
   const Sampler s(c.get_attrs<GridSampleAttrs>());
   const Grid<T> grid{hg.data(), hg.strides(), c.in[0].rank - 2};
   const int64_t points = y.points(), blocks = (points + kBlock - 1) / kBlock;
@@ -283,7 +285,7 @@ template <class T>
 void send_back(const KernelCall& c) {
   constexpr int64_t kChannels = 16;
   const Held<T> hg(c.in[0]), hgrid(c.in[1]), hx(c.out[0], true);
-  const Planes<T> g = hg.planes(), x = hx.planes();
+  const SampledPlanes<T> g = hg.planes(), x = hx.planes();
   const Sampler s(c.get_attrs<GridSampleAttrs>());
   const Grid<T> grid{hgrid.data(), hgrid.strides(), c.in[0].rank - 2};
   const int64_t points = g.points(), parts = (x.c + kChannels - 1) / kChannels;
@@ -316,7 +318,7 @@ void send_back(const KernelCall& c) {
 template <class T>
 void grid_gradient(const KernelCall& c) {
   const Held<T> hg(c.in[0]), hx(c.in[1]), hgrid(c.in[2]), hout(c.out[0], true);
-  const Planes<T> g = hg.planes(), x = hx.planes();
+  const SampledPlanes<T> g = hg.planes(), x = hx.planes();
   const Sampler s(c.get_attrs<GridSampleAttrs>());
   const int d = c.in[1].rank - 2;
   const Grid<T> grid{hgrid.data(), hgrid.strides(), d}, out{hout.data(), hout.strides(), d};

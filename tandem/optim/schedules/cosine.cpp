@@ -2,13 +2,13 @@
 #include "tandem/optim/schedules/cosine.h"
 
 #include <cmath>
+#include <numbers>
 
 #include "tandem/base/error.h"
 #include "tandem/optim/schedule_state_internal.h"
 
 namespace tandem::optim {
 
-using detail::kPi;
 using detail::want;
 
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options)
@@ -22,14 +22,15 @@ double CosineAnnealingLR::next(size_t g, double lr) {
   if (epoch_ == 0) return lr;
   if (step_count_ == 1 && epoch_ > 0) return closed(g, lr);
   if ((epoch_ - 1 - o_.T_max) % (2 * o_.T_max) == 0)
-    return lr + (base(g) - o_.eta_min) * (1 - std::cos(kPi / n)) / 2;
-  return (1 + std::cos(kPi * epoch() / n)) / (1 + std::cos(kPi * (epoch() - 1) / n)) *
-             (lr - o_.eta_min) +
+    return lr + (base(g) - o_.eta_min) * (1 - std::cos(std::numbers::pi / n)) / 2;
+  return (1 + std::cos(std::numbers::pi * epoch() / n)) /
+             (1 + std::cos(std::numbers::pi * (epoch() - 1) / n)) * (lr - o_.eta_min) +
          o_.eta_min;
 }
 double CosineAnnealingLR::closed(size_t g, double) {
   return o_.eta_min +
-         (base(g) - o_.eta_min) * (1 + std::cos(kPi * epoch() / static_cast<double>(o_.T_max))) / 2;
+         (base(g) - o_.eta_min) *
+             (1 + std::cos(std::numbers::pi * epoch() / static_cast<double>(o_.T_max))) / 2;
 }
 
 CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(Optimizer& optimizer,
@@ -42,7 +43,7 @@ CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(Optimizer& optimizer,
 }
 
 double CosineAnnealingWarmRestarts::next(size_t g, double) {
-  return o_.eta_min + (base(g) - o_.eta_min) * (1 + std::cos(kPi * t_cur_ / t_i_)) / 2;
+  return o_.eta_min + (base(g) - o_.eta_min) * (1 + std::cos(std::numbers::pi * t_cur_ / t_i_)) / 2;
 }
 
 void CosineAnnealingWarmRestarts::step() {

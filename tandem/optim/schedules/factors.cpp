@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "tandem/base/error.h"
 #include "tandem/optim/schedule_state_internal.h"
@@ -120,8 +121,9 @@ std::unique_ptr<LRScheduler> make_constant(const ScheduleRun& run, const NoSched
 }
 std::unique_ptr<LRScheduler> make_cosine(const ScheduleRun& run, const ToMinimumOptions& o) {
   const double low = o.min_lr / run.optimizer.lr();
-  return shaped(
-      run, [low](double t) { return low + (1 - low) * 0.5 * (1 + std::cos(detail::kPi * t)); });
+  return shaped(run, [low](double t) {
+    return low + (1 - low) * 0.5 * (1 + std::cos(std::numbers::pi * t));
+  });
 }
 std::unique_ptr<LRScheduler> make_linear(const ScheduleRun& run, const ToMinimumOptions& o) {
   const double low = o.min_lr / run.optimizer.lr();

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "tandem/base/error.h"
 #include "tandem/optim/schedule_state_internal.h"
 
 namespace tandem::optim {
 
-using detail::kPi;
 using detail::want;
 
 SWALR::SWALR(Optimizer& optimizer, SWALROptions o) : LRScheduler(optimizer), o_(std::move(o)) {
@@ -22,7 +22,7 @@ SWALR::SWALR(Optimizer& optimizer, SWALROptions o) : LRScheduler(optimizer), o_(
 }
 
 double SWALR::anneal(double t) const {
-  return o_.anneal_strategy == "cos" ? (1 - std::cos(kPi * t)) / 2 : t;
+  return o_.anneal_strategy == "cos" ? (1 - std::cos(std::numbers::pi * t)) / 2 : t;
 }
 
 double SWALR::next(size_t g, double lr) {

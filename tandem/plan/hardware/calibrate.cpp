@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -17,6 +16,7 @@
 #include <map>
 #include <thread>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/parallel.h"
 #include "tandem/compile/compile.h"
 #include "tandem/graph/context.h"
@@ -28,11 +28,6 @@
 
 namespace tandem::plan {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 
 // The shortest of a few runs, by the clock of Measured.
 template <class F>
@@ -73,7 +68,7 @@ double disk_rate() {
     const Clock::time_point t = Clock::now();
     int64_t n = 0;
     for (ssize_t r; (r = ::read(fd, block.data(), block.size())) > 0;) n += r;
-    rate = static_cast<double>(n) / since(t);
+    rate = static_cast<double>(n) / seconds_since(t);
   }
   ::close(fd);
   return rate;
@@ -108,7 +103,7 @@ double loopback_rate() {
     size_t got = 0;
     for (ssize_t r; c >= 0 && (r = ::recv(c, block.data(), block.size(), 0)) > 0;)
       got += static_cast<size_t>(r);
-    rate = static_cast<double>(got) / since(t);
+    rate = static_cast<double>(got) / seconds_since(t);
     if (c >= 0) ::close(c);
     sender.join();
   }

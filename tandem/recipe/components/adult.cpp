@@ -158,16 +158,17 @@ Preparation adult_rows(const AdultSource&, const Options&, const RunData& run) {
           }};
 }
 
-constexpr DataRow kRows[] = {
-    prepared_row<AdultSource, adult, adult_rows>(
-        "adult",
-        "The UCI Adult census: numbers standardised by the training set, texts one-hot; the class "
-        "says whether somebody earns more than 50K.",
-        "{type: adult, root: census}"),
-};
-
 }  // namespace
 
-std::span<const DataRow> census_sources() { return kRows; }
+std::span<const DataRow> census_sources() {
+  static constexpr DataRow kRows[] = {
+      prepared_row<AdultSource, adult, adult_rows>("adult",
+                                                   "The UCI Adult census: numbers standardised by "
+                                                   "the training set, texts one-hot; the class "
+                                                   "says whether somebody earns more than 50K.",
+                                                   "{type: adult, root: census}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::recipe

@@ -362,30 +362,31 @@ RecipeData webdataset(const WebDatasetSource& w, const Options& o, uint64_t seed
       w, o, seed, [&](const std::string& shards) { return data::WebDataset({shards}, options); });
 }
 
-constexpr DataRow kRows[] = {
-    data_row<JsonlSource, jsonl>("jsonl", "One JSON object a line, with the members x and y.",
-                                 "{type: jsonl, root: rows.jsonl, batch: 16}"),
-    prepared_row<LinesSource, lines, prepared_lines>(
-        "lines",
-        "A text a line, byte by byte, for language models of names and "
-        "the like.",
-        "{type: lines, root: lines.txt, batch: 4}"),
-    data_row<TokensSource, tokens>(
-        "tokens", "Ids of a tokenizer, as nanoGPT's .bin files hold them.",
-        "{type: tokens, root: tokens.bin, block: 8, steps_per_epoch: 5}"),
-    prepared_row<NpySource, npy, npy_images>(
-        "npy", "NumPy's arrays: an .npz file, or .npy files in a folder.",
-        "{type: npy, root: arrays.npz, batch: 16}"),
-    prepared_row<TFRecordSource, tfrecord, record_images>(
-        "tfrecord", "TFRecord files of tf.train.Example.",
-        "{type: tfrecord, root: images.tfrecord, classes: 2, batch: 4}"),
-    prepared_row<WebDatasetSource, webdataset, record_images>(
-        "webdataset", "WebDataset's tar shards.",
-        "{type: webdataset, root: \"shard-{0..1}.tar\", classes: 2, batch: 4}"),
-};
-
 }  // namespace
 
-std::span<const DataRow> file_sources() { return kRows; }
+std::span<const DataRow> file_sources() {
+  static constexpr DataRow kRows[] = {
+      data_row<JsonlSource, jsonl>("jsonl", "One JSON object a line, with the members x and y.",
+                                   "{type: jsonl, root: rows.jsonl, batch: 16}"),
+      prepared_row<LinesSource, lines, prepared_lines>(
+          "lines",
+          "A text a line, byte by byte, for language models of names and "
+          "the like.",
+          "{type: lines, root: lines.txt, batch: 4}"),
+      data_row<TokensSource, tokens>(
+          "tokens", "Ids of a tokenizer, as nanoGPT's .bin files hold them.",
+          "{type: tokens, root: tokens.bin, block: 8, steps_per_epoch: 5}"),
+      prepared_row<NpySource, npy, npy_images>(
+          "npy", "NumPy's arrays: an .npz file, or .npy files in a folder.",
+          "{type: npy, root: arrays.npz, batch: 16}"),
+      prepared_row<TFRecordSource, tfrecord, record_images>(
+          "tfrecord", "TFRecord files of tf.train.Example.",
+          "{type: tfrecord, root: images.tfrecord, classes: 2, batch: 4}"),
+      prepared_row<WebDatasetSource, webdataset, record_images>(
+          "webdataset", "WebDataset's tar shards.",
+          "{type: webdataset, root: \"shard-{0..1}.tar\", classes: 2, batch: 4}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::recipe

@@ -160,22 +160,24 @@ RecipeData image_folder(const FolderSource& f, const Options& o, uint64_t seed) 
   return d;
 }
 
-constexpr DataRow kRows[] = {
-    prepared_row<ArraySource, mnist, images_of>("mnist", "MNIST's digits, 28 x 28, from IDX files.",
-                                                "{type: mnist, root: mnist, batch: 16}"),
-    prepared_row<ArraySource, cifar10, images_of>(
-        "cifar10", "CIFAR-10's images, 32 x 32, from its binary version.",
-        "{type: cifar10, root: cifar10, transforms: [{type: RandomHorizontalFlip}]}"),
-    prepared_row<ArraySource, cifar100, images_of>(
-        "cifar100", "CIFAR-100's images with their 100 fine classes, from its binary version.",
-        "{type: cifar100, root: cifar100, mixup: 0.2}"),
-    prepared_row<FolderSource, image_folder, folder_images>(
-        "image_folder", "JPEG, PNG, WebP, TIFF and JPEG 2000 files in a folder per class.",
-        "{type: image_folder, root: images, size: 16, batch: 4}"),
-};
-
 }  // namespace
 
-std::span<const DataRow> image_sources() { return kRows; }
+std::span<const DataRow> image_sources() {
+  static constexpr DataRow kRows[] = {
+      prepared_row<ArraySource, mnist, images_of>("mnist",
+                                                  "MNIST's digits, 28 x 28, from IDX files.",
+                                                  "{type: mnist, root: mnist, batch: 16}"),
+      prepared_row<ArraySource, cifar10, images_of>(
+          "cifar10", "CIFAR-10's images, 32 x 32, from its binary version.",
+          "{type: cifar10, root: cifar10, transforms: [{type: RandomHorizontalFlip}]}"),
+      prepared_row<ArraySource, cifar100, images_of>(
+          "cifar100", "CIFAR-100's images with their 100 fine classes, from its binary version.",
+          "{type: cifar100, root: cifar100, mixup: 0.2}"),
+      prepared_row<FolderSource, image_folder, folder_images>(
+          "image_folder", "JPEG, PNG, WebP, TIFF and JPEG 2000 files in a folder per class.",
+          "{type: image_folder, root: images, size: 16, batch: 4}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::recipe

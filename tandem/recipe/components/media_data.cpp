@@ -370,24 +370,25 @@ RecipeData image_mask(const ImageMaskSource& m, const Options& o, uint64_t seed)
   return d;
 }
 
-constexpr DataRow kRows[] = {
-    data_row<PlanetoidSource, planetoid>("planetoid",
-                                         "A citation graph with its fixed split: classes of nodes.",
-                                         "{type: planetoid, name: cora}"),
-    prepared_row<SpeechSource, speech, spoken>(
-        "speech", "Recorded words, WAV or FLAC files, as mel spectrograms.",
-        "{type: speech, root: words, length: 4000, batch: 4}"),
-    prepared_row<VocSource, voc, boxed_images>(
-        "voc", "Images with boxes in Pascal VOC's form.",
-        "{type: voc, root: boxes, size: [64, 64], batch: 2}"),
-    prepared_row<ImageMaskSource, image_mask, masked_images>(
-        "image_mask",
-        "Images with masks: random pieces of each to train on, whole ones to evaluate by.",
-        "{type: image_mask, root: masks, crop: 32, crops: 2, test_samples: 1}"),
-};
-
 }  // namespace
 
-std::span<const DataRow> media_sources() { return kRows; }
+std::span<const DataRow> media_sources() {
+  static constexpr DataRow kRows[] = {
+      data_row<PlanetoidSource, planetoid>(
+          "planetoid", "A citation graph with its fixed split: classes of nodes.",
+          "{type: planetoid, name: cora}"),
+      prepared_row<SpeechSource, speech, spoken>(
+          "speech", "Recorded words, WAV or FLAC files, as mel spectrograms.",
+          "{type: speech, root: words, length: 4000, batch: 4}"),
+      prepared_row<VocSource, voc, boxed_images>(
+          "voc", "Images with boxes in Pascal VOC's form.",
+          "{type: voc, root: boxes, size: [64, 64], batch: 2}"),
+      prepared_row<ImageMaskSource, image_mask, masked_images>(
+          "image_mask",
+          "Images with masks: random pieces of each to train on, whole ones to evaluate by.",
+          "{type: image_mask, root: masks, crop: 32, crops: 2, test_samples: 1}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::recipe

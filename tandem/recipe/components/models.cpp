@@ -239,7 +239,7 @@ RecipeModel by_name(const ModelRow& row, const void* options, const Options& o, 
   return made;
 }
 
-constexpr ModelRow kRows[] = {
+constexpr ModelRow kModels[] = {
     model_row<MlpModel, mlp>("mlp", "Linear layers with ReLU and dropout, for rows of numbers.",
                              "{type: mlp, hidden: [32, 16], dropout: 0.1}"),
     model_row<DigitsCNNModel, digits_cnn>("digits_cnn", "Two convolutions, for images of 8 x 8.",
@@ -287,9 +287,9 @@ struct NamedTexts {
 
 std::vector<ModelRow> model_rows() {
   static std::deque<NamedTexts> texts;
-  std::vector<ModelRow> all(std::begin(kRows), std::end(kRows));
+  std::vector<ModelRow> all(std::begin(kModels), std::end(kModels));
   for (const models::ModelInfo& known : models::list()) {
-    const bool own_row = std::any_of(std::begin(kRows), std::end(kRows),
+    const bool own_row = std::any_of(std::begin(kModels), std::end(kModels),
                                      [&](const ModelRow& r) { return r.name == known.name; });
     if (own_row) continue;  // unet: its row has more options
     const NamedTexts& text =

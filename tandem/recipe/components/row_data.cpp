@@ -284,24 +284,25 @@ Preparation prepared_chars(const CharsSource&, const Options&, const RunData& ru
   return prepared_letters(run);
 }
 
-constexpr DataRow kRows[] = {
-    prepared_row<DigitsSource, digits, digit_images>(
-        "digits", "The 1,797 digits of 8 x 8 pixels that the library carries.",
-        "{type: digits, batch: 32, transforms: [{type: RandomCrop, size: 8, padding: 1}]}"),
-    prepared_row<OptDigitsSource, optdigits, digit_images>(
-        "optdigits",
-        "UCI's 5,620 digits of 8 x 8 pixels; where TANDEM_DATA has none of them, those that the "
-        "library carries.",
-        "{type: optdigits, val_part: 0}"),
-    prepared_row<CsvSource, csv, csv_rows>("csv", "Rows of numbers with a target column.",
-                                           "{type: csv, root: table.csv, target: 2, batch: 16}"),
-    prepared_row<CharsSource, chars, prepared_chars>(
-        "chars", "A text byte by byte, for language models.",
-        "{type: chars, file: text.txt, block: 16, steps_per_epoch: 5}"),
-};
-
 }  // namespace
 
-std::span<const DataRow> row_sources() { return kRows; }
+std::span<const DataRow> row_sources() {
+  static constexpr DataRow kRows[] = {
+      prepared_row<DigitsSource, digits, digit_images>(
+          "digits", "The 1,797 digits of 8 x 8 pixels that the library carries.",
+          "{type: digits, batch: 32, transforms: [{type: RandomCrop, size: 8, padding: 1}]}"),
+      prepared_row<OptDigitsSource, optdigits, digit_images>(
+          "optdigits",
+          "UCI's 5,620 digits of 8 x 8 pixels; where TANDEM_DATA has none of them, those that the "
+          "library carries.",
+          "{type: optdigits, val_part: 0}"),
+      prepared_row<CsvSource, csv, csv_rows>("csv", "Rows of numbers with a target column.",
+                                             "{type: csv, root: table.csv, target: 2, batch: 16}"),
+      prepared_row<CharsSource, chars, prepared_chars>(
+          "chars", "A text byte by byte, for language models.",
+          "{type: chars, file: text.txt, block: 16, steps_per_epoch: 5}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::recipe

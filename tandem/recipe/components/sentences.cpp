@@ -289,14 +289,15 @@ Preparation asked_sentences(const SentencesSource& s, const Options& o, const Ru
           }};
 }
 
-constexpr DataRow kRows[] = {
-    prepared_row<SentencesSource, sentences, asked_sentences>(
-        "sentences", "A label and words a line, as ids of the training set's words.",
-        "{type: sentences, root: ., train: sentences.txt, batch: 4}"),
-};
-
 }  // namespace
 
-std::span<const DataRow> text_sources() { return kRows; }
+std::span<const DataRow> text_sources() {
+  static constexpr DataRow kRows[] = {
+      prepared_row<SentencesSource, sentences, asked_sentences>(
+          "sentences", "A label and words a line, as ids of the training set's words.",
+          "{type: sentences, root: ., train: sentences.txt, batch: 4}"),
+  };
+  return kRows;
+}
 
 }  // namespace tandem::recipe

@@ -115,9 +115,6 @@ MadeLoss bce_with_weights(const void* options) {
   }};
 }
 
-// Keras's epsilon: what keeps logarithms finite.
-constexpr double kEpsilon = 1e-7;
-
 LossParts class_parts(const Tensor& scores, const Tensor& target, bool sparse) {
   // Keras also takes labels as a column [n, 1].
   Tensor y = sparse && target.dim() == scores.dim() && target.size(-1) == 1 ? target.squeeze(-1)
@@ -128,7 +125,7 @@ LossParts class_parts(const Tensor& scores, const Tensor& target, bool sparse) {
           sparse ? y : y.argmax(1)};
 }
 Tensor log_of(const Tensor& p, bool from_logits) {
-  return from_logits ? p : log(clamp(p, kEpsilon, 1 - kEpsilon));
+  return from_logits ? p : log(clamp(p, kKerasEpsilon, 1 - kKerasEpsilon));
 }
 LossParts sparse_parts(const Tensor& output, const Tensor& target, bool from_logits) {
   return class_parts(log_of(output, from_logits), target, true);
@@ -139,7 +136,7 @@ LossParts dense_parts(const Tensor& output, const Tensor& target, bool from_logi
 LossParts binary_parts(const Tensor& output, const Tensor& target, bool from_logits) {
   LossParts r{.output = output};
   if (!from_logits) {
-    const Tensor p = clamp(output, kEpsilon, 1 - kEpsilon);
+    const Tensor p = clamp(output, kKerasEpsilon, 1 - kKerasEpsilon);
     r.output = log(p) - log1p(-p);
   }
   r.target = targets_like(target, r.output);

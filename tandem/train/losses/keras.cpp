@@ -7,31 +7,28 @@ namespace tandem::train {
 namespace {
 
 // Keras's epsilon: what keeps logarithms and quotients finite.
-constexpr double kEpsilon = 1e-7;
-
 // -1 and 1 for labels that are 0 and 1.
 Tensor signs(const Tensor& y) { return where((y == 0.0).any(), 2.0 * y - 1.0, y); }
-Tensor unit(const Tensor& t) { return t / maximum(sqrt(square(t).sum({-1}, true)), kEpsilon); }
+Tensor unit(const Tensor& t) { return t / maximum(sqrt(square(t).sum({-1}, true)), kKerasEpsilon); }
 
-Tensor squares(const Tensor& x, const Tensor& y) { return square(x - y); }
 Tensor absolutes(const Tensor& x, const Tensor& y) { return abs(x - y); }
 Tensor percentages(const Tensor& x, const Tensor& y) {
-  return 100.0 * abs((y - x) / maximum(abs(y), kEpsilon));
+  return 100.0 * abs((y - x) / maximum(abs(y), kKerasEpsilon));
 }
 Tensor logarithmic(const Tensor& x, const Tensor& y) {
-  return square(log1p(maximum(x, kEpsilon)) - log1p(maximum(y, kEpsilon)));
+  return square(log1p(maximum(x, kKerasEpsilon)) - log1p(maximum(y, kKerasEpsilon)));
 }
 Tensor log_cosh_elements(const Tensor& x, const Tensor& y) {
   return log_cosh_loss(x, y, {.reduction = Reduction::none});
 }
-Tensor poisson_elements(const Tensor& x, const Tensor& y) { return x - y * log(x + kEpsilon); }
+Tensor poisson_elements(const Tensor& x, const Tensor& y) { return x - y * log(x + kKerasEpsilon); }
 Tensor hinge_elements(const Tensor& x, const Tensor& y) { return relu(1.0 - signs(y) * x); }
 Tensor squared_hinge_elements(const Tensor& x, const Tensor& y) {
   return square(relu(1.0 - signs(y) * x));
 }
 Tensor divergence_rows(const Tensor& x, const Tensor& y) {
-  const Tensor q = clamp(x, kEpsilon, 1.0), p = clamp(y, kEpsilon, 1.0);
-  return (p * log(maximum(p, kEpsilon) / maximum(q, kEpsilon))).sum({-1});
+  const Tensor q = clamp(x, kKerasEpsilon, 1.0), p = clamp(y, kKerasEpsilon, 1.0);
+  return (p * log(maximum(p, kKerasEpsilon) / maximum(q, kKerasEpsilon))).sum({-1});
 }
 Tensor cosine_rows(const Tensor& x, const Tensor& y) { return -(unit(x) * unit(y)).sum({-1}); }
 
@@ -40,7 +37,7 @@ Tensor cosine_rows(const Tensor& x, const Tensor& y) { return -(unit(x) * unit(y
 #define TD_KERAS_LOSS(row, f, doc) \
   constinit const LossRow row = keras_loss<f>(#row, doc, "{type: " #row "}");
 namespace loss_rows {
-TD_KERAS_LOSS(mean_squared_error, squares, "Keras's long name of mse.")
+TD_KERAS_LOSS(mean_squared_error, squared_errors, "Keras's long name of mse.")
 TD_KERAS_LOSS(mae, absolutes, "Mean of |x - y|.")
 TD_KERAS_LOSS(mean_absolute_error, absolutes, "Keras's long name of mae.")
 TD_KERAS_LOSS(mape, percentages, "Mean of 100 |(y - x) / y|.")

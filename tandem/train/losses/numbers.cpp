@@ -77,17 +77,18 @@ Tensor kl_div_of(const Tensor& x, const Tensor& y, KlDivOptions o, SourceLocatio
   o.reduction = Reduction::sum;
   return kl_div(x, y, o, loc) / static_cast<double>(x.size(0));
 }
-Tensor squares(const Tensor& x, const Tensor& y) { return square(x - y); }
 Tensor huber_elements(const Tensor& x, const Tensor& y) {
   return huber_loss(x, y, {.reduction = Reduction::none});
 }
 
 }  // namespace
 
+Tensor squared_errors(const Tensor& x, const Tensor& y) { return square(x - y); }
+
 namespace loss_rows {
 constinit const LossRow mse =
     both(numbers_loss<Plain, mse_loss>("mse", "Mean of (x - y)^2.", "{type: mse}"),
-         keras_loss<squares>("mse", "", ""));
+         keras_loss<squared_errors>("mse", "", ""));
 constinit const LossRow l1 = numbers_loss<Plain, l1_loss>("l1", "Mean of |x - y|.", "{type: l1}");
 constinit const LossRow smooth_l1 = numbers_loss<SmoothL1, smooth_l1_loss>(
     "smooth_l1", "d^2 / (2 beta) where |d| < beta, else |d| - beta / 2.",

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "tandem/backend/cpu/jit/jit_internal.h"
+#include "tandem/base/clock.h"
 
 extern char** environ;
 
@@ -104,7 +105,6 @@ void drain(int fd, std::string& output) {
 }
 
 void wait_for(pid_t pid, int fd, double seconds, ProcessResult& result) {
-  using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   result.how = ProcessResult::exited;
   for (int pause = 1;; pause = std::min(pause * 2, 20)) {
