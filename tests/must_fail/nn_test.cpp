@@ -4,13 +4,10 @@
 #include <cmath>
 
 #include "tests/must_fail/must_fail_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::must_fail {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 struct Model : nn::Module {
   nn::LSTM lstm{4, 3};
@@ -39,7 +36,7 @@ TEST(MustFail, NewLayers) {
     FAILS_PLAIN(gru_cell_state, Shape, "state of size 3|[4, 3]|In layer cell", net.cell(ones({2, 4}), ones({4, 3}))),
     FAILS_PLAIN(attention_rank, Shape, "query, key and value|[3, 2, 8]|[8]|In layer attn", net.attn(q, ones({8}), q)),
     FAILS_PLAIN(attention_padding, Shape, "key_padding_mask|[3]|In layer attn", net.attn(q, q, q, {.key_padding_mask = zeros({3}, boolean)})),
-    FAILS(attention_cache_full, Index, "cache holds 0 steps, 3 more|2|In layer attn", net.attn(q, q, q, {.cache = &cache})),
+    FAILS(attention_cache_full, Index, "cache holds 0 steps, and 3 more exceed|length 2|In layer attn", net.attn(q, q, q, {.cache = &cache})),
     FAILS_PLAIN(bag_offsets, Shape, "offsets for x of 1 dimension|[3]|In layer bag", net.bag(ids)),
     FAILS_PLAIN(bag_weights, Value, "per_sample_weights|sum|mean|In layer bag", net.bag(ids, tensor({0}), ones({3}))),
     FAILS(encoder_width, Shape, "linear|[2, 3, 6]|In layer encoder.self_attn", net.encoder(ones({3, 2, 6}))),

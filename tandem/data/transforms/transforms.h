@@ -171,7 +171,8 @@ void both(Vision& v, const std::function<Tensor(const Tensor&, bool mask)>& f);
 void crop_all(Vision& v, int64_t top, int64_t left, int64_t h, int64_t w);
 void resize_all(Vision& v, int64_t h, int64_t w, ResizeArgs args);
 void affine_all(Vision& v, const AffineArgs& a, Interpolation mode, const Fill& fill);
-double between(PhiloxStream& random, double low, double high);
+/// A number of [low, high).
+TD_API double between(PhiloxStream& random, double low, double high);
 }  // namespace detail
 
 }  // namespace tandem::data
