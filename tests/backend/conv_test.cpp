@@ -12,12 +12,12 @@ struct Conv : testing::Test {
   void SetUp() override { manual_seed(5); }
 };
 
-struct Case {
+struct ConvCase {
   Shape x, w;
   IntList stride, padding, dilation;
   int64_t groups;
 };
-const Case kCases[] = {
+const ConvCase kCases[] = {
     {{2, 1, 8, 8}, {4, 1, 3, 3}, {1, 1}, {0, 0}, {1, 1}, 1},
     {{2, 3, 9, 7}, {5, 3, 3, 2}, {2, 1}, {1, 1}, {1, 1}, 1},
     {{3, 16, 10, 10}, {32, 16, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1},
@@ -48,7 +48,7 @@ const Case kCases[] = {
     {{2, 40, 3, 6, 5}, {70, 40, 2, 5, 3}, {1, 1, 1}, {1, 2, 0}, {1, 1, 1}, 1},
 };
 
-ConvAttrs attrs_of(const Case& k, const Shape& size = {}) {
+ConvAttrs attrs_of(const ConvCase& k, const Shape& size = {}) {
   ConvAttrs a;
   a.stride = k.stride;
   a.padding = a.padding_end = k.padding;
@@ -65,7 +65,7 @@ IntList spatial(const Shape& s) {
 
 // All three rows, with activations in the layout of `lay`.
 template <class F>
-void check_all(const Case& k, DType d, F&& lay, const std::string& how) {
+void check_all(const ConvCase& k, DType d, F&& lay, const std::string& how) {
   const std::string what = k.x.to_string() + " " + k.w.to_string() + how;
   Tensor x = lay(random(k.x, d)), w = random(k.w, d) * 0.3, b = random({k.w[0]}, d);
   ConvAttrs at = attrs_of(k);
@@ -79,23 +79,23 @@ void check_all(const Case& k, DType d, F&& lay, const std::string& how) {
 }
 
 TEST_F(Conv, RowMajor) {
-  for (const Case& k : kCases)
+  for (const ConvCase& k : kCases)
     check_all(
         k, DType::f32, [](Tensor t) { return t; }, "");
 }
 TEST_F(Conv, ChannelsLast) {
-  for (const Case& k : kCases) check_all(k, DType::f32, channels_last, " channels last");
+  for (const ConvCase& k : kCases) check_all(k, DType::f32, channels_last, " channels last");
 }
 TEST_F(Conv, Gaps) {
-  for (const Case& k : {kCases[1], kCases[2]}) check_all(k, DType::f32, gapped, " gaps");
+  for (const ConvCase& k : {kCases[1], kCases[2]}) check_all(k, DType::f32, gapped, " gaps");
 }
 
 // Sums of 16-bit parts are rounded once more each, hence the wide bound for the weight.
 TEST_F(Conv, SixteenBits) {
-  const Case wide = {{3, 192, 7, 6}, {320, 96, 3, 3}, {2, 1}, {1, 1}, {1, 1}, 2};
-  const Case point = {{2, 512, 5, 5}, {520, 512, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1};
+  const ConvCase wide = {{3, 192, 7, 6}, {320, 96, 3, 3}, {2, 1}, {1, 1}, {1, 1}, 2};
+  const ConvCase point = {{2, 512, 5, 5}, {520, 512, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1};
   for (DType d : {DType::bf16, DType::f16})
-    for (const Case& k : {kCases[2], wide, point}) {
+    for (const ConvCase& k : {kCases[2], wide, point}) {
       Tensor x = random(k.x, d), w = random(k.w, d), b = random({k.w[0]}, d);
       ConvAttrs at = attrs_of(k);
       check(op::conv, &at, {x, w, b}, "conv 16-bit", false);
@@ -108,7 +108,7 @@ TEST_F(Conv, SixteenBits) {
 }
 
 TEST_F(Conv, ExpandedGradientAndFlippedWeight) {
-  const Case& k = kCases[3];
+  const ConvCase& k = kCases[3];
   ConvAttrs at = attrs_of(k, spatial(k.x));
   Tensor gy = ones({1, 1, 1, 1}).expand({2, 64, 10, 10});
   check(op::conv_backward_input, &at, {gy, flip(random(k.w), {2, 3})}, "expanded");
@@ -126,7 +126,7 @@ TEST_F(Conv, LongBatchesSumInOneOrder) {
 
 // The own kernel, used where the library is missing.
 TEST_F(Conv, OwnWeightGradient) {
-  for (const Case& k : kCases) {
+  for (const ConvCase& k : kCases) {
     ConvAttrs at = attrs_of(k);
     Tensor x = channels_last(random(k.x)), w = random(k.w);
     Tensor gy = random(run_op(op::conv, &at, {x, w, Tensor()})[0].shape());
@@ -167,11 +167,11 @@ TEST_F(Conv, EveryInstructionSet) {
   if (detail::cpu_features().avx2) tables.push_back(&detail::kGemmAvx2);
   if (detail::cpu_features().avx512) tables.push_back(&detail::kGemmAvx512);
   std::vector<Shape> shapes;
-  for (const Case& k : kCases)
+  for (const ConvCase& k : kCases)
     shapes.push_back(conv(zeros(k.x), zeros(k.w), {}, attrs_of(k)).shape());
   for (const detail::GemmTables* t : tables) {
     detail::use_gemm_tables(t);
-    for (const Case& k : kCases) {
+    for (const ConvCase& k : kCases) {
       ConvAttrs at = attrs_of(k);
       const std::string what = std::string(t->name) + " " + k.x.to_string() + k.w.to_string();
       Tensor x = channels_last(random(k.x)), w = random(k.w) * 0.3, b = random({k.w[0]});

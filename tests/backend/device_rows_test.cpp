@@ -9,7 +9,7 @@
 namespace tandem::rows {
 namespace {
 
-const Device g_device = guarded::device();  // with init()
+using guarded::g_device;
 
 class DeviceRow : public ::testing::TestWithParam<Row> {};
 std::string row_name(const ::testing::TestParamInfo<Row>& info) {

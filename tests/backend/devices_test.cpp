@@ -3,25 +3,18 @@
 // values, streams, late errors, what the host runs in place of missing kernels, and training.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 
 #include "tandem/graph/backend.h"
 #include "tandem/tandem.h"
 #include "tests/backend/guarded_backend_helper.h"
+#include "tests/support/bits.h"
 #include "tests/support/errors.h"
 
 namespace tandem {
 namespace {
 
-const Device g_device = guarded::device();  // with init()
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.cpu().contiguous(), y = b.cpu().contiguous();
-  return x.dtype() == y.dtype() && x.shape() == y.shape() &&
-         (x.numel() == 0 || std::memcmp(x.impl()->data, y.impl()->data,
-                                        static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0);
-}
+using guarded::g_device;
 
 TEST(DeviceNames, BothWays) {
   EXPECT_EQ(to_string(g_device), "guarded:0");

@@ -12,6 +12,7 @@ namespace tandem::guarded {
 
 /// "guarded:0", registered at the first call; composites without a kernel go to the host whole.
 Device device();
+inline const Device g_device = device();  // with init()
 /// "plain_guarded:0", the same, whose composites become their bodies and whose compiled programs
 /// hold fused loops.
 Device plain_device();

@@ -10,7 +10,7 @@ struct Sequence : testing::Test {
   void SetUp() override { manual_seed(13); }
 };
 
-struct Case {
+struct AttentionCase {
   Shape q, k, v;
 };
 
@@ -28,12 +28,12 @@ void check_attention(AttentionAttrs a, Tensor q, Tensor k, Tensor v, Tensor mask
 }
 
 TEST_F(Sequence, AttentionShapes) {
-  const Case cases[] = {{{1, 1}, {1, 1}, {1, 1}},
-                        {{5, 8}, {7, 8}, {7, 3}},
-                        {{2, 3, 64, 32}, {2, 3, 64, 32}, {2, 3, 64, 32}},
-                        {{2, 2, 70, 16}, {2, 2, 300, 16}, {2, 2, 300, 24}},
-                        {{3, 130, 40}, {3, 520, 40}, {3, 520, 40}}};
-  for (const Case& c : cases)
+  const AttentionCase cases[] = {{{1, 1}, {1, 1}, {1, 1}},
+                                 {{5, 8}, {7, 8}, {7, 3}},
+                                 {{2, 3, 64, 32}, {2, 3, 64, 32}, {2, 3, 64, 32}},
+                                 {{2, 2, 70, 16}, {2, 2, 300, 16}, {2, 2, 300, 24}},
+                                 {{3, 130, 40}, {3, 520, 40}, {3, 520, 40}}};
+  for (const AttentionCase& c : cases)
     for (bool causal : {false, true})
       check_attention({causal, causal ? 0.3 : 0.0, false}, random(c.q), random(c.k), random(c.v),
                       Tensor(), causal ? " causal" : "");

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tool as a user calls it: exit codes, JSON, help, near misses. The path is $TANDEM_TOOL.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,26 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/cli/tool_helper.h"
+
 namespace {
 
-struct Result {
-  int code;
-  std::string text;
-};
-
-Result tool(const std::string& arguments) {
-  std::string command = std::string(std::getenv("TANDEM_TOOL")) + " " + arguments;
-  FILE* pipe = popen(command.c_str(), "r");
-  std::array<char, 4096> buffer;
-  std::string text;
-  while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), n);
-  int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using tandem::cli_test::has;
+using tandem::cli_test::Result;
+using tandem::cli_test::tool;
 
 class Tool : public ::testing::Test {
  protected:

@@ -11,6 +11,7 @@
 #include "tandem/tandem.h"
 #include "tests/cli/tool_helper.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
@@ -20,10 +21,6 @@ using cli_test::Result;
 using cli_test::text_of;
 using cli_test::tool;
 using nlohmann::json;
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // Short runs, shared by the tests.
 class Generate : public ::testing::Test {

@@ -16,6 +16,7 @@
 #include "tests/cli/tool_helper.h"
 #include "tests/data/shards_helper.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
@@ -25,10 +26,6 @@ using cli_test::has;
 using cli_test::Result;
 using cli_test::text_of;
 using cli_test::tool;
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 Tensor noise(const Shape& shape) { return (rand(shape) * 255).to(DType::u8); }
 std::string png(const Tensor& x) { return io::encode_png(x); }

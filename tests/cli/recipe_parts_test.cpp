@@ -12,6 +12,7 @@
 #include "tests/cli/tool_helper.h"
 #include "tests/data/shards_helper.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
@@ -22,10 +23,6 @@ using cli_test::shell;
 using cli_test::text_of;
 using cli_test::tool;
 using nlohmann::json;
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 class RecipeParts : public ::testing::Test {
  protected:

@@ -65,7 +65,7 @@ struct Case {
   }
 };
 
-double tolerance(DType t) {
+double reduce_tolerance(DType t) {
   return t == DType::f64 ? 1e-11 : t == DType::f32 ? 2e-5 : t == DType::f16 ? 2e-3 : 1.6e-2;
 }
 
@@ -79,7 +79,8 @@ void expect_near(const Buffer8& want, const Buffer8& got, double scale, const st
     const double a = want.get(i), b = got.get(i);
     if (std::isnan(a) && std::isnan(b)) continue;
     if (a == b) continue;
-    ASSERT_LE(std::fabs(a - b), tolerance(t) * (std::fabs(a) + scale)) << what << " element " << i;
+    ASSERT_LE(std::fabs(a - b), reduce_tolerance(t) * (std::fabs(a) + scale))
+        << what << " element " << i;
   }
 }
 

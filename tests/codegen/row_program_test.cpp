@@ -11,14 +11,15 @@ namespace {
 
 using codegen::NormArrays;
 
-double tolerance(DType t) { return t == DType::f64 ? 1e-12 : t == DType::f32 ? 5e-5 : 2e-2; }
+double row_tolerance(DType t) { return t == DType::f64 ? 1e-12 : t == DType::f32 ? 5e-5 : 2e-2; }
 
 void expect_close(const std::vector<double>& want, const Buffer8& got, const std::string& what) {
   ASSERT_EQ(static_cast<int64_t>(want.size()), got.array.numel) << what;
   for (int64_t i = 0; i < got.array.numel; ++i) {
     const double a = want[static_cast<size_t>(i)], b = got.get(i);
     if (std::isnan(a) && std::isnan(b)) continue;
-    ASSERT_NEAR(a, b, tolerance(got.array.dtype) * (1 + std::fabs(a))) << what << " element " << i;
+    ASSERT_NEAR(a, b, row_tolerance(got.array.dtype) * (1 + std::fabs(a)))
+        << what << " element " << i;
   }
 }
 

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every row of the op driver, compiled: forward and gradient equal eager's.
 #include "tandem/compile/compile.h"
-#include "tandem/init.h"
 #include "tests/ops/row_driver.h"
+#include "tests/support/init.h"
 
 namespace tandem::rows {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 class CompiledRow : public ::testing::TestWithParam<Row> {};
 std::string row_name(const ::testing::TestParamInfo<Row>& info) {

@@ -10,10 +10,9 @@ namespace {
 
 using test::message;
 
-std::vector<double> values(const Tensor& t) { return t.to_vector<double>(); }
 void expect_near(const Tensor& a, const Tensor& b, double tolerance = 1e-12) {
   ASSERT_EQ(a.shape().to_string(), b.shape().to_string());
-  std::vector<double> x = values(a), y = values(b);
+  std::vector<double> x = doubles(a), y = doubles(b);
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], y[i], tolerance) << i;
 }
 Tensor random(Shape shape, uint64_t seed, DType dtype = DType::f64) {
@@ -69,7 +68,7 @@ TEST(Scan, CompiledEqualsEager) {
         compile([&](Tensor h, Tensor xs, Tensor w, Tensor u) { return rnn(h, xs, w, u, reverse); });
     NoGradGuard no_grad;
     for (int i = 0; i < 2; ++i)
-      EXPECT_EQ(values(f(r.h, r.xs, r.w, r.u)), values(rnn(r.h, r.xs, r.w, r.u, reverse)));
+      EXPECT_EQ(doubles(f(r.h, r.xs, r.w, r.u)), doubles(rnn(r.h, r.xs, r.w, r.u, reverse)));
     int scans = 0;
     for (const Ref<Node>& n : f.graph()->nodes) scans += n->op == &op::scan;
     EXPECT_EQ(scans, 1);
@@ -184,11 +183,11 @@ TEST(WhileLoop, EagerCompiledAndGradients) {
   Tensor x = full({}, 3.0, DType::f64), a = full({}, 2.0, DType::f64);
   EXPECT_NEAR(newton(x, a, {}).item<double>(), std::sqrt(2.0), 1e-10);
   auto f = compile([](Tensor x, Tensor a) { return newton(x, a, {}); });
-  EXPECT_EQ(values(f(x, a)), values(newton(x, a, {})));
-  EXPECT_EQ(values(f(x, full({}, 9.0, DType::f64))),
-            values(newton(x, full({}, 9.0, DType::f64), {})));
+  EXPECT_EQ(doubles(f(x, a)), doubles(newton(x, a, {})));
+  EXPECT_EQ(doubles(f(x, full({}, 9.0, DType::f64))),
+            doubles(newton(x, full({}, 9.0, DType::f64), {})));
   auto two = compile([](Tensor x, Tensor a) { return newton(x, a, {.max_steps = 2}); });
-  EXPECT_EQ(values(two(x, a)), values(newton(x, a, {.max_steps = 2})));
+  EXPECT_EQ(doubles(two(x, a)), doubles(newton(x, a, {.max_steps = 2})));
   auto g = [](Tensor x, Tensor a) { return newton(x, a, {.max_steps = 20}); };
   EXPECT_NEAR(grad(g, 1)(x, a).item<double>(), 0.5 / std::sqrt(2.0), 1e-8);
   auto dg = compile([&](Tensor x, Tensor a) { return grad(g, {0, 1})(x, a); });
@@ -234,7 +233,7 @@ TEST(Cond, EagerCompiledAndGradients) {
         x, w);
   });
   for (const Tensor& at : {up, down}) {
-    EXPECT_EQ(values(f(at, w)), values(piecewise(at, w)));
+    EXPECT_EQ(doubles(f(at, w)), doubles(piecewise(at, w)));
     Tensors got = df(at, w), want = grad(piecewise, {0, 1})(at, w);
     expect_near(got[0], want[0]);
     expect_near(got[1], want[1]);
@@ -256,8 +255,8 @@ TEST(Cond, EagerCompiledAndGradients) {
         i.reshape({}) < 3, [](Tensor x, Tensor i) { return index_select(x, 0, i); },
         [](Tensor x, Tensor) { return x.slice(0, 0, 1); }, x, i);
   });
-  EXPECT_EQ(values(safe(x, tensor({7}, DType::i64))), (std::vector<double>{values(x)[0]}));
-  EXPECT_EQ(values(safe(x, tensor({2}, DType::i64))), (std::vector<double>{values(x)[2]}));
+  EXPECT_EQ(doubles(safe(x, tensor({7}, DType::i64))), (std::vector<double>{doubles(x)[0]}));
+  EXPECT_EQ(doubles(safe(x, tensor({2}, DType::i64))), (std::vector<double>{doubles(x)[2]}));
 }
 
 TEST(Cond, Vmap) {
@@ -289,10 +288,10 @@ TEST(ControlFlow, NestedAndMixedDtypes) {
   Tensor x = random({7}, 3);
   auto [a, b, c, d] = body(x);
   auto [e, f, g, h] = compile(body)(x);
-  EXPECT_EQ(values(a), values(e));
-  EXPECT_EQ(values(b), values(f));
-  EXPECT_EQ(values(c), values(g));
-  EXPECT_EQ(values(d), values(h));
+  EXPECT_EQ(doubles(a), doubles(e));
+  EXPECT_EQ(doubles(b), doubles(f));
+  EXPECT_EQ(doubles(c), doubles(g));
+  EXPECT_EQ(doubles(d), doubles(h));
   EXPECT_EQ(f.dtype(), DType::b8);
   auto total = [&](Tensor x) { return std::get<0>(body(x)); };
   auto slope = compile([&](Tensor x) { return grad(total)(x); });
@@ -523,7 +522,7 @@ void same_draws(F f) {
       return f(x, w).template item<double>();
     };
     const Tensor whole = std::get<1>(a).sum();
-    const double slope = values(whole)[0];
+    const double slope = doubles(whole)[0];
     EXPECT_NEAR((at(x + d) - at(x - d)) / (2 * eps), slope, 2e-4 * (1 + std::abs(slope))) << seed;
   }
 }

@@ -17,6 +17,9 @@
 namespace tandem {
 namespace {
 
+using test::In;
+using test::Out;
+
 // Every stage of the program traced from `f`; a stage equal to the previous one is only named.
 template <class F>
 std::string stages(F f, const std::vector<Tensor>& args, bool keep_grads = false) {
@@ -83,9 +86,6 @@ TEST(Dump, OpsOfTheLastStage) {
                      "%1 = fused[mul add](%0) : f32[2]\n---- remove_dead: as before\n"),
             "add\nfused\nmul\n");
 }
-
-using In = std::span<const Tensor>;
-using Out = std::vector<Tensor>;
 
 struct Mlp : nn::Module {
   nn::Linear a{4, 8}, b{8, 3};

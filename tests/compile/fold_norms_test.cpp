@@ -6,13 +6,12 @@
 #include "tandem/base/parallel.h"
 #include "tandem/ops/matmul/packed.h"
 #include "tandem/tandem.h"
+#include "tests/compile/helpers.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
+using test::count_ops;
 
 struct Block : nn::Module {
   nn::Conv2d conv;
@@ -40,12 +39,6 @@ void expect_close(const Tensor& got, const Tensor& want, const std::string& what
   EXPECT_LE((got - want).abs().max().item<double>(), 2e-5 * scale) << what;
 }
 
-int count(const Ref<Executable>& e, const OpDef& op) {
-  int n = 0;
-  for (const compiler::Instr& i : e->program().instrs) n += i.op == &op;
-  return n;
-}
-
 TEST(FoldNorms, FollowsEagerThroughChanges) {
   manual_seed(3);
   struct Case {
@@ -71,12 +64,12 @@ TEST(FoldNorms, FollowsEagerThroughChanges) {
         NoGradGuard no_grad;
         expect_close(fast(x), b.forward(x), fmt::format("{} -> {} round {}", k.in, k.out, round));
       }
-      EXPECT_EQ(count(fast.executable(), op::batch_norm_infer), 0);
+      EXPECT_EQ(count_ops(fast.executable(), op::batch_norm_infer), 0);
       // The weights do not change between calls: packed once, where that pays off.
       int convolutions = 0;
       for (const OpDef* op : {&op::conv, &op::packed_conv, &op::depthwise_conv, &op::winograd_conv,
                               &op::packed_product})
-        convolutions += count(fast.executable(), *op);
+        convolutions += count_ops(fast.executable(), *op);
       EXPECT_EQ(convolutions, 1) << fast.executable()->to_string();
     }
   set_num_threads(0);
@@ -99,15 +92,15 @@ TEST(FoldNorms, LeavesLargeWeightsTrainingAndSharedResults) {
   b.eval();
   Tensor small = randn({1, 32, 4, 4}), large = randn({4, 32, 16, 16});
   expect_close(changing(small), b.forward(small), "few pixels");
-  EXPECT_EQ(count(changing.executable(), op::batch_norm_infer), 1);
+  EXPECT_EQ(count_ops(changing.executable(), op::batch_norm_infer), 1);
   expect_close(changing(large), b.forward(large), "many pixels");
-  EXPECT_EQ(count(changing.executable(), op::batch_norm_infer), 0);
+  EXPECT_EQ(count_ops(changing.executable(), op::batch_norm_infer), 0);
   expect_close(run(small), b.forward(small), "few pixels, weights that stay");
-  EXPECT_EQ(count(run.executable(), op::batch_norm_infer), 0);
+  EXPECT_EQ(count_ops(run.executable(), op::batch_norm_infer), 0);
   expect_close(run(large), b.forward(large), "many pixels, weights that stay");
   Tensor y = b.conv(large);
   expect_close(both(large), b.bn(y) + y, "read twice");
-  EXPECT_EQ(count(both.executable(), op::batch_norm_infer), 1);
+  EXPECT_EQ(count_ops(both.executable(), op::batch_norm_infer), 1);
   b.train();
   Block other(32, 64, false, 1, true);
   other.load_state_dict(b.state_dict());

@@ -3,25 +3,14 @@
 // have the bits of eager code at every size and thread count.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "tandem/base/parallel.h"
 #include "tandem/compile/run/executable.h"
 #include "tandem/tandem.h"
+#include "tests/support/bits.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  Tensor x = a.contiguous(), y = b.contiguous();
-  return x.shape() == y.shape() && x.dtype() == y.dtype() &&
-         std::memcmp(x.impl()->data, y.impl()->data,
-                     static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0;
-}
 
 int count_inside(const Executable& e) {
   int n = 0;

@@ -11,11 +11,10 @@ namespace {
 
 using namespace test;
 
-std::vector<double> doubles(const Tensor& t) { return t.to_vector<double>(); }
-float number(const Tensor& t) { return t.item<float>(); }
+float float_of(const Tensor& t) { return t.item<float>(); }
 
 // Gradients of step i: finite except in some steps.
-Tensor input(int i) {
+Tensor gradient_input(int i) {
   const float f = 1.0f + 0.1f * static_cast<float>(i);
   std::vector<float> x = {0.5f * f, -1.0f * f, 2.0f * f};
   if (i == 4 || i == 9 || i == 10 || i == 15) x[1] = -std::numeric_limits<float>::infinity();
@@ -46,14 +45,14 @@ struct Training {
 };
 
 template <class Optim, class O>
-void compare(O options, const std::vector<float>& at10, const std::vector<float>& at19) {
+void compare_scaled(O options, const std::vector<float>& at10, const std::vector<float>& at19) {
   Training<Optim> eager(options), compiled(options);
   auto step = compile([&](Tensor x) { return compiled.step(x); });
   for (int i = 0; i < 20; ++i) {
-    Tensor a = eager.step(input(i)), b = step(input(i));
+    Tensor a = eager.step(gradient_input(i)), b = step(gradient_input(i));
     EXPECT_EQ(eager.scaler.get_scale(), kScales[static_cast<size_t>(i)]) << i;
     EXPECT_EQ(compiled.scaler.get_scale(), kScales[static_cast<size_t>(i)]) << i;
-    EXPECT_EQ(number(eager.scaler.state_dict().at("_growth_tracker")),
+    EXPECT_EQ(float_of(eager.scaler.state_dict().at("_growth_tracker")),
               kCounts[static_cast<size_t>(i)]);
     EXPECT_EQ(values(eager.p), values(compiled.p)) << i;
     for (const auto& [name, v] : eager.opt.state_dict())
@@ -67,25 +66,26 @@ void compare(O options, const std::vector<float>& at10, const std::vector<float>
 }
 
 TEST(GradScaler, SgdAsInPyTorch) {
-  compare<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9},
-                      {-0.22147581f, -17.3509808f, -0.050000079f},
-                      {-0.0666715056f, -388.371521f, -0.163078189f});
+  compare_scaled<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9},
+                             {-0.22147581f, -17.3509808f, -0.050000079f},
+                             {-0.0666715056f, -388.371521f, -0.163078189f});
 }
 TEST(GradScaler, AdamWAsInPyTorch) {
-  compare<optim::AdamW>(optim::AdamWOptions{.lr = 0.05}, {0.594528794f, -2.39559221f, 0.104499474f},
-                        {0.242616087f, -2.75825286f, -0.117003173f});
+  compare_scaled<optim::AdamW>(optim::AdamWOptions{.lr = 0.05},
+                               {0.594528794f, -2.39559221f, 0.104499474f},
+                               {0.242616087f, -2.75825286f, -0.117003173f});
 }
 
 TEST(GradScaler, ASkippedStepLeavesAll) {
   Training<optim::AdamW> run(optim::AdamWOptions{.lr = 0.05});
-  for (int i = 0; i < 4; ++i) run.step(input(i));
+  for (int i = 0; i < 4; ++i) run.step(gradient_input(i));
   std::vector<float> p = values(run.p);
   StateDict before = run.opt.state_dict();
-  run.step(input(4));
+  run.step(gradient_input(4));
   EXPECT_EQ(values(run.p), p);
   for (const auto& [name, v] : run.opt.state_dict())
     EXPECT_EQ(v.to_vector<double>(), before.at(name).to_vector<double>()) << name;
-  run.step(input(5));
+  run.step(gradient_input(5));
   EXPECT_NE(values(run.p), p);
   EXPECT_EQ(run.opt.step_count().item<double>(), 5);
 }
@@ -114,7 +114,7 @@ TEST(GradScaler, TwoOptimizersAndClipping) {
 
 TEST(GradScaler, StateAndErrors) {
   Training<optim::SGD> run(optim::SGDOptions{.lr = 0.1}), other(optim::SGDOptions{.lr = 0.1});
-  for (int i = 0; i < 5; ++i) run.step(input(i));
+  for (int i = 0; i < 5; ++i) run.step(gradient_input(i));
   other.scaler.load_state_dict(run.scaler.state_dict());
   EXPECT_EQ(other.scaler.get_scale(), run.scaler.get_scale());
   EXPECT_EQ(other.scaler.get_growth_interval(), 3);

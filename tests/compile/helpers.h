@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the tests of compile: initialisation, and comparison of values, bits and messages.
+// Shared by the tests of compile: comparison of values and messages, data, a training step.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 
 #include "bench/models.h"
+#include "tests/support/bits.h"
+#include "tests/support/init.h"
+#include "tests/support/values.h"
 
 namespace tandem::test {
 
-struct Init {
-  Init() { init(); }
-};
-inline const Init g_init;
-
-inline std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
-
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  Tensor x = a.contiguous(), y = b.contiguous();
-  return x.shape() == y.shape() && x.dtype() == y.dtype() &&
-         std::memcmp(x.impl()->data, y.impl()->data,
-                     static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0;
-}
+/// Inputs and outputs of functions that are traced.
+using In = std::span<const Tensor>;
+using Out = std::vector<Tensor>;
 
 /// Largest difference, relative to b's largest value.
 inline double distance(const Tensor& a, const Tensor& b) {
@@ -52,6 +44,13 @@ inline Tensor image(const Shape& s) {
   return rand(s);
 }
 inline Tensor words(const Shape& shape, int64_t below) { return randint(0, below, shape); }
+
+/// How many instructions of the program are `op`.
+inline int count_ops(const Ref<Executable>& e, const OpDef& op) {
+  int n = 0;
+  for (const compiler::Instr& i : e->program().instrs) n += i.op == &op;
+  return n;
+}
 
 /// One training step of a classifier: returns the loss.
 template <class Net, class Optim>

@@ -17,11 +17,6 @@ using Function = std::function<Tensor(Tensor)>;
 /// A weight as an importer provides it: a value inside a trace.
 Tensor fixed(const Tensor& w) { return is_tracing() ? constant(w) : w; }
 
-int count(const Ref<Executable>& e, const OpDef& op) {
-  int n = 0;
-  for (const compiler::Instr& i : e->program().instrs) n += i.op == &op;
-  return n;
-}
 int loops(const Ref<Executable>& e) {
   int n = 0;
   for (const compiler::Instr& i : e->program().instrs) n += !i.op;
@@ -77,7 +72,7 @@ TEST(Inference, TrainingStaysAsItWas) {
     return y;
   });
   g();
-  EXPECT_EQ(count(g.executable(), op::packed_product), 0);
+  EXPECT_EQ(count_ops(g.executable(), op::packed_product), 0);
 }
 
 TEST(Inference, Products) {
@@ -105,7 +100,7 @@ TEST(Inference, Products) {
     const Tensor none;
     auto e = expect_same(
         [&](Tensor v) { return linear(v, fixed(w), k.bias ? fixed(b) : none).relu(); }, x, what);
-    EXPECT_EQ(count(e, op::packed_product), 1) << what;
+    EXPECT_EQ(count_ops(e, op::packed_product), 1) << what;
     EXPECT_EQ(loops(e), 0) << what;
     expect_same([&](Tensor v) { return matmul(v, fixed(wt)) + fixed(b); }, x, what);
     expect_same(
@@ -195,7 +190,7 @@ TEST(Inference, Convolutions) {
           return relu(conv2d(v, fixed(w), fixed(b), {k.stride}, {k.padding}, {1}, k.groups));
         },
         x, what);
-    EXPECT_EQ(count(e, *k.row), 1) << what;
+    EXPECT_EQ(count_ops(e, *k.row), 1) << what;
     expect_same(
         [&](Tensor v) {
           Tensor y = conv2d(v, fixed(w), {}, {k.stride}, {k.padding}, {1}, k.groups);
@@ -253,8 +248,8 @@ TEST(Inference, AttentionIsFound) {
           return y.permute({0, 2, 1, 3}).reshape({b, l, h * d});
         },
         randn({b, l, 24}), fmt::format("form {}", kind));
-    EXPECT_EQ(count(e, op::attention), kind < 4) << kind;
-    EXPECT_EQ(count(e, op::softmax), kind == 4) << kind;
+    EXPECT_EQ(count_ops(e, op::attention), kind < 4) << kind;
+    EXPECT_EQ(count_ops(e, op::softmax), kind == 4) << kind;
   }
 }
 
@@ -320,8 +315,8 @@ TEST(Inference, ProjectionsOfOneTensorAreOneProduct) {
   };
   for (const auto& r : rows) {
     const Ref<Executable> e = expect_same(r.f, randn({2, 9, 96}), r.what);
-    EXPECT_EQ(count(e, op::packed_product), r.products) << r.what;
-    EXPECT_EQ(count(e, op::cat) + count(e, op::pack_matrix), r.cats)
+    EXPECT_EQ(count_ops(e, op::packed_product), r.products) << r.what;
+    EXPECT_EQ(count_ops(e, op::cat) + count_ops(e, op::pack_matrix), r.cats)
         << r.what << ": the weights are concatenated in every call";
   }
 }
@@ -336,14 +331,14 @@ TEST(Inference, ModulesInEvalModeReadPackedWeights) {
   auto f = compile([&](Tensor v) { return net(v); });
   // In training the weights change all the time.
   f(x);
-  EXPECT_EQ(count(f.executable(), op::packed_product), 0);
+  EXPECT_EQ(count_ops(f.executable(), op::packed_product), 0);
   net.eval();
   const auto same = [&](const Tensor& v) { EXPECT_LE(distance(f(v), net(v)), 2e-5); };
   same(x);
   Ref<Executable> e = f.executable();
-  EXPECT_EQ(count(e, op::packed_product), 1);
-  EXPECT_EQ(count(e, op::packed_conv), 1);
-  EXPECT_EQ(count(e, op::batch_norm_infer), 0);
+  EXPECT_EQ(count_ops(e, op::packed_product), 1);
+  EXPECT_EQ(count_ops(e, op::packed_conv), 1);
+  EXPECT_EQ(count_ops(e, op::batch_norm_infer), 0);
   const auto computed = [](const Ref<Executable>& of) {
     std::vector<int64_t> n;
     for (const auto& d : of->program().derived) n.push_back(d->computed());
@@ -373,7 +368,7 @@ TEST(Inference, ModulesInEvalModeReadPackedWeights) {
   same(x);
   net.train();
   f(x);
-  EXPECT_EQ(count(f.executable(), op::packed_product), 0);
+  EXPECT_EQ(count_ops(f.executable(), op::packed_product), 0);
 }
 
 TEST(Inference, ConstantsArePackedOnceForAllPrograms) {
@@ -404,8 +399,8 @@ TEST(Inference, StoredWeights) {
     EXPECT_TRUE(same_bits(stored(), w));
     auto f = compile([&](Tensor v) { return linear(v, stored()); });
     EXPECT_LE(distance(f(x), linear(x, w)), 2e-5);
-    EXPECT_EQ(count(f.executable(), op::packed_product), 1);
-    EXPECT_EQ(count(f.executable(), op::read_bytes), 0);
+    EXPECT_EQ(count_ops(f.executable(), op::packed_product), 1);
+    EXPECT_EQ(count_ops(f.executable(), op::read_bytes), 0);
     // Read as it is, and by something that no pass knows.
     auto g =
         compile([&](Tensor v) { return matmul(v, softmax(stored(), 1).t()) + stored()[0].sum(); });
@@ -449,7 +444,7 @@ TEST(Inference, ProductsOfHalf) {
       EXPECT_EQ(y.dtype(), DType::bf16);
       EXPECT_LE(distance(y.to(DType::f32), wide), 4e-3) << what << ", " << threads << " threads";
       // Rounded once where the processor multiplies bf16: as accurate as bf16 can be.
-      if (count(f.executable(), op::packed_product_bf16)) {
+      if (count_ops(f.executable(), op::packed_product_bf16)) {
         EXPECT_LE(distance(y.to(DType::f32), wide.to(DType::bf16).to(DType::f32)), 4e-3) << what;
         EXPECT_EQ(loops(f.executable()), 0) << what;
       }

@@ -6,15 +6,11 @@
 #include <random>
 
 #include "tandem/compile/compile.h"
-#include "tandem/init.h"
 #include "tests/ops/row_driver.h"
+#include "tests/support/init.h"
 
 namespace tandem::rows {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kPrograms = 60;

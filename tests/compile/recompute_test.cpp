@@ -23,11 +23,11 @@ struct DeepMlp : nn::Module {
     return head(x);
   }
 };
-struct Noisy : nn::Module {
+struct DeepNoisy : nn::Module {
   std::vector<nn::Linear> layers;
   nn::Dropout drop{0.4};
   nn::Linear head{64, 10};
-  Noisy() {
+  DeepNoisy() {
     for (int i = 0; i < 6; ++i) layers.emplace_back(64, 64);
     TD_REGISTER(layers, drop, head);
   }
@@ -80,7 +80,7 @@ void limited(const char* name, const Tensor& x, const Tensor& y, double share, i
 
 TEST(MemoryLimit, DeepMlp) { limited<DeepMlp>("mlp", image({4096, 64}), words({4096}, 10), 0.6); }
 TEST(MemoryLimit, DropoutDrawsTheSameMask) {
-  limited<Noisy>("dropout", image({4096, 64}), words({4096}, 10), 0.6);
+  limited<DeepNoisy>("dropout", image({4096, 64}), words({4096}, 10), 0.6);
 }
 TEST(MemoryLimit, Conv) {
   limited<bench::Conv>("conv", image({8, 1, 28, 28}), words({8}, 10), 0.9);
@@ -93,7 +93,7 @@ TEST(MemoryLimit, ResNet) {
 }
 
 TEST(MemoryLimit, SaysWhatIsLeastPossible) {
-  Noisy net;
+  DeepNoisy net;
   optim::SGD opt(net.parameters(), {.lr = 0.1});
   auto step = compile([&](Tensor x, Tensor y) { return train_step(net, opt, x, y); },
                       {.memory_limit = 1000, .name = "step"});
@@ -115,7 +115,7 @@ TEST(MemoryLimit, SaysWhatIsLeastPossible) {
 // A compiled forward whose backward() runs in eager.
 TEST(MemoryLimit, ForwardAlone) {
   manual_seed(2);
-  Noisy eager, free_net = clone(eager), tight_net = clone(eager);
+  DeepNoisy eager, free_net = clone(eager), tight_net = clone(eager);
   auto free_f = compile([&](Tensor x) { return free_net.forward(x); });
   auto tight_f =
       compile([&](Tensor x) { return tight_net.forward(x); }, {.memory_limit = 17 << 20});

@@ -12,6 +12,8 @@ namespace tandem {
 namespace {
 
 using namespace compiler;
+using test::In;
+using test::Out;
 
 template <class F>
 Program program_of(F f, int n_in) {
@@ -20,8 +22,6 @@ Program program_of(F f, int n_in) {
                        specs, Captures::refuse);
   return make_program(*g, {}, false);
 }
-using In = std::span<const Tensor>;
-using Out = std::vector<Tensor>;
 
 std::string ops(const Program& p) {
   std::string s;

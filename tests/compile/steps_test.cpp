@@ -13,8 +13,8 @@ using namespace test;
 // Train two copies in parallel; `tolerance` relative to the parameters' largest value, 0 for equal
 // bits.
 template <class Net, class Optim, class Options>
-void compare(Tensor x, Tensor y, Options options, double tolerance, int steps = 4,
-             DType low = DType::f32) {
+void compare_training(Tensor x, Tensor y, Options options, double tolerance, int steps = 4,
+                      DType low = DType::f32) {
   manual_seed(3);
   Net eager, compiled = clone(eager);
   Optim opt_e(eager.parameters(), options), opt_c(compiled.parameters(), options);
@@ -42,35 +42,37 @@ void compare(Tensor x, Tensor y, Options options, double tolerance, int steps = 
 }
 
 TEST(CompiledStep, Mlp) {
-  compare<bench::Mlp, optim::AdamW>(image({64, 784}), words({64}, 10), optim::AdamWOptions{}, 0);
+  compare_training<bench::Mlp, optim::AdamW>(image({64, 784}), words({64}, 10),
+                                             optim::AdamWOptions{}, 0);
 }
 TEST(CompiledStep, MlpSgd) {
-  compare<bench::Mlp, optim::SGD>(image({64, 784}), words({64}, 10),
-                                  optim::SGDOptions{.lr = 0.1, .momentum = 0.9}, 0);
+  compare_training<bench::Mlp, optim::SGD>(image({64, 784}), words({64}, 10),
+                                           optim::SGDOptions{.lr = 0.1, .momentum = 0.9}, 0);
 }
 TEST(CompiledStep, Conv) {
-  compare<bench::Conv, optim::AdamW>(image({8, 1, 28, 28}), words({8}, 10), optim::AdamWOptions{},
-                                     0);
+  compare_training<bench::Conv, optim::AdamW>(image({8, 1, 28, 28}), words({8}, 10),
+                                              optim::AdamWOptions{}, 0);
 }
 TEST(CompiledStep, Gpt) {
-  compare<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65), optim::AdamWOptions{},
-                                    0);
+  compare_training<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65),
+                                             optim::AdamWOptions{}, 0);
 }
 // Matmuls of transposed matrices followed by the update, derivatives of gelu kept in f32.
 TEST(CompiledStep, GptBf16) {
-  compare<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65), optim::AdamWOptions{},
-                                    0, 3, DType::bf16);
+  compare_training<bench::Gpt, optim::AdamW>(words({2, 64}, 65), words({2 * 64}, 65),
+                                             optim::AdamWOptions{}, 0, 3, DType::bf16);
 }
 TEST(CompiledStep, ConvBf16) {
-  compare<bench::Conv, optim::AdamW>(image({8, 1, 28, 28}), words({8}, 10), optim::AdamWOptions{},
-                                     0, 3, DType::bf16);
+  compare_training<bench::Conv, optim::AdamW>(image({8, 1, 28, 28}), words({8}, 10),
+                                              optim::AdamWOptions{}, 0, 3, DType::bf16);
 }
 TEST(CompiledStep, Lstm) {
-  compare<bench::Lstm, optim::AdamW>(image({4, 12, 64}), words({4}, 10), optim::AdamWOptions{}, 0);
+  compare_training<bench::Lstm, optim::AdamW>(image({4, 12, 64}), words({4}, 10),
+                                              optim::AdamWOptions{}, 0);
 }
 TEST(CompiledStep, ResNet) {
-  compare<bench::ResNet18, optim::AdamW>(image({2, 3, 32, 32}), words({2}, 1000),
-                                         optim::AdamWOptions{}, 0, 2);
+  compare_training<bench::ResNet18, optim::AdamW>(image({2, 3, 32, 32}), words({2}, 1000),
+                                                  optim::AdamWOptions{}, 0, 2);
 }
 
 }  // namespace

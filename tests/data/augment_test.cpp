@@ -7,23 +7,17 @@
 #include <set>
 
 #include "tandem/tandem.h"
+#include "tests/data/images.h"
+#include "tests/support/init.h"
+#include "tests/support/values.h"
 
 namespace tandem::data {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-Tensor image(int64_t h = 40, int64_t w = 60) {
-  GeneratorGuard generator({3, 0});
-  return randint(0, 256, {3, h, w}).to(DType::u8);
-}
 Tensor constant(double v, int64_t h, int64_t w, DType dtype = DType::u8, int64_t c = 3) {
   return full({c, h, w}, v).to(dtype);
 }
 Vision only(const Tensor& image) { return {image, {}, {}, {}}; }
-std::vector<float> numbers(const Tensor& t) { return t.to_vector<float>(); }
 /// f(vision) for a few seeds.
 template <class F>
 void draws(int count, const Transform& t, const Vision& v, F&& f) {
@@ -45,10 +39,11 @@ void throws(const std::function<void()>& f, const char* part) {
 TEST(Augment, ElasticMovesAllTogether) {
   // No strength: nothing moves.
   const Vision still = ElasticTransform({.alpha = {0, 0}})(
-      Vision{image(), tensor({{5.0F, 6.0F, 25.0F, 30.0F}}), {}, image()});
-  EXPECT_LE((still.image.to(DType::f32) - image().to(DType::f32)).abs().max().item<float>(), 1);
-  EXPECT_EQ(numbers(still.mask), numbers(image()));
-  const auto b = numbers(still.boxes);
+      Vision{random_image(), tensor({{5.0F, 6.0F, 25.0F, 30.0F}}), {}, random_image()});
+  EXPECT_LE((still.image.to(DType::f32) - random_image().to(DType::f32)).abs().max().item<float>(),
+            1);
+  EXPECT_EQ(values(still.mask), values(random_image()));
+  const auto b = values(still.boxes);
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(b[i], (std::array{5.F, 6.F, 25.F, 30.F}[i]), 1e-3F);
 
   // A rectangle, its mask and its box.
@@ -56,7 +51,7 @@ TEST(Augment, ElasticMovesAllTogether) {
   const Vision v{mask * 255, tensor({{20.0F, 15.0F, 60.0F, 45.0F}}), {}, mask};
   bool moved = false;
   draws(8, ElasticTransform({.alpha = {120, 120}}), v, [&](const Vision& e) {
-    const auto m = numbers(e.mask), p = numbers(e.image), box = numbers(e.boxes);
+    const auto m = values(e.mask), p = values(e.image), box = values(e.boxes);
     float low_x = 80, high_x = 0, low_y = 60, high_y = 0;
     int differ = 0;
     for (size_t i = 0; i < m.size(); ++i) {
@@ -71,14 +66,14 @@ TEST(Augment, ElasticMovesAllTogether) {
     EXPECT_LE(differ, 140);
     const std::array want{low_x, low_y, high_x, high_y};
     for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(box[i], want[i], 4);  // corners stand for sides
-    moved = moved || m != numbers(mask);
+    moved = moved || m != values(mask);
   });
   EXPECT_TRUE(moved);
   throws([] { ElasticTransform({.sigma = {0, 5}}); }, "both sigmas are positive, or both 0, got 0");
   throws([] { ElasticTransform()(constant(0, 15, 60)); }, "blurs over 41 pixels");
   throws(
       [] {
-        elastic_image(image(), zeros({1, 40, 50, 2}));
+        elastic_image(random_image(), zeros({1, 40, 50, 2}));
       },
       "is [1, 40, 60, 2], got [1, 40, 50, 2]");
   throws([] { elastic_boxes(zeros({1, 4}), zeros({40, 60, 2})); }, "[1, h, w, 2], got [40, 60, 2]");
@@ -86,13 +81,13 @@ TEST(Augment, ElasticMovesAllTogether) {
 }
 
 TEST(Augment, CropsAreStacked) {
-  const Tensor p = image();
+  const Tensor p = random_image();
   const Tensor five = FiveCrop(p, {16, 24}), ten = TenCrop(p, {16});
   EXPECT_EQ(five.shape(), Shape(5, 3, 16, 24));
   EXPECT_EQ(ten.shape(), Shape(10, 3, 16, 16));
-  EXPECT_EQ(numbers(five[3]), numbers(crop_image(p, 24, 36, 16, 24)));
+  EXPECT_EQ(values(five[3]), values(crop_image(p, 24, 36, 16, 24)));
   // The flipped image's upper right is the upper left, flipped.
-  EXPECT_EQ(numbers(ten[6]), numbers(horizontal_flip_image(ten[0])));
+  EXPECT_EQ(values(ten[6]), values(horizontal_flip_image(ten[0])));
   throws([&] { FiveCrop(p, {50}); }, "FiveCrop: 50 x 50 does not fit into 40 x 60");
   throws([&] { TenCrop(p[0], {50}); }, "an image is [c, h, w], got [40, 60]");
   throws([] { UniformTemporalSubsample(ones({3, 4, 5}), 2); }, "[..., t, c, h, w], got [3, 4, 5]");
@@ -100,7 +95,7 @@ TEST(Augment, CropsAreStacked) {
 }
 
 TEST(Augment, SizesStayInTheirRanges) {
-  const Vision v = only(image());
+  const Vision v = only(random_image());
   draws(20, ScaleJitter({60, 40}, {0.5, 1.5}), v, [](const Vision& r) {
     EXPECT_GE(r.image.size(1), 20);
     EXPECT_LE(r.image.size(1), 60);
@@ -123,13 +118,13 @@ TEST(Augment, SizesStayInTheirRanges) {
 }
 
 TEST(Augment, ZoomOutKeepsTheImage) {
-  const Tensor p = image();
+  const Tensor p = random_image();
   const Vision v{p, tensor({{0.0F, 0.0F, 60.0F, 40.0F}}), {}, constant(1, 40, 60, DType::u8, 1)};
   int64_t least = 1000, most = 0;
   draws(40, RandomZoomOut({7}, {1, 4}, 1), v, [&](const Vision& z) {
-    const auto b = numbers(z.boxes);
+    const auto b = values(z.boxes);
     const auto x = static_cast<int64_t>(b[0]), y = static_cast<int64_t>(b[1]);
-    EXPECT_EQ(numbers(crop_image(z.image, y, x, 40, 60)), numbers(p));
+    EXPECT_EQ(values(crop_image(z.image, y, x, 40, 60)), values(p));
     EXPECT_EQ(z.mask.to(DType::i64).sum().item<int64_t>(), 2400);
     const Tensor rest = z.image.to(DType::i64).sum() - p.to(DType::i64).sum();
     EXPECT_EQ(rest.item<int64_t>(), 7 * (z.image.numel() - p.numel()));
@@ -159,13 +154,13 @@ TEST(Augment, IoUCropHoldsABoxByItsMiddle) {
       const double top = c.image[1][0][0].to(DType::f64).item<double>();
       const auto ch = static_cast<double>(c.image.size(1)),
                  cw = static_cast<double>(c.image.size(2));
-      EXPECT_EQ(numbers(c.labels), (std::vector<float>{4, 5, 6}));
+      EXPECT_EQ(values(c.labels), (std::vector<float>{4, 5, 6}));
       if (c.image.shape() == v.image.shape()) return;
       ++cut;
       EXPECT_GE(cw / ch, 0.5);
       EXPECT_LE(cw / ch, 2.0);
       EXPECT_GE(std::min(cw / 80, ch / 60), 0.28);
-      const auto got = numbers(c.boxes);
+      const auto got = values(c.boxes);
       double best = 0;
       for (size_t i = 0; i < 3; ++i) {
         std::array<double, 4> b;
@@ -195,8 +190,8 @@ TEST(Augment, IoUCropHoldsABoxByItsMiddle) {
 }
 
 TEST(Augment, PhotometricDistortIsItsParts) {
-  const Tensor p = image();
-  EXPECT_EQ(numbers(RandomPhotometricDistort({.p = 0})(p)), numbers(p));
+  const Tensor p = random_image();
+  EXPECT_EQ(values(RandomPhotometricDistort({.p = 0})(p)), values(p));
   // All parts with known factors: contrast in one of two places, one of six channel orders.
   std::vector<std::vector<float>> wanted;
   for (const bool first : {true, false}) {
@@ -206,7 +201,7 @@ TEST(Augment, PhotometricDistortIsItsParts) {
     if (!first) t = adjust_contrast_image(t, 0.8);
     for (const auto& o : {tensor({0, 1, 2}), tensor({0, 2, 1}), tensor({1, 0, 2}),
                           tensor({1, 2, 0}), tensor({2, 0, 1}), tensor({2, 1, 0})})
-      wanted.push_back(numbers(index_select(t, 0, o)));
+      wanted.push_back(values(index_select(t, 0, o)));
   }
   std::set<int64_t> seen;
   draws(60,
@@ -216,7 +211,7 @@ TEST(Augment, PhotometricDistortIsItsParts) {
                                   .hue = {0.02, 0.02},
                                   .p = 1}),
         only(p), [&](const Vision& v) {
-          const auto at = std::find(wanted.begin(), wanted.end(), numbers(v.image));
+          const auto at = std::find(wanted.begin(), wanted.end(), values(v.image));
           ASSERT_NE(at, wanted.end());
           seen.insert(at - wanted.begin());
         });
@@ -245,7 +240,7 @@ TEST(Augment, GaussianNoiseHasItsSpread) {
 }
 
 TEST(Augment, ColoursAndValues) {
-  EXPECT_EQ(numbers(RGB()(image())), numbers(image()));
+  EXPECT_EQ(values(RGB()(random_image())), values(random_image()));
   throws(
       [] {
         LinearTransformation(zeros({3, 4}), zeros({3}));
@@ -258,7 +253,7 @@ TEST(Augment, ColoursAndValues) {
       "matrix and mean are f32, got float64 and float32");
   throws(
       [] {
-        LinearTransformation(zeros({3, 3}), zeros({3}))(image());
+        LinearTransformation(zeros({3, 3}), zeros({3}))(random_image());
       },
       "an image [3, 40, 60] has 7200 values, the matrix is [3, 3]");
   throws(
@@ -287,20 +282,20 @@ TEST(Augment, AugMixIsAMixture) {
     EXPECT_GE(brighter, 1);
   }
   std::set<std::vector<float>> seen;
-  draws(12, AugMix(), only(image()), [&](const Vision& v) { seen.insert(numbers(v.image)); });
+  draws(12, AugMix(), only(random_image()), [&](const Vision& v) { seen.insert(values(v.image)); });
   EXPECT_EQ(seen.size(), 12U);
   std::vector<std::vector<float>> twice;
   for (int i = 0; i < 2; ++i) {
     GeneratorGuard generator({77, 1});
     twice.push_back(
-        numbers(AugMix({.severity = 10, .mixture_width = 2, .chain_depth = 4})(image())));
+        values(AugMix({.severity = 10, .mixture_width = 2, .chain_depth = 4})(random_image())));
   }
   EXPECT_EQ(twice[0], twice[1]);
   throws([] { AugMix({.severity = 11}); }, "the severity lies in 1 .. 10, got 11");
   throws([] { AugMix({.mixture_width = 0}); }, "mixture_width and alpha are positive, got 0 and 1");
   throws(
       [] {
-        AugMix()(Vision{image(), zeros({1, 4}), {}, {}});
+        AugMix()(Vision{random_image(), zeros({1, 4}), {}, {}});
       },
       "AugMix takes an image alone, got boxes too");
 }
@@ -327,8 +322,8 @@ TEST(Augment, MosaicPutsBoxesOnTheirImages) {
     const Vision m = Mosaic(four(), {32, 48});
     ASSERT_EQ(m.image.shape(), Shape(3, 64, 96));
     ASSERT_EQ(m.mask.shape(), Shape(1, 64, 96));
-    ASSERT_EQ(numbers(m.labels), (std::vector<float>{1, 2, 3, 4}));
-    const auto b = numbers(m.boxes), p = numbers(m.image), mask = numbers(m.mask);
+    ASSERT_EQ(values(m.labels), (std::vector<float>{1, 2, 3, 4}));
+    const auto b = values(m.boxes), p = values(m.image), mask = values(m.mask);
     std::vector<float> want(64 * 96, 114.0F), want_mask(64 * 96, 0.0F);
     for (size_t k = 0; k < 4; ++k)
       for (auto y = static_cast<size_t>(b[4 * k + 1]); y < static_cast<size_t>(b[4 * k + 3]); ++y)
@@ -385,7 +380,7 @@ TEST(Augment, MosaicOfADataset) {
     for (const Detection& d : loader) {
       EXPECT_EQ(d.image.shape(), Shape(1, 3, 24, 24));
       EXPECT_EQ(d.boxes.size(1), d.labels.size(1));
-      out.push_back(numbers(d.image));
+      out.push_back(values(d.image));
     }
     return out;
   };

@@ -13,13 +13,10 @@
 #include "tandem/tandem.h"
 #include "tests/data/shards_helper.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 std::string png_of(int64_t value) { return io::encode_png(full({3, 4, 5}, value, DType::u8)); }
 void put(const std::string& path, const std::string& bytes) {

@@ -11,13 +11,10 @@
 #include "tandem/io/idx.h"
 #include "tandem/tandem.h"
 #include "tests/support/errors.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // A temporary folder, removed by the test.
 struct Folder {

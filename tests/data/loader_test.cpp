@@ -8,16 +8,13 @@
 #include <set>
 
 #include "tandem/tandem.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
 // Sample i is i itself and a random number.
-struct Numbers {
+struct NumberedExamples {
   int64_t n = 10;
   int64_t size() const { return n; }
   Example get(int64_t i) const { return {full({2}, i, float32), tensor(i)}; }
@@ -27,7 +24,7 @@ struct Noise {
   Tensor get(int64_t) const { return randn({3}); }
 };
 
-std::vector<int64_t> labels(DataLoader<Numbers>& loader) {
+std::vector<int64_t> labels(DataLoader<NumberedExamples>& loader) {
   std::vector<int64_t> all;
   for (const auto& [x, y] : loader)
     for (int64_t v : y.to_vector<int64_t>()) all.push_back(v);
@@ -35,7 +32,7 @@ std::vector<int64_t> labels(DataLoader<Numbers>& loader) {
 }
 
 TEST(Loader, BatchesInOrder) {
-  DataLoader loader(Numbers{}, {.batch_size = 4});
+  DataLoader loader(NumberedExamples{}, {.batch_size = 4});
   EXPECT_EQ(loader.size(), 3);
   std::vector<int64_t> sizes;
   for (auto [x, y] : loader) {
@@ -44,7 +41,7 @@ TEST(Loader, BatchesInOrder) {
     EXPECT_EQ(x.to_vector<float>()[0], static_cast<float>(y.to_vector<int64_t>()[0]));
   }
   EXPECT_EQ(sizes, (std::vector<int64_t>{4, 4, 2}));
-  DataLoader whole(Numbers{}, {.batch_size = 4, .drop_last = true});
+  DataLoader whole(NumberedExamples{}, {.batch_size = 4, .drop_last = true});
   EXPECT_EQ(whole.size(), 2);
   EXPECT_EQ(labels(whole).size(), 8u);
 }
@@ -53,7 +50,7 @@ TEST(Loader, OrderDependsOnSeedAndEpochAlone) {
   std::vector<int64_t> want;
   for (int workers : {0, 1, 3})
     for (int64_t batch : {1, 3, 10}) {
-      DataLoader loader(Numbers{},
+      DataLoader loader(NumberedExamples{},
                         {.batch_size = batch, .shuffle = true, .num_workers = workers, .seed = 7});
       std::vector<int64_t> first = labels(loader), second = labels(loader);
       if (want.empty()) want = first;
@@ -67,10 +64,11 @@ TEST(Loader, OrderDependsOnSeedAndEpochAlone) {
 
 TEST(Loader, WithoutSeedTwoLoadersDiffer) {
   manual_seed(1);
-  DataLoader a(Numbers{100}, {.shuffle = true}), b(Numbers{100}, {.shuffle = true});
+  DataLoader a(NumberedExamples{100}, {.shuffle = true}),
+      b(NumberedExamples{100}, {.shuffle = true});
   EXPECT_NE(labels(a), labels(b));
   manual_seed(1);
-  DataLoader again(Numbers{100}, {.shuffle = true});
+  DataLoader again(NumberedExamples{100}, {.shuffle = true});
   EXPECT_EQ(again.seed(), a.seed());
 }
 
@@ -127,7 +125,8 @@ TEST(Loader, ErrorsComeAtTheirBatch) {
 
 TEST(Loader, StopsEarlyAndWithManyWorkers) {
   for (int round = 0; round < 20; ++round) {
-    DataLoader loader(Numbers{1000}, {.batch_size = 3, .num_workers = 4, .prefetch_factor = 3});
+    DataLoader loader(NumberedExamples{1000},
+                      {.batch_size = 3, .num_workers = 4, .prefetch_factor = 3});
     int seen = 0;
     for (auto [x, y] : loader)
       if (++seen == 5) break;
@@ -142,10 +141,10 @@ TEST(Loader, RaggedSamplesAndBadOptions) {
   };
   DataLoader ragged(Ragged{}, {.batch_size = 2});
   EXPECT_THROW(ragged.begin(), Error);
-  EXPECT_THROW(DataLoader(Numbers{}, {.batch_size = 0}), Error);
-  EXPECT_THROW(DataLoader(Numbers{}, {.num_workers = -2}), Error);
+  EXPECT_THROW(DataLoader(NumberedExamples{}, {.batch_size = 0}), Error);
+  EXPECT_THROW(DataLoader(NumberedExamples{}, {.num_workers = -2}), Error);
   auto outside = [](int64_t) { return std::vector<int64_t>{99}; };
-  DataLoader wrong(Numbers{}, {.sampler = outside});
+  DataLoader wrong(NumberedExamples{}, {.sampler = outside});
   try {
     wrong.begin();
     FAIL();
@@ -156,7 +155,7 @@ TEST(Loader, RaggedSamplesAndBadOptions) {
 }
 
 TEST(Loader, EmptyDataset) {
-  DataLoader loader(Numbers{0}, {.batch_size = 4});
+  DataLoader loader(NumberedExamples{0}, {.batch_size = 4});
   EXPECT_EQ(loader.size(), 0);
   EXPECT_TRUE(loader.begin() == loader.end());
 }

@@ -15,13 +15,11 @@
 #include "tandem/data/audio.h"
 #include "tandem/data/sets/vision_datasets.h"
 #include "tandem/tandem.h"
+#include "tests/support/errors.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 class Media : public ::testing::Test {
  protected:
@@ -41,16 +39,8 @@ class Media : public ::testing::Test {
   std::filesystem::path dir_;
 };
 
-std::string text_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return std::string(to_string(e.kind())) + ": " + e.what();
-  }
-  return "nothing was thrown";
-}
 void expect_text(const std::function<void()>& f, const char* part) {
-  const std::string text = text_of(f);
+  const std::string text = error_of(f);
   EXPECT_NE(text.find(part), std::string::npos) << text << "\nwanted: " << part;
 }
 
@@ -95,7 +85,7 @@ TEST_F(Media, WavOfEachCoding) {
     // Every truncation is rejected.
     const std::string whole = wav(r.tag, 1, r.bits, r.data);
     for (size_t n = 0; n < whole.size(); ++n)
-      EXPECT_NE(text_of([&] { io::decode_wav(whole.substr(0, n)); }).find("Format"),
+      EXPECT_NE(error_of([&] { io::decode_wav(whole.substr(0, n)); }).find("Format"),
                 std::string::npos)
           << n;
   }
@@ -327,7 +317,7 @@ TEST_F(Media, HostilePickles) {
   for (size_t n = 0; n + 1 < whole.size(); n += n < 200 ? 1 : 97) {
     std::filesystem::remove(path);
     write("ind.cora.y", whole.substr(0, n));
-    const std::string text = text_of([&] { load_planetoid(dir_.string()); });
+    const std::string text = error_of([&] { load_planetoid(dir_.string()); });
     ASSERT_TRUE(text.find("Format") == 0 || text.find("Io") == 0) << n << ": " << text;
   }
   std::filesystem::remove(path);

@@ -20,5 +20,6 @@ using List = std::vector<int64_t>;
 inline Line numbers(int64_t n, int64_t first = 0) {
   return pipeline(Numbers{n, first}, {.seed = 5});
 }
+inline Tensor doubled(const Tensor& t) { return t * 2; }
 
 }  // namespace tandem::data

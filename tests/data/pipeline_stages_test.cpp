@@ -11,13 +11,10 @@
 #include "tandem/tandem.h"
 #include "tests/data/numbers.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // Sample i: its own number, as often as lengths[i] says.
 struct Words {
@@ -29,10 +26,9 @@ struct Words {
 };
 
 bool odd(const Tensor& t) { return t.item<int64_t>() % 2 == 1; }
-Tensor doubled(const Tensor& t) { return t * 2; }
 Tensor noised(const Tensor& t) { return t * 1000 + randint(0, 1000, Shape()); }
 
-List at(Line p, int64_t epoch) {
+List numbers_at(Line p, int64_t epoch) {
   List all;
   p.set_epoch(epoch);
   for (const Tensor& t : p)
@@ -47,24 +43,26 @@ List chosen(const List& of) {
 }
 
 TEST(PipelineFilter, IsAPlainLoop) {
-  EXPECT_EQ(at(numbers(9).filter(odd), 0), (List{1, 3, 5, 7}));
-  EXPECT_EQ(at(numbers(0).filter(odd), 0), List());
-  EXPECT_EQ(at(numbers(6).map(doubled).filter(odd), 0), List());
+  EXPECT_EQ(numbers_at(numbers(9).filter(odd), 0), (List{1, 3, 5, 7}));
+  EXPECT_EQ(numbers_at(numbers(0).filter(odd), 0), List());
+  EXPECT_EQ(numbers_at(numbers(6).map(doubled).filter(odd), 0), List());
   EXPECT_EQ(numbers(9).filter(odd).size(), 4);
   // After stages that change the order, the remaining elements keep that order.
   const Line shuffled = numbers(300).shuffle();
   for (int64_t epoch : {0, 1, 7})
     for (int64_t workers : {0, 3}) {
-      EXPECT_EQ(at(shuffled.filter(odd).prefetch({.workers = workers}), epoch),
-                chosen(at(shuffled, epoch)));
-      EXPECT_EQ(at(shuffled.repeat(3).filter(odd), epoch), chosen(at(shuffled.repeat(3), epoch)));
+      EXPECT_EQ(numbers_at(shuffled.filter(odd).prefetch({.workers = workers}), epoch),
+                chosen(numbers_at(shuffled, epoch)));
+      EXPECT_EQ(numbers_at(shuffled.repeat(3).filter(odd), epoch),
+                chosen(numbers_at(shuffled.repeat(3), epoch)));
     }
   const Line both = interleave<Tensor>({shuffled, numbers(50, 1000).shuffle()});
-  EXPECT_EQ(at(both.filter(odd), 2), chosen(at(both, 2)));
+  EXPECT_EQ(numbers_at(both.filter(odd), 2), chosen(numbers_at(both, 2)));
   EXPECT_EQ(
-      at(numbers(9).filter(odd).filter([](const Tensor& t) { return t.item<int64_t>() > 2; }), 0),
+      numbers_at(
+          numbers(9).filter(odd).filter([](const Tensor& t) { return t.item<int64_t>() > 2; }), 0),
       (List{3, 5, 7}));
-  EXPECT_EQ(at(numbers(9).take(5).skip(1).filter(odd), 0), (List{1, 3}));
+  EXPECT_EQ(numbers_at(numbers(9).take(5).skip(1).filter(odd), 0), (List{1, 3}));
 }
 
 TEST(PipelineFilter, LooksOnceAndKnowsItsSamples) {
@@ -139,12 +137,12 @@ TEST(PipelineBuckets, PadToBoundariesAndShuffle) {
 TEST(PipelineSample, DrawsByWeight) {
   const Line p = numbers(4).sample({0, 1, 3, 0}, 8000);
   EXPECT_EQ(p.size(), 8000);
-  const List first = at(p, 0);
+  const List first = numbers_at(p, 0);
   EXPECT_EQ(std::count(first.begin(), first.end(), 1) + std::count(first.begin(), first.end(), 2),
             8000);
   EXPECT_NEAR(static_cast<double>(std::count(first.begin(), first.end(), 2)) / 8000, 0.75, 0.03);
-  EXPECT_NE(first, at(p, 1));
-  EXPECT_EQ(first, at(p.prefetch({.workers = 3}), 0));
+  EXPECT_NE(first, numbers_at(p, 1));
+  EXPECT_EQ(first, numbers_at(p.prefetch({.workers = 3}), 0));
   EXPECT_EQ(first, weighted_order({0, 1, 3, 0}, 8000, 5, 0));
   EXPECT_EQ(numbers(4).sample({1, 1, 1, 1}).size(), 4);
 }
@@ -214,15 +212,16 @@ TEST(PipelineCacheFile, IsReadNotComputed) {
         .cache(f / "c", key)
         .shuffle();
   };
-  const List want = at(make("a"), 1);
+  const List want = numbers_at(make("a"), 1);
   EXPECT_EQ(*count, 20);
-  EXPECT_EQ(at(make("a"), 1), want);
-  EXPECT_EQ(at(make("a").prefetch({.workers = 3}), 1), want);
-  EXPECT_EQ(at(make("a").seed(8), 1).size(), 20U);  // nothing random before it: any seed reads it
+  EXPECT_EQ(numbers_at(make("a"), 1), want);
+  EXPECT_EQ(numbers_at(make("a").prefetch({.workers = 3}), 1), want);
+  EXPECT_EQ(numbers_at(make("a").seed(8), 1).size(),
+            20U);  // nothing random before it: any seed reads it
   EXPECT_EQ(*count, 20);
   EXPECT_EQ(make("a").text(), "dataset(20) | map | cache | shuffle");
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(at(make("b"), 1), want);
+  EXPECT_EQ(numbers_at(make("b"), 1), want);
   EXPECT_EQ(*count, 40);
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("was written for another chain or key"),
             std::string::npos);
@@ -248,13 +247,13 @@ TEST(PipelineCacheFile, IsReadNotComputed) {
 TEST(PipelineCacheFile, RandomMapsKeepTheirSeed) {
   TempFolder f;
   const auto make = [&](uint64_t seed) { return numbers(20).seed(seed).map(noised); };
-  const List want = at(make(5).cache(), 0);
-  EXPECT_EQ(at(make(5).cache(f / "c"), 0), want);
-  EXPECT_EQ(at(make(5).cache(f / "c"), 3), want);  // as of epoch 0
+  const List want = numbers_at(make(5).cache(), 0);
+  EXPECT_EQ(numbers_at(make(5).cache(f / "c"), 0), want);
+  EXPECT_EQ(numbers_at(make(5).cache(f / "c"), 3), want);  // as of epoch 0
   // Another seed after it: that seed's elements, never the file's.
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(at(make(5).cache(f / "c").seed(6), 0), at(make(6).cache(), 0));
-  EXPECT_EQ(at(make(6).cache(f / "c"), 0), at(make(6).cache(), 0));
+  EXPECT_EQ(numbers_at(make(5).cache(f / "c").seed(6), 0), numbers_at(make(6).cache(), 0));
+  EXPECT_EQ(numbers_at(make(6).cache(f / "c"), 0), numbers_at(make(6).cache(), 0));
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("they are computed, not read"), std::string::npos) << said;
   EXPECT_NE(said.find("holds the elements of seed 5"), std::string::npos) << said;
@@ -263,7 +262,7 @@ TEST(PipelineCacheFile, RandomMapsKeepTheirSeed) {
 TEST(PipelineCacheFile, DamageIsSeen) {
   TempFolder f;
   const auto make = [&] { return numbers(5).map(doubled).cache(f / "c"); };
-  const List want = at(make(), 0);
+  const List want = numbers_at(make(), 0);
   const std::string whole = read_file(f / "c");
   const auto put = [&](const std::string& bytes) {
     std::ofstream(f / "c", std::ios::binary) << bytes;
@@ -271,14 +270,14 @@ TEST(PipelineCacheFile, DamageIsSeen) {
   ::testing::internal::CaptureStderr();
   for (size_t n = 8; n < whole.size(); n += 3) {  // cut: written anew
     put(whole.substr(0, n));
-    ASSERT_EQ(at(make(), 0), want) << n;
+    ASSERT_EQ(numbers_at(make(), 0), want) << n;
     ASSERT_EQ(read_file(f / "c"), whole) << n;
   }
   for (size_t k = 8; k < whole.size(); ++k) {  // one byte: never another number
     std::string changed = whole;
     changed[k] = static_cast<char>(changed[k] ^ 0x41);
     put(changed);
-    ASSERT_EQ(at(make(), 0), want) << k;
+    ASSERT_EQ(numbers_at(make(), 0), want) << k;
   }
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("is truncated or damaged: it is rewritten"), std::string::npos);

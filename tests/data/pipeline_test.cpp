@@ -14,13 +14,10 @@
 #include "tandem/tandem.h"
 #include "tests/data/numbers.h"
 #include "tests/support/errors.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // One pass as a flat list; -1 ends each element that is a batch.
 List pass(Line p) {
@@ -31,12 +28,10 @@ List pass(Line p) {
   }
   return all;
 }
-List at(Line p, int64_t epoch) {
+List pass_at(Line p, int64_t epoch) {
   p.set_epoch(epoch);
   return pass(p);
 }
-
-Tensor doubled(const Tensor& t) { return t * 2; }
 
 struct StageCase {
   const char* name;
@@ -99,16 +94,16 @@ TEST(Pipeline, StagesGiveTheElementsOfAPlainLoop) {
 
 TEST(Pipeline, ShuffleIsAPermutationOfSeedAndEpoch) {
   Line p = numbers(50).shuffle();
-  List first = at(p, 0), second = at(p, 1);
+  List first = pass_at(p, 0), second = pass_at(p, 1);
   EXPECT_EQ(std::set<int64_t>(first.begin(), first.end()).size(), 50u);
   EXPECT_NE(first, second);
-  EXPECT_NE(first, at(p.seed(6), 0));
-  EXPECT_EQ(first, at(p.seed(5), 0));
+  EXPECT_NE(first, pass_at(p.seed(6), 0));
+  EXPECT_EQ(first, pass_at(p.seed(5), 0));
   EXPECT_EQ(first, shuffled_order(50, 5, 0));  // the order of DataLoader
   // Each repetition is shuffled anew, as the epoch of that number.
   List both = first;
   both.insert(both.end(), second.begin(), second.end());
-  EXPECT_EQ(at(p.repeat(2), 0), both);
+  EXPECT_EQ(pass_at(p.repeat(2), 0), both);
   // Passes advance from epoch to epoch automatically.
   p.set_epoch(0);
   EXPECT_EQ(pass(p), first);
@@ -135,7 +130,7 @@ TEST(Pipeline, BigPermutationsHoldNoTable) {
 TEST(Pipeline, ShardsCoverTheDataTogether) {
   std::multiset<int64_t> all;
   for (int64_t rank = 0; rank < 3; ++rank)
-    for (int64_t v : at(numbers(9).shuffle().shard(rank, 3), 4)) all.insert(v);
+    for (int64_t v : pass_at(numbers(9).shuffle().shard(rank, 3), 4)) all.insert(v);
   EXPECT_EQ(all.size(), 9u);
   EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 9u);
 }
@@ -152,7 +147,7 @@ TEST(Pipeline, RandomMapsDoNotDependOnThreads) {
   List want = pass(noisy().prefetch({.workers = 0}));
   for (int64_t workers : {1, 2, 4, -1})
     EXPECT_EQ(pass(noisy().prefetch({.depth = workers + 2, .workers = workers})), want);
-  EXPECT_NE(at(noisy(), 1), want);
+  EXPECT_NE(pass_at(noisy(), 1), want);
   GeneratorState before = generator_state();
   pass(noisy());
   EXPECT_EQ(generator_state().offset, before.offset);  // the default generator is left alone
@@ -161,7 +156,7 @@ TEST(Pipeline, RandomMapsDoNotDependOnThreads) {
 TEST(Pipeline, GoesOnAfterEveryElement) {
   List want;
   for (int64_t epoch = 0; epoch < 2; ++epoch)
-    for (int64_t v : at(noisy(), epoch)) want.push_back(v);
+    for (int64_t v : pass_at(noisy(), epoch)) want.push_back(v);
   const int64_t n = noisy().size();
   for (int64_t stop = 1; stop <= 2 * n; ++stop) {
     List got;
@@ -215,7 +210,7 @@ TEST(Pipeline, CacheComputesOnce) {
     return t + randint(0, 1000, Shape());
   });
   Line cached = p.cache().shuffle();
-  List first = at(cached, 0), second = at(cached, 1);
+  List first = pass_at(cached, 0), second = pass_at(cached, 1);
   EXPECT_EQ(*count, 20);
   EXPECT_EQ(std::multiset<int64_t>(first.begin(), first.end()),
             std::multiset<int64_t>(second.begin(), second.end()));

@@ -10,13 +10,10 @@
 #include "tandem/tandem.h"
 #include "tests/data/shards_helper.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 std::string cifar_record(int labels, int label, int fill) {
   std::string r(static_cast<size_t>(labels) - 1, '\x01');

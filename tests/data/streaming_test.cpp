@@ -17,13 +17,10 @@
 #include "tandem/tandem.h"
 #include "tests/data/shards_helper.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 constexpr int64_t kMega = 1 << 20;
 
@@ -76,7 +73,9 @@ int64_t text_megas() {
   return slow && *slow == '1' ? 20480 : 4096;
 }
 
-std::string text_of(int64_t k) { return fmt::format("{{\"x\": [{}, 0.5], \"y\": {}}}", k, k % 7); }
+std::string json_line(int64_t k) {
+  return fmt::format("{{\"x\": [{}, 0.5], \"y\": {}}}", k, k % 7);
+}
 
 TEST(SlowStreaming, TextAndJsonLines) {
   TempFolder f;
@@ -86,7 +85,7 @@ TEST(SlowStreaming, TextAndJsonLines) {
     std::ofstream out(path, std::ios::binary);
     for (int64_t k = 0; k < megas; ++k) {
       out.seekp(k * kMega);
-      out << (k ? "\n" : "") << text_of(k) << "\n";
+      out << (k ? "\n" : "") << json_line(k) << "\n";
     }
     out.seekp(megas * kMega - 1);
     out << "\n";
@@ -96,7 +95,7 @@ TEST(SlowStreaming, TextAndJsonLines) {
                  if (lines.size() != 2 * megas) return fmt::format("{} lines", lines.size());
                  for (int64_t k = 0; k < megas; ++k) {
                    const int64_t i = k * 997 % megas;  // all, out of order
-                   if (lines.line(2 * i) != text_of(i)) return fmt::format("line {}", 2 * i);
+                   if (lines.line(2 * i) != json_line(i)) return fmt::format("line {}", 2 * i);
                    if (lines.number(2 * i) != 2 * i + 1) return fmt::format("number {}", 2 * i);
                  }
                  // Many of the long ones too, as a loader with two threads reads them.

@@ -7,13 +7,10 @@
 #include "tandem/data/sets/kaldi.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 StateDict golden() {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");

@@ -11,11 +11,10 @@
 #include "tandem/data/transforms/transform_table.h"
 #include "tandem/tandem.h"
 #include "tests/support/component_checks.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-const bool g_init = (init(), true);
 
 Transform made(const std::string& text) {
   const io::Yaml yaml = io::parse_yaml(text, "transform");

@@ -10,13 +10,11 @@
 #include <functional>
 
 #include "tandem/tandem.h"
+#include "tests/data/images.h"
+#include "tests/support/init.h"
 
 namespace tandem::data {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 Corners corners(const Tensor& t, bool moved) {
   const auto w = static_cast<double>(t.size(2)), h = static_cast<double>(t.size(1));
@@ -243,11 +241,6 @@ TEST(Transforms, EqualTorchvisions) {
   EXPECT_GE(images, 2);
 }
 
-Tensor image(int64_t h = 40, int64_t w = 60) {
-  GeneratorGuard generator({3, 0});
-  return randint(0, 256, {3, h, w}).to(DType::u8);
-}
-
 // All random transforms, with a Vision that has everything.
 const std::vector<Transform>& drawing() {
   static const std::vector<Transform> all = {
@@ -346,7 +339,7 @@ TEST(Transforms, DrawsFollowTheGenerator) {
     for (uint64_t sample = 0; sample < 24; ++sample) {
       const auto run = [&] {
         GeneratorGuard generator({sample, 5});
-        return t(Vision{image(), tensor({{5.0F, 6.0F, 25.0F, 30.0F}}), tensor({1}), {}});
+        return t(Vision{random_image(), tensor({{5.0F, 6.0F, 25.0F, 30.0F}}), tensor({1}), {}});
       };
       const Vision a = run(), b = run();
       ASSERT_EQ(a.image.to_vector<float>(), b.image.to_vector<float>());
@@ -418,7 +411,7 @@ TEST(Transforms, BoxesAndMasksMoveWithTheImage) {
 }
 
 TEST(Transforms, SanitizeLeavesOutWhatIsTooSmall) {
-  Vision v{image(),
+  Vision v{random_image(),
            tensor({{1.0F, 1.0F, 9.0F, 9.0F}, {3.0F, 3.0F, 3.5F, 9.0F}, {50.0F, 3.0F, 70.0F, 9.0F}}),
            tensor({4, 5, 6}),
            {}};
@@ -455,7 +448,7 @@ TEST(Transforms, Errors) {
   const auto has = [](const std::string& all, const char* part) {
     EXPECT_NE(all.find(part), std::string::npos) << all;
   };
-  const Tensor p = image();
+  const Tensor p = random_image();
   has(text([&] { Resize({5, 6, 7}); }), "Resize: the size is");
   has(text([&] { Resize({8})(p[0]); }), "an image is [c, h, w], got [40, 60]");
   has(text([&] { Resize({8})(p.to(DType::i64)); }), "u8 or f32, got int64");

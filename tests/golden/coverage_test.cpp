@@ -12,16 +12,12 @@
 
 #include "tandem/graph/apply.h"
 #include "tandem/graph/expression/scalar_expr.h"
-#include "tandem/init.h"
 #include "tandem/ops/ops.h"
 #include "tests/golden/golden_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::golden {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // The rows that a case runs, forward and backward.
 struct RowsOfCase : OpHook {

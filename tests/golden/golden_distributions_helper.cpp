@@ -11,10 +11,10 @@ namespace tandem::golden {
 namespace {
 
 using namespace distributions;
-using Made = std::unique_ptr<Distribution>;
+using DistributionPtr = std::unique_ptr<Distribution>;
 
 // The distribution of a case's op whose parameters are the inputs from `at` on.
-Made make(const Case& g, size_t at) {
+DistributionPtr make_distribution(const Case& g, size_t at) {
   const std::string name = g.op.substr(0, g.op.find('.'));
   const Tensor &a = g.t(at), &b = g.t(at + 1);
   const Chances p = g.b("logits") ? Chances{.logits = a} : Chances{.probs = a};
@@ -44,15 +44,17 @@ Made make(const Case& g, size_t at) {
   return std::make_unique<MultivariateNormal>(a, Covariance{.covariance_matrix = b});
 }
 
-void add(FnTable& t, const std::string& name) {
-  t[name + ".log_prob"] = [](const Case& g) -> Ts { return {make(g, 1)->log_prob(g.t(0))}; };
-  t[name + ".cdf"] = [](const Case& g) -> Ts { return {make(g, 1)->cdf(g.t(0))}; };
-  t[name + ".icdf"] = [](const Case& g) -> Ts { return {make(g, 1)->icdf(g.t(0))}; };
-  t[name + ".mean"] = [](const Case& g) -> Ts { return {make(g, 0)->mean()}; };
-  t[name + ".variance"] = [](const Case& g) -> Ts { return {make(g, 0)->variance()}; };
-  t[name + ".entropy"] = [](const Case& g) -> Ts { return {make(g, 0)->entropy()}; };
+void add_distribution(FnTable& t, const std::string& name) {
+  t[name + ".log_prob"] = [](const Case& g) -> Ts {
+    return {make_distribution(g, 1)->log_prob(g.t(0))};
+  };
+  t[name + ".cdf"] = [](const Case& g) -> Ts { return {make_distribution(g, 1)->cdf(g.t(0))}; };
+  t[name + ".icdf"] = [](const Case& g) -> Ts { return {make_distribution(g, 1)->icdf(g.t(0))}; };
+  t[name + ".mean"] = [](const Case& g) -> Ts { return {make_distribution(g, 0)->mean()}; };
+  t[name + ".variance"] = [](const Case& g) -> Ts { return {make_distribution(g, 0)->variance()}; };
+  t[name + ".entropy"] = [](const Case& g) -> Ts { return {make_distribution(g, 0)->entropy()}; };
   t[name + ".kl"] = [](const Case& g) -> Ts {
-    return {kl_divergence(*make(g, 0), *make(g, g.n() / 2))};
+    return {kl_divergence(*make_distribution(g, 0), *make_distribution(g, g.n() / 2))};
   };
 }
 
@@ -63,7 +65,7 @@ void add_distributions(FnTable& t) {
        {"Normal", "LogNormal", "Uniform", "Laplace", "Gumbel", "Cauchy", "Gamma", "Beta",
         "Exponential", "Poisson", "Dirichlet", "Bernoulli", "Geometric", "Categorical", "StudentT",
         "Multinomial", "Binomial", "MultivariateNormal"})
-    add(t, name);
+    add_distribution(t, name);
   t["sample_gamma_backward"] = [](const Case& g) -> Ts {
     return {call(op::sample_gamma_backward, nullptr, SourceLocation::here(), g.t(0), g.t(1))};
   };

@@ -8,10 +8,12 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
+#include "tandem/ops/vision/scale_factor.h"
 #include "tandem/tensor/state_dict.h"
 
 namespace tandem::golden {
@@ -81,6 +83,21 @@ std::vector<Case> cases_of(const std::string& family);
 /// The public functions by PyTorch's name; nullptr if the table has none of that name.
 using Fn = Ts (*)(const Case&);
 using FnTable = std::map<std::string, Fn>;
+/// Adds a function to the table `t`: its results for the case `g`.
+#define CASE(name, ...) t[#name] = [](const Case& g) -> Ts { return {__VA_ARGS__}; }
+inline Ts both(std::pair<Tensor, Tensor> p) { return {p.first, p.second}; }
+/// One factor or one per dimension.
+inline ScaleFactor factor_of(const Case& g, const char* key) {
+  const io::Json* v = g.attr(key);
+  if (!v) return {};
+  auto number = [](const io::Json& j) { return j.as_int() ? double(*j.as_int()) : *j.as_double(); };
+  if (!v->as_array()) return ScaleFactor(number(*v));
+  const io::Json::Array& a = *v->as_array();
+  if (a.size() == 1) return ScaleFactor(number(a[0]));
+  if (a.size() == 2) return ScaleFactor(number(a[0]), number(a[1]));
+  return ScaleFactor(number(a[0]), number(a[1]), number(a[2]));
+}
+
 Fn function_of(const std::string& op);
 /// Linear algebra, searching, segments (golden_math_helper.cpp).
 void add_math(FnTable& table);
@@ -101,5 +118,8 @@ std::set<std::string> optimizers_by_hand();
 
 /// A name as GoogleTest takes it.
 std::string test_name(const std::string& name);
+inline std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+  return test_name(info.param.name);
+}
 
 }  // namespace tandem::golden

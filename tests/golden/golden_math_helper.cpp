@@ -8,9 +8,6 @@
 namespace tandem::golden {
 namespace {
 
-#define CASE(name, ...) t[#name] = [](const Case& g) -> Ts { return {__VA_ARGS__}; }
-
-Ts both(std::pair<Tensor, Tensor> p) { return {p.first, p.second}; }
 Ts three(std::tuple<Tensor, Tensor, Tensor> p) {
   return {std::get<0>(p), std::get<1>(p), std::get<2>(p)};
 }

@@ -7,11 +7,7 @@
 namespace tandem::golden {
 namespace {
 
-using Table = FnTable;
-
-#define CASE(name, ...) t[#name] = [](const Case& g) -> Ts { return {__VA_ARGS__}; }
-
-void add_pointwise(Table& t) {
+void add_pointwise(FnTable& t) {
 #define PW1(name, ...) CASE(name, name(g.t(0)));
 #define PW1G PW1
 #define PW1N(name, types, n, value, ...) CASE(name, name(g.t(0), g.d(#n, value)));
@@ -78,7 +74,7 @@ void add_pointwise(Table& t) {
   CASE(to, g.t(0).to(g.dtype("dtype")));
 }
 
-void add_contractions(Table& t) {
+void add_contractions(FnTable& t) {
   CASE(matmul, matmul(g.t(0), g.t(1)));
   CASE(mm, mm(g.t(0), g.t(1)));
   CASE(mv, mv(g.t(0), g.t(1)));
@@ -123,7 +119,7 @@ void add_contractions(Table& t) {
                                     g.d("scale"), g.b("enable_gqa")));
 }
 
-void add_reductions(Table& t) {
+void add_reductions(FnTable& t) {
 #define REDUCE(name) CASE(name, name(g.t(0), g.list("dim"), g.b("keepdim")))
   REDUCE(amax);
   REDUCE(amin);
@@ -177,7 +173,7 @@ void add_reductions(Table& t) {
   CASE(diff, diff(g.t(0), 1, g.i("dim", -1)));
 }
 
-void add_views(Table& t) {
+void add_views(FnTable& t) {
   CASE(reshape, reshape(g.t(0), g.list("shape")));
   CASE(permute, permute(g.t(0), g.list("dims")));
   CASE(transpose, transpose(g.t(0), g.i("dim0"), g.i("dim1")));
@@ -241,9 +237,7 @@ TensorIndices indices_of(const Case& g) {
   return at;
 }
 
-Ts both(std::pair<Tensor, Tensor> p) { return {p.first, p.second}; }
-
-void add_indexing(Table& t) {
+void add_indexing(FnTable& t) {
   CASE(index, index(g.t(0), indices_of(g)));
   CASE(index_put, index_put(g.t(0), indices_of(g), g.at(1), g.b("accumulate")));
   CASE(gather, gather(g.t(0), g.i("dim"), g.t(1)));
@@ -292,7 +286,7 @@ Reduction reduction_of(const Case& g) {
                        : Reduction::batchmean;
 }
 
-void add_norms(Table& t) {
+void add_norms(FnTable& t) {
   CASE(layer_norm,
        layer_norm(g.t(0), g.list("normalized_shape"), g.t(1), g.t(2), g.d("eps", 1e-5)));
   CASE(rms_norm, rms_norm(g.t(0), g.list("normalized_shape"), g.t(1), g.d("eps", 1e-5)));
@@ -321,7 +315,7 @@ void add_norms(Table& t) {
   CASE(pairwise_distance, pairwise_distance(g.t(0), g.t(1)));
 }
 
-void add_losses(Table& t) {
+void add_losses(FnTable& t) {
   CASE(cross_entropy, cross_entropy(g.t(0), g.t(1),
                                     {.weight = g.t(2),
                                      .ignore_index = g.i("ignore_index", -100),
@@ -393,8 +387,8 @@ void add_losses(Table& t) {
 }  // namespace
 
 Fn function_of(const std::string& op) {
-  static const Table* table = [] {
-    auto* t = new Table;
+  static const FnTable* table = [] {
+    auto* t = new FnTable;
     add_pointwise(*t);
     add_contractions(*t);
     add_reductions(*t);

@@ -12,10 +12,6 @@ namespace tandem::golden {
 
 namespace {
 
-std::string case_name(const ::testing::TestParamInfo<Case>& info) {
-  return test_name(info.param.name);
-}
-
 void compare(const Ts& got, const Ts& want, const Case& c, const char* what) {
   ASSERT_GE(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {

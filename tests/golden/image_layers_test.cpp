@@ -6,21 +6,10 @@
 namespace tandem::golden {
 namespace {
 
-using Make = std::unique_ptr<Layer> (*)(const Case&);
-using Makers = std::map<std::string, Make>;
-
 #define MODULE(name, ...) \
   t[#name] = [](const Case& g) -> std::unique_ptr<Layer> { return held(nn::name(__VA_ARGS__), g); }
 
-ScaleFactor factor_of(const Case& g) {
-  const io::Json* v = g.attr("scale_factor");
-  if (!v) return {};
-  if (!v->as_array()) return ScaleFactor(*v->as_double());
-  const io::Json::Array& a = *v->as_array();
-  return ScaleFactor(*a[0].as_double(), *a[1].as_double());
-}
-
-void add_pools(Makers& t) {
+void add_pool_layers(Makers& t) {
 #define POOLS(n)                                                                            \
   t["MaxPool" #n "d"] = [](const Case& g) -> std::unique_ptr<Layer> {                       \
     nn::MaxPoolOptions o{g.list("stride"), g.list("padding", {0}), g.list("dilation", {1}), \
@@ -53,17 +42,17 @@ void add_pools(Makers& t) {
   };
 }
 
-void add_resizing(Makers& t) {
+void add_resizing_layers(Makers& t) {
   t["Upsample"] = [](const Case& g) -> std::unique_ptr<Layer> {
     nn::UpsampleOptions o{.size = g.list("size"),
-                          .scale_factor = factor_of(g),
+                          .scale_factor = factor_of(g, "scale_factor"),
                           .mode = g.s("mode", "nearest"),
                           .recompute_scale_factor = g.b("recompute_scale_factor")};
     if (g.has("align_corners")) o.align_corners = g.b("align_corners");
     return held(nn::Upsample(o), g);
   };
-  MODULE(UpsamplingNearest2d, {g.list("size"), factor_of(g)});
-  MODULE(UpsamplingBilinear2d, {g.list("size"), factor_of(g)});
+  MODULE(UpsamplingNearest2d, {g.list("size"), factor_of(g, "scale_factor")});
+  MODULE(UpsamplingBilinear2d, {g.list("size"), factor_of(g, "scale_factor")});
   MODULE(PixelShuffle, g.i("upscale_factor"));
   MODULE(PixelUnshuffle, g.i("downscale_factor"));
   MODULE(ChannelShuffle, g.i("groups"));
@@ -98,7 +87,7 @@ nn::ConvOptions conv_options(const Case& g) {
   return o;
 }
 
-void add_convolutions(Makers& t) {
+void add_convolution_layers(Makers& t) {
 #define CONVS(n)                                                                                  \
   MODULE(Conv##n##d, g.i("in_channels"), g.i("out_channels"), g.list("kernel_size"),              \
          conv_options(g));                                                                        \
@@ -121,7 +110,7 @@ void add_convolutions(Makers& t) {
 #undef CONVS
 }
 
-void add_norms(Makers& t) {
+void add_norm_layers(Makers& t) {
   MODULE(GroupNorm, g.i("num_groups"), g.i("num_channels"),
          {.eps = g.d("eps", 1e-5), .affine = g.b("affine", true)});
 #define NORM(n)                                   \
@@ -137,21 +126,18 @@ void add_norms(Makers& t) {
 }
 #undef MODULE
 
-const Makers& makers() {
+const Makers& image_layer_makers() {
   static const Makers table = [] {
     Makers t;
-    add_pools(t);
-    add_resizing(t);
-    add_convolutions(t);
-    add_norms(t);
+    add_pool_layers(t);
+    add_resizing_layers(t);
+    add_convolution_layers(t);
+    add_norm_layers(t);
     return t;
   }();
   return table;
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& info) {
-  return test_name(info.param.name);
-}
 class GoldenImageLayer : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(ImageLayers, GoldenImageLayer,
                          ::testing::ValuesIn(cases_of("image_layers")), case_name);
@@ -161,8 +147,8 @@ TEST_P(GoldenImageLayer, Matches) { check_image_layer_case(GetParam()); }
 }  // namespace
 
 void check_image_layer_case(Case c) {
-  ASSERT_TRUE(makers().count(c.op)) << c.op;
-  std::unique_ptr<Layer> layer = makers().at(c.op)(c);
+  ASSERT_TRUE(image_layer_makers().count(c.op)) << c.op;
+  std::unique_ptr<Layer> layer = image_layer_makers().at(c.op)(c);
   check_layer(c, *layer);
 }
 

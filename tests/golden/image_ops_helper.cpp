@@ -6,10 +6,6 @@
 namespace tandem::golden {
 namespace {
 
-using Table = FnTable;
-
-#define CASE(name, ...) t[#name] = [](const Case& g) -> Ts { return {__VA_ARGS__}; }
-
 // Output sizes: null keeps a size.
 IntList size_of(const Case& g) {
   IntList size;
@@ -20,20 +16,7 @@ IntList size_of(const Case& g) {
   return size;
 }
 
-ScaleFactor factor_of(const Case& g, const char* key) {
-  const io::Json* v = g.attr(key);
-  if (!v) return {};
-  auto number = [](const io::Json& j) { return j.as_int() ? double(*j.as_int()) : *j.as_double(); };
-  if (!v->as_array()) return ScaleFactor(number(*v));
-  const io::Json::Array& a = *v->as_array();
-  if (a.size() == 1) return ScaleFactor(number(a[0]));
-  if (a.size() == 2) return ScaleFactor(number(a[0]), number(a[1]));
-  return ScaleFactor(number(a[0]), number(a[1]), number(a[2]));
-}
-
-Ts both(std::pair<Tensor, Tensor> p) { return {p.first, p.second}; }
-
-void add_pools(Table& t) {
+void add_pools(FnTable& t) {
 #define POOL(n)                                                                                    \
   t["max_pool" #n "d"] = [](const Case& g) -> Ts {                                                 \
     IntList k = g.list("kernel_size"), s = g.list("stride"), p = g.list("padding", {0}),           \
@@ -70,7 +53,7 @@ void add_pools(Table& t) {
                                                 g.d("beta", 0.75), g.d("k", 1)));
 }
 
-void add_resampling(Table& t) {
+void add_resampling(FnTable& t) {
   t["interpolate"] = [](const Case& g) -> Ts {
     InterpolateOptions o;
     o.size = g.list("size");
@@ -93,7 +76,7 @@ void add_resampling(Table& t) {
                     g.list("padding", {0}), g.list("stride", {1})));
 }
 
-void add_detection(Table& t) {
+void add_detection(FnTable& t) {
   CASE(box_area, box_area(g.t(0)));
   CASE(box_iou, box_iou(g.t(0), g.t(1)));
   CASE(nms, nms(g.t(0), g.t(1), g.d("iou_threshold")));
@@ -105,7 +88,7 @@ void add_detection(Table& t) {
 
 }  // namespace
 
-void add_image_ops(Table& t) {
+void add_image_ops(FnTable& t) {
   add_pools(t);
   add_resampling(t);
   add_detection(t);

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
@@ -20,6 +22,10 @@ struct Layer {
   virtual std::vector<std::pair<std::string, Param>> params() = 0;
   virtual StateDict state() = 0;
 };
+/// Layers by the name that cases give them.
+using Made = std::unique_ptr<Layer>;
+using Make = Made (*)(const Case&);
+using Makers = std::map<std::string, Make>;
 
 inline StateDict state_of(const Case& c) {
   StateDict s;

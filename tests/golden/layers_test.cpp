@@ -51,7 +51,6 @@ std::unique_ptr<Layer> norm_layer(const Case& c) {
   return held(nn::BatchNorm1d(c.i("num_features"), o), c);
 }
 
-using Make = std::unique_ptr<Layer> (*)(const Case&);
 #define FUNCTION(name, ...)                                                                 \
   {                                                                                         \
 #name, [](const Case& c) -> std::unique_ptr<Layer> {                                      \
@@ -67,8 +66,8 @@ using Make = std::unique_ptr<Layer> (*)(const Case&);
         [](const Case& g) -> std::unique_ptr < Layer> { return held(nn::name(__VA_ARGS__), g); } \
   }
 
-const std::map<std::string, Make>& makers() {
-  static const std::map<std::string, Make> table = {
+const Makers& layer_makers() {
+  static const Makers table = {
       MODULE(Linear, g.i("in_features"), g.i("out_features"), {.bias = g.b("bias", true)}),
       MODULE(Dropout, g.d("p")),
       MODULE(Flatten, ),
@@ -103,9 +102,6 @@ const std::map<std::string, Make>& makers() {
 #undef FUNCTION
 #undef MODULE
 
-std::string case_name(const ::testing::TestParamInfo<Case>& info) {
-  return test_name(info.param.name);
-}
 class GoldenLayer : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Layers, GoldenLayer, ::testing::ValuesIn(cases_of("layers")), case_name);
 
@@ -114,8 +110,8 @@ TEST_P(GoldenLayer, Matches) { check_layers_case(GetParam()); }
 }  // namespace
 
 void check_layers_case(Case c) {
-  ASSERT_TRUE(makers().count(c.op)) << c.op;
-  std::unique_ptr<Layer> layer = makers().at(c.op)(c);
+  ASSERT_TRUE(layer_makers().count(c.op)) << c.op;
+  std::unique_ptr<Layer> layer = layer_makers().at(c.op)(c);
   check_layer(c, *layer);
 }
 

@@ -7,9 +7,6 @@
 namespace tandem::golden {
 namespace {
 
-using Made = std::unique_ptr<Layer>;
-using Make = Made (*)(const Case&);
-
 Made bag_layer(const Case& c) {
   return held(nn::EmbeddingBag(c.i("num_embeddings"), c.i("embedding_dim"),
                                {.mode = c.s("mode", "mean"),
@@ -131,7 +128,7 @@ Made pool_layer(const Case& c) {
   });
 }
 
-const std::map<std::string, Make>& makers() {
+const Makers& nn_layer_makers() {
 #define L(name, ...)                                                                 \
   {                                                                                  \
 #name, [](const Case& g) -> Made { (void)g; return held(nn::name(__VA_ARGS__), g); } \
@@ -140,7 +137,7 @@ const std::map<std::string, Make>& makers() {
   {                                                                                   \
 #name, [](const Case& g) -> Made { return two_inputs(nn::name(__VA_ARGS__), g); } \
   }
-  static const std::map<std::string, Make> table = {
+  static const Makers table = {
       L(ReLU),
       L(ReLU6),
       L(Sigmoid),
@@ -212,9 +209,6 @@ const std::map<std::string, Make>& makers() {
   return table;
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& info) {
-  return test_name(info.param.name);
-}
 class GoldenNn : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Nn, GoldenNn, ::testing::ValuesIn(cases_of("nn")), case_name);
 
@@ -224,8 +218,8 @@ TEST_P(GoldenNn, Matches) { check_nn_case(GetParam()); }
 
 void check_nn_case(Case c) {
   std::string op = c.op == "Sinusoidal" ? "SinusoidalPositional" : c.op;
-  ASSERT_TRUE(makers().count(op)) << c.op;
-  Made layer = makers().at(op)(c);
+  ASSERT_TRUE(nn_layer_makers().count(op)) << c.op;
+  Made layer = nn_layer_makers().at(op)(c);
   check_layer(c, *layer);
 }
 

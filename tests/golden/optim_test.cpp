@@ -52,7 +52,7 @@ struct FromCase : QuietVisitor {
   }
 };
 
-std::unique_ptr<optim::Optimizer> make(const Case& c, optim::ParamList p) {
+std::unique_ptr<optim::Optimizer> make_optimizer(const Case& c, optim::ParamList p) {
   for (const optim::OptimizerRow* row : optim::optimizers().rows()) {
     if (c.op != row->type) continue;
     const std::shared_ptr<void> options = row->options->make();
@@ -271,9 +271,6 @@ TEST(OptimByHand, TwoSteps) {
   }
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& info) {
-  return test_name(info.param.name);
-}
 class GoldenOptim : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Optim, GoldenOptim, ::testing::ValuesIn(cases_of("optim")), case_name);
 
@@ -308,8 +305,9 @@ void check_optim_case(Case c) {
   // A second set of parameters is stepped by a traced step, a third one is saved and loaded.
   std::vector<Param> params = params_of(c), traced = params_of(c), moved = params_of(c);
   Ts grads = c.list_of("step_grads");
-  auto opt = make(c, groups_of(c, params)), in_trace = make(c, groups_of(c, traced)),
-       other = make(c, groups_of(c, moved));
+  auto opt = make_optimizer(c, groups_of(c, params)),
+       in_trace = make_optimizer(c, groups_of(c, traced)),
+       other = make_optimizer(c, groups_of(c, moved));
   ASSERT_TRUE(opt) << c.op;
   int64_t late = *c.json().find("late")->as_int();
   int compared = 0;
@@ -328,7 +326,7 @@ void check_optim_case(Case c) {
             {}, Captures::refuse),
         {});
     if (t == 7) {
-      auto fresh = make(c, groups_of(c, moved));
+      auto fresh = make_optimizer(c, groups_of(c, moved));
       fresh->load_state_dict(other->state_dict());
       other = std::move(fresh);
     }

@@ -7,19 +7,11 @@
 #include <thread>
 
 #include "tandem/tandem.h"
+#include "tests/grad/close.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-void expect_close(const Tensor& a, const Tensor& b, double tolerance) {
-  ASSERT_EQ(a.shape(), b.shape());
-  std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
-  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], y[i], tolerance) << i;
-}
 
 struct Mlp : nn::Module {
   nn::Linear a{3, 5, {.dtype = float64}}, b{5, 2, {.dtype = float64}};

@@ -5,15 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "tandem/tandem.h"
+#include "tests/support/init.h"
+#include "tests/support/values.h"
 
 namespace tandem {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 
 TEST(Cell, HeldValuesNeverChange) {
   Param p{ones({2, 3})};

@@ -42,7 +42,7 @@ struct Dense {
     return a;
   }
 };
-Array number(Scalar s) {
+Array number_array(Scalar s) {
   Array a;
   a.is_scalar = true;
   a.scalar = s;
@@ -155,7 +155,7 @@ TEST(ScalarEval, StridesAndBroadcast) {
   Dense<float> empty({}, {0, 3});
   run(op::add, {empty.array(), row.array()}, {empty.array()}, nullptr);
   Dense<double> scalar({2}, {}), one({0}, {});
-  run(op::mul, {scalar.array(), number(1.5)}, {one.array()}, nullptr);
+  run(op::mul, {scalar.array(), number_array(1.5)}, {one.array()}, nullptr);
   EXPECT_EQ(one.data[0], 3);
 }
 
@@ -170,8 +170,9 @@ TEST(ScalarEval, AdamwStep) {
   const double lr = 1e-3, b1 = 0.9, b2 = 0.999, eps = 1e-8, wd = 0.01, t = 3;
   const double bias1 = 1 - std::pow(b1, t), bias2 = 1 - std::pow(b2, t);
   run(op::adamw_update,
-      {p.array(), g.array(), m.array(), v.array(), number(lr), number(b1), number(b2), number(eps),
-       number(wd), number(bias1), number(bias2)},
+      {p.array(), g.array(), m.array(), v.array(), number_array(lr), number_array(b1),
+       number_array(b2), number_array(eps), number_array(wd), number_array(bias1),
+       number_array(bias2)},
       {p.array(), m.array(), v.array()}, nullptr);
   const double m1 = 0.1f + (1 - b1) * (0.25 - 0.1f);
   const double v1 = static_cast<double>(0.02f) * b2 + (1 - b2) * 0.25 * 0.25;
@@ -186,8 +187,8 @@ TEST(ScalarEval, SgdFirstStepTakesTheGradient) {
   for (const bool first : {true, false}) {
     Dense<double> p({1}, {1}), g({2}, {1}), buf({4}, {1});
     run(op::sgd_update,
-        {p.array(), g.array(), buf.array(), number(0.1), number(0.5), number(0.25), number(0.0),
-         number(0), number(first)},
+        {p.array(), g.array(), buf.array(), number_array(0.1), number_array(0.5),
+         number_array(0.25), number_array(0.0), number_array(0), number_array(first)},
         {p.array(), buf.array()}, nullptr);
     EXPECT_DOUBLE_EQ(buf.data[0], first ? 2 : 3.5);
     EXPECT_DOUBLE_EQ(p.data[0], first ? 0.8 : 0.65);

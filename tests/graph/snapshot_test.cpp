@@ -9,17 +9,14 @@
 #include "tandem/base/file.h"
 #include "tandem/graph/trace.h"
 #include "tandem/tandem.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-struct Net : nn::Module {
+struct TwoLayers : nn::Module {
   nn::Linear fc1{4, 8}, fc2{8, 2};
-  Net() { TD_REGISTER(fc1, fc2); }
+  TwoLayers() { TD_REGISTER(fc1, fc2); }
   Tensor forward(Tensor x) { return fc2(relu(fc1(x))); }
 };
 
@@ -30,14 +27,14 @@ std::vector<float> all_values(const StateDict& d) {
   return out;
 }
 
-void step(Net& net, optim::Optimizer& opt) {
+void step(TwoLayers& net, optim::Optimizer& opt) {
   opt.zero_grad();
   net(ones({3, 4})).square().sum().backward();
   opt.step();
 }
 
 TEST(Snapshot, StateDictStaysAsItWas) {
-  Net net;
+  TwoLayers net;
   optim::AdamW opt(net.parameters(), {.lr = 0.1});
   step(net, opt);
   StateDict before = net.state_dict(), moments = opt.state_dict();
@@ -58,11 +55,11 @@ TEST(Snapshot, StateDictStaysAsItWas) {
 TEST(Snapshot, MappedWeightsAreNeverWritten) {
   std::string path =
       (std::filesystem::temp_directory_path() / "snapshot_test.safetensors").string();
-  Net net;
+  TwoLayers net;
   save(net.state_dict(), path);
   std::string bytes = read_file(path);
   {
-    Net other;
+    TwoLayers other;
     other.load_state_dict(load(path));
     EXPECT_EQ(all_values(other.state_dict()), all_values(net.state_dict()));
     optim::SGD opt(other.parameters(), {.lr = 0.1, .momentum = 0.9});
@@ -78,9 +75,9 @@ TEST(Snapshot, MappedWeightsAreNeverWritten) {
 }
 
 TEST(Snapshot, CopiesShareAndClonesDoNot) {
-  Net a;
+  TwoLayers a;
   a.fc1.weight.requires_grad_(false);
-  Net shared = a, own = clone(a);
+  TwoLayers shared = a, own = clone(a);
   optim::SGD opt({a.fc2.weight}, {.lr = 0.5});
   std::vector<float> before = a.fc2.weight.value().to_vector<float>();
   step(a, opt);
@@ -106,7 +103,7 @@ TEST(Snapshot, TensorsOnTheTapeSurviveADonation) {
 }
 
 TEST(Snapshot, FunctionalCallRedirectsEveryRead) {
-  Net net;
+  TwoLayers net;
   Tensor x = randn({3, 4}), other = randn({8, 4});
   Tensor direct = net(x), redirected;
   functional_call({{net.fc1.weight, other}}, [&]() -> Tensors {
@@ -124,8 +121,9 @@ TEST(Snapshot, FunctionalCallRedirectsEveryRead) {
 }
 
 TEST(Snapshot, AssignIfInATraceReadsNothing) {
-  Net eager, traced = clone(eager);
-  auto train = [](Net& net, optim::Optimizer& opt, const Tensor& x, const Tensor& pred) -> Tensor {
+  TwoLayers eager, traced = clone(eager);
+  auto train = [](TwoLayers& net, optim::Optimizer& opt, const Tensor& x,
+                  const Tensor& pred) -> Tensor {
     opt.zero_grad();
     Tensor loss = net(x).square().sum();
     loss.backward();
@@ -149,9 +147,9 @@ TEST(Snapshot, AssignIfInATraceReadsNothing) {
 }
 
 TEST(Snapshot, GradientsThatOutliveATraceAccumulate) {
-  Net eager, traced = clone(eager);
+  TwoLayers eager, traced = clone(eager);
   Tensor x = randn({3, 4});
-  auto twice = [](Net& net, const Tensor& in) -> Tensors {
+  auto twice = [](TwoLayers& net, const Tensor& in) -> Tensors {
     net(in).sum().backward();
     net(in * 2.0).square().sum().backward();
     return {in.sum()};
@@ -177,7 +175,7 @@ TEST(Snapshot, HooksSeeLayersAndMayThrow) {
       if (seen.size() == 4) throw std::runtime_error("enough");
     }
   } stop;
-  Net net;
+  TwoLayers net;
   net.parameters();
   Param p{ones({2})};
   p.set_grad(ones({2}));

@@ -6,21 +6,18 @@
 
 #include "tandem/tandem.h"
 #include "tests/support/errors.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-struct Net : nn::Module {
+struct ConvNet : nn::Module {
   nn::Conv2d conv{1, 4, 3};
   nn::BatchNorm2d bn{4};
   nn::Dropout drop{0.3};
   nn::LayerNorm ln{36};
   nn::Linear fc{36, 5};
-  Net() { TD_REGISTER(conv, bn, drop, ln, fc); }
+  ConvNet() { TD_REGISTER(conv, bn, drop, ln, fc); }
   Tensor forward(Tensor x) {
     x = max_pool2d(relu(bn(conv(x))), 2);
     return fc(ln(drop(x).flatten(1)));
@@ -34,7 +31,7 @@ struct Log {
 // Twenty steps from the same seed, eager or through one traced graph.
 Log train(bool traced, bool zero_last) {
   manual_seed(11);
-  Net net;
+  ConvNet net;
   optim::AdamW opt(net.parameters(), {.lr = 1e-2});
   Tensor x = randn({6, 1, 8, 8}), y = randint(0, 5, {6});
   auto step = [&](std::span<const Tensor> in) -> std::vector<Tensor> {

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIFF and JPEG 2000: what make_golden_images.py wrote, against what Pillow read from it; files
 // that are truncated, changed, or claim more than they hold.
-#include "tandem/init.h"
 #include "tandem/io/image.h"
 #include "tandem/io/npy.h"
 #include "tandem/ops/ops.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::io {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 std::string folder() {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");

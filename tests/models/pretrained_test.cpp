@@ -18,7 +18,7 @@
 namespace tandem::models {
 namespace {
 
-std::string golden() {
+std::string golden_folder() {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
   return std::string(root ? root : ".") + "/tests/golden/hf/";
 }
@@ -44,7 +44,7 @@ double difference(const Tensor& want, const Tensor& got, const Tensor* mask) {
 
 TEST_F(Pretrained, LogitsOfEveryFamily) {
   int families = 0;
-  for (const auto& folder : std::filesystem::directory_iterator(golden())) {
+  for (const auto& folder : std::filesystem::directory_iterator(golden_folder())) {
     SCOPED_TRACE(folder.path().filename());
     const StateDict c = load(folder.path() / "case.safetensors");
     const auto model = from_pretrained(folder.path());
@@ -78,8 +78,8 @@ std::vector<std::vector<int64_t>> prompts_of(const StateDict& c) {
 TEST_F(Pretrained, GreedyTextOfTheDecoders) {
   for (const char* family : {"gpt2", "llama"}) {
     SCOPED_TRACE(family);
-    const StateDict c = load(golden() + family + "/case.safetensors");
-    const auto model = from_pretrained(golden() + family);
+    const StateDict c = load(golden_folder() + family + "/case.safetensors");
+    const auto model = from_pretrained(golden_folder() + family);
     const auto prompts = prompts_of(c);
     const Tensor want = c.at("generated");
     for (const bool compiled : {false, true}) {
@@ -95,7 +95,7 @@ TEST_F(Pretrained, GreedyTextOfTheDecoders) {
 // An encoder reads the prompt: each token is the likeliest according to the whole model's logits
 // after the previous ones.
 TEST_F(Pretrained, GreedyTextOfAnEncoderAndDecoder) {
-  const auto model = from_pretrained(golden() + "t5");
+  const auto model = from_pretrained(golden_folder() + "t5");
   EXPECT_TRUE(model->is_encoder_decoder());
   const std::vector<std::vector<int64_t>> prompts = {{3, 4, 5, 6, 7}, {6, 2}, {9}};
   const int64_t n = 15, begin = model->config.integer("decoder_start_token_id", 0, 0);
@@ -122,7 +122,7 @@ TEST_F(Pretrained, GreedyTextOfAnEncoderAndDecoder) {
 }
 
 TEST_F(Pretrained, SamplingIsAFunctionOfTheSeed) {
-  const auto model = from_pretrained(golden() + "llama");
+  const auto model = from_pretrained(golden_folder() + "llama");
   const std::vector<std::vector<int64_t>> prompts = {{3, 4, 5}, {6}};
   GenerateOptions o{.max_new_tokens = 9, .do_sample = true, .temperature = 1.5, .seed = 11};
   const auto first = generate(*model, prompts, o);
@@ -134,7 +134,7 @@ TEST_F(Pretrained, SamplingIsAFunctionOfTheSeed) {
 }
 
 TEST_F(Pretrained, StreamsAndStops) {
-  const auto model = from_pretrained(golden() + "gpt2");
+  const auto model = from_pretrained(golden_folder() + "gpt2");
   std::vector<std::pair<int64_t, int64_t>> seen;
   GenerateOptions o{.max_new_tokens = 6, .min_new_tokens = 6};
   o.streamer = [&](int64_t row, int64_t token) {
@@ -171,8 +171,8 @@ TEST_F(Pretrained, WhatTheNextTokenIs) {
 }
 
 TEST_F(Pretrained, WrongUseIsNamed) {
-  const auto model = from_pretrained(golden() + "gpt2");
-  const auto bert = from_pretrained(golden() + "bert");
+  const auto model = from_pretrained(golden_folder() + "gpt2");
+  const auto bert = from_pretrained(golden_folder() + "bert");
   EXPECT_THROW(generate(*model, {{}}, {}), Error);
   EXPECT_THROW(generate(*model, {{1}}, {.max_new_tokens = 1000}), Error);
   EXPECT_THROW(generate(*model, {{1}}, {.temperature = 0}), Error);
@@ -187,7 +187,7 @@ class Folder {
     std::string text = (std::filesystem::temp_directory_path() / "tandem-hf-XXXXXX").string();
     path = mkdtemp(text.data());
     for (const char* f : {"config.json", "model.safetensors"})
-      std::filesystem::copy_file(golden() + from + "/" + f, path + "/" + f);
+      std::filesystem::copy_file(golden_folder() + from + "/" + f, path + "/" + f);
   }
   ~Folder() { std::filesystem::remove_all(path); }
   // Replace the first `from` in config.json.

@@ -16,15 +16,12 @@
 #include "tandem/io/npy.h"
 #include "tandem/tensor/allocator.h"
 #include "tests/must_fail/must_fail_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::must_fail {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 struct Folder {
   fs::path path;

@@ -2,13 +2,10 @@
 // Wrong arguments to image ops and layers: each error names the op, what was wanted, what came, the
 // user's line and what to do.
 #include "tests/must_fail/must_fail_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::must_fail {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // clang-format off
 TEST(MustFailImages, Resampling) {

@@ -4,13 +4,10 @@
 
 #include "tandem/distributions/distributions.h"
 #include "tests/must_fail/must_fail_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::must_fail {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // clang-format off
 TEST(MustFail, LinearAlgebra) {

@@ -5,13 +5,10 @@
 
 #include "tandem/data/sets/datasets.h"
 #include "tests/must_fail/must_fail_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::must_fail {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 constinit const OpDef no_derivative = index_row("test_no_derivative", {"x"})
                                           .infer([](InferCall& c) { c.out[0] = c.in[0]; })

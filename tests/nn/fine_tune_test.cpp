@@ -7,6 +7,7 @@
 #include "tandem/nn/fine_tune.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/values.h"
 
 namespace tandem::nn {
 namespace {
@@ -24,8 +25,8 @@ struct Encoder : Module {
   }
   std::vector<Block> blocks;
 };
-struct Net : Module {
-  Net() : token(randn({8})), embed(4, 8), encoder(), head(8, 3) {
+struct EncoderNet : Module {
+  EncoderNet() : token(randn({8})), embed(4, 8), encoder(), head(8, 3) {
     TD_REGISTER(token, embed, encoder, head);
   }
   Tensor forward(Tensor x) { return head(encoder(embed(x) + token)); }
@@ -34,8 +35,6 @@ struct Net : Module {
   Encoder encoder;
   Linear head;
 };
-
-std::vector<float> values(const Tensor& t) { return t.detach().to_vector<float>(); }
 
 TEST(FineTune, Patterns) {
   EXPECT_TRUE(name_matches("layer4", "layer4.0.weight"));
@@ -48,7 +47,7 @@ TEST(FineTune, Patterns) {
 }
 
 TEST(FineTune, FreezesByName) {
-  Net net;
+  EncoderNet net;
   EXPECT_EQ(freeze(net, {"encoder.blocks.0", "embed.*", "embed.weight"}), 6u);
   for (const auto& [name, p] : net.named_parameters())
     EXPECT_EQ(p.requires_grad(),
@@ -61,7 +60,7 @@ TEST(FineTune, FreezesByName) {
 TEST(FineTune, DepthsFollowTheNet) {
   // The encoder holds most parameters: its blocks count. Parameters of the net itself belong to the
   // next block.
-  Net net;
+  EncoderNet net;
   const std::vector<int64_t> depths = parameter_depths(net);
   const auto named = net.named_parameters();
   ASSERT_EQ(depths.size(), named.size());
@@ -81,7 +80,7 @@ TEST(FineTune, DepthsFollowTheNet) {
 
 TEST(FineTune, LoraTrainsItsUpdatesOnly) {
   manual_seed(3);
-  Net net;
+  EncoderNet net;
   const Tensor x = randn({5, 4});
   const std::vector<float> before = values(net(x));
   const StateDict base = clone(net).state_dict();
@@ -117,13 +116,13 @@ TEST(FineTune, LoraTrainsItsUpdatesOnly) {
 
   // A clone has its own updates.
   const std::vector<float> tuned = values(net(x));
-  Net copy = clone(net);
+  EncoderNet copy = clone(net);
   copy.encoder.blocks[0].fc1.weight.assign_(0.0);
   for (const auto& [name, p] : copy.named_parameters())
     if (name.ends_with("lora_B.weight")) Param(p).assign_(1.0);
   EXPECT_NE(values(copy(x)), tuned);
   EXPECT_EQ(values(net(x)), tuned);
-  Net again;
+  EncoderNet again;
   apply_lora(again, {.r = 2, .alpha = 4, .on = {"*fc?"}});
   again.load_state_dict(net.state_dict());
   EXPECT_EQ(values(again(x)), tuned);
@@ -140,7 +139,7 @@ TEST(FineTune, LoraTrainsItsUpdatesOnly) {
 }
 
 TEST(FineTune, LoraMistakes) {
-  Net net;
+  EncoderNet net;
   EXPECT_EQ(error_of([&] { apply_lora(net, {.on = {"haed"}}); }),
             "Value: 'haed' matches no Linear layer of the model, did you mean 'head'?");
   EXPECT_EQ(error_of([&] { apply_lora(net, {.r = 0}); }), "Value: LoRA wants a rank r > 0, got 0.");

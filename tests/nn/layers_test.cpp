@@ -8,16 +8,13 @@
 
 #include "tandem/graph/trace.h"
 #include "tandem/tandem.h"
+#include "tests/support/init.h"
+#include "tests/support/values.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
-std::vector<std::string> names(const nn::Module& m) {
+std::vector<std::string> state_names(const nn::Module& m) {
   std::vector<std::string> n;
   for (const auto& [name, t] : m.state_dict()) n.push_back(name);
   return n;
@@ -29,9 +26,10 @@ TEST(Containers, Sequential) {
   manual_seed(1);
   nn::Sequential net(nn::Linear(4, 8), nn::BatchNorm1d(8), nn::ReLU(),
                      nn::Sequential(nn::Dropout(0.5), nn::Linear(8, 2)));
-  EXPECT_EQ(names(net), (std::vector<std::string>{
-                            "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean",
-                            "1.running_var", "1.num_batches_tracked", "3.1.weight", "3.1.bias"}));
+  EXPECT_EQ(state_names(net),
+            (std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean",
+                                      "1.running_var", "1.num_batches_tracked", "3.1.weight",
+                                      "3.1.bias"}));
   Tensor x = randn({5, 4});
   EXPECT_EQ(net(x).shape(), Shape(5, 2));
   net.eval();
@@ -43,7 +41,7 @@ TEST(Containers, Sequential) {
   copy.load_state_dict(net.state_dict());
   EXPECT_EQ(values(copy(x)), values(net(x)));
   nn::Sequential named = nn::Sequential::named({{"fc", nn::Linear(4, 2)}, {"act", nn::Tanh()}});
-  EXPECT_EQ(names(named), (std::vector<std::string>{"fc.weight", "fc.bias"}));
+  EXPECT_EQ(state_names(named), (std::vector<std::string>{"fc.weight", "fc.bias"}));
 }
 
 struct Lists : nn::Module {
@@ -63,9 +61,10 @@ struct Lists : nn::Module {
 
 TEST(Containers, ListsAndDicts) {
   Lists l;
-  EXPECT_EQ(names(l), (std::vector<std::string>{
-                          "blocks.0.weight", "blocks.1.weight", "heads.a.weight", "heads.a.bias",
-                          "scales.0", "scales.1", "table.k", "last.weight", "last.bias"}));
+  EXPECT_EQ(state_names(l),
+            (std::vector<std::string>{"blocks.0.weight", "blocks.1.weight", "heads.a.weight",
+                                      "heads.a.bias", "scales.0", "scales.1", "table.k",
+                                      "last.weight", "last.bias"}));
   Lists copy = clone(l);
   l.table["k"].assign_(5.0);
   EXPECT_EQ(values(copy.table["k"].value()), (std::vector<float>{1, 1, 1}));
@@ -125,7 +124,7 @@ struct Tied : nn::Module {
 TEST(TiedWeights, OnceInTheOptimizerTwiceInTheState) {
   Tied net;
   EXPECT_EQ(net.parameters().size(), 1u);
-  EXPECT_EQ(names(net), (std::vector<std::string>{"embed.weight", "head.weight"}));
+  EXPECT_EQ(state_names(net), (std::vector<std::string>{"embed.weight", "head.weight"}));
   optim::SGD opt(net.parameters(), {.lr = 0.1});
   net(tensor({1, 2})).sum().backward();
   opt.step();
@@ -154,8 +153,8 @@ TEST(LoRA, TrainsOnlyTheUpdateAndMerges) {
   lora.unmerge();
   std::vector<float> again = values(lora.base_layer.weight.value());
   for (size_t i = 0; i < base.size(); ++i) EXPECT_NEAR(base[i], again[i], 1e-6);
-  EXPECT_EQ(names(lora), (std::vector<std::string>{"base_layer.weight", "base_layer.bias",
-                                                   "lora_A.weight", "lora_B.weight"}));
+  EXPECT_EQ(state_names(lora), (std::vector<std::string>{"base_layer.weight", "base_layer.bias",
+                                                         "lora_A.weight", "lora_B.weight"}));
 }
 
 TEST(WeightNorm, KeepsTheWeightAndIsRemoved) {
@@ -168,8 +167,9 @@ TEST(WeightNorm, KeepsTheWeightAndIsRemoved) {
     EXPECT_NEAR(a[i], b[i], 1e-5);
     EXPECT_NEAR(a[i], c[i], 1e-5);
   }
-  EXPECT_EQ(names(normed), (std::vector<std::string>{"bias", "parametrizations.weight.original0",
-                                                     "parametrizations.weight.original1"}));
+  EXPECT_EQ(state_names(normed),
+            (std::vector<std::string>{"bias", "parametrizations.weight.original0",
+                                      "parametrizations.weight.original1"}));
 }
 
 // ---- caches

@@ -6,13 +6,10 @@
 
 #include "tandem/tandem.h"
 #include "tests/support/errors.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 struct Head : nn::Module {
   nn::Linear fc{4, 3};
@@ -20,13 +17,13 @@ struct Head : nn::Module {
   Head() { TD_REGISTER(fc, bn); }
   Tensor forward(Tensor x) { return bn(fc(x)); }
 };
-struct Net : nn::Module {
+struct NestedNet : nn::Module {
   nn::Linear first{4, 4};
   std::vector<nn::Linear> stack;
   std::optional<nn::Linear> extra;
   Head head;
   Param scale{ones({4})};
-  Net() {
+  NestedNet() {
     stack.emplace_back(4, 4);
     stack.emplace_back(4, 4, nn::LinearOptions{.bias = false});
     TD_REGISTER(first, stack, extra, head, scale);
@@ -38,15 +35,15 @@ struct Net : nn::Module {
   }
 };
 
-std::vector<std::string> names(const nn::Module& m) {
+std::vector<std::string> parameter_names(const nn::Module& m) {
   std::vector<std::string> out;
   for (const auto& [name, p] : m.named_parameters()) out.push_back(name);
   return out;
 }
 
 TEST(Module, NamesAreFullPaths) {
-  Net net;
-  EXPECT_EQ(names(net),
+  NestedNet net;
+  EXPECT_EQ(parameter_names(net),
             (std::vector<std::string>{"first.weight", "first.bias", "stack.0.weight",
                                       "stack.0.bias", "stack.1.weight", "head.fc.weight",
                                       "head.fc.bias", "head.bn.weight", "head.bn.bias", "scale"}));
@@ -57,26 +54,26 @@ TEST(Module, NamesAreFullPaths) {
 }
 
 TEST(Module, CopySharesCloneCopies) {
-  Net net;
-  Net shared = net;
-  Net own = clone(net);
+  NestedNet net;
+  NestedNet shared = net;
+  NestedNet own = clone(net);
   net.first.weight.assign_(7.0);
   EXPECT_EQ(shared.first.weight.value().to_vector<float>()[0], 7.0f);
   EXPECT_NE(own.first.weight.value().to_vector<float>()[0], 7.0f);
   net.eval();
   EXPECT_FALSE(shared.is_training());
   EXPECT_TRUE(own.is_training());
-  EXPECT_EQ(names(own), names(net));
+  EXPECT_EQ(parameter_names(own), parameter_names(net));
 }
 
 TEST(Module, ReassignedLayersAreFound) {
-  Net net;
+  NestedNet net;
   net.head.fc = nn::Linear(4, 3, {.bias = false});
-  EXPECT_EQ(names(net).size(), 9u);
+  EXPECT_EQ(parameter_names(net).size(), 9u);
   net.extra.emplace(2, 2);
-  EXPECT_EQ(names(net).size(), 11u);
-  Net moved = std::move(net);
-  EXPECT_EQ(names(moved).size(), 11u);
+  EXPECT_EQ(parameter_names(net).size(), 11u);
+  NestedNet moved = std::move(net);
+  EXPECT_EQ(parameter_names(moved).size(), 11u);
 }
 
 TEST(Module, TiedParametersComeOnceAndKeepBothNames) {
@@ -95,7 +92,7 @@ TEST(Module, TiedParametersComeOnceAndKeepBothNames) {
 }
 
 TEST(Module, LoadIsStrictAndAllOrNothing) {
-  Net net, other;
+  NestedNet net, other;
   net.load_state_dict(other.state_dict());
   EXPECT_EQ(net.first.weight.value().to_vector<float>(),
             other.first.weight.value().to_vector<float>());
@@ -116,7 +113,7 @@ TEST(Module, LoadIsStrictAndAllOrNothing) {
 }
 
 TEST(Module, SnapshotsDoNotChange) {
-  Net net;
+  NestedNet net;
   StateDict before = net.state_dict();
   std::vector<float> values = before.at("first.weight").to_vector<float>();
   optim::SGD opt(net.parameters(), {.lr = 0.5});
@@ -136,7 +133,7 @@ TEST(Module, UnnamedLayerThrows) {
 }
 
 TEST(Module, ErrorsNameTheLayer) {
-  Net net;
+  NestedNet net;
   net.named_parameters();
   std::string text = thrown([&] { net(zeros({2, 5})); });
   EXPECT_TRUE(has(text, "layer first")) << text;
@@ -144,7 +141,7 @@ TEST(Module, ErrorsNameTheLayer) {
 }
 
 TEST(Module, HooksSeeAndReplace) {
-  Net net;
+  NestedNet net;
   int calls = 0;
   int id = net.first.register_forward_hook([&](nn::Module&, const Tensor&, const Tensor& y) {
     ++calls;
@@ -160,7 +157,7 @@ TEST(Module, HooksSeeAndReplace) {
 }
 
 TEST(Module, CastAndFreeze) {
-  Net net;
+  NestedNet net;
   net.to(float64);
   EXPECT_EQ(net.first.weight.dtype(), float64);
   EXPECT_EQ(net.head.bn.num_batches_tracked.dtype(), int64);
@@ -172,11 +169,11 @@ TEST(Module, CastAndFreeze) {
 }
 
 TEST(Module, SavedAndLoadedIsBitEqual) {
-  Net net;
+  NestedNet net;
   net.eval();
   std::string path = ::testing::TempDir() + "module_test.safetensors";
   save(net.state_dict(), path);
-  Net again;
+  NestedNet again;
   again.eval();
   again.load_state_dict(load(path));
   Tensor x = randn({3, 4});
@@ -192,10 +189,10 @@ TEST(Module, SavedAndLoadedIsBitEqual) {
 
 TEST(Optimizer, StateGoesOutAndIn) {
   manual_seed(3);
-  Net net;
-  Net twin = clone(net);
+  NestedNet net;
+  NestedNet twin = clone(net);
   optim::AdamW a(net.parameters(), {.lr = 0.01});
-  auto step = [](Net& n, optim::Optimizer& o, uint64_t seed) {
+  auto step = [](NestedNet& n, optim::Optimizer& o, uint64_t seed) {
     manual_seed(seed);
     o.zero_grad();
     n(randn({8, 4})).square().sum().backward();

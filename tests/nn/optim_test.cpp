@@ -4,13 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "tandem/tandem.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 std::vector<Param> make_params(uint64_t seed) {
   manual_seed(seed);
@@ -141,16 +138,16 @@ TEST(Steps, ClosureIsEvaluatedFirst) {
   EXPECT_EQ(p.value().to_vector<float>(), (std::vector<float>{0, 0}));
 }
 
-struct Net : nn::Module {
+struct NormNet : nn::Module {
   nn::Linear fc{3, 4};
   nn::BatchNorm1d bn{4};
-  Net() { TD_REGISTER(fc, bn); }
+  NormNet() { TD_REGISTER(fc, bn); }
   Tensor forward(Tensor x) { return bn(fc(x)); }
 };
 
 TEST(Averages, UpdateBatchNorm) {
   manual_seed(4);
-  Net net;
+  NormNet net;
   std::vector<Tensor> batches = {randn({8, 3}), randn({8, 3}) + 2.0};
   net.eval();
   optim::update_bn(batches, net);
@@ -168,8 +165,8 @@ TEST(Averages, UpdateBatchNorm) {
 }
 
 TEST(Averages, BuffersAndState) {
-  Net net;
-  optim::AveragedModel<Net> latest(net, {.decay = 0.5}),
+  NormNet net;
+  optim::AveragedModel<NormNet> latest(net, {.decay = 0.5}),
       mean(net, {.decay = 0.5, .use_buffers = true});
   for (double v : {1.0, 3.0}) {
     net.bn.running_mean.assign_(v);
@@ -178,8 +175,8 @@ TEST(Averages, BuffersAndState) {
   }
   EXPECT_FLOAT_EQ(latest.module.bn.running_mean.value().to_vector<float>()[0], 3.0f);
   EXPECT_FLOAT_EQ(mean.module.bn.running_mean.value().to_vector<float>()[0], 2.0f);
-  Net other;
-  optim::AveragedModel<Net> copy(other);
+  NormNet other;
+  optim::AveragedModel<NormNet> copy(other);
   copy.load_state_dict(mean.state_dict());
   EXPECT_EQ(copy.n_averaged().item<int64_t>(), 2);
   EXPECT_EQ(copy.module.fc.weight.value().to_vector<float>(),

@@ -385,7 +385,7 @@ void check_training_step(const std::string& path, Optimizer make) {
   EXPECT_TRUE(r.custom_ops.empty()) << r.to_string();
   EXPECT_LT(r.relative_error, 1e-5);
   for (const auto& [name, v] : before)
-    EXPECT_TRUE(rows::same_bits(v, net.state_dict().at(name))) << name << " was changed by export";
+    EXPECT_TRUE(same_bits(v, net.state_dict().at(name))) << name << " was changed by export";
   bool weight = false, mean = false;
   for (const OnnxState& s : r.states) {
     weight |= s.input == "conv1.weight" && s.output == "conv1.weight.next";

@@ -6,13 +6,10 @@
 
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 TEST(CheckNumerics, NamesWhatItFinds) {
   const struct {

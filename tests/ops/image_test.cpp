@@ -7,15 +7,12 @@
 
 #include "tandem/graph/trace.h"
 #include "tandem/tandem.h"
+#include "tests/support/init.h"
 
 namespace tandem {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-double distance(const Tensor& a, const Tensor& b) {
+double largest_difference(const Tensor& a, const Tensor& b) {
   if (!(a.shape() == b.shape())) return INFINITY;
   std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
   double d = 0;
@@ -35,22 +32,22 @@ TEST(Images, ChannelsLastStays) {
     InterpolateOptions o{.size = {5, 11}, .mode = mode};
     Tensor want = interpolate(x, o), got = interpolate(channels_last(x), o);
     EXPECT_TRUE(is_channels_last(got)) << mode;
-    EXPECT_LT(distance(got, want), 1e-6) << mode;
+    EXPECT_LT(largest_difference(got, want), 1e-6) << mode;
     Tensor leaf = channels_last(x).requires_grad_(), plain = x.detach().requires_grad_();
     Tensor g = randn({3, 6, 5, 11});
     interpolate(leaf, o).backward(channels_last(g));
     interpolate(plain, o).backward(g);
-    EXPECT_LT(distance(leaf.grad(), plain.grad()), 1e-5) << mode;
+    EXPECT_LT(largest_difference(leaf.grad(), plain.grad()), 1e-5) << mode;
   }
   nn::Conv2d conv(6, 8, 3, {.padding = "same"});
   nn::MaxPool2d pool(2);
   nn::AvgPool2d mean(2);
   Tensor y = conv(channels_last(x));
-  EXPECT_LT(distance(y, conv(x)), 1e-5);
+  EXPECT_LT(largest_difference(y, conv(x)), 1e-5);
   EXPECT_TRUE(is_channels_last(pool(channels_last(x))));
   EXPECT_TRUE(is_channels_last(mean(channels_last(x))));
   nn::ConvTranspose2d up(6, 4, 3, {.stride = 2});
-  EXPECT_LT(distance(up(channels_last(x)), up(x)), 1e-5);
+  EXPECT_LT(largest_difference(up(channels_last(x)), up(x)), 1e-5);
 }
 
 // Gradients of the layer's parameters, one per sample, by vmap(grad) and by a loop.
@@ -71,7 +68,8 @@ void per_sample(M layer, const Tensor& x) {
     Tensor together = vmap(grad(loss), {kNoBatchDim, 0})(value, x);
     for (int64_t i = 0; i < x.size(0); ++i) {
       Tensor one = grad(loss)(value, x[i]);
-      EXPECT_LT(distance(together.select(0, i), one), 1e-10) << layer.type() << "." << name;
+      EXPECT_LT(largest_difference(together.select(0, i), one), 1e-10)
+          << layer.type() << "." << name;
     }
   }
 }
@@ -93,9 +91,9 @@ TEST(Images, UnpoolingUndoesPooling) {
   Tensor x = randn({2, 3, 6, 7}) + 3;
   auto [y, at] = nn::MaxPool2d(2).forward_with_indices(x);
   Tensor back = nn::MaxUnpool2d(2)(y, at, {6, 7});
-  EXPECT_EQ(distance(max_pool2d(back, 2), y), 0);
+  EXPECT_EQ(largest_difference(max_pool2d(back, 2), y), 0);
   EXPECT_EQ(count_nonzero(back).item<int64_t>(), y.numel());
-  EXPECT_LT(distance(back.sum(), y.sum()), 1e-3);
+  EXPECT_LT(largest_difference(back.sum(), y.sum()), 1e-3);
 }
 
 TEST(Images, FractionalWindowsCoverTheInput) {
@@ -103,7 +101,7 @@ TEST(Images, FractionalWindowsCoverTheInput) {
   Tensor x = randn({2, 3, 9, 8});
   auto [y, at] = nn::FractionalMaxPool2d(2, {.output_ratio = {0.6, 0.5}}).forward_with_indices(x);
   EXPECT_EQ(y.shape(), (Shape{2, 3, 5, 4}));
-  EXPECT_EQ(distance(gather(x.flatten(2), 2, at.flatten(2)), y.flatten(2)), 0);
+  EXPECT_EQ(largest_difference(gather(x.flatten(2), 2, at.flatten(2)), y.flatten(2)), 0);
   // The last window ends at the last element.
   Tensor rising = arange(72.0).reshape({1, 1, 9, 8});
   Tensor top = fractional_max_pool2d(rising, 2, {.output_size = 3});
@@ -123,7 +121,7 @@ TEST(Images, IdentityGridGivesTheImage) {
   for (bool corners : {false, true})
     for (const char* mode : {"bilinear", "nearest", "bicubic"}) {
       Tensor grid = affine_grid(stack({theta, theta}), {2, 3, 5, 6}, corners);
-      EXPECT_LT(distance(grid_sample(x, grid, mode, "border", corners), x), 1e-5) << mode;
+      EXPECT_LT(largest_difference(grid_sample(x, grid, mode, "border", corners), x), 1e-5) << mode;
     }
 }
 
@@ -133,10 +131,10 @@ TEST(Images, PositionsThatAreNoNumbers) {
     for (const char* padding : {"zeros", "border", "reflection"}) {
       Tensor leaf = x.detach().requires_grad_(), g = grid.detach().requires_grad_();
       Tensor y = grid_sample(leaf, g, mode, padding);
-      EXPECT_EQ(distance(y, zeros({1, 1, 1, 2})), 0) << mode << " " << padding;
+      EXPECT_EQ(largest_difference(y, zeros({1, 1, 1, 2})), 0) << mode << " " << padding;
       y.sum().backward();
-      EXPECT_EQ(distance(leaf.grad(), zeros_like(x)), 0);
-      EXPECT_EQ(distance(g.grad(), zeros_like(grid)), 0);
+      EXPECT_EQ(largest_difference(leaf.grad(), zeros_like(x)), 0);
+      EXPECT_EQ(largest_difference(g.grad(), zeros_like(grid)), 0);
     }
 }
 
@@ -164,8 +162,8 @@ TEST(Images, BoxesPerImage) {
   Tensor joined =
       tensor({{0.f, 1.f, 1.f, 5.f, 6.f}, {1.f, 0.f, 2.f, 7.f, 7.f}, {1.f, 3.f, 3.f, 4.f, 5.f}});
   std::vector<Tensor> list = {a, b};
-  EXPECT_EQ(distance(roi_align(x, list, 2), roi_align(x, joined, 2)), 0);
-  EXPECT_EQ(distance(roi_pool(x, list, 2), roi_pool(x, joined, 2)), 0);
+  EXPECT_EQ(largest_difference(roi_align(x, list, 2), roi_align(x, joined, 2)), 0);
+  EXPECT_EQ(largest_difference(roi_pool(x, list, 2), roi_pool(x, joined, 2)), 0);
   EXPECT_EQ(roi_align(x, zeros({0, 5}), {2, 3}).shape(), (Shape{0, 3, 2, 3}));
 }
 

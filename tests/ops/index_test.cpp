@@ -202,10 +202,10 @@ TEST_F(IndexTest, OneHotBincount) {
   expect_error(ErrorKind::Index, "index -1 is out of range", [] { bincount(tensor({-1})); });
 }
 
-Tensor f64(const Shape& s) { return count(s, DType::f64) * 0.31 - 1.0; }
+Tensor index_input(const Shape& s) { return count(s, DType::f64) * 0.31 - 1.0; }
 
 TEST_F(IndexTest, Gradients) {
-  const Tensor x = f64({3, 4}), v = f64({2, 4}) + 0.5;
+  const Tensor x = index_input({3, 4}), v = index_input({2, 4}) + 0.5;
   const Tensor at = tensor({2, 2}), where2 = tensor({{0, 2, 1, 1}, {2, 2, 0, 1}});
   const auto check = [](auto f, const Tensors& in) {
     const auto g = [&](std::span<const Tensor> t) -> Tensors { return {square(f(t))}; };

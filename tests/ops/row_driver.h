@@ -11,6 +11,7 @@
 
 #include "tandem/graph/trace.h"
 #include "tests/ops/row_table.h"
+#include "tests/support/bits.h"
 
 namespace tandem::rows {
 
@@ -182,14 +183,6 @@ inline ::testing::AssertionResult close(const Tensor& got, const Tensor& want, d
              << "element " << i << ": " << a[i] << ", wanted " << b[i];
   }
   return ::testing::AssertionSuccess();
-}
-
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
-  Tensor x = a.contiguous(), y = b.contiguous();
-  return x.dtype() == y.dtype() && x.shape() == y.shape() &&
-         std::memcmp(x.impl()->data, y.impl()->data,
-                     static_cast<size_t>(x.numel()) * size_of(x.dtype())) == 0;
 }
 
 // The same values with other strides: transposed storage, or every second element.

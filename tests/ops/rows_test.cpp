@@ -13,16 +13,12 @@
 #include "tandem/base/parallel.h"
 #include "tandem/graph/expression/scalar_eval.h"
 #include "tandem/graph/trace.h"
-#include "tandem/init.h"
 #include "tests/ops/row_driver.h"
+#include "tests/support/init.h"
 
 namespace tandem::rows {
 
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // ---- the oracle: the row's reference, its body, or the scalar evaluator
 

@@ -226,7 +226,7 @@ TEST_F(ViewTest, NamedInputsKeepTheirValues) {
   EXPECT_EQ(values(x), before);
 }
 
-Tensor f64(const Shape& s) { return count(s, DType::f64) * 0.37 - 1.0; }
+Tensor view_input(const Shape& s) { return count(s, DType::f64) * 0.37 - 1.0; }
 
 // Gradients to order 2 through a nonlinear function, so that the second order is not zero.
 template <class F>
@@ -236,7 +236,7 @@ void expect_gradient(F f, const Tensor& x) {
 }
 
 TEST_F(ViewTest, Gradients) {
-  const Tensor x = f64({2, 3, 4});
+  const Tensor x = view_input({2, 3, 4});
   expect_gradient([](const Tensor& x) { return x.transpose(0, 1).reshape({6, 4}); }, x);
   expect_gradient([](const Tensor& x) { return x.slice(2, 1, 4, 2); }, x);
   expect_gradient([](const Tensor& x) { return x.select(1, -1); }, x);

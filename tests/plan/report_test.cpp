@@ -3,30 +3,19 @@
 // installed: scripts/setup browser); the evaluated statements.
 #include "tandem/plan/report.h"
 
-#include <sys/wait.h>
-
-#include <array>
-#include <cstdlib>
 #include <map>
-#include <set>
 
-#include "tandem/base/folder.h"
-#include "tandem/io/image.h"
 #include "tandem/plan/advise.h"
 #include "tandem/plan/claims.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 #include "tests/plan/plan_helper.h"
+#include "tests/support/browser.h"
+#include "tests/support/errors.h"
 
 namespace tandem::plan {
 namespace {
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
 
 // Made once for all tests.
 struct Page {
@@ -74,41 +63,21 @@ TEST(PlanReport, IsSelfContained) {
   }
 }
 
-// What is painted: many colours, not an empty page.
-size_t colours(const std::string& image) {
-  const std::vector<uint8_t> p = io::read_image(image).contiguous().to_vector<uint8_t>();
-  std::set<std::array<uint8_t, 3>> seen;
-  const size_t area = p.size() / 3;
-  for (size_t i = 0; i < area; i += 3) seen.insert({p[i], p[area + i], p[2 * area + i]});
-  return seen.size();
-}
-
 // Its image is kept in TANDEM_KEEP_SHOTS, if set, else with the test's other output.
 TEST(PlanReport, InABrowser) {
-  if (std::system("command -v chromium > /dev/null 2>&1") != 0)
-    GTEST_SKIP() << "chromium is not installed (scripts/setup browser)";
+  if (!have_browser()) GTEST_SKIP() << "chromium is not installed (scripts/setup browser)";
   init();
-  const char* keep = std::getenv("TANDEM_KEEP_SHOTS");
-  const std::string shots = keep ? keep : ::testing::TempDir() + "tandem-shots";
-  make_folders(shots);
   for (bool compiled : {true, false}) {
     TempFolder f;
     const std::string& html = page(compiled).html;
     write_file(f / "plan.html", html);
-    const std::string shot = shots + (compiled ? "/plan.png" : "/plan_eager.png");
-    const std::string command =
-        "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
-        "--no-first-run --hide-scrollbars --window-size=1240,3600 --user-data-dir=" +
-        f / "profile" + " --enable-logging=stderr --screenshot=" + shot + " --dump-dom file://" +
-        f / "plan.html" + " > " + f / "dom.html" + " 2> " + f / "log.txt";
-    const int status = std::system(command.c_str());
-    ASSERT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), 0);
-    const std::string dom = read_file(f / "dom.html"), log = read_file(f / "log.txt");
-    EXPECT_EQ(count(dom, "<svg"), 4u);
-    EXPECT_GT(count(dom, "<circle"), 30u);
-    EXPECT_EQ(count(dom, "<details"), count(html, "<details"));
-    EXPECT_EQ(count(log, "CONSOLE"), 0u) << log;
+    const std::string shot = shots_folder() + (compiled ? "/plan.png" : "/plan_eager.png");
+    const Visit v = visit(f.path().string(), f / "plan.html", shot);
+    EXPECT_EQ(v.code, 0);
+    EXPECT_EQ(count(v.dom, "<svg"), 4u);
+    EXPECT_GT(count(v.dom, "<circle"), 30u);
+    EXPECT_EQ(count(v.dom, "<details"), count(html, "<details"));
+    EXPECT_EQ(count(v.log, "CONSOLE"), 0u) << v.log;
     EXPECT_GT(colours(shot), 200u) << shot;
   }
 }

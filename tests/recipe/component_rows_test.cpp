@@ -20,13 +20,12 @@
 #include "tests/data/shards_helper.h"
 #include "tests/io/io_helper.h"
 #include "tests/support/component_checks.h"
+#include "tests/support/init.h"
 
 namespace tandem::recipe {
 namespace {
 
 namespace fs = std::filesystem;
-const bool g_init = (init(), true);
-
 /// Small files of every kind that the examples name, in a folder that the test works in.
 class Components : public ::testing::Test {
  protected:

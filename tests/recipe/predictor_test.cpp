@@ -12,15 +12,12 @@
 #include "tandem/tandem.h"
 #include "tests/cli/tool_helper.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::recipe {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 const char* const kLoss = "loss: {type: cross_entropy}\n";
 

@@ -15,13 +15,10 @@
 #include "tandem/tandem.h"
 #include "tandem/train/losses.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::recipe {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 TEST(Yaml, ValuesLinesAndBack) {
   io::Yaml y = io::parse_yaml("a: 1e-3\nb:\n  c: [1, two, \"3\"]\n  d: {e: true}\nf: null\n", "t");

@@ -6,11 +6,10 @@
 #include "tandem/io/fields.h"
 #include "tandem/recipe/fields.h"
 #include "tandem/tandem.h"
+#include "tests/support/init.h"
 
 namespace tandem::rl {
 namespace {
-
-const bool g_init = (init(), true);
 
 std::unique_ptr<Agent> made(const AgentRow& row, const char* env, const std::string& options,
                             uint64_t seed) {

@@ -8,13 +8,10 @@
 
 #include "tandem/rl/rl.h"
 #include "tandem/tandem.h"
+#include "tests/support/init.h"
 
 namespace tandem::rl {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 const Space kObs{0, {0, 0}, {1, 1}}, kChoice{3, {}, {}}, kNumbers{0, {-1, -1}, {1, 1}};
 

@@ -9,26 +9,23 @@
 #include <set>
 
 #include "tandem/tandem.h"
+#include "tests/support/init.h"
 
 namespace tandem::rl {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 StateDict trajectories() {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
   return load(std::string(root ? root : ".") + "/tests/rl/trajectories.safetensors");
 }
 
-struct Row {
+struct EnvRow {
   const char* name;
   int64_t obs, actions;  // dims; choices, or -dims
   int64_t limit;
   double tolerance;  // of observations: Gymnasium's arithmetic, after up to 200 steps
 };
-constexpr Row kRows[] = {
+constexpr EnvRow kRows[] = {
     {"CartPole-v1", 4, 2, 500, 1e-5},
     {"MountainCar-v0", 2, 3, 200, 1e-6},
     {"MountainCarContinuous-v0", 2, -1, 999, 1e-5},
@@ -38,7 +35,7 @@ constexpr Row kRows[] = {
 
 TEST(Environments, StepAsGymnasiums) {
   const StateDict golden = trajectories();
-  for (const Row& row : kRows) {
+  for (const EnvRow& row : kRows) {
     for (int run = 0; run < 3; ++run) {
       const std::string key = fmt::format("{}.{}.", row.name, run);
       SCOPED_TRACE(key);
@@ -65,7 +62,7 @@ TEST(Environments, StepAsGymnasiums) {
 }
 
 TEST(Environments, Spaces) {
-  for (const Row& row : kRows) {
+  for (const EnvRow& row : kRows) {
     SCOPED_TRACE(row.name);
     Env env(row.name);
     EXPECT_STREQ(env.name(), row.name);

@@ -9,13 +9,11 @@
 #include "tandem/rl/rl.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
+#include "tests/support/states.h"
 
 namespace tandem::rl {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 using Make = std::function<std::unique_ptr<Agent>(bool compile, uint64_t seed)>;
 
@@ -29,7 +27,7 @@ Make make(const char* env, Options options) {
   };
 }
 
-struct Row {
+struct ResumeRow {
   const char* name;
   Make make;
   int64_t steps;
@@ -37,7 +35,7 @@ struct Row {
 };
 
 // Memory that has wrapped around, and one that has not; stops within and between episodes.
-std::vector<Row> rows() {
+std::vector<ResumeRow> rows() {
   const DQNOptions dqn{.buffer_size = 128,
                        .learning_starts = 32,
                        .batch_size = 16,
@@ -79,19 +77,10 @@ std::vector<Row> rows() {
   };
 }
 
-void expect_same(const StateDict& got, const StateDict& want) {
-  ASSERT_EQ(got.size(), want.size());
-  for (const auto& [name, value] : want) {
-    ASSERT_TRUE(got.contains(name)) << name;
-    EXPECT_EQ(got.at(name).dtype(), value.dtype()) << name;
-    EXPECT_TRUE(equal(got.at(name), value)) << name;
-  }
-}
-
 TEST(Resume, GoesOnWithTheSameBits) {
   TempFolder folder;
   for (const bool compile : {false, true})
-    for (const Row& row : rows()) {
+    for (const ResumeRow& row : rows()) {
       SCOPED_TRACE(fmt::format("{}, compile {}", row.name, compile));
       const auto whole = row.make(compile, 3);
       whole->learn(row.steps);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests say of errors: the text that a call throws.
+// Texts in tests: what a text holds, and what a call throws.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,6 +13,13 @@ namespace tandem {
 
 inline bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+/// How many times.
+inline size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
 }
 
 /// The message and hint of the Error that `f` throws.

@@ -15,16 +15,16 @@
 namespace tandem::text {
 namespace {
 
-std::string golden(const std::string& name) {
+std::string golden_path(const std::string& name) {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
   return std::string(root ? root : ".") + "/tests/golden/sentencepiece/" + name;
 }
 
 TEST(SentencePiece, GivesTheGoldenTokens) {
-  const io::Json cases = io::parse_json(read_file(golden("cases.json")));
+  const io::Json cases = io::parse_json(read_file(golden_path("cases.json")));
   ASSERT_EQ(cases.as_object()->size(), 2U);
   for (const auto& [kind, list] : *cases.as_object()) {
-    const SentencePiece t = SentencePiece::from_file(golden(kind + ".model"));
+    const SentencePiece t = SentencePiece::from_file(golden_path(kind + ".model"));
     for (const io::Json& c : *list.as_array()) {
       const io::Json::Array& parts = *c.as_array();
       std::vector<int64_t> want;
@@ -99,7 +99,7 @@ TEST(SentencePiece, HostileFilesAreRefused) {
 
 TEST(SentencePiece, CutsAndFlipsSlow) {
   for (const char* kind : {"unigram.model", "bpe.model"}) {
-    const std::string whole = read_file(golden(kind));
+    const std::string whole = read_file(golden_path(kind));
     const auto attempt = [&](const std::string& s) {
       try {
         const SentencePiece t = SentencePiece::from_bytes(s);

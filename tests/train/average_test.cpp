@@ -11,40 +11,28 @@
 #include "tandem/tandem.h"
 #include "tandem/train/callbacks.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
+#include "tests/support/states.h"
 #include "tests/train/digits.h"
 
 namespace tandem::train {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-struct Net : nn::Module {
+struct AverageNet : nn::Module {
   nn::Linear fc1{64, 24};
   nn::BatchNorm1d norm{24};
   nn::Dropout drop{0.1};
   nn::Linear fc2{24, 10};
-  Net() { TD_REGISTER(fc1, norm, drop, fc2); }
+  AverageNet() { TD_REGISTER(fc1, norm, drop, fc2); }
   Tensor forward(Tensor x) { return fc2(drop(relu(norm(fc1(x.flatten(1)))))); }
 };
 
-struct Work {
-  Net net;
-  optim::AdamW opt{net.parameters(), {.lr = 1e-2}};
-};
-
-void expect_same(const StateDict& got, const StateDict& want, const std::string& what) {
-  for (const auto& [name, value] : want)
-    EXPECT_TRUE(equal(got.at(name), value)) << what << ": " << name;
-}
-
-struct Case {
+struct AverageCase {
   const char* name;
   AverageOptions average;
 };
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<AverageCase>& average_cases() {
+  static const std::vector<AverageCase> all = {
       {"none", {}},
       {"ema", {.type = AverageKind::ema, .decay = 0.95}},
       {"ema_plain", {.type = AverageKind::ema, .decay = 0.9, .warmup = false, .every = 3}},
@@ -61,7 +49,7 @@ struct ByHand : Callback {
   AverageOptions o;
   int64_t total;
   optim::WeightAverage average;
-  ByHand(Net& net, const AverageOptions& o, int64_t total)
+  ByHand(AverageNet& net, const AverageOptions& o, int64_t total)
       : o(o),
         total(total),
         average(net, {.decay = o.type == AverageKind::ema ? std::optional<double>(o.decay)
@@ -81,10 +69,10 @@ struct ByHand : Callback {
 };
 
 TEST(Average, EqualsOneMadeByHand) {
-  for (const Case& c : cases()) {
+  for (const AverageCase& c : average_cases()) {
     if (c.average.type == AverageKind::none) continue;
     manual_seed(1);
-    Work run;
+    Work<AverageNet> run;
     Trainer trainer(
         run.net, loss_of, run.opt,
         {.max_epochs = 3, .metrics = {"accuracy"}, .progress = false, .average = c.average});
@@ -118,7 +106,7 @@ TEST(Average, EqualsOneMadeByHand) {
 
 TEST(Average, SwaHasTheStatisticsOfItsOwnWeights) {
   manual_seed(1);
-  Work run;
+  Work<AverageNet> run;
   Trainer trainer(
       run.net, loss_of, run.opt,
       {.max_epochs = 3, .progress = false, .average = {.type = AverageKind::swa, .start = 0.3}});
@@ -132,15 +120,7 @@ TEST(Average, SwaHasTheStatisticsOfItsOwnWeights) {
   EXPECT_TRUE(allclose(run.net.norm.running_mean.value(), stack(hidden).mean({0}), 1e-4, 1e-4));
 }
 
-struct StopAt : Callback {
-  int64_t at;
-  explicit StopAt(int64_t at) : at(at) {}
-  void step_end(Trainer& t, const Logs&) override {
-    if (t.step() == at) std::raise(SIGTERM);
-  }
-  const char* name() const override { return "StopAt"; }
-};
-// The same while the validation of a step runs.
+// Stops as StopAt does, while the validation of a step runs.
 struct StopInValidation : Callback {
   int64_t at;
   explicit StopInValidation(int64_t at) : at(at) {}
@@ -158,9 +138,10 @@ TEST(Average, ResumesExactlyWithEveryOption) {
     TrainerOptions o;
   };
   std::vector<Setting> settings;
-  for (const Case& c : cases()) settings.push_back({c.name, {.average = c.average}});
+  for (const AverageCase& c : average_cases()) settings.push_back({c.name, {.average = c.average}});
   settings.push_back({"val_steps", {.val_every_steps = 10}});
-  settings.push_back({"val_steps_ema", {.val_every_steps = 10, .average = cases()[1].average}});
+  settings.push_back(
+      {"val_steps_ema", {.val_every_steps = 10, .average = average_cases()[1].average}});
   settings.push_back({"limits", {.limit_train_batches = 9, .limit_val_batches = 1}});
   settings.push_back({"overfit", {.overfit_batches = 4}});
   settings.push_back({"max_steps", {.max_steps = 40, .accumulate = 2}});
@@ -168,7 +149,7 @@ TEST(Average, ResumesExactlyWithEveryOption) {
     auto fit = [&](const std::string& folder, std::vector<std::shared_ptr<Callback>> callbacks,
                    StateDict* weights, StateDict* trained) {
       manual_seed(1);
-      Work run;
+      Work<AverageNet> run;
       TrainerOptions o = s.o;
       o.max_epochs = 4;
       o.metrics = {"accuracy"};
@@ -221,7 +202,7 @@ TEST(Average, ResumesExactlyWithEveryOption) {
 TEST(Average, KerasNameAndCheckpoints) {
   TempFolder f;
   manual_seed(1);
-  Work run;
+  Work<AverageNet> run;
   Trainer trainer(
       run.net, loss_of, run.opt,
       {.max_epochs = 2, .metrics = {"accuracy"}, .folder = f / "run", .progress = false});
@@ -246,7 +227,7 @@ TEST(Average, WrongSettingsAreNamed) {
       {{.type = AverageKind::swa, .every = -3}, "average wants every >= 0"},
   };
   for (const auto& [o, want] : kCases) {
-    Work run;
+    Work<AverageNet> run;
     Trainer t(run.net, loss_of, run.opt, {.max_epochs = 1, .progress = false, .average = o});
     const std::string what = error_of([&] { t.fit(digits(true)); });
     EXPECT_NE(what.find(want), what.npos) << what;

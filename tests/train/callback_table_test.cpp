@@ -10,11 +10,10 @@
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 #include "tests/support/component_checks.h"
+#include "tests/support/init.h"
 
 namespace tandem::train {
 namespace {
-
-const bool g_init = (init(), true);
 
 std::shared_ptr<Callback> made(const std::string& text, const std::string& folder) {
   const io::Yaml yaml = io::parse_yaml(text, "callback");

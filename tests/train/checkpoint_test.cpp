@@ -18,13 +18,12 @@
 #include "tandem/tandem.h"
 #include "tandem/train/run_state.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
+#include "tests/support/states.h"
+#include "tests/train/child.h"
 
 namespace tandem::train {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 Snapshot numbered(int64_t step, std::optional<double> score = {}) {
   Snapshot s;
@@ -246,20 +245,20 @@ TEST(Checkpoints, TriesAgainAndReportsLater) {
 
 // ---- exact resume
 
-struct Net : nn::Module {
+struct CheckpointNet : nn::Module {
   nn::Linear fc1{64, 32}, fc2{32, 10};
   nn::BatchNorm1d norm{32};
   nn::Dropout drop{0.2};
-  Net() { TD_REGISTER(fc1, norm, drop, fc2); }
+  CheckpointNet() { TD_REGISTER(fc1, norm, drop, fc2); }
   Tensor forward(Tensor x) { return fc2(drop(relu(norm(fc1(x.flatten(1)))))); }
 };
 
 /// A run with everything that holds state, in a loop written by hand.
-struct Work {
-  Net net;
+struct CheckpointWork {
+  CheckpointNet net;
   optim::AdamW opt{net.parameters(), {.lr = 1e-2}};
   optim::CosineAnnealingLR schedule{opt, {.T_max = 200}};
-  optim::AveragedModel<Net> average{net, {.decay = 0.9}};
+  optim::AveragedModel<CheckpointNet> average{net, {.decay = 0.9}};
   data::Pipeline<data::Example> batches =
       data::pipeline(data::Digits(), {.seed = 11}).shuffle().batch(64).map([](data::Example e) {
         e.x = e.x + randn(e.x.shape()) * 0.05;
@@ -295,26 +294,21 @@ struct Work {
   }
 };
 
-void expect_same(const StateDict& got, const StateDict& want) {
-  ASSERT_EQ(got.size(), want.size());
-  for (const auto& [name, value] : want) EXPECT_TRUE(equal(got.at(name), value)) << name;
-}
-
 TEST(Resume, GivesTheBitsOfTheUndisturbedRun) {
   manual_seed(3);
-  Work whole;
+  CheckpointWork whole;
   whole.go(50, 1000, [] {});
   const Snapshot want = snapshot(whole.parts(), 50);
   for (int64_t stop : {1, 22, 23, 24, 37}) {  // an epoch has 23 batches
     TempFolder f;
     {
       manual_seed(3);
-      Work first;
+      CheckpointWork first;
       Checkpoints c(f.path());
       first.go(stop, stop, [&] { c.save(snapshot(first.parts(), first.step, "note")); });
     }
     manual_seed(99);  // all that matters is in the checkpoint
-    Work second;
+    CheckpointWork second;
     Checkpoints c(f.path());
     auto loaded = c.load_latest();
     ASSERT_TRUE(loaded);
@@ -328,7 +322,7 @@ TEST(Resume, GivesTheBitsOfTheUndisturbedRun) {
     expect_same(got.optimizer, want.optimizer);
     EXPECT_EQ(got.state.dump(), want.state.dump()) << stop;
   }
-  Net other;
+  CheckpointNet other;
   optim::SGD sgd(other.parameters(), {});
   EXPECT_EQ(error_of([&] { restore({.model = &other, .optimizer = &sgd}, want); }),
             "Value: the checkpoint of step 50 was saved by a run of (AdamW, schedule, data, "
@@ -341,7 +335,7 @@ TEST(ResumeChild, Run) {
   TempFolder own;
   const std::string folder = given ? given : own.path().string();
   manual_seed(3);
-  Work work;
+  CheckpointWork work;
   Checkpoints c(folder + "/ckpt", {.keep_last = 2});
   if (auto s = c.load_latest()) {
     restore(work.parts(), *s);
@@ -353,20 +347,11 @@ TEST(ResumeChild, Run) {
   EXPECT_EQ(work.step, given ? 400 : 20);
 }
 
-pid_t start_child(const std::string& folder) {
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  ::setenv("TANDEM_TEST_RUN", folder.c_str(), 1);
-  if (!std::freopen("/dev/null", "w", stdout)) ::_exit(127);
-  ::execl("/proc/self/exe", "test", "--gtest_filter=ResumeChild.Run", static_cast<char*>(nullptr));
-  ::_exit(127);
-}
-
 TEST(ResumeSlow, KilledAtAnyMoment) {
   TempFolder f;
   std::filesystem::create_directory(f / "whole");
   int status = 0;
-  ::waitpid(start_child(f / "whole"), &status, 0);
+  ::waitpid(start_child("ResumeChild.Run", "TANDEM_TEST_RUN", f / "whole"), &status, 0);
   ASSERT_EQ(status, 0);
   const StateDict want = load(f / "whole/final.safetensors");
   const char* asked = std::getenv("TANDEM_KILLS");
@@ -377,7 +362,7 @@ TEST(ResumeSlow, KilledAtAnyMoment) {
     const std::string folder = f / fmt::format("run{}", runs++);
     std::filesystem::create_directory(folder);
     while (true) {
-      const pid_t child = start_child(folder);
+      const pid_t child = start_child("ResumeChild.Run", "TANDEM_TEST_RUN", folder);
       const bool kill = killed < kills;
       if (kill) {
         std::this_thread::sleep_for(std::chrono::milliseconds(30 + draw.next_below(700)));

@@ -14,15 +14,13 @@
 #include "tandem/base/philox.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
+#include "tests/train/child.h"
 
 namespace tandem::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 int64_t asked(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);
@@ -82,22 +80,12 @@ TEST(KillChild, Characters) {
   save(net.state_dict(), folder + "/final.safetensors");
 }
 
-pid_t start_child(const std::string& folder) {
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  ::setenv("TANDEM_TEST_LETTERS", folder.c_str(), 1);
-  if (!std::freopen("/dev/null", "w", stdout)) ::_exit(127);
-  ::execl("/proc/self/exe", "test", "--gtest_filter=KillChild.Characters",
-          static_cast<char*>(nullptr));
-  ::_exit(127);
-}
-
 TEST(KillSlow, CharactersAtAnyMoment) {
   TempFolder f;
   std::filesystem::create_directory(f / "whole");
   int status = 0;
   const auto begin = Clock::now();
-  ::waitpid(start_child(f / "whole"), &status, 0);
+  ::waitpid(start_child("KillChild.Characters", "TANDEM_TEST_LETTERS", f / "whole"), &status, 0);
   const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   ASSERT_EQ(status, 0);
   const StateDict want = load(f / "whole/final.safetensors");
@@ -109,7 +97,7 @@ TEST(KillSlow, CharactersAtAnyMoment) {
     const std::string folder = f / fmt::format("run{}", runs);
     std::filesystem::create_directory(folder);
     for (bool going = true; going;) {
-      const pid_t child = start_child(folder);
+      const pid_t child = start_child("KillChild.Characters", "TANDEM_TEST_LETTERS", folder);
       if (killed < kills) {
         const auto most = static_cast<uint64_t>(whole.count());
         std::this_thread::sleep_for(std::chrono::milliseconds(20 + draw.next_below(most)));

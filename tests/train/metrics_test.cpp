@@ -14,13 +14,10 @@
 #include "tandem/runs/event_file.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::train {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 // Outputs whose largest column is the class given; 3 classes.
 Tensor logits(const std::vector<int64_t>& classes) {
@@ -31,12 +28,12 @@ Tensor logits(const std::vector<int64_t>& classes) {
 // f1 4/5, 1/2, 2/3.
 const std::vector<int64_t> kWant{0, 0, 0, 1, 1, 2}, kGot{0, 0, 1, 1, 2, 2};
 
-struct Case {
+struct MetricCase {
   const char* name;
   Tensor output, target;
   double want;
 };
-std::vector<Case> cases() {
+std::vector<MetricCase> metric_cases() {
   Tensor x = logits(kGot), y = tensor(kWant);
   Tensor ranked = tensor({{0.1, 0.5, 0.4}, {0.3, 0.3, 0.4}, {0.9, 0.05, 0.05}});
   Tensor scores = tensor({0.1, 0.4, 0.35, 0.8, 0.4}), labels = tensor({0, 0, 1, 1, 1});
@@ -67,7 +64,7 @@ std::vector<Case> cases() {
 }
 
 TEST(Metrics, KnownValuesInOneBatchInTwoMergedAndReloaded) {
-  for (const Case& c : cases()) {
+  for (const MetricCase& c : metric_cases()) {
     auto whole = make_metric(c.name), parts = make_metric(c.name), left = make_metric(c.name),
          right = make_metric(c.name);
     EXPECT_EQ(whole->name(), c.name);

@@ -10,13 +10,10 @@
 #include "tandem/base/folder.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 
 namespace tandem::train {
 namespace {
-
-struct Init {
-  Init() { init(); }
-} const g_init;
 
 nn::Sequential small_net() {
   return nn::Sequential(nn::Flatten(), nn::Linear(64, 48), nn::ReLU(), nn::Linear(48, 10));

@@ -19,24 +19,16 @@
 #include "tandem/train/callbacks.h"
 #include "tandem/train/http_request.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
 #include "tests/train/digits.h"
 
 namespace tandem::train {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-struct Net : nn::Module {
+struct SwitchesNet : nn::Module {
   nn::Linear fc1{64, 32}, fc2{32, 10};
-  Net() { TD_REGISTER(fc1, fc2); }
+  SwitchesNet() { TD_REGISTER(fc1, fc2); }
   Tensor forward(Tensor x) { return fc2(relu(fc1(x.flatten(1)))); }
-};
-
-struct Work {
-  Net net;
-  optim::AdamW opt{net.parameters(), {.lr = 1e-2}};
 };
 
 // Counts the calls, and keeps the batches.
@@ -90,7 +82,7 @@ TEST(Switches, WhatEachMeans) {
   for (const auto& c : kCases) {
     TempFolder f;
     manual_seed(1);
-    Work run;
+    Work<SwitchesNet> run;
     TrainerOptions o = c.o;
     o.max_epochs = 2;
     o.log_every = 5;
@@ -123,7 +115,7 @@ TEST(Switches, WhatEachMeans) {
 
 TEST(Switches, MetricsAsATable) {
   TempFolder f;
-  Work run;
+  Work<SwitchesNet> run;
   Trainer t(run.net, loss_of, run.opt,
             {.max_epochs = 2, .log_every = 10, .folder = f / "run", .progress = false});
   const FitResult r = t.fit(digits(true), digits(false));
@@ -157,7 +149,7 @@ TEST(Switches, TimeCountsOverAllProcesses) {
   int64_t before = 0;
   for (int process = 0; process < 2; ++process) {
     manual_seed(1);
-    Work run;
+    Work<SwitchesNet> run;
     Trainer t(run.net, loss_of, run.opt,
               {.max_epochs = 100000, .max_seconds = 1e-9, .folder = f / "run", .progress = false});
     const FitResult r = t.fit(digits(true));
@@ -198,7 +190,7 @@ TEST(Switches, SampleWeights) {
   }
   // In a batch: samples of weight 0 are ignored.
   manual_seed(1);
-  Net a, b = clone(a);
+  SwitchesNet a, b = clone(a);
   const data::Digits d({.train = true});
   const Tensor x = d.x().narrow(0, 0, 8), y = d.y().narrow(0, 0, 8);
   const Tensor w = tensor({2.0F, 2.0F, 2.0F, 2.0F, 0.0F, 0.0F, 0.0F, 0.0F});
@@ -217,7 +209,7 @@ TEST(Switches, AFailedRunSaysSo) {
   data::Digits d({.train = true});
   std::vector<float> pixels = d.x().to_vector<float>();
   for (size_t k = 0; k < 64; ++k) pixels[100 * 64 + k] = -INFINITY;
-  Work run;
+  Work<SwitchesNet> run;
   Trainer t(run.net, loss_of, run.opt, {.max_epochs = 1, .folder = f / "run", .progress = false});
   auto count = std::make_shared<Count>();
   t.add(count);
@@ -350,7 +342,7 @@ TEST(Preemption, SavesStopsAndGoesOn) {
   auto fit = [](const std::string& folder, PreemptOptions preempt,
                 const std::shared_ptr<Callback>& callback, StateDict* out) {
     manual_seed(1);
-    Work run;
+    Work<SwitchesNet> run;
     Trainer t(
         run.net, loss_of, run.opt,
         {.max_epochs = 3, .folder = folder, .progress = false, .preempt = std::move(preempt)});
@@ -405,7 +397,7 @@ TEST(Preemption, SavesStopsAndGoesOn) {
 
 TEST(Callbacks, RemoteMonitorSendsEachEpoch) {
   FakeServer s({answer("200 OK", "")});
-  Work run;
+  Work<SwitchesNet> run;
   Trainer t(run.net, loss_of, run.opt, {.max_epochs = 2, .progress = false});
   t.add(std::make_shared<RemoteMonitor>(RemoteMonitorOptions{.root = s.url("")}));
   t.add(std::make_shared<RemoteMonitor>(RemoteMonitorOptions{.root = "http://127.0.0.1:1"}));

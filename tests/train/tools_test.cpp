@@ -8,44 +8,26 @@
 #include "tandem/base/folder.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
+#include "tests/support/states.h"
+#include "tests/train/digits.h"
 
 namespace tandem::train {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-struct Net : nn::Module {
+struct ToolsNet : nn::Module {
   nn::Linear fc1{64, 48}, fc2{48, 10};
   nn::Dropout drop{0.2};
-  Net() { TD_REGISTER(fc1, drop, fc2); }
+  ToolsNet() { TD_REGISTER(fc1, drop, fc2); }
   Tensor forward(Tensor x) { return fc2(drop(relu(fc1(x.flatten(1))))); }
 };
-Tensor loss_of(Tensor out, Tensor y) { return cross_entropy(out, y); }
-
-auto digits(int64_t batch = 64) {
-  return data::pipeline(data::Digits({.train = true}), {.seed = 4}).shuffle().batch(batch);
-}
-
-struct Work {
-  Net net;
-  optim::AdamW opt{net.parameters(), {.lr = 1e-2}};
-  optim::CosineAnnealingLR cosine{opt, {.T_max = 92}};
-};
-
-void expect_same(const StateDict& got, const StateDict& want, const char* what) {
-  ASSERT_EQ(got.size(), want.size()) << what;
-  for (const auto& [name, value] : want)
-    EXPECT_TRUE(equal(got.at(name), value)) << what << ": " << name;
-}
 
 TEST(LRFind, SuggestsARateAndPutsEverythingBack) {
   manual_seed(1);
-  Work run;
+  ScheduledWork<ToolsNet> run;
   Trainer trainer(run.net, loss_of, run.opt, {.max_epochs = 2, .progress = false});
   trainer.schedule(run.cosine);
-  auto p = digits();
+  auto p = digits(true);
   trainer.fit(p);  // so that there are moments, a place in the data and a schedule to put back
   const StateDict net = run.net.state_dict(), opt = run.opt.state_dict();
   const GeneratorState rng = generator_state();
@@ -63,15 +45,15 @@ TEST(LRFind, SuggestsARateAndPutsEverythingBack) {
   EXPECT_EQ(p.state().position, at.position);
   // From fresh weights: the rate is one that learns.
   manual_seed(2);
-  Net fresh;
+  ToolsNet fresh;
   optim::SGD sgd(fresh.parameters(), {.lr = 1e-9});
   Trainer second(fresh, loss_of, sgd, {.max_epochs = 3, .progress = false});
-  const LRFindResult s = second.lr_find(digits(), {.start = 1e-4, .end = 100});
+  const LRFindResult s = second.lr_find(digits(true), {.start = 1e-4, .end = 100});
   EXPECT_GT(s.suggestion, 1e-3);
   EXPECT_LT(s.suggestion, 10);
   EXPECT_LE(s.suggestion, s.lowest);
   sgd.set_lr(s.suggestion);
-  second.fit(digits());
+  second.fit(digits(true));
   EXPECT_LT(find_log(second.history().back().logs, "train/loss"), 1.2);
 }
 
@@ -147,10 +129,11 @@ TEST(FindBatch, DoublesUntilItIsToldToStop) {
   EXPECT_THROW(find_batch([](int64_t) -> bool { TD_FAIL(Value, "broken"); }), Error);
 
   manual_seed(1);
-  Work run;
+  ScheduledWork<ToolsNet> run;
   Trainer trainer(run.net, loss_of, run.opt, {.progress = false});
   const StateDict net = run.net.state_dict(), opt = run.opt.state_dict();
-  r = trainer.find_batch([](int64_t n) { return data::AnyPipeline(digits(n)); }, {.start = 64});
+  r = trainer.find_batch([](int64_t n) { return data::AnyPipeline(digits(true, n)); },
+                         {.start = 64});
   EXPECT_EQ(r.largest, 1024);  // of 1,437 samples
   EXPECT_EQ(r.reason, "samples");
   EXPECT_GE(r.fastest, r.suggestion);
@@ -162,7 +145,7 @@ TEST(FindBatch, DoublesUntilItIsToldToStop) {
 TEST(Trainer, Float16WithAScaler) {
   for (bool compiled : {true, false}) {
     manual_seed(1);
-    Work run;
+    ScheduledWork<ToolsNet> run;
     TempFolder f;
     TrainerOptions o{.max_epochs = 3,
                      .clip_norm = 1.0,
@@ -173,14 +156,14 @@ TEST(Trainer, Float16WithAScaler) {
                      .folder = f / "run",
                      .progress = false};
     Trainer trainer(run.net, loss_of, run.opt, o);
-    const FitResult r = trainer.fit(digits());
+    const FitResult r = trainer.fit(digits(true));
     EXPECT_GT(r.overflows, 0);  // the first scales are too large
     EXPECT_EQ(r.skipped, 0);
     EXPECT_LT(trainer.scaler()->get_scale(), 1e9);
     EXPECT_GT(find_log(r.logs, "train/accuracy"), 0.85) << compiled;
     EXPECT_TRUE(isfinite(run.net.fc1.weight.value()).all().item<bool>());
     // A resumed run restores the scale.
-    Work again;
+    ScheduledWork<ToolsNet> again;
     TrainerOptions more = o;
     more.max_epochs = 4;
     Trainer second(again.net, loss_of, again.opt, more);
@@ -188,17 +171,17 @@ TEST(Trainer, Float16WithAScaler) {
     bool seen = false;
     second.add(std::make_shared<LambdaCallback>(LambdaCallbackOptions{
         .on_train_begin = [&](Trainer& t) { seen = t.scaler()->get_scale() == scale; }}));
-    second.fit(digits());
+    second.fit(digits(true));
     EXPECT_TRUE(seen);
     EXPECT_EQ(second.step(), 4 * 23);
   }
-  Work run;
+  ScheduledWork<ToolsNet> run;
   EXPECT_THROW(Trainer(run.net, loss_of, run.opt, {.bf16 = true, .f16 = true}), Error);
 }
 
 TEST(LayerFigures, OfAModelWithDeadUnits) {
   manual_seed(3);
-  Net net;
+  ToolsNet net;
   data::Digits d;
   // Three units that no sample activates, and a weight that is not finite.
   std::vector<float> bias = net.fc1.bias.value().to_vector<float>();
@@ -222,7 +205,7 @@ TEST(LayerFigures, OfAModelWithDeadUnits) {
   ASSERT_EQ(m.rectifiers.size(), 1u);
   EXPECT_EQ(m.rectifiers[0].op, "relu");
   EXPECT_EQ(m.rectifiers[0].units, 48);
-  Net evaluate = net;
+  ToolsNet evaluate = net;
   evaluate.eval();
   const Tensor alive = relu(evaluate.fc1(x.flatten(1))).detach().amax({0}) > 0.0;
   const auto dead = 48 - static_cast<int64_t>(alive.to(float64).sum().item<double>());

@@ -12,36 +12,23 @@
 #include "tandem/tandem.h"
 #include "tandem/train/callbacks.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/init.h"
+#include "tests/support/states.h"
 #include "tests/train/digits.h"
 
 namespace tandem::train {
 namespace {
 
-struct Init {
-  Init() { init(); }
-} const g_init;
-
-struct Net : nn::Module {
+struct TrainerNet : nn::Module {
   nn::Linear fc1{64, 48}, fc2{48, 10};
   nn::Dropout drop{0.1};
-  Net() { TD_REGISTER(fc1, drop, fc2); }
+  TrainerNet() { TD_REGISTER(fc1, drop, fc2); }
   Tensor forward(Tensor x) { return fc2(drop(relu(fc1(x.flatten(1))))); }
 };
 
-struct Work {
-  Net net;
-  optim::AdamW opt{net.parameters(), {.lr = 1e-2}};
-  optim::CosineAnnealingLR cosine{opt, {.T_max = 92}};
-};
-
-void expect_same(const StateDict& got, const StateDict& want, const char* what) {
-  for (const auto& [name, value] : want)
-    EXPECT_TRUE(equal(got.at(name), value)) << what << ": " << name;
-}
-
 TEST(Trainer, LearnsAndEqualsALoopByHand) {
   manual_seed(1);
-  Work hand;
+  ScheduledWork<TrainerNet> hand;
   auto batches = digits(true);
   auto step = compile([&](Tensor x, Tensor y) {
     hand.opt.zero_grad();
@@ -58,7 +45,7 @@ TEST(Trainer, LearnsAndEqualsALoopByHand) {
     }
   for (bool compiled : {true, false}) {
     manual_seed(1);
-    Work run;
+    ScheduledWork<TrainerNet> run;
     Trainer trainer(run.net, loss_of, run.opt,
                     {.max_epochs = 4,
                      .clip_norm = 1.0,
@@ -103,23 +90,8 @@ TEST(Trainer, AccumulationEqualsALargeBatch) {
   EXPECT_TRUE(allclose(run_with(32, 4), run_with(128, 1), 1e-5, 1e-6));
 }
 
-// Asks to stop after a step, as Ctrl-C does.
-struct StopAt : Callback {
-  int64_t at;
-  bool signal;
-  StopAt(int64_t at, bool signal) : at(at), signal(signal) {}
-  void step_end(Trainer& t, const Logs&) override {
-    if (t.step() != at) return;
-    if (signal)
-      std::raise(SIGTERM);
-    else
-      t.stop("enough");
-  }
-  const char* name() const override { return "StopAt"; }
-};
-
 TEST(Trainer, ResumesExactly) {
-  auto make = [](Work& run, const std::string& folder) {
+  auto make = [](ScheduledWork<TrainerNet>& run, const std::string& folder) {
     auto t = std::make_unique<Trainer>(run.net, loss_of, run.opt,
                                        TrainerOptions{.max_epochs = 3,
                                                       .metrics = {"accuracy"},
@@ -131,7 +103,7 @@ TEST(Trainer, ResumesExactly) {
   };
   TempFolder f;
   manual_seed(1);
-  Work whole;
+  ScheduledWork<TrainerNet> whole;
   FitResult want = make(whole, f / "whole")->fit(digits(true), digits(false));
   EXPECT_EQ(read_file(f / "whole/STATUS"), "done\n");
   for (int64_t stop : {1, 7, 22, 23, 24, 45, 46}) {
@@ -139,7 +111,7 @@ TEST(Trainer, ResumesExactly) {
     const bool signal = stop % 2 == 1;
     {
       manual_seed(1);
-      Work run;
+      ScheduledWork<TrainerNet> run;
       auto t = make(run, folder);
       t->add(std::make_shared<StopAt>(stop, signal));
       FitResult r = t->fit(digits(true), digits(false));
@@ -148,7 +120,7 @@ TEST(Trainer, ResumesExactly) {
       EXPECT_EQ(read_file(folder + "/STATUS"), signal ? "interrupted\n" : "done\n");
     }
     manual_seed(77);
-    Work run;
+    ScheduledWork<TrainerNet> run;
     auto t = make(run, folder);
     t->add(std::make_shared<StopAt>(-1, false));
     FitResult r = t->fit(digits(true), digits(false));
@@ -161,7 +133,7 @@ TEST(Trainer, ResumesExactly) {
   }
   // A finished run stays finished.
   manual_seed(5);
-  Work again;
+  ScheduledWork<TrainerNet> again;
   EXPECT_EQ(make(again, f / "whole")->fit(digits(true), digits(false)).steps, want.steps);
   expect_same(again.net.state_dict(), whole.net.state_dict(), "again");
 }
@@ -174,7 +146,7 @@ TEST(Trainer, NamesWhatMadeANaN) {
   data::TensorDataset broken(tensor(pixels, d.x().shape()), d.y());
   for (OnNonFinite mode : {OnNonFinite::stop, OnNonFinite::skip}) {
     manual_seed(1);
-    Work run;
+    ScheduledWork<TrainerNet> run;
     Trainer trainer(run.net, loss_of, run.opt,
                     {.max_epochs = 1,
                      .on_nonfinite = mode,
@@ -199,7 +171,7 @@ TEST(Trainer, NamesWhatMadeANaN) {
 
 TEST(Callbacks, EarlyStoppingRestoresTheBest) {
   manual_seed(1);
-  Work run;
+  ScheduledWork<TrainerNet> run;
   Trainer trainer(run.net, loss_of, run.opt,
                   {.max_epochs = 50, .metrics = {"accuracy"}, .progress = false});
   auto stop = std::make_shared<EarlyStopping>(
@@ -217,7 +189,7 @@ TEST(Callbacks, EarlyStoppingResumesWithTheBest) {
   TempFolder f;
   auto fit = [&](const std::string& folder, int64_t stop_at, std::shared_ptr<EarlyStopping>* out) {
     manual_seed(1);
-    Work run;
+    ScheduledWork<TrainerNet> run;
     Trainer trainer(run.net, loss_of, run.opt,
                     {.max_epochs = 50, .folder = folder, .save_every_steps = 5, .progress = false});
     auto stop = std::make_shared<EarlyStopping>(
@@ -246,7 +218,7 @@ TEST(Callbacks, TensorBoardLeavesTheRunAsItIs) {
   StateDict weights[2];
   for (const int k : {0, 1}) {
     manual_seed(1);
-    Work run;
+    ScheduledWork<TrainerNet> run;
     Trainer trainer(run.net, loss_of, run.opt, {.max_epochs = 2, .progress = false});
     if (k == 1)
       trainer.add(std::make_shared<TensorBoard>(
@@ -266,7 +238,7 @@ TEST(Callbacks, TensorBoardLeavesTheRunAsItIs) {
 TEST(Callbacks, FilesAndRates) {
   TempFolder f;
   manual_seed(1);
-  Work run;
+  ScheduledWork<TrainerNet> run;
   Trainer trainer(run.net, loss_of, run.opt,
                   {.max_epochs = 3, .log_every = 10, .folder = f / "run", .progress = false});
   trainer.add(std::make_shared<CSVLogger>(f / "log.csv"))

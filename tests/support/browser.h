@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages in a real browser: Debian's chromium, headless (scripts/setup browser installs it).
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tandem/base/file.h"
+#include "tandem/base/folder.h"
+#include "tandem/io/image.h"
+
+namespace tandem {
+
+inline bool have_browser() { return std::system("command -v chromium > /dev/null 2>&1") == 0; }
+
+/// The document as the browser sees it, its log, and its exit code.
+struct Visit {
+  std::string dom, log;
+  int code;
+};
+/// Opens the file `page`; its image goes to `shot`, what else the browser writes to `folder`.
+inline Visit visit(const std::string& folder, const std::string& page, const std::string& shot,
+                   const std::string& window = "1240,3600") {
+  const std::string command = fmt::format(
+      "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
+      "--no-first-run --user-data-dir={0}/profile --hide-scrollbars --window-size={3} "
+      "--enable-logging=stderr --screenshot={2} --dump-dom file://{1} > {0}/dom.html 2> "
+      "{0}/log.txt",
+      folder, page, shot, window);
+  const int status = std::system(command.c_str());
+  return {read_file(folder + "/dom.html"), read_file(folder + "/log.txt"),
+          WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
+
+/// Where images of pages are kept: TANDEM_KEEP_SHOTS, if set, else with the test's other output.
+inline std::string shots_folder() {
+  const char* keep = std::getenv("TANDEM_KEEP_SHOTS");
+  const std::string folder = keep ? keep : ::testing::TempDir() + "tandem-shots";
+  make_folders(folder);
+  return folder;
+}
+
+/// How many colours an image has, of every `step`-th pixel: one for an empty page.
+inline size_t colours(const std::string& image, size_t step = 3) {
+  const std::vector<uint8_t> p = io::read_image(image).contiguous().to_vector<uint8_t>();
+  std::set<std::array<uint8_t, 3>> seen;
+  const size_t area = p.size() / 3;  // [c, h, w]
+  for (size_t i = 0; i < area; i += step) seen.insert({p[i], p[area + i], p[2 * area + i]});
+  return seen.size();
+}
+
+}  // namespace tandem
