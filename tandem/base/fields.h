@@ -52,6 +52,7 @@ struct Field {
   bool required = false;  ///< has no default
   double none = kNone;    ///< of an optional: a number that says "none" as null does
   double keras = kNone;   ///< Keras's default, where that is another one
+  bool resumable = false;  ///< a run that is resumed may have another value from there on
 };
 
 /// A struct with fields, its type forgotten.

@@ -109,7 +109,7 @@ class Tuning {
     const std::string journal = out_.folder + "/journal.jsonl";
     const int64_t before = train::read_journal(journal, search_);
     if (before > 0 && options.resumed) options.resumed(before, journal);
-    journal_.emplace(journal);
+    journal_.emplace(journal, runs::AppendFile::Content::lines);
     write_file(out_.folder + "/recipe.yaml", recipe.root.dump());
   }
 

@@ -20,7 +20,7 @@ class TD_API RunFolder {
   RunFolder(std::string folder, const std::vector<std::pair<std::string, std::string>>& files);
   /// One line of metrics.jsonl: step, epoch, time and the values (NaN as null).
   void log(int64_t step, int64_t epoch, const std::vector<std::pair<std::string, double>>& values);
-  /// Drop the lines after `step`: those steps are repeated.
+  /// Drop the lines of metrics.jsonl and layers.jsonl after `step`: those steps are repeated.
   void truncate(int64_t step);
   /// One line of parts.jsonl: what one process did of the run (steps, seconds, energy ...).
   void part(io::Json::Object figures);
