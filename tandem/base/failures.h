@@ -12,7 +12,8 @@
 namespace tandem {
 
 /// Inside a catch block: throw again what was caught, std::bad_alloc and std::length_error as an
-/// Error of kind Memory and std::system_error as one of kind Io, with `doing` ("training") in front.
+/// Error of kind Memory and std::system_error as one of kind Io, with `doing` ("training") in
+/// front.
 [[noreturn]] TD_API void rethrow_as_error(const std::string& doing);
 
 /// A thread that runs `body`, which must not throw. Throws Memory when the system refuses one:

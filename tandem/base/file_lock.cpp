@@ -157,7 +157,10 @@ FileLock::FileLock(const FilePath& path, const std::string& what) {
     const Opened opened{fd};
     struct stat s {};
     const bool named = is_file_of(fd, path.str(), s);
-    if ((held_ = shared_lock(locks, s, what))) return;
+    if ((held_ = shared_lock(locks, s, what))) {
+      first_ = false;
+      return;
+    }
     const Locked got = try_lock(fd);
     if (got == Locked::unsupported) return say_without_locks(path.str());
     if (got == Locked::held) {

@@ -41,11 +41,14 @@ class TD_API FileLock {
 
   /// False on a file system without locks.
   bool held() const;
+  /// Did nobody hold it before, not even this thread?
+  bool is_first() const { return first_; }
   /// Who holds `path` now; nothing when nobody does, or when that cannot be known.
   static std::optional<LockHolder> holder(const FilePath& path);
 
  private:
   std::shared_ptr<detail::HeldLock> held_;
+  bool first_ = true;
 };
 
 }  // namespace tandem

@@ -114,9 +114,8 @@ PrivateFolder PrivateFolder::temporary(const std::string& use, bool executable) 
     f.path_ = path;
     return f;
   }
-  f.problem_ = fmt::format(
-      "no temporary folder can be made in {}{}", tried,
-      executable ? ", or code may not be loaded from there (noexec)" : "");
+  f.problem_ = fmt::format("no temporary folder can be made in {}{}", tried,
+                           executable ? ", or code may not be loaded from there (noexec)" : "");
   return f;
 }
 
@@ -140,14 +139,15 @@ int PrivateFolder::open_file(const std::string& name, int flags) const {
 }
 
 void PrivateFolder::check_usable(const std::string& name) const {
-  TD_CHECK(problem_.empty(), Io, "'{}' has no place: {}\nSet TANDEM_CACHE_DIR to a folder of your own.", name, problem_);
+  TD_CHECK(problem_.empty(), Io,
+           "'{}' has no place: {}\nSet TANDEM_CACHE_DIR to a folder of your own.", name, problem_);
 }
 
 std::string PrivateFolder::read(const std::string& name, size_t limit) const {
   check_usable(name);
   const int fd = open_file(name, O_RDONLY);
   TD_CHECK(fd >= 0, Io, "cannot open '{}/{}': {}", path_, name,
-           errno == EPERM ? "it is no file of this user's alone"
+           errno == EPERM   ? "it is no file of this user's alone"
            : errno == ELOOP ? "it is a symbolic link"
                             : message_of(errno));
   std::string content;

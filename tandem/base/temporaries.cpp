@@ -49,9 +49,12 @@ bool older_than(const struct stat& s, time_t seconds) {
 // Not held by anybody any more. The descriptor's lock, if it is had, ends with the descriptor.
 bool left_behind(int fd, std::string_view name, const struct stat& s) {
   switch (try_lock(fd)) {
-    case Locked::held: return false;
-    case Locked::unsupported: return older_than(s, kOldWithoutLocks);
-    case Locked::got: return of_this_boot(name) || older_than(s, kOldOfOtherBoot);
+    case Locked::held:
+      return false;
+    case Locked::unsupported:
+      return older_than(s, kOldWithoutLocks);
+    case Locked::got:
+      return of_this_boot(name) || older_than(s, kOldOfOtherBoot);
   }
   return false;
 }
@@ -70,8 +73,9 @@ Locked try_lock(int fd, bool shared) {
 const std::string& boot_mark() {
   static const std::string mark = [] {
     try {
-      return fmt::format("{:08x}", static_cast<uint32_t>(hash_string(
-                                       read_file("/proc/sys/kernel/random/boot_id", 4096))));
+      return fmt::format(
+          "{:08x}",
+          static_cast<uint32_t>(hash_string(read_file("/proc/sys/kernel/random/boot_id", 4096))));
     } catch (const Error&) {
       return std::string("00000000");
     }
@@ -131,13 +135,9 @@ void sweep_all(const std::string& folder, bool sure) {
 }
 
 void ignore_file_size_signal() {
-  static const bool done = [] {
-    struct sigaction now {};
-    if (::sigaction(SIGXFSZ, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
-      ::signal(SIGXFSZ, SIG_IGN);
-    return true;
-  }();
-  (void)done;
+  struct sigaction now {};
+  if (::sigaction(SIGXFSZ, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
+    ::signal(SIGXFSZ, SIG_IGN);
 }
 
 }  // namespace tandem::detail

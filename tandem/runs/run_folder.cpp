@@ -15,7 +15,7 @@
 namespace tandem::runs {
 namespace {
 
-constexpr const char *kMetrics = "/metrics.jsonl", *kLayers = "/layers.jsonl";
+constexpr const char *kMetrics = "/metrics.jsonl", *kLayers = "/layers.jsonl", *kLock = "/LOCK";
 
 // The commit of the repository around the working folder; "" where there is none.
 std::string commit() {
@@ -53,6 +53,21 @@ io::Json environment() {
 }
 
 }  // namespace
+
+RunLock::RunLock(const std::string& folder) {
+  if (!file_exists(folder)) made_ = folder;
+  make_folders(folder);
+  lock_ = std::make_unique<FileLock>(folder + kLock, fmt::format("the run folder '{}'", folder));
+}
+
+RunLock::~RunLock() {
+  lock_.reset();
+  if (!made_.empty()) ::rmdir(made_.c_str());  // refused unless it is empty
+}
+
+std::optional<LockHolder> run_writer(const std::string& folder) {
+  return FileLock::holder(folder + kLock);
+}
 
 RunFolder::RunFolder(std::string folder,
                      const std::vector<std::pair<std::string, std::string>>& files)

@@ -127,8 +127,7 @@ PreemptGuard::PreemptGuard(const PreemptOptions& o) : watch_(std::make_unique<Wa
     watch_->signal = o.signal;
   }
   if (!watch_->question.url.empty())
-    watch_->thread =
-        start_thread("word about preemption", [w = watch_.get()] { w->run(); });
+    watch_->thread = start_thread("word about preemption", [w = watch_.get()] { w->run(); });
 }
 
 PreemptGuard::~PreemptGuard() {

@@ -96,8 +96,7 @@ MachineProfile read_machine_profile(const std::string& file) {
   TD_CHECK(path.empty() || file_exists(path), Io,
            "{} is not there: this machine was not measured\nRun `tandem bench --machine` first.",
            path);
-  const std::string text =
-      file.empty() ? cache.read(kProfileFile, kMost) : read_file(path, kMost);
+  const std::string text = file.empty() ? cache.read(kProfileFile, kMost) : read_file(path, kMost);
   return machine_profile(io::parse_json(text, path), path);
 }
 

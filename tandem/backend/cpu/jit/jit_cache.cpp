@@ -60,8 +60,8 @@ bool write_all(int fd, std::string_view content) {
 }
 // The file must not be there before.
 bool write_new(const std::string& path, std::string_view content) {
-  return write_all(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700), content);
+  return write_all(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700),
+                   content);
 }
 
 // A whole small file of a scratch directory; empty on any error.
