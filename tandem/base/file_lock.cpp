@@ -162,7 +162,10 @@ FileLock::FileLock(const FilePath& path, const std::string& what) {
       return;
     }
     const Locked got = try_lock(fd);
-    if (got == Locked::unsupported) return say_without_locks(path.str());
+    if (got == Locked::unsupported) {
+      say_without_locks(path.str());
+      return;
+    }
     if (got == Locked::held) {
       TD_CHECK(++failed < kTries, Io,
                "{} is in use by {}\nWait until it ends or stop it; or use another folder.", what,
