@@ -157,9 +157,10 @@ void RunSettings::resume(const train::Snapshot& s, const std::string& folder) {
     if (refused_.size() > kMostNamed)
       named += fmt::format("; and {} more", refused_.size() - kMostNamed);
     TD_FAIL(Value,
-            "{}: the run in '{}' cannot go on with other settings: {}\nResume it with the settings "
+            "{}: the run in '{}' cannot be resumed with other settings: {}\nResume it with the "
+            "settings "
             "it has ('{}/{}'), or start another run in a new folder (--run).",
-            file_, folder, named, folder, kConfig);
+            file_, folder, named, folder, kRecipe);
   }
   const std::string* record = file_of(s, kRecord);
   record_ = record ? *record : record_line(0, 0, {});

@@ -18,7 +18,7 @@ class RunSettings {
               std::shared_ptr<std::vector<std::string>> resumable);
   /// The files of the run: recipe.yaml, config.yaml, settings.jsonl.
   std::vector<std::pair<std::string, std::string>> files() const;
-  /// The run in `folder` goes on from that checkpoint: compares, and continues the record. Throws
+  /// The run in `folder` is resumed from that checkpoint: compares, and extends the record. Throws
   /// Value naming every key that must stay as it was, with both values.
   void resume(const train::Snapshot& s, const std::string& folder);
   /// What the resumed run changes; none of a run that begins.

@@ -95,7 +95,7 @@ Recipe without_search(Recipe recipe) {
   return recipe;
 }
 
-// A trial that was cut off goes on; what another search left under its name does not.
+// A trial that was cut off is resumed; what another search left under its name is not.
 void begin_anew_unless_of(const Recipe& recipe, const std::string& folder) {
   if (folder.empty() || !file_exists(folder + "/recipe.yaml")) return;
   if (Recipe::load(folder + "/recipe.yaml").root.dump() == recipe.root.dump()) return;

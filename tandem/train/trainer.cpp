@@ -353,7 +353,7 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   }
 }
 
-// Others may go on with the run now.
+// Others may write to the folder now.
 void Trainer::release_checkpoints() {
   if (!checkpoints_) return;
   try {

@@ -4,9 +4,7 @@
 #include "tandem/codegen/jit.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -183,31 +181,6 @@ TEST_F(Compiled, PlacesWithoutDirectoryKeepNothing) {
   std::vector<JitSource> s = {source_number(8)};
   EXPECT_NE(compiler(real)->compile(s).find("cannot be made"), std::string::npos);
   EXPECT_TRUE(s[0].code);
-}
-
-// Exit codes of a child: 77 where nothing can be mounted.
-TEST_F(Compiled, ADirectoryMountedNoexecKeepsAndLoadsAllTheSame) {
-  fs::create_directory(cache);
-  const pid_t child = fork();
-  if (child == 0) {
-    const bool own = unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0;
-    if (!own || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        mount("tmpfs", cache.c_str(), "tmpfs", MS_NOEXEC, "mode=0700") != 0)
-      _exit(77);
-    std::vector<JitSource> first = {source_number(6), source_number(7)}, second = first;
-    const std::string problem = compiler(real)->compile(first) + compiler(real)->compile(second);
-    const bool good = problem.empty() && first[0].code && first[1].code && second[0].code &&
-                      second[0].cached && second[1].cached && !first[0].cached &&
-                      both_equal(case_number(7), second[1].code, 70, 1) &&
-                      kept_in(cache).size() == 2 && leftovers(cache) == 0;
-    if (!good) std::fprintf(stderr, "problem: %s\n", problem.c_str());
-    _exit(good ? 0 : 1);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-    GTEST_SKIP() << "no mount namespaces here: unshare() or mount() is not permitted";
-  EXPECT_EQ(status, 0);
 }
 
 TEST_F(Compiled, OldestGoWhenTheCapIsReached) {

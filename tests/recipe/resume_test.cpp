@@ -142,7 +142,7 @@ TEST_F(Resuming, WhatMustStayIsRefusedByName) {
     EXPECT_NE(what.find(k.want), std::string::npos) << what;
     if (*k.want) {
       EXPECT_TRUE(
-          what.starts_with(fmt::format("Value: {}: the run in '{}' cannot go on with other "
+          what.starts_with(fmt::format("Value: {}: the run in '{}' cannot be resumed with other "
                                        "settings: ",
                                        f / "r.yaml", f / "run")))
           << what;
@@ -255,7 +255,7 @@ TEST_F(Resuming, TheSecondWriterIsRefusedByName) {
   EXPECT_EQ(read_file(f / "run/metrics.jsonl"), metrics);
   ASSERT_TRUE(runs::run_writer(f / "run"));
   EXPECT_EQ(runs::run_writer(f / "run")->pid, child);
-  EXPECT_EQ(evaluate(f / "run").empty(), false);  // reading goes on
+  EXPECT_EQ(evaluate(f / "run").empty(), false);  // reading needs no lock
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_FALSE(runs::run_writer(f / "run"));
