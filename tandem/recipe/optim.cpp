@@ -88,9 +88,8 @@ RecipeSchedule make_schedule(Options& o, optim::Optimizer& optimizer, int64_t to
     o.fail("warmup_steps", fmt::format("{} warms up by itself", chosen->name));
   o.finish();
   // The rate of a step follows from the schedule alone, whatever it was before.
-  if (chosen->make)
-    for (const std::string& key : o.known())
-      if (key != "type") o.may_change(key);
+  for (const std::string& key : o.known())
+    if (chosen->make ? key != "type" : key == "steps") o.may_change(key);
   const double start = 1 / static_cast<double>(run.warmup + 1);
   if (!chosen->make) {
     s.plateau = std::make_shared<train::ReduceLROnPlateau>(

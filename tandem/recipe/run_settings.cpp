@@ -109,9 +109,11 @@ bool RunSettings::may_change(const std::string& key) const {
 }
 
 bool RunSettings::changed(std::string_view key) const {
-  return std::any_of(changes_.begin(), changes_.end(), [&](const SettingChange& c) {
+  const auto is_it = [&](const SettingChange& c) {
     return c.key == key || (c.key.starts_with(key) && c.key[key.size()] == '.');
-  });
+  };
+  return std::any_of(changes_.begin(), changes_.end(), is_it) ||
+         std::any_of(following_.begin(), following_.end(), is_it);
 }
 
 // Parts of another type are named by that alone; a key that the run did not have yet counts where
@@ -138,15 +140,23 @@ void RunSettings::compare(const io::Yaml* before, const io::Yaml* now, const std
     return;
   }
   if (same_value(before, now)) return;
-  if (!before && !at_path(given_, path)) return;  // a default that came with a later version
-  (may_change(path) ? changes_ : refused_).push_back({path, line_of(before), line_of(now)});
+  const bool given = at_path(given_, path);
+  if (!before && !given) return;  // a default that came with a later version
+  const bool free = may_change(path), follows = !given && !at_path(given_before_, path);
+  (!free     ? refused_
+   : follows ? following_
+             : changes_)
+      .push_back({path, line_of(before), line_of(now)});
 }
 
 void RunSettings::resume(const train::Snapshot& s, const std::string& folder) {
   const std::string* config = file_of(s, kConfig);
   if (!config) return;  // of a program without a recipe
   changes_.clear();
+  following_.clear();
   refused_.clear();
+  const std::string* given = file_of(s, kRecipe);
+  given_before_ = given ? io::parse_yaml(*given, kRecipe) : io::Yaml();
   const io::Yaml before = io::parse_yaml(*config, kConfig);
   compare(&before, resolved_.get(), "");
   if (!refused_.empty()) {

@@ -23,7 +23,7 @@ class RunSettings {
   void resume(const train::Snapshot& s, const std::string& folder);
   /// What the resumed run changes; none of a run that begins.
   const std::vector<SettingChange>& changes() const { return changes_; }
-  /// Is the key, or one below it, among them?
+  /// Is the key, or one below it, among them, or does it follow from one of them?
   bool changed(std::string_view key) const;
   /// "optim.lr 0.5 (was 0.003), trainer.epochs 6 (was 4)".
   std::string text() const;
@@ -33,10 +33,11 @@ class RunSettings {
   bool may_change(const std::string& key) const;
 
   std::string file_;
-  io::Yaml given_;
+  io::Yaml given_, given_before_;
   std::shared_ptr<io::Yaml> resolved_;
   std::shared_ptr<std::vector<std::string>> resumable_;
   std::vector<SettingChange> changes_, refused_;
+  std::vector<SettingChange> following_;  ///< from others, such as a schedule's length
   std::string record_;  ///< settings.jsonl
 };
 

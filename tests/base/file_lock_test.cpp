@@ -3,6 +3,7 @@
 // process, however that ends. What killed processes leave is swept, what living ones write is not.
 #include "tandem/base/file_lock.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -191,7 +192,11 @@ TEST(Failures, HaveTheUsualText) {
 TEST(Failures, AThreadThatTheSystemRefuses) {
   const pid_t child = ::fork();
   if (child == 0) {
-    // No room for another stack.
+    // No room for another stack, and a larger one than those that ended threads left.
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, size_t{64} << 20);
+    pthread_setattr_default_np(&attributes);
     rlimit limit{};
     ::getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = 1 << 20;
