@@ -33,7 +33,9 @@ int compile_twice_on_noexec(const std::string& cache) {
       ::mount("tmpfs", cache.c_str(), "tmpfs", MS_NOEXEC, "mode=0700") != 0)
     return 77;
   for (const bool cached : {false, true}) {
-    std::vector<JitSource> sources = {{"td_noexec", "int TDM_NAME(void) { return 42; }\n"}};
+    std::vector<JitSource> sources = {
+        {"td_noexec",
+         "__attribute__((visibility(\"default\"))) int TDM_NAME(void) { return 42; }\n"}};
     detail::CCompiler compiler({compilers()[0], cache, int64_t{1} << 28, 60, {}});
     const std::string problem = compiler.compile(sources);
     if (problem.empty() && is_42(sources[0]) && sources[0].cached == cached) continue;
