@@ -9,7 +9,7 @@
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/file.h"
 #include "tandem/io/json.h"
 #include "tandem/plan/hardware/machine.h"
 
@@ -23,10 +23,10 @@ void bench_machine(bool json, bool check, int threads, const std::string& file, 
     fmt::print(stderr, "\r\x1b[K{}", what);
     return !interrupted();
   };
-  const std::string path = file.empty() ? plan::machine_profile_path() : file;
+  std::string path = file.empty() ? plan::machine_profile_path() : file;
   plan::MachineProfile m;
   if (check && file_exists(path)) {
-    m = plan::machine_profile(io::parse_json(read_file(path, size_t{1} << 26), path), path);
+    m = plan::read_machine_profile(file);
     TD_CHECK(m.threads == num_threads(), Value,
              "{} was measured with {} threads, {} are there now\nGive --threads {}, or measure "
              "again.",
@@ -37,8 +37,7 @@ void bench_machine(bool json, bool check, int threads, const std::string& file, 
       code = 130;
       return;
     }
-    if (const size_t at = path.rfind('/'); at != path.npos) make_folders(path.substr(0, at));
-    write_file(path, plan::to_json(m).dump(1) + "\n");
+    path = plan::write_machine_profile(m, file);
   }
   fmt::print(stderr, "\r\x1b[K");
   if (json)

@@ -9,6 +9,7 @@
 
 #include "cli/commands_internal.h"
 #include "tandem/base/error.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/nearest.h"
 
 namespace tandem::cli {
@@ -114,7 +115,11 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return tandem::cli::run(argc, argv);
+    try {
+      return tandem::cli::run(argc, argv);
+    } catch (...) {
+      tandem::rethrow_as_error(argc > 1 ? argv[1] : "tandem");
+    }
   } catch (const tandem::Error& e) {
     fmt::print(stderr, "tandem: {}\n", e.what());
   } catch (const std::exception& e) {

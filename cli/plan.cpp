@@ -195,11 +195,7 @@ void run_plan(const PlanOptions& o, int& code) {
 }  // namespace
 
 plan::MachineProfile machine_profile_of(const std::string& file) {
-  const std::string path = file.empty() ? plan::machine_profile_path() : file;
-  TD_CHECK(file_exists(path), Io,
-           "{} is not there: this machine was not measured\nRun `tandem bench --machine` first.",
-           path);
-  return plan::machine_profile(io::parse_json(read_file(path, size_t{1} << 26), path), path);
+  return plan::read_machine_profile(file);
 }
 
 void add_plan(CLI::App& app, int& code) {

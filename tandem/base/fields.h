@@ -49,9 +49,10 @@ struct Field {
   const char* elements = "";  ///< names of the elements of a fixed list, "beta1 beta2"
   uint32_t counts = 0;        ///< lengths that a list may have; 0: any
   Single single = Single::itself;
-  bool required = false;  ///< has no default
-  double none = kNone;    ///< of an optional: a number that says "none" as null does
-  double keras = kNone;   ///< Keras's default, where that is another one
+  bool required = false;   ///< has no default
+  double none = kNone;     ///< of an optional: a number that says "none" as null does
+  double keras = kNone;    ///< Keras's default, where that is another one
+  bool resumable = false;  ///< a run that is resumed may have another value from there on
 };
 
 /// A struct with fields, its type forgotten.

@@ -21,6 +21,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/file_faults_internal.h"
 #include "tandem/base/mapped_pages.h"
+#include "tandem/base/temporaries_internal.h"
 
 namespace tandem {
 
@@ -206,12 +207,9 @@ AtomicFile::AtomicFile(const FilePath& path, uint64_t expected_bytes)
     if (::realpath(target_.c_str(), resolved)) target_ = resolved;
   }
   buffer_ = std::make_unique<char[]>(kBuffer);
-  static std::atomic<unsigned> counter{0};
-  do {
-    temporary_ = target_ + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (fd_ < 0 && (errno == EEXIST || errno == EINTR));
-  if (fd_ < 0) fail("write", errno);
+  detail::ignore_file_size_signal();
+  detail::sweep_files_once(folder_of(target_));
+  open_temporary();
   if (exists && ::fchmod(fd_, info.st_mode & 07777) != 0) fail("write", errno);
   if (expected_ == 0) return;
   struct statvfs disk {};
@@ -221,6 +219,24 @@ AtomicFile::AtomicFile(const FilePath& path, uint64_t expected_bytes)
   if (::fallocate(fd_, 0, 0, static_cast<off_t>(expected_)) != 0 &&
       (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
     fail("write", errno);
+}
+
+// With a lock, which says to other processes that somebody writes it.
+void AtomicFile::open_temporary() {
+  for (;;) {
+    temporary_ = detail::temporary_name(target_);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && (errno == EEXIST || errno == EINTR)) continue;
+    if (fd_ < 0) {
+      temporary_.clear();
+      fail("write", errno);
+    }
+    struct stat info {};
+    if (detail::try_lock(fd_) != detail::Locked::held && ::fstat(fd_, &info) == 0 &&
+        info.st_nlink > 0)
+      return;
+    discard();  // swept before it was locked
+  }
 }
 
 AtomicFile::~AtomicFile() { discard(); }
@@ -277,12 +293,10 @@ void AtomicFile::commit() {
     fail("write", errno);
   if (int e = file_fault(FileOp::sync, target_)) fail("write", e);
   if (::fsync(fd_) != 0) fail("write", errno);
-  const int fd = fd_;
-  fd_ = -1;
-  if (::close(fd) != 0) fail("write", errno);
   if (int e = file_fault(FileOp::rename, target_)) fail("replace", e);
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("replace", errno);
   temporary_.clear();
+  ::close(std::exchange(fd_, -1));  // with it the lock ends; all is on disk since fsync
   const std::string folder = folder_of(target_);
   const Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // The new name is in place; a folder that cannot be synced at all (EINVAL) is not an error.

@@ -56,8 +56,10 @@ TD_API std::string read_file(const FilePath& path, size_t limit = size_t{1} << 3
 /// True when something exists at `path`.
 TD_API bool file_exists(const FilePath& path);
 
-/// Writes to a temporary next to the target (`<path>.tmp-<pid>-<n>`); commit() then syncs and
-/// renames it. Without commit(), or after an error, it is removed and the target is unchanged.
+/// Writes to a temporary next to the target (`<path>.tmp-<boot>-<pid>-<n>`); commit() then syncs
+/// and renames it. Without commit(), or after an error, it is removed and the target is unchanged;
+/// that of a process that was killed is removed by the next one that writes into the folder. A file
+/// beyond the limit of sizes (ulimit -f) is an Io error: SIGXFSZ is ignored from the first one on.
 class TD_API AtomicFile {
  public:
   /// `expected_bytes`, if known, is reserved at once: a full disk is detected before any work.
@@ -74,6 +76,7 @@ class TD_API AtomicFile {
   void commit();
 
  private:
+  void open_temporary();
   void flush();
   void write_through(const char* data, size_t bytes);
   void discard() noexcept;

@@ -18,6 +18,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "tandem/base/error.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/hash.h"
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
@@ -94,8 +96,15 @@ JitCode* Queue::find_or_add(const std::string& text) {
   ++stats_.requested;
   waiting_.push_back(c);
   if (!owner_) {
+    try {
+      start_thread("the compiler of loops", [this] { work(); }).detach();
+    } catch (const Error& e) {  // loops run interpreted
+      compiler_ = nullptr;
+      waiting_.clear();
+      note(e.what());
+      return nullptr;
+    }
     owner_ = self;
-    std::thread([this] { work(); }).detach();
   }
   more_.notify_one();
   return c;

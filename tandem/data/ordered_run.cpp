@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/base/failures.h"
+#include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
 #include "tandem/data/ordered_run_internal.h"
 #include "tandem/graph/context.h"
@@ -160,7 +162,12 @@ OrderedRun::~OrderedRun() {
 }
 
 void OrderedRun::add_worker() {
-  threads_.emplace_back([this] { work(); });
+  try {
+    threads_.push_back(start_thread("loading data", [this] { work(); }));
+  } catch (const Error& e) {  // those there are do the work, else the consumer itself
+    most_workers_ = static_cast<int64_t>(threads_.size());
+    log_warning("{}", e.what());
+  }
 }
 
 void OrderedRun::work() {
@@ -181,7 +188,11 @@ void OrderedRun::work() {
     Slot made;
     const auto begin = Clock::now();
     try {
-      made.fields = make_(k);
+      try {
+        made.fields = make_(k);
+      } catch (...) {
+        rethrow_as_error("loading data");
+      }
     } catch (...) {
       made.error = std::current_exception();
     }

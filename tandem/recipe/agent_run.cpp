@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tandem/base/clock.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/folder.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/runs/progress.h"
@@ -27,9 +28,13 @@ class AgentRun {
 
   RecipeRun go() {
     try {
-      open();
-      train();
-      evaluate();
+      try {
+        open();
+        train();
+        evaluate();
+      } catch (...) {
+        rethrow_as_error("training the agent");
+      }
     } catch (const std::exception& e) {
       if (folder_) {
         close("failed");
@@ -52,10 +57,12 @@ class AgentRun {
 
   void open() {
     if (c_.folder.empty()) return;
+    lock_.emplace(c_.folder);
     checkpoints_ = std::make_unique<train::Checkpoints>(
         c_.folder + "/checkpoints", train::CheckpointOptions{.keep_last = o_.keep, .keep_best = 0});
+    checkpoints_->claim();
     resume();  // before anything is written into the folder: it may be another run's
-    folder_ = std::make_unique<runs::RunFolder>(c_.folder, c_.files);
+    folder_ = std::make_unique<runs::RunFolder>(c_.folder, files());
     // Drop what an interrupted run logged after its checkpoint, and its last line.
     folder_->truncate(std::min(first_, o_.steps - 1));
   }
@@ -63,6 +70,7 @@ class AgentRun {
   void resume() {
     const std::optional<train::Snapshot> s = checkpoints_->load_latest();
     if (!s) return;
+    if (c_.resume.before) c_.resume.before(*s);
     io::Json more;
     try {
       more = train::restore(parts(), *s);
@@ -81,7 +89,13 @@ class AgentRun {
     if (const io::Json* logs = more.find("logs"); logs && logs->as_object())
       for (const auto& [name, value] : *logs->as_object())
         run_.fit.logs.emplace_back(name, io::number_of(&value));
-    show_.keep(fmt::format("resumed at step {} of '{}'", s->step, checkpoints_->folder()));
+    const std::string changed = c_.resume.after ? c_.resume.after() : "";
+    show_.keep(fmt::format("resumed at step {} of '{}'{}", s->step, checkpoints_->folder(),
+                           changed.empty() ? "" : ", from here on with " + changed));
+  }
+
+  std::vector<std::pair<std::string, std::string>> files() const {
+    return c_.files ? c_.files() : std::vector<std::pair<std::string, std::string>>();
   }
 
   void save() {
@@ -94,7 +108,7 @@ class AgentRun {
                                                          {"best", best_return_},
                                                          {"logs", std::move(logs)}});
     s.model = agent_.state_dict();
-    s.files = c_.files;
+    s.files = files();
     checkpoints_->save(std::move(s));
   }
 
@@ -182,6 +196,7 @@ class AgentRun {
   train::StopGuard signals_;
   std::optional<train::PreemptGuard> notice_;
   runs::Progress show_;
+  std::optional<runs::RunLock> lock_;
   std::unique_ptr<train::Checkpoints> checkpoints_;
   std::unique_ptr<runs::RunFolder> folder_;
   StateDict best_;  ///< the best policy tried, with its return

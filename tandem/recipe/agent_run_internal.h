@@ -22,15 +22,20 @@ struct AgentRunOptions {
   template <class V>
   void fields(V& v) {
     v("env", env, {.doc = "the environment, such as CartPole-v1", .required = true});
-    v("steps", steps, {.doc = "of all environments together", .at_least = 1, .required = true});
-    v("eval_episodes", eval_episodes, {.doc = "episodes of the evaluation", .at_least = 1});
+    v("steps", steps,
+      {.doc = "of all environments together", .at_least = 1, .required = true, .resumable = true});
+    v("eval_episodes", eval_episodes,
+      {.doc = "episodes of the evaluation", .at_least = 1, .resumable = true});
     v("eval_every", eval_every,
       {.doc = "steps between trials of the policy, of which the best is kept; 0: none",
-       .at_least = 0});
-    v("eval_tries", eval_tries, {.doc = "episodes of a trial", .at_least = 1});
+       .at_least = 0,
+       .resumable = true});
+    v("eval_tries", eval_tries, {.doc = "episodes of a trial", .at_least = 1, .resumable = true});
     v("save_every", save_every,
-      {.doc = "steps between checkpoints; 0: at the end and at a stop only", .at_least = 0});
-    v("keep", keep, {.doc = "newest checkpoints that stay", .at_least = 1});
+      {.doc = "steps between checkpoints; 0: at the end and at a stop only",
+       .at_least = 0,
+       .resumable = true});
+    v("keep", keep, {.doc = "newest checkpoints that stay", .at_least = 1, .resumable = true});
     preempt.fields(v);
   }
 };

@@ -24,20 +24,27 @@ class Reader : public FieldVisitor {
  public:
   explicit Reader(Options& o) : o_(o) {}
 
-  void flag(const char* name, bool& v, const Field& f) override { v = o_.flag(name, given(v, f)); }
+  void flag(const char* name, bool& v, const Field& f) override {
+    see(name, f);
+    v = o_.flag(name, given(v, f));
+  }
   void whole(const char* name, int64_t& v, const Field& f) override {
+    see(name, f);
     v = o_.whole(name, given(v, f));
     check(name, static_cast<double>(v), f);
   }
   void number(const char* name, double& v, const Field& f) override {
+    see(name, f);
     v = o_.number(name, given(v, f));
     check(name, v, f);
   }
   void text(const char* name, std::string& v, const Field& f) override {
+    see(name, f);
     v = o_.text(name, given(v, f));
     if (*f.one_of && o_.has(name)) place(name, v, f);
   }
   void choice(const char* name, size_t& v, const Field& f) override {
+    see(name, f);
     const std::vector<std::string> known = words_of(f.one_of);
     const std::string usual = v < known.size() ? known[v] : "";
     v = place(name, o_.text(name, given(usual, f)), f);
@@ -55,12 +62,14 @@ class Reader : public FieldVisitor {
     }
   }
   void texts(const char* name, std::vector<std::string>& v, const Field& f) override {
+    see(name, f);
     if (f.required && !o_.has(name)) o_.text(name);  // says that it is missing
     v = o_.texts(name, v);
     if (*f.one_of)
       for (const std::string& word : v) place(name, word, f);
   }
   bool has_value(const char* name, bool now, const Field& f) override {
+    see(name, f);
     if (!o_.has(name)) {
       if (!now && !f.required) o_.resolve_as(name, {});
       return now || f.required;
@@ -76,12 +85,14 @@ class Reader : public FieldVisitor {
     return o_.has(name) && !o_.is_null(name) ? o_.is_text(name) : now;
   }
   void part(const char* name, AnyFields v, const Field& f) override {
+    see(name, f);
     if (f.required && !o_.has(name)) o_.text(name);
     Options inner = o_.part(name);
     read_fields(inner, v);
     inner.finish();
   }
   void parts(const char* name, PartList& v, const Field& f) override {
+    see(name, f);
     if (f.required && !o_.has(name)) o_.text(name);
     io::Yaml usual;
     usual.kind = io::Yaml::Kind::list;
@@ -96,6 +107,7 @@ class Reader : public FieldVisitor {
   }
   void component(const char* name, AnyChosen& v, const RegistryBase& registry,
                  const Field& f) override {
+    see(name, f);
     if (!o_.has(name) && !f.required) return o_.resolve_as(name, io::component_yaml(v));
     if (!o_.has(name)) o_.text(name);
     if (o_.is_null(name)) {
@@ -108,6 +120,7 @@ class Reader : public FieldVisitor {
   }
   void components(const char* name, std::vector<AnyChosen>& v, const RegistryBase& registry,
                   const Field& f) override {
+    see(name, f);
     if (f.required && !o_.has(name)) o_.text(name);
     io::Yaml usual;
     usual.kind = io::Yaml::Kind::list;
@@ -123,6 +136,9 @@ class Reader : public FieldVisitor {
   }
 
  private:
+  void see(const char* name, const Field& f) {
+    if (f.resumable) o_.may_change(name);
+  }
   template <class T>
   static std::optional<T> given(const T& v, const Field& f) {
     return f.required ? std::optional<T>() : std::optional<T>(v);
@@ -140,6 +156,7 @@ class Reader : public FieldVisitor {
                               near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
   }
   std::vector<double> list(const char* name, std::vector<double> usual, const Field& f) {
+    see(name, f);
     const bool single = o_.has(name) && o_.is_number(name);
     std::vector<double> v = o_.numbers(name, given(usual, f));
     if (single && f.single != Single::itself) {

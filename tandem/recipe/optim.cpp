@@ -11,10 +11,16 @@
 namespace tandem::recipe {
 namespace {
 
-struct WeightDecay : QuietVisitor {
-  double value = 0;
-  void number(const char* name, double& v, const Field&) override {
-    if (name == std::string_view("weight_decay")) value = v;
+struct Numbers : QuietVisitor {
+  double weight_decay = 0;
+  std::vector<std::pair<std::string, std::string>> names;  ///< those that may change
+  void number(const char* name, double& v, const Field& f) override {
+    if (name == std::string_view("weight_decay")) weight_decay = v;
+    if (f.resumable) names.emplace_back(name, name);
+  }
+  void numbers(const char* name, std::vector<double>&, const Field& f) override {
+    if (!f.resumable) return;
+    for (const std::string& element : words_of(f.elements)) names.emplace_back(name, element);
   }
 };
 
@@ -46,10 +52,10 @@ RecipeOptimizer read_optimizer(Options& o) {
     o.fail("type", fmt::format("{} calls its loss several times a step: it is for loops in code",
                                row->type));
   const Chosen<optim::OptimizerRow> chosen = read_component(o, optim::optimizers());
-  WeightDecay decay;
-  chosen->options->visit(chosen.options.get(), decay);
+  Numbers numbers;
+  chosen->options->visit(chosen.options.get(), numbers);
   return {[chosen](optim::ParamList p) { return chosen->make(std::move(p), chosen.options.get()); },
-          decay.value};
+          numbers.weight_decay, std::move(numbers.names)};
 }
 
 const tandem::Registry<optim::ScheduleRow>& recipe_schedules() {
@@ -81,6 +87,9 @@ RecipeSchedule make_schedule(Options& o, optim::Optimizer& optimizer, int64_t to
   if (chosen->warmup == optim::ScheduleWarmup::refused && run.warmup > 0)
     o.fail("warmup_steps", fmt::format("{} warms up by itself", chosen->name));
   o.finish();
+  // The rate of a step follows from the schedule alone, whatever it was before.
+  for (const std::string& key : o.known())
+    if (chosen->make ? key != "type" : key == "steps") o.may_change(key);
   const double start = 1 / static_cast<double>(run.warmup + 1);
   if (!chosen->make) {
     s.plateau = std::make_shared<train::ReduceLROnPlateau>(

@@ -14,6 +14,8 @@ namespace tandem::recipe {
 struct RecipeOptimizer {
   std::function<std::unique_ptr<optim::Optimizer>(optim::ParamList)> make;
   double weight_decay = 0;
+  /// Its numbers: key and what the optimizer calls it, such as "betas" and "beta1".
+  std::vector<std::pair<std::string, std::string>> numbers = {};
 };
 RecipeOptimizer read_optimizer(Options& o);
 
@@ -56,9 +58,12 @@ struct TrainerPart {
     options.fields(v);
     v("early_stop", early_stop, {.doc = "ends the run when a log has not got better"});
     v("callbacks", callbacks, {.doc = "further callbacks, in this order"});
-    v("report", report, {.doc = "write report.html, with figures of every layer"});
+    v("report", report,
+      {.doc = "write report.html, with figures of every layer", .resumable = true});
     v("histograms", histograms,
-      {.doc = "epochs between histograms of the weights for TensorBoard; 0: none", .at_least = 0});
+      {.doc = "epochs between histograms of the weights for TensorBoard; 0: none",
+       .at_least = 0,
+       .resumable = true});
   }
 };
 TrainerPart read_trainer(Options& o, bool progress);

@@ -12,6 +12,11 @@
 #include "tandem/recipe/open_run.h"
 
 namespace tandem::recipe {
+
+/// What the outputs [n, k] of a run stand for. Not in the nameless namespace: Predictor::State, which
+/// is not there either, has one.
+enum class Answer : uint8_t { classes, chances, numbers };
+
 namespace {
 
 using Outputs = std::vector<Tensor>;
@@ -54,9 +59,6 @@ bool is_image_file(const std::string& path) {
 std::string data_type(const OpenedRun& run) {
   return Options(run.recipe.root.find("data"), "data", run.recipe.file).text("type", "");
 }
-
-/// What the outputs [n, k] of a run stand for.
-enum class Answer : uint8_t { classes, chances, numbers };
 
 // By the recipe's loss; where it takes any target, by the target's dtype.
 Answer answer_of(const OpenedRun& run) {

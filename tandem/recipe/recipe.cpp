@@ -12,6 +12,8 @@
 #include "tandem/recipe/events_internal.h"
 #include "tandem/recipe/parts_internal.h"
 #include "tandem/recipe/run_data.h"
+#include "tandem/recipe/run_settings_internal.h"
+#include "tandem/runs/run_folder.h"
 #include "tandem/runs/run_record.h"
 
 namespace tandem::recipe {
@@ -38,8 +40,13 @@ const typename Map::mapped_type& component(const Map& map, Options& o, const cha
 }  // namespace
 
 Options::Options(const io::Yaml* map, std::string path, std::string what,
-                 std::shared_ptr<io::Yaml> resolved)
-    : map_(map), path_(std::move(path)), what_(std::move(what)), resolved_(std::move(resolved)) {
+                 std::shared_ptr<io::Yaml> resolved,
+                 std::shared_ptr<std::vector<std::string>> resumable)
+    : map_(map),
+      path_(std::move(path)),
+      what_(std::move(what)),
+      resolved_(std::move(resolved)),
+      resumable_(std::move(resumable)) {
   TD_CHECK(!map_ || map_->kind == io::Yaml::Kind::map, Value, "{} line {}: '{}' wants a map", what_,
            map_->line, path_);
 }
@@ -92,7 +99,7 @@ io::Yaml list(const std::vector<T>& v, F each) {
 void Options::resolve(const std::string& key, const io::Yaml& value) {
   if (!resolved_) return;
   io::Yaml* at = resolved_.get();
-  const std::string path = path_.empty() ? key : path_ + "." + key;
+  const std::string path = path_of(key);
   for (size_t from = 0; from <= path.size();) {
     const size_t dot = std::min(path.find('.', from), path.size());
     const std::string word = path.substr(from, dot - from);
@@ -191,7 +198,7 @@ std::vector<std::string> Options::texts(const std::string& key,
 }
 Options Options::part(const std::string& key) {
   const io::Yaml* v = want(key, true);
-  return Options(v, path_.empty() ? key : path_ + "." + key, what_, resolved_);
+  return Options(v, path_of(key), what_, resolved_, resumable_);
 }
 std::vector<Options> Options::parts(const std::string& key, const io::Yaml* otherwise) {
   const io::Yaml* v = want(key, true);
@@ -204,9 +211,8 @@ std::vector<Options> Options::parts(const std::string& key, const io::Yaml* othe
   const size_t n = v ? v->items.size() : 0;
   resolve(key, list(std::vector<io::Yaml>(n, empty), [](const io::Yaml& y) { return y; }));
   for (size_t i = 0; i < n; ++i)
-    out.emplace_back(&v->items[i],
-                     fmt::format("{}{}{}.{}", path_, path_.empty() ? "" : ".", key, i), what_,
-                     resolved_);
+    out.emplace_back(&v->items[i], fmt::format("{}.{}", path_of(key), i), what_, resolved_,
+                     resumable_);
   return out;
 }
 
@@ -222,6 +228,12 @@ bool Options::is_number(const std::string& key) const {
 bool Options::is_null(const std::string& key) const {
   const io::Yaml* v = map_ ? map_->find(key) : nullptr;
   return v && v->kind == io::Yaml::Kind::null;
+}
+std::string Options::path_of(const std::string& key) const {
+  return path_.empty() ? key : path_ + "." + key;
+}
+void Options::may_change(const std::string& key) {
+  if (resumable_) resumable_->push_back(path_of(key));
 }
 void Options::resolve_as(const std::string& key, const io::Yaml& value) {
   known_.push_back(key);
@@ -263,8 +275,9 @@ std::string Recipe::name() const {
 
 namespace {
 
-std::unique_ptr<optim::Optimizer> make_optimizer(Options& o, const nn::Module& m) {
-  const RecipeOptimizer read = read_optimizer(o);
+std::unique_ptr<optim::Optimizer> make_optimizer(Options& o, const nn::Module& m,
+                                                 RecipeOptimizer& read) {
+  read = read_optimizer(o);
   RecipeParams params = recipe_params(o, m, read.weight_decay);
   o.finish();
   std::unique_ptr<optim::Optimizer> opt = read.make(std::move(params.groups));
@@ -324,8 +337,9 @@ void report_anyway(const std::string& folder) {
 }
 
 // A recipe with an agent, which trains in an environment.
-RecipeRun run_agent(const Recipe& recipe, const Registry& registry, Options& root, int64_t seed,
-                    const std::string& folder, bool progress, bool train) {
+RecipeRun run_agent(const Recipe& recipe, const Registry& registry, Options& root,
+                    RunSettings& settings, int64_t seed, const std::string& folder, bool progress,
+                    bool train) {
   Options agent = root.part("agent");
   root.part("expect");
   root.finish();
@@ -333,9 +347,13 @@ RecipeRun run_agent(const Recipe& recipe, const Registry& registry, Options& roo
            "'{}' trains an agent in an environment: it has no data and model of its own to look at",
            recipe.file);
   const auto& run = component(registry.agent, agent, "agent");
+  std::optional<runs::RunLock> lock;
+  if (!folder.empty()) lock.emplace(folder);
   return run(agent, {.seed = static_cast<uint64_t>(seed),
                      .folder = folder,
-                     .files = {{"recipe.yaml", recipe.root.dump()}},
+                     .files = [&] { return settings.files(); },
+                     .resume = {[&](const train::Snapshot& s) { settings.resume(s, folder); },
+                                [&] { return settings.text(); }},
                      .progress = progress});
 }
 
@@ -402,18 +420,70 @@ RecipeRun train_parts(RecipeParts& parts, const std::string& folder, bool report
   return run;
 }
 
+// What a run leaves about itself, as soon as the folder is this process's own.
+struct FolderBegins : train::Callback {
+  std::string folder, data;  ///< `data`: data.json
+  FolderBegins(std::string f, std::string d) : folder(std::move(f)), data(std::move(d)) {}
+  void fit_begin(train::Trainer& t) override {
+    write_file(folder + "/data.json", data);
+    if (t.step() == 0) return;
+    // Of the end of an earlier part: the checkpoints are newer from here on.
+    for (const char* name : {"/model.safetensors", "/evaluation.json"})
+      remove_folder(folder + name);
+  }
+  const char* name() const override { return "FolderBegins"; }
+};
+
+/// Everything of a recipe that a run needs.
+struct Going {
+  RecipeParts& parts;
+  const TrainerPart& part;
+  RunSettings& settings;
+  ResumedRates& rates;
+};
+
+// Trains what was made, with what recipes have besides: callbacks, the record of settings, exports.
+RecipeRun train_made(const Going& g, const RecipeSchedule& schedule,
+                     const std::vector<std::shared_ptr<train::Callback>>& callbacks) {
+  train::Trainer& trainer = g.parts.trainer;
+  const std::string folder = trainer.options().folder;
+  add_callbacks(trainer, g.part, schedule, folder);
+  for (const auto& c : callbacks) trainer.add(c);
+  if (!folder.empty()) {
+    trainer.add(
+        recipe_events(folder, g.parts.resolved, g.settings.files()[0].second, g.part.histograms));
+    if (g.part.report) trainer.add(std::make_shared<train::WatchLayers>());
+    trainer.add(std::make_shared<FolderBegins>(folder, run_data_text(g.parts.data)));
+  }
+  trainer.on_resume({[&](const train::Snapshot& s) {
+                       g.settings.resume(s, folder);
+                       trainer.options().files = g.settings.files();
+                       g.rates.before(s);
+                     },
+                     [&] {
+                       g.rates.after();
+                       return g.settings.text();
+                     }});
+  return train_parts(g.parts, folder, g.part.report);
+}
+
 // Makes the parts of a recipe and trains them. With `use` they are handed over instead.
 RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& folder,
              bool progress, const std::vector<std::shared_ptr<train::Callback>>& callbacks,
              const std::function<void(RecipeParts&)>& use) {
   const auto resolved = std::make_shared<io::Yaml>();
+  const auto resumable = std::make_shared<std::vector<std::string>>();
   resolved->kind = io::Yaml::Kind::map;
-  Options root(&recipe.root, "", recipe.file, resolved);
+  Options root(&recipe.root, "", recipe.file, resolved, resumable);
+  RunSettings settings(recipe, resolved, resumable);
+  for (const char* free : {"recipe", "note", "export", "expect", "search", "tune"})
+    root.may_change(free);
   root.text("recipe", "");
   root.text("note", "");
   const int64_t seed = root.whole("seed", 0);
   manual_seed(static_cast<uint64_t>(seed));
-  if (root.has("agent")) return run_agent(recipe, registry, root, seed, folder, progress, !use);
+  if (root.has("agent"))
+    return run_agent(recipe, registry, root, settings, seed, folder, progress, !use);
   Options data_o = root.part("data"), model_o = root.part("model"), loss_o = root.part("loss"),
           optim_o = root.part("optim"), sched_o = root.part("sched"),
           train_o = root.part("trainer");
@@ -424,6 +494,10 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   const TrainerPart part =
       in_part(recipe, "trainer", [&] { return read_trainer(train_o, progress); });
   train::TrainerOptions options = train::with_switches(part.options);
+  // Does it leave something behind? Then nobody else may write there, before data is read.
+  options.folder = options.fast_dev_run == 0 && !options.barebones ? folder : "";
+  std::optional<runs::RunLock> lock;
+  if (!options.folder.empty() && !use) lock.emplace(options.folder);
   const Options stop_o = train_o.part("early_stop");
   const auto& make_data = component(registry.data, data_o, "data set");
   const auto& make_model = component(registry.model, model_o, "model");
@@ -440,37 +514,28 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   model_o.finish();
   if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
   if (!model.step && !loss) root.fail("loss", "is missing");
+  RecipeOptimizer read;
   std::unique_ptr<optim::Optimizer> opt =
-      in_part(recipe, "optim", [&] { return make_optimizer(optim_o, *model.module); });
+      in_part(recipe, "optim", [&] { return make_optimizer(optim_o, *model.module, read); });
   const RecipeSchedule schedule = in_part(
       recipe, "sched", [&] { return schedule_of(sched_o, *opt, options, data.train.size()); });
   if (loss.prepare) in_part(recipe, "loss", [&] { loss.prepare(data); });
-  // Does it leave something behind?
-  options.folder = options.fast_dev_run == 0 && !options.barebones ? folder : "";
   if (const io::Yaml* expect = recipe.root.find("expect")) {
     resolved->keys.emplace_back("expect");
     resolved->items.push_back(*expect);
   }
-  if (!folder.empty())
-    options.files = {{"recipe.yaml", recipe.root.dump()}, {"config.yaml", resolved->dump()}};
+  if (!folder.empty()) options.files = settings.files();
   const train::StepFunction step = step_of(model, loss, data);
   std::optional<train::Trainer> made;
   in_part(recipe, "trainer", [&] { made.emplace(*model.module, step, *opt, options); });
-  train::Trainer& trainer = *made;
-  if (!schedule.parts.empty()) trainer.schedule(*schedule.parts.back());
-  RecipeParts parts{data, model, trainer, *resolved};
+  if (!schedule.parts.empty()) made->schedule(*schedule.parts.back());
+  RecipeParts parts{data, model, *made, *resolved};
   if (use) {
     use(parts);
     return {};
   }
-  add_callbacks(trainer, part, schedule, options.folder);
-  for (const auto& c : callbacks) trainer.add(c);
-  if (!options.folder.empty()) {
-    trainer.add(recipe_events(folder, *resolved, options.files[0].second, part.histograms));
-    write_run_data(folder, data);
-    if (part.report) trainer.add(std::make_shared<train::WatchLayers>());
-  }
-  RecipeRun run = train_parts(parts, options.folder, part.report);
+  ResumedRates rates(settings, *opt, read, schedule);
+  RecipeRun run = train_made({parts, part, settings, rates}, schedule, callbacks);
   if (!options.folder.empty() && !run.fit.interrupted)
     for (const std::string& name : exports) registry.exporter.at(name)(folder);
   return run;

@@ -16,9 +16,10 @@ namespace tandem::recipe {
 class TD_API Options {
  public:
   /// `path`: where it stands, "optim"; `what`: the file's name. `resolved`, if given, is told every
-  /// key that was asked for with the value that counts.
+  /// key that was asked for with the value that counts, and `resumable` the paths of may_change().
   Options(const io::Yaml* map, std::string path, std::string what,
-          std::shared_ptr<io::Yaml> resolved = {});
+          std::shared_ptr<io::Yaml> resolved = {},
+          std::shared_ptr<std::vector<std::string>> resumable = {});
   double number(const std::string& key, std::optional<double> otherwise = {});
   int64_t whole(const std::string& key, std::optional<int64_t> otherwise = {});
   bool flag(const std::string& key, std::optional<bool> otherwise = {});
@@ -36,6 +37,8 @@ class TD_API Options {
   bool is_text(const std::string& key) const;
   bool is_number(const std::string& key) const;
   bool is_null(const std::string& key) const;
+  /// A resumed run may have other values of `key` and of all below it.
+  void may_change(const std::string& key);
   /// `key` is known, and this is its value in the resolved recipe.
   void resolve_as(const std::string& key, const io::Yaml& value);
   /// Throws Value for keys that nobody asked for.
@@ -48,10 +51,12 @@ class TD_API Options {
  private:
   const io::Yaml* want(const std::string& key, bool optional);
   void resolve(const std::string& key, const io::Yaml& value);
+  std::string path_of(const std::string& key) const;
   const io::Yaml* map_;
   std::string path_, what_;
   std::vector<std::string> known_;
   std::shared_ptr<io::Yaml> resolved_;
+  std::shared_ptr<std::vector<std::string>> resumable_;
 };
 
 /// What a run keeps of its data besides sizes, so that its model can be used without the data.
@@ -179,8 +184,11 @@ struct RecipeRun {
 /// What a component that trains by itself (an agent in an environment) needs.
 struct RecipeContext {
   uint64_t seed = 0;
-  std::string folder;                                      ///< empty: write no files
-  std::vector<std::pair<std::string, std::string>> files;  ///< to be kept in the folder
+  std::string folder;  ///< empty: write no files
+  /// To be kept in the folder and in checkpoints: asked for when all options have been read, and
+  /// again when a run is resumed.
+  std::function<std::vector<std::pair<std::string, std::string>>()> files = {};
+  train::ResumeHooks resume = {};  ///< to be asked when a run is resumed
   bool progress = true;
 };
 

@@ -2,6 +2,8 @@
 // docs/recipe-reference.md, out of the rows and fields that recipes are read by.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tandem/data/transforms/transform_table.h"
 #include "tandem/optim/optimizers.h"
 #include "tandem/recipe/component_rows.h"
@@ -38,6 +40,40 @@ std::string section(const RegistryBase& registry) {
   return out;
 }
 
+void add_resumable(const FieldsType* type, std::vector<std::string>& names) {
+  if (!type) return;
+  for (const FieldInfo& field : describe_fields(*type))
+    if (field.field.resumable && std::find(names.begin(), names.end(), field.name) == names.end())
+      names.push_back(field.name);
+}
+
+// Which keys of a part a resumed run may change: those of the part, and of all its types together.
+std::string resumable_row(const char* part, const FieldsType* own, const RegistryBase* types) {
+  std::vector<std::string> names;
+  add_resumable(own, names);
+  if (types)
+    for (const Component* row : types->components()) add_resumable(row->options, names);
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "`" : ", `") + name + "`";
+  return fmt::format("| `{}` | {} |\n", part, list.empty() ? "none" : list);
+}
+
+std::string resumed_section() {
+  return "## Resumed runs\n\nWhat a run may change when it is resumed, from there on; other "
+         "changes are refused, see [resuming]"
+         "(recipes.md#averaging-debugging-resuming-preemption). Beside these: `recipe`, `note`, "
+         "`export`, `expect`, `search`, `tune`, and every key of `sched` but `type` (of a plateau "
+         "only those named here).\n\n| part | keys |\n|---|---|\n" +
+         resumable_row("data", nullptr, &data_sources()) +
+         resumable_row("model", &model_fields(), &recipe_models()) +
+         resumable_row("loss", nullptr, &train::losses()) +
+         resumable_row("optim", nullptr, &optim::optimizers()) +
+         resumable_row("sched", nullptr, &recipe_schedules()) +
+         resumable_row("trainer", &trainer_fields(), nullptr) +
+         resumable_row("trainer.callbacks", nullptr, &train::callbacks()) +
+         resumable_row("agent", &agent_fields(), &rl::agents());
+}
+
 }  // namespace
 
 std::string recipe_reference() {
@@ -68,7 +104,7 @@ std::string recipe_reference() {
   out +=
       "## `agent`\n\nIn place of data, model, loss, optim, sched and trainer. Every agent takes "
       "these:\n" +
-      table(agent_fields()) + "\n" + section(rl::agents());
+      table(agent_fields()) + "\n" + section(rl::agents()) + resumed_section();
   while (out.ends_with("\n\n")) out.pop_back();
   return out;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/recipe/run_data.h"
 
-#include "tandem/base/folder.h"
+#include "tandem/base/file.h"
 #include "tandem/io/json.h"
 
 namespace tandem::recipe {
@@ -45,8 +45,7 @@ auto items(const io::Json& j, const char* key, const std::string& file, F read) 
 
 }  // namespace
 
-void write_run_data(const std::string& folder, const RecipeData& data) {
-  make_folders(folder);
+std::string run_data_text(const RecipeData& data) {
   io::Json::Object info;
   for (const auto& [key, value] : data.info) info.emplace_back(key, value);
   io::Json::Object j{{"train", data.train.text()}, {"info", std::move(info)}};
@@ -62,7 +61,7 @@ void write_run_data(const std::string& folder, const RecipeData& data) {
   if (!data.facts.letters.empty()) j.emplace_back("letters", list(data.facts.letters));
   j.emplace_back("image", list(data.facts.image));
   if (!data.facts.kept.is_null()) j.emplace_back("kept", data.facts.kept);
-  write_file(file_of(folder), io::Json(std::move(j)).dump(1) + "\n");
+  return io::Json(std::move(j)).dump(1) + "\n";
 }
 
 RunData read_run_data(const std::string& folder) {

@@ -7,8 +7,8 @@
 
 namespace tandem::recipe {
 
-/// Makes the folder where there is none. Throws Io.
-TD_API void write_run_data(const std::string& folder, const RecipeData& data);
+/// The text of data.json; makes the first batch.
+TD_API std::string run_data_text(const RecipeData& data);
 /// Throws Io; Format naming the file and what it wants.
 TD_API RunData read_run_data(const std::string& folder);
 

@@ -7,6 +7,7 @@
 #include "tandem/base/folder.h"
 #include "tandem/runs/page.h"
 #include "tandem/runs/progress.h"
+#include "tandem/runs/run_folder.h"
 #include "tandem/runs/run_record.h"
 #include "tandem/train/callbacks.h"
 
@@ -94,6 +95,14 @@ Recipe without_search(Recipe recipe) {
   return recipe;
 }
 
+// A trial that was cut off is resumed; what another search left under its name is not.
+void begin_anew_unless_of(const Recipe& recipe, const std::string& folder) {
+  if (folder.empty() || !file_exists(folder + "/recipe.yaml")) return;
+  if (Recipe::load(folder + "/recipe.yaml").root.dump() == recipe.root.dump()) return;
+  const runs::RunLock lock(folder);
+  remove_folder(folder);
+}
+
 /// One search at work.
 class Tuning {
  public:
@@ -105,11 +114,11 @@ class Tuning {
         search_(settings_.ranges, settings_.search) {
     if (options.trials > 0) settings_.trials = options.trials;
     out_.folder = options.folder.empty() ? "runs/tune-" + name_ : options.folder;
-    make_folders(out_.folder);
+    lock_.emplace(out_.folder);
     const std::string journal = out_.folder + "/journal.jsonl";
     const int64_t before = train::read_journal(journal, search_);
     if (before > 0 && options.resumed) options.resumed(before, journal);
-    journal_.emplace(journal);
+    journal_.emplace(journal, runs::AppendFile::Content::lines);
     write_file(out_.folder + "/recipe.yaml", recipe.root.dump());
   }
 
@@ -140,6 +149,7 @@ class Tuning {
     for (const auto& [key, value] : trial.values) io::set_yaml(one.root, key, value);
     const std::string folder =
         settings_.keep_runs ? fmt::format("{}/trial-{:04}", out_.folder, trial.number) : "";
+    begin_anew_unless_of(one, folder);
     const auto watch = std::make_shared<Watch>(search_, trial, settings_.metric);
     try {
       const RecipeRun run = run_recipe(one, Registry::standard(), folder, false, {watch});
@@ -180,6 +190,7 @@ class Tuning {
   Recipe base_;
   TuneSettings settings_;
   train::Search search_;
+  std::optional<runs::RunLock> lock_;
   std::optional<runs::AppendFile> journal_;
   TuneResult out_;
 };

@@ -12,8 +12,12 @@ namespace tandem::runs {
 
 class TD_API AppendFile {
  public:
+  enum class Content : unsigned char {
+    records,  ///< any bytes
+    lines,    ///< a last line without its end, which a killed process left, is cut off
+  };
   /// Makes the file when it is not there. Throws Io.
-  explicit AppendFile(const FilePath& path);
+  explicit AppendFile(const FilePath& path, Content content = Content::records);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;

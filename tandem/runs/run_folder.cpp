@@ -15,6 +15,8 @@
 namespace tandem::runs {
 namespace {
 
+constexpr const char *kMetrics = "/metrics.jsonl", *kLayers = "/layers.jsonl", *kLock = "/LOCK";
+
 // The commit of the repository around the working folder; "" where there is none.
 std::string commit() {
   auto line = [](const std::string& path) -> std::string {
@@ -52,6 +54,21 @@ io::Json environment() {
 
 }  // namespace
 
+RunLock::RunLock(const std::string& folder) {
+  if (!file_exists(folder)) made_ = folder;
+  make_folders(folder);
+  lock_ = std::make_unique<FileLock>(folder + kLock, fmt::format("the run folder '{}'", folder));
+}
+
+RunLock::~RunLock() {
+  lock_.reset();
+  if (!made_.empty()) ::rmdir(made_.c_str());  // refused unless it is empty
+}
+
+std::optional<LockHolder> run_writer(const std::string& folder) {
+  return FileLock::holder(folder + kLock);
+}
+
 RunFolder::RunFolder(std::string folder,
                      const std::vector<std::pair<std::string, std::string>>& files)
     : folder_(std::move(folder)) {
@@ -60,7 +77,7 @@ RunFolder::RunFolder(std::string folder,
   write_file(folder_ + "/env.json", environment().dump(1) + "\n");
   write_file(folder_ + "/STATUS", "running\n");
   ::unlink((folder_ + "/error.txt").c_str());  // of a process that failed before
-  metrics_ = std::make_unique<AppendFile>(folder_ + "/metrics.jsonl");
+  metrics_ = std::make_unique<AppendFile>(folder_ + kMetrics, AppendFile::Content::lines);
 }
 
 void RunFolder::log(int64_t step, int64_t epoch,
@@ -70,8 +87,12 @@ void RunFolder::log(int64_t step, int64_t epoch,
   metrics_->append(io::Json(std::move(line)).dump() + "\n");
 }
 
-void RunFolder::truncate(int64_t step) {
-  const std::string path = folder_ + "/metrics.jsonl", text = read_file(path);
+namespace {
+
+// Drops the lines after `step` and those that are none of ours.
+void truncate_lines(const std::string& path, int64_t step) {
+  if (!file_exists(path)) return;
+  const std::string text = read_file(path);
   std::string kept;
   for (size_t at = 0; at < text.size();) {
     const size_t end = text.find('\n', at);
@@ -85,19 +106,27 @@ void RunFolder::truncate(int64_t step) {
     } catch (const Error&) {  // no line of ours
     }
   }
+  if (kept != text) write_file(path, kept);
+}
+
+}  // namespace
+
+void RunFolder::truncate(int64_t step) {
   metrics_.reset();
-  write_file(path, kept);
-  metrics_ = std::make_unique<AppendFile>(path);
+  truncate_lines(folder_ + kMetrics, step);
+  truncate_lines(folder_ + kLayers, step);
+  metrics_ = std::make_unique<AppendFile>(folder_ + kMetrics, AppendFile::Content::lines);
 }
 
 void RunFolder::part(io::Json::Object figures) {
   figures.emplace_back("ended", unix_time());
-  AppendFile(folder_ + "/parts.jsonl").append(io::Json(std::move(figures)).dump() + "\n");
+  AppendFile(folder_ + "/parts.jsonl", AppendFile::Content::lines)
+      .append(io::Json(std::move(figures)).dump() + "\n");
 }
 
 // Every name that was logged is a column; a line is a step and epoch.
 void RunFolder::write_csv() const {
-  const std::string path = folder_ + "/metrics.jsonl", text = read_file(path);
+  const std::string path = folder_ + kMetrics, text = read_file(path);
   std::vector<std::string> names;
   std::vector<std::vector<std::pair<size_t, std::string>>> rows;
   for (size_t at = 0, end; at < text.size(); at = end + 1) {

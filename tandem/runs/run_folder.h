@@ -5,14 +5,33 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tandem/base/file_lock.h"
 #include "tandem/io/json.h"
 #include "tandem/runs/append_file.h"
 
 namespace tandem::runs {
+
+/// Makes this process the one that writes to a run's folder, while it lives (the file LOCK). The
+/// folder is made where it is not there, and removed again when nothing came into it.
+class TD_API RunLock {
+ public:
+  /// Throws Io when another process or thread writes to it: its pid and host, and since when.
+  explicit RunLock(const std::string& folder);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  std::string made_;
+  std::unique_ptr<FileLock> lock_;
+};
+/// Who writes to the run now; nothing when nobody does, or when its file system has no locks.
+TD_API std::optional<LockHolder> run_writer(const std::string& folder);
 
 class TD_API RunFolder {
  public:
@@ -20,7 +39,7 @@ class TD_API RunFolder {
   RunFolder(std::string folder, const std::vector<std::pair<std::string, std::string>>& files);
   /// One line of metrics.jsonl: step, epoch, time and the values (NaN as null).
   void log(int64_t step, int64_t epoch, const std::vector<std::pair<std::string, double>>& values);
-  /// Drop the lines after `step`: those steps are repeated.
+  /// Drop the lines of metrics.jsonl and layers.jsonl after `step`: those steps are repeated.
   void truncate(int64_t step);
   /// One line of parts.jsonl: what one process did of the run (steps, seconds, energy ...).
   void part(io::Json::Object figures);

@@ -52,7 +52,60 @@ void flatten(const io::Yaml& y, const std::string& path, std::map<std::string, s
   }
 }
 
+// The value of a key in part `at`: the last change up to it, else what the first one found.
+std::string value_in(const std::vector<SettingsPart>& parts, size_t at, const std::string& key) {
+  std::string value;
+  bool known = false;
+  for (size_t i = 0; i < parts.size(); ++i)
+    for (const SettingChange& c : parts[i].changed) {
+      if (c.key != key || (i > at && known)) continue;
+      value = i <= at ? c.now : c.before;
+      known = true;
+    }
+  return value;
+}
+
 }  // namespace
+
+std::vector<SettingsPart> parse_settings(const std::string& lines) {
+  std::vector<SettingsPart> parts;
+  for (size_t at = 0, end; (end = lines.find('\n', at)) != lines.npos; at = end + 1) try {
+      const io::Json j = io::parse_json(std::string_view(lines).substr(at, end - at), "settings");
+      SettingsPart part{io::whole_of(j.find("step")), io::whole_of(j.find("epoch")), {}};
+      if (const io::Json* changed = j.find("changed"); changed && changed->as_object())
+        for (const auto& [key, values] : *changed->as_object())
+          if (const io::Json::Array* v = values.as_array(); v && v->size() == 2)
+            part.changed.push_back({key, io::text_of(&(*v)[0]), io::text_of(&(*v)[1])});
+      parts.push_back(std::move(part));
+    } catch (const Error&) {  // damaged: the others stand
+    }
+  return parts;
+}
+
+std::string settings_text(const std::vector<SettingsPart>& parts, const std::string& prefix) {
+  if (parts.size() < 2) return "";
+  std::vector<std::string> keys;
+  for (const SettingsPart& part : parts)
+    for (const SettingChange& c : part.changed)
+      if (std::find(keys.begin(), keys.end(), c.key) == keys.end()) keys.push_back(c.key);
+  std::string out = fmt::format("{}Trained in {} parts:\n", prefix, parts.size());
+  const bool epochs = parts.back().epoch > 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const SettingsPart& part = parts[i];
+    const bool last = i + 1 == parts.size();
+    const std::string steps = last ? fmt::format("from step {} on", part.step)
+                                   : fmt::format("steps {} to {}", part.step, parts[i + 1].step);
+    std::string passes;
+    if (epochs)
+      passes = last ? fmt::format(" (from epoch {} on)", part.epoch)
+                    : fmt::format(" (epochs {} to {})", part.epoch, parts[i + 1].epoch);
+    std::string values;
+    for (const std::string& key : keys)
+      values += fmt::format("{}{} {}", values.empty() ? "" : ", ", key, value_in(parts, i, key));
+    out += fmt::format("{}  {}{}: {}\n", prefix, steps, passes, values);
+  }
+  return out;
+}
 
 bool lower_is_better(const std::string& metric) {
   for (const char* end : {"loss", "mae", "mse", "rmse", "seconds", "memory_mb", "frechet"})
@@ -138,6 +191,8 @@ RunRecord read_run(const FilePath& loc) {
     r.energy_source = io::text_of(j.find("energy"));
   });
   each_line(r.folder + "/layers.jsonl", [&](const io::Json& j) { r.layers.push_back(j); });
+  if (file_exists(r.folder + "/settings.jsonl"))
+    r.parts = parse_settings(read_file(r.folder + "/settings.jsonl"));
   r.environment = read_json(r.folder + "/env.json");
   r.evaluation = read_json(r.folder + "/evaluation.json");
   r.started = io::number_of(r.environment.find("started"));

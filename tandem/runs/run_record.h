@@ -14,6 +14,23 @@
 
 namespace tandem::runs {
 
+/// A setting that a resumed run changed.
+struct SettingChange {
+  std::string key;          ///< "optim.lr"
+  std::string before, now;  ///< as YAML in one line; "null" for none
+};
+/// From which step on a run had which settings: a line of settings.jsonl.
+struct SettingsPart {
+  int64_t step = 0, epoch = 0;         ///< done when it began
+  std::vector<SettingChange> changed;  ///< against the part before
+};
+/// The lines of settings.jsonl; damaged ones are left out.
+TD_API std::vector<SettingsPart> parse_settings(const std::string& lines);
+/// Every part with its steps, epochs and what differs between the parts, each line behind `prefix`:
+/// "steps 0 to 92 (epochs 0 to 4): optim.lr 0.003". "" for a run of one part.
+TD_API std::string settings_text(const std::vector<SettingsPart>& parts,
+                                 const std::string& prefix = "");
+
 struct TD_API RunRecord {
   std::string folder, name;  ///< the name is the recipe's, else the folder's
   std::string status;        ///< running, done, failed, interrupted
@@ -27,6 +44,7 @@ struct TD_API RunRecord {
   std::string recipe;                           ///< the text of recipe.yaml
   io::Json environment, evaluation;             ///< null where they are not
   std::vector<io::Json> layers;                 ///< lines of layers.jsonl
+  std::vector<SettingsPart> parts;              ///< lines of settings.jsonl
 
   const Series* find(const std::string& name) const;
   /// The last finite value; NaN.

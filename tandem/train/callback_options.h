@@ -23,14 +23,18 @@ struct EarlyStoppingOptions {
   template <class V>
   void fields(V& v) {
     v("monitor", monitor, {.doc = "log that is watched"});
-    v("min_delta", min_delta, {.doc = "least change that counts as better", .at_least = 0});
+    v("min_delta", min_delta,
+      {.doc = "least change that counts as better", .at_least = 0, .resumable = true});
     v("patience", patience,
-      {.doc = "epochs (with val_every_steps: validations) without getting better", .at_least = 0});
+      {.doc = "epochs (with val_every_steps: validations) without getting better",
+       .at_least = 0,
+       .resumable = true});
     v("mode", mode,
       {.doc = "which values are better; auto: told from the name", .one_of = "auto min max"});
     v("baseline", baseline, {.doc = "value to be better than at first"});
     v("restore_best", restore_best_weights, {.doc = "end with the best weights"});
-    v("start_from_epoch", start_from_epoch, {.doc = "epochs that are not watched", .at_least = 0});
+    v("start_from_epoch", start_from_epoch,
+      {.doc = "epochs that are not watched", .at_least = 0, .resumable = true});
   }
 };
 
@@ -46,14 +50,19 @@ struct ReduceLROnPlateauOptions {
   template <class V>
   void fields(V& v) {
     v("monitor", monitor, {.doc = "log that is watched"});
-    v("factor", factor, {.doc = "that the rate is multiplied by", .above = 0, .below = 1});
+    v("factor", factor,
+      {.doc = "that the rate is multiplied by", .above = 0, .below = 1, .resumable = true});
     v("patience", patience,
-      {.doc = "epochs (with val_every_steps: validations) without getting better", .at_least = 0});
+      {.doc = "epochs (with val_every_steps: validations) without getting better",
+       .at_least = 0,
+       .resumable = true});
     v("mode", mode,
       {.doc = "which values are better; auto: told from the name", .one_of = "auto min max"});
-    v("min_delta", min_delta, {.doc = "least change that counts as better", .at_least = 0});
-    v("cooldown", cooldown, {.doc = "epochs after a change that are not watched", .at_least = 0});
-    v("min_lr", min_lr, {.doc = "least rate", .at_least = 0});
+    v("min_delta", min_delta,
+      {.doc = "least change that counts as better", .at_least = 0, .resumable = true});
+    v("cooldown", cooldown,
+      {.doc = "epochs after a change that are not watched", .at_least = 0, .resumable = true});
+    v("min_lr", min_lr, {.doc = "least rate", .at_least = 0, .resumable = true});
   }
 };
 

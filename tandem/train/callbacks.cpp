@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "tandem/base/folder.h"
@@ -169,12 +170,29 @@ void ModelCheckpoint::epoch_end(Trainer& t, const Logs& logs) {
 io::Json ModelCheckpoint::state() const { return io::Json::Object{{"best", best_}}; }
 void ModelCheckpoint::load_state(const io::Json& s) { best_ = io::number_of(s.find("best")); }
 
+namespace {
+
+// Drops the rows of epochs from `epoch` on, which are repeated, and a last one without its end.
+void keep_epochs_before(const std::string& path, int64_t epoch) {
+  const std::string text = read_file(path);
+  std::string kept;
+  for (size_t at = 0, end; (end = text.find('\n', at)) != text.npos; at = end + 1) {
+    int64_t row = -1;  // the head
+    std::from_chars(text.data() + at, text.data() + end, row);
+    if (row < epoch) kept += text.substr(at, end + 1 - at);
+  }
+  if (kept != text) write_file(path, kept);
+}
+
+}  // namespace
+
 void CSVLogger::fit_begin(Trainer& t) {
   file_.reset();
   if (t.options().fast_dev_run > 0) return;
   head_ = (append_ || t.step() > 0) && file_exists(path_);
   if (!head_) write_file(path_, "");
-  file_ = std::make_unique<runs::AppendFile>(path_);
+  if (head_ && !append_ && t.data()) keep_epochs_before(path_, t.data()->state().epoch);
+  file_ = std::make_unique<runs::AppendFile>(path_, runs::AppendFile::Content::lines);
 }
 void CSVLogger::epoch_end(Trainer& t, const Logs& logs) {
   if (!file_) return;

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/train/checkpoint.h"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -16,9 +11,11 @@
 #include <thread>
 
 #include "tandem/base/crc32c.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/folder.h"
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
+#include "tandem/base/temporaries_internal.h"
 
 namespace tandem::train {
 namespace {
@@ -121,48 +118,58 @@ Checkpoints::Checkpoints(const FilePath& folder, CheckpointOptions options)
            "Checkpoints wants keep_last >= 1 and keep_best >= 0, got {} and {}", options_.keep_last,
            options_.keep_best);
   make_folders(folder_);
-  // "<name>.tmp-<pid>-<n>" of a process that is gone.
-  for (const std::string& name : list_folder(folder_)) {
-    const size_t at = name.find(".tmp-");
-    if (at == name.npos) continue;
-    const std::string pid = name.substr(at + 5, name.find('-', at + 5) - at - 5);
-    if (!digits(pid)) continue;
-    const auto id = static_cast<pid_t>(std::stoll(pid));
-    if (id == ::getpid() || ::kill(id, 0) == 0 || errno != ESRCH) continue;
-    try {
-      remove_folder(join(folder_, name));
-    } catch (const Error& e) {
-      log_warning("{}", e.what());
-    }
-  }
-  if (!options_.async) return;
+}
+
+void Checkpoints::claim() {
+  if (lock_) return;
+  lock_ = std::make_unique<FileLock>(join(folder_, "LOCK"),
+                                     fmt::format("the folder of checkpoints '{}'", folder_));
+  if (lock_->is_first()) tandem::detail::sweep_all(folder_, lock_->held());
+}
+
+void Checkpoints::release() {
+  const std::unique_ptr<FileLock> lock = std::move(lock_);  // ends after the last file is written
+  wait();
+}
+
+// False where the system refuses a thread: what is to be saved is then saved at once.
+bool Checkpoints::start_writer() {
   writer_ = std::make_unique<Writer>();
-  writer_->thread = std::thread([this] {
-    SerialGuard serial;
-    Writer& w = *writer_;
-    std::unique_lock hold(w.lock);
-    while (true) {
-      w.changed.wait(hold, [&] { return w.waiting || w.stop; });
-      if (!w.waiting) return;
-      {
-        Snapshot snapshot = std::move(*w.waiting);
-        w.waiting.reset();
-        w.busy = true;
-        hold.unlock();
-        w.changed.notify_all();
-        std::exception_ptr error;
-        try {
-          write_with_retries(snapshot);
-        } catch (...) {
-          error = std::current_exception();
-        }
-        hold.lock();
-        if (error) w.error = error;
-      }  // the snapshot's values are let go before anybody is told
-      w.busy = false;
+  try {
+    writer_->thread = start_thread("saving checkpoints", [this] { write_waiting(); });
+  } catch (const Error& e) {
+    writer_.reset();
+    options_.async = false;
+    log_warning("{}", e.what());
+  }
+  return writer_ != nullptr;
+}
+
+void Checkpoints::write_waiting() {
+  SerialGuard serial;
+  Writer& w = *writer_;
+  std::unique_lock hold(w.lock);
+  while (true) {
+    w.changed.wait(hold, [&] { return w.waiting || w.stop; });
+    if (!w.waiting) return;
+    {
+      Snapshot snapshot = std::move(*w.waiting);
+      w.waiting.reset();
+      w.busy = true;
+      hold.unlock();
       w.changed.notify_all();
-    }
-  });
+      std::exception_ptr error;
+      try {
+        write_with_retries(snapshot);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      hold.lock();
+      if (error) w.error = error;
+    }  // the snapshot's values are let go before anybody is told
+    w.busy = false;
+    w.changed.notify_all();
+  }
 }
 
 Checkpoints::~Checkpoints() {
@@ -182,7 +189,8 @@ Checkpoints::~Checkpoints() {
 
 void Checkpoints::save(Snapshot snapshot) {
   TD_CHECK(snapshot.step >= 0, Value, "a checkpoint of step {}", snapshot.step);
-  if (!writer_) {
+  claim();
+  if (!options_.async || (!writer_ && !start_writer())) {
     write_with_retries(snapshot);
     return;
   }
@@ -208,6 +216,8 @@ void Checkpoints::write_with_retries(const Snapshot& snapshot) const {
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Io || attempt >= options_.retries) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(20 << 2 * attempt));
+    } catch (...) {
+      rethrow_as_error("saving a checkpoint");
     }
   }
 }
@@ -216,8 +226,7 @@ void Checkpoints::write(const Snapshot& s) const {
   std::string name = fmt::format("step-{:08}", s.step);
   for (int again = 1; file_exists(join(folder_, name)); ++again)
     name = fmt::format("step-{:08}-{}", s.step, again);
-  static std::atomic<unsigned> counter{0};
-  const std::string stage = join(folder_, fmt::format("{}.tmp-{}-{}", name, ::getpid(), counter++));
+  const std::string stage = tandem::detail::temporary_name(join(folder_, name));
   try {
     make_folders(stage);
     Manifest manifest{s.step, s.score, {}};
@@ -291,8 +300,7 @@ void Checkpoints::retire(const std::string& newest) const {
     const std::string& p = path;
     if (std::any_of(scored.begin(), scored.end(), [&](const auto& e) { return e.first == p; }))
       continue;
-    static std::atomic<unsigned> counter{0};
-    const std::string old = fmt::format("{}.tmp-{}-old{}", path, ::getpid(), counter++);
+    const std::string old = tandem::detail::temporary_name(path);
     try {
       rename_durably(path, old);  // half removed it would look damaged
       remove_folder(old);

@@ -2,6 +2,7 @@
 // Checkpoints: a folder per step with model.safetensors, optimizer.safetensors, state.json, files
 // of the caller's and a MANIFEST of sizes and checksums. A checkpoint is written beside its place,
 // synced, renamed, and only then named in `latest`: a crash in between leaves the previous one.
+// One process writes at a time (LOCK); readers need no lock.
 #pragma once
 
 #include <memory>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/base/file_lock.h"
 #include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
 
@@ -38,13 +40,18 @@ struct CheckpointOptions {
 /// The checkpoints of one run, in a folder of their own.
 class TD_API Checkpoints {
  public:
-  /// Makes the folder and removes what processes that are gone left half written. Throws Io.
+  /// Makes the folder. Throws Io.
   explicit Checkpoints(const FilePath& folder, CheckpointOptions options = {});
   /// Waits for the writer; what it could not save is logged.
   ~Checkpoints();
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
 
+  /// Become the folder's writer, and remove what writers before left half written. The first save()
+  /// does it too. Throws Io when another process is its writer, naming it.
+  void claim();
+  /// Wait, as wait() does, and be its writer no more, until the next claim() or save().
+  void release();
   /// Save; at most one waits while another is written. Throws Io for a save that failed before (or,
   /// without async, for this one).
   void save(Snapshot snapshot);
@@ -61,12 +68,15 @@ class TD_API Checkpoints {
 
  private:
   struct Writer;
+  bool start_writer();
+  void write_waiting();
   void write(const Snapshot& snapshot) const;
   void write_with_retries(const Snapshot& snapshot) const;
   void retire(const std::string& newest) const;
 
   std::string folder_;
   CheckpointOptions options_;
+  std::unique_ptr<FileLock> lock_;
   std::unique_ptr<Writer> writer_;
 };
 

@@ -132,7 +132,7 @@ void WatchLayers::epoch_end(Trainer& t, const Logs&) {
   io::Json line = to_json(model_figures(t.model(), [&] { return t.step_function()(batch).loss; }));
   io::Json::Object o{{"step", t.step()}, {"epoch", t.epoch()}};
   for (const auto& entry : *line.as_object()) o.push_back(entry);
-  runs::AppendFile(t.options().folder + "/layers.jsonl")
+  runs::AppendFile(t.options().folder + "/layers.jsonl", runs::AppendFile::Content::lines)
       .append(io::Json(std::move(o)).dump() + "\n");
 }
 

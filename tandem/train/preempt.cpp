@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/log.h"
 #include "tandem/train/http_request.h"
 #include "tandem/train/run_state.h"
@@ -125,7 +126,8 @@ PreemptGuard::PreemptGuard(const PreemptOptions& o) : watch_(std::make_unique<Wa
              "signal {} cannot be caught\nUSR1 is a good choice.", o.signal);
     watch_->signal = o.signal;
   }
-  if (!watch_->question.url.empty()) watch_->thread = std::thread([w = watch_.get()] { w->run(); });
+  if (!watch_->question.url.empty())
+    watch_->thread = start_thread("word about preemption", [w = watch_.get()] { w->run(); });
 }
 
 PreemptGuard::~PreemptGuard() {

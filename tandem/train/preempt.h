@@ -34,19 +34,23 @@ struct PreemptOptions {
   template <class V>
   void fields(V& v) {
     std::string name = signal_name(signal);
-    v("preempt_signal", name, {.doc = "signal that says so: USR1, USR2, HUP or TERM; empty: none"});
+    v("preempt_signal", name,
+      {.doc = "signal that says so: USR1, USR2, HUP or TERM; empty: none", .resumable = true});
     signal = detail::preempt_signal(name);
     v("preempt_url", url,
       {.doc = "place to ask: aws (/latest/meta-data/spot/instance-action), gcp "
               "(instance/preempted), or an "
               "address http://...; an answer of 200 whose text is not FALSE or NONE is a "
-              "notice, 404 is none"});
+              "notice, 404 is none",
+       .resumable = true});
     detail::check_preempt_url(url);
-    v("preempt_every", every, {.doc = "between questions", .unit = "seconds", .above = 0});
+    v("preempt_every", every,
+      {.doc = "between questions", .unit = "seconds", .above = 0, .resumable = true});
     v("preempt_deadline", deadline,
       {.doc = "from the notice to the end; 0: what the cloud gives (aws 120, gcp 30), else 30",
        .unit = "seconds",
-       .at_least = 0});
+       .at_least = 0,
+       .resumable = true});
   }
 };
 

@@ -36,6 +36,15 @@ TD_API Snapshot snapshot(const RunParts& parts, int64_t step, io::Json more = {}
 /// Warns where it was made on another kind of machine.
 TD_API io::Json restore(const RunParts& parts, const Snapshot& snapshot);
 
+/// What a program has to say when its run is resumed.
+struct ResumeHooks {
+  /// Sees the checkpoint before anything is restored or written. Throws to refuse it.
+  std::function<void(const Snapshot&)> before = {};
+  /// When all is restored: may change it, such as a rate, and says what it changed ("" for
+  /// nothing).
+  std::function<std::string()> after = {};
+};
+
 /// The part that holds an average of the weights (optim::WeightAverage).
 inline constexpr const char* kAveragePart = "average";
 /// The weights of a checkpoint to predict with: the average if it holds one, else the model's.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "tandem/base/failures.h"
 #include "tandem/base/folder.h"
 #include "tandem/base/log.h"
 #include "tandem/tensor/allocator.h"
@@ -92,6 +93,10 @@ Trainer& Trainer::schedule(optim::LRScheduler& schedule) {
 }
 Trainer& Trainer::part(RunParts::Extra extra) {
   extra_.push_back(std::move(extra));
+  return *this;
+}
+Trainer& Trainer::on_resume(ResumeHooks hooks) {
+  resume_hooks_ = std::move(hooks);
   return *this;
 }
 void Trainer::stop(std::string reason) {
@@ -328,10 +333,15 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
     ~Fitting() {
       t.data_ = nullptr;
       t.fitting_ = false;
+      t.release_checkpoints();
     }
   } fitting(*this, train);
   try {
-    return run_fit(run, train, val);
+    try {
+      return run_fit(run, train, val);
+    } catch (...) {
+      rethrow_as_error("training");
+    }
   } catch (const std::exception& e) {
     if (run.folder) {
       write_part(run);
@@ -343,8 +353,19 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   }
 }
 
+// Others may write to the folder now.
+void Trainer::release_checkpoints() {
+  if (!checkpoints_) return;
+  try {
+    checkpoints_->release();
+  } catch (const std::exception& e) {  // fit() has waited: it ended with an error before
+    log_warning("a checkpoint was not saved: {}", e.what());
+  }
+}
+
 void Trainer::open(Running& run) {
   checkpoints_.reset();
+  if (!options_.folder.empty()) run.lock.emplace(options_.folder);
   if (!options_.folder.empty() || !options_.checkpoint_folder.empty()) {
     CheckpointOptions c = options_.checkpoints;
     c.higher_is_better = higher_is_better();
@@ -352,6 +373,7 @@ void Trainer::open(Running& run) {
                                                      ? options_.folder + "/checkpoints"
                                                      : options_.checkpoint_folder,
                                                  c);
+    checkpoints_->claim();
   }
   resume(run);  // before anything is written into the folder: it may be another run's
   if (options_.folder.empty()) return;

@@ -107,6 +107,8 @@ class TD_API Trainer {
   Trainer& schedule(optim::LRScheduler& schedule);
   /// Further state that checkpoints hold.
   Trainer& part(RunParts::Extra extra);
+  /// What is asked when fit() resumes a run.
+  Trainer& on_resume(ResumeHooks hooks);
 
   /// Train until the epochs, steps or seconds are used up, a callback stops or a signal comes.
   /// Throws Value for the first non-finite loss or gradient (OnNonFinite::stop).
@@ -187,6 +189,7 @@ class TD_API Trainer {
   [[noreturn]] void explain(const Batch& batch, double loss, double norm, GeneratorState rng);
   void save(std::optional<double> score);
   void resume(Running& run);
+  void release_checkpoints();
   std::string progress_line(const Running& run, const data::AnyPipeline& train) const;
   RunParts parts();
   bool higher_is_better() const;
@@ -201,6 +204,7 @@ class TD_API Trainer {
   optim::LRScheduler* schedule_ = nullptr;
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::vector<RunParts::Extra> extra_;
+  ResumeHooks resume_hooks_;
   std::vector<std::unique_ptr<Metric>> metrics_;
   std::unique_ptr<optim::GradScaler> scaler_;
   data::AnyPipeline* data_ = nullptr;

@@ -60,6 +60,7 @@ struct Trainer::Running {
   Clock::time_point shown = Clock::now();
   runs::EnergyMeter energy;
   double cpu_start = runs::process_seconds();
+  std::optional<runs::RunLock> lock;
   std::unique_ptr<runs::RunFolder> folder;
   explicit Running(bool show) : progress(!show) {}
 };

@@ -99,24 +99,35 @@ struct TrainerOptions {
   /// the scaler, the schedule's step, folders, files and progress.
   template <class V>
   void fields(V& v) {
-    v("epochs", max_epochs, {.doc = "passes over the training data", .at_least = 0});
-    v("max_steps", max_steps, {.doc = "updates in all; -1: no limit", .at_least = -1});
+    v("epochs", max_epochs,
+      {.doc = "passes over the training data", .at_least = 0, .resumable = true});
+    v("max_steps", max_steps,
+      {.doc = "updates in all; -1: no limit", .at_least = -1, .resumable = true});
     v("max_seconds", max_seconds,
-      {.doc = "over all processes that worked on the run; 0: no limit", .at_least = 0});
-    v("accumulate", accumulate, {.doc = "batches per update", .at_least = 1});
+      {.doc = "over all processes that worked on the run; 0: no limit",
+       .at_least = 0,
+       .resumable = true});
+    v("accumulate", accumulate, {.doc = "batches per update", .at_least = 1, .resumable = true});
     v("clip_norm", clip_norm,
-      {.doc = "norm that gradients are clipped to; 0: no clipping", .at_least = 0});
-    v("compile", compile, {.doc = "the step as one planned program"});
+      {.doc = "norm that gradients are clipped to; 0: no clipping",
+       .at_least = 0,
+       .resumable = true});
+    v("compile", compile, {.doc = "the step as one planned program", .resumable = true});
     v("metrics", metrics, {.doc = "names of metrics"});
-    v("train_metrics", train_metrics, {.doc = "metrics on the training batches too"});
-    v("log_every", log_every, {.doc = "between lines of the log", .unit = "steps", .at_least = 1});
+    v("train_metrics", train_metrics,
+      {.doc = "metrics on the training batches too", .resumable = true});
+    v("log_every", log_every,
+      {.doc = "between lines of the log", .unit = "steps", .at_least = 1, .resumable = true});
     v("val_every", val_every_epochs,
-      {.doc = "between validations", .unit = "epochs", .at_least = 1});
+      {.doc = "between validations", .unit = "epochs", .at_least = 1, .resumable = true});
     v("val_every_steps", val_every_steps,
       {.doc = "updates between validations, in place of val_every; the run's end has one as well",
-       .at_least = 0});
+       .at_least = 0,
+       .resumable = true});
     v("sanity_batches", sanity_batches,
-      {.doc = "batches of validation before training: its bugs show at once", .at_least = 0});
+      {.doc = "batches of validation before training: its bugs show at once",
+       .at_least = 0,
+       .resumable = true});
     v("limit_train_batches", limit_train_batches,
       {.doc = "batches of an epoch; -1: all", .at_least = -1});
     v("limit_val_batches", limit_val_batches,
@@ -131,9 +142,12 @@ struct TrainerOptions {
     v("barebones", barebones, {.doc = "no logs, checkpoints, progress or training metrics"});
     v("save_every", save_every_steps,
       {.doc = "updates between checkpoints, besides those at each epoch's end; 0: only those",
-       .at_least = 0});
-    v("keep", checkpoints.keep_last, {.doc = "newest checkpoints that stay", .at_least = 1});
-    v("keep_best", checkpoints.keep_best, {.doc = "best checkpoints that stay", .at_least = 0});
+       .at_least = 0,
+       .resumable = true});
+    v("keep", checkpoints.keep_last,
+      {.doc = "newest checkpoints that stay", .at_least = 1, .resumable = true});
+    v("keep_best", checkpoints.keep_best,
+      {.doc = "best checkpoints that stay", .at_least = 0, .resumable = true});
     v("monitor", monitor,
       {.doc = "log that tells the best checkpoint; default: the first metric of validation, else "
               "val/loss, else train/loss"});
@@ -146,7 +160,8 @@ struct TrainerOptions {
     f16 = precision == TrainPrecision::fp16;
     v("on_nonfinite", on_nonfinite,
       {.doc = "at the first NaN or infinity: stop with op, layer and samples, skip the update, or "
-              "off"});
+              "off",
+       .resumable = true});
     v("average", average, {.doc = "an average of the weights beside those that are trained"});
     preempt.fields(v);
   }

@@ -62,6 +62,7 @@ void Trainer::resume(Running& run) {
   if (!checkpoints_ || !options_.resume) return;
   std::optional<Snapshot> s = checkpoints_->load_latest();
   if (!s) return;
+  if (resume_hooks_.before) resume_hooks_.before(*s);
   io::Json more;
   try {
     more = restore(parts(), *s);
@@ -98,7 +99,9 @@ void Trainer::resume(Running& run) {
       if (name.starts_with(prefix)) tensors[name.substr(prefix.size())] = value;
     if (!tensors.empty()) callbacks_[i]->load_tensors(tensors);
   }
-  run.progress.keep(fmt::format("resumed at step {} of '{}'", step_, checkpoints_->folder()));
+  const std::string changed = resume_hooks_.after ? resume_hooks_.after() : "";
+  run.progress.keep(fmt::format("resumed at step {} of '{}'{}", step_, checkpoints_->folder(),
+                                changed.empty() ? "" : ", from here on with " + changed));
 }
 
 bool Trainer::load_best() {

@@ -98,8 +98,7 @@ TEST_F(Agents, LeaveAReport) {
   // Another agent, or another environment.
   const Result other = tool("train " + recipe(kRows[0]) + " --quiet --run " + run + " 2>&1");
   EXPECT_EQ(other.code, 1);
-  EXPECT_TRUE(has(other.text, "holds a run of another agent") &&
-              has(other.text, "'agent' is PPO here, DQN in the state"))
+  EXPECT_TRUE(has(other.text, "cannot be resumed with other settings: agent.type is ppo, was dqn"))
       << other.text;
   EXPECT_EQ(text_of(run + "/STATUS"), "done\n");
   EXPECT_TRUE(has(tool(line(row, at("b"), "agent.keep=0") + " 2>&1").text, "wants 1 or more"));

@@ -4,6 +4,7 @@
 // bits of the undisturbed one.
 #include "tandem/train/checkpoint.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 #include "tandem/base/crc32c.h"
 #include "tandem/base/file_faults_internal.h"
 #include "tandem/base/philox.h"
+#include "tandem/base/temporaries_internal.h"
+#include "tandem/runs/run_folder.h"
 #include "tandem/tandem.h"
 #include "tandem/train/run_state.h"
 #include "tests/io/io_helper.h"
@@ -138,17 +141,53 @@ TEST(Checkpoints, WithoutLatestTheNewestCounts) {
 
 TEST(Checkpoints, SweepsWhatDeadProcessesLeft) {
   TempFolder f;
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(0);
-  ::waitpid(child, nullptr, 0);
-  const std::string dead = f / fmt::format("step-00000009.tmp-{}-0", child);
-  const std::string alive = f / fmt::format("step-00000009.tmp-{}-0", ::getppid());
+  // Of this process's own pid: in a container every process has the same one.
+  const std::string dead = tandem::detail::temporary_name(f / "step-00000009");
   std::filesystem::create_directories(dead);
-  std::filesystem::create_directories(alive);
+  write_file(dead + "/model.safetensors", "half");
+  write_file(f / "latest.tmp-0123abcd-1-0", "of another machine, and new");
   Checkpoints c(f.path());
+  EXPECT_FALSE(c.load_latest());
+  EXPECT_TRUE(file_exists(dead));  // who only reads removes nothing
+  c.claim();
   EXPECT_FALSE(file_exists(dead));
-  EXPECT_TRUE(file_exists(alive));
+  EXPECT_TRUE(file_exists(f / "latest.tmp-0123abcd-1-0"));
+  std::filesystem::last_write_time(
+      f / "latest.tmp-0123abcd-1-0",
+      std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  c.release();
+  c.claim();
+  EXPECT_FALSE(file_exists(f / "latest.tmp-0123abcd-1-0"));
   EXPECT_TRUE(c.list().empty());
+}
+
+TEST(Checkpoints, TheSecondWriterIsRefusedByName) {
+  TempFolder f;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Checkpoints c(f / "ckpt", {.keep_last = 2, .async = false});
+    c.save(numbered(1));
+    if (::write(ends[1], "x", 1) == 1)
+      for (;;) ::pause();
+    ::_exit(1);
+  }
+  char byte;
+  ASSERT_EQ(::read(ends[0], &byte, 1), 1);
+  Checkpoints c(f / "ckpt", {.keep_last = 1, .async = false});
+  const std::string what = error_of([&] { c.save(numbered(2)); });
+  EXPECT_TRUE(what.starts_with(fmt::format(
+      "Io: the folder of checkpoints '{}' is in use by process {} on host '", f / "ckpt", child)))
+      << what;
+  expect_whole(*c.load_latest());  // reading needs no lock
+  EXPECT_EQ(c.load_latest()->step, 1);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  c.save(numbered(2));
+  EXPECT_EQ(steps(c), std::vector<int64_t>{2});
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 // Fails one call in `every` on average, by a seed: errors, short writes and files that look
@@ -377,6 +416,74 @@ TEST(ResumeSlow, KilledAtAnyMoment) {
     expect_same(load(folder + "/final.safetensors"), want);
   }
   std::printf("%d kills, %d runs came to the undisturbed run's weights\n", killed, ended);
+}
+
+// The child of the next test: saves what takes a while, without an end.
+TEST(ContainerChild, Saves) {
+  const char* given = std::getenv("TANDEM_TEST_CONTAINER");
+  TempFolder own;
+  const std::string folder = given ? given : own.path().string();
+  const runs::RunLock lock(folder);
+  runs::RunFolder run(folder, {{"recipe.yaml", "recipe: r\n"}});
+  Checkpoints c(folder + "/checkpoints", {.keep_last = 2});
+  Snapshot s = numbered(0);
+  s.model["large"] = full({1 << 20}, 1.0);
+  for (int64_t step = 1; given || step < 4; ++step) {
+    s.step = step;
+    c.save(s);
+    run.log(step, 0, {{"train/loss", 1.0}});
+    write_file(folder + "/report.html", std::string(1 << 16, 'x'));
+  }
+}
+
+// As a container's restarts: each process is pid 1 of a namespace of its own, and is killed.
+TEST(Checkpoints, KilledInContainersNothingIsLeftBehind) {
+  const char* asked = std::getenv("TANDEM_KILLS");
+  const int kills = asked ? std::atoi(asked) : 10;
+  TempFolder f;
+  PhiloxStream draw(77);
+  int killed = 0;
+  for (int k = 0; k < kills; ++k) {
+    const auto pause = std::chrono::milliseconds(60 + draw.next_below(150));
+    const pid_t outer = ::fork();
+    if (outer == 0) {
+      if (::unshare(CLONE_NEWPID) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) ::_exit(77);
+      const pid_t first = start_child("ContainerChild.Saves", "TANDEM_TEST_CONTAINER", f / "run");
+      std::this_thread::sleep_for(pause);
+      ::kill(first, SIGKILL);
+      int status = 0;
+      ::waitpid(first, &status, 0);
+      ::_exit(WIFSIGNALED(status) ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(outer, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+      GTEST_SKIP() << "no pid namespaces here: unshare() is not permitted";
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child ended by itself";
+    ++killed;
+  }
+  size_t left = 0;
+  const auto look = [&] {
+    left = 0;
+    for (const auto& e : std::filesystem::recursive_directory_iterator(f / "run"))
+      left += e.path().filename().string().find(".tmp-") != std::string::npos;
+  };
+  look();
+  std::printf("%d kills; the last one left %zu\n", killed, left);
+  {
+    const runs::RunLock lock(f / "run");
+    const runs::RunFolder run(f / "run", {});
+    Checkpoints c(f / "run/checkpoints");
+    c.claim();
+    EXPECT_LE(c.list().size(), 3U);
+    const auto latest = c.load_latest();
+    ASSERT_TRUE(latest);
+    EXPECT_GT(latest->step, 0);
+  }
+  look();
+  EXPECT_EQ(left, 0U);
+  EXPECT_FALSE(file_exists(f / "run/LOCK"));
+  EXPECT_FALSE(file_exists(f / "run/checkpoints/LOCK"));
 }
 
 TEST(StopGuard, TurnsSignalsIntoAQuestion) {

@@ -13,13 +13,14 @@ struct AdafactorOptions {
   bool maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3, .resumable = true});
     v("beta2_decay", beta2_decay,
-      {.doc = "power of the step that moments decay with", .at_most = 0});
+      {.doc = "power of the step that moments decay with", .at_most = 0, .resumable = true});
     v("eps1", eps1, {.doc = "least second moment; null: the epsilon of the dtype", .none = 0});
-    v("eps2", eps2, {.doc = "least scale of a parameter", .at_least = 0});
-    v("d", d, {.doc = "clipping threshold", .at_least = 1});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+    v("eps2", eps2, {.doc = "least scale of a parameter", .at_least = 0, .resumable = true});
+    v("d", d, {.doc = "clipping threshold", .at_least = 1, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
 };

@@ -11,12 +11,15 @@ struct AdagradOptions {
   bool maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3});
-    v("lr_decay", lr_decay, {.doc = "lr / (1 + lr_decay (step - 1))", .at_least = 0});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3, .resumable = true});
+    v("lr_decay", lr_decay,
+      {.doc = "lr / (1 + lr_decay (step - 1))", .at_least = 0, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("initial_accumulator_value", initial_accumulator_value,
       {.doc = "where the sum of squares starts", .at_least = 0, .keras = 0.1});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7});
+    v("eps", eps,
+      {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7, .resumable = true});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
 };
@@ -26,14 +29,17 @@ struct AdadeltaOptions {
   bool maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3, .resumable = true});
     v("rho", rho,
       {.doc = "share of the old averages that is kept",
        .at_least = 0,
        .at_most = 1,
-       .keras = 0.95});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+       .keras = 0.95,
+       .resumable = true});
+    v("eps", eps,
+      {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
 };
@@ -43,11 +49,16 @@ struct RMSpropOptions {
   bool centered = false, maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3, .resumable = true});
     v("alpha", alpha,
-      {.doc = "share of the old mean square that is kept", .at_least = 0, .keras = 0.9});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+      {.doc = "share of the old mean square that is kept",
+       .at_least = 0,
+       .keras = 0.9,
+       .resumable = true});
+    v("eps", eps,
+      {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("momentum", momentum, {.doc = "share of the old step that is kept", .at_least = 0});
     v("centered", centered, {.doc = "divide by the variance instead of the mean square"});
     v("maximize", maximize, {.doc = "ascend instead of descend"});

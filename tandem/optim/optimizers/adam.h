@@ -13,14 +13,17 @@ struct AdamOptions {
   bool amsgrad = false, maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .resumable = true});
     v("betas", betas,
       {.doc = "shares of the old moments that are kept",
        .at_least = 0,
        .below = 1,
-       .elements = "beta1 beta2"});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7});
-    v("weight_decay", weight_decay, {.doc = "decay, added to the gradient", .at_least = 0});
+       .elements = "beta1 beta2",
+       .resumable = true});
+    v("eps", eps,
+      {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay, added to the gradient", .at_least = 0, .resumable = true});
     v("amsgrad", amsgrad, {.doc = "divide by the largest second moment so far"});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
@@ -33,15 +36,17 @@ struct AdamWOptions {
   bool amsgrad = false, maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .resumable = true});
     v("betas", betas,
       {.doc = "shares of the old moments that are kept",
        .at_least = 0,
        .below = 1,
-       .elements = "beta1 beta2"});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7});
+       .elements = "beta1 beta2",
+       .resumable = true});
+    v("eps", eps,
+      {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7, .resumable = true});
     v("weight_decay", weight_decay,
-      {.doc = "decay of the weights themselves", .at_least = 0, .keras = 4e-3});
+      {.doc = "decay of the weights themselves", .at_least = 0, .keras = 4e-3, .resumable = true});
     v("amsgrad", amsgrad, {.doc = "divide by the largest second moment so far"});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }

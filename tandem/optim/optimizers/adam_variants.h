@@ -13,14 +13,17 @@ struct AdamaxOptions {
   bool maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3, .resumable = true});
     v("betas", betas,
       {.doc = "shares of the old moments that are kept",
        .at_least = 0,
        .below = 1,
-       .elements = "beta1 beta2"});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+       .elements = "beta1 beta2",
+       .resumable = true});
+    v("eps", eps,
+      {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
 };
@@ -32,15 +35,19 @@ struct NAdamOptions {
   bool decoupled_weight_decay = false, maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3, .resumable = true});
     v("betas", betas,
       {.doc = "shares of the old moments that are kept",
        .at_least = 0,
        .below = 1,
-       .elements = "beta1 beta2"});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
-    v("momentum_decay", momentum_decay, {.doc = "how fast momentum rises to beta1", .at_least = 0});
+       .elements = "beta1 beta2",
+       .resumable = true});
+    v("eps", eps,
+      {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
+    v("momentum_decay", momentum_decay,
+      {.doc = "how fast momentum rises to beta1", .at_least = 0, .resumable = true});
     v("decoupled_weight_decay", decoupled_weight_decay, {.doc = "decay as AdamW does"});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
@@ -53,14 +60,16 @@ struct RAdamOptions {
   bool decoupled_weight_decay = false, maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .resumable = true});
     v("betas", betas,
       {.doc = "shares of the old moments that are kept",
        .at_least = 0,
        .below = 1,
-       .elements = "beta1 beta2"});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+       .elements = "beta1 beta2",
+       .resumable = true});
+    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("decoupled_weight_decay", decoupled_weight_decay, {.doc = "decay as AdamW does"});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
@@ -73,13 +82,14 @@ struct SparseAdamOptions {
   bool maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .resumable = true});
     v("betas", betas,
       {.doc = "shares of the old moments that are kept",
        .at_least = 0,
        .below = 1,
-       .elements = "beta1 beta2"});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0});
+       .elements = "beta1 beta2",
+       .resumable = true});
+    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .resumable = true});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
 };

@@ -13,14 +13,17 @@ struct LAMBOptions {
   bool maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .resumable = true});
     v("betas", betas,
       {.doc = "shares of the old moments that are kept",
        .at_least = 0,
        .below = 1,
-       .elements = "beta1 beta2"});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+       .elements = "beta1 beta2",
+       .resumable = true});
+    v("eps", eps,
+      {.doc = "added to the denominator", .at_least = 0, .keras = 1e-7, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
 };
@@ -31,12 +34,14 @@ struct LARSOptions {
   bool nesterov = false, maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .resumable = true});
     v("momentum", momentum, {.doc = "share of the old step that is kept", .at_least = 0});
     v("dampening", dampening, {.doc = "share of the gradient that momentum leaves out"});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
-    v("trust_coefficient", trust_coefficient, {.doc = "factor of |p| / |g|", .at_least = 0});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
+    v("trust_coefficient", trust_coefficient,
+      {.doc = "factor of |p| / |g|", .at_least = 0, .resumable = true});
+    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .resumable = true});
     v("nesterov", nesterov, {.doc = "look one step of momentum ahead"});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }

@@ -15,7 +15,8 @@ struct LBFGSOptions {
   std::string line_search_fn = "";  ///< or "strong_wolfe"
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "step length, or where the line search starts", .at_least = 0});
+    v("lr", lr,
+      {.doc = "step length, or where the line search starts", .at_least = 0, .resumable = true});
     v("max_iter", max_iter, {.doc = "iterations of one step", .at_least = 1});
     v("max_eval", max_eval, {.doc = "calls of the closure in one step; -1: max_iter * 5 / 4"});
     v("tolerance_grad", tolerance_grad, {.doc = "stop at gradients as small as this"});

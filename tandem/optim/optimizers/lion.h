@@ -15,13 +15,15 @@ struct LionOptions {
   bool maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-3, .resumable = true});
     v("betas", betas,
       {.doc = "shares of the old momentum in the update and in what is kept",
        .at_least = 0,
        .below = 1,
-       .elements = "beta1 beta2"});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights themselves", .at_least = 0});
+       .elements = "beta1 beta2",
+       .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights themselves", .at_least = 0, .resumable = true});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
 };

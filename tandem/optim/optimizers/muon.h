@@ -15,12 +15,13 @@ struct MuonOptions {
   std::string adjust_lr_fn = "original";
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .resumable = true});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("momentum", momentum, {.doc = "share of the old step that is kept", .at_least = 0});
     v("nesterov", nesterov, {.doc = "look one step of momentum ahead"});
     v("ns_coefficients", ns_coefficients, {.doc = "of the Newton-Schulz polynomial"});
-    v("eps", eps, {.doc = "added to the denominator", .at_least = 0});
+    v("eps", eps, {.doc = "added to the denominator", .at_least = 0, .resumable = true});
     v("ns_steps", ns_steps, {.doc = "Newton-Schulz steps", .at_least = 0, .at_most = 99});
     v("adjust_lr_fn", adjust_lr_fn,
       {.doc =

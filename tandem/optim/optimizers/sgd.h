@@ -12,10 +12,11 @@ struct SGDOptions {
   bool nesterov = false, maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-2});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .keras = 1e-2, .resumable = true});
     v("momentum", momentum, {.doc = "share of the old step that is kept", .at_least = 0});
     v("dampening", dampening, {.doc = "share of the gradient that momentum leaves out"});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("nesterov", nesterov, {.doc = "look one step of momentum ahead"});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
@@ -26,11 +27,12 @@ struct ASGDOptions {
   bool maximize = false;
   template <class V>
   void fields(V& v) {
-    v("lr", lr, {.doc = "learning rate", .at_least = 0});
-    v("lambd", lambd, {.doc = "decay term"});
-    v("alpha", alpha, {.doc = "power of the fall of the rate"});
+    v("lr", lr, {.doc = "learning rate", .at_least = 0, .resumable = true});
+    v("lambd", lambd, {.doc = "decay term", .resumable = true});
+    v("alpha", alpha, {.doc = "power of the fall of the rate", .resumable = true});
     v("t0", t0, {.doc = "step from which on values are averaged", .unit = "steps"});
-    v("weight_decay", weight_decay, {.doc = "decay of the weights", .at_least = 0});
+    v("weight_decay", weight_decay,
+      {.doc = "decay of the weights", .at_least = 0, .resumable = true});
     v("maximize", maximize, {.doc = "ascend instead of descend"});
   }
 };

@@ -10,14 +10,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <map>
-#include <thread>
 
 #include "tandem/base/clock.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/parallel.h"
+#include "tandem/base/private_folder.h"
 #include "tandem/compile/compile.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/profiler_clock.h"
@@ -51,12 +51,8 @@ std::string cpu_name() {
 }
 
 double disk_rate() {
-  std::string path = "/tmp/tandem_disk_XXXXXX";
-  if (const char* dir = std::getenv("TMPDIR"); dir && *dir)
-    path = std::string(dir) + "/tandem_disk_XXXXXX";
-  const int fd = ::mkstemp(path.data());
+  const int fd = temporary_file();
   if (fd < 0) return 0;
-  ::unlink(path.c_str());
   std::vector<char> block(8 << 20, 'x');
   constexpr int kBlocks = 24;
   double rate = 0;
@@ -85,7 +81,7 @@ double loopback_rate() {
   if (::bind(server, reinterpret_cast<sockaddr*>(&a), n) == 0 && ::listen(server, 1) == 0 &&
       ::getsockname(server, reinterpret_cast<sockaddr*>(&a), &n) == 0) {
     constexpr size_t kBytes = size_t{192} << 20;
-    std::thread sender([a] {
+    std::thread sender = start_thread("the other end of a connection", [a] {
       const int s = ::socket(AF_INET, SOCK_STREAM, 0);
       if (s < 0) return;
       std::vector<char> block(1 << 20, 'x');

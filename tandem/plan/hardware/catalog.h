@@ -144,7 +144,14 @@ struct MachineProfile {
 TD_API io::Json to_json(const MachineProfile& p);
 /// Throws Format.
 TD_API MachineProfile machine_profile(const io::Json& j, const std::string& what);
-/// Where `bench --machine` leaves it: $XDG_CACHE_HOME or ~/.cache, tandem/machine.json.
+/// Where `bench --machine` leaves it: machine.json in the user's cache (base/private_folder.h). ""
+/// where the cache may not be used.
 TD_API std::string machine_profile_path();
+/// What was measured; `file` empty: the one there. Throws Io, with the cache's problem too, and
+/// Format.
+TD_API MachineProfile read_machine_profile(const std::string& file = "");
+/// Keeps it in `file`, or there; gives the path. Throws Io.
+TD_API std::string write_machine_profile(const MachineProfile& profile,
+                                         const std::string& file = "");
 
 }  // namespace tandem::plan

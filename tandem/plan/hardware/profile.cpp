@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `tandem bench --machine` measured, as a file.
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 
+#include "tandem/base/error.h"
+#include "tandem/base/folder.h"
+#include "tandem/base/private_folder.h"
 #include "tandem/plan/hardware/catalog.h"
 #include "tandem/plan/record_internal.h"
 
@@ -78,13 +80,37 @@ MachineProfile machine_profile(const io::Json& j, const std::string& what) {
   return p;
 }
 
+namespace {
+constexpr const char* kProfileFile = "machine.json";
+}
+
 std::string machine_profile_path() {
-  if (const char* p = std::getenv("TANDEM_CACHE_DIR"); p && *p)
-    return std::string(p) + "/machine.json";
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  return (cache && *cache ? std::string(cache) : std::string(home ? home : "/tmp") + "/.cache") +
-         "/tandem/machine.json";
+  const PrivateFolder cache = PrivateFolder::cache();
+  return cache ? cache.path() + "/" + kProfileFile : "";
+}
+
+MachineProfile read_machine_profile(const std::string& file) {
+  constexpr size_t kMost = size_t{1} << 26;
+  const PrivateFolder cache = PrivateFolder::cache();
+  const std::string path = !file.empty() ? file : cache ? cache.path() + "/" + kProfileFile : "";
+  TD_CHECK(path.empty() || file_exists(path), Io,
+           "{} is not there: this machine was not measured\nRun `tandem bench --machine` first.",
+           path);
+  const std::string text = file.empty() ? cache.read(kProfileFile, kMost) : read_file(path, kMost);
+  return machine_profile(io::parse_json(text, path), path);
+}
+
+std::string write_machine_profile(const MachineProfile& profile, const std::string& file) {
+  const std::string text = to_json(profile).dump(1) + "\n";
+  if (file.empty()) {
+    const PrivateFolder cache = PrivateFolder::cache();
+    cache.write(kProfileFile, text);
+    return cache.path() + "/" + kProfileFile;
+  }
+  if (const size_t at = file.rfind('/'); at != file.npos && at > 0)
+    make_folders(file.substr(0, at));
+  write_file(file, text);
+  return file;
 }
 
 }  // namespace tandem::plan

@@ -17,16 +17,16 @@ inline io::ImageMode mode_of(ImageColor color) {
 
 template <class V>
 void root_field(V& v, std::string& root, const char* doc) {
-  v("root", root, {.doc = doc});
+  v("root", root, {.doc = doc, .resumable = true});
 }
 /// A file or folder that has to be named.
 template <class V>
 void path_field(V& v, std::string& root, const char* doc) {
-  v("root", root, {.doc = doc, .required = true});
+  v("root", root, {.doc = doc, .required = true, .resumable = true});
 }
 template <class V>
 void test_field(V& v, std::string& test, const char* doc = "another file for the test") {
-  v("test", test, {.doc = doc});
+  v("test", test, {.doc = doc, .resumable = true});
 }
 template <class V>
 void skip_field(V& v, bool& skip_damaged) {

@@ -2,6 +2,7 @@
 // The private directory: checked before it is used; every file is written elsewhere, moved in whole
 // and sealed with SHA-256. A file with several keys is one file with several names.
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -18,6 +19,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/file.h"
 #include "tandem/base/sha256.h"
+#include "tandem/base/temporaries_internal.h"
 
 namespace tandem::detail {
 namespace {
@@ -27,29 +29,6 @@ constexpr size_t kSealBytes = kMark.size() + 32;
 constexpr size_t kMostBytes = size_t{64} << 20;  // of one file
 constexpr time_t kStaleSeconds = 3600;
 constexpr const char* kScratch = "work-";
-
-std::string text_of(const char* name) {
-  const char* v = std::getenv(name);
-  return v ? v : "";
-}
-
-std::string users_directory() {
-  if (std::string d = text_of("TANDEM_CACHE_DIR"); !d.empty()) return d;
-  if (std::string d = text_of("XDG_CACHE_HOME"); !d.empty() && d[0] == '/') return d + "/tandem";
-  if (std::string d = text_of("HOME"); !d.empty() && d[0] == '/') return d + "/.cache/tandem";
-  return "";
-}
-
-// mkdir -p, accessible only to this user.
-bool make_directories(const std::string& path) {
-  for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
-    const std::string part = path.substr(0, at);
-    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && errno != EISDIR && errno != EROFS) {
-      return false;
-    }
-    if (at == std::string::npos) return true;
-  }
-}
 
 bool ends_with(std::string_view s, std::string_view end) {
   return s.size() >= end.size() && s.substr(s.size() - end.size()) == end;
@@ -68,8 +47,7 @@ std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
-bool write_all(const std::string& path, std::string_view content, int flags) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0700);
+bool write_all(int fd, std::string_view content) {
   if (fd < 0) return false;
   bool good = true;
   while (good && !content.empty()) {
@@ -80,8 +58,13 @@ bool write_all(const std::string& path, std::string_view content, int flags) {
   }
   return (close(fd) == 0) & good;
 }
+// The file must not be there before.
+bool write_new(const std::string& path, std::string_view content) {
+  return write_all(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700),
+                   content);
+}
 
-// A whole small file; empty on any error.
+// A whole small file of a scratch directory; empty on any error.
 std::string read_small(const std::string& path) {
   try {
     return read_file(path, kMostBytes);
@@ -99,34 +82,12 @@ std::string seal_of(std::string_view bytes) {
   return s;
 }
 
-JitCache::JitCache(const std::string& directory, int64_t cap_bytes) : cap_(cap_bytes) {
-  const std::string d = directory.empty() ? users_directory() : directory;
-  if (d.empty()) {
-    problem_ = "there is no HOME, XDG_CACHE_HOME or TANDEM_CACHE_DIR";
-    return;
-  }
-  keeps_ = open(d);
-  if (!keeps_) return;
-  directory_ = d;
-  remove_stale();
-}
-
-bool JitCache::open(const std::string& d) {
-  struct stat s;
-  const bool made = make_directories(d);
-  const int error = errno;
-  if (stat(d.c_str(), &s) != 0) {
-    problem_ = fmt::format("{} cannot be made: {}", d, std::strerror(made ? errno : error));
-  } else if (!S_ISDIR(s.st_mode)) {
-    problem_ = fmt::format("{} is not a directory", d);
-  } else if (s.st_uid != geteuid()) {
-    problem_ = fmt::format("{} belongs to user {}, not to {}", d, s.st_uid, geteuid());
-  } else if (s.st_mode & (S_IWGRP | S_IWOTH)) {
-    problem_ = fmt::format("others may write to {} (mode {:o})", d, s.st_mode & 07777);
-  } else if (access(d.c_str(), W_OK | X_OK) != 0) {
-    problem_ = fmt::format("{} cannot be written: {}", d, std::strerror(errno));
-  }
-  return problem_.empty();
+JitCache::JitCache(const std::string& directory, int64_t cap_bytes)
+    : folder_(directory.empty() ? PrivateFolder::cache() : PrivateFolder(directory)),
+      cap_(cap_bytes),
+      noexec_(folder_.is_noexec()) {
+  ignore_file_size_signal();
+  if (keeps()) remove_stale();
 }
 
 void JitCache::remove_tree(const std::string& directory) {
@@ -141,34 +102,32 @@ void JitCache::remove_tree(const std::string& directory) {
 // Removes what killed processes left behind.
 void JitCache::remove_stale() {
   const time_t now = time(nullptr);
-  for (const std::string& name : names_in(directory_)) {
+  for (const std::string& name : names_in(directory())) {
     struct stat s;
-    const std::string path = directory_ + "/" + name;
+    const std::string path = directory() + "/" + name;
     if (name.rfind(kScratch, 0) != 0 || lstat(path.c_str(), &s) != 0) continue;
     if (S_ISDIR(s.st_mode) && now - s.st_mtime > kStaleSeconds) remove_tree(path);
   }
 }
 
 std::string JitCache::make_scratch() {
-  std::string base = directory_;
-  if (!keeps_) {
-    base = text_of("TMPDIR");
-    if (base.empty()) base = "/tmp";
-    base += "/tandem";
-  } else {
-    base += "/";
-  }
-  std::string path = base + (keeps_ ? kScratch : "-jit-") + "XXXXXX";
-  return mkdtemp(path.data()) ? path : "";
+  // Where code is loaded from: the compiler's output lies there.
+  if (keeps() && !noexec_) return folder_.make_folder(kScratch);
+  const PrivateFolder made = PrivateFolder::temporary("jit", true);
+  if (!made) scratch_problem_ = made.problem();
+  return made.path();
 }
 
 std::string JitCache::find(const std::string& key) {
-  if (!keeps_) return "";
-  const std::string path = directory_ + "/" + key + ".so";
+  if (!keeps()) return "";
+  const std::string name = key + ".so", path = directory() + "/" + name;
   struct stat s;
   if (lstat(path.c_str(), &s) != 0) return "";
-  const bool sane = S_ISREG(s.st_mode) && s.st_uid == geteuid() && !(s.st_mode & 022);
-  const std::string content = sane ? read_small(path) : "";
+  std::string content;
+  try {
+    content = folder_.read(name, kMostBytes);
+  } catch (const Error&) {  // no file of ours
+  }
   const bool whole = content.size() > kSealBytes;
   const std::string_view bytes =
       std::string_view(content).substr(0, whole ? content.size() - kSealBytes : content.size());
@@ -177,22 +136,42 @@ std::string JitCache::find(const std::string& key) {
     return "";
   }
   // The modification time records the last use; a day's resolution is enough.
-  if (time(nullptr) - s.st_mtime > 24 * 3600) utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+  if (time(nullptr) - s.st_mtime > 24 * 3600)
+    utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
   return path;
+}
+
+void* JitCache::load(const std::string& path) {
+  if (!noexec_ || path.rfind(directory() + "/", 0) != 0)
+    return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // From a copy where code may be loaded; what is mapped stays when its file is gone.
+  const std::string scratch = make_scratch();
+  if (scratch.empty()) return nullptr;
+  const std::string copy = scratch + "/loops.so";
+  void* library =
+      write_new(copy, read_small(path)) ? dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  remove_tree(scratch);
+  return library;
 }
 
 std::string JitCache::keep(const std::string& file, const std::vector<std::string>& keys) {
   const std::string content = read_small(file);
-  if (content.empty() || !write_all(file, seal_of(content), O_APPEND)) return "";
+  if (content.empty() ||
+      !write_all(::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC),
+                 seal_of(content)))
+    return "";
   chmod(file.c_str(), 0700);
-  if (!keeps_) return file;
+  if (!keeps()) return file;
   for (const std::string& key : keys) {
-    const std::string target = directory_ + "/" + key + ".so", name = file + "." + key;
-    if (link(file.c_str(), name.c_str()) != 0 &&
-        !write_all(name, content + seal_of(content), O_CREAT | O_EXCL)) {
-      continue;
+    const std::string name = file + "." + key;
+    if (!noexec_ && link(file.c_str(), name.c_str()) == 0) {
+      if (rename(name.c_str(), (directory() + "/" + key + ".so").c_str()) == 0) continue;
+      unlink(name.c_str());
     }
-    if (rename(name.c_str(), target.c_str()) != 0) unlink(name.c_str());
+    try {  // on another file system, or on one without links
+      folder_.write(key + ".so", content + seal_of(content));
+    } catch (const Error&) {  // a full disk: the file is loaded and not kept
+    }
   }
   shrink();
   return file;
@@ -207,9 +186,9 @@ void JitCache::shrink() {
   };
   std::vector<Entry> entries;
   int64_t total = 0;
-  for (const std::string& name : names_in(directory_)) {
+  for (const std::string& name : names_in(directory())) {
     struct stat s;
-    const std::string path = directory_ + "/" + name;
+    const std::string path = directory() + "/" + name;
     if (!ends_with(name, ".so") || lstat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
     const auto links = static_cast<int64_t>(std::max<nlink_t>(s.st_nlink, 1));
     entries.push_back({path, s.st_mtim, s.st_size / links + 256});

@@ -141,7 +141,7 @@ bool resolve(void* library, codegen::JitSource& s) {
 bool CCompiler::from_cache(codegen::JitSource& s) {
   const std::string path = cache_->find(key_of(s));
   if (path.empty()) return false;
-  s.cached = resolve(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL), s);
+  s.cached = resolve(cache_->load(path), s);
   return s.cached;
 }
 
@@ -182,13 +182,17 @@ bool CCompiler::compile_file(const std::string& scratch, const Sources& sources)
 bool CCompiler::build_unit(const Sources& sources) {
   const ScratchInUse in_use;
   const std::string scratch = cache_->make_scratch();
-  if (scratch.empty()) return turn_off("cannot create a directory for the compiler's files"), false;
+  if (scratch.empty()) {
+    turn_off(fmt::format("cannot create a directory for the compiler's files: {}",
+                         cache_->scratch_problem()));
+    return false;
+  }
   bool good = compile_file(scratch, sources);
   if (good) {
     std::vector<std::string> keys;
     for (const codegen::JitSource* s : sources) keys.push_back(key_of(*s));
     const std::string path = cache_->keep(scratch + "/loops.so", keys);
-    void* library = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* library = path.empty() ? nullptr : cache_->load(path);
     if (library) {
       for (codegen::JitSource* s : sources) good = resolve(library, *s) && good;
     } else {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/base/export.h"
+#include "tandem/base/private_folder.h"
 #include "tandem/codegen/jit.h"
 
 namespace tandem::detail {
@@ -36,32 +37,38 @@ TD_API std::string find_program(const std::string& name);
 // Files <key>.so, each sealed with a hash of its content. Processes may share a directory.
 class TD_API JitCache {
  public:
-  /// "" means the user's: $TANDEM_CACHE_DIR, $XDG_CACHE_HOME/tandem, ~/.cache/tandem. If none is
-  /// usable, a directory in TMPDIR is created and removed at once, and nothing is kept.
+  /// "" means the user's, PrivateFolder::cache(). If it may not be used, a directory in TMPDIR is
+  /// created and removed at once, and nothing is kept.
   JitCache(const std::string& directory, int64_t cap_bytes);
 
-  bool keeps() const { return keeps_; }
-  const std::string& directory() const { return directory_; }
+  bool keeps() const { return static_cast<bool>(folder_); }
+  const std::string& directory() const { return folder_.path(); }
   /// Why nothing is kept; empty if it is.
-  const std::string& problem() const { return problem_; }
+  const std::string& problem() const { return folder_.problem(); }
 
   /// The path of an intact, sealed file, or "": absent, truncated or modified (then it is removed).
   std::string find(const std::string& key);
+  /// dlopen() of a file that find() or keep() gave; from a copy where the directory is on a file
+  /// system without code (noexec). nullptr and dlerror() when that fails.
+  void* load(const std::string& path);
   /// Seal `file`, from a scratch directory, and keep it under all `keys`. The path to load (`file`:
   /// a kept one may be evicted at once if the cap is small), "" when the disk is full.
   std::string keep(const std::string& file, const std::vector<std::string>& keys);
-  /// A fresh private directory for a compiler's files, "" if none can be created.
+  /// A fresh private directory for a compiler's files that code may be loaded from, "" if none can
+  /// be created.
   std::string make_scratch();
+  /// Why there was none; empty if there was.
+  const std::string& scratch_problem() const { return scratch_problem_; }
   static void remove_tree(const std::string& directory);
 
  private:
-  bool open(const std::string& directory);
   void remove_stale();
   void shrink();
 
-  std::string directory_, problem_;
+  PrivateFolder folder_;
+  std::string scratch_problem_;
   int64_t cap_;
-  bool keeps_ = false;
+  bool noexec_ = false;
 };
 
 /// A sealed file's content is `bytes` + mark + hash.

@@ -79,7 +79,7 @@ struct Actions {
     sigset_t none, usual;
     sigemptyset(&none);
     sigemptyset(&usual);
-    for (int s : {SIGPIPE, SIGINT, SIGTERM, SIGCHLD}) sigaddset(&usual, s);
+    for (int s : {SIGPIPE, SIGINT, SIGTERM, SIGCHLD, SIGXFSZ}) sigaddset(&usual, s);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &usual);
     posix_spawnattr_setpgroup(&attributes, 0);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of a run that is resumed: what differs from those it was begun with, which of that
+// may differ (fields say it: `resumable`), how it is carried over, and the record of what was run
+// with which settings. Used by recipe.cpp and agent_run.cpp.
+#pragma once
+
+#include "tandem/recipe/parts_internal.h"
+#include "tandem/runs/run_record.h"
+
+namespace tandem::recipe {
+
+using runs::SettingChange;
+
+class RunSettings {
+ public:
+  /// `resolved` and `resumable` grow while the recipe is read: they are looked at later.
+  RunSettings(const Recipe& recipe, std::shared_ptr<io::Yaml> resolved,
+              std::shared_ptr<std::vector<std::string>> resumable);
+  /// The files of the run: recipe.yaml, config.yaml, settings.jsonl.
+  std::vector<std::pair<std::string, std::string>> files() const;
+  /// The run in `folder` is resumed from that checkpoint: compares, and extends the record. Throws
+  /// Value naming every key that must stay as it was, with both values.
+  void resume(const train::Snapshot& s, const std::string& folder);
+  /// What the resumed run changes; none of a run that begins.
+  const std::vector<SettingChange>& changes() const { return changes_; }
+  /// Is the key, or one below it, among them, or does it follow from one of them?
+  bool changed(std::string_view key) const;
+  /// "optim.lr 0.5 (was 0.003), trainer.epochs 6 (was 4)".
+  std::string text() const;
+
+ private:
+  void compare(const io::Yaml* before, const io::Yaml* now, const std::string& path);
+  bool may_change(const std::string& key) const;
+
+  std::string file_;
+  io::Yaml given_, given_before_;
+  std::shared_ptr<io::Yaml> resolved_;
+  std::shared_ptr<std::vector<std::string>> resumable_;
+  std::vector<SettingChange> changes_, refused_;
+  std::vector<SettingChange> following_;  ///< from others, such as a schedule's length
+  std::string record_;  ///< settings.jsonl
+};
+
+/// Carries changed numbers of `optim:` and `sched:` over to a run whose state is restored.
+class ResumedRates {
+ public:
+  ResumedRates(const RunSettings& settings, optim::Optimizer& optimizer,
+               const RecipeOptimizer& read, const RecipeSchedule& schedule)
+      : settings_(settings), optimizer_(optimizer), numbers_(read.numbers), schedule_(schedule) {}
+  /// Before the state is restored, while optimizer and schedule are as the recipe has them.
+  void before(const train::Snapshot& s);
+  void after();
+
+ private:
+  struct Number {
+    std::string field, name;
+    size_t group;
+    double value;
+    bool moved;  ///< by the schedule
+  };
+  optim::LRScheduler* replayed() const;
+  double lr_factor() const;
+
+  const RunSettings& settings_;
+  optim::Optimizer& optimizer_;
+  std::vector<std::pair<std::string, std::string>> numbers_;
+  const RecipeSchedule& schedule_;
+  std::vector<Number> wanted_;
+  std::vector<double> first_rates_;
+  StateDict schedule_state_;
+};
+
+}  // namespace tandem::recipe
