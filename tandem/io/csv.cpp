@@ -74,6 +74,7 @@ Csv Csv::parse(std::string text, const CsvOptions& options, std::string name) {
 }
 
 void Csv::split(char delimiter) {
+  constexpr size_t kCharged = 1024;  // fields at once; a list doubles as it grows
   std::string& s = text_;
   const size_t n = s.size();
   size_t at = s.starts_with("\xEF\xBB\xBF") ? 3 : 0;  // a byte order mark
@@ -107,6 +108,7 @@ void Csv::split(char delimiter) {
         }
         end = at;
       }
+      if (fields_.size() % kCharged == 0) Budget::take(3 * sizeof(Field) * kCharged);
       fields_.push_back({begin, end - begin});
       more = at < n && s[at] == delimiter;
       if (more) ++at;
@@ -124,8 +126,7 @@ void Csv::split(char delimiter) {
       continue;
     }
     const size_t count = fields_.size() - first;
-    Budget::take(2 * (count * sizeof(Field) + sizeof(size_t)));  // lists double as they grow
-    Budget::count();
+    Budget::take(2 * sizeof(size_t));
     if (lines_.empty()) columns_ = count;
     TD_CHECK(count == columns_, Format, "'{}' line {}: {} field{}, the first line has {}", name_,
              row_line, count, count == 1 ? "" : "s", columns_);

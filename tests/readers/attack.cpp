@@ -28,6 +28,7 @@ struct Told {
   uint64_t next = 0;  ///< the file that is being read
   uint64_t read = 0, refused = 0, slow = 0, large = 0;
   Cost most;
+  uint64_t slowest = 0, largest = 0;  ///< which files
 };
 
 struct Attack {
@@ -68,8 +69,14 @@ void read_all(const Attack& a, Told& told) {
     told.large += cost.bytes > kMostBytes;
     if (cost.seconds > kMostSeconds || cost.bytes > kMostBytes)
       fmt::print("  {}: {:.1f} s, {} MB\n", a.name(told.next), cost.seconds, cost.bytes >> 20);
-    told.most.seconds = std::max(told.most.seconds, cost.seconds);
-    told.most.bytes = std::max(told.most.bytes, cost.bytes);
+    if (cost.seconds > told.most.seconds) {
+      told.most.seconds = cost.seconds;
+      told.slowest = told.next;
+    }
+    if (cost.bytes > told.most.bytes) {
+      told.most.bytes = cost.bytes;
+      told.largest = told.next;
+    }
   }
 }
 
@@ -106,10 +113,10 @@ bool run(const Attack& a, uint64_t& crashes, uint64_t& hangs, uint64_t& files, C
     ++told->next;
   }
   fmt::print(
-      "{:<14} {:>6} files, {:>6} read, {:>6} refused, {} crashes, {} hangs, at most {:.2f} s and "
-      "{} MB\n",
+      "{:<14} {:>6} files, {:>6} read, {:>6} refused, {} crashes, {} hangs, at most {:.2f} s ({}) "
+      "and {} MB ({})\n",
       a.reader.name, a.size(), told->read, told->refused, crashed, hung, told->most.seconds,
-      told->most.bytes >> 20);
+      a.name(told->slowest), told->most.bytes >> 20, a.name(told->largest));
   crashes += crashed;
   hangs += hung + told->slow;
   files += a.size();

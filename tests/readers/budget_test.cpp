@@ -58,7 +58,7 @@ TEST(Budget, CountsForTheOnesAroundIt) {
 }
 
 TEST(Budget, ChargesTensorsAndOps) {
-  const Budget budget("x", 0, {.bytes = 8 << 20, .operations = 1000000});
+  const Budget budget("x", 0, {.bytes = 8 << 20, .operations = 5000000});
   EXPECT_EQ(
       error_of([] { zeros({1 << 22}); }).find("Format: 'x' goes over the limit 'bytes': 16.0 MB"),
       0u);
@@ -91,24 +91,21 @@ const Crafted& crafted(std::string_view name) {
 }
 
 TEST(Budget, EachReaderTakesLimits) {
-  const std::string model = crafted("onnx/loop_grows").bytes();
-  const auto run = [&](const BudgetLimits& limits) {
+  const auto run = [](const char* name, const BudgetLimits& limits) {
+    const std::string bytes = crafted(name).bytes();
     return error_of([&] {
-      onnx::OnnxModel::parse(model, "m", {.limits = limits}).run(std::vector<onnx::OnnxValue>{});
+      onnx::OnnxModel::parse(bytes, "m", {.limits = limits}).run(std::vector<onnx::OnnxValue>{});
     });
   };
-  EXPECT_NE(run({.bytes = 1 << 20}).find("over the limit 'bytes'"), std::string::npos);
-  EXPECT_NE(run({.nodes = 3}).find("over the limit 'nodes'"), std::string::npos);
+  EXPECT_NE(run("onnx/loop_grows", {.bytes = 1 << 20}).find("over the limit 'bytes'"),
+            std::string::npos);
+  EXPECT_NE(run("onnx/loop_endless", {.nodes = 3}).find("over the limit 'nodes'"),
+            std::string::npos);
   const std::string json = crafted("tokenizer/four_replacements").bytes();
   // A third of a megabyte of each character is little; the file wants gigabytes.
   const auto t = text::Tokenizer::from_json(json, "t", {.bytes = 1 << 16});
   EXPECT_EQ(t.encode("b").size(), 1u);
   EXPECT_NE(error_of([&] { t.encode("a"); }).find("'t' goes over"), std::string::npos);
-  EXPECT_EQ(text::Tokenizer::from_json(crafted("tokenizer/padding").bytes(), "t",
-                                       {.bytes = int64_t{4} << 30})
-                .encode("a")
-                .size(),
-            size_t{1} << 24);
 }
 
 TEST(Readers, SeedsAreRead) {
@@ -118,7 +115,8 @@ TEST(Readers, SeedsAreRead) {
     for (size_t i = 0; i < seeds.size(); ++i) {
       const std::string refused = error_of([&] { r.read(seeds[i]); });
       EXPECT_TRUE(refused == "no error" || refused.find("is not installed") != refused.npos ||
-                  refused.find("is not supported in this version") != refused.npos)
+                  refused.find("is not supported in this version") != refused.npos ||
+                  refused.find("which is not run") != refused.npos)
           << r.name << " " << i << ": " << refused;
       std::string same = seeds[i];
       if (r.repair) r.repair(same);

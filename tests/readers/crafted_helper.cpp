@@ -111,9 +111,9 @@ std::string alone(const std::string& op, const std::vector<std::string>& attribu
 /// A loop without a limit around nodes that make `b` of `a`, which begins as x.
 std::string endless(std::vector<std::string> body_nodes, std::vector<std::string> tensors = {}) {
   GraphText body;
-  body.nodes = {node("Identity", {"go"}, {"again"})};
-  for (std::string& n : body_nodes) body.nodes.push_back(std::move(n));
+  body.nodes = std::move(body_nodes);
   body.initializers = std::move(tensors);
+  body.initializers.push_back(raw_tensor("again", {}, 9, "\1"));  // goes on
   body.inputs = {port("i", 7), port("go", 9), port("a")};
   body.outputs = {port("again", 9), port("b")};
   return nodes({node("Loop", {"", "", "x"}, {"y"}, {graph_attribute("body", body.str())})});
@@ -121,7 +121,8 @@ std::string endless(std::vector<std::string> body_nodes, std::vector<std::string
 /// A sequence that grows by one with each step of an endless loop.
 std::string endless_sequence() {
   GraphText body, g;
-  body.nodes = {node("Identity", {"go"}, {"again"}), node("SequenceInsert", {"a", "i"}, {"b"})};
+  body.nodes = {node("SequenceInsert", {"a", "i"}, {"b"})};
+  body.initializers = {raw_tensor("again", {}, 9, "\1")};
   body.inputs = {port("i", 7), port("go", 9), port("a")};
   body.outputs = {port("again", 9), port("b"), port("b")};
   g.nodes = {node("SequenceConstruct", {"x"}, {"s"}),

@@ -206,7 +206,7 @@ Seeds seeds_csv() {
 void read_csv(std::string_view bytes) {
   const HeldFile f(bytes);
   const io::Csv csv = io::Csv::read(f.path());
-  for (size_t c = 0; c < std::min<size_t>(csv.columns(), 4); ++c) csv.column(c, DType::f32);
+  for (size_t c = 0; c < std::min<size_t>(csv.columns(), 2); ++c) csv.column(c, DType::f32);
 }
 Seeds seeds_json() { return {R"({"a":[1,2.5,"x\n",true,null],"b":{"c":-1e3}})", "[[],[[]],{}]"}; }
 void read_json(std::string_view bytes) { io::parse_json(bytes, "it.json").dump(); }
@@ -387,7 +387,8 @@ std::string one_node(const std::string& op, const std::vector<std::string>& attr
 }
 std::string loop_model() {
   GraphText body, g;
-  body.nodes = {node("Identity", {"go"}, {"again"}), node("Add", {"a", "a"}, {"b"})};
+  body.nodes = {node("Add", {"a", "a"}, {"b"})};
+  body.initializers = {raw_tensor("again", {}, 9, "\1")};  // goes on
   body.inputs = {port("i", 7), port("go", 9), port("a")};
   body.outputs = {port("again", 9), port("b")};
   g.nodes = {node("Loop", {"n", "", "x"}, {"y"}, {graph_attribute("body", body.str())})};
