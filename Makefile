@@ -10,7 +10,7 @@ endif
 configure = cmake --preset $(1) | sed -n '/^-- \(oneDNN\|tests\):/p'
 build = cmake --build --preset $(1) -j $(JOBS) --target $(2)
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-sanitize test-peers check-op check-additions docs bench mutants format install clean help
+.PHONY: build demo test test-sanitize fuzz attack test-peers check-op check-additions docs bench mutants format install clean help
 
 build:  ## build the library and the tool: build/release/tandem
 	@scripts/setup build
@@ -29,6 +29,16 @@ test:  ## run all tests; the last line counts them
 test-sanitize:  ## run the fast suite under ASan+UBSan, threads and loader under TSan
 	@scripts/setup build sanitize
 	@JOBS=$(JOBS) scripts/run_tests sanitize
+
+fuzz:  ## fuzz every reader of files for MINUTES each (default 1) under ASan+UBSan
+	@scripts/setup build sanitize
+	@JOBS=$(JOBS) scripts/fuzz $$(($(or $(MINUTES),1) * 60)) $(READERS)
+
+attack:  ## 20,000 mutated and all crafted files over all readers: crashes, hangs, time, memory
+	@scripts/setup build test
+	@$(call configure,$(PRESET))
+	@$(call build,$(PRESET),tandem_attack)
+	@TANDEM_SOURCE_DIR=$(CURDIR) build/$(PRESET)/tests/tandem_attack $(ARGS)
 
 test-peers:  ## compare with PyTorch (installed from PyPI into build/deps/peers)
 	@scripts/setup build test peers

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands_internal.h"
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
 #include "tandem/base/nearest.h"
@@ -50,6 +51,19 @@ int usage(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) 
   }
   fmt::print(stderr, "`tandem --help` lists the commands.\n");
   return 2;
+}
+
+// The limits of files hold for whatever a verb reads.
+void add_limits(CLI::App& app) {
+  const auto add = [](CLI::App& to) {
+    return to.add_option_function<std::string>(
+        "--limits", [](const std::string& text) { set_default_limits(parse_limits(text)); },
+        "What a file that you trust may cost to read or run: bytes=8e9,seconds=60 (also nodes, "
+        "traced, operations)");
+  };
+  add(app);
+  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    add(*verb)->group("");  // help shows it once, with the commands
 }
 
 }  // namespace
@@ -97,6 +111,7 @@ int run(int argc, char** argv) {
   add_config(app, code);
   add_tune(app, code);
   add_data(app, code);
+  add_limits(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {

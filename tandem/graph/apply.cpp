@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tandem/base/budget.h"
 #include "tandem/graph/apply_internal.h"
 #include "tandem/graph/backend.h"
 #include "tandem/graph/dry_run.h"
@@ -412,6 +413,17 @@ void run_profiled(Call& k) {
   profiler.profile().events.push_back(std::move(e));
 }
 
+// What the op costs, to the open budget: a model from a file is running.
+TD_NOINLINE void charge(const Call& k, bool recording) {
+  if (recording) return Budget::count_traced();
+  Budget::count();
+  if (k.context.slow & kDryRun) return;
+  double elements = 0;  // what is only moved or drawn takes time, too
+  if (k.op.family != Family::view)
+    for (const Spec& s : k.infer.out) elements += static_cast<double>(s.shape.numel().value());
+  Budget::work(std::max(elements, flops_of(k.infer)));
+}
+
 void full_path(Call& k, std::span<Operand> in, Tensor* out) {
   Context& c = k.context;
   gather_inputs(k, in);
@@ -431,6 +443,7 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
     return;
   }
   infer(k);
+  if (TD_UNLIKELY(Budget::is_open())) charge(k, recording);
   k.record = wanted;
   k.hidden = k.options.hidden || wanted;
   if (recording) {

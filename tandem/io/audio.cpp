@@ -60,6 +60,7 @@ float sample(const unsigned char* p, const Coding& c) {
 }  // namespace
 
 Audio decode_wav(std::string_view text, const ReadAudioOptions& o, std::string_view name) {
+  const Budget budget(name, text.size(), o.limits);
   const auto* p = reinterpret_cast<const unsigned char*>(text.data());
   TD_CHECK(text.size() >= 12 && text.starts_with("RIFF") && text.substr(8, 4) == "WAVE", Format,
            "'{}' is not a WAV file", name);

@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/file.h"
 #include "tandem/tensor/tensor.h"
 
@@ -17,6 +18,7 @@ struct Audio {
 
 struct ReadAudioOptions {
   int64_t limit = int64_t{1} << 30;  ///< most samples, all channels together
+  BudgetLimits limits = {};          ///< what reading it may cost: silence compresses well
 };
 
 /// Throws Io; Format when it is not a WAV file, is truncated, or uses an unsupported encoding.

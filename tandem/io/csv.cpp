@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <unordered_map>
 
 #include "tandem/io/gzip.h"
 #include "tandem/tensor/strided.h"
@@ -55,6 +56,7 @@ bool parse_int(std::string_view s, DType dtype, int64_t* out) {
 
 Csv Csv::read(const FilePath& path, const CsvOptions& options) {
   InputFile in(path);
+  const Budget budget(in.path(), in.size(), options.limits);
   return parse(in.read_rest(static_cast<size_t>(options.limit)), options, in.path());
 }
 
@@ -62,6 +64,7 @@ Csv Csv::parse(std::string text, const CsvOptions& options, std::string name) {
   const char d = options.delimiter;
   TD_CHECK(d != '"' && d != '\n' && d != '\r' && d != '\0', Value,
            "CSV: a quote, a line break or a zero byte cannot be the delimiter");
+  const Budget budget(name, text.size(), options.limits);
   Csv csv;
   csv.name_ = std::move(name);
   csv.text_ = std::move(text);
@@ -71,6 +74,7 @@ Csv Csv::parse(std::string text, const CsvOptions& options, std::string name) {
 }
 
 void Csv::split(char delimiter) {
+  constexpr size_t kCharged = 1024;  // fields at once; a list doubles as it grows
   std::string& s = text_;
   const size_t n = s.size();
   size_t at = s.starts_with("\xEF\xBB\xBF") ? 3 : 0;  // a byte order mark
@@ -104,6 +108,7 @@ void Csv::split(char delimiter) {
         }
         end = at;
       }
+      if (fields_.size() % kCharged == 0) Budget::take(3 * sizeof(Field) * kCharged);
       fields_.push_back({begin, end - begin});
       more = at < n && s[at] == delimiter;
       if (more) ++at;
@@ -121,6 +126,7 @@ void Csv::split(char delimiter) {
       continue;
     }
     const size_t count = fields_.size() - first;
+    Budget::take(2 * sizeof(size_t));
     if (lines_.empty()) columns_ = count;
     TD_CHECK(count == columns_, Format, "'{}' line {}: {} field{}, the first line has {}", name_,
              row_line, count, count == 1 ? "" : "s", columns_);
@@ -130,12 +136,14 @@ void Csv::split(char delimiter) {
 
 void Csv::take_header() {
   TD_CHECK(!lines_.empty(), Format, "'{}' is empty: expected a line with the column names", name_);
+  std::unordered_map<std::string_view, size_t> seen;
+  Budget::take(columns_ * 128);
   for (size_t c = 0; c < columns_; ++c) {
-    std::string name(trimmed(field(0, c)));
-    for (size_t k = 0; k < c; ++k)
-      TD_CHECK(name.empty() || names_[k] != name, Format,
-               "'{}': columns {} and {} are both named '{}'", name_, k + 1, c + 1, shown(name));
-    names_.push_back(std::move(name));
+    const std::string_view name = trimmed(field(0, c));
+    const auto [at, fresh] = seen.emplace(name, c);
+    TD_CHECK(fresh || name.empty(), Format, "'{}': columns {} and {} are both named '{}'", name_,
+             at->second + 1, c + 1, shown(name));
+    names_.emplace_back(name);
   }
   fields_.erase(fields_.begin(), fields_.begin() + static_cast<std::ptrdiff_t>(columns_));
   lines_.erase(lines_.begin());

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/file.h"
 #include "tandem/tensor/tensor.h"
 
@@ -15,7 +16,8 @@ namespace tandem::io {
 struct CsvOptions {
   char delimiter = ',';
   bool header = true;                  ///< the first line holds the names of the columns
-  uint64_t limit = uint64_t{1} << 32;  ///< the first line holds the column names
+  uint64_t limit = uint64_t{1} << 32;  ///< most bytes of text
+  BudgetLimits limits = {};            ///< what reading it may cost
 };
 
 /// A parsed table. Every row has as many fields as the first; blank lines are skipped.

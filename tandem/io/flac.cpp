@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/io/audio.h"
 #include "tandem/tensor/strided.h"
@@ -56,8 +58,9 @@ struct Job {
   size_t at = 0;
   int64_t limit = 0;
   FLAC__StreamMetadata_StreamInfo info{};
-  bool described = false, too_long = false, other_kind = false, no_memory = false;
+  bool described = false, too_long = false, other_kind = false;
   const char* error = nullptr;
+  std::exception_ptr thrown;  ///< out of memory, over a limit
   std::vector<std::vector<float>> samples;
 };
 Job& job(void* p) { return *static_cast<Job*>(p); }
@@ -107,12 +110,14 @@ FLAC__StreamDecoderWriteStatus take_frame(const FLAC__StreamDecoder*, const FLAC
   if (j.too_long) return FLAC__STREAM_DECODER_WRITE_STATUS_ABORT;
   const double scale = 1.0 / static_cast<double>(uint64_t{1} << (head.bits_per_sample - 1));
   try {
+    Budget::take(2 * sizeof(float) * head.blocksize * head.channels);  // lists double as they grow
+    Budget::check_time();
     j.samples.resize(head.channels);
     for (size_t c = 0; c < head.channels; ++c)
       for (size_t i = 0; i < head.blocksize; ++i)
         j.samples[c].push_back(static_cast<float>(static_cast<double>(data[c][i]) * scale));
   } catch (...) {
-    j.no_memory = true;
+    j.thrown = std::current_exception();
     return FLAC__STREAM_DECODER_WRITE_STATUS_ABORT;
   }
   return FLAC__STREAM_DECODER_WRITE_STATUS_CONTINUE;
@@ -122,6 +127,7 @@ FLAC__StreamDecoderWriteStatus take_frame(const FLAC__StreamDecoder*, const FLAC
 
 Audio decode_flac(std::string_view bytes, const ReadAudioOptions& o, std::string_view name) {
   TD_CHECK(bytes.starts_with("fLaC"), Format, "'{}' is not a FLAC file", name);
+  const Budget budget(name, bytes.size(), o.limits);
   const Library& flac = library();
   TD_CHECK(
       flac.whole, Unsupported,
@@ -143,7 +149,11 @@ Audio decode_flac(std::string_view bytes, const ReadAudioOptions& o, std::string
            Internal, "libFLAC cannot start on '{}'", name);
   const bool went = flac.process_until_end_of_stream_(decoder.d);
   const bool same = flac.finish_(decoder.d);  // the MD5 sum of all samples, if the file has one
-  TD_CHECK(!j.no_memory, Memory, "out of memory for the samples of '{}'", name);
+  try {
+    if (j.thrown) std::rethrow_exception(j.thrown);
+  } catch (const std::bad_alloc&) {
+    TD_FAIL(Memory, "out of memory for the samples of '{}'", name);
+  }
   TD_CHECK(!j.too_long, Format, "'{}' has more than the {} samples that are allowed", name,
            o.limit);
   TD_CHECK(!j.error, Format, "'{}' is damaged near byte {}: {}", name, j.at, j.error);

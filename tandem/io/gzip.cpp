@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/io/bytes_internal.h"
 
@@ -92,6 +93,7 @@ std::string InputFile::read_rest(size_t limit) {
   size_t used = 0;
   for (;;) {
     const size_t piece = std::max<size_t>(64 << 10, used / 2);
+    Budget::take(piece);
     text.resize(used + piece);
     const size_t n = read(text.data() + used, piece);
     used += n;
@@ -138,6 +140,7 @@ std::string gunzip(std::string_view data, size_t limit) {
   size_t at = 0, used = 0;
   for (;;) {
     const size_t piece = std::max<size_t>(16 << 10, used / 2);
+    Budget::take(piece);
     text.resize(used + piece);
     const size_t n = inflater.read(data, at, text.data() + used, piece, "gzip data");
     used += n;

@@ -24,10 +24,12 @@ class TD_API InputFile {
   /// Up to `bytes` bytes; fewer only at the end. Throws Format when the gzip data is damaged or
   /// ends early.
   size_t read(void* to, size_t bytes);
-  /// Everything that is left; throws Format if it exceeds `limit` bytes.
+  /// Everything that is left; throws Format if it exceeds `limit` bytes or the open Budget.
   std::string read_rest(size_t limit);
 
   bool compressed() const { return inflate_ != nullptr; }
+  /// Bytes on disk.
+  uint64_t size() const { return file_->size(); }
   /// An upper bound on the bytes that read() can still give, from the size on disk (deflate's ratio
   /// is at most 1032 : 1). Check it before allocating for a size that a file claims.
   uint64_t most_bytes() const;

@@ -43,8 +43,9 @@ DType dtype_of_magic(const unsigned char (&magic)[4], const std::string& path) {
 
 }  // namespace
 
-Tensor load_idx(const FilePath& path, uint64_t limit) {
+Tensor load_idx(const FilePath& path, uint64_t limit, const BudgetLimits& limits) {
   InputFile in(path);
+  const Budget budget(in.path(), in.size(), limits);
   unsigned char magic[4];
   read_all(in, magic, sizeof magic, "head");
   const DType dtype = dtype_of_magic(magic, in.path());

@@ -8,6 +8,7 @@
 #include <csetjmp>
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/io/system_image_internal.h"
 #include "tandem/tensor/pixels_internal.h"
 
@@ -20,6 +21,7 @@ unsigned char* bytes_of(const Tensor& t) { return static_cast<unsigned char*>(t.
 
 struct JpegErrors {
   jpeg_error_mgr manager;
+  jpeg_progress_mgr progress;
   std::jmp_buf jump;
   char text[JMSG_LENGTH_MAX];
 };
@@ -27,6 +29,11 @@ void jpeg_failed(j_common_ptr info) {
   auto* e = reinterpret_cast<JpegErrors*>(info->err);
   info->err->format_message(info, e->text);
   std::longjmp(e->jump, 1);
+}
+
+// A few bytes make another scan over the whole image.
+void jpeg_goes_on(j_common_ptr info) {
+  if (Budget::is_late()) info->err->error_exit(info);
 }
 
 struct JpegReader {
@@ -42,6 +49,9 @@ struct JpegReader {
     const ImageMode mode = o.mode;
     if (setjmp(errors.jump)) return false;
     jpeg_create_decompress(&info);
+    info.progress = &errors.progress;
+    errors.progress.progress_monitor = jpeg_goes_on;
+    info.mem->max_memory_to_use = static_cast<long>(Budget::bytes_left());
     jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()),
                  static_cast<unsigned long>(bytes.size()));
     jpeg_read_header(&info, TRUE);
@@ -86,7 +96,9 @@ Tensor decode_jpeg(std::string_view bytes, const ReadImageOptions& o, std::strin
   const int64_t c = reader.info.output_components;
   check_image_size(w, h, o.limit, name);
   Tensor out = detail::new_pixels(c, h, w);
-  TD_CHECK(reader.decode(bytes_of(out)), Format, "'{}' is damaged: {}", name, reader.errors.text);
+  const bool done = reader.decode(bytes_of(out));
+  Budget::check_time();
+  TD_CHECK(done, Format, "'{}' is damaged: {}", name, reader.errors.text);
   // A truncated or broken image is filled up with gray and a warning: unusable for training.
   TD_CHECK(reader.info.err->num_warnings == 0, Format,
            "'{}' is damaged: {} warning(s) of its decoder", name, reader.info.err->num_warnings);
@@ -130,6 +142,7 @@ Tensor decode_png(std::string_view bytes, const ReadImageOptions& o, std::string
 }  // namespace
 
 Tensor decode_image(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
+  const Budget budget(name, bytes.size(), o.limits);
   if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes, o, name);
   if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return decode_png(bytes, o, name);
   if (is_webp(bytes)) return decode_webp(bytes, o, name);

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/file.h"
 #include "tandem/tensor/tensor.h"
 
@@ -27,6 +28,8 @@ struct ReadImageOptions {
   /// this height and width: cheaper than decoding it whole before a resize. (Other eighths are no
   /// faster: the decoder has vector code only for these.)
   int64_t min_height = 0, min_width = 0;
+  /// What reading it may cost: pixels that compress well make a small file a large image.
+  BudgetLimits limits = {};
 };
 
 /// A JPEG, PNG, WebP, TIFF (its first page) or JPEG 2000 file, recognised by its first bytes, as u8

@@ -100,6 +100,7 @@ bool is_plain_image(std::string_view bytes) {
 
 Tensor decode_plain_image(std::string_view bytes, const ReadImageOptions& options,
                           std::string_view name) {
+  const Budget budget(name, bytes.size(), options.limits);
   const Plain p{bytes, name, options.limit};
   if (!is_plain_image(bytes)) p.fail("it is neither BMP nor PNM");
   return bytes[0] == 'B' ? decode_bmp(p) : decode_pnm(p);

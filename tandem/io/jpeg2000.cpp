@@ -13,6 +13,7 @@
 #define TD_HAS_OPENJPEG_HEADER
 #endif
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/io/jpeg2000_internal.h"
 #include "tandem/io/shared_library_internal.h"
@@ -204,7 +205,7 @@ Tensor decode_jpeg2000(std::string_view bytes, const ReadImageOptions& o, std::s
            "'{}' is a JPEG 2000 file, and libopenjp2.so.7 is not installed\nInstall it (Debian: "
            "libopenjp2-7) or convert the image.",
            name);
-  check_jpeg2000_head(bytes, o, name);
+  const BudgetHold hold(check_jpeg2000_head(bytes, o, name));
   Decoder decoder(bytes);
   TD_CHECK(decoder.run(), Format, "'{}' is damaged: {}", name, decoder.source.error);
   const Image& image = *decoder.image;

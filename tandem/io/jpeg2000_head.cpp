@@ -152,13 +152,13 @@ bool is_jpeg2000(std::string_view bytes) {
   return bytes.starts_with(kBox) || bytes.starts_with(kStart);
 }
 
-void check_jpeg2000_head(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
+uint64_t check_jpeg2000_head(std::string_view bytes, const ReadImageOptions& o,
+                             std::string_view name) {
   const Bytes code{codestream_of({bytes, name}), name};
   TD_CHECK(code.bytes.starts_with(kStart), Format,
            "'{}' is damaged: its codestream does not begin as it should", name);
   const Sizes s = sizes_of(code);
   check_image_size(s.x.size, s.y.size, o.limit, name);
-  check_decoded_bytes(bytes, s.x.size * s.y.size, static_cast<int64_t>(s.steps.size()) * 4, name);
   constexpr int64_t kTileHead = 14;  // bytes in every tile header
   const auto size = static_cast<int64_t>(code.bytes.size());
   TD_CHECK(s.y.tiles <= size / kTileHead / s.x.tiles, Format,
@@ -169,6 +169,8 @@ void check_jpeg2000_head(std::string_view bytes, const ReadImageOptions& o, std:
   TD_CHECK(rest.ends_with("\xff\xd9"), Format, "'{}' is truncated: its codestream has no end",
            name);
   walk_code(code, s);
+  // Samples of 32 bits in the image and in the tile that is decoded, and our bytes.
+  return static_cast<uint64_t>(s.x.size * s.y.size) * s.steps.size() * 9;
 }
 
 }  // namespace tandem::io

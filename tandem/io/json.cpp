@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 
 namespace tandem::io {
@@ -35,6 +36,7 @@ struct JsonBuilder {
   /// Where the next value goes; the vector that holds an open level does not grow before it is
   /// closed.
   Json* place(Json v) {
+    Budget::take(2 * sizeof(Json::Member));  // the list doubles as it grows
     if (open.empty()) {
       root = std::move(v);
       return &root;
@@ -81,6 +83,7 @@ struct JsonBuilder {
   bool key(std::string& k) {
     if (!open.back().keys.insert(k).second)
       return refuse(fmt::format("the key {} appears twice", quote_json(k)));
+    Budget::take(64 + k.size());
     key_text = std::move(k);
     return true;
   }
@@ -131,6 +134,7 @@ const char* Json::kind() const {
 }
 
 Json parse_json(std::string_view text, std::string_view what, JsonLimits limits) {
+  const Budget budget(what, text.size());
   JsonBuilder builder(limits);
   const bool done = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   if (done) return std::move(builder.root);

@@ -348,6 +348,7 @@ std::string_view bytes_of(const Tensor& x, std::string& copy) {
 
 Tensor load_npy(const FilePath& path) {
   const auto file = make_ref<MappedFile>(path);
+  const Budget budget(path.str(), file->size());
   return mapped(file, file->view(), Place(fmt::format("'{}'", path.str())));
 }
 
@@ -361,8 +362,9 @@ void save_npy(const Tensor& x, const FilePath& path) {
   file.commit();
 }
 
-StateDict load_npz(const FilePath& path) {
+StateDict load_npz(const FilePath& path, const BudgetLimits& limits) {
   const ZipReader zip(path);
+  const Budget budget(path.str(), zip.file()->size(), limits);
   StateDict arrays;
   for (const ZipMember& m : zip.members()) {
     const Place place(fmt::format("'{}': {}", path.str(), quote_json(m.name)));

@@ -3,6 +3,7 @@
 // stored or deflated). https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #pragma once
 
+#include "tandem/base/budget.h"
 #include "tandem/base/file.h"
 #include "tandem/tensor/state_dict.h"
 
@@ -20,8 +21,8 @@ TD_API void save_npy(const Tensor& x, const FilePath& path);
 
 /// The arrays of an .npz file by their names without ".npy", in the file's order. Stored members
 /// whose data is aligned (as save_npz writes them) map the file. Checksums are verified; throws as
-/// load_npy does.
-TD_API StateDict load_npz(const FilePath& path);
+/// load_npy does, and Format where the arrays come to more than `limits`.
+TD_API StateDict load_npz(const FilePath& path, const BudgetLimits& limits = {});
 
 struct SaveNpzOptions {
   bool compressed = false;  ///< deflate the members, as numpy.savez_compressed

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/io/bytes_internal.h"
 #include "tandem/io/json.h"
@@ -101,7 +102,8 @@ class PickleReader {
   }
 
   PickleNode* push(Kind kind) {
-    if (out_.nodes_.size() >= limits_.nodes) fail("it holds more than {} values", limits_.nodes);
+    Budget::count();
+    Budget::take(sizeof(PickleNode) + 2 * sizeof(PickleNode*));
     out_.nodes_.emplace_back().kind = kind;
     stack_.push_back(&out_.nodes_.back());
     return stack_.back();
@@ -131,6 +133,7 @@ class PickleReader {
     if (bytes > limits_.text) fail("a string of {} bytes exceeds the limit", bytes);
     const std::string_view s = take(bytes);
     if (kind == Kind::text && !is_utf8(s)) fail("a string is not UTF-8");
+    Budget::take(bytes);
     push(kind)->text = s;
   }
   void push_long(size_t bytes) {
@@ -267,19 +270,20 @@ class PickleReader {
     if (to->kind != kind)
       fail("items for a {} are added to a {}", to_string(kind), to_string(to->kind));
     if (kind == Kind::dict && items.size() % 2 != 0) fail("a key has no value");
+    Budget::take(2 * sizeof(PickleNode*) * items.size());
     to->items.insert(to->items.end(), items.begin(), items.end());
   }
 
   bool object(unsigned char code) {
     switch (code) {
       case 'q':
-        memo_[take_as<uint8_t>()] = top();
+        remember(take_as<uint8_t>());
         return true;
       case 'r':
-        memo_[take_as<uint32_t>()] = top();
+        remember(take_as<uint32_t>());
         return true;
       case 0x94:
-        memo_[static_cast<uint32_t>(memo_.size())] = top();
+        remember(static_cast<uint32_t>(memo_.size()));
         return true;
       case 'h':
         recall(take_as<uint8_t>());
@@ -326,11 +330,15 @@ class PickleReader {
         return false;
     }
   }
+  void remember(uint32_t i) {
+    Budget::take(64);  // of a map's entry
+    memo_[i] = top();
+  }
   void recall(uint32_t i) {
     const auto it = memo_.find(i);
     if (it == memo_.end()) fail("it refers to value {}, which was never stored", i);
+    Budget::take(2 * sizeof(PickleNode*));
     stack_.push_back(it->second);
-    if (stack_.size() > limits_.nodes) fail("it holds more than {} values", limits_.nodes);
   }
   const PickleGlobal* find(std::string_view name) const {
     for (const PickleGlobal& g : globals_)
@@ -357,7 +365,7 @@ class PickleReader {
       case PickleGlobal::Use::object: {
         PickleNode* n = push(Kind::call);
         n->text = g->name;
-        n->items = arguments->items;
+        n->arguments = arguments;
         return;
       }
       case PickleGlobal::Use::mapping:
@@ -377,6 +385,9 @@ class PickleReader {
     const PickleNode& pairs = *arguments.items[0];
     if (arguments.items.size() > 1 || (pairs.kind != Kind::list && pairs.kind != Kind::tuple))
       fail("a dict is built from items that are not pairs");
+    // A dict of its own, as it may grow.
+    Budget::take(4 * sizeof(PickleNode*) * pairs.items.size());
+    Budget::count(pairs.items.size());
     for (const PickleNode* pair : pairs.items) {
       if ((pair->kind != Kind::list && pair->kind != Kind::tuple) || pair->items.size() != 2)
         fail("a dict is built from items that are not pairs");
@@ -396,6 +407,7 @@ class PickleReader {
 
 Pickle read_pickle(std::string_view data, std::string_view what,
                    std::span<const PickleGlobal> globals, PickleLimits limits) {
+  const Budget budget(what, data.size());
   return PickleReader(data, what, globals, limits).run();
 }
 

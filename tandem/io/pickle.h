@@ -29,7 +29,7 @@ struct PickleNode {
     set,          // items
     dict,         // items: key, value, key, value ...
     global,       // text: "module name"
-    call,         // text: the function; items: its arguments; state, if one was set
+    call,         // text: the function; arguments; state, if one was set
     persistent,   // items: the one id
   };
   Kind kind = Kind::none;
@@ -38,6 +38,7 @@ struct PickleNode {
   std::string text;
   /// A value may appear in several places, and a list or dict inside itself: walkers need a limit.
   std::vector<const PickleNode*> items;
+  const PickleNode* arguments = nullptr;  ///< the tuple, which other calls may share
   const PickleNode* state = nullptr;
 };
 /// "none", "bool", "integer", ... for messages.
@@ -57,7 +58,6 @@ struct PickleGlobal {
 };
 
 struct PickleLimits {
-  size_t nodes = size_t{1} << 21;
   size_t text = size_t{1} << 20;  ///< bytes of one string
   std::string_view advice = {};   ///< what to do about a name that is rejected
 };
@@ -76,7 +76,8 @@ class TD_API Pickle {
 };
 
 /// Read the pickle at the start of `data`. Throws Format with `what` (a file's name), the byte and
-/// the reason: truncated, damaged, an opcode or a global that is not allowed, or over a limit.
+/// the reason: truncated, damaged, an opcode or a global that is not allowed, or over a limit of
+/// its own or of the open Budget.
 TD_API Pickle read_pickle(std::string_view data, std::string_view what,
                           std::span<const PickleGlobal> globals, PickleLimits limits = {});
 

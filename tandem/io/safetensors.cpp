@@ -8,6 +8,7 @@
 #include <map>
 #include <tuple>
 
+#include "tandem/base/budget.h"
 #include "tandem/io/json.h"
 #include "tandem/tensor/device_memory.h"
 #include "tandem/tensor/dry_memory.h"
@@ -141,6 +142,7 @@ class Reader {
  public:
   explicit Reader(const FilePath& path) : file_(make_ref<MappedFile>(path)) {}
 
+  uint64_t bytes() const { return file_->size(); }
   StateDict run(Metadata* metadata) {
     const io::Json header = parse_header();
     std::vector<Record> records;
@@ -334,7 +336,9 @@ void save(const StateDict& tensors, const FilePath& path, const Metadata& metada
 
 StateDict load(const FilePath& path, Metadata* metadata) {
   if (metadata) metadata->clear();
-  return Reader(path).run(metadata);
+  Reader reader(path);
+  const Budget budget(path.str(), reader.bytes());
+  return reader.run(metadata);
 }
 
 }  // namespace tandem

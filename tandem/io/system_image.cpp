@@ -34,16 +34,4 @@ void check_image_size(int64_t width, int64_t height, int64_t limit, std::string_
            limit);
 }
 
-int64_t most_decoded_bytes(std::string_view bytes) {
-  constexpr int64_t kTimes = 16384, kFree = int64_t{64} << 20;
-  return static_cast<int64_t>(bytes.size()) * kTimes + kFree;
-}
-
-void check_decoded_bytes(std::string_view bytes, int64_t pixels, int64_t pixel_bytes,
-                         std::string_view name) {
-  TD_CHECK(pixels <= most_decoded_bytes(bytes) / pixel_bytes, Format,
-           "'{}' claims {} pixels of {} bytes, more than a file of {} bytes holds", name, pixels,
-           pixel_bytes, bytes.size());
-}
-
 }  // namespace tandem::io

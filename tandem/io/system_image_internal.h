@@ -38,11 +38,4 @@ Tensor image_of_pixels(const Pixels& pixels, ImageMode mode);
 
 /// Throws Format for a size of 0 and for more pixels than are allowed.
 void check_image_size(int64_t width, int64_t height, int64_t limit, std::string_view name);
-/// The most memory that a file of so many bytes may reserve: 16,384 times as much (an empty image
-/// compresses well), and 64 MiB.
-int64_t most_decoded_bytes(std::string_view bytes);
-/// Throws Format where `pixels` of so many bytes each exceed that.
-void check_decoded_bytes(std::string_view bytes, int64_t pixels, int64_t pixel_bytes,
-                         std::string_view name);
-
 }  // namespace tandem::io

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/base/mapped_pages.h"
 
@@ -73,6 +74,7 @@ TarFile::TarFile(const FilePath& path, TarFileOptions options) : file_(make_ref<
 
 void TarFile::read_heads() {
   const std::string_view all = file_->view();
+  const Budget budget(this->path(), all.size());
   TD_CHECK(!all.starts_with("\x1f\x8b"), Format,
            "'{}' is compressed\nUnpack it with gunzip: entries are read in place.", this->path());
   std::string long_name;
@@ -111,6 +113,8 @@ void TarFile::read_heads() {
         const std::string prefix = head.substr(257, 5) == "ustar" ? text_at(head, 345, 155) : "";
         if (!prefix.empty() && head[262] == '\0') name = prefix + "/" + name;
       }
+      Budget::take(2 * sizeof(Entry) + name.size());
+      Budget::count();
       entries_.push_back({std::move(name), bytes});
     }
     long_name.clear();

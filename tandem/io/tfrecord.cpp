@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/crc32c.h"
 #include "tandem/base/error.h"
 #include "tandem/base/mapped_pages.h"
@@ -31,6 +32,7 @@ TFFeature read_feature(ProtoReader feature) {
     ProtoReader list = feature.message();
     while (list.next()) {
       if (list.field() != 1) continue;
+      Budget::take(2 * sizeof(std::string_view));
       if (kind == 1)
         out.bytes.push_back(list.bytes());
       else if (kind == 2)
@@ -93,6 +95,7 @@ std::string_view TFRecordFile::record(int64_t i) const {
 }
 
 TFExample parse_tf_example(std::string_view bytes, const std::string& name) {
+  const Budget budget(name, bytes.size());
   ProtoDocument document(bytes, name);
   TFExample out;
   ProtoReader example = document.reader();
@@ -101,6 +104,7 @@ TFExample parse_tf_example(std::string_view bytes, const std::string& name) {
     ProtoReader features = example.message();
     while (features.next()) {
       if (features.field() != 1) continue;
+      Budget::take(2 * sizeof(TFExample::value_type));
       ProtoReader entry = features.message();
       std::string key;
       TFFeature value;

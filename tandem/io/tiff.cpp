@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/io/shared_library_internal.h"
 #include "tandem/io/system_image_internal.h"
@@ -186,7 +187,7 @@ struct File {
     if (!options) return;
     lib.on_error(options, keep_error, &source);
     lib.on_warning(options, drop_warning, nullptr);
-    lib.set_most_memory(options, most_decoded_bytes(bytes));
+    lib.set_most_memory(options, static_cast<int64_t>(Budget::bytes_left()));
     tiff = lib.open("image", "rm", &source, read_bytes, write_nothing, seek_to, close_nothing,
                     size_of, nullptr, nullptr, options);
     lib.free_options(options);
@@ -231,7 +232,9 @@ Tensor decode_tiff(std::string_view bytes, const ReadImageOptions& o, std::strin
            name, compression);
   char reason[1024] = "";
   TD_CHECK(lib.readable(file.tiff, reason) == 1, Format, "'{}' cannot be read: {}", name, reason);
-  check_decoded_bytes(bytes, w * h, (samples * bits + 7) / 8, name);
+  // The raster, a second one where it is turned, and what libtiff itself holds.
+  const BudgetHold hold(static_cast<uint64_t>(w * h) *
+                        static_cast<uint64_t>(8 + (samples * bits + 7) / 8));
   const Channels channels = channels_of(file.tiff, bits, samples);
   // Asked for the image's own orientation, libtiff rotates nothing; it supports only half of them.
   const uint16_t orientation = small(file.tiff, kOrientation, 1);

@@ -3,6 +3,7 @@
 // arguments are stable in libwebp.so.7.
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/io/shared_library_internal.h"
 #include "tandem/io/system_image_internal.h"
@@ -56,6 +57,8 @@ Tensor decode_webp(std::string_view bytes, const ReadImageOptions& o, std::strin
   const int64_t w = f.width, h = f.height;
   check_image_size(w, h, o.limit, name);
   const int64_t stored = o.mode == ImageMode::unchanged && f.has_alpha ? 4 : 3;
+  // The decoder holds the pixels, too.
+  const BudgetHold hold(static_cast<uint64_t>(w * h * (stored + 4)));
   std::vector<uint8_t> rows(static_cast<size_t>(w * h * stored));
   const auto decode = stored == 4 ? webp.rgba : webp.rgb;
   TD_CHECK(decode(data, bytes.size(), rows.data(), rows.size(), static_cast<int>(w * stored)),

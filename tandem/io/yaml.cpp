@@ -1,48 +1,122 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/io/yaml.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 
 namespace tandem::io {
 namespace {
 
-struct Builder {
-  std::string_view what;
-  size_t nodes = 0;
+/// Builds a Yaml from yaml-cpp's events. An alias is copied where it is used, so a bomb of aliases
+/// hits the budget; nothing is built before it is charged.
+class Builder : public YAML::EventHandler {
+ public:
+  explicit Builder(std::string_view what) : what_(what) {}
+  Yaml root;
 
-  Yaml build(const YAML::Node& n, int depth) {
-    // An alias is expanded where it is used, so a bomb of aliases hits these limits.
-    TD_CHECK(++nodes <= 100000 && depth < 64, Format, "{}: too many values, or too deep", what);
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(made(Yaml::Kind::null, mark), anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto at = anchors_.find(anchor);
+    TD_CHECK(at != anchors_.end(), Format, "{} line {}: an alias is used inside its own value",
+             what_, mark.line + 1);
+    charge(at->second);
+    add(at->second, YAML::NullAnchor);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    Yaml y = made(Yaml::Kind::scalar, mark);
+    Budget::take(value.size());
+    y.text = value;
+    y.quoted = tag == "!";
+    add(std::move(y), anchor);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(Yaml::Kind::list, mark, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(Yaml::Kind::map, mark, anchor);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Level {
+    Yaml value;
+    YAML::anchor_t anchor;
+    std::unordered_set<std::string> keys;
+    int key_line = 0;  ///< of the key whose value comes next; 0: a key comes next
+  };
+
+  static Yaml made(Yaml::Kind kind, const YAML::Mark& mark) {
+    Budget::count();
+    Budget::take(2 * sizeof(Yaml));  // the list doubles as it grows
     Yaml y;
-    y.line = n.Mark().line + 1;
-    if (n.IsScalar()) {
-      y.kind = Yaml::Kind::scalar;
-      y.text = n.Scalar();
-      y.quoted = n.Tag() == "!";
-    } else if (n.IsSequence()) {
-      y.kind = Yaml::Kind::list;
-      for (const YAML::Node& item : n) y.items.push_back(build(item, depth + 1));
-    } else if (n.IsMap()) {
-      y.kind = Yaml::Kind::map;
-      for (const auto& member : n) {
-        TD_CHECK(member.first.IsScalar(), Format, "{} line {}: a key must be a string", what,
-                 member.first.Mark().line + 1);
-        const std::string key = member.first.Scalar();
-        TD_CHECK(!y.find(key), Format, "{} line {}: the key '{}' appears twice", what,
-                 member.first.Mark().line + 1, key);
-        y.keys.push_back(key);
-        y.items.push_back(build(member.second, depth + 1));
-        y.items.back().line = member.first.Mark().line + 1;
-      }
-    }
+    y.kind = kind;
+    y.line = mark.line + 1;
     return y;
   }
+  /// A copy of `y`.
+  static void charge(const Yaml& y) {
+    Budget::count();
+    uint64_t bytes = 2 * sizeof(Yaml) + y.text.size();
+    for (const std::string& key : y.keys) bytes += sizeof key + key.size();
+    Budget::take(bytes);
+    for (const Yaml& item : y.items) charge(item);
+  }
+  void open(Yaml::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    TD_CHECK(levels_.size() < 64, Format, "{} line {}: it is nested deeper than 64 levels", what_,
+             mark.line + 1);
+    levels_.push_back({made(kind, mark), anchor, {}});
+  }
+  void close() {
+    Level done = std::move(levels_.back());
+    levels_.pop_back();
+    add(std::move(done.value), done.anchor);
+  }
+  void add(Yaml y, YAML::anchor_t anchor) {
+    if (anchor != YAML::NullAnchor) {
+      charge(y);
+      anchors_[anchor] = y;
+    }
+    if (levels_.empty()) {
+      root = std::move(y);
+      return;
+    }
+    Level& in = levels_.back();
+    if (in.value.kind == Yaml::Kind::map && in.key_line == 0) return add_key(in, y);
+    if (in.value.kind == Yaml::Kind::map) y.line = std::exchange(in.key_line, 0);
+    in.value.items.push_back(std::move(y));
+  }
+  void add_key(Level& in, const Yaml& key) const {
+    TD_CHECK(key.kind == Yaml::Kind::scalar, Format, "{} line {}: a key must be a string", what_,
+             key.line);
+    Budget::take(64 + 2 * key.text.size());
+    TD_CHECK(in.keys.insert(key.text).second, Format, "{} line {}: the key '{}' appears twice",
+             what_, key.line, key.text);
+    in.value.keys.push_back(key.text);
+    in.key_line = key.line;
+  }
+
+  std::string_view what_;
+  std::vector<Level> levels_;
+  std::unordered_map<YAML::anchor_t, Yaml> anchors_;
 };
 
 std::string scalar_text(const Yaml& y) {
@@ -131,10 +205,14 @@ std::string Yaml::dump(int indent) const {
   return out;
 }
 
-Yaml parse_yaml(std::string_view text, std::string_view what) {
+Yaml parse_yaml(std::string_view text, std::string_view what, const BudgetLimits& limits) {
+  const Budget budget(what, text.size(), limits);
   try {
-    Builder b{what};
-    return b.build(YAML::Load(std::string(text)), 0);
+    std::istringstream in{std::string(text)};
+    YAML::Parser parser(in);
+    Builder builder(what);
+    parser.HandleNextDocument(builder);
+    return std::move(builder.root);
   } catch (const YAML::Exception& e) {
     TD_FAIL(Format, "{} line {}: {}", what, e.mark.line + 1, e.msg);
   }

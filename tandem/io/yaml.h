@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // YAML values with their line numbers. The parser is yaml-cpp, hidden in yaml.cpp. Anchors and
-// aliases are expanded up to a limit; a duplicate key is an error.
+// aliases are expanded within a budget; a duplicate key is an error.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/export.h"
 
 namespace tandem::io {
@@ -29,8 +30,9 @@ struct TD_API Yaml {
   std::string dump(int indent = 0) const;
 };
 
-/// Parse one document. Throws Format naming `what` and the line.
-TD_API Yaml parse_yaml(std::string_view text, std::string_view what = "YAML");
+/// Parse one document. Throws Format naming `what` and the line, or the limit.
+TD_API Yaml parse_yaml(std::string_view text, std::string_view what = "YAML",
+                       const BudgetLimits& limits = {});
 
 /// Set the value at a dotted path to `value` (YAML itself: a number, a string, "[1, 2]"), creating
 /// maps on the way. Throws Value when something on the way is not a map.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/file.h"
 #include "tandem/onnx/import/value.h"
 
@@ -118,9 +119,11 @@ struct OnnxModelProto {
 };
 
 /// Parse a model. `bytes` belong to `file` if it is given: aligned weights then map the file.
-/// External data is only read below `folder`. Throws Format if it is not a model.
+/// External data is only read below `folder`. Throws Format if it is not a model or goes over a
+/// limit.
 TD_API OnnxModelProto parse_onnx_model(std::string_view bytes, const std::string& what,
-                                       Ref<MappedFile> file = {}, const std::string& folder = "");
+                                       Ref<MappedFile> file = {}, const std::string& folder = "",
+                                       const BudgetLimits& limits = {});
 /// Parse a message holding one value: TensorProto, SequenceProto or OptionalProto, as `spec` says.
 TD_API OnnxValue parse_onnx_value(std::string_view bytes, const std::string& what,
                                   const OnnxTypeSpec& spec, std::string* name = nullptr);

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/file.h"
 #include "tandem/onnx/model.h"
 
@@ -24,6 +25,8 @@ struct OnnxLoadOptions {
   /// constants of floating types that nodes multiply, add or look up; statistics, scales and other
   /// settings stay constant.
   bool trainable = false;
+  /// What reading the file may cost, and each run of the model: see BudgetLimits.
+  BudgetLimits limits = {};
 };
 
 /// An output that is the next call's input.
@@ -34,7 +37,8 @@ struct OnnxState {
 class TD_API OnnxModel {
  public:
   /// Read a file. Large weights map the file; external data must be below its folder and not a
-  /// link. Throws Io when it cannot be read, Format when it is truncated, hostile or not a model.
+  /// link. Throws Io when it cannot be read, Format when it is truncated, hostile, not a model, or
+  /// goes over a limit.
   static OnnxModel load(const FilePath& path, const OnnxLoadOptions& options = {});
   /// The same from memory; `name` is used in errors. External data is rejected.
   static OnnxModel parse(std::string bytes, const std::string& name = "ONNX model",
@@ -52,8 +56,8 @@ class TD_API OnnxModel {
 
   /// Values of the outputs for those of the inputs, in order; missing ones at the end are absent.
   /// `named`: replaces the stored values of inputs that have an initializer. Throws Unsupported
-  /// for an unknown op, Value for a name that is not an input, and what the ops throw, naming the
-  /// node.
+  /// for an unknown op, Value for a name that is not an input, Format where the model goes over a
+  /// limit of its OnnxLoadOptions, and what the ops throw, naming the node.
   std::vector<OnnxValue> run(std::span<const OnnxValue> inputs,
                              const std::map<std::string, OnnxValue>& named = {}) const;
   /// The same for models of tensors; also inside compile(), where the weights become constants.

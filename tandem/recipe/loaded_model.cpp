@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 
+#include "tandem/base/budget.h"
 #include "tandem/compile/compile.h"
 #include "tandem/compile/run/executable.h"
 #include "tandem/graph/context.h"
@@ -217,6 +219,9 @@ std::string shape_text(const Shape& s) {
 }
 
 std::vector<Tensor> random_inputs(const LoadedModel& model) {
+  // Shapes come from the file.
+  std::optional<Budget> budget;
+  if (model.from_file) budget.emplace("the model", static_cast<uint64_t>(model.weight_bytes));
   std::vector<Tensor> out;
   for (const ModelPort& p : model.inputs)
     out.push_back(is_floating(p.dtype)         ? randn(Shape(p.shape)).to(p.dtype)

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -343,7 +344,9 @@ struct ThreadCache {
 TD_TLS constinit ThreadCache* tls_cache = nullptr;
 TD_TLS constinit bool tls_over = false;  // this thread's cache is already gone: use the pool
 
+// A thread's small blocks are charged to its open budgets by the batch.
 void give_back(ThreadCache::List& list, int c, uint32_t n) noexcept {
+  Budget::give_back(n * class_bytes(c));
   FreeBlock* first = list.head;
   FreeBlock* last = first;
   for (uint32_t i = 1; i < n; ++i) last = last->next;
@@ -372,7 +375,9 @@ TD_NOINLINE void* allocate_slow(int c) {
     tls_cache = new (std::nothrow) ThreadCache;
     if (tls_cache != nullptr) tls_reaper.armed = true;  // registers the destructor
   }
+  Budget::take(batch_of(c) * class_bytes(c));
   FreeBlock* list = central().take_small(c, &n);
+  Budget::give_back((batch_of(c) - n) * class_bytes(c));
   if (tls_cache == nullptr) {
     if (list->next) {
       FreeBlock* last = list->next;
@@ -386,8 +391,20 @@ TD_NOINLINE void* allocate_slow(int c) {
   return list;
 }
 
+void* allocate_large(size_t bytes) {
+  const size_t charged = bytes > kAbsurd ? bytes : round_large(bytes);
+  Budget::take(charged);
+  try {
+    return central().take_large(bytes);
+  } catch (...) {
+    Budget::give_back(charged);
+    throw;
+  }
+}
+
 TD_NOINLINE void deallocate_slow(FreeBlock* b, int c) noexcept {
   if (tls_cache == nullptr) {
+    Budget::give_back(class_bytes(c));
     central().put_small(c, b, b);
     return;
   }
@@ -407,7 +424,7 @@ size_t block_bytes(size_t bytes) {
 }
 
 void* allocate(size_t bytes) {
-  if (TD_UNLIKELY(bytes > kSmallMax)) return central().take_large(bytes);
+  if (TD_UNLIKELY(bytes > kSmallMax)) return allocate_large(bytes);
   const int c = class_of(bytes);
   void* p;
   if (ThreadCache* cache = tls_cache; TD_LIKELY(cache && cache->lists[c].head)) {
@@ -424,6 +441,7 @@ void* allocate(size_t bytes) {
 
 void deallocate(void* p, size_t bytes) noexcept {
   if (TD_UNLIKELY(bytes > kSmallMax)) {
+    Budget::give_back(round_large(bytes));
     central().put_large(p, bytes);
     return;
   }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <new>
 
+#include "tandem/base/budget.h"
 #include "tandem/tensor/allocator.h"
 #include "tandem/tensor/block_internal.h"
 #include "tandem/tensor/device_memory.h"
@@ -27,7 +28,10 @@ TensorImpl* block_of(Storage* s) {
 void free_block(TensorImpl* t) noexcept { deallocate(t, t->own.block_bytes); }
 
 void free_buffer(Storage* s) { deallocate(s->data, s->nbytes); }
-void free_device_buffer(Storage* s) { deallocate(s->data, s->nbytes, s->device); }
+void free_device_buffer(Storage* s) {
+  Budget::give_back(s->nbytes);
+  deallocate(s->data, s->nbytes, s->device);
+}
 
 /// Elements of a shape of numbers; the head of every constructor, so one pass without division.
 int64_t count_elements(const Shape& shape) {
@@ -101,6 +105,7 @@ void set_row_major(TensorImpl& t) {
 TD_NOINLINE void allocate_apart(TensorImpl* t) {
   const bool host = is_host(t->device);
   try {
+    if (!host) Budget::take(t->own.nbytes);
     t->own.data = host ? allocate(t->own.nbytes) : allocate(t->own.nbytes, t->device);
   } catch (...) {
     free_block(t);

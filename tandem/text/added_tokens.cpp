@@ -3,6 +3,7 @@
 // position.
 #include <algorithm>
 
+#include "tandem/base/budget.h"
 #include "tandem/text/finish_internal.h"
 
 namespace tandem::text {
@@ -60,6 +61,7 @@ std::vector<AddedTokens::Finder::Match> AddedTokens::Finder::matches(std::string
     size_t n = 0;
     for (const uint32_t length : lengths[static_cast<unsigned char>(s[i])]) {
       if (length > s.size() - i) continue;
+      Budget::work(length);
       const auto at = tokens.find(s.substr(i, length));
       if (at == tokens.end()) continue;
       t = at->second;
@@ -72,6 +74,7 @@ std::vector<AddedTokens::Finder::Match> AddedTokens::Finder::matches(std::string
     }
     auto begin = static_cast<uint32_t>(i), end = static_cast<uint32_t>(i + n);
     i = end;
+    Budget::check_time();
     if (t->single_word && (ends_with_word(s.substr(0, begin)) || starts_with_word(s.substr(end))))
       continue;
     if (t->lstrip) begin = std::max(without_trailing_spaces(s.substr(0, begin)), from);

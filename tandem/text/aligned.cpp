@@ -5,9 +5,25 @@
 
 #include <algorithm>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 
 namespace tandem::text {
+namespace {
+
+/// A new text takes the place of the old one, with the origin of each of its bytes.
+class Exchange {
+ public:
+  explicit Exchange(size_t old) : old_(old) {}
+  ~Exchange() { Budget::give_back(old_ * kByte); }
+  static void take(size_t bytes) { Budget::take(bytes * kByte); }
+
+ private:
+  static constexpr size_t kByte = 2 * (1 + sizeof(ByteRange));  // lists double as they grow
+  size_t old_;
+};
+
+}  // namespace
 
 ByteRange Aligned::origin_of(uint32_t begin, uint32_t end) const {
   if (origin.empty()) return {base + begin, base + end};
@@ -33,6 +49,7 @@ void Aligned::materialize() {
 
 void Aligned::transform(std::span<const Change> to, size_t removed_first) {
   materialize();
+  const Exchange exchange(text.size());
   std::string made;
   std::vector<ByteRange> from;
   made.reserve(text.size() + 8);
@@ -58,6 +75,7 @@ void Aligned::transform(std::span<const Change> to, size_t removed_first) {
   }
   TD_CHECK(made.size() < 1U << 31, Value, "a text of {} bytes is too long for a tokenizer",
            made.size());
+  Exchange::take(made.size());
   text = std::move(made);
   origin = std::move(from);
 }
@@ -66,6 +84,8 @@ void Aligned::replace(std::span<const std::pair<uint32_t, uint32_t>> matches,
                       std::string_view content) {
   if (matches.empty()) return;
   materialize();
+  const Exchange exchange(text.size());
+  Exchange::take(text.size() + matches.size() * content.size());  // before any of it is there
   std::string made;
   std::vector<ByteRange> from;
   made.reserve(text.size());

@@ -2,6 +2,7 @@
 // The decoders of tokenizer files: from token strings back to text.
 #include <algorithm>
 
+#include "tandem/base/budget.h"
 #include "tandem/text/parts_internal.h"
 
 namespace tandem::text {
@@ -152,7 +153,10 @@ class FuseDecoder : public Decoder {
  public:
   void run(std::vector<std::string>& tokens) const override {
     std::string all;
-    for (const std::string& t : tokens) all.append(t);
+    for (const std::string& t : tokens) {
+      Budget::take(t.size());
+      all.append(t);
+    }
     tokens = {std::move(all)};
   }
 };
@@ -191,10 +195,13 @@ class ReplaceDecoder : public Decoder {
       pattern_.find_all(t, matches);
       std::string out;
       size_t at = 0;
+      Budget::take(t.size() + matches.size() * content_.size());
+      const BudgetHold hold(matches.size() * 2 * sizeof(matches[0]));
       for (const auto& [begin, end] : matches) {
         out.append(t, at, begin - at).append(content_);
         at = end;
       }
+      Budget::give_back(t.size());
       t = out.append(t, at);
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/base/budget.h"
 #include "tandem/text/models_internal.h"
 
 namespace tandem::text {
@@ -72,6 +73,7 @@ class WordPieceModel : public Model {
       std::optional<uint32_t> id;
       while (begin < end) {
         std::string_view s = piece.substr(begin, end - begin);
+        Budget::work(static_cast<double>(s.size()));
         if (begin > 0) s = room.assign(prefix_).append(s);
         if ((id = vocabulary.find(s))) break;
         do --end;

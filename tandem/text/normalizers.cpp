@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "tandem/base/budget.h"
 #include "tandem/text/parts_internal.h"
 
 namespace tandem::text {
@@ -55,6 +56,7 @@ void to_form(Aligned& t, NormalForm form) {
 }
 void prepend(Aligned& t, std::string_view s) {
   if (t.text.empty() || s.empty()) return;
+  Budget::take(2 * s.size() * (1 + sizeof(ByteRange)));
   t.materialize();
   const ByteRange first = t.origin[0];
   t.text.insert(0, s);
@@ -176,6 +178,8 @@ class ReplaceNormalizer : public Normalizer {
       : pattern_(f.at("pattern"), f.part()), content_(f.text("content")) {}
   void run(Aligned& t) const override {
     std::vector<std::pair<uint32_t, uint32_t>> matches;
+    const BudgetHold hold(t.text.size() * 2 * sizeof(matches[0]));
+    Budget::check_time();
     pattern_.find_all(t.text, matches);
     t.replace(matches, content_);
   }
@@ -196,6 +200,7 @@ class ByteLevelNormalizer : public Normalizer {
  public:
   void run(Aligned& t) const override {
     std::vector<Change> to;
+    const BudgetHold hold(2 * t.text.size() * sizeof(Change));
     for (size_t i = 0; i < t.text.size();) {
       const size_t n = char_bytes(t.text[i]);
       for (size_t k = 0; k < n; ++k, ++i)
@@ -262,6 +267,7 @@ class PrecompiledNormalizer : public Normalizer {
     int64_t old_count = 0, new_count = 0;
     for (size_t i = 0; i < part.size(); ++old_count) next_char(part, i);
     const std::string_view text(made);
+    Budget::take(text.size() * 2 * sizeof(Change));
     for (size_t i = 0; i < text.size(); ++new_count) to.push_back({next_char(text, i), 0});
     const int64_t diff = new_count - old_count;
     for (int64_t k = 0; k < diff; ++k) to[to.size() - 1 - static_cast<size_t>(k)].change = 1;

@@ -3,11 +3,13 @@
 // of offsets.
 #include <algorithm>
 
+#include "tandem/base/budget.h"
 #include "tandem/text/finish_internal.h"
 
 namespace tandem::text {
 
 void append(Encoding& a, const Encoding& b) {
+  Budget::take(b.size() * 2 * (4 * sizeof(int64_t) + sizeof(Encoding::Offsets)));
   a.ids.insert(a.ids.end(), b.ids.begin(), b.ids.end());
   a.type_ids.insert(a.type_ids.end(), b.type_ids.begin(), b.type_ids.end());
   a.attention_mask.insert(a.attention_mask.end(), b.attention_mask.begin(), b.attention_mask.end());
@@ -19,6 +21,7 @@ void append(Encoding& a, const Encoding& b) {
 namespace {
 
 void push_special(Encoding& e, int64_t id, int64_t type_id) {
+  Budget::take(2 * (4 * sizeof(int64_t) + sizeof(Encoding::Offsets)));  // lists double as they grow
   e.ids.push_back(id);
   e.type_ids.push_back(type_id);
   e.attention_mask.push_back(1);
@@ -181,10 +184,12 @@ class TemplatePostProcessor : public PostProcessor {
         TD_CHECK(id == "A" || id == "B", Format, "{}: there is no sequence '{}'", e.part(), id);
         item.sequence = id == "B";
       } else {
+        Budget::work(static_cast<double>(specials_.size()));
         const auto at = std::find_if(specials_.begin(), specials_.end(),
                                      [&](const auto& s) { return s.first == id; });
         TD_CHECK(at != specials_.end(), Format, "{}: the special token '{}' is not described",
                  e.part(), id);
+        Budget::take(at->second.size() * sizeof(int64_t));
         item.ids = at->second;
       }
       items.push_back(std::move(item));

@@ -6,6 +6,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "tandem/base/budget.h"
 #include "tandem/io/protobuf.h"
 #include "tandem/text/parts_internal.h"
 
@@ -53,6 +54,7 @@ File read_file_of(std::string_view bytes, const std::string& what) {
     return static_cast<int64_t>(static_cast<int32_t>(x.int_value()));
   };
   while (r.next()) {
+    if (r.field() == 1) Budget::take(6 * sizeof(Entry));  // the list, the vocabulary, the model
     if (r.field() == 1) f.pieces.push_back(read_piece(r.message()));
     if (r.field() == 2)
       for (io::ProtoReader t = r.message(); t.next();) {
@@ -146,6 +148,8 @@ class ScoredBpe {
 
 struct SentencePiece::Impl {
   File file;
+  std::string what;  ///< the file's name
+  BudgetLimits limits;
   std::optional<Charsmap> charsmap;
   std::unique_ptr<Model> unigram;
   Vocabulary vocabulary;
@@ -154,6 +158,7 @@ struct SentencePiece::Impl {
 
   // Length in bytes of the user-defined symbol that is a prefix of s, or 0.
   size_t symbol_bytes(std::string_view s) const {
+    Budget::work(static_cast<double>(symbols.size()));
     for (const std::string& x : symbols)
       if (s.substr(0, x.size()) == x) return x.size();
     return 0;
@@ -182,6 +187,7 @@ std::string SentencePiece::Impl::normalize(std::string_view s) const {
     s.remove_prefix(bytes);
     while (after_space && !made.empty() && made[0] == ' ') made.remove_prefix(1);
     if (!made.empty()) {
+      Budget::take(2 * space.size() * made.size());
       for (const char c : made)
         if (c == ' ')
           out.append(space);
@@ -210,13 +216,17 @@ void SentencePiece::Impl::push(std::vector<int64_t>& ids, std::string_view piece
   }
 }
 
-SentencePiece SentencePiece::from_file(const FilePath& path) {
-  return from_bytes(read_file(path, size_t{1} << 30), path.str());
+SentencePiece SentencePiece::from_file(const FilePath& path, const BudgetLimits& limits) {
+  return from_bytes(read_file(path, size_t{1} << 30), path.str(), limits);
 }
 
-SentencePiece SentencePiece::from_bytes(std::string_view bytes, std::string_view what_) {
+SentencePiece SentencePiece::from_bytes(std::string_view bytes, std::string_view what_,
+                                        const BudgetLimits& limits) {
   const std::string what(what_);
+  const Budget budget(what, bytes.size(), limits);
   auto impl = std::make_shared<Impl>();
+  impl->what = what;
+  impl->limits = limits;
   File& f = impl->file;
   try {
     f = read_file_of(bytes, what);
@@ -266,6 +276,7 @@ std::vector<int64_t> SentencePiece::encode(std::string_view text) const {
   TD_CHECK(text.size() < 1U << 28, Value, "a text of {} bytes is too long for a tokenizer",
            text.size());
   TD_CHECK(io::is_utf8(text), Value, "the text is not valid UTF-8");
+  const Budget budget(impl_->what, text.size(), impl_->limits);
   const std::string s = impl_->normalize(text);
   std::vector<Token> tokens;
   if (impl_->unigram) {
@@ -286,6 +297,7 @@ std::vector<int64_t> SentencePiece::encode(std::string_view text) const {
 }
 
 std::string SentencePiece::decode(std::span<const int64_t> ids) const {
+  const Budget budget(impl_->what, ids.size_bytes(), impl_->limits);
   std::string out, bytes;
   bool begin = impl_->file.dummy_prefix && !impl_->file.suffix;
   const auto flush = [&] {
@@ -306,6 +318,7 @@ std::string SentencePiece::decode(std::span<const int64_t> ids) const {
     }
     flush();
     if (e.kind == PieceKind::control) continue;
+    Budget::take(2 * e.text.size());
     std::string_view t = e.kind == PieceKind::unknown ? std::string_view(" \xE2\x81\x87 ") : e.text;
     if (begin && t.substr(0, kSpace.size()) == kSpace) t.remove_prefix(kSpace.size());
     begin = false;

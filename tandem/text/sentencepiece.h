@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/export.h"
 #include "tandem/base/file.h"
 
@@ -18,8 +19,9 @@ namespace tandem::text {
 class TD_API SentencePiece {
  public:
   /// Throws Io, Format for other files, Unsupported for word and character models.
-  static SentencePiece from_file(const FilePath& path);
-  static SentencePiece from_bytes(std::string_view bytes, std::string_view what = "model");
+  static SentencePiece from_file(const FilePath& path, const BudgetLimits& limits = {});
+  static SentencePiece from_bytes(std::string_view bytes, std::string_view what = "model",
+                                  const BudgetLimits& limits = {});
 
   /// Token ids of a text (well-formed UTF-8, else Value); no special tokens are added.
   std::vector<int64_t> encode(std::string_view text) const;

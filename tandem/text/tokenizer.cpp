@@ -16,6 +16,8 @@ struct Tokenizer::Impl {
   std::unique_ptr<PostProcessor> post_processor;
   std::unique_ptr<Decoder> decoder;
   std::optional<AddedTokens> added;
+  std::string what;  ///< the file's name
+  BudgetLimits limits;
 
   const std::string* token(uint32_t id) const {
     const AddedToken* a = added->find(id);
@@ -114,9 +116,13 @@ void truncate(std::vector<Draft>& v, const Truncation& t, size_t added) {
   truncate(v[which], v[which].size() - (total - most), t.left);
 }
 
+/// What a token takes in an Encoding, whose lists double as they grow.
+constexpr size_t kTokenBytes = 2 * (4 * sizeof(int64_t) + sizeof(Encoding::Offsets));
+
 void pad(Encoding& e, size_t length, const Padding& p) {
   if (e.size() >= length) return;
   const size_t n = length - e.size();
+  Budget::take(n * kTokenBytes);
   const auto fill = [&](auto& v, auto value) { v.insert(p.left ? v.begin() : v.end(), n, value); };
   fill(e.ids, p.id);
   fill(e.type_ids, p.type_id);
@@ -163,6 +169,7 @@ Draft Tokenizer::Impl::encode_one(std::string_view text, int64_t type_id) const 
     e.offsets.push_back(chars.empty() ? Encoding::Offsets{r.begin, r.end}
                                       : Encoding::Offsets{chars[r.begin], chars[r.end]});
   };
+  Budget::take(p.list.size() * sizeof(Piece) * 2);
   e.ids.reserve(text.size() / 3 + 4);
   e.offsets.reserve(text.size() / 3 + 4);
   std::vector<Token> tokens;
@@ -174,6 +181,8 @@ Draft Tokenizer::Impl::encode_one(std::string_view text, int64_t type_id) const 
       continue;
     }
     tokens.clear();
+    Budget::take((piece.end - piece.begin) * kTokenBytes);  // at most a token for each byte
+    Budget::check_time();
     model->run(p.view(piece), tokens);
     for (const Token& t : tokens) push(t.id, piece.begin + t.begin, piece.begin + t.end);
   }
@@ -195,15 +204,19 @@ Encoding finish(std::vector<Draft> v, const PostProcessor* processor,
 
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
-Tokenizer Tokenizer::from_file(const FilePath& path) {
-  return from_json(read_file(path, size_t{1} << 30), path.str());
+Tokenizer Tokenizer::from_file(const FilePath& path, const BudgetLimits& limits) {
+  return from_json(read_file(path, size_t{1} << 30), path.str(), limits);
 }
 
-Tokenizer Tokenizer::from_json(std::string_view text, std::string_view what) {
+Tokenizer Tokenizer::from_json(std::string_view text, std::string_view what,
+                               const BudgetLimits& limits) {
+  const Budget budget(what, text.size(), limits);
   const io::Json json = io::parse_json(text, what, {.depth = 64, .values = size_t{1} << 24});
   try {
     const Fields f(json, "the file");
     auto impl = std::make_shared<Impl>();
+    impl->what = what;
+    impl->limits = limits;
     impl->model = make_model(f.at("model"));
     if (const io::Json* j = f.find("normalizer")) impl->normalizer = make_normalizer(*j);
     if (const io::Json* j = f.find("pre_tokenizer")) impl->pre_tokenizer = make_pre_tokenizer(*j);
@@ -220,11 +233,12 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view what) {
     return t;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Format) throw;
-    TD_FAIL(Format, "{}: {}", what, e.message());
+    TD_FAIL(Format, "{}: {}{}{}", what, e.message(), e.hint().empty() ? "" : "\n", e.hint());
   }
 }
 
 Encoding Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
+  const Budget budget(impl_->what, text.size(), impl_->limits);
   std::vector<Draft> v;
   v.push_back(impl_->encode_one(text, 0));
   Encoding e = finish(std::move(v), impl_->post_processor.get(), truncation_, add_special_tokens);
@@ -233,6 +247,7 @@ Encoding Tokenizer::encode(std::string_view text, bool add_special_tokens) const
 }
 Encoding Tokenizer::encode_pair(std::string_view text, std::string_view pair,
                                 bool add_special_tokens) const {
+  const Budget budget(impl_->what, text.size() + pair.size(), impl_->limits);
   std::vector<Draft> v;
   v.push_back(impl_->encode_one(text, 0));
   v.push_back(impl_->encode_one(pair, 1));
@@ -245,17 +260,24 @@ std::vector<Encoding> Tokenizer::encode_batch(std::span<const std::string> texts
   std::vector<Encoding> out(texts.size());
   parallel_for(0, static_cast<int64_t>(texts.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
+      const std::string& text = texts[static_cast<size_t>(i)];
+      const Budget budget(impl_->what, text.size(), impl_->limits);
       std::vector<Draft> v;
-      v.push_back(impl_->encode_one(texts[static_cast<size_t>(i)], 0));
+      v.push_back(impl_->encode_one(text, 0));
       out[static_cast<size_t>(i)] =
           finish(std::move(v), impl_->post_processor.get(), truncation_, add_special_tokens);
     }
   });
-  if (padding_) pad(out, *padding_);
+  if (!padding_) return out;
+  uint64_t given = 0;
+  for (const std::string& text : texts) given += text.size();
+  const Budget budget(impl_->what, given, impl_->limits);
+  pad(out, *padding_);
   return out;
 }
 
 std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_tokens) const {
+  const Budget budget(impl_->what, ids.size_bytes(), impl_->limits);
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (const int64_t id : ids) {
@@ -263,7 +285,9 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
     const std::string* t = impl_->token(static_cast<uint32_t>(id));
     if (!t) continue;
     const AddedToken* a = impl_->added->find(std::string_view(*t));
-    if (!(skip_special_tokens && a && a->special)) tokens.push_back(*t);
+    if (skip_special_tokens && a && a->special) continue;
+    Budget::take(sizeof(std::string) + 2 * t->size());  // there, and in the text
+    tokens.push_back(*t);
   }
   if (impl_->decoder) impl_->decoder->run(tokens);
   std::string out;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/export.h"
 #include "tandem/base/file.h"
 
@@ -45,12 +46,15 @@ struct Padding {
 
 class TD_API Tokenizer {
  public:
-  /// Read a tokenizer.json. Throws Io, or Format naming an unsupported part.
-  static Tokenizer from_file(const FilePath& path);
+  /// Read a tokenizer.json. Throws Io, or Format naming an unsupported part. `limits` hold for
+  /// reading it and for each text: a few replacements can make gigabytes of one character.
+  static Tokenizer from_file(const FilePath& path, const BudgetLimits& limits = {});
   /// The same from JSON text.
-  static Tokenizer from_json(std::string_view json, std::string_view what = "tokenizer.json");
+  static Tokenizer from_json(std::string_view json, std::string_view what = "tokenizer.json",
+                             const BudgetLimits& limits = {});
 
-  /// Tokens of a text (well-formed UTF-8, else Value), truncated and padded as configured.
+  /// Tokens of a text (well-formed UTF-8, else Value), truncated and padded as configured. Throws
+  /// Format where the file makes more of the text than its limits allow.
   Encoding encode(std::string_view text, bool add_special_tokens = true) const;
   Encoding encode(std::string_view text, const char* pair) const = delete;  // encode_pair()
   /// Encode two texts as one sequence.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/text/onig_internal.h"
 #include "tandem/text/unicode_internal.h"
@@ -228,6 +229,7 @@ void Regex::find_all(std::string_view s, std::vector<std::pair<uint32_t, uint32_
   size_t from = 0;
   ptrdiff_t last_end = -1;
   while (from <= s.size()) {
+    Budget::check_time();
     const int at =
         onig().search(regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
     if (at == ONIG_MISMATCH) return;

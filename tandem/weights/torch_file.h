@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/file.h"
 #include "tandem/tensor/state_dict.h"
 
@@ -60,14 +61,15 @@ class TD_API TorchValue {
 
 /// Read a file written by torch.save. Tensors map the file (and never write to it); views of one
 /// storage share it. Throws Io, or Format: truncated, hostile, of another kind, with a dtype that
-/// Tandem lacks, or with an object that only Python code could create (which is named).
-TD_API TorchValue load_torch(const FilePath& path);
+/// Tandem lacks, with an object that only Python code could create (which is named), or over a
+/// limit.
+TD_API TorchValue load_torch(const FilePath& path, const BudgetLimits& limits = {});
 
 /// The tensors of a PyTorch file by name: those of the dict itself, or of its member
 /// "state_dict", "model_state_dict", "model_state", "model" or "module" if it has one. Nested
 /// dicts give dotted names; other values are skipped. Throws as load_torch does, and Format when
 /// there is no tensor.
-TD_API StateDict load_torch_state(const FilePath& path);
+TD_API StateDict load_torch_state(const FilePath& path, const BudgetLimits& limits = {});
 
 /// Write a file that torch.load(path, weights_only=True) reads, all or nothing. Tensors that share
 /// their bytes still do so there. Throws Value (undefined, a key that is neither string nor

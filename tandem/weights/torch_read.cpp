@@ -8,6 +8,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "tandem/base/budget.h"
 #include "tandem/io/json.h"
 #include "tandem/io/pickle.h"
 #include "tandem/io/zip_internal.h"
@@ -105,7 +106,6 @@ constexpr Named kDTypes[] = {{"DoubleStorage", DType::f64},
                              {"bool", DType::b8}};
 
 constexpr int kMostDepth = 64;
-constexpr size_t kMostValues = size_t{1} << 21;
 constexpr std::string_view kLegacyMagic("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20j\xa8P\x19.", 15);
 
 /// "FloatStorage" of "torch FloatStorage".
@@ -128,7 +128,8 @@ class Reader {
 
   TorchValue value(const PickleNode& n, int depth = 0) {
     if (depth > kMostDepth) fail("values are nested more than {} deep", kMostDepth);
-    if (++values_ > kMostValues) fail("there are more than {} values", kMostValues);
+    Budget::count();
+    Budget::take(2 * sizeof(TorchValue) + n.text.size());
     switch (n.kind) {
       case Kind::none:
         return {};
@@ -191,13 +192,15 @@ class Reader {
   }
   TorchValue call(const PickleNode& n, int depth) {
     const std::string_view f = n.text;
+    const auto& arguments = n.arguments->items;
     if (f == "torch Size") {
-      if (n.items.size() != 1) fail("torch.Size wants one argument");
-      return TorchValue::Tuple{list(*n.items[0], depth + 1)};
+      if (arguments.size() != 1) fail("torch.Size wants one argument");
+      return TorchValue::Tuple{list(*arguments[0], depth + 1)};
     }
     if (f == "torch device") {
-      if (n.items.empty() || n.items[0]->kind != Kind::text) fail("a device has no name");
-      return n.items[0]->text;
+      if (arguments.empty() || arguments[0]->kind != Kind::text) fail("a device has no name");
+      Budget::take(arguments[0]->text.size());
+      return arguments[0]->text;
     }
     return tensor(n, depth);
   }
@@ -205,19 +208,20 @@ class Reader {
   Tensor tensor(const PickleNode& n, int depth) {
     if (depth > kMostDepth) fail("values are nested more than {} deep", kMostDepth);
     const std::string_view f = n.text;
+    const auto& arguments = n.arguments->items;
     if (f.starts_with("torch._utils _rebuild_parameter")) {
-      if (n.items.empty() || n.items[0]->kind != Kind::call) fail("a parameter has no tensor");
-      return tensor(*n.items[0], depth + 1);
+      if (arguments.empty() || arguments[0]->kind != Kind::call) fail("a parameter has no tensor");
+      return tensor(*arguments[0], depth + 1);
     }
     if (!f.starts_with("torch._utils _rebuild_tensor"))
       fail("tensor {} is created by {}", io::quote_json(name_), f);
     const bool third = f.ends_with("_v3");
-    if (n.items.size() < (third ? 7u : 4u))
-      fail("tensor {} has {} arguments", io::quote_json(name_), n.items.size());
+    if (arguments.size() < (third ? 7u : 4u))
+      fail("tensor {} has {} arguments", io::quote_json(name_), arguments.size());
     std::optional<DType> dtype;
-    if (third) dtype = dtype_of(*n.items[6]);
-    return window(*n.items[0], integer(*n.items[1]), integers(*n.items[2]), integers(*n.items[3]),
-                  dtype);
+    if (third) dtype = dtype_of(*arguments[6]);
+    return window(*arguments[0], integer(*arguments[1]), integers(*arguments[2]),
+                  integers(*arguments[3]), dtype);
   }
   int64_t integer(const PickleNode& n) const {
     if (n.kind != Kind::integer)
@@ -227,7 +231,8 @@ class Reader {
   }
   std::vector<int64_t> integers(const PickleNode& n) const {
     const PickleNode* list = &n;
-    if (n.kind == Kind::call && n.text == "torch Size" && n.items.size() == 1) list = n.items[0];
+    if (n.kind == Kind::call && n.text == "torch Size" && n.arguments->items.size() == 1)
+      list = n.arguments->items[0];
     if (list->kind != Kind::tuple && list->kind != Kind::list)
       fail("tensor {} has a {} as its sizes", io::quote_json(name_), io::to_string(list->kind));
     if (list->items.size() > kMaxRank)
@@ -268,6 +273,7 @@ class Reader {
 
   Tensor window(const PickleNode& id, int64_t offset, const std::vector<int64_t>& sizes,
                 const std::vector<int64_t>& strides, std::optional<DType> dtype) {
+    Budget::work(static_cast<double>(name_.size()));
     const std::string name = io::quote_json(name_);
     // ('storage', type, key, location, elements)
     if (id.kind != Kind::persistent || id.items[0]->kind != Kind::tuple ||
@@ -325,20 +331,27 @@ class Reader {
       fail("tensor {} of shape {} shows far more elements than the file has", name,
            shape.to_string());
     auto* data = static_cast<char*>(base.impl()->data) + offset * width;
-    if (dtype == DType::b8)
-      for (int64_t i = 0; i <= last - offset; ++i)
-        if (static_cast<unsigned char>(data[i]) > 1)
-          fail("tensor {} is bool, but element {} is the byte {}", name, i,
-               static_cast<int>(static_cast<unsigned char>(data[i])));
+    if (dtype == DType::b8) check_bools(data, shape, steps, 0, name);
     return Tensor(
         Ref<detail::TensorImpl>::adopt(detail::new_view(*base.impl(), shape, steps, data, dtype)));
+  }
+
+  /// The elements themselves, so that a wide stride costs nothing: what they come to is limited.
+  void check_bools(const char* data, const Shape& shape, const Strides& steps, int d,
+                   const std::string& name) const {
+    if (d == shape.rank()) {
+      const int byte = static_cast<unsigned char>(*data);
+      if (byte > 1) fail("tensor {} is bool, but an element is the byte {}", name, byte);
+      return;
+    }
+    for (int64_t i = 0; i < shape[d].value(); ++i)
+      check_bools(data + i * steps[d], shape, steps, d + 1, name);
   }
 
   Ref<MappedFile> file_;
   Storages& storages_;
   std::unordered_map<std::string, Tensor> bytes_;
   std::string name_;
-  size_t values_ = 0;
   uint64_t shown_ = 0;
 };
 
@@ -440,7 +453,7 @@ class LegacyStorages : public Storages {
   /// Collects the element size of each storage that a tensor names.
   void collect(const PickleNode& n, int depth) {
     if (depth > 2 * kMostDepth) fail("values are nested more than {} deep", kMostDepth);
-    if (++seen_ > kMostValues) fail("there are more than {} values", kMostValues);
+    Budget::count();
     if (n.kind == Kind::persistent && n.items[0]->kind == Kind::tuple &&
         n.items[0]->items.size() >= 5) {
       const auto& parts = n.items[0]->items;
@@ -452,6 +465,7 @@ class LegacyStorages : public Storages {
       return;
     }
     for (const PickleNode* item : n.items) collect(*item, depth + 1);
+    if (n.arguments) collect(*n.arguments, depth + 1);
   }
   void place(const PickleNode& key) {
     const auto width = widths_.find(key.text);
@@ -473,7 +487,7 @@ class LegacyStorages : public Storages {
   }
 
   Ref<MappedFile> file_;
-  size_t at_ = 0, seen_ = 0;
+  size_t at_ = 0;
   io::Pickle value_;
   std::map<std::string, size_t> widths_;
   std::map<std::string, std::string_view> places_;
@@ -497,8 +511,10 @@ const TorchValue* TorchValue::find(std::string_view key) const {
   return nullptr;
 }
 
-TorchValue load_torch(const FilePath& path) {
-  if (MappedFile(path).view().starts_with(kLegacyMagic)) {
+namespace {
+
+TorchValue read_torch_file(const FilePath& path, const MappedFile& file) {
+  if (file.view().starts_with(kLegacyMagic)) {
     LegacyStorages old(path);
     return Reader(old.file(), old).value(old.value().root());
   }
@@ -509,10 +525,9 @@ TorchValue load_torch(const FilePath& path) {
   return Reader(zip.file(), zip).value(pickle.root());
 }
 
-namespace {
-
 void flatten(const TorchValue& v, const std::string& name, const std::string& path,
              StateDict& out) {
+  Budget::take(2 * name.size());
   if (const Tensor* t = v.as_tensor()) {
     TD_CHECK(!out.contains(name), Format, "'{}': the name {} appears twice", path,
              io::quote_json(name));
@@ -529,8 +544,16 @@ void flatten(const TorchValue& v, const std::string& name, const std::string& pa
 
 }  // namespace
 
-StateDict load_torch_state(const FilePath& path) {
-  const TorchValue file = load_torch(path);
+TorchValue load_torch(const FilePath& path, const BudgetLimits& limits) {
+  const MappedFile file(path);
+  const Budget budget(path.str(), file.size(), limits);
+  return read_torch_file(path, file);
+}
+
+StateDict load_torch_state(const FilePath& path, const BudgetLimits& limits) {
+  const MappedFile mapped(path);
+  const Budget budget(path.str(), mapped.size(), limits);
+  const TorchValue file = read_torch_file(path, mapped);
   const TorchValue* state = &file;
   for (const char* wrapper : {"state_dict", "model_state_dict", "model_state", "model", "module"})
     if (const TorchValue* inner = file.find(wrapper); inner && inner->as_dict()) {

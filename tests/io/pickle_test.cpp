@@ -89,7 +89,7 @@ TEST(Pickle, CallsAreNodes) {
                "cm\nfunction\n(K\x01K\x02tR."));
   EXPECT_EQ(p.root().kind, Kind::call);
   EXPECT_EQ(p.root().text, "m function");
-  EXPECT_EQ(p.root().items.size(), 2u);
+  EXPECT_EQ(p.root().arguments->items.size(), 2u);
   EXPECT_EQ(read(raw("ccollections\nOrderedDict\n)R}b.")).root().kind, Kind::dict);
   EXPECT_EQ(read(raw("ccollections\nOrderedDict\n]](K\x01K\x02"
                      "ea\x85R."))

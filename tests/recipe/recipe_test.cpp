@@ -50,8 +50,8 @@ TEST(Yaml, ValuesLinesAndBack) {
     bomb += fmt::format("{0}: &{0} [*{1}, *{1}, *{1}, *{1}, *{1}, *{1}, *{1}, *{1}, *{1}]\n", c,
                         before);
   }
-  EXPECT_EQ(error_of([&] { io::parse_yaml(bomb, "bomb"); }),
-            "Format: bomb: too many values, or too deep.");
+  const std::string refused = error_of([&] { io::parse_yaml(bomb, "bomb"); });
+  EXPECT_EQ(refused.rfind("Format: 'bomb' goes over the limit ", 0), 0u) << refused;
 }
 
 Registry registry() {

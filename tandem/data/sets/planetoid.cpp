@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/data/sets/vision_datasets.h"
 #include "tandem/io/pickle.h"
@@ -32,7 +33,7 @@ struct Source {
   Source(const std::string& folder, const std::string& name, const char* part)
       : path(folder + "/ind." + name + "." + part),
         pickle(io::read_pickle(make_ref<MappedFile>(path)->view(), "'" + path + "'", kGlobals,
-                               {.nodes = size_t{1} << 24, .text = size_t{1} << 28})),
+                               {.text = size_t{1} << 28})),
         root(&pickle.root()) {}
   std::string path;
   io::Pickle pickle;
@@ -65,9 +66,10 @@ Array array_of(const PickleNode* a, const Source& s) {
   }
   const PickleNode* type = p[2];
   want(type->kind == PickleNode::Kind::call && type->text == "numpy dtype" &&
-           !type->items.empty() && p[3]->integer == 0 && p[4]->kind == PickleNode::Kind::bytes,
+           !type->arguments->items.empty() && p[3]->integer == 0 &&
+           p[4]->kind == PickleNode::Kind::bytes,
        s, "expected an array of numbers in C order");
-  const std::string_view code = type->items[0]->text, bytes = p[4]->text;
+  const std::string_view code = type->arguments->items[0]->text, bytes = p[4]->text;
   const auto copy = [&](auto one) {
     want(bytes.size() == static_cast<size_t>(n) * sizeof one, s, "an array is truncated");
     for (int64_t i = 0; i < n; ++i) {
@@ -94,6 +96,7 @@ struct Rows {
   std::vector<float> v;
 };
 Rows rows_of(const Source& s) {
+  const Budget budget(s.path, s.pickle.bytes());
   want(s.root->kind == PickleNode::Kind::call && s.root->text == kMatrix && s.root->state &&
            s.root->state->kind == PickleNode::Kind::dict,
        s, "expected a csr_matrix");
@@ -114,6 +117,7 @@ Rows rows_of(const Source& s) {
   const Array data = array_of(member("data"), s);
   want(ptr.v.size() == static_cast<size_t>(out.n) + 1 && index.v.size() == data.v.size(), s,
        "the parts of the matrix do not match");
+  Budget::take(static_cast<size_t>(out.n * out.columns) * sizeof(float));
   out.v.resize(static_cast<size_t>(out.n * out.columns));
   for (size_t r = 0; r < static_cast<size_t>(out.n); ++r) {
     want(ptr.v[r] >= 0 && ptr.v[r] <= ptr.v[r + 1] &&

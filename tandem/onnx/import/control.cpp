@@ -22,10 +22,10 @@ void if_of(OnnxCall& c) {
 /// The values of all steps as one: tensors are stacked, anything else cannot be.
 OnnxValue stacked(const std::vector<OnnxValue>& steps, int64_t axis, const OnnxTypeSpec& spec) {
   if (steps.empty()) {  // no step has run: only the graph's declaration is known
-    Shape s(0);
-    for (const int64_t d : spec.dims) s.push_back(d < 0 ? 0 : d);
+    std::vector<int64_t> s{0};
+    for (const int64_t d : spec.dims) s.push_back(std::max<int64_t>(d, 0));
     const OnnxType type = spec.elem == OnnxType::undefined ? OnnxType::f32 : spec.elem;
-    return OnnxValue(zeros(s, info_of(type).carrier), type);
+    return OnnxValue(zeros(onnx_shape(s), info_of(type).carrier), type);
   }
   std::vector<Tensor> ts;
   for (const OnnxValue& v : steps) ts.push_back(v.tensor());
@@ -114,6 +114,7 @@ void scan_of(OnnxCall& c) {
 
 // Opset 8 scans a batch: lengths come first, every input has a batch dimension.
 void scan_of_batch(OnnxCall& c) {
+  TD_CHECK(c.in.size() >= 2, Format, "wants lengths and a sequence, has {} inputs", c.in.size());
   ScanCall s = scan_call(c, c.in.size() - 1);
   s.in_reverse = list_or_zeros(c, "directions", s.scans);
   const std::vector<OnnxValue> in(c.in.begin() + 1, c.in.end());

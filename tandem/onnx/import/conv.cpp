@@ -26,6 +26,7 @@ OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> 
   w.kernel = kernel.empty() ? sizes_or(c, "kernel_shape", n, 1) : std::move(kernel);
   TD_CHECK(w.kernel.size() == n, Shape, "a kernel of {} dimensions does not fit {}",
            w.kernel.size(), x.shape().to_string());
+  check_onnx_list(w.kernel);
   w.stride = sizes_or(c, "strides", n, 1);
   w.dilation = sizes_or(c, "dilations", n, 1);
   const std::vector<int64_t> pads = sizes_or(c, "pads", 2 * n, 0);
@@ -37,6 +38,7 @@ OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> 
     const int64_t size = x.size(static_cast<int64_t>(d) + 2), span = w.extent(d), s = w.stride[d];
     TD_CHECK(s > 0 && w.kernel[d] > 0 && w.dilation[d] > 0, Value,
              "kernel, strides and dilations must be positive");
+    check_onnx_list({size});
     w.in.push_back(size);
     if (automatic == "VALID") w.before[d] = w.after[d] = 0;
     if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
@@ -88,6 +90,8 @@ void transposed_window(const OnnxCall& c, OnnxWindow& w) {
   const std::string automatic = c.attr_text("auto_pad", "NOTSET");
   const bool same = automatic.rfind("SAME", 0) == 0;
   check_onnx_list(wanted);
+  check_onnx_list(w.kernel);
+  check_onnx_list(w.in);
   if (wanted.size() > n) wanted.erase(wanted.begin(), wanted.end() - static_cast<int64_t>(n));
   for (size_t d = 0; d < n; ++d) {
     const int64_t whole = w.stride[d] * (w.in[d] - 1) + w.extent(d) + more[d];

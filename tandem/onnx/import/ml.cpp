@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tandem/base/budget.h"
 #include "tandem/onnx/import/rows.h"
 #include "tandem/ops/ops.h"
 
@@ -140,6 +141,7 @@ struct Trees {
   size_t leaf(size_t root, const double* x, int64_t n) const {
     size_t node = root;
     for (size_t steps = 0; steps <= features.size(); ++steps) {
+      Budget::work(1);
       TD_CHECK(node < features.size(), Format, "a tree leads to node {} of {}", node,
                features.size());
       const int64_t f = features[node];
@@ -205,8 +207,9 @@ void tree_ensemble(OnnxCall& c) {
                        : how == 3 ? std::numeric_limits<double>::lowest()
                                   : 0;
   const std::vector<double> v = x.to_vector<double>();
-  check_onnx_size(Shape(n, targets));
+  check_onnx_size(Shape(n, targets), sizeof(double));
   std::vector<double> y(static_cast<size_t>(n * targets), first);
+  check_onnx_loop(static_cast<double>(n) * static_cast<double>(t.roots.size()));
   for (int64_t i = 0; i < n; ++i)
     for (const int64_t root : t.roots) {
       const size_t leaf = t.leaf(static_cast<size_t>(root), v.data() + i * features, features);

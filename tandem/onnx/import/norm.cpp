@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX normalisations. Statistics of 16-bit inputs are computed in f32 (`stash_type`).
+#include <algorithm>
+
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/rows.h"
 #include "tandem/ops/ops.h"
@@ -136,17 +138,19 @@ void local_response(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t size = c.attr("size", 1), channels = x.size(1);
   TD_CHECK(size > 0, Value, "wants a positive size");
+  // A window wider than all channels on both sides adds only zeros.
+  const int64_t before = std::min((size - 1) / 2, channels), after = std::min(size / 2, channels);
   const double alpha = c.attr_float("alpha", 1e-4), beta = c.attr_float("beta", 0.75),
                bias = c.attr_float("bias", 1.0);
   PadAttrs a;
   a.value = 0.0;
   for (int d = 0; d < x.dim(); ++d) {
-    a.before.push_back(d == 1 ? (size - 1) / 2 : 0);
-    a.after.push_back(d == 1 ? size / 2 : 0);
+    a.before.push_back(d == 1 ? before : 0);
+    a.after.push_back(d == 1 ? after : 0);
   }
   const Tensor squares = call(op::pad, &a, SourceLocation::here(), square(x));
   Tensor total = squares.narrow(1, 0, channels);
-  for (int64_t i = 1; i < size; ++i) total = total + squares.narrow(1, i, channels);
+  for (int64_t i = 1; i <= before + after; ++i) total = total + squares.narrow(1, i, channels);
   c.set_like(0, x / pow(total * (alpha / static_cast<double>(size)) + bias, beta));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses the messages of onnx.proto into structs (onnx/model.h). Field numbers are the
 // specification's.
+#include "tandem/base/budget.h"
 #include "tandem/onnx/import/tensor_internal.h"
 #include "tandem/onnx/model.h"
 
@@ -9,6 +10,14 @@ namespace {
 
 using io::ProtoDocument;
 using io::ProtoReader;
+
+/// A new element of a list in a struct: two bytes of a file make one, and the list doubles as it
+/// grows.
+template <class T>
+void charge() {
+  Budget::take(2 * sizeof(T));
+  Budget::count();
+}
 
 class Parser {
  public:
@@ -56,6 +65,7 @@ class Parser {
   OnnxValue sequence(ProtoReader r, std::string* name) {
     OnnxValue::Sequence items;
     while (r.next()) {
+      charge<OnnxValue>();
       switch (r.field()) {
         case 1:
           if (name) *name = r.text();
@@ -103,6 +113,7 @@ class Parser {
   static std::string normal_domain(std::string d) { return d == "ai.onnx" ? "" : d; }
 
   static std::pair<std::string, std::string> pair(ProtoReader r) {
+    charge<std::pair<std::string, std::string>>();
     std::pair<std::string, std::string> p;
     while (r.next()) {
       if (r.field() == 1) p.first = r.text();
@@ -131,6 +142,7 @@ class Parser {
           g.name = r.text();
           break;
         case 5: {
+          charge<std::pair<std::string, OnnxValue>>();
           std::string name;
           OnnxValue v = tensor(r.message(), &name);
           g.initializers.emplace_back(std::move(name), std::move(v));
@@ -143,6 +155,7 @@ class Parser {
           g.outputs.push_back(port(r.message()));
           break;
         case 15: {
+          charge<std::pair<std::string, OnnxValue>>();
           std::string name;
           OnnxValue v = parse_sparse_tensor(r.message(), source_, &name);
           g.initializers.emplace_back(std::move(name), std::move(v));
@@ -155,8 +168,10 @@ class Parser {
   }
 
   OnnxNode node(ProtoReader r) {
+    charge<OnnxNode>();
     OnnxNode n;
     while (r.next()) {
+      if (r.field() <= 2) charge<std::pair<std::string, int>>();  // a name, later a slot
       switch (r.field()) {
         case 1:
           n.inputs.push_back(r.text());
@@ -188,6 +203,7 @@ class Parser {
 
   // Files of the first versions do not state the kind: the field that is present decides.
   OnnxAttribute attribute(ProtoReader r) {
+    charge<OnnxAttribute>();
     OnnxAttribute a;
     auto kind = [&](OnnxAttribute::Kind k) {
       if (a.kind == OnnxAttribute::none) a.kind = k;
@@ -215,6 +231,7 @@ class Parser {
           break;
         case 6:
         case 11:
+          charge<OnnxGraph>();
           a.graph_list.push_back(std::make_shared<OnnxGraph>());
           kind(r.field() == 6 ? OnnxAttribute::g : OnnxAttribute::graphs);
           graph(r.message(), *a.graph_list.back());
@@ -228,10 +245,12 @@ class Parser {
           kind(OnnxAttribute::ints);
           break;
         case 9:
+          charge<std::string>();
           a.text_list.push_back(r.text());
           kind(OnnxAttribute::strings);
           break;
         case 10:
+          charge<OnnxValue>();
           a.tensor_list.push_back(tensor(r.message(), nullptr));
           kind(OnnxAttribute::tensors);
           break;
@@ -257,6 +276,7 @@ class Parser {
   }
 
   OnnxPort port(ProtoReader r) {
+    charge<OnnxPort>();
     OnnxPort p;
     while (r.next()) {
       if (r.field() == 1) p.name = r.text();
@@ -276,6 +296,7 @@ class Parser {
         if (d.field() == 1) size = d.int_value();
         if (d.field() == 2) name = d.text();
       }
+      charge<std::pair<int64_t, std::string>>();
       t.dims.push_back(size);
       t.dim_names.push_back(std::move(name));
     }
@@ -297,7 +318,10 @@ class Parser {
         t.kind = field == 4 ? Kind::sequence : Kind::optional;
         ProtoReader m = r.message();
         while (m.next())
-          if (m.field() == 1) t.inside = std::make_shared<const OnnxTypeSpec>(type(m.message()));
+          if (m.field() == 1) {
+            charge<OnnxTypeSpec>();
+            t.inside = std::make_shared<const OnnxTypeSpec>(type(m.message()));
+          }
         if (t.inside) t.elem = t.inside->elem;
       } else if (field == 5) {
         t.kind = Kind::other;
@@ -307,6 +331,7 @@ class Parser {
   }
 
   OnnxFunction function(ProtoReader r) {
+    charge<OnnxFunction>();
     OnnxFunction f;
     while (r.next()) {
       switch (r.field()) {
@@ -314,12 +339,15 @@ class Parser {
           f.name = r.text();
           break;
         case 4:
+          charge<OnnxPort>();
           f.body.inputs.push_back({r.text(), {}});
           break;
         case 5:
+          charge<OnnxPort>();
           f.body.outputs.push_back({r.text(), {}});
           break;
         case 6:
+          charge<std::string>();
           f.attributes.push_back(r.text());
           break;
         case 7:
@@ -358,13 +386,16 @@ const OnnxAttribute* OnnxNode::find(std::string_view wanted) const {
 }
 
 OnnxModelProto parse_onnx_model(std::string_view bytes, const std::string& what,
-                                Ref<MappedFile> file, const std::string& folder) {
+                                Ref<MappedFile> file, const std::string& folder,
+                                const BudgetLimits& limits) {
+  const Budget budget(what, bytes.size(), limits);
   ProtoDocument document(bytes, what);
   return Parser({what, std::move(file), folder, {}}).model(document.reader());
 }
 
 OnnxValue parse_onnx_value(std::string_view bytes, const std::string& what,
                            const OnnxTypeSpec& spec, std::string* name) {
+  const Budget budget(what, bytes.size());
   ProtoDocument document(bytes, what);
   Parser parser({what, {}, "", {}});
   if (spec.kind == OnnxTypeSpec::Kind::sequence) return parser.sequence(document.reader(), name);

@@ -51,6 +51,8 @@ Tensor windows(const Tensor& x, const OnnxWindow& w) {
   for (int64_t d = 0; d < n; ++d) {
     const auto i = static_cast<size_t>(d);
     std::vector<int64_t> at;
+    check_onnx_loop(static_cast<double>(w.out[i]) * static_cast<double>(w.kernel[i]),
+                    2 * sizeof(int64_t));
     for (int64_t o = 0; o < w.out[i]; ++o)
       for (int64_t k = 0; k < w.kernel[i]; ++k) at.push_back(o * w.stride[i] + k * w.dilation[i]);
     y = index_select(y, 2 + d, tensor(at));
@@ -132,6 +134,8 @@ void average_pool(OnnxCall& c) {
   bool all = true;
   for (size_t d = 0; d < w.dims(); ++d) {
     std::vector<double> n;
+    check_onnx_loop(static_cast<double>(w.out[d]) * static_cast<double>(w.kernel[d]),
+                    2 * sizeof(double));
     for (int64_t o = 0; o < w.out[d]; ++o) {
       int64_t inside = 0;
       for (int64_t k = 0; k < w.kernel[d]; ++k) {

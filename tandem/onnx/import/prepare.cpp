@@ -10,7 +10,7 @@ namespace {
 
 struct Preparer {
   const std::map<std::string, int64_t>& opsets;
-  const std::vector<OnnxFunction>& functions;
+  const OnnxFunctionTable& functions;
 
   struct Scope {
     OnnxGraph& g;
@@ -38,8 +38,8 @@ struct Preparer {
   void find_runner(OnnxNode& n) const {
     const auto v = opsets.find(n.domain);
     n.version = v == opsets.end() ? 1 : v->second;
-    for (const OnnxFunction& f : functions)
-      if (f.name == n.op && f.domain == n.domain && f.overload == n.overload) n.function = &f;
+    const auto f = functions.find({n.domain, n.op, n.overload});
+    if (f != functions.end()) n.function = f->second;
     if (n.function) return;
     n.row = find_onnx_row(n.domain, n.op, n.version);
     if (!n.row && n.domain.empty()) n.direct = find_onnx_op(n.op);
@@ -138,8 +138,14 @@ struct Preparer {
 
 }  // namespace
 
+OnnxFunctionTable onnx_function_table(const std::vector<OnnxFunction>& functions) {
+  OnnxFunctionTable all;
+  for (const OnnxFunction& f : functions) all[{f.domain, f.name, f.overload}] = &f;
+  return all;
+}
+
 void prepare_onnx_graph(OnnxGraph& g, const std::map<std::string, int64_t>& opsets,
-                        const std::vector<OnnxFunction>& functions) {
+                        const OnnxFunctionTable& functions) {
   Preparer{opsets, functions}.graph(g, nullptr);
 }
 

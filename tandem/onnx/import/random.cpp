@@ -75,7 +75,7 @@ void set_as(OnnxCall& c, const Tensor& y, OnnxType otherwise) {
 
 template <bool normal>
 void draw(OnnxCall& c, const Shape& s, OnnxType otherwise) {
-  check_onnx_size(s);
+  check_onnx_size(s, sizeof(double));
   if (normal) {
     set_as(c, normal_numbers(c, s) * c.attr_float("scale", 1) + c.attr_float("mean", 0), otherwise);
   } else {

@@ -50,7 +50,10 @@ struct Taps {
   std::vector<double> weights;
 };
 
+constexpr double kFar = 1e12;  ///< outside of any axis
+
 Taps taps(const Rules& r, double at, double scale) {
+  if (!(std::fabs(at) < kFar)) at = at < 0 ? -kFar : kFar;
   const double below = std::floor(at);
   // A position exactly on a pixel counts as the right end of the pixels before it.
   const double ratio = at == below ? 1 : at - below;
@@ -66,6 +69,7 @@ Taps taps(const Rules& r, double at, double scale) {
   const double shrink = r.antialias ? std::min(scale, 1.0) : 1.0;
   const bool linear = r.mode == "linear";
   TD_CHECK(linear || r.mode == "cubic", Unsupported, "there is no mode '{}'", r.mode);
+  check_onnx_loop(4 / shrink, 4 * sizeof(double));
   const auto start = static_cast<int64_t>(std::floor((linear ? -1 : -2) / shrink)) + 1;
   const int64_t end = 2 - start;
   Taps t{left + start, {}};
@@ -100,6 +104,9 @@ Tensor resize_axis(const Tensor& x, int d, const Rules& r, double scale, int64_t
       if (r.exclude_outside && (j < 0 || j >= in)) t.weights[k] = 0;
       total += t.weights[k];
     }
+    if (i == 0)
+      check_onnx_loop(static_cast<double>(t.weights.size()) * static_cast<double>(out),
+                      2 * (sizeof(int64_t) + sizeof(double)));
     index.resize(t.weights.size());
     weight.resize(t.weights.size());
     for (size_t k = 0; k < t.weights.size(); ++k) {

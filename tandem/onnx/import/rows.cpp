@@ -4,10 +4,12 @@
 #include "tandem/onnx/import/rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <unordered_map>
 
+#include "tandem/base/budget.h"
 #include "tandem/onnx/onnx.h"
 #include "tandem/ops/ops.h"
 
@@ -167,6 +169,10 @@ void run_own(OnnxCall& c, const OpDef& op) {
     op.attrs->visit(fresh.get(), read);
     attrs = AttrsHolder(op.attrs, fresh.get());
   }
+  if (&op == &op::nms && c.has(0) && !c.x(0).is_symbolic()) {  // every box may meet every other
+    const auto n = static_cast<double>(c.x(0).numel()) / 4;
+    check_onnx_loop(n * n);
+  }
   std::vector<Operand> in;
   for (size_t i = 0; i < std::max<size_t>(c.in.size(), op.variadic ? 0 : op.n_in); ++i)
     in.emplace_back(c.has(i) ? c.x(i) : Tensor());
@@ -197,7 +203,7 @@ IntList onnx_list(const std::vector<int64_t>& numbers) {
   return IntList(numbers);
 }
 
-void check_onnx_size(const Shape& shape) {
+void check_onnx_size(const Shape& shape, uint64_t element_bytes) {
   int64_t n = 1;
   for (const Dim d : shape) {
     if (d.is_symbolic()) return;
@@ -206,6 +212,17 @@ void check_onnx_size(const Shape& shape) {
     TD_CHECK(!wide && n <= (int64_t{1} << 34), Memory,
              "asks for a tensor of shape {}, more than 2^34 elements", shape.to_string());
   }
+  check_onnx_loop(0, static_cast<uint64_t>(n) * element_bytes);
+}
+
+void check_onnx_loop(double steps, uint64_t bytes_each) {
+  TD_CHECK(std::isfinite(steps), Value, "the number of steps is not finite");
+  const double bytes = std::max(steps, 1.0) * static_cast<double>(bytes_each);
+  const auto whole = static_cast<uint64_t>(std::min(bytes, 9e18));
+  Budget::take(whole);  // the memory itself is charged, or short-lived
+  Budget::give_back(whole);
+  Budget::work(steps);
+  Budget::check_time();
 }
 
 std::vector<std::string> onnx_ops() {

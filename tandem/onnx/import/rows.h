@@ -149,9 +149,12 @@ TD_API void run_direct(OnnxCall& call, const OpDef& op);
 TD_API void run_own(OnnxCall& call, const OpDef& op);
 
 /// A shape requested by a model. Throws Shape for negative sizes, Memory for more than 2^34
-/// elements.
+/// elements, Format where the open Budget has no room for them.
 TD_API Shape onnx_shape(const std::vector<int64_t>& sizes);
-TD_API void check_onnx_size(const Shape& shape);
+TD_API void check_onnx_size(const Shape& shape, uint64_t element_bytes = 1);
+/// Charges a loop of `steps` on the host to the open Budget; checks that it may hold so many bytes
+/// for each step.
+TD_API void check_onnx_loop(double steps, uint64_t bytes_each = 0);
 /// Pads, repeats, strides or axes from a model. Throws Value for a number beyond +-2^28.
 TD_API IntList onnx_list(const std::vector<int64_t>& numbers);
 /// Just the check, for lists of any length.

@@ -4,6 +4,9 @@
 // a model computes from shapes stay numbers.
 #include "tandem/onnx/import/run_internal.h"
 
+#include <set>
+
+#include "tandem/base/budget.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
 #include "tandem/onnx/import/stored_internal.h"
@@ -14,6 +17,11 @@ namespace tandem::onnx {
 namespace {
 
 constexpr int kMaxDepth = 64;  // of nested functions and graphs
+
+void check_depth(int depth) {
+  TD_CHECK(depth <= kMaxDepth, Format, "graphs and functions call each other more than {} deep",
+           kMaxDepth);
+}
 
 bool is_known(const OnnxValue& v) {
   if (v.is_tensor()) return !v.tensor().is_symbolic();
@@ -48,6 +56,9 @@ void run_call(OnnxCall& c, int depth) {
 }  // namespace
 
 void run_onnx_node(OnnxFrame& frame, const OnnxNode& node) {
+  check_depth(frame.depth);
+  Budget::count(1 + (node.in.size() + node.out.size() + node.attributes.size()) / 16);
+  Budget::check_time();
   OnnxCall c(node, frame);
   bool known = true;
   for (const int s : node.in) {
@@ -81,10 +92,11 @@ std::vector<OnnxValue> run_onnx_graph(const OnnxGraph& g, std::span<const OnnxVa
                                       OnnxFrame* around,
                                       const std::map<std::string, const OnnxAttribute*>* bindings,
                                       int depth) {
-  TD_CHECK(depth <= kMaxDepth, Format, "graphs and functions call each other more than {} deep",
-           kMaxDepth);
+  check_depth(depth);
   TD_CHECK(inputs.size() <= g.input_slots.size(), Value, "graph '{}' takes {} inputs, got {}",
            g.name, g.input_slots.size(), inputs.size());
+  const BudgetHold slots(static_cast<size_t>(g.slots) * sizeof(OnnxValue));
+  Budget::count(1 + static_cast<size_t>(g.slots) / 16);
   OnnxFrame frame{g, bindings, depth, std::vector<OnnxValue>(static_cast<size_t>(g.slots))};
   for (const auto& [slot, value] : g.constants) frame.slots[static_cast<size_t>(slot)] = value;
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -226,7 +238,10 @@ std::vector<OnnxValue> OnnxCall::run_graph(const OnnxGraph& graph,
 
 struct OnnxModel::State {
   OnnxModelProto proto;
-  std::string bytes;  ///< of a model that was not read from a file
+  std::string bytes;   ///< of a model that was not read from a file
+  std::string what;    ///< names it in errors
+  uint64_t given = 0;  ///< bytes of its files
+  BudgetLimits limits;
   std::vector<OnnxPort> inputs;
   std::vector<size_t> input_at;  ///< their indices among the graph's inputs
   std::vector<std::pair<std::string, OnnxValue>> weights;
@@ -243,14 +258,22 @@ const OnnxPort* port_of(const std::vector<OnnxPort>& ports, std::string_view nam
 
 std::vector<OnnxState> states_of(const OnnxModelProto& m) {
   std::vector<OnnxState> out;
+  std::set<std::string_view> inputs, outputs;
+  for (const OnnxPort& p : m.graph.inputs) inputs.insert(p.name);
+  for (const OnnxPort& p : m.graph.outputs) outputs.insert(p.name);
   constexpr std::string_view kPrefix = "tandem.state.";
   for (const auto& [key, output] : m.metadata) {
     if (!key.starts_with(kPrefix)) continue;
     const std::string input = key.substr(kPrefix.size());
-    if (port_of(m.graph.inputs, input) && port_of(m.graph.outputs, output))
-      out.push_back({input, output});
+    if (inputs.count(input) && outputs.count(output)) out.push_back({input, output});
   }
   return out;
+}
+
+/// Of an input: 0 for what is no tensor, or has no size yet.
+uint64_t bytes_of(const OnnxValue& v) {
+  if (!v.is_tensor() || v.tensor().shape().is_symbolic()) return 0;
+  return static_cast<uint64_t>(v.tensor().numel()) * size_of(v.tensor().dtype());
 }
 
 OnnxValue value_for(const OnnxPort& port, const Tensor& x) {
@@ -266,16 +289,17 @@ OnnxValue value_for(const OnnxPort& port, const Tensor& x) {
 OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& options) {
   OnnxModelProto& p = s->proto;
   if (options.trainable) s->weights = make_trainable(p);
+  const OnnxFunctionTable functions = onnx_function_table(p.functions);
   for (OnnxFunction& f : p.functions) {
     std::map<std::string, int64_t> opsets = p.opsets;
     for (const auto& [domain, version] : f.opsets) opsets[domain] = version;
-    prepare_onnx_graph(f.body, opsets, p.functions);
+    prepare_onnx_graph(f.body, opsets, functions);
   }
-  prepare_onnx_graph(p.graph, p.opsets, p.functions);
+  prepare_onnx_graph(p.graph, p.opsets, functions);
+  std::set<int> constant;
+  for (const auto& [slot, value] : p.graph.constants) constant.insert(slot);
   for (size_t i = 0; i < p.graph.inputs.size(); ++i) {
-    bool given = false;
-    for (const auto& [slot, value] : p.graph.constants) given |= slot == p.graph.input_slots[i];
-    if (given) continue;
+    if (constant.count(p.graph.input_slots[i])) continue;
     s->inputs.push_back(p.graph.inputs[i]);
     s->input_at.push_back(i);
   }
@@ -290,7 +314,11 @@ OnnxModel OnnxModel::load(const FilePath& path, const OnnxLoadOptions& options) 
   const auto file = Ref<MappedFile>::adopt(new MappedFile(path));
   const size_t slash = path.str().rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.str().substr(0, slash + 1);
-  s->proto = parse_onnx_model(file->view(), path.str(), file, folder);
+  s->what = path.str();
+  s->limits = options.limits;
+  const Budget budget(s->what, file->size(), s->limits);
+  s->proto = parse_onnx_model(file->view(), path.str(), file, folder, s->limits);
+  s->given = budget.given();
   return from(std::move(s), options);
 }
 
@@ -298,7 +326,11 @@ OnnxModel OnnxModel::parse(std::string bytes, const std::string& name,
                            const OnnxLoadOptions& options) {
   auto s = std::make_shared<State>();
   s->bytes = std::move(bytes);
-  s->proto = parse_onnx_model(s->bytes, name);
+  s->what = name;
+  s->limits = options.limits;
+  const Budget budget(s->what, s->bytes.size(), s->limits);
+  s->proto = parse_onnx_model(s->bytes, name, {}, "", s->limits);
+  s->given = budget.given();
   return from(std::move(s), options);
 }
 
@@ -322,6 +354,9 @@ std::vector<OnnxValue> OnnxModel::run(std::span<const OnnxValue> inputs,
     TD_CHECK(port, Value, "the model has no input '{}'", name);
     all[static_cast<size_t>(port - g.inputs.data())] = value;
   }
+  uint64_t given = state_->given;
+  for (const OnnxValue& v : all) given += bytes_of(v);
+  const Budget budget(state_->what, given, state_->limits);
   const StoredScope weights;
   return run_onnx_graph(g, all, nullptr, nullptr, 0);
 }

@@ -2,6 +2,8 @@
 // The interpreter's frame: the values of one graph (or function body) while it runs.
 #pragma once
 
+#include <array>
+
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
 #include "tandem/onnx/import/rows.h"
@@ -16,10 +18,14 @@ struct OnnxFrame {
   std::vector<OnnxValue> slots;
 };
 
+/// Functions of a model by domain, name and overload; of equal ones the last.
+using OnnxFunctionTable = std::map<std::array<std::string_view, 3>, const OnnxFunction*>;
+OnnxFunctionTable onnx_function_table(const std::vector<OnnxFunction>& functions);
+
 /// Resolve names to slots in `g` and all graphs inside, find what runs each node, and order the
 /// nodes. Throws Format for a name that is never defined or defined twice, and for a cycle.
 void prepare_onnx_graph(OnnxGraph& g, const std::map<std::string, int64_t>& opsets,
-                        const std::vector<OnnxFunction>& functions);
+                        const OnnxFunctionTable& functions);
 /// Turn the weights into inputs and put the nodes that support it into training mode, before
 /// prepare_onnx_graph(); returns the weights. See OnnxLoadOptions::trainable.
 std::vector<std::pair<std::string, OnnxValue>> make_trainable(OnnxModelProto& model);
@@ -28,7 +34,7 @@ std::vector<OnnxValue> run_onnx_graph(const OnnxGraph& g, std::span<const OnnxVa
                                       OnnxFrame* around,
                                       const std::map<std::string, const OnnxAttribute*>* bindings,
                                       int depth);
-/// Run one node of a frame.
+/// Run one node of a frame. Graphs and nodes are charged to the open Budget.
 void run_onnx_node(OnnxFrame& frame, const OnnxNode& node);
 
 /// Suspends the running trace while it lives: ops run immediately.

@@ -123,7 +123,7 @@ void split_of(OnnxCall& c) {
     sizes = *given;
   } else {
     const int64_t parts = c.attr("num_outputs", outputs), n = x.size(d);
-    TD_CHECK(parts > 0, Value, "wants at least one part");
+    TD_CHECK(parts == outputs, Value, "num_outputs is {}, the node has {} outputs", parts, outputs);
     const int64_t each = (n + parts - 1) / parts;
     for (int64_t i = 0; i < parts; ++i)
       sizes.push_back(std::max<int64_t>(0, std::min(each, n - i * each)));
@@ -132,10 +132,13 @@ void split_of(OnnxCall& c) {
   for (size_t i = 0; i < parts.size(); ++i) c.set(i, parts[i], c.type(0));
 }
 
+constexpr int64_t kLongStep = int64_t{1} << 60;  ///< beyond it no step differs, and sums overflow
+
 /// x[start:end:step] along one dimension with Python's semantics, steps of both signs.
 Tensor python_slice(const Tensor& x, int d, int64_t start, int64_t end, int64_t step) {
   const int64_t n = x.size(d);
   TD_CHECK(step != 0, Value, "a step is 0");
+  step = std::clamp<int64_t>(step, -kLongStep, kLongStep);
   auto limit = [&](int64_t i, int64_t lo, int64_t hi) {
     if (i < 0) i = i < -n ? lo : i + n;
     return std::clamp(i, lo, hi);
@@ -269,10 +272,12 @@ void trilu(OnnxCall& c) {
   c.set(0, upper ? triu(x, k) : tril(x, k), c.type(0));
 }
 
+constexpr int64_t kMaxBlock = int64_t{1} << 20;  ///< its square, times a size, is a number
+
 void depth_to_space(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t b = c.attr("blocksize", 1);
-  TD_CHECK(x.dim() == 4 && b > 0 && x.size(1) % (b * b) == 0, Shape,
+  TD_CHECK(x.dim() == 4 && b > 0 && b <= kMaxBlock && x.size(1) % (b * b) == 0, Shape,
            "wants [n, c * {0} * {0}, h, w], got {1}", b, x.shape().to_string());
   const int64_t n = x.size(0), d = x.size(1) / (b * b), h = x.size(2), w = x.size(3);
   const bool crd = c.attr_text("mode", "DCR") == "CRD";
@@ -284,8 +289,9 @@ void depth_to_space(OnnxCall& c) {
 void space_to_depth(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t b = c.attr("blocksize", 1);
-  TD_CHECK(x.dim() == 4 && b > 0 && x.size(2) % b == 0 && x.size(3) % b == 0, Shape,
-           "wants [n, c, h, w] with h and w multiples of {}, got {}", b, x.shape().to_string());
+  TD_CHECK(x.dim() == 4 && b > 0 && b <= kMaxBlock && x.size(2) % b == 0 && x.size(3) % b == 0,
+           Shape, "wants [n, c, h, w] with h and w multiples of {}, got {}", b,
+           x.shape().to_string());
   const int64_t n = x.size(0), d = x.size(1), h = x.size(2) / b, w = x.size(3) / b;
   c.set(0, x.reshape({n, d, h, b, w, b}).permute({0, 3, 5, 1, 2, 4}).reshape({n, d * b * b, h, w}),
         c.type(0));

@@ -76,7 +76,7 @@ void mel_weights(OnnxCall& c) {
   const int64_t bins = c.int_at(0), length = c.int_at(1), rate = c.int_at(2);
   const double low = c.number(3), high = c.number(4);
   TD_CHECK(bins > 0 && length > 0 && rate > 0, Value, "wants positive sizes");
-  check_onnx_size(Shape(length / 2 + 1, bins));
+  check_onnx_size(Shape(length / 2 + 1, bins), sizeof(double));
   auto mel = [](double f) { return 2595 * std::log10(1 + f / 700); };
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
   std::vector<int64_t> at;

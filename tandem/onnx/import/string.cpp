@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <regex>
 
+#include "tandem/base/budget.h"
 #include "tandem/onnx/import/rows.h"
 #include "tandem/ops/ops.h"
 
@@ -17,6 +18,11 @@ void concat_strings(OnnxCall& c) {
   const std::vector<Tensor> at = broadcast_tensors({positions(a), positions(b)});
   const auto i = at[0].to_vector<int64_t>(), j = at[1].to_vector<int64_t>();
   OnnxStrings out{at[0].shape().to_vector(), {}};
+  double bytes = 0;
+  for (size_t k = 0; k < i.size(); ++k)
+    bytes += static_cast<double>(sizeof(std::string) + a.values[static_cast<size_t>(i[k])].size() +
+                                 b.values[static_cast<size_t>(j[k])].size());
+  check_onnx_loop(bytes, 2);
   for (size_t k = 0; k < i.size(); ++k)
     out.values.push_back(a.values[static_cast<size_t>(i[k])] + b.values[static_cast<size_t>(j[k])]);
   c.set(0, OnnxValue(std::move(out)));
@@ -64,6 +70,8 @@ void split_strings(OnnxCall& c) {
     counts.push_back(static_cast<int64_t>(parts.back().size()));
     widest = std::max(widest, parts.back().size());
   }
+  check_onnx_loop(static_cast<double>(widest) * static_cast<double>(parts.size()),
+                  2 * sizeof(std::string));
   OnnxStrings out{x.shape, {}};
   out.shape.push_back(static_cast<int64_t>(widest));
   for (std::vector<std::string>& p : parts) {
@@ -132,7 +140,8 @@ void normalize_strings(OnnxCall& c) {
   c.set(0, OnnxValue(std::move(out)));
 }
 
-// The library's matcher recurses per character: patterns and strings are limited in length.
+// Patterns and strings are limited in length; libstdc++'s breadth-first matcher takes their product
+// of steps, where the usual one may take exponentially many. It knows no back-references.
 void regex_full_match(OnnxCall& c) {
   const OnnxStrings& x = c.value(0).strings();
   const std::string pattern = c.attr_text("pattern");
@@ -140,10 +149,11 @@ void regex_full_match(OnnxCall& c) {
            "the pattern has {} bytes, at most 1024 are supported", pattern.size());
   std::vector<uint8_t> out;
   try {
-    const std::regex re(pattern, std::regex::ECMAScript);
+    const std::regex re(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
     for (const std::string& s : x.values) {
       TD_CHECK(s.size() <= 4096, Unsupported, "a string has {} bytes, at most 4096 are supported",
                s.size());
+      check_onnx_loop(100.0 * static_cast<double>(pattern.size() * s.size()));
       out.push_back(std::regex_match(s, re));
     }
   } catch (const std::regex_error& e) {
@@ -168,16 +178,19 @@ std::vector<float> ngram_counts(OnnxCall& c, const std::vector<T>& pool,
                            ? static_cast<size_t>(std::max<int64_t>(0, starts[n + 1]))
                            : pool.size();
     TD_CHECK(first <= end && end <= pool.size(), Format, "ngram_counts do not fit the pool");
+    Budget::take((end - first) * (2 * sizeof(T) + 16));
     for (size_t i = first; i + n + 1 <= end; i += n + 1)
       known.emplace(std::vector<T>(pool.begin() + static_cast<int64_t>(i),
                                    pool.begin() + static_cast<int64_t>(i + n + 1)),
                     id++);
   }
+  TD_CHECK(least >= 1 && skips >= 0, Value, "grams of {} items with {} skips", least, skips);
   std::vector<float> out(static_cast<size_t>(rows * width), 0);
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t n = least; n <= longest; ++n)
-      for (int64_t skip = 0; skip <= (n == 1 ? 0 : skips); ++skip)
+    for (int64_t n = least; n <= std::min(longest, columns); ++n)
+      for (int64_t skip = 0; skip <= (n == 1 ? 0 : std::min(skips, columns)); ++skip)
         for (int64_t i = 0; i + (n - 1) * (skip + 1) < columns; ++i) {
+          check_onnx_loop(static_cast<double>(n));
           std::vector<T> gram;
           for (int64_t k = 0; k < n; ++k)
             gram.push_back(items[static_cast<size_t>(r * columns + i + k * (skip + 1))]);
@@ -199,7 +212,7 @@ void tf_idf(OnnxCall& c) {
     TD_CHECK(p >= 0 && p < (int64_t{1} << 28), Format, "an entry of ngram_indexes is {}", p);
     width = std::max(width, p + 1);
   }
-  check_onnx_size(Shape(rows, width));
+  check_onnx_size(Shape(rows, width), 2 * sizeof(float));
   std::vector<float> y =
       c.value(0).is_strings()
           ? ngram_counts(c, c.attr_texts("pool_strings"), c.value(0).strings().values, rows,

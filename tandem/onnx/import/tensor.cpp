@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "tandem/base/budget.h"
 #include "tandem/onnx/import/stored_internal.h"
 #include "tandem/ops/ops.h"
 #include "tandem/tensor/strided.h"
@@ -77,6 +78,7 @@ Fields read_fields(ProtoReader& r) {
         r.append(f.ints);
         break;
       case 6:
+        Budget::take(2 * sizeof(std::string));
         f.texts.push_back(r.text());
         break;
       case 8:
@@ -333,7 +335,10 @@ OnnxValue parse_tensor(ProtoReader r, OnnxTensorSource& source, std::string* nam
         fmt::format("tensor '{}' has the element type {}", f.name, static_cast<unsigned>(f.type)));
   if (f.external) {
     Ref<MappedFile>& file = source.external[f.location];
-    if (!file) file = open_external(source.folder, f.location, source.what);
+    if (!file) {
+      file = open_external(source.folder, f.location, source.what);
+      Budget::add_given(file->size());
+    }
     if (f.offset > file->size() || (f.has_length && f.length > file->size() - f.offset))
       r.fail(fmt::format("tensor '{}' is at {} to {} of '{}', which has {} bytes", f.name, f.offset,
                          f.offset + f.length, f.location, file->size()));
@@ -357,8 +362,6 @@ OnnxValue parse_sparse_tensor(ProtoReader r, OnnxTensorSource& source, std::stri
   if (!values.is_tensor() || !indices.is_tensor() || indices.type() != OnnxType::i64 ||
       values.tensor().dim() != 1)
     r.fail("a sparse tensor wants a vector of values and int64 indices");
-  // The dense size is limited: a few bytes must not claim gigabytes.
-  if (n > (uint64_t{1} << 28)) r.fail("a sparse tensor is larger than 2^28 elements");
   Tensor at = indices.tensor();
   const int64_t count = values.tensor().size(0);
   if (at.dim() == 2) {

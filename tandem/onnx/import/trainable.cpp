@@ -24,16 +24,13 @@ bool can_learn(const OnnxValue& v) {
 
 // Large constants of nodes are weights that an exporter did not write as initializers.
 void take_constants(OnnxGraph& g) {
-  for (auto n = g.nodes.begin(); n != g.nodes.end();) {
-    const OnnxAttribute* value = n->op == "Constant" ? n->find("value") : nullptr;
-    if (value && n->outputs.size() == 1 && value->kind == OnnxAttribute::t &&
-        can_learn(value->tensor)) {
-      g.initializers.emplace_back(n->outputs[0], value->tensor);
-      n = g.nodes.erase(n);
-    } else {
-      ++n;
-    }
-  }
+  std::erase_if(g.nodes, [&](const OnnxNode& n) {
+    const OnnxAttribute* value = n.op == "Constant" ? n.find("value") : nullptr;
+    const bool weight = value && n.outputs.size() == 1 && value->kind == OnnxAttribute::t &&
+                        can_learn(value->tensor);
+    if (weight) g.initializers.emplace_back(n.outputs[0], value->tensor);
+    return weight;
+  });
 }
 
 void train(OnnxGraph& g, std::vector<std::pair<std::string, OnnxValue>>& extra, bool outermost) {
@@ -79,8 +76,10 @@ std::vector<std::pair<std::string, OnnxValue>> make_trainable(OnnxModelProto& mo
   g.initializers = std::move(rest);
   for (auto& f : flags) g.initializers.push_back(std::move(f));
   // Old files list their initializers as inputs, too.
+  std::set<std::string_view> names;
+  for (const auto& [name, value] : weights) names.insert(name);
+  std::erase_if(g.inputs, [&](const OnnxPort& p) { return names.count(p.name) > 0; });
   for (const auto& [name, value] : weights) {
-    std::erase_if(g.inputs, [&n = name](const OnnxPort& p) { return p.name == n; });
     OnnxPort port;
     port.name = name;
     port.type.kind = OnnxTypeSpec::Kind::tensor;

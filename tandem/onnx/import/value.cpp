@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tandem/base/budget.h"
 #include "tandem/graph/context.h"
 #include "tandem/onnx/import/stored_internal.h"
 #include "tandem/ops/ops.h"
@@ -161,10 +162,30 @@ OnnxValue::OnnxValue(Tensor t, OnnxType type) : type_(type), tensor_(std::move(t
            tandem::to_string(info_of(type_).carrier), tandem::to_string(tensor_.dtype()));
 }
 
+namespace {
+/// Shared, and charged until the last owner lets go of it.
+template <class T>
+std::shared_ptr<const T> charged(T v, uint64_t bytes) {
+  Budget::take(bytes);
+  return {new T(std::move(v)), [bytes](const T* p) {
+            delete p;
+            Budget::give_back(bytes);
+          }};
+}
+}  // namespace
+
+OnnxValue::OnnxValue(OnnxStrings s) : type_(OnnxType::string) {
+  uint64_t bytes = s.values.size() * sizeof(std::string);
+  for (const std::string& text : s.values) bytes += text.size();
+  strings_ = charged(std::move(s), bytes);
+}
+
 OnnxValue OnnxValue::sequence(Sequence items, OnnxType type) {
   OnnxValue v;
   v.type_ = items.empty() ? type : items[0].type();
-  v.sequence_ = std::make_shared<const Sequence>(std::move(items));
+  const uint64_t bytes = items.size() * sizeof(OnnxValue);
+  Budget::work(static_cast<double>(items.size()));
+  v.sequence_ = charged(std::move(items), bytes);
   return v;
 }
 

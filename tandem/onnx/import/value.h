@@ -73,8 +73,8 @@ class TD_API OnnxValue {
   OnnxValue(Tensor t) : type_(onnx_type_of(t.dtype())), tensor_(std::move(t)) {}
   /// A tensor of `type`, stored in its carrier (throws DType otherwise).
   OnnxValue(Tensor t, OnnxType type);
-  explicit OnnxValue(OnnxStrings s)
-      : type_(OnnxType::string), strings_(std::make_shared<const OnnxStrings>(std::move(s))) {}
+  /// The memory of strings and sequences is charged to the open Budget while they live.
+  explicit OnnxValue(OnnxStrings s);
   static OnnxValue sequence(Sequence items, OnnxType type = OnnxType::undefined);
 
   /// Nothing: an input that was not given, or an empty optional.

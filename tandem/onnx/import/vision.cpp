@@ -51,6 +51,13 @@ struct MaxRegions {
                     std::max(ly * (1 - lx) * at(y1, x0), ly * lx * at(y1, x1)));
   }
 
+  /// Points in a bin of that size.
+  int64_t samples(double size) const {
+    if (sampling > 0) return sampling;
+    TD_CHECK(size <= 1e6, Value, "a bin of a region is {} pixels wide", size);
+    return size > 0 ? static_cast<int64_t>(std::ceil(size)) : 0;
+  }
+
   void region(const double* box, int64_t image, double* out) const {
     const double left = box[0] * scale - offset, top = box[1] * scale - offset;
     double w = box[2] * scale - offset - left, h = box[3] * scale - offset - top;
@@ -59,8 +66,8 @@ struct MaxRegions {
       h = std::max(h, 1.0);
     }
     const double bh = h / static_cast<double>(bins_h), bw = w / static_cast<double>(bins_w);
-    const int64_t nh = sampling > 0 ? sampling : static_cast<int64_t>(std::ceil(bh));
-    const int64_t nw = sampling > 0 ? sampling : static_cast<int64_t>(std::ceil(bw));
+    const int64_t nh = samples(bh), nw = samples(bw);
+    check_onnx_loop(static_cast<double>(channels * bins_h * bins_w) * static_cast<double>(nh * nw));
     for (int64_t k = 0; k < channels; ++k) {
       const double* plane = x.data() + (image * channels + k) * height * width;
       for (int64_t i = 0; i < bins_h * bins_w; ++i) {
@@ -81,6 +88,16 @@ struct MaxRegions {
   }
 };
 
+/// The points sampled in regions [k, 4] follow from their sizes.
+void check_regions(const std::vector<double>& boxes, double scale, double channels, double h,
+                   double w) {
+  for (size_t i = 0; i + 3 < boxes.size(); i += 4) {
+    const double wide = std::fabs(boxes[i + 2] - boxes[i]) * scale,
+                 high = std::fabs(boxes[i + 3] - boxes[i + 1]) * scale;
+    check_onnx_loop(channels * (high + h) * (wide + w));
+  }
+}
+
 void roi_align_of(OnnxCall& c) {
   const Tensor x = c.x(0), rois = c.x(1);
   const int64_t h = c.attr("output_height", 1), w = c.attr("output_width", 1),
@@ -91,6 +108,10 @@ void roi_align_of(OnnxCall& c) {
   TD_CHECK(x.dim() == 4 && rois.dim() == 2 && rois.size(1) == 4, Shape,
            "wants [n, c, h, w] and boxes [k, 4]");
   TD_CHECK(h > 0 && w > 0, Value, "wants a positive output size");
+  if (sampling <= 0 && !rois.is_symbolic())
+    check_regions(rois.to_vector<double>(), scale, static_cast<double>(x.size(1)),
+                  static_cast<double>(h), static_cast<double>(w));
+  check_onnx_size(Shape(rois.shape(0), x.shape(1), h, w), sizeof(double));
   if (c.attr_text("mode", "avg") == "avg") {
     const Tensor boxes = cat({c.x(2).to(x.dtype()).reshape({-1, 1}), rois.to(x.dtype())}, 1);
     c.set(0, roi_align(x, boxes, {h, w}, scale, sampling > 0 ? sampling : -1, half));
@@ -100,7 +121,6 @@ void roi_align_of(OnnxCall& c) {
   const std::vector<double> boxes = rois.to_vector<double>();
   const MaxRegions m{x.to_vector<double>(), x.size(1), x.size(2), x.size(3), h, w, sampling, scale,
                      half ? 0.5 : 0.0};
-  check_onnx_size(Shape(images.size(), x.size(1), h, w));
   TD_CHECK(boxes.size() == 4 * images.size() && sampling < 4096, Shape, "{} boxes, {} images",
            boxes.size() / 4, images.size());
   std::vector<double> out(images.size() * static_cast<size_t>(x.size(1) * h * w));
@@ -146,13 +166,16 @@ void non_max_suppression(OnnxCall& c) {
   const double threshold = c.has(3) ? c.number(3) : 0;
   const bool centre = c.attr("center_point_box", 0);
   const std::vector<float> b = boxes.to_vector<float>(), s = scores.to_vector<float>();
+  check_onnx_loop(static_cast<double>(images * classes) * static_cast<double>(n) *
+                  static_cast<double>(std::min(std::max<int64_t>(most, 1), n)));
+  const auto least = static_cast<float>(c.has(4) ? c.number(4) : 0);
   std::vector<int64_t> out;
   for (int64_t i = 0; i < images * classes; ++i) {
     const int64_t image = i / classes;
     const float* score = s.data() + i * n;
     std::vector<int64_t> order;
     for (int64_t k = 0; k < n; ++k)
-      if (!c.has(4) || score[k] > static_cast<float>(c.number(4))) order.push_back(k);
+      if (!c.has(4) || score[k] > least) order.push_back(k);
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t p, int64_t q) { return score[p] > score[q]; });
     std::vector<Box> kept;
@@ -177,8 +200,8 @@ void col2im_of(OnnxCall& c) {
   std::vector<int64_t> strides = c.attr_ints("strides", std::vector<int64_t>(n, 1)),
                        dilations = c.attr_ints("dilations", std::vector<int64_t>(n, 1)),
                        pads = c.attr_ints("pads", std::vector<int64_t>(2 * n, 0));
-  TD_CHECK(x.dim() == 3 && block.size() == n && strides.size() == n && dilations.size() == n &&
-               pads.size() == 2 * n,
+  TD_CHECK(x.dim() == 3 && n + 2 <= static_cast<size_t>(kMaxRank) && block.size() == n &&
+               strides.size() == n && dilations.size() == n && pads.size() == 2 * n,
            Shape, "sizes of {} dimensions do not match", n);
   for (const std::vector<int64_t>& l : {image, block, strides, dilations, pads}) check_onnx_list(l);
   std::vector<int64_t> places(n), padded(n);
@@ -190,6 +213,8 @@ void col2im_of(OnnxCall& c) {
     per_block *= block[d];
     count *= places[d];
     plane *= padded[d];
+    TD_CHECK(places[d] > 0 && std::max({per_block, count, plane}) <= int64_t{1} << 34, Shape,
+             "an image of {} does not fit blocks of {}", image[d], block[d]);
   }
   TD_CHECK(per_block > 0 && x.size(1) % per_block == 0 && x.size(2) == count, Shape,
            "columns {} do not fit blocks of {} at {} positions", x.shape().to_string(), per_block,
