@@ -44,6 +44,10 @@ int main() {
   for (int64_t n : {1, 7, 64}) predict(randn({n, 1, 8, 8}));
   print("three batch sizes, {} trace\n", predict.stats().traces);
 
+  auto scaled = compile([](Tensor x, Tensor s) { return x * s; });
+  scaled(ones({2}), 1.0);
+  print("{}, traced {} time\n", scaled(ones({2}), 5.0), scaled.stats().traces);
+
   auto wrong = compile([](Tensor x) { return x.sum().item<float>() > 0 ? x : -x; });
   bool explained = false;
   try {

@@ -47,6 +47,9 @@ struct CompileOptions {
   Control control = Control::traced;
   /// Name for messages.
   std::string name = "fn";
+  /// Run fn op by op, too, at every call, and throw Value where the program does something else:
+  /// TANDEM_CHECK_COMPILE=1 sets it for every function. For debugging: slower than not compiling.
+  bool check = false;
 };
 
 /// Counts of what a compiled function has done.
@@ -54,6 +57,7 @@ struct CompileStats {
   int64_t traces = 0;  ///< runs of fn on symbolic tensors
   int64_t plans = 0;   ///< programs lowered (one per trace and set of sizes)
   int64_t calls = 0;
+  int64_t looks = 0;     ///< runs of fn to compare its trace with a new one
   int64_t segments = 0;  ///< of Control::eager: segments run; `plans` counts the compiled ones
 };
 
@@ -70,8 +74,10 @@ class TD_API CompiledCore {
   CompiledCore(const CompiledCore&) = delete;
   CompiledCore& operator=(const CompiledCore&) = delete;
 
-  /// Run; gives the result's tensors and its key.
-  std::vector<Tensor> call(const CallParts& args, Body body, std::string& result_key);
+  /// Run; gives the result's tensors and its key. `callable` is the user's function as an object,
+  /// with what it captures.
+  std::vector<Tensor> call(const CallParts& args, Body body, std::span<const std::byte> callable,
+                           std::string& result_key);
   CompileStats stats() const;
   /// Of the specialisation used last; nullptr before the first call.
   Ref<Executable> executable() const;
@@ -80,6 +86,8 @@ class TD_API CompiledCore {
   void clear();
 
  private:
+  std::vector<Tensor> call_program(const CallParts& args, Body body,
+                                   std::span<const std::byte> callable, std::string& result_key);
   std::vector<Tensor> call_in_segments(const CallParts& args, Body body, std::string& result_key);
   struct State;
   std::unique_ptr<State> state_;
@@ -148,7 +156,8 @@ class Compiled {
       }
     };
     std::string key;
-    std::vector<Tensor> out = core_->call(flat, body, key);
+    const std::span callable(reinterpret_cast<const std::byte*>(fn_.get()), sizeof(F));
+    std::vector<Tensor> out = core_->call(flat, body, callable, key);
     if constexpr (!std::is_void_v<Result>) {
       detail::CallReader u{out.data(), key.data()};
       return detail::Packed<std::decay_t<Result>>::rebuild(u);
@@ -180,6 +189,20 @@ class Compiled {
 };
 
 /// Compile a function, a lambda, or a module (its forward).
+///
+/// Read at every call: Params, Buffers, gradients, the optimizer's numbers, the random generator.
+/// Traced anew when they differ: dtypes, shapes and numbers of the arguments, training modes,
+/// requires_grad, autocast, the shapes and dtypes of Params and Buffers.
+/// A plain number that fn takes from outside is frozen in the trace. Two things watch over it:
+/// - a variable on the stack of the calling thread that fn captures by reference (a number, or the
+///   first 64 bytes of a struct) is compared at every call: a change counts at once;
+/// - all else (globals, members of objects on the heap, entries of vectors, branches on them) shows
+///   when fn is traced again, at the 2nd, 4th, 8th, 16th ... call: then a warning names the op and
+///   the calls in between have run with the old number.
+/// What changes often is an argument (a float given for a Tensor parameter needs no new trace) or a
+/// Buffer. TANDEM_CHECK_COMPILE=1 (CompileOptions::check) compares every call with fn op by op.
+/// So fn is run more than once: what it captures by reference must live as long as the compiled
+/// function, and its other effects (counters, prints) happen at each of these runs.
 template <class F>
 auto compile(F fn, CompileOptions options = {}, SourceLocation loc = SourceLocation::here()) {
   if constexpr (requires(F & f) { f.state_dict(); }) {

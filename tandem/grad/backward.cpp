@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor's gradient methods and grad() of computed values.
+#include <fmt/format.h>
+
 #include "tandem/grad/autograd.h"
 #include "tandem/grad/engine_internal.h"
 #include "tandem/graph/apply.h"
@@ -49,9 +51,41 @@ Tensor Tensor::requires_grad_(bool on, SourceLocation loc) && {
   return t;
 }
 
-Tensor Tensor::grad() const {
+namespace {
+
+// A result of ops has no place for a gradient.
+[[noreturn]] TD_COLD void refuse_grad(const Node& n) {
+  const std::string from = fmt::format(
+      "{}{}", n.op->name,
+      n.loc.is_user() ? fmt::format(" ({}:{})", n.loc.file, n.loc.line) : std::string());
+  TD_CHECK(n.op != &op::input && n.op != &op::capture, Unsupported,
+           "an argument of a traced function has no gradient to read\n"
+           "Write grad(loss, x) inside it, or read x.grad() outside.");
+  TD_CHECK(!(n.flags & kRebound), Value,
+           "`w += v` has given this handle a new value, the result of {}: it is no leaf any more, "
+           "and only leaves keep gradients\n"
+           "Update it under NoGradGuard (it stays a leaf), or make it a Param and write "
+           "`w.assign_(w + v)`. PyTorch refuses the += itself.",
+           from);
+  TD_FAIL(Value,
+          "this tensor is the result of {}, and only leaves keep gradients\n"
+          "Write grad(loss, x) for a value on the way, or detach().requires_grad_() it before use.",
+          from);
+}
+
+}  // namespace
+
+Tensor Tensor::grad(SourceLocation loc) const {
   Node* n = node_of(*this);
-  if (!n || !n->slot) return Tensor();
+  if (!n) return Tensor();
+  if (!n->slot) {
+    if (n->is_leaf() || !requires_grad()) return Tensor();
+    try {
+      refuse_grad(*n);
+    } catch (const Error& e) {
+      throw with_place(e, "grad", loc);
+    }
+  }
   if (Trace* t = cell_trace()) return t->read_grad(*n->slot);
   std::lock_guard hold(n->slot->lock);
   return n->slot->get();

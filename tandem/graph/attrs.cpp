@@ -13,7 +13,7 @@ namespace {
 // Values in sequence, lists with their length: equal bytes exactly for equal attrs.
 class Bytes final : public AttrVisitor {
  public:
-  explicit Bytes(std::string& out) : out_(out) {}
+  Bytes(std::string& out, std::vector<RefCounted*>* objects) : out_(out), objects_(objects) {}
   void operator()(const char*, int64_t& v) override { put(v); }
   void operator()(const char*, double& v) override { put(v); }
   void operator()(const char*, bool& v) override { out_.push_back(v ? 1 : 0); }
@@ -34,7 +34,12 @@ class Bytes final : public AttrVisitor {
     put(static_cast<int64_t>(v.size()));
     for (int64_t x : v) put(x);
   }
-  void operator()(const char*, Ref<RefCounted>& v) override { put(v.get()); }
+  void operator()(const char*, Ref<RefCounted>& v) override {
+    if (objects_)
+      objects_->push_back(v.get());
+    else
+      put(v.get());
+  }
 
  private:
   template <class T>
@@ -42,6 +47,7 @@ class Bytes final : public AttrVisitor {
     out_.append(reinterpret_cast<const char*>(&v), sizeof v);
   }
   std::string& out_;
+  std::vector<RefCounted*>* objects_;
 };
 
 class Printer final : public AttrVisitor {
@@ -83,8 +89,9 @@ void visit(const AttrsType* type, const void* attrs, AttrVisitor& v) {
 
 }  // namespace
 
-void append_attr_bytes(const AttrsType* type, const void* attrs, std::string& out) {
-  Bytes bytes(out);
+void append_attr_bytes(const AttrsType* type, const void* attrs, std::string& out,
+                       std::vector<RefCounted*>* objects) {
+  Bytes bytes(out, objects);
   visit(type, attrs, bytes);
 }
 

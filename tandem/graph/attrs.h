@@ -56,8 +56,10 @@ constexpr const AttrsType* fields() {
   return &kAttrsOf<A>;
 }
 
-/// The bytes that equal attrs share; used for comparison, hashing and cache keys.
-TD_API void append_attr_bytes(const AttrsType* type, const void* attrs, std::string& out);
+/// The bytes that equal attrs share; used for comparison, hashing and cache keys. Graphs and
+/// closures go to `objects`, if given, and not into the bytes.
+TD_API void append_attr_bytes(const AttrsType* type, const void* attrs, std::string& out,
+                              std::vector<RefCounted*>* objects = nullptr);
 TD_API uint64_t hash_attrs(const AttrsType* type, const void* attrs);
 TD_API bool equal_attrs(const AttrsType* type, const void* a, const void* b);
 /// "stride=[1, 1], groups=1"

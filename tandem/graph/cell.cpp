@@ -20,14 +20,19 @@ Cell::Cell(Tensor value, bool requires_grad) : requires_grad_(requires_grad) {
            to_string(value.dtype()));
   if (requires_grad) slot_ = make_ref<GradSlot>();
   adopt(std::move(value));
+  detail::enter_cell(*this, made_);
 }
+Cell::~Cell() { detail::leave_cell(*this, made_); }
 
 // Make `v` the value: with its own header, connected to the gradient slot.
 void Cell::adopt(Tensor v) {
   if (!v.impl()->refs.unique() || v.impl()->node) v = detached_alias(v);
   v.impl()->flags &= static_cast<uint8_t>(~detail::kRequiresGrad);
   if (requires_grad_) {
-    if (!leaf_) leaf_ = Node::make_leaf(slot_);
+    if (!leaf_) {
+      leaf_ = Node::make_leaf(slot_);
+      leaf_->flags |= kOfCell;
+    }
     set_node(v, leaf_, 0);
     v.impl()->flags |= detail::kRequiresGrad;
   }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "tandem/graph/live_cells.h"
 #include "tandem/graph/node.h"
 
 namespace tandem {
@@ -18,12 +19,15 @@ struct ManyUpdates;
 class TD_API Cell : public RefCounted {
  public:
   Cell(Tensor value, bool requires_grad);
+  ~Cell() override;
 
   /// The current value (a redirect of functional_call and a trace take precedence).
   Tensor read() const;
   /// Store `v` detached: in place if nobody holds the old value, else as a new value. Shape and
   /// dtype must match (the caller casts and broadcasts); throws Shape or DType.
   void assign(const Tensor& v, SourceLocation loc);
+  /// Its value's shape and dtype, traces and redirects apart.
+  Spec spec() const { return spec_of(value_); }
   /// Store a value of any shape and dtype (load, to(dtype)).
   void replace(Tensor v);
   /// Counts writes: part of the keys of caches derived from the value.
@@ -51,6 +55,7 @@ class TD_API Cell : public RefCounted {
   Ref<GradSlot> slot_;
   bool requires_grad_;
   uint64_t generation_ = 0;
+  const detail::Moment made_ = detail::next_moment();
   mutable std::mutex lock_;
 };
 

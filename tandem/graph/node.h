@@ -56,6 +56,8 @@ enum NodeFlags : uint8_t {
   kReleased = 2,  ///< a backward pass has freed its saved values
   kLeaf = 4,      ///< no op: collects into `slot`
   kNoGrad = 8,    ///< traced while gradients were off (detach, NoGradGuard): runs keep them off
+  kOfCell = 16,   ///< a leaf that is the value of a Param
+  kRebound = 32,  ///< the result of `w += v` and the like whose w was a leaf
 };
 
 struct TD_API Node : detail::NodeBase {

@@ -65,6 +65,24 @@ class TD_API ModuleContainer : public Module {
 };
 }  // namespace detail
 
+/// n layers (or other values) with parameters of their own, each a call of `make`, which may take
+/// the index: `nn::repeat(3, [] { return nn::Linear(4, 4); })`. A vector made of n copies of one
+/// layer shares its parameters.
+template <class Make>
+auto repeat(int64_t n, Make make) {
+  const auto one = [&make](int64_t i) {
+    if constexpr (std::is_invocable_v<Make&, int64_t>)
+      return make(i);
+    else
+      return (void)i, make();
+  };
+  TD_CHECK(n >= 0, Value, "nn::repeat wants a number of layers >= 0, got {}", n);
+  std::vector<decltype(one(int64_t{}))> all;
+  all.reserve(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) all.push_back(one(i));
+  return all;
+}
+
 /// Modules in sequence: `nn::Sequential(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 2))`.
 /// Each must take and return one tensor; throws Value otherwise. state_dict keys are "0",
 /// "1", ...

@@ -11,17 +11,12 @@
 
 #include "tandem/graph/apply.h"
 #include "tandem/graph/trace.h"
+#include "tandem/nn/registration_internal.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace {
-
-// Modules of this thread that no parent has registered yet. When an object runs TD_REGISTER, every
-// module inside it must be among the registered ones.
-thread_local std::vector<Module*> t_unnamed;
-
-void forget(Module* m) { std::erase(t_unnamed, m); }
 
 // Calls `see(path, kind, member)` for every member below `root`, depth first.
 template <class See>
@@ -196,9 +191,9 @@ void clone_cells(Module& root) {
 
 }  // namespace detail
 
-Module::Module() : state_(make_ref<detail::ModuleState>()) { t_unnamed.push_back(this); }
-Module::Module(const Module& o) : state_(o.state_) { t_unnamed.push_back(this); }
-Module::Module(Module&& o) noexcept : state_(o.state_) { t_unnamed.push_back(this); }
+Module::Module() : state_(make_ref<detail::ModuleState>()) { detail::enter_module(this); }
+Module::Module(const Module& o) : state_(o.state_) { detail::enter_module(this); }
+Module::Module(Module&& o) noexcept : state_(o.state_) { detail::enter_module(this); }
 Module& Module::operator=(const Module& o) {
   state_ = o.state_;
   return *this;
@@ -207,7 +202,7 @@ Module& Module::operator=(Module&& o) noexcept {
   state_ = o.state_;
   return *this;
 }
-Module::~Module() { forget(this); }
+Module::~Module() { detail::leave_module(this); }
 
 void Module::add_member(const std::string& name, void* member, detail::VisitFn visit) {
   for (const auto& m : state_->members)
@@ -216,29 +211,8 @@ void Module::add_member(const std::string& name, void* member, detail::VisitFn v
       {name, static_cast<char*>(member) - reinterpret_cast<char*>(this), visit});
 }
 
-void Module::check_complete(const void* self, size_t bytes) {
-  struct Named : MemberVisitor {
-    std::unordered_set<const Module*> seen;
-    void param(const std::string&, Param&) override {}
-    void buffer(const std::string&, Buffer&) override {}
-    void child(const std::string&, Module& m) override { seen.insert(&m); }
-  } named;
-  visit_members(named);
-  const char* begin = static_cast<const char*>(self);
-  std::vector<Module*> keep;
-  const Module* lost = nullptr;
-  for (Module* m : t_unnamed) {
-    const char* at = reinterpret_cast<const char*>(m);
-    bool inside = m != this && at >= begin && at < begin + bytes;
-    if (named.seen.count(m)) continue;
-    if (inside) lost = m;
-    keep.push_back(m);
-  }
-  t_unnamed = std::move(keep);
-  TD_CHECK(!lost, Value,
-           "{} holds a layer of type {} that TD_REGISTER does not name\nAdd it, or its parameters "
-           "are neither trained nor saved.",
-           state_->type, lost->state_->type.empty() ? "Module" : lost->state_->type);
+void Module::check_registered(const void* self, size_t bytes) {
+  detail::check_constructed(*this, self, bytes);
 }
 
 void Module::visit_members(MemberVisitor& v) {
@@ -256,6 +230,9 @@ void Module::unshare_state() {
   Ref<detail::ModuleState> own = make_ref<detail::ModuleState>();
   own->members = state_->members;
   own->type = state_->type;
+  own->bytes = state_->bytes;
+  own->self = state_->self;
+  own->end = own->begin.count;  // a copy has no constructor's time
   own->training = state_->training;
   own->path = state_->path;
   own->forward = state_->forward;
@@ -268,6 +245,7 @@ void Module::unshare_state() {
 }
 
 std::vector<std::pair<std::string, Param>> Module::named_parameters() const {
+  detail::check_used(const_cast<Module&>(*this));
   std::vector<std::pair<std::string, Param>> out;
   std::unordered_set<const Cell*> seen;
   See see;
@@ -307,6 +285,7 @@ std::vector<std::pair<std::string, Module*>> Module::named_modules() {
 }
 
 StateDict Module::state_dict() const {
+  detail::check_used(const_cast<Module&>(*this));
   StateDict d;
   See see;
   see.on_param = [&](const std::string& n, Param& p) { d[n] = p.value().detach(); };
@@ -316,6 +295,7 @@ StateDict Module::state_dict() const {
 }
 
 LoadReport Module::load_state_dict(const StateDict& values, bool strict) {
+  detail::check_used(*this);
   LoadReport report;
   std::vector<std::pair<Ref<Cell>, Tensor>> plan;
   std::unordered_set<std::string> known;

@@ -27,6 +27,10 @@ class TD_API MemberVisitor {
   virtual void param(const std::string& name, Param& p) = 0;
   virtual void buffer(const std::string& name, Buffer& b) = 0;
   virtual void child(const std::string& name, Module& m) = 0;
+  /// A layer that the module holds and whose members it names as its own, and a Param of it that
+  /// other values replace.
+  virtual void hidden(Module&) {}
+  virtual void hidden(Param&) {}
 };
 
 /// What load_state_dict found. Both lists are empty when everything matched.
@@ -53,6 +57,13 @@ struct TD_API ModuleState : RefCounted {
                                             const Tensor& grad_output)>;
   std::vector<Member> members;
   std::string type;  ///< "Conv2d"; from TD_REGISTER
+  // For finding members that were not registered (registration_internal.h): the object's size and
+  // its distance from its Module, the time of its constructor, whether it was checked after that.
+  size_t bytes = 0;
+  ptrdiff_t self = 0;
+  tandem::detail::Moment begin = tandem::detail::next_moment();
+  uint64_t end = 0;
+  bool checked = false;
   bool training = true;
   uint32_t path = 0;  ///< interned; set when a root is walked
   Tensor (*forward)(Module*, Tensor) = nullptr;
@@ -111,6 +122,7 @@ class TD_API Module {
  public:
   // ---- values
   // Every parameter once (tied ones too), in order of registration, with full paths as names.
+  // Throws Value when a module below holds a layer or Param that it does not register.
   std::vector<Param> parameters() const;
   std::vector<std::pair<std::string, Param>> named_parameters() const;
   std::vector<Buffer> buffers() const;
@@ -157,7 +169,8 @@ class TD_API Module {
   const std::string& type() const { return state_->type; }
   int64_t num_parameters() const;
 
-  /// For TD_REGISTER: registers the members. Throws Value when a layer inside is not named.
+  /// For TD_REGISTER: registers the members. Throws Value when a layer, a Param or a vector of
+  /// layers inside is not named.
   template <class Self, class... M>
   void register_members(Self* self, const char* names, M&... members) {
     std::vector<std::string> list = detail::split_names(names);
@@ -172,7 +185,7 @@ class TD_API Module {
                   detail::visit_member(*static_cast<M*>(p), name, v);
                 }),
      ...);
-    check_complete(self, sizeof(Self));
+    check_registered(self, sizeof(Self));
   }
   void visit_members(MemberVisitor& v);
   detail::ModuleState& state() const { return *state_; }
@@ -199,7 +212,7 @@ class TD_API Module {
 
  private:
   void add_member(const std::string& name, void* member, detail::VisitFn visit);
-  void check_complete(const void* self, size_t bytes);
+  void check_registered(const void* self, size_t bytes);
   uint32_t scope_id() const;
   void check_hookable() const;
 
@@ -208,7 +221,9 @@ class TD_API Module {
 
 /// Register the members of a module (layers, Param, Buffer, modules, std::optional, vector or array
 /// of these) in its constructor: `Net() { TD_REGISTER(conv1, fc); }`. Their names are the keys of
-/// the state_dict.
+/// the state_dict. A member that is left out throws Value, here or when the parameters are asked
+/// for; one that is only held through a pointer or map, with parameters made in the constructor,
+/// is warned of.
 #define TD_REGISTER(...) this->register_members(this, #__VA_ARGS__, __VA_ARGS__)
 
 namespace detail {

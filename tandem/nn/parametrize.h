@@ -28,10 +28,15 @@ class TD_API AllBut : public MemberVisitor {
  public:
   AllBut(MemberVisitor& to, const std::string& name) : to_(to), name_(name) {}
   void param(const std::string& name, Param& p) override {
-    if (name != name_) to_.param(name, p);
+    if (name != name_)
+      to_.param(name, p);
+    else
+      to_.hidden(p);
   }
   void buffer(const std::string& name, Buffer& b) override { to_.buffer(name, b); }
   void child(const std::string& name, Module& m) override { to_.child(name, m); }
+  void hidden(Module& m) override { to_.hidden(m); }
+  void hidden(Param& p) override { to_.hidden(p); }
 
  private:
   MemberVisitor& to_;
@@ -73,15 +78,16 @@ class WeightNorm : public Module {
  public:
   explicit WeightNorm(M module, std::string name = "weight", int64_t dim = 0)
       : layer(std::move(module)), parts(layer, std::move(name), dim) {
-    this->register_members(this, "layer", layer);
-    state().members.back() = {
-        "layer", 0, [](void* self, const std::string&, MemberVisitor& v) {
-          auto& m = *static_cast<WeightNorm*>(static_cast<Module*>(self));
-          detail::AllBut rest(v, m.parts.name);
-          m.layer.visit_members(rest);
-          v.param("parametrizations." + m.parts.name + ".original0", m.parts.original0);
-          v.param("parametrizations." + m.parts.name + ".original1", m.parts.original1);
-        }};
+    state().members.push_back(
+        {"layer", 0, [](void* self, const std::string&, MemberVisitor& v) {
+           auto& m = *static_cast<WeightNorm*>(static_cast<Module*>(self));
+           detail::AllBut rest(v, m.parts.name);
+           v.hidden(m.layer);
+           m.layer.visit_members(rest);
+           v.param("parametrizations." + m.parts.name + ".original0", m.parts.original0);
+           v.param("parametrizations." + m.parts.name + ".original1", m.parts.original1);
+         }});
+    this->register_members(this, "");
   }
   Tensor forward(Tensor x) {
     detail::Substitute now(detail::member_param(layer, parts.name), parts.value());
@@ -105,16 +111,17 @@ class SpectralNorm : public Module {
   explicit SpectralNorm(M module, std::string name = "weight", int64_t n_power_iterations = 1,
                         double eps = 1e-12, int64_t dim = 0)
       : layer(std::move(module)), parts(layer, std::move(name), n_power_iterations, eps, dim) {
-    this->register_members(this, "layer", layer);
-    state().members.back() = {"layer", 0, [](void* self, const std::string&, MemberVisitor& v) {
-                                auto& m = *static_cast<SpectralNorm*>(static_cast<Module*>(self));
-                                detail::AllBut rest(v, m.parts.name);
-                                m.layer.visit_members(rest);
-                                v.param("parametrizations." + m.parts.name + ".original",
-                                        m.parts.original);
-                                v.buffer("parametrizations." + m.parts.name + ".0._u", m.parts.u);
-                                v.buffer("parametrizations." + m.parts.name + ".0._v", m.parts.v);
-                              }};
+    state().members.push_back({"layer", 0, [](void* self, const std::string&, MemberVisitor& v) {
+                                 auto& m = *static_cast<SpectralNorm*>(static_cast<Module*>(self));
+                                 detail::AllBut rest(v, m.parts.name);
+                                 v.hidden(m.layer);
+                                 m.layer.visit_members(rest);
+                                 v.param("parametrizations." + m.parts.name + ".original",
+                                         m.parts.original);
+                                 v.buffer("parametrizations." + m.parts.name + ".0._u", m.parts.u);
+                                 v.buffer("parametrizations." + m.parts.name + ".0._v", m.parts.v);
+                               }});
+    this->register_members(this, "");
   }
   Tensor forward(Tensor x) {
     detail::Substitute now(detail::member_param(layer, parts.name), parts.value(is_training()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operators of Tensor. `/` is true division and `%` takes the sign of the divisor, as in
 // PyTorch.
+#include "tandem/graph/node.h"
 #include "tandem/ops/pointwise/pointwise.h"
 
 namespace tandem {
@@ -35,9 +36,28 @@ Tensor operator~(Operand a) {
   return bitwise_not(a.take(), loc);
 }
 
+// The leaf that `a` is by requires_grad_(): the value of a Param belongs to its cell.
+static Ref<Node> leaf_of(const Tensor& a) {
+  Node* n = node_of(a);
+  if (!n || !n->is_leaf() || (n->flags & kOfCell)) return {};
+  return Ref<Node>::share(n);
+}
+
+// `out` is the new value of a handle that was the leaf `leaf`.
+static void replace_leaf(Tensor& out, const Ref<Node>& leaf, const Spec& was) {
+  Node* n = node_of(out);
+  if (n) {
+    n->flags |= kRebound;
+  } else if (!is_grad_enabled() && spec_of(out) == was) {
+    if (!out.impl()->refs.unique()) out = detached_alias(out);
+    set_node(out, leaf, 0);
+    out.impl()->flags |= detail::kRequiresGrad;
+  }
+}
+
 // The old value is passed as a temporary, so that its buffer may be reused; apply() restores the
 // operand if it throws.
-static Tensor& assign(const OpDef& row, Tensor& a, Operand b) {
+static Tensor& assign_plain(const OpDef& row, Tensor& a, Operand b) {
   const SourceLocation loc = b.loc();
   Operand in[] = {b.refers_to(a) ? Operand(a, loc) : Operand(std::move(a), loc), std::move(b)};
   Tensor out;
@@ -48,6 +68,18 @@ static Tensor& assign(const OpDef& row, Tensor& a, Operand b) {
     throw;
   }
   return a = std::move(out);
+}
+TD_COLD static Tensor& assign_to_leaf(const OpDef& row, Tensor& a, Operand b,
+                                      const Ref<Node>& leaf) {
+  const Spec was = spec_of(a);
+  assign_plain(row, a, std::move(b));
+  replace_leaf(a, leaf, was);
+  return a;
+}
+static Tensor& assign(const OpDef& row, Tensor& a, Operand b) {
+  const Ref<Node> leaf = leaf_of(a);
+  if (TD_UNLIKELY(static_cast<bool>(leaf))) return assign_to_leaf(row, a, std::move(b), leaf);
+  return assign_plain(row, a, std::move(b));
 }
 Tensor& operator+=(Tensor& a, Operand b) { return assign(op::add, a, std::move(b)); }
 Tensor& operator-=(Tensor& a, Operand b) { return assign(op::sub, a, std::move(b)); }

@@ -90,8 +90,9 @@ class TD_API Tensor {
   /// Make this leaf require a gradient. Throws Value on a result of ops, DType unless floating.
   Tensor& requires_grad_(bool on = true, SourceLocation loc = SourceLocation::here()) &;
   Tensor requires_grad_(bool on = true, SourceLocation loc = SourceLocation::here()) &&;
-  /// The gradient that backward() left here, undefined if none.
-  Tensor grad() const;
+  /// The gradient that backward() left here, undefined if none. Throws Value on a result of ops
+  /// that depends on a leaf: only leaves keep gradients.
+  Tensor grad(SourceLocation loc = SourceLocation::here()) const;
   /// Empty the gradient slot.
   void zero_grad() const;
   /// Gradients of this value with respect to every leaf that requires one. `gradient` defaults to 1
@@ -282,6 +283,8 @@ TD_API Tensor operator-(Operand a);
 TD_API Tensor operator~(Operand a);
 
 // `x += y` rebinds the handle x; other handles keep the old value. If it throws, x is unchanged.
+// A leaf that requires a gradient stays one under NoGradGuard (`w -= 0.1 * w.grad()`), with the
+// gradient it has; elsewhere x is the result of an op from then on.
 TD_API Tensor& operator+=(Tensor& a, Operand b);
 TD_API Tensor& operator-=(Tensor& a, Operand b);
 TD_API Tensor& operator*=(Tensor& a, Operand b);

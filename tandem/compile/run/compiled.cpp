@@ -1,20 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cache of a compiled function: finds the specialisation that fits a call, or makes it: trace,
 // passes, lowering. Inside another trace, under transforms and in anomaly mode fn runs as it is.
+// What nothing guards (plain numbers from outside) is found by tracing again now and then; the
+// specialisation that was confirmed last stands first among those that fit.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 #include "tandem/base/clock.h"
 #include "tandem/base/log.h"
 #include "tandem/compile/run/compiled_backward.h"
+#include "tandem/compile/run/eager_twin.h"
 #include "tandem/compile/run/segments.h"
 #include "tandem/graph/apply_internal.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/ops/view/create.h"
 
 namespace tandem::detail {
+
+/// A call as the cache sees it.
+struct CompiledCall {
+  const CallParts& args;
+  const Mode mode;
+  CompiledCore::Body body;
+  std::span<const std::byte> callable;
+};
 
 struct CompiledCore::State {
   CompileOptions options;
@@ -24,11 +37,20 @@ struct CompiledCore::State {
   CompileStats stats;
   uint64_t clock = 0;
   bool warned = false;
+  int64_t renewed = 0;  ///< traces made because a captured number had changed
   Ref<Executable> last;
   Ref<Graph> last_graph;
   std::unique_ptr<compiler::SegmentCache> segments;
+  std::mutex one_check;  ///< checked calls queue: nothing may change between the two runs
 
-  Specialisation& find_or_trace(const CallParts& args, const Mode& mode, Body body);
+  bool checks() const;
+  std::string name() const;
+  Specialisation* find(const CompiledCall& c) const;
+  std::unique_ptr<Specialisation> traced(const CompiledCall& c) const;
+  Specialisation& first(std::unique_ptr<Specialisation> fresh);
+  Specialisation& find_or_trace(const CompiledCall& c);
+  Specialisation& look_again(const CompiledCall& c, Specialisation& found, bool stale);
+  void report(const std::string& what, bool stale);
   Specialisation::Sized& find_or_plan(Specialisation& s, const CallParts& args);
   void forget_oldest();
 };
@@ -45,17 +67,103 @@ CompiledCore::CompiledCore(CompileOptions options, SourceLocation loc)
 }
 CompiledCore::~CompiledCore() = default;
 
-Specialisation& CompiledCore::State::find_or_trace(const CallParts& args, const Mode& mode,
-                                                   Body body) {
-  for (auto& each : all)
-    if (each->fits(args, mode) && each->guards_hold()) return *each;
+bool CompiledCore::State::checks() const {
+  static const bool all = [] {
+    const char* v = std::getenv("TANDEM_CHECK_COMPILE");
+    return v && *v && std::string_view(v) != "0";
+  }();
+  return all || options.check;
+}
+
+std::string CompiledCore::State::name() const {
+  return fmt::format("{} (compiled at {}:{})", options.name, loc.file ? loc.file : "?", loc.line);
+}
+
+Specialisation* CompiledCore::State::find(const CompiledCall& c) const {
+  for (const auto& each : all)
+    if (each->fits(c.args, c.mode) && each->guards_hold()) return each.get();
+  return nullptr;
+}
+
+std::unique_ptr<Specialisation> CompiledCore::State::traced(const CompiledCall& c) const {
   try {
-    all.push_back(trace_specialisation(args, mode, options, body));
+    auto fresh = trace_specialisation(c.args, c.mode, options, c.body);
+    fresh->watch = compiler::StackWatch(c.callable);
+    return fresh;
   } catch (const Error& e) {
     throw with_place(e, nullptr, loc);
   }
+}
+
+Specialisation& CompiledCore::State::first(std::unique_ptr<Specialisation> fresh) {
+  all.insert(all.begin(), std::move(fresh));
   ++stats.traces;
-  return *all.back();
+  return *all.front();
+}
+
+Specialisation& CompiledCore::State::find_or_trace(const CompiledCall& c) {
+  using Change = compiler::StackWatch::Change;
+  Specialisation* found = find(c);
+  if (!found) return first(traced(c));
+  const Change change = found->watch.changed(found->looks.calls());
+  const bool due = found->looks.due();
+  if ((change == Change::none && !due && !checks()) || is_dry_run()) return *found;
+  return look_again(c, *found, change != Change::at_once);
+}
+
+namespace {
+
+std::string difference(const Specialisation& was, const Specialisation& now) {
+  std::string what = compiler::difference(*was.graph, *now.graph);
+  if (what.empty() && was.result_key != now.result_key)
+    what = "a number, text or size in its result is another";
+  return what;
+}
+
+}  // namespace
+
+// Trace fn again. The same program: `found` is confirmed. Another one: from now on that; `stale`
+// when calls before this one may have missed it.
+Specialisation& CompiledCore::State::look_again(const CompiledCall& c, Specialisation& found,
+                                                bool stale) {
+  ++stats.looks;
+  std::unique_ptr<Specialisation> fresh = traced(c);
+  const std::string what = difference(found, *fresh);
+  if (what.empty()) {
+    found.watch.had_no_effect(found.looks.calls());
+    return found;
+  }
+  report(what, stale);
+  for (auto each = all.begin(); each != all.end(); ++each) {
+    Specialisation& s = **each;
+    if (!s.fits(c.args, c.mode) || !difference(s, *fresh).empty() || !s.guards_hold()) continue;
+    s.watch.refresh();
+    std::rotate(all.begin(), each, each + 1);
+    return s;
+  }
+  return first(std::move(fresh));
+}
+
+void CompiledCore::State::report(const std::string& what, bool stale) {
+  constexpr int64_t kOften = 8;
+  constexpr const char* kRemedy =
+      "Pass it as an argument (a Tensor parameter takes a float without a new trace), or hold it "
+      "in a Buffer.";
+  if (stale && checks())
+    throw with_place(
+        Error(ErrorKind::Value,
+              fmt::format("{} takes something from outside that is frozen in its trace: {}\n{}",
+                          options.name, what, kRemedy)),
+        "compile", loc);
+  if (stale) {
+    log_warning(
+        "{} takes something from outside that was frozen in its trace: {}. It is traced anew; "
+        "calls since the change have run with the old value.\n{}",
+        name(), what, kRemedy);
+  } else if (++renewed == kOften) {
+    log_warning("{} was traced anew {} times since something that it captures changes: {}.\n{}",
+                name(), renewed, what, kRemedy);
+  }
 }
 
 Specialisation::Sized& CompiledCore::State::find_or_plan(Specialisation& s, const CallParts& args) {
@@ -79,11 +187,10 @@ void CompiledCore::State::forget_oldest() {
   if (!warned) {
     warned = true;
     log_warning(
-        "{} (compiled at {}:{}) was traced {} times and planned {} times: more than cache_size = "
-        "{} are kept.\nName the dimension that changes: compile(fn, {{.dynamic = {{{{0, "
-        "\"batch\"}}}}}}), or pad to a few sizes.",
-        options.name, loc.file ? loc.file : "?", loc.line, stats.traces, stats.plans,
-        options.cache_size);
+        "{} was traced {} times and planned {} times: more than cache_size = {} are kept.\nName "
+        "the dimension that changes: compile(fn, {{.dynamic = {{{{0, \"batch\"}}}}}}), or pad to a "
+        "few sizes.",
+        name(), stats.traces, stats.plans, options.cache_size);
   }
   Specialisation* owner = nullptr;
   size_t oldest = 0;
@@ -110,17 +217,32 @@ bool runs_as_it_is(Control control) {
 
 }  // namespace
 
-std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body, std::string& result_key) {
+std::vector<Tensor> CompiledCore::call(const CallParts& args, Body body,
+                                       std::span<const std::byte> callable,
+                                       std::string& result_key) {
   State& s = *state_;
   if (runs_as_it_is(s.options.control)) return body(args.tensors, result_key);
   if (s.options.control == Control::eager) return call_in_segments(args, body, result_key);
+  if (!s.checks() || (context().slow & (uint32_t{kAnomaly} | kDryRun)))
+    return call_program(args, body, callable, result_key);
+  const std::lock_guard hold(s.one_check);
+  const EagerTwin twin(args, body);
+  std::vector<Tensor> out = call_program(args, body, callable, result_key);
+  twin.compare(out, s.options.name, s.loc);
+  return out;
+}
+
+std::vector<Tensor> CompiledCore::call_program(const CallParts& args, Body body,
+                                               std::span<const std::byte> callable,
+                                               std::string& result_key) {
+  State& s = *state_;
   const bool watched = context().slow & kAnomaly;
   DifferentiableCall now;
   bool op_by_op = false;
   {
     std::lock_guard hold(s.lock);
     ++s.stats.calls;
-    Specialisation& found = s.find_or_trace(args, present_mode(), body);
+    Specialisation& found = s.find_or_trace({args, present_mode(), body, callable});
     now.graph = found.graph;
     result_key = found.result_key;
     op_by_op = watched && found.differentiable();
@@ -176,12 +298,10 @@ std::vector<Tensor> CompiledCore::call_in_segments(const CallParts& args, Body b
   s.warned = true;
   const SourceLocation at = run.first_read();
   log_warning(
-      "{} (compiled at {}:{}) reads a value{}: it runs in {} segments here, and its C++ runs at "
-      "every call ({:.0f} us of this one).\nwhere(), cond(), while_loop() and scan() stay in one "
-      "program.",
-      s.options.name, s.loc.file ? s.loc.file : "?", s.loc.line,
-      at.is_user() ? fmt::format(" at {}:{}", at.file, at.line) : std::string(), run.segments(),
-      (all - run.seconds_inside()) * 1e6);
+      "{} reads a value{}: it runs in {} segments here, and its C++ runs at every call ({:.0f} us "
+      "of this one).\nwhere(), cond(), while_loop() and scan() stay in one program.",
+      s.name(), at.is_user() ? fmt::format(" at {}:{}", at.file, at.line) : std::string(),
+      run.segments(), (all - run.seconds_inside()) * 1e6);
   return out;
 }
 

@@ -368,6 +368,12 @@ void SegmentedRun::flush() {
   seconds_ += seconds_since(begin);
 }
 
+const Graph& SegmentedRun::outcome() {
+  TD_ASSERT(!op_by_op_);
+  flush();
+  return *trace_.graph;
+}
+
 void SegmentedRun::commit() {
   flush();
   Outside outside;

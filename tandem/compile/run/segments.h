@@ -62,6 +62,8 @@ class SegmentedRun : public LazyRecorder, private WaitingUpdates {
 
   /// Run what is left and write cells and gradients.
   void commit();
+  /// Run what is left; what commit() would write. Of a run in segments.
+  const Graph& outcome();
   int reads() const { return reads_; }
   SourceLocation first_read() const { return first_read_; }
   int segments() const { return segments_; }

@@ -5,6 +5,8 @@
 
 #include "tandem/compile/compile.h"
 #include "tandem/compile/lowering/fit_memory.h"
+#include "tandem/compile/run/second_look.h"
+#include "tandem/compile/run/stack_watch.h"
 
 namespace tandem::detail {
 
@@ -50,12 +52,15 @@ struct Specialisation {
   std::vector<GradTarget> targets;
   std::vector<Sized> sized;
   std::vector<char> cell_requires_grad, grad_present, grad_matters;
+  /// When the trace is compared with a new one.
+  compiler::LookSchedule looks;
+  compiler::StackWatch watch;
 
   bool differentiable() const { return !targets.empty(); }
   /// Was it made for arguments such as these?
   bool fits(const CallParts& args, const Mode& mode) const;
-  /// Is everything else that the trace has seen as it was? Throws when a gradient is read that a
-  /// compiled step has consumed.
+  /// Is everything else that the trace has seen, plain numbers apart, as it was? Throws when a
+  /// gradient is read that a compiled step has consumed.
   bool guards_hold() const;
   /// What these arguments have as symbolic dimensions.
   std::vector<int64_t> sizes_of(const CallParts& args) const;
