@@ -11,7 +11,8 @@
 #include <ctime>
 #include <mutex>
 #include <set>
-#include <utility>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -101,10 +102,11 @@ void sweep_files_once(const std::string& folder) {
   struct stat s {};
   if (::stat(folder.c_str(), &s) != 0) return;
   static std::mutex lock;
-  static std::set<std::pair<dev_t, ino_t>>* const seen = new std::set<std::pair<dev_t, ino_t>>;
+  using Folder = std::tuple<dev_t, ino_t, std::string>;  // a number alone is given again
+  static std::set<Folder>* const seen = new std::set<Folder>;
   {
     const std::lock_guard hold(lock);
-    if (!seen->emplace(s.st_dev, s.st_ino).second) return;
+    if (!seen->emplace(s.st_dev, s.st_ino, folder).second) return;
   }
   for (const std::string& name : names_of(folder)) {
     const std::string path = folder + "/" + name;

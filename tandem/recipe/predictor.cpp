@@ -13,8 +13,8 @@
 
 namespace tandem::recipe {
 
-/// What the outputs [n, k] of a run stand for. Not in the nameless namespace: Predictor::State, which
-/// is not there either, has one.
+/// What the outputs [n, k] of a run stand for. Not in the nameless namespace: Predictor::State,
+/// which is not there either, has one.
 enum class Answer : uint8_t { classes, chances, numbers };
 
 namespace {

@@ -38,7 +38,7 @@ class RunSettings {
   std::shared_ptr<std::vector<std::string>> resumable_;
   std::vector<SettingChange> changes_, refused_;
   std::vector<SettingChange> following_;  ///< from others, such as a schedule's length
-  std::string record_;  ///< settings.jsonl
+  std::string record_;                    ///< settings.jsonl
 };
 
 /// Carries changed numbers of `optim:` and `sched:` over to a run whose state is restored.

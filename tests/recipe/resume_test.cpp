@@ -65,8 +65,8 @@ TEST_F(Resuming, WhatMayChangeIsAppliedAndRecorded) {
   EXPECT_EQ(r.parts[1].epoch, 2);
   const std::string head = fmt::format(
       "# Trained in 2 parts:\n"
-      "#   steps 0 to {0} (epochs 0 to 2): optim.lr 3e-3, trainer.epochs 2\n"
-      "#   from step {0} on (from epoch 2 on): optim.lr 0.5, trainer.epochs 3\n",
+      "#   steps 0 to {0} (epochs 0 to 2): trainer.epochs 2, optim.lr 3e-3\n"
+      "#   from step {0} on (from epoch 2 on): trainer.epochs 3, optim.lr 0.5\n",
       steps);
   for (const char* file : {"run/recipe.yaml", "run/config.yaml"})
     EXPECT_TRUE(read_file(f / file).starts_with(head)) << read_file(f / file);
