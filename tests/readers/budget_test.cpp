@@ -144,7 +144,12 @@ void expect_cheap(const Reader& r, const std::string& bytes, const std::string& 
   EXPECT_LT(cost.bytes, kMostBytes) << name << ": " << refused;
 }
 
-class ReadersCrafted : public testing::TestWithParam<const Reader*> {};
+class ReadersCrafted : public testing::TestWithParam<const Reader*> {
+ protected:
+  // What goes on until its time is over shall be over soon.
+  void SetUp() override { set_default_limits({.seconds = 1}); }
+  void TearDown() override { set_default_limits({}); }
+};
 TEST_P(ReadersCrafted, AskForTooMuchSlow) {
   for (const Crafted& c : crafted_files())
     if (c.reader == std::string_view(GetParam()->name))
