@@ -146,7 +146,7 @@ void Budget::add_given(uint64_t bytes) {
 void Budget::fail(Limit l, double came) const {
   const bool quoted = what_.find('\'') != what_.npos;
   const double limit = most_[l];
-  // Of memory it is known what is wanted; anything else goes on, so ten times as much may do.
+  // What memory is wanted is known; how long anything else would have run is not.
   const double enough =
       l == kBytes ? static_cast<double>(std::bit_ceil(static_cast<uint64_t>(std::min(came, 9e18))))
                   : std::max(10 * limit, 2 * came);

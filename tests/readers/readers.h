@@ -63,6 +63,8 @@ struct Crafted {
   const char* says = "";
 };
 const std::vector<Crafted>& crafted_files();
+/// Those of them that are ONNX models.
+void add_crafted_models(std::vector<Crafted>& all);
 
 // ---- changes by format
 void repair_tfrecord(std::string& s);

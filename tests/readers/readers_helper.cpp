@@ -388,7 +388,7 @@ std::string one_node(const std::string& op, const std::vector<std::string>& attr
 std::string loop_model() {
   GraphText body, g;
   body.nodes = {node("Add", {"a", "a"}, {"b"})};
-  body.initializers = {raw_tensor("again", {}, 9, "\1")};  // goes on
+  body.initializers = {raw_tensor("again", {}, 9, "\1")};  // true
   body.inputs = {port("i", 7), port("go", 9), port("a")};
   body.outputs = {port("again", 9), port("b")};
   g.nodes = {node("Loop", {"n", "", "x"}, {"y"}, {graph_attribute("body", body.str())})};
