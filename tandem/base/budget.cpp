@@ -146,10 +146,10 @@ void Budget::add_given(uint64_t bytes) {
 void Budget::fail(Limit l, double came) const {
   const bool quoted = what_.find('\'') != what_.npos;
   const double limit = most_[l];
-  // Of memory it is known what is wanted; anything else goes on, so ten times as much may do.
+  // What memory is wanted is known; how long anything else would have run is not.
   const double enough =
       l == kBytes ? static_cast<double>(std::bit_ceil(static_cast<uint64_t>(std::min(came, 9e18))))
-                  : 10 * limit;
+                  : std::max(10 * limit, 2 * came);
   TD_FAIL(Format,
           "{0}{1}{0} goes over the limit '{2}': {3} came, {4} are allowed for the {5} given\n"
           "If you trust the file, raise it: BudgetLimits{{.{2} = {6:.0f}}} in C++, --limits "
@@ -213,7 +213,8 @@ bool Budget::is_late() noexcept {
 }
 void Budget::check_time() {
   for (Budget* b = t_open; b; b = b->outer_)
-    if (TD_UNLIKELY(b->late())) b->fail(kSeconds, seconds_of(CLOCK_MONOTONIC) - b->start_);
+    if (TD_UNLIKELY(b->late()))
+      b->fail(kSeconds, seconds_of(CLOCK_THREAD_CPUTIME_ID) - b->processor_start_);
 }
 
 }  // namespace tandem

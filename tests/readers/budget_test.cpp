@@ -59,9 +59,8 @@ TEST(Budget, CountsForTheOnesAroundIt) {
 
 TEST(Budget, ChargesTensorsAndOps) {
   const Budget budget("x", 0, {.bytes = 8 << 20, .operations = 5000000});
-  EXPECT_EQ(
-      error_of([] { zeros({1 << 22}); }).find("Format: 'x' goes over the limit 'bytes': 16.0 MB"),
-      0u);
+  EXPECT_NE(error_of([] { zeros({1 << 22}); }).find("'x' goes over the limit 'bytes': 16.0 MB"),
+            std::string::npos);
   for (int k = 0; k < 100; ++k) zeros({1 << 12});  // each is given back
   const Tensor a = ones({128, 128});
   EXPECT_NE(error_of([&] { matmul(a, a); }).find("over the limit 'operations'"), std::string::npos);
@@ -144,7 +143,12 @@ void expect_cheap(const Reader& r, const std::string& bytes, const std::string& 
   EXPECT_LT(cost.bytes, kMostBytes) << name << ": " << refused;
 }
 
-class ReadersCrafted : public testing::TestWithParam<const Reader*> {};
+class ReadersCrafted : public testing::TestWithParam<const Reader*> {
+ protected:
+  // What runs until its time is over shall be over soon.
+  void SetUp() override { set_default_limits({.seconds = 1}); }
+  void TearDown() override { set_default_limits({}); }
+};
 TEST_P(ReadersCrafted, AskForTooMuchSlow) {
   for (const Crafted& c : crafted_files())
     if (c.reader == std::string_view(GetParam()->name))

@@ -67,8 +67,8 @@ std::string png(uint64_t w, uint64_t h) {
            std::string(4, '\0');
   };
   std::string s = "\x89PNG\r\n\x1a\n";
-  s += chunk("IHDR", big_endian({{w, 4}, {h, 4}, {8, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 1}}));
-  s += chunk("IDAT", deflate(std::string(w + 1, '\0'), h));
+  s += chunk("IHDR", big_endian({{w, 4}, {h, 4}, {8, 1}, {2, 1}, {0, 1}, {0, 1}, {0, 1}}));
+  s += chunk("IDAT", deflate(std::string(3 * w + 1, '\0'), h));
   s += chunk("IEND", "");
   repair_png(s);
   return s;

@@ -42,7 +42,8 @@ const Reader& find_reader(std::string_view name);
 enum class Outcome : uint8_t { read, refused };
 Outcome try_reading(const Reader& r, std::string_view bytes);
 
-/// What `f` costs: seconds of this process's processor, and the most memory that the process held.
+/// What `f` costs: seconds of this process's processor, and the most memory that the process held
+/// more than before.
 struct Cost {
   double seconds = 0;
   uint64_t bytes = 0;
@@ -62,6 +63,8 @@ struct Crafted {
   const char* says = "";
 };
 const std::vector<Crafted>& crafted_files();
+/// Those of them that are ONNX models.
+void add_crafted_models(std::vector<Crafted>& all);
 
 // ---- changes by format
 void repair_tfrecord(std::string& s);
@@ -83,7 +86,7 @@ std::string deflate(std::string_view data, uint64_t copies = 1, bool raw = false
                     std::string_view head = {});
 /// The same as a gzip file: `head` and so many MiB of `fill`.
 std::string gzip_bomb(std::string_view head, uint64_t mebibytes, char fill = '\0');
-/// A PNG of zeros.
+/// A black PNG of three channels.
 std::string png(uint64_t w, uint64_t h);
 /// Headers and entries of a tar archive.
 std::string tar_entry(std::string_view name, std::string_view bytes, char type = '0');

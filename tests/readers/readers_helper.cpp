@@ -388,7 +388,7 @@ std::string one_node(const std::string& op, const std::vector<std::string>& attr
 std::string loop_model() {
   GraphText body, g;
   body.nodes = {node("Add", {"a", "a"}, {"b"})};
-  body.initializers = {raw_tensor("again", {}, 9, "\1")};  // goes on
+  body.initializers = {raw_tensor("again", {}, 9, "\1")};  // true
   body.inputs = {port("i", 7), port("go", 9), port("a")};
   body.outputs = {port("again", 9), port("b")};
   g.nodes = {node("Loop", {"n", "", "x"}, {"y"}, {graph_attribute("body", body.str())})};
@@ -516,10 +516,10 @@ double processor_seconds() {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
-/// "VmHWM:  123 kB" in bytes.
-uint64_t most_memory() {
+/// A line of the system's about this process, "VmHWM:  123 kB", in bytes.
+uint64_t memory_of(const char* line) {
   const std::string status = read_file("/proc/self/status");
-  const size_t at = status.find("VmHWM:");
+  const size_t at = status.find(line);
   return at == status.npos ? 0 : 1024 * std::strtoull(status.c_str() + at + 6, nullptr, 10);
 }
 
@@ -531,9 +531,13 @@ Cost cost_of(const std::function<void()>& f) {
     if (::write(fd, "5", 1) != 1) std::perror("clear_refs");
     ::close(fd);
   }
+  const uint64_t held = memory_of("VmRSS:");
   const double start = processor_seconds();
   f();
-  return {processor_seconds() - start, most_memory()};
+  const double seconds = processor_seconds() - start;
+  const uint64_t most = memory_of("VmHWM:");
+  trim_allocator();
+  return {seconds, most > held ? most - held : 0};
 }
 
 std::span<const Reader> readers() { return kReaders; }
