@@ -155,7 +155,7 @@ Graph::GradUse& Trace::use_of(GradSlot& slot) {
   if (fresh) {
     Graph::GradUse u{Ref<GradSlot>::share(&slot), {}, {}};
     if (lazy)
-      u.entry = slot.get();
+      u.entry = slot.grad;
     else if (slot.grad.defined())
       u.entry = placeholder(op::grad_read, spec_of(slot.grad), false);
     graph->grads.push_back(std::move(u));
@@ -197,6 +197,7 @@ void Trace::assign_cell(Cell& cell, const Tensor& v, SourceLocation loc) {
 Tensor Trace::read_grad(GradSlot& slot) {
   Graph::GradUse& u = use_of(slot);
   if (!u.stored) u.read = true;
+  if (lazy && !u.stored) return slot.get();  // throws when a compiled step has consumed it
   return u.stored ? u.exit : u.entry;
 }
 

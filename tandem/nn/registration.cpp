@@ -96,15 +96,14 @@ class Object {
     });
   }
 
-  /// Throws for what the object's bytes show; gives the other lost cells of its constructor. A
-  /// layer without parameters has a mode, which its parent sets: `strict` asks for those, too.
-  LostCells check(bool strict) {
-    check_layers(strict);
+  /// Throws for what the object's bytes show; gives the other lost cells of its constructor.
+  LostCells check(bool constructing) {
+    check_layers(constructing);
     if (state_.bytes < sizeof(void*)) return made_;
     words_.resize(state_.bytes / sizeof(void*));
     std::memcpy(words_.data(), reinterpret_cast<const void*>(self_), words_.size() * sizeof(void*));
     for (size_t i = 0; i < words_.size(); ++i) {
-      check_param(i);
+      if (!constructing) check_param(i);  // until then a local of the constructor may hold it
       check_vector(i);
     }
     return made_;
@@ -118,6 +117,7 @@ class Object {
     return found;
   }
 
+  // A layer without parameters has a mode, which its parent sets: `strict` asks for those, too.
   void check_layers(bool strict) const {
     for (uintptr_t at : loose_between(self_, self_ + state_.bytes))
       if (at != address(&module_) && (strict || trains_something(module_at(at))))
@@ -129,10 +129,35 @@ class Object {
     const void* p = reinterpret_cast<const void*>(words_[i]);
     if (!tandem::detail::is_cell(p)) return;
     const Cell& c = *static_cast<const Cell*>(p);
-    // A cell that others hold, too, may be registered by them.
-    if (lost(c) && (made_.count(&c) || c.unique()))
-      TD_FAIL(Value, "{} holds a Param {}{} that TD_REGISTER does not name\n{}", state_.type,
-              c.spec().to_string(), place(i * sizeof(void*)), kRemedy);
+    if (!lost(c) || held_elsewhere(c)) return;
+    constexpr const char* kText = "{} holds a Param {}{} that TD_REGISTER does not name\n{}";
+    const std::string spec = c.spec().to_string(), at = place(i * sizeof(void*));
+    if (made_.count(&c)) TD_FAIL(Value, kText, state_.type, spec, at, kRemedy);
+    // Bytes that nobody has written may show an old address: of a cell from elsewhere nothing is
+    // known, one made after TD_REGISTER and held once is probably this member.
+    bool later = false;
+    tandem::detail::for_cells_made({state_.begin.thread, state_.end}, UINT64_MAX,
+                                   [&](const Cell& made) { later |= &made == &c; });
+    if (later && c.unique()) log_warning(kText, state_.type, spec, at, kRemedy);
+  }
+
+  // Is it a Param of a layer that the constructor has made outside of the object?
+  bool held_elsewhere(const Cell& c) const {
+    const uint32_t here = tandem::detail::next_moment().thread;
+    std::vector<uintptr_t> outside;
+    {
+      const std::lock_guard hold(loose().lock);
+      for (const auto& [at, made] : loose().modules)
+        if ((at < self_ || at >= self_ + state_.bytes) && made.thread == here && in_scope(made))
+          outside.push_back(at);
+    }
+    for (uintptr_t at : outside)
+      if (cells_of(module_at(at)).count(&c)) return true;
+    return false;
+  }
+
+  bool in_scope(const tandem::detail::Moment& made) const {
+    return made > state_.begin && made < tandem::detail::Moment{state_.begin.thread, state_.end};
   }
 
   // A vector is three addresses: of its first element, of its end, of the end of its storage.
@@ -150,10 +175,8 @@ class Object {
       if (stride == 0 || module_at(begin).state().self != 0 || (end - begin) % stride != 0) return;
       for (uintptr_t at = begin; at < end; at += stride)
         if (!all.count(at)) return;
-      const bool made_here = first->second.thread == state_.begin.thread &&
-                             first->second > state_.begin && first->second.count < state_.end;
       // One address after another may be anything.
-      if (end - begin == stride && !made_here) return;
+      if (end - begin == stride && !in_scope(first->second)) return;
     }
     for (uintptr_t at = begin; at < end; at += stride)
       if (trains_something(module_at(at)))

@@ -36,19 +36,19 @@ Tensor operator~(Operand a) {
   return bitwise_not(a.take(), loc);
 }
 
-// The leaf that `a` is by requires_grad_(): the value of a Param belongs to its cell.
+// The leaf that `a` is by requires_grad_(), or was: the value of a Param belongs to its cell.
 static Ref<Node> leaf_of(const Tensor& a) {
   Node* n = node_of(a);
-  if (!n || !n->is_leaf() || (n->flags & kOfCell)) return {};
+  if (!n || (n->flags & kOfCell) || !(n->flags & (kLeaf | kRebound))) return {};
   return Ref<Node>::share(n);
 }
 
-// `out` is the new value of a handle that was the leaf `leaf`.
+// `out` is the new value of a handle that was the leaf `leaf`, or once was one.
 static void replace_leaf(Tensor& out, const Ref<Node>& leaf, const Spec& was) {
   Node* n = node_of(out);
   if (n) {
     n->flags |= kRebound;
-  } else if (!is_grad_enabled() && spec_of(out) == was) {
+  } else if (leaf->is_leaf() && !is_grad_enabled() && spec_of(out) == was) {
     if (!out.impl()->refs.unique()) out = detached_alias(out);
     set_node(out, leaf, 0);
     out.impl()->flags |= detail::kRequiresGrad;

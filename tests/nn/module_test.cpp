@@ -129,7 +129,9 @@ TEST(Module, UnnamedLayerThrows) {
     Lost() { TD_REGISTER(a); }
   };
   std::string text = thrown([] { Lost(); });
-  EXPECT_TRUE(has(text, "holds a layer of type Linear that TD_REGISTER does not name")) << text;
+  EXPECT_TRUE(
+      has(text, "Lost holds a layer of type Linear, after a, that TD_REGISTER does not name"))
+      << text;
 }
 
 TEST(Module, ErrorsNameTheLayer) {
