@@ -263,16 +263,6 @@ std::string Recipe::name() const {
 
 namespace {
 
-std::unique_ptr<optim::Optimizer> make_optimizer(Options& o, const nn::Module& m) {
-  const RecipeOptimizer read = read_optimizer(o);
-  RecipeParams params = recipe_params(o, m, read.weight_decay);
-  o.finish();
-  std::unique_ptr<optim::Optimizer> opt = read.make(std::move(params.groups));
-  for (size_t g = 0; g < params.factors.size(); ++g)
-    if (params.factors[g] != 1) opt->set_lr(opt->lr(g) * params.factors[g], g);
-  return opt;
-}
-
 // What a component says of its arguments, with the place in the recipe. What names it already, and
 // what is about files, stays as it is.
 template <class F>
@@ -294,8 +284,17 @@ auto in_part(const Recipe& recipe, const char* part, F make) -> decltype(make())
 
 // What a run logs, by name; `monitor` of trainer and early_stop must be among it.
 void check_monitor(const Options& o, const std::string& monitor,
-                   const train::TrainerOptions& options, bool has_val) {
-  std::vector<std::string> known{"train/loss", "lr"};
+                   const train::TrainerOptions& options, const RecipeModel& model, bool has_val) {
+  std::vector<std::string> known{"train/loss"}, figures = model.figures;
+  for (const auto& [name, part] : model.optimizers) {
+    figures.push_back(name + "_loss");
+    known.push_back("lr/" + name);
+  }
+  if (model.optimizers.empty()) known.emplace_back("lr");
+  for (const std::string& f : figures) {
+    known.push_back("train/" + f);
+    if (has_val) known.push_back("val/" + f);
+  }
   for (const std::string& m : options.metrics) {
     if (options.train_metrics) known.push_back("train/" + m);
     if (has_val) known.push_back("val/" + m);
@@ -352,19 +351,34 @@ std::vector<std::string> exports_of(Options& root, const Registry& registry) {
   return exports;
 }
 
-RecipeSchedule schedule_of(Options& o, optim::Optimizer& optimizer,
-                           const train::TrainerOptions& options, int64_t size) {
+RecipeOptimizers optimizers_of(const Recipe& recipe, Options& optim_o, Options& sched_o,
+                               const RecipeModel& model, const train::TrainerOptions& options,
+                               int64_t size) {
+  RecipeOptimizers all = in_part(recipe, "optim", [&] { return make_optimizers(optim_o, model); });
   const int64_t batches = train::planned_batches(options, size);
   const int64_t per_epoch = batches / options.accumulate + (batches % options.accumulate != 0);
-  return make_schedule(o, optimizer, train::planned_updates(options, size), per_epoch);
+  in_part(recipe, "sched",
+          [&] { make_schedules(sched_o, all, train::planned_updates(options, size), per_epoch); });
+  return all;
+}
+
+// The trainer of the model's step, or of its steps.
+void make_trainer(std::optional<train::Trainer>& to, RecipeModel& model, train::StepFunction step,
+                  const RecipeOptimizers& optimizers, const train::TrainerOptions& options) {
+  if (model.updates)
+    to.emplace(*model.module, model.updates, optimizers.named, options);
+  else
+    to.emplace(*model.module, std::move(step), *optimizers.made.front(), options);
+  for (const RecipeSchedule& s : optimizers.schedules)
+    if (!s.parts.empty()) to->schedule(*s.parts.back());
 }
 
 // Those that the recipe names.
-void add_callbacks(train::Trainer& trainer, const TrainerPart& part, const RecipeSchedule& schedule,
-                   const std::string& folder) {
+void add_callbacks(train::Trainer& trainer, const TrainerPart& part,
+                   const RecipeOptimizers& optimizers, const std::string& folder) {
   if (part.early_stop)
     trainer.add(std::make_shared<train::EarlyStopping>(part.early_stop->options));
-  if (schedule.plateau) trainer.add(schedule.plateau);
+  if (optimizers.plateau) trainer.add(optimizers.plateau);
   for (const train::ChosenCallback& c : part.callbacks)
     trainer.add(train::make_callback(c, folder));
 }
@@ -434,16 +448,15 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
       in_part(recipe, "data", [&] { return make_data(data_o, static_cast<uint64_t>(seed)); });
   data_o.finish();
   const bool has_val = data.val || options.overfit_batches > 0;
-  if (part.early_stop) check_monitor(stop_o, part.early_stop->options.monitor, options, has_val);
-  if (!options.monitor.empty()) check_monitor(train_o, options.monitor, options, has_val);
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
+  if (part.early_stop)
+    check_monitor(stop_o, part.early_stop->options.monitor, options, model, has_val);
+  if (!options.monitor.empty()) check_monitor(train_o, options.monitor, options, model, has_val);
   if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
   if (!model.step && !loss) root.fail("loss", "is missing");
-  std::unique_ptr<optim::Optimizer> opt =
-      in_part(recipe, "optim", [&] { return make_optimizer(optim_o, *model.module); });
-  const RecipeSchedule schedule = in_part(
-      recipe, "sched", [&] { return schedule_of(sched_o, *opt, options, data.train.size()); });
+  const RecipeOptimizers optimizers =
+      optimizers_of(recipe, optim_o, sched_o, model, options, data.train.size());
   if (loss.prepare) in_part(recipe, "loss", [&] { loss.prepare(data); });
   // Does it leave something behind?
   options.folder = options.fast_dev_run == 0 && !options.barebones ? folder : "";
@@ -453,18 +466,21 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   }
   if (!folder.empty())
     options.files = {{"recipe.yaml", recipe.root.dump()}, {"config.yaml", resolved->dump()}};
-  const train::StepFunction step = step_of(model, loss, data);
   std::optional<train::Trainer> made;
-  in_part(recipe, "trainer", [&] { made.emplace(*model.module, step, *opt, options); });
+  in_part(recipe, "trainer",
+          [&] { make_trainer(made, model, step_of(model, loss, data), optimizers, options); });
   train::Trainer& trainer = *made;
-  if (!schedule.parts.empty()) trainer.schedule(*schedule.parts.back());
   RecipeParts parts{data, model, trainer, *resolved};
   if (use) {
     use(parts);
     return {};
   }
-  add_callbacks(trainer, part, schedule, options.folder);
+  add_callbacks(trainer, part, optimizers, options.folder);
   for (const auto& c : callbacks) trainer.add(c);
+  if (part.samples > 0) {
+    const auto samples = recipe_samples(train_o, model, data.facts, folder, part.samples);
+    if (!options.folder.empty()) trainer.add(samples);
+  }
   if (!options.folder.empty()) {
     trainer.add(recipe_events(folder, *resolved, options.files[0].second, part.histograms));
     write_run_data(folder, data);
