@@ -129,8 +129,8 @@ struct Troubled {
   std::function<void()> trouble;
   int64_t size() const { return 12; }
   Tensor get(int64_t i) const {
-    if (i == 7) trouble();
-    return ones({i == 9 ? 3 : 2});
+    if (i == 7 && trouble) trouble();
+    return ones({i == 9 && !trouble ? 3 : 2});
   }
 };
 
@@ -170,7 +170,7 @@ TEST(Loader, AnErrorNamesItsSampleAndKeepsItsCause) {
        "Format: sample 7 of Troubled: broken file. Replace it. <>"},
       {[] { ones({2}).reshape({3}); },
        "Shape: sample 7 of Troubled: view: shape [3] wants 3 elements, x is [2] (2). At "},
-      {[] {}, "Shape: sample"},  // the ninth has another shape
+      {nullptr, "Shape: sample "},  // the ninth has another shape
   };
   for (const Case& c : cases)
     for (const int64_t workers : {0, 2})
