@@ -12,8 +12,9 @@ namespace tandem::data::detail {
 class LoaderPass {
  public:
   LoaderPass(Fetch fetch, const DataLoaderOptions& o, std::vector<int64_t> order, uint64_t seed,
-             int64_t epoch)
+             int64_t epoch, std::string name)
       : fetch_(std::move(fetch)),
+        name_(std::move(name)),
         order_(std::move(order)),
         batch_size_(o.batch_size),
         seed_(seed),
@@ -39,12 +40,14 @@ class LoaderPass {
       uint64_t key = hash_combine(hash_combine(seed_, static_cast<uint64_t>(epoch_)),
                                   static_cast<uint64_t>(index));
       GeneratorGuard generator({key, 0});
-      stack.add(fetch_(index));
+      at_sample([&] { stack.add(fetch_(index)); },
+                [&] { return fmt::format("sample {} of {}", index, name_); });
     }
     return stack.take();
   }
 
   Fetch fetch_;
+  std::string name_;
   std::vector<int64_t> order_;
   int64_t batch_size_;
   uint64_t seed_;
@@ -52,8 +55,11 @@ class LoaderPass {
   OrderedRun run_;  // last: its threads use the other members
 };
 
-LoaderCore::LoaderCore(int64_t samples, Fetch fetch, DataLoaderOptions options)
-    : samples_(samples), fetch_(std::move(fetch)), options_(std::move(options)) {
+LoaderCore::LoaderCore(int64_t samples, Fetch fetch, DataLoaderOptions options, std::string name)
+    : samples_(samples),
+      fetch_(std::move(fetch)),
+      options_(std::move(options)),
+      name_(std::move(name)) {
   TD_CHECK(samples >= 0, Value, "DataLoader: the dataset's size is {}", samples);
   TD_CHECK(options_.batch_size > 0, Value, "DataLoader wants batch_size > 0, got {}",
            options_.batch_size);
@@ -80,9 +86,10 @@ std::shared_ptr<LoaderPass> LoaderCore::begin() {
                                : options_.shuffle ? shuffled_order(samples_, seed_, epoch)
                                                   : sequential_order(samples_);
   for (int64_t i : order)
-    TD_CHECK(i >= 0 && i < samples_, Index, "the sampler gave index {} of a dataset of {}", i,
-             samples_);
-  return std::make_shared<LoaderPass>(fetch_, options_, std::move(order), seed_, epoch);
+    TD_CHECK(i >= 0 && i < samples_, Index,
+             "the sampler gave index {} of a dataset of {}\nIts indices run from 0 to {}.", i,
+             samples_, samples_ - 1);
+  return std::make_shared<LoaderPass>(fetch_, options_, std::move(order), seed_, epoch, name_);
 }
 
 bool next_batch(LoaderPass& pass, std::vector<Tensor>& fields) { return pass.next(fields); }

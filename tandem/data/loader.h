@@ -10,6 +10,7 @@
 
 #include "tandem/data/aggregate.h"
 #include "tandem/data/run_stats.h"
+#include "tandem/data/sample_error.h"
 #include "tandem/data/sampler.h"
 
 namespace tandem::data {
@@ -36,7 +37,8 @@ using Fetch = std::function<std::vector<Tensor>(int64_t index)>;
 
 class TD_API LoaderCore {
  public:
-  LoaderCore(int64_t samples, Fetch fetch, DataLoaderOptions options);
+  /// `name` is what messages call the dataset.
+  LoaderCore(int64_t samples, Fetch fetch, DataLoaderOptions options, std::string name);
   int64_t batches() const;
   int64_t samples() const { return samples_; }
   const DataLoaderOptions& options() const { return options_; }
@@ -49,12 +51,13 @@ class TD_API LoaderCore {
   int64_t samples_;
   Fetch fetch_;
   DataLoaderOptions options_;
+  std::string name_;
   uint64_t seed_;
   int64_t next_epoch_ = 0;
 };
 
-/// The next batch's fields stacked along a new first dimension; false at the end. Rethrows a
-/// worker's error at the batch in which it occurred.
+/// The next batch's fields stacked along a new first dimension; false at the end. Throws a worker's
+/// error, with the sample's index, at the batch in which it occurred.
 TD_API bool next_batch(LoaderPass& pass, std::vector<Tensor>& fields);
 TD_API RunStats stats_of(const LoaderPass& pass);
 
@@ -70,7 +73,8 @@ concept Dataset = requires(const D& d, int64_t i) {
 };
 
 /// `for (auto [x, y] : DataLoader(dataset, {.batch_size = 64, .shuffle = true}))`. Copies the
-/// dataset handle and the options. Each begin() starts the next epoch.
+/// dataset handle and the options. Each begin() starts the next epoch. What get() throws comes as
+/// an Error that names the sample (data/sample_error.h).
 template <Dataset D>
 class DataLoader {
  public:
@@ -80,7 +84,7 @@ class DataLoader {
       : dataset_(std::make_shared<D>(std::move(dataset))),
         core_(
             dataset_->size(), [d = dataset_](int64_t i) { return detail::fields_of(d->get(i)); },
-            std::move(options)) {}
+            std::move(options), detail::source_name<D>()) {}
 
   class Iterator {
    public:

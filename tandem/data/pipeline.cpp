@@ -2,6 +2,8 @@
 // The stages of Pipeline, each a mapping of positions, and the state of a pass.
 #include "tandem/data/pipeline.h"
 
+#include <fmt/ranges.h>
+
 #include <atomic>
 
 #include "tandem/base/hash.h"
@@ -32,11 +34,24 @@ struct Source : Stage {
   int64_t n;
   One one;
   Many some;
-  std::string name;
+  std::string name, label;
   int64_t size() const override { return n; }
-  Fields get(Pass, int64_t i) const override { return one(i); }
+  Fields get(Pass, int64_t i) const override {
+    return at_sample([&] { return one(i); }, [&] { return sample_name(i); });
+  }
   Fields many(Pass pass, Rows rows) const override {
-    return some ? some(rows) : Stage::many(pass, rows);
+    if (!some) return Stage::many(pass, rows);
+    return at_sample([&] { return some(rows); }, [&] { return one_of(rows); });
+  }
+  std::string sample_name(int64_t i) const { return fmt::format("sample {} of {}", i, label); }
+  // Which of them it was: the first that fails by itself too.
+  std::string one_of(Rows rows) const {
+    for (const int64_t i : rows) try {
+        one(i);
+      } catch (const std::exception&) {
+        return sample_name(i);
+      }
+    return fmt::format("samples {} of {}", fmt::join(rows, ", "), label);
   }
   void origins(Pass, int64_t i, std::vector<int64_t>& out) const override { out.push_back(i); }
   std::string text() const override { return fmt::format("{}({})", name, n); }
@@ -54,7 +69,8 @@ struct Map : Stage {
     uint64_t key = hash_combine(hash_combine(pass.seed, static_cast<uint64_t>(pass.epoch)),
                                 hash_combine(salt, static_cast<uint64_t>(i)));
     GeneratorGuard generator({key, 0});
-    f = fn(std::move(f));
+    f = at_sample([&] { return fn(std::move(f)); },
+                  [&] { return "map over " + samples_text(*this, pass, i); });
     if (generator_state().offset != 0) random = true;
     return f;
   }
@@ -282,16 +298,32 @@ int64_t maps_in(const std::string& text) {
 
 Fields Stage::many(Pass pass, std::span<const int64_t> rows) const {
   Stack stack(rows.size());
-  for (int64_t i : rows) stack.add(get(pass, i));
+  for (int64_t i : rows) {
+    Fields sample = get(pass, i);
+    at_sample([&] { stack.add(std::move(sample)); }, [&] { return samples_text(*this, pass, i); });
+  }
   return stack.take();
 }
 
-StageRef source_stage(int64_t size, One one, Many many, std::string name) {
+std::string samples_text(const Stage& stage, Pass pass, int64_t i) {
+  std::vector<int64_t> from;
+  stage.origins(pass, i, from);
+  const std::string chain = stage.text();
+  constexpr size_t kShown = 8;
+  const size_t shown = std::min(from.size(), kShown);
+  return fmt::format("sample{} {}{} of {}", from.size() == 1 ? "" : "s",
+                     fmt::join(from.begin(), from.begin() + static_cast<ptrdiff_t>(shown), ", "),
+                     from.size() > shown ? fmt::format(" and {} more", from.size() - shown) : "",
+                     chain.substr(0, chain.find(" | ")));
+}
+
+StageRef source_stage(int64_t size, One one, Many many, std::string name, std::string label) {
   TD_CHECK(size >= 0, Value, "the size of the dataset '{}' is {}", name, size);
   auto s = std::make_shared<Source>();
   s->n = size;
   s->one = std::move(one);
   s->some = std::move(many);
+  s->label = label.empty() ? name : std::move(label);
   s->name = std::move(name);
   return s;
 }

@@ -59,7 +59,9 @@ using One = std::function<std::vector<Tensor>(int64_t)>;
 using Many = std::function<std::vector<Tensor>(std::span<const int64_t>)>;
 using Apply = std::function<std::vector<Tensor>(std::vector<Tensor>)>;
 using Number = std::function<int64_t(std::vector<Tensor>)>;  ///< maps an element to a number
-TD_API StageRef source_stage(int64_t size, One one, Many many, std::string name);
+/// `name` stands in the state of the chain, `label` in messages (empty: the name).
+TD_API StageRef source_stage(int64_t size, One one, Many many, std::string name,
+                             std::string label = "");
 TD_API StageRef map_stage(StageRef in, Apply fn);
 TD_API StageRef shuffle_stage(StageRef in);
 TD_API StageRef batch_stage(StageRef in, int64_t n, BatchOptions options);
@@ -253,6 +255,7 @@ auto pipeline(D dataset, PipelineOptions o = {}, std::string name = "") {
   detail::Many many;
   if constexpr (detail::HasMany<D>)
     many = [d](std::span<const int64_t> rows) { return detail::fields_of(d->get_many(rows)); };
+  std::string label = name.empty() ? detail::source_name<D>() : name;
   if (name.empty()) {
     if constexpr (requires { D::kName; })
       name = D::kName;
@@ -261,7 +264,7 @@ auto pipeline(D dataset, PipelineOptions o = {}, std::string name = "") {
   }
   return Pipeline<T>(detail::source_stage(
                          d->size(), [d](int64_t i) { return detail::fields_of(d->get(i)); },
-                         std::move(many), std::move(name)),
+                         std::move(many), std::move(name), std::move(label)),
                      detail::seed_or_draw(o.seed), PrefetchOptions{});
 }
 

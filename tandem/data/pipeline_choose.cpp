@@ -38,7 +38,11 @@ std::vector<uint8_t> look_at_all(const StageRef& in, const char* what,
         for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
           // A repeated element is inspected by several threads, with equal results.
           std::atomic_ref<uint8_t> at(found[static_cast<size_t>(in->identity({}, i))]);
-          at.store(fn(in->get({}, i)), std::memory_order_relaxed);
+          Fields sample = in->get({}, i);
+          const uint8_t told =
+              at_sample([&] { return fn(std::move(sample)); },
+                        [&] { return fmt::format("{} of {}", what, samples_text(*in, {}, i)); });
+          at.store(told, std::memory_order_relaxed);
         }
         return {};
       },

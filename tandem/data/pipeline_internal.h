@@ -19,6 +19,8 @@ namespace tandem::data::detail {
 using Rows = std::span<const int64_t>;
 
 std::string size_text(int64_t n);
+/// "sample 7 of MNIST(60000)": the samples that element i of a stage consists of.
+std::string samples_text(const Stage& stage, Pass pass, int64_t i);
 void check_finite(const StageRef& in, const char* what);
 
 template <class S>

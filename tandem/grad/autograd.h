@@ -2,6 +2,7 @@
 // Gradients of values that were already computed: what Tensor::backward() is built on.
 #pragma once
 
+#include "tandem/graph/cell.h"
 #include "tandem/graph/context.h"
 
 namespace tandem {
@@ -20,5 +21,11 @@ TD_API std::vector<Tensor> grad(const std::vector<Tensor>& outputs,
                                 SourceLocation loc = SourceLocation::here());
 TD_API Tensor grad(const Tensor& output, const Tensor& input, GradOptions options = {},
                    SourceLocation loc = SourceLocation::here());
+
+/// loss.backward() into the gradients of `inputs` alone, like PyTorch's backward(inputs=...): what
+/// other parameters hold stays. `loss` has one element. Throws Value for a loss that does not
+/// require a gradient and for no inputs; an input that the loss does not depend on gets nothing.
+TD_API void backward(const Tensor& loss, const std::vector<Param>& inputs,
+                     bool retain_graph = false, SourceLocation loc = SourceLocation::here());
 
 }  // namespace tandem

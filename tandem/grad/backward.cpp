@@ -108,6 +108,25 @@ Tensor Tensor::detach() const {
   return detached_alias(*this);
 }
 
+void backward(const Tensor& loss, const std::vector<Param>& inputs, bool retain_graph,
+              SourceLocation loc) {
+  try {
+    const Tensor g = root_gradient(loss, {}, loc);
+    TD_CHECK(loss.requires_grad(), Value,
+             "this tensor does not depend on anything that requires a gradient\n"
+             "Was it computed under NoGradGuard, or detached?");
+    std::vector<GradSlot*> slots;
+    for (const Param& p : inputs)
+      if (p.defined() && p.requires_grad()) slots.push_back(p.cell()->slot().get());
+    TD_CHECK(!slots.empty(), Value,
+             "none of the {} parameters requires a gradient\nGive it those that are to be trained.",
+             inputs.size());
+    run_backward({{&loss, 1}, {&g, 1}, {}, true, retain_graph, false, loc, slots});
+  } catch (const Error& e) {
+    rethrow_at(e, "backward", loc);
+  }
+}
+
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          GradOptions options, SourceLocation loc) {
   try {

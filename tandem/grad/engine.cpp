@@ -8,6 +8,7 @@
 #include <atomic>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tandem/graph/apply.h"
 #include "tandem/graph/expression/derivative.h"
@@ -110,6 +111,13 @@ void add_into(Tensor& slot, Tensor g, SourceLocation loc) {
     slot = call(op::add, nullptr, loc, std::move(slot), std::move(g));
 }
 
+/// The leaves of some slots, asked as a map of nodes is.
+struct SlotsOf {
+  std::unordered_set<const GradSlot*> slots;
+  explicit SlotsOf(std::span<GradSlot* const> s) : slots(s.begin(), s.end()) {}
+  size_t count(const Node* n) const { return n->slot ? slots.count(n->slot.get()) : 0; }
+};
+
 // A gradient has arrived at a leaf.
 void store(GradSlot& slot, Tensor g, const BackwardRequest& r) {
   if (Trace* t = cell_trace(); t && t == context().trace) {
@@ -171,7 +179,7 @@ void visit(Walk& walk, Walk::Item& item, const std::vector<bool>& needed,
              n.op->name, results[i].shape().to_string(), i, n.in[i].shape.to_string());
     Walk::Item* to = walk.find(n.in[i].from.get());
     TD_ASSERT(to != nullptr);
-    if (!r.accumulate && !needed[static_cast<size_t>(to - walk.items().data())]) continue;
+    if (!needed.empty() && !needed[static_cast<size_t>(to - walk.items().data())]) continue;
     if (to->grads.size() <= n.in[i].from_index)
       to->grads.resize(std::max<size_t>(to->node->out.size(), n.in[i].from_index + 1));
     add_into(to->grads[n.in[i].from_index], std::move(results[i]), n.loc);
@@ -242,11 +250,14 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
     add_into(item->grads[at], r.root_grads[i], r.loc);
   }
   std::vector<Tensor> results(r.targets.size());
-  std::vector<bool> needed;
-  if (!r.accumulate) needed = walk.above(wanted);
+  std::vector<bool> needed;  // empty: all
+  if (!r.accumulate)
+    needed = walk.above(wanted);
+  else if (!r.only.empty())
+    needed = walk.above(SlotsOf{r.only});
   for (size_t at = 0; at < walk.items().size(); ++at) {
     Walk::Item& item = walk.items()[at];
-    if (!r.accumulate && !needed[at]) continue;
+    if (!needed.empty() && !needed[at]) continue;
     bool any = false;
     for (const Tensor& g : item.grads) any |= g.defined();
     if (!any) continue;

@@ -15,6 +15,7 @@ struct BackwardRequest {
   bool retain_graph = false;
   bool create_graph = false;
   SourceLocation loc;
+  std::span<GradSlot* const> only = {};  ///< with `accumulate`: into these slots alone; empty: all
 };
 
 /// The gradients of `targets` (undefined where none flows). Throws Value on a released tape and

@@ -9,6 +9,7 @@
 #include "tandem/graph/apply_internal.h"
 #include "tandem/graph/backend.h"
 #include "tandem/graph/dry_run.h"
+#include "tandem/graph/error_text.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
@@ -364,7 +365,7 @@ void run_eager(Call& k) {
   if (TD_UNLIKELY(k.dry)) return plan_dry(k.choice.kernel, call);
   if (TD_UNLIKELY(!is_host(k.device))) enter_queue(k, call);
   run_with(k.choice, call);
-  if (error.code.load()) check_error_word(k.op, error);
+  if (error.code.load()) check_error_word(call);
 }
 
 // An infinity is intended where the op has no tensor inputs, an infinite number, or an input that
@@ -509,16 +510,6 @@ Tensor call_list(const OpDef& op, const void* attrs, SourceLocation loc, std::sp
   Tensor out[kMaxOpOuts];
   apply(op, attrs, ins, out, loc);
   return std::move(out[0]);
-}
-
-void check_error_word(const OpDef& op, const ErrorWord& word) {
-  int code = word.code.load();
-  if (code == 0) return;
-  const char* text = code <= 3 ? op.error_texts[code - 1] : nullptr;
-  TD_CHECK(text, Internal, "a kernel reported code {} that the row has no text for", code);
-  ErrorKind kind =
-      std::string_view(text).substr(0, 5) == "index" ? ErrorKind::Index : ErrorKind::Value;
-  detail::throw_error(kind, text, fmt::make_format_args(word.value.load()));
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tandem/base/divisors.h"
 #include "tandem/graph/trace.h"
 #include "tandem/nn/init.h"
 #include "tandem/ops/index/index.h"
@@ -67,9 +68,11 @@ MultiheadAttention::MultiheadAttention(Dim e, Dim heads, MultiheadAttentionOptio
       num_kv_heads(o.num_kv_heads ? o.num_kv_heads : num_heads),
       options(o) {
   TD_CHECK(num_heads > 0 && embed_dim % num_heads == 0, Value,
-           "embed_dim = {} must be a multiple of num_heads = {}", embed_dim, num_heads);
+           "embed_dim = {} must be a multiple of num_heads = {}\n{}", embed_dim, num_heads,
+           divisor_hint("num_heads", num_heads, embed_dim));
   TD_CHECK(num_kv_heads > 0 && num_heads % num_kv_heads == 0, Value,
-           "num_heads = {} must be a multiple of num_kv_heads = {}", num_heads, num_kv_heads);
+           "num_heads = {} must be a multiple of num_kv_heads = {}\n{}", num_heads, num_kv_heads,
+           divisor_hint("num_kv_heads", num_kv_heads, num_heads));
   TD_CHECK(o.kdim >= 0 && o.vdim >= 0, Value, "kdim and vdim want sizes >= 0, got {} and {}",
            o.kdim, o.vdim);
   head_dim = embed_dim / num_heads;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/conv.h"
 
+#include <numeric>
+
+#include "tandem/base/divisors.h"
 #include "tandem/nn/init.h"
 #include "tandem/nn/layer_internal.h"
 #include "tandem/ops/conv/conv.h"
@@ -24,7 +27,8 @@ IntList spread(const char* name, const IntList& list, int rank, int64_t least) {
 
 void check_groups(int64_t groups, int64_t in, int64_t out) {
   TD_CHECK(groups > 0 && in % groups == 0 && out % groups == 0, Value,
-           "groups = {} must divide in_channels = {} and out_channels = {}", groups, in, out);
+           "groups = {} must divide in_channels = {} and out_channels = {}\n{}", groups, in, out,
+           divisor_hint("groups", groups, std::gcd(in, out)));
 }
 
 // weight [first, second, ...kernel] and bias, uniform by the fan-in.

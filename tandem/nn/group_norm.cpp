@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/group_norm.h"
 
+#include "tandem/base/divisors.h"
 #include "tandem/nn/layer_internal.h"
+#include "tandem/ops/layout.h"
 #include "tandem/ops/nn/norm.h"
 #include "tandem/ops/view/create.h"
 
@@ -10,8 +12,8 @@ namespace tandem::nn {
 GroupNorm::GroupNorm(int64_t groups, Dim channels, GroupNormOptions o)
     : num_groups(groups), num_channels(channels.value()), options(o) {
   TD_CHECK(groups >= 1 && num_channels >= 1 && num_channels % groups == 0, Value,
-           "GroupNorm wants num_groups that divide num_channels, got {} and {}", groups,
-           num_channels);
+           "GroupNorm wants num_groups that divide num_channels, got {} and {}\n{}", groups,
+           num_channels, divisor_hint("num_groups", groups, num_channels));
   if (o.affine) {
     weight = Param(ones({channels}, o.dtype));
     bias = Param(zeros({channels}, o.dtype));
@@ -20,7 +22,9 @@ GroupNorm::GroupNorm(int64_t groups, Dim channels, GroupNormOptions o)
 }
 Tensor GroupNorm::forward(Tensor x) {
   TD_CHECK(x.dim() >= 2 && dims_equal(x.shape(1), num_channels), Shape,
-           "GroupNorm wants {} channels, x is {}", num_channels, x.shape().to_string());
+           "GroupNorm wants {} channels, x is {}\n{}", num_channels, x.shape().to_string(),
+           tandem::detail::layout_hint(x.shape(), x.dim() - 2, num_channels,
+                                       "Set num_channels to the channels of x."));
   return group_norm(std::move(x), num_groups, detail::value_or_none(weight),
                     detail::value_or_none(bias), options.eps);
 }
@@ -38,7 +42,9 @@ Tensor InstanceNorm::run(Tensor x, int spatial) {
            "{} wants {} dimensions, or {} without a batch, x is {}", type(), spatial + 2,
            spatial + 1, x.shape().to_string());
   TD_CHECK(dims_equal(x.shape(single ? 0 : 1), num_features), Shape,
-           "{} wants {} channels, x is {}", type(), num_features, x.shape().to_string());
+           "{} wants {} channels, x is {}\n{}", type(), num_features, x.shape().to_string(),
+           tandem::detail::layout_hint(x.shape(), spatial, num_features,
+                                       "Set num_features to the channels of x."));
   if (single) x = x.unsqueeze(0);
   const bool tracked = running_mean.defined(), batch = is_training() || !tracked;
   Tensor mean = tracked ? running_mean.value() : Tensor();

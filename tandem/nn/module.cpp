@@ -9,6 +9,7 @@
 #include <map>
 #include <unordered_set>
 
+#include "tandem/base/mismatch.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/trace.h"
 #include "tandem/nn/registration_internal.h"
@@ -127,13 +128,6 @@ Tensor call_with_hooks(Module& m, Tensor x) {
     if (Tensor replaced = hook(m, x, y); replaced.defined()) y = replaced;
   if (ends && y.requires_grad()) y = with_end(y, ends, false);
   return y;
-}
-
-std::string join_lines(const std::vector<std::string>& names) {
-  std::string s;
-  for (size_t i = 0; i < names.size() && i < 8; ++i) s += (i ? ", " : "") + names[i];
-  if (names.size() > 8) s += fmt::format(" and {} more", names.size() - 8);
-  return s;
 }
 
 }  // namespace
@@ -294,36 +288,51 @@ StateDict Module::state_dict() const {
   return d;
 }
 
+namespace {
+
+const char* load_hint(const Mismatch& m) {
+  if (!m.differing.empty())
+    return "Make the model with the options it was saved with; tandem/weights loads what fits.";
+  for (size_t i = 0; i < m.missing.size() && i < 8; ++i)  // those that the text shows
+    if (!m.likely(m.missing[i]).empty())
+      return "Rename the entries, or pass strict = false to load what fits; tandem/weights drops "
+             "prefixes such as 'module.' by itself.";
+  return "Pass strict = false to load what fits.";
+}
+
+}  // namespace
+
 LoadReport Module::load_state_dict(const StateDict& values, bool strict) {
   detail::check_used(*this);
-  LoadReport report;
+  Mismatch found;
   std::vector<std::pair<Ref<Cell>, Tensor>> plan;
   std::unordered_set<std::string> known;
   auto take = [&](const std::string& n, const Ref<Cell>& cell) {
     known.insert(n);
     const Tensor* v = values.find(n);
     if (!v) {
-      report.missing.push_back(n);
+      found.missing.push_back(n);
       return;
     }
     Tensor have = cell->read();
-    TD_CHECK(v->shape() == have.shape(), Shape,
-             "load_state_dict: '{}' is {} in the model, {} in the file", n,
-             have.shape().to_string(), v->shape().to_string());
-    plan.emplace_back(cell, v->dtype() == have.dtype() ? *v : v->to(have.dtype()));
+    if (!(v->shape() == have.shape()))
+      found.differing.push_back(fmt::format("{} is {} in the model, {} in the file", n,
+                                            have.shape().to_string(), v->shape().to_string()));
+    else
+      plan.emplace_back(cell, v->dtype() == have.dtype() ? *v : v->to(have.dtype()));
   };
   See see;
   see.on_param = [&](const std::string& n, Param& p) { take(n, p.cell()); };
   see.on_buffer = [&](const std::string& n, Buffer& b) { take(n, b.cell()); };
   walk(*this, see);
   for (const auto& [name, t] : values)
-    if (!known.count(name)) report.unexpected.push_back(name);
-  if (strict && !report.ok())
-    TD_FAIL(Value,
-            "load_state_dict: {} missing ({}), {} unexpected ({})\nPass strict = false to "
-            "load what fits.",
-            report.missing.size(), join_lines(report.missing), report.unexpected.size(),
-            join_lines(report.unexpected));
+    if (!known.count(name)) found.unexpected.push_back(name);
+  LoadReport report{found.missing, found.unexpected};
+  if (!strict) found.missing = found.unexpected = {};
+  if (!found.empty())
+    throw Error(found.differing.empty() ? ErrorKind::Value : ErrorKind::Shape,
+                fmt::format("load_state_dict: the state does not fit {}: {}\n{}",
+                            type().empty() ? "the model" : type(), found.text(), load_hint(found)));
   for (auto& [cell, v] : plan) cell->assign(v, SourceLocation{});
   return report;
 }

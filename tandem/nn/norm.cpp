@@ -2,6 +2,7 @@
 #include "tandem/nn/norm.h"
 
 #include "tandem/nn/layer_internal.h"
+#include "tandem/ops/layout.h"
 #include "tandem/ops/nn/norm.h"
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/random/random.h"
@@ -27,8 +28,10 @@ Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
            min_rank == max_rank ? std::to_string(min_rank)
                                 : std::to_string(min_rank) + " or " + std::to_string(max_rank),
            x.shape().to_string());
-  TD_CHECK(dims_equal(x.shape(1), num_features), Shape, "{} wants {} channels, x is {}", type(),
-           num_features, x.shape().to_string());
+  TD_CHECK(dims_equal(x.shape(1), num_features), Shape, "{} wants {} channels, x is {} ({})\n{}",
+           type(), num_features, x.shape().to_string(), x.shape(1).to_string(),
+           tandem::detail::layout_hint(x.shape(), x.dim() - 2, num_features,
+                                       "Set num_features to the channels of x."));
   Tensor w = detail::value_or_none(weight);
   Tensor b = detail::value_or_none(bias);
   bool tracked = running_mean.defined();

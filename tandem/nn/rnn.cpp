@@ -155,8 +155,11 @@ LSTMOutput Recurrent::stack_layers(Tensor x, const Tensor& h0, const Tensor& c0,
 LSTMOutput Recurrent::run(Tensor x, Tensor h0, Tensor c0) {
   TD_CHECK(x.dim() == 3 || x.dim() == 2, Shape, "{} wants x of 2 or 3 dimensions, got {}", type(),
            x.shape().to_string());
-  TD_CHECK(dims_equal(x.shape(-1), input_size), Shape, "{} wants input size {}, x is {}", type(),
-           input_size, x.shape().to_string());
+  TD_CHECK(dims_equal(x.shape(-1), input_size), Shape,
+           "{} wants input size {}, x is {} ({})\nSet input_size to the last dimension of x, or "
+           "permute x to [{}, {}].",
+           type(), input_size, x.shape().to_string(), x.shape(-1).to_string(),
+           options.batch_first ? "n, steps" : "steps, n", input_size);
   bool single = x.dim() == 2;
   if (single) {
     x = x.unsqueeze(1);

@@ -2,10 +2,12 @@
 // The state of an optimizer in and out, by Tandem's names and PyTorch's.
 #include <fmt/format.h>
 
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "tandem/base/error.h"
+#include "tandem/base/mismatch.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"
 #include "tandem/optim/optimizer.h"
@@ -63,6 +65,7 @@ struct Optimizer::Reader {
   const std::vector<std::string> keys = o.keys();
   std::unordered_set<std::string> known = {};
   std::vector<std::pair<Ref<Cell>, Tensor>> plan = {};
+  Mismatch found = {};
 
   // By this parameter's name, or as PyTorch counts it.
   const Tensor* find(size_t i, const char* own) {
@@ -72,20 +75,25 @@ struct Optimizer::Reader {
     }
     return nullptr;
   }
-  double number(const std::string& name, const Tensor* v) const {
-    TD_CHECK(v, Value, "{}: the state has no '{}'", o.type_, name);
-    TD_CHECK(v->numel() == 1, Shape, "{}: '{}' is one number here, {} in the state", o.type_, name,
-             v->shape().to_string());
-    return v->to_vector<double>()[0];
+  double number(const std::string& name, const Tensor* v) {
+    if (v && v->numel() == 1) return v->to_vector<double>()[0];
+    if (!v)
+      found.missing.push_back(name);
+    else
+      found.differing.push_back(
+          fmt::format("{} is one number here, {} in the state", name, v->shape().to_string()));
+    return 0;
   }
   void moment(size_t i, const std::string& name, const Buffer& b) {
     const Tensor* v = find(i, name.c_str());
-    TD_CHECK(v, Value, "{}: the state has no '{}'", o.type_, keys[i] + name);
-    TD_CHECK(v->shape() == b.shape() && v->dtype() == b.dtype(), Shape,
-             "{}: '{}' is {} {} here, {} {} in the state", o.type_, keys[i] + name,
-             to_string(b.dtype()), b.shape().to_string(), to_string(v->dtype()),
-             v->shape().to_string());
-    plan.emplace_back(b.cell(), *v);
+    if (!v)
+      found.missing.push_back(keys[i] + name);
+    else if (!(v->shape() == b.shape()) || v->dtype() != b.dtype())
+      found.differing.push_back(fmt::format("{} is {} {} here, {} {} in the state", keys[i] + name,
+                                            to_string(b.dtype()), b.shape().to_string(),
+                                            to_string(v->dtype()), v->shape().to_string()));
+    else
+      plan.emplace_back(b.cell(), *v);
   }
   std::vector<double> group(size_t g) {
     std::vector<double> numbers;
@@ -97,11 +105,37 @@ struct Optimizer::Reader {
       numbers.push_back(number(key, state.find(key)));
     }
     size_t n = o.groups_[g].members.size();
-    if (const Tensor* members = state.find(group_key(g, "params")))
-      TD_CHECK(members->numel() == static_cast<int64_t>(n), Value,
-               "{}: group {} has {} parameters here, {} in the state", o.type_, g, n,
-               members->numel());
+    const Tensor* members = state.find(group_key(g, "params"));
+    if (members && members->numel() != static_cast<int64_t>(n))
+      found.differing.push_back(
+          fmt::format("group {} has {} parameters here, {} in the state", g, n, members->numel()));
     return numbers;
+  }
+  void check() {
+    for (const auto& [name, t] : state)
+      if (!known.count(name)) found.unexpected.push_back(name);
+    if (found.empty()) return;
+    throw Error(found.differing.empty() ? ErrorKind::Value : ErrorKind::Shape,
+                fmt::format("{}: the state does not fit: {}\n{}", o.type_, found.text(), hint()));
+  }
+
+ private:
+  // Whose state it is: of another net, of another optimizer, or damaged.
+  const char* hint() const {
+    bool any = false, own = keys.empty();
+    for (const auto& [name, t] : state) {
+      if (name.starts_with("param_groups.")) continue;
+      any = true;
+      own |= name.starts_with("state.");
+      for (size_t i = 0; i < keys.size() && !own; ++i) own = name.starts_with(keys[i]);
+    }
+    const bool values = !found.differing.empty();
+    if ((any && !own) || values)
+      return "It is the state of another net: load it into an optimizer over the parameters that "
+             "it was saved of, in the same groups.";
+    if (!found.missing.empty() && !found.unexpected.empty())
+      return "It was saved by another optimizer, or with other options: make this one as that was.";
+    return "Save it with state_dict() of an optimizer made as this one is.";
   }
 };
 
@@ -121,16 +155,18 @@ void Optimizer::load_state_dict(const StateDict& state) {
   std::vector<std::string> more;
   load_extra_state(state, more, false);
   read.known.insert(more.begin(), more.end());
-  for (const auto& [name, t] : state)
-    TD_CHECK(read.known.count(name), Value, "{}: the state holds '{}', which no parameter has",
-             type_, name);
+  std::vector<std::optional<double>> initial;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const Tensor* v = state.find(group_key(g, "initial_lr"));
+    initial.push_back(v ? std::optional(read.number(group_key(g, "initial_lr"), v)) : std::nullopt);
+  }
+  read.check();
   for (size_t k = 0; k < kept_.size(); ++k)
     read.plan.emplace_back(kept_[k].values.cell(), numbers_of(kept[k]));
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t k = 0; k < numbers[g].size(); ++k)
       if (groups_[g].options[k].flag) groups_[g].options[k].value = numbers[g][k];
-    if (const Tensor* v = state.find(group_key(g, "initial_lr")))
-      groups_[g].initial_lr = read.number("initial_lr", v);
+    if (initial[g]) groups_[g].initial_lr = initial[g];
     read.plan.emplace_back(groups_[g].numbers.cell(), numbers_of(numbers[g]));
   }
   for (auto& [cell, v] : read.plan) cell->assign(v, SourceLocation{});

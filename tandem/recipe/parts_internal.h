@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a recipe that are this library's own: optimizer, schedule, trainer. Between
-// recipe.cpp and recipe_optim.cpp, recipe_params.cpp, recipe_trainer.cpp, recipe_losses.cpp.
+// recipe.cpp and optim.cpp, optimizers.cpp, params.cpp, trainer.cpp, losses.cpp, samples.cpp.
 #pragma once
 
 #include "tandem/optim/optimizers.h"
@@ -32,11 +32,29 @@ struct RecipeSchedule {
   std::vector<std::unique_ptr<optim::LRScheduler>> parts;  ///< the last is the one to step
   std::shared_ptr<train::Callback> plateau;
 };
+/// The optimizers of a run with their schedules: one, without a name, or those of
+/// RecipeModel::optimizers.
+struct RecipeOptimizers {
+  std::vector<std::unique_ptr<optim::Optimizer>> made;
+  std::vector<train::NamedOptimizer> named;
+  std::vector<RecipeSchedule> schedules;
+  std::shared_ptr<train::Callback> plateau;
+  /// Of each: where its parts stand in the recipe, and RecipeOptimizer::numbers.
+  struct Keys {
+    std::string optim, sched;
+    std::vector<std::pair<std::string, std::string>> numbers;
+  };
+  std::vector<Keys> keys;
+};
+/// From `optim:`.
+RecipeOptimizers make_optimizers(Options& o, const RecipeModel& model);
 /// What `sched:` may name.
 const tandem::Registry<optim::ScheduleRow>& recipe_schedules();
 /// `total` updates in all, `per_epoch` in an epoch.
 RecipeSchedule make_schedule(Options& o, optim::Optimizer& optimizer, int64_t total,
                              int64_t per_epoch);
+/// From `sched:`, one for each optimizer.
+void make_schedules(Options& o, RecipeOptimizers& of, int64_t total, int64_t per_epoch);
 
 /// `trainer:`: the options of the Trainer, and what a run of a recipe has besides.
 struct TrainerPart {
@@ -52,6 +70,7 @@ struct TrainerPart {
   std::vector<train::ChosenCallback> callbacks = {};
   bool report = true;
   int64_t histograms = 0;
+  int64_t samples = 0;
 
   template <class V>
   void fields(V& v) {
@@ -64,9 +83,20 @@ struct TrainerPart {
       {.doc = "epochs between histograms of the weights for TensorBoard; 0: none",
        .at_least = 0,
        .resumable = true});
+    v("samples", samples,
+      {.doc = "images that a model which generates them draws at each epoch's end, from the same "
+              "random numbers, into samples/ and for TensorBoard; 0: none",
+       .at_least = 0,
+       .resumable = true});
   }
 };
 TrainerPart read_trainer(Options& o, bool progress);
+
+/// Draws images at each epoch's end into `folder`/samples and its event files; no random number of
+/// the training is used up. Throws Value, naming the key, for a model that draws none.
+std::shared_ptr<train::Callback> recipe_samples(const Options& o, const RecipeModel& model,
+                                                const DataFacts& facts, const std::string& folder,
+                                                int64_t count);
 
 /// The rows of train::losses().
 void add_losses(Registry& r);

@@ -19,12 +19,6 @@
 namespace tandem::recipe {
 namespace {
 
-std::string list_of(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& n : names) out += (out.empty() ? "" : ", ") + n;
-  return out;
-}
-
 template <class Map>
 const typename Map::mapped_type& component(const Map& map, Options& o, const char* what) {
   const std::string type = o.text("type");
@@ -33,227 +27,11 @@ const typename Map::mapped_type& component(const Map& map, Options& o, const cha
   for (const auto& [name, f] : map) names.push_back(name);
   const std::string near = nearest_word(type, names);
   o.fail("type", fmt::format("there is no {} '{}'{}", what, type,
-                             near.empty() ? ". There are " + list_of(names)
+                             near.empty() ? fmt::format(". There are {}", fmt::join(names, ", "))
                                           : fmt::format(", did you mean '{}'?", near)));
 }
 
 }  // namespace
-
-Options::Options(const io::Yaml* map, std::string path, std::string what,
-                 std::shared_ptr<io::Yaml> resolved,
-                 std::shared_ptr<std::vector<std::string>> resumable)
-    : map_(map),
-      path_(std::move(path)),
-      what_(std::move(what)),
-      resolved_(std::move(resolved)),
-      resumable_(std::move(resumable)) {
-  TD_CHECK(!map_ || map_->kind == io::Yaml::Kind::map, Value, "{} line {}: '{}' wants a map", what_,
-           map_->line, path_);
-}
-
-void Options::fail(const std::string& key, const std::string& what) const {
-  const io::Yaml* v = map_ ? map_->find(key) : nullptr;
-  const int line = v ? v->line : map_ ? map_->line : 0;
-  TD_FAIL(Value, "{}{}: {}{}{}: {}", what_, line > 0 ? fmt::format(" line {}", line) : "", path_,
-          path_.empty() ? "" : ".", key, what);
-}
-
-const io::Yaml* Options::want(const std::string& key, bool optional) {
-  known_.push_back(key);
-  const io::Yaml* v = map_ ? map_->find(key) : nullptr;
-  if (v && v->kind == io::Yaml::Kind::null) v = nullptr;
-  if (!v && !optional) {
-    // A key that nearly is this one is more likely the mistake.
-    finish();
-    fail(key, "is missing");
-  }
-  return v;
-}
-
-namespace {
-
-io::Yaml scalar(std::string text, bool quoted = false) {
-  io::Yaml y;
-  y.kind = io::Yaml::Kind::scalar;
-  y.text = std::move(text);
-  y.quoted = quoted;
-  return y;
-}
-io::Yaml scalar(double v) { return scalar(fmt::format("{}", v)); }
-// A text that looks like a number wants quotes.
-io::Yaml scalar_text(const std::string& v) {
-  io::Yaml y = scalar(v);
-  y.quoted = v.empty() || y.as_double() || y.as_bool();
-  return y;
-}
-template <class T, class F>
-io::Yaml list(const std::vector<T>& v, F each) {
-  io::Yaml y;
-  y.kind = io::Yaml::Kind::list;
-  for (const T& x : v) y.items.push_back(each(x));
-  return y;
-}
-
-}  // namespace
-
-void Options::resolve(const std::string& key, const io::Yaml& value) {
-  if (!resolved_) return;
-  io::Yaml* at = resolved_.get();
-  const std::string path = path_of(key);
-  for (size_t from = 0; from <= path.size();) {
-    const size_t dot = std::min(path.find('.', from), path.size());
-    const std::string word = path.substr(from, dot - from);
-    from = dot + 1;
-    if (at->kind == io::Yaml::Kind::list) {  // parts() has made its maps
-      at = &at->items.at(std::stoul(word));
-      continue;
-    }
-    at->kind = io::Yaml::Kind::map;
-    auto it = std::find(at->keys.begin(), at->keys.end(), word);
-    if (it == at->keys.end()) {
-      at->keys.push_back(word);
-      at->items.emplace_back();
-      it = at->keys.end() - 1;
-    }
-    at = &at->items[static_cast<size_t>(it - at->keys.begin())];
-  }
-  *at = value;
-}
-
-double Options::number(const std::string& key, std::optional<double> otherwise) {
-  const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) {
-    resolve(key, scalar(*otherwise));
-    return *otherwise;
-  }
-  const auto d = v->as_double();
-  if (!d) fail(key, fmt::format("wants a number, got '{}'", v->text));
-  resolve(key, *v);
-  return *d;
-}
-int64_t Options::whole(const std::string& key, std::optional<int64_t> otherwise) {
-  const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) {
-    resolve(key, scalar(std::to_string(*otherwise)));
-    return *otherwise;
-  }
-  const auto n = v->as_int();
-  if (!n) fail(key, fmt::format("wants a whole number, got '{}'", v->text));
-  resolve(key, *v);
-  return *n;
-}
-bool Options::flag(const std::string& key, std::optional<bool> otherwise) {
-  const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) {
-    resolve(key, scalar(*otherwise ? "true" : "false"));
-    return *otherwise;
-  }
-  const auto b = v->as_bool();
-  if (!b) fail(key, fmt::format("wants true or false, got '{}'", v->text));
-  resolve(key, *v);
-  return *b;
-}
-std::string Options::text(const std::string& key, std::optional<std::string> otherwise) {
-  const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) {
-    resolve(key, scalar_text(*otherwise));
-    return *otherwise;
-  }
-  if (v->kind != io::Yaml::Kind::scalar) fail(key, "wants a text");
-  resolve(key, *v);
-  return v->text;
-}
-std::vector<double> Options::numbers(const std::string& key,
-                                     std::optional<std::vector<double>> otherwise) {
-  const io::Yaml* v = want(key, otherwise.has_value());
-  if (!v) {
-    resolve(key, list(*otherwise, [](double x) { return scalar(x); }));
-    return *otherwise;
-  }
-  if (v->as_double()) {
-    resolve(key, *v);
-    return {*v->as_double()};
-  }
-  std::vector<double> out;
-  for (const io::Yaml& item : v->items) {
-    if (!item.as_double()) fail(key, fmt::format("wants numbers, got '{}'", item.text));
-    out.push_back(*item.as_double());
-  }
-  if (v->kind != io::Yaml::Kind::list) fail(key, "wants a list of numbers");
-  resolve(key, *v);
-  return out;
-}
-std::vector<std::string> Options::texts(const std::string& key,
-                                        std::vector<std::string> otherwise) {
-  const io::Yaml* v = want(key, true);
-  if (!v) {
-    resolve(key, list(otherwise, scalar_text));
-    return otherwise;
-  }
-  if (v->kind != io::Yaml::Kind::list) fail(key, "wants a list");
-  std::vector<std::string> out;
-  for (const io::Yaml& item : v->items) out.push_back(item.text);
-  resolve(key, *v);
-  return out;
-}
-Options Options::part(const std::string& key) {
-  const io::Yaml* v = want(key, true);
-  return Options(v, path_of(key), what_, resolved_, resumable_);
-}
-std::vector<Options> Options::parts(const std::string& key, const io::Yaml* otherwise) {
-  const io::Yaml* v = want(key, true);
-  if (!v) v = otherwise;
-  if (v && v->kind != io::Yaml::Kind::list)
-    fail(key, fmt::format("wants a list of maps, such as [{{type: ...}}], got '{}'", v->text));
-  io::Yaml empty;
-  empty.kind = io::Yaml::Kind::map;
-  std::vector<Options> out;
-  const size_t n = v ? v->items.size() : 0;
-  resolve(key, list(std::vector<io::Yaml>(n, empty), [](const io::Yaml& y) { return y; }));
-  for (size_t i = 0; i < n; ++i)
-    out.emplace_back(&v->items[i], fmt::format("{}.{}", path_of(key), i), what_, resolved_,
-                     resumable_);
-  return out;
-}
-
-bool Options::is_text(const std::string& key) const {
-  const io::Yaml* v = map_ ? map_->find(key) : nullptr;
-  return v && v->kind == io::Yaml::Kind::scalar && !v->as_double();
-}
-
-bool Options::is_number(const std::string& key) const {
-  const io::Yaml* v = map_ ? map_->find(key) : nullptr;
-  return v && v->as_double();
-}
-bool Options::is_null(const std::string& key) const {
-  const io::Yaml* v = map_ ? map_->find(key) : nullptr;
-  return v && v->kind == io::Yaml::Kind::null;
-}
-std::string Options::path_of(const std::string& key) const {
-  return path_.empty() ? key : path_ + "." + key;
-}
-void Options::may_change(const std::string& key) {
-  if (resumable_) resumable_->push_back(path_of(key));
-}
-void Options::resolve_as(const std::string& key, const io::Yaml& value) {
-  known_.push_back(key);
-  resolve(key, value);
-}
-
-std::vector<std::string> Options::left() const {
-  std::vector<std::string> out;
-  if (!map_) return out;
-  for (const std::string& key : map_->keys)
-    if (std::find(known_.begin(), known_.end(), key) == known_.end()) out.push_back(key);
-  return out;
-}
-void Options::finish() const {
-  for (const std::string& key : left()) {
-    const std::string near = nearest_word(key, known_);
-    fail(key, near.empty() ? fmt::format("there is no such key. There are {}", list_of(known_))
-                           : fmt::format("there is no such key, did you mean '{}'?", near));
-  }
-}
 
 Recipe Recipe::load(const FilePath& path, const std::vector<std::string>& overrides) {
   Recipe r;
@@ -274,17 +52,6 @@ std::string Recipe::name() const {
 }
 
 namespace {
-
-std::unique_ptr<optim::Optimizer> make_optimizer(Options& o, const nn::Module& m,
-                                                 RecipeOptimizer& read) {
-  read = read_optimizer(o);
-  RecipeParams params = recipe_params(o, m, read.weight_decay);
-  o.finish();
-  std::unique_ptr<optim::Optimizer> opt = read.make(std::move(params.groups));
-  for (size_t g = 0; g < params.factors.size(); ++g)
-    if (params.factors[g] != 1) opt->set_lr(opt->lr(g) * params.factors[g], g);
-  return opt;
-}
 
 // What a component says of its arguments, with the place in the recipe. What names it already, and
 // what is about files, stays as it is.
@@ -307,8 +74,17 @@ auto in_part(const Recipe& recipe, const char* part, F make) -> decltype(make())
 
 // What a run logs, by name; `monitor` of trainer and early_stop must be among it.
 void check_monitor(const Options& o, const std::string& monitor,
-                   const train::TrainerOptions& options, bool has_val) {
-  std::vector<std::string> known{"train/loss", "lr"};
+                   const train::TrainerOptions& options, const RecipeModel& model, bool has_val) {
+  std::vector<std::string> known{"train/loss"}, figures = model.figures;
+  for (const auto& [name, part] : model.optimizers) {
+    figures.push_back(name + "_loss");
+    known.push_back("lr/" + name);
+  }
+  if (model.optimizers.empty()) known.emplace_back("lr");
+  for (const std::string& f : figures) {
+    known.push_back("train/" + f);
+    if (has_val) known.push_back("val/" + f);
+  }
   for (const std::string& m : options.metrics) {
     if (options.train_metrics) known.push_back("train/" + m);
     if (has_val) known.push_back("val/" + m);
@@ -318,13 +94,13 @@ void check_monitor(const Options& o, const std::string& monitor,
   if (std::find(known.begin(), known.end(), wanted) != known.end()) return;
   std::sort(known.begin(), known.end());
   const std::string near = nearest_word(wanted, known);
-  o.fail("monitor",
-         fmt::format("'{}' is not logged{}{}", monitor,
-                     near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
-                     fmt::format("{}There are {}.{}", near.empty() ? ". " : " ", list_of(known),
-                                 has_val ? ""
-                                         : " This recipe has no validation data: "
-                                           "data.val_part holds some out.")));
+  o.fail("monitor", fmt::format("'{}' is not logged{}{}", monitor,
+                                near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
+                                fmt::format("{}There are {}.{}", near.empty() ? ". " : " ",
+                                            fmt::join(known, ", "),
+                                            has_val ? ""
+                                                    : " This recipe has no validation data: "
+                                                      "data.val_part holds some out.")));
 }
 
 // The report of a run that did not come to its end, as far as its files go.
@@ -365,24 +141,39 @@ std::vector<std::string> exports_of(Options& root, const Registry& registry) {
       std::vector<std::string> names;
       for (const auto& [known, f] : registry.exporter) names.push_back(known);
       root.fail("export",
-                fmt::format("there is no export '{}'. There are {}", name, list_of(names)));
+                fmt::format("there is no export '{}'. There are {}", name, fmt::join(names, ", ")));
     }
   return exports;
 }
 
-RecipeSchedule schedule_of(Options& o, optim::Optimizer& optimizer,
-                           const train::TrainerOptions& options, int64_t size) {
+RecipeOptimizers optimizers_of(const Recipe& recipe, Options& optim_o, Options& sched_o,
+                               const RecipeModel& model, const train::TrainerOptions& options,
+                               int64_t size) {
+  RecipeOptimizers all = in_part(recipe, "optim", [&] { return make_optimizers(optim_o, model); });
   const int64_t batches = train::planned_batches(options, size);
   const int64_t per_epoch = batches / options.accumulate + (batches % options.accumulate != 0);
-  return make_schedule(o, optimizer, train::planned_updates(options, size), per_epoch);
+  in_part(recipe, "sched",
+          [&] { make_schedules(sched_o, all, train::planned_updates(options, size), per_epoch); });
+  return all;
+}
+
+// The trainer of the model's step, or of its steps.
+void make_trainer(std::optional<train::Trainer>& to, RecipeModel& model, train::StepFunction step,
+                  const RecipeOptimizers& optimizers, const train::TrainerOptions& options) {
+  if (model.updates)
+    to.emplace(*model.module, model.updates, optimizers.named, options);
+  else
+    to.emplace(*model.module, std::move(step), *optimizers.made.front(), options);
+  for (const RecipeSchedule& s : optimizers.schedules)
+    if (!s.parts.empty()) to->schedule(*s.parts.back());
 }
 
 // Those that the recipe names.
-void add_callbacks(train::Trainer& trainer, const TrainerPart& part, const RecipeSchedule& schedule,
-                   const std::string& folder) {
+void add_callbacks(train::Trainer& trainer, const TrainerPart& part,
+                   const RecipeOptimizers& optimizers, const std::string& folder) {
   if (part.early_stop)
     trainer.add(std::make_shared<train::EarlyStopping>(part.early_stop->options));
-  if (schedule.plateau) trainer.add(schedule.plateau);
+  if (optimizers.plateau) trainer.add(optimizers.plateau);
   for (const train::ChosenCallback& c : part.callbacks)
     trainer.add(train::make_callback(c, folder));
 }
@@ -438,18 +229,21 @@ struct FolderBegins : train::Callback {
 struct Going {
   RecipeParts& parts;
   const TrainerPart& part;
+  const RecipeOptimizers& optimizers;
   RunSettings& settings;
-  ResumedRates& rates;
+  std::vector<ResumedRates>& rates;
+  const std::shared_ptr<train::Callback>& samples;  ///< draws images at each epoch's end, or null
 };
 
 // Trains what was made, with what recipes have besides: callbacks, the record of settings, exports.
-RecipeRun train_made(const Going& g, const RecipeSchedule& schedule,
+RecipeRun train_made(const Going& g,
                      const std::vector<std::shared_ptr<train::Callback>>& callbacks) {
   train::Trainer& trainer = g.parts.trainer;
   const std::string folder = trainer.options().folder;
-  add_callbacks(trainer, g.part, schedule, folder);
+  add_callbacks(trainer, g.part, g.optimizers, folder);
   for (const auto& c : callbacks) trainer.add(c);
   if (!folder.empty()) {
+    if (g.samples) trainer.add(g.samples);
     trainer.add(
         recipe_events(folder, g.parts.resolved, g.settings.files()[0].second, g.part.histograms));
     if (g.part.report) trainer.add(std::make_shared<train::WatchLayers>());
@@ -458,10 +252,10 @@ RecipeRun train_made(const Going& g, const RecipeSchedule& schedule,
   trainer.on_resume({[&](const train::Snapshot& s) {
                        g.settings.resume(s, folder);
                        trainer.options().files = g.settings.files();
-                       g.rates.before(s);
+                       for (ResumedRates& r : g.rates) r.before(s);
                      },
                      [&] {
-                       g.rates.after();
+                       for (ResumedRates& r : g.rates) r.after();
                        return g.settings.text();
                      }});
   return train_parts(g.parts, folder, g.part.report);
@@ -508,34 +302,34 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
       in_part(recipe, "data", [&] { return make_data(data_o, static_cast<uint64_t>(seed)); });
   data_o.finish();
   const bool has_val = data.val || options.overfit_batches > 0;
-  if (part.early_stop) check_monitor(stop_o, part.early_stop->options.monitor, options, has_val);
-  if (!options.monitor.empty()) check_monitor(train_o, options.monitor, options, has_val);
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
+  if (part.early_stop)
+    check_monitor(stop_o, part.early_stop->options.monitor, options, model, has_val);
+  if (!options.monitor.empty()) check_monitor(train_o, options.monitor, options, model, has_val);
   if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
   if (!model.step && !loss) root.fail("loss", "is missing");
-  RecipeOptimizer read;
-  std::unique_ptr<optim::Optimizer> opt =
-      in_part(recipe, "optim", [&] { return make_optimizer(optim_o, *model.module, read); });
-  const RecipeSchedule schedule = in_part(
-      recipe, "sched", [&] { return schedule_of(sched_o, *opt, options, data.train.size()); });
+  const RecipeOptimizers optimizers =
+      optimizers_of(recipe, optim_o, sched_o, model, options, data.train.size());
   if (loss.prepare) in_part(recipe, "loss", [&] { loss.prepare(data); });
   if (const io::Yaml* expect = recipe.root.find("expect")) {
     resolved->keys.emplace_back("expect");
     resolved->items.push_back(*expect);
   }
   if (!folder.empty()) options.files = settings.files();
-  const train::StepFunction step = step_of(model, loss, data);
   std::optional<train::Trainer> made;
-  in_part(recipe, "trainer", [&] { made.emplace(*model.module, step, *opt, options); });
-  if (!schedule.parts.empty()) made->schedule(*schedule.parts.back());
+  in_part(recipe, "trainer",
+          [&] { make_trainer(made, model, step_of(model, loss, data), optimizers, options); });
   RecipeParts parts{data, model, *made, *resolved};
   if (use) {
     use(parts);
     return {};
   }
-  ResumedRates rates(settings, *opt, read, schedule);
-  RecipeRun run = train_made({parts, part, settings, rates}, schedule, callbacks);
+  std::shared_ptr<train::Callback> samples;
+  if (part.samples > 0) samples = recipe_samples(train_o, model, data.facts, folder, part.samples);
+  std::vector<ResumedRates> rates;
+  for (size_t k = 0; k < optimizers.made.size(); ++k) rates.emplace_back(settings, optimizers, k);
+  RecipeRun run = train_made({parts, part, optimizers, settings, rates, samples}, callbacks);
   if (!options.folder.empty() && !run.fit.interrupted)
     for (const std::string& name : exports) registry.exporter.at(name)(folder);
   return run;

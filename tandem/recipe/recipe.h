@@ -46,6 +46,8 @@ class TD_API Options {
   /// The keys that were asked for, and those that are there and were not.
   const std::vector<std::string>& known() const { return known_; }
   std::vector<std::string> left() const;
+  /// Where it stands, "optim"; empty at the root.
+  const std::string& path() const { return path_; }
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;
 
  private:
@@ -158,6 +160,13 @@ struct RecipeModel {
   /// And as boxes, those of at least this score.
   std::function<FoundBoxes(const Tensor& output, double score)> boxes = {};
   RecipeGenerator generate = {};
+  /// A step with several optimizers; `step` is then train::sum_of_losses() of it.
+  train::UpdateStep updates = {};
+  /// Their names, each with the part of the module that it trains. `optim:` of the recipe is for
+  /// all of them, or holds a part for each by its name; `sched:` likewise.
+  std::vector<std::pair<std::string, nn::Module*>> optimizers = {};
+  /// Names of the figures that the step gives besides its losses.
+  std::vector<std::string> figures = {};
 };
 /// What a loss component gives: the loss of output and target. `prepare`, if there is one, sees the
 /// data before the first step (class weights that are counted).

@@ -191,13 +191,13 @@ std::string RunSettings::text() const {
 // The schedule that rates are computed by from the step alone; none where a measured value moves
 // them.
 optim::LRScheduler* ResumedRates::replayed() const {
-  return schedule_.plateau || schedule_.parts.empty() ? nullptr : schedule_.parts.back().get();
+  return plateau_ || schedule_.parts.empty() ? nullptr : schedule_.parts.back().get();
 }
 
 // The new rate as a multiple of the old one; 0 where there is none.
 double ResumedRates::lr_factor() const {
   for (const SettingChange& c : settings_.changes())
-    if (c.key == "optim.lr") {
+    if (c.key == keys_.optim + ".lr") {
       const double before = std::strtod(c.before.c_str(), nullptr);
       return before > 0 ? std::strtod(c.now.c_str(), nullptr) / before : 0;
     }
@@ -208,13 +208,15 @@ void ResumedRates::before(const train::Snapshot& s) {
   wanted_.clear();
   first_rates_.clear();
   schedule_state_ = {};
-  const bool rate = settings_.changed("optim.lr"), moved = rate || settings_.changed("sched");
+  const bool rate = settings_.changed(keys_.optim + ".lr"),
+             moved = rate || settings_.changed(keys_.sched);
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) {
-    for (const auto& [field, name] : numbers_)
+    for (const auto& [field, name] : keys_.numbers)
       wanted_.push_back({field, name, g, optimizer_.option(name, g), false});
     first_rates_.push_back(optimizer_.has_option("lr") ? optimizer_.initial_lr(g) : 0);
   }
-  const Tensor* steps = s.optimizer.find("schedule.last_epoch");
+  const Tensor* steps = s.optimizer.find(name_.empty() ? "schedule.last_epoch"
+                                                       : "schedules." + name_ + ".last_epoch");
   if (!replayed() || !moved || !steps) return;
   // All steps so far as the schedule now has them: whatever it keeps is then as it should be.
   const auto count = static_cast<int64_t>(steps->to_vector<double>()[0]);
@@ -222,8 +224,8 @@ void ResumedRates::before(const train::Snapshot& s) {
     for (int64_t k = 0; k < count; ++k) replayed()->step();
   } catch (const Error& e) {
     throw Error(e.kind(),
-                fmt::format("sched: {} steps are done, and the schedule does not go so far: {}",
-                            count, e.message()),
+                fmt::format("{}: {} steps are done, and the schedule does not go so far: {}",
+                            keys_.sched, count, e.message()),
                 "Give it more steps, or leave it as it was.", e.op(), e.loc(), e.layer());
   }
   schedule_state_ = replayed()->state_dict();
@@ -238,14 +240,14 @@ void ResumedRates::after() {
   const bool replay = !schedule_state_.empty();
   if (replay) replayed()->load_state_dict(schedule_state_);
   for (const Number& n : wanted_) {
-    const bool changed = settings_.changed("optim." + n.field);
+    const bool changed = settings_.changed(keys_.optim + "." + n.field);
     if (!changed && !(replay && n.moved)) continue;
     // What a measured value has made of the rate so far counts for the new one too.
-    const bool scaled = n.name == "lr" && !replay && schedule_.plateau && lr_factor() > 0;
+    const bool scaled = n.name == "lr" && !replay && plateau_ && lr_factor() > 0;
     const double value = scaled ? optimizer_.lr(n.group) * lr_factor() : n.value;
     optimizer_.set_option(n.name, value, n.group);
   }
-  if (settings_.changed("optim.lr") && optimizer_.has_option("lr"))
+  if (settings_.changed(keys_.optim + ".lr") && optimizer_.has_option("lr"))
     for (size_t g = 0; g < first_rates_.size(); ++g) optimizer_.set_initial_lr(first_rates_[g], g);
 }
 

@@ -41,12 +41,18 @@ class RunSettings {
   std::string record_;                    ///< settings.jsonl
 };
 
-/// Carries changed numbers of `optim:` and `sched:` over to a run whose state is restored.
+/// Carries changed numbers of `optim:` and `sched:` over to an optimizer of a run whose state is
+/// restored.
 class ResumedRates {
  public:
-  ResumedRates(const RunSettings& settings, optim::Optimizer& optimizer,
-               const RecipeOptimizer& read, const RecipeSchedule& schedule)
-      : settings_(settings), optimizer_(optimizer), numbers_(read.numbers), schedule_(schedule) {}
+  /// For the kth of them.
+  ResumedRates(const RunSettings& settings, const RecipeOptimizers& of, size_t k)
+      : settings_(settings),
+        optimizer_(*of.made[k]),
+        keys_(of.keys[k]),
+        schedule_(of.schedules[k]),
+        name_(of.named[k].name),
+        plateau_(of.plateau != nullptr) {}
   /// Before the state is restored, while optimizer and schedule are as the recipe has them.
   void before(const train::Snapshot& s);
   void after();
@@ -63,8 +69,10 @@ class ResumedRates {
 
   const RunSettings& settings_;
   optim::Optimizer& optimizer_;
-  std::vector<std::pair<std::string, std::string>> numbers_;
+  const RecipeOptimizers::Keys& keys_;
   const RecipeSchedule& schedule_;
+  std::string name_;  ///< of the optimizer, where there are several
+  bool plateau_;      ///< a measured value sets the rates
   std::vector<Number> wanted_;
   std::vector<double> first_rates_;
   StateDict schedule_state_;

@@ -108,8 +108,9 @@ void ReduceLROnPlateau::evaluate(Trainer& t, const Logs& logs) {
     return;
   }
   if (cooldown_ > 0 || ++wait_ < std::max<int64_t>(o_.patience, 1)) return;
-  for (size_t g = 0; g < t.optimizer().num_groups(); ++g)
-    t.optimizer().set_lr(std::max(t.optimizer().lr(g) * o_.factor, o_.min_lr), g);
+  for (const NamedOptimizer& o : t.optimizers())
+    for (size_t g = 0; g < o.optimizer.num_groups(); ++g)
+      o.optimizer.set_lr(std::max(o.optimizer.lr(g) * o_.factor, o_.min_lr), g);
   cooldown_ = o_.cooldown;
   wait_ = 0;
 }
@@ -255,7 +256,8 @@ void TensorBoard::validation_end(Trainer& t, const Logs& logs) {
 void TensorBoard::epoch_end(Trainer& t, const Logs& logs) {
   if (!events_) return;
   for (const auto& [name, value] : logs)
-    if (name != "lr" && !(t.options().val_every_steps > 0 && name.starts_with("val/")))
+    if (name != "lr" && !name.starts_with("lr/") &&
+        !(t.options().val_every_steps > 0 && name.starts_with("val/")))
       events_->scalar(name, value, t.step());
   if (o_.histogram_freq == 0 || (t.epoch() + 1) % o_.histogram_freq != 0) return;
   for (const auto& [name, p] : t.model().named_parameters())

@@ -25,10 +25,12 @@ void BackupAndRestore::fit_end(Trainer& t) {
 }
 
 void LearningRateScheduler::epoch_begin(Trainer& t) {
-  const double rate = schedule_(t.epoch(), t.optimizer().lr());
-  TD_CHECK(std::isfinite(rate) && rate >= 0, Value,
-           "LearningRateScheduler: the rate of epoch {} is {}", t.epoch(), rate);
-  t.optimizer().set_lr(rate);
+  for (const NamedOptimizer& o : t.optimizers()) {
+    const double rate = schedule_(t.epoch(), o.optimizer.lr());
+    TD_CHECK(std::isfinite(rate) && rate >= 0, Value,
+             "LearningRateScheduler: the rate of epoch {} is {}", t.epoch(), rate);
+    o.optimizer.set_lr(rate);
+  }
 }
 
 void LambdaCallback::fit_begin(Trainer& t) {

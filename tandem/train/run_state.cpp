@@ -29,8 +29,11 @@ StateDict part_of(const StateDict& from, const std::string& prefix) {
 std::string list_parts(const RunParts& p) {
   std::string text;
   const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
-  if (p.optimizer || p.model) add(p.optimizer ? p.optimizer->type() : "no optimizer");
+  for (const auto& [name, o] : p.optimizers) add(fmt::format("{} for {}", o->type(), name));
+  if (p.optimizers.empty() && (p.optimizer || p.model))
+    add(p.optimizer ? p.optimizer->type() : "no optimizer");
   if (p.schedule) add("schedule");
+  for (const auto& [name, s] : p.schedules) add("schedule for " + name);
   if (p.scaler) add("scaler");
   if (p.data) add("data");
   for (const auto& e : p.extra) add(e.name);
@@ -55,6 +58,9 @@ Snapshot snapshot(const RunParts& p, int64_t step, io::Json more) {
   if (p.model) s.model = p.model->state_dict();
   if (p.optimizer) add(s.optimizer, "optimizer", p.optimizer->state_dict());
   if (p.schedule) add(s.optimizer, "schedule", p.schedule->state_dict());
+  for (const auto& [name, o] : p.optimizers)
+    add(s.optimizer, "optimizers." + name, o->state_dict());
+  for (const auto& [name, o] : p.schedules) add(s.optimizer, "schedules." + name, o->state_dict());
   if (p.scaler) add(s.optimizer, "scaler", p.scaler->state_dict());
   for (const auto& e : p.extra) add(s.optimizer, e.name, e.get());
   const GeneratorState rng = generator_state();
@@ -87,6 +93,10 @@ io::Json restore(const RunParts& p, const Snapshot& s) {
   if (p.model) p.model->load_state_dict(s.model);
   if (p.optimizer) p.optimizer->load_state_dict(part_of(s.optimizer, "optimizer"));
   if (p.schedule) p.schedule->load_state_dict(part_of(s.optimizer, "schedule"));
+  for (const auto& [name, o] : p.optimizers)
+    o->load_state_dict(part_of(s.optimizer, "optimizers." + name));
+  for (const auto& [name, o] : p.schedules)
+    o->load_state_dict(part_of(s.optimizer, "schedules." + name));
   if (p.scaler) p.scaler->load_state_dict(part_of(s.optimizer, "scaler"));
   for (const auto& e : p.extra) e.set(part_of(s.optimizer, e.name));
   set_generator_state(rng);

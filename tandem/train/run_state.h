@@ -26,6 +26,9 @@ struct RunParts {
     std::function<void(const StateDict&)> set;
   };
   std::vector<Extra> extra = {};
+  /// Of a run with several optimizers, in place of `optimizer` and `schedule`.
+  std::vector<std::pair<std::string, optim::Optimizer*>> optimizers = {};
+  std::vector<std::pair<std::string, optim::LRScheduler*>> schedules = {};
 };
 
 /// The state after step `step`: values of all parts, place in the data, seed and offset of the

@@ -12,6 +12,7 @@ class StateKeeper {
       : parts_(parts), before_(snapshot(parts, 0)), training_(parts.model->is_training()) {}
   ~StateKeeper() {
     if (parts_.optimizer) parts_.optimizer->zero_grad();
+    for (const auto& [name, o] : parts_.optimizers) o->zero_grad();
     restore(parts_, before_);  // of the same parts: nothing in it can throw
     parts_.model->train(training_);
   }

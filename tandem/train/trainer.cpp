@@ -88,7 +88,12 @@ Trainer& Trainer::clear_callbacks() {
   return *this;
 }
 Trainer& Trainer::schedule(optim::LRScheduler& schedule) {
-  schedule_ = &schedule;
+  for (optim::LRScheduler*& s : schedules_)
+    if (&s->optimizer() == &schedule.optimizer()) {
+      s = &schedule;
+      return *this;
+    }
+  schedules_.push_back(&schedule);
   return *this;
 }
 Trainer& Trainer::part(RunParts::Extra extra) {
@@ -112,10 +117,18 @@ void Trainer::log(const Logs& logs) { history_.push_back({step_, epoch_, logs});
 
 Logs Trainer::train_logs() const {
   Logs logs{{"train/loss", samples_ > 0 ? loss_sum_ / samples_ : std::nan("")}};
+  for (const Mean& m : figures_) logs.emplace_back("train/" + m.name, m.sum / m.count);
   if (options_.train_metrics)
     for (const auto& m : metrics_) logs.emplace_back("train/" + m->name(), m->compute());
-  logs.emplace_back("lr", optimizer_.has_option("lr") ? optimizer_.lr() : std::nan(""));
+  add_rates(logs);
   return logs;
+}
+
+// "lr", or "lr/generator" and so on.
+void Trainer::add_rates(Logs& logs) const {
+  for (const NamedOptimizer& o : optimizers_)
+    logs.emplace_back(o.name.empty() ? "lr" : "lr/" + o.name,
+                      o.optimizer.has_option("lr") ? o.optimizer.lr() : std::nan(""));
 }
 
 bool Trainer::higher_is_better() const {
@@ -136,6 +149,7 @@ std::string Trainer::progress_line(const Running& run, const data::AnyPipeline& 
   std::string line =
       fmt::format("epoch {}/{}  {}/{}  loss {:.4f}", epoch_ + 1, options_.max_epochs, position,
                   size, samples_ > 0 ? loss_sum_ / samples_ : run.last_loss);
+  for (const Mean& m : figures_) line += fmt::format("  {} {:.4f}", m.name, m.sum / m.count);
   if (options_.train_metrics)
     for (const auto& m : metrics_) line += fmt::format("  {} {:.4f}", m->name(), m->compute());
   const double rate = static_cast<double>(step_ - run.first_step) / seconds;
@@ -248,7 +262,10 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train,
     if (train_batch(run, batch, last)) {
       const bool due = !options_.barebones && step_ % options_.log_every == 0;
       if (!callbacks_.empty() || due) {
-        Logs logs{{"train/step_loss", run.last_loss}, {"lr", optimizer_.lr()}};
+        Logs logs{{"train/step_loss", run.last_loss}};
+        add_rates(logs);
+        for (const auto& [name, value] : run.last_figures)
+          logs.emplace_back("train/step_" + name, value);
         if (run.last_norm > 0) logs.emplace_back("train/grad_norm", run.last_norm);
         for (auto& c : callbacks_) c->step_end(*this, logs);
         if (due) write_logs(run, logs);
@@ -296,7 +313,8 @@ bool Trainer::end_epoch(Running& run, std::optional<data::AnyPipeline>& val, boo
     due_ = Due::none;
     logs.insert(logs.end(), values->begin(), values->end());
   }
-  if (schedule_ && options_.schedule_per_epoch) schedule_->step();
+  if (options_.schedule_per_epoch)
+    for (optim::LRScheduler* s : schedules_) s->step();
   write_logs(run, logs);
   for (auto& c : callbacks_) c->epoch_end(*this, logs);
   const double score = find_log(logs, monitor());
@@ -421,6 +439,7 @@ FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,
       if (options_.max_steps >= 0 && step_ >= options_.max_steps) break;
       if (train.state().position == 0) {
         loss_sum_ = samples_ = 0;
+        figures_.clear();
         for (auto& m : metrics_) m->reset();
         for (auto& c : callbacks_) c->epoch_begin(*this);
       }

@@ -12,22 +12,14 @@
 #include "tandem/train/metrics.h"
 #include "tandem/train/run_state.h"
 #include "tandem/train/trainer_options.h"
+#include "tandem/train/updates.h"
 
 namespace tandem::train {
 
-/// The fields of one element of a pipeline.
-using Batch = std::vector<Tensor>;
 /// Names and values in order: "train/loss", "val/accuracy", "lr".
 using Logs = std::vector<std::pair<std::string, double>>;
 /// The value of `name`; NaN when it is not there.
 TD_API double find_log(const Logs& logs, const std::string& name);
-
-/// What a step computes of a batch. Output and target are what metrics see; they may be undefined.
-struct StepOutput {
-  Tensor loss, output, target;
-  Tensor prediction = {};  ///< what predict() gives, where that is not the output
-};
-using StepFunction = std::function<StepOutput(const Batch&)>;
 
 class Trainer;
 
@@ -98,12 +90,28 @@ class TD_API Trainer {
   Trainer(Net& net, Loss loss, optim::Optimizer& optimizer, TrainerOptions options = {})
       : Trainer(static_cast<nn::Module&>(net), supervised(net, std::move(loss)), optimizer,
                 std::move(options)) {}
+  /// A step with several optimizers (train/updates.h): it computes their losses one after the other
+  /// and hands each to Updates. Its losses are logged as "train/<name>_loss" and "val/<name>_loss",
+  /// the rates as "lr/<name>". Throws Value for names that are empty or come twice.
+  Trainer(nn::Module& model, UpdateStep step, std::vector<NamedOptimizer> optimizers,
+          TrainerOptions options = {});
+  /// The same with the module's own `StepOutput training_step(const Batch&, Updates&)`.
+  template <class Net>
+    requires requires(Net& n, const Batch& b, Updates& u) {
+      { n.training_step(b, u) } -> std::convertible_to<StepOutput>;
+    }
+  Trainer(Net& net, std::vector<NamedOptimizer> optimizers, TrainerOptions options = {})
+      : Trainer(
+            static_cast<nn::Module&>(net),
+            [&net](const Batch& b, Updates& update) { return net.training_step(b, update); },
+            std::move(optimizers), std::move(options)) {}
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   Trainer& add(std::shared_ptr<Callback> callback);
   Trainer& clear_callbacks();
+  /// Stepped with each update of the run; one for each optimizer.
   Trainer& schedule(optim::LRScheduler& schedule);
   /// Further state that checkpoints hold.
   Trainer& part(RunParts::Extra extra);
@@ -123,7 +131,7 @@ class TD_API Trainer {
   /// that is not finite is held back (OnNonFinite::stop and skip).
   double update(const Batch& batch);
   /// A sweep over learning rates on batches of `train` (tandem/train/lr_find.h), with every part of
-  /// the run put back afterwards.
+  /// the run put back afterwards. Throws Unsupported for several optimizers.
   LRFindResult lr_find(data::AnyPipeline train, const LRFindOptions& options = {});
   /// Batch sizes by doubling (tandem/train/find_batch.h) on batches of what `make(size)` gives,
   /// with every part of the run put back afterwards.
@@ -138,8 +146,12 @@ class TD_API Trainer {
   /// End the run after this step.
   void stop(std::string reason);
   nn::Module& model() const { return model_; }
+  /// The step on a batch, without updates; of several optimizers with the sum of their losses.
   const StepFunction& step_function() const { return step_function_; }
-  optim::Optimizer& optimizer() const { return optimizer_; }
+  /// The optimizer; of several the first.
+  optim::Optimizer& optimizer() const { return optimizers_.front().optimizer; }
+  /// All of them; an only one has no name.
+  const std::vector<NamedOptimizer>& optimizers() const { return optimizers_; }
   const TrainerOptions& options() const { return options_; }
   /// Changes count from the next fit() on; what the compiled step holds (accumulate, clip_norm,
   /// compile, bf16, f16, on_nonfinite, metrics) must stay.
@@ -157,7 +169,7 @@ class TD_API Trainer {
   /// Write values to metrics.jsonl and the history (callbacks may add their own).
   void log(const Logs& logs);
   std::string monitor() const;
-  /// Means over the epoch so far: "train/loss", the metrics, and "lr".
+  /// Means over the epoch so far: "train/loss", the step's figures, the metrics, and "lr".
   Logs train_logs() const;
   /// The pipeline that fit() runs over; null outside of it.
   const data::AnyPipeline* data() const { return data_; }
@@ -172,6 +184,21 @@ class TD_API Trainer {
       return StepOutput{mean_loss(loss(out, b[1]), b.size() > 2 ? b[2] : Tensor()), out, b[1]};
     };
   }
+  class StepUpdates;
+  struct StepResult;
+  struct Mean {
+    std::string name;
+    double sum = 0, count = 0;
+  };
+  void check_options() const;
+  void make_steps();
+  bool several() const { return !optimizers_.front().name.empty(); }
+  int64_t due_optimizers(int64_t step) const;
+  StepResult train_step(const Batch& batch, bool first, bool last, int64_t due);
+  StepResult single_step(const Batch& batch, bool first, bool last);
+  Tensor apply_update(optim::Optimizer& optimizer, const Tensor& loss, Tensor& good);
+  void zero_gradients();
+  void add_rates(Logs& logs) const;
   enum class Due : uint8_t { none, epoch, end, validation };
   FitResult run_fit(Running& run, data::AnyPipeline& train, std::optional<data::AnyPipeline>& val);
   void open(Running& run);
@@ -186,7 +213,7 @@ class TD_API Trainer {
   void average(bool epoch_end);
   void finish_average(const data::AnyPipeline& train, bool renew);
   bool train_batch(Running& run, const Batch& batch, bool last);
-  [[noreturn]] void explain(const Batch& batch, double loss, double norm, GeneratorState rng);
+  [[noreturn]] void explain(const Batch& batch, const std::string& what, GeneratorState rng);
   void save(std::optional<double> score);
   void resume(Running& run);
   void release_checkpoints();
@@ -199,9 +226,10 @@ class TD_API Trainer {
 
   nn::Module& model_;
   StepFunction step_function_;
-  optim::Optimizer& optimizer_;
+  UpdateStep update_step_;  ///< of several optimizers
+  std::vector<NamedOptimizer> optimizers_;
   TrainerOptions options_;
-  optim::LRScheduler* schedule_ = nullptr;
+  std::vector<optim::LRScheduler*> schedules_;
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::vector<RunParts::Extra> extra_;
   ResumeHooks resume_hooks_;
@@ -212,6 +240,7 @@ class TD_API Trainer {
   std::vector<Record> history_;
   int64_t step_ = 0, epoch_ = 0;
   double loss_sum_ = 0, samples_ = 0;  ///< of this epoch
+  std::vector<Mean> figures_;          ///< likewise, of the step's figures
   int64_t micro_ = 0;                  ///< batches since the last update
   int64_t skipped_ = 0, overflows_ = 0;
   std::string stop_;

@@ -39,10 +39,27 @@ struct AveragedWeights {
   AveragedWeights& operator=(const AveragedWeights&) = delete;
 };
 
+/// What a step leaves, in training and in evaluation.
+struct Trainer::StepResult {
+  Tensor loss = {}, norm = {}, output = {}, target = {}, prediction = {};
+  Figures figures = {};
+  int64_t losses = 0;  ///< the first so many figures are losses of optimizers
+  template <class V>
+  void fields(V& v) {
+    v("loss", loss);
+    v("norm", norm);
+    v("output", output);
+    v("target", target);
+    v("prediction", prediction);
+    v("figures", figures);
+    v("losses", losses);
+  }
+};
+
 /// The compiled forms of the step; recompiled by themselves when shapes change.
 struct Trainer::Compiled {
-  using Train = std::function<std::vector<Tensor>(const Batch&, bool first, bool last)>;
-  using Eval = std::function<std::vector<Tensor>(const Batch&)>;
+  using Train = std::function<StepResult(const Batch&, bool first, bool last, int64_t due)>;
+  using Eval = std::function<StepResult(const Batch&)>;
   Train train;
   Eval eval;
 };
@@ -54,6 +71,7 @@ struct Trainer::Running {
   int64_t first_step = 0;  ///< where this process began
   double samples = 0;
   double last_loss = 0, last_norm = 0;
+  Logs last_figures;
   double shown_samples = 0;                 ///< at the last line of the system's figures
   double shown_waited = 0, shown_busy = 0;  ///< likewise, of the data's RunStats
   runs::PressureMeter pressure;

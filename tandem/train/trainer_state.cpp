@@ -41,6 +41,11 @@ void Trainer::save(std::optional<double> score) {
                         {"callbacks", std::move(callbacks)},
                         {"seconds", seconds_before_ + seconds_since(fit_start_)},
                         {"higher_is_better", higher_is_better()}};
+  if (!figures_.empty()) {
+    io::Json::Object figures;
+    for (const Mean& m : figures_) figures.emplace_back(m.name, numbers({m.sum, m.count}));
+    more.emplace_back("figures", std::move(figures));
+  }
   if (due_ != Due::none) more.emplace_back("due", static_cast<int64_t>(due_));
   if (evaluated_step_ >= 0) {
     io::Json::Object values;
@@ -76,6 +81,11 @@ void Trainer::resume(Running& run) {
   step_ = run.first_step = s->step;
   loss_sum_ = io::number_of(more.find("loss_sum"));
   samples_ = io::number_of(more.find("samples"));
+  figures_.clear();
+  if (const io::Json* figures = more.find("figures"); figures && figures->as_object())
+    for (const auto& [name, value] : *figures->as_object())
+      if (const std::vector<double> v = numbers_of(&value); v.size() == 2)
+        figures_.push_back({name, v[0], v[1]});
   if (const double before = io::number_of(more.find("seconds")); before > 0)
     seconds_before_ = before;
   if (const io::Json* due = more.find("due"); due && due->as_int())
@@ -115,7 +125,17 @@ bool Trainer::load_best() {
 // ---- the average
 
 RunParts Trainer::parts() {
-  RunParts p{&model_, &optimizer_, schedule_, scaler_.get(), data_, extra_};
+  RunParts p{.model = &model_, .scaler = scaler_.get(), .data = data_, .extra = extra_};
+  if (!several()) {
+    p.optimizer = &optimizer();
+    if (!schedules_.empty()) p.schedule = schedules_.front();
+  } else {
+    for (const NamedOptimizer& o : optimizers_) {
+      p.optimizers.emplace_back(o.name, &o.optimizer);
+      for (optim::LRScheduler* s : schedules_)
+        if (&s->optimizer() == &o.optimizer) p.schedules.emplace_back(o.name, s);
+    }
+  }
   if (average_)
     p.extra.push_back({kAveragePart, [this] { return average_->state_dict(); },
                        [this](const StateDict& s) { average_->load_state_dict(s); }});

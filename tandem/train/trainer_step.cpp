@@ -2,6 +2,7 @@
 // A step is forward, backward and update in one compiled function; an update whose loss or gradient
 // norm is not finite is held back inside it (AssignIf), so the step can be run again, op by op,
 // from the state before it.
+#include <algorithm>
 #include <cmath>
 
 #include "tandem/compile/compile.h"
@@ -28,9 +29,13 @@ Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimiz
                  TrainerOptions options)
     : model_(model),
       step_function_(std::move(step)),
-      optimizer_(optimizer),
+      optimizers_{NamedOptimizer{"", optimizer}},
       options_(std::move(options)),
       compiled_(std::make_unique<Compiled>()) {
+  make_steps();
+}
+
+void Trainer::check_options() const {
   TD_CHECK(options_.accumulate >= 1 && options_.max_epochs >= 0 && options_.log_every >= 1, Value,
            "Trainer wants accumulate >= 1, max_epochs >= 0 and log_every >= 1, got {}, {} and {}",
            options_.accumulate, options_.max_epochs, options_.log_every);
@@ -42,48 +47,25 @@ Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimiz
            options_.fast_dev_run, options_.overfit_batches, options_.val_every_steps,
            options_.val_every_epochs);
   TD_CHECK(!options_.bf16 || !options_.f16, Value, "Trainer wants bf16 or f16, not both");
+}
+
+void Trainer::make_steps() {
+  check_options();
   if (options_.f16) scaler_ = std::make_unique<optim::GradScaler>(options_.scaler);
   for (const std::string& name : options_.metrics) metrics_.push_back(make_metric(name));
-  auto forward = [this](const Batch& b) {
-    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
-    return step_function_(b);
+  auto train = [this](const Batch& b, bool first, bool last, int64_t due) {
+    return train_step(b, first, last, due);
   };
-  auto train = [this, forward](const Batch& b, bool first, bool last) {
-    if (first) optimizer_.zero_grad();
-    StepOutput o = forward(b);
-    TD_CHECK(o.loss.defined() && o.loss.numel() == 1, Shape,
-             "the step's loss wants one element, got {}",
-             o.loss.defined() ? o.loss.shape().to_string() : "none");
-    Tensor scaled =
-        options_.accumulate > 1 ? o.loss / static_cast<double>(options_.accumulate) : o.loss;
-    (scaler_ ? scaler_->scale(scaled) : scaled).backward();
-    Tensor norm;
-    if (last) {
-      if (scaler_) scaler_->unscale_(optimizer_);
-      const bool watch = options_.on_nonfinite != OnNonFinite::off;
-      if (options_.clip_norm > 0)
-        norm = optim::clip_grad_norm_(optimizer_.params(), options_.clip_norm);
-      else if (watch)
-        norm = optim::get_total_norm(optimizer_.params());
-      // The scaler holds back what is not finite by itself, and tries a smaller scale.
-      if (scaler_) {
-        scaler_->step(optimizer_);
-        scaler_->update();
-      } else if (watch) {
-        AssignIf good(
-            logical_and(isfinite(o.loss.detach()).reshape({}), isfinite(norm).reshape({})));
-        optimizer_.step();
-      } else {
-        optimizer_.step();
-      }
-    }
-    auto free = [](const Tensor& t) { return t.defined() ? t.detach() : t; };
-    return std::vector<Tensor>{o.loss.detach(), norm, free(o.output), free(o.target)};
-  };
-  auto eval = [forward](const Batch& b) {
+  auto eval = [this](const Batch& b) {
     NoGradGuard no_grad;
-    StepOutput o = forward(b);
-    return std::vector<Tensor>{o.loss, o.output, o.target, o.prediction};
+    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    StepOutput o = step_function_(b);
+    return StepResult{.loss = o.loss,
+                      .norm = {},
+                      .output = o.output,
+                      .target = o.target,
+                      .prediction = o.prediction,
+                      .figures = o.figures};
   };
   if (options_.compile) {
     compiled_->train = tandem::compile(train, {.name = "train step"});
@@ -94,7 +76,63 @@ Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimiz
   }
 }
 
-void Trainer::explain(const Batch& batch, double loss, double norm, GeneratorState rng) {
+// The optimizer's update by gradients that are there, unless something in it is not finite. Gives
+// their norm where it was asked for. `good` holds the look at earlier updates of the step.
+Tensor Trainer::apply_update(optim::Optimizer& optimizer, const Tensor& loss, Tensor& good) {
+  if (scaler_) scaler_->unscale_(optimizer);
+  const bool watch = options_.on_nonfinite != OnNonFinite::off;
+  Tensor norm;
+  if (options_.clip_norm > 0)
+    norm = optim::clip_grad_norm_(optimizer.params(), options_.clip_norm);
+  else if (watch)
+    norm = optim::get_total_norm(optimizer.params());
+  // The scaler holds back what is not finite by itself, and tries a smaller scale.
+  if (scaler_) {
+    scaler_->step(optimizer);
+  } else if (watch) {
+    Tensor now = logical_and(isfinite(loss.detach()).reshape({}), isfinite(norm).reshape({}));
+    good = good.defined() ? logical_and(good, now) : now;
+    AssignIf keep(good);
+    optimizer.step();
+  } else {
+    optimizer.step();
+  }
+  return norm;
+}
+
+Trainer::StepResult Trainer::single_step(const Batch& b, bool first, bool last) {
+  if (first) optimizer().zero_grad();
+  StepOutput o;
+  {
+    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    o = step_function_(b);
+  }
+  TD_CHECK(o.loss.defined() && o.loss.numel() == 1, Shape,
+           "the step's loss wants one element, got {}\nReduce it: loss.mean().",
+           o.loss.defined() ? o.loss.shape().to_string() : "none");
+  Tensor scaled =
+      options_.accumulate > 1 ? o.loss / static_cast<double>(options_.accumulate) : o.loss;
+  (scaler_ ? scaler_->scale(scaled) : scaled).backward();
+  Tensor norm, good;
+  if (last) {
+    norm = apply_update(optimizer(), o.loss, good);
+    if (scaler_) scaler_->update();
+  }
+  auto free = [](const Tensor& t) { return t.defined() ? t.detach() : t; };
+  StepResult r{.loss = o.loss.detach(),
+               .norm = norm,
+               .output = free(o.output),
+               .target = free(o.target),
+               .prediction = {}};
+  for (const auto& [name, value] : o.figures) r.figures.emplace_back(name, value.detach());
+  return r;
+}
+
+void Trainer::zero_gradients() {
+  for (const NamedOptimizer& o : optimizers_) o.optimizer.zero_grad();
+}
+
+void Trainer::explain(const Batch& batch, const std::string& what, GeneratorState rng) {
   std::string samples;
   if (data_) {
     const data::PipelineState at = data_->state();
@@ -117,54 +155,84 @@ void Trainer::explain(const Batch& batch, double loss, double norm, GeneratorSta
   set_generator_state(rng);
   try {
     DetectAnomalyGuard anomaly;
-    optimizer_.zero_grad();
+    zero_gradients();
     AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
     step_function_(batch).loss.backward();
   } catch (const Error& e) {
     found = e.what();
   }
-  optimizer_.zero_grad();
-  auto text = [](double v) {
-    return std::isnan(v) ? std::string("nan") : fmt::format("{:.6g}", v);
-  };
-  const std::string what = fmt::format(
-      "step {} of epoch {}: the loss is {}, the gradient norm {}. First in: {} Samples of the "
-      "batch: {}.{}\nThe weights are those before this step. Lower the learning rate, clip the "
-      "gradient (clip_norm), or look at these samples.",
-      step_ + 1, epoch_, text(loss), text(norm), found, samples.empty() ? "unknown" : samples,
-      file.empty() ? "" : fmt::format(" The batch is in '{}'", file));
-  if (!options_.folder.empty()) write_file(options_.folder + "/nonfinite.txt", what + "\n");
-  TD_FAIL(Value, "{}", what);
+  zero_gradients();
+  const std::string text = fmt::format(
+      "step {} of epoch {}: {}. First in: {} Samples of the batch: {}.{}\nThe weights are those "
+      "before this {}. Lower the learning rate, clip the gradient (clip_norm), or look at these "
+      "samples.",
+      step_ + 1, epoch_, what, found, samples.empty() ? "unknown" : samples,
+      file.empty() ? "" : fmt::format(" The batch is in '{}'", file),
+      several() ? "step, but for the optimizers whose update came first" : "step");
+  if (!options_.folder.empty()) write_file(options_.folder + "/nonfinite.txt", text + "\n");
+  TD_FAIL(Value, "{}", text);
 }
+
+namespace {
+
+double double_of(const Tensor& t) { return t.to(DType::f64).item<double>(); }
+
+// A number, or "nan" whatever its sign.
+std::string finite_text(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.6g}", v); }
+
+// Adds values of a batch of `rows` samples to their means.
+template <class Mean>
+void add_figures(std::vector<Mean>& means, const Logs& values, double rows) {
+  for (const auto& [name, value] : values) {
+    auto at = std::find_if(means.begin(), means.end(),
+                           [&name = name](const Mean& m) { return m.name == name; });
+    if (at == means.end()) at = means.insert(means.end(), Mean{name});
+    at->sum += value * rows;
+    at->count += rows;
+  }
+}
+
+}  // namespace
 
 // Gives true when the batch ended an update.
 bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
   for (auto& c : callbacks_) c->batch_begin(*this, batch);
   const GeneratorState rng = generator_state();
   const bool first = micro_ == 0, update = last || micro_ + 1 == options_.accumulate;
-  const std::vector<Tensor> out = compiled_->train(batch, first, update);
-  const double loss = out[0].to(DType::f64).item<double>();
-  const double norm = out[1].defined() ? out[1].to(DType::f64).item<double>() : 0;
+  const StepResult out = compiled_->train(batch, first, update, due_optimizers(step_ + 1));
+  const double loss = double_of(out.loss);
+  const double norm = out.norm.defined() ? double_of(out.norm) : 0;
   run.last_loss = loss;
   run.last_norm = norm;
+  run.last_figures.clear();
+  bool finite = std::isfinite(loss);
+  std::string what = "the loss is " + finite_text(loss);
+  for (const auto& [name, value] : out.figures) {
+    run.last_figures.emplace_back(name, double_of(value));
+    if (static_cast<int64_t>(run.last_figures.size()) > out.losses) continue;
+    finite &= std::isfinite(run.last_figures.back().second);
+    what += fmt::format(", {} {}", name, finite_text(run.last_figures.back().second));
+  }
   // Gradients beyond float16's range are the scaler's daily bread, not a fault of the run.
-  const bool overflow = scaler_ && std::isfinite(loss) && !std::isfinite(norm);
+  const bool overflow = scaler_ && finite && !std::isfinite(norm);
   if (overflow) ++overflows_;
-  if (!overflow && options_.on_nonfinite != OnNonFinite::off &&
-      !(std::isfinite(loss) && std::isfinite(norm))) {
-    if (options_.on_nonfinite == OnNonFinite::stop) explain(batch, loss, norm, rng);
+  if (!overflow && options_.on_nonfinite != OnNonFinite::off && !(finite && std::isfinite(norm))) {
+    if (options_.on_nonfinite == OnNonFinite::stop)
+      explain(batch, fmt::format("{}, the gradient norm {}", what, finite_text(norm)), rng);
     ++skipped_;
   } else {
     loss_sum_ += loss * batch_rows(batch);
     samples_ += batch_rows(batch);
-    if (options_.train_metrics && out[2].defined() && out[3].defined())
-      for (auto& m : metrics_) m->update(out[2], out[3]);
+    add_figures(figures_, run.last_figures, batch_rows(batch));
+    if (options_.train_metrics && out.output.defined() && out.target.defined())
+      for (auto& m : metrics_) m->update(out.output, out.target);
   }
   run.samples += batch_rows(batch);
   micro_ = update ? 0 : micro_ + 1;
   if (!update) return false;
   ++step_;
-  if (schedule_ && !options_.schedule_per_epoch) schedule_->step();
+  if (!options_.schedule_per_epoch)
+    for (optim::LRScheduler* s : schedules_) s->step();
   average(false);
   return true;
 }
@@ -177,6 +245,7 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
   EvalMode mode(model_);
   std::vector<std::unique_ptr<Metric>> metrics;
   for (const std::string& name : options_.metrics) metrics.push_back(make_metric(name));
+  std::vector<Mean> figures;
   double sum = 0, count = 0;
   data.set_epoch(0);
   data.begin_pass();
@@ -187,15 +256,22 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
       cut_ = true;
       return {};
     }
-    const std::vector<Tensor> out = compiled_->eval(batch);
-    sum += out[0].to(DType::f64).item<double>() * batch_rows(batch);
+    const StepResult out = compiled_->eval(batch);
+    TD_CHECK(out.loss.defined(), Value,
+             "the step gave no loss to validate by\nIts output's loss is undefined; of several "
+             "optimizers, hand a loss to each in validation too.");
+    sum += double_of(out.loss) * batch_rows(batch);
     count += batch_rows(batch);
-    if (out[1].defined() && out[2].defined())
-      for (auto& m : metrics) m->update(out[1], out[2]);
-    if (see) see(batch, {out[0], out[1], out[2], out[3]});
+    Logs values;
+    for (const auto& [name, value] : out.figures) values.emplace_back(name, double_of(value));
+    add_figures(figures, values, batch_rows(batch));
+    if (out.output.defined() && out.target.defined())
+      for (auto& m : metrics) m->update(out.output, out.target);
+    if (see) see(batch, {out.loss, out.output, out.target, out.prediction, out.figures});
   }
   TD_CHECK(count > 0, Value, "there is no data to validate on");
   Logs logs{{prefix + "loss", sum / count}};
+  for (const Mean& m : figures) logs.emplace_back(prefix + m.name, m.sum / m.count);
   for (auto& m : metrics) logs.emplace_back(prefix + m->name(), m->compute());
   if (!fitting_)
     for (auto& c : callbacks_) c->test_end(*this, logs);
@@ -210,8 +286,8 @@ Tensor Trainer::predict(data::AnyPipeline data) {
   data.set_epoch(0);
   data.begin_pass();
   for (Batch batch; data.next(batch);) {
-    const std::vector<Tensor> out = compiled_->eval(batch);
-    parts.push_back(out[3].defined() ? out[3] : out[1]);
+    const StepResult out = compiled_->eval(batch);
+    parts.push_back(out.prediction.defined() ? out.prediction : out.output);
     TD_CHECK(parts.back().defined(), Value, "the step gives no output to predict");
   }
   TD_CHECK(!parts.empty(), Value, "there is no data to predict");
@@ -221,10 +297,15 @@ Tensor Trainer::predict(data::AnyPipeline data) {
 
 double Trainer::update(const Batch& batch) {
   model_.train();
-  return compiled_->train(batch, true, true)[0].to(DType::f64).item<double>();
+  return double_of(compiled_->train(batch, true, true, due_optimizers(0)).loss);
 }
 
 LRFindResult Trainer::lr_find(data::AnyPipeline train, const LRFindOptions& options) {
+  TD_CHECK(
+      !several(), Unsupported,
+      "lr_find() sweeps the rate of one optimizer, this trainer has {}\nSweep each in a trainer "
+      "of its own, with the others' parameters fixed.",
+      optimizers_.size());
   RunParts p = parts();
   p.data = &train;
   return train::lr_find(

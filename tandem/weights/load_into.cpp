@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "tandem/base/nearest.h"
+#include "tandem/base/mismatch.h"
 #include "tandem/weights/weights.h"
 
 namespace tandem::weights {
@@ -40,8 +40,9 @@ std::optional<std::string> known_as(const std::string& name, const std::set<std:
   return {};
 }
 
+constexpr size_t kShown = 10;
+
 std::string lines(const char* title, const std::vector<std::string>& names) {
-  constexpr size_t kShown = 10;
   if (names.empty()) return "";
   std::string out = fmt::format("{} {}:", names.size(), title);
   for (size_t i = 0; i < std::min(names.size(), kShown); ++i) out += "\n  " + names[i];
@@ -53,8 +54,9 @@ std::string lines(const char* title, const std::vector<std::string>& names) {
 
 std::string WeightsReport::to_string() const {
   std::vector<std::string> wanted;
+  const Mismatch names{missing, unexpected};
   for (const std::string& name : missing) {
-    const std::string near = nearest_word(name, unexpected);
+    const std::string near = wanted.size() < kShown ? names.likely(name) : "";
     wanted.push_back(near.empty() ? name : name + "  (the file has " + near + ")");
   }
   std::vector<std::string> shapes;

@@ -123,6 +123,63 @@ TEST(Loader, ErrorsComeAtTheirBatch) {
   }
 }
 
+std::string short_type_of(const std::exception& e) { return detail::short_type_name(typeid(e)); }
+
+struct Troubled {
+  std::function<void()> trouble;
+  int64_t size() const { return 12; }
+  Tensor get(int64_t i) const {
+    if (i == 7 && trouble) trouble();
+    return ones({i == 9 && !trouble ? 3 : 2});
+  }
+};
+
+TEST(Loader, AnErrorNamesItsSampleAndKeepsItsCause) {
+  const auto fetched = [](std::function<void()> trouble, int64_t workers, bool pipeline) {
+    const auto read = [](auto loader) {
+      for (const Tensor& x : loader) (void)x;
+    };
+    try {
+      if (pipeline)
+        read(data::pipeline(Troubled{trouble}).shuffle().batch(4).prefetch({.workers = workers}));
+      else
+        read(DataLoader(Troubled{trouble},
+                        {.batch_size = 4, .shuffle = true, .num_workers = workers, .seed = 3}));
+    } catch (const Error& e) {
+      std::string cause;
+      try {
+        std::rethrow_if_nested(e);
+      } catch (const std::exception& of) {
+        cause = short_type_of(of);
+      }
+      return std::string(to_string(e.kind())) + ": " + e.what() + " <" + cause + ">";
+    }
+    return std::string("nothing");
+  };
+  struct Case {
+    std::function<void()> trouble;
+    const char* text;
+  };
+  const Case cases[] = {
+      {[] { throw std::runtime_error("no such photo"); },
+       "Value: sample 7 of Troubled: no such photo (runtime_error). Call your code with this "
+       "sample "
+       "alone, outside of the loader, to see where. <runtime_error>"},
+      {[] { throw std::bad_alloc(); }, "Memory: sample 7 of Troubled: there is not enough memory"},
+      {[] { TD_FAIL(Format, "broken file\nReplace it."); },
+       "Format: sample 7 of Troubled: broken file. Replace it. <>"},
+      {[] { ones({2}).reshape({3}); },
+       "Shape: sample 7 of Troubled: view: shape [3] wants 3 elements, x is [2] (2). At "},
+      {nullptr, "Shape: sample "},  // the ninth has another shape
+  };
+  for (const Case& c : cases)
+    for (const int64_t workers : {0, 2})
+      for (const bool pipeline : {false, true}) {
+        const std::string got = fetched(c.trouble, workers, pipeline);
+        EXPECT_EQ(got.find(c.text), 0u) << got;
+      }
+}
+
 TEST(Loader, StopsEarlyAndWithManyWorkers) {
   for (int round = 0; round < 20; ++round) {
     DataLoader loader(NumberedExamples{1000},
@@ -150,7 +207,8 @@ TEST(Loader, RaggedSamplesAndBadOptions) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Index);
-    EXPECT_STREQ(e.what(), "the sampler gave index 99 of a dataset of 10.");
+    EXPECT_STREQ(e.what(),
+                 "the sampler gave index 99 of a dataset of 10. Its indices run from 0 to 9.");
   }
 }
 

@@ -295,7 +295,7 @@ TEST(PipelineCacheFile, DamageIsSeen) {
         })
         .cache(f / "new");
   });
-  EXPECT_EQ(what, "Value: three.");
+  EXPECT_EQ(what, "Value: map over sample 3 of dataset(5): three.");
   EXPECT_EQ(f.names(), std::vector<std::string>{"c"});
 }
 

@@ -268,7 +268,7 @@ TEST(Pipeline, ThrowsAtTheElementThatFailed) {
                     for (const Tensor& t : p) given += t.numel();
                   },
                   ErrorKind::Value),
-              "six.");
+              "map over sample 6 of dataset(10): six.");
     EXPECT_EQ(given, 6);
   }
 }

@@ -181,7 +181,8 @@ TEST(InferPointwise, Errors) {
   const Shape s(2);
   EXPECT_EQ(message(op::add, Operands().tensor(DType::f32, {8, 3}).tensor(DType::f32, Shape(4))),
             "input 'a' is [8, 3], input 'b' is [4]: they do not broadcast, dimension 1 from the "
-            "right is 3 and 4 | Sizes must be equal, or one of them 1.");
+            "right is 3 and 4 | Sizes must be equal, or one of them 1: unsqueeze() adds such a "
+            "dimension.");
   EXPECT_EQ(message(op::bitwise_and, Operands().tensor(DType::f32, s).tensor(DType::i8, s)),
             "wants integers or bool, these inputs give float32 | Convert with .to(int64).");
   EXPECT_EQ(message(op::neg, Operands().tensor(DType::b8, s)),

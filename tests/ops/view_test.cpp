@@ -32,9 +32,10 @@ TEST_F(ViewTest, ReshapeErrors) {
   expect_error(ErrorKind::Shape, "size -1 of shape [-1, 0] can be anything", [&] {
     zeros({0, 3}).reshape({-1, 0});
   });
-  expect_error(ErrorKind::Shape, "shape [-1, 4] wants 4 elements, x is [2, 3] (6)", [&] {
-    x.reshape({-1, 4});
-  });
+  expect_error(ErrorKind::Shape, "shape [-1, 4] wants a multiple of 4 elements, x is [2, 3] (6)",
+               [&] {
+                 x.reshape({-1, 4});
+               });
   expect_error(ErrorKind::Value, "input 'x' is an undefined tensor",
                [] { reshape(Tensor(), {1}); });
 }

@@ -14,6 +14,7 @@
 #include "tandem/graph/backend.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/epilogue.h"
+#include "tandem/graph/error_text.h"
 #include "tandem/graph/kernel_choice.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/graph/run_internal.h"
@@ -399,7 +400,7 @@ void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) co
     else
       s.op->reference_fn(call);
     if (TD_LIKELY(error.code.load(std::memory_order_relaxed) == 0)) return;
-    check_error_word(*s.op, error);
+    check_error_word(call);
   } catch (const Error& e) {
     ScopeGuard scope(s.scope, s.loc);
     throw with_place(e, s.op->name, s.loc);

@@ -139,10 +139,13 @@ Example CIFAR10::get_many(std::span<const int64_t> rows) const {
 }
 
 TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::move(y)) {
-  TD_CHECK(x_.defined() && y_.defined() && x_.dim() > 0 && y_.dim() > 0 && x_.size(0) == y_.size(0),
-           Shape, "TensorDataset wants x and y with one first size, got {} and {}",
-           x_.defined() ? x_.shape().to_string() : "none",
-           y_.defined() ? y_.shape().to_string() : "none");
+  TD_CHECK(
+      x_.defined() && y_.defined() && x_.dim() > 0 && y_.dim() > 0 && x_.size(0) == y_.size(0),
+      Shape,
+      "TensorDataset wants x and y with one first size, got {} and {}\nEach row of x has one of "
+      "y: narrow() the longer one, or check how they were read.",
+      x_.defined() ? x_.shape().to_string() : "none",
+      y_.defined() ? y_.shape().to_string() : "none");
   x_ = contiguous(x_);
   y_ = contiguous(y_);
 }

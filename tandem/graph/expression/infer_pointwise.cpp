@@ -52,7 +52,7 @@ std::string shown_name(const OpDef& op, int i) {
   const int back = std::max(a.rank(), b.rank()) - dim;
   TD_FAIL(Shape,
           "input '{}' is {}, input '{}' is {}: they do not broadcast, dimension {} from the right "
-          "is {} and {}\nSizes must be equal, or one of them 1.",
+          "is {} and {}\nSizes must be equal, or one of them 1: unsqueeze() adds such a dimension.",
           shown_name(c.op, first), a.to_string(), shown_name(c.op, second), b.to_string(), back,
           a[a.rank() - back].to_string(), b[b.rank() - back].to_string());
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tandem/base/divisors.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
 
@@ -37,8 +38,9 @@ GPT::GPT(GPTOptions o)
       drop(o.dropout),
       ln_f({o.width}, {.bias = o.bias}),
       o_(o) {
-  TD_CHECK(o.heads > 0 && o.width % o.heads == 0, Value, "GPT: a width of {} and {} heads", o.width,
-           o.heads);
+  TD_CHECK(o.heads > 0 && o.width % o.heads == 0, Value,
+           "GPT: a width of {} does not divide into {} heads\n{}", o.width, o.heads,
+           divisor_hint("heads", o.heads, o.width));
   for (int64_t i = 0; i < o.layers; ++i) h.emplace_back(o);
   TD_REGISTER(wte, wpe, drop, h, ln_f);
   // N(0, 0.02); layers that add to the residual stream start smaller, by their number (GPT-2).

@@ -3,7 +3,9 @@
 // each one's derivative is the other two. The reference is in conv_reference.cpp.
 #include "tandem/ops/conv/conv.h"
 
+#include "tandem/base/divisors.h"
 #include "tandem/ops/conv/conv_internal.h"
+#include "tandem/ops/layout.h"
 #include "tandem/ops/rule_internal.h"
 #include "tandem/ops/view/view.h"
 
@@ -85,13 +87,15 @@ void check_channels(const Shape& x, const char* name, Dim per_group, const ConvA
   Dim want = per_group * Dim(a.groups);
   TD_CHECK(dims_equal(x[1], want), Shape, "weight wants {} input channels, {} is {} ({})\n{}",
            want.to_string(), name, x.to_string(), x[1].to_string(),
-           a.groups == 1 ? "Change in_channels, or set groups."
-                         : "Input channels are weight.size(1) * groups.");
+           detail::layout_hint(x, a.stride.rank(), want,
+                               a.groups == 1 ? "Change in_channels, or set groups."
+                                             : "Input channels are weight.size(1) * groups."));
 }
 
 void check_groups(Dim o, const ConvAttrs& a) {
   TD_CHECK(o.is_symbolic() || o.value() % a.groups == 0, Shape,
-           "{} output channels do not divide into {} groups", o.to_string(), a.groups);
+           "{} output channels do not divide into {} groups\n{}", o.to_string(), a.groups,
+           divisor_hint("groups", a.groups, o.value()));
 }
 
 // Checks that gy has the size of the convolution of x [.., in] with a kernel of size k.
@@ -335,6 +339,11 @@ Tensor conv_nd(const char* name, int d, Tensor x, Tensor w, Tensor b, const Conv
              d == 1   ? ", l"
              : d == 2 ? ", h, w"
                       : ", d, h, w");
+    if (!single || !w.defined() || w.dim() != d + 2) return;
+    const Dim want = w.shape(1) * Dim(a.groups);
+    const std::string hint = detail::layout_hint(x.shape(), d, want, "");
+    TD_CHECK(hint.empty(), Shape, "weight wants {} input channels, x is {} ({})\n{}",
+             want.to_string(), x.shape().to_string(), x.shape(0).to_string(), hint);
   });
   if (single) x = x.unsqueeze(0, loc);
   Tensor y = conv(std::move(x), std::move(w), std::move(b), a, loc);
@@ -374,8 +383,9 @@ ConvAttrs transpose_attrs(int d, const Tensor& x, const Tensor& w, const IntList
            d + 2);
   int lead = x.dim() - d;
   TD_CHECK(dims_equal(x.shape(lead - 1), w.shape(0)), Shape,
-           "weight wants {} input channels, x is {} ({})", w.shape(0).to_string(),
-           x.shape().to_string(), x.shape(lead - 1).to_string());
+           "weight wants {} input channels, x is {} ({})\n{}", w.shape(0).to_string(),
+           x.shape().to_string(), x.shape(lead - 1).to_string(),
+           detail::layout_hint(x.shape(), d, w.shape(0), "Change in_channels."));
   for (int i = 0; i < d; ++i) {
     const int64_t e = extra[i].value(), p = a.padding[i].value();
     TD_CHECK(e >= 0 && e < std::max(a.stride[i].value(), a.dilation[i].value()), Value,

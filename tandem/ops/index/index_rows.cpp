@@ -451,8 +451,11 @@ void bincount_infer(InferCall& c) {
 }
 
 constexpr const char* kRangeText =
-    "index {} is out of range for the indexed dimension\n"
-    "Check it against x.size(dim).";
+    "index {} is out of range< for x {x}><, which has {x.dim} entries in dimension {dim}>\n"
+    "Use indices from 0< to {x.dim-1}>; an embedding wants as many rows as there are ids.";
+constexpr const char* kStartText =
+    "index {} is out of range< for x {x}>: what begins there ends outside\n"
+    "Check the start and the length against x.size(dim).";
 constexpr OpDef row(const char* name, Names in, const AttrsType* attrs) {
   return index_row(name, in, attrs)
       .flops(detail::no_flops)
@@ -529,6 +532,7 @@ constinit const OpDef dynamic_update =
         .vjp(dynamic_update_vjp, 1u << 1)
         .batch(dynamic_update_batch)
         .reference(detail::run_dynamic_update)
+        .errors({kStartText})
         .doc(
             "x with value written over entries from start on of dimension shape[0]; start may be "
             "a 0-d tensor.");
@@ -538,6 +542,7 @@ constinit const OpDef dynamic_slice =
         .vjp(dynamic_slice_vjp, 1u << 1)
         .batch(dynamic_slice_batch)
         .reference(detail::run_dynamic_slice)
+        .errors({kStartText})
         .doc("length entries of a dimension from start, which may be a 0-d tensor.");
 constinit const OpDef sort =
     row("sort", {"x"}, fields<SortAttrs>())
@@ -567,12 +572,16 @@ constinit const OpDef one_hot =
         .infer(one_hot_infer)
         .batch(one_hot_batch)
         .reference(detail::run_one_hot)
+        .errors({"index {} is out of range<: num_classes is {num_classes}>\nClasses count from 0; "
+                 "set num_classes to the largest plus one."})
         .doc("Class indices as vectors of 0 and 1 in a new last dimension.");
 constinit const OpDef bincount =
     row("bincount", {"x"}, fields<BincountAttrs>())
         .flag(kNotDifferentiable)
         .infer(bincount_infer)
         .reference(detail::run_bincount)
+        .errors({"index {} is out of range<: there are {size} bins>\nbincount counts whole "
+                 "numbers from 0 on."})
         .doc("How often each of 0, 1, ... size - 1 occurs in a vector.");
 }  // namespace op
 

@@ -163,7 +163,8 @@ constinit const OpDef scatter_extreme =
         .vjp(extreme_vjp, 7, 1)
         .batch(extreme_batch)
         .reference(extreme_loops)
-        .errors({"index {} is out of range"})
+        .errors({"index {} is out of range< for x {x}, which has {x.dim} entries in dimension "
+                 "{dim}>\nUse indices from 0< to {x.dim-1}>."})
         .doc(
             "x with the largest (smallest) of the elements of src written where gather would "
             "read.");

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch, group and instance normalisation. Running statistics are passed in and returned as values;
 // a layer stores them. Statistics are per channel, so vmap folds its batch into the channels.
+#include "tandem/base/divisors.h"
 #include "tandem/ops/conv/pool.h"
+#include "tandem/ops/layout.h"
 #include "tandem/ops/nn/norm.h"
 #include "tandem/ops/nn/norm_internal.h"
 #include "tandem/ops/pointwise/pointwise.h"
@@ -19,9 +21,10 @@ void check_channels(const InferCall& c, int x, int input, const char* name) {
   if (!c.has(input)) return;
   const Spec &s = c.in[x], &v = c.in[input];
   TD_CHECK(v.rank() == 1 && dims_equal(v[0], s[1]), Shape,
-           "{} is {}, x is {}: expected one value per channel ({})\nSet num_features to x's "
-           "dimension 1.",
-           name, v.shape.to_string(), s.shape.to_string(), s[1].to_string());
+           "{} is {}, x is {}: expected one value per channel ({})\n{}", name, v.shape.to_string(),
+           s.shape.to_string(), s[1].to_string(),
+           detail::layout_hint(s.shape, s.rank() - 2, v.rank() == 1 ? v[0] : Dim(0),
+                               "Set num_features to x's dimension 1."));
   detail::check_affine_dtype(c, input, name, x);
 }
 
@@ -323,7 +326,8 @@ Tensor group_norm(Tensor x, int64_t num_groups, Tensor w, Tensor b, double eps,
     TD_CHECK(num_groups >= 1, Value, "num_groups is {}, wants at least 1", num_groups);
     Dim c = x.shape(1);
     TD_CHECK(c.is_symbolic() || c.value() % num_groups == 0, Shape,
-             "{} channels do not divide into {} groups", c.to_string(), num_groups);
+             "{} channels do not divide into {} groups\n{}", c.to_string(), num_groups,
+             divisor_hint("num_groups", num_groups, c.value()));
     check_affine(w, "weight", x);
     check_affine(b, "bias", x);
   });

@@ -463,8 +463,8 @@ void nll_backward_batch(BatchCall& c) {
 }
 
 constexpr const char* kLabelText =
-    "label {} is out of range: labels index the classes, dimension 1 of x, from 0\n"
-    "Check the data set's labels and the size of the last layer.";
+    "label {} is out of range: labels are class indices from 0< to {x.1-1}, since x is {x}>\n"
+    "Give the last layer as many outputs as there are classes, or count the labels from 0.";
 
 double flops(const InferCall& c) {
   return 4.0 * static_cast<double>(c.in[0].shape.numel().value());

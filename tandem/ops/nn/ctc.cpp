@@ -239,12 +239,14 @@ double ctc_flops(const InferCall& c) {
 }
 
 constexpr const char* kInputLength =
-    "input length {} is out of range: log_probs have that many steps at most\nCheck the lengths "
+    "input length {} is out of range: log_probs have< {log_probs.0}> steps\nCheck the lengths "
     "after the network's strides.";
 constexpr const char* kTargetLength =
-    "target length {} is out of range: targets are not that long\nCheck target_lengths.";
+    "target length {} is out of range: targets have< {targets.1}> labels at most\n"
+    "Check target_lengths.";
 constexpr const char* kLabel =
-    "label {} is the blank or out of range\nLabels are class indices other than the blank.";
+    "label {} is out of range or the blank< {blank}><: there are {log_probs.2} classes>\n"
+    "Labels are class indices other than the blank.";
 
 // Concatenated targets as rows [n, longest].
 Tensor as_rows(const Tensor& targets, const Tensor& lengths, SourceLocation loc) {

@@ -110,9 +110,10 @@ Tensor p_norm(const Tensor& x, double p, int64_t dim, bool keepdim) {
 Tensor probability_loss(Tensor x, Tensor target, const CrossEntropyOptions& o, SourceLocation loc) {
   placed("cross_entropy", loc, [&] {
     TD_CHECK(same_shape(x.shape(), target.shape()), Shape,
-             "target holds probabilities {}, x is {}: they must have one shape\nInteger labels "
-             "have dtype int64 and no class dimension.",
-             target.shape().to_string(), x.shape().to_string());
+             "target is {}, so it holds probabilities {}, x is {}: they must have one shape\n{}",
+             to_string(target.dtype()), target.shape().to_string(), x.shape().to_string(),
+             x.dim() + 1 == target.dim() ? "The order is (x, target)."
+                                         : "Class labels are integers: pass target.to(int64).");
     TD_CHECK(o.label_smoothing >= 0 && o.label_smoothing <= 1, Value,
              "label_smoothing is {}, wants 0 to 1", o.label_smoothing);
   });

@@ -63,6 +63,29 @@ Dim missing_size(const Shape& x, const Shape& want, int at) {
   return floordiv(in.numel(), known);
 }
 
+constexpr const char* kUseMinusOne = "Use -1 for the size that follows from the rest.";
+
+// The product of the sizes beside -1.
+Dim factor_of(const Shape& want, int missing) {
+  Shape rest = want;
+  rest.erase(missing);
+  return rest.numel();
+}
+
+// For a shape with -1 that does not go up: what the sizes are compared with.
+std::string size_hint(const Shape& x, const Shape& want, int missing) {
+  const Dim factor = factor_of(want, missing), all = x.numel();
+  if (factor.is_symbolic() || all.is_symbolic() || factor.raw() <= 0)
+    return "The sizes beside -1 must divide the number of elements.";
+  const int64_t over = all.raw() % factor.raw();
+  // Of [n, c, h, w] a user who flattens for a layer usually means all but the first size.
+  const int64_t one = x.rank() > 1 && x[0].raw() > 0 ? all.raw() / x[0].raw() : 0;
+  const bool flat = want.rank() == 2 && missing == 0 && one > 0 && one != factor.raw();
+  return fmt::format("{} elements are {} more than a multiple of {}: change the sizes beside -1{}",
+                     all.raw(), over, factor.raw(),
+                     flat ? fmt::format(" (a row of x has {}, as x.flatten(1) gives).", one) : ".");
+}
+
 void view_infer(InferCall& c) {
   const Spec& x = c.in[0];
   Shape out = c.get_attrs<ShapeAttrs>().shape;
@@ -77,11 +100,10 @@ void view_infer(InferCall& c) {
   }
   if (missing >= 0) out[missing] = missing_size(x.shape, out, missing);
   const Dim want = out.numel(), have = x.shape.numel();
-  TD_CHECK(dims_equal(want, have), Shape,
-           "shape {} wants {} elements, x is {} ({})\nUse -1 for the size that follows from the "
-           "rest.",
-           c.get_attrs<ShapeAttrs>().shape.to_string(), want.to_string(), x.shape.to_string(),
-           have.to_string());
+  TD_CHECK(dims_equal(want, have), Shape, "shape {} wants {}{} elements, x is {} ({})\n{}",
+           c.get_attrs<ShapeAttrs>().shape.to_string(), missing >= 0 ? "a multiple of " : "",
+           (missing >= 0 ? factor_of(out, missing) : want).to_string(), x.shape.to_string(),
+           have.to_string(), missing >= 0 ? size_hint(x.shape, out, missing) : kUseMinusOne);
   c.out[0] = Spec(x.dtype, out, x.device);
 }
 

@@ -16,10 +16,6 @@
 #include "tandem/recipe/generate_options.h"
 #include "tandem/recipe/recipe.h"
 
-namespace tandem::models {
-struct VAE;
-}
-
 namespace tandem::recipe {
 
 std::span<const DataRow> row_sources();
@@ -141,16 +137,22 @@ Tensor as_evaluated(const Rows::Map& evaluated, const Tensor& x);
 /// Text by the run's character set: net(ids [n, t]) -> logits [n, t, vocabulary].
 RecipeGenerator letter_generator(std::function<Tensor(const Tensor&)> net, int64_t context);
 RecipeGenerator ddpm_generator(std::shared_ptr<models::DDPM> net, int64_t sampler_steps);
-/// `sample`: the shape of one.
-RecipeGenerator vae_generator(std::shared_ptr<models::VAE> net, std::vector<int64_t> sample);
+/// Of models that draw n samples at once from a prior.
+RecipeGenerator prior_generator(std::function<Tensor(int64_t n)> sample);
 
 // Metrics of trained models over a test set.
 
 /// "recognised": the share of `samples` drawn digits that a LeNet, trained on the test set alone,
-/// reads as the class that was asked for; "frechet": the distance of Fréchet between its features
-/// of drawn and real digits.
+/// reads as the class that was asked for; "variety": their variance within a class, with 1 that of
+/// the test set.
 train::Logs evaluate_digits(models::DDPM& net, data::AnyPipeline test, int64_t samples,
                             int64_t sampler_steps);
+/// Of images [n, c, 28, 28] drawn from nothing, what a LeNet that learned the classes of the test
+/// set makes of them: "confident", the share that it gives one class 0.9 and more; "classes", how
+/// many classes at least a fifth of an even share is read as; "evenness", the entropy of the
+/// classes read, 1 where all come alike; "variety" within a class, with 1 that of the test set.
+train::Logs evaluate_drawn(const std::function<Tensor(int64_t n)>& sample, data::AnyPipeline test,
+                           int64_t samples, int64_t classes);
 /// "map50": the mean over the classes of the average precision at an overlap of 0.5.
 train::Logs evaluate_boxes(models::Detector& net, data::AnyPipeline test);
 

@@ -2,6 +2,7 @@
 // Metrics of trained models over a test set that are not sums over its batches.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "tandem/graph/context.h"
 #include "tandem/models/vision/lenet.h"
@@ -95,39 +96,77 @@ double average_precision(ClassBoxes& boxes) {
 
 }  // namespace
 
+namespace {
+
+/// A LeNet that has learned a test set, and the set.
+struct ImageReader {
+  models::LeNet net;
+  Tensor x, y;
+  ImageReader(data::AnyPipeline& test, int64_t classes, int64_t channels)
+      : net(models::LeNetOptions{.num_classes = classes, .in_channels = channels}) {
+    optim::Adam opt(net.parameters(), {.lr = 2e-3});
+    std::vector<Tensor> xs, ys;
+    for (int epoch = 0; epoch < 4; ++epoch)
+      each_batch(test, [&](const train::Batch& b) {
+        for (int64_t at = 0; at < b[0].size(0); at += 64) {
+          const int64_t n = std::min<int64_t>(64, b[0].size(0) - at);
+          opt.zero_grad();
+          cross_entropy(net(narrow(b[0], 0, at, n)), narrow(b[1], 0, at, n)).backward();
+          opt.step();
+        }
+        if (epoch == 0) {
+          xs.push_back(b[0]);
+          ys.push_back(b[1]);
+        }
+      });
+    net.eval();
+    x = cat(xs, 0);
+    y = cat(ys, 0);
+  }
+};
+
+}  // namespace
+
 train::Logs evaluate_digits(models::DDPM& net, data::AnyPipeline test, int64_t samples,
                             int64_t sampler_steps) {
   const int64_t classes = net.options().classes;
-  models::LeNet reader({.num_classes = classes});
-  optim::Adam opt(reader.parameters(), {.lr = 2e-3});
-  std::vector<Tensor> xs, ys;
-  for (int epoch = 0; epoch < 4; ++epoch)
-    each_batch(test, [&](const train::Batch& b) {
-      for (int64_t at = 0; at < b[0].size(0); at += 64) {
-        const int64_t n = std::min<int64_t>(64, b[0].size(0) - at);
-        opt.zero_grad();
-        cross_entropy(reader(narrow(b[0], 0, at, n)), narrow(b[1], 0, at, n)).backward();
-        opt.step();
-      }
-      if (epoch == 0) {
-        xs.push_back(b[0]);
-        ys.push_back(b[1]);
-      }
-    });
+  ImageReader reader(test, classes, 1);
   NoGradGuard no_grad;
-  reader.eval();
   std::vector<Tensor> drawn, asked;
   int64_t right = 0;
   for (int64_t at = 0; at < samples; at += 100) {
     const Tensor y = remainder(arange(at, std::min(at + 100, samples)), classes);
     const Tensor x = net.sample(y, sampler_steps);
-    right += (reader(x).argmax(1) == y).sum().item<int64_t>();
+    right += (reader.net(x).argmax(1) == y).sum().item<int64_t>();
     drawn.push_back(x);
     asked.push_back(y);
   }
-  const double real = variety(cat(xs, 0), cat(ys, 0), classes);
+  const double real = variety(reader.x, reader.y, classes);
   return {{"recognised", static_cast<double>(right) / static_cast<double>(samples)},
           {"variety", variety(cat(drawn, 0), cat(asked, 0), classes) / real}};
+}
+
+train::Logs evaluate_drawn(const std::function<Tensor(int64_t n)>& sample, data::AnyPipeline test,
+                           int64_t samples, int64_t classes) {
+  ImageReader reader(test, classes, test.fields(0)[0].size(1));
+  NoGradGuard no_grad;
+  std::vector<Tensor> drawn;
+  for (int64_t at = 0; at < samples; at += 100)
+    drawn.push_back(sample(std::min<int64_t>(100, samples - at)));
+  const Tensor x = cat(drawn, 0);
+  const Tensor p = softmax(reader.net(x), 1), read = p.argmax(1);
+  const auto all = static_cast<double>(samples);
+  const double confident = (p.amax({1}) >= 0.9).to(DType::f64).mean().item<double>();
+  double entropy = 0, found = 0;
+  for (int64_t c = 0; c < classes; ++c) {
+    const double share = static_cast<double>((read == c).sum().item<int64_t>()) / all;
+    if (share > 0) entropy -= share * std::log(share);
+    if (share * static_cast<double>(classes) >= 0.2) ++found;
+  }
+  return {{"confident", confident},
+          {"classes", found},
+          {"evenness", entropy / std::log(static_cast<double>(classes))},
+          {"variety", variety(x, read, classes) / variety(reader.x, reader.y, classes)}};
 }
 
 train::Logs evaluate_boxes(models::Detector& net, data::AnyPipeline test) {

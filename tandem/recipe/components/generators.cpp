@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How models of recipes generate samples: text character by character, digits of a DDPM or a VAE.
+// How models of recipes generate samples: text character by character, images of a DDPM, a VAE
+// or a GAN.
 // Options have the names of `tandem generate`'s flags.
 #include <fmt/ranges.h>
 
 #include <cmath>
 
 #include "tandem/graph/context.h"
-#include "tandem/models/generative/vae.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/components/components_internal.h"
 #include "tandem/recipe/components/letters_internal.h"
@@ -116,15 +116,16 @@ RecipeGenerator ddpm_generator(std::shared_ptr<models::DDPM> net, int64_t sample
   return {.start = start};
 }
 
-RecipeGenerator vae_generator(std::shared_ptr<models::VAE> net, std::vector<int64_t> sample) {
+RecipeGenerator prior_generator(std::function<Tensor(int64_t n)> sample) {
   auto start = [=](Options& o, const GenerateContext&) -> std::function<RecipeSamples()> {
     const int64_t n = count_of(o, 16);
     const uint64_t seed = seed_option(o);
     return [=] {
       manual_seed(seed);
-      std::vector<int64_t> shape{n};
-      shape.insert(shape.end(), sample.begin(), sample.end());
-      return RecipeSamples{.values = net->sample(n).reshape(shape)};
+      std::vector<Tensor> parts;
+      for (int64_t at = 0; at < n; at += kAtOnce)
+        parts.push_back(sample(std::min(kAtOnce, n - at)));
+      return RecipeSamples{.values = cat(parts, 0)};
     };
   };
   return {.start = start};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "tandem/models/generative/dcgan.h"
 #include "tandem/models/generative/ddpm.h"
 #include "tandem/models/generative/vae.h"
 #include "tandem/models/graph_nets.h"
@@ -160,7 +161,11 @@ RecipeModel vae(models::VAEOptions v, const Options& o, const Info& info) {
     sample = {info_of(info, "channels", o), side->second, side->second};
   if (sample.size() == 3)
     m.image = [](const Tensor& output) { return round(output.squeeze(0) * 255.0).to(DType::u8); };
-  m.generate = vae_generator(net, sample);
+  m.generate = prior_generator([net, sample](int64_t n) {
+    std::vector<int64_t> shape{n};
+    shape.insert(shape.end(), sample.begin(), sample.end());
+    return net->sample(n).reshape(shape);
+  });
   return m;
 }
 
@@ -185,6 +190,44 @@ RecipeModel ddpm(DDPMModel d, const Options& o, const Info& info) {
     return evaluate_digits(*net, std::move(test), d.samples, d.sampler_steps);
   };
   m.generate = ddpm_generator(net, d.sampler_steps);
+  return m;
+}
+
+struct DCGANModel {
+  models::DCGANOptions net = {};
+  int64_t samples = 1000;
+
+  template <class V>
+  void fields(V& v) {
+    net.fields(v);
+    v("samples", samples, {.doc = "drawn to evaluate the model by", .at_least = 1});
+  }
+};
+RecipeModel dcgan(DCGANModel d, const Options& o, const Info& info) {
+  d.net.channels = info_of(info, "channels", o);
+  d.net.size = info_of(info, "size", o);
+  auto net = std::make_shared<models::DCGAN>(d.net);
+  RecipeModel m{.module = net};
+  m.updates = [net](const Batch& b, train::Updates& update) {
+    const Tensor x = b[0] * 2.0 - 1.0, drawn = (*net)(net->noise_like(x));
+    const Tensor real = net->score(x), fake = net->score(drawn.detach());
+    update("discriminator", models::DCGAN::discriminator_loss(real, fake));
+    update("generator", models::DCGAN::generator_loss(net->score(drawn)));
+    StepOutput out;
+    out.figures = {{"real", sigmoid(real.detach()).mean()},
+                   {"fake", sigmoid(fake.detach()).mean()}};
+    return out;
+  };
+  m.step = train::sum_of_losses(m.updates);
+  m.optimizers = {{"discriminator", &net->discriminator}, {"generator", &net->generator}};
+  m.figures = {"real", "fake"};
+  const auto classes = info.find("classes");
+  if (d.net.size == 28 && classes != info.end())
+    m.evaluate = [net, d, classes = classes->second](data::AnyPipeline test) {
+      return evaluate_drawn([&](int64_t n) { return net->sample(n); }, std::move(test), d.samples,
+                            classes);
+    };
+  m.generate = prior_generator([net](int64_t n) { return net->sample(n); });
   return m;
 }
 
@@ -273,6 +316,11 @@ constexpr ModelRow kModels[] = {
         "Denoising diffusion of images asked for by class (Ho et al. 2020); it has a loss of its "
         "own.",
         "{type: ddpm, width: 4, steps: 8, samples: 4, sampler_steps: 2}"),
+    model_row<DCGANModel, dcgan>(
+        "dcgan",
+        "A generator and a discriminator of images (Radford et al. 2016), each with an optimizer; "
+        "it has losses of its own.",
+        "{type: dcgan, latent: 8, width: 4, samples: 8}"),
     model_row<models::DetectorOptions, detector>("detector",
                                                  "Boxes without anchors; it has a loss of its own.",
                                                  "{type: detector, width: 4}"),
