@@ -33,7 +33,7 @@ TD_API DataSet data_set(const std::string& text);
 
 struct PlanRequest {
   Job job;
-  int64_t batch = 0;  ///< of all GPUs together; 0: 32, or the largest half of it that fits
+  int64_t batch = 0;  ///< of all GPUs; 0: 32 for each, or the largest half of it that fits
   /// Default: bf16 matmuls (f16 on GPUs without bf16); serving then uses weights of that width too.
   std::optional<Precision> precision;
   bool compiled = true;
@@ -109,7 +109,9 @@ struct Ranked {
   /// What was changed so that it fits, where nothing does as it was asked for: see rank().
   int sharding = 0;
   bool recompute = false;
-  std::string changes;  ///< as options: "--sharding 3 --recompute"; empty: nothing
+  std::string changes;      ///< as options: "--sharding 3 --recompute"; empty: nothing
+  bool assumed = false;     ///< its efficiency: no published runs set it
+  bool lacks_bf16 = false;  ///< which was asked for: its products run at the rate of f32
   bool fits = false, allowed = false, pareto = false;
   double memory = 0, capacity = 0, step = 0, rate = 0;
   double seconds = 0, usd = 0, kwh = 0;  ///< to the end, or per million units without one

@@ -203,11 +203,12 @@ std::string html_report(const Plan& p, const std::vector<Ranked>& servers, const
     for (size_t k = 0; k < servers.size() && k < 12; ++k)
       s += fmt::format(
           "<tr><td>{} x {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-          servers[k].n, escape(servers[k].gpu), show(servers[k].memory, "B"),
-          show(servers[k].seconds, "s"), show(servers[k].usd, "USD"), show(servers[k].kwh, "kWh"),
-          servers[k].fits ? "" : "does not fit");
-    s += "</table><p>A row's figures: <code>--gpu</code>, <code>--n</code> and <code>--why</code> "
-         "memory, time, cost or energy.</p>";
+          servers[k].n, escape(servers[k].gpu) + (servers[k].assumed ? " ~" : ""),
+          show(servers[k].memory, "B"), show(servers[k].seconds, "s"), show(servers[k].usd, "USD"),
+          show(servers[k].kwh, "kWh"), servers[k].fits ? "" : "does not fit");
+    s += "</table><p>~ its efficiency is assumed, no published runs set it. A row's figures: "
+         "<code>--gpu</code>, <code>--n</code> and <code>--why</code> memory, time, cost or "
+         "energy.</p>";
   }
   if (!p.server.empty()) {
     s += "<h2>The server</h2><table "
