@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/recipe/train.h"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <ctime>
 #include <numeric>
@@ -29,23 +25,13 @@ std::string new_folder(const Recipe& r) {
   return folder;
 }
 
-// Is the process that made it still at work, on this machine?
-bool at_work(const runs::RunRecord& run) {
-  const io::Json *pid = run.environment.find("pid"), *host = run.environment.find("host");
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  if (!pid || !pid->as_int() || !host || !host->as_string() || *host->as_string() != name)
-    return false;
-  return *pid->as_int() != ::getpid() &&
-         (::kill(static_cast<pid_t>(*pid->as_int()), 0) == 0 || errno == EPERM);
-}
-
 // The newest run of that recipe under runs/ that did not come to its end; "" when there is none.
 std::string unfinished(const std::string& name) {
   std::string found;
   if (!file_exists("runs")) return found;
   for (const runs::RunRecord& run : runs::list_runs("runs"))
-    if (run.name == name && run.status != "done" && !(run.status == "running" && at_work(run)))
+    if (run.name == name && run.status != "done" &&
+        !(run.status == "running" && runs::at_work(run)))
       found = run.folder;
   return found;
 }

@@ -220,7 +220,7 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view what) {
     return t;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Format) throw;
-    TD_FAIL(Format, "{}: {}", what, e.message());
+    TD_FAIL(Format, "{}: {}", what, e.text());
   }
 }
 

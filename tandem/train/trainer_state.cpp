@@ -77,6 +77,7 @@ void Trainer::resume(Running& run) {
   samples_ = io::number_of(more.find("samples"));
   if (const double before = io::number_of(more.find("seconds")); before > 0)
     seconds_before_ = before;
+  if (options_.max_seconds > 0 && seconds_before_ > options_.max_seconds) stop("max_seconds");
   if (const io::Json* due = more.find("due"); due && due->as_int())
     due_ = static_cast<Due>(std::clamp<int64_t>(*due->as_int(), 0, 3));
   if (const io::Json* evaluated = more.find("evaluated"); evaluated && evaluated->as_object()) {

@@ -136,6 +136,53 @@ TEST(Advise, NamesWhatTakesMost) {
   EXPECT_EQ(ask("mobilenet_v2", 8, {}).limit, Limit::bandwidth);
 }
 
+// No run is told to do what it does, or what its machine has no use for.
+TEST(Advise, LeavesOutWhatTheRunHas) {
+  init();
+  MachineProfile m;
+  m.cores = 4;
+  m.cache_bytes = 1e6;
+  m.launch_seconds = 1e-5;
+  m.step_seconds = 3e-6;
+  m.disk_rate = 1e9;
+  m.memory = 16e9;
+  struct Case {
+    const char* model;
+    int64_t batch;
+    bool compiled;
+    Precision precision;
+    double bandwidth, bf16;  ///< of the machine
+    Limit limit;
+    const char* upgrade;
+  };
+  const char *const kCompute = "a processor with twice the arithmetic",
+                    *const kMove = "twice the memory bandwidth", *const kBatch = "a larger batch";
+  for (const Case& c : {
+           Case{"vgg11", 4, false, Precision::f32, 1e10, 4e9, Limit::arithmetic,
+                "a processor with twice the arithmetic, or products in bf16"},
+           Case{"vgg11", 4, false, Precision::f32, 1e10, 1e9, Limit::arithmetic, kCompute},
+           Case{"vgg11", 4, false, Precision::amp_bf16, 1e10, 1e9, Limit::arithmetic, kCompute},
+           Case{"mobilenet_v2", 8, false, Precision::f32, 1e7, 1e9, Limit::bandwidth,
+                "twice the memory bandwidth, or the compiled mode, which fuses what moves bytes"},
+           Case{"mobilenet_v2", 8, true, Precision::f32, 1e7, 1e9, Limit::bandwidth, kMove},
+           Case{"lenet", 1, false, Precision::f32, 1e12, 1e12, Limit::launch,
+                "a larger batch, or the compiled mode"},
+           Case{"lenet", 1, true, Precision::f32, 1e12, 1e12, Limit::launch, kBatch},
+       }) {
+    m.bandwidth = m.cache_bandwidth = c.bandwidth;
+    m.bf16_flops = c.bf16;
+    m.f32_flops = c.limit == Limit::launch ? 1e12 : 1e9;
+    const Workload w = dry_run(
+        find_job(c.model),
+        {.batch = c.batch, .compiled = c.compiled, .precision = c.precision, .this_backend = true});
+    const Advice a = advise({.samples_per_second = 100}, w, m);
+    EXPECT_EQ(to_string(a.limit), std::string(to_string(c.limit))) << c.model;
+    EXPECT_EQ(a.upgrade, c.upgrade) << c.model;
+    EXPECT_NE(a.text.find(std::string("With ") + c.upgrade + ", it would be"), a.text.npos)
+        << a.text;
+  }
+}
+
 // A text with every number taken out, and the numbers. "14,890" is one.
 std::pair<std::string, std::vector<double>> taken_apart(const std::string& page) {
   std::pair<std::string, std::vector<double>> out;
