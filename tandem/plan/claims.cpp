@@ -54,7 +54,7 @@ bool evaluate_memory(Evaluated& j, const PlanRequest& r, const Gpu& gpu, int64_t
                      Workload& w) {
   const auto memory = [&](int64_t b) {
     if (b != w.options.batch) w = workload_for(r, b, r.compiled, true);
-    return memory_of(w, r, r.n);
+    return memory_of(w, r, r.n, gpu.usable());
   };
   Quantity needed = memory(per_gpu);
   while (needed.value > gpu.usable() && per_gpu > 1) needed = memory(per_gpu /= 2);

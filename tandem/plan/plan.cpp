@@ -126,7 +126,7 @@ Largest largest_batch(const PlanRequest& r, double capacity, int n, const Worklo
   Largest best;
   const auto bytes = [&](int64_t b) {
     ++best.runs;
-    return memory_of(workload_for(r, b, known.options.compiled, true), r, n).value;
+    return memory_of(workload_for(r, b, known.options.compiled, true), r, n, 0).value;
   };
   constexpr int64_t kMost = 1'000'000'000;
   constexpr int kMostRuns = 16;
@@ -139,7 +139,7 @@ Largest largest_batch(const PlanRequest& r, double capacity, int n, const Worklo
     (size <= capacity ? fits : above) = {batch, size};
   };
   const int64_t a = known.options.batch;
-  const double at_a = memory_of(known, r, n).value;
+  const double at_a = memory_of(known, r, n, 0).value;
   look(a, at_a);
   At from = {a, at_a};  // of the line, with the run that came last
   for (int64_t g = fits.batch ? 2 * a : 1; best.runs < kMostRuns && g != a;) {
@@ -181,7 +181,7 @@ void choose_gpu(Plan& p, const PlanRequest& r, const Catalog& c) {
 }
 
 void add_memory(Plan& p, const PlanRequest& r, const Workload& w, const Workload& other) {
-  const Quantity memory = memory_of(w, r, r.n);
+  const Quantity memory = memory_of(w, r, r.n, p.gpu.usable());
   p.fits = memory.value <= p.gpu.usable();
   p.figures.push_back(memory);
   const Quantity capacity = capacity_of(p.gpu);
@@ -213,7 +213,7 @@ void add_memory(Plan& p, const PlanRequest& r, const Workload& w, const Workload
         largest.batch > 0 ? fmt::format("A batch of {} per GPU fits.", show(one))
                           : std::string("No batch fits: shard, recompute, or take a larger GPU.")));
   const std::string mode = r.compiled ? "eager" : "compiled";
-  Quantity second = prefixed(memory_of(other, r, r.n), mode);
+  Quantity second = prefixed(memory_of(other, r, r.n, p.gpu.usable()), mode);
   second.label = "memory of the " + mode + " mode";
   p.figures.push_back(std::move(second));
 }

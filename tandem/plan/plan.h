@@ -3,6 +3,8 @@
 // which server. Every figure is a Quantity, so it can be asked why.
 #pragma once
 
+#include <limits>
+
 #include "tandem/plan/hardware/catalog.h"
 #include "tandem/plan/quantity.h"
 #include "tandem/plan/workload.h"
@@ -55,8 +57,10 @@ struct PlanRequest {
   std::string term = "hourly";      ///< of the prices, or "spot"
 };
 
-/// Memory of one GPU by category.
-TD_API Quantity memory_of(const Workload& w, const PlanRequest& r, int n);
+/// Memory of one GPU by category. PyTorch's allocator keeps what is free as long as the GPU has
+/// `capacity` for it: with 0 this is the least that a step can do with.
+TD_API Quantity memory_of(const Workload& w, const PlanRequest& r, int n,
+                          double capacity = std::numeric_limits<double>::infinity());
 /// Seconds of one step on n such GPUs.
 TD_API Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n);
 /// Units (images, tokens) per second of all n GPUs.

@@ -98,7 +98,9 @@ Evaluated preemptible(const Catalog& c) {
 
 // The rule of thumb for a server, held against two jobs.
 Evaluated server_rules(const Catalog& c) {
-  const Plan photos = make_plan(photo_job("4090"), c);
+  PlanRequest card = photo_job("4090");
+  card.batch = 128;  // what it holds
+  const Plan photos = make_plan(card, c);
   PlanRequest seven;
   seven.job = find_job("llama:7b");
   seven.gpu = "A100";
@@ -109,7 +111,7 @@ Evaluated server_rules(const Catalog& c) {
   language.label = "memory of llama:7b, one sample, AdamW";
   Quantity ram = photos.at("server.ram.need"), twice = photos.at("server.ram.thumb"),
            cores = photos.at("server.cores.compiled"), memory = photos.at("memory");
-  memory.label = "memory of ResNet-50, batch 256";
+  memory.label = "memory of ResNet-50, batch 128";
   const Quantity reads = photos.at("data.rate");
   Evaluated j;
   j.statement =

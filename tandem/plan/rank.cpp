@@ -31,7 +31,9 @@ class Works {
 // The batch of one GPU: the one asked for, or the largest half of the usual one that fits.
 int64_t batch_that_fits(const PlanRequest& r, const Gpu& gpu, int n, Works& works) {
   int64_t b = per_gpu_batch(r, n);
-  while (r.batch == 0 && b > 1 && memory_of(works.of(r, b), r, n).value > gpu.usable()) b /= 2;
+  while (r.batch == 0 && b > 1 &&
+         memory_of(works.of(r, b), r, n, gpu.usable()).value > gpu.usable())
+    b /= 2;
   return b;
 }
 
@@ -47,7 +49,7 @@ Ranked row_of(const PlanRequest& r, const Catalog& c, const Gpu& gpu, int n, con
   k.batch = per_gpu * n * r.accumulate;
   k.sharding = r.sharding;
   k.recompute = r.recompute;
-  k.memory = memory_of(w, r, n).value;
+  k.memory = memory_of(w, r, n, gpu.usable()).value;
   k.capacity = gpu.usable();
   k.fits = k.memory <= k.capacity;
   const Quantity rate = throughput(w, r, gpu, n);

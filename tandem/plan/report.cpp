@@ -154,7 +154,7 @@ std::string sensitivity(const Plan& p, const PlanRequest& r) {
     const auto b = static_cast<int64_t>(static_cast<double>(now.options.batch) * f);
     if (b < 1) continue;
     const Workload w = f == 1.0 ? now : workload_for(r, b, p.compiled, now.options.training);
-    const Quantity m = memory_of(w, r, p.n), rate = throughput(w, r, p.gpu, p.n);
+    const Quantity m = memory_of(w, r, p.n, p.gpu.usable()), rate = throughput(w, r, p.gpu, p.n);
     s += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", b, show(m),
                      show(*find(rate, "time.step")), show(rate),
                      m.value <= p.gpu.usable() ? "yes" : "no");

@@ -120,7 +120,7 @@ TEST(Published, WholePeak) {
                                        .framework = r.framework,
                                        .attention = r.attention,
                                        .keep_gradients = r.keep_gradients || r.accumulate > 1});
-    const Quantity memory = memory_of(w, r, r.n);
+    const Quantity memory = row.fitted ? memory_of(w, r, r.n, row.published) : memory_of(w, r, r.n);
     check(memory);
     double planned = memory.value;
     if (row.fitted) {

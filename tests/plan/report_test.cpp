@@ -140,7 +140,6 @@ TEST(Advise, NamesWhatTakesMost) {
 TEST(Advise, LeavesOutWhatTheRunHas) {
   init();
   MachineProfile m;
-  m.cores = 4;
   m.cache_bytes = 1e6;
   m.launch_seconds = 1e-5;
   m.step_seconds = 3e-6;
