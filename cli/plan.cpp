@@ -20,10 +20,10 @@ namespace tandem::cli {
 namespace {
 
 struct PlanOptions {
-  std::string model, precision, mode, optimizer, data, gpu,
-      rank_by = "cost", serve, hardware, prices, term = "hourly", deadline, shapes, loss, html,
-      claim, profile, measured, batch, sequence, image_size, epochs, tokens, budget, n = "1",
-      sharding = "0", accumulate, recompute, framework = "tandem", attention = "auto";
+  std::string model, precision, mode, optimizer, data, gpu, rank_by, serve, hardware, prices,
+      term = "hourly", deadline, shapes, loss, html, claim, profile, measured, batch, sequence,
+      image_size, epochs, tokens, budget, n, sharding, accumulate, recompute, framework = "tandem",
+      attention = "auto";
   std::vector<std::string> why;
   bool claims = false, json = false, rank = false, eight_bit = false, clip_norm = false,
        keep_gradients = false, f32_loss = false, show_keys = false;
@@ -33,6 +33,53 @@ constexpr int64_t kMost = 1000000000;
 
 int64_t count(const std::string& text, const char* option, int64_t low, int64_t high = kMost) {
   return text.empty() ? 0 : plan::whole_number(text, option, low, high);
+}
+
+// Options of training, which a fleet that answers has no use for.
+std::string training_option(const PlanOptions& o) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<const char*, const std::string*>>{{"--batch", &o.batch},
+                                                               {"--optimizer", &o.optimizer},
+                                                               {"--data", &o.data},
+                                                               {"--epochs", &o.epochs},
+                                                               {"--tokens", &o.tokens},
+                                                               {"--n", &o.n},
+                                                               {"--sharding", &o.sharding},
+                                                               {"--accumulate", &o.accumulate},
+                                                               {"--recompute", &o.recompute},
+                                                               {"--budget", &o.budget},
+                                                               {"--deadline", &o.deadline}})
+    if (!value->empty()) return name;
+  return o.eight_bit ? "--eight-bit-state" : o.clip_norm ? "--clip-norm" : "";
+}
+
+// Options that say nothing together are refused, not ignored.
+void check_together(const PlanOptions& o) {
+  const bool serve = !o.serve.empty(), claim = !o.claim.empty();
+  struct Pair {
+    bool both;
+    std::string wrong, instead;
+  };
+  const std::string of_training = serve ? training_option(o) : "";
+  for (const Pair& p :
+       {Pair{o.rank && serve, "--rank compares servers for training, --serve plans a fleet",
+             "Leave out --rank: without --gpu, --serve finds the cheapest fleet of all GPUs."},
+        Pair{o.rank && !o.gpu.empty(), "--rank compares all GPUs, --gpu names one",
+             "Leave out one of them; --prices and --hardware take files of fewer GPUs."},
+        Pair{o.rank && claim, "--rank and --check-claim are two questions",
+             "Leave out one of them; a claim is about one --gpu."},
+        Pair{o.rank && (!o.why.empty() || o.show_keys), "a ranking has no figures to explain",
+             "Give --gpu and --n of a row in place of --rank."},
+        Pair{!o.rank && !o.rank_by.empty(), "--by is the order of a ranking", "Give --rank too."},
+        Pair{serve && claim, "--check-claim is about training, --serve plans a fleet",
+             "Leave out one of them."},
+        Pair{serve && o.gpu == "this", "a fleet is planned of GPUs that can be rented",
+             "Give another --gpu, or none for the cheapest."},
+        Pair{!of_training.empty(), of_training + " is for training, --serve plans a fleet",
+             "Leave out " + of_training + "; a fleet's GPUs and batches are what it takes."},
+        Pair{o.claims && !o.model.empty(), "--claims writes one page and plans no model",
+             "Leave out the model, or ask --check-claim of it."}})
+    TD_CHECK(!p.both, Value, "{}\n{}", p.wrong, p.instead);
 }
 
 // The model, or the recipe unchanged; then the options.
@@ -61,8 +108,8 @@ plan::PlanRequest request_of(const PlanOptions& o) {
     r.epochs = 0;  // a recipe's
   }
   r.gpu = o.gpu;
-  r.n = static_cast<int>(count(o.n, "--n", 1, 100000));
-  r.sharding = static_cast<int>(count(o.sharding, "--sharding", 0, 3));
+  if (!o.n.empty()) r.n = static_cast<int>(count(o.n, "--n", 1, 100000));
+  if (!o.sharding.empty()) r.sharding = static_cast<int>(count(o.sharding, "--sharding", 0, 3));
   if (!o.accumulate.empty())
     r.accumulate = static_cast<int>(count(o.accumulate, "--accumulate", 1));
   r.recompute = !o.recompute.empty();
@@ -89,6 +136,8 @@ io::Json ranked_json(const std::vector<plan::Ranked>& all) {
                                              {"pareto", k.pareto},
                                              {"batch", k.batch},
                                              {"changes", k.changes},
+                                             {"efficiency_assumed", k.assumed},
+                                             {"lacks_bf16", k.lacks_bf16},
                                              {"memory", k.memory},
                                              {"rate", k.rate},
                                              {"seconds", k.seconds},
@@ -118,7 +167,8 @@ void evaluate(const PlanOptions& o, const plan::PlanRequest& r, const plan::Cata
 
 void rank_all(const PlanOptions& o, const plan::PlanRequest& r, const plan::Catalog& catalog,
               int& code) {
-  const std::string by = plan::one_of(o.rank_by, "--by", {"cost", "time", "energy"});
+  const std::string by =
+      plan::one_of(o.rank_by.empty() ? "cost" : o.rank_by, "--by", {"cost", "time", "energy"});
   const std::vector<plan::Ranked> all = plan::rank(r, catalog,
                                                    by == "time"     ? plan::RankBy::time
                                                    : by == "energy" ? plan::RankBy::energy
@@ -138,6 +188,7 @@ void rank_all(const PlanOptions& o, const plan::PlanRequest& r, const plan::Cata
 
 void run_plan(const PlanOptions& o, int& code) {
   init();
+  check_together(o);
   const plan::Catalog catalog = plan::Catalog::load(o.hardware, o.prices);
   code = 0;
   if (o.claims) {
@@ -216,7 +267,8 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--check-claim", o->claim,
                    "Is it so on that GPU, and why: 4.2h, $500, 10kWh or 2500/s");
   verb->add_option("--profile", o->profile, "File of `bench --machine`, for --gpu this");
-  verb->add_option("--batch", o->batch, "Samples of a step, all GPUs together (32, or what fits)");
+  verb->add_option("--batch", o->batch,
+                   "Samples of a step, all GPUs together (else 32 for each GPU, or what fits)");
   verb->add_option("--precision", o->precision,
                    "f32, tf32, bf16, f16 (autocast), pure-bf16, pure-f16 or mixed-bf16 (from f32 "
                    "weights)");
@@ -253,7 +305,7 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--deadline", o->deadline, "36h, 2d, 90m, 1d12h");
   verb->add_option("--term", o->term, "hourly, \"1 year\", \"3 years\" or spot");
   verb->add_flag("--rank", o->rank, "All known servers side by side");
-  verb->add_option("--by", o->rank_by, "Rank by cost, time or energy");
+  verb->add_option("--by", o->rank_by, "Rank by cost (if not given), time or energy");
   verb->add_option("--serve", o->serve, "A fleet that answers: rps=200,p99=50ms");
   verb->add_option("--why", o->why, "Where a figure comes from: memory, time.step, cost, ...")
       ->allow_extra_args(false);

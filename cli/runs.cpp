@@ -83,7 +83,12 @@ int list_verb(const RunsOptions& o) {
       {"run", "status", "started", "time", "steps", "result"}};
   for (const runs::RunRecord& r : runs) {
     const std::string metric = r.headline();
-    rows.push_back({r.folder.substr(r.folder.rfind('/') + 1), r.status, age(r.started),
+    // Whether a process of another machine is still there cannot be seen from here.
+    std::string status = r.status;
+    if (const io::Json* host = r.environment.find("host");
+        status == "running" && host && !runs::is_local(r))
+      status += " on " + io::text_of(host);
+    rows.push_back({r.folder.substr(r.folder.rfind('/') + 1), status, age(r.started),
                     duration(r.seconds), fmt::format("{}", r.steps),
                     fmt::format("{} {}", metric, short_number(r.value(metric)))});
   }

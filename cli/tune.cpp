@@ -20,14 +20,18 @@ struct TuneArguments {
 
 void print_trial(const train::Trial& t, const train::Trial* best, int64_t trials,
                  const std::string& metric, double seconds) {
-  std::string told;
+  std::string told, note;
   for (const auto& [key, value] : t.values) told += fmt::format(" {}={}", key, value);
-  fmt::print(stderr, "trial {}/{}{}  {} {}{}  {}\n", t.number + 1, trials, told, metric,
-             t.result ? fmt::format("{:.5g}", *t.result) : t.state,
-             t.state == "stopped" ? fmt::format(" (stopped at epoch {})", t.reports.size())
-             : best               ? fmt::format(" (best {:.5g})", *best->result)
-                                  : "",
-             duration(seconds));
+  if (t.state == "stopped")
+    note = fmt::format(" (stopped at epoch {})", t.reports.size());
+  else if (!t.note.empty())
+    note = ": " + t.note;
+  else if (best)
+    note = best->number == t.number
+               ? " (the best so far)"
+               : fmt::format(" (best: trial {}, {:.5g})", best->number, *best->result);
+  fmt::print(stderr, "trial {}/{}{}  {} {}{}  {}\n", t.number, trials, told, metric,
+             t.result ? fmt::format("{:.5g}", *t.result) : t.state, note, duration(seconds));
 }
 
 void print_best(const recipe::TuneResult& r, const TuneArguments& o, const std::string& metric) {

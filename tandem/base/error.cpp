@@ -23,9 +23,10 @@ std::string compose(const std::string& op, const std::string& message, const std
   return text;
 }
 
-std::string before_newline(const std::string& s) { return s.substr(0, s.find('\n')); }
-std::string after_newline(const std::string& s) {
-  auto at = s.find('\n');
+// The last line is the hint, so that a message of several lines stays whole.
+std::string before_hint(const std::string& s) { return s.substr(0, s.rfind('\n')); }
+std::string hint_of(const std::string& s) {
+  const size_t at = s.rfind('\n');
   return at == std::string::npos ? std::string() : s.substr(at + 1);
 }
 
@@ -38,7 +39,7 @@ const char* to_string(ErrorKind kind) {
 }
 
 Error::Error(ErrorKind kind, const std::string& message)
-    : Error(kind, before_newline(message), after_newline(message), "", SourceLocation{}, "") {}
+    : Error(kind, before_hint(message), hint_of(message), "", SourceLocation{}, "") {}
 
 Error::Error(ErrorKind kind, std::string message, std::string hint, std::string op,
              SourceLocation loc, std::string layer)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library's only exception class, and the checks that throw it. TD_CHECK reports the user's
-// errors (what was wanted, what came; after '\n' a hint), TD_ASSERT our own. apply() and the module
-// scopes add op, layer and line to errors that pass through them.
+// errors (what was wanted, what came; after the last '\n' a hint), TD_ASSERT our own. apply() and
+// the module scopes add op, layer and line to errors that pass through them.
 #pragma once
 
 #include <fmt/core.h>
@@ -34,7 +34,7 @@ TD_API const char* to_string(ErrorKind kind);
 /// the parts are also available separately.
 class TD_API Error : public std::runtime_error {
  public:
-  /// `message` may carry a hint after its first '\n'.
+  /// `message` may carry a hint after its last '\n'.
   Error(ErrorKind kind, const std::string& message);
   Error(ErrorKind kind, std::string message, std::string hint, std::string op, SourceLocation loc,
         std::string layer);
@@ -44,6 +44,8 @@ class TD_API Error : public std::runtime_error {
   const std::string& layer() const { return layer_; }
   const std::string& message() const { return message_; }
   const std::string& hint() const { return hint_; }
+  /// Message and hint as the constructor takes them: for an error that adds where it happened.
+  std::string text() const { return hint_.empty() ? message_ : message_ + "\n" + hint_; }
   SourceLocation loc() const { return loc_; }
 
  private:

@@ -163,8 +163,10 @@ class Describe : public FieldVisitor {
     for (const std::string& w : words_of(f.one_of)) out += (out.empty() ? "one of: " : ", ") + w;
     return out;
   }
-  static std::string list_kind(const Field& f, const char* what) {
+  static std::string list_kind(const Field& f, const std::string& what) {
     std::string out;
+    if (f.counts == 0 && f.single == Single::itself)
+      return fmt::format("{} or list of {}", what.substr(0, what.size() - 1), what);
     for (uint32_t n = 1; n < 32; ++n)
       if (f.counts >> n & 1) out += (out.empty() ? "" : " or ") + std::to_string(n);
     return out.empty() ? fmt::format("list of {}", what) : fmt::format("{} {}", out, what);

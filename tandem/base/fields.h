@@ -26,6 +26,7 @@ struct Component;
 
 /// What a single number stands for where a list is wanted.
 enum class Single : uint8_t {
+  refused,      ///< nothing, it is a mistake; where `counts` has 1, a list of one
   itself,       ///< a list of one
   twice,        ///< v, v
   around_zero,  ///< -v, v
@@ -48,7 +49,7 @@ struct Field {
   const char* one_of = "";  ///< allowed words with spaces between; of an enum the names of 0, 1 ...
   const char* elements = "";  ///< names of the elements of a fixed list, "beta1 beta2"
   uint32_t counts = 0;        ///< lengths that a list may have; 0: any
-  Single single = Single::itself;
+  Single single = Single::refused;
   bool required = false;   ///< has no default
   double none = kNone;     ///< of an optional: a number that says "none" as null does
   double keras = kNone;    ///< Keras's default, where that is another one

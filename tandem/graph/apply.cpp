@@ -131,6 +131,8 @@ void autocast_inputs(Call& k) {
     case Autocast::low:
       break;
     case Autocast::f32_inside:
+      if (k.context.narrow_batch_norm && k.op.has(kBatchNorm)) return;
+      [[fallthrough]];
     case Autocast::f32_io:
       to = DType::f32;
       break;

@@ -50,6 +50,7 @@ struct Context {
   bool in_backward = false;
   bool deterministic = false;  ///< DeterministicGuard: kernels read it when they make a plan
   DType autocast_dtype = DType::bf16;
+  bool narrow_batch_norm = false;  ///< NarrowBatchNormGuard
   Trace* trace = nullptr;
   ProfilerGuard* profiler = nullptr;
   const ScopeFrame* scope = nullptr;
@@ -117,6 +118,21 @@ class TD_API AutocastGuard {
  private:
   uint32_t old_;
   DType old_dtype_;
+};
+
+/// Under autocast, norms over the batch keep 16-bit inputs and results, as libraries for GPUs do;
+/// their statistics are f32 as ever. For plans of other frameworks.
+class TD_API NarrowBatchNormGuard {
+ public:
+  explicit NarrowBatchNormGuard(bool on = true) : old_(context().narrow_batch_norm) {
+    context().narrow_batch_norm = on;
+  }
+  ~NarrowBatchNormGuard() { context().narrow_batch_norm = old_; }
+  NarrowBatchNormGuard(const NarrowBatchNormGuard&) = delete;
+  NarrowBatchNormGuard& operator=(const NarrowBatchNormGuard&) = delete;
+
+ private:
+  bool old_;
 };
 
 /// Every op inside gives the same bits at any thread count. Outside, all do except the rows marked

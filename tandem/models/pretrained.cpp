@@ -122,7 +122,7 @@ std::unique_ptr<PretrainedModel> from_pretrained(const FilePath& folder) {
     model->unexpected = std::move(report.unexpected);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Shape) throw;
-    config.fail(e.message());
+    config.fail(e.text());
   }
   model->module().eval();
   return model;

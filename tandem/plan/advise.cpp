@@ -99,21 +99,27 @@ Kernels shares_of(const Workload& w, const MachineProfile& m) {
   return {k.arithmetic / all, k.bandwidth / all, k.launch / all};
 }
 
-const char* upgrade_of(Limit l) {
+// What would help and the run does not have yet: it may be compiled, or compute in 16 bits, and a
+// machine may be no faster in bf16.
+std::string upgrade_of(Limit l, const WorkOptions& run, const MachineProfile& m) {
+  const bool eager = !run.compiled;
+  const bool wide = run.precision == Precision::f32 || run.precision == Precision::tf32;
   switch (l) {
     case Limit::arithmetic:
-      return "a processor with twice the arithmetic, or products in bf16,";
+      return std::string("a processor with twice the arithmetic") +
+             (wide && m.bf16_flops > m.f32_flops ? ", or products in bf16" : "");
     case Limit::bandwidth:
-      return "twice the memory bandwidth, or the compiled mode, which fuses what moves bytes,";
+      return std::string("twice the memory bandwidth") +
+             (eager ? ", or the compiled mode, which fuses what moves bytes" : "");
     case Limit::launch:
-      return "a larger batch, or the compiled mode,";
+      return std::string("a larger batch") + (eager ? ", or the compiled mode" : "");
     case Limit::decode:
       return "half the decoding (more loader threads with cores for them, a cache(), smaller "
              "images)";
     case Limit::disk:
-      return "a faster disk, or data that fits into RAM,";
+      return "a faster disk, or data that fits into RAM";
     case Limit::link:
-      return "a faster link, or data that lies on this machine,";
+      return "a faster link, or data that lies on this machine";
     case Limit::cores:
       return "a core for each thread that computes or loads";
     case Limit::memory:
@@ -209,7 +215,7 @@ std::string text_of(const Advice& a, const RunFacts& run) {
         "wants {}.",
         100 * std::min(1.0, a.share), a.upgrade);
   return fmt::format(
-      "{} holds this run back: {:.0f} % of its time. {} would make it {:.2f} times as fast.",
+      "{} holds this run back: {:.0f} % of its time. With {}, it would be {:.2f} times as fast.",
       to_string(a.limit), 100 * std::min(1.0, a.share), a.upgrade, a.gain);
 }
 
@@ -240,7 +246,7 @@ Advice advise(const RunFacts& run, const Workload& w, const MachineProfile& m,
   }
   const double then = step_after(a.limit, run, t, k, w, m, larger);
   a.gain = std::max(1.0, t.step / std::max(then, 1e-9));
-  a.upgrade = upgrade_of(a.limit);
+  a.upgrade = upgrade_of(a.limit, w.options, m);
   a.text = text_of(a, run);
   return a;
 }

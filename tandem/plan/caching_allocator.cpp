@@ -23,9 +23,11 @@ void CachingAllocator::take(int32_t id, int64_t bytes) {
     const int64_t segment = !large            ? kSmallSegment
                             : want < kOwnFrom ? kLargeSegment
                                               : up_to(want, kOwnUnit);
+    if (tight_ && now_ + segment > reserved_) release_free_segments();
     blocks_[next_] = {segment, next_, large, true};
     found = free.insert({segment, next_}).first;
-    reserved_ += segment;
+    now_ += segment;
+    reserved_ = std::max(reserved_, now_);
     next_ += segment + kUnit;  // segments do not touch
   }
   const int64_t at = found->second;
@@ -39,6 +41,20 @@ void CachingAllocator::take(int32_t id, int64_t bytes) {
     free.insert({rest, at + want});
   }
   address_[id] = at;
+}
+
+void CachingAllocator::release_free_segments() {
+  for (auto block = blocks_.begin(); block != blocks_.end();) {
+    const auto next = std::next(block);
+    const bool whole = block->second.segment == block->first &&
+                       (next == blocks_.end() || next->second.segment != block->first);
+    if (whole && block->second.free) {
+      free_of(block->second).erase({block->second.bytes, block->first});
+      now_ -= block->second.bytes;
+      blocks_.erase(block);
+    }
+    block = next;
+  }
 }
 
 void CachingAllocator::merge(Blocks::iterator block) {

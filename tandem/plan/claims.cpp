@@ -54,7 +54,7 @@ bool evaluate_memory(Evaluated& j, const PlanRequest& r, const Gpu& gpu, int64_t
                      Workload& w) {
   const auto memory = [&](int64_t b) {
     if (b != w.options.batch) w = workload_for(r, b, r.compiled, true);
-    return memory_of(w, r, r.n);
+    return memory_of(w, r, r.n, gpu.usable());
   };
   Quantity needed = memory(per_gpu);
   while (needed.value > gpu.usable() && per_gpu > 1) needed = memory(per_gpu /= 2);
@@ -125,8 +125,8 @@ Evaluated check_claim(const PlanRequest& asked, const Claim& claim, const Catalo
                                given("units.sample", r.job.unit + " per sample",
                                      r.job.units_per_sample, "", "the job's")}));
   const std::string instead =
-      epochs ? fmt::format(" According to the plan, that time is enough for {} of {:.4g} epochs.",
-                           fmt::format("{:.1f}", epochs->value), r.epochs)
+      epochs ? fmt::format(" According to the plan, that time is enough for {:.1f} of {} epochs.",
+                           epochs->value, show(r.epochs, ""))
              : "";
   if (wanted.value > limit.value) {
     j.verdict = Verdict::impossible;
@@ -143,6 +143,11 @@ Evaluated check_claim(const PlanRequest& asked, const Claim& claim, const Catalo
                         show(planned), show(limit));
     epochs.reset();
   }
+  // The peak stands whatever the plan's efficiency is.
+  if (gpu.assumed_efficiency() && j.verdict != Verdict::impossible)
+    j.why += fmt::format(" The plan's efficiency of {} is assumed.", gpu.name);
+  if (lacks_bf16(asked, gpu))
+    j.why += fmt::format(" {} has no bf16: its products run at the rate of f32.", gpu.name);
   j.arithmetic = {std::move(wanted), std::move(planned), std::move(limit)};
   if (epochs) j.arithmetic.push_back(std::move(*epochs));
   return j;

@@ -34,7 +34,8 @@ Quantity between_failures(const PlanRequest& r, const Catalog& c, const Gpu& gpu
 }
 
 // The share of the time that saving and failures take, by Young's reckoning: one save an interval,
-// half an interval a failure.
+// half an interval a failure. Spread evenly over the work, so that half of the work takes half of
+// the time, however short it is.
 Quantity lost_share(const Quantity& save, const Quantity& interval, const Quantity& between) {
   const auto at_most_all = [](const std::string& key, const std::string& label, Quantity share) {
     return least(key, label, "", "", {std::move(share), one()});
@@ -94,13 +95,11 @@ Ending ending_of(const PlanRequest& r, const Catalog& c, const Gpu& gpu, int n, 
       "checkpoint.save", "writing a checkpoint", "s", "", checkpoint_of(w),
       given("checkpoint.disk", "disk", kWriteRate, "B/s", "sustained writes of an NVMe disk"));
   e.between = between_failures(r, c, gpu, n);
-  std::vector<Quantity> bounds;
-  bounds.push_back(root("checkpoint.best", "least is lost with", "s", "Young's formula",
-                        product("checkpoint.square", "its square", "", "",
-                                {given("checkpoint.two", "two", 2, "", "Young's formula"),
-                                 again(e.save), again(e.between)})));
-  if (e.work) bounds.push_back(again(*e.work));
-  e.interval = least("checkpoint.interval", "checkpoint every", "s", "", std::move(bounds));
+  e.interval = root("checkpoint.interval", "checkpoint every", "s",
+                    "Young's formula: least is lost so; a shorter run ends before its first",
+                    product("checkpoint.square", "its square", "", "",
+                            {given("checkpoint.two", "two", 2, "", "Young's formula"),
+                             again(e.save), again(e.between)}));
   if (e.work && r.term == "spot" && c.prices().spot.preemptions_per_day > 0) {
     end_on_spot(e, c);
     return e;

@@ -76,7 +76,8 @@ Quantity gathered(const Workload& w, double weights) {
 }
 
 // What the allocator holds beyond the tensors that are alive, as a share of those that come and go.
-Quantity fragmentation_of(const Workload& w, Quantity moving) {
+// PyTorch's gives back what is free before it asks for more than the `room` that is left.
+Quantity fragmentation_of(const Workload& w, Quantity moving, double room) {
   const double bytes = moving.value;
   double low = 0.03, share = 0.05, high = 0.10;
   std::string why = "3 to 10 % in caching allocators";
@@ -91,6 +92,13 @@ Quantity fragmentation_of(const Workload& w, Quantity moving) {
     low = 0.5 * share;
     high = std::max(high, 2 * share);
     why = "PyTorch's allocator, played through two steps without sharding and recomputing";
+    if (const double least =
+            std::clamp((w.reserved_least - w.memory.peak.total()) / alive, 0.0, share);
+        bytes * share > room) {
+      share = std::max(least, room / bytes * (1 - 1e-9));
+      low = std::min(low, share);
+      why += "; on a full card it gives back free segments";
+    }
   }
   Quantity fragments =
       product("memory.fragmentation", "fragmentation", "B", "",
@@ -117,7 +125,7 @@ class GpuMemory {
     peak_.held.bytes[static_cast<size_t>(MemoryCategory::gradients)] = gradients_at(peak_);
   }
 
-  Quantity total() const {
+  Quantity total(double capacity) const {
     std::vector<Quantity> parts;
     parts.push_back(part(MemoryCategory::weights, "memory.weights",
                          "parameters and buffers in the dry run", 3));
@@ -131,8 +139,9 @@ class GpuMemory {
       if (q.key == "memory.activations" || q.key == "memory.gradients") moving.push_back(again(q));
     parts.push_back(workspace());
     parts.push_back(context());
+    for (const Quantity& q : parts) capacity -= q.value;
     parts.push_back(fragmentation_of(
-        w_, sum("memory.moving", "what comes and goes", "B", "", std::move(moving))));
+        w_, sum("memory.moving", "what comes and goes", "B", "", std::move(moving)), capacity));
     return sum("memory", "memory of one GPU", "B", "", std::move(parts));
   }
 
@@ -256,8 +265,8 @@ class GpuMemory {
 
 }  // namespace
 
-Quantity memory_of(const Workload& w, const PlanRequest& r, int n) {
-  return GpuMemory(w, r, n).total();
+Quantity memory_of(const Workload& w, const PlanRequest& r, int n, double capacity) {
+  return GpuMemory(w, r, n).total(capacity);
 }
 
 }  // namespace tandem::plan

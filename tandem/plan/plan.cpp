@@ -46,8 +46,22 @@ PlanRequest on(const PlanRequest& r, const Gpu& gpu) {
 }
 
 int64_t per_gpu_batch(const PlanRequest& r, int n) {
-  const int64_t batch = r.batch > 0 ? r.batch : kUsualBatch;
-  return std::max<int64_t>(1, batch / (static_cast<int64_t>(n) * r.accumulate));
+  if (r.batch == 0) return std::max<int64_t>(1, kUsualBatch / r.accumulate);
+  return std::max<int64_t>(1, r.batch / (static_cast<int64_t>(n) * r.accumulate));
+}
+
+bool lacks_bf16(const PlanRequest& r, const Gpu& gpu) {
+  return r.precision && !gpu.has_bf16() && product_kind(*r.precision) == std::string("bf16");
+}
+
+void add_notes_of_gpu(std::vector<std::string>& notes, const PlanRequest& asked, const Gpu& gpu) {
+  if (lacks_bf16(asked, gpu))
+    notes.push_back(gpu.name + " has no bf16: its products run at the rate of f32. Take f16.");
+  else if (!gpu.has_bf16() && !asked.precision)
+    notes.push_back(gpu.name + " has no bf16: f16 is planned.");
+  if (gpu.assumed_efficiency())
+    notes.push_back("The efficiency of " + gpu.name +
+                    " is assumed, no published runs set it: times, costs and energy are rough.");
 }
 
 std::optional<Quantity> units_of(const PlanRequest& r) {
@@ -112,7 +126,7 @@ Largest largest_batch(const PlanRequest& r, double capacity, int n, const Worklo
   Largest best;
   const auto bytes = [&](int64_t b) {
     ++best.runs;
-    return memory_of(workload_for(r, b, known.options.compiled, true), r, n).value;
+    return memory_of(workload_for(r, b, known.options.compiled, true), r, n, 0).value;
   };
   constexpr int64_t kMost = 1'000'000'000;
   constexpr int kMostRuns = 16;
@@ -125,7 +139,7 @@ Largest largest_batch(const PlanRequest& r, double capacity, int n, const Worklo
     (size <= capacity ? fits : above) = {batch, size};
   };
   const int64_t a = known.options.batch;
-  const double at_a = memory_of(known, r, n).value;
+  const double at_a = memory_of(known, r, n, 0).value;
   look(a, at_a);
   At from = {a, at_a};  // of the line, with the run that came last
   for (int64_t g = fits.batch ? 2 * a : 1; best.runs < kMostRuns && g != a;) {
@@ -167,7 +181,7 @@ void choose_gpu(Plan& p, const PlanRequest& r, const Catalog& c) {
 }
 
 void add_memory(Plan& p, const PlanRequest& r, const Workload& w, const Workload& other) {
-  const Quantity memory = memory_of(w, r, r.n);
+  const Quantity memory = memory_of(w, r, r.n, p.gpu.usable());
   p.fits = memory.value <= p.gpu.usable();
   p.figures.push_back(memory);
   const Quantity capacity = capacity_of(p.gpu);
@@ -199,7 +213,7 @@ void add_memory(Plan& p, const PlanRequest& r, const Workload& w, const Workload
         largest.batch > 0 ? fmt::format("A batch of {} per GPU fits.", show(one))
                           : std::string("No batch fits: shard, recompute, or take a larger GPU.")));
   const std::string mode = r.compiled ? "eager" : "compiled";
-  Quantity second = prefixed(memory_of(other, r, r.n), mode);
+  Quantity second = prefixed(memory_of(other, r, r.n, p.gpu.usable()), mode);
   second.label = "memory of the " + mode + " mode";
   p.figures.push_back(std::move(second));
 }
@@ -272,10 +286,7 @@ Plan make_plan(const PlanRequest& asked, const Catalog& catalog) {
     p.gpu = catalog.gpu(asked.gpu);
   catalog.price(p.gpu);  // a GPU without one cannot be planned
   const PlanRequest r = on(asked, p.gpu);
-  if (!p.gpu.has_bf16() && product_kind(*r.precision) == std::string("bf16"))
-    p.notes.push_back(p.gpu.name + " has no bf16: its products run at the rate of f32. Take f16.");
-  else if (!p.gpu.has_bf16() && !asked.precision)
-    p.notes.push_back(p.gpu.name + " has no bf16: f16 is planned.");
+  add_notes_of_gpu(p.notes, asked, p.gpu);
   const int64_t per_gpu = fitting_batch(r, p.gpu, r.n);
   p.eager_work = workload_for(r, per_gpu, false, true);
   p.compiled_work = workload_for(r, per_gpu, true, true);

@@ -3,6 +3,8 @@
 // which server. Every figure is a Quantity, so it can be asked why.
 #pragma once
 
+#include <limits>
+
 #include "tandem/plan/hardware/catalog.h"
 #include "tandem/plan/quantity.h"
 #include "tandem/plan/workload.h"
@@ -33,7 +35,7 @@ TD_API DataSet data_set(const std::string& text);
 
 struct PlanRequest {
   Job job;
-  int64_t batch = 0;  ///< of all GPUs together; 0: 32, or the largest half of it that fits
+  int64_t batch = 0;  ///< of all GPUs; 0: 32 for each, or the largest half of it that fits
   /// Default: bf16 matmuls (f16 on GPUs without bf16); serving then uses weights of that width too.
   std::optional<Precision> precision;
   bool compiled = true;
@@ -55,8 +57,10 @@ struct PlanRequest {
   std::string term = "hourly";      ///< of the prices, or "spot"
 };
 
-/// Memory of one GPU by category.
-TD_API Quantity memory_of(const Workload& w, const PlanRequest& r, int n);
+/// Memory of one GPU by category. PyTorch's allocator keeps what is free as long as the GPU has
+/// `capacity` for it: with 0 this is the least that a step can do with.
+TD_API Quantity memory_of(const Workload& w, const PlanRequest& r, int n,
+                          double capacity = std::numeric_limits<double>::infinity());
 /// Seconds of one step on n such GPUs.
 TD_API Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n);
 /// Units (images, tokens) per second of all n GPUs.
@@ -109,7 +113,9 @@ struct Ranked {
   /// What was changed so that it fits, where nothing does as it was asked for: see rank().
   int sharding = 0;
   bool recompute = false;
-  std::string changes;  ///< as options: "--sharding 3 --recompute"; empty: nothing
+  std::string changes;      ///< as options: "--sharding 3 --recompute"; empty: nothing
+  bool assumed = false;     ///< its efficiency: no published runs set it
+  bool lacks_bf16 = false;  ///< which was asked for: its products run at the rate of f32
   bool fits = false, allowed = false, pareto = false;
   double memory = 0, capacity = 0, step = 0, rate = 0;
   double seconds = 0, usd = 0, kwh = 0;  ///< to the end, or per million units without one

@@ -11,9 +11,14 @@ PlanRequest on(const PlanRequest& r, const Gpu& gpu);
 /// A dry run for a device that has a kernel for every row.
 Workload workload_for(const PlanRequest& r, int64_t per_gpu, bool compiled, bool training);
 void check_request(const PlanRequest& r, const Catalog& catalog);
-/// Samples of a step where none were asked for.
+/// Does the request ask for products in bf16 of a GPU that has no units for them?
+bool lacks_bf16(const PlanRequest& r, const Gpu& gpu);
+/// What to know of that GPU: no bf16, an efficiency that is assumed.
+void add_notes_of_gpu(std::vector<std::string>& notes, const PlanRequest& asked, const Gpu& gpu);
+/// Samples of each GPU and step where no batch was asked for.
 inline constexpr int64_t kUsualBatch = 32;
-/// Samples of one GPU and batch: those asked for over GPUs and accumulated batches, at least 1.
+/// Samples of one GPU and batch: those asked for over GPUs and accumulated batches, or the usual
+/// ones; at least 1.
 int64_t per_gpu_batch(const PlanRequest& r, int n);
 /// It again, halved until it fits where no batch was asked for.
 int64_t fitting_batch(const PlanRequest& r, const Gpu& gpu, int n);

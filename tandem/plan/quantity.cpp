@@ -108,19 +108,6 @@ Mark mark(How how) {
   return {"", ""};
 }
 
-std::string scaled(double v, const char* const* names, int n, double base) {
-  int i = 0;
-  while (i + 1 < n && std::abs(v) >= base) {
-    v /= base;
-    ++i;
-  }
-  return fmt::format("{:.{}f} {}", v,
-                     i == 0 || std::abs(v) >= 100 ? (v == std::floor(v) ? 0 : 1)
-                     : std::abs(v) >= 10          ? 1
-                                                  : 2,
-                     names[i]);
-}
-
 void explain_to(std::string& out, const Quantity& q, int level, int depth,
                 const std::string& before, const std::string& share) {
   out += fmt::format("{:{}}{}{} = {}", "", 2 * level, before, q.label, show(q));
@@ -249,38 +236,6 @@ std::vector<std::string> keys(const Quantity& root) {
   for (const Quantity& p : root.parts)
     for (std::string& k : keys(p)) all.push_back(std::move(k));
   return all;
-}
-
-std::string show(double v, const std::string& unit) {
-  static const char* const kBytes[] = {"B", "KB", "MB", "GB", "TB", "PB"};
-  static const char* const kRates[] = {"B/s", "KB/s", "MB/s", "GB/s", "TB/s"};
-  static const char* const kBitRates[] = {"bit/s", "Kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"};
-  static const char* const kFlops[] = {"FLOP",  "KFLOP", "MFLOP", "GFLOP",
-                                       "TFLOP", "PFLOP", "EFLOP", "ZFLOP"};
-  static const char* const kFlopRates[] = {"FLOP/s",  "KFLOP/s", "MFLOP/s",
-                                           "GFLOP/s", "TFLOP/s", "PFLOP/s"};
-  if (unit == "B") return scaled(v, kBytes, 6, 1000);
-  if (unit == "B/s") return scaled(v, kRates, 5, 1000);
-  if (unit == "bit/s") return scaled(v, kBitRates, 5, 1000);
-  if (unit == "FLOP") return scaled(v, kFlops, 8, 1000);
-  if (unit == "FLOP/s") return scaled(v, kFlopRates, 6, 1000);
-  if (unit == "USD") return fmt::format("${:.{}f}", v, v < 0.1 && v > 0 ? 4 : 2);
-  if (unit == "s") {
-    if (v == 0) return "0 s";
-    if (std::abs(v) < 1e-3) return fmt::format("{:.3g} us", v * 1e6);
-    if (std::abs(v) < 1) return fmt::format("{:.3g} ms", v * 1e3);
-    if (std::abs(v) < 120) return fmt::format("{:.3g} s", v);
-    if (std::abs(v) < 7200) return fmt::format("{:.1f} min", v / 60);
-    if (std::abs(v) < 48 * 3600) return fmt::format("{:.1f} h", v / 3600);
-    return fmt::format("{:.1f} days", v / 86400);
-  }
-  const std::string number = std::abs(v) >= 1e4 && std::abs(v) < 1e15 ? fmt::format("{:.0f}", v)
-                                                                      : fmt::format("{:.4g}", v);
-  return unit.empty() ? number : number + " " + unit;
-}
-std::string show(const Quantity& q) { return show(q.value, q.unit); }
-std::string show_share(const Quantity& part, const Quantity& q) {
-  return fmt::format("{:.1f} %", 100 * part.value / q.value);
 }
 
 const char* words(Quantity::How how) {

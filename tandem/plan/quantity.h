@@ -72,7 +72,7 @@ TD_API void check(const Quantity& q);
 TD_API const Quantity* find(const Quantity& root, const std::string& key);
 /// All keys of the tree, depth first.
 TD_API std::vector<std::string> keys(const Quantity& root);
-/// "12.3 GB", "4.1 ms", "$3.20".
+/// "12.3 GB", "4.1 ms", "$3.20", "14,890 images/s", "411 years".
 TD_API std::string show(double value, const std::string& unit);
 TD_API std::string show(const Quantity& q);
 /// The share of `part` in a sum `q`: "12.3 %".

@@ -31,7 +31,9 @@ class Works {
 // The batch of one GPU: the one asked for, or the largest half of the usual one that fits.
 int64_t batch_that_fits(const PlanRequest& r, const Gpu& gpu, int n, Works& works) {
   int64_t b = per_gpu_batch(r, n);
-  while (r.batch == 0 && b > 1 && memory_of(works.of(r, b), r, n).value > gpu.usable()) b /= 2;
+  while (r.batch == 0 && b > 1 &&
+         memory_of(works.of(r, b), r, n, gpu.usable()).value > gpu.usable())
+    b /= 2;
   return b;
 }
 
@@ -42,10 +44,12 @@ Ranked row_of(const PlanRequest& r, const Catalog& c, const Gpu& gpu, int n, con
   Ranked k;
   k.gpu = gpu.name;
   k.n = n;
+  k.assumed = gpu.assumed_efficiency();
+  k.lacks_bf16 = lacks_bf16(r, gpu);
   k.batch = per_gpu * n * r.accumulate;
   k.sharding = r.sharding;
   k.recompute = r.recompute;
-  k.memory = memory_of(w, r, n).value;
+  k.memory = memory_of(w, r, n, gpu.usable()).value;
   k.capacity = gpu.usable();
   k.fits = k.memory <= k.capacity;
   const Quantity rate = throughput(w, r, gpu, n);
@@ -97,9 +101,7 @@ std::vector<Ranked> rank(const PlanRequest& asked, const Catalog& c, RankBy by) 
   bool any = false;
   for (int n : counts) {
     // Fewer samples than GPUs: not a server for this batch.
-    if (n != r.n && per_gpu_batch(r, n) * n * r.accumulate >
-                        std::max<int64_t>(r.batch > 0 ? r.batch : kUsualBatch, 1))
-      continue;
+    if (r.batch > 0 && n != r.n && per_gpu_batch(r, n) * n * r.accumulate > r.batch) continue;
     for (const Gpu& gpu : c.gpus()) {
       if (!c.has_price(gpu)) continue;
       all.push_back(row_of(on(r, gpu), c, gpu, n, units, works));
@@ -126,28 +128,36 @@ std::vector<Ranked> rank(const PlanRequest& asked, const Catalog& c, RankBy by) 
   return all;
 }
 
-std::string to_text(const std::vector<Ranked>& all, const PlanRequest& r) {
-  const bool end = r.tokens > 0 || (r.epochs > 0 && r.data);
-  std::string s = fmt::format("{:<3} {:<17} {:>2} {:>8} {:>10} {:>12} {:>11} {:>11} {:>11}\n", "",
-                              "server", "n", "batch", "memory", r.job.unit + "/s",
-                              end ? "time" : "per 1M", "cost", "energy");
-  int place = 0;
-  for (const Ranked& k : all) {
-    std::string note = !k.fits      ? "does not fit"
-                       : !k.allowed ? "breaks a limit"
-                       : k.pareto   ? "* nothing is both cheaper and faster"
-                                    : "";
-    if (!k.changes.empty()) note = "with " + k.changes + (note.empty() ? "" : ": " + note);
-    std::string line = fmt::format("{:<3} {:<17} {:>2} {:>8} {:>10} {:>12.4g} {:>11} {:>11} {:>11}",
-                                   ++place, k.gpu, k.n, k.batch, show(k.memory, "B"), k.rate,
-                                   show(k.seconds, "s"), show(k.usd, "USD"), show(k.kwh, "kWh"));
-    s += note.empty() ? line + "\n" : line + "  " + note + "\n";
-  }
-  // The front, drawn: cost over time on logarithmic axes.
+namespace {
+
+std::string note_of(const Ranked& k) {
+  std::string note = !k.fits      ? "does not fit"
+                     : !k.allowed ? "breaks a limit"
+                     : k.pareto   ? "* nothing is both cheaper and faster"
+                                  : "";
+  const auto before = [&](const std::string& text) {
+    note = text + (note.empty() ? "" : ": " + note);
+  };
+  if (!k.changes.empty()) before("with " + k.changes);
+  if (k.lacks_bf16) before("no bf16, take f16");
+  return note;
+}
+
+std::string line_of(const Ranked& k, int place) {
+  const std::string line =
+      fmt::format("{:<3} {:<17} {:>2} {:>8} {:>10} {:>12} {:>12} {:>11} {:>11}", place,
+                  k.gpu + (k.assumed ? " ~" : ""), k.n, k.batch, show(k.memory, "B"),
+                  show(k.rate, ""), show(k.seconds, "s"), show(k.usd, "USD"), show(k.kwh, "kWh"));
+  const std::string note = note_of(k);
+  return note.empty() ? line + "\n" : line + "  " + note + "\n";
+}
+
+// The front, drawn: cost over time on logarithmic axes.
+std::string drawn(const std::vector<Ranked>& all) {
   std::vector<const Ranked*> fit;
   for (const Ranked& k : all)
     if (k.fits) fit.push_back(&k);
-  if (fit.size() < 2) return s;
+  if (fit.size() < 2) return "";
   constexpr int kWide = 64, kHigh = 14;
   double t0 = INFINITY, t1 = 0, u0 = INFINITY, u1 = 0;
   for (const Ranked* k : fit) {
@@ -165,11 +175,30 @@ std::string to_text(const std::vector<Ranked>& all, const PlanRequest& r) {
       if (k->pareto == front)
         rows[static_cast<size_t>(kHigh - 1 - place_of(k->usd, u0, u1, kHigh))]
             [static_cast<size_t>(place_of(k->seconds, t0, t1, kWide))] = front ? '*' : '.';
-  s += fmt::format("\ncost {} to {} (up), time {} to {} (right), * on the front\n", show(u0, "USD"),
-                   show(u1, "USD"), show(t0, "s"), show(t1, "s"));
+  std::string s = fmt::format("\ncost {} to {} (up), time {} to {} (right), * on the front\n",
+                              show(u0, "USD"), show(u1, "USD"), show(t0, "s"), show(t1, "s"));
   for (const std::string& row : rows) s += "|" + row + "\n";
   s += "+" + std::string(kWide, '-') + "\n";
   return s + "A row's figures: --gpu, --n and --why cost, time, energy or memory.\n";
+}
+
+}  // namespace
+
+std::string to_text(const std::vector<Ranked>& all, const PlanRequest& r) {
+  const bool end = r.tokens > 0 || (r.epochs > 0 && r.data);
+  std::string s = fmt::format("{:<3} {:<17} {:>2} {:>8} {:>10} {:>12} {:>12} {:>11} {:>11}\n", "",
+                              "server", "n", "batch", "memory", r.job.unit + "/s",
+                              end ? "time" : "per 1M", "cost", "energy");
+  bool assumed = false;
+  int place = 0;
+  for (const Ranked& k : all) {
+    s += line_of(k, ++place);
+    assumed |= k.assumed;
+  }
+  if (assumed)
+    s += "~ its efficiency is assumed, no published runs set it: time, cost and energy are "
+         "rough.\n";
+  return s + drawn(all);
 }
 
 }  // namespace tandem::plan

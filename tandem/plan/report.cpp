@@ -154,7 +154,7 @@ std::string sensitivity(const Plan& p, const PlanRequest& r) {
     const auto b = static_cast<int64_t>(static_cast<double>(now.options.batch) * f);
     if (b < 1) continue;
     const Workload w = f == 1.0 ? now : workload_for(r, b, p.compiled, now.options.training);
-    const Quantity m = memory_of(w, r, p.n), rate = throughput(w, r, p.gpu, p.n);
+    const Quantity m = memory_of(w, r, p.n, p.gpu.usable()), rate = throughput(w, r, p.gpu, p.n);
     s += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", b, show(m),
                      show(*find(rate, "time.step")), show(rate),
                      m.value <= p.gpu.usable() ? "yes" : "no");
@@ -203,11 +203,12 @@ std::string html_report(const Plan& p, const std::vector<Ranked>& servers, const
     for (size_t k = 0; k < servers.size() && k < 12; ++k)
       s += fmt::format(
           "<tr><td>{} x {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-          servers[k].n, escape(servers[k].gpu), show(servers[k].memory, "B"),
-          show(servers[k].seconds, "s"), show(servers[k].usd, "USD"), show(servers[k].kwh, "kWh"),
-          servers[k].fits ? "" : "does not fit");
-    s += "</table><p>A row's figures: <code>--gpu</code>, <code>--n</code> and <code>--why</code> "
-         "memory, time, cost or energy.</p>";
+          servers[k].n, escape(servers[k].gpu) + (servers[k].assumed ? " ~" : ""),
+          show(servers[k].memory, "B"), show(servers[k].seconds, "s"), show(servers[k].usd, "USD"),
+          show(servers[k].kwh, "kWh"), servers[k].fits ? "" : "does not fit");
+    s += "</table><p>~ its efficiency is assumed, no published runs set it. A row's figures: "
+         "<code>--gpu</code>, <code>--n</code> and <code>--why</code> memory, time, cost or "
+         "energy.</p>";
   }
   if (!p.server.empty()) {
     s += "<h2>The server</h2><table "

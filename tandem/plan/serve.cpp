@@ -228,6 +228,7 @@ Plan serve_plan(const PlanRequest& r, const ServeRequest& s, const Catalog& c) {
   const Served& best = search.best();
   const Workload& w = *best.work;
   p.gpu = search.gpu();
+  add_notes_of_gpu(p.notes, r, p.gpu);
   p.batch = w.options.batch;
   p.eager_work = p.compiled_work = w;
   const Quantity rps = given("serve.rps", "requests per second", s.rps, "1/s", "asked for");

@@ -3,6 +3,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/grad/autograd.h"
+#include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optimizers.h"
 
@@ -57,6 +58,7 @@ void Stepper::enter(Phase p) {
 
 Tensor Stepper::run(const std::function<Tensor(const Inputs&)>& f, const Inputs& in) {
   if (!is_amp(o_.precision)) return f(in);
+  NarrowBatchNormGuard narrow(o_.framework == Framework::pytorch);
   AutocastGuard amp(o_.precision == Precision::amp_f16 ? DType::f16 : DType::bf16);
   return f(in);
 }

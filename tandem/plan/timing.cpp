@@ -53,7 +53,8 @@ enum : size_t { kTf32Conv = kKinds, kPointwise, kMoving, kDepthwise, kGroups };
 bool narrow_between_products(const Workload& w) {
   const Precision p = w.options.precision;
   if (p != Precision::amp_bf16 && p != Precision::amp_f16) return false;
-  return std::any_of(w.work.begin(), w.work.end(), [](const Work& k) { return k.batch_norm; });
+  return std::any_of(w.work.begin(), w.work.end(),
+                     [](const Work& k) { return k.batch_norm && k.dtype == DType::f32; });
 }
 
 using Phases = std::array<bool, 8>;

@@ -70,8 +70,8 @@ void add_forward_results(const Job& job, WorkOptions o, Workload& w) {
 }
 
 // The ledger from event `first` on, through PyTorch's allocator.
-double reserved_by_pytorch(const DryMemory& ledger, size_t first) {
-  CachingAllocator a;
+double reserved_by_pytorch(const DryMemory& ledger, size_t first, bool tight) {
+  CachingAllocator a(tight);
   std::vector<bool> held(ledger.blocks().size(), false);
   for (size_t k = 0; k < first; ++k)
     held[static_cast<size_t>(ledger.events()[k].block)] = ledger.events()[k].taken;
@@ -185,8 +185,10 @@ Workload dry_run(const Job& job, const WorkOptions& o) {
     w.work = work_of(profiler.profile(), recorder, exe.get());
     if (!o.compiled) add_results(profiler.profile(), recorder, w);
   }
-  if (o.framework == Framework::pytorch && !o.compiled)
-    w.reserved = reserved_by_pytorch(ledger, built);
+  if (o.framework == Framework::pytorch && !o.compiled) {
+    w.reserved = reserved_by_pytorch(ledger, built, false);
+    w.reserved_least = reserved_by_pytorch(ledger, built, true);
+  }
   add_sizes(job, s, w);
   w.memory = exe ? step_memory(*exe, outside_of(s, w), w.blocks > 1)
                  : step_memory(ledger, categories, first, w.blocks > 1);

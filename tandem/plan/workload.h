@@ -126,7 +126,8 @@ struct Workload {
   Results products;           ///< of all products and attention in blocks
   Results half_products;      ///< of attention and every second product of a block
   double forward_flops = 0;
-  double reserved = 0;   ///< of PyTorch's caching allocator at most, in eager mode; 0: not known
+  double reserved = 0;  ///< of PyTorch's caching allocator at most, in eager mode; 0: not known
+  double reserved_least = 0;  ///< the same on a card that has no more, see CachingAllocator
   double host_peak = 0;  ///< as this machine's allocator would count it, headers and rounding too
   double rounding = 0;   ///< host_peak less the tensors that are alive then
   double plan_seconds = 0;  ///< what the dry run took

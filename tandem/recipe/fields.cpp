@@ -159,7 +159,9 @@ class Reader : public FieldVisitor {
     see(name, f);
     const bool single = o_.has(name) && o_.is_number(name);
     std::vector<double> v = o_.numbers(name, given(usual, f));
-    if (single && f.single != Single::itself) {
+    if (single && f.single == Single::refused && f.counts == 0)
+      o_.fail(name, fmt::format("wants a list such as [{0}], got {0}", v[0]));
+    if (single && f.single > Single::itself) {
       const double x = v[0];
       v = f.single == Single::twice         ? std::vector<double>{x, x}
           : f.single == Single::around_zero ? std::vector<double>{-x, x}

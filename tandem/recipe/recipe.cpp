@@ -133,6 +133,22 @@ RecipeRun run_agent(const Recipe& recipe, const Registry& registry, Options& roo
                      .progress = progress});
 }
 
+// A batch size that the recipe asks for is one that training has.
+void check_batch(Options& o, const RecipeData& data) {
+  if (!o.has("batch") || !o.is_number("batch") || data.train.size() > 1) return;
+  const int64_t batch = o.whole("batch");
+  if (data.train.size() == 0)
+    o.fail("batch",
+           fmt::format("{} leaves no whole batch to train on: there are fewer samples, and "
+                       "drop_last drops them",
+                       batch));
+  const auto samples = static_cast<int64_t>(data.train.samples_of(0).size());
+  if (samples > 0 && batch > samples)
+    o.fail("batch",
+           fmt::format("wants {} or less, as many samples as there are to train on, got {}",
+                       samples, batch));
+}
+
 // The names under `export`, all of them known.
 std::vector<std::string> exports_of(Options& root, const Registry& registry) {
   const std::vector<std::string> exports = root.texts("export", {});
@@ -301,6 +317,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   RecipeData data =
       in_part(recipe, "data", [&] { return make_data(data_o, static_cast<uint64_t>(seed)); });
   data_o.finish();
+  if (!use) check_batch(data_o, data);
   const bool has_val = data.val || options.overfit_batches > 0;
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();

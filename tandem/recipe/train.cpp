@@ -31,8 +31,7 @@ std::string unfinished(const std::string& name) {
   std::string found;
   if (!file_exists("runs")) return found;
   for (const runs::RunRecord& run : runs::list_runs("runs"))
-    if (run.name == name && run.status != "done" && !runs::run_writer(run.folder))
-      found = run.folder;
+    if (run.name == name && run.status != "done" && !runs::at_work(run)) found = run.folder;
   return found;
 }
 

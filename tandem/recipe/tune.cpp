@@ -132,9 +132,9 @@ class Tuning {
       const runs::Progress began(true);
       out_.interrupted = !make(*trial);
       if (out_.interrupted) break;  // not in the journal: the next search makes it again
-      if (options_.ended) options_.ended(*trial, search_.best(), began.seconds());
       journal_->append(to_json(*trial).dump() + "\n");
       search_.tell(std::move(*trial));
+      if (options_.ended) options_.ended(search_.trials().back(), search_.best(), began.seconds());
       write_file(out_.folder + "/report.html", tune_report(search_, settings_, name_));
     }
     out_.trials = search_.trials();
@@ -159,8 +159,7 @@ class Tuning {
     } catch (const Error& e) {
       if (is_mistake(trial, e)) throw;
       trial.state = "failed";
-      const std::string what = e.what();
-      trial.note = what.substr(0, what.find('\n'));
+      trial.note = e.what();
     }
     return true;
   }

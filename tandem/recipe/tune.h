@@ -29,7 +29,7 @@ struct TuneOptions {
   int64_t trials = 0;       ///< in all; 0: the recipe's
   /// Told how many trials the journal holds, before the first new one.
   std::function<void(int64_t before, const std::string& journal)> resumed = {};
-  /// Told each trial with its time once it has ended, and the best one so far.
+  /// Told each trial with its time once it has ended, and the best one so far, which it may be.
   std::function<void(const train::Trial& trial, const train::Trial* best, double seconds)> ended =
       {};
 };

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/folder.h"
@@ -44,6 +45,22 @@ int64_t peak_resident_bytes() {
   rusage u{};
   ::getrusage(RUSAGE_SELF, &u);
   return u.ru_maxrss * int64_t{1024};
+}
+
+std::string process_identity(int64_t pid) {
+  std::string boot, stat;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
+  // "pid (name) state parent ...": a name may hold anything, so what follows its last bracket is
+  // counted. The start is field 22 of all, 20 of these.
+  const size_t name = stat.rfind(')');
+  if (boot.empty() || name == stat.npos) return "";
+  std::istringstream fields(stat.substr(name + 1));
+  std::string field, state;
+  for (int k = 1; k <= 20 && fields >> field; ++k)
+    if (k == 1) state = field;
+  if (!fields) return "";
+  return state == "Z" || state == "X" ? "ended" : boot + "/" + field;
 }
 
 EnergyMeter::EnergyMeter(EnergyOptions options) : o_(std::move(options)) {

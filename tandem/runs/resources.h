@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run costs: processor time, memory and energy of this process. Energy is read from the
-// processor's own counters (RAPL) where the system lets us, else modelled from processor time and
-// called so.
+// What a run costs: processor time, memory and energy of this process, and which process it is.
+// Energy is read from the processor's own counters (RAPL) where the system lets us, else modelled
+// from processor time and called so.
 #pragma once
 
 #include <optional>
@@ -17,6 +17,11 @@ TD_API double process_seconds();
 /// Bytes of this process in memory, now and at most; 0 where the system does not say.
 TD_API int64_t resident_bytes();
 TD_API int64_t peak_resident_bytes();
+
+/// What no other process is called, though numbers of processes return: the start of the system and
+/// the time of the process's own since then; "ended" of one that has ended and was not waited for.
+/// "" where there is no such process, or where it cannot be seen.
+TD_API std::string process_identity(int64_t pid);
 
 struct EnergyOptions {
   /// Where Linux keeps its power counters.

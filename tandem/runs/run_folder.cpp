@@ -11,6 +11,7 @@
 #include "tandem/base/folder.h"
 #include "tandem/base/parallel.h"
 #include "tandem/graph/rng.h"
+#include "tandem/runs/resources.h"
 
 namespace tandem::runs {
 namespace {
@@ -47,6 +48,7 @@ io::Json environment() {
                           {"machine", system.machine},
                           {"host", system.nodename},
                           {"pid", static_cast<int64_t>(::getpid())},
+                          {"process", process_identity(::getpid())},
                           {"threads", num_threads()},
                           {"seed", std::to_string(generator_state().seed)},
                           {"started", unix_time()}};

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/runs/run_record.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <functional>
 
 #include "tandem/base/error.h"
 #include "tandem/base/folder.h"
 #include "tandem/io/yaml.h"
+#include "tandem/runs/resources.h"
+#include "tandem/runs/run_folder.h"
 
 namespace tandem::runs {
 namespace {
@@ -152,6 +158,25 @@ std::string RunRecord::headline() const {
   return names[0];
 }
 
+bool is_local(const RunRecord& run) {
+  const io::Json* host = run.environment.find("host");
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return host && host->as_string() && *host->as_string() == name;
+}
+
+bool at_work(const RunRecord& run) {
+  if (run_writer(run.folder)) return true;
+  const io::Json* pid = run.environment.find("pid");
+  if (!pid || !pid->as_int() || !is_local(run)) return false;
+  const std::string then = io::text_of(run.environment.find("process")),
+                    now = process_identity(*pid->as_int());
+  if (!then.empty() && !now.empty()) return now == then;
+  // By its number alone, which may be another's by now.
+  return *pid->as_int() != ::getpid() &&
+         (::kill(static_cast<pid_t>(*pid->as_int()), 0) == 0 || errno == EPERM);
+}
+
 RunRecord read_run(const FilePath& loc) {
   RunRecord r;
   r.folder = loc.str();
@@ -199,6 +224,7 @@ RunRecord read_run(const FilePath& loc) {
   if (file_exists(r.folder + "/STATUS")) {
     r.status = read_file(r.folder + "/STATUS");
     r.status = r.status.substr(0, r.status.find('\n'));
+    if (r.status == "running" && is_local(r) && !at_work(r)) r.status = "crashed";
   }
   if (file_exists(r.folder + "/recipe.yaml")) r.recipe = read_file(r.folder + "/recipe.yaml");
   const std::string config = r.folder + "/config.yaml";

@@ -33,7 +33,9 @@ TD_API std::string settings_text(const std::vector<SettingsPart>& parts,
 
 struct TD_API RunRecord {
   std::string folder, name;  ///< the name is the recipe's, else the folder's
-  std::string status;        ///< running, done, failed, interrupted
+  /// running, done, failed, interrupted, preempted; crashed: it was running and its process is
+  /// gone.
+  std::string status;
   double started = 0, seconds = 0, joules = 0, cpu_seconds = 0, peak_memory_mb = 0;  ///< all parts
   std::string energy_source;
   int64_t steps = 0, epochs = 0;
@@ -58,6 +60,11 @@ struct TD_API RunRecord {
   double value(const std::string& name) const;
 };
 
+/// Is the process that writes the run still there, on this machine? Of runs on other machines there
+/// is no telling: false.
+TD_API bool at_work(const RunRecord& run);
+/// Was it begun on this machine?
+TD_API bool is_local(const RunRecord& run);
 /// Throws Io when it is no folder of a run.
 TD_API RunRecord read_run(const FilePath& folder);
 /// The runs below a folder, oldest first; those that cannot be read are left out.

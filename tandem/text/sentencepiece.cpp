@@ -267,7 +267,7 @@ SentencePiece SentencePiece::from_bytes(std::string_view bytes, std::string_view
     }
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Format || e.message().find(what) != std::string::npos) throw;
-    TD_FAIL(Format, "{}: {}", what, e.message());
+    TD_FAIL(Format, "{}: {}", what, e.text());
   }
   return SentencePiece(std::move(impl));
 }

@@ -233,7 +233,7 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view what,
     return t;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Format) throw;
-    TD_FAIL(Format, "{}: {}{}{}", what, e.message(), e.hint().empty() ? "" : "\n", e.hint());
+    TD_FAIL(Format, "{}: {}", what, e.text());
   }
 }
 

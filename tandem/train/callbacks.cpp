@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "tandem/base/folder.h"
 #include "tandem/base/log.h"
@@ -75,9 +76,17 @@ void EarlyStopping::evaluate(Trainer& t, const Logs& logs) {
     if (o_.restore_best_weights) weights_ = t.weights();
     return;
   }
-  if (++wait_ >= std::max<int64_t>(o_.patience, 1))
+  ++wait_;
+  stop_if_due(t);
+}
+void EarlyStopping::stop_if_due(Trainer& t) const {
+  if (wait_ >= std::max<int64_t>(o_.patience, 1))
     t.stop(fmt::format("early stopping: {} has not got better than {:.6g} for {} {}(s)", o_.monitor,
                        best_, wait_, at_validations(t, o_.monitor) ? "validation" : "epoch"));
+}
+// Of a resumed run alone: a further fit() of the same trainer waits for its first value.
+void EarlyStopping::fit_begin(Trainer& t) {
+  if (std::exchange(resumed_, false)) stop_if_due(t);
 }
 void EarlyStopping::fit_end(Trainer& t) {
   if (!weights_.empty()) t.model().load_state_dict(weights_);
@@ -86,6 +95,7 @@ io::Json EarlyStopping::state() const { return io::Json::Object{{"best", best_},
 void EarlyStopping::load_state(const io::Json& s) {
   best_ = io::number_of(s.find("best"));
   wait_ = io::whole_of(s.find("wait"));
+  resumed_ = true;
 }
 
 void ReduceLROnPlateau::validation_end(Trainer& t, const Logs& logs) {

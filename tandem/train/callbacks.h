@@ -18,10 +18,12 @@ TD_API std::string log_name(const std::string& keras_name);
 /// The other way: "val_loss", "accuracy", "learning_rate".
 TD_API std::string keras_name(const std::string& log_name);
 
-/// Ends the run when the monitored value has stopped improving.
+/// Ends the run when the monitored value has stopped improving. A run that ended so and is started
+/// again ends at once, unless its patience has grown.
 class TD_API EarlyStopping : public Callback {
  public:
   explicit EarlyStopping(EarlyStoppingOptions options = {}) : o_(std::move(options)) {}
+  void fit_begin(Trainer& t) override;
   void epoch_end(Trainer& t, const Logs& logs) override;
   void validation_end(Trainer& t, const Logs& logs) override;
   void fit_end(Trainer& t) override;
@@ -35,9 +37,11 @@ class TD_API EarlyStopping : public Callback {
 
  private:
   void evaluate(Trainer& t, const Logs& logs);
+  void stop_if_due(Trainer& t) const;
   EarlyStoppingOptions o_;
   double best_ = std::numeric_limits<double>::quiet_NaN();
   int64_t wait_ = 0;
+  bool resumed_ = false;  ///< the state is a checkpoint's
   StateDict weights_;
 };
 

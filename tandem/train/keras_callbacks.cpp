@@ -91,7 +91,7 @@ void RemoteMonitor::epoch_end(Trainer& t, const Logs& logs) {
     http_request(r);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Io) throw;  // an address of another form
-    if (!told_) log_warning("RemoteMonitor: {}", e.message());
+    if (!told_) log_warning("RemoteMonitor: {}", e.what());
     told_ = true;
   }
 }

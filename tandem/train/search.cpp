@@ -191,7 +191,7 @@ std::vector<double> Search::tpe_places(int64_t number) const {
 }
 
 std::optional<Trial> Search::ask() {
-  Trial t{.number = asked_};
+  Trial t{.number = asked_ + 1};
   if (o_.sampler == Sampler::grid) {
     if (asked_ >= grid_size()) return {};
     int64_t rest = asked_;
@@ -235,8 +235,9 @@ bool Search::report(Trial& trial, int64_t epoch, double value) const {
 }
 
 void Search::tell(Trial trial) {
-  asked_ = std::max(asked_, trial.number + 1);
+  const int64_t number = trial.number;
   trials_.push_back(std::move(trial));
+  asked_ = std::max({asked_, number, static_cast<int64_t>(trials_.size())});
 }
 
 const Trial* Search::best() const {

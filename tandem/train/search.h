@@ -29,7 +29,7 @@ struct SearchRange {
 };
 
 struct Trial {
-  int64_t number = 0;
+  int64_t number = 0;          ///< from 1, in the order of ask()
   std::vector<double> places;  ///< 0..1 in each range; what samplers think in
   std::vector<std::pair<std::string, std::string>> values;
   std::vector<double> reports;  ///< the watched value after epochs 1, 2, ...

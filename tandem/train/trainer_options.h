@@ -78,7 +78,8 @@ struct TrainerOptions {
   int64_t log_every = 50;
   std::vector<std::string> metrics = {};
   bool train_metrics = true;
-  /// Run folder: config, env.json, metrics.jsonl, event files, checkpoints, STATUS. Empty: none.
+  /// Run folder: `files`, env.json, metrics.jsonl and .csv, parts.jsonl, checkpoints, STATUS.
+  /// Empty: none.
   std::string folder = "";
   bool resume = true;  ///< resume from the folder's checkpoint when there is one
   int64_t save_every_steps = 0;

@@ -88,6 +88,7 @@ void Trainer::resume(Running& run) {
         figures_.push_back({name, v[0], v[1]});
   if (const double before = io::number_of(more.find("seconds")); before > 0)
     seconds_before_ = before;
+  if (options_.max_seconds > 0 && seconds_before_ > options_.max_seconds) stop("max_seconds");
   if (const io::Json* due = more.find("due"); due && due->as_int())
     due_ = static_cast<Due>(std::clamp<int64_t>(*due->as_int(), 0, 3));
   if (const io::Json* evaluated = more.find("evaluated"); evaluated && evaluated->as_object()) {

@@ -239,7 +239,18 @@ TEST_F(Tool, PlanSaysWhatAModelNeeds) {
            {"--mode compield", "Did you mean 'compiled'?"},
            {"--rank --by tiem", "Did you mean 'time'?"},
            {"--gpu 8xh100", "--gpu 'H100 SXM' --n 8"},
-           {"--prices data/hardware.json", "it holds hardware: give it to --hardware"}}) {
+           {"--prices data/hardware.json", "it holds hardware: give it to --hardware"},
+           {"--rank --serve rps=200,p99=50ms", "without --gpu, --serve finds the cheapest fleet"},
+           {"--rank --gpu l4", "--rank compares all GPUs, --gpu names one"},
+           {"--rank --check-claim 1h", "Leave out one of them"},
+           {"--rank --why cost", "Give --gpu and --n of a row in place of --rank"},
+           {"--rank --keys", "Give --gpu and --n of a row in place of --rank"},
+           {"--by time", "Give --rank too"},
+           {"--serve rps=200,p99=50ms --gpu this", "GPUs that can be rented"},
+           {"--serve rps=200,p99=50ms --check-claim 1h", "--check-claim is about training"},
+           {"--serve rps=200,p99=50ms --tokens 1e9", "--tokens is for training"},
+           {"--serve rps=200,p99=50ms --n 4", "Leave out --n"},
+           {"--claims", "--claims writes one page"}}) {
     r = tool(std::string("plan resnet18 ") + options + " 2>&1");
     EXPECT_EQ(r.code, 1) << options;
     EXPECT_TRUE(has(r.text, wanted)) << r.text;

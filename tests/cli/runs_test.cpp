@@ -2,12 +2,15 @@
 // What the tool does with runs and tables: eval, report, runs, predict and convert of a run's
 // folder, resolved recipes, searches, and a look at data.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tandem/runs/resources.h"
 #include "tests/cli/tool_helper.h"
 
 namespace {
@@ -204,6 +207,72 @@ TEST_F(Runs, ASearchAndItsJournal) {
   }
   r = tool("tune recipes/digits-mlp.yaml 2>&1");
   EXPECT_TRUE(has(r.text, "has no `search:`")) << r.text;
+}
+
+// A trial has one number: in the lines of progress, the answer, the journal, the folders.
+TEST_F(Runs, TrialsAreCountedFromOne) {
+  const std::string at = run("numbers");
+  const Result r = tool(
+      "tune recipes/tune-digits.yaml trainer.epochs=1 tune.grace=0 tune.keep_runs=true "
+      "--trials 3 --run " +
+      at + " 2>&1");
+  ASSERT_EQ(r.code, 0) << r.text;
+  std::string best, line;
+  std::istringstream lines(r.text), journal(text_of(at + "/journal.jsonl"));
+  double top = -1;
+  for (int k = 1; k <= 3; ++k) {
+    std::getline(journal, line);
+    const auto trial = nlohmann::json::parse(line);
+    EXPECT_EQ(trial["number"], k);
+    EXPECT_TRUE(fs::exists(at + "/trial-000" + std::to_string(k)));
+    std::getline(lines, line);
+    EXPECT_TRUE(line.starts_with("trial " + std::to_string(k) + "/3 ")) << line;
+    const bool leads = trial["result"].get<double>() > top;
+    top = std::max(top, trial["result"].get<double>());
+    if (leads) best = std::to_string(k);
+    EXPECT_TRUE(has(line, leads ? "(the best so far)" : "(best: trial " + best + ", ")) << line;
+  }
+  EXPECT_FALSE(fs::exists(at + "/trial-0000"));
+  EXPECT_TRUE(has(r.text, "best: trial " + best + ", val/")) << r.text;
+  EXPECT_TRUE(has(text_of(at + "/report.html"), "(trial " + best + ")"));
+}
+
+// A run whose process is gone is not running, whoever has its number now.
+TEST_F(Runs, TheDeadAreNotListedAsRunning) {
+  const fs::path at = folder() / "states";
+  const auto put = [&](const std::string& name, const std::string& host, int64_t pid,
+                       const std::string& process) {
+    fs::create_directories(at / name);
+    std::ofstream(at / name / "metrics.jsonl") << "{\"step\":1,\"train/loss\":1}\n";
+    std::ofstream(at / name / "STATUS") << "running\n";
+    nlohmann::json j{{"host", host}, {"pid", pid}};
+    if (!process.empty()) j["process"] = process;
+    std::ofstream(at / name / "env.json") << j;
+  };
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const auto own = nlohmann::json::parse(text_of(folder() / "a/env.json"));
+  EXPECT_TRUE(has(own["process"].get<std::string>(), "/"));
+  const pid_t dead = fork();
+  if (dead == 0) _exit(0);
+  siginfo_t info;
+  waitid(P_PID, static_cast<id_t>(dead), &info, WEXITED | WNOWAIT);  // it stays as a zombie
+  put("zombie", host, dead, "of then/1");
+  put("reused", host, getpid(), "of then/1");
+  put("gone", host, own["pid"].get<int64_t>(), own["process"].get<std::string>());
+  put("alive", host, getpid(), tandem::runs::process_identity(getpid()));
+  put("older", host, getpid(), "");
+  put("elsewhere", "another-machine", 1, "of then/1");
+  const Result r = tool("runs list --json " + at.string());
+  ASSERT_EQ(r.code, 0) << r.text;
+  for (const auto& j : nlohmann::json::parse(r.text)) {
+    const std::string name = j["name"];
+    EXPECT_EQ(j["status"],
+              name == "zombie" || name == "reused" || name == "gone" ? "crashed" : "running")
+        << name;
+  }
+  EXPECT_TRUE(has(tool("runs list " + at.string()).text, "running on another-machine"));
+  waitpid(dead, nullptr, 0);
 }
 
 TEST_F(Runs, TablesAreLookedAt) {

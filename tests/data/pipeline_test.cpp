@@ -241,7 +241,7 @@ TEST(Pipeline, RefusesWhatItCannotDo) {
          Line p = numbers(3).batch(2);
          p.load_state(numbers(4).batch(2).state());
        },
-       "dataset(4) | batch(2)"},
+       "dataset(4) | batch(2)\nand this pipeline is\n  dataset(3) | batch(2). Make the pipeline"},
   };
   for (const auto& [f, text] : kCases) {
     std::string what = thrown(f, ErrorKind::Value);

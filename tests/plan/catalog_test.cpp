@@ -4,6 +4,7 @@
 #include "tandem/plan/hardware/catalog.h"
 
 #include <cstdlib>
+#include <map>
 
 #include "tandem/base/file.h"
 #include "tandem/base/folder.h"
@@ -58,6 +59,31 @@ TEST(Catalog, EveryRowSaysWhereItComesFrom) {
   for (const Gpu& g : c.gpus()) EXPECT_FALSE(g.source.starts_with("assumed")) << g.name;
   EXPECT_GE(documents, 35);
   EXPECT_GE(assumed, 10);
+}
+
+// One core's f32 operations a cycle, by its vector units: two that multiply and add, of 256 bits
+// from Zen 2 to Zen 4, of 512 bits in Xeons since Skylake.
+TEST(Catalog, ProcessorsByTheirVectorUnits) {
+  const Catalog c = Catalog::built_in();
+  const std::map<std::string, double> kBits = {{"EPYC 7742", 256},
+                                               {"EPYC 9654", 256},
+                                               {"Ryzen 9 7950X", 256},
+                                               {"Xeon Platinum 8480+", 512},
+                                               {"Xeon Gold 6338", 512}};
+  for (const Cpu& p : c.cpus()) {
+    ASSERT_TRUE(kBits.count(p.name)) << p.name << ": what are its vector units?";
+    EXPECT_EQ(p.flops_per_cycle, 2 * 2 * kBits.at(p.name) / 32) << p.name;
+  }
+}
+
+// What README.md counts is what is there.
+TEST(Catalog, ReadmeCountsTheGpus) {
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  const std::string readme =
+      read_file((root ? std::string(root) + "/" : std::string()) + "README.md", size_t{1} << 20);
+  const size_t gpus = Catalog::built_in().gpus().size();
+  EXPECT_NE(readme.find(fmt::format("energy on {} GPUs", gpus)), readme.npos)
+      << "README.md wants to say " << gpus;
 }
 
 TEST(Catalog, WhyShowsTheSources) {

@@ -300,7 +300,7 @@ TEST(Plan, TextsAreReadable) {
   std::getline(lines, line);
   for (int k = 0; k < 20 && std::getline(lines, line); ++k)
     for (size_t at : {size_t{3}, size_t{21}, size_t{24}, size_t{33}, size_t{44}, size_t{57},
-                      size_t{69}, size_t{81}})
+                      size_t{70}, size_t{82}})
       EXPECT_EQ(line[at], ' ') << line << " at " << at;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 
 #include "tandem/onnx/export.h"
 #include "tandem/onnx/onnx.h"
@@ -43,8 +44,50 @@ TEST(Quantity, AddsUp) {
   EXPECT_ERROR(Internal, "does not say by whom", check(a));
   EXPECT_EQ(show(1536e6, "B"), "1.54 GB");
   EXPECT_EQ(show(0.0042, "s"), "4.2 ms");
-  EXPECT_EQ(show(67200, "W"), "67200 W");
+  EXPECT_EQ(show(67200, "W"), "67,200 W");
   EXPECT_EQ(show(2.5e9, "bit/s"), "2.50 Gbit/s");
+}
+
+// table: value, unit, as people write it
+TEST(Quantity, NumbersAsPeopleWriteThem) {
+  constexpr double kDays = 86400;
+  for (const auto& [value, unit, text] : std::vector<std::tuple<double, const char*, const char*>>{
+           {14890, "", "14,890"},
+           {1.489e4, "images/s", "14,890 images/s"},
+           {9999.4, "", "9999"},
+           {9999.7, "", "10,000"},
+           {115305030, "", "115,305,030"},
+           {-1234567, "", "-1,234,567"},
+           {999999.4, "", "999,999"},
+           {0.25, "", "0.25"},
+           {2024, "", "2024"},
+           {0, "", "0"},
+           {1.608e-6, "", "1.61 x 10^-6"},
+           {1e18, "", "1.00 x 10^18"},
+           {150097.2 * kDays, "s", "411 years"},
+           {3 * 365.25 * kDays, "s", "3.0 years"},
+           {12345 * 365.25 * kDays, "s", "12,345 years"},
+           {100 * kDays, "s", "100.0 days"},
+           {36 * 3600, "s", "36.0 h"},
+           {0.9997e-3, "s", "1 ms"},
+           {0.9998, "s", "1 s"},
+           {2.5e-4, "s", "250 us"},
+           {12345.6, "USD", "$12,346"},
+           {9999.99, "USD", "$9999.99"},
+           {34.56, "USD", "$34.56"},
+           {0.0123, "USD", "$0.0123"},
+           {123456789, "USD", "$123.5M"},
+           {4.56e9, "USD", "$4.56B"}})
+    EXPECT_EQ(show(value, unit), text);
+  // No figure of a plan of years is a power of ten with an e.
+  init();
+  const Catalog c = Catalog::built_in();
+  PlanRequest r = request("llama:7b", "T4");
+  r.tokens = 1e14;
+  const std::string all = to_text(make_plan(r, c)) + to_text(rank(r, c, RankBy::cost), r);
+  EXPECT_NE(all.find(" years"), all.npos) << all;
+  for (size_t at = all.find("e+"); at != all.npos; at = all.find("e+", at + 1))
+    ADD_FAILURE() << all.substr(at > 20 ? at - 20 : 0, 40);
 }
 
 TEST(Plan, EveryFigureAddsUp) {

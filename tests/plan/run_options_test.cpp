@@ -47,6 +47,23 @@ TEST(CachingAllocator, FreeNeighboursGrowTogether) {
   EXPECT_EQ(a.reserved(), 40 * kMiB);
 }
 
+// On a full card only what is wholly free is given back, and only when more is wanted.
+TEST(CachingAllocator, GivesBackFreeSegmentsOnAFullCard) {
+  for (const bool tight : {false, true}) {
+    CachingAllocator a(tight);
+    a.take(0, 30 * kMiB);
+    a.give_back(0);
+    a.take(1, 40 * kMiB);
+    EXPECT_EQ(a.reserved(), (tight ? 40 : 70) * kMiB);
+    a.take(2, 12 * kMiB);  // beside it
+    EXPECT_EQ(a.reserved(), (tight ? 52 : 70) * kMiB);
+    a.give_back(1);
+    a.take(3, 10 * kMiB);  // a part of the first segment, which then is not wholly free
+    a.take(4, 50 * kMiB);
+    EXPECT_EQ(a.reserved(), (tight ? 102 : 120) * kMiB);
+  }
+}
+
 Job small_bert(const JobOptions& o = {}) {
   return job_of_config(
       R"({"model_type":"bert","architectures":["BertForMaskedLM"],"hidden_size":128,

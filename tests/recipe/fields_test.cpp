@@ -176,6 +176,7 @@ TEST(RecipeFields, MistakesAreNamed) {
       {"weights: balance", "weights: wants balanced, got 'balance', did you mean 'balanced'?"},
       {"weights: [1, -2]", "weights: wants 0 or more, got -2"},
       {"weights: [balanced]", "weights: wants numbers, got 'balanced'"},
+      {"weights: 2", "weights: wants a list such as [2], got 2"},
       {"inner: 3", "'inner' wants a map"},
       {"inner: {decay: 1}", "inner.decay: wants a number in [0, 1), got 1"},
       {"inner: {evry: 1}", "inner.evry: there is no such key, did you mean 'every'?"},

@@ -131,6 +131,9 @@ TEST(Recipe, NamesTheNearestKey) {
       {"trainer.metrics=[acuracy]", "trainer: there is no metric 'acuracy'"},
       {"optim.lr=-1", "r.yaml: optim.lr: wants 0 or more, got -1"},
       {"data.batch=0", "r.yaml line 3: data: batch() wants a size > 0, got 0"},
+      {"data.batch=1e9",
+       "line 3: data.batch: wants 1437 or less, as many samples as there are to "
+       "train on, got 1000000000"},
       {"sched.warmup_steps=-1", "sched.warmup_steps: wants 0 or more, got -1"},
       {"trainer.clip_norm=-1", "trainer.clip_norm: wants 0 or more, got -1"},
       {"trainer.log_every=0", "trainer.log_every: wants 1 or more steps, got 0"},
@@ -151,6 +154,35 @@ TEST(Recipe, NamesTheNearestKey) {
   EXPECT_EQ(
       error_of([&] { run_recipe(Recipe::load(f / "bad.yaml"), registry(), "", false); }),
       "Value: " + (f / "bad.yaml") + " line 12: sceed: there is no such key, did you mean 'seed'?");
+}
+
+// What a run cannot have is refused, and what it has by default is not.
+TEST(Recipe, BatchesAndListsAsTheyAre) {
+  TempFolder f;
+  write_file(f / "r.yaml",
+             "data: {type: digits, val_part: 0}\nmodel: {type: mlp}\nloss: {type: cross_entropy}\n"
+             "optim: {type: adam}\ntrainer: {epochs: 1}\n");
+  const auto run = [&](const std::string& change) {
+    return error_of(
+        [&] { run_recipe(Recipe::load(f / "r.yaml", {change}), Registry::standard(), "", false); });
+  };
+  for (const auto& [change, want] : std::vector<std::pair<const char*, const char*>>{
+           {"data.batch=1e9", "line 1: data.batch: wants 1437 or less"},
+           {"data.batch=1438", "as many samples as there are to train on, got 1438"},
+           {"data={type: digits, batch: 1438, val_part: 0, drop_last: true}",
+            "data.batch: 1438 leaves no whole batch to train on"},
+           {"data={type: digits, batch: 1200, val_part: 0.5}", "data.batch: wants 719 or less"},
+           {"data.batch=0", "data.batch: wants 1 or more, got 0"},
+           {"data.eval_batch=0", "data.eval_batch: wants 1 or more, got 0"},
+           {"model.hidden=12", "line 2: model.hidden: wants a list such as [12], got 12"},
+           {"loss.class_weights=2", "loss.class_weights: wants a list such as [2], got 2"},
+           {"sched={type: multistep, milestones: 3}", "milestones: wants a list such as [3]"},
+       })
+    EXPECT_NE(run(change).find(want), std::string::npos) << change << ": " << run(change);
+  for (const char* change :
+       {"data.batch=1437", "model.hidden=[12]", "data={type: digits, val_part: 0.99}",
+        "data.transforms=[{type: Normalize, mean: 0.5, std: [0.2]}]"})
+    EXPECT_EQ(run(change), "no error") << change;
 }
 
 // ---- breadth: every name of the tables trains

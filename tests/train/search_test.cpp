@@ -194,10 +194,22 @@ TEST(Search, GoesOnFromItsJournal) {
   EXPECT_EQ(read_journal(f / "j.jsonl", again), 8);
   while (again.trials().size() < 15) again.tell(step(again));
   for (size_t k = 0; k < 15; ++k) {
+    EXPECT_EQ(again.trials()[k].number, static_cast<int64_t>(k) + 1);
     EXPECT_EQ(again.trials()[k].values, whole.trials()[k].values) << k;
     EXPECT_EQ(again.trials()[k].result, whole.trials()[k].result) << k;
     EXPECT_EQ(again.trials()[k].reports, whole.trials()[k].reports) << k;
   }
+  // A journal whose trials are counted from 0 leads to the same search.
+  std::string older;
+  for (size_t k = 0; k < 8; ++k) {
+    Trial t = whole.trials()[k];
+    --t.number;
+    older += to_json(t).dump() + "\n";
+  }
+  write_file(f / "older.jsonl", older);
+  Search on(plane(), o);
+  EXPECT_EQ(read_journal(f / "older.jsonl", on), 8);
+  EXPECT_EQ(on.ask()->values, whole.trials()[8].values);
   EXPECT_EQ(read_journal(f / "none.jsonl", again), 0);
   Search other({SearchRange::parse("z", "0..1")}, o);
   const std::string what = error_of([&] { read_journal(f / "j.jsonl", other); });

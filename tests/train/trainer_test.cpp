@@ -213,6 +213,52 @@ TEST(Callbacks, EarlyStoppingResumesWithTheBest) {
   }
 }
 
+// All lines of the reason are passed on.
+TEST(Trainer, ResumingWithOtherDataNamesBoth) {
+  TempFolder f;
+  const auto fit = [&](int64_t batch) {
+    ScheduledWork<TrainerNet> run;
+    Trainer(run.net, loss_of, run.opt, {.max_epochs = 1, .folder = f / "run", .progress = false})
+        .fit(digits(true, batch));
+  };
+  fit(64);
+  const std::string what = error_of([&] { fit(32); });
+  for (const char* part : {"holds a run of another model or with other parts", "batch(64)\n",
+                           "and this pipeline is\n", "batch(32)", "Resume it with the recipe"})
+    EXPECT_NE(what.find(part), what.npos) << part << " in " << what;
+}
+
+// A run that ended early is over when it is started again, until it may take longer.
+TEST(Callbacks, EarlyStoppedRunsStayStopped) {
+  TempFolder f;
+  for (const int64_t every : {0, 7}) {  // at the end of epochs, or at validations
+    FitResult first;
+    const auto fit = [&](int64_t patience, int64_t max_epochs) {
+      manual_seed(1);
+      ScheduledWork<TrainerNet> run;
+      Trainer trainer(run.net, loss_of, run.opt,
+                      {.max_epochs = max_epochs,
+                       .folder = f / fmt::format("run{}", every),
+                       .val_every_steps = every,
+                       .progress = false});
+      trainer.add(std::make_shared<EarlyStopping>(
+          EarlyStoppingOptions{.monitor = "val/loss", .min_delta = 1e9, .patience = patience}));
+      return trainer.fit(digits(true), digits(false));
+    };
+    first = fit(2, 50);
+    EXPECT_NE(first.reason.find("early stopping: val/loss"), std::string::npos) << first.reason;
+    for (const int64_t epochs : {50, 60}) {
+      const FitResult again = fit(2, epochs);
+      EXPECT_EQ(again.reason, first.reason);
+      EXPECT_EQ(again.steps, first.steps);
+      EXPECT_EQ(again.epochs, first.epochs);
+    }
+    const FitResult longer = fit(4, 50);
+    EXPECT_GT(longer.steps, first.steps);
+    EXPECT_NE(longer.reason.find(" for 4 "), std::string::npos) << longer.reason;
+  }
+}
+
 TEST(Callbacks, TensorBoardLeavesTheRunAsItIs) {
   TempFolder f;
   StateDict weights[2];

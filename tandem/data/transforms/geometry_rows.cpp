@@ -39,6 +39,7 @@ struct RandomShortestSizeArguments {
       {.doc = "sizes of the shorter side, of which one is drawn",
        .unit = "pixels",
        .at_least = 1,
+       .single = Single::itself,
        .required = true});
     v("max_size", max_size, {.doc = "most pixels of the longer side; 0: any", .at_least = 0});
     resize_fields(v, args);

@@ -46,7 +46,8 @@ struct RandomCropOptions {
       {.doc = "pixels around the image before the crop: one, two or four numbers",
        .counts = counts(0, 1, 2, 4)});
     v("pad_if_needed", pad_if_needed, {.doc = "pad an image that is smaller than the crop"});
-    v("fill", fill, {.doc = "value of padded pixels, one or one per channel"});
+    v("fill", fill,
+      {.doc = "value of padded pixels, one or one per channel", .single = Single::itself});
     v("padding_mode", padding_mode, {.doc = "what padded pixels hold"});
   }
 };
@@ -93,7 +94,8 @@ struct RandomRotationOptions {
     v("interpolation", interpolation, {.doc = "how pixels between pixels are computed"});
     v("expand", expand, {.doc = "enlarge the image so that it holds all of the turned one"});
     v("center", center, {.doc = "point [x, y] to turn about; default: the middle"});
-    v("fill", fill, {.doc = "value outside the image, one or one per channel"});
+    v("fill", fill,
+      {.doc = "value outside the image, one or one per channel", .single = Single::itself});
   }
 };
 struct RandomAffineOptions {
@@ -111,7 +113,8 @@ struct RandomAffineOptions {
     v("shear", shear,
       {.doc = "range of degrees along x, or along x and y", .counts = counts(0, 1, 2, 4)});
     v("interpolation", interpolation, {.doc = "how pixels between pixels are computed"});
-    v("fill", fill, {.doc = "value outside the image, one or one per channel"});
+    v("fill", fill,
+      {.doc = "value outside the image, one or one per channel", .single = Single::itself});
     v("center", center, {.doc = "point [x, y] that stays; default: the middle"});
   }
 };
@@ -126,7 +129,8 @@ struct RandomPerspectiveOptions {
       {.doc = "how far corners move, 0 to 1", .at_least = 0, .at_most = 1});
     v("p", p, {.doc = "probability", .at_least = 0, .at_most = 1});
     v("interpolation", interpolation, {.doc = "how pixels between pixels are computed"});
-    v("fill", fill, {.doc = "value outside the image, one or one per channel"});
+    v("fill", fill,
+      {.doc = "value outside the image, one or one per channel", .single = Single::itself});
   }
 };
 struct ElasticTransformOptions {
@@ -142,7 +146,8 @@ struct ElasticTransformOptions {
     v("sigma", sigma,
       {.doc = "blur of the noise in x and y, in pixels; 0: none", .single = Single::twice});
     v("interpolation", interpolation, {.doc = "how pixels between pixels are computed"});
-    v("fill", fill, {.doc = "value outside the image, one or one per channel"});
+    v("fill", fill,
+      {.doc = "value outside the image, one or one per channel", .single = Single::itself});
   }
 };
 struct ColorJitterOptions {
@@ -186,7 +191,8 @@ struct RandomErasingOptions {
     v("p", p, {.doc = "probability", .at_least = 0, .at_most = 1});
     v("scale", scale, {.doc = "range of the rectangle's share of the image"});
     v("ratio", ratio, {.doc = "range of its height over its width"});
-    v("value", value, {.doc = "value of erased pixels, one or one per channel"});
+    v("value", value,
+      {.doc = "value of erased pixels, one or one per channel", .single = Single::itself});
   }
 };
 struct AugMixOptions {
@@ -208,7 +214,8 @@ struct AugMixOptions {
       {.doc = "of the Dirichlet and Beta distributions that weights are drawn from", .above = 0});
     v("all_ops", all_ops, {.doc = "use brightness, color, contrast and sharpness too"});
     v("interpolation", interpolation, {.doc = "how pixels between pixels are computed"});
-    v("fill", fill, {.doc = "value outside the image, one or one per channel"});
+    v("fill", fill,
+      {.doc = "value outside the image, one or one per channel", .single = Single::itself});
   }
 };
 

@@ -60,7 +60,7 @@ void degrees_field(V& v, Range& degrees) {
 template <class V>
 void fill_field(V& v, Fill& fill,
                 const char* doc = "value outside the image, one or one per channel") {
-  v("fill", fill, {.doc = doc});
+  v("fill", fill, {.doc = doc, .single = Single::itself});
 }
 template <class V>
 void interpolation_field(V& v, Interpolation& mode) {

@@ -18,9 +18,13 @@ struct NormalizeArguments {
   std::vector<double> mean = {}, std = {};
   template <class V>
   void fields(V& v) {
-    v("mean", mean, {.doc = "of each channel, or one for all", .required = true});
+    v("mean", mean,
+      {.doc = "of each channel, or one for all", .single = Single::itself, .required = true});
     v("std", std,
-      {.doc = "standard deviation of each channel, or one for all", .above = 0, .required = true});
+      {.doc = "standard deviation of each channel, or one for all",
+       .above = 0,
+       .single = Single::itself,
+       .required = true});
   }
   Transform make() const { return Compose({ToDtype(DType::f32, true), Normalize(mean, std)}); }
 };

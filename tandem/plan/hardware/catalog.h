@@ -32,6 +32,8 @@ struct TD_API Gpu {
   /// The one constant by which peak arithmetic is multiplied, and where it comes from.
   double efficiency = 0.65;
   std::string efficiency_from, source;
+  /// Did no published runs set its efficiency?
+  bool assumed_efficiency() const { return efficiency_from.starts_with("assumed: "); }
   /// What programs may have of it: its memory less what the driver keeps.
   double usable() const;
   /// Does it compute in bf16? Those before Ampere do not.

@@ -57,8 +57,9 @@ struct BatchOptions {
 
   template <class V>
   void fields(V& v) {
-    v("batch", batch, {.doc = "samples of a training batch"});
-    v("eval_batch", eval_batch, {.doc = "samples of a batch in validation and test"});
+    v("batch", batch, {.doc = "samples of a training batch", .at_least = 1});
+    v("eval_batch", eval_batch,
+      {.doc = "samples of a batch in validation and test", .at_least = 1});
     v("shuffle", shuffle, {.doc = "a new order in each epoch"});
     v("drop_last", drop_last, {.doc = "leave out an epoch's last batch where it is smaller"});
     v("val_part", val_part,

@@ -145,8 +145,9 @@ struct TokensSource {
     path_field(v, root, "a file of token ids, little-endian without any head");
     test_field(v, test);
     v("block", block, {.doc = "tokens of a sample", .at_least = 1});
-    v("batch", batch, {.doc = "samples of a training batch"});
-    v("eval_batch", eval_batch, {.doc = "samples of a batch in validation and test"});
+    v("batch", batch, {.doc = "samples of a training batch", .at_least = 1});
+    v("eval_batch", eval_batch,
+      {.doc = "samples of a batch in validation and test", .at_least = 1});
     v("steps_per_epoch", steps_per_epoch, {.doc = "batches of an epoch", .at_least = 1});
     v("train_part", train_part,
       {.doc = "share of the file to train on; the rest validates", .above = 0, .below = 1});

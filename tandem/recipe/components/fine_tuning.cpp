@@ -52,7 +52,7 @@ auto at_key(const Options& o, const char* key, F f) {
     return f();
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Value) throw;
-    o.fail(key, e.message());
+    o.fail(key, e.text());
   }
 }
 

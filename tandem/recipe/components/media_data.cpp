@@ -159,8 +159,9 @@ struct VocSource {
     v("train", train, {.doc = "list of the training images, in ImageSets/Main"});
     v("val", val, {.doc = "list of the validation's; empty: none"});
     v("test", test, {.doc = "list of the test's; empty: none"});
-    v("batch", batch, {.doc = "samples of a training batch"});
-    v("eval_batch", eval_batch, {.doc = "samples of a batch in validation and test"});
+    v("batch", batch, {.doc = "samples of a training batch", .at_least = 1});
+    v("eval_batch", eval_batch,
+      {.doc = "samples of a batch in validation and test", .at_least = 1});
     skip_field(v, skip_damaged);
   }
 };

@@ -22,7 +22,7 @@ DType dtype_at(const Options& o, const char* key, const std::string& name) {
   try {
     return dtype_named(name);
   } catch (const Error& e) {
-    o.fail(key, e.message());
+    o.fail(key, e.text());
   }
 }
 

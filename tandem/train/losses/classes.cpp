@@ -105,7 +105,9 @@ struct PositiveWeighted {
   std::vector<double> pos_weight = {};
   template <class V>
   void fields(V& v) {
-    v("pos_weight", pos_weight, {.doc = "factor of the positive term, for each output"});
+    v("pos_weight", pos_weight,
+      {.doc = "factor of the positive term, for each output or one for all",
+       .single = Single::itself});
   }
 };
 MadeLoss bce_with_weights(const void* options) {
