@@ -132,7 +132,7 @@ TEST(Recipe, NamesTheNearestKey) {
       {"optim.lr=-1", "r.yaml: optim.lr: wants 0 or more, got -1"},
       {"data.batch=0", "r.yaml line 3: data: batch() wants a size > 0, got 0"},
       {"data.batch=1e9",
-       "line 3: data.batch: wants 1437 or less, as many samples as there are to "
+       "r.yaml: data.batch: wants 1437 or less, as many samples as there are to "
        "train on, got 1000000000"},
       {"sched.warmup_steps=-1", "sched.warmup_steps: wants 0 or more, got -1"},
       {"trainer.clip_norm=-1", "trainer.clip_norm: wants 0 or more, got -1"},
@@ -167,14 +167,14 @@ TEST(Recipe, BatchesAndListsAsTheyAre) {
         [&] { run_recipe(Recipe::load(f / "r.yaml", {change}), Registry::standard(), "", false); });
   };
   for (const auto& [change, want] : std::vector<std::pair<const char*, const char*>>{
-           {"data.batch=1e9", "line 1: data.batch: wants 1437 or less"},
+           {"data.batch=1e9", "r.yaml: data.batch: wants 1437 or less"},
            {"data.batch=1438", "as many samples as there are to train on, got 1438"},
            {"data={type: digits, batch: 1438, val_part: 0, drop_last: true}",
             "data.batch: 1438 leaves no whole batch to train on"},
            {"data={type: digits, batch: 1200, val_part: 0.5}", "data.batch: wants 719 or less"},
            {"data.batch=0", "data.batch: wants 1 or more, got 0"},
            {"data.eval_batch=0", "data.eval_batch: wants 1 or more, got 0"},
-           {"model.hidden=12", "line 2: model.hidden: wants a list such as [12], got 12"},
+           {"model.hidden=12", "r.yaml: model.hidden: wants a list such as [12], got 12"},
            {"loss.class_weights=2", "loss.class_weights: wants a list such as [2], got 2"},
            {"sched={type: multistep, milestones: 3}", "milestones: wants a list such as [3]"},
        })

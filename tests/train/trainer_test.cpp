@@ -239,8 +239,8 @@ TEST(Callbacks, EarlyStoppedRunsStayStopped) {
       Trainer trainer(run.net, loss_of, run.opt,
                       {.max_epochs = max_epochs,
                        .folder = f / fmt::format("run{}", every),
-                       .val_every_steps = every,
-                       .progress = false});
+                       .progress = false,
+                       .val_every_steps = every});
       trainer.add(std::make_shared<EarlyStopping>(
           EarlyStoppingOptions{.monitor = "val/loss", .min_delta = 1e9, .patience = patience}));
       return trainer.fit(digits(true), digits(false));
