@@ -207,8 +207,9 @@ AtomicFile::AtomicFile(const FilePath& path, uint64_t expected_bytes)
   }
   buffer_ = std::make_unique<char[]>(kBuffer);
   static std::atomic<unsigned> counter{0};
+  owner_ = ::getpid();
   do {
-    temporary_ = target_ + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+    temporary_ = target_ + ".tmp-" + std::to_string(owner_) + "-" + std::to_string(counter++);
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (fd_ < 0 && (errno == EEXIST || errno == EINTR));
   if (fd_ < 0) fail("write", errno);
@@ -228,7 +229,8 @@ AtomicFile::~AtomicFile() { discard(); }
 void AtomicFile::discard() noexcept {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  // A forked child that ends has a copy of this object, but the file is the parent's.
+  if (!temporary_.empty() && owner_ == ::getpid()) ::unlink(temporary_.c_str());
   temporary_.clear();
 }
 

@@ -57,7 +57,8 @@ TD_API std::string read_file(const FilePath& path, size_t limit = size_t{1} << 3
 TD_API bool file_exists(const FilePath& path);
 
 /// Writes to a temporary next to the target (`<path>.tmp-<pid>-<n>`); commit() then syncs and
-/// renames it. Without commit(), or after an error, it is removed and the target is unchanged.
+/// renames it. Without commit(), or after an error, it is removed and the target is unchanged; the
+/// copy of the object that a forked child destroys removes nothing.
 class TD_API AtomicFile {
  public:
   /// `expected_bytes`, if known, is reserved at once: a full disk is detected before any work.
@@ -81,6 +82,7 @@ class TD_API AtomicFile {
 
   std::string target_, temporary_;
   int fd_ = -1;
+  int owner_ = 0;  ///< the process that made the temporary file
   uint64_t expected_ = 0, written_ = 0;
   std::unique_ptr<char[]> buffer_;
   size_t buffered_ = 0;
