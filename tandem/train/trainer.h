@@ -92,9 +92,8 @@ class TD_API Trainer {
   /// The usual step: loss(net(batch[0]), batch[1]). A loss may give a value per sample: their mean
   /// counts. A third field holds weights of the samples [n]: the loss must then give a value per
   /// sample, [n] or [n, ...], and the mean of weight times loss counts (as in Keras).
-  template <class Net, class Loss>
-    requires(
-        std::is_base_of_v<nn::Module, Net>&& std::is_invocable_r_v<Tensor, Loss&, Tensor, Tensor>)
+  template <nn::IsModule Net, class Loss>
+    requires(std::is_invocable_r_v<Tensor, Loss&, Tensor, Tensor>)
   Trainer(Net& net, Loss loss, optim::Optimizer& optimizer, TrainerOptions options = {})
       : Trainer(static_cast<nn::Module&>(net), supervised(net, std::move(loss)), optimizer,
                 std::move(options)) {}
