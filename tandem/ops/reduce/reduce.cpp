@@ -132,6 +132,10 @@ Tensor norm(Tensor x, double p, IntList dims, bool keepdim, SourceLocation loc) 
   return where(zero, 0, pow(where(zero, 1, s, loc), 1 / p, loc), loc);
 }
 
+Tensor norm(Tensor x, std::initializer_list<int64_t> dims, bool keepdim, SourceLocation loc) {
+  return norm(std::move(x), 2, IntList(std::span(dims.begin(), dims.size())), keepdim, loc);
+}
+
 Tensor cumsum(Tensor x, int64_t dim, SourceLocation loc) {
   return scan_call(op::cumsum, std::move(x), dim, loc);
 }
