@@ -297,7 +297,7 @@ void check_monitor(const Options& o, const std::string& monitor,
                    const train::TrainerOptions& options, bool has_val) {
   std::vector<std::string> known{"train/loss", "lr"};
   for (const std::string& m : options.metrics) {
-    if (options.train_metrics) known.push_back("train/" + m);
+    if (options.logging.train_metrics) known.push_back("train/" + m);
     if (has_val) known.push_back("val/" + m);
   }
   if (has_val) known.emplace_back("val/loss");
@@ -433,9 +433,10 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   RecipeData data =
       in_part(recipe, "data", [&] { return make_data(data_o, static_cast<uint64_t>(seed)); });
   data_o.finish();
-  const bool has_val = data.val || options.overfit_batches > 0;
+  const bool has_val = data.val || options.debug.overfit_batches > 0;
   if (part.early_stop) check_monitor(stop_o, part.early_stop->options.monitor, options, has_val);
-  if (!options.monitor.empty()) check_monitor(train_o, options.monitor, options, has_val);
+  if (!options.saving.monitor.empty())
+    check_monitor(train_o, options.saving.monitor, options, has_val);
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
   if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
@@ -446,13 +447,13 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
       recipe, "sched", [&] { return schedule_of(sched_o, *opt, options, data.train.size()); });
   if (loss.prepare) in_part(recipe, "loss", [&] { loss.prepare(data); });
   // Does it leave something behind?
-  options.folder = options.fast_dev_run == 0 && !options.barebones ? folder : "";
+  options.folder = options.debug.fast_dev_run == 0 && !options.debug.barebones ? folder : "";
   if (const io::Yaml* expect = recipe.root.find("expect")) {
     resolved->keys.emplace_back("expect");
     resolved->items.push_back(*expect);
   }
   if (!folder.empty())
-    options.files = {{"recipe.yaml", recipe.root.dump()}, {"config.yaml", resolved->dump()}};
+    options.saving.files = {{"recipe.yaml", recipe.root.dump()}, {"config.yaml", resolved->dump()}};
   const train::StepFunction step = step_of(model, loss, data);
   std::optional<train::Trainer> made;
   in_part(recipe, "trainer", [&] { made.emplace(*model.module, step, *opt, options); });
@@ -466,7 +467,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   add_callbacks(trainer, part, schedule, options.folder);
   for (const auto& c : callbacks) trainer.add(c);
   if (!options.folder.empty()) {
-    trainer.add(recipe_events(folder, *resolved, options.files[0].second, part.histograms));
+    trainer.add(recipe_events(folder, *resolved, options.saving.files[0].second, part.histograms));
     write_run_data(folder, data);
     if (part.report) trainer.add(std::make_shared<train::WatchLayers>());
   }

@@ -31,6 +31,9 @@ using StepFunction = std::function<StepOutput(const Batch&)>;
 
 class Trainer;
 
+/// When the Trainer steps a schedule.
+enum class ScheduleEvery : uint8_t { step, epoch };
+
 /// Hooks into a run. All are called on the training thread.
 class TD_API Callback {
  public:
@@ -83,6 +86,7 @@ struct FitResult {
 /// Shape for weights beside a loss that is one number.
 TD_API Tensor mean_loss(Tensor loss, const Tensor& weights);
 
+/// Trains a model on pipelines: epochs, validations, logs, checkpoints, resuming.
 class TD_API Trainer {
  public:
   /// `step` is called on symbolic tensors once per shape of batch when options.compile is set.
@@ -101,9 +105,11 @@ class TD_API Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
+  /// Callbacks are called in the order in which they were added.
   Trainer& add(std::shared_ptr<Callback> callback);
   Trainer& clear_callbacks();
-  Trainer& schedule(optim::LRScheduler& schedule);
+  /// The rates of the run, one step further after every update or at each epoch's end.
+  Trainer& schedule(optim::LRScheduler& schedule, ScheduleEvery every = ScheduleEvery::step);
   /// Further state that checkpoints hold.
   Trainer& part(RunParts::Extra extra);
 
@@ -139,7 +145,7 @@ class TD_API Trainer {
   optim::Optimizer& optimizer() const { return optimizer_; }
   const TrainerOptions& options() const { return options_; }
   /// Changes count from the next fit() on; what the compiled step holds (accumulate, clip_norm,
-  /// compile, bf16, f16, on_nonfinite, metrics) must stay.
+  /// compile, precision, on_nonfinite, metrics) must stay.
   TrainerOptions& options() { return options_; }
   /// The scaler of f16; null without.
   optim::GradScaler* scaler() const { return scaler_.get(); }
@@ -153,6 +159,7 @@ class TD_API Trainer {
   const std::vector<Record>& history() const { return history_; }
   /// Write values to metrics.jsonl and the history (callbacks may add their own).
   void log(const Logs& logs);
+  /// The log by which the best checkpoint is told.
   std::string monitor() const;
   /// Means over the epoch so far: "train/loss", the metrics, and "lr".
   Logs train_logs() const;
@@ -198,6 +205,7 @@ class TD_API Trainer {
   optim::Optimizer& optimizer_;
   TrainerOptions options_;
   optim::LRScheduler* schedule_ = nullptr;
+  ScheduleEvery schedule_every_ = ScheduleEvery::step;
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::vector<RunParts::Extra> extra_;
   std::vector<std::unique_ptr<Metric>> metrics_;

@@ -52,7 +52,7 @@ void Trainer::save(std::optional<double> score) {
   for (size_t i = 0; i < callbacks_.size(); ++i)
     for (const auto& [name, value] : callbacks_[i]->tensors())
       s.optimizer[callback_prefix(i) + name] = value;
-  s.files = options_.files;
+  s.files = options_.saving.files;
   s.score = score;
   checkpoints_->save(std::move(s));
   for (auto& c : callbacks_) c->checkpoint_saved(*this, checkpoints_->folder());
@@ -169,7 +169,7 @@ void Trainer::finish_average(const data::AnyPipeline& train, bool renew) {
   if (!reset.any()) return;
   const GeneratorState rng = generator_state();
   NoGradGuard no_grad;
-  AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+  const AutocastGuard cast = autocast_of(options_);
   data::AnyPipeline pass(train.stage(), train.seed(), train.prefetch_options());
   const int64_t batches = planned_batches(options_, train.size());
   pass.set_epoch(0);

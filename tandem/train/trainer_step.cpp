@@ -24,6 +24,25 @@ Tensor mean_loss(Tensor loss, const Tensor& weights) {
   return loss.dim() > 0 ? loss.mean() : loss;
 }
 
+namespace {
+
+void check_options(const TrainerOptions& o) {
+  TD_CHECK(
+      o.accumulate >= 1 && o.max_epochs >= 0 && o.logging.every_steps >= 1, Value,
+      "Trainer wants accumulate >= 1, max_epochs >= 0 and logging.every_steps >= 1, got {}, {} "
+      "and {}",
+      o.accumulate, o.max_epochs, o.logging.every_steps);
+  const int64_t fast = o.debug.fast_dev_run, overfit = o.debug.overfit_batches;
+  const ValidationOptions& v = o.validation;
+  TD_CHECK(
+      fast >= 0 && overfit >= 0 && v.every_steps >= 0 && v.every_epochs >= 1, Value,
+      "Trainer wants debug.fast_dev_run, debug.overfit_batches and validation.every_steps >= 0 "
+      "and validation.every_epochs >= 1, got {}, {}, {} and {}",
+      fast, overfit, v.every_steps, v.every_epochs);
+}
+
+}  // namespace
+
 Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimizer,
                  TrainerOptions options)
     : model_(model),
@@ -31,21 +50,12 @@ Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimiz
       optimizer_(optimizer),
       options_(std::move(options)),
       compiled_(std::make_unique<Compiled>()) {
-  TD_CHECK(options_.accumulate >= 1 && options_.max_epochs >= 0 && options_.log_every >= 1, Value,
-           "Trainer wants accumulate >= 1, max_epochs >= 0 and log_every >= 1, got {}, {} and {}",
-           options_.accumulate, options_.max_epochs, options_.log_every);
-  TD_CHECK(options_.fast_dev_run >= 0 && options_.overfit_batches >= 0 &&
-               options_.val_every_steps >= 0 && options_.val_every_epochs >= 1,
-           Value,
-           "Trainer wants fast_dev_run, overfit_batches and val_every_steps >= 0 and "
-           "val_every_epochs >= 1, got {}, {}, {} and {}",
-           options_.fast_dev_run, options_.overfit_batches, options_.val_every_steps,
-           options_.val_every_epochs);
-  TD_CHECK(!options_.bf16 || !options_.f16, Value, "Trainer wants bf16 or f16, not both");
-  if (options_.f16) scaler_ = std::make_unique<optim::GradScaler>(options_.scaler);
+  check_options(options_);
+  if (options_.precision == TrainPrecision::fp16)
+    scaler_ = std::make_unique<optim::GradScaler>(options_.scaler);
   for (const std::string& name : options_.metrics) metrics_.push_back(make_metric(name));
   auto forward = [this](const Batch& b) {
-    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    const AutocastGuard cast = autocast_of(options_);
     return step_function_(b);
   };
   auto train = [this, forward](const Batch& b, bool first, bool last) {
@@ -118,7 +128,7 @@ void Trainer::explain(const Batch& batch, double loss, double norm, GeneratorSta
   try {
     DetectAnomalyGuard anomaly;
     optimizer_.zero_grad();
-    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    const AutocastGuard cast = autocast_of(options_);
     step_function_(batch).loss.backward();
   } catch (const Error& e) {
     found = e.what();
@@ -157,14 +167,14 @@ bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
   } else {
     loss_sum_ += loss * batch_rows(batch);
     samples_ += batch_rows(batch);
-    if (options_.train_metrics && out[2].defined() && out[3].defined())
+    if (options_.logging.train_metrics && out[2].defined() && out[3].defined())
       for (auto& m : metrics_) m->update(out[2], out[3]);
   }
   run.samples += batch_rows(batch);
   micro_ = update ? 0 : micro_ + 1;
   if (!update) return false;
   ++step_;
-  if (schedule_ && !options_.schedule_per_epoch) schedule_->step();
+  if (schedule_ && schedule_every_ == ScheduleEvery::step) schedule_->step();
   average(false);
   return true;
 }
