@@ -15,7 +15,7 @@ namespace tandem::io {
 struct CsvOptions {
   char delimiter = ',';
   bool header = true;                  ///< the first line holds the names of the columns
-  uint64_t limit = uint64_t{1} << 32;  ///< the first line holds the column names
+  uint64_t limit = uint64_t{1} << 32;  ///< most bytes, unpacked
 };
 
 /// A parsed table. Every row has as many fields as the first; blank lines are skipped.
