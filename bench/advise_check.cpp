@@ -169,10 +169,9 @@ plan::RunFacts run(const Case& c, int64_t steps) {
   train::TrainerOptions o{.max_epochs = 1,
                           .max_steps = steps,
                           .compile = c.compiled,
-                          .log_every = every,
-                          .train_metrics = false,
                           .folder = made + "/run",
-                          .progress = false};
+                          .progress = false,
+                          .logging = {.every_steps = every, .train_metrics = false}};
   train::Trainer trainer(
       net, [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); }, optimizer, o);
   if (c.little_memory) {

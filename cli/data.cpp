@@ -183,7 +183,7 @@ int train_bench(const DataOptions& o, const recipe::Recipe& r) {
     train::TrainerOptions& t = parts.trainer.options();
     t.max_epochs = 1000000;
     t.max_seconds = o.seconds;
-    t.sanity_batches = 0;
+    t.validation.sanity_batches = 0;
     t.progress = false;
     const auto waiting = std::make_shared<Waiting>();
     parts.trainer.add(waiting);

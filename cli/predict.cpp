@@ -35,7 +35,7 @@ void write_image(const recipe::Prediction& p, const std::string& file) {
   TD_CHECK(p.image.defined(), Value,
            "'{}': the result {} is no image\nWrite it as .npz or .safetensors.", file,
            p.outputs.at(0).second.shape().to_string());
-  write_file(file, io::encode_png(p.image));
+  io::save_png(p.image, file);
   fmt::print("{}: {} x {} (h, w)\n", file, p.image.size(-2), p.image.size(-1));
 }
 

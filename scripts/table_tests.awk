@@ -4,8 +4,8 @@
 # awk -v suite=FromPyTorch -f scripts/table_tests.awk docs/from-pytorch.md
 BEGIN {
   print "// Made from a translation table by scripts/table_tests.awk."
-  print "#include <gtest/gtest.h>\n#include <tandem/onnx/export.h>\n#include <tandem/tandem.h>"
-  print "#include <tandem/weights/weights.h>\n#include <unistd.h>\nusing namespace tandem;"
+  print "#include <gtest/gtest.h>\n#include <tandem/tandem.h>\n#include <unistd.h>"
+  print "using namespace tandem;"
   print "namespace {"
   print "struct Begin {\n  Begin() {\n    init();"
   print "    if (chdir(testing::TempDir().c_str()) != 0) std::abort();  // for the files they write"

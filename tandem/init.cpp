@@ -33,7 +33,7 @@ void init() {
   static std::once_flag once;
   std::call_once(once, [] {
     register_all_ops();
-    for (const OpDef* op : control_flow_rows()) register_op(*op);
+    for (const OpDef* op : control_flow_rows()) detail::register_library_op(*op);
     register_cpu_backend();
     register_control_kernels();
     detail::set_node_name(grad_fn_name);

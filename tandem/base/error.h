@@ -4,12 +4,11 @@
 // the module scopes add op, layer and line to errors that pass through them.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <stdexcept>
 #include <string>
 
 #include "tandem/base/export.h"
+#include "tandem/base/fmt_core.h"
 #include "tandem/base/source_location.h"
 
 namespace tandem {

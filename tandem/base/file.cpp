@@ -223,6 +223,7 @@ AtomicFile::AtomicFile(const FilePath& path, uint64_t expected_bytes)
 
 // With a lock, which says to other processes that somebody writes it.
 void AtomicFile::open_temporary() {
+  owner_ = ::getpid();
   for (;;) {
     temporary_ = detail::temporary_name(target_);
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -244,7 +245,8 @@ AtomicFile::~AtomicFile() { discard(); }
 void AtomicFile::discard() noexcept {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  // A forked child that ends has a copy of this object, but the file is the parent's.
+  if (!temporary_.empty() && owner_ == ::getpid()) ::unlink(temporary_.c_str());
   temporary_.clear();
 }
 

@@ -84,6 +84,7 @@ class TD_API AtomicFile {
 
   std::string target_, temporary_;
   int fd_ = -1;
+  int owner_ = 0;  ///< the process that made the temporary file
   uint64_t expected_ = 0, written_ = 0;
   std::unique_ptr<char[]> buffer_;
   size_t buffered_ = 0;

@@ -2,9 +2,8 @@
 // The library's messages on stderr: warnings only, one line each. TANDEM_LOG=off silences them.
 #pragma once
 
-#include <fmt/core.h>
-
 #include "tandem/base/export.h"
+#include "tandem/base/fmt_core.h"
 
 namespace tandem {
 

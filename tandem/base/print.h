@@ -3,14 +3,13 @@
 // fmt's or std's function of that name to the overloads.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <concepts>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 #include "tandem/base/export.h"
+#include "tandem/base/fmt_core.h"
 
 namespace tandem {
 namespace detail {

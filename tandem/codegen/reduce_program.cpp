@@ -244,7 +244,20 @@ void find_fold(ReduceProgram& p) {
   p.is_fold = true;
 }
 
+// Is `p.map` x as f64 and `p.finish` the state as f32?
+bool only_widens(const ReduceProgram& p) {
+  const auto converts = [](const ScalarProgram& q, DType from, DType to) {
+    const ScalarInstr& last = q.code[q.out[0].reg];
+    if (last.op != ScalarOp::convert || q.out.size() != 1 || q.out[0].dtype != to) return false;
+    const ScalarInstr& x = q.code[last.a];
+    return x.op == ScalarOp::input && x.input == 0 && q.in[0] == from;
+  };
+  return p.is_fold && converts(p.map, DType::f32, DType::f64) &&
+         converts(p.finish, DType::f64, DType::f32);
+}
+
 Reg state_reg(char code, Reg compute) {
+  if (code == 'W') return compute == Reg::f32 ? Reg::f64 : compute;
   return code == 'I' ? Reg::i64 : code == 'D' ? Reg::f64 : compute;
 }
 
@@ -315,6 +328,7 @@ std::unique_ptr<ReduceProgram> build(const OpDef& op, DType x, const DType* outs
         n_outs == 1 && last.op == ScalarOp::input && last.input == 0 && stored_as_reg(outs[0]);
   }
   find_fold(*p);
+  p->widens = only_widens(*p);
   return p;
 }
 

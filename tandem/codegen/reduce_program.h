@@ -29,6 +29,7 @@ struct ReduceProgram {
   bool is_fold = false;
   Fold fold = Fold::add;
   bool map_is_x = false;  ///< and x's bytes are its register
+  bool widens = false;    ///< x and the output are f32, the state is f64, and nothing else happens
   ScalarProgram map;      ///< inputs: x (as stored), index; output: one register
 };
 

@@ -50,14 +50,17 @@ struct Scan {
     return a.as<char>() + offset * static_cast<int64_t>(size_of(a.dtype));
   }
 
-  // One line after the other with the running loop.
-  bool is_plain() const {
-    return p.is_fold && p.map_is_x && p.finish_is_state && step[0] == 1 && step[1] == 1 &&
-           p.state[0] != Reg::b8;
+  // The loop that runs along a whole line; nullptr: there is none.
+  PrefixFn running_loop() const {
+    if (!p.is_fold || step[0] != 1 || step[1] != 1) return nullptr;
+    const int fold = static_cast<int>(p.fold);
+    if (p.widens) return tiles().wide_prefix[fold];
+    const bool plain = p.map_is_x && p.finish_is_state && p.state[0] != Reg::b8;
+    return plain ? tiles().prefix[fold][static_cast<int>(p.state[0])] : nullptr;
   }
-  void run_plain() const {
+  // One line after the other.
+  void run_plain(PrefixFn prefix) const {
     const int64_t n = lines.rows() * lines.inner();
-    const auto prefix = tiles().prefix[static_cast<int>(p.fold)][static_cast<int>(p.state[0])];
     parallel_for(0, n, grain(static_cast<double>(length)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         int64_t state = p.init[0];
@@ -126,19 +129,25 @@ struct Scan::Worker {
     }
   }
 
+  // Where output k of an element goes: to its place, or to a tile that is scattered afterwards.
+  char* result(int k, const int64_t* offset, int64_t n) {
+    const bool direct = s.lines.inner_stride(1 + k) == 1 || n == 1;
+    return direct ? s.at(s.call.out[k], offset[1 + k]) : moved[1 + k];
+  }
   void element(const int64_t* offset, int64_t n) {
     char* tile = s.at(s.x, offset[0]);
     if (s.lines.inner_stride(0) != 1 && n > 1) {
       gather_run(moved[0], tile, s.lines.inner_stride(0), n, size_of(s.x.dtype));
       tile = moved[0];
     }
-    step.set_in(s.p.n_states, tile);
-    step.run(n, nullptr);
-    for (int k = 0; k < s.call.n_out; ++k) {
-      const bool direct = s.lines.inner_stride(1 + k) == 1 || n == 1;
-      finish.set_out(k, direct ? s.at(s.call.out[k], offset[1 + k]) : moved[1 + k]);
+    if (s.p.widens) {
+      tiles().wide_step[static_cast<int>(s.p.fold)](result(0, offset, n), state[0], tile, n);
+    } else {
+      step.set_in(s.p.n_states, tile);
+      step.run(n, nullptr);
+      for (int k = 0; k < s.call.n_out; ++k) finish.set_out(k, result(k, offset, n));
+      finish.run(n, nullptr);
     }
-    finish.run(n, nullptr);
     for (int k = 0; k < s.call.n_out; ++k) {
       const int64_t stride = s.lines.inner_stride(1 + k);
       if (stride == 1 || n == 1) continue;
@@ -170,7 +179,8 @@ void run_scan(const KernelCall& call) {
   for (int k = 0; k < call.n_out; ++k) outs[k] = call.out[k].dtype;
   if (call.out[0].numel == 0) return;
   const Scan scan(reduce_program_of(call.op, call.in[0].dtype, outs, call.n_out, 0), call);
-  scan.is_plain() ? scan.run_plain() : scan.run_tiles();
+  if (const PrefixFn prefix = scan.running_loop()) return scan.run_plain(prefix);
+  scan.run_tiles();
 }
 
 const Kernel& scan_kernel() {

@@ -61,6 +61,8 @@ struct TileTable {
   RowsFn rows[kFoldCount][kRegCount];
   ColumnFn column[kFoldCount][kRegCount];
   PrefixFn prefix[kFoldCount][kRegCount];
+  PrefixFn wide_prefix[kFoldCount];  ///< x and out are f32, acc is an f64
+  PrefixFn wide_step[kFoldCount];    ///< likewise for n lines side by side, each with its acc
   FastFn fast_unary[kScalarOpCount], fast_binary[kScalarOpCount];
   /// [compare][k]: t < 0 ? 0 : v and (k + 3) t < 0 ? v : 0, where (t, v) is (a, a), (a, b), (b, a).
   FastFn fast_select[kCompareCount][6];

@@ -120,6 +120,7 @@ class TD_API AnyPipeline {
   std::shared_ptr<detail::PipelineRun> run_;
 };
 
+/// A pipeline over elements of type T. Its stages leave it as it is and return a new one.
 template <class T>
 class Pipeline : public AnyPipeline {
  public:

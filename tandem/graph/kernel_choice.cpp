@@ -3,6 +3,7 @@
 
 #include "tandem/base/small_vec.h"
 #include "tandem/graph/apply.h"
+#include "tandem/graph/array_walk.h"
 #include "tandem/graph/backend.h"
 
 namespace tandem {
@@ -23,11 +24,7 @@ bool choose_for_copies(const KernelCall& call, KernelChoice& c) {
     Array a = call.in[i];
     if (i < 64 && strided >> i & 1) {
       Strides& s = strides[static_cast<size_t>(i)];
-      int64_t step = 1;
-      for (int d = a.rank - 1; d >= 0; --d) {
-        s[d] = step;
-        step *= a.shape[d] > 1 ? a.shape[d] : 1;
-      }
+      s = row_major_strides(a);
       a.strides = s.data();
       a.contiguous = true;
     }

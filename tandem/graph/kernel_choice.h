@@ -24,6 +24,10 @@ struct KernelChoice {
 /// whole); on the host the reference; on another device what the host would do.
 TD_API KernelChoice choose_kernel(const KernelCall& call);
 
+/// Run the row's reference on operands of the host. 16-bit floats that its loops do not take go
+/// through f32 copies; another dtype that it did not name throws DType.
+TD_API void run_reference(const KernelCall& call);
+
 /// Run `kernel` (nullptr: the reference) of the host on the operands of another device. A plan that
 /// the call has is used. Counted in host_runs(); throws Unsupported where HostRuns::refuse is set.
 TD_API void run_by_copies(const Kernel* kernel, const KernelCall& call);

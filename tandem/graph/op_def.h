@@ -81,7 +81,7 @@ using ExprFn = void (*)(const E* in, E* out);
 using ExprGradFn = void (*)(const E* in, const E* y, const E& g, E* d);
 
 /// A reduction or scan as expressions over a tuple of states (semantics 5.2). A state is of the
-/// compute type ('T') or an i64 ('I').
+/// compute type ('T'), an i64 ('I'), an f64 ('D') or wide ('W': f64 for floats, else as 'T').
 struct ReduceExpr {
   const char* states = "T";
   void (*init)(E* s) = nullptr;
@@ -91,6 +91,13 @@ struct ReduceExpr {
 };
 
 inline constexpr int kMaxOpIns = 16, kMaxOpOuts = 4;
+
+/// For a reference whose loops take tensors of every dtype.
+inline constexpr DType kEveryDType[] = {
+#define X(name, type, text) DType::name,
+    TD_FOR_EACH_DTYPE(X)
+#undef X
+};
 
 /// A fused loop for equal-shaped dense f32 arrays: the eager fast path of one-instruction rows.
 using FastF32 = void (*)(float* out, const float* a, const float* b, int64_t n);
@@ -131,6 +138,7 @@ struct OpDef {
   BatchFn batch_fn = nullptr;
   BodyFn body_fn = nullptr;
   ReferenceFn reference_fn = nullptr;
+  uint32_t reference_dtypes = 0;  ///< bit per dtype that its loops take; 0: it looks by itself
   CostFn flops_fn = nullptr, bytes_fn = nullptr;
   ViewFn view_fn = nullptr;
   ExprFn expr_fn = nullptr;
@@ -180,6 +188,14 @@ struct OpDef {
   constexpr OpDef batch(BatchFn f) const { return with(&OpDef::batch_fn, f); }
   constexpr OpDef body(BodyFn f) const { return with(&OpDef::body_fn, f); }
   constexpr OpDef reference(ReferenceFn f) const { return with(&OpDef::reference_fn, f); }
+  /// The same with the dtypes that its loops read and write. Where f32 is one of them, f16 and bf16
+  /// go through f32 copies; a call with any other dtype throws.
+  template <size_t n>
+  constexpr OpDef reference(ReferenceFn f, const DType (&dtypes)[n]) const {
+    OpDef d = reference(f);
+    for (DType t : dtypes) d.reference_dtypes |= 1u << static_cast<int>(t);
+    return d;
+  }
   constexpr OpDef flops(CostFn f) const { return with(&OpDef::flops_fn, f); }
   constexpr OpDef bytes(CostFn f) const { return with(&OpDef::bytes_fn, f); }
   constexpr OpDef view(ViewFn f) const { return with(&OpDef::view_fn, f); }
@@ -242,8 +258,13 @@ constexpr OpDef control_row(const char* name, Names in, const AttrsType* a = nul
 }
 
 // ---- the table
-// Add a row at run time (it must outlive the program); throws Value if the name is taken.
+// Add a row at run time (it must outlive the program); throws Value if the name is taken, or if it
+// has a reference that does not say which dtypes its loops take.
 TD_API void register_op(const OpDef& op);
+namespace detail {
+/// Add a row of the library, whose shape rule keeps out what its reference does not take.
+void register_library_op(const OpDef& op);
+}  // namespace detail
 /// All rows in order of registration (derived rows of pointwise ops are not listed).
 TD_API std::span<const OpDef* const> all_ops();
 /// The row of that name, or nullptr.

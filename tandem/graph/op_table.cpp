@@ -35,6 +35,15 @@ OpRuntime& runtime_of(const OpDef& op) {
 }
 
 void register_op(const OpDef& op) {
+  TD_CHECK(!op.reference_fn || op.reference_dtypes || op.family == Family::pointwise, Value,
+           "op '{}' does not say which dtypes its reference takes\nName them, for example "
+           ".reference(loops, {{DType::f32}}): f16 and bf16 are then converted. kEveryDType is all "
+           "of them.",
+           op.name);
+  detail::register_library_op(op);
+}
+
+void detail::register_library_op(const OpDef& op) {
   NameTable& t = name_table();
   std::lock_guard hold(t.lock);
   auto at = t.by_name.find(op.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running one kernel call: its plan from the eager table, its scratch, the reference as fallback.
+// Running one kernel call: its plan from the eager table, its scratch, copies for another device.
 #include <cmath>
 #include <mutex>
 #include <shared_mutex>
@@ -149,11 +149,7 @@ std::shared_ptr<const Plan> plan_of(const Kernel& kernel, const KernelCall& call
 void run_with(const KernelChoice& choice, KernelCall& call) {
   if (TD_UNLIKELY(choice.on_host)) return run_by_copies(choice.kernel, call);
   const Kernel* kernel = choice.kernel;
-  if (!kernel) {
-    TD_CHECK(call.op.reference_fn, Unsupported, "no kernel and no reference for these inputs");
-    call.op.reference_fn(call);
-    return;
-  }
+  if (!kernel) return run_reference(call);
   std::shared_ptr<const Plan> plan;
   if (kernel->prepare) {
     plan = plan_of(*kernel, call);
@@ -170,8 +166,7 @@ void run_by_copies(const Kernel* kernel, const KernelCall& call) {
   HostOperands operands(call);
   KernelCall c = operands.read();
   if (!kernel) {
-    TD_CHECK(call.op.reference_fn, Unsupported, "no kernel and no reference for these inputs");
-    call.op.reference_fn(c);
+    run_reference(c);
   } else {
     std::shared_ptr<const Plan> plan;
     if (!c.plan && kernel->prepare) {

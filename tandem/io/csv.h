@@ -16,7 +16,7 @@ namespace tandem::io {
 struct CsvOptions {
   char delimiter = ',';
   bool header = true;                  ///< the first line holds the names of the columns
-  uint64_t limit = uint64_t{1} << 32;  ///< most bytes of text
+  uint64_t limit = uint64_t{1} << 32;  ///< most bytes, unpacked
   BudgetLimits limits = {};            ///< what reading it may cost
 };
 

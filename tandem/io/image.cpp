@@ -157,15 +157,32 @@ Tensor read_image(const FilePath& path, const ReadImageOptions& options) {
   return decode_image(file->view(), options, path.str());
 }
 
+namespace {
+
+// One plane after the other, 0..255.
+std::vector<unsigned char> pixels_of(const Tensor& image) {
+  if (image.dtype() == DType::u8) return image.to_vector<unsigned char>();
+  const std::vector<double> values = image.to(DType::f64).to_vector<double>();
+  std::vector<unsigned char> out;
+  out.reserve(values.size());
+  for (double v : values)  // NaN is black
+    out.push_back(static_cast<unsigned char>(v > 0 ? std::min(v, 1.0) * 255 + 0.5 : 0));
+  return out;
+}
+
+}  // namespace
+
 std::string encode_png(const Tensor& image) {
-  TD_CHECK(image.defined() && image.dtype() == DType::u8, DType, "encode_png wants u8, got {}",
+  TD_CHECK(image.defined() && (image.dtype() == DType::u8 || image.is_floating_point()), DType,
+           "encode_png wants u8, or floats from 0 to 1, got {}",
            image.defined() ? to_string(image.dtype()) : "nothing");
   const int64_t c = image.dim() == 3 ? image.size(0) : 1;
   TD_CHECK((image.dim() == 2 || image.dim() == 3) && c >= 1 && c <= 4 && image.numel() > 0, Shape,
            "encode_png wants [h, w] or [c, h, w] with 1 to 4 channels, got {}",
            image.shape().to_string());
   const int64_t h = image.size(-2), w = image.size(-1);
-  std::vector<unsigned char> planes = image.to_vector<unsigned char>(), rows(planes.size());
+  const std::vector<unsigned char> planes = pixels_of(image);
+  std::vector<unsigned char> rows(planes.size());
   for (int64_t k = 0; k < c; ++k)
     for (int64_t i = 0; i < h * w; ++i)
       rows[static_cast<size_t>(i * c + k)] = planes[static_cast<size_t>(k * h * w + i)];
@@ -186,5 +203,7 @@ std::string encode_png(const Tensor& image) {
   }
   TD_FAIL(Internal, "encode_png: {}", png.image.message);
 }
+
+void save_png(const Tensor& image, const FilePath& path) { write_file(path, encode_png(image)); }
 
 }  // namespace tandem::io

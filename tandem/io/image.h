@@ -40,7 +40,10 @@ TD_API Tensor read_image(const FilePath& path, const ReadImageOptions& options =
 /// The same for bytes in memory; `name` is used in messages.
 TD_API Tensor decode_image(std::string_view bytes, const ReadImageOptions& options = {},
                            std::string_view name = "image");
-/// Encode u8 [h, w] or [c, h, w] with 1 to 4 channels as a PNG file. Throws Shape, DType.
+/// Encode [h, w] or [c, h, w] with 1 to 4 channels as a PNG file: u8, or a floating dtype with
+/// values in 0..1 (others are clamped). Throws Shape, DType.
 TD_API std::string encode_png(const Tensor& image);
+/// The same, written to a file, all or nothing. Throws Io too.
+TD_API void save_png(const Tensor& image, const FilePath& path);
 
 }  // namespace tandem::io

@@ -9,6 +9,8 @@
 
 namespace tandem::nn {
 
+/// A module whose type is not known here, with all that a Module has: it goes wherever a `Module&`
+/// does (Trainer, load_into, clone, export_onnx), and copies share the parameters.
 class TD_API AnyModule {
  public:
   template <class M>
@@ -23,6 +25,7 @@ class TD_API AnyModule {
     AnyModule& operator=(AnyModule&&) noexcept = default;
 
     Module& module() const { return box_->module(); }
+    operator Module&() const { return module(); }
     /// The module as its own type; throws Value if it is not an M.
     template <class M>
     M& as() const {
@@ -33,6 +36,38 @@ class TD_API AnyModule {
     Tensor operator()(Tensor x, SourceLocation loc = SourceLocation::here()) const {
       return module()(std::move(x), loc);
     }
+
+    // ---- the methods of the module inside; their texts are in module.h
+    std::vector<Param> parameters() const { return module().parameters(); }
+    auto named_parameters() const { return module().named_parameters(); }
+    std::vector<Buffer> buffers() const { return module().buffers(); }
+    auto named_buffers() const { return module().named_buffers(); }
+    auto named_modules() const { return module().named_modules(); }
+    StateDict state_dict() const { return module().state_dict(); }
+    LoadReport load_state_dict(const StateDict& values, bool strict = true) const {
+      return module().load_state_dict(values, strict);
+    }
+    AnyModule& train(bool on = true) { return module().train(on), *this; }
+    AnyModule& eval() { return train(false); }
+    bool is_training() const { return module().is_training(); }
+    AnyModule& to(DType dtype) { return module().to(dtype), *this; }
+    AnyModule& to(Device device) { return module().to(device), *this; }
+    AnyModule& requires_grad_(bool on = true) { return module().requires_grad_(on), *this; }
+    void zero_grad() const { module().zero_grad(); }
+    int register_forward_hook(detail::ModuleState::ForwardHook hook) const {
+      return module().register_forward_hook(std::move(hook));
+    }
+    int register_forward_pre_hook(detail::ModuleState::ForwardPreHook hook) const {
+      return module().register_forward_pre_hook(std::move(hook));
+    }
+    int register_full_backward_hook(detail::ModuleState::BackwardHook hook) const {
+      return module().register_full_backward_hook(std::move(hook));
+    }
+    void remove_hook(int hook) const { module().remove_hook(hook); }
+    std::string summary() const { return module().summary(); }
+    const std::string& path() const { return module().path(); }
+    const std::string& type() const { return module().type(); }
+    int64_t num_parameters() const { return module().num_parameters(); }
 
    private:
     struct Box {
@@ -90,7 +125,7 @@ class TD_API Sequential : public detail::ModuleContainer {
  public:
   Sequential();
   template <class... M>
-    requires(sizeof...(M) > 0 && (std::is_base_of_v<Module, std::remove_cvref_t<M>> && ...) &&
+    requires(sizeof...(M) > 0 && (IsModule<std::remove_cvref_t<M>> && ...) &&
              !(sizeof...(M) == 1 && (std::is_same_v<std::remove_cvref_t<M>, Sequential> && ...)))
   explicit Sequential(M&&... modules) : Sequential() {
     (append(AnyModule(std::forward<M>(modules))), ...);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tandem/nn/module.h"
+#include "tandem/nn/one_size.h"
 
 namespace tandem::nn {
 
@@ -53,6 +54,7 @@ struct RMSNormOptions {
 class TD_API RMSNorm : public Module {
  public:
   explicit RMSNorm(IntList normalized_shape, RMSNormOptions options = {});
+  TD_LIST_OF_ONE(RMSNorm, RMSNormOptions);
   Tensor forward(Tensor x);
   Param weight;
   IntList normalized_shape;

@@ -226,18 +226,22 @@ class TD_API Module {
 /// is warned of.
 #define TD_REGISTER(...) this->register_members(this, #__VA_ARGS__, __VA_ARGS__)
 
+/// A type that goes where a `Module&` does: a module, or AnyModule (container.h).
+template <class M>
+concept IsModule = std::is_convertible_v<M&, Module&>;
+
 namespace detail {
 /// Replace every cell in `m` (a copy) by its own copy; tied ones stay tied.
 TD_API void clone_cells(Module& m);
 }  // namespace detail
 
 /// A deep copy: its own parameters, buffers, mode and hooks. `Net b = a` shares instead.
-template <class M>
-  requires std::is_base_of_v<Module, M> M clone(const M& m) {
-    M copy = m;
-    detail::clone_cells(copy);
-    return copy;
-  }
+template <IsModule M>
+M clone(const M& m) {
+  M copy = m;
+  detail::clone_cells(copy);
+  return copy;
+}
 
 /// One line per layer, as summary().
 TD_API std::string to_string(const Module& m);

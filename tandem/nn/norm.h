@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tandem/nn/module.h"
+#include "tandem/nn/one_size.h"
 
 namespace tandem::nn {
 
@@ -56,6 +57,7 @@ struct LayerNormOptions {
 class TD_API LayerNorm : public Module {
  public:
   explicit LayerNorm(IntList normalized_shape, LayerNormOptions options = {});
+  TD_LIST_OF_ONE(LayerNorm, LayerNormOptions);
   Tensor forward(Tensor x);
   Param weight, bias;
   IntList normalized_shape;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tandem/nn/module.h"
+#include "tandem/nn/one_size.h"
 
 namespace tandem::nn {
 
@@ -11,6 +12,7 @@ namespace tandem::nn {
 class TD_API ZeroPad1d : public Module {
  public:
   explicit ZeroPad1d(IntList padding);
+  TD_LIST_OF_ONE(ZeroPad1d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -18,6 +20,7 @@ class TD_API ZeroPad1d : public Module {
 class TD_API ZeroPad2d : public Module {
  public:
   explicit ZeroPad2d(IntList padding);
+  TD_LIST_OF_ONE(ZeroPad2d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -25,6 +28,7 @@ class TD_API ZeroPad2d : public Module {
 class TD_API ZeroPad3d : public Module {
  public:
   explicit ZeroPad3d(IntList padding);
+  TD_LIST_OF_ONE(ZeroPad3d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -56,6 +60,7 @@ class TD_API ConstantPad3d : public Module {
 class TD_API ReflectionPad1d : public Module {
  public:
   explicit ReflectionPad1d(IntList padding);
+  TD_LIST_OF_ONE(ReflectionPad1d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -63,6 +68,7 @@ class TD_API ReflectionPad1d : public Module {
 class TD_API ReflectionPad2d : public Module {
  public:
   explicit ReflectionPad2d(IntList padding);
+  TD_LIST_OF_ONE(ReflectionPad2d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -70,6 +76,7 @@ class TD_API ReflectionPad2d : public Module {
 class TD_API ReflectionPad3d : public Module {
  public:
   explicit ReflectionPad3d(IntList padding);
+  TD_LIST_OF_ONE(ReflectionPad3d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -77,6 +84,7 @@ class TD_API ReflectionPad3d : public Module {
 class TD_API ReplicationPad1d : public Module {
  public:
   explicit ReplicationPad1d(IntList padding);
+  TD_LIST_OF_ONE(ReplicationPad1d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -84,6 +92,7 @@ class TD_API ReplicationPad1d : public Module {
 class TD_API ReplicationPad2d : public Module {
  public:
   explicit ReplicationPad2d(IntList padding);
+  TD_LIST_OF_ONE(ReplicationPad2d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -91,6 +100,7 @@ class TD_API ReplicationPad2d : public Module {
 class TD_API ReplicationPad3d : public Module {
  public:
   explicit ReplicationPad3d(IntList padding);
+  TD_LIST_OF_ONE(ReplicationPad3d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -98,6 +108,7 @@ class TD_API ReplicationPad3d : public Module {
 class TD_API CircularPad1d : public Module {
  public:
   explicit CircularPad1d(IntList padding);
+  TD_LIST_OF_ONE(CircularPad1d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -105,6 +116,7 @@ class TD_API CircularPad1d : public Module {
 class TD_API CircularPad2d : public Module {
  public:
   explicit CircularPad2d(IntList padding);
+  TD_LIST_OF_ONE(CircularPad2d);
   Tensor forward(Tensor x);
   IntList padding;
 };
@@ -112,6 +124,7 @@ class TD_API CircularPad2d : public Module {
 class TD_API CircularPad3d : public Module {
  public:
   explicit CircularPad3d(IntList padding);
+  TD_LIST_OF_ONE(CircularPad3d);
   Tensor forward(Tensor x);
   IntList padding;
 };

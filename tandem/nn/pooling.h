@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tandem/nn/module.h"
+#include "tandem/nn/one_size.h"
 #include "tandem/ops/conv/pool.h"
 
 namespace tandem::nn {
@@ -36,6 +37,7 @@ struct MaxUnpoolOptions {
 class TD_API MaxPool1d : public Module {
  public:
   explicit MaxPool1d(IntList kernel_size, MaxPoolOptions options = {});
+  TD_LIST_OF_ONE(MaxPool1d, MaxPoolOptions);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
   std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
@@ -47,6 +49,7 @@ class TD_API MaxPool1d : public Module {
 class TD_API MaxPool2d : public Module {
  public:
   explicit MaxPool2d(IntList kernel_size, MaxPoolOptions options = {});
+  TD_LIST_OF_ONE(MaxPool2d, MaxPoolOptions);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
   std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
@@ -58,6 +61,7 @@ class TD_API MaxPool2d : public Module {
 class TD_API MaxPool3d : public Module {
  public:
   explicit MaxPool3d(IntList kernel_size, MaxPoolOptions options = {});
+  TD_LIST_OF_ONE(MaxPool3d, MaxPoolOptions);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
   std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
@@ -69,6 +73,7 @@ class TD_API MaxPool3d : public Module {
 class TD_API AvgPool1d : public Module {
  public:
   explicit AvgPool1d(IntList kernel_size, AvgPoolOptions options = {});
+  TD_LIST_OF_ONE(AvgPool1d, AvgPoolOptions);
   Tensor forward(Tensor x);
   IntList kernel_size;
   AvgPoolOptions options;
@@ -77,6 +82,7 @@ class TD_API AvgPool1d : public Module {
 class TD_API AvgPool2d : public Module {
  public:
   explicit AvgPool2d(IntList kernel_size, AvgPoolOptions options = {});
+  TD_LIST_OF_ONE(AvgPool2d, AvgPoolOptions);
   Tensor forward(Tensor x);
   IntList kernel_size;
   AvgPoolOptions options;
@@ -85,6 +91,7 @@ class TD_API AvgPool2d : public Module {
 class TD_API AvgPool3d : public Module {
  public:
   explicit AvgPool3d(IntList kernel_size, AvgPoolOptions options = {});
+  TD_LIST_OF_ONE(AvgPool3d, AvgPoolOptions);
   Tensor forward(Tensor x);
   IntList kernel_size;
   AvgPoolOptions options;
@@ -93,6 +100,7 @@ class TD_API AvgPool3d : public Module {
 class TD_API AdaptiveAvgPool1d : public Module {
  public:
   explicit AdaptiveAvgPool1d(IntList output_size);
+  TD_LIST_OF_ONE(AdaptiveAvgPool1d);
   Tensor forward(Tensor x);
   IntList output_size;
 };
@@ -100,6 +108,7 @@ class TD_API AdaptiveAvgPool1d : public Module {
 class TD_API AdaptiveAvgPool2d : public Module {
  public:
   explicit AdaptiveAvgPool2d(IntList output_size);
+  TD_LIST_OF_ONE(AdaptiveAvgPool2d);
   Tensor forward(Tensor x);
   IntList output_size;
 };
@@ -107,6 +116,7 @@ class TD_API AdaptiveAvgPool2d : public Module {
 class TD_API AdaptiveAvgPool3d : public Module {
  public:
   explicit AdaptiveAvgPool3d(IntList output_size);
+  TD_LIST_OF_ONE(AdaptiveAvgPool3d);
   Tensor forward(Tensor x);
   IntList output_size;
 };
@@ -114,6 +124,7 @@ class TD_API AdaptiveAvgPool3d : public Module {
 class TD_API AdaptiveMaxPool1d : public Module {
  public:
   explicit AdaptiveMaxPool1d(IntList output_size);
+  TD_LIST_OF_ONE(AdaptiveMaxPool1d);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
   std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
@@ -124,6 +135,7 @@ class TD_API AdaptiveMaxPool1d : public Module {
 class TD_API AdaptiveMaxPool2d : public Module {
  public:
   explicit AdaptiveMaxPool2d(IntList output_size);
+  TD_LIST_OF_ONE(AdaptiveMaxPool2d);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
   std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
@@ -134,6 +146,7 @@ class TD_API AdaptiveMaxPool2d : public Module {
 class TD_API AdaptiveMaxPool3d : public Module {
  public:
   explicit AdaptiveMaxPool3d(IntList output_size);
+  TD_LIST_OF_ONE(AdaptiveMaxPool3d);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
   std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
@@ -172,6 +185,7 @@ class TD_API LPPool3d : public Module {
 class TD_API MaxUnpool1d : public Module {
  public:
   explicit MaxUnpool1d(IntList kernel_size, MaxUnpoolOptions options = {});
+  TD_LIST_OF_ONE(MaxUnpool1d, MaxUnpoolOptions);
   Tensor forward(Tensor x, const Tensor& indices, IntList output_size = {});
   Tensor operator()(Tensor x, const Tensor& indices, IntList output_size = {},
                     SourceLocation loc = SourceLocation::here());
@@ -183,6 +197,7 @@ class TD_API MaxUnpool1d : public Module {
 class TD_API MaxUnpool2d : public Module {
  public:
   explicit MaxUnpool2d(IntList kernel_size, MaxUnpoolOptions options = {});
+  TD_LIST_OF_ONE(MaxUnpool2d, MaxUnpoolOptions);
   Tensor forward(Tensor x, const Tensor& indices, IntList output_size = {});
   Tensor operator()(Tensor x, const Tensor& indices, IntList output_size = {},
                     SourceLocation loc = SourceLocation::here());
@@ -194,6 +209,7 @@ class TD_API MaxUnpool2d : public Module {
 class TD_API MaxUnpool3d : public Module {
  public:
   explicit MaxUnpool3d(IntList kernel_size, MaxUnpoolOptions options = {});
+  TD_LIST_OF_ONE(MaxUnpool3d, MaxUnpoolOptions);
   Tensor forward(Tensor x, const Tensor& indices, IntList output_size = {});
   Tensor operator()(Tensor x, const Tensor& indices, IntList output_size = {},
                     SourceLocation loc = SourceLocation::here());

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tandem/nn/module.h"
+#include "tandem/nn/one_size.h"
 #include "tandem/ops/vision/scale_factor.h"
 
 namespace tandem::nn {
@@ -73,6 +74,7 @@ struct FoldOptions {
 class TD_API Unfold : public Module {
  public:
   explicit Unfold(IntList kernel_size, FoldOptions options = {});
+  TD_LIST_OF_ONE(Unfold, FoldOptions);
   Tensor forward(Tensor x);
   IntList kernel_size;
   FoldOptions options;

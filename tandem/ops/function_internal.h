@@ -3,8 +3,10 @@
 // rows share (rule_internal.h). Not installed.
 #pragma once
 
+#include "tandem/graph/array_walk.h"
 #include "tandem/ops/rule_internal.h"
 #include "tandem/ops/view/strided_copy_internal.h"
+#include "tandem/tensor/slice.h"
 
 namespace tandem::detail {
 
@@ -48,6 +50,23 @@ inline Shape prepend(Dim d, const Shape& s) {
   return out;
 }
 
+/// One end of a slice in 0..n; a symbolic n needs no case for a non-negative number.
+inline Dim slice_end(int64_t v, Dim n) {
+  if (!n.is_symbolic()) {
+    const int64_t size = n.raw();
+    return v < 0 ? (v < -size ? 0 : v + size) : std::min(v, size);
+  }
+  if (v == Slice::kEnd) return n;
+  if (v == 0 || v < -Slice::kEnd / 2) return 0;  // the latter is before every size
+  return v < 0 ? max(n + Dim(v), Dim(0)) : min(Dim(v), n);
+}
+/// How many of `span` elements a slice with this positive step takes.
+inline Dim slice_length(Dim span, int64_t step) {
+  if (step == 1) return span;
+  if (span.is_symbolic()) return floordiv(span + Dim(step - 1), Dim(step));
+  return span.raw() == 0 ? 0 : (span.raw() - 1) / step + 1;
+}
+
 inline bool is_index_dtype(DType t) { return t == DType::i64 || t == DType::i32; }
 
 /// Report a value error; the caller may have passed no error word.
@@ -68,12 +87,7 @@ class Packed {
   explicit Packed(const Array& a) : copy_(a.contiguous ? 0 : a.numel), p_(a.as<T>()) {
     if (a.contiguous || a.numel == 0) return;
     Array dense = a;
-    Strides strides;
-    int64_t step = 1;
-    for (int d = a.rank - 1; d >= 0; --d) {
-      strides.v[static_cast<size_t>(d)] = step;
-      step *= a.shape[d];
-    }
+    const Strides strides = row_major_strides(a);
     dense.data = copy_.get();
     dense.strides = strides.data();
     dense.contiguous = true;

@@ -111,7 +111,7 @@ Tensor Tensor::var(IntList dims, int64_t correction, bool keepdim, SourceLocatio
   return tandem::var(*this, dims, correction, keepdim, loc);
 }
 Tensor Tensor::std(IntList dims, int64_t correction, bool keepdim, SourceLocation loc) const {
-  return tandem::sqrt(tandem::var(*this, dims, correction, keepdim, loc), loc);
+  return tandem::std(*this, dims, correction, keepdim, loc);
 }
 Tensor Tensor::cumsum(int64_t dim, SourceLocation loc) const {
   return tandem::cumsum(*this, dim, loc);

@@ -3,30 +3,10 @@
 // references; every element is converted once.
 #include "tandem/ops/rule_internal.h"
 
+#include "tandem/graph/array_walk.h"
+
 namespace tandem::detail {
 namespace {
-
-// Calls f(offset) for every element in row-major order.
-template <class F>
-void walk(const Array& a, F&& f) {
-  if (a.numel == 0) return;
-  int rank = a.rank;
-  int64_t at[kMaxRank] = {};
-  int64_t offset = 0;
-  if (rank == 0) return f(0);
-  int64_t inner = a.shape[rank - 1], step = a.strides[rank - 1];
-  for (;;) {
-    for (int64_t i = 0; i < inner; ++i) f(offset + i * step);
-    int d = rank - 2;
-    for (; d >= 0; --d) {
-      offset += a.strides[d];
-      if (++at[d] < a.shape[d]) break;
-      offset -= a.strides[d] * a.shape[d];
-      at[d] = 0;
-    }
-    if (d < 0) return;
-  }
-}
 
 template <class To, class From>
 To convert(From v) {
@@ -43,7 +23,7 @@ void read(const Array& a, T* out) {
   visit_dtype(a.dtype, [&](auto zero) {
     using S = decltype(zero);
     const S* data = static_cast<const S*>(a.data);
-    walk(a, [&](int64_t offset) { *out++ = convert<T>(data[offset]); });
+    for_each_offset(a, [&](int64_t offset) { *out++ = convert<T>(data[offset]); });
   });
 }
 
@@ -52,7 +32,7 @@ void write(const T* in, const Array& a) {
   visit_dtype(a.dtype, [&](auto zero) {
     using S = decltype(zero);
     S* data = static_cast<S*>(a.data);
-    walk(a, [&](int64_t offset) { data[offset] = convert<S>(*in++); });
+    for_each_offset(a, [&](int64_t offset) { data[offset] = convert<S>(*in++); });
   });
 }
 

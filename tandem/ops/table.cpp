@@ -15,7 +15,7 @@ void register_all_ops() {
       fft_rows,       sampling_rows,
   };
   for (Rows rows : kFamilies)
-    for (const OpDef* op : rows()) register_op(*op);
+    for (const OpDef* op : rows()) detail::register_library_op(*op);
 }
 
 }  // namespace tandem

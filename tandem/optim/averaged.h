@@ -58,8 +58,7 @@ class TD_API BatchNormReset {
 
 /// A copy of `model` whose weights are averages. Call update_parameters(model) after the
 /// optimizer's steps, and the copy (`module`) to predict.
-template <class M>
-  requires std::is_base_of_v<nn::Module, M>
+template <nn::IsModule M>
 class AveragedModel {
  public:
   explicit AveragedModel(const M& model, AveragedModelOptions options = {})

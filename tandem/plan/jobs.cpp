@@ -113,11 +113,11 @@ Job vision_job(const std::string& name, const JobOptions& o) {
     if (o.image_size && name.starts_with("vit")) mo.image_size = *o.image_size;
     auto net = std::make_shared<nn::AnyModule>(models::make(name, mo));
     auto m = std::make_shared<JobModel>();
-    gather(net->module(), *m);
+    gather(*net, *m);
     Tensor x = empty({batch, sample[0], sample[1], sample[2]}, DType::f32);
     m->inputs = {x};
-    m->to = [net](DType d) { net->module().to(d); };
-    m->train = [net](bool on) { net->module().train(on); };
+    m->to = [net](DType d) { net->to(d); };
+    m->train = [net](bool on) { net->train(on); };
     m->forward = [net](const std::vector<Tensor>& in) { return (*net)(in[0]); };
     // A model that keeps the image's size classifies pixels.
     const bool pixels = name.starts_with("unet");

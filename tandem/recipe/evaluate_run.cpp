@@ -24,7 +24,7 @@ train::Logs evaluate_run(RecipeParts& parts, const std::string& split, const std
     train::Evaluation evaluation(folder.empty() ? 0 : 16);
     TD_CHECK(!outputs || parts.model.forward || parts.model.predict, Unsupported,
              "the recipe's model has no output for a batch alone");
-    const int64_t fast = parts.trainer.options().fast_dev_run;
+    const int64_t fast = parts.trainer.options().debug.fast_dev_run;
     const int64_t batches = fast > 0 ? fast : -1;
     auto planned = compile([&](const train::Batch& b) { return parts.model.predict(b); });
     const auto forward = [&](const train::Batch& b) {  // of a model whose step gives a loss alone

@@ -49,19 +49,19 @@ LoadedModel from_registry(const ModelSource& a) {
     if (!o.num_classes && classes_of(weights) > 0) o.num_classes = classes_of(weights);
   }
   auto net = std::make_shared<nn::AnyModule>(models::make(a.model, o));
-  if (!a.weights.empty()) weights::load_into(net->module(), weights);
-  net->module().eval();
+  if (!a.weights.empty()) weights::load_into(*net, weights);
+  net->eval();
   LoadedModel m;
   if (a.image_size > 0) sample[1] = sample[2] = a.image_size;
   m.inputs = {{"x", DType::f32, {-1, sample[0], sample[1], sample[2]}}};
   m.outputs = {{"y", DType::f32, {}}};
   m.run = [net](const std::vector<Tensor>& in) { return std::vector<Tensor>{(*net)(in.at(0))}; };
-  for (const auto& [name, t] : net->module().state_dict()) {
+  for (const auto& [name, t] : net->state_dict()) {
     m.buffers += t.numel();
     m.weight_bytes += t.numel() * static_cast<int64_t>(size_of(t.dtype()));
   }
-  m.state = net->module().state_dict();
-  m.parameters = net->module().num_parameters();
+  m.state = net->state_dict();
+  m.parameters = net->num_parameters();
   m.buffers -= m.parameters;
   m.random_weights = a.weights.empty();
   return m;

@@ -86,7 +86,7 @@ void check_monitor(const Options& o, const std::string& monitor,
     if (has_val) known.push_back("val/" + f);
   }
   for (const std::string& m : options.metrics) {
-    if (options.train_metrics) known.push_back("train/" + m);
+    if (options.logging.train_metrics) known.push_back("train/" + m);
     if (has_val) known.push_back("val/" + m);
   }
   if (has_val) known.emplace_back("val/loss");
@@ -267,7 +267,7 @@ RecipeRun train_made(const Going& g,
   }
   trainer.on_resume({[&](const train::Snapshot& s) {
                        g.settings.resume(s, folder);
-                       trainer.options().files = g.settings.files();
+                       trainer.options().saving.files = g.settings.files();
                        for (ResumedRates& r : g.rates) r.before(s);
                      },
                      [&] {
@@ -305,7 +305,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
       in_part(recipe, "trainer", [&] { return read_trainer(train_o, progress); });
   train::TrainerOptions options = train::with_switches(part.options);
   // Does it leave something behind? Then nobody else may write there, before data is read.
-  options.folder = options.fast_dev_run == 0 && !options.barebones ? folder : "";
+  options.folder = options.debug.fast_dev_run == 0 && !options.debug.barebones ? folder : "";
   std::optional<runs::RunLock> lock;
   if (!options.folder.empty() && !use) lock.emplace(options.folder);
   const Options stop_o = train_o.part("early_stop");
@@ -318,12 +318,13 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
       in_part(recipe, "data", [&] { return make_data(data_o, static_cast<uint64_t>(seed)); });
   data_o.finish();
   if (!use) check_batch(data_o, data);
-  const bool has_val = data.val || options.overfit_batches > 0;
+  const bool has_val = data.val || options.debug.overfit_batches > 0;
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
   if (part.early_stop)
     check_monitor(stop_o, part.early_stop->options.monitor, options, model, has_val);
-  if (!options.monitor.empty()) check_monitor(train_o, options.monitor, options, model, has_val);
+  if (!options.saving.monitor.empty())
+    check_monitor(train_o, options.saving.monitor, options, model, has_val);
   if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
   if (!model.step && !loss) root.fail("loss", "is missing");
   const RecipeOptimizers optimizers =
@@ -333,7 +334,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
     resolved->keys.emplace_back("expect");
     resolved->items.push_back(*expect);
   }
-  if (!folder.empty()) options.files = settings.files();
+  if (!folder.empty()) options.saving.files = settings.files();
   std::optional<train::Trainer> made;
   in_part(recipe, "trainer",
           [&] { make_trainer(made, model, step_of(model, loss, data), optimizers, options); });

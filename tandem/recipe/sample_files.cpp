@@ -42,7 +42,7 @@ void check_samples_file(const std::string& file) {
 
 void write_samples(const RecipeSamples& samples, const std::string& file, int64_t columns) {
   if (is_png(file)) {
-    write_file(file, io::encode_png(image_grid(samples.values, columns)));
+    io::save_png(image_grid(samples.values, columns), file);
   } else if (file.ends_with(".npy")) {
     io::save_npy(samples.values, file);
   } else {

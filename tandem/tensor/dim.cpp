@@ -231,11 +231,7 @@ class DimTable {
   }
 
   Dim intern(Poly p) {
-    if (is_number(p)) {
-      const Dim d = constant_of(p);
-      TD_CHECK(!d.is_symbolic(), Value, "a size of {} does not fit", constant_of(p));
-      return d;
-    }
+    if (is_number(p)) return constant_of(p);
     std::vector<int64_t> key;
     for (const Term& t : p) {
       key.push_back(t.factor);
@@ -436,6 +432,12 @@ Dim Dim::combine(char op, Dim a, Dim b) {
   DimTable& t = DimTable::get();
   std::lock_guard lock(t.mutex);
   return t.combine(op, a, b);
+}
+
+void Dim::throw_no_size(int64_t v, bool negative) {
+  if (negative) TD_FAIL(Value, "{} is no size and no position: the least number is -2^62", v);
+  TD_FAIL(Value, "{} is no size and no position: the largest number is 2^63 - 1",
+          static_cast<uint64_t>(v));
 }
 
 int64_t Dim::throw_symbolic() const {

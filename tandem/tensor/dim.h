@@ -2,12 +2,14 @@
 // Dim: one size of a shape, 8 bytes. A number, or (below -2^62) the index of an interned expression
 // over + * floordiv mod min max of named symbols, in normal form. Numbers cost one sign test. A
 // symbol is never assumed to be 1 or not 1; an equality that cannot be decided is passed to the
-// DimChecks of the running trace.
+// DimChecks of the running trace. A number that a program passes cannot be taken for an expression:
+// the constructor refuses it.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,8 +20,12 @@ namespace tandem {
 class TD_API Dim {
  public:
   constexpr Dim() = default;
+  /// A number; throws Value below -2^62 and above 2^63 - 1.
   template <std::integral I>
-  constexpr Dim(I v) : v_(static_cast<int64_t>(v)) {}
+  constexpr Dim(I v) : v_(static_cast<int64_t>(v)) {
+    if (TD_UNLIKELY(v_ < kSymbolic || (std::is_unsigned_v<I> && v_ < 0)))
+      throw_no_size(v_, std::is_signed_v<I>);
+  }
 
   /// A new or existing named symbol (names are global: the same name is the same symbol).
   static Dim symbol(const std::string& name);
@@ -38,9 +44,22 @@ class TD_API Dim {
   /// The value with symbols replaced; throws Shape if a symbol has no value.
   int64_t evaluate(const std::vector<std::pair<Dim, int64_t>>& symbols) const;
 
-  friend Dim operator+(Dim a, Dim b) { return both(a, b) ? Dim(a.v_ + b.v_) : combine('+', a, b); }
-  friend Dim operator-(Dim a, Dim b) { return both(a, b) ? Dim(a.v_ - b.v_) : combine('-', a, b); }
-  friend Dim operator*(Dim a, Dim b) { return both(a, b) ? Dim(a.v_ * b.v_) : combine('*', a, b); }
+  // Of numbers: what does not fit throws Value.
+  friend Dim operator+(Dim a, Dim b) {
+    Dim r;
+    const bool fits = !__builtin_add_overflow(a.v_, b.v_, &r.v_) && !r.is_symbolic();
+    return TD_LIKELY(both(a, b) && fits) ? r : combine('+', a, b);
+  }
+  friend Dim operator-(Dim a, Dim b) {
+    Dim r;
+    const bool fits = !__builtin_sub_overflow(a.v_, b.v_, &r.v_) && !r.is_symbolic();
+    return TD_LIKELY(both(a, b) && fits) ? r : combine('-', a, b);
+  }
+  friend Dim operator*(Dim a, Dim b) {
+    Dim r;
+    const bool fits = !__builtin_mul_overflow(a.v_, b.v_, &r.v_) && !r.is_symbolic();
+    return TD_LIKELY(both(a, b) && fits) ? r : combine('*', a, b);
+  }
   /// Rounds toward minus infinity; the divisor is positive.
   friend Dim floordiv(Dim a, Dim b) { return combine('/', a, b); }
   friend Dim mod(Dim a, Dim b) { return combine('%', a, b); }
@@ -54,6 +73,7 @@ class TD_API Dim {
   static constexpr bool both(Dim a, Dim b) { return !a.is_symbolic() && !b.is_symbolic(); }
   static Dim combine(char op, Dim a, Dim b);
   [[noreturn]] int64_t throw_symbolic() const;
+  [[noreturn]] static void throw_no_size(int64_t v, bool negative);
   int64_t v_ = 0;
 };
 

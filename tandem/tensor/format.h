@@ -3,10 +3,9 @@
 // their to_string. Included by tensor_impl.h and tensor.h, so nobody needs to include it.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <string>
 
+#include "tandem/base/fmt_core.h"
 #include "tandem/tensor/device.h"
 #include "tandem/tensor/dtype.h"
 #include "tandem/tensor/shape.h"
@@ -17,12 +16,15 @@ inline std::string to_string(Dim d) { return d.to_string(); }
 inline std::string to_string(const Shape& s) { return s.to_string(); }
 
 namespace detail {
-/// fmt::formatter of a type with to_string; takes no format spec.
+/// fmt::formatter of a type with to_string; takes no format spec. It calls nothing of libfmt, so
+/// that a program that prints a tensor need not link it.
 template <class T>
 struct ToStringFormatter {
   constexpr auto parse(fmt::format_parse_context& ctx) { return ctx.begin(); }
   auto format(const T& v, fmt::format_context& ctx) const {
-    return fmt::format_to(ctx.out(), "{}", std::string(to_string(v)));
+    auto out = ctx.out();
+    for (const char c : std::string(to_string(v))) *out++ = c;
+    return out;
   }
 };
 }  // namespace detail

@@ -55,7 +55,7 @@ std::string keras_name(const std::string& name) {
 
 // With val_every_steps the validations are what is watched, unless it is a value of training.
 bool at_validations(const Trainer& t, const std::string& monitor) {
-  return t.options().val_every_steps > 0 && log_name(monitor).starts_with("val/");
+  return t.options().validation.every_steps > 0 && log_name(monitor).starts_with("val/");
 }
 
 void EarlyStopping::validation_end(Trainer& t, const Logs& logs) {
@@ -63,7 +63,8 @@ void EarlyStopping::validation_end(Trainer& t, const Logs& logs) {
 }
 void EarlyStopping::epoch_end(Trainer& t, const Logs& logs) {
   if (at_validations(t, o_.monitor)) return;
-  if (std::isnan(find_log(logs, log_name(o_.monitor))) && t.options().val_every_epochs > 1) return;
+  if (std::isnan(find_log(logs, log_name(o_.monitor))) && t.options().validation.every_epochs > 1)
+    return;
   evaluate(t, logs);
 }
 void EarlyStopping::evaluate(Trainer& t, const Logs& logs) {
@@ -103,7 +104,8 @@ void ReduceLROnPlateau::validation_end(Trainer& t, const Logs& logs) {
 }
 void ReduceLROnPlateau::epoch_end(Trainer& t, const Logs& logs) {
   if (at_validations(t, o_.monitor)) return;
-  if (std::isnan(find_log(logs, log_name(o_.monitor))) && t.options().val_every_epochs > 1) return;
+  if (std::isnan(find_log(logs, log_name(o_.monitor))) && t.options().validation.every_epochs > 1)
+    return;
   evaluate(t, logs);
 }
 void ReduceLROnPlateau::evaluate(Trainer& t, const Logs& logs) {
@@ -161,7 +163,7 @@ std::string fill_in(const std::string& text, int64_t epoch, const Logs& logs) {
 }  // namespace
 
 void ModelCheckpoint::write(Trainer& t, const Logs& logs) {
-  if (t.options().fast_dev_run > 0) return;
+  if (t.options().debug.fast_dev_run > 0) return;
   if (o_.save_best_only) {
     const double value = watched(logs, o_.monitor, name());
     if (!better(value, best_, o_.mode, o_.monitor, 0)) return;
@@ -199,7 +201,7 @@ void keep_epochs_before(const std::string& path, int64_t epoch) {
 
 void CSVLogger::fit_begin(Trainer& t) {
   file_.reset();
-  if (t.options().fast_dev_run > 0) return;
+  if (t.options().debug.fast_dev_run > 0) return;
   head_ = (append_ || t.step() > 0) && file_exists(path_);
   if (!head_) write_file(path_, "");
   if (head_ && !append_ && t.data()) keep_epochs_before(path_, t.data()->state().epoch);
@@ -221,7 +223,7 @@ void CSVLogger::epoch_end(Trainer& t, const Logs& logs) {
 
 void TensorBoard::fit_begin(Trainer& t) {
   events_.reset();
-  if (t.options().fast_dev_run > 0) return;
+  if (t.options().debug.fast_dev_run > 0) return;
   bool earlier = false;
   if (file_exists(folder_))
     for (const std::string& name : list_folder(folder_))
@@ -255,19 +257,19 @@ void TensorBoard::fit_end(Trainer&) {
   if (events_ && !o_.hparams.empty() && !stop_requested()) events_->hparams_end();
 }
 void TensorBoard::step_end(Trainer& t, const Logs& logs) {
-  if (!events_ || t.step() % t.options().log_every != 0) return;
+  if (!events_ || t.step() % t.options().logging.every_steps != 0) return;
   for (const auto& [name, value] : logs) events_->scalar(name, value, t.step());
 }
 // With val_every_steps each validation is shown once, here.
 void TensorBoard::validation_end(Trainer& t, const Logs& logs) {
-  if (!events_ || t.options().val_every_steps == 0) return;
+  if (!events_ || t.options().validation.every_steps == 0) return;
   for (const auto& [name, value] : logs) events_->scalar(name, value, t.step());
 }
 void TensorBoard::epoch_end(Trainer& t, const Logs& logs) {
   if (!events_) return;
   for (const auto& [name, value] : logs)
     if (name != "lr" && !name.starts_with("lr/") &&
-        !(t.options().val_every_steps > 0 && name.starts_with("val/")))
+        !(t.options().validation.every_steps > 0 && name.starts_with("val/")))
       events_->scalar(name, value, t.step());
   if (o_.histogram_freq == 0 || (t.epoch() + 1) % o_.histogram_freq != 0) return;
   for (const auto& [name, p] : t.model().named_parameters())

@@ -167,6 +167,7 @@ struct LambdaCallbackOptions {
   std::function<void(Trainer&, const std::string& folder)> on_checkpoint = {};
   std::function<void(Trainer&, const std::exception&)> on_exception = {};
 };
+/// Calls the functions of its options.
 class TD_API LambdaCallback : public Callback {
  public:
   explicit LambdaCallback(LambdaCallbackOptions options) : o_(std::move(options)) {}

@@ -14,14 +14,13 @@
 namespace tandem::train {
 
 void BackupAndRestore::configure(TrainerOptions& options) {
-  options.checkpoint_folder = folder_;
+  options.saving.folder = folder_;
   options.resume = true;
-  if (o_.save_freq > 0) options.save_every_steps = o_.save_freq;
+  if (o_.save_freq > 0) options.saving.every_steps = o_.save_freq;
 }
 void BackupAndRestore::fit_end(Trainer& t) {
-  const bool kept = t.options().checkpoint_folder.empty();  // fast_dev_run: there is none
-  if (o_.delete_checkpoint && !kept && !stop_requested())
-    remove_folder(t.options().checkpoint_folder);
+  const bool kept = t.options().saving.folder.empty();  // fast_dev_run: there is none
+  if (o_.delete_checkpoint && !kept && !stop_requested()) remove_folder(t.options().saving.folder);
 }
 
 void LearningRateScheduler::epoch_begin(Trainer& t) {

@@ -121,8 +121,8 @@ void Model::compile(CompileModelOptions o) {
                    .accumulate = o.gradient_accumulation_steps,
                    .clip_norm = o.global_clipnorm,
                    .compile = !o.run_eagerly,
-                   .sanity_batches = 0,
-                   .progress = false};
+                   .progress = false,
+                   .validation = {.sanity_batches = 0}};
   for (const std::string& m : o.metrics) t.metrics.push_back(metric_by_keras_name(m));
   c->options = std::move(o);
   Compiled* raw = c.get();
@@ -218,11 +218,11 @@ std::shared_ptr<History> Model::run(data::AnyPipeline train, std::optional<data:
   Trainer& t = trainer();
   TrainerOptions& r = t.options();
   r.max_epochs = o.epochs;
-  r.limit_train_batches = o.steps_per_epoch;
-  r.limit_val_batches = o.validation_steps;
-  r.val_every_epochs = std::max<int64_t>(o.validation_freq, 1);
-  r.checkpoint_folder.clear();
-  r.save_every_steps = 0;
+  r.limits.train_batches = o.steps_per_epoch;
+  r.limits.val_batches = o.validation_steps;
+  r.validation.every_epochs = std::max<int64_t>(o.validation_freq, 1);
+  r.saving.folder.clear();
+  r.saving.every_steps = 0;
   if (o.initial_epoch > 0) train.set_epoch(o.initial_epoch);
   if (train.size() > 0) sample_ = train.fields(0, o.initial_epoch)[0].narrow(0, 0, 1);
   auto history = std::make_shared<History>();
@@ -255,7 +255,7 @@ Tensor Model::predict(data::AnyPipeline batches) {
               const Tensor y = forward_(b);
               return StepOutput{zeros({}), y, Tensor(), y};
             },
-            none, {.sanity_batches = 0, .progress = false});
+            none, {.progress = false});
   return t.predict(std::move(batches));
 }
 

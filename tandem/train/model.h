@@ -99,7 +99,7 @@ struct PredictOptions {
 class TD_API Model {
  public:
   template <class Net>
-    requires(std::is_base_of_v<nn::Module, std::remove_cvref_t<Net>>&&
+    requires(nn::IsModule<std::remove_cvref_t<Net>>&&
                  std::is_invocable_r_v<Tensor, std::remove_cvref_t<Net>&, Tensor>)
   explicit Model(Net&& net) {
     using N = std::remove_cvref_t<Net>;

@@ -20,30 +20,30 @@ double find_log(const Logs& logs, const std::string& name) {
 
 TrainerOptions with_switches(TrainerOptions o) {
   auto at_most = [](int64_t limit, int64_t n) { return limit < 0 ? n : std::min(limit, n); };
-  if (o.overfit_batches > 0) o.sanity_batches = 0;
-  if (o.fast_dev_run > 0) {
+  if (o.debug.overfit_batches > 0) o.validation.sanity_batches = 0;
+  if (o.debug.fast_dev_run > 0) {
     o.max_epochs = std::min<int64_t>(o.max_epochs, 1);
-    o.limit_train_batches = at_most(o.limit_train_batches, o.fast_dev_run);
-    o.limit_val_batches = at_most(o.limit_val_batches, o.fast_dev_run);
-    o.val_every_epochs = 1;
-    o.val_every_steps = 0;
+    o.limits.train_batches = at_most(o.limits.train_batches, o.debug.fast_dev_run);
+    o.limits.val_batches = at_most(o.limits.val_batches, o.debug.fast_dev_run);
+    o.validation.every_epochs = 1;
+    o.validation.every_steps = 0;
   }
-  if (o.barebones) {
+  if (o.debug.barebones) {
     o.progress = false;
-    o.train_metrics = false;
+    o.logging.train_metrics = false;
   }
-  if (o.barebones || o.fast_dev_run > 0) {
+  if (o.debug.barebones || o.debug.fast_dev_run > 0) {
     o.folder.clear();
-    o.checkpoint_folder.clear();
-    o.save_every_steps = 0;
-    o.sanity_batches = 0;
+    o.saving.folder.clear();
+    o.saving.every_steps = 0;
+    o.validation.sanity_batches = 0;
   }
   return o;
 }
 
 int64_t planned_batches(const TrainerOptions& o, int64_t batches) {
-  if (o.overfit_batches > 0) batches = std::min(batches, o.overfit_batches);
-  return o.limit_train_batches >= 0 ? std::min(batches, o.limit_train_batches) : batches;
+  if (o.debug.overfit_batches > 0) batches = std::min(batches, o.debug.overfit_batches);
+  return o.limits.train_batches >= 0 ? std::min(batches, o.limits.train_batches) : batches;
 }
 
 int64_t planned_updates(const TrainerOptions& o, int64_t batches) {
@@ -87,14 +87,18 @@ Trainer& Trainer::clear_callbacks() {
   callbacks_.clear();
   return *this;
 }
-Trainer& Trainer::schedule(optim::LRScheduler& schedule) {
-  for (optim::LRScheduler*& s : schedules_)
-    if (&s->optimizer() == &schedule.optimizer()) {
-      s = &schedule;
+Trainer& Trainer::schedule(optim::LRScheduler& schedule, ScheduleEvery every) {
+  for (Scheduled& s : schedules_)
+    if (&s.schedule->optimizer() == &schedule.optimizer()) {
+      s = {&schedule, every};
       return *this;
     }
-  schedules_.push_back(&schedule);
+  schedules_.push_back({&schedule, every});
   return *this;
+}
+void Trainer::step_schedules(ScheduleEvery now) {
+  for (const Scheduled& s : schedules_)
+    if (s.every == now) s.schedule->step();
 }
 Trainer& Trainer::part(RunParts::Extra extra) {
   extra_.push_back(std::move(extra));
@@ -109,7 +113,7 @@ void Trainer::stop(std::string reason) {
 }
 
 std::string Trainer::monitor() const {
-  if (!options_.monitor.empty()) return options_.monitor;
+  if (!options_.saving.monitor.empty()) return options_.saving.monitor;
   return metrics_.empty() ? "val/loss" : "val/" + metrics_[0]->name();
 }
 
@@ -118,7 +122,7 @@ void Trainer::log(const Logs& logs) { history_.push_back({step_, epoch_, logs});
 Logs Trainer::train_logs() const {
   Logs logs{{"train/loss", samples_ > 0 ? loss_sum_ / samples_ : std::nan("")}};
   for (const Mean& m : figures_) logs.emplace_back("train/" + m.name, m.sum / m.count);
-  if (options_.train_metrics)
+  if (options_.logging.train_metrics)
     for (const auto& m : metrics_) logs.emplace_back("train/" + m->name(), m->compute());
   add_rates(logs);
   return logs;
@@ -150,7 +154,7 @@ std::string Trainer::progress_line(const Running& run, const data::AnyPipeline& 
       fmt::format("epoch {}/{}  {}/{}  loss {:.4f}", epoch_ + 1, options_.max_epochs, position,
                   size, samples_ > 0 ? loss_sum_ / samples_ : run.last_loss);
   for (const Mean& m : figures_) line += fmt::format("  {} {:.4f}", m.name, m.sum / m.count);
-  if (options_.train_metrics)
+  if (options_.logging.train_metrics)
     for (const auto& m : metrics_) line += fmt::format("  {} {:.4f}", m->name(), m->compute());
   const double rate = static_cast<double>(step_ - run.first_step) / seconds;
   line += fmt::format("  {:.0f} samples/s", run.samples / seconds);
@@ -195,7 +199,7 @@ Logs Trainer::system_logs(Running& run) const {
 
 // To the history and, with the system's figures, to the run's folder.
 void Trainer::write_logs(Running& run, const Logs& logs) {
-  if (options_.barebones) return;
+  if (options_.debug.barebones) return;
   log(logs);
   if (!run.folder) return;
   Logs all = logs;
@@ -216,7 +220,7 @@ bool Trainer::asked_to_stop(Running& run) {
 // Nothing when a signal cut it off: what is left to do then stands in due_.
 std::optional<Logs> Trainer::evaluate(Running& run, data::AnyPipeline& val) {
   for (auto& c : callbacks_) c->validation_begin(*this);
-  Logs logs = validate(val, "val/", options_.limit_val_batches);
+  Logs logs = validate(val, "val/", options_.limits.val_batches);
   if (cut_) {
     run.result.interrupted = true;
     asked_to_stop(run);
@@ -256,11 +260,11 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train,
   Batch batch;
   while (stop_.empty() && train.next(batch)) {
     const data::PipelineState at = train.state();
-    const bool last = at.epoch != epoch_ || (options_.limit_train_batches >= 0 &&
-                                             at.position >= options_.limit_train_batches);
+    const bool last = at.epoch != epoch_ || (options_.limits.train_batches >= 0 &&
+                                             at.position >= options_.limits.train_batches);
     bool saved = false;
     if (train_batch(run, batch, last)) {
-      const bool due = !options_.barebones && step_ % options_.log_every == 0;
+      const bool due = !options_.debug.barebones && step_ % options_.logging.every_steps == 0;
       if (!callbacks_.empty() || due) {
         Logs logs{{"train/step_loss", run.last_loss}};
         add_rates(logs);
@@ -274,14 +278,14 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train,
       if (options_.max_seconds > 0 &&
           seconds_before_ + seconds_since(fit_start_) > options_.max_seconds)
         stop("max_seconds");
-      if (val && !last && options_.val_every_steps > 0 && stop_ != "max_steps" &&
-          step_ % options_.val_every_steps == 0) {
+      if (val && !last && options_.validation.every_steps > 0 && stop_ != "max_steps" &&
+          step_ % options_.validation.every_steps == 0) {
         saved = true;
         if (!step_validation(run, *val)) return;
       }
       if (asked_to_stop(run) && saved) return;
-      if (!saved && !last && stop_.empty() && options_.save_every_steps > 0 &&
-          step_ % options_.save_every_steps == 0)
+      if (!saved && !last && stop_.empty() && options_.saving.every_steps > 0 &&
+          step_ % options_.saving.every_steps == 0)
         save({});
     }
     if (options_.progress) run.progress.show([&] { return progress_line(run, train); });
@@ -299,10 +303,10 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train,
 bool Trainer::end_epoch(Running& run, std::optional<data::AnyPipeline>& val, bool whole) {
   Logs logs = train_logs();
   const bool ends = epoch_ + 1 == options_.max_epochs || stop_ == "max_steps";
-  const bool evaluated = options_.val_every_steps > 0 && evaluated_step_ == step_;
-  const bool wanted = options_.val_every_steps > 0
-                          ? ends || evaluated || step_ % options_.val_every_steps == 0
-                          : ends || (epoch_ + 1) % options_.val_every_epochs == 0;
+  const bool evaluated = options_.validation.every_steps > 0 && evaluated_step_ == step_;
+  const bool wanted = options_.validation.every_steps > 0
+                          ? ends || evaluated || step_ % options_.validation.every_steps == 0
+                          : ends || (epoch_ + 1) % options_.validation.every_epochs == 0;
   if (val && (wanted || due_ != Due::none)) {
     due_ = whole ? Due::epoch : Due::end;
     const std::optional<Logs> values = evaluated ? evaluated_ : evaluate(run, *val);
@@ -313,8 +317,7 @@ bool Trainer::end_epoch(Running& run, std::optional<data::AnyPipeline>& val, boo
     due_ = Due::none;
     logs.insert(logs.end(), values->begin(), values->end());
   }
-  if (options_.schedule_per_epoch)
-    for (optim::LRScheduler* s : schedules_) s->step();
+  step_schedules(ScheduleEvery::epoch);
   write_logs(run, logs);
   for (auto& c : callbacks_) c->epoch_end(*this, logs);
   const double score = find_log(logs, monitor());
@@ -333,9 +336,9 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   TD_CHECK(train.size() > 0, Value, "there is no data to train on");
   for (auto& c : callbacks_) c->configure(options_);
   options_ = with_switches(std::move(options_));
-  if (options_.overfit_batches > 0) {
-    train = first_batches(train, options_.overfit_batches);
-    val = first_batches(train, options_.overfit_batches);
+  if (options_.debug.overfit_batches > 0) {
+    train = first_batches(train, options_.debug.overfit_batches);
+    val = first_batches(train, options_.debug.overfit_batches);
   }
   Running run(options_.progress);
   StopGuard signals;
@@ -384,18 +387,17 @@ void Trainer::release_checkpoints() {
 void Trainer::open(Running& run) {
   checkpoints_.reset();
   if (!options_.folder.empty()) run.lock.emplace(options_.folder);
-  if (!options_.folder.empty() || !options_.checkpoint_folder.empty()) {
+  if (!options_.folder.empty() || !options_.saving.folder.empty()) {
     CheckpointOptions c = options_.checkpoints;
     c.higher_is_better = higher_is_better();
-    checkpoints_ = std::make_unique<Checkpoints>(options_.checkpoint_folder.empty()
-                                                     ? options_.folder + "/checkpoints"
-                                                     : options_.checkpoint_folder,
-                                                 c);
+    checkpoints_ = std::make_unique<Checkpoints>(
+        options_.saving.folder.empty() ? options_.folder + "/checkpoints" : options_.saving.folder,
+        c);
     checkpoints_->claim();
   }
   resume(run);  // before anything is written into the folder: it may be another run's
   if (options_.folder.empty()) return;
-  run.folder = std::make_unique<runs::RunFolder>(options_.folder, options_.files);
+  run.folder = std::make_unique<runs::RunFolder>(options_.folder, options_.saving.files);
   run.folder->truncate(step_);  // what a run that was cut off logged after its checkpoint
 }
 
@@ -421,8 +423,8 @@ FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,
   model_.train();
   make_average(train);
   open(run);
-  if (val && step_ == 0 && options_.sanity_batches > 0)
-    validate(*val, "val/", options_.sanity_batches);
+  if (val && step_ == 0 && options_.validation.sanity_batches > 0)
+    validate(*val, "val/", options_.validation.sanity_batches);
   for (auto& c : callbacks_) c->fit_begin(*this);
   run.start = Clock::now();
   epoch_ = train.state().epoch - (due_ == Due::epoch ? 1 : 0);
@@ -445,9 +447,9 @@ FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,
       }
       micro_ = 0;
       train_epoch(run, train, val);
-      whole =
-          train.state().epoch != epoch_ || (options_.limit_train_batches >= 0 &&
-                                            train.state().position >= options_.limit_train_batches);
+      whole = train.state().epoch != epoch_ ||
+              (options_.limits.train_batches >= 0 &&
+               train.state().position >= options_.limits.train_batches);
       if (!whole && stop_ != "max_steps") break;  // in the middle: saved there
       if (whole && train.state().epoch == epoch_) train.set_epoch(epoch_ + 1);
       average(true);

@@ -23,6 +23,9 @@ TD_API double find_log(const Logs& logs, const std::string& name);
 
 class Trainer;
 
+/// When the Trainer steps a schedule.
+enum class ScheduleEvery : uint8_t { step, epoch };
+
 /// Hooks into a run. All are called on the training thread.
 class TD_API Callback {
  public:
@@ -75,6 +78,7 @@ struct FitResult {
 /// Shape for weights beside a loss that is one number.
 TD_API Tensor mean_loss(Tensor loss, const Tensor& weights);
 
+/// Trains a model on pipelines: epochs, validations, logs, checkpoints, resuming.
 class TD_API Trainer {
  public:
   /// `step` is called on symbolic tensors once per shape of batch when options.compile is set.
@@ -84,9 +88,8 @@ class TD_API Trainer {
   /// The usual step: loss(net(batch[0]), batch[1]). A loss may give a value per sample: their mean
   /// counts. A third field holds weights of the samples [n]: the loss must then give a value per
   /// sample, [n] or [n, ...], and the mean of weight times loss counts (as in Keras).
-  template <class Net, class Loss>
-    requires(
-        std::is_base_of_v<nn::Module, Net>&& std::is_invocable_r_v<Tensor, Loss&, Tensor, Tensor>)
+  template <nn::IsModule Net, class Loss>
+    requires(std::is_invocable_r_v<Tensor, Loss&, Tensor, Tensor>)
   Trainer(Net& net, Loss loss, optim::Optimizer& optimizer, TrainerOptions options = {})
       : Trainer(static_cast<nn::Module&>(net), supervised(net, std::move(loss)), optimizer,
                 std::move(options)) {}
@@ -109,10 +112,12 @@ class TD_API Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
+  /// Callbacks are called in the order in which they were added.
   Trainer& add(std::shared_ptr<Callback> callback);
   Trainer& clear_callbacks();
-  /// Stepped with each update of the run; one for each optimizer.
-  Trainer& schedule(optim::LRScheduler& schedule);
+  /// The rates of the run, one step further after every update or at each epoch's end; one schedule
+  /// for each optimizer.
+  Trainer& schedule(optim::LRScheduler& schedule, ScheduleEvery every = ScheduleEvery::step);
   /// Further state that checkpoints hold.
   Trainer& part(RunParts::Extra extra);
   /// What is asked when fit() resumes a run.
@@ -154,7 +159,7 @@ class TD_API Trainer {
   const std::vector<NamedOptimizer>& optimizers() const { return optimizers_; }
   const TrainerOptions& options() const { return options_; }
   /// Changes count from the next fit() on; what the compiled step holds (accumulate, clip_norm,
-  /// compile, bf16, f16, on_nonfinite, metrics) must stay.
+  /// compile, precision, on_nonfinite, metrics) must stay.
   TrainerOptions& options() { return options_; }
   /// The scaler of f16; null without.
   optim::GradScaler* scaler() const { return scaler_.get(); }
@@ -168,6 +173,7 @@ class TD_API Trainer {
   const std::vector<Record>& history() const { return history_; }
   /// Write values to metrics.jsonl and the history (callbacks may add their own).
   void log(const Logs& logs);
+  /// The log by which the best checkpoint is told.
   std::string monitor() const;
   /// Means over the epoch so far: "train/loss", the step's figures, the metrics, and "lr".
   Logs train_logs() const;
@@ -190,7 +196,6 @@ class TD_API Trainer {
     std::string name;
     double sum = 0, count = 0;
   };
-  void check_options() const;
   void make_steps();
   bool several() const { return !optimizers_.front().name.empty(); }
   int64_t due_optimizers(int64_t step) const;
@@ -198,6 +203,7 @@ class TD_API Trainer {
   StepResult single_step(const Batch& batch, bool first, bool last);
   Tensor apply_update(optim::Optimizer& optimizer, const Tensor& loss, Tensor& good);
   void zero_gradients();
+  void step_schedules(ScheduleEvery now);
   void add_rates(Logs& logs) const;
   enum class Due : uint8_t { none, epoch, end, validation };
   FitResult run_fit(Running& run, data::AnyPipeline& train, std::optional<data::AnyPipeline>& val);
@@ -229,7 +235,11 @@ class TD_API Trainer {
   UpdateStep update_step_;  ///< of several optimizers
   std::vector<NamedOptimizer> optimizers_;
   TrainerOptions options_;
-  std::vector<optim::LRScheduler*> schedules_;
+  struct Scheduled {
+    optim::LRScheduler* schedule;
+    ScheduleEvery every;
+  };
+  std::vector<Scheduled> schedules_;
   std::vector<std::shared_ptr<Callback>> callbacks_;
   std::vector<RunParts::Extra> extra_;
   ResumeHooks resume_hooks_;

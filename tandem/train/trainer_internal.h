@@ -15,6 +15,11 @@ namespace tandem::train {
 inline double batch_rows(const Batch& b) {
   return b.empty() || b[0].dim() == 0 ? 1.0 : static_cast<double>(b[0].size(0));
 }
+/// What `precision` means for the forward pass.
+inline AutocastGuard autocast_of(const TrainerOptions& o) {
+  return AutocastGuard(o.precision == TrainPrecision::fp16 ? DType::f16 : DType::bf16,
+                       o.precision != TrainPrecision::fp32);
+}
 /// Evaluation mode while it lives.
 struct EvalMode {
   nn::Module& model;

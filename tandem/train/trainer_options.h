@@ -23,7 +23,7 @@ enum class AverageKind : uint8_t { none, ema, swa };
 constexpr const char* field_names(OnNonFinite) { return "stop skip off"; }
 constexpr const char* field_names(AverageKind) { return "none ema swa"; }
 
-/// What `precision` of a recipe says; TrainerOptions has a flag for each.
+/// Of matmuls and convolutions: bf16 by autocast, fp16 with a gradient scaler too.
 enum class TrainPrecision : uint8_t { fp32, bf16, fp16 };
 constexpr const char* field_names(TrainPrecision) { return "fp32 bf16 fp16"; }
 
@@ -60,44 +60,127 @@ struct AverageOptions {
   }
 };
 
-struct TrainerOptions {
-  int64_t max_epochs = 10;
-  int64_t max_steps = -1;
-  double max_seconds = 0;
-  int64_t accumulate = 1;
-  double clip_norm = 0;
-  bool compile = true;
-  bool bf16 = false;                     ///< precision bf16, by autocast
-  bool f16 = false;                      ///< precision fp16, with a gradient scaler
-  optim::GradScalerOptions scaler = {};  ///< of f16
-  bool schedule_per_epoch = false;
-  OnNonFinite on_nonfinite = OnNonFinite::stop;
-  int64_t val_every_epochs = 1;
+/// How much of the data an epoch and a validation see.
+struct LimitOptions {
+  int64_t train_batches = -1, val_batches = -1;  ///< -1: all
+
+  template <class V>
+  void fields(V& v) {
+    v("limit_train_batches", train_batches,
+      {.doc = "batches of an epoch; -1: all", .at_least = -1});
+    v("limit_val_batches", val_batches,
+      {.doc = "batches of a validation; -1: all", .at_least = -1});
+  }
+};
+
+/// When fit() validates.
+struct ValidationOptions {
+  int64_t every_epochs = 1;
+  int64_t every_steps = 0;
   int64_t sanity_batches = 2;
-  int64_t limit_train_batches = -1, limit_val_batches = -1;
-  int64_t log_every = 50;
-  std::vector<std::string> metrics = {};
+
+  template <class V>
+  void fields(V& v) {
+    v("val_every", every_epochs,
+      {.doc = "between validations", .unit = "epochs", .at_least = 1, .resumable = true});
+    v("val_every_steps", every_steps,
+      {.doc = "updates between validations, in place of val_every; the run's end has one as well",
+       .at_least = 0,
+       .resumable = true});
+    v("sanity_batches", sanity_batches,
+      {.doc = "batches of validation before training: its bugs show at once",
+       .at_least = 0,
+       .resumable = true});
+  }
+};
+
+/// What is logged besides losses and metrics of epochs.
+struct LoggingOptions {
+  int64_t every_steps = 50;
   bool train_metrics = true;
-  /// Run folder: `files`, env.json, metrics.jsonl and .csv, parts.jsonl, checkpoints, STATUS.
-  /// Empty: none.
-  std::string folder = "";
-  bool resume = true;  ///< resume from the folder's checkpoint when there is one
-  int64_t save_every_steps = 0;
-  CheckpointOptions checkpoints = {};
-  std::string checkpoint_folder = "";  ///< default: "checkpoints" in the folder
+
+  template <class V>
+  void fields(V& v) {
+    v("train_metrics", train_metrics,
+      {.doc = "metrics on the training batches too", .resumable = true});
+    v("log_every", every_steps,
+      {.doc = "between lines of the log", .unit = "steps", .at_least = 1, .resumable = true});
+  }
+};
+
+/// When checkpoints are written, where, and which of them is the best; how many stay is up to
+/// CheckpointOptions.
+struct SavingOptions {
+  int64_t every_steps = 0;
+  std::string folder = "";  ///< default: "checkpoints" in the run's folder
   std::string monitor = "";
   std::vector<std::pair<std::string, std::string>> files = {};  ///< kept in folder and checkpoints
-  bool progress = true;
-  int64_t val_every_steps = 0;
-  AverageOptions average = {};
+
+  template <class V>
+  void fields(V& v) {
+    v("save_every", every_steps,
+      {.doc = "updates between checkpoints, besides those at each epoch's end; 0: only those",
+       .at_least = 0,
+       .resumable = true});
+    v("monitor", monitor,
+      {.doc = "log that tells the best checkpoint; default: the first metric of validation, else "
+              "val/loss, else train/loss"});
+  }
+};
+
+/// Short runs that show whether a program works.
+struct DebugOptions {
   int64_t fast_dev_run = 0;
   int64_t overfit_batches = 0;
   bool barebones = false;
+
+  template <class V>
+  void fields(V& v) {
+    v("overfit_batches", overfit_batches,
+      {.doc = "train and validate on the first so many batches, always the same: can it learn them "
+              "by heart? 0: off",
+       .at_least = 0});
+    v("fast_dev_run", fast_dev_run,
+      {.doc = "train, validate and test on so many batches once and leave nothing behind; 0: off",
+       .at_least = 0});
+    v("barebones", barebones, {.doc = "no logs, checkpoints, progress or training metrics"});
+  }
+};
+
+/// C++ wants named fields in the order of their declaration: what most programs set comes first, in
+/// the order run, update, results; then the groups.
+struct TrainerOptions {
+  // ---- the run
+  int64_t max_epochs = 10;
+  int64_t max_steps = -1;
+  double max_seconds = 0;
+  // ---- an update
+  int64_t accumulate = 1;
+  double clip_norm = 0;
+  bool compile = true;
+  TrainPrecision precision = TrainPrecision::fp32;
+  optim::GradScalerOptions scaler = {};  ///< of fp16
+  OnNonFinite on_nonfinite = OnNonFinite::stop;
+  // ---- results
+  std::vector<std::string> metrics = {};
+  /// Run folder: `saving.files`, env.json, metrics.jsonl and .csv, parts.jsonl, checkpoints,
+  /// STATUS. Empty: none.
+  std::string folder = "";
+  bool resume = true;  ///< resume from the folder's checkpoint when there is one
+  bool progress = true;
+  // ---- groups
+  LimitOptions limits = {};
+  ValidationOptions validation = {};
+  LoggingOptions logging = {};
+  SavingOptions saving = {};
+  CheckpointOptions checkpoints = {};
+  AverageOptions average = {};
+  DebugOptions debug = {};
   /// A notice that the machine will be taken away: save within its deadline and stop.
   PreemptOptions preempt = {};
 
   /// The settings of a run by the names that recipes have for them; not what a program alone says:
-  /// the scaler, the schedule's step, folders, files and progress.
+  /// the scaler, folders, files and progress.
   template <class V>
   void fields(V& v) {
     v("epochs", max_epochs,
@@ -115,50 +198,17 @@ struct TrainerOptions {
        .resumable = true});
     v("compile", compile, {.doc = "the step as one planned program", .resumable = true});
     v("metrics", metrics, {.doc = "names of metrics"});
-    v("train_metrics", train_metrics,
-      {.doc = "metrics on the training batches too", .resumable = true});
-    v("log_every", log_every,
-      {.doc = "between lines of the log", .unit = "steps", .at_least = 1, .resumable = true});
-    v("val_every", val_every_epochs,
-      {.doc = "between validations", .unit = "epochs", .at_least = 1, .resumable = true});
-    v("val_every_steps", val_every_steps,
-      {.doc = "updates between validations, in place of val_every; the run's end has one as well",
-       .at_least = 0,
-       .resumable = true});
-    v("sanity_batches", sanity_batches,
-      {.doc = "batches of validation before training: its bugs show at once",
-       .at_least = 0,
-       .resumable = true});
-    v("limit_train_batches", limit_train_batches,
-      {.doc = "batches of an epoch; -1: all", .at_least = -1});
-    v("limit_val_batches", limit_val_batches,
-      {.doc = "batches of a validation; -1: all", .at_least = -1});
-    v("overfit_batches", overfit_batches,
-      {.doc = "train and validate on the first so many batches, always the same: can it learn them "
-              "by heart? 0: off",
-       .at_least = 0});
-    v("fast_dev_run", fast_dev_run,
-      {.doc = "train, validate and test on so many batches once and leave nothing behind; 0: off",
-       .at_least = 0});
-    v("barebones", barebones, {.doc = "no logs, checkpoints, progress or training metrics"});
-    v("save_every", save_every_steps,
-      {.doc = "updates between checkpoints, besides those at each epoch's end; 0: only those",
-       .at_least = 0,
-       .resumable = true});
+    logging.fields(v);
+    validation.fields(v);
+    limits.fields(v);
+    debug.fields(v);
+    saving.fields(v);
     v("keep", checkpoints.keep_last,
       {.doc = "newest checkpoints that stay", .at_least = 1, .resumable = true});
     v("keep_best", checkpoints.keep_best,
       {.doc = "best checkpoints that stay", .at_least = 0, .resumable = true});
-    v("monitor", monitor,
-      {.doc = "log that tells the best checkpoint; default: the first metric of validation, else "
-              "val/loss, else train/loss"});
-    TrainPrecision precision = f16    ? TrainPrecision::fp16
-                               : bf16 ? TrainPrecision::bf16
-                                      : TrainPrecision::fp32;
     v("precision", precision,
       {.doc = "of matmuls and convolutions: bf16 by autocast, fp16 with a gradient scaler too"});
-    bf16 = precision == TrainPrecision::bf16;
-    f16 = precision == TrainPrecision::fp16;
     v("on_nonfinite", on_nonfinite,
       {.doc = "at the first NaN or infinity: stop with op, layer and samples, skip the update, or "
               "off",

@@ -57,7 +57,7 @@ void Trainer::save(std::optional<double> score) {
   for (size_t i = 0; i < callbacks_.size(); ++i)
     for (const auto& [name, value] : callbacks_[i]->tensors())
       s.optimizer[callback_prefix(i) + name] = value;
-  s.files = options_.files;
+  s.files = options_.saving.files;
   s.score = score;
   checkpoints_->save(std::move(s));
   for (auto& c : callbacks_) c->checkpoint_saved(*this, checkpoints_->folder());
@@ -129,12 +129,12 @@ RunParts Trainer::parts() {
   RunParts p{.model = &model_, .scaler = scaler_.get(), .data = data_, .extra = extra_};
   if (!several()) {
     p.optimizer = &optimizer();
-    if (!schedules_.empty()) p.schedule = schedules_.front();
+    if (!schedules_.empty()) p.schedule = schedules_.front().schedule;
   } else {
     for (const NamedOptimizer& o : optimizers_) {
       p.optimizers.emplace_back(o.name, &o.optimizer);
-      for (optim::LRScheduler* s : schedules_)
-        if (&s->optimizer() == &o.optimizer) p.schedules.emplace_back(o.name, s);
+      for (const Scheduled& s : schedules_)
+        if (&s.schedule->optimizer() == &o.optimizer) p.schedules.emplace_back(o.name, s.schedule);
     }
   }
   if (average_)
@@ -193,7 +193,7 @@ void Trainer::finish_average(const data::AnyPipeline& train, bool renew) {
   if (!reset.any()) return;
   const GeneratorState rng = generator_state();
   NoGradGuard no_grad;
-  AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+  const AutocastGuard cast = autocast_of(options_);
   data::AnyPipeline pass(train.stage(), train.seed(), train.prefetch_options());
   const int64_t batches = planned_batches(options_, train.size());
   pass.set_epoch(0);

@@ -25,6 +25,25 @@ Tensor mean_loss(Tensor loss, const Tensor& weights) {
   return loss.dim() > 0 ? loss.mean() : loss;
 }
 
+namespace {
+
+void check_options(const TrainerOptions& o) {
+  TD_CHECK(
+      o.accumulate >= 1 && o.max_epochs >= 0 && o.logging.every_steps >= 1, Value,
+      "Trainer wants accumulate >= 1, max_epochs >= 0 and logging.every_steps >= 1, got {}, {} "
+      "and {}",
+      o.accumulate, o.max_epochs, o.logging.every_steps);
+  const int64_t fast = o.debug.fast_dev_run, overfit = o.debug.overfit_batches;
+  const ValidationOptions& v = o.validation;
+  TD_CHECK(
+      fast >= 0 && overfit >= 0 && v.every_steps >= 0 && v.every_epochs >= 1, Value,
+      "Trainer wants debug.fast_dev_run, debug.overfit_batches and validation.every_steps >= 0 "
+      "and validation.every_epochs >= 1, got {}, {}, {} and {}",
+      fast, overfit, v.every_steps, v.every_epochs);
+}
+
+}  // namespace
+
 Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimizer,
                  TrainerOptions options)
     : model_(model),
@@ -35,30 +54,17 @@ Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimiz
   make_steps();
 }
 
-void Trainer::check_options() const {
-  TD_CHECK(options_.accumulate >= 1 && options_.max_epochs >= 0 && options_.log_every >= 1, Value,
-           "Trainer wants accumulate >= 1, max_epochs >= 0 and log_every >= 1, got {}, {} and {}",
-           options_.accumulate, options_.max_epochs, options_.log_every);
-  TD_CHECK(options_.fast_dev_run >= 0 && options_.overfit_batches >= 0 &&
-               options_.val_every_steps >= 0 && options_.val_every_epochs >= 1,
-           Value,
-           "Trainer wants fast_dev_run, overfit_batches and val_every_steps >= 0 and "
-           "val_every_epochs >= 1, got {}, {}, {} and {}",
-           options_.fast_dev_run, options_.overfit_batches, options_.val_every_steps,
-           options_.val_every_epochs);
-  TD_CHECK(!options_.bf16 || !options_.f16, Value, "Trainer wants bf16 or f16, not both");
-}
-
 void Trainer::make_steps() {
-  check_options();
-  if (options_.f16) scaler_ = std::make_unique<optim::GradScaler>(options_.scaler);
+  check_options(options_);
+  if (options_.precision == TrainPrecision::fp16)
+    scaler_ = std::make_unique<optim::GradScaler>(options_.scaler);
   for (const std::string& name : options_.metrics) metrics_.push_back(make_metric(name));
   auto train = [this](const Batch& b, bool first, bool last, int64_t due) {
     return train_step(b, first, last, due);
   };
   auto eval = [this](const Batch& b) {
     NoGradGuard no_grad;
-    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    const AutocastGuard cast = autocast_of(options_);
     StepOutput o = step_function_(b);
     return StepResult{.loss = o.loss,
                       .norm = {},
@@ -104,7 +110,7 @@ Trainer::StepResult Trainer::single_step(const Batch& b, bool first, bool last) 
   if (first) optimizer().zero_grad();
   StepOutput o;
   {
-    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    const AutocastGuard cast = autocast_of(options_);
     o = step_function_(b);
   }
   TD_CHECK(o.loss.defined() && o.loss.numel() == 1, Shape,
@@ -156,7 +162,7 @@ void Trainer::explain(const Batch& batch, const std::string& what, GeneratorStat
   try {
     DetectAnomalyGuard anomaly;
     zero_gradients();
-    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    const AutocastGuard cast = autocast_of(options_);
     step_function_(batch).loss.backward();
   } catch (const Error& e) {
     found = e.what();
@@ -224,15 +230,14 @@ bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
     loss_sum_ += loss * batch_rows(batch);
     samples_ += batch_rows(batch);
     add_figures(figures_, run.last_figures, batch_rows(batch));
-    if (options_.train_metrics && out.output.defined() && out.target.defined())
+    if (options_.logging.train_metrics && out.output.defined() && out.target.defined())
       for (auto& m : metrics_) m->update(out.output, out.target);
   }
   run.samples += batch_rows(batch);
   micro_ = update ? 0 : micro_ + 1;
   if (!update) return false;
   ++step_;
-  if (!options_.schedule_per_epoch)
-    for (optim::LRScheduler* s : schedules_) s->step();
+  step_schedules(ScheduleEvery::step);
   average(false);
   return true;
 }

@@ -227,6 +227,31 @@ TEST_F(Compiled, TwoProcessesMayFillOneDirectory) {
   EXPECT_EQ(leftovers(cache), 0u);
 }
 
+TEST_F(Compiled, ExitOfAForkedChildLeavesTheCompilerAlone) {
+  const std::string started = directory.path + "/started";
+  const std::string path =
+      script(directory.path + "/slow", "[ \"$1\" = --version ] && echo v && exit\ntouch " +
+                                           started + "\nsleep 0.5\nexec " + real + " \"$@\"");
+  const auto c = compiler(path);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<JitSource> s = {source_number(70 + round)};
+    std::string problem;
+    std::thread other([&] { problem = c->compile(s); });
+    for (int k = 0; k < 10000 && !fs::exists(started); ++k) usleep(1000);
+    std::fflush(nullptr);  // or the child prints it again
+    const pid_t child = fork();
+    if (child == 0) std::exit(0);
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    other.join();
+    EXPECT_EQ(problem, "");
+    EXPECT_TRUE(s[0].code);
+    fs::remove(started);
+  }
+  EXPECT_FALSE(c->is_off());
+  EXPECT_EQ(leftovers(cache), 0u);
+}
+
 TEST_F(Compiled, WhatDeadProcessesLeftIsRemoved) {
   fs::create_directories(cache + "/work-old/below");
   fs::create_directories(cache + "/work-new");

@@ -233,6 +233,43 @@ TEST(Reduce, LargeSumsStayExact) {
   EXPECT_NEAR(y[0].get(0), 0.1f * static_cast<double>(1 << 22), 0.3);
 }
 
+// The reference adds in f64 in this order, too.
+TEST(Reduce, LongRunningSumsAreTheReferencesBits) {
+  for (const OpDef* op : {&op::cumsum, &op::cumprod}) {
+    for (DType t : {DType::f32, DType::bf16}) {
+      Buffer8 x(t, {50000}), rows(t, {3, 5000}), columns(t, {5000, 3});
+      for (Buffer8* b : {&x, &rows, &columns}) {
+        b->fill(11);
+        if (op != &op::cumprod) continue;
+        for (int64_t i = 0; i < b->array.numel; ++i) b->set(i, 1 + b->get(i) * 1e-2);
+      }
+      for (const Case& c : {Case{*op, x, {0}}, Case{*op, rows, {1}}, Case{*op, columns, {0}}}) {
+        std::vector<Buffer8> want = c.outs(), got = c.outs();
+        c.run(want, true);
+        c.run(got, false);
+        EXPECT_TRUE(same_bits(want[0], got[0])) << name_of(c);
+      }
+    }
+  }
+}
+
+TEST(Reduce, RunningSumsGrowBeyondTheDigitsOfF32) {
+  const int64_t n = (1 << 24) + 4;
+  Buffer8 ones(DType::f32, {n}), y(DType::f32, {n});
+  for (int64_t i = 0; i < n; ++i) reinterpret_cast<float*>(ones.bytes.data())[i] = 1;
+  std::vector<Buffer8> sums = {y};
+  Case{op::cumsum, ones, {0}}.run(sums, false);
+  EXPECT_EQ(sums[0].get(n - 1), static_cast<double>(n));
+
+  const int64_t few = 100'000;
+  Buffer8 x(DType::f32, {few});  // exp gives 1 and many times 2^-25
+  for (int64_t i = 1; i < few; ++i) x.set(i, -25 * std::log(2.0));
+  const Case logs{op::logcumsumexp, x, {0}};
+  std::vector<Buffer8> z = logs.outs();
+  logs.run(z, false);
+  EXPECT_NEAR(z[0].get(few - 1), std::log1p((few - 1) * 0x1p-25), 1e-6);
+}
+
 TEST(Reduce, VarianceFarFromZero) {
   Buffer8 x(DType::f32, {3, 1001});
   x.fill(4);

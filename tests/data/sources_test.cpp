@@ -133,6 +133,14 @@ TEST(Sources, Images) {
                              {.mode = io::ImageMode::unchanged})
                 .size(0),
             4);
+  io::save_png(image, f / "u8.png");
+  EXPECT_EQ(read_file(f / "u8.png"), png);
+  io::save_png(image.to(DType::f32) / 255.0, f / "f32.png");
+  EXPECT_EQ(read_file(f / "f32.png"), png);
+  io::save_png(tensor({-1.0, 0.5, 2.0, static_cast<double>(NAN)}).reshape({2, 2}).to(DType::f16),
+               f / "clamped.png");
+  EXPECT_TRUE(equal(io::read_image(f / "clamped.png", {.mode = io::ImageMode::gray}),
+                    tensor({0, 128, 255, 0}).reshape({1, 2, 2}).to(DType::u8)));
   EXPECT_EQ(error_of([&] { io::decode_image(png, {.limit = 34}); }),
             "Format: 'image' is an image of 7 x 5, at most 34 pixels are allowed.");
   EXPECT_EQ(error_of([] { io::decode_image("", {}, "x.png"); }),

@@ -4,6 +4,9 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <csignal>
 
 #include "tandem/base/mapped_pages.h"
@@ -38,6 +41,23 @@ TEST(File, WritesWholeFilesOnly) {
   }
   EXPECT_EQ(read_file(path), big);
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
+}
+
+TEST(File, AForkedChildRemovesNoTemporaryOfItsParent) {
+  TempFolder folder;
+  const std::string path = folder / "a";
+  AtomicFile file(path);
+  file.write("of the parent");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    file.~AtomicFile();  // as exit() does with a static one
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  file.commit();
+  EXPECT_EQ(read_file(path), "of the parent");
 }
 
 TEST(File, ReservingMoreThanIsWrittenLeavesNoTail) {

@@ -117,8 +117,8 @@ TEST_P(StateDictOf, IsTorchvisions) {
   const io::Json& want = entry("keys", GetParam());
   manual_seed(1);
   const nn::AnyModule net = models::make(GetParam());
-  EXPECT_EQ(net.module().num_parameters(), *field(want, "params").as_int());
-  const StateDict state = net.module().state_dict();
+  EXPECT_EQ(net.num_parameters(), *field(want, "params").as_int());
+  const StateDict state = net.state_dict();
   const io::Json::Array& entries = *field(want, "entries").as_array();
   ASSERT_EQ(state.size(), entries.size());
   size_t i = 0;
@@ -171,7 +171,7 @@ TEST(Registry, MakesByNameAndRefuses) {
   nn::AnyModule net = models::make("resnet18", {.num_classes = 5, .in_channels = 1});
   EXPECT_EQ(net.as<models::ResNet>().fc.out_features, 5);
   NoGradGuard no_grad;
-  net.module().eval();
+  net.eval();
   EXPECT_EQ(net(zeros({1, 1, 32, 32})).shape(), shape_of({1, 5}));
   EXPECT_EQ(models::info("lenet").input, (std::vector<int64_t>{1, 28, 28}));
   auto text = [](auto f) -> std::string {
@@ -196,10 +196,10 @@ TEST(Models, CompiledStepsAreTheEagerOnes) {
     manual_seed(3);
     nn::AnyModule a = models::make(name, {.num_classes = 4});
     nn::AnyModule b = models::make(name, {.num_classes = 4});
-    b.module().load_state_dict(a.module().state_dict());
+    b.load_state_dict(a.state_dict());
     const Tensor x = randn({4, 3, 32, 32}), y = tensor(std::vector<int64_t>{0, 1, 2, 3});
     auto losses = [&](nn::AnyModule& net, bool compiled) {
-      optim::SGD opt(net.module().parameters(), {.lr = 0.01});
+      optim::SGD opt(net.parameters(), {.lr = 0.01});
       auto step = [&](Tensor in, Tensor label) {
         opt.zero_grad();
         Tensor loss = cross_entropy(net(in), label);

@@ -12,13 +12,17 @@ namespace {
 
 constinit const OpDef no_derivative = index_row("test_no_derivative", {"x"})
                                           .infer([](InferCall& c) { c.out[0] = c.in[0]; })
-                                          .reference([](const KernelCall& c) {
-                                            for (int64_t i = 0; i < c.in[0].numel; ++i)
-                                              c.out[0].as<float>()[i] = c.in[0].as<float>()[i];
-                                          })
+                                          .reference(
+                                              [](const KernelCall& c) {
+                                                for (int64_t i = 0; i < c.in[0].numel; ++i)
+                                                  c.out[0].as<float>()[i] = c.in[0].as<float>()[i];
+                                              },
+                                              {DType::f32})
                                           .doc("An op without a derivative.");
 constinit const OpDef same_name = index_row("relu", {"x"}).doc("A name that is taken.");
 constinit const OpDef no_doc = index_row("test_no_doc", {"x"});
+constinit const OpDef no_dtypes =
+    index_row("test_no_dtypes", {"x"}).reference([](const KernelCall&) {}).doc("Takes what?");
 constinit const OpDef unregistered = index_row("test_unregistered", {"x"}).doc("Never registered.");
 
 Ref<Graph> trace_of(FunctionRef<Tensor(const Tensor&)> f, Shape shape = {2}) {
@@ -62,6 +66,7 @@ TEST(MustFail, RegisteringOps) {
   check({
     FAILS_ANYWHERE(register_taken, Value, "relu|registered already|another name", register_op(same_name)),
     FAILS_ANYWHERE(register_no_doc, Value, "test_no_doc|doc", register_op(no_doc)),
+    FAILS_ANYWHERE(register_no_dtypes, Value, "test_no_dtypes|which dtypes|kEveryDType", register_op(no_dtypes)),
     FAILS(not_in_table, Unsupported, "test_unregistered|init()|register_op", call(unregistered, nullptr, SourceLocation::here(), ones({2}))),
   });
   EXPECT_EQ(find_op("test_no_doc"), nullptr);

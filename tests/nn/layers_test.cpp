@@ -33,7 +33,7 @@ TEST(Containers, Sequential) {
   Tensor x = randn({5, 4});
   EXPECT_EQ(net(x).shape(), Shape(5, 2));
   net.eval();
-  EXPECT_FALSE(net[3].as<nn::Sequential>()[0].module().is_training());
+  EXPECT_FALSE(net[3].as<nn::Sequential>()[0].is_training());
   nn::Sequential shared = net, copy = clone(net);
   net[0].as<nn::Linear>().weight.assign_(0.0);
   EXPECT_EQ(values(shared(x)), values(net(x)));

@@ -243,8 +243,8 @@ TEST_F(OnnxExport, EveryFamilyOfModels) {
                                          {"shufflenet_v2_x0_5", 32}}) {
     SCOPED_TRACE(c.name);
     nn::AnyModule net = models::make(c.name, {.num_classes = 7});
-    net.module().eval();
-    const auto r = export_onnx(net.module(), randn({2, 3, c.size, c.size}), path(),
+    net.eval();
+    const auto r = export_onnx(net, randn({2, 3, c.size, c.size}), path(),
                                {.dynamic = {{0, "batch"}}, .rtol = 1e-5});
     EXPECT_TRUE(r.custom_ops.empty() && !r.random) << r.to_string();
     const OnnxModel m = OnnxModel::load(path());
@@ -254,7 +254,7 @@ TEST_F(OnnxExport, EveryFamilyOfModels) {
     EXPECT_TRUE(rows::close(m({x})[0], net(x), 1e-5));
     // The weights alone.
     nn::AnyModule other = models::make(c.name, {.num_classes = 7});
-    EXPECT_TRUE(other.module().load_state_dict(load(path("m.safetensors"))).ok());
+    EXPECT_TRUE(other.load_state_dict(load(path("m.safetensors"))).ok());
   }
 }
 

@@ -118,11 +118,11 @@ int write_models(const std::string& out) {
         "densenet121", "squeezenet1_1", "shufflenet_v2_x1_0", "convnext_tiny", "vit_b_16"}) {
     nn::AnyModule net = models::make(name);
     // Fresh batch norms shrink or blow up deep nets: use statistics like those after training.
-    net.module().train();
+    net.train();
     NoGradGuard no_grad;
     if (std::string(name) != "vit_b_16" && std::string(name) != "convnext_tiny")
       for (int i = 0; i < 20; ++i) net(randn({2, 3, 128, 128}));
-    write_net(out, name, net.module(), randn({1, 3, 224, 224}));
+    write_net(out, name, net, randn({1, 3, 224, 224}));
   }
   models::UNet unet({.base = 32});
   write_net(out, "unet", unet, randn({1, 3, 128, 128}));

@@ -29,6 +29,23 @@ TEST(Dim, Numbers) {
   EXPECT_FALSE((Dim(3) * 4).is_symbolic());
 }
 
+// The numbers that symbolic sizes are kept as cannot come from outside.
+TEST(Dim, NumbersThatDoNotFitAreRefused) {
+  const int64_t least = -(int64_t{1} << 62), most = INT64_MAX;
+  EXPECT_FALSE(Dim(least).is_symbolic());
+  EXPECT_EQ(Dim(most).value(), most);
+  for (int64_t v : {least - 1, INT64_MIN, INT64_MIN + 1})
+    EXPECT_TRUE(has(thrown([&] { Dim{v}; }, ErrorKind::Value), std::to_string(v)));
+  EXPECT_TRUE(has(thrown([] { Dim{UINT64_MAX}; }, ErrorKind::Value), "18446744073709551615"));
+  thrown([&] { Dim(most) + 1; }, ErrorKind::Value);
+  thrown([&] { Dim(least) - 1; }, ErrorKind::Value);
+  thrown([&] { Dim(-2) - Dim(most); }, ErrorKind::Value);
+  thrown([&] { Dim(most) * 2; }, ErrorKind::Value);
+  thrown([&] { Dim(most) * -1; }, ErrorKind::Value);
+  thrown([&] { b() * most * 2; }, ErrorKind::Value);
+  EXPECT_EQ((b() * least - b() * least).value(), 0);
+}
+
 TEST(Dim, EqualFormsAreTheSameBytes) {
   EXPECT_EQ(Dim::symbol("b"), b());
   EXPECT_FALSE(Dim::symbol("b") == t());

@@ -139,11 +139,11 @@ TEST(Average, ResumesExactlyWithEveryOption) {
   };
   std::vector<Setting> settings;
   for (const AverageCase& c : average_cases()) settings.push_back({c.name, {.average = c.average}});
-  settings.push_back({"val_steps", {.val_every_steps = 10}});
-  settings.push_back(
-      {"val_steps_ema", {.val_every_steps = 10, .average = average_cases()[1].average}});
-  settings.push_back({"limits", {.limit_train_batches = 9, .limit_val_batches = 1}});
-  settings.push_back({"overfit", {.overfit_batches = 4}});
+  settings.push_back({"val_steps", {.validation = {.every_steps = 10}}});
+  settings.push_back({"val_steps_ema",
+                      {.validation = {.every_steps = 10}, .average = average_cases()[1].average}});
+  settings.push_back({"limits", {.limits = {.train_batches = 9, .val_batches = 1}}});
+  settings.push_back({"overfit", {.debug = {.overfit_batches = 4}}});
   settings.push_back({"max_steps", {.max_steps = 40, .accumulate = 2}});
   for (Setting& s : settings) {
     auto fit = [&](const std::string& folder, std::vector<std::shared_ptr<Callback>> callbacks,
@@ -154,7 +154,7 @@ TEST(Average, ResumesExactlyWithEveryOption) {
       o.max_epochs = 4;
       o.metrics = {"accuracy"};
       o.folder = folder;
-      o.save_every_steps = 20;
+      o.saving.every_steps = 20;
       o.progress = false;
       optim::CosineAnnealingLR cosine(run.opt, {.T_max = 92});
       Trainer t(run.net, loss_of, run.opt, o);
@@ -175,11 +175,11 @@ TEST(Average, ResumesExactlyWithEveryOption) {
     std::vector<std::pair<std::string, std::shared_ptr<Callback>>> cuts;
     for (const int64_t at : {7})
       cuts.emplace_back(fmt::format("step{}", at), std::make_shared<StopAt>(at));
-    const int64_t evaluated = s.o.val_every_steps > 0       ? 10
-                              : s.o.limit_train_batches > 0 ? 9
-                              : s.o.overfit_batches > 0     ? 4
-                              : s.o.accumulate > 1          ? 12
-                                                            : 23;
+    const int64_t evaluated = s.o.validation.every_steps > 0  ? 10
+                              : s.o.limits.train_batches > 0  ? 9
+                              : s.o.debug.overfit_batches > 0 ? 4
+                              : s.o.accumulate > 1            ? 12
+                                                              : 23;
     cuts.emplace_back("validation", std::make_shared<StopInValidation>(evaluated));
     cuts.emplace_back("last", std::make_shared<StopInValidation>(whole.steps));
     for (auto& [name, cut] : cuts) {

@@ -71,8 +71,8 @@ TEST(KillChild, Characters) {
                    .clip_norm = 1.0,
                    .metrics = {"accuracy"},
                    .folder = folder,
-                   .save_every_steps = 3,
-                   .progress = false});
+                   .progress = false,
+                   .saving = {.every_steps = 3}});
   trainer.schedule(schedule);
   const FitResult r = trainer.fit(
       data::pipeline(characters(), {.seed = 3}, "characters").shuffle().take(400).batch(8));

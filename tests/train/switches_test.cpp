@@ -69,15 +69,27 @@ TEST(Switches, WhatEachMeans) {
     bool leaves;
   } kCases[] = {
       {"plain", {}, 46, 2, 46, {23, 46}, true},
-      {"fast", {.fast_dev_run = 3}, 3, 1, 3, {3}, false},
-      {"overfit", {.overfit_batches = 4}, 8, 2, 8, {4, 8}, true},
-      {"limits", {.limit_train_batches = 5, .limit_val_batches = 1}, 10, 2, 10, {5, 10}, true},
-      {"barebones", {.barebones = true}, 46, 2, 46, {23, 46}, false},
-      {"by steps", {.val_every_steps = 10}, 46, 2, 46, {10, 20, 30, 40, 46}, true},
-      {"steps fit", {.val_every_steps = 23}, 46, 2, 46, {23, 46}, true},
-      {"every 2", {.val_every_epochs = 2}, 46, 2, 46, {46}, true},
-      {"max_steps", {.max_steps = 30, .val_every_steps = 15}, 30, 2, 30, {15, 30}, true},
-      {"accumulate", {.accumulate = 4, .val_every_steps = 5}, 12, 2, 46, {5, 10, 12}, true},
+      {"fast", {.debug = {.fast_dev_run = 3}}, 3, 1, 3, {3}, false},
+      {"overfit", {.debug = {.overfit_batches = 4}}, 8, 2, 8, {4, 8}, true},
+      {"limits", {.limits = {.train_batches = 5, .val_batches = 1}}, 10, 2, 10, {5, 10}, true},
+      {"barebones", {.debug = {.barebones = true}}, 46, 2, 46, {23, 46}, false},
+      {"by steps", {.validation = {.every_steps = 10}}, 46, 2, 46, {10, 20, 30, 40, 46}, true},
+      {"steps fit", {.validation = {.every_steps = 23}}, 46, 2, 46, {23, 46}, true},
+      {"every 2", {.validation = {.every_epochs = 2}}, 46, 2, 46, {46}, true},
+      {"max_steps",
+       {.max_steps = 30, .validation = {.every_steps = 15}},
+       30,
+       2,
+       30,
+       {15, 30},
+       true},
+      {"accumulate",
+       {.accumulate = 4, .validation = {.every_steps = 5}},
+       12,
+       2,
+       46,
+       {5, 10, 12},
+       true},
   };
   for (const auto& c : kCases) {
     TempFolder f;
@@ -85,7 +97,7 @@ TEST(Switches, WhatEachMeans) {
     Work<SwitchesNet> run;
     TrainerOptions o = c.o;
     o.max_epochs = 2;
-    o.log_every = 5;
+    o.logging.every_steps = 5;
     o.folder = f / "run";
     o.progress = false;
     Trainer t(run.net, loss_of, run.opt, o);
@@ -103,8 +115,8 @@ TEST(Switches, WhatEachMeans) {
     EXPECT_EQ(file_exists(f / "run/STATUS"), c.leaves) << c.name;
     EXPECT_EQ(count->saved > 0, c.leaves) << c.name;
     EXPECT_TRUE(!c.leaves || file_exists(f / "run/metrics.csv")) << c.name;
-    EXPECT_EQ(f.names().empty(), c.o.fast_dev_run > 0) << c.name;
-    for (size_t i = 0; c.o.overfit_batches > 0 && i + 4 < count->seen.size(); ++i)
+    EXPECT_EQ(f.names().empty(), c.o.debug.fast_dev_run > 0) << c.name;
+    for (size_t i = 0; c.o.debug.overfit_batches > 0 && i + 4 < count->seen.size(); ++i)
       EXPECT_TRUE(equal(count->seen[i], count->seen[i + 4])) << c.name << " " << i;
     t.validate(digits(false), "test/");
     t.predict(digits(false));
@@ -116,8 +128,9 @@ TEST(Switches, WhatEachMeans) {
 TEST(Switches, MetricsAsATable) {
   TempFolder f;
   Work<SwitchesNet> run;
-  Trainer t(run.net, loss_of, run.opt,
-            {.max_epochs = 2, .log_every = 10, .folder = f / "run", .progress = false});
+  Trainer t(
+      run.net, loss_of, run.opt,
+      {.max_epochs = 2, .folder = f / "run", .progress = false, .logging = {.every_steps = 10}});
   const FitResult r = t.fit(digits(true), digits(false));
   auto split = [](const std::string& text, char at) {
     std::vector<std::string> out(1);
@@ -452,7 +465,7 @@ TEST(Switches, OverheadOfAStep) {
                 {.max_epochs = 1,
                  .on_nonfinite = barebones ? OnNonFinite::off : OnNonFinite::stop,
                  .progress = false,
-                 .barebones = barebones});
+                 .debug = {.barebones = barebones}});
       t.update({x, y});  // compiles
       double& best = barebones ? lean : full;
       best = std::min(best, seconds([&] { t.fit(batches()); }));

@@ -150,7 +150,7 @@ TEST(Trainer, Float16WithAScaler) {
     TrainerOptions o{.max_epochs = 3,
                      .clip_norm = 1.0,
                      .compile = compiled,
-                     .f16 = true,
+                     .precision = TrainPrecision::fp16,
                      .scaler = {.init_scale = 1e9, .growth_interval = 20},
                      .metrics = {"accuracy"},
                      .folder = f / "run",
@@ -175,8 +175,6 @@ TEST(Trainer, Float16WithAScaler) {
     EXPECT_TRUE(seen);
     EXPECT_EQ(second.step(), 4 * 23);
   }
-  ScheduledWork<ToolsNet> run;
-  EXPECT_THROW(Trainer(run.net, loss_of, run.opt, {.bf16 = true, .f16 = true}), Error);
 }
 
 TEST(LayerFigures, OfAModelWithDeadUnits) {

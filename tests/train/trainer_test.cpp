@@ -96,8 +96,8 @@ TEST(Trainer, ResumesExactly) {
                                        TrainerOptions{.max_epochs = 3,
                                                       .metrics = {"accuracy"},
                                                       .folder = folder,
-                                                      .save_every_steps = 5,
-                                                      .progress = false});
+                                                      .progress = false,
+                                                      .saving = {.every_steps = 5}});
     t->schedule(run.cosine);
     return t;
   };
@@ -190,8 +190,9 @@ TEST(Callbacks, EarlyStoppingResumesWithTheBest) {
   auto fit = [&](const std::string& folder, int64_t stop_at, std::shared_ptr<EarlyStopping>* out) {
     manual_seed(1);
     ScheduledWork<TrainerNet> run;
-    Trainer trainer(run.net, loss_of, run.opt,
-                    {.max_epochs = 50, .folder = folder, .save_every_steps = 5, .progress = false});
+    Trainer trainer(
+        run.net, loss_of, run.opt,
+        {.max_epochs = 50, .folder = folder, .progress = false, .saving = {.every_steps = 5}});
     auto stop = std::make_shared<EarlyStopping>(
         EarlyStoppingOptions{.monitor = "val/loss", .patience = 3, .restore_best_weights = true});
     trainer.add(stop);
@@ -285,8 +286,9 @@ TEST(Callbacks, FilesAndRates) {
   TempFolder f;
   manual_seed(1);
   ScheduledWork<TrainerNet> run;
-  Trainer trainer(run.net, loss_of, run.opt,
-                  {.max_epochs = 3, .log_every = 10, .folder = f / "run", .progress = false});
+  Trainer trainer(
+      run.net, loss_of, run.opt,
+      {.max_epochs = 3, .folder = f / "run", .progress = false, .logging = {.every_steps = 10}});
   trainer.add(std::make_shared<CSVLogger>(f / "log.csv"))
       .add(std::make_shared<TensorBoard>(f / "events", TensorBoardOptions{.histogram_freq = 1}))
       .add(std::make_shared<ModelCheckpoint>(

@@ -398,7 +398,7 @@ void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) co
     else if (s.kernel)
       s.kernel->run(call);
     else
-      s.op->reference_fn(call);
+      run_reference(call);
     if (TD_LIKELY(error.code.load(std::memory_order_relaxed) == 0)) return;
     check_error_word(call);
   } catch (const Error& e) {

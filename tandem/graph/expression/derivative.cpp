@@ -205,8 +205,10 @@ class Differ {
         return sum(product(where(b == 0, 0, b * pow(a, b - 1)), of(n.a)),
                    power_by_exponent(a, b, y, of(n.b)));
       case ScalarOp::atan2: {
+        // The origin has no direction: there both are 0.
         const E square = a * a + b * b;
-        return sum(product(b / square, of(n.a)), minus(product(a / square, of(n.b))));
+        const auto part = [&](const E& side) { return where(square == 0, 0, side / square); };
+        return sum(product(part(b), of(n.a)), minus(product(part(a), of(n.b))));
       }
       case ScalarOp::zeta:
         refuse_first(n);

@@ -15,9 +15,10 @@ namespace detail {
 void check_list(const char* name, const IntList& list, int d, int64_t least) {
   TD_CHECK(list.rank() == d, Value, "{} {} has {} entries, wants {}", name, list.to_string(),
            list.rank(), d);
-  for (Dim v : list)
-    TD_CHECK(!v.is_symbolic() && v.value() >= least, Value, "{} {} wants numbers of at least {}",
-             name, list.to_string(), least);
+  for (Dim v : list)  // products of two then fit 63 bits
+    TD_CHECK(!v.is_symbolic() && v.value() >= least && v.value() <= INT32_MAX, Value,
+             "{} {} wants numbers of at least {} and at most 2^31 - 1", name, list.to_string(),
+             least);
 }
 
 IntList spread(const char* name, const IntList& list, int d) {

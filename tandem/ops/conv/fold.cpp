@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "tandem/ops/conv/conv_internal.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/rule_internal.h"
 
@@ -16,19 +17,11 @@ using detail::placed;
 
 // ---- shape rules
 
-void check_list(const char* name, const IntList& list, int64_t least) {
-  TD_CHECK(list.rank() == 2, Value, "{} {} has {} entries, wants 2", name, list.to_string(),
-           list.rank());
-  for (Dim v : list)
-    TD_CHECK(!v.is_symbolic() && v.value() >= least && v.value() <= INT32_MAX, Value,
-             "{} {} wants numbers of at least {}", name, list.to_string(), least);
-}
-
 void check_attrs(const FoldAttrs& a) {
-  check_list("kernel_size", a.kernel, 1);
-  check_list("dilation", a.dilation, 1);
-  check_list("padding", a.padding, 0);
-  check_list("stride", a.stride, 1);
+  detail::check_list("kernel_size", a.kernel, 2, 1);
+  detail::check_list("dilation", a.dilation, 2, 1);
+  detail::check_list("padding", a.padding, 2, 0);
+  detail::check_list("stride", a.stride, 2, 1);
 }
 
 Dim places(const FoldAttrs& a, int i, Dim in) {

@@ -119,15 +119,12 @@ class Parser {
     const Dim n = x_[at_];
     TD_CHECK(s.step > 0, Value, "the step of a slice must be positive, got {}\nUse flip().",
              s.step);
-    const auto end = [&](int64_t v) {
-      if (v == Slice::kEnd) return n;
-      if (v < 0) return max(n + Dim(v), Dim(0));
-      return v == 0 ? Dim(0) : min(Dim(v), n);
-    };
-    const Dim start = end(s.start);
-    const Dim span = start == Dim(0) ? end(s.end) : max(end(s.end) - start, Dim(0));
-    const Dim length = s.step == 1 ? span : floordiv(span + Dim(s.step - 1), Dim(s.step));
-    if (!(start == Dim(0)) || !(length == n) || s.step != 1) cut(start, length, s.step);
+    const Dim start = detail::slice_end(s.start, n), end = detail::slice_end(s.end, n);
+    const Dim length =
+        detail::slice_length(start == Dim(0) ? end : max(end - start, Dim(0)), s.step);
+    const bool one = !length.is_symbolic() && length.raw() <= 1;  // no step is taken
+    const int64_t step = one ? 1 : s.step;
+    if (!(start == Dim(0)) || !(length == n) || step != 1) cut(start, length, step);
     out_.view.push_back(length);
     ++at_;
   }

@@ -288,7 +288,7 @@ TD_MANY(irfft2, many_to_real(x, s, dim, norm))
 Tensor fftfreq(int64_t n, double d, DType dtype, SourceLocation loc) {
   return composed("fftfreq", loc, [&] {
     TD_CHECK(n >= 1 && d != 0, Value, "n must be positive and d not 0, got {} and {}", n, d);
-    const Tensor up = arange((n + 1) / 2), down = arange(-(n / 2), 0);
+    const Tensor up = arange(n / 2 + n % 2), down = arange(-(n / 2), 0);
     return (cat({up, down}).to(DType::f64) / (static_cast<double>(n) * d)).to(dtype);
   });
 }

@@ -9,6 +9,7 @@
 #include "tandem/ops/nn/norm.h"
 #include "tandem/ops/nn/softmax.h"
 #include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/rule_internal.h"
 #include "tandem/ops/view/view.h"
 
@@ -97,12 +98,10 @@ void bce_batch(BatchCall& c) {
 
 // The p-norm along `dim`; its gradient at 0 is 0.
 Tensor p_norm(const Tensor& x, double p, int64_t dim, bool keepdim) {
-  if (p == 1) return x.abs().sum({dim}, keepdim);
-  if (std::isinf(p)) return x.abs().amax({dim}, keepdim);
-  Tensor s = p == 2 ? x.square().sum({dim}, keepdim) : pow(x.abs(), p).sum({dim}, keepdim);
+  if (p != 2) return norm(x, p, {dim}, keepdim);
+  Tensor s = x.square().sum({dim}, keepdim);
   Tensor zero = s == 0.0;
-  Tensor safe = where(zero, 1.0, s);
-  return where(zero, 0.0, p == 2 ? sqrt(safe) : pow(safe, 1.0 / p));
+  return where(zero, 0.0, sqrt(where(zero, 1.0, s)));
 }
 
 // ---- cross-entropy with probabilities

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tandem/graph/trace.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/view/view.h"
@@ -89,8 +90,13 @@ Tensor var(Tensor x, IntList dims, double correction, bool keepdim, SourceLocati
   ReduceAttrs a{dims, keepdim};
   return call(op::var, &a, loc, std::move(x), Scalar(correction));
 }
+// The root's derivative at 0 is infinite: there the gradient is 0, not infinity times 0.
 Tensor std(Tensor x, IntList dims, double correction, bool keepdim, SourceLocation loc) {
-  return sqrt(var(std::move(x), dims, correction, keepdim, loc), loc);
+  Tensor v = var(std::move(x), dims, correction, keepdim, loc);
+  const bool derived = is_tracing() || (is_grad_enabled() && v.requires_grad());
+  if (!derived) return sqrt(std::move(v), loc);
+  Tensor zero = eq(v, 0, loc);
+  return where(zero, 0, sqrt(where(zero, 1, v, loc), loc), loc);
 }
 std::pair<Tensor, Tensor> var_mean(Tensor x, IntList dims, double correction, bool keepdim,
                                    SourceLocation loc) {
@@ -114,9 +120,20 @@ Tensor norm(Tensor x, double p, IntList dims, bool keepdim, SourceLocation loc) 
   // pow's derivative at 0 is 0 or infinite: only nonzero elements contribute, and a norm of 0 has
   // no gradient.
   Tensor a = abs(std::move(x), loc);
-  Tensor s = sum(pow(a, p, loc), dims, keepdim, loc);
+  Tensor powers;
+  if (p < 1) {
+    Tensor none = eq(a, 0, loc);
+    powers = where(none, p > 0 ? 0 : HUGE_VAL, pow(where(none, 1, a, loc), p, loc), loc);
+  } else {
+    powers = pow(a, p, loc);
+  }
+  Tensor s = sum(powers, dims, keepdim, loc);
   Tensor zero = eq(s, 0, loc);
   return where(zero, 0, pow(where(zero, 1, s, loc), 1 / p, loc), loc);
+}
+
+Tensor norm(Tensor x, std::initializer_list<int64_t> dims, bool keepdim, SourceLocation loc) {
+  return norm(std::move(x), 2, IntList(std::span(dims.begin(), dims.size())), keepdim, loc);
 }
 
 Tensor cumsum(Tensor x, int64_t dim, SourceLocation loc) {

@@ -84,6 +84,9 @@ TD_API Tensor logsumexp(Tensor x, IntList dims = {}, bool keepdim = false,
 /// norm of 0 is 0.
 TD_API Tensor norm(Tensor x, double p = 2, IntList dims = {}, bool keepdim = false,
                    SourceLocation loc = SourceLocation::here());
+/// The 2-norm over `dims`: `norm(x, {-1})` would otherwise be a p of -1.
+TD_API Tensor norm(Tensor x, std::initializer_list<int64_t> dims, bool keepdim = false,
+                   SourceLocation loc = SourceLocation::here());
 
 // ---- scans along one dimension
 TD_API Tensor cumsum(Tensor x, int64_t dim, SourceLocation loc = SourceLocation::here());

@@ -35,8 +35,11 @@ void mean_finish(const E* s, const E& n, const E*, E* out) { out[0] = s[0] / n; 
 void norm_finish(const E* s, const E&, const E*, E* out) { out[0] = sqrt(s[0]); }
 
 constexpr ReduceExpr kSumExpr{"T", sum_init, sum_step, sum_combine, plain_finish};
+// One sum after the other, thousands or millions in a row: in f64, or an f32 stops growing at 2^24.
+constexpr ReduceExpr kCumSum{"W", sum_init, sum_step, sum_combine, plain_finish};
 constexpr ReduceExpr kMeanExpr{"T", sum_init, sum_step, sum_combine, mean_finish};
 constexpr ReduceExpr kProd{"T", prod_init, prod_step, prod_combine, plain_finish};
+constexpr ReduceExpr kCumProd{"W", prod_init, prod_step, prod_combine, plain_finish};
 constexpr ReduceExpr kMax{"T", amax_init, amax_step, amax_combine, plain_finish};
 constexpr ReduceExpr kMin{"T", amin_init, amin_step, amin_combine, plain_finish};
 constexpr ReduceExpr kAny{"T", any_init, any_step, any_combine, plain_finish};
@@ -118,6 +121,7 @@ void log_step(const E* s, const E& x, const E&, E* out) { log_join(s[0], s[1], x
 void log_combine(const E* a, const E* b, E* out) { log_join(a[0], a[1], b[0], b[1], out); }
 void log_finish(const E* s, const E&, const E*, E* out) { out[0] = s[0] + log(s[1]); }
 constexpr ReduceExpr kLogSumExp{"TT", log_init, log_step, log_combine, log_finish};
+constexpr ReduceExpr kLogCumSumExp{"TW", log_init, log_step, log_combine, log_finish};
 
 // ---- the last winning element so far
 template <bool largest>
@@ -225,14 +229,14 @@ constinit const OpDef sum_to =
         .vjp(detail::sum_to_vjp)
         .doc("x summed to a shape that broadcasts to its own.");
 
-constinit const OpDef cumsum = scan("cumsum", Types::arith, &kSumExpr, detail::cumsum_reference)
+constinit const OpDef cumsum = scan("cumsum", Types::arith, &kCumSum, detail::cumsum_reference)
                                    .vjp(detail::cumsum_vjp)
                                    .doc("Running sum along a dim.");
-constinit const OpDef cumprod = scan("cumprod", Types::arith, &kProd, detail::cumprod_reference)
+constinit const OpDef cumprod = scan("cumprod", Types::arith, &kCumProd, detail::cumprod_reference)
                                     .vjp(detail::cumprod_vjp, 1, 1)
                                     .doc("Running product along a dim.");
 constinit const OpDef logcumsumexp =
-    scan("logcumsumexp", Types::floating, &kLogSumExp, detail::logcumsumexp_reference)
+    scan("logcumsumexp", Types::floating, &kLogCumSumExp, detail::logcumsumexp_reference)
         .vjp(detail::logcumsumexp_vjp, 1, 1)
         .doc("Running log(sum(exp(x))) along a dim.");
 constinit const OpDef cummax = scan("cummax", Types::same, &kCumMax, detail::cummax_reference)

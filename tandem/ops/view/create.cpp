@@ -178,8 +178,10 @@ int64_t arange_count(Scalar start, Scalar end, Scalar step) {
     const __int128 span = static_cast<__int128>(end.i) - start.i;
     TD_CHECK(span == 0 || (span > 0) == (step.i > 0), Value,
              "{} cannot be reached from {} by steps of {}", end.i, start.i, step.i);
-    const __int128 s = step.i;
-    return static_cast<int64_t>((span + s - (s > 0 ? 1 : -1)) / s);
+    const __int128 s = step.i, n = (span + s - (s > 0 ? 1 : -1)) / s;
+    TD_CHECK(n <= INT64_MAX, Memory, "{} to {} by {} are more elements than 63 bits can count",
+             start.i, end.i, step.i);
+    return static_cast<int64_t>(n);
   }
   const double a = start.to_double(), b = end.to_double(), s = step.to_double();
   TD_CHECK(std::isfinite(a) && std::isfinite(b) && std::isfinite(s) && s != 0, Value,
@@ -231,10 +233,11 @@ Tensor triangle_indices(const char* name, int64_t row, int64_t col, int64_t offs
                         SourceLocation loc) {
   return placed(name, loc, [&] {
     TD_CHECK(row >= 0 && col >= 0, Shape, "sizes must not be negative, got [{}, {}]", row, col);
+    const int64_t diagonal = std::clamp(offset, -row, col);  // all or nothing is beyond
     std::vector<int64_t> r, c;
     for (int64_t i = 0; i < row; ++i) {
-      const int64_t lo = upper ? std::max<int64_t>(0, i + offset) : 0;
-      const int64_t hi = upper ? col : std::min(col, i + offset + 1);
+      const int64_t lo = upper ? std::max<int64_t>(0, i + diagonal) : 0;
+      const int64_t hi = upper ? col : std::min(col, i + diagonal + 1);
       for (int64_t k = lo; k < hi; ++k) {
         r.push_back(i);
         c.push_back(k);

@@ -72,10 +72,11 @@ Tensor pad_dim(Tensor x, int d, std::string_view mode, int64_t before, int64_t a
                SourceLocation loc) {
   const Dim n = x.shape(d);
   const bool reflect = mode == "reflect", circular = mode == "circular";
-  const int64_t most = std::max(before, after) + (reflect ? 1 : 0);
-  TD_CHECK(n.is_symbolic() || (n.value() > 0 && (n.value() >= most || mode == "replicate")), Shape,
-           "{} padding of {} and {} is too large for dimension {} of x {}", mode, before, after, d,
-           x.shape().to_string());
+  const int64_t most = std::max(before, after);
+  TD_CHECK(
+      n.is_symbolic() || (n.value() > 0 && (n.value() - reflect >= most || mode == "replicate")),
+      Shape, "{} padding of {} and {} is too large for dimension {} of x {}", mode, before, after,
+      d, x.shape().to_string());
   auto part = [&](Dim start, int64_t length) { return narrow(x, d, start, length, loc); };
   auto piece = [&](bool front, int64_t length) {
     if (circular) return part(front ? n - length : Dim(0), length);
@@ -117,9 +118,14 @@ Tensor pad(Tensor x, IntList pad, std::string_view mode, Scalar value, SourceLoc
       const int64_t before = a.before[d].value(), after = a.after[d].value();
       if (before == 0 && after == 0) continue;
       // Crop first, then add.
-      const int64_t end = after < 0 ? x.size(d) + after : Slice::kEnd;
-      if (before < 0 || after < 0)
+      if (before < 0 || after < 0) {
+        const Dim left = x.shape(d) + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);
+        TD_CHECK(left.is_symbolic() || left.value() >= 0, Shape,
+                 "padding {} and {} leaves {} elements of dimension {} of x {}", before, after,
+                 left.value(), d, x.shape().to_string());
+        const int64_t end = after < 0 ? x.size(d) + after : Slice::kEnd;
         x = slice(std::move(x), d, std::max<int64_t>(-before, 0), end, 1, loc);
+      }
       if (before > 0 || after > 0)
         x = pad_dim(std::move(x), d, mode, std::max<int64_t>(before, 0),
                     std::max<int64_t>(after, 0), loc);
@@ -177,13 +183,14 @@ Tensor triu(Tensor x, int64_t diagonal, SourceLocation loc) {
 }
 
 Tensor diag(Tensor x, int64_t diagonal, SourceLocation loc) {
-  const int rank = placed("diag", loc, [&] {
+  Dim n;
+  placed("diag", loc, [&] {
     TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "wants a vector or a matrix, x is {}",
              x.shape().to_string());
-    return x.dim();
+    n = x.shape(0);
+    if (x.dim() == 1) n = diagonal < 0 ? n - Dim(diagonal) : n + Dim(diagonal);
   });
-  if (rank == 2) return tandem::diagonal(std::move(x), diagonal, 0, 1, loc);
-  const Dim n = x.shape(0) + Dim(std::abs(diagonal));
+  if (x.dim() == 2) return tandem::diagonal(std::move(x), diagonal, 0, 1, loc);
   DiagonalAttrs a{diagonal, 0, 1, Shape(n, n)};
   return call(op::diagonal_backward, &a, loc, std::move(x));
 }
@@ -246,12 +253,19 @@ Tensor repeat_interleave(Tensor x, const Tensor& repeats, int64_t dim, SourceLoc
              Shape, "repeats must be an integer vector of {} elements, got {}{}", x.size(dim),
              to_string(repeats.dtype()), repeats.shape().to_string());
     const std::vector<int64_t> counts = repeats.to_vector<int64_t>(loc);
-    std::vector<int64_t> from;
+    const auto count_of = [&](int64_t i) {
+      return counts[counts.size() == 1 ? 0 : static_cast<size_t>(i)];
+    };
+    Dim total = 0;
     for (int64_t i = 0; i < x.size(dim); ++i) {
-      const int64_t n = counts[counts.size() == 1 ? 0 : static_cast<size_t>(i)];
-      TD_CHECK(n >= 0, Value, "repeats must not be negative, got {}", n);
-      from.insert(from.end(), static_cast<size_t>(n), i);
+      TD_CHECK(count_of(i) >= 0, Value, "repeats must not be negative, got {}", count_of(i));
+      total = total + Dim(count_of(i));
     }
+    TD_CHECK(total.value() < int64_t{1} << 48, Memory,
+             "{} elements are more than this machine can address", total.value());
+    std::vector<int64_t> from;
+    for (int64_t i = 0; i < x.size(dim); ++i)
+      from.insert(from.end(), static_cast<size_t>(count_of(i)), i);
     return tensor(from, loc);
   });
   return index_select(std::move(x), dim, from, loc);

@@ -188,16 +188,6 @@ std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs, SourceLocat
 
 namespace {
 
-// One end of a slice in 0..n. A non-negative number needs no case for a symbolic n.
-Dim slice_end(int64_t v, Dim n) {
-  if (!n.is_symbolic()) {
-    const int64_t size = n.raw();
-    return v < 0 ? (v < -size ? 0 : v + size) : std::min(v, size);
-  }
-  if (v == Slice::kEnd) return n;
-  return v < 0 ? max(n + Dim(v), Dim(0)) : min(Dim(v), n);
-}
-
 Tensor slice_range(Tensor x, int64_t dim, Dim start, Dim length, Dim step, SourceLocation loc) {
   if (start == Dim(0) && step == Dim(1) && length == x.shape(dim)) return x;
   SliceAttrs a{dim, IntList(start, length, step)};
@@ -211,13 +201,9 @@ Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, int64_t step, So
   placed("slice", loc, [&] {
     const Dim n = x.shape(dim);
     TD_CHECK(step > 0, Value, "step must be positive, got {}\nUse flip() to go backwards.", step);
-    first = start == 0 ? Dim(0) : slice_end(start, n);
-    const Dim last = slice_end(end, n);
-    length = first == Dim(0) ? last : max(last - first, Dim(0));
-    if (step != 1 && !length.is_symbolic())
-      length = length.raw() == 0 ? 0 : (length.raw() - 1) / step + 1;
-    else if (step != 1)
-      length = floordiv(length + Dim(step - 1), Dim(step));
+    first = detail::slice_end(start, n);
+    const Dim last = detail::slice_end(end, n);
+    length = detail::slice_length(first == Dim(0) ? last : max(last - first, Dim(0)), step);
   });
   return slice_range(std::move(x), dim, first, length, step, loc);
 }
@@ -285,7 +271,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLo
   placed("chunk", loc, [&] {
     TD_CHECK(chunks > 0, Value, "wants at least one chunk, got {}", chunks);
     n = x.size(dim);
-    size = (n + chunks - 1) / chunks;
+    size = n / chunks + (n % chunks != 0);
   });
   if (n > 0) return split(x, size, dim, loc);
   return split(x, std::vector<int64_t>(static_cast<size_t>(std::min<int64_t>(chunks, 1 << 20)), 0),

@@ -291,7 +291,7 @@ void slice_backward_loops(const KernelCall& k) {
   std::copy_n(y.strides, y.rank, s.v.begin());
   const int d = normalize_dim(a.dim, y.rank);
   char* dst = y.as<char>() + a.range[0].raw() * s[d] * static_cast<int64_t>(size_of(y.dtype));
-  s[d] *= a.range[2].raw();
+  if (a.range[1].raw() > 1) s[d] *= a.range[2].raw();
   strided_copy(dst, s.data(), g.data, g.strides, g.shape, g.rank, size_of(g.dtype));
 }
 void slice_backward_vjp(VjpCall& c) {
@@ -350,7 +350,10 @@ struct DiagonalPlace {
 DiagonalPlace diagonal_place(const DiagonalAttrs& a, int rank) {
   const int d1 = normalize_dim(a.dim1, rank), d2 = normalize_dim(a.dim2, rank);
   TD_CHECK(d1 != d2, Value, "dim1 and dim2 must differ, both are {}", d1);
-  return {d1, d2, a.offset < 0 ? -a.offset : 0, a.offset > 0 ? a.offset : 0};
+  // Beyond the largest size all diagonals are empty.
+  constexpr int64_t kFar = int64_t{1} << 62;
+  const int64_t offset = std::clamp(a.offset, -kFar, kFar);
+  return {d1, d2, std::max<int64_t>(-offset, 0), std::max<int64_t>(offset, 0)};
 }
 Shape diagonal_shape(const DiagonalAttrs& a, const Shape& x) {
   const DiagonalPlace p = diagonal_place(a, x.rank());
@@ -377,9 +380,9 @@ void diagonal_layout(const DiagonalAttrs& a, int rank, const int64_t* is, int64_
 }
 bool diagonal_strides(const void* attrs, const Shape& in, const Strides& is, const Shape& out,
                       Strides& os, int64_t& offset) {
-  diagonal_layout(*static_cast<const DiagonalAttrs*>(attrs), in.rank(), is.data(), os.v.data(),
-                  offset);
-  if (out.back().raw() == 0) offset = 0;
+  DiagonalAttrs a = *static_cast<const DiagonalAttrs*>(attrs);
+  if (out.back().raw() == 0) a.offset = 0;  // nothing is read: a place that exists
+  diagonal_layout(a, in.rank(), is.data(), os.v.data(), offset);
   return true;
 }
 void diagonal_vjp(VjpCall& c) {
@@ -439,12 +442,12 @@ void unfold_infer(InferCall& c) {
   out.push_back(a.size);
   c.out[0] = Spec(x.dtype, out, x.device);
 }
-bool unfold_strides(const void* attrs, const Shape& in, const Strides& is, const Shape&,
+bool unfold_strides(const void* attrs, const Shape& in, const Strides& is, const Shape& out,
                     Strides& os, int64_t&) {
   const UnfoldAttrs& a = *static_cast<const UnfoldAttrs*>(attrs);
   const int d = normalize_dim(a.dim, in.rank());
   os = is;
-  os[d] = is[d] * a.step;
+  if (out[d].raw() > 1) os[d] = is[d] * a.step;
   os[in.rank()] = is[d];
   return true;
 }
@@ -472,7 +475,7 @@ void unfold_backward_loops(const KernelCall& k) {
   Strides s;
   std::copy_n(y.strides, y.rank, s.v.begin());
   s[y.rank] = s[d];
-  s[d] *= a.step;
+  if (g.shape[d] > 1) s[d] *= a.step;
   visit_dtype(g.dtype, [&](auto tag) {
     using T = decltype(tag);
     int64_t at[kMaxRank] = {};

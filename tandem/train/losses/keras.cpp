@@ -9,7 +9,7 @@ namespace {
 // Keras's epsilon: what keeps logarithms and quotients finite.
 // -1 and 1 for labels that are 0 and 1.
 Tensor signs(const Tensor& y) { return where((y == 0.0).any(), 2.0 * y - 1.0, y); }
-Tensor unit(const Tensor& t) { return t / maximum(sqrt(square(t).sum({-1}, true)), kKerasEpsilon); }
+Tensor unit(const Tensor& t) { return t / maximum(norm(t, 2, {-1}, true), kKerasEpsilon); }
 
 Tensor absolutes(const Tensor& x, const Tensor& y) { return abs(x - y); }
 Tensor percentages(const Tensor& x, const Tensor& y) {

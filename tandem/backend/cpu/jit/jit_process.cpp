@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A compiler as a child process: posix_spawn, one pipe for its output, a time limit. A child that
-// still runs when the program ends is killed.
+// still runs when the program ends is killed; the end of a forked copy of the program kills
+// nothing.
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -37,6 +39,20 @@ void kill_running() {
     const timespec rest{0, 2000000};
     nanosleep(&rest, nullptr);
   }
+}
+
+// A forked child inherits the exit handler and these numbers, but the compiler and its directory
+// are the parent's: the child's exit() must neither kill the one nor wait for the other.
+void forget_the_parents() {
+  running = 0;
+  scratches = 0;
+}
+
+// Once per process; false when there is no memory for a handler.
+bool handlers_registered() {
+  static const bool registered =
+      std::atexit(kill_running) == 0 && pthread_atfork(nullptr, nullptr, forget_the_parents) == 0;
+  return registered;
 }
 
 bool is_executable(const std::string& path) {
@@ -159,9 +175,8 @@ std::string find_program(const std::string& name) {
 ProcessResult run_process(const std::vector<std::string>& arguments, const std::string& scratch,
                           double seconds) {
   ProcessResult result;
-  static const bool registered = std::atexit(kill_running) == 0;
   int ends[2];
-  if (!registered || ending || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+  if (!handlers_registered() || ending || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
     result.status = errno;
     if (ending) result.how = ProcessResult::program_ends;
     return result;

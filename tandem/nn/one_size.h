@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// For layers whose first argument is a list of sizes.
+#pragma once
+
+#include <concepts>
+#include <utility>
+
+#include "tandem/tensor/shape.h"
+
+/// In a layer with the constructor Layer(IntList) or Layer(IntList, Options): `Layer({n})` means
+/// the list of one size. Without it a copy of `Layer{n}` would do as well, and the call would be
+/// ambiguous.
+#define TD_LIST_OF_ONE(Layer, ...)                                         \
+  explicit Layer(int64_t size __VA_OPT__(, __VA_ARGS__ options = {}))      \
+      : Layer(::tandem::IntList(size) __VA_OPT__(, std::move(options))) {} \
+  template <std::floating_point T>                                         \
+  explicit Layer(T size __VA_OPT__(, __VA_ARGS__ options = {})) = delete
