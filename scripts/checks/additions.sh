@@ -12,14 +12,16 @@ plain_block() {
   awk -v want="$2" '/^```/ { if (inside) inside = 0; else { inside = $0 == "```" ? 1 : 2; n += inside == 1 }; next }
     inside == 1 && n == want' "$1"
 }
-# add_file TREE PAGE N PATH NAMESPACE INCLUDE...: block N as the new header PATH.
+# add_file TREE PAGE N PATH NAMESPACE INCLUDE...: block N as the new header PATH. Exit code 77 where the
+# project itself holds it already, as in the clone of scripts/check_additions.
 add_file() {
   local tree=$1 page=$2 n=$3 path=$4 space=$5
   shift 5
+  [ ! -e "$path" ] || { echo "$path is there already"; exit 77; }
   mkdir -p "$tree/$(dirname "$path")"
   {
     printf '// SPDX-License-Identifier: Apache-2.0\n// Of %s.\n#pragma once\n\n' "$page"
-    printf '#include "%s"\n' "$@"
+    printf '#include %s\n' "$@" | sed 's,include \(tandem.*\),include "\1",; s,include \([^"].*\),include <\1>,'
     printf '\nnamespace %s {\n\n' "$space"
     code_block "$page" "$n"
     printf '\n}  // namespace %s\n' "$space"

