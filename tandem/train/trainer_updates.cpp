@@ -154,7 +154,7 @@ Trainer::StepResult Trainer::train_step(const Batch& b, bool first, bool last, i
   StepUpdates updates(*this, first, last, due);
   StepOutput o;
   {
-    AutocastGuard cast(options_.f16 ? DType::f16 : DType::bf16, options_.f16 || options_.bf16);
+    const AutocastGuard cast = autocast_of(options_);
     o = update_step_(b, updates);
   }
   StepResult r = updates.result(o);
