@@ -266,8 +266,7 @@ TEST(Model, MistakesAreNamed) {
             std::string::npos);
   const std::pair<std::function<void()>, const char*> kCases[] = {
       {[&] { model.compile({.optimizer = "adm", .loss = "mse"}); }, "did you mean 'adam'?"},
-      {[&] { model.compile({.optimizer = "zzzzzzz", .loss = "mse"}); },
-       "sgd, adam, adamw"},
+      {[&] { model.compile({.optimizer = "zzzzzzz", .loss = "mse"}); }, "sgd, adam, adamw"},
       {[&] { model.compile({.optimizer = "adam"}); }, "compile() wants a loss"},
       {[&] { model.compile({.loss = "sparse_categorical_crosentropy"}); },
        "did you mean 'sparse_categorical_crossentropy'?"},

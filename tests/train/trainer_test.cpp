@@ -241,7 +241,7 @@ TEST(Callbacks, EarlyStoppedRunsStayStopped) {
                       {.max_epochs = max_epochs,
                        .folder = f / fmt::format("run{}", every),
                        .progress = false,
-                       .val_every_steps = every});
+                       .validation = {.every_steps = every}});
       trainer.add(std::make_shared<EarlyStopping>(
           EarlyStoppingOptions{.monitor = "val/loss", .min_delta = 1e9, .patience = patience}));
       return trainer.fit(digits(true), digits(false));

@@ -105,7 +105,7 @@ TEST(Updates, ResumeExactly) {
     auto t = std::make_unique<Trainer>(
         run.net, run.optimizers(3),
         TrainerOptions{
-            .max_epochs = 3, .folder = folder, .save_every_steps = 5, .progress = false});
+            .max_epochs = 3, .folder = folder, .progress = false, .saving = {.every_steps = 5}});
     t->schedule(run.falls);
     return t;
   };
@@ -192,9 +192,11 @@ TEST(Updates, LowPrecisionAndClipping) {
   for (const bool f16 : {true, false}) {
     manual_seed(2);
     Rivalry run;
-    Trainer trainer(
-        run.net, run.optimizers(2),
-        {.max_epochs = 2, .clip_norm = 0.5, .bf16 = !f16, .f16 = f16, .progress = false});
+    Trainer trainer(run.net, run.optimizers(2),
+                    {.max_epochs = 2,
+                     .clip_norm = 0.5,
+                     .precision = f16 ? TrainPrecision::fp16 : TrainPrecision::bf16,
+                     .progress = false});
     const FitResult r = trainer.fit(digits(true));
     EXPECT_EQ(r.steps, 46);
     EXPECT_TRUE(std::isfinite(find_log(r.logs, "train/forger_loss")));
