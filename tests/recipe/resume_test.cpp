@@ -161,7 +161,7 @@ TEST_F(Resuming, AnotherWritingIsNoChange) {
   train("run", {});
   const std::string config = read_file(f / "run/config.yaml");
   for (const Changes& same :
-       {Changes{"optim.lr=0.003"}, Changes{"model.hidden=16"}, Changes{"trainer.clip_norm=0"},
+       {Changes{"optim.lr=0.003"}, Changes{"model.hidden=[ 16 ]"}, Changes{"trainer.clip_norm=0"},
         Changes{"optim.betas=[0.9, 0.9990]"}}) {
     ASSERT_EQ(error_of([&] { train("run", same); }), "no error") << same[0];
     EXPECT_EQ(runs::read_run(f / "run").parts.size(), 1U) << same[0];
