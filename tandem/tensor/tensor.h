@@ -90,8 +90,7 @@ class TD_API Tensor {
   /// Make this leaf require a gradient. Throws Value on a result of ops, DType unless floating.
   Tensor& requires_grad_(bool on = true, SourceLocation loc = SourceLocation::here()) &;
   Tensor requires_grad_(bool on = true, SourceLocation loc = SourceLocation::here()) &&;
-  /// The gradient that backward() left here, undefined if none. Throws Value on a result of ops
-  /// that depends on a leaf: only leaves keep gradients.
+  /// What backward() left in this leaf, undefined if none. Throws Value on a result of ops.
   Tensor grad(SourceLocation loc = SourceLocation::here()) const;
   /// Empty the gradient slot.
   void zero_grad() const;
@@ -282,16 +281,14 @@ TD_BINARY_OPERATOR(^)
 TD_API Tensor operator-(Operand a);
 TD_API Tensor operator~(Operand a);
 
-// `x += y` rebinds the handle x; other handles keep the old value. If it throws, x is unchanged.
-// A leaf that requires a gradient stays one under NoGradGuard (`w -= 0.1 * w.grad()`), with the
-// gradient it has; elsewhere x is the result of an op from then on.
+// `x += y` rebinds the handle x; other handles keep the old value. A leaf stays one, with its
+// gradient, under NoGradGuard only; elsewhere x is the result of an op then.
 TD_API Tensor& operator+=(Tensor& a, Operand b);
 TD_API Tensor& operator-=(Tensor& a, Operand b);
 TD_API Tensor& operator*=(Tensor& a, Operand b);
 TD_API Tensor& operator/=(Tensor& a, Operand b);
 
-/// A tensor over `data` without copying. The memory must outlive every handle; it is never
-/// written through the tensor.
+/// A tensor over `data`, which is not copied, never written, and must outlive every handle.
 TD_API Tensor from_blob(const void* data, Shape shape, DType dtype);
 
 /// The values as PyTorch prints them, with dtype when it is not the default.

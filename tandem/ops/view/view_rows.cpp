@@ -63,8 +63,6 @@ Dim missing_size(const Shape& x, const Shape& want, int at) {
   return floordiv(in.numel(), known);
 }
 
-constexpr const char* kUseMinusOne = "Use -1 for the size that follows from the rest.";
-
 // The product of the sizes beside -1.
 Dim factor_of(const Shape& want, int missing) {
   Shape rest = want;
@@ -72,8 +70,9 @@ Dim factor_of(const Shape& want, int missing) {
   return rest.numel();
 }
 
-// For a shape with -1 that does not go up: what the sizes are compared with.
+// For a shape that x does not fill; `missing`: where its -1 is, or -1 for none.
 std::string size_hint(const Shape& x, const Shape& want, int missing) {
+  if (missing < 0) return "Use -1 for the size that follows from the rest.";
   const Dim factor = factor_of(want, missing), all = x.numel();
   if (factor.is_symbolic() || all.is_symbolic() || factor.raw() <= 0)
     return "The sizes beside -1 must divide the number of elements.";
@@ -103,7 +102,7 @@ void view_infer(InferCall& c) {
   TD_CHECK(dims_equal(want, have), Shape, "shape {} wants {}{} elements, x is {} ({})\n{}",
            c.get_attrs<ShapeAttrs>().shape.to_string(), missing >= 0 ? "a multiple of " : "",
            (missing >= 0 ? factor_of(out, missing) : want).to_string(), x.shape.to_string(),
-           have.to_string(), missing >= 0 ? size_hint(x.shape, out, missing) : kUseMinusOne);
+           have.to_string(), size_hint(x.shape, out, missing));
   c.out[0] = Spec(x.dtype, out, x.device);
 }
 
