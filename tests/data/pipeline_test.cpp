@@ -50,6 +50,7 @@ const StageCase kStages[] = {
     {"skip", [] { return numbers(5).skip(3); }, {3, 4}},
     {"skip_all", [] { return numbers(5).skip(7); }, {}},
     {"repeat", [] { return numbers(2).repeat(3); }, {0, 1, 0, 1, 0, 1}},
+    {"repeat_never", [] { return numbers(2).repeat(0); }, {}},
     {"repeat_batch", [] { return numbers(3).repeat(2).batch(4); }, {0, 1, 2, 0, -1, 1, 2, -1}},
     {"repeat_take", [] { return numbers(3).repeat().take(7); }, {0, 1, 2, 0, 1, 2, 0}},
     {"shard", [] { return numbers(5).shard(1, 2); }, {1, 3, 0}},

@@ -331,6 +331,15 @@ TEST(Transforms, NormalizeLeavesWhatOthersSee) {
   EXPECT_TRUE(equal(held, before));
 }
 
+TEST(Transforms, RandomGrayscaleKeepsTheChannels) {
+  for (const int64_t channels : {1, 3}) {
+    const Tensor image = ones({channels, 4, 5}, DType::u8) * 7;
+    const Tensor gray = one(RandomGrayscale(1), image);
+    EXPECT_EQ(gray.shape(), image.shape());
+    EXPECT_EQ(gray.to_vector<uint8_t>(), image.to_vector<uint8_t>()) << "of equal channels";
+  }
+}
+
 TEST(Transforms, DrawsFollowTheGenerator) {
   for (const Transform& t : drawing()) {
     SCOPED_TRACE(t.name());

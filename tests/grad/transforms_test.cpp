@@ -225,6 +225,9 @@ TEST(Modes, NoGradAndAnomaly) {
   EXPECT_TRUE(has(text, "log") && has(text, "NaN") && has(text, "transforms_test.cpp")) << text;
   Tensor masked = masked_fill(x.detach(), x.detach() == 0.0, -INFINITY);
   EXPECT_EQ(exp(masked + 1.0).to_vector<float>()[1], 0) << "a meant infinity passes";
+  EXPECT_EQ((x.detach() + INFINITY).to_vector<float>()[1], INFINITY) << "so does a number's";
+  text = thrown([&] { full({2}, 3e38) * 10.0; });
+  EXPECT_TRUE(has(text, "infinity")) << text;
   text = thrown([&] { sqrt(x).sum().backward(); });
   EXPECT_TRUE(has(text, "infinity")) << text;
 }

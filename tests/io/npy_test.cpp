@@ -238,6 +238,18 @@ TEST(Npz, RoundTrips) {
   EXPECT_EQ(load_npz(folder / "none.npz").size(), 0u);
 }
 
+// Its length stands in the end record's last two bytes.
+TEST(Npz, ReadsAFileWithAComment) {
+  TempFolder folder;
+  const StateDict d{{"x", counting({3, 5}, float32)}};
+  save_npz(d, folder / "a.npz");
+  std::string bytes = read_file(folder / "a.npz");
+  const std::string comment = "made by hand";
+  bytes[bytes.size() - 2] = static_cast<char>(comment.size());
+  write_file(folder / "b.npz", bytes + comment);
+  expect_same(load_npz(folder / "b.npz"), d);
+}
+
 TEST(Npz, StoredMembersAreMapped) {
   TempFolder folder;
   StateDict d;
