@@ -10,6 +10,7 @@
 #include "tandem/recipe/generate.h"
 #include "tandem/recipe/recipe.h"
 #include "tandem/recipe/train.h"
+#include "tandem/runs/run_record.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 #include "tests/support/init.h"
@@ -61,6 +62,35 @@ TEST(Gan, LogsItsLossesAndSamplesAndResumesExactly) {
   EXPECT_EQ(drawn.values.shape(), Shape(5, 1, 8, 8));
   EXPECT_TRUE((drawn.values >= 0.0).all().item<bool>());
   EXPECT_TRUE(equal(drawn.values, generate(f / "whole", {.n = 5, .seed = 3}).values));
+}
+
+// As they are in a run that had the new rate from its first step; the other optimizer's stay.
+TEST(Gan, ARateOfOneOptimizerChangesOnResume) {
+  TempFolder f;
+  const Registry all = Registry::standard();
+  const auto rates = [&](const char* run, const char* of) {
+    const runs::RunRecord r = runs::read_run(f / run);
+    const runs::Series* s = r.find(std::string("lr/") + of);
+    return s ? s->y : std::vector<double>();
+  };
+  for (const char* sched : {"sched={type: constant}", "sched={type: cosine, steps: 70}"}) {
+    const std::vector<std::string> old = {"trainer.epochs=1", "trainer.log_every=1", sched},
+                                   now = {"trainer.epochs=2", "trainer.log_every=1", sched,
+                                          "optim.generator.lr=4e-3"};
+    run_recipe(gan(f, old), all, f / "parts", false);
+    const size_t first = rates("parts", "generator").size();
+    run_recipe(gan(f, now), all, f / "parts", false);
+    run_recipe(gan(f, now), all, f / "whole", false);
+    const std::vector<double> parts = rates("parts", "generator"),
+                              whole = rates("whole", "generator");
+    ASSERT_EQ(parts.size(), whole.size());
+    ASSERT_LT(first, whole.size());
+    for (size_t i = 0; i < whole.size(); ++i)
+      EXPECT_NEAR(parts[i], i < first ? whole[i] / 2 : whole[i], 1e-12) << sched << " " << i;
+    EXPECT_EQ(rates("parts", "discriminator"), rates("whole", "discriminator"));
+    EXPECT_TRUE(has(read_file(f / "parts/settings.jsonl"), "optim.generator.lr"));
+    for (const char* run : {"parts", "whole"}) remove_folder(f / run);
+  }
 }
 
 TEST(Gan, PartsForAllOptimizersOrForEach) {
