@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "jit_helper.h"
+#include "tandem/codegen/row_program.h"
 #include "tandem/codegen/row_programs.h"
 
 namespace tandem {
