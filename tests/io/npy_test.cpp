@@ -241,7 +241,8 @@ TEST(Npz, RoundTrips) {
 // Its length stands in the end record's last two bytes.
 TEST(Npz, ReadsAFileWithAComment) {
   TempFolder folder;
-  const StateDict d{{"x", counting({3, 5}, float32)}};
+  StateDict d;
+  d["x"] = counting({3, 5}, float32);
   save_npz(d, folder / "a.npz");
   std::string bytes = read_file(folder / "a.npz");
   const std::string comment = "made by hand";
