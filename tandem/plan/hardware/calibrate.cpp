@@ -15,7 +15,7 @@
 #include <map>
 
 #include "tandem/base/clock.h"
-#include "tandem/base/failures.h"
+#include "tandem/base/failures_internal.h"
 #include "tandem/base/parallel.h"
 #include "tandem/base/private_folder.h"
 #include "tandem/compile/compile.h"
