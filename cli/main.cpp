@@ -10,7 +10,7 @@
 #include "cli/commands_internal.h"
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"
-#include "tandem/base/failures_internal.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/nearest.h"
 
 namespace tandem::cli {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tandem/base/failures.h"
 #include "tandem/base/failures_internal.h"
 
 #include <pthread.h>

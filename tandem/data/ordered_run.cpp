@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/failures_internal.h"
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"

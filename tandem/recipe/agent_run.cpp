@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tandem/base/clock.h"
-#include "tandem/base/failures_internal.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/folder.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/runs/progress.h"

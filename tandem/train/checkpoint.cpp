@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tandem/base/crc32c.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/failures_internal.h"
 #include "tandem/base/folder.h"
 #include "tandem/base/log.h"

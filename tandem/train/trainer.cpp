@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "tandem/base/failures_internal.h"
+#include "tandem/base/failures.h"
 #include "tandem/base/folder.h"
 #include "tandem/base/log.h"
 #include "tandem/tensor/allocator.h"

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <thread>
 
+#include "tandem/base/failures.h"
 #include "tandem/base/failures_internal.h"
 #include "tandem/base/folder.h"
 #include "tandem/base/temporaries_internal.h"
