@@ -35,11 +35,10 @@ void check_groups(int64_t groups, int64_t in, int64_t out) {
 void make_parameters(Param& weight, Param& bias, int64_t first, int64_t second,
                      const IntList& kernel, bool with_bias, int64_t out, DType dtype) {
   Shape shape{first, second};
-  int64_t fan_in = second;
-  for (Dim k : kernel) {
-    shape.push_back(k);
-    fan_in *= k.value();
-  }
+  for (Dim k : kernel) shape.push_back(k);
+  Shape window = shape;
+  window.erase(0);
+  const int64_t fan_in = window.numel().value();
   weight = Param(init::fan_in_uniform(shape, fan_in, dtype));
   if (with_bias) bias = Param(init::fan_in_uniform({out}, fan_in, dtype));
 }

@@ -40,11 +40,12 @@ Recurrent::Direction::Direction(int64_t in, int64_t h, int gates, const LSTMOpti
                                 std::string end)
     : suffix(std::move(end)) {
   int64_t out = o.proj_size ? o.proj_size : h;
-  weight_ih = Param(init::fan_in_uniform({gates * h, in}, h, o.dtype));
-  weight_hh = Param(init::fan_in_uniform({gates * h, out}, h, o.dtype));
+  const Dim rows = Dim(h) * gates;
+  weight_ih = Param(init::fan_in_uniform({rows, in}, h, o.dtype));
+  weight_hh = Param(init::fan_in_uniform({rows, out}, h, o.dtype));
   if (o.bias) {
-    bias_ih = Param(init::fan_in_uniform({gates * h}, h, o.dtype));
-    bias_hh = Param(init::fan_in_uniform({gates * h}, h, o.dtype));
+    bias_ih = Param(init::fan_in_uniform({rows}, h, o.dtype));
+    bias_hh = Param(init::fan_in_uniform({rows}, h, o.dtype));
   }
   if (o.proj_size) weight_hr = Param(init::fan_in_uniform({out, h}, h, o.dtype));
   TD_REGISTER(weight_ih, weight_hh, bias_ih, bias_hh, weight_hr);
@@ -216,11 +217,12 @@ RecurrentCell::RecurrentCell(int gates, Dim in, Dim hidden, const RNNCellOptions
   TD_CHECK(o.nonlinearity == "tanh" || o.nonlinearity == "relu", Value,
            "nonlinearity is \"tanh\" or \"relu\", got \"{}\"", o.nonlinearity);
   int64_t h = hidden_size;
-  weight_ih = Param(init::fan_in_uniform({gates * h, in}, h, o.dtype));
-  weight_hh = Param(init::fan_in_uniform({gates * h, h}, h, o.dtype));
+  const Dim rows = Dim(h) * gates;
+  weight_ih = Param(init::fan_in_uniform({rows, in}, h, o.dtype));
+  weight_hh = Param(init::fan_in_uniform({rows, h}, h, o.dtype));
   if (!o.bias) return;
-  bias_ih = Param(init::fan_in_uniform({gates * h}, h, o.dtype));
-  bias_hh = Param(init::fan_in_uniform({gates * h}, h, o.dtype));
+  bias_ih = Param(init::fan_in_uniform({rows}, h, o.dtype));
+  bias_hh = Param(init::fan_in_uniform({rows}, h, o.dtype));
 }
 
 void RecurrentCell::check(const Tensor& x, const Tensor& h) const {

@@ -17,20 +17,9 @@
 #include "tandem/backend/cpu/jit/jit_internal.h"
 #include "tandem/codegen/emit_c.h"
 #include "tandem/graph/expression/scalar_eval.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 /// A directory for this test only, removed at the end.
 struct TemporaryDirectory {

@@ -70,6 +70,12 @@ const Entry kSizes[] = {
     CALL("linear layer", nn::Linear(n, 4)),
     CALL("embedding layer", nn::Embedding(10, n)),
     CALL("conv layer", nn::Conv2d(3, 4, {n})),
+    CALL("conv layer of many", nn::Conv2d(n, 4, {3})),
+    CALL("lstm layer", nn::LSTM(3, n)),
+    CALL("gru cell", nn::GRUCell(3, n)),
+    CALL("bilinear layer", nn::Bilinear(n, n, 2)),
+    CALL("layer norm", nn::LayerNorm({n})),
+    CALL("attention layer", nn::MultiheadAttention(n, 1)),
 };
 // Negative numbers count from the end or point backwards; far ones may be right.
 const Entry kPlaces[] = {
