@@ -172,5 +172,10 @@ TEST(Registries, TakeRowsOfAProgram) {
             std::string::npos);
 }
 
+TEST(Fields, WordsBetweenSpaces) {
+  EXPECT_EQ(words_of(" a  bc "), (std::vector<std::string>{"a", "bc"}));
+  EXPECT_TRUE(words_of("").empty());
+}
+
 }  // namespace
 }  // namespace tandem
