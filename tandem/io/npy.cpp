@@ -30,6 +30,16 @@ constexpr Name kNames[] = {{DType::f64, "f8"}, {DType::f32, "f4"}, {DType::f16, 
                            {DType::i64, "i8"}, {DType::i32, "i4"}, {DType::i16, "i2"},
                            {DType::i8, "i1"},  {DType::u8, "u1"},  {DType::b8, "b1"}};
 
+}  // namespace
+
+std::optional<DType> npy_dtype(std::string_view code) {
+  for (const Name& n : kNames)
+    if (n.text == code) return n.dtype;
+  return {};
+}
+
+namespace {
+
 /// A file or a member of one; throws Format errors that name it.
 class Place {
  public:

@@ -21,7 +21,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is li
 
 constexpr uint64_t kMostHeader = 100'000'000;  // the limit of the reference implementation
 constexpr uint64_t kAlign = 64;
-constexpr std::string_view kAlias = "tandem.alias.";
+constexpr std::string_view kAlias = "tandem.alias.";  // in files of earlier versions
 constexpr const char* kMetadata = "__metadata__";
 
 struct Name {
@@ -43,7 +43,7 @@ std::string_view name_of(DType t) {
 
 // ---- writing
 
-/// Names in order, each with its place in the data or the name it is an alias of.
+/// Names in order, each with its place in the data.
 struct Layout {
   struct Item {
     const StateDict::Entry* entry;
@@ -51,7 +51,6 @@ struct Layout {
   };
   std::vector<Item> items;    // in the order of the names
   std::vector<size_t> order;  // of the data: wide elements first, so that all are aligned
-  std::vector<std::pair<std::string, std::string>> aliases;
   uint64_t bytes = 0;
 };
 
@@ -66,23 +65,8 @@ void check_savable(const std::string& name, const Tensor& t) {
 
 Layout plan(const StateDict& tensors) {
   Layout plan;
-  // dtype, data, shape, strides: equal when two handles show the same values in the same bytes.
-  std::map<std::tuple<DType, const void*, std::vector<int64_t>, std::vector<int64_t>>, size_t> seen;
   for (const StateDict::Entry& e : tensors) {
-    const auto& [name, t] = e;
-    check_savable(name, t);
-    if (t.numel() > 0) {
-      const auto sizes = t.sizes(), strides = t.strides();
-      auto [at, fresh] = seen.try_emplace({t.dtype(),
-                                           t.impl()->data,
-                                           {sizes.begin(), sizes.end()},
-                                           {strides.begin(), strides.end()}},
-                                          plan.items.size());
-      if (!fresh) {
-        plan.aliases.emplace_back(name, plan.items[at->second].entry->first);
-        continue;
-      }
-    }
+    check_savable(e.first, e.second);
     plan.order.push_back(plan.items.size());
     plan.items.push_back({&e});
   }
@@ -108,8 +92,6 @@ std::string make_header(const Layout& plan, const Metadata& metadata) {
       TD_CHECK(m.first != key, Value, "save: the metadata key '{}' appears twice", key);
     meta.emplace_back(key, value);
   }
-  for (const auto& [name, target] : plan.aliases)
-    meta.emplace_back(std::string(kAlias) + name, target);
   io::Json::Object root;
   if (!meta.empty()) root.emplace_back(kMetadata, std::move(meta));
   for (const Layout::Item& item : plan.items) {

@@ -15,10 +15,10 @@ namespace tandem {
 /// String pairs stored in the header under "__metadata__".
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-/// Write `tensors` to `path`, all or nothing (temporary file, fsync, rename). Tensors that share
-/// their bytes and layout are written once: the other names go to the metadata as
-/// "tandem.alias.<name>" and load() restores them. Strided tensors are written row-major. Throws
-/// Io, Value (an undefined tensor, a name that is not UTF-8), Unsupported (a value inside a trace).
+/// Write `tensors` to `path`, all or nothing (temporary file, fsync, rename). Every name has
+/// bytes of its own, also where tensors share theirs (tied weights): the format has no other way
+/// that all readers know. Strided tensors are written row-major. Throws Io, Value (an undefined
+/// tensor, a name that is not UTF-8), Unsupported (a value inside a trace).
 TD_API void save(const StateDict& tensors, const FilePath& path, const Metadata& metadata = {});
 
 /// Read a safetensors file. The tensors map the file (it is never written to; the first write

@@ -9,125 +9,37 @@
 #include <unordered_map>
 
 #include "tandem/base/budget.h"
+#include "tandem/base/log.h"
 #include "tandem/io/json.h"
-#include "tandem/io/pickle.h"
-#include "tandem/io/zip_internal.h"
+#include "tandem/io/pickle_numpy.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/weights/torch_file.h"
+#include "tandem/weights/torch_storages_internal.h"
+#include "tandem/weights/torch_tensors_internal.h"
 
 namespace tandem::weights {
 namespace {
 
-using io::PickleGlobal;
 using io::PickleNode;
 using Kind = PickleNode::Kind;
-using Use = PickleGlobal::Use;
-
-constexpr const char* kAdvice =
-    "Save the model's state_dict() with torch.save instead of an object.";
-/// All globals that a file may name.
-constexpr PickleGlobal kGlobals[] = {
-    {"collections OrderedDict", Use::mapping},
-    {"torch._utils _rebuild_tensor", Use::function},
-    {"torch._utils _rebuild_tensor_v2", Use::function},
-    {"torch._utils _rebuild_tensor_v3", Use::function},
-    {"torch._utils _rebuild_parameter", Use::function},
-    {"torch._utils _rebuild_parameter_with_state", Use::function},
-    {"torch Size", Use::function},
-    {"torch device", Use::function},
-    {"torch DoubleStorage"},
-    {"torch FloatStorage"},
-    {"torch HalfStorage"},
-    {"torch BFloat16Storage"},
-    {"torch LongStorage"},
-    {"torch IntStorage"},
-    {"torch ShortStorage"},
-    {"torch CharStorage"},
-    {"torch ByteStorage"},
-    {"torch BoolStorage"},
-    {"torch ComplexFloatStorage"},
-    {"torch ComplexDoubleStorage"},
-    {"torch QInt8Storage"},
-    {"torch QUInt8Storage"},
-    {"torch QInt32Storage"},
-    {"torch UntypedStorage"},
-    {"torch.storage UntypedStorage"},
-    {"torch.storage TypedStorage"},
-    {"torch float64"},
-    {"torch float32"},
-    {"torch float16"},
-    {"torch bfloat16"},
-    {"torch int64"},
-    {"torch int32"},
-    {"torch int16"},
-    {"torch int8"},
-    {"torch uint8"},
-    {"torch bool"},
-    {"torch uint16"},
-    {"torch uint32"},
-    {"torch uint64"},
-    {"torch complex64"},
-    {"torch complex128"},
-    {"torch float8_e4m3fn"},
-    {"torch float8_e5m2"},
-    {"torch float8_e4m3fnuz"},
-    {"torch float8_e5m2fnuz"},
-    {"torch float8_e8m0fnu"},
-    {"torch strided"},
-    {"torch contiguous_format"},
-    {"torch channels_last"},
-};
-
-struct Named {
-  std::string_view name;
-  DType dtype;
-};
-/// The storage types, and the dtypes that have none.
-constexpr Named kDTypes[] = {{"DoubleStorage", DType::f64},
-                             {"FloatStorage", DType::f32},
-                             {"HalfStorage", DType::f16},
-                             {"BFloat16Storage", DType::bf16},
-                             {"LongStorage", DType::i64},
-                             {"IntStorage", DType::i32},
-                             {"ShortStorage", DType::i16},
-                             {"CharStorage", DType::i8},
-                             {"ByteStorage", DType::u8},
-                             {"BoolStorage", DType::b8},
-                             {"UntypedStorage", DType::u8},
-                             {"float64", DType::f64},
-                             {"float32", DType::f32},
-                             {"float16", DType::f16},
-                             {"bfloat16", DType::bf16},
-                             {"int64", DType::i64},
-                             {"int32", DType::i32},
-                             {"int16", DType::i16},
-                             {"int8", DType::i8},
-                             {"uint8", DType::u8},
-                             {"bool", DType::b8}};
-
-constexpr int kMostDepth = 64;
-constexpr std::string_view kLegacyMagic("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20j\xa8P\x19.", 15);
-
-/// "FloatStorage" of "torch FloatStorage".
-std::string_view short_name(const PickleNode& global) {
-  return std::string_view(global.text).substr(global.text.find(' ') + 1);
-}
-
-/// Bytes of storages by key: members of a zip file, or sections after the pickles of an old file.
-class Storages {
- public:
-  virtual ~Storages() = default;
-  /// The bytes of `key`, validated; `bytes` is the pickle's claim (legacy files only state it
-  /// there).
-  virtual std::string_view find(const std::string& key) = 0;
-};
 
 class Reader {
  public:
-  Reader(Ref<MappedFile> file, Storages& storages) : file_(std::move(file)), storages_(storages) {}
+  explicit Reader(TorchStorages& storages) : file_(storages.file()), storages_(storages) {}
 
+  /// The whole file. Says which tensors are not as they are there.
+  TorchValue run() {
+    TorchValue out = value(storages_.root());
+    for (const auto& [what, c] : changed_)
+      log_warning("'{}': {} {} {} ({}{})", file_->path(), c.count,
+                  c.count == 1 ? "tensor is" : "tensors are", what, c.first,
+                  c.count > 1 ? ", ..." : "");
+    return out;
+  }
+
+ private:
   TorchValue value(const PickleNode& n, int depth = 0) {
-    if (depth > kMostDepth) fail("values are nested more than {} deep", kMostDepth);
+    if (depth > kMostTorchDepth) fail("values are nested more than {} deep", kMostTorchDepth);
     Budget::count();
     Budget::take(2 * sizeof(TorchValue) + n.text.size());
     switch (n.kind) {
@@ -162,7 +74,6 @@ class Reader {
     __builtin_unreachable();
   }
 
- private:
   template <class... T>
   [[noreturn]] TD_COLD void fail(fmt::format_string<T...> format, const T&... args) const {
     TD_FAIL(Format, "'{}': {}", file_->path(),
@@ -192,6 +103,12 @@ class Reader {
   }
   TorchValue call(const PickleNode& n, int depth) {
     const std::string_view f = n.text;
+    if (io::is_numpy_array(n)) return io::numpy_array(n, fmt::format("'{}'", file_->path()));
+    if (io::is_numpy_scalar(n)) {
+      Budget::take(sizeof(io::NumpyScalar));
+      return std::visit([](auto v) { return TorchValue(std::move(v)); },
+                        io::numpy_scalar(n, fmt::format("'{}'", file_->path())));
+    }
     const auto& arguments = n.arguments->items;
     if (f == "torch Size") {
       if (arguments.size() != 1) fail("torch.Size wants one argument");
@@ -206,22 +123,83 @@ class Reader {
   }
 
   Tensor tensor(const PickleNode& n, int depth) {
-    if (depth > kMostDepth) fail("values are nested more than {} deep", kMostDepth);
+    if (depth > kMostTorchDepth) fail("values are nested more than {} deep", kMostTorchDepth);
     const std::string_view f = n.text;
     const auto& arguments = n.arguments->items;
     if (f.starts_with("torch._utils _rebuild_parameter")) {
       if (arguments.empty() || arguments[0]->kind != Kind::call) fail("a parameter has no tensor");
       return tensor(*arguments[0], depth + 1);
     }
+    if (f.ends_with(" _rebuild_qtensor")) return quantized(arguments, depth);
+    if (f.ends_with(" _rebuild_sparse_tensor")) return sparse(arguments, depth);
     if (!f.starts_with("torch._utils _rebuild_tensor"))
       fail("tensor {} is created by {}", io::quote_json(name_), f);
     const bool third = f.ends_with("_v3");
     if (arguments.size() < (third ? 7u : 4u))
       fail("tensor {} has {} arguments", io::quote_json(name_), arguments.size());
-    std::optional<DType> dtype;
-    if (third) dtype = dtype_of(*arguments[6]);
+    const StoredType* type = third ? &type_of(*arguments[6]) : nullptr;
     return window(*arguments[0], integer(*arguments[1]), integers(*arguments[2]),
-                  integers(*arguments[3]), dtype);
+                  integers(*arguments[3]), type);
+  }
+
+  // The steps of `make`, whose errors get the tensor's name.
+  template <class F>
+  Tensor named(F make) const {
+    try {
+      return make();
+    } catch (const Error& e) {
+      if (e.message().starts_with('\'')) throw;
+      fail("tensor {}: {}", io::quote_json(name_), e.message());
+    }
+  }
+  void note(const std::string& what) {
+    Change& c = changed_[what];
+    if (c.count++ == 0) c.first = io::quote_json(name_);
+  }
+
+  // (storage, offset, sizes, strides, (scheme, scale, zero point[, axis]), ...)
+  Tensor quantized(const std::vector<const PickleNode*>& arguments, int depth) {
+    if (arguments.size() < 5 || arguments[4]->kind != Kind::tuple ||
+        arguments[4]->items.size() < 3 || arguments[4]->items[0]->kind != Kind::global)
+      fail("tensor {} is quantized, but does not say how", io::quote_json(name_));
+    const auto& how = arguments[4]->items;
+    const bool channels = how[0]->text.find("per_channel") != std::string::npos;
+    if (channels && how.size() < 4) fail("tensor {} has no axis", io::quote_json(name_));
+    const Tensor q = window(*arguments[0], integer(*arguments[1]), integers(*arguments[2]),
+                            integers(*arguments[3]), nullptr, true);
+    note("quantised, and made float32");
+    const auto number = [&](const PickleNode& n) {
+      return n.kind == Kind::call ? tensor(n, depth + 1) : scalar(n);
+    };
+    const Tensor scales = number(*how[1]), zeros = number(*how[2]);
+    const int64_t axis = channels ? integer(*how[3]) : 0;
+    return named([&] { return dequantized(q, scales, zeros, axis); });
+  }
+  Tensor scalar(const PickleNode& n) const {
+    if (n.kind != Kind::number && n.kind != Kind::integer)
+      fail("tensor {} has a {} as its scale", io::quote_json(name_), io::to_string(n.kind));
+    Tensor t(Ref<detail::TensorImpl>::adopt(detail::new_tensor(Shape{}, DType::f64, cpu)));
+    *static_cast<double*>(t.impl()->data) =
+        n.kind == Kind::number ? n.number : static_cast<double>(n.integer);
+    return t;
+  }
+
+  // (layout, (parts ..., sizes[, ...]))
+  Tensor sparse(const std::vector<const PickleNode*>& arguments, int depth) {
+    if (arguments.size() < 2 || arguments[0]->kind != Kind::call ||
+        arguments[0]->arguments->items.empty() || arguments[1]->kind != Kind::tuple)
+      fail("tensor {} is sparse, but has no layout", io::quote_json(name_));
+    const std::string& layout = arguments[0]->arguments->items[0]->text;
+    std::vector<Tensor> parts;
+    for (const PickleNode* part : arguments[1]->items) {
+      if (part->kind != Kind::call || part->text == "torch Size") {
+        const std::vector<int64_t> sizes = integers(*part);
+        note(fmt::format("sparse ({}), and made dense", layout));
+        return named([&] { return dense_of(layout, parts, sizes); });
+      }
+      parts.push_back(tensor(*part, depth + 1));
+    }
+    fail("tensor {} is sparse, but has no sizes", io::quote_json(name_));
   }
   int64_t integer(const PickleNode& n) const {
     if (n.kind != Kind::integer)
@@ -242,11 +220,10 @@ class Reader {
     for (const PickleNode* item : list->items) out.push_back(integer(*item));
     return out;
   }
-  DType dtype_of(const PickleNode& n) const {
+  const StoredType& type_of(const PickleNode& n) const {
     if (n.kind != Kind::global) fail("tensor {} has no dtype", io::quote_json(name_));
     const std::string_view name = short_name(n);
-    for (const Named& d : kDTypes)
-      if (d.name == name) return d.dtype;
+    if (const StoredType* t = stored_type(name)) return *t;
     fail("tensor {} is {}, which is not supported in this version", io::quote_json(name_), name);
   }
 
@@ -271,8 +248,9 @@ class Reader {
     return at->second;
   }
 
-  Tensor window(const PickleNode& id, int64_t offset, const std::vector<int64_t>& sizes,
-                const std::vector<int64_t>& strides, std::optional<DType> dtype) {
+  // `type`: the dtype that the tensor names itself, where its storage has none.
+  Tensor window(const PickleNode& id, int64_t offset, std::vector<int64_t> sizes,
+                std::vector<int64_t> strides, const StoredType* type, bool quantized = false) {
     Budget::work(static_cast<double>(name_.size()));
     const std::string name = io::quote_json(name_);
     // ('storage', type, key, location, elements)
@@ -282,17 +260,46 @@ class Reader {
     const auto& parts = id.items[0]->items;
     if (parts[0]->kind != Kind::text || parts[0]->text != "storage" || parts[2]->kind != Kind::text)
       fail("tensor {} has a storage without a key", name);
-    const DType type = dtype_of(*parts[1]);
-    if (!dtype) dtype = type;
+    const StoredType& stored = type_of(*parts[1]);
+    if (!type) type = &stored;
+    if (type->quantized && !quantized) fail("tensor {} is {} without a scale", name, type->name);
     const int64_t claimed = integer(*parts[4]);
     const Tensor& base = storage(parts[2]->text);
     int64_t claimed_bytes;
     if (claimed < 0 ||
-        __builtin_mul_overflow(claimed, static_cast<int64_t>(size_of(type)), &claimed_bytes) ||
+        __builtin_mul_overflow(claimed, static_cast<int64_t>(stored.bytes), &claimed_bytes) ||
         claimed_bytes > base.numel())
       fail("the storage of tensor {} claims {} elements, its data has {} bytes", name, claimed,
            base.numel());
-    return view(base, offset, sizes, strides, *dtype, name);
+    if (type->complex) {
+      note(fmt::format("complex{}, and read as {} with a last dimension of 2", 8 * type->bytes,
+                       to_string(type->dtype)));
+      return pairs(base, offset, std::move(sizes), std::move(strides), type->dtype, name);
+    }
+    if (!type->convert) return view(base, offset, sizes, strides, type->dtype, name);
+    note(fmt::format("{}, and read as {}", type->name, to_string(type->dtype)));
+    const DType raw = type->bytes == 1   ? DType::u8
+                      : type->bytes == 2 ? DType::i16
+                      : type->bytes == 4 ? DType::i32
+                                         : DType::i64;
+    const Tensor bits = view(base, offset, sizes, strides, raw, name);
+    return named([&] { return converted(bits, *type); });
+  }
+
+  // Complex numbers: their real and imaginary parts.
+  Tensor pairs(const Tensor& base, int64_t offset, std::vector<int64_t> sizes,
+               std::vector<int64_t> strides, DType part, const std::string& name) {
+    constexpr int64_t kMost = int64_t{1} << 61;
+    if (sizes.size() == kMaxRank)
+      fail("tensor {} has {} dimensions, and its complex numbers are one more", name, kMaxRank);
+    if (offset < 0 || offset > kMost) fail("tensor {} begins outside of its storage", name);
+    for (int64_t& s : strides) {
+      if (s < 0 || s > kMost) fail("tensor {} has the stride {}", name, s);
+      s *= 2;
+    }
+    sizes.push_back(2);
+    strides.push_back(1);
+    return view(base, 2 * offset, sizes, strides, part, name);
   }
 
   Tensor view(const Tensor& base, int64_t offset, const std::vector<int64_t>& sizes,
@@ -349,148 +356,15 @@ class Reader {
   }
 
   Ref<MappedFile> file_;
-  Storages& storages_;
+  TorchStorages& storages_;
+  struct Change {
+    int64_t count = 0;
+    std::string first;
+  };
+  std::map<std::string, Change> changed_;  ///< by what they were and are
   std::unordered_map<std::string, Tensor> bytes_;
   std::string name_;
   uint64_t shown_ = 0;
-};
-
-/// Files since PyTorch 1.6.
-class ZipStorages : public Storages {
- public:
-  explicit ZipStorages(const FilePath& path) : zip_(path) {
-    for (const io::ZipMember& m : zip_.members()) {
-      if (!members_.emplace(m.name, &m).second)
-        fail("the member {} appears twice", io::quote_json(m.name));
-      constexpr std::string_view kPickle = "data.pkl";
-      if (m.name == kPickle || m.name.ends_with("/data.pkl")) {
-        if (found_)
-          fail("there are two pickles, {} and {}", io::quote_json(prefix_ + "data.pkl"),
-               io::quote_json(m.name));
-        prefix_ = m.name.substr(0, m.name.size() - kPickle.size());
-        found_ = true;
-      }
-    }
-    if (!found_) fail("this zip file has no data.pkl: torch.save did not write it");
-    if (const io::ZipMember* order = member("byteorder"); order && bytes(*order) != "little")
-      fail("the data is big-endian, which is not supported in this version");
-    if (member("constants.pkl"))
-      fail("this is a TorchScript program, not weights\nSave its state_dict() with torch.save.");
-  }
-  std::string_view pickle() { return bytes(*member("data.pkl")); }
-  std::string_view find(const std::string& key) override {
-    const io::ZipMember* m = member("data/" + key);
-    if (!m) fail("the storage {} is missing", io::quote_json(key));
-    return bytes(*m);
-  }
-  const Ref<MappedFile>& file() const { return zip_.file(); }
-
- private:
-  template <class... T>
-  [[noreturn]] TD_COLD void fail(fmt::format_string<T...> format, const T&... args) const {
-    TD_FAIL(Format, "'{}': {}", zip_.file()->path(),
-            fmt::vformat(format, fmt::make_format_args(args...)));
-  }
-  const io::ZipMember* member(const std::string& name) const {
-    const auto it = members_.find(prefix_ + name);
-    return it == members_.end() ? nullptr : it->second;
-  }
-  std::string_view bytes(const io::ZipMember& m) const {
-    if (m.deflated)
-      fail("the member {} is compressed, torch.save stores it", io::quote_json(m.name));
-    return zip_.stored(m);
-  }
-
-  io::ZipReader zip_;
-  std::map<std::string, const io::ZipMember*> members_;
-  std::string prefix_;
-  bool found_ = false;
-};
-
-/// Older files: magic, version and system as pickles, the value, the list of keys, then for each
-/// key the number of elements and the bytes. Only the value tells the element types.
-class LegacyStorages : public Storages {
- public:
-  explicit LegacyStorages(const FilePath& path) : file_(make_ref<MappedFile>(path)) {
-    at_ = kLegacyMagic.size();
-    const io::Pickle version = next();
-    if (version.root().kind != Kind::integer || version.root().integer != 1001)
-      fail("the version of the old format is not 1001");
-    const io::Pickle system = next();
-    for (size_t i = 0; i + 1 < system.root().items.size(); i += 2) {
-      const PickleNode &key = *system.root().items[i], &value = *system.root().items[i + 1];
-      if (key.text == "little_endian" && value.integer == 0)
-        fail("the data is big-endian, which is not supported in this version");
-    }
-    value_ = next();
-    collect(value_.root(), 0);
-    const io::Pickle keys = next();
-    if (keys.root().kind != Kind::list) fail("the list of storages is missing");
-    for (const PickleNode* key : keys.root().items) place(*key);
-    if (at_ != file_->size()) fail("there are {} bytes after the data", file_->size() - at_);
-  }
-  const io::Pickle& value() const { return value_; }
-  const Ref<MappedFile>& file() const { return file_; }
-  std::string_view find(const std::string& key) override {
-    const auto it = places_.find(key);
-    if (it == places_.end()) fail("the storage {} is missing", io::quote_json(key));
-    return it->second;
-  }
-
- private:
-  template <class... T>
-  [[noreturn]] TD_COLD void fail(fmt::format_string<T...> format, const T&... args) const {
-    TD_FAIL(Format, "'{}': {}", file_->path(),
-            fmt::vformat(format, fmt::make_format_args(args...)));
-  }
-  io::Pickle next() {
-    io::Pickle p =
-        io::read_pickle(file_->view().substr(at_), fmt::format("'{}': byte {}", file_->path(), at_),
-                        kGlobals, {.advice = kAdvice});
-    at_ += p.bytes();
-    return p;
-  }
-  /// Collects the element size of each storage that a tensor names.
-  void collect(const PickleNode& n, int depth) {
-    if (depth > 2 * kMostDepth) fail("values are nested more than {} deep", kMostDepth);
-    Budget::count();
-    if (n.kind == Kind::persistent && n.items[0]->kind == Kind::tuple &&
-        n.items[0]->items.size() >= 5) {
-      const auto& parts = n.items[0]->items;
-      for (const Named& d : kDTypes)
-        if (parts[1]->kind == Kind::global && short_name(*parts[1]) == d.name)
-          widths_[parts[2]->text] = size_of(d.dtype);
-      if (parts.size() > 5 && parts[5]->kind != Kind::none)
-        fail("a storage is a view of another, which is not supported in this version");
-      return;
-    }
-    for (const PickleNode* item : n.items) collect(*item, depth + 1);
-    if (n.arguments) collect(*n.arguments, depth + 1);
-  }
-  void place(const PickleNode& key) {
-    const auto width = widths_.find(key.text);
-    if (key.kind != Kind::text || width == widths_.end())
-      fail("the storage {} belongs to no tensor", io::quote_json(key.text));
-    const size_t left = file_->size() - at_;
-    int64_t count;
-    if (left < sizeof count)
-      fail("the file is truncated before storage {}", io::quote_json(key.text));
-    std::memcpy(&count, file_->data() + at_, sizeof count);
-    at_ += sizeof count;
-    if (count < 0 || static_cast<uint64_t>(count) > (left - sizeof count) / width->second)
-      fail("the storage {} claims {} elements, {} bytes are left", io::quote_json(key.text), count,
-           left - sizeof count);
-    const size_t bytes = static_cast<size_t>(count) * width->second;
-    if (!places_.emplace(key.text, file_->view().substr(at_, bytes)).second)
-      fail("the storage {} appears twice", io::quote_json(key.text));
-    at_ += bytes;
-  }
-
-  Ref<MappedFile> file_;
-  size_t at_ = 0;
-  io::Pickle value_;
-  std::map<std::string, size_t> widths_;
-  std::map<std::string, std::string_view> places_;
 };
 
 }  // namespace
@@ -513,18 +387,6 @@ const TorchValue* TorchValue::find(std::string_view key) const {
 
 namespace {
 
-TorchValue read_torch_file(const FilePath& path, const MappedFile& file) {
-  if (file.view().starts_with(kLegacyMagic)) {
-    LegacyStorages old(path);
-    return Reader(old.file(), old).value(old.value().root());
-  }
-  ZipStorages zip(path);
-  const io::Pickle pickle =
-      io::read_pickle(zip.pickle(), fmt::format("'{}': data.pkl", zip.file()->path()), kGlobals,
-                      {.advice = kAdvice});
-  return Reader(zip.file(), zip).value(pickle.root());
-}
-
 void flatten(const TorchValue& v, const std::string& name, const std::string& path,
              StateDict& out) {
   Budget::take(2 * name.size());
@@ -545,15 +407,13 @@ void flatten(const TorchValue& v, const std::string& name, const std::string& pa
 }  // namespace
 
 TorchValue load_torch(const FilePath& path, const BudgetLimits& limits) {
-  const MappedFile file(path);
-  const Budget budget(path.str(), file.size(), limits);
-  return read_torch_file(path, file);
+  const Budget budget(path.str(), MappedFile(path).size(), limits);
+  return Reader(*open_torch_storages(path)).run();
 }
 
 StateDict load_torch_state(const FilePath& path, const BudgetLimits& limits) {
-  const MappedFile mapped(path);
-  const Budget budget(path.str(), mapped.size(), limits);
-  const TorchValue file = read_torch_file(path, mapped);
+  const TorchValue file = load_torch(path, limits);
+  const Budget budget(path.str(), MappedFile(path).size(), limits);
   const TorchValue* state = &file;
   for (const char* wrapper : {"state_dict", "model_state_dict", "model_state", "model", "module"})
     if (const TorchValue* inner = file.find(wrapper); inner && inner->as_dict()) {

@@ -131,6 +131,24 @@ void export_rows(const std::string& path, int opset, std::set<std::string>* cust
   }
 }
 
+TEST_F(OnnxExport, AFailedOneLeavesWhatWasThere) {
+  nn::Linear net(3, 2);
+  const Tensor x = randn({1, 3});
+  // No result is that near: the check of what was written fails.
+  const OnnxExportOptions never = {.external_data = true, .rtol = 0, .atol = -1};
+  EXPECT_NE(error_of([&] { export_onnx(net, x, path(), never); }), "no error");
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{});
+  write_file(path(), "old model");
+  write_file(path("m.safetensors"), "old weights");
+  EXPECT_NE(error_of([&] { export_onnx(net, x, path(), never); }), "no error");
+  EXPECT_EQ(folder_.names(), (std::vector<std::string>{"m.onnx", "m.safetensors"}));
+  EXPECT_EQ(read_file(path()), "old model");
+  EXPECT_EQ(read_file(path("m.safetensors")), "old weights");
+  export_onnx(net, x, path(), {.external_data = true});
+  EXPECT_EQ(folder_.names(), (std::vector<std::string>{"m.onnx", "m.safetensors"}));
+  EXPECT_NE(read_file(path()), "old model");
+}
+
 TEST_F(OnnxExport, EveryRowGoesThereAndBack) {
   std::set<std::string> custom;
   export_rows(path(), 18, &custom);

@@ -7,8 +7,9 @@
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/data/sets/vision_datasets.h"
-#include "tandem/io/pickle.h"
+#include "tandem/io/pickle_numpy.h"
 #include "tandem/ops/ops.h"
+#include "tandem/tensor/strided.h"
 
 namespace tandem::data {
 namespace {
@@ -16,11 +17,10 @@ namespace {
 using io::PickleNode;
 using Use = io::PickleGlobal::Use;
 
-constexpr const char* kArray = "numpy.core.multiarray _reconstruct";
 constexpr const char* kMatrix = "scipy.sparse.csr csr_matrix";
 /// All globals that the files name.
 constexpr io::PickleGlobal kGlobals[] = {
-    {kArray, Use::object},
+    {"numpy.core.multiarray _reconstruct", Use::object},
     {kMatrix, Use::object},
     {"numpy dtype", Use::object},
     {"numpy ndarray"},
@@ -50,43 +50,12 @@ struct Array {
   std::vector<int64_t> sizes;
 };
 Array array_of(const PickleNode* a, const Source& s) {
-  want(a->kind == PickleNode::Kind::call && a->text == kArray && a->state &&
-           a->state->items.size() == 5,
-       s, "expected an array");
-  const std::vector<const PickleNode*>& p =
-      a->state->items;  // version, shape, dtype, fortran, bytes
+  const Tensor t = io::numpy_array(*a, fmt::format("'{}'", s.path));
   Array out;
-  int64_t n = 1;
-  for (const PickleNode* d : p[1]->items) {
-    want(d->kind == PickleNode::Kind::integer && d->integer >= 0 && d->integer <= 1 << 28, s,
-         "a size is out of range");
-    out.sizes.push_back(d->integer);
-    want(d->integer == 0 || n <= (int64_t{1} << 28) / d->integer, s, "an array is too large");
-    n *= d->integer;
-  }
-  const PickleNode* type = p[2];
-  want(type->kind == PickleNode::Kind::call && type->text == "numpy dtype" &&
-           !type->arguments->items.empty() && p[3]->integer == 0 &&
-           p[4]->kind == PickleNode::Kind::bytes,
-       s, "expected an array of numbers in C order");
-  const std::string_view code = type->arguments->items[0]->text, bytes = p[4]->text;
-  const auto copy = [&](auto one) {
-    want(bytes.size() == static_cast<size_t>(n) * sizeof one, s, "an array is truncated");
-    for (int64_t i = 0; i < n; ++i) {
-      std::memcpy(&one, bytes.data() + static_cast<size_t>(i) * sizeof one, sizeof one);
-      out.v.push_back(static_cast<double>(one));
-    }
-  };
-  if (code == "i4")
-    copy(int32_t());
-  else if (code == "i8")
-    copy(int64_t());
-  else if (code == "f4")
-    copy(float());
-  else if (code == "f8")
-    copy(double());
-  else
-    want(false, s, "an array's elements are not of type i4, i8, f4 or f8");
+  out.sizes.assign(t.sizes().begin(), t.sizes().end());
+  Budget::take(static_cast<uint64_t>(t.numel()) * sizeof(double));
+  out.v.resize(static_cast<size_t>(t.numel()));
+  tandem::detail::copy_row_major(*t.impl(), out.v.data(), DType::f64);
   return out;
 }
 

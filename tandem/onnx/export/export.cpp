@@ -6,14 +6,15 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <functional>
+#include <list>
 
 #include "tandem/graph/rng.h"
 #include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/onnx/export/write.h"
+#include "tandem/onnx/export/written_file_internal.h"
 #include "tandem/onnx/import/build_internal.h"
 #include "tandem/onnx/onnx.h"
 #include "tandem/ops/ops.h"
@@ -63,6 +64,7 @@ class Exporter {
     report_.random = b_.random;
     report_.custom_ops.assign(b_.custom.begin(), b_.custom.end());
     if (o_.verify) verify();
+    for (WrittenFile& f : written_) f.keep();
     return std::move(report_);
   }
 
@@ -238,7 +240,10 @@ class Exporter {
     TD_CHECK(file.find('/') == std::string::npos, Value,
              "the weights file is in the model's folder, '{}' is a path\nGive a name.", file);
     const std::string whole = folder() + file;
-    if (!holds_all(whole, all)) save(all, whole, {{"format", "pt"}});
+    if (!holds_all(whole, all)) {
+      written_.emplace_back(whole);
+      save(all, whole, {{"format", "pt"}});
+    }
     // Offset of each tensor, from the header.
     const auto mapped = Ref<MappedFile>::adopt(new MappedFile(whole));
     uint64_t header = 0;
@@ -248,7 +253,7 @@ class Exporter {
     for (const auto& [name, v] : weights_) {
       if (v.numel() == 0) continue;
       const io::Json* at = json.find(name);
-      if (!at)
+      if (!at)  // a file of an earlier version, which had tied tensors once
         at = json.find(*json.find("__metadata__")->find("tandem.alias." + name)->as_string());
       const io::Json::Array& ends = *at->find("data_offsets")->as_array();
       const auto begin = static_cast<uint64_t>(*ends[0].as_int()),
@@ -264,6 +269,7 @@ class Exporter {
     if (o_.external_data) external = write_weights();
     const std::string bytes = write_onnx_model(b_.model, external);
     report_.model_bytes = bytes.size();
+    written_.emplace_back(path_.str());
     write_file(path_, bytes);
   }
 
@@ -334,7 +340,6 @@ class Exporter {
     report_.largest_error = std::max(report_.largest_error, largest);
     report_.relative_error = std::max(report_.relative_error, scale > 0 ? largest / scale : 0);
     if (largest <= o_.atol + o_.rtol * scale) return;
-    std::remove(path_.c_str());
     TD_FAIL(Internal,
             "read back, the output '{}' is {:.3g} away from the function's result (values up to "
             "{:.3g})\nThe model was not kept.",
@@ -351,6 +356,7 @@ class Exporter {
   std::set<std::string> taken_;
   StateDict weights_;
   OnnxExportReport report_;
+  std::list<WrittenFile> written_;
 };
 
 }  // namespace
