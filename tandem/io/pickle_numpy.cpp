@@ -66,9 +66,10 @@ std::string bytes_of(const PickleNode& n, std::string_view what) {
 
 // "f8" of numpy.dtype('f8', False, True), once its byte order is known to be this machine's.
 std::string code_of(const PickleNode& n, std::string_view what) {
-  if (n.kind != Kind::call || n.text != kDType || n.arguments->items.empty() ||
-      n.arguments->items[0]->kind != Kind::text)
-    fail_numpy(what, "a value of NumPy has no dtype");
+  const bool named = n.kind == Kind::call && n.text == kDType && !n.arguments->items.empty() &&
+                     (n.arguments->items[0]->kind == Kind::text ||
+                      n.arguments->items[0]->kind == Kind::bytes);  // of Python 2
+  if (!named) fail_numpy(what, "a value of NumPy has no dtype");
   if (n.state && n.state->items.size() > 1 && n.state->items[1]->text == ">")
     fail_numpy(what, "a value of NumPy is big-endian, which is not supported in this version");
   return n.arguments->items[0]->text;

@@ -63,8 +63,8 @@ class TD_API TorchValue {
 /// storage share it. What Tandem lacks is converted, with a warning: float8 to f32, uint16 to i32,
 /// uint32 and uint64 to i64, quantised tensors to the f32 numbers that they stand for, sparse ones
 /// to dense ones, complex ones to pairs in a last dimension of 2. Arrays and numbers of NumPy are
-/// read as well. Throws Io, or Format: truncated, hostile, of another kind, with an object that only
-/// Python code could create (which is named), or over a limit.
+/// read as well. Throws Io, or Format: truncated, hostile, of another kind, with an object that
+/// only Python code could create (which is named), or over a limit.
 TD_API TorchValue load_torch(const FilePath& path, const BudgetLimits& limits = {});
 
 /// The tensors of a PyTorch file by name: those of the dict itself, or of its member
