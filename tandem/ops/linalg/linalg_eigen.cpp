@@ -13,6 +13,7 @@
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/linalg/linalg.h"
 #include "tandem/ops/linalg/linalg_internal.h"
+#include "tandem/ops/linalg/svd_internal.h"
 
 namespace tandem::detail {
 namespace {
@@ -77,30 +78,18 @@ struct Svd {
   bool ok = true;
   Svd(const Mat<T>& a, bool full) {
     const Eigen::Index m = a.rows(), n = a.cols(), k = std::min(m, n);
+    Rows<T> left = Rows<T>::Identity(m, full ? m : k), right = Rows<T>::Identity(n, full ? n : k);
     s = Vec<T>::Zero(k);
-    if (k == 0) {
-      u = Mat<T>::Identity(m, full ? m : 0);
-      v = Mat<T>::Identity(n, full ? n : 0);
-      return;
+    ok = a.allFinite();
+    if (k && ok) {
+      const Rows<T> x = a;
+      ok = svd(x.data(), m, n, full, left.data(), s.data(), right.data());
+    } else if (!ok) {
+      left.setZero();
+      right.setZero();
     }
-    if (!a.allFinite()) {
-      u = Mat<T>::Zero(m, full ? m : k);
-      v = Mat<T>::Zero(n, full ? n : k);
-      ok = false;
-      return;
-    }
-    const unsigned options = full ? Eigen::ComputeFullU | Eigen::ComputeFullV
-                                  : Eigen::ComputeThinU | Eigen::ComputeThinV;
-    Eigen::BDCSVD<Mat<T>> svd(a, options);
-    ok = svd.info() == Eigen::Success;
-    u = svd.matrixU();
-    v = svd.matrixV();
-    s = svd.singularValues();
-    for (Eigen::Index j = 0; j < k; ++j) {
-      const T sign = sign_of_column(u, j);
-      u.col(j) *= sign;
-      v.col(j) *= sign;
-    }
+    u = left;
+    v = right;
   }
 };
 
