@@ -7,30 +7,40 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "cli/commands_internal.h"
 #include "tandem/init.h"
 #include "tandem/io/json.h"
+#include "tandem/onnx/import/rows.h"
 #include "tandem/onnx/suite.h"
 
 namespace tandem::cli {
 namespace {
 
 struct OnnxTestOptions {
-  std::string folder, filter;
+  std::vector<std::string> folders;
+  std::string filter;
   bool json = false, quiet = false, markdown = false;
 };
 
 using Failures = std::vector<std::pair<std::string, std::string>>;
 
+/// What came of one folder's models.
+struct SuiteResult {
+  std::string version;
+  std::vector<onnx::OnnxCase> cases;
+  Failures failures;
+};
+
 /// One line per full-size net: its nodes, its ops by how often they stand there, what came.
-void print_nets(const std::vector<onnx::OnnxCase>& cases, const Failures& failures) {
+void print_nets(const SuiteResult& suite) {
   size_t nets = 0, failed = 0;
   std::string lines;
-  for (const onnx::OnnxCase& c : cases) {
+  for (const onnx::OnnxCase& c : suite.cases) {
     if (!c.light) continue;
     std::string result = "passes";
-    for (const auto& [name, reason] : failures)
+    for (const auto& [name, reason] : suite.failures)
       if (name == c.name) result = "fails";
     ++nets;
     failed += result != "passes";
@@ -55,27 +65,34 @@ void print_nets(const std::vector<onnx::OnnxCase>& cases, const Failures& failur
       nets - failed, nets, lines);
 }
 
-/// docs/onnx.md: what passes, what does not and why, and the ops that can be imported.
-void print_page(const std::vector<onnx::OnnxCase>& cases, size_t passed, const Failures& failures) {
+/// The models that fail, each with the suites where it does.
+void print_failures(const std::vector<SuiteResult>& suites) {
+  std::vector<std::string> names;
+  std::map<std::string, std::pair<std::string, std::string>> rows;
+  for (const SuiteResult& s : suites)
+    for (const auto& [name, reason] : s.failures) {
+      auto& [versions, text] = rows[name];
+      if (versions.empty()) names.push_back(name);
+      versions += (versions.empty() ? "" : ", ") + s.version;
+      if (text.empty()) text = reason.substr(0, reason.find('\n'));
+    }
+  fmt::print("| model | of ONNX | reason |\n|---|---|---|\n");
+  for (const std::string& n : names)
+    fmt::print("| {} | {} | {} |\n", n, rows[n].first, rows[n].second);
+}
+
+/// The ops that can be imported, in lines.
+void print_ops() {
+  std::string domains;
+  for (const onnx::OnnxDomain& d : onnx::onnx_domains())
+    domains += fmt::format("{}{} (1 to {})", domains.empty() ? "" : ", ",
+                           *d.name ? d.name : "ai.onnx", d.last);
   fmt::print(
-      "# ONNX\n\n"
-      "`tandem onnx-test DIR` runs models against recorded inputs and outputs. The models are "
-      "those "
-      "of ONNX's\nbackend tests, fetched by `scripts/onnx_suite` into `build/deps/onnx_suite`; the "
-      "tolerances are those of\nits runner (relative 1e-3, absolute 1e-7 unless a model says "
-      "otherwise). This page is what\n`build/release/tandem onnx-test build/deps/onnx_suite "
-      "--markdown` prints.\nExport: [onnx-export.md](onnx-export.md).\n\n"
-      "{} of {} models pass. The others:\n\n| model | reason |\n|---|---|\n",
-      passed, cases.size());
-  for (const auto& [name, reason] : failures)
-    fmt::print("| {} | {} |\n", name, reason.substr(0, reason.find('\n')));
-  fmt::print(
-      "\nThe recorded results of Bernoulli are draws from a generator whose state is not part of "
-      "the "
-      "models. Those of\nthe inverse DFT contain rounding errors of a single-precision transform "
-      "where ours gives zeros.\n");
-  print_nets(cases, failures);
-  fmt::print("\n## Ops\n\nOpsets 1 to 27 of ai.onnx, ai.onnx.ml and the preview domains:\n\n");
+      "\n## Ops\n\nBy domain and opsets: {}.\n"
+      "An attribute that an op does not have, or inputs and outputs beyond its own, are errors "
+      "that "
+      "name them;\nan opset beyond these gives a warning.\n\n",
+      domains);
   std::string line;
   for (const std::string& op : onnx::onnx_ops()) {
     if (line.size() + op.size() + 2 > 98) {
@@ -87,19 +104,43 @@ void print_page(const std::vector<onnx::OnnxCase>& cases, size_t passed, const F
   fmt::print("{}.\n", line);
 }
 
-int run_suite(const OnnxTestOptions& o) {
-  init();
-  const std::vector<onnx::OnnxCase> cases = onnx::find_onnx_cases(o.folder, o.filter);
-  TD_CHECK(!cases.empty(), Value, "there are no models in '{}'{}", o.folder,
+/// docs/onnx.md: what passes, what does not and why, and the ops that can be imported.
+void print_page(const std::vector<SuiteResult>& suites) {
+  std::string counts;
+  for (const SuiteResult& s : suites)
+    counts += fmt::format("{}{} of {} models of ONNX {}", counts.empty() ? "" : ", ",
+                          s.cases.size() - s.failures.size(), s.cases.size(), s.version);
+  fmt::print(
+      "# ONNX\n\n"
+      "`tandem onnx-test DIR` runs models against recorded inputs and outputs. The models are "
+      "those of ONNX's\nbackend tests, fetched by `scripts/onnx_suite` and, for later versions, "
+      "made by `scripts/onnx_suite VERSION`; the\ntolerances are those of its runner (relative "
+      "1e-3, for bfloat16 1/64, absolute 1e-7 unless a model says otherwise).\nThis page is what "
+      "`build/release/tandem onnx-test --markdown build/deps/onnx_suite "
+      "build/deps/onnx_suite-1.23.2`\nprints. Export: [onnx-export.md](onnx-export.md).\n\n"
+      "{} pass. The others:\n\n",
+      counts);
+  print_failures(suites);
+  fmt::print(
+      "\nThe recorded results of Bernoulli are draws from a generator whose state is not part of "
+      "the models. Those of\nthe inverse DFT contain rounding errors of a single-precision "
+      "transform where ours gives zeros. The float16\nmodel records a softmax that was rounded to "
+      "float16 after each of its steps; ours is rounded once.\nThe models of 1.23.2 draw their "
+      "data while they are made, from seed 0.\n");
+  print_nets(suites[0]);
+  print_ops();
+}
+
+/// Run the models of one folder; nothing when interrupted.
+std::optional<SuiteResult> run_folder(const OnnxTestOptions& o, const std::string& folder,
+                                      io::Json::Array& list) {
+  SuiteResult r{onnx::onnx_suite_version(folder), onnx::find_onnx_cases(folder, o.filter), {}};
+  TD_CHECK(!r.cases.empty(), Value, "there are no models in '{}'{}", folder,
            o.filter.empty() ? "" : fmt::format(" whose name holds '{}'", o.filter));
-  size_t passed = 0, failed = 0;
-  io::Json::Array list;
-  Failures failures;
-  for (const onnx::OnnxCase& c : cases) {
-    if (interrupted()) return 130;
+  for (const onnx::OnnxCase& c : r.cases) {
+    if (interrupted()) return std::nullopt;
     const std::string reason = onnx::run_onnx_case(c);
-    (reason.empty() ? passed : failed)++;
-    if (!reason.empty()) failures.emplace_back(c.name, reason);
+    if (!reason.empty()) r.failures.emplace_back(c.name, reason);
     if (o.markdown) continue;
     if (o.json) {
       io::Json::Object entry{{"name", c.name}, {"passed", reason.empty()}};
@@ -112,8 +153,23 @@ int run_suite(const OnnxTestOptions& o) {
       fmt::print("passed {}\n", c.name);
     }
   }
+  return r;
+}
+
+int run_suite(const OnnxTestOptions& o) {
+  init();
+  std::vector<SuiteResult> suites;
+  io::Json::Array list;
+  size_t passed = 0, failed = 0;
+  for (const std::string& folder : o.folders) {
+    std::optional<SuiteResult> r = run_folder(o, folder, list);
+    if (!r) return 130;
+    failed += r->failures.size();
+    passed += r->cases.size() - r->failures.size();
+    suites.push_back(std::move(*r));
+  }
   if (o.markdown) {
-    print_page(cases, passed, failures);
+    print_page(suites);
   } else if (o.json) {
     fmt::print("{}\n",
                io::Json(io::Json::Object{
@@ -132,7 +188,7 @@ void add_onnx_test(CLI::App& app, int& code) {
   CLI::App* verb = app.add_subcommand(
       "onnx-test", "Run ONNX models against recorded inputs and outputs (ONNX's backend tests)");
   auto o = std::make_shared<OnnxTestOptions>();
-  verb->add_option("folder", o->folder, "Folder of test folders, searched to any depth")
+  verb->add_option("folder", o->folders, "Folders of test folders, searched to any depth")
       ->required();
   verb->add_option("--filter", o->filter, "Only names that hold this text");
   verb->add_flag("--json", o->json, "The result as JSON on stdout");

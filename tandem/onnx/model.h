@@ -76,6 +76,7 @@ struct OnnxNode {
   const OnnxRow* row = nullptr;            ///< the row that runs it, or
   const OpDef* direct = nullptr;           ///< the equivalent op, or
   const OnnxFunction* function = nullptr;  ///< the model's function
+  std::string unread;                      ///< what it holds that nothing reads: it cannot be run
   std::vector<int> in, out;                ///< slots; -1: absent
   std::vector<int> done;                   ///< slots that no later node reads
   const OnnxAttribute* find(std::string_view name) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX's backend tests: folders with a model and recorded inputs and outputs, compared as ONNX's
-// own runner does (rtol 1e-3, atol 1e-7 unless a data.json next to the model says otherwise).
+// own runner does (rtol 1e-3, at least 1/64 for bfloat16, atol 1e-7 unless a data.json next to the
+// model says otherwise).
 #pragma once
 
 #include <string>
@@ -20,6 +21,8 @@ struct OnnxCase {
   bool light = false;  ///< a full-size net: a model file with its outputs in the same folder
 };
 
+/// ONNX's version that the models below `folder` come from: the text of its file `version`, or "".
+TD_API std::string onnx_suite_version(const std::string& folder);
 /// All cases below `folder` whose name contains `filter`, sorted by path.
 TD_API std::vector<OnnxCase> find_onnx_cases(const std::string& folder,
                                              const std::string& filter = "");

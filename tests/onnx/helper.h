@@ -21,6 +21,27 @@ inline std::string int_attribute(const std::string& name, int64_t v) {
   a.add_int(20, 2);
   return a.str();
 }
+inline std::string ints_attribute(const std::string& name, const std::vector<int64_t>& v) {
+  ProtoWriter a;
+  a.add_bytes(1, name);
+  for (const int64_t i : v) a.add_int(8, i);
+  a.add_int(20, 7);
+  return a.str();
+}
+inline std::string float_attribute(const std::string& name, float v) {
+  ProtoWriter a;
+  a.add_bytes(1, name);
+  a.add_float(2, v);
+  a.add_int(20, 1);
+  return a.str();
+}
+inline std::string text_attribute(const std::string& name, const std::string& v) {
+  ProtoWriter a;
+  a.add_bytes(1, name);
+  a.add_bytes(4, v);
+  a.add_int(20, 3);
+  return a.str();
+}
 inline std::string graph_attribute(const std::string& name, const std::string& graph) {
   ProtoWriter a;
   a.add_bytes(1, name);

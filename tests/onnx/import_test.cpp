@@ -141,6 +141,22 @@ TEST_F(Onnx, NamesWhatIsWrong) {
       {with({node("Frobnicate", {"x"}, {"y"})}), "Unsupported: .*'Frobnicate'.*opset 18"},
       {with({node("Add", {"x"}, {"y"})}), "Add"},
       {with({node("Flatten", {"x"}, {"y"}, {int_attribute("axis", 9)})}), "Index: .*axis"},
+      // What nothing reads is named: attributes, inputs, outputs, texts.
+      {with({node("Relu", {"x"}, {"y"}, {int_attribute("foo", 3)})}),
+       "Unsupported: its attribute 'foo' is unknown; known in opset 18: none. In layer Relu 'y'"},
+      {with({node("Flatten", {"x"}, {"y"}, {int_attribute("foo", 3)})}),
+       "'foo' is unknown; known in opset 18: axis"},
+      {with({node("Dropout", {"x"}, {"y"}, {int_attribute("is_test", 1)})}), "no error"},
+      {with({node("Dropout", {"x"}, {"y"}, {int_attribute("consumed_inputs", 1)})}), "'consumed"},
+      {with({node("Elu", {"x", "x"}, {"y"})}), "takes 1 inputs, got 2"},
+      {with({node("Elu", {"x", ""}, {"y"})}), "no error"},
+      {with({node("Elu", {"x"}, {"y", "z"})}), "has 1 outputs, 2 are named"},
+      {with({node("Squeeze", {"x", "x"}, {"y"}, {ints_attribute("axes", {0})})}),
+       "Format: gives 'axes' twice"},
+      {with({node("relu", {"x"}, {"y"}, {int_attribute("foo", 3)}, "tandem")}), "'foo' is unknown"},
+      {with({node("Pad", {"x"}, {"y"},
+                  {ints_attribute("pads", {0, 0}), text_attribute("mode", "SOME")})}),
+       "Unsupported: its attribute 'mode' is 'SOME', known are 'constant'"},
       {"", "Format: .*no graph"},
       {"hello", "Format: "},
   };
@@ -148,6 +164,19 @@ TEST_F(Onnx, NamesWhatIsWrong) {
     const std::string got = error_of([&] { run_floats(c.bytes, {tensor({1.0f})}); });
     EXPECT_TRUE(std::regex_search(got, std::regex(c.says))) << got << "\nwanted: " << c.says;
   }
+}
+
+TEST_F(Onnx, WarnsOfUnknownOpsets) {
+  GraphText g;
+  g.nodes = {node("Relu", {"x"}, {"y"})};
+  g.inputs = {port("x")};
+  g.outputs = {port("y")};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_floats(model(g, 99), {tensor({-1.0f, 2.0f})}), (std::vector<float>{0, 2}));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("ONNX model asks for opset 99 of ai.onnx; ops are known up to opset"),
+            std::string::npos)
+      << said;
 }
 
 std::string external_model(const std::string& location, const std::string& offset,
@@ -249,6 +278,7 @@ TEST_F(Onnx, DamagedFilesNeverCrash) {
   // Whatever a change does to the model, it is read or rejected as Format or Unsupported.
   const std::string good = small_model();
   std::mt19937 random(7);
+  testing::internal::CaptureStderr();  // unknown opsets are warned of
   for (int i = 0; i < 4000; ++i) {
     std::string bytes = good;
     for (unsigned k = 0; k <= random() % 3; ++k) {
@@ -263,6 +293,7 @@ TEST_F(Onnx, DamagedFilesNeverCrash) {
                 got.rfind("Unsupported: ", 0) == 0)
         << got;
   }
+  testing::internal::GetCapturedStderr();
 }
 
 TEST_F(Onnx, HugeResultsAreRefused) {
@@ -313,6 +344,7 @@ TEST_F(Onnx, EachOpIsServedOnce) {
     for (const OnnxRow* a : list) {
       EXPECT_TRUE(a->import && a->since > 0 && (a->last == 0 || a->last >= a->since))
           << name.second;
+      EXPECT_NE(a->signature.attributes, nullptr) << name.second << " does not say what it reads";
       for (const OnnxRow* b : list)
         if (a != b) {
           EXPECT_TRUE((a->last && a->last < b->since) || (b->last && b->last < a->since))

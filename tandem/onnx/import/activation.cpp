@@ -23,10 +23,18 @@ void hard_sigmoid(OnnxCall& c) {
 void hard_swish(OnnxCall& c) { c.set(0, hardswish(c.x(0))); }
 void softplus_of(OnnxCall& c) { c.set(0, logaddexp(c.x(0), 0.0)); }
 void mish_of(OnnxCall& c) { c.set(0, mish(c.x(0))); }
-void gelu_of(OnnxCall& c) { c.set(0, gelu(c.x(0), c.attr_text("approximate", "none"))); }
+void gelu_of(OnnxCall& c) {
+  c.set(0, gelu(c.x(0), c.attr_choice("approximate", "none", {"none", "tanh"})));
+}
 void swish(OnnxCall& c) {
   const Tensor x = c.x(0);
   c.set_like(0, x * sigmoid(x * c.attr_float("alpha", 1.0)));
+}
+void swiglu_of(OnnxCall& c) {
+  const Tensor gate = c.x(0), value = c.x(1);
+  TD_CHECK(gate.shape() == value.shape(), Shape, "wants two inputs of one shape, got {} and {}",
+           gate.shape().to_string(), value.shape().to_string());
+  c.set_like(0, gate * sigmoid(gate * c.attr_float("alpha", 1.0)) * value);
 }
 void thresholded(OnnxCall& c) {
   const Tensor x = c.x(0);
@@ -83,22 +91,37 @@ void hardmax(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_activation_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "LeakyRelu", 1, 0, leaky, &op::leaky_relu, export_leaky_relu},
-      {"", "Elu", 1, 0, elu_of, &op::elu, export_elu},
-      {"", "Celu", 12, 0, celu_of, &op::celu, export_celu},
-      {"", "Selu", 1, 0, selu_of, &op::selu, export_selu},
-      {"", "HardSigmoid", 1, 0, hard_sigmoid, &op::hardsigmoid, export_hardsigmoid},
-      {"", "HardSwish", 14, 0, hard_swish, &op::hardswish, export_hardswish},
-      {"", "Softplus", 1, 0, softplus_of, &op::softplus, export_softplus},
-      {"", "Mish", 18, 0, mish_of, &op::mish, export_mish},
-      {"", "Gelu", 20, 0, gelu_of, &op::gelu, export_gelu},
-      {"", "Swish", 24, 0, swish},
-      settings_from(1, {"", "ThresholdedRelu", 10, 0, thresholded}),
-      {"", "Shrink", 9, 0, shrink},
-      {"", "PRelu", 1, 0, prelu_of},
-      {"", "Softmax", 1, 0, softmax_of, &op::softmax, export_softmax},
-      {"", "LogSoftmax", 1, 0, log_softmax_of, &op::log_softmax, export_log_softmax},
-      {"", "Hardmax", 1, 0, hardmax},
+      {"", "LeakyRelu", 1, 0, leaky, {1, 1, "alpha"}, &op::leaky_relu, export_leaky_relu},
+      {"", "Elu", 1, 0, elu_of, {1, 1, "alpha"}, &op::elu, export_elu},
+      {"", "Celu", 12, 0, celu_of, {1, 1, "alpha"}, &op::celu, export_celu},
+      {"", "Selu", 1, 0, selu_of, {1, 1, "alpha gamma"}, &op::selu, export_selu},
+      {"",
+       "HardSigmoid",
+       1,
+       0,
+       hard_sigmoid,
+       {1, 1, "alpha beta"},
+       &op::hardsigmoid,
+       export_hardsigmoid},
+      {"", "HardSwish", 14, 0, hard_swish, {1, 1, ""}, &op::hardswish, export_hardswish},
+      {"", "Softplus", 1, 0, softplus_of, {1, 1, ""}, &op::softplus, export_softplus},
+      {"", "Mish", 18, 0, mish_of, {1, 1, ""}, &op::mish, export_mish},
+      {"", "Gelu", 20, 0, gelu_of, {1, 1, "approximate"}, &op::gelu, export_gelu},
+      {"", "Swish", 24, 0, swish, {1, 1, "alpha"}},
+      {"", "SwiGLU", 28, 0, swiglu_of, {2, 1, "alpha"}},
+      settings_from(1, {"", "ThresholdedRelu", 10, 0, thresholded, {1, 1, "alpha"}}),
+      {"", "Shrink", 9, 0, shrink, {1, 1, "bias lambd"}},
+      {"", "PRelu", 1, 0, prelu_of, {2, 1, ""}},
+      {"", "Softmax", 1, 0, softmax_of, {1, 1, "axis"}, &op::softmax, export_softmax},
+      {"",
+       "LogSoftmax",
+       1,
+       0,
+       log_softmax_of,
+       {1, 1, "axis"},
+       &op::log_softmax,
+       export_log_softmax},
+      {"", "Hardmax", 1, 0, hardmax, {1, 1, "axis"}},
       exported(op::gelu_tanh, export_gelu_tanh),
       exported(op::relu6, export_relu6),
   };

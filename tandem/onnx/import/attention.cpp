@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX's attention ops: Attention with its cache, FlexAttention with graphs that modify scores and
-// weights, RotaryEmbedding.
+// weights, RotaryEmbedding. 16-bit inputs are computed in f32 and rounded at the end.
 #include <cmath>
 #include <limits>
 
@@ -26,7 +26,31 @@ Tensor shared_heads(const Tensor& x, int64_t heads) {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
-/// The term added to the scores: mask, causal part, padding of the cache; undefined if there is
+/// Which keys each query may see: [q, k] or [b, 1, q, k]; undefined: all. A query stands `past`
+/// keys behind the first one, or where its sequence ends.
+Tensor seen_keys(OnnxCall& c, int64_t queries, int64_t keys, int64_t past) {
+  const Tensor key = arange(0, keys, 1, DType::i64);
+  Tensor at = arange(0, queries, 1, DType::i64).reshape({queries, 1});
+  Tensor seen;
+  auto only = [&](const Tensor& these) {
+    seen = seen.defined() ? logical_and(seen, these) : these;
+  };
+  if (c.has(6)) {
+    const Tensor used = c.x(6).to(DType::i64).reshape({-1, 1, 1, 1});
+    only(key < used);
+    if (!c.has(4)) at = at + used - queries;
+  }
+  if (c.has(4)) at = at + past;
+  if (c.attr("is_causal", 0)) only(key <= at);
+  // A window that reaches over all keys hides none.
+  if (const int64_t n = c.attr("left_window_size", -1); n >= 0 && n < queries + keys)
+    only(key >= at - n);
+  if (const int64_t n = c.attr("right_window_size", -1); n >= 0 && n < queries + keys)
+    only(key <= at + n);
+  return seen;
+}
+
+/// The term added to the scores: the mask, and -inf where a key is not seen; undefined if there is
 /// none.
 Tensor attention_bias(OnnxCall& c, DType dtype, int64_t queries, int64_t keys, int64_t past) {
   Tensor bias;
@@ -37,19 +61,18 @@ Tensor attention_bias(OnnxCall& c, DType dtype, int64_t queries, int64_t keys, i
     if (missing > 0) mask = pad(mask, {0, missing}, "constant", kNone);
     bias = mask;
   }
-  if (c.attr("is_causal", 0)) {
-    const Tensor seen = arange(0, keys, 1, DType::i64) <=
-                        arange(0, queries, 1, DType::i64).reshape({queries, 1}) + past;
-    const Tensor causal = where(seen, 0.0, kNone).to(dtype);
-    bias = bias.defined() ? bias + causal : causal;
-  }
-  if (c.has(6)) {
-    const Tensor used = c.x(6).to(DType::i64);
-    const Tensor seen = arange(0, keys, 1, DType::i64) < used.reshape({-1, 1, 1, 1});
-    const Tensor padding = where(seen, 0.0, kNone).to(dtype);
-    bias = bias.defined() ? bias + padding : padding;
+  if (const Tensor seen = seen_keys(c, queries, keys, past); seen.defined()) {
+    const Tensor hidden = where(seen, 0.0, kNone).to(dtype);
+    bias = bias.defined() ? bias + hidden : hidden;
   }
   return bias;
+}
+
+/// Softmax along the last dimension; zeros where everything is -inf.
+Tensor masked_softmax(const Tensor& scores) {
+  const Tensor nothing = amax(scores, {-1}, true) == kNone;
+  return where(nothing, 0.0, softmax(where(nothing, 0.0, scores).to(scores.dtype()), -1))
+      .to(scores.dtype());
 }
 
 DType softmax_type(const OnnxCall& c, DType otherwise) {
@@ -73,17 +96,20 @@ void attention_of(OnnxCall& c) {
   c.set(2, v);
   const double scale = c.attr_float("scale", 1.0 / std::sqrt(static_cast<double>(q.size(3))));
   const int64_t heads = q.size(1), mode = c.attr("qk_matmul_output_mode", 0);
-  k = shared_heads(k, heads);
+  const DType compute = accumulation_dtype(dtype);
+  q = q.to(compute);
+  k = shared_heads(k, heads).to(compute);
   v = shared_heads(v, heads);
   const double root = std::sqrt(scale);
   Tensor scores = matmul(q * root, k * root, MatmulAttrs{false, true});
   Tensor shown = scores;
   if (const double cap = c.attr_float("softcap", 0); cap > 0) scores = tanh(scores / cap) * cap;
   if (mode != 0) shown = scores;
-  const Tensor bias = attention_bias(c, dtype, q.size(2), k.size(2), past);
+  const Tensor bias = attention_bias(c, compute, q.size(2), k.size(2), past);
   if (bias.defined()) scores = scores + bias;
   if (mode == 2) shown = scores;
-  const Tensor weights = softmax(scores.to(softmax_type(c, dtype)), -1);
+  scores = scores.to(softmax_type(c, compute));
+  const Tensor weights = bias.defined() ? masked_softmax(scores) : softmax(scores, -1);
   if (mode == 3) shown = weights;
   c.set(3, shown.to(dtype));
   Tensor y = matmul(weights.to(promote(weights.dtype(), v.dtype())),
@@ -142,9 +168,26 @@ void rotary_embedding(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_attention_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "Attention", 23, 0, attention_of},
-      {"", "RotaryEmbedding", 23, 0, rotary_embedding},
-      {kOnnxPreview, "FlexAttention", 1, 0, flex_attention},
+      {"",
+       "Attention",
+       23,
+       0,
+       attention_of,
+       {7, 4,
+        "is_causal kv_num_heads left_window_size q_num_heads qk_matmul_output_mode "
+        "right_window_size scale softcap softmax_precision"}},
+      {"",
+       "RotaryEmbedding",
+       23,
+       0,
+       rotary_embedding,
+       {4, 1, "interleaved num_heads rotary_embedding_dim"}},
+      {kOnnxPreview,
+       "FlexAttention",
+       1,
+       0,
+       flex_attention,
+       {3, 1, "prob_mod scale score_mod softmax_precision"}},
   };
   return kRows;
 }

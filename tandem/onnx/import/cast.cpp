@@ -28,12 +28,14 @@ OnnxType wanted_type(const OnnxCall& c) {
 void cast(OnnxCall& c) {
   OnnxValue v = c.value(0);
   if (v.is_tensor()) v = OnnxValue(c.x(0), v.type());
-  c.set(0, cast_value(v, wanted_type(c), c.attr("saturate", 1), c.attr_text("round_mode", "up")));
+  c.set(0, cast_value(v, wanted_type(c), c.attr("saturate", 1),
+                      c.attr_choice("round_mode", "up", {"up", "down", "nearest"})));
 }
 void cast_like(OnnxCall& c) {
   OnnxValue v = c.value(0);
   if (v.is_tensor()) v = OnnxValue(c.x(0), v.type());
-  c.set(0, cast_value(v, c.type(1), c.attr("saturate", 1), c.attr_text("round_mode", "up")));
+  c.set(0, cast_value(v, c.type(1), c.attr("saturate", 1),
+                      c.attr_choice("round_mode", "up", {"up", "down", "nearest"})));
 }
 
 void bit_cast(OnnxCall& c) {
@@ -47,9 +49,9 @@ void bit_cast(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_cast_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "Cast", 1, 0, cast, &op::cast, export_cast},
-      {"", "CastLike", 15, 0, cast_like},
-      {"", "BitCast", 26, 0, bit_cast},
+      {"", "Cast", 1, 0, cast, {1, 1, "round_mode saturate to"}, &op::cast, export_cast},
+      {"", "CastLike", 15, 0, cast_like, {2, 1, "round_mode saturate"}},
+      {"", "BitCast", 26, 0, bit_cast, {1, 1, "to"}},
   };
   return kRows;
 }

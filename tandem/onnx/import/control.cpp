@@ -149,10 +149,19 @@ void scan_of_batch(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_control_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "If", 1, 0, if_of, &op::cond, export_cond},
-      {"", "Loop", 1, 0, loop_of, &op::while_loop, export_while},
-      {"", "Scan", 8, 8, scan_of_batch},
-      {"", "Scan", 9, 0, scan_of, &op::scan, export_scan},
+      {"", "If", 1, 0, if_of, {1, kOnnxAny, "else_branch then_branch"}, &op::cond, export_cond},
+      {"", "Loop", 1, 0, loop_of, {kOnnxAny, kOnnxAny, "body"}, &op::while_loop, export_while},
+      {"", "Scan", 8, 8, scan_of_batch, {kOnnxAny, kOnnxAny, "body directions num_scan_inputs"}},
+      {"",
+       "Scan",
+       9,
+       0,
+       scan_of,
+       {kOnnxAny, kOnnxAny,
+        "body num_scan_inputs scan_input_axes scan_input_directions scan_output_axes "
+        "scan_output_directions"},
+       &op::scan,
+       export_scan},
       exported(op::with_vjp, export_with_vjp),
       exported(op::debug_print, export_alias),
       exported(op::check_numerics, export_alias),

@@ -17,6 +17,16 @@ std::vector<int64_t> sizes_or(const OnnxCall& c, const char* name, size_t n, int
   check_onnx_list(v);
   return v;
 }
+
+void check_kernel(const OnnxCall& c, const std::vector<int64_t>& kernel) {
+  TD_CHECK(!c.attribute("kernel_shape") || c.attr_ints("kernel_shape") == kernel, Shape,
+           "its kernel_shape is {}, its weight's is {}",
+           Shape(c.attr_ints("kernel_shape")).to_string(), Shape(kernel).to_string());
+}
+
+std::string auto_pad_of(const OnnxCall& c) {
+  return c.attr_choice("auto_pad", "NOTSET", {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"});
+}
 }  // namespace
 
 OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> kernel) {
@@ -24,6 +34,7 @@ OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> 
   OnnxWindow w;
   const auto n = static_cast<size_t>(x.dim() - 2);
   w.kernel = kernel.empty() ? sizes_or(c, "kernel_shape", n, 1) : std::move(kernel);
+  check_kernel(c, w.kernel);
   TD_CHECK(w.kernel.size() == n, Shape, "a kernel of {} dimensions does not fit {}",
            w.kernel.size(), x.shape().to_string());
   check_onnx_list(w.kernel);
@@ -32,7 +43,7 @@ OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> 
   const std::vector<int64_t> pads = sizes_or(c, "pads", 2 * n, 0);
   w.before.assign(pads.begin(), pads.begin() + static_cast<int64_t>(n));
   w.after.assign(pads.begin() + static_cast<int64_t>(n), pads.end());
-  const std::string automatic = c.attr_text("auto_pad", "NOTSET");
+  const std::string automatic = auto_pad_of(c);
   const bool ceil = c.attr("ceil_mode", 0);
   for (size_t d = 0; d < n; ++d) {
     const int64_t size = x.size(static_cast<int64_t>(d) + 2), span = w.extent(d), s = w.stride[d];
@@ -87,7 +98,7 @@ void transposed_window(const OnnxCall& c, OnnxWindow& w) {
   const size_t n = w.dims();
   const std::vector<int64_t> more = sizes_or(c, "output_padding", n, 0);
   std::vector<int64_t> wanted = c.attr_ints("output_shape");
-  const std::string automatic = c.attr_text("auto_pad", "NOTSET");
+  const std::string automatic = auto_pad_of(c);
   const bool same = automatic.rfind("SAME", 0) == 0;
   check_onnx_list(wanted);
   check_onnx_list(w.kernel);
@@ -114,6 +125,7 @@ void conv_transpose(OnnxCall& c) {
   OnnxWindow w;
   const auto n = static_cast<size_t>(x.dim() - 2);
   w.kernel = kernel_of(weight);
+  check_kernel(c, w.kernel);
   w.stride = sizes_or(c, "strides", n, 1);
   w.dilation = sizes_or(c, "dilations", n, 1);
   const std::vector<int64_t> pads = sizes_or(c, "pads", 2 * n, 0);
@@ -212,11 +224,34 @@ void deform_conv(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_conv_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "Conv", 1, 0, conv_of, &op::conv, export_conv},
-      {"", "ConvTranspose", 1, 0, conv_transpose, &op::conv_backward_input,
+      {"",
+       "Conv",
+       1,
+       0,
+       conv_of,
+       {3, 1, "auto_pad dilations group kernel_shape pads strides"},
+       &op::conv,
+       export_conv},
+      {"",
+       "ConvTranspose",
+       1,
+       0,
+       conv_transpose,
+       {3, 1, "auto_pad dilations group kernel_shape output_padding output_shape pads strides"},
+       &op::conv_backward_input,
        export_conv_backward_input},
-      {"", "ConvInteger", 10, 0, conv_integer},
-      {"", "DeformConv", 19, 0, deform_conv},
+      {"",
+       "ConvInteger",
+       10,
+       0,
+       conv_integer,
+       {4, 1, "auto_pad dilations group kernel_shape pads strides"}},
+      {"",
+       "DeformConv",
+       19,
+       0,
+       deform_conv,
+       {5, 1, "dilations group kernel_shape offset_group pads strides"}},
       exported(op::conv_backward_weight, export_conv_backward_weight),
       exported(op::im2col, export_im2col),
   };

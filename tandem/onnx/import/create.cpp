@@ -86,11 +86,27 @@ void one_hot_of(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_create_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "Constant", 1, 0, constant_of},
-      settings_from(0, {"", "ConstantOfShape", 9, 0, constant_of_shape, &op::fill, export_fill}),
-      settings_from(0, {"", "Range", 11, 0, range, &op::arange, export_arange}),
-      {"", "EyeLike", 9, 0, eye_like, &op::eye, export_eye},
-      settings_from(1, {"", "OneHot", 9, 0, one_hot_of, &op::one_hot, export_one_hot}),
+      {"",
+       "Constant",
+       1,
+       0,
+       constant_of,
+       {0, 1,
+        "sparse_value value value_float value_floats value_int value_ints value_string "
+        "value_strings"}},
+      settings_from(0, {"",
+                        "ConstantOfShape",
+                        9,
+                        0,
+                        constant_of_shape,
+                        {1, 1, "value"},
+                        &op::fill,
+                        export_fill}),
+      settings_from(0,
+                    {"", "Range", 11, 0, range, {3, 1, "~stash_type"}, &op::arange, export_arange}),
+      {"", "EyeLike", 9, 0, eye_like, {1, 1, "dtype k"}, &op::eye, export_eye},
+      settings_from(1,
+                    {"", "OneHot", 9, 0, one_hot_of, {3, 1, "axis"}, &op::one_hot, export_one_hot}),
       exported(op::linspace, export_linspace),
   };
   return kRows;

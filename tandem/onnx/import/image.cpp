@@ -12,9 +12,7 @@ void image_decoder(OnnxCall& c) {
   TD_CHECK(c.type(0) == OnnxType::u8, DType, "wants bytes, got {}", c.value(0).describe());
   const std::string_view bytes(reinterpret_cast<const char*>(encoded.data<uint8_t>()),
                                static_cast<size_t>(encoded.numel()));
-  const std::string format = c.attr_text("pixel_format", "RGB");
-  TD_CHECK(format == "RGB" || format == "BGR" || format == "Grayscale", Unsupported,
-           "there is no pixel format '{}'", format);
+  const std::string format = c.attr_choice("pixel_format", "RGB", {"RGB", "BGR", "Grayscale"});
   const bool gray = format == "Grayscale";
   io::ReadImageOptions options;
   options.mode = io::ImageMode::rgb;
@@ -34,7 +32,7 @@ void image_decoder(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_image_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "ImageDecoder", 20, 0, image_decoder},
+      {"", "ImageDecoder", 20, 0, image_decoder, {1, 1, "pixel_format"}},
   };
   return kRows;
 }

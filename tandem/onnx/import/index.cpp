@@ -187,7 +187,7 @@ void tensor_scatter(OnnxCall& c) {
   const int64_t batch = cache.size(0), n = update.size(d), size = cache.size(d);
   const std::vector<int64_t> start =
       c.has(2) ? c.ints(2) : std::vector<int64_t>(static_cast<size_t>(batch), 0);
-  const bool circular = c.attr_text("mode", "linear") == "circular";
+  const bool circular = c.attr_choice("mode", "linear", {"linear", "circular"}) == "circular";
   TD_CHECK(d > 0 && static_cast<int64_t>(start.size()) == batch, Shape,
            "wants {} write indices, got {}", batch, start.size());
   std::vector<int64_t> at;
@@ -207,19 +207,41 @@ void tensor_scatter(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_index_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "Gather", 1, 0, gather_of, &op::index, export_index},
-      {"", "GatherElements", 11, 0, gather_elements, &op::gather, export_gather},
-      {"", "GatherND", 11, 0, gather_nd},
-      {"", "Scatter", 9, 10, scatter_elements},
-      {"", "ScatterElements", 11, 0, scatter_elements, &op::scatter, export_scatter},
-      {"", "ScatterND", 11, 0, scatter_nd},
-      {"", "Compress", 9, 0, compress},
-      {"", "NonZero", 9, 0, non_zero, &op::nonzero, export_nonzero},
-      {"", "Unique", 11, 0, unique_of},
-      settings_from(1, {"", "TopK", 1, 0, top_k, &op::topk, export_topk}),
-      {"", "ArgMax", 1, 0, arg_best<true>, &op::argmax, export_argmax},
-      {"", "ArgMin", 1, 0, arg_best<false>, &op::argmin, export_argmin},
-      {"", "TensorScatter", 24, 0, tensor_scatter},
+      {"", "Gather", 1, 0, gather_of, {2, 1, "axis"}, &op::index, export_index},
+      {"", "GatherElements", 11, 0, gather_elements, {2, 1, "axis"}, &op::gather, export_gather},
+      {"", "GatherND", 11, 0, gather_nd, {2, 1, "batch_dims"}},
+      {"", "Scatter", 9, 10, scatter_elements, {3, 1, "axis"}},
+      {"",
+       "ScatterElements",
+       11,
+       0,
+       scatter_elements,
+       {3, 1, "axis reduction"},
+       &op::scatter,
+       export_scatter},
+      {"", "ScatterND", 11, 0, scatter_nd, {3, 1, "reduction"}},
+      {"", "Compress", 9, 0, compress, {2, 1, "axis"}},
+      {"", "NonZero", 9, 0, non_zero, {1, 1, ""}, &op::nonzero, export_nonzero},
+      {"", "Unique", 11, 0, unique_of, {1, 4, "axis sorted"}},
+      settings_from(
+          1, {"", "TopK", 1, 0, top_k, {2, 2, "axis k largest ~sorted"}, &op::topk, export_topk}),
+      {"",
+       "ArgMax",
+       1,
+       0,
+       arg_best<true>,
+       {1, 1, "axis keepdims select_last_index"},
+       &op::argmax,
+       export_argmax},
+      {"",
+       "ArgMin",
+       1,
+       0,
+       arg_best<false>,
+       {1, 1, "axis keepdims select_last_index"},
+       &op::argmin,
+       export_argmin},
+      {"", "TensorScatter", 24, 0, tensor_scatter, {3, 1, "axis mode"}},
       exported(op::index_put, export_index_put),
       exported(op::index_backward, export_index_backward),
       exported(op::region_put, export_region_put),

@@ -18,10 +18,10 @@ void linear_attention(OnnxCall& c) {
   const int64_t q_heads = c.attr("q_num_heads", 0), heads = c.attr("kv_num_heads", 0);
   TD_CHECK(heads > 0 && q_heads > 0 && q_heads % heads == 0, Value,
            "q_num_heads {} is not a multiple of kv_num_heads {}", q_heads, heads);
-  const std::string rule = c.attr_text("update_rule", "gated_delta");
+  const std::string rule =
+      c.attr_choice("update_rule", "gated_delta", {"linear", "gated", "delta", "gated_delta"});
   const bool gated = rule == "gated" || rule == "gated_delta";
   const bool delta = rule == "delta" || rule == "gated_delta";
-  TD_CHECK(gated || delta || rule == "linear", Unsupported, "there is no update rule '{}'", rule);
   const Tensor q = unpacked(c.x(0), q_heads), k = unpacked(c.x(1), heads),
                v = unpacked(c.x(2), heads);
   const DType dtype = c.x(0).dtype();
@@ -57,9 +57,7 @@ void causal_conv(OnnxCall& c) {
   const Tensor before = c.has(3) ? c.x(3) : zeros({x.shape(0), x.shape(1), past}, x.dtype());
   const Tensor all = past > 0 ? cat({before, x}, 2) : x;
   Tensor y = conv1d(all, w, c.x_or_none(2), {1}, {0}, {1}, x.size(1));
-  const std::string activation = c.attr_text("activation", "none");
-  TD_CHECK(activation == "none" || activation == "silu" || activation == "swish", Unsupported,
-           "there is no activation '{}'", activation);
+  const std::string activation = c.attr_choice("activation", "none", {"none", "silu", "swish"});
   if (activation != "none") y = silu(y);
   c.set(0, y);
   c.set(1, all.narrow(2, all.size(2) - past, past));
@@ -69,8 +67,13 @@ void causal_conv(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_linear_attention_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "LinearAttention", 27, 0, linear_attention},
-      {"", "CausalConvWithState", 27, 0, causal_conv},
+      {"",
+       "LinearAttention",
+       27,
+       0,
+       linear_attention,
+       {6, 2, "kv_num_heads q_num_heads scale update_rule ~chunk_size"}},
+      {"", "CausalConvWithState", 27, 0, causal_conv, {4, 2, "activation"}},
   };
   return kRows;
 }

@@ -22,10 +22,9 @@ Tensor nll(OnnxCall& c, const Tensor& logp, Tensor target) {
     weight = where(skip, 0, weight).to(loss.dtype());
   }
   if (weight.defined()) loss = loss * weight;
-  const std::string reduction = c.attr_text("reduction", "mean");
+  const std::string reduction = c.attr_choice("reduction", "mean", {"mean", "sum", "none"});
   if (reduction == "none") return loss;
   if (reduction == "sum") return sum(loss);
-  TD_CHECK(reduction == "mean", Unsupported, "there is no reduction '{}'", reduction);
   return weight.defined() ? sum(loss) / sum(weight) : mean(loss);
 }
 
@@ -41,8 +40,21 @@ void softmax_cross_entropy_of(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_loss_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "NegativeLogLikelihoodLoss", 12, 0, nll_loss_of, &op::nll_loss, export_nll_loss},
-      {"", "SoftmaxCrossEntropyLoss", 12, 0, softmax_cross_entropy_of, &op::softmax_cross_entropy,
+      {"",
+       "NegativeLogLikelihoodLoss",
+       12,
+       0,
+       nll_loss_of,
+       {3, 1, "ignore_index reduction"},
+       &op::nll_loss,
+       export_nll_loss},
+      {"",
+       "SoftmaxCrossEntropyLoss",
+       12,
+       0,
+       softmax_cross_entropy_of,
+       {3, 2, "ignore_index reduction"},
+       &op::softmax_cross_entropy,
        export_cross_entropy},
       exported(op::softmax_cross_entropy_backward, export_cross_entropy_backward),
       exported(op::nll_loss_backward, export_nll_loss_backward),

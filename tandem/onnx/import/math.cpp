@@ -53,12 +53,13 @@ void divide(OnnxCall& c) {
 }
 
 void modulo(OnnxCall& c) {
-  if (c.type(0) == OnnxType::u64)
-    c.set_like(0, unsigned_divide(c.x(0), c.x(1), true));
-  else if (c.attr("fmod", 0) || is_floating(c.x(0).dtype()))
-    c.set_like(0, fmod(c.x(0), c.x(1)));
-  else
-    c.set_like(0, remainder(c.x(0), c.x(1)));
+  const int64_t truncates = c.attr("fmod", 0);
+  TD_CHECK(truncates == 0 || truncates == 1, Value, "wants 0 or 1 as fmod, got {}", truncates);
+  if (c.type(0) == OnnxType::u64) return c.set_like(0, unsigned_divide(c.x(0), c.x(1), true));
+  if (truncates) return c.set_like(0, fmod(c.x(0), c.x(1)));
+  const Tensor divisor = c.x(1), y = remainder(c.x(0), divisor);
+  if (!is_floating(y.dtype())) return c.set_like(0, y);
+  c.set_like(0, where(y == 0, copysign(zeros_like(divisor), divisor), y));  // a zero has b's sign
 }
 
 void power(OnnxCall& c) {
@@ -95,26 +96,31 @@ void mean_of(OnnxCall& c) {
 
 void clip(OnnxCall& c) {
   Tensor y = c.x(0);
-  if (c.version() < 11) {
-    if (c.attribute("min")) y = clamp_min(y, c.attr_float("min", 0));
-    if (c.attribute("max")) y = clamp_max(y, c.attr_float("max", 0));
-  } else {
-    if (c.has(1)) y = maximum(y, c.x(1));
-    if (c.has(2)) y = minimum(y, c.x(2));
-  }
+  // Attributes before opset 11, then inputs.
+  if (c.attribute("min")) y = clamp_min(y, c.attr_float("min", 0));
+  if (c.attribute("max")) y = clamp_max(y, c.attr_float("max", 0));
+  if (c.has(1)) y = maximum(y, c.x(1));
+  if (c.has(2)) y = minimum(y, c.x(2));
   c.set_like(0, y);
 }
 
 void bit_shift(OnnxCall& c) {
   const Tensor a = c.x(0), b = c.x(1);
-  if (c.attr_text("direction") == "LEFT")
-    c.set_like(0, bitwise_left_shift(a, b));
+  const bool left = c.attr_choice("direction", "", {"LEFT", "RIGHT"}) == "LEFT";
+  const OnnxTypeInfo& type = info_of(c.type(0));
+  const Tensor beyond = logical_or(b < 0, b >= type.bits);
+  Tensor y;
+  if (left)
+    y = bitwise_left_shift(a, b);
+  else if (type.is_signed)  // what remains of a long shift is the sign
+    return c.set_like(0, bitwise_right_shift(a, where(beyond, type.bits - 1, b)));
   else if (c.type(0) != OnnxType::u64)
-    c.set_like(0, bitwise_right_shift(a, b));
+    y = bitwise_right_shift(a, b);
   else  // first without the sign, then the others
-    c.set_like(0, where(b == 0, a,
-                        bitwise_right_shift(bitwise_and(bitwise_right_shift(a, 1), ~kIntSignBit),
-                                            maximum(b - 1, 0))));
+    y = where(b == 0, a,
+              bitwise_right_shift(bitwise_and(bitwise_right_shift(a, 1), ~kIntSignBit),
+                                  maximum(b - 1, 0)));
+  c.set_like(0, where(beyond, 0, y));
 }
 
 void equal(OnnxCall& c) {
@@ -163,32 +169,40 @@ void running(OnnxCall& c) {
 }  // namespace
 
 std::span<const OnnxRow> onnx_math_rows() {
+  constexpr OnnxSignature kOld{2, 1, "axis broadcast"};
   static constexpr OnnxRow kRows[] = {
-      {"", "Add", 1, 6, old_binary},
-      {"", "Sub", 1, 6, old_binary},
-      {"", "Mul", 1, 6, old_binary},
-      {"", "Div", 1, 6, old_binary},
-      {"", "And", 1, 6, old_binary},
-      {"", "Or", 1, 6, old_binary},
-      {"", "Xor", 1, 6, old_binary},
-      {"", "Equal", 1, 6, old_binary},
-      {"", "Less", 1, 6, old_binary},
-      {"", "Greater", 1, 6, old_binary},
-      {"", "Pow", 1, 6, old_binary},
-      {"", "Div", 7, 0, divide},
-      {"", "Mod", 10, 0, modulo},
-      {"", "Pow", 7, 0, power},
-      {"", "Max", 1, 0, fold<&maximum>},
-      {"", "Min", 1, 0, fold<&minimum>},
-      {"", "Sum", 1, 0, sum_of},
-      {"", "Mean", 1, 0, mean_of},
-      settings_from(1, {"", "Clip", 1, 0, clip, &op::clamp, export_clamp}),
-      {"", "BitShift", 11, 0, bit_shift},
-      {"", "Equal", 7, 0, equal},
-      {"", "IsInf", 10, 0, is_inf},
-      {"", "Det", 11, 0, determinant, &op::det, export_det},
-      {"", "CumSum", 11, 0, running<false>, &op::cumsum, export_cumsum},
-      {"", "CumProd", 26, 0, running<true>},
+      {"", "Add", 1, 6, old_binary, kOld},
+      {"", "Sub", 1, 6, old_binary, kOld},
+      {"", "Mul", 1, 6, old_binary, kOld},
+      {"", "Div", 1, 6, old_binary, kOld},
+      {"", "And", 1, 6, old_binary, kOld},
+      {"", "Or", 1, 6, old_binary, kOld},
+      {"", "Xor", 1, 6, old_binary, kOld},
+      {"", "Equal", 1, 6, old_binary, kOld},
+      {"", "Less", 1, 6, old_binary, kOld},
+      {"", "Greater", 1, 6, old_binary, kOld},
+      {"", "Pow", 1, 6, old_binary, kOld},
+      {"", "Div", 7, 0, divide, {2, 1, ""}},
+      {"", "Mod", 10, 0, modulo, {2, 1, "fmod"}},
+      {"", "Pow", 7, 0, power, {2, 1, ""}},
+      {"", "Max", 1, 0, fold<&maximum>, {kOnnxAny, 1, ""}},
+      {"", "Min", 1, 0, fold<&minimum>, {kOnnxAny, 1, ""}},
+      {"", "Sum", 1, 0, sum_of, {kOnnxAny, 1, ""}},
+      {"", "Mean", 1, 0, mean_of, {kOnnxAny, 1, ""}},
+      settings_from(1, {"", "Clip", 1, 0, clip, {3, 1, "max min"}, &op::clamp, export_clamp}),
+      {"", "BitShift", 11, 0, bit_shift, {2, 1, "direction"}},
+      {"", "Equal", 7, 0, equal, {2, 1, ""}},
+      {"", "IsInf", 10, 0, is_inf, {1, 1, "detect_negative detect_positive"}},
+      {"", "Det", 11, 0, determinant, {1, 1, ""}, &op::det, export_det},
+      {"",
+       "CumSum",
+       11,
+       0,
+       running<false>,
+       {2, 1, "exclusive reverse"},
+       &op::cumsum,
+       export_cumsum},
+      {"", "CumProd", 26, 0, running<true>, {2, 1, "exclusive reverse"}},
       exported(op::clamp_min, export_clamp_min),
       exported(op::clamp_max, export_clamp_max),
   };

@@ -41,9 +41,16 @@ void einsum_of(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_matmul_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "MatMul", 1, 0, mat_mul, &op::matmul, export_matmul},
-      {"", "Gemm", 1, 0, gemm, &op::linear, export_linear},
-      {"", "Einsum", 12, 0, einsum_of},
+      {"", "MatMul", 1, 0, mat_mul, {2, 1, ""}, &op::matmul, export_matmul},
+      {"",
+       "Gemm",
+       1,
+       0,
+       gemm,
+       {3, 1, "alpha beta transA transB ~broadcast"},
+       &op::linear,
+       export_linear},
+      {"", "Einsum", 12, 0, einsum_of, {kOnnxAny, 1, "equation"}},
   };
   return kRows;
 }

@@ -229,10 +229,26 @@ void tree_ensemble(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_ml_rows() {
   static constexpr OnnxRow kRows[] = {
-      {kOnnxMl, "LabelEncoder", 2, 0, label_encoder},
-      {kOnnxMl, "ArrayFeatureExtractor", 1, 0, array_feature_extractor},
-      {kOnnxMl, "Binarizer", 1, 0, binarizer},
-      {kOnnxMl, "TreeEnsemble", 5, 0, tree_ensemble},
+      {kOnnxMl,
+       "LabelEncoder",
+       2,
+       0,
+       label_encoder,
+       {1, 1,
+        "default_float default_int64 default_string default_tensor keys_floats keys_int64s "
+        "keys_strings keys_tensor values_floats values_int64s values_strings values_tensor"}},
+      {kOnnxMl, "ArrayFeatureExtractor", 1, 0, array_feature_extractor, {2, 1, ""}},
+      {kOnnxMl, "Binarizer", 1, 0, binarizer, {1, 1, "threshold"}},
+      {kOnnxMl,
+       "TreeEnsemble",
+       5,
+       0,
+       tree_ensemble,
+       {1, 1,
+        "aggregate_function leaf_targetids leaf_weights membership_values n_targets "
+        "nodes_falseleafs nodes_falsenodeids nodes_featureids ~nodes_hitrates "
+        "nodes_missing_value_tracks_true nodes_modes nodes_splits nodes_trueleafs "
+        "nodes_truenodeids post_transform tree_roots"}},
   };
   return kRows;
 }

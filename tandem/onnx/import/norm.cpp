@@ -29,7 +29,9 @@ void batch_norm_of(OnnxCall& c) {
   const double eps = c.attr_float("epsilon", 1e-5), momentum = c.attr_float("momentum", 0.9);
   // Before opset 14 OnnxLoadOptions::trainable decides.
   const bool training =
-      c.attr("training_mode", 0) != 0 || (c.version() < 7 && !c.attr("is_test", 0) && c.wants(1));
+      c.attr("training_mode", 0) != 0 || (!c.attr("is_test", c.version() >= 7) && c.wants(1));
+  TD_CHECK(c.attr("spatial", 1) != 0, Unsupported,
+           "spatial = 0, statistics for every place of a plane, is not known here");
   const Tensor v = wide(x);
   Tensor mean_ = wide(c.x(3)), var_ = wide(c.x(4));
   if (training && c.value(1).tensor().dtype() == x.dtype() &&
@@ -158,15 +160,28 @@ void local_response(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_norm_rows() {
   static constexpr OnnxRow kRows[] = {
-      settings_from(3, {"", "BatchNormalization", 1, 0, batch_norm_of, &op::batch_norm_infer,
+      settings_from(3, {"",
+                        "BatchNormalization",
+                        1,
+                        0,
+                        batch_norm_of,
+                        {5, 5, "epsilon is_test momentum spatial training_mode"},
+                        &op::batch_norm_infer,
                         export_batch_norm}),
-      {"", "InstanceNormalization", 1, 0, instance_norm_of},
-      {"", "LayerNormalization", 17, 0, layer_norm_of, &op::layer_norm, export_layer_norm},
-      {"", "RMSNormalization", 23, 0, rms_norm_of},
-      {"", "GroupNormalization", 18, 0, group_norm_of},
-      {"", "LpNormalization", 1, 0, lp_normalization},
-      {"", "MeanVarianceNormalization", 9, 0, mean_variance},
-      {"", "LRN", 1, 0, local_response},
+      {"", "InstanceNormalization", 1, 0, instance_norm_of, {3, 1, "epsilon"}},
+      {"",
+       "LayerNormalization",
+       17,
+       0,
+       layer_norm_of,
+       {3, 3, "axis epsilon ~stash_type"},
+       &op::layer_norm,
+       export_layer_norm},
+      {"", "RMSNormalization", 23, 0, rms_norm_of, {2, 1, "axis epsilon ~stash_type"}},
+      {"", "GroupNormalization", 18, 0, group_norm_of, {3, 1, "epsilon num_groups ~stash_type"}},
+      {"", "LpNormalization", 1, 0, lp_normalization, {1, 1, "axis p"}},
+      {"", "MeanVarianceNormalization", 9, 0, mean_variance, {1, 1, "axes"}},
+      {"", "LRN", 1, 0, local_response, {1, 1, "alpha beta bias size"}},
   };
   return kRows;
 }

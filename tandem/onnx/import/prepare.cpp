@@ -117,6 +117,7 @@ struct Preparer {
       for (const std::string& o : n.outputs) n.out.push_back(o.empty() ? -1 : add(g, o));
     for (OnnxNode& n : g.nodes) {
       find_runner(n);
+      n.unread = unread_of(n);
       g.keeps_all |= n.domain == kOnnxTraining && n.op == "Gradient";
       for (const std::string& i : n.inputs) {
         n.in.push_back(i.empty() ? -1 : resolve(scope, i));

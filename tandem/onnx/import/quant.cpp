@@ -127,12 +127,27 @@ void qlinear_conv(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_quant_rows() {
   static constexpr OnnxRow kRows[] = {
-      settings_from(1, {"", "QuantizeLinear", 10, 0, quantize_linear}),
-      settings_from(1, {"", "DequantizeLinear", 10, 0, dequantize_linear}),
-      {"", "DynamicQuantizeLinear", 11, 0, dynamic_quantize},
-      {"", "MatMulInteger", 10, 0, matmul_integer},
-      {"", "QLinearMatMul", 10, 0, qlinear_matmul},
-      {"", "QLinearConv", 10, 0, qlinear_conv},
+      settings_from(1, {"",
+                        "QuantizeLinear",
+                        10,
+                        0,
+                        quantize_linear,
+                        {3, 1, "axis block_size output_dtype precision saturate"}}),
+      settings_from(1, {"",
+                        "DequantizeLinear",
+                        10,
+                        0,
+                        dequantize_linear,
+                        {3, 1, "axis block_size output_dtype"}}),
+      {"", "DynamicQuantizeLinear", 11, 0, dynamic_quantize, {1, 3, ""}},
+      {"", "MatMulInteger", 10, 0, matmul_integer, {4, 1, ""}},
+      {"", "QLinearMatMul", 10, 0, qlinear_matmul, {8, 1, ""}},
+      {"",
+       "QLinearConv",
+       10,
+       0,
+       qlinear_conv,
+       {9, 1, "auto_pad dilations group kernel_shape pads strides"}},
   };
   return kRows;
 }

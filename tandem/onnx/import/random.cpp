@@ -106,7 +106,7 @@ void multinomial_of(OnnxCall& c) {
 
 void dropout_of(OnnxCall& c) {
   const Tensor x = c.x(0);
-  const double ratio = c.version() < 12 ? c.attr_float("ratio", 0.5) : c.has(1) ? c.number(1) : 0.5;
+  const double ratio = c.has(1) ? c.number(1) : c.attr_float("ratio", 0.5);
   const bool training = c.version() >= 12 && c.has(2) && c.flag(2);
   const DType mask_type = c.version() < 10 ? x.dtype() : DType::b8;
   if (!training || ratio == 0) {
@@ -123,13 +123,48 @@ void dropout_of(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_random_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "RandomUniform", 1, 0, draw_shape<false>, &op::rand, export_rand},
-      {"", "RandomNormal", 1, 0, draw_shape<true>, &op::randn, export_randn},
-      {"", "RandomUniformLike", 1, 0, draw_like<false>},
-      {"", "RandomNormalLike", 1, 0, draw_like<true>},
-      {"", "Bernoulli", 15, 0, bernoulli_of, &op::bernoulli, export_bernoulli},
-      {"", "Multinomial", 7, 0, multinomial_of, &op::multinomial, export_multinomial},
-      settings_from(1, {"", "Dropout", 1, 0, dropout_of, &op::dropout, export_dropout}),
+      {"",
+       "RandomUniform",
+       1,
+       0,
+       draw_shape<false>,
+       {0, 1, "dtype high low seed shape"},
+       &op::rand,
+       export_rand},
+      {"",
+       "RandomNormal",
+       1,
+       0,
+       draw_shape<true>,
+       {0, 1, "dtype mean scale seed shape"},
+       &op::randn,
+       export_randn},
+      {"", "RandomUniformLike", 1, 0, draw_like<false>, {1, 1, "dtype high low seed"}},
+      {"", "RandomNormalLike", 1, 0, draw_like<true>, {1, 1, "dtype mean scale seed"}},
+      {"",
+       "Bernoulli",
+       15,
+       0,
+       bernoulli_of,
+       {1, 1, "dtype seed"},
+       &op::bernoulli,
+       export_bernoulli},
+      {"",
+       "Multinomial",
+       7,
+       0,
+       multinomial_of,
+       {1, 1, "dtype sample_size ~seed"},
+       &op::multinomial,
+       export_multinomial},
+      settings_from(1, {"",
+                        "Dropout",
+                        1,
+                        0,
+                        dropout_of,
+                        {3, 2, "ratio seed ~is_test"},
+                        &op::dropout,
+                        export_dropout}),
       exported(op::randint, export_randint),
       exported(op::randperm, export_randperm),
       exported(op::dropout_backward, export_dropout_backward),

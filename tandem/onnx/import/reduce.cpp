@@ -135,17 +135,18 @@ void reduce_log_sum_exp(OnnxCall& c) {
 }  // namespace
 
 std::span<const OnnxRow> onnx_reduce_rows() {
+  constexpr OnnxSignature kTakes{2, 1, "axes keepdims noop_with_empty_axes"};
   static constexpr OnnxRow kRows[] = {
-      {"", "ReduceSum", 1, 0, reduce_sum, &op::sum, export_sum},
-      {"", "ReduceMean", 1, 0, reduce_mean, &op::mean, export_mean},
-      {"", "ReduceProd", 1, 0, reduce_prod, &op::prod, export_prod},
-      {"", "ReduceMax", 1, 0, reduce_extreme<true>, &op::amax, export_amax},
-      {"", "ReduceMin", 1, 0, reduce_extreme<false>, &op::amin, export_amin},
-      {"", "ReduceL1", 1, 0, reduce_l1},
-      {"", "ReduceL2", 1, 0, reduce_l2, &op::norm, export_norm},
-      {"", "ReduceSumSquare", 1, 0, reduce_sum_square},
-      {"", "ReduceLogSum", 1, 0, reduce_log_sum},
-      {"", "ReduceLogSumExp", 1, 0, reduce_log_sum_exp, &op::logsumexp, export_logsumexp},
+      {"", "ReduceSum", 1, 0, reduce_sum, kTakes, &op::sum, export_sum},
+      {"", "ReduceMean", 1, 0, reduce_mean, kTakes, &op::mean, export_mean},
+      {"", "ReduceProd", 1, 0, reduce_prod, kTakes, &op::prod, export_prod},
+      {"", "ReduceMax", 1, 0, reduce_extreme<true>, kTakes, &op::amax, export_amax},
+      {"", "ReduceMin", 1, 0, reduce_extreme<false>, kTakes, &op::amin, export_amin},
+      {"", "ReduceL1", 1, 0, reduce_l1, kTakes},
+      {"", "ReduceL2", 1, 0, reduce_l2, kTakes, &op::norm, export_norm},
+      {"", "ReduceSumSquare", 1, 0, reduce_sum_square, kTakes},
+      {"", "ReduceLogSum", 1, 0, reduce_log_sum, kTakes},
+      {"", "ReduceLogSumExp", 1, 0, reduce_log_sum_exp, kTakes, &op::logsumexp, export_logsumexp},
       exported(op::count_nonzero, export_count_nonzero),
       exported(op::any, export_any),
       exported(op::all, export_all),

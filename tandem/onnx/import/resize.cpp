@@ -152,7 +152,8 @@ Sizes sizes_of(const OnnxCall& c, const Tensor& x, const std::vector<int64_t>& a
              wanted[i]);
     s.out[d] = wanted.empty() ? static_cast<int64_t>(std::floor(in * scales[i])) : wanted[i];
   }
-  const std::string policy = c.attr_text("keep_aspect_ratio_policy", "stretch");
+  const std::string policy = c.attr_choice("keep_aspect_ratio_policy", "stretch",
+                                           {"stretch", "not_larger", "not_smaller"});
   if (wanted.empty() || policy == "stretch") return s;
   double best = -1;
   for (size_t d = 0; d < s.out.size(); ++d)
@@ -200,7 +201,8 @@ void resize_of(OnnxCall& c) {
   Rules r{
       c.attr_text("mode", "nearest"),
       c.attr_text("coordinate_transformation_mode", c.version() < 11 ? "asymmetric" : "half_pixel"),
-      c.attr_text("nearest_mode", c.version() < 11 ? "floor" : "round_prefer_floor"),
+      c.attr_choice("nearest_mode", c.version() < 11 ? "floor" : "round_prefer_floor",
+                    {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}),
       c.attr_float("cubic_coeff_a", -0.75),
       c.attr_float("extrapolation_value", 0),
       c.attr("antialias", 0) != 0,
@@ -225,8 +227,19 @@ void upsample(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_resize_rows() {
   static constexpr OnnxRow kRows[] = {
-      settings_from(1, {"", "Resize", 10, 0, resize_of, &op::interpolate, export_interpolate}),
-      settings_from(1, {"", "Upsample", 1, 9, upsample}),
+      settings_from(1,
+                    {"",
+                     "Resize",
+                     10,
+                     0,
+                     resize_of,
+                     {4, 1,
+                      "antialias axes coordinate_transformation_mode cubic_coeff_a exclude_outside "
+                      "extrapolation_value keep_aspect_ratio_policy mode nearest_mode"},
+                     &op::interpolate,
+                     export_interpolate}),
+      settings_from(
+          1, {"", "Upsample", 1, 9, upsample, {2, 1, "height_scale mode scales width_scale"}}),
       exported(op::interpolate_backward, export_interpolate_backward),
   };
   return kRows;

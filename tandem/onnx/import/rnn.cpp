@@ -59,7 +59,8 @@ struct Layer {
     steps = x.size(0);
     batch = x.size(1);
     hidden = c.attr("hidden_size", c.x(2).size(-1));
-    const std::string direction = c.attr_text("direction", "forward");
+    const std::string direction =
+        c.attr_choice("direction", "forward", {"forward", "reverse", "bidirectional"});
     directions = direction == "bidirectional" ? 2 : 1;
     reverse_only = direction == "reverse";
     TD_CHECK(c.x(1).dim() == 3 && c.x(1).size(0) == directions, Shape,
@@ -231,9 +232,36 @@ void lstm_of(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_rnn_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "RNN", 1, 0, rnn_of, &op::rnn, export_rnn},
-      {"", "GRU", 1, 0, gru_of, &op::gru, export_gru},
-      {"", "LSTM", 1, 0, lstm_of, &op::lstm, export_lstm},
+      {"",
+       "RNN",
+       1,
+       0,
+       rnn_of,
+       {6, 2,
+        "activation_alpha activation_beta activations clip direction hidden_size layout "
+        "~output_sequence"},
+       &op::rnn,
+       export_rnn},
+      {"",
+       "GRU",
+       1,
+       0,
+       gru_of,
+       {6, 2,
+        "activation_alpha activation_beta activations clip direction hidden_size layout "
+        "linear_before_reset ~output_sequence"},
+       &op::gru,
+       export_gru},
+      {"",
+       "LSTM",
+       1,
+       0,
+       lstm_of,
+       {8, 3,
+        "activation_alpha activation_beta activations clip direction hidden_size input_forget "
+        "layout ~output_sequence"},
+       &op::lstm,
+       export_lstm},
       exported(op::lstm_cell, export_lstm_cell),
       exported(op::lstm_cell_backward, export_lstm_cell_backward),
   };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row per ONNX op without an equivalent op of ours (those have their ONNX name in the op
-// table): {domain, name, first and last opset, import, op of ours, export}. `import` reads a call's
-// inputs and attributes and sets its outputs with public ops; `exporter` expresses `op` in ONNX
-// nodes. A row without a name is an op of ours that takes several nodes. Each family has a file in
-// import/, and its exporters one in export/.
+// table): {domain, name, first and last opset, import, signature, op of ours, export}. `import`
+// reads a call's inputs and attributes and sets its outputs with public ops; what a node holds
+// beyond the signature is an error. `exporter` expresses `op` in ONNX nodes. A row without a name
+// is an op of ours that takes several nodes. Each family has a file in import/, and its exporters
+// one in export/.
 #pragma once
 
 #include <optional>
@@ -49,6 +50,9 @@ class TD_API OnnxCall {
   int64_t attr(std::string_view name, int64_t otherwise) const;
   double attr_float(std::string_view name, double otherwise) const;
   std::string attr_text(std::string_view name, std::string_view otherwise = "") const;
+  /// A text that is one of `choices`; throws Unsupported for any other.
+  std::string attr_choice(std::string_view name, std::string_view otherwise,
+                          std::initializer_list<std::string_view> choices) const;
   std::vector<int64_t> attr_ints(std::string_view name, std::vector<int64_t> otherwise = {}) const;
   std::vector<float> attr_floats(std::string_view name, std::vector<float> otherwise = {}) const;
   std::vector<std::string> attr_texts(std::string_view name,
@@ -76,6 +80,16 @@ class TD_API OnnxCall {
   OnnxFrame& frame_;
 };
 
+constexpr int kOnnxAny = 1 << 20;  ///< any number
+
+/// What a node of an op may hold.
+struct OnnxSignature {
+  int in = kOnnxAny, out = kOnnxAny;  ///< at most so many inputs and outputs
+  /// The attributes that `import` reads, separated by blanks. Those after '~' are hints: whatever
+  /// they say, the result is the same.
+  const char* attributes = nullptr;
+};
+
 using OnnxImport = void (*)(OnnxCall&);
 struct OnnxExportCall;  // onnx_build_internal.h
 /// Adds nodes and sets the results; false: this call has no such form (its body may have one).
@@ -87,6 +101,7 @@ struct OnnxRow {
   int since;         ///< first opset of the domain
   int last;          ///< last one; 0: no end
   OnnxImport import;
+  OnnxSignature signature;
   const OpDef* op = nullptr;
   OnnxExport exporter = nullptr;
   /// Inputs from this one on are settings (sizes, limits) or statistics: no gradient is needed
@@ -100,13 +115,20 @@ constexpr OnnxRow settings_from(int first, OnnxRow row) {
 }
 /// The row of an op without an ONNX op.
 constexpr OnnxRow exported(const OpDef& op, OnnxExport f) {
-  return {"", "", 0, 0, nullptr, &op, f};
+  return {"", "", 0, 0, nullptr, {}, &op, f};
 }
 
 /// Our own domain: its ops are the rows of the op table, by name.
 inline constexpr const char* kOnnxTandem = "tandem";
 inline constexpr const char *kOnnxMl = "ai.onnx.ml", *kOnnxPreview = "ai.onnx.preview",
                             *kOnnxTraining = "ai.onnx.preview.training";
+
+/// A domain and the last of its opsets whose ops are known here.
+struct OnnxDomain {
+  const char* name;
+  int64_t last;
+};
+TD_API std::span<const OnnxDomain> onnx_domains();
 
 // ---- families, one file each
 TD_API std::span<const OnnxRow> onnx_math_rows();
@@ -143,6 +165,9 @@ TD_API const OnnxRow* find_onnx_row(std::string_view domain, std::string_view na
                                     int64_t version);
 /// The op of ours equivalent to this ONNX op (domain ai.onnx, opset 7 or later), or nullptr.
 TD_API const OpDef* find_onnx_op(std::string_view name);
+/// What the node holds that nothing here reads: attributes that its op does not have, too many
+/// inputs or outputs. "" if there is no such thing, or if the op itself is unknown.
+TD_API std::string unread_of(const OnnxNode& node);
 /// Run such an op.
 TD_API void run_direct(OnnxCall& call, const OpDef& op);
 /// Run an op of our own domain: any row, with its attributes by name.

@@ -41,6 +41,7 @@ void run_function(OnnxCall& c, const OnnxFunction& f, int depth) {
 
 void run_call(OnnxCall& c, int depth) {
   const OnnxNode& n = c.node();
+  TD_CHECK(n.unread.empty(), Unsupported, "{}", n.unread);
   if (n.function) {
     run_function(c, *n.function, depth);
   } else if (n.row) {
@@ -181,6 +182,15 @@ std::string OnnxCall::attr_text(std::string_view name, std::string_view otherwis
   want_kind(*a, OnnxAttribute::s, "a text");
   return a->text;
 }
+std::string OnnxCall::attr_choice(std::string_view name, std::string_view otherwise,
+                                  std::initializer_list<std::string_view> choices) const {
+  std::string text = attr_text(name, otherwise), list;
+  for (const std::string_view c : choices) {
+    if (text == c) return text;
+    list += fmt::format("{}'{}'", list.empty() ? "" : ", ", c);
+  }
+  TD_FAIL(Unsupported, "its attribute '{}' is '{}', known are {}", name, text, list);
+}
 std::vector<int64_t> OnnxCall::attr_ints(std::string_view name,
                                          std::vector<int64_t> otherwise) const {
   const OnnxAttribute* a = attribute(name);
@@ -204,7 +214,11 @@ std::vector<std::string> OnnxCall::attr_texts(std::string_view name,
 }
 
 std::optional<std::vector<int64_t>> OnnxCall::dims_from(size_t i, std::string_view name) const {
-  if (has(i)) return ints(i);
+  if (has(i)) {
+    TD_CHECK(!attribute(name), Format, "gives '{}' twice: as input {} and as an attribute", name,
+             i);
+    return ints(i);
+  }
   if (attribute(name)) return attr_ints(name);
   return std::nullopt;
 }
@@ -288,6 +302,7 @@ OnnxValue value_for(const OnnxPort& port, const Tensor& x) {
 
 OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& options) {
   OnnxModelProto& p = s->proto;
+  warn_of_opsets(p, s->what);
   if (options.trainable) s->weights = make_trainable(p);
   const OnnxFunctionTable functions = onnx_function_table(p.functions);
   for (OnnxFunction& f : p.functions) {

@@ -26,6 +26,8 @@ OnnxFunctionTable onnx_function_table(const std::vector<OnnxFunction>& functions
 /// nodes. Throws Format for a name that is never defined or defined twice, and for a cycle.
 void prepare_onnx_graph(OnnxGraph& g, const std::map<std::string, int64_t>& opsets,
                         const OnnxFunctionTable& functions);
+/// A warning for every domain of which the model asks for an opset beyond the known ones.
+void warn_of_opsets(const OnnxModelProto& model, const std::string& what);
 /// Turn the weights into inputs and put the nodes that support it into training mode, before
 /// prepare_onnx_graph(); returns the weights. See OnnxLoadOptions::trainable.
 std::vector<std::pair<std::string, OnnxValue>> make_trainable(OnnxModelProto& model);

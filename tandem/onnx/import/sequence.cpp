@@ -90,7 +90,10 @@ void map(OnnxCall& c) {
   for (size_t k = 0; k < out.size(); ++k) c.set(k, OnnxValue::sequence(std::move(out[k])));
 }
 
-void optional(OnnxCall& c) { c.set(0, c.has(0) ? c.in[0] : OnnxValue()); }
+void optional(OnnxCall& c) {
+  TD_CHECK(c.has(0) || c.attribute("type"), Format, "wants an input or a type");
+  c.set(0, c.has(0) ? c.in[0] : OnnxValue());
+}
 void has_element(OnnxCall& c) { c.set(0, tensor(c.has(0))); }
 void get_element(OnnxCall& c) { c.set(0, c.value(0)); }
 
@@ -98,18 +101,18 @@ void get_element(OnnxCall& c) { c.set(0, c.value(0)); }
 
 std::span<const OnnxRow> onnx_sequence_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "SequenceEmpty", 11, 0, empty_sequence},
-      {"", "SequenceConstruct", 11, 0, construct},
-      {"", "SequenceAt", 11, 0, at},
-      {"", "SequenceLength", 11, 0, length},
-      {"", "SequenceInsert", 11, 0, insert},
-      {"", "SequenceErase", 11, 0, erase},
-      {"", "ConcatFromSequence", 11, 0, concat_from},
-      {"", "SplitToSequence", 11, 0, split_to},
-      {"", "SequenceMap", 17, 0, map},
-      {"", "Optional", 15, 0, optional},
-      {"", "OptionalHasElement", 15, 0, has_element},
-      {"", "OptionalGetElement", 15, 0, get_element},
+      {"", "SequenceEmpty", 11, 0, empty_sequence, {0, 1, "dtype"}},
+      {"", "SequenceConstruct", 11, 0, construct, {kOnnxAny, 1, ""}},
+      {"", "SequenceAt", 11, 0, at, {2, 1, ""}},
+      {"", "SequenceLength", 11, 0, length, {1, 1, ""}},
+      {"", "SequenceInsert", 11, 0, insert, {3, 1, ""}},
+      {"", "SequenceErase", 11, 0, erase, {2, 1, ""}},
+      {"", "ConcatFromSequence", 11, 0, concat_from, {1, 1, "axis new_axis"}},
+      {"", "SplitToSequence", 11, 0, split_to, {2, 1, "axis keepdims"}},
+      {"", "SequenceMap", 17, 0, map, {kOnnxAny, kOnnxAny, "body"}},
+      {"", "Optional", 15, 0, optional, {1, 1, "type"}},
+      {"", "OptionalHasElement", 15, 0, has_element, {1, 1, ""}},
+      {"", "OptionalGetElement", 15, 0, get_element, {1, 1, ""}},
   };
   return kRows;
 }

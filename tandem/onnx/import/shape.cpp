@@ -239,13 +239,14 @@ void pad_of(OnnxCall& c) {
     before[d] = (*pads)[i];
     after[d] = (*pads)[i + axes.size()];
   }
-  const std::string mode = c.attr_text("mode", "constant");
+  const std::string mode =
+      c.attr_choice("mode", "constant", {"constant", "edge", "reflect", "wrap"});
   Shape result;
   for (size_t d = 0; d < rank; ++d)
     result.push_back(x.size(static_cast<int64_t>(d)) + before[d] + after[d]);
   check_onnx_size(result);
   if (mode == "constant") {
-    const double number = c.version() < 11 ? c.attr_float("value", 0) : 0;
+    const double number = c.attr_float("value", 0);
     if (is_floating(x.dtype()))
       a.value = c.has(2) ? c.number(2) : number;
     else
@@ -255,8 +256,6 @@ void pad_of(OnnxCall& c) {
     c.set(0, call(op::pad, &a, SourceLocation::here(), x), c.type(0));
     return;
   }
-  TD_CHECK(mode == "edge" || mode == "wrap" || mode == "reflect", Unsupported,
-           "there is no mode '{}'", mode);
   for (size_t d = 0; d < rank; ++d) {
     const auto dim = static_cast<int64_t>(d);
     if (before[d] == 0 && after[d] == 0) continue;
@@ -274,15 +273,17 @@ void trilu(OnnxCall& c) {
 
 constexpr int64_t kMaxBlock = int64_t{1} << 20;  ///< its square, times a size, is a number
 
+/// Whether the blocks' rows and columns are the inner part of the channels, or the outer one.
+bool is_crd(const OnnxCall& c) { return c.attr_choice("mode", "DCR", {"DCR", "CRD"}) == "CRD"; }
+
 void depth_to_space(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t b = c.attr("blocksize", 1);
   TD_CHECK(x.dim() == 4 && b > 0 && b <= kMaxBlock && x.size(1) % (b * b) == 0, Shape,
            "wants [n, c * {0} * {0}, h, w], got {1}", b, x.shape().to_string());
   const int64_t n = x.size(0), d = x.size(1) / (b * b), h = x.size(2), w = x.size(3);
-  const bool crd = c.attr_text("mode", "DCR") == "CRD";
-  Tensor y = crd ? x.reshape({n, d, b, b, h, w}).permute({0, 1, 4, 2, 5, 3})
-                 : x.reshape({n, b, b, d, h, w}).permute({0, 3, 4, 1, 5, 2});
+  Tensor y = is_crd(c) ? x.reshape({n, d, b, b, h, w}).permute({0, 1, 4, 2, 5, 3})
+                       : x.reshape({n, b, b, d, h, w}).permute({0, 3, 4, 1, 5, 2});
   c.set(0, y.reshape({n, d, h * b, w * b}), c.type(0));
 }
 
@@ -293,8 +294,8 @@ void space_to_depth(OnnxCall& c) {
            Shape, "wants [n, c, h, w] with h and w multiples of {}, got {}", b,
            x.shape().to_string());
   const int64_t n = x.size(0), d = x.size(1), h = x.size(2) / b, w = x.size(3) / b;
-  c.set(0, x.reshape({n, d, h, b, w, b}).permute({0, 3, 5, 1, 2, 4}).reshape({n, d * b * b, h, w}),
-        c.type(0));
+  const IntList order = is_crd(c) ? IntList{0, 1, 3, 5, 2, 4} : IntList{0, 3, 5, 1, 2, 4};
+  c.set(0, x.reshape({n, d, h, b, w, b}).permute(order).reshape({n, d * b * b, h, w}), c.type(0));
 }
 
 void center_crop_pad(OnnxCall& c) {
@@ -341,25 +342,26 @@ void reverse_sequence(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_shape_rows() {
   static constexpr OnnxRow kRows[] = {
-      settings_from(0, {"", "Shape", 1, 0, shape_of}),
-      settings_from(0, {"", "Size", 1, 0, size_of_all}),
-      {"", "Reshape", 1, 0, reshape_to, &op::view, export_view},
-      {"", "Flatten", 1, 0, flatten_to},
-      {"", "Squeeze", 1, 0, squeeze_of},
-      {"", "Unsqueeze", 1, 0, unsqueeze_of},
-      {"", "Transpose", 1, 0, transpose_of, &op::permute, export_permute},
-      {"", "Concat", 1, 0, concat_of, &op::cat, export_cat},
-      {"", "Split", 1, 0, split_of},
-      {"", "Slice", 1, 0, slice_of, &op::slice, export_slice},
-      {"", "Expand", 8, 0, expand_of, &op::expand, export_expand},
-      {"", "Tile", 1, 0, tile_of},
-      {"", "Identity", 1, 0, identity_of, &op::identity, export_alias},
-      settings_from(1, {"", "Pad", 1, 0, pad_of, &op::pad, export_pad}),
-      {"", "Trilu", 14, 0, trilu},
-      {"", "DepthToSpace", 1, 0, depth_to_space},
-      {"", "SpaceToDepth", 1, 0, space_to_depth},
-      {"", "CenterCropPad", 18, 0, center_crop_pad},
-      {"", "ReverseSequence", 10, 0, reverse_sequence},
+      settings_from(0, {"", "Shape", 1, 0, shape_of, {1, 1, "end start"}}),
+      settings_from(0, {"", "Size", 1, 0, size_of_all, {1, 1, ""}}),
+      {"", "Reshape", 1, 0, reshape_to, {2, 1, "allowzero shape"}, &op::view, export_view},
+      {"", "Flatten", 1, 0, flatten_to, {1, 1, "axis"}},
+      {"", "Squeeze", 1, 0, squeeze_of, {2, 1, "axes"}},
+      {"", "Unsqueeze", 1, 0, unsqueeze_of, {2, 1, "axes"}},
+      {"", "Transpose", 1, 0, transpose_of, {1, 1, "perm"}, &op::permute, export_permute},
+      {"", "Concat", 1, 0, concat_of, {kOnnxAny, 1, "axis"}, &op::cat, export_cat},
+      {"", "Split", 1, 0, split_of, {2, kOnnxAny, "axis num_outputs split"}},
+      {"", "Slice", 1, 0, slice_of, {5, 1, "axes ends starts"}, &op::slice, export_slice},
+      {"", "Expand", 8, 0, expand_of, {2, 1, ""}, &op::expand, export_expand},
+      {"", "Tile", 1, 0, tile_of, {3, 1, ""}},
+      {"", "Identity", 1, 0, identity_of, {1, 1, ""}, &op::identity, export_alias},
+      settings_from(
+          1, {"", "Pad", 1, 0, pad_of, {4, 1, "mode paddings pads value"}, &op::pad, export_pad}),
+      {"", "Trilu", 14, 0, trilu, {2, 1, "upper"}},
+      {"", "DepthToSpace", 1, 0, depth_to_space, {1, 1, "blocksize mode"}},
+      {"", "SpaceToDepth", 1, 0, space_to_depth, {1, 1, "blocksize mode"}},
+      {"", "CenterCropPad", 18, 0, center_crop_pad, {2, 1, "axes"}},
+      {"", "ReverseSequence", 10, 0, reverse_sequence, {2, 1, "batch_axis time_axis"}},
       exported(op::copy, export_alias),
       exported(op::to_device, export_alias),
       exported(op::select, export_select),

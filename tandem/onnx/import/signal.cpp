@@ -27,7 +27,7 @@ Tensor computable(const Tensor& x) { return x.dtype() == DType::f64 ? x : x.to(D
 
 void dft(OnnxCall& c) {
   const Tensor x = computable(c.x(0));
-  const int64_t axis = c.version() >= 20 ? (c.has(2) ? c.int_at(2) : -2) : c.attr("axis", 1);
+  const int64_t axis = c.has(2) ? c.int_at(2) : c.attr("axis", c.version() >= 20 ? -2 : 1);
   const int d = normalize_dim(axis, x.dim());
   TD_CHECK(d < x.dim() - 1, Index, "axis {} is the complex dimension", axis);
   const bool inverse = c.attr("inverse", 0), onesided = c.attr("onesided", 0);
@@ -110,12 +110,12 @@ void mel_weights(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_signal_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "DFT", 17, 0, dft, &op::fft, export_fft},
-      settings_from(1, {"", "STFT", 17, 0, stft_of}),
-      {"", "HannWindow", 17, 0, hann},
-      {"", "HammingWindow", 17, 0, hamming},
-      {"", "BlackmanWindow", 17, 0, blackman},
-      settings_from(0, {"", "MelWeightMatrix", 17, 0, mel_weights}),
+      {"", "DFT", 17, 0, dft, {3, 1, "axis inverse onesided"}, &op::fft, export_fft},
+      settings_from(1, {"", "STFT", 17, 0, stft_of, {4, 1, "onesided"}}),
+      {"", "HannWindow", 17, 0, hann, {1, 1, "output_datatype periodic"}},
+      {"", "HammingWindow", 17, 0, hamming, {1, 1, "output_datatype periodic"}},
+      {"", "BlackmanWindow", 17, 0, blackman, {1, 1, "output_datatype periodic"}},
+      settings_from(0, {"", "MelWeightMatrix", 17, 0, mel_weights, {5, 1, "output_datatype"}}),
       exported(op::rfft, export_rfft),
       exported(op::irfft, export_irfft),
   };

@@ -120,10 +120,12 @@ std::string with_case(const std::string& s, bool upper) {
 
 void normalize_strings(OnnxCall& c) {
   const OnnxStrings& x = c.value(0).strings();
-  const std::string action = c.attr_text("case_change_action", "NONE");
+  const std::string action =
+      c.attr_choice("case_change_action", "NONE", {"NONE", "LOWER", "UPPER"});
   const bool sensitive = c.attr("is_case_sensitive", 0);
-  TD_CHECK(action == "NONE" || action == "LOWER" || action == "UPPER", Unsupported,
-           "there is no action '{}'", action);
+  const std::string locale = c.attr_text("locale");
+  TD_CHECK(locale.empty() || locale == "C" || locale.starts_with("en"), Unsupported,
+           "case is changed as in English, not by the rules of the locale '{}'", locale);
   const bool row = x.shape.size() == 2 && x.shape[0] == 1;
   TD_CHECK(x.shape.size() == 1 || row, Shape, "wants [c] or [1, c], got {}", c.value(0).describe());
   auto key = [&](const std::string& s) { return sensitive ? s : with_case(s, false); };
@@ -218,7 +220,7 @@ void tf_idf(OnnxCall& c) {
           ? ngram_counts(c, c.attr_texts("pool_strings"), c.value(0).strings().values, rows,
                          columns, width)
           : ngram_counts(c, c.attr_ints("pool_int64s"), c.ints(0), rows, columns, width);
-  const std::string mode = c.attr_text("mode", "TF");
+  const std::string mode = c.attr_choice("mode", "TF", {"TF", "IDF", "TFIDF"});
   const std::vector<float> weights = c.attr_floats("weights");
   std::vector<float> factor(static_cast<size_t>(width), 1);
   for (size_t i = 0; i < places.size() && i < weights.size(); ++i)
@@ -234,11 +236,23 @@ void tf_idf(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_string_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "StringConcat", 20, 0, concat_strings},
-      {"", "StringSplit", 20, 0, split_strings},
-      {"", "StringNormalizer", 10, 0, normalize_strings},
-      {"", "RegexFullMatch", 20, 0, regex_full_match},
-      {"", "TfIdfVectorizer", 9, 0, tf_idf},
+      {"", "StringConcat", 20, 0, concat_strings, {2, 1, ""}},
+      {"", "StringSplit", 20, 0, split_strings, {1, 2, "delimiter maxsplit"}},
+      {"",
+       "StringNormalizer",
+       10,
+       0,
+       normalize_strings,
+       {1, 1, "case_change_action is_case_sensitive locale stopwords"}},
+      {"", "RegexFullMatch", 20, 0, regex_full_match, {1, 1, "pattern"}},
+      {"",
+       "TfIdfVectorizer",
+       9,
+       0,
+       tf_idf,
+       {1, 1,
+        "max_gram_length max_skip_count min_gram_length mode ngram_counts ngram_indexes "
+        "pool_int64s pool_strings weights"}},
   };
   return kRows;
 }

@@ -50,7 +50,7 @@ void momentum(OnnxCall& c) {
   const double rate = c.number(0), alpha = c.attr_float("alpha", 0),
                given = c.attr_float("beta", 0), norm = c.attr_float("norm_coefficient", 0);
   const double beta = c.number(1) > 0 ? given : 1;
-  const bool nesterov = c.attr_text("mode", "standard") == "nesterov";
+  const bool nesterov = c.attr_choice("mode", "standard", {"standard", "nesterov"}) == "nesterov";
   update_all(c, 3, [&](const std::vector<Tensor>& s) -> std::vector<Tensor> {
     const Tensor g = s[0] * norm + s[1], v = s[2] * alpha + g * beta;
     return {s[0] - rate * (nesterov ? g + v * alpha : v), v};
@@ -101,10 +101,25 @@ void gradient(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_training_rows() {
   static constexpr OnnxRow kRows[] = {
-      {kOnnxTraining, "Adagrad", 1, 0, adagrad},
-      {kOnnxTraining, "Adam", 1, 0, adam},
-      {kOnnxTraining, "Momentum", 1, 0, momentum},
-      {kOnnxTraining, "Gradient", 1, 0, gradient},
+      {kOnnxTraining,
+       "Adagrad",
+       1,
+       0,
+       adagrad,
+       {kOnnxAny, kOnnxAny, "decay_factor epsilon norm_coefficient"}},
+      {kOnnxTraining,
+       "Adam",
+       1,
+       0,
+       adam,
+       {kOnnxAny, kOnnxAny, "alpha beta epsilon norm_coefficient norm_coefficient_post"}},
+      {kOnnxTraining,
+       "Momentum",
+       1,
+       0,
+       momentum,
+       {kOnnxAny, kOnnxAny, "alpha beta mode norm_coefficient"}},
+      {kOnnxTraining, "Gradient", 1, 0, gradient, {kOnnxAny, kOnnxAny, "xs y zs"}},
   };
   return kRows;
 }

@@ -12,12 +12,14 @@ namespace tandem::onnx {
 namespace {
 
 void grid_sample_of(OnnxCall& c) {
-  const std::string mode = c.attr_text("mode", c.version() < 20 ? "bilinear" : "linear");
+  const std::string mode =
+      c.attr_choice("mode", "linear", {"linear", "bilinear", "nearest", "cubic", "bicubic"});
   const char* ours = mode == "nearest"                      ? "nearest"
                      : mode == "cubic" || mode == "bicubic" ? "bicubic"
                                                             : "bilinear";
   const Tensor x = c.x(0);
-  c.set(0, grid_sample(x, c.x(1).to(x.dtype()), ours, c.attr_text("padding_mode", "zeros"),
+  c.set(0, grid_sample(x, c.x(1).to(x.dtype()), ours,
+                       c.attr_choice("padding_mode", "zeros", {"zeros", "border", "reflection"}),
                        c.attr("align_corners", 0) != 0));
 }
 
@@ -103,8 +105,9 @@ void roi_align_of(OnnxCall& c) {
   const int64_t h = c.attr("output_height", 1), w = c.attr("output_width", 1),
                 sampling = c.attr("sampling_ratio", 0);
   const double scale = c.attr_float("spatial_scale", 1);
-  const bool half = c.version() >= 16 &&
-                    c.attr_text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const bool half = c.attr_choice("coordinate_transformation_mode",
+                                  c.version() < 16 ? "output_half_pixel" : "half_pixel",
+                                  {"half_pixel", "output_half_pixel"}) == "half_pixel";
   TD_CHECK(x.dim() == 4 && rois.dim() == 2 && rois.size(1) == 4, Shape,
            "wants [n, c, h, w] and boxes [k, 4]");
   TD_CHECK(h > 0 && w > 0, Value, "wants a positive output size");
@@ -112,7 +115,7 @@ void roi_align_of(OnnxCall& c) {
     check_regions(rois.to_vector<double>(), scale, static_cast<double>(x.size(1)),
                   static_cast<double>(h), static_cast<double>(w));
   check_onnx_size(Shape(rois.shape(0), x.shape(1), h, w), sizeof(double));
-  if (c.attr_text("mode", "avg") == "avg") {
+  if (c.attr_choice("mode", "avg", {"avg", "max"}) == "avg") {
     const Tensor boxes = cat({c.x(2).to(x.dtype()).reshape({-1, 1}), rois.to(x.dtype())}, 1);
     c.set(0, roi_align(x, boxes, {h, w}, scale, sampling > 0 ? sampling : -1, half));
     return;
@@ -250,11 +253,41 @@ void col2im_of(OnnxCall& c) {
 
 std::span<const OnnxRow> onnx_vision_rows() {
   static constexpr OnnxRow kRows[] = {
-      {"", "GridSample", 16, 0, grid_sample_of, &op::grid_sample, export_grid_sample},
-      {"", "AffineGrid", 20, 0, affine_grid_of},
-      settings_from(1, {"", "RoiAlign", 10, 0, roi_align_of, &op::roi_align, export_roi_align}),
-      settings_from(0, {"", "NonMaxSuppression", 10, 0, non_max_suppression, &op::nms, export_nms}),
-      {"", "Col2Im", 18, 0, col2im_of, &op::col2im, export_col2im},
+      {"",
+       "GridSample",
+       16,
+       0,
+       grid_sample_of,
+       {2, 1, "align_corners mode padding_mode"},
+       &op::grid_sample,
+       export_grid_sample},
+      {"", "AffineGrid", 20, 0, affine_grid_of, {2, 1, "align_corners"}},
+      settings_from(1, {"",
+                        "RoiAlign",
+                        10,
+                        0,
+                        roi_align_of,
+                        {3, 1,
+                         "coordinate_transformation_mode mode output_height output_width "
+                         "sampling_ratio spatial_scale"},
+                        &op::roi_align,
+                        export_roi_align}),
+      settings_from(0, {"",
+                        "NonMaxSuppression",
+                        10,
+                        0,
+                        non_max_suppression,
+                        {5, 1, "center_point_box"},
+                        &op::nms,
+                        export_nms}),
+      {"",
+       "Col2Im",
+       18,
+       0,
+       col2im_of,
+       {3, 1, "dilations pads strides"},
+       &op::col2im,
+       export_col2im},
   };
   return kRows;
 }
