@@ -85,13 +85,15 @@ void print_failures(const std::vector<SuiteResult>& suites) {
 void print_ops() {
   std::string domains;
   for (const onnx::OnnxDomain& d : onnx::onnx_domains())
-    domains += fmt::format("{}{} (1 to {})", domains.empty() ? "" : ", ",
-                           *d.name ? d.name : "ai.onnx", d.last);
+    domains += fmt::format("{}{} ({}{})", domains.empty() ? "" : ", ", *d.name ? d.name : "ai.onnx",
+                           d.last > 1 ? "1 to " : "", d.last);
   fmt::print(
       "\n## Ops\n\nBy domain and opsets: {}.\n"
       "An attribute that an op does not have, or inputs and outputs beyond its own, are errors "
       "that "
-      "name them;\nan opset beyond these gives a warning.\n\n",
+      "name them;\nan opset beyond these gives a warning. `tests/peers/onnx_microsoft` compares "
+      "ops of "
+      "com.microsoft with\nonnxruntime.\n\n",
       domains);
   std::string line;
   for (const std::string& op : onnx::onnx_ops()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX models: load one, inspect its inputs and outputs, run it. Opsets 1 to 28 of ai.onnx,
-// those of ai.onnx.ml and the preview domains, model-local
+// those of ai.onnx.ml and the preview domains, quantisers' ops of com.microsoft, model-local
 // functions, If, Loop and Scan, sequences, optionals and strings. The nodes run as Tandem's ops in
 // sequence; a model of tensors may also be called inside compile(). Outputs that are fed back as
 // inputs: stepper.h. https://github.com/onnx/onnx/blob/main/docs/IR.md

@@ -24,4 +24,10 @@ OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> 
 Tensor onnx_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const OnnxWindow& window,
                  int64_t groups);
 
+/// Average pooling of x [n, c, ...] by the node's attributes, in x's dtype.
+Tensor onnx_average_pool(const OnnxCall& c, const Tensor& x);
+/// [n, ..., c] as [n, c, ...], and back.
+Tensor onnx_channels_first(const Tensor& x);
+Tensor onnx_channels_last(const Tensor& x);
+
 }  // namespace tandem::onnx

@@ -1,20 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX activations with attributes, and the three forms of softmax.
+#include <limits>
+
 #include "tandem/onnx/export/exporters_internal.h"
+#include "tandem/onnx/import/activation_internal.h"
 #include "tandem/onnx/import/rows.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
+
+OnnxActivation onnx_activation(std::string name) {
+  for (char& ch : name) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch + 32 : ch);
+  OnnxActivation a{name};
+  if (name == "affine" || name == "scaledtanh") a.alpha = a.beta = 1;
+  if (name == "leakyrelu") a.alpha = 0.01;
+  if (name == "thresholdedrelu" || name == "elu" || name == "celu") a.alpha = 1;
+  if (name == "hardsigmoid") a = {name, 0.2, 0.5};
+  if (name == "selu") a = {name, 1.67326319217681884765625, 0, 1.05070102214813232421875};
+  if (name == "clip")
+    a = {name, std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max()};
+  return a;
+}
+
+Tensor onnx_activate(const OnnxActivation& a, const Tensor& x) {
+  if (a.name == "tanh") return tanh(x);
+  if (a.name == "sigmoid") return sigmoid(x);
+  if (a.name == "relu") return relu(x);
+  if (a.name == "affine") return x * a.alpha + a.beta;
+  if (a.name == "leakyrelu") return leaky_relu(x, a.alpha);
+  if (a.name == "thresholdedrelu") return where(x > a.alpha, x, 0).to(x.dtype());
+  if (a.name == "scaledtanh") return tanh(x * a.beta) * a.alpha;
+  if (a.name == "hardsigmoid") return clamp(x * a.alpha + a.beta, 0, 1);
+  if (a.name == "elu") return elu(x, a.alpha);
+  if (a.name == "celu") return celu(x, a.alpha);
+  if (a.name == "selu") return a.gamma * where(x > 0, x, a.alpha * expm1(x));
+  if (a.name == "softsign") return softsign(x);
+  if (a.name == "softplus") return softplus(x);
+  if (a.name == "hardswish") return hardswish(x);
+  if (a.name == "gelu") return gelu(x);
+  if (a.name == "silu" || a.name == "swish") return silu(x);
+  if (a.name == "clip") return clamp(x, a.alpha, a.beta);
+  TD_FAIL(Unsupported, "there is no activation '{}'", a.name);
+}
+
 namespace {
 
 void leaky(OnnxCall& c) { c.set(0, leaky_relu(c.x(0), c.attr_float("alpha", 0.01))); }
 void elu_of(OnnxCall& c) { c.set(0, elu(c.x(0), c.attr_float("alpha", 1.0))); }
 void celu_of(OnnxCall& c) { c.set(0, celu(c.x(0), c.attr_float("alpha", 1.0))); }
 void selu_of(OnnxCall& c) {
-  const double alpha = c.attr_float("alpha", 1.67326319217681884765625);
-  const double gamma = c.attr_float("gamma", 1.05070102214813232421875);
-  const Tensor x = c.x(0);
-  c.set_like(0, gamma * where(x > 0, x, alpha * expm1(x)));
+  OnnxActivation a = onnx_activation("Selu");
+  a.alpha = c.attr_float("alpha", a.alpha);
+  a.gamma = c.attr_float("gamma", a.gamma);
+  c.set_like(0, onnx_activate(a, c.x(0)));
 }
 void hard_sigmoid(OnnxCall& c) {
   const double alpha = c.attr_float("alpha", 0.2), beta = c.attr_float("beta", 0.5);
@@ -23,6 +61,21 @@ void hard_sigmoid(OnnxCall& c) {
 void hard_swish(OnnxCall& c) { c.set(0, hardswish(c.x(0))); }
 void softplus_of(OnnxCall& c) { c.set(0, logaddexp(c.x(0), 0.0)); }
 void mish_of(OnnxCall& c) { c.set(0, mish(c.x(0))); }
+
+// com.microsoft: with a bias that is added first.
+void bias_gelu(OnnxCall& c) { c.set(0, gelu(c.x(0) + c.x(1))); }
+void fast_gelu(OnnxCall& c) { c.set(0, gelu(c.has(1) ? c.x(0) + c.x(1) : c.x(0), "tanh")); }
+void quick_gelu(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  c.set_like(0, x * sigmoid(x * c.attr_float("alpha", 1.702)));
+}
+void bias_split_gelu(OnnxCall& c) {
+  const std::vector<Tensor> half = chunk(c.x(0) + c.x(1), 2, -1);
+  TD_CHECK(half.size() == 2 && half[0].shape() == half[1].shape(), Shape,
+           "wants an even last dimension, got {}", c.x(0).shape().to_string());
+  c.set(0, half[0] * gelu(half[1]));
+}
+
 void gelu_of(OnnxCall& c) {
   c.set(0, gelu(c.x(0), c.attr_choice("approximate", "none", {"none", "tanh"})));
 }
@@ -107,6 +160,11 @@ std::span<const OnnxRow> onnx_activation_rows() {
       {"", "Softplus", 1, 0, softplus_of, {1, 1, ""}, &op::softplus, export_softplus},
       {"", "Mish", 18, 0, mish_of, {1, 1, ""}, &op::mish, export_mish},
       {"", "Gelu", 20, 0, gelu_of, {1, 1, "approximate"}, &op::gelu, export_gelu},
+      {kOnnxMicrosoft, "Gelu", 1, 0, gelu_of, {1, 1, ""}},
+      {kOnnxMicrosoft, "BiasGelu", 1, 0, bias_gelu, {2, 1, ""}},
+      {kOnnxMicrosoft, "FastGelu", 1, 0, fast_gelu, {2, 1, ""}},
+      {kOnnxMicrosoft, "QuickGelu", 1, 0, quick_gelu, {1, 1, "alpha"}},
+      {kOnnxMicrosoft, "BiasSplitGelu", 1, 0, bias_split_gelu, {2, 1, ""}},
       {"", "Swish", 24, 0, swish, {1, 1, "alpha"}},
       {"", "SwiGLU", 28, 0, swiglu_of, {2, 1, "alpha"}},
       settings_from(1, {"", "ThresholdedRelu", 10, 0, thresholded, {1, 1, "alpha"}}),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tandem/onnx/export/exporters_internal.h"
+#include "tandem/onnx/import/activation_internal.h"
 #include "tandem/onnx/window_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -28,6 +29,12 @@ std::string auto_pad_of(const OnnxCall& c) {
   return c.attr_choice("auto_pad", "NOTSET", {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"});
 }
 }  // namespace
+
+Tensor onnx_channels_first(const Tensor& x) {
+  TD_CHECK(x.dim() >= 3, Shape, "wants [n, ..., c], got {}", x.shape().to_string());
+  return movedim(x, {-1}, {1});
+}
+Tensor onnx_channels_last(const Tensor& x) { return contiguous(movedim(x, {1}, {-1})); }
 
 OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> kernel) {
   TD_CHECK(x.dim() >= 3, Shape, "wants [n, c, ...], got {}", x.shape().to_string());
@@ -91,6 +98,18 @@ void conv_of(OnnxCall& c) {
   const Tensor x = c.x(0), w = c.x(1);
   c.set(0, onnx_conv(x, w, c.x_or_none(2), onnx_window(c, x, kernel_of(w)), c.attr("group", 1)),
         c.type(0));
+}
+
+// Conv, plus a tensor of the result's shape, then an activation.
+void fused_conv(OnnxCall& c) {
+  const Tensor x = c.x(0), w = c.x(1);
+  Tensor y = onnx_conv(x, w, c.x_or_none(2), onnx_window(c, x, kernel_of(w)), c.attr("group", 1));
+  if (c.has(3)) y = y + c.x(3);
+  OnnxActivation a = onnx_activation(c.attr_text("activation"));
+  const std::vector<float> numbers = c.attr_floats("activation_params");
+  if (!numbers.empty()) a.alpha = numbers[0];
+  if (numbers.size() > 1) a.beta = numbers[1];
+  c.set_like(0, a.name.empty() ? y : onnx_activate(a, y));
 }
 
 /// Pads and result size of a transposed convolution.
@@ -232,6 +251,12 @@ std::span<const OnnxRow> onnx_conv_rows() {
        {3, 1, "auto_pad dilations group kernel_shape pads strides"},
        &op::conv,
        export_conv},
+      {kOnnxMicrosoft,
+       "FusedConv",
+       1,
+       0,
+       fused_conv,
+       {4, 1, "activation activation_params auto_pad dilations group kernel_shape pads strides"}},
       {"",
        "ConvTranspose",
        1,

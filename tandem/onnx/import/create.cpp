@@ -38,16 +38,16 @@ void constant_of_shape(OnnxCall& c) {
 
 void range(OnnxCall& c) {
   const OnnxType type = c.type(0);
-  const Tensor start = c.value(0).tensor(), delta = c.value(2).tensor();
+  const Tensor start = c.value(0).tensor();
   if (is_floating(start.dtype())) {
-    const double a = c.number(0), b = c.number(1), d = c.number(2);
+    const double a = c.number(0), b = c.number(1), d = c.has(2) ? c.number(2) : 1;
     TD_CHECK(d != 0, Value, "wants a step other than 0");
     const double n = std::max(0.0, std::ceil((b - a) / d));
     TD_CHECK(n < 1e12, Memory, "asks for {} elements", n);
     const Tensor i = arange(0, static_cast<int64_t>(n), 1, DType::f64);
     return c.set(0, (i * d + a).to(start.dtype()), type);
   }
-  const int64_t a = c.int_at(0), b = c.int_at(1), d = c.int_at(2);
+  const int64_t a = c.int_at(0), b = c.int_at(1), d = c.has(2) ? c.int_at(2) : 1;
   TD_CHECK(d != 0, Value, "wants a step other than 0");
   const double span = static_cast<double>(b) - static_cast<double>(a);
   const double n = std::max(0.0, std::ceil(span / static_cast<double>(d)));
@@ -104,6 +104,7 @@ std::span<const OnnxRow> onnx_create_rows() {
                         export_fill}),
       settings_from(0,
                     {"", "Range", 11, 0, range, {3, 1, "~stash_type"}, &op::arange, export_arange}),
+      settings_from(0, {kOnnxMicrosoft, "Range", 1, 0, range, {3, 1, ""}}),
       {"", "EyeLike", 9, 0, eye_like, {1, 1, "dtype k"}, &op::eye, export_eye},
       settings_from(1,
                     {"", "OneHot", 9, 0, one_hot_of, {3, 1, "axis"}, &op::one_hot, export_one_hot}),

@@ -203,6 +203,31 @@ void tensor_scatter(OnnxCall& c) {
   c.set(0, scatter(cache, d, index, update), c.type(0));
 }
 
+// A token that would repeat one of the last n-grams of its sequence gets the score -inf.
+void ngram_block(OnnxCall& c) {
+  const int64_t n = c.attr("ngram_size", 0);
+  const Tensor ids = c.x(0), scores = c.x(1);
+  TD_CHECK(n > 0 && ids.dim() == 2 && scores.dim() == 2 && ids.size(0) == scores.size(0), Shape,
+           "wants ids [b, t], scores [b, v] and a positive ngram_size, got {}, {} and {}",
+           ids.shape().to_string(), scores.shape().to_string(), n);
+  const int64_t batch = ids.size(0), length = ids.size(1), words = scores.size(1);
+  check_onnx_loop(static_cast<double>(batch) * static_cast<double>(length) *
+                  static_cast<double>(std::min(n, length)));
+  const std::vector<int64_t> token = c.ints(0);
+  std::vector<uint8_t> banned(static_cast<size_t>(batch * words));
+  for (int64_t b = 0; b < batch; ++b) {
+    const auto row = token.begin() + b * length;
+    for (int64_t i = 0; i <= length - n; ++i) {
+      if (!std::equal(row + i, row + i + n - 1, row + length - n + 1)) continue;
+      const int64_t next = row[i + n - 1];
+      TD_CHECK(next >= 0 && next < words, Index, "token {} is not in 0 to {}", next, words - 1);
+      banned[static_cast<size_t>(b * words + next)] = 1;
+    }
+  }
+  const Tensor hit = tensor(banned, scores.shape()).to(DType::b8);
+  c.set_like(0, where(hit, -std::numeric_limits<double>::infinity(), scores), 1);
+}
+
 }  // namespace
 
 std::span<const OnnxRow> onnx_index_rows() {
@@ -210,6 +235,8 @@ std::span<const OnnxRow> onnx_index_rows() {
       {"", "Gather", 1, 0, gather_of, {2, 1, "axis"}, &op::index, export_index},
       {"", "GatherElements", 11, 0, gather_elements, {2, 1, "axis"}, &op::gather, export_gather},
       {"", "GatherND", 11, 0, gather_nd, {2, 1, "batch_dims"}},
+      {kOnnxMicrosoft, "GatherND", 1, 0, gather_nd, {2, 1, ""}},
+      {kOnnxMicrosoft, "NGramRepeatBlock", 1, 0, ngram_block, {2, 1, "ngram_size"}},
       {"", "Scatter", 9, 10, scatter_elements, {3, 1, "axis"}},
       {"",
        "ScatterElements",

@@ -148,6 +148,14 @@ void is_inf(OnnxCall& c) {
 }
 
 void determinant(OnnxCall& c) { c.set(0, linalg::det(c.x(0))); }
+void inverse_of(OnnxCall& c) { c.set(0, linalg::inv(c.x(0))); }
+
+void distances(OnnxCall& c) {
+  const bool squared =
+      c.attr_choice("metric", "sqeuclidean", {"sqeuclidean", "euclidean"}) == "sqeuclidean";
+  const Tensor y = cdist(c.x(0), c.x(1));
+  c.set(0, squared ? square(y) : y);
+}
 
 template <bool product>
 void running(OnnxCall& c) {
@@ -203,6 +211,8 @@ std::span<const OnnxRow> onnx_math_rows() {
        &op::cumsum,
        export_cumsum},
       {"", "CumProd", 26, 0, running<true>, {2, 1, "exclusive reverse"}},
+      {kOnnxMicrosoft, "Inverse", 1, 0, inverse_of, {1, 1, ""}},
+      {kOnnxMicrosoft, "CDist", 1, 0, distances, {2, 1, "metric"}},
       exported(op::clamp_min, export_clamp_min),
       exported(op::clamp_max, export_clamp_max),
   };

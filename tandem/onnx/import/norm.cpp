@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tandem/onnx/export/exporters_internal.h"
-#include "tandem/onnx/import/rows.h"
+#include "tandem/onnx/window_internal.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
@@ -103,20 +103,88 @@ void rms_norm_of(OnnxCall& c) {
   c.set(0, y.to(x.dtype()) * c.x(1));
 }
 
-void group_norm_of(OnnxCall& c) {
-  const Tensor x = c.x(0), v = wide(x);
-  const int64_t groups = c.attr("num_groups", 1), n = x.size(0), channels = x.size(1);
+/// x [n, c, ...] normalised in groups of channels, in x's dtype or f32.
+Tensor in_groups(const Tensor& x, int64_t groups, Tensor scale, Tensor bias, double eps) {
+  const Tensor v = wide(x);
+  const int64_t n = x.size(0), channels = x.size(1);
   TD_CHECK(groups > 0 && channels % groups == 0, Shape, "{} channels in {} groups", channels,
            groups);
   const Tensor g = v.reshape({n, groups, -1});
   const Tensor m = mean(g, {-1}, true), s = var(g, {-1}, 0, true);
-  const Tensor y = ((g - m) / sqrt(s + c.attr_float("epsilon", 1e-5))).reshape(x.shape());
-  Tensor scale = wide(c.x(1)), bias = wide(c.x(2));
+  const Tensor y = ((g - m) / sqrt(s + eps)).reshape(x.shape());
+  scale = wide(scale);
+  bias = wide(bias);
   if (scale.size(0) != channels) {  // opset 18 to 20: one per group
     scale = repeat_interleave(scale, channels / groups, 0);
     bias = repeat_interleave(bias, channels / groups, 0);
   }
-  c.set_like(0, y * per_channel(scale, x) + per_channel(bias, x));
+  return y * per_channel(scale, x) + per_channel(bias, x);
+}
+
+void group_norm_of(OnnxCall& c) {
+  c.set_like(
+      0, in_groups(c.x(0), c.attr("num_groups", 1), c.x(1), c.x(2), c.attr_float("epsilon", 1e-5)));
+}
+
+// com.microsoft: GroupNorm of x [n, ..., c] or [n, c, ...], with or without sums before it.
+void group_norm_of_sum(OnnxCall& c) {
+  const bool last = c.attr("channels_last", 1), silu_after = c.attr("activation", 0);
+  Tensor x = c.x(0);
+  TD_CHECK(x.dim() >= 3, Shape, "wants at least 3 dimensions, got {}", x.shape().to_string());
+  if (!last) x = onnx_channels_last(x);
+  if (c.has(3)) {
+    Tensor skip = c.x(3);
+    if (skip.dim() == 2) skip = skip.reshape({skip.shape(0), 1, 1, skip.shape(1)});
+    x = x + skip;
+  }
+  if (c.has(4)) x = x + c.x(4);
+  Tensor y = in_groups(onnx_channels_first(x), c.attr("groups", 1), c.x(1), c.x(2),
+                       c.attr_float("epsilon", 1e-5));
+  if (silu_after) y = silu(y);
+  c.set_like(0, last ? onnx_channels_last(y) : y);
+  c.set(1, last ? x : onnx_channels_first(x));
+}
+
+// com.microsoft: x + skip (+ bias), normalised over the last dimension.
+template <bool centred_too>
+void skip_norm(OnnxCall& c) {
+  constexpr size_t kBias = centred_too ? 4 : 3;
+  Tensor x = c.x(0) + c.x(1);
+  if (c.has(kBias)) x = x + c.x(kBias);
+  const double eps = c.attr_float("epsilon", 1e-12);
+  const Shape last{x.shape(-1)};
+  c.set_like(0, centred_too ? layer_norm(x, last, c.x(2), c.x_or_none(3), eps)
+                            : rms_norm(x, last, c.x(2), eps));
+  const Tensor v = wide(x);
+  if (c.wants(1)) c.set(1, mean(v, {-1}, true));
+  if (c.wants(2))
+    c.set(2, rsqrt((centred_too ? var(v, {-1}, 0, true) : mean(square(v), {-1}, true)) + eps));
+  c.set(3, x);
+}
+
+// Of domain ai.onnx in onnxruntime.
+void simplified_norm(OnnxCall& c) {
+  rms_norm_of(c);
+  const Tensor v = wide(c.x(0));
+  if (!c.wants(1)) return;
+  const IntList dims = dims_from(c.axis("axis", -1, v.dim()), v.dim());
+  c.set(1, rsqrt(mean(square(v), dims, true) + c.attr_float("epsilon", 1e-5)));
+}
+
+// com.microsoft: words, positions and segments of BERT, summed and normalised.
+void embed_norm(OnnxCall& c) {
+  const Tensor ids = c.x(0);
+  TD_CHECK(ids.dim() == 2, Shape, "wants ids [b, t], got {}", ids.shape().to_string());
+  auto rows = [&](size_t table, const Tensor& at) {
+    const Tensor flat = index_select(c.x(table), 0, at.to(DType::i64).reshape({-1}));
+    return flat.reshape({at.shape(0), at.shape(1), -1});
+  };
+  const Tensor at = c.has(8) ? c.x(8) : arange_dim(ids.shape(1)).unsqueeze(0);
+  Tensor x = rows(2, ids) + rows(3, at);
+  if (c.has(1)) x = x + rows(4, c.x(1));
+  c.set(0, layer_norm(x, {x.shape(-1)}, c.x(5), c.x_or_none(6), c.attr_float("epsilon", 1e-12)));
+  c.set(1, c.has(7) ? sum(c.x(7) != 0, {1}).to(DType::i32) : zeros({ids.shape(0)}, DType::i32));
+  c.set(2, x);
 }
 
 void lp_normalization(OnnxCall& c) {
@@ -179,6 +247,37 @@ std::span<const OnnxRow> onnx_norm_rows() {
        export_layer_norm},
       {"", "RMSNormalization", 23, 0, rms_norm_of, {2, 1, "axis epsilon ~stash_type"}},
       {"", "GroupNormalization", 18, 0, group_norm_of, {3, 1, "epsilon num_groups ~stash_type"}},
+      {"",
+       "SimplifiedLayerNormalization",
+       1,
+       0,
+       simplified_norm,
+       {2, 2, "axis epsilon ~stash_type"}},
+      {kOnnxMicrosoft, "SkipLayerNormalization", 1, 0, skip_norm<true>, {5, 4, "epsilon"}},
+      {kOnnxMicrosoft,
+       "SkipSimplifiedLayerNormalization",
+       1,
+       0,
+       skip_norm<false>,
+       {4, 4, "epsilon"}},
+      {kOnnxMicrosoft,
+       "EmbedLayerNormalization",
+       1,
+       0,
+       embed_norm,
+       {9, 3, "epsilon ~mask_index_type"}},
+      {kOnnxMicrosoft,
+       "GroupNorm",
+       1,
+       0,
+       group_norm_of_sum,
+       {3, 1, "activation channels_last epsilon groups"}},
+      {kOnnxMicrosoft,
+       "SkipGroupNorm",
+       1,
+       0,
+       group_norm_of_sum,
+       {5, 2, "activation channels_last epsilon groups"}},
       {"", "LpNormalization", 1, 0, lp_normalization, {1, 1, "axis p"}},
       {"", "MeanVarianceNormalization", 9, 0, mean_variance, {1, 1, "axes"}},
       {"", "LRN", 1, 0, local_response, {1, 1, "alpha beta bias size"}},

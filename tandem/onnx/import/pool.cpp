@@ -116,8 +116,9 @@ void max_pool_of(OnnxCall& c) {
   c.set(1, place + planes);
 }
 
-void average_pool(OnnxCall& c) {
-  const Tensor x = c.x(0);
+}  // namespace
+
+Tensor onnx_average_pool(const OnnxCall& c, const Tensor& x) {
   const OnnxWindow w = onnx_window(c, x, {});
   const bool with_pads = c.attr("count_include_pad", 0);
   const Tensor p = padded(x, w, 0.0);
@@ -149,8 +150,17 @@ void average_pool(OnnxCall& c) {
     for (size_t e = 0; e < w.dims(); ++e) s.push_back(e == d ? w.out[d] : 1);
     count = count * tensor(n).reshape(s);
   }
-  if (!all) y = y * (area / count).to(x.dtype());
-  c.set_like(0, y);
+  return all ? y : y * (area / count).to(x.dtype());
+}
+
+namespace {
+
+void average_pool(OnnxCall& c) { c.set_like(0, onnx_average_pool(c, c.x(0))); }
+
+void nhwc_max_pool(OnnxCall& c) {
+  c.in[0] = OnnxValue(onnx_channels_first(c.x(0)), c.type(0));
+  max_pool_of(c);
+  c.set(0, onnx_channels_last(c.out[0].tensor()), c.type(0));
 }
 
 void lp_pool(OnnxCall& c) {
@@ -229,6 +239,12 @@ std::span<const OnnxRow> onnx_pool_rows() {
        {1, 2, "auto_pad ceil_mode dilations kernel_shape pads storage_order strides"},
        &op::max_pool,
        export_max_pool},
+      {kOnnxMicrosoft,
+       "NhwcMaxPool",
+       1,
+       0,
+       nhwc_max_pool,
+       {1, 1, "auto_pad ceil_mode dilations kernel_shape pads strides"}},
       {"",
        "AveragePool",
        1,

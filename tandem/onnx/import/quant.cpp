@@ -4,15 +4,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/onnx/import/quant_internal.h"
 #include "tandem/onnx/window_internal.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
-namespace {
 
-/// Scale or zero point, to broadcast against x: one number, one per entry of `axis`, or one per
-/// block of it.
-Tensor beside(Tensor s, const Tensor& x, int64_t axis, int64_t block) {
+Tensor onnx_single(const OnnxCall& c, size_t i) {
+  const Tensor t = c.x(i);
+  TD_CHECK(t.numel() == 1, Shape, "wants one number as input {}, got {}", i, c.in[i].describe());
+  return t.reshape(Shape());
+}
+
+Tensor onnx_beside(Tensor s, const Tensor& x, int64_t axis, int64_t block) {
   if (s.numel() == 1 && block == 0) return s.reshape(Shape());
   const int d = normalize_dim(axis, x.dim());
   if (block > 0) {
@@ -28,6 +32,7 @@ Tensor beside(Tensor s, const Tensor& x, int64_t axis, int64_t block) {
   return s.reshape(shape);
 }
 
+namespace {
 struct Range {
   double low, high;
 };
@@ -36,14 +41,33 @@ Range range_of(OnnxType type) {
   const double span = std::ldexp(1.0, t.bits);
   return t.is_signed ? Range{-span / 2, span / 2 - 1} : Range{0, span - 1};
 }
+}  // namespace
 
-/// Rounded to even, shifted by the zero point, clamped to the range of `type`.
-OnnxValue quantised(const Tensor& x, const Tensor& zero, OnnxType type) {
+OnnxValue onnx_quantised(const Tensor& x, const Tensor& zero, OnnxType type) {
   Tensor y = round(x).to(DType::f64);
   if (zero.defined()) y = y + zero.to(DType::f64);
   const Range r = range_of(type);
   return OnnxValue(clamp(y, r.low, r.high).to(info_of(type).carrier), type);
 }
+
+Tensor OnnxRounded::number() const { return (codes - zero) * scale; }
+
+OnnxRounded onnx_rounded(const Tensor& x) {
+  const Tensor high = clamp_min(amax(x), 0), low = clamp_max(amin(x), 0);
+  const Tensor scale = where(high == low, 1.0, high - low).to(DType::f32) / 255.0;
+  const Tensor zero = round(clamp(-low / scale, 0, 255));
+  return {clamp(round(x / scale) + zero, 0, 255), scale, zero};
+}
+
+Tensor onnx_centred(const OnnxCall& c, size_t x, size_t zero, int64_t dim) {
+  const Tensor v = c.x(x).to(DType::f64);
+  if (!c.has(zero)) return v;
+  const Tensor z = c.x(zero).to(DType::f64);
+  if (z.dim() > 1) return v - z;
+  return v - onnx_beside(z, v, dim);
+}
+
+namespace {
 
 void quantize_linear(OnnxCall& c) {
   Tensor x = c.x(0);
@@ -51,8 +75,8 @@ void quantize_linear(OnnxCall& c) {
   OnnxType type = OnnxType::u8;
   if (c.attr("output_dtype", 0)) type = static_cast<OnnxType>(c.attr("output_dtype", 0));
   if (c.has(2)) type = c.type(2);
-  Tensor scale = beside(c.x(1), x, axis, block);
-  const Tensor zero = c.has(2) ? beside(c.x(2), x, axis, block) : Tensor();
+  Tensor scale = onnx_beside(c.x(1), x, axis, block);
+  const Tensor zero = c.has(2) ? onnx_beside(c.x(2), x, axis, block) : Tensor();
   if (const int64_t precision = c.attr("precision", 0)) {
     const DType p = info_of(static_cast<OnnxType>(precision)).carrier;
     x = x.to(p);
@@ -60,7 +84,7 @@ void quantize_linear(OnnxCall& c) {
   }
   if (!is_floating(x.dtype())) x = x.to(DType::f32);
   x = x / scale.to(x.dtype());
-  if (!info_of(type).floating) return c.set(0, quantised(x, zero, type));
+  if (!info_of(type).floating) return c.set(0, onnx_quantised(x, zero, type));
   if (zero.defined() && type == OnnxType::f4e2m1) x = x + zero.to(x.dtype());
   c.set(0, cast_value(OnnxValue(x), type, c.attr("saturate", 1) != 0));
 }
@@ -71,56 +95,48 @@ void dequantize_linear(OnnxCall& c) {
   const DType scale_type = c.x(1).dtype();
   Tensor y = x.to(DType::f32);
   if (x.dtype() == DType::i32) y = x.to(DType::f64);
-  if (c.has(2)) y = y - beside(c.x(2), x, axis, block).to(y.dtype());
-  y = y * beside(c.x(1), x, axis, block).to(y.dtype());
+  if (c.has(2)) y = y - onnx_beside(c.x(2), x, axis, block).to(y.dtype());
+  y = y * onnx_beside(c.x(1), x, axis, block).to(y.dtype());
   const int64_t wanted = c.attr("output_dtype", 0);
   c.set(0, y.to(wanted ? info_of(static_cast<OnnxType>(wanted)).carrier : scale_type));
 }
 
 void dynamic_quantize(OnnxCall& c) {
-  const Tensor x = c.x(0);
-  const Tensor high = clamp_min(amax(x), 0), low = clamp_max(amin(x), 0);
-  const Tensor scale = where(high == low, 1.0, high - low).to(DType::f32) / 255.0;
-  const Tensor zero = round(clamp(-low / scale, 0, 255));
-  c.set(0, clamp(round(x / scale) + zero, 0, 255).to(DType::u8));
-  c.set(1, scale);
-  c.set(2, zero.to(DType::u8));
-}
-
-/// Input minus its zero point in f64; a vector extends along `dim` of the input (from the end if
-/// negative).
-Tensor centred(const OnnxCall& c, size_t x, size_t zero, int64_t dim) {
-  const Tensor v = c.x(x).to(DType::f64);
-  if (!c.has(zero)) return v;
-  const Tensor z = c.x(zero).to(DType::f64);
-  if (z.dim() > 1) return v - z;
-  return v - beside(z, v, dim, 0);
+  const OnnxRounded y = onnx_rounded(c.x(0));
+  c.set(0, y.codes.to(DType::u8));
+  c.set(1, y.scale);
+  c.set(2, y.zero.to(DType::u8));
 }
 
 void matmul_integer(OnnxCall& c) {
-  const Tensor a = centred(c, 0, 2, -2), b = centred(c, 1, 3, -1);
+  const Tensor a = onnx_centred(c, 0, 2, -2), b = onnx_centred(c, 1, 3, -1);
   c.set(0, matmul(a, b).to(DType::i32));
 }
 
 void qlinear_matmul(OnnxCall& c) {
-  const Tensor a = centred(c, 0, 2, -2), b = centred(c, 3, 5, -1);
+  const Tensor a = onnx_centred(c, 0, 2, -2), b = onnx_centred(c, 3, 5, -1);
   const Tensor y = matmul(a, b);
   // Scales are multiplied in their own type, as in the reference implementation.
   Tensor sa = c.x(1), sb = c.x(4);
   if (sa.dim() == 1 && sa.size(0) > 1) sa = sa.unsqueeze(1);
   const Tensor scale = (sa * sb / c.x(6)).to(DType::f64);
-  c.set(0, quantised(y * (scale.numel() == 1 ? scale.reshape(Shape()) : scale), c.x(7), c.type(7)));
+  c.set(0, onnx_quantised(y * (scale.numel() == 1 ? scale.reshape(Shape()) : scale), c.x(7),
+                          c.type(7)));
 }
 
 void qlinear_conv(OnnxCall& c) {
-  const Tensor x = centred(c, 0, 2, 1), w = centred(c, 3, 5, 0);
+  const bool last = c.attr("channels_last", 0);
+  Tensor x = onnx_centred(c, 0, 2, last ? -1 : 1);
+  if (last) x = onnx_channels_first(x);
+  const Tensor w = onnx_centred(c, 3, 5, 0);
   const std::vector<int64_t> shape = w.shape().to_vector();
   TD_CHECK(shape.size() >= 3, Shape, "wants a weight [o, c, ...]");
   const OnnxWindow window = onnx_window(c, x, {shape.begin() + 2, shape.end()});
   Tensor y = onnx_conv(x, w, {}, window, c.attr("group", 1));
-  if (c.has(8)) y = y + beside(c.x(8).to(DType::f64), y, 1, 0);
+  if (c.has(8)) y = y + onnx_beside(c.x(8).to(DType::f64), y, 1, 0);
   const Tensor scale = (c.x(1) * c.x(4) / c.x(6)).to(DType::f64);
-  c.set(0, quantised(y * beside(scale, y, 1, 0), c.x(7), c.type(7)));
+  y = y * onnx_beside(scale, y, 1, 0);
+  c.set(0, onnx_quantised(last ? onnx_channels_last(y) : y, c.x(7), c.type(7)));
 }
 
 }  // namespace
@@ -148,6 +164,15 @@ std::span<const OnnxRow> onnx_quant_rows() {
        0,
        qlinear_conv,
        {9, 1, "auto_pad dilations group kernel_shape pads strides"}},
+      settings_from(1, {kOnnxMicrosoft, "QuantizeLinear", 1, 0, quantize_linear, {3, 1, "axis"}}),
+      settings_from(1,
+                    {kOnnxMicrosoft, "DequantizeLinear", 1, 0, dequantize_linear, {3, 1, "axis"}}),
+      {kOnnxMicrosoft,
+       "QLinearConv",
+       1,
+       0,
+       qlinear_conv,
+       {9, 1, "auto_pad channels_last dilations group kernel_shape pads strides"}},
   };
   return kRows;
 }

@@ -4,45 +4,12 @@
 #include <algorithm>
 
 #include "tandem/onnx/export/exporters_internal.h"
-#include "tandem/onnx/import/rows.h"
+#include "tandem/onnx/import/activation_internal.h"
+#include "tandem/onnx/import/quant_internal.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
 namespace {
-
-struct Activation {
-  std::string name;
-  double alpha, beta;
-};
-
-Tensor activate(const Activation& a, const Tensor& x) {
-  if (a.name == "tanh") return tanh(x);
-  if (a.name == "sigmoid") return sigmoid(x);
-  if (a.name == "relu") return relu(x);
-  if (a.name == "affine") return x * a.alpha + a.beta;
-  if (a.name == "leakyrelu") return leaky_relu(x, a.alpha);
-  if (a.name == "thresholdedrelu") return where(x > a.alpha, x, 0).to(x.dtype());
-  if (a.name == "scaledtanh") return tanh(x * a.beta) * a.alpha;
-  if (a.name == "hardsigmoid") return clamp(x * a.alpha + a.beta, 0, 1);
-  if (a.name == "elu") return elu(x, a.alpha);
-  if (a.name == "softsign") return softsign(x);
-  if (a.name == "softplus") return softplus(x);
-  TD_FAIL(Unsupported, "there is no activation '{}'", a.name);
-}
-
-/// The specification's defaults for alpha and beta.
-Activation with_defaults(std::string name) {
-  for (char& ch : name) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch + 32 : ch);
-  Activation a{name, 0, 0};
-  if (name == "affine" || name == "scaledtanh") a.alpha = a.beta = 1;
-  if (name == "leakyrelu") a.alpha = 0.01;
-  if (name == "thresholdedrelu" || name == "elu") a.alpha = 1;
-  if (name == "hardsigmoid") {
-    a.alpha = 0.2;
-    a.beta = 0.5;
-  }
-  return a;
-}
 
 /// Shared by all three ops.
 struct Layer {
@@ -50,21 +17,24 @@ struct Layer {
   int64_t hidden = 0, batch = 0, steps = 0, directions = 1;
   bool batch_first = false, reverse_only = false;
   double clip = 0;
-  std::vector<int64_t> lengths;         ///< empty: all steps
-  std::vector<Activation> activations;  ///< per direction, consecutively
+  std::vector<int64_t> lengths;             ///< empty: all steps
+  std::vector<OnnxActivation> activations;  ///< per direction, consecutively
 
-  Layer(OnnxCall& c, std::vector<std::string> defaults) : x(c.x(0)) {
+  /// r: the weights of the states, [directions, gates * h, h].
+  Layer(OnnxCall& c, const Tensor& r, const std::vector<std::string>& defaults) : x(c.x(0)) {
     batch_first = c.attr("layout", 0) != 0;
     if (batch_first) x = x.transpose(0, 1);
     steps = x.size(0);
     batch = x.size(1);
-    hidden = c.attr("hidden_size", c.x(2).size(-1));
+    hidden = c.attr("hidden_size", r.size(-1));
     const std::string direction =
         c.attr_choice("direction", "forward", {"forward", "reverse", "bidirectional"});
     directions = direction == "bidirectional" ? 2 : 1;
     reverse_only = direction == "reverse";
-    TD_CHECK(c.x(1).dim() == 3 && c.x(1).size(0) == directions, Shape,
-             "wants weights for {} directions, got {}", directions, c.x(1).shape().to_string());
+    TD_CHECK(r.dim() == 3 && r.size(0) == directions && c.x(1).dim() == 3 &&
+                 c.x(1).size(0) == directions,
+             Shape, "wants weights for {} directions, got {}", directions,
+             c.x(1).shape().to_string());
     clip = c.attr_float("clip", 0);
     if (c.has(4)) lengths = c.ints(4);
     TD_CHECK(lengths.empty() || static_cast<int64_t>(lengths.size()) == batch, Shape,
@@ -79,7 +49,7 @@ struct Layer {
     const std::vector<float> alpha = c.attr_floats("activation_alpha"),
                              beta = c.attr_floats("activation_beta");
     for (size_t i = 0; i < names.size(); ++i) {
-      Activation a = with_defaults(names[i]);
+      OnnxActivation a = onnx_activation(names[i]);
       if (i < alpha.size()) a.alpha = alpha[i];
       if (i < beta.size()) a.beta = beta[i];
       activations.push_back(a);
@@ -87,7 +57,7 @@ struct Layer {
   }
 
   bool reversed(int64_t direction) const { return reverse_only || direction == 1; }
-  const Activation& activation(int64_t direction, size_t i) const {
+  const OnnxActivation& activation(int64_t direction, size_t i) const {
     return activations[static_cast<size_t>(direction) *
                            (activations.size() / static_cast<size_t>(directions)) +
                        i];
@@ -111,12 +81,13 @@ struct Layer {
   /// Run `step(x_t, states) -> y_t` over the steps of one direction. States of finished sequences
   /// stay; their results are zeros.
   template <class Step>
-  Tensor over_steps(int64_t direction, std::vector<Tensor>& states, Step step) const {
+  Tensor over_steps(const Tensor& input, int64_t direction, std::vector<Tensor>& states,
+                    Step step) const {
     std::vector<Tensor> ys(static_cast<size_t>(steps));
     for (int64_t s = 0; s < steps; ++s) {
       const int64_t t = reversed(direction) ? steps - 1 - s : s;
       std::vector<Tensor> old = states;
-      Tensor y = step(x.select(0, t), states);
+      Tensor y = step(input.select(0, t), states);
       if (!lengths.empty()) {
         const Tensor on = alive(t);
         for (size_t i = 0; i < states.size(); ++i) states[i] = where(on, states[i], old[i]);
@@ -152,16 +123,16 @@ std::pair<Tensor, Tensor> biases(OnnxCall& c, const Layer& l, int64_t direction,
 }
 
 void rnn_of(OnnxCall& c) {
-  const Layer l(c, {"Tanh"});
+  const Layer l(c, c.x(2), {"Tanh"});
   std::vector<Tensor> ys;
   std::vector<std::vector<Tensor>> all;
   for (int64_t d = 0; d < l.directions; ++d) {
     const Tensor w = c.x(1).select(0, d), r = c.x(2).select(0, d);
     const auto b = biases(c, l, d, 1);
     std::vector<Tensor> states{l.initial(c, 5, d)};
-    ys.push_back(l.over_steps(d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
-      s[0] = activate(l.activation(d, 0),
-                      l.clipped(linear(x, w, b.first) + linear(s[0], r, b.second)));
+    ys.push_back(l.over_steps(l.x, d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
+      s[0] = onnx_activate(l.activation(d, 0),
+                           l.clipped(linear(x, w, b.first) + linear(s[0], r, b.second)));
       return s[0];
     }));
     all.push_back(states);
@@ -171,7 +142,7 @@ void rnn_of(OnnxCall& c) {
 
 // Gates in ONNX's order: z, r, h.
 void gru_of(OnnxCall& c) {
-  const Layer l(c, {"Sigmoid", "Tanh"});
+  const Layer l(c, c.x(2), {"Sigmoid", "Tanh"});
   const bool before = c.attr("linear_before_reset", 0);
   const int64_t h = l.hidden;
   std::vector<Tensor> ys;
@@ -182,14 +153,14 @@ void gru_of(OnnxCall& c) {
     const Tensor r_zr = r.narrow(0, 0, 2 * h), r_h = r.narrow(0, 2 * h, h);
     const Tensor b_zr = b.second.narrow(0, 0, 2 * h), b_h = b.second.narrow(0, 2 * h, h);
     std::vector<Tensor> states{l.initial(c, 5, d)};
-    ys.push_back(l.over_steps(d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
+    ys.push_back(l.over_steps(l.x, d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
       const Tensor gx = linear(x, w, b.first), gh = linear(s[0], r_zr, b_zr);
-      const Tensor zr = activate(l.activation(d, 0), l.clipped(gx.narrow(1, 0, 2 * h) + gh));
+      const Tensor zr = onnx_activate(l.activation(d, 0), l.clipped(gx.narrow(1, 0, 2 * h) + gh));
       const Tensor z = zr.narrow(1, 0, h), reset = zr.narrow(1, h, h);
       const Tensor recurrent =
           before ? reset * linear(s[0], r_h, b_h) : linear(reset * s[0], r_h, b_h);
       const Tensor fresh =
-          activate(l.activation(d, 1), l.clipped(gx.narrow(1, 2 * h, h) + recurrent));
+          onnx_activate(l.activation(d, 1), l.clipped(gx.narrow(1, 2 * h, h) + recurrent));
       s[0] = (1 - z) * fresh + z * s[0];
       return s[0];
     }));
@@ -199,33 +170,66 @@ void gru_of(OnnxCall& c) {
 }
 
 // Gates in ONNX's order: i, o, f, c.
-void lstm_of(OnnxCall& c) {
-  const Layer l(c, {"Sigmoid", "Tanh", "Tanh"});
+// `weight`, `recurrent`: [directions, 4h, i] and [directions, 4h, h]. `rounded` is applied to
+// whatever is multiplied with them.
+template <class F>
+void lstm_with(OnnxCall& c, const Tensor& weight, const Tensor& recurrent, F rounded) {
+  const Layer l(c, recurrent, {"Sigmoid", "Tanh", "Tanh"});
+  const Tensor input = rounded(l.x);
   const bool coupled = c.attr("input_forget", 0);
   const int64_t h = l.hidden;
   std::vector<Tensor> ys;
   std::vector<std::vector<Tensor>> all;
   for (int64_t d = 0; d < l.directions; ++d) {
-    const Tensor w = c.x(1).select(0, d), r = c.x(2).select(0, d);
+    const Tensor w = weight.select(0, d), r = recurrent.select(0, d);
     const auto b = biases(c, l, d, 4);
     const Tensor p = c.has(7) ? c.x(7).select(0, d) : zeros({3 * h}, l.x.dtype());
     std::vector<Tensor> states{l.initial(c, 5, d), l.initial(c, 6, d)};
-    ys.push_back(l.over_steps(d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
-      const Tensor g = linear(x, w, b.first) + linear(s[0], r, b.second);
-      const Activation& f = l.activation(d, 0);
+    ys.push_back(l.over_steps(input, d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
+      const Tensor g = linear(x, w, b.first) + linear(rounded(s[0]), r, b.second);
+      const OnnxActivation& f = l.activation(d, 0);
       auto gate = [&](int64_t i) { return g.narrow(1, i * h, h); };
       auto peephole = [&](int64_t i) { return p.narrow(0, i * h, h); };
-      const Tensor in = activate(f, l.clipped(gate(0) + peephole(0) * s[1]));
-      const Tensor forget = coupled ? 1 - in : activate(f, l.clipped(gate(2) + peephole(2) * s[1]));
-      const Tensor cell = forget * s[1] + in * activate(l.activation(d, 1), l.clipped(gate(3)));
-      const Tensor out = activate(f, l.clipped(gate(1) + peephole(1) * cell));
-      s[0] = out * activate(l.activation(d, 2), cell);
+      const Tensor in = onnx_activate(f, l.clipped(gate(0) + peephole(0) * s[1]));
+      const Tensor forget =
+          coupled ? 1 - in : onnx_activate(f, l.clipped(gate(2) + peephole(2) * s[1]));
+      const Tensor cell =
+          forget * s[1] + in * onnx_activate(l.activation(d, 1), l.clipped(gate(3)));
+      const Tensor out = onnx_activate(f, l.clipped(gate(1) + peephole(1) * cell));
+      s[0] = out * onnx_activate(l.activation(d, 2), cell);
       s[1] = cell;
       return s[0];
     }));
     all.push_back(states);
   }
   l.finish(c, ys, all);
+}
+
+void lstm_of(OnnxCall& c) {
+  lstm_with(c, c.x(1), c.x(2), [](const Tensor& x) { return x; });
+}
+
+/// Weights [directions, k, n] of 8 bits as numbers [directions, n, k]; scales and zero points for
+/// each direction or each of its columns.
+Tensor dequantised_weight(OnnxCall& c, size_t i, size_t scale) {
+  return onnx_known(c, {i, scale, scale + 1}, [](const std::vector<Tensor>& in) {
+    const Tensor& w = in[0];
+    auto beside = [&](Tensor t) {
+      t = t.to(DType::f32);
+      const bool columns = t.dim() == 2;
+      TD_CHECK(w.dim() == 3 && t.dim() <= 2 && t.numel() == w.size(0) * (columns ? w.size(2) : 1),
+               Shape, "scales of {} do not fit weights of {}", t.shape().to_string(),
+               w.shape().to_string());
+      return columns ? t.unsqueeze(1) : t.reshape({-1, 1, 1});
+    };
+    return ((w.to(DType::f32) - beside(in[2])) * beside(in[1])).transpose(1, 2).contiguous();
+  });
+}
+
+// The weights are stored in 8 bits; inputs and states are rounded to 8 bits at every step.
+void dynamic_quantize_lstm(OnnxCall& c) {
+  lstm_with(c, dequantised_weight(c, 1, 8), dequantised_weight(c, 2, 10),
+            [](const Tensor& x) { return onnx_rounded(x).number(); });
 }
 
 }  // namespace
@@ -262,6 +266,13 @@ std::span<const OnnxRow> onnx_rnn_rows() {
         "layout ~output_sequence"},
        &op::lstm,
        export_lstm},
+      {kOnnxMicrosoft,
+       "DynamicQuantizeLSTM",
+       1,
+       0,
+       dynamic_quantize_lstm,
+       {12, 3,
+        "activation_alpha activation_beta activations clip direction hidden_size input_forget"}},
       exported(op::lstm_cell, export_lstm_cell),
       exported(op::lstm_cell_backward, export_lstm_cell_backward),
   };

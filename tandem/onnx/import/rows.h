@@ -121,7 +121,8 @@ constexpr OnnxRow exported(const OpDef& op, OnnxExport f) {
 /// Our own domain: its ops are the rows of the op table, by name.
 inline constexpr const char* kOnnxTandem = "tandem";
 inline constexpr const char *kOnnxMl = "ai.onnx.ml", *kOnnxPreview = "ai.onnx.preview",
-                            *kOnnxTraining = "ai.onnx.preview.training";
+                            *kOnnxTraining = "ai.onnx.preview.training",
+                            *kOnnxMicrosoft = "com.microsoft";
 
 /// A domain and the last of its opsets whose ops are known here.
 struct OnnxDomain {
@@ -145,6 +146,9 @@ TD_API std::span<const OnnxRow> onnx_norm_rows();
 TD_API std::span<const OnnxRow> onnx_attention_rows();
 TD_API std::span<const OnnxRow> onnx_linear_attention_rows();
 TD_API std::span<const OnnxRow> onnx_quant_rows();
+TD_API std::span<const OnnxRow> onnx_quant_op_rows();
+TD_API std::span<const OnnxRow> onnx_packed_rows();
+TD_API std::span<const OnnxRow> onnx_fused_attention_rows();
 TD_API std::span<const OnnxRow> onnx_rnn_rows();
 TD_API std::span<const OnnxRow> onnx_control_rows();
 TD_API std::span<const OnnxRow> onnx_sequence_rows();

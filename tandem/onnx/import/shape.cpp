@@ -271,6 +271,20 @@ void trilu(OnnxCall& c) {
   c.set(0, upper ? triu(x, k) : tril(x, k), c.type(0));
 }
 
+void expand_dims(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  c.set(0, x.unsqueeze(normalize_dim(c.int_at(1), x.dim() + 1)), c.type(0));
+}
+
+void unfold_tensor(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  const int64_t size = c.attr("size", 0), step = c.attr("step", 1);
+  const int d = c.axis("dim", -1, x.dim());
+  TD_CHECK(size > 0 && size <= x.size(d) && step > 0, Value,
+           "wants slices of 1 to {} with a positive step, got {} and {}", x.size(d), size, step);
+  c.set(0, contiguous(unfold(x, d, size, step)), c.type(0));
+}
+
 constexpr int64_t kMaxBlock = int64_t{1} << 20;  ///< its square, times a size, is a number
 
 /// Whether the blocks' rows and columns are the inner part of the channels, or the outer one.
@@ -358,6 +372,10 @@ std::span<const OnnxRow> onnx_shape_rows() {
       settings_from(
           1, {"", "Pad", 1, 0, pad_of, {4, 1, "mode paddings pads value"}, &op::pad, export_pad}),
       {"", "Trilu", 14, 0, trilu, {2, 1, "upper"}},
+      {kOnnxMicrosoft, "Trilu", 1, 0, trilu, {2, 1, "upper"}},
+      settings_from(1, {kOnnxMicrosoft, "Pad", 1, 0, pad_of, {3, 1, "mode"}}),
+      {kOnnxMicrosoft, "ExpandDims", 1, 0, expand_dims, {2, 1, ""}},
+      {kOnnxMicrosoft, "UnfoldTensor", 1, 0, unfold_tensor, {1, 1, "dim size step"}},
       {"", "DepthToSpace", 1, 0, depth_to_space, {1, 1, "blocksize mode"}},
       {"", "SpaceToDepth", 1, 0, space_to_depth, {1, 1, "blocksize mode"}},
       {"", "CenterCropPad", 18, 0, center_crop_pad, {2, 1, "axes"}},
