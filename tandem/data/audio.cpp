@@ -148,6 +148,17 @@ Tensor mfcc(const Tensor& waveform, const MFCCOptions& o) {
   return matmul(tensor(dct, Shape(o.n_mfcc, n)), logs);
 }
 
+Tensor whisper_features(const Tensor& waveform, int64_t n_mels, int64_t seconds) {
+  check_sound(waveform, "whisper_features");
+  constexpr int64_t kRate = 16000;
+  MelOptions o{
+      .sample_rate = kRate, .n_mels = n_mels, .slaney_norm = true, .mel_scale = MelScale::slaney};
+  o.spectrogram.hop_length = 160;
+  const Tensor mel = mel_spectrogram(fixed_length(waveform, seconds * kRate), o);
+  const Tensor decades = log10(maximum(mel.narrow(2, 0, mel.size(2) - 1), full({}, 1e-10)));
+  return (maximum(decades, amax(decades, {1, 2}, true) - 8) + 4) / 4;
+}
+
 Tensor resample(const Tensor& waveform, int64_t orig_freq, int64_t new_freq,
                 const ResampleOptions& o) {
   check_sound(waveform, "resample");

@@ -52,6 +52,12 @@ struct MFCCOptions {
 /// DCT-II (orthonormal) of the logarithm of the mel spectrogram.
 TD_API Tensor mfcc(const Tensor& waveform, const MFCCOptions& options = {});
 
+/// The input of Whisper for mono sound of 16,000 samples a second, f32 [channels, time]: the
+/// logarithm of its mel spectrogram (Slaney's scale, no more than 8 decades below the highest
+/// value), shifted to about [-1, 1]: [channels, n_mels, frames]. The sound is cut, or filled with
+/// zeros, to `seconds`; a frame lasts 10 ms.
+TD_API Tensor whisper_features(const Tensor& waveform, int64_t n_mels = 80, int64_t seconds = 30);
+
 struct ResampleOptions {
   int64_t lowpass_filter_width = 6;
   double rolloff = 0.99;

@@ -2,6 +2,7 @@
 // Sound features against torchaudio's (make_golden_torchaudio.py).
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "tandem/data/sets/kaldi.h"
@@ -74,6 +75,18 @@ TEST(AudioFeatures, KaldisEqualTorchaudios) {
             "Value: kaldi_fbank: 23 bins between 9000 and 8000 Hz at 16000 Hz.");
   EXPECT_EQ(error_of([&] { kaldi_mfcc(x, {.num_ceps = 24}); }),
             "Value: kaldi_mfcc: 24 coefficients of 23 bins.");
+}
+
+// Of a chirp, by the library transformers (tests/peers/transformers --golden).
+TEST(AudioFeatures, WhisperFeaturesEqualTransformers) {
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  const StateDict g = load(std::string(root ? root : ".") + "/tests/data/whisper.safetensors");
+  std::vector<float> sound;
+  for (int i = 0; i < 16000; ++i)
+    sound.push_back(static_cast<float>(0.5 * std::sin(0.05 * i + 2e-5 * i * i)));
+  const Tensor got = whisper_features(tensor(sound).reshape({1, 16000}), 8, 1);
+  expect_close("features", got.squeeze(0), g.at("whisper"));
+  EXPECT_EQ(whisper_features(tensor(sound).reshape({1, 16000})).shape(), Shape({1, 80, 3000}));
 }
 
 }  // namespace
