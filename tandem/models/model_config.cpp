@@ -3,22 +3,23 @@
 #include "tandem/models/model_config.h"
 
 #include <cmath>
+#include <set>
 
 #include "tandem/base/error.h"
 
 namespace tandem::models {
 
-ModelConfig ModelConfig::from_file(const FilePath& path) {
-  return from_json(read_file(path, size_t{1} << 24), path.str());
+ModelConfig ModelConfig::from_file(const FilePath& path, bool typed) {
+  return from_json(read_file(path, size_t{1} << 24), path.str(), typed);
 }
 
-ModelConfig ModelConfig::from_json(std::string_view text, std::string_view what) {
+ModelConfig ModelConfig::from_json(std::string_view text, std::string_view what, bool typed) {
   ModelConfig c;
   c.what_ = what;
   c.json_ = io::parse_json(text, what, {.depth = 32, .values = size_t{1} << 20});
   if (!c.json_.as_object()) c.fail("must be an object");
   c.model_type_ = c.text("model_type", "");
-  if (c.model_type_.empty()) c.fail("has no 'model_type'");
+  if (typed && c.model_type_.empty()) c.fail("has no 'model_type'");
   if (const io::Json* a = c.find("architectures")) {
     if (!a->as_array()) c.fail("'architectures' must be an array");
     if (!a->as_array()->empty()) {
@@ -35,6 +36,10 @@ void ModelConfig::fail(const std::string& reason) const {
 }
 
 const io::Json* ModelConfig::find(std::string_view key) const {
+  {
+    const std::lock_guard hold(read_->lock);
+    read_->keys.insert(prefix_ + std::string(key));
+  }
   const io::Json* v = json_.find(key);
   return v && !v->is_null() ? v : nullptr;
 }
@@ -102,6 +107,124 @@ std::vector<int64_t> ModelConfig::tokens(std::string_view key) const {
     for (const io::Json& x : *v->as_array()) take(x);
   else
     take(*v);
+  return out;
+}
+
+ModelConfig ModelConfig::part(std::string_view key) const {
+  ModelConfig c;
+  const io::Json* own = object(key);
+  c.json_ = own ? *own : io::Json(io::Json::Object{});
+  c.what_ = what_ + ", '" + std::string(key) + "'";
+  c.prefix_ = prefix_ + std::string(key) + ".";
+  c.read_ = read_;
+  c.model_type_ = c.text("model_type", "");
+  return c;
+}
+std::vector<std::string> ModelConfig::texts(std::string_view key) const {
+  std::vector<std::string> out;
+  const io::Json* v = find(key);
+  if (!v) return out;
+  if (!v->as_array()) fail(fmt::format("'{}' must be an array, is {}", key, v->kind()));
+  for (const io::Json& x : *v->as_array()) {
+    if (!x.as_string()) fail(fmt::format("'{}' must hold strings", key));
+    out.push_back(*x.as_string());
+  }
+  return out;
+}
+std::vector<int64_t> ModelConfig::integers(std::string_view key, int64_t low, int64_t high) const {
+  std::vector<int64_t> out;
+  const io::Json* v = find(key);
+  if (!v) return out;
+  if (!v->as_array()) fail(fmt::format("'{}' must be an array, is {}", key, v->kind()));
+  for (const io::Json& x : *v->as_array()) {
+    if (!x.as_int() || *x.as_int() < low || *x.as_int() > high)
+      fail(fmt::format("'{}' must hold integers in [{}, {}]", key, low, high));
+    out.push_back(*x.as_int());
+  }
+  return out;
+}
+
+void ModelConfig::only(std::string_view key, bool value) const {
+  if (flag(key, value) != value)
+    fail(fmt::format("'{}': {} is not supported, only {}", key, !value, value));
+}
+void ModelConfig::only(std::string_view key, const char* value) const {
+  if (const std::string is = text(key, value); is != value)
+    fail(fmt::format("'{}': '{}' is not supported, only '{}'", key, is, value));
+}
+
+namespace {
+// Keys of training, tokenizers, generation and bookkeeping.
+bool changes_nothing(std::string_view key) {
+  for (const char* part :
+       {"dropout", "pdrop", "drop_path", "layerdrop", "initializer", "init_std", "token_id", "loss",
+        "_version", "_attn_implementation", "_coefficient", "aux_loss", "layer_scale_init",
+        "layerscale_value", "jitter", "init_value", "init_xavier"})
+    if (key.find(part) != key.npos) return true;
+  static const std::set<std::string_view> known = {"_name_or_path",
+                                                   "architectures",
+                                                   "bad_words_ids",
+                                                   "dtype",
+                                                   "finetuning_task",
+                                                   "forced_decoder_ids",
+                                                   "gradient_checkpointing",
+                                                   "id2label",
+                                                   "is_encoder_decoder",
+                                                   "label2id",
+                                                   "max_length",
+                                                   "min_length",
+                                                   "model_type",
+                                                   "no_repeat_ngram_size",
+                                                   "num_beams",
+                                                   "early_stopping",
+                                                   "length_penalty",
+                                                   "output_attentions",
+                                                   "output_hidden_states",
+                                                   "output_past",
+                                                   "output_router_logits",
+                                                   "prefix",
+                                                   "pretraining_tp",
+                                                   "problem_type",
+                                                   "return_dict",
+                                                   "suppress_tokens",
+                                                   "begin_suppress_tokens",
+                                                   "task_specific_params",
+                                                   "tokenizer_class",
+                                                   "torch_dtype",
+                                                   "torchscript",
+                                                   "use_cache",
+                                                   "use_return_dict",
+                                                   "max_position_embeddings",
+                                                   "num_labels",
+                                                   "summary_activation",
+                                                   "summary_first_dropout",
+                                                   "summary_proj_to_labels",
+                                                   "summary_type",
+                                                   "summary_use_proj",
+                                                   "n_ctx",
+                                                   "predict_special_tokens",
+                                                   "reorder_and_upcast_attn",
+                                                   "encoder_stride",
+                                                   "classifier_dropout"};
+  return known.count(key) > 0;
+}
+}  // namespace
+
+std::vector<std::string> ModelConfig::unread() const {
+  std::set<std::string> read;
+  {
+    const std::lock_guard hold(read_->lock);
+    read = read_->keys;
+  }
+  std::vector<std::string> out;
+  for (const auto& [key, value] : *json_.as_object()) {
+    const std::string full = prefix_ + key;
+    if (!read.count(full)) {
+      if (!changes_nothing(key) && !value.is_null()) out.push_back(full);
+    } else if (value.as_object() && read.count(full + ".model_type")) {
+      for (std::string& inner : part(key).unread()) out.push_back(std::move(inner));
+    }
+  }
   return out;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models from Hugging Face folders (config.json and safetensors) through one interface: BERT,
-// DistilBERT, RoBERTa, GPT-2, Llama, ViT, T5. Parameter names are the files' names.
+// Models from Hugging Face folders (config.json and safetensors) through one interface. Names of
+// parameters are those of the files, names of inputs and outputs those of the library
+// `transformers`. docs/models.md lists the families.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/models/model_config.h"
@@ -12,13 +14,25 @@
 
 namespace tandem::models {
 
-/// The inputs of a model; each family uses those it knows and needs.
+/// What a model takes or gives.
+struct ModelPort {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;  ///< -1: open
+  bool optional = false;
+};
+
+/// The inputs of a model; each family uses those that PretrainedModel::inputs() names.
 struct ModelInputs {
-  Tensor input_ids = {};          ///< [n, l] integers
-  Tensor attention_mask = {};     ///< [n, l], 1: a token, 0: padding
-  Tensor token_type_ids = {};     ///< [n, l]
+  Tensor input_ids = {};          ///< [n, l] integers; of multiple choice [n, choices, l]
+  Tensor attention_mask = {};     ///< input_ids' shape, 1: a token, 0: padding
+  Tensor token_type_ids = {};     ///< input_ids' shape
   Tensor decoder_input_ids = {};  ///< [n, l'] of encoder-decoder models
   Tensor pixel_values = {};       ///< [n, channels, height, width]
+  Tensor input_features = {};     ///< [n, mel bins, frames] of sound
+  Tensor noise = {};              ///< [n, patches]: which patches a masked autoencoder hides
+  /// The input of that name. Throws Value, naming those that there are.
+  TD_API Tensor& at(std::string_view name);
 };
 
 /// The keys and values of all layers during generation, with fixed size.
@@ -32,9 +46,15 @@ class TD_API PretrainedModel {
  public:
   explicit PretrainedModel(ModelConfig config) : config(std::move(config)) {}
   virtual ~PretrainedModel() = default;
-  /// Logits, or the last hidden states of a model without a head, as determined by the class named
-  /// in "architectures". Throws Value when an input is missing.
-  virtual Tensor forward(const ModelInputs& in) = 0;
+  /// What the model takes; optional ones last.
+  virtual std::vector<ModelPort> inputs() const = 0;
+  /// The names of its outputs: logits; last_hidden_state of a model without a head; start_logits
+  /// and end_logits ... as the class named in "architectures" has them.
+  virtual std::vector<std::string> output_names() const = 0;
+  /// The outputs in the order of output_names(). Throws Value when an input is missing.
+  virtual std::vector<Tensor> run(const ModelInputs& in) = 0;
+  /// The first of them.
+  Tensor forward(const ModelInputs& in) { return run(in).at(0); }
   virtual nn::Module& module() = 0;
 
   /// Whether this is a decoder that generates text token by token.
@@ -43,22 +63,32 @@ class TD_API PretrainedModel {
   virtual bool is_encoder_decoder() const { return false; }
   /// Empty caches for `n` rows of up to `length` tokens. Throws Unsupported for other models.
   virtual DecodeState start_decoding(int64_t n, int64_t length);
+  /// Read the prompt: logits [n, vocab] after its last token. Rows are padded on the left, where
+  /// `state.start` says so. An encoder-decoder model reads it with its encoder; its decoder begins
+  /// with decoder_input_ids or, where there are none, with decoder_start_token_id.
+  virtual Tensor start(const ModelInputs& prompt, DecodeState& state);
   /// Logits [n, vocab] after the last of `ids` [n, l], which are appended to the caches. May be
-  /// compiled after the first call, which passes the prompt; an encoder-decoder model passes it to
-  /// its encoder, and its decoder begins with decoder_start_token_id.
+  /// compiled.
   virtual Tensor decode(const Tensor& ids, DecodeState& state);
   /// Longest sequence for which positions exist; 0: unlimited.
   virtual int64_t max_positions() const { return 0; }
 
+  /// What the decoder of an encoder-decoder model begins with, [n, l].
+  Tensor first_tokens(const ModelInputs& prompt, int64_t n) const;
+
   ModelConfig config;
-  std::vector<std::string> unexpected;  ///< names in the files that the model does not use
+  std::vector<std::string> unexpected;  ///< weights in the files that the model does not use
+  /// Keys of config.json that it does not know and that may change results.
+  std::vector<std::string> unknown_keys;
 };
 
 /// Create the model of `config` with fresh weights. Throws Format for an invalid config,
 /// Unsupported for an unknown family.
 TD_API std::unique_ptr<PretrainedModel> from_config(const ModelConfig& config);
 /// Load a folder: config.json and model.safetensors (or its shards, listed in
-/// model.safetensors.index.json). The model is in eval mode. Throws Io, Format, Unsupported.
+/// model.safetensors.index.json). The model is in eval mode. Warns of weights and keys that are not
+/// used. Throws Io, Format; Unsupported for a family, an architecture or an option of config.json
+/// that is not supported.
 TD_API std::unique_ptr<PretrainedModel> from_pretrained(const FilePath& folder);
 
 }  // namespace tandem::models

@@ -135,7 +135,7 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
   const std::string type = config.model_type();
   Job job;
   job.name = name;
-  const bool vision = type == "vit";
+  const bool vision = type == "vit" || config.json().find("image_size");
   job.unit = vision ? "images" : "tokens";
   int64_t longest = 0;
   for (const char* key : {"n_positions", "max_position_embeddings"})
@@ -147,13 +147,17 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
   for (const char* key : {"attn_pdrop", "attention_dropout", "attention_probs_dropout_prob"})
     job.attention_dropout = std::max(job.attention_dropout, config.number(key, 0));
   if (longest == 0) longest = type == "gpt2" ? 1024 : 2048;
-  const bool encoder = type == "bert" || type == "roberta" || type == "distilbert" || type == "t5";
+  const bool encoder = type == "bert" || type == "roberta" || type == "xlm-roberta" ||
+                       type == "camembert" || type == "distilbert" || type == "t5" ||
+                       type == "bart";
   const int64_t length = o.sequence.value_or(std::min<int64_t>(longest, encoder          ? 512
                                                                         : type == "gpt2" ? 1024
                                                                                          : 2048));
   TD_CHECK(length > 0, Value, "the sequence is {} tokens long\nGive 1 or more.", length);
-  TD_CHECK(vision || type == "t5" || type == "llama" || length <= std::max<int64_t>(longest, 512),
-           Value, "{} has {} positions, a sequence of {} was asked for", name, longest, length);
+  const bool learned =
+      encoder ? type != "t5" : type == "gpt2";  // positions, of which there is an end
+  TD_CHECK(vision || !learned || length <= std::max<int64_t>(longest, 512), Value,
+           "{} has {} positions, a sequence of {} was asked for", name, longest, length);
   if (vision) {
     // Each image is so many patches and a token for the whole.
     const int64_t side = o.image_size.value_or(config.first_integer("image_size", 224)) /
@@ -168,7 +172,7 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
     job.sample_bytes = static_cast<double>(length) * 2;
     job.sample_from = "tokens of two bytes each, made beforehand";
   }
-  job.make = [config, length, vision, o, type](int64_t batch) {
+  job.make = [config, length, vision, o](int64_t batch) {
     std::shared_ptr<models::PretrainedModel> net = models::from_config(config);
     auto m = std::make_shared<JobModel>();
     gather(net->module(), *m);
@@ -182,10 +186,14 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
     } else {
       m->inputs = {zeros({batch, length}, DType::i64), zeros({batch, length}, DType::i64)};
     }
-    const auto call = [net, vision, type](const std::vector<Tensor>& in) {
+    const std::vector<models::ModelPort> ports = net->inputs();
+    const bool pair = std::any_of(ports.begin(), ports.end(), [](const models::ModelPort& p) {
+      return p.name == "decoder_input_ids";
+    });
+    const auto call = [net, vision, pair](const std::vector<Tensor>& in) {
       models::ModelInputs named;
       (vision ? named.pixel_values : named.input_ids) = in[0];
-      if (type == "t5") named.decoder_input_ids = in[1];
+      if (pair) named.decoder_input_ids = in[1];
       return net->forward(named);
     };
     m->forward = call;

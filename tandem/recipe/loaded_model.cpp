@@ -67,29 +67,39 @@ LoadedModel from_registry(const ModelSource& a) {
   return m;
 }
 
-/// What a model of a folder is called with, by name.
-Tensor& input_named(models::ModelInputs& in, const std::string& name) {
-  if (name == "attention_mask") return in.attention_mask;
-  if (name == "decoder_input_ids") return in.decoder_input_ids;
-  return name == "pixel_values" ? in.pixel_values : in.input_ids;
+// The names under "id2label", if there is one for each class.
+std::vector<std::string> labels_of(const models::ModelConfig& c) {
+  std::vector<std::string> out;
+  const io::Json* names = c.object("id2label");
+  for (int64_t i = 0; names && i < c.num_labels(); ++i) {
+    const io::Json* name = names->find(std::to_string(i));
+    if (!name || !name->as_string()) return {};
+    out.push_back(*name->as_string());
+  }
+  return out;
+}
+
+// Scores of classes are called logits; "problem_type" says which kind they are.
+Answer answer_of(const models::PretrainedModel& m) {
+  const std::string first = m.output_names().at(0);
+  if (first == "sentence_embedding") return Answer::numbers;
+  if (first != "logits" && first != "logits_per_image") return Answer::values;
+  const std::string kind = m.config.text("problem_type", "");
+  if (kind == "multi_label_classification") return Answer::chances;
+  return kind == "regression" ? Answer::numbers : Answer::classes;
 }
 
 LoadedModel from_folder(const ModelSource& a) {
   std::shared_ptr<models::PretrainedModel> net = models::from_pretrained(a.model);
   LoadedModel m;
-  const models::ModelConfig& c = net->config;
-  if (c.model_type() == "vit") {
-    const int64_t size = c.first_integer("image_size", 224);
-    m.inputs = {{"pixel_values", DType::f32, {-1, c.integer("num_channels", 3), size, size}}};
-  } else {
-    m.inputs = {{"input_ids", DType::i64, {-1, -1}}, {"attention_mask", DType::i64, {-1, -1}}};
-    if (c.model_type() == "t5") m.inputs.push_back({"decoder_input_ids", DType::i64, {-1, -1}});
-  }
-  m.outputs = {{"logits", DType::f32, {}}};
+  m.inputs = net->inputs();
+  for (const std::string& name : net->output_names()) m.outputs.push_back({name, DType::f32, {}});
+  m.answer = answer_of(*net);
+  if (m.outputs[0].name == "logits") m.labels = labels_of(net->config);
   m.run = [net, ports = m.inputs](const std::vector<Tensor>& in) {
     models::ModelInputs all;
-    for (size_t i = 0; i < in.size(); ++i) input_named(all, ports.at(i).name) = in[i];
-    return std::vector<Tensor>{net->forward(all)};
+    for (size_t i = 0; i < in.size(); ++i) all.at(ports.at(i).name) = in[i];
+    return net->run(all);
   };
   m.state = net->module().state_dict();
   for (const auto& [name, t] : m.state) {
@@ -137,7 +147,9 @@ bool is_onnx(const std::string& model) { return model.ends_with(".onnx"); }
 
 namespace {
 bool is_folder(const std::string& model) {
-  return std::filesystem::is_regular_file(std::filesystem::path(model) / "config.json");
+  const std::filesystem::path folder(model);
+  return std::filesystem::is_regular_file(folder / "config.json") ||
+         std::filesystem::is_regular_file(folder / "modules.json");
 }
 }  // namespace
 
@@ -182,6 +194,17 @@ StateDict run_state(const std::string& folder, const std::string& weights) {
   return run_weights(folder, run_weights_of(weights.empty() ? "last" : weights));
 }
 
+namespace {
+// An input that was left out: every token counts, all are of the first type.
+Tensor usual_input(const ModelPort& p, const Tensor& first) {
+  if (p.name == "attention_mask") return ones_like(first).to(p.dtype);
+  if (!is_floating(p.dtype)) return zeros_like(first).to(p.dtype);
+  Shape shape(p.shape);
+  if (p.shape[0] < 0) shape[0] = first.shape(0);
+  return rand(shape).to(p.dtype);
+}
+}  // namespace
+
 std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& model) {
   if (path.ends_with(".npy")) {
     TD_CHECK(model.inputs.size() == 1, Value,
@@ -193,6 +216,10 @@ std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& mode
   const StateDict d = weights::load_weights(path);
   std::vector<Tensor> out;
   for (const ModelPort& p : model.inputs) {
+    if (p.optional && !d.contains(p.name)) {
+      out.push_back(usual_input(p, out.at(0)));
+      continue;
+    }
     const bool only = d.size() == 1 && model.inputs.size() == 1;
     out.push_back((only ? d.begin()->second : d.at(p.name)).to(p.dtype));
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/base/export.h"
+#include "tandem/models/pretrained.h"
 #include "tandem/tensor/shape.h"
 #include "tandem/tensor/state_dict.h"
 #include "tandem/tensor/tensor.h"
@@ -24,11 +25,14 @@ struct ModelSource {
   std::string weights = "";                 ///< a file of weights; empty: initial ones
   int64_t num_classes = 0, image_size = 0;  ///< 0: the model's
 };
-/// What a model takes or gives.
-struct ModelPort {
-  std::string name;
-  DType dtype = DType::f32;
-  std::vector<int64_t> shape;  ///< -1: open
+using models::ModelPort;
+
+/// What the first output [n, k] of a model stands for.
+enum class Answer : uint8_t {
+  classes,  ///< scores of classes, of which one is right
+  chances,  ///< scores of classes that exclude each other not
+  numbers,
+  values,  ///< hidden values and the like
 };
 struct LoadedModel {
   std::vector<ModelPort> inputs, outputs;
@@ -37,6 +41,8 @@ struct LoadedModel {
   int64_t parameters = 0, buffers = 0, weight_bytes = 0;
   bool random_weights = false;
   bool from_file = false;
+  Answer answer = Answer::classes;
+  std::vector<std::string> labels = {};          ///< names of the classes, where a folder has them
   std::shared_ptr<const OpenedRun> opened = {};  ///< where it is that of a run
 };
 

@@ -36,9 +36,10 @@ OnnxFile write_onnx(const ModelSource& source, const std::string& out, const Onn
     for (size_t d = 0; d < p.shape.size(); ++d) {
       if (p.shape[d] >= 0) continue;
       const char* name = d == 0 ? "batch" : p.name == "decoder_input_ids" ? "target" : "length";
-      if (!is_onnx(source.model))
+      const bool image = d > 0 && is_floating(p.dtype);  // of one size
+      if (!is_onnx(source.model) && !image)
         options.dynamic.emplace_back(static_cast<int64_t>(i), static_cast<int64_t>(d), name);
-      if (d > 0) p.shape[d] = 8;
+      if (d > 0) p.shape[d] = image ? 224 : 8;
     }
   }
   for (const ModelPort& p : model.outputs) options.output_names.push_back(p.name);

@@ -13,10 +13,6 @@
 
 namespace tandem::recipe {
 
-/// What the outputs [n, k] of a run stand for. Not in the nameless namespace: Predictor::State,
-/// which is not there either, has one.
-enum class Answer : uint8_t { classes, chances, numbers };
-
 namespace {
 
 using Outputs = std::vector<Tensor>;
@@ -145,7 +141,7 @@ struct Predictor::State {
   std::function<Outputs(const Outputs&)> forward;
 
   State(LoadedModel m, const PredictorOptions& o) : model(std::move(m)), options(o) {
-    if (model.opened && model.opened->model.predict) answer = answer_of(*model.opened);
+    answer = model.opened && model.opened->model.predict ? answer_of(*model.opened) : model.answer;
     if (!runs_compiled(model)) {
       forward = model.run;
       return;
@@ -189,9 +185,9 @@ struct Predictor::State {
   void rows(Prediction& p, const Tensor& y) const {
     // Of text the row of the last character says which one follows.
     const bool letters = run() && !run()->data.facts.letters.empty() && y.dim() == 3;
-    if (!letters && y.dim() != 2) return;
+    if ((!letters && y.dim() != 2) || answer == Answer::values) return;
     const Tensor last = (letters ? y.select(1, -1) : y).to(float32);
-    const std::vector<std::string> names = labels_of(run(), letters);
+    const std::vector<std::string> names = run() ? labels_of(run(), letters) : model.labels;
     if (answer == Answer::numbers) {
       p.kind = PredictionKind::numbers;
       for (int64_t n = 0; n < last.size(0); ++n) {

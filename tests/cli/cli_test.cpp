@@ -136,6 +136,25 @@ TEST_F(Tool, ConvertsModelsToOnnx) {
   EXPECT_TRUE(has(r.text, "--weights")) << r.text;
 }
 
+// Heads and inputs of a folder keep their names.
+TEST_F(Tool, FoldersNameTheirInputsAndOutputs) {
+  const std::string dir = ::testing::TempDir(), out = dir + "cli_qa.npz",
+                    onnx = dir + "cli_qa.onnx";
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  const std::string folder =
+      std::string(root ? root : ".") + "/tests/golden/hf/bert_questionanswering";
+  Result r = tool("predict " + folder + " --input " + folder + "/case.safetensors --output " + out +
+                  " 2>&1");
+  ASSERT_EQ(r.code, 0) << r.text;
+  r = tool("inspect " + out + " --all");
+  EXPECT_TRUE(has(r.text, "start_logits") && has(r.text, "end_logits")) << r.text;
+  r = tool("convert " + folder + " " + onnx + " 2>&1");
+  ASSERT_EQ(r.code, 0) << r.text;
+  r = tool("inspect " + onnx + " 2>&1");
+  for (const char* name : {"token_type_ids", "attention_mask", "start_logits"})
+    EXPECT_TRUE(has(r.text, name)) << r.text;
+}
+
 TEST_F(Tool, PredictsAndTimes) {
   const std::string dir = ::testing::TempDir(), w = dir + "cli_lenet.pth", x = dir + "cli_x.npy";
   FILE* f = fopen(x.c_str(), "wb");

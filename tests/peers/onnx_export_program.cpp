@@ -95,18 +95,13 @@ void write_folder(const std::string& out, const std::string& name, const std::st
     if (key != "pixel_values") o.dynamic.emplace_back(static_cast<int64_t>(x.size()), 1, "length");
     x.push_back(t);
   }
-  o.output_names = {"logits"};
+  o.output_names = model->output_names();
   o.state = model->module().state_dict();
   const auto f = [&](std::span<const Tensor> in_) {
     NoGradGuard no_grad;
     models::ModelInputs all;
-    for (size_t i = 0; i < in_.size(); ++i) {
-      if (o.input_names[i] == "input_ids") all.input_ids = in_[i];
-      if (o.input_names[i] == "attention_mask") all.attention_mask = in_[i];
-      if (o.input_names[i] == "decoder_input_ids") all.decoder_input_ids = in_[i];
-      if (o.input_names[i] == "pixel_values") all.pixel_values = in_[i];
-    }
-    return std::vector<Tensor>{model->forward(all)};
+    for (size_t i = 0; i < in_.size(); ++i) all.at(o.input_names[i]) = in_[i];
+    return model->run(all);
   };
   write_case(out, name, name, f, x, o);
 }

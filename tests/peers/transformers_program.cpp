@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a model of a Hugging Face folder for tests/peers/transformers.
-//   transformers_program logits FOLDER IN OUT      inputs and outputs as safetensors
+//   transformers_program outputs FOLDER IN OUT     inputs and outputs as safetensors; prints what
+//   of
+//                                                  the folder is not used
 //   transformers_program generate FOLDER IN OUT N  N greedy tokens behind input_ids (with its mask)
 //   transformers_program speed FOLDER N            greedy tokens per second, batch 1, prompt of 16
 #include <fmt/core.h>
@@ -16,25 +18,22 @@ using namespace tandem;
 
 namespace {
 
-int logits(models::PretrainedModel& m, const std::string& in, const std::string& out) {
+int outputs(models::PretrainedModel& m, const std::string& in, const std::string& out) {
   const StateDict given = load(in);
-  const auto get = [&](const char* name) {
-    const Tensor* t = given.find(name);
-    return t ? *t : Tensor();
-  };
+  models::ModelInputs all;
+  for (const models::ModelPort& p : m.inputs())
+    if (const Tensor* t = given.find(p.name)) all.at(p.name) = *t;
   NoGradGuard no_grad;
   StateDict made;
-  made["logits"] = m.forward({.input_ids = get("input_ids"),
-                              .attention_mask = get("attention_mask"),
-                              .token_type_ids = get("token_type_ids"),
-                              .decoder_input_ids = get("decoder_input_ids"),
-                              .pixel_values = get("pixel_values")});
+  const std::vector<Tensor> y = m.run(all);
+  for (size_t i = 0; i < y.size(); ++i) made[m.output_names().at(i)] = y[i].contiguous();
   save(made, out);
+  for (const std::string& name : m.unexpected) fmt::print("unused {}\n", name);
+  for (const std::string& name : m.unknown_keys) fmt::print("unknown {}\n", name);
   return 0;
 }
 
-int generate(models::PretrainedModel& m, const std::string& in, const std::string& out, int64_t n) {
-  const StateDict given = load(in);
+std::vector<std::vector<int64_t>> prompts_of(const StateDict& given) {
   const Tensor ids = given.at("input_ids"), mask = given.at("attention_mask");
   std::vector<std::vector<int64_t>> prompts;
   for (int64_t r = 0; r < ids.size(0); ++r) {
@@ -44,9 +43,21 @@ int generate(models::PretrainedModel& m, const std::string& in, const std::strin
     for (size_t i = 0; i < row.size(); ++i)
       if (seen[i]) prompts.back().push_back(row[i]);
   }
+  return prompts;
+}
+
+int generate(models::PretrainedModel& m, const std::string& in, const std::string& out, int64_t n) {
+  const StateDict given = load(in);
   StateDict made;
   for (const bool compiled : {false, true}) {
-    const auto rows = models::generate(m, prompts, {.max_new_tokens = n, .compiled = compiled});
+    const models::GenerateOptions o{.max_new_tokens = n, .compiled = compiled};
+    const Tensor* sound = given.find("input_features");
+    const auto rows =
+        sound
+            ? models::generate_from(
+                  m, {.decoder_input_ids = given.at("decoder_input_ids"), .input_features = *sound},
+                  o)
+            : models::generate(m, prompts_of(given), o);
     for (size_t r = 0; r < rows.size(); ++r)
       made[fmt::format("{}.{}", compiled ? "compiled" : "eager", r)] = tensor(rows[r]);
   }
@@ -80,7 +91,7 @@ int main(int argc, char** argv) {
     init();
     const auto m = models::from_pretrained(argv[2]);
     const std::string mode = argv[1];
-    if (mode == "logits") return logits(*m, argv[3], argv[4]);
+    if (mode == "outputs") return outputs(*m, argv[3], argv[4]);
     if (mode == "generate") return generate(*m, argv[3], argv[4], std::atoll(argv[5]));
     return speed(*m, std::atoll(argv[3]));
   } catch (const std::exception& e) {

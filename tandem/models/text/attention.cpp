@@ -28,15 +28,16 @@ Tensor seen_mask(const Tensor& m) {
   if (!m.defined()) return {};
   return (m != 0).reshape({m.shape(0), 1, 1, m.shape(1)});
 }
-Tensor causal_mask(Dim length, const Tensor& attention_mask) {
-  Tensor seen = arange_dim(length).reshape({1, 1, 1, length}) <=
-                arange_dim(length).reshape({1, 1, length, 1});
+Tensor causal_mask(Dim length, const Tensor& attention_mask, int64_t window) {
+  const Tensor key = arange_dim(length).reshape({1, 1, 1, length}),
+               query = arange_dim(length).reshape({1, 1, length, 1});
+  Tensor seen = key <= query;
+  if (window > 0) seen = seen & (key > query - window);
   if (attention_mask.defined()) seen = seen & seen_mask(attention_mask);
   return seen;
 }
 
-Tensor cached_attention(Tensor q, Tensor k, Tensor v, nn::KVCache& cache, const Tensor& start,
-                        double scale) {
+void append_to_cache(Tensor& k, Tensor& v, nn::KVCache& cache) {
   const Tensor at = cache.length.value();
   const int64_t fresh = k.size(2);
   cache.k.write_(2, at, k);
@@ -44,16 +45,21 @@ Tensor cached_attention(Tensor q, Tensor k, Tensor v, nn::KVCache& cache, const 
   cache.length.assign_(at + fresh);
   k = cache.k;
   v = cache.v;
-  int64_t seen = cache.max_length;
-  if (!is_tracing()) {  // a trace covers the whole cache
-    seen = at.item<int64_t>() + fresh;
-    k = k.narrow(2, 0, seen);
-    v = v.narrow(2, 0, seen);
-  }
-  const Tensor key = arange(seen).reshape({1, 1, 1, seen});
-  const Tensor mask =
-      (key <= at + arange(fresh).reshape({1, 1, fresh, 1})) & (key >= start.reshape({-1, 1, 1, 1}));
-  return scaled_dot_product_attention(q, k, v, mask, 0, false, scale, q.size(1) != k.size(1));
+  if (is_tracing()) return;
+  const int64_t seen = at.item<int64_t>() + fresh;
+  k = k.narrow(2, 0, seen);
+  v = v.narrow(2, 0, seen);
+}
+Tensor cached_mask(int64_t fresh, const DecodeState& state, int64_t window, bool padded) {
+  const nn::KVCache& cache = state.layers.at(0);
+  const Tensor at = cache.length.value();
+  const int64_t seen = is_tracing() ? cache.max_length : at.item<int64_t>() + fresh;
+  const Tensor key = arange(seen).reshape({1, 1, 1, seen}),
+               query = at + arange(fresh).reshape({1, 1, fresh, 1});
+  Tensor mask = key <= query;
+  if (padded) mask = mask & (key >= state.start.value().reshape({-1, 1, 1, 1}));
+  if (window > 0) mask = mask & (key > query - window);
+  return mask;
 }
 Tensor cached_positions(const Tensor& ids, const DecodeState& state) {
   const Tensor at = state.layers[0].length.value();
@@ -68,16 +74,26 @@ void want(const Tensor& t, const char* name, int rank) {
            t.shape().to_string());
 }
 
-CausalModel::CausalModel(const ModelConfig& c, bool head, CacheSizes sizes)
-    : PretrainedModel(c), head_(head), cache_(sizes) {}
+std::vector<ModelPort> text_ports(size_t rank) {
+  const std::vector<int64_t> open(rank, -1);
+  return {{"input_ids", DType::i64, open}, {"attention_mask", DType::i64, open, true}};
+}
 
-Tensor CausalModel::forward(const ModelInputs& in) {
+CausalModel::CausalModel(const ModelConfig& c, bool head, CacheSizes sizes, int64_t window)
+    : PretrainedModel(c), head_(head), cache_(sizes), window_(window) {}
+
+std::vector<ModelPort> CausalModel::inputs() const { return text_ports(); }
+std::vector<std::string> CausalModel::output_names() const {
+  return {head_ ? "logits" : "last_hidden_state"};
+}
+std::vector<Tensor> CausalModel::run(const ModelInputs& in) {
   want(in.input_ids, "input_ids", 2);
   const Dim length = in.input_ids.shape(1);
-  Tensor mask;
-  if (in.attention_mask.defined()) mask = causal_mask(length, in.attention_mask);
-  Tensor x = run(in.input_ids, arange_dim(length).reshape({1, length}), mask, nullptr);
-  return head_ ? logits(x) : x;
+  CausalCall call{.ids = in.input_ids, .positions = arange_dim(length).reshape({1, length})};
+  if (in.attention_mask.defined()) call.mask = causal_mask(length, in.attention_mask);
+  if (window_ > 0) call.window = causal_mask(length, in.attention_mask, window_);
+  Tensor x = hidden(call);
+  return {head_ ? logits(x) : x};
 }
 DecodeState CausalModel::start_decoding(int64_t n, int64_t length) {
   DecodeState s;
@@ -87,8 +103,13 @@ DecodeState CausalModel::start_decoding(int64_t n, int64_t length) {
   return s;
 }
 Tensor CausalModel::decode(const Tensor& ids, DecodeState& state) {
-  const Tensor x = run(ids, cached_positions(ids, state), {}, &state);
-  return logits(x.select(1, -1));
+  const int64_t fresh = ids.size(1);
+  CausalCall call{.ids = ids,
+                  .positions = cached_positions(ids, state),
+                  .mask = cached_mask(fresh, state),
+                  .state = &state};
+  if (window_ > 0) call.window = cached_mask(fresh, state, window_);
+  return logits(hidden(call).select(1, -1));
 }
 
 }  // namespace tandem::models::detail

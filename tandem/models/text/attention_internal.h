@@ -16,18 +16,28 @@ Tensor split_heads(const Tensor& x, int64_t heads);
 Tensor merge_heads(const Tensor& x);
 /// attention_mask [n, s] as a bool mask [n, 1, 1, s] of visible positions; undefined stays so.
 Tensor seen_mask(const Tensor& attention_mask);
-/// A bool mask [1, 1, l, l] or [n, 1, l, l] of the positions visible to causal attention.
-Tensor causal_mask(Dim length, const Tensor& attention_mask);
-/// Appends k and v [n, heads, l, d] to the cache; returns softmax(q k^T scale) v over it. `start`
-/// [n]: positions before it are padding.
-Tensor cached_attention(Tensor q, Tensor k, Tensor v, nn::KVCache& cache, const Tensor& start,
-                        double scale);
+/// A bool mask [1, 1, l, l] or [n, 1, l, l] of the positions visible to causal attention, of which
+/// `window` limits how many (0: all).
+Tensor causal_mask(Dim length, const Tensor& attention_mask, int64_t window = 0);
+/// Appends k and v [n, heads, l, d] to the cache; both become its content: all steps so far, in a
+/// trace all that it has room for.
+void append_to_cache(Tensor& k, Tensor& v, nn::KVCache& cache);
+/// A bool mask [n, 1, fresh, s] of what `fresh` new steps see in the caches, to which they have not
+/// been appended yet. `padded`: `state.start` counts the padding in them.
+Tensor cached_mask(int64_t fresh, const DecodeState& state, int64_t window = 0, bool padded = true);
 /// Positions [n, l] of tokens that follow those in the cache.
 Tensor cached_positions(const Tensor& ids, const DecodeState& state);
 
 /// Throws Value unless the tensor is defined and has `rank` dimensions.
 void want(const Tensor& t, const char* name, int rank);
 
+/// A call of a decoder: its tokens with their positions [n, l], and what they see.
+struct CausalCall {
+  Tensor ids, positions;
+  Tensor mask;    ///< undefined: all earlier ones
+  Tensor window;  ///< the same of layers with a sliding window
+  DecodeState* state = nullptr;
+};
 /// A decoder of text: all tokens at once, or one after the other through a cache.
 class CausalModel : public PretrainedModel {
  public:
@@ -36,31 +46,29 @@ class CausalModel : public PretrainedModel {
     int64_t layers = 0, heads = 0, head_dim = 0;
   };
   bool is_causal() const override { return head_; }
-  Tensor forward(const ModelInputs& in) override;
+  std::vector<ModelPort> inputs() const override;
+  std::vector<std::string> output_names() const override;
+  std::vector<Tensor> run(const ModelInputs& in) override;
   DecodeState start_decoding(int64_t n, int64_t length) override;
   Tensor decode(const Tensor& ids, DecodeState& state) override;
 
  protected:
-  /// `head`: it gives logits, else its last hidden values.
-  CausalModel(const ModelConfig& c, bool head, CacheSizes sizes);
-  /// Hidden values [n, l, width] of ids at `positions`, with the caches of `state` if there is one.
-  virtual Tensor run(const Tensor& ids, const Tensor& positions, const Tensor& mask,
-                     DecodeState* state) = 0;
+  /// `head`: it gives logits, else its last hidden values. `window`: how far some of its layers
+  /// see.
+  CausalModel(const ModelConfig& c, bool head, CacheSizes sizes, int64_t window = 0);
+  /// Hidden values [n, l, width].
+  virtual Tensor hidden(const CausalCall& call) = 0;
   /// Of hidden values.
   virtual Tensor logits(const Tensor& x) = 0;
 
  private:
   bool head_;
   CacheSizes cache_;
+  int64_t window_;
 };
 
-std::unique_ptr<PretrainedModel> make_bert(const ModelConfig& c);
-std::unique_ptr<PretrainedModel> make_distilbert(const ModelConfig& c);
-std::unique_ptr<PretrainedModel> make_roberta(const ModelConfig& c);
-std::unique_ptr<PretrainedModel> make_gpt2(const ModelConfig& c);
-std::unique_ptr<PretrainedModel> make_llama(const ModelConfig& c);
-std::unique_ptr<PretrainedModel> make_hf_vit(const ModelConfig& c);
-std::unique_ptr<PretrainedModel> make_t5(const ModelConfig& c);
+/// input_ids and attention_mask with the given number of open dimensions.
+std::vector<ModelPort> text_ports(size_t rank = 2);
 
 /// Does `text` end with `end`?
 inline bool ends_with(std::string_view text, std::string_view end) {

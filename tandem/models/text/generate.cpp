@@ -150,6 +150,43 @@ int64_t longest_of(const std::vector<std::vector<int64_t>>& prompts) {
 
 }  // namespace
 
+namespace {
+
+std::vector<std::vector<int64_t>> rows_of(const Tensor& ids) {
+  std::vector<std::vector<int64_t>> rows;
+  for (int64_t r = 0; r < ids.size(0); ++r)
+    rows.push_back(ids.select(0, r).to(DType::i64).contiguous().to_vector<int64_t>());
+  return rows;
+}
+
+// `texts` are the rows so far, `padding` the tokens before each.
+std::vector<std::vector<int64_t>> continue_texts(PretrainedModel& model, const ModelInputs& prompt,
+                                                 std::vector<std::vector<int64_t>> texts,
+                                                 const std::vector<int64_t>& padding,
+                                                 int64_t length, const GenerateOptions& o) {
+  TD_CHECK(model.max_positions() == 0 || length <= model.max_positions(), Value,
+           "{} tokens and {} new ones are more than the model's {} positions",
+           length - o.max_new_tokens, o.max_new_tokens, model.max_positions());
+  const NoGradGuard no_grad;
+  const auto n = static_cast<int64_t>(texts.size());
+  DecodeState state = model.start_decoding(n, length);
+  state.start.assign_(tensor(padding));
+  const auto step = [&](Tensor x) { return model.decode(x, state); };
+  auto compiled = compile(step, {.name = "decode"});
+  Rows rows(std::move(texts),
+            o.eos_token_id.empty() ? model.config.tokens("eos_token_id") : o.eos_token_id, o);
+  Tensor logits = model.start(prompt, state);
+  for (int64_t t = 0; t < o.max_new_tokens; ++t) {
+    const std::vector<int64_t> next = rows.take(logits, t);
+    if (t + 1 == o.max_new_tokens || rows.all_done()) break;
+    const Tensor x = tensor(next, Shape(n, 1));
+    logits = o.compiled ? compiled(x) : step(x);
+  }
+  return rows.out;
+}
+
+}  // namespace
+
 std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
                                            const std::vector<std::vector<int64_t>>& prompts,
                                            const GenerateOptions& o) {
@@ -157,31 +194,31 @@ std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
   const auto n = static_cast<int64_t>(prompts.size());
   if (n == 0 || o.max_new_tokens == 0) return std::vector<std::vector<int64_t>>(prompts.size());
   const int64_t longest = longest_of(prompts);
-  const int64_t length = longest + o.max_new_tokens;
-  TD_CHECK(model.max_positions() == 0 || length <= model.max_positions(), Value,
-           "{} tokens and {} new ones are more than the model's {} positions", longest,
-           o.max_new_tokens, model.max_positions());
-  const NoGradGuard no_grad;
-  DecodeState state = model.start_decoding(n, length);
-  std::vector<int64_t> start;
-  const Tensor ids = pad_left(prompts, longest, start);
-  state.start.assign_(tensor(start));
-  const auto step = [&](Tensor x) { return model.decode(x, state); };
-  auto compiled = compile(step, {.name = "decode"});
+  std::vector<int64_t> padding;
+  const ModelInputs in{.input_ids = pad_left(prompts, longest, padding)};
+  if (!model.is_encoder_decoder())
+    return continue_texts(model, in, prompts, padding, longest + o.max_new_tokens, o);
+  const Tensor first = model.first_tokens(in, n);
+  return continue_texts(model, in, rows_of(first), padding, first.size(1) + o.max_new_tokens, o);
+}
 
-  Rows texts(model.is_encoder_decoder()
-                 ? std::vector<std::vector<int64_t>>(
-                       prompts.size(), {model.config.integer("decoder_start_token_id", 0, 0)})
-                 : prompts,
-             o.eos_token_id.empty() ? model.config.tokens("eos_token_id") : o.eos_token_id, o);
-  Tensor logits = model.decode(ids, state);
-  for (int64_t t = 0; t < o.max_new_tokens; ++t) {
-    const std::vector<int64_t> next = texts.take(logits, t);
-    if (t + 1 == o.max_new_tokens || texts.all_done()) break;
-    const Tensor x = tensor(next, Shape(n, 1));
-    logits = o.compiled ? compiled(x) : step(x);
-  }
-  return texts.out;
+std::vector<std::vector<int64_t>> generate_from(PretrainedModel& model, const ModelInputs& in,
+                                                const GenerateOptions& o) {
+  check_options(o);
+  TD_CHECK(model.is_encoder_decoder(), Unsupported,
+           "models of type '{}' have no encoder: generate() wants rows of tokens",
+           model.config.model_type());
+  const Tensor& read = in.input_features.defined() ? in.input_features : in.input_ids;
+  TD_CHECK(read.defined() && read.dim() > 1, Value,
+           "generate_from wants input_features or input_ids");
+  const int64_t n = read.size(0);
+  const Tensor first = model.first_tokens(in, n);
+  TD_CHECK(first.dim() == 2 && first.size(0) == n && first.size(1) > 0, Shape,
+           "decoder_input_ids wants [{}, 1 or more], is {}", n, first.shape().to_string());
+  if (n == 0 || o.max_new_tokens == 0)
+    return std::vector<std::vector<int64_t>>(static_cast<size_t>(n));
+  const std::vector<int64_t> padding(static_cast<size_t>(n), 0);
+  return continue_texts(model, in, rows_of(first), padding, first.size(1) + o.max_new_tokens, o);
 }
 
 std::vector<std::vector<int64_t>> generate(const std::function<Tensor(const Tensor&)>& net,

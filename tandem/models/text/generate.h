@@ -32,6 +32,12 @@ TD_API std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
                                                   const std::vector<std::vector<int64_t>>& prompts,
                                                   const GenerateOptions& options = {});
 
+/// The same for a model whose encoder reads other inputs, such as the input_features of sound: rows
+/// of one length, without padding. The texts begin with decoder_input_ids, if given.
+TD_API std::vector<std::vector<int64_t>> generate_from(PretrainedModel& model,
+                                                       const ModelInputs& inputs,
+                                                       const GenerateOptions& options = {});
+
 /// The same for a causal net without a cache: ids i64 [n, t], t at most `context` -> logits [n, t,
 /// vocabulary]. It sees only the last `context` tokens of a longer text. Only
 /// `options.eos_token_id` ends a row. Throws Value for empty prompts.
