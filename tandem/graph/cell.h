@@ -82,6 +82,8 @@ class TD_API CellHandle {
   const Ref<Cell>& cell() const { return cell_; }
   /// Replace the value; holders of the old one keep it.
   void assign_(const Operand& v, SourceLocation loc = SourceLocation::here()) const;
+  // ---- the value's methods (ops/methods.cpp)
+#include "tandem/tensor/methods.def"
   friend bool operator==(const CellHandle& a, const CellHandle& b) { return a.cell_ == b.cell_; }
 
  protected:

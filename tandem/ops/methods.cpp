@@ -1,16 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor's computing methods: each is the public function of the same name on *this. The gradient
-// methods are defined in the grad room.
-#include "tandem/ops/index/index.h"
-#include "tandem/ops/matmul/matmul.h"
-#include "tandem/ops/nn/softmax.h"
-#include "tandem/ops/pointwise/pointwise.h"
-#include "tandem/ops/reduce/reduce.h"
-#include "tandem/ops/view/view.h"
+// Tensor's computing methods: each is the public function of the same name on *this. Those of
+// Param and Buffer are the methods of their values. The gradient methods are defined in the grad
+// room.
+#include "tandem/graph/cell.h"
+#include "tandem/ops/ops.h"
 
 namespace tandem {
 
-// ---- dtype, layout, views
+// ---- from the list
+#define TD_DEFINED(type, name, ...) type name,
+#define TD_PASSED(type, name, ...) std::move(name),
+#define TD_METHODS(R, name, parameters, arguments)                  \
+  R Tensor::name(parameters SourceLocation loc) const {             \
+    return tandem::name(*this, arguments loc);                      \
+  }                                                                 \
+  R detail::CellHandle::name(parameters SourceLocation loc) const { \
+    return this->value().name(arguments loc);                       \
+  }
+#define METHOD0(R, name) TD_METHODS(R, name, , )
+#define METHOD1(R, name, a) TD_METHODS(R, name, TD_DEFINED a, TD_PASSED a)
+#define METHOD2(R, name, a, b) \
+  TD_METHODS(R, name, TD_DEFINED a TD_DEFINED b, TD_PASSED a TD_PASSED b)
+#define METHOD3(R, name, a, b, c) \
+  TD_METHODS(R, name, TD_DEFINED a TD_DEFINED b TD_DEFINED c, TD_PASSED a TD_PASSED b TD_PASSED c)
+#define METHOD4(R, name, a, b, c, d)                                       \
+  TD_METHODS(R, name, TD_DEFINED a TD_DEFINED b TD_DEFINED c TD_DEFINED d, \
+             TD_PASSED a TD_PASSED b TD_PASSED c TD_PASSED d)
+#define METHOD5(R, name, a, b, c, d, e)                                                 \
+  TD_METHODS(R, name, TD_DEFINED a TD_DEFINED b TD_DEFINED c TD_DEFINED d TD_DEFINED e, \
+             TD_PASSED a TD_PASSED b TD_PASSED c TD_PASSED d TD_PASSED e)
+#include "tandem/tensor/methods.def"
+#undef TD_METHODS
+#undef TD_DEFINED
+#undef TD_PASSED
+
+// ---- dtype and device
 Tensor Tensor::to(DType dtype, SourceLocation loc) const {
   if (this->dtype() == dtype) return *this;
   CastAttrs a{dtype};
@@ -20,53 +44,8 @@ Tensor Tensor::to(Device device, SourceLocation loc) const {
   return this->device() == device ? *this : move_to(*this, device, loc);
 }
 Tensor Tensor::cpu(SourceLocation loc) const { return to(tandem::cpu, loc); }
-Tensor Tensor::contiguous(SourceLocation loc) const { return tandem::contiguous(*this, loc); }
-Tensor Tensor::clone(SourceLocation loc) const { return tandem::clone(*this, loc); }
-Tensor Tensor::reshape(Shape shape, SourceLocation loc) const {
-  return tandem::reshape(*this, shape, loc);
-}
-Tensor Tensor::view(Shape shape, SourceLocation loc) const {
-  return tandem::reshape(*this, shape, loc);
-}
-Tensor Tensor::flatten(int64_t start, int64_t end, SourceLocation loc) const {
-  return tandem::flatten(*this, start, end, loc);
-}
-Tensor Tensor::transpose(int64_t a, int64_t b, SourceLocation loc) const {
-  return tandem::transpose(*this, a, b, loc);
-}
-Tensor Tensor::permute(IntList dims, SourceLocation loc) const {
-  return tandem::permute(*this, dims, loc);
-}
-Tensor Tensor::t(SourceLocation loc) const { return tandem::t(*this, loc); }
-Tensor Tensor::squeeze(SourceLocation loc) const { return tandem::squeeze(*this, loc); }
-Tensor Tensor::squeeze(int64_t dim, SourceLocation loc) const {
-  return tandem::squeeze(*this, dim, loc);
-}
-Tensor Tensor::unsqueeze(int64_t dim, SourceLocation loc) const {
-  return tandem::unsqueeze(*this, dim, loc);
-}
-Tensor Tensor::expand(Shape shape, SourceLocation loc) const {
-  return tandem::expand(*this, shape, loc);
-}
-Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length, SourceLocation loc) const {
-  return tandem::narrow(*this, dim, start, length, loc);
-}
-Tensor Tensor::select(int64_t dim, int64_t index, SourceLocation loc) const {
-  return tandem::select(*this, dim, index, loc);
-}
-Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step,
-                     SourceLocation loc) const {
-  return tandem::slice(*this, dim, start, end, step, loc);
-}
-std::vector<Tensor> Tensor::split(int64_t size, int64_t dim, SourceLocation loc) const {
-  return tandem::split(*this, size, dim, loc);
-}
-std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim, SourceLocation loc) const {
-  return tandem::chunk(*this, chunks, dim, loc);
-}
-std::vector<Tensor> Tensor::unbind(int64_t dim, SourceLocation loc) const {
-  return tandem::unbind(*this, dim, loc);
-}
+
+// ---- indices
 Tensor Tensor::operator[](detail::Located<int64_t> i) const {
   return tandem::select(*this, 0, i.value, i.loc);
 }
@@ -77,98 +56,40 @@ Tensor Tensor::operator[](detail::Located<Tensor> index) const {
   return tandem::index(*this, index.value, index.loc);
 }
 
-// ---- reductions
-#define TD_REDUCTION(name)                                                    \
-  Tensor Tensor::name(IntList dims, bool keepdim, SourceLocation loc) const { \
-    return tandem::name(*this, dims, keepdim, loc);                           \
-  }
-TD_REDUCTION(sum)
-TD_REDUCTION(mean)
-TD_REDUCTION(prod)
-TD_REDUCTION(amax)
-TD_REDUCTION(amin)
-TD_REDUCTION(any)
-TD_REDUCTION(all)
-TD_REDUCTION(logsumexp)
-#undef TD_REDUCTION
-Tensor Tensor::max(SourceLocation loc) const { return tandem::max(*this, loc); }
-Tensor Tensor::min(SourceLocation loc) const { return tandem::min(*this, loc); }
-std::pair<Tensor, Tensor> Tensor::max(int64_t dim, bool keepdim, SourceLocation loc) const {
-  return tandem::max(*this, dim, keepdim, loc);
+// ---- other orders of arguments
+Tensor Tensor::where(const Tensor& condition, Operand other, SourceLocation loc) const {
+  return tandem::where(condition, *this, std::move(other), loc);
 }
-std::pair<Tensor, Tensor> Tensor::min(int64_t dim, bool keepdim, SourceLocation loc) const {
-  return tandem::min(*this, dim, keepdim, loc);
+Tensor Tensor::polygamma(int64_t n, SourceLocation loc) const {
+  return tandem::polygamma(n, *this, loc);
 }
-Tensor Tensor::argmax(SourceLocation loc) const { return tandem::argmax(*this, loc); }
-Tensor Tensor::argmax(int64_t dim, bool keepdim, SourceLocation loc) const {
-  return tandem::argmax(*this, dim, keepdim, loc);
+TensorPair Tensor::qr(bool some, SourceLocation loc) const {
+  return linalg::qr(*this, some ? "reduced" : "complete", loc);
 }
-Tensor Tensor::argmin(SourceLocation loc) const { return tandem::argmin(*this, loc); }
-Tensor Tensor::argmin(int64_t dim, bool keepdim, SourceLocation loc) const {
-  return tandem::argmin(*this, dim, keepdim, loc);
+TensorPair Tensor::histogram(int64_t bins, const Tensor& weight, bool density,
+                             SourceLocation loc) const {
+  return tandem::histogram(*this, bins, {}, weight, density, loc);
 }
-Tensor Tensor::var(IntList dims, int64_t correction, bool keepdim, SourceLocation loc) const {
-  return tandem::var(*this, dims, correction, keepdim, loc);
+Tensor Tensor::new_tensor(const Tensor& data, std::optional<DType> dtype,
+                          SourceLocation loc) const {
+  return data.detach().to(dtype.value_or(this->dtype()), loc).clone(loc);
 }
-Tensor Tensor::std(IntList dims, int64_t correction, bool keepdim, SourceLocation loc) const {
-  return tandem::std(*this, dims, correction, keepdim, loc);
+Tensor Tensor::new_zeros(Shape size, std::optional<DType> dtype, SourceLocation loc) const {
+  return zeros(size, dtype.value_or(this->dtype()), loc);
 }
-Tensor Tensor::cumsum(int64_t dim, SourceLocation loc) const {
-  return tandem::cumsum(*this, dim, loc);
+Tensor Tensor::new_ones(Shape size, std::optional<DType> dtype, SourceLocation loc) const {
+  return ones(size, dtype.value_or(this->dtype()), loc);
 }
-Tensor Tensor::cumprod(int64_t dim, SourceLocation loc) const {
-  return tandem::cumprod(*this, dim, loc);
+Tensor Tensor::new_empty(Shape size, std::optional<DType> dtype, SourceLocation loc) const {
+  return empty(size, dtype.value_or(this->dtype()), loc);
 }
-Tensor Tensor::softmax(int64_t dim, SourceLocation loc) const {
-  return tandem::softmax(*this, dim, {}, loc);
+Tensor Tensor::new_empty_strided(Shape size, IntList stride, std::optional<DType> dtype,
+                                 SourceLocation loc) const {
+  return empty_strided(size, stride, dtype.value_or(this->dtype()), loc);
 }
-Tensor Tensor::log_softmax(int64_t dim, SourceLocation loc) const {
-  return tandem::log_softmax(*this, dim, {}, loc);
-}
-
-// ---- elementwise
-#define TD_UNARY(name) \
-  Tensor Tensor::name(SourceLocation loc) const { return tandem::name(*this, loc); }
-TD_UNARY(abs)
-TD_UNARY(exp)
-TD_UNARY(log)
-TD_UNARY(sqrt)
-TD_UNARY(rsqrt)
-TD_UNARY(square)
-TD_UNARY(sin)
-TD_UNARY(cos)
-TD_UNARY(tanh)
-TD_UNARY(sigmoid)
-TD_UNARY(relu)
-#undef TD_UNARY
-Tensor Tensor::pow(const Operand& exponent) const {
-  const SourceLocation loc = exponent.loc();
-  Operand e =
-      exponent.is_scalar() ? Operand(exponent.scalar(), loc) : Operand(exponent.tensor(), loc);
-  return tandem::pow(Operand(*this, loc), std::move(e), loc);
-}
-Tensor Tensor::clamp(Scalar lo, Scalar hi, SourceLocation loc) const {
-  return tandem::clamp(*this, Operand(lo, loc), Operand(hi, loc), loc);
-}
-Tensor Tensor::masked_fill(const Tensor& mask, Scalar value, SourceLocation loc) const {
-  return tandem::masked_fill(*this, mask, Operand(value, loc), loc);
-}
-
-// ---- matmuls and indices
-Tensor Tensor::matmul(const Tensor& other, SourceLocation loc) const {
-  return tandem::matmul(*this, other, loc);
-}
-Tensor Tensor::index_select(int64_t dim, const Tensor& index, SourceLocation loc) const {
-  return tandem::index_select(*this, dim, index, loc);
-}
-Tensor Tensor::gather(int64_t dim, const Tensor& index, SourceLocation loc) const {
-  return tandem::gather(*this, dim, index, loc);
-}
-Tensor Tensor::tril(int64_t diagonal, SourceLocation loc) const {
-  return tandem::tril(*this, diagonal, loc);
-}
-Tensor Tensor::triu(int64_t diagonal, SourceLocation loc) const {
-  return tandem::triu(*this, diagonal, loc);
+Tensor Tensor::new_full(Shape size, Scalar value, std::optional<DType> dtype,
+                        SourceLocation loc) const {
+  return full(size, value, dtype.value_or(this->dtype()), loc);
 }
 
 }  // namespace tandem

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor: a handle to an immutable value. Copying shares; ops return new tensors; nothing changes a
-// value that somebody holds. The methods are a fixed set, declared here and defined in
-// ops/methods.cpp and grad/backward.cpp; later ops are functions only.
+// value that somebody holds. Most methods are functions of other rooms: methods.def lists them, and
+// ops/methods.cpp and grad/backward.cpp define them.
 #pragma once
 
+#include <initializer_list>
+#include <optional>
 #include <span>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,6 +17,16 @@
 #include "tandem/tensor/tensor_impl.h"
 
 namespace tandem {
+
+class Tensor;
+class Operand;
+class TensorIndices;  // ops/index/index.h
+struct UniqueResult;  // ops/index/search.h
+struct FrexpResult;   // ops/pointwise/exact.h
+struct StftOptions;   // ops/linalg/fft.h
+using TensorPair = std::pair<Tensor, Tensor>;
+using TensorTriple = std::tuple<Tensor, Tensor, Tensor>;
+using Tensors = std::vector<Tensor>;
 
 /// A C++ type that elements of some dtype have.
 template <class T>
@@ -49,6 +63,13 @@ class TD_API Tensor {
   bool is_contiguous() const { return get().has(detail::kContiguous); }
   bool is_symbolic() const { return get().has(detail::kSymbolic); }  ///< in a trace: no value yet
   bool is_floating_point() const { return is_floating(dtype()); }
+  int ndimension() const { return dim(); }
+  bool is_signed() const { return dtype() != DType::u8 && dtype() != DType::b8; }
+  bool is_same_size(const Tensor& other) const { return shape() == other.shape(); }
+  int64_t nelement() const { return numel(); }
+  int64_t element_size() const { return static_cast<int64_t>(size_of(dtype())); }  ///< in bytes
+  /// The number of its device, -1 on the host.
+  int64_t get_device() const { return is_host(device()) ? -1 : int64_t{device().index}; }
 
   // ---- reading
   // The single element as T; throws Shape unless numel() is 1, Unsupported in a trace.
@@ -83,6 +104,18 @@ class TD_API Tensor {
       return v;
     }
   }
+  /// The same, under PyTorch's name.
+  template <Element T>
+  std::vector<T> tolist(SourceLocation loc = SourceLocation::here()) const {
+    return to_vector<T>(loc);
+  }
+  /// The address of the first element, whatever its dtype; errors as of data().
+  const void* data_ptr(SourceLocation loc = SourceLocation::here()) const {
+    return checked_data(dtype(), loc);
+  }
+  const void* const_data_ptr(SourceLocation loc = SourceLocation::here()) const {
+    return checked_data(dtype(), loc);
+  }
   explicit operator bool() const;
 
   // ---- gradients (grad/backward.cpp)
@@ -101,103 +134,49 @@ class TD_API Tensor {
   /// The same value, detached from the tape.
   Tensor detach() const;
 
-  // ---- dtype, layout, views (ops/methods.cpp)
+  // ---- dtype and device (ops/methods.cpp)
   Tensor to(DType dtype, SourceLocation loc = SourceLocation::here()) const;
   /// The same value on that device (itself if it is there), and on the host; gradients cross.
   Tensor to(Device device, SourceLocation loc = SourceLocation::here()) const;
   Tensor cpu(SourceLocation loc = SourceLocation::here()) const;
-  Tensor contiguous(SourceLocation loc = SourceLocation::here()) const;
-  Tensor clone(SourceLocation loc = SourceLocation::here()) const;
-  Tensor reshape(Shape shape, SourceLocation loc = SourceLocation::here()) const;
-  Tensor view(Shape shape, SourceLocation loc = SourceLocation::here()) const;
-  Tensor flatten(int64_t start = 0, int64_t end = -1,
-                 SourceLocation loc = SourceLocation::here()) const;
-  Tensor transpose(int64_t a, int64_t b, SourceLocation loc = SourceLocation::here()) const;
-  Tensor permute(IntList dims, SourceLocation loc = SourceLocation::here()) const;
-  Tensor t(SourceLocation loc = SourceLocation::here()) const;
-  Tensor squeeze(SourceLocation loc = SourceLocation::here()) const;
-  Tensor squeeze(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
-  Tensor unsqueeze(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
-  Tensor expand(Shape shape, SourceLocation loc = SourceLocation::here()) const;
-  Tensor narrow(int64_t dim, int64_t start, int64_t length,
-                SourceLocation loc = SourceLocation::here()) const;
-  Tensor select(int64_t dim, int64_t index, SourceLocation loc = SourceLocation::here()) const;
-  Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1,
-               SourceLocation loc = SourceLocation::here()) const;
-  std::vector<Tensor> split(int64_t size, int64_t dim = 0,
-                            SourceLocation loc = SourceLocation::here()) const;
-  std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0,
-                            SourceLocation loc = SourceLocation::here()) const;
-  std::vector<Tensor> unbind(int64_t dim = 0, SourceLocation loc = SourceLocation::here()) const;
+  Tensor type_as(const Tensor& other, SourceLocation loc = SourceLocation::here()) const {
+    return to(other.dtype(), loc);
+  }
+  Tensor half(SourceLocation loc = SourceLocation::here()) const { return to(DType::f16, loc); }
+  Tensor bfloat16(SourceLocation loc = SourceLocation::here()) const {
+    return to(DType::bf16, loc);
+  }
+  Tensor byte(SourceLocation loc = SourceLocation::here()) const { return to(DType::u8, loc); }
+
+  // ---- functions whose first argument is this tensor
+#include "tandem/tensor/methods.def"
+
+  // ---- and those with another order of arguments
   Tensor operator[](detail::Located<int64_t> i) const;
   Tensor operator[](detail::Located<Slice> s) const;
   Tensor operator[](detail::Located<Tensor> index) const;
-
-  // ---- reductions
-  Tensor sum(IntList dims = {}, bool keepdim = false,
-             SourceLocation loc = SourceLocation::here()) const;
-  Tensor mean(IntList dims = {}, bool keepdim = false,
-              SourceLocation loc = SourceLocation::here()) const;
-  Tensor prod(IntList dims = {}, bool keepdim = false,
-              SourceLocation loc = SourceLocation::here()) const;
-  Tensor amax(IntList dims = {}, bool keepdim = false,
-              SourceLocation loc = SourceLocation::here()) const;
-  Tensor amin(IntList dims = {}, bool keepdim = false,
-              SourceLocation loc = SourceLocation::here()) const;
-  /// The largest (smallest) of all elements.
-  Tensor max(SourceLocation loc = SourceLocation::here()) const;
-  Tensor min(SourceLocation loc = SourceLocation::here()) const;
-  /// (values, indices) along `dim`; the lowest index wins a tie.
-  std::pair<Tensor, Tensor> max(int64_t dim, bool keepdim = false,
-                                SourceLocation loc = SourceLocation::here()) const;
-  std::pair<Tensor, Tensor> min(int64_t dim, bool keepdim = false,
-                                SourceLocation loc = SourceLocation::here()) const;
-  Tensor argmax(SourceLocation loc = SourceLocation::here()) const;
-  Tensor argmax(int64_t dim, bool keepdim = false,
-                SourceLocation loc = SourceLocation::here()) const;
-  Tensor argmin(SourceLocation loc = SourceLocation::here()) const;
-  Tensor argmin(int64_t dim, bool keepdim = false,
-                SourceLocation loc = SourceLocation::here()) const;
-  Tensor any(IntList dims = {}, bool keepdim = false,
-             SourceLocation loc = SourceLocation::here()) const;
-  Tensor all(IntList dims = {}, bool keepdim = false,
-             SourceLocation loc = SourceLocation::here()) const;
-  Tensor var(IntList dims = {}, int64_t correction = 1, bool keepdim = false,
-             SourceLocation loc = SourceLocation::here()) const;
-  Tensor std(IntList dims = {}, int64_t correction = 1, bool keepdim = false,
-             SourceLocation loc = SourceLocation::here()) const;
-  Tensor logsumexp(IntList dims, bool keepdim = false,
+  /// This where the condition holds, else `other`.
+  Tensor where(const Tensor& condition, Operand other,
+               SourceLocation loc = SourceLocation::here()) const;
+  Tensor polygamma(int64_t n, SourceLocation loc = SourceLocation::here()) const;
+  /// (Q, R); `some`: without the columns of Q that this does not need.
+  TensorPair qr(bool some = true, SourceLocation loc = SourceLocation::here()) const;
+  /// (counts, edges) of `bins` equal parts: see histogram().
+  TensorPair histogram(int64_t bins, const Tensor& weight = {}, bool density = false,
+                       SourceLocation loc = SourceLocation::here()) const;
+  /// Tensors of this one's dtype, or of another.
+  Tensor new_tensor(const Tensor& data, std::optional<DType> dtype = {},
+                    SourceLocation loc = SourceLocation::here()) const;
+  Tensor new_zeros(Shape size, std::optional<DType> dtype = {},
                    SourceLocation loc = SourceLocation::here()) const;
-  Tensor cumsum(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
-  Tensor cumprod(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
-  Tensor softmax(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
-  Tensor log_softmax(int64_t dim, SourceLocation loc = SourceLocation::here()) const;
-
-  // ---- elementwise
-  Tensor abs(SourceLocation loc = SourceLocation::here()) const;
-  Tensor exp(SourceLocation loc = SourceLocation::here()) const;
-  Tensor log(SourceLocation loc = SourceLocation::here()) const;
-  Tensor sqrt(SourceLocation loc = SourceLocation::here()) const;
-  Tensor rsqrt(SourceLocation loc = SourceLocation::here()) const;
-  Tensor square(SourceLocation loc = SourceLocation::here()) const;
-  Tensor sin(SourceLocation loc = SourceLocation::here()) const;
-  Tensor cos(SourceLocation loc = SourceLocation::here()) const;
-  Tensor tanh(SourceLocation loc = SourceLocation::here()) const;
-  Tensor sigmoid(SourceLocation loc = SourceLocation::here()) const;
-  Tensor relu(SourceLocation loc = SourceLocation::here()) const;
-  Tensor pow(const class Operand& exponent) const;
-  Tensor clamp(Scalar lo, Scalar hi, SourceLocation loc = SourceLocation::here()) const;
-  Tensor masked_fill(const Tensor& mask, Scalar value,
-                     SourceLocation loc = SourceLocation::here()) const;
-
-  // ---- matmuls and indices
-  Tensor matmul(const Tensor& other, SourceLocation loc = SourceLocation::here()) const;
-  Tensor index_select(int64_t dim, const Tensor& index,
-                      SourceLocation loc = SourceLocation::here()) const;
-  Tensor gather(int64_t dim, const Tensor& index,
-                SourceLocation loc = SourceLocation::here()) const;
-  Tensor tril(int64_t diagonal = 0, SourceLocation loc = SourceLocation::here()) const;
-  Tensor triu(int64_t diagonal = 0, SourceLocation loc = SourceLocation::here()) const;
+  Tensor new_ones(Shape size, std::optional<DType> dtype = {},
+                  SourceLocation loc = SourceLocation::here()) const;
+  Tensor new_empty(Shape size, std::optional<DType> dtype = {},
+                   SourceLocation loc = SourceLocation::here()) const;
+  Tensor new_empty_strided(Shape size, IntList stride, std::optional<DType> dtype = {},
+                           SourceLocation loc = SourceLocation::here()) const;
+  Tensor new_full(Shape size, Scalar value, std::optional<DType> dtype = {},
+                  SourceLocation loc = SourceLocation::here()) const;
 
   // ---- for the library's own rooms
   detail::TensorImpl* impl() const { return impl_.get(); }

@@ -49,7 +49,7 @@ std::map<std::string, int> cases_per_row() {
   };
   for (const char* family :
        {"pointwise", "contraction", "pool", "reduce", "view_index", "norm_loss", "linalg", "search",
-        "image", "fft", "distributions", "special", "jax"})
+        "image", "fft", "distributions", "special", "names", "jax"})
     run(family, check_op_case);
   run("layers", check_layers_case);
   run("nn", check_nn_case);

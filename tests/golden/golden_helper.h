@@ -106,6 +106,9 @@ void add_image_ops(FnTable& table);
 /// Distributions (golden_distributions_helper.cpp).
 void add_distributions(FnTable& table);
 
+/// Functions composed under PyTorch's names (golden_names_helper.cpp).
+void add_names(FnTable& table);
+
 /// Run a case and compare everything that it holds: an op, a layer (files "layers", "nn",
 /// "image_layers"), an optimizer or a schedule.
 void check_op_case(Case c);

@@ -46,8 +46,8 @@ void add_linalg(FnTable& t) {
   CASE(solve_triangular,
        solve_triangular(g.t(0), g.t(1), g.b("upper"), g.b("left", true), g.b("unitriangular")));
   t["lu_factor"] = [](const Case& g) { return both(lu_factor(g.t(0))); };
-  t["lu"] = [](const Case& g) { return three(lu(g.t(0))); };
-  CASE(lu_solve, lu_solve(g.t(0), g.t(1), g.t(2)));
+  t["lu"] = [](const Case& g) { return three(linalg::lu(g.t(0))); };
+  CASE(lu_solve, linalg::lu_solve(g.t(0), g.t(1), g.t(2)));
   CASE(inv, inv(g.t(0)));
   CASE(det, det(g.t(0)));
   t["slogdet"] = [](const Case& g) { return both(slogdet(g.t(0))); };

@@ -399,6 +399,7 @@ Fn function_of(const std::string& op) {
     add_math(*t);
     add_image_ops(*t);
     add_distributions(*t);
+    add_names(*t);
     return t;
   }();
   auto at = table->find(op);

@@ -116,6 +116,7 @@ FAMILY(Image, "image");
 FAMILY(Fft, "fft");
 FAMILY(Distributions, "distributions");
 FAMILY(Special, "special");
+FAMILY(Names, "names");
 FAMILY(Jax, "jax");
 
 // ---- JAX's higher derivatives

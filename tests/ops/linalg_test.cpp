@@ -71,12 +71,12 @@ TEST_F(LinalgTest, SolversAndFactors) {
   EXPECT_LT(distance(tandem::matmul(a[0][0], solve(a[0][0], v)), v), 1e-12);
   const auto [lu_packed, pivots] = lu_factor(a);
   EXPECT_EQ(pivots.dtype(), int32);
-  const auto [p, l, u] = lu(a);
+  const auto [p, l, u] = linalg::lu(a);
   EXPECT_LT(distance(product(p, product(l, u)), a), 1e-12);
-  EXPECT_LT(distance(lu_solve(lu_packed, pivots, b), solve(a, b)), 1e-12);
+  EXPECT_LT(distance(linalg::lu_solve(lu_packed, pivots, b), solve(a, b)), 1e-12);
   // Rows that have to be swapped more than once.
   const Tensor hard = tensor({{0., 0., 1.}, {1., 0., 3.}, {4., 5., 6.}}, float64);
-  const auto [p2, l2, u2] = lu(hard);
+  const auto [p2, l2, u2] = linalg::lu(hard);
   EXPECT_LT(distance(product(p2, product(l2, u2)), hard), 1e-15);
   expect_tensor(lu_factor(hard).second, {3}, {3, 2, 3});
   for (bool upper : {false, true})
@@ -84,21 +84,22 @@ TEST_F(LinalgTest, SolversAndFactors) {
       for (bool unit : {false, true}) {
         Tensor t = upper ? triu(a) : tril(a);
         if (unit)
-          t = t - diagonal(t, 0, -2, -1).unsqueeze(-1) * eye(4, -1, float64) + eye(4, -1, float64);
+          t = t - tandem::diagonal(t, 0, -2, -1).unsqueeze(-1) * eye(4, -1, float64) +
+              eye(4, -1, float64);
         const Tensor rhs = left ? b : right;
         const Tensor x = solve_triangular(a, rhs, upper, left, unit);
         EXPECT_LT(distance(left ? product(t, x) : product(x, t), rhs.expand(x.shape())), 1e-11);
       }
   auto fn = [&](std::span<const Tensor> x) -> Tensors {
     const auto [f, piv] = lu_factor(x[0]);
-    return {lu_solve(f, piv, x[1]), solve(x[0], x[1]), inv(x[0])};
+    return {linalg::lu_solve(f, piv, x[1]), solve(x[0], x[1]), inv(x[0])};
   };
   EXPECT_TRUE(gradcheck(fn, {a[0][0], b[0]}, {.order = 2}));
   const Tensor singular = tensor({{1., 2.}, {2., 4.}}, float64);
   expect_error(ErrorKind::Value, "matrix 0 of the stack is singular", [&] { inv(singular); });
   expect_error(ErrorKind::Value, "singular", [&] { solve(singular, ones({2}, float64)); });
   expect_error(ErrorKind::Value, "pivot 0 is outside", [&] {
-    lu_solve(singular, zeros({2}, int32), ones({2, 1}, float64));
+    linalg::lu_solve(singular, zeros({2}, int32), ones({2, 1}, float64));
   });
 }
 
@@ -135,12 +136,12 @@ TEST_F(LinalgTest, QrSvdEigh) {
       EXPECT_EQ(distance(r, triu(r)), 0);
     }
     EXPECT_LT(distance(qr(a, "r").second, qr(a).second), 1e-12);
-    const auto [u, values_, vh] = svd(a, false);
+    const auto [u, values_, vh] = linalg::svd(a, false);
     EXPECT_LT(distance(product(u * values_.unsqueeze(-2), vh), a), 1e-12);
     EXPECT_LT(
         distance(product(turned(u), u), eye(k, -1, float64).expand(product(turned(u), u).shape())),
         1e-12);
-    const auto [uf, sf, vf] = svd(a);
+    const auto [uf, sf, vf] = linalg::svd(a);
     EXPECT_EQ(uf.size(-1), a.size(-2));
     EXPECT_EQ(vf.size(-2), a.size(-1));
     EXPECT_LT(distance(sf, svdvals(a)), 1e-12);
@@ -155,7 +156,7 @@ TEST_F(LinalgTest, QrSvdEigh) {
   expect_error(ErrorKind::Unsupported, "there is no complex dtype", [&] { eig(a); });
   expect_error(ErrorKind::Unsupported, "eigvals", [&] { eigvals(a); });
   expect_error(ErrorKind::Value, "matrix 0 of the stack contains NaN", [] {
-    svd(full({2, 2}, std::nan("")));
+    linalg::svd(full({2, 2}, std::nan("")));
   });
   expect_error(ErrorKind::Value, "must be L or U", [&] { eigh(a, "X"); });
 }
@@ -172,18 +173,18 @@ TEST_F(LinalgTest, GradientsThroughVectors) {
   EXPECT_TRUE(gradcheck(of_eigh, {sym}, {.order = 2}));
   for (const Shape& s : {Shape(4, 3), Shape(3, 4), Shape(3, 3)}) {
     auto of_svd = [&](std::span<const Tensor> x) -> Tensors {
-      const auto [u, s, vh] = svd(x[0], false);
+      const auto [u, s, vh] = linalg::svd(x[0], false);
       return {square(u), s, square(vh), product(u * square(s).unsqueeze(-2), vh)};
     };
     EXPECT_TRUE(gradcheck(of_svd, {randn(s, float64)}, {.order = 2}));
   }
   auto of_full = [&](std::span<const Tensor> x) -> Tensors {
-    return {std::get<1>(svd(x[0], true))};
+    return {std::get<1>(linalg::svd(x[0], true))};
   };
   EXPECT_TRUE(gradcheck(of_full, {randn({4, 3}, float64)}, {.order = 1}));
   const Tensor x = randn({4, 3}, float64).requires_grad_();
   expect_error(ErrorKind::Unsupported, "full_matrices",
-               [&] { std::get<0>(svd(x, true)).sum().backward(); });
+               [&] { std::get<0>(linalg::svd(x, true)).sum().backward(); });
   expect_error(ErrorKind::Unsupported, "mode \"complete\"",
                [&] { qr(x, "complete").first.sum().backward(); });
 }
@@ -248,7 +249,7 @@ TEST_F(LinalgTest, WrongInputs) {
   expect_error(ErrorKind::Shape, "wants square matrices, got shape [2, 3]", [] {
     det(ones({2, 3}));
   });
-  expect_error(ErrorKind::Shape, "must be a matrix", [] { svd(ones({3})); });
+  expect_error(ErrorKind::Shape, "must be a matrix", [] { linalg::svd(ones({3})); });
   expect_error(ErrorKind::Shape, "B must have as many rows as A", [] {
     solve(eye(3), ones({2, 2}));
   });
@@ -257,11 +258,11 @@ TEST_F(LinalgTest, WrongInputs) {
   });
   for (const Shape& s : {Shape(0, 3, 3), Shape(2, 0, 0)}) {
     EXPECT_EQ(inv(zeros(s)).shape(), s);
-    EXPECT_EQ(std::get<0>(svd(zeros(s))).shape(), s);
+    EXPECT_EQ(std::get<0>(linalg::svd(zeros(s))).shape(), s);
     EXPECT_EQ(eigh(zeros(s)).second.shape(), s);
   }
-  EXPECT_EQ(std::get<0>(svd(zeros({3, 0}))).shape(), Shape(3, 3));
-  EXPECT_LT(distance(std::get<0>(svd(zeros({3, 0}))), eye(3)), 1e-30);
+  EXPECT_EQ(std::get<0>(linalg::svd(zeros({3, 0}))).shape(), Shape(3, 3));
+  EXPECT_LT(distance(std::get<0>(linalg::svd(zeros({3, 0}))), eye(3)), 1e-30);
 }
 
 }  // namespace

@@ -453,6 +453,8 @@ inline void add_linalg(std::vector<Row>& t) {
                "of first order only, as in PyTorch"});
   t.push_back({"poisson", "n,3 pos"});
   t.push_back({"binomial", "n,3 =7|n,3 prob"});
+  t.push_back({"gcd", "n,3 ints|n,3 ints"});
+  t.push_back({"nextafter", "n,3|n,3"});
   t.push_back({"cdist", "n,3|4,3"});
   t.push_back({"cdist", "2,n,5|2,3,5"});
   const char* k64 = "PyTorch's linear algebra takes no 16-bit floats either";
@@ -470,6 +472,8 @@ inline void add_linalg(std::vector<Row>& t) {
   }
   add("cholesky", "2,n,n spd", with(CholeskyAttrs{}), kNoGrad, 1e-4, kTriangle);
   add("lu_factor", "n,3,3 regular");
+  add("ldl_factor", "n,3,3 spd");
+  add("ldl_factor", "n,5,5 any");
   add("lu_factor", "n,4,2 any");
   add("lu_factor", "n,2,4 any");
   for (const char* op : {"solve"}) {

@@ -114,8 +114,8 @@ TD_API Tensor max_unpool3d(Tensor x, const Tensor& indices, IntList kernel_size,
                            IntList stride = {}, IntList padding = {0}, IntList output_size = {},
                            SourceLocation loc = SourceLocation::here());
 
-/// Options of fractional_max_pool2d: output_size, or output_ratio of the input's size;
-/// random_samples [n, channels, 2] in 0..1, drawn if not set.
+/// Options of fractional_max_pool2d and 3d: output_size, or output_ratio of the input's size;
+/// random_samples [n, channels, 2 or 3] in 0..1, drawn if not set.
 struct FractionalPoolOptions {
   IntList output_size = {};
   ScaleFactor output_ratio = {};
@@ -126,6 +126,13 @@ TD_API Tensor fractional_max_pool2d(Tensor x, IntList kernel_size,
                                     const FractionalPoolOptions& options,
                                     SourceLocation loc = SourceLocation::here());
 TD_API std::pair<Tensor, Tensor> fractional_max_pool2d_with_indices(
+    Tensor x, IntList kernel_size, const FractionalPoolOptions& options,
+    SourceLocation loc = SourceLocation::here());
+/// The same for x [n, c, d, h, w].
+TD_API Tensor fractional_max_pool3d(Tensor x, IntList kernel_size,
+                                    const FractionalPoolOptions& options,
+                                    SourceLocation loc = SourceLocation::here());
+TD_API std::pair<Tensor, Tensor> fractional_max_pool3d_with_indices(
     Tensor x, IntList kernel_size, const FractionalPoolOptions& options,
     SourceLocation loc = SourceLocation::here());
 /// The backward rows as functions.

@@ -116,14 +116,14 @@ Tensor fractional_starts(const Tensor& u, int64_t in, int64_t out, int64_t k, So
 }
 
 // Output sizes from the options, validated.
-IntList fractional_size(const Tensor& x, const IntList& k, const FractionalPoolOptions& o) {
+IntList fractional_size(const Tensor& x, int d, const IntList& k, const FractionalPoolOptions& o) {
   IntList out;
   TD_CHECK(o.output_size.empty() != (o.output_ratio.count() == 0), Value,
            "{} of output_size and output_ratio is set\nSet one of them.",
            o.output_size.empty() ? "none" : "each");
-  if (!o.output_size.empty()) out = spread("output_size", o.output_size, 2);
-  for (int i = 0; i < 2; ++i) {
-    const int64_t in = x.size(x.dim() - 2 + i);
+  if (!o.output_size.empty()) out = spread("output_size", o.output_size, d);
+  for (int i = 0; i < d; ++i) {
+    const int64_t in = x.size(x.dim() - d + i);
     if (o.output_size.empty()) {
       const double r = o.output_ratio[i];
       TD_CHECK(r > 0 && r < 1, Value, "output_ratio {} wants numbers between 0 and 1", r);
@@ -136,51 +136,71 @@ IntList fractional_size(const Tensor& x, const IntList& k, const FractionalPoolO
   return out;
 }
 
-std::pair<Tensor, Tensor> fractional(Tensor x, const IntList& kernel,
+// The random number of each spatial dimension. In two dimensions the first one of a plane applies
+// to its width, in three they are in order (PyTorch).
+int64_t number_of(int d, int dimension) { return d == 2 ? 1 - dimension : dimension; }
+
+// x [n, c, ...] in `d` spatial dimensions.
+std::pair<Tensor, Tensor> fractional(Tensor x, int d, const IntList& kernel,
                                      const FractionalPoolOptions& o, SourceLocation loc) {
-  const bool single = x.dim() == 3;
+  const bool single = x.dim() == d + 1;
   if (single) x = x.unsqueeze(0, loc);
-  const IntList k = spread("kernel_size", kernel, 2), out = fractional_size(x, k, o);
+  const IntList k = spread("kernel_size", kernel, d), out = fractional_size(x, d, k, o);
   const Dim n = x.shape(0), c = x.shape(1);
-  const int64_t h = x.size(2), w = x.size(3);
   const DType t = accumulation_dtype(x.dtype());
-  Tensor u = o.random_samples.defined() ? o.random_samples.to(t, loc) : rand({n, c, 2}, t, loc);
+  Tensor u = o.random_samples.defined() ? o.random_samples.to(t, loc) : rand({n, c, d}, t, loc);
   TD_CHECK(u.dim() == 3 && dims_equal(u.shape(0), n) && dims_equal(u.shape(1), c) &&
-               dims_equal(u.shape(2), 2),
-           Shape, "random_samples are {}, want [n, channels, 2] for x {}", u.shape().to_string(),
-           x.shape().to_string());
+               dims_equal(u.shape(2), d),
+           Shape, "random_samples are {}, want [n, channels, {}] for x {}", u.shape().to_string(),
+           d, x.shape().to_string());
   u = u.detach();
-  const int64_t kh = k[0].value(), kw = k[1].value(), oh = out[0].value(), ow = out[1].value();
-  // The first random number of a plane applies to its width.
-  Tensor sw = fractional_starts(u.slice(2, 0, 1, 1, loc), w, ow, kw, loc);
-  Tensor sh = fractional_starts(u.slice(2, 1, 2, 1, loc), h, oh, kh, loc);
-  Tensor rows =
-      sh.reshape({n, c, oh, 1, 1, 1}, loc) + arange(kh, DType::i64, loc).reshape({kh, 1}, loc);
-  Tensor columns = sw.reshape({n, c, 1, ow, 1, 1}, loc) + arange(kw, DType::i64, loc);
-  Tensor at = (rows * w + columns).reshape({n, c, oh * ow * kh * kw}, loc);
-  Tensor windows = gather(x.reshape({n, c, h * w}, loc), 2, at, loc);
-  auto [y, best] = max(windows.reshape({n, c, oh * ow, kh * kw}, loc), -1, false, loc);
+  // Positions in the spatial plane [n, c, *out, *kernel], summed over the dimensions.
+  Tensor at = zeros({}, DType::i64, loc);
+  int64_t places = 1, window = 1, plane = 1;
+  for (int i = 0; i < d; ++i) {
+    const int64_t size = x.size(2 + i), ki = k[i].value(), oi = out[i].value();
+    const int64_t number = number_of(d, i);
+    Tensor start = fractional_starts(u.slice(2, number, number + 1, 1, loc), size, oi, ki, loc);
+    Shape first(n, c), second;
+    for (int j = 0; j < d; ++j) first.push_back(j == i ? oi : 1);
+    for (int j = 0; j < d; ++j) {
+      first.push_back(1);
+      second.push_back(j == i ? ki : 1);
+    }
+    at = at * size + (start.reshape(first, loc) + arange(ki, DType::i64, loc).reshape(second, loc));
+    places *= oi;
+    window *= ki;
+    plane *= size;
+  }
+  Tensor windows =
+      gather(x.reshape({n, c, plane}, loc), 2, at.reshape({n, c, places * window}, loc), loc);
+  const auto best = max(windows.reshape({n, c, places, window}, loc), -1, false, loc);
   Tensor positions =
-      gather(at.reshape({n, c, oh * ow, kh * kw}, loc), 3, best.unsqueeze(-1, loc), loc);
-  Shape shape = single ? Shape(c, oh, ow) : Shape(n, c, oh, ow);
-  return {y.reshape(shape, loc), positions.reshape(shape, loc)};
+      gather(at.reshape({n, c, places, window}, loc), 3, best.second.unsqueeze(-1, loc), loc);
+  Shape shape;
+  if (!single) shape.push_back(n);
+  shape.push_back(c);
+  for (Dim size : out) shape.push_back(size);
+  return {best.first.reshape(shape, loc), positions.reshape(shape, loc)};
 }
 
 }  // namespace
 
-std::pair<Tensor, Tensor> fractional_max_pool2d_with_indices(Tensor x, IntList kernel_size,
-                                                             const FractionalPoolOptions& options,
-                                                             SourceLocation loc) {
-  const char* name = "fractional_max_pool2d";
-  return detail::named(name, loc, [&] {
-    detail::check_pool_input(x, 2);
-    return fractional(std::move(x), kernel_size, options, loc);
-  });
-}
-Tensor fractional_max_pool2d(Tensor x, IntList kernel_size, const FractionalPoolOptions& options,
-                             SourceLocation loc) {
-  return fractional_max_pool2d_with_indices(std::move(x), kernel_size, options, loc).first;
-}
+#define TD_FRACTIONAL(n)                                                                          \
+  std::pair<Tensor, Tensor> fractional_max_pool##n##d_with_indices(                               \
+      Tensor x, IntList kernel_size, const FractionalPoolOptions& options, SourceLocation loc) {  \
+    return detail::named("fractional_max_pool" #n "d", loc, [&] {                                 \
+      detail::check_pool_input(x, n);                                                             \
+      return fractional(std::move(x), n, kernel_size, options, loc);                              \
+    });                                                                                           \
+  }                                                                                               \
+  Tensor fractional_max_pool##n##d(Tensor x, IntList kernel_size,                                 \
+                                   const FractionalPoolOptions& options, SourceLocation loc) {    \
+    return fractional_max_pool##n##d_with_indices(std::move(x), kernel_size, options, loc).first; \
+  }
+TD_FRACTIONAL(2)
+TD_FRACTIONAL(3)
+#undef TD_FRACTIONAL
 
 #define TD_POOL(n)                                                                                \
   Tensor lp_pool##n##d(Tensor x, double norm_type, IntList kernel_size, IntList stride,           \

@@ -121,6 +121,11 @@ double factor(std::string_view norm, double n, bool inverse) {
   return (norm == "forward") != inverse ? 1 / n : 1;
 }
 
+// The norm of a transform that runs in the other direction.
+std::string_view opposite(std::string_view norm) {
+  return norm == "backward" ? "forward" : norm == "forward" ? "backward" : norm;
+}
+
 // Truncated, or padded with zeros, at the end of `dim`.
 Tensor resized(const Tensor& x, int dim, int64_t n) {
   TD_CHECK(n >= 1, Value, "the length must be positive, got {}", n);
@@ -270,6 +275,12 @@ Tensor rfft(const Tensor& x, Length n, int64_t dim, std::string_view norm, Sourc
 Tensor irfft(const Tensor& x, Length n, int64_t dim, std::string_view norm, SourceLocation loc) {
   return composed("irfft", loc, [&] { return c2r(x, dim, n, norm); });
 }
+Tensor hfft(const Tensor& x, Length n, int64_t dim, std::string_view norm, SourceLocation loc) {
+  return composed("hfft", loc, [&] { return c2r(complex_conj(x), dim, n, opposite(norm)); });
+}
+Tensor ihfft(const Tensor& x, Length n, int64_t dim, std::string_view norm, SourceLocation loc) {
+  return composed("ihfft", loc, [&] { return complex_conj(r2c(x, dim, n, opposite(norm))); });
+}
 #define TD_MANY(name, ...)                                                    \
   Tensor name(const Tensor& x, IntList s, IntList dim, std::string_view norm, \
               SourceLocation loc) {                                           \
@@ -283,6 +294,10 @@ TD_MANY(rfftn, many_real(x, s, dim, norm))
 TD_MANY(rfft2, many_real(x, s, dim, norm))
 TD_MANY(irfftn, many_to_real(x, s, dim, norm))
 TD_MANY(irfft2, many_to_real(x, s, dim, norm))
+TD_MANY(hfftn, many_to_real(complex_conj(x), s, dim, opposite(norm)))
+TD_MANY(hfft2, many_to_real(complex_conj(x), s, dim, opposite(norm)))
+TD_MANY(ihfftn, complex_conj(many_real(x, s, dim, opposite(norm))))
+TD_MANY(ihfft2, complex_conj(many_real(x, s, dim, opposite(norm))))
 #undef TD_MANY
 
 Tensor fftfreq(int64_t n, double d, DType dtype, SourceLocation loc) {

@@ -51,6 +51,26 @@ TD_API Tensor rfft2(const Tensor& x, IntList s = {}, IntList dim = {-2, -1},
 TD_API Tensor irfft2(const Tensor& x, IntList s = {}, IntList dim = {-2, -1},
                      std::string_view norm = "backward",
                      SourceLocation loc = SourceLocation::here());
+/// Of a signal whose spectrum is real: the transform of the half of it that is not redundant,
+/// complex [..., n / 2 + 1, 2] to real [..., n]; n is 2 (entries - 1) unless given. ihfft is the
+/// inverse. With several dims the last one is halved.
+TD_API Tensor hfft(const Tensor& x, std::optional<int64_t> n = {}, int64_t dim = -1,
+                   std::string_view norm = "backward", SourceLocation loc = SourceLocation::here());
+TD_API Tensor ihfft(const Tensor& x, std::optional<int64_t> n = {}, int64_t dim = -1,
+                    std::string_view norm = "backward",
+                    SourceLocation loc = SourceLocation::here());
+TD_API Tensor hfftn(const Tensor& x, IntList s = {}, IntList dim = {},
+                    std::string_view norm = "backward",
+                    SourceLocation loc = SourceLocation::here());
+TD_API Tensor ihfftn(const Tensor& x, IntList s = {}, IntList dim = {},
+                     std::string_view norm = "backward",
+                     SourceLocation loc = SourceLocation::here());
+TD_API Tensor hfft2(const Tensor& x, IntList s = {}, IntList dim = {-2, -1},
+                    std::string_view norm = "backward",
+                    SourceLocation loc = SourceLocation::here());
+TD_API Tensor ihfft2(const Tensor& x, IntList s = {}, IntList dim = {-2, -1},
+                     std::string_view norm = "backward",
+                     SourceLocation loc = SourceLocation::here());
 /// Frequencies of the entries of fft and rfft of length n for samples d apart.
 TD_API Tensor fftfreq(int64_t n, double d = 1, DType dtype = DType::f32,
                       SourceLocation loc = SourceLocation::here());

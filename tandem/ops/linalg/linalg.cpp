@@ -8,6 +8,7 @@
 
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
+#include "tandem/ops/linalg/factors.h"
 #include "tandem/ops/matmul/matmul.h"
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/reduce/reduce.h"
@@ -138,13 +139,7 @@ std::pair<Tensor, Tensor> lu_factor(const Tensor& A, SourceLocation loc) {
 std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& A, SourceLocation loc) {
   return named("lu", loc, [&]() -> std::tuple<Tensor, Tensor, Tensor> {
     const auto [f, pivots] = lu_factor(A, loc);
-    const int64_t m = A.size(-2), k = std::min(m, A.size(-1));
-    const ShapeAttrs length{{m}};
-    const Tensor rows = call(op::lu_permutation, &length, loc, pivots);
-    // Column i of P has its one in the row of A that became row i of the factors.
-    const Tensor columns = mT(one_hot(rows, m, loc).to(A.dtype(), loc), loc);
-    const Tensor l = add(tril(narrow(f, -1, 0, k, loc), -1, loc), eye(m, k, A.dtype(), loc), loc);
-    return {columns, l, triu(narrow(f, -2, 0, k, loc), 0, loc)};
+    return lu_unpack(f, pivots, loc);
   });
 }
 
@@ -197,7 +192,7 @@ std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& A, bool full_matrices, Sour
 }
 
 Tensor svdvals(const Tensor& A, SourceLocation loc) {
-  return named("svdvals", loc, [&] { return std::get<1>(svd(A, false, loc)); });
+  return named("svdvals", loc, [&] { return std::get<1>(linalg::svd(A, false, loc)); });
 }
 
 std::pair<Tensor, Tensor> eigh(const Tensor& A, std::string_view UPLO, SourceLocation loc) {
@@ -235,7 +230,7 @@ namespace {
 bool full_rank(const Tensor& r, double limit) {
   if (r.numel() == 0) return true;
   NoGradGuard no_grad;
-  const Tensor d = abs(diagonal(r.detach(), 0, -2, -1));
+  const Tensor d = abs(tandem::diagonal(r.detach(), 0, -2, -1));
   return all(gt(amin(d, {-1}), amax(d, {-1}) * limit)).item<bool>();
 }
 

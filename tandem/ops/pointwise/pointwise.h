@@ -47,9 +47,6 @@ TD_API Tensor sub(Operand a, Operand b, Scalar alpha, SourceLocation loc = Sourc
 /// a / b, rounded "floor" or "trunc"; throws Value for another mode.
 TD_API Tensor div(Operand a, Operand b, std::string_view rounding_mode,
                   SourceLocation loc = SourceLocation::here());
-inline Tensor true_divide(Operand a, Operand b, SourceLocation loc = SourceLocation::here()) {
-  return div(std::move(a), std::move(b), loc);
-}
 /// base to the exponent; integers to a negative number throw Value.
 TD_API Tensor pow(Operand base, Operand exponent, SourceLocation loc = SourceLocation::here());
 /// Rounded to `decimals` digits after the point (before it if negative).
@@ -78,18 +75,8 @@ TD_API Tensor polygamma(int64_t n, Tensor x, SourceLocation loc = SourceLocation
 /// log of the multivariate gamma function of dimension p >= 1: p (p - 1) / 4 log(pi) plus the sum
 /// of lgamma(x - j / 2) over j < p; x is meant to be above (p - 1) / 2.
 TD_API Tensor mvlgamma(Tensor x, int64_t p, SourceLocation loc = SourceLocation::here());
-inline Tensor multigammaln(Tensor x, int64_t p, SourceLocation loc = SourceLocation::here()) {
-  return mvlgamma(std::move(x), p, loc);
-}
 /// lgamma(a) + lgamma(b) - lgamma(a + b).
 TD_API Tensor betaln(const Tensor& a, const Tensor& b, SourceLocation loc = SourceLocation::here());
-/// Aliases of gammainc and gammaincc.
-inline Tensor igamma(Operand a, Operand x, SourceLocation loc = SourceLocation::here()) {
-  return gammainc(std::move(a), std::move(x), loc);
-}
-inline Tensor igammac(Operand a, Operand x, SourceLocation loc = SourceLocation::here()) {
-  return gammaincc(std::move(a), std::move(x), loc);
-}
 /// NaN, +infinity, -infinity replaced; the infinities by default with the dtype's extreme numbers.
 TD_API Tensor nan_to_num(Tensor x, double nan = 0, SourceLocation loc = SourceLocation::here());
 TD_API Tensor nan_to_num(Tensor x, double nan, double posinf, double neginf,
