@@ -24,6 +24,8 @@
 #include "tandem/data/table_stats.h"
 #include "tandem/data/transforms/transforms.h"
 #include "tandem/distributions/distributions.h"
+#include "tandem/distributions/families.h"
+#include "tandem/distributions/transforms.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/grad/control_flow.h"
 #include "tandem/grad/transforms.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tandem/distributions/distributions_internal.h"
+#include "tandem/distributions/families.h"
 #include "tandem/ops/index/index.h"
 #include "tandem/ops/linalg/linalg.h"
 #include "tandem/ops/matmul/matmul.h"
@@ -75,7 +76,7 @@ void chances(const char* name, const Chances& p, bool binary, Tensor& probs, Ten
 }
 
 Tensor logistic_loss(const Tensor& logits, const Tensor& value) {
-  return clamp_min(logits, 0.0) - logits * value + log1p(exp(-abs(logits)));
+  return -logsigmoid(-logits) - logits * value;
 }
 
 Tensor sum_last(const Tensor& x, int64_t n) {
@@ -310,6 +311,17 @@ Tensor kl(const MultivariateNormal& p, const MultivariateNormal& q) {
          0.5 * (sum(square(m), {-2, -1}) + sum(square(d), {-2, -1}) -
                 static_cast<double>(p.loc.size(-1)));
 }
+Tensor kl(const HalfNormal& p, const HalfNormal& q) {
+  return kl(Normal(0.0, p.scale), Normal(0.0, q.scale));
+}
+Tensor kl(const Pareto& p, const Pareto& q) {
+  const Tensor ratio = p.scale / q.scale, steeper = q.alpha / p.alpha;
+  const Tensor y = q.alpha * log(ratio) - log(steeper) + steeper - 1.0;
+  return where(p.scale < q.scale, HUGE_VAL, y);
+}
+Tensor kl(const OneHotCategorical& p, const OneHotCategorical& q) {
+  return kl(Categorical({.logits = p.logits}), Categorical({.logits = q.logits}));
+}
 Tensor kl(const Independent& p, const Independent& q) {
   TD_CHECK(p.reinterpreted() == q.reinterpreted(), Value,
            "kl_divergence: {} and {} batch dimensions are reinterpreted", p.reinterpreted(),
@@ -335,9 +347,10 @@ bool try_all(const Distribution& p, const Distribution& q, Tensor& out) {
 Tensor kl_divergence(const Distribution& p, const Distribution& q) {
   Tensor out;
   const bool known =
+      detail::registered_kl(p, q, out) ||
       try_all<Normal, LogNormal, Uniform, Exponential, Laplace, Gamma, Beta, Dirichlet, Bernoulli,
-              Geometric, Binomial, Poisson, Categorical, MultivariateNormal, Independent>(p, q,
-                                                                                          out);
+              Geometric, Binomial, Poisson, Categorical, MultivariateNormal, Independent,
+              HalfNormal, Pareto, OneHotCategorical>(p, q, out);
   TD_CHECK(known, Unsupported, "kl_divergence: no formula for {} and {}", p.name(), q.name());
   return out;
 }

@@ -20,5 +20,7 @@ void chances(const char* name, const Chances& p, bool binary, Tensor& probs, Ten
 Tensor logistic_loss(const Tensor& logits, const Tensor& value);
 /// Sums over the last n dimensions.
 Tensor sum_last(const Tensor& x, int64_t n);
+/// The divergence by a formula of register_kl; false if there is none for this pair.
+bool registered_kl(const Distribution& p, const Distribution& q, Tensor& out);
 
 }  // namespace tandem::distributions::detail

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/distributions/families.h"
 #include "tests/ops/values_helper.h"
 
 namespace tandem::testing_ops {
@@ -75,6 +76,16 @@ void expect_counts(const Values& v, const Distribution& d, int64_t top, const ch
   EXPECT_LT(chi, df * root * root * root) << what;
 }
 
+// Draws against cdf, and cdf against icdf.
+void expect_draws_follow(const Distribution& d) {
+  const Tensor x = d.sample({kDraws}).to(float64);
+  const Values f = values(d.cdf(x));
+  expect_follows(
+      f, [](double u) { return u; }, d.name());
+  EXPECT_LT((d.icdf(d.cdf(x)) - x).abs().max().item<double>() / x.abs().max().item<double>(), 1e-3)
+      << d.name();
+}
+
 TEST_F(DistributionsTest, DrawsFollowTheirDistributionFunction) {
   const Normal normal(1.0, 2.0);
   const LogNormal log_normal(0.2, 0.5);
@@ -85,14 +96,7 @@ TEST_F(DistributionsTest, DrawsFollowTheirDistributionFunction) {
   const Cauchy cauchy(0.5, 1.5);
   for (const Distribution* d : std::initializer_list<const Distribution*>{
            &normal, &log_normal, &uniform_, &exponential, &laplace, &gumbel, &cauchy}) {
-    const Tensor x = d->sample({kDraws}).to(float64);
-    const Values f = values(d->cdf(x));
-    expect_follows(
-        f, [](double u) { return u; }, d->name());
-    // And the inverse.
-    EXPECT_LT((d->icdf(d->cdf(x)) - x).abs().max().item<double>() / x.abs().max().item<double>(),
-              1e-3)
-        << d->name();
+    expect_draws_follow(*d);
   }
   // A sampler whose mean is off by a tenth of a deviation is detected.
   Values shifted = values(Normal(1.2, 2.0).sample({kDraws}));
@@ -102,6 +106,94 @@ TEST_F(DistributionsTest, DrawsFollowTheirDistributionFunction) {
     largest = std::max(largest, std::abs(0.5 * std::erfc((1 - shifted[i]) / 2 / std::sqrt(2.0)) -
                                          static_cast<double>(i) / kDraws));
   EXPECT_GT(largest * std::sqrt(static_cast<double>(kDraws)), 2.7);
+}
+
+// The families of families.h: by distribution function, by probabilities, or by moments.
+TEST_F(DistributionsTest, DrawsOfTheOtherFamilies) {
+  const Tensor one = ones({}, float64);
+  const HalfNormal half_normal(one * 1.5);
+  const HalfCauchy half_cauchy(one * 1.5);
+  const Pareto pareto(one * 0.5, one * 3.0);
+  const GeneralizedPareto tail(one * 0.5, one * 2.0, one * -0.3), exponential(one, one, one * 0.0);
+  const Weibull weibull(one * 2.0, one * 1.4);
+  const Kumaraswamy kumaraswamy(one * 0.7, one * 2.0);
+  const ContinuousBernoulli continuous({.probs = one * 0.8}), even({.probs = one * 0.5});
+  const TransformedDistribution falling(
+      std::make_shared<Normal>(one * 0.0, one),
+      {std::make_shared<AffineTransform>(1.0, -2.0), std::make_shared<SoftplusTransform>()});
+  for (const Distribution* d : std::initializer_list<const Distribution*>{
+           &half_normal, &half_cauchy, &pareto, &tail, &exponential, &weibull, &kumaraswamy,
+           &continuous, &even, &falling})
+    expect_draws_follow(*d);
+  expect_counts(values(NegativeBinomial(one * 3.5, {.probs = one * 0.4}).sample({kDraws})),
+                NegativeBinomial(one * 3.5, {.probs = one * 0.4}), 60, "negative binomial");
+  const Chi2 chi2(one * 5.0);
+  const InverseGamma inverse_gamma(one * 9.0, one * 2.0);
+  const FisherSnedecor fisher(one * 4.0, one * 14.0);
+  const MixtureSameFamily mixture(Categorical({.probs = tensor({0.3, 0.7}, float64)}),
+                                  std::make_shared<Normal>(tensor({-1.0, 2.0}, float64), one));
+  for (const Distribution* d :
+       std::initializer_list<const Distribution*>{&chi2, &inverse_gamma, &fisher, &mixture})
+    expect_moments(values(d->sample({kDraws})), d->mean().item<double>(),
+                   d->variance().item<double>(), d->name());
+  // The mean resultant of angles around loc is 1 - the circular variance.
+  const VonMises angles(one * 0.5, one * 2.0);
+  const Tensor a = angles.sample({kDraws}) - 0.5;
+  EXPECT_NEAR(cos(a).mean().item<double>(), 1 - angles.variance().item<double>(), 0.02);
+  EXPECT_NEAR(sin(a).mean().item<double>(), 0, 0.02);
+}
+
+TEST_F(DistributionsTest, DrawsOfChoicesAndMatrices) {
+  const Tensor p = tensor({0.2, 0.5, 0.3}, float64);
+  const OneHotCategoricalStraightThrough choice({.probs = p});
+  EXPECT_LT((choice.sample({kDraws}).mean({0}) - p).abs().max().item<double>(), 0.02);
+  Tensor logits = zeros({3}, float64).requires_grad_();
+  const OneHotCategoricalStraightThrough straight({.logits = logits});
+  (straight.rsample({5}) * tensor({1.0, 2.0, 3.0}, float64)).sum().backward();
+  EXPECT_LT((logits.grad() - tensor({-5.0, 0.0, 5.0}, float64) / 3).abs().max().item<double>(),
+            1e-12);
+  // A relaxed draw is above one half, or the largest, as often as the choice is made.
+  const RelaxedBernoulli soft(0.5, {.probs = tensor({0.3}, float64)});
+  EXPECT_NEAR((soft.sample({kDraws}) > 0.5).to(float64).mean().item<double>(), 0.3, 0.02);
+  const RelaxedOneHotCategorical softer(0.7, {.probs = p});
+  EXPECT_LT((one_hot(softer.sample({kDraws}).argmax(-1), 3).to(float64).mean({0}) - p)
+                .abs()
+                .max()
+                .item<double>(),
+            0.02);
+  const LogisticNormal simplex(zeros({3}, float64), 0.5);
+  EXPECT_LT((simplex.sample({10}).sum({-1}) - 1.0).abs().max().item<double>(), 1e-12);
+  const Tensor cov = tensor({{2., 0.6}, {0.6, 1.}}, float64);
+  const Wishart wishart(5.0, {.covariance_matrix = cov});
+  const Tensor seen = wishart.sample({kDraws}).mean({0});
+  EXPECT_LT((seen - wishart.mean()).abs().max().item<double>(), 0.3);
+  const LowRankMultivariateNormal low(zeros({3}, float64), tensor({{1.}, {0.5}, {-1.}}, float64),
+                                      p);
+  EXPECT_LT(
+      (tandem::cov(low.sample({kDraws}).t()) - low.covariance_matrix()).abs().max().item<double>(),
+      0.1);
+  // With concentration 1 a correlation of two variables is uniform in -1..1.
+  const LKJCholesky lkj(2, ones({}, float64));
+  const Tensor r = lkj.sample({kDraws});
+  EXPECT_LT((r.square().sum({-1}) - 1.0).abs().max().item<double>(), 1e-12);
+  expect_follows(
+      values(r.select(-2, 1).select(-1, 0)), [](double u) { return (u + 1) / 2; }, "LKJ");
+}
+
+TEST_F(DistributionsTest, FormulasOfUsers) {
+  const Cauchy p(0.0, 1.0), q(1.0, 1.0);
+  expect_error(ErrorKind::Unsupported, "no formula for Cauchy and Cauchy",
+               [&] { kl_divergence(p, q); });
+  // F. Chyzak and F. Nielsen, 2019.
+  register_kl("Cauchy", "Cauchy", [](const Distribution& a, const Distribution& b) {
+    const auto &x = dynamic_cast<const Cauchy&>(a), &y = dynamic_cast<const Cauchy&>(b);
+    return log((square(x.scale + y.scale) + square(x.loc - y.loc)) / (4.0 * x.scale * y.scale));
+  });
+  EXPECT_NEAR(kl_divergence(p, q).item<float>(), std::log(1.25), 1e-6);
+  expect_error(ErrorKind::Shape, "must have as large a batch", [] {
+    TransformedDistribution(std::make_shared<Normal>(0.0, 1.0),
+                            {std::make_shared<AffineTransform>(zeros({3}), 1.0)});
+  });
 }
 
 // P(a, x) for a = k or k + 1/2 in closed form by recurrence.
