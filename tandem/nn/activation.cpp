@@ -3,7 +3,7 @@
 
 #include "tandem/ops/nn/softmax.h"
 #include "tandem/ops/pointwise/pointwise.h"
-#include "tandem/ops/random/random.h"
+#include "tandem/ops/random/noise.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"
 
@@ -50,11 +50,7 @@ RReLU::RReLU(double lower, double upper) : lower(lower), upper(upper) {
   TD_CHECK(lower <= upper, Value, "RReLU wants lower <= upper, got {} and {}", lower, upper);
   this->register_members(this, "");
 }
-Tensor RReLU::forward(Tensor x) {
-  if (!is_training()) return leaky_relu(std::move(x), (lower + upper) / 2);
-  Tensor slope = rand_like(x.detach()) * (upper - lower) + lower;
-  return where(x > 0, x, x * slope);
-}
+Tensor RReLU::forward(Tensor x) { return rrelu(std::move(x), lower, upper, is_training()); }
 
 SwiGLU::SwiGLU(int64_t dim) : dim(dim) { this->register_members(this, ""); }
 Tensor SwiGLU::forward(Tensor x) {

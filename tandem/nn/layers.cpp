@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/layers.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "tandem/nn/init.h"
 #include "tandem/nn/layer_internal.h"
-#include "tandem/ops/index/index.h"
-#include "tandem/ops/index/scatter.h"
 #include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/nn/functional.h"
 #include "tandem/ops/nn/loss.h"
 #include "tandem/ops/nn/norm.h"
-#include "tandem/ops/pointwise/pointwise.h"
-#include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/view/create.h"
-#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 
@@ -39,68 +32,14 @@ EmbeddingBag::EmbeddingBag(Dim n, Dim d, EmbeddingBagOptions o) : options(o) {
   TD_REGISTER(weight);
 }
 
-// The largest row of each bag, column by column; equal ones share the gradient. Padding goes to an
-// extra bag after the others.
-Tensor EmbeddingBag::bag_max(const Tensor& rows, const Tensor& x, const Tensor& bag,
-                             Dim bags) const {
-  const bool padded = options.padding_idx >= 0;
-  const Dim all = padded ? bags + 1 : bags;
-  Tensor place = bag;
-  if (padded) {
-    // In a trace the number of bags may be a symbol, so the last position is computed.
-    const Tensor last = arange_dim(all).max();
-    place = where(x == options.padding_idx, last, bag);
-  }
-  const Tensor index = place.unsqueeze(1).expand(rows.shape());
-  Tensor y =
-      scatter_reduce(zeros({all, rows.shape(1)}, rows.dtype()), 0, index, rows, "amax", false);
-  return padded ? narrow(y, 0, 0, bags) : y;
-}
-
-Tensor EmbeddingBag::forward(Tensor x, Tensor offsets, Tensor w) {
-  TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "EmbeddingBag wants x [bags, n] or [n], is {}",
-           x.shape().to_string());
-  TD_CHECK((x.dim() == 1) == offsets.defined(), Shape,
-           "EmbeddingBag wants offsets for x of 1 dimension and none for 2, x is {}",
-           x.shape().to_string());
-  TD_CHECK(!w.defined() || options.mode == "sum", Value,
-           "per_sample_weights are for mode \"sum\", the mode is \"{}\"", options.mode);
-  TD_CHECK(!w.defined() || w.shape() == x.shape(), Shape,
-           "per_sample_weights are {}, x is {}: they must have one shape",
-           w.defined() ? w.shape().to_string() : "", x.shape().to_string());
-  Dim n = x.shape().numel(), bags;
-  Tensor bag;
-  if (x.dim() == 2) {
-    bags = x.shape(0);
-    bag = arange_dim(bags).reshape({bags, 1}).expand(x.shape()).reshape({n});
-  } else {
-    TD_CHECK(offsets.dim() == 1, Shape, "offsets want 1 dimension, are {}",
-             offsets.shape().to_string());
-    bags = offsets.shape(0);
-    if (options.include_last_offset) {
-      bags = bags - 1;
-      offsets = narrow(offsets, 0, 0, bags);
-    }
-    // For each element, the number of bags that have begun, minus one.
-    Tensor starts = index_add(zeros({n + 1}, DType::i64), 0, offsets, ones({bags}, DType::i64));
-    bag = narrow(cumsum(starts, 0), 0, 0, n) - 1;
-  }
-  x = x.reshape({n});
-  std::optional<int64_t> padding;
-  if (options.padding_idx >= 0) padding = options.padding_idx;
-  Tensor rows = embedding(x, weight, padding);
-  if (options.mode == "max") return bag_max(rows, x, bag, bags);
-  Tensor counted;
-  if (padding) {
-    counted = (x != *padding).to(rows.dtype());
-    rows = rows * counted.unsqueeze(1);
-  }
-  if (w.defined()) rows = rows * w.reshape({n, 1}).to(rows.dtype());
-  Tensor y = index_add(zeros({bags, rows.shape(1)}, rows.dtype()), 0, bag, rows);
-  if (options.mode == "sum") return y;
-  if (!counted.defined()) counted = ones({n}, rows.dtype());
-  Tensor count = index_add(zeros({bags}, rows.dtype()), 0, bag, counted);
-  return y / clamp_min(count, 1.0).unsqueeze(1);
+Tensor EmbeddingBag::forward(Tensor x, Tensor offsets, Tensor per_sample_weights) {
+  EmbeddingBagArguments a;
+  a.offsets = std::move(offsets);
+  a.mode = options.mode;
+  a.per_sample_weights = std::move(per_sample_weights);
+  a.include_last_offset = options.include_last_offset;
+  if (options.padding_idx >= 0) a.padding_idx = options.padding_idx;
+  return embedding_bag(std::move(x), weight, a);
 }
 Tensor EmbeddingBag::operator()(Tensor x, Tensor offsets, Tensor w, SourceLocation loc) {
   return scoped(loc, [&] { return forward(std::move(x), std::move(offsets), std::move(w)); });

@@ -40,9 +40,6 @@ class TD_API EmbeddingBag : public Module {
                     SourceLocation loc = SourceLocation::here());
   Param weight;
   EmbeddingBagOptions options;
-
- private:
-  Tensor bag_max(const Tensor& rows, const Tensor& x, const Tensor& bag, Dim bags) const;
 };
 
 struct RMSNormOptions {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tandem/nn/activation.h"
+#include "tandem/nn/adaptive.h"
 #include "tandem/nn/attention.h"
 #include "tandem/nn/container.h"
 #include "tandem/nn/conv.h"

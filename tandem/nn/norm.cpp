@@ -72,6 +72,11 @@ BatchNorm2d::BatchNorm2d(Dim c, BatchNormOptions o) : BatchNorm(c, o) {
 }
 Tensor BatchNorm2d::forward(Tensor x) { return run(std::move(x), 4, 4); }
 
+BatchNorm3d::BatchNorm3d(Dim c, BatchNormOptions o) : BatchNorm(c, o) {
+  TD_REGISTER(weight, bias, running_mean, running_var, num_batches_tracked);
+}
+Tensor BatchNorm3d::forward(Tensor x) { return run(std::move(x), 5, 5); }
+
 LayerNorm::LayerNorm(IntList shape, LayerNormOptions o) : normalized_shape(shape), options(o) {
   TD_CHECK(shape.rank() > 0, Value, "LayerNorm wants at least one dimension");
   if (o.elementwise_affine) {

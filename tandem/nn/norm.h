@@ -47,6 +47,13 @@ class TD_API BatchNorm2d : public detail::BatchNorm {
   Tensor forward(Tensor x);
 };
 
+/// x [n, c, d, h, w].
+class TD_API BatchNorm3d : public detail::BatchNorm {
+ public:
+  explicit BatchNorm3d(Dim num_features, BatchNormOptions options = {});
+  Tensor forward(Tensor x);
+};
+
 struct LayerNormOptions {
   double eps = 1e-5;
   bool elementwise_affine = true;

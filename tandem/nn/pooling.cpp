@@ -164,16 +164,22 @@ Tensor MaxUnpool3d::operator()(Tensor x, const Tensor& indices, IntList output_s
                                SourceLocation loc) {
   return scoped(loc, [&] { return forward(std::move(x), indices, output_size); });
 }
-FractionalMaxPool2d::FractionalMaxPool2d(IntList kernel, FractionalPoolOptions o)
-    : kernel_size(kernel), options(std::move(o)) {
-  this->register_members(this, "");
-}
-Tensor FractionalMaxPool2d::forward(Tensor x) {
-  return fractional_max_pool2d(std::move(x), kernel_size, options);
-}
-std::pair<Tensor, Tensor> FractionalMaxPool2d::forward_with_indices(Tensor x, SourceLocation loc) {
-  return scoped(
-      loc, [&] { return fractional_max_pool2d_with_indices(std::move(x), kernel_size, options); });
-}
+#define TD_FRACTIONAL(n)                                                                        \
+  FractionalMaxPool##n##d::FractionalMaxPool##n##d(IntList kernel, FractionalPoolOptions o)     \
+      : kernel_size(kernel), options(std::move(o)) {                                            \
+    this->register_members(this, "");                                                           \
+  }                                                                                             \
+  Tensor FractionalMaxPool##n##d::forward(Tensor x) {                                           \
+    return fractional_max_pool##n##d(std::move(x), kernel_size, options);                       \
+  }                                                                                             \
+  std::pair<Tensor, Tensor> FractionalMaxPool##n##d::forward_with_indices(Tensor x,             \
+                                                                          SourceLocation loc) { \
+    return scoped(loc, [&] {                                                                    \
+      return fractional_max_pool##n##d_with_indices(std::move(x), kernel_size, options);        \
+    });                                                                                         \
+  }
+TD_FRACTIONAL(2)
+TD_FRACTIONAL(3)
+#undef TD_FRACTIONAL
 
 }  // namespace tandem::nn

@@ -228,5 +228,17 @@ class TD_API FractionalMaxPool2d : public Module {
   IntList kernel_size;
   FractionalPoolOptions options;
 };
+/// Largest element of windows that start at random steps; the options give output_size or
+/// output_ratio.
+class TD_API FractionalMaxPool3d : public Module {
+ public:
+  FractionalMaxPool3d(IntList kernel_size, FractionalPoolOptions options);
+  Tensor forward(Tensor x);
+  /// The values and their i64 positions in x's spatial plane (return_indices).
+  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
+                                                 SourceLocation loc = SourceLocation::here());
+  IntList kernel_size;
+  FractionalPoolOptions options;
+};
 
 }  // namespace tandem::nn

@@ -40,6 +40,10 @@ void add_pool_layers(Makers& t) {
     FractionalPoolOptions o{.output_size = g.list("output_size"), .random_samples = g.t(1)};
     return held(nn::FractionalMaxPool2d(g.list("kernel_size"), o), g);
   };
+  t["FractionalMaxPool3d"] = [](const Case& g) -> std::unique_ptr<Layer> {
+    FractionalPoolOptions o{.output_size = g.list("output_size"), .random_samples = g.t(1)};
+    return held(nn::FractionalMaxPool3d(g.list("kernel_size"), o), g);
+  };
 }
 
 void add_resizing_layers(Makers& t) {

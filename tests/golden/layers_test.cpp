@@ -48,6 +48,7 @@ std::unique_ptr<Layer> norm_layer(const Case& c) {
   o.affine = c.b("affine", true);
   o.track_running_stats = c.b("track_running_stats", true);
   if (c.op == "BatchNorm2d") return held(nn::BatchNorm2d(c.i("num_features"), o), c);
+  if (c.op == "BatchNorm3d") return held(nn::BatchNorm3d(c.i("num_features"), o), c);
   return held(nn::BatchNorm1d(c.i("num_features"), o), c);
 }
 
@@ -80,6 +81,7 @@ const Makers& layer_makers() {
       {"Conv2d", conv_layer},
       {"BatchNorm1d", norm_layer},
       {"BatchNorm2d", norm_layer},
+      {"BatchNorm3d", norm_layer},
       {"LayerNorm", norm_layer},
       {"LSTM", lstm_layer},
       {"MultiheadAttention", attention_layer},

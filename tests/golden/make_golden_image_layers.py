@@ -33,6 +33,10 @@ def pools(f, x):
     f.layer("FractionalMaxPool2d", {"kernel_size": 2, "output_size": [3, 2]},
             [x[2], f.rng("u").uniform(0.01, 0.99, 2, 4, 2)],
             call=lambda m, x, u: F.fractional_max_pool2d(x, 2, [3, 2], _random_samples=u.detach()))
+    volume = f.rng("v3").normal(1, 2, 5, 6, 5)
+    f.layer("FractionalMaxPool3d", {"kernel_size": 2, "output_size": [2, 3, 3]},
+            [volume, f.rng("u3").uniform(0.01, 0.99, 1, 2, 3)],
+            call=lambda m, x, u: F.fractional_max_pool3d(x, 2, [2, 3, 3], _random_samples=u.detach()))
 
 
 def resizing(f, x):

@@ -82,6 +82,8 @@ def simple(f):
     f.layer("BatchNorm2d", {"num_features": 4, "momentum": None}, [img])
     f.layer("BatchNorm2d", {"num_features": 4, "affine": False, "momentum": 0.3}, [img])
     f.layer("BatchNorm2d", {"num_features": 4, "track_running_stats": False}, [img], train=False)
+    for train in (True, False):
+        f.layer("BatchNorm3d", {"num_features": 2}, [f.rng("volume").normal(2, 2, 2, 3, 2)], train=train)
     f.layer("LayerNorm", {"normalized_shape": [5]}, [x], wide=True)
     f.layer("LayerNorm", {"normalized_shape": [5, 5], "elementwise_affine": False}, [img])
     f.layer("GroupNorm", {"num_groups": 2, "num_channels": 4}, [img])

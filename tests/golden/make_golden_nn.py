@@ -368,6 +368,17 @@ def graphs(f):
         f.golden("GlobalPool", {"how": how}, [x, torch.tensor([0, 3, 3, 0, 3, 0])])
 
 
+def many_classes(f):
+    r = f.rng("many_classes")
+    x, t = r.normal(6, 8), torch.tensor([0, 3, 11, 5, 4, 8])
+    for o in ({}, {"div_value": 2.0, "head_bias": True}):
+        f.layer("AdaptiveLogSoftmaxWithLoss", dict(in_features=8, n_classes=12, cutoffs=[4, 8], **o), [x, t])
+    f.layer("AdaptiveLogSoftmaxWithLoss", dict(in_features=8, n_classes=12, cutoffs=[4]), [x[0], t[2]])
+    f.layer("LinearCrossEntropyLoss", dict(in_features=8, num_classes=12, bias=True), [x, t])
+    f.layer("LinearCrossEntropyLoss", dict(in_features=8, num_classes=12, out_features=(2,), label_smoothing=0.1),
+            [x, torch.stack([t, t.flip(0)], 1)])
+
+
 def make():
     f = More("nn")
     activations(f)
@@ -380,4 +391,5 @@ def make():
     for c in f.cases:
         c["op"] = c["op"].replace("Golden", "")
         c["name"] = c["name"].replace("Golden", "")
+    many_classes(f)
     f.save()

@@ -24,6 +24,29 @@ Made two_inputs(M m, const Case& c) {
               [](M& l, const Case&, const Ts& x) -> Ts { return {l(x[0], x[1])}; });
 }
 
+Made adaptive_layer(const Case& c) {
+  return held(nn::AdaptiveLogSoftmaxWithLoss(
+                  c.i("in_features"), c.i("n_classes"), c.list("cutoffs").to_vector(),
+                  {.div_value = c.d("div_value", 4), .head_bias = c.b("head_bias")}),
+              c, [](nn::AdaptiveLogSoftmaxWithLoss& l, const Case&, const Ts& x) -> Ts {
+                const nn::AdaptiveLogSoftmaxResult r = l(x[0], x[1]);
+                return {r.output, r.loss};
+              });
+}
+
+Made rms_norm_layer(const Case& c) {
+  nn::RMSNormOptions o{.elementwise_affine = c.b("elementwise_affine", true)};
+  if (c.has("eps")) o.eps = c.d("eps");
+  return held(nn::RMSNorm(c.list("normalized_shape"), o), c);
+}
+Made linear_loss_layer(const Case& c) {
+  return two_inputs(nn::LinearCrossEntropyLoss(c.i("in_features"), c.i("num_classes"),
+                                               {.out_features = c.list("out_features"),
+                                                .bias = c.b("bias"),
+                                                .label_smoothing = c.d("label_smoothing")}),
+                    c);
+}
+
 nn::PackedSequence pack(const Case& c, const Tensor& x) {
   std::vector<int64_t> lengths;
   for (const io::Json& v : *c.attr("lengths")->as_array()) lengths.push_back(*v.as_int());
@@ -176,14 +199,11 @@ const Makers& nn_layer_makers() {
       L(SinusoidalPositional, g.i("d_model"), {.max_len = 16, .batch_first = g.b("batch_first")}),
       L2(CosineSimilarity, g.i("dim", 1), g.d("eps", 1e-8)),
       L2(PairwiseDistance, g.d("p", 2), g.d("eps", 1e-6), g.b("keepdim")),
-      {"RMSNorm",
-       [](const Case& g) -> Made {
-         nn::RMSNormOptions o{.elementwise_affine = g.b("elementwise_affine", true)};
-         if (g.has("eps")) o.eps = g.d("eps");
-         return held(nn::RMSNorm(g.list("normalized_shape"), o), g);
-       }},
+      {"RMSNorm", rms_norm_layer},
       {"Bilinear", bilinear_layer},
       {"EmbeddingBag", bag_layer},
+      {"AdaptiveLogSoftmaxWithLoss", adaptive_layer},
+      {"LinearCrossEntropyLoss", linear_loss_layer},
       {"LSTM", lstm_layer},
       {"GRU", rnn_layer<nn::GRU>},
       {"RNN", rnn_layer<nn::RNN>},

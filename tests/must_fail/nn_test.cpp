@@ -44,7 +44,7 @@ TEST(MustFail, NewLayers) {
     FAILS_PLAIN(gcn_edges, Shape, "edge_index wants [2, edges]|[3]|In layer gcn", net.gcn(ones({3, 4}), ids)),
     FAILS(gcn_edge_dtype, DType, "edge_index|float32|int64|In layer gcn", net.gcn(ones({3, 4}), zeros({2, 3}))),
     FAILS_PLAIN(gcn_weight, Shape, "edge_weight wants [3]|[2]|In layer gcn", net.gcn(ones({3, 4}), edges, ones({2}))),
-    FAILS_PLAIN(dropout_rank, Shape, "Dropout2d wants 3 or 4|[2, 2]|In layer drop", net.drop(ones({2, 2}))),
+    FAILS_PLAIN(dropout_rank, Shape, "dropout2d: wants 3 or 4|[2, 2]|In layer drop", net.drop(ones({2, 2}))),
   });
 }
 
