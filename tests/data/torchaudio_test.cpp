@@ -86,7 +86,7 @@ TEST(AudioFeatures, WhisperFeaturesEqualTransformers) {
     sound.push_back(static_cast<float>(0.5 * std::sin(0.05 * i + 2e-5 * i * i)));
   const Tensor got = whisper_features(tensor(sound).reshape({1, 16000}), 8, 1);
   expect_close("features", got.squeeze(0), g.at("whisper"));
-  EXPECT_EQ(whisper_features(tensor(sound).reshape({1, 16000})).shape(), Shape({1, 80, 3000}));
+  EXPECT_EQ(whisper_features(tensor(sound).reshape({1, 16000})).shape(), (Shape{1, 80, 3000}));
 }
 
 }  // namespace
