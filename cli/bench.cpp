@@ -12,6 +12,7 @@
 #include "tandem/base/file.h"
 #include "tandem/io/json.h"
 #include "tandem/plan/hardware/machine.h"
+#include "tandem/recipe/compiled_forward.h"
 
 namespace tandem::cli {
 namespace {
@@ -121,7 +122,7 @@ int bench_model(const BenchOptions& o) {
   NoGradGuard no_grad;
   const AutocastGuard autocast(DType::bf16, o.bf16);
   const std::vector<Tensor> x = recipe::random_inputs(model);
-  auto forward = compile([&](const std::vector<Tensor>& in) { return model.run(in); });
+  recipe::CompiledForward forward(model);
   forward(x);
   const double first_ms = ms_since(start) - load_ms;
   wait_for_jit();
@@ -129,6 +130,9 @@ int bench_model(const BenchOptions& o) {
   const std::vector<double> times = times_of(o, [&] { forward(x); });
   if (times.empty()) return 130;
   const double median = quantile(times, 0.5);
+  const Ref<Executable> program = forward.executable();
+  const size_t plan_bytes = program ? program->peak_bytes() : 0;
+  if (const std::string note = forward.note(); !note.empty()) fmt::print(stderr, "{}\n", note);
   const nlohmann::ordered_json j = {
       {"model", o.model.model},
       {"shape", shape},
@@ -141,7 +145,8 @@ int bench_model(const BenchOptions& o) {
       {"samples_per_second", static_cast<double>(shape.empty() ? 1 : shape[0]) * 1000 / median},
       {"load_ms", load_ms},
       {"first_run_ms", first_ms},
-      {"plan_bytes", forward.executable()->peak_bytes()},
+      {"way", forward.way()},
+      {"plan_bytes", plan_bytes},
       {"idle_memory_mb", idle_mb},
       {"peak_memory_mb", peak_memory_mb()}};
   if (o.json)
@@ -152,7 +157,7 @@ int bench_model(const BenchOptions& o) {
         "load {:.0f} ms, first run {:.0f} ms, plan {:.1f} MB, peak of the process {:.0f} MB\n",
         o.model.model, recipe::shape_text(Shape(shape)), num_threads(), times.size(), median,
         quantile(times, 0.9), quantile(times, 0.99), load_ms, first_ms,
-        static_cast<double>(forward.executable()->peak_bytes()) / 1e6, peak_memory_mb());
+        static_cast<double>(plan_bytes) / 1e6, peak_memory_mb());
   if (o.profile) {
     ProfilerGuard profiler;
     forward(x);

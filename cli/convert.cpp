@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem convert IN OUT`: weights from one format to another, or a model to ONNX, checked by
-// reading them back.
+// `tandem convert IN OUT`: weights from one format to another (those of an ONNX file, too), or a
+// model to ONNX, checked by reading them back.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
+#include "tandem/onnx/summary.h"
 #include "tandem/recipe/open_run.h"
 #include "tandem/tandem.h"
 #include "tandem/tensor/dtype_name.h"
@@ -29,6 +30,7 @@ void add_convert(CLI::App& app, int& code) {
                                       "Weights from one format to another, or a model to ONNX\n\n"
                                       "  tandem convert resnet50.pth resnet50.safetensors\n"
                                       "  tandem convert folder model.npz --dtype float16\n"
+                                      "  tandem convert net.onnx weights.safetensors\n"
                                       "  tandem convert resnet50 --weights w.pth resnet50.onnx\n"
                                       "  tandem convert folder folder/model.onnx");
   auto o = std::make_shared<Options>();
@@ -51,7 +53,9 @@ void add_convert(CLI::App& app, int& code) {
     }
     // A run's folder stands for its weights.
     const std::string& in = o->model.model;
-    StateDict tensors = recipe::is_run(in) ? recipe::run_state(in) : weights::load_weights(in);
+    StateDict tensors = recipe::is_run(in)    ? recipe::run_state(in)
+                        : recipe::is_onnx(in) ? onnx::weights_of(onnx::OnnxModel::load(in))
+                                              : weights::load_weights(in);
     if (!o->dtype.empty()) {
       const DType to = dtype_named(o->dtype);
       StateDict cast;

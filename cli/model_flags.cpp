@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "cli/model_internal.h"
 
@@ -29,6 +30,17 @@ void print_written(const recipe::OnnxFile& file) {
 void write_and_print(const StateDict& tensors, const std::string& out) {
   recipe::write_weights(tensors, out);
   fmt::print("{}: {} tensors, read back and equal\n", out, tensors.size());
+}
+
+void warn_of_unused(const recipe::LoadedModel& model) {
+  if (model.unused.empty()) return;
+  constexpr size_t kShown = 5;
+  std::string names;
+  for (size_t i = 0; i < std::min(kShown, model.unused.size()); ++i)
+    names += (i ? ", " : "") + model.unused[i];
+  if (model.unused.size() > kShown)
+    names += fmt::format(" and {} more", model.unused.size() - kShown);
+  fmt::print(stderr, "warning: no output depends on {}\n", names);
 }
 
 double peak_memory_mb() {

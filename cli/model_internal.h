@@ -22,6 +22,9 @@ void print_written(const recipe::OnnxFile& file);
 /// Weights as a file, read back and compared.
 void write_and_print(const StateDict& tensors, const std::string& out);
 
+/// Names on stderr what the model's file holds and no output depends on.
+void warn_of_unused(const recipe::LoadedModel& model);
+
 /// Most memory that the process has held so far, in MB; 0 where it is not known.
 double peak_memory_mb();
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tandem onnx-test`: runs models against recorded inputs and outputs in the layout of ONNX's
-// backend tests, with the tolerances of its runner. A model that cannot be run counts as failed.
+// backend tests, with the tolerances of its runner: op by op, and compiled as `tandem predict` runs
+// models. A model that cannot be run counts as failed.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -20,30 +22,66 @@ namespace {
 
 struct OnnxTestOptions {
   std::vector<std::string> folders;
-  std::string filter;
+  std::string filter, way = "both";
   bool json = false, quiet = false, markdown = false;
 };
 
-using Failures = std::vector<std::pair<std::string, std::string>>;
+/// One model, op by op and compiled.
+struct Evaluated {
+  const onnx::OnnxCase* model;
+  std::optional<onnx::OnnxVerdict> eager, compiled;
+  bool passed() const { return (!eager || eager->passed()) && (!compiled || compiled->passed()); }
+};
+using Verdicts = std::vector<Evaluated>;
+
+std::string first_line(const std::string& s) { return s.substr(0, s.find('\n')); }
+
+/// Of the compiled runs: how many went this way.
+size_t count(const Verdicts& all, onnx::OnnxWay way) {
+  return static_cast<size_t>(std::count_if(all.begin(), all.end(), [&](const Evaluated& j) {
+    return j.compiled && j.compiled->passed() && j.compiled->way == way;
+  }));
+}
+size_t count_passed(const Verdicts& all, std::optional<onnx::OnnxVerdict> Evaluated::*how) {
+  return static_cast<size_t>(std::count_if(
+      all.begin(), all.end(), [&](const Evaluated& j) { return (j.*how) && (j.*how)->passed(); }));
+}
 
 /// What came of one folder's models.
 struct SuiteResult {
   std::string version;
   std::vector<onnx::OnnxCase> cases;
-  Failures failures;
+  Verdicts all;
+};
+
+/// Lines of a table: models with the versions they belong to and a reason.
+struct Rows {
+  std::vector<std::string> names;
+  std::map<std::string, std::pair<std::string, std::string>> by_name;
+
+  void add(const std::string& version, const std::string& name, const std::string& reason) {
+    auto& [versions, text] = by_name[name];
+    if (versions.empty()) names.push_back(name);
+    versions += (versions.empty() ? "" : ", ") + version;
+    if (text.empty()) text = first_line(reason);
+  }
+  void print() const {
+    fmt::print("| model | of ONNX | reason |\n|---|---|---|\n");
+    for (const std::string& n : names)
+      fmt::print("| {} | {} | {} |\n", n, by_name.at(n).first, by_name.at(n).second);
+  }
 };
 
 /// One line per full-size net: its nodes, its ops by how often they stand there, what came.
 void print_nets(const SuiteResult& suite) {
   size_t nets = 0, failed = 0;
   std::string lines;
-  for (const onnx::OnnxCase& c : suite.cases) {
+  for (const Evaluated& j : suite.all) {
+    const onnx::OnnxCase& c = *j.model;
     if (!c.light) continue;
-    std::string result = "passes";
-    for (const auto& [name, reason] : suite.failures)
-      if (name == c.name) result = "fails";
+    const char* result = j.passed() ? "passes" : "fails";
     ++nets;
-    failed += result != "passes";
+    failed += !j.passed();
     std::map<std::string, int> counts;
     const onnx::OnnxModel model = onnx::OnnxModel::load(c.model);
     for (const onnx::OnnxNode& n : model.proto().graph.nodes) ++counts[n.op];
@@ -65,20 +103,42 @@ void print_nets(const SuiteResult& suite) {
       nets - failed, nets, lines);
 }
 
+/// How models run when they are compiled, and which of them are not.
+void print_ways(const std::vector<SuiteResult>& suites) {
+  fmt::print(
+      "\n## Compiled\n\n"
+      "`tandem predict`, `tandem bench` and `onnx::OnnxRunner` compile a model. The same models, "
+      "run so:\n\n"
+      "| ONNX | one program | compiled parts between nodes that read values | op by op | fail |\n"
+      "|---|---|---|---|---|\n");
+  Rows rows;
+  for (const SuiteResult& s : suites) {
+    fmt::print("| {} | {} | {} | {} | {} |\n", s.version, count(s.all, onnx::OnnxWay::whole),
+               count(s.all, onnx::OnnxWay::parts), count(s.all, onnx::OnnxWay::eager),
+               s.all.size() - count_passed(s.all, &Evaluated::compiled));
+    for (const Evaluated& j : s.all)
+      if (j.compiled && j.compiled->passed() && j.compiled->way == onnx::OnnxWay::eager)
+        rows.add(s.version, j.model->name, j.compiled->reason);
+  }
+  fmt::print(
+      "\n`If`, `Loop` and `Scan` become `cond`, `while_loop` and `scan`. Sizes, axes and "
+      "conditions "
+      "that follow from a\nfew numbers among the inputs are taken from these numbers. Where a "
+      "size depends on other values, the model\nis split. Those that run op by op as a whole:\n\n");
+  rows.print();
+}
+
 /// The models that fail, each with the suites where it does.
 void print_failures(const std::vector<SuiteResult>& suites) {
-  std::vector<std::string> names;
-  std::map<std::string, std::pair<std::string, std::string>> rows;
+  Rows rows;
   for (const SuiteResult& s : suites)
-    for (const auto& [name, reason] : s.failures) {
-      auto& [versions, text] = rows[name];
-      if (versions.empty()) names.push_back(name);
-      versions += (versions.empty() ? "" : ", ") + s.version;
-      if (text.empty()) text = reason.substr(0, reason.find('\n'));
+    for (const Evaluated& j : s.all) {
+      if (j.passed()) continue;
+      const bool eager = !j.eager->passed();
+      rows.add(s.version, j.model->name,
+               eager ? j.eager->differs : "compiled: " + j.compiled->differs);
     }
-  fmt::print("| model | of ONNX | reason |\n|---|---|---|\n");
-  for (const std::string& n : names)
-    fmt::print("| {} | {} | {} |\n", n, rows[n].first, rows[n].second);
+  rows.print();
 }
 
 /// The ops that can be imported, in lines.
@@ -110,8 +170,9 @@ void print_ops() {
 void print_page(const std::vector<SuiteResult>& suites) {
   std::string counts;
   for (const SuiteResult& s : suites)
-    counts += fmt::format("{}{} of {} models of ONNX {}", counts.empty() ? "" : ", ",
-                          s.cases.size() - s.failures.size(), s.cases.size(), s.version);
+    counts += fmt::format("{}{} of {} models of ONNX {} pass op by op, {} compiled",
+                          counts.empty() ? "" : "; ", count_passed(s.all, &Evaluated::eager),
+                          s.all.size(), s.version, count_passed(s.all, &Evaluated::compiled));
   fmt::print(
       "# ONNX\n\n"
       "`tandem onnx-test DIR` runs models against recorded inputs and outputs. The models are "
@@ -120,7 +181,7 @@ void print_page(const std::vector<SuiteResult>& suites) {
       "1e-3, for bfloat16 1/64, absolute 1e-7 unless a model says otherwise).\nThis page is what "
       "`build/release/tandem onnx-test --markdown build/deps/onnx_suite "
       "build/deps/onnx_suite-1.23.2`\nprints. Export: [onnx-export.md](onnx-export.md).\n\n"
-      "{} pass. The others:\n\n",
+      "{}. The others:\n\n",
       counts);
   print_failures(suites);
   fmt::print(
@@ -129,47 +190,78 @@ void print_page(const std::vector<SuiteResult>& suites) {
       "transform where ours gives zeros. The float16\nmodel records a softmax that was rounded to "
       "float16 after each of its steps; ours is rounded once.\nThe models of 1.23.2 draw their "
       "data while they are made, from seed 0.\n");
+  print_ways(suites);
   print_nets(suites[0]);
   print_ops();
 }
 
+void print_text(const Evaluated& j, bool quiet) {
+  if (j.eager && !j.eager->passed()) fmt::print("failed {}: {}\n", j.model->name, j.eager->differs);
+  if (j.compiled && !j.compiled->passed())
+    fmt::print("failed {} compiled: {}\n", j.model->name, j.compiled->differs);
+  std::fflush(stdout);
+  if (quiet || !j.passed()) return;
+  if (!j.compiled || j.compiled->way == onnx::OnnxWay::whole)
+    fmt::print("passed {}\n", j.model->name);
+  else
+    fmt::print("passed {} ({}: {})\n", j.model->name, to_string(j.compiled->way),
+               first_line(j.compiled->reason));
+}
+
+io::Json as_json(const Evaluated& j) {
+  io::Json::Object entry{{"name", j.model->name}, {"passed", j.passed()}};
+  if (j.eager && !j.eager->passed()) entry.emplace_back("reason", j.eager->differs);
+  if (!j.compiled) return entry;
+  io::Json::Object compiled{{"passed", j.compiled->passed()}};
+  if (j.compiled->passed())
+    compiled.emplace_back("way", to_string(j.compiled->way));
+  else
+    compiled.emplace_back("reason", j.compiled->differs);
+  if (!j.compiled->reason.empty()) compiled.emplace_back("why", j.compiled->reason);
+  entry.emplace_back("compiled", std::move(compiled));
+  return entry;
+}
+
 /// Run the models of one folder; nothing when interrupted.
-std::optional<SuiteResult> run_folder(const OnnxTestOptions& o, const std::string& folder,
-                                      io::Json::Array& list) {
+std::optional<SuiteResult> run_folder(const OnnxTestOptions& o, const std::string& folder) {
   SuiteResult r{onnx::onnx_suite_version(folder), onnx::find_onnx_cases(folder, o.filter), {}};
   TD_CHECK(!r.cases.empty(), Value, "there are no models in '{}'{}", folder,
            o.filter.empty() ? "" : fmt::format(" whose name holds '{}'", o.filter));
   for (const onnx::OnnxCase& c : r.cases) {
     if (interrupted()) return std::nullopt;
-    const std::string reason = onnx::run_onnx_case(c);
-    if (!reason.empty()) r.failures.emplace_back(c.name, reason);
-    if (o.markdown) continue;
-    if (o.json) {
-      io::Json::Object entry{{"name", c.name}, {"passed", reason.empty()}};
-      if (!reason.empty()) entry.emplace_back("reason", reason);
-      list.push_back(std::move(entry));
-    } else if (!reason.empty()) {
-      fmt::print("failed {}: {}\n", c.name, reason);
-      std::fflush(stdout);
-    } else if (!o.quiet) {
-      fmt::print("passed {}\n", c.name);
-    }
+    Evaluated& j = r.all.emplace_back(Evaluated{&c, {}, {}});
+    if (o.way != "compiled") j.eager = onnx::run_onnx_case(c);
+    if (o.way != "eager") j.compiled = onnx::run_onnx_case(c, /*compiled=*/true);
+    if (!o.markdown && !o.json) print_text(j, o.quiet);
   }
   return r;
 }
 
 int run_suite(const OnnxTestOptions& o) {
+  // Every loop runs once or twice: compiling it to machine code would take far longer.
+  ::setenv("TANDEM_JIT", "0", /*overwrite=*/0);
   init();
   std::vector<SuiteResult> suites;
-  io::Json::Array list;
-  size_t passed = 0, failed = 0;
   for (const std::string& folder : o.folders) {
-    std::optional<SuiteResult> r = run_folder(o, folder, list);
+    std::optional<SuiteResult> r = run_folder(o, folder);
     if (!r) return 130;
-    failed += r->failures.size();
-    passed += r->cases.size() - r->failures.size();
     suites.push_back(std::move(*r));
   }
+  size_t passed = 0, failed = 0, whole = 0, parts = 0, eager = 0;
+  io::Json::Array list;
+  for (const SuiteResult& s : suites) {
+    for (const Evaluated& j : s.all) {
+      (j.passed() ? passed : failed)++;
+      if (o.json) list.push_back(as_json(j));
+    }
+    whole += count(s.all, onnx::OnnxWay::whole);
+    parts += count(s.all, onnx::OnnxWay::parts);
+    eager += count(s.all, onnx::OnnxWay::eager);
+  }
+  std::string summary = fmt::format("{} passed, {} failed", passed, failed);
+  if (o.way != "eager")
+    summary +=
+        fmt::format("; compiled: {} as one program, {} in parts, {} op by op", whole, parts, eager);
   if (o.markdown) {
     print_page(suites);
   } else if (o.json) {
@@ -177,9 +269,9 @@ int run_suite(const OnnxTestOptions& o) {
                io::Json(io::Json::Object{
                             {"passed", passed}, {"failed", failed}, {"cases", std::move(list)}})
                    .dump(1));
-    fmt::print(stderr, "{} passed, {} failed\n", passed, failed);
+    fmt::print(stderr, "{}\n", summary);
   } else {
-    fmt::print("{} passed, {} failed\n", passed, failed);
+    fmt::print("{}\n", summary);
   }
   return failed == 0 ? 0 : 3;
 }
@@ -193,10 +285,15 @@ void add_onnx_test(CLI::App& app, int& code) {
   verb->add_option("folder", o->folders, "Folders of test folders, searched to any depth")
       ->required();
   verb->add_option("--filter", o->filter, "Only names that hold this text");
+  verb->add_option("--way", o->way, "How models run: eager (op by op), compiled, or both")
+      ->check(CLI::IsMember({"eager", "compiled", "both"}));
   verb->add_flag("--json", o->json, "The result as JSON on stdout");
-  verb->add_flag("--markdown", o->markdown, "The page docs/onnx.md");
+  verb->add_flag("--markdown", o->markdown, "The page docs/onnx.md (runs models both ways)");
   verb->add_flag("--quiet", o->quiet, "Print only what failed, and the count");
-  verb->callback([&code, o] { code = run_suite(*o); });
+  verb->callback([&code, o] {
+    if (o->markdown) o->way = "both";
+    code = run_suite(*o);
+  });
 }
 
 }  // namespace tandem::cli

@@ -99,8 +99,10 @@ void add_predict(CLI::App& app, int& code) {
                                     : recipe::load_model(o->model);
     if (model.random_weights)
       fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
+    warn_of_unused(model);
     recipe::Predictor predictor(std::move(model), {.bf16 = o->bf16, .score = o->score});
     const recipe::Prediction p = ask(predictor, *o);
+    if (const std::string note = predictor.note(); !note.empty()) fmt::print(stderr, "{}\n", note);
     if (recipe::is_png(o->output))
       write_image(p, o->output);
     else if (!o->output.empty())

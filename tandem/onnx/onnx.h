@@ -64,6 +64,14 @@ class TD_API OnnxModel {
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs,
                                  const std::map<std::string, Tensor>& named = {}) const;
 
+  /// Tensors as values of the inputs' element types (an undefined one: absent). Throws Value for
+  /// too many.
+  std::vector<OnnxValue> values_of(const std::vector<Tensor>& inputs) const;
+  /// Its file, or the name that parse() was given.
+  const std::string& name() const;
+  /// What a call with these inputs may cost: charged while the result lives. run() opens its own.
+  Budget open_budget(std::span<const OnnxValue> inputs) const;
+
  private:
   struct State;
   static OnnxModel from(std::shared_ptr<State> state, const OnnxLoadOptions& options);

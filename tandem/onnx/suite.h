@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/onnx/onnx.h"
+#include "tandem/onnx/runner.h"
 
 namespace tandem::onnx {
 
@@ -26,8 +26,16 @@ TD_API std::string onnx_suite_version(const std::string& folder);
 /// All cases below `folder` whose name contains `filter`, sorted by path.
 TD_API std::vector<OnnxCase> find_onnx_cases(const std::string& folder,
                                              const std::string& filter = "");
-/// Run one; "" when every output agrees, else what differs. Never throws.
-TD_API std::string run_onnx_case(const OnnxCase& c);
+struct OnnxVerdict {
+  std::string differs;  ///< "": every output agrees
+  /// Of a compiled run: which way the model ran, and why not as one program.
+  OnnxWay way = OnnxWay::eager;
+  std::string reason = "";
+  bool passed() const { return differs.empty(); }
+};
+/// Run one op by op, or `compiled` as OnnxRunner runs it: twice, since parts are compiled when they
+/// come again. Never throws.
+TD_API OnnxVerdict run_onnx_case(const OnnxCase& c, bool compiled = false);
 /// The difference between two values, or "".
 TD_API std::string compare_onnx_values(const OnnxValue& got, const OnnxValue& want, double rtol,
                                        double atol);

@@ -10,12 +10,14 @@
 #include "tandem/compile/compile.h"
 #include "tandem/compile/run/executable.h"
 #include "tandem/graph/context.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/io/npy.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/models/registry.h"
 #include "tandem/onnx/named_shapes.h"
-#include "tandem/onnx/onnx.h"
+#include "tandem/onnx/runner.h"
+#include "tandem/onnx/summary.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/open_run.h"
 #include "tandem/weights/weights.h"
@@ -113,30 +115,53 @@ LoadedModel from_folder(const ModelSource& a) {
 }
 
 ModelPort port_of(const onnx::OnnxPort& p, const std::string& path) {
-  ModelPort out{p.name, DType::f32, p.type.dims};
-  for (int i = 0; i < kDTypeCount; ++i)
-    if (onnx::onnx_type_of(static_cast<DType>(i)) == p.type.elem) {
-      out.dtype = static_cast<DType>(i);
-      return out;
-    }
-  TD_FAIL(Unsupported, "'{}': '{}' is {}, this command runs models of tensors with Tandem's dtypes",
-          path, p.name, onnx::to_string(p.type.elem));
+  using Kind = onnx::OnnxTypeSpec::Kind;
+  const bool tensor = p.type.kind == Kind::tensor || p.type.kind == Kind::none;
+  TD_CHECK(tensor && p.type.elem != onnx::OnnxType::string, Unsupported,
+           "'{}': '{}' is {}, this command runs models of tensors of numbers", path, p.name,
+           tensor ? "a tensor of texts" : "no tensor");
+  ModelPort out{.name = p.name, .shape = p.type.dims};
+  if (p.type.elem != onnx::OnnxType::undefined) out.dtype = onnx::info_of(p.type.elem).carrier;
+  return out;
+}
+
+Scores first_scores(const onnx::OnnxModel& model) {
+  switch (onnx::scores_of(model, 0)) {
+    case onnx::OnnxScores::probabilities:
+      return Scores::probabilities;
+    case onnx::OnnxScores::log_probabilities:
+      return Scores::log_probabilities;
+    default:
+      return Scores::unknown;
+  }
+}
+
+// --image-size is what the open height and width of images are.
+void set_image_size(ModelPort& p, int64_t size) {
+  if (size <= 0 || p.shape.size() != 4) return;
+  const size_t first = p.shape[1] < 0 && p.shape[3] > 0 ? 1 : 2;  // channels first, or last
+  for (size_t d = first; d < first + 2; ++d)
+    if (p.shape[d] < 0) p.shape[d] = size;
 }
 
 LoadedModel from_onnx(const ModelSource& a) {
-  auto model = std::make_shared<onnx::OnnxModel>(onnx::OnnxModel::load(a.model));
+  TD_CHECK(a.weights.empty(), Value, "'{}' holds its own weights\nLeave out --weights.", a.model);
+  auto runner = std::make_shared<onnx::OnnxRunner>(onnx::OnnxModel::load(a.model));
+  const onnx::OnnxModel& model = runner->model();
   LoadedModel m;
-  for (const onnx::OnnxPort& p : model->inputs()) m.inputs.push_back(port_of(p, a.model));
-  for (const onnx::OnnxPort& p : model->outputs()) m.outputs.push_back(port_of(p, a.model));
-  for (const auto& [name, value] : model->proto().graph.initializers)
-    if (value.is_tensor()) {
-      const DType dtype = onnx::info_of(value.type()).carrier;
-      int64_t n = 1;
-      for (const int64_t d : value.shape()) n *= d;
-      (is_floating(dtype) ? m.parameters : m.buffers) += n;
-      m.weight_bytes += n * static_cast<int64_t>(size_of(dtype));
-    }
-  m.run = [model](const std::vector<Tensor>& in) { return (*model)(in); };
+  for (const onnx::OnnxPort& p : model.inputs()) {
+    m.inputs.push_back(port_of(p, a.model));
+    set_image_size(m.inputs.back(), a.image_size);
+  }
+  for (const onnx::OnnxPort& p : model.outputs()) m.outputs.push_back(port_of(p, a.model));
+  if (!m.outputs.empty()) m.scores = first_scores(model);
+  onnx::OnnxSummary s = onnx::summarize(model);
+  m.parameters = s.parameters;
+  m.buffers = s.buffers;
+  m.weight_bytes = s.weight_bytes;
+  m.unused = std::move(s.unused);
+  m.run = [runner](const std::vector<Tensor>& in) { return runner->model()(in); };
+  m.runner = std::move(runner);
   m.from_file = true;
   return m;
 }
@@ -215,13 +240,19 @@ std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& mode
   }
   const StateDict d = weights::load_weights(path);
   std::vector<Tensor> out;
+  const bool only = d.size() == 1 && model.inputs.size() == 1;
   for (const ModelPort& p : model.inputs) {
     if (p.optional && !d.contains(p.name)) {
       out.push_back(usual_input(p, out.at(0)));
       continue;
     }
-    const bool only = d.size() == 1 && model.inputs.size() == 1;
     out.push_back((only ? d.begin()->second : d.at(p.name)).to(p.dtype));
+  }
+  for (const auto& [name, t] : d) {
+    const bool taken =
+        only || std::any_of(model.inputs.begin(), model.inputs.end(),
+                            [&, &name = name](const ModelPort& p) { return p.name == name; });
+    TD_CHECK(taken, Value, "'{}' holds '{}', which is no input of the model", path, name);
   }
   return out;
 }
@@ -257,9 +288,11 @@ std::vector<Tensor> random_inputs(const LoadedModel& model) {
   return out;
 }
 
-ForwardFigures figures_of(const LoadedModel& model, const std::vector<Tensor>& inputs) {
+ForwardFigures figures_of(const LoadedModel& model) {
   ForwardFigures f;
-  NoGradGuard no_grad;
+  const NoGradGuard no_grad;
+  const DryRunGuard dry;
+  const std::vector<Tensor> inputs = random_inputs(model);
   {
     ProfilerGuard profiler;  // eager: one event per op of the model, before anything is fused
     for (const Tensor& y : model.run(inputs)) f.outputs.push_back(y.shape());

@@ -15,6 +15,9 @@
 #include "tandem/tensor/state_dict.h"
 #include "tandem/tensor/tensor.h"
 
+namespace tandem::onnx {
+class OnnxRunner;
+}
 namespace tandem::recipe {
 
 struct OpenedRun;
@@ -27,6 +30,8 @@ struct ModelSource {
 };
 using models::ModelPort;
 
+/// What the scores in the first output of a model are, where its file says so.
+enum class Scores : uint8_t { unknown, probabilities, log_probabilities };
 /// What the first output [n, k] of a model stands for.
 enum class Answer : uint8_t {
   classes,  ///< scores of classes, of which one is right
@@ -42,8 +47,12 @@ struct LoadedModel {
   bool random_weights = false;
   bool from_file = false;
   Answer answer = Answer::classes;
+  Scores scores = Scores::unknown;
   std::vector<std::string> labels = {};          ///< names of the classes, where a folder has them
   std::shared_ptr<const OpenedRun> opened = {};  ///< where it is that of a run
+  /// Where it is a file's graph: calls it compiled (CompiledForward does).
+  std::shared_ptr<onnx::OnnxRunner> runner = {};
+  std::vector<std::string> unused = {};  ///< what the file holds and no output depends on
 };
 
 /// Is it an ONNX file, by its ending?
@@ -65,18 +74,21 @@ TD_API StateDict run_state(const std::string& folder, const std::string& weights
 TD_API void set_shapes(LoadedModel& model, const std::string& text);
 /// "1x3x224x224".
 TD_API std::string shape_text(const Shape& s);
-/// The model's inputs from a file: arrays by name (.npz, .safetensors), or one .npy.
+/// The model's inputs from a file: arrays by name (.npz, .safetensors), or one .npy. Throws Value
+/// for an array that no input takes.
 TD_API std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& model);
 /// Inputs of the model's shapes: normal numbers, zeros for integers (ones for masks).
 TD_API std::vector<Tensor> random_inputs(const LoadedModel& model);
 
-/// Work and memory of a forward pass, from a run and its plan.
+/// Work and memory of a forward pass, from a dry run and its plan: nothing is computed.
 struct ForwardFigures {
   double flops = 0;
   size_t peak_bytes = 0;                             ///< of the plan, without weights and input
   std::vector<std::pair<std::string, int64_t>> ops;  ///< ops that ran, most frequent first
   std::vector<Shape> outputs;
 };
-TD_API ForwardFigures figures_of(const LoadedModel& model, const std::vector<Tensor>& inputs);
+/// For inputs of the model's shapes (set_shapes()). Throws Unsupported where a size depends on
+/// values.
+TD_API ForwardFigures figures_of(const LoadedModel& model);
 
 }  // namespace tandem::recipe

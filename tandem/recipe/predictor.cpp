@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "tandem/compile/compile.h"
 #include "tandem/graph/context.h"
 #include "tandem/io/image.h"
 #include "tandem/ops/ops.h"
+#include "tandem/recipe/compiled_forward.h"
 #include "tandem/recipe/components/letters_internal.h"
 #include "tandem/recipe/open_run.h"
 
@@ -86,6 +86,20 @@ std::string label_at(const std::vector<std::string>& names, int64_t i) {
                                                          : std::to_string(i);
 }
 
+// Whether the rows of [n, classes] are distributions already.
+bool are_distributions(const Tensor& y) {
+  if (y.numel() == 0) return false;
+  const Tensor sums = y.sum({1});
+  return y.amin().item<float>() >= 0 && (sums - 1).abs().amax().item<float>() <= 1e-3F;
+}
+
+// Scores of a model that says nothing about them are logits, unless they add up to 1.
+Tensor chances_of(const Tensor& y, Scores scores) {
+  if (scores == Scores::log_probabilities) return y.exp();
+  const bool ready = scores == Scores::probabilities || are_distributions(y);
+  return ready ? y : softmax(y, 1);
+}
+
 // [n, classes] as lists, likeliest first.
 std::vector<std::vector<ScoredClass>> scored(const Tensor& chances,
                                              const std::vector<std::string>& names) {
@@ -139,6 +153,7 @@ struct Predictor::State {
   std::optional<Preparation> preparation = {};
   Answer answer = Answer::classes;
   std::function<Outputs(const Outputs&)> forward;
+  std::optional<CompiledForward> compiled = {};
 
   State(LoadedModel m, const PredictorOptions& o) : model(std::move(m)), options(o) {
     answer = model.opened && model.opened->model.predict ? answer_of(*model.opened) : model.answer;
@@ -146,8 +161,8 @@ struct Predictor::State {
       forward = model.run;
       return;
     }
-    auto planned = std::make_shared<decltype(compile(model.run))>(compile(model.run));
-    forward = [planned](const Outputs& in) { return (*planned)(in); };
+    compiled.emplace(model);
+    forward = [this](const Outputs& in) { return (*compiled)(in); };
   }
 
   const OpenedRun* run() const { return model.opened.get(); }
@@ -198,7 +213,10 @@ struct Predictor::State {
     }
     p.kind = PredictionKind::classes;
     p.named_ = !names.empty();
-    p.classes = scored(answer == Answer::chances ? sigmoid(last) : softmax(last, 1), names);
+    p.classes = scored(answer == Answer::chances ? sigmoid(last)
+                       : run()                   ? softmax(last, 1)
+                                                 : chances_of(last, model.scores),
+                       names);
   }
 
   // In pixels of the image that was given, where they lead back to it.
@@ -232,6 +250,9 @@ Predictor::Predictor(LoadedModel model, const PredictorOptions& options)
     : state_(std::make_shared<State>(std::move(model), options)) {}
 
 const LoadedModel& Predictor::model() const { return state_->model; }
+std::string Predictor::note() const {
+  return state_->compiled ? state_->compiled->note() : std::string();
+}
 
 Prediction Predictor::file(const FilePath& path) {
   if (is_array_file(path.str()))
@@ -243,8 +264,16 @@ Prediction Predictor::bytes(std::string_view bytes, const std::string& name) {
   const std::vector<ModelPort>& ports = state_->model.inputs;
   if (!state_->run()) {
     const std::vector<int64_t>& shape = ports.at(0).shape;
-    TD_CHECK(shape.size() == 4, Value, "the model does not take images\nGive an .npy file.");
-    const Tensor x = imagenet_image(bytes, name, {shape.begin() + 1, shape.end()});
+    TD_CHECK(shape.size() == 4 && ports.size() == 1, Value,
+             "the model does not take images\nGive an .npy or .npz file.");
+    // Channels stand first or last.
+    const bool last = shape[3] == 3 && shape[1] != 3;
+    std::vector<int64_t> sample{shape[last ? 3 : 1], shape[last ? 1 : 2], shape[last ? 2 : 3]};
+    if (sample[0] < 0) sample[0] = 3;
+    TD_CHECK(sample[1] > 0 && sample[2] > 0, Value,
+             "the model takes images of any size\nGive --image-size.");
+    Tensor x = imagenet_image(bytes, name, sample);
+    if (last) x = x.permute({0, 2, 3, 1}).contiguous();
     return state_->answer_to({x.to(ports[0].dtype)}, nullptr);
   }
   PreparedBatch prepared = state_->prepare(name).read(bytes, name);

@@ -82,6 +82,9 @@ class TD_API Predictor {
   /// Inputs in the model's order, with or without the batch dimension, as they are.
   Prediction arrays(std::vector<Tensor> inputs);
   const LoadedModel& model() const;
+  /// Why the answer given last did not come from one compiled program, and what that costs; ""
+  /// where it did.
+  std::string note() const;
 
  private:
   struct State;

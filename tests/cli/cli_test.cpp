@@ -82,6 +82,8 @@ TEST_F(Tool, InspectsFilesAndModels) {
   j = nlohmann::json::parse(r.text);
   EXPECT_EQ(j["parameters"].get<int>(), 61706);
   EXPECT_EQ(j["ops"]["conv"].get<int>(), 2);
+  EXPECT_EQ(j["inputs"][0]["shape"], nlohmann::json::parse("[-1, 1, 28, 28]"));
+  EXPECT_EQ(j["outputs"][0]["shape"], nlohmann::json::parse("[-1, 10]"));
   EXPECT_GT(j["flops"].get<double>(), 5e5);
   r = tool("inspect " + golden("module.pth") + " 2>&1");
   EXPECT_EQ(r.code, 1);
@@ -118,6 +120,20 @@ TEST_F(Tool, ConvertsModelsToOnnx) {
                 .code,
             0);
   EXPECT_EQ(tool("verify lenet " + dir + "lenet.onnx >/dev/null 2>&1").code, 3) << "other weights";
+  // What the file says, without a run: open dimensions are open. Its weights alone.
+  r = tool("inspect " + dir + "lenet.onnx --json");
+  ASSERT_EQ(r.code, 0) << r.text;
+  nlohmann::json j = nlohmann::json::parse(r.text);
+  EXPECT_EQ(j["inputs"][0]["shape"], nlohmann::json::parse(R"(["batch", 1, 28, 28])"));
+  EXPECT_EQ(j["parameters"].get<int>(), 61706);
+  EXPECT_FALSE(j.contains("flops"));
+  r = tool("inspect " + dir + "lenet.onnx --shapes x:2x1x28x28 --json");
+  ASSERT_EQ(r.code, 0) << r.text;
+  j = nlohmann::json::parse(r.text);
+  EXPECT_EQ(j["output_shapes"], nlohmann::json::parse("[[2, 10]]"));
+  EXPECT_GT(j["flops"].get<double>(), 1e6);
+  EXPECT_EQ(tool("convert " + dir + "lenet.onnx " + dir + "of_onnx.npz >/dev/null").code, 0);
+  EXPECT_EQ(tool("verify " + dir + "of_onnx.npz " + dir + "lenet.safetensors >/dev/null").code, 0);
   // A model read and written again; a folder whose own weights suffice.
   EXPECT_EQ(tool("convert " + dir + "lenet.onnx " + dir + "again.onnx >/dev/null").code, 0);
   EXPECT_EQ(tool("verify " + dir + "lenet.onnx " + dir + "again.onnx >/dev/null").code, 0);

@@ -44,6 +44,18 @@ TEST(Segments, SizesThatDependOnData) {
   }
 }
 
+// A segment may give a view instead of a copy; what fn reads lies as contiguous() has promised.
+TEST(Segments, ContiguousValuesLieInOrder) {
+  auto body = [](Tensor x) {
+    const Tensor y = contiguous(x.t());
+    const float* p = y.data<float>();
+    return full({3}, p[0] * 100 + p[1] * 10 + p[2]);
+  };
+  auto f = compile(body, {.control = kEager});
+  const Tensor x = tensor({{1.0f, 5.0f}, {2.0f, 6.0f}, {3.0f, 7.0f}});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(values(f(x)), values(body(x))) << i;
+}
+
 // ---- early exit
 
 struct Exits : nn::Module {

@@ -2,6 +2,7 @@
 // PyTorch's function names -> Tandem's functions, called with a golden case's inputs and
 // attributes.
 #include "tandem/ops/ops.h"
+#include "tandem/ops/view/bits.h"
 #include "tests/golden/golden_helper.h"
 
 namespace tandem::golden {
@@ -72,6 +73,7 @@ void add_pointwise(FnTable& t) {
   CASE(addcdiv, addcdiv(g.t(0), g.t(1), g.t(2), g.number("value", 1)));
   CASE(masked_fill, masked_fill(g.t(0), g.t(1), g.number("value")));
   CASE(to, g.t(0).to(g.dtype("dtype")));
+  CASE(bitcast, bitcast(g.t(0), g.dtype("dtype")));
 }
 
 void add_contractions(FnTable& t) {

@@ -65,6 +65,8 @@ def views(f):
     for k in (0, 1, -1, 2):
         add("tril", [x], {"diagonal": k})
         add("triu", [x], {"diagonal": k})
+    for t, dtype in ((x, i32), (x.double(), i64), (torch.tensor([0, 1, -1, 1 << 30]).int(), f32)):
+        add("bitcast", [t], {"dtype": dtype}, fn=shuffled("view"))
     add("repeat", [x], {"repeats": [2, 1, 3]}, fn=shuffled("repeat"))
     add("repeat", [z], {"repeats": [2, 1, 1]}, fn=shuffled("repeat"))
     add("tile", [z], {"dims": [2]})

@@ -48,6 +48,7 @@ const std::map<std::string, std::string>& own_rows() {
                            draws = "ONNX draws uniform, normal and categorical numbers only",
                            boxes = "gradient or positions inside boxes: no such op";
   static const std::map<std::string, std::string> rows = {
+      {"bitcast", "ONNX has BitCast from opset 26 on"},
       {"erfc", numbers},
       {"erfinv", numbers},
       {"erfcx", numbers},

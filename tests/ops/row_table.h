@@ -16,6 +16,7 @@
 #include "tandem/grad/transforms.h"
 #include "tandem/ops/check_numerics.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/view/bits.h"
 
 namespace tandem::rows {
 
@@ -384,6 +385,7 @@ inline void add_views(std::vector<Row>& t) {
   t.push_back({"roll", "n,4,3", with(RollAttrs{{2, -1}, {1, 2}})});
   t.push_back({"tril", "n,4,5", with(TriAttrs{1})});
   t.push_back({"triu", "n,4,5", with(TriAttrs{-1})});
+  t.push_back({"bitcast", "n,4 ints", with(BitcastAttrs{DType::f64})});
 }
 
 // ---- tensors out of nothing, random draws (all tests use one generator state)

@@ -6,6 +6,7 @@
 #include "tandem/graph/apply_internal.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/stored.h"
+#include "tandem/ops/view/view.h"
 #include "tandem/tensor/lazy.h"
 
 namespace tandem::compiler {
@@ -362,6 +363,9 @@ void SegmentedRun::flush() {
   } else {
     result = interpret(live);
   }
+  // Until now a value has said that it lies in row-major order: fn may have counted on that.
+  for (Tensor& t : result)
+    if (!t.is_contiguous()) t = call(op::copy, nullptr, SourceLocation{}, t);
   for (size_t k = 0; k < live.size(); ++k)
     for (const Ref<detail::TensorImpl>& impl : values_[live[k]].impls)
       if (impl->has(detail::kSymbolic)) fill(*impl, result[k]);

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX casts between element types, by value and by bits.
+#include <optional>
+
 #include "tandem/graph/apply.h"
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/rows.h"
 #include "tandem/onnx/import/tensor_internal.h"
+#include "tandem/ops/ops.h"
+#include "tandem/ops/view/bits.h"
 
 namespace tandem::onnx {
 namespace {
@@ -38,11 +42,47 @@ void cast_like(OnnxCall& c) {
                       c.attr_choice("round_mode", "up", {"up", "down", "nearest"})));
 }
 
+/// A dtype with the width of the type; nothing where the carrier holds numbers, not its bits.
+std::optional<DType> dtype_of_bits(OnnxType type) {
+  switch (type) {
+    case OnnxType::b8:
+      return DType::u8;
+    case OnnxType::u16:
+      return DType::i16;
+    case OnnxType::u32:
+      return DType::i32;
+    case OnnxType::u64:
+      return DType::i64;
+    default:
+      return info_of(type).native ? std::optional(info_of(type).carrier) : std::nullopt;
+  }
+}
+
+/// Unsigned numbers of a wide carrier as signed ones of their width.
+Tensor with_bits(const Tensor& x, OnnxType type) {
+  const OnnxTypeInfo& info = info_of(type);
+  if (info.bits != 16 && info.bits != 32) return x.to(*dtype_of_bits(type));
+  if (info.native) return x;
+  const int64_t half = int64_t{1} << (info.bits - 1);
+  return where(x >= half, x - 2 * half, x).to(*dtype_of_bits(type));
+}
+
 void bit_cast(OnnxCall& c) {
   const OnnxType to = wanted_type(c);
   TD_CHECK(info_of(to).bits == info_of(c.type(0)).bits, DType, "wants a type as wide as {}, got {}",
            to_string(c.type(0)), to_string(to));
-  c.set(0, from_raw_bytes(to, c.value(0).shape(), raw_bytes(c.value(0))));
+  const auto from = dtype_of_bits(c.type(0)), dtype = dtype_of_bits(to);
+  if (!from || !dtype) {
+    c.set(0, from_raw_bytes(to, c.value(0).shape(), raw_bytes(c.value(0))));
+    return;
+  }
+  const Tensor y = bitcast(with_bits(c.x(0), c.type(0)), *dtype);
+  if (to == OnnxType::b8)
+    c.set(0, ne(y, 0));
+  else if (info_of(to).carrier != *dtype)
+    c.set(0, wrap_to(y.to(info_of(to).carrier), to), to);
+  else
+    c.set(0, y, to);
 }
 
 }  // namespace

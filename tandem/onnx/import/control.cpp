@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX control flow: If, Loop and Scan run graphs stored in attributes, which may read values of
-// the enclosing graphs.
+// the enclosing graphs. In a trace they become cond, while_loop and scan where they can
+// (control_traced.cpp); what is known and short is unrolled.
 #include <algorithm>
 #include <limits>
 
 #include "tandem/grad/control_flow.h"
 #include "tandem/onnx/export/exporters_internal.h"
-#include "tandem/onnx/import/rows.h"
+#include "tandem/onnx/import/control_internal.h"
+#include "tandem/onnx/import/run_internal.h"
 #include "tandem/ops/check_numerics.h"
 #include "tandem/ops/ops.h"
 
@@ -14,6 +16,7 @@ namespace tandem::onnx {
 namespace {
 
 void if_of(OnnxCall& c) {
+  if (c.hidden(0) && if_as_cond(c)) return;
   const bool yes = c.flag(0);
   std::vector<OnnxValue> out = c.run_graph(c.graph(yes ? "then_branch" : "else_branch"), {});
   for (size_t i = 0; i < out.size(); ++i) c.set(i, std::move(out[i]));
@@ -28,39 +31,37 @@ OnnxValue stacked(const std::vector<OnnxValue>& steps, int64_t axis, const OnnxT
     return OnnxValue(zeros(onnx_shape(s), info_of(type).carrier), type);
   }
   std::vector<Tensor> ts;
-  for (const OnnxValue& v : steps) ts.push_back(v.tensor());
+  for (const OnnxValue& v : steps) ts.push_back(constant(v.tensor()));
   return OnnxValue(stack(ts, axis), steps[0].type());
+}
+
+void loop_by_steps(OnnxCall& c, const LoopCall& l) {
+  const int64_t limit = c.has(0) ? c.int_at(0) : std::numeric_limits<int64_t>::max();
+  bool go = !c.has(1) || c.flag(1);
+  std::vector<OnnxValue> values = l.values;
+  std::vector<std::vector<OnnxValue>> scans(l.outs);
+  for (int64_t i = 0; go && i < limit; ++i) {
+    std::vector<OnnxValue> out = c.run_graph(l.body, l.step(known_number(i), values));
+    if (!out[0].is_none()) go = onnx_flag(out[0]);
+    for (size_t k = 0; k < values.size(); ++k) values[k] = out[1 + k];
+    for (size_t k = 0; k < l.outs; ++k) scans[k].push_back(out[1 + values.size() + k]);
+  }
+  for (size_t k = 0; k < values.size(); ++k) c.set(k, values[k]);
+  for (size_t k = 0; k < l.outs; ++k)
+    c.set(values.size() + k, stacked(scans[k], 0, l.body.outputs[1 + values.size() + k].type));
 }
 
 void loop_of(OnnxCall& c) {
   const OnnxGraph& body = c.graph("body");
-  const int64_t limit = c.has(0) ? c.int_at(0) : std::numeric_limits<int64_t>::max();
-  bool go = !c.has(1) || c.flag(1);
   const size_t carried = c.in.size() < 2 ? 0 : c.in.size() - 2;
   TD_CHECK(body.outputs.size() >= 1 + carried, Format, "its body returns {} results for {} values",
            body.outputs.size(), carried);
-  std::vector<OnnxValue> values(
-      c.in.begin() + static_cast<int64_t>(std::min<size_t>(2, c.in.size())), c.in.end());
-  std::vector<std::vector<OnnxValue>> scans(body.outputs.size() - 1 - carried);
-  for (int64_t i = 0; go && i < limit; ++i) {
-    std::vector<OnnxValue> in{OnnxValue(tensor(i, DType::i64)), OnnxValue(tensor(true))};
-    in.insert(in.end(), values.begin(), values.end());
-    in.resize(std::min(in.size(), body.input_slots.size()));
-    std::vector<OnnxValue> out = c.run_graph(body, std::move(in));
-    if (!out[0].is_none()) go = onnx_flag(out[0]);
-    for (size_t k = 0; k < carried; ++k) values[k] = out[1 + k];
-    for (size_t k = 0; k < scans.size(); ++k) scans[k].push_back(out[1 + carried + k]);
-  }
-  for (size_t k = 0; k < carried; ++k) c.set(k, values[k]);
-  for (size_t k = 0; k < scans.size(); ++k)
-    c.set(carried + k, stacked(scans[k], 0, body.outputs[1 + carried + k].type));
+  const LoopCall l{
+      body,
+      {c.in.begin() + static_cast<int64_t>(std::min<size_t>(2, c.in.size())), c.in.end()},
+      body.outputs.size() - 1 - carried};
+  if (!values_hidden() || !loop_in_trace(c, l, loop_by_steps)) loop_by_steps(c, l);
 }
-
-struct ScanCall {
-  const OnnxGraph& body;
-  size_t states, scans, outs;
-  std::vector<int64_t> in_axes, in_reverse, out_axes, out_reverse;
-};
 
 /// One run over sequences; `in` are the states, then the sequences.
 std::vector<OnnxValue> run_scan(const OnnxCall& c, const ScanCall& s,
@@ -107,6 +108,7 @@ ScanCall scan_call(const OnnxCall& c, size_t inputs) {
 
 void scan_of(OnnxCall& c) {
   const ScanCall s = scan_call(c, c.in.size());
+  if (values_hidden() && scan_in_trace(c, s)) return;
   const int64_t length = c.x(s.states).size(s.in_axes[0]);
   std::vector<OnnxValue> out = run_scan(c, s, c.in, length);
   for (size_t i = 0; i < out.size(); ++i) c.set(i, std::move(out[i]));

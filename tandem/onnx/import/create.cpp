@@ -31,7 +31,7 @@ void constant_of_shape(OnnxCall& c) {
   const Shape s = onnx_shape(c.ints(0));
   const OnnxAttribute* a = c.attribute("value");
   if (!a) return c.set(0, zeros(s));
-  const Tensor v = a->tensor.tensor();
+  const Tensor v = constant(a->tensor.tensor());
   TD_CHECK(v.numel() == 1, Shape, "wants one value, got {}", a->tensor.describe());
   c.set(0, contiguous(expand(v.reshape(Shape()), s)), a->tensor.type());
 }

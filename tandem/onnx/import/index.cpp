@@ -115,7 +115,7 @@ void compress(OnnxCall& c) {
     d = c.axis("axis", 0, x.dim());
   else
     x = x.reshape({-1});
-  const std::vector<bool> keep = c.value(1).tensor().to_vector<bool>();
+  const std::vector<bool> keep = c.flags(1);
   TD_CHECK(static_cast<int64_t>(keep.size()) <= x.size(d), Shape,
            "{} conditions for a dimension of {}", keep.size(), x.size(d));
   std::vector<int64_t> at;
@@ -185,9 +185,22 @@ void tensor_scatter(OnnxCall& c) {
   const Tensor update = c.x(1);
   const int d = c.axis("axis", -2, cache.dim());
   const int64_t batch = cache.size(0), n = update.size(d), size = cache.size(d);
+  const bool circular = c.attr_choice("mode", "linear", {"linear", "circular"}) == "circular";
+  if (c.hidden(2)) {  // positions out of range: scatter throws
+    const Tensor begin = c.x(2).to(DType::i64);
+    TD_CHECK(d > 0 && begin.dim() == 1 && begin.size(0) == batch, Shape,
+             "wants {} write indices, got {}", batch, begin.shape().to_string());
+    Shape rows, steps;
+    for (int k = 0; k < cache.dim(); ++k) {
+      rows.push_back(k == 0 ? batch : 1);
+      steps.push_back(k == d ? n : 1);
+    }
+    Tensor p = begin.reshape(rows) + arange(0, n, 1, DType::i64).reshape(steps);
+    if (circular) p = remainder(p, size);
+    return c.set(0, scatter(cache, d, contiguous(expand(p, update.shape())), update), c.type(0));
+  }
   const std::vector<int64_t> start =
       c.has(2) ? c.ints(2) : std::vector<int64_t>(static_cast<size_t>(batch), 0);
-  const bool circular = c.attr_choice("mode", "linear", {"linear", "circular"}) == "circular";
   TD_CHECK(d > 0 && static_cast<int64_t>(start.size()) == batch, Shape,
            "wants {} write indices, got {}", batch, start.size());
   std::vector<int64_t> at;

@@ -33,14 +33,18 @@ void old_binary(OnnxCall& c) {
 
 // Quotient and remainder of 64-bit unsigned numbers.
 Tensor unsigned_divide(const Tensor& a, const Tensor& b, bool rest) {
-  const std::vector<Tensor> both = broadcast_tensors({a, b});
-  std::vector<int64_t> x = both[0].to_vector<int64_t>(), y = both[1].to_vector<int64_t>();
-  for (size_t i = 0; i < x.size(); ++i) {
-    TD_CHECK(y[i] != 0, Value, "integer division by zero");
-    const auto u = static_cast<uint64_t>(x[i]), v = static_cast<uint64_t>(y[i]);
-    x[i] = static_cast<int64_t>(rest ? u % v : u / v);
-  }
-  return tensor(x, both[0].shape());
+  const auto at_least = [](const Tensor& x, const Tensor& y) {
+    return ge(bitwise_xor(x, kIntSignBit), bitwise_xor(y, kIntSignBit));
+  };
+  // Half of a is not negative; the quotient from it is at most one too small. b from 2^63 on goes
+  // into a once at most.
+  const Tensor half = bitwise_and(bitwise_right_shift(a, 1), std::numeric_limits<int64_t>::max());
+  const Tensor large = b < 0;
+  const Tensor guess = bitwise_left_shift(trunc_divide(half, where(large, 1, b)), 1);
+  const Tensor q = where(large, 0, guess);
+  const Tensor r = a - q * b;
+  const Tensor more = at_least(r, b);
+  return rest ? where(more, r - b, r) : q + more.to(DType::i64);
 }
 
 void divide(OnnxCall& c) {

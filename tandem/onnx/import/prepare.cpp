@@ -46,17 +46,6 @@ struct Preparer {
     if (!n.row && n.domain == kOnnxTandem) n.direct = find_op(n.op);
   }
 
-  /// Slots of `g` that the node reads, including those its graphs read.
-  static std::vector<int> reads(const OnnxNode& n) {
-    std::vector<int> r;
-    for (const int s : n.in)
-      if (s >= 0) r.push_back(s);
-    for (const OnnxAttribute& a : n.attributes)
-      for (const auto& g : a.graph_list)
-        for (const auto& c : g->captures) r.push_back(c.first);
-    return r;
-  }
-
   static void order(OnnxGraph& g) {
     std::vector<int> maker(static_cast<size_t>(g.slots), -1);
     for (size_t i = 0; i < g.nodes.size(); ++i)
@@ -66,7 +55,7 @@ struct Preparer {
     std::vector<std::vector<int>> next(g.nodes.size());
     bool sorted = true;
     for (size_t i = 0; i < g.nodes.size(); ++i)
-      for (const int s : reads(g.nodes[i])) {
+      for (const int s : onnx_reads(g.nodes[i])) {
         const int m = maker[static_cast<size_t>(s)];
         if (m < 0) continue;
         sorted = sorted && m < static_cast<int>(i);
@@ -94,7 +83,7 @@ struct Preparer {
   static void find_last_uses(OnnxGraph& g) {
     std::vector<int> last(static_cast<size_t>(g.slots), -1);
     for (size_t i = 0; i < g.nodes.size(); ++i)
-      for (const int s : reads(g.nodes[i])) last[static_cast<size_t>(s)] = static_cast<int>(i);
+      for (const int s : onnx_reads(g.nodes[i])) last[static_cast<size_t>(s)] = static_cast<int>(i);
     for (size_t i = 0; i < g.nodes.size(); ++i)  // results that nobody reads are dropped at once
       for (const int s : g.nodes[i].out)
         if (s >= 0 && last[static_cast<size_t>(s)] < 0)
@@ -138,6 +127,16 @@ struct Preparer {
 };
 
 }  // namespace
+
+std::vector<int> onnx_reads(const OnnxNode& n) {
+  std::vector<int> r;
+  for (const int s : n.in)
+    if (s >= 0) r.push_back(s);
+  for (const OnnxAttribute& a : n.attributes)
+    for (const auto& g : a.graph_list)
+      for (const auto& c : g->captures) r.push_back(c.first);
+  return r;
+}
 
 OnnxFunctionTable onnx_function_table(const std::vector<OnnxFunction>& functions) {
   OnnxFunctionTable all;

@@ -193,10 +193,6 @@ void resize_with(OnnxCall& c, const Rules& r, const std::vector<double>& scales,
   c.set(0, y.to(x.dtype()), c.type(0));
 }
 
-std::vector<double> numbers(const OnnxCall& c, size_t i) {
-  return c.has(i) ? c.value(i).tensor().to_vector<double>() : std::vector<double>();
-}
-
 void resize_of(OnnxCall& c) {
   Rules r{
       c.attr_text("mode", "nearest"),
@@ -207,15 +203,15 @@ void resize_of(OnnxCall& c) {
       c.attr_float("extrapolation_value", 0),
       c.attr("antialias", 0) != 0,
       c.attr("exclude_outside", 0) != 0};
-  if (c.version() < 11) return resize_with(c, r, numbers(c, 1), {}, {});
+  if (c.version() < 11) return resize_with(c, r, c.numbers(1), {}, {});
   std::vector<int64_t> sizes;
   if (c.has(3)) sizes = c.ints(3);
-  resize_with(c, r, numbers(c, 2), sizes, numbers(c, 1));
+  resize_with(c, r, c.numbers(2), sizes, c.numbers(1));
 }
 
 void upsample(OnnxCall& c) {
   const Rules r{c.attr_text("mode", "nearest"), "asymmetric", "floor"};
-  std::vector<double> scales = numbers(c, 1);
+  std::vector<double> scales = c.numbers(1);
   if (c.version() < 9)
     for (const float f : c.attr_floats("scales")) scales.push_back(f);
   if (c.version() < 7)

@@ -16,7 +16,8 @@ namespace tandem::onnx {
 
 struct OnnxFrame;  // onnx_run.cpp
 
-/// The single element of a condition; throws Shape for another number of elements.
+/// The single element of a condition; throws Shape for another number of elements, and for a hidden
+/// value what OnnxCall's reads throw.
 TD_API bool onnx_flag(const OnnxValue& v);
 
 /// A node that is being run.
@@ -38,8 +39,14 @@ class TD_API OnnxCall {
   /// x(i), or an undefined tensor.
   Tensor x_or_none(size_t i) const { return has(i) ? x(i) : Tensor(); }
   OnnxType type(size_t i) const { return value(i).type(); }
-  /// The values of an integer tensor, read immediately.
+  /// Whether the value cannot be read: it belongs to a trace.
+  bool hidden(size_t i) const;
+  /// Reads of settings. Of a hidden value they throw Unsupported, and an OnnxRunner that traces the
+  /// model learns which inputs would have to be known. ints(): of an integer tensor; numbers(), and
+  /// flags() of conditions: an absent input has none.
   std::vector<int64_t> ints(size_t i) const;
+  std::vector<double> numbers(size_t i) const;
+  std::vector<bool> flags(size_t i) const;
   int64_t int_at(size_t i) const;
   double number(size_t i) const;
   /// The single element of a condition.
@@ -76,6 +83,8 @@ class TD_API OnnxCall {
   std::vector<OnnxValue> run_graph(const OnnxGraph& graph, std::vector<OnnxValue> inputs) const;
 
  private:
+  /// The tensor of a setting.
+  const Tensor& setting(size_t i) const;
   const OnnxNode& node_;
   OnnxFrame& frame_;
 };
@@ -107,7 +116,13 @@ struct OnnxRow {
   /// Inputs from this one on are settings (sizes, limits) or statistics: no gradient is needed
   /// through them.
   int settings_from = 1 << 20;
+  /// Draws random numbers: every run of the node gives others.
+  bool draws = false;
 };
+constexpr OnnxRow drawing(OnnxRow row) {
+  row.draws = true;
+  return row;
+}
 /// A row whose inputs from `first` on are settings.
 constexpr OnnxRow settings_from(int first, OnnxRow row) {
   row.settings_from = first;

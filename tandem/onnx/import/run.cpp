@@ -9,6 +9,7 @@
 #include "tandem/base/budget.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
+#include "tandem/onnx/import/reads_internal.h"
 #include "tandem/onnx/import/stored_internal.h"
 #include "tandem/onnx/onnx.h"
 #include "tandem/ops/ops.h"
@@ -29,6 +30,59 @@ bool is_known(const OnnxValue& v) {
     for (const OnnxValue& i : v.items())
       if (!is_known(i)) return false;
   return true;
+}
+
+// In a trace whose values may be read, everything before a read is known. What is not a size, an
+// index or a text is recorded all the same: later nodes are compiled, too.
+bool is_small(const OnnxValue& v) {
+  constexpr int64_t kMost = 64;
+  if (v.is_tensor()) return !is_floating(v.tensor().dtype()) && v.tensor().numel() <= kMost;
+  if (v.is_sequence())
+    for (const OnnxValue& i : v.items())
+      if (!is_small(i)) return false;
+  return true;
+}
+
+/// Of a tensor: 0 for what is none, or has no size yet.
+uint64_t bytes_of(const OnnxValue& v) {
+  if (!v.is_tensor() || v.tensor().shape().is_symbolic()) return 0;
+  return static_cast<uint64_t>(v.tensor().numel()) * size_of(v.tensor().dtype());
+}
+
+bool draws(const OnnxNode& n) {
+  return (n.row && n.row->draws) || (n.direct && n.direct->has(kRandom));
+}
+
+// Whether the node can be computed while the model is traced.
+bool folds(const OnnxCall& c) {
+  const OnnxNode& n = c.node();
+  if (!is_tracing() || n.function || draws(n)) return false;
+  for (const OnnxAttribute& a : n.attributes)
+    if (!a.graph_list.empty()) return false;
+  const bool all = values_hidden();
+  for (const OnnxValue& v : c.in)
+    if (!is_known(v) || !(all || is_small(v))) return false;
+  return true;
+}
+
+// Whether the node has made much from little: a constant of such a size would stay in memory, the
+// node computes it when it is needed.
+bool has_grown(const OnnxCall& c) {
+  constexpr uint64_t kFew = 1 << 20, kMost = 16;
+  uint64_t in = 0, out = 0;
+  for (const OnnxValue& v : c.in) in += bytes_of(v);
+  for (const OnnxValue& v : c.out) out += bytes_of(v);
+  return out > kFew && out > kMost * in;
+}
+
+// A tensor that a node made from numbers is a constant of the trace: later nodes may read it.
+void unwrap_constant(OnnxValue& v) {
+  if (!v.is_tensor() || !is_hidden(v.tensor())) return;
+  const Node* n = node_of(v.tensor());
+  if (!n || n->op != &op::constant) return;
+  const auto* box = dynamic_cast<const TensorBox*>(
+      static_cast<const ConstantAttrs*>(n->attrs.get())->value.get());
+  if (box && box->value.defined()) v = OnnxValue(box->value, v.type());
 }
 
 void run_function(OnnxCall& c, const OnnxFunction& f, int depth) {
@@ -61,19 +115,17 @@ void run_onnx_node(OnnxFrame& frame, const OnnxNode& node) {
   Budget::count(1 + (node.in.size() + node.out.size() + node.attributes.size()) / 16);
   Budget::check_time();
   OnnxCall c(node, frame);
-  bool known = true;
-  for (const int s : node.in) {
+  for (const int s : node.in)
     c.in.push_back(s < 0 ? OnnxValue() : frame.slots[static_cast<size_t>(s)]);
-    known = known && is_known(c.in.back());
-  }
   c.out.resize(node.outputs.size());
-  bool inside = false;
-  for (const OnnxAttribute& a : node.attributes) inside |= !a.graph_list.empty();
   try {
-    if (is_tracing() && known && !inside && !node.function) {
+    const bool fold = folds(c);
+    if (fold) {
       const OutsideTrace outside;
       run_call(c, frame.depth);
-    } else {
+    }
+    if (!fold || (values_hidden() && has_grown(c))) {
+      c.out.assign(node.outputs.size(), OnnxValue());
       run_call(c, frame.depth);
     }
   } catch (const Error& e) {
@@ -85,8 +137,11 @@ void run_onnx_node(OnnxFrame& frame, const OnnxNode& node) {
                                                      : node.outputs[0]));
     throw;
   }
-  for (size_t i = 0; i < node.out.size(); ++i)
-    if (node.out[i] >= 0) frame.slots[static_cast<size_t>(node.out[i])] = std::move(c.out[i]);
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    if (node.out[i] < 0) continue;
+    if (is_tracing()) unwrap_constant(c.out[i]);
+    frame.slots[static_cast<size_t>(node.out[i])] = std::move(c.out[i]);
+  }
 }
 
 std::vector<OnnxValue> run_onnx_graph(const OnnxGraph& g, std::span<const OnnxValue> inputs,
@@ -125,8 +180,36 @@ Tensor OnnxCall::x(size_t i) const {
   return is_tracing() && !t.is_symbolic() ? constant(t) : t;
 }
 
-std::vector<int64_t> OnnxCall::ints(size_t i) const {
+namespace {
+[[noreturn]] void fail_hidden(const Tensor& t, const std::string& what, bool is_condition) {
+  if (ReadProbe* p = ReadProbe::current()) p->fails(t, is_condition);
+  TD_FAIL(Unsupported, "reads {}, which is not known while the model is traced", what);
+}
+}  // namespace
+
+bool OnnxCall::hidden(size_t i) const {
+  return has(i) && in[i].is_tensor() && is_hidden(in[i].tensor());
+}
+
+const Tensor& OnnxCall::setting(size_t i) const {
   const Tensor& t = value(i).tensor();
+  if (is_hidden(t))
+    fail_hidden(t,
+                i < node_.inputs.size() ? fmt::format("the value of '{}'", node_.inputs[i])
+                                        : fmt::format("input {}", i),
+                is_bool(t.dtype()));
+  return t;
+}
+
+std::vector<double> OnnxCall::numbers(size_t i) const {
+  return has(i) ? setting(i).to_vector<double>() : std::vector<double>();
+}
+std::vector<bool> OnnxCall::flags(size_t i) const {
+  return has(i) ? setting(i).to_vector<bool>() : std::vector<bool>();
+}
+
+std::vector<int64_t> OnnxCall::ints(size_t i) const {
+  const Tensor& t = setting(i);
   TD_CHECK(!is_floating(t.dtype()), DType, "wants integers as input {}, got {}", i,
            in[i].describe());
   return t.to_vector<int64_t>();
@@ -139,16 +222,20 @@ int64_t OnnxCall::int_at(size_t i) const {
 }
 
 double OnnxCall::number(size_t i) const {
-  const Tensor& t = value(i).tensor();
+  const Tensor& t = setting(i);
   TD_CHECK(t.numel() == 1, Shape, "wants one number as input {}, got {}", i, in[i].describe());
   return t.to_vector<double>()[0];
 }
 
 bool onnx_flag(const OnnxValue& v) {
   TD_CHECK(v.tensor().numel() == 1, Shape, "wants one condition, got {}", v.describe());
+  if (is_hidden(v.tensor())) fail_hidden(v.tensor(), "a condition", true);
   return v.tensor().to_vector<bool>()[0];
 }
-bool OnnxCall::flag(size_t i) const { return onnx_flag(value(i)); }
+bool OnnxCall::flag(size_t i) const {
+  setting(i);
+  return onnx_flag(value(i));
+}
 
 const OnnxAttribute* OnnxCall::attribute(std::string_view name) const {
   const OnnxAttribute* a = node_.find(name);
@@ -284,12 +371,6 @@ std::vector<OnnxState> states_of(const OnnxModelProto& m) {
   return out;
 }
 
-/// Of an input: 0 for what is no tensor, or has no size yet.
-uint64_t bytes_of(const OnnxValue& v) {
-  if (!v.is_tensor() || v.tensor().shape().is_symbolic()) return 0;
-  return static_cast<uint64_t>(v.tensor().numel()) * size_of(v.tensor().dtype());
-}
-
 OnnxValue value_for(const OnnxPort& port, const Tensor& x) {
   const OnnxType want = port.type.elem;
   if (!x.defined()) return OnnxValue();
@@ -376,11 +457,24 @@ std::vector<OnnxValue> OnnxModel::run(std::span<const OnnxValue> inputs,
   return run_onnx_graph(g, all, nullptr, nullptr, 0);
 }
 
+Budget OnnxModel::open_budget(std::span<const OnnxValue> inputs) const {
+  uint64_t given = state_->given;
+  for (const OnnxValue& v : inputs) given += bytes_of(v);
+  return Budget(state_->what, given, state_->limits);
+}
+const std::string& OnnxModel::name() const { return state_->what; }
+
+std::vector<OnnxValue> OnnxModel::values_of(const std::vector<Tensor>& inputs) const {
+  TD_CHECK(inputs.size() <= state_->inputs.size(), Value, "the model takes {} inputs, got {}",
+           state_->inputs.size(), inputs.size());
+  std::vector<OnnxValue> in;
+  for (size_t i = 0; i < inputs.size(); ++i) in.push_back(value_for(state_->inputs[i], inputs[i]));
+  return in;
+}
+
 std::vector<Tensor> OnnxModel::operator()(const std::vector<Tensor>& inputs,
                                           const std::map<std::string, Tensor>& named) const {
-  std::vector<OnnxValue> in;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    in.push_back(i < state_->inputs.size() ? value_for(state_->inputs[i], inputs[i]) : OnnxValue());
+  const std::vector<OnnxValue> in = values_of(inputs);
   std::map<std::string, OnnxValue> others;
   for (const auto& [name, x] : named) {
     const OnnxPort* port = port_of(state_->proto.graph.inputs, name);

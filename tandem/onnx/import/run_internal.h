@@ -28,6 +28,8 @@ void prepare_onnx_graph(OnnxGraph& g, const std::map<std::string, int64_t>& opse
                         const OnnxFunctionTable& functions);
 /// A warning for every domain of which the model asks for an opset beyond the known ones.
 void warn_of_opsets(const OnnxModelProto& model, const std::string& what);
+/// Slots of its graph that a prepared node reads, also from the graphs in its attributes.
+std::vector<int> onnx_reads(const OnnxNode& node);
 /// Turn the weights into inputs and put the nodes that support it into training mode, before
 /// prepare_onnx_graph(); returns the weights. See OnnxLoadOptions::trainable.
 std::vector<std::pair<std::string, OnnxValue>> make_trainable(OnnxModelProto& model);

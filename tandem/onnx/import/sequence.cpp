@@ -2,7 +2,7 @@
 // ONNX sequences and optionals.
 #include <algorithm>
 
-#include "tandem/onnx/import/rows.h"
+#include "tandem/onnx/import/run_internal.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
@@ -27,6 +27,7 @@ void at(OnnxCall& c) {
   c.set(0, items[place(c, 1, items.size(), false)]);
 }
 void length(OnnxCall& c) {
+  const OutsideTrace outside;  // known in a trace, too
   c.set(0, tensor(static_cast<int64_t>(c.value(0).items().size()), DType::i64));
 }
 void insert(OnnxCall& c) {
@@ -94,7 +95,10 @@ void optional(OnnxCall& c) {
   TD_CHECK(c.has(0) || c.attribute("type"), Format, "wants an input or a type");
   c.set(0, c.has(0) ? c.in[0] : OnnxValue());
 }
-void has_element(OnnxCall& c) { c.set(0, tensor(c.has(0))); }
+void has_element(OnnxCall& c) {
+  const OutsideTrace outside;
+  c.set(0, tensor(c.has(0)));
+}
 void get_element(OnnxCall& c) { c.set(0, c.value(0)); }
 
 }  // namespace

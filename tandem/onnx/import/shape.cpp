@@ -336,9 +336,25 @@ void center_crop_pad(OnnxCall& c) {
   c.set(0, call(op::pad, &a, SourceLocation::here(), x), c.type(0));
 }
 
+/// Along `t` the first lengths[i] elements of row i of dimension `b` backwards: lengths of a trace.
+Tensor reverse_hidden(const Tensor& x, const Tensor& lengths, int b, int t) {
+  TD_CHECK(lengths.dim() == 1 && lengths.size(0) == x.size(b) && b != t, Shape,
+           "wants {} lengths, got {}", x.size(b), lengths.shape().to_string());
+  Shape rows, steps;
+  for (int d = 0; d < x.dim(); ++d) {
+    rows.push_back(d == b ? x.shape(d) : Dim(1));
+    steps.push_back(d == t ? x.shape(d) : Dim(1));
+  }
+  const Tensor n = lengths.to(DType::i64).reshape(rows);
+  const Tensor i = arange(0, x.size(t), 1, DType::i64).reshape(steps);
+  const Tensor from = where(i < n, n - 1 - i, i);  // out of range where a length is: gather throws
+  return gather(x, t, contiguous(expand(from, x.shape())));
+}
+
 void reverse_sequence(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int b = c.axis("batch_axis", 1, x.dim()), t = c.axis("time_axis", 0, x.dim());
+  if (c.hidden(1)) return c.set(0, reverse_hidden(x, c.x(1), b, t), c.type(0));
   const std::vector<int64_t> lengths = c.ints(1);
   TD_CHECK(static_cast<int64_t>(lengths.size()) == x.size(b) && b != t, Shape,
            "wants {} lengths, got {}", x.size(b), lengths.size());

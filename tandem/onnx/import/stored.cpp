@@ -51,7 +51,7 @@ StoredScope::~StoredScope() { t_scope = before_; }
 
 const Tensor& StoredScope::tensor_of(const Tensor& t) {
   Stored& s = stored_of(t);
-  if (t_scope && is_tracing()) {
+  if (t_scope && values_hidden()) {
     Tensor& at = t_scope->traced_[{&s, context().trace}];
     if (!at.defined()) at = stored_constant(s.bytes, s.spec);
     return at;

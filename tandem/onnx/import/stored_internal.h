@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights in a mapped file at addresses unsuitable for their dtype (ONNX aligns nothing).
-// An OnnxValue refers to them without a copy: inside a trace tensor() gives a constant
-// that is copied where it is needed (ops/stored.h), elsewhere a copy, made the first
+// An OnnxValue refers to them without a copy: inside a trace whose values are hidden tensor() gives
+// a constant that is copied where it is needed (ops/stored.h), elsewhere a copy, made the first
 // time.
 #pragma once
 

@@ -12,6 +12,7 @@
 #include "tandem/base/budget.h"
 #include "tandem/onnx/import/stored_internal.h"
 #include "tandem/ops/ops.h"
+#include "tandem/tensor/lazy.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem::onnx {
@@ -294,6 +295,8 @@ Ref<MappedFile> open_external(const std::string& folder, const std::string& loca
 std::string raw_bytes(const OnnxValue& v) {
   const OnnxTypeInfo& info = info_of(v.type());
   const Tensor t = v.tensor().cpu().contiguous();
+  TD_CHECK(tandem::detail::readable(t), Unsupported,
+           "reads the bytes of {}, which are not known while the model is traced", v.describe());
   const auto n = static_cast<uint64_t>(t.numel());
   std::string out((n * info.bits + 7) / 8, '\0');
   if (n == 0) return out;

@@ -7,6 +7,7 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/graph/context.h"
+#include "tandem/onnx/import/small_float_internal.h"
 #include "tandem/onnx/import/stored_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -44,29 +45,6 @@ constexpr OnnxTypeInfo kTypes[] = {
 };
 constexpr size_t kTypeCount = std::size(kTypes);
 
-// exponent bits, mantissa bits, bias, largest finite number, has infinities, only one zero
-struct SmallFloat {
-  int exponent, mantissa, bias;
-  float largest;
-  bool infinite, unsigned_zero;
-};
-SmallFloat small_float(OnnxType type) {
-  switch (type) {
-    case OnnxType::f8e4m3fn:
-      return {4, 3, 7, 448.0f, false, false};
-    case OnnxType::f8e4m3fnuz:
-      return {4, 3, 8, 240.0f, false, true};
-    case OnnxType::f8e5m2:
-      return {5, 2, 15, 57344.0f, true, false};
-    case OnnxType::f8e5m2fnuz:
-      return {5, 2, 16, 57344.0f, false, true};
-    case OnnxType::f4e2m1:
-      return {2, 1, 1, 6.0f, false, false};
-    default:
-      TD_FAIL(Internal, "{} is not a small float", to_string(type));
-  }
-}
-
 uint8_t nan_bits(OnnxType type) {
   switch (type) {
     case OnnxType::f8e4m3fn:
@@ -93,14 +71,6 @@ uint8_t encode_scale(float v, bool saturate, const std::string& mode) {
   if (bits < 0) return 0;
   if (bits > 254) return saturate ? 0xFE : 0xFF;
   return static_cast<uint8_t>(bits);
-}
-
-Tensor through_floats(const Tensor& x, OnnxType to, bool saturate, const std::string& mode) {
-  std::vector<float> v = x.to_vector<float>();
-  for (float& f : v)
-    f = decode_small_float(to, to == OnnxType::f8e8m0 ? encode_scale(f, saturate, mode)
-                                                      : encode_small_float(to, f, saturate));
-  return tensor(v, x.shape());
 }
 
 std::string number_text(double v, OnnxType type) {
@@ -132,6 +102,23 @@ OnnxValue to_strings(const OnnxValue& v) {
 }
 
 }  // namespace
+
+SmallFloat small_float(OnnxType type) {
+  switch (type) {
+    case OnnxType::f8e4m3fn:
+      return {4, 3, 7, 448.0f, false, false};
+    case OnnxType::f8e4m3fnuz:
+      return {4, 3, 8, 240.0f, false, true};
+    case OnnxType::f8e5m2:
+      return {5, 2, 15, 57344.0f, true, false};
+    case OnnxType::f8e5m2fnuz:
+      return {5, 2, 16, 57344.0f, false, true};
+    case OnnxType::f4e2m1:
+      return {2, 1, 1, 6.0f, false, false};
+    default:
+      TD_FAIL(Internal, "{} is not a small float", to_string(type));
+  }
+}
 
 const OnnxTypeInfo& info_of(OnnxType type) {
   const auto i = static_cast<size_t>(type);
@@ -268,7 +255,7 @@ uint8_t encode_small_float(OnnxType type, float v, bool saturate) {
 Tensor wrap_to(Tensor x, OnnxType type) {
   const OnnxTypeInfo& info = info_of(type);
   if (info.native || info.bits == 64) return x;
-  if (info.floating) return through_floats(x, type, true, "up");
+  if (info.floating) return round_to_small_float(x.to(DType::f32), type, true, "up");
   const int64_t mask = (int64_t{1} << info.bits) - 1;
   if (!info.is_signed) return bitwise_and(std::move(x), mask);
   const int64_t half = int64_t{1} << (info.bits - 1);
@@ -292,10 +279,11 @@ OnnxValue cast_value(const OnnxValue& v, OnnxType to, bool saturate,
   if (to == OnnxType::b8) return OnnxValue(ne(x, 0), to);
   const OnnxTypeInfo& f = info_of(from);
   if (!t.native && t.floating)
-    return OnnxValue(through_floats(from == OnnxType::u64 ? cast_value(v, OnnxType::f32).tensor()
-                                                          : x.to(DType::f32),
-                                    to, saturate, round_mode),
-                     to);
+    return OnnxValue(
+        round_to_small_float(
+            from == OnnxType::u64 ? cast_value(v, OnnxType::f32).tensor() : x.to(DType::f32), to,
+            saturate, round_mode),
+        to);
   if (from == OnnxType::u64 && t.floating) {
     const Tensor high = bitwise_and(bitwise_right_shift(x, 32), int64_t{0xFFFFFFFF});
     const Tensor low = bitwise_and(x, int64_t{0xFFFFFFFF});

@@ -3,6 +3,7 @@
 // images.
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/rows.h"
@@ -141,13 +142,12 @@ struct Box {
   double area() const { return (x2 - x1) * (y2 - y1); }
 };
 
-Box box_of(const float* b, bool centre) {
-  if (centre) {
-    const double w = b[2] / 2.0, h = b[3] / 2.0;
-    return {b[0] - w, b[1] - h, b[0] + w, b[1] + h};
-  }
-  return {std::min<double>(b[1], b[3]), std::min<double>(b[0], b[2]), std::max<double>(b[1], b[3]),
-          std::max<double>(b[0], b[2])};
+/// Boxes [n, k, 4] as x1, y1, x2, y2 in f64.
+Tensor corners_of(const Tensor& boxes, bool centre) {
+  const Tensor b = boxes.to(DType::f64);
+  const Tensor first = b.narrow(2, 0, 2), last = b.narrow(2, 2, 2);
+  if (centre) return cat({first - last / 2, first + last / 2}, 2);
+  return cat({flip(minimum(first, last), {2}), flip(maximum(first, last), {2})}, 2);
 }
 
 bool overlap(const Box& a, const Box& b, double threshold) {
@@ -168,7 +168,10 @@ void non_max_suppression(OnnxCall& c) {
   const int64_t most = c.has(2) ? std::max<int64_t>(0, c.int_at(2)) : 0;
   const double threshold = c.has(3) ? c.number(3) : 0;
   const bool centre = c.attr("center_point_box", 0);
-  const std::vector<float> b = boxes.to_vector<float>(), s = scores.to_vector<float>();
+  const std::vector<int64_t> ranked =
+      argsort(scores.to(DType::f32), -1, /*descending=*/true).to_vector<int64_t>();
+  const std::vector<double> b = corners_of(boxes, centre).to_vector<double>();
+  const std::vector<float> s = scores.to_vector<float>();
   check_onnx_loop(static_cast<double>(images * classes) * static_cast<double>(n) *
                   static_cast<double>(std::min(std::max<int64_t>(most, 1), n)));
   const auto least = static_cast<float>(c.has(4) ? c.number(4) : 0);
@@ -176,15 +179,13 @@ void non_max_suppression(OnnxCall& c) {
   for (int64_t i = 0; i < images * classes; ++i) {
     const int64_t image = i / classes;
     const float* score = s.data() + i * n;
-    std::vector<int64_t> order;
-    for (int64_t k = 0; k < n; ++k)
-      if (!c.has(4) || score[k] > least) order.push_back(k);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t p, int64_t q) { return score[p] > score[q]; });
     std::vector<Box> kept;
-    for (const int64_t k : order) {
+    for (const int64_t k :
+         std::span(ranked).subspan(static_cast<size_t>(i * n), static_cast<size_t>(n))) {
       if (static_cast<int64_t>(kept.size()) >= most) break;
-      const Box box = box_of(b.data() + (image * n + k) * 4, centre);
+      if (c.has(4) && !(score[k] > least)) continue;
+      const double* p = b.data() + (image * n + k) * 4;
+      const Box box{p[0], p[1], p[2], p[3]};
       bool free = true;
       for (const Box& other : kept) free = free && !overlap(box, other, threshold);
       if (!free) continue;

@@ -6,6 +6,7 @@
 
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
+#include "tandem/ops/view/bits.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 #include "tandem/ops/view/view.h"
 
@@ -348,6 +349,7 @@ std::span<const OpDef* const> view_rows() {
       &op::roll,
       &op::tril,
       &op::triu,
+      &op::bitcast,
   };
   return kRows;
 }
