@@ -19,6 +19,10 @@ void add_model_options(CLI::App& verb, recipe::ModelSource& source) {
 void add_onnx_options(CLI::App& verb, recipe::OnnxFileOptions& options) {
   verb.add_option("--opset", options.opset, "Opset of an ONNX model, 17 to 22");
   verb.add_option("--shapes", options.shapes, "Sizes of the example, as x:1x3x224x224");
+  verb.add_option("--dynamic", options.dynamic,
+                  "Dimensions that stay open: all, none, or x:0=batch,2=height for each input; "
+                  "default: the batch and the lengths of sequences")
+      ->allow_extra_args(false);
 }
 
 void print_written(const recipe::OnnxFile& file) {

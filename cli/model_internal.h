@@ -14,7 +14,7 @@ namespace tandem::cli {
 
 /// --weights, --num-classes, --image-size.
 void add_model_options(CLI::App& verb, recipe::ModelSource& source);
-/// --opset, --shapes of the verbs that write ONNX.
+/// --opset, --shapes, --dynamic of the verbs that write ONNX.
 void add_onnx_options(CLI::App& verb, recipe::OnnxFileOptions& options);
 
 /// Says on stdout what was written, and on stderr that its values are initial ones.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/models/model_config.h"
+#include "tandem/models/open_dim.h"
 #include "tandem/nn/nn.h"
 
 namespace tandem::models {
@@ -20,6 +21,7 @@ struct ModelPort {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;  ///< -1: open
   bool optional = false;
+  OpenDims open = {};  ///< what the architecture leaves open
 };
 
 /// The inputs of a model; each family uses those that PretrainedModel::inputs() names.

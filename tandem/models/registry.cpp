@@ -68,15 +68,18 @@ nn::AnyModule make_by(const std::string& name, const ModelOptions& options) {
   return function(o);
 }
 
+constexpr std::array<int64_t, 3> kImageNet = {3, 224, 224};
+
 struct Row {
   const char* name;
   nn::AnyModule (*make)(const std::string& name, const ModelOptions& options);
-  std::array<int64_t, 3> input = {3, 224, 224};
+  std::array<int64_t, 3> input = kImageNet;
+  bool any_size = true;
 };
 
 #define ROW(name) #name, &make_by < &name>
 constexpr Row kModels[] = {
-    {ROW(lenet), {1, 28, 28}},
+    {ROW(lenet), {1, 28, 28}, false},
     {ROW(alexnet)},
     {ROW(vgg11)},
     {ROW(vgg13)},
@@ -120,10 +123,10 @@ constexpr Row kModels[] = {
     {ROW(convnext_small)},
     {ROW(convnext_base)},
     {ROW(convnext_large)},
-    {ROW(vit_b_16)},
-    {ROW(vit_b_32)},
-    {ROW(vit_l_16)},
-    {ROW(vit_l_32)},
+    {ROW(vit_b_16), kImageNet, false},
+    {ROW(vit_b_32), kImageNet, false},
+    {ROW(vit_l_16), kImageNet, false},
+    {ROW(vit_l_32), kImageNet, false},
     {ROW(unet), {3, 256, 256}},
 };
 #undef ROW
@@ -139,7 +142,7 @@ const Row& row_of(const std::string& name) {
           near.empty() ? "models::list() gives the names." : "Did you mean '" + near + "'?");
 }
 
-ModelInfo info_of(const Row& r) { return {r.name, {r.input.begin(), r.input.end()}}; }
+ModelInfo info_of(const Row& r) { return {r.name, {r.input.begin(), r.input.end()}, r.any_size}; }
 
 }  // namespace
 

@@ -27,6 +27,8 @@ TD_API nn::AnyModule make(const std::string& name, const ModelOptions& options =
 struct ModelInfo {
   std::string name;
   std::vector<int64_t> input;  ///< shape of one sample, as the published weights expect it
+  /// Images of other heights and widths give an answer, too (above a least size).
+  bool any_size = true;
 };
 /// Every name that make() knows, by family.
 TD_API std::vector<ModelInfo> list();

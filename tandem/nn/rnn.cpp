@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tandem/grad/control_flow.h"
 #include "tandem/nn/init.h"
 #include "tandem/nn/layer_internal.h"
 #include "tandem/ops/index/index.h"
@@ -32,6 +33,22 @@ void check_state(const char* name, const Tensor& h, Dim layers, Dim n, int64_t s
                dims_equal(h.shape(2), size),
            Shape, "{} is {}, wants {}", name, h.shape().to_string(),
            Shape(layers, n, size).to_string());
+}
+
+// lstm_projected() over a number of steps that the trace does not know.
+LSTMOutput scan_projected(const Recurrent::Direction& p, const Tensor& x, Tensor h, Tensor c,
+                          const Tensor& b_ih, const Tensor& b_hh, bool reverse) {
+  const Tensor w_hr = p.weight_hr.value();
+  if (!h.defined()) h = zeros({x.shape(1), w_hr.shape(0)}, x.dtype());
+  if (!c.defined()) c = zeros({x.shape(1), w_hr.shape(1)}, x.dtype());
+  const auto step = [&](const std::pair<Tensor, Tensor>& state, const Tensor& now) {
+    auto [wide, cells] =
+        lstm_cell(now, state.first, state.second, p.weight_ih, p.weight_hh, b_ih, b_hh);
+    const Tensor y = linear(wide, w_hr);
+    return std::pair(std::pair(y, cells), y);
+  };
+  const auto [last, y] = scan(step, std::pair(h, c), x, {.reverse = reverse});
+  return {y, last.first, last.second};
 }
 
 }  // namespace
@@ -83,6 +100,8 @@ void Recurrent::register_directions() {
 LSTMOutput Recurrent::one(const Direction& p, Tensor x, Tensor h, Tensor c, bool reverse) const {
   Tensor b_ih = detail::value_or_none(p.bias_ih), b_hh = detail::value_or_none(p.bias_hh);
   if (kind_ == RecurrentKind::lstm) {
+    if (p.weight_hr.defined() && x.shape(0).is_symbolic())
+      return scan_projected(p, x, std::move(h), std::move(c), b_ih, b_hh, reverse);
     LstmResult r =
         p.weight_hr.defined()
             ? lstm_projected(x, h, c, p.weight_ih, p.weight_hh, b_ih, b_hh, p.weight_hr, reverse)

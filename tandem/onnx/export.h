@@ -44,6 +44,9 @@ struct TD_API OnnxExportReport {
   bool random = false;
   /// Rows without an ONNX equivalent; the model calls them in the domain "tandem".
   std::vector<std::string> custom_ops;
+  /// Equalities that sizes left open have to keep, such as "(height%32) = 0": no ONNX model can
+  /// check them.
+  std::vector<std::string> conditions;
   /// Cells that the function updates: an input with its current value, and the output that becomes
   /// the next call's input. The model names them too: OnnxModel::states().
   std::vector<OnnxState> states;

@@ -44,7 +44,8 @@ models::ModelOptions options_of(const ModelSource& a) {
 
 LoadedModel from_registry(const ModelSource& a) {
   models::ModelOptions o = options_of(a);
-  std::vector<int64_t> sample = models::info(a.model).input;  // refuses an unknown name at once
+  const models::ModelInfo info = models::info(a.model);  // refuses an unknown name at once
+  std::vector<int64_t> sample = info.input;
   StateDict weights;
   if (!a.weights.empty()) {
     weights = weights::load_weights(a.weights);
@@ -55,7 +56,9 @@ LoadedModel from_registry(const ModelSource& a) {
   net->eval();
   LoadedModel m;
   if (a.image_size > 0) sample[1] = sample[2] = a.image_size;
-  m.inputs = {{"x", DType::f32, {-1, sample[0], sample[1], sample[2]}}};
+  m.inputs = {{.name = "x",
+               .shape = {-1, sample[0], sample[1], sample[2]},
+               .open = models::image_dims(info.any_size)}};
   m.outputs = {{"y", DType::f32, {}}};
   m.run = [net](const std::vector<Tensor>& in) { return std::vector<Tensor>{(*net)(in.at(0))}; };
   for (const auto& [name, t] : net->state_dict()) {
@@ -202,6 +205,7 @@ LoadedModel load_run(const std::string& folder, const std::string& weights) {
   for (size_t i = 0; i < n; ++i) {
     const BatchField& field = run.data.fields[i];
     ModelPort port{.name = made.predict_fields[i], .dtype = field.dtype, .shape = field.shape};
+    if (i < made.open.size()) port.open = made.open[i];
     // Rows that stand for themselves may be any number; a graph's belong together.
     if (n == 1 && !port.shape.empty()) port.shape[0] = -1;
     m.inputs.push_back(std::move(port));

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/recipe/model_files.h"
 
+#include <fmt/ranges.h>
+
+#include <charconv>
 #include <filesystem>
 
+#include "tandem/base/nearest.h"
 #include "tandem/graph/context.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/onnx/export.h"
@@ -23,6 +27,74 @@ bool same(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && bytes_of(a) == bytes_of(b);
 }
 
+/// The name of dimension d if it may stay open, else "".
+std::string open_name(const ModelPort& p, size_t d) {
+  if (d < p.open.size() && !p.open[d].name.empty()) return p.open[d].name;
+  if (p.shape[d] >= 0 || (d > 0 && is_floating(p.dtype))) return "";  // an image's is fixed
+  return d == 0 ? "batch" : p.name == "decoder_input_ids" ? "target" : "length";
+}
+
+/// One "2=height" of `text` for input i; the name may be missing.
+DynamicDim asked_dim(const std::string& part, const std::string& text, const ModelPort& p,
+                     int64_t i) {
+  const size_t equals = part.find('=');
+  const char *begin = part.data(), *end = begin + std::min(equals, part.size());
+  int64_t d = 0;
+  const auto [rest, error] = std::from_chars(begin, end, d);
+  TD_CHECK(error == std::errc() && rest == end && equals + 1 != part.size(), Value,
+           "'{}' names no dimensions\nWrite x:0=batch,2=height, or all, or none.", text);
+  const auto rank = static_cast<int64_t>(p.shape.size());
+  TD_CHECK(d >= -rank && d < rank, Value, "'{}': '{}' has {} dimensions, {} is none of them", text,
+           p.name, rank, d);
+  if (d < 0) d += rank;
+  std::string name =
+      equals == part.npos ? open_name(p, static_cast<size_t>(d)) : part.substr(equals + 1);
+  if (name.empty()) name = fmt::format("{}_{}", p.name, d);
+  return {i, d, name};
+}
+
+/// Those of "x:0=batch,2=height".
+void add_asked_dims(const std::string& text, const std::vector<ModelPort>& inputs,
+                    std::vector<DynamicDim>& out) {
+  const size_t colon = text.rfind(':');
+  size_t i = 0;
+  if (colon != text.npos) {
+    std::vector<std::string> names;
+    for (const ModelPort& p : inputs) names.push_back(p.name);
+    const std::string name = text.substr(0, colon);
+    while (i < names.size() && names[i] != name) ++i;
+    const std::string near = i < names.size() ? "" : nearest_word(name, names);
+    TD_CHECK(i < names.size(), Value, "there is no input '{}'\n{}The model has {}.", name,
+             near.empty() ? "" : "Did you mean '" + near + "'? ", fmt::join(names, ", "));
+  } else {
+    TD_CHECK(inputs.size() == 1, Value,
+             "'{}' does not say of which of the {} inputs\nWrite {}:0=batch, or all, or none.",
+             text, inputs.size(), inputs[0].name);
+  }
+  std::stringstream parts(colon == text.npos ? text : text.substr(colon + 1));
+  for (std::string part; std::getline(parts, part, ',');)
+    out.push_back(asked_dim(part, text, inputs[i], static_cast<int64_t>(i)));
+}
+
+std::vector<DynamicDim> dynamic_dims(const std::vector<std::string>& asked,
+                                     const std::vector<ModelPort>& inputs) {
+  std::vector<DynamicDim> out;
+  const bool all = asked == std::vector<std::string>{"all"};
+  if (!all && !asked.empty()) {
+    if (asked != std::vector<std::string>{"none"})
+      for (const std::string& text : asked) add_asked_dims(text, inputs, out);
+    return out;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t d = 0; d < inputs[i].shape.size(); ++d) {
+      const ModelPort& p = inputs[i];
+      if (const std::string name = open_name(p, d);
+          !name.empty() && (all || d >= p.open.size() || p.open[d].by_default))
+        out.emplace_back(static_cast<int64_t>(i), static_cast<int64_t>(d), name);
+    }
+  return out;
+}
+
 }  // namespace
 
 OnnxFile write_onnx(const ModelSource& source, const std::string& out, const OnnxFileOptions& o) {
@@ -30,17 +102,13 @@ OnnxFile write_onnx(const ModelSource& source, const std::string& out, const Onn
       is_run(source.model) ? load_run(source.model, source.weights) : load_model(source);
   onnx::OnnxExportOptions options;
   options.opset = o.opset;
-  for (size_t i = 0; i < model.inputs.size(); ++i) {
-    ModelPort& p = model.inputs[i];
+  // The sizes of another file's model may be computed from values: open ones are asked for.
+  if (!is_onnx(source.model) || !o.dynamic.empty())
+    options.dynamic = dynamic_dims(o.dynamic, model.inputs);
+  for (ModelPort& p : model.inputs) {
     options.input_names.push_back(p.name);
-    for (size_t d = 0; d < p.shape.size(); ++d) {
-      if (p.shape[d] >= 0) continue;
-      const char* name = d == 0 ? "batch" : p.name == "decoder_input_ids" ? "target" : "length";
-      const bool image = d > 0 && is_floating(p.dtype);  // of one size
-      if (!is_onnx(source.model) && !image)
-        options.dynamic.emplace_back(static_cast<int64_t>(i), static_cast<int64_t>(d), name);
-      if (d > 0) p.shape[d] = image ? 224 : 8;
-    }
+    for (size_t d = 1; d < p.shape.size(); ++d)
+      if (p.shape[d] < 0) p.shape[d] = is_floating(p.dtype) ? 224 : 8;  // images, texts
   }
   for (const ModelPort& p : model.outputs) options.output_names.push_back(p.name);
   set_shapes(model, o.shapes);

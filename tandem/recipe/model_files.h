@@ -13,14 +13,19 @@ struct OnnxFileOptions {
   /// Sizes of the example that the result is checked with, as "x:1x3x224x224".
   std::string shapes = "";
   int opset = 18;
+  /// Dimensions of the inputs that stay open. Nothing: what the model opens by itself (the batch,
+  /// the lengths of sequences); "all": height and width of images, too, where it takes any;
+  /// "none"; or for each input "x:0=batch,2=height", as torch.onnx.export's dynamic_shapes.
+  /// Dimensions of one name are equal.
+  std::vector<std::string> dynamic = {};
 };
 struct OnnxFile {
   std::string report;           ///< one line: the file, what it holds and how far it was checked
   bool random_weights = false;  ///< no weights were given: the values are initial ones
 };
 /// The model (a run's folder, or what load_model() takes) as an ONNX file whose weights lie beside
-/// it. Written into the folder of the model itself, it refers to the weights that are there. Open
-/// dimensions keep names.
+/// it. Written into the folder of the model itself, it refers to the weights that are there. Throws
+/// Value for a dimension in `dynamic` that no input has, Shape for one that the model fixes.
 TD_API OnnxFile write_onnx(const ModelSource& source, const std::string& out,
                            const OnnxFileOptions& options = {});
 /// Weights as a file of the format that its ending names. Throws Io if they do not read back.

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tandem/io/yaml.h"
+#include "tandem/models/open_dim.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::recipe {
@@ -155,6 +156,8 @@ struct RecipeModel {
   /// `forward`: the fields of a batch that `predict_fields` names, from the first on.
   std::function<Tensor(const train::Batch& inputs)> predict = {};
   std::vector<std::string> predict_fields = {"x"};
+  /// Of each of these fields, the dimensions that may have any size.
+  std::vector<models::OpenDims> open = {{"batch"}};
   /// What `predict` gave for one image as an image u8 [c, h, w]: a mask, a drawing.
   std::function<Tensor(const Tensor& output)> image = {};
   /// And as boxes, those of at least this score.

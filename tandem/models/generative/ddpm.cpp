@@ -97,7 +97,7 @@ Tensor DDPM::operator()(Tensor x, Tensor t, Tensor y, SourceLocation loc) {
 }
 
 Tensor DDPM::loss(const Tensor& x, const Tensor& y) {
-  const int64_t n = x.size(0);
+  const Dim n = x.shape(0);
   const Tensor t = randint(0, o_.steps, {n}), noise = randn_like(x);
   const Tensor left = index_select(kept_.value(), 0, t).reshape({n, 1, 1, 1});
   const Tensor noisy = (x * 2 - 1) * sqrt(left) + noise * sqrt(1 - left);

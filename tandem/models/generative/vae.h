@@ -5,6 +5,7 @@
 
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/view/dim_tensor.h"
 
 namespace tandem::models {
 
@@ -43,7 +44,7 @@ struct VAE : nn::Module {
     const Tensor seen =
         binary_cross_entropy_with_logits(decode(draw(mu, lv)), x, {.reduction = Reduction::sum});
     const Tensor kl = -0.5 * (1 + lv - mu * mu - exp(lv)).sum();
-    return (seen + kl) / static_cast<double>(batch.size(0));
+    return (seen + kl) / dim_tensor(batch.shape(0)).to(seen.dtype());
   }
   /// Pixels [n, features] of n draws from the prior.
   Tensor sample(int64_t n) {

@@ -23,7 +23,8 @@ GPT::Block::Block(const GPTOptions& o)
 }
 
 Tensor GPT::Block::forward(Tensor x) {
-  const int64_t n = x.size(0), t = x.size(1), width = x.size(2);
+  const Dim n = x.shape(0), t = x.shape(1);
+  const int64_t width = x.size(2);
   Tensor qkv = permute(reshape(c_attn(ln_1(x)), {n, t, 3, heads, width / heads}), {2, 0, 3, 1, 4});
   Tensor seen = scaled_dot_product_attention(select(qkv, 0, 0), select(qkv, 0, 1),
                                              select(qkv, 0, 2), {}, is_training() ? dropout : 0.0,
@@ -58,9 +59,9 @@ GPT::GPT(GPTOptions o)
 }
 
 Tensor GPT::forward(Tensor ids) {
-  TD_CHECK(ids.dim() == 2 && ids.size(1) <= o_.context, Shape,
+  TD_CHECK(ids.dim() == 2 && (ids.shape(1).is_symbolic() || ids.size(1) <= o_.context), Shape,
            "GPT wants ids [n, t] with t <= {}, got {}", o_.context, ids.shape().to_string());
-  Tensor x = drop(wte(ids) + wpe(arange(ids.size(1))));
+  Tensor x = drop(wte(ids) + wpe(arange_dim(ids.shape(1))));
   for (Block& block : h) x = block(x);
   return linear(ln_f(x), wte.weight);
 }

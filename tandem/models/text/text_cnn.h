@@ -52,7 +52,7 @@ struct TextCNN : nn::Module {
   }
   Tensor forward(Tensor ids, Tensor odds = {}) {
     Tensor x = transpose(words(ids), 1, 2);  // [n, width, t]
-    if (drop_words.p > 0) x = x * drop_words(ones({x.size(0), 1, x.size(2)}));
+    if (drop_words.p > 0) x = x * drop_words(ones({x.shape(0), 1, x.shape(2)}));
     std::vector<Tensor> found;
     for (nn::Conv1d& conv : convs) found.push_back(amax(relu(conv(x)), {2}));
     Tensor text = drop(cat(found, 1));

@@ -12,7 +12,7 @@ namespace {
 
 Tensor twice(Tensor x) { return interpolate(std::move(x), {.scale_factor = 2.0}); }
 /// 0.5, 1.5, ... n - 0.5.
-Tensor centres(int64_t n) { return arange(0, n, 1, DType::f32) + 0.5; }
+Tensor centres(Dim n) { return arange_dim(n).to(DType::f32) + 0.5; }
 
 }  // namespace
 
@@ -54,8 +54,9 @@ Detector::Detector(DetectorOptions o)
 }
 
 Tensor Detector::forward(Tensor x) {
-  TD_CHECK(x.dim() == 4 && x.size(2) % 32 == 0 && x.size(3) % 32 == 0, Shape,
-           "Detector wants [n, 3, h, w] with multiples of 32, got {}", x.shape().to_string());
+  TD_CHECK(x.dim() == 4 && dims_equal(mod(x.shape(2), 32), 0) && dims_equal(mod(x.shape(3), 32), 0),
+           Shape, "Detector wants [n, 3, h, w] with multiples of 32, got {}",
+           x.shape().to_string());
   x = stage1_(relu(stem_norm_(stem_(std::move(x)))));
   const Tensor c2 = stage2_(std::move(x)), c3 = stage3_(c2), c4 = stage4_(c3);
   Tensor p = side3_(c3) + twice(side4_(c4));
@@ -64,7 +65,7 @@ Tensor Detector::forward(Tensor x) {
 }
 
 Tensor Detector::loss(const Tensor& output, const Tensor& boxes, const Tensor& labels) const {
-  const int64_t n = output.size(0), h = output.size(2), w = output.size(3), m = boxes.size(1);
+  const Dim n = output.shape(0), h = output.shape(2), w = output.shape(3), m = boxes.shape(1);
   const Tensor cells = boxes / static_cast<double>(kStride);  // [n, m, 4]
   const auto side = [&](int64_t k) { return select(cells, 2, k); };
   const Tensor wide = side(2) - side(0), high = side(3) - side(1);

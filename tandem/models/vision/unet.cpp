@@ -40,8 +40,11 @@ Up::Up(int64_t in, int64_t out, bool bilinear)
 Tensor Up::forward(Tensor x, Tensor beside) {
   x = up(std::move(x));
   // Where a size was odd on the way down, a row or column is missing.
-  const int64_t dy = beside.size(2) - x.size(2), dx = beside.size(3) - x.size(3);
-  if (dy != 0 || dx != 0) x = pad(std::move(x), {dx / 2, dx - dx / 2, dy / 2, dy - dy / 2});
+  const Dim dy = beside.shape(2) - x.shape(2), dx = beside.shape(3) - x.shape(3);
+  if (dy != Dim(0) || dx != Dim(0)) {
+    const Dim top = floordiv(dy, 2), left = floordiv(dx, 2);
+    x = pad(std::move(x), {left, dx - left, top, dy - top});
+  }
   return conv(cat({beside, x}, 1));
 }
 Tensor Up::operator()(Tensor x, Tensor beside, SourceLocation loc) {

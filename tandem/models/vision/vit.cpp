@@ -92,9 +92,10 @@ VisionTransformer::VisionTransformer(const VisionTransformerSize& s, VisionTrans
 }
 Tensor VisionTransformer::forward(Tensor x) {
   for (const int64_t i : {2, 3})
-    TD_CHECK(x.dim() == 4 && x.size(i) == options.image_size, Shape,
-             "VisionTransformer wants x [n, {}, {}, {}], got {}", options.in_channels,
-             options.image_size, options.image_size, x.shape().to_string());
+    TD_CHECK(x.dim() == 4 && x.shape(i) == Dim(options.image_size), Shape,
+             "VisionTransformer wants x [n, {}, {}, {}], got {}\nIt has learned positions for that "
+             "size: set image_size, or resize the images; the batch alone may stay open.",
+             options.in_channels, options.image_size, options.image_size, x.shape().to_string());
   x = conv_proj(std::move(x)).flatten(2).transpose(1, 2);
   const Tensor token = class_token.value().expand({x.shape(0), 1, x.shape(2)});
   x = encoder(cat({token, x}, 1));

@@ -3,7 +3,7 @@
 // back.
 #include "tandem/onnx/export.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstring>
@@ -35,6 +35,19 @@ Names names_for(const std::vector<std::string>& given, size_t n, const char* let
   return out;
 }
 
+// While it lives, sizes that cannot be told apart are equal, as the trace took them to be.
+class TraceSizes {
+ public:
+  TraceSizes() : outer_(current_dim_checks()) { current_dim_checks() = &seen_; }
+  ~TraceSizes() { current_dim_checks() = outer_; }
+  TraceSizes(const TraceSizes&) = delete;
+  TraceSizes& operator=(const TraceSizes&) = delete;
+
+ private:
+  DimChecks* outer_;
+  DimChecks seen_;
+};
+
 class Exporter {
  public:
   Exporter(const Graph& g, std::span<const Tensor> examples, const FilePath& path,
@@ -42,6 +55,22 @@ class Exporter {
       : g_(g), examples_(examples), path_(path), o_(o), b_(o.opset), values_(g.nodes.size()) {}
 
   OnnxExportReport run() {
+    add_nodes();
+    drop_unused();
+    finish();
+    write();
+    report_.random = b_.random;
+    report_.custom_ops.assign(b_.custom.begin(), b_.custom.end());
+    for (const auto& [a, b] : g_.checks.equal)
+      report_.conditions.push_back(a.to_string() + " = " + b.to_string());
+    if (o_.verify) verify();
+    for (WrittenFile& f : written_) f.keep();
+    return std::move(report_);
+  }
+
+ private:
+  void add_nodes() {
+    const TraceSizes sizes;
     name_ports();
     bring_cells();
     std::vector<Tensor> wanted = g_.outputs;
@@ -58,17 +87,8 @@ class Exporter {
       }
     for (const Graph::GradUse& u : g_.grads)
       if (stored(u)) put_out(u.exit, b_.unique(grad_name(u)));
-    drop_unused();
-    finish();
-    write();
-    report_.random = b_.random;
-    report_.custom_ops.assign(b_.custom.begin(), b_.custom.end());
-    if (o_.verify) verify();
-    for (WrittenFile& f : written_) f.keep();
-    return std::move(report_);
   }
 
- private:
   static bool stored(const Graph::GradUse& u) {
     return u.stored && !u.consumed && u.exit.defined();
   }
@@ -392,6 +412,7 @@ std::string OnnxExportReport::to_string() const {
   else if (largest_error >= 0)
     s += fmt::format("; read back: largest error {:.3g}, {:.3g} of the largest value",
                      largest_error, relative_error);
+  if (!conditions.empty()) s += fmt::format("; wants {}", fmt::join(conditions, ", "));
   if (!custom_ops.empty()) s += fmt::format("; in the domain tandem: {}", custom_ops.size());
   for (const std::string& c : custom_ops) s += " " + c;
   return s;

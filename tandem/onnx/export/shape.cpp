@@ -100,9 +100,15 @@ bool export_diagonal_backward(OnnxExportCall& c) {
 
 namespace {
 // [windows, size] positions.
-Tensor window_places(const UnfoldAttrs& a, int64_t windows) {
-  return arange(0, windows, 1, DType::i64).reshape({windows, 1}) * a.step +
-         arange(0, a.size, 1, DType::i64);
+Tensor window_places(const UnfoldAttrs& a, Dim windows) {
+  return arange_dim(windows).reshape({windows, 1}) * a.step + arange(0, a.size, 1, DType::i64);
+}
+// The same for the body of an exporter: a constant where the number of windows is one.
+Tensor places_in_body(const UnfoldAttrs& a, Dim windows, const Tensor& known) {
+  return windows.is_symbolic() ? window_places(a, windows) : constant(known);
+}
+Tensor known_places(const UnfoldAttrs& a, Dim windows) {
+  return windows.is_symbolic() ? Tensor() : window_places(a, windows);
 }
 }  // namespace
 
@@ -110,11 +116,10 @@ bool export_unfold(OnnxExportCall& c) {
   const auto& a = c.get_attrs<UnfoldAttrs>();
   const int d = c.axis(a.dim);
   const Dim windows = c.out[0].shape[d];
-  if (windows.is_symbolic()) return false;
-  const Tensor places = window_places(a, windows.value());
+  const Tensor places = known_places(a, windows);
   return c.by_ops([&](std::span<const Tensor> x) -> std::vector<Tensor> {
     const IndexAttrs at = index_at(d);
-    const Tensor all[] = {constant(places)};
+    const Tensor all[] = {places_in_body(a, windows, places)};
     return {movedim(call_list(op::index, &at, SourceLocation::here(), all, x.first(1)), d + 1, -1)};
   });
 }
@@ -122,12 +127,11 @@ bool export_unfold_backward(OnnxExportCall& c) {
   const auto& a = c.get_attrs<UnfoldAttrs>();
   const int d = normalize_dim(a.dim, c.out[0].rank());
   const Dim windows = c.shape(0)[d];
-  if (windows.is_symbolic()) return false;
-  const Tensor places = window_places(a, windows.value());
+  const Tensor places = known_places(a, windows);
   return c.by_ops([&](std::span<const Tensor> x) -> std::vector<Tensor> {
     IndexAttrs at = index_at(d);
     at.shape = c.out[0].shape;
-    const Tensor all[] = {constant(places)}, g[] = {movedim(x[0], -1, d + 1)};
+    const Tensor all[] = {places_in_body(a, windows, places)}, g[] = {movedim(x[0], -1, d + 1)};
     return {call_list(op::index_backward, &at, SourceLocation::here(), all, g)};
   });
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions, pooling, resizing, patches. Average pooling and resizing act on each dimension
 // separately, so what ONNX has no op for (their derivatives, adaptive windows) becomes a matmul per
-// dimension, with a matrix found by running the row on an identity.
+// dimension, with a matrix found by running the row on an identity, or computed in the model where
+// a size is open.
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/ops/conv/fold.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/view/dim_tensor.h"
 
 namespace tandem::onnx {
 namespace {
@@ -122,6 +124,43 @@ Shape spatial(const Shape& s) {
   return out;
 }
 
+// Whether window j of `out` adaptive windows, floor(j in / out) to ceil((j + 1) in / out), holds
+// element i: bool [in, out]. Either size may be open.
+Tensor adaptive_windows(Dim in, Dim out) {
+  const Tensor i = arange_dim(in).reshape({in, 1}), j = arange_dim(out).reshape({1, out});
+  const Tensor n = dim_tensor(in), m = dim_tensor(out);
+  return (j * n < (i + 1) * m) & ((j + 1) * n > i * m);
+}
+
+// Adaptive average pooling of `whole` to `pooled`, or its derivative, at sizes that are open.
+bool adaptive_average(OnnxExportCall& c, const Shape& whole, const Shape& pooled, bool transposed) {
+  const DType t = c.out[0].dtype;
+  return c.by_ops([&](std::span<const Tensor> x) -> std::vector<Tensor> {
+    Tensor y = x[0];
+    for (int i = 0; i < whole.rank(); ++i) {
+      Tensor m = adaptive_windows(whole[i], pooled[i]).to(t);
+      m = m / m.sum({0}, true);
+      y = movedim(matmul(movedim(y, i + 2, -1), m, MatmulAttrs{false, transposed}), -1, i + 2);
+    }
+    return {y};
+  });
+}
+
+// Adaptive max pooling, dimension by dimension, at sizes that are open; values alone.
+bool adaptive_max_values(OnnxExportCall& c, const Shape& whole, const Shape& pooled) {
+  const DType t = c.out[0].dtype;
+  if (c.wanted(1) || !is_floating(t)) return false;
+  return c.by_ops([&](std::span<const Tensor> x) -> std::vector<Tensor> {
+    Tensor y = x[0];
+    for (int i = 0; i < whole.rank(); ++i) {
+      const Tensor each = movedim(y, i + 2, -1).unsqueeze(-1);
+      const Tensor never = full({}, -std::numeric_limits<double>::infinity(), t);
+      y = movedim(amax(where(adaptive_windows(whole[i], pooled[i]), each, never), {-2}), -1, i + 2);
+    }
+    return {y, Tensor()};
+  });
+}
+
 bool pool_matrices(OnnxExportCall& c, const PoolAttrs& a, bool transposed) {
   const auto along = [&](int dim, const Tensor& x) {
     PoolAttrs one;
@@ -144,6 +183,8 @@ bool pool_matrices(OnnxExportCall& c, const PoolAttrs& a, bool transposed) {
   };
   const Shape whole = spatial(transposed ? c.out[0].shape : c.shape(0));
   const Shape pooled = spatial(transposed ? c.shape(0) : c.out[0].shape);
+  if (!a.output.empty() && (whole.is_symbolic() || pooled.is_symbolic()))
+    return adaptive_average(c, whole, pooled, transposed);
   return by_matrices(c, whole, pooled, along, transposed);
 }
 
@@ -181,7 +222,7 @@ namespace {
 // Window by window: each is a vector whose best element is taken, with its position in the plane.
 bool adaptive_max(OnnxExportCall& c, const PoolAttrs& a) {
   const Shape in = spatial(c.shape(0));
-  if (in.is_symbolic() || a.output.is_symbolic()) return false;
+  if (in.is_symbolic() || a.output.is_symbolic()) return adaptive_max_values(c, in, a.output);
   const int n = in.rank();
   std::vector<int64_t> plane(static_cast<size_t>(in.numel().value()));
   for (size_t k = 0; k < plane.size(); ++k) plane[k] = static_cast<int64_t>(k);
@@ -336,21 +377,23 @@ bool export_grid_sample(OnnxExportCall& c) {
 bool export_im2col(OnnxExportCall& c) {
   const auto& a = c.get_attrs<FoldAttrs>();
   const Shape image = spatial(c.shape(0));
-  if (image.is_symbolic() || a.kernel.is_symbolic()) return false;
-  Tensor at[2];
+  if (a.kernel.is_symbolic()) return false;
   PadAttrs pads;
   pads.before = pads.after = {0, 0, a.padding[0], a.padding[1]};
   pads.value = 0;
-  for (int i = 0; i < 2; ++i) {
+  const auto places = [&](int i) {  // [kernel, windows]
     const int64_t k = a.kernel[i].value(), step = a.stride[i].value(), far = a.dilation[i].value();
-    const int64_t room = image[i].value() + 2 * a.padding[i].value() - far * (k - 1) - 1;
-    at[i] = arange(0, k, 1, DType::i64).reshape({k, 1}) * far +
-            arange(0, room / step + 1, 1, DType::i64) * step;
-  }
+    const Dim room = image[i] + 2 * a.padding[i] - far * (k - 1) - 1;
+    const Tensor first = arange_dim(floordiv(room, step) + 1) * step;
+    return arange(0, k, 1, DType::i64).reshape({k, 1}) * far + first;
+  };
+  const Tensor at[] = {image[0].is_symbolic() ? Tensor() : places(0),
+                       image[1].is_symbolic() ? Tensor() : places(1)};
   return c.by_ops([&](std::span<const Tensor> x) -> std::vector<Tensor> {
     const IndexAttrs rows = index_at(2), columns = index_at(4);
-    const Tensor padded[] = {call(op::pad, &pads, SourceLocation::here(), x[0])},
-                 h[] = {constant(at[0])}, w[] = {constant(at[1])};
+    const auto of = [&](int i) { return at[i].defined() ? constant(at[i]) : places(i); };
+    const Tensor padded[] = {call(op::pad, &pads, SourceLocation::here(), x[0])}, h[] = {of(0)},
+                 w[] = {of(1)};
     const Tensor lines[] = {call_list(op::index, &rows, SourceLocation::here(), h, padded)};
     const Tensor y = call_list(op::index, &columns, SourceLocation::here(), w, lines);
     return {permute(y, {0, 1, 2, 4, 3, 5}).reshape(c.out[0].shape)};

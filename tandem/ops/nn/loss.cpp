@@ -11,6 +11,7 @@
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/rule_internal.h"
+#include "tandem/ops/view/dim_tensor.h"
 #include "tandem/ops/view/view.h"
 
 namespace tandem {
@@ -60,6 +61,7 @@ Tensor reduced(Tensor loss, Reduction r, SourceLocation loc) {
     TD_CHECK(loss.dim() >= 1, Shape, "Reduction::batchmean wants a batch dimension, x is 0-d");
   });
   Tensor sum = loss.sum({}, false, loc);
+  if (loss.shape(0).is_symbolic()) return sum / dim_tensor(loss.shape(0), loc).to(sum.dtype(), loc);
   return sum / static_cast<double>(loss.size(0));
 }
 

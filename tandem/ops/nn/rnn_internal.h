@@ -58,7 +58,8 @@ inline Tensor state_or_zeros(Tensor h, const Tensor& x, Dim hidden, int batch_di
 inline void check_sequence(const Tensor& x, const Tensor& w_hh) {
   TD_CHECK(x.defined() && w_hh.defined(), Value, "x or w_hh is an undefined tensor");
   TD_CHECK(x.dim() == 3, Shape, "x is {}, wants [steps, n, features]", x.shape().to_string());
-  TD_CHECK(x.size(0) > 0, Shape, "x is {}: a sequence without steps", x.shape().to_string());
+  TD_CHECK(x.shape(0).is_symbolic() || x.size(0) > 0, Shape, "x is {}: a sequence without steps",
+           x.shape().to_string());
   TD_CHECK(w_hh.dim() == 2, Shape, "w_hh is {}, wants a matrix", w_hh.shape().to_string());
 }
 

@@ -401,10 +401,10 @@ Tensor prelu(Tensor x, Tensor weight, SourceLocation loc) {
 }
 
 Tensor glu(Tensor x, int64_t dim, SourceLocation loc) {
-  TD_CHECK(x.size(dim) % 2 == 0, Shape, "glu: dimension {} of {} is odd", dim,
+  TD_CHECK(dims_equal(mod(x.shape(dim), 2), 0), Shape, "glu: dimension {} of {} is odd", dim,
            x.shape().to_string());
-  const int64_t half = x.size(dim) / 2;
-  return mul(x.narrow(dim, 0, half, loc), sigmoid(x.narrow(dim, half, half, loc), loc), loc);
+  const Dim half = floordiv(x.shape(dim), 2);
+  return mul(narrow(x, dim, 0, half, loc), sigmoid(narrow(x, dim, half, half, loc), loc), loc);
 }
 
 Tensor lerp(Operand start, Operand end, Operand weight, SourceLocation loc) {

@@ -11,6 +11,7 @@
 #include "tandem/ops/control.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/view/dim_tensor.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 #include "tandem/ops/view/view.h"
 #include "tandem/tensor/device_memory.h"
@@ -209,6 +210,10 @@ Tensor arange(Scalar end, DType dtype, SourceLocation loc) { return arange(0, en
 Tensor arange_dim(Dim end, SourceLocation loc) {
   ArangeAttrs a{0, 1, IntList(end), DType::i64};
   return call(op::arange, &a, loc);
+}
+Tensor dim_tensor(Dim d, SourceLocation loc) {
+  if (!d.is_symbolic()) return full({}, d.value(), DType::i64, loc);
+  return select(arange_dim(d + 1, loc), 0, -1, loc);
 }
 
 Tensor linspace(double start, double end, int64_t steps, DType dtype, SourceLocation loc) {

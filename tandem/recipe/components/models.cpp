@@ -49,6 +49,7 @@ RecipeModel on_graph(std::shared_ptr<Net> net) {
       net, [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0], b[1]), b[2]); }};
   m.predict = [net](const Batch& b) { return (*net)(b[0], b[1]); };
   m.predict_fields = {"x", "edge_index"};
+  m.open = {{"nodes"}, {{}, "edges"}};
   return m;
 }
 // One row per letter: the loss and the metrics see [n * t, vocabulary].
@@ -58,6 +59,7 @@ RecipeModel by_letter(std::shared_ptr<Net> net, int64_t context) {
                   return std::pair<Tensor, Tensor>((*net)(b[0]).flatten(0, 1), b[1].flatten());
                 }};
   m.predict = [net](const Batch& b) { return (*net)(b[0]); };
+  m.open = {{"batch", "length"}};
   m.generate = letter_generator([net](const Tensor& ids) { return (*net)(ids); }, context);
   return m;
 }
@@ -76,13 +78,18 @@ RecipeModel char_rnn(models::CharRNNOptions c, const Options& o, const Info& inf
 RecipeModel text_cnn(models::TextCNNOptions t, const Options& o, const Info& info) {
   t.vocabulary = info_of(info, "vocabulary", o);
   t.classes = info_of(info, "classes", o);
-  if (!info.count("odds")) return supervised(std::make_shared<models::TextCNN>(t));
+  if (!info.count("odds")) {
+    RecipeModel plain = supervised(std::make_shared<models::TextCNN>(t));
+    plain.open = {{"batch", "length"}};
+    return plain;
+  }
   t.odds = info.at("odds");
   auto net = std::make_shared<models::TextCNN>(t);
   RecipeModel made{
       net, [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0], b[1]), b[2]); }};
   made.predict = [net](const Batch& b) { return (*net)(b[0], b[1]); };
   made.predict_fields = {"x", "odds"};
+  made.open = {{"batch", "length"}, {"batch"}};
   return made;
 }
 
@@ -126,13 +133,16 @@ RecipeModel digits_cnn(const DigitsCNNModel& d, const Options& o, const Info& in
 
 RecipeModel speech_cnn(models::SpeechCNNOptions s, const Options& o, const Info& info) {
   s.classes = info_of(info, "classes", o);
-  return supervised(std::make_shared<models::SpeechCNN>(s));
+  RecipeModel m = supervised(std::make_shared<models::SpeechCNN>(s));
+  m.open = {{"batch", {}, {}, "frames"}};
+  return m;
 }
 
 RecipeModel unet(models::UNetOptions u, const Options& o, const Info& info) {
   u.n_channels = info_of(info, "channels", o);
   u.n_classes = info_of(info, "classes", o);
   RecipeModel m = supervised(std::make_shared<models::UNet>(u));
+  m.open = {models::image_dims(true)};
   // The likeliest class of each pixel: black and white of two, else its number.
   m.image = [](const Tensor& output) {
     const Tensor mask = argmax(output, 1);
@@ -240,6 +250,7 @@ RecipeModel detector(models::DetectorOptions d, const Options& o, const Info& in
   };
   m.evaluate = [net](data::AnyPipeline test) { return evaluate_boxes(*net, std::move(test)); };
   m.predict = [net](const Batch& b) { return (*net)(b[0]); };  // what decode() reads boxes from
+  m.open = {models::image_dims(true)};
   m.boxes = [net](const Tensor& output, double score) {
     const models::Detections d = net->decode(output.squeeze(0), {.score = score});
     return FoundBoxes{d.boxes, d.scores, d.labels};
@@ -279,6 +290,7 @@ RecipeModel by_name(const ModelRow& row, const void* options, const Options& o, 
   RecipeModel made{std::shared_ptr<nn::Module>(net, &net->module()),
                    [net](const Batch& b) { return std::pair<Tensor, Tensor>((*net)(b[0]), b[1]); }};
   made.predict = [net](const Batch& b) { return (*net)(b[0]); };
+  made.open = {models::image_dims(models::info(row.name).any_size)};
   return made;
 }
 
