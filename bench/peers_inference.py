@@ -5,6 +5,10 @@ usage: peers_inference.py PEER export MODEL PATH         write a model with rand
        peers_inference.py PEER answer PATH MODEL X Y     an input, and the answer to it
        peers_inference.py PEER difference GOT WANT       of the first array in GOT
        peers_inference.py PEER bench PATH MODEL THREADS SECONDS
+       peers_inference.py PEER files                     the names in bench/wheel_models.py
+       peers_inference.py PEER fetch MODEL FOLDER        a file of theirs, and inputs for it
+       peers_inference.py PEER outputs PATH NPZ OUT      all outputs for the inputs in a file
+       peers_inference.py PEER turns PATH NPZ THREADS SECONDS   measures for each line of stdin
 """
 import json
 import resource
@@ -55,13 +59,19 @@ def export(model, path):
                       dynamo=False, opset_version=17)
 
 
+def runtime(path, threads):
+    import onnxruntime as o
+    o.set_default_logger_severity(3)
+    options = o.SessionOptions()
+    options.intra_op_num_threads = threads
+    return o.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
 def session(peer, path, threads):
     if peer == "onnxruntime":
         import onnxruntime as o
-        options = o.SessionOptions()
-        options.intra_op_num_threads = threads
         t = time.perf_counter()
-        s = o.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        s = runtime(path, threads)
         return t, lambda x: s.run(None, {"x": x})[0], o.__version__
     import openvino as ov
     t = time.perf_counter()
@@ -90,8 +100,42 @@ def bench(peer, path, model, threads, seconds):
             "memory_mb": peak_mb() - idle, "process_mb": peak_mb(), "version": version}
 
 
+def times_of(f, seconds):
+    """Of clock and of all threads' CPU, each sorted."""
+    times, cpu, begin = [], [], time.perf_counter()
+    while not times or time.perf_counter() - begin < seconds:
+        c, t = time.process_time(), time.perf_counter()
+        f()
+        times.append(time.perf_counter() - t)
+        cpu.append(time.process_time() - c)
+    return sorted(times), sorted(cpu)
+
+
+def turns(path, inputs, threads, seconds):
+    s, x = runtime(path, threads), dict(np.load(inputs))
+    for _ in range(4):
+        s.run(None, x)
+    for _ in sys.stdin:
+        times, cpu = times_of(lambda: s.run(None, x), seconds)
+        print(json.dumps({"median_ms": times[len(times) // 2] * 1e3, "min_ms": times[0] * 1e3,
+                          "min_cpu_ms": cpu[0] * 1e3, "runs": len(times)}), flush=True)
+
+
+def largest_gap(got, want):
+    """Of all outputs, relative to the largest value of each; infinite where shapes differ."""
+    worst = 0.0
+    for name in want:
+        a, b = got[name].astype(np.float64), want[name].astype(np.float64)
+        if a.shape != b.shape or not np.isfinite(a).all():
+            return float("inf")
+        worst = max(worst, float(np.abs(a - b).max(initial=0) / max(np.abs(b).max(initial=0), 1e-30)))
+    return worst
+
+
 def main():
     peer, verb, *a = sys.argv[1:]
+    if verb == "turns":
+        return turns(a[0], a[1], int(a[2]), float(a[3]))
     if verb == "export":
         export(*a)
         line = {}
@@ -102,9 +146,21 @@ def main():
         line = {}
     elif verb == "difference":
         got, want = np.load(a[0]), np.load(a[1])
-        got = got[list(got.keys())[0]]
-        line = {"difference": float(np.abs(got - want).max() / np.abs(want).max())
-                if got.shape == want.shape and np.isfinite(got).all() else float("inf")}
+        if isinstance(want, np.ndarray):
+            got, want = {"y": got[list(got.keys())[0]]}, {"y": want}
+        line = {"difference": largest_gap(got, want)}
+    elif verb == "files":
+        import wheel_models
+        line = list(wheel_models.FILES)
+    elif verb == "fetch":
+        import wheel_models
+        path, inputs = wheel_models.fetch(*a)
+        line = {"path": path, "inputs": inputs}
+    elif verb == "outputs":
+        s = runtime(a[0], 2)
+        np.savez(a[2], **dict(zip([o.name for o in s.get_outputs()],
+                                  s.run(None, dict(np.load(a[1]))))))
+        line = {}
     else:
         line = bench(peer, a[0], a[1], int(a[2]), float(a[3]))
     print(json.dumps(line))

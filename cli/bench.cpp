@@ -5,6 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <ctime>
+#include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands_internal.h"
@@ -86,7 +89,8 @@ struct BenchOptions {
   int threads = 0, runs = 0;
   double seconds = 2;
   bool json = false, profile = false, machine = false, check = false, bf16 = false;
-  std::string file;
+  bool eager = false, turns = false, program = false;
+  std::string file, input;
 };
 
 double quantile(const std::vector<double>& sorted, double q) {
@@ -108,6 +112,29 @@ std::vector<double> times_of(const BenchOptions& o, const F& run) {
   return times;
 }
 
+// For programs that take turns: a measurement for each line of standard input. The least CPU time
+// (of all threads) is what other programs on the machine disturb least.
+template <class F>
+int bench_in_turns(const BenchOptions& o, const F& run) {
+  for (std::string line; !interrupted() && std::getline(std::cin, line);) {
+    std::clock_t cpu = std::numeric_limits<std::clock_t>::max();
+    const std::vector<double> times = times_of(o, [&] {
+      const std::clock_t before = std::clock();
+      run();
+      cpu = std::min(cpu, std::clock() - before);
+    });
+    if (times.empty()) return 130;
+    const nlohmann::ordered_json j = {
+        {"median_ms", quantile(times, 0.5)},
+        {"min_ms", times.front()},
+        {"min_cpu_ms", 1000 * static_cast<double>(cpu) / CLOCKS_PER_SEC},
+        {"runs", times.size()}};
+    fmt::print("{}\n", j.dump());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 int bench_model(const BenchOptions& o) {
   TD_CHECK(!o.model.model.empty(), Value,
            "there is no model to time\nGive a name (tandem bench resnet50), or --machine.");
@@ -121,18 +148,25 @@ int bench_model(const BenchOptions& o) {
   const std::vector<int64_t> shape = model.inputs[0].shape;
   NoGradGuard no_grad;
   const AutocastGuard autocast(DType::bf16, o.bf16);
-  const std::vector<Tensor> x = recipe::random_inputs(model);
-  recipe::CompiledForward forward(model);
+  const std::vector<Tensor> x =
+      o.input.empty() ? recipe::random_inputs(model) : recipe::file_inputs(o.input, model);
+  recipe::CompiledForward compiled(model);
+  const auto forward = [&](const std::vector<Tensor>& in) {
+    return o.eager ? model.run(in) : compiled(in);
+  };
   forward(x);
   const double first_ms = ms_since(start) - load_ms;
+  const Ref<Executable> program = o.eager ? Ref<Executable>() : compiled.executable();
+  if (o.program && program) fmt::print(stderr, "{}", program->to_string());
   wait_for_jit();
   for (int i = 0; i < 3; ++i) forward(x);
+  if (o.turns) return bench_in_turns(o, [&] { forward(x); });
   const std::vector<double> times = times_of(o, [&] { forward(x); });
   if (times.empty()) return 130;
   const double median = quantile(times, 0.5);
-  const Ref<Executable> program = forward.executable();
   const size_t plan_bytes = program ? program->peak_bytes() : 0;
-  if (const std::string note = forward.note(); !note.empty()) fmt::print(stderr, "{}\n", note);
+  if (const std::string note = o.eager ? "" : compiled.note(); !note.empty())
+    fmt::print(stderr, "{}\n", note);
   const nlohmann::ordered_json j = {
       {"model", o.model.model},
       {"shape", shape},
@@ -145,7 +179,7 @@ int bench_model(const BenchOptions& o) {
       {"samples_per_second", static_cast<double>(shape.empty() ? 1 : shape[0]) * 1000 / median},
       {"load_ms", load_ms},
       {"first_run_ms", first_ms},
-      {"way", forward.way()},
+      {"way", o.eager ? "eager" : compiled.way()},
       {"plan_bytes", plan_bytes},
       {"idle_memory_mb", idle_mb},
       {"peak_memory_mb", peak_memory_mb()}};
@@ -186,8 +220,14 @@ void add_bench(CLI::App& app, int& code) {
   verb->add_flag("--bf16", o->bf16, "Matmuls and convolutions in bf16, as under AutocastGuard");
   verb->add_option("--seconds", o->seconds, "Time to measure for");
   verb->add_option("--runs", o->runs, "Runs to measure, instead of a time");
+  verb->add_option("--input", o->input,
+                   "Inputs: .npz with arrays by name, or .npy; default: random");
+  verb->add_flag("--eager", o->eager, "Op by op, without compile()");
+  verb->add_flag("--turns", o->turns,
+                 "Load, then measure once for each line of standard input, a line of JSON each");
   verb->add_flag("--json", o->json, "The result as JSON");
   verb->add_flag("--profile", o->profile, "Where the time of one run goes, by op");
+  verb->add_flag("--program", o->program, "The compiled program, instruction by instruction");
   add_model_options(*verb, o->model);
   verb->callback([&code, o] {
     if (o->machine) return bench_machine(o->json, o->check, o->threads, o->file, code);
