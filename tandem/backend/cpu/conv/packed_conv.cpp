@@ -2,8 +2,9 @@
 // packed_conv: a convolution over channels-last rows whose weight is stored in panels. A row of
 // outputs is a matmul whose operand is the input itself: the taps of one kernel row and their
 // channels are adjacent, the kernel rows are the segments of the tiles. Padding (and an input in
-// another layout) is a copy of the rows that a unit of work reads. Threads share the rows, or for
-// small images the panels.
+// another layout) is a copy of the rows that a unit of work reads. A kernel that is one pixel wide
+// reads rows of the outputs' own width, so that all rows of a unit are one matmul. Threads share
+// the rows, or for small images the panels.
 #include <algorithm>
 #include <cstring>
 
@@ -36,6 +37,11 @@ struct Sizes {
     stage = top || left || a.padding_end[0].value() || a.padding_end[1].value() || !x.contiguous;
   }
   int64_t wide() const { return stage ? (w - 1) * stride_w + kernel_w : in_w; }
+  /// Outputs that follow each other read inputs at equal distances, across rows, too.
+  bool merged() const {
+    return kernel_w == 1 && (w == 1 || (stride_h == 1 && stride_w == 1 && wide() == w));
+  }
+  int64_t step() const { return (w == 1 ? stride_h * wide() : stride_w) * c; }
   int64_t depth() const { return kernel_w * c; }
   int64_t panels() const { return (o + kPackedPanel - 1) / kPackedPanel; }
   int64_t in_rows(int64_t rows) const { return (rows - 1) * stride_h + kernel_h; }
@@ -59,9 +65,12 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   plan->workers = num_threads();
   plan->by_panels =
       s.h * s.n < kFewRows * plan->workers && s.panels() >= 2 * plan->workers && plan->workers > 1;
-  plan->rows = plan->by_panels ? s.h
-                               : std::clamp<int64_t>(
-                                     static_cast<int64_t>(kUnitProducts / s.products()), 1, s.h);
+  // Rows that are one matmul fill its tiles.
+  const int64_t least = s.merged() ? 4 * micro_table<float>().rows / s.w + 1 : 1;
+  plan->rows = plan->by_panels
+                   ? s.h
+                   : std::clamp<int64_t>(static_cast<int64_t>(kUnitProducts / s.products()),
+                                         std::min(least, s.h), s.h);
   if (s.stage)
     plan->part = static_cast<size_t>((s.in_rows(plan->rows) * s.wide() * s.c + 31) / 16 * 16);
   plan->workspace =
@@ -93,11 +102,13 @@ void stage_row(const Sizes& s, const float* x, int64_t n, int64_t at, float* to)
 // Output rows h0..h1-1 of a sample, panels p0..p1-1; x is the first row that they read.
 void multiply(const Sizes& s, const float* x, const float* weight, const float* bias, int64_t rows,
               int64_t p0, int64_t p1, float* y, const FusedEpilogue& fused, const float* whole) {
-  const int64_t tiles = packed_tiles(s.w), wide = s.wide();
+  const bool merged = s.merged();
+  const int64_t lines = merged ? 1 : rows, w = merged ? rows * s.w : s.w;
+  const int64_t tiles = packed_tiles(w), wide = s.wide();
   MicroCall<float> m;
   m.k = s.depth();
   m.segments = s.kernel_h;
-  m.am = s.stride_w * s.c;
+  m.am = merged ? s.step() : s.stride_w * s.c;
   m.ak = 1;
   m.a_segment = wide * s.c;
   m.b_row = kPackedPanel;
@@ -108,12 +119,12 @@ void multiply(const Sizes& s, const float* x, const float* weight, const float* 
     m.b = weight + p * s.kernel_h * m.b_segment;
     m.bias = bias ? bias + p * kPackedPanel : nullptr;
     const int64_t size = s.kernel_h * m.b_segment;
-    Ahead ahead(p + 1 < p1 && size >= kFar ? m.b + size : nullptr, size, rows * tiles);
-    for (int64_t r = 0; r < rows; ++r)
+    Ahead ahead(p + 1 < p1 && size >= kFar ? m.b + size : nullptr, size, lines * tiles);
+    for (int64_t r = 0; r < lines; ++r)
       for (int64_t i = 0; i < tiles; ++i) {
         ahead.step(m);
-        const int64_t w0 = s.w * i / tiles, w1 = s.w * (i + 1) / tiles;
-        m.a = x + (r * s.stride_h * wide + w0 * s.stride_w) * s.c;
+        const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles;
+        m.a = x + r * s.stride_h * wide * s.c + w0 * m.am;
         m.c = y + (r * s.w + w0) * s.o + p * kPackedPanel;
         const bool done = finish_in_tile(fused, whole, m);
         packed_tile(m, w1 - w0, columns);
