@@ -292,7 +292,8 @@ void add_inspect(CLI::App& app, int& code) {
   };
   auto o = std::make_shared<Options>();
   verb->add_option("file", o->model.model,
-                   "A file or folder of weights, an ONNX file, a tokenizer.json, or a model's name")
+                   "A file or folder of weights, a model's file (ONNX, SavedModel, Keras) or name, or "
+                   "a tokenizer.json")
       ->required();
   verb->add_option("--shapes", o->shapes,
                    "Inputs of a model, as x:1x3x224x224: work and memory for these");
@@ -302,7 +303,7 @@ void add_inspect(CLI::App& app, int& code) {
   verb->callback([&code, o] {
     init();
     const std::string& model = o->model.model;
-    const bool graph = recipe::is_onnx(model), tokenizer = is_tokenizer(model);
+    const bool graph = recipe::is_graph_file(model), tokenizer = is_tokenizer(model);
     const bool file = !graph && !tokenizer &&
                       (file_exists(model) || model.find_first_of("/.") != std::string::npos);
     const Json j = tokenizer ? tokenizer_as_json(model)

@@ -14,6 +14,7 @@ void add_model_options(CLI::App& verb, recipe::ModelSource& source) {
                   "File of weights (.safetensors, .pth, .npz, a folder)");
   verb.add_option("--num-classes", source.num_classes, "Classes of the last layer");
   verb.add_option("--image-size", source.image_size, "Size of the images");
+  verb.add_option("--signature", source.signature, "Of a SavedModel, which of its signatures");
 }
 
 void add_onnx_options(CLI::App& verb, recipe::OnnxFileOptions& options) {

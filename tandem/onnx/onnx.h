@@ -25,6 +25,8 @@ struct OnnxLoadOptions {
   /// constants of floating types that nodes multiply, add or look up; statistics, scales and other
   /// settings stay constant.
   bool trainable = false;
+  /// Of a SavedModel: which of its signatures; "": "serving_default", or the only one.
+  std::string signature = {};
   /// What reading the file may cost, and each run of the model: see BudgetLimits.
   BudgetLimits limits = {};
 };
@@ -38,7 +40,7 @@ class TD_API OnnxModel {
  public:
   /// Read a file. Large weights map the file; external data must be below its folder and not a
   /// link. Throws Io when it cannot be read, Format when it is truncated, hostile, not a model, or
-  /// goes over a limit.
+  /// goes over a limit. TensorFlow's and Keras's models are read, too (tensorflow.h).
   static OnnxModel load(const FilePath& path, const OnnxLoadOptions& options = {});
   /// The same from memory; `name` is used in errors. External data is rejected.
   static OnnxModel parse(std::string bytes, const std::string& name = "ONNX model",

@@ -18,6 +18,7 @@
 #include "tandem/onnx/named_shapes.h"
 #include "tandem/onnx/runner.h"
 #include "tandem/onnx/summary.h"
+#include "tandem/onnx/tensorflow.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/open_run.h"
 #include "tandem/weights/weights.h"
@@ -149,7 +150,8 @@ void set_image_size(ModelPort& p, int64_t size) {
 
 LoadedModel from_onnx(const ModelSource& a) {
   TD_CHECK(a.weights.empty(), Value, "'{}' holds its own weights\nLeave out --weights.", a.model);
-  auto runner = std::make_shared<onnx::OnnxRunner>(onnx::OnnxModel::load(a.model));
+  auto runner = std::make_shared<onnx::OnnxRunner>(
+      onnx::OnnxModel::load(a.model, {.signature = a.signature}));
   const onnx::OnnxModel& model = runner->model();
   LoadedModel m;
   for (const onnx::OnnxPort& p : model.inputs()) {
@@ -172,6 +174,9 @@ LoadedModel from_onnx(const ModelSource& a) {
 }  // namespace
 
 bool is_onnx(const std::string& model) { return model.ends_with(".onnx"); }
+bool is_graph_file(const std::string& model) {
+  return is_onnx(model) || onnx::is_tensorflow_model(model);
+}
 
 namespace {
 bool is_folder(const std::string& model) {
@@ -182,13 +187,13 @@ bool is_folder(const std::string& model) {
 }  // namespace
 
 bool is_model(const std::string& model) {
-  if (is_onnx(model) || is_folder(model)) return true;
+  if (is_graph_file(model) || is_folder(model)) return true;
   const auto all = models::list();
   return std::any_of(all.begin(), all.end(), [&](const auto& m) { return m.name == model; });
 }
 
 LoadedModel load_model(const ModelSource& a) {
-  return is_onnx(a.model) ? from_onnx(a) : is_folder(a.model) ? from_folder(a) : from_registry(a);
+  return is_graph_file(a.model) ? from_onnx(a) : is_folder(a.model) ? from_folder(a) : from_registry(a);
 }
 
 LoadedModel load_run(const std::string& folder, const std::string& weights) {

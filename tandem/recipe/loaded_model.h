@@ -24,8 +24,9 @@ struct OpenedRun;
 
 /// Which model, and what a model by name is made with.
 struct ModelSource {
-  std::string model;                        ///< a name, a Hugging Face folder or an ONNX file
+  std::string model;                        ///< a name, a Hugging Face folder or a file of a graph
   std::string weights = "";                 ///< a file of weights; empty: initial ones
+  std::string signature = "";               ///< of a SavedModel; empty: "serving_default"
   int64_t num_classes = 0, image_size = 0;  ///< 0: the model's
 };
 using models::ModelPort;
@@ -57,10 +58,12 @@ struct LoadedModel {
 
 /// Is it an ONNX file, by its ending?
 TD_API bool is_onnx(const std::string& model);
-/// Is it a model at all: an ONNX file, a name of the registry or a folder with a config.json?
+/// Is it a file or folder that holds a graph: ONNX, SavedModel, a frozen graph, Keras's files?
+TD_API bool is_graph_file(const std::string& model);
+/// Is it a model at all: one of those, a name of the registry or a folder with a config.json?
 TD_API bool is_model(const std::string& model);
 /// A model by name in evaluation mode, with weights if they are given (the number of classes then
-/// follows the file where it is not set); a Hugging Face folder; or an ONNX file. Throws Value for
+/// follows the file where it is not set); a Hugging Face folder; or a file of a graph. Throws Value for
 /// a name that the registry does not have.
 TD_API LoadedModel load_model(const ModelSource& source);
 /// The model of a run with the run's weights: "last" (or "") or "best", by the run's monitor.

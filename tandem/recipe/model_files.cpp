@@ -103,7 +103,7 @@ OnnxFile write_onnx(const ModelSource& source, const std::string& out, const Onn
   onnx::OnnxExportOptions options;
   options.opset = o.opset;
   // The sizes of another file's model may be computed from values: open ones are asked for.
-  if (!is_onnx(source.model) || !o.dynamic.empty())
+  if (!is_graph_file(source.model) || !o.dynamic.empty())
     options.dynamic = dynamic_dims(o.dynamic, model.inputs);
   for (ModelPort& p : model.inputs) {
     options.input_names.push_back(p.name);

@@ -8,14 +8,16 @@
 namespace tandem::weights {
 
 namespace format_rows {
-extern TD_API const WeightsFormat torch, npz, safetensors_index, safetensors;
+extern TD_API const WeightsFormat torch, keras, npz, safetensors_index, safetensors, tf_checkpoint;
 }  // namespace format_rows
 
 /// X(row) for every format_rows::row, in the order in which a file's content is tried.
 #define TD_FOR_EACH_WEIGHTS_FORMAT(X) \
   X(torch)                            \
+  X(keras)                            \
   X(npz)                              \
   X(safetensors_index)                \
+  X(tf_checkpoint)                    \
   X(safetensors)
 
 /// Every format; a program may add its own, which is tried last.

@@ -15,11 +15,14 @@ namespace fs = std::filesystem;
 
 std::string file_in(const std::string& folder) {
   for (const char* name : {"model.safetensors.index.json", "model.safetensors",
-                           "pytorch_model.bin.index.json", "pytorch_model.bin"}) {
+                           "pytorch_model.bin.index.json", "pytorch_model.bin",
+                           "variables/variables.index"}) {
     const std::string path = (fs::path(folder) / name).string();
     if (file_exists(path)) return path;
   }
-  TD_FAIL(Io, "'{}': there is no model.safetensors and no pytorch_model.bin in this folder",
+  TD_FAIL(Io,
+          "'{}': there is no model.safetensors, no pytorch_model.bin and no "
+          "variables/variables.index in this folder",
           folder);
 }
 
@@ -57,6 +60,9 @@ const WeightsFormat& weights_format(const FilePath& path) {
 StateDict load_weights(const FilePath& path) {
   std::error_code error;
   if (fs::is_directory(path.str(), error)) return load_weights(file_in(path.str()));
+  // TensorFlow names a checkpoint without the ending of its index.
+  if (!fs::exists(path.str(), error) && fs::exists(path.str() + ".index", error))
+    return load_weights(path.str() + ".index");
   return weights_format(path).read(path);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One interface to weights files: safetensors (one file or indexed shards), PyTorch, NumPy.
+// One interface to weights files: safetensors (one file or indexed shards), PyTorch, NumPy, and
+// TensorFlow's and Keras's, which are read only.
 // load_into() copies them into a model and reports missing, unexpected and misshaped ones.
 #pragma once
 
@@ -15,13 +16,15 @@ namespace tandem::weights {
 
 /// A format of weights files; the rows are in weights/formats.h.
 struct WeightsFormat;
-/// "safetensors", "safetensors index", "PyTorch", "NumPy npz".
+/// "safetensors", "safetensors index", "PyTorch", "NumPy npz", "TensorFlow checkpoint", ...
 TD_API const char* to_string(const WeightsFormat& f);
 /// A file's format, from its content. Throws Io, or Format when it is none that is known.
 TD_API const WeightsFormat& weights_format(const FilePath& path);
 
-/// The tensors of a weights file, or of a folder in Hugging Face's layout (model.safetensors,
-/// model.safetensors.index.json, pytorch_model.bin). They map the file where possible. Throws Io,
+/// The tensors of a weights file, of a folder in Hugging Face's layout (model.safetensors,
+/// model.safetensors.index.json, pytorch_model.bin), or of a SavedModel's folder. TensorFlow's
+/// checkpoints are named with or without ".index", their tensors by the path in the checkpoint's
+/// objects; those of Keras by the path in the HDF5 file ("layers/dense/vars/0"). They map the file where possible. Throws Io,
 /// or Format when the file is truncated, hostile or of another kind.
 TD_API StateDict load_weights(const FilePath& path);
 

@@ -44,7 +44,12 @@ std::vector<std::span<const OnnxRow>> onnx_rows() {
           onnx_resize_rows(),
           onnx_random_rows(),
           onnx_image_rows(),
-          onnx_ml_rows()};
+          onnx_ml_rows(),
+          onnx_tf_pointwise_rows(),
+          onnx_tf_math_rows(),
+          onnx_tf_shape_rows(),
+          onnx_tf_index_rows(),
+          onnx_tf_conv_rows()};
 }
 
 namespace {
@@ -232,7 +237,8 @@ std::vector<std::string> onnx_ops() {
   std::vector<std::string> names;
   for (const auto& family : onnx_rows())
     for (const OnnxRow& r : family)
-      if (r.import) names.push_back(*r.domain ? std::string(r.domain) + "." + r.name : r.name);
+      if (r.import && std::string_view(r.domain) != kOnnxTf)
+        names.push_back(*r.domain ? std::string(r.domain) + "." + r.name : r.name);
   for (const OpDef* op : all_ops())
     if (op->onnx_name) names.push_back(op->onnx_name);
   std::sort(names.begin(), names.end());

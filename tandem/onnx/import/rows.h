@@ -138,6 +138,8 @@ inline constexpr const char* kOnnxTandem = "tandem";
 inline constexpr const char *kOnnxMl = "ai.onnx.ml", *kOnnxPreview = "ai.onnx.preview",
                             *kOnnxTraining = "ai.onnx.preview.training",
                             *kOnnxMicrosoft = "com.microsoft";
+/// Nodes of TensorFlow's graphs, by TensorFlow's names; their rows are in tensorflow/.
+inline constexpr const char* kOnnxTf = "tf";
 
 /// A domain and the last of its opsets whose ops are known here.
 struct OnnxDomain {
@@ -176,6 +178,11 @@ TD_API std::span<const OnnxRow> onnx_resize_rows();
 TD_API std::span<const OnnxRow> onnx_random_rows();
 TD_API std::span<const OnnxRow> onnx_image_rows();
 TD_API std::span<const OnnxRow> onnx_ml_rows();
+TD_API std::span<const OnnxRow> onnx_tf_pointwise_rows();
+TD_API std::span<const OnnxRow> onnx_tf_math_rows();
+TD_API std::span<const OnnxRow> onnx_tf_shape_rows();
+TD_API std::span<const OnnxRow> onnx_tf_index_rows();
+TD_API std::span<const OnnxRow> onnx_tf_conv_rows();
 
 /// All rows of all families.
 TD_API std::vector<std::span<const OnnxRow>> onnx_rows();

@@ -12,6 +12,7 @@
 #include "tandem/onnx/import/reads_internal.h"
 #include "tandem/onnx/import/stored_internal.h"
 #include "tandem/onnx/onnx.h"
+#include "tandem/onnx/tensorflow.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
@@ -407,6 +408,14 @@ OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& optio
 
 OnnxModel OnnxModel::load(const FilePath& path, const OnnxLoadOptions& options) {
   auto s = std::make_shared<State>();
+  if (is_tensorflow_model(path)) {
+    s->what = path.str();
+    s->limits = options.limits;
+    const Budget budget(s->what, 0, s->limits);
+    s->proto = read_tensorflow_model(path, options.signature);
+    s->given = budget.given();
+    return from(std::move(s), options);
+  }
   const auto file = Ref<MappedFile>::adopt(new MappedFile(path));
   const size_t slash = path.str().rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.str().substr(0, slash + 1);

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keras's own files: .keras archives and .h5 files with the architecture as JSON. Layers become
+// nodes of the domain "tf" and of ONNX, so that they and SavedModels share the rows.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tandem/io/json.h"
+#include "tandem/io/keras_file.h"
+#include "tandem/onnx/tensorflow/tensorflow_internal.h"
+
+namespace tandem::onnx {
+
+bool is_keras_model(const FilePath& path);
+OnnxModelProto read_keras_model(const FilePath& path);
+
+/// The variables of a layer in the file. In archives a layer is a group by its class and place; in
+/// the older layout every variable has a path that names its layers.
+class KerasWeights {
+ public:
+  /// `names`: of the older layout, the variables' paths and datasets.
+  using Names = std::vector<std::pair<std::string, io::Hdf5File::Object>>;
+  KerasWeights(const io::Hdf5File& file, io::Hdf5File::Object group, std::string path)
+      : file_(file), group_(group), exists_(true), path_(std::move(path)) {}
+  KerasWeights(const io::Hdf5File& file, Names names, std::string path)
+      : file_(file), by_name_(true), exists_(true), names_(std::move(names)),
+        path_(std::move(path)) {}
+
+  /// Variable i; throws Format where there is none.
+  Tensor at(size_t i) const;
+  /// A part of the layer: the attribute that holds it, and its name (older layout).
+  KerasWeights child(const std::string& attribute, const std::string& name) const;
+  bool by_name() const { return by_name_; }
+
+ private:
+  const io::Hdf5File& file_;
+  io::Hdf5File::Object group_ = 0;
+  bool by_name_ = false, exists_ = false;
+  Names names_;
+  std::string path_;
+};
+
+/// A layer that is being built, with the values that it is called on.
+struct KerasCall {
+  const io::Json& config;
+  std::string name, type;            ///< the class
+  std::vector<std::string> inputs;   ///< values
+  std::vector<const io::Json*> arguments;  ///< of an operation, in order; nullptr: the next input
+  std::vector<std::pair<std::string, std::string>> named;  ///< values by keyword
+  std::vector<std::string> options;  ///< keywords that are true
+  int rank;                          ///< of the input; 0: the file does not say
+  KerasWeights weights;
+
+  // ---- the configuration
+  const io::Json* find(const char* key) const { return config.find(key); }
+  double number(const char* key, double otherwise) const;
+  int64_t whole(const char* key, int64_t otherwise) const;
+  bool flag(const char* key, bool otherwise) const;
+  std::string text(const char* key, const char* otherwise) const;
+  /// A list of whole numbers, or one number `n` times.
+  std::vector<int64_t> list(const char* key, size_t n, int64_t otherwise) const;
+  /// Whether a call sets this keyword.
+  bool option(std::string_view key) const;
+  /// Value i; throws Format where there is none.
+  const std::string& in(size_t i = 0) const;
+};
+
+class KerasBuilder {
+ public:
+  KerasBuilder(const io::KerasFile& file, std::string what) : file_(file), what_(std::move(what)) {}
+  OnnxModelProto run();
+
+  using Values = std::vector<std::string>;
+  using Layer = Values (KerasBuilder::*)(const KerasCall&);
+
+ private:
+  using Tensors = std::map<std::string, std::string>;  ///< "layer/node/index" to value
+  static Layer find_layer(std::string_view type);
+
+  // ---- models (keras_model.cpp)
+  Values model(const io::Json& layer, const Values& inputs, const KerasWeights& weights);
+  Values sequential(const io::Json& config, Values inputs, const KerasWeights& weights);
+  Values functional(const io::Json& config, const Values& inputs, const KerasWeights& weights);
+  void call_nodes(const io::Json& layer, const KerasWeights& weights, Tensors& tensors);
+  Values call(const io::Json& layer, KerasCall& c);
+  std::vector<KerasWeights> weights_of(const std::vector<io::Json>& layers,
+                                       const KerasWeights& weights) const;
+  std::string input(const io::Json& layer);
+  void count_unknown(const io::Json& config, int depth);
+  [[noreturn]] void fail(const std::string& why) const;
+  [[noreturn]] void lacks(const KerasCall& c, const std::string& what) const;
+
+  // ---- nodes
+  std::string node(const KerasCall& c, const char* op, Values inputs, OnnxAttributes attributes = {},
+                   const char* domain = kOnnxTf);
+  /// The same with an op of ONNX.
+  std::string onnx(const KerasCall& c, const char* op, Values inputs, OnnxAttributes attributes = {}) {
+    return node(c, op, std::move(inputs), std::move(attributes), "");
+  }
+  std::string constant(const std::string& name, const Tensor& t);
+  std::string numbers(const std::vector<int64_t>& v);
+  std::string number(double v);
+  std::string activate(const KerasCall& c, const std::string& x, const io::Json* activation);
+  std::string activate(const KerasCall& c, const std::string& x, const std::string& name,
+                       const io::Json* config = nullptr);
+  std::string bias(const KerasCall& c, const std::string& x, size_t i);
+
+  // ---- layers (keras_layers.cpp)
+  Values same(const KerasCall& c);
+  Values activation(const KerasCall& c);
+  Values relu_layer(const KerasCall& c);
+  Values prelu(const KerasCall& c);
+  Values softmax_layer(const KerasCall& c);
+  Values dense(const KerasCall& c);
+  Values einsum_dense(const KerasCall& c);
+  Values embedding(const KerasCall& c);
+  Values conv(const KerasCall& c);
+  Values depthwise(const KerasCall& c);
+  Values separable(const KerasCall& c);
+  Values conv_transpose(const KerasCall& c);
+  Values pool(const KerasCall& c);
+  Values global_pool(const KerasCall& c);
+  Values batch_norm(const KerasCall& c);
+  Values layer_norm(const KerasCall& c);
+  Values group_norm(const KerasCall& c);
+  Values unit_norm(const KerasCall& c);
+  Values normalization(const KerasCall& c);
+  Values rescaling(const KerasCall& c);
+  Values scale(const KerasCall& c);
+  Values zero_padding(const KerasCall& c);
+  Values cropping(const KerasCall& c);
+  Values up_sampling(const KerasCall& c);
+  Values reshape(const KerasCall& c);
+  Values flatten(const KerasCall& c);
+  Values permute(const KerasCall& c);
+  Values repeat_vector(const KerasCall& c);
+  Values merge(const KerasCall& c);
+  Values concatenate(const KerasCall& c);
+  Values operation(const KerasCall& c);
+
+  // ---- recurrent layers and attention (keras_recurrent.cpp)
+  /// What a recurrent layer gives: [batch, time, units] in the order of the input, and its states.
+  struct Steps {
+    std::string all, last;
+    Values states;
+  };
+  Steps recurrent_steps(const KerasCall& c, bool backwards);
+  Values recurrent(const KerasCall& c);
+  Values bidirectional(const KerasCall& c);
+  Values time_distributed(const KerasCall& c);
+  std::string projection(const KerasCall& c, const std::string& x, const KerasWeights& weights,
+                         const char* role, bool out);
+  Values attention(const KerasCall& c);
+
+  const io::KerasFile& file_;
+  std::string what_;
+  OnnxModelProto model_;
+  std::set<std::string> used_;
+  std::map<std::string, int64_t> unknown_;
+  int depth_ = 0;
+  bool keras2_ = false;  ///< written before version 3
+};
+
+/// "GlobalAveragePooling2D" as "global_average_pooling2d".
+std::string keras_snake_case(std::string_view name);
+
+}  // namespace tandem::onnx

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// TensorFlow's convolutions, pools, norms and resizing. Its tensors keep channels last: they are
+// turned, go through ONNX's ops of the same meaning, and are turned back.
+#include <algorithm>
+
+#include "tandem/onnx/tensorflow/tensorflow_internal.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+namespace {
+
+/// [n, ..., c] as [n, c, ...].
+Tensor channels_first(const Tensor& x) { return movedim(x, IntList{-1}, IntList{1}); }
+Tensor channels_last(const Tensor& x) { return movedim(x, IntList{1}, IntList{-1}); }
+
+/// Whether tensors have their channels last, and the entries of lists for the spatial dimensions.
+struct Layout {
+  bool last;
+  size_t spatial;
+  std::vector<int64_t> list(const OnnxCall& c, const char* name) const {
+    const std::vector<int64_t> v =
+        c.attr_ints(name, std::vector<int64_t>(spatial + 2, 1));
+    TD_CHECK(v.size() == spatial + 2, Value, "its attribute '{}' has {} entries, wants {}", name,
+             v.size(), spatial + 2);
+    const auto first = v.begin() + (last ? 1 : 2);
+    return {first, first + static_cast<int64_t>(spatial)};
+  }
+};
+
+Layout layout_of(const OnnxCall& c, const Tensor& x) {
+  TD_CHECK(x.dim() >= 3, Shape, "wants images, got {}", x.shape().to_string());
+  const std::string format = c.attr_text("data_format", "NHWC");
+  return {format.find('C') + 1 == format.size(), static_cast<size_t>(x.dim() - 2)};
+}
+
+/// Window attributes of ONNX from those of TensorFlow.
+OnnxAttributes window_of(const OnnxCall& c, const Layout& l, const char* kernel) {
+  OnnxAttributes a{onnx_ints("strides", l.list(c, "strides"))};
+  if (c.attribute("dilations")) a.push_back(onnx_ints("dilations", l.list(c, "dilations")));
+  if (kernel) a.push_back(onnx_ints("kernel_shape", l.list(c, kernel)));
+  const std::string padding = c.attr_text("padding", "VALID");
+  if (padding != "EXPLICIT") {
+    TD_CHECK(padding == "SAME" || padding == "VALID", Unsupported, "there is no padding '{}'",
+             padding);
+    a.push_back(onnx_text("auto_pad", padding == "SAME" ? "SAME_UPPER" : "VALID"));
+    return a;
+  }
+  const std::vector<int64_t> all = c.attr_ints("explicit_paddings");
+  TD_CHECK(all.size() == 2 * (l.spatial + 2), Value, "has {} explicit pads, wants {}", all.size(),
+           2 * (l.spatial + 2));
+  std::vector<int64_t> pads(2 * l.spatial);
+  for (size_t d = 0; d < l.spatial; ++d) {
+    const size_t from = 2 * (d + (l.last ? 1 : 2));
+    pads[d] = all[from];
+    pads[l.spatial + d] = all[from + 1];
+  }
+  a.push_back(onnx_ints("pads", std::move(pads)));
+  return a;
+}
+
+/// [..., i, o] as [o, i, ...].
+Tensor filter_first(const Tensor& w) {
+  std::vector<int64_t> order{w.dim() - 1, w.dim() - 2};
+  for (int64_t d = 0; d < w.dim() - 2; ++d) order.push_back(d);
+  return permute(w, IntList(order));
+}
+
+void set_image(OnnxCall& c, const Layout& l, const Tensor& y, OnnxType type) {
+  c.set(0, l.last ? channels_last(y) : y, type);
+}
+
+void tf_conv(OnnxCall& c) {
+  const Tensor x = c.x(0), w = c.x(1);
+  const Layout l = layout_of(c, x);
+  const Tensor first = l.last ? channels_first(x) : x;
+  TD_CHECK(w.dim() == x.dim() && w.size(-2) > 0 && first.size(1) % w.size(-2) == 0, Shape,
+           "a filter {} does not fit {}", w.shape().to_string(), x.shape().to_string());
+  OnnxAttributes a = window_of(c, l, nullptr);
+  a.push_back(onnx_int("group", first.size(1) / w.size(-2)));
+  set_image(c, l, as_onnx(c, "Conv", {OnnxValue(first), OnnxValue(filter_first(w))}, std::move(a)),
+            c.type(0));
+}
+
+// [h, w, i, m]: every input channel has m results, which stand together.
+void tf_depthwise_conv(OnnxCall& c) {
+  const Tensor x = c.x(0), w = c.x(1);
+  const Layout l = layout_of(c, x);
+  TD_CHECK(x.dim() == 4 && w.dim() == 4, Shape, "wants images and a filter [h, w, i, m], got {}",
+           w.shape().to_string());
+  OnnxAttributes a = window_of(c, l, nullptr);
+  a.push_back(onnx_int("group", w.size(2)));
+  const Tensor filter =
+      filter_first(w.reshape({w.shape(0), w.shape(1), Dim(1), w.shape(2) * w.shape(3)}));
+  set_image(c, l,
+            as_onnx(c, "Conv", {OnnxValue(l.last ? channels_first(x) : x), OnnxValue(filter)},
+                    std::move(a)),
+            c.type(0));
+}
+
+// The gradient of a convolution, which is how TensorFlow writes transposed ones: input 0 has the
+// sizes of the result, the filter is [..., o, i].
+void tf_conv_transpose(OnnxCall& c) {
+  const Tensor w = c.x(1), x = c.x(2);
+  const Layout l = layout_of(c, x);
+  std::vector<int64_t> sizes = c.ints(0);
+  if (sizes.size() == l.spatial + 2) {
+    const auto first = sizes.begin() + (l.last ? 1 : 2);
+    sizes = std::vector<int64_t>(first, first + static_cast<int64_t>(l.spatial));
+  }
+  TD_CHECK(sizes.size() == l.spatial && w.dim() == x.dim(), Shape,
+           "a result of {} sizes and a filter {} do not fit {}", sizes.size(),
+           w.shape().to_string(), x.shape().to_string());
+  onnx_shape(sizes);
+  TD_CHECK(c.attr_text("padding", "VALID") != "EXPLICIT", Unsupported,
+           "explicit pads of a transposed convolution are not supported");
+  OnnxAttributes a{onnx_ints("strides", l.list(c, "strides")), onnx_ints("output_shape", sizes),
+                   onnx_text("auto_pad", "SAME_UPPER")};
+  if (c.attribute("dilations")) a.push_back(onnx_ints("dilations", l.list(c, "dilations")));
+  set_image(c, l,
+            as_onnx(c, "ConvTranspose",
+                    {OnnxValue(l.last ? channels_first(x) : x), OnnxValue(filter_first(w))},
+                    std::move(a)),
+            c.type(2));
+}
+
+template <bool largest>
+void tf_pool(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  const Layout l = layout_of(c, x);
+  set_image(c, l,
+            as_onnx(c, largest ? "MaxPool" : "AveragePool",
+                    {OnnxValue(l.last ? channels_first(x) : x, c.type(0))},
+                    window_of(c, l, "ksize")),
+            c.type(0));
+}
+
+void tf_batch_norm(OnnxCall& c) {
+  const Tensor x = c.x(0), scale = c.x(1), offset = c.x(2);
+  const bool last = layout_of(c, x).last;
+  const double epsilon = c.attr_float("epsilon", 1e-4);
+  Shape s;
+  IntList others;
+  for (int d = 0; d < x.dim(); ++d) {
+    const bool channel = d == (last ? x.dim() - 1 : 1);
+    s.push_back(channel ? x.shape(d) : Dim(1));
+    if (!channel) others.push_back(d);
+  }
+  const Tensor v = x.dtype() == scale.dtype() ? x : x.to(scale.dtype());
+  const bool training = c.attr("is_training", 1) != 0;
+  const Tensor m = training ? mean(v, others) : c.x(3);
+  const Tensor variance = training ? var(v, others, 0) : c.x(4);
+  const Tensor factor = scale / sqrt(variance + epsilon);
+  c.set(0, (v * factor.reshape(s) + (offset - m * factor).reshape(s)).to(x.dtype()), c.type(0));
+  if (c.wants(1)) c.set(1, m);
+  if (c.wants(2)) c.set(2, variance);
+}
+
+void tf_local_response(OnnxCall& c) {
+  const int64_t radius = c.attr("depth_radius", 5);
+  check_onnx_list({radius});
+  const double size = 2.0 * static_cast<double>(radius) + 1;
+  const Tensor y = as_onnx(c, "LRN", {OnnxValue(channels_first(c.x(0)))},
+                           {onnx_int("size", 2 * radius + 1), onnx_float("bias", c.attr_float("bias", 1)),
+                            onnx_float("alpha", c.attr_float("alpha", 1) * size),
+                            onnx_float("beta", c.attr_float("beta", 0.5))});
+  c.set(0, channels_last(y), c.type(0));
+}
+
+template <int kind>  // 0: nearest, 1: linear, 2: cubic
+void tf_resize(OnnxCall& c) {
+  const bool corners = c.attr("align_corners", 0), half = c.attr("half_pixel_centers", 0);
+  const std::vector<int64_t> sizes = c.ints(1);
+  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4, Shape, "wants [n, h, w, c] and two sizes");
+  const char* at = corners ? "align_corners"
+                   : !half ? "asymmetric"
+                           : kind == 0 ? "tf_half_pixel_for_nn" : "half_pixel";
+  OnnxAttributes a{onnx_ints("axes", {1, 2}), onnx_text("coordinate_transformation_mode", at),
+                   onnx_text("mode", kind == 0 ? "nearest" : kind == 1 ? "linear" : "cubic")};
+  if (kind == 0) a.push_back(onnx_text("nearest_mode", corners ? "round_prefer_ceil" : "floor"));
+  if (kind == 2 && half) {
+    a.push_back(onnx_float("cubic_coeff_a", -0.5));
+    a.push_back(onnx_int("exclude_outside", 1));
+  }
+  const Tensor x = kind == 0 ? c.x(0) : c.x(0).to(DType::f32);
+  const Tensor y = as_onnx(c, "Resize", {OnnxValue(x), OnnxValue(), OnnxValue(), c.value(1)},
+                           std::move(a));
+  c.set(0, y, kind == 0 ? c.type(0) : OnnxType::f32);
+}
+
+}  // namespace
+
+std::span<const OnnxRow> onnx_tf_conv_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {kOnnxTf, "Conv2D", 1, 0, tf_conv},
+      {kOnnxTf, "Conv3D", 1, 0, tf_conv},
+      {kOnnxTf, "DepthwiseConv2dNative", 1, 0, tf_depthwise_conv},
+      {kOnnxTf, "Conv2DBackpropInput", 1, 0, tf_conv_transpose},
+      {kOnnxTf, "Conv3DBackpropInputV2", 1, 0, tf_conv_transpose},
+      {kOnnxTf, "MaxPool", 1, 0, tf_pool<true>},
+      {kOnnxTf, "MaxPool3D", 1, 0, tf_pool<true>},
+      {kOnnxTf, "AvgPool", 1, 0, tf_pool<false>},
+      {kOnnxTf, "AvgPool3D", 1, 0, tf_pool<false>},
+      settings_from(3, {kOnnxTf, "FusedBatchNorm", 1, 0, tf_batch_norm}),
+      settings_from(3, {kOnnxTf, "FusedBatchNormV2", 1, 0, tf_batch_norm}),
+      settings_from(3, {kOnnxTf, "FusedBatchNormV3", 1, 0, tf_batch_norm}),
+      {kOnnxTf, "LRN", 1, 0, tf_local_response},
+      settings_from(1, {kOnnxTf, "ResizeNearestNeighbor", 1, 0, tf_resize<0>}),
+      settings_from(1, {kOnnxTf, "ResizeBilinear", 1, 0, tf_resize<1>}),
+      settings_from(1, {kOnnxTf, "ResizeBicubic", 1, 0, tf_resize<2>}),
+  };
+  return kRows;
+}
+
+}  // namespace tandem::onnx

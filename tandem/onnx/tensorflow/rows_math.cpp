@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// TensorFlow's arithmetic: pointwise ops that are ours by another name, reductions, matmuls, casts.
+#include "tandem/onnx/import/run_internal.h"
+#include "tandem/onnx/tensorflow/tensorflow_internal.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+
+std::vector<OnnxValue> run_as_onnx(OnnxCall& c, const char* op, std::vector<OnnxValue> in,
+                                   OnnxAttributes attributes, size_t outputs) {
+  constexpr int kOpset = 23;
+  OnnxNode node;
+  node.op = op;
+  node.name = c.node().name;
+  node.version = kOpset;
+  node.attributes = std::move(attributes);
+  node.inputs.assign(in.size(), "input");
+  node.outputs.assign(outputs, "output");
+  OnnxCall inner(node, c.frame());
+  inner.in = std::move(in);
+  inner.out.resize(outputs);
+  if (const OnnxRow* row = find_onnx_row("", op, kOpset)) {
+    row->import(inner);
+  } else {
+    const OpDef* direct = find_onnx_op(op);
+    TD_ASSERT(direct);
+    run_direct(inner, *direct);
+  }
+  return std::move(inner.out);
+}
+
+Tensor as_onnx(OnnxCall& c, const char* op, std::vector<OnnxValue> in, OnnxAttributes attributes) {
+  return run_as_onnx(c, op, std::move(in), std::move(attributes))[0].tensor();
+}
+
+namespace {
+
+template <const OpDef& op>
+void tf_direct(OnnxCall& c) {
+  run_direct(c, op);
+}
+
+/// An ONNX op with the same inputs and no attributes of its own.
+template <int n>
+struct OnnxName {
+  char text[n] = {};
+  constexpr OnnxName(const char (&name)[n]) {
+    for (int i = 0; i < n; ++i) text[i] = name[i];
+  }
+};
+template <OnnxName name>
+void tf_same(OnnxCall& c) {
+  c.set(0, run_as_onnx(c, name.text, c.in)[0]);
+}
+/// The same, whose attributes have the same names, too.
+template <OnnxName name>
+void tf_same_attributes(OnnxCall& c) {
+  c.set(0, run_as_onnx(c, name.text, c.in, c.node().attributes)[0]);
+}
+
+/// `axes` may be empty: then nothing is reduced.
+template <OnnxName name>
+void tf_reduce(OnnxCall& c) {
+  const int64_t keep = c.attr("keep_dims", 0);
+  c.set(0, run_as_onnx(c, name.text, {c.value(0), c.value(1)},
+                       {onnx_int("keepdims", keep), onnx_int("noop_with_empty_axes", 1)})[0]);
+}
+
+void tf_bias_add(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  Tensor b = c.x(1);
+  if (c.attr_text("data_format", "NHWC") == "NCHW" && x.dim() > 2) {
+    Shape s(1, -1);
+    for (int d = 2; d < x.dim(); ++d) s.push_back(1);
+    b = b.reshape(s);
+  }
+  c.set_like(0, x + b);
+}
+
+void tf_leaky_relu(OnnxCall& c) { c.set(0, leaky_relu(c.x(0), c.attr_float("alpha", 0.2))); }
+void tf_elu(OnnxCall& c) { c.set(0, elu(c.x(0))); }
+void tf_softmax(OnnxCall& c) { c.set(0, softmax(c.x(0), -1)); }
+void tf_log_softmax(OnnxCall& c) { c.set(0, log_softmax(c.x(0), -1)); }
+void tf_squared_difference(OnnxCall& c) { c.set_like(0, square(c.x(0) - c.x(1))); }
+void tf_div_no_nan(OnnxCall& c) {
+  const Tensor b = c.x(1);
+  c.set_like(0, where(b == 0, 0, c.x(0) / b));
+}
+void tf_mul_no_nan(OnnxCall& c) {
+  const Tensor b = c.x(1);
+  c.set_like(0, where(b == 0, 0, c.x(0) * b));
+}
+void tf_xdivy(OnnxCall& c) {
+  const Tensor a = c.x(0);
+  c.set_like(0, where(a == 0, 0, a / c.x(1)));
+}
+void tf_clip_by_value(OnnxCall& c) {
+  c.set_like(0, minimum(maximum(c.x(0), c.x(1)), c.x(2)));
+}
+
+void tf_matmul(OnnxCall& c) {
+  Tensor a = c.x(0), b = c.x(1);
+  if (c.attr("transpose_a", c.attr("adj_x", 0))) a = a.transpose(-1, -2);
+  if (c.attr("transpose_b", c.attr("adj_y", 0))) b = b.transpose(-1, -2);
+  c.set_like(0, matmul(a, b));
+}
+
+void tf_cast(OnnxCall& c) {
+  c.set(0, run_as_onnx(c, "Cast", {c.value(0)}, {onnx_int("to", c.attr("DstT", 0))})[0]);
+}
+
+template <OnnxName name>
+void tf_arg_best(OnnxCall& c) {
+  const Tensor y = as_onnx(c, name.text, {c.value(0)},
+                           {onnx_int("axis", c.has(1) ? c.int_at(1) : 0), onnx_int("keepdims", 0)});
+  const auto type = static_cast<OnnxType>(
+      c.attr("output_type", static_cast<int64_t>(OnnxType::i64)));
+  c.set(0, y.to(info_of(type).carrier), type);
+}
+
+// The first version chooses whole rows by a vector.
+void tf_select(OnnxCall& c) {
+  Tensor condition = c.x(0);
+  const Tensor a = c.x(1);
+  if (c.node().op == "Select" && condition.dim() == 1 && a.dim() > 1) {
+    Shape s(condition.shape(0));
+    for (int d = 1; d < a.dim(); ++d) s.push_back(1);
+    condition = condition.reshape(s);
+  }
+  c.set(0, where(condition, a, c.x(2)), c.type(1));
+}
+
+void tf_where(OnnxCall& c) {
+  c.set(0, contiguous(as_onnx(c, "NonZero", {c.value(0)}).transpose(0, 1)));
+}
+
+void tf_add_n(OnnxCall& c) {
+  Tensor y = c.x(0);
+  for (size_t i = 1; i < c.in.size(); ++i) y = y + c.x(i);
+  c.set_like(0, y);
+}
+
+void tf_range(OnnxCall& c) { c.set(0, run_as_onnx(c, "Range", c.in)[0]); }
+
+void tf_lin_space(OnnxCall& c) {
+  const int64_t n = c.int_at(2);
+  check_onnx_size(onnx_shape({n}));
+  c.set(0, linspace(c.number(0), c.number(1), n, c.value(0).tensor().dtype()));
+}
+
+template <bool normal>
+void tf_random(OnnxCall& c) {
+  const Shape s = onnx_shape(c.ints(0));
+  const DType dtype = info_of(static_cast<OnnxType>(c.attr("dtype", 1))).carrier;
+  c.set(0, (normal ? randn(s) : rand(s)).to(dtype));
+}
+
+void tf_l2_loss(OnnxCall& c) { c.set_like(0, sum(square(c.x(0))) / 2); }
+
+}  // namespace
+
+std::span<const OnnxRow> onnx_tf_pointwise_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {kOnnxTf, "Abs", 1, 0, tf_direct<op::abs>},
+      {kOnnxTf, "Neg", 1, 0, tf_direct<op::neg>},
+      {kOnnxTf, "Sign", 1, 0, tf_direct<op::sign>},
+      {kOnnxTf, "Floor", 1, 0, tf_direct<op::floor>},
+      {kOnnxTf, "Ceil", 1, 0, tf_direct<op::ceil>},
+      {kOnnxTf, "Round", 1, 0, tf_direct<op::round>},
+      {kOnnxTf, "Rint", 1, 0, tf_direct<op::round>},
+      {kOnnxTf, "Square", 1, 0, tf_direct<op::square>},
+      {kOnnxTf, "Sqrt", 1, 0, tf_direct<op::sqrt>},
+      {kOnnxTf, "Rsqrt", 1, 0, tf_direct<op::rsqrt>},
+      {kOnnxTf, "Reciprocal", 1, 0, tf_direct<op::reciprocal>},
+      {kOnnxTf, "Inv", 1, 0, tf_direct<op::reciprocal>},
+      {kOnnxTf, "Exp", 1, 0, tf_direct<op::exp>},
+      {kOnnxTf, "Expm1", 1, 0, tf_direct<op::expm1>},
+      {kOnnxTf, "Log", 1, 0, tf_direct<op::log>},
+      {kOnnxTf, "Log1p", 1, 0, tf_direct<op::log1p>},
+      {kOnnxTf, "Sin", 1, 0, tf_direct<op::sin>},
+      {kOnnxTf, "Cos", 1, 0, tf_direct<op::cos>},
+      {kOnnxTf, "Tan", 1, 0, tf_direct<op::tan>},
+      {kOnnxTf, "Asin", 1, 0, tf_direct<op::asin>},
+      {kOnnxTf, "Acos", 1, 0, tf_direct<op::acos>},
+      {kOnnxTf, "Atan", 1, 0, tf_direct<op::atan>},
+      {kOnnxTf, "Atan2", 1, 0, tf_direct<op::atan2>},
+      {kOnnxTf, "Sinh", 1, 0, tf_direct<op::sinh>},
+      {kOnnxTf, "Cosh", 1, 0, tf_direct<op::cosh>},
+      {kOnnxTf, "Tanh", 1, 0, tf_direct<op::tanh>},
+      {kOnnxTf, "Asinh", 1, 0, tf_direct<op::asinh>},
+      {kOnnxTf, "Acosh", 1, 0, tf_direct<op::acosh>},
+      {kOnnxTf, "Atanh", 1, 0, tf_direct<op::atanh>},
+      {kOnnxTf, "Sigmoid", 1, 0, tf_direct<op::sigmoid>},
+      {kOnnxTf, "Relu", 1, 0, tf_direct<op::relu>},
+      {kOnnxTf, "Relu6", 1, 0, tf_direct<op::relu6>},
+      {kOnnxTf, "Selu", 1, 0, tf_direct<op::selu>},
+      {kOnnxTf, "Softsign", 1, 0, tf_direct<op::softsign>},
+      {kOnnxTf, "Softplus", 1, 0, tf_same<"Softplus">},
+      {kOnnxTf, "Erf", 1, 0, tf_direct<op::erf>},
+      {kOnnxTf, "Erfc", 1, 0, tf_direct<op::erfc>},
+      {kOnnxTf, "Erfinv", 1, 0, tf_direct<op::erfinv>},
+      {kOnnxTf, "Lgamma", 1, 0, tf_direct<op::lgamma>},
+      {kOnnxTf, "Digamma", 1, 0, tf_direct<op::digamma>},
+      {kOnnxTf, "IsNan", 1, 0, tf_direct<op::isnan>},
+      {kOnnxTf, "IsInf", 1, 0, tf_direct<op::isinf>},
+      {kOnnxTf, "IsFinite", 1, 0, tf_direct<op::isfinite>},
+      {kOnnxTf, "LogicalNot", 1, 0, tf_direct<op::logical_not>},
+      {kOnnxTf, "LogicalAnd", 1, 0, tf_direct<op::logical_and>},
+      {kOnnxTf, "LogicalOr", 1, 0, tf_direct<op::logical_or>},
+      {kOnnxTf, "BitwiseAnd", 1, 0, tf_direct<op::bitwise_and>},
+      {kOnnxTf, "BitwiseOr", 1, 0, tf_direct<op::bitwise_or>},
+      {kOnnxTf, "BitwiseXor", 1, 0, tf_direct<op::bitwise_xor>},
+      {kOnnxTf, "Invert", 1, 0, tf_direct<op::bitwise_not>},
+      {kOnnxTf, "Add", 1, 0, tf_direct<op::add>},
+      {kOnnxTf, "AddV2", 1, 0, tf_direct<op::add>},
+      {kOnnxTf, "Sub", 1, 0, tf_direct<op::sub>},
+      {kOnnxTf, "Mul", 1, 0, tf_direct<op::mul>},
+      {kOnnxTf, "Maximum", 1, 0, tf_same<"Max">},
+      {kOnnxTf, "Minimum", 1, 0, tf_same<"Min">},
+      {kOnnxTf, "Equal", 1, 0, tf_same<"Equal">},
+      {kOnnxTf, "NotEqual", 1, 0, tf_direct<op::ne>},
+      {kOnnxTf, "Less", 1, 0, tf_direct<op::lt>},
+      {kOnnxTf, "LessEqual", 1, 0, tf_direct<op::le>},
+      {kOnnxTf, "Greater", 1, 0, tf_direct<op::gt>},
+      {kOnnxTf, "GreaterEqual", 1, 0, tf_direct<op::ge>},
+      {kOnnxTf, "Pow", 1, 0, tf_same<"Pow">},
+      {kOnnxTf, "RealDiv", 1, 0, tf_same<"Div">},
+      {kOnnxTf, "Div", 1, 0, tf_same<"Div">},
+      {kOnnxTf, "TruncateDiv", 1, 0, tf_same<"Div">},
+      {kOnnxTf, "FloorDiv", 1, 0, tf_direct<op::floor_divide>},
+      {kOnnxTf, "FloorMod", 1, 0, tf_direct<op::remainder>},
+      {kOnnxTf, "Mod", 1, 0, tf_direct<op::fmod>},
+      {kOnnxTf, "TruncateMod", 1, 0, tf_direct<op::fmod>},
+      {kOnnxTf, "Xlogy", 1, 0, tf_direct<op::xlogy>},
+  };
+  return kRows;
+}
+
+std::span<const OnnxRow> onnx_tf_math_rows() {
+  static constexpr OnnxRow kRows[] = {
+      {kOnnxTf, "BiasAdd", 1, 0, tf_bias_add},
+      {kOnnxTf, "AddN", 1, 0, tf_add_n},
+      {kOnnxTf, "LeakyRelu", 1, 0, tf_leaky_relu},
+      {kOnnxTf, "Elu", 1, 0, tf_elu},
+      {kOnnxTf, "Softmax", 1, 0, tf_softmax},
+      {kOnnxTf, "LogSoftmax", 1, 0, tf_log_softmax},
+      {kOnnxTf, "SquaredDifference", 1, 0, tf_squared_difference},
+      {kOnnxTf, "DivNoNan", 1, 0, tf_div_no_nan},
+      {kOnnxTf, "MulNoNan", 1, 0, tf_mul_no_nan},
+      {kOnnxTf, "Xdivy", 1, 0, tf_xdivy},
+      {kOnnxTf, "ClipByValue", 1, 0, tf_clip_by_value},
+      {kOnnxTf, "MatMul", 1, 0, tf_matmul},
+      {kOnnxTf, "BatchMatMul", 1, 0, tf_matmul},
+      {kOnnxTf, "BatchMatMulV2", 1, 0, tf_matmul},
+      {kOnnxTf, "BatchMatMulV3", 1, 0, tf_matmul},
+      {kOnnxTf, "Einsum", 1, 0, tf_same_attributes<"Einsum">},
+      {kOnnxTf, "Cast", 1, 0, tf_cast},
+      {kOnnxTf, "Sum", 1, 0, tf_reduce<"ReduceSum">},
+      {kOnnxTf, "Mean", 1, 0, tf_reduce<"ReduceMean">},
+      {kOnnxTf, "Prod", 1, 0, tf_reduce<"ReduceProd">},
+      {kOnnxTf, "Max", 1, 0, tf_reduce<"ReduceMax">},
+      {kOnnxTf, "Min", 1, 0, tf_reduce<"ReduceMin">},
+      {kOnnxTf, "Any", 1, 0, tf_reduce<"ReduceMax">},
+      {kOnnxTf, "All", 1, 0, tf_reduce<"ReduceMin">},
+      {kOnnxTf, "EuclideanNorm", 1, 0, tf_reduce<"ReduceL2">},
+      {kOnnxTf, "ArgMax", 1, 0, tf_arg_best<"ArgMax">},
+      {kOnnxTf, "ArgMin", 1, 0, tf_arg_best<"ArgMin">},
+      {kOnnxTf, "Cumsum", 1, 0, tf_same_attributes<"CumSum">},
+      {kOnnxTf, "Select", 1, 0, tf_select},
+      {kOnnxTf, "SelectV2", 1, 0, tf_select},
+      {kOnnxTf, "Where", 1, 0, tf_where},
+      {kOnnxTf, "Range", 1, 0, tf_range},
+      {kOnnxTf, "LinSpace", 1, 0, tf_lin_space},
+      {kOnnxTf, "L2Loss", 1, 0, tf_l2_loss},
+      {kOnnxTf, "RandomUniform", 1, 0, tf_random<false>},
+      {kOnnxTf, "RandomStandardNormal", 1, 0, tf_random<true>},
+  };
+  return kRows;
+}
+
+}  // namespace tandem::onnx
