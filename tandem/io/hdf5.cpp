@@ -45,18 +45,21 @@ void read_superblock(Hdf5Bytes& f) {
   f.root = in.address();
 }
 
-/// Messages of a header, and the blocks in which they go on.
+/// Messages of a header, and its continuation blocks.
 class HeaderReader {
  public:
   explicit HeaderReader(const Hdf5Bytes& f) : f_(f) {}
 
   std::vector<Hdf5Message> run(uint64_t address) {
+    Budget::check_time();
     const bool modern = f_.at(address, 4, "an object's header") == "OHDR";
     Hdf5Cursor in(f_, f_.all.substr(address), "an object's header");
     modern ? start_modern(in) : start_old(in);
     for (size_t i = 0; i < more_.size(); ++i) {
-      if (i >= 4096) f_.fail("an object's header goes on in too many places");
       const auto [at, size] = more_[i];
+      if (size == 0 || size > f_.all.size() - read_)  // all of them are parts of the file
+        f_.fail("an object's header leads back into itself");
+      read_ += size;
       std::string_view block = f_.at(at, size, "the continuation of a header");
       if (modern) {
         if (!block.starts_with("OCHK") || size < 8)
@@ -110,6 +113,7 @@ class HeaderReader {
 
   const Hdf5Bytes& f_;
   bool modern_ = false, ordered_ = false;
+  uint64_t read_ = 0;  ///< bytes of continuations
   std::vector<Hdf5Message> out_;
   std::vector<std::pair<uint64_t, uint64_t>> more_;
 };

@@ -39,9 +39,10 @@ std::vector<Filter> filters_of(const Hdf5Bytes& f, const std::vector<Hdf5Message
     for (uint64_t k = 0; k < values; ++k) filter.values.push_back(in.number(4));
     if (version == 1 && values % 2 == 1) in.skip(4);
     if (filter.id < 1 || filter.id > 3)
-      f.lacks(fmt::format("the filter {} of a dataset (only deflate, shuffle and Fletcher's "
-                          "checksum are)",
-                          filter.id));
+      f.lacks(
+          fmt::format("the filter {} of a dataset (only deflate, shuffle and Fletcher's "
+                      "checksum are)",
+                      filter.id));
     out.push_back(std::move(filter));
   }
   return out;
@@ -400,8 +401,8 @@ std::vector<std::string> hdf5_texts(const Hdf5Bytes& f, const Hdf5Type& type, ui
           const uint64_t n = objects.length();
           if (index == 0) f.fail("a string is not in its heap");
           if (n > objects.left()) f.fail("a heap of strings is truncated");
-          const std::string_view object = objects.bytes_of(std::min<uint64_t>(
-              (n + 7) / 8 * 8, objects.left()));
+          const std::string_view object =
+              objects.bytes_of(std::min<uint64_t>((n + 7) / 8 * 8, objects.left()));
           if (index != wanted) continue;
           if (length > n) f.fail("a string is longer than its bytes");
           text = object.substr(0, length);
@@ -438,8 +439,7 @@ Tensor read_hdf5_dataset(const Hdf5Bytes& f, const std::vector<Hdf5Message>& mes
   void* to = out.impl()->data;
   if (n == 0) return out;
   if (type.kind == Hdf5Type::Kind::boolean) {
-    for (int64_t i = 0; i < n; ++i)
-      static_cast<bool*>(to)[i] = bytes[static_cast<size_t>(i)] != 0;
+    for (int64_t i = 0; i < n; ++i) static_cast<bool*>(to)[i] = bytes[static_cast<size_t>(i)] != 0;
   } else if (as.direct) {
     std::memcpy(to, bytes.data(), bytes.size());
     if (type.kind == Hdf5Type::Kind::integer && type.size == 8 && !type.is_signed)

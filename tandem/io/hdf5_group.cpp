@@ -18,7 +18,9 @@ uint64_t log2_of(uint64_t v) {
   return n;
 }
 /// Bytes that numbers up to `limit` take.
-int width_of(uint64_t limit) { return static_cast<int>(log2_of(std::max<uint64_t>(limit, 1)) / 8 + 1); }
+int width_of(uint64_t limit) {
+  return static_cast<int>(log2_of(std::max<uint64_t>(limit, 1)) / 8 + 1);
+}
 
 // ---- groups of the old style
 
@@ -30,10 +32,12 @@ class OldGroup {
   void run(std::string_view table) {
     Hdf5Cursor in(f_, table, "a symbol table");
     const uint64_t tree = in.address(), heap = in.address();
-    Hdf5Cursor h(f_, f_.at(heap, 8 + 2 * static_cast<uint64_t>(f_.length_size) +
-                                     static_cast<uint64_t>(f_.offset_size),
-                           "a local heap"),
-                 "a local heap");
+    Hdf5Cursor h(
+        f_,
+        f_.at(heap,
+              8 + 2 * static_cast<uint64_t>(f_.length_size) + static_cast<uint64_t>(f_.offset_size),
+              "a local heap"),
+        "a local heap");
     h.signature("HEAP");
     h.skip(4);
     const uint64_t size = h.length();
@@ -47,6 +51,7 @@ class OldGroup {
     if (depth > kMostHdf5Depth || !seen_.insert(address).second)
       f_.fail("a group's tree leads back into itself");
     Budget::count();
+    Budget::check_time();
     if (f_.at(address, 4, "a node of a group") == "SNOD") return leaf(address);
     Hdf5Cursor in(f_, f_.all.substr(address), "a node of a group");
     in.signature("TREE");
@@ -213,6 +218,7 @@ class ModernTree {
   }
   void node(uint64_t address, uint64_t count, uint64_t level) {
     if (!seen_.insert(address).second) f_.fail("a tree leads back into itself");
+    Budget::check_time();
     Hdf5Cursor in(f_, f_.at(address, std::min<uint64_t>(node_, f_.all.size()), "a node of a tree"),
                   "a node of a tree");
     in.signature(level == 0 ? "BTLF" : "BTIN");

@@ -32,8 +32,8 @@ struct Hdf5Bytes {
 
   [[noreturn]] void fail(const std::string& why) const { TD_FAIL(Format, "'{}': {}", name, why); }
   [[noreturn]] void lacks(const std::string& what) const {
-    TD_FAIL(Unsupported,
-            "'{}': {} is not supported\nWrite it again with h5py's default settings.", name, what);
+    TD_FAIL(Unsupported, "'{}': {} is not supported\nWrite it again with h5py's default settings.",
+            name, what);
   }
   /// The `size` bytes at an address.
   std::string_view at(uint64_t address, uint64_t size, const char* what) const {

@@ -36,6 +36,7 @@ void collect(const KerasFile& k, Hdf5File::Object group, const std::string& pref
            k.weights->name(), kMostGroups);
   for (const auto& [name, object] : k.weights->links(group)) {
     Budget::count();
+    Budget::check_time();
     if (!k.weights->is_dataset(object))
       collect(k, object, prefix + name + "/", depth + 1, out);
     else if (!k.weights->is_text(object))
@@ -47,12 +48,15 @@ void collect_by_name(const KerasFile& k, StateDict& out) {
   const Hdf5File& f = *k.weights;
   for (const std::string& layer : keras_texts(f, k.group, "layer_names")) {
     Hdf5File::Object group = 0;
-    TD_CHECK(f.find(k.group, layer, group), Format, "'{}': there is no layer '{}'", f.name(), layer);
+    TD_CHECK(f.find(k.group, layer, group), Format, "'{}': there is no layer '{}'", f.name(),
+             layer);
     for (const std::string& name : keras_texts(f, group, "weight_names")) {
       Hdf5File::Object dataset = 0;
       TD_CHECK(f.find(group, name, dataset), Format, "'{}': there is no '{}' in the layer '{}'",
                f.name(), name, layer);
-      std::string key = name.starts_with(layer + "/") ? name : layer + "/" + name;
+      // Paths may begin with the model's name.
+      const size_t at = ("/" + name).find("/" + layer + "/");
+      std::string key = at == std::string::npos ? layer + "/" + name : name.substr(at);
       if (key.ends_with(":0")) key.resize(key.size() - 2);
       TD_CHECK(!out.contains(key), Format, "'{}': there are two tensors '{}'", f.name(), key);
       out[key] = f.tensor(dataset);
@@ -81,8 +85,8 @@ KerasFile open_keras_file(const FilePath& path) {
     k.config = member_of(zip, kConfig, path.str());
     std::string bytes = member_of(zip, kWeights, path.str());
     Budget::add_given(bytes.size());
-    k.weights = std::make_unique<Hdf5File>(std::move(bytes),
-                                           fmt::format("{}: {}", path.str(), kWeights));
+    k.weights =
+        std::make_unique<Hdf5File>(std::move(bytes), fmt::format("{}: {}", path.str(), kWeights));
     k.group = k.weights->root();
     return k;
   }

@@ -19,26 +19,16 @@ namespace tandem::io {
 namespace {
 
 constexpr TfTypeInfo kTfTypes[] = {
-    {1, "float32", 4, DType::f32, 1, true},
-    {2, "float64", 8, DType::f64, 11, true},
-    {3, "int32", 4, DType::i32, 6, true},
-    {4, "uint8", 1, DType::u8, 2, true},
-    {5, "int16", 2, DType::i16, 5, true},
-    {6, "int8", 1, DType::i8, 3, true},
-    {7, "string", 0, DType::u8, 8, false},
-    {8, "complex64", 0, DType::f32, 14, false},
-    {9, "int64", 8, DType::i64, 7, true},
-    {10, "bool", 1, DType::b8, 9, true},
-    {14, "bfloat16", 2, DType::bf16, 16, true},
-    {17, "uint16", 2, DType::i32, 4, false},
-    {18, "complex128", 0, DType::f64, 15, false},
-    {19, "float16", 2, DType::f16, 10, true},
-    {20, "resource", 0, DType::u8, 0, false},
-    {21, "variant", 0, DType::u8, 0, false},
-    {22, "uint32", 4, DType::i64, 12, false},
-    {23, "uint64", 8, DType::i64, 13, false},
-    {24, "float8_e5m2", 1, DType::f32, 19, false},
-    {25, "float8_e4m3fn", 1, DType::f32, 17, false},
+    {1, "float32", 4, DType::f32, 1, true},        {2, "float64", 8, DType::f64, 11, true},
+    {3, "int32", 4, DType::i32, 6, true},          {4, "uint8", 1, DType::u8, 2, true},
+    {5, "int16", 2, DType::i16, 5, true},          {6, "int8", 1, DType::i8, 3, true},
+    {7, "string", 0, DType::u8, 8, false},         {8, "complex64", 0, DType::f32, 14, false},
+    {9, "int64", 8, DType::i64, 7, true},          {10, "bool", 1, DType::b8, 9, true},
+    {14, "bfloat16", 2, DType::bf16, 16, true},    {17, "uint16", 2, DType::i32, 4, false},
+    {18, "complex128", 0, DType::f64, 15, false},  {19, "float16", 2, DType::f16, 10, true},
+    {20, "resource", 0, DType::u8, 0, false},      {21, "variant", 0, DType::u8, 0, false},
+    {22, "uint32", 4, DType::i64, 12, false},      {23, "uint64", 8, DType::i64, 13, false},
+    {24, "float8_e5m2", 1, DType::f32, 19, false}, {25, "float8_e4m3fn", 1, DType::f32, 17, false},
 };
 
 uint32_t masked_crc(uint32_t c) { return (c >> 15 | c << 17) + 0xA282EAD8U; }
@@ -95,7 +85,8 @@ class TableReader {
       fail(fmt::format("the block at {} is damaged: its checksum is wrong", h.offset));
     const char kind = bytes.back();
     if (kind != 0 && kind != 1)
-      fail(fmt::format("the block at {} is compressed in an unknown way ({})", h.offset, int{kind}));
+      fail(
+          fmt::format("the block at {} is compressed in an unknown way ({})", h.offset, int{kind}));
     const std::string_view body = bytes.substr(0, h.size);
     return kind == 1 ? snappy_decompress(body, what_) : std::string(body);
   }
@@ -340,8 +331,8 @@ std::vector<std::string> TensorBundle::strings(const std::string& name) const {
            "{} is damaged: the checksum of its lengths is wrong", where);
   crc = crc32c(in.substr(0, 4), crc);
   in.remove_prefix(4);
-  TD_CHECK(masked_crc(crc32c(in, crc)) == e.crc, Format,
-           "{} is damaged: its checksum is wrong", where);
+  TD_CHECK(masked_crc(crc32c(in, crc)) == e.crc, Format, "{} is damaged: its checksum is wrong",
+           where);
   std::vector<std::string> out;
   for (const uint64_t length : lengths) {
     TD_CHECK(length <= in.size(), Format, "{} is truncated", where);

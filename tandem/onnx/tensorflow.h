@@ -18,7 +18,8 @@ TD_API bool is_tensorflow_model(const FilePath& path);
 /// one; other models have none). Variables become initializers; one that the model writes becomes a
 /// state (see OnnxModel::states). Throws Io; Format where the model is broken; Value for a
 /// signature that it lacks, naming those it has; Unsupported, with all unknown ops and counts.
-TD_API OnnxModelProto read_tensorflow_model(const FilePath& path, const std::string& signature = "");
+TD_API OnnxModelProto read_tensorflow_model(const FilePath& path,
+                                            const std::string& signature = "");
 /// The ops of TensorFlow's graphs that have a row, sorted.
 TD_API std::vector<std::string> tensorflow_ops();
 

@@ -193,7 +193,9 @@ bool is_model(const std::string& model) {
 }
 
 LoadedModel load_model(const ModelSource& a) {
-  return is_graph_file(a.model) ? from_onnx(a) : is_folder(a.model) ? from_folder(a) : from_registry(a);
+  return is_graph_file(a.model) ? from_onnx(a)
+         : is_folder(a.model)   ? from_folder(a)
+                                : from_registry(a);
 }
 
 LoadedModel load_run(const std::string& folder, const std::string& weights) {

@@ -63,8 +63,8 @@ TD_API bool is_graph_file(const std::string& model);
 /// Is it a model at all: one of those, a name of the registry or a folder with a config.json?
 TD_API bool is_model(const std::string& model);
 /// A model by name in evaluation mode, with weights if they are given (the number of classes then
-/// follows the file where it is not set); a Hugging Face folder; or a file of a graph. Throws Value for
-/// a name that the registry does not have.
+/// follows the file where it is not set); a Hugging Face folder; or a file of a graph. Throws Value
+/// for a name that the registry does not have.
 TD_API LoadedModel load_model(const ModelSource& source);
 /// The model of a run with the run's weights: "last" (or "") or "best", by the run's monitor.
 /// Throws Unsupported for a model that gives no output for an input alone.

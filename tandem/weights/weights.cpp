@@ -14,9 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string file_in(const std::string& folder) {
-  for (const char* name : {"model.safetensors.index.json", "model.safetensors",
-                           "pytorch_model.bin.index.json", "pytorch_model.bin",
-                           "variables/variables.index"}) {
+  for (const char* name :
+       {"model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json",
+        "pytorch_model.bin", "variables/variables.index"}) {
     const std::string path = (fs::path(folder) / name).string();
     if (file_exists(path)) return path;
   }

@@ -24,8 +24,8 @@ TD_API const WeightsFormat& weights_format(const FilePath& path);
 /// The tensors of a weights file, of a folder in Hugging Face's layout (model.safetensors,
 /// model.safetensors.index.json, pytorch_model.bin), or of a SavedModel's folder. TensorFlow's
 /// checkpoints are named with or without ".index", their tensors by the path in the checkpoint's
-/// objects; those of Keras by the path in the HDF5 file ("layers/dense/vars/0"). They map the file where possible. Throws Io,
-/// or Format when the file is truncated, hostile or of another kind.
+/// objects; those of Keras by the path in the HDF5 file ("layers/dense/vars/0"). They map the file
+/// where possible. Throws Io, or Format when the file is truncated, hostile or of another kind.
 TD_API StateDict load_weights(const FilePath& path);
 
 /// Write a file in the format of its extension: .safetensors, .pth, .pt or .bin (as torch.save),

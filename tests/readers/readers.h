@@ -73,6 +73,7 @@ void repair_png(std::string& s);
 void repair_zip(std::string& s);
 void repair_gzip(std::string& s);
 void repair_flac(std::string& s);
+void repair_table(std::string& s);
 /// Changes one field of a protobuf message, at any depth; lengths stay right.
 void mutate_protobuf(std::string& s, Random& random);
 /// Exchanges a number or a word of a text for an extreme one.

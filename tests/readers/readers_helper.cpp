@@ -9,12 +9,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "tandem/io/json.h"
+#include "tandem/io/keras_file.h"
 #include "tandem/io/npy.h"
 #include "tandem/io/pickle.h"
 #include "tandem/io/protobuf.h"
+#include "tandem/io/snappy.h"
+#include "tandem/io/tensor_bundle.h"
 #include "tandem/io/tfrecord.h"
 #include "tandem/io/yaml.h"
 #include "tandem/onnx/onnx.h"
@@ -483,6 +487,85 @@ void read_sentencepiece(std::string_view bytes) {
   t.decode(t.encode(kText));
 }
 
+// ---- TensorFlow and Keras
+
+constexpr const char* kTensorFlow = "onnx/tensorflow";
+
+Seeds seeds_snappy() {
+  // Literals, copies with offsets of one and of two bytes.
+  return {std::string("\x0b\x28hello world", 13),
+          std::string("\x0c\x0c"
+                      "abcd\x11\x04",
+                      8),
+          std::string("\x10\x0c"
+                      "abcd\x2e\x04\0",
+                      9)};
+}
+void read_snappy(std::string_view bytes) {
+  const Budget budget("block", bytes.size());
+  io::snappy_decompress(bytes, "block");
+}
+Seeds seeds_checkpoint() { return files(kTensorFlow, {".index"}); }
+void read_checkpoint(std::string_view bytes) {
+  const HeldFile index(bytes, ".index"),
+      data(read_file(source(kTensorFlow) + "/running_checkpoint.data-00000-of-00001"),
+           ".data-00000-of-00001");
+  touch(weights::load_weights(index.path()));
+}
+Seeds seeds_hdf5() {
+  Seeds out = files("io/hdf5", {".h5"}, 65536);
+  for (std::string& s : files(kTensorFlow, {".h5"}, 65536)) out.push_back(std::move(s));
+  return out;
+}
+Seeds seeds_keras() { return files(kTensorFlow, {".keras"}, 65536); }
+void read_keras(std::string_view bytes) {
+  const HeldFile f(bytes);
+  const Budget budget(f.path(), bytes.size());
+  touch(io::keras_tensors(io::open_keras_file(f.path())));
+}
+
+/// Reads a model and runs it on zeros; sizes that are open become 1.
+void run_on_zeros(const std::string& path, const std::string& signature) {
+  const OnnxModel m = OnnxModel::load(path, {.signature = signature});
+  std::vector<OnnxValue> in;
+  for (const OnnxPort& p : m.inputs()) {
+    Shape s;
+    int64_t n = 1;
+    for (const int64_t d : p.type.dims) s.push_back(std::clamp<int64_t>(d < 0 ? 1 : d, 0, 64));
+    for (const Dim d : s) n *= d.value();
+    if (n > (1 << 16) || s.rank() > 8 || p.type.elem == OnnxType::string ||
+        p.type.elem == OnnxType::undefined)
+      return;
+    in.emplace_back(zeros(s, info_of(p.type.elem).carrier), p.type.elem);
+  }
+  m.run(in);
+}
+void run_keras(std::string_view bytes) {
+  const HeldFile f(bytes);
+  run_on_zeros(f.path(), "");
+}
+Seeds seeds_graph() { return files(kTensorFlow, {".pb"}, 65536); }
+void read_graph(std::string_view bytes) {
+  const HeldFile f(bytes, ".pb");
+  run_on_zeros(f.path(), "");
+}
+Seeds seeds_saved_model() { return files(std::string(kTensorFlow) + "/running", {".pb"}, 65536); }
+void read_saved_model(std::string_view bytes) {
+  const std::string folder = "/dev/shm/tandem_readers_" + std::to_string(getpid()) + "_model";
+  fs::create_directories(folder);
+  fs::copy(source(kTensorFlow) + "/running/variables", folder + "/variables",
+           fs::copy_options::overwrite_existing);
+  std::ofstream(folder + "/saved_model.pb", std::ios::binary) << bytes;
+  struct Remove {
+    const std::string& folder;
+    ~Remove() {
+      std::error_code ignored;
+      fs::remove_all(folder, ignored);
+    }
+  } const remove{folder};
+  for (const char* signature : {"pick", "feed"}) run_on_zeros(folder, signature);
+}
+
 constexpr Reader kReaders[] = {
     {"safetensors", seeds_safetensors, read_safetensors, nullptr, mutate_text},
     {"npy", seeds_npy, read_npy, nullptr, mutate_text},
@@ -509,6 +592,14 @@ constexpr Reader kReaders[] = {
     {"onnx_traced", seeds_onnx, trace_onnx, nullptr, mutate_protobuf, true},
     {"tokenizer", seeds_tokenizer, read_tokenizer, nullptr, mutate_text, true},
     {"sentencepiece", seeds_sentencepiece, read_sentencepiece, nullptr, mutate_protobuf, true},
+    {"snappy", seeds_snappy, read_snappy},
+    {"checkpoint", seeds_checkpoint, read_checkpoint, repair_table},
+    {"hdf5", seeds_hdf5, read_keras},
+    {"keras", seeds_keras, read_keras, repair_zip, mutate_text},
+    {"keras_model", seeds_keras, run_keras, repair_zip, mutate_text, true},
+    {"hdf5_model", seeds_hdf5, run_keras, nullptr, mutate_text, true},
+    {"tf_graph", seeds_graph, read_graph, nullptr, mutate_protobuf, true},
+    {"saved_model", seeds_saved_model, read_saved_model, nullptr, mutate_protobuf, true},
 };
 
 double processor_seconds() {

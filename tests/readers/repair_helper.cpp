@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/base/crc32c.h"
 #include "tandem/io/tfrecord.h"
 #include "tests/readers/readers.h"
 
@@ -182,6 +183,31 @@ void repair_flac(std::string& s) {
     at = end;
   }
   close(s.size());
+}
+
+// The blocks of a sorted table of TensorFlow: entries up to the empty meta index, and the two that
+// the last 48 bytes name.
+void repair_table(std::string& s) {
+  if (s.size() < 64) return;
+  size_t at = s.size() - 48;
+  const auto number = [&] {
+    uint64_t v = 0;
+    for (int shift = 0; shift < 63 && at < s.size(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(s[at++]);
+      v |= uint64_t{byte & 0x7FU} << shift;
+      if (byte < 0x80) break;
+    }
+    return v;
+  };
+  const auto close = [&](uint64_t from, uint64_t size) {
+    if (from > s.size() || size > s.size() - from || s.size() - from - size < 5) return;
+    const uint32_t c = crc32c(std::string_view(s).substr(from, size + 1));
+    put_little(s, from + size + 1, (c >> 15 | c << 17) + 0xA282EAD8U, 4);
+  };
+  const uint64_t meta = number(), meta_size = number(), index = number(), index_size = number();
+  if (meta >= 5) close(0, meta - 5);
+  close(meta, meta_size);
+  close(index, index_size);
 }
 
 // ---- changes that keep the structure

@@ -48,6 +48,39 @@ TEST_F(Weights, EveryFormatByItsContent) {
             std::string::npos);
 }
 
+// Files that TensorFlow and Keras wrote (tests/onnx/tensorflow/make_golden.py); they are only read.
+TEST_F(Weights, TensorFlowAndKeras) {
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  const std::string folder = std::string(root ? root : ".") + "/tests/onnx/tensorflow/";
+  for (const char* name : {"running", "running_checkpoint", "running_checkpoint.index"}) {
+    const StateDict d = load_weights(folder + name);
+    const bool saved_model = std::string(name) == "running";  // before the steps, the others after
+    const std::string prefix = saved_model ? "" : "module/";
+    EXPECT_TRUE(equal(d.at(prefix + "mean"),
+                      saved_model ? tensor({0.5f, -0.5f}) : tensor({0.78125f, 0.109375f})))
+        << name;
+    EXPECT_EQ(d.at(prefix + "steps").dtype(), DType::i32);
+  }
+  const StateDict keras = load_weights(folder + "net.keras");
+  EXPECT_EQ(keras.at("layers/conv2d/vars/0").shape(), Shape(3, 3, 2, 3));
+  EXPECT_EQ(keras.at("layers/bidirectional/backward_layer/cell/vars/1").shape(), Shape(2, 8));
+  const StateDict h5 = load_weights(folder + "line.h5");
+  EXPECT_EQ(h5.at("conv1d/kernel").shape(), Shape(3, 8, 3));
+  EXPECT_EQ(h5.at("inner/gru/gru_cell/bias").shape(), Shape(2, 6));
+  EXPECT_STREQ(to_string(weights_format(folder + "line.h5")), "Keras (HDF5)");
+  // A damaged block, and damaged numbers.
+  for (const char* file : {"running_checkpoint.index", "running_checkpoint.data-00000-of-00001"}) {
+    for (const char* part :
+         {"running_checkpoint.index", "running_checkpoint.data-00000-of-00001"}) {
+      std::string bytes = read_file(folder + part);
+      if (std::string(part) == file) bytes[10] = static_cast<char>(bytes[10] ^ 1);
+      write_file(dir / part, bytes);
+    }
+    const std::string error = error_of([&] { load_weights(dir / "running_checkpoint.index"); });
+    EXPECT_NE(error.find("checksum is wrong"), std::string::npos) << file << ": " << error;
+  }
+}
+
 TEST_F(Weights, ReportsWhatDoesNotFit) {
   Net net;
   StateDict state = net.state_dict();

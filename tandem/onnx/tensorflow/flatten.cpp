@@ -12,7 +12,7 @@
 namespace tandem::onnx {
 namespace {
 
-constexpr int kMostCalls = 64;       ///< functions inside functions
+constexpr int kMostCalls = 64;         ///< functions inside functions
 constexpr size_t kMostOutputs = 4096;  ///< of a node
 
 /// Names of outputs, in order, of ops that have several; all others have one, which may be a list.
@@ -120,6 +120,7 @@ bool TfFlattener::resolve(const TfBody& b, const std::string& ref, size_t& node,
 }
 
 void TfFlattener::open(TfBody& b) const {
+  Budget::count(b.nodes.size());
   for (size_t i = 0; i < b.nodes.size(); ++i)
     if (!b.index.emplace(b.nodes[i].name, i).second)
       fail(fmt::format("the node '{}' is defined twice", b.nodes[i].name));
@@ -352,6 +353,11 @@ void TfFlattener::add_states() {
   }
 }
 
+void TfFlattener::name_ports(const TfSignature& signature) {
+  for (const TfPort& p : signature.inputs) input_names_.push_back(unique(p.key));
+  for (const TfPort& p : signature.outputs) output_names_.push_back(unique(p.key));
+}
+
 void TfFlattener::restore(const TfSavedModel& saved) {
   if (saved.restore_op.empty() || !bundle_) return;
   restoring_ = true;
@@ -371,10 +377,11 @@ OnnxModelProto TfFlattener::run(const TfSignature& signature) {
   OnnxGraph& g = model_.graph;
   stack_ = {&g};
   TfBody b{graph_.nodes, "", {}};
-  for (const TfPort& p : signature.inputs) {
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const TfPort& p = signature.inputs[i];
     if (p.type.kind != OnnxTypeSpec::Kind::tensor)
       TD_FAIL(Unsupported, "'{}': the input '{}' is no dense tensor", what_, p.key);
-    OnnxPort port{unique(p.key), p.type};
+    OnnxPort port{input_names_.at(i), p.type};
     b.given[parts_of(p.tensor)[0]] = {port.name};
     g.inputs.push_back(std::move(port));
   }
@@ -390,8 +397,13 @@ OnnxModelProto TfFlattener::run(const TfSignature& signature) {
   check_known();
   for (size_t i = 0; i < values.size(); ++i) {
     const TfPort& p = signature.outputs[i];
-    OnnxPort port{add("Identity", "", {use(values[i], p.key)}, p.key), p.type};
-    g.outputs.push_back(std::move(port));
+    OnnxNode node;
+    node.op = "Identity";
+    node.name = p.key;
+    node.inputs = {use(values[i], p.key)};
+    node.outputs = {output_names_.at(i)};
+    g.nodes.push_back(std::move(node));
+    g.outputs.push_back({output_names_[i], p.type});
   }
   add_states();
   remove_unused();

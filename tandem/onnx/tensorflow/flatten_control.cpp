@@ -116,10 +116,9 @@ std::vector<TfValue> TfFlattener::case_from(const TfNode& n, const std::string& 
   if (k + 1 >= functions.size()) return call(functions.back(), arguments, scope);
   const auto number = static_cast<int32_t>(k);
   const std::string at = constant(
-      scope + "/index",
-      OnnxValue(io::tensor_of_tf_bytes(*io::find_tf_type(3), Shape(),
-                                       {reinterpret_cast<const char*>(&number), sizeof number},
-                                       what_)));
+      scope + "/index", OnnxValue(io::tensor_of_tf_bytes(
+                            *io::find_tf_type(3), Shape(),
+                            {reinterpret_cast<const char*>(&number), sizeof number}, what_)));
   const std::string condition = add("Equal", "", {index, at}, scope + "/is");
   const auto yes = [&] { return call(functions[k], arguments, scope); };
   const auto no = [&] { return case_from(n, scope, index, k + 1, arguments); };

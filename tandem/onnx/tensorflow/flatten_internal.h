@@ -40,7 +40,9 @@ class TfFlattener {
   TfFlattener(const TfGraph& graph, const io::TensorBundle* bundle, std::string what)
       : graph_(graph), bundle_(bundle), what_(std::move(what)) {}
 
-  /// Runs the node that restores the variables; call it first.
+  /// The ports' names are given out before all others; call it first.
+  void name_ports(const TfSignature& signature);
+  /// Runs the node that restores the variables; call it next.
   void restore(const TfSavedModel& saved);
   /// The graph from a signature's inputs to its outputs. Throws Format for a broken graph,
   /// Unsupported with a list of all unknown ops.
@@ -48,11 +50,11 @@ class TfFlattener {
 
  private:
   struct Variable {
-    std::string name;        ///< unique
+    std::string name;  ///< unique
     OnnxTypeSpec type;
-    std::string value;       ///< what it holds now; "": nothing
-    std::string first;       ///< before the run
-    std::string tensor;      ///< of the checkpoint; "": none
+    std::string value;        ///< what it holds now; "": nothing
+    std::string first;        ///< before the run
+    std::string tensor;       ///< of the checkpoint; "": none
     bool is_initial = false;  ///< the first value is an initializer of the graph
     bool written = false;
     bool is_reference = false;  ///< of the old kind: whoever takes it reads it
@@ -133,6 +135,7 @@ class TfFlattener {
   std::map<std::string, size_t> constant_at_;  ///< initializers by name
   std::map<std::string, bool> writes_;
   std::set<std::string> used_;
+  std::vector<std::string> input_names_, output_names_;
   std::map<std::string, int64_t> unknown_;
   int depth_ = 0;
   bool restoring_ = false;

@@ -7,6 +7,28 @@
 
 namespace tandem::onnx {
 
+namespace {
+
+/// Nodes that change a variable, and what computes its new value from the old one.
+constexpr std::pair<std::string_view, const char*> kUpdates[] = {
+    {"AssignAddVariableOp", "AddV2"},
+    {"AssignSubVariableOp", "Sub"},
+    {"AssignAdd", "AddV2"},
+    {"AssignSub", "Sub"},
+    {"ResourceScatterUpdate", "ScatterRows"},
+    {"ResourceScatterAdd", "ScatterRowsAdd"},
+    {"ResourceScatterNdUpdate", "TensorScatterUpdate"},
+    {"ResourceScatterNdAdd", "TensorScatterAdd"},
+    {"ResourceScatterNdSub", "TensorScatterSub"},
+};
+const std::pair<std::string_view, const char*>* find_update(std::string_view op) {
+  for (const auto& u : kUpdates)
+    if (u.first == op) return &u;
+  return nullptr;
+}
+
+}  // namespace
+
 TfFlattener::Handler TfFlattener::find_handler(std::string_view op) {
   using F = TfFlattener;
   static const std::unordered_map<std::string_view, Handler> all = {
@@ -30,12 +52,6 @@ TfFlattener::Handler TfFlattener::find_handler(std::string_view op) {
       {"ReadVariableOp", &F::read_variable},
       {"AssignVariableOp", &F::assign},
       {"Assign", &F::assign},
-      {"AssignAddVariableOp", &F::update},
-      {"AssignSubVariableOp", &F::update},
-      {"AssignAdd", &F::update},
-      {"AssignSub", &F::update},
-      {"ResourceScatterUpdate", &F::update},
-      {"ResourceScatterAdd", &F::update},
       {"ResourceGather", &F::gather_variable},
       {"ResourceGatherNd", &F::gather_variable},
       {"VariableShape", &F::gather_variable},
@@ -50,6 +66,7 @@ TfFlattener::Handler TfFlattener::find_handler(std::string_view op) {
       {"While", &F::while_node},
       {"StatelessWhile", &F::while_node},
   };
+  if (find_update(op)) return &F::update;
   const auto it = all.find(op);
   return it == all.end() ? nullptr : it->second;
 }
@@ -115,8 +132,7 @@ void TfFlattener::handle(TfBody& b, const TfNode& n, std::vector<TfValue>&,
 }
 
 TfFlattener::Variable& TfFlattener::at(const TfValue& handle, const TfNode& n) {
-  if (handle.variable < 0)
-    fail(fmt::format("node '{}' ({}) wants a variable", n.name, n.op));
+  if (handle.variable < 0) fail(fmt::format("node '{}' ({}) wants a variable", n.name, n.op));
   return variables_[static_cast<size_t>(handle.variable)];
 }
 
@@ -186,10 +202,7 @@ void TfFlattener::update(TfBody& b, const TfNode& n, std::vector<TfValue>& in,
   Variable& v = at(in[0], n);
   std::vector<std::string> inputs{read(v)};
   for (size_t i = 1; i < in.size(); ++i) inputs.push_back(use(in[i], n.name));
-  const char* op = n.op.starts_with("AssignAdd")   ? "AddV2"
-                   : n.op.starts_with("AssignSub") ? "Sub"
-                   : n.op.ends_with("Add")         ? "ScatterRowsAdd"
-                                                   : "ScatterRows";
+  const char* op = find_update(n.op)->second;
   v.value = add(op, kOnnxTf, std::move(inputs), b.scope + n.name);
   v.written = true;
   out.push_back(in[0]);
@@ -209,10 +222,10 @@ void TfFlattener::gather_variable(TfBody& b, const TfNode& n, std::vector<TfValu
 void TfFlattener::is_initialized(TfBody& b, const TfNode& n, std::vector<TfValue>&,
                                  std::vector<TfValue>& out) {
   const bool yes = true;
-  out.push_back({constant(b.scope + n.name,
-                          OnnxValue(io::tensor_of_tf_bytes(
-                              *io::find_tf_type(10), Shape(),
-                              {reinterpret_cast<const char*>(&yes), sizeof yes}, what_)))});
+  out.push_back(
+      {constant(b.scope + n.name, OnnxValue(io::tensor_of_tf_bytes(
+                                      *io::find_tf_type(10), Shape(),
+                                      {reinterpret_cast<const char*>(&yes), sizeof yes}, what_)))});
 }
 
 void TfFlattener::call_function(TfBody& b, const TfNode& n, std::vector<TfValue>& in,

@@ -107,7 +107,8 @@ OnnxValue tensor_of_proto(ProtoReader m, const std::string& what) {
   for (const int64_t d : f.dims)
     if (d < 0 || __builtin_mul_overflow(n, static_cast<uint64_t>(d), &n) || n >> 40)
       m.fail("a constant has an impossible shape");
-  const uint64_t width = std::max<uint64_t>(type->bytes, type->number == 7 ? sizeof(std::string) : 1);
+  const uint64_t width =
+      std::max<uint64_t>(type->bytes, type->number == 7 ? sizeof(std::string) : 1);
   Budget::take(2 * n * width);
   Budget::give_back(2 * n * width);
   if (type->number == 7) {

@@ -28,7 +28,10 @@ class KerasWeights {
   KerasWeights(const io::Hdf5File& file, io::Hdf5File::Object group, std::string path)
       : file_(file), group_(group), exists_(true), path_(std::move(path)) {}
   KerasWeights(const io::Hdf5File& file, Names names, std::string path)
-      : file_(file), by_name_(true), exists_(true), names_(std::move(names)),
+      : file_(file),
+        by_name_(true),
+        exists_(true),
+        names_(std::move(names)),
         path_(std::move(path)) {}
 
   /// Variable i; throws Format where there is none.
@@ -48,12 +51,12 @@ class KerasWeights {
 /// A layer that is being built, with the values that it is called on.
 struct KerasCall {
   const io::Json& config;
-  std::string name, type;            ///< the class
-  std::vector<std::string> inputs;   ///< values
+  std::string name, type;                  ///< the class
+  std::vector<std::string> inputs;         ///< values
   std::vector<const io::Json*> arguments;  ///< of an operation, in order; nullptr: the next input
   std::vector<std::pair<std::string, std::string>> named;  ///< values by keyword
-  std::vector<std::string> options;  ///< keywords that are true
-  int rank;                          ///< of the input; 0: the file does not say
+  std::vector<std::string> options;                        ///< keywords that are true
+  int rank;  ///< of the input; 0: the file does not say
   KerasWeights weights;
 
   // ---- the configuration
@@ -96,10 +99,11 @@ class KerasBuilder {
   [[noreturn]] void lacks(const KerasCall& c, const std::string& what) const;
 
   // ---- nodes
-  std::string node(const KerasCall& c, const char* op, Values inputs, OnnxAttributes attributes = {},
-                   const char* domain = kOnnxTf);
+  std::string node(const KerasCall& c, const char* op, Values inputs,
+                   OnnxAttributes attributes = {}, const char* domain = kOnnxTf);
   /// The same with an op of ONNX.
-  std::string onnx(const KerasCall& c, const char* op, Values inputs, OnnxAttributes attributes = {}) {
+  std::string onnx(const KerasCall& c, const char* op, Values inputs,
+                   OnnxAttributes attributes = {}) {
     return node(c, op, std::move(inputs), std::move(attributes), "");
   }
   std::string constant(const std::string& name, const Tensor& t);

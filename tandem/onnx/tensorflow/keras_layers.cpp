@@ -53,6 +53,7 @@ std::string activation_name(const Json* j) {
 
 }  // namespace
 
+// table: a row for each class
 KerasBuilder::Layer KerasBuilder::find_layer(std::string_view type) {
   using B = KerasBuilder;
   static const std::unordered_map<std::string_view, Layer> all = {
@@ -150,14 +151,22 @@ std::string KerasBuilder::activate(const KerasCall& c, const std::string& x,
     const char *name, *op, *domain;
   };
   static constexpr Plain kPlain[] = {
-      {"relu", "Relu", kOnnxTf},         {"relu6", "Relu6", kOnnxTf},
-      {"sigmoid", "Sigmoid", kOnnxTf},   {"tanh", "Tanh", kOnnxTf},
-      {"softmax", "Softmax", kOnnxTf},   {"log_softmax", "LogSoftmax", kOnnxTf},
-      {"softplus", "Softplus", kOnnxTf}, {"softsign", "Softsign", kOnnxTf},
-      {"elu", "Elu", kOnnxTf},           {"selu", "Selu", kOnnxTf},
-      {"exponential", "Exp", kOnnxTf},   {"mish", "Mish", ""},
-      {"hard_silu", "HardSwish", ""},    {"hard_swish", "HardSwish", ""},
-      {"gelu", "Gelu", ""},              {"leaky_relu", "LeakyRelu", kOnnxTf},
+      {"relu", "Relu", kOnnxTf},
+      {"relu6", "Relu6", kOnnxTf},
+      {"sigmoid", "Sigmoid", kOnnxTf},
+      {"tanh", "Tanh", kOnnxTf},
+      {"softmax", "Softmax", kOnnxTf},
+      {"log_softmax", "LogSoftmax", kOnnxTf},
+      {"softplus", "Softplus", kOnnxTf},
+      {"softsign", "Softsign", kOnnxTf},
+      {"elu", "Elu", kOnnxTf},
+      {"selu", "Selu", kOnnxTf},
+      {"exponential", "Exp", kOnnxTf},
+      {"mish", "Mish", ""},
+      {"hard_silu", "HardSwish", ""},
+      {"hard_swish", "HardSwish", ""},
+      {"gelu", "Gelu", ""},
+      {"leaky_relu", "LeakyRelu", kOnnxTf},
   };
   if (name == "linear") return x;
   for (const Plain& p : kPlain)
@@ -179,10 +188,10 @@ Values KerasBuilder::activation(const KerasCall& c) {
 }
 
 Values KerasBuilder::relu_layer(const KerasCall& c) {
-  const double slope = c.type == "LeakyReLU"
-                           ? c.number("negative_slope", c.number("alpha", 0.3))
-                           : c.number("negative_slope", c.number("alpha", 0));
-  if (c.type == "ELU") return {onnx(c, "Elu", {c.in()}, {onnx_float("alpha", c.number("alpha", 1))})};
+  const double slope = c.type == "LeakyReLU" ? c.number("negative_slope", c.number("alpha", 0.3))
+                                             : c.number("negative_slope", c.number("alpha", 0));
+  if (c.type == "ELU")
+    return {onnx(c, "Elu", {c.in()}, {onnx_float("alpha", c.number("alpha", 1))})};
   if (c.number("threshold", 0) != 0) lacks(c, "a threshold");
   std::string x = slope == 0 ? node(c, "Relu", {c.in()})
                              : node(c, "LeakyRelu", {c.in()}, {onnx_float("alpha", slope)});
@@ -219,8 +228,9 @@ Values KerasBuilder::einsum_dense(const KerasCall& c) {
 }
 
 Values KerasBuilder::embedding(const KerasCall& c) {
-  return {onnx(c, "Gather", {constant(c.name + "/embeddings", c.weights.at(0)),
-                             onnx(c, "Cast", {c.in()}, {onnx_int("to", 7)})},
+  return {onnx(c, "Gather",
+               {constant(c.name + "/embeddings", c.weights.at(0)),
+                onnx(c, "Cast", {c.in()}, {onnx_int("to", 7)})},
                {onnx_int("axis", 0)})};
 }
 
@@ -260,9 +270,8 @@ Values KerasBuilder::depthwise(const KerasCall& c) {
   for (int d = 0; d < w.dim() - 2; ++d) s.push_back(w.shape(d));
   s.push_back(1);
   s.push_back(w.shape(w.dim() - 2) * w.shape(w.dim() - 1));
-  std::string x =
-      node(c, "Conv2D", {c.in(), constant(c.name + "/depthwise_kernel", w.reshape(s))},
-           window_attributes(c, dims, upper(c.text("padding", "valid")).c_str()));
+  std::string x = node(c, "Conv2D", {c.in(), constant(c.name + "/depthwise_kernel", w.reshape(s))},
+                       window_attributes(c, dims, upper(c.text("padding", "valid")).c_str()));
   if (c.type.starts_with("Separable")) return {x};
   return {activate(c, bias(c, x, 1), c.find("activation"))};
 }
@@ -316,13 +325,12 @@ Values KerasBuilder::pool(const KerasCall& c) {
   if (c.text("data_format", "channels_last") != "channels_last") lacks(c, "channels_first");
   const std::vector<int64_t> size = c.list("pool_size", dims, 2);
   const Json* strides = c.find("strides");
-  return {node(c, c.type.starts_with("Max") ? "MaxPool" : "AvgPool", {c.in()},
-               {onnx_ints("ksize", around(size)),
-                onnx_ints("strides", around(strides && !strides->is_null()
-                                                ? c.list("strides", dims, 2)
-                                                : size)),
-                onnx_text("padding", upper(c.text("padding", "valid"))),
-                onnx_text("data_format", "NHWC")})};
+  return {node(
+      c, c.type.starts_with("Max") ? "MaxPool" : "AvgPool", {c.in()},
+      {onnx_ints("ksize", around(size)),
+       onnx_ints("strides",
+                 around(strides && !strides->is_null() ? c.list("strides", dims, 2) : size)),
+       onnx_text("padding", upper(c.text("padding", "valid"))), onnx_text("data_format", "NHWC")})};
 }
 
 Values KerasBuilder::global_pool(const KerasCall& c) {
@@ -351,8 +359,9 @@ Values KerasBuilder::batch_norm(const KerasCall& c) {
   if (scaled) factor = factor * gamma;
   Tensor offset = -(m * factor);
   if (centred) offset = offset + beta;
-  return {node(c, "AddV2", {node(c, "Mul", {c.in(), constant(c.name + "/factor", factor)}),
-                            constant(c.name + "/offset", offset)})};
+  return {node(c, "AddV2",
+               {node(c, "Mul", {c.in(), constant(c.name + "/factor", factor)}),
+                constant(c.name + "/offset", offset)})};
 }
 
 Values KerasBuilder::layer_norm(const KerasCall& c) {
@@ -371,8 +380,7 @@ Values KerasBuilder::layer_norm(const KerasCall& c) {
   const std::string variance = average(node(c, "Square", {node(c, "Sub", {x, average(x)})}));
   std::string y =
       node(c, "Mul", {centred, node(c, "Rsqrt", {node(c, "AddV2", {variance, epsilon})})});
-  if (scaled || rms)
-    y = node(c, "Mul", {y, constant(c.name + "/gamma", c.weights.at(next++))});
+  if (scaled || rms) y = node(c, "Mul", {y, constant(c.name + "/gamma", c.weights.at(next++))});
   if (c.flag("center", true) && !rms)
     y = node(c, "AddV2", {y, constant(c.name + "/beta", c.weights.at(next))});
   return {y};
@@ -389,13 +397,12 @@ Values KerasBuilder::group_norm(const KerasCall& c) {
   int64_t groups = c.whole("groups", 32);
   if (groups == -1) groups = w.size(0);
   const std::string x = c.in(), shape = onnx(c, "Shape", {x});
-  const std::string flat =
-      onnx(c, "Reshape", {x, numbers({0, -1, w.size(0)})});
-  const std::string y = onnx(
-      c, "GroupNormalization",
-      {onnx(c, "Transpose", {flat}, {onnx_ints("perm", {0, 2, 1})}),
-       constant(c.name + "/gamma", w), constant(c.name + "/beta", b)},
-      {onnx_int("num_groups", groups), onnx_float("epsilon", c.number("epsilon", 1e-3))});
+  const std::string flat = onnx(c, "Reshape", {x, numbers({0, -1, w.size(0)})});
+  const std::string y =
+      onnx(c, "GroupNormalization",
+           {onnx(c, "Transpose", {flat}, {onnx_ints("perm", {0, 2, 1})}),
+            constant(c.name + "/gamma", w), constant(c.name + "/beta", b)},
+           {onnx_int("num_groups", groups), onnx_float("epsilon", c.number("epsilon", 1e-3))});
   return {onnx(c, "Reshape", {onnx(c, "Transpose", {y}, {onnx_ints("perm", {0, 2, 1})}), shape})};
 }
 
@@ -446,7 +453,8 @@ Tensor numbers_of(const Json* j) {
 
 Values KerasBuilder::rescaling(const KerasCall& c) {
   const std::string x = onnx(c, "Cast", {c.in()}, {onnx_int("to", 1)});
-  const std::string y = node(c, "Mul", {x, constant(c.name + "/scale", numbers_of(c.find("scale")))});
+  const std::string y =
+      node(c, "Mul", {x, constant(c.name + "/scale", numbers_of(c.find("scale")))});
   return {node(c, "AddV2", {y, constant(c.name + "/offset", numbers_of(c.find("offset")))})};
 }
 
@@ -505,17 +513,18 @@ Values KerasBuilder::up_sampling(const KerasCall& c) {
   const size_t dims = image_dims(c.type);
   const std::vector<int64_t> size = c.list("size", dims, 2);
   const std::string mode = c.text("interpolation", "nearest");
-  if (mode != "nearest" && mode != "bilinear") lacks(c, fmt::format("the interpolation '{}'", mode));
+  if (mode != "nearest" && mode != "bilinear")
+    lacks(c, fmt::format("the interpolation '{}'", mode));
   std::vector<double> scales{1};
   for (const int64_t n : size) scales.push_back(static_cast<double>(n));
   scales.resize(dims + 1, scales.back());
   scales.push_back(1);
   const Tensor by = tensor(scales, Shape(static_cast<int64_t>(scales.size()))).to(DType::f32);
-  return {onnx(c, "Resize", {c.in(), "", constant(c.name + "/scales", by)},
-               {onnx_text("mode", mode == "nearest" ? "nearest" : "linear"),
-                onnx_text("coordinate_transformation_mode",
-                          mode == "nearest" ? "asymmetric" : "half_pixel"),
-                onnx_text("nearest_mode", "floor")})};
+  return {onnx(
+      c, "Resize", {c.in(), "", constant(c.name + "/scales", by)},
+      {onnx_text("mode", mode == "nearest" ? "nearest" : "linear"),
+       onnx_text("coordinate_transformation_mode", mode == "nearest" ? "asymmetric" : "half_pixel"),
+       onnx_text("nearest_mode", "floor")})};
 }
 
 Values KerasBuilder::reshape(const KerasCall& c) {
@@ -545,7 +554,8 @@ Values KerasBuilder::merge(const KerasCall& c) {
                                                           : c.type.c_str();
   std::string y = c.in(0);
   for (size_t i = 1; i < c.inputs.size(); ++i) y = node(c, op, {y, c.inputs[i]});
-  if (c.type == "Average") y = node(c, "RealDiv", {y, number(static_cast<double>(c.inputs.size()))});
+  if (c.type == "Average")
+    y = node(c, "RealDiv", {y, number(static_cast<double>(c.inputs.size()))});
   return {y};
 }
 Values KerasBuilder::concatenate(const KerasCall& c) {
@@ -556,15 +566,32 @@ Values KerasBuilder::concatenate(const KerasCall& c) {
 // Functions of keras.ops that were called on a layer's value.
 Values KerasBuilder::operation(const KerasCall& c) {
   static const std::unordered_map<std::string_view, const char*> all = {
-      {"Add", "AddV2"},        {"Subtract", "Sub"},      {"Multiply", "Mul"},
-      {"Divide", "RealDiv"},   {"TrueDivide", "RealDiv"}, {"Power", "Pow"},
-      {"Maximum", "Maximum"},  {"Minimum", "Minimum"},   {"Matmul", "BatchMatMulV2"},
-      {"Relu", "Relu"},        {"Relu6", "Relu6"},       {"Sigmoid", "Sigmoid"},
-      {"Tanh", "Tanh"},        {"Exp", "Exp"},           {"Log", "Log"},
-      {"Sqrt", "Sqrt"},        {"Rsqrt", "Rsqrt"},       {"Square", "Square"},
-      {"Absolute", "Abs"},     {"Abs", "Abs"},           {"Negative", "Neg"},
-      {"Softplus", "Softplus"}, {"Erf", "Erf"},          {"Sin", "Sin"},
-      {"Cos", "Cos"},          {"Floor", "Floor"},
+      {"Add", "AddV2"},
+      {"Subtract", "Sub"},
+      {"Multiply", "Mul"},
+      {"Divide", "RealDiv"},
+      {"TrueDivide", "RealDiv"},
+      {"Power", "Pow"},
+      {"Maximum", "Maximum"},
+      {"Minimum", "Minimum"},
+      {"Matmul", "BatchMatMulV2"},
+      {"Relu", "Relu"},
+      {"Relu6", "Relu6"},
+      {"Sigmoid", "Sigmoid"},
+      {"Tanh", "Tanh"},
+      {"Exp", "Exp"},
+      {"Log", "Log"},
+      {"Sqrt", "Sqrt"},
+      {"Rsqrt", "Rsqrt"},
+      {"Square", "Square"},
+      {"Absolute", "Abs"},
+      {"Abs", "Abs"},
+      {"Negative", "Neg"},
+      {"Softplus", "Softplus"},
+      {"Erf", "Erf"},
+      {"Sin", "Sin"},
+      {"Cos", "Cos"},
+      {"Floor", "Floor"},
   };
   const auto it = all.find(c.type);
   if (it == all.end()) lacks(c, "this function of keras.ops");

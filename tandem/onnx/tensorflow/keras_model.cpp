@@ -104,8 +104,9 @@ std::string keras_snake_case(std::string_view name) {
 
 Tensor KerasWeights::at(size_t i) const {
   if (by_name_) {
-    TD_CHECK(i < names_.size(), Format, "'{}': the layer '{}' has {} variables, number {} is needed",
-             file_.name(), path_, names_.size(), i);
+    TD_CHECK(i < names_.size(), Format,
+             "'{}': the layer '{}' has {} variables, number {} is needed", file_.name(), path_,
+             names_.size(), i);
     return file_.tensor(names_[i].second);
   }
   io::Hdf5File::Object found = 0;
@@ -223,9 +224,9 @@ OnnxModelProto KerasBuilder::run() {
   model_.ir_version = 10;
   model_.producer = "Keras";
   model_.opsets = {{"", 23}, {kOnnxTf, 1}};
-  const KerasWeights weights =
-      file_.by_name ? KerasWeights(*file_.weights, KerasWeights::Names(), "")
-                    : KerasWeights(*file_.weights, file_.group, "");
+  const KerasWeights weights = file_.by_name
+                                   ? KerasWeights(*file_.weights, KerasWeights::Names(), "")
+                                   : KerasWeights(*file_.weights, file_.group, "");
   const Values out = model(config, {}, weights);
   for (size_t i = 0; i < out.size(); ++i) {
     OnnxPort p;
@@ -337,8 +338,15 @@ KerasBuilder::Values KerasBuilder::sequential(const Json& config, Values values,
   const std::vector<KerasWeights> all = weights_of(layers, weights);
   for (size_t i = 0; i < layers.size(); ++i) {
     const Json& inner = member(layers[i], "config");
-    KerasCall c{inner, io::text_of(inner.find("name")), io::text_of(layers[i].find("class_name")),
-                values, {}, {}, {}, rank_of(layers[i]), all[i]};
+    KerasCall c{inner,
+                io::text_of(inner.find("name")),
+                io::text_of(layers[i].find("class_name")),
+                values,
+                {},
+                {},
+                {},
+                rank_of(layers[i]),
+                all[i]};
     if (c.type == "InputLayer") {
       if (values.empty()) values = {input(layers[i])};
       continue;
@@ -347,12 +355,13 @@ KerasBuilder::Values KerasBuilder::sequential(const Json& config, Values values,
       const Json* shape = inner.find("batch_input_shape");
       if (!shape && config.find("build_input_shape")) {
         OnnxPort p;
-        const Json::Object spec{{"config", Json(Json::Object{
-            {"name", "input"}, {"batch_shape", *config.find("build_input_shape")}})}};
+        const Json::Object spec{
+            {"config", Json(Json::Object{{"name", "input"},
+                                         {"batch_shape", *config.find("build_input_shape")}})}};
         c.inputs = values = {input(Json(spec))};
       } else if (shape) {
-        const Json::Object spec{{"config", Json(Json::Object{
-            {"name", c.name + "_input"}, {"batch_shape", *shape}})}};
+        const Json::Object spec{
+            {"config", Json(Json::Object{{"name", c.name + "_input"}, {"batch_shape", *shape}})}};
         c.inputs = values = {input(Json(spec))};
       } else {
         fail("the model does not state the shape of its input");
@@ -419,8 +428,9 @@ void KerasBuilder::call_nodes(const Json& layer, const KerasWeights& weights, Te
     if (tensors.count(key_of(name, static_cast<int64_t>(k), 0))) continue;
     keras2_ |= nodes[k].as_array() != nullptr;
     const Arguments a = arguments_of(nodes[k]);
-    KerasCall c{config, name, io::text_of(layer.find("class_name")), {}, a.all, {}, a.options, rank_of(layer),
-                weights};
+    KerasCall c{config,    name,           io::text_of(layer.find("class_name")),
+                {},        a.all,          {},
+                a.options, rank_of(layer), weights};
     const auto value = [&](const TensorName& t) {
       const auto it = tensors.find(key_of(t.layer, t.node, t.index));
       return it == tensors.end() ? std::string() : it->second;
@@ -447,8 +457,8 @@ KerasBuilder::Values KerasBuilder::functional(const Json& config, const Values& 
   histories_of(member(config, "output_layers"), out);
   const bool outermost = depth_ == 1;
   if (!outermost && inputs.size() != in.size())
-    fail(fmt::format("the model '{}' takes {} inputs, got {}",
-                     io::text_of(config.find("name")), in.size(), inputs.size()));
+    fail(fmt::format("the model '{}' takes {} inputs, got {}", io::text_of(config.find("name")),
+                     in.size(), inputs.size()));
   for (size_t i = 0; i < in.size(); ++i) {
     const std::string key = key_of(in[i].layer, 0, 0);
     if (!outermost) {
@@ -460,7 +470,7 @@ KerasBuilder::Values KerasBuilder::functional(const Json& config, const Values& 
         tensors[key] = input(l);
   }
   // Layers are listed in the order of their making, calls of shared ones may come later: passes
-  // go on while they find more.
+  // are repeated while they find more.
   const auto find = [&](const TensorName& t) {
     return tensors.find(key_of(t.layer, t.node, t.index));
   };
@@ -482,6 +492,7 @@ KerasBuilder::Values KerasBuilder::functional(const Json& config, const Values& 
 bool is_keras_model(const FilePath& path) {
   const auto file = make_ref<MappedFile>(path);
   const std::string_view content = file->view();
+  const Budget budget(path.str(), content.size());
   if (!io::is_keras_archive(content, path)) {
     if (!io::Hdf5File::is_hdf5(content)) return false;
     const io::Hdf5File h5(path);

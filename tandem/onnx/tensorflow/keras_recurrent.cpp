@@ -66,8 +66,7 @@ KerasBuilder::Steps KerasBuilder::recurrent_steps(const KerasCall& c, bool backw
     if (b.size(-1) != gates * units)
       fail(fmt::format("the layer '{}' has a bias {}", c.name, b.shape().to_string()));
     const Tensor first = gate_rows(both ? b.select(0, 0) : b, kind.gates, units);
-    const Tensor second =
-        both ? gate_rows(b.select(0, 1), kind.gates, units) : zeros_like(first);
+    const Tensor second = both ? gate_rows(b.select(0, 1), kind.gates, units) : zeros_like(first);
     in.push_back(constant(c.name + "/bias", cat({first, second}, 0).unsqueeze(0)));
   }
   OnnxAttributes a{onnx_int("hidden_size", units),
@@ -82,8 +81,8 @@ KerasBuilder::Steps KerasBuilder::recurrent_steps(const KerasCall& c, bool backw
     used_.insert(y + ":c");
   }
   Steps s;
-  s.all = onnx(c, "Transpose", {onnx(c, "Squeeze", {y, numbers({1})})},
-               {onnx_ints("perm", {1, 0, 2})});
+  s.all =
+      onnx(c, "Transpose", {onnx(c, "Squeeze", {y, numbers({1})})}, {onnx_ints("perm", {1, 0, 2})});
   s.last = onnx(c, "Squeeze", {y + ":h", numbers({0})});
   s.states = {s.last};
   if (c.type == "LSTM") s.states.push_back(onnx(c, "Squeeze", {y + ":c", numbers({0})}));
@@ -112,8 +111,14 @@ Values KerasBuilder::bidirectional(const KerasCall& c) {
     const std::string prefix = back ? "backward_" : "forward_";
     if (!name.starts_with(prefix))
       name = prefix + (name.starts_with("forward_") ? name.substr(8) : name);
-    KerasCall inner{config, c.name + "/" + name, io::text_of(layer.find("class_name")), c.inputs,
-                    {}, {}, {}, 0,
+    KerasCall inner{config,
+                    c.name + "/" + name,
+                    io::text_of(layer.find("class_name")),
+                    c.inputs,
+                    {},
+                    {},
+                    {},
+                    0,
                     c.weights.child(back ? "backward_layer" : "forward_layer", name)};
     if (inner.flag("return_state", false)) lacks(c, "returning states");
     const Steps s = recurrent_steps(inner, back);
@@ -141,8 +146,8 @@ Values KerasBuilder::time_distributed(const KerasCall& c) {
   if (std::find(std::begin(kAlike), std::end(kAlike), type) == std::end(kAlike))
     lacks(c, fmt::format("the layer '{}' for each step", type));
   const std::string name = io::text_of(config.find("name"));
-  KerasCall inner{config, c.name + "/" + name, type, c.inputs, {}, {}, {}, 0,
-                  c.weights.child("layer", name)};
+  KerasCall inner{config, c.name + "/" + name,           type, c.inputs, {}, {}, {},
+                  0,      c.weights.child("layer", name)};
   return (this->*find_layer(type))(inner);
 }
 
@@ -154,7 +159,8 @@ std::string KerasBuilder::projection(const KerasCall& c, const std::string& x,
                           : w.reshape({w.size(0), w.size(1) * w.size(2)});
   const std::string y = onnx(c, "MatMul", {x, constant(c.name + "/" + role, flat)});
   if (!c.flag("use_bias", true)) return y;
-  return node(c, "AddV2", {y, constant(c.name + "/" + role + "_bias", weights.at(1).reshape({-1}))});
+  return node(c, "AddV2",
+              {y, constant(c.name + "/" + role + "_bias", weights.at(1).reshape({-1}))});
 }
 
 // Called on the query, the value and, if it is another one, the key.
@@ -163,10 +169,14 @@ Values KerasBuilder::attention(const KerasCall& c) {
               value = c.inputs.size() > 1 ? c.inputs[1] : "",
               key = c.inputs.size() > 2 ? c.inputs[2] : "";
   for (const auto& [name, v] : c.named) {
-    if (name == "query") query = v;
-    else if (name == "value") value = v;
-    else if (name == "key") key = v;
-    else lacks(c, fmt::format("the argument '{}'", name));
+    if (name == "query")
+      query = v;
+    else if (name == "value")
+      value = v;
+    else if (name == "key")
+      key = v;
+    else
+      lacks(c, fmt::format("the argument '{}'", name));
   }
   if (query.empty() || value.empty()) fail(fmt::format("the layer '{}' has no value", c.name));
   if (key.empty()) key = value;

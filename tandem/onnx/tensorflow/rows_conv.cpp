@@ -18,8 +18,7 @@ struct Layout {
   bool last;
   size_t spatial;
   std::vector<int64_t> list(const OnnxCall& c, const char* name) const {
-    const std::vector<int64_t> v =
-        c.attr_ints(name, std::vector<int64_t>(spatial + 2, 1));
+    const std::vector<int64_t> v = c.attr_ints(name, std::vector<int64_t>(spatial + 2, 1));
     TD_CHECK(v.size() == spatial + 2, Value, "its attribute '{}' has {} entries, wants {}", name,
              v.size(), spatial + 2);
     const auto first = v.begin() + (last ? 1 : 2);
@@ -127,11 +126,11 @@ template <bool largest>
 void tf_pool(OnnxCall& c) {
   const Tensor x = c.x(0);
   const Layout l = layout_of(c, x);
-  set_image(c, l,
-            as_onnx(c, largest ? "MaxPool" : "AveragePool",
-                    {OnnxValue(l.last ? channels_first(x) : x, c.type(0))},
-                    window_of(c, l, "ksize")),
-            c.type(0));
+  set_image(
+      c, l,
+      as_onnx(c, largest ? "MaxPool" : "AveragePool",
+              {OnnxValue(l.last ? channels_first(x) : x, c.type(0))}, window_of(c, l, "ksize")),
+      c.type(0));
 }
 
 void tf_batch_norm(OnnxCall& c) {
@@ -159,10 +158,11 @@ void tf_local_response(OnnxCall& c) {
   const int64_t radius = c.attr("depth_radius", 5);
   check_onnx_list({radius});
   const double size = 2.0 * static_cast<double>(radius) + 1;
-  const Tensor y = as_onnx(c, "LRN", {OnnxValue(channels_first(c.x(0)))},
-                           {onnx_int("size", 2 * radius + 1), onnx_float("bias", c.attr_float("bias", 1)),
-                            onnx_float("alpha", c.attr_float("alpha", 1) * size),
-                            onnx_float("beta", c.attr_float("beta", 0.5))});
+  const Tensor y =
+      as_onnx(c, "LRN", {OnnxValue(channels_first(c.x(0)))},
+              {onnx_int("size", 2 * radius + 1), onnx_float("bias", c.attr_float("bias", 1)),
+               onnx_float("alpha", c.attr_float("alpha", 1) * size),
+               onnx_float("beta", c.attr_float("beta", 0.5))});
   c.set(0, channels_last(y), c.type(0));
 }
 
@@ -171,19 +171,22 @@ void tf_resize(OnnxCall& c) {
   const bool corners = c.attr("align_corners", 0), half = c.attr("half_pixel_centers", 0);
   const std::vector<int64_t> sizes = c.ints(1);
   TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4, Shape, "wants [n, h, w, c] and two sizes");
-  const char* at = corners ? "align_corners"
-                   : !half ? "asymmetric"
-                           : kind == 0 ? "tf_half_pixel_for_nn" : "half_pixel";
+  const char* at = corners     ? "align_corners"
+                   : !half     ? "asymmetric"
+                   : kind == 0 ? "tf_half_pixel_for_nn"
+                               : "half_pixel";
   OnnxAttributes a{onnx_ints("axes", {1, 2}), onnx_text("coordinate_transformation_mode", at),
-                   onnx_text("mode", kind == 0 ? "nearest" : kind == 1 ? "linear" : "cubic")};
+                   onnx_text("mode", kind == 0   ? "nearest"
+                                     : kind == 1 ? "linear"
+                                                 : "cubic")};
   if (kind == 0) a.push_back(onnx_text("nearest_mode", corners ? "round_prefer_ceil" : "floor"));
   if (kind == 2 && half) {
     a.push_back(onnx_float("cubic_coeff_a", -0.5));
     a.push_back(onnx_int("exclude_outside", 1));
   }
   const Tensor x = kind == 0 ? c.x(0) : c.x(0).to(DType::f32);
-  const Tensor y = as_onnx(c, "Resize", {OnnxValue(x), OnnxValue(), OnnxValue(), c.value(1)},
-                           std::move(a));
+  const Tensor y =
+      as_onnx(c, "Resize", {OnnxValue(x), OnnxValue(), OnnxValue(), c.value(1)}, std::move(a));
   c.set(0, y, kind == 0 ? c.type(0) : OnnxType::f32);
 }
 

@@ -64,8 +64,7 @@ void tf_tensor_scatter(OnnxCall& c) {
 void tf_scatter_rows(OnnxCall& c) {
   const bool adds = c.node().op == "ScatterRowsAdd";
   const Tensor index = c.x(1).to(DType::i64);
-  c.set(0, run_as_onnx(c, "ScatterND",
-                       {c.value(0), OnnxValue(index.unsqueeze(-1)), c.value(2)},
+  c.set(0, run_as_onnx(c, "ScatterND", {c.value(0), OnnxValue(index.unsqueeze(-1)), c.value(2)},
                        {onnx_text("reduction", adds ? "add" : "none")})[0]);
 }
 
@@ -77,8 +76,8 @@ void tf_one_hot(OnnxCall& c) {
 
 void tf_top_k(OnnxCall& c) {
   std::vector<OnnxValue> out = run_as_onnx(c, "TopK", {c.value(0), c.value(1)}, {}, 2);
-  const auto type = static_cast<OnnxType>(
-      c.attr("index_type", static_cast<int64_t>(OnnxType::i32)));
+  const auto type =
+      static_cast<OnnxType>(c.attr("index_type", static_cast<int64_t>(OnnxType::i32)));
   c.set(0, out[0]);
   c.set(1, out[1].tensor().to(info_of(type).carrier), type);
 }
@@ -122,8 +121,8 @@ OnnxType element_type(const OnnxCall& c) {
 
 /// What was never set is zeros, of the shape of the others, or of the one that is given.
 void fill_gaps(const OnnxCall& c, OnnxValue::Sequence& all, size_t shape_input) {
-  const auto set = std::find_if(all.begin(), all.end(),
-                                [](const OnnxValue& v) { return v.is_tensor(); });
+  const auto set =
+      std::find_if(all.begin(), all.end(), [](const OnnxValue& v) { return v.is_tensor(); });
   for (OnnxValue& v : all) {
     if (v.is_tensor()) continue;
     if (set != all.end())

@@ -94,9 +94,7 @@ void tf_xdivy(OnnxCall& c) {
   const Tensor a = c.x(0);
   c.set_like(0, where(a == 0, 0, a / c.x(1)));
 }
-void tf_clip_by_value(OnnxCall& c) {
-  c.set_like(0, minimum(maximum(c.x(0), c.x(1)), c.x(2)));
-}
+void tf_clip_by_value(OnnxCall& c) { c.set_like(0, minimum(maximum(c.x(0), c.x(1)), c.x(2))); }
 
 void tf_matmul(OnnxCall& c) {
   Tensor a = c.x(0), b = c.x(1);
@@ -113,8 +111,8 @@ template <OnnxName name>
 void tf_arg_best(OnnxCall& c) {
   const Tensor y = as_onnx(c, name.text, {c.value(0)},
                            {onnx_int("axis", c.has(1) ? c.int_at(1) : 0), onnx_int("keepdims", 0)});
-  const auto type = static_cast<OnnxType>(
-      c.attr("output_type", static_cast<int64_t>(OnnxType::i64)));
+  const auto type =
+      static_cast<OnnxType>(c.attr("output_type", static_cast<int64_t>(OnnxType::i64)));
   c.set(0, y.to(info_of(type).carrier), type);
 }
 

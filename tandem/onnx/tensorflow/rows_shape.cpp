@@ -47,9 +47,7 @@ void tf_squeeze(OnnxCall& c) {
   if (!dims.empty()) in.push_back(int_list(dims));
   c.set(0, run_as_onnx(c, "Squeeze", std::move(in))[0]);
 }
-void tf_expand_dims(OnnxCall& c) {
-  c.set(0, unsqueeze(c.x(0), c.int_at(1)), c.type(0));
-}
+void tf_expand_dims(OnnxCall& c) { c.set(0, unsqueeze(c.x(0), c.int_at(1)), c.type(0)); }
 void tf_transpose(OnnxCall& c) {
   c.set(0, run_as_onnx(c, "Transpose", {c.value(0)}, {onnx_ints("perm", c.ints(1))})[0]);
 }
@@ -134,12 +132,14 @@ void tf_strided_slice(OnnxCall& c) {
   int after = 0;  // dimensions that entries behind the ellipsis take
   bool seen = false;
   for (size_t i = 0; i < n; ++i) {
-    if (is(m.ellipsis, i)) seen = true;
-    else if (seen && !is(m.fresh, i)) ++after;
+    if (is(m.ellipsis, i))
+      seen = true;
+    else if (seen && !is(m.fresh, i))
+      ++after;
   }
   std::vector<int64_t> axes, starts, ends, steps;
-  Shape shape;                  // of the result: sizes of x's dimensions are filled in below
-  std::vector<int> from;        // the dimension of x, or -1 for a new one
+  Shape shape;            // of the result: sizes of x's dimensions are filled in below
+  std::vector<int> from;  // the dimension of x, or -1 for a new one
   int d = 0;
   for (size_t i = 0; i < n; ++i) {
     if (is(m.ellipsis, i)) {
@@ -355,8 +355,8 @@ void tf_batch_to_space(OnnxCall& c) {
   for (int d = 1; d <= m; ++d) {
     const auto k = 2 * static_cast<size_t>(d - 1);
     const int64_t n = x.size(d) - crops[k] - crops[k + 1];
-    TD_CHECK(crops[k] >= 0 && crops[k + 1] >= 0 && n >= 0, Shape, "crops {} and {} of {}",
-             crops[k], crops[k + 1], x.size(d));
+    TD_CHECK(crops[k] >= 0 && crops[k + 1] >= 0 && n >= 0, Shape, "crops {} and {} of {}", crops[k],
+             crops[k + 1], x.size(d));
     x = narrow(x, d, crops[k], n);
   }
   c.set(0, x, c.type(0));
@@ -383,8 +383,7 @@ void tf_invert_permutation(OnnxCall& c) {
     TD_CHECK(p[i] >= 0 && p[i] < static_cast<int64_t>(p.size()), Index, "{} is no position", p[i]);
     inverse[static_cast<size_t>(p[i])] = static_cast<int64_t>(i);
   }
-  c.set(0, known_ints(inverse, Shape(static_cast<int64_t>(p.size())),
-                      c.value(0).tensor().dtype()));
+  c.set(0, known_ints(inverse, Shape(static_cast<int64_t>(p.size())), c.value(0).tensor().dtype()));
 }
 
 }  // namespace

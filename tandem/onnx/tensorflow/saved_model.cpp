@@ -53,14 +53,15 @@ OnnxModelProto read_saved_model(const std::string& folder, const std::string& si
   const std::string index = (fs::path(folder) / "variables" / "variables.index").string();
   if (file_exists(index)) bundle.emplace(index);
   TfFlattener f(m.graph, bundle ? &*bundle : nullptr, path);
+  f.name_ports(s);
   f.restore(m);
   return f.run(s);
 }
 
 /// The element type of a node's output, as far as its attributes tell.
 OnnxType result_type(const TfNode& n) {
-  constexpr std::string_view kConditions[] = {"Equal", "NotEqual", "Less", "LessEqual", "Greater",
-                                              "GreaterEqual"};
+  constexpr std::string_view kConditions[] = {"Equal",     "NotEqual", "Less",
+                                              "LessEqual", "Greater",  "GreaterEqual"};
   if (n.op.starts_with("Logical") ||
       std::find(std::begin(kConditions), std::end(kConditions), n.op) != std::end(kConditions))
     return OnnxType::b8;
@@ -102,7 +103,9 @@ OnnxModelProto read_frozen_graph(const std::string& path) {
   Budget::add_given(file->size());
   const TfGraph g = parse_tf_graph(file->view(), path);
   TfFlattener f(g, nullptr, path);
-  return f.run(signature_of_graph(g, path));
+  const TfSignature s = signature_of_graph(g, path);
+  f.name_ports(s);
+  return f.run(s);
 }
 
 }  // namespace

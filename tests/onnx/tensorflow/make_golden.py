@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Writes the files of tensorflow_test.cpp: a SavedModel with two signatures, state and control flow,
+# Keras models as .keras and .h5, a checkpoint, a frozen graph, and what TensorFlow gives for them.
+# Run once; TensorFlow 2.21, Keras 3.15.
+import json
+import os
+import shutil
+
+os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", TF_ENABLE_ONEDNN_OPTS="0")
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+here = os.path.dirname(os.path.abspath(__file__))
+keras.utils.set_random_seed(0)
+L = keras.layers
+
+
+class Running(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = tf.Variable([0.5, -0.5], name="mean")
+        self.steps = tf.Variable(2, name="steps")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, "rows")])
+    def feed(self, rows):
+        for i in tf.range(tf.shape(rows)[0]):
+            if rows[i, 0] > 0.0:
+                self.steps.assign_add(1)
+                self.mean.assign_add((rows[i] - self.mean) / tf.cast(self.steps, tf.float32))
+        return {"mean": self.mean.read_value(), "centred": rows - self.mean}
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, "which")])
+    def pick(self, which):
+        return {"y": tf.switch_case(which, [lambda: self.mean + 1.0, lambda: self.mean * 2.0])}
+
+
+def values(d):
+    return {k: {"shape": list(np.shape(v)), "values": [float(x) for x in np.ravel(v)]} for k, v in d.items()}
+
+
+out = {}
+module = Running()
+path = os.path.join(here, "running")
+shutil.rmtree(path, ignore_errors=True)
+tf.saved_model.save(module, path, {"feed": module.feed, "pick": module.pick})
+os.remove(os.path.join(path, "fingerprint.pb"))
+os.rmdir(os.path.join(path, "assets"))
+rows = np.array([[1, 2], [-1, 3], [0.5, 0.25], [2, -1]], "float32")
+out["pick"] = values({"y": module.pick(1)["y"]})
+out["feed"] = values(module.feed(rows))
+out["feed_again"] = values(module.feed(rows[::-1] * 0.5))
+tf.train.Checkpoint(module=module).write(os.path.join(here, "running_checkpoint"))
+
+rng = np.random.default_rng(0)
+
+
+def save(net, name):
+    for w in net.weights:
+        sign = 1 if "gamma" in w.name or "variance" in w.name else rng.choice([-1, 1], w.shape)
+        w.assign(rng.uniform(0.1, 1, w.shape) * sign)
+    net.save(os.path.join(here, name))
+
+
+image = np.arange(144, dtype="float32").reshape(2, 6, 6, 2) / 144
+a = keras.Input((6, 6, 2), name="image")
+x = L.Conv2D(3, 3, strides=2, padding="same", activation="relu")(a)
+x = keras.Sequential([L.BatchNormalization()], name="inner")(x)
+y = L.Bidirectional(L.LSTM(2))(L.Reshape((-1, 3))(x))
+net = keras.Model(a, L.Dense(2, activation="gelu")(L.Concatenate()([L.GlobalAveragePooling2D()(x), y])))
+save(net, "net.keras")
+out["net"] = values({"y": net(image)})
+line = keras.Sequential([keras.Input((9, 8)), L.Conv1D(3, 3), keras.Sequential([L.GRU(2)], name="inner")])
+save(line, "line.h5")
+out["line"] = values({"y": line(image.reshape(2, 9, 8))})
+
+f = tf.function(lambda x: tf.nn.softmax(tf.nn.max_pool2d(x[:, 1:], 2, 2, "SAME")[:, :, 0] @ tf.transpose(tf.constant([[1.0, 2.0], [0.5, -1.0]]))))
+f = f.get_concrete_function(tf.TensorSpec([None, 6, 6, 2], tf.float32))
+with open(os.path.join(here, "frozen.pb"), "wb") as file:
+    file.write(convert_variables_to_constants_v2(f).graph.as_graph_def().SerializeToString())
+out["frozen"] = values({"y": f(tf.constant(image))[0] if isinstance(f(tf.constant(image)), list) else f(tf.constant(image))})
+with open(os.path.join(here, "expected.json"), "w") as file:
+    json.dump(out, file, indent=0)
+    file.write("\n")

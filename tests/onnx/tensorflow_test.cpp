@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models that TensorFlow and Keras wrote, against what they gave for them:
+// tests/onnx/tensorflow/make_golden.py wrote both.
+#include "tandem/onnx/tensorflow.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tandem/compile/compile.h"
+#include "tandem/init.h"
+#include "tandem/io/json.h"
+#include "tandem/io/protobuf.h"
+#include "tandem/onnx/onnx.h"
+#include "tandem/ops/ops.h"
+#include "tests/io/io_helper.h"
+
+namespace tandem::onnx {
+namespace {
+
+std::string golden_tf(const std::string& name) {
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  return std::string(root ? root : ".") + "/tests/onnx/tensorflow/" + name;
+}
+
+/// TensorFlow's values for a case's output.
+Tensor expected(const std::string& name, const std::string& output) {
+  static const io::Json all = io::parse_json(read_file(golden_tf("expected.json")));
+  const io::Json* e = all.find(name)->find(output);
+  std::vector<double> values;
+  std::vector<int64_t> shape;
+  for (const io::Json& v : *e->find("values")->as_array()) values.push_back(io::number_of(&v));
+  for (const io::Json& d : *e->find("shape")->as_array()) shape.push_back(io::whole_of(&d));
+  return tensor(values, Shape(shape));
+}
+void expect_near(const Tensor& got, const Tensor& want) {
+  ASSERT_EQ(got.shape(), want.shape());
+  EXPECT_LT((got.to(DType::f64) - want).abs().max().item<double>(), 1e-6);
+}
+
+class TensorFlow : public testing::Test {
+ protected:
+  void SetUp() override {
+    init();
+    image = arange(144.0).reshape({2, 6, 6, 2}).to(DType::f32) / 144.0;
+    rows = tensor({{1.0f, 2.0f}, {-1.0f, 3.0f}, {0.5f, 0.25f}, {2.0f, -1.0f}});
+  }
+  Tensor image, rows;
+};
+
+TEST_F(TensorFlow, KerasModelsOfBothFormats) {
+  const OnnxModel net = OnnxModel::load(golden_tf("net.keras"));
+  ASSERT_EQ(net.inputs().size(), 1u);
+  EXPECT_EQ(net.inputs()[0].name, "image");
+  EXPECT_EQ(net.inputs()[0].type.dims, (std::vector<int64_t>{-1, 6, 6, 2}));
+  expect_near(net({image})[0], expected("net", "y"));
+  auto f = compile([&](const Tensor& x) { return net({x})[0]; });
+  expect_near(f(image), expected("net", "y"));
+  expect_near(OnnxModel::load(golden_tf("line.h5"))({image.reshape({2, 9, 8})})[0],
+              expected("line", "y"));
+}
+
+TEST_F(TensorFlow, FrozenGraph) {
+  const OnnxModel m = OnnxModel::load(golden_tf("frozen.pb"));
+  ASSERT_EQ(m.inputs().size(), 1u);
+  expect_near(m({image})[0], expected("frozen", "y"));
+}
+
+TEST_F(TensorFlow, SignaturesAndBranches) {
+  const OnnxModel m = OnnxModel::load(golden_tf("running"), {.signature = "pick"});
+  EXPECT_TRUE(m.states().empty());
+  expect_near(m({tensor(1, DType::i32)})[0], expected("pick", "y"));
+  const std::string several = error_of([] { OnnxModel::load(golden_tf("running")); });
+  EXPECT_NE(several.find("'feed', 'pick'"), std::string::npos) << several;
+  EXPECT_NE(error_of([] {
+              OnnxModel::load(golden_tf("running"), {.signature = "fed"});
+            }).find("no signature 'fed'"),
+            std::string::npos);
+}
+
+// Variables that a loop and a branch write are states: the second step begins where the first
+// ended.
+TEST_F(TensorFlow, StateOverSteps) {
+  const OnnxModel m = OnnxModel::load(golden_tf("running"), {.signature = "feed"});
+  ASSERT_EQ(m.inputs().size(), 1u);
+  ASSERT_EQ(m.states().size(), 2u);
+  std::map<std::string, OnnxValue> state;
+  const auto step = [&](const Tensor& x, const std::string& name) {
+    const std::vector<OnnxValue> out = m.run(std::vector<OnnxValue>{OnnxValue(x)}, state);
+    for (size_t i = 0; i < m.outputs().size(); ++i) {
+      const std::string& output = m.outputs()[i].name;
+      if (output == "mean" || output == "centred")
+        expect_near(out[i].tensor(), expected(name, output));
+      for (const OnnxState& s : m.states())
+        if (s.output == output) state[s.input] = out[i];
+    }
+  };
+  step(rows, "feed");
+  ASSERT_EQ(state.size(), 2u);
+  step(flip(rows, {0}) * 0.5, "feed_again");
+}
+
+/// A GraphDef of nodes (name, op, inputs), with "dtype" and "value" where they are constants.
+std::string graph_of(const std::vector<std::vector<std::string>>& nodes) {
+  io::ProtoWriter g;
+  for (const std::vector<std::string>& n : nodes) {
+    io::ProtoWriter node;
+    node.add_bytes(1, n[0]);
+    node.add_bytes(2, n[1]);
+    for (size_t i = 2; i < n.size(); ++i) node.add_bytes(3, n[i]);
+    g.add_message(1, node);
+  }
+  return g.str();
+}
+
+TEST_F(TensorFlow, WhatCannotBeReadIsNamed) {
+  struct Case {
+    std::vector<std::vector<std::string>> nodes;
+    const char* says;
+  };
+  const Case kCases[] = {
+      {{{"x", "Placeholder"}, {"a", "Foo", "x"}, {"b", "Bar", "a"}, {"c", "Foo", "b"}},
+       "2 of its ops are not supported: 2 Foo, 1 Bar"},
+      {{{"x", "Placeholder"}, {"a", "Relu", "y"}}, "reads 'y', which is never defined"},
+      {{{"x", "Placeholder"}, {"a", "Relu", "b"}, {"b", "Relu", "a"}, {"c", "Relu", "a"}},
+       "form a cycle"},
+      {{{"x", "Placeholder"}, {"x", "Relu", "x"}, {"y", "Relu", "x"}}, "defined twice"},
+      {{{"x", "Placeholder"}, {"y", "PartitionedCall", "x"}}, "names no function as 'f'"},
+      {{{"y", "Const"}, {"z", "Relu", "y"}}, "has no value"},
+      {{{"x", "Placeholder"}, {"y", "Relu", "x:7000"}}, "names no output"},
+      {{{"v", "VarHandleOp"}, {"y", "ReadVariableOp", "v"}}, "has no value"},
+      {{{"x", "Placeholder"}}, "no outputs"},
+  };
+  const TempFolder folder;
+  for (const Case& c : kCases) {
+    write_file(folder / "graph.pb", graph_of(c.nodes));
+    const std::string error = error_of([&] { OnnxModel::load(folder / "graph.pb"); });
+    EXPECT_NE(error.find(c.says), std::string::npos) << error;
+  }
+  const auto ops = tensorflow_ops();
+  EXPECT_TRUE(std::is_sorted(ops.begin(), ops.end()));
+  EXPECT_GT(ops.size(), 150u);
+}
+
+}  // namespace
+}  // namespace tandem::onnx
