@@ -210,14 +210,31 @@ void TfFlattener::run_node(TfBody& b, size_t i) {
   b.done[i] = 1;
 }
 
+namespace {
+
+/// Attributes that say what the inputs show anyway, or how to compute. Those that a row reads stay.
+bool is_tf_hint(const OnnxAttribute& a) {
+  return a.name.starts_with('T') || a.name == "N" || a.name == "SrcT" || a.name == "U" ||
+         a.name == "use_cudnn_on_gpu" || (a.kind == OnnxAttribute::i && a.int_value == 0);
+}
+
+}  // namespace
+
 void TfFlattener::emit(TfBody& b, const TfNode& n, const std::vector<TfValue>& in,
                        std::vector<TfValue>& out) {
   if (!find_onnx_row(kOnnxTf, n.op, 1)) ++unknown_[n.op];
   OnnxNode node;
+  OnnxAttributes kept;
   node.op = n.op;
   node.domain = kOnnxTf;
   node.name = b.scope + n.name;
-  node.attributes = n.attributes;
+  node.row = find_onnx_row(kOnnxTf, n.op, 1);
+  for (const OnnxAttribute& a : n.attributes) {
+    node.attributes = {a};
+    const bool read = unread_of(node).empty();
+    if (read || !is_tf_hint(a)) kept.push_back(a);
+  }
+  node.attributes = std::move(kept);
   Budget::take(sizeof(OnnxNode) + 64 * in.size());
   for (const TfValue& v : in) node.inputs.push_back(use(v, n.name));
   const size_t count = b.outputs[static_cast<size_t>(&n - b.nodes.data())];

@@ -216,7 +216,10 @@ void TfFlattener::gather_variable(TfBody& b, const TfNode& n, std::vector<TfValu
   const char* op = n.op == "ResourceGather"     ? "Gather"
                    : n.op == "ResourceGatherNd" ? "GatherNd"
                                                 : "Shape";
-  out.push_back({add(op, kOnnxTf, std::move(inputs), b.scope + n.name, n.attributes)});
+  OnnxAttributes kept;  // others tell of the variable
+  for (const char* name : {"batch_dims", "out_type"})
+    if (const OnnxAttribute* a = n.find(name)) kept.push_back(*a);
+  out.push_back({add(op, kOnnxTf, std::move(inputs), b.scope + n.name, std::move(kept))});
 }
 
 void TfFlattener::is_initialized(TfBody& b, const TfNode& n, std::vector<TfValue>&,
