@@ -230,6 +230,65 @@ std::string added_tokenizer() {
                    replacements("normalizer", "normalizers", 2, 400, false));
 }
 
+/// A GraphDef's node.
+io::ProtoWriter tf_node(const std::string& name, const std::string& op,
+                        const std::vector<std::string>& inputs, const std::string& function = "") {
+  io::ProtoWriter n;
+  n.add_bytes(1, name);
+  n.add_bytes(2, op);
+  for (const std::string& i : inputs) n.add_bytes(3, i);
+  if (!function.empty()) {
+    io::ProtoWriter f, value, entry;
+    f.add_bytes(1, function);
+    value.add_message(10, f);
+    entry.add_bytes(1, "f");
+    entry.add_message(2, value);
+    n.add_message(5, entry);
+  }
+  return n;
+}
+/// Forty functions, each of which calls the next one twice.
+std::string nested_calls() {
+  io::ProtoWriter g, library;
+  g.add_message(1, tf_node("x", "Placeholder", {}));
+  g.add_message(1, tf_node("y", "PartitionedCall", {"x"}, "f0"));
+  for (int i = 0; i < 40; ++i) {
+    const std::string next = i < 39 ? "f" + std::to_string(i + 1) : "";
+    io::ProtoWriter in, out, signature, f, result;
+    in.add_bytes(1, "a");
+    out.add_bytes(1, "r");
+    signature.add_bytes(1, "f" + std::to_string(i));
+    signature.add_message(2, in);
+    signature.add_message(3, out);
+    f.add_message(1, signature);
+    const char* op = next.empty() ? "Relu" : "PartitionedCall";
+    f.add_message(3, tf_node("b", op, {"a"}, next));
+    f.add_message(3, tf_node("c", op, {next.empty() ? "b:activations:0" : "b:output:0"}, next));
+    result.add_bytes(1, "r");
+    result.add_bytes(2, next.empty() ? "c:activations:0" : "c:output:0");
+    f.add_message(4, result);
+    library.add_message(1, f);
+  }
+  g.add_message(2, library);
+  return g.str();
+}
+/// One number that stands for 2^36 of them.
+std::string large_constant() {
+  io::ProtoWriter dim, shape, tensor, value, entry, node = tf_node("c", "Const", {}), g;
+  dim.add_int(1, int64_t{1} << 36);
+  shape.add_message(2, dim);
+  tensor.add_int(1, 1);
+  tensor.add_message(2, shape);
+  tensor.add_float(5, 1);
+  value.add_message(8, tensor);
+  entry.add_bytes(1, "value");
+  entry.add_message(2, value);
+  node.add_message(5, entry);
+  g.add_message(1, node);
+  g.add_message(1, tf_node("y", "Relu", {"c"}));
+  return g.str();
+}
+
 void add_media(std::vector<Crafted>& all) {
   const auto add = [&](const char* reader, const char* name, auto bytes, const char* says = "") {
     all.push_back({std::string(reader) + "/" + name, reader, std::move(bytes), says});
@@ -285,6 +344,14 @@ void add_media(std::vector<Crafted>& all) {
   ADD("tokenizer", "expression",
       tokenizer(
           R"("normalizer":{"type":"Replace","pattern":{"Regex":"(?:(?:a|[^b])*)*c"},"content":"x"})"));
+  // A length of 2^28 bytes before one literal; a copy that repeats a byte without end.
+  ADD("snappy", "claims", std::string("\xff\xff\xff\x7f\0a", 6), "beyond what its bytes can hold");
+  ADD("snappy", "long", std::string("\x80\x01\0a", 4) + repeated(std::string("\xfe\x01\0", 3), 4));
+  ADD("hdf5", "nothing", std::string("\x89HDF\r\n\x1a\n", 8) + std::string(88, '\0'));
+  ADD("hdf5", "far", std::string("\x89HDF\r\n\x1a\n", 8) + std::string("\x02\x08\x08\0", 4) +
+                         std::string(36, '\xff'), "is outside of the file");
+  ADD("tf_graph", "calls", nested_calls(), "over the limit");
+  ADD("tf_graph", "constant", large_constant(), "over the limit 'bytes'");
   ADD("sentencepiece", "pieces", repeated(std::string("\x0a\x03\x0a\x01q", 5), 300000));
 #undef ADD
 }

@@ -214,8 +214,9 @@ namespace {
 
 /// Attributes that say what the inputs show anyway, or how to compute. Those that a row reads stay.
 bool is_tf_hint(const OnnxAttribute& a) {
-  return a.name.starts_with('T') || a.name == "N" || a.name == "SrcT" || a.name == "U" ||
-         a.name == "use_cudnn_on_gpu" || (a.kind == OnnxAttribute::i && a.int_value == 0);
+  return a.type_spec.kind == OnnxTypeSpec::Kind::tensor || a.name.starts_with('T') ||
+         a.name == "N" || a.name == "use_cudnn_on_gpu" ||
+         (a.kind == OnnxAttribute::i && a.int_value == 0);
 }
 
 }  // namespace

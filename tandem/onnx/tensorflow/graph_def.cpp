@@ -192,6 +192,7 @@ void attribute_value(ProtoReader m, OnnxAttribute& a, const std::string& what) {
       case 6:
         a.kind = Kind::i;
         a.int_value = static_cast<int64_t>(tf_type(m.int_value()));
+        a.type_spec.kind = OnnxTypeSpec::Kind::tensor;  // tells it from a number
         break;
       case 7:
         a.kind = shape_of_proto(m.message(), a.int_list) ? Kind::ints : Kind::none;
