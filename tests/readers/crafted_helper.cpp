@@ -348,8 +348,10 @@ void add_media(std::vector<Crafted>& all) {
   ADD("snappy", "claims", std::string("\xff\xff\xff\x7f\0a", 6), "beyond what its bytes can hold");
   ADD("snappy", "long", std::string("\x80\x01\0a", 4) + repeated(std::string("\xfe\x01\0", 3), 4));
   ADD("hdf5", "nothing", std::string("\x89HDF\r\n\x1a\n", 8) + std::string(88, '\0'));
-  ADD("hdf5", "far", std::string("\x89HDF\r\n\x1a\n", 8) + std::string("\x02\x08\x08\0", 4) +
-                         std::string(36, '\xff'), "is outside of the file");
+  ADD("hdf5", "far",
+      std::string("\x89HDF\r\n\x1a\n", 8) + std::string("\x02\x08\x08\0", 4) +
+          std::string(36, '\xff'),
+      "is outside of the file");
   ADD("tf_graph", "calls", nested_calls(), "over the limit");
   ADD("tf_graph", "constant", large_constant(), "over the limit 'bytes'");
   ADD("sentencepiece", "pieces", repeated(std::string("\x0a\x03\x0a\x01q", 5), 300000));

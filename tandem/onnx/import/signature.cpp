@@ -94,8 +94,8 @@ std::string unread_of(const OnnxNode& n) {
 
 std::span<const OnnxDomain> onnx_domains() {
   static constexpr OnnxDomain kDomains[] = {
-      {"", 28},           {kOnnxMl, 5},        {kOnnxPreview, 1}, {kOnnxTraining, 1},
-      {kOnnxMicrosoft, 1}, {kOnnxTandem, 1}, {kOnnxTf, 1}};
+      {"", 28},         {kOnnxMl, 5}, {kOnnxPreview, 1}, {kOnnxTraining, 1}, {kOnnxMicrosoft, 1},
+      {kOnnxTandem, 1}, {kOnnxTf, 1}};
   return kDomains;
 }
 

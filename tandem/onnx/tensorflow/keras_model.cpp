@@ -325,7 +325,11 @@ KerasBuilder::Values KerasBuilder::model(const Json& layer, const Values& inputs
 
 KerasBuilder::Values KerasBuilder::call(const Json& layer, KerasCall& c) {
   if (is_model_type(c.type)) return model(layer, c.inputs, c.weights);
-  if (is_operation(layer)) return operation(c);
+  // Files of the older layout do not say what is an operation; a number among the arguments does.
+  const bool numbers = std::any_of(c.arguments.begin(), c.arguments.end(), [](const Json* a) {
+    return a && (a->as_int() || a->as_double());
+  });
+  if (is_operation(layer) || numbers) return operation(c);
   if (c.option("training")) lacks(c, "calling it in training mode");
   const Layer build = find_layer(c.type);
   TD_ASSERT(build);
