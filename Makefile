@@ -10,7 +10,7 @@ endif
 configure = cmake --preset $(1) | sed -n '/^-- \(oneDNN\|tests\):/p'
 build = cmake --build --preset $(1) -j $(JOBS) --target $(2)
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-sanitize fuzz attack test-peers check-op check-additions docs bench mutants format install clean help
+.PHONY: build demo test test-sanitize fuzz attack test-peers test-bits check-op check-additions docs bench mutants format install clean help
 
 build:  ## build the library and the tool: build/release/tandem
 	@scripts/setup build
@@ -45,6 +45,12 @@ test-peers:  ## compare with PyTorch (installed from PyPI into build/deps/peers)
 	@$(call configure,$(PRESET))
 	@$(call build,$(PRESET),all tests)
 	@PRESET=$(PRESET) scripts/run_tests peers
+
+test-bits:  ## compare 20,000 random programs, compiled and eager, to the bit
+	@scripts/setup build test
+	@$(call configure,$(PRESET))
+	@$(call build,$(PRESET),tandem_test_compile)
+	@TANDEM_SOURCE_DIR=$(CURDIR) TANDEM_GRAPHS=20000 build/$(PRESET)/tests/tandem_test_compile --gtest_filter='RandomGraphs.*'
 
 check-op:  ## after adding an op: make check-op OP=NAME writes docs/ops.md and runs its tests
 	@scripts/setup build test

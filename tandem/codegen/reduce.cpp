@@ -90,7 +90,35 @@ void keep_state(const ReduceWorker& w, int64_t from, char* const* to, int64_t at
   }
 }
 
+// Rows that lie side by side: strips of them, block by block.
+void run_strips(const ReduceRun& run) {
+  const TileLoop& kept = run.g.kept;
+  const int64_t inner = kept.inner(), per_row = (inner + kStrip - 1) / kStrip;
+  const int64_t strips = kept.rows() * per_row;
+  const double unit =
+      run.cost * static_cast<double>(std::min(run.block, run.g.n_reduced) * kStrip) + 100;
+  std::unique_ptr<Partials> part;
+  if (run.blocks > 1) part = std::make_unique<Partials>(run.p, run.g.n_kept, run.blocks);
+  parallel_for(0, strips * run.blocks, grain_of(unit), [&](int64_t begin, int64_t end) {
+    ReduceWorker w(run, kStrip * kLanes);
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t b = u / strips, s = u % strips;
+      const int64_t from = s % per_row * kStrip, n = std::min(kStrip, inner - from);
+      const int64_t first = s / per_row * inner + from;  // kept element
+      w.strip_block(kept.offset_of(0, first), b, n);
+      if (part) {
+        char* to[] = {static_cast<char*>(part->at(0, b, first))};
+        keep_state(w, 0, to, 0, n);
+      } else {
+        w.write(w.state, first, n);
+      }
+    }
+  });
+  if (part) finish_partials(run, *part);
+}
+
 void run_rows(const ReduceRun& run) {
+  if (run.in_strips()) return run_strips(run);
   const int64_t kept = run.g.n_kept;
   const double unit = run.cost * static_cast<double>(std::min(run.block, run.g.n_reduced)) + 100;
   if (run.blocks == 1) {
@@ -122,18 +150,19 @@ void run_rows(const ReduceRun& run) {
 
 void run_columns(const ReduceRun& run) {
   const TileLoop& kept = run.g.kept;
-  const int64_t inner = kept.inner(), per_row = (inner + kTileMax - 1) / kTileMax;
+  const int64_t width = run.column_width();
+  const int64_t inner = kept.inner(), per_row = (inner + width - 1) / width;
   const int64_t tiles_of_kept = kept.rows() * per_row;
   const double unit = run.cost * static_cast<double>(std::min(run.block, run.g.n_reduced)) *
-                          static_cast<double>(std::min(inner, kTileMax)) +
+                          static_cast<double>(std::min(inner, width)) +
                       100;
   std::unique_ptr<Partials> part;
   if (run.blocks > 1) part = std::make_unique<Partials>(run.p, run.g.n_kept, run.blocks);
   parallel_for(0, tiles_of_kept * run.blocks, grain_of(unit), [&](int64_t begin, int64_t end) {
-    ReduceWorker w(run, std::min(inner, kTileMax));
+    ReduceWorker w(run, std::min(inner, width));
     for (int64_t u = begin; u < end; ++u) {
       const int64_t b = u / tiles_of_kept, t = u % tiles_of_kept;
-      const int64_t from = t % per_row * kTileMax, n = std::min(kTileMax, inner - from);
+      const int64_t from = t % per_row * width, n = std::min(width, inner - from);
       const int64_t first = t / per_row * inner + from;  // kept element
       w.column_block(kept.offset_of(0, first), b, n);
       if (!part) {
@@ -166,7 +195,7 @@ void run_reduce(const KernelCall& call) {
       reduce_program_of(call.op, call.in[0].dtype, outs, call.n_out, call.n_in - 1);
   TD_ASSERT(call.n_out <= 2);
   if (call.out[0].numel == 0) return;
-  const ReduceGeometry g = make_reduce_geometry(call, p.uses_index);
+  const ReduceGeometry g = make_reduce_geometry(call);
   const ReduceRun run(p, call, g);
   if (g.n_reduced == 0) return run_empty(run);
   g.rows ? run_rows(run) : run_columns(run);

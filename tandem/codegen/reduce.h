@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of the reduce and scan families, for every row, dtype and stride. The order of a
-// reduction is set by shape and strides alone, so its bits do not depend on the thread count:
-// along memory, 64 lanes in blocks of kRowBlock elements; across memory, blocks of kColumnBlock
-// rows; a fold combines four elements of a lane or column before it adds them to the state; lanes
-// and blocks are combined pairwise.
+// reduction is set by shape and dims alone, so its bits depend neither on the thread count nor on
+// how x lies: as if x were row-major, along memory, 64 lanes in blocks of kRowBlock elements;
+// across memory, blocks of kColumnBlock rows; a fold combines four elements of a lane or column
+// before it adds them to the state; lanes and blocks are combined pairwise.
 #pragma once
 
 #include "tandem/graph/kernel.h"

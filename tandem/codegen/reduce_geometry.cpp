@@ -41,28 +41,43 @@ void kept_strides(const Array& x, const Array& y, uint32_t mask, int64_t* stride
   }
 }
 
+// What the order is made of: see the head of reduce_geometry.h.
+void set_order(ReduceGeometry& g, const Array& x, uint32_t mask) {
+  int d = x.rank - 1;
+  const auto skip = [&](bool reduced) {
+    int64_t n = 1;
+    for (; d >= 0 && (x.shape[d] == 1 || (mask >> d & 1) == reduced); --d) n *= x.shape[d];
+    return n;
+  };
+  g.kept_is_inner = skip(false) > 1;
+  g.run = skip(true);
+  const bool is_short = g.n_reduced < kLanes && g.n_kept > 1;
+  g.rows = g.n_kept == 1 || (!is_short && !g.kept_is_inner);
+}
+
 }  // namespace
 
-ReduceGeometry make_reduce_geometry(const KernelCall& call, bool ordered) {
+ReduceGeometry make_reduce_geometry(const KernelCall& call) {
   const Array& x = call.in[0];
   const uint32_t mask = reduced_mask(call);
   ReduceGeometry g;
   g.kept.n_arrays = 1 + call.n_out;
   g.reduced.n_arrays = 1;
-  bool reduced_is_inner = false, kept_is_inner = false;
   for (int d = 0; d < x.rank; ++d) {
     const bool reduced = mask >> d & 1;
     TileLoop& loop = reduced ? g.reduced : g.kept;
     loop.size[loop.rank] = x.shape[d];
     loop.stride[0][loop.rank++] = x.strides[d];
     (reduced ? g.n_reduced : g.n_kept) *= x.shape[d];
-    if (x.shape[d] > 1 && x.strides[d] == 1) (reduced ? reduced_is_inner : kept_is_inner) = true;
   }
+  set_order(g, x, mask);
   for (int k = 0; k < call.n_out; ++k) kept_strides(x, call.out[k], mask, g.kept.stride[1 + k]);
-  const bool is_short = g.n_reduced < kLanes && g.n_kept > 1;
-  g.rows = g.n_kept == 1 || (!is_short && (reduced_is_inner || !kept_is_inner));
-  g.kept.normalise(!g.rows && kept_is_inner && !reduced_is_inner ? 0 : 1);
-  g.reduced.normalise(ordered ? -1 : 0);
+  // Columns walk along x where its kept elements lie side by side, all else along the output.
+  bool side_by_side = false;
+  for (int d = 0; d < g.kept.rank; ++d)
+    side_by_side |= g.kept.size[d] > 1 && g.kept.stride[0][d] == 1;
+  g.kept.normalise(!g.rows && side_by_side ? 0 : 1);
+  g.reduced.normalise(-1);
   return g;
 }
 

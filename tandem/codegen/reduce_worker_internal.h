@@ -13,6 +13,8 @@
 
 namespace tandem::codegen {
 
+inline constexpr int64_t kStrip = kTileMax / kLanes;  ///< rows of a strip: its lanes fill a tile
+
 // One call.
 struct ReduceRun {
   const ReduceProgram& p;
@@ -39,6 +41,21 @@ struct ReduceRun {
         block(g.rows ? kRowBlock : kColumnBlock),
         blocks((g.n_reduced + block - 1) / block),
         cost(p.is_fold ? (p.map_is_x ? 1 : plans.map_rows.cost + 1) : plans.step_rows.cost + 2) {}
+
+  // Rows of a fold whose elements lie side by side are taken together.
+  bool in_strips() const {
+    return g.rows && p.is_fold && !p.uses_index && g.kept.inner() > 1 &&
+           g.kept.inner_stride(0) == 1 && g.n_reduced > 1;
+  }
+  // Do columns of a fold take x's rows as they lie?
+  bool direct_columns() const {
+    const TileLoop& r = g.reduced;
+    return g.kept.inner_stride(0) == 1 && (r.rank == 1 || r.inner() % g.run == 0);
+  }
+  // Four rows of a column are combined first: in a row-major x they could be read as they lie.
+  bool fourfold() const { return p.is_fold && p.map_is_x && g.kept_is_inner; }
+  // Columns that a thread takes at a time; those that are fetched leave room for several rows.
+  int64_t column_width() const { return fourfold() && !direct_columns() ? kLanes : kTileMax; }
 
   int64_t block_size(int64_t b) const { return std::min(block, g.n_reduced - b * block); }
   const char* x_at(int64_t offset) const { return x.as<char>() + offset * element; }
@@ -107,6 +124,10 @@ struct ReduceWorker {
     return Scalar(v);
   }
 
+  ColumnFn column() const {
+    return tiles().column[static_cast<int>(run.p.fold)][static_cast<int>(run.p.state[0])];
+  }
+
   void start(char* const* states, int64_t n) {
     for (int k = 0; k < run.p.n_states; ++k) {
       const void* v = &run.p.init[k];
@@ -160,17 +181,21 @@ struct ReduceWorker {
   char moved_out[kTileMax * 8];
 
   // ---- rows
-  // Elements from `at` on of the row at `base`: their address and how many there are. A fold takes
-  // long runs as they lie, each starting with lane 0; else it is a multiple of 64 but at the end.
+  // How many of the `limit` elements from `at` on belong together: long runs of a row-major x each
+  // start with lane 0, shorter ones are taken as one.
+  int64_t piece(int64_t at, int64_t limit) const {
+    const int64_t length = run.g.run;
+    const bool apart = length % kLanes == 0 || (run.p.is_fold && length >= 4 * kLanes);
+    return apart || run.g.one_run() ? std::min(limit, length - at % length) : limit;
+  }
+  // Elements from `at` on of the row at `base`: their address and how many there are, a multiple of
+  // 256 but at the end of a piece.
   const char* row_tile(int64_t base, int64_t at, int64_t limit, int64_t& n) {
     const TileLoop& r = run.g.reduced;
-    const int64_t inner = r.inner();
-    const bool runs = inner % kLanes == 0 || (run.p.is_fold && inner >= 4 * kLanes);
-    if (r.inner_stride(0) == 1 && (r.rank == 1 || runs)) {
-      n = std::min(limit, inner - at % inner);
+    n = piece(at, limit);
+    if (r.inner_stride(0) == 1 && r.inner() - at % r.inner() >= n)
       return run.x_at(base + (r.rank == 1 ? at : r.offset_of(0, at)));
-    }
-    n = std::min(limit, kTileMax);
+    n = std::min(n, kTileMax);
     gather_flat(r, 0, moved, run.x_at(base), at, n, static_cast<size_t>(run.element));
     return moved;
   }
@@ -197,7 +222,8 @@ struct ReduceWorker {
   // One dense line per row, folded as it lies.
   bool plain_rows() const {
     const TileLoop& r = run.g.reduced;
-    return run.p.map_is_x && r.rank == 1 && (r.inner_stride(0) == 1 || r.inner() == 1);
+    return run.p.map_is_x && run.g.one_run() && r.rank == 1 &&
+           (r.inner_stride(0) == 1 || r.inner() == 1);
   }
   void fold_rows(int64_t i, int64_t n, int64_t b) {
     const TileLoop& kept = run.g.kept;
@@ -210,6 +236,59 @@ struct ReduceWorker {
            &p.init[0]);
       k += m;
     }
+  }
+
+  // ---- strips: lane l of column c is state l * kStrip + c
+  char* lane(int64_t l) { return state[0] + l * kStrip * reg_size(run.p.state[0]); }
+  // state[0][0 .. n) = block b of the n rows at `base`.
+  void strip_block(int64_t base, int64_t b, int64_t n) {
+    const int64_t first = b * run.block, total = run.block_size(b);
+    start(state, kStrip * kLanes);
+    for (int64_t done = 0; done < total;) {
+      const int64_t m = piece(first + done, total - done);
+      strip_piece(base, first + done, m, n);
+      done += m;
+    }
+    for (int64_t half = kLanes / 2, left = std::min(total, kLanes); half > 0; half /= 2) {
+      if (left <= half) continue;
+      column()(state[0], lane(half), 0, 1, (left - half) * kStrip);
+      left = half;
+    }
+  }
+  // As fold_lanes does: four elements of a lane at a time, then one.
+  void strip_piece(int64_t base, int64_t at, int64_t m, int64_t n) {
+    constexpr int64_t kTogether = 16;  // lanes whose four elements of each row fill a tile
+    int64_t i = 0;
+    for (; m - i >= 4 * kLanes; i += 4 * kLanes)
+      for (int64_t l = 0; l < kLanes; l += kTogether)
+        strip_step(base, at + i + l, l, kTogether, 4, n);
+    for (; i < m; i += kTogether)
+      strip_step(base, at + i, i % kLanes, std::min(kTogether, m - i), 1, n);
+  }
+  // Lanes l .. l + some of n rows take `deep` elements each, 64 apart, from element `at` on.
+  void strip_step(int64_t base, int64_t at, int64_t l, int64_t some, int64_t deep, int64_t n) {
+    const TileLoop& r = run.g.reduced;
+    if (run.p.map_is_x && r.rank == 1) {
+      const int64_t stride = r.inner_stride(0);
+      for (int64_t k = 0; k < some; ++k)
+        column()(lane(l + k), run.x_at(base + (at + k) * stride), kLanes * stride, deep, n);
+      return;
+    }
+    char* to = moved;
+    for (int64_t j = 0; j < deep; ++j)
+      for (int64_t k = 0; k < some; ++k, to += n * run.element)
+        std::memcpy(to, run.x_at(base + r.offset_of(0, at + k + j * kLanes)),
+                    static_cast<size_t>(n * run.element));
+    const char* x = moved;
+    if (!run.p.map_is_x) {
+      map.set_in(0, moved);
+      map.set_in(1, index);
+      map.set_out(0, mapped);
+      map.run(deep * some * n, nullptr);
+      x = mapped;
+    }
+    const int64_t row = n * (run.p.map_is_x ? run.element : reg_size(run.p.state[0]));
+    for (int64_t k = 0; k < some; ++k) column()(lane(l + k), x + k * row, some * n, deep, n);
   }
 
   // Several rows at a time, 64 elements of each: states are [row][lane] while they step, and
@@ -322,28 +401,49 @@ struct ReduceWorker {
   // ---- columns
   // state = block b of n columns from kept row position (cursor offset `base`).
   void column_block(int64_t base, int64_t b, int64_t n) {
-    const ReduceProgram& p = run.p;
     const TileLoop& r = run.g.reduced;
-    const int64_t inner = r.inner(), stride = r.inner_stride(0), total = run.block_size(b);
-    const bool direct = run.g.kept.inner_stride(0) == 1 || n == 1;
+    const int64_t stride = r.inner_stride(0), total = run.block_size(b);
+    const bool fourfold = run.fourfold();
     start(state, n);
     for (int64_t done = 0; done < total;) {
-      const int64_t at = b * run.block + done, m = std::min(total - done, inner - at % inner);
+      const int64_t at = b * run.block + done, together = fourfold ? run.g.run : r.inner();
+      const int64_t m = std::min(total - done, together - at % together);
       const int64_t offset = base + r.offset_of(0, at);
-      if (p.is_fold && p.map_is_x && direct) {
-        tiles().column[static_cast<int>(p.fold)][static_cast<int>(p.state[0])](
-            state[0], run.x_at(offset), stride, m, n);
+      if (!fourfold) {
+        for (int64_t i = 0; i < m; ++i) one_row(offset + i * stride, at + i, n);
+      } else if (run.direct_columns()) {
+        column()(state[0], run.x_at(offset), stride, m, n);
       } else {
-        for (int64_t i = 0; i < m; ++i) one_row(offset + i * stride, at + i, n, direct);
+        fetched_rows(base, at, m, n);
       }
       done += m;
     }
   }
 
-  void one_row(int64_t offset, int64_t at, int64_t n, bool direct) {
+  // The same m rows, brought side by side first.
+  void fetched_rows(int64_t base, int64_t at, int64_t m, int64_t n) {
+    const TileLoop& r = run.g.reduced;
+    const int64_t across = run.g.kept.inner_stride(0), most = kTileMax / n / 4 * 4;
+    const auto size = static_cast<size_t>(run.element);
+    for (int64_t i = 0; i < m; i += most) {
+      const int64_t some = std::min(most, m - i), place = (at + i) % r.inner();
+      if (r.inner_stride(0) == 1 && r.inner() - place >= some) {
+        const int64_t offset = base + r.offset_of(0, at + i);
+        for (int64_t c = 0; c < n; ++c)
+          scatter_run(moved + c * run.element, run.x_at(offset + c * across), n, some, size);
+      } else {
+        for (int64_t k = 0; k < some; ++k)
+          gather_run(moved + k * n * run.element, run.x_at(base + r.offset_of(0, at + i + k)),
+                     across, n, size);
+      }
+      column()(state[0], moved, n, some, n);
+    }
+  }
+
+  void one_row(int64_t offset, int64_t at, int64_t n) {
     const ReduceProgram& p = run.p;
     const char* tile = run.x_at(offset);
-    if (!direct) {
+    if (run.g.kept.inner_stride(0) != 1) {
       gather_run(moved, tile, run.g.kept.inner_stride(0), n, static_cast<size_t>(run.element));
       tile = moved;
     }
@@ -369,7 +469,7 @@ struct ReduceWorker {
       map.run(n, nullptr);
       tile = mapped;
     }
-    tiles().column[static_cast<int>(p.fold)][static_cast<int>(p.state[0])](state[0], tile, 0, 1, n);
+    column()(state[0], tile, 0, 1, n);
   }
 };
 

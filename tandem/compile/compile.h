@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile(fn): the same code as one planned graph. The first call for a set of dtypes and shapes
-// runs fn once on symbolic tensors; forward, backward() and optimizer steps land in one program,
-// which later calls run. Parameters, buffers, moments and learning rates are bound by reference.
+// compile(fn): the same code as one planned graph, which gives the same bits as the code itself,
+// always (unless CompileOptions::fold_norms trades them). The first call for a set of dtypes and
+// shapes runs fn once on symbolic tensors; forward, backward() and optimizer steps land in one
+// program, which later calls run. Parameters, buffers, moments and learning rates are bound by
+// reference.
 #pragma once
 
 #include <functional>
@@ -50,6 +52,9 @@ struct CompileOptions {
   /// Run fn op by op, too, at every call, and throw Value where the program does something else:
   /// TANDEM_CHECK_COMPILE=1 sets it for every function. For debugging: slower than not compiling.
   bool check = false;
+  /// Convolutions take in the batch norms behind them where their statistics are given. Faster, but
+  /// it rounds differently from the two ops: the only option that changes bits.
+  bool fold_norms = false;
 };
 
 /// Counts of what a compiled function has done.

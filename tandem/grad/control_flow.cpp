@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three functions: plain loops in eager, one op in a trace.
+// The three functions: one op in a trace and where gradients are recorded, so that both have the
+// same derivative; else plain loops.
 #include <algorithm>
+#include <optional>
 
 #include "tandem/grad/control_flow_internal.h"
 #include "tandem/grad/engine_internal.h"
@@ -77,6 +79,26 @@ bool read_pred(const Tensor& p, const char* what) {
   return values_hidden() || p.reshape({}).item<bool>();
 }
 
+// What a function of control flow returns as one op; nothing where a plain loop does as well.
+using Results = std::optional<Tensors>;
+bool plain_will_do(std::span<const Tensor> in) {
+  return !values_hidden() && !any_requires_grad(in);
+}
+// One op wherever values are hidden or a gradient is wanted. In eager code, what cannot be traced
+// (a body that reads values, say) runs as it stands.
+template <class Traced, class Plain>
+Tensors one_op_or_plain(Traced one_op, Plain plain) {
+  if (values_hidden()) return *one_op();
+  if (is_grad_enabled()) {
+    const GeneratorState before = generator_state();
+    try {
+      if (Results r = one_op()) return std::move(*r);
+    } catch (const Error&) {}
+    set_generator_state(before);
+  }
+  return plain();
+}
+
 // ---- scan
 
 Tensors scan_eager(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
@@ -114,7 +136,7 @@ Tensors scan_eager(TensorFn f, std::span<const Tensor> carry, std::span<const Te
   return state;
 }
 
-Tensors scan_traced(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
+Results scan_traced(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> xs,
                     Dim length, bool reverse, SourceLocation loc, const RngKey* replay) {
   const std::vector<Spec> want = specs_of(carry);
   std::vector<Spec> specs = want;
@@ -122,6 +144,7 @@ Tensors scan_traced(TensorFn f, std::span<const Tensor> carry, std::span<const T
   Body b = trace_body(f, specs);
   check_carry("scan", want, b.graph->outputs);
   Tensors in = concatenated(concatenated(carry, xs), b.captured);
+  if (plain_will_do(in)) return {};
   ControlAttrs a{
       b.graph,  {},     static_cast<int64_t>(carry.size()), static_cast<int64_t>(xs.size()),
       {length}, reverse};
@@ -135,6 +158,31 @@ Tensors scan_traced(TensorFn f, std::span<const Tensor> carry, std::span<const T
   Tensors out = call_row(op::scan, a, in, loc, replay);
   if (a.saves) out.erase(out.begin() + n, out.begin() + 2 * n);
   return out;
+}
+
+// ---- cond
+
+Results cond_traced(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
+                    std::span<const Tensor> operands, SourceLocation loc, const RngKey* replay) {
+  const std::vector<Spec> specs = specs_of(operands);
+  Body t = trace_body(true_fn, specs), f = trace_body(false_fn, specs);
+  const std::vector<Tensor>&a = t.graph->outputs, &b = f.graph->outputs;
+  TD_CHECK(a.size() == b.size(), Value, "true_fn returns {} tensors, false_fn {}", a.size(),
+           b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    bool same = a[i].dtype() == b[i].dtype() && a[i].dim() == b[i].dim();
+    for (int d = 0; same && d < a[i].dim(); ++d)
+      same = dims_equal(a[i].shape()[d], b[i].shape()[d]);
+    TD_CHECK(same, Shape, "output {} is {} from true_fn and {} from false_fn", i,
+             spec_of(a[i]).to_string(), spec_of(b[i]).to_string());
+  }
+  Tensors in =
+      concatenated(concatenated(concatenated({&pred, 1}, operands), t.captured), f.captured);
+  if (plain_will_do(in)) return {};
+  if (a.empty()) return Tensors();
+  ControlAttrs attrs{t.graph, f.graph, static_cast<int64_t>(operands.size())};
+  attrs.sequences = static_cast<int64_t>(t.captured.size());
+  return call_row(op::cond, attrs, in, loc, replay);
 }
 
 // ---- while_loop
@@ -250,8 +298,11 @@ Tensors scan(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> 
   }
   TD_CHECK(length.is_symbolic() || length.raw() >= 0, Value,
            "the number of steps is unknown: xs has no tensor\nGive {{.length = N}}.");
-  if (values_hidden()) return scan_traced(f, carry, xs, length, options.reverse, loc, replay);
-  return scan_eager(f, carry, xs, length.value(), options.reverse, loc, key_of(replay));
+  return one_op_or_plain(
+      [&] { return scan_traced(f, carry, xs, length, options.reverse, loc, replay); },
+      [&] {
+        return scan_eager(f, carry, xs, length.value(), options.reverse, loc, key_of(replay));
+      });
 } catch (const Error& e) {
   rethrow_at(e, "scan", loc);
 }
@@ -262,7 +313,21 @@ Tensors while_loop(TensorFn cond_fn, TensorFn body_fn, std::span<const Tensor> c
   TD_CHECK(options.max_steps >= 0, Value, "max_steps must not be negative, got {}",
            options.max_steps);
   if (values_hidden()) return while_traced(cond_fn, body_fn, carry, options.max_steps, loc, replay);
-  return while_eager(cond_fn, body_fn, carry, options.max_steps, loc, key_of(replay));
+  const RngKey key = key_of(replay);
+  const auto plain = [&](TensorFn body) {
+    return while_eager(cond_fn, body, carry, options.max_steps, loc, key);
+  };
+  if (options.max_steps == 0) return plain(body_fn);
+  return one_op_or_plain(
+      [&]() -> Results {  // of as many steps as there are: one that is none changes no gradient
+        int64_t steps = 0;
+        {
+          NoGradGuard no_grad;
+          plain([&](std::span<const Tensor> x) { return ++steps, body_fn(x); });
+        }
+        return bounded_loop(cond_fn, body_fn, carry, steps, loc, &key);
+      },
+      [&] { return plain(body_fn); });
 } catch (const Error& e) {
   rethrow_at(e, "while_loop", loc);
 }
@@ -271,25 +336,9 @@ Tensors cond(const Tensor& pred, TensorFn true_fn, TensorFn false_fn,
              std::span<const Tensor> operands, SourceLocation loc, const RngKey* replay) try {
   check_defined(operands, "operand");
   const bool yes = read_pred(pred, "pred");
-  if (!values_hidden()) return run_inside(key_of(replay), 0, yes ? true_fn : false_fn, operands);
-  const std::vector<Spec> specs = specs_of(operands);
-  Body t = trace_body(true_fn, specs), f = trace_body(false_fn, specs);
-  const std::vector<Tensor>&a = t.graph->outputs, &b = f.graph->outputs;
-  TD_CHECK(a.size() == b.size(), Value, "true_fn returns {} tensors, false_fn {}", a.size(),
-           b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    bool same = a[i].dtype() == b[i].dtype() && a[i].dim() == b[i].dim();
-    for (int d = 0; same && d < a[i].dim(); ++d)
-      same = dims_equal(a[i].shape()[d], b[i].shape()[d]);
-    TD_CHECK(same, Shape, "output {} is {} from true_fn and {} from false_fn", i,
-             spec_of(a[i]).to_string(), spec_of(b[i]).to_string());
-  }
-  if (a.empty()) return {};
-  ControlAttrs attrs{t.graph, f.graph, static_cast<int64_t>(operands.size())};
-  attrs.sequences = static_cast<int64_t>(t.captured.size());
-  Tensors in = concatenated({&pred, 1}, operands);
-  return call_row(op::cond, attrs, concatenated(concatenated(in, t.captured), f.captured), loc,
-                  replay);
+  return one_op_or_plain(
+      [&] { return cond_traced(pred, true_fn, false_fn, operands, loc, replay); },
+      [&] { return run_inside(key_of(replay), 0, yes ? true_fn : false_fn, operands); });
 } catch (const Error& e) {
   rethrow_at(e, "cond", loc);
 }

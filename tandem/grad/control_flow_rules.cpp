@@ -14,36 +14,12 @@
 namespace tandem::control {
 namespace {
 
-// `t` as a new variable; connected to t where the derivative is differentiated again.
-Tensor variable(const Tensor& t, bool again) {
-  if (!is_floating(t.dtype())) return t;
-  if (again || is_tracing()) {
-    EnableGradGuard on;
-    Tensor v = identity(t);
-    v.impl()->flags |= detail::kRequiresGrad;
-    if (!node_of(v)) set_node(v, Node::make_leaf(make_ref<GradSlot>()), 0);
-    return v;
-  }
-  return detached_alias(t).requires_grad_();
-}
 Tensors variables(std::span<const Tensor> ts, bool again) {
   Tensors v;
   for (const Tensor& t : ts) v.push_back(variable(t, again));
   return v;
 }
 
-// Gradients of `targets` from `values` with incoming `grads` (undefined: none).
-Tensors pull(std::span<const Tensor> values, std::span<const Tensor> grads,
-             std::span<const Tensor> targets, bool again, SourceLocation loc) {
-  Tensors roots, seeds;
-  for (size_t i = 0; i < values.size(); ++i)
-    if (grads[i].defined() && values[i].requires_grad()) {
-      roots.push_back(values[i]);
-      seeds.push_back(grads[i]);
-    }
-  if (roots.empty() || targets.empty()) return Tensors(targets.size());
-  return run_backward({roots, seeds, targets, false, true, again, loc});
-}
 Tensor or_zeros(Tensor g, const Tensor& like) {
   return g.defined() ? std::move(g) : zeros_like(like);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward walk. Nodes that a gradient can reach are collected without recursion, ordered by
-// depth, and each receives the sum of the gradients of its outputs before its own rule runs. A
-// node's saved values are freed as soon as they have been used.
+// depth (above the targets, where there are some), and each receives the sum of the gradients of
+// its outputs before its own rule runs. A node's saved values are freed as soon as they have been
+// used.
 #include "tandem/grad/engine_internal.h"
 
 #include <algorithm>
@@ -12,8 +13,10 @@
 
 #include "tandem/graph/apply.h"
 #include "tandem/graph/expression/derivative.h"
+#include "tandem/graph/infer.h"
 #include "tandem/graph/trace.h"
 #include "tandem/graph/vjp.h"
+#include "tandem/ops/control.h"
 
 namespace tandem {
 namespace {
@@ -26,6 +29,7 @@ class Walk {
   struct Item {
     Ref<Node> node;
     SmallVec<Tensor, 1> grads;
+    uint32_t found = 0;  ///< its place in the order in which the walk found the nodes
   };
 
   explicit Walk(uint64_t id) : id_(id) {}
@@ -71,18 +75,46 @@ class Walk {
     return needed;
   }
 
+  /// Order the needed nodes by their depth above the targets. What lies below those must not count:
+  /// a trace connects the variables of an inner derivative to it, the tape often does not.
+  void order_above(std::vector<bool>& needed) {
+    std::vector<uint32_t> depth(items_.size()), from(items_.size());
+    for (size_t k = items_.size(); k-- > 0;) {
+      from[k] = static_cast<uint32_t>(k);
+      if (!needed[k]) continue;
+      for (const NodeInput& i : items_[k].node->in) {
+        const Item* below = i.needs_grad && i.from ? find(i.from.get()) : nullptr;
+        const size_t b = below ? static_cast<size_t>(below - items_.data()) : k;
+        if (b != k && needed[b]) depth[k] = std::max(depth[k], depth[b] + 1);
+      }
+    }
+    std::sort(from.begin(), from.end(), [&](uint32_t a, uint32_t b) {
+      if (depth[a] != depth[b]) return depth[a] > depth[b];
+      return items_[a].found < items_[b].found;
+    });
+    std::vector<Item> items;
+    std::vector<bool> now;
+    for (uint32_t k : from) {
+      items.push_back(std::move(items_[k]));
+      now.push_back(needed[k]);
+    }
+    items_ = std::move(items);
+    needed = std::move(now);
+    mark();
+  }
+
  private:
   // Claims an unvisited node. Nodes that another thread's walk holds are kept in a map.
   bool claim(Node* n) {
     uint64_t none = 0;
     if (n->owner.compare_exchange_strong(none, id_, std::memory_order_acquire)) {
       n->mark = static_cast<uint32_t>(items_.size());
-      items_.push_back({Ref<Node>::share(n), {}});
+      items_.push_back({Ref<Node>::share(n), {}, static_cast<uint32_t>(items_.size())});
       return true;
     }
     if (none == id_ || shared_.count(n)) return false;
     shared_.emplace(n, static_cast<uint32_t>(items_.size()));
-    items_.push_back({Ref<Node>::share(n), {}});
+    items_.push_back({Ref<Node>::share(n), {}, static_cast<uint32_t>(items_.size())});
     return true;
   }
 
@@ -90,6 +122,10 @@ class Walk {
     auto deeper = [](const Item& a, const Item& b) { return a.node->depth > b.node->depth; };
     if (std::is_sorted(items_.begin(), items_.end(), deeper)) return;
     std::stable_sort(items_.begin(), items_.end(), deeper);
+    mark();
+  }
+
+  void mark() {
     for (uint32_t i = 0; i < items_.size(); ++i) {
       Node* n = items_[i].node.get();
       if (n->owner.load(std::memory_order_relaxed) == id_)
@@ -138,10 +174,36 @@ void store(GradSlot& slot, Tensor g, const BackwardRequest& r) {
   slot.grad = std::move(old);
 }
 
+// A composite that a backward walk has kept as one op: its derivative is that of its body.
+void body_vjp(VjpCall& c) {
+  const OpDef& op = *c.node.op;
+  const bool again = is_grad_enabled();
+  std::vector<Tensor> in, targets;
+  std::vector<Scalar> scalars;
+  std::vector<size_t> at;
+  for (int i = 0; i < c.n_in(); ++i) {
+    in.push_back(c.needs(i) ? variable(c.in(i), again) : c.in(i));
+    scalars.push_back(c.scalar(i));
+    if (!c.needs(i)) continue;
+    at.push_back(static_cast<size_t>(i));
+    targets.push_back(in.back());
+  }
+  BodyCall b{op, c.node.attrs.get(), in, scalars, {}, false};
+  {
+    EnableGradGuard on;
+    op.body_fn(b);
+  }
+  const size_t n = std::min<size_t>(op.n_out, c.grads.size());
+  std::vector<Tensor> d = pull({b.out, n}, c.grads.first(n), targets, again, c.loc());
+  for (size_t k = 0; k < at.size(); ++k) c.results[at[k]] = std::move(d[k]);
+}
+
 void call_rule(const Node& n, VjpCall& c) {
   const OpDef& op = *n.op;
   if (op.vjp_fn)
     op.vjp_fn(c);
+  else if (op.family == Family::composite && op.body_fn)
+    body_vjp(c);
   else if (op.has(kZeroGrad))
     return;
   else if (op.family == Family::pointwise && (op.expr_fn || op.runtime))
@@ -207,6 +269,36 @@ Tensor root_gradient(const Tensor& y, const Tensor& given, SourceLocation loc) {
   return call(op::fill, &a, loc);
 }
 
+Tensor variable(const Tensor& t, bool again) {
+  if (!is_floating(t.dtype())) return t;
+  if (again || is_tracing()) {
+    Tensor v;
+    if (again) {
+      EnableGradGuard on;
+      v = identity(t);
+    } else {
+      NoGradGuard off;
+      v = identity(t);
+    }
+    v.impl()->flags |= detail::kRequiresGrad;
+    if (!node_of(v)) set_node(v, Node::make_leaf(make_ref<GradSlot>()), 0);
+    return v;
+  }
+  return detached_alias(t).requires_grad_();
+}
+
+std::vector<Tensor> pull(std::span<const Tensor> values, std::span<const Tensor> grads,
+                         std::span<const Tensor> targets, bool again, SourceLocation loc) {
+  std::vector<Tensor> roots, seeds;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (grads[i].defined() && values[i].requires_grad()) {
+      roots.push_back(values[i]);
+      seeds.push_back(grads[i]);
+    }
+  if (roots.empty() || targets.empty()) return std::vector<Tensor>(targets.size());
+  return run_backward({roots, seeds, targets, false, true, again, loc});
+}
+
 bool depends_on_others(std::span<const Tensor> roots, std::span<const Tensor> targets) {
   std::unordered_map<const Node*, bool> seen;
   for (const Tensor& t : targets) seen[node_of(t)] = true;
@@ -251,10 +343,12 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
   }
   std::vector<Tensor> results(r.targets.size());
   std::vector<bool> needed;  // empty: all
-  if (!r.accumulate)
+  if (!r.accumulate) {
     needed = walk.above(wanted);
-  else if (!r.only.empty())
+    walk.order_above(needed);
+  } else if (!r.only.empty()) {
     needed = walk.above(SlotsOf{r.only});
+  }
   for (size_t at = 0; at < walk.items().size(); ++at) {
     Walk::Item& item = walk.items()[at];
     if (!needed.empty() && !needed[at]) continue;

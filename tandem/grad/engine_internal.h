@@ -27,6 +27,12 @@ std::vector<Tensor> run_backward(const BackwardRequest& request);
 std::vector<Tensor> run_batched(const Graph& g, Dim size, std::span<const Tensor> inputs,
                                 const std::vector<char>& batched);
 
+/// `t` as a new variable, connected to t where the derivative is differentiated again.
+Tensor variable(const Tensor& t, bool again);
+/// Gradients of `targets` from `values` with incoming `grads` (undefined: none).
+std::vector<Tensor> pull(std::span<const Tensor> values, std::span<const Tensor> grads,
+                         std::span<const Tensor> targets, bool again, SourceLocation loc);
+
 /// Whether the roots depend on leaves other than the targets.
 bool depends_on_others(std::span<const Tensor> roots, std::span<const Tensor> targets);
 

@@ -437,9 +437,10 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
     for (Tensor& t : k.tensors)
       if (t.defined()) t = c.trace->bring_in(t, k.loc);
   bool wanted = c.grad_enabled && any_requires_grad(k) && !k.op.has(kNotDifferentiable);
-  // A composite without its own derivative is expanded into its body when a gradient is needed.
+  // A composite without its own derivative is expanded into its body when a gradient is needed. Not
+  // so in a backward walk: whether that is recorded must not change what it computes.
   bool expand = k.op.family == Family::composite && k.op.body_fn &&
-                (!k.op.infer_fn || (wanted && !k.op.vjp_fn));
+                (!k.op.infer_fn || (wanted && !k.op.vjp_fn && !c.in_backward));
   if (expand) {
     if (k.op.infer_fn) infer(k);  // its checks and error texts come first
     run_body(k);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Node: one call of an op. Tape and trace use the same nodes: on the tape an input's value is kept
 // only if the op's derivative reads it (`saves`), in a trace always. Inputs point to the nodes that
-// produced them; `depth` is one more than the deepest input, so descending depth is a valid order
-// for the backward walk.
+// produced them; `depth` is one more than the deepest input that needs a gradient, so descending
+// depth is a valid order for the backward walk, and the same one on the tape and in a trace.
 #pragma once
 
 #include <mutex>

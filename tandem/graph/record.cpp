@@ -26,7 +26,9 @@ void fill_input(NodeInput& i, const Tensor& t, Scalar scalar, bool is_scalar, bo
     Node* from = node_of(t);
     i.from = Ref<Node>::share(from);
     i.from_index = static_cast<uint16_t>(t.impl()->out_index);
-    if (from && from->depth >= depth) depth = from->depth + 1;
+    // What needs no gradient does not count: the tape does not have it, and a trace walks as it
+    // does.
+    if (i.needs_grad && from && from->depth >= depth) depth = from->depth + 1;
   }
 }
 
@@ -38,8 +40,9 @@ uint64_t saves_of(const OpDef& op) {
   if (TD_LIKELY(s != kUnknown)) return s;
   bool derive = op.family == Family::pointwise && !op.vjp_fn && !op.has(kZeroGrad) &&
                 !op.has(kNotDifferentiable);
+  const bool by_body = op.family == Family::composite && op.body_fn && !op.vjp_fn;
   s = derive ? uint64_t{pointwise_saves_in(op)} | uint64_t{pointwise_saves_out(op)} << 32
-             : uint64_t{op.saves_in} | uint64_t{op.saves_out} << 32;
+             : uint64_t{by_body ? ~0u : op.saves_in} | uint64_t{op.saves_out} << 32;
   op.runtime->saves.store(s, std::memory_order_relaxed);
   return s;
 }
@@ -96,7 +99,7 @@ void record_trace(Call& k, Tensor* out) {
   n->index = static_cast<uint32_t>(trace.graph->nodes.size());
   if (k.op.has(kRandom))
     n->rng = k.options.rng ? *k.options.rng : RngKey{0, trace.graph->rng_draws++};
-  uint32_t depth = 1;
+  uint32_t depth = 0;  // as a leaf of the tape, if no input needs a gradient
   for (size_t i = 0; i < k.tensors.size(); ++i) {
     NodeInput& in = n->in.emplace_back();
     fill_input(in, k.tensors[i], k.scalars[i], k.infer.present[i] == 2, true, true, depth);

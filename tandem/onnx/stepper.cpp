@@ -155,7 +155,9 @@ OnnxStepper::OnnxStepper(OnnxModel model, const OnnxStepperOptions& options)
     return m(inputs, around);
   };
   if (options.compiled)
-    s.run = [f = compile(run)](const std::vector<Tensor>& in) mutable { return f(in); };
+    s.run = [f = compile(run, {.fold_norms = true})](const std::vector<Tensor>& in) mutable {
+      return f(in);
+    };
   else
     s.run = run;
 }

@@ -3,6 +3,8 @@
 // and single sizes; equal bits for every thread count and kernel table.
 #include "tandem/codegen/reduce.h"
 
+#include <numeric>
+
 #include "codegen_helper.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/reduce_attrs.h"
@@ -231,6 +233,62 @@ TEST(Reduce, LargeSumsStayExact) {
   for (int64_t i = 0; i < x.array.numel; ++i) reinterpret_cast<float*>(x.bytes.data())[i] = 0.1f;
   c.run(y, false);
   EXPECT_NEAR(y[0].get(0), 0.1f * static_cast<double>(1 << 22), 0.3);
+}
+
+// The same values laid out in another order of the dimensions; all of them at even steps, too.
+Buffer8 permuted(const Buffer8& x, const std::vector<int>& order, int64_t step) {
+  std::vector<int64_t> strides(x.shape.size());
+  for (size_t d = order.size(); d-- > 0; step *= x.shape[static_cast<size_t>(order[d])])
+    strides[static_cast<size_t>(order[d])] = step;
+  Buffer8 y(x.array.dtype, x.shape, strides);
+  for (int64_t i = 0; i < x.array.numel; ++i) y.set(i, x.get(i));
+  return y;
+}
+
+// All orders of the dimensions of x give the bits that the row-major one gives.
+void expect_one_order(const OpDef& op, const Buffer8& x, const Dims& dims) {
+  const Case plain{op, x, dims};
+  std::vector<Buffer8> want = plain.outs();
+  plain.run(want, false);
+  std::vector<int> order(x.shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  do {
+    const Buffer8 y = permuted(x, order, order[0] == 0 ? 2 : 1);
+    const Case c{op, y, dims};
+    std::vector<Buffer8> got = c.outs();
+    c.run(got, false);
+    for (size_t k = 0; k < got.size(); ++k)
+      ASSERT_TRUE(same_bits(want[k], got[k]))
+          << name_of(c) << " order " << ::testing::PrintToString(order);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+// Whatever lies in front of a sum, a copy, a view or another layout, gives the same bits.
+TEST(Reduce, BitsDoNotDependOnStrides) {
+  struct Shapes {
+    std::vector<int64_t> shape;
+    std::vector<const OpDef*> rows;
+  };
+  const Shapes shapes[] = {
+      {{5, 7, 3}, {&op::sum, &op::var, &op::logsumexp}},
+      {{2, 300, 33}, {&op::sum, &op::norm, &op::mean}},
+      {{3, 64, 70}, {&op::sum, &op::var}},
+      {{1030, 1, 21}, {&op::sum, &op::norm}},
+      {{3, 20, 2, 70}, {&op::sum}},
+      {{17000, 2}, {&op::sum, &op::var}},
+  };
+  for (const auto& [shape, rows] : shapes)
+    for (DType t : {DType::f32, DType::bf16}) {
+      Buffer8 x(t, shape);
+      x.fill(17);
+      for (const OpDef* op : rows)
+        for (int mask = 1; mask < 1 << shape.size(); ++mask) {
+          Dims dims;
+          for (size_t d = 0; d < shape.size(); ++d)
+            if (mask >> d & 1) dims.push_back(static_cast<int64_t>(d));
+          expect_one_order(*op, x, dims);
+        }
+    }
 }
 
 // The reference adds in f64 in this order, too.

@@ -13,6 +13,8 @@ namespace {
 
 using test::count_ops;
 
+const CompileOptions kFold{.fold_norms = true};
+
 struct Block : nn::Module {
   nn::Conv2d conv;
   nn::BatchNorm2d bn;
@@ -56,7 +58,8 @@ TEST(FoldNorms, FollowsEagerThroughChanges) {
       set_num_threads(threads);
       Block b(k.in, k.out, k.bias, k.groups, k.affine);
       b.eval();
-      auto fast = compile([&](Tensor x) { return b.forward(x); }, {.dynamic = {{0, "batch"}}});
+      auto fast = compile([&](Tensor x) { return b.forward(x); },
+                          {.dynamic = {{0, "batch"}}, .fold_norms = true});
       for (int round = 0; round < 3; ++round) {
         disturb(b);
         b.conv.weight.assign_(randn(b.conv.weight.shape()));
@@ -82,12 +85,14 @@ TEST(FoldNorms, LeavesLargeWeightsTrainingAndSharedResults) {
   Block b(32, 64, false, 1, true);
   disturb(b);
   nn::Dropout off(0.0);
-  auto changing = compile([&](Tensor x) { return off(b.forward(x)); });
-  auto run = compile([&](Tensor x) { return b.forward(x); });
-  auto both = compile([&](Tensor x) {
-    Tensor y = b.conv(x);
-    return b.bn(y) + y;
-  });
+  auto changing = compile([&](Tensor x) { return off(b.forward(x)); }, kFold);
+  auto run = compile([&](Tensor x) { return b.forward(x); }, kFold);
+  auto both = compile(
+      [&](Tensor x) {
+        Tensor y = b.conv(x);
+        return b.bn(y) + y;
+      },
+      kFold);
   NoGradGuard no_grad;
   b.eval();
   Tensor small = randn({1, 32, 4, 4}), large = randn({4, 32, 16, 16});
@@ -116,11 +121,13 @@ TEST(FoldNorms, GradientsInEvalMode) {
   same.load_state_dict(b.state_dict());
   b.eval();
   same.eval();
-  auto fast = compile([&](Tensor x) {
-    Tensor loss = b.forward(x).square().mean();
-    loss.backward();
-    return loss;
-  });
+  auto fast = compile(
+      [&](Tensor x) {
+        Tensor loss = b.forward(x).square().mean();
+        loss.backward();
+        return loss;
+      },
+      kFold);
   Tensor x = randn({3, 4, 9, 9});
   Tensor got = fast(x), want = same.forward(x).square().mean();
   want.backward();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of slices that tile a tensor: the sum of slice_backward over pieces that do not meet
 // and leave nothing out is one concatenation. (x.split(...) in the forward function gives it; each
-// piece was written into a tensor of zeros, and these were added. A sum of x and zeros is x.)
+// piece was written into a tensor of zeros, and these were added. A sum of x and zeros is x, but
+// for a negative zero, which becomes a positive one: so zero is added to the result.)
 #include <algorithm>
 
+#include "tandem/compile/passes/emit.h"
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/passes/rewriter.h"
 #include "tandem/graph/apply.h"
@@ -71,7 +73,20 @@ void concatenate(Rewrite& r) {
   if (!pieces.collect(r.root()) || !pieces.tile()) return;
   DimAttrs a;
   a.dim = pieces.dim();
-  r.become(op::cat, &a, pieces.values());
+  Emitter e(r.program());
+  e.at(r.root());
+  Arg all, zero;
+  all.value = e.emit(op::cat, op::cat.attrs, &a, pieces.values());
+  zero.is_number = true;
+  zero.number = Scalar(0.0);
+  Instr sum;
+  sum.op = &op::add;
+  sum.scope = r.root().scope;
+  sum.loc = r.root().loc;
+  sum.recomputed = r.root().recomputed;
+  sum.in.push_back(all);
+  sum.in.push_back(zero);
+  r.become(std::move(sum));
 }
 
 }  // namespace

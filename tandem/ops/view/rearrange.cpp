@@ -3,6 +3,8 @@
 // their own are composed of views and one copy.
 #include <algorithm>
 
+#include "tandem/graph/context.h"
+#include "tandem/graph/trace.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
 #include "tandem/ops/view/create.h"
@@ -13,8 +15,15 @@ namespace tandem {
 using detail::placed;
 
 Tensor contiguous(Tensor x, SourceLocation loc) {
-  if (x.is_contiguous()) return x;
-  return call(op::copy, nullptr, loc, std::move(x));
+  if (x.is_contiguous() || values_hidden()) return x;
+  if (is_tracing() || !is_grad_enabled() || !x.requires_grad())
+    return call(op::copy, nullptr, loc, std::move(x));
+  // The same value in another layout: its gradient is x's, without a node that a trace lacks.
+  NoGradGuard no_grad;
+  Tensor y = call(op::copy, nullptr, loc, x);
+  set_node(y, Ref<Node>::share(node_of(x)), static_cast<uint32_t>(x.impl()->out_index));
+  y.impl()->flags |= detail::kRequiresGrad;
+  return y;
 }
 
 Tensor clone(const Tensor& x, SourceLocation loc) { return call(op::copy, nullptr, loc, x); }
@@ -24,19 +33,24 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim, SourceLocation loc) {
   placed("cat", loc, [&] {
     TD_CHECK(!xs.empty(), Value, "wants at least one tensor, the list is empty");
     DType dtype = xs[0].dtype();
-    bool others = false;
+    const Tensor* other = nullptr;
     for (const Tensor& x : xs) {
       dtype = promote(dtype, x.dtype());
-      others |= x.dim() != 1;
+      if (!other && x.dim() != 1) other = &x;
     }
     for (const Tensor& x : xs) {
-      // PyTorch's rule: an empty vector concatenates with tensors of any rank.
-      if (others && x.dim() == 1 && x.shape(0) == Dim(0)) continue;
       ts.push_back(x.dtype() == dtype ? x : x.to(dtype, loc));
+      if (!other || other->dim() == 0 || x.dim() != 1 || !(x.shape(0) == Dim(0))) continue;
+      // PyTorch's rule: an empty vector concatenates with tensors of any rank (and gets a
+      // gradient).
+      Shape none = other->shape();
+      none[normalize_dim(dim, none.rank())] = 0;
+      ts.back() = reshape(std::move(ts.back()), none, loc);
     }
-    TD_CHECK(
-        ts[0].dim() > 0, Shape,
-        "tensors of 0 dimensions cannot be concatenated\nUse stack(), or unsqueeze them first.");
+    for (const Tensor& t : ts)
+      TD_CHECK(
+          t.dim() > 0, Shape,
+          "tensors of 0 dimensions cannot be concatenated\nUse stack(), or unsqueeze them first.");
   });
   if (ts.size() == 1) return ts[0];
   DimAttrs a{dim};
