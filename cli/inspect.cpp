@@ -135,8 +135,7 @@ Json model_as_json(const recipe::ModelSource& a, const std::string& shapes) {
 Json onnx_port_as_json(const onnx::OnnxPort& p) {
   using Kind = onnx::OnnxTypeSpec::Kind;
   Json shape = nullptr;
-  if (p.type.has_shape)
-    shape = shape_as_json(p.type.dims, p.type.dim_names);
+  if (p.type.has_shape) shape = shape_as_json(p.type.dims, p.type.dim_names);
   const char* kind = p.type.kind == Kind::sequence   ? "sequence"
                      : p.type.kind == Kind::optional ? "optional"
                                                      : to_string(p.type.elem);
@@ -291,9 +290,10 @@ void add_inspect(CLI::App& app, int& code) {
     bool json = false, all = false;
   };
   auto o = std::make_shared<Options>();
-  verb->add_option("file", o->model.model,
-                   "A file or folder of weights, a model's file (ONNX, SavedModel, Keras) or name, or "
-                   "a tokenizer.json")
+  verb->add_option(
+          "file", o->model.model,
+          "A file or folder of weights, a model's file (ONNX, SavedModel, Keras) or name, or "
+          "a tokenizer.json")
       ->required();
   verb->add_option("--shapes", o->shapes,
                    "Inputs of a model, as x:1x3x224x224: work and memory for these");

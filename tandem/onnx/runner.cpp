@@ -129,8 +129,8 @@ std::shared_ptr<OnnxRunner::State::Program> OnnxRunner::State::make_program(
       throw;
     }
   };
-  program->compiled =
-      std::make_unique<Compiled<Function>>(compile(std::move(f), {.name = model.name(), .fold_norms = true}));
+  program->compiled = std::make_unique<Compiled<Function>>(
+      compile(std::move(f), {.name = model.name(), .fold_norms = true}));
   return program;
 }
 

@@ -9,7 +9,8 @@ namespace tandem::recipe {
 
 struct CompiledForward::State {
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
-  explicit State(const LoadedModel& m) : runner(m.runner), program(compile(Function(m.run), {.fold_norms = true})) {}
+  explicit State(const LoadedModel& m)
+      : runner(m.runner), program(compile(Function(m.run), {.fold_norms = true})) {}
   std::shared_ptr<onnx::OnnxRunner> runner;
   Compiled<Function> program;
 };

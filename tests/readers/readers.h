@@ -66,6 +66,9 @@ const std::vector<Crafted>& crafted_files();
 /// Those of them that are ONNX models.
 void add_crafted_models(std::vector<Crafted>& all);
 
+/// Small valid ONNX models.
+std::vector<std::string> onnx_seeds();
+
 // ---- changes by format
 void repair_tfrecord(std::string& s);
 void repair_tar(std::string& s);

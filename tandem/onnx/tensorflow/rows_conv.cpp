@@ -192,6 +192,7 @@ void tf_resize(OnnxCall& c) {
 
 }  // namespace
 
+// table: a row for each op
 std::span<const OnnxRow> onnx_tf_conv_rows() {
   static constexpr OnnxRow kRows[] = {
       {kOnnxTf,

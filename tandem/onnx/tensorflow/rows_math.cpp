@@ -157,6 +157,7 @@ void tf_l2_loss(OnnxCall& c) { c.set_like(0, sum(square(c.x(0))) / 2); }
 
 }  // namespace
 
+// table: a row for each op
 std::span<const OnnxRow> onnx_tf_pointwise_rows() {
   static constexpr OnnxRow kRows[] = {
       {kOnnxTf, "Abs", 1, 0, tf_direct<op::abs>, {kOnnxAny, kOnnxAny, ""}},
