@@ -6,7 +6,7 @@
 #include <random>
 
 #include "tandem/compile/compile.h"
-#include "tests/compile/random_program.h"
+#include "tests/compile/random_program_helper.h"
 #include "tests/ops/row_driver.h"
 #include "tests/support/init.h"
 

@@ -18,7 +18,7 @@ struct InMemory {
   }
 };
 
-class OnnxExport : public testing::Test, InMemory {
+class OnnxFiles : public testing::Test, InMemory {
  protected:
   void SetUp() override {
     init();

@@ -22,6 +22,8 @@
 namespace tandem::onnx {
 namespace {
 
+class OnnxExport : public OnnxFiles {};
+
 // ---- ops
 
 // Rows without an ONNX equivalent: nodes of our own domain, and why.

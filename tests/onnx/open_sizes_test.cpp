@@ -20,6 +20,8 @@
 namespace tandem::onnx {
 namespace {
 
+class OnnxOpenSizes : public OnnxFiles {};
+
 using Tensors = std::vector<Tensor>;
 using Net = std::function<Tensors(const Tensors&)>;
 struct OpenCase {
@@ -123,7 +125,7 @@ std::vector<OpenCase> graphs_and_steps() {
   };
 }
 
-TEST_F(OnnxExport, SizesStayOpen) {
+TEST_F(OnnxOpenSizes, OfNets) {
   for (const auto& all : {text_and_sequences(), images(), graphs_and_steps()})
     for (const OpenCase& c : all) {
       SCOPED_TRACE(c.name);
@@ -143,7 +145,7 @@ TEST_F(OnnxExport, SizesStayOpen) {
 }
 
 // Every net of the registry takes any batch, and any height and width where it says so.
-TEST_F(OnnxExport, RegistrysSizesStayOpen) {
+TEST_F(OnnxOpenSizes, OfTheRegistry) {
   const DryRunGuard dry;
   NoGradGuard no_grad;
   for (const models::ModelInfo& info : models::list()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/compile/random_program.h"
+#include "tests/compile/random_program_helper.h"
 
 namespace tandem::test {
 
