@@ -53,6 +53,9 @@ std::pair<StateDict, StateDict> outputs_of(const VerifyOptions& o) {
   first.model = o.a;
   second.model = o.b;
   const bool both = recipe::is_model(o.a) && recipe::is_model(o.b);
+  // --weights are for the one of two models that brings none.
+  for (recipe::ModelSource* source : {&first, &second})
+    if (both && recipe::is_graph_file(source->model)) source->weights.clear();
   recipe::LoadedModel one = recipe::load_model(recipe::is_model(o.a) ? first : second);
   recipe::set_shapes(one, o.shapes);
   manual_seed(0);

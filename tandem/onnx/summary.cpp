@@ -103,6 +103,7 @@ OnnxSummary summarize(const OnnxModel& model) {
 StateDict weights_of(const OnnxModel& model) {
   StateDict all;
   const auto add = [&](const std::string& name, const OnnxValue& v, bool) {
+    if (v.type() == OnnxType::i64 && v.tensor().dim() <= 1) return;  // sizes and axes of ops
     TD_CHECK(!all.contains(name), Format, "'{}' has two tensors of the name '{}'", model.name(),
              name);
     all[name] = v.tensor();

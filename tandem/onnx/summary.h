@@ -26,8 +26,9 @@ struct OnnxSummary {
 TD_API OnnxSummary summarize(const OnnxModel& model);
 
 /// The tensors behind OnnxSummary::parameters and buffers by name: initializers, and what Constant
-/// nodes give. Types without a dtype of ours come in their carrier (import/value.h). Throws Format
-/// where two different tensors have one name.
+/// nodes give, but for integers of at most one dimension: sizes, axes. Types without a dtype of
+/// ours come in their carrier (import/value.h). Throws Format where two different tensors have one
+/// name.
 TD_API StateDict weights_of(const OnnxModel& model);
 
 /// What the numbers of an output are, by the node that makes them.

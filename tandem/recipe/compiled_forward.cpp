@@ -10,7 +10,8 @@ namespace tandem::recipe {
 struct CompiledForward::State {
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   explicit State(const LoadedModel& m)
-      : runner(m.runner), program(compile(Function(m.run), {.fold_norms = true})) {}
+      : runner(m.runner),
+        program(compile(Function(m.run), {.fold_norms = !m.opened})) {}  // a run: the bits of eval
   std::shared_ptr<onnx::OnnxRunner> runner;
   Compiled<Function> program;
 };

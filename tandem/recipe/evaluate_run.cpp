@@ -26,8 +26,7 @@ train::Logs evaluate_run(RecipeParts& parts, const std::string& split, const std
              "the recipe's model has no output for a batch alone");
     const int64_t fast = parts.trainer.options().debug.fast_dev_run;
     const int64_t batches = fast > 0 ? fast : -1;
-    auto planned = compile([&](const train::Batch& b) { return parts.model.predict(b); },
-                           {.fold_norms = true});
+    auto planned = compile([&](const train::Batch& b) { return parts.model.predict(b); });
     const auto forward = [&](const train::Batch& b) {  // of a model whose step gives a loss alone
       const NoGradGuard no_grad;
       return parts.trainer.options().compile ? planned(b) : parts.model.predict(b);

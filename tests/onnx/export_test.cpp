@@ -55,7 +55,6 @@ const std::map<std::string, std::string>& own_rows() {
       {"lu_factor", matrices},
       {"lu_permutation", matrices},
       {"ldl_factor", matrices},
-      {"ldl_solve", matrices},
       {"solve", matrices},
       {"inv", matrices},
       {"slogdet", matrices},

@@ -431,6 +431,7 @@ Seeds seeds_hdf5() {
   for (std::string& s : files(kTensorFlow, {".h5"}, 65536)) out.push_back(std::move(s));
   return out;
 }
+Seeds seeds_hdf5_model() { return files(kTensorFlow, {".h5"}, 65536); }
 Seeds seeds_keras() { return files(kTensorFlow, {".keras"}, 65536); }
 void read_keras(std::string_view bytes) {
   const HeldFile f(bytes);
@@ -468,7 +469,7 @@ void read_saved_model(std::string_view bytes) {
   const std::string folder = "/dev/shm/tandem_readers_" + std::to_string(getpid()) + "_model";
   fs::create_directories(folder);
   fs::copy(source(kTensorFlow) + "/running/variables", folder + "/variables",
-           fs::copy_options::overwrite_existing);
+           fs::copy_options::recursive | fs::copy_options::overwrite_existing);
   std::ofstream(folder + "/saved_model.pb", std::ios::binary) << bytes;
   struct Remove {
     const std::string& folder;
@@ -511,7 +512,7 @@ constexpr Reader kReaders[] = {
     {"hdf5", seeds_hdf5, read_keras},
     {"keras", seeds_keras, read_keras, repair_zip, mutate_text},
     {"keras_model", seeds_keras, run_keras, repair_zip, mutate_text, true},
-    {"hdf5_model", seeds_hdf5, run_keras, nullptr, mutate_text, true},
+    {"hdf5_model", seeds_hdf5_model, run_keras, nullptr, mutate_text, true},
     {"tf_graph", seeds_graph, read_graph, nullptr, mutate_protobuf, true},
     {"saved_model", seeds_saved_model, read_saved_model, nullptr, mutate_protobuf, true},
 };

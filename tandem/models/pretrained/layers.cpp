@@ -200,8 +200,11 @@ Tensor Block::forward(Tensor x, const AttentionCall& call, const Tensor& memory,
   if (cross)
     x = beside(*cross_norm, none, Param(),
                [&](const Tensor& h) { return cross->forward(h, memory, cross_call); });
-  return beside(norm2, after2, scale2,
-                [&](const Tensor& h) { return experts ? (*experts)(h) : (*mlp)(h); });
+  // The MLP has no name of its own: its members are the block's.
+  return beside(norm2, after2, scale2, [&](const Tensor& h) {
+    return scoped(SourceLocation::here(),
+                  [&] { return experts ? experts->forward(h) : mlp->forward(h); });
+  });
 }
 
 }  // namespace tandem::models::detail
