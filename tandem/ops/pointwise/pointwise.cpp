@@ -11,6 +11,7 @@
 #include "tandem/graph/expression/scalar_expr.h"
 #include "tandem/graph/infer.h"
 #include "tandem/ops/function_internal.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem {
 namespace {
