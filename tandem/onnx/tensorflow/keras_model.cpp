@@ -18,11 +18,11 @@ using io::Json;
 
 constexpr int kMostModels = 32;  ///< inside each other
 
-const Json kNothing;
 
 const Json& member(const Json& j, const char* key) {
   const Json* m = j.find(key);
-  return m ? *m : kNothing;
+  static const Json nothing;
+  return m ? *m : nothing;
 }
 const std::vector<Json>& array_of(const Json& j) {
   static const std::vector<Json> none;

@@ -13,11 +13,11 @@ namespace {
 using io::Json;
 using Values = KerasBuilder::Values;
 
-const Json kNoConfig;
 
 const Json& config_of(const Json* layer) {
   const Json* c = layer ? layer->find("config") : nullptr;
-  return c ? *c : kNoConfig;
+  static const Json nothing;
+  return c ? *c : nothing;
 }
 
 /// Columns [.., gates * units] as ONNX's rows [gates * units, ..], gate `from[i]` in place i.
