@@ -18,7 +18,6 @@ using io::Json;
 
 constexpr int kMostModels = 32;  ///< inside each other
 
-
 const Json& member(const Json& j, const char* key) {
   const Json* m = j.find(key);
   static const Json nothing;

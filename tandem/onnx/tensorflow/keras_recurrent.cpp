@@ -13,7 +13,6 @@ namespace {
 using io::Json;
 using Values = KerasBuilder::Values;
 
-
 const Json& config_of(const Json* layer) {
   const Json* c = layer ? layer->find("config") : nullptr;
   static const Json nothing;
