@@ -45,103 +45,93 @@ struct Chances {
   Tensor probs = {}, logits = {};
 };
 
-#define TD_DRAWS                                       \
-  const char* name() const override;                   \
-  Tensor log_prob(const Tensor& value) const override; \
-  Tensor entropy() const override;                     \
-  Tensor mean() const override;                        \
-  Tensor variance() const override;
-#define TD_RSAMPLE Tensor rsample(const Shape& shape = {}) const override;
-#define TD_SAMPLE Tensor sample(const Shape& shape = {}) const override;
-#define TD_CDF                                    \
-  Tensor cdf(const Tensor& value) const override; \
-  Tensor icdf(const Tensor& value) const override;
+#include "tandem/distributions/members.def"
 
 struct TD_API Normal : Distribution {
   Tensor loc, scale;
   Normal(const Operand& loc, const Operand& scale);
-  TD_DRAWS TD_RSAMPLE TD_CDF
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
 };
 /// exp of a normal variable.
 struct TD_API LogNormal : Distribution {
   Tensor loc, scale;
   LogNormal(const Operand& loc, const Operand& scale);
-  TD_DRAWS TD_RSAMPLE TD_CDF
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
 };
 struct TD_API Uniform : Distribution {
   Tensor low, high;
   Uniform(const Operand& low, const Operand& high);
-  TD_DRAWS TD_RSAMPLE TD_CDF
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
 };
 struct TD_API Exponential : Distribution {
   Tensor rate;
   explicit Exponential(const Operand& rate);
-  TD_DRAWS TD_RSAMPLE TD_CDF
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
 };
 struct TD_API Laplace : Distribution {
   Tensor loc, scale;
   Laplace(const Operand& loc, const Operand& scale);
-  TD_DRAWS TD_RSAMPLE TD_CDF
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
 };
 struct TD_API Gumbel : Distribution {
   Tensor loc, scale;
   Gumbel(const Operand& loc, const Operand& scale);
-  TD_DRAWS TD_RSAMPLE TD_CDF
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
 };
 /// mean is NaN, variance infinite.
 struct TD_API Cauchy : Distribution {
   Tensor loc, scale;
   Cauchy(const Operand& loc, const Operand& scale);
-  TD_DRAWS TD_RSAMPLE TD_CDF
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
 };
 struct TD_API Gamma : Distribution {
   Tensor concentration, rate;
   Gamma(const Operand& concentration, const Operand& rate);
-  TD_DRAWS TD_RSAMPLE
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE
 };
 /// In 0..1; concentration1 pulls towards 1.
 struct TD_API Beta : Distribution {
   Tensor concentration1, concentration0;
   Beta(const Operand& concentration1, const Operand& concentration0);
-  TD_DRAWS TD_RSAMPLE
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE
 };
 /// Probabilities [..., k] from concentrations [..., k].
 struct TD_API Dirichlet : Distribution {
   Tensor concentration;
   explicit Dirichlet(const Tensor& concentration);
-  TD_DRAWS TD_RSAMPLE
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE
 };
 struct TD_API StudentT : Distribution {
   Tensor df, loc, scale;
   explicit StudentT(const Operand& df, const Operand& loc = 0.0, const Operand& scale = 1.0);
-  TD_DRAWS TD_RSAMPLE
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE
 };
 struct TD_API Bernoulli : Distribution {
   Tensor probs, logits;
   explicit Bernoulli(const Chances& p);
-  TD_DRAWS TD_SAMPLE
+  TD_MOMENTS TD_ENTROPY TD_SAMPLE
 };
 /// Failures before the first success: 0, 1, ...
 struct TD_API Geometric : Distribution {
   Tensor probs, logits;
   explicit Geometric(const Chances& p);
-  TD_DRAWS TD_SAMPLE
+  TD_MOMENTS TD_ENTROPY TD_SAMPLE
 };
 struct TD_API Poisson : Distribution {
   Tensor rate;
   explicit Poisson(const Operand& rate);
-  TD_DRAWS TD_SAMPLE
+  TD_MOMENTS TD_ENTROPY TD_SAMPLE
 };
 struct TD_API Binomial : Distribution {
   Tensor total_count, probs, logits;
   Binomial(const Operand& total_count, const Chances& p);
-  TD_DRAWS TD_SAMPLE
+  TD_MOMENTS TD_ENTROPY TD_SAMPLE
 };
 /// Indices (int64) into the last dimension of probs or logits, which need not be normalised.
 struct TD_API Categorical : Distribution {
   Tensor probs, logits;
   explicit Categorical(const Chances& p);
-  TD_DRAWS TD_SAMPLE
+  TD_MOMENTS TD_ENTROPY TD_SAMPLE
 };
 /// How often each index occurs in total_count draws.
 struct TD_API Multinomial : Distribution {
@@ -162,7 +152,7 @@ struct TD_API MultivariateNormal : Distribution {
   Tensor loc, scale_tril;
   MultivariateNormal(const Tensor& loc, const Covariance& c);
   Tensor covariance_matrix() const;
-  TD_DRAWS TD_RSAMPLE
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE
 };
 /// Another distribution whose last batch dimensions are treated as part of the event.
 class TD_API Independent : public Distribution {
@@ -170,17 +160,14 @@ class TD_API Independent : public Distribution {
   Independent(std::shared_ptr<const Distribution> base, int64_t reinterpreted_batch_ndims);
   const Distribution& base() const { return *base_; }
   int64_t reinterpreted() const { return n_; }
-  TD_DRAWS TD_SAMPLE TD_RSAMPLE
+  TD_MOMENTS TD_ENTROPY TD_SAMPLE TD_RSAMPLE;
 
-      private : std::shared_ptr<const Distribution>
-                    base_;
+ private:
+  std::shared_ptr<const Distribution> base_;
   int64_t n_;
 };
 
-#undef TD_DRAWS
-#undef TD_RSAMPLE
-#undef TD_SAMPLE
-#undef TD_CDF
+#include "tandem/distributions/members_end.def"
 
 /// KL(p || q) for two distributions of the same kind (for Independent, of the same base). Throws
 /// Unsupported for other pairs, naming both.

@@ -34,47 +34,37 @@ Tensor valid(const Tensor& condition, const Tensor& y, double otherwise) {
 
 // ---- halves
 
-TD_NAME(HalfNormal)
-HalfNormal::HalfNormal(const Operand& s) {
+Folded::Folded(std::shared_ptr<const Distribution> whole) : whole_(std::move(whole)) {
+  batch_ = whole_->batch_shape();
+}
+Tensor Folded::rsample(const Shape& shape) const { return abs(whole_->rsample(shape)); }
+Tensor Folded::log_prob(const Tensor& value) const {
+  return valid(value >= 0, whole_->log_prob(value) + std::log(2.0), -HUGE_VAL);
+}
+Tensor Folded::cdf(const Tensor& value) const { return 2.0 * whole_->cdf(value) - 1.0; }
+Tensor Folded::icdf(const Tensor& value) const { return whole_->icdf((value + 1.0) * 0.5); }
+Tensor Folded::entropy() const { return whole_->entropy() - std::log(2.0); }
+
+namespace {
+Tensor positive_scale(const char* name, const Operand& s) {
+  Tensor scale;
   broadcast_parameters({&s}, {&scale});
-  batch_ = scale.shape();
-  require("HalfNormal", "scale must be positive", scale > 0);
+  require(name, "scale must be positive", scale > 0);
+  return scale;
 }
-Tensor HalfNormal::rsample(const Shape& shape) const {
-  return abs(Normal(0.0, scale).rsample(shape));
-}
-Tensor HalfNormal::log_prob(const Tensor& value) const {
-  return valid(value >= 0, Normal(0.0, scale).log_prob(value) + std::log(2.0), -HUGE_VAL);
-}
-Tensor HalfNormal::cdf(const Tensor& value) const {
-  return 2.0 * Normal(0.0, scale).cdf(value) - 1.0;
-}
-Tensor HalfNormal::icdf(const Tensor& value) const {
-  return Normal(0.0, scale).icdf((value + 1.0) * 0.5);
-}
-Tensor HalfNormal::entropy() const { return Normal(0.0, scale).entropy() - std::log(2.0); }
+}  // namespace
+
+TD_NAME(HalfNormal)
+HalfNormal::HalfNormal(const Operand& s)
+    : Folded(std::make_shared<Normal>(0.0, positive_scale("HalfNormal", s))),
+      scale(static_cast<const Normal&>(whole()).scale) {}
 Tensor HalfNormal::mean() const { return scale * std::sqrt(2 / std::numbers::pi); }
 Tensor HalfNormal::variance() const { return square(scale) * (1 - 2 / std::numbers::pi); }
 
 TD_NAME(HalfCauchy)
-HalfCauchy::HalfCauchy(const Operand& s) {
-  broadcast_parameters({&s}, {&scale});
-  batch_ = scale.shape();
-  require("HalfCauchy", "scale must be positive", scale > 0);
-}
-Tensor HalfCauchy::rsample(const Shape& shape) const {
-  return abs(Cauchy(0.0, scale).rsample(shape));
-}
-Tensor HalfCauchy::log_prob(const Tensor& value) const {
-  return valid(value >= 0, Cauchy(0.0, scale).log_prob(value) + std::log(2.0), -HUGE_VAL);
-}
-Tensor HalfCauchy::cdf(const Tensor& value) const {
-  return 2.0 * Cauchy(0.0, scale).cdf(value) - 1.0;
-}
-Tensor HalfCauchy::icdf(const Tensor& value) const {
-  return Cauchy(0.0, scale).icdf((value + 1.0) * 0.5);
-}
-Tensor HalfCauchy::entropy() const { return Cauchy(0.0, scale).entropy() - std::log(2.0); }
+HalfCauchy::HalfCauchy(const Operand& s)
+    : Folded(std::make_shared<Cauchy>(0.0, positive_scale("HalfCauchy", s))),
+      scale(static_cast<const Cauchy&>(whole()).scale) {}
 Tensor HalfCauchy::mean() const { return full_like(scale, HUGE_VAL); }
 Tensor HalfCauchy::variance() const { return full_like(scale, HUGE_VAL); }
 

@@ -13,30 +13,37 @@
 
 namespace tandem::distributions {
 
-#define TD_MOMENTS                                     \
-  const char* name() const override;                   \
-  Tensor log_prob(const Tensor& value) const override; \
-  Tensor mean() const override;                        \
-  Tensor variance() const override;
-#define TD_ENTROPY Tensor entropy() const override;
-#define TD_RSAMPLE Tensor rsample(const Shape& shape = {}) const override;
-#define TD_SAMPLE Tensor sample(const Shape& shape = {}) const override;
-#define TD_CDF                                    \
-  Tensor cdf(const Tensor& value) const override; \
-  Tensor icdf(const Tensor& value) const override;
+#include "tandem/distributions/members.def"
 
 // ---- on positive numbers
+/// |x| of a variable that is symmetric around 0.
+class TD_API Folded : public Distribution {
+ public:
+  Tensor log_prob(const Tensor& value) const override;
+  TD_ENTROPY TD_RSAMPLE TD_CDF;
+
+ protected:
+  explicit Folded(std::shared_ptr<const Distribution> whole);
+  const Distribution& whole() const { return *whole_; }
+
+ private:
+  std::shared_ptr<const Distribution> whole_;
+};
 /// |x| of a normal variable around 0.
-struct TD_API HalfNormal : Distribution {
+struct TD_API HalfNormal : Folded {
   Tensor scale;
   explicit HalfNormal(const Operand& scale);
-  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
+  const char* name() const override;
+  Tensor mean() const override;
+  Tensor variance() const override;
 };
 /// |x| of a Cauchy variable around 0; mean and variance are infinite.
-struct TD_API HalfCauchy : Distribution {
+struct TD_API HalfCauchy : Folded {
   Tensor scale;
   explicit HalfCauchy(const Operand& scale);
-  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
+  const char* name() const override;
+  Tensor mean() const override;
+  Tensor variance() const override;
 };
 /// Gamma(df / 2, 1 / 2): the sum of df squared standard normal variables.
 struct TD_API Chi2 : Gamma {
@@ -87,10 +94,10 @@ struct TD_API ContinuousBernoulli : Distribution {
   Tensor probs, logits;
   std::pair<double, double> lims;
   explicit ContinuousBernoulli(const Chances& p, std::pair<double, double> lims = {0.499, 0.501});
-  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE TD_CDF;
 
-      private : Tensor
-                outside() const;
+ private:
+  Tensor outside() const;
   Tensor cut() const;
   Tensor log_norm() const;
 };
@@ -152,9 +159,10 @@ struct TD_API LowRankMultivariateNormal : Distribution {
   Tensor loc, cov_factor, cov_diag;
   LowRankMultivariateNormal(const Tensor& loc, const Tensor& cov_factor, const Tensor& cov_diag);
   Tensor covariance_matrix() const;
-  TD_MOMENTS TD_ENTROPY TD_RSAMPLE
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE;
 
-      private : Tensor capacitance;  // Cholesky factor of 1 + W^T D^-1 W
+ private:
+  Tensor capacitance;  // Cholesky factor of 1 + W^T D^-1 W
   Tensor log_det() const;
 };
 /// Sums of df outer products of normal vectors: [..., n, n], df > n - 1.
@@ -162,9 +170,10 @@ struct TD_API Wishart : Distribution {
   Tensor df, scale_tril;
   Wishart(const Operand& df, const Covariance& c);
   Tensor covariance_matrix() const;
-  TD_MOMENTS TD_ENTROPY TD_RSAMPLE
+  TD_MOMENTS TD_ENTROPY TD_RSAMPLE;
 
-      private : Tensor covariance_;  // as given
+ private:
+  Tensor covariance_;  // as given
 };
 /// Cholesky factors [..., dim, dim] of correlation matrices (Lewandowski, Kurowicka and Joe, 2009):
 /// uniform for a concentration of 1. Sampled by the onion method.
@@ -185,10 +194,10 @@ class TD_API MixtureSameFamily : public Distribution {
   const Categorical& mixture_distribution() const { return mixture_; }
   const Distribution& component_distribution() const { return *components_; }
   Tensor cdf(const Tensor& value) const override;
-  TD_MOMENTS TD_SAMPLE
+  TD_MOMENTS TD_SAMPLE;
 
-      private : Tensor
-                weights() const;
+ private:
+  Tensor weights() const;
   Categorical mixture_;
   std::shared_ptr<const Distribution> components_;
 };
@@ -202,20 +211,16 @@ class TD_API TransformedDistribution : public Distribution {
   const std::vector<TransformPtr>& transforms() const { return transforms_; }
   const char* name() const override;
   Tensor log_prob(const Tensor& value) const override;
-  TD_SAMPLE TD_RSAMPLE TD_CDF
+  TD_SAMPLE TD_RSAMPLE TD_CDF;
 
-      private : Tensor
-                forward(Tensor x) const;
+ private:
+  Tensor forward(Tensor x) const;
   Tensor turned(const Tensor& p) const;
   std::shared_ptr<const Distribution> base_;
   std::vector<TransformPtr> transforms_;
 };
 
-#undef TD_MOMENTS
-#undef TD_ENTROPY
-#undef TD_RSAMPLE
-#undef TD_SAMPLE
-#undef TD_CDF
+#include "tandem/distributions/members_end.def"
 
 /// Teach kl_divergence a formula for distributions of these names (`name()`); it comes before those
 /// of the library. Thread-safe.
