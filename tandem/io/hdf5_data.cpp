@@ -65,7 +65,7 @@ std::string inflated(const Hdf5Bytes& f, std::string_view packed, uint64_t size)
   return out;
 }
 
-/// Bytes of equal rank stand together; back to elements.
+/// Undo the shuffle filter, which stores the first bytes of all elements, then the second ones ...
 std::string unshuffled(std::string_view in, uint64_t width) {
   std::string out(in);
   const uint64_t n = width ? in.size() / width : 0;

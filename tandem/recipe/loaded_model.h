@@ -36,7 +36,7 @@ enum class Scores : uint8_t { unknown, probabilities, log_probabilities };
 /// What the first output [n, k] of a model stands for.
 enum class Answer : uint8_t {
   classes,  ///< scores of classes, of which one is right
-  chances,  ///< scores of classes that exclude each other not
+  chances,  ///< scores of classes of which several may be right
   numbers,
   values,  ///< hidden values and the like
 };

@@ -216,7 +216,8 @@ void run_programs(bool gradients) {
 
 // What once made a difference of one ulp: the order in which gradients are summed beside a branch
 // that needs none, a copy before a sum, the gradient of a scan whose carry and output both count,
-// of a value that all its steps read, and of an operand that a branch reads twice.
+// of a value that all its steps read, and of an operand that a branch reads twice; a kernel chosen
+// by how its operands lie.
 TEST(SameBits, WhereTheyOnceWereNot) {
   using In = const std::vector<Tensor>&;
   manual_seed(3);
@@ -258,6 +259,12 @@ TEST(SameBits, WhereTheyOnceWereNot) {
           return sum;
         }),
         {-floor(abs(x[0])), x[1]}, "slices");
+  c.one(6, gradient([](const Tensor& a, const Tensor& b) {
+          const Tensor w = repeat(b.flatten().slice(0, 0, 1), {9});
+          const Tensor y = layer_norm(a.expand({2, 33, 9}), {9}, w);
+          return (y * cos(y.detach())).sum() + b.sum();
+        }),
+        x, "a norm whose operands lie otherwise");
 }
 
 TEST(RandomGraphs, RowsForward) { run_row_programs(false); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of softmax, log_softmax, layer_norm, rms_norm and their backward rows: each passes its
-// arrays to a row program.
+// arrays to a row program. f32 is left to norm_kernels.cpp, which takes copies of what is not
+// row-major: the two round differently, and how a tensor lies must not decide between them.
 #include "tandem/backend/cpu/rows/row_kernels_internal.h"
 #include "tandem/codegen/row_programs.h"
 #include "tandem/ops/nn/norm.h"
@@ -9,6 +10,16 @@
 namespace tandem::detail {
 namespace {
 
+// What norm_kernels.cpp takes, as it lies or in copies.
+bool is_f32(const KernelCall& c) {
+  if (c.in[0].rank == 0 || c.in[0].numel == 0) return false;
+  for (int i = 0; i < c.n_in; ++i)
+    if (c.in[i].present() && (c.in[i].dtype != DType::f32 || c.in[i].is_scalar)) return false;
+  return true;
+}
+bool softmax_supports(const KernelCall& c) {
+  return !is_f32(c) || c.get_attrs<SoftmaxAttrs>().dim != c.in[0].rank - 1;
+}
 template <bool log>
 void softmax_run(const KernelCall& c) {
   codegen::run_softmax(c.in[0], c.out[0], static_cast<int>(c.get_attrs<SoftmaxAttrs>().dim), log);
@@ -54,12 +65,16 @@ codegen::NormArrays backward_arrays(const KernelCall& c) {
 }
 
 template <bool centred>
-constexpr Kernel kNorm{
-    [](const KernelCall& c) { return codegen::norm_supported(forward_arrays<centred>(c)); },
-    nullptr, nullptr, [](const KernelCall& c) { codegen::run_norm(forward_arrays<centred>(c)); }};
+constexpr Kernel kNorm{[](const KernelCall& c) {
+                         return !is_f32(c) && codegen::norm_supported(forward_arrays<centred>(c));
+                       },
+                       nullptr, nullptr,
+                       [](const KernelCall& c) { codegen::run_norm(forward_arrays<centred>(c)); }};
 template <bool centred>
 constexpr Kernel kNormBackward{
-    [](const KernelCall& c) { return codegen::norm_supported(backward_arrays<centred>(c)); },
+    [](const KernelCall& c) {
+      return !is_f32(c) && codegen::norm_supported(backward_arrays<centred>(c));
+    },
     nullptr, nullptr,
     [](const KernelCall& c) { codegen::run_norm_backward(backward_arrays<centred>(c)); }};
 
@@ -67,12 +82,12 @@ constexpr Kernel kNormBackward{
 
 void register_row_kernels() {
   constexpr DeviceKind cpu = DeviceKind::cpu;
-  register_kernel(cpu, op::softmax, {nullptr, nullptr, nullptr, softmax_run<false>});
-  register_kernel(cpu, op::log_softmax, {nullptr, nullptr, nullptr, softmax_run<true>});
+  register_kernel(cpu, op::softmax, {softmax_supports, nullptr, nullptr, softmax_run<false>});
+  register_kernel(cpu, op::log_softmax, {softmax_supports, nullptr, nullptr, softmax_run<true>});
   register_kernel(cpu, op::softmax_backward,
-                  {nullptr, nullptr, nullptr, softmax_backward_run<false>});
+                  {softmax_supports, nullptr, nullptr, softmax_backward_run<false>});
   register_kernel(cpu, op::log_softmax_backward,
-                  {nullptr, nullptr, nullptr, softmax_backward_run<true>});
+                  {softmax_supports, nullptr, nullptr, softmax_backward_run<true>});
   register_kernel(cpu, op::layer_norm, kNorm<true>);
   register_kernel(cpu, op::rms_norm, kNorm<false>);
   register_kernel(cpu, op::layer_norm_backward, kNormBackward<true>);
