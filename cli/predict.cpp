@@ -23,8 +23,9 @@ struct PredictOptions {
   bool bf16 = false;
 };
 
-/// What a run's model answers a text or a file with.
-recipe::Prediction ask(recipe::Predictor& predictor, const PredictOptions& o) {
+/// What a model answers a text or a file with, or without either if it takes nothing.
+recipe::Prediction ask(recipe::Predictor& predictor, bool takes_nothing, const PredictOptions& o) {
+  if (takes_nothing && o.input.empty() && o.text.empty()) return predictor.arrays({});
   TD_CHECK(o.input.empty() != o.text.empty(), Value,
            "an input is to be given once\nGive --input FILE or --text TEXT.");
   return o.text.empty() ? predictor.file(o.input) : predictor.text(o.text);
@@ -100,8 +101,9 @@ void add_predict(CLI::App& app, int& code) {
     if (model.random_weights)
       fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
     warn_of_unused(model);
+    const bool takes_nothing = model.inputs.empty();
     recipe::Predictor predictor(std::move(model), {.bf16 = o->bf16, .score = o->score});
-    const recipe::Prediction p = ask(predictor, *o);
+    const recipe::Prediction p = ask(predictor, takes_nothing, *o);
     if (const std::string note = predictor.note(); !note.empty()) fmt::print(stderr, "{}\n", note);
     if (recipe::is_png(o->output))
       write_image(p, o->output);

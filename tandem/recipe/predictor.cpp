@@ -263,10 +263,10 @@ Prediction Predictor::file(const FilePath& path) {
 Prediction Predictor::bytes(std::string_view bytes, const std::string& name) {
   const std::vector<ModelPort>& ports = state_->model.inputs;
   if (!state_->run()) {
-    const std::vector<int64_t>& shape = ports.at(0).shape;
-    TD_CHECK(shape.size() == 4 && ports.size() == 1, Value,
+    TD_CHECK(ports.size() == 1 && ports[0].shape.size() == 4, Value,
              "the model does not take images\nGive an .npy or .npz file.");
-    // Channels stand first or last.
+    const std::vector<int64_t>& shape = ports[0].shape;
+    // Channels come first or last.
     const bool last = shape[3] == 3 && shape[1] != 3;
     std::vector<int64_t> sample{shape[last ? 3 : 1], shape[last ? 1 : 2], shape[last ? 2 : 3]};
     if (sample[0] < 0) sample[0] = 3;
