@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tandem/onnx/import/run_internal.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::onnx {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/ops/linalg/svd_eigen_internal.h"
+#include "tandem/ops/linalg/svd_eigen.inc"
 
 namespace tandem::detail {
 
