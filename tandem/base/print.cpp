@@ -7,12 +7,13 @@
 
 namespace tandem::detail {
 
-void write_stdout(std::string_view text) noexcept {
+void write_lines(std::string text) noexcept {
+  if (text.empty() || text.back() != '\n') text.push_back('\n');
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 void print_formatted(fmt::string_view format, fmt::format_args args) {
-  write_stdout(fmt::vformat(format, args));
+  write_lines(fmt::vformat(format, args));
 }
 
 }  // namespace tandem::detail

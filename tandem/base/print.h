@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// print: writes to standard output. A function object, so that argument-dependent lookup never adds
-// fmt's or std's function of that name to the overloads.
+// print: writes lines to standard output. A function object, so that argument-dependent lookup
+// never adds fmt's or std's function of that name to the overloads.
 #pragma once
 
 #include <concepts>
@@ -14,8 +14,9 @@
 namespace tandem {
 namespace detail {
 
-/// Write `text` to standard output in one call; never throws.
-TD_API void write_stdout(std::string_view text) noexcept;
+/// Write `text` to standard output in one call, with a newline if it does not end with one; never
+/// throws.
+TD_API void write_lines(std::string text) noexcept;
 TD_API void print_formatted(fmt::string_view format, fmt::format_args args);
 
 template <class T>
@@ -24,16 +25,17 @@ concept HasToString = requires(const T& x) {
 };
 
 struct Print {
-  /// `print("loss {}\n", loss.item<float>())`: format string and arguments as in fmt.
+  /// `print("loss {}", loss.item<float>())`: format string and arguments as in fmt. Ends the line
+  /// if the text does not; for a piece of a line there is fmt::print.
   template <class... T>
   void operator()(fmt::format_string<T...> format, T&&... args) const {
     print_formatted(format, fmt::make_format_args(args...));
   }
   /// `print(x)`: a Tensor, Shape, Graph, Module or anything whose namespace has a `to_string` for
-  /// it, and a newline.
+  /// it. Ends the line, too.
   template <class T>
     requires(HasToString<T> && !std::is_convertible_v<const T&, std::string_view>)
-  void operator()(const T& x) const { write_stdout(std::string(to_string(x)) + '\n'); }
+  void operator()(const T& x) const { write_lines(std::string(to_string(x))); }
 };
 
 }  // namespace detail

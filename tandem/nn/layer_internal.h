@@ -12,14 +12,19 @@ namespace tandem::nn::detail {
 /// The parameter's value, or an undefined Tensor for a layer made without it.
 inline Tensor value_or_none(const Param& p) { return p.defined() ? p.value() : Tensor(); }
 
-/// [n, d] from the normal distribution, with row `padding_idx` zero (negative: none).
-inline Param embedding_weight(const char* type, Dim n, Dim d, int64_t padding_idx, DType dtype) {
+/// [n, d] from the normal distribution, with row `padding_idx`, if given, zero. A negative one
+/// counts from the end and becomes the row's number.
+inline Param embedding_weight(const char* type, Dim n, Dim d, std::optional<int64_t>& padding_idx,
+                              DType dtype) {
   TD_CHECK(n.value() > 0 && d.value() >= 0, Value, "{} wants sizes > 0, got {} and {}", type,
            n.value(), d.value());
-  TD_CHECK(padding_idx < n.value(), Index, "padding_idx {} is out of range for {} rows",
-           padding_idx, n.value());
   Tensor w = init::normal({n, d}, 0, 1, dtype);
-  if (padding_idx >= 0) w = init::zero_row(std::move(w), padding_idx);
+  if (padding_idx) {
+    TD_CHECK(*padding_idx >= -n.value() && *padding_idx < n.value(), Index,
+             "padding_idx {} is out of range for {} rows", *padding_idx, n.value());
+    if (*padding_idx < 0) *padding_idx += n.value();
+    w = init::zero_row(std::move(w), *padding_idx);
+  }
   return Param(std::move(w));
 }
 

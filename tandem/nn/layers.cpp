@@ -28,7 +28,7 @@ Tensor Bilinear::operator()(Tensor x1, Tensor x2, SourceLocation loc) {
 EmbeddingBag::EmbeddingBag(Dim n, Dim d, EmbeddingBagOptions o) : options(o) {
   TD_CHECK(o.mode == "sum" || o.mode == "mean" || o.mode == "max", Value,
            "EmbeddingBag knows the modes sum, mean and max, got \"{}\"", o.mode);
-  weight = detail::embedding_weight("EmbeddingBag", n, d, o.padding_idx, o.dtype);
+  weight = detail::embedding_weight("EmbeddingBag", n, d, options.padding_idx, o.dtype);
   TD_REGISTER(weight);
 }
 
@@ -38,7 +38,7 @@ Tensor EmbeddingBag::forward(Tensor x, Tensor offsets, Tensor per_sample_weights
   a.mode = options.mode;
   a.per_sample_weights = std::move(per_sample_weights);
   a.include_last_offset = options.include_last_offset;
-  if (options.padding_idx >= 0) a.padding_idx = options.padding_idx;
+  a.padding_idx = options.padding_idx;
   return embedding_bag(std::move(x), weight, a);
 }
 Tensor EmbeddingBag::operator()(Tensor x, Tensor offsets, Tensor w, SourceLocation loc) {

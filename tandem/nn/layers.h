@@ -24,7 +24,7 @@ class TD_API Bilinear : public Module {
 struct EmbeddingBagOptions {
   std::string mode = "mean";  ///< or "sum", "max"
   bool include_last_offset = false;
-  int64_t padding_idx = -1;  ///< row that does not count; -1: none
+  std::optional<int64_t> padding_idx = {};  ///< row that does not count; negative: from the end
   DType dtype = DType::f32;
 };
 /// Sums, means or maxima of rows of weight [num_embeddings, embedding_dim] per bag: x integers

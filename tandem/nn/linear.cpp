@@ -22,14 +22,10 @@ Tensor Linear::forward(Tensor x) {
 }
 
 Embedding::Embedding(Dim n, Dim d, EmbeddingOptions o) : options(o) {
-  weight = detail::embedding_weight("Embedding", n, d, o.padding_idx, o.dtype);
+  weight = detail::embedding_weight("Embedding", n, d, options.padding_idx, o.dtype);
   TD_REGISTER(weight);
 }
 
-Tensor Embedding::forward(Tensor x) {
-  std::optional<int64_t> padding;
-  if (options.padding_idx >= 0) padding = options.padding_idx;
-  return embedding(x, weight, padding);
-}
+Tensor Embedding::forward(Tensor x) { return embedding(x, weight, options.padding_idx); }
 
 }  // namespace tandem::nn

@@ -22,7 +22,8 @@ class TD_API Linear : public Module {
 };
 
 struct EmbeddingOptions {
-  int64_t padding_idx = -1;  ///< its row starts at zero and gets no gradient; -1: none
+  /// Its row starts at zero and gets no gradient; negative: from the end.
+  std::optional<int64_t> padding_idx = {};
   DType dtype = DType::f32;
 };
 

@@ -54,6 +54,8 @@ void add_pointwise(FnTable& t) {
     if (!g.has("min")) return {clamp(g.t(0), nullptr, g.number("max"))};
     return {clamp(g.t(0), g.number("min"), g.number("max"))};
   };
+  CASE(clamp_min, clamp_min(g.t(0), g.at(1)));
+  CASE(clamp_max, clamp_max(g.t(0), g.at(1)));
   t["lerp"] = [](const Case& g) -> Ts {
     return {g.n() == 3 ? lerp(g.t(0), g.t(1), g.at(2)) : lerp(g.t(0), g.t(1), g.d("weight"))};
   };

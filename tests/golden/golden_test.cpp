@@ -39,23 +39,14 @@ Ts gradients(const Ts& y, const Case& c, const Ts& grad_out) {
   return got;
 }
 
-// Where results differ from PyTorch's, or are less exact, and why.
+// Gradients that are more exact than PyTorch's, and why.
 struct Difference {
   const char* name;
-  enum { gradient, gradient_tolerance, dtype } what;
   const char* why;
 };
 constexpr Difference kDifferences[] = {
-    {"clamp_kink", Difference::gradient, "clamp passes the gradient at its bounds (as up to 2.12)"},
-    {"clamp_tensor_ties", Difference::gradient, "clamp passes the gradient at its bounds"},
-    {"clamp_tensor_bf16", Difference::gradient, "x meets a bound; clamp passes the gradient there"},
-    {"clamp_crossed", Difference::gradient, "no gradient where x is NaN"},
-    {"digamma_f64", Difference::gradient_tolerance, "PyTorch's trigamma is right to 3e-10"},
-    {"hardsigmoid_f64", Difference::gradient_tolerance, "PyTorch multiplies by 1/6 of float32"},
-    {"any_u8", Difference::dtype, "any and all are bool for every dtype"},
-    {"any_u8.2", Difference::dtype, "any and all are bool for every dtype"},
-    {"all_u8", Difference::dtype, "any and all are bool for every dtype"},
-    {"all_u8.2", Difference::dtype, "any and all are bool for every dtype"},
+    {"digamma_f64", "PyTorch's trigamma is right to 3e-10"},
+    {"hardsigmoid_f64", "PyTorch multiplies by 1/6 of float32"},
 };
 const Difference* difference(const std::string& name) {
   for (const Difference& d : kDifferences)
@@ -75,11 +66,9 @@ void check_op_case(Case c) {
   Ts y = fn(c);
   ASSERT_GE(y.size(), c.list_of("outputs").size());
   Ts want = c.list_of("outputs");
-  const Difference* d = difference(c.name);
-  if (d && d->what == Difference::dtype) want[0] = want[0].to(boolean);
   compare(y, want, c, "output");
-  if (!any || (d && d->what == Difference::gradient)) return;
-  double rtol = d && d->what == Difference::gradient_tolerance ? 1e-7 : c.rtol();
+  if (!any) return;
+  const double rtol = difference(c.name) ? 1e-7 : c.rtol();
   Ts got = gradients(y, c, grad_out);
   for (size_t i = 0; i < want_grads.size(); ++i) {
     if (!want_grads[i].defined()) continue;
@@ -279,7 +268,6 @@ TEST_F(Promotion, Unary) {
     ASSERT_TRUE(unaries().count(op)) << op;
     for (size_t i = 0; i < names_.size(); ++i) {
       std::string want = *(*row.as_array())[i].as_string();
-      if (op == "any" || op == "all") want = "bool";              // PyTorch keeps uint8 there
       if (op == "argmax" && names_[i] == "bool") want = "int64";  // PyTorch refuses
       EXPECT_EQ(result_of([&, op = op] { return unaries().at(op)(vec(i)); }), want)
           << op << " of " << names_[i];

@@ -27,6 +27,12 @@ using Made = std::unique_ptr<Layer>;
 using Make = Made (*)(const Case&);
 using Makers = std::map<std::string, Make>;
 
+/// The padding_idx of a case, if it has one.
+inline std::optional<int64_t> padding_of(const Case& c) {
+  if (!c.has("padding_idx")) return {};
+  return c.i("padding_idx");
+}
+
 inline StateDict state_of(const Case& c) {
   StateDict s;
   for (const auto& [name, key] : *c.json().find("state")->as_object())

@@ -76,7 +76,7 @@ const Makers& layer_makers() {
       MODULE(AvgPool2d, g.list("kernel_size"), {.stride = g.list("stride")}),
       MODULE(AdaptiveAvgPool2d, g.list("output_size")),
       MODULE(Embedding, g.i("num_embeddings"), g.i("embedding_dim"),
-             {.padding_idx = g.i("padding_idx", -1)}),
+             {.padding_idx = padding_of(g)}),
       {"Conv1d", conv_layer},
       {"Conv2d", conv_layer},
       {"BatchNorm1d", norm_layer},

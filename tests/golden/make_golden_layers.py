@@ -92,6 +92,8 @@ def simple(f):
     ids = torch.tensor([[1, 4, 1], [0, 2, 2]])
     f.layer("Embedding", {"num_embeddings": 6, "embedding_dim": 3}, [ids])
     f.layer("Embedding", {"num_embeddings": 6, "embedding_dim": 3, "padding_idx": 2}, [ids])
+    f.layer("Embedding", {"num_embeddings": 6, "embedding_dim": 3, "padding_idx": -1},
+            [torch.tensor([[5, 0], [2, 5]])])
     f.layer("PReLU", {"num_parameters": 4}, [img])
     f.layer("Bilinear", {"in1_features": 5, "in2_features": 4, "out_features": 2},
             [x, r.normal(3, 4)])

@@ -245,6 +245,7 @@ def bags(f):
         f.layer("EmbeddingBag", args, [ids])
         f.layer("EmbeddingBag", args, [flat, offsets])
         f.layer("EmbeddingBag", dict(args, padding_idx=2), [flat, offsets])
+        f.layer("EmbeddingBag", dict(args, padding_idx=-1), [flat, offsets])
         f.layer("EmbeddingBag", dict(args, include_last_offset=True),
                 [flat, torch.tensor([0, 2, 5, 9])])
     f.layer("EmbeddingBag", {"num_embeddings": 7, "embedding_dim": 3, "mode": "sum"},

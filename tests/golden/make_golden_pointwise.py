@@ -121,6 +121,9 @@ def binary(f):
     t1, t2 = torch.tensor([1.0, 2, 2, -1, 0]), torch.tensor([1.0, 2, 3, -1, -0.0])
     for op in ("maximum", "minimum", "fmax", "fmin"):
         f.add(op, [t1, t2], name=op + "_ties", seed="go_ties")
+    n1, n2 = torch.tensor([1.0, NAN, 1, NAN, INF]), torch.tensor([2.0, 1, NAN, NAN, INF])
+    for op in ("maximum", "minimum", "fmax", "fmin"):
+        f.add(op, [n1, n2], name=op + "_nan", seed="go_ties")
     f.add("pow", [torch.tensor([0.0, -2.0, 2.0]), Scalar(0.0)], name="pow_zero_exponent",
           fn=torch.pow)
     f.add("pow", [torch.tensor([0.0, -2.0, 2.0, 0.5]), Scalar(2)], name="pow_square", fn=torch.pow)
@@ -202,6 +205,15 @@ def ternary(f):
     x = torch.tensor([-1.0, 0.0, 1.0, 2.0, NAN])
     f.add("clamp", [x, torch.tensor(0.0), torch.tensor(1.0)], name="clamp_tensor_ties")
     f.add("clamp", [x, torch.tensor(1.0), torch.tensor(0.0)], name="clamp_crossed")
+    f.add("clamp", [x, torch.tensor(1.0), torch.tensor(1.0)], name="clamp_one_value")
+    f.add("clamp", [x, torch.full((5,), NAN), torch.ones(5)], name="clamp_nan_min")
+    f.add("clamp", [x, torch.zeros(5), torch.full((5,), NAN)], name="clamp_nan_max")
+    f.add("clamp_min", [x, torch.zeros(5)], name="clamp_min_tensor")
+    f.add("clamp_max", [x, torch.ones(5)], name="clamp_max_tensor")
+    f.add("clamp", [x], {"min": 0.0}, name="clamp_min_kink")
+    f.add("clamp", [x], {"max": 1.0}, name="clamp_max_kink")
+    f.add("clamp", [x], {"min": 1.0, "max": 0.0}, name="clamp_crossed_numbers")
+    f.add("logit", [torch.tensor([0.25, 0.1, 0.5, 0.75, 0.9])], {"eps": 0.25}, name="logit_kink")
     f.add("where", [m[0], Scalar(1.5), b], name="where_scalar", fn=torch.where)
     f.add("where", [m[0], torch.ones(2, 4, dtype=i32), torch.zeros(2, 4, dtype=i64)],
           name="where_ints")

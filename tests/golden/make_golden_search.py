@@ -45,6 +45,9 @@ def statistics(f):
         f.add(op, [holes], {"dim": 1, "keepdim": True}, grad=False, name=op + "_nan")
         f.add(op, [holes], grad=False, name=op + "_nan")
         f.add(op, [(x * 5).to(i64)], grad=False, name=op + "_i64")
+        f.add(op, [torch.zeros(0, 3)], name=op + "_empty")
+        f.add(op, [torch.tensor([3.0, 2, 1, 2, 2])], name=op + "_ties")
+        f.add(op, [torch.tensor([1.0, NAN, 2, NAN])], name=op + "_nan_grad")
     ties = torch.tensor([[1, 2, 2, 3, 3], [5, 5, 1, 4, 4], [1, 2, 3, 4, 0]])
     f.add("mode", [ties], {"dim": 1}, grad=False, fn=lambda x, dim: torch.mode(x, dim)[0])
     f.add("mode", [ties.t().float().contiguous()], {"dim": 0, "keepdim": True}, grad=False,

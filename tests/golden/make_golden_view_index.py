@@ -94,6 +94,9 @@ def joins(f):
     add("cat", [x, y, z], {"dim": 1}, fn=moved("cat"))
     add("cat", [x, x + 1], {"dim": 0}, fn=moved("cat"))
     add("cat", [x, torch.zeros(0, 3)], {"dim": 0}, fn=moved("cat"), name="cat_empty")
+    add("cat", [x, torch.zeros(0)], {"dim": 1}, fn=moved("cat"), name="cat_empty_vector")
+    add("cat", [torch.zeros(0), x[0, :2], torch.zeros(0)], {"dim": 0}, fn=moved("cat"),
+        name="cat_vectors_empty")
     add("cat", [torch.tensor([1, 2]), torch.tensor([0.5])], {"dim": 0}, fn=moved("cat"),
         name="cat_promotes")
     for d in (0, 1, -1, 2):
@@ -233,7 +236,7 @@ def gathers(f):
     add("one_hot", [torch.tensor([0, 2, 1])], {"num_classes": -1})
     w = f.rng("emb").normal(6, 3)
     ids = torch.tensor([[1, 5, 1], [0, 2, 2]])
-    for a in ({}, {"padding_idx": 2}):
+    for a in ({}, {"padding_idx": 2}, {"padding_idx": -1}):
         add("embedding", [ids, w], a, fn=F.embedding)
     add("embedding", [ids.to(i32), w], fn=F.embedding, name="embedding_i32")
     add("embedding", [torch.tensor(3), w], fn=F.embedding, name="embedding_0d")

@@ -11,7 +11,7 @@ Made bag_layer(const Case& c) {
   return held(nn::EmbeddingBag(c.i("num_embeddings"), c.i("embedding_dim"),
                                {.mode = c.s("mode", "mean"),
                                 .include_last_offset = c.b("include_last_offset"),
-                                .padding_idx = c.i("padding_idx", -1)}),
+                                .padding_idx = padding_of(c)}),
               c, [](nn::EmbeddingBag& l, const Case&, const Ts& x) -> Ts {
                 if (x.size() == 1) return {l(x[0])};
                 return {l(x[0], x[1], x.size() > 2 ? x[2] : Tensor())};

@@ -262,9 +262,11 @@ TEST(Derivative, AtKinksAndTies) {
   EXPECT_EQ(gradient_at(op::maximum, 1, {2, 2}), 0.5);
   EXPECT_EQ(gradient_at(op::minimum, 0, {2, 3}), 1);
   EXPECT_EQ(gradient_at(op::minimum, 1, {2, 3}), 0);
-  EXPECT_EQ(gradient_at(op::clamp, 0, {1, -1, 1}), 1);
-  EXPECT_EQ(gradient_at(op::clamp, 0, {-1, -1, 1}), 1);
-  EXPECT_EQ(gradient_at(op::clamp, 0, {1.5, -1, 1}), 0);
+  EXPECT_EQ(gradient_at(op::clamp, 0, {1, -1, 1}), 0);
+  EXPECT_EQ(gradient_at(op::clamp, 0, {-1, -1, 1}), 0);
+  EXPECT_EQ(gradient_at(op::clamp, 0, {0.5, -1, 1}), 1);
+  EXPECT_EQ(gradient_at(op::clamp_tensor, 0, {1, -1, 1}), 0.5);
+  EXPECT_EQ(gradient_at(op::clamp_tensor, 2, {1, -1, 1}), 0.5);
   EXPECT_EQ(gradient_at(op::clamp, 2, {1.5, -1, 1}), 1);
   EXPECT_EQ(gradient_at(op::pow, 0, {0, 0}), 0);
   EXPECT_EQ(gradient_at(op::pow, 0, {-2, 0}), 0);

@@ -78,6 +78,13 @@ TEST_F(SearchTest, OrderStatistics) {
   expect_error(ErrorKind::Shape, "dimension 1 of x [3, 0] is empty", [] {
     median(zeros({3, 0}), 1);
   });
+  const Tensor wide = tensor({1.f, INFINITY, 2.f});
+  expect_error(ErrorKind::Value, "give the range", [&] { histc(wide, 4); });
+  expect_error(ErrorKind::Value, "give the range", [&] { histogram(wide, 4); });
+  expect_tensor(histc(wide, 2, 0, 2), {2}, {0, 2});
+  EXPECT_TRUE(std::isnan(median(zeros({0, 2})).item<float>()));
+  EXPECT_TRUE(std::isnan(nanmedian(zeros({0})).item<float>()));
+  expect_error(ErrorKind::Value, "has no elements", [&] { median(zeros({0}, int64)); });
   expect_error(ErrorKind::Value, "bins must be positive", [&] { histc(x, 0); });
   expect_error(ErrorKind::Shape, "fweights must be 5 integers", [&] { cov(x, 1, ones({5})); });
 }

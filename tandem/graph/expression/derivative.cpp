@@ -219,14 +219,14 @@ class Differ {
       case ScalarOp::gammaincc:
         refuse_first(n);
         return minus(product(gamma_density(a, b), of(n.b)));
-      case ScalarOp::max:
-        return extreme(a, b, a > b || isnan(a), of(n.a), of(n.b));
+      case ScalarOp::max:  // a NaN is the result of both
+        return extreme(a, b, !(a < b), !(a > b), of(n.a), of(n.b));
       case ScalarOp::min:
-        return extreme(a, b, a < b || isnan(a), of(n.a), of(n.b));
+        return extreme(a, b, !(a > b), !(a < b), of(n.a), of(n.b));
       case ScalarOp::fmax:
-        return extreme(a, b, a > b || isnan(b), of(n.a), of(n.b));
+        return extreme(a, b, a > b || isnan(b), !(a > b || isnan(b)), of(n.a), of(n.b));
       case ScalarOp::fmin:
-        return extreme(a, b, a < b || isnan(b), of(n.a), of(n.b));
+        return extreme(a, b, a < b || isnan(b), !(a < b || isnan(b)), of(n.a), of(n.b));
       default:
         return E();
     }
@@ -243,9 +243,9 @@ class Differ {
   }
 
   // The winner takes the gradient, a tie halves it.
-  E extreme(const E& a, const E& b, const E& first, const E& da, const E& db) {
+  E extreme(const E& a, const E& b, const E& first, const E& second, const E& da, const E& db) {
     const E to_a = product(where(a == b, 0.5, where(first, 1, 0)), da);
-    return sum(to_a, product(where(a == b, 0.5, where(first, 0, 1)), db));
+    return sum(to_a, product(where(a == b, 0.5, where(second, 1, 0)), db));
   }
 
   ScalarGraph& g_;

@@ -111,7 +111,8 @@ class Parser {
   void number(int64_t i) {
     const Dim n = x_[at_];
     TD_CHECK(n.is_symbolic() || (i >= -n.raw() && i < n.raw()), Index,
-             "index {} is out of range for dimension {} of x {}", i, at_, x_.to_string());
+             "index {} is out of range for dimension {} of size {}, x is {}", i, at_, n.to_string(),
+             x_.to_string());
     cut(i < 0 ? n + Dim(i) : Dim(i), 1, 1);
     ++at_;
   }

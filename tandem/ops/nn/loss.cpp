@@ -17,6 +17,7 @@
 namespace tandem {
 namespace {
 
+using detail::named;
 using detail::placed;
 
 // Under autocast losses are computed in f32.
@@ -201,8 +202,10 @@ Tensor cross_entropy(Tensor x, Tensor target, CrossEntropyOptions options, Sourc
   a.reduction = reduction_code(options.reduction, "cross_entropy", loc);
   a.ignore_index = options.ignore_index;
   a.label_smoothing = options.label_smoothing;
-  return class_loss(op::softmax_cross_entropy, std::move(x), std::move(target),
-                    std::move(options.weight), a, loc);
+  return named("cross_entropy", loc, [&] {
+    return class_loss(op::softmax_cross_entropy, std::move(x), std::move(target),
+                      std::move(options.weight), a, loc);
+  });
 }
 
 Tensor nll_loss(Tensor x, Tensor target, NllLossOptions options, SourceLocation loc) {

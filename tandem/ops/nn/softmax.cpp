@@ -150,7 +150,9 @@ Tensor log_softmax(Tensor x, int64_t dim, std::optional<DType> dtype, SourceLoca
   return along(op::log_softmax, std::move(x), dim, dtype, loc);
 }
 Tensor softmin(Tensor x, int64_t dim, std::optional<DType> dtype, SourceLocation loc) {
-  return along(op::softmax, -Operand(std::move(x), loc), dim, dtype, loc);
+  return detail::named("softmin", loc, [&] {
+    return along(op::softmax, -Operand(std::move(x), loc), dim, dtype, loc);
+  });
 }
 Tensor softmax_backward(Tensor gy, Tensor y, int64_t dim, SourceLocation loc) {
   SoftmaxAttrs a{dim};

@@ -293,7 +293,7 @@ Tensor div(Operand a, Operand b, std::string_view mode, SourceLocation loc) {
     throw with_place(e, "div", loc);
   }
   const OpDef& row = mode == "floor" ? op::floor_divide : op::trunc_divide;
-  return run(row, loc, std::move(a), std::move(b));
+  return detail::named("div", loc, [&] { return run(row, loc, std::move(a), std::move(b)); });
 }
 
 namespace {
@@ -324,7 +324,8 @@ Tensor pow(Operand base, Operand exponent, SourceLocation loc) {
 
 Tensor round(Tensor x, int64_t decimals, SourceLocation loc) {
   if (decimals == 0 || !x.is_floating_point()) return round(std::move(x), loc);
-  return run(op::round_decimals, loc, std::move(x), Operand(decimals));
+  return detail::named(
+      "round", loc, [&] { return run(op::round_decimals, loc, std::move(x), Operand(decimals)); });
 }
 
 Tensor where(Operand condition, Operand a, Operand b, SourceLocation loc) {
@@ -332,17 +333,32 @@ Tensor where(Operand condition, Operand a, Operand b, SourceLocation loc) {
 }
 
 Tensor clamp(Tensor x, Operand min, Operand max, SourceLocation loc) {
-  return run(op::clamp, loc, std::move(x), std::move(min), std::move(max));
+  if (min.is_scalar() && max.is_scalar())
+    return run(op::clamp, loc, std::move(x), std::move(min), std::move(max));
+  if (min.is_scalar() || max.is_scalar())
+    return clamp_max(clamp_min(std::move(x), std::move(min), loc), std::move(max), loc);
+  return detail::named("clamp", loc, [&] {
+    return run(op::clamp_tensor, loc, std::move(x), std::move(min), std::move(max));
+  });
 }
+// With a tensor as bound these are maximum and minimum, in their gradient too.
 Tensor clamp_min(Tensor x, Operand min, SourceLocation loc) {
-  return run(op::clamp_min, loc, std::move(x), std::move(min));
+  const OpDef& row = min.is_scalar() ? op::clamp_min : op::maximum;
+  return detail::named("clamp_min", loc,
+                       [&] { return run(row, loc, std::move(x), std::move(min)); });
 }
 Tensor clamp_max(Tensor x, Operand max, SourceLocation loc) {
-  return run(op::clamp_max, loc, std::move(x), std::move(max));
+  const OpDef& row = max.is_scalar() ? op::clamp_max : op::minimum;
+  return detail::named("clamp_max", loc,
+                       [&] { return run(row, loc, std::move(x), std::move(max)); });
 }
 
 Tensor logit(Tensor x, double eps, SourceLocation loc) {
-  if (eps >= 0) x = clamp(std::move(x), eps, 1 - eps, loc);
+  // Not clamp(): at eps and 1 - eps the gradient passes, as in PyTorch.
+  if (eps >= 0) {
+    const Tensor low = lt(x, eps, loc), high = gt(x, 1 - eps, loc);
+    x = where(low, eps, where(high, 1 - eps, std::move(x), loc), loc);
+  }
   return run(op::logit, loc, std::move(x));
 }
 

@@ -54,7 +54,8 @@ TD_API Tensor round(Tensor x, int64_t decimals, SourceLocation loc = SourceLocat
 /// `a` where the condition holds, else `b`. The unselected side gets no gradient, rather than NaN.
 TD_API Tensor where(Operand condition, Operand a, Operand b,
                     SourceLocation loc = SourceLocation::here());
-/// x clamped to min..max (numbers or tensors); max wins where they cross.
+/// x clamped to min..max (numbers or tensors); max wins where they cross. The gradient is 0 where x
+/// meets a number; where it meets a tensor, each gets half of it (docs/decisions/002).
 TD_API Tensor clamp(Tensor x, Operand min, Operand max,
                     SourceLocation loc = SourceLocation::here());
 TD_API Tensor clamp_min(Tensor x, Operand min, SourceLocation loc = SourceLocation::here());

@@ -377,10 +377,10 @@ std::span<const OpDef* const> random_rows() {
 // ---- functions
 Tensor uniform(Shape shape, double low, double high, DType dtype, SourceLocation loc) {
   RandAttrs a{shape, low, high, dtype};
-  return call(op::rand, &a, loc);
+  return detail::named("uniform", loc, [&] { return call(op::rand, &a, loc); });
 }
 Tensor rand(Shape shape, DType dtype, SourceLocation loc) {
-  return uniform(shape, 0, 1, dtype, loc);
+  return detail::named("rand", loc, [&] { return uniform(shape, 0, 1, dtype, loc); });
 }
 Tensor rand_like(const Tensor& x, SourceLocation loc) {
   const DeviceGuard there(x.device());
@@ -388,10 +388,10 @@ Tensor rand_like(const Tensor& x, SourceLocation loc) {
 }
 Tensor normal(double mean, double std, Shape shape, DType dtype, SourceLocation loc) {
   RandAttrs a{shape, mean, std, dtype};
-  return call(op::randn, &a, loc);
+  return detail::named("normal", loc, [&] { return call(op::randn, &a, loc); });
 }
 Tensor randn(Shape shape, DType dtype, SourceLocation loc) {
-  return normal(0, 1, shape, dtype, loc);
+  return detail::named("randn", loc, [&] { return normal(0, 1, shape, dtype, loc); });
 }
 Tensor randn_like(const Tensor& x, SourceLocation loc) {
   const DeviceGuard there(x.device());

@@ -12,6 +12,8 @@
 namespace tandem {
 namespace {
 
+using detail::named;
+
 Tensor reduce_call(const OpDef& op, Tensor x, const IntList& dims, bool keepdim,
                    SourceLocation loc) {
   ReduceAttrs a{dims, keepdim};
@@ -45,8 +47,16 @@ TD_TYPED_REDUCTION(mean)
 TD_TYPED_REDUCTION(prod)
 TD_REDUCTION(amax)
 TD_REDUCTION(amin)
-TD_REDUCTION(any)
-TD_REDUCTION(all)
+// As in PyTorch, u8 stays u8: it was the dtype of masks before there was bool.
+#define TD_TRUTH(name)                                                    \
+  Tensor name(Tensor x, IntList dims, bool keepdim, SourceLocation loc) { \
+    const bool was_u8 = x.defined() && x.dtype() == DType::u8;            \
+    Tensor y = reduce_call(op::name, std::move(x), dims, keepdim, loc);   \
+    return was_u8 ? y.to(DType::u8, loc) : y;                             \
+  }
+TD_TRUTH(any)
+TD_TRUTH(all)
+#undef TD_TRUTH
 Tensor logsumexp(Tensor x, IntList dims, bool keepdim, SourceLocation loc) {
   if (x.defined() && !is_floating(x.dtype())) x = x.to(DType::f32, loc);
   return reduce_call(op::logsumexp, std::move(x), dims, keepdim, loc);
@@ -56,22 +66,32 @@ Tensor logsumexp(Tensor x, IntList dims, bool keepdim, SourceLocation loc) {
 
 Tensor nansum(Tensor x, IntList dims, bool keepdim, SourceLocation loc) {
   Tensor known = x.is_floating_point() ? where(isnan(x, loc), 0, x, loc) : x;
-  return sum(std::move(known), dims, keepdim, loc);
+  return named("nansum", loc, [&] { return sum(std::move(known), dims, keepdim, loc); });
 }
 Tensor count_nonzero(Tensor x, IntList dims, SourceLocation loc) {
   return reduce_call(op::count_nonzero, std::move(x), dims, false, loc);
 }
 std::pair<Tensor, Tensor> aminmax(Tensor x, IntList dims, bool keepdim, SourceLocation loc) {
-  return {amin(x, dims, keepdim, loc), amax(x, dims, keepdim, loc)};
+  return named("aminmax", loc, [&]() -> std::pair<Tensor, Tensor> {
+    return {amin(x, dims, keepdim, loc), amax(x, dims, keepdim, loc)};
+  });
 }
 
-Tensor max(Tensor x, SourceLocation loc) { return amax(std::move(x), {}, false, loc); }
-Tensor min(Tensor x, SourceLocation loc) { return amin(std::move(x), {}, false, loc); }
+Tensor max(Tensor x, SourceLocation loc) {
+  return named("max", loc, [&] { return amax(std::move(x), {}, false, loc); });
+}
+Tensor min(Tensor x, SourceLocation loc) {
+  return named("min", loc, [&] { return amin(std::move(x), {}, false, loc); });
+}
 std::pair<Tensor, Tensor> max(Tensor x, int64_t dim, bool keepdim, SourceLocation loc) {
-  return pair_call(op::max_dim, ReduceAttrs{{dim}, keepdim}, std::move(x), loc);
+  return named("max", loc, [&] {
+    return pair_call(op::max_dim, ReduceAttrs{{dim}, keepdim}, std::move(x), loc);
+  });
 }
 std::pair<Tensor, Tensor> min(Tensor x, int64_t dim, bool keepdim, SourceLocation loc) {
-  return pair_call(op::min_dim, ReduceAttrs{{dim}, keepdim}, std::move(x), loc);
+  return named("min", loc, [&] {
+    return pair_call(op::min_dim, ReduceAttrs{{dim}, keepdim}, std::move(x), loc);
+  });
 }
 Tensor argmax(Tensor x, SourceLocation loc) {
   return reduce_call(op::argmax, std::move(x), {}, false, loc);
@@ -92,7 +112,7 @@ Tensor var(Tensor x, IntList dims, double correction, bool keepdim, SourceLocati
 }
 // The root's derivative at 0 is infinite: there the gradient is 0, not infinity times 0.
 Tensor std(Tensor x, IntList dims, double correction, bool keepdim, SourceLocation loc) {
-  Tensor v = var(std::move(x), dims, correction, keepdim, loc);
+  Tensor v = named("std", loc, [&] { return var(std::move(x), dims, correction, keepdim, loc); });
   const bool derived = is_tracing() || (is_grad_enabled() && v.requires_grad());
   if (!derived) return sqrt(std::move(v), loc);
   Tensor zero = eq(v, 0, loc);
@@ -100,11 +120,15 @@ Tensor std(Tensor x, IntList dims, double correction, bool keepdim, SourceLocati
 }
 std::pair<Tensor, Tensor> var_mean(Tensor x, IntList dims, double correction, bool keepdim,
                                    SourceLocation loc) {
-  return {var(x, dims, correction, keepdim, loc), mean(x, dims, keepdim, loc)};
+  return named("var_mean", loc, [&]() -> std::pair<Tensor, Tensor> {
+    return {var(x, dims, correction, keepdim, loc), mean(x, dims, keepdim, loc)};
+  });
 }
 std::pair<Tensor, Tensor> std_mean(Tensor x, IntList dims, double correction, bool keepdim,
                                    SourceLocation loc) {
-  return {tandem::std(x, dims, correction, keepdim, loc), mean(x, dims, keepdim, loc)};
+  return named("std_mean", loc, [&]() -> std::pair<Tensor, Tensor> {
+    return {tandem::std(x, dims, correction, keepdim, loc), mean(x, dims, keepdim, loc)};
+  });
 }
 
 Tensor norm(Tensor x, double p, IntList dims, bool keepdim, SourceLocation loc) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions and scans with PyTorch's names, argument order and dtypes. Empty `dims` means all
 // dimensions. Sums of integers and bools are i64; 16-bit floats accumulate in f32 and round once.
-// The order of a sum depends only on shape and strides, so bits do not depend on threads.
+// The order of a sum depends only on shape and dims: bits depend neither on threads nor on strides.
 #pragma once
 
 #include <span>
@@ -58,7 +58,7 @@ TD_API Tensor argmin(Tensor x, SourceLocation loc = SourceLocation::here());
 TD_API Tensor argmin(Tensor x, int64_t dim, bool keepdim = false,
                      SourceLocation loc = SourceLocation::here());
 
-// ---- truth: an element counts as true unless it is zero
+// ---- truth: an element counts as true unless it is zero; bool, but u8 of a u8
 TD_API Tensor any(Tensor x, IntList dims = {}, bool keepdim = false,
                   SourceLocation loc = SourceLocation::here());
 TD_API Tensor all(Tensor x, IntList dims = {}, bool keepdim = false,

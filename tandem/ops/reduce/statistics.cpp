@@ -4,6 +4,10 @@
 
 #include <cmath>
 
+#include "tandem/graph/context.h"
+#include "tandem/graph/trace.h"
+#include "tandem/ops/check_numerics.h"
+#include "tandem/ops/control.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
 #include "tandem/ops/matmul/matmul.h"
@@ -57,6 +61,32 @@ ValuesAndIndices median_of(const Tensor& x, int d, bool skip_nan) {
   return pick(sorted, where(nans > 0, n - nans, full(Shape(), (n - 1) / 2)), d);
 }
 
+// All elements that equal the median share its gradient evenly.
+struct SharedGradient : VjpClosure {
+  std::vector<Tensor> backward(std::span<const Tensor> x, std::span<const Tensor> y,
+                               std::span<const Tensor> g) override {
+    const Tensor hit = where(isnan(y[0]), isnan(x[0]), x[0] == y[0]).to(x[0].dtype());
+    return {hit * (g[0] / sum(hit))};
+  }
+};
+
+Tensor median_of_all(const Tensor& x, bool skip_nan) {
+  const Tensor flat = reshape(x, Shape(-1));
+  if (flat.shape(0) == Dim(0)) {
+    TD_CHECK(is_floating(x.dtype()), Value, "x {} of {} has no elements, and no NaN to say so",
+             x.shape().to_string(), to_string(x.dtype()));
+    return sum(flat) + std::nan("");
+  }
+  Tensor y;
+  {
+    NoGradGuard no_grad;
+    y = squeeze(median_of(flat, 0, skip_nan).first, 0);
+  }
+  if (!is_floating(x.dtype()) || !(is_tracing() || (is_grad_enabled() && x.requires_grad())))
+    return y;
+  return with_vjp({&flat, 1}, {&y, 1}, make_ref<SharedGradient>())[0];
+}
+
 }  // namespace
 
 ValuesAndIndices kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim,
@@ -69,14 +99,14 @@ ValuesAndIndices kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim,
 }
 
 Tensor median(const Tensor& x, SourceLocation loc) {
-  return composed("median", loc, [&] { return median(reshape(x, Shape(-1)), 0).first; });
+  return composed("median", loc, [&] { return median_of_all(x, false); });
 }
 ValuesAndIndices median(const Tensor& x, int64_t dim, bool keepdim, SourceLocation loc) {
   return along("median", x, dim, keepdim, loc,
                [&](const Tensor& t, int d) { return median_of(t, d, false); });
 }
 Tensor nanmedian(const Tensor& x, SourceLocation loc) {
-  return composed("nanmedian", loc, [&] { return nanmedian(reshape(x, Shape(-1)), 0).first; });
+  return composed("nanmedian", loc, [&] { return median_of_all(x, true); });
 }
 ValuesAndIndices nanmedian(const Tensor& x, int64_t dim, bool keepdim, SourceLocation loc) {
   return along("nanmedian", x, dim, keepdim, loc,
@@ -193,10 +223,13 @@ namespace {
 struct Range {
   Tensor low, high;
 };
+constexpr const char* kNoRange =
+    "the smallest or the largest element is no finite number: give the range";
 // 0-d tensors; an empty range is extended by one half or one on both sides.
 Range range_of(const Tensor& x, double low, double high, bool from_data, double grow) {
   Range r{full(Shape(), low, x.dtype()), full(Shape(), high, x.dtype())};
-  if (from_data && !(x.shape(0) == Dim(0))) r = Range{amin(x), amax(x)};
+  if (from_data && !(x.shape(0) == Dim(0)))
+    r = Range{check_numerics(amin(x), kNoRange), check_numerics(amax(x), kNoRange)};
   const Tensor empty = r.low == r.high;
   return {where(empty, r.low - grow, r.low), where(empty, r.high + grow, r.high)};
 }

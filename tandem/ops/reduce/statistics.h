@@ -16,7 +16,8 @@ using ValuesAndIndices = std::pair<Tensor, Tensor>;
 /// (value, index) of the k-th smallest along `dim`, k from 1. NaN counts as the largest.
 TD_API ValuesAndIndices kthvalue(const Tensor& x, int64_t k, int64_t dim = -1, bool keepdim = false,
                                  SourceLocation loc = SourceLocation::here());
-/// The lower median of all elements; NaN if one is present.
+/// The lower median of all elements; NaN if one is present or there is none. Equal ones share the
+/// gradient evenly.
 TD_API Tensor median(const Tensor& x, SourceLocation loc = SourceLocation::here());
 TD_API ValuesAndIndices median(const Tensor& x, int64_t dim, bool keepdim = false,
                                SourceLocation loc = SourceLocation::here());
@@ -44,7 +45,7 @@ TD_API Tensor nanmean(const Tensor& x, IntList dims = {}, bool keepdim = false,
                       SourceLocation loc = SourceLocation::here());
 
 /// Number of elements in each of `bins` equal parts of min..max (in x's dtype); the last part
-/// includes max. min = max = 0: the smallest and largest element.
+/// includes max. min = max = 0: the smallest and largest element, which must be finite.
 TD_API Tensor histc(const Tensor& x, int64_t bins = 100, double min = 0, double max = 0,
                     SourceLocation loc = SourceLocation::here());
 /// (counts, edges): sums of weights if given; density: divided by total and width.

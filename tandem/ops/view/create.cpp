@@ -131,15 +131,33 @@ std::span<const OpDef* const> create_rows() {
 }
 
 // ---- functions
+namespace {
+
+// The row behind full, zeros and their kin; an error names the one that was called.
+Tensor filled(const char* name, const Shape& shape, Scalar value, DType dtype, SourceLocation loc) {
+  const FillAttrs a{shape, value, dtype};
+  return detail::named(name, loc, [&] { return call(op::fill, &a, loc); });
+}
+Tensor filled_like(const char* name, const Tensor& x, Scalar value, DType dtype,
+                   SourceLocation loc) {
+  const DeviceGuard there(x.device());
+  return filled(name, x.shape(), value, dtype, loc);
+}
+
+}  // namespace
+
 Tensor full(Shape shape, Scalar value, DType dtype, SourceLocation loc) {
-  FillAttrs a{shape, value, dtype};
-  return call(op::fill, &a, loc);
+  return filled("full", shape, value, dtype, loc);
 }
 Tensor full(Shape shape, Scalar value, SourceLocation loc) {
   return full(shape, value, value.dtype(), loc);
 }
-Tensor zeros(Shape shape, DType dtype, SourceLocation loc) { return full(shape, 0, dtype, loc); }
-Tensor ones(Shape shape, DType dtype, SourceLocation loc) { return full(shape, 1, dtype, loc); }
+Tensor zeros(Shape shape, DType dtype, SourceLocation loc) {
+  return filled("zeros", shape, 0, dtype, loc);
+}
+Tensor ones(Shape shape, DType dtype, SourceLocation loc) {
+  return filled("ones", shape, 1, dtype, loc);
+}
 
 Tensor empty(Shape shape, DType dtype, SourceLocation loc) {
   if (is_tracing() || shape.is_symbolic()) return zeros(shape, dtype, loc);
@@ -151,18 +169,17 @@ Tensor empty(Shape shape, DType dtype, SourceLocation loc) {
 }
 
 Tensor full_like(const Tensor& x, Scalar value, DType dtype, SourceLocation loc) {
-  const DeviceGuard there(x.device());
-  return full(x.shape(), value, dtype, loc);
+  return filled_like("full_like", x, value, dtype, loc);
 }
 Tensor full_like(const Tensor& x, Scalar value, SourceLocation loc) {
   return full_like(x, value, x.dtype(), loc);
 }
 Tensor zeros_like(const Tensor& x, DType dtype, SourceLocation loc) {
-  return full_like(x, 0, dtype, loc);
+  return filled_like("zeros_like", x, 0, dtype, loc);
 }
 Tensor zeros_like(const Tensor& x, SourceLocation loc) { return zeros_like(x, x.dtype(), loc); }
 Tensor ones_like(const Tensor& x, DType dtype, SourceLocation loc) {
-  return full_like(x, 1, dtype, loc);
+  return filled_like("ones_like", x, 1, dtype, loc);
 }
 Tensor ones_like(const Tensor& x, SourceLocation loc) { return ones_like(x, x.dtype(), loc); }
 Tensor empty_like(const Tensor& x, SourceLocation loc) {

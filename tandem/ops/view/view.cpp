@@ -7,14 +7,26 @@
 
 namespace tandem {
 
+using detail::named;
 using detail::placed;
 
-Tensor reshape(Tensor x, Shape shape, SourceLocation loc) {
+namespace {
+
+// The row behind reshape, view and their kin; an error names the one that was called.
+Tensor shaped(const char* name, Tensor x, const Shape& shape, SourceLocation loc) {
   if (x.defined() && x.shape() == shape) return x;
-  return detail::call_view(std::move(x), shape, loc);
+  return named(name, loc, [&] { return detail::call_view(std::move(x), shape, loc); });
 }
 
-Tensor view(Tensor x, Shape shape, SourceLocation loc) { return reshape(std::move(x), shape, loc); }
+}  // namespace
+
+Tensor reshape(Tensor x, Shape shape, SourceLocation loc) {
+  return shaped("reshape", std::move(x), shape, loc);
+}
+
+Tensor view(Tensor x, Shape shape, SourceLocation loc) {
+  return shaped("view", std::move(x), shape, loc);
+}
 
 Tensor flatten(Tensor x, int64_t start_dim, int64_t end_dim, SourceLocation loc) {
   const Shape out = placed("flatten", loc, [&] {
@@ -227,7 +239,8 @@ Tensor select(Tensor x, int64_t dim, int64_t index, SourceLocation loc) {
     a.dim = normalize_dim(dim, x.shape().rank());
     const Dim n = x.shape(a.dim);
     TD_CHECK(n.is_symbolic() || (index >= -n.raw() && index < n.raw()), Index,
-             "index {} is out of range for dimension {} of size {}", index, a.dim, n.to_string());
+             "index {} is out of range for dimension {} of size {}, x is {}", index, a.dim,
+             n.to_string(), x.shape().to_string());
     a.index = IntList(index < 0 ? n + Dim(index) : Dim(index));
   });
   return call(op::select, &a, loc, std::move(x));

@@ -312,8 +312,8 @@ void select_infer(InferCall& c) {
   const int d = normalize_dim(a.dim, x.rank());
   const Dim i = a.index[0];
   TD_CHECK(i.is_symbolic() || x[d].is_symbolic() || (i.raw() >= 0 && i.raw() < x[d].raw()), Index,
-           "index {} is out of range for dimension {} of x {}", i.to_string(), d,
-           x.shape.to_string());
+           "index {} is out of range for dimension {} of size {}, x is {}", i.to_string(), d,
+           x[d].to_string(), x.shape.to_string());
   Shape out = x.shape;
   out.erase(d);
   c.out[0] = Spec(x.dtype, out, x.device);
