@@ -208,7 +208,7 @@ TEST(SingularGradient, Reductions) {
       DO("logsumexp of ties", logsumexp(x[0]), {{7, 7}}, {{0.5, 0.5}}),
       DO("cumsum", cumsum(x[0], 0), {{kInf, 0, kNaN}}, {{3, 2, 1}}),
       DO("cumprod with a 0", cumprod(x[0], 0), {{2, 0, 3}}, {{1, 8, 0}}),
-      DO("cummax of ties", cumstd::get<0>(max(x[0], 0)), {{1, 3, 3}}, {{1, 1, 1}}),
+      DO("cummax of ties", std::get<0>(cummax(x[0], 0)), {{1, 3, 3}}, {{1, 1, 1}}),
       DO("normalize", normalize(x[0], 2, 0), {{0, 1}}, {{1, 0}}),
   };
   expect_all(kCases);
@@ -229,7 +229,7 @@ TEST(SingularGradient, EmptyTensorsHaveEmptyGradients) {
       DO("cumsum", cumsum(x[0], 0), none, none),
       DO("cumprod", cumprod(x[0], 0), none, none),
       DO("logcumsumexp", logcumsumexp(x[0], 0), none, none),
-      DO("cummax", cumstd::get<0>(max(x[0], 0)), none, none),
+      DO("cummax", std::get<0>(cummax(x[0], 0)), none, none),
       DO("softmax", softmax(x[0], 0), none, none),
   };
   expect_all(kCases);
