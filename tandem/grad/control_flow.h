@@ -38,7 +38,9 @@ decltype(auto) call_packed(F& f, std::span<const Tensor> in, const std::string& 
 }  // namespace detail
 
 /// true_fn(operands...) if pred (a bool of one element) holds, else false_fn(operands...). Both
-/// must return the same structure, shapes and dtypes; only the chosen one runs.
+/// must return the same structure, shapes and dtypes; only the chosen one computes. In a trace, and
+/// in eager code that wants a gradient, both are called once on tensors without values; in eager
+/// code a function that reads values is then called as usual.
 template <detail::Function T, detail::Function F, class... X>
 auto cond(const Operand& pred, T true_fn, F false_fn, const X&... operands) {
   detail::CallParts in;
@@ -69,7 +71,8 @@ auto cond(const Operand& pred, T true_fn, F false_fn, const X&... operands) {
 
 /// carry = body_fn(carry) as long as cond_fn(carry) (a bool of one element) holds. The carry is a
 /// tensor, or a tuple, vector or struct of them, whose shapes and dtypes must not change. Without
-/// max_steps a derivative through the loop throws Unsupported.
+/// max_steps a derivative through the loop throws Unsupported; with it, eager code that wants a
+/// gradient counts the steps first, then records the loop as a trace does.
 template <detail::Function P, detail::Function F, class C>
 auto while_loop(P cond_fn, F body_fn, const C& carry, WhileOptions options = {},
                 SourceLocation loc = SourceLocation::here()) {
@@ -91,7 +94,8 @@ auto while_loop(P cond_fn, F body_fn, const C& carry, WhileOptions options = {},
 
 /// For each slice x of xs along dimension 0, f(carry, x) returns a pair (carry, y). Returns the
 /// last carry and the ys stacked along dimension 0. carry, xs and y are tensors, or tuples, vectors
-/// or structs of them; carry keeps its shapes and dtypes. Like jax.lax.scan.
+/// or structs of them; carry keeps its shapes and dtypes. Eager code that wants a gradient calls f
+/// once on tensors without values, as a trace does. Like jax.lax.scan.
 template <detail::Function F, class C, class X>
 auto scan(F f, const C& carry, const X& xs, ScanOptions options = {},
           SourceLocation loc = SourceLocation::here()) {
