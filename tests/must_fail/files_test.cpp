@@ -159,7 +159,7 @@ TEST(MustFail, MemoryCap) {
   Tensor small = ones({8});
   set_allocator_cap(allocator_stats().reserved + (int64_t{64} << 20));
   check({
-    FAILS(cap_zeros, Memory, "fill|cap", zeros({int64_t{1} << 30}) + 0.0),
+    FAILS(cap_zeros, Memory, "zeros|cap", zeros({int64_t{1} << 30}) + 0.0),
     FAILS(cap_op, Memory, "cap", matmul(ones({1 << 14, 1}), ones({1, 1 << 14}))),
   });
   EXPECT_EQ((small + 1.0).to_vector<float>(), std::vector<float>(8, 2));

@@ -105,7 +105,7 @@ TEST_F(LossTest, Vmap) {
 }
 
 TEST_F(LossTest, EmptyBatch) {
-  expect_error(ErrorKind::Value, "softmax_cross_entropy: x is [0, 10]: an empty batch has no mean",
+  expect_error(ErrorKind::Value, "cross_entropy: x is [0, 10]: an empty batch has no mean",
                [] {
                  cross_entropy(zeros({0, 10}), zeros({0}, int64));
                });
