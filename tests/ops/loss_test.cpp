@@ -105,10 +105,9 @@ TEST_F(LossTest, Vmap) {
 }
 
 TEST_F(LossTest, EmptyBatch) {
-  expect_error(ErrorKind::Value, "cross_entropy: x is [0, 10]: an empty batch has no mean",
-               [] {
-                 cross_entropy(zeros({0, 10}), zeros({0}, int64));
-               });
+  expect_error(ErrorKind::Value, "cross_entropy: x is [0, 10]: an empty batch has no mean", [] {
+    cross_entropy(zeros({0, 10}), zeros({0}, int64));
+  });
   expect_close(cross_entropy(zeros({0, 10}), zeros({0}, int64), {.reduction = Reduction::sum}),
                tensor(0.0f));
   EXPECT_EQ(
