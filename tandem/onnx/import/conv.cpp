@@ -161,6 +161,7 @@ void conv_transpose(OnnxCall& c) {
   PadAttrs cut;
   cut.before = cut.after = IntList{0, 0};
   cut.value = 0.0;
+  bool cuts = false;
   for (size_t d = 0; d < n; ++d) {
     const int64_t full = w.stride[d] * (w.in[d] - 1) + w.extent(d);
     a.size.push_back(full);
@@ -168,8 +169,10 @@ void conv_transpose(OnnxCall& c) {
     a.padding_end.push_back(0);
     cut.before.push_back(-w.before[d]);
     cut.after.push_back(w.out[d] - (full - w.before[d]));
+    cuts = cuts || w.before[d] != 0 || w.out[d] != full;
   }
-  Tensor y = call(op::pad, &cut, SourceLocation::here(), conv_backward_input(x, weight, a));
+  Tensor y = conv_backward_input(x, weight, a);
+  if (cuts) y = call(op::pad, &cut, SourceLocation::here(), std::move(y));
   if (c.has(2)) {
     Shape s(1, -1);
     for (size_t d = 0; d < n; ++d) s.push_back(1);

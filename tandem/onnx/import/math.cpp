@@ -66,10 +66,17 @@ void modulo(OnnxCall& c) {
   c.set_like(0, where(y == 0, copysign(zeros_like(divisor), divisor), y));  // a zero has b's sign
 }
 
+// Squares and reciprocals have rows of their own. (So has the root, which makes something else of
+// negative zeros and infinities.)
+bool has_row_as_power(double n) { return n == 2 || n == -1; }
+
 void power(OnnxCall& c) {
   const Tensor a = c.x(0), b = c.x(1);
   const bool floats = is_floating(a.dtype());
-  if (floats)
+  if (floats && is_of_model(c, 1) && b.numel() == 1 && b.dim() <= a.dim() &&
+      has_row_as_power(c.number(1)))
+    c.set_like(0, pow(a, c.number(1)));
+  else if (floats)
     c.set_like(0, pow(a, b.to(a.dtype())));
   else if (is_floating(b.dtype()))
     c.set_like(0, pow(a.to(DType::f64), b.to(DType::f64)));

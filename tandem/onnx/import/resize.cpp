@@ -170,6 +170,21 @@ Sizes sizes_of(const OnnxCall& c, const Tensor& x, const std::vector<int64_t>& a
   return s;
 }
 
+// Each pixel of x [n, c, ...] a whole number of times: the row interpolate.
+bool repeats_pixels(const Rules& r, const Tensor& x, const Sizes& s) {
+  if (r.mode != "nearest" || r.coordinates != "asymmetric" || r.nearest != "floor" ||
+      !is_floating(x.dtype()) || x.dim() < 3 || x.dim() > 5)
+    return false;
+  for (int d = 0; d < x.dim(); ++d) {
+    const auto k = static_cast<size_t>(d);
+    const int64_t in = x.size(d), times = in > 0 ? s.out[k] / in : 0;
+    if (times < 1 || s.out[k] != times * in || s.scale[k] != static_cast<double>(times) ||
+        (d < 2 && times != 1))
+      return false;
+  }
+  return true;
+}
+
 void resize_with(OnnxCall& c, const Rules& r, const std::vector<double>& scales,
                  const std::vector<int64_t>& wanted, const std::vector<double>& roi) {
   const Tensor x = c.x(0);
@@ -178,6 +193,11 @@ void resize_with(OnnxCall& c, const Rules& r, const std::vector<double>& scales,
     for (int64_t d = 0; d < x.dim(); ++d) axes.push_back(d);
   const Sizes s = sizes_of(c, x, axes, scales, wanted);
   onnx_shape(s.out);
+  if (repeats_pixels(r, x, s)) {
+    IntList size;
+    for (size_t d = 2; d < s.out.size(); ++d) size.push_back(s.out[d]);
+    return c.set(0, interpolate(x, {.size = size}), c.type(0));
+  }
   const bool exact = r.mode == "nearest";
   Tensor y = exact || x.dtype() == DType::f64 ? x : x.to(DType::f32);
   const bool crops = r.coordinates == "tf_crop_and_resize";

@@ -4,6 +4,7 @@
 // a model computes from shapes stay numbers.
 #include "tandem/onnx/import/run_internal.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tandem/base/budget.h"
@@ -236,6 +237,18 @@ bool onnx_flag(const OnnxValue& v) {
 bool OnnxCall::flag(size_t i) const {
   setting(i);
   return onnx_flag(value(i));
+}
+
+bool is_of_model(const OnnxCall& call, size_t i) {
+  if (!call.has(i) || !call.value(i).is_tensor()) return false;
+  const int slot = call.node().in[i];
+  const OnnxGraph& g = call.frame().graph;
+  for (const auto& [s, value] : g.constants)  // an input may stand in for it
+    if (s == slot)
+      return value.is_tensor() && value.tensor().impl() == call.value(i).tensor().impl();
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const OnnxNode& n) {
+    return n.op == "Constant" && !n.out.empty() && n.out[0] == slot;
+  });
 }
 
 const OnnxAttribute* OnnxCall::attribute(std::string_view name) const {

@@ -38,6 +38,8 @@ std::vector<OnnxValue> run_onnx_graph(const OnnxGraph& g, std::span<const OnnxVa
                                       OnnxFrame* around,
                                       const std::map<std::string, const OnnxAttribute*>* bindings,
                                       int depth);
+/// Is input i part of the model, the same in every run? Constants of enclosing graphs count as not.
+bool is_of_model(const OnnxCall& call, size_t i);
 /// Run one node of a frame. Graphs and nodes are charged to the open Budget.
 void run_onnx_node(OnnxFrame& frame, const OnnxNode& node);
 
