@@ -99,6 +99,9 @@ void write_registered(const std::string& out, const models::ModelInfo& info) {
   nn::AnyModule net = models::make(info.name, {.num_classes = 10});
   const int64_t channels = info.input[0], side = info.any_size ? 64 : info.input[1];
   NoGradGuard no_grad;
+  for (auto& [name, p] : net.named_parameters())  // a head of zeros would answer zeros
+    if (p.dim() >= 2 && abs(p.value()).amax().item<float>() == 0)
+      p.assign_(randn(p.shape()) * 0.02);
   net.train();
   bool norms = false;
   for (const auto& [name, value] : net.state_dict()) norms |= name.ends_with("running_mean");
