@@ -103,11 +103,12 @@ TEST(Inference, Products) {
     EXPECT_EQ(count_ops(e, op::packed_product), 1) << what;
     EXPECT_EQ(loops(e), 0) << what;
     expect_same([&](Tensor v) { return matmul(v, fixed(wt)) + fixed(b); }, x, what);
-    expect_same(
+    e = expect_same(
         [&](Tensor v) {
-          return matmul(v, fixed(w), {false, true}) * 0.3 + fixed(r);
+          return sigmoid(matmul(v, fixed(w), {false, true}) * 0.3 + fixed(r)) * 2.0;
         },
         x, what);
+    EXPECT_EQ(loops(e), 0) << what;
     e = expect_same(
         [&](Tensor v) { return (linear(v, fixed(w)) + fixed(b) + fixed(r)).clamp(-1, 2); }, x,
         what);
@@ -118,6 +119,7 @@ TEST(Inference, Products) {
 TEST(Inference, TailsAreThoseOfEager) {
   manual_seed(2);
   const Tensor x = randn({40, 80}) * 3, w = randn({70, 80}), b = randn({70});
+  const Tensor none = zeros({1}), three = full({1}, 3), six = full({1}, 6);
   const double inf = INFINITY;
   const std::vector<std::pair<const char*, std::function<Tensor(Tensor)>>> epilogues = {
       {"relu", [](Tensor y) { return relu(y); }},
@@ -130,6 +132,18 @@ TEST(Inference, TailsAreThoseOfEager) {
       {"y sigmoid(y)", [](Tensor y) { return sigmoid(y) * y; }},
       {"gelu", [](Tensor y) { return gelu(y); }},
       {"erf", [](Tensor y) { return (erf(y / std::sqrt(2.0)) + 1) * y * 0.5; }},
+      {"hardswish", [](Tensor y) { return hardswish(y); }},
+      {"y clamp(y + 3, 0, 6) / 6", [](Tensor y) { return y * (y + 3.0).clamp(0, 6) / 6.0; }},
+      {"hardswish by tensors of one element",
+       [=](Tensor y) {
+         return y * minimum(maximum(y + fixed(three), fixed(none)), fixed(six)) / fixed(six);
+       }},
+      {"scale", [](Tensor y) { return -0.3 * y; }},
+      {"shift, clamp", [](Tensor y) { return (1.7 + y).clamp(0, 1); }},
+      {"scale, shift", [](Tensor y) { return relu(y * 0.3 + 1.7); }},
+      {"numbers around", [](Tensor y) { return hardswish(y * -0.7 + 0.4) * 1.3 + -0.2; }},
+      {"numbers behind", [=](Tensor y) { return sigmoid(y) * fixed(three); }},
+      {"scale twice", [](Tensor y) { return y * 0.5 * 0.7 + 0.1; }},
   };
   for (const auto& [name, epilogue] : epilogues) {
     const auto& t = epilogue;
@@ -198,6 +212,86 @@ TEST(Inference, Convolutions) {
         },
         x, what);
   }
+}
+
+// Kernels one pixel wide, few outputs, and small weights over many pixels.
+TEST(Inference, NarrowConvolutions) {
+  manual_seed(13);
+  struct Case {
+    int64_t n, c, h, w, o, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, groups;
+    const OpDef* row;
+  };
+  const OpDef *conv = &op::packed_conv, *deep = &op::depthwise_conv, *plain = &op::conv;
+  for (const Case& k : {Case{1, 24, 60, 1, 40, 5, 1, 1, 1, 0, 0, 1, conv},
+                        {2, 24, 61, 1, 40, 5, 1, 2, 1, 2, 0, 1, conv},
+                        {1, 16, 30, 7, 40, 3, 1, 1, 1, 1, 0, 1, conv},
+                        {1, 16, 30, 7, 40, 3, 1, 2, 1, 0, 0, 1, conv},
+                        {1, 16, 9, 12, 24, 3, 1, 1, 3, 1, 0, 1, conv},
+                        {1, 1, 1, 8000, 1, 1, 64, 1, 2, 0, 0, 1, conv},
+                        {1, 1, 3, 300, 36, 1, 64, 1, 5, 0, 0, 1, conv},
+                        {2, 8, 40, 31, 1, 5, 5, 1, 1, 2, 2, 1, conv},
+                        {1, 33, 30, 40, 3, 3, 3, 1, 2, 1, 1, 1, conv},
+                        {1, 20, 400, 7, 2, 3, 1, 1, 1, 1, 0, 1, conv},
+                        {1, 8, 64, 64, 8, 3, 3, 1, 1, 1, 1, 8, deep},
+                        {1, 8, 4, 4, 8, 3, 3, 1, 1, 1, 1, 8, plain}}) {
+    const Tensor x = randn({k.n, k.c, k.h, k.w}), b = randn({k.o});
+    const Tensor w = randn({k.o, k.c / k.groups, k.kernel_h, k.kernel_w}) * 0.2;
+    const std::string what =
+        fmt::format("{} [{}x{}] -> {}, kernel {}x{}, stride {}x{}, groups {}", k.c, k.h, k.w, k.o,
+                    k.kernel_h, k.kernel_w, k.stride_h, k.stride_w, k.groups);
+    const auto f = [&](Tensor v) {
+      return conv2d(v, fixed(w), fixed(b), {k.stride_h, k.stride_w}, {k.padding_h, k.padding_w},
+                    {1}, k.groups);
+    };
+    EXPECT_EQ(count_ops(expect_same([&](Tensor v) { return relu(f(v)); }, x, what), *k.row), 1)
+        << what;
+    expect_same([&](Tensor v) { return sin(f(v)) + f(v) * 2; }, x, what);
+    const Tensor r = randn(f(x).shape());
+    expect_same([&](Tensor v) { return sigmoid(f(v) + fixed(r)); }, x, what);
+  }
+}
+
+// Windows that neither overlap nor leave gaps; numbers that multiply and are added.
+TEST(Inference, TransposedAndScaledConvolutions) {
+  manual_seed(14);
+  const Tensor x = randn({2, 24, 9, 11}), up = randn({24, 7, 2, 3}), bias = randn({7});
+  auto e = expect_same(
+      [&](Tensor v) {
+        return relu(conv_transpose2d(v, fixed(up), fixed(bias), {2, 3}));
+      },
+      x, "blocks");
+  EXPECT_EQ(count_ops(e, op::packed_product), 1);
+  EXPECT_EQ(count_ops(e, op::conv_backward_input), 0);
+  e = expect_same(
+      [&](Tensor v) {
+        return conv_transpose2d(v, fixed(up), {}, {1, 3});
+      },
+      x, "windows that overlap");
+  EXPECT_EQ(count_ops(e, op::conv_backward_input), 1);
+  const Tensor w = randn({40, 24, 3, 3}) * 0.2, b = randn({40}), half = full({1}, 0.5);
+  for (const bool with_bias : {false, true}) {
+    e = expect_same(
+        [&](Tensor v) {
+          const Tensor y = conv2d(v, fixed(w), with_bias ? fixed(b) : Tensor(), {1}, {1});
+          return hardswish(y * fixed(half) + 0.25) * 2;
+        },
+        x, "scaled");
+    EXPECT_EQ(loops(e), 0);
+    EXPECT_EQ(count_ops(e, op::mul), 0);
+  }
+}
+
+TEST(Inference, PaddingAndResizingStayChannelsLast) {
+  manual_seed(15);
+  const Tensor stem = randn({16, 3, 3, 3}) * 0.2, w = randn({24, 16, 3, 3}) * 0.1;
+  const auto f = [&](Tensor x) {
+    x = relu(conv2d(x, fixed(stem), {}, {1}, {1}));
+    const Tensor y = max_pool2d(pad(x, {0, 1, 0, 1}, "constant", -1e30), 2, 1);
+    x = conv2d(x * fixed(full({1}, 2.0)) + y, fixed(w), {}, {2}, {1});
+    return mean(interpolate(x, {.scale_factor = 2.0}), {2, 3});
+  };
+  auto e = expect_same(f, randn({1, 3, 24, 20}), "resized");
+  for (const compiler::Step& s : e->lowered().steps) EXPECT_NE(s.op, &op::copy) << e->to_string();
 }
 
 TEST(Inference, BlocksStayChannelsLast) {

@@ -130,7 +130,7 @@ Tensor RandomProgram::joined() {
 
 Tensor RandomProgram::unary() {
   const Tensor x = pick();
-  switch (below(14)) {
+  switch (below(15)) {
     case 0:
       return say("sin"), sin(x);
     case 1:
@@ -157,6 +157,12 @@ Tensor RandomProgram::unary() {
       return say("silu"), silu(x);
     case 12:
       return say("number"), x * 0.7 - 1.25;
+    case 13: {  // exporters write numbers as tensors
+      const auto one = [&](double v) {
+        return constant(full(one_in(2) ? Shape() : Shape(1), v, x.dtype()));
+      };
+      return say("constants"), minimum(x / one(0.3), one(1.5)) - where(x > one(-0.0), x, one(-0.0));
+    }
     default:
       return say("log"), log(abs(x) + 0.3);
   }

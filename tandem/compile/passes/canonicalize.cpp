@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instructions that hand a value through are eliminated: identities, with_vjp (its derivative is
-// traced by now), casts, views and sums that change nothing. A view of a fill is a fill: whatever a
-// view does to equal elements, they stay equal.
+// traced by now), casts, views, sums and paddings that change nothing. A view of a fill is a fill:
+// whatever a view does to equal elements, they stay equal.
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/passes/rewriter.h"
 #include "tandem/graph/apply.h"
 #include "tandem/ops/control.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::compiler {
 namespace {
@@ -19,6 +20,14 @@ void become_fill(Rewrite& r) {
 void pass_same_spec(Rewrite& r) {
   const ValueId x = r.value("x"), y = r.root().out[0];
   if (y != kNone && r.spec(x) == r.spec(y)) r.replace(x);
+}
+
+void pass_unpadded(Rewrite& r) {
+  const auto& a = *static_cast<const PadAttrs*>(r.root().attrs.get());
+  for (const IntList* side : {&a.before, &a.after})
+    for (const Dim d : *side)
+      if (d != Dim(0)) return;
+  pass_same_spec(r);
 }
 
 // Its operands are the n arguments of the derivative and then a value per output.
@@ -37,6 +46,7 @@ void canonicalize(Program& p) {
       {one_of({&op::identity, &op::cast, &op::view, &op::sum_to, &op::copy, &op::to_device},
               {any("x")}),
        pass_same_spec},
+      {row(op::pad, {any("x")}), pass_unpadded},
       {row(op::with_vjp), pass_values},
   };
   Rewriter(p).run(kRules);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Permutations from channels-last behind packed convolutions move down through pointwise
-// instructions, reductions over the image, pooling and concatenations of channels, until they meet
-// the permutation to channels-last before the next convolution, and both are eliminated. What lies
-// between then works on dense channels-last values. This is a walk that carries a layout along with
-// each value, not a list of rules.
+// instructions, reductions over the image, pooling, resizing, padding and concatenations of
+// channels, until they meet the permutation to channels-last before the next convolution, and both
+// are eliminated. What lies between then works on dense channels-last values. This is a walk that
+// carries a layout along with each value, not a list of rules.
 #include <unordered_map>
 
 #include "tandem/compile/passes/emit.h"
@@ -13,6 +13,7 @@
 #include "tandem/ops/conv/pool.h"
 #include "tandem/ops/matmul/packed.h"
 #include "tandem/ops/view/view.h"
+#include "tandem/ops/vision/resample.h"
 
 namespace tandem::compiler {
 namespace {
@@ -42,7 +43,7 @@ class ChannelsLast {
         now_[i.out[0]] = last(i.in[0].value);
         continue;
       }
-      if (pointwise(i) || reduction(i) || concatenation(i)) continue;
+      if (pointwise(i) || reduction(i) || concatenation(i) || padding(i)) continue;
       const bool from = from_channels_last(i), pool = pools(i);
       const ValueId x = operand(i, 0);
       const std::vector<ValueId> out(i.out.begin(), i.out.end());
@@ -144,10 +145,23 @@ class ChannelsLast {
     return true;
   }
 
-  // Pooling takes the layout of its input.
+  bool padding(Instr& i) {
+    if (i.op != &op::pad || spec(i.out[0]).rank() != 4 || last(i.in[0].value) == kNone)
+      return false;
+    PadAttrs a = *static_cast<const PadAttrs*>(i.attrs.get());
+    a.before = turned(a.before);
+    a.after = turned(a.after);
+    i.attrs = AttrsHolder(fields<PadAttrs>(), &a);
+    i.in[0].value = last(i.in[0].value);
+    const ValueId out = i.out[0];
+    put(std::move(i), out, turned(spec(out).shape));
+    return true;
+  }
+
+  // Pooling and resizing take the layout of their input.
   bool pools(const Instr& i) const {
-    return (i.op == &op::max_pool || i.op == &op::avg_pool) && spec(i.out[0]).rank() == 4 &&
-           last(i.in[0].value) != kNone;
+    return (i.op == &op::max_pool || i.op == &op::avg_pool || i.op == &op::interpolate) &&
+           spec(i.out[0]).rank() == 4 && last(i.in[0].value) != kNone;
   }
 
   Program& p_;

@@ -74,8 +74,11 @@ class MatmulFusion {
   static bool alike(const Instr& a, const Instr& b) {
     return a.op == b.op && operand(a, 0) == operand(b, 0) &&
            (operand(a, 2) == kNone) == (operand(b, 2) == kNone) &&
-           attrs(a).epilogue == attrs(b).epilogue && attrs(a).low == attrs(b).low &&
-           attrs(a).high == attrs(b).high;
+           same_epilogue(attrs(a), attrs(b));
+  }
+  static bool same_epilogue(PackedAttrs a, const PackedAttrs& b) {
+    a.columns = b.columns;
+    return equal_attrs(fields<PackedAttrs>(), &a, &b);
   }
 
   // What makes v goes before what comes next.

@@ -14,6 +14,7 @@ namespace tandem::compiler {
 namespace {
 
 constexpr int64_t kFewestProducts = 4096;  ///< of a weight: smaller ones are read as they lie
+constexpr double kManyProducts = 1 << 18;  ///< of a convolution, however small its weight
 // Winograd pays from so many tiles and channels on, where few outputs of the last tiles are waste.
 constexpr int64_t kFewestTiles = 12, kFewestChannels = 32;
 constexpr double kMostWaste = 1.35;
@@ -51,6 +52,7 @@ class Packing {
   }
 
   ValueId conv(Rewrite& r) const;
+  ValueId conv_transpose(Rewrite& r) const;
 
  private:
   bool stable(ValueId v) const { return v.index() < stable_.size() && stable_[v]; }
@@ -67,8 +69,16 @@ class Packing {
       if (r.spec(a.value).dtype != dtype || r.spec(a.value).shape.numel().value() == 0)
         return false;
     }
-    if (dtype != DType::f32 && !(dtype == DType::bf16 && bf16_ && i.op != &op::conv)) return false;
-    return r.spec(w).shape.numel().value() >= kFewestProducts / 16;
+    const bool image = i.op == &op::conv || i.op == &op::conv_backward_input;
+    if (dtype != DType::f32 && !(dtype == DType::bf16 && bf16_ && !image)) return false;
+    return r.spec(w).shape.numel().value() >= kFewestProducts / 16 || (image && much(r, x, w));
+  }
+  // Each weight meets about every pixel.
+  static bool much(const Rewrite& r, ValueId x, ValueId w) {
+    const Shape& s = r.spec(x).shape;
+    return static_cast<double>(r.spec(w).shape.numel().value()) *
+               static_cast<double>(s.numel().value() / s[1].value()) >=
+           kManyProducts;
   }
 
   // w [k, n] as it may be seen.
@@ -145,6 +155,27 @@ ValueId Packing::conv(Rewrite& r) const {
   return e.permute(y, {0, 3, 1, 2});
 }
 
+// Windows that neither overlap nor leave gaps: each pixel of x makes a block of pixels by itself,
+// all of them by one matmul.
+ValueId Packing::conv_transpose(Rewrite& r) const {
+  const Instr& i = r.root();
+  Emitter& e = r.emit();
+  const auto& a = *static_cast<const ConvAttrs*>(i.attrs.get());
+  const ValueId x = i.in[0].value, w = i.in[1].value;
+  if (r.spec(x).rank() != 4 || a.groups != 1) return kNone;
+  for (int d = 0; d < 2; ++d)
+    if (a.dilation[d].value() != 1 || a.padding[d].value() != 0 || a.padding_end[d].value() != 0 ||
+        a.stride[d].value() != e.size(w, d + 2) ||
+        a.size[d].value() != e.size(x, d + 2) * a.stride[d].value())
+      return kNone;
+  const int64_t n = e.size(x, 0), c = e.size(x, 1), h = e.size(x, 2), wide = e.size(x, 3),
+                o = e.size(w, 1), kh = e.size(w, 2), kw = e.size(w, 3);
+  const ValueId matrix = e.view(e.permute(w, {0, 2, 3, 1}), Shape(c, kh * kw * o));
+  const ValueId blocks = matmul_packed(r, e.permute(x, {0, 2, 3, 1}), matrix, kNone);
+  const ValueId rows = e.permute(e.view(blocks, Shape(n, h, wide, kh, kw, o)), {0, 1, 3, 2, 4, 5});
+  return e.permute(e.view(rows, Shape(n, h * kh, wide * kw, o)), {0, 3, 1, 2});
+}
+
 // Are there kernels of packed weights at all?
 bool takes_packed_weights(Device device) {
   for (const OpDef* row :
@@ -160,7 +191,8 @@ void pack_weights(Program& p) {
   const Packing packing(p);
   Rewriter(p).run({packing.rule(op::linear, &Packing::linear),
                    packing.rule(op::matmul, &Packing::matmul),
-                   packing.rule(op::conv, &Packing::conv)});
+                   packing.rule(op::conv, &Packing::conv),
+                   packing.rule(op::conv_backward_input, &Packing::conv_transpose)});
 }
 
 }  // namespace tandem::compiler

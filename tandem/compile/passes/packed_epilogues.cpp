@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bias, residual and activation behind a matmul or convolution with a packed weight go into it:
-// they are done on a tile that was just computed. The instruction then stands where the last one
-// that it took in stood. What has no place there becomes an epilogue as for other matmuls.
+// Bias, residual, numbers and activation behind a matmul or convolution with a packed weight go
+// into it: they are done on a tile that was just computed. The instruction then stands where the
+// last one that it took in stood. What has no place there becomes an epilogue as for other matmuls.
+//
+// A number that multiplies does not go into the weight: its rounding would be the same for all
+// pixels, so that it adds up in the layers behind, where that of results does not.
 #include <cmath>
 #include <unordered_map>
 
@@ -53,16 +56,40 @@ class PackedEpilogues {
     return r.spec(r.value("y")) == r.spec(r.root().out[0]);
   }
 
+  static bool scaled_before(const PackedAttrs& a) { return a.scale != 1 || a.shift != 0; }
+  static bool scaled_after(const PackedAttrs& a) {
+    return a.scale_after != 1 || a.shift_after != 0;
+  }
+
   void activate(Rewrite& r, PackedEpilogue epilogue) {
     const Instr& i = r.instr("y");
-    if (attrs(i).epilogue == 0 && same_spec(r)) finish(r, i, attrs(i), epilogue);
+    if (attrs(i).epilogue == 0 && !scaled_after(attrs(i)) && same_spec(r))
+      finish(r, i, attrs(i), epilogue);
+  }
+
+  // The root multiplies by a number, or adds it: before the residual and the activation if there
+  // are none yet, or after them.
+  void scale_or_shift(Rewrite& r) {
+    const Instr& i = r.instr("y");
+    const double n = static_cast<float>(r.number("n"));
+    if (!same_spec(r) || r.spec(i.out[0]).dtype != DType::f32 || !std::isfinite(n) || n == 0)
+      return;
+    PackedAttrs a = attrs(i);
+    const bool scales = r.root().op == &op::mul;
+    const auto put = [&](double& scale, double& shift) {
+      if ((scales && scale != 1) || shift != 0) return false;
+      (scales ? scale : shift) = n;
+      return true;
+    };
+    const bool before = a.epilogue == 0 && !has_operand(i, 3) && !scaled_after(a);
+    if ((before && put(a.scale, a.shift)) || put(a.scale_after, a.shift_after)) take(r, i, a);
   }
 
   // Maximum with `low`, then minimum with `high`.
   void clamp(Rewrite& r, Bound low, Bound high) {
     const Instr& i = r.instr("y");
     PackedAttrs a = attrs(i);
-    if (!same_spec(r) ||
+    if (!same_spec(r) || scaled_after(a) ||
         (a.epilogue != 0 && a.epilogue != static_cast<int64_t>(PackedEpilogue::clamp)))
       return;
     if (a.epilogue == 0) {
@@ -94,11 +121,11 @@ class PackedEpilogues {
   static bool is_bias(const Rewrite& r, const Instr& i, ValueId v) {
     const Shape &s = r.spec(v).shape, &y = r.spec(i.out[0]).shape;
     const int64_t columns = y[y.rank() - 1].value();
-    return !has_operand(i, 2) && s.rank() > 0 && s.numel().value() == columns &&
-           s[s.rank() - 1].value() == columns;
+    return !has_operand(i, 2) && !scaled_before(attrs(i)) && s.rank() > 0 &&
+           s.numel().value() == columns && s[s.rank() - 1].value() == columns;
   }
   static bool may_add(const Rewrite& r, const Instr& i, ValueId v) {
-    return attrs(i).epilogue == 0 && !has_operand(i, 3) &&
+    return attrs(i).epilogue == 0 && !scaled_after(attrs(i)) && !has_operand(i, 3) &&
            r.spec(i.out[0]) == r.spec(r.root().out[0]) &&
            r.spec(v).dtype == r.spec(i.out[0]).dtype &&
            (is_bias(r, i, v) || r.spec(v).shape == r.spec(i.out[0]).shape);
@@ -126,6 +153,12 @@ class PackedEpilogues {
       activate(r, PackedEpilogue::gelu);
   }
 
+  void hardswish(Rewrite& r) {
+    if (r.number("three") == 3 && r.number("zero") == 0 && r.number("six") == 6 &&
+        r.number("all") == 6)
+      activate(r, PackedEpilogue::hardswish);
+  }
+
   /// Where each packed instruction stood before anything was taken in, by its result.
   std::unordered_map<ValueId, InstrId> start_;
 };
@@ -149,7 +182,15 @@ std::vector<Rule> PackedEpilogues::rules() {
     Pattern whole = row(op::mul, {std::move(sum), any("y")}).any_order().once();
     return row(op::mul, {std::move(whole), number("half")}).any_order();
   };
+  // y * clamp(y + 3, 0, 6) / 6.
+  const Pattern shifted = row(op::add, {packed(2), number("three")}).any_order().once();
+  const auto hardswish_form = [](Pattern bounded) {
+    Pattern whole = row(op::mul, {any("y"), std::move(bounded).once()}).any_order().once();
+    return row(op::div, {std::move(whole), number("all")});
+  };
   return {
+      {row(op::mul, {packed(1), number("n")}).any_order(), by(&PackedEpilogues::scale_or_shift)},
+      {row(op::add, {packed(1), number("n")}).any_order(), by(&PackedEpilogues::scale_or_shift)},
       {row(op::add, {packed(1), any("other")}).any_order(), by(&PackedEpilogues::add)},
       {row(op::relu, {packed(1)}), bounds(0.0, {})},
       {row(op::relu6, {packed(1)}), bounds(0.0, 6.0)},
@@ -161,6 +202,12 @@ std::vector<Rule> PackedEpilogues::rules() {
       {row(op::sigmoid, {packed(1)}), become(PackedEpilogue::sigmoid)},
       {row(op::silu, {packed(1)}), become(PackedEpilogue::silu)},
       {row(op::gelu, {packed(1)}), become(PackedEpilogue::gelu)},
+      {row(op::hardswish, {packed(1)}), become(PackedEpilogue::hardswish)},
+      {hardswish_form(
+           row(op::minimum, {row(op::maximum, {shifted, number("zero")}).once(), number("six")})),
+       by(&PackedEpilogues::hardswish)},
+      {hardswish_form(row(op::clamp, {shifted, number("zero"), number("six")})),
+       by(&PackedEpilogues::hardswish)},
       {row(op::mul, {packed(2), row(op::sigmoid, {any("y")}).once()}).any_order(),
        become(PackedEpilogue::silu)},
       {erf_form(row(op::div, {packed(2), number("root")})), by(&PackedEpilogues::erf_gelu)},

@@ -14,6 +14,7 @@ std::span<const PassInfo> all_passes() {
       {"merge_common", Stage::simplify, merge_common},
       {"fold_norms", Stage::simplify, fold_norms},
       {"fold_constants", Stage::simplify, fold_constants, true},
+      {"number_operands", Stage::simplify, number_operands, true},
       {"concatenate_slices", Stage::simplify, concatenate_slices},
       {"order_pooling", Stage::simplify, order_pooling},
       {"fuse_attention", Stage::simplify, fuse_attention, true},

@@ -11,17 +11,20 @@ namespace tandem::compiler {
 
 /// Composites that no kernel claims become the instructions of their bodies.
 void expand_composites(Program& p);
-/// Identities, casts to the same dtype, views to the same shape and sums over nothing are
-/// eliminated.
+/// Identities, casts to the same dtype, views to the same shape, sums over nothing and paddings by
+/// nothing are eliminated.
 void canonicalize(Program& p);
 /// What depends on constants alone is computed now.
 void fold_constants(Program& p);
+/// Constants of one element beside tensors become numbers.
+void number_operands(Program& p);
 /// Matmuls and convolutions of programs without gradients, whose weight does not change from call
 /// to call, read it packed; convolutions work channels-last.
 void pack_weights(Program& p);
 /// What stands between packed convolutions works channels-last too.
 void channels_last(Program& p);
-/// Bias, residual and activation behind a packed matmul or convolution go into it.
+/// Bias, residual, numbers that multiply or shift, and activation behind a packed matmul or
+/// convolution go into it.
 void take_epilogues(Program& p);
 /// Packed matmuls of one tensor become one where only views and attention read them.
 void fuse_matmuls(Program& p);

@@ -15,15 +15,17 @@ inline constexpr int64_t kPackedPanel = 32;
 inline constexpr int64_t kWinogradOut = 4, kWinogradIn = 6;
 
 /// Applied to a sum (and the residual) before it is stored.
-enum class PackedEpilogue : int64_t { none, clamp, sigmoid, silu, gelu };
+enum class PackedEpilogue : int64_t { none, clamp, sigmoid, silu, gelu, hardswish };
 
 /// Attributes of the rows that use a packed weight. The lists are (height, width); packed_product
 /// only needs `columns`.
 struct PackedAttrs {
   int64_t columns = 0;  ///< outputs: o, n
   IntList kernel, stride, padding, padding_end;
-  int64_t epilogue = 0;      ///< a PackedEpilogue
-  double low = 0, high = 0;  ///< for clamp
+  int64_t epilogue = 0;                     ///< a PackedEpilogue
+  double low = 0, high = 0;                 ///< for clamp
+  double scale = 1, shift = 0;              ///< of the sum, before the residual; f32 only
+  double scale_after = 1, shift_after = 0;  ///< of what the epilogue gives; f32 only
   template <class V>
   void fields(V& v) {
     v("columns", columns);
@@ -34,6 +36,10 @@ struct PackedAttrs {
     v("epilogue", epilogue);
     v("low", low);
     v("high", high);
+    v("scale", scale);
+    v("shift", shift);
+    v("scale_after", scale_after);
+    v("shift_after", shift_after);
   }
 };
 
@@ -62,7 +68,8 @@ extern TD_API const OpDef read_bytes;
 /// pack_winograd: w [o, c, 3, 3] -> [36, panels, c, 32], transformed for F(4x4, 3x3).
 /// winograd_conv: x [n, h, w, c], packed, b? [o], r? -> y [n, h', w', o]; stride 1. Lavin
 /// and Gray, Fast Algorithms for Convolutional Neural Networks, https://arxiv.org/abs/1509.09308
-/// The residual r is of y's shape: y = epilogue(sum + b + r).
+/// The residual r is of y's shape: y = epilogue((sum + b) * scale + shift + r) * scale_after +
+/// shift_after.
 extern TD_API const OpDef pack_matrix, packed_product, pack_conv, packed_conv, pack_depthwise,
     depthwise_conv, pack_winograd, winograd_conv, pack_matrix_bf16, packed_product_bf16;
 }  // namespace op

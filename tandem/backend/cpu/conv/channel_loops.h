@@ -19,17 +19,35 @@ struct DepthwiseRow {
   int kernel_h, kernel_w, stride;
 };
 
+/// v * scale + shift, rounded twice. The shift that changes no bit is a negative zero.
+struct ScaleShift {
+  float scale = 1, shift = -0.0f;
+  bool any() const { return scale != 1 || shift != 0; }
+};
+
 /// The epilogue that packed kernels apply to sums.
 struct FusedEpilogue {
   PackedEpilogue kind = PackedEpilogue::none;
   float low = 0, high = 0;
+  ScaleShift before, after;         ///< before the residual, after the function
   const float* residual = nullptr;  ///< for the whole result, or nullptr
-  bool any() const { return kind != PackedEpilogue::none || residual; }
+  bool scaled() const { return before.any() || after.any(); }
+  bool any() const { return kind != PackedEpilogue::none || residual || scaled(); }
+};
+
+/// y[i * y_step] = bias + sum over segments s and k < depth of x[i * x_step + s * x_segment + k] *
+/// w[s * depth + k], for i < n.
+struct DotRow {
+  const float *x, *w;
+  float* y;
+  float bias;
+  int64_t n, x_step, x_segment, y_step, depth;
+  int64_t segments;
 };
 
 struct ChannelLoops {
-  /// y[r, j] = fused(y[r, j] + residual[r, j]) for r < rows, j < columns; rows of both are y_row
-  /// apart, residual may be nullptr.
+  /// y[r, j] = after(function(before(y[r, j]) + residual[r, j])) for r < rows, j < columns; rows of
+  /// both are y_row apart, residual may be nullptr.
   void (*finish)(const FusedEpilogue& t, float* y, const float* residual, int64_t y_row,
                  int64_t rows, int64_t columns);
   /// One row of outputs of a depthwise convolution.
@@ -41,6 +59,7 @@ struct ChannelLoops {
   /// y[a * y_row + b * y_column + i] = (A^T m A)[a, b] + bias[i] for a < rows, b < columns, i < c.
   void (*winograd_out)(const float* m, int64_t m_step, const float* bias, int64_t c, int rows,
                        int columns, float* y, int64_t y_row, int64_t y_column);
+  void (*dots)(const DotRow& r);
 };
 extern const ChannelLoops kChannelBase, kChannelAvx2, kChannelAvx512;
 /// The best loops for this processor.

@@ -19,6 +19,8 @@ constexpr double kUnitProducts = 2e6;
 constexpr int64_t kFewRows = 8;     ///< per worker: fewer are split by panels
 constexpr int64_t kPanelGroup = 4;  ///< most panels of one unit of work
 constexpr int64_t kFar = 64 << 10;  ///< floats of a panel that is prefetched
+constexpr int64_t kFewOutputs = 4;  ///< of a panel of 32: those are dot products
+constexpr int64_t kLeastDot = 8;    ///< floats
 
 struct Sizes {
   int64_t n, in_h, in_w, c, h, w, o, kernel_h, kernel_w, stride_h, stride_w, top, left;
@@ -44,7 +46,9 @@ struct Sizes {
   int64_t step() const { return (w == 1 ? stride_h * wide() : stride_w) * c; }
   int64_t depth() const { return kernel_w * c; }
   int64_t panels() const { return (o + kPackedPanel - 1) / kPackedPanel; }
+  bool lean() const { return o <= kFewOutputs && depth() >= kLeastDot; }
   int64_t in_rows(int64_t rows) const { return (rows - 1) * stride_h + kernel_h; }
+  size_t weights() const { return static_cast<size_t>(o * kernel_h * depth()); }
   double products() const {
     return static_cast<double>(w * o) * static_cast<double>(kernel_h * depth());
   }
@@ -53,8 +57,9 @@ struct Sizes {
 struct ConvPackedPlan : EpiloguePlan {
   int workers = 1;
   bool by_panels = false;
-  int64_t rows = 1;  ///< of outputs in one unit
-  size_t part = 0;   ///< floats of staged rows
+  int64_t rows = 1;    ///< of outputs in one unit
+  size_t part = 0;     ///< floats of staged rows
+  size_t lean_at = 0;  ///< where the weights of few outputs are kept in scratch, output by output
 };
 
 void run_with(const KernelCall& c, const Epilogue& e);
@@ -73,8 +78,8 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
                                          std::min(least, s.h), s.h);
   if (s.stage)
     plan->part = static_cast<size_t>((s.in_rows(plan->rows) * s.wide() * s.c + 31) / 16 * 16);
-  plan->workspace =
-      plan->part * sizeof(float) * static_cast<size_t>(plan->by_panels ? s.n : plan->workers);
+  plan->lean_at = plan->part * static_cast<size_t>(plan->by_panels ? s.n : plan->workers);
+  plan->workspace = sizeof(float) * (plan->lean_at + (s.lean() ? s.weights() : 0));
   plan->run_with = run_with;
   return plan;
 }
@@ -97,6 +102,38 @@ void stage_row(const Sizes& s, const float* x, int64_t n, int64_t at, float* to)
       for (int64_t v = 0; v < count; ++v) to[v * c + i] = from[v * s.step_w + i * s.step_c];
   }
   std::fill_n(to + count * c, (wide - s.left - count) * c, 0.0f);
+}
+
+// The weights of few outputs, one after the other: [o][kernel_h][depth].
+void collect_weights(const Sizes& s, const float* weight, float* to) {
+  const int64_t size = s.kernel_h * s.depth();
+  for (int64_t j = 0; j < s.o; ++j)
+    for (int64_t k = 0; k < size; ++k) *to++ = weight[k * kPackedPanel + j];
+}
+
+// multiply() for few outputs, by dot products.
+void multiply_lean(const Sizes& s, const float* x, const float* weight, const float* bias,
+                   int64_t rows, float* y, const FusedEpilogue& fused, const float* whole) {
+  const bool merged = s.merged();
+  const int64_t lines = merged ? 1 : rows, w = merged ? rows * s.w : s.w, wide = s.wide();
+  DotRow d{};
+  d.n = w;
+  d.x_step = merged ? s.step() : s.stride_w * s.c;
+  d.x_segment = wide * s.c;
+  d.y_step = s.o;
+  d.depth = s.depth();
+  d.segments = s.kernel_h;
+  for (int64_t r = 0; r < lines; ++r) {
+    float* row = y + r * s.w * s.o;
+    d.x = x + r * s.stride_h * wide * s.c;
+    for (int64_t j = 0; j < s.o; ++j) {
+      d.w = weight + j * s.kernel_h * d.depth;
+      d.y = row + j;
+      d.bias = bias ? bias[j] : 0.0f;
+      channel_loops().dots(d);
+    }
+    finish_block(fused, whole, row, 0, 1, w * s.o);
+  }
 }
 
 // Output rows h0..h1-1 of a sample, panels p0..p1-1; x is the first row that they read.
@@ -153,7 +190,11 @@ void run_rows(const Sizes& s, const ConvPackedPlan& plan, const Operands& op) {
       x = buffer;
     }
     const int64_t row = (n * s.h + h0) * s.w;
-    multiply(s, x, op.w, op.bias, h1 - h0, 0, s.panels(), op.y + row * s.o, op.fused, op.y);
+    float* y = op.y + row * s.o;
+    if (s.lean())
+      multiply_lean(s, x, op.scratch + plan.lean_at, op.bias, h1 - h0, y, op.fused, op.y);
+    else
+      multiply(s, x, op.w, op.bias, h1 - h0, 0, s.panels(), y, op.fused, op.y);
     if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * s.h + h1) * s.w, 0, s.o);
   });
 }
@@ -190,7 +231,9 @@ void run_conv(const KernelCall& c, const Epilogue* e) {
                     static_cast<float*>(c.scratch),
                     e,
                     fused_epilogue_of(c)};
-  (plan.by_panels ? run_panels : run_rows)(Sizes(c), plan, op);
+  const Sizes s(c);
+  if (s.lean()) collect_weights(s, op.w, op.scratch + plan.lean_at);
+  (plan.by_panels ? run_panels : run_rows)(s, plan, op);
 }
 void run_with(const KernelCall& c, const Epilogue& e) { run_conv(c, &e); }
 void run(const KernelCall& c) { run_conv(c, nullptr); }

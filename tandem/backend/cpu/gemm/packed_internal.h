@@ -64,7 +64,8 @@ inline void finish_block(const FusedEpilogue& t, const float* whole, float* y, i
 /// Lets tile `c` of the result that begins at `whole` apply the epilogue; false: it cannot, and
 /// finish_block() must follow.
 inline bool finish_in_tile(const FusedEpilogue& t, const float* whole, MicroCall<float>& c) {
-  if (t.kind != PackedEpilogue::none && t.kind != PackedEpilogue::clamp) return false;
+  if (t.scaled() || (t.kind != PackedEpilogue::none && t.kind != PackedEpilogue::clamp))
+    return false;
   c.add = t.residual ? t.residual + (c.c - whole) : nullptr;
   c.clamp = t.kind == PackedEpilogue::clamp;
   c.low = t.low;

@@ -161,6 +161,14 @@ FusedEpilogue fused_epilogue_of(const KernelCall& c) {
   t.kind = static_cast<PackedEpilogue>(a.epilogue);
   t.low = static_cast<float>(a.low);
   t.high = static_cast<float>(a.high);
+  const auto numbers = [](double scale, double shift) {
+    ScaleShift s;
+    s.scale = static_cast<float>(scale);
+    if (shift != 0) s.shift = static_cast<float>(shift);
+    return s;
+  };
+  t.before = numbers(a.scale, a.shift);
+  t.after = numbers(a.scale_after, a.shift_after);
   if (c.n_in > 3 && c.in[3].present()) t.residual = c.in[3].as<float>();
   return t;
 }
