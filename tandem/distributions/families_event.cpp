@@ -244,7 +244,7 @@ Tensor Wishart::log_prob(const Tensor& value) const {
   const auto p = static_cast<double>(n);
   const Tensor solved = linalg::cholesky_solve(value, scale_tril);
   return -df * (p * std::log(2.0) / 2 + sum(log(diagonal_of(scale_tril)), {-1})) -
-         mvlgamma(df * 0.5, n) + (df - p - 1.0) * 0.5 * linalg::slogdet(value).second -
+         mvlgamma(df * 0.5, n) + (df - p - 1.0) * 0.5 * linalg::slogdet(value).logabsdet -
          0.5 * sum(diagonal_of(solved), {-1});
 }
 Tensor Wishart::entropy() const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Function transforms: grad, value_and_grad, vjp, jvp, vmap, jacobian, checkpoint, functional_call,
-// custom_vjp. They nest freely. A function takes Tensors and returns a Tensor or a vector of them;
-// the templates here only wrap it.
+// custom_vjp. They nest freely. A function takes Tensors and returns a Tensor, a
+// vector, pair or tuple of them or a result such as sort()'s; the templates here only wrap it.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 #include "tandem/base/function_ref.h"
 #include "tandem/grad/autograd.h"
-#include "tandem/graph/cell.h"
+#include "tandem/graph/signature.h"
 
 namespace tandem {
 
@@ -26,6 +26,21 @@ Tensors as_tensors(std::tuple<T...> t) {
   return std::apply([](auto&&... x) { return Tensors{std::move(x)...}; }, std::move(t));
 }
 inline Tensors as_tensors(std::pair<Tensor, Tensor> t) { return {t.first, t.second}; }
+template <HasFields R>
+Tensors as_tensors(R r) {
+  Tensors out;
+  auto take = [&out](const char*, Tensor& t) { out.push_back(std::move(t)); };
+  r.fields(take);
+  return out;
+}
+/// The inverse of as_tensors.
+template <HasFields R>
+R from_tensors(Tensors t) {
+  R r;
+  auto put = [next = t.begin()](const char*, Tensor& field) mutable { field = std::move(*next++); };
+  r.fields(put);
+  return r;
+}
 
 template <class F, size_t... I>
 Tensors spread(F& f, std::span<const Tensor> x, std::index_sequence<I...>) {
@@ -156,6 +171,8 @@ auto vmap(F f, std::vector<int> in_dims = {}, int out_dim = 0,
       return out;
     else if constexpr (std::is_same_v<R, std::pair<Tensor, Tensor>>)
       return R{out[0], out[1]};
+    else if constexpr (detail::HasFields<R>)
+      return detail::from_tensors<R>(std::move(out));
     else if constexpr (std::is_convertible_v<R, Tensor>)
       return out[0];
     else

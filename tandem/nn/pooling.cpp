@@ -10,7 +10,7 @@ Tensor MaxPool1d::forward(Tensor x) {
   return max_pool1d(std::move(x), kernel_size, options.stride, options.padding, options.dilation,
                     options.ceil_mode);
 }
-std::pair<Tensor, Tensor> MaxPool1d::forward_with_indices(Tensor x, SourceLocation loc) {
+OutputAndIndices MaxPool1d::forward_with_indices(Tensor x, SourceLocation loc) {
   return scoped(loc, [&] {
     return max_pool1d_with_indices(std::move(x), kernel_size, options.stride, options.padding,
                                    options.dilation, options.ceil_mode);
@@ -23,7 +23,7 @@ Tensor MaxPool2d::forward(Tensor x) {
   return max_pool2d(std::move(x), kernel_size, options.stride, options.padding, options.dilation,
                     options.ceil_mode);
 }
-std::pair<Tensor, Tensor> MaxPool2d::forward_with_indices(Tensor x, SourceLocation loc) {
+OutputAndIndices MaxPool2d::forward_with_indices(Tensor x, SourceLocation loc) {
   return scoped(loc, [&] {
     return max_pool2d_with_indices(std::move(x), kernel_size, options.stride, options.padding,
                                    options.dilation, options.ceil_mode);
@@ -36,7 +36,7 @@ Tensor MaxPool3d::forward(Tensor x) {
   return max_pool3d(std::move(x), kernel_size, options.stride, options.padding, options.dilation,
                     options.ceil_mode);
 }
-std::pair<Tensor, Tensor> MaxPool3d::forward_with_indices(Tensor x, SourceLocation loc) {
+OutputAndIndices MaxPool3d::forward_with_indices(Tensor x, SourceLocation loc) {
   return scoped(loc, [&] {
     return max_pool3d_with_indices(std::move(x), kernel_size, options.stride, options.padding,
                                    options.dilation, options.ceil_mode);
@@ -89,7 +89,7 @@ AdaptiveMaxPool1d::AdaptiveMaxPool1d(IntList size) : output_size(size) {
 Tensor AdaptiveMaxPool1d::forward(Tensor x) {
   return adaptive_max_pool1d(std::move(x), output_size);
 }
-std::pair<Tensor, Tensor> AdaptiveMaxPool1d::forward_with_indices(Tensor x, SourceLocation loc) {
+OutputAndIndices AdaptiveMaxPool1d::forward_with_indices(Tensor x, SourceLocation loc) {
   return scoped(loc, [&] { return adaptive_max_pool1d_with_indices(std::move(x), output_size); });
 }
 AdaptiveMaxPool2d::AdaptiveMaxPool2d(IntList size) : output_size(size) {
@@ -98,7 +98,7 @@ AdaptiveMaxPool2d::AdaptiveMaxPool2d(IntList size) : output_size(size) {
 Tensor AdaptiveMaxPool2d::forward(Tensor x) {
   return adaptive_max_pool2d(std::move(x), output_size);
 }
-std::pair<Tensor, Tensor> AdaptiveMaxPool2d::forward_with_indices(Tensor x, SourceLocation loc) {
+OutputAndIndices AdaptiveMaxPool2d::forward_with_indices(Tensor x, SourceLocation loc) {
   return scoped(loc, [&] { return adaptive_max_pool2d_with_indices(std::move(x), output_size); });
 }
 AdaptiveMaxPool3d::AdaptiveMaxPool3d(IntList size) : output_size(size) {
@@ -107,7 +107,7 @@ AdaptiveMaxPool3d::AdaptiveMaxPool3d(IntList size) : output_size(size) {
 Tensor AdaptiveMaxPool3d::forward(Tensor x) {
   return adaptive_max_pool3d(std::move(x), output_size);
 }
-std::pair<Tensor, Tensor> AdaptiveMaxPool3d::forward_with_indices(Tensor x, SourceLocation loc) {
+OutputAndIndices AdaptiveMaxPool3d::forward_with_indices(Tensor x, SourceLocation loc) {
   return scoped(loc, [&] { return adaptive_max_pool3d_with_indices(std::move(x), output_size); });
 }
 LPPool1d::LPPool1d(double norm_type, IntList kernel, LPPoolOptions o)
@@ -164,19 +164,18 @@ Tensor MaxUnpool3d::operator()(Tensor x, const Tensor& indices, IntList output_s
                                SourceLocation loc) {
   return scoped(loc, [&] { return forward(std::move(x), indices, output_size); });
 }
-#define TD_FRACTIONAL(n)                                                                        \
-  FractionalMaxPool##n##d::FractionalMaxPool##n##d(IntList kernel, FractionalPoolOptions o)     \
-      : kernel_size(kernel), options(std::move(o)) {                                            \
-    this->register_members(this, "");                                                           \
-  }                                                                                             \
-  Tensor FractionalMaxPool##n##d::forward(Tensor x) {                                           \
-    return fractional_max_pool##n##d(std::move(x), kernel_size, options);                       \
-  }                                                                                             \
-  std::pair<Tensor, Tensor> FractionalMaxPool##n##d::forward_with_indices(Tensor x,             \
-                                                                          SourceLocation loc) { \
-    return scoped(loc, [&] {                                                                    \
-      return fractional_max_pool##n##d_with_indices(std::move(x), kernel_size, options);        \
-    });                                                                                         \
+#define TD_FRACTIONAL(n)                                                                         \
+  FractionalMaxPool##n##d::FractionalMaxPool##n##d(IntList kernel, FractionalPoolOptions o)      \
+      : kernel_size(kernel), options(std::move(o)) {                                             \
+    this->register_members(this, "");                                                            \
+  }                                                                                              \
+  Tensor FractionalMaxPool##n##d::forward(Tensor x) {                                            \
+    return fractional_max_pool##n##d(std::move(x), kernel_size, options);                        \
+  }                                                                                              \
+  OutputAndIndices FractionalMaxPool##n##d::forward_with_indices(Tensor x, SourceLocation loc) { \
+    return scoped(loc, [&] {                                                                     \
+      return fractional_max_pool##n##d_with_indices(std::move(x), kernel_size, options);         \
+    });                                                                                          \
   }
 TD_FRACTIONAL(2)
 TD_FRACTIONAL(3)

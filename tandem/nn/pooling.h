@@ -3,8 +3,6 @@
 // (for all dimensions) or a list. None has parameters; each calls the function of the same name.
 #pragma once
 
-#include <utility>
-
 #include "tandem/nn/module.h"
 #include "tandem/nn/one_size.h"
 #include "tandem/ops/conv/pool.h"
@@ -40,8 +38,7 @@ class TD_API MaxPool1d : public Module {
   TD_LIST_OF_ONE(MaxPool1d, MaxPoolOptions);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
-                                                 SourceLocation loc = SourceLocation::here());
+  OutputAndIndices forward_with_indices(Tensor x, SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   MaxPoolOptions options;
 };
@@ -52,8 +49,7 @@ class TD_API MaxPool2d : public Module {
   TD_LIST_OF_ONE(MaxPool2d, MaxPoolOptions);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
-                                                 SourceLocation loc = SourceLocation::here());
+  OutputAndIndices forward_with_indices(Tensor x, SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   MaxPoolOptions options;
 };
@@ -64,8 +60,7 @@ class TD_API MaxPool3d : public Module {
   TD_LIST_OF_ONE(MaxPool3d, MaxPoolOptions);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
-                                                 SourceLocation loc = SourceLocation::here());
+  OutputAndIndices forward_with_indices(Tensor x, SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   MaxPoolOptions options;
 };
@@ -127,8 +122,7 @@ class TD_API AdaptiveMaxPool1d : public Module {
   TD_LIST_OF_ONE(AdaptiveMaxPool1d);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
-                                                 SourceLocation loc = SourceLocation::here());
+  OutputAndIndices forward_with_indices(Tensor x, SourceLocation loc = SourceLocation::here());
   IntList output_size;
 };
 /// Largest element over windows so that the result is [n, c, *output_size]; -1 keeps a size.
@@ -138,8 +132,7 @@ class TD_API AdaptiveMaxPool2d : public Module {
   TD_LIST_OF_ONE(AdaptiveMaxPool2d);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
-                                                 SourceLocation loc = SourceLocation::here());
+  OutputAndIndices forward_with_indices(Tensor x, SourceLocation loc = SourceLocation::here());
   IntList output_size;
 };
 /// Largest element over windows so that the result is [n, c, *output_size]; -1 keeps a size.
@@ -149,8 +142,7 @@ class TD_API AdaptiveMaxPool3d : public Module {
   TD_LIST_OF_ONE(AdaptiveMaxPool3d);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
-                                                 SourceLocation loc = SourceLocation::here());
+  OutputAndIndices forward_with_indices(Tensor x, SourceLocation loc = SourceLocation::here());
   IntList output_size;
 };
 /// (sum of x^norm_type over each window)^(1 / norm_type).
@@ -223,8 +215,7 @@ class TD_API FractionalMaxPool2d : public Module {
   FractionalMaxPool2d(IntList kernel_size, FractionalPoolOptions options);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
-                                                 SourceLocation loc = SourceLocation::here());
+  OutputAndIndices forward_with_indices(Tensor x, SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   FractionalPoolOptions options;
 };
@@ -235,8 +226,7 @@ class TD_API FractionalMaxPool3d : public Module {
   FractionalMaxPool3d(IntList kernel_size, FractionalPoolOptions options);
   Tensor forward(Tensor x);
   /// The values and their i64 positions in x's spatial plane (return_indices).
-  std::pair<Tensor, Tensor> forward_with_indices(Tensor x,
-                                                 SourceLocation loc = SourceLocation::here());
+  OutputAndIndices forward_with_indices(Tensor x, SourceLocation loc = SourceLocation::here());
   IntList kernel_size;
   FractionalPoolOptions options;
 };

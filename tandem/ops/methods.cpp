@@ -63,11 +63,11 @@ Tensor Tensor::where(const Tensor& condition, Operand other, SourceLocation loc)
 Tensor Tensor::polygamma(int64_t n, SourceLocation loc) const {
   return tandem::polygamma(n, *this, loc);
 }
-TensorPair Tensor::qr(bool some, SourceLocation loc) const {
+QrResult Tensor::qr(bool some, SourceLocation loc) const {
   return linalg::qr(*this, some ? "reduced" : "complete", loc);
 }
-TensorPair Tensor::histogram(int64_t bins, const Tensor& weight, bool density,
-                             SourceLocation loc) const {
+HistogramResult Tensor::histogram(int64_t bins, const Tensor& weight, bool density,
+                                  SourceLocation loc) const {
   return tandem::histogram(*this, bins, {}, weight, density, loc);
 }
 Tensor Tensor::new_tensor(const Tensor& data, std::optional<DType> dtype,

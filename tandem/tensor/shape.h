@@ -22,9 +22,12 @@ class TD_API Shape {
   template <class... D>
     requires(sizeof...(D) >= 1 && sizeof...(D) <= kMaxRank && (std::convertible_to<D, Dim> && ...))
   constexpr Shape(D... d) : dims_{Dim(d)...}, rank_(sizeof...(D)) {}
-  Shape(const std::vector<int64_t>& v) : Shape(std::span<const int64_t>(v)) {}
-  Shape(std::span<const int64_t> v) {
-    for (int64_t x : v) push_back(x);
+  /// From a vector or a span of any integers or Dims.
+  template <std::convertible_to<Dim> D>
+  Shape(const std::vector<D>& v) : Shape(std::span(v)) {}
+  template <std::convertible_to<Dim> D, size_t n>
+  Shape(std::span<D, n> v) {
+    for (const D& d : v) push_back(d);
   }
 
   int rank() const { return rank_; }

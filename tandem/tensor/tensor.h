@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,12 +20,9 @@ namespace tandem {
 class Tensor;
 class Operand;
 class TensorIndices;  // ops/index/index.h
-struct UniqueResult;  // ops/index/search.h
-struct FrexpResult;   // ops/pointwise/exact.h
 struct StftOptions;   // ops/linalg/fft.h
-using TensorPair = std::pair<Tensor, Tensor>;
-using TensorTriple = std::tuple<Tensor, Tensor, Tensor>;
 using Tensors = std::vector<Tensor>;
+#include "tandem/tensor/results.def"
 
 /// A C++ type that elements of some dtype have.
 template <class T>
@@ -159,11 +155,11 @@ class TD_API Tensor {
   Tensor where(const Tensor& condition, Operand other,
                SourceLocation loc = SourceLocation::here()) const;
   Tensor polygamma(int64_t n, SourceLocation loc = SourceLocation::here()) const;
-  /// (Q, R); `some`: without the columns of Q that this does not need.
-  TensorPair qr(bool some = true, SourceLocation loc = SourceLocation::here()) const;
-  /// (counts, edges) of `bins` equal parts: see histogram().
-  TensorPair histogram(int64_t bins, const Tensor& weight = {}, bool density = false,
-                       SourceLocation loc = SourceLocation::here()) const;
+  /// `some`: without the columns of Q that this does not need.
+  QrResult qr(bool some = true, SourceLocation loc = SourceLocation::here()) const;
+  /// See histogram(): of `bins` equal parts from the smallest to the largest element.
+  HistogramResult histogram(int64_t bins, const Tensor& weight = {}, bool density = false,
+                            SourceLocation loc = SourceLocation::here()) const;
   /// Tensors of this one's dtype, or of another.
   Tensor new_tensor(const Tensor& data, std::optional<DType> dtype = {},
                     SourceLocation loc = SourceLocation::here()) const;
@@ -196,6 +192,24 @@ class TD_API Tensor {
 
   Ref<detail::TensorImpl> impl_;
 };
+
+// ---- results of several tensors; fields() visits them with their names
+#define TD_VISIT(a) v(#a, a);
+#define TD_VISIT_3(a, ...) TD_VISIT(a) __VA_OPT__(TD_VISIT(__VA_ARGS__))
+#define TD_VISIT_2(a, ...) TD_VISIT(a) __VA_OPT__(TD_VISIT_3(__VA_ARGS__))
+#define RESULT(type, first, ...) \
+  struct type {                  \
+    Tensor first, __VA_ARGS__;   \
+    template <class Visitor>     \
+    void fields(Visitor& v) {    \
+      TD_VISIT(first)            \
+      TD_VISIT_2(__VA_ARGS__)    \
+    }                            \
+  };
+#include "tandem/tensor/results.def"
+#undef TD_VISIT_2
+#undef TD_VISIT_3
+#undef TD_VISIT
 
 /// A tensor or a number where an op takes either; remembers the caller's line and whether the
 /// tensor was a temporary (whose buffer may then be reused). Lives for one expression only.

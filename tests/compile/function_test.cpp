@@ -56,6 +56,8 @@ TEST(Compile, Structs) {
   State s = f(f(State{ones({2}), {ones({2})}, 0}));
   EXPECT_EQ(values(s.h), (std::vector<float>{7, 7}));
   EXPECT_EQ(s.n, 2);
+  auto best = compile([](Tensor x) { return topk(x, 2); });
+  EXPECT_EQ(values(best(tensor({1.f, 3.f, 2.f})).values), (std::vector<float>{3, 2}));
 }
 
 TEST(Compile, ShapesAndSymbols) {

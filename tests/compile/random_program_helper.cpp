@@ -226,7 +226,7 @@ Tensor RandomProgram::reduction() {
     case 7:
       return say("std"), tandem::std(x, dims, 0, keep);
     default:
-      return say("max"), x.dim() ? max(x, draw_dim(x)).first : max(x);
+      return say("max"), x.dim() ? max(x, draw_dim(x)).values : max(x);
   }
 }
 
@@ -241,7 +241,7 @@ Tensor RandomProgram::running() {
     case 2:
       return say("logcumsumexp"), logcumsumexp(x, d);
     case 3:
-      return say("cummax"), cummax(x, d).first;
+      return say("cummax"), cummax(x, d).values;
     default:
       return say("diff"), diff(x, 1, d);
   }
@@ -285,9 +285,9 @@ Tensor RandomProgram::indexed() {
     case 1:
       return say("gather"), gather(x, d, argsort(x, d));
     case 2:
-      return say("sort"), sort(x, d, one_in(2)).first;
+      return say("sort"), sort(x, d, one_in(2)).values;
     case 3:
-      return say("topk"), topk(x, 1 + below(n), d).first;
+      return say("topk"), topk(x, 1 + below(n), d).values;
     case 4:
       return say("masked_fill"), masked_fill(x, x > 0.2, 0.25);
     default:

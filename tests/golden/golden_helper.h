@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/grad/transforms.h"
 #include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/ops/vision/scale_factor.h"
@@ -85,7 +86,11 @@ using Fn = Ts (*)(const Case&);
 using FnTable = std::map<std::string, Fn>;
 /// Adds a function to the table `t`: its results for the case `g`.
 #define CASE(name, ...) t[#name] = [](const Case& g) -> Ts { return {__VA_ARGS__}; }
-inline Ts both(std::pair<Tensor, Tensor> p) { return {p.first, p.second}; }
+/// The tensors of a result of several.
+template <class Result>
+Ts all_of(Result r) {
+  return tandem::detail::as_tensors(std::move(r));
+}
 /// One factor or one per dimension.
 inline ScaleFactor factor_of(const Case& g, const char* key) {
   const io::Json* v = g.attr(key);

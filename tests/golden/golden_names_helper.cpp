@@ -16,9 +16,6 @@ std::optional<int64_t> maybe(const Case& g, const char* key) {
   const io::Json* v = g.attr(key);
   return v && v->as_int() ? std::optional<int64_t>(*v->as_int()) : std::nullopt;
 }
-Ts triple(const std::tuple<Tensor, Tensor, Tensor>& p) {
-  return {std::get<0>(p), std::get<1>(p), std::get<2>(p)};
-}
 bool is_list(const Case& g, const char* key) { return g.attr(key)->as_array() != nullptr; }
 
 // A number of sections, or indices.
@@ -94,10 +91,7 @@ void add_elements(FnTable& t) {
   CASE(gcd, gcd(g.at(0), g.at(1)));
   CASE(lcm, lcm(g.at(0), g.at(1)));
   CASE(nextafter, nextafter(g.at(0), g.at(1)));
-  t["frexp"] = [](const Case& g) -> Ts {
-    const FrexpResult r = frexp(g.t(0));
-    return {r.mantissa, r.exponent};
-  };
+  t["frexp"] = [](const Case& g) { return all_of(frexp(g.t(0))); };
   CASE(ldexp, ldexp(g.at(0), g.at(1)));
   CASE(float_power, float_power(g.at(0), g.at(1)));
   CASE(angle, angle(g.t(0)));
@@ -159,51 +153,35 @@ void add_sums(FnTable& t) {
 // ---- linear algebra and transforms
 
 void add_decompositions(FnTable& t) {
-  t["linalg.cholesky_ex"] = [](const Case& g) -> Ts {
-    const auto r = linalg::cholesky_ex(g.t(0), g.b("upper"));
-    return {r.L, r.info};
+  t["linalg.cholesky_ex"] = [](const Case& g) {
+    return all_of(linalg::cholesky_ex(g.t(0), g.b("upper")));
   };
   CASE(cholesky_info, linalg::cholesky_ex(g.t(0)).info);
-  t["linalg.inv_ex"] = [](const Case& g) -> Ts {
-    const auto r = linalg::inv_ex(g.t(0));
-    return {r.inverse, r.info};
-  };
+  t["linalg.inv_ex"] = [](const Case& g) { return all_of(linalg::inv_ex(g.t(0))); };
   CASE(inv_info, linalg::inv_ex(g.t(0)).info);
-  t["linalg.solve_ex"] = [](const Case& g) -> Ts {
-    const auto r = linalg::solve_ex(g.t(0), g.t(1));
-    return {r.result, r.info};
-  };
-  t["linalg.lu_factor_ex"] = [](const Case& g) -> Ts {
-    const auto r = linalg::lu_factor_ex(g.t(0));
-    return {r.LU, r.pivots, r.info};
-  };
+  t["linalg.solve_ex"] = [](const Case& g) { return all_of(linalg::solve_ex(g.t(0), g.t(1))); };
+  t["linalg.lu_factor_ex"] = [](const Case& g) { return all_of(linalg::lu_factor_ex(g.t(0))); };
   CASE(lu_info, linalg::lu_factor_ex(g.t(0)).info);
-  t["linalg.ldl_factor"] = [](const Case& g) -> Ts {
-    const auto r = linalg::ldl_factor(g.t(0));
-    return {r.LD, r.pivots};
-  };
+  t["linalg.ldl_factor"] = [](const Case& g) { return all_of(linalg::ldl_factor(g.t(0))); };
   CASE(ldl_info, linalg::ldl_factor_ex(g.t(0)).info);
   t["ldl_solve_of"] = [](const Case& g) -> Ts {
     const auto r = linalg::ldl_factor(g.t(0));
     return {linalg::ldl_solve(r.LD, r.pivots, g.t(1))};
   };
   CASE(ldl_solve, linalg::ldl_solve(g.t(0), g.t(1), g.t(2)));
-  t["geqrf"] = [](const Case& g) { return both(geqrf(g.t(0))); };
+  t["geqrf"] = [](const Case& g) { return all_of(geqrf(g.t(0))); };
   t["linalg.householder_product"] = [](const Case& g) -> Ts {
     return {linalg::householder_product(g.t(0), g.t(1))};
   };
   CASE(orgqr, g.t(0).orgqr(g.t(1)));
   CASE(ormqr, ormqr(g.t(0), g.t(1), g.t(2), g.b("left"), g.b("transpose")));
   t["linalg.matrix_sqrth"] = [](const Case& g) -> Ts { return {linalg::matrix_sqrth(g.t(0))}; };
-  t["linalg.polar"] = [](const Case& g) -> Ts {
-    const auto r = linalg::polar(g.t(0));
-    return {r.U, r.H};
-  };
-  t["lu_unpack"] = [](const Case& g) { return triple(lu_unpack(g.t(0), g.t(1))); };
+  t["linalg.polar"] = [](const Case& g) { return all_of(linalg::polar(g.t(0))); };
+  t["lu_unpack"] = [](const Case& g) { return all_of(lu_unpack(g.t(0), g.t(1))); };
   t["triangular_solve"] = [](const Case& g) {
-    return both(triangular_solve(g.t(0), g.t(1), g.b("upper"), g.b("transpose")));
+    return all_of(triangular_solve(g.t(0), g.t(1), g.b("upper"), g.b("transpose")));
   };
-  CASE(eigh_top, lobpcg(g.t(0), g.i("k"), {}, g.b("largest")).first);
+  CASE(eigh_top, lobpcg(g.t(0), g.i("k"), {}, g.b("largest")).eigenvalues);
 }
 
 void add_linear(FnTable& t) {
@@ -278,7 +256,7 @@ void add_functional(FnTable& t) {
     return {upsample_nearest(g.t(0), g.list("size"))};
   };
   t["F.fractional_max_pool3d"] = [](const Case& g) {
-    return both(fractional_max_pool3d_with_indices(
+    return all_of(fractional_max_pool3d_with_indices(
         g.t(0), g.list("kernel_size"),
         {.output_size = g.list("output_size"), .random_samples = g.t(1)}));
   };

@@ -262,10 +262,10 @@ void add_indexing(FnTable& t) {
     return {embedding(g.t(0), g.t(1))};
   };
   CASE(bincount, bincount(g.t(0), g.i("minlength")));
-  t["sort"] = [](const Case& g) { return both(sort(g.t(0), g.i("dim", -1), g.b("descending"))); };
+  t["sort"] = [](const Case& g) { return all_of(sort(g.t(0), g.i("dim", -1), g.b("descending"))); };
   CASE(argsort, argsort(g.t(0), g.i("dim", -1), g.b("descending")));
   t["topk"] = [](const Case& g) {
-    return both(topk(g.t(0), g.i("k"), g.i("dim", -1), g.b("largest", true)));
+    return all_of(topk(g.t(0), g.i("k"), g.i("dim", -1), g.b("largest", true)));
   };
   t["arange"] = [](const Case& g) -> Ts {
     Scalar start = g.number("start"), end = g.number("end"), step = g.number("step", 1);

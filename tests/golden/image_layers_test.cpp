@@ -17,7 +17,7 @@ void add_pool_layers(Makers& t) {
     nn::MaxPool##n##d m(g.list("kernel_size"), o);                                          \
     if (!g.b("return_indices")) return held(m, g);                                          \
     return held(m, g, [](nn::MaxPool##n##d& l, const Case&, const Ts& x) -> Ts {            \
-      return {l.forward_with_indices(x[0]).first};                                          \
+      return {l.forward_with_indices(x[0]).output};                                         \
     });                                                                                     \
   };                                                                                        \
   MODULE(AvgPool##n##d, g.list("kernel_size"),                                              \

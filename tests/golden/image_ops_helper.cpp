@@ -22,11 +22,11 @@ void add_pools(FnTable& t) {
     IntList k = g.list("kernel_size"), s = g.list("stride"), p = g.list("padding", {0}),           \
             d = g.list("dilation", {1});                                                           \
     if (!g.b("return_indices")) return {max_pool##n##d(g.t(0), k, s, p, d, g.b("ceil_mode"))};     \
-    return both(max_pool##n##d_with_indices(g.t(0), k, s, p, d, g.b("ceil_mode")));                \
+    return all_of(max_pool##n##d_with_indices(g.t(0), k, s, p, d, g.b("ceil_mode")));              \
   };                                                                                               \
   t["adaptive_max_pool" #n "d"] = [](const Case& g) -> Ts {                                        \
     if (!g.b("return_indices")) return {adaptive_max_pool##n##d(g.t(0), size_of(g))};              \
-    return both(adaptive_max_pool##n##d_with_indices(g.t(0), size_of(g)));                         \
+    return all_of(adaptive_max_pool##n##d_with_indices(g.t(0), size_of(g)));                       \
   };                                                                                               \
   CASE(adaptive_avg_pool##n##d, adaptive_avg_pool##n##d(g.t(0), size_of(g)));                      \
   CASE(lp_pool##n##d, lp_pool##n##d(g.t(0), g.d("norm_type"), g.list("kernel_size"),               \
@@ -47,7 +47,7 @@ void add_pools(FnTable& t) {
   t["fractional_max_pool2d"] = [](const Case& g) -> Ts {
     FractionalPoolOptions o{size_of(g), factor_of(g, "output_ratio"), g.t(1)};
     if (!g.b("return_indices")) return {fractional_max_pool2d(g.t(0), g.list("kernel_size"), o)};
-    return both(fractional_max_pool2d_with_indices(g.t(0), g.list("kernel_size"), o));
+    return all_of(fractional_max_pool2d_with_indices(g.t(0), g.list("kernel_size"), o));
   };
   CASE(local_response_norm, local_response_norm(g.t(0), g.i("size"), g.d("alpha", 1e-4),
                                                 g.d("beta", 0.75), g.d("k", 1)));

@@ -83,7 +83,7 @@ const std::map<std::string, std::string>& own_rows() {
 OnnxExportReport export_row(const rows::Row& row, const std::string& path, int opset, DType dtype) {
   std::vector<rows::Arg> args = rows::make_args(row, 5, dtype);
   // What these rows require of their arguments beyond shapes.
-  if (row.op == "searchsorted") args[0].tensor = sort(args[0].tensor, -1).first;
+  if (row.op == "searchsorted") args[0].tensor = sort(args[0].tensor, -1).values;
   if (row.op == "nms") {
     const Tensor &b = args[0].tensor, low = b.narrow(1, 0, 2);
     args[0].tensor = cat({low, low + abs(b.narrow(1, 2, 2)) + 0.5}, 1);

@@ -185,10 +185,10 @@ TEST_F(IndexTest, SortTopk) {
   auto [tv, ti] = topk(tensor({{1, 5, 5}, {2, 0, 9}}), 2);
   expect_tensor(tv, {2, 2}, {5, 5, 9, 2});
   expect_tensor(ti, {2, 2}, {1, 2, 2, 0});
-  expect_tensor(topk(tensor({4, 1, 3}), 1, 0, false).first, {1}, {1});
-  expect_tensor(sort(count({2, 2}), 0, true).first, {2, 2}, {2, 3, 0, 1});
-  EXPECT_EQ(sort(zeros({0, 3})).first.shape(), Shape(0, 3));
-  expect_tensor(sort(tensor(2.0f)).first, {}, {2});
+  expect_tensor(topk(tensor({4, 1, 3}), 1, 0, false).values, {1}, {1});
+  expect_tensor(sort(count({2, 2}), 0, true).values, {2, 2}, {2, 3, 0, 1});
+  EXPECT_EQ(sort(zeros({0, 3})).values.shape(), Shape(0, 3));
+  expect_tensor(sort(tensor(2.0f)).values, {}, {2});
   expect_error(ErrorKind::Index, "k is 4, dimension 0 of x [3] has 3 elements", [] {
     topk(tensor({1, 2, 3}), 4);
   });
@@ -222,8 +222,8 @@ TEST_F(IndexTest, Gradients) {
   check([&](In t) { return scatter(t[0], 1, tensor({{3, 0}}), t[1]); }, {x, v});
   check([&](In t) { return dynamic_update(t[0], 0, 1, t[1]); }, {x, v});
   check([&](In t) { return dynamic_slice(t[0], 1, tensor(int64_t{2}), 2); }, {x});
-  check([&](In t) { return sort(t[0], 0, true).first; }, {x});
-  check([&](In t) { return topk(t[0], 2).first; }, {x});
+  check([&](In t) { return sort(t[0], 0, true).values; }, {x});
+  check([&](In t) { return topk(t[0], 2).values; }, {x});
   check([&](In t) { return embedding(tensor({1, 0, 1}), t[0], 2); }, {x});
   check([&](In t) { return masked_fill(t[0], tensor({true, false, true, false}), 0.5); }, {x});
 }
@@ -256,7 +256,7 @@ TEST_F(IndexTest, Vmap) {
       [](const Tensor& x, const Tensor& s, const Tensor& v) { return dynamic_update(x, 0, s, v); },
       x, start, v);
   expect_vmap([](const Tensor& x, const Tensor& s) { return dynamic_slice(x, 1, s, 3); }, x, start);
-  expect_vmap([](const Tensor& x) { return sort(x, -1, true).first; }, x);
+  expect_vmap([](const Tensor& x) { return sort(x, -1, true).values; }, x);
   expect_vmap([](const Tensor& i) { return one_hot(i, 3); }, ids);
 }
 

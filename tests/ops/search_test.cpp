@@ -14,7 +14,7 @@ TEST_F(SearchTest, SetsAndEquality) {
   const Tensor x = tensor({3, 1, 3, 2, 1});
   const UniqueResult u = unique(x);
   expect_tensor(u.output, {3}, {1, 2, 3});
-  expect_tensor(u.inverse, {5}, {2, 0, 2, 1, 0});
+  expect_tensor(u.inverse_indices, {5}, {2, 0, 2, 1, 0});
   expect_tensor(u.counts, {3}, {2, 1, 2});
   EXPECT_EQ(unique(zeros({0})).output.shape(), Shape(0));
   EXPECT_EQ(unique(zeros({0, 3}), 1).output.shape(), Shape(0, 1));
@@ -40,7 +40,7 @@ TEST_F(SearchTest, SetsAndEquality) {
 }
 
 TEST_F(SearchTest, SearchInRows) {
-  const Tensor rows = sort(randn({3, 6}), 1).first, v = randn({3, 4});
+  const Tensor rows = sort(randn({3, 6}), 1).values, v = randn({3, 4});
   expect_vmap([](const Tensor& s, const Tensor& x) { return searchsorted(s, x); }, rows, v);
   const Tensor one = select(rows, 0, 0);
   expect_vmap([&](const Tensor& x) { return bucketize(x, one); }, v);
@@ -57,8 +57,8 @@ TEST_F(SearchTest, OrderStatistics) {
   manual_seed(3);
   const Tensor x = randn({3, 5}, float64);
   auto f = [](std::span<const Tensor> in) -> Tensors {
-    return {median(in[0], 1).first, kthvalue(in[0], 2, 0).first, quantile(square(in[0]), 0.3, 1),
-            mode(in[0], 1).first};
+    return {median(in[0], 1).values, kthvalue(in[0], 2, 0).values, quantile(square(in[0]), 0.3, 1),
+            mode(in[0], 1).values};
   };
   EXPECT_TRUE(gradcheck(f, {x}, {.order = 2}));
   expect_vmap([](const Tensor& t) { return median(t); }, x);
@@ -66,8 +66,8 @@ TEST_F(SearchTest, OrderStatistics) {
   const auto [v, i] = mode(tensor({2, 7, 2, 7, 1}));
   EXPECT_EQ(v.item<int64_t>(), 2);
   EXPECT_EQ(i.item<int64_t>(), 2);
-  EXPECT_EQ(mode(tensor(4.0)).first.item<float>(), 4);
-  EXPECT_EQ(median(tensor(4.0), 0).second.item<int64_t>(), 0);
+  EXPECT_EQ(mode(tensor(4.0)).values.item<float>(), 4);
+  EXPECT_EQ(median(tensor(4.0), 0).indices.item<int64_t>(), 0);
   EXPECT_TRUE(std::isnan(nanmedian(full({2}, std::nan(""))).item<float>()));
   expect_tensor(histc(tensor({0.f, 1.f, 2.f, 5.f, -1.f}), 2, 0, 2), {2}, {1, 2});
   expect_tensor(histc(ones({4}), 3), {3}, {0, 4, 0});

@@ -57,7 +57,7 @@ int write_rows(const std::string& out, int opset) {
   int n = 0;
   for (const rows::Row& row : rows::all_rows()) {
     std::vector<rows::Arg> args = rows::make_args(row, 5, DType::f32);
-    if (row.op == "searchsorted") args[0].tensor = sort(args[0].tensor, -1).first;
+    if (row.op == "searchsorted") args[0].tensor = sort(args[0].tensor, -1).values;
     if (row.op == "nms") {
       const Tensor &b = args[0].tensor, low = b.narrow(1, 0, 2);
       args[0].tensor = cat({low, low + abs(b.narrow(1, 2, 2)) + 0.5}, 1);

@@ -54,6 +54,7 @@ TEST(Shape, Editing) {
   s.resize(3);
   EXPECT_EQ(s.to_string(), "[7, 3, 1]");
   EXPECT_EQ(fmt::format("{}", Shape(std::vector<int64_t>{1, 2}).to_string()), "[1, 2]");
+  EXPECT_EQ(Shape(std::vector<int>{1, 2}), Shape(std::vector<Dim>{1, 2}));
 }
 
 TEST(Shape, DimensionNumbers) {

@@ -135,7 +135,7 @@ void unique_of(OnnxCall& c) {
   std::optional<int64_t> dim;
   if (c.attribute("axis")) dim = c.axis("axis", 0, x.dim());
   UniqueResult u = unique(x, dim);
-  const std::vector<int64_t> inverse = u.inverse.reshape({-1}).to_vector<int64_t>();
+  const std::vector<int64_t> inverse = u.inverse_indices.reshape({-1}).to_vector<int64_t>();
   const auto n = static_cast<size_t>(u.counts.numel());
   std::vector<int64_t> first(n, -1);
   for (size_t i = 0; i < inverse.size(); ++i) {
@@ -152,7 +152,7 @@ void unique_of(OnnxCall& c) {
   const Tensor by = tensor(order, Shape(n));
   c.set(0, index_select(u.output, dim.value_or(0), by), c.type(0));
   c.set(1, index_select(tensor(first, Shape(n)), 0, by));
-  c.set(2, index_select(tensor(place, Shape(n)), 0, u.inverse.reshape({-1})));
+  c.set(2, index_select(tensor(place, Shape(n)), 0, u.inverse_indices.reshape({-1})));
   c.set(3, index_select(u.counts, 0, by));
 }
 

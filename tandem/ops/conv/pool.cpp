@@ -14,6 +14,7 @@ namespace {
 using detail::check_list;
 using detail::floor_div;
 using detail::merge_dims;
+using detail::named;
 using detail::placed;
 using detail::split_dim;
 using detail::spread;
@@ -215,12 +216,13 @@ PoolAttrs complete(int d, const IntList& kernel, const IntList& stride, const In
 }
 
 // Applies `row` to x with or without a batch dimension; stores n outputs.
-void run(const OpDef& row, int d, Tensor x, const PoolAttrs& a, Tensor* out, SourceLocation loc) {
+void run(const char* name, const OpDef& row, int d, Tensor x, const PoolAttrs& a, Tensor* out,
+         SourceLocation loc) {
   bool single = x.dim() == d + 1;
   if (single) x = x.unsqueeze(0, loc);
   Tensor y[kMaxOpOuts];
   Operand ins[] = {Operand(std::move(x), loc)};
-  apply(row, &a, ins, y, loc);
+  named(name, loc, [&] { apply(row, &a, ins, y, loc); });
   for (int i = 0; i < row.shown(); ++i) out[i] = single ? y[i].squeeze(0, loc) : std::move(y[i]);
 }
 
@@ -231,7 +233,7 @@ Tensor max_nd(const char* name, int d, Tensor x, const IntList& kernel, const In
     return complete(d, kernel, stride, padding, dilation, ceil_mode);
   });
   Tensor y;
-  run(op::max_pool, d, std::move(x), a, &y, loc);
+  run(name, op::max_pool, d, std::move(x), a, &y, loc);
   return y;
 }
 
@@ -245,7 +247,7 @@ Tensor avg_nd(const char* name, int d, Tensor x, const IntList& kernel, const In
   a.count_include_pad = count_include_pad;
   a.divisor_override = divisor;
   Tensor y;
-  run(op::avg_pool, d, std::move(x), a, &y, loc);
+  run(name, op::avg_pool, d, std::move(x), a, &y, loc);
   return y;
 }
 
@@ -279,13 +281,14 @@ Tensor adaptive_nd(const char* name, const OpDef& row, int d, Tensor x, const In
                    SourceLocation loc) {
   PoolAttrs a = placed(name, loc, [&] { return adaptive_attrs(x, d, size); });
   Tensor y;
-  run(row, d, std::move(x), a, &y, loc);
+  run(name, row, d, std::move(x), a, &y, loc);
   return y;
 }
 
-std::pair<Tensor, Tensor> with_positions(int d, Tensor x, const PoolAttrs& a, SourceLocation loc) {
+OutputAndIndices with_positions(const char* name, int d, Tensor x, const PoolAttrs& a,
+                                SourceLocation loc) {
   Tensor y[2];
-  run(op::max_pool_with_indices, d, std::move(x), a, y, loc);
+  run(name, op::max_pool_with_indices, d, std::move(x), a, y, loc);
   return {std::move(y[0]), y[1].to(DType::i64, loc)};
 }
 
@@ -354,34 +357,34 @@ Tensor avg_pool_backward(Tensor gy, const PoolAttrs& attrs, SourceLocation loc) 
   return call(op::avg_pool_backward, &attrs, loc, std::move(gy));
 }
 
-#define TD_POOL(n)                                                                              \
-  Tensor max_pool##n##d(Tensor x, IntList kernel_size, IntList stride, IntList padding,         \
-                        IntList dilation, bool ceil_mode, SourceLocation loc) {                 \
-    return max_nd("max_pool" #n "d", n, std::move(x), kernel_size, stride, padding, dilation,   \
-                  ceil_mode, loc);                                                              \
-  }                                                                                             \
-  Tensor adaptive_avg_pool##n##d(Tensor x, IntList output_size, SourceLocation loc) {           \
-    return adaptive_nd("adaptive_avg_pool" #n "d", op::avg_pool, n, std::move(x), output_size,  \
-                       loc);                                                                    \
-  }                                                                                             \
-  Tensor adaptive_max_pool##n##d(Tensor x, IntList output_size, SourceLocation loc) {           \
-    return adaptive_nd("adaptive_max_pool" #n "d", op::max_pool, n, std::move(x), output_size,  \
-                       loc);                                                                    \
-  }                                                                                             \
-  std::pair<Tensor, Tensor> max_pool##n##d_with_indices(                                        \
-      Tensor x, IntList kernel_size, IntList stride, IntList padding, IntList dilation,         \
-      bool ceil_mode, SourceLocation loc) {                                                     \
-    PoolAttrs a = placed("max_pool" #n "d_with_indices", loc, [&] {                             \
-      detail::check_pool_input(x, n);                                                           \
-      return complete(n, kernel_size, stride, padding, dilation, ceil_mode);                    \
-    });                                                                                         \
-    return with_positions(n, std::move(x), a, loc);                                             \
-  }                                                                                             \
-  std::pair<Tensor, Tensor> adaptive_max_pool##n##d_with_indices(Tensor x, IntList output_size, \
-                                                                 SourceLocation loc) {          \
-    PoolAttrs a = placed("adaptive_max_pool" #n "d_with_indices", loc,                          \
-                         [&] { return adaptive_attrs(x, n, output_size); });                    \
-    return with_positions(n, std::move(x), a, loc);                                             \
+#define TD_POOL(n)                                                                                \
+  Tensor max_pool##n##d(Tensor x, IntList kernel_size, IntList stride, IntList padding,           \
+                        IntList dilation, bool ceil_mode, SourceLocation loc) {                   \
+    return max_nd("max_pool" #n "d", n, std::move(x), kernel_size, stride, padding, dilation,     \
+                  ceil_mode, loc);                                                                \
+  }                                                                                               \
+  Tensor adaptive_avg_pool##n##d(Tensor x, IntList output_size, SourceLocation loc) {             \
+    return adaptive_nd("adaptive_avg_pool" #n "d", op::avg_pool, n, std::move(x), output_size,    \
+                       loc);                                                                      \
+  }                                                                                               \
+  Tensor adaptive_max_pool##n##d(Tensor x, IntList output_size, SourceLocation loc) {             \
+    return adaptive_nd("adaptive_max_pool" #n "d", op::max_pool, n, std::move(x), output_size,    \
+                       loc);                                                                      \
+  }                                                                                               \
+  OutputAndIndices max_pool##n##d_with_indices(Tensor x, IntList kernel_size, IntList stride,     \
+                                               IntList padding, IntList dilation, bool ceil_mode, \
+                                               SourceLocation loc) {                              \
+    PoolAttrs a = placed("max_pool" #n "d_with_indices", loc, [&] {                               \
+      detail::check_pool_input(x, n);                                                             \
+      return complete(n, kernel_size, stride, padding, dilation, ceil_mode);                      \
+    });                                                                                           \
+    return with_positions("max_pool" #n "d_with_indices", n, std::move(x), a, loc);               \
+  }                                                                                               \
+  OutputAndIndices adaptive_max_pool##n##d_with_indices(Tensor x, IntList output_size,            \
+                                                        SourceLocation loc) {                     \
+    PoolAttrs a = placed("adaptive_max_pool" #n "d_with_indices", loc,                            \
+                         [&] { return adaptive_attrs(x, n, output_size); });                      \
+    return with_positions("adaptive_max_pool" #n "d_with_indices", n, std::move(x), a, loc);      \
   }
 TD_POOL(1)
 TD_POOL(2)

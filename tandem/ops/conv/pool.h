@@ -53,16 +53,19 @@ TD_API Tensor max_pool2d(Tensor x, IntList kernel_size, IntList stride = {}, Int
 TD_API Tensor max_pool3d(Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
                          IntList dilation = {1}, bool ceil_mode = false,
                          SourceLocation loc = SourceLocation::here());
-/// (values, i64 positions in the spatial plane of x).
-TD_API std::pair<Tensor, Tensor> max_pool1d_with_indices(
-    Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
-    IntList dilation = {1}, bool ceil_mode = false, SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> max_pool2d_with_indices(
-    Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
-    IntList dilation = {1}, bool ceil_mode = false, SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> max_pool3d_with_indices(
-    Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
-    IntList dilation = {1}, bool ceil_mode = false, SourceLocation loc = SourceLocation::here());
+/// The same, and the i64 positions in the spatial plane of x.
+TD_API OutputAndIndices max_pool1d_with_indices(Tensor x, IntList kernel_size, IntList stride = {},
+                                                IntList padding = {0}, IntList dilation = {1},
+                                                bool ceil_mode = false,
+                                                SourceLocation loc = SourceLocation::here());
+TD_API OutputAndIndices max_pool2d_with_indices(Tensor x, IntList kernel_size, IntList stride = {},
+                                                IntList padding = {0}, IntList dilation = {1},
+                                                bool ceil_mode = false,
+                                                SourceLocation loc = SourceLocation::here());
+TD_API OutputAndIndices max_pool3d_with_indices(Tensor x, IntList kernel_size, IntList stride = {},
+                                                IntList padding = {0}, IntList dilation = {1},
+                                                bool ceil_mode = false,
+                                                SourceLocation loc = SourceLocation::here());
 /// Mean of each window.
 TD_API Tensor avg_pool1d(Tensor x, IntList kernel_size, IntList stride = {}, IntList padding = {0},
                          bool ceil_mode = false, bool count_include_pad = true,
@@ -86,12 +89,12 @@ TD_API Tensor adaptive_max_pool2d(Tensor x, IntList output_size,
                                   SourceLocation loc = SourceLocation::here());
 TD_API Tensor adaptive_max_pool3d(Tensor x, IntList output_size,
                                   SourceLocation loc = SourceLocation::here());
-/// (values, i64 positions in the spatial plane of x).
-TD_API std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(
+/// The same, and the i64 positions in the spatial plane of x.
+TD_API OutputAndIndices adaptive_max_pool1d_with_indices(
     Tensor x, IntList output_size, SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(
+TD_API OutputAndIndices adaptive_max_pool2d_with_indices(
     Tensor x, IntList output_size, SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(
+TD_API OutputAndIndices adaptive_max_pool3d_with_indices(
     Tensor x, IntList output_size, SourceLocation loc = SourceLocation::here());
 
 /// (sum of x^norm_type over each window)^(1 / norm_type).
@@ -125,14 +128,14 @@ struct FractionalPoolOptions {
 TD_API Tensor fractional_max_pool2d(Tensor x, IntList kernel_size,
                                     const FractionalPoolOptions& options,
                                     SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> fractional_max_pool2d_with_indices(
+TD_API OutputAndIndices fractional_max_pool2d_with_indices(
     Tensor x, IntList kernel_size, const FractionalPoolOptions& options,
     SourceLocation loc = SourceLocation::here());
 /// The same for x [n, c, d, h, w].
 TD_API Tensor fractional_max_pool3d(Tensor x, IntList kernel_size,
                                     const FractionalPoolOptions& options,
                                     SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> fractional_max_pool3d_with_indices(
+TD_API OutputAndIndices fractional_max_pool3d_with_indices(
     Tensor x, IntList kernel_size, const FractionalPoolOptions& options,
     SourceLocation loc = SourceLocation::here());
 /// The backward rows as functions.

@@ -141,8 +141,8 @@ IntList fractional_size(const Tensor& x, int d, const IntList& k, const Fraction
 int64_t number_of(int d, int dimension) { return d == 2 ? 1 - dimension : dimension; }
 
 // x [n, c, ...] in `d` spatial dimensions.
-std::pair<Tensor, Tensor> fractional(Tensor x, int d, const IntList& kernel,
-                                     const FractionalPoolOptions& o, SourceLocation loc) {
+OutputAndIndices fractional(Tensor x, int d, const IntList& kernel, const FractionalPoolOptions& o,
+                            SourceLocation loc) {
   const bool single = x.dim() == d + 1;
   if (single) x = x.unsqueeze(0, loc);
   const IntList k = spread("kernel_size", kernel, d), out = fractional_size(x, d, k, o);
@@ -176,27 +176,27 @@ std::pair<Tensor, Tensor> fractional(Tensor x, int d, const IntList& kernel,
       gather(x.reshape({n, c, plane}, loc), 2, at.reshape({n, c, places * window}, loc), loc);
   const auto best = max(windows.reshape({n, c, places, window}, loc), -1, false, loc);
   Tensor positions =
-      gather(at.reshape({n, c, places, window}, loc), 3, best.second.unsqueeze(-1, loc), loc);
+      gather(at.reshape({n, c, places, window}, loc), 3, best.indices.unsqueeze(-1, loc), loc);
   Shape shape;
   if (!single) shape.push_back(n);
   shape.push_back(c);
   for (Dim size : out) shape.push_back(size);
-  return {best.first.reshape(shape, loc), positions.reshape(shape, loc)};
+  return {best.values.reshape(shape, loc), positions.reshape(shape, loc)};
 }
 
 }  // namespace
 
-#define TD_FRACTIONAL(n)                                                                          \
-  std::pair<Tensor, Tensor> fractional_max_pool##n##d_with_indices(                               \
-      Tensor x, IntList kernel_size, const FractionalPoolOptions& options, SourceLocation loc) {  \
-    return detail::named("fractional_max_pool" #n "d", loc, [&] {                                 \
-      detail::check_pool_input(x, n);                                                             \
-      return fractional(std::move(x), n, kernel_size, options, loc);                              \
-    });                                                                                           \
-  }                                                                                               \
-  Tensor fractional_max_pool##n##d(Tensor x, IntList kernel_size,                                 \
-                                   const FractionalPoolOptions& options, SourceLocation loc) {    \
-    return fractional_max_pool##n##d_with_indices(std::move(x), kernel_size, options, loc).first; \
+#define TD_FRACTIONAL(n)                                                                           \
+  OutputAndIndices fractional_max_pool##n##d_with_indices(                                         \
+      Tensor x, IntList kernel_size, const FractionalPoolOptions& options, SourceLocation loc) {   \
+    return detail::named("fractional_max_pool" #n "d", loc, [&] {                                  \
+      detail::check_pool_input(x, n);                                                              \
+      return fractional(std::move(x), n, kernel_size, options, loc);                               \
+    });                                                                                            \
+  }                                                                                                \
+  Tensor fractional_max_pool##n##d(Tensor x, IntList kernel_size,                                  \
+                                   const FractionalPoolOptions& options, SourceLocation loc) {     \
+    return fractional_max_pool##n##d_with_indices(std::move(x), kernel_size, options, loc).output; \
   }
 TD_FRACTIONAL(2)
 TD_FRACTIONAL(3)

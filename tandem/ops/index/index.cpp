@@ -514,8 +514,8 @@ Tensor dynamic_slice(Tensor x, int64_t dim, const Operand& start, Dim length, So
 
 namespace {
 
-std::pair<Tensor, Tensor> call_pair(const OpDef& row, const SortAttrs& a, const Tensor& x,
-                                    SourceLocation loc) {
+ValuesAndIndices call_pair(const OpDef& row, const SortAttrs& a, const Tensor& x,
+                           SourceLocation loc) {
   Operand in[] = {Operand(x, loc)};
   Tensor out[kMaxOpOuts];
   apply(row, &a, in, out, loc);
@@ -524,16 +524,15 @@ std::pair<Tensor, Tensor> call_pair(const OpDef& row, const SortAttrs& a, const 
 
 }  // namespace
 
-std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending, SourceLocation loc) {
+ValuesAndIndices sort(const Tensor& x, int64_t dim, bool descending, SourceLocation loc) {
   return call_pair(op::sort, SortAttrs{dim, descending, -1}, x, loc);
 }
 
 Tensor argsort(const Tensor& x, int64_t dim, bool descending, SourceLocation loc) {
-  return sort(x, dim, descending, loc).second;
+  return sort(x, dim, descending, loc).indices;
 }
 
-std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest,
-                               SourceLocation loc) {
+ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest, SourceLocation loc) {
   return call_pair(op::topk, SortAttrs{dim, largest, k}, x, loc);
 }
 

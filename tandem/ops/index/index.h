@@ -118,15 +118,15 @@ TD_API Tensor dynamic_update(Tensor x, int64_t dim, const Operand& start, Tensor
 TD_API Tensor dynamic_slice(Tensor x, int64_t dim, const Operand& start, Dim length,
                             SourceLocation loc = SourceLocation::here());
 
-/// (values, indices) sorted along `dim`. Stable; NaN counts as the largest, as in PyTorch.
-TD_API std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim = -1, bool descending = false,
-                                      SourceLocation loc = SourceLocation::here());
+/// Sorted along `dim`, with the indices (i64) in x. Stable; NaN counts as the largest, as in
+/// PyTorch.
+TD_API ValuesAndIndices sort(const Tensor& x, int64_t dim = -1, bool descending = false,
+                             SourceLocation loc = SourceLocation::here());
 TD_API Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false,
                       SourceLocation loc = SourceLocation::here());
 /// The `k` largest (smallest) along `dim`, sorted; ties by lowest index.
-TD_API std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim = -1,
-                                      bool largest = true,
-                                      SourceLocation loc = SourceLocation::here());
+TD_API ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true,
+                             SourceLocation loc = SourceLocation::here());
 
 // ---- rows
 // Index tensors 0, 1, ... index dimensions dim, dim + 1, ...

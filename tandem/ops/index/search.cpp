@@ -208,7 +208,7 @@ UniqueResult unique_of(const char* name, const Tensor& x, std::optional<int64_t>
     UniqueResult r;
     const Tensor first = tensor(g.first);
     r.output = index_select(dim ? x : lines, d, first);
-    r.inverse = dim ? tensor(g.inverse) : reshape(tensor(g.inverse), x.shape());
+    r.inverse_indices = dim ? tensor(g.inverse) : reshape(tensor(g.inverse), x.shape());
     r.counts = tensor(g.counts);
     return r;
   });
@@ -227,7 +227,7 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool invert, So
   return composed("isin", loc, [&] {
     const DType common = promote(elements.dtype(), test_elements.dtype());
     const Tensor x = elements.detach().to(common);
-    const Tensor set = std::get<0>(sort(reshape(test_elements.detach().to(common), Shape(-1))));
+    const Tensor set = sort(reshape(test_elements.detach().to(common), Shape(-1))).values;
     if (set.shape(0) == Dim(0)) return full(x.shape(), invert);
     const Tensor at = clamp_max(searchsorted(set, x), set.size(0) - 1);
     const Tensor found = reshape(index_select(set, 0, reshape(at, Shape(-1))), x.shape());

@@ -19,13 +19,9 @@ TD_API Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& values,
 TD_API Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool out_int32 = false,
                         bool right = false, SourceLocation loc = SourceLocation::here());
 
-struct UniqueResult {
-  Tensor output;   ///< the distinct values (slices), in order of value or of appearance
-  Tensor inverse;  ///< the index in `output` of each element of x (int64)
-  Tensor counts;   ///< how often each occurs (int64)
-};
 /// The distinct values of x as a sorted vector, or the distinct slices along `dim` in lexical
-/// order. Gradients go to the first of equal ones. NaNs are all distinct.
+/// order; with the index of each element of x among them, and how often each occurs (i64).
+/// Gradients go to the first of equal ones. NaNs are all distinct.
 TD_API UniqueResult unique(const Tensor& x, std::optional<int64_t> dim = {},
                            SourceLocation loc = SourceLocation::here());
 /// The same for runs of equal adjacent elements, in order of appearance.

@@ -263,9 +263,8 @@ Tensor vander(const Tensor& x, std::optional<int64_t> N, SourceLocation loc) {
 
 }  // namespace linalg
 
-std::tuple<Tensor, Tensor, Tensor> lu_unpack(const Tensor& LU_data, const Tensor& LU_pivots,
-                                             SourceLocation loc) {
-  return composed("lu_unpack", loc, [&]() -> std::tuple<Tensor, Tensor, Tensor> {
+LuResult lu_unpack(const Tensor& LU_data, const Tensor& LU_pivots, SourceLocation loc) {
+  return composed("lu_unpack", loc, [&]() -> LuResult {
     want_matrix(LU_data);
     const int64_t m = LU_data.size(-2), k = std::min(m, LU_data.size(-1));
     const ShapeAttrs length{{m}};
@@ -276,14 +275,12 @@ std::tuple<Tensor, Tensor, Tensor> lu_unpack(const Tensor& LU_data, const Tensor
             triu(narrow(LU_data, -2, 0, k))};
   });
 }
-std::pair<Tensor, Tensor> lu(const Tensor& A, SourceLocation loc) {
-  return linalg::lu_factor(A, loc);
-}
+LuFactorResult lu(const Tensor& A, SourceLocation loc) { return linalg::lu_factor(A, loc); }
 Tensor lu_solve(const Tensor& b, const Tensor& LU_data, const Tensor& LU_pivots,
                 SourceLocation loc) {
   return linalg::lu_solve(LU_data, LU_pivots, b, loc);
 }
-std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& A, bool some, SourceLocation loc) {
+SvdResult svd(const Tensor& A, bool some, SourceLocation loc) {
   const auto [u, s, vh] = linalg::svd(A, !some, loc);
   return {u, s, transpose(vh, -2, -1, loc)};
 }
@@ -292,8 +289,8 @@ Tensor pinverse(const Tensor& A, double rcond, SourceLocation loc) {
   return linalg::pinv(A, {}, rcond, loc);
 }
 
-std::pair<Tensor, Tensor> geqrf(const Tensor& A, SourceLocation loc) {
-  return composed("geqrf", loc, [&]() -> std::pair<Tensor, Tensor> {
+GeqrfResult geqrf(const Tensor& A, SourceLocation loc) {
+  return composed("geqrf", loc, [&]() -> GeqrfResult {
     want_matrix(A);
     const int64_t m = A.size(-2), n = A.size(-1), k = std::min(m, n);
     Tensor r = A;
@@ -332,18 +329,17 @@ Tensor ormqr(const Tensor& A, const Tensor& tau, const Tensor& C, bool left, boo
     return turned(reflect(v, tau, turned(C), transpose));
   });
 }
-std::pair<Tensor, Tensor> triangular_solve(const Tensor& b, const Tensor& A, bool upper,
-                                           bool transpose, bool unitriangular, SourceLocation loc) {
-  return composed("triangular_solve", loc, [&]() -> std::pair<Tensor, Tensor> {
+TriangularSolveResult triangular_solve(const Tensor& b, const Tensor& A, bool upper, bool transpose,
+                                       bool unitriangular, SourceLocation loc) {
+  return composed("triangular_solve", loc, [&]() -> TriangularSolveResult {
     want_square(A);
     const Tensor a = transpose ? turned(A) : A;
     return {linalg::solve_triangular(a, b, upper != transpose, true, unitriangular), A};
   });
 }
 
-std::pair<Tensor, Tensor> lobpcg(const Tensor& A, int64_t k, const Tensor& B, bool largest,
-                                 SourceLocation loc) {
-  return composed("lobpcg", loc, [&]() -> std::pair<Tensor, Tensor> {
+EighResult lobpcg(const Tensor& A, int64_t k, const Tensor& B, bool largest, SourceLocation loc) {
+  return composed("lobpcg", loc, [&]() -> EighResult {
     want_square(A);
     const int64_t n = A.size(-1);
     TD_CHECK(k >= 1 && k <= n, Value, "k is {}, wants 1 to {}", k, n);
@@ -366,23 +362,23 @@ std::pair<Tensor, Tensor> lobpcg(const Tensor& A, int64_t k, const Tensor& B, bo
   });
 }
 
-std::tuple<Tensor, Tensor, Tensor> svd_lowrank(const Tensor& A, int64_t q, int64_t niter,
-                                               const Tensor& M, SourceLocation loc) {
-  return composed("svd_lowrank", loc, [&]() -> std::tuple<Tensor, Tensor, Tensor> {
+SvdResult svd_lowrank(const Tensor& A, int64_t q, int64_t niter, const Tensor& M,
+                      SourceLocation loc) {
+  return composed("svd_lowrank", loc, [&]() -> SvdResult {
     want_matrix(A);
     const Tensor a = M.defined() ? A - M : A;
     TD_CHECK(q >= 0 && q <= std::min(a.size(-2), a.size(-1)), Value,
              "q is {}, wants 0 to the smaller size of A {}", q, a.shape().to_string());
     TD_CHECK(niter >= 0, Value, "niter is {}, it must not be negative", niter);
-    const auto basis = [](const Tensor& x) { return linalg::qr(x).first; };
+    const auto basis = [](const Tensor& x) { return linalg::qr(x).Q; };
     Tensor range = basis(matmul(a, randn({a.size(-1), q}, a.dtype())));
     for (int64_t i = 0; i < niter; ++i) range = basis(matmul(a, basis(matmul(turned(a), range))));
     const auto [u, s, vh] = linalg::svd(matmul(turned(range), a), false);
     return {matmul(range, u), s, turned(vh)};
   });
 }
-std::tuple<Tensor, Tensor, Tensor> pca_lowrank(const Tensor& A, std::optional<int64_t> q,
-                                               bool center, int64_t niter, SourceLocation loc) {
+SvdResult pca_lowrank(const Tensor& A, std::optional<int64_t> q, bool center, int64_t niter,
+                      SourceLocation loc) {
   return composed("pca_lowrank", loc, [&] {
     want_matrix(A);
     const int64_t k = q.value_or(std::min({int64_t{6}, A.size(-2), A.size(-1)}));

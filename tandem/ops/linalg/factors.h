@@ -10,36 +10,19 @@ namespace tandem::linalg {
 
 // ---- variants without errors: `info` (int32 [...]) is 0 where a matrix could be handled, else the
 // number (from 1) of the first pivot that is zero or, for cholesky_ex, of the first leading minor
-// that is not positive definite. With check_errors they throw Value after all.
-struct CholeskyExResult {
-  Tensor L, info;  ///< NaN where info is not 0
-};
+// that is not positive definite; the other results are NaN there. With check_errors they throw
+// Value after all.
 TD_API CholeskyExResult cholesky_ex(const Tensor& A, bool upper = false, bool check_errors = false,
                                     SourceLocation loc = SourceLocation::here());
-struct InvExResult {
-  Tensor inverse, info;  ///< NaN where info is not 0
-};
 TD_API InvExResult inv_ex(const Tensor& A, bool check_errors = false,
                           SourceLocation loc = SourceLocation::here());
-struct SolveExResult {
-  Tensor result, info;  ///< NaN where info is not 0
-};
 TD_API SolveExResult solve_ex(const Tensor& A, const Tensor& B, bool left = true,
                               bool check_errors = false,
                               SourceLocation loc = SourceLocation::here());
-struct LuFactorExResult {
-  Tensor LU, pivots, info;
-};
 TD_API LuFactorExResult lu_factor_ex(const Tensor& A, bool pivot = true, bool check_errors = false,
                                      SourceLocation loc = SourceLocation::here());
 
 // ---- symmetric, not definite
-struct LdlFactorResult {
-  Tensor LD, pivots;
-};
-struct LdlFactorExResult {
-  Tensor LD, pivots, info;
-};
 /// A = L D L^T with unit lower triangular L and blocks of one or two on D, by the method of Bunch
 /// and Kaufman in the form of LAPACK's sytrf: LD holds both, pivots (int32) are negative for
 /// blocks of two. Only the lower triangle of A is read. No derivative.
@@ -59,9 +42,6 @@ TD_API Tensor householder_product(const Tensor& A, const Tensor& tau,
 // ---- functions of matrices
 /// The symmetric X with X X = A for a symmetric positive definite A, whose lower triangle is read.
 TD_API Tensor matrix_sqrth(const Tensor& A, SourceLocation loc = SourceLocation::here());
-struct PolarResult {
-  Tensor U, H;
-};
 /// A [..., m, n] = U H with orthonormal columns of U and a symmetric H without negative
 /// eigenvalues, m >= n.
 TD_API PolarResult polar(const Tensor& A, SourceLocation loc = SourceLocation::here());
@@ -100,52 +80,46 @@ using linalg::matrix_exp;
 using linalg::matrix_power;
 using linalg::slogdet;
 
-/// (P, L, U) from LU and pivots, see linalg::lu and linalg::lu_factor.
-TD_API std::tuple<Tensor, Tensor, Tensor> lu_unpack(const Tensor& LU_data, const Tensor& LU_pivots,
-                                                    SourceLocation loc = SourceLocation::here());
+/// P, L and U from LU and pivots, see linalg::lu and linalg::lu_factor.
+TD_API LuResult lu_unpack(const Tensor& LU_data, const Tensor& LU_pivots,
+                          SourceLocation loc = SourceLocation::here());
 /// linalg::lu_factor under its older name.
-TD_API std::pair<Tensor, Tensor> lu(const Tensor& A, SourceLocation loc = SourceLocation::here());
+TD_API LuFactorResult lu(const Tensor& A, SourceLocation loc = SourceLocation::here());
 /// X with A X = b from lu(A).
 TD_API Tensor lu_solve(const Tensor& b, const Tensor& LU_data, const Tensor& LU_pivots,
                        SourceLocation loc = SourceLocation::here());
-/// (U, S, V) with A = U diag(S) V^T; `some`: without the columns that A does not need.
-TD_API std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& A, bool some = true,
-                                              SourceLocation loc = SourceLocation::here());
+/// A = U diag(S) V^T; `some`: without the columns that A does not need.
+TD_API SvdResult svd(const Tensor& A, bool some = true,
+                     SourceLocation loc = SourceLocation::here());
 /// The inverse of A; the pseudo-inverse, where singular values up to rcond times the largest count
 /// as zero.
 TD_API Tensor inverse(const Tensor& A, SourceLocation loc = SourceLocation::here());
 TD_API Tensor pinverse(const Tensor& A, double rcond = 1e-15,
                        SourceLocation loc = SourceLocation::here());
-/// (a, tau): the QR decomposition as LAPACK's geqrf leaves it: R above the diagonal, below it the
+/// The QR decomposition as LAPACK's geqrf leaves it: R above the diagonal, below it the
 /// reflections whose product linalg::householder_product forms.
-TD_API std::pair<Tensor, Tensor> geqrf(const Tensor& A,
-                                       SourceLocation loc = SourceLocation::here());
+TD_API GeqrfResult geqrf(const Tensor& A, SourceLocation loc = SourceLocation::here());
 /// linalg::householder_product under its older name.
 TD_API Tensor orgqr(const Tensor& A, const Tensor& tau,
                     SourceLocation loc = SourceLocation::here());
 /// Q C (C Q unless `left`), or with Q^T, for the whole square Q of the reflections in A and tau.
 TD_API Tensor ormqr(const Tensor& A, const Tensor& tau, const Tensor& C, bool left = true,
                     bool transpose = false, SourceLocation loc = SourceLocation::here());
-/// (X with A X = b, A) for a triangular A; `transpose`: with A^T.
-TD_API std::pair<Tensor, Tensor> triangular_solve(const Tensor& b, const Tensor& A,
-                                                  bool upper = true, bool transpose = false,
-                                                  bool unitriangular = false,
-                                                  SourceLocation loc = SourceLocation::here());
-/// (values, vectors): the k largest (smallest) eigenvalues of a symmetric A and their vectors, of A
+/// X with A X = b for a triangular A, and A itself; `transpose`: with A^T.
+TD_API TriangularSolveResult triangular_solve(const Tensor& b, const Tensor& A, bool upper = true,
+                                              bool transpose = false, bool unitriangular = false,
+                                              SourceLocation loc = SourceLocation::here());
+/// The k largest (smallest) eigenvalues of a symmetric A and their vectors, of A
 /// x = lambda B x if a positive definite B is given. Computed by eigh, not by iteration.
-TD_API std::pair<Tensor, Tensor> lobpcg(const Tensor& A, int64_t k = 1, const Tensor& B = {},
-                                        bool largest = true,
-                                        SourceLocation loc = SourceLocation::here());
-/// (U, S, V): about the q largest singular values of A [- M] and their vectors, by niter steps of
+TD_API EighResult lobpcg(const Tensor& A, int64_t k = 1, const Tensor& B = {}, bool largest = true,
+                         SourceLocation loc = SourceLocation::here());
+/// About the q largest singular values of A [- M] and their vectors, by niter steps of
 /// subspace iteration from random vectors (Halko et al., 2009).
-TD_API std::tuple<Tensor, Tensor, Tensor> svd_lowrank(const Tensor& A, int64_t q = 6,
-                                                      int64_t niter = 2, const Tensor& M = {},
-                                                      SourceLocation loc = SourceLocation::here());
+TD_API SvdResult svd_lowrank(const Tensor& A, int64_t q = 6, int64_t niter = 2,
+                             const Tensor& M = {}, SourceLocation loc = SourceLocation::here());
 /// The same of A [..., m, n] minus the mean of its rows; q defaults to min(6, m, n).
-TD_API std::tuple<Tensor, Tensor, Tensor> pca_lowrank(const Tensor& A,
-                                                      std::optional<int64_t> q = {},
-                                                      bool center = true, int64_t niter = 2,
-                                                      SourceLocation loc = SourceLocation::here());
+TD_API SvdResult pca_lowrank(const Tensor& A, std::optional<int64_t> q = {}, bool center = true,
+                             int64_t niter = 2, SourceLocation loc = SourceLocation::here());
 
 namespace op {
 /// ldl_factor: A -> LD, pivots (i32). ldl_solve: LD, pivots, B -> X.

@@ -131,13 +131,13 @@ Tensor solve_triangular(const Tensor& A, const Tensor& B, bool upper, bool left,
   });
 }
 
-std::pair<Tensor, Tensor> lu_factor(const Tensor& A, SourceLocation loc) {
+LuFactorResult lu_factor(const Tensor& A, SourceLocation loc) {
   auto r = call_many<2>(op::lu_factor, nullptr, A, loc);
   return {r[0], r[1]};
 }
 
-std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& A, SourceLocation loc) {
-  return named("lu", loc, [&]() -> std::tuple<Tensor, Tensor, Tensor> {
+LuResult lu(const Tensor& A, SourceLocation loc) {
+  return named("lu", loc, [&]() -> LuResult {
     const auto [f, pivots] = lu_factor(A, loc);
     return lu_unpack(f, pivots, loc);
   });
@@ -164,7 +164,7 @@ Tensor pinv(const Tensor& A, std::optional<double> atol, std::optional<double> r
 
 Tensor det(const Tensor& A, SourceLocation loc) { return call(op::det, nullptr, loc, A); }
 
-std::pair<Tensor, Tensor> slogdet(const Tensor& A, SourceLocation loc) {
+SlogdetResult slogdet(const Tensor& A, SourceLocation loc) {
   auto r = call_many<2>(op::slogdet, nullptr, A, loc);
   return {r[0], r[1]};
 }
@@ -174,8 +174,8 @@ Tensor logdet(const Tensor& A, SourceLocation loc) {
   return where(lt(sign, 0, loc), std::nan(""), log_abs, loc);
 }
 
-std::pair<Tensor, Tensor> qr(const Tensor& A, std::string_view mode, SourceLocation loc) {
-  return named("qr", loc, [&]() -> std::pair<Tensor, Tensor> {
+QrResult qr(const Tensor& A, std::string_view mode, SourceLocation loc) {
+  return named("qr", loc, [&]() -> QrResult {
     TD_CHECK(mode == "reduced" || mode == "complete" || mode == "r", Value,
              "mode '{}' must be reduced, complete or r", mode);
     QrAttrs a{mode == "complete"};
@@ -185,18 +185,18 @@ std::pair<Tensor, Tensor> qr(const Tensor& A, std::string_view mode, SourceLocat
   });
 }
 
-std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& A, bool full_matrices, SourceLocation loc) {
+LinalgSvdResult svd(const Tensor& A, bool full_matrices, SourceLocation loc) {
   SvdAttrs a{full_matrices};
   auto r = call_many<3>(op::svd, &a, A, loc);
   return {r[0], r[1], r[2]};
 }
 
 Tensor svdvals(const Tensor& A, SourceLocation loc) {
-  return named("svdvals", loc, [&] { return std::get<1>(linalg::svd(A, false, loc)); });
+  return named("svdvals", loc, [&] { return linalg::svd(A, false, loc).S; });
 }
 
-std::pair<Tensor, Tensor> eigh(const Tensor& A, std::string_view UPLO, SourceLocation loc) {
-  return named("eigh", loc, [&]() -> std::pair<Tensor, Tensor> {
+EighResult eigh(const Tensor& A, std::string_view UPLO, SourceLocation loc) {
+  return named("eigh", loc, [&]() -> EighResult {
     TD_CHECK(UPLO == "L" || UPLO == "U" || UPLO == "l" || UPLO == "u", Value,
              "UPLO '{}' must be L or U", UPLO);
     CholeskyAttrs a{UPLO == "U" || UPLO == "u"};
@@ -206,11 +206,11 @@ std::pair<Tensor, Tensor> eigh(const Tensor& A, std::string_view UPLO, SourceLoc
 }
 
 Tensor eigvalsh(const Tensor& A, std::string_view UPLO, SourceLocation loc) {
-  return named("eigvalsh", loc, [&] { return eigh(A, UPLO, loc).first; });
+  return named("eigvalsh", loc, [&] { return eigh(A, UPLO, loc).eigenvalues; });
 }
 
-std::pair<Tensor, Tensor> eig(const Tensor& A, SourceLocation loc) {
-  return placed("eig", loc, [&]() -> std::pair<Tensor, Tensor> {
+EighResult eig(const Tensor& A, SourceLocation loc) {
+  return placed("eig", loc, [&]() -> EighResult {
     TD_CHECK(false, Unsupported,
              "the eigenvalues of a general matrix {} are complex, and there is no complex dtype\n"
              "Use eigh for a symmetric matrix, or svd.",
@@ -220,7 +220,7 @@ std::pair<Tensor, Tensor> eig(const Tensor& A, SourceLocation loc) {
 }
 
 Tensor eigvals(const Tensor& A, SourceLocation loc) {
-  return named("eigvals", loc, [&] { return eig(A, loc).first; });
+  return named("eigvals", loc, [&] { return eig(A, loc).eigenvalues; });
 }
 
 namespace {

@@ -10,7 +10,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -38,13 +37,11 @@ TD_API Tensor solve(const Tensor& A, const Tensor& B, bool left = true,
 TD_API Tensor solve_triangular(const Tensor& A, const Tensor& B, bool upper, bool left = true,
                                bool unitriangular = false,
                                SourceLocation loc = SourceLocation::here());
-/// (LU, pivots): both factors of A = P L U in one matrix [..., m, n], and LAPACK's pivots (int32
+/// LU: both factors of A = P L U in one matrix [..., m, n]; pivots: LAPACK's (int32
 /// [..., min(m, n)], counted from 1).
-TD_API std::pair<Tensor, Tensor> lu_factor(const Tensor& A,
-                                           SourceLocation loc = SourceLocation::here());
-/// (P, L, U): [..., m, m], [..., m, k], [..., k, n] with k = min(m, n).
-TD_API std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& A,
-                                             SourceLocation loc = SourceLocation::here());
+TD_API LuFactorResult lu_factor(const Tensor& A, SourceLocation loc = SourceLocation::here());
+/// A = P L U: [..., m, m], [..., m, k], [..., k, n] with k = min(m, n).
+TD_API LuResult lu(const Tensor& A, SourceLocation loc = SourceLocation::here());
 /// X with A X = B from lu_factor(A).
 TD_API Tensor lu_solve(const Tensor& LU, const Tensor& pivots, const Tensor& B,
                        SourceLocation loc = SourceLocation::here());
@@ -55,43 +52,37 @@ TD_API Tensor inv(const Tensor& A, SourceLocation loc = SourceLocation::here());
 TD_API Tensor pinv(const Tensor& A, std::optional<double> atol = {},
                    std::optional<double> rtol = {}, SourceLocation loc = SourceLocation::here());
 TD_API Tensor det(const Tensor& A, SourceLocation loc = SourceLocation::here());
-/// (sign, log |det|); (0, -infinity) if A is singular.
-TD_API std::pair<Tensor, Tensor> slogdet(const Tensor& A,
-                                         SourceLocation loc = SourceLocation::here());
+/// Sign and log |det|; 0 and -infinity if A is singular.
+TD_API SlogdetResult slogdet(const Tensor& A, SourceLocation loc = SourceLocation::here());
 /// log(det); NaN if the determinant is negative (torch.logdet).
 TD_API Tensor logdet(const Tensor& A, SourceLocation loc = SourceLocation::here());
 
-/// (Q, R) with A = Q R. mode "reduced": Q is [m, k], R [k, n], k = min(m, n); "complete": Q is [m,
+/// A = Q R. mode "reduced": Q is [m, k], R [k, n], k = min(m, n); "complete": Q is [m,
 /// m], R [m, n], differentiable for m <= n; "r": no Q (empty).
-TD_API std::pair<Tensor, Tensor> qr(const Tensor& A, std::string_view mode = "reduced",
-                                    SourceLocation loc = SourceLocation::here());
-/// (U, S, Vh) with A = U diag(S) Vh, S decreasing. The largest entry of each column of U is
+TD_API QrResult qr(const Tensor& A, std::string_view mode = "reduced",
+                   SourceLocation loc = SourceLocation::here());
+/// A = U diag(S) Vh, S decreasing. The largest entry of each column of U is
 /// positive. Derivatives with respect to U and Vh need distinct singular values; with full_matrices
 /// only S has one unless A is square.
-TD_API std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& A, bool full_matrices = true,
-                                              SourceLocation loc = SourceLocation::here());
+TD_API LinalgSvdResult svd(const Tensor& A, bool full_matrices = true,
+                           SourceLocation loc = SourceLocation::here());
 TD_API Tensor svdvals(const Tensor& A, SourceLocation loc = SourceLocation::here());
-/// (increasing eigenvalues, eigenvectors in columns) of a symmetric A, of which the triangle UPLO
-/// ("L" or "U") is read. The gradient of the vectors needs distinct values.
-TD_API std::pair<Tensor, Tensor> eigh(const Tensor& A, std::string_view UPLO = "L",
-                                      SourceLocation loc = SourceLocation::here());
+/// Increasing eigenvalues and, in columns, eigenvectors of a symmetric A, of which the triangle
+/// UPLO ("L" or "U") is read. The gradient of the vectors needs distinct values.
+TD_API EighResult eigh(const Tensor& A, std::string_view UPLO = "L",
+                       SourceLocation loc = SourceLocation::here());
 TD_API Tensor eigvalsh(const Tensor& A, std::string_view UPLO = "L",
                        SourceLocation loc = SourceLocation::here());
 /// Eigenvalues of a general matrix are complex, and there is no complex dtype: throws Unsupported.
-TD_API std::pair<Tensor, Tensor> eig(const Tensor& A, SourceLocation loc = SourceLocation::here());
+TD_API EighResult eig(const Tensor& A, SourceLocation loc = SourceLocation::here());
 TD_API Tensor eigvals(const Tensor& A, SourceLocation loc = SourceLocation::here());
 
-struct LstsqResult {
-  Tensor solution;         ///< [..., n, k], of least norm
-  Tensor residuals;        ///< [..., k] sums of squares; empty unless m > n and all ranks
-                           ///< are full, and for "gelsy"
-  Tensor rank;             ///< int64 [...]; empty for driver "gels"
-  Tensor singular_values;  ///< [..., min(m, n)] for "gelsd" and "gelss", else empty
-};
-/// X that minimises |A X - B|; B as in solve. Driver "gels": by QR, for full rank; "gelsy":
-/// likewise if the rank is full, else through the singular values, which "gelsd" and "gelss" always
-/// use. In a trace "gelsy" uses them too. Singular values up to rcond times the largest count as
-/// zero.
+/// solution: the X of least norm that minimises |A X - B|; B as in solve. residuals [..., k]: sums
+/// of squares; empty unless m > n and all ranks are full, and for "gelsy". rank: int64 [...]; empty
+/// for "gels". singular_values [..., min(m, n)]: of "gelsd" and "gelss", else empty. Driver "gels":
+/// by QR, for full rank; "gelsy": likewise if the rank is full, else through the singular values,
+/// which "gelsd" and "gelss" always use. In a trace "gelsy" uses them too. Singular values up to
+/// rcond times the largest count as zero.
 TD_API LstsqResult lstsq(const Tensor& A, const Tensor& B, std::optional<double> rcond = {},
                          std::string_view driver = "gelsy",
                          SourceLocation loc = SourceLocation::here());

@@ -56,9 +56,6 @@ TD_API Tensor rms_norm(Tensor x, IntList normalized_shape, Tensor w = {},
 
 /// The result of batch_norm: running statistics are new values (undefined if none were passed);
 /// nothing is changed in place.
-struct BatchNormResult {
-  Tensor y, running_mean, running_var;
-};
 /// Normalises x [n, c, ...] per channel: with the batch's statistics in training (or if no running
 /// statistics are given), else with the running ones. New running statistics are (1 - momentum) *
 /// old + momentum * batch (unbiased variance). Throws Value when training on one value per

@@ -42,13 +42,8 @@ extern TD_API const OpDef lstm, lstm_backward, lstm_cell, lstm_cell_backward, gr
 }  // namespace op
 TD_API std::span<const OpDef* const> rnn_rows();
 
-struct LstmResult {
-  Tensor y, h, c;  ///< [t, n, h], [n, h], [n, h]
-};
-struct RnnResult {
-  Tensor y, h;  ///< [t, n, h], [n, h]
-};
-/// One LSTM layer in one direction over x [t, n, i]; undefined h0, c0 are zeros.
+/// One LSTM layer in one direction over x [t, n, i]: y [t, n, h], h and c [n, h]; undefined h0, c0
+/// are zeros.
 TD_API LstmResult lstm(Tensor x, Tensor h0, Tensor c0, Tensor w_ih, Tensor w_hh, Tensor b_ih = {},
                        Tensor b_hh = {}, bool reverse = false,
                        SourceLocation loc = SourceLocation::here());

@@ -16,10 +16,8 @@ TD_API Tensor lcm(Operand a, Operand b, SourceLocation loc = SourceLocation::her
 /// The floating number next to a in the direction of b. Both of one floating dtype after promotion.
 TD_API Tensor nextafter(Operand a, Operand b, SourceLocation loc = SourceLocation::here());
 
-/// x = mantissa * 2^exponent with |mantissa| in [0.5, 1); 0, infinities and NaN have exponent 0.
-struct FrexpResult {
-  Tensor mantissa, exponent;  ///< x's dtype, int32
-};
+/// x = mantissa * 2^exponent with |mantissa| in [0.5, 1), exponent in int32; 0, infinities and NaN
+/// have exponent 0.
 TD_API FrexpResult frexp(const Tensor& x, SourceLocation loc = SourceLocation::here());
 /// x * 2^other.
 TD_API Tensor ldexp(Operand x, Operand other, SourceLocation loc = SourceLocation::here());

@@ -91,7 +91,7 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, double, int64
     const Tensor noise = -log(-log1p(-rand_like(logits.detach())));
     const Tensor soft = softmax((logits + noise) / tau, dim);
     if (!hard) return soft;
-    const Tensor best = max(soft.detach(), dim, true).second;
+    const Tensor best = max(soft.detach(), dim, true).indices;
     const Tensor one = scatter(zeros_like(logits), dim, best, 1.0);
     return one - soft.detach() + soft;
   });

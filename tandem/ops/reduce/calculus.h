@@ -42,6 +42,11 @@ TD_API Tensor dist(const Tensor& a, const Tensor& b, double p = 2,
 struct HistogramddResult {
   Tensor hist;                    ///< [*bins]
   std::vector<Tensor> bin_edges;  ///< per dimension [bins + 1]
+  template <class V>
+  void fields(V& v) {
+    v("hist", hist);
+    v("bin_edges", bin_edges);
+  }
 };
 /// Histogram of the points x [..., d] over d dimensions: `bins` per dimension (one number for all),
 /// `range` the least and largest coordinate of each dimension (by default those of x). Counts, or

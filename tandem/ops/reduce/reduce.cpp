@@ -24,7 +24,7 @@ Tensor scan_call(const OpDef& op, Tensor x, int64_t dim, SourceLocation loc) {
   return call(op, &a, loc, std::move(x));
 }
 template <class A>
-std::pair<Tensor, Tensor> pair_call(const OpDef& op, const A& a, Tensor x, SourceLocation loc) {
+ValuesAndIndices pair_call(const OpDef& op, const A& a, Tensor x, SourceLocation loc) {
   Tensor out[kMaxOpOuts];
   Operand in[] = {Operand(std::move(x), loc)};
   apply(op, &a, in, out, loc);
@@ -71,8 +71,8 @@ Tensor nansum(Tensor x, IntList dims, bool keepdim, SourceLocation loc) {
 Tensor count_nonzero(Tensor x, IntList dims, SourceLocation loc) {
   return reduce_call(op::count_nonzero, std::move(x), dims, false, loc);
 }
-std::pair<Tensor, Tensor> aminmax(Tensor x, IntList dims, bool keepdim, SourceLocation loc) {
-  return named("aminmax", loc, [&]() -> std::pair<Tensor, Tensor> {
+MinAndMax aminmax(Tensor x, IntList dims, bool keepdim, SourceLocation loc) {
+  return named("aminmax", loc, [&]() -> MinAndMax {
     return {amin(x, dims, keepdim, loc), amax(x, dims, keepdim, loc)};
   });
 }
@@ -83,12 +83,12 @@ Tensor max(Tensor x, SourceLocation loc) {
 Tensor min(Tensor x, SourceLocation loc) {
   return named("min", loc, [&] { return amin(std::move(x), {}, false, loc); });
 }
-std::pair<Tensor, Tensor> max(Tensor x, int64_t dim, bool keepdim, SourceLocation loc) {
+ValuesAndIndices max(Tensor x, int64_t dim, bool keepdim, SourceLocation loc) {
   return named("max", loc, [&] {
     return pair_call(op::max_dim, ReduceAttrs{{dim}, keepdim}, std::move(x), loc);
   });
 }
-std::pair<Tensor, Tensor> min(Tensor x, int64_t dim, bool keepdim, SourceLocation loc) {
+ValuesAndIndices min(Tensor x, int64_t dim, bool keepdim, SourceLocation loc) {
   return named("min", loc, [&] {
     return pair_call(op::min_dim, ReduceAttrs{{dim}, keepdim}, std::move(x), loc);
   });
@@ -118,15 +118,13 @@ Tensor std(Tensor x, IntList dims, double correction, bool keepdim, SourceLocati
   Tensor zero = eq(v, 0, loc);
   return where(zero, 0, sqrt(where(zero, 1, v, loc), loc), loc);
 }
-std::pair<Tensor, Tensor> var_mean(Tensor x, IntList dims, double correction, bool keepdim,
-                                   SourceLocation loc) {
-  return named("var_mean", loc, [&]() -> std::pair<Tensor, Tensor> {
+VarAndMean var_mean(Tensor x, IntList dims, double correction, bool keepdim, SourceLocation loc) {
+  return named("var_mean", loc, [&]() -> VarAndMean {
     return {var(x, dims, correction, keepdim, loc), mean(x, dims, keepdim, loc)};
   });
 }
-std::pair<Tensor, Tensor> std_mean(Tensor x, IntList dims, double correction, bool keepdim,
-                                   SourceLocation loc) {
-  return named("std_mean", loc, [&]() -> std::pair<Tensor, Tensor> {
+StdAndMean std_mean(Tensor x, IntList dims, double correction, bool keepdim, SourceLocation loc) {
+  return named("std_mean", loc, [&]() -> StdAndMean {
     return {tandem::std(x, dims, correction, keepdim, loc), mean(x, dims, keepdim, loc)};
   });
 }
@@ -169,10 +167,10 @@ Tensor cumprod(Tensor x, int64_t dim, SourceLocation loc) {
 Tensor logcumsumexp(Tensor x, int64_t dim, SourceLocation loc) {
   return scan_call(op::logcumsumexp, std::move(x), dim, loc);
 }
-std::pair<Tensor, Tensor> cummax(Tensor x, int64_t dim, SourceLocation loc) {
+ValuesAndIndices cummax(Tensor x, int64_t dim, SourceLocation loc) {
   return pair_call(op::cummax, ScanAttrs{dim}, std::move(x), loc);
 }
-std::pair<Tensor, Tensor> cummin(Tensor x, int64_t dim, SourceLocation loc) {
+ValuesAndIndices cummin(Tensor x, int64_t dim, SourceLocation loc) {
   return pair_call(op::cummin, ScanAttrs{dim}, std::move(x), loc);
 }
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <span>
-#include <utility>
 
 #include "tandem/graph/apply.h"
 #include "tandem/graph/reduce_attrs.h"
@@ -40,16 +39,17 @@ TD_API Tensor amax(Tensor x, IntList dims = {}, bool keepdim = false,
                    SourceLocation loc = SourceLocation::here());
 TD_API Tensor amin(Tensor x, IntList dims = {}, bool keepdim = false,
                    SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> aminmax(Tensor x, IntList dims = {}, bool keepdim = false,
-                                         SourceLocation loc = SourceLocation::here());
+TD_API MinAndMax aminmax(Tensor x, IntList dims = {}, bool keepdim = false,
+                         SourceLocation loc = SourceLocation::here());
 /// The largest (smallest) of all elements.
 TD_API Tensor max(Tensor x, SourceLocation loc = SourceLocation::here());
 TD_API Tensor min(Tensor x, SourceLocation loc = SourceLocation::here());
-/// (values, indices) along `dim`; the lowest index wins a tie and gets the gradient.
-TD_API std::pair<Tensor, Tensor> max(Tensor x, int64_t dim, bool keepdim = false,
-                                     SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> min(Tensor x, int64_t dim, bool keepdim = false,
-                                     SourceLocation loc = SourceLocation::here());
+/// The largest (smallest) along `dim` and their indices (i64); the lowest index wins a tie and gets
+/// the gradient.
+TD_API ValuesAndIndices max(Tensor x, int64_t dim, bool keepdim = false,
+                            SourceLocation loc = SourceLocation::here());
+TD_API ValuesAndIndices min(Tensor x, int64_t dim, bool keepdim = false,
+                            SourceLocation loc = SourceLocation::here());
 /// Index (i64) of the first largest (smallest) element: of the flattened tensor, or along `dim`.
 TD_API Tensor argmax(Tensor x, SourceLocation loc = SourceLocation::here());
 TD_API Tensor argmax(Tensor x, int64_t dim, bool keepdim = false,
@@ -71,12 +71,10 @@ TD_API Tensor var(Tensor x, IntList dims = {}, double correction = 1, bool keepd
 /// sqrt(var).
 TD_API Tensor std(Tensor x, IntList dims = {}, double correction = 1, bool keepdim = false,
                   SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> var_mean(Tensor x, IntList dims = {}, double correction = 1,
-                                          bool keepdim = false,
-                                          SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> std_mean(Tensor x, IntList dims = {}, double correction = 1,
-                                          bool keepdim = false,
-                                          SourceLocation loc = SourceLocation::here());
+TD_API VarAndMean var_mean(Tensor x, IntList dims = {}, double correction = 1, bool keepdim = false,
+                           SourceLocation loc = SourceLocation::here());
+TD_API StdAndMean std_mean(Tensor x, IntList dims = {}, double correction = 1, bool keepdim = false,
+                           SourceLocation loc = SourceLocation::here());
 /// log(sum(exp(x))), safe for large x.
 TD_API Tensor logsumexp(Tensor x, IntList dims = {}, bool keepdim = false,
                         SourceLocation loc = SourceLocation::here());
@@ -92,11 +90,9 @@ TD_API Tensor norm(Tensor x, std::initializer_list<int64_t> dims, bool keepdim =
 TD_API Tensor cumsum(Tensor x, int64_t dim, SourceLocation loc = SourceLocation::here());
 TD_API Tensor cumprod(Tensor x, int64_t dim, SourceLocation loc = SourceLocation::here());
 TD_API Tensor logcumsumexp(Tensor x, int64_t dim, SourceLocation loc = SourceLocation::here());
-/// (values, indices) of the largest (smallest) element so far; the last of equal ones.
-TD_API std::pair<Tensor, Tensor> cummax(Tensor x, int64_t dim,
-                                        SourceLocation loc = SourceLocation::here());
-TD_API std::pair<Tensor, Tensor> cummin(Tensor x, int64_t dim,
-                                        SourceLocation loc = SourceLocation::here());
+/// The largest (smallest) element so far and its index (i64); the last of equal ones.
+TD_API ValuesAndIndices cummax(Tensor x, int64_t dim, SourceLocation loc = SourceLocation::here());
+TD_API ValuesAndIndices cummin(Tensor x, int64_t dim, SourceLocation loc = SourceLocation::here());
 /// Differences of adjacent elements along `dim`, n times.
 TD_API Tensor diff(Tensor x, int64_t n = 1, int64_t dim = -1,
                    SourceLocation loc = SourceLocation::here());

@@ -34,7 +34,7 @@ ValuesAndIndices along(const char* name, const Tensor& x, int64_t dim, bool keep
     if (x.dim() == 0) {
       normalize_dim(dim, 1);
       const auto r = f(reshape(x, Shape(1)), 0);
-      return {reshape(r.first, Shape()), reshape(r.second, Shape())};
+      return {reshape(r.values, Shape()), reshape(r.indices, Shape())};
     }
     const int d = normalize_dim(dim, x.dim());
     TD_CHECK(!(x.shape(d) == Dim(0)), Shape, "dimension {} of x {} is empty", d,
@@ -46,7 +46,7 @@ ValuesAndIndices along(const char* name, const Tensor& x, int64_t dim, bool keep
 
 // The element of rank `at` (a tensor with 1 in place of the dim) of the sorted lines.
 ValuesAndIndices pick(const ValuesAndIndices& sorted, const Tensor& at, int d) {
-  return {gather(sorted.first, d, at), gather(sorted.second, d, at)};
+  return {gather(sorted.values, d, at), gather(sorted.indices, d, at)};
 }
 Tensor nan_count(const Tensor& x, int d) { return sum(isnan(x), {d}, true); }
 
@@ -80,7 +80,7 @@ Tensor median_of_all(const Tensor& x, bool skip_nan) {
   Tensor y;
   {
     NoGradGuard no_grad;
-    y = squeeze(median_of(flat, 0, skip_nan).first, 0);
+    y = squeeze(median_of(flat, 0, skip_nan).values, 0);
   }
   if (!is_floating(x.dtype()) || !(is_tracing() || (is_grad_enabled() && x.requires_grad())))
     return y;
@@ -118,8 +118,8 @@ ValuesAndIndices mode(const Tensor& x, int64_t dim, bool keepdim, SourceLocation
     const auto sorted = sort(t, d);
     const int64_t n = t.size(d);
     // Length of the current run of equal values; the first place where the longest one ends.
-    const Tensor left = narrow(sorted.first, d, 0, n - 1),
-                 right = narrow(sorted.first, d, 1, n - 1);
+    const Tensor left = narrow(sorted.values, d, 0, n - 1),
+                 right = narrow(sorted.values, d, 1, n - 1);
     Shape one = t.shape();
     one[d] = 1;
     const Tensor same = cat({zeros(one, DType::f64), (left == right).to(DType::f64)}, d);
@@ -159,7 +159,7 @@ Tensor quantile_of(const char* name, const Tensor& x, const Operand& q, std::opt
     const int last = lines.dim() - 1;
     const int64_t n = lines.size(last);
     TD_CHECK(n > 0, Shape, "x {} has no elements to choose from", x.shape().to_string());
-    const Tensor sorted = sort(lines, last).first;
+    const Tensor sorted = sort(lines, last).values;
     const Tensor nans = nan_count(lines, last);
     const Tensor top = skip_nan ? clamp_min((n - 1) - nans, 0).to(x.dtype())
                                 : full(Shape(1), static_cast<double>(n - 1), x.dtype());
@@ -204,7 +204,7 @@ Tensor nanquantile(const Tensor& x, const Operand& q, std::optional<int64_t> dim
 }
 
 Tensor msort(const Tensor& x, SourceLocation loc) {
-  return composed("msort", loc, [&] { return x.dim() ? sort(x, 0).first : x; });
+  return composed("msort", loc, [&] { return x.dim() ? sort(x, 0).values : x; });
 }
 
 Tensor nanmean(const Tensor& x, IntList dims, bool keepdim, SourceLocation loc) {
@@ -260,10 +260,10 @@ Tensor histc(const Tensor& x, int64_t bins, double min, double max, SourceLocati
   });
 }
 
-std::pair<Tensor, Tensor> histogram(const Tensor& x, int64_t bins,
-                                    std::optional<std::pair<double, double>> range,
-                                    const Tensor& weight, bool density, SourceLocation loc) {
-  return composed("histogram", loc, [&]() -> std::pair<Tensor, Tensor> {
+HistogramResult histogram(const Tensor& x, int64_t bins,
+                          std::optional<std::pair<double, double>> range, const Tensor& weight,
+                          bool density, SourceLocation loc) {
+  return composed("histogram", loc, [&]() -> HistogramResult {
     const auto [low, high] = range.value_or(std::pair<double, double>(0, 0));
     check_histogram(x, bins, low, high);
     const Tensor flat = reshape(x.detach(), Shape(-1));

@@ -11,9 +11,7 @@
 
 namespace tandem {
 
-using ValuesAndIndices = std::pair<Tensor, Tensor>;
-
-/// (value, index) of the k-th smallest along `dim`, k from 1. NaN counts as the largest.
+/// The k-th smallest along `dim`, k from 1. NaN counts as the largest.
 TD_API ValuesAndIndices kthvalue(const Tensor& x, int64_t k, int64_t dim = -1, bool keepdim = false,
                                  SourceLocation loc = SourceLocation::here());
 /// The lower median of all elements; NaN if one is present or there is none. Equal ones share the
@@ -48,11 +46,12 @@ TD_API Tensor nanmean(const Tensor& x, IntList dims = {}, bool keepdim = false,
 /// includes max. min = max = 0: the smallest and largest element, which must be finite.
 TD_API Tensor histc(const Tensor& x, int64_t bins = 100, double min = 0, double max = 0,
                     SourceLocation loc = SourceLocation::here());
-/// (counts, edges): sums of weights if given; density: divided by total and width.
-TD_API std::pair<Tensor, Tensor> histogram(const Tensor& x, int64_t bins,
-                                           std::optional<std::pair<double, double>> range = {},
-                                           const Tensor& weight = {}, bool density = false,
-                                           SourceLocation loc = SourceLocation::here());
+/// The counts (sums of weights if given; density: divided by total and width) and the edges of the
+/// bins, [bins + 1].
+TD_API HistogramResult histogram(const Tensor& x, int64_t bins,
+                                 std::optional<std::pair<double, double>> range = {},
+                                 const Tensor& weight = {}, bool density = false,
+                                 SourceLocation loc = SourceLocation::here());
 
 /// Covariance of the rows of x [variables, observations] (or of one variable [observations]).
 /// fweights: how often each observation counts (integers); aweights: its importance.
