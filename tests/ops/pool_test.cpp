@@ -85,7 +85,7 @@ TEST_F(PoolTest, Errors) {
     avg_pool2d(zeros({1, 1, 4, 4}), {2, 2, 2});
   });
   expect_error(ErrorKind::Shape, "max_pool2d: x is [4, 4]", [] { max_pool2d(zeros({4, 4}), 2); });
-  expect_error(ErrorKind::DType, "avg_pool2d: a mean wants a floating dtype", [] {
+  expect_error(ErrorKind::DType, "avg_pool2d: x is int64, a mean wants a floating dtype", [] {
     avg_pool2d(zeros({1, 1, 4, 4}, int64), 2);
   });
   expect_error(ErrorKind::Value, "stride [0, 0] wants numbers of at least 1", [] {
