@@ -12,9 +12,9 @@
 
 namespace tandem::text {
 
-namespace {
+// What a ModelProto holds.
+namespace model_proto {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // the character that represents a space
 enum class PieceKind : uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
 
 struct Entry {
@@ -29,6 +29,15 @@ struct File {
   bool dummy_prefix = true, remove_extra = true, escape = true;
   std::string charsmap;
 };
+
+}  // namespace model_proto
+using model_proto::Entry;
+using model_proto::File;
+using model_proto::PieceKind;
+
+namespace {
+
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // the character that represents a space
 
 Entry read_piece(io::ProtoReader r) {
   Entry e;
