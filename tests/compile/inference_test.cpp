@@ -281,6 +281,22 @@ TEST(Inference, TransposedAndScaledConvolutions) {
   }
 }
 
+// What becomes integers is summed without rounding: Winograd's transforms would round.
+TEST(Inference, WholeNumbersStayExact) {
+  manual_seed(16);
+  const Tensor x = round(rand({1, 48, 16, 16}) * 255) - 120, w = round(randn({64, 48, 3, 3}) * 30);
+  const auto f = [&](Tensor v, DType t) {
+    return conv2d(v.to(t), fixed(w.to(t)), {}, {1}, {1}).to(DType::i32);
+  };
+  NoGradGuard no_grad;
+  auto fast = compile([&](Tensor v) { return f(v, DType::f32); });
+  EXPECT_TRUE(same_bits(fast(x), f(x, DType::f64)));
+  EXPECT_EQ(count_ops(fast.executable(), op::packed_conv), 1);
+  auto other = compile([&](Tensor v) { return conv2d(v, fixed(w), {}, {1}, {1}); });
+  other(x);
+  EXPECT_EQ(count_ops(other.executable(), op::winograd_conv), 1);
+}
+
 TEST(Inference, PaddingAndResizingStayChannelsLast) {
   manual_seed(15);
   const Tensor stem = randn({16, 3, 3, 3}) * 0.2, w = randn({24, 16, 3, 3}) * 0.1;

@@ -359,6 +359,24 @@ TEST_F(Onnx, EachOpIsServedOnce) {
   EXPECT_GT(columns.size() + rows.size(), 190u);
 }
 
+// Sums up to 2^24 fit f32; those above are odd, so that f32 does not hold them.
+TEST_F(Onnx, ProductsOfIntegersAreExact) {
+  for (const int64_t k : {258, 259, 4001}) {
+    const std::string bytes(static_cast<size_t>(3 * k), '\xff');
+    GraphText g;
+    g.nodes = {node("MatMulInteger", {"x", "w"}, {"y"}), node("ConvInteger", {"i", "v"}, {"u"})};
+    g.initializers = {raw_tensor("w", {k, 3}, 2, bytes), raw_tensor("v", {3, k, 1, 1}, 2, bytes)};
+    g.inputs = {port("x"), port("i")};
+    g.outputs = {port("y"), port("u")};
+    const OnnxModel m = OnnxModel::parse(model(g, 17));
+    const std::vector<Tensor> in{full({2, k}, 255, DType::u8), full({1, k, 1, 2}, 255, DType::u8)};
+    auto f = compile([&](const std::vector<Tensor>& x) { return m(x); });
+    for (const auto& out : {m(in), f(in)})
+      for (const Tensor& y : out)
+        EXPECT_EQ(y.to_vector<int64_t>(), std::vector<int64_t>(6, 255 * 255 * k)) << k;
+  }
+}
+
 TEST_F(Onnx, SmallFloatsKeepTheirBits) {
   for (const OnnxType t : {OnnxType::f8e4m3fn, OnnxType::f8e4m3fnuz, OnnxType::f8e5m2,
                            OnnxType::f8e5m2fnuz, OnnxType::f4e2m1, OnnxType::f8e8m0})

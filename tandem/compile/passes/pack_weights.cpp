@@ -23,7 +23,12 @@ class Packing {
  public:
   explicit Packing(const Program& p)
       : stable_(stable_values(p, p.weights_stay)),
-        bf16_(has_own_kernel(op::packed_product_bf16, p.device)) {}
+        whole_(p.values.size()),
+        bf16_(has_own_kernel(op::packed_product_bf16, p.device)) {
+    for (const Instr& i : p.instrs)
+      if (i.op == &op::cast && i.out[0] != kNone && i.in[0].value != kNone)
+        whole_[i.in[0].value] |= !is_floating(p.values[i.out[0]].spec.dtype);
+  }
 
   using Form = ValueId (Packing::*)(Rewrite&) const;
   // The value that takes the root's place is what `form` makes, or it stays.
@@ -114,6 +119,7 @@ class Packing {
   }
 
   PerValue<char> stable_;
+  PerValue<char> whole_;  ///< becomes integers: sums of whole numbers have to stay exact
   bool bf16_;
 };
 
@@ -148,7 +154,7 @@ ValueId Packing::conv(Rewrite& r) const {
     y = use(op::pack_depthwise, op::depthwise_conv);
   else if (plain && !padded && p.kernel[0].value() == 1 && p.kernel[1].value() == 1)
     y = matmul_packed(r, in, e.permute(e.view(w, Shape(p.columns, channels)), {1, 0}), bias);
-  else if (plain && winograd(p, r.spec(i.out[0]).shape, channels))
+  else if (plain && !whole_[i.out[0]] && winograd(p, r.spec(i.out[0]).shape, channels))
     y = use(op::pack_winograd, op::winograd_conv);
   else
     y = use(op::pack_conv, op::packed_conv);

@@ -4,6 +4,7 @@
 
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/activation_internal.h"
+#include "tandem/onnx/import/quant_internal.h"
 #include "tandem/onnx/window_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -181,23 +182,13 @@ void conv_transpose(OnnxCall& c) {
   c.set(0, y, c.type(0));
 }
 
-/// x minus its zero point, in f64; the zero point of a weight may be one per output channel.
-Tensor centred(const OnnxCall& c, size_t x, size_t zero) {
-  Tensor v = c.x(x).to(DType::f64);
-  if (!c.has(zero)) return v;
-  Tensor z = c.x(zero).to(DType::f64);
-  if (z.numel() > 1) {
-    Shape s(z.shape(0));
-    for (int d = 1; d < v.dim(); ++d) s.push_back(1);
-    z = z.reshape(s);
-  } else {
-    z = z.reshape(Shape());
-  }
-  return v - z;
-}
-
+// The zero point of a weight may be one per output channel.
 void conv_integer(OnnxCall& c) {
-  const Tensor x = centred(c, 0, 2), w = centred(c, 1, 3);
+  IntList summed;
+  for (int d = 1; d < c.value(1).tensor().dim(); ++d) summed.push_back(d);
+  const DType t = onnx_exact_sums(c, 0, 1, 3, 0, summed);
+  const AutocastGuard exact(DType::bf16, false);
+  const Tensor x = onnx_centred(c, 0, 2, 0, t), w = onnx_centred(c, 1, 3, 0, t);
   c.set(0, onnx_conv(x, w, {}, onnx_window(c, x, kernel_of(w)), c.attr("group", 1)).to(DType::i32));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX quantisation. Products of quantised numbers are computed in f64, where they are exact;
-// results are rounded as specified (half to even, then clamped to the type's range).
+// ONNX quantisation. Products of quantised numbers are computed in f64, where they are exact, or in
+// f32 where they are exact, too; results are rounded as specified (half to even, then clamped to
+// the type's range).
 #include <algorithm>
 #include <cmath>
 
@@ -59,12 +60,30 @@ OnnxRounded onnx_rounded(const Tensor& x) {
   return {clamp(round(x / scale) + zero, 0, 255), scale, zero};
 }
 
-Tensor onnx_centred(const OnnxCall& c, size_t x, size_t zero, int64_t dim) {
-  const Tensor v = c.x(x).to(DType::f64);
-  if (!c.has(zero)) return v;
-  const Tensor z = c.x(zero).to(DType::f64);
-  if (z.dim() > 1) return v - z;
-  return v - onnx_beside(z, v, dim);
+namespace {
+Tensor less_zero(const Tensor& x, const Tensor& zero, int64_t dim, DType dtype) {
+  const Tensor v = x.to(dtype);
+  if (!zero.defined()) return v;
+  const Tensor z = zero.to(dtype);
+  return v - (z.dim() > 1 ? z : onnx_beside(z, v, dim));
+}
+}  // namespace
+
+Tensor onnx_centred(const OnnxCall& c, size_t x, size_t zero, int64_t dim, DType dtype) {
+  return less_zero(c.x(x), c.x_or_none(zero), dim, dtype);
+}
+
+DType onnx_exact_sums(const OnnxCall& c, size_t x, size_t w, size_t zero, int64_t dim,
+                      const IntList& summed) {
+  constexpr double kMostX = 255, kExact = 1 << 24;  // of f32
+  for (const size_t i : {x, w})
+    if (info_of(c.type(i)).floating || info_of(c.type(i)).bits > 8) return DType::f64;
+  const Tensor v = c.value(w).tensor(), z = c.has(zero) ? c.value(zero).tensor() : Tensor();
+  if (v.is_symbolic() || (z.defined() && z.is_symbolic()) || v.numel() == 0) return DType::f64;
+  const OutsideTrace outside;
+  const NoGradGuard no_grad;
+  const Tensor sums = sum(abs(less_zero(v, z, dim, DType::f64)), summed);
+  return kMostX * amax(sums).item<double>() <= kExact ? DType::f32 : DType::f64;
 }
 
 namespace {
@@ -109,8 +128,9 @@ void dynamic_quantize(OnnxCall& c) {
 }
 
 void matmul_integer(OnnxCall& c) {
-  const Tensor a = onnx_centred(c, 0, 2, -2), b = onnx_centred(c, 1, 3, -1);
-  c.set(0, matmul(a, b).to(DType::i32));
+  const DType t = onnx_exact_sums(c, 0, 1, 3, -1, {c.value(1).tensor().dim() > 1 ? -2 : 0});
+  const AutocastGuard exact(DType::bf16, false);
+  c.set(0, matmul(onnx_centred(c, 0, 2, -2, t), onnx_centred(c, 1, 3, -1, t)).to(DType::i32));
 }
 
 void qlinear_matmul(OnnxCall& c) {

@@ -17,8 +17,14 @@ Tensor onnx_beside(Tensor s, const Tensor& x, int64_t axis, int64_t block = 0);
 Tensor onnx_single(const OnnxCall& c, size_t i);
 /// Rounded to even, shifted by the zero point, clamped to the range of `type`.
 OnnxValue onnx_quantised(const Tensor& x, const Tensor& zero, OnnxType type);
-/// Input x minus its zero point in f64; a vector extends along `dim` of the input.
-Tensor onnx_centred(const OnnxCall& c, size_t x, size_t zero, int64_t dim);
+/// Input x minus its zero point in `dtype`; a vector extends along `dim` of the input.
+Tensor onnx_centred(const OnnxCall& c, size_t x, size_t zero, int64_t dim,
+                    DType dtype = DType::f64);
+/// The dtype in which every sum of products of inputs x and w, less their zero points, is exact, in
+/// any order. f32 for inputs of 8 bits if w is known and no sum of its absolute values along
+/// dimensions `summed` is too large; otherwise f64.
+DType onnx_exact_sums(const OnnxCall& c, size_t x, size_t w, size_t zero, int64_t dim,
+                      const IntList& summed);
 
 /// A tensor rounded to 8 bits over its own range, as DynamicQuantizeLinear does.
 struct OnnxRounded {
