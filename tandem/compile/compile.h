@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile(fn): the same code as one planned graph, which gives the same bits as the code itself,
-// always (unless CompileOptions::fold_norms trades them). The first call for a set of dtypes and
-// shapes runs fn once on symbolic tensors; forward, backward() and optimizer steps land in one
-// program, which later calls run. Parameters, buffers, moments and learning rates are bound by
-// reference.
+// compile(fn): the same code as one planned graph, which gives the same bits as the code itself.
+// Exceptions: without gradients, weights that stay the same from call to call are packed for
+// kernels of their own, which may sum in another order; and CompileOptions::fold_norms trades bits
+// for speed. The first call for a set of dtypes and shapes runs fn once on symbolic tensors;
+// forward, backward() and optimizer steps land in one program, which later calls run. Parameters,
+// buffers, moments and learning rates are bound by reference.
 #pragma once
 
 #include <functional>
