@@ -147,8 +147,7 @@ class Comparison {
     try {
       manual_seed(seed);
       want = body(x);
-    } catch (const Error& e) {  // an op refuses the values that it got
-      EXPECT_THROW((void)f(x), Error) << "seed " << seed << ", eager: " << e.what() << "\n" << text;
+    } catch (const Error&) {  // an op refuses its values; compiled, it may be one that nobody reads
       ++refused_;
       return;
     }
