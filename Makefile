@@ -10,7 +10,7 @@ endif
 configure = cmake --preset $(1) | sed -n '/^-- \(oneDNN\|tests\):/p'
 build = cmake --build --preset $(1) -j $(JOBS) --target $(2)
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-sanitize fuzz attack test-peers test-bits check-op check-additions docs bench mutants format install clean help
+.PHONY: build demo test test-sanitize fuzz attack test-peers test-gpu test-bits check-op check-additions docs bench mutants format install clean help
 
 build:  ## build the library and the tool: build/release/tandem
 	@scripts/setup build
@@ -45,6 +45,12 @@ test-peers:  ## compare with PyTorch (installed from PyPI into build/deps/peers)
 	@$(call configure,$(PRESET))
 	@$(call build,$(PRESET),all tests)
 	@PRESET=$(PRESET) scripts/run_tests peers
+
+test-gpu:  ## tests of the GPU drivers, and NVIDIA's compiler (from PyPI) over every kernel
+	@scripts/setup build test gpu
+	@$(call configure,$(PRESET))
+	@$(call build,$(PRESET),tandem_test_gpu)
+	@TANDEM_SOURCE_DIR=$(CURDIR) build/$(PRESET)/tests/tandem_test_gpu
 
 test-bits:  ## compare 20,000 random programs, compiled and eager, to the bit
 	@scripts/setup build test

@@ -5,6 +5,7 @@
 #include "cli/commands_internal.h"
 #include "cli/plan_internal.h"
 #include "tandem/backend/cpu/doctor.h"
+#include "tandem/backend/gpu/doctor.h"
 #include "tandem/base/file.h"
 #include "tandem/init.h"
 #include "tandem/plan/hardware/machine.h"
@@ -34,7 +35,7 @@ void add_doctor(CLI::App& app, int& code) {
       app.add_subcommand("doctor", "What was found: CPU, oneDNN, threads, GPU, kernels");
   verb->callback([&code] {
     init();
-    fmt::print("tandem {}\n{}", TANDEM_VERSION, doctor());
+    fmt::print("tandem {}\n{}\n{}", TANDEM_VERSION, doctor(), gpu::doctor());
     evaluate();
     code = 0;
   });

@@ -47,6 +47,7 @@ class Queue {
     compiler_ = c;
   }
   bool wait(double seconds);
+  std::string compile_alone(JitSource& source);
   JitStats stats();
   void count(bool equal) {
     std::lock_guard hold(lock_);
@@ -59,6 +60,7 @@ class Queue {
   void note(const std::string& problem);
 
   std::mutex lock_;
+  std::mutex compiling_;  // one call of the compiler at a time; never taken inside lock_
   std::condition_variable more_, done_;
   std::unordered_map<std::string_view, std::unique_ptr<JitCode>> codes_;  // by their text
   std::deque<JitCode*> waiting_;
@@ -141,7 +143,11 @@ void Queue::work() {
 void Queue::run_unit(JitCompiler* compiler, const std::vector<JitCode*>& unit) {
   std::vector<JitSource> sources;
   for (const JitCode* c : unit) sources.push_back({c->name, c->text});
-  const std::string problem = compiler ? compiler->compile(sources) : "";
+  std::string problem;
+  if (compiler) {
+    std::lock_guard alone(compiling_);
+    problem = compiler->compile(sources);
+  }
   std::lock_guard hold(lock_);
   for (size_t k = 0; k < unit.size(); ++k) {
     const JitSource& s = sources[k];
@@ -150,6 +156,19 @@ void Queue::run_unit(JitCompiler* compiler, const std::vector<JitCode*>& unit) {
     unit[k]->state.store(s.code ? JitCode::candidate : JitCode::dropped, std::memory_order_release);
   }
   if (!problem.empty()) note(problem);
+}
+
+std::string Queue::compile_alone(JitSource& source) {
+  JitCompiler* compiler;
+  {
+    std::lock_guard hold(lock_);
+    compiler = compiler_;
+  }
+  if (!compiler) return "no backend has installed a compiler: call tandem::init() first";
+  std::lock_guard alone(compiling_);
+  const std::string problem = compiler->compile_alone(source);
+  if (source.code) return "";
+  return problem.empty() ? "there is no C compiler (cc, gcc, clang or TANDEM_CC)" : problem;
 }
 
 void Queue::note(const std::string& problem) {
@@ -203,6 +222,8 @@ void request_jit(const JitSlot& slot, const std::string& text) {
   JitCode* none = nullptr;
   slot.code.compare_exchange_strong(none, code, std::memory_order_release);
 }
+
+std::string compile_now(JitSource& source) { return queue().compile_alone(source); }
 
 void jit_checked(JitCode& code, bool equal) {
   queue().count(equal);

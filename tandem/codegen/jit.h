@@ -63,6 +63,9 @@ class JitCompiler {
   virtual ~JitCompiler() = default;
   /// Set `code` of every source that it can; never throws. "" or what went wrong.
   virtual std::string compile(std::span<JitSource> sources) = 0;
+  /// The same for a text that may be wrong: that is no reason to turn the compiler off, and the
+  /// answer is all that it printed.
+  virtual std::string compile_alone(JitSource& source) { return compile({&source, 1}); }
   /// Its path and the cache's directory, "" when there is none.
   virtual std::string compiler() = 0;
   virtual std::string cache() = 0;
@@ -71,6 +74,9 @@ class JitCompiler {
 };
 /// Installed once, by a backend or a test; nullptr: none. Not destroyed.
 TD_API void set_jit_compiler(JitCompiler* compiler);
+
+/// Compile one text while the caller waits; "" or why there is no code.
+TD_API std::string compile_now(JitSource& source);
 
 /// Count what a check found; names the loop in the log when bits differed.
 void jit_checked(JitCode& code, bool equal);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/backend/cpu/doctor.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -55,14 +54,6 @@ std::string library() {
 #else
   return "off: not found when this was built (scripts/setup fetches it)";
 #endif
-}
-
-std::string gpu() {
-  if (void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) {
-    dlclose(driver);
-    return "off: a driver is here, but this version has no GPU backend";
-  }
-  return "off: no libcuda.so.1, and this version has no GPU backend";
 }
 
 // Coverage of the rows on this device.
@@ -138,7 +129,6 @@ std::string doctor() {
                                 gibibytes(double(a.cached)), gibibytes(double(a.peak))));
   std::string huge = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   line("huge pages", huge.empty() ? "not offered by this system" : huge);
-  line("GPU", gpu());
   line("ops", coverage());
   return s;
 }

@@ -9,8 +9,8 @@
 namespace tandem {
 
 /// Lines "name: value": processor and its vector units, oneDNN or why it is off, compiled loops,
-/// threads, memory, why there is no GPU, and how many rows use own kernels, a library or their
-/// reference. Call init() first.
+/// threads, memory, and how many rows use own kernels, a library or their reference. Call init()
+/// first. GPUs: gpu::doctor().
 TD_API std::string doctor();
 
 }  // namespace tandem

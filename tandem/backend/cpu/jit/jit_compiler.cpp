@@ -81,7 +81,7 @@ void CCompiler::fail(const std::string& problem) {
     std::lock_guard hold(lock_);
     if (problem_.empty()) problem_ = problem;
   }
-  if (++failures_ >= kMostFailures) turn_off(problem);
+  if (!may_be_wrong_ && ++failures_ >= kMostFailures) turn_off(problem);
 }
 
 void CCompiler::prepare() {
@@ -171,7 +171,8 @@ bool CCompiler::compile_file(const std::string& scratch, const Sources& sources)
   }
   if (r.status != 0) {
     if (sources.size() == 1) {
-      fail(fmt::format("{} ended with {}: {}", path_, r.status, first_line(r.output)));
+      fail(fmt::format("{} ended with {}: {}", path_, r.status,
+                       may_be_wrong_ ? r.output : first_line(r.output)));
     }
     return false;
   }
@@ -228,6 +229,13 @@ std::string CCompiler::compile(std::span<codegen::JitSource> sources) {
   }
   std::lock_guard hold(lock_);
   return std::exchange(problem_, "");
+}
+
+std::string CCompiler::compile_alone(codegen::JitSource& source) {
+  may_be_wrong_ = true;
+  const std::string problem = compile({&source, 1});
+  may_be_wrong_ = false;
+  return problem;
 }
 
 void register_jit() {

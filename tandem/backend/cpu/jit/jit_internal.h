@@ -87,6 +87,7 @@ class TD_API CCompiler : public codegen::JitCompiler {
  public:
   explicit CCompiler(JitOptions options) : options_(std::move(options)) {}
   std::string compile(std::span<codegen::JitSource> sources) override;
+  std::string compile_alone(codegen::JitSource& source) override;
   std::string compiler() override;
   std::string cache() override;
   bool is_off() override;
@@ -105,6 +106,7 @@ class TD_API CCompiler : public codegen::JitCompiler {
   const JitOptions options_;
   std::mutex lock_;  // guards what other threads may query
   bool prepared_ = false, off_ = false;
+  bool may_be_wrong_ = false;  // the text is somebody's, and its errors are not the compiler's
   int failures_ = 0;
   std::string path_, identity_, problem_;
   std::vector<std::string> flags_;

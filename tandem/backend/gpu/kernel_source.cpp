@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// From one source to the text of each driver. An OpenCL buffer is not an address, so there each
+// address parameter becomes a buffer and an offset, which are added in the kernel's first lines.
+#include "tandem/backend/gpu/kernel_source.h"
+
+#include <fmt/format.h>
+
+#include "tandem/backend/gpu/preludes_internal.h"
+
+namespace tandem::gpu {
+namespace {
+
+constexpr size_t kSharedAlignment = 16;
+
+struct ScalarRow {
+  const char* name;
+  size_t bytes;
+};
+constexpr ScalarRow kScalars[] = {{"i8", 1},  {"u8", 1},  {"i16", 2}, {"u16", 2}, {"i32", 4},
+                                  {"u32", 4}, {"i64", 8}, {"u64", 8}, {"f32", 4}, {"f64", 8}};
+
+const ScalarRow& row_of(Scalar type) { return kScalars[static_cast<size_t>(type)]; }
+
+// "const td_f32* x", or "td_f32 x" for a number, with `space` before an address.
+std::string declared(const Parameter& p, const char* space) {
+  if (p.kind == Parameter::value) return fmt::format("td_{} {}", to_string(p.type), p.name);
+  return fmt::format("{}{}td_{}* {}", space, p.kind == Parameter::in ? "const " : "",
+                     to_string(p.type), p.name);
+}
+
+std::string list_of(const KernelSource& k, const char* space) {
+  std::string s;
+  for (const Parameter& p : k.parameters) s += (s.empty() ? "" : ", ") + declared(p, space);
+  return s;
+}
+
+std::string shared_lines(const KernelSource& k, const char* space) {
+  std::string s;
+  for (const SharedArray& a : k.shared) {
+    s += fmt::format("  {} td_{} {}[{}];\n", space, to_string(a.type), a.name, a.count);
+  }
+  return s;
+}
+
+size_t aligned(size_t bytes) {
+  return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+}
+
+}  // namespace
+
+const char* to_string(Scalar type) { return row_of(type).name; }
+size_t bytes_of(Scalar type) { return row_of(type).bytes; }
+
+bool has_barrier(const KernelSource& kernel) {
+  return kernel.body.find("td_barrier") != std::string::npos;
+}
+
+size_t shared_bytes(const KernelSource& kernel) {
+  size_t bytes = 0;
+  for (const SharedArray& a : kernel.shared) {
+    bytes += aligned(bytes_of(a.type) * static_cast<size_t>(a.count));
+  }
+  return bytes;
+}
+
+std::string cuda_text(std::span<const KernelSource> kernels) {
+  std::string s(kCTypes);
+  s += kCudaPrelude;
+  for (const KernelSource& k : kernels) {
+    s += "extern \"C\" __global__ void ";
+    if (k.threads) s += fmt::format("__launch_bounds__({}) ", k.threads);
+    s += fmt::format("td_{}({}) {{\n{}{}\n}}\n", k.name, list_of(k, ""),
+                     shared_lines(k, "__shared__"), k.body);
+  }
+  return s;
+}
+
+std::string opencl_text(std::span<const KernelSource> kernels) {
+  std::string s(kOpenclPrelude);
+  for (const KernelSource& k : kernels) {
+    std::string list, lines;
+    for (const Parameter& p : k.parameters) {
+      if (!list.empty()) list += ", ";
+      if (p.kind == Parameter::value) {
+        list += declared(p, "");
+        continue;
+      }
+      const char* constant = p.kind == Parameter::in ? "const " : "";
+      list +=
+          fmt::format("__global {}char* td_base_{}, ulong td_offset_{}", constant, p.name, p.name);
+      lines += fmt::format("  {} = (__global {}td_{}*)(td_base_{} + td_offset_{});\n",
+                           declared(p, "__global "), constant, to_string(p.type), p.name, p.name);
+    }
+    s += "__kernel ";
+    if (k.threads) s += fmt::format("__attribute__((reqd_work_group_size({}, 1, 1))) ", k.threads);
+    s += fmt::format("void td_{}({}) {{\n{}{}{}\n}}\n", k.name, list, lines,
+                     shared_lines(k, "__local"), k.body);
+  }
+  return s;
+}
+
+std::string host_text(const KernelSource& kernel) {
+  std::string call, lines;
+  size_t offset = 0;
+  for (const SharedArray& a : kernel.shared) {
+    lines += fmt::format("  td_{}* {} = (td_{}*)(td_self->shared + {});\n", to_string(a.type),
+                         a.name, to_string(a.type), offset);
+    offset += aligned(bytes_of(a.type) * static_cast<size_t>(a.count));
+  }
+  int slot = 1;
+  for (const Parameter& p : kernel.parameters) {
+    Parameter unnamed = p;
+    unnamed.name.clear();
+    call += fmt::format(", *({}*)td_slots[{}]", declared(unnamed, ""), slot++);
+  }
+  const std::string list = list_of(kernel, "");
+  return fmt::format(
+      "{}{}static void td_{}(struct td_grid* td_self{}{}) {{\n{}{}\n}}\n"
+      "TDM_ENTRY int TDM_NAME(void* const* td_slots, long td_n) {{\n"
+      "  td_{}((struct td_grid*)td_slots[0]{});\n  return 0;\n}}\n",
+      kCTypes, kHostPrelude, kernel.name, list.empty() ? "" : ", ", list, lines, kernel.body,
+      kernel.name, call);
+}
+
+}  // namespace tandem::gpu

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// KernelSource: a kernel as text, written once for all drivers. Its parameters and shared arrays
+// are data, its body is a small dialect of C; a driver's prelude and the functions below turn it
+// into CUDA, OpenCL C or C for the host. docs/gpu.md describes the dialect.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/base/export.h"
+
+namespace tandem::gpu {
+
+/// Types of elements; in a body they are td_f32, td_i64 and so on.
+enum class Scalar : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f32, f64 };
+/// "f32" ...
+TD_API const char* to_string(Scalar type);
+TD_API size_t bytes_of(Scalar type);
+
+struct Parameter {
+  enum Kind : uint8_t {
+    in,     ///< an address of elements that are only read
+    out,    ///< an address of elements that are written, and may be read
+    value,  ///< one element
+  };
+  Kind kind = value;
+  Scalar type = Scalar::f32;
+  std::string name;
+};
+
+/// An array that the threads of one block share. Its content is undefined when the block starts.
+struct SharedArray {
+  Scalar type = Scalar::f32;
+  std::string name;
+  int count = 0;
+};
+
+struct KernelSource {
+  std::string name;  ///< drivers call the function td_<name>, so "mad" is no built-in's name
+  std::vector<Parameter> parameters;
+  std::vector<SharedArray> shared;
+  std::string body;  ///< what stands between the braces
+  int threads = 0;   ///< threads of a block that the body relies on, along x; 0: any number
+};
+
+/// The text of a whole module.
+TD_API std::string cuda_text(std::span<const KernelSource> kernels);
+TD_API std::string opencl_text(std::span<const KernelSource> kernels);
+/// For the emulated grid (fake/grid_internal.h): a function TDM_NAME of the type
+/// codegen::TileCode, whose first slot is the thread and whose others are the arguments' places.
+TD_API std::string host_text(const KernelSource& kernel);
+
+/// Does a thread of it wait for the others of its block?
+TD_API bool has_barrier(const KernelSource& kernel);
+/// Where the shared arrays lie, one behind the other, and how many bytes they take.
+TD_API size_t shared_bytes(const KernelSource& kernel);
+
+}  // namespace tandem::gpu

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The own declarations of libraries that are opened at run time against the real headers, where
+// there are some: Debian's opencl-c-headers, and cuda.h and nvrtc.h of a toolkit or of PyPI's
+// wheels (scripts/setup gpu). Types of handles differ by name, so what is compared is the shape of
+// each function: parameters by size and kind.
+#include <gtest/gtest.h>
+
+#include <type_traits>
+
+// Before cuda.h, which gives names like these another version by macros.
+#include "tandem/backend/gpu/cuda/abi_internal.h"
+#include "tandem/backend/gpu/opencl/abi_internal.h"
+
+#if __has_include(<CL/cl.h>)
+#define TD_HAVE_OPENCL_HEADER
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#endif
+#if __has_include(<cuda.h>) && __has_include(<nvrtc.h>)
+#define TD_HAVE_CUDA_HEADER
+#include <cuda.h>
+#include <nvrtc.h>
+// Libraries still have the first version, which this header no longer declares.
+#undef cuEventElapsedTime
+extern "C" CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to);
+#endif
+
+namespace tandem::gpu {
+namespace {
+
+template <class T>
+constexpr int kind_of() {
+  if constexpr (std::is_pointer_v<T>) return 1;
+  if constexpr (std::is_void_v<T>) return 2;
+  if constexpr (std::is_enum_v<T> || std::is_integral_v<T>) return 3;
+  return 4;
+}
+template <class A, class B>
+constexpr bool alike() {
+  if constexpr (std::is_void_v<A> || std::is_void_v<B>) {
+    return std::is_void_v<A> == std::is_void_v<B>;
+  } else {
+    return sizeof(A) == sizeof(B) && kind_of<A>() == kind_of<B>();
+  }
+}
+
+// Do two functions take and give the same, by size and kind?
+template <class A, class B>
+struct SameShape : std::false_type {};
+template <class R, class... A, class S, class... B>
+  requires(sizeof...(A) == sizeof...(B))
+struct SameShape<R (*)(A...), S (*)(B...)>
+    : std::bool_constant<alike<R, S>() && (alike<A, B>() && ...)> {};
+
+[[maybe_unused]] void checks_of_itself() {
+  static_assert(SameShape<int (*)(void*, int), int (*)(char*, unsigned)>::value);
+  static_assert(!SameShape<int (*)(void*, int), int (*)(char*, long)>::value);
+  static_assert(!SameShape<int (*)(void*, long), int (*)(long, void*)>::value);
+  static_assert(!SameShape<int (*)(void*), int (*)(void*, int)>::value);
+}
+
+TEST(Abi, OpenclAsItsHeaderDeclaresIt) {
+#ifdef TD_HAVE_OPENCL_HEADER
+#define TD_CHECK_SHAPE(name, result, parameters) \
+  static_assert(SameShape<decltype(cl::Api::name), decltype(&::name)>::value, #name);
+  TD_OPENCL_FUNCTIONS(TD_CHECK_SHAPE)
+#undef TD_CHECK_SHAPE
+  static_assert(cl::kTypeAll == CL_DEVICE_TYPE_ALL && cl::kProfiling == CL_QUEUE_PROFILING_ENABLE);
+  static_assert(cl::kReadWrite == CL_MEM_READ_WRITE && cl::kHostPointer == CL_MEM_ALLOC_HOST_PTR);
+  static_assert(cl::kMapRead == CL_MAP_READ && cl::kMapWrite == CL_MAP_WRITE);
+  static_assert(cl::kRoundedDivideSqrt == CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT);
+  static_assert(cl::kPlatformName == CL_PLATFORM_NAME && cl::kBuildLog == CL_PROGRAM_BUILD_LOG);
+  static_assert(cl::kPlatformVersion == CL_PLATFORM_VERSION);
+  static_assert(cl::kMaxUnits == CL_DEVICE_MAX_COMPUTE_UNITS);
+  static_assert(cl::kMaxGroupSize == CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  static_assert(cl::kMaxAllocation == CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  static_assert(cl::kSingleConfig == CL_DEVICE_SINGLE_FP_CONFIG);
+  static_assert(cl::kDoubleConfig == CL_DEVICE_DOUBLE_FP_CONFIG);
+  static_assert(cl::kGlobalBytes == CL_DEVICE_GLOBAL_MEM_SIZE);
+  static_assert(cl::kLocalBytes == CL_DEVICE_LOCAL_MEM_SIZE);
+  static_assert(cl::kAvailable == CL_DEVICE_AVAILABLE && cl::kDeviceName == CL_DEVICE_NAME);
+  static_assert(cl::kCompilerAvailable == CL_DEVICE_COMPILER_AVAILABLE);
+  static_assert(cl::kDriverVersion == CL_DRIVER_VERSION);
+  static_assert(cl::kDeviceVersion == CL_DEVICE_VERSION);
+  static_assert(cl::kEventStatus == CL_EVENT_COMMAND_EXECUTION_STATUS);
+  static_assert(cl::kProfilingEnd == CL_PROFILING_COMMAND_END);
+  static_assert(cl::kAllocationFailure == CL_MEM_OBJECT_ALLOCATION_FAILURE);
+  static_assert(cl::kOutOfResources == CL_OUT_OF_RESOURCES);
+  static_assert(cl::kOutOfHostMemory == CL_OUT_OF_HOST_MEMORY);
+  static_assert(cl::kInvalidBufferSize == CL_INVALID_BUFFER_SIZE);
+#else
+  GTEST_SKIP() << "no CL/cl.h (Debian's opencl-c-headers)";
+#endif
+}
+
+TEST(Abi, CudaAsItsHeadersDeclareIt) {
+#ifdef TD_HAVE_CUDA_HEADER
+#define TD_CHECK_SHAPE(name, parameters) \
+  static_assert(SameShape<decltype(cuda::Api::name), decltype(&::name)>::value, #name);
+  TD_CUDA_FUNCTIONS(TD_CHECK_SHAPE)
+#undef TD_CHECK_SHAPE
+#define TD_CHECK_SHAPE(name, parameters) \
+  static_assert(SameShape<decltype(cuda::NvrtcApi::name), decltype(&::name)>::value, #name);
+  TD_NVRTC_FUNCTIONS(TD_CHECK_SHAPE)
+#undef TD_CHECK_SHAPE
+  static_assert(cuda::kInvalidValue == CUDA_ERROR_INVALID_VALUE);
+  static_assert(cuda::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
+  static_assert(cuda::kUnavailable == CUDA_ERROR_DEVICE_UNAVAILABLE);
+  static_assert(cuda::kNoDevice == CUDA_ERROR_NO_DEVICE);
+  static_assert(cuda::kEccUncorrectable == CUDA_ERROR_ECC_UNCORRECTABLE);
+  static_assert(cuda::kInvalidHandle == CUDA_ERROR_INVALID_HANDLE);
+  static_assert(cuda::kNotReady == CUDA_ERROR_NOT_READY);
+  static_assert(cuda::kIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
+  static_assert(cuda::kCaptureUnsupported == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  static_assert(cuda::kCaptureImplicit == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  static_assert(cuda::kAttributeThreads == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  static_assert(cuda::kAttributeShared == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  static_assert(cuda::kAttributeUnits == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  static_assert(cuda::kAttributeMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  static_assert(cuda::kAttributeMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  static_assert(cuda::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+  static_assert(cuda::kEventDefault == CU_EVENT_DEFAULT);
+  static_assert(cuda::kHostPortable == CU_MEMHOSTALLOC_PORTABLE);
+  static_assert(cuda::kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  static_assert(cuda::kNvrtcCompilation == NVRTC_ERROR_COMPILATION);
+#else
+  GTEST_SKIP() << "no cuda.h and nvrtc.h (scripts/setup gpu installs PyPI's)";
+#endif
+}
+
+}  // namespace
+}  // namespace tandem::gpu
