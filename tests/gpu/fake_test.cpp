@@ -57,6 +57,10 @@ TEST_F(Fake, AWriteBesideAnAllocationIsNamed) {
   ASSERT_OK(
       fake_->launch(poke, {}, {}, Arguments().address(y, 100).value(int64_t{99}), device_->stream));
   EXPECT_EQ(device_->get<uint8_t>(y, 100)[99], 1);
+  ASSERT_OK(fake_->launch(poke, {}, {}, Arguments().address(y, 100).value(int64_t{100}),
+                          device_->stream));
+  EXPECT_OK(fake_->release(y));  // is not in the way of giving it back, and is told afterwards
+  EXPECT_FAILS(fake_->synchronize(), launch, "kernel poke: byte 0 behind the end");
 }
 
 TEST_F(Fake, RangesMustLieInOneAllocation) {

@@ -52,7 +52,8 @@ class TD_API Context {
   // ---- memory
   /// Aligned to 256 bytes.
   virtual Status allocate(size_t bytes, Address& at) = 0;
-  /// Waits for the work that is queued, as CUDA does: pool.h exists because of that.
+  /// Waits for the work that is queued, as CUDA does: pool.h exists because of that. Not ok: it is
+  /// still there.
   virtual Status release(Address at) = 0;
   /// Bytes that are free and that there are, for all processes where the driver knows.
   virtual Status memory(int64_t& free, int64_t& total) = 0;

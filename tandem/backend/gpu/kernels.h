@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tandem/backend/gpu/arguments.h"
 #include "tandem/backend/gpu/kernel_source.h"
 
 namespace tandem::gpu {

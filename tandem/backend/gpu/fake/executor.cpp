@@ -17,9 +17,13 @@ Executor::~Executor() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Executor::add(int stream, Work work) {
+void Executor::start() {
   std::lock_guard hold(lock_);
   if (!thread_.joinable()) thread_ = start_thread("a fake device", [this] { loop(); });
+}
+
+void Executor::add(int stream, Work work) {
+  std::lock_guard hold(lock_);
   if (streams_.size() <= static_cast<size_t>(stream)) {
     streams_.resize(static_cast<size_t>(stream) + 1);
   }
@@ -125,6 +129,11 @@ bool Executor::elapsed(const Occurrence& from, const Occurrence& to, double& sec
   if (!from.happened || !to.happened) return false;
   seconds = to.seconds - from.seconds;
   return true;
+}
+
+void Executor::report(std::string problem) {
+  std::lock_guard hold(lock_);
+  if (error_.empty()) error_ = std::move(problem);
 }
 
 std::string Executor::take_error() {

@@ -41,7 +41,10 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Streams are numbers from 0. Throws Memory where no thread can be started.
+  /// Before anything is queued; nothing the second time. Throws Memory where the system refuses a
+  /// thread.
+  void start();
+  /// Streams are numbers from 0.
   void run(int stream, Run work);
   std::shared_ptr<Occurrence> record(int stream);
   void wait(int stream, const std::shared_ptr<Occurrence>& occurrence);
@@ -55,6 +58,8 @@ class Executor {
   bool elapsed(const Occurrence& from, const Occurrence& to, double& seconds);
   /// The first thing that went wrong since it was asked last, or "".
   std::string take_error();
+  /// Something did, beside what work has returned.
+  void report(std::string problem);
 
  private:
   struct Work {

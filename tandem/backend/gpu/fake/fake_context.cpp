@@ -106,14 +106,26 @@ Status FakeDevice::allocate(size_t bytes, Address& at) {
   return memory_.allocate(bytes, at);
 }
 
-Status FakeDevice::release(Address at) {
-  TD_GPU_TRY(synchronize());
+// Waits for all work. What that has done wrong is left for the next call that waits, so that the
+// memory is gone for certain.
+Status FakeDevice::release_from(FakeMemory& memory, Address at) {
+  {
+    std::lock_guard hold(lock_);
+    TD_GPU_TRY(alive());
+    if (capture_.running()) return {Code::bad_argument, "release: a capture runs on this device"};
+  }
+  executor_.wait_for_all();
   std::lock_guard hold(lock_);
+  checker_.host_waits();
   uint64_t end = at;
-  Status status = memory_.release(at, end);
+  std::string damage;
+  TD_GPU_TRY(memory.release(at, end, damage));
+  if (!damage.empty()) executor_.report(damage);
   checker_.forget(at, end);
-  return status;
+  return {};
 }
+
+Status FakeDevice::release(Address at) { return release_from(memory_, at); }
 
 Status FakeDevice::memory(int64_t& free, int64_t& total) {
   std::lock_guard hold(lock_);
@@ -133,13 +145,7 @@ Status FakeDevice::allocate_host(size_t bytes, void*& at) {
 }
 
 Status FakeDevice::release_host(void* at) {
-  TD_GPU_TRY(synchronize());
-  std::lock_guard hold(lock_);
-  const auto address = reinterpret_cast<Address>(at);
-  uint64_t end = address;
-  Status status = host_memory_.release(address, end);
-  checker_.forget(address, end);
-  return status;
+  return release_from(host_memory_, reinterpret_cast<Address>(at));
 }
 
 // ---- streams and events
@@ -147,6 +153,11 @@ Status FakeDevice::release_host(void* at) {
 Status FakeDevice::create_stream(const std::string& name, StreamRef& stream) {
   std::lock_guard hold(lock_);
   TD_GPU_TRY(enter(Operation::create));
+  try {
+    executor_.start();
+  } catch (const Error& e) {
+    return {Code::driver, e.text()};
+  }
   stream = ref_of<StreamRef>(++made_);
   streams_[stream] = checker_.add_stream(name);
   return {};

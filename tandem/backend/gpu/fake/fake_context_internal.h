@@ -48,6 +48,7 @@ class FakeDevice final : public FakeContext {
   Status submit(StreamRef stream, const char* what, const std::string& name,
                 std::vector<Access> accesses, Executor::Run run);
   Status device_error(const char* what);
+  Status release_from(FakeMemory& memory, Address at);
   Status check_order(const GraphSteps& steps) const;
 
   const FakeOptions options_;

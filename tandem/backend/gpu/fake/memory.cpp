@@ -59,20 +59,19 @@ std::string FakeMemory::check_block(Address at, const Block& block) const {
                      static_cast<int64_t>(kGuardBytes) - before, block.bytes, at);
 }
 
-Status FakeMemory::release(Address at, uint64_t& end) {
+Status FakeMemory::release(Address at, uint64_t& end, std::string& damage) {
   std::lock_guard hold(lock_);
   const auto it = blocks_.find(at);
   if (it == blocks_.end()) {
     return {Code::bad_argument, fmt::format("release: no allocation begins at {:#x}", at)};
   }
   const Block block = it->second;
-  const std::string damage = check_block(at, block);
+  damage = check_block(at, block);
   blocks_.erase(it);
   used_ -= static_cast<int64_t>(block.bytes);
   ::operator delete(block.guarded, kBlockAlignment);
   end = at + block.bytes;
-  if (damage.empty()) return {};
-  return {Code::launch, "release: " + damage};
+  return {};
 }
 
 Status FakeMemory::check_range(Address at, size_t bytes, const std::string& what) const {

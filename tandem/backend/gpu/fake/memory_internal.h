@@ -20,8 +20,8 @@ class FakeMemory {
 
   /// Filled with 0xff: NaN in every floating type. out_of_memory beyond the limit.
   Status allocate(size_t bytes, Address& at);
-  /// launch where something was written beside the block; it is gone all the same.
-  Status release(Address at, uint64_t& end);
+  /// `end` is where the block ended; `damage` says whether something was written beside it, or "".
+  Status release(Address at, uint64_t& end, std::string& damage);
   /// bad_argument unless a block holds all bytes from `at`; `what` begins the text.
   Status check_range(Address at, size_t bytes, const std::string& what) const;
   /// "" or which block was written beside. The guards are whole again.

@@ -3,6 +3,7 @@
 // the same sequence everywhere.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
