@@ -11,12 +11,22 @@
 #include <string>
 #include <vector>
 
+#include "tandem/backend/gpu/cuda/nvrtc.h"
 #include "tandem/backend/gpu/drivers.h"
 #include "tandem/backend/gpu/kernels.h"
 #include "tandem/base/error.h"
 #include "tandem/init.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem::gpu {
+
+/// Why NVRTC cannot be tested here; "" where it can. Its major 13 knows all architectures.
+inline std::string no_nvrtc() {
+  const LibraryReport r = nvrtc_report();
+  if (!r.problem.empty()) return r.problem;
+  if (kSanitized) return "a sanitizer's dlopen does not look beside the library that calls it";
+  return r.version.rfind("13.", 0) == 0 ? "" : "NVRTC " + r.version + " is older than 13";
+}
 
 #define EXPECT_OK(call)                                        \
   do {                                                         \
