@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tandem/base/bytes_in_words.h"
 #include "tandem/base/error.h"
 #include "tandem/base/fields.h"
 #include "tandem/base/nearest.h"
@@ -53,10 +54,7 @@ BudgetLimits filled(const BudgetLimits& l, const BudgetLimits& otherwise) {
 
 std::string in_words(double v, bool is_bytes) {
   if (!is_bytes) return v < 1e6 ? fmt::format("{:.0f}", v) : fmt::format("{:.1e}", v);
-  const char* unit[] = {"B", "KB", "MB", "GB", "TB", "PB"};
-  size_t i = 0;
-  for (; v >= 10240 && i + 1 < std::size(unit); ++i) v /= 1024;
-  return fmt::format("{:.{}f} {}", v, i == 0 ? 0 : 1, unit[i]);
+  return bytes_in_words(v);
 }
 
 /// Sets the field of that name.

@@ -25,10 +25,10 @@ void QuietVisitor::components(const char* name, std::vector<AnyChosen>& v,
   for (AnyChosen& one : v) component(name, one, registry, f);
 }
 
-std::vector<std::string> words_of(std::string_view text) {
+std::vector<std::string> words_of(std::string_view text, char separator) {
   std::vector<std::string> out;
   for (size_t from = 0; from < text.size();) {
-    const size_t end = std::min(text.find(' ', from), text.size());
+    const size_t end = std::min(text.find(separator, from), text.size());
     if (end > from) out.emplace_back(text.substr(from, end - from));
     from = end + 1;
   }

@@ -164,8 +164,8 @@ class TD_API QuietVisitor : public FieldVisitor {
                   const Field& f) override;
 };
 
-/// The words of a text, at spaces.
-TD_API std::vector<std::string> words_of(std::string_view text);
+/// The words of a text, at spaces or another separator; empty ones are left out.
+TD_API std::vector<std::string> words_of(std::string_view text, char separator = ' ');
 /// Does `v` keep the bounds of its field? NaN does not keep any.
 TD_API bool in_bounds(const Field& f, double v);
 /// "0 or more", "a number from 0 to 1", "a number in [0, 1)", with the unit; "" without bounds.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile(fn): the same code as one planned graph, which gives the same bits as the code itself.
-// Exceptions: without gradients, weights that stay the same from call to call are packed for
-// kernels of their own, which may sum in another order; and CompileOptions::fold_norms trades bits
-// for speed. The first call for a set of dtypes and shapes runs fn once on symbolic tensors;
-// forward, backward() and optimizer steps land in one program, which later calls run. Parameters,
-// buffers, moments and learning rates are bound by reference.
+// compile(fn): the same code as one planned graph, which gives the same bits as the code itself,
+// always, unless CompileOptions::same_bits is false. The first call for a set of dtypes and shapes
+// runs fn once on symbolic tensors; forward, backward() and optimizer steps land in one program,
+// which later calls run. Parameters, buffers, moments and learning rates are bound by reference.
 #pragma once
 
 #include <functional>
@@ -53,9 +51,11 @@ struct CompileOptions {
   /// Run fn op by op, too, at every call, and throw Value where the program does something else:
   /// TANDEM_CHECK_COMPILE=1 sets it for every function. For debugging: slower than not compiling.
   bool check = false;
-  /// Convolutions take in the batch norms behind them where their statistics are given. Faster, but
-  /// it rounds differently from the two ops: the only option that changes bits.
-  bool fold_norms = false;
+  /// Results are those of fn run op by op, to the bit. false allows what rounds differently, for
+  /// faster inference: weights that stay from call to call are packed for kernels of their own,
+  /// batch norms go into the convolutions before them, a softmax between two matmuls becomes one
+  /// attention kernel. The results then differ as those of two libraries do.
+  bool same_bits = true;
 };
 
 /// Counts of what a compiled function has done.

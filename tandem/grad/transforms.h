@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Function transforms: grad, value_and_grad, vjp, jvp, vmap, jacobian, checkpoint, functional_call,
-// custom_vjp. They nest freely. A function takes Tensors and returns a Tensor, a
-// vector, pair or tuple of them or a result such as sort()'s; the templates here only wrap it.
+// custom_vjp. They nest freely. A function takes Tensors and returns a Tensor, a vector, pair or
+// tuple of them or a result such as sort()'s; the templates here only wrap it.
 #pragma once
 
 #include <functional>

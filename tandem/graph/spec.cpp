@@ -4,13 +4,6 @@
 
 namespace tandem {
 
-std::string Spec::to_string() const {
-  static constexpr const char* kShort[kDTypeCount] = {
-#define X(name, type, text) #name,
-      TD_FOR_EACH_DTYPE(X)
-#undef X
-  };
-  return kShort[static_cast<int>(dtype)] + shape.to_string();
-}
+std::string Spec::to_string() const { return short_name(dtype) + shape.to_string(); }
 
 }  // namespace tandem

@@ -130,7 +130,7 @@ std::shared_ptr<OnnxRunner::State::Program> OnnxRunner::State::make_program(
     }
   };
   program->compiled = std::make_unique<Compiled<Function>>(
-      compile(std::move(f), {.name = model.name(), .fold_norms = true}));
+      compile(std::move(f), {.name = model.name(), .same_bits = false}));
   return program;
 }
 

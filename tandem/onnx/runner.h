@@ -29,9 +29,8 @@ TD_API const char* to_string(OnnxWay way);
 /// numbers lead to another program (of eight sets the model is compiled; with more of them such
 /// inputs stay variable). What a trace cannot hold (sizes that depend on other values, texts, a
 /// Loop that changes its shapes) splits the model into parts, or leaves it op by op. All ways give
-/// the bits of OnnxModel::run(), except where compiled programs pack weights or fold a batch norm
-/// into the convolution before it (CompileOptions::fold_norms). A handle: copies share what was
-/// compiled.
+/// the numbers of OnnxModel::run(); compiled programs may round differently
+/// (CompileOptions::same_bits is false). A handle: copies share what was compiled.
 class TD_API OnnxRunner {
  public:
   explicit OnnxRunner(OnnxModel model);

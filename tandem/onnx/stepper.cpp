@@ -155,7 +155,7 @@ OnnxStepper::OnnxStepper(OnnxModel model, const OnnxStepperOptions& options)
     return m(inputs, around);
   };
   if (options.compiled)
-    s.run = [f = compile(run, {.fold_norms = true})](const std::vector<Tensor>& in) mutable {
+    s.run = [f = compile(run, {.same_bits = false})](const std::vector<Tensor>& in) mutable {
       return f(in);
     };
   else

@@ -11,7 +11,7 @@ struct CompiledForward::State {
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   explicit State(const LoadedModel& m)
       : runner(m.runner),
-        program(compile(Function(m.run), {.fold_norms = !m.opened})) {}  // a run: the bits of eval
+        program(compile(Function(m.run), {.same_bits = m.opened != nullptr})) {}  // a run: as eval
   std::shared_ptr<onnx::OnnxRunner> runner;
   Compiled<Function> program;
 };

@@ -317,7 +317,7 @@ ForwardFigures figures_of(const LoadedModel& model) {
   std::stable_sort(f.ops.begin(), f.ops.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   auto planned =
-      compile([&](const std::vector<Tensor>& in) { return model.run(in); }, {.fold_norms = true});
+      compile([&](const std::vector<Tensor>& in) { return model.run(in); }, {.same_bits = false});
   planned(inputs);
   f.peak_bytes = planned.executable()->peak_bytes();
   return f;

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "tandem/base/budget.h"
+#include "tandem/base/bytes_in_words.h"
 #include "tandem/base/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -80,14 +81,6 @@ size_t round_large(size_t bytes) {
 uint32_t batch_of(int c) {
   const size_t n = (32 << 10) / class_bytes(c);
   return static_cast<uint32_t>(n < 1 ? 1 : n > 64 ? 64 : n);
-}
-
-std::string in_words(size_t bytes) {
-  if (bytes < (10 << 10)) return fmt::format("{} B", bytes);
-  if (bytes < (10 << 20)) return fmt::format("{:.1f} KB", static_cast<double>(bytes) / (1 << 10));
-  if (bytes < (size_t{10} << 30))
-    return fmt::format("{:.1f} MB", static_cast<double>(bytes) / (1 << 20));
-  return fmt::format("{:.1f} GB", static_cast<double>(bytes) / (1 << 30));
 }
 
 void* map_huge(size_t bytes) {
@@ -291,20 +284,20 @@ class Central {
             "an allocation of {} does not fit: {} are in use and the cap is {}\n"
             "Use a smaller batch, drop tensors that are no longer needed, or raise "
             "set_allocator_cap().",
-            in_words(bytes), in_words(in_use_), in_words(cap_));
+            bytes_in_words(bytes), bytes_in_words(in_use_), bytes_in_words(cap_));
   }
   [[noreturn]] TD_COLD void fail_beyond_memory(size_t bytes) const {
     TD_FAIL(Memory,
             "an allocation of {} is more than this machine has: {} are in use of {} memory\n"
             "Check the sizes, or use a smaller batch.",
-            in_words(bytes), in_words(in_use_), in_words(machine_));
+            bytes_in_words(bytes), bytes_in_words(in_use_), bytes_in_words(machine_));
   }
   [[noreturn]] TD_COLD void fail_system(size_t bytes) const {
     TD_FAIL(Memory,
             "the system gave no memory for an allocation of {}: {} are in use, {}\n"
             "Use a smaller batch, or stop other programs on this machine.",
-            in_words(bytes), in_words(in_use_),
-            cap_ == 0 ? "no cap is set" : "the cap is " + in_words(cap_));
+            bytes_in_words(bytes), bytes_in_words(in_use_),
+            cap_ == 0 ? "no cap is set" : "the cap is " + bytes_in_words(cap_));
   }
 
   std::mutex mutex_;

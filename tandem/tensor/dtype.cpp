@@ -15,6 +15,15 @@ const char* to_string(DType t) {
   return kNames[static_cast<int>(t)];
 }
 
+const char* short_name(DType t) {
+  static constexpr const char* kNames[kDTypeCount] = {
+#define X(name, type, text) #name,
+      TD_FOR_EACH_DTYPE(X)
+#undef X
+  };
+  return kNames[static_cast<int>(t)];
+}
+
 DType promote(DType a, DType b) {
   if (a == b) return a;
   if (category(a) != category(b)) return category(a) > category(b) ? a : b;

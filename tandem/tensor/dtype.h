@@ -48,6 +48,8 @@ constexpr int category(DType t) { return is_floating(t) ? 2 : is_integral(t) ? 1
 
 /// PyTorch's name: "float32", "bool".
 TD_API const char* to_string(DType t);
+/// The enumerator's: "f32", "b8".
+TD_API const char* short_name(DType t);
 /// The result dtype of two tensors of the same category rank, like torch.promote_types.
 TD_API DType promote(DType a, DType b);
 /// The dtype that sums and statistics of elements of `t` are kept in: f64 for f64, f32 for the

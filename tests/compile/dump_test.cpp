@@ -28,7 +28,7 @@ std::string stages(F f, const std::vector<Tensor>& args, bool keep_grads = false
   Ref<Graph> g = trace([&](std::span<const Tensor> in) -> std::vector<Tensor> { return f(in); },
                        specs, Captures::refuse);
   compiler::Program p = compiler::make_program(*g, {}, keep_grads);
-  p.may_fold_norms = true;
+  p.same_bits = false;
   std::string last = p.to_string(), out = "---- trace\n" + last;
   auto seen = [&](const char* name, const compiler::Program& now) {
     std::string text = now.to_string();

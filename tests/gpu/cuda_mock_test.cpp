@@ -90,10 +90,10 @@ TEST_F(CudaOnAMock, MemoryStreamsAndEvents) {
 TEST_F(CudaOnAMock, KernelsAndGraphs) {
   if (!no_nvrtc().empty()) GTEST_SKIP() << no_nvrtc();
   Context& c = *device_->context;
-  const KernelSource other = axpy_kernel(Scalar::f32);
+  const KernelSource other = axpy_kernel(DType::f32);
   ModuleRef module = nullptr;
   EXPECT_FAILS(c.build({&other, 1}, module), driver, "cuModuleGetFunction: CUDA_ERROR_500");
-  const KernelSource fill = fill_kernel(Scalar::f32);
+  const KernelSource fill = fill_kernel(DType::f32);
   ASSERT_OK(c.build({&fill, 1}, module));
   KernelRef k = nullptr;
   ASSERT_OK(c.find(module, "fill_f32", k));

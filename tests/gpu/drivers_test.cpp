@@ -139,7 +139,7 @@ TEST_P(DriverTable, EventsTellTheTimeBetweenThem) {
 }
 
 TEST_P(DriverTable, ATextThatDoesNotCompileSaysWhere) {
-  KernelSource k = fill_kernel(Scalar::f32);
+  KernelSource k = fill_kernel(DType::f32);
   k.name = "wrong";
   k.body = "y[0] = nobody_knows_this;";
   ModuleRef module = nullptr;
@@ -157,7 +157,7 @@ TEST_P(DriverTable, ATextThatDoesNotCompileSaysWhere) {
 }
 
 TEST_P(DriverTable, AKernelNamedLikeABuiltIn) {
-  KernelSource k = fill_kernel(Scalar::f32);
+  KernelSource k = fill_kernel(DType::f32);
   k.name = "mad";
   ModuleRef module = nullptr;
   ASSERT_OK(device_->context->build({&k, 1}, module));

@@ -35,7 +35,7 @@ class Fake : public testing::Test {
 TEST_F(Fake, AWriteBesideAnAllocationIsNamed) {
   const KernelRef poke =
       build({"poke",
-             {{Parameter::out, Scalar::u8, "y"}, {Parameter::value, Scalar::i64, "i"}},
+             {{Parameter::out, DType::u8, "y"}, {Parameter::value, DType::i64, "i"}},
              {},
              "y[i] = 1;"});
   const Address y = device_->allocate(100);
@@ -82,7 +82,7 @@ TEST_F(Fake, RangesMustLieInOneAllocation) {
 
 TEST_F(Fake, ABarrierThatSomeThreadsMiss) {
   const KernelRef k = build({"divergent",
-                             {{Parameter::out, Scalar::i32, "y"}},
+                             {{Parameter::out, DType::i32, "y"}},
                              {},
                              "if (td_thread(x) < 3) td_barrier();\n  y[0] = 1;"});
   const Address y = device_->allocate(4);
@@ -98,8 +98,8 @@ TEST_F(Fake, ABarrierThatSomeThreadsMiss) {
 // Neighbours hand values on through shared memory, with a barrier between or without.
 KernelSource neighbours(bool barrier) {
   return {barrier ? "with_barrier" : "without_barrier",
-          {{Parameter::out, Scalar::i32, "y"}},
-          {{Scalar::i32, "s", 64}},
+          {{Parameter::out, DType::i32, "y"}},
+          {{DType::i32, "s", 64}},
           std::string("const td_u32 t = td_thread(x);\n  s[t] = (td_i32)t;\n  ") +
               (barrier ? "td_barrier();" : "") + "\n  y[t] = s[(t + 1) % 64];"};
 }
@@ -132,8 +132,8 @@ TEST_F(Fake, WhatNobodyWroteIsNaN) {
   const Address a = device_->allocate(64);
   for (const float v : device_->get<float>(a, 16)) EXPECT_TRUE(std::isnan(v));
   const KernelRef k = build({"shared_before",
-                             {{Parameter::out, Scalar::f32, "y"}},
-                             {{Scalar::f32, "s", 4}},
+                             {{Parameter::out, DType::f32, "y"}},
+                             {{DType::f32, "s", 4}},
                              "y[td_block(x)] = s[3];\n  s[3] = 1;"});
   ASSERT_OK(fake_->launch(k, {2}, {}, Arguments().address(a, 64), device_->stream));
   for (const float v : device_->get<float>(a, 2)) EXPECT_TRUE(std::isnan(v));
@@ -183,7 +183,7 @@ Status run_program(FakeContext& c) {
     TD_GPU_TRY(c.create_event(event));
     TD_GPU_TRY(c.allocate(4096, at));
     TD_GPU_TRY(c.allocate_host(4096, pinned));
-    const KernelSource source = fill_kernel(Scalar::f32);
+    const KernelSource source = fill_kernel(DType::f32);
     TD_GPU_TRY(c.build({&source, 1}, module));
     KernelRef k = nullptr;
     TD_GPU_TRY(c.find(module, source.name, k));

@@ -11,17 +11,9 @@ namespace {
 class Dialect : public OverDrivers {
  protected:
   // f64 or not.
-  bool has(Scalar type) const { return type != Scalar::f64 || device_->context->info().f64; }
+  bool has(DType type) const { return type != DType::f64 || device_->context->info().f64; }
 };
 TD_OVER_DRIVERS(Dialect);
-
-template <class T>
-constexpr Scalar scalar_of() {
-  if constexpr (std::is_same_v<T, float>) return Scalar::f32;
-  if constexpr (std::is_same_v<T, double>) return Scalar::f64;
-  if constexpr (std::is_same_v<T, int32_t>) return Scalar::i32;
-  return Scalar::u8;
-}
 
 template <class T>
 std::vector<T> random_values(size_t n, unsigned seed) {
@@ -57,7 +49,7 @@ void check_fill_and_axpy(Device& d) {
     const std::vector<T> x = random_values<T>(count, 1), y = random_values<T>(count, 2);
     const Address ax = d.put(x), ay = d.put(y);
     const T a = static_cast<T>(3);
-    ASSERT_OK(d.launch(kernel_name("axpy", scalar_of<T>()), n,
+    ASSERT_OK(d.launch(kernel_name("axpy", dtype_of<T>), n,
                        Arguments().address(ay, bytes).address(ax, bytes).value(a).value(n)));
     std::vector<T> want(count);
     for (size_t i = 0; i < count; ++i) {
@@ -65,7 +57,7 @@ void check_fill_and_axpy(Device& d) {
       want[i] = product + y[i];
     }
     expect_bits(d.get<T>(ay, count), want, "axpy");
-    ASSERT_OK(d.launch(kernel_name("fill", scalar_of<T>()), n,
+    ASSERT_OK(d.launch(kernel_name("fill", dtype_of<T>), n,
                        Arguments().address(ay, bytes).value(a).value(n)));
     expect_bits(d.get<T>(ay, count), std::vector<T>(count, a), "fill");
     ASSERT_OK(d.context->release(ax));
@@ -76,7 +68,7 @@ void check_fill_and_axpy(Device& d) {
 TEST_P(Dialect, FillAndAxpy) {
   check_fill_and_axpy<float>(*device_);
   check_fill_and_axpy<int32_t>(*device_);
-  if (has(Scalar::f64)) check_fill_and_axpy<double>(*device_);
+  if (has(DType::f64)) check_fill_and_axpy<double>(*device_);
 }
 
 // The order of kernels.h.
@@ -106,7 +98,7 @@ void check_block_sum(Device& d) {
     const std::vector<T> want = sums_of(x);
     const Address ax = d.put(x), ay = d.allocate(want.size() * sizeof(T));
     ASSERT_OK(d.context->launch(
-        d.kernel(kernel_name("block_sum", scalar_of<T>())), blocks_for(n, kSumTile), {kSumThreads},
+        d.kernel(kernel_name("block_sum", dtype_of<T>)), blocks_for(n, kSumTile), {kSumThreads},
         Arguments().address(ay, want.size() * sizeof(T)).address(ax, x.size() * sizeof(T)).value(n),
         d.stream));
     expect_bits(d.get<T>(ay, want.size()), want, "block_sum");
@@ -116,7 +108,7 @@ void check_block_sum(Device& d) {
 TEST_P(Dialect, SumsOfBlocksWithABarrier) {
   check_block_sum<float>(*device_);
   check_block_sum<int32_t>(*device_);
-  if (has(Scalar::f64)) check_block_sum<double>(*device_);
+  if (has(DType::f64)) check_block_sum<double>(*device_);
 }
 
 template <class T>
@@ -147,7 +139,7 @@ void check_strided_copy(Device& d) {
     a.address(ay, bytes).address(ax + skipped, 512 * sizeof(T) - skipped);
     for (const int64_t n : k.n) a.value(n);
     for (const int64_t s : k.s) a.value(s);
-    ASSERT_OK(d.launch(kernel_name("strided_copy", scalar_of<T>()), count, a));
+    ASSERT_OK(d.launch(kernel_name("strided_copy", dtype_of<T>), count, a));
     expect_bits(d.get<T>(ay, want.size()), want, "strided_copy");
   }
 }
@@ -155,7 +147,7 @@ void check_strided_copy(Device& d) {
 TEST_P(Dialect, StridedCopies) {
   check_strided_copy<float>(*device_);
   check_strided_copy<uint8_t>(*device_);
-  if (has(Scalar::f64)) check_strided_copy<double>(*device_);
+  if (has(DType::f64)) check_strided_copy<double>(*device_);
 }
 
 template <class T>
@@ -175,7 +167,7 @@ void check_arithmetic(Device& d) {
   }
   const size_t bytes = n * sizeof(T);
   const Address y = d.allocate(6 * bytes);
-  ASSERT_OK(d.launch(kernel_name("arithmetic", scalar_of<T>()), n,
+  ASSERT_OK(d.launch(kernel_name("arithmetic", dtype_of<T>), n,
                      Arguments()
                          .address(y, 6 * bytes)
                          .address(d.put(a), bytes)
@@ -187,11 +179,11 @@ void check_arithmetic(Device& d) {
 
 TEST_P(Dialect, ArithmeticGivesTheHostsBits) {
   check_arithmetic<float>(*device_);
-  if (has(Scalar::f64)) check_arithmetic<double>(*device_);
+  if (has(DType::f64)) check_arithmetic<double>(*device_);
 }
 
 TEST_P(Dialect, GridsOfThreeAxes) {
-  KernelSource k{"where_am_i", {{Parameter::out, Scalar::u32, "y"}}, {}, R"td_text(
+  KernelSource k{"where_am_i", {{Parameter::out, DType::i32, "y"}}, {}, R"td_text(
     const td_u32 block = (td_block(z) * td_blocks(y) + td_block(y)) * td_blocks(x) + td_block(x);
     const td_u32 thread = (td_thread(z) * td_threads(y) + td_thread(y)) * td_threads(x) + td_thread(x);
     y[block * td_threads(x) * td_threads(y) * td_threads(z) + thread] = block * 1000 + thread;

@@ -131,7 +131,7 @@ TEST(Nvrtc, CompilesEveryKernelForEveryArchitectureWithoutSpills) {
 
 TEST(Nvrtc, SaysWhatDoesNotCompile) {
   if (!no_nvrtc().empty()) GTEST_SKIP() << no_nvrtc();
-  KernelSource k = fill_kernel(Scalar::f32);
+  KernelSource k = fill_kernel(DType::f32);
   k.body = "y[0] = nobody_knows_this;";
   std::string code, log;
   EXPECT_FAILS(compile_cuda({&k, 1}, 90, code, log), build, "nobody_knows_this");

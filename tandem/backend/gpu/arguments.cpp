@@ -31,7 +31,7 @@ Status check_launch(const KernelSource& kernel, const Arguments& arguments, Exte
   for (int i = 0; i < wanted; ++i) {
     const Parameter& p = kernel.parameters[static_cast<size_t>(i)];
     const bool address = p.kind != Parameter::value;
-    if (address == arguments.is_address(i) && (address || arguments.bytes(i) == bytes_of(p.type))) {
+    if (address == arguments.is_address(i) && (address || arguments.bytes(i) == size_of(p.type))) {
       continue;
     }
     return {

@@ -12,20 +12,11 @@ namespace {
 
 constexpr size_t kSharedAlignment = 16;
 
-struct ScalarRow {
-  const char* name;
-  size_t bytes;
-};
-constexpr ScalarRow kScalars[] = {{"i8", 1},  {"u8", 1},  {"i16", 2}, {"u16", 2}, {"i32", 4},
-                                  {"u32", 4}, {"i64", 8}, {"u64", 8}, {"f32", 4}, {"f64", 8}};
-
-const ScalarRow& row_of(Scalar type) { return kScalars[static_cast<size_t>(type)]; }
-
 // "const td_f32* x", or "td_f32 x" for a number, with `space` before an address.
 std::string declared(const Parameter& p, const char* space) {
-  if (p.kind == Parameter::value) return fmt::format("td_{} {}", to_string(p.type), p.name);
+  if (p.kind == Parameter::value) return fmt::format("td_{} {}", short_name(p.type), p.name);
   return fmt::format("{}{}td_{}* {}", space, p.kind == Parameter::in ? "const " : "",
-                     to_string(p.type), p.name);
+                     short_name(p.type), p.name);
 }
 
 std::string list_of(const KernelSource& k, const char* space) {
@@ -37,7 +28,7 @@ std::string list_of(const KernelSource& k, const char* space) {
 std::string shared_lines(const KernelSource& k, const char* space) {
   std::string s;
   for (const SharedArray& a : k.shared) {
-    s += fmt::format("  {} td_{} {}[{}];\n", space, to_string(a.type), a.name, a.count);
+    s += fmt::format("  {} td_{} {}[{}];\n", space, short_name(a.type), a.name, a.count);
   }
   return s;
 }
@@ -48,9 +39,6 @@ size_t aligned(size_t bytes) {
 
 }  // namespace
 
-const char* to_string(Scalar type) { return row_of(type).name; }
-size_t bytes_of(Scalar type) { return row_of(type).bytes; }
-
 bool has_barrier(const KernelSource& kernel) {
   return kernel.body.find("td_barrier") != std::string::npos;
 }
@@ -58,7 +46,7 @@ bool has_barrier(const KernelSource& kernel) {
 size_t shared_bytes(const KernelSource& kernel) {
   size_t bytes = 0;
   for (const SharedArray& a : kernel.shared) {
-    bytes += aligned(bytes_of(a.type) * static_cast<size_t>(a.count));
+    bytes += aligned(size_of(a.type) * static_cast<size_t>(a.count));
   }
   return bytes;
 }
@@ -89,7 +77,7 @@ std::string opencl_text(std::span<const KernelSource> kernels) {
       list +=
           fmt::format("__global {}char* td_base_{}, ulong td_offset_{}", constant, p.name, p.name);
       lines += fmt::format("  {} = (__global {}td_{}*)(td_base_{} + td_offset_{});\n",
-                           declared(p, "__global "), constant, to_string(p.type), p.name, p.name);
+                           declared(p, "__global "), constant, short_name(p.type), p.name, p.name);
     }
     s += "__kernel ";
     if (k.threads) s += fmt::format("__attribute__((reqd_work_group_size({}, 1, 1))) ", k.threads);
@@ -103,9 +91,9 @@ std::string host_text(const KernelSource& kernel) {
   std::string call, lines;
   size_t offset = 0;
   for (const SharedArray& a : kernel.shared) {
-    lines += fmt::format("  td_{}* {} = (td_{}*)(td_self->shared + {});\n", to_string(a.type),
-                         a.name, to_string(a.type), offset);
-    offset += aligned(bytes_of(a.type) * static_cast<size_t>(a.count));
+    lines += fmt::format("  td_{}* {} = (td_{}*)(td_self->shared + {});\n", short_name(a.type),
+                         a.name, short_name(a.type), offset);
+    offset += aligned(size_of(a.type) * static_cast<size_t>(a.count));
   }
   int slot = 1;
   for (const Parameter& p : kernel.parameters) {

@@ -10,14 +10,9 @@
 #include <vector>
 
 #include "tandem/base/export.h"
+#include "tandem/tensor/dtype.h"
 
 namespace tandem::gpu {
-
-/// Types of elements; in a body they are td_f32, td_i64 and so on.
-enum class Scalar : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f32, f64 };
-/// "f32" ...
-TD_API const char* to_string(Scalar type);
-TD_API size_t bytes_of(Scalar type);
 
 struct Parameter {
   enum Kind : uint8_t {
@@ -26,13 +21,13 @@ struct Parameter {
     value,  ///< one element
   };
   Kind kind = value;
-  Scalar type = Scalar::f32;
+  DType type = DType::f32;  ///< in the body td_f32, td_i64 and so on
   std::string name;
 };
 
 /// An array that the threads of one block share. Its content is undefined when the block starts.
 struct SharedArray {
-  Scalar type = Scalar::f32;
+  DType type = DType::f32;
   std::string name;
   int count = 0;
 };

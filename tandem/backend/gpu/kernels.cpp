@@ -48,60 +48,58 @@ constexpr const char* kArithmetic = R"td_text(
   y[5 * n + i] = (T)(td_i32)i;
 )td_text";
 
-std::string body_for(Scalar type, const char* body) {
-  return fmt::format("#undef T\n#define T td_{}\n{}", to_string(type), body);
+std::string body_for(DType type, const char* body) {
+  return fmt::format("#undef T\n#define T td_{}\n{}", short_name(type), body);
 }
 
 }  // namespace
 
-std::string kernel_name(const char* base, Scalar type) {
-  return fmt::format("{}_{}", base, to_string(type));
+std::string kernel_name(const char* base, DType type) {
+  return fmt::format("{}_{}", base, short_name(type));
 }
 
-KernelSource fill_kernel(Scalar type) {
+KernelSource fill_kernel(DType type) {
   return {kernel_name("fill", type),
-          {{P::out, type, "y"}, {P::value, type, "v"}, {P::value, Scalar::i64, "n"}},
+          {{P::out, type, "y"}, {P::value, type, "v"}, {P::value, DType::i64, "n"}},
           {},
           body_for(type, kFill)};
 }
 
-KernelSource axpy_kernel(Scalar type) {
-  return {kernel_name("axpy", type),
-          {{P::out, type, "y"},
-           {P::in, type, "x"},
-           {P::value, type, "a"},
-           {P::value, Scalar::i64, "n"}},
-          {},
-          body_for(type, kAxpy)};
+KernelSource axpy_kernel(DType type) {
+  return {
+      kernel_name("axpy", type),
+      {{P::out, type, "y"}, {P::in, type, "x"}, {P::value, type, "a"}, {P::value, DType::i64, "n"}},
+      {},
+      body_for(type, kAxpy)};
 }
 
-KernelSource block_sum_kernel(Scalar type) {
+KernelSource block_sum_kernel(DType type) {
   return {kernel_name("block_sum", type),
-          {{P::out, type, "y"}, {P::in, type, "x"}, {P::value, Scalar::i64, "n"}},
+          {{P::out, type, "y"}, {P::in, type, "x"}, {P::value, DType::i64, "n"}},
           {{type, "partial", kSumThreads}},
           body_for(type, kBlockSum),
           kSumThreads};
 }
 
-KernelSource strided_copy_kernel(Scalar type) {
+KernelSource strided_copy_kernel(DType type) {
   KernelSource k{kernel_name("strided_copy", type),
                  {{P::out, type, "y"}, {P::in, type, "x"}},
                  {},
                  body_for(type, kStridedCopy)};
   for (const char* name : {"n0", "n1", "n2", "s0", "s1", "s2"}) {
-    k.parameters.push_back({P::value, Scalar::i64, name});
+    k.parameters.push_back({P::value, DType::i64, name});
   }
   return k;
 }
 
-KernelSource arithmetic_kernel(Scalar type) {
-  const char* t = to_string(type);
+KernelSource arithmetic_kernel(DType type) {
+  const char* t = short_name(type);
   return {kernel_name("arithmetic", type),
           {{P::out, type, "y"},
            {P::in, type, "a"},
            {P::in, type, "b"},
            {P::in, type, "c"},
-           {P::value, Scalar::i64, "n"}},
+           {P::value, DType::i64, "n"}},
           {},
           fmt::format("#undef FMA\n#undef SQRT\n#define FMA td_fma_{}\n#define SQRT td_sqrt_{}\n{}",
                       t, t, body_for(type, kArithmetic))};
@@ -109,14 +107,14 @@ KernelSource arithmetic_kernel(Scalar type) {
 
 std::vector<KernelSource> all_kernels(bool f64) {
   std::vector<KernelSource> all;
-  for (const Scalar type : {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::u8}) {
-    if (type == Scalar::f64 && !f64) continue;
+  for (const DType type : {DType::f32, DType::f64, DType::i32, DType::u8}) {
+    if (type == DType::f64 && !f64) continue;
     all.push_back(fill_kernel(type));
     all.push_back(strided_copy_kernel(type));
-    if (type == Scalar::u8) continue;
+    if (type == DType::u8) continue;
     all.push_back(axpy_kernel(type));
     all.push_back(block_sum_kernel(type));
-    if (type != Scalar::i32) all.push_back(arithmetic_kernel(type));
+    if (type != DType::i32) all.push_back(arithmetic_kernel(type));
   }
   return all;
 }

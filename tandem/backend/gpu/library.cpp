@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tandem/backend/gpu/library_internal.h"
+#include "tandem/base/fields.h"
 
 namespace tandem::gpu {
 namespace {
@@ -28,19 +29,9 @@ std::vector<std::string> matches(const std::string& pattern) {
   return found;
 }
 
-std::vector<std::string> split_at_colons(const std::string& list) {
-  std::vector<std::string> parts;
-  for (size_t at = 0; at < list.size();) {
-    const size_t end = std::min(list.find(':', at), list.size());
-    if (end > at) parts.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
 // Folders of the wheels of NVIDIA in every place where pip installs.
 std::vector<std::string> wheel_folders() {
-  std::vector<std::string> roots = split_at_colons(environment("PYTHONPATH"));
+  std::vector<std::string> roots = words_of(environment("PYTHONPATH"), ':');
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     const std::string prefix = environment(name);
     if (!prefix.empty()) roots.push_back(prefix + "/lib/python3*/site-packages");
@@ -80,7 +71,7 @@ bool try_open(const std::string& file, bool is_path, Library& library) {
 
 Library open_library(const std::vector<std::string>& names, bool wheels) {
   Library library;
-  const std::vector<std::string> own = split_at_colons(environment("TANDEM_GPU_LIBRARIES"));
+  const std::vector<std::string> own = words_of(environment("TANDEM_GPU_LIBRARIES"), ':');
   std::vector<std::string> packages;
   if (wheels) packages = wheel_folders();
   for (const std::string& name : names) {
@@ -101,6 +92,10 @@ Library open_library(const std::vector<std::string>& names, bool wheels) {
         own.empty() ? " (TANDEM_GPU_LIBRARIES names more folders)" : " and in TANDEM_GPU_LIBRARIES";
   }
   return library;
+}
+
+LibraryReport report_of(const char* name, const Library& library) {
+  return {.name = name, .path = library.path, .problem = library.handle ? "" : library.problem};
 }
 
 void resolve_symbol(const Library& library, const char* name, void* place, std::string& missing) {

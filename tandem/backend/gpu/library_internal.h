@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/backend/gpu/driver.h"
+
 namespace tandem::gpu {
 
 /// A library that stays open until the process ends, or why there is none.
@@ -18,6 +20,9 @@ struct Library {
 /// colons), where the system's loader looks, and with `wheels` in nvidia/*/lib of Python's
 /// packages.
 Library open_library(const std::vector<std::string>& names, bool wheels);
+
+/// Of a library as it was found, before its functions are.
+LibraryReport report_of(const char* name, const Library& library);
 
 /// Set the function pointer at `place`; the name of one that the library lacks goes into `missing`,
 /// behind a comma.

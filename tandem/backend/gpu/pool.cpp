@@ -6,12 +6,13 @@
 #include <algorithm>
 
 #include "tandem/backend/gpu/pool_internal.h"
+#include "tandem/base/bytes_in_words.h"
 #include "tandem/base/error.h"
 
 namespace tandem::gpu {
 namespace {
 
-constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
+constexpr int64_t kMiB = 1 << 20;
 // Blocks of up to kMostSmall come from segments of their own, so that small ones do not cut up
 // large ones.
 constexpr int64_t kUnit = 512, kMostSmall = kMiB, kSmallSegment = 2 * kMiB,
@@ -24,13 +25,6 @@ bool is_small(int64_t bytes) { return bytes <= kMostSmall; }
 int64_t segment_bytes(int64_t bytes) {
   if (is_small(bytes)) return kSmallSegment;
   return bytes < kMostShared ? kLargeSegment : rounded_up(bytes, 2 * kMiB);
-}
-
-std::string size_text(int64_t bytes) {
-  const auto b = static_cast<double>(bytes);
-  if (bytes >= 1024 * kMiB) return fmt::format("{:.2f} GiB", b / (1024 * kMiB));
-  if (bytes >= kMiB) return fmt::format("{:.1f} MiB", b / kMiB);
-  return bytes >= kKiB ? fmt::format("{:.1f} KiB", b / kKiB) : fmt::format("{} bytes", bytes);
 }
 
 }  // namespace
@@ -340,19 +334,20 @@ std::vector<std::pair<std::string, int64_t>> Pool::State::holders() const {
 std::string Pool::State::out_of_memory_text(int64_t wanted, const char* holder) const {
   constexpr size_t kMostHolders = 5;
   int64_t free = 0, total = 0;
-  std::string text = fmt::format("out of memory on {}: {} wanted for {}", device, size_text(wanted),
-                                 holder ? holder : "(no name)");
+  std::string text = fmt::format("out of memory on {}: {} wanted for {}", device,
+                                 bytes_in_words(wanted), holder ? holder : "(no name)");
   if (context.memory(free, total).ok()) {
-    text += fmt::format(", {} of {} are free", size_text(free), size_text(total));
+    text += fmt::format(", {} of {} are free", bytes_in_words(free), bytes_in_words(total));
   }
   const int64_t ready_bytes = stats.reserved - stats.allocated;
-  text += fmt::format(
-      ". This process uses {} in {} blocks and keeps {} ready, in pieces of at most {}",
-      size_text(stats.allocated), stats.blocks, size_text(ready_bytes), size_text(largest_free()));
+  text +=
+      fmt::format(". This process uses {} in {} blocks and keeps {} ready, in pieces of at most {}",
+                  bytes_in_words(stats.allocated), stats.blocks, bytes_in_words(ready_bytes),
+                  bytes_in_words(largest_free()));
   const auto all = holders();
   for (size_t i = 0; i < all.size() && i < kMostHolders; ++i) {
     text += fmt::format("{}{} {}", i == 0 ? ". Largest holders: " : ", ", all[i].first,
-                        size_text(all[i].second));
+                        bytes_in_words(all[i].second));
   }
   return text + (ready_bytes >= wanted
                      ? "\nWhat is ready is in pieces: make the large blocks first"

@@ -2,8 +2,7 @@
 // A convolution whose result only a batch norm with given statistics reads becomes one convolution
 // with a scaled weight and a shifted bias: conv(x, w) * s + t = conv(x, w * s) + t per channel.
 // Where cells may change between calls the weight is scaled in every call; so there only if it is
-// smaller than the image that is spared. Rounds otherwise than the two did, so it is done on
-// request.
+// smaller than the image that is spared.
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/passes/rewriter.h"
 #include "tandem/graph/apply.h"
@@ -83,7 +82,6 @@ class NormFolding {
 }  // namespace
 
 void fold_norms(Program& p) {
-  if (!p.may_fold_norms) return;
   const NormFolding folding(p);
   Rewriter(p).run({{row(op::batch_norm_infer, {row(op::conv, {any(), any()}).once().as("conv")}),
                     [&](Rewrite& r) { folding.fold(r); }}});

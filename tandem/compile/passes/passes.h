@@ -68,7 +68,8 @@ struct PassInfo {
   const char* name;
   Stage stage;
   void (*run)(Program&);
-  bool rare = false;  ///< dumps show it only where it changed something
+  bool rare = false;    ///< dumps show it only where it changed something
+  bool rounds = false;  ///< results may round differently: not where Program::same_bits
 };
 /// All passes in order.
 std::span<const PassInfo> all_passes();

@@ -81,7 +81,7 @@ struct TD_API Program {
   bool inference = false;
   /// Cells keep their values from call to call for long: of modules that are not in training.
   bool weights_stay = false;
-  bool may_fold_norms = false;  ///< CompileOptions::fold_norms
+  bool same_bits = true;  ///< CompileOptions::same_bits
 
   /// What is recomputed under a memory limit, and the bytes that are not kept for it.
   struct Recomputed {

@@ -146,7 +146,7 @@ Specialisation::Sized plan_sizes(const Specialisation& s, const CallParts& args,
   z.sizes = s.sizes_of(args);
   const Symbols symbols = solve_symbols(*s.graph, args.tensors);
   compiler::Program p = compiler::make_program(*s.graph, symbols, options.keep_grads);
-  p.may_fold_norms = options.fold_norms;
+  p.same_bits = options.same_bits;
   p.weights_stay = !s.graph->guards.empty();
   for (const Graph::Guard& g : s.graph->guards) p.weights_stay = p.weights_stay && !g.value;
   if (!s.differentiable()) {

@@ -172,7 +172,7 @@ std::vector<std::vector<int64_t>> continue_texts(PretrainedModel& model, const M
   DecodeState state = model.start_decoding(n, length);
   state.start.assign_(tensor(padding));
   const auto step = [&](Tensor x) { return model.decode(x, state); };
-  auto compiled = compile(step, {.name = "decode"});
+  auto compiled = compile(step, {.name = "decode", .same_bits = false});
   Rows rows(std::move(texts),
             o.eos_token_id.empty() ? model.config.tokens("eos_token_id") : o.eos_token_id, o);
   Tensor logits = model.start(prompt, state);

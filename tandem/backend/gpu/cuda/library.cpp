@@ -13,10 +13,8 @@ const CudaLibrary& cuda_library() {
 
 CudaLibrary open_cuda() {
   CudaLibrary l;
-  l.report.name = "CUDA driver";
   const Library library = open_library({"libcuda.so.1"}, false);
-  l.report.path = library.path;
-  l.report.problem = library.problem;
+  l.report = report_of("CUDA driver", library);
   if (!library.handle) {
     l.no_devices = l.report.problem;
     return l;
@@ -25,7 +23,6 @@ CudaLibrary open_cuda() {
 #define TD_CUDA_RESOLVE(name, parameters) resolve_symbol(library, #name, &l.api.name, missing);
   TD_CUDA_FUNCTIONS(TD_CUDA_RESOLVE)
 #undef TD_CUDA_RESOLVE
-  l.report.problem.clear();
   if (!missing.empty()) {
     l.report.problem =
         fmt::format("{} is older than version 12: it lacks {}", library.path, missing);

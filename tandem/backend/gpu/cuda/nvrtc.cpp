@@ -16,17 +16,14 @@ struct NvrtcLibrary {
 
 NvrtcLibrary open_nvrtc() {
   NvrtcLibrary l;
-  l.report.name = "NVRTC";
   const Library library = open_library({"libnvrtc.so.13", "libnvrtc.so.12"}, true);
-  l.report.path = library.path;
-  l.report.problem = library.problem;
+  l.report = report_of("NVRTC", library);
   if (!library.handle) return l;
   std::string missing;
 #define TD_NVRTC_RESOLVE(name, parameters) resolve_symbol(library, #name, &l.api.name, missing);
   TD_NVRTC_FUNCTIONS(TD_NVRTC_RESOLVE)
 #undef TD_NVRTC_RESOLVE
   resolve_symbol(library, "nvrtcGetErrorString", &l.api.nvrtcGetErrorString, missing);
-  l.report.problem.clear();
   if (!missing.empty()) {
     l.report.problem = fmt::format("{} lacks {}", library.path, missing);
     return l;

@@ -90,10 +90,8 @@ void find_devices(OpenclLibrary& l) {
 
 OpenclLibrary open_opencl() {
   OpenclLibrary l;
-  l.report.name = "OpenCL";
   const Library library = open_library({"libOpenCL.so.1"}, false);
-  l.report.path = library.path;
-  l.report.problem = library.problem;
+  l.report = report_of("OpenCL", library);
   if (library.handle) {
     std::string missing;
 #define TD_OPENCL_RESOLVE(name, result, parameters) \
@@ -101,7 +99,6 @@ OpenclLibrary open_opencl() {
     TD_OPENCL_FUNCTIONS(TD_OPENCL_RESOLVE)
 #undef TD_OPENCL_RESOLVE
     if (missing.empty()) {
-      l.report.problem.clear();
       find_devices(l);
     } else {
       l.report.problem =
