@@ -52,9 +52,10 @@ struct CompileOptions {
   /// TANDEM_CHECK_COMPILE=1 sets it for every function. For debugging: slower than not compiling.
   bool check = false;
   /// Results are those of fn run op by op, to the bit. false allows what rounds differently, for
-  /// faster inference: weights that stay from call to call are packed for kernels of their own,
-  /// batch norms go into the convolutions before them, a softmax between two matmuls becomes one
-  /// attention kernel. The results then differ as those of two libraries do.
+  /// faster inference: convolutions whose weights stay from call to call read them packed and take
+  /// in the batch norms behind them, a softmax between two matmuls becomes one attention kernel,
+  /// activations are done on the tiles of a matmul. The results then differ as those of two
+  /// libraries do.
   bool same_bits = true;
 };
 

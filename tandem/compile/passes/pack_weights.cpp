@@ -2,7 +2,8 @@
 // In programs without gradients matmuls and convolutions whose weight is stable read it packed
 // (ops/matmul/packed.h). The packing itself is stable too: derive_values() takes it out of the
 // calls. Convolutions work channels-last, between two permutations that channels_last() takes away
-// where neighbours agree.
+// where neighbours agree. They sum in another order than the ops do, as matmuls of bf16 may:
+// neither is packed where Program::same_bits. Matmuls of f32 keep the order (backend/cpu/gemm).
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/passes/rewriter.h"
 #include "tandem/graph/apply.h"
@@ -24,7 +25,7 @@ class Packing {
   explicit Packing(const Program& p)
       : stable_(stable_values(p, p.weights_stay)),
         whole_(p.values.size()),
-        bf16_(has_own_kernel(op::packed_product_bf16, p.device)) {
+        bf16_(!p.same_bits && has_own_kernel(op::packed_product_bf16, p.device)) {
     for (const Instr& i : p.instrs)
       if (i.op == &op::cast && i.out[0] != kNone && i.in[0].value != kNone)
         whole_[i.in[0].value] |= !is_floating(p.values[i.out[0]].spec.dtype);
@@ -195,10 +196,13 @@ bool takes_packed_weights(Device device) {
 void pack_weights(Program& p) {
   if (!p.inference || !takes_packed_weights(p.device)) return;
   const Packing packing(p);
-  Rewriter(p).run({packing.rule(op::linear, &Packing::linear),
-                   packing.rule(op::matmul, &Packing::matmul),
-                   packing.rule(op::conv, &Packing::conv),
-                   packing.rule(op::conv_backward_input, &Packing::conv_transpose)});
+  std::vector<Rule> rules = {packing.rule(op::linear, &Packing::linear),
+                             packing.rule(op::matmul, &Packing::matmul)};
+  if (!p.same_bits) {
+    rules.push_back(packing.rule(op::conv, &Packing::conv));
+    rules.push_back(packing.rule(op::conv_backward_input, &Packing::conv_transpose));
+  }
+  Rewriter(p).run(std::move(rules));
 }
 
 }  // namespace tandem::compiler

@@ -5,6 +5,9 @@
 //
 // A number that multiplies does not go into the weight: its rounding would be the same for all
 // pixels, so that it adds up in the layers behind, where that of results does not.
+//
+// A bias is where the sum starts, and activations but clamps are approximated on the tile by
+// polynomials of their own: where Program::same_bits, those stay behind the matmul.
 #include <cmath>
 #include <unordered_map>
 
@@ -33,13 +36,15 @@ bool is_packed(const Instr& i) {
 
 class PackedEpilogues {
  public:
-  explicit PackedEpilogues(const Program& p) {
+  explicit PackedEpilogues(const Program& p) : same_bits_(p.same_bits) {
     for (InstrId k : p.instrs.ids())
       if (is_packed(p.instrs[k])) start_[p.instrs[k].out[0]] = k;
   }
   std::vector<Rule> rules();
 
  private:
+  std::vector<Rule> exact_rules();
+  std::vector<Rule> activations();
   using Bound = std::optional<double>;
 
   // The packed instruction `i` makes what the root makes, with what the root does as its epilogue.
@@ -118,13 +123,13 @@ class PackedEpilogues {
   }
 
   // A bias has one element per column, a residual the shape of the result.
-  static bool is_bias(const Rewrite& r, const Instr& i, ValueId v) {
+  bool is_bias(const Rewrite& r, const Instr& i, ValueId v) const {
     const Shape &s = r.spec(v).shape, &y = r.spec(i.out[0]).shape;
     const int64_t columns = y[y.rank() - 1].value();
-    return !has_operand(i, 2) && !scaled_before(attrs(i)) && s.rank() > 0 &&
+    return !same_bits_ && !has_operand(i, 2) && !scaled_before(attrs(i)) && s.rank() > 0 &&
            s.numel().value() == columns && s[s.rank() - 1].value() == columns;
   }
-  static bool may_add(const Rewrite& r, const Instr& i, ValueId v) {
+  bool may_add(const Rewrite& r, const Instr& i, ValueId v) const {
     return attrs(i).epilogue == 0 && !scaled_after(attrs(i)) && !has_operand(i, 3) &&
            r.spec(i.out[0]) == r.spec(r.root().out[0]) &&
            r.spec(v).dtype == r.spec(i.out[0]).dtype &&
@@ -159,16 +164,42 @@ class PackedEpilogues {
       activate(r, PackedEpilogue::hardswish);
   }
 
+  bool same_bits_;
   /// Where each packed instruction stood before anything was taken in, by its result.
   std::unordered_map<ValueId, InstrId> start_;
 };
 
 std::vector<Rule> PackedEpilogues::rules() {
-  const auto become = [this](PackedEpilogue e) {
-    return [this, e](Rewrite& r) { activate(r, e); };
-  };
+  std::vector<Rule> all = exact_rules();
+  if (!same_bits_)
+    for (Rule& r : activations()) all.push_back(std::move(r));
+  return all;
+}
+
+std::vector<Rule> PackedEpilogues::exact_rules() {
   const auto bounds = [this](Bound low, Bound high) {
     return [this, low, high](Rewrite& r) { clamp(r, low, high); };
+  };
+  const auto by = [this](void (PackedEpilogues::*apply)(Rewrite&)) {
+    return [this, apply](Rewrite& r) { (this->*apply)(r); };
+  };
+  return {
+      {row(op::mul, {packed(1), number("n")}).any_order(), by(&PackedEpilogues::scale_or_shift)},
+      {row(op::add, {packed(1), number("n")}).any_order(), by(&PackedEpilogues::scale_or_shift)},
+      {row(op::add, {packed(1), any("other")}).any_order(), by(&PackedEpilogues::add)},
+      {row(op::relu, {packed(1)}), bounds(0.0, {})},
+      {row(op::relu6, {packed(1)}), bounds(0.0, 6.0)},
+      {row(op::maximum, {packed(1), number("low")}).any_order(), by(&PackedEpilogues::at_least)},
+      {row(op::minimum, {packed(1), number("high")}).any_order(), by(&PackedEpilogues::at_most)},
+      {row(op::clamp_min, {packed(1), number("low")}), by(&PackedEpilogues::at_least)},
+      {row(op::clamp_max, {packed(1), number("high")}), by(&PackedEpilogues::at_most)},
+      {row(op::clamp, {packed(1), number("low"), number("high")}), by(&PackedEpilogues::between)},
+  };
+}
+
+std::vector<Rule> PackedEpilogues::activations() {
+  const auto become = [this](PackedEpilogue e) {
+    return [this, e](Rewrite& r) { activate(r, e); };
   };
   const auto by = [this](void (PackedEpilogues::*apply)(Rewrite&)) {
     return [this, apply](Rewrite& r) { (this->*apply)(r); };
@@ -189,16 +220,6 @@ std::vector<Rule> PackedEpilogues::rules() {
     return row(op::div, {std::move(whole), number("all")});
   };
   return {
-      {row(op::mul, {packed(1), number("n")}).any_order(), by(&PackedEpilogues::scale_or_shift)},
-      {row(op::add, {packed(1), number("n")}).any_order(), by(&PackedEpilogues::scale_or_shift)},
-      {row(op::add, {packed(1), any("other")}).any_order(), by(&PackedEpilogues::add)},
-      {row(op::relu, {packed(1)}), bounds(0.0, {})},
-      {row(op::relu6, {packed(1)}), bounds(0.0, 6.0)},
-      {row(op::maximum, {packed(1), number("low")}).any_order(), by(&PackedEpilogues::at_least)},
-      {row(op::minimum, {packed(1), number("high")}).any_order(), by(&PackedEpilogues::at_most)},
-      {row(op::clamp_min, {packed(1), number("low")}), by(&PackedEpilogues::at_least)},
-      {row(op::clamp_max, {packed(1), number("high")}), by(&PackedEpilogues::at_most)},
-      {row(op::clamp, {packed(1), number("low"), number("high")}), by(&PackedEpilogues::between)},
       {row(op::sigmoid, {packed(1)}), become(PackedEpilogue::sigmoid)},
       {row(op::silu, {packed(1)}), become(PackedEpilogue::silu)},
       {row(op::gelu, {packed(1)}), become(PackedEpilogue::gelu)},

@@ -18,7 +18,7 @@ std::span<const PassInfo> all_passes() {
       {"concatenate_slices", Stage::simplify, concatenate_slices},
       {"order_pooling", Stage::simplify, order_pooling},
       {"fuse_attention", Stage::simplify, fuse_attention, /*rare=*/true, /*rounds=*/true},
-      {"pack_weights", Stage::weights, pack_weights, /*rare=*/true, /*rounds=*/true},
+      {"pack_weights", Stage::weights, pack_weights, true},
       {"channels_last", Stage::weights, channels_last, true},
       {"take_epilogues", Stage::weights, take_epilogues, true},
       {"fuse_matmuls", Stage::weights, fuse_matmuls, true},
