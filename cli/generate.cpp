@@ -167,8 +167,8 @@ void from_pretrained(const Arguments& a, recipe::Options& o) {
 
 void run_text(const Arguments& a, recipe::Options& o, const recipe::OpenedRun& run) {
   Shown s{.unit = "characters"};
-  const std::vector<int64_t>& letters = run.data.facts.letters;
-  s.lines = std::find(letters.begin(), letters.end(), -1) != letters.end();
+  const std::vector<int64_t>& characters = run.data.facts.characters;
+  s.lines = std::find(characters.begin(), characters.end(), -1) != characters.end();
   bool begun = false;
   const recipe::Generation g =
       recipe::prepare_generation(run, o, [&](size_t, const std::string& text) {

@@ -283,9 +283,9 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--sharding", o->sharding, "ZeRO stage: 0 to 3");
   verb->add_option("--accumulate", o->accumulate, "Batches of a step, one after the other");
   verb->add_flag("--recompute{full}", o->recompute,
-                 "Compute every block again in the backward pass; --recompute=selective keeps "
-                 "attention's and every second product's results, as torchtitan, "
-                 "--recompute=products all of these");
+                 "Recompute every block in the backward pass; --recompute=selective keeps "
+                 "attention's and every second matmul's results, as torchtitan, "
+                 "--recompute=matmuls all of these");
   verb->add_option("--framework", o->framework,
                    "tandem, or pytorch: its loss and its caching allocator");
   verb->add_option("--attention", o->attention,

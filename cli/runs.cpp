@@ -15,6 +15,7 @@
 #include "tandem/init.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/train.h"
+#include "tandem/runs/run_folder.h"
 #include "tandem/runs/run_record.h"
 #include "tandem/weights/weights.h"
 
@@ -199,7 +200,10 @@ int eval_verb(const RunsOptions& o) {
     fmt::print("{}\n", io::Json(std::move(j)).dump());
   } else {
     for (const auto& [name, value] : logs) fmt::print("  {:<16} {:.5g}\n", name, value);
-    fmt::print("{}/report.html\n", run);
+    if (runs::run_writer(run))
+      fmt::print("'{}' is being trained: its evaluation and report stay as they are\n", run);
+    else
+      fmt::print("{}/report.html\n", run);
   }
   return 0;
 }

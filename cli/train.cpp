@@ -32,7 +32,9 @@ int train_verb(const TrainArguments& o) {
   options.resume = "";
   if (options.progress)
     fmt::print(stderr, "{} in '{}'{}\n", r.name(), folder,
-               recipe::holds_run(folder) ? ", which is resumed" : "");
+               recipe::holds_checkpoint(folder) ? ", which is resumed"
+               : recipe::holds_run(folder)      ? ", which starts anew: it has no checkpoint"
+                                                : "");
   const recipe::RecipeRun run = recipe::train(r, options);
   if (o.json) {
     io::Json::Object j{{"folder", folder},

@@ -34,13 +34,18 @@ void print_trial(const train::Trial& t, const train::Trial* best, int64_t trials
              t.result ? fmt::format("{:.5g}", *t.result) : t.state, note, duration(seconds));
 }
 
+// As a shell takes it; the texts of settings have no quotes.
+std::string word_of(const std::string& setting) {
+  return setting.find_first_of(" []{}*?&|;<>$") == std::string::npos ? setting
+                                                                     : "'" + setting + "'";
+}
+
+// The command that trains the best trial: the overrides given here, then what was found.
 void print_best(const recipe::TuneResult& r, const TuneArguments& o, const std::string& metric) {
   fmt::print("best: trial {}, {} {:.5g}\n  tandem train {}", r.best->number, metric,
              *r.best->result, o.recipe);
-  for (const auto& [key, value] : r.best->values)
-    fmt::print("{}", value.find_first_of(" []") == std::string::npos
-                         ? fmt::format(" {}={}", key, value)
-                         : fmt::format(" '{}={}'", key, value));
+  for (const std::string& given : o.overrides) fmt::print(" {}", word_of(given));
+  for (const auto& [key, value] : r.best->values) fmt::print(" {}", word_of(key + "=" + value));
   fmt::print("\n  {}/report.html\n", r.folder);
 }
 

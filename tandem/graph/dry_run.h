@@ -31,7 +31,7 @@ class TD_API DryRunGuard {
   DryRunGuard(const DryRunGuard&) = delete;
   DryRunGuard& operator=(const DryRunGuard&) = delete;
   DryMemory& memory() { return *memory_; }
-  const Ref<DryMemory>& books() const { return memory_; }
+  const Ref<DryMemory>& ledger() const { return memory_; }
 
  private:
   Ref<DryMemory> memory_;

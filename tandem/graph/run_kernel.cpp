@@ -185,8 +185,8 @@ void plan_dry(const Kernel* kernel, KernelCall& call) {
   if (!kernel || !kernel->prepare || is_dry_run_of_any_device()) return;
   const std::shared_ptr<const Plan> plan = plan_of(*kernel, call);
   if (plan->workspace == 0) return;
-  DryMemory& books = *detail::dry_memory();
-  books.give_back(books.take(plan->workspace, DryUse::scratch));
+  DryMemory& ledger = *detail::dry_memory();
+  ledger.give_back(ledger.take(plan->workspace, DryUse::scratch));
 }
 
 void run_kernel(const KernelCall& call) {

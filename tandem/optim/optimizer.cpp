@@ -93,7 +93,10 @@ void Optimizer::check_new(const ParamGroup& group) const {
   for (size_t i = 0; i < group.params.size(); ++i) {
     const Param& p = group.params[i];
     TD_CHECK(p.defined(), Value, "{}: parameter {} is empty", type_, i);
-    TD_CHECK(seen.insert(p.cell().get()).second, Value, "{}: parameter {} ('{}') comes twice",
+    TD_CHECK(seen.insert(p.cell().get()).second, Value,
+             "{}: parameter {} ('{}') comes twice\nLayers that are copied share their weights: "
+             "make them "
+             "anew, as nn::repeat() does.",
              type_, i, p.name());
   }
   for (const OptionList::Entry& e : given_options(group))

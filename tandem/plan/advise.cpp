@@ -107,7 +107,7 @@ std::string upgrade_of(Limit l, const WorkOptions& run, const MachineProfile& m)
   switch (l) {
     case Limit::arithmetic:
       return std::string("a processor with twice the arithmetic") +
-             (wide && m.bf16_flops > m.f32_flops ? ", or products in bf16" : "");
+             (wide && m.bf16_flops > m.f32_flops ? ", or matmuls in bf16" : "");
     case Limit::bandwidth:
       return std::string("twice the memory bandwidth") +
              (eager ? ", or the compiled mode, which fuses what moves bytes" : "");

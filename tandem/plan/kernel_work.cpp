@@ -138,8 +138,8 @@ std::vector<Work> work_of(const Profile& profile, const OpRecorder& recorder,
 }
 
 void add_results(const Profile& profile, const OpRecorder& recorder, Workload& w) {
-  std::map<std::string, int> products;  // of a block so far
-  uint32_t scope = 0;                   // what runs between two layers belongs to the one before
+  std::map<std::string, int> matmuls;  // of a block so far
+  uint32_t scope = 0;                  // what runs between two layers belongs to the one before
   for (size_t k = 0; k < profile.events.size() && k < recorder.ops.size(); ++k) {
     const ProfileEvent& e = profile.events[k];
     const OpRecorder::Seen& seen = recorder.ops[k];
@@ -150,9 +150,8 @@ void add_results(const Profile& profile, const OpRecorder& recorder, Workload& w
     const std::string block = block_of(scope_path(scope));
     if (block.empty()) continue;
     const Results r{seen.sizes[2] * static_cast<double>(size_of(seen.dtype)), e.flops};
-    w.products.add(r);
-    if (seen.op->family != Family::contraction || ++products[block] % 2 == 1)
-      w.half_products.add(r);
+    w.matmuls.add(r);
+    if (seen.op->family != Family::contraction || ++matmuls[block] % 2 == 1) w.half_matmuls.add(r);
   }
 }
 

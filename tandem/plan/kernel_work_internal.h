@@ -46,7 +46,7 @@ class OpRecorder : public OpHook {
 /// between two kernels are part of the later one.
 std::vector<Work> work_of(const Profile& profile, const OpRecorder& recorder,
                           const Executable* exe);
-/// Adds what the products and attention of the forward pass give within blocks.
+/// Adds what the matmuls and attention of the forward pass give within blocks.
 void add_results(const Profile& profile, const OpRecorder& recorder, Workload& w);
 
 }  // namespace tandem::plan

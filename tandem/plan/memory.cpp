@@ -37,11 +37,11 @@ Quantity recomputed(const Workload& w, const Peak& p, Kept kept) {
   std::vector<Quantity> parts;
   parts.push_back(std::move(boundary));
   if (kept != Kept::boundaries)
-    parts.push_back(given(key(".products"), "results that are kept",
-                          (kept == Kept::products ? w.products : w.half_products).bytes, "B",
-                          kept == Kept::products
-                              ? "of attention and all products in blocks, dry run"
-                              : "of attention and every second product of a block, dry run"));
+    parts.push_back(given(key(".matmuls"), "results that are kept",
+                          (kept == Kept::matmuls ? w.matmuls : w.half_matmuls).bytes, "B",
+                          kept == Kept::matmuls
+                              ? "of attention and all matmuls in blocks, dry run"
+                              : "of attention and every second matmul of a block, dry run"));
   parts.push_back(
       most(key(".beside"), "beside them", "B", "", {std::move(outside), std::move(one)}));
   Quantity again_in_blocks =
@@ -49,7 +49,7 @@ Quantity recomputed(const Workload& w, const Peak& p, Kept kept) {
   return least(key(""), "activations", "B", "", {std::move(all), std::move(again_in_blocks)});
 }
 
-// Weights as fully sharded products read them: the block that runs, the next, and what lies outside
+// Weights as fully sharded matmuls read them: the block that runs, the next, and what lies outside
 // of blocks. PyTorch's arrive in memory of a stream of its own, which stays as large as the largest
 // group is, and are copied out of it.
 Quantity gathered(const Workload& w, double weights) {
@@ -207,7 +207,7 @@ class GpuMemory {
                                             "one byte and a share of a block's scale each")});
   }
 
-  // Weights as the products read them: the whole bf16 copy, or two gathered blocks of it and what
+  // Weights as the matmuls read them: the whole bf16 copy, or two gathered blocks of it and what
   // lies outside of blocks; and what autocast caches.
   void add_copies(std::vector<Quantity>& parts) const {
     const double weights = peak_.held.of(MemoryCategory::weights);
@@ -215,7 +215,7 @@ class GpuMemory {
       parts.push_back(gathered(w_, weights));
     } else if (mixed_) {
       parts.push_back(
-          given("memory.copy", "bf16 copy of the weights", weights, "B", "what the products read"));
+          given("memory.copy", "bf16 copy of the weights", weights, "B", "what the matmuls read"));
     }
     if (recomputes_ && is_amp(w_.options.precision) && w_.options.framework == Framework::pytorch &&
         w_.block_weights > 0)

@@ -16,13 +16,13 @@
 namespace tandem::plan {
 
 Kept kept_of(const std::string& name) {
-  const std::string kept = one_of(name, "--recompute", {"full", "selective", "products"});
+  const std::string kept = one_of(name, "--recompute", {"full", "selective", "matmuls"});
   return kept == "full"        ? Kept::boundaries
-         : kept == "selective" ? Kept::half_products
-                               : Kept::products;
+         : kept == "selective" ? Kept::half_matmuls
+                               : Kept::matmuls;
 }
 const char* to_string(Kept k) {
-  static const char* const kNames[] = {"full", "selective", "products"};
+  static const char* const kNames[] = {"full", "selective", "matmuls"};
   return kNames[static_cast<int>(k)];
 }
 
@@ -56,7 +56,7 @@ bool lacks_bf16(const PlanRequest& r, const Gpu& gpu) {
 
 void add_notes_of_gpu(std::vector<std::string>& notes, const PlanRequest& asked, const Gpu& gpu) {
   if (lacks_bf16(asked, gpu))
-    notes.push_back(gpu.name + " has no bf16: its products run at the rate of f32. Take f16.");
+    notes.push_back(gpu.name + " has no bf16: its matmuls run at the rate of f32. Take f16.");
   else if (!gpu.has_bf16() && !asked.precision)
     notes.push_back(gpu.name + " has no bf16: f16 is planned.");
   if (gpu.assumed_efficiency())

@@ -13,11 +13,11 @@ namespace tandem::plan {
 
 /// What a recomputed block keeps beside what goes from block to block.
 enum class Kept : uint8_t {
-  boundaries,     ///< nothing
-  half_products,  ///< results of attention and of every second product, as torchtitan's "op"
-  products,       ///< results of attention and all products
+  boundaries,    ///< nothing
+  half_matmuls,  ///< results of attention and of every second matmul, as torchtitan's "op"
+  matmuls,       ///< results of attention and all matmuls
 };
-/// "full", "selective", "products", as --recompute has them.
+/// "full", "selective", "matmuls", as --recompute has them.
 TD_API Kept kept_of(const std::string& name);
 TD_API const char* to_string(Kept k);
 
@@ -115,7 +115,7 @@ struct Ranked {
   bool recompute = false;
   std::string changes;      ///< as options: "--sharding 3 --recompute"; empty: nothing
   bool assumed = false;     ///< its efficiency: no published runs set it
-  bool lacks_bf16 = false;  ///< which was asked for: its products run at the rate of f32
+  bool lacks_bf16 = false;  ///< which was asked for: its matmuls run at the rate of f32
   bool fits = false, allowed = false, pareto = false;
   double memory = 0, capacity = 0, step = 0, rate = 0;
   double seconds = 0, usd = 0, kwh = 0;  ///< to the end, or per million units without one

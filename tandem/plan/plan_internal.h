@@ -11,7 +11,7 @@ PlanRequest on(const PlanRequest& r, const Gpu& gpu);
 /// A dry run for a device that has a kernel for every row.
 Workload workload_for(const PlanRequest& r, int64_t per_gpu, bool compiled, bool training);
 void check_request(const PlanRequest& r, const Catalog& catalog);
-/// Does the request ask for products in bf16 of a GPU that has no units for them?
+/// Does the request ask for matmuls in bf16 of a GPU that has no units for them?
 bool lacks_bf16(const PlanRequest& r, const Gpu& gpu);
 /// What to know of that GPU: no bf16, an efficiency that is assumed.
 void add_notes_of_gpu(std::vector<std::string>& notes, const PlanRequest& asked, const Gpu& gpu);

@@ -23,12 +23,12 @@ void add_savings(Plan& p, const PlanRequest& r, const Workload& w) {
     saved("recompute", "recompute would save", other, w, r.n,
           "every block's values are recomputed in the backward pass: about a third more time");
   }
-  if (!r.recompute && w.blocks > 1 && w.half_products.bytes > 0) {
+  if (!r.recompute && w.blocks > 1 && w.half_matmuls.bytes > 0) {
     other = r;
     other.recompute = true;
-    other.kept = Kept::half_products;
+    other.kept = Kept::half_matmuls;
     saved("selective", "selective recompute would save", other, w, r.n,
-          "attention and every second product keep their results, the rest is recomputed");
+          "attention and every second matmul keep their results, the rest is recomputed");
   }
   const auto narrower = [&](Precision precision, const std::string& key, const std::string& label,
                             const std::string& why) {
@@ -42,8 +42,8 @@ void add_savings(Plan& p, const PlanRequest& r, const Workload& w) {
   };
   if (w.options.precision == Precision::f32 || w.options.precision == Precision::tf32)
     narrower(p.gpu.has_bf16() ? Precision::amp_bf16 : Precision::amp_f16, "half",
-             "products in 16 bits would save",
-             "autocast: products and what they keep in 16 bits, weights in f32");
+             "matmuls in 16 bits would save",
+             "autocast: matmuls and what they keep in 16 bits, weights in f32");
   if (p.gpu.has_bf16() && w.options.precision != Precision::pure_bf16)
     narrower(Precision::pure_bf16, "pure_bf16", "everything in bf16 would save",
              "weights, gradients and optimizer state too: watch the loss");

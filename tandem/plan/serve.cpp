@@ -97,7 +97,7 @@ class FleetSearch {
   const Gpu& gpu() const { return gpu_; }
 
  private:
-  // Weights as wide as the products, where no precision was asked for.
+  // Weights as wide as the matmuls, where no precision was asked for.
   Precision precision_on(const Gpu& gpu) const {
     return r_.precision.value_or(gpu.has_bf16() ? Precision::pure_bf16 : Precision::pure_f16);
   }

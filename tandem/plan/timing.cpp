@@ -41,7 +41,7 @@ Kind kind_of(DType d, Precision p) {
   return p == Precision::tf32 ? kTf32 : kF32;
 }
 
-// Kernels with the same limit: products of a kind, pointwise arithmetic, or moving bytes.
+// Kernels with the same limit: matmuls of a kind, pointwise arithmetic, or moving bytes.
 struct Group {
   double flops = 0, bytes = 0;
   double wide = 0;  // of the bytes: those that are counted by half
@@ -50,7 +50,7 @@ struct Group {
 enum : size_t { kTf32Conv = kKinds, kPointwise, kMoving, kDepthwise, kGroups };
 
 // Is what is no product half as wide on the GPU as in the dry run?
-bool narrow_between_products(const Workload& w) {
+bool narrow_between_matmuls(const Workload& w) {
   const Precision p = w.options.precision;
   if (p != Precision::amp_bf16 && p != Precision::amp_f16) return false;
   return std::any_of(w.work.begin(), w.work.end(),
@@ -63,7 +63,7 @@ using Phases = std::array<bool, 8>;
 class Rates {
  public:
   explicit Rates(const Gpu& gpu) : gpu_(gpu) {}
-  // Of products: the one constant of the GPU. Convolutions in tf32 are not slower than in f32.
+  // Of matmuls: the one constant of the GPU. Convolutions in tf32 are not slower than in f32.
   bool tf32_conv() const {
     return gpu_.peak("tf32") * kTf32ConvShare > gpu_.peak("f32") * gpu_.efficiency;
   }
@@ -109,7 +109,7 @@ std::string label_of(size_t group) {
     case kPointwise:
       return "pointwise in f32";
     default:
-      return std::string("products in ") + kKindNames[group];
+      return std::string("matmuls in ") + kKindNames[group];
   }
 }
 
@@ -118,8 +118,8 @@ Quantity bytes_of(const Group& g, const std::string& at) {
   const char* const from = "the rows' cost columns over the dry run";
   if (g.wide == 0) return given(at + ".bytes", "bytes moved", g.bytes, "B", from);
   return sum(at + ".moved", "bytes moved", "B", "",
-             {given(at + ".bytes", "of products", g.bytes - g.wide, "B", from),
-              product(at + ".narrow", "between products", "B", "",
+             {given(at + ".bytes", "of matmuls", g.bytes - g.wide, "B", from),
+              product(at + ".narrow", "between matmuls", "B", "",
                       {given(at + ".wide", "as the dry run has it", g.wide, "B", from),
                        given(at + ".half", "16 of 32 bits", kNarrow, "",
                              "batch norms, and what follows them, read and write 16 bits under "
@@ -130,7 +130,7 @@ Quantity bytes_of(const Group& g, const std::string& at) {
 Quantity device_time(const Workload& w, const Gpu& gpu, const std::string& key,
                      const std::string& label, const Phases& wanted) {
   const Rates rates(gpu);
-  const bool narrow = narrow_between_products(w);
+  const bool narrow = narrow_between_matmuls(w);
   const Precision precision = w.options.precision;
   Group groups[kGroups];
   for (const Work& k : w.work) {
@@ -199,13 +199,13 @@ Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, 
   return quotient("time.link", "communication", "s", "", std::move(bytes), std::move(rate));
 }
 
-// The forward pass once more, less the products whose results are kept. `forward`: of one pass.
+// The forward pass once more, less the matmuls whose results are kept. `forward`: of one pass.
 Quantity again_in_backward(const Workload& w, const PlanRequest& r, Quantity forward,
                            Quantity share) {
   std::vector<Quantity> parts;
   parts.push_back(std::move(forward));
   parts.push_back(std::move(share));
-  const Results& kept = r.kept == Kept::products ? w.products : w.half_products;
+  const Results& kept = r.kept == Kept::matmuls ? w.matmuls : w.half_matmuls;
   if (r.kept != Kept::boundaries && w.forward_flops > 0)
     parts.push_back(difference(
         "time.recompute.rest", "not kept", "", "by operations of the forward pass",

@@ -17,9 +17,9 @@ namespace tandem::plan {
 
 enum class Precision : uint8_t {
   f32,
-  tf32,       ///< f32 values, products in tf32: the same memory as f32
-  amp_bf16,   ///< f32 weights, products in bf16 (autocast)
-  amp_f16,    ///< f32 weights, products in f16
+  tf32,       ///< f32 values, matmuls in tf32: the same memory as f32
+  amp_bf16,   ///< f32 weights, matmuls in bf16 (autocast)
+  amp_f16,    ///< f32 weights, matmuls in f16
   pure_bf16,  ///< weights, gradients and optimizer state in bf16
   pure_f16,   ///< ... in f16: what serves where there is no bf16
   /// Everything computes in bf16 from a bf16 copy of f32 weights; gradients and optimizer state in
@@ -32,7 +32,7 @@ TD_API Precision precision_of(const std::string& name);
 TD_API const char* to_string(Precision p);
 /// Products in 16 bits, weights and the rest in f32: autocast.
 inline bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::amp_f16; }
-/// What its products are made of: "f32", "tf32", "bf16" or "f16", as Gpu::peak() wants it.
+/// What its matmuls are made of: "f32", "tf32", "bf16" or "f16", as Gpu::peak() wants it.
 TD_API const char* product_kind(Precision p);
 
 /// Whose training step is planned: this library's, or the same model in PyTorch, whose loss is two
@@ -92,7 +92,7 @@ struct Work {
   uint32_t scope = 0;  ///< layer, see scope_path()
   double flops = 0, bytes = 0;
   DType dtype = DType::f32;  ///< of its result
-  bool matrix = false;       ///< products, convolutions, attention: what matrix units do
+  bool matrix = false;       ///< matmuls, convolutions, attention: what matrix units do
   bool convolution = false;  ///< or a derivative of one
   bool depthwise = false;    ///< a convolution whose filters see one channel each
   bool batch_norm = false;   ///< normalises over the batch
@@ -123,8 +123,8 @@ struct Workload {
   StepMemory memory;          ///< bytes by category, at its peak and over the step
   double boundary_bytes = 0;  ///< what goes from one block to the next; 0: not known
   double block_weights = 0;   ///< bytes of the weights in all blocks
-  Results products;           ///< of all products and attention in blocks
-  Results half_products;      ///< of attention and every second product of a block
+  Results matmuls;            ///< of all matmuls and attention in blocks
+  Results half_matmuls;       ///< of attention and every second matmul of a block
   double forward_flops = 0;
   double reserved = 0;  ///< of PyTorch's caching allocator at most, in eager mode; 0: not known
   double reserved_least = 0;  ///< the same on a card that has no more, see CachingAllocator
@@ -134,7 +134,7 @@ struct Workload {
 
   double flops() const;
   double bytes() const;
-  /// FLOPs of the forward part, of everything, by products only.
+  /// FLOPs of the forward part, of everything, by matmuls only.
   double matrix_flops() const;
 };
 

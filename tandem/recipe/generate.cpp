@@ -42,7 +42,7 @@ class Bag {
 };
 
 void check_letters(const OpenedRun& run) {
-  if (!run.data.facts.letters.empty()) return;
+  if (!run.data.facts.characters.empty()) return;
   Options o(run.recipe.root.find("data"), "data", run.recipe.file);
   const std::string type = o.text("type", "");
   TD_CHECK(type == "chars" || type == "lines", Unsupported,
@@ -51,7 +51,7 @@ void check_letters(const OpenedRun& run) {
            type);
   const std::string folder = run.folder;
   TD_FAIL(Unsupported,
-          "'{}/data.json' has no \"letters\": the run is from before they were kept\n"
+          "'{}/data.json' has no \"characters\": the run is from before they were kept\n"
           "`tandem train {}/recipe.yaml --run {}` writes them, and trains no further if the run is "
           "done.",
           folder, folder, folder);

@@ -96,7 +96,7 @@ double Options::number(const std::string& key, std::optional<double> otherwise) 
     return *otherwise;
   }
   const auto d = v->as_double();
-  if (!d) fail(key, fmt::format("wants a number, got '{}'", v->text));
+  if (!d || !std::isfinite(*d)) fail(key, fmt::format("wants a number, got '{}'", v->text));
   resolve(key, *v);
   return *d;
 }

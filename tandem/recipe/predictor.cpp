@@ -8,7 +8,7 @@
 #include "tandem/io/image.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/compiled_forward.h"
-#include "tandem/recipe/components/letters_internal.h"
+#include "tandem/recipe/components/characters_internal.h"
 #include "tandem/recipe/open_run.h"
 
 namespace tandem::recipe {
@@ -72,12 +72,12 @@ Answer answer_of(const OpenedRun& run) {
   return labels ? Answer::classes : Answer::numbers;
 }
 
-std::vector<std::string> labels_of(const OpenedRun* run, bool letters) {
+std::vector<std::string> labels_of(const OpenedRun* run, bool characters) {
   if (!run) return {};
-  if (!letters) return run->data.facts.classes;
+  if (!characters) return run->data.facts.classes;
   std::vector<std::string> out;
-  const Letters known(run->data.facts.letters);
-  for (size_t i = 0; i < run->data.facts.letters.size(); ++i)
+  const Characters known(run->data.facts.characters);
+  for (size_t i = 0; i < run->data.facts.characters.size(); ++i)
     out.push_back(known.shown(static_cast<int64_t>(i)));
   return out;
 }
@@ -199,10 +199,10 @@ struct Predictor::State {
 
   void rows(Prediction& p, const Tensor& y) const {
     // Of text the row of the last character says which one follows.
-    const bool letters = run() && !run()->data.facts.letters.empty() && y.dim() == 3;
-    if ((!letters && y.dim() != 2) || answer == Answer::values) return;
-    const Tensor last = (letters ? y.select(1, -1) : y).to(float32);
-    const std::vector<std::string> names = run() ? labels_of(run(), letters) : model.labels;
+    const bool characters = run() && !run()->data.facts.characters.empty() && y.dim() == 3;
+    if ((!characters && y.dim() != 2) || answer == Answer::values) return;
+    const Tensor last = (characters ? y.select(1, -1) : y).to(float32);
+    const std::vector<std::string> names = run() ? labels_of(run(), characters) : model.labels;
     if (answer == Answer::numbers) {
       p.kind = PredictionKind::numbers;
       for (int64_t n = 0; n < last.size(0); ++n) {

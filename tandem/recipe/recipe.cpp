@@ -233,6 +233,8 @@ struct FolderBegins : train::Callback {
   FolderBegins(std::string f, std::string d) : folder(std::move(f)), data(std::move(d)) {}
   void fit_begin(train::Trainer& t) override {
     write_file(folder + "/data.json", data);
+    for (const char* name : {"/nonfinite.txt", "/nonfinite_batch.safetensors"})
+      remove_folder(folder + name);  // of a part that failed
     if (t.step() == 0) return;
     // Of the end of an earlier part: the checkpoints are newer from here on.
     for (const char* name : {"/model.safetensors", "/evaluation.json"})
@@ -291,6 +293,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   root.text("recipe", "");
   root.text("note", "");
   const int64_t seed = root.whole("seed", 0);
+  if (seed < 0) root.fail("seed", fmt::format("wants 0 or more, got {}", seed));
   manual_seed(static_cast<uint64_t>(seed));
   if (root.has("agent"))
     return run_agent(recipe, registry, root, settings, seed, folder, progress, !use);

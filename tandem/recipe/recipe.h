@@ -67,7 +67,7 @@ struct DataFacts {
   std::vector<std::string> classes = {};  ///< their names, where they have any
   /// Of text byte by byte: the byte of each id, or -1 for the end of a line, which also begins one
   /// too.
-  std::vector<int64_t> letters = {};
+  std::vector<int64_t> characters = {};
   /// [c, h, w] of images that lie in arrays, before transforms.
   std::vector<int64_t> image = {};
   /// What else its Preparation needs, such as the words of a vocabulary; null: nothing.

@@ -58,7 +58,7 @@ std::string run_data_text(const RecipeData& data) {
   }
   j.emplace_back("fields", std::move(fields));
   if (!data.facts.classes.empty()) j.emplace_back("classes", list(data.facts.classes));
-  if (!data.facts.letters.empty()) j.emplace_back("letters", list(data.facts.letters));
+  if (!data.facts.characters.empty()) j.emplace_back("characters", list(data.facts.characters));
   j.emplace_back("image", list(data.facts.image));
   if (!data.facts.kept.is_null()) j.emplace_back("kept", data.facts.kept);
   return io::Json(std::move(j)).dump(1) + "\n";
@@ -79,15 +79,15 @@ RunData read_run_data(const std::string& folder) {
     out.fields.push_back({dtype(*type, file), items(field, "shape", file, whole)});
   }
   out.facts = {.classes = items(j, "classes", file, text),
-               .letters = items(j, "letters", file, whole),
+               .characters = items(j, "characters", file, whole),
                .image = items(j, "image", file, whole)};
   if (const io::Json* kept = j.find("kept")) out.facts.kept = *kept;
   // Of a run from before the shape was kept: that behind the transforms.
   if (!j.find("image") && !out.fields.empty() && out.fields[0].shape.size() == 4)
     out.facts.image.assign(out.fields[0].shape.begin() + 1, out.fields[0].shape.end());
-  for (const int64_t letter : out.facts.letters)
-    TD_CHECK(letter >= -1 && letter < 256, Format,
-             "'{}': a letter is a byte, or -1 for the end of a line, got {}", file, letter);
+  for (const int64_t character : out.facts.characters)
+    TD_CHECK(character >= -1 && character < 256, Format,
+             "'{}': a character is a byte, or -1 for the end of a line, got {}", file, character);
   TD_CHECK(out.facts.image.empty() || out.facts.image.size() == 3, Format,
            "'{}': \"image\" wants [channels, height, width]", file);
   return out;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "tandem/io/json.h"
+#include "tandem/recipe/setting_values_internal.h"
 #include "tandem/runs/run_record.h"
 
 namespace tandem::recipe {
@@ -14,38 +15,6 @@ constexpr const char *kRecipe = "recipe.yaml", *kConfig = "config.yaml",
                      *kRecord = "settings.jsonl";
 /// Named in one message.
 constexpr size_t kMostNamed = 6;
-
-std::string line_of(const io::Yaml* y) {
-  if (!y || y->kind == io::Yaml::Kind::null) return "null";
-  if (y->kind == io::Yaml::Kind::scalar) return y->text;
-  std::string out;
-  for (size_t i = 0; i < y->items.size(); ++i)
-    out += (i ? ", " : "") + (y->kind == io::Yaml::Kind::map ? y->keys[i] + ": " : std::string()) +
-           line_of(&y->items[i]);
-  return y->kind == io::Yaml::Kind::map ? "{" + out + "}" : "[" + out + "]";
-}
-
-bool is_null(const io::Yaml* y) { return !y || y->kind == io::Yaml::Kind::null; }
-
-// One number or word, however it is written: 3e-3 and 0.003, 8 and [8].
-bool same_value(const io::Yaml* a, const io::Yaml* b) {
-  if (is_null(a) || is_null(b)) return is_null(a) == is_null(b);
-  const auto single = [](const io::Yaml* y) {
-    return y->kind == io::Yaml::Kind::list && y->items.size() == 1 ? &y->items[0] : y;
-  };
-  if (a->kind != b->kind)
-    return single(a)->kind == single(b)->kind && single(a) != a
-               ? same_value(single(a), b)
-               : single(b) != b && same_value(a, single(b));
-  if (a->kind == io::Yaml::Kind::scalar) {
-    const auto x = a->as_double(), y = b->as_double();
-    return x && y ? *x == *y : a->text == b->text;
-  }
-  if (a->items.size() != b->items.size() || a->keys != b->keys) return false;
-  for (size_t i = 0; i < a->items.size(); ++i)
-    if (!same_value(&a->items[i], &b->items[i])) return false;
-  return true;
-}
 
 const io::Yaml* at_path(const io::Yaml& root, const std::string& path) {
   const io::Yaml* at = &root;
@@ -123,7 +92,7 @@ void RunSettings::compare(const io::Yaml* before, const io::Yaml* now, const std
   const auto below = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
   if (is(before, io::Yaml::Kind::map) && is(now, io::Yaml::Kind::map)) {
     if (before->find("type") && now->find("type") &&
-        !same_value(before->find("type"), now->find("type")))
+        !same_setting(before->find("type"), now->find("type")))
       return compare(before->find("type"), now->find("type"), below("type"));
     for (const std::string& key : now->keys) compare(before->find(key), now->find(key), below(key));
     for (const std::string& key : before->keys)
@@ -139,14 +108,14 @@ void RunSettings::compare(const io::Yaml* before, const io::Yaml* now, const std
       compare(&before->items[i], &now->items[i], below(std::to_string(i)));
     return;
   }
-  if (same_value(before, now)) return;
+  if (same_setting(before, now)) return;
   const bool given = at_path(given_, path);
   if (!before && !given) return;  // a default that came with a later version
   const bool free = may_change(path), follows = !given && !at_path(given_before_, path);
   (!free     ? refused_
    : follows ? following_
              : changes_)
-      .push_back({path, line_of(before), line_of(now)});
+      .push_back({path, setting_text(before), setting_text(now)});
 }
 
 void RunSettings::resume(const train::Snapshot& s, const std::string& folder) {

@@ -41,6 +41,11 @@ bool holds_run(const std::string& folder) {
   return file_exists(folder + "/STATUS") || file_exists(folder + "/checkpoints");
 }
 
+bool holds_checkpoint(const std::string& folder) {
+  const std::string checkpoints = folder + "/checkpoints";
+  return file_exists(checkpoints) && !train::Checkpoints(checkpoints).list().empty();
+}
+
 std::string run_folder(const Recipe& r, const TrainOptions& o) {
   if (o.resume.empty() || (o.resume == "auto" && !o.folder.empty()))
     return o.folder.empty() ? new_folder(r) : o.folder;
@@ -82,7 +87,8 @@ train::Logs evaluate(const std::string& run, const EvaluateOptions& options,
     parts.model.module->load_state_dict(run_weights(run, run_weights_of(options.weights)));
     std::string split = options.split;
     if (split.empty()) split = parts.data.test ? "test" : parts.data.val ? "val" : "train";
-    logs = evaluate_run(parts, split, run, options.outputs);
+    // A run that is being trained writes its own evaluation and report.
+    logs = evaluate_run(parts, split, runs::run_writer(run) ? "" : run, options.outputs);
   });
   return logs;
 }

@@ -27,6 +27,8 @@ struct TrainOptions {
 TD_API std::string run_folder(const Recipe& recipe, const TrainOptions& options);
 /// Does the folder hold a run, finished or not?
 TD_API bool holds_run(const std::string& folder);
+/// Does it hold a checkpoint, from which train() resumes it? Without one the run starts anew.
+TD_API bool holds_checkpoint(const std::string& folder);
 
 /// Train what the recipe says; evaluates on its test data, where there is some. Throws Value for a
 /// wrong key, naming the nearest right one and its line.
@@ -40,7 +42,8 @@ struct EvaluateOptions {
   /// Called with the model's output for each batch.
   std::function<void(const Tensor& output)> outputs = {};
 };
-/// The model of a run over its data: gives the values, and renews evaluation.json and report.html.
+/// The model of a run over its data: gives the values, and renews evaluation.json and report.html
+/// unless the run is being trained.
 /// Throws Io for a folder without a run.
 TD_API train::Logs evaluate(const std::string& run, const EvaluateOptions& options = {},
                             const Registry& registry = Registry::standard(false));

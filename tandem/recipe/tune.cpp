@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tandem/base/folder.h"
+#include "tandem/recipe/setting_values_internal.h"
 #include "tandem/runs/page.h"
 #include "tandem/runs/progress.h"
 #include "tandem/runs/run_folder.h"
@@ -103,6 +104,49 @@ void begin_anew_unless_of(const Recipe& recipe, const std::string& folder) {
   remove_folder(folder);
 }
 
+using Setting = std::pair<std::string, const io::Yaml*>;
+
+// What decides how long a search takes, not what its trials are, and notes.
+bool may_change(const std::string& key) {
+  static constexpr const char* kFree[] = {"tune.trials", "tune.max_seconds", "recipe",
+                                          "note",        "expect",           "export"};
+  return std::any_of(std::begin(kFree), std::end(kFree), [&](const std::string& free) {
+    return key == free || key.starts_with(free + ".");
+  });
+}
+
+// Trials of other ranges or of another recipe would stand in one table as if they could be
+// compared.
+void refuse_another_search(const Recipe& recipe, const std::string& folder) {
+  const std::string file = folder + "/recipe.yaml";
+  if (!file_exists(file)) return;
+  const Recipe stored = Recipe::load(file);
+  std::vector<Setting> before, now;
+  collect(stored.root, "", before);
+  collect(recipe.root, "", now);
+  const auto in = [](const std::vector<Setting>& all, const std::string& key) -> const io::Yaml* {
+    const auto it =
+        std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.first == key; });
+    return it == all.end() ? nullptr : it->second;
+  };
+  std::vector<std::string> keys;
+  for (const std::vector<Setting>* all : {&now, &before})
+    for (const auto& [key, value] : *all)
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  std::string changed;
+  for (const std::string& key : keys) {
+    const io::Yaml *was = in(before, key), *is = in(now, key);
+    if (may_change(key) || same_setting(was, is)) continue;
+    changed += fmt::format("{}{} is {}, was {}", changed.empty() ? "" : "; ", key, setting_text(is),
+                           setting_text(was));
+  }
+  TD_CHECK(changed.empty(), Value,
+           "{}: the search in '{}' cannot be resumed with other settings: {}\nResume it with the "
+           "settings it has ('{}'; tune.trials and tune.max_seconds may differ), or start another "
+           "search in a new folder (--run).",
+           recipe.file, folder, changed, file);
+}
+
 /// One search at work.
 class Tuning {
  public:
@@ -117,6 +161,7 @@ class Tuning {
     lock_.emplace(out_.folder);
     const std::string journal = out_.folder + "/journal.jsonl";
     const int64_t before = train::read_journal(journal, search_);
+    if (before > 0) refuse_another_search(recipe, out_.folder);
     if (before > 0 && options.resumed) options.resumed(before, journal);
     journal_.emplace(journal, runs::AppendFile::Content::lines);
     write_file(out_.folder + "/recipe.yaml", recipe.root.dump());

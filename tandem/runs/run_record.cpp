@@ -186,8 +186,10 @@ RunRecord read_run(const FilePath& loc) {
            "there are.",
            r.folder);
   r.name = r.folder.substr(r.folder.rfind('/') + 1);
+  double last_time = 0;
   each_line(r.folder + "/metrics.jsonl", [&](const io::Json& j) {
     if (!j.as_object()) return;
+    last_time = std::fmax(last_time, io::number_of(j.find("time")));
     const double step = io::number_of(j.find("step")), epoch = io::number_of(j.find("epoch"));
     if (!std::isfinite(step)) return;
     r.steps = std::max(r.steps, static_cast<int64_t>(step));
@@ -224,6 +226,8 @@ RunRecord read_run(const FilePath& loc) {
   if (file_exists(r.folder + "/STATUS")) {
     r.status = read_file(r.folder + "/STATUS");
     r.status = r.status.substr(0, r.status.find('\n'));
+    // A part that has not ended, or never will, is not in parts.jsonl.
+    if (r.status == "running" && last_time > r.started) r.seconds += last_time - r.started;
     if (r.status == "running" && is_local(r) && !at_work(r)) r.status = "crashed";
   }
   if (file_exists(r.folder + "/recipe.yaml")) r.recipe = read_file(r.folder + "/recipe.yaml");

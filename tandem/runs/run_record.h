@@ -76,7 +76,7 @@ TD_API std::string run_report(const RunRecord& run);
 /// Curves over each other, values side by side and the settings that differ.
 TD_API std::string compare_report(const std::vector<RunRecord>& runs);
 
-/// A chart of dots (two by four in a letter) for terminals, with scales and names.
+/// A chart of dots (two by four in a character) for terminals, with scales and names.
 TD_API std::string terminal_plot(const std::string& title, const std::vector<Series>& series,
                                  int columns = 72, int rows = 12, bool colours = false);
 

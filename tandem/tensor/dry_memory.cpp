@@ -14,18 +14,18 @@ namespace {
 constexpr size_t kDrySmall = 64 << 10;
 constexpr int64_t kDrySlab = 256 << 10;
 
-thread_local DryMemory* t_books = nullptr;
+thread_local DryMemory* t_ledger = nullptr;
 
 // The address of dry storage: no page is mapped there.
 void* nowhere() { return reinterpret_cast<void*>(uintptr_t{4096}); }
 
 struct Owner {
-  Ref<DryMemory> books;
+  Ref<DryMemory> ledger;
   int32_t block;
 };
 void free_dry(detail::Storage* s) {
   auto* o = static_cast<Owner*>(s->owner);
-  o->books->give_back(o->block);
+  o->ledger->give_back(o->block);
   delete o;
 }
 
@@ -90,21 +90,21 @@ int32_t DryMemory::block_of(const detail::TensorImpl& t) {
 
 namespace detail {
 
-DryMemory* dry_memory() { return t_books; }
-void set_dry_memory(DryMemory* m) { t_books = m; }
+DryMemory* dry_memory() { return t_ledger; }
+void set_dry_memory(DryMemory* m) { t_ledger = m; }
 
 bool is_dry(const TensorImpl& t) { return t.storage && t.storage->free_data == free_dry; }
 
 TensorImpl* new_dry_tensor(const Shape& shape, DType dtype, Device device, const Strides* strides) {
-  TD_ASSERT(t_books != nullptr);
+  TD_ASSERT(t_ledger != nullptr);
   Dim n = shape.numel();  // with strides the span; kernels' layouts are dense, so it is the same
   TD_CHECK(n.raw() <= (int64_t{1} << 52), Memory, "a tensor of shape {} cannot be addressed",
            shape.to_string());
   TensorImpl* t = new_external(shape, dtype, nowhere(), true, nullptr, nullptr);
   t->device = device;
   t->own.device = device;
-  auto* owner = new Owner{Ref<DryMemory>::share(t_books), 0};
-  owner->block = t_books->take(static_cast<size_t>(n.value()) * size_of(dtype), DryUse::tensor);
+  auto* owner = new Owner{Ref<DryMemory>::share(t_ledger), 0};
+  owner->block = t_ledger->take(static_cast<size_t>(n.value()) * size_of(dtype), DryUse::tensor);
   t->own.owner = owner;
   t->own.free_data = free_dry;
   if (strides) {

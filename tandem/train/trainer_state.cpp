@@ -63,11 +63,24 @@ void Trainer::save(std::optional<double> score) {
   for (auto& c : callbacks_) c->checkpoint_saved(*this, checkpoints_->folder());
 }
 
+namespace {
+
+std::vector<double> initial_rates(const std::vector<NamedOptimizer>& optimizers) {
+  std::vector<double> rates;
+  for (const NamedOptimizer& o : optimizers)
+    for (size_t g = 0; o.optimizer.has_option("lr") && g < o.optimizer.num_groups(); ++g)
+      rates.push_back(o.optimizer.initial_lr(g));
+  return rates;
+}
+
+}  // namespace
+
 void Trainer::resume(Running& run) {
   if (!checkpoints_ || !options_.resume) return;
   std::optional<Snapshot> s = checkpoints_->load_latest();
   if (!s) return;
   if (resume_hooks_.before) resume_hooks_.before(*s);
+  const std::vector<double> given = initial_rates(optimizers_);
   io::Json more;
   try {
     more = restore(parts(), *s);
@@ -78,6 +91,15 @@ void Trainer::resume(Running& run) {
                 "Resume it with the recipe in the folder, or use another folder.", e.op(), e.loc(),
                 e.layer());
   }
+  const std::vector<double> resumed = initial_rates(optimizers_);
+  for (size_t i = 0; i < given.size() && !resume_hooks_.after; ++i)
+    if (given[i] != resumed[i]) {
+      log_warning(
+          "the run resumed from '{}' keeps its learning rate {}; the optimizer was made with {}, "
+          "which counts only where on_resume()'s `after` sets it",
+          checkpoints_->folder(), resumed[i], given[i]);
+      break;
+    }
   step_ = run.first_step = s->step;
   loss_sum_ = io::number_of(more.find("loss_sum"));
   samples_ = io::number_of(more.find("samples"));

@@ -128,7 +128,7 @@ TEST_F(Agents, KilledAtAnyMoment) {
   }
 }
 
-TEST_F(Agents, StopsSaveAndGoOn) {
+TEST_F(Agents, StopsSaveAndResume) {
   const Row& row = kRows[0];
   const std::string whole = at("whole"), run = at("run");
   ASSERT_EQ(tool(line(row, whole) + " >/dev/null 2>&1").code, 0);

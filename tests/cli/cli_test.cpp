@@ -206,7 +206,7 @@ TEST_F(Tool, PredictsAndTimes) {
 
 // ---- recipes; tests run in the source folder
 
-TEST_F(Tool, TrainsARecipeAndGoesOn) {
+TEST_F(Tool, TrainsARecipeAndResumes) {
   char folder[] = "/tmp/tandem-run-XXXXXX";
   ASSERT_TRUE(mkdtemp(folder));
   const std::string run = std::string("train recipes/digits-mlp.yaml --json --run ") + folder;

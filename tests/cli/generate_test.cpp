@@ -68,7 +68,7 @@ class Generate : public ::testing::Test {
   static inline TempFolder folder_;
 };
 
-TEST_F(Generate, TextGoesOnFromItsPrompt) {
+TEST_F(Generate, TextContinuesItsPrompt) {
   const Result r = generate("prose", "--prompt 'The ' --max-new-tokens 40 --seed 1 2>/dev/null");
   ASSERT_EQ(r.code, 0);
   EXPECT_TRUE(r.text.starts_with("The ")) << r.text;
@@ -226,11 +226,12 @@ TEST_F(Generate, AHuggingFaceFolderTakesTheSameOptions) {
 TEST_F(Generate, ARunFromBeforeLettersWereKept) {
   const std::string file = folder_ / "prose/data.json", kept = text_of(file);
   json old = json::parse(kept);
-  old.erase("letters");
+  old.erase("characters");
   write_file(file, old.dump());
   Result r = generate("prose", "--prompt T 2>&1");
   EXPECT_EQ(r.code, 1);
-  EXPECT_TRUE(has(r.text, "has no \"letters\": the run is from before they were kept")) << r.text;
+  EXPECT_TRUE(has(r.text, "has no \"characters\": the run is from before they were kept"))
+      << r.text;
   // What the error says to do.
   const std::string run = folder_ / "prose";
   r = tool("train " + run + "/recipe.yaml --quiet --run " + run + " 2>&1");

@@ -191,6 +191,21 @@ TEST_F(Runs, ASearchAndItsJournal) {
   EXPECT_EQ(more["best"], whole["best"]);
   EXPECT_EQ(text_of(at + "/journal.jsonl"), text_of(at + "-whole/journal.jsonl"));
   EXPECT_TRUE(has(text_of(at + "/report.html"), "\"kind\":\"parallel\""));
+  // The table of a search holds trials of one kind.
+  const std::pair<const char*, const char*> kOthers[] = {
+      {"trainer.epochs=2", "trainer.epochs is 2, was 3"},
+      {"'search.optim.lr=log 1..10'", "search.optim.lr is log 1..10, was "},
+      {"tune.metric=val/loss", "tune.metric is val/loss, was "},
+  };
+  const std::string recipe = text_of(at + "/recipe.yaml");
+  for (const auto& [change, want] : kOthers) {
+    r = tool(command + " --trials 9 " + change + " 2>&1");
+    EXPECT_EQ(r.code, 1) << change;
+    EXPECT_TRUE(has(r.text, std::string("cannot be resumed with other settings: ") + want))
+        << r.text;
+    EXPECT_EQ(text_of(at + "/recipe.yaml"), recipe) << change;
+  }
+  EXPECT_EQ(tool(command + " --trials 8 tune.max_seconds=100 note=again").code, 0);
   const std::pair<const char*, const char*> kMistakes[] = {
       {"search.optim.lr=fast", "'fast' is no range"},
       {"tune.smapler=tpe", "did you mean 'sampler'?"},
@@ -234,6 +249,17 @@ TEST_F(Runs, TrialsAreCountedFromOne) {
   }
   EXPECT_FALSE(fs::exists(at + "/trial-0000"));
   EXPECT_TRUE(has(r.text, "best: trial " + best + ", val/")) << r.text;
+  // The command that is shown gives that result again.
+  EXPECT_TRUE(has(r.text,
+                  "tandem train recipes/tune-digits.yaml trainer.epochs=1 tune.grace=0 "
+                  "tune.keep_runs=true "))
+      << r.text;
+  const size_t begin = r.text.find("train recipes/tune-digits.yaml");
+  const Result again = tool(r.text.substr(begin, r.text.find('\n', begin) - begin) +
+                            " --json --run " + at + "-again");
+  ASSERT_EQ(again.code, 0) << again.text;
+  const auto logs = nlohmann::json::parse(again.text);
+  EXPECT_EQ(logs["val/accuracy"].get<double>(), top) << again.text;
   EXPECT_TRUE(has(text_of(at + "/report.html"), "(trial " + best + ")"));
 }
 
@@ -243,9 +269,10 @@ TEST_F(Runs, TheDeadAreNotListedAsRunning) {
   const auto put = [&](const std::string& name, const std::string& host, int64_t pid,
                        const std::string& process) {
     fs::create_directories(at / name);
-    std::ofstream(at / name / "metrics.jsonl") << "{\"step\":1,\"train/loss\":1}\n";
+    std::ofstream(at / name / "metrics.jsonl") << "{\"step\":1,\"time\":1060,\"train/loss\":1}\n";
+    std::ofstream(at / name / "parts.jsonl") << "{\"seconds\":30}\n";
     std::ofstream(at / name / "STATUS") << "running\n";
-    nlohmann::json j{{"host", host}, {"pid", pid}};
+    nlohmann::json j{{"host", host}, {"pid", pid}, {"started", 1000}};
     if (!process.empty()) j["process"] = process;
     std::ofstream(at / name / "env.json") << j;
   };
@@ -271,7 +298,9 @@ TEST_F(Runs, TheDeadAreNotListedAsRunning) {
               name == "zombie" || name == "reused" || name == "gone" ? "crashed" : "running")
         << name;
   }
-  EXPECT_TRUE(has(tool("runs list " + at.string()).text, "running on another-machine"));
+  const std::string list = tool("runs list " + at.string()).text;
+  EXPECT_TRUE(has(list, "running on another-machine"));
+  EXPECT_TRUE(has(list, "  1:30  ")) << list;  // an earlier part's, and so far
   waitpid(dead, nullptr, 0);
 }
 

@@ -36,7 +36,7 @@ class Training : public ::testing::Test {
   std::string recipe_;
 };
 
-TEST_F(Training, WhichRunGoesOn) {
+TEST_F(Training, WhichRunIsResumed) {
   const Result first = train("--resume auto");  // there is none: a new one
   ASSERT_EQ(first.code, 0) << first.text;
   const std::string run = run_of(first);

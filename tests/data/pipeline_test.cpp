@@ -154,7 +154,7 @@ TEST(Pipeline, RandomMapsDoNotDependOnThreads) {
   EXPECT_EQ(generator_state().offset, before.offset);  // the default generator is left alone
 }
 
-TEST(Pipeline, GoesOnAfterEveryElement) {
+TEST(Pipeline, ResumesAfterEveryElement) {
   List want;
   for (int64_t epoch = 0; epoch < 2; ++epoch)
     for (int64_t v : pass_at(noisy(), epoch)) want.push_back(v);

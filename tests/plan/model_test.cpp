@@ -27,7 +27,7 @@ bool any_note(const Plan& p, const std::string& text) {
   return false;
 }
 
-// A compiled program runs the same products and fewer loops; a copy into another layout may come
+// A compiled program runs the same matmuls and fewer loops; a copy into another layout may come
 // with it (vit, 0.7 %).
 TEST(SlowPlanTime, CompiledIsNeverSlower) {
   init();

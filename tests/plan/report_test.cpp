@@ -158,7 +158,7 @@ TEST(Advise, LeavesOutWhatTheRunHas) {
                     *const kMove = "twice the memory bandwidth", *const kBatch = "a larger batch";
   for (const Case& c : {
            Case{"vgg11", 4, false, Precision::f32, 1e10, 4e9, Limit::arithmetic,
-                "a processor with twice the arithmetic, or products in bf16"},
+                "a processor with twice the arithmetic, or matmuls in bf16"},
            Case{"vgg11", 4, false, Precision::f32, 1e10, 1e9, Limit::arithmetic, kCompute},
            Case{"vgg11", 4, false, Precision::amp_bf16, 1e10, 1e9, Limit::arithmetic, kCompute},
            Case{"mobilenet_v2", 8, false, Precision::f32, 1e7, 1e9, Limit::bandwidth,

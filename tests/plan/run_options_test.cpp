@@ -124,11 +124,11 @@ TEST(RunOptions, WhatIsKeptStandsBetweenAllAndNothing) {
         dry_run(r.job, {.batch = 2, .compiled = compiled, .precision = Precision::mixed_bf16});
     // Seven matmuls and attention of a block; the first, third, fifth and seventh in parallel.
     const double width = 4096, inner = 11008, tokens = 2 * 2048, layers = 32;
-    EXPECT_DOUBLE_EQ(w.products.bytes, layers * tokens * 2 * (6 * width + 2 * inner));
-    EXPECT_DOUBLE_EQ(w.half_products.bytes, layers * tokens * 2 * (4 * width + inner));
+    EXPECT_DOUBLE_EQ(w.matmuls.bytes, layers * tokens * 2 * (6 * width + 2 * inner));
+    EXPECT_DOUBLE_EQ(w.half_matmuls.bytes, layers * tokens * 2 * (4 * width + inner));
     double last = 0;
     r.recompute = true;
-    for (const Kept kept : {Kept::boundaries, Kept::half_products, Kept::products}) {
+    for (const Kept kept : {Kept::boundaries, Kept::half_matmuls, Kept::matmuls}) {
       r.kept = kept;
       const double now = memory_of(w, r, 64).value;
       EXPECT_GT(now, last);
@@ -163,7 +163,7 @@ TEST(RunOptions, NamesAndTheNearestOnes) {
   for (const char* name : {"tandem", "pytorch"}) EXPECT_STREQ(to_string(framework_of(name)), name);
   for (const char* name : {"auto", "fused", "composed"})
     EXPECT_STREQ(to_string(attention_form_of(name)), name);
-  for (const char* name : {"full", "selective", "products"})
+  for (const char* name : {"full", "selective", "matmuls"})
     EXPECT_STREQ(to_string(kept_of(name)), name);
 }
 
@@ -174,7 +174,7 @@ TEST(RunOptions, ThePlanSaysThem) {
   r.framework = Framework::pytorch;
   r.attention = AttentionForm::composed;
   r.recompute = true;
-  r.kept = Kept::half_products;
+  r.kept = Kept::half_matmuls;
   const Plan p = make_plan(r, Catalog::built_in());
   const io::Json json = to_json(p);
   EXPECT_EQ(*json.find("framework")->as_string(), "pytorch");
@@ -182,7 +182,7 @@ TEST(RunOptions, ThePlanSaysThem) {
   EXPECT_EQ(*json.find("recompute")->as_string(), "selective");
   EXPECT_NE(to_text(p).find(", as in PyTorch, composed attention, recomputing (selective)"),
             std::string::npos);
-  EXPECT_GT(p.at("memory.activations.products").value, 0);
+  EXPECT_GT(p.at("memory.activations.matmuls").value, 0);
 }
 
 }  // namespace

@@ -68,9 +68,9 @@ void plan_in_many_ways(const Job& job) {
   for (const Way& way : {Way{true, 1, 0, "4090", "hourly", true, false},
                          Way{false, 8, 3, "h100", "spot", true, true},
                          Way{false, 2, 1, "a100", "1 year", false, false},
-                         Way{false, 1, 0, "a100", "hourly", false, true, Kept::half_products,
+                         Way{false, 1, 0, "a100", "hourly", false, true, Kept::half_matmuls,
                              Framework::pytorch, AttentionForm::composed},
-                         Way{true, 4, 2, "h100", "hourly", false, true, Kept::products,
+                         Way{true, 4, 2, "h100", "hourly", false, true, Kept::matmuls,
                              Framework::pytorch, AttentionForm::fused}}) {
     PlanRequest r;
     r.job = job;

@@ -198,8 +198,8 @@ TEST_F(Components, EveryDataSourceIsWholeAndItsExampleReads) {
                              : name == "adult"                     ? "census/adult-test.csv"
                              : name == "csv"                       ? "table.csv"
                                                                    : "sentences.txt";
-    const bool letters = name == "chars" || name == "lines";
-    const PreparedBatch prepared = p.read(letters ? "a" : read_file(file), file);
+    const bool characters = name == "chars" || name == "lines";
+    const PreparedBatch prepared = p.read(characters ? "a" : read_file(file), file);
     ASSERT_FALSE(prepared.fields.empty());
     EXPECT_EQ(prepared.fields[0].dim(), batch[0].dim());
     EXPECT_EQ(prepared.fields[0].dtype(), batch[0].dtype());

@@ -257,7 +257,9 @@ TEST_F(Resuming, TheSecondWriterIsRefusedByName) {
   EXPECT_EQ(read_file(f / "run/metrics.jsonl"), metrics);
   ASSERT_TRUE(runs::run_writer(f / "run"));
   EXPECT_EQ(runs::run_writer(f / "run")->pid, child);
-  EXPECT_EQ(evaluate(f / "run").empty(), false);  // reading needs no lock
+  ::unlink((f / "run/evaluation.json").c_str());
+  EXPECT_EQ(evaluate(f / "run").empty(), false);  // reading needs no lock, and leaves nothing
+  EXPECT_FALSE(file_exists(f / "run/evaluation.json"));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_FALSE(runs::run_writer(f / "run"));
@@ -268,8 +270,23 @@ TEST_F(Resuming, TheSecondWriterIsRefusedByName) {
 }
 
 TEST_F(Resuming, AMistakeLeavesNoFolder) {
+  for (const char* wrong : {"optim.lr=inf", "seed=-5"})
+    EXPECT_NE(error_of([&] { train("run", {wrong}); }), "no error") << wrong;
   EXPECT_NE(error_of([&] { train("run", {"model.hiden=[3]"}); }), "no error");
   EXPECT_FALSE(file_exists(f / "run"));
+}
+
+// A part that failed leaves its batch and its text to be looked at; one that does not, none.
+TEST_F(Resuming, WhatAFailedPartLeftGoes) {
+  const Changes diverges{"optim.type=sgd", "optim.lr=1e38", "sched.type=constant"};
+  EXPECT_NE(error_of([&] { train("run", diverges); }), "no error");
+  EXPECT_TRUE(file_exists(f / "run/nonfinite.txt"));
+  EXPECT_FALSE(holds_checkpoint(f / "run"));
+  EXPECT_TRUE(holds_run(f / "run"));
+  train("run", {});
+  EXPECT_FALSE(file_exists(f / "run/nonfinite.txt"));
+  EXPECT_FALSE(file_exists(f / "run/nonfinite_batch.safetensors"));
+  EXPECT_TRUE(holds_checkpoint(f / "run"));
 }
 
 TEST_F(Resuming, AnAgentsRun) {

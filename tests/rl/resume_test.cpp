@@ -77,7 +77,7 @@ std::vector<ResumeRow> rows() {
   };
 }
 
-TEST(Resume, GoesOnWithTheSameBits) {
+TEST(Resume, HasTheSameBits) {
   TempFolder folder;
   for (const bool compile : {false, true})
     for (const ResumeRow& row : rows()) {

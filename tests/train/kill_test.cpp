@@ -51,7 +51,7 @@ Characters characters() {
 
 // The child of the next test; by itself it is a short run that must end.
 TEST(KillChild, Characters) {
-  const char* given = std::getenv("TANDEM_TEST_LETTERS");
+  const char* given = std::getenv("TANDEM_TEST_CHARACTERS");
   TempFolder own;
   const std::string folder = given ? given : own.path().string();
   const int64_t steps = given ? asked("TANDEM_KILL_STEPS", 150) : 12;
@@ -85,7 +85,7 @@ TEST(KillSlow, CharactersAtAnyMoment) {
   std::filesystem::create_directory(f / "whole");
   int status = 0;
   const auto begin = Clock::now();
-  ::waitpid(start_child("KillChild.Characters", "TANDEM_TEST_LETTERS", f / "whole"), &status, 0);
+  ::waitpid(start_child("KillChild.Characters", "TANDEM_TEST_CHARACTERS", f / "whole"), &status, 0);
   const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   ASSERT_EQ(status, 0);
   const StateDict want = load(f / "whole/final.safetensors");
@@ -97,7 +97,7 @@ TEST(KillSlow, CharactersAtAnyMoment) {
     const std::string folder = f / fmt::format("run{}", runs);
     std::filesystem::create_directory(folder);
     for (bool going = true; going;) {
-      const pid_t child = start_child("KillChild.Characters", "TANDEM_TEST_LETTERS", folder);
+      const pid_t child = start_child("KillChild.Characters", "TANDEM_TEST_CHARACTERS", folder);
       if (killed < kills) {
         const auto most = static_cast<uint64_t>(whole.count());
         std::this_thread::sleep_for(std::chrono::milliseconds(20 + draw.next_below(most)));

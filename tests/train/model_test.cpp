@@ -46,7 +46,7 @@ TEST(Model, LearnsAndEqualsItsTrainer) {
   EXPECT_NEAR(find_log(evaluated, "accuracy"), hits, 1e-9);
 }
 
-TEST(Model, AnotherFitGoesOnAndATemporaryIsKept) {
+TEST(Model, AnotherFitContinuesAndATemporaryIsKept) {
   data::Digits d({.train = true});
   manual_seed(2);
   Model model(small_net());
@@ -220,7 +220,7 @@ TEST(Model, CallbacksByKerasNames) {
   EXPECT_EQ(io::Csv::read(f / "log.csv").rows(), epochs);
 }
 
-TEST(Model, BackupAndRestoreGoesOnToTheBit) {
+TEST(Model, BackupAndRestoreResumesToTheBit) {
   TempFolder f;
   data::Digits d({.train = true});
   struct Cut : Callback {

@@ -168,7 +168,7 @@ TEST(Search, AshaStopsTheWorse) {
   EXPECT_FALSE(off.report(low, 1, 1e9));
 }
 
-TEST(Search, GoesOnFromItsJournal) {
+TEST(Search, IsResumedFromItsJournal) {
   TempFolder f;
   const SearchOptions o{.seed = 3, .startup = 4};
   auto step = [](Search& s) {

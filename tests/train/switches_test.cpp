@@ -349,7 +349,7 @@ struct RaiseAt : Callback {
   const char* name() const override { return "RaiseAt"; }
 };
 
-TEST(Preemption, SavesStopsAndGoesOn) {
+TEST(Preemption, SavesStopsAndIsResumed) {
   auto fit = [](const std::string& folder, PreemptOptions preempt,
                 const std::shared_ptr<Callback>& callback, StateDict* out) {
     manual_seed(1);

@@ -30,7 +30,7 @@ struct CharRNNOptions {
 /// Throws Value for an unknown cell.
 struct CharRNN : nn::Module {
   explicit CharRNN(const CharRNNOptions& o)
-      : letters(o.vocabulary, o.embedding), drop(o.dropout), fc(o.width, o.vocabulary) {
+      : embedding(o.vocabulary, o.embedding), drop(o.dropout), fc(o.width, o.vocabulary) {
     const double between = o.layers > 1 ? o.dropout : 0;
     if (o.cell == "rnn")
       rnn.emplace(o.embedding, o.width,
@@ -44,13 +44,13 @@ struct CharRNN : nn::Module {
           nn::LSTMOptions{.num_layers = o.layers, .batch_first = true, .dropout = between});
     else
       TD_FAIL(Value, "CharRNN: the cell must be rnn, gru or lstm, got '{}'", o.cell);
-    TD_REGISTER(letters, rnn, gru, lstm, drop, fc);
+    TD_REGISTER(embedding, rnn, gru, lstm, drop, fc);
   }
   Tensor forward(Tensor ids) {
-    const Tensor x = letters(std::move(ids));
+    const Tensor x = embedding(std::move(ids));
     return fc(drop(rnn ? (*rnn)(x).y : gru ? (*gru)(x).y : (*lstm)(x).y));
   }
-  nn::Embedding letters;
+  nn::Embedding embedding;
   std::optional<nn::RNN> rnn;
   std::optional<nn::GRU> gru;
   std::optional<nn::LSTM> lstm;

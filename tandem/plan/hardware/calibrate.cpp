@@ -288,7 +288,7 @@ MachineProfile measure_machine(const std::function<bool(const std::string&)>& pr
   m.memory =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   NoGradGuard no_grad;
-  say("products and bandwidth");
+  say("matmuls and bandwidth");
   measure_rates(m);
   say("overheads");
   measure_overheads(m);

@@ -58,7 +58,7 @@ std::vector<MachineLine> evaluate_machine(const MachineProfile& m, const Catalog
   const double cycle = known ? known->flops_per_cycle : per_cycle(chip);
   if (ghz > 0) {
     const double peak = m.threads * ghz * 1e9 * cycle;
-    line("products in f32", show(m.f32_flops, "FLOP/s"),
+    line("matmuls in f32", show(m.f32_flops, "FLOP/s"),
          fmt::format("{:.0f} % of {}: {} threads x {:.2f} GHz x {:.0f} a cycle{}",
                      100 * m.f32_flops / peak, show(peak, "FLOP/s"), m.threads, ghz, cycle,
                      known ? ", " + known->source : ", by its instruction sets"),

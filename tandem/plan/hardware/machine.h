@@ -10,7 +10,7 @@
 
 namespace tandem::plan {
 
-/// Measure the machine, about two minutes: products, bandwidth, overheads, disk, decoding, a
+/// Measure the machine, about two minutes: matmuls, bandwidth, overheads, disk, decoding, a
 /// loop-back connection, and ladders of layers whose kernels become points of the profile. All
 /// times are the shortest of several; with one thread they are processor time. `progress` hears
 /// what is measured; it returns false to stop early.

@@ -8,7 +8,7 @@
 #include "tandem/data/sets/record_datasets.h"
 #include "tandem/data/sets/text_datasets.h"
 #include "tandem/ops/ops.h"
-#include "tandem/recipe/components/letters_internal.h"
+#include "tandem/recipe/components/characters_internal.h"
 #include "tandem/recipe/components/source_fields_internal.h"
 
 namespace tandem::recipe {
@@ -67,8 +67,8 @@ RecipeData jsonl(const JsonlSource& j, const Options& o, uint64_t seed) {
   return d;
 }
 
-/// Each line as letters: x is 0 and the line, y the line and 0; what is left is filled with 0 in x
-/// and -100, which losses ignore, in y. Letters count from 1.
+/// Each line as characters: x is 0 and the line, y the line and 0; what is left is filled with 0 in
+/// x and -100, which losses ignore, in y. Characters count from 1.
 struct Lines {
   data::TextLines text;
   std::array<int64_t, 256> id;
@@ -114,24 +114,24 @@ RecipeData lines(const LinesSource& l, const Options& o, uint64_t seed) {
   if (length == 0) length = longest + 1;
   if (length < 2) o.fail("length", "wants 2 or more (the characters of a line and its end), or 0");
   std::array<int64_t, 256> id{};
-  std::vector<int64_t> letters{-1};
+  std::vector<int64_t> characters{-1};
   for (size_t c = 0; c < 256; ++c)
     if (seen[c]) {
-      id[c] = static_cast<int64_t>(letters.size());
-      letters.push_back(static_cast<int64_t>(c));
+      id[c] = static_cast<int64_t>(characters.size());
+      characters.push_back(static_cast<int64_t>(c));
     }
-  const auto symbols = static_cast<int64_t>(letters.size());
+  const auto symbols = static_cast<int64_t>(characters.size());
   Rows rows{.train = data::pipeline(Lines{files[0], id, length}, {.seed = seed}, "lines")};
   if (!test.empty())
     rows.test = data::pipeline(Lines{files[1], id, length}, {.seed = seed}, "lines");
   RecipeData d = batches(l.batches, seed, std::move(rows));
   d.info = {{"vocabulary", symbols}, {"context", length}, {"classes", symbols}};
-  d.facts.letters = std::move(letters);
+  d.facts.characters = std::move(characters);
   return d;
 }
 
 Preparation prepared_lines(const LinesSource&, const Options&, const RunData& run) {
-  return prepared_letters(run);
+  return prepared_characters(run);
 }
 
 struct TokensSource {

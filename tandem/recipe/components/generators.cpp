@@ -8,8 +8,8 @@
 
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
+#include "tandem/recipe/components/characters_internal.h"
 #include "tandem/recipe/components/components_internal.h"
-#include "tandem/recipe/components/letters_internal.h"
 
 namespace tandem::recipe {
 
@@ -72,23 +72,24 @@ constexpr int64_t kAtOnce = 256;  // samples: what lies in memory stays small
 
 RecipeGenerator letter_generator(std::function<Tensor(const Tensor&)> net, int64_t context) {
   auto start = [=](Options& o, const GenerateContext& c) -> std::function<RecipeSamples()> {
-    const Letters letters(c.facts.letters);
+    const Characters characters(c.facts.characters);
     models::GenerateOptions g =
         text_options(o, {.max_new_tokens = 200, .do_sample = true, .top_k = 0});
-    g.eos_token_id = letters.ends();
+    g.eos_token_id = characters.ends();
     std::vector<std::vector<int64_t>> rows;
     for (const std::string& p : c.prompts) {
-      if (const std::string wrong = letters.mistake(p); !wrong.empty()) o.fail("--prompt", wrong);
-      rows.push_back(letters.encode(p));
+      if (const std::string wrong = characters.mistake(p); !wrong.empty())
+        o.fail("--prompt", wrong);
+      rows.push_back(characters.encode(p));
     }
     if (c.stream)
       g.streamer = [=, stream = c.stream](int64_t row, int64_t token) {
-        return stream(static_cast<size_t>(row), letters.letter(token));
+        return stream(static_cast<size_t>(row), characters.character(token));
       };
     return [=] {
       RecipeSamples out;
       for (const auto& ids : models::generate(net, context, rows, g))
-        out.texts.push_back(letters.decode(ids));
+        out.texts.push_back(characters.decode(ids));
       return out;
     };
   };

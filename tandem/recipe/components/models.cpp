@@ -52,7 +52,7 @@ RecipeModel on_graph(std::shared_ptr<Net> net) {
   m.open = {{"nodes"}, {{}, "edges"}};
   return m;
 }
-// One row per letter: the loss and the metrics see [n * t, vocabulary].
+// One row per character: the loss and the metrics see [n * t, vocabulary].
 template <class Net>
 RecipeModel by_letter(std::shared_ptr<Net> net, int64_t context) {
   RecipeModel m{net, [net](const Batch& b) {

@@ -12,7 +12,7 @@
 #include "tandem/data/sets/text_datasets.h"
 #include "tandem/io/csv.h"
 #include "tandem/ops/ops.h"
-#include "tandem/recipe/components/letters_internal.h"
+#include "tandem/recipe/components/characters_internal.h"
 #include "tandem/recipe/components/source_fields_internal.h"
 
 namespace tandem::recipe {
@@ -256,7 +256,7 @@ RecipeData chars(const CharsSource& c, const Options& o, uint64_t seed) {
   for (unsigned char c : text) ids.push_back(id[c]);
   Tensor all = tensor(ids);
   if (cut <= block || all.numel() - cut <= block)
-    o.fail("block", fmt::format("'{}' is too short for {} letters", path, block));
+    o.fail("block", fmt::format("'{}' is too short for {} characters", path, block));
   struct Windows {
     Tensor ids;
     int64_t block, stride, count;
@@ -276,12 +276,12 @@ RecipeData chars(const CharsSource& c, const Options& o, uint64_t seed) {
       {}};
   d.test = d.val;
   d.info = {{"vocabulary", symbols}, {"context", block}, {"classes", symbols}};
-  d.facts.letters.assign(seen.begin(), seen.end());
+  d.facts.characters.assign(seen.begin(), seen.end());
   return d;
 }
 
 Preparation prepared_chars(const CharsSource&, const Options&, const RunData& run) {
-  return prepared_letters(run);
+  return prepared_characters(run);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ const std::map<std::string, std::function<FeatureSet(const Words&)>>& kinds_of_o
   static const std::map<std::string, std::function<FeatureSet(const Words&)>> kinds = {
       {"words", data::word_set},
       {"pairs", data::word_pairs},
-      {"letters", [](const Words& w) { return data::character_grams(w, 3, 5); }}};
+      {"characters", [](const Words& w) { return data::character_grams(w, 3, 5); }}};
   return kinds;
 }
 
@@ -175,8 +175,8 @@ struct SentencesSource {
     v("pad", pad, {.doc = "zeros at both ends of a text", .at_least = 0});
     v("odds", odds,
       {.doc = "what naive Bayes counts for the net's last layer: words, pairs of words, groups of "
-              "letters",
-       .one_of = "words pairs letters"});
+              "characters",
+       .one_of = "words pairs characters"});
     v("folds", folds, {.doc = "parts of the training set that evaluate each other", .at_least = 2});
     batches.fields(v);
   }

@@ -10,10 +10,10 @@
 
 namespace tandem::recipe {
 
-class Letters {
+class Characters {
  public:
-  /// DataFacts::letters.
-  explicit Letters(std::vector<int64_t> bytes) : bytes_(std::move(bytes)) {}
+  /// DataFacts::characters.
+  explicit Characters(std::vector<int64_t> bytes) : bytes_(std::move(bytes)) {}
   /// What keeps `text` from being encoded; empty: nothing does.
   std::string mistake(const std::string& text) const;
   /// A line begins with its end; other text is as it is, and an empty one begins a line. Throws
@@ -21,7 +21,7 @@ class Letters {
   std::vector<int64_t> encode(const std::string& text) const;
   std::string decode(const std::vector<int64_t>& ids) const;
   /// The byte of an id as text; empty for the end of a line.
-  std::string letter(int64_t i) const;
+  std::string character(int64_t i) const;
   /// The same as one reads it: "a", "\n", "\xc3", "<end>".
   std::string shown(int64_t i) const;
   /// Ids that end a text.
@@ -35,6 +35,6 @@ class Letters {
 };
 
 /// A text, cut to its last characters if it is longer than the context of the model.
-Preparation prepared_letters(const RunData& run);
+Preparation prepared_characters(const RunData& run);
 
 }  // namespace tandem::recipe
