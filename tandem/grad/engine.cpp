@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tandem/grad/grad_watch_internal.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/expression/derivative.h"
 #include "tandem/graph/infer.h"
@@ -157,6 +159,7 @@ struct SlotsOf {
 // A gradient has arrived at a leaf.
 void store(GradSlot& slot, Tensor g, const BackwardRequest& r) {
   if (Trace* t = cell_trace(); t && t == context().trace) {
+    if (GradWatcher* w = any_watched() ? watcher_of(slot) : nullptr) w->gradient_traced(slot);
     Tensor old = t->read_grad(slot);
     add_into(old, std::move(g), r.loc);
     t->store_grad(slot, old);
@@ -247,6 +250,50 @@ void visit(Walk& walk, Walk::Item& item, const std::vector<bool>& needed,
     add_into(to->grads[n.in[i].from_index], std::move(results[i]), n.loc);
   }
   if (!r.retain_graph && !n.is_traced()) n.release();
+}
+
+// The watched leaves that this walk stores gradients in; null where there are none.
+std::unique_ptr<WatchedWalk> watched_leaves(Walk& walk, const std::vector<bool>& needed,
+                                            const BackwardRequest& r) {
+  if (!r.accumulate || !any_watched() || is_tracing()) return nullptr;
+  std::vector<std::pair<GradSlot*, uint32_t>> leaves;
+  std::unordered_map<const Node*, size_t> place;
+  for (size_t k = 0; k < walk.items().size(); ++k) {
+    Node& n = *walk.items()[k].node;
+    if ((!needed.empty() && !needed[k]) || !n.slot || !watcher_of(*n.slot)) continue;
+    place[&n] = leaves.size();
+    leaves.emplace_back(n.slot.get(), 0);
+  }
+  if (leaves.empty()) return nullptr;
+  for (size_t k = 0; k < walk.items().size(); ++k) {
+    if (!needed.empty() && !needed[k]) continue;
+    for (const NodeInput& i : walk.items()[k].node->in)
+      if (const auto at = i.needs_grad ? place.find(i.from.get()) : place.end(); at != place.end())
+        ++leaves[at->second].second;
+  }
+  return std::make_unique<WatchedWalk>(std::move(leaves), r.create_graph);
+}
+
+// A node has run, or nothing came to it: leaves that it was the last to add to are complete.
+void complete_leaves(Walk& walk, const std::vector<std::pair<Node*, GradSlot*>>& leaves,
+                     WatchedWalk& watched, const BackwardRequest& r) {
+  for (const auto& [node, slot] : leaves) {
+    if (!watched.count_down(*slot)) continue;
+    Walk::Item* item = walk.find(node);
+    if (item->grads.empty() || !item->grads[0].defined()) continue;
+    store(*slot, std::move(item->grads[0]), r);
+    item->grads.clear();
+    watched.ready(*slot);
+  }
+}
+
+// The leaves that a node adds to, once for each edge: a node that has run has no edges any more.
+std::vector<std::pair<Node*, GradSlot*>> leaves_below(const Node& n) {
+  std::vector<std::pair<Node*, GradSlot*>> leaves;
+  for (const NodeInput& i : n.in)
+    if (i.needs_grad && i.from && i.from->slot)
+      leaves.emplace_back(i.from.get(), i.from->slot.get());
+  return leaves;
 }
 
 }  // namespace
@@ -349,12 +396,18 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
   } else if (!r.only.empty()) {
     needed = walk.above(SlotsOf{r.only});
   }
+  const std::unique_ptr<WatchedWalk> watched = watched_leaves(walk, needed, r);
   for (size_t at = 0; at < walk.items().size(); ++at) {
     Walk::Item& item = walk.items()[at];
     if (!needed.empty() && !needed[at]) continue;
+    std::vector<std::pair<Node*, GradSlot*>> below;
+    if (watched) below = leaves_below(*item.node);
     bool any = false;
     for (const Tensor& g : item.grads) any |= g.defined();
-    if (!any) continue;
+    if (!any) {
+      if (watched) complete_leaves(walk, below, *watched, r);
+      continue;
+    }
     Node& n = *item.node;
     item.grads.resize(std::max<size_t>(item.grads.size(), n.out.size()));
     if (!wanted.empty())
@@ -363,6 +416,7 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
     if (n.slot) {
       if (r.accumulate) store(*n.slot, std::move(item.grads[0]), r);
       item.grads.clear();
+      if (watched) watched->ready(*n.slot);  // a root that is a leaf
       continue;
     }
     // The leaf is outside this trace: its gradient would be lost.
@@ -371,7 +425,9 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
              "belongs to all of it\nUse grad() inside, or call backward() outside.");
     if (!n.in.empty()) visit(walk, item, needed, r);
     item.grads.clear();
+    if (watched) complete_leaves(walk, below, *watched, r);
   }
+  if (watched) watched->end();
   return results;
 }
 
