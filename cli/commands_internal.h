@@ -17,6 +17,7 @@ void add_demo(CLI::App& app, int& code);
 void add_doctor(CLI::App& app, int& code);
 void add_find(CLI::App& app, int& code);
 void add_generate(CLI::App& app, int& code);
+void add_launch(CLI::App& app, int& code);
 void add_onnx_test(CLI::App& app, int& code);
 void add_inspect(CLI::App& app, int& code);
 void add_ops(CLI::App& app, int& code);

@@ -82,6 +82,7 @@ int run(int argc, char** argv) {
   CLI::App app{
       "  tandem demo              train a small net on hand-written digits\n"
       "  tandem train recipes/digits-mlp.yaml\n"
+      "  tandem launch -n 2 train recipes/digits-mlp.yaml\n"
       "  tandem doctor            what this machine offers and what is used\n"
       "  tandem ops relu          what an op does, its inputs, types and derivative\n"
       "  tandem inspect net.pth   what a file of weights holds, or a model costs\n"
@@ -105,6 +106,7 @@ int run(int argc, char** argv) {
   add_plan(app, code);
   add_advise(app, code);
   add_train(app, code);
+  add_launch(app, code);
   add_find(app, code);
   add_recipe(app, code);
   add_runs(app, code);

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/dist/launch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/base/parallel.h"
+#include "tandem/dist/network_internal.h"
+#include "tandem/dist/token_internal.h"
+
+extern char** environ;
+
+namespace tandem::distributed {
+namespace {
+
+constexpr size_t kLongestLine = 1 << 16;
+
+struct Output {
+  Fd from;
+  int to = 1;
+  std::string line;
+};
+struct Rank {
+  pid_t pid = -1;
+  Fd ended;  ///< readable when the process has ended
+  Output out[2];
+  bool running = false;
+  int status = 0;
+};
+
+// ---- signals, while ranks run
+
+int g_signal_pipe = -1;
+extern "C" void pass_signal(int number) {
+  const int before = errno;
+  const auto byte = static_cast<unsigned char>(number);
+  if (::write(g_signal_pipe, &byte, 1) < 0) errno = before;
+  errno = before;
+}
+
+class Signals {
+ public:
+  Signals() {
+    int ends[2];
+    TD_CHECK(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, Io, "no pipe: {}", std::strerror(errno));
+    read_ = Fd(ends[0]);
+    write_ = Fd(ends[1]);
+    g_signal_pipe = ends[1];
+    struct sigaction action {};
+    action.sa_handler = pass_signal;
+    for (size_t i = 0; i < std::size(kPassed); ++i) ::sigaction(kPassed[i], &action, &before_[i]);
+  }
+  ~Signals() {
+    for (size_t i = 0; i < std::size(kPassed); ++i) ::sigaction(kPassed[i], &before_[i], nullptr);
+    g_signal_pipe = -1;
+  }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+  int fd() const { return read_.get(); }
+  /// The next one that came; 0: none.
+  int next() const {
+    unsigned char byte = 0;
+    return ::read(read_.get(), &byte, 1) == 1 ? byte : 0;
+  }
+
+ private:
+  static constexpr int kPassed[] = {SIGINT, SIGTERM, SIGHUP};
+  Fd read_, write_;
+  struct sigaction before_[3];
+};
+
+// ---- starting
+
+uint16_t free_port() { return local_address(listen_on({"127.0.0.1", 0})).port; }
+
+std::vector<std::string> environment_of(const LaunchOptions& o, int rank, int port,
+                                        const std::string& token) {
+  std::map<std::string, std::string> set{{"RANK", std::to_string(rank)},
+                                         {"LOCAL_RANK", std::to_string(rank)},
+                                         {"GROUP_RANK", "0"},
+                                         {"WORLD_SIZE", std::to_string(o.ranks)},
+                                         {"MASTER_ADDR", "127.0.0.1"},
+                                         {"LOCAL_WORLD_SIZE", std::to_string(o.ranks)},
+                                         {"MASTER_PORT", std::to_string(port)},
+                                         {"TANDEM_TOKEN", token}};
+  const int threads = o.threads > 0 ? o.threads : std::max(1, num_threads() / o.ranks);
+  for (const char* name : {"TANDEM_NUM_THREADS", "OMP_NUM_THREADS"})
+    if (o.threads > 0 || !std::getenv(name)) set[name] = std::to_string(threads);
+  std::vector<std::string> all;
+  for (char** e = environ; *e; ++e) {
+    const std::string entry = *e;
+    if (!set.count(entry.substr(0, entry.find('=')))) all.push_back(entry);
+  }
+  for (const auto& [name, value] : set) all.push_back(name + "=" + value);
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& t : texts) all.push_back(t.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+// In the child: only calls that are safe after fork().
+[[noreturn]] void become(pid_t parent, const int (&out)[2], int error, char* const* argv,
+                         char* const* env) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);
+  const int none = ::open("/dev/null", O_RDONLY);
+  if (none >= 0) ::dup2(none, 0);
+  ::dup2(out[0], 1);
+  ::dup2(out[1], 2);
+  sigset_t all;
+  sigemptyset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::execvpe(argv[0], argv, env);
+  const int e = errno;
+  if (::write(error, &e, sizeof e) < 0) ::_exit(126);
+  ::_exit(127);
+}
+
+void start(Rank& r, const LaunchOptions& o, int rank, int port, const std::string& token) {
+  std::vector<std::string> env = environment_of(o, rank, port, token), command = o.command;
+  const std::vector<char*> argv = pointers(command), envp = pointers(env);
+  int out[2][2], error[2];
+  const bool piped = ::pipe2(out[0], O_CLOEXEC) == 0 && ::pipe2(out[1], O_CLOEXEC) == 0 &&
+                     ::pipe2(error, O_CLOEXEC) == 0;
+  TD_CHECK(piped, Io, "no pipes for rank {}: {}", rank, std::strerror(errno));
+  const pid_t parent = ::getpid();
+  r.pid = ::fork();
+  TD_CHECK(r.pid >= 0, Io, "rank {} cannot be started: {}", rank, std::strerror(errno));
+  if (r.pid == 0) become(parent, {out[0][1], out[1][1]}, error[1], argv.data(), envp.data());
+  r.running = true;
+  ::setpgid(r.pid, r.pid);  // both sides say so: whichever comes first
+  ::close(error[1]);
+  for (int i = 0; i < 2; ++i) {
+    ::close(out[i][1]);
+    r.out[i].from = Fd(out[i][0]);
+    r.out[i].to = i + 1;
+    ::fcntl(out[i][0], F_SETFL, O_NONBLOCK);
+  }
+  r.ended = Fd(static_cast<int>(::syscall(SYS_pidfd_open, r.pid, 0)));
+  const Fd reply(error[0]);
+  int e = 0;
+  TD_CHECK(::read(reply.get(), &e, sizeof e) != sizeof e, Io, "'{}' cannot be started: {}",
+           o.command[0], std::strerror(e));
+}
+
+// ---- while they run
+
+void write_line(int to, const std::string& prefix, std::string_view line) {
+  std::string text = prefix;
+  text.append(line);
+  for (std::string_view left = text; !left.empty();) {
+    const ssize_t n = ::write(to, left.data(), left.size());
+    if (n < 0 && errno != EINTR && errno != EAGAIN) return;
+    if (n > 0) left.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+// Pass on what has come, line by line; at the end what is left.
+void pump(Output& o, const std::string& prefix) {
+  char buffer[16384];
+  ssize_t n = 0;
+  while ((n = ::read(o.from.get(), buffer, sizeof buffer)) > 0) {
+    o.line.append(buffer, static_cast<size_t>(n));
+    size_t at = 0;
+    for (size_t end; (end = o.line.find('\n', at)) != o.line.npos; at = end + 1)
+      write_line(o.to, prefix, std::string_view(o.line).substr(at, end + 1 - at));
+    o.line.erase(0, at);
+    if (o.line.size() > kLongestLine) {
+      write_line(o.to, prefix, o.line + "\n");
+      o.line.clear();
+    }
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (!o.line.empty()) write_line(o.to, prefix, o.line + "\n");
+  o.line.clear();
+  o.from.close();
+}
+
+class Job {
+ public:
+  explicit Job(const LaunchOptions& o) : o_(o), ranks_(static_cast<size_t>(o.ranks)) {}
+  ~Job() {
+    kill_all(SIGKILL, true);
+    for (Rank& r : ranks_)
+      if (r.running) ::waitpid(r.pid, nullptr, 0);
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  LaunchResult run() {
+    const int port = o_.port > 0 ? o_.port : free_port();
+    const std::string token = random_token();
+    for (int r = 0; r < o_.ranks; ++r) start(ranks_[static_cast<size_t>(r)], o_, r, port, token);
+    while (running() > 0) {
+      wait();
+      pass_signals();
+      reap();
+      if (ending_ && !asked_ && Clock::now() > ask_at_) {
+        kill_all(SIGTERM, false);
+        asked_ = true;
+      }
+      if (ending_ && Clock::now() > kill_at_) kill_all(SIGKILL, false);
+    }
+    // What ranks have started themselves must not stay, nor hold their output open.
+    kill_all(SIGKILL, true);
+    const Deadline end = after(1);
+    while (open_outputs() > 0 && Clock::now() < end) wait();
+    return result_;
+  }
+
+ private:
+  int running() const {
+    return static_cast<int>(
+        std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.running; }));
+  }
+  int open_outputs() const {
+    int n = 0;
+    for (const Rank& r : ranks_)
+      for (const Output& o : r.out) n += static_cast<bool>(o.from);
+    return n;
+  }
+  std::string prefix(size_t rank) const {
+    return o_.prefix && o_.ranks > 1 ? fmt::format("[{}] ", rank) : "";
+  }
+
+  // Wait for output, an end or a signal; pass on output.
+  void wait() {
+    std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
+    bool blind = false;  // a kernel without pidfd_open
+    for (const Rank& r : ranks_) {
+      if (r.running && r.ended) polled.push_back({r.ended.get(), POLLIN, 0});
+      blind |= r.running && !r.ended;
+      for (const Output& o : r.out)
+        if (o.from) polled.push_back({o.from.get(), POLLIN, 0});
+    }
+    ::poll(polled.data(), polled.size(), blind ? 20 : ending_ ? 50 : 1000);
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      for (Output& o : ranks_[r].out)
+        if (o.from) pump(o, prefix(r));
+  }
+
+  void pass_signals() {
+    while (const int s = signals_.next()) {
+      kill_all(ending_by_signal_ ? SIGKILL : s, false);
+      ending_by_signal_ = true;
+      if (result_.code == 0) result_ = {128 + s, -1, fmt::format("ended by signal {}", s)};
+      end_soon();
+    }
+  }
+
+  // Ranks hear of each other's end by themselves: they have a second to say where they were.
+  void end_soon() {
+    if (ending_) return;
+    ending_ = true;
+    ask_at_ = after(std::min(1.0, o_.grace));
+    kill_at_ = after(std::min(1.0, o_.grace) + o_.grace);
+  }
+
+  void kill_all(int signal, bool groups_of_ended) {
+    for (const Rank& r : ranks_)
+      if (r.pid > 0 && (r.running || groups_of_ended)) ::kill(-r.pid, signal);
+  }
+
+  // How likely an end is the cause of others about its time: a signal from outside or a fault, then
+  // an error of its own, then the code of a rank that ends because of another. A rank that dies
+  // closes its connections before it can be waited for, so the others may be seen to end first.
+  static int weight(int status) {
+    if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGABRT ? 2 : 3;
+    return WEXITSTATUS(status) == 0 ? 0 : WEXITSTATUS(status) == 70 ? 1 : 2;
+  }
+
+  void reap() {
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      Rank& r = ranks_[i];
+      if (!r.running || ::waitpid(r.pid, &r.status, WNOHANG) != r.pid) continue;
+      r.running = false;
+      const bool by_us = asked_ || ending_by_signal_;
+      if (!by_us && weight(r.status) > weight_) blame(i);
+    }
+  }
+
+  void blame(size_t rank) {
+    const Rank& r = ranks_[rank];
+    const bool killed = WIFSIGNALED(r.status);
+    weight_ = weight(r.status);
+    result_.failed = static_cast<int>(rank);
+    result_.code = killed ? 128 + WTERMSIG(r.status) : WEXITSTATUS(r.status);
+    result_.text =
+        fmt::format("rank {} (process {}) {} after {:.1f} s", rank, r.pid,
+                    killed ? fmt::format("was ended by signal {} ({})", WTERMSIG(r.status),
+                                         ::strsignal(WTERMSIG(r.status)))
+                           : fmt::format("ended with code {}", WEXITSTATUS(r.status)),
+                    seconds_since(begin_));
+    end_soon();
+  }
+
+  const LaunchOptions& o_;
+  Signals signals_;
+  std::vector<Rank> ranks_;
+  LaunchResult result_;
+  int weight_ = 0;  ///< of the end that the result names
+  Clock::time_point begin_ = Clock::now();
+  bool ending_ = false, asked_ = false, ending_by_signal_ = false;
+  Deadline ask_at_, kill_at_;
+};
+
+}  // namespace
+
+LaunchResult launch(const LaunchOptions& o) {
+  TD_CHECK(o.ranks >= 1 && o.ranks <= 1024, Value, "launch wants 1 to 1024 ranks, got {}", o.ranks);
+  TD_CHECK(!o.command.empty(), Value, "launch wants a program to run");
+  TD_CHECK(o.port >= 0 && o.port < 65536 && o.threads >= 0 && o.grace >= 0, Value,
+           "launch wants a port below 65536, threads and grace from 0, got {}, {} and {}", o.port,
+           o.threads, o.grace);
+  return Job(o).run();
+}
+
+}  // namespace tandem::distributed

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/dist/queued_engine_internal.h"
+
+#include "tandem/base/parallel.h"
+
+namespace tandem::distributed {
+
+Work QueuedEngine::submit(Call call) {
+  auto state = std::make_shared<detail::WorkState>();
+  {
+    std::lock_guard hold(lock_);
+    if (failure_) {
+      if (heard_) (*heard_)();
+      std::rethrow_exception(failure_);
+    }
+    state->heard = heard_;
+    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    queue_.push_back({std::move(call), state});
+  }
+  changed_.notify_all();
+  return Work(std::move(state));
+}
+
+void QueuedEngine::work() {
+  SerialGuard serial;
+  for (;;) {
+    Entry entry;
+    std::exception_ptr failure;
+    {
+      std::unique_lock hold(lock_);
+      changed_.wait(hold, [&] { return ending_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      entry = std::move(queue_.front());
+      queue_.pop_front();
+      busy_ = true;
+      failure = failure_;
+      if (!failure) ++made_;
+    }
+    if (!failure) {
+      try {
+        run(entry.call, made_);
+      } catch (...) {
+        failure = std::current_exception();
+        fail(failure);
+      }
+    }
+    entry.state->end(failure);
+    {
+      std::lock_guard hold(lock_);
+      busy_ = false;
+    }
+    changed_.notify_all();
+  }
+}
+
+bool QueuedEngine::drain(double seconds) {
+  std::unique_lock hold(lock_);
+  return changed_.wait_for(hold, std::chrono::duration<double>(seconds),
+                           [&] { return queue_.empty() && !busy_; });
+}
+
+void QueuedEngine::fail(std::exception_ptr error) {
+  std::lock_guard hold(lock_);
+  if (!failure_) failure_ = std::move(error);
+}
+
+std::exception_ptr QueuedEngine::failure() {
+  std::lock_guard hold(lock_);
+  return failure_;
+}
+
+void QueuedEngine::finish() {
+  {
+    std::lock_guard hold(lock_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace tandem::distributed

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "tandem/base/error.h"
+#include "tandem/base/parallel.h"
+#include "tandem/dist/reduce_internal.h"
+
+namespace tandem::distributed {
+namespace {
+
+constexpr int64_t kBlock = 512;
+
+// What elements of T are added up in.
+template <class T>
+struct SumOf {
+  using type = std::conditional_t<std::is_integral_v<T>, T, float>;
+};
+template <>
+struct SumOf<double> {
+  using type = double;
+};
+
+template <class A>
+A combine(A a, A b, ReduceOp op) {
+  if (op == ReduceOp::sum) {
+    if constexpr (std::is_integral_v<A>) {
+      using U = std::make_unsigned_t<A>;
+      return static_cast<A>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+    } else {
+      return a + b;
+    }
+  }
+  if (a != a) return a;  // NaN
+  if (b != b) return b;
+  return op == ReduceOp::min ? std::min(a, b) : std::max(a, b);
+}
+
+template <class A>
+void add_block(A* __restrict a, const A* __restrict b, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) a[i] = combine(a[i], b[i], ReduceOp::sum);
+}
+
+// The reduction of some parts' elements [at, at + n) into `to`.
+template <class T, class A>
+void reduce_block(std::span<const void* const> parts, int64_t at, int64_t n, ReduceOp op, A* to) {
+  if (parts.size() == 1) {
+    const T* from = static_cast<const T*>(parts[0]) + at;
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<A>(from[i]);
+    return;
+  }
+  const size_t half = std::bit_floor(parts.size() - 1);
+  A right[kBlock];
+  reduce_block<T>(parts.first(half), at, n, op, to);
+  reduce_block<T>(parts.subspan(half), at, n, op, right);
+  if (op == ReduceOp::sum)
+    add_block(to, right, n);
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = combine(to[i], right[i], op);
+}
+
+}  // namespace
+
+void reduce_parts(std::span<const void* const> parts, void* out, int64_t n, DType dtype,
+                  ReduceOp op) {
+  visit_dtype(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (std::is_same_v<T, bool>) {
+      TD_FAIL(Internal, "a reduction of bool");
+    } else {
+      using A = typename SumOf<T>::type;
+      A sum[kBlock];
+      for (int64_t at = 0; at < n; at += kBlock) {
+        const int64_t m = std::min(kBlock, n - at);
+        reduce_block<T>(parts, at, m, op, sum);
+        T* to = static_cast<T*>(out) + at;
+        for (int64_t i = 0; i < m; ++i) to[i] = static_cast<T>(sum[i]);
+      }
+    }
+  });
+}
+
+void divide(Array a, double divisor) {
+  visit_dtype(a.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (!std::is_integral_v<T>) {
+      using A = typename SumOf<T>::type;
+      T* p = static_cast<T*>(a.data);
+      const A d = static_cast<A>(divisor);
+      parallel_for(0, a.count, 1 << 16, [&](int64_t b, int64_t e) {
+        for (int64_t i = b; i < e; ++i) p[i] = static_cast<T>(static_cast<A>(p[i]) / d);
+      });
+    } else {
+      TD_FAIL(Internal, "a division of {}", to_string(a.dtype));
+    }
+  });
+}
+
+}  // namespace tandem::distributed

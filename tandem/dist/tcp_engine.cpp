@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every call is one or two rounds in which each rank writes to and reads from all others at once. A
+// reduction hands part r of the array to rank r, which adds up all ranks' by the tree and gives the
+// result to all: the traffic of a ring in two rounds, and bits that depend on nothing but the
+// values.
+#include "tandem/dist/tcp_engine.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "tandem/base/error.h"
+#include "tandem/base/hash.h"
+#include "tandem/dist/pair_lane_internal.h"
+#include "tandem/dist/reduce_internal.h"
+#include "tandem/dist/token_internal.h"
+
+namespace tandem::distributed {
+namespace {
+
+/// Arrays up to this size go whole to all ranks: one round.
+constexpr size_t kSmallBytes = 16384;
+
+class TcpEngine final : public QueuedEngine {
+ public:
+  TcpEngine(Mesh mesh, GroupKey key, EngineOptions options)
+      : QueuedEngine(mesh.rank, mesh.size),
+        mesh_(std::move(mesh)),
+        key_(std::move(key)),
+        options_(std::move(options)),
+        monitor_(mesh_, {options_.deadline, options_.exit_unheard}),
+        pairs_(mesh_, monitor_, options_.timeout, [this](std::exception_ptr e) { fail(e); }) {
+    on_heard([this] { monitor_.heard(); });
+  }
+
+  ~TcpEngine() override {
+    // What was asked for is still made; others are not kept waiting for what cannot be.
+    const Deadline end = after(options_.deadline);
+    bool idle = drain(options_.deadline);
+    while (!pairs_.idle() && Clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    idle = idle && pairs_.idle();
+    if (!idle)
+      monitor_.decide(fmt::format("{} has left the group while its calls were under way, {}",
+                                  monitor_.name_of(rank()), own_place()));
+    finish();
+  }
+
+  const char* name() const override { return "tcp"; }
+
+  Member member(int r) const override {
+    TD_CHECK(r >= 0 && r < size(), Index, "rank {} of {}", r, size());
+    const Card& c = mesh_.cards[static_cast<size_t>(r)];
+    return {c.host, c.pid};
+  }
+
+  std::shared_ptr<Engine> split(int color, int key) override {
+    struct Choice {
+      int32_t color, key;
+      Card card;
+    } own{color, key, {}};
+    static_assert(sizeof(Choice) == 8 + sizeof(Card));
+    const size_t neighbour = rank() == 0 ? 1 : 0;
+    const Fd listener = listen_beside(mesh_.sockets[kCalls][neighbour]);
+    own.card = own_card(listener);
+    std::vector<Choice> all(static_cast<size_t>(size()));
+    const auto bytes = static_cast<int64_t>(sizeof own);
+    all_gather({&own, bytes, DType::u8}, {all.data(), bytes * size(), DType::u8}, {"split"}).wait();
+    const uint64_t group =
+        hash_combine(hash_combine(key_.group, ++splits_), static_cast<uint64_t>(color));
+    if (color < 0) return nullptr;
+    std::vector<int> members;
+    for (int r = 0; r < size(); ++r)
+      if (all[static_cast<size_t>(r)].color == color) members.push_back(r);
+    std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+      return all[static_cast<size_t>(a)].key < all[static_cast<size_t>(b)].key;
+    });
+    if (members.size() == 1) return single_engine();
+    std::vector<Card> cards;
+    for (const int r : members) cards.push_back(all[static_cast<size_t>(r)].card);
+    const auto at = std::find(members.begin(), members.end(), rank()) - members.begin();
+    const GroupKey sub{key_.token, group};
+    return std::make_shared<TcpEngine>(connect_lanes(static_cast<int>(at), std::move(cards),
+                                                     listener, sub, after(options_.start_timeout)),
+                                       sub, options_);
+  }
+
+  void abort(const std::string& reason) noexcept override {
+    try {
+      monitor_.decide(fmt::format("{} has ended the group: {}", monitor_.name_of(rank()), reason));
+      fail(std::make_exception_ptr(Error(ErrorKind::Io, monitor_.verdict())));
+    } catch (...) {  // out of memory: the others learn it when this process ends
+    }
+  }
+  void goodbye() noexcept override {
+    try {
+      monitor_.say_goodbye();
+    } catch (...) {  // they see the connection close
+    }
+  }
+  void set_step(int64_t step) noexcept override { monitor_.set_step(step); }
+
+ protected:
+  Work submit(Call c) override {
+    if (c.kind == CallKind::send || c.kind == CallKind::recv) {
+      if (const std::exception_ptr e = failure()) std::rethrow_exception(e);
+      return Work(pairs_.post(c));
+    }
+    return QueuedEngine::submit(std::move(c));
+  }
+
+  void run(const Call& c, int64_t number) override {
+    text_ = to_string(c);
+    monitor_.enter_call(number, text_);
+    call_ = &c;
+    number_ = number;
+    timeout_ = c.options.timeout > 0 ? c.options.timeout : options_.timeout;
+    end_ = after(timeout_);
+    try {
+      make(c);
+    } catch (const Error& e) {
+      monitor_.decide(e.text());
+      throw;
+    }
+  }
+
+ private:
+  std::string own_place() const {
+    return fmt::format("in step {} after call #{}", monitor_.step(), number_);
+  }
+
+  void make(const Call& c) {
+    switch (c.kind) {
+      case CallKind::all_reduce:
+        return c.out.bytes() <= kSmallBytes ? reduce_small(c) : reduce_large(c);
+      case CallKind::reduce_scatter:
+        return scatter_reduced(c);
+      case CallKind::all_gather:
+        gather_parts(c, 0, [&](int r) { return part_of(c.out, r); });
+        return;
+      case CallKind::broadcast:
+        return spread(c);
+      case CallKind::all_to_all:
+        return transpose(c);
+      case CallKind::barrier: {
+        std::vector<Transfer> round;
+        for_others([&](int r) { add_both(round, r, 0, {}, {}); });
+        return exchange(round);
+      }
+      case CallKind::send:
+      case CallKind::recv:
+        break;
+    }
+    TD_FAIL(Internal, "{} is no call of all ranks", to_string(c.kind));
+  }
+
+  // ---- the rounds
+
+  // Rank r's part of an array.
+  Array part_of(const Array& a, int r) const {
+    const int64_t b = a.count * r / size(), e = a.count * (r + 1) / size();
+    return {static_cast<char*>(a.data) + static_cast<size_t>(b) * size_of(a.dtype), e - b, a.dtype};
+  }
+
+  template <class F>
+  void for_others(F f) const {
+    for (int r = 0; r < size(); ++r)
+      if (r != rank()) f(r);
+  }
+
+  uint32_t step_of_messages() const { return static_cast<uint32_t>(monitor_.step()); }
+
+  // Send `out` to rank r, receive `in` from it.
+  void add_both(std::vector<Transfer>& round, int r, uint8_t phase, const Array& out,
+                const Array& in) const {
+    WireHeader h = header_of(*call_, number_);
+    h.phase = phase;
+    h.step = step_of_messages();
+    round.emplace_back(r, true, h, out.data, out.bytes());
+    round.emplace_back(r, false, h, in.data, in.bytes());
+  }
+
+  // Memory for a part of every other rank, and where each is.
+  std::vector<const void*> add_received(std::vector<Transfer>& round, const Array& whole,
+                                        const Array& own, bool parts) {
+    const size_t bytes = own.bytes();
+    scratch_.resize(bytes * static_cast<size_t>(size()));
+    std::vector<const void*> all(static_cast<size_t>(size()), own.data);
+    for_others([&](int r) {
+      char* to = scratch_.data() + bytes * static_cast<size_t>(r);
+      all[static_cast<size_t>(r)] = to;
+      add_both(round, r, 0, parts ? part_of(whole, r) : whole, {to, own.count, own.dtype});
+    });
+    return all;
+  }
+
+  void reduce_small(const Call& c) {
+    std::vector<Transfer> round;
+    const std::vector<const void*> all = add_received(round, c.out, c.out, false);
+    exchange(round);
+    reduce_parts(all, c.out.data, c.out.count, c.out.dtype, c.op);
+  }
+
+  void reduce_large(const Call& c) {
+    std::vector<Transfer> round;
+    const Array own = part_of(c.out, rank());
+    const std::vector<const void*> all = add_received(round, c.out, own, true);
+    exchange(round);
+    reduce_parts(all, own.data, own.count, own.dtype, c.op);
+    gather_parts(c, 1, [&](int r) { return part_of(c.out, r); });
+  }
+
+  void scatter_reduced(const Call& c) {
+    std::vector<Transfer> round;
+    const Array in{const_cast<void*>(c.in.data), c.in.count, c.in.dtype};
+    const std::vector<const void*> all = add_received(round, in, part_of(in, rank()), true);
+    exchange(round);
+    reduce_parts(all, c.out.data, c.out.count, c.out.dtype, c.op);
+  }
+
+  // Every rank's part to all. In a gather of phase 0 this rank's own part comes from `in`.
+  template <class PartOf>
+  void gather_parts(const Call& c, uint8_t phase, PartOf part) {
+    const Array own = part(rank());
+    if (phase == 0 && own.data != c.in.data && own.count > 0)
+      std::memmove(own.data, c.in.data, own.bytes());
+    std::vector<Transfer> round;
+    for_others([&](int r) { add_both(round, r, phase, own, part(r)); });
+    exchange(round);
+  }
+
+  void spread(const Call& c) {
+    std::vector<Transfer> round;
+    WireHeader h = header_of(c, number_);
+    h.step = step_of_messages();
+    // All ranks exchange a header, so that each is compared with each.
+    for_others([&](int r) {
+      round.emplace_back(r, true, h, c.out.data, rank() == c.peer ? c.out.bytes() : 0);
+      round.emplace_back(r, false, h, c.out.data, r == c.peer ? c.out.bytes() : 0);
+    });
+    exchange(round);
+  }
+
+  void transpose(const Call& c) {
+    const Array in{const_cast<void*>(c.in.data), c.in.count, c.in.dtype};
+    const Array own = part_of(in, rank()), place = part_of(c.out, rank());
+    if (own.data != place.data && own.count > 0) std::memmove(place.data, own.data, own.bytes());
+    std::vector<Transfer> round;
+    for_others([&](int r) { add_both(round, r, 0, part_of(in, r), part_of(c.out, r)); });
+    exchange(round);
+  }
+
+  // Move all messages of a round.
+  void exchange(std::vector<Transfer>& round) {
+    std::vector<pollfd> polled;
+    std::vector<Transfer*> of;
+    for (;;) {
+      polled.clear();
+      of.clear();
+      for (Transfer& t : round) {
+        if (t.done()) continue;
+        const Fd& fd = mesh_.sockets[kCalls][static_cast<size_t>(t.peer())];
+        const Transfer::State s = t.move(fd.get(), rank());
+        if (s == Transfer::kLost) throw_lost(t.peer());
+        if (s == Transfer::kDone) continue;
+        polled.push_back({fd.get(), static_cast<int16_t>(t.sends() ? POLLOUT : POLLIN), 0});
+        of.push_back(&t);
+      }
+      if (of.empty()) break;
+      if (monitor_.has_verdict()) throw_verdict();
+      if (Clock::now() > end_) throw_late(of);
+      ::poll(polled.data(), polled.size(), poll_milliseconds(end_));
+    }
+    for (const Transfer& t : round)
+      if (!t.sends()) monitor_.saw(t.peer(), t.came_in_step(), number_, text_);
+  }
+
+  // ---- what ends a call
+
+  std::string where() const {
+    return fmt::format("rank {} in step {}, call #{} {}", rank(), monitor_.step(), number_, text_);
+  }
+  [[noreturn]] void throw_verdict() const { TD_FAIL(Io, "{}: {}", where(), monitor_.verdict()); }
+  [[noreturn]] void throw_lost(int peer) {
+    monitor_.decide_lost(peer);
+    throw_verdict();
+  }
+  [[noreturn]] void throw_late(const std::vector<Transfer*>& left) {
+    // One that has not come is to blame rather than one that waits for it as well.
+    int late = left.front()->peer();
+    bool came = true;
+    for (const Transfer* t : left)
+      if (came && monitor_.state(t->peer()).entered < number_) {
+        late = t->peer();
+        came = false;
+      }
+    monitor_.decide(
+        fmt::format("{} {} call #{} {} for {:.1f} s, {}\n{}", monitor_.name_of(late),
+                    came ? "is in, and nothing has come from it in" : "lives but has not made",
+                    number_, text_, timeout_, monitor_.place_of(late),
+                    came ? "Is the network slow? TANDEM_DIST_TIMEOUT sets how long a call may take."
+                         : "It computes for longer, hangs or has another number of steps. "
+                           "TANDEM_DIST_TIMEOUT sets "
+                           "how long the others wait."));
+    throw_verdict();
+  }
+
+  Mesh mesh_;
+  GroupKey key_;
+  EngineOptions options_;
+  uint64_t splits_ = 0;
+  std::vector<char> scratch_;
+  // Of the call under way.
+  const Call* call_ = nullptr;
+  std::string text_;
+  int64_t number_ = 0;
+  double timeout_ = 0;
+  Deadline end_;
+  Monitor monitor_;
+  PairLane pairs_;
+};
+
+double seconds_of(const char* name, double otherwise) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return otherwise;
+  char* end = nullptr;
+  const double v = std::strtod(text, &end);
+  TD_CHECK(*end == '\0' && v > 0, Value, "{} is '{}', it wants seconds above 0", name, text);
+  return v;
+}
+
+}  // namespace
+
+EngineOptions engine_options() {
+  EngineOptions o;
+  o.deadline = seconds_of("TANDEM_DIST_DEADLINE", o.deadline);
+  o.timeout = seconds_of("TANDEM_DIST_TIMEOUT", o.timeout);
+  o.start_timeout = seconds_of("TANDEM_DIST_START_TIMEOUT", o.start_timeout);
+  return o;
+}
+
+std::shared_ptr<Engine> tcp_engine(const Place& place, const EngineOptions& options) {
+  if (place.size == 1) return single_engine();
+  const GroupKey key{options.token.empty() ? job_token() : options.token, 0};
+  const Address master{place.master_addr, static_cast<uint16_t>(place.master_port)};
+  return std::make_shared<TcpEngine>(
+      meet(master, place.rank, place.size, key, options.start_timeout), key, options);
+}
+
+}  // namespace tandem::distributed
