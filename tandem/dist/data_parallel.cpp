@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/dist/data_parallel.h"
+
+#include <bit>
+
+#include "tandem/base/error.h"
+#include "tandem/base/hash.h"
+#include "tandem/dist/reduce_internal.h"
+#include "tandem/dist/reducer_internal.h"
+#include "tandem/graph/rng.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::distributed {
+namespace {
+
+std::vector<Cell*> cells_of_buffers(const nn::Module& net) {
+  std::vector<Cell*> cells;
+  for (const Buffer& b : net.buffers()) cells.push_back(b.cell().get());
+  return cells;
+}
+
+std::vector<std::string> layout_of(nn::Module& net, const Reducer& reducer,
+                                   const DataParallelOptions& o) {
+  std::vector<std::string> lines;
+  for (const auto& [name, p] : net.named_parameters())
+    lines.push_back(fmt::format("parameter '{}' {}{}{}", name, to_string(p.dtype()),
+                                p.shape().to_string(), p.requires_grad() ? "" : ", frozen"));
+  for (const auto& [name, b] : net.named_buffers())
+    lines.push_back(
+        fmt::format("buffer '{}' {}{}", name, to_string(b.dtype()), b.shape().to_string()));
+  for (std::string& line : reducer.plan()) lines.push_back(std::move(line));
+  lines.push_back(
+      fmt::format("the options broadcast_buffers={} shards={}", o.broadcast_buffers, o.shards));
+  return lines;
+}
+
+/// Sums of shards, in the order of the tree over all shards: equal numbers of shards are added
+/// first.
+class ShardTree {
+ public:
+  using Values = std::vector<Tensor>;
+  void add(Values v) {
+    size_t level = 0;
+    for (; !stack_.empty() && stack_.back().first == level; ++level) {
+      v = sum(std::move(stack_.back().second), std::move(v));
+      stack_.pop_back();
+    }
+    stack_.emplace_back(level, std::move(v));
+  }
+  /// After a power of two of shards.
+  Values result() {
+    TD_ASSERT(stack_.size() == 1);
+    return std::move(stack_[0].second);
+  }
+
+ private:
+  // A shard without a gradient adds zeros, as it does in a bucket of another rank.
+  static Values sum(Values a, Values b) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (!a[i].defined() && !b[i].defined()) continue;
+      if (!a[i].defined()) a[i] = zeros_like(b[i]);
+      if (!b[i].defined()) b[i] = zeros_like(a[i]);
+      a[i] = a[i] + b[i];
+    }
+    return a;
+  }
+  std::vector<std::pair<size_t, Values>> stack_;
+};
+
+}  // namespace
+
+DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
+                           std::shared_ptr<Engine> engine)
+    : net_(net), options_(options), engine_(std::move(engine)) {
+  std::vector<NamedParam> params;
+  std::unordered_map<const Cell*, bool> seen;
+  for (auto& [name, p] : net.named_parameters())
+    if (p.requires_grad() && seen.emplace(p.cell().get(), true).second) params.push_back({name, p});
+  TD_CHECK(!params.empty(), Value,
+           "DataParallel wants a net with parameters that require gradients\nAre they named in "
+           "TD_REGISTER?");
+  reducer_ = std::make_unique<Reducer>(std::move(params), options_, *engine_);
+  if (engine_->size() == 1) {
+    reducer_->pause(true);
+    return;
+  }
+  compare_lines(*engine_, layout_of(net, *reducer_, options_), "nets");
+  std::vector<Cell*> cells;
+  for (const Param& p : net.parameters()) cells.push_back(p.cell().get());
+  broadcast_cells(*engine_, cells, "parameters");
+  if (const std::vector<Cell*> buffers = cells_of_buffers(net); !buffers.empty())
+    broadcast_cells(*engine_, buffers, "buffers");
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::sync_buffers() {
+  if (engine_->size() == 1) return;
+  if (const std::vector<Cell*> cells = cells_of_buffers(net_); !cells.empty())
+    broadcast_cells(*engine_, cells, "buffers");
+}
+
+Tensor DataParallel::operator()(Tensor x, SourceLocation loc) {
+  if (options_.broadcast_buffers && net_.is_training() && !in_shard_) sync_buffers();
+  return net_(std::move(x), loc);
+}
+
+DataParallel::NoSync::NoSync(Reducer& r) : reducer_(r), before_(r.pause(true)) {}
+DataParallel::NoSync::~NoSync() { reducer_.pause(before_); }
+DataParallel::NoSync DataParallel::no_sync() { return NoSync(*reducer_); }
+
+void DataParallel::reduce_gradients() {
+  if (engine_->size() > 1) reducer_->reduce_all(engine_->size());
+}
+
+int64_t DataParallel::steps() const { return reducer_->steps(); }
+
+void DataParallel::check_shards(int64_t rows) const {
+  const int64_t ranks = engine_->size(), shards = this->shards();
+  const auto power = [](int64_t n) { return std::has_single_bit(static_cast<uint64_t>(n)); };
+  TD_CHECK(
+      power(ranks) && power(shards) && shards >= ranks, Value,
+      "sharded_backward() wants powers of two of ranks and shards, and a shard for each rank, got "
+      "{} and {}",
+      ranks, shards);
+  TD_CHECK(
+      rows > 0 && rows % (shards / ranks) == 0, Value,
+      "{} rows on this rank do not make {} equal shards\nThe whole batch wants a multiple of {} "
+      "rows.",
+      rows, shards / ranks, shards);
+}
+
+// Loss, gradients and floating buffers of this rank's shards, added up.
+std::vector<Tensor> DataParallel::add_shards(int64_t rows,
+                                             const std::function<Tensor(int64_t, int64_t)>& loss) {
+  struct InShard {
+    bool& flag;
+    explicit InShard(bool& f) : flag(f) { flag = true; }
+    ~InShard() { flag = false; }
+  };
+  const int64_t own = shards() / engine_->size(), first = engine_->rank() * own;
+  const std::vector<Buffer> buffers = net_.buffers();
+  std::vector<Tensor> before;
+  for (const Buffer& b : buffers) before.push_back(b.value());
+  const GeneratorState rng = generator_state();
+  const uint64_t seed = hash_combine(rng.seed, rng.offset);
+  ShardTree tree;
+  for (int64_t s = 0; s < own; ++s) {
+    for (size_t i = 0; s > 0 && i < buffers.size(); ++i) buffers[i].assign_(before[i]);
+    set_generator_state({hash_combine(seed, static_cast<uint64_t>(first + s)), 0});
+    ShardTree::Values v;
+    {
+      const DeterministicGuard deterministic;
+      const NoSync hold = no_sync();
+      const InShard inside(in_shard_);
+      const Tensor l = loss(s * rows / own, (s + 1) * rows / own);
+      l.backward();
+      v.push_back(l.detach().to(DType::f64).reshape({}));
+    }
+    const NoGradGuard no_grad;
+    for (const NamedParam& p : reducer_->params()) {
+      v.push_back(p.param.grad());
+      p.param.zero_grad();
+    }
+    for (const Buffer& b : buffers)
+      v.push_back(is_floating(b.dtype()) ? b.value().clone() : Tensor());
+    tree.add(std::move(v));
+  }
+  set_generator_state({rng.seed, rng.offset + 1});
+  return tree.result();
+}
+
+// The mean over all shards of the sum over this rank's.
+Tensor DataParallel::mean_of_shards(const Tensor& sum, const char* label) {
+  Tensor x = sum.clone().contiguous();
+  if (engine_->size() > 1)
+    engine_->all_reduce({x.impl()->data, x.numel(), x.dtype()}, ReduceOp::sum, {label}).wait();
+  return x / static_cast<double>(shards());
+}
+
+Tensor DataParallel::sharded_backward(int64_t rows,
+                                      const std::function<Tensor(int64_t, int64_t)>& loss) {
+  check_shards(rows);
+  const auto& params = reducer_->params();
+  std::vector<Tensor> before;
+  for (const NamedParam& p : params) {
+    before.push_back(p.param.grad());
+    p.param.zero_grad();
+  }
+  const std::vector<Tensor> sums = add_shards(rows, loss);
+  const NoGradGuard no_grad;
+  const auto n = static_cast<double>(shards());
+  const bool alone = engine_->size() == 1;
+  for (size_t i = 0; i < params.size(); ++i)
+    params[i].param.set_grad(alone && sums[i + 1].defined() ? sums[i + 1] / n : sums[i + 1]);
+  if (!alone) reducer_->reduce_all(n);
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor g = params[i].param.grad();
+    if (before[i].defined()) params[i].param.set_grad(g.defined() ? before[i] + g : before[i]);
+  }
+  const std::vector<Buffer> buffers = net_.buffers();
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (const Tensor& sum = sums[1 + params.size() + i]; sum.defined())
+      buffers[i].assign_(mean_of_shards(sum, "buffer"));
+  return mean_of_shards(sums[0], "loss");
+}
+
+}  // namespace tandem::distributed

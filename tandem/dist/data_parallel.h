@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data parallel training: every rank holds the whole net and sees its own part of each batch;
+// backward() leaves the mean of the ranks' gradients in the parameters, so that every rank makes
+// the same step.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "tandem/dist/process_group.h"
+#include "tandem/nn/module.h"
+
+namespace tandem::distributed {
+
+struct DataParallelOptions {
+  /// Give rank 0's buffers (running statistics) to all before each forward pass in training mode.
+  bool broadcast_buffers = true;
+  /// Gradients are reduced in buckets of about this size, the first one smaller so that work begins
+  /// early.
+  double bucket_cap_mb = 25, first_bucket_mb = 1;
+  /// Virtual shards: how many parts of a whole batch sharded_backward() computes by themselves; a
+  /// power of two, a multiple of the ranks. 0: one for each rank.
+  int64_t shards = 0;
+};
+
+class Reducer;
+
+/// `distributed::DataParallel model(net); cross_entropy(model(x), y).backward(); opt.step();`
+///
+/// The constructor compares names, shapes and dtypes of all ranks and gives rank 0's parameters and
+/// buffers to all. backward() then reduces gradients in buckets, in the same order on all ranks,
+/// while it computes the rest; the gradients that it leaves are views of the buckets. Parameters
+/// that no rank used keep what they had. With one rank nothing of this happens and no collective
+/// call is made.
+class TD_API DataParallel {
+ public:
+  /// `net` must outlive this, and keep its parameters. Throws Value naming the first parameter and
+  /// rank that differ, Unsupported for parameters that do not lie on the host. All ranks call it.
+  explicit DataParallel(nn::Module& net, DataParallelOptions options = {},
+                        std::shared_ptr<Engine> engine = world());
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  /// The net's result. A net whose forward takes something else is called by itself, after
+  /// sync_buffers().
+  Tensor operator()(Tensor x, SourceLocation loc = SourceLocation::here());
+  /// Rank 0's buffers to all ranks.
+  void sync_buffers();
+  nn::Module& module() const { return net_; }
+  Engine& engine() const { return *engine_; }
+
+  /// While it lives, backward() adds to this rank's gradients and nothing is reduced: for all but
+  /// the last of the backward passes of an update. `const auto hold = model.no_sync();`
+  class TD_API NoSync {
+   public:
+    explicit NoSync(Reducer& r);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    Reducer& reducer_;
+    bool before_;
+  };
+  NoSync no_sync();
+
+  /// Reduce the gradients that are there: after a compiled function that has computed them under
+  /// no_sync().
+  void reduce_gradients();
+
+  /// Gradients with the same bits at 1, 2, 4 ... `shards` ranks. `rows` is the size of this rank's
+  /// part of the batch, in order of the ranks (rank 0 has the first rows of the whole batch);
+  /// `loss(begin, end)` gives the mean loss of its rows [begin, end). Every shard is computed by
+  /// itself, with random numbers of its own and the buffers as they were before; the shards'
+  /// gradients, losses and buffers are added up by a tree that is the same at every number of
+  /// ranks. Gives the mean loss of the whole batch. Throws Value where ranks, shards and rows do
+  /// not fit.
+  Tensor sharded_backward(int64_t rows, const std::function<Tensor(int64_t, int64_t)>& loss);
+
+  /// Backward passes that were reduced.
+  int64_t steps() const;
+
+ private:
+  int64_t shards() const { return options_.shards > 0 ? options_.shards : engine_->size(); }
+  void check_shards(int64_t rows) const;
+  std::vector<Tensor> add_shards(int64_t rows, const std::function<Tensor(int64_t, int64_t)>& loss);
+  Tensor mean_of_shards(const Tensor& sum, const char* label);
+
+  nn::Module& net_;
+  DataParallelOptions options_;
+  std::shared_ptr<Engine> engine_;
+  std::unique_ptr<Reducer> reducer_;
+  bool in_shard_ = false;
+};
+
+}  // namespace tandem::distributed

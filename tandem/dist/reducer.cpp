@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/base/error.h"
+#include "tandem/dist/reduce_internal.h"
+#include "tandem/dist/reducer_internal.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::distributed {
+namespace {
+
+constexpr int64_t kAlignment = 64;  ///< bytes between places in a bucket: what kernels like
+
+int64_t aligned(int64_t elements, DType t) {
+  const int64_t each = kAlignment / static_cast<int64_t>(size_of(t));
+  return (elements + each - 1) / each * each;
+}
+
+char* element(const Tensor& flat, int64_t at) {
+  return static_cast<char*>(flat.impl()->data) + static_cast<size_t>(at) * size_of(flat.dtype());
+}
+
+}  // namespace
+
+Reducer::Reducer(std::vector<NamedParam> params, const DataParallelOptions& options, Engine& engine)
+    : params_(std::move(params)), engine_(engine), places_(params_.size()) {
+  std::vector<GradSlot*> slots;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Param& p = params_[i].param;
+    TD_CHECK(is_host(p.device()), Unsupported,
+             "DataParallel wants parameters on the host, '{}' lies elsewhere", params_[i].name);
+    slots.push_back(p.cell()->slot().get());
+    index_[slots.back()] = i;
+  }
+  make_buckets(options);
+  if (engine.size() > 1) watch_gradients(slots, *this);
+}
+
+Reducer::~Reducer() {
+  unwatch_gradients(*this);
+  for (Bucket& b : buckets_) try {  // after an error: nobody may write to a bucket that is gone
+      b.work.wait();
+    } catch (...) {}
+}
+
+// Last parameters first: their gradients are complete first.
+void Reducer::make_buckets(const DataParallelOptions& o) {
+  TD_CHECK(o.bucket_cap_mb > 0 && o.first_bucket_mb > 0, Value,
+           "DataParallel wants buckets of more than 0 MB, got {} and {}", o.bucket_cap_mb,
+           o.first_bucket_mb);
+  std::vector<Bucket> open;
+  for (size_t i = params_.size(); i-- > 0;) {
+    const Param& p = params_[i].param;
+    auto b = std::find_if(open.begin(), open.end(),
+                          [&](const Bucket& x) { return x.dtype == p.dtype(); });
+    if (b == open.end()) {
+      open.push_back({});
+      b = open.end() - 1;
+      b->dtype = p.dtype();
+    }
+    places_[i].offset = b->elements;
+    b->elements += aligned(p.numel(), b->dtype);
+    b->params.push_back(i);
+    const double cap = buckets_.empty() ? o.first_bucket_mb : o.bucket_cap_mb;
+    if (static_cast<double>(b->elements) * static_cast<double>(size_of(b->dtype)) < cap * 1e6)
+      continue;
+    close_bucket(*b);
+    open.erase(b);
+  }
+  for (Bucket& b : open) close_bucket(b);
+}
+
+// A flag for each parameter behind the gradients: who used it travels with them.
+void Reducer::close_bucket(Bucket& b) {
+  for (const size_t i : b.params) {
+    places_[i].bucket = buckets_.size();
+    places_[i].flag = b.elements++;
+  }
+  buckets_.push_back(std::move(b));
+}
+
+std::vector<std::string> Reducer::plan() const {
+  std::vector<std::string> lines;
+  for (size_t k = 0; k < buckets_.size(); ++k) {
+    std::string line =
+        fmt::format("bucket {} {}[{}]:", k, to_string(buckets_[k].dtype), buckets_[k].elements);
+    for (const size_t i : buckets_[k].params) line += " " + params_[i].name;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+void Reducer::begin_pass() {
+  engine_.set_step(++steps_);
+  next_ = 0;
+  for (Place& p : places_) p.given = false;
+  for (Bucket& b : buckets_) b.given = 0;
+}
+
+// A parameter's gradient of this rank is known: `used` says whether this pass has added to it.
+void Reducer::give(size_t i, bool used) {
+  Place& p = places_[i];
+  Bucket& b = buckets_[p.bucket];
+  if (b.given == 0) {
+    // Gradients that somebody holds from the last pass keep their values.
+    const bool ours = b.flat.defined() && b.flat.impl()->donatable();
+    if (!ours) b.flat = empty({b.elements}, b.dtype);
+    std::memset(b.flat.impl()->data, 0, static_cast<size_t>(b.elements) * size_of(b.dtype));
+  }
+  GradSlot& slot = *params_[i].param.cell()->slot();
+  Tensor g;
+  {
+    std::lock_guard hold(slot.lock);
+    g = slot.get();
+  }
+  if (g.defined()) {
+    if (g.dtype() != b.dtype) g = g.to(b.dtype);
+    if (!g.is_contiguous()) g = g.contiguous();
+    std::memcpy(element(b.flat, p.offset), g.impl()->data,
+                static_cast<size_t>(g.numel()) * size_of(b.dtype));
+  }
+  if (used || (p.unsent && g.defined())) {
+    const Tensor one = ones({1}, b.dtype);
+    std::memcpy(element(b.flat, p.flag), one.impl()->data, size_of(b.dtype));
+  }
+  p.given = true;
+  ++b.given;
+  launch_full();
+}
+
+void Reducer::launch_full() {
+  for (; next_ < buckets_.size() && buckets_[next_].given == buckets_[next_].params.size();
+       ++next_) {
+    Bucket& b = buckets_[next_];
+    b.work = engine_.all_reduce({b.flat.impl()->data, b.elements, b.dtype}, ReduceOp::sum,
+                                {fmt::format("bucket {}", next_)});
+  }
+}
+
+void Reducer::end_pass(double divisor) {
+  for (size_t i = 0; i < params_.size(); ++i)
+    if (!places_[i].given) give(i, false);
+  for (Bucket& b : buckets_) {
+    b.work.wait();
+    b.work = Work();
+    take_views(b, divisor);
+  }
+}
+
+void Reducer::take_views(Bucket& b, double divisor) {
+  const auto flags = static_cast<int64_t>(b.params.size());
+  const std::vector<float> users = narrow(b.flat, 0, b.elements - flags, flags).to_vector<float>();
+  divide({b.flat.impl()->data, b.elements - flags, b.dtype}, divisor);
+  for (size_t k = 0; k < b.params.size(); ++k) {
+    const size_t i = b.params[k];
+    const Param& p = params_[i].param;
+    places_[i].unsent = false;
+    if (users[k] == 0) continue;
+    p.cell()->set_grad(narrow(b.flat, 0, places_[i].offset, p.numel()).reshape(p.shape()));
+  }
+}
+
+void Reducer::reduce_all(double divisor) {
+  const NoGradGuard no_grad;
+  begin_pass();
+  for (size_t i = params_.size(); i-- > 0;) give(i, params_[i].param.grad().defined());
+  end_pass(divisor);
+}
+
+// ---- what the walk tells
+
+void Reducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph) {
+  if (paused_) return;
+  TD_CHECK(
+      !create_graph, Unsupported,
+      "backward() of a DataParallel net with create_graph: reduced gradients have no graph\nCall "
+      "it under no_sync(), or use grad().");
+  begin_pass();
+  std::vector<char> comes(params_.size(), 0);
+  for (const GradSlot* s : reached) comes[index_.at(s)] = 1;
+  for (size_t i = params_.size(); i-- > 0;)
+    if (!comes[i]) give(i, false);
+}
+
+void Reducer::gradient_ready(GradSlot& slot) {
+  const size_t i = index_.at(&slot);
+  if (paused_)
+    places_[i].unsent = true;
+  else if (!places_[i].given)
+    give(i, true);
+}
+
+void Reducer::walk_ends(bool failed) {
+  if (paused_) return;
+  if (failed) {
+    // Other ranks wait for buckets that will not come.
+    engine_.abort("backward() has thrown there");
+    return;
+  }
+  end_pass(engine_.size());
+}
+
+void Reducer::gradient_traced(GradSlot& slot) {
+  TD_CHECK(
+      paused_, Unsupported,
+      "backward() of a DataParallel net inside compile(): '{}' would not be reduced\nCompile the "
+      "net or the loss and call backward() outside; or hold no_sync() inside and call "
+      "reduce_gradients() outside.",
+      params_[index_.at(&slot)].name);
+}
+
+}  // namespace tandem::distributed

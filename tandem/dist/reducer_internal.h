@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reducer: the buckets of DataParallel. A gradient that is complete is copied to its place in a
+// flat bucket; full buckets are reduced in order of their index, which is the same on all ranks,
+// while the walk computes the rest. At the end the parameters' gradients are views of the buckets.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tandem/dist/data_parallel.h"
+#include "tandem/grad/grad_watch.h"
+
+namespace tandem::distributed {
+
+struct NamedParam {
+  std::string name;
+  Param param;
+};
+
+class Reducer final : public GradWatcher {
+ public:
+  Reducer(std::vector<NamedParam> params, const DataParallelOptions& options, Engine& engine);
+  ~Reducer() override;
+
+  /// Reduce what the slots hold now; sums are divided by `divisor`.
+  void reduce_all(double divisor);
+  /// While on, walks reduce nothing. Gives what it was.
+  bool pause(bool on) { return std::exchange(paused_, on); }
+  int64_t steps() const { return steps_; }
+  const std::vector<NamedParam>& params() const { return params_; }
+  /// A line for each bucket: which parameters it holds.
+  std::vector<std::string> plan() const;
+
+  void walk_begins(std::span<GradSlot* const> reached, bool create_graph) override;
+  void gradient_ready(GradSlot& slot) override;
+  void walk_ends(bool failed) override;
+  void gradient_traced(GradSlot& slot) override;
+
+ private:
+  struct Place {
+    size_t bucket = 0;
+    int64_t offset = 0;   ///< of its first element
+    int64_t flag = 0;     ///< of the element that says how many ranks have a gradient for it
+    bool given = false;   ///< in this pass
+    bool unsent = false;  ///< gradients were added while paused
+  };
+  struct Bucket {
+    DType dtype = DType::f32;
+    std::vector<size_t> params;
+    int64_t elements = 0;
+    size_t given = 0;
+    Tensor flat;
+    Work work;
+  };
+  void make_buckets(const DataParallelOptions& options);
+  void close_bucket(Bucket& b);
+  void begin_pass();
+  void give(size_t i, bool used);
+  void launch_full();
+  void end_pass(double divisor);
+  void take_views(Bucket& b, double divisor);
+
+  std::vector<NamedParam> params_;
+  Engine& engine_;
+  std::vector<Place> places_;
+  std::unordered_map<const GradSlot*, size_t> index_;
+  std::vector<Bucket> buckets_;
+  size_t next_ = 0;  ///< bucket that is reduced next
+  bool paused_ = false;
+  int64_t steps_ = 0;
+};
+
+/// Give rank 0's values of these cells to all ranks.
+void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label);
+
+/// Compare lines that describe something, in order, over all ranks: throws Value naming the first
+/// one that differs from rank 0's, and the rank. The same error on all ranks.
+void compare_lines(Engine& engine, const std::vector<std::string>& lines, const char* what);
+
+}  // namespace tandem::distributed

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong in jobs, one scenario each: every rank names the culprit with rank, host, step
+// and call, all end within the deadline, and no process is left. Ranks that share this process play
+// what happens before a job is together; the others are started by launch().
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "tandem/base/clock.h"
+#include "tandem/base/file.h"
+#include "tandem/dist/data_parallel.h"
+#include "tandem/nn/nn.h"
+#include "tandem/ops/ops.h"
+#include "tandem/optim/optim.h"
+#include "tests/dist/ranks_helper.h"
+#include "tests/support/environment.h"
+#include "tests/support/errors.h"
+#include "tests/support/init.h"
+
+namespace tandem::distributed {
+namespace {
+
+// ---- what a rank does
+
+struct Net : nn::Module {
+  nn::Linear first, second;
+  Net(int64_t hidden, bool bias) : first(4, hidden), second(hidden, 2, {.bias = bias}) {
+    TD_REGISTER(first, second);
+  }
+  Tensor forward(Tensor x) { return second(relu(first(x))); }
+};
+
+/// What rank 1 does in step 3.
+using Deed = void (*)(Engine& e);
+void hang() {
+  for (;;) ::usleep(1000);
+}
+void crash() {
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  ::signal(SIGSEGV, SIG_DFL);
+  ::raise(SIGSEGV);
+}
+const std::map<std::string, Deed>& deeds() {
+  static const std::map<std::string, Deed> all{
+      {"none", [](Engine&) {}},
+      {"kill", [](Engine&) { ::raise(SIGKILL); }},
+      {"segv", [](Engine&) { crash(); }},
+      {"stop", [](Engine&) { ::raise(SIGSTOP); }},
+      {"hang", [](Engine&) { hang(); }},
+      {"exit 0", [](Engine&) { std::exit(0); }},
+      {"exit 7", [](Engine&) { ::_exit(7); }},
+      {"throw", [](Engine&) { TD_FAIL(Value, "the data ends here"); }},
+      {"abort", [](Engine& e) { e.abort("the disk is full"); }},
+      {"other call",
+       [](Engine& e) {
+         float x = 0;
+         e.broadcast({&x, 1, DType::f32}, 0, {"the rate"}).wait();
+       }},
+      {"one call more",
+       [](Engine& e) {
+         float x = 0;
+         e.all_reduce({&x, 1, DType::f32}, ReduceOp::sum, {"the loss"}).wait();
+       }},
+      {"backward throws",
+       [](Engine&) {
+         const Tensor x = ones({2}).requires_grad_();
+         TD_FAIL(Value, "a hook has thrown");
+       }},
+      {"deaf",  // and does not end at SIGTERM
+       [](Engine&) {
+         ::signal(SIGTERM, SIG_IGN);
+         hang();
+       }},
+      {"child",  // leaves a process of its own
+       [](Engine&) {
+         if (::fork() == 0) hang();
+         ::_exit(9);
+       }},
+  };
+  return all;
+}
+
+void train(const std::string& name) {
+  const std::shared_ptr<Engine>& e = world();
+  const bool odd = e->rank() == 1;
+  Net net(name == "wrong shape" && odd ? 9 : 8, !(name == "no bias" && odd));
+  if (name == "wrong dtype" && odd) net.second.to(DType::f64);
+  if (name == "frozen" && odd) net.first.requires_grad_(false);
+  DataParallel model(net, {.shards = name == "wrong options" && odd ? 2 : 4});
+  optim::SGD opt(net.parameters(), {.lr = 0.1});
+  const auto deed = deeds().find(name);
+  for (int step = 1; step <= 6; ++step) {
+    opt.zero_grad();
+    if (odd && step == 3 && deed != deeds().end()) deed->second(*e);
+    model(ones({2, 4})).sum().backward();
+    opt.step();
+  }
+}
+
+// The child of the tests below; by itself there is nothing to play.
+TEST(FaultChild, Plays) {
+  if (scenario().empty()) GTEST_SKIP() << "played by the other tests";
+  if (scenario() == "exec") return;
+  try {
+    train(scenario());
+  } catch (const Error& e) {
+    fmt::print(stderr, "error {}: {}\n", to_string(e.kind()), e.what());
+    std::fflush(stderr);
+    ::_exit(70);
+  }
+  fmt::print("trained\n");
+}
+
+// Do processes of this program play that scenario still?
+int players(const std::string& scenario) {
+  int n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != name.npos || name == std::to_string(::getpid()))
+      continue;
+    std::string environment;
+    try {
+      environment = read_file(entry.path() / "environ");
+    } catch (const Error&) {
+      continue;  // ended meanwhile, or another user's
+    }
+    n += environment.find("TANDEM_TEST_SCENARIO=" + scenario + '\0') != environment.npos;
+  }
+  return n;
+}
+
+struct Fault {
+  const char* name;
+  int code;                        ///< of the job
+  int failed;                      ///< the rank that the launcher names
+  std::vector<const char*> texts;  ///< of ranks 0 and 2
+  double most = 9;                 ///< seconds
+};
+void PrintTo(const Fault& f, std::ostream* out) { *out << f.name; }
+
+class Faults : public ::testing::TestWithParam<Fault> {};
+TEST_P(Faults, AreNamed) {
+  const Fault& f = GetParam();
+  const Played p = play(f.name, 3);
+  EXPECT_EQ(p.result.code, f.code) << p.err;
+  if (f.failed >= 0) EXPECT_EQ(p.result.failed, f.failed) << p.result.text << "\n" << p.err;
+  for (const char* text : f.texts)
+    for (const char* rank : {"[0] error", "[2] error"}) {
+      bool found = false;
+      for (size_t at = p.err.find(rank); at != p.err.npos; at = p.err.find(rank, at + 1))
+        found |= has(p.err.substr(at, p.err.find('\n', at) - at), text);
+      EXPECT_TRUE(found) << rank << " lacks: " << text << "\n" << p.err;
+    }
+  EXPECT_LT(p.seconds, f.most);
+  EXPECT_EQ(players(f.name), 0);
+}
+const char* kHost = "rank 1 (host ";
+INSTANTIATE_TEST_SUITE_P(
+    Scenarios, Faults,
+    ::testing::Values(
+        Fault{"none", 0, -1, {}},
+        Fault{"kill",
+              137,
+              1,
+              {kHost, "is dead: its connections closed without a word, last seen in step 2",
+               "at call #4 all_reduce sum float32"}},
+        Fault{"segv", 139, 1, {kHost, "is dead", "in step 2"}},
+        Fault{"exit 7", 7, 1, {kHost, "is dead", "in step 2"}}, Fault{"child", 9, 1, {}},
+        Fault{"stop", 70, -1, {kHost, "has not answered for 2.", "in step 2"}},
+        Fault{"hang",
+              70,
+              -1,
+              {kHost, "lives but has not made call #", "for 3.0 s, last seen in step 2"}},
+        Fault{"deaf", 70, -1, {kHost, "lives but has not made call #"}, 11},
+        Fault{"exit 0", 70, -1, {kHost, "has left the group", "in step 2"}},
+        Fault{"throw", 70, -1, {kHost}},
+        Fault{"abort", 70, -1, {kHost, "has ended the group: the disk is full"}},
+        Fault{"other call", 70, -1, {"rank 1", "broadcast from rank 0 float32[1] 'the rate'"}},
+        Fault{"one call more", 70, -1, {"rank 1", "float32[1] 'the loss'", "bucket 0"}},
+        Fault{"wrong shape",
+              70,
+              -1,
+              {"the nets of the ranks differ: rank 0 has parameter 'first.weight' float32[8, 4], "
+               "rank 1 ",
+               "has parameter 'first.weight' float32[9, 4]"}},
+        Fault{"no bias",
+              70,
+              -1,
+              {"rank 0 has parameter 'second.bias' float32[2], rank 1 ", "has bucket 0"}},
+        Fault{"wrong dtype",
+              70,
+              -1,
+              {"rank 0 has parameter 'second.weight' float32",
+               "has parameter 'second.weight' float64"}},
+        Fault{"frozen", 70, -1, {"has parameter 'first.weight' float32[8, 4], frozen"}},
+        Fault{"wrong options", 70, -1, {"shards=4, rank 1 ", "shards=2"}}));
+
+// ---- the launcher
+
+TEST(Launcher, PrefixesLinesAndGivesVariables) {
+  ::testing::internal::CaptureStdout();
+  const LaunchResult r =
+      launch({.ranks = 2,
+              .command = {"sh", "-c",
+                          "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR "
+                          "$TANDEM_NUM_THREADS ${#TANDEM_TOKEN} $((MASTER_PORT > 0)); printf tail"},
+              .threads = 1});
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  EXPECT_EQ(r.code, 0);
+  for (const char* line : {"[0] 0 0 2 2 127.0.0.1 1 64 1\n", "[1] 1 1 2 2 127.0.0.1 1 64 1\n",
+                           "[0] tail\n", "[1] tail\n"})
+    EXPECT_EQ(count(out, line), 1u) << out;
+}
+
+TEST(Launcher, EndsAllWhenOneFails) {
+  const Clock::time_point begin = Clock::now();
+  const LaunchResult r = launch(
+      {.ranks = 3, .command = {"sh", "-c", "[ $RANK = 2 ] && exit 5; sleep 100"}, .grace = 1});
+  EXPECT_EQ(r.code, 5);
+  EXPECT_EQ(r.failed, 2);
+  EXPECT_TRUE(has(r.text, "ended with code 5")) << r.text;
+  EXPECT_LT(seconds_since(begin), 5);
+}
+
+TEST(Launcher, PassesSignalsOn) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const LaunchResult r = launch({.ranks = 2, .command = {"sleep", "100"}});
+    ::_exit(r.code);
+  }
+  ::usleep(500000);
+  ::kill(child, SIGINT);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+}
+
+TEST(Launcher, RefusesWhatCannotRun) {
+  EXPECT_TRUE(
+      has(thrown([] { launch({.ranks = 2, .command = {"/no/such/program"}}); }, ErrorKind::Io),
+          "'/no/such/program' cannot be started: No such file"));
+  EXPECT_TRUE(has(thrown([] { launch({.ranks = 0, .command = {"true"}}); }, ErrorKind::Value),
+                  "1 to 1024 ranks, got 0"));
+  EXPECT_TRUE(has(thrown([] { launch({.ranks = 1}); }, ErrorKind::Value), "wants a program"));
+}
+
+// ---- before a job is together
+
+void meet_only(const std::shared_ptr<Engine>& e) { e->barrier().wait(); }
+
+TEST(Rendezvous, StrangersAreKeptOut) {
+  const int port = some_port();
+  EngineOptions o = quick_options();
+  std::thread rank0([&] { meet_only(tcp_engine(place_of(0, 2, port), o)); });
+  const auto knock = [&](const char* bytes, size_t n) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    a.sin_port = htons(static_cast<uint16_t>(port));
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    while (::connect(fd, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0) ::usleep(1000);
+    EXPECT_EQ(::send(fd, bytes, n, MSG_NOSIGNAL), static_cast<ssize_t>(n));
+    return fd;
+  };
+  const std::string noise(1000, 'x');
+  const int silent = knock("", 0), talks = knock(noise.data(), noise.size());
+  // A rank with another token is told so.
+  o.token = "a token that is another one";
+  const std::string text = thrown([&] { tcp_engine(place_of(1, 2, port), o); }, ErrorKind::Io);
+  EXPECT_TRUE(has(text, "did not let rank 1 in")) << text;
+  o.token = quick_options().token;
+  const Clock::time_point begin = Clock::now();
+  meet_only(tcp_engine(place_of(1, 2, port), o));  // the silent one holds nobody up
+  EXPECT_LT(seconds_since(begin), 3);
+  rank0.join();
+  ::close(silent);
+  ::close(talks);
+}
+
+TEST(Rendezvous, WrongJobs) {
+  const int port = some_port();
+  EngineOptions o = quick_options();
+  o.start_timeout = 3;
+  std::string first;
+  std::thread rank0(
+      [&] { first = thrown([&] { tcp_engine(place_of(0, 3, port), o); }, ErrorKind::Io); });
+  std::thread rank1([&] { thrown([&] { tcp_engine(place_of(1, 3, port), o); }, ErrorKind::Io); });
+  ::usleep(500000);
+  const auto text = [&](int rank, int size, ErrorKind kind) {
+    return thrown([&] { tcp_engine(place_of(rank, size, port), o); }, kind);
+  };
+  EXPECT_TRUE(has(text(0, 3, ErrorKind::Io), "is taken: another job runs there"));
+  EXPECT_TRUE(has(text(1, 3, ErrorKind::Value), "rank 1 is there already"));
+  EXPECT_TRUE(has(text(2, 4, ErrorKind::Value),
+                  "rank 2 says that there are 4 ranks, rank 0 at 127.0.0.1:"));
+  rank0.join();
+  rank1.join();
+  EXPECT_TRUE(has(first, "1 of 3 ranks have not come to 127.0.0.1:")) << first;
+  EXPECT_TRUE(has(first, "within 3 s: 2")) << first;
+  EXPECT_TRUE(has(text(1, 3, ErrorKind::Io), "nobody answers on 127.0.0.1:"));
+}
+
+TEST(Rendezvous, TheUsersOwnSecret) {
+  char folder[] = "/tmp/tandem-token-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  {
+    const Environment cache("TANDEM_CACHE_DIR", folder), none("TANDEM_TOKEN", "");
+    EngineOptions o = quick_options();
+    o.token = "";
+    run_ranks(2, meet_only, o);
+    EXPECT_EQ(read_file(std::string(folder) + "/dist-token").size(), 64u);
+    const Environment brief("TANDEM_TOKEN", "brief");
+    EXPECT_TRUE(has(errors_of_ranks(2, meet_only, o)[0], "it wants at least 16"));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// ---- calls that ranks of one process make
+
+TEST(Faults, CallsThatDiffer) {
+  const struct {
+    void (*call)(Engine& e);
+    const char* text;
+  } kCases[] = {
+      {[](Engine& e) {
+         float x[4] = {};
+         e.all_reduce({x, e.rank() == 1 ? 3 : 4, DType::f32}).wait();
+       },
+       "all_reduce sum float32[3]"},
+      {[](Engine& e) {
+         double x[4] = {};
+         e.all_reduce({x, 2, e.rank() == 1 ? DType::f32 : DType::f64}).wait();
+       },
+       "all_reduce sum float32[2]"},
+      {[](Engine& e) {
+         float x[4] = {};
+         e.all_reduce({x, 4, DType::f32}, e.rank() == 1 ? ReduceOp::max : ReduceOp::sum).wait();
+       },
+       "all_reduce max float32[4]"},
+      {[](Engine& e) {
+         float x[4] = {};
+         e.broadcast({x, 4, DType::f32}, e.rank() == 1 ? 1 : 0).wait();
+       },
+       "broadcast from rank 1 float32[4]"},
+      {[](Engine& e) {
+         float x[4] = {};
+         e.all_reduce({x, 4, DType::f32}, ReduceOp::sum, {e.rank() == 1 ? "b" : "a"}).wait();
+       },
+       "all_reduce sum float32[4] 'b'"},
+  };
+  for (const auto& c : kCases)
+    for (const std::string& text :
+         errors_of_ranks(3, [&](const std::shared_ptr<Engine>& e) { c.call(*e); })) {
+      EXPECT_TRUE(has(text, "the ranks make different calls")) << text;
+      EXPECT_TRUE(has(text, c.text) && has(text, "rank 1")) << text;
+    }
+}
+
+TEST(Faults, SendWithoutRecv) {
+  EngineOptions o = quick_options();
+  o.timeout = 1;
+  o.deadline = 5;
+  const std::vector<std::string> texts = errors_of_ranks(
+      2,
+      [](const std::shared_ptr<Engine>& e) {
+        float x = 0;
+        if (e->rank() == 0) e->recv({&x, 1, DType::f32}, 1, {"the mask"}).wait();
+        ::usleep(2000000);
+        e->barrier().wait();
+      },
+      o);
+  EXPECT_TRUE(
+      has(texts[0], "has waited 1.0 s in recv from rank 1 float32[1] 'the mask' for rank 1"))
+      << texts[0];
+  EXPECT_TRUE(has(texts[1], "every send wants one recv")) << texts[1];
+}
+
+// A rank that makes no call hears of the end all the same: with no launcher it ends by itself.
+TEST(Faults, AHungRankEndsWithItsGroup) {
+  const int port = some_port();
+  EngineOptions o = quick_options();
+  o.deadline = 1;
+  const pid_t hung = ::fork();
+  if (hung == 0) {
+    ::freopen("/dev/null", "w", stderr);
+    const std::shared_ptr<Engine> e = tcp_engine(place_of(1, 2, port), o);
+    hang();
+  }
+  o.timeout = 1;
+  const std::shared_ptr<Engine> e = tcp_engine(place_of(0, 2, port), o);
+  EXPECT_TRUE(
+      has(thrown([&] { e->barrier({"here"}).wait(); }, ErrorKind::Io), "lives but has not made"));
+  EXPECT_TRUE(has(thrown([&] { e->barrier(); }, ErrorKind::Io), "lives but has not made"));
+  int status = 0;
+  ::waitpid(hung, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 70);
+}
+
+}  // namespace
+}  // namespace tandem::distributed
