@@ -10,6 +10,7 @@
 #include "tandem/data/pipeline_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/rng.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::data {
 namespace detail {
@@ -123,6 +124,14 @@ struct Batch : Stage {
     std::vector<Fields> samples;
     for (int64_t k : rows) samples.push_back(in->get(pass, k));
     return stack_samples(std::move(samples), options.pad);
+  }
+  Fields part(Pass pass, int64_t i, int64_t rank, int64_t ranks) const override {
+    const int64_t all = std::min((i + 1) * n, in->size()) - i * n, own = all / ranks;
+    // Padding depends on the longest sample of the whole batch.
+    if (all % ranks != 0 || options.pad) return Stage::part(pass, i, rank, ranks);
+    std::vector<int64_t> rows;
+    for (int64_t k = 0; k < own; ++k) rows.push_back(i * n + rank * own + k);
+    return in->many(pass, rows);
   }
   void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
     for (int64_t k = i * n; k < std::min((i + 1) * n, in->size()); ++k) in->origins(pass, k, out);
@@ -288,6 +297,19 @@ struct Zip : Several {
   int64_t identities() const override { return size(); }
 };
 
+/// A rank's part of each batch.
+struct Part : Stage {
+  StageRef in;
+  int64_t rank = 0, ranks = 1;
+  int64_t size() const override { return in->size(); }
+  Fields get(Pass pass, int64_t i) const override { return in->part(pass, i, rank, ranks); }
+  void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const override {
+    in->origins(pass, i, out);
+  }
+  std::string text() const override { return in->text(); }
+  Order order() const override { return fixed_over(in); }
+};
+
 int64_t maps_in(const std::string& text) {
   int64_t n = 0;
   for (size_t at = text.find("| map"); at != text.npos; at = text.find("| map", at + 1)) ++n;
@@ -303,6 +325,21 @@ Fields Stage::many(Pass pass, std::span<const int64_t> rows) const {
     at_sample([&] { stack.add(std::move(sample)); }, [&] { return samples_text(*this, pass, i); });
   }
   return stack.take();
+}
+
+Fields Stage::part(Pass pass, int64_t i, int64_t rank, int64_t ranks) const {
+  Fields whole = get(pass, i);
+  std::vector<int64_t> from;
+  origins(pass, i, from);
+  if (static_cast<int64_t>(from.size()) % ranks != 0) return whole;
+  for (Tensor& f : whole) {
+    TD_CHECK(f.dim() > 0 && f.size(0) % ranks == 0, Shape,
+             "a batch of {} samples has a field {}, which has no equal part for each of {} ranks",
+             from.size(), f.shape().to_string(), ranks);
+    const int64_t own = f.size(0) / ranks;
+    f = narrow(f, 0, rank * own, own).contiguous();
+  }
+  return whole;
 }
 
 std::string samples_text(const Stage& stage, Pass pass, int64_t i) {
@@ -389,6 +426,14 @@ StageRef concatenate_stage(std::vector<StageRef> in) {
   s->in = std::move(in);
   return s;
 }
+StageRef part_stage(StageRef in, int64_t rank, int64_t ranks) {
+  TD_CHECK(ranks > 0 && rank >= 0 && rank < ranks, Value, "part_of_batches(): rank {} of {}", rank,
+           ranks);
+  auto s = stage_over<Part>(std::move(in));
+  s->rank = rank;
+  s->ranks = ranks;
+  return s;
+}
 StageRef zip_stage(std::vector<StageRef> in) {
   auto s = std::make_shared<Zip>();
   s->in = std::move(in);
@@ -428,6 +473,9 @@ AnyPipeline::AnyPipeline(detail::StageRef stage, uint64_t seed, PrefetchOptions 
 
 uint64_t AnyPipeline::seed() const { return run_->seed; }
 const PrefetchOptions& AnyPipeline::prefetch_options() const { return run_->prefetch; }
+AnyPipeline AnyPipeline::part_of_batches(int64_t rank, int64_t ranks) const {
+  return {detail::part_stage(stage_, rank, ranks), seed(), prefetch_options()};
+}
 
 Fields AnyPipeline::fields(int64_t i, int64_t epoch) const {
   TD_CHECK(i >= 0 && i < size(), Index, "element {} of a pipeline of {}", i,

@@ -43,6 +43,8 @@ class TD_API Stage {
   virtual std::vector<Tensor> get(Pass pass, int64_t i) const = 0;
   /// The elements `rows`, stacked.
   virtual std::vector<Tensor> many(Pass pass, std::span<const int64_t> rows) const;
+  /// Of element i, a batch, the samples of one rank (AnyPipeline::part_of_batches).
+  virtual std::vector<Tensor> part(Pass pass, int64_t i, int64_t rank, int64_t ranks) const;
   /// Appends the dataset indices of the samples that element i consists of.
   virtual void origins(Pass pass, int64_t i, std::vector<int64_t>& out) const = 0;
   virtual std::string text() const = 0;
@@ -78,6 +80,7 @@ TD_API StageRef repeat_stage(StageRef in, int64_t count);
 TD_API StageRef interleave_stage(std::vector<StageRef> in, int64_t block);
 TD_API StageRef concatenate_stage(std::vector<StageRef> in);
 TD_API StageRef zip_stage(std::vector<StageRef> in);
+TD_API StageRef part_stage(StageRef in, int64_t rank, int64_t ranks);
 class PipelineRun;
 
 }  // namespace detail
@@ -114,6 +117,9 @@ class TD_API AnyPipeline {
   std::string text() const { return stage_->text(); }
   const detail::StageRef& stage() const { return stage_; }
   const PrefetchOptions& prefetch_options() const;
+  /// Of each batch the samples of one rank: an equal part in order of the ranks, or all where its
+  /// size is no multiple of `ranks`. Positions and states are those of whole batches.
+  AnyPipeline part_of_batches(int64_t rank, int64_t ranks) const;
 
  private:
   detail::StageRef stage_;

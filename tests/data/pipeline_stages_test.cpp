@@ -3,6 +3,7 @@
 // for any number of threads, resumed after every element, and damaged files.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -340,6 +341,51 @@ TEST(PipelineStages, RefuseWhatTheyCannotDo) {
     EXPECT_EQ(what.rfind("Value: ", 0), 0U) << what;
     EXPECT_NE(what.find(text), what.npos) << what;
   }
+}
+
+// The parts of all ranks are the batch, in order; one without equal parts is everybody's. Positions
+// are those of whole batches. A stage behind batch() sees the whole batch.
+TEST(Pipeline, PartsOfBatches) {
+  const Line lines[] = {numbers(22).shuffle().batch(6),
+                        numbers(22).shuffle().batch(6).map(doubled)};
+  for (const Line& whole : lines) {
+    for (int64_t i = 0; i < whole.size(); ++i) {
+      const List want = whole.fields(i, 1)[0].to_vector<int64_t>();
+      for (const int64_t ranks : {1, 2, 3}) {
+        List all;
+        for (int64_t r = 0; r < ranks; ++r) {
+          const AnyPipeline part = whole.part_of_batches(r, ranks);
+          EXPECT_EQ(part.samples_of(i, 1), whole.samples_of(i, 1));
+          const List own = part.fields(i, 1)[0].to_vector<int64_t>();
+          if (want.size() % static_cast<size_t>(ranks) != 0)
+            EXPECT_EQ(own, want);
+          else
+            all.insert(all.end(), own.begin(), own.end());
+        }
+        if (want.size() % static_cast<size_t>(ranks) == 0) EXPECT_EQ(all, want);
+      }
+    }
+  }
+  // Only a rank's own samples are loaded.
+  std::atomic<int> loaded{0};
+  const Line counted = numbers(12).map([&](const Tensor& t) {
+    ++loaded;
+    return t;
+  });
+  counted.batch(6).part_of_batches(1, 3).fields(0);
+  EXPECT_EQ(loaded, 2);
+  // A pass resumes on another number of ranks.
+  AnyPipeline two = lines[0].part_of_batches(0, 2), three = lines[0].part_of_batches(2, 3);
+  std::vector<Tensor> fields;
+  two.begin_pass();
+  ASSERT_TRUE(two.next(fields));
+  three.load_state(two.state());
+  three.begin_pass();
+  ASSERT_TRUE(three.next(fields));
+  EXPECT_EQ(fields[0].to_vector<int64_t>(),
+            lines[0].part_of_batches(2, 3).fields(1)[0].to_vector<int64_t>());
+  EXPECT_EQ(error_of([&] { lines[0].part_of_batches(2, 2); }),
+            "Value: part_of_batches(): rank 2 of 2.");
 }
 
 }  // namespace
