@@ -5,6 +5,7 @@
 
 #include "cli/commands_internal.h"
 #include "cli/progress_internal.h"
+#include "tandem/dist/environment.h"
 #include "tandem/init.h"
 #include "tandem/io/json.h"
 #include "tandem/recipe/component_rows.h"
@@ -26,8 +27,9 @@ int train_verb(const TrainArguments& o) {
     fmt::print("{}", r.root.dump());
     return 0;
   }
+  const bool main = !recipe::is_data_parallel(r) || distributed::find_place().rank == 0;
   recipe::TrainOptions options{.folder = o.folder, .resume = o.resume};
-  options.progress = !o.json && !o.quiet;
+  options.progress = !o.json && !o.quiet && main;
   const std::string folder = options.folder = recipe::run_folder(r, options);
   options.resume = "";
   if (options.progress)
@@ -36,6 +38,7 @@ int train_verb(const TrainArguments& o) {
                : recipe::holds_run(folder)      ? ", which starts anew: it has no checkpoint"
                                                 : "");
   const recipe::RecipeRun run = recipe::train(r, options);
+  if (!main) return run.fit.interrupted ? 130 : 0;
   if (o.json) {
     io::Json::Object j{{"folder", folder},
                        {"steps", run.fit.steps},

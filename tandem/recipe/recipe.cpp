@@ -7,12 +7,14 @@
 #include "tandem/base/folder.h"
 #include "tandem/base/log.h"
 #include "tandem/base/nearest.h"
+#include "tandem/dist/process_group.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
 #include "tandem/recipe/events_internal.h"
 #include "tandem/recipe/parts_internal.h"
 #include "tandem/recipe/run_data.h"
 #include "tandem/recipe/run_settings_internal.h"
+#include "tandem/recipe/train.h"
 #include "tandem/runs/run_folder.h"
 #include "tandem/runs/run_record.h"
 
@@ -251,13 +253,14 @@ struct Going {
   RunSettings& settings;
   std::vector<ResumedRates>& rates;
   const std::shared_ptr<train::Callback>& samples;  ///< draws images at each epoch's end, or null
+  bool main;                                        ///< false: another rank writes and tests
 };
 
 // Trains what was made, with what recipes have besides: callbacks, the record of settings, exports.
 RecipeRun train_made(const Going& g,
                      const std::vector<std::shared_ptr<train::Callback>>& callbacks) {
   train::Trainer& trainer = g.parts.trainer;
-  const std::string folder = trainer.options().folder;
+  const std::string folder = g.main ? trainer.options().folder : "";
   add_callbacks(trainer, g.part, g.optimizers, folder);
   for (const auto& c : callbacks) trainer.add(c);
   if (!folder.empty()) {
@@ -276,6 +279,7 @@ RecipeRun train_made(const Going& g,
                        for (ResumedRates& r : g.rates) r.after();
                        return g.settings.text();
                      }});
+  if (!g.main) return {.fit = trainer.fit(g.parts.data.train, g.parts.data.val)};
   return train_parts(g.parts, folder, g.part.report);
 }
 
@@ -295,6 +299,9 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   const int64_t seed = root.whole("seed", 0);
   if (seed < 0) root.fail("seed", fmt::format("wants 0 or more, got {}", seed));
   manual_seed(static_cast<uint64_t>(seed));
+  const bool main = !is_data_parallel(recipe) || distributed::get_rank() == 0;
+  TD_CHECK(!root.has("agent") || !is_data_parallel(recipe), Unsupported,
+           "{}: agents are trained by one rank\nStart it without tandem launch.", recipe.file);
   if (root.has("agent"))
     return run_agent(recipe, registry, root, settings, seed, folder, progress, !use);
   Options data_o = root.part("data"), model_o = root.part("model"), loss_o = root.part("loss"),
@@ -310,7 +317,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   // Does it leave something behind? Then nobody else may write there, before data is read.
   options.folder = options.debug.fast_dev_run == 0 && !options.debug.barebones ? folder : "";
   std::optional<runs::RunLock> lock;
-  if (!options.folder.empty() && !use) lock.emplace(options.folder);
+  if (!options.folder.empty() && !use && main) lock.emplace(options.folder);
   const Options stop_o = train_o.part("early_stop");
   const auto& make_data = component(registry.data, data_o, "data set");
   const auto& make_model = component(registry.model, model_o, "model");
@@ -347,11 +354,12 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
     return {};
   }
   std::shared_ptr<train::Callback> samples;
-  if (part.samples > 0) samples = recipe_samples(train_o, model, data.facts, folder, part.samples);
+  if (part.samples > 0 && main)
+    samples = recipe_samples(train_o, model, data.facts, folder, part.samples);
   std::vector<ResumedRates> rates;
   for (size_t k = 0; k < optimizers.made.size(); ++k) rates.emplace_back(settings, optimizers, k);
-  RecipeRun run = train_made({parts, part, optimizers, settings, rates, samples}, callbacks);
-  if (!options.folder.empty() && !run.fit.interrupted)
+  RecipeRun run = train_made({parts, part, optimizers, settings, rates, samples, main}, callbacks);
+  if (!options.folder.empty() && !run.fit.interrupted && main)
     for (const std::string& name : exports) registry.exporter.at(name)(folder);
   return run;
 }

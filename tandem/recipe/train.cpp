@@ -8,6 +8,8 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/base/folder.h"
+#include "tandem/dist/objects.h"
+#include "tandem/dist/process_group.h"
 #include "tandem/runs/run_folder.h"
 #include "tandem/runs/run_record.h"
 
@@ -35,18 +37,7 @@ std::string unfinished(const std::string& name) {
   return found;
 }
 
-}  // namespace
-
-bool holds_run(const std::string& folder) {
-  return file_exists(folder + "/STATUS") || file_exists(folder + "/checkpoints");
-}
-
-bool holds_checkpoint(const std::string& folder) {
-  const std::string checkpoints = folder + "/checkpoints";
-  return file_exists(checkpoints) && !train::Checkpoints(checkpoints).list().empty();
-}
-
-std::string run_folder(const Recipe& r, const TrainOptions& o) {
+std::string own_run_folder(const Recipe& r, const TrainOptions& o) {
   if (o.resume.empty() || (o.resume == "auto" && !o.folder.empty()))
     return o.folder.empty() ? new_folder(r) : o.folder;
   if (o.resume == "auto") {
@@ -68,6 +59,30 @@ std::string run_folder(const Recipe& r, const TrainOptions& o) {
            "takes auto, none or a folder.",
            o.resume);
   return o.resume;
+}
+
+}  // namespace
+
+bool holds_run(const std::string& folder) {
+  return file_exists(folder + "/STATUS") || file_exists(folder + "/checkpoints");
+}
+
+bool holds_checkpoint(const std::string& folder) {
+  const std::string checkpoints = folder + "/checkpoints";
+  return file_exists(checkpoints) && !train::Checkpoints(checkpoints).list().empty();
+}
+
+bool is_data_parallel(const Recipe& recipe) {
+  const io::Yaml* trainer = recipe.root.find("trainer");
+  const io::Yaml* strategy = trainer ? trainer->find("strategy") : nullptr;
+  return distributed::find_place().size > 1 && !(strategy && strategy->text == "none");
+}
+
+std::string run_folder(const Recipe& r, const TrainOptions& o) {
+  if (!is_data_parallel(r)) return own_run_folder(r, o);
+  distributed::Engine& all = *distributed::world();  // rank 0 decides
+  return distributed::broadcast_text(all, all.rank() == 0 ? own_run_folder(r, o) : "",
+                                     "the run's folder");
 }
 
 RecipeRun train(const Recipe& recipe, const TrainOptions& options, const Registry& registry) {

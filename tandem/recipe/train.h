@@ -22,9 +22,12 @@ struct TrainOptions {
   bool progress = true;
   std::vector<std::shared_ptr<train::Callback>> callbacks = {};
 };
-/// The folder that train() would use. Throws Value and Io for options that contradict what is
-/// there.
+/// The folder that train() would use; rank 0's, where several ranks train it. Throws Value and Io
+/// for options that contradict what is there.
 TD_API std::string run_folder(const Recipe& recipe, const TrainOptions& options);
+/// Does the recipe train one net on all ranks of a job? (There are several, and trainer.strategy is
+/// not none.) Rank 0 then writes the run's folder, tests and exports.
+TD_API bool is_data_parallel(const Recipe& recipe);
 /// Does the folder hold a run, finished or not?
 TD_API bool holds_run(const std::string& folder);
 /// Does it hold a checkpoint, from which train() resumes it? Without one the run starts anew.

@@ -76,6 +76,7 @@ class TD_API ModelCheckpoint : public Callback {
   io::Json state() const override;
   void load_state(const io::Json& state) override;
   const char* name() const override { return "ModelCheckpoint"; }
+  bool only_main_rank() const override { return true; }
 
  private:
   void write(Trainer& t, const Logs& logs);
@@ -92,6 +93,7 @@ class TD_API CSVLogger : public Callback {
   void fit_begin(Trainer& t) override;
   void epoch_end(Trainer& t, const Logs& logs) override;
   const char* name() const override { return "CSVLogger"; }
+  bool only_main_rank() const override { return true; }
 
  private:
   std::string path_;
@@ -112,6 +114,7 @@ class TD_API TensorBoard : public Callback {
   void epoch_end(Trainer& t, const Logs& logs) override;
   void fit_end(Trainer& t) override;
   const char* name() const override { return "TensorBoard"; }
+  bool only_main_rank() const override { return true; }
 
  private:
   void write_graph(Trainer& t);
@@ -209,6 +212,7 @@ class TD_API RemoteMonitor : public Callback {
   explicit RemoteMonitor(RemoteMonitorOptions options = {}) : o_(std::move(options)) {}
   void epoch_end(Trainer& t, const Logs& logs) override;
   const char* name() const override { return "RemoteMonitor"; }
+  bool only_main_rank() const override { return true; }
 
  private:
   RemoteMonitorOptions o_;
@@ -256,6 +260,7 @@ class TD_API ProgbarLogger : public Callback {
   void step_end(Trainer& t, const Logs& logs) override;
   void epoch_end(Trainer& t, const Logs& logs) override;
   const char* name() const override { return "ProgbarLogger"; }
+  bool only_main_rank() const override { return true; }
 
  private:
   std::string line(Trainer& t, int64_t done, int64_t all, const Logs& logs) const;

@@ -210,10 +210,10 @@ void Trainer::write_logs(Running& run, const Logs& logs) {
 // ---- stops and validations
 
 bool Trainer::asked_to_stop(Running& run) {
-  if (!stop_requested()) return false;
+  if (!stop_asked()) return false;
   run.result.interrupted = true;
   run.result.preempted = preempted();
-  stop(stop_reason());
+  stop(stop_requested() ? stop_reason() : "another rank was asked to stop");
   return true;
 }
 
@@ -242,7 +242,7 @@ bool Trainer::step_validation(Running& run, data::AnyPipeline& val) {
   }
   due_ = Due::none;
   write_logs(run, *evaluated);
-  Logs logs = train_logs();
+  Logs logs = epoch_logs();
   logs.insert(logs.end(), evaluated->begin(), evaluated->end());
   std::string line = fmt::format("step {}", step_);
   for (const auto& [name, value] : logs) line += fmt::format("  {} {:.4g}", name, value);
@@ -275,9 +275,7 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train,
         if (due) write_logs(run, logs);
       }
       if (options_.max_steps >= 0 && step_ >= options_.max_steps) stop("max_steps");
-      if (options_.max_seconds > 0 &&
-          seconds_before_ + seconds_since(fit_start_) > options_.max_seconds)
-        stop("max_seconds");
+      if (ranks_ ? ranks_->late : over_time()) stop("max_seconds");
       if (val && !last && options_.validation.every_steps > 0 && stop_ != "max_steps" &&
           step_ % options_.validation.every_steps == 0) {
         saved = true;
@@ -288,7 +286,8 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train,
           step_ % options_.saving.every_steps == 0)
         save({});
     }
-    if (options_.progress) run.progress.show([&] { return progress_line(run, train); });
+    if (options_.progress && !(ranks_ && ranks_->rank() > 0))
+      run.progress.show([&] { return progress_line(run, train); });
     if (last) return;
     if (!stop_.empty()) {
       if (micro_ == 0 && !saved) save({});
@@ -301,7 +300,7 @@ void Trainer::train_epoch(Running& run, data::AnyPipeline& train,
 // Logs, validation, callbacks and checkpoint of an epoch's end, or of the end of a run in the
 // middle of one. False: its validation was cut off; it is repeated when the run is resumed.
 bool Trainer::end_epoch(Running& run, std::optional<data::AnyPipeline>& val, bool whole) {
-  Logs logs = train_logs();
+  Logs logs = epoch_logs();
   const bool ends = epoch_ + 1 == options_.max_epochs || stop_ == "max_steps";
   const bool evaluated = options_.validation.every_steps > 0 && evaluated_step_ == step_;
   const bool wanted = options_.validation.every_steps > 0
@@ -340,7 +339,12 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
     train = first_batches(train, options_.debug.overfit_batches);
     val = first_batches(train, options_.debug.overfit_batches);
   }
-  Running run(options_.progress);
+  join_ranks();
+  if (ranks_) {
+    ranks_->whole = train;
+    train = train.part_of_batches(ranks_->rank(), ranks_->size());
+  }
+  Running run(options_.progress && !(ranks_ && ranks_->rank() > 0));
   StopGuard signals;
   std::optional<PreemptGuard> notice;
   if (options_.preempt.signal != 0 || !options_.preempt.url.empty())
@@ -355,6 +359,7 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
       t.data_ = nullptr;
       t.fitting_ = false;
       t.release_checkpoints();
+      t.leave_ranks();
     }
   } fitting(*this, train);
   try {
@@ -386,17 +391,19 @@ void Trainer::release_checkpoints() {
 
 void Trainer::open(Running& run) {
   checkpoints_.reset();
-  if (!options_.folder.empty()) run.lock.emplace(options_.folder);
+  const bool writes = !ranks_ || ranks_->rank() == 0;
+  if (!options_.folder.empty() && writes) run.lock.emplace(options_.folder);
   if (!options_.folder.empty() || !options_.saving.folder.empty()) {
     CheckpointOptions c = options_.checkpoints;
     c.higher_is_better = higher_is_better();
     checkpoints_ = std::make_unique<Checkpoints>(
         options_.saving.folder.empty() ? options_.folder + "/checkpoints" : options_.saving.folder,
         c);
-    checkpoints_->claim();
+    if (writes) checkpoints_->claim();
   }
   resume(run);  // before anything is written into the folder: it may be another run's
-  if (options_.folder.empty()) return;
+  if (!writes) checkpoints_.reset();
+  if (options_.folder.empty() || !writes) return;
   run.folder = std::make_unique<runs::RunFolder>(options_.folder, options_.saving.files);
   run.folder->truncate(step_);  // what a run that was cut off logged after its checkpoint
 }
@@ -459,7 +466,7 @@ FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,
   }
   if (checkpoints_) checkpoints_->wait();
   say_if_late();
-  finish_average(train, !run.result.interrupted);
+  finish_average(ranks_ ? *ranks_->whole : train, !run.result.interrupted);
   for (auto& c : callbacks_) c->fit_end(*this);
   run.result.steps = step_;
   run.result.epochs = epoch_;

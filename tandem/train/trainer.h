@@ -58,6 +58,8 @@ class TD_API Callback {
   virtual StateDict tensors() const { return {}; }
   virtual void load_tensors(const StateDict&) {}
   virtual const char* name() const = 0;
+  /// Is it for rank 0 alone? One that only writes is; one that steers the run is for all ranks.
+  virtual bool only_main_rank() const { return false; }
 };
 
 /// Sees a batch of a validation with what the step made of it.
@@ -208,6 +210,18 @@ class TD_API Trainer {
   enum class Due : uint8_t { none, epoch, end, validation };
   FitResult run_fit(Running& run, data::AnyPipeline& train, std::optional<data::AnyPipeline>& val);
   void open(Running& run);
+  void join_ranks();
+  StepResult step_on_ranks(const Batch& batch, bool first, bool update, int64_t due);
+  bool whole_batch() const;
+  bool stop_asked() const;
+  bool over_time() const;
+  std::vector<double> sums_over_ranks(std::vector<double> own) const;
+  void leave_ranks();
+  data::AnyPipeline own_elements(const data::AnyPipeline& data, int64_t& limit) const;
+  void merge_ranks(std::vector<Mean>& figures, std::vector<std::unique_ptr<Metric>>& metrics,
+                   std::vector<double>* sums) const;
+  Logs epoch_logs();
+  std::optional<Snapshot> load_shared() const;
   void train_epoch(Running& run, data::AnyPipeline& train, std::optional<data::AnyPipeline>& val);
   bool end_epoch(Running& run, std::optional<data::AnyPipeline>& val, bool whole);
   bool step_validation(Running& run, data::AnyPipeline& val);
@@ -265,6 +279,9 @@ class TD_API Trainer {
   std::chrono::steady_clock::time_point fit_start_ = {};
   struct Compiled;
   std::unique_ptr<Compiled> compiled_;
+  struct Ranks;
+  class WholeSums;
+  std::unique_ptr<Ranks> ranks_;  ///< of a data parallel run
 };
 
 }  // namespace tandem::train

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tandem/base/clock.h"
+#include "tandem/dist/data_parallel.h"
 #include "tandem/runs/pressure.h"
 #include "tandem/runs/progress.h"
 #include "tandem/runs/resources.h"
@@ -65,8 +66,41 @@ struct Trainer::StepResult {
 struct Trainer::Compiled {
   using Train = std::function<StepResult(const Batch&, bool first, bool last, int64_t due)>;
   using Eval = std::function<StepResult(const Batch&)>;
+  using Update = std::function<Tensor(Tensor loss)>;
   Train train;
   Eval eval;
+  Update update;  ///< of gradients that ranks have reduced; gives their norm
+};
+
+/// A data parallel run: this rank's part in it.
+struct Trainer::Ranks {
+  distributed::DataParallel model;
+  std::optional<data::AnyPipeline> whole;  ///< the data, not this rank's part of it
+  bool stop = false, late = false;         ///< what the ranks have agreed on in the last step
+  /// Backward passes are this rank's alone, such as those of callbacks that look at gradients.
+  struct Quiet {
+    distributed::DataParallel::NoSync hold;
+    explicit Quiet(distributed::DataParallel& m) : hold(m.no_sync()) {}
+  };
+  std::optional<Quiet> quiet;
+  explicit Ranks(nn::Module& net) : model(net) { quiet.emplace(model); }
+  distributed::Engine& engine() const { return model.engine(); }
+  int64_t rank() const { return engine().rank(); }
+  int64_t size() const { return engine().size(); }
+};
+
+/// While it lives, metrics and figures of the epoch are those of all ranks; all of them make one.
+class Trainer::WholeSums {
+ public:
+  explicit WholeSums(Trainer& t);
+  ~WholeSums();
+  WholeSums(const WholeSums&) = delete;
+  WholeSums& operator=(const WholeSums&) = delete;
+
+ private:
+  Trainer& t_;
+  std::vector<Mean> figures_;
+  std::vector<std::unique_ptr<Metric>> metrics_;
 };
 
 struct Trainer::Running {

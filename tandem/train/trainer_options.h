@@ -27,6 +27,14 @@ constexpr const char* field_names(AverageKind) { return "none ema swa"; }
 enum class TrainPrecision : uint8_t { fp32, bf16, fp16 };
 constexpr const char* field_names(TrainPrecision) { return "fp32 bf16 fp16"; }
 
+/// What several ranks do (docs/distributed.md).
+enum class TrainStrategy : uint8_t {
+  automatic,  ///< ddp where the environment says that there are several
+  none,       ///< each trains by itself
+  ddp,        ///< one net: each has its part of every batch
+};
+constexpr const char* field_names(TrainStrategy) { return "auto none ddp"; }
+
 /// An average of the weights beside those that are trained (optim/averaged.h). Validation, tests,
 /// predictions and what fit() leaves in the model are the average's once there is one; checkpoints
 /// hold both.
@@ -161,6 +169,7 @@ struct TrainerOptions {
   TrainPrecision precision = TrainPrecision::fp32;
   optim::GradScalerOptions scaler = {};  ///< of fp16
   OnNonFinite on_nonfinite = OnNonFinite::stop;
+  TrainStrategy strategy = TrainStrategy::automatic;
   // ---- results
   std::vector<std::string> metrics = {};
   /// Run folder: `saving.files`, env.json, metrics.jsonl and .csv, parts.jsonl, checkpoints,
@@ -212,6 +221,11 @@ struct TrainerOptions {
     v("on_nonfinite", on_nonfinite,
       {.doc = "at the first NaN or infinity: stop with op, layer and samples, skip the update, or "
               "off",
+       .resumable = true});
+    v("strategy", strategy,
+      {.doc =
+           "of several ranks (tandem launch): ddp trains one net, each rank on its part of every "
+           "batch; none: each trains by itself; auto: ddp where there are several",
        .resumable = true});
     v("average", average, {.doc = "an average of the weights beside those that are trained"});
     preempt.fields(v);

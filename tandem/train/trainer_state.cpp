@@ -30,6 +30,7 @@ std::string Trainer::callback_key(size_t i) const {
 std::string Trainer::callback_prefix(size_t i) const { return "callback." + callback_key(i) + "."; }
 
 void Trainer::save(std::optional<double> score) {
+  const WholeSums whole(*this);
   if (!checkpoints_) return;
   io::Json::Object metrics, callbacks;
   for (const auto& m : metrics_) metrics.emplace_back(m->name(), numbers(m->state()));
@@ -77,7 +78,7 @@ std::vector<double> initial_rates(const std::vector<NamedOptimizer>& optimizers)
 
 void Trainer::resume(Running& run) {
   if (!checkpoints_ || !options_.resume) return;
-  std::optional<Snapshot> s = checkpoints_->load_latest();
+  std::optional<Snapshot> s = load_shared();
   if (!s) return;
   if (resume_hooks_.before) resume_hooks_.before(*s);
   const std::vector<double> given = initial_rates(optimizers_);
@@ -120,7 +121,10 @@ void Trainer::resume(Running& run) {
     const io::Json* at = more.find("evaluated_step");
     evaluated_step_ = at && at->as_int() ? *at->as_int() : -1;
   }
-  if (const io::Json* metrics = more.find("metrics"))
+  // Sums of all ranks: one of them has them from here on.
+  const bool main = !ranks_ || ranks_->rank() == 0;
+  if (!main) figures_.clear();
+  if (const io::Json* metrics = more.find("metrics"); metrics && main)
     for (auto& m : metrics_) m->load_state(numbers_of(metrics->find(m->name())));
   if (const io::Json* states = more.find("callbacks"))
     for (size_t i = 0; i < callbacks_.size(); ++i)

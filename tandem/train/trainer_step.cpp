@@ -62,6 +62,12 @@ void Trainer::make_steps() {
   auto train = [this](const Batch& b, bool first, bool last, int64_t due) {
     return train_step(b, first, last, due);
   };
+  auto update = [this](Tensor loss) {
+    Tensor good;
+    const Tensor norm = apply_update(optimizer(), loss, good);
+    if (scaler_) scaler_->update();
+    return norm.defined() ? norm : zeros({});
+  };
   auto eval = [this](const Batch& b) {
     NoGradGuard no_grad;
     const AutocastGuard cast = autocast_of(options_);
@@ -76,9 +82,11 @@ void Trainer::make_steps() {
   if (options_.compile) {
     compiled_->train = tandem::compile(train, {.name = "train step"});
     compiled_->eval = tandem::compile(eval, {.name = "validation step"});
+    compiled_->update = tandem::compile(update, {.name = "update"});
   } else {
     compiled_->train = train;
     compiled_->eval = eval;
+    compiled_->update = update;
   }
 }
 
@@ -158,6 +166,7 @@ void Trainer::explain(const Batch& batch, const std::string& what, GeneratorStat
     tandem::save(inputs, file);
   }
   std::string found = "the replay op by op found no such value.";
+  ranks_.reset();  // what follows is this rank's alone
   set_generator_state(rng);
   try {
     DetectAnomalyGuard anomaly;
@@ -205,7 +214,13 @@ bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
   for (auto& c : callbacks_) c->batch_begin(*this, batch);
   const GeneratorState rng = generator_state();
   const bool first = micro_ == 0, update = last || micro_ + 1 == options_.accumulate;
-  const StepResult out = compiled_->train(batch, first, update, due_optimizers(step_ + 1));
+  const int64_t due = due_optimizers(step_ + 1);
+  const StepResult out = ranks_ ? step_on_ranks(batch, first, update, due)
+                                : compiled_->train(batch, first, update, due);
+  // Whole batches of a data parallel run count once.
+  const bool whole = !ranks_ || whole_batch();
+  const double rows = batch_rows(batch) * static_cast<double>(whole ? 1 : ranks_->size());
+  const bool counts = !ranks_ || !whole || ranks_->rank() == 0;
   const double loss = double_of(out.loss);
   const double norm = out.norm.defined() ? double_of(out.norm) : 0;
   run.last_loss = loss;
@@ -227,13 +242,13 @@ bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
       explain(batch, fmt::format("{}, the gradient norm {}", what, finite_text(norm)), rng);
     ++skipped_;
   } else {
-    loss_sum_ += loss * batch_rows(batch);
-    samples_ += batch_rows(batch);
-    add_figures(figures_, run.last_figures, batch_rows(batch));
-    if (options_.logging.train_metrics && out.output.defined() && out.target.defined())
+    loss_sum_ += loss * rows;
+    samples_ += rows;
+    add_figures(figures_, run.last_figures, batch_rows(batch) * (counts ? 1 : 0));
+    if (options_.logging.train_metrics && counts && out.output.defined() && out.target.defined())
       for (auto& m : metrics_) m->update(out.output, out.target);
   }
-  run.samples += batch_rows(batch);
+  run.samples += rows;
   micro_ = update ? 0 : micro_ + 1;
   if (!update) return false;
   ++step_;
@@ -252,12 +267,14 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
   for (const std::string& name : options_.metrics) metrics.push_back(make_metric(name));
   std::vector<Mean> figures;
   double sum = 0, count = 0;
+  const bool shared = ranks_ && fitting_ && !see;  // by the ranks
+  if (shared) data = own_elements(data, limit);
   data.set_epoch(0);
   data.begin_pass();
   Batch batch;
   cut_ = false;
   for (int64_t k = 0; k != limit && data.next(batch); ++k) {
-    if (fitting_ && stop_requested()) {
+    if (fitting_ && !ranks_ && stop_requested()) {
       cut_ = true;
       return {};
     }
@@ -273,6 +290,12 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
     if (out.output.defined() && out.target.defined())
       for (auto& m : metrics) m->update(out.output, out.target);
     if (see) see(batch, {out.loss, out.output, out.target, out.prediction, out.figures});
+  }
+  if (shared) {
+    std::vector<double> sums{sum, count};
+    merge_ranks(figures, metrics, &sums);
+    sum = sums[0];
+    count = sums[1];
   }
   TD_CHECK(count > 0, Value, "there is no data to validate on");
   Logs logs{{prefix + "loss", sum / count}};

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem launch`: recipes on several ranks meet their metric, write once, and resume on another
+// number of ranks; a rank that dies ends the run.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/tool_helper.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace tandem::cli_test;
+
+class Distributed : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::getenv("TANDEM_TOOL")) GTEST_SKIP() << "TANDEM_TOOL is not set";
+    char name[] = "/tmp/tandem-distributed-XXXXXX";
+    folder_ = mkdtemp(name);
+    recipe_ = fs::absolute("recipes/digits-mlp.yaml").string();
+  }
+  void TearDown() override {
+    if (!folder_.empty()) fs::remove_all(folder_);
+  }
+  Result train(int ranks, const std::string& more) const {
+    return shell("cd " + folder_.string() + " && TANDEM_DIST_DEADLINE=5 " +
+                 std::getenv("TANDEM_TOOL") + " launch -n " + std::to_string(ranks) +
+                 " --no-prefix train " + recipe_ + " trainer.report=false " + more + " 2>&1");
+  }
+  // The one line of JSON that rank 0 prints.
+  static nlohmann::json figures(const Result& r) {
+    const size_t at = r.text.find('{');
+    EXPECT_EQ(tandem::count(r.text, "\"folder\""), 1u) << r.text;
+    return nlohmann::json::parse(at == r.text.npos ? "{}" : r.text.substr(at), nullptr, false);
+  }
+  fs::path folder_;
+  std::string recipe_;
+};
+
+TEST_F(Distributed, ARecipeMeetsItsMetric) {
+  const Result r = train(2, "--json");
+  ASSERT_EQ(r.code, 0) << r.text;
+  const nlohmann::json j = figures(r);
+  EXPECT_GE(j.value("test/accuracy", 0.0), 0.96) << r.text;
+  EXPECT_EQ(j.value("steps", 0), 690);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "runs"), fs::directory_iterator()), 1);
+}
+
+// Losses and metrics of an epoch are those of all ranks: near one rank's, whose dropout draws
+// others.
+TEST_F(Distributed, FiguresAreThoseOfAllRanks) {
+  const std::string more = "--json trainer.epochs=2 model.dropout=0 data.val_part=0.2 --run ";
+  for (const char* compile : {"true", "false"}) {
+    const std::string how = std::string(" trainer.compile=") + compile;
+    const nlohmann::json one = figures(train(1, more + "one-" + compile + how)),
+                         two = figures(train(2, more + "two-" + compile + how)),
+                         three = figures(train(3, more + "three-" + compile + how));
+    for (const char* name : {"train/loss", "train/accuracy", "val/loss", "val/accuracy", "steps"}) {
+      EXPECT_NEAR(two.value(name, -1.0), one.value(name, -2.0), 1e-5) << name << two << one;
+      EXPECT_NEAR(three.value(name, -1.0), one.value(name, -2.0), 1e-5) << name << three << one;
+    }
+  }
+}
+
+TEST_F(Distributed, RunsResumeOnOtherNumbersOfRanks) {
+  const std::string more = "--json model.dropout=0 sched.type=constant --run ";
+  const nlohmann::json whole = figures(train(1, more + "whole trainer.epochs=3"));
+  figures(train(2, more + "run trainer.epochs=1"));
+  const nlohmann::json on = figures(train(3, more + "run trainer.epochs=2"));
+  EXPECT_EQ(on.value("epochs", 0), 2);
+  const nlohmann::json end = figures(train(1, more + "run trainer.epochs=3"));
+  EXPECT_EQ(end.value("steps", 0), whole.value("steps", -1));
+  EXPECT_NEAR(end.value("train/loss", -1.0), whole.value("train/loss", -2.0), 1e-5);
+}
+
+TEST_F(Distributed, WhatCannotBeSaysSo) {
+  const std::string tool_path = std::getenv("TANDEM_TOOL");
+  EXPECT_EQ(shell(tool_path + " launch -n 2 2>&1").code, 2);
+  EXPECT_EQ(shell(tool_path + " launch true 2>&1").code, 2);
+  const Result none = shell(tool_path + " launch -n 2 no-such-program 2>&1");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_TRUE(has(none.text, "'no-such-program' cannot be started")) << none.text;
+  const Result failed =
+      shell(tool_path + " launch -n 3 --grace 1 sh -c '[ $RANK = 1 ] && exit 4; sleep 60' 2>&1");
+  EXPECT_EQ(failed.code, 4);
+  EXPECT_TRUE(has(failed.text, "tandem launch: rank 1 (process ")) << failed.text;
+}
+
+}  // namespace
