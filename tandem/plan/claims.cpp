@@ -78,52 +78,65 @@ bool evaluate_memory(Evaluated& j, const PlanRequest& r, const Gpu& gpu, int64_t
   return false;
 }
 
-}  // namespace
-
-const char* to_string(Verdict v) {
-  static const char* const kNames[] = {"possible", "unlikely", "impossible", "unclear"};
-  return kNames[static_cast<int>(v)];
-}
-
-Evaluated check_claim(const PlanRequest& asked, const Claim& claim, const Catalog& c,
-                      const std::string& statement) {
-  TD_CHECK(claim.value > 0 && asked.n > 0, Value, "a claim wants a figure and GPUs above 0");
-  TD_CHECK(!asked.gpu.empty(), Value, "a claim is about a GPU\nGive --gpu.");
-  const Gpu& gpu = c.gpu(asked.gpu);
-  check_request(asked, c);
-  const PlanRequest r = on(asked, gpu);
-  Quantity wanted = rate_of_claim(r, claim, c, gpu);
-  int64_t per_gpu = per_gpu_batch(r, r.n);
-  Workload w = workload_for(r, per_gpu, r.compiled, true);
-  Evaluated j;
-  j.statement = statement;
-  if (!evaluate_memory(j, r, gpu, per_gpu, w)) return j;
+// What hardware does, whatever a statement needs of it.
+struct Rates {
+  Quantity planned, limit;
+};
+Rates rates_of(const PlanRequest& r, const Gpu& gpu, const Workload& w) {
+  Rates rates;
   Quantity flops = quotient("claim.flops", "FLOPs of one", "FLOP", "",
                             given("claim.flops.batch", "of a batch", w.matrix_flops(), "FLOP",
                                   "matmuls and convolutions of the dry run"),
                             given("claim.batch", "in it", w.units, "", "batch"));
-  Quantity limit =
-      quotient("claim.limit", "upper bound", r.job.unit + "/s", "",
-               product("claim.peak", "peak", "FLOP/s", "",
-                       {given("claim.peak.one", "one " + gpu.name,
-                              gpu.peak(product_kind(*r.precision)), "FLOP/s", gpu.source),
-                        stated("gpus", "GPUs", r.n, "")}),
-               std::move(flops));
-  Quantity planned = throughput(w, r, gpu, r.n);
-  planned.key = "claim.planned";
-  planned.label = "planned";
+  rates.limit = quotient("claim.limit", "upper bound", r.job.unit + "/s", "",
+                         product("claim.peak", "peak", "FLOP/s", "",
+                                 {given("claim.peak.one", "one " + gpu.name,
+                                        gpu.peak(product_kind(*r.precision)), "FLOP/s", gpu.source),
+                                  stated("gpus", "GPUs", r.n, "")}),
+                         std::move(flops));
+  rates.planned = throughput(w, r, gpu, r.n);
+  rates.planned.key = "claim.planned";
+  rates.planned.label = "planned";
+  return rates;
+}
+
+// How often the data are seen in `seconds` at a rate.
+Quantity epochs_at(const std::string& key, const std::string& label, const Quantity& rate,
+                   const Quantity& seconds, const PlanRequest& r) {
+  return quotient(
+      key, label, "", "",
+      product(key + ".units", r.job.unit + " in that time", "", "", {again(rate), again(seconds)}),
+      product(
+          "claim.epoch", r.job.unit + " of an epoch", "", "",
+          {given("data.samples", "samples of " + r.data->name, r.data->samples, "", r.data->source),
+           given("units.sample", r.job.unit + " per sample", r.job.units_per_sample, "",
+                 "the job's")}));
+}
+
+// A statement of training on data that leaves out how often: what its time would be enough for.
+void evaluate_open_end(Evaluated& j, const PlanRequest& r, const Gpu& gpu, Quantity seconds,
+                       Rates rates) {
+  Quantity most =
+      epochs_at("claim.epochs.most", "epochs in that time, at the peak", rates.limit, seconds, r);
+  Quantity planned =
+      epochs_at("claim.epochs", "epochs in that time, as planned", rates.planned, seconds, r);
+  j.verdict = Verdict::unclear;
+  j.why = fmt::format(
+      "Epochs are not stated. In {} more than {:.4g} epochs would be impossible on {} {}, whose "
+      "peak gives {}, and more than {:.4g} unlikely: the plan ({}) gives {:.4g}.",
+      show(seconds), most.value, r.n == 1 ? "one" : std::to_string(r.n), gpu.name,
+      show(rates.limit), kUnlikely * planned.value, show(rates.planned), planned.value);
+  j.arithmetic = {std::move(seconds), std::move(rates.planned), std::move(rates.limit),
+                  std::move(planned), std::move(most)};
+}
+
+void evaluate_rate(Evaluated& j, const PlanRequest& r, Quantity wanted, Rates rates) {
+  const Quantity &planned = rates.planned, &limit = rates.limit;
   // What the statement's time would do at the planned rate.
   std::optional<Quantity> epochs;
   const Quantity* seconds = find(wanted, "claim.seconds");
   if (seconds && r.data && r.epochs > 0)
-    epochs = quotient("claim.epochs", "epochs in that time, as planned", "", "",
-                      product("claim.planned.units", r.job.unit + " in that time", "", "",
-                              {again(planned), again(*seconds)}),
-                      product("claim.epoch", r.job.unit + " of an epoch", "", "",
-                              {given("data.samples", "samples of " + r.data->name, r.data->samples,
-                                     "", r.data->source),
-                               given("units.sample", r.job.unit + " per sample",
-                                     r.job.units_per_sample, "", "the job's")}));
+    epochs = epochs_at("claim.epochs", "epochs in that time, as planned", planned, *seconds, r);
   const std::string instead =
       epochs ? fmt::format(" According to the plan, that time is enough for {:.1f} of {} epochs.",
                            epochs->value, show(r.epochs, ""))
@@ -143,13 +156,47 @@ Evaluated check_claim(const PlanRequest& asked, const Claim& claim, const Catalo
                         show(planned), show(limit));
     epochs.reset();
   }
-  // The peak stands whatever the plan's efficiency is.
-  if (gpu.assumed_efficiency() && j.verdict != Verdict::impossible)
-    j.why += fmt::format(" The plan's efficiency of {} is assumed.", gpu.name);
-  if (lacks_bf16(asked, gpu))
-    j.why += fmt::format(" {} has no bf16: its products run at the rate of f32.", gpu.name);
-  j.arithmetic = {std::move(wanted), std::move(planned), std::move(limit)};
+  j.arithmetic = {std::move(wanted), std::move(rates.planned), std::move(rates.limit)};
   if (epochs) j.arithmetic.push_back(std::move(*epochs));
+}
+
+}  // namespace
+
+const char* to_string(Verdict v) {
+  static const char* const kNames[] = {"possible", "unlikely", "impossible", "unclear"};
+  return kNames[static_cast<int>(v)];
+}
+
+Evaluated check_claim(const PlanRequest& asked, const Claim& claim, const Catalog& c,
+                      const std::string& statement) {
+  TD_CHECK(claim.value > 0 && asked.n > 0, Value, "a claim wants a figure and GPUs above 0");
+  TD_CHECK(!asked.gpu.empty(), Value, "a claim is about a GPU\nGive --gpu.");
+  const Gpu& gpu = c.gpu(asked.gpu);
+  check_request(asked, c);
+  const PlanRequest r = on(asked, gpu);
+  const bool open_end = claim.of != Claim::Of::rate && r.data && r.epochs == 0 && r.tokens == 0;
+  Quantity wanted = open_end ? time_of_claim(r, claim, c, gpu) : rate_of_claim(r, claim, c, gpu);
+  int64_t per_gpu = per_gpu_batch(r, r.n);
+  Workload w = workload_for(r, per_gpu, r.compiled, true);
+  Evaluated j;
+  j.statement = statement;
+  if (evaluate_memory(j, r, gpu, per_gpu, w)) {
+    if (open_end)
+      evaluate_open_end(j, r, gpu, std::move(wanted), rates_of(r, gpu, w));
+    else
+      evaluate_rate(j, r, std::move(wanted), rates_of(r, gpu, w));
+    // The peak stands whatever the plan's efficiency is.
+    if (gpu.assumed_efficiency() && j.verdict != Verdict::impossible)
+      j.why += fmt::format(" The plan's efficiency of {} is assumed.", gpu.name);
+    if (lacks_bf16(asked, gpu))
+      j.why += fmt::format(" {} has no bf16: its products run at the rate of f32.", gpu.name);
+  }
+  if (!claim.hardware_stated) {
+    j.verdict = Verdict::unclear;
+    j.why = fmt::format("The hardware is not stated: {} {} is an assumption. ",
+                        r.n == 1 ? "one" : std::to_string(r.n), gpu.name) +
+            j.why;
+  }
   return j;
 }
 

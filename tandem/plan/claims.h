@@ -22,10 +22,14 @@ struct Claim {
   enum class Of : uint8_t { time, cost, energy, rate };
   Of of = Of::time;
   double value = 0;  ///< seconds, USD, kWh, or units per second
+  /// Whether the statement names the GPUs of the request. Where they are assumed, the verdict is
+  /// unclear.
+  bool hardware_stated = true;
 };
 /// "MODEL trains through DATA, EPOCHS times, on N GPUs in SECONDS" (or for USD, with kWh, at a
 /// rate): impossible where not even the weights in 16 bits fit or the rate is above what arithmetic
-/// allows, unlikely where it does not fit as it is asked or is above 1.3 times the plan.
+/// allows, unlikely where it does not fit as it is asked or is above 1.3 times the plan. Of data
+/// without epochs it is unclear, and `why` says above how many epochs it would be impossible.
 TD_API Evaluated check_claim(const PlanRequest& r, const Claim& claim, const Catalog& c,
                              const std::string& statement);
 /// What bench/claims_mnist measured: one net on MNIST, whole processes of all frameworks.

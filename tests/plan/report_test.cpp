@@ -6,6 +6,7 @@
 #include <map>
 
 #include "tandem/plan/advise.h"
+#include "tandem/plan/asked.h"
 #include "tandem/plan/claims.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/tandem.h"
@@ -218,13 +219,21 @@ TEST(SlowClaims, StatementsAsTheyWereMade) {
   for (const Wanted& w : {
            Wanted{"With CUDA, training takes 7.67 s", "another job", Verdict::unclear},
            Wanted{"ResNet-50 on ImageNet takes 4.2 h (PyTorch) or 5.1 h (TensorFlow).",
-                  "90 epochs and one A100 are our assumptions", Verdict::unlikely},
-           Wanted{"ResNet-101 on ImageNet", "90 of them on one card are our assumption",
-                  Verdict::impossible},
+                  "hardware is not stated: one A100 80GB is an assumption. Epochs are not stated. "
+                  "In 4.2 h more than 151.5 epochs would be impossible",
+                  Verdict::unclear},
+           Wanted{"ResNet-101 on ImageNet", "In 4.2 h more than 41.8", Verdict::unclear},
+           Wanted{"ResNet-101 on ImageNet",
+                  "In 5.1 h more than 50.77 epochs would be impossible on one RTX 4090",
+                  Verdict::unclear},
            Wanted{"takes 12 kWh (PyTorch) against 10 kWh (TensorFlow)", "all 10 kWh",
                   Verdict::impossible},
-           Wanted{"EfficientNet-B4 is trained on ImageNet with 10 kWh", "Plans of this net are low",
-                  Verdict::unlikely},
+           Wanted{"EfficientNet-B4 is trained on ImageNet with 10 kWh",
+                  "epochs would be impossible on one RTX 4090", Verdict::unclear},
+           Wanted{
+               "EfficientNet-B4 is trained on ImageNet with 10 kWh",
+               "That the host and cooling are counted is an assumption. Plans of this net are low",
+               Verdict::unclear},
            Wanted{"through ONNX", "that way was not measured", Verdict::unclear},
            Wanted{"Reinforcement learning", "Spinning Up and RLlib are named", Verdict::unclear},
            Wanted{"8 x A100 at AWS", "below it", Verdict::possible},
@@ -285,6 +294,42 @@ TEST(SlowClaims, EveryArithmeticAddsUp) {
   r.gpu = "H100";
   r.precision = Precision::amp_bf16;
   EXPECT_EQ(check_claim(r, {Claim::Of::time, 7 * 86400}, catalog, "x").verdict, Verdict::possible);
+}
+
+// Nothing that a statement leaves out decides its verdict.
+TEST(SlowClaims, WhatIsNotStatedIsUnclear) {
+  init();
+  const Catalog catalog = Catalog::built_in();
+  PlanRequest r = request("resnet18", "T4");
+  r.data = data_set("imagenet");
+  r.precision = Precision::amp_f16;
+  // Any time, cost or energy: the number of epochs it names is where the verdict turns.
+  for (const char* text : {"1 s", "4.2h", "10000h", "$5", "10 kWh"}) {
+    const Claim claim = claim_of(text);
+    r.epochs = 0;
+    const Evaluated open = check_claim(r, claim, catalog, text);
+    EXPECT_EQ(open.verdict, Verdict::unclear) << text;
+    double most = 0;
+    for (const Quantity& q : open.arithmetic) {
+      check(q);
+      if (q.key == "claim.epochs.most") most = q.value;
+    }
+    ASSERT_GT(most, 0) << text;
+    EXPECT_NE(open.why.find(fmt::format("more than {:.4g} epochs would be impossible", most)),
+              std::string::npos)
+        << open.why;
+    r.epochs = 1.001 * most;
+    EXPECT_EQ(check_claim(r, claim, catalog, text).verdict, Verdict::impossible) << text;
+    r.epochs = 0.999 * most;
+    EXPECT_NE(check_claim(r, claim, catalog, text).verdict, Verdict::impossible) << text;
+    r.epochs = 1.001 * most;
+    Claim assumed = claim;
+    assumed.hardware_stated = false;
+    EXPECT_EQ(check_claim(r, assumed, catalog, text).verdict, Verdict::unclear) << text;
+  }
+  // A rate needs no end.
+  r.epochs = 0;
+  EXPECT_EQ(check_claim(r, claim_of("100k/s"), catalog, "x").verdict, Verdict::impossible);
 }
 
 }  // namespace
