@@ -214,7 +214,9 @@ Yaml parse_yaml(std::string_view text, std::string_view what, const BudgetLimits
     parser.HandleNextDocument(builder);
     return std::move(builder.root);
   } catch (const YAML::Exception& e) {
-    TD_FAIL(Format, "{} line {}: {}", what, e.mark.line + 1, e.msg);
+    TD_FAIL(Format,
+            "{} line {}: {}\nClose every bracket and quote that is opened, and indent by spaces.",
+            what, e.mark.line + 1, e.msg);
   }
 }
 

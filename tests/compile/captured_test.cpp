@@ -3,6 +3,10 @@
 // next comparison of its trace with a new one, and said.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "tandem/compile/run/second_look.h"
@@ -151,6 +155,26 @@ TEST(CapturedNumbers, CheckThrowsAtOnce) {
   EXPECT_TRUE(has(text, "the number of mul (")) << text;
   EXPECT_TRUE(has(text, "was 1 and is 5")) << text;
   EXPECT_TRUE(has(text, "hold it in a Buffer")) << text;
+}
+
+TEST(CapturedNumbers, TheVariableChecksEveryFunction) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the variable is read once, in a fresh process
+  const auto program = [] {
+    ::setenv("TANDEM_CHECK_COMPILE", "1", 1);
+    const auto factor = std::make_unique<double>(1);
+    auto f = compile([p = factor.get()](Tensor x) { return x * *p; }, {.name = "scaled"});
+    const Tensor x = ones({2});
+    try {
+      f(x);
+      *factor = 5;
+      f(x);
+    } catch (const Error& e) {
+      std::fputs(e.what(), stderr);
+      ::_exit(3);
+    }
+    ::_exit(0);
+  };
+  EXPECT_EXIT(program(), ::testing::ExitedWithCode(3), "was 1 and is 5");
 }
 
 // A program that does what its C++ does passes, and writes once.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of indexing: shape rules, derivatives, batch rules. Their loops are in
-// index_kernels.cpp and sort_kernels.cpp.
+// index_reference.cpp and sort_reference.cpp.
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
-#include "tandem/ops/index/index_kernels_internal.h"
+#include "tandem/ops/index/index_reference_internal.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"
 

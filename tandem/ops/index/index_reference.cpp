@@ -2,7 +2,7 @@
 // Loops that read and write by index. An index out of range is reported and clamped: nothing
 // outside is touched. Indices that name the same place are processed in order, whatever the number
 // of threads.
-#include "tandem/ops/index/index_kernels_internal.h"
+#include "tandem/ops/index/index_reference_internal.h"
 
 #include <algorithm>
 #include <cstring>

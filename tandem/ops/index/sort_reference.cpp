@@ -7,7 +7,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
-#include "tandem/ops/index/index_kernels_internal.h"
+#include "tandem/ops/index/index_reference_internal.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem::detail {

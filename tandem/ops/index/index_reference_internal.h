@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of the index rows (index_kernels.cpp), used as their references. Not installed.
+// The loops of the index rows (index_reference.cpp), used as their references. Not installed.
 #pragma once
 
 #include "tandem/graph/kernel.h"
