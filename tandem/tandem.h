@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a program needs: #include "tandem/backend/cpu/doctor.h"
+// Everything a program needs: #include <tandem/tandem.h>, call tandem::init() first.
+#pragma once
+
+#include "tandem/backend/cpu/doctor.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"

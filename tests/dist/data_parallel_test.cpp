@@ -157,8 +157,9 @@ TEST(DataParallel, GradientsAreMeansInBuckets) {
     manual_seed(5);
     Mlp net;
     DataParallel model(net, {}, e);
-    const auto [x, y] = batch_of(0, {12});
-    const auto step = [&] { cross_entropy(model(part_of(x, *e)), part_of(y, *e)).backward(); };
+    const auto batch = batch_of(0, {12});
+    const Tensor x = part_of(batch.first, *e), y = part_of(batch.second, *e);
+    const auto step = [&] { cross_entropy(model(x), y).backward(); };
     step();
     const std::vector<Param> params = net.parameters();
     for (size_t i = 0; i < params.size(); ++i) {
@@ -168,7 +169,7 @@ TEST(DataParallel, GradientsAreMeansInBuckets) {
     // A gradient that somebody holds keeps its value.
     const Tensor held = params[0].grad(), copy = held.clone();
     net.zero_grad();
-    (model(part_of(x, *e)) * 3).sum().backward();
+    (model(x) * 3).sum().backward();
     EXPECT_TRUE(equal(held, copy));
     EXPECT_FALSE(equal(params[0].grad(), copy));
     // Without zero_grad the next pass adds to the mean.

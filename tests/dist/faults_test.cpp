@@ -152,7 +152,9 @@ TEST_P(Faults, AreNamed) {
   const Fault& f = GetParam();
   const Played p = play(f.name, 3);
   EXPECT_EQ(p.result.code, f.code) << p.err;
-  if (f.failed >= 0) EXPECT_EQ(p.result.failed, f.failed) << p.result.text << "\n" << p.err;
+  if (f.failed >= 0) {
+    EXPECT_EQ(p.result.failed, f.failed) << p.result.text << "\n" << p.err;
+  }
   for (const char* text : f.texts)
     for (const char* rank : {"[0] error", "[2] error"}) {
       bool found = false;
