@@ -52,10 +52,11 @@ test-gpu:  ## tests of the GPU drivers, and NVIDIA's compiler (from PyPI) over e
 	@$(call build,$(PRESET),tandem_test_gpu)
 	@TANDEM_SOURCE_DIR=$(CURDIR) build/$(PRESET)/tests/tandem_test_gpu
 
-test-bits:  ## compare 20,000 random programs, compiled and eager, to the bit
+test-bits:  ## 20,000 random programs, compiled and eager, and emitted C of every compiler, to the bit
 	@scripts/setup build test
 	@$(call configure,$(PRESET))
-	@$(call build,$(PRESET),tandem_test_compile)
+	@$(call build,$(PRESET),tandem_test_compile tandem_test_codegen)
+	@TANDEM_EVERY_COMPILER=1 build/$(PRESET)/tests/tandem_test_codegen --gtest_filter='EmitC.*'
 	@TANDEM_SOURCE_DIR=$(CURDIR) TANDEM_GRAPHS=20000 build/$(PRESET)/tests/tandem_test_compile --gtest_filter='RandomGraphs.*'
 
 check-op:  ## after adding an op: make check-op OP=NAME writes docs/ops.md and runs its tests

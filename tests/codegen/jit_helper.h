@@ -159,50 +159,61 @@ inline ::testing::AssertionResult both_equal(const PlanCase& c, codegen::TileCod
   return ::testing::AssertionSuccess();
 }
 
-/// Compile all cases, `per_unit` per translation unit, with each compiler (in parallel, one per
-/// processor), and run both executors on lengths 1..70 and some above 1,000.
-inline void expect_same_bits(const std::vector<PlanCase>& cases, size_t per_unit, uint64_t seed) {
+/// Which compilers see a case: each, or one in turn, which TANDEM_EVERY_COMPILER=1 makes each.
+enum class Compilers { each, in_turn };
+
+/// Compile all cases, `per_unit` per translation unit (in parallel, one per processor), and run
+/// both executors on lengths 1..70 and some above 1,000.
+inline void expect_same_bits(const std::vector<PlanCase>& cases, size_t per_unit, uint64_t seed,
+                             Compilers which = Compilers::each) {
   const std::vector<std::string> paths = compilers();
   ASSERT_FALSE(paths.empty()) << "no C compiler is here to test";
-  const size_t units = (cases.size() + per_unit - 1) / per_unit, jobs = units * paths.size();
+  const char* every = std::getenv("TANDEM_EVERY_COMPILER");
+  const size_t turns =
+      which == Compilers::in_turn && (!every || !*every || *every == '0') ? paths.size() : 1;
+  std::vector<std::pair<std::string, std::vector<size_t>>> jobs;
+  for (size_t p = 0; p < paths.size(); ++p) {
+    for (size_t k = p % turns; k < cases.size(); k += turns) {
+      if (jobs.empty() || jobs.back().first != paths[p] || jobs.back().second.size() == per_unit)
+        jobs.push_back({paths[p], {}});
+      jobs.back().second.push_back(k);
+    }
+  }
   std::atomic<size_t> next{0};
   std::mutex lock;
-  const auto check = [&](const std::string& path, size_t first, size_t n) -> std::string {
+  const auto check = [&](const std::string& path, const std::vector<size_t>& unit) -> std::string {
     const TemporaryDirectory directory;
     // gcc's second, half-width loop for the remainder takes a third of its time.
     std::vector<std::string> flags;
     if (path.find("gcc") != path.npos) flags = {"--param", "vect-epilogues-nomask=0"};
     detail::CCompiler compiler({path, directory.path + "/cache", int64_t{1} << 30, 600, flags});
     std::vector<codegen::JitSource> sources;
-    for (size_t k = 0; k < n; ++k) {
-      sources.push_back(
-          {"td_" + std::to_string(first + k), codegen::emit_c(cases[first + k].plan, "TDM_NAME")});
-    }
+    for (const size_t k : unit)
+      sources.push_back({"td_" + std::to_string(k), codegen::emit_c(cases[k].plan, "TDM_NAME")});
     const std::string problem = compiler.compile(sources);
     // clang 14 may give up on one ("Cannot emit physreg copy instruction"): it is interpreted then.
     bool gave_up = problem.find("error in backend") != problem.npos;
     if (!problem.empty() && !gave_up) return problem;
-    for (size_t k = 0; k < n; ++k) {
-      const PlanCase& c = cases[first + k];
-      if (!sources[k].code && std::exchange(gave_up, false)) continue;
-      if (!sources[k].code) return "no code for " + c.what;
-      std::mt19937_64 gen(seed + first + k);
+    for (size_t at = 0; at < unit.size(); ++at) {
+      const size_t k = unit[at];
+      const PlanCase& c = cases[k];
+      if (!sources[at].code && std::exchange(gave_up, false)) continue;
+      if (!sources[at].code) return "no code for " + c.what;
+      std::mt19937_64 gen(seed + k);
       std::vector<int64_t> lengths = {64, 70, 1000 + static_cast<int64_t>(gen() % 300)};
-      for (int64_t m = 1; m <= 70; m += (first + k) % 64 == 0 ? 1 : 17) lengths.push_back(m);
+      for (int64_t m = 1; m <= 70; m += k % 64 == 0 ? 1 : 17) lengths.push_back(m);
       for (int64_t length : lengths) {
-        const auto equal = both_equal(c, sources[k].code, length, gen());
+        const auto equal = both_equal(c, sources[at].code, length, gen());
         if (!equal) return equal.message();
       }
     }
     return "";
   };
   const auto work = [&] {
-    for (size_t job; (job = next++) < jobs;) {
-      const std::string& path = paths[job % paths.size()];
-      const size_t first = job / paths.size() * per_unit;
-      const std::string bad = check(path, first, std::min(per_unit, cases.size() - first));
+    for (size_t job; (job = next++) < jobs.size();) {
+      const std::string bad = check(jobs[job].first, jobs[job].second);
       std::lock_guard hold(lock);
-      EXPECT_EQ(bad, "") << path;
+      EXPECT_EQ(bad, "") << jobs[job].first;
     }
   };
   std::vector<std::thread> threads;
