@@ -20,7 +20,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/file_faults_internal.h"
+#include "tandem/base/folder.h"
 #include "tandem/base/mapped_pages.h"
+#include "tandem/base/nearest.h"
 #include "tandem/base/temporaries_internal.h"
 
 namespace tandem {
@@ -36,6 +38,31 @@ using detail::FileOp;
 constexpr size_t kBuffer = 256 << 10;
 
 std::string words(int error) { return std::generic_category().message(error); }
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// The nearest name in the folder, or where the path begins to lead nowhere.
+TD_COLD std::string hint_for_missing(const std::string& path) {
+  const std::string folder = folder_of(path), name = path.substr(path.rfind('/') + 1);
+  std::string start;
+  if (path[0] != '/')
+    if (char* here = ::getcwd(nullptr, 0)) {
+      start = std::string(" It starts in '") + here + "'.";
+      std::free(here);
+    }
+  if (::access(folder.c_str(), F_OK) != 0)
+    return "There is no folder '" + folder + "': check the path." + start;
+  try {
+    const std::string nearest = nearest_word(name, list_folder(folder));
+    if (!nearest.empty()) return "Did you mean '" + nearest + "'?" + start;
+  } catch (const Error&) {  // a folder that may not be read
+  }
+  return "Its folder has no name like it: check the path." + start;
+}
 
 [[noreturn]] TD_COLD void fail_to(const char* doing, const std::string& path, int error) {
   TD_FAIL(Io, "cannot {} '{}': {}", doing, path, words(error));
@@ -64,6 +91,8 @@ int open_for_reading(const std::string& path, struct stat* info) {
   do {
     fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   } while (fd < 0 && errno == EINTR);
+  if (fd < 0 && errno == ENOENT)
+    TD_FAIL(Io, "cannot open '{}': {}\n{}", path, words(ENOENT), hint_for_missing(path));
   if (fd < 0) fail_to("open", path, errno);
   if (::fstat(fd, info) != 0 || S_ISDIR(info->st_mode)) {
     const int error = S_ISDIR(info->st_mode) ? EISDIR : errno;
@@ -71,12 +100,6 @@ int open_for_reading(const std::string& path, struct stat* info) {
     fail_to("open", path, error);
   }
   return fd;
-}
-
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 }  // namespace

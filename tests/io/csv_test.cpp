@@ -126,7 +126,8 @@ TEST(CsvMustFail, Numbers) {
 TEST(CsvMustFail, Io) {
   TempFolder folder;
   EXPECT_EQ(error_of([&] { Csv::read(folder / "none"); }),
-            "Io: cannot open '" + (folder / "none") + "': No such file or directory.");
+            "Io: cannot open '" + (folder / "none") +
+                "': No such file or directory. Its folder has no name like it: check the path.");
   write_file(folder / "bomb.gz", io::gzip(std::string(10'000'000, 'a')));
   EXPECT_EQ(error_of([&] { Csv::read(folder / "bomb.gz", {.limit = 1000}); }),
             "Format: '" + (folder / "bomb.gz") +

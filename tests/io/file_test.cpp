@@ -107,8 +107,15 @@ TEST(FileMustFail, Reading) {
   write_file(folder / "a", "hello");
   EXPECT_EQ(error_of([] { read_file(nullptr); }), "Io: no path was given (it is empty or null).");
   EXPECT_EQ(error_of([] { read_file(""); }), "Io: no path was given (it is empty or null).");
-  EXPECT_EQ(error_of([&] { read_file(folder / "b"); }),
-            "Io: cannot open '" + (folder / "b") + "': No such file or directory.");
+  EXPECT_EQ(
+      error_of([&] { read_file(folder / "b"); }),
+      "Io: cannot open '" + (folder / "b") + "': No such file or directory. Did you mean 'a'?");
+  EXPECT_EQ(error_of([&] { read_file(folder / "c/b"); }),
+            "Io: cannot open '" + (folder / "c/b") +
+                "': No such file or directory. There is no "
+                "folder '" +
+                (folder / "c") + "': check the path.");
+  EXPECT_NE(error_of([] { read_file("nowhere.bin"); }).find(" It starts in '/"), std::string::npos);
   EXPECT_EQ(error_of([&] { read_file(folder.path()); }),
             "Io: cannot open '" + folder.path().string() + "': Is a directory.");
   EXPECT_EQ(error_of([&] { read_file(folder / "a", 4); }),

@@ -86,7 +86,8 @@ TEST(IdxMustFail, Files) {
             x + " is truncated: its data should have 3 bytes, 2 are there.");
   EXPECT_EQ(error_of([] { load_idx(nullptr); }), "Io: no path was given (it is empty or null).");
   EXPECT_EQ(error_of([&] { load_idx(folder / "none"); }),
-            "Io: cannot open '" + (folder / "none") + "': No such file or directory.");
+            "Io: cannot open '" + (folder / "none") +
+                "': No such file or directory. Its folder has no name like it: check the path.");
 }
 
 TEST(IdxMustFail, ABombIsNotInflated) {

@@ -221,7 +221,8 @@ TEST(SafetensorsMustFail, Io) {
   TempFolder folder;
   EXPECT_EQ(error_of([] { load(nullptr); }), "Io: no path was given (it is empty or null).");
   EXPECT_EQ(error_of([&] { load(folder / "none"); }),
-            "Io: cannot open '" + (folder / "none") + "': No such file or directory.");
+            "Io: cannot open '" + (folder / "none") +
+                "': No such file or directory. Its folder has no name like it: check the path.");
   EXPECT_EQ(error_of([&] { load(folder.path()); }),
             "Io: cannot open '" + folder.path().string() + "': Is a directory.");
 }

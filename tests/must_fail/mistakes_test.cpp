@@ -208,7 +208,7 @@ void data_and_files(Scores& s) {
     MISTAKE(rows_and_labels, "one first size", "\\[6, 2\\].*\\[5\\]", "TensorDataset", "narrow|[Ee]ach row", data::TensorDataset(ones({6, 2}), zeros({5}))),
     MISTAKE(csv_cell, "number|float32", "four", "table\\.csv.*3.*b|table\\.csv.*b.*3", "number|Correct|quote|column", io::Csv::read(table).table(0, 2, float32)),
     MISTAKE(no_such_column, "a, b|There are", "'c'", "table\\.csv", "a, b", io::Csv::read(table).column("c", float32)),
-    MISTAKE(no_file, "open|read|no such file", "nowhere\\.safetensors", "nowhere\\.safetensors", "path|exist|folder|Check", load(f / "nowhere.safetensors")),
+    MISTAKE(no_file, "open|read|no such file", "nowhere\\.safetensors", "nowhere\\.safetensors", "check the path|Did you mean", load(f / "nowhere.safetensors")),
     MISTAKE(no_image, "PNG|JPEG", "not an image|cat\\.png", "cat\\.png", "PNG|JPEG", io::read_image(fake)),
     MISTAKE(file_cut_off, "bytes", "[0-9]+ bytes|cut|ends|100", "cut\\.safetensors", "again|copy|cut|complete", load(cut)),
     MISTAKE(misspelt_key, "'hidden'", "hiden", "r\\.yaml line 5", "did you mean 'hidden'", run({})),
