@@ -11,7 +11,7 @@ import torch
 
 FAMILIES = ["pointwise", "reduce", "view_index", "contraction", "pool", "norm_loss", "layers", "nn",
             "optim", "promotion", "linalg", "search", "image", "image_layers", "fft",
-            "distributions", "special", "names"]
+            "distributions", "special", "names", "singular"]
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -4,6 +4,7 @@
 #include "tandem/ops/nn/loss.h"
 
 #include <cmath>
+#include <optional>
 
 #include "tandem/graph/context.h"
 #include "tandem/ops/nn/norm.h"
@@ -163,12 +164,12 @@ Tensor class_loss(const OpDef& row, Tensor x, Tensor target, Tensor weight, cons
   return single && y.dim() == 1 ? y.squeeze(0, loc) : y;
 }
 
-// A per-element loss with one extra number.
-Tensor row_of(const OpDef& row, const Tensor& x, const Tensor& target, double n,
+// A per-element loss, most with one extra number.
+Tensor row_of(const OpDef& row, const Tensor& x, const Tensor& target, std::optional<double> n,
               SourceLocation loc) {
   Tensor out[kMaxOpOuts];
-  Operand ins[] = {Operand(x, loc), Operand(target, loc), Operand(n)};
-  apply(row, nullptr, ins, out, loc);
+  Operand ins[] = {Operand(x, loc), Operand(target, loc), Operand(n.value_or(0))};
+  apply(row, nullptr, std::span(ins, n ? 3 : 2), out, loc);
   return std::move(out[0]);
 }
 
@@ -262,7 +263,7 @@ Tensor binary_cross_entropy_with_logits(Tensor x, Tensor target,
   if (options.pos_weight.defined())
     y = (1.0 - target) * x - logsigmoid(x, loc) * ((options.pos_weight - 1.0) * target + 1.0);
   else
-    y = row_of(op::bce_with_logits, x, target, 1.0, loc);
+    y = row_of(op::bce_with_logits, x, target, std::nullopt, loc);
   if (options.weight.defined()) y = std::move(y) * options.weight;
   return reduced(std::move(y), options.reduction, loc);
 }
