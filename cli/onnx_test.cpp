@@ -166,7 +166,8 @@ void print_ops() {
   fmt::print("{}.\n", line);
 }
 
-/// docs/onnx.md: what passes, what does not and why, and the ops that can be imported.
+/// docs/onnx.md, behind its program: what passes, what does not and why, and the ops that can be
+/// imported.
 void print_page(const std::vector<SuiteResult>& suites) {
   std::string counts;
   for (const SuiteResult& s : suites)
@@ -174,13 +175,13 @@ void print_page(const std::vector<SuiteResult>& suites) {
                           counts.empty() ? "" : "; ", count_passed(s.all, &Evaluated::eager),
                           s.all.size(), s.version, count_passed(s.all, &Evaluated::compiled));
   fmt::print(
-      "# ONNX\n\n"
+      "## The models of ONNX's backend tests\n\n"
       "`tandem onnx-test DIR` runs models against recorded inputs and outputs. The models are "
       "those of ONNX's\nbackend tests, fetched by `scripts/onnx_suite` and, for later versions, "
       "made by `scripts/onnx_suite VERSION`; the\ntolerances are those of its runner (relative "
-      "1e-3, for bfloat16 1/64, absolute 1e-7 unless a model says otherwise).\nThis page is what "
-      "`build/release/tandem onnx-test --markdown build/deps/onnx_suite "
-      "build/deps/onnx_suite-1.23.2`\nprints. Export: [onnx-export.md](onnx-export.md).\n\n"
+      "1e-3, for bfloat16 1/64, absolute 1e-7 unless a model says otherwise).\nFrom here on this "
+      "page is what\n`build/release/tandem onnx-test --markdown build/deps/onnx_suite "
+      "build/deps/onnx_suite-1.23.2` prints.\n\n"
       "{}. The others:\n\n",
       counts);
   print_failures(suites);
@@ -288,7 +289,8 @@ void add_onnx_test(CLI::App& app, int& code) {
   verb->add_option("--way", o->way, "How models run: eager (op by op), compiled, or both")
       ->check(CLI::IsMember({"eager", "compiled", "both"}));
   verb->add_flag("--json", o->json, "The result as JSON on stdout");
-  verb->add_flag("--markdown", o->markdown, "The page docs/onnx.md (runs models both ways)");
+  verb->add_flag("--markdown", o->markdown,
+                 "The page docs/onnx.md behind its program (runs models both ways)");
   verb->add_flag("--quiet", o->quiet, "Print only what failed, and the count");
   verb->callback([&code, o] {
     if (o->markdown) o->way = "both";

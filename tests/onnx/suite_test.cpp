@@ -23,8 +23,9 @@ void run_listed(const std::string& name, const std::string& version, size_t coun
     GTEST_SKIP() << "the models are not there (scripts/onnx_suite fetches them)";
   init();
   const std::string whole = read_file(source + "/docs/onnx.md");
-  const size_t end = whole.find("\n## "), next = whole.find("\n## ", end + 1);
-  const std::string page = whole.substr(0, end);  // where failures stand
+  const size_t begin = whole.find("\n## "), end = whole.find("\n## ", begin + 1);
+  const size_t next = whole.find("\n## ", end + 1);
+  const std::string page = whole.substr(begin, end - begin);  // where failures stand
   const std::string ways = whole.substr(end, next - end);
   const std::vector<OnnxCase> cases = find_onnx_cases(folder);
   EXPECT_EQ(cases.size(), count);
