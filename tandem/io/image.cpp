@@ -92,6 +92,9 @@ struct JpegReader {
 Tensor decode_jpeg(std::string_view bytes, const ReadImageOptions& o, std::string_view name) {
   JpegReader reader;
   TD_CHECK(reader.start(bytes, o), Format, "'{}' is damaged: {}", name, reader.errors.text);
+  const J_COLOR_SPACE colors = reader.info.jpeg_color_space;
+  TD_CHECK(colors != JCS_CMYK && colors != JCS_YCCK, Unsupported,
+           "'{}' is a JPEG in CMYK, which is not supported\nConvert it to RGB.", name);
   const int64_t w = reader.info.output_width, h = reader.info.output_height;
   const int64_t c = reader.info.output_components;
   check_image_size(w, h, o.limit, name);

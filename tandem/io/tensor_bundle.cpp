@@ -87,6 +87,7 @@ class TableReader {
     if (kind != 0 && kind != 1)
       fail(
           fmt::format("the block at {} is compressed in an unknown way ({})", h.offset, int{kind}));
+    Budget::take(h.size);  // many entries of the index may name one block
     const std::string_view body = bytes.substr(0, h.size);
     return kind == 1 ? snappy_decompress(body, what_) : std::string(body);
   }
@@ -237,6 +238,7 @@ TensorBundle::TensorBundle(const FilePath& index) {
     ProtoReader m = document.reader();
     if (!key.empty()) {
       if (key[0] == '\0') return;  // a slice of a tensor
+      Budget::take(key.size());    // a few bytes of the file stand for all that it shares
       entries_[key] = entry_of(m);
       return;
     }

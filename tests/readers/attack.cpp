@@ -137,7 +137,7 @@ int attack(int argc, char** argv) {
   for (size_t i = 0; i < chosen.size(); ++i) {
     // The process that reads is a child: seeds are made in another, so that this one stays small.
     Attack a{*chosen[i], {}, {}, wanted / chosen.size() + (i < wanted % chosen.size() ? 1 : 0)};
-    a.seeds = a.reader.seeds();
+    a.seeds = seeds_of(a.reader);
     for (const Crafted& c : crafted_files())
       if (c.reader == std::string_view(a.reader.name)) a.crafted.push_back(&c);
     crafted += a.crafted.size();

@@ -112,6 +112,14 @@ void add_files(std::vector<Crafted>& all) {
     const std::string one = zip({{"a.npy", npy_head("10,") + "0123456789", false, 1}});
     return one.substr(0, one.size() - 22) + one.substr(one.find("PK\x01\x02"));
   }());
+  ADD("npy", "claims", npy_head("4611686018427387904, 4"));
+  ADD("npy", "product", npy_head("4294967296, 4294967296, 4294967296"));
+  ADD("npy", "nothing", npy_head("0, 9223372036854775807, 9223372036854775807"));
+  ADD("npy", "header",
+      "\x93NUMPY" + std::string("\2\0", 2) + little_endian({{0xffffffff, 4}}) + "{");
+  ADD("npy", "deep",
+      "\x93NUMPY" + std::string("\1\0", 2) + little_endian({{60000, 2}}) +
+          "{'descr': '|u1', 'fortran_order': False, 'shape': " + std::string(59947, '('));
   ADD("idx", "zeros", gzip_bomb(std::string("\0\0\x08\x01\x19\0\0\0", 8), 400),
       "over the limit 'bytes'");
   ADD("idx", "claims", std::string("\0\0\x08\x02\x7f\xff\xff\xff\x7f\xff\xff\xff", 12));
@@ -230,65 +238,6 @@ std::string added_tokenizer() {
                    replacements("normalizer", "normalizers", 2, 400, false));
 }
 
-/// A GraphDef's node.
-io::ProtoWriter tf_node(const std::string& name, const std::string& op,
-                        const std::vector<std::string>& inputs, const std::string& function = "") {
-  io::ProtoWriter n;
-  n.add_bytes(1, name);
-  n.add_bytes(2, op);
-  for (const std::string& i : inputs) n.add_bytes(3, i);
-  if (!function.empty()) {
-    io::ProtoWriter f, value, entry;
-    f.add_bytes(1, function);
-    value.add_message(10, f);
-    entry.add_bytes(1, "f");
-    entry.add_message(2, value);
-    n.add_message(5, entry);
-  }
-  return n;
-}
-/// Forty functions, each of which calls the next one twice.
-std::string nested_calls() {
-  io::ProtoWriter g, library;
-  g.add_message(1, tf_node("x", "Placeholder", {}));
-  g.add_message(1, tf_node("y", "PartitionedCall", {"x"}, "f0"));
-  for (int i = 0; i < 40; ++i) {
-    const std::string next = i < 39 ? "f" + std::to_string(i + 1) : "";
-    io::ProtoWriter in, out, signature, f, result;
-    in.add_bytes(1, "a");
-    out.add_bytes(1, "r");
-    signature.add_bytes(1, "f" + std::to_string(i));
-    signature.add_message(2, in);
-    signature.add_message(3, out);
-    f.add_message(1, signature);
-    const char* op = next.empty() ? "Relu" : "PartitionedCall";
-    f.add_message(3, tf_node("b", op, {"a"}, next));
-    f.add_message(3, tf_node("c", op, {next.empty() ? "b:activations:0" : "b:output:0"}, next));
-    result.add_bytes(1, "r");
-    result.add_bytes(2, next.empty() ? "c:activations:0" : "c:output:0");
-    f.add_message(4, result);
-    library.add_message(1, f);
-  }
-  g.add_message(2, library);
-  return g.str();
-}
-/// One number that stands for 2^36 of them.
-std::string large_constant() {
-  io::ProtoWriter dim, shape, tensor, value, entry, node = tf_node("c", "Const", {}), g;
-  dim.add_int(1, int64_t{1} << 36);
-  shape.add_message(2, dim);
-  tensor.add_int(1, 1);
-  tensor.add_message(2, shape);
-  tensor.add_float(5, 1);
-  value.add_message(8, tensor);
-  entry.add_bytes(1, "value");
-  entry.add_message(2, value);
-  node.add_message(5, entry);
-  g.add_message(1, node);
-  g.add_message(1, tf_node("y", "Relu", {"c"}));
-  return g.str();
-}
-
 void add_media(std::vector<Crafted>& all) {
   const auto add = [&](const char* reader, const char* name, auto bytes, const char* says = "") {
     all.push_back({std::string(reader) + "/" + name, reader, std::move(bytes), says});
@@ -319,6 +268,13 @@ void add_media(std::vector<Crafted>& all) {
       std::string(
           "RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f\xff\xff\xff\x0f\x07\x10\x11\x11\x88\x88\xfe\x07\0",
           34));
+  // A canvas of 16384 x 16384 with nothing on it; a lossy image of 16383 x 16383.
+  ADD("webp", "canvas",
+      std::string("RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\xff\x3f\0\xff\x3f\0", 30));
+  ADD("webp", "widest",
+      std::string("RIFF\x22\0\0\0WEBPVP8 \x16\0\0\0\x30\x01\0\x9d\x01\x2a\xff\x3f\xff\x3f\x0e\xc0"
+                  "\xfe\x25\xa4\0\x03\x70\0\0\0\0",
+                  42));
   ADD("tiff", "claims", tiff(16000, 16000, 1, "abcd"), "over the limit 'bytes'");
   ADD("tiff", "widest", tiff(0xffffffff, 0xffffffff, 5, "abcd"));
   ADD("tiff", "deflated", tiff(12000, 12000, 8, deflate(std::string(12000, '\0'), 12000)),
@@ -352,8 +308,6 @@ void add_media(std::vector<Crafted>& all) {
       std::string("\x89HDF\r\n\x1a\n", 8) + std::string("\x02\x08\x08\0", 4) +
           std::string(36, '\xff'),
       "is outside of the file");
-  ADD("tf_graph", "calls", nested_calls(), "over the limit");
-  ADD("tf_graph", "constant", large_constant(), "over the limit 'bytes'");
   ADD("sentencepiece", "pieces", repeated(std::string("\x0a\x03\x0a\x01q", 5), 300000));
 #undef ADD
 }
@@ -364,6 +318,7 @@ const std::vector<Crafted>& crafted_files() {
   static const std::vector<Crafted> all = [] {
     std::vector<Crafted> v;
     add_crafted_models(v);
+    add_crafted_tensorflow(v);
     add_files(v);
     add_texts(v);
     add_media(v);

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   const char* name = std::getenv("TANDEM_FUZZ");
   g_reader = &readers::find_reader(name ? name : "");
   if (const char* folder = std::getenv("TANDEM_FUZZ_SEEDS")) {
-    const auto seeds = g_reader->seeds();
+    const auto seeds = readers::seeds_of(*g_reader);
     for (size_t i = 0; i < seeds.size(); ++i)
       write_file(std::string(folder) + "/seed" + std::to_string(i), seeds[i]);
   }

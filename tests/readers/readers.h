@@ -21,7 +21,7 @@ using Random = std::mt19937_64;
 
 struct Reader {
   const char* name;
-  /// Small valid files.
+  /// Small valid files; see seeds_of.
   std::vector<std::string> (*seeds)();
   /// Reads, or throws.
   void (*read)(std::string_view bytes);
@@ -36,6 +36,9 @@ struct Reader {
 std::span<const Reader> readers();
 /// Throws Value for an unknown name.
 const Reader& find_reader(std::string_view name);
+/// Its valid files, and those of tests/readers/corpus/NAME: what the library does not write itself,
+/// and inputs that once broke the reader.
+std::vector<std::string> seeds_of(const Reader& r);
 
 /// How reading went: a refusal is Format or Unsupported, of what runs also any other error but
 /// Internal. Anything else is thrown.
@@ -63,8 +66,9 @@ struct Crafted {
   const char* says = "";
 };
 const std::vector<Crafted>& crafted_files();
-/// Those of them that are ONNX models.
+/// Those of them that are ONNX models; of TensorFlow and Keras.
 void add_crafted_models(std::vector<Crafted>& all);
+void add_crafted_tensorflow(std::vector<Crafted>& all);
 
 /// Small valid ONNX models.
 std::vector<std::string> onnx_seeds();
@@ -77,10 +81,29 @@ void repair_zip(std::string& s);
 void repair_gzip(std::string& s);
 void repair_flac(std::string& s);
 void repair_table(std::string& s);
+void repair_riff(std::string& s);
 /// Changes one field of a protobuf message, at any depth; lengths stay right.
 void mutate_protobuf(std::string& s, Random& random);
 /// Exchanges a number or a word of a text for an extreme one.
 void mutate_text(std::string& s, Random& random);
+/// Changes a directory, an entry or a number of a TIFF file.
+void mutate_tiff(std::string& s, Random& random);
+/// Changes a segment of a JPEG, or of a JPEG 2000 codestream, whose boxes it changes too.
+void mutate_jpeg(std::string& s, Random& random);
+void mutate_jpeg2000(std::string& s, Random& random);
+/// Changes a chunk of a RIFF file: WAV and WebP.
+void mutate_riff(std::string& s, Random& random);
+/// Any change to any bytes.
+void mutate_bytes(std::string& s, Random& random);
+
+// ---- numbers of n bytes in files
+uint64_t little(std::string_view s, size_t at, size_t n);
+uint64_t big(std::string_view s, size_t at, size_t n);
+void put_little(std::string& s, size_t at, uint64_t v, size_t n);
+void put_big(std::string& s, size_t at, uint64_t v, size_t n);
+void put_varint(std::string& out, uint64_t v);
+/// A number at which sizes and counts break.
+uint64_t extreme(Random& random);
 
 // ---- builders that seeds and crafted files share
 std::string big_endian(std::initializer_list<std::pair<uint64_t, int>> numbers);

@@ -424,7 +424,12 @@ void read_checkpoint(std::string_view bytes) {
   const HeldFile index(bytes, ".index"),
       data(read_file(source(kTensorFlow) + "/running_checkpoint.data-00000-of-00001"),
            ".data-00000-of-00001");
-  touch(weights::load_weights(index.path()));
+  try {
+    touch(weights::load_weights(index.path()));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Io) throw;
+    TD_FAIL(Format, "the index names other files: {}", e.what());
+  }
 }
 Seeds seeds_hdf5() {
   Seeds out = files("io/hdf5", {".h5"}, 65536);
@@ -495,12 +500,12 @@ constexpr Reader kReaders[] = {
     {"tar", seeds_tar, read_tar, repair_tar, mutate_text},
     {"tfrecord", seeds_tfrecord, read_tfrecord, repair_tfrecord, mutate_records},
     {"png", seeds_png, read_image, repair_png},
-    {"jpeg", seeds_jpeg, read_image},
-    {"webp", seeds_webp, read_image},
-    {"tiff", seeds_tiff, read_image},
-    {"jpeg2000", seeds_jpeg2000, read_image},
+    {"jpeg", seeds_jpeg, read_image, nullptr, mutate_jpeg},
+    {"webp", seeds_webp, read_image, repair_riff, mutate_riff},
+    {"tiff", seeds_tiff, read_image, nullptr, mutate_tiff},
+    {"jpeg2000", seeds_jpeg2000, read_image, nullptr, mutate_jpeg2000},
     {"plain_image", seeds_plain, read_plain, nullptr, mutate_text},
-    {"wav", seeds_wav, read_sound},
+    {"wav", seeds_wav, read_sound, repair_riff, mutate_riff},
     {"flac", seeds_flac, read_sound, repair_flac},
     {"protobuf", seeds_protobuf, read_protobuf, nullptr, mutate_protobuf},
     {"onnx", onnx_seeds, read_onnx, nullptr, mutate_protobuf, true},
@@ -551,6 +556,13 @@ const Reader& find_reader(std::string_view name) {
   for (const Reader& r : kReaders)
     if (name == r.name) return r;
   TD_FAIL(Value, "there is no reader '{}'", name);
+}
+std::vector<std::string> seeds_of(const Reader& r) {
+  Seeds out = r.seeds();
+  const std::string folder = std::string("readers/corpus/") + r.name;
+  if (fs::is_directory(source(folder)))
+    for (std::string& s : files(folder, {""})) out.push_back(std::move(s));
+  return out;
 }
 
 Outcome try_reading(const Reader& r, std::string_view bytes) {

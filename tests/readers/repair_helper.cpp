@@ -10,7 +10,6 @@
 #include "tests/readers/readers.h"
 
 namespace tandem::readers {
-namespace {
 
 uint64_t little(std::string_view s, size_t at, size_t n) {
   uint64_t v = 0;
@@ -28,6 +27,9 @@ void put_little(std::string& s, size_t at, uint64_t v, size_t n) {
 void put_big(std::string& s, size_t at, uint64_t v, size_t n) {
   for (size_t i = 0; i < n; ++i) s[at + i] = static_cast<char>(v >> (8 * (n - 1 - i)));
 }
+
+namespace {
+
 uint32_t crc_of(std::string_view s) {
   return static_cast<uint32_t>(
       crc32(0, reinterpret_cast<const Bytef*>(s.data()), static_cast<uInt>(s.size())));
@@ -239,12 +241,17 @@ constexpr uint64_t kExtremes[] = {0,
                                   ~0ull >> 1,
                                   ~0ull,
                                   ~0ull - 1};
-uint64_t extreme(Random& random) { return kExtremes[random() % std::size(kExtremes)]; }
+
+}  // namespace
 
 void put_varint(std::string& out, uint64_t v) {
   for (; v >= 0x80; v >>= 7) out += static_cast<char>(v | 0x80);
   out += static_cast<char>(v);
 }
+uint64_t extreme(Random& random) { return kExtremes[random() % std::size(kExtremes)]; }
+
+namespace {
+
 bool take_varint(std::string_view s, size_t& at, uint64_t& v) {
   v = 0;
   for (int shift = 0; shift < 70 && at < s.size(); shift += 7) {
@@ -337,6 +344,8 @@ std::string changed_message(std::string_view s, Random& random, int depth) {
   return std::string(s.substr(0, p.begin)) + middle + std::string(s.substr(p.end));
 }
 
+}  // namespace
+
 void mutate_bytes(std::string& s, Random& random) {
   const size_t at = s.empty() ? 0 : random() % s.size();
   switch (random() % 9) {
@@ -373,8 +382,6 @@ void mutate_bytes(std::string& s, Random& random) {
         s[random() % s.size()] = static_cast<char>(random());
   }
 }
-
-}  // namespace
 
 void mutate_protobuf(std::string& s, Random& random) { s = changed_message(s, random, 0); }
 
