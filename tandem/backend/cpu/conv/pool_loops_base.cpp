@@ -7,6 +7,7 @@
 
 namespace tandem::detail {
 namespace {
+constexpr int kVectorBytes = 16;
 #include "tandem/backend/cpu/conv/pool_loops.inc"
 }  // namespace
 
