@@ -157,15 +157,14 @@ void multiply(const Sizes& s, const float* x, const float* weight, const float* 
     m.bias = bias ? bias + p * kPackedPanel : nullptr;
     const int64_t size = s.kernel_h * m.b_segment;
     Ahead ahead(p + 1 < p1 && size >= kFar ? m.b + size : nullptr, size, lines * tiles);
+    FinishedTiles finished(fused, whole, columns);
     for (int64_t r = 0; r < lines; ++r)
       for (int64_t i = 0; i < tiles; ++i) {
         ahead.step(m);
         const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles;
         m.a = x + r * s.stride_h * wide * s.c + w0 * m.am;
         m.c = y + (r * s.w + w0) * s.o + p * kPackedPanel;
-        const bool done = finish_in_tile(fused, whole, m);
-        packed_tile(m, w1 - w0, columns);
-        if (!done) finish_block(fused, whole, m.c, s.o, w1 - w0, columns);
+        finished.run(m, w1 - w0);
       }
   }
 }

@@ -73,6 +73,43 @@ inline bool finish_in_tile(const FusedEpilogue& t, const float* whole, MicroCall
   return true;
 }
 
+/// Computes tiles of a panel, row after row, with their epilogue: in the tile where that is
+/// possible, else for several tiles at once, while they are in cache.
+class FinishedTiles {
+ public:
+  /// The panel has `columns` columns of the result that begins at `whole`.
+  FinishedTiles(const FusedEpilogue& t, const float* whole, int64_t columns)
+      : fused_(t), whole_(whole), columns_(columns) {}
+  FinishedTiles(const FinishedTiles&) = delete;
+  FinishedTiles& operator=(const FinishedTiles&) = delete;
+  ~FinishedTiles() { finish(); }
+
+  /// The tile `c` of so many rows, below the one before.
+  void run(MicroCall<float>& c, int64_t rows) {
+    const bool done = finish_in_tile(fused_, whole_, c);
+    packed_tile(c, rows, columns_);
+    if (done) return;
+    if (rows_ == 0) first_ = c.c;
+    y_row_ = c.c_row;
+    rows_ += rows;
+    if (rows_ >= kMostRows) finish();
+  }
+
+ private:
+  static constexpr int64_t kMostRows = 48;  // of at most 32 columns: 6 KB
+
+  void finish() {
+    if (rows_ > 0) finish_block(fused_, whole_, first_, y_row_, rows_, columns_);
+    rows_ = 0;
+  }
+
+  const FusedEpilogue& fused_;
+  const float* whole_;
+  int64_t columns_;
+  float* first_ = nullptr;
+  int64_t rows_ = 0, y_row_ = 0;  // that wait for their epilogue
+};
+
 /// Calls f(worker, unit) for all units: each worker processes its own part, so that it finds the
 /// rows of the last call in its cache, and then takes over what is left of others' parts, so that a
 /// busy processor holds up nobody for long.

@@ -133,13 +133,15 @@ inline void run_panels(const PackedGemm& g, MicroCall<float> c, int64_t tiles, i
       c.clamp = false;
       const bool last = k + kPackedDepth >= g.k;
       Ahead ahead(last && p + 1 >= p1 ? nullptr : c.b + c.k * kPackedPanel, ahead_floats, tiles);
+      FinishedTiles finished(g.fused, g.y, columns);
       for (int64_t t = 0; t < tiles; ++t) {
         ahead.step(c);
         const TileRows rows = place(t, k, c);
         c.c = g.y + rows.first * g.y_row + p * kPackedPanel;
-        const bool done = !last || finish_in_tile(g.fused, g.y, c);
-        packed_tile(c, rows.count, columns);
-        if (!done) finish_block(g.fused, g.y, c.c, g.y_row, rows.count, columns);
+        if (last)
+          finished.run(c, rows.count);
+        else
+          packed_tile(c, rows.count, columns);
       }
     }
   }
