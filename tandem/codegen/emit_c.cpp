@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every step defines one variable of the loop's body. All loads stand first and all stores last, so
-// an output may be the very memory of an input.
+// an output may be the very memory of an input. An integer variable has 32 bits where they do
+// (narrow_integers.h); C converts between both widths.
 #include "tandem/codegen/emit_c.h"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/codegen/narrow_integers.h"
 #include "tandem/codegen/prelude_text.h"
 #include "tandem/codegen/row_program.h"
 #include "tandem/graph/expression/scalar_expr.h"
@@ -21,6 +23,11 @@ const char* type_of(Reg r) {
   static constexpr const char* kNames[] = {"float", "double", "tdm_i64", "tdm_b8"};
   return kNames[static_cast<int>(r)];
 }
+
+// The names for a register in a step that may compute in 32 bits.
+char type_char(Reg r, bool narrow) { return narrow && r == Reg::i64 ? 'n' : type_char(r); }
+const char* type_of(Reg r, bool narrow) { return narrow && r == Reg::i64 ? "tdm_i32" : type_of(r); }
+bool is_integer(std::string_view type) { return type == "tdm_i64" || type == "tdm_i32"; }
 
 const char* type_of(DType t) {
   switch (t) {
@@ -45,10 +52,10 @@ bool is_math(ScalarOp op) {
          (op >= ScalarOp::atan2 && op <= ScalarOp::gammaincc);
 }
 
-std::string loaded(const std::string& x, DType t) {
+std::string loaded(const std::string& x, DType t, bool narrow = false) {
   if (t == DType::f16) return fmt::format("tdo_from_f16({})", x);
   if (t == DType::bf16) return fmt::format("tdo_from_bf16({})", x);
-  return fmt::format("({}){}", type_of(reg_of(t)), x);
+  return fmt::format("({}){}", type_of(reg_of(t), narrow), x);
 }
 
 // Writes steps as definitions of variables. Who derives says where inputs come from and where
@@ -71,6 +78,15 @@ class StepWriter {
     text_ = &to;
     for (size_t k = 0; k < steps.size(); ++k) step(steps[k], meanings[k]);
   }
+  /// The steps of the plan's loop.
+  void write_loop(std::string& to) {
+    const std::vector<bool> narrow = narrow_integers(plan_);
+    text_ = &to;
+    for (size_t k = 0; k < plan_.steps.size(); ++k) {
+      narrow_ = narrow[k];
+      step(plan_.steps[k], plan_.meanings[k]);
+    }
+  }
   bool divides() const { return divides_; }
 
   const TilePlan& plan_;
@@ -83,7 +99,7 @@ class StepWriter {
   std::string operand(int slot, const char* type, bool value) {
     Known& known = current_[static_cast<size_t>(slot)];
     if (known.name.empty()) known = {first_use(slot, type, value), type};
-    TD_ASSERT(known.type == type);
+    TD_ASSERT(known.type == type || (is_integer(known.type) && is_integer(type)));
     return known.name;
   }
 
@@ -97,7 +113,8 @@ class StepWriter {
   void step(const TileStep& s, const StepMeaning& m) {
     const int slots[] = {s.a, s.b, s.c, s.d};
     const auto arg = [&](int j, Reg r) { return operand(slots[j], type_of(r), m.values >> j & 1); };
-    const char f = type_char(m.type);
+    const char f = type_char(m.type, narrow_);
+    const char* type = type_of(m.result, narrow_);
     switch (m.kind) {
       case StepMeaning::load:
         return load(s, m.dtype);
@@ -106,10 +123,10 @@ class StepWriter {
       case StepMeaning::fill:
         return define(s.out, type_of(m.result), arg(0, m.type));
       case StepMeaning::convert:
-        return define(s.out, type_of(m.result),
-                      fmt::format("tdo_{}{}({})", f, type_char(m.result), arg(0, m.type)));
+        return define(s.out, type,
+                      fmt::format("tdo_{}{}({})", f, type_char(m.result, narrow_), arg(0, m.type)));
       case StepMeaning::wrap:
-        return define(s.out, type_of(m.type), loaded(stored(arg(0, m.type), m.dtype), m.dtype));
+        return define(s.out, type, loaded(stored(arg(0, m.type), m.dtype), m.dtype, narrow_));
       case StepMeaning::mul_add: {
         const std::string a = arg(0, m.type), b = arg(1, m.type), c = arg(2, m.type);
         return define(s.out, type_of(m.type), fmt::format("{} * {} + {}", a, b, c));
@@ -138,22 +155,22 @@ class StepWriter {
       divides_ = true;
       *text_ += fmt::format("    bad |= {} == 0;\n", args[1]);
     }
-    define(s.out, type_of(m.result), call(m, args, n));
+    define(s.out, type_of(m.result, narrow_), call(m, args, n));
   }
 
-  static std::string call(const StepMeaning& m, const std::string* args, int n) {
+  std::string call(const StepMeaning& m, const std::string* args, int n) const {
     const char* name = to_string(m.scalar);
     const bool pow = m.scalar == ScalarOp::pow && m.type != Reg::i64;
     std::string text = is_math(m.scalar) || pow
                            ? fmt::format("tdm_{}{}", name, m.type == Reg::f32 ? "f" : "")
-                           : fmt::format("tdo_{}_{}", name, type_char(m.type));
+                           : fmt::format("tdo_{}_{}", name, type_char(m.type, narrow_));
     for (int j = 0; j < n; ++j) text += (j ? ", " : "(") + args[j];
     return text + ")";
   }
 
   void load(const TileStep& s, DType t) {
     const std::string x = operand(s.a, type_of(t), false);
-    define(s.out, type_of(reg_of(t)), loaded(x, t));
+    define(s.out, type_of(reg_of(t), narrow_), loaded(x, t, narrow_));
   }
 
   static std::string stored(const std::string& x, DType t) {
@@ -167,6 +184,7 @@ class StepWriter {
   std::string* text_ = nullptr;
   int count_ = 0;
   bool divides_ = false;
+  bool narrow_ = false;  ///< the step that is written computes in 32 bits
 };
 
 // A value is read before the loop, an input at the top of its body, outputs are stored at its end.
@@ -175,7 +193,7 @@ class TileWriter : StepWriter {
   explicit TileWriter(const TilePlan& plan) : StepWriter(plan, "") {}
 
   std::string function(std::string_view name) {
-    write(plan_.steps, plan_.meanings, body_);
+    write_loop(body_);
     std::string text = fmt::format("TDM_ENTRY int {}(void* const* s, tdm_i64 n) {{\n", name);
     text += head_;
     if (divides()) text += "  int bad = 0;\n";
@@ -218,7 +236,7 @@ class StageWriter : StepWriter {
     write(plan_.value_steps, plan_.value_meanings, scalars_);
     write(plan_.row_steps, plan_.row_meanings, scalars_);
     std::string body;
-    write(plan_.steps, plan_.meanings, body);
+    write_loop(body);
     TD_ASSERT(!divides());
     std::string text = "  {\n" + pointers_, ends;
     std::string start, take;

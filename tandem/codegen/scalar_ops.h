@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each scalar op does to registers: one text of C99 that is also C++. The tile kernels call
 // these functions, and emitted C gets this text pasted behind the math prelude, so both executors
-// give equal bits. Registers are f (float), d (double), i (64-bit integer), b (0 or 1). Holds:
-// integers wrap, integer division never traps (by zero it gives 0 and the caller reports it), float
-// to integer truncates and saturates (NaN gives 0). Included by tile_kernels.inc only.
+// give equal bits. Registers are f (float), d (double), i (64-bit integer), b (0 or 1), and in
+// emitted C n (32-bit integer, codegen/narrow_integers.h). Holds: integers wrap, integer division
+// never traps (by zero it gives 0 and the caller reports it), float to integer truncates and
+// saturates (NaN gives 0). Included by tile_kernels.inc only.
 #ifndef TDM_SCALAR_OPS_H
 #define TDM_SCALAR_OPS_H
 
 #include "tandem/base/math_prelude.h"
 
 typedef __INT64_TYPE__ tdm_i64;
+typedef __INT32_TYPE__ tdm_i32;
 typedef __UINT8_TYPE__ tdm_b8;
 typedef __UINT16_TYPE__ tdm_u16;
 
@@ -192,6 +194,48 @@ TDM_FN tdm_b8 tdo_fb(float x) { return x != 0.0f; }
 TDM_FN tdm_b8 tdo_db(double x) { return x != 0.0; }
 TDM_FN tdm_b8 tdo_ib(tdm_i64 x) { return x != 0; }
 TDM_FN tdm_b8 tdo_bb(tdm_b8 x) { return x != 0; }
+
+// ---- 32-bit integers: those that wrap keep the low bits of 64
+#define TDM_NARROW(name, symbol)                        \
+  TDM_FN tdm_i32 tdo_##name##_n(tdm_i32 a, tdm_i32 b) { \
+    return (tdm_i32)((tdm_u32)a symbol(tdm_u32) b);     \
+  }
+TDM_NARROW(add, +)
+TDM_NARROW(sub, -)
+TDM_NARROW(mul, *)
+TDM_NARROW(bit_and, &)
+TDM_NARROW(bit_or, |)
+TDM_NARROW(bit_xor, ^)
+TDM_FN tdm_i32 tdo_neg_n(tdm_i32 x) { return (tdm_i32)(0u - (tdm_u32)x); }
+TDM_FN tdm_i32 tdo_sign_n(tdm_i32 x) { return (tdm_i32)(x > 0) - (tdm_i32)(x < 0); }
+TDM_FN tdm_i32 tdo_bit_not_n(tdm_i32 x) { return ~x; }
+TDM_FN tdm_i32 tdo_select_n(tdm_b8 c, tdm_i32 a, tdm_i32 b) { return c ? a : b; }
+TDM_FN tdm_i32 tdo_max_n(tdm_i32 a, tdm_i32 b) { return b > a ? b : a; }
+TDM_FN tdm_i32 tdo_min_n(tdm_i32 a, tdm_i32 b) { return b < a ? b : a; }
+TDM_FN tdm_i32 tdo_fmax_n(tdm_i32 a, tdm_i32 b) { return b > a ? b : a; }
+TDM_FN tdm_i32 tdo_fmin_n(tdm_i32 a, tdm_i32 b) { return b < a ? b : a; }
+#define TDM_COMPARE_NARROW(name, symbol) \
+  TDM_FN tdm_b8 tdo_##name##_n(tdm_i32 a, tdm_i32 b) { return a symbol b; }
+TDM_COMPARE_NARROW(eq, ==)
+TDM_COMPARE_NARROW(ne, !=)
+TDM_COMPARE_NARROW(lt, <)
+TDM_COMPARE_NARROW(le, <=)
+TDM_COMPARE_NARROW(gt, >)
+TDM_COMPARE_NARROW(ge, >=)
+TDM_FN tdm_i32 tdo_fn(float x) {
+  const tdm_u32 high = 0u - (tdm_u32)(x >= 0x1p31f), low = 0u - (tdm_u32)(x < -0x1p31f);
+  const tdm_i32 r = (tdm_i32)tdmi_self((x < 0x1p31f) & (x >= -0x1p31f), x, 0.0f);
+  return (tdm_i32)((tdm_u32)r | (high & 0x7fffffffu) | (low & 0x80000000u));
+}
+TDM_FN tdm_i32 tdo_dn(double x) {
+  const double below = tdmi_sel(x >= 0x1p31, 2147483647.0, x);
+  return (tdm_i32)tdmi_sel(below >= -0x1p31, below, tdmi_sel(x < 0.0, -0x1p31, 0.0));
+}
+TDM_CONVERT(bn, tdm_b8, tdm_i32)
+TDM_CONVERT(nn, tdm_i32, tdm_i32)
+TDM_CONVERT(nf, tdm_i32, float)
+TDM_CONVERT(nd, tdm_i32, double)
+TDM_FN tdm_b8 tdo_nb(tdm_i32 x) { return x != 0; }
 
 // ---- 16-bit floats: the bits of base/half.h
 TDM_FN tdm_u32 tdoi_pick(int c, tdm_u32 a, tdm_u32 b) {

@@ -11,6 +11,7 @@
 #include "random_program.h"
 #include "tandem/base/error.h"
 #include "tandem/base/half.h"
+#include "tandem/codegen/narrow_integers.h"
 #include "tandem/codegen/reduce_program.h"
 #include "tandem/codegen/scalar_ops.h"
 #include "tandem/graph/op_def.h"
@@ -174,6 +175,105 @@ TEST(EmitC, RandomProgramsEqualTheInterpreter) {
     if (!c.plan.steps.empty()) cases.push_back(std::move(c));
   }
   expect_same_bits(cases, 200, seed, Compilers::in_turn);
+}
+
+// Integers of all widths, wrapped, compared, bounded and converted: those that fit are 32 bits in
+// emitted C.
+TEST(EmitC, IntegerProgramsEqualTheInterpreter) {
+  const DType kIntegers[] = {DType::i64, DType::i32, DType::i16, DType::i8, DType::u8};
+  const DType kReals[] = {DType::f32, DType::f64};
+  constexpr ScalarOp kOps[] = {
+      ScalarOp::add,     ScalarOp::sub,    ScalarOp::mul,     ScalarOp::neg,    ScalarOp::abs,
+      ScalarOp::sign,    ScalarOp::max,    ScalarOp::fmin,    ScalarOp::shl,    ScalarOp::shr,
+      ScalarOp::bit_and, ScalarOp::bit_or, ScalarOp::bit_xor, ScalarOp::bit_not};
+  constexpr ScalarOp kTests[] = {ScalarOp::lt, ScalarOp::eq, ScalarOp::ge};
+  constexpr int64_t kBounds[] = {INT64_MIN, INT32_MIN, -7, 0, 255, INT32_MAX, int64_t{1} << 40};
+  std::mt19937_64 gen(7);
+  std::vector<PlanCase> cases;
+  int narrow = 0;
+  const auto any = [&](const auto& from) { return from[gen() % std::size(from)]; };
+  for (int n = 0; n < (kSanitized ? 50 : 200); ++n) {
+    ScalarProgram p;
+    std::vector<int16_t> integers;
+    const auto add = [&](ScalarInstr i) {
+      p.code.push_back(i);
+      const auto at = static_cast<int16_t>(p.code.size() - 1);
+      if (i.result == Reg::i64) integers.push_back(at);
+      return at;
+    };
+    for (int k = 0; k < 3; ++k) {
+      p.in.push_back(k < 2 ? any(kIntegers) : any(kReals));
+      const Reg r = reg_of(p.in.back());
+      const int16_t x =
+          add({.op = ScalarOp::input, .type = r, .result = r, .input = static_cast<int16_t>(k)});
+      if (k == 2) add({.op = ScalarOp::convert, .type = r, .result = Reg::i64, .a = x});
+    }
+    const auto number = [&](int64_t v) {
+      ScalarInstr i{.op = ScalarOp::constant, .type = Reg::i64, .result = Reg::i64};
+      i.imm = Scalar(v);
+      return add(i);
+    };
+    // A float that was converted, bounded from both sides, as saturating casts are.
+    for (const ScalarOp bound : {ScalarOp::max, ScalarOp::min}) {
+      const int16_t x = integers.back(), limit = number(any(kBounds));
+      add({.op = bound, .type = Reg::i64, .result = Reg::i64, .a = x, .b = limit});
+    }
+    number(static_cast<int64_t>(gen() % 300));
+    for (int k = 0; k < 6; ++k) {
+      ScalarInstr i = instruction(any(kOps), Reg::i64);
+      i.a = any(integers);
+      if (i.b >= 0) i.b = any(integers);
+      const int16_t y = add(i);
+      if (gen() % 2)
+        add({.op = ScalarOp::wrap,
+             .type = Reg::i64,
+             .result = Reg::i64,
+             .a = y,
+             .narrow = any(kIntegers)});
+    }
+    const int16_t test = add({.op = any(kTests),
+                              .type = Reg::i64,
+                              .result = Reg::b8,
+                              .a = any(integers),
+                              .b = any(integers)});
+    add({.op = ScalarOp::select,
+         .type = Reg::i64,
+         .result = Reg::i64,
+         .a = test,
+         .b = any(integers),
+         .c = any(integers)});
+    const DType real = any(kReals);
+    const int16_t y = add(
+        {.op = ScalarOp::convert, .type = Reg::i64, .result = reg_of(real), .a = any(integers)});
+    p.out = {{integers.back(), any(kIntegers)}, {y, real}};
+    PlanCase c("integers " + std::to_string(n), p, std::vector<Access>(3, Access::dense));
+    for (const bool b : codegen::narrow_integers(c.plan)) narrow += b;
+    cases.push_back(std::move(c));
+  }
+  EXPECT_GT(narrow, static_cast<int>(cases.size()));
+  expect_same_bits(cases, 100, 5, Compilers::in_turn);
+}
+
+TEST(EmitC, FloatsSaturateToNarrowIntegers) {
+  const auto want = [](int64_t x) { return std::clamp<int64_t>(x, INT32_MIN, INT32_MAX); };
+  for (uint64_t u = 0; u < uint64_t{1} << 32; u += 251) {
+    const float x = std::bit_cast<float>(static_cast<uint32_t>(u));
+    ASSERT_EQ(tdo_fn(x), want(tdo_fi(x))) << x;
+  }
+  std::mt19937_64 gen(1);
+  for (int k = 0; k < 1000000; ++k) {
+    // All mantissas, and exponents about those of 1 to 2^64.
+    const uint64_t bits = gen(), exponent = 1020 + gen() % 72;
+    const double x =
+        std::bit_cast<double>(k % 16 ? (bits & ~(uint64_t{2047} << 52)) | exponent << 52 : bits);
+    ASSERT_EQ(tdo_dn(x), want(tdo_di(x))) << x;
+  }
+  for (const double x : {0x1p31, 0x1.fffffffcp30, 0x1.fffffffffffffp30, -0x1p31, -0x1.00000002p31,
+                         0.0, -0.0, 1e300, -1e300, std::numeric_limits<double>::infinity(),
+                         -std::numeric_limits<double>::infinity(), std::nan("")}) {
+    EXPECT_EQ(tdo_dn(x), want(tdo_di(x))) << x;
+    EXPECT_EQ(tdo_fn(static_cast<float>(x)), want(tdo_fi(static_cast<float>(x)))) << x;
+  }
 }
 
 TEST(EmitC, SixteenBitFloatsConvertAsStorageDoes) {
