@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX's RNN, GRU and LSTM: any activations, peepholes, both directions, lengths per sequence, step
-// by step in public ops.
+// ONNX's RNN, GRU and LSTM: any activations, peepholes, both directions, lengths per sequence, in
+// public ops. Inputs meet their weights in one matmul for all steps, states step by step.
 #include <algorithm>
 
 #include "tandem/onnx/export/exporters_internal.h"
@@ -78,16 +78,16 @@ struct Layer {
     return tensor(v, Shape(batch, 1)).to(DType::b8);
   }
 
-  /// Run `step(x_t, states) -> y_t` over the steps of one direction. States of finished sequences
-  /// stay; their results are zeros.
+  /// Run `step(gx_t, states) -> y_t` over the steps of one direction, gx: [t, n, ...]. States of
+  /// finished sequences stay; their results are zeros.
   template <class Step>
-  Tensor over_steps(const Tensor& input, int64_t direction, std::vector<Tensor>& states,
+  Tensor over_steps(const Tensor& gx, int64_t direction, std::vector<Tensor>& states,
                     Step step) const {
     std::vector<Tensor> ys(static_cast<size_t>(steps));
     for (int64_t s = 0; s < steps; ++s) {
       const int64_t t = reversed(direction) ? steps - 1 - s : s;
       std::vector<Tensor> old = states;
-      Tensor y = step(input.select(0, t), states);
+      Tensor y = step(gx.select(0, t), states);
       if (!lengths.empty()) {
         const Tensor on = alive(t);
         for (size_t i = 0; i < states.size(); ++i) states[i] = where(on, states[i], old[i]);
@@ -130,9 +130,9 @@ void rnn_of(OnnxCall& c) {
     const Tensor w = c.x(1).select(0, d), r = c.x(2).select(0, d);
     const auto b = biases(c, l, d, 1);
     std::vector<Tensor> states{l.initial(c, 5, d)};
-    ys.push_back(l.over_steps(l.x, d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
-      s[0] = onnx_activate(l.activation(d, 0),
-                           l.clipped(linear(x, w, b.first) + linear(s[0], r, b.second)));
+    const Tensor inputs = linear(l.x, w, b.first);
+    ys.push_back(l.over_steps(inputs, d, states, [&](const Tensor& gx, std::vector<Tensor>& s) {
+      s[0] = onnx_activate(l.activation(d, 0), l.clipped(gx + linear(s[0], r, b.second)));
       return s[0];
     }));
     all.push_back(states);
@@ -153,8 +153,9 @@ void gru_of(OnnxCall& c) {
     const Tensor r_zr = r.narrow(0, 0, 2 * h), r_h = r.narrow(0, 2 * h, h);
     const Tensor b_zr = b.second.narrow(0, 0, 2 * h), b_h = b.second.narrow(0, 2 * h, h);
     std::vector<Tensor> states{l.initial(c, 5, d)};
-    ys.push_back(l.over_steps(l.x, d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
-      const Tensor gx = linear(x, w, b.first), gh = linear(s[0], r_zr, b_zr);
+    const Tensor inputs = linear(l.x, w, b.first);
+    ys.push_back(l.over_steps(inputs, d, states, [&](const Tensor& gx, std::vector<Tensor>& s) {
+      const Tensor gh = linear(s[0], r_zr, b_zr);
       const Tensor zr = onnx_activate(l.activation(d, 0), l.clipped(gx.narrow(1, 0, 2 * h) + gh));
       const Tensor z = zr.narrow(1, 0, h), reset = zr.narrow(1, h, h);
       const Tensor recurrent =
@@ -175,7 +176,7 @@ void gru_of(OnnxCall& c) {
 template <class F>
 void lstm_with(OnnxCall& c, const Tensor& weight, const Tensor& recurrent, F rounded) {
   const Layer l(c, recurrent, {"Sigmoid", "Tanh", "Tanh"});
-  const Tensor input = rounded(l.x);
+  const Tensor x = rounded(l.x);
   const bool coupled = c.attr("input_forget", 0);
   const int64_t h = l.hidden;
   std::vector<Tensor> ys;
@@ -183,19 +184,21 @@ void lstm_with(OnnxCall& c, const Tensor& weight, const Tensor& recurrent, F rou
   for (int64_t d = 0; d < l.directions; ++d) {
     const Tensor w = weight.select(0, d), r = recurrent.select(0, d);
     const auto b = biases(c, l, d, 4);
-    const Tensor p = c.has(7) ? c.x(7).select(0, d) : zeros({3 * h}, l.x.dtype());
+    const Tensor peepholes = c.has(7) ? c.x(7).select(0, d) : Tensor();
     std::vector<Tensor> states{l.initial(c, 5, d), l.initial(c, 6, d)};
-    ys.push_back(l.over_steps(input, d, states, [&](const Tensor& x, std::vector<Tensor>& s) {
-      const Tensor g = linear(x, w, b.first) + linear(rounded(s[0]), r, b.second);
-      const OnnxActivation& f = l.activation(d, 0);
+    const Tensor inputs = linear(x, w, b.first);
+    ys.push_back(l.over_steps(inputs, d, states, [&](const Tensor& gx, std::vector<Tensor>& s) {
+      const Tensor g = gx + linear(rounded(s[0]), r, b.second);
       auto gate = [&](int64_t i) { return g.narrow(1, i * h, h); };
-      auto peephole = [&](int64_t i) { return p.narrow(0, i * h, h); };
-      const Tensor in = onnx_activate(f, l.clipped(gate(0) + peephole(0) * s[1]));
-      const Tensor forget =
-          coupled ? 1 - in : onnx_activate(f, l.clipped(gate(2) + peephole(2) * s[1]));
+      auto opened = [&](int64_t i, const Tensor& cell) {
+        Tensor sum = gate(i);
+        if (peepholes.defined()) sum = sum + peepholes.narrow(0, i * h, h) * cell;
+        return onnx_activate(l.activation(d, 0), l.clipped(sum));
+      };
+      const Tensor in = opened(0, s[1]), forget = coupled ? 1 - in : opened(2, s[1]);
       const Tensor cell =
           forget * s[1] + in * onnx_activate(l.activation(d, 1), l.clipped(gate(3)));
-      const Tensor out = onnx_activate(f, l.clipped(gate(1) + peephole(1) * cell));
+      const Tensor out = opened(1, cell);
       s[0] = out * onnx_activate(l.activation(d, 2), cell);
       s[1] = cell;
       return s[0];
