@@ -188,9 +188,8 @@ void print_page(const std::vector<SuiteResult>& suites) {
   fmt::print(
       "\nThe recorded results of Bernoulli are draws from a generator whose state is not part of "
       "the models. Those of\nthe inverse DFT contain rounding errors of a single-precision "
-      "transform where ours gives zeros. The float16\nmodel records a softmax that was rounded to "
-      "float16 after each of its steps; ours is rounded once.\nThe models of 1.23.2 draw their "
-      "data while they are made, from seed 0.\n");
+      "transform where ours gives zeros.\nThe models of 1.23.2 draw their data while they are "
+      "made, from seed 0.\n");
   print_ways(suites);
   print_nets(suites[0]);
   print_ops();

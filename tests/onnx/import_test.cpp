@@ -377,6 +377,28 @@ TEST_F(Onnx, ProductsOfIntegersAreExact) {
   }
 }
 
+// The standard's graphs of Softmax and LogSoftmax since opset 13 round to x's type at every op.
+TEST_F(Onnx, SoftmaxOfSixteenBitsRoundsAtEveryOp) {
+  manual_seed(1);
+  for (const auto& [type, dtype] : {std::pair(10, DType::f16), std::pair(16, DType::bf16)}) {
+    GraphText g;
+    g.nodes = {node("Softmax", {"x"}, {"y"}), node("LogSoftmax", {"x"}, {"z"})};
+    g.inputs = {port("x", type)};
+    g.outputs = {port("y", type), port("z", type)};
+    const Tensor x = (randn({8, 33}) * 4).to(dtype);
+    const Tensor shifted = x - amax(x, {1}, true), e = exp(shifted);
+    const std::vector<Tensor> once{softmax(x, 1), log_softmax(x, 1)};
+    const std::vector<Tensor> each{e / sum(e, {1}, true), shifted - log(sum(e, {1}, true))};
+    for (const int version : {11, 13}) {
+      const std::vector<Tensor> got = OnnxModel::parse(model(g, version))({x});
+      for (size_t k = 0; k < got.size(); ++k) {
+        EXPECT_TRUE(equal(got[k], version < 13 ? once[k] : each[k])) << version << " " << k;
+        EXPECT_FALSE(equal(once[k], each[k])) << k;
+      }
+    }
+  }
+}
+
 TEST_F(Onnx, SmallFloatsKeepTheirBits) {
   for (const OnnxType t : {OnnxType::f8e4m3fn, OnnxType::f8e4m3fnuz, OnnxType::f8e5m2,
                            OnnxType::f8e5m2fnuz, OnnxType::f4e2m1, OnnxType::f8e8m0})

@@ -125,11 +125,24 @@ void along(OnnxCall& c, F f) {
   c.set(0, f(x.reshape({rows, -1}), 1).reshape(x.shape()));
 }
 
+// Since opset 13 the standard defines Softmax and LogSoftmax by graphs of ops, each of which rounds
+// to the type of x. In 16 bits that shows.
+bool rounds_each_step(const OnnxCall& c, const Tensor& x) {
+  return c.version() >= 13 && is_floating(x.dtype()) && size_of(x.dtype()) == 2;
+}
 void softmax_of(OnnxCall& c) {
-  along(c, [](const Tensor& x, int64_t d) { return softmax(x, d); });
+  along(c, [&](const Tensor& x, int64_t d) {
+    if (!rounds_each_step(c, x)) return softmax(x, d);
+    const Tensor e = exp(x - amax(x, {d}, true));
+    return e / sum(e, {d}, true);
+  });
 }
 void log_softmax_of(OnnxCall& c) {
-  along(c, [](const Tensor& x, int64_t d) { return log_softmax(x, d); });
+  along(c, [&](const Tensor& x, int64_t d) {
+    if (!rounds_each_step(c, x)) return log_softmax(x, d);
+    const Tensor y = x - amax(x, {d}, true);
+    return y - log(sum(exp(y), {d}, true));
+  });
 }
 void hardmax(OnnxCall& c) {
   along(c, [](const Tensor& x, int64_t d) {
