@@ -66,9 +66,20 @@ int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& token
       l = l < 0 ? l * penalty : l / penalty;
     }
   }
-  if (fresh < o.min_new_tokens)
-    for (const int64_t e : eos)
-      if (e < static_cast<int64_t>(logits.size())) logits[static_cast<size_t>(e)] = kNever;
+  const auto never = [&](const std::vector<int64_t>& which) {
+    for (const int64_t t : which)
+      if (t >= 0 && t < static_cast<int64_t>(logits.size()))
+        logits[static_cast<size_t>(t)] = kNever;
+  };
+  if (fresh < o.min_new_tokens) never(eos);
+  never(o.suppress_tokens);
+  if (fresh == 0) never(o.begin_suppress_tokens);
+  if (o.timestamps.any()) {
+    TD_CHECK(!eos.empty(), Value,
+             "the rules of timestamps need a token that ends a text\nSet eos_token_id.");
+    apply_timestamp_rules(logits, std::span(tokens).last(static_cast<size_t>(fresh)), eos[0],
+                          o.timestamps);
+  }
   if (!o.do_sample) return std::max_element(logits.begin(), logits.end()) - logits.begin();
   for (float& l : logits) l = static_cast<float>(l / o.temperature);
   std::vector<int32_t> order(logits.size());

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "tandem/models/pretrained.h"
+#include "tandem/models/text/timestamps.h"
 
 namespace tandem::models {
 
@@ -17,6 +18,9 @@ struct GenerateOptions {
   int64_t top_k = 50;  ///< when sampling: only the k likeliest; 0: all
   double top_p = 1;    ///< when sampling: the likeliest tokens whose probabilities sum to p
   double repetition_penalty = 1;  ///< above 1: tokens already present become less likely
+  std::vector<int64_t> suppress_tokens = {};        ///< these never come
+  std::vector<int64_t> begin_suppress_tokens = {};  ///< these do not come first
+  TimestampRules timestamps = {};                   ///< of Whisper
   /// A row ends with one of these; if empty, those of the model's config.
   std::vector<int64_t> eos_token_id = {};
   uint64_t seed = 0;     ///< for sampling: Philox, one stream per row
