@@ -2,6 +2,7 @@
 // GEMM tiles in portable 16-byte vectors, for processors without AVX2. Without fused multiply-adds,
 // so its bits differ from those of the other two files.
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
+#include "tandem/base/unroll_internal.h"
 
 #include <cstring>
 

@@ -2,6 +2,7 @@
 // GEMM tiles of 6 rows and two 256-bit vectors. Called only where the processor has AVX2 and
 // FMA.
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
+#include "tandem/base/unroll_internal.h"
 
 #ifdef __AVX2__
 #include <immintrin.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMM tiles of 14 rows and two 512-bit vectors. Called only where the processor has AVX-512.
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
+#include "tandem/base/unroll_internal.h"
 
 #ifdef __AVX512F__
 #include <immintrin.h>
