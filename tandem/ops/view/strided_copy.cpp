@@ -42,16 +42,35 @@ Layout simplify(const int64_t* shape, const int64_t* ds, const int64_t* ss, int 
   return l;
 }
 
-// Offsets of position `k` in the outer dims.
-inline void offsets_at(const CopyDim* d, int rank, int64_t k, int64_t& dst, int64_t& src) {
-  dst = src = 0;
-  for (int i = rank - 1; i >= 0; --i) {
-    const int64_t c = k % d[i].n;
-    k /= d[i].n;
-    dst += c * d[i].ds;
-    src += c * d[i].ss;
+// Offsets of one position in the outer dims after the other, from `k` on: rows may be so short that
+// divisions would cost more than they do.
+struct Walk {
+  int64_t dst = 0, src = 0;
+
+  Walk(const CopyDim* d, int rank, int64_t k) : d_(d), rank_(rank) {
+    for (int i = rank - 1; i >= 0; --i) {
+      at_[i] = k % d[i].n;
+      k /= d[i].n;
+      dst += at_[i] * d[i].ds;
+      src += at_[i] * d[i].ss;
+    }
   }
-}
+  void step() {
+    for (int i = rank_ - 1; i >= 0; --i) {
+      dst += d_[i].ds;
+      src += d_[i].ss;
+      if (++at_[i] < d_[i].n) return;
+      at_[i] = 0;
+      dst -= d_[i].n * d_[i].ds;
+      src -= d_[i].n * d_[i].ss;
+    }
+  }
+
+ private:
+  const CopyDim* d_;
+  int rank_;
+  int64_t at_[kMaxRank];
+};
 
 template <class T>
 void copy_row(T* dst, int64_t ds, const T* src, int64_t ss, int64_t n) {
@@ -124,11 +143,9 @@ void copy_layout(T* dst, const T* src, Layout l) {
     int64_t rows = 1;
     for (int i = 0; i < l.rank - 1; ++i) rows *= l.d[i].n;
     parallel_for(0, rows, std::max<int64_t>(1, kGrain / inner.n), [&](int64_t b, int64_t e) {
-      for (int64_t k = b; k < e; ++k) {
-        int64_t od, os;
-        offsets_at(l.d, l.rank - 1, k, od, os);
-        copy_row(dst + od, inner.ds, src + os, inner.ss, inner.n);
-      }
+      Walk at(l.d, l.rank - 1, b);
+      for (int64_t k = b; k < e; ++k, at.step())
+        copy_row(dst + at.dst, inner.ds, src + at.src, inner.ss, inner.n);
     });
     return;
   }
@@ -143,11 +160,10 @@ void copy_layout(T* dst, const T* src, Layout l) {
       const int64_t pieces = (inner.n + grain - 1) / grain;
       parallel_for(0, planes * pieces, 1, [&](int64_t b, int64_t e) {
         for (int64_t k = b; k < e; ++k) {
-          int64_t od, os;
-          offsets_at(l.d, outer_rank, k / pieces, od, os);
+          const Walk at(l.d, outer_rank, k / pieces);
           const int64_t first = k % pieces * grain;
-          to_planes(src + os + first * a.n, dst + od + first, std::min(grain, inner.n - first), a.n,
-                    a.ds);
+          to_planes(src + at.src + first * a.n, dst + at.dst + first,
+                    std::min(grain, inner.n - first), a.n, a.ds);
         }
       });
       return;
@@ -156,10 +172,9 @@ void copy_layout(T* dst, const T* src, Layout l) {
   parallel_for(0, planes * strips, std::max<int64_t>(1, kGrain / (kTile * inner.n)),
                [&](int64_t b, int64_t e) {
                  for (int64_t k = b; k < e; ++k) {
-                   int64_t od, os;
-                   offsets_at(l.d, outer_rank, k / strips, od, os);
+                   const Walk at(l.d, outer_rank, k / strips);
                    const int64_t a0 = k % strips * kTile;
-                   copy_plane(dst + od, src + os, a, inner, a0, std::min(a0 + kTile, a.n));
+                   copy_plane(dst + at.dst, src + at.src, a, inner, a0, std::min(a0 + kTile, a.n));
                  }
                });
 }
