@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kFewestProducts = 4096;  ///< of a weight: smaller ones are read as they lie
 constexpr double kManyProducts = 1 << 18;  ///< of a convolution, however small its weight
 // Winograd pays from so many tiles and channels on, where few outputs of the last tiles are waste.
-constexpr int64_t kFewestTiles = 12, kFewestChannels = 32;
+constexpr int64_t kFewestTiles = 12, kFewestChannels = 24;
 constexpr double kMostWaste = 1.35;
 
 class Packing {
