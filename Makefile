@@ -50,7 +50,7 @@ test-gpu:  ## tests of the GPU drivers, and NVIDIA's compiler (from PyPI) over e
 	@scripts/setup build test gpu
 	@$(call configure,$(PRESET))
 	@$(call build,$(PRESET),tandem_test_gpu)
-	@TANDEM_SOURCE_DIR=$(CURDIR) build/$(PRESET)/tests/tandem_test_gpu
+	@TANDEM_TEST_ALL=1 TANDEM_SOURCE_DIR=$(CURDIR) build/$(PRESET)/tests/tandem_test_gpu
 
 test-bits:  ## 20,000 random programs, compiled and eager, and emitted C of every compiler, to the bit
 	@scripts/setup build test

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "tandem/backend/cpu/cpu.h"
+#include "tandem/backend/gpu/gpu.h"
 #include "tandem/compile/lowering/control_kernels.h"
 #include "tandem/grad/control_flow.h"
 #include "tandem/graph/node.h"
@@ -35,6 +36,7 @@ void init() {
     register_all_ops();
     for (const OpDef* op : control_flow_rows()) detail::register_library_op(*op);
     register_cpu_backend();
+    register_gpu_backend();
     register_control_kernels();
     detail::set_node_name(grad_fn_name);
   });

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The math functions of every kernel, in a subset of C99 that is also C++ and CUDA C. Reference
-// executors, the tile interpreter and emitted code compile this one text, so they give equal bits.
-// Holds: only + - * / sqrt and integer operations in a fixed order; no fused multiply-add (build
-// with -ffp-contract=off, NVRTC with --fmad=false), no libm, no tables; selects instead of
-// branches, so loops vectorise. Special values are those of C's libm; a NaN's payload is not
-// promised. Bounds (bench/prelude_check): 2 ulp in f32, over all floats where the arithmetic is f32
-// and by rounding once where it is f64; 2 ulp in f64 at 10^7 points a function; erfinv, lgamma and
-// digamma state their own.
-// Coefficients: minimax fits of scripts/fit_prelude.py. A guard and not `#pragma once`, because
-// this text is also pasted into emitted files.
+// The math functions of every kernel, in a subset of C99 that is also C++, CUDA C and OpenCL C.
+// Reference executors, the tile interpreter and emitted code compile this one text, so they give
+// equal bits. Holds: only + - * / sqrt and integer operations in a fixed order; no fused
+// multiply-add (build with -ffp-contract=off, NVRTC with --fmad=false), no libm, no tables; selects
+// instead of branches, so loops vectorise. Special values are those of C's libm; a NaN's payload is
+// not promised. Bounds (bench/prelude_check): 2 ulp in f32, over all floats where the arithmetic is
+// f32 and by rounding once where it is f64; 2 ulp in f64 at 10^7 points a function; erfinv, lgamma
+// and digamma state their own. Coefficients: minimax fits of scripts/fit_prelude.py. A guard and
+// not `#pragma once`, because this text is also pasted into emitted files.
 #ifndef TDM_MATH_PRELUDE_H
 #define TDM_MATH_PRELUDE_H
 
@@ -22,8 +21,17 @@
 #define TDM_FAR static __attribute__((noinline, unused))
 #endif
 
+// A table within a function, the type of 64 bits: OpenCL C has neither `static` there nor long
+// long.
 typedef unsigned int tdm_u32;
+#if defined(__OPENCL_VERSION__)
+#define TDM_TABLE const
+#define TDM_BRANCHES 1
+typedef ulong tdm_u64;
+#else
+#define TDM_TABLE static const
 typedef unsigned long long tdm_u64;
+#endif
 
 // ---- bits -------------------------------------------------------------------------------------
 
@@ -34,6 +42,13 @@ TDM_FN tdm_u64 tdmi_bits(double x) { return (tdm_u64)__double_as_longlong(x); }
 TDM_FN double tdmi_double(tdm_u64 u) { return __longlong_as_double((long long)u); }
 TDM_FN float tdm_sqrtf(float x) { return __fsqrt_rn(x); }
 TDM_FN double tdm_sqrt(double x) { return __dsqrt_rn(x); }
+#elif defined(__OPENCL_VERSION__)
+TDM_FN tdm_u32 tdmi_bitsf(float x) { return as_uint(x); }
+TDM_FN float tdmi_float(tdm_u32 u) { return as_float(u); }
+TDM_FN tdm_u64 tdmi_bits(double x) { return as_ulong(x); }
+TDM_FN double tdmi_double(tdm_u64 u) { return as_double(u); }
+TDM_FN float tdm_sqrtf(float x) { return sqrt(x); }
+TDM_FN double tdm_sqrt(double x) { return sqrt(x); }
 #else
 TDM_FN tdm_u32 tdmi_bitsf(float x) {
   tdm_u32 u;
@@ -73,16 +88,16 @@ TDM_FN float tdmi_self(int c, float a, float b) {
 }
 
 TDM_FN double tdmi_sel(int c, double a, double b) {
-  const tdm_u64 m = 0ull - (tdm_u64)(c != 0);
+  const tdm_u64 m = (tdm_u64)0 - (tdm_u64)(c != 0);
   return tdmi_double((tdmi_bits(a) & m) | (tdmi_bits(b) & ~m));
 }
 
 TDM_FN float tdmi_absf(float x) { return tdmi_float(tdmi_bitsf(x) & 0x7fffffffu); }
-TDM_FN double tdmi_abs(double x) { return tdmi_double(tdmi_bits(x) & 0x7fffffffffffffffull); }
+TDM_FN double tdmi_abs(double x) { return tdmi_double(tdmi_bits(x) & 0x7fffffffffffffffu); }
 
 // The same, by the low bit of a word. (gcc 12 does not vectorise `int & 1` as an f64 condition.)
 TDM_FN double tdmi_sel_odd(tdm_u32 word, double a, double b) {
-  const tdm_u64 m = 0ull - (tdm_u64)(word & 1u);
+  const tdm_u64 m = (tdm_u64)0 - (tdm_u64)(word & 1u);
   return tdmi_double((tdmi_bits(a) & m) | (tdmi_bits(b) & ~m));
 }
 
@@ -92,14 +107,13 @@ TDM_FN float tdmi_signf(float x, float s) {
 }
 
 TDM_FN double tdmi_sign(double x, double s) {
-  return tdmi_double((tdmi_bits(x) & 0x7fffffffffffffffull) |
-                     (tdmi_bits(s) & 0x8000000000000000ull));
+  return tdmi_double((tdmi_bits(x) & 0x7fffffffffffffffu) | (tdmi_bits(s) & 0x8000000000000000u));
 }
 
 TDM_FN float tdmi_nanf(void) { return tdmi_float(0x7fc00000u); }
 TDM_FN float tdmi_inff(void) { return tdmi_float(0x7f800000u); }
-TDM_FN double tdmi_nan(void) { return tdmi_double(0x7ff8000000000000ull); }
-TDM_FN double tdmi_inf(void) { return tdmi_double(0x7ff0000000000000ull); }
+TDM_FN double tdmi_nan(void) { return tdmi_double(0x7ff8000000000000u); }
+TDM_FN double tdmi_inf(void) { return tdmi_double(0x7ff0000000000000u); }
 
 // 2^n, -126 <= n <= 127; -1022 <= n <= 1023. (Unsigned: a NaN's n is anything.)
 TDM_FN float tdmi_pow2f(int n) { return tdmi_float(((tdm_u32)n + 127u) << 23); }
@@ -455,7 +469,7 @@ TDM_FN tdmi_dd tdmi_fast_two(double a, double b) {
 }
 
 // The upper 26 bits of a's significand.
-TDM_FN double tdmi_upper(double a) { return tdmi_double(tdmi_bits(a) & 0xfffffffff8000000ull); }
+TDM_FN double tdmi_upper(double a) { return tdmi_double(tdmi_bits(a) & 0xfffffffff8000000u); }
 
 // a * b to 2^-105 or better (exact but for the product of the two lower halves).
 TDM_FN tdmi_dd tdmi_two_prod(double a, double b) {
@@ -617,10 +631,10 @@ typedef struct {
 
 TDM_FN tdmi_log_t tdmi_log_parts(double x) {
   const int tiny = x < 0x1p-1022;
-  const tdm_u64 v = tdmi_bits(x * tdmi_sel(tiny, 0x1p54, 1.0)) - 0x3fe6a09e00000000ull;
+  const tdm_u64 v = tdmi_bits(x * tdmi_sel(tiny, 0x1p54, 1.0)) - 0x3fe6a09e00000000u;
   tdmi_log_t r;
   r.k = ((int)(tdm_u32)(v >> 32) >> 20) - (tiny ? 54 : 0);
-  r.f = tdmi_double((v & 0xfffffffffffffull) + 0x3fe6a09e00000000ull) - 1.0;
+  r.f = tdmi_double((v & 0xfffffffffffffu) + 0x3fe6a09e00000000u) - 1.0;
   return r;
 }
 
@@ -677,9 +691,9 @@ TDM_FN double tdm_log10(double x) {
 // divided by 1 + x (roughly: 1/(1+f)).
 TDM_FN double tdmi_log1p_dd(double x, double l) {
   const tdmi_dd u = tdmi_two_sum(1.0, x);
-  const tdm_u64 v = tdmi_bits(u.h) - 0x3fe6a09e00000000ull;
+  const tdm_u64 v = tdmi_bits(u.h) - 0x3fe6a09e00000000u;
   const int k = (int)(tdm_u32)(v >> 32) >> 20;
-  const double fu = tdmi_double((v & 0xfffffffffffffull) + 0x3fe6a09e00000000ull) - 1.0;
+  const double fu = tdmi_double((v & 0xfffffffffffffu) + 0x3fe6a09e00000000u) - 1.0;
   const double cu = (u.l + l) * tdmi_pow2(-(k > 1022 ? 1022 : k));
   const double f = tdmi_sel(k == 0, x, fu);
   const double c = tdmi_sel(k == 0, l, cu);
@@ -695,10 +709,10 @@ TDM_FN double tdm_log1p(double x) {
 // C's special cases of pow(x, y), r = |x|^y being right for finite positive |x| and finite y.
 TDM_FN double tdmi_pow_edges(double x, double y, double r) {
   const double a = tdmi_abs(x), b = tdmi_abs(y);
-  const double half = 0.5 * b;
+  const double halved = 0.5 * b;
   const double whole_b = tdmi_sel(b < 0x1p52, (b + 0x1p52) - 0x1p52, b);
-  const double whole_h = tdmi_sel(half < 0x1p52, (half + 0x1p52) - 0x1p52, half);
-  const int fraction = whole_b != b, odd_half = whole_h != half;
+  const double whole_h = tdmi_sel(halved < 0x1p52, (halved + 0x1p52) - 0x1p52, halved);
+  const int fraction = whole_b != b, odd_half = whole_h != halved;
   const int base_edge = a == 0.0, base_inf = a == tdmi_inf(), power_inf = b == tdmi_inf();
   const int base_one = a == 1.0, negative = x < 0.0, minus = (int)(tdmi_bits(x) >> 63);
   const int x_nan = x != x, y_nan = y != y, x_one = x == 1.0, y_zero = y == 0.0;
@@ -801,16 +815,16 @@ TDM_FN tdmi_u128 tdmi_wide_mul(tdm_u64 a, tdm_u64 b) {
 
 // Payne and Hanek: the significand times the 192 bits of 2/pi that matter modulo 4.
 TDM_FAR tdmi_trig_t tdmi_trig_far(double a) {
-  static const tdm_u64 two_over_pi[] = {
-      0x0000000000000000ull, 0xa2f9836e4e441529ull, 0xfc2757d1f534ddc0ull, 0xdb6295993c439041ull,
-      0xfe5163abdebbc561ull, 0xb7246e3a424dd2e0ull, 0x06492eea09d1921cull, 0xfe1deb1cb129a73eull,
-      0xe88235f52ebb4484ull, 0xe99c7026b45f7e41ull, 0x3991d639835339f4ull, 0x9c845f8bbdf9283bull,
-      0x1ff897ffde05980full, 0xef2f118b5a0a6d1full, 0x6d367ecf27cb09b7ull, 0x4f463f669e5fea2dull,
-      0x7527bac7ebe5f17bull, 0x3d0739f78a5292eaull, 0x6bfb5fb11f8d5d08ull, 0x56033046fc7b6babull,
-      0xf0cfbc209af4361dull};
+  TDM_TABLE tdm_u64 two_over_pi[] = {0x0000000000000000u, 0xa2f9836e4e441529u, 0xfc2757d1f534ddc0u,
+                                     0xdb6295993c439041u, 0xfe5163abdebbc561u, 0xb7246e3a424dd2e0u,
+                                     0x06492eea09d1921cu, 0xfe1deb1cb129a73eu, 0xe88235f52ebb4484u,
+                                     0xe99c7026b45f7e41u, 0x3991d639835339f4u, 0x9c845f8bbdf9283bu,
+                                     0x1ff897ffde05980fu, 0xef2f118b5a0a6d1fu, 0x6d367ecf27cb09b7u,
+                                     0x4f463f669e5fea2du, 0x7527bac7ebe5f17bu, 0x3d0739f78a5292eau,
+                                     0x6bfb5fb11f8d5d08u, 0x56033046fc7b6babu, 0xf0cfbc209af4361du};
   const tdm_u64 u = tdmi_bits(a);
   const int exponent = (int)(u >> 52);
-  const tdm_u64 m = (u & 0xfffffffffffffull) | 0x10000000000000ull;
+  const tdm_u64 m = (u & 0xfffffffffffffu) | 0x10000000000000u;
   const int start = exponent - 1075 + 62;  // first bit of the window, in the table
   const int word = start >> 6, shift = start & 63;
   tdm_u64 w[3], high, mid, sign;
@@ -878,12 +892,12 @@ TDM_FN tdmi_dd tdmi_sin_kernel(double h, double l) {
 
 TDM_FN tdmi_dd tdmi_cos_kernel(double h, double l) {
   const double z = h * h;
-  const double half = 0.5 * z;
-  const double w = 1.0 - half;
+  const double halved = 0.5 * z;
+  const double w = 1.0 - halved;
   double p = -0x1.8fa65f17f989dp-37;
   p = TDMI_H3(p, z, 0x1.1ee9db8ebbf99p-29, -0x1.27e4f7f141606p-22, 0x1.a01a019c8ed08p-16);
   p = TDMI_H2(p, z, -0x1.6c16c16c15013p-10, 0x1.555555555554bp-5);
-  return tdmi_fast_two(w, ((1.0 - w) - half) + (z * z * p - h * l));
+  return tdmi_fast_two(w, ((1.0 - w) - halved) + (z * z * p - h * l));
 }
 
 TDM_FN double tdmi_sin_quarter(tdmi_trig_t t, tdm_u64 sign) {
@@ -894,7 +908,7 @@ TDM_FN double tdmi_sin_quarter(tdmi_trig_t t, tdm_u64 sign) {
 }
 
 TDM_FN double tdm_sin(double x) {
-  return tdmi_sin_quarter(tdmi_trig_reduce(tdmi_abs(x)), tdmi_bits(x) & 0x8000000000000000ull);
+  return tdmi_sin_quarter(tdmi_trig_reduce(tdmi_abs(x)), tdmi_bits(x) & 0x8000000000000000u);
 }
 
 TDM_FN double tdm_cos(double x) {
@@ -914,7 +928,7 @@ TDM_FN double tdm_tan(double x) {
   d.l = tdmi_sel_odd(t.quarter, s.l, c.l);
   n = tdmi_dd_div(n, d);
   n.h = tdmi_sel(tdmi_abs(x) < 0x1p-28, tdmi_abs(x), n.h + n.l);
-  return tdmi_double(tdmi_bits(n.h) ^ (tdmi_bits(x) & 0x8000000000000000ull));
+  return tdmi_double(tdmi_bits(n.h) ^ (tdmi_bits(x) & 0x8000000000000000u));
 }
 
 // ---- f64: inverse trigonometric ---------------------------------------------------------------
@@ -1061,7 +1075,7 @@ TDM_FN double tdm_cbrt(double x) {
   t = t * ((c + (v + v)) / ((c + c) + v));
   c = t * t * t;
   t = t * ((c + (v + v)) / ((c + c) + v));
-  t = tdmi_double((tdmi_bits(t) + 0x4000000ull) & 0xfffffffff8000000ull);
+  t = tdmi_double((tdmi_bits(t) + 0x4000000u) & 0xfffffffff8000000u);
   r = v / (t * t);
   t = t + t * ((r - t) / ((t + t) + r));
   t = t * tdmi_sel(tiny, 0x1p-18, tdmi_sel(huge, 0x1p18, 1.0));

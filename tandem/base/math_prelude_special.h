@@ -337,16 +337,16 @@ TDM_FN double tdm_i1e(double x) {
 TDM_FAR double tdmi_zeta_positive(double s, double q) {
   const double a = q + 10.0, last = tdm_pow(a, -s);
   // B(2k) / (2k)!
-  static const double c[10] = {1.0 / 12.0,
-                               -1.0 / 720.0,
-                               1.0 / 30240.0,
-                               -1.0 / 1209600.0,
-                               1.0 / 47900160.0,
-                               -691.0 / 1307674368000.0,
-                               1.0 / 74724249600.0,
-                               -3617.0 / 10670622842880000.0,
-                               43867.0 / 5109094217170944000.0,
-                               -174611.0 / 802857662698291200000.0};
+  TDM_TABLE double c[10] = {1.0 / 12.0,
+                            -1.0 / 720.0,
+                            1.0 / 30240.0,
+                            -1.0 / 1209600.0,
+                            1.0 / 47900160.0,
+                            -691.0 / 1307674368000.0,
+                            1.0 / 74724249600.0,
+                            -3617.0 / 10670622842880000.0,
+                            43867.0 / 5109094217170944000.0,
+                            -174611.0 / 802857662698291200000.0};
   double sum = 0.0, factor = last * s / a;
   int k;
   if (last != 0.0) {
@@ -405,12 +405,12 @@ TDM_FAR double tdmi_gamma_weight(double a, double x) {
 // The integral of (t / x)^(a - 1) exp(x - t) dt / x from x away from a > 100, by Gauss' rule of 32
 // points up to where the integrand is below exp(-40).
 TDM_FAR double tdmi_gamma_tail(double a, double x, int up) {
-  static const double node[16] = {
+  TDM_TABLE double node[16] = {
       0x1.8bbc8488cc499p-5, 0x1.27e0ea717f237p-3, 0x1.ea0f7e19c094bp-3, 0x1.53d55ce57bdf6p-2,
       0x1.af76b57c6f8f1p-2, 0x1.038862866b29dp-1, 0x1.2ce9146962ca4p-1, 0x1.537a89c487f8ap-1,
       0x1.76e0931d693bap-1, 0x1.96c69481c4bc5p-1, 0x1.b2e04fd686a13p-1, 0x1.caea9b4574cb9p-1,
       0x1.deac0259f7f42p-1, 0x1.edf5518053baap-1, 0x1.f8a212714bcdcp-1, 0x1.fe995e70409b6p-1};
-  static const double weight[16] = {
+  TDM_TABLE double weight[16] = {
       0x1.8b6d9eaec77adp-4, 0x1.87bc776f8c6d7p-4, 0x1.8062fc0f6fef9p-4, 0x1.7572bdb3f6e51p-4,
       0x1.6705e18e13ed1p-4, 0x1.553ee25ebebc6p-4, 0x1.40483e126fd14p-4, 0x1.2854103b35e0cp-4,
       0x1.0d9b9a62cac1p-4,  0x1.e0bd76c924981p-5, 0x1.a1c6ae961fbfap-5, 0x1.5ee963a335495p-5,

@@ -343,6 +343,31 @@ class StageWriter : StepWriter {
   std::string pointers_, scalars_, loads_, stores_;
 };
 
+// Steps between names that somebody else gives.
+class NamedWriter : StepWriter {
+ public:
+  NamedWriter(const TilePlan& plan, std::string prefix, BlockNames& names)
+      : StepWriter(plan, std::move(prefix)), names_(names) {}
+
+  BlockText text() {
+    BlockText t;
+    write(plan_.row_steps, plan_.row_meanings, t.row);
+    write(plan_.steps, plan_.meanings, t.body);
+    t.divides = divides();
+    return t;
+  }
+
+ private:
+  std::string first_use(int slot, const char* type, bool /*value*/) override {
+    return names_.input(slot, type);
+  }
+  void result(int slot, const char* type, const std::string& name) override {
+    names_.output(slot - plan_.n_in, type, name);
+  }
+
+  BlockNames& names_;
+};
+
 // Loops that stay scalar in the compilers that were looked at: calls, far branches, integer
 // division.
 bool stays_scalar(const StepMeaning& m) {
@@ -381,6 +406,10 @@ std::string emit_row_c(const RowKernel& kernel, std::string_view name) {
   for (int k = 0; k < p.n_folds; ++k) text += fmt::format("  {} f{};\n", type_of(p.compute), k);
   for (size_t k = 0; k < p.stages.size(); ++k) text += StageWriter(kernel, k).block();
   return text + "  return 0;\n}\n";
+}
+
+BlockText emit_block(const TilePlan& plan, std::string_view prefix, BlockNames& names) {
+  return NamedWriter(plan, std::string(prefix), names).text();
 }
 
 std::string_view emit_preamble() { return kPreludeText; }

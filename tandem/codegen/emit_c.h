@@ -28,6 +28,25 @@ std::string emit_row_c(const RowKernel& kernel, std::string_view name);
 /// Would a compiler make vector code of every stage?
 bool worth_compiling(const RowKernel& kernel);
 
+/// Where the steps of a block find what they read, and who is told what they give.
+class BlockNames {
+ public:
+  virtual ~BlockNames() = default;
+  /// The name of a variable (or a literal) of C type `type` that holds what `slot` holds before the
+  /// steps: an input as stored, or, from plan.first_value() on and for inputs of class value or
+  /// row, a register.
+  virtual std::string input(int slot, const char* type) = 0;
+  /// Output k is the variable `name`, as it is stored.
+  virtual void output(int k, const char* type, const std::string& name) = 0;
+};
+struct BlockText {
+  std::string row, body;  ///< the plan's row_steps and steps
+  bool divides = false;   ///< they add to an `int bad` that stands before them
+};
+/// The steps of `plan` as definitions of variables whose names begin with `prefix`, for a loop or a
+/// kernel around them. What they are: emit_c().
+BlockText emit_block(const TilePlan& plan, std::string_view prefix, BlockNames& names);
+
 /// What stands above emitted functions: the math prelude, scalar ops and loop marks.
 std::string_view emit_preamble();
 

@@ -36,7 +36,7 @@
     TDM_LOOP for (k = 0; k < n; ++k) l[k] = tdo_##op##_##f(l[k], x[i + k]);                       \
   }                                                                                               \
   TDM_FN T tdo_tree_##op##_##f(T* l, tdm_i64 n) {                                                 \
-    tdm_i64 half, k;                                                                              \
+    tdm_i64 step, k;                                                                              \
     if (n >= 64) {                                                                                \
       TDM_LOOP for (k = 0; k < 32; ++k) l[k] = tdo_##op##_##f(l[k], l[k + 32]);                   \
       TDM_LOOP for (k = 0; k < 16; ++k) l[k] = tdo_##op##_##f(l[k], l[k + 16]);                   \
@@ -44,10 +44,10 @@
       TDM_LOOP for (k = 0; k < 4; ++k) l[k] = tdo_##op##_##f(l[k], l[k + 4]);                     \
       return tdo_##op##_##f(tdo_##op##_##f(l[0], l[2]), tdo_##op##_##f(l[1], l[3]));              \
     }                                                                                             \
-    for (half = 32; half > 0; half /= 2) {                                                        \
-      const tdm_i64 pairs = n - half < half ? n - half : half;                                    \
-      TDM_LOOP for (k = 0; k < pairs; ++k) l[k] = tdo_##op##_##f(l[k], l[k + half]);              \
-      n = n < half ? n : half;                                                                    \
+    for (step = 32; step > 0; step /= 2) {                                                        \
+      const tdm_i64 pairs = n - step < step ? n - step : step;                                    \
+      TDM_LOOP for (k = 0; k < pairs; ++k) l[k] = tdo_##op##_##f(l[k], l[k + step]);              \
+      n = n < step ? n : step;                                                                    \
     }                                                                                             \
     return l[0];                                                                                  \
   }

@@ -174,21 +174,11 @@ bool row_strides(const RowSpace& space, const Array& a, int64_t& stride) {
   return true;
 }
 
-struct Space {
-  TileLoop rows;  // arrays: matrices and row values, inputs then outputs
-  int64_t n_rows = 1, length = 1;
-  int64_t stride[kMaxLoopArrays] = {};  // within a row, of inputs then outputs
-};
+}  // namespace
 
-// Of inputs, then outputs.
-RowKind kind_of(const RowProgram& p, int k) {
-  const auto at = static_cast<size_t>(k);
-  return at < p.ins.size() ? p.ins[at] : p.outs[at - p.ins.size()];
-}
-
-Space make_space(const RowProgram& p, const RowSpace& s, const Array* const* in,
-                 const Array* const* out) {
-  Space space;
+RowWalk make_row_walk(const RowProgram& p, const RowSpace& s, const Array* const* in,
+                      const Array* const* out) {
+  RowWalk space;
   const Array& x = *s.leader;
   const int n_in = static_cast<int>(p.ins.size()), n_out = static_cast<int>(p.outs.size());
   space.rows.n_arrays = n_in + n_out;
@@ -223,12 +213,14 @@ Space make_space(const RowProgram& p, const RowSpace& s, const Array* const* in,
   return space;
 }
 
+namespace {
+
 struct Run {
   const RowKernel& kernel;
   const RowProgram& p;
   const Array* const* in;
   const Array* const* out;
-  Space space;
+  RowWalk space;
   int64_t tile;
   bool lines = true;  // neighbouring elements of all matrices lie side by side
   std::optional<JitUse> whole;
@@ -239,7 +231,7 @@ struct Run {
         p(k.program),
         in(in),
         out(out),
-        space(make_space(p, s, in, out)),
+        space(make_row_walk(p, s, in, out)),
         tile(std::min(space.length + 63, kTileMax) / 64 * 64) {
     for (int i = 0; i < n_in() + n_out(); ++i) {
       if (kind_of(p, i) == RowKind::matrix && space.stride[i] != 1) lines = false;

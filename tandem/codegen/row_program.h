@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "tandem/codegen/tile_plan.h"
+#include "tandem/codegen/tile_loop.h"
 #include "tandem/graph/expression/scalar_expr.h"
 
 namespace tandem::codegen {
@@ -93,6 +93,26 @@ struct RowSpace {
 /// Can the arrays of such a call be walked (the row's dimensions merge to one in each)? Absent
 /// arrays are not asked.
 bool rows_merge(const RowSpace& space, const Array* const* arrays, int n);
+/// One call of a kernel, its arrays in the program's order.
+struct RowCall {
+  const RowKernel* kernel = nullptr;
+  RowSpace space{};
+  const Array* in[RowProgram::kIns] = {};
+  const Array* out[kMaxPlanOuts] = {};
+  Array number;  ///< what `in` points to for a number that the call itself provides
+};
+inline RowKind kind_of(const RowProgram& p, int k) {  ///< of inputs, then outputs
+  const auto at = static_cast<size_t>(k);
+  return at < p.ins.size() ? p.ins[at] : p.outs[at - p.ins.size()];
+}
+/// Where the rows of a call lie.
+struct RowWalk {
+  TileLoop rows;  ///< arrays: matrices and row values, inputs then outputs
+  int64_t n_rows = 1, length = 1;
+  int64_t stride[kMaxLoopArrays] = {};  ///< within a row, of inputs then outputs
+};
+RowWalk make_row_walk(const RowProgram& p, const RowSpace& s, const Array* const* in,
+                      const Array* const* out);
 /// Run the kernel. `in` and `out` are in the program's order.
 void run_row_kernel(const RowKernel& kernel, const RowSpace& space, const Array* const* in,
                     const Array* const* out);

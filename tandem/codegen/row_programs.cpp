@@ -116,18 +116,73 @@ RowSpace last_dims(const Array& x, int dims) { return {&x, x.rank - dims, x.rank
 
 }  // namespace
 
+namespace {
+
+void run(const RowCall& c) { run_row_kernel(*c.kernel, c.space, c.in, c.out); }
+
+const Array* input(const KernelCall& c, int i) { return i < c.n_in ? &c.in[i] : nullptr; }
+const Array* output(const KernelCall& c, int i) { return i < c.n_out ? &c.out[i] : nullptr; }
+
+}  // namespace
+
+void make_softmax(const Array& x, const Array& y, int dim, bool log, RowCall& c) {
+  c.in[0] = &x;
+  c.out[0] = &y;
+  c.space = {&x, dim, dim + 1};
+  c.kernel = &row_kernel(type_bits(x.dtype) | kFlags * log, softmax_program);
+}
+
 void run_softmax(const Array& x, const Array& y, int dim, bool log) {
   if (x.numel == 0) return;
-  const Array *in[] = {&x}, *out[] = {&y};
-  run_row_kernel(row_kernel(type_bits(x.dtype) | kFlags * log, softmax_program), {&x, dim, dim + 1},
-                 in, out);
+  RowCall c;
+  make_softmax(x, y, dim, log, c);
+  run(c);
+}
+
+void make_softmax_backward(const Array& gy, const Array& y, const Array& gx, int dim, bool log,
+                           RowCall& c) {
+  c.in[0] = &gy;
+  c.in[1] = &y;
+  c.out[0] = &gx;
+  c.space = {&y, dim, dim + 1};
+  const uint64_t key = type_bits(y.dtype) | type_bits(gy.dtype) << 4 | kFlags * log;
+  c.kernel = &row_kernel(key, softmax_backward_program);
 }
 
 void run_softmax_backward(const Array& gy, const Array& y, const Array& gx, int dim, bool log) {
   if (y.numel == 0) return;
-  const Array *in[] = {&gy, &y}, *out[] = {&gx};
-  const uint64_t key = type_bits(y.dtype) | type_bits(gy.dtype) << 4 | kFlags * log;
-  run_row_kernel(row_kernel(key, softmax_backward_program), {&y, dim, dim + 1}, in, out);
+  RowCall c;
+  make_softmax_backward(gy, y, gx, dim, log, c);
+  run(c);
+}
+
+NormArrays norm_arrays(const KernelCall& c, bool centred, int dims, double eps) {
+  NormArrays a;
+  a.centred = centred;
+  a.dims = dims;
+  a.eps = eps;
+  a.x = input(c, 0);
+  a.w = input(c, 1);
+  if (centred) a.b = input(c, 2);
+  a.y = output(c, 0);
+  if (centred) a.mean = output(c, 1);
+  a.rstd = output(c, centred ? 2 : 1);
+  return a;
+}
+
+NormArrays norm_backward_arrays(const KernelCall& c, bool centred, int dims) {
+  NormArrays a;
+  a.centred = centred;
+  a.dims = dims;
+  a.gy = input(c, 0);
+  a.x = input(c, 1);
+  if (centred) a.mean = input(c, 2);
+  a.rstd = input(c, centred ? 3 : 2);
+  a.w = input(c, centred ? 4 : 3);
+  a.gx = output(c, 0);
+  a.gw = output(c, 1);
+  if (centred) a.gb = output(c, 2);
+  return a;
 }
 
 bool norm_supported(const NormArrays& a) {
@@ -139,56 +194,72 @@ bool norm_supported(const NormArrays& a) {
   return true;
 }
 
-void run_norm(const NormArrays& a) {
-  if (a.x->numel == 0) return;
-  Array eps;
-  eps.is_scalar = true;
-  eps.scalar = Scalar(a.eps);
-  const Array *in[RowProgram::kIns] = {a.x, &eps}, *out[3] = {a.y};
+void make_norm(const NormArrays& a, RowCall& c) {
+  c.number.is_scalar = true;
+  c.number.scalar = Scalar(a.eps);
+  c.in[0] = a.x;
+  c.in[1] = &c.number;
+  c.out[0] = a.y;
   int n_in = 2, n_out = 1;
   uint64_t key = type_bits(a.x->dtype), flags = uint64_t{a.centred} << kCentred;
   if (present(a.w)) {
-    in[n_in++] = a.w;
+    c.in[n_in++] = a.w;
     key |= type_bits(a.w->dtype) << 4;
     flags |= 1u << kWeight;
   }
   if (present(a.b)) {
-    in[n_in++] = a.b;
+    c.in[n_in++] = a.b;
     key |= type_bits(a.b->dtype) << 8;
     flags |= 1u << kBias;
   }
   if (present(a.rstd)) {
-    if (a.centred) out[n_out++] = a.mean;
-    out[n_out] = a.rstd;
+    if (a.centred) c.out[n_out++] = a.mean;
+    c.out[n_out] = a.rstd;
     flags |= 1u << kStats;
   }
-  run_row_kernel(row_kernel(key | kFlags * flags, norm_program), last_dims(*a.x, a.dims), in, out);
+  c.kernel = &row_kernel(key | kFlags * flags, norm_program);
+  c.space = last_dims(*a.x, a.dims);
 }
 
-void run_norm_backward(const NormArrays& a) {
-  const Array *in[RowProgram::kIns] = {a.gy, a.x}, *out[3] = {a.gx};
+void run_norm(const NormArrays& a) {
+  if (a.x->numel == 0) return;
+  RowCall c;
+  make_norm(a, c);
+  run(c);
+}
+
+void make_norm_backward(const NormArrays& a, RowCall& c) {
+  c.in[0] = a.gy;
+  c.in[1] = a.x;
+  c.out[0] = a.gx;
   int n_in = 2, n_out = 1;
   uint64_t key = type_bits(a.x->dtype) | type_bits(a.gy->dtype) << 4;
   uint64_t flags = uint64_t{a.centred} << kCentred;
-  if (a.centred) in[n_in++] = a.mean;
-  in[n_in++] = a.rstd;
+  if (a.centred) c.in[n_in++] = a.mean;
+  c.in[n_in++] = a.rstd;
   if (present(a.w)) {
-    in[n_in] = a.w;
+    c.in[n_in] = a.w;
     key |= type_bits(a.w->dtype) << 8;
     flags |= 1u << kWeight;
   }
   if (wanted(a.gw)) {
-    out[n_out++] = a.gw;
+    c.out[n_out++] = a.gw;
     key |= type_bits(a.gw->dtype) << 12;
     flags |= 1u << kGradWeight;
   }
   if (wanted(a.gb)) {
-    out[n_out] = a.gb;
+    c.out[n_out] = a.gb;
     key |= type_bits(a.gb->dtype) << 12;
     flags |= 1u << kGradBias;
   }
-  const RowKernel& kernel = row_kernel(key | kFlags * flags, norm_backward_program);
-  run_row_kernel(kernel, last_dims(*a.x, a.dims), in, out);
+  c.kernel = &row_kernel(key | kFlags * flags, norm_backward_program);
+  c.space = last_dims(*a.x, a.dims);
+}
+
+void run_norm_backward(const NormArrays& a) {
+  RowCall c;
+  make_norm_backward(a, c);
+  run(c);
 }
 
 }  // namespace tandem::codegen

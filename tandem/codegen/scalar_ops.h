@@ -168,13 +168,12 @@ TDM_FN tdm_b8 tdo_select_b(tdm_b8 c, tdm_b8 a, tdm_b8 b) { return c ? a : b; }
 
 // ---- conversions between registers: tdo_<from><to>
 // By mask, so that no arm holds a conversion: beyond the range the converted value is 0.
-#define TDM_SATURATE(f, T, sel)                                                        \
-  TDM_FN tdm_i64 tdo_##f##i(T x) {                                                     \
-    const T top = (T)9223372036854775808.0;                                            \
-    const tdm_u64 high = 0ull - (tdm_u64)(x >= top), low = 0ull - (tdm_u64)(x < -top); \
-    const tdm_i64 r = (tdm_i64)sel((x < top) & (x >= -top), x, (T)0);                  \
-    return TDM_WRAP(TDM_UNSIGNED(r) | (high & 0x7fffffffffffffffull) |                 \
-                    (low & 0x8000000000000000ull));                                    \
+#define TDM_SATURATE(f, T, sel)                                                                    \
+  TDM_FN tdm_i64 tdo_##f##i(T x) {                                                                 \
+    const T top = (T)9223372036854775808.0;                                                        \
+    const tdm_u64 high = (tdm_u64)0 - (tdm_u64)(x >= top), low = (tdm_u64)0 - (tdm_u64)(x < -top); \
+    const tdm_i64 r = (tdm_i64)sel((x < top) & (x >= -top), x, (T)0);                              \
+    return TDM_WRAP(TDM_UNSIGNED(r) | (high & 0x7fffffffffffffffu) | (low & 0x8000000000000000u)); \
   }
 TDM_SATURATE(f, float, tdmi_self)
 TDM_SATURATE(d, double, tdmi_sel)

@@ -237,6 +237,7 @@ int donor(const Call& k, const Spec& o, uint64_t used) {
 
 void allocate_outputs(Call& k, KernelCall& call, Array* arrays) {
   uint64_t used = 0;
+  if (TD_UNLIKELY(!is_host(k.device))) detail::allocating_op() = k.op.name;
   for (int o = 0; o < k.op.n_out; ++o) {
     if (k.op.hidden(o) && !k.hidden) continue;
     const Spec& s = k.infer.out[o];
@@ -295,6 +296,7 @@ void run_move(Call& k) {
   }
   const detail::TensorImpl& from = *x.impl();
   const Device device = k.infer.out[0].device;
+  if (!is_host(device)) detail::allocating_op() = k.op.name;
   k.dry = k.context.slow & kDryRun && runs_dry(k);
   Tensor y(Ref<TensorImpl>::adopt((k.dry ? detail::new_dry_tensor : detail::new_tensor)(
       from.shape, from.dtype, device, x.is_contiguous() ? nullptr : &from.strides)));
@@ -368,6 +370,7 @@ void run_eager(Call& k) {
   if (TD_UNLIKELY(k.dry)) return plan_dry(k.choice.kernel, call);
   if (TD_UNLIKELY(!is_host(k.device))) enter_queue(k, call);
   run_with(k.choice, call);
+  if (TD_UNLIKELY(!is_host(k.device))) detail::allocating_op() = nullptr;
   if (error.code.load()) check_error_word(call);
 }
 

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 
+#include "tandem/base/log.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/context.h"
 
@@ -34,6 +36,7 @@ struct Counts {
   std::mutex lock;
   int64_t calls = 0, bytes = 0;
   std::map<const OpDef*, int64_t> by_op;
+  std::set<std::pair<const OpDef*, DeviceKind>> announced;
 };
 Counts& counts() {
   static auto* c = new Counts;
@@ -138,11 +141,22 @@ void check_host_allowed(const KernelCall& call) {
            call.device);
 }
 
-void count_on_host(const OpDef& op, int64_t bytes) {
-  std::lock_guard hold(counts().lock);
-  ++counts().calls;
-  counts().bytes += bytes;
-  ++counts().by_op[&op];
+void count_on_host(const OpDef& op, Device device, int64_t bytes) {
+  bool first = false;
+  {
+    std::lock_guard hold(counts().lock);
+    ++counts().calls;
+    counts().bytes += bytes;
+    ++counts().by_op[&op];
+    first = backend_of(device).announces_host_runs &&
+            counts().announced.emplace(&op, device.kind).second;
+  }
+  if (first) {
+    log_warning(
+        "{} has no kernel on {} for these inputs: the host runs it, between copies. Said once; "
+        "host_runs() counts, TANDEM_HOST_RUNS=0 makes it an error",
+        op.name, to_string(device));
+  }
 }
 
 uint32_t take_ticket(const OpDef& op, SourceLocation loc) {

@@ -27,6 +27,8 @@ struct Backend {
   /// A composite without a kernel is run whole by the host (one round trip) and not as its body
   /// (one call per op): better as long as a backend has few kernels.
   bool whole_composites = false;
+  /// The first call of each op that the host runs is a warning in the log.
+  bool announces_host_runs = false;
   /// Runs a fused loop of a compiled program: elementwise over `call.in`, in place where an output
   /// is an input's array. Without it programs for the device keep pointwise ops one by one.
   void (*run_loop)(const ScalarProgram& program, const KernelCall& call) = nullptr;
@@ -60,7 +62,7 @@ inline constexpr const char* kOnHostMark = " (on the host)";
 
 // ---- for the dispatcher and Executable
 void check_host_allowed(const KernelCall& call);
-void count_on_host(const OpDef& op, int64_t bytes);
+void count_on_host(const OpDef& op, Device device, int64_t bytes);
 /// A number under which a device's kernel may report errors of this call, which are thrown with the
 /// op, the present layer and `loc`; 0 for a row that has no error texts.
 TD_API uint32_t take_ticket(const OpDef& op, SourceLocation loc);

@@ -178,7 +178,7 @@ void run_by_copies(const Kernel* kernel, const KernelCall& call) {
     kernel->run(c);
   }
   operands.write();
-  count_on_host(call.op, operands.bytes());
+  count_on_host(call.op, call.device, operands.bytes());
 }
 
 void plan_dry(const Kernel* kernel, KernelCall& call) {

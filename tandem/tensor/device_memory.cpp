@@ -15,6 +15,7 @@ namespace tandem {
 namespace {
 
 constexpr int kMostDevices = 16;  ///< of one kind
+constexpr int kUncounted = -1;
 
 struct Counts {
   std::atomic<int64_t> in_use{0}, peak{0}, allocations{0};
@@ -22,6 +23,9 @@ struct Counts {
 struct Slot {
   std::atomic<bool> filled{false};
   DeviceMemory memory;
+  std::atomic<int> devices{kUncounted};
+  std::mutex counting;
+  std::string why_none;
   Counts counts[kMostDevices];
 };
 struct DeviceTable {
@@ -38,6 +42,18 @@ std::atomic<void (*)(Device)> g_read_hook{nullptr};
 Slot& slot_of(Device d) { return table().slots[static_cast<int>(d.kind)]; }
 
 Counts& counts_of(Device d) { return slot_of(d).counts[d.index]; }
+
+// How many devices of a kind there are. A driver that is opened late is asked at the first call.
+int devices_of(Slot& s) {
+  int n = s.devices.load(std::memory_order_acquire);
+  if (TD_LIKELY(n != kUncounted)) return n;
+  std::lock_guard hold(s.counting);
+  n = s.devices.load();
+  if (n != kUncounted) return n;
+  n = std::min(s.memory.count(s.why_none), kMostDevices);
+  s.devices.store(n, std::memory_order_release);
+  return n;
+}
 
 const char* name_of(DeviceKind kind) {
   if (kind == DeviceKind::cpu) return "cpu";
@@ -65,6 +81,22 @@ std::string to_string(Device d) {
   return name_of(d.kind) + (":" + std::to_string(d.index));
 }
 
+namespace {
+
+// "cpu, cuda:0, cuda:1": opens every driver.
+std::string known_devices() {
+  std::string known = "cpu";
+  for (int k = 1; k < kDeviceKinds; ++k) {
+    Slot& s = table().slots[k];
+    if (!s.filled.load(std::memory_order_acquire)) continue;
+    for (int i = 0; i < devices_of(s); ++i)
+      known += ", " + to_string(Device{static_cast<DeviceKind>(k), static_cast<uint8_t>(i)});
+  }
+  return known;
+}
+
+}  // namespace
+
 Device device_named(std::string_view name) {
   const size_t colon = name.find(':');
   const std::string_view kind = name.substr(0, colon);
@@ -78,17 +110,16 @@ Device device_named(std::string_view name) {
       if (number) index = 10 * index + (c - '0');
     }
   }
-  std::string known = "cpu";
-  for (int k = 1; k < kDeviceKinds; ++k) {
-    const Slot& s = table().slots[k];
-    if (!s.filled.load(std::memory_order_acquire)) continue;
-    for (int i = 0; i < s.memory.devices; ++i)
-      known += ", " + to_string(Device{static_cast<DeviceKind>(k), static_cast<uint8_t>(i)});
-    if (number && kind == s.memory.name && index < s.memory.devices)
-      return {static_cast<DeviceKind>(k), static_cast<uint8_t>(index)};
-  }
   if (number && index == 0 && kind == "cpu") return cpu;
-  TD_FAIL(Value, "there is no device '{}'\nThis process has {}.", name, known);
+  std::string why;
+  for (int k = 1; k < kDeviceKinds; ++k) {
+    Slot& s = table().slots[k];
+    if (!s.filled.load(std::memory_order_acquire) || kind != s.memory.name) continue;
+    if (number && index < devices_of(s))
+      return {static_cast<DeviceKind>(k), static_cast<uint8_t>(index)};
+    if (!s.why_none.empty()) why = ": " + s.why_none;
+  }
+  TD_FAIL(Value, "there is no device '{}'{}\nThis process has {}.", name, why, known_devices());
 }
 
 DeviceKind register_device_memory(const DeviceMemory& m) {
@@ -109,15 +140,19 @@ DeviceKind register_device_memory(const DeviceMemory& m) {
            m.name, kDeviceKinds);
   const int kind = cuda ? static_cast<int>(DeviceKind::cuda) : t.next++;
   t.slots[kind].memory = m;
+  if (!m.count) t.slots[kind].devices = m.devices;
   t.slots[kind].filled.store(true, std::memory_order_release);
   return static_cast<DeviceKind>(kind);
 }
 
 const DeviceMemory& device_memory(Device d) {
-  const Slot& s = slot_of(d);
-  TD_CHECK(!is_host(d) && s.filled.load(std::memory_order_acquire) && d.index < s.memory.devices,
-           Unsupported, "tensors on {} are not supported by this build\nUse the device cpu.",
-           to_string(d));
+  Slot& s = slot_of(d);
+  TD_CHECK(!is_host(d) && s.filled.load(std::memory_order_acquire), Unsupported,
+           "tensors on {} are not supported by this build\nUse the device cpu.", to_string(d));
+  if (TD_UNLIKELY(d.index >= devices_of(s))) {
+    TD_FAIL(Unsupported, "there is no device {}{}{}\nThis process has {}.", to_string(d),
+            s.why_none.empty() ? "" : ": ", s.why_none, known_devices());
+  }
   return s.memory;
 }
 
@@ -199,6 +234,13 @@ Ref<TensorImpl> host_copy(const TensorImpl& t) {
   Ref<TensorImpl> to = Ref<TensorImpl>::adopt(new_tensor(t.shape, t.dtype, cpu, &t.strides));
   copy_bytes(to->data, cpu, t.data, t.device, span_bytes(t));
   return to;
+}
+
+const char*& allocating_op() {
+  struct Name {
+    const char* op = nullptr;
+  };
+  return PerThread<Name>::get().op;
 }
 
 void set_device_read_hook(void (*hook)(Device)) { g_read_hook = hook; }

@@ -4,6 +4,8 @@
 // copy_bytes(), every read of a value through host_value().
 #pragma once
 
+#include <string>
+
 #include "tandem/tensor/allocator.h"
 #include "tandem/tensor/tensor.h"
 
@@ -14,7 +16,7 @@ namespace tandem {
 /// but `host` lie on device `index`; sizes are in bytes and never 0.
 struct DeviceMemory {
   const char* name = "";  ///< "cuda"; devices are "cuda:0", "cuda:1" ...
-  int devices = 0;        ///< how many there are
+  int devices = 0;        ///< how many there are; with `count` the most that there may be
   /// Aligned to 64 bytes. Throws Memory.
   void* (*allocate)(size_t bytes, int index, Stream stream) = nullptr;
   void (*deallocate)(void* p, size_t bytes, int index, Stream stream) noexcept = nullptr;
@@ -28,12 +30,16 @@ struct DeviceMemory {
   void (*fill)(void* to, uint8_t value, size_t bytes, int index, Stream stream) = nullptr;
   /// Wait for all work of the device.
   void (*synchronize)(int index) = nullptr;
+  /// How many devices there are, and in `why` the reason where there are none: for drivers that are
+  /// opened late, by the first question. Asked once.
+  int (*count)(std::string& why) = nullptr;
 };
 
 /// Make a kind of device known. Throws Value where a function is missing or the name is taken by
 /// another table; the same name again replaces nothing and gives the same kind.
 TD_API DeviceKind register_device_memory(const DeviceMemory& memory);
-/// The table of a device; throws Unsupported for one that this process does not have, or the host.
+/// The table of a device; throws Unsupported, with the driver's reason, for one that this process
+/// does not have, or the host.
 TD_API const DeviceMemory& device_memory(Device device);
 
 /// Wait until all work of the device is done; errors that its kernels reported are thrown. Nothing
@@ -76,6 +82,9 @@ inline Tensor host_value(const Tensor& t) {
   if (!t.defined() || !t.impl()->has(kOnDevice) || t.is_symbolic()) return t;
   return Tensor(host_copy(*t.impl()));
 }
+
+/// The op whose results this thread allocates on a device, for texts about its memory; may be null.
+TD_API const char*& allocating_op();
 
 /// Called with the device after bytes came from it to the host and after synchronize(): throws what
 /// kernels have reported.

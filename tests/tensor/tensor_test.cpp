@@ -267,8 +267,8 @@ TEST(TensorMustFail, Making) {
   EXPECT_TRUE(make({int64_t{1} << 40})
                   .starts_with("Memory: an allocation of 4096.0 GB is more "
                                "than this machine has: "));
-  EXPECT_EQ(make({1}, Device{DeviceKind::cuda, 0}),
-            "Unsupported: tensors on cuda:0 are not supported by this build. Use the device cpu.");
+  const std::string no_gpu = make({1}, Device{DeviceKind::cuda, 15});
+  EXPECT_TRUE(no_gpu.starts_with("Unsupported: ") && has(no_gpu, "cuda:15")) << no_gpu;
   EXPECT_EQ(error_of([] { from_blob(nullptr, {2}, float32); }),
             "Value: from_blob: the data pointer is null, shape [2].");
   EXPECT_EQ(error_of([] { from_blob(nullptr, {Dim::symbol("n")}, float32); }),

@@ -25,7 +25,7 @@ struct Extent {
 
 class TD_API Arguments {
  public:
-  static constexpr int kMost = 32;
+  static constexpr int kMost = 64;
 
   /// An address, and how many bytes from there the kernel may touch: real devices do not ask, the
   /// fake one checks it against allocations and other streams. Throws Value beyond kMost.

@@ -40,7 +40,7 @@ std::string doctor() {
                       known.ok() ? device_text(info) : known.text());
     }
   }
-  return text + line_of("tensors", "on the CPU only; nothing uses the devices above yet");
+  return text + line_of("tensors", "on the CPU and on every device above, by its name");
 }
 
 }  // namespace tandem::gpu

@@ -17,7 +17,7 @@ TD_API Driver& driver_named(std::string_view name);
 // Each kept for the whole process.
 TD_API Driver& cuda_driver();
 TD_API Driver& opencl_driver();
-/// One device with its default options; fake/fake_driver.h makes others.
+/// Two devices with default options; fake/fake_driver.h makes others.
 TD_API Driver& fake_driver();
 
 }  // namespace tandem::gpu

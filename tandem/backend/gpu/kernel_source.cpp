@@ -5,7 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <string_view>
+
 #include "tandem/backend/gpu/preludes_internal.h"
+#include "tandem/codegen/emit_c.h"
 
 namespace tandem::gpu {
 namespace {
@@ -37,6 +41,19 @@ size_t aligned(size_t bytes) {
   return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
 }
 
+// The math prelude where a kernel wants it, and the functions of all kernels, each once.
+std::string shared_functions(std::span<const KernelSource> kernels) {
+  std::string s;
+  std::set<std::string_view> seen;
+  for (const KernelSource& k : kernels) {
+    if ((k.prelude || !k.functions.empty()) && seen.insert("the prelude").second) {
+      s.insert(0, codegen::emit_preamble());
+    }
+    if (seen.insert(k.functions).second) s += k.functions;
+  }
+  return s;
+}
+
 }  // namespace
 
 bool has_barrier(const KernelSource& kernel) {
@@ -54,6 +71,8 @@ size_t shared_bytes(const KernelSource& kernel) {
 std::string cuda_text(std::span<const KernelSource> kernels) {
   std::string s(kCTypes);
   s += kCudaPrelude;
+  s += kReports;
+  s += shared_functions(kernels);
   for (const KernelSource& k : kernels) {
     s += "extern \"C\" __global__ void ";
     if (k.threads) s += fmt::format("__launch_bounds__({}) ", k.threads);
@@ -65,6 +84,8 @@ std::string cuda_text(std::span<const KernelSource> kernels) {
 
 std::string opencl_text(std::span<const KernelSource> kernels) {
   std::string s(kOpenclPrelude);
+  s += kReports;
+  s += shared_functions(kernels);
   for (const KernelSource& k : kernels) {
     std::string list, lines;
     for (const Parameter& p : k.parameters) {
@@ -103,11 +124,11 @@ std::string host_text(const KernelSource& kernel) {
   }
   const std::string list = list_of(kernel, "");
   return fmt::format(
-      "{}{}static void td_{}(struct td_grid* td_self{}{}) {{\n{}{}\n}}\n"
+      "{}{}{}{}static void td_{}(struct td_grid* td_self{}{}) {{\n{}{}\n}}\n"
       "TDM_ENTRY int TDM_NAME(void* const* td_slots, long td_n) {{\n"
       "  td_{}((struct td_grid*)td_slots[0]{});\n  return 0;\n}}\n",
-      kCTypes, kHostPrelude, kernel.name, list.empty() ? "" : ", ", list, lines, kernel.body,
-      kernel.name, call);
+      kCTypes, kHostPrelude, kReports, kernel.functions, kernel.name, list.empty() ? "" : ", ",
+      list, lines, kernel.body, kernel.name, call);
 }
 
 }  // namespace tandem::gpu

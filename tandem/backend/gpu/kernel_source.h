@@ -36,8 +36,10 @@ struct KernelSource {
   std::string name;  ///< drivers call the function td_<name>, so "mad" is no built-in's name
   std::vector<Parameter> parameters;
   std::vector<SharedArray> shared;
-  std::string body;  ///< what stands between the braces
-  int threads = 0;   ///< threads of a block that the body relies on, along x; 0: any number
+  std::string body;       ///< what stands between the braces
+  int threads = 0;        ///< threads of a block that the body relies on, along x; 0: any number
+  bool prelude = false;   ///< it calls tdm_ and tdo_ functions (codegen::emit_preamble())
+  std::string functions;  ///< what stands before it: functions, marked TDM_FN, and types
 };
 
 /// The text of a whole module.

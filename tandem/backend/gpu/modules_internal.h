@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "tandem/backend/gpu/driver.h"
@@ -28,6 +29,7 @@ class Modules {
 
   ModuleRef add(std::unique_ptr<Module> module) {
     const auto ref = reinterpret_cast<ModuleRef>(module.get());
+    for (const auto& [name, kernel] : module->kernels) loaded_[kernel.get()] = kernel;
     modules_[ref] = std::move(module);
     return ref;
   }
@@ -37,6 +39,7 @@ class Modules {
     if (it == modules_.end()) return {Code::bad_argument, "unload: no such module"};
     module = std::move(it->second);
     modules_.erase(it);
+    for (const auto& [name, kernel] : module->kernels) loaded_.erase(kernel.get());
     return {};
   }
   Status find(ModuleRef ref, const std::string& name, KernelRef& kernel) const {
@@ -53,12 +56,8 @@ class Modules {
   static const Kernel* of(KernelRef ref) { return reinterpret_cast<const Kernel*>(ref); }
   /// The same, for as long as somebody keeps it; nullptr where its module is gone.
   std::shared_ptr<const Kernel> keep(KernelRef ref) const {
-    for (const auto& [module_ref, module] : modules_) {
-      for (const auto& [name, kernel] : module->kernels) {
-        if (kernel.get() == of(ref)) return kernel;
-      }
-    }
-    return nullptr;
+    const auto it = loaded_.find(of(ref));
+    return it == loaded_.end() ? nullptr : it->second;
   }
 
   size_t size() const { return modules_.size(); }
@@ -67,6 +66,7 @@ class Modules {
 
  private:
   std::map<ModuleRef, std::unique_ptr<Module>> modules_;
+  std::unordered_map<const Kernel*, std::shared_ptr<const Kernel>> loaded_;
 };
 
 }  // namespace tandem::gpu

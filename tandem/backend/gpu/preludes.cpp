@@ -30,6 +30,22 @@ constinit const std::string_view kCudaPrelude = R"td_text(
 #define td_fma_f64(a, b, c) __fma_rn(a, b, c)
 #define td_sqrt_f32(a) __fsqrt_rn(a)
 #define td_sqrt_f64(a) __dsqrt_rn(a)
+#define td_first(p, code) (atomicCAS((int*)(p), 0, code) == 0)
+#define __builtin_fabsf(a) fabsf(a)
+#define __builtin_fabs(a) fabs(a)
+#define __builtin_fmodf(a, b) fmodf(a, b)
+#define __builtin_fmod(a, b) fmod(a, b)
+#define __builtin_inff() __int_as_float(0x7f800000)
+#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
+#ifndef __INT64_TYPE__
+#define __INT64_TYPE__ long long
+#define __UINT64_TYPE__ unsigned long long
+#define __INT32_TYPE__ int
+#define __INT16_TYPE__ short
+#define __INT8_TYPE__ signed char
+#define __UINT8_TYPE__ unsigned char
+#define __UINT16_TYPE__ unsigned short
+#endif
 )td_text";
 
 constinit const std::string_view kOpenclPrelude = R"td_text(
@@ -61,6 +77,26 @@ typedef double td_f64;
 #define td_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define td_fma_f32(a, b, c) fma((td_f32)(a), (td_f32)(b), (td_f32)(c))
 #define td_sqrt_f32(a) sqrt((td_f32)(a))
+#undef max
+#undef min
+#undef fmax
+#undef fmin
+#define td_first(p, code) (atomic_cmpxchg((volatile __global int*)(p), 0, code) == 0)
+#define __builtin_fabsf(a) fabs((float)(a))
+#define __builtin_fabs(a) fabs((double)(a))
+#define __builtin_fmodf(a, b) fmod((float)(a), (float)(b))
+#define __builtin_fmod(a, b) fmod((double)(a), (double)(b))
+#define __builtin_inff() as_float(0x7f800000u)
+#define __builtin_inf() as_double(0x7ff0000000000000ul)
+#ifndef __INT64_TYPE__
+#define __INT64_TYPE__ long
+#define __UINT64_TYPE__ ulong
+#define __INT32_TYPE__ int
+#define __INT16_TYPE__ short
+#define __INT8_TYPE__ char
+#define __UINT8_TYPE__ uchar
+#define __UINT16_TYPE__ ushort
+#endif
 )td_text";
 
 constinit const std::string_view kHostPrelude = R"td_text(
@@ -81,6 +117,20 @@ struct td_grid {
 #define td_fma_f64(a, b, c) __builtin_fma(a, b, c)
 #define td_sqrt_f32(a) __builtin_sqrtf(a)
 #define td_sqrt_f64(a) __builtin_sqrt(a)
+#define td_first(p, code) (*(p) == 0 ? (*(p) = (code), 1) : 0)
+)td_text";
+
+// The first report of a device stays until it is read: code, ticket of the call, value.
+constinit const std::string_view kReports = R"td_text(
+#define td_report(code, value)                                 \
+  do {                                                         \
+    if (td_first(td_error, code)) {                            \
+      const td_u64 td_reported = (td_u64)(td_i64)(value);      \
+      td_error[1] = td_ticket;                                 \
+      td_error[2] = (td_i32)(td_u32)td_reported;               \
+      td_error[3] = (td_i32)(td_u32)(td_reported >> 32);       \
+    }                                                          \
+  } while (0)
 )td_text";
 
 }  // namespace tandem::gpu

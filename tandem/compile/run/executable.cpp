@@ -124,6 +124,7 @@ std::unique_ptr<Executable::Frame> Executable::acquire() {
     if (!dry_arena_) dry_arena_ = make_ref<DryArena>(f->bytes);  // kept, as a real one is
   } else {
     f->device = program_.device;
+    if (!is_host(f->device)) detail::allocating_op() = "a compiled program";
     f->arena = detail::allocate(f->bytes, f->device);
   }
   f->arrays.resize(n_arrays_);

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tandem/base/parallel.h"
+#include "tandem/base/per_thread.h"
 #include "tandem/ops/function_internal.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/view/bits.h"
+#include "tandem/ops/view/create.h"
 #include "tandem/ops/view/strided_copy_internal.h"
+#include "tandem/ops/view/view.h"
 #include "tandem/tensor/pixels_internal.h"
 
 namespace tandem::detail {
@@ -181,10 +187,22 @@ void copy_layout(T* dst, const T* src, Layout l) {
 
 }  // namespace
 
+namespace {
+struct CurrentMover {
+  Mover* mover = nullptr;
+};
+Mover*& current_mover() { return PerThread<CurrentMover>::get().mover; }
+}  // namespace
+
+MoverGuard::MoverGuard(Mover& mover) : old_(std::exchange(current_mover(), &mover)) {}
+MoverGuard::~MoverGuard() { current_mover() = old_; }
+
 void strided_copy(void* dst, const int64_t* dst_strides, const void* src,
                   const int64_t* src_strides, const int64_t* shape, int rank, size_t size) {
   for (int i = 0; i < rank; ++i)
     if (shape[i] == 0) return;
+  if (Mover* mover = current_mover())
+    return mover->copy(dst, dst_strides, src, src_strides, shape, rank, size);
   const Layout l = simplify(shape, dst_strides, src_strides, rank);
   switch (size) {
     case 1:
@@ -204,7 +222,7 @@ void copy_array(const Array& dst, const Array& src) {
 }
 
 void zero_array(const Array& a) {
-  if (!a.contiguous) return fill_array(a, 0);
+  if (!a.contiguous || current_mover()) return fill_array(a, 0);
   char* p = a.as<char>();
   const int64_t size = static_cast<int64_t>(size_of(a.dtype));
   parallel_for(0, a.numel * size, 1 << 20,
@@ -212,6 +230,10 @@ void zero_array(const Array& a) {
 }
 
 void fill_array(const Array& a, Scalar value) {
+  if (Mover* mover = current_mover()) {
+    if (a.numel > 0) mover->fill(a, value);
+    return;
+  }
   visit_dtype(a.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T v = scalar_as<T>(value);
@@ -223,6 +245,20 @@ void fill_array(const Array& a, Scalar value) {
     T* p = a.as<T>();
     parallel_for(0, a.numel, 1 << 16, [&](int64_t b, int64_t e) { std::fill(p + b, p + e, v); });
   });
+}
+
+std::span<const OpDef* const> moved_rows() {
+  static constexpr const OpDef* kRows[] = {&op::copy,
+                                           &op::fill,
+                                           &op::cat,
+                                           &op::pad,
+                                           &op::flip,
+                                           &op::roll,
+                                           &op::slice_backward,
+                                           &op::diagonal_backward,
+                                           &op::bitcast,
+                                           &op::region_put};
+  return kRows;
 }
 
 }  // namespace tandem::detail

@@ -3,6 +3,8 @@
 // Rows by memcpy, transposes in tiles, large ones on several threads. Not installed.
 #pragma once
 
+#include <span>
+
 #include "tandem/graph/kernel.h"
 
 namespace tandem::detail {
@@ -19,5 +21,31 @@ void copy_array(const Array& dst, const Array& src);
 void zero_array(const Array& a);
 /// Set all elements to `value`.
 void fill_array(const Array& a, Scalar value);
+
+/// Does what the functions above do on a device whose memory the host may not touch.
+class Mover {
+ public:
+  /// As strided_copy().
+  virtual void copy(void* dst, const int64_t* dst_strides, const void* src,
+                    const int64_t* src_strides, const int64_t* shape, int rank, size_t size) = 0;
+  virtual void fill(const Array& a, Scalar value) = 0;
+
+ protected:
+  ~Mover() = default;
+};
+/// While it lives, calls of the functions above by this thread go to `mover`.
+class MoverGuard {
+ public:
+  explicit MoverGuard(Mover& mover);
+  ~MoverGuard();
+  MoverGuard(const MoverGuard&) = delete;
+  MoverGuard& operator=(const MoverGuard&) = delete;
+
+ private:
+  Mover* old_;
+};
+/// Rows whose references touch elements by the functions above only: a backend runs them under a
+/// MoverGuard and needs no kernels for each.
+std::span<const OpDef* const> moved_rows();
 
 }  // namespace tandem::detail

@@ -30,38 +30,15 @@ void softmax_backward_run(const KernelCall& c) {
                                 static_cast<int>(c.get_attrs<SoftmaxAttrs>().dim), log);
 }
 
-const Array* input(const KernelCall& c, int i) { return i < c.n_in ? &c.in[i] : nullptr; }
-const Array* output(const KernelCall& c, int i) { return i < c.n_out ? &c.out[i] : nullptr; }
-
 template <bool centred>
 codegen::NormArrays forward_arrays(const KernelCall& c) {
-  codegen::NormArrays a;
   const auto& attrs = c.get_attrs<NormAttrs>();
-  a.centred = centred;
-  a.dims = static_cast<int>(attrs.dims);
-  a.eps = attrs.eps;
-  a.x = input(c, 0);
-  a.w = input(c, 1);
-  if (centred) a.b = input(c, 2);
-  a.y = output(c, 0);
-  if (centred) a.mean = output(c, 1);
-  a.rstd = output(c, centred ? 2 : 1);
-  return a;
+  return codegen::norm_arrays(c, centred, static_cast<int>(attrs.dims), attrs.eps);
 }
 template <bool centred>
 codegen::NormArrays backward_arrays(const KernelCall& c) {
-  codegen::NormArrays a;
-  a.centred = centred;
-  a.dims = static_cast<int>(c.get_attrs<NormBackwardAttrs>().dims);
-  a.gy = input(c, 0);
-  a.x = input(c, 1);
-  if (centred) a.mean = input(c, 2);
-  a.rstd = input(c, centred ? 3 : 2);
-  a.w = input(c, centred ? 4 : 3);
-  a.gx = output(c, 0);
-  a.gw = output(c, 1);
-  if (centred) a.gb = output(c, 2);
-  return a;
+  const auto& attrs = c.get_attrs<NormBackwardAttrs>();
+  return codegen::norm_backward_arrays(c, centred, static_cast<int>(attrs.dims));
 }
 
 template <bool centred>

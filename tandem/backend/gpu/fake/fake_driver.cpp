@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
+
 #include "tandem/backend/gpu/drivers.h"
 #include "tandem/backend/gpu/fake/fake_context_internal.h"
 
@@ -14,29 +16,46 @@ class FakeDriver final : public Driver {
   explicit FakeDriver(const FakeOptions& options) : options_(options) {}
   const char* name() const override { return "fake"; }
   Status count(int& devices) override {
-    devices = options_.devices;
+    devices = options().devices;
     return {};
   }
   Status info(int device, DeviceInfo& info) override {
     TD_GPU_TRY(check(device));
-    info = FakeDevice(options_, device).info();
+    info = FakeDevice(options(), device).info();
     return {};
   }
   Status open(int device, std::unique_ptr<Context>& context) override {
     TD_GPU_TRY(check(device));
-    context = open_fake(options_, device);
+    context = open_fake(options(), device);
     return {};
+  }
+  void set(const FakeOptions& options) {
+    std::lock_guard hold(lock_);
+    const int devices = options_.devices;
+    options_ = options;
+    options_.devices = devices;
   }
   std::vector<LibraryReport> libraries() override { return {}; }
 
  private:
   Status check(int device) const {
-    if (device >= 0 && device < options_.devices) return {};
+    const int devices = options().devices;
+    if (device >= 0 && device < devices) return {};
     return {Code::unavailable,
-            fmt::format("there is no device fake:{}; there are {}", device, options_.devices)};
+            fmt::format("there is no device fake:{}; there are {}", device, devices)};
   }
-  const FakeOptions options_;
+  FakeOptions options() const {
+    std::lock_guard hold(lock_);
+    return options_;
+  }
+  mutable std::mutex lock_;
+  FakeOptions options_;
 };
+
+FakeDriver& fake_devices() {
+  static FakeDriver* const driver = new FakeDriver({.devices = 2});
+  return *driver;
+}
 
 }  // namespace
 
@@ -48,9 +67,7 @@ std::unique_ptr<FakeContext> open_fake(const FakeOptions& options, int device) {
   return std::make_unique<FakeDevice>(options, device);
 }
 
-Driver& fake_driver() {
-  static Driver* const driver = new FakeDriver(FakeOptions{});
-  return *driver;
-}
+Driver& fake_driver() { return fake_devices(); }
+void set_fake_options(const FakeOptions& options) { fake_devices().set(options); }
 
 }  // namespace tandem::gpu

@@ -18,6 +18,7 @@ struct FakeOptions {
   uint64_t seed = 1;                 ///< of all that is random
   bool delays = true;                ///< streams rest now and then while nobody waits
   bool checks_waits = true;          ///< missing_wait for operations without order
+  bool runs_kernels = true;          ///< false: launches do nothing, for measuring the host's cost
 };
 
 enum class Operation : uint8_t {
@@ -44,6 +45,8 @@ class TD_API FakeContext : public Context {
 };
 
 TD_API std::unique_ptr<Driver> make_fake_driver(const FakeOptions& options);
+/// Of devices of fake_driver() that are opened from here on; their number stays.
+TD_API void set_fake_options(const FakeOptions& options);
 TD_API std::unique_ptr<FakeContext> open_fake(const FakeOptions& options, int device = 0);
 
 }  // namespace tandem::gpu

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: an open device as ops use it: its context, the stream of its ops, the pool that tensors
+// come from, and the kernels that were built so far. Opened by the first use of the device, kept
+// for the whole process.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <unordered_map>
+
+#include "tandem/backend/gpu/driver.h"
+#include "tandem/backend/gpu/pool.h"
+#include "tandem/backend/gpu/staging_internal.h"
+#include "tandem/graph/backend.h"
+#include "tandem/graph/kernel.h"
+
+namespace tandem::gpu {
+
+/// What was built for a kind of call: a kernel and what its launches need. Which kernel it is, two
+/// numbers and an address say: a program or a row, and how its operands lie.
+struct KernelId {
+  const void* what = nullptr;
+  uint64_t lie = 0, variant = 0;
+  bool operator==(const KernelId&) const = default;
+};
+struct Built {
+  virtual ~Built() = default;
+};
+
+class Engine {
+ public:
+  /// Opens device `index`. Throws Unsupported with the driver's reason.
+  Engine(Driver& driver, tandem::Device device);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  Context& context() { return *context_; }
+  Pool& pool() { return *pool_; }
+  const DeviceInfo& info() const { return context_->info(); }
+  tandem::Device device() const { return device_; }
+  /// The stream behind the dispatcher's; an empty one is the device's own.
+  StreamRef stream(Stream s) const { return s.handle ? static_cast<StreamRef>(s.handle) : own_; }
+
+  /// Throws what a status says, with the device's name before it.
+  void check(const Status& status) const;
+
+  /// What `make` (giving a unique_ptr of a kind of Built) made for this id, the first time that it
+  /// is asked for.
+  template <class Make>
+  const auto& built(const KernelId& id, Make&& make) {
+    using Kind = typename std::invoke_result_t<Make>::element_type;
+    std::lock_guard hold(lock_);
+    std::unique_ptr<Built>& b = built_[id];
+    if (TD_UNLIKELY(!b)) b = make();
+    return static_cast<const Kind&>(*b);
+  }
+  /// Compile one kernel. Throws Device with the compiler's output.
+  KernelRef build(const KernelSource& source);
+
+  void launch(KernelRef kernel, Extent blocks, Extent threads, const Arguments& arguments,
+              StreamRef stream) {
+    const Status status = context_->launch(kernel, blocks, threads, arguments, stream);
+    if (TD_UNLIKELY(!status.ok())) check(status);
+  }
+
+  void copy_in(Address to, const void* host, size_t bytes, StreamRef stream);
+  void copy_out(void* host, Address from, size_t bytes, StreamRef stream);
+
+  // ---- the error word: four i32, code, ticket and the two halves of the value
+  static constexpr size_t kErrorBytes = 16;
+  /// For a kernel that may report.
+  Address error_word();
+  /// Backend::take_error.
+  bool take_error(DeviceError& error);
+
+ private:
+  struct Hash {
+    size_t operator()(const KernelId& id) const;
+  };
+
+  const tandem::Device device_;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Staging> staging_;
+  StreamRef own_ = nullptr;
+  std::mutex lock_;
+  std::unordered_map<KernelId, std::unique_ptr<Built>, Hash> built_;
+  Address error_word_ = 0;
+  std::atomic<bool> may_report_{false};
+};
+
+/// For tests: called with every kernel that an engine builds; nullptr: nobody.
+TD_API void set_build_hook(void (*hook)(const KernelSource&));
+
+/// The engine of a device of one of the drivers; opens it at the first call. Throws Unsupported.
+TD_API Engine& engine_of(tandem::Device device);
+
+/// An address as tensors keep it.
+inline Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
+
+}  // namespace tandem::gpu

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/backend/gpu/rows/register_internal.h"
+
+namespace tandem::gpu {
+
+void register_kernels(DeviceKind kind) {
+  register_pointwise(kind);
+  register_reductions(kind);
+  register_row_programs(kind);
+  register_moves(kind);
+  register_creation(kind);
+  register_random(kind);
+  register_matmul(kind);
+  register_indexing(kind);
+  register_losses(kind);
+  register_conv(kind);
+  register_pooling(kind);
+}
+
+}  // namespace tandem::gpu

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's compiler over the kernels of all rows: each row of the op driver runs on the fake
+// device, and what its engine builds is compiled for CUDA, too.
+#include <algorithm>
+
+#include "tandem/backend/gpu/cuda/nvrtc.h"
+#include "tandem/backend/gpu/engine_internal.h"
+#include "tests/gpu/drivers_helper.h"
+#include "tests/ops/row_driver.h"
+
+namespace tandem::rows {
+namespace {
+
+std::vector<gpu::KernelSource>& built_sources() {
+  static auto* all = new std::vector<gpu::KernelSource>;
+  return *all;
+}
+
+// Kernels of all rows, with names of their own; an engine that no other test of rows uses.
+const std::vector<gpu::KernelSource>& kernels_of_rows() {
+  std::vector<gpu::KernelSource>& all = built_sources();
+  if (!all.empty()) return all;
+  gpu::set_build_hook([](const gpu::KernelSource& k) {
+    built_sources().push_back(k);
+    built_sources().back().name += std::to_string(built_sources().size());
+  });
+  const Device device = device_named("fake:1");
+  for (const Row& row : all_rows()) {
+    if (row.op == "to_device") continue;
+    const std::vector<Arg> args = make_args(row, 5, float32);
+    std::vector<Tensor> there;
+    for (const Tensor& t : tensors_of(args)) there.push_back(t.to(device));
+    const DeviceGuard guard(device);
+    call_row(row, with_tensors(args, there), 5, true);
+    synchronize(device);
+  }
+  gpu::set_build_hook(nullptr);
+  return all;
+}
+
+class NvrtcRows : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcRows, ::testing::Values(80, 90));
+
+TEST_P(NvrtcRows, Compile) {
+  init();
+  if (const std::string problem = gpu::no_nvrtc(); !problem.empty()) GTEST_SKIP() << problem;
+  const std::vector<gpu::KernelSource>& all = kernels_of_rows();
+  ASSERT_GT(all.size(), 300u);
+  constexpr size_t kTogether = 48;
+  for (size_t first = 0; first < all.size(); first += kTogether) {
+    const std::span some(all.data() + first, std::min(kTogether, all.size() - first));
+    std::string code, log;
+    const gpu::Status status = gpu::compile_cuda(some, GetParam(), code, log);
+    ASSERT_TRUE(status.ok()) << status.text();
+    EXPECT_FALSE(code.empty());
+  }
+}
+
+}  // namespace
+}  // namespace tandem::rows
