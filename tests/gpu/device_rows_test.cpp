@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every row of the op driver on the devices of the drivers: dense and strided f32 inputs follow the
-// CPU, to the bit where that is promised, and the table of docs/gpu.md says which rows the host
-// runs.
+// CPU, to the bit where that is promised, bf16 too, and the table of docs/gpu.md says which rows
+// the host runs.
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
 #include "tandem/backend/gpu/rows_page.h"
 #include "tandem/graph/backend.h"
+#include "tandem/ops/linalg/linalg.h"
 #include "tests/gpu/tensors_helper.h"
 #include "tests/ops/row_driver.h"
 
@@ -26,6 +28,15 @@ const char* partly(const std::string& op) {
   return at == kPartly.end() ? nullptr : at->second;
 }
 
+// Rows that take what their forward rows saved in its own type, f32: the op driver's inputs are all
+// of one type.
+bool wants_f32(const std::string& op) {
+  static const std::set<std::string> kRows = {"layer_norm_backward", "rms_norm_backward",
+                                              "softmax_cross_entropy_backward",
+                                              "nll_loss_backward"};
+  return kRows.count(op) > 0;
+}
+
 bool same_bits_or_nan(const Tensor& got, const Tensor& want) {
   if (!is_floating(got.dtype())) return same_bits(got, want);
   const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
@@ -37,28 +48,42 @@ bool same_bits_or_nan(const Tensor& got, const Tensor& want) {
   return true;
 }
 
-// Pointwise rows, random numbers and what only moves elements; losses are sums.
+// Pointwise rows, random numbers and what only moves elements; losses and linear algebra add.
 bool has_the_cpus_bits(const OpDef& op) {
   const std::string_view name = op.name;
   const bool loss = name.ends_with("_loss") || name.find("_loss_") != name.npos ||
                     name.find("cross_entropy") != name.npos;
-  const bool moves = op.family == Family::index && !loss;
+  const auto algebra = linalg_rows();
+  const bool adds = loss || std::find(algebra.begin(), algebra.end(), &op) != algebra.end();
+  const bool moves = op.family == Family::index && !adds;
   return op.family == Family::pointwise || op.family == Family::create ||
          op.family == Family::view || op.has(kRandom) || moves;
 }
 
-class GpuRow : public ::testing::TestWithParam<std::tuple<const char*, Row>> {
+bool test_everything() { return std::getenv("TANDEM_TEST_ALL") != nullptr; }
+
+struct DeviceRow {
+  const char* device;
+  Row row;
+  bool first;  ///< of its op's variants
+};
+void PrintTo(const DeviceRow& r, std::ostream* out) {
+  *out << r.device << " ";
+  PrintTo(r.row, out);
+}
+
+class GpuRow : public ::testing::TestWithParam<DeviceRow> {
  protected:
   void SetUp() override {
     init();
-    const auto found = gpu::device_or_reason(std::get<0>(GetParam()));
+    const auto found = gpu::device_or_reason(GetParam().device);
     if (!found.device) GTEST_SKIP() << found.reason;
     device_ = *found.device;
   }
 
   // Calls the row with `in` on the CPU and on the device.
-  void expect_same(const std::vector<Tensor>& in, const char* what) {
-    const Row& row = std::get<1>(GetParam());
+  void expect_same(const std::vector<Tensor>& in, const char* what, double tolerance) {
+    const Row& row = GetParam().row;
     const OpDef& op = *find_op(row.op);
     std::vector<Tensor> there;
     for (const Tensor& t : in) there.push_back(t.to(device_));
@@ -86,11 +111,12 @@ class GpuRow : public ::testing::TestWithParam<std::tuple<const char*, Row>> {
         EXPECT_TRUE(same_bits_or_nan(a, want[i]))
             << what << " " << i << ": " << to_string(a) << "\nwanted " << to_string(want[i]);
       else
-        EXPECT_TRUE(close(a, want[i], row.tolerance)) << what << " " << i;
+        EXPECT_TRUE(close(a, want[i], tolerance)) << what << " " << i;
     }
     if (support_of(op) == RowSupport::host)
       EXPECT_GT(runs.calls, 0) << what << ": docs/gpu.md lists it as the host's";
-    else if (support_of(op) == RowSupport::kernel && !partly(row.op))
+    else if (support_of(op) == RowSupport::kernel && !partly(row.op) &&
+             !(wants_f32(row.op) && !in.empty() && size_of(in[0].dtype()) == 2))
       EXPECT_EQ(runs.calls, 0) << what << ": " << runs.by_op[0].first << " ran on the host";
   }
 
@@ -100,34 +126,55 @@ class GpuRow : public ::testing::TestWithParam<std::tuple<const char*, Row>> {
 };
 
 TEST_P(GpuRow, FollowsTheCpu) {
-  const Row& row = std::get<1>(GetParam());
+  const Row& row = GetParam().row;
   if (row.op == "to_device") return;  // its attribute says where
   args_ = make_args(row, kSize, float32);
   std::vector<Tensor> in = tensors_of(args_);
-  expect_same(in, "dense");
+  expect_same(in, "dense", row.tolerance);
   for (Tensor& t : in) t = odd_strides(t, 0);
-  if (!in.empty()) expect_same(in, "strided");
+  if (!in.empty()) expect_same(in, "strided", row.tolerance);
+}
+
+// bf16; with TANDEM_TEST_ALL also f16 and f64, whose kernels have texts of their own.
+TEST_P(GpuRow, FollowsTheCpuInOtherDTypes) {
+  const Row& row = GetParam().row;
+  if (row.op == "to_device" || !any_floating(make_args(row, kSize, float32))) return;
+  std::vector<std::pair<DType, double>> types;
+  if (!(row.off & kNo16)) types.emplace_back(bfloat16, 3e-2);
+  if (test_everything()) {
+    types.emplace_back(float64, 1e-11);
+    if (!(row.off & kNo16)) types.emplace_back(float16, 4e-3);
+  } else if (std::string_view(GetParam().device) == "opencl") {
+    GTEST_SKIP() << "the fake device's kernels are the same text; TANDEM_TEST_ALL=1 runs these";
+  }
+  for (const auto& [dtype, tolerance] : types) {
+    args_ = make_args(row, kSize, dtype);
+    expect_same(tensors_of(args_), to_string(dtype), tolerance);
+  }
 }
 
 // Every variant of an expression is a kernel, and building it is what takes time: by default the
 // first variant of each op on OpenCL, and of each pointwise op elsewhere. TANDEM_TEST_ALL=1: all.
-std::vector<std::tuple<const char*, Row>> rows_of_devices() {
+std::vector<DeviceRow> rows_of_devices() {
   init();
-  const bool everything = std::getenv("TANDEM_TEST_ALL") != nullptr;
-  std::vector<std::tuple<const char*, Row>> all;
+  std::vector<DeviceRow> all;
   std::set<std::string> seen;
   for (const Row& row : all_rows()) {
-    const bool first = seen.insert(row.op).second || everything;
-    if (first) all.emplace_back("opencl", row);
-    if (!first && find_op(row.op)->family == Family::pointwise) continue;
-    all.emplace_back("fake", row);
-    all.emplace_back("cuda", row);
+    const bool first = seen.insert(row.op).second;
+    if (first || test_everything()) all.push_back({"opencl", row, first});
+    if (!first && !test_everything() && find_op(row.op)->family == Family::pointwise) continue;
+    all.push_back({"fake", row, first});
+    all.push_back({"cuda", row, first});
   }
   return all;
 }
-std::string gpu_row_name(const ::testing::TestParamInfo<std::tuple<const char*, Row>>& info) {
-  const Row& row = std::get<1>(info.param);
-  return std::string(std::get<0>(info.param)) + "_" + row.op + "_" + std::to_string(info.index);
+// Sanitizers, which leave names with "Slow" out, see the first variant of each op on the fake
+// device.
+std::string gpu_row_name(const ::testing::TestParamInfo<DeviceRow>& info) {
+  const DeviceRow& r = info.param;
+  const bool fast = r.first && std::string_view(r.device) != "opencl";
+  return std::string(fast ? "" : "Slow_") + r.device + "_" + r.row.op + "_" +
+         std::to_string(info.index);
 }
 INSTANTIATE_TEST_SUITE_P(Rows, GpuRow, ::testing::ValuesIn(rows_of_devices()), gpu_row_name);
 

@@ -112,17 +112,17 @@ TEST_P(Tensors, MemoryIsGivenBack) {
 }
 
 TEST_P(Tensors, HostRunsAreCountedByName) {
-  const Tensor x = tensor({3.f, 1.f, 2.f}).to(device_);
+  const Tensor x = zeros({2, 2}).to(device_);
   reset_host_runs();
-  EXPECT_EQ(sort(x).values.to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(linalg::matrix_exp(x).to_vector<float>(), (std::vector<float>{1, 0, 0, 1}));
   const HostRuns runs = host_runs();
   ASSERT_EQ(runs.by_op.size(), 1u);
-  EXPECT_EQ(runs.by_op[0].first, "sort");
+  EXPECT_EQ(runs.by_op[0].first, "matrix_exp");
 }
 
 // Reductions long enough for several blocks, in every layout.
 TEST_P(Tensors, LargeReductions) {
-  const Tensor x = randn({70, 5000});
+  const Tensor x = randn({20, 3000});
   const Tensor there = x.to(device_);
   EXPECT_NEAR(there.sum().item<float>(), x.sum().item<float>(), 0.05);
   EXPECT_TRUE(allclose(there.sum({0}).cpu(), x.sum({0}), 1e-4, 1e-4));

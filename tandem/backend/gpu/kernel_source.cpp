@@ -49,7 +49,9 @@ std::string shared_functions(std::span<const KernelSource> kernels) {
     if ((k.prelude || !k.functions.empty()) && seen.insert("the prelude").second) {
       s.insert(0, codegen::emit_preamble());
     }
-    if (seen.insert(k.functions).second) s += k.functions;
+    for (const std::string_view f : k.functions) {
+      if (seen.insert(f).second) s += f;
+    }
   }
   return s;
 }
@@ -123,12 +125,14 @@ std::string host_text(const KernelSource& kernel) {
     call += fmt::format(", *({}*)td_slots[{}]", declared(unnamed, ""), slot++);
   }
   const std::string list = list_of(kernel, "");
+  std::string functions;
+  for (const std::string_view f : kernel.functions) functions += f;
   return fmt::format(
       "{}{}{}{}static void td_{}(struct td_grid* td_self{}{}) {{\n{}{}\n}}\n"
       "TDM_ENTRY int TDM_NAME(void* const* td_slots, long td_n) {{\n"
       "  td_{}((struct td_grid*)td_slots[0]{});\n  return 0;\n}}\n",
-      kCTypes, kHostPrelude, kReports, kernel.functions, kernel.name, list.empty() ? "" : ", ",
-      list, lines, kernel.body, kernel.name, call);
+      kCTypes, kHostPrelude, kReports, functions, kernel.name, list.empty() ? "" : ", ", list,
+      lines, kernel.body, kernel.name, call);
 }
 
 }  // namespace tandem::gpu

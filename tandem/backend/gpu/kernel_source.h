@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/base/export.h"
@@ -36,10 +37,11 @@ struct KernelSource {
   std::string name;  ///< drivers call the function td_<name>, so "mad" is no built-in's name
   std::vector<Parameter> parameters;
   std::vector<SharedArray> shared;
-  std::string body;       ///< what stands between the braces
-  int threads = 0;        ///< threads of a block that the body relies on, along x; 0: any number
-  bool prelude = false;   ///< it calls tdm_ and tdo_ functions (codegen::emit_preamble())
-  std::string functions;  ///< what stands before it: functions, marked TDM_FN, and types
+  std::string body;      ///< what stands between the braces
+  int threads = 0;       ///< threads of a block that the body relies on, along x; 0: any number
+  bool prelude = false;  ///< it calls tdm_ and tdo_ functions (codegen::emit_preamble())
+  /// What stands before it, each text once in a module: functions, marked TDM_FN, and types.
+  std::vector<std::string_view> functions;
 };
 
 /// The text of a whole module.

@@ -27,6 +27,9 @@ void argue_reports(Arguments& a, Engine& e, const KernelCall& c);
 /// Fill output 0 with a copy of `x`, unless it is x's own memory; without x with zeros.
 void start_with(const KernelCall& c, const Array* x);
 
+/// x in row-major order at `to`. x has elements.
+void copy_dense(const KernelCall& c, const Array& x, Address to);
+
 /// KernelId::variant of a kernel that depends on a walk, a dtype and little else.
 uint64_t variant_of(const Walk& walk, DType t, uint64_t other = 0);
 

@@ -12,6 +12,7 @@
 #include "tandem/backend/gpu/rows/register_internal.h"
 #include "tandem/graph/apply.h"
 #include "tandem/ops/index/index.h"
+#include "tandem/ops/index/scatter.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem::gpu {
@@ -328,14 +329,32 @@ void run_gather(const KernelCall& c) {
   launch_each(e, k, walk.count(), a, c.stream);
 }
 
+enum class Write { put, add, extreme };
+
+// The loop over a line's sources: `value` goes to y[at] after what finds `at`.
+std::string scatter_loop(const std::string& find, const std::string& write) {
+  return "  for (td_i64 j = 0; j < line; ++j) {\n" + find + "  " + write + "\n  }\n";
+}
+// The largest or smallest of the sources; NaN wins. `self`: what is there takes part.
+std::string extreme_loops(const std::string& find, const std::string& value, DType t) {
+  const std::string put = fmt::format("y[at] = {};", value);
+  const std::string beats = fmt::format(
+      "{0} own = {1}, best = {2};\n"
+      "  if (best == best && (own != own || (largest ? own > best : own < best))) {3}",
+      register_type(t), loaded(value, t), loaded("y[at]", t), put);
+  return "  if (!self) {\n" + scatter_loop(find, put) + "  }\n" +
+         scatter_loop(find, "const " + beats);
+}
+
 // A thread for each line of the scanned dimension.
-template <bool kAdd>
+template <Write kWrite, class Attrs>
 void run_scatter(const KernelCall& c) {
   start_with(c, &c.in[0]);
   const Array &index = c.in[1], &v = c.in[2], &y = c.out[0];
   if (index.numel == 0 || y.numel == 0) return;
   Engine& e = engine_of(c.device);
-  const int dim = y.rank ? normalize_dim(c.get_attrs<GatherAttrs>().dim, y.rank) : 0;
+  const auto& attrs = c.get_attrs<Attrs>();
+  const int dim = y.rank ? normalize_dim(attrs.dim, y.rank) : 0;
   int64_t lines[kMaxRank] = {};
   std::copy(index.shape, index.shape + index.rank, lines);
   if (y.rank) lines[dim] = 1;
@@ -348,21 +367,27 @@ void run_scatter(const KernelCall& c) {
   const uint64_t types = static_cast<uint64_t>(y.dtype) << 4 | static_cast<uint64_t>(index.dtype);
   const KernelRef k = plain_kernel(e, {&c.op, walk.ways(), types << 8 | walk.shape_key()}, [&] {
     const DType word = word_of(y.dtype);
-    KernelSource s{.name = kAdd ? "scatter_add" : "scatter",
+    KernelSource s{.name = c.op.name,
                    .parameters = {{Parameter::out, word, "y"},
                                   {Parameter::in, index.dtype, "index"},
                                   {Parameter::in, word, "v"}},
                    .prelude = true};
-    for (const char* name : {"line", "size", "by", "is", "vs"}) {
+    for (const char* name : {"line", "size", "by", "is", "vs", "largest", "self"}) {
       s.parameters.push_back({Parameter::value, DType::i64, name});
     }
     walk.declare(s);
     declare_reports(s);
     const std::string value = fmt::format("v[{} + j * vs]", walk.place(2));
-    s.body = walk.lines() + "  for (td_i64 j = 0; j < line; ++j) {\n" +
-             fmt::format("  td_i64 at = {};\n", walk.place(0)) +
-             add_index(fmt::format("index[{} + j * is]", walk.place(1)), "size", "by", false) +
-             fmt::format("  y[at] = {};\n  }}\n", kAdd ? added("y[at]", value, y.dtype) : value);
+    const std::string find =
+        fmt::format("  td_i64 at = {};\n", walk.place(0)) +
+        add_index(fmt::format("index[{} + j * is]", walk.place(1)), "size", "by", false);
+    s.body = walk.lines();
+    if (kWrite == Write::extreme) {
+      s.body += extreme_loops(find, value, y.dtype);
+    } else {
+      const std::string v = kWrite == Write::add ? added("y[at]", value, y.dtype) : value;
+      s.body += scatter_loop(find, fmt::format("y[at] = {};", v));
+    }
     return s;
   });
   Arguments a;
@@ -372,15 +397,25 @@ void run_scatter(const KernelCall& c) {
   const auto at = [&](const int64_t* of, int64_t none) { return y.rank ? of[dim] : none; };
   a.value(at(index.shape, 1)).value(at(y.shape, 1)).value(at(y.strides, 0));
   a.value(at(index.strides, 0)).value(at(v.strides, 0));
+  bool largest = false, self = false;
+  if constexpr (kWrite == Write::extreme) {
+    largest = attrs.largest;
+    self = attrs.include_self;
+  }
+  a.value(int64_t{largest}).value(int64_t{self});
   walk.argue(a);
   argue_reports(a, e, c);
   launch_each(e, k, walk.count(), a, c.stream);
 }
 
-bool gather_supports(const KernelCall& c) {
+// An index into a dimension of size 0 is the host's to report.
+bool has_places(const KernelCall& c, int64_t dim) {
   const Array& x = c.in[0];
-  return has_f64(c) &&
-         (x.rank == 0 || x.shape[normalize_dim(c.get_attrs<GatherAttrs>().dim, x.rank)] > 0);
+  return has_f64(c) && (x.rank == 0 || x.shape[normalize_dim(dim, x.rank)] > 0);
+}
+bool gather_supports(const KernelCall& c) { return has_places(c, c.get_attrs<GatherAttrs>().dim); }
+bool scatter_extreme_supports(const KernelCall& c) {
+  return has_places(c, c.get_attrs<ScatterExtremeAttrs>().dim);
 }
 
 }  // namespace
@@ -391,8 +426,13 @@ void register_indexing(DeviceKind kind) {
   register_kernel(kind, op::index_backward,
                   {index_backward_supports, nullptr, nullptr, run_index_backward});
   register_kernel(kind, op::gather, {gather_supports, nullptr, nullptr, run_gather});
-  register_kernel(kind, op::scatter, {gather_supports, nullptr, nullptr, run_scatter<false>});
-  register_kernel(kind, op::scatter_add, {gather_supports, nullptr, nullptr, run_scatter<true>});
+  register_kernel(kind, op::scatter,
+                  {gather_supports, nullptr, nullptr, run_scatter<Write::put, GatherAttrs>});
+  register_kernel(kind, op::scatter_add,
+                  {gather_supports, nullptr, nullptr, run_scatter<Write::add, GatherAttrs>});
+  register_kernel(kind, op::scatter_extreme,
+                  {scatter_extreme_supports, nullptr, nullptr,
+                   run_scatter<Write::extreme, ScatterExtremeAttrs>});
 }
 
 }  // namespace tandem::gpu

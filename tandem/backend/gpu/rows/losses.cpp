@@ -366,13 +366,18 @@ bool dense_weight(const KernelCall& c, int i) {
 bool dense_outputs(const KernelCall& c) {
   return dense_weight(c, 2) && (c.in[1].dtype == DType::i64 || c.in[1].dtype == DType::i32);
 }
+// What the forward row saved, in the type that it saves.
+bool is_saved(const KernelCall& c, int i) {
+  return !present(c, i) || c.in[i].dtype == sum_type(c.out[0].dtype);
+}
 // With a weight for each class, smoothing wants the sum of all weights.
 template <bool kFromLogits>
 bool backward_supports(const KernelCall& c) {
   constexpr BackwardInputs at = kFromLogits ? kOfCrossEntropy : kOfNll;
   const bool smooth = c.get_attrs<ClassLossAttrs>().label_smoothing > 0;
   const DType label = c.in[at.target].dtype;
-  return dense_weight(c, at.weight) && !(smooth && present(c, at.weight)) &&
+  const bool saved = is_saved(c, at.total) && (at.lse < 0 || is_saved(c, at.lse));
+  return saved && dense_weight(c, at.weight) && !(smooth && present(c, at.weight)) &&
          (label == DType::i64 || label == DType::i32);
 }
 

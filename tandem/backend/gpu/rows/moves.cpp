@@ -148,6 +148,16 @@ void start_with(const KernelCall& c, const Array* x) {
     mover.fill(y, 0);
 }
 
+void copy_dense(const KernelCall& c, const Array& x, Address to) {
+  int64_t strides[kMaxRank], step = 1;
+  for (int d = x.rank - 1; d >= 0; --d) {
+    strides[d] = step;
+    step *= x.shape[d];
+  }
+  DeviceMover(c).copy(reinterpret_cast<void*>(to), strides, x.data, x.strides, x.shape, x.rank,
+                      size_of(x.dtype));
+}
+
 void register_moves(DeviceKind kind) {
   for (const OpDef* op : detail::moved_rows()) {
     register_kernel(kind, *op, {moves_only, nullptr, nullptr, run_moves});

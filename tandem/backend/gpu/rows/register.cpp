@@ -15,6 +15,14 @@ void register_kernels(DeviceKind kind) {
   register_losses(kind);
   register_conv(kind);
   register_pooling(kind);
+  register_ordering(kind);
+  register_elements(kind);
+  register_fold(kind);
+  register_rnn(kind);
+  register_resample(kind);
+  register_detection(kind);
+  register_sampling(kind);
+  register_linalg(kind);
 }
 
 }  // namespace tandem::gpu

@@ -24,6 +24,14 @@ void register_indexing(DeviceKind kind);
 void register_losses(DeviceKind kind);
 void register_conv(DeviceKind kind);
 void register_pooling(DeviceKind kind);
+void register_ordering(DeviceKind kind);
+void register_elements(DeviceKind kind);
+void register_fold(DeviceKind kind);
+void register_rnn(DeviceKind kind);
+void register_resample(DeviceKind kind);
+void register_detection(DeviceKind kind);
+void register_sampling(DeviceKind kind);
+void register_linalg(DeviceKind kind);
 
 /// Backend::run_loop.
 void run_loop(const ScalarProgram& program, const KernelCall& call);
