@@ -15,13 +15,14 @@ namespace tandem::cli {
 namespace {
 
 struct TrainArguments {
-  std::string recipe, folder, resume;
+  std::string recipe, folder, resume, device;
   std::vector<std::string> overrides;
   bool json = false, quiet = false, print = false;
 };
 
-int train_verb(const TrainArguments& o) {
+int train_verb(TrainArguments o) {
   init();
+  if (!o.device.empty()) o.overrides.push_back("trainer.device=" + o.device);
   recipe::Recipe r = recipe::Recipe::load(o.recipe, o.overrides);
   if (o.print) {
     fmt::print("{}", r.root.dump());
@@ -94,6 +95,9 @@ void add_train(CLI::App& app, int& code) {
   verb->add_option("--resume", o->resume,
                    "auto: the newest unfinished run of this recipe under runs/, else a new one; "
                    "none: always a new one; or the folder of a run");
+  verb->add_option(
+      "--device", o->device,
+      "trainer.device: cpu, cuda, cuda:1, opencl; auto: a CUDA GPU where there is one");
   verb->add_flag("--json", o->json, "One line of JSON on stdout");
   verb->add_flag("--quiet", o->quiet, "No progress");
   verb->add_flag("--print", o->print, "Print the recipe with its changes and stop");

@@ -231,6 +231,7 @@ bool OrderedRun::next(Fields& fields) {
   if (most_workers_ == 0) {
     const auto begin = Clock::now();
     NoGradGuard no_grad;
+    const DeviceGuard host(cpu);  // as in threads of its own
     const int64_t k = consumed_++;
     fields = make_(k);
     const double spent = seconds(Clock::now() - begin);

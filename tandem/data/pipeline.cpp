@@ -481,6 +481,7 @@ Fields AnyPipeline::fields(int64_t i, int64_t epoch) const {
   TD_CHECK(i >= 0 && i < size(), Index, "element {} of a pipeline of {}", i,
            detail::size_text(size()));
   NoGradGuard no_grad;
+  const DeviceGuard host(cpu);  // elements lie there, whatever device the caller works on
   return stage_->get({run_->seed, epoch}, i);
 }
 

@@ -70,7 +70,9 @@ void Cell::assign(const Tensor& v, SourceLocation loc) {
   Tensor x = v.device() == value_.device() ? v : move_to(v, value_.device(), loc);
   for (const Tensor& pred : c.assign_if) {
     static const OpDef* select = find_op("where");
-    x = call(*select, nullptr, loc, pred, x, read());
+    // Numbers of an optimizer lie on the CPU, beside parameters on a device.
+    const Tensor here = pred.device() == x.device() ? pred : move_to(pred, x.device(), loc);
+    x = call(*select, nullptr, loc, here, x, read());
   }
   if (c.trace) {
     Trace* t = cell_trace();

@@ -27,8 +27,11 @@ train::Logs evaluate_run(RecipeParts& parts, const std::string& split, const std
     const int64_t fast = parts.trainer.options().debug.fast_dev_run;
     const int64_t batches = fast > 0 ? fast : -1;
     auto planned = compile([&](const train::Batch& b) { return parts.model.predict(b); });
-    const auto forward = [&](const train::Batch& b) {  // of a model whose step gives a loss alone
+    const Device device = parts.trainer.optimizer().params().front().device();
+    const auto forward = [&](train::Batch b) {  // of a model whose step gives a loss alone
       const NoGradGuard no_grad;
+      const DeviceGuard there(device);
+      for (Tensor& t : b) t = t.to(device);
       return parts.trainer.options().compile ? planned(b) : parts.model.predict(b);
     };
     logs = parts.trainer.validate(*set, split + "/", batches,
@@ -39,6 +42,7 @@ train::Logs evaluate_run(RecipeParts& parts, const std::string& split, const std
                                   });
     if (split == "test" && parts.model.evaluate && fast == 0) {
       parts.model.module->eval();
+      parts.model.module->to(cpu);  // it counts there
       for (const auto& [key, value] : parts.model.evaluate(*set))
         logs.emplace_back(split + "/" + key, value);
     }

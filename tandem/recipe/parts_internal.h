@@ -66,6 +66,7 @@ struct TrainerPart {
     }
   };
   train::TrainerOptions options = {.metrics = {"accuracy"}};
+  std::string device = "cpu";
   std::optional<EarlyStop> early_stop = {};
   std::vector<train::ChosenCallback> callbacks = {};
   bool report = true;
@@ -75,6 +76,10 @@ struct TrainerPart {
   template <class V>
   void fields(V& v) {
     options.fields(v);
+    v("device", device,
+      {.doc = "where the model lies and its steps run: cpu, cuda, cuda:1, opencl and so on; auto: "
+              "the first GPU of CUDA, or cpu where there is none",
+       .resumable = true});
     v("early_stop", early_stop, {.doc = "ends the run when a log has not got better"});
     v("callbacks", callbacks, {.doc = "further callbacks, in this order"});
     v("report", report,

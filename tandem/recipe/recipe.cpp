@@ -256,6 +256,20 @@ struct Going {
   bool main;                                        ///< false: another rank writes and tests
 };
 
+// "auto" is the first GPU of CUDA, or the CPU.
+Device device_for(const std::string& name) {
+  if (name != "auto") return device_named(name);
+  try {
+    return device_named("cuda");
+  } catch (const Error&) {
+    return cpu;
+  }
+}
+void place_model(const Recipe& recipe, RecipeModel& model, const std::string& device) {
+  if (device == "cpu") return;
+  in_part(recipe, "trainer", [&] { model.module->to(device_for(device)); });
+}
+
 // Trains what was made, with what recipes have besides: callbacks, the record of settings, exports.
 RecipeRun train_made(const Going& g,
                      const std::vector<std::shared_ptr<train::Callback>>& callbacks) {
@@ -331,6 +345,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   const bool has_val = data.val || options.debug.overfit_batches > 0;
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
+  place_model(recipe, model, part.device);
   if (part.early_stop)
     check_monitor(stop_o, part.early_stop->options.monitor, options, model, has_val);
   if (!options.saving.monitor.empty())

@@ -18,8 +18,10 @@ class DrawSamples : public train::Callback {
     const GeneratorState rng = generator_state();
     const bool training = module_.is_training();
     const NoGradGuard no_grad;
+    const DeviceGuard there(t.optimizer().params().front().device());
     module_.eval();
-    const RecipeSamples drawn = draw_();
+    RecipeSamples drawn = draw_();
+    drawn.values = drawn.values.cpu();
     module_.train(training);
     set_generator_state(rng);
     make_folders(folder_ + "/samples");

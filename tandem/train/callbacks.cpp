@@ -10,6 +10,7 @@
 
 #include "tandem/base/folder.h"
 #include "tandem/base/log.h"
+#include "tandem/train/trainer_internal.h"
 
 namespace tandem::train {
 namespace {
@@ -237,7 +238,8 @@ void TensorBoard::fit_begin(Trainer& t) {
   if (o_.write_graph && t.options().compile && t.data()) write_graph(t);
 }
 void TensorBoard::write_graph(Trainer& t) {
-  const Batch batch = t.data()->fields(0);
+  const DeviceGuard there(device_of(t.optimizer()));
+  const Batch batch = batch_on(device_of(t.optimizer()), t.data()->fields(0));
   std::vector<Spec> specs;
   for (const Tensor& x : batch) specs.push_back(spec_of(x));
   try {

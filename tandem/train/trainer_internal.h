@@ -21,6 +21,17 @@ inline AutocastGuard autocast_of(const TrainerOptions& o) {
   return AutocastGuard(o.precision == TrainPrecision::fp16 ? DType::f16 : DType::bf16,
                        o.precision != TrainPrecision::fp32);
 }
+/// Where a model's first parameter lies: the step makes its tensors there, and batches are copied
+/// there.
+inline Device device_of(const optim::Optimizer& optimizer) {
+  return optimizer.params().empty() ? cpu : optimizer.params().front().device();
+}
+inline Batch batch_on(Device device, Batch batch) {
+  for (Tensor& t : batch)
+    if (t.defined() && t.device() != device) t = t.to(device);
+  return batch;
+}
+
 /// Evaluation mode while it lives.
 struct EvalMode {
   nn::Module& model;

@@ -88,6 +88,16 @@ void Trainer::make_steps() {
     compiled_->eval = eval;
     compiled_->update = update;
   }
+  // Steps run where the model lies.
+  compiled_->train = [this, run = std::move(compiled_->train)](const Batch& b, bool first,
+                                                               bool last, int64_t due) {
+    const DeviceGuard there(device_of(optimizer()));
+    return run(batch_on(device_of(optimizer()), b), first, last, due);
+  };
+  compiled_->eval = [this, run = std::move(compiled_->eval)](const Batch& b) {
+    const DeviceGuard there(device_of(optimizer()));
+    return run(batch_on(device_of(optimizer()), b));
+  };
 }
 
 // The optimizer's update by gradients that are there, unless something in it is not finite. Gives
@@ -172,7 +182,8 @@ void Trainer::explain(const Batch& batch, const std::string& what, GeneratorStat
     DetectAnomalyGuard anomaly;
     zero_gradients();
     const AutocastGuard cast = autocast_of(options_);
-    step_function_(batch).loss.backward();
+    const DeviceGuard there(device_of(optimizer()));
+    step_function_(batch_on(device_of(optimizer()), batch)).loss.backward();
   } catch (const Error& e) {
     found = e.what();
   }
@@ -194,6 +205,13 @@ double double_of(const Tensor& t) { return t.to(DType::f64).item<double>(); }
 
 // A number, or "nan" whatever its sign.
 std::string finite_text(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.6g}", v); }
+
+StepOutput on_host(StepOutput o) {
+  for (Tensor* t : {&o.loss, &o.output, &o.target, &o.prediction})
+    if (t->defined()) *t = t->cpu();
+  for (auto& [name, value] : o.figures) value = value.cpu();
+  return o;
+}
 
 // Adds values of a batch of `rows` samples to their means.
 template <class Mean>
@@ -289,7 +307,7 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
     add_figures(figures, values, batch_rows(batch));
     if (out.output.defined() && out.target.defined())
       for (auto& m : metrics) m->update(out.output, out.target);
-    if (see) see(batch, {out.loss, out.output, out.target, out.prediction, out.figures});
+    if (see) see(batch, on_host({out.loss, out.output, out.target, out.prediction, out.figures}));
   }
   if (shared) {
     std::vector<double> sums{sum, count};

@@ -42,8 +42,10 @@ Tensor balanced_weights(const data::AnyPipeline& train, int64_t classes) {
 Tensor tensor_of(const std::vector<double>& numbers) {
   return numbers.empty() ? Tensor() : tensor(std::vector<float>(numbers.begin(), numbers.end()));
 }
-// For a step that is traced.
-Tensor held(const Tensor& weights) { return weights.defined() ? constant(weights) : weights; }
+// For a step that is traced, where `x` lies.
+Tensor held(const Tensor& weights, const Tensor& x) {
+  return weights.defined() ? constant(weights).to(x.device()) : weights;
+}
 
 // The options of a loss with a weight for each class.
 template <class O>
@@ -65,7 +67,7 @@ MadeLoss weighted(const void* options) {
   const auto weights = std::make_shared<Tensor>(tensor_of(o.class_weights.numbers));
   MadeLoss made{[weights, loss = o.loss](const Tensor& x, const Tensor& y) -> Tensor {
     O with = loss;
-    with.weight = held(*weights);
+    with.weight = held(*weights, x);
     return f(x, y, with, SourceLocation::here());
   }};
   if (!o.class_weights.word.empty())
@@ -113,7 +115,7 @@ struct PositiveWeighted {
 MadeLoss bce_with_weights(const void* options) {
   const Tensor weight = tensor_of(static_cast<const PositiveWeighted*>(options)->pos_weight);
   return {[weight](const Tensor& x, const Tensor& y) {
-    return binary_cross_entropy_with_logits(x, targets_like(y, x), {.pos_weight = held(weight)});
+    return binary_cross_entropy_with_logits(x, targets_like(y, x), {.pos_weight = held(weight, x)});
   }};
 }
 
