@@ -57,6 +57,7 @@ AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Dim in, int64_t classes,
 }
 
 Tensor AdaptiveLogSoftmaxWithLoss::target_log_prob(const Tensor& x, const Tensor& target) {
+  const DeviceGuard there(x.device());
   const int64_t shortlist = cutoffs[0];
   Tensor entry = clamp_max(target, shortlist - 1);  // of the head
   Tensor within;                                    // log-probability inside the cluster

@@ -32,6 +32,7 @@ Tensor DropPath::forward(Tensor x) {
   if (!is_training()) return x;
   TD_CHECK(x.dim() >= 1, Shape, "DropPath wants a batch, x is 0-d");
   if (p == 0) return x;
+  const DeviceGuard there(x.device());
   Shape samples = x.shape();
   for (int i = 1; i < samples.rank(); ++i) samples[i] = 1;
   return x * dropout(ones(samples, x.dtype()), p, true);

@@ -23,10 +23,12 @@ Shape rows_of(const Tensor& m, Dim n) {
 }
 
 Tensor counts(const Tensor& targets, Dim n, DType dtype) {
+  const DeviceGuard there(targets.device());
   return index_add(zeros({n}, dtype), 0, targets, ones({targets.shape(0)}, dtype));
 }
 
 Tensor sum_at(const Tensor& m, const Tensor& at, Dim n) {
+  const DeviceGuard there(m.device());
   return index_add(zeros(rows_of(m, n), m.dtype()), 0, at, m);
 }
 
@@ -38,6 +40,7 @@ Tensor mean_at(const Tensor& m, const Tensor& at, Dim n) {
 
 // Positions that receive nothing stay zero.
 Tensor max_at(const Tensor& m, const Tensor& at, Dim n) {
+  const DeviceGuard there(m.device());
   return index_reduce(zeros(rows_of(m, n), m.dtype()), 0, at, m, "amax", false);
 }
 
@@ -101,6 +104,7 @@ GCNConv::GCNConv(Dim in, Dim out, GCNConvOptions o)
 
 Tensor GCNConv::forward(Tensor x, Tensor edges, Tensor w) {
   check(x, edges, lin.in_features);
+  const DeviceGuard there(x.device());
   Dim n = x.shape(0);
   TD_CHECK(!w.defined() || (w.dim() == 1 && dims_equal(w.shape(0), edges.shape(1))), Shape,
            "edge_weight wants [{}], is {}", edges.shape(1).to_string(),

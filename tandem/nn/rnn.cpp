@@ -180,6 +180,7 @@ LSTMOutput Recurrent::run(Tensor x, Tensor h0, Tensor c0) {
            "permute x to [{}, {}].",
            type(), input_size, x.shape().to_string(), x.shape(-1).to_string(),
            options.batch_first ? "n, steps" : "steps, n", input_size);
+  const DeviceGuard there(x.device());  // of states that are not given
   bool single = x.dim() == 2;
   if (single) {
     x = x.unsqueeze(1);
@@ -212,6 +213,7 @@ PackedLSTMOutput Recurrent::run(const PackedSequence& x, Tensor h0, Tensor c0) {
   TD_CHECK(dims_equal(x.data.shape(1), input_size), Shape,
            "{} wants input size {}, the packed data is {}", type(), input_size,
            x.data.shape().to_string());
+  const DeviceGuard there(x.data.device());
   Dim layers = static_cast<int64_t>(directions.size());
   check_state("h0", h0, layers, x.batch_sizes[0], out_size());
   check_state("c0", c0, layers, x.batch_sizes[0], hidden_size);
