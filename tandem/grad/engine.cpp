@@ -203,6 +203,10 @@ void body_vjp(VjpCall& c) {
 
 void call_rule(const Node& n, VjpCall& c) {
   const OpDef& op = *n.op;
+  // What a rule makes from nothing lies where the gradient does.
+  const auto grad =
+      std::find_if(c.grads.begin(), c.grads.end(), [](const Tensor& g) { return g.defined(); });
+  const DeviceGuard there(grad == c.grads.end() ? context().device : grad->device());
   if (op.vjp_fn)
     op.vjp_fn(c);
   else if (op.family == Family::composite && op.body_fn)

@@ -78,6 +78,25 @@ TEST_P(HandRows, LargeMatrices) {
   expect_native();
 }
 
+// Their rules make unit matrices and zeros.
+TEST_P(HandRows, DerivativesOfDecompositions) {
+  const Tensor x = randn({4, 4}) + eye(4) * 4.0;
+  const auto gradient = [&](const Tensor& at, const std::function<Tensor(const Tensor&)>& f) {
+    Tensor leaf = at.clone().requires_grad_();
+    square(f(leaf)).sum().backward();
+    return leaf.grad().cpu();
+  };
+  const std::function<Tensor(const Tensor&)> kAll[] = {
+      [](const Tensor& a) { return linalg::lu_factor(a).LU; },
+      [](const Tensor& a) { return linalg::qr(a).R; },
+      [](const Tensor& a) { return linalg::cholesky(matmul(a, a.t())); },
+      [](const Tensor& a) { return linalg::inv(a); },
+  };
+  for (const auto& f : kAll) {
+    EXPECT_TRUE(allclose(gradient(x.to(device_), f), gradient(x, f), 1e-3, 1e-3));
+  }
+}
+
 TEST_P(HandRows, DrawsHaveTheCpusBits) {
   const Tensor w = rand({3, 200}), rate = rand({100}) * 30.0, p = rand({100});
   const auto draws = [&](const Tensor& weights, const Tensor& r, const Tensor& q) {
