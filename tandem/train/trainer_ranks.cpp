@@ -59,7 +59,7 @@ NamedNumbers unpack(std::string_view text) {
   while (!text.empty()) {
     const std::string name = line();
     std::vector<double> v(std::stoul(line()));
-    std::memcpy(v.data(), text.data(), v.size() * sizeof(double));
+    if (!v.empty()) std::memcpy(v.data(), text.data(), v.size() * sizeof(double));
     text.remove_prefix(v.size() * sizeof(double));
     all.emplace_back(name, std::move(v));
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/backend/gpu/arguments.h"
 #include "tandem/backend/gpu/kernel_source.h"
 #include "tandem/codegen/emit_c.h"
 
