@@ -449,6 +449,9 @@ TEST(Checkpoints, KilledInContainersNothingIsLeftBehind) {
     if (outer == 0) {
       if (::unshare(CLONE_NEWPID) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) ::_exit(77);
       const pid_t first = start_child("ContainerChild.Saves", "TANDEM_TEST_CONTAINER", f / "run");
+      // The first one lives until it has saved, however slow the machine is.
+      for (int i = 0; k == 0 && i < 6000 && Checkpoints(f / "run/checkpoints").list().empty(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
       std::this_thread::sleep_for(pause);
       ::kill(first, SIGKILL);
       int status = 0;
