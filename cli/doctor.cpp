@@ -7,6 +7,7 @@
 #include "tandem/backend/cpu/doctor.h"
 #include "tandem/backend/gpu/doctor.h"
 #include "tandem/base/file.h"
+#include "tandem/dist/make_engine.h"
 #include "tandem/init.h"
 #include "tandem/plan/hardware/machine.h"
 
@@ -28,6 +29,13 @@ void evaluate() {
   }
 }
 
+// What moves the calls of several ranks.
+void engines() {
+  fmt::print("\nengines of several ranks\n");
+  for (const char* name : {"tcp", "gloo", "mpi"})
+    fmt::print("  {:<6}{}\n", name, distributed::engine_status(name));
+}
+
 }  // namespace
 
 void add_doctor(CLI::App& app, int& code) {
@@ -36,6 +44,7 @@ void add_doctor(CLI::App& app, int& code) {
   verb->callback([&code] {
     init();
     fmt::print("tandem {}\n{}\n{}", TANDEM_VERSION, doctor(), gpu::doctor());
+    engines();
     evaluate();
     code = 0;
   });

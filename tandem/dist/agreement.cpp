@@ -82,7 +82,8 @@ std::vector<std::vector<std::string>> gather_lines(Engine& engine,
 
 }  // namespace
 
-void compare_lines(Engine& engine, const std::vector<std::string>& lines, const char* what) {
+void compare_lines(Engine& engine, const std::vector<std::string>& lines, const char* what,
+                   const char* advice) {
   uint64_t hash = hash_mix(lines.size());
   for (const std::string& l : lines) hash = hash_string(l, hash);
   std::vector<uint64_t> all(static_cast<size_t>(engine.size()));
@@ -90,16 +91,20 @@ void compare_lines(Engine& engine, const std::vector<std::string>& lines, const 
       .wait();
   if (std::all_of(all.begin(), all.end(), [&](uint64_t h) { return h == all[0]; })) return;
   const auto of = gather_lines(engine, lines);
+  // Ranks may end by what is thrown below: none does before all have read the lines.
+  try {
+    engine.barrier({what}).wait();
+  } catch (const Error&) {  // a rank is gone; the difference says more than that
+  }
   for (size_t r = 1; r < of.size(); ++r)
     for (size_t k = 0; k < std::max(of[0].size(), of[r].size()); ++k) {
       const std::string a = k < of[0].size() ? of[0][k] : "nothing";
       const std::string b = k < of[r].size() ? of[r][k] : "nothing";
       TD_CHECK(
           a == b, Value,
-          "the {} of the ranks differ: rank 0 has {}, rank {} (host {}, process {}) has {}\nAll "
-          "ranks must build the same net, with the same options.",
+          "the {} of the ranks differ: rank 0 has {}, rank {} (host {}, process {}) has {}\n{}",
           what, a, r, engine.member(static_cast<int>(r)).host,
-          engine.member(static_cast<int>(r)).pid, b);
+          engine.member(static_cast<int>(r)).pid, b, advice);
     }
   TD_FAIL(Internal, "the {} of the ranks have other hashes and equal lines", what);
 }

@@ -5,9 +5,12 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/hash.h"
+#include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/dist/reducer_internal.h"
 #include "tandem/graph/rng.h"
+#include "tandem/graph/trace.h"
+#include "tandem/nn/norm.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::distributed {
@@ -17,6 +20,13 @@ std::vector<Cell*> cells_of_buffers(const nn::Module& net) {
   std::vector<Cell*> cells;
   for (const Buffer& b : net.buffers()) cells.push_back(b.cell().get());
   return cells;
+}
+
+std::vector<nn::detail::BatchNorm*> batch_norms_of(nn::Module& net) {
+  std::vector<nn::detail::BatchNorm*> all;
+  for (const auto& [name, m] : net.named_modules())
+    if (nn::detail::BatchNorm* norm = nn::detail::as_batch_norm(*m)) all.push_back(norm);
+  return all;
 }
 
 std::vector<std::string> layout_of(nn::Module& net, const Reducer& reducer,
@@ -29,8 +39,8 @@ std::vector<std::string> layout_of(nn::Module& net, const Reducer& reducer,
     lines.push_back(
         fmt::format("buffer '{}' {}{}", name, to_string(b.dtype()), b.shape().to_string()));
   for (std::string& line : reducer.plan()) lines.push_back(std::move(line));
-  lines.push_back(
-      fmt::format("the options broadcast_buffers={} shards={}", o.broadcast_buffers, o.shards));
+  lines.push_back(fmt::format("the options broadcast_buffers={} shards={} sync_batch_norm={}",
+                              o.broadcast_buffers, o.shards, o.sync_batch_norm));
   return lines;
 }
 
@@ -79,23 +89,40 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
   TD_CHECK(!params.empty(), Value,
            "DataParallel wants a net with parameters that require gradients\nAre they named in "
            "TD_REGISTER?");
-  reducer_ = std::make_unique<Reducer>(std::move(params), options_, *engine_);
+  TD_CHECK(
+      !options_.sync_batch_norm || options_.shards == 0, Value,
+      "DataParallel wants either shards or sync_batch_norm, got both\nA shard is a batch of its "
+      "own: its statistics do not depend on the number of ranks.");
+  reducer_ = std::make_unique<Reducer>(std::move(params), options_, engine_);
   if (engine_->size() == 1) {
     reducer_->pause(true);
     return;
   }
-  compare_lines(*engine_, layout_of(net, *reducer_, options_), "nets");
+  compare_lines(*engine_, layout_of(net, *reducer_, options_), "nets",
+                "All ranks must build the same net, with the same options.");
   std::vector<Cell*> cells;
   for (const Param& p : net.parameters()) cells.push_back(p.cell().get());
   broadcast_cells(*engine_, cells, "parameters");
   if (const std::vector<Cell*> buffers = cells_of_buffers(net); !buffers.empty())
     broadcast_cells(*engine_, buffers, "buffers");
+  if (options_.sync_batch_norm)
+    for (nn::detail::BatchNorm* norm : batch_norms_of(net))
+      norm->set_sum_over_ranks([e = engine_](const Tensor& x) {
+        return detail::all_reduce_labelled(x, ReduceOp::sum, e, "batch statistics");
+      });
 }
 
-DataParallel::~DataParallel() = default;
+DataParallel::~DataParallel() {
+  if (!options_.sync_batch_norm || engine_->size() == 1) return;
+  for (nn::detail::BatchNorm* norm : batch_norms_of(net_)) norm->set_sum_over_ranks({});
+}
 
 void DataParallel::sync_buffers() {
   if (engine_->size() == 1) return;
+  if (is_tracing()) {
+    for (const Buffer& b : net_.buffers()) b.assign_(broadcast(b.value(), 0, engine_));
+    return;
+  }
   if (const std::vector<Cell*> cells = cells_of_buffers(net_); !cells.empty())
     broadcast_cells(*engine_, cells, "buffers");
 }
@@ -174,7 +201,10 @@ std::vector<Tensor> DataParallel::add_shards(int64_t rows,
 Tensor DataParallel::mean_of_shards(const Tensor& sum, const char* label) {
   Tensor x = sum.clone().contiguous();
   if (engine_->size() > 1)
-    engine_->all_reduce({x.impl()->data, x.numel(), x.dtype()}, ReduceOp::sum, {label}).wait();
+    engine_
+        ->all_reduce({x.impl()->data, x.numel(), x.dtype()}, ReduceOp::sum,
+                     {.label = label, .ordered = true})
+        .wait();
   return x / static_cast<double>(shards());
 }
 

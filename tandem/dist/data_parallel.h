@@ -21,6 +21,9 @@ struct DataParallelOptions {
   /// Virtual shards: how many parts of a whole batch sharded_backward() computes by themselves; a
   /// power of two, a multiple of the ranks. 0: one for each rank.
   int64_t shards = 0;
+  /// Batch norms use the statistics of all ranks' samples (PyTorch's SyncBatchNorm), whose numbers
+  /// may differ. Not with shards, which are batches of their own.
+  bool sync_batch_norm = false;
 };
 
 class Reducer;
@@ -30,8 +33,9 @@ class Reducer;
 /// The constructor compares names, shapes and dtypes of all ranks and gives rank 0's parameters and
 /// buffers to all. backward() then reduces gradients in buckets, in the same order on all ranks,
 /// while it computes the rest; the gradients that it leaves are views of the buckets. Parameters
-/// that no rank used keep what they had. With one rank nothing of this happens and no collective
-/// call is made.
+/// that no rank used keep what they had. In compile() the reductions are part of the program: what
+/// its backward() reaches is reduced in the same buckets. With one rank nothing of this happens and
+/// no collective call is made.
 class TD_API DataParallel {
  public:
   /// `net` must outlive this, and keep its parameters. Throws Value naming the first parameter and

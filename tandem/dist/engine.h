@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Engine: a group of processes that exchange arrays in host memory. Every call is asynchronous, has
 // a deadline, and must be made by all ranks of the group in the same order (send and recv by two).
-// Implementations: one process alone, and TCP (dist/tcp_engine.h).
+// Implementations: one process alone, and ranks that are connected (dist/make_engine.h).
 #pragma once
 
 #include <memory>
@@ -48,6 +48,7 @@ struct ConstArray {
 struct CallOptions {
   std::string label = "";  ///< what messages call it: "bucket 2"
   double timeout = 0;      ///< seconds that it may take; 0: the engine's
+  bool ordered = false;    ///< add up by the tree, whatever the engine
 };
 
 /// One call, as engines see it: checked, with the sizes of both sides.
@@ -91,7 +92,7 @@ class TD_API Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  virtual const char* name() const = 0;  ///< "tcp"
+  virtual const char* name() const = 0;  ///< "tcp", "gloo", "mpi", "single"
   int rank() const { return rank_; }
   int size() const { return size_; }
   /// Where that rank runs; throws Index.
@@ -100,8 +101,9 @@ class TD_API Engine {
   // ---- calls of all ranks. Throw Value for sizes that do not fit each other. Errors of a call
   // come from Work::wait(): Io for a rank that is gone, hangs or is too late, naming it; Value
   // where ranks have made different calls. After such an error every further call throws the same.
-  /// a becomes the sum (minimum, maximum) over the ranks: the same bits on all of them, by a tree
-  /// over neighbouring ranks, ((0+1)+(2+3)) ... f16 and bf16 are summed in f32 and rounded once.
+  /// a becomes the sum (minimum, maximum) over the ranks: the same bits on all of them. "tcp" adds
+  /// by a tree over neighbouring ranks, ((0+1)+(2+3)) ..., others in an order of their own unless
+  /// options.ordered asks for the tree. f16 and bf16 are summed in f32 and rounded once.
   Work all_reduce(Array a, ReduceOp op = ReduceOp::sum, CallOptions options = {});
   /// `in` has a part of out.count elements for each rank; `out` becomes the reduction of this
   /// rank's.

@@ -4,14 +4,14 @@
 
 #include <memory>
 
-#include "tandem/dist/tcp_engine.h"
+#include "tandem/dist/make_engine.h"
 #include "tandem/tensor/tensor.h"
 
 namespace tandem::distributed {
 
 /// Join the job that the environment names (find_place()); a process without one is a group of one.
 /// Nothing happens where it has joined. At its end the process leaves by itself. Errors as of
-/// find_place() and tcp_engine().
+/// find_place() and make_engine().
 TD_API void init_process_group(const EngineOptions& options = engine_options());
 /// Leave it: calls under way are made first. DataParallel objects must be gone.
 TD_API void destroy_process_group();
@@ -22,14 +22,24 @@ TD_API const std::shared_ptr<Engine>& world();
 TD_API int get_rank();
 TD_API int get_world_size();
 
-// ---- calls with tensors of the host, which give new values. All ranks call them; the shapes and
-// dtypes must be equal.
+// ---- calls with tensors of the host, which give new values; `group`: the world. All ranks call
+// them, in the same order, with equal shapes and dtypes. They have derivatives (of the sum of the
+// ranks' losses), and work in compile(). In a group of one rank nothing is called.
 /// The sum (or minimum, maximum) over the ranks.
-TD_API Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum);
+TD_API Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum,
+                         const std::shared_ptr<Engine>& group = nullptr,
+                         SourceLocation loc = SourceLocation::here());
 /// All ranks' values, stacked along a new first dimension.
-TD_API Tensor all_gather(const Tensor& x);
-/// Rank `root`'s value.
-TD_API Tensor broadcast(const Tensor& x, int root = 0);
+TD_API Tensor all_gather(const Tensor& x, const std::shared_ptr<Engine>& group = nullptr,
+                         SourceLocation loc = SourceLocation::here());
+/// x [ranks, ...] reduced over the ranks: each gets the row of its number. Throws Shape.
+TD_API Tensor reduce_scatter(const Tensor& x, ReduceOp op = ReduceOp::sum,
+                             const std::shared_ptr<Engine>& group = nullptr,
+                             SourceLocation loc = SourceLocation::here());
+/// Rank `root`'s value. Throws Index.
+TD_API Tensor broadcast(const Tensor& x, int root = 0,
+                        const std::shared_ptr<Engine>& group = nullptr,
+                        SourceLocation loc = SourceLocation::here());
 /// Wait for all ranks.
 TD_API void barrier();
 

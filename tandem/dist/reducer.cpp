@@ -3,8 +3,10 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/dist/reducer_internal.h"
+#include "tandem/graph/trace.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::distributed {
@@ -23,8 +25,13 @@ char* element(const Tensor& flat, int64_t at) {
 
 }  // namespace
 
-Reducer::Reducer(std::vector<NamedParam> params, const DataParallelOptions& options, Engine& engine)
-    : params_(std::move(params)), engine_(engine), places_(params_.size()) {
+Reducer::Reducer(std::vector<NamedParam> params, const DataParallelOptions& options,
+                 std::shared_ptr<Engine> engine)
+    : params_(std::move(params)),
+      group_(std::move(engine)),
+      engine_(*group_),
+      ordered_(options.shards > 0),
+      places_(params_.size()) {
   std::vector<GradSlot*> slots;
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& p = params_[i].param;
@@ -34,7 +41,7 @@ Reducer::Reducer(std::vector<NamedParam> params, const DataParallelOptions& opti
     index_[slots.back()] = i;
   }
   make_buckets(options);
-  if (engine.size() > 1) watch_gradients(slots, *this);
+  if (engine_.size() > 1) watch_gradients(slots, *this);
 }
 
 Reducer::~Reducer() {
@@ -42,6 +49,20 @@ Reducer::~Reducer() {
   for (Bucket& b : buckets_) try {  // after an error: nobody may write to a bucket that is gone
       b.work.wait();
     } catch (...) {}
+}
+
+bool Reducer::pause(bool on) {
+  const bool before = std::exchange(pause_->on, on);
+  if (!on)
+    paused_in_trace_ = false;
+  else if (!before)
+    paused_in_trace_ = is_tracing();
+  return before;
+}
+
+bool Reducer::paused() const {
+  if (Trace* t = cell_trace(); t && !paused_in_trace_) t->guard(*pause_, pause_->on);
+  return pause_->on;
 }
 
 // Last parameters first: their gradients are complete first.
@@ -134,7 +155,7 @@ void Reducer::launch_full() {
        ++next_) {
     Bucket& b = buckets_[next_];
     b.work = engine_.all_reduce({b.flat.impl()->data, b.elements, b.dtype}, ReduceOp::sum,
-                                {fmt::format("bucket {}", next_)});
+                                {.label = fmt::format("bucket {}", next_), .ordered = ordered_});
   }
 }
 
@@ -163,6 +184,11 @@ void Reducer::take_views(Bucket& b, double divisor) {
 
 void Reducer::reduce_all(double divisor) {
   const NoGradGuard no_grad;
+  if (is_tracing()) {
+    std::vector<char> given;
+    for (const NamedParam& p : params_) given.push_back(p.param.grad().defined());
+    return reduce_traced(given, divisor);
+  }
   begin_pass();
   for (size_t i = params_.size(); i-- > 0;) give(i, params_[i].param.grad().defined());
   end_pass(divisor);
@@ -171,7 +197,7 @@ void Reducer::reduce_all(double divisor) {
 // ---- what the walk tells
 
 void Reducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph) {
-  if (paused_) return;
+  if (paused()) return;
   TD_CHECK(
       !create_graph, Unsupported,
       "backward() of a DataParallel net with create_graph: reduced gradients have no graph\nCall "
@@ -185,14 +211,14 @@ void Reducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph)
 
 void Reducer::gradient_ready(GradSlot& slot) {
   const size_t i = index_.at(&slot);
-  if (paused_)
+  if (paused())
     places_[i].unsent = true;
   else if (!places_[i].given)
     give(i, true);
 }
 
 void Reducer::walk_ends(bool failed) {
-  if (paused_) return;
+  if (paused()) return;
   if (failed) {
     // Other ranks wait for buckets that will not come.
     engine_.abort("backward() has thrown there");
@@ -201,13 +227,34 @@ void Reducer::walk_ends(bool failed) {
   end_pass(engine_.size());
 }
 
-void Reducer::gradient_traced(GradSlot& slot) {
-  TD_CHECK(
-      paused_, Unsupported,
-      "backward() of a DataParallel net inside compile(): '{}' would not be reduced\nCompile the "
-      "net or the loss and call backward() outside; or hold no_sync() inside and call "
-      "reduce_gradients() outside.",
-      params_[index_.at(&slot)].name);
+// ---- in a trace: the same buckets, as rows of the program
+
+// Which parameters have a gradient is the trace's, the same on all ranks: no flags travel.
+void Reducer::reduce_traced(const std::vector<char>& given, double divisor) {
+  for (size_t k = 0; k < buckets_.size(); ++k) {
+    std::vector<Tensor> parts;
+    for (const size_t i : buckets_[k].params)
+      if (given[i]) parts.push_back(params_[i].param.grad().reshape({-1}));
+    if (parts.empty()) continue;
+    const Tensor sum = detail::all_reduce_labelled(cat(parts, 0), ReduceOp::sum, group_,
+                                                   fmt::format("bucket {}", k), ordered_);
+    const Tensor mean = sum / divisor;
+    int64_t at = 0;
+    for (const size_t i : buckets_[k].params) {
+      if (!given[i]) continue;
+      const Param& p = params_[i].param;
+      p.set_grad(narrow(mean, 0, at, p.numel()).reshape(p.shape()));
+      at += p.numel();
+    }
+  }
+}
+
+void Reducer::gradients_traced(std::span<GradSlot* const> slots) {
+  if (paused()) return;
+  const NoGradGuard no_grad;
+  std::vector<char> given(params_.size(), 0);
+  for (const GradSlot* s : slots) given[index_.at(s)] = 1;
+  reduce_traced(given, engine_.size());
 }
 
 }  // namespace tandem::distributed

@@ -20,13 +20,14 @@ struct NamedParam {
 
 class Reducer final : public GradWatcher {
  public:
-  Reducer(std::vector<NamedParam> params, const DataParallelOptions& options, Engine& engine);
+  Reducer(std::vector<NamedParam> params, const DataParallelOptions& options,
+          std::shared_ptr<Engine> engine);
   ~Reducer() override;
 
   /// Reduce what the slots hold now; sums are divided by `divisor`.
   void reduce_all(double divisor);
   /// While on, walks reduce nothing. Gives what it was.
-  bool pause(bool on) { return std::exchange(paused_, on); }
+  bool pause(bool on);
   int64_t steps() const { return steps_; }
   const std::vector<NamedParam>& params() const { return params_; }
   /// A line for each bucket: which parameters it holds.
@@ -35,7 +36,7 @@ class Reducer final : public GradWatcher {
   void walk_begins(std::span<GradSlot* const> reached, bool create_graph) override;
   void gradient_ready(GradSlot& slot) override;
   void walk_ends(bool failed) override;
-  void gradient_traced(GradSlot& slot) override;
+  void gradients_traced(std::span<GradSlot* const> slots) override;
 
  private:
   struct Place {
@@ -60,14 +61,23 @@ class Reducer final : public GradWatcher {
   void launch_full();
   void end_pass(double divisor);
   void take_views(Bucket& b, double divisor);
+  void reduce_traced(const std::vector<char>& given, double divisor);
 
   std::vector<NamedParam> params_;
-  Engine& engine_;
+  std::shared_ptr<Engine> group_;
+  Engine& engine_;  ///< the group's
+  bool ordered_;    ///< sums of shards: by the tree on every engine
   std::vector<Place> places_;
   std::unordered_map<const GradSlot*, size_t> index_;
   std::vector<Bucket> buckets_;
   size_t next_ = 0;  ///< bucket that is reduced next
-  bool paused_ = false;
+  /// A compiled program depends on it.
+  struct Pause : RefCounted {
+    bool on = false;
+  };
+  bool paused() const;
+  Ref<Pause> pause_ = make_ref<Pause>();
+  bool paused_in_trace_ = false;  ///< by what is traced itself
   int64_t steps_ = 0;
 };
 
@@ -75,7 +85,9 @@ class Reducer final : public GradWatcher {
 void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label);
 
 /// Compare lines that describe something, in order, over all ranks: throws Value naming the first
-/// one that differs from rank 0's, and the rank. The same error on all ranks.
-void compare_lines(Engine& engine, const std::vector<std::string>& lines, const char* what);
+/// one that differs from rank 0's, and the rank; `advice` ends the text. The same error on all
+/// ranks.
+void compare_lines(Engine& engine, const std::vector<std::string>& lines, const char* what,
+                   const char* advice);
 
 }  // namespace tandem::distributed

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call is one or two rounds in which each rank writes to and reads from all others at once. A
-// reduction hands part r of the array to rank r, which adds up all ranks' by the tree and gives the
-// result to all: the traffic of a ring in two rounds, and bits that depend on nothing but the
-// values.
-#include "tandem/dist/tcp_engine.h"
+// The engine of several ranks. Every call is one or two rounds in which each rank writes to and
+// reads from all others at once. A reduction hands part r of the array to rank r, which adds up all
+// ranks' by the tree and gives the result to all: the traffic of a ring in two rounds, and bits
+// that depend on nothing but the values. With a carrier, large calls are compared in a round
+// without elements, then the carrier moves them.
+#include "tandem/dist/make_engine.h"
 
 #include <poll.h>
 
@@ -11,11 +12,15 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <thread>
 
 #include "tandem/base/error.h"
 #include "tandem/base/hash.h"
+#include "tandem/dist/carrier_internal.h"
 #include "tandem/dist/pair_lane_internal.h"
 #include "tandem/dist/reduce_internal.h"
+#include "tandem/dist/reducer_internal.h"
 #include "tandem/dist/token_internal.h"
 
 namespace tandem::distributed {
@@ -36,6 +41,29 @@ class TcpEngine final : public QueuedEngine {
     on_heard([this] { monitor_.heard(); });
   }
 
+  /// Large calls go through that plugin from now on; all ranks call it.
+  void use_carrier(const TandemCarrier& plugin, std::vector<int> members) {
+    const auto gather = [](void* self, const void* own, int64_t bytes, void* all) {
+      try {
+        auto* e = static_cast<TcpEngine*>(self);
+        e->all_gather({own, bytes, DType::u8}, {all, bytes * e->size(), DType::u8}, {"addresses"})
+            .wait();
+        return 0;
+      } catch (const Error&) {  // the engine throws it again at the next call
+        return -1;
+      }
+    };
+    members_ = std::move(members);
+    const size_t neighbour = rank() == 0 ? 1 : 0;
+    const std::string address = local_address(mesh_.sockets[kCalls][neighbour]).host;
+    auto carrier = std::make_unique<Carrier>(
+        plugin, TandemCarrierGroup{rank(), size(), members_.data(), key_.group, address.c_str(),
+                                   gather, this});
+    monitor_.on_verdict([c = carrier.get()] { c->abort(); });
+    barrier({"carrier"}).wait();  // from here on nothing is carried by TCP on one side alone
+    carrier_ = std::move(carrier);
+  }
+
   ~TcpEngine() override {
     // What was asked for is still made; others are not kept waiting for what cannot be.
     const Deadline end = after(options_.deadline);
@@ -47,9 +75,10 @@ class TcpEngine final : public QueuedEngine {
       monitor_.decide(fmt::format("{} has left the group while its calls were under way, {}",
                                   monitor_.name_of(rank()), own_place()));
     finish();
+    monitor_.on_verdict({});
   }
 
-  const char* name() const override { return "tcp"; }
+  const char* name() const override { return carrier_ ? carrier_->name() : "tcp"; }
 
   Member member(int r) const override {
     TD_CHECK(r >= 0 && r < size(), Index, "rank {} of {}", r, size());
@@ -83,9 +112,15 @@ class TcpEngine final : public QueuedEngine {
     for (const int r : members) cards.push_back(all[static_cast<size_t>(r)].card);
     const auto at = std::find(members.begin(), members.end(), rank()) - members.begin();
     const GroupKey sub{key_.token, group};
-    return std::make_shared<TcpEngine>(connect_lanes(static_cast<int>(at), std::move(cards),
-                                                     listener, sub, after(options_.start_timeout)),
-                                       sub, options_);
+    auto engine =
+        std::make_shared<TcpEngine>(connect_lanes(static_cast<int>(at), std::move(cards), listener,
+                                                  sub, after(options_.start_timeout)),
+                                    sub, options_);
+    if (carrier_) {
+      for (int& m : members) m = members_[static_cast<size_t>(m)];
+      engine->use_carrier(carrier_->plugin(), std::move(members));
+    }
+    return engine;
   }
 
   void abort(const std::string& reason) noexcept override {
@@ -133,6 +168,7 @@ class TcpEngine final : public QueuedEngine {
   }
 
   void make(const Call& c) {
+    if (carrier_ && carrier_->takes(c)) return carry(c);
     switch (c.kind) {
       case CallKind::all_reduce:
         return c.out.bytes() <= kSmallBytes ? reduce_small(c) : reduce_large(c);
@@ -145,11 +181,8 @@ class TcpEngine final : public QueuedEngine {
         return spread(c);
       case CallKind::all_to_all:
         return transpose(c);
-      case CallKind::barrier: {
-        std::vector<Transfer> round;
-        for_others([&](int r) { add_both(round, r, 0, {}, {}); });
-        return exchange(round);
-      }
+      case CallKind::barrier:
+        return compare();
       case CallKind::send:
       case CallKind::recv:
         break;
@@ -195,6 +228,33 @@ class TcpEngine final : public QueuedEngine {
       add_both(round, r, 0, parts ? part_of(whole, r) : whole, {to, own.count, own.dtype});
     });
     return all;
+  }
+
+  // All ranks are in this call, and it is the same one.
+  void compare() {
+    std::vector<Transfer> round;
+    for_others([&](int r) { add_both(round, r, 0, {}, {}); });
+    exchange(round);
+  }
+
+  void carry(const Call& c) {
+    compare();
+    try {
+      carrier_->make(c, timeout_, [this] {
+        if (monitor_.has_verdict()) throw_verdict();
+        TD_CHECK(Clock::now() < end_, Io,
+                 "{} has not ended after {:.1f} s, though all ranks have begun it\nIs the network "
+                 "slow? TANDEM_DIST_TIMEOUT sets how long a call may take.",
+                 where(), timeout_);
+      });
+    } catch (const Error&) {
+      // A rank that died breaks the carrier first; who that was is known a moment later.
+      const Deadline end = after(1);
+      while (!monitor_.has_verdict() && Clock::now() < end)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (monitor_.has_verdict()) throw_verdict();
+      throw;
+    }
   }
 
   void reduce_small(const Call& c) {
@@ -321,6 +381,8 @@ class TcpEngine final : public QueuedEngine {
   Deadline end_;
   Monitor monitor_;
   PairLane pairs_;
+  std::unique_ptr<Carrier> carrier_;
+  std::vector<int> members_;  ///< rank of each in the whole job
 };
 
 double seconds_of(const char* name, double otherwise) {
@@ -332,6 +394,26 @@ double seconds_of(const char* name, double otherwise) {
   return v;
 }
 
+// The plugin of that name, or none for "tcp".
+const TandemCarrier* plugin_of(const std::string& name) {
+  if (name == "tcp") return nullptr;
+  TD_CHECK(name == "gloo" || name == "mpi", Value,
+           "there is no engine '{}'\nEngines are tcp, gloo, mpi and auto (TANDEM_DIST_ENGINE).",
+           name);
+  const Plugin p = find_plugin(name);
+  TD_CHECK(p.carrier, Unsupported,
+           "the engine '{}' cannot be used: {}\nIt is built where its library is installed "
+           "({}). TANDEM_DIST_ENGINE=tcp does without.",
+           name, p.problem,
+           name == "gloo" ? "Debian: libgloo-dev" : "Debian: libopenmpi-dev or libmpich-dev");
+  return p.carrier;
+}
+
+bool one_machine(const Mesh& mesh) {
+  return std::all_of(mesh.cards.begin(), mesh.cards.end(),
+                     [&](const Card& c) { return std::string_view(c.host) == mesh.cards[0].host; });
+}
+
 }  // namespace
 
 EngineOptions engine_options() {
@@ -339,15 +421,35 @@ EngineOptions engine_options() {
   o.deadline = seconds_of("TANDEM_DIST_DEADLINE", o.deadline);
   o.timeout = seconds_of("TANDEM_DIST_TIMEOUT", o.timeout);
   o.start_timeout = seconds_of("TANDEM_DIST_START_TIMEOUT", o.start_timeout);
+  if (const char* name = std::getenv("TANDEM_DIST_ENGINE"); name && *name) o.engine = name;
   return o;
 }
 
-std::shared_ptr<Engine> tcp_engine(const Place& place, const EngineOptions& options) {
+std::shared_ptr<Engine> make_engine(const Place& place, const EngineOptions& options) {
   if (place.size == 1) return single_engine();
+  if (options.engine != "auto") plugin_of(options.engine);  // before others wait for this rank
   const GroupKey key{options.token.empty() ? job_token() : options.token, 0};
   const Address master{place.master_addr, static_cast<uint16_t>(place.master_port)};
-  return std::make_shared<TcpEngine>(
-      meet(master, place.rank, place.size, key, options.start_timeout), key, options);
+  Mesh mesh = meet(master, place.rank, place.size, key, options.start_timeout);
+  const std::string name = options.engine != "auto" ? options.engine
+                           : one_machine(mesh)      ? "tcp"
+                                                    : "gloo";
+  auto engine = std::make_shared<TcpEngine>(std::move(mesh), key, options);
+  compare_lines(
+      *engine, {name}, "engines",
+      "Set TANDEM_DIST_ENGINE alike on all machines, or install the same library on them.");
+  if (const TandemCarrier* plugin = plugin_of(name)) {
+    std::vector<int> all(static_cast<size_t>(place.size));
+    std::iota(all.begin(), all.end(), 0);
+    engine->use_carrier(*plugin, std::move(all));
+  }
+  return engine;
+}
+
+std::string engine_status(const std::string& name) {
+  if (name == "tcp") return "built in";
+  const Plugin p = find_plugin(name);
+  return p.carrier ? p.path : p.problem;
 }
 
 }  // namespace tandem::distributed

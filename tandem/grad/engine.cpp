@@ -159,7 +159,6 @@ struct SlotsOf {
 // A gradient has arrived at a leaf.
 void store(GradSlot& slot, Tensor g, const BackwardRequest& r) {
   if (Trace* t = cell_trace(); t && t == context().trace) {
-    if (GradWatcher* w = any_watched() ? watcher_of(slot) : nullptr) w->gradient_traced(slot);
     Tensor old = t->read_grad(slot);
     add_into(old, std::move(g), r.loc);
     t->store_grad(slot, old);
@@ -401,6 +400,7 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
     needed = walk.above(SlotsOf{r.only});
   }
   const std::unique_ptr<WatchedWalk> watched = watched_leaves(walk, needed, r);
+  std::vector<GradSlot*> traced;  // whose gradients are recorded
   for (size_t at = 0; at < walk.items().size(); ++at) {
     Walk::Item& item = walk.items()[at];
     if (!needed.empty() && !needed[at]) continue;
@@ -418,7 +418,10 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
       if (auto at = wanted.find(&n); at != wanted.end())
         for (uint32_t k : at->second) results[k] = item.grads[r.targets[k].impl()->out_index];
     if (n.slot) {
-      if (r.accumulate) store(*n.slot, std::move(item.grads[0]), r);
+      if (r.accumulate) {
+        store(*n.slot, std::move(item.grads[0]), r);
+        if (any_watched() && is_tracing()) traced.push_back(n.slot.get());
+      }
       item.grads.clear();
       if (watched) watched->ready(*n.slot);  // a root that is a leaf
       continue;
@@ -432,6 +435,7 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
     if (watched) complete_leaves(walk, below, *watched, r);
   }
   if (watched) watched->end();
+  if (!traced.empty()) tell_traced(traced);
   return results;
 }
 

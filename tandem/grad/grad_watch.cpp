@@ -97,4 +97,17 @@ void WatchedWalk::end() {
   }
 }
 
+void tell_traced(const std::vector<GradSlot*>& slots) {
+  std::vector<std::pair<GradWatcher*, std::vector<GradSlot*>>> of;
+  for (GradSlot* s : slots) {
+    GradWatcher* w = watcher_of(*s);
+    if (!w) continue;
+    auto at = std::find_if(of.begin(), of.end(), [&](const auto& e) { return e.first == w; });
+    if (at == of.end()) at = of.insert(of.end(), {w, {}});
+    if (std::find(at->second.begin(), at->second.end(), s) == at->second.end())
+      at->second.push_back(s);
+  }
+  for (const auto& [w, own] : of) w->gradients_traced(own);
+}
+
 }  // namespace tandem

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Called on the thread of backward(), for walks that store gradients in eager (not for grad(), nor
-/// in a trace). Must outlive what it watches.
+/// Called on the thread of backward(), for walks that store gradients (not for grad()). Must
+/// outlive what it watches.
 class TD_API GradWatcher {
  public:
   virtual ~GradWatcher() = default;
@@ -21,8 +21,9 @@ class TD_API GradWatcher {
   virtual void gradient_ready(GradSlot& slot) = 0;
   /// The walk is over; `failed`: it threw.
   virtual void walk_ends(bool failed) = 0;
-  /// A gradient of the slot is recorded in a trace, as in compile(): throws to refuse that.
-  virtual void gradient_traced(GradSlot& slot) = 0;
+  /// A walk in a trace, as in compile(), has recorded the gradients of these slots, all of them:
+  /// they are values of the trace, and what replaces them is recorded too. Throws to refuse that.
+  virtual void gradients_traced(std::span<GradSlot* const> slots) = 0;
 };
 
 /// Watch these slots until unwatch(). Throws Value for one that is watched already.

@@ -14,6 +14,9 @@ bool any_watched();
 /// Who watches the slot, or null.
 GradWatcher* watcher_of(const GradSlot& slot);
 
+/// Tell the watchers of these slots that a walk has recorded their gradients.
+void tell_traced(const std::vector<GradSlot*>& slots);
+
 /// The watched leaves of one walk: counts the nodes that still may add to each, and tells watchers.
 class WatchedWalk {
  public:

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/nn/norm.h"
 
+#include "tandem/graph/trace.h"
 #include "tandem/nn/layer_internal.h"
 #include "tandem/ops/layout.h"
 #include "tandem/ops/nn/norm.h"
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/random/random.h"
+#include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/view/create.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
 namespace detail {
@@ -36,6 +39,12 @@ Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
   Tensor b = detail::value_or_none(bias);
   bool tracked = running_mean.defined();
   bool batch = is_training() || !tracked;
+  if (batch && spread()) {
+    Tensor unbiased;
+    BatchNormStats r = stats_over_ranks(x, w, b, unbiased);
+    if (tracked) track(r.mean, unbiased);
+    return r.y;
+  }
   if (!batch || !tracked) {
     Tensor mean = tracked ? running_mean.value() : Tensor();
     Tensor var = tracked ? running_var.value() : Tensor();
@@ -58,6 +67,55 @@ Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
   running_mean.assign_(lerp(running_mean.value(), r.running_mean, factor));
   running_var.assign_(lerp(running_var.value(), r.running_var, factor));
   return r.y;
+}
+
+void BatchNorm::set_sum_over_ranks(std::function<Tensor(const Tensor&)> sum) {
+  spread_->sum = std::move(sum);
+  spread_->on = spread_->sum != nullptr;
+}
+
+bool BatchNorm::spread() const {
+  if (Trace* t = cell_trace()) t->guard(*spread_, spread_->on);
+  return spread_->on;
+}
+
+// Mean first, then the squares around it, so that nothing cancels; each process counts by its part.
+BatchNormStats BatchNorm::stats_over_ranks(const Tensor& input, const Tensor& w, const Tensor& b,
+                                           Tensor& unbiased) const {
+  const bool wide = input.dtype() == DType::f32 || input.dtype() == DType::f64;
+  const Tensor x = wide ? input : input.to(DType::f32);
+  std::vector<int> dims{0};
+  std::vector<Dim> channels{1, num_features};
+  for (int d = 2; d < x.dim(); ++d) {
+    dims.push_back(d);
+    channels.push_back(1);
+  }
+  const Shape spread(channels);
+  const int64_t own = x.numel() / num_features;
+  const Tensor sums =
+      spread_->sum(cat({tandem::sum(x, dims), full({1}, static_cast<double>(own), x.dtype())}, 0));
+  const Tensor n = narrow(sums, 0, num_features, 1).detach();
+  BatchNormStats r;
+  r.mean = narrow(sums, 0, 0, num_features) / n;
+  const Tensor centred = x - r.mean.reshape(spread);
+  const Tensor squares = spread_->sum(tandem::sum(square(centred), dims));
+  r.var = squares / n;
+  unbiased = squares / (n - 1.0);
+  r.y = centred * rsqrt(r.var + options.eps).reshape(spread);
+  if (w.defined()) r.y = r.y * w.to(x.dtype()).reshape(spread);
+  if (b.defined()) r.y = r.y + b.to(x.dtype()).reshape(spread);
+  if (!wide) r.y = r.y.to(input.dtype());
+  return r;
+}
+
+void BatchNorm::track(const Tensor& mean, const Tensor& unbiased_var) {
+  const NoGradGuard no_grad;
+  const Tensor count = num_batches_tracked.value() + 1;
+  num_batches_tracked.assign_(count);
+  const DType t = running_mean.dtype();
+  const Tensor factor = options.momentum ? full({}, *options.momentum, t) : reciprocal(count.to(t));
+  running_mean.assign_(lerp(running_mean.value(), mean.detach().to(t), factor));
+  running_var.assign_(lerp(running_var.value(), unbiased_var.detach().to(t), factor));
 }
 
 }  // namespace detail

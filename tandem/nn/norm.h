@@ -2,8 +2,11 @@
 // Normalisation and dropout layers.
 #pragma once
 
+#include <functional>
+
 #include "tandem/nn/module.h"
 #include "tandem/nn/one_size.h"
+#include "tandem/ops/nn/norm.h"
 
 namespace tandem::nn {
 
@@ -26,9 +29,25 @@ class TD_API BatchNorm : public Module {
   int64_t num_features;
   BatchNormOptions options;
 
+  /// Where a batch is spread over processes: the sum over them, with a derivative. In training the
+  /// statistics are then those of all of them, which may have unequal parts. Empty: of this one.
+  void set_sum_over_ranks(std::function<Tensor(const Tensor&)> sum);
+
  protected:
   BatchNorm(Dim num_features, const BatchNormOptions& options);
   Tensor run(Tensor x, int min_rank, int max_rank);
+
+ private:
+  /// A compiled program depends on it.
+  struct Spread : RefCounted {
+    bool on = false;
+    std::function<Tensor(const Tensor&)> sum;
+  };
+  bool spread() const;
+  BatchNormStats stats_over_ranks(const Tensor& x, const Tensor& w, const Tensor& b,
+                                  Tensor& unbiased) const;
+  void track(const Tensor& mean, const Tensor& unbiased_var);
+  Ref<Spread> spread_ = make_ref<Spread>();
 };
 /// `m` as a batch norm; nullptr if it is not one.
 TD_API BatchNorm* as_batch_norm(Module& m);

@@ -94,7 +94,10 @@ struct Trainer::Ranks {
     explicit Quiet(distributed::DataParallel& m) : hold(m.no_sync()) {}
   };
   std::optional<Quiet> quiet;
-  explicit Ranks(nn::Module& net) : model(net) { quiet.emplace(model); }
+  Ranks(nn::Module& net, const TrainerOptions& o)
+      : model(net, {.sync_batch_norm = o.sync_batchnorm}) {
+    quiet.emplace(model);
+  }
   distributed::Engine& engine() const { return model.engine(); }
   int64_t rank() const { return engine().rank(); }
   int64_t size() const { return engine().size(); }

@@ -170,6 +170,7 @@ struct TrainerOptions {
   optim::GradScalerOptions scaler = {};  ///< of fp16
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   TrainStrategy strategy = TrainStrategy::automatic;
+  bool sync_batchnorm = false;
   // ---- results
   std::vector<std::string> metrics = {};
   /// Run folder: `saving.files`, env.json, metrics.jsonl and .csv, parts.jsonl, checkpoints,
@@ -227,6 +228,8 @@ struct TrainerOptions {
            "of several ranks (tandem launch): ddp trains one net, each rank on its part of every "
            "batch; none: each trains by itself; auto: ddp where there are several",
        .resumable = true});
+    v("sync_batchnorm", sync_batchnorm,
+      {.doc = "batch norms take the statistics of all ranks' samples", .resumable = true});
     v("average", average, {.doc = "an average of the weights beside those that are trained"});
     preempt.fields(v);
   }

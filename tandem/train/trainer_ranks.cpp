@@ -84,7 +84,7 @@ void Trainer::join_ranks() {
       !several(), Unsupported,
       "a step with several optimizers on several ranks\nSet strategy = none (each rank trains by "
       "itself), or run it as one rank.");
-  ranks_ = std::make_unique<Ranks>(model_);
+  ranks_ = std::make_unique<Ranks>(model_, options_);
   if (ranks_->rank() == 0) return;
   for (auto& c : callbacks_)
     if (c->only_main_rank()) c = std::make_shared<AbsentCallback>(c);

@@ -218,14 +218,144 @@ TEST(DataParallel, NoSyncAddsUpFirst) {
     i = 0;
     for (const Param& p : net.parameters())
       EXPECT_TRUE(allclose(p.grad(), whole[i++], 0, 1e-6)) << p.name();
-    EXPECT_TRUE(has(thrown([&] {
-                      compile([&](Tensor a, Tensor b) {
-                        const Tensor l = cross_entropy(net(a), b);
-                        l.backward();
-                        return l;
-                      })(own, labels);
-                    }),
-                    "of a DataParallel net inside compile()"));
+    // The same function without no_sync() is traced again, and reduces.
+    net.zero_grad();
+    grads(own, labels);
+    i = 0;
+    for (const Param& p : net.parameters())
+      EXPECT_TRUE(allclose(p.grad(), whole[i++], 0, 1e-6)) << p.name();
+    // Accumulation inside the program: it reduces once, at the end.
+    net.zero_grad();
+    const int64_t at = e->calls();
+    auto both = compile([&](Tensor a, Tensor b) {
+      {
+        const auto hold = model.no_sync();
+        (cross_entropy(net(narrow(a, 0, 0, 4)), narrow(b, 0, 0, 4)) / 2).backward();
+      }
+      (cross_entropy(net(narrow(a, 0, 4, 4)), narrow(b, 0, 4, 4)) / 2).backward();
+    });
+    for (int round = 0; round < 2; ++round) {
+      net.zero_grad();
+      both(own, labels);
+      i = 0;
+      for (const Param& p : net.parameters())
+        EXPECT_TRUE(allclose(p.grad(), whole[i++], 0, 1e-6)) << p.name();
+    }
+    EXPECT_EQ(e->calls(), at + 2);  // one bucket
+  });
+}
+
+// The step of a net with dropout, batch statistics and momentum as one program: what eager gives,
+// to the bit, on 2 ranks.
+TEST(DataParallel, CompiledStepsAreEagerOnes) {
+  std::vector<Tensor> states[2];
+  for (const bool compiled : {false, true})
+    run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+      manual_seed(5);
+      ConvNet net;
+      DataParallel model(net, {.first_bucket_mb = 0.0002, .sync_batch_norm = true}, e);
+      optim::SGD opt(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+      const auto step = [&](Tensor x, Tensor y) {
+        opt.zero_grad();
+        const Tensor l = cross_entropy(model(x), y);
+        l.backward();
+        opt.step();
+        return l;
+      };
+      auto program = compile(step);
+      for (int64_t k = 0; k < 4; ++k) {
+        const auto [x, y] = batch_of(k, {1, 6, 6});
+        const Tensor own = part_of(x, *e), labels = part_of(y, *e);
+        if (compiled)
+          program(own, labels);
+        else
+          step(own, labels);
+      }
+      if (e->rank() == 0)
+        for (const auto& [name, value] : net.state_dict())
+          states[compiled].push_back(value.clone());
+    });
+  ASSERT_FALSE(states[0].empty());
+  for (size_t i = 0; i < states[0].size(); ++i)
+    EXPECT_TRUE(same_bits(states[0][i], states[1][i])) << i;
+}
+
+/// Batch statistics at the front and behind a ReLU.
+struct Normed : nn::Module {
+  nn::BatchNorm1d first{12};
+  nn::Linear hidden{12, 20};
+  nn::BatchNorm1d second{20, {.momentum = {}}};
+  nn::Linear out{20, 5};
+  Normed() { TD_REGISTER(first, hidden, second, out); }
+  Tensor forward(Tensor x) { return out(second(relu(hidden(first(x))))); }
+};
+// Ranks with 10, 5 and 1 rows against one rank with 16: losses, gradients and running statistics.
+TEST(DataParallel, SyncBatchNormIsTheWholeBatchs) {
+  StateDict want;
+  std::vector<Tensor> grads;
+  const auto batch = batch_of(3, {12});
+  const Tensor &x = batch.first, &y = batch.second;
+  const auto loss = [](nn::Module&, Normed& net, const Tensor& a, const Tensor& b) {
+    return cross_entropy(net(a), b, {.reduction = Reduction::sum}) / 16.0;
+  };
+  {
+    const GeneratorGuard random({5, 0});
+    Normed net;
+    loss(net, net, x, y).backward();
+    for (const Param& p : net.parameters()) grads.push_back(p.grad());
+    want = net.state_dict();
+  }
+  run_ranks(3, [&](const std::shared_ptr<Engine>& e) {
+    manual_seed(5);
+    Normed net;
+    DataParallel model(net, {.sync_batch_norm = true}, e);
+    constexpr int64_t kFrom[] = {0, 10, 15, 16};
+    const int64_t from = kFrom[e->rank()], rows = kFrom[e->rank() + 1] - from;
+    (loss(net, net, narrow(x, 0, from, rows), narrow(y, 0, from, rows)) * 3).backward();
+    size_t i = 0;
+    for (const Param& p : net.parameters())
+      EXPECT_TRUE(allclose(p.grad(), grads[i++], 1e-5, 1e-6)) << p.name();
+    for (const auto& [name, value] : net.state_dict())
+      EXPECT_TRUE(allclose(value, want.at(name), 1e-5, 1e-6)) << name;
+  });
+  run_ranks(2, [](const std::shared_ptr<Engine>& e) {
+    Normed net;
+    EXPECT_TRUE(has(thrown([&] { DataParallel(net, {.shards = 2, .sync_batch_norm = true}, e); }),
+                    "wants either shards or sync_batch_norm"));
+  });
+}
+
+// Calls as functions with derivatives: those of the sum of the ranks' losses.
+TEST(Collectives, Derivatives) {
+  run_ranks(3, [](const std::shared_ptr<Engine>& e) {
+    const double r = e->rank();
+    const auto grad_of = [&](const std::function<Tensor(Tensor)>& f, const Tensor& x) {
+      Tensor leaf = x.detach().requires_grad_();
+      f(leaf).sum().backward();
+      return leaf.grad();
+    };
+    const Tensor x = full({4}, r + 1);
+    EXPECT_TRUE(equal(all_reduce(x, ReduceOp::sum, e), full({4}, 6)));
+    EXPECT_TRUE(equal(all_reduce(x, ReduceOp::max, e), full({4}, 3)));
+    EXPECT_TRUE(equal(all_gather(x, e), tensor({1.0f, 2.0f, 3.0f}).unsqueeze(1).expand({3, 4})));
+    EXPECT_TRUE(equal(broadcast(x, 1, e), full({4}, 2)));
+    const Tensor rows = arange(12).reshape({4, 3}).t().to(DType::f32);  // not dense
+    EXPECT_TRUE(equal(reduce_scatter(rows, ReduceOp::sum, e), rows.select(0, e->rank()) * 3));
+    // Losses weigh ranks by 1, 2 and 3.
+    const auto weigh = [&](const Tensor& y) { return y * (r + 1); };
+    EXPECT_TRUE(equal(grad_of([&](Tensor a) { return weigh(all_reduce(a, ReduceOp::sum, e)); }, x),
+                      full({4}, 6)));
+    EXPECT_TRUE(equal(grad_of([&](Tensor a) { return weigh(all_gather(a, e)); }, x), full({4}, 6)));
+    EXPECT_TRUE(
+        equal(grad_of([&](Tensor a) { return weigh(reduce_scatter(a, ReduceOp::sum, e)); }, rows),
+              tensor({1.0f, 2.0f, 3.0f}).unsqueeze(1).expand({3, 4})));
+    EXPECT_TRUE(equal(grad_of([&](Tensor a) { return weigh(broadcast(a, 1, e)); }, x),
+                      full({4}, e->rank() == 1 ? 6 : 0)));
+    EXPECT_TRUE(
+        has(thrown([&] { grad_of([&](Tensor a) { return all_reduce(a, ReduceOp::min, e); }, x); }),
+            "all_reduce min has no derivative"));
+    auto program = compile([&](Tensor a) { return all_reduce(a * 2, ReduceOp::sum, e) + 1; });
+    for (int k = 0; k < 3; ++k) EXPECT_TRUE(equal(program(x), full({4}, 13)));
   });
 }
 

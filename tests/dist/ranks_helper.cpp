@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -19,7 +20,7 @@ namespace tandem::distributed {
 
 EngineOptions quick_options() {
   EngineOptions o;
-  o.deadline = 2;
+  o.deadline = 5;
   o.timeout = 20;
   o.start_timeout = 20;
   o.token = "a token of the tests";
@@ -60,7 +61,7 @@ std::vector<std::exception_ptr> run_all(
     threads.emplace_back([&, r] {
       const GeneratorGuard random({0, 0});
       try {
-        f(tcp_engine(place_of(r, n, port), o));
+        f(make_engine(place_of(r, n, port), o));
       } catch (...) {
         std::lock_guard hold(lock);
         errors[static_cast<size_t>(r)] = std::current_exception();
@@ -102,8 +103,11 @@ std::string scenario() {
 
 Played play(const std::string& scenario, int n, double grace) {
   const Environment name("TANDEM_TEST_SCENARIO", scenario);
-  const Environment deadline("TANDEM_DIST_DEADLINE", "2"), timeout("TANDEM_DIST_TIMEOUT", "3"),
-      start("TANDEM_DIST_START_TIMEOUT", "10");
+  const Environment deadline("TANDEM_DIST_DEADLINE", "3"), timeout("TANDEM_DIST_TIMEOUT", "4"),
+      start("TANDEM_DIST_START_TIMEOUT", "20");
+  char folder[] = "/tmp/tandem-ranks-XXXXXX";
+  EXPECT_NE(::mkdtemp(folder), nullptr);
+  const Environment meeting("TANDEM_TEST_FOLDER", folder);
   Played p;
   const Clock::time_point begin = Clock::now();
   ::testing::internal::CaptureStdout();
@@ -115,6 +119,7 @@ Played play(const std::string& scenario, int n, double grace) {
   p.out = ::testing::internal::GetCapturedStdout();
   p.err = ::testing::internal::GetCapturedStderr();
   p.seconds = seconds_since(begin);
+  std::filesystem::remove_all(folder);
   return p;
 }
 

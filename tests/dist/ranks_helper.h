@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "tandem/dist/launch.h"
-#include "tandem/dist/tcp_engine.h"
+#include "tandem/dist/make_engine.h"
 
 namespace tandem::distributed {
 
-/// Quick to notice: 2 s.
+/// Quick to notice: 5 s.
 EngineOptions quick_options();
 /// A port that is free now.
 int some_port();
@@ -37,6 +37,6 @@ struct Played {
   std::string out, err;
   double seconds = 0;
 };
-Played play(const std::string& scenario, int n, double grace = 3);
+Played play(const std::string& scenario, int n, double grace = 1.5);
 
 }  // namespace tandem::distributed

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of all ranks as op rows: they have derivatives, and compile() keeps them in program order,
+// which is that of every rank. (Rows of the room, added to the table when a process joins a group.)
+#include "tandem/dist/collectives_internal.h"
+
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/dist/process_group.h"
+#include "tandem/graph/apply.h"
+#include "tandem/graph/batch.h"
+#include "tandem/graph/infer.h"
+#include "tandem/graph/kernel.h"
+#include "tandem/graph/vjp.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::distributed {
+namespace {
+
+// ---- groups by number: attributes of a row are values
+
+struct Groups {
+  std::mutex lock;
+  std::vector<std::weak_ptr<Engine>> all;
+};
+Groups& groups() {
+  static Groups& g = *new Groups;  // programs may outlive static objects
+  return g;
+}
+int64_t number_of(const std::shared_ptr<Engine>& e) {
+  Groups& g = groups();
+  const std::lock_guard hold(g.lock);
+  for (size_t i = 0; i < g.all.size(); ++i)
+    if (g.all[i].lock() == e) return static_cast<int64_t>(i);
+  g.all.push_back(e);
+  return static_cast<int64_t>(g.all.size()) - 1;
+}
+std::shared_ptr<Engine> group_of(int64_t number) {
+  Groups& g = groups();
+  const std::lock_guard hold(g.lock);
+  std::shared_ptr<Engine> e = g.all.at(static_cast<size_t>(number)).lock();
+  TD_CHECK(e, Value, "a call of ranks whose group has ended\nKeep the Engine while it is used.");
+  return e;
+}
+
+// ---- rows
+
+struct CollectiveAttrs {
+  int64_t group = 0, ranks = 1;
+  int64_t op = 0;    ///< ReduceOp
+  int64_t root = 0;  ///< of broadcast
+  bool ordered = false;
+  std::string label = "";
+  template <class V>
+  void fields(V& v) {
+    v("group", group);
+    v("ranks", ranks);
+    v("op", op);
+    v("root", root);
+    v("ordered", ordered);
+    v("label", label);
+  }
+};
+
+Array elements_of(const tandem::Array& x) { return {x.data, x.numel, x.dtype}; }
+
+void same_infer(InferCall& c) { c.out[0] = Spec(c.in[0].dtype, c.in[0].shape, c.in[0].device); }
+void gather_infer(InferCall& c) {
+  std::vector<Dim> shape{c.get_attrs<CollectiveAttrs>().ranks};
+  for (int d = 0; d < c.in[0].shape.rank(); ++d) shape.push_back(c.in[0].shape[d]);
+  c.out[0] = Spec(c.in[0].dtype, Shape(shape), c.in[0].device);
+}
+void scatter_infer(InferCall& c) {
+  std::vector<Dim> shape;
+  for (int d = 1; d < c.in[0].shape.rank(); ++d) shape.push_back(c.in[0].shape[d]);
+  c.out[0] = Spec(c.in[0].dtype, Shape(shape), c.in[0].device);
+}
+
+CallOptions options_of(const CollectiveAttrs& a) {
+  return {.label = a.label, .ordered = a.ordered};
+}
+ReduceOp op_of(const CollectiveAttrs& a) { return static_cast<ReduceOp>(a.op); }
+
+// Engines take elements that lie side by side.
+bool dense(const KernelCall& c) { return c.in[0].contiguous; }
+void copy_in(const KernelCall& c) {
+  if (c.out[0].data != c.in[0].data && c.in[0].numel > 0)
+    std::memcpy(c.out[0].data, c.in[0].data, elements_of(c.in[0]).bytes());
+}
+void all_reduce_run(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  copy_in(c);
+  group_of(a.group)->all_reduce(elements_of(c.out[0]), op_of(a), options_of(a)).wait();
+}
+void broadcast_run(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  copy_in(c);
+  group_of(a.group)
+      ->broadcast(elements_of(c.out[0]), static_cast<int>(a.root), options_of(a))
+      .wait();
+}
+void all_gather_run(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  group_of(a.group)->all_gather(elements_of(c.in[0]), elements_of(c.out[0]), options_of(a)).wait();
+}
+void reduce_scatter_run(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  group_of(a.group)
+      ->reduce_scatter(elements_of(c.in[0]), elements_of(c.out[0]), op_of(a), options_of(a))
+      .wait();
+}
+
+// Each rank has a loss of its own, and the derivative is that of their sum.
+void all_reduce_vjp(VjpCall& c);
+void all_gather_vjp(VjpCall& c);
+void reduce_scatter_vjp(VjpCall& c);
+void broadcast_vjp(VjpCall& c);
+
+constexpr OpDef collective(const char* name) {
+  return control_row(name, {"x"}, fields<CollectiveAttrs>()).flag(kEffect).flag(kNoBatch);
+}
+constinit const OpDef all_reduce_row = collective("all_reduce")
+                                           .infer(same_infer)
+                                           .vjp(all_reduce_vjp)
+                                           .doc("The sum, minimum or maximum of the ranks' x.");
+constinit const OpDef all_gather_row =
+    collective("all_gather").infer(gather_infer).vjp(all_gather_vjp).doc("The ranks' x, stacked.");
+constinit const OpDef reduce_scatter_row =
+    collective("reduce_scatter")
+        .infer(scatter_infer)
+        .vjp(reduce_scatter_vjp)
+        .doc("x [ranks, ...] reduced over the ranks: of each, the row of its number.");
+constinit const OpDef broadcast_row =
+    collective("broadcast").infer(same_infer).vjp(broadcast_vjp).doc("The x of one rank.");
+
+void add_rows() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct Row {
+      const OpDef* row;
+      void (*run)(const KernelCall&);
+    };
+    for (const auto& [row, run] :
+         {Row{&all_reduce_row, all_reduce_run}, Row{&all_gather_row, all_gather_run},
+          Row{&reduce_scatter_row, reduce_scatter_run}, Row{&broadcast_row, broadcast_run}}) {
+      register_op(*row);
+      register_kernel(DeviceKind::cpu, *row, {.supports = dense, .run = run});
+    }
+  });
+}
+
+void check_sum(const CollectiveAttrs& a, const char* name) {
+  TD_CHECK(op_of(a) == ReduceOp::sum, Unsupported, "{} {} has no derivative: sum has one", name,
+           to_string(op_of(a)));
+}
+void all_reduce_vjp(VjpCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  check_sum(a, "all_reduce");
+  c.results[0] = call(all_reduce_row, &a, c.loc(), c.grad());
+}
+void all_gather_vjp(VjpCall& c) {
+  c.results[0] = call(reduce_scatter_row, &c.get_attrs<CollectiveAttrs>(), c.loc(), c.grad());
+}
+void reduce_scatter_vjp(VjpCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  check_sum(a, "reduce_scatter");
+  c.results[0] = call(all_gather_row, &a, c.loc(), c.grad());
+}
+void broadcast_vjp(VjpCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  const Tensor sum = call(all_reduce_row, &a, c.loc(), c.grad());
+  c.results[0] = group_of(a.group)->rank() == a.root ? sum : zeros_like(sum);
+}
+
+Tensor call_row(const OpDef& row, const Tensor& x, CollectiveAttrs a,
+                const std::shared_ptr<Engine>& e, SourceLocation loc) {
+  TD_CHECK(x.defined(), Value, "{} wants a tensor, got an undefined one", row.name);
+  TD_CHECK(is_host(x.device()), Unsupported, "{} wants a tensor on the host: x.cpu()", row.name);
+  add_rows();
+  a.group = number_of(e);
+  a.ranks = e->size();
+  return call(row, &a, loc, x);
+}
+const std::shared_ptr<Engine>& or_world(const std::shared_ptr<Engine>& group) {
+  return group || !is_initialized() ? group : world();
+}
+bool alone(const std::shared_ptr<Engine>& e) { return !e || e->size() == 1; }
+
+}  // namespace
+
+Tensor all_reduce(const Tensor& x, ReduceOp op, const std::shared_ptr<Engine>& group,
+                  SourceLocation loc) {
+  return detail::all_reduce_labelled(x, op, or_world(group), "", false, loc);
+}
+
+Tensor detail::all_reduce_labelled(const Tensor& x, ReduceOp op, const std::shared_ptr<Engine>& e,
+                                   const std::string& label, bool ordered, SourceLocation loc) {
+  if (alone(e)) return x;
+  return call_row(all_reduce_row, x,
+                  {.op = static_cast<int64_t>(op), .ordered = ordered, .label = label}, e, loc);
+}
+
+Tensor all_gather(const Tensor& x, const std::shared_ptr<Engine>& group, SourceLocation loc) {
+  const std::shared_ptr<Engine>& e = or_world(group);
+  return alone(e) ? x.unsqueeze(0) : call_row(all_gather_row, x, {}, e, loc);
+}
+
+Tensor reduce_scatter(const Tensor& x, ReduceOp op, const std::shared_ptr<Engine>& group,
+                      SourceLocation loc) {
+  const std::shared_ptr<Engine>& e = or_world(group);
+  const int64_t ranks = alone(e) ? 1 : e->size();
+  TD_CHECK(x.defined() && x.dim() > 0 && dims_equal(x.shape(0), ranks), Shape,
+           "reduce_scatter wants a first dimension of {} (ranks), x is {}", ranks,
+           x.defined() ? x.shape().to_string() : "undefined");
+  if (alone(e)) return x.squeeze(0);
+  return call_row(reduce_scatter_row, x, {.op = static_cast<int64_t>(op)}, e, loc);
+}
+
+Tensor broadcast(const Tensor& x, int root, const std::shared_ptr<Engine>& group,
+                 SourceLocation loc) {
+  const std::shared_ptr<Engine>& e = or_world(group);
+  const int ranks = alone(e) ? 1 : e->size();
+  TD_CHECK(root >= 0 && root < ranks, Index, "broadcast names rank {}, the group has {}", root,
+           ranks);
+  return alone(e) ? x : call_row(broadcast_row, x, {.root = root}, e, loc);
+}
+
+}  // namespace tandem::distributed
