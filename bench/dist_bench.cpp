@@ -46,7 +46,7 @@ class Bare {
     state_ = c_.open(&group, error_, sizeof error_);
     if (!state_) fail();
   }
-  ~Bare() { c_.close(state_); }
+  ~Bare() { c_.close(state_, 0); }
   void all_reduce(std::vector<float>& x) {
     const TandemCarrierCall call{TANDEM_ALL_REDUCE,
                                  TANDEM_F32,

@@ -170,13 +170,7 @@ int begin(void* state, const TandemCarrierCall* call, char* error, size_t capaci
 }
 int test(void*, char*, size_t) { return 1; }
 
-void abort(void* state) {
-  try {
-    static_cast<State*>(state)->context->closeConnections();
-  } catch (const std::exception&) {  // they are closed
-  }
-}
-void close(void* state) { delete static_cast<State*>(state); }
+void close(void* state, int) { delete static_cast<State*>(state); }
 
 }  // namespace
 
@@ -189,7 +183,6 @@ extern "C" __attribute__((visibility("default"))) const TandemCarrier* tandem_ca
                                   open,
                                   begin,
                                   test,
-                                  abort,
                                   close};
   return &self;
 }

@@ -153,11 +153,10 @@ int test(void* state, char* error, size_t capacity) {
   return done;
 }
 
-// A call under way cannot be taken back: nobody tests it any more, and MPI is not ended in order.
-void abort(void*) { g_failed = true; }
-
-void close(void* state) {
+// After a fault a call may be under way that nobody tests any more: MPI is not ended in order then.
+void close(void* state, int after_fault) {
   const std::lock_guard<std::mutex> hold(g_one);
+  g_failed |= after_fault != 0;
   auto* s = static_cast<State*>(state);
   if (!g_failed) MPI_Comm_free(&s->comm);
   delete s;
@@ -168,6 +167,6 @@ void close(void* state) {
 
 extern "C" __attribute__((visibility("default"))) const TandemCarrier* tandem_carrier() {
   static const TandemCarrier self{
-      TANDEM_CARRIER_ABI, "mpi", 0x1f, 1 << 30, open, begin, test, abort, close};
+      TANDEM_CARRIER_ABI, "mpi", 0x1f, 1 << 30, open, begin, test, close};
   return &self;
 }

@@ -134,7 +134,7 @@ Carrier::Carrier(const TandemCarrier& plugin, const TandemCarrierGroup& group)
   TD_CHECK(state_, Io, "the ranks cannot meet by {}: {}", name(), error);
 }
 
-Carrier::~Carrier() { plugin_.close(state_); }
+Carrier::~Carrier() { plugin_.close(state_, failed_); }
 
 bool Carrier::takes(const Call& c) const {
   const std::optional<int> kind = kind_of(c.kind);
@@ -192,6 +192,7 @@ void Carrier::make(const Call& call, double timeout, const std::function<void()>
 
 void Carrier::make_piece(const TandemCarrierCall& c, const std::function<void()>& check) {
   char error[512] = "";
+  failed_ = true;  // until it has ended
   int done = plugin_.begin(state_, &c, error, sizeof error);
   const Clock::time_point begin = Clock::now();
   for (int64_t tries = 0; done == 0; ++tries) {
@@ -205,8 +206,7 @@ void Carrier::make_piece(const TandemCarrierCall& c, const std::function<void()>
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   TD_CHECK(done > 0, Io, "{}: {}", name(), error);
+  failed_ = false;
 }
-
-void Carrier::abort() { plugin_.abort(state_); }
 
 }  // namespace tandem::distributed

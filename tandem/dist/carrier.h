@@ -40,7 +40,7 @@ typedef struct TandemCarrierCall {
   const void* in; /* not for all_reduce and broadcast */
   void* out;
   int64_t count;
-  double timeout; /* seconds */
+  double timeout; /* seconds without progress after which a call that waits gives an error */
 } TandemCarrierCall;
 
 /* The ranks that meet. */
@@ -55,7 +55,7 @@ typedef struct TandemCarrierGroup {
 } TandemCarrierGroup;
 
 /* A text of the error, ended by 0, is written to `error`, which has `capacity` bytes. Calls of one
- * group come from one thread at a time, but for abort. */
+ * group come from one thread at a time. */
 typedef struct TandemCarrier {
   uint32_t abi;       /* TANDEM_CARRIER_ABI */
   const char* name;   /* "mpi" */
@@ -67,10 +67,8 @@ typedef struct TandemCarrier {
   int (*begin)(void* state, const TandemCarrierCall* call, char* error, size_t capacity);
   /* 1: the call has ended; 0: not yet; -1: an error. */
   int (*test)(void* state, char* error, size_t capacity);
-  /* The group ends by a fault: a call that waits gives an error. From any thread, at any time
-   * before close. */
-  void (*abort)(void* state);
-  void (*close)(void* state);
+  /* `failed`: the group ended by a fault, and others may be gone. */
+  void (*close)(void* state, int failed);
 } TandemCarrier;
 
 /* The function that a plugin exports. */

@@ -34,10 +34,9 @@ class Carrier {
   const char* name() const { return plugin_.name; }
   /// Does it make this call, with the results that Engine promises?
   bool takes(const Call& call) const;
-  /// Make it; `check` is called now and then while it waits, and may throw.
+  /// Make it; `check` is called now and then while it waits, and may throw. Some carriers do not
+  /// give way while they wait: they give up after `timeout` seconds without progress.
   void make(const Call& call, double timeout, const std::function<void()>& check);
-  /// From any thread: a call that waits ends with an error.
-  void abort();
 
  private:
   void make_piece(const TandemCarrierCall& c, const std::function<void()>& check);
@@ -45,6 +44,7 @@ class Carrier {
   const TandemCarrier& plugin_;
   int size_;
   void* state_ = nullptr;
+  bool failed_ = false;
   std::vector<float> wide_;  ///< f16 and bf16 while they are summed
 };
 

@@ -266,12 +266,12 @@ class Job {
     }
   }
 
-  // Ranks hear of each other's end by themselves: they have a second to say where they were.
+  // Ranks hear of each other's end by themselves: they have a moment to say where they were.
   void end_soon() {
     if (ending_) return;
     ending_ = true;
-    ask_at_ = after(std::min(1.0, o_.grace));
-    kill_at_ = after(std::min(1.0, o_.grace) + o_.grace);
+    ask_at_ = after(o_.notice);
+    kill_at_ = after(o_.notice + o_.grace);
   }
 
   void kill_all(int signal, bool groups_of_ended) {
@@ -327,9 +327,10 @@ class Job {
 LaunchResult launch(const LaunchOptions& o) {
   TD_CHECK(o.ranks >= 1 && o.ranks <= 1024, Value, "launch wants 1 to 1024 ranks, got {}", o.ranks);
   TD_CHECK(!o.command.empty(), Value, "launch wants a program to run");
-  TD_CHECK(o.port >= 0 && o.port < 65536 && o.threads >= 0 && o.grace >= 0, Value,
-           "launch wants a port below 65536, threads and grace from 0, got {}, {} and {}", o.port,
-           o.threads, o.grace);
+  TD_CHECK(
+      o.port >= 0 && o.port < 65536 && o.threads >= 0 && o.notice >= 0 && o.grace >= 0, Value,
+      "launch wants a port below 65536, threads, notice and grace from 0, got {}, {}, {} and {}",
+      o.port, o.threads, o.notice, o.grace);
   return Job(o).run();
 }
 

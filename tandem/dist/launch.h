@@ -15,7 +15,8 @@ struct LaunchOptions {
   std::vector<std::string> command = {};  ///< program and arguments
   int port = 0;                           ///< MASTER_PORT; 0: a free one
   int threads = 0;     ///< TANDEM_NUM_THREADS of a rank where it is not set; 0: an equal share
-  double grace = 5;    ///< seconds between SIGTERM and SIGKILL
+  double notice = 2;   ///< seconds in which the others end by themselves when a rank has failed
+  double grace = 5;    ///< seconds between SIGTERM, which comes then, and SIGKILL
   bool prefix = true;  ///< "[1] " before each line of rank 1
 };
 
@@ -26,9 +27,9 @@ struct LaunchResult {
 };
 
 /// Run the command once per rank and wait. SIGINT, SIGTERM and SIGHUP are passed on to all ranks,
-/// which have `grace` seconds; a second one kills them. No process of a rank's group outlives this
-/// call, and none this process. Throws Value for a bad option, Io for a program that cannot be
-/// started.
+/// which have `notice` and `grace` seconds; a second one kills them. No process of a rank's group
+/// outlives this call, and none this process. Throws Value for a bad option, Io for a program that
+/// cannot be started.
 TD_API LaunchResult launch(const LaunchOptions& options);
 
 }  // namespace tandem::distributed

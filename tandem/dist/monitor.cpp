@@ -89,13 +89,6 @@ void Monitor::settle(const std::string& text) {
   for (const Lane lane : {kCalls, kPairs})
     for (const Fd& fd : mesh_.sockets[lane])
       if (fd) ::shutdown(fd.get(), SHUT_RDWR);
-  const std::lock_guard hold(hook_lock_);
-  if (hook_) hook_();
-}
-
-void Monitor::on_verdict(std::function<void()> f) {
-  const std::lock_guard hold(hook_lock_);
-  hook_ = std::move(f);
 }
 
 void Monitor::decide(const std::string& text) {

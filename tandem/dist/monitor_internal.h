@@ -6,7 +6,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -50,8 +49,6 @@ class Monitor {
   void decide_lost(int peer);
   /// This rank makes no call any more.
   void say_goodbye();
-  /// Called once there is a verdict, from the thread that finds it; an empty one takes it back.
-  void on_verdict(std::function<void()> f);
   /// The verdict was thrown to somebody.
   void heard() { heard_ = true; }
 
@@ -90,8 +87,6 @@ class Monitor {
   std::vector<Peer> peers_;
   Clock::time_point decided_at_;
   std::mutex sending_;
-  std::mutex hook_lock_;
-  std::function<void()> hook_;
   Fd wake_;
   std::thread thread_;
 };

@@ -59,7 +59,6 @@ class TcpEngine final : public QueuedEngine {
     auto carrier = std::make_unique<Carrier>(
         plugin, TandemCarrierGroup{rank(), size(), members_.data(), key_.group, address.c_str(),
                                    gather, this});
-    monitor_.on_verdict([c = carrier.get()] { c->abort(); });
     barrier({"carrier"}).wait();  // from here on nothing is carried by TCP on one side alone
     carrier_ = std::move(carrier);
   }
@@ -75,7 +74,6 @@ class TcpEngine final : public QueuedEngine {
       monitor_.decide(fmt::format("{} has left the group while its calls were under way, {}",
                                   monitor_.name_of(rank()), own_place()));
     finish();
-    monitor_.on_verdict({});
   }
 
   const char* name() const override { return carrier_ ? carrier_->name() : "tcp"; }
@@ -240,7 +238,8 @@ class TcpEngine final : public QueuedEngine {
   void carry(const Call& c) {
     compare();
     try {
-      carrier_->make(c, timeout_, [this] {
+      // It gives up a moment after the monitor would.
+      carrier_->make(c, options_.deadline + 1, [this] {
         if (monitor_.has_verdict()) throw_verdict();
         TD_CHECK(Clock::now() < end_, Io,
                  "{} has not ended after {:.1f} s, though all ranks have begun it\nIs the network "

@@ -13,6 +13,7 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/base/error.h"
+#include "tandem/base/file.h"
 #include "tandem/graph/rng.h"
 #include "tests/support/environment.h"
 
@@ -101,7 +102,27 @@ std::string scenario() {
   return name ? name : "";
 }
 
-Played play(const std::string& scenario, int n, double grace) {
+namespace {
+
+// Processes that have this variable.
+int processes_with(const std::string& variable) {
+  int n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != name.npos || name == std::to_string(::getpid()))
+      continue;
+    try {
+      n += read_file(entry.path() / "environ").find(variable + '\0') != std::string::npos;
+    } catch (const Error&) {
+      continue;  // ended meanwhile, or another user's
+    }
+  }
+  return n;
+}
+
+}  // namespace
+
+Played play(const std::string& scenario, int n) {
   const Environment name("TANDEM_TEST_SCENARIO", scenario);
   const Environment deadline("TANDEM_DIST_DEADLINE", "3"), timeout("TANDEM_DIST_TIMEOUT", "4"),
       start("TANDEM_DIST_START_TIMEOUT", "20");
@@ -115,10 +136,12 @@ Played play(const std::string& scenario, int n, double grace) {
   p.result = launch({.ranks = n,
                      .command = {"/proc/self/exe", "--gtest_filter=FaultChild.Plays"},
                      .threads = 1,
-                     .grace = grace});
+                     .notice = 4,
+                     .grace = 1});
   p.out = ::testing::internal::GetCapturedStdout();
   p.err = ::testing::internal::GetCapturedStderr();
   p.seconds = seconds_since(begin);
+  p.left = processes_with("TANDEM_TEST_FOLDER=" + std::string(folder));
   std::filesystem::remove_all(folder);
   return p;
 }

@@ -36,7 +36,8 @@ struct Played {
   LaunchResult result;
   std::string out, err;
   double seconds = 0;
+  int left = 0;  ///< processes that play it still
 };
-Played play(const std::string& scenario, int n, double grace = 1.5);
+Played play(const std::string& scenario, int n);
 
 }  // namespace tandem::distributed
