@@ -228,6 +228,12 @@ TEST_F(HttpServing, AnswersKeepTheirOrder) {
   std::thread([&] { kept_[0]->answer({.body = "late"}); }).join();
   EXPECT_EQ(c->receive().body, "late");
   EXPECT_EQ(c->receive().body, "/next");
+  // A large answer, and those behind it.
+  c->send(request_text("GET", "/big", "h", "", {}) + request_text("GET", "/small", "h", "", {}) +
+          request_text("GET", "/big", "h", "", {}));
+  EXPECT_EQ(c->receive().body, std::string(size_t{16} << 20, 'b'));
+  EXPECT_EQ(c->receive().body, "/small");
+  EXPECT_EQ(c->receive().body.size(), size_t{16} << 20);
   EXPECT_EQ(c->request("HEAD", "/head").body, "");
   EXPECT_EQ(c->get("/throws").status, 500);
   EXPECT_EQ(c->get("/after").body, "/after");

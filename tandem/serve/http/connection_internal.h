@@ -37,8 +37,9 @@ struct Connection {
   int fd;
   uint64_t id;
   HttpParser parser;
-  std::string in;   ///< bytes behind the request that is being handled
-  std::string out;  ///< of answers, from `sent` on
+  std::string in;     ///< bytes behind the request that is being handled
+  std::string out;    ///< of answers, from `sent` on
+  std::string large;  ///< the body of the last of them, if it is large: it is not copied
   size_t sent = 0;
   std::weak_ptr<HttpExchange> waiting;  ///< the request that is being handled
   bool handling = false;                ///< from a complete request to its answer
@@ -54,14 +55,14 @@ struct Connection {
   FlowWatch body, answer;
 
   bool idle() const {
-    return !handling && !lingering && out.empty() && parser.idle() && in.empty();
+    return !handling && !lingering && unsent() == 0 && parser.idle() && in.empty();
   }
-  size_t unsent() const { return out.size() - sent; }
+  size_t unsent() const { return out.size() + large.size() - sent; }
 };
 
-/// An answer as bytes.
-std::string response_text(const HttpResponse& response, bool old, bool close, bool head_only,
-                          const std::string& date);
+/// The head of an answer as bytes, appended to `out`.
+void put_head(std::string& out, const HttpResponse& response, bool old, bool close,
+              const std::string& date);
 /// "Sun, 06 Nov 1994 08:49:37 GMT", now.
 std::string http_date();
 /// A listening socket; its port in `port`. Throws Io.

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr uint64_t kListener = 1, kWake = 2;
 constexpr size_t kMostUnsent = size_t{1} << 20;  // more pipelined requests wait behind so much
+constexpr size_t kLarge = size_t{16} << 10;      // bodies that are sent from where they are
 constexpr Seconds kTick = 0.2;
 
 /// A request that came over a connection of the loop.
@@ -37,7 +39,7 @@ class LoopExchange : public HttpExchange {
   void answer(HttpResponse response) override {
     if (answered_.exchange(true)) return;
     if (on_loop() && mail_->loop)
-      mail_->loop->answered(connection_, response);
+      mail_->loop->answered(connection_, std::move(response));
     else
       mail_->post(connection_, std::move(response));
   }
@@ -128,7 +130,7 @@ void HttpLoop::run() {
           close(c);
           continue;
         }
-        if (events & EPOLLOUT) flush(c);
+        if (events & EPOLLOUT) process(c);
         if (c.fd >= 0 && (events & (EPOLLIN | EPOLLRDHUP))) readable(c);
       }
     }
@@ -195,7 +197,7 @@ void HttpLoop::readable(Connection& c) {
     c.body.bytes += bytes;
     if (c.idle()) c.changed = now();
     // Most requests come whole and are read where they lie.
-    if (c.in.empty() && !c.handling && c.unsent() < kMostUnsent) {
+    if (c.in.empty() && !c.handling && c.unsent() < kMostUnsent && c.large.empty()) {
       const std::string_view all(room_.data(), bytes);
       const size_t used = c.parser.feed(all);
       c.in.assign(all.substr(used));
@@ -219,16 +221,21 @@ void HttpLoop::readable(Connection& c) {
 
 // Handle what has come until a request waits for its answer or bytes are missing.
 void HttpLoop::process(Connection& c) {
-  while (c.fd >= 0 && !c.handling && !c.closing && c.unsent() < kMostUnsent) {
-    if (!c.in.empty() && !c.parser.done() && !c.parser.failed()) {
-      const size_t used = c.parser.feed(c.in);
-      c.in.erase(0, used);
+  const auto may_handle = [&c] {
+    return c.fd >= 0 && !c.handling && !c.closing && c.unsent() < kMostUnsent && c.large.empty();
+  };
+  do {
+    while (may_handle()) {
+      if (!c.in.empty() && !c.parser.done() && !c.parser.failed()) {
+        const size_t used = c.parser.feed(c.in);
+        c.in.erase(0, used);
+      }
+      if (!parse(c)) break;
     }
-    if (!parse(c)) break;
-  }
-  if (c.fd < 0) return;
-  charge(c);
-  flush(c);
+    if (c.fd < 0) return;
+    charge(c);
+    flush(c);
+  } while (!c.in.empty() && may_handle());  // what waited for answers to leave
 }
 
 // After bytes were fed: true where a request was handled or refused.
@@ -302,20 +309,24 @@ void HttpLoop::work() {
   }
 }
 
-void HttpLoop::answered(uint64_t id, const HttpResponse& response) {
+void HttpLoop::answered(uint64_t id, HttpResponse response) {
   const auto at = connections_.find(id);
   if (at == connections_.end() || !at->second->handling) return;
-  put(*at->second, response);
+  put(*at->second, std::move(response));
 }
 
 // The answer to the request that waits.
-void HttpLoop::put(Connection& c, const HttpResponse& response) {
+void HttpLoop::put(Connection& c, HttpResponse response) {
   const bool close = !c.keep_alive || response.close || drains.load() > 0;
   if (date_at_ < 0 || now() - date_at_ > 0.5) {
     date_ = http_date();
     date_at_ = now();
   }
-  c.out += response_text(response, c.old, close, c.head_only, date_);
+  put_head(c.out, response, c.old, close, date_);
+  if (!c.head_only && response.body.size() > kLarge)
+    c.large = std::move(response.body);
+  else if (!c.head_only)
+    c.out += response.body;
   c.handling = false;
   in_flight_ -= c.charged;
   c.charged = 0;
@@ -340,11 +351,11 @@ void HttpLoop::read_mail() {
     const std::lock_guard hold(mail_->lock);
     letters.swap(mail_->letters);
   }
-  for (const Mailbox::Letter& l : letters) {
+  for (Mailbox::Letter& l : letters) {
     const auto at = connections_.find(l.connection);
     if (at == connections_.end() || !at->second->handling) continue;
     Connection& c = *at->second;
-    put(c, l.response);
+    put(c, std::move(l.response));
     process(c);
     if (c.fd >= 0) watch(c);
   }
@@ -352,7 +363,14 @@ void HttpLoop::read_mail() {
 
 void HttpLoop::flush(Connection& c) {
   while (c.unsent() > 0) {
-    const ssize_t n = send(c.fd, c.out.data() + c.sent, c.unsent(), MSG_NOSIGNAL);
+    const size_t behind = std::max(c.sent, c.out.size()) - c.out.size();  // of `large`
+    iovec parts[2] = {{c.out.data() + std::min(c.sent, c.out.size()),
+                       c.out.size() - std::min(c.sent, c.out.size())},
+                      {c.large.data() + behind, c.large.size() - behind}};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    const ssize_t n = sendmsg(c.fd, &message, MSG_NOSIGNAL);
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN) return close(c);
@@ -364,6 +382,7 @@ void HttpLoop::flush(Connection& c) {
   if (c.unsent() == 0) {
     c.out.clear();
     if (c.out.capacity() > kMostUnsent) c.out = std::string();
+    c.large = std::string();
     c.sent = 0;
     c.answer.stop();
     if (c.closing && !c.lingering) linger(c);

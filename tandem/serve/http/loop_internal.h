@@ -36,7 +36,7 @@ class HttpLoop {
   ~HttpLoop();
   void run();
   /// The answer to the request that a connection waits for.
-  void answered(uint64_t id, const HttpResponse& response);
+  void answered(uint64_t id, HttpResponse response);
 
   const HttpOptions options;
   int port = 0;
@@ -56,7 +56,7 @@ class HttpLoop {
   void dispatch(Connection& c);
   void call(const HttpExchangePtr& exchange);
   void refuse(Connection& c, int status, const std::string& reason);
-  void put(Connection& c, const HttpResponse& response);
+  void put(Connection& c, HttpResponse response);
   void flush(Connection& c);
   void linger(Connection& c);
   void watch(Connection& c);

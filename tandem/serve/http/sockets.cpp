@@ -28,10 +28,8 @@ std::string http_date() {
                      parts.tm_sec);
 }
 
-std::string response_text(const HttpResponse& r, bool old, bool close, bool head_only,
-                          const std::string& date) {
-  std::string out;
-  out.reserve(256 + r.body.size());
+void put_head(std::string& out, const HttpResponse& r, bool old, bool close,
+              const std::string& date) {
   const auto put = [&out](std::string_view name, std::string_view value) {
     out.append(name).append(": ").append(value).append("\r\n");
   };
@@ -46,8 +44,6 @@ std::string response_text(const HttpResponse& r, bool old, bool close, bool head
   else if (old)
     put("Connection", "keep-alive");
   out.append("\r\n");
-  if (!head_only) out.append(r.body);
-  return out;
 }
 
 int listen_at(const std::string& host, int& port) {

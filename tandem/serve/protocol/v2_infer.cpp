@@ -278,9 +278,8 @@ std::vector<std::pair<size_t, bool>> wanted_outputs(const Asked& asked,
   return out;
 }
 
-void put_output(std::string& head, std::string& tail, const ModelPort& port, const Tensor& value,
-                bool binary) {
-  const Tensor x = value.contiguous();
+// The JSON of an output; bytes stand behind the JSON of all.
+void put_output(std::string& head, const ModelPort& port, const Tensor& x, bool binary) {
   head += "{\"name\":";
   write_text(head, port.name);
   head.append(",\"datatype\":\"").append(v2_name(x.dtype())).append("\",\"shape\":[");
@@ -292,7 +291,6 @@ void put_output(std::string& head, std::string& tail, const ModelPort& port, con
   if (binary) {
     const size_t bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
     head += ",\"parameters\":{\"binary_data_size\":" + std::to_string(bytes) + "}}";
-    if (bytes > 0) tail.append(static_cast<const char*>(x.data_ptr()), bytes);
     return;
   }
   if (x.dtype() == DType::f16 || x.dtype() == DType::bf16)
@@ -305,28 +303,35 @@ void put_output(std::string& head, std::string& tail, const ModelPort& port, con
 
 HttpResponse answer_of(const ModelVersion& v, const std::string& id,
                        const std::vector<std::pair<size_t, bool>>& wanted, const JobResult& r) {
-  std::string head =
+  HttpResponse out;
+  std::string& body = out.body;
+  body =
       "{\"model_name\":\"" + v.name + "\",\"model_version\":\"" + std::to_string(v.version) + "\"";
   if (!id.empty()) {
-    head += ",\"id\":";
-    write_text(head, id);
+    body += ",\"id\":";
+    write_text(body, id);
   }
-  head += ",\"outputs\":[";
-  std::string tail;
-  bool any = false;
+  body += ",\"outputs\":[";
+  std::vector<Tensor> binaries;
+  size_t bytes = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (i) head += ',';
+    if (i) body += ',';
     const auto& [at, binary] = wanted[i];
-    put_output(head, tail, v.model->outputs()[at], r.outputs.at(at), binary);
-    any = any || binary;
+    const Tensor x = r.outputs.at(at).contiguous();
+    put_output(body, v.model->outputs()[at], x, binary);
+    if (!binary) continue;
+    binaries.push_back(x);
+    bytes += static_cast<size_t>(x.numel()) * size_of(x.dtype());
   }
-  head += "]}";
-  HttpResponse out;
-  if (any) {
-    out.content_type = "application/octet-stream";
-    out.headers.emplace_back("Inference-Header-Content-Length", std::to_string(head.size()));
-  }
-  out.body = tail.empty() ? std::move(head) : head + tail;
+  body += "]}";
+  if (binaries.empty()) return out;
+  out.content_type = "application/octet-stream";
+  out.headers.emplace_back("Inference-Header-Content-Length", std::to_string(body.size()));
+  body.reserve(body.size() + bytes);
+  for (const Tensor& x : binaries)
+    if (x.numel() > 0)
+      body.append(static_cast<const char*>(x.data_ptr()),
+                  static_cast<size_t>(x.numel()) * size_of(x.dtype()));
   return out;
 }
 
