@@ -10,6 +10,7 @@ namespace tandem::cli {
 
 void add_advise(CLI::App& app, int& code);
 void add_bench(CLI::App& app, int& code);
+void add_bench_serve(CLI::App& app, int& code);
 void add_config(CLI::App& app, int& code);
 void add_convert(CLI::App& app, int& code);
 void add_export(CLI::App& app, int& code);
@@ -26,6 +27,7 @@ void add_predict(CLI::App& app, int& code);
 void add_verify(CLI::App& app, int& code);
 void add_data(CLI::App& app, int& code);
 void add_runs(CLI::App& app, int& code);
+void add_serve(CLI::App& app, int& code);
 void add_tune(CLI::App& app, int& code);
 void add_recipe(CLI::App& app, int& code);
 void add_train(CLI::App& app, int& code);

@@ -103,6 +103,7 @@ int run(int argc, char** argv) {
   add_verify(app, code);
   add_predict(app, code);
   add_bench(app, code);
+  add_bench_serve(app, code);
   add_plan(app, code);
   add_advise(app, code);
   add_train(app, code);
@@ -112,6 +113,7 @@ int run(int argc, char** argv) {
   add_runs(app, code);
   add_config(app, code);
   add_tune(app, code);
+  add_serve(app, code);
   add_data(app, code);
   add_limits(app);
   try {

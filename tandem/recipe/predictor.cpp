@@ -2,6 +2,7 @@
 #include "tandem/recipe/predictor.h"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 
 #include "tandem/graph/context.h"
@@ -150,6 +151,7 @@ std::string Prediction::to_string(int64_t top) const {
 struct Predictor::State {
   LoadedModel model;
   PredictorOptions options;
+  std::mutex preparing;  ///< until it is made
   std::optional<Preparation> preparation = {};
   Answer answer = Answer::classes;
   std::function<Outputs(const Outputs&)> forward;
@@ -169,6 +171,7 @@ struct Predictor::State {
 
   // The run's way of preparing what it is given.
   const Preparation& prepare(const std::string& name) {
+    const std::lock_guard hold(preparing);
     if (!preparation) preparation = preparation_of(*run());
     TD_CHECK(preparation && (preparation->kind == SampleKind::image || !is_image_file(name)),
              Unsupported,
@@ -177,10 +180,19 @@ struct Predictor::State {
     return *preparation;
   }
 
-  Prediction answer_to(const Outputs& inputs, const PreparedBatch* prepared) {
+  Outputs outputs_of(const Outputs& inputs) {
     const NoGradGuard no_grad;
     const AutocastGuard autocast(DType::bf16, options.bf16);
-    const Outputs outputs = forward(inputs);
+    return forward(inputs);
+  }
+
+  Prediction answer_to(const Outputs& inputs, const PreparedBatch* prepared) {
+    return meaning(outputs_of(inputs), prepared);
+  }
+
+  Prediction meaning(const Outputs& outputs, const PreparedBatch* prepared) {
+    const NoGradGuard no_grad;
+    const AutocastGuard autocast(DType::bf16, options.bf16);
     Prediction p;
     for (size_t i = 0; i < outputs.size(); ++i)
       p.outputs.emplace_back(model.outputs.at(i).name, outputs[i]);
@@ -261,6 +273,20 @@ Prediction Predictor::file(const FilePath& path) {
 }
 
 Prediction Predictor::bytes(std::string_view bytes, const std::string& name) {
+  const PreparedBatch prepared = prepare(bytes, name);
+  return state_->answer_to({prepared.fields.begin(), prepared.fields.end()}, &prepared);
+}
+
+std::vector<Tensor> Predictor::forward(const std::vector<Tensor>& inputs) {
+  return state_->outputs_of(inputs);
+}
+
+Prediction Predictor::answer(const std::vector<Tensor>& outputs, const PreparedBatch* prepared) {
+  return state_->meaning(outputs, prepared);
+}
+
+PreparedBatch Predictor::prepare(std::string_view bytes, const std::string& name) {
+  const NoGradGuard no_grad;
   const std::vector<ModelPort>& ports = state_->model.inputs;
   if (!state_->run()) {
     TD_CHECK(ports.size() == 1 && ports[0].shape.size() == 4, Value,
@@ -274,14 +300,14 @@ Prediction Predictor::bytes(std::string_view bytes, const std::string& name) {
              "the model takes images of any size\nGive --image-size.");
     Tensor x = imagenet_image(bytes, name, sample);
     if (last) x = x.permute({0, 2, 3, 1}).contiguous();
-    return state_->answer_to({x.to(ports[0].dtype)}, nullptr);
+    return {.fields = {x.to(ports[0].dtype)}};
   }
   PreparedBatch prepared = state_->prepare(name).read(bytes, name);
   TD_CHECK(prepared.fields.size() == ports.size(), Internal, "{} inputs were prepared of {}",
            prepared.fields.size(), ports.size());
   for (size_t i = 0; i < ports.size(); ++i)
     prepared.fields[i] = prepared.fields[i].to(ports[i].dtype);
-  return state_->answer_to({prepared.fields.begin(), prepared.fields.end()}, &prepared);
+  return prepared;
 }
 
 Prediction Predictor::image(const Tensor& image) {

@@ -15,6 +15,8 @@
 
 namespace tandem::recipe {
 
+struct PreparedBatch;  // recipe.h
+
 struct PredictorOptions {
   std::string weights = "last";  ///< of a run: last, or best by its monitor
   bool bf16 = false;             ///< matmuls and convolutions in bf16, as under AutocastGuard
@@ -81,6 +83,13 @@ class TD_API Predictor {
   Prediction image(const Tensor& image);
   /// Inputs in the model's order, with or without the batch dimension, as they are.
   Prediction arrays(std::vector<Tensor> inputs);
+  // The three steps behind those, for a program that runs several inputs at once (room serve).
+  /// What bytes() gives the model, with a batch dimension of 1. May run beside forward().
+  PreparedBatch prepare(std::string_view bytes, const std::string& name = "input");
+  /// The model's outputs for such inputs, or several of them concatenated.
+  std::vector<Tensor> forward(const std::vector<Tensor>& inputs);
+  /// What outputs mean; `prepared` of one input leads boxes back to its image.
+  Prediction answer(const std::vector<Tensor>& outputs, const PreparedBatch* prepared = nullptr);
   const LoadedModel& model() const;
   /// Why the answer given last did not come from one compiled program, and what that costs; ""
   /// where it did.

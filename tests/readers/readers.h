@@ -73,6 +73,12 @@ void add_crafted_tensorflow(std::vector<Crafted>& all);
 /// Small valid ONNX models.
 std::vector<std::string> onnx_seeds();
 
+/// What clients send to a server.
+std::vector<std::string> http_seeds();
+void read_http(std::string_view bytes);
+std::vector<std::string> json_tensor_seeds();
+void read_json_tensor(std::string_view bytes);
+
 // ---- changes by format
 void repair_tfrecord(std::string& s);
 void repair_tar(std::string& s);

@@ -519,6 +519,8 @@ constexpr Reader kReaders[] = {
     {"keras_model", seeds_keras, run_keras, repair_zip, mutate_text, true},
     {"hdf5_model", seeds_hdf5_model, run_keras, nullptr, mutate_text, true},
     {"tf_graph", seeds_graph, read_graph, nullptr, mutate_protobuf, true},
+    {"http_request", http_seeds, read_http, nullptr, mutate_text},
+    {"json_tensor", json_tensor_seeds, read_json_tensor, nullptr, mutate_text, true},
     {"saved_model", seeds_saved_model, read_saved_model, nullptr, mutate_protobuf, true},
 };
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem serve MODELS` and `tandem bench-serve URL`.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+
+#include "cli/commands_internal.h"
+#include "tandem/base/clock.h"
+#include "tandem/init.h"
+#include "tandem/serve/load_test.h"
+#include "tandem/serve/server_settings.h"
+
+namespace tandem::cli {
+namespace {
+
+std::atomic<serve::Server*> g_server{nullptr};
+double g_drain_delay = 0, g_drain_seconds = 30;
+
+// SIGTERM comes from what manages services, which still sends requests for a while; Ctrl-C does
+// not.
+void on_signal(int signal) {
+  if (serve::Server* s = g_server.load())
+    s->drain(signal == SIGTERM ? g_drain_delay : 0, g_drain_seconds);
+}
+
+struct ServeOptions {
+  std::string models, config;
+  std::vector<std::string> changes;
+  int port = -1;
+  std::string host;
+  bool insecure = false, allow_load = false;
+};
+
+void print_models(serve::Server& server) {
+  for (const serve::IndexEntry& e : server.repository().index())
+    if (e.ready)
+      fmt::print(stderr, "  {} version {}\n", e.name, e.version);
+    else
+      fmt::print(stderr, "  {} failed: {}\n", e.name, e.reason);
+}
+
+int serve_models(const ServeOptions& o) {
+  const auto begin = Clock::now();
+  std::vector<std::string> changes = o.changes;
+  if (!o.models.empty()) changes.push_back("models=" + io::quote_json(o.models));
+  if (o.port >= 0) changes.push_back(fmt::format("port={}", o.port));
+  if (!o.host.empty()) changes.push_back("host=" + io::quote_json(o.host));
+  if (o.insecure) changes.push_back("insecure=true");
+  if (o.allow_load) changes.push_back("allow_load=true");
+  const serve::ServerSettings settings = serve::read_server_settings(o.config, changes);
+  TD_CHECK(!settings.models.empty(), Value,
+           "which models?\nGive their folder: tandem serve MODELS.");
+  g_drain_delay = settings.drain_delay;
+  g_drain_seconds = settings.drain_seconds;
+  serve::Server server(serve::server_options(settings));
+  g_server.store(&server);
+  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, on_signal);
+  print_models(server);
+  fmt::print(stderr, "ready at {} after {:.0f} ms\n", server.url(), seconds_since(begin) * 1e3);
+  server.run();
+  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  g_server.store(nullptr);
+  return 0;
+}
+
+struct BenchServeOptions {
+  serve::LoadOptions load;
+  std::string model, path;
+  int64_t rows = 1;
+  bool text_form = false, as_json = false;
+};
+
+int bench_serve(const BenchServeOptions& o) {
+  serve::LoadRequest request{.path = o.path};
+  if (!o.model.empty()) request = serve::v2_request(o.load.url, o.model, o.rows, !o.text_form);
+  serve::LoadReport report;
+  serve::run_load(o.load, request, report);
+  if (o.as_json)
+    fmt::print("{}\n", report.json());
+  else
+    fmt::print("{}", report.text());
+  return report.ok > 0 && report.other == 0 && report.broken == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, int& code) {
+  CLI::App* verb = app.add_subcommand(
+      "serve",
+      "Serve models over HTTP\n\n"
+      "  tandem serve models/\n"
+      "  tandem serve runs/mnist-lenet5 --port 8080\n"
+      "  curl --data-binary @digit.png localhost:8000/predictions/mnist-lenet5\n\n"
+      "Speaks the protocols of Triton (V2 by REST), TensorFlow Serving, TorchServe, SageMaker and "
+      "Vertex AI; docs/serving.md has the settings");
+  auto o = std::make_shared<ServeOptions>();
+  verb->add_option("models", o->models, "A folder of models, a run's folder, or an ONNX file");
+  verb->add_option("--config", o->config, "A YAML file of settings");
+  verb->add_option("--port", o->port, "The port (8000); 0: one that is free");
+  verb->add_option("--host", o->host, "The address to listen at (127.0.0.1)");
+  verb->add_flag("--insecure", o->insecure, "Allow an address that other machines reach");
+  verb->add_flag("--allow-load", o->allow_load, "Clients may load and unload models");
+  verb->add_option("--set", o->changes, "Any setting, as defaults.max_batch=8");
+  verb->callback([&code, o] {
+    init();
+    code = serve_models(*o);
+  });
+}
+
+void add_bench_serve(CLI::App& app, int& code) {
+  CLI::App* verb = app.add_subcommand(
+      "bench-serve",
+      "Measure a server's rate and latency\n\n"
+      "  tandem bench-serve http://127.0.0.1:8000 --model mlp --connections 8\n"
+      "  tandem bench-serve http://127.0.0.1:8000 --model mlp --connections 64 --rate 5000 "
+      "--json\n\n"
+      "With --rate latency counts from when a request was due (open loop), without it each "
+      "connection waits for its answer (closed loop)");
+  auto o = std::make_shared<BenchServeOptions>();
+  verb->add_option("url", o->load.url, "http://HOST:PORT")->required();
+  verb->add_option("--model", o->model, "Infer with this model by V2, on random numbers");
+  verb->add_option("--path", o->path, "Without --model: GET this path (/v2/health/live)");
+  verb->add_option("--rows", o->rows, "Rows of a request (1)");
+  verb->add_flag("--text", o->text_form, "Tensors as JSON, not as bytes");
+  verb->add_option("--connections", o->load.connections, "Connections (1)");
+  verb->add_option("--rate", o->load.rate, "Requests a second; 0: closed loop");
+  verb->add_option("--seconds", o->load.seconds, "Time that is measured (5)");
+  verb->add_flag("--json", o->as_json, "The report as JSON");
+  o->path = "/v2/health/live";
+  verb->callback([&code, o] {
+    init();
+    code = bench_serve(*o);
+  });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A blocking HTTP/1.1 client over one connection: for tests, `tandem bench-serve` and programs that
+// talk to a server of their own. No TLS, no redirects, no proxies.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tandem/serve/http/message.h"
+
+namespace tandem::serve {
+
+/// "http://127.0.0.1:8000/path" in its parts; the port is 80 where none is given. Throws Value.
+struct TD_API HttpUrl {
+  explicit HttpUrl(std::string_view url);
+  std::string host, path;  ///< path: "/" at least
+  int port = 80;
+  std::string authority() const;  ///< as the Host header has it
+};
+
+class TD_API HttpClient {
+ public:
+  /// Throws Io where nobody listens. `seconds`: patience for each read and write.
+  HttpClient(const std::string& host, int port, double seconds = 30);
+  explicit HttpClient(const HttpUrl& url, double seconds = 30)
+      : HttpClient(url.host, url.port, seconds) {}
+  ~HttpClient();
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  HttpResponse get(const std::string& path) { return request("GET", path); }
+  HttpResponse post(const std::string& path, std::string_view body,
+                    const HttpHeaders& headers = {}) {
+    return request("POST", path, body, headers);
+  }
+  /// Headers of the answer have their names in lower case. Throws Io where the connection ends.
+  HttpResponse request(const std::string& method, const std::string& path,
+                       std::string_view body = {}, const HttpHeaders& headers = {});
+  /// Bytes as they are. Throws Io.
+  void send(std::string_view bytes);
+  /// The next answer; `body` false: of a HEAD.
+  HttpResponse receive(bool body = true);
+  /// True when the other side has closed the connection, waiting for it as long as for a read.
+  bool closed();
+  int fd() const { return fd_; }
+
+ private:
+  bool read_more();
+  std::string host_, in_;
+  int fd_ = -1;
+};
+
+/// A request as bytes.
+TD_API std::string request_text(const std::string& method, const std::string& path,
+                                const std::string& host, std::string_view body,
+                                const HttpHeaders& headers);
+/// Reads an answer from the front of `bytes`: gives how many it takes, 0 where some are missing.
+/// Throws Format for what is no answer with a Content-Length.
+TD_API size_t parse_response(std::string_view bytes, bool body, HttpResponse& out);
+
+}  // namespace tandem::serve

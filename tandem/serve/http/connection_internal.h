@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// One client's connection as the loop keeps it: bytes in and out, the request being read, and the
+// times at which patience ends. Only the loop's thread touches it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tandem/serve/http/parser.h"
+#include "tandem/serve/http/server.h"
+
+namespace tandem::serve {
+
+using Seconds = double;  ///< of a steady clock
+
+/// Bytes must flow at a least rate; measured over windows, so that a fast start buys no patience.
+struct FlowWatch {
+  Seconds since = -1;  ///< -1: nothing is awaited
+  uint64_t bytes = 0;
+  void start(Seconds now) {
+    since = now;
+    bytes = 0;
+  }
+  void stop() { since = -1; }
+  /// True when the window is over and too little came.
+  bool too_slow(Seconds now, const HttpOptions& o) {
+    if (since < 0 || now - since < o.rate_seconds) return false;
+    if (static_cast<double>(bytes) < o.rate_bytes * (now - since)) return true;
+    start(now);
+    return false;
+  }
+};
+
+struct Connection {
+  Connection(int fd, uint64_t id, const HttpLimits& limits, Seconds now)
+      : fd(fd), id(id), parser(limits), changed(now) {}
+  int fd;
+  uint64_t id;
+  HttpParser parser;
+  std::string in;     ///< bytes behind the request that is being handled
+  std::string out;    ///< of answers, from `sent` on
+  std::string large;  ///< the body of the last of them, if it is large: it is not copied
+  size_t sent = 0;
+  std::weak_ptr<HttpExchange> waiting;  ///< the request that is being handled
+  bool handling = false;                ///< from a complete request to its answer
+  bool keep_alive = true;               ///< of that request
+  bool old = false;                     ///< it was one of HTTP/1.0
+  bool head_only = false;               ///< it was a HEAD
+  bool closing = false;                 ///< close when `out` is sent
+  bool lingering = false;               ///< what still comes is read and dropped
+  bool ended = false;                   ///< the client sends no more
+  uint32_t events = 0;                  ///< as epoll watches it
+  size_t charged = 0;                   ///< of the bytes in flight
+  Seconds changed;                      ///< since when it is idle, reads headers, or is handled
+  FlowWatch body, answer;
+
+  bool idle() const {
+    return !handling && !lingering && unsent() == 0 && parser.idle() && in.empty();
+  }
+  size_t unsent() const { return out.size() + large.size() - sent; }
+};
+
+/// The head of an answer as bytes, appended to `out`.
+void put_head(std::string& out, const HttpResponse& response, bool old, bool close,
+              const std::string& date);
+/// "Sun, 06 Nov 1994 08:49:37 GMT", now.
+std::string http_date();
+/// A listening socket; its port in `port`. Throws Io.
+int listen_at(const std::string& host, int& port);
+
+}  // namespace tandem::serve

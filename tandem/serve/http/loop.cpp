@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/serve/http/loop_internal.h"
+
+namespace tandem::serve {
+namespace {
+
+constexpr uint64_t kListener = 1, kWake = 2;
+constexpr size_t kMostUnsent = size_t{1} << 20;  // more pipelined requests wait behind so much
+constexpr size_t kLarge = size_t{16} << 10;      // bodies that are sent from where they are
+constexpr Seconds kTick = 0.2;
+
+/// A request that came over a connection of the loop.
+class LoopExchange : public HttpExchange {
+ public:
+  LoopExchange(HttpRequest r, std::shared_ptr<Mailbox> mail, uint64_t connection)
+      : mail_(std::move(mail)), connection_(connection) {
+    request = std::move(r);
+  }
+  ~LoopExchange() override {
+    if (!answered_.load())
+      answer({.status = 500, .body = "{\"error\":\"the request was left without an answer\"}"});
+  }
+  LoopExchange(const LoopExchange&) = delete;
+  LoopExchange& operator=(const LoopExchange&) = delete;
+  void answer(HttpResponse response) override {
+    if (answered_.exchange(true)) return;
+    if (on_loop() && mail_->loop)
+      mail_->loop->answered(connection_, std::move(response));
+    else
+      mail_->post(connection_, std::move(response));
+  }
+  bool on_loop() const override { return mail_->thread.load() == std::this_thread::get_id(); }
+  void leave() { gone_.store(true, std::memory_order_relaxed); }
+
+ private:
+  std::shared_ptr<Mailbox> mail_;
+  uint64_t connection_;
+  std::atomic<bool> answered_{false};
+};
+
+void set_watch(int epoll, int op, int fd, uint64_t id, uint32_t events) {
+  epoll_event e{};
+  e.events = events;
+  e.data.u64 = id;
+  epoll_ctl(epoll, op, fd, &e);
+}
+
+}  // namespace
+
+void Mailbox::post(uint64_t connection, HttpResponse response) {
+  const std::lock_guard hold(lock);
+  if (!loop) return;
+  letters.push_back({connection, std::move(response)});
+  const uint64_t one = 1;
+  if (letters.size() == 1 && ::write(wake, &one, sizeof one) < 0) return;  // it is set already
+}
+
+HttpLoop::HttpLoop(HttpOptions o, HttpHandler handler, HttpRefusal refusal)
+    : options(std::move(o)),
+      port(options.port),
+      handler_(std::move(handler)),
+      refusal_(std::move(refusal)) {
+  listener_ = listen_at(options.host, port);
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (epoll_ < 0 || wake < 0) {
+    for (const int fd : {listener_, epoll_, wake})
+      if (fd >= 0) ::close(fd);
+    TD_FAIL(Io, "no file descriptors for a server\nRaise `ulimit -n`.");
+  }
+  mail_->wake = wake;
+  mail_->loop = this;
+  set_watch(epoll_, EPOLL_CTL_ADD, wake, kWake, EPOLLIN);
+  set_watch(epoll_, EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
+  accepting_ = true;
+  for (int i = 0; i < std::max(1, options.workers); ++i) workers_.emplace_back([this] { work(); });
+}
+
+HttpLoop::~HttpLoop() {
+  {
+    const std::lock_guard hold(work_lock_);
+    work_ends_ = true;
+    work_.clear();
+  }
+  work_ready_.notify_all();
+  for (std::thread& t : workers_) t.join();
+  {
+    const std::lock_guard hold(mail_->lock);
+    mail_->loop = nullptr;
+  }
+  for (auto& [id, c] : connections_) ::close(c->fd);
+  for (const int fd : {listener_, epoll_, wake})
+    if (fd >= 0) ::close(fd);
+}
+
+Seconds HttpLoop::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void HttpLoop::run() {
+  mail_->thread.store(std::this_thread::get_id());
+  std::vector<epoll_event> ready(256);
+  while (!drained()) {
+    const int n = epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()),
+                             static_cast<int>(kTick * 1000));
+    for (int i = 0; i < n; ++i) {
+      const uint64_t id = ready[static_cast<size_t>(i)].data.u64;
+      const uint32_t events = ready[static_cast<size_t>(i)].events;
+      if (id == kListener) {
+        accept_all();
+      } else if (id == kWake) {
+        read_mail();
+      } else if (const auto at = connections_.find(id); at != connections_.end()) {
+        Connection& c = *at->second;
+        if (events & (EPOLLERR | EPOLLHUP)) {
+          close(c);
+          continue;
+        }
+        if (events & EPOLLOUT) process(c);
+        if (c.fd >= 0 && (events & (EPOLLIN | EPOLLRDHUP))) readable(c);
+      }
+    }
+    closed_.clear();
+    if (now() - timed_at_ >= kTick) keep_time();
+    closed_.clear();
+  }
+  mail_->thread.store(std::thread::id());
+}
+
+void HttpLoop::accept_all() {
+  for (int i = 0; i < 64; ++i) {
+    const int fd = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        // No descriptors: stop accepting until the next tick, else epoll reports it for ever.
+        set_watch(epoll_, EPOLL_CTL_MOD, listener_, kListener, 0);
+        accepting_ = false;
+        make_room();
+      }
+      return;
+    }
+    accepted.fetch_add(1, std::memory_order_relaxed);
+    if (connections_.size() >= options.connections) make_room();
+    if (connections_.size() >= options.connections) {
+      dropped.fetch_add(1, std::memory_order_relaxed);
+      ::close(fd);
+      continue;
+    }
+    const uint64_t id = next_id_++;
+    auto c = std::make_unique<Connection>(fd, id, options.limits, now());
+    c->events = EPOLLIN | EPOLLRDHUP;
+    set_watch(epoll_, EPOLL_CTL_ADD, fd, id, c->events);
+    connections_.emplace(id, std::move(c));
+    open.store(connections_.size(), std::memory_order_relaxed);
+  }
+}
+
+// Close the connection that has been idle, or reading its headers, for longest.
+void HttpLoop::make_room() {
+  Connection* oldest = nullptr;
+  for (auto& [id, c] : connections_)
+    if (!c->handling && c->out.empty() && !c->parser.in_body() &&
+        (!oldest || c->changed < oldest->changed))
+      oldest = c.get();
+  if (!oldest) return;
+  dropped.fetch_add(1, std::memory_order_relaxed);
+  close(*oldest);
+}
+
+void HttpLoop::readable(Connection& c) {
+  for (int i = 0; i < 16; ++i) {
+    const ssize_t n = recv(c.fd, room_.data(), room_.size(), 0);
+    if (n == 0) {
+      c.ended = true;
+      break;
+    }
+    if (n < 0) {
+      if (errno == EAGAIN || errno == EINTR) break;
+      return close(c);
+    }
+    const auto bytes = static_cast<size_t>(n);
+    if (c.lingering) continue;
+    c.body.bytes += bytes;
+    if (c.idle()) c.changed = now();
+    // Most requests come whole and are read where they lie.
+    if (c.in.empty() && !c.handling && c.unsent() < kMostUnsent && c.large.empty()) {
+      const std::string_view all(room_.data(), bytes);
+      const size_t used = c.parser.feed(all);
+      c.in.assign(all.substr(used));
+    } else {
+      c.in.append(room_.data(), bytes);
+    }
+    process(c);
+    if (c.fd < 0) return;
+    if (bytes < room_.size() || c.in.size() >= options.limits.header_bytes) break;
+  }
+  if (c.ended) {
+    // A client that closes while it waits does not want the answer any more.
+    if (c.handling || c.lingering || c.out.empty()) {
+      if (c.handling) dropped.fetch_add(1, std::memory_order_relaxed);
+      return close(c);
+    }
+    c.closing = true;
+  }
+  if (c.fd >= 0) watch(c);
+}
+
+// Handle what has come until a request waits for its answer or bytes are missing.
+void HttpLoop::process(Connection& c) {
+  const auto may_handle = [&c] {
+    return c.fd >= 0 && !c.handling && !c.closing && c.unsent() < kMostUnsent && c.large.empty();
+  };
+  do {
+    while (may_handle()) {
+      if (!c.in.empty() && !c.parser.done() && !c.parser.failed()) {
+        const size_t used = c.parser.feed(c.in);
+        c.in.erase(0, used);
+      }
+      if (!parse(c)) break;
+    }
+    if (c.fd < 0) return;
+    charge(c);
+    flush(c);
+  } while (!c.in.empty() && may_handle());  // what waited for answers to leave
+}
+
+// After bytes were fed: true where a request was handled or refused.
+bool HttpLoop::parse(Connection& c) {
+  if (c.parser.failed()) {
+    refuse(c, c.parser.status(), c.parser.reason());
+    return true;
+  }
+  if (c.parser.done()) {
+    dispatch(c);
+    return true;
+  }
+  if (c.parser.take_continue()) c.out += "HTTP/1.1 100 Continue\r\n\r\n";
+  if (c.parser.in_body() && c.body.since < 0) c.body.start(now());
+  return false;
+}
+
+// Count the bytes that the connection's request holds.
+void HttpLoop::charge(Connection& c) {
+  const size_t bytes = c.handling ? c.charged : c.parser.body_bytes();
+  in_flight_ += bytes - c.charged;
+  c.charged = bytes;
+  if (in_flight_ > options.bytes_in_flight && c.parser.in_body() && bytes > 0)
+    refuse(c, 503, "the server holds as many bytes of requests as it may");
+}
+
+void HttpLoop::dispatch(Connection& c) {
+  charge(c);
+  requests.fetch_add(1, std::memory_order_relaxed);
+  c.body.stop();
+  c.changed = now();
+  c.handling = true;
+  auto exchange = std::make_shared<LoopExchange>(c.parser.take(), mail_, c.id);
+  const HttpRequest& r = exchange->request;
+  c.keep_alive = r.keep_alive;
+  c.old = r.old;
+  c.head_only = r.method == "HEAD";
+  c.waiting = exchange;
+  if (r.body.size() <= options.inline_bytes && !r.header("content-encoding") &&
+      !(options.beside && options.beside(r))) {
+    call(exchange);
+    return;
+  }
+  {
+    const std::lock_guard hold(work_lock_);
+    work_.push_back(std::move(exchange));
+  }
+  work_ready_.notify_one();
+}
+
+void HttpLoop::call(const HttpExchangePtr& exchange) {
+  try {
+    handler_(exchange);
+  } catch (const std::exception& e) {
+    log_warning("a request failed: {}", one_line(e.what()));
+    exchange->answer({.status = 500, .body = "{\"error\":\"internal error\"}"});
+  }
+}
+
+void HttpLoop::work() {
+  for (;;) {
+    HttpExchangePtr next;
+    {
+      std::unique_lock hold(work_lock_);
+      work_ready_.wait(hold, [this] { return work_ends_ || !work_.empty(); });
+      if (work_ends_) return;
+      next = std::move(work_.front());
+      work_.pop_front();
+    }
+    if (!next->gone()) call(next);
+  }
+}
+
+void HttpLoop::answered(uint64_t id, HttpResponse response) {
+  const auto at = connections_.find(id);
+  if (at == connections_.end() || !at->second->handling) return;
+  put(*at->second, std::move(response));
+}
+
+// The answer to the request that waits.
+void HttpLoop::put(Connection& c, HttpResponse response) {
+  const bool close = !c.keep_alive || response.close || drains.load() > 0;
+  if (date_at_ < 0 || now() - date_at_ > 0.5) {
+    date_ = http_date();
+    date_at_ = now();
+  }
+  put_head(c.out, response, c.old, close, date_);
+  if (!c.head_only && response.body.size() > kLarge)
+    c.large = std::move(response.body);
+  else if (!c.head_only)
+    c.out += response.body;
+  c.handling = false;
+  in_flight_ -= c.charged;
+  c.charged = 0;
+  c.changed = now();
+  if (close) c.closing = true;
+}
+
+void HttpLoop::refuse(Connection& c, int status, const std::string& reason) {
+  refused.fetch_add(1, std::memory_order_relaxed);
+  c.keep_alive = c.head_only = false;
+  c.body.stop();
+  c.in = std::string();
+  put(c, refusal_ ? refusal_(status, reason) : HttpResponse{.status = status, .body = reason});
+  c.parser = HttpParser(options.limits);
+}
+
+void HttpLoop::read_mail() {
+  uint64_t count = 0;
+  while (::read(wake, &count, sizeof count) > 0) {}
+  std::vector<Mailbox::Letter> letters;
+  {
+    const std::lock_guard hold(mail_->lock);
+    letters.swap(mail_->letters);
+  }
+  for (Mailbox::Letter& l : letters) {
+    const auto at = connections_.find(l.connection);
+    if (at == connections_.end() || !at->second->handling) continue;
+    Connection& c = *at->second;
+    put(c, std::move(l.response));
+    process(c);
+    if (c.fd >= 0) watch(c);
+  }
+}
+
+void HttpLoop::flush(Connection& c) {
+  while (c.unsent() > 0) {
+    const size_t behind = std::max(c.sent, c.out.size()) - c.out.size();  // of `large`
+    iovec parts[2] = {{c.out.data() + std::min(c.sent, c.out.size()),
+                       c.out.size() - std::min(c.sent, c.out.size())},
+                      {c.large.data() + behind, c.large.size() - behind}};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    const ssize_t n = sendmsg(c.fd, &message, MSG_NOSIGNAL);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) return close(c);
+      break;
+    }
+    c.sent += static_cast<size_t>(n);
+    c.answer.bytes += static_cast<size_t>(n);
+  }
+  if (c.unsent() == 0) {
+    c.out.clear();
+    if (c.out.capacity() > kMostUnsent) c.out = std::string();
+    c.large = std::string();
+    c.sent = 0;
+    c.answer.stop();
+    if (c.closing && !c.lingering) linger(c);
+  } else if (c.answer.since < 0) {
+    c.answer.start(now());
+  }
+  if (c.fd >= 0) watch(c);
+}
+
+// The answer is sent, but the client may still write: closing at once would throw the answer away
+// with it.
+void HttpLoop::linger(Connection& c) {
+  if (c.ended) return close(c);
+  shutdown(c.fd, SHUT_WR);
+  c.lingering = true;
+  c.changed = now();
+}
+
+void HttpLoop::watch(Connection& c) {
+  uint32_t events = EPOLLRDHUP;
+  const bool full = c.in.size() >= options.limits.header_bytes;
+  if (!full && !c.ended) events |= EPOLLIN;
+  if (c.ended) events = 0;
+  if (c.unsent() > 0) events |= EPOLLOUT;
+  if (events == c.events) return;
+  c.events = events;
+  set_watch(epoll_, EPOLL_CTL_MOD, c.fd, c.id, events);
+}
+
+void HttpLoop::close(Connection& c) {
+  if (c.fd < 0) return;
+  if (const auto waiting = c.waiting.lock()) static_cast<LoopExchange&>(*waiting).leave();
+  in_flight_ -= c.charged;
+  ::close(c.fd);
+  c.fd = -1;
+  const auto at = connections_.find(c.id);
+  closed_.push_back(std::move(at->second));
+  connections_.erase(at);
+  open.store(connections_.size(), std::memory_order_relaxed);
+}
+
+void HttpLoop::keep_time() {
+  timed_at_ = now();
+  if (!accepting_ && listener_ >= 0) {
+    accepting_ = true;
+    set_watch(epoll_, EPOLL_CTL_MOD, listener_, kListener, EPOLLIN);
+  }
+  std::vector<Connection*> all;
+  all.reserve(connections_.size());
+  for (auto& [id, c] : connections_) all.push_back(c.get());
+  for (Connection* c : all)
+    if (c->fd >= 0) keep_time_of(*c);
+}
+
+void HttpLoop::keep_time_of(Connection& c) {
+  const Seconds waited = timed_at_ - c.changed;
+  if (c.lingering) {
+    if (waited > options.linger_seconds) close(c);
+  } else if (c.unsent() > 0) {
+    if (!c.answer.too_slow(timed_at_, options)) return;
+    dropped.fetch_add(1, std::memory_order_relaxed);
+    close(c);
+  } else if (c.handling) {
+    if (waited < options.answer_seconds) return;
+    if (const auto waiting = c.waiting.lock()) static_cast<LoopExchange&>(*waiting).leave();
+    refuse(c, 504, "the request took too long");
+    flush(c);
+  } else if (c.parser.in_body()) {
+    if (!c.body.too_slow(timed_at_, options)) return;
+    refuse(c, 408, "the body came too slowly");
+    flush(c);
+  } else if (c.parser.idle()) {
+    if (waited > options.idle_seconds) close(c);
+  } else if (waited > options.header_seconds) {
+    refuse(c, 408, "the headers came too slowly");
+    flush(c);
+  }
+}
+
+bool HttpLoop::drained() {
+  const int calls = drains.load();
+  if (calls == 0) return false;
+  if (calls > 1) return true;
+  if (drain_at_ < 0) drain_at_ = now();
+  const Seconds since = now() - drain_at_;
+  if (since < drain_delay.load()) return false;
+  if (listener_ >= 0) {
+    ::close(listener_);
+    listener_ = -1;
+  }
+  std::vector<Connection*> idle;
+  for (auto& [id, c] : connections_)
+    if (c->idle()) idle.push_back(c.get());
+  for (Connection* c : idle) close(*c);
+  closed_.clear();
+  return connections_.empty() || since > drain_delay.load() + drain_wait.load();
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop behind HttpServer: sockets, times, and answers that come from other threads.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "tandem/serve/http/connection_internal.h"
+
+namespace tandem::serve {
+
+class HttpLoop;
+
+/// Answers wait here for the loop, which may be gone by then.
+struct Mailbox {
+  struct Letter {
+    uint64_t connection;
+    HttpResponse response;
+  };
+  std::mutex lock;
+  std::vector<Letter> letters;
+  int wake = -1;                          ///< an eventfd
+  HttpLoop* loop = nullptr;               ///< nullptr: it is gone
+  std::atomic<std::thread::id> thread{};  ///< the loop's, while it runs
+  void post(uint64_t connection, HttpResponse response);
+};
+
+class HttpLoop {
+ public:
+  HttpLoop(HttpOptions options, HttpHandler handler, HttpRefusal refusal);
+  ~HttpLoop();
+  void run();
+  /// The answer to the request that a connection waits for.
+  void answered(uint64_t id, HttpResponse response);
+
+  const HttpOptions options;
+  int port = 0;
+  std::atomic<int> drains{0};  ///< calls of drain()
+  std::atomic<double> drain_delay{0}, drain_wait{0};
+  int wake = -1;
+  std::atomic<uint64_t> accepted{0}, open{0}, requests{0}, refused{0}, dropped{0};
+
+ private:
+  using Connections = std::unordered_map<uint64_t, std::unique_ptr<Connection>>;
+  void accept_all();
+  void make_room();
+  void readable(Connection& c);
+  void process(Connection& c);
+  bool parse(Connection& c);
+  void charge(Connection& c);
+  void dispatch(Connection& c);
+  void call(const HttpExchangePtr& exchange);
+  void refuse(Connection& c, int status, const std::string& reason);
+  void put(Connection& c, HttpResponse response);
+  void flush(Connection& c);
+  void linger(Connection& c);
+  void watch(Connection& c);
+  void close(Connection& c);
+  void read_mail();
+  void keep_time();
+  void keep_time_of(Connection& c);
+  bool drained();
+  void work();
+  Seconds now() const;
+
+  HttpHandler handler_;
+  HttpRefusal refusal_;
+  int listener_ = -1, epoll_ = -1;
+  bool accepting_ = false;
+  Connections connections_;
+  std::vector<std::unique_ptr<Connection>> closed_;  ///< in this turn of the loop
+  uint64_t next_id_ = 16;                            ///< below: the listener and the eventfd
+  size_t in_flight_ = 0;
+  std::shared_ptr<Mailbox> mail_ = std::make_shared<Mailbox>();
+  std::string date_;
+  Seconds date_at_ = -1, drain_at_ = -1, timed_at_ = 0;
+  std::vector<char> room_ = std::vector<char>(size_t{256} << 10);
+  std::mutex work_lock_;
+  std::condition_variable work_ready_;
+  std::deque<HttpExchangePtr> work_;
+  bool work_ends_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace tandem::serve

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/serve/http/parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tandem::serve {
+namespace {
+
+// Characters of a token: methods and names of headers.
+bool is_token(std::string_view s) {
+  static constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           kMarks.find(c) != std::string_view::npos;
+  });
+}
+bool is_plain(char c) { return static_cast<unsigned char>(c) >= 32 && c != 127; }
+
+std::string_view without_blanks(std::string_view s) {
+  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
+  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
+  return s;
+}
+std::string lower(std::string_view s) {
+  std::string out(s);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  return out;
+}
+
+}  // namespace
+
+void HttpParser::fail(int status, std::string reason) {
+  state_ = State::failed;
+  status_ = status;
+  reason_ = std::move(reason);
+  request_.body = std::string();
+  partial_ = std::string();
+}
+
+bool HttpParser::take_continue() {
+  const bool now = continue_ && in_body() && request_.body.empty() && chunks_ == 0;
+  continue_ = false;
+  return now;
+}
+
+HttpRequest HttpParser::take() {
+  HttpRequest out = std::move(request_);
+  *this = HttpParser(limits_);
+  return out;
+}
+
+size_t HttpParser::feed(std::string_view bytes) {
+  size_t at = 0;
+  while (at < bytes.size() && state_ < State::done) {
+    const std::string_view rest = bytes.substr(at);
+    if (state_ == State::body || state_ == State::chunk_data) {
+      at += take_body(rest);
+      continue;
+    }
+    const auto* end = static_cast<const char*>(std::memchr(rest.data(), '\n', rest.size()));
+    const size_t n = end ? static_cast<size_t>(end - rest.data()) + 1 : rest.size();
+    head_bytes_ += n;
+    if (state_ == State::first_line && head_bytes_ > limits_.target_bytes + 64)
+      return fail(414, fmt::format("the target has more than {} bytes", limits_.target_bytes)), at;
+    if (head_bytes_ > limits_.header_bytes && state_ != State::chunk_size)
+      return fail(431, fmt::format("the headers have more than {} bytes", limits_.header_bytes)),
+             at;
+    at += n;
+    if (!end || !partial_.empty()) partial_.append(rest.data(), n);
+    if (!end) {
+      if (partial_.size() > limits_.header_bytes) fail(400, "a line of a chunk is too long");
+      return at;
+    }
+    std::string_view whole = partial_.empty() ? rest.substr(0, n) : std::string_view(partial_);
+    whole.remove_suffix(1);
+    if (whole.empty() || whole.back() != '\r')
+      return fail(400, "a line ends without a carriage return"), at;
+    whole.remove_suffix(1);
+    if (!std::all_of(whole.begin(), whole.end(), [](char c) { return is_plain(c) || c == '\t'; }))
+      return fail(400, "a line of the head holds a control character"), at;
+    line(whole);
+    partial_.clear();
+  }
+  return at;
+}
+
+void HttpParser::line(std::string_view text) {
+  switch (state_) {
+    case State::first_line:
+      if (text.empty() && head_bytes_ <= 2) return;  // one empty line before a request is allowed
+      return first_line(text);
+    case State::header:
+      return text.empty() ? end_of_head() : header(text);
+    case State::chunk_size:
+      return chunk_size(text);
+    case State::chunk_end:
+      if (!text.empty()) return fail(400, "a chunk is longer than its size says");
+      state_ = State::chunk_size;
+      head_bytes_ = 0;
+      return;
+    case State::trailer:  // trailers are read and dropped
+      if (text.empty()) state_ = State::done;
+      return;
+    default:
+      return;
+  }
+}
+
+void HttpParser::first_line(std::string_view text) {
+  const size_t first = text.find(' ');
+  const size_t last = text.rfind(' ');
+  if (first == std::string_view::npos) return fail(400, "the request line has no target");
+  const std::string_view method = text.substr(0, first);
+  if (!is_token(method)) return fail(400, "the method is no word");
+  if (first == last) return fail(505, "the request line has no version; HTTP/1.1 is spoken here");
+  const std::string_view version = text.substr(last + 1);
+  if (version != "HTTP/1.1" && version != "HTTP/1.0") {
+    const bool known = version.starts_with("HTTP/") && version.size() == 8;
+    return fail(known ? 505 : 400, "the version is not HTTP/1.1 or HTTP/1.0");
+  }
+  const std::string_view target = text.substr(first + 1, last - first - 1);
+  if (target.size() > limits_.target_bytes)
+    return fail(414, fmt::format("the target has more than {} bytes", limits_.target_bytes));
+  request_.method = std::string(method);
+  request_.old = version == "HTTP/1.0";
+  request_.keep_alive = !request_.old;
+  if (!set_target(target)) return fail(400, "the target is no path");
+  state_ = State::header;
+}
+
+// "/path?query", or in the form for proxies "http://host/path".
+bool HttpParser::set_target(std::string_view target) {
+  if (target.starts_with("http://")) {
+    const size_t slash = target.find('/', 7);
+    target = slash == std::string_view::npos ? "/" : target.substr(slash);
+  }
+  const bool visible = std::all_of(target.begin(), target.end(),
+                                   [](char c) { return is_plain(c) && c != ' ' && c != '#'; });
+  if (!visible || (target != "*" && !target.starts_with("/"))) return false;
+  const size_t mark = std::min(target.find('?'), target.size());
+  request_.path = std::string(target.substr(0, mark));
+  request_.query = std::string(target.substr(std::min(mark + 1, target.size())));
+  return target == "*" || path_segments(request_.path).has_value();
+}
+
+void HttpParser::header(std::string_view text) {
+  if (text.front() == ' ' || text.front() == '\t')
+    return fail(400, "a header is folded over two lines");
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos || !is_token(text.substr(0, colon)))
+    return fail(400, "a line of the headers is no 'Name: value'");
+  if (request_.headers.size() >= limits_.headers)
+    return fail(431, fmt::format("there are more than {} headers", limits_.headers));
+  request_.headers.emplace_back(lower(text.substr(0, colon)),
+                                std::string(without_blanks(text.substr(colon + 1))));
+}
+
+// The body's length; false where the request is refused.
+bool HttpParser::set_length() {
+  const std::string* length = request_.header("content-length");
+  const std::string* coding = request_.header("transfer-encoding");
+  if (request_.count("content-length") > 1 || request_.count("transfer-encoding") > 1)
+    return fail(400, "the body's length is given twice"), false;
+  if (coding) {
+    if (length) return fail(400, "Content-Length and Transfer-Encoding exclude each other"), false;
+    if (request_.old) return fail(400, "HTTP/1.0 has no Transfer-Encoding"), false;
+    if (lower(*coding) != "chunked")
+      return fail(501, "Transfer-Encoding may be chunked alone"), false;
+    state_ = State::chunk_size;
+    return true;
+  }
+  left_ = 0;
+  if (length) {
+    if (length->empty() || length->find_first_not_of("0123456789") != std::string::npos)
+      return fail(400, "Content-Length is no number"), false;
+    const auto bytes = parse_digits(*length, limits_.body_bytes);
+    if (!bytes)
+      return fail(413, fmt::format("the body has more than {} bytes", limits_.body_bytes)), false;
+    left_ = *bytes;
+  }
+  state_ = left_ > 0 ? State::body : State::done;
+  // Untouched memory costs nothing, but a length alone must not reserve the limit many times over.
+  constexpr uint64_t kAtOnce = uint64_t{4} << 20;
+  if (left_ > 0) request_.body.reserve(std::min(left_, kAtOnce));
+  return true;
+}
+
+void HttpParser::end_of_head() {
+  const size_t hosts = request_.count("host");
+  if (hosts > 1 || (hosts == 0 && !request_.old)) return fail(400, "a request has one Host header");
+  for (const auto& [name, value] : request_.headers) {
+    if (name == "connection") {
+      if (list_holds(value, "close"))
+        request_.keep_alive = false;
+      else if (request_.old && list_holds(value, "keep-alive"))
+        request_.keep_alive = true;
+    } else if (name == "expect") {
+      if (lower(value) != "100-continue") return fail(417, "Expect may be 100-continue");
+      continue_ = !request_.old;
+    }
+  }
+  partial_.clear();
+  head_bytes_ = 0;
+  if (!set_length()) return;
+}
+
+void HttpParser::chunk_size(std::string_view text) {
+  constexpr size_t kExtensions = 256;  // nobody uses them
+  if (text.size() > kExtensions) return fail(400, "the line before a chunk is too long");
+  const std::string_view digits = without_blanks(text.substr(0, text.find(';')));
+  if (digits.empty() || digits.size() > 16 ||
+      digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
+    return fail(400, "the size of a chunk is no hexadecimal number");
+  uint64_t size = 0;
+  for (const char c : digits)
+    size = size * 16 + static_cast<uint64_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+  if (++chunks_ > limits_.chunks)
+    return fail(413, fmt::format("the body has more than {} chunks", limits_.chunks));
+  if (size > limits_.body_bytes - std::min(limits_.body_bytes, request_.body.size()))
+    return fail(413, fmt::format("the body has more than {} bytes", limits_.body_bytes));
+  head_bytes_ = 0;
+  left_ = size;
+  state_ = size > 0 ? State::chunk_data : State::trailer;
+}
+
+size_t HttpParser::take_body(std::string_view bytes) {
+  const size_t n = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
+  request_.body.append(bytes.data(), n);
+  left_ -= n;
+  if (left_ == 0) state_ = state_ == State::body ? State::done : State::chunk_end;
+  return n;
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// HttpServer: HTTP/1.1 over epoll. One thread reads, writes and keeps the time of all connections;
+// small requests are handled on it, larger ones on threads beside it. A handler answers at once or
+// later, from any thread. Requests of one connection are handled one after the other, so answers to
+// pipelined ones keep their order.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tandem/serve/http/message.h"
+
+namespace tandem::serve {
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";  ///< an address, or localhost
+  int port = 0;                    ///< 0: one that is free
+  HttpLimits limits = {};
+  size_t connections = 1024;                 ///< beyond it the one idle for longest is closed
+  size_t bytes_in_flight = size_t{1} << 30;  ///< of all requests being read or handled
+  size_t inline_bytes = size_t{64} << 10;    ///< larger bodies are handled beside the loop
+  std::function<bool(const HttpRequest&)> beside = {};  ///< smaller ones that go there, too
+  int workers = 1;                                      ///< threads for them
+  double header_seconds = 10;   ///< from a request's first byte to its last header
+  double idle_seconds = 60;     ///< between requests
+  double rate_bytes = 1024;     ///< a second, the least of bodies and answers
+  double rate_seconds = 10;     ///< over which that is measured
+  double linger_seconds = 2;    ///< what still comes behind a last answer is dropped for so long
+  double answer_seconds = 120;  ///< until a handler must have answered
+};
+
+/// A request and the way to answer it. Answers count once; without one, it is a 500.
+class TD_API HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+  HttpRequest request;
+  /// The client has closed the connection: nobody reads the answer.
+  bool gone() const { return gone_.load(std::memory_order_relaxed); }
+  /// From any thread.
+  virtual void answer(HttpResponse response) = 0;
+  /// Is this the thread that serves all connections? Nothing slow may be done there.
+  virtual bool on_loop() const = 0;
+
+ protected:
+  std::atomic<bool> gone_{false};
+};
+using HttpExchangePtr = std::shared_ptr<HttpExchange>;
+/// What it throws becomes a 500.
+using HttpHandler = std::function<void(const HttpExchangePtr&)>;
+/// The answer to what never became a request: a body in the protocol's form.
+using HttpRefusal = std::function<HttpResponse(int status, const std::string& reason)>;
+
+/// Counts since the start.
+struct HttpCounts {
+  uint64_t accepted = 0;  ///< connections
+  uint64_t open = 0;      ///< connections now
+  uint64_t requests = 0;  ///< complete ones
+  uint64_t refused = 0;   ///< broken, too large or too slow ones
+  uint64_t dropped = 0;   ///< connections closed because the client did not read or went away
+};
+
+class TD_API HttpServer {
+ public:
+  /// Binds and listens. Throws Io where the address cannot be had.
+  HttpServer(HttpOptions options, HttpHandler handler, HttpRefusal refusal = {});
+  /// Stops at once where it still runs.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  int port() const;
+  /// "http://127.0.0.1:8000"
+  std::string url() const;
+  /// Serves on this thread until it is drained.
+  void run();
+  /// Stop: answers say "Connection: close" from now on; after `delay` seconds no more connections
+  /// are accepted and idle ones are closed; run() returns when the last answer is sent, or after
+  /// `wait` seconds more. A second call ends it at once. Safe in a signal handler.
+  void drain(double delay, double wait) noexcept;
+  bool draining() const;
+  HttpCounts counts() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem::serve

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "tandem/base/error.h"
+#include "tandem/serve/http/connection_internal.h"
+
+namespace tandem::serve {
+
+std::string http_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  return fmt::format("{}, {:02} {} {} {:02}:{:02}:{:02} GMT", kDays[parts.tm_wday], parts.tm_mday,
+                     kMonths[parts.tm_mon], parts.tm_year + 1900, parts.tm_hour, parts.tm_min,
+                     parts.tm_sec);
+}
+
+void put_head(std::string& out, const HttpResponse& r, bool old, bool close,
+              const std::string& date) {
+  const auto put = [&out](std::string_view name, std::string_view value) {
+    out.append(name).append(": ").append(value).append("\r\n");
+  };
+  out.append(old ? "HTTP/1.0 " : "HTTP/1.1 ").append(std::to_string(r.status)).append(" ");
+  out.append(status_text(r.status)).append("\r\n");
+  put("Date", date);
+  if (!r.body.empty() || r.status == 200) put("Content-Type", r.content_type);
+  put("Content-Length", std::to_string(r.body.size()));
+  for (const auto& [name, value] : r.headers) put(name, value);
+  if (close)
+    put("Connection", "close");
+  else if (old)
+    put("Connection", "keep-alive");
+  out.append("\r\n");
+}
+
+int listen_at(const std::string& host, int& port) {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+  const std::string name = host == "localhost" ? "127.0.0.1" : host;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&address);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address);
+  if (inet_pton(AF_INET, name.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(static_cast<uint16_t>(port));
+    size = sizeof(sockaddr_in);
+  } else if (inet_pton(AF_INET6, name.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(static_cast<uint16_t>(port));
+    size = sizeof(sockaddr_in6);
+  } else {
+    TD_FAIL(Value, "'{}' is no address\nGive one such as 127.0.0.1, ::1 or localhost.", host);
+  }
+  const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  TD_CHECK(fd >= 0, Io, "no socket: {}", std::strerror(errno));
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // accepted sockets inherit it
+  if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(fd, 1024) != 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    const int error = errno;
+    close(fd);
+    TD_FAIL(Io, "cannot listen at {} port {}: {}", host, port, std::strerror(error));
+  }
+  port = ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
+  return fd;
+}
+
+}  // namespace tandem::serve

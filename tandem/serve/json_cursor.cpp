@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/serve/json_cursor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "tandem/base/error.h"
+#include "tandem/io/json.h"
+
+namespace tandem::serve {
+namespace {
+
+bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// The length of the number at the front of `s`, by JSON's grammar; 0 where there is none.
+size_t number_length(std::string_view s) {
+  size_t i = 0;
+  const auto digits = [&] {
+    const size_t from = i;
+    while (i < s.size() && is_digit(s[i])) ++i;
+    return i > from;
+  };
+  if (i < s.size() && s[i] == '-') ++i;
+  const size_t first = i;
+  if (!digits() || (s[first] == '0' && i > first + 1)) return 0;
+  if (i < s.size() && s[i] == '.') {
+    ++i;
+    if (!digits()) return 0;
+  }
+  if (i < s.size() && (s[i] == 'e' || s[i] == 'E')) {
+    ++i;
+    if (i < s.size() && (s[i] == '+' || s[i] == '-')) ++i;
+    if (!digits()) return 0;
+  }
+  return i;
+}
+
+}  // namespace
+
+JsonCursor::JsonCursor(std::string_view text, std::string_view what, size_t depth)
+    : text_(text), what_(what), most_depth_(depth) {
+  const bool ascii = std::all_of(text.begin(), text.end(),
+                                 [](char c) { return static_cast<unsigned char>(c) < 128; });
+  TD_CHECK(ascii || io::is_utf8(text), Format, "{}: the text is not UTF-8", what);
+}
+
+void JsonCursor::fail(std::string_view why) const {
+  TD_FAIL(Format, "{}: byte {}: {}", what_, at_, why);
+}
+
+char JsonCursor::peek() {
+  while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
+  return at_ < text_.size() ? text_[at_] : '\0';
+}
+
+void JsonCursor::open(char bracket) {
+  if (peek() != bracket)
+    fail(at_ >= text_.size() ? "the text ends early"
+         : bracket == '{'    ? "wanted an object"
+                             : "wanted a list");
+  if (levels_.size() >= most_depth_) fail(fmt::format("more than {} levels", most_depth_));
+  levels_.push_back({bracket == '{' ? '}' : ']'});
+  ++at_;
+}
+
+bool JsonCursor::next_item() {
+  const char c = peek();
+  Level& level = levels_.back();
+  if (c == level.end) {
+    ++at_;
+    levels_.pop_back();
+    return false;
+  }
+  if (c == ']' || c == '}') fail("brackets do not match");
+  if (!level.first) {
+    if (c != ',') fail(c == '\0' ? "the text ends early" : "wanted a comma or the end of the list");
+    ++at_;
+    const char next = peek();
+    if (next == ']' || next == '}') fail("a comma before the end");
+  }
+  level.first = false;
+  return true;
+}
+
+std::optional<std::string> JsonCursor::next_key(std::vector<std::string>* keys) {
+  if (!next_item()) return std::nullopt;
+  if (peek() != '"') fail("wanted a key");
+  std::string key = read_string();
+  if (peek() != ':') fail("wanted a colon");
+  ++at_;
+  if (keys) {
+    if (std::find(keys->begin(), keys->end(), key) != keys->end())
+      fail("the key '" + key.substr(0, 100) + "' is given twice");
+    keys->push_back(key);
+  }
+  return key;
+}
+
+// The four digits behind \u, and those of the second half where they are a first one.
+void JsonCursor::unicode(std::string& out) {
+  const auto four = [&]() -> uint32_t {
+    uint32_t v = 0;
+    const std::string_view digits = text_.substr(std::min(at_, text_.size()), 4);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), v, 16);
+    if (error != std::errc() || digits.size() < 4 || end != digits.data() + 4)
+      fail("\\u wants four hexadecimal digits");
+    at_ += 4;
+    return v;
+  };
+  uint32_t code = four();
+  if (code >= 0xDC00 && code < 0xE000) fail("half of a surrogate pair");
+  if (code >= 0xD800 && code < 0xDC00) {
+    if (text_.substr(at_, 2) != "\\u") fail("half of a surrogate pair");
+    at_ += 2;
+    const uint32_t low = four();
+    if (low < 0xDC00 || low >= 0xE000) fail("half of a surrogate pair");
+    code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+  }
+  const auto put = [&out](uint32_t v) { out += static_cast<char>(v); };
+  if (code < 0x80) return put(code);
+  if (code < 0x800) {
+    put(0xC0 | code >> 6);
+  } else {
+    if (code < 0x10000) {
+      put(0xE0 | code >> 12);
+    } else {
+      put(0xF0 | code >> 18);
+      put(0x80 | (code >> 12 & 63));
+    }
+    put(0x80 | (code >> 6 & 63));
+  }
+  put(0x80 | (code & 63));
+}
+
+std::string JsonCursor::read_string() {
+  if (peek() != '"') fail("wanted a string");
+  ++at_;
+  std::string out;
+  for (;;) {
+    const size_t from = at_;
+    while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' &&
+           static_cast<unsigned char>(text_[at_]) >= 32)
+      ++at_;
+    out.append(text_.substr(from, at_ - from));
+    if (at_ >= text_.size()) fail("a string has no end");
+    const char c = text_[at_];
+    if (c != '\\' && c != '"') fail("a control character in a string");
+    ++at_;
+    if (c == '"') return out;
+    constexpr std::string_view kCodes = "\"\\/bfnrt", kMeant = "\"\\/\b\f\n\r\t";
+    const char code = at_ < text_.size() ? text_[at_] : '\0';
+    ++at_;
+    if (code == 'u') {
+      unicode(out);
+    } else {
+      const size_t place = kCodes.find(code);
+      if (code == '\0' || place == std::string_view::npos) fail("an unknown escape in a string");
+      out += kMeant[place];
+    }
+  }
+}
+
+std::string_view JsonCursor::read_word(bool nonfinite) {
+  peek();
+  const std::string_view rest = text_.substr(at_);
+  size_t n = number_length(rest);
+  if (n == 0)
+    for (const std::string_view word : {"true", "false", "null"})
+      if (rest.starts_with(word)) n = word.size();
+  if (n == 0 && nonfinite)
+    for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
+      if (rest.starts_with(word)) n = word.size();
+  if (n == 0) fail(rest.empty() ? "the text ends early" : "wanted a value");
+  const std::string_view after = rest.substr(n);
+  if (!after.empty() && !is_blank(after[0]) && after[0] != ',' && after[0] != ']' &&
+      after[0] != '}')
+    fail("wanted a value");
+  at_ += n;
+  return rest.substr(0, n);
+}
+
+bool JsonCursor::read_bool() {
+  const std::string_view word = read_word();
+  if (word != "true" && word != "false") fail("wanted true or false");
+  return word == "true";
+}
+
+int64_t JsonCursor::read_int() {
+  const std::string_view word = peek() == '"' || peek() == '{' || peek() == '[' ? "" : read_word();
+  int64_t v = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), v);
+  if (error != std::errc() || end != word.data() + word.size()) fail("wanted a whole number");
+  return v;
+}
+
+std::string_view JsonCursor::skip(bool nonfinite) {
+  peek();
+  const size_t from = at_, outside = levels_.size();
+  do {
+    if (levels_.size() > outside) {
+      if (!next_item()) continue;
+      if (levels_.back().end == '}') {
+        read_string();
+        if (peek() != ':') fail("wanted a colon");
+        ++at_;
+      }
+    }
+    const char c = peek();
+    if (c == '{' || c == '[')
+      open(c);
+    else if (c == '"')
+      read_string();
+    else
+      read_word(nonfinite);
+  } while (levels_.size() > outside);
+  return text_.substr(from, at_ - from);
+}
+
+void JsonCursor::finish() {
+  if (peek() != '\0' || at_ < text_.size()) fail("something stands behind the value");
+}
+
+void write_text(std::string& out, std::string_view text) { out += io::quote_json(text); }
+
+}  // namespace tandem::serve

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads JSON from front to back without building a tree: a request's tensors go from its text into
+// their memory. What it passes over is checked as strictly as what it reads. Depth is bounded, so
+// nothing a client sends exhausts the stack.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/tensor/tensor.h"
+
+namespace tandem::serve {
+
+class TD_API JsonCursor {
+ public:
+  /// `what` stands in messages. Throws Format unless the text is UTF-8.
+  explicit JsonCursor(std::string_view text, std::string_view what = "JSON", size_t depth = 64);
+
+  /// The next character that is no blank, not consumed; 0 at the end.
+  char peek();
+  /// Consumes '{' or '['.
+  void open(char bracket);
+  /// Inside an object: the next key, or nothing behind the last one. Throws for a key seen before
+  /// only if `keys` is given.
+  std::optional<std::string> next_key(std::vector<std::string>* keys = nullptr);
+  /// Inside an array: is there another item? Consumes the comma.
+  bool next_item();
+  std::string read_string();
+  bool read_bool();
+  int64_t read_int();
+  /// The text of a number, true, false, null or (if allowed) NaN, Infinity, -Infinity.
+  std::string_view read_word(bool nonfinite = false);
+  /// Passes over a value; gives its text. With `nonfinite` NaN and Infinity may stand in it.
+  std::string_view skip(bool nonfinite = false);
+  /// Throws unless only blanks are left.
+  void finish();
+  size_t at() const { return at_; }
+  /// Throws Format with the place.
+  [[noreturn]] void fail(std::string_view why) const;
+
+ private:
+  void unicode(std::string& out);
+  std::string_view text_;
+  std::string what_;
+  size_t at_ = 0;
+  size_t most_depth_;
+  struct Level {
+    char end;           ///< the bracket that closes it
+    bool first = true;  ///< nothing has been read in it
+  };
+  std::vector<Level> levels_;
+};
+
+/// An array of numbers as a tensor; its shape is that of the nested lists, () for a number alone.
+/// Throws Value naming the element (`name`[1][3]) for a list of another length than its
+/// neighbours, and for what the dtype does not hold: fractions and numbers out of range, strings,
+/// null. NaN and Infinity only with `nonfinite`.
+TD_API Tensor read_array(std::string_view json, DType dtype, std::string_view name,
+                         bool nonfinite = false);
+
+/// Append a number as JSON. NaN and infinities as `nan` says: as the words that TensorFlow Serving
+/// writes, or null.
+enum class NonFinite : uint8_t { null, words };
+TD_API void write_array(std::string& out, const Tensor& t, NonFinite nan, bool nested);
+/// The same for row `row` of a tensor alone.
+TD_API void write_row(std::string& out, const Tensor& t, int64_t row, NonFinite nan);
+TD_API void write_text(std::string& out, std::string_view text);
+
+}  // namespace tandem::serve

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
+#include "tandem/base/error.h"
+#include "tandem/base/folder.h"
+#include "tandem/base/private_folder.h"
+#include "tandem/recipe/fields.h"
+#include "tandem/recipe/loaded_model.h"
+#include "tandem/recipe/open_run.h"
+#include "tandem/serve/http/message.h"
+#include "tandem/serve/model/folder_internal.h"
+#include "tandem/serve/model/repository.h"
+
+namespace tandem::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run, a Hugging Face folder, a SavedModel, or the ONNX file in a folder; "" for none.
+std::string model_at(const std::string& path) {
+  std::error_code error;
+  if (recipe::is_run(path) || recipe::is_graph_file(path)) return path;
+  if (!fs::is_directory(path, error)) return "";
+  if (fs::is_regular_file(path + "/config.json", error) ||
+      fs::is_regular_file(path + "/modules.json", error))
+    return path;
+  std::string found;
+  for (const std::string& name : list_folder(path)) {
+    if (!name.ends_with(".onnx") || name[0] == '.') continue;
+    if (name == "model.onnx") return path + "/" + name;
+    if (!found.empty()) return "";
+    found = path + "/" + name;
+  }
+  return found;
+}
+
+// "12" but not "012": a version's folder.
+int64_t version_of(const std::string& name) {
+  const auto v = parse_digits(name, uint64_t{1} << 53);
+  return v && *v > 0 && name[0] != '0' ? static_cast<int64_t>(*v) : 0;
+}
+
+std::string without_ending(const std::string& name) {
+  return name.ends_with(".onnx") ? name.substr(0, name.size() - 5) : name;
+}
+
+}  // namespace
+
+bool is_model_name(std::string_view name) {
+  constexpr size_t kLongest = 128;
+  if (name.empty() || name.size() > kLongest || name[0] == '.') return false;
+  for (const char c : name)
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+          c == '-' || c == '.'))
+      return false;
+  return true;
+}
+
+ModelFolder::ModelFolder(std::string root, bool links) : root_(std::move(root)), links_(links) {
+  std::error_code error;
+  const fs::path real = fs::canonical(root_, error);
+  TD_CHECK(!error, Io, "'{}': {}", root_, error.message());
+  root_ = real.string();
+  if (model_at(root_).empty()) {
+    TD_CHECK(fs::is_directory(real), Format, "'{}' is neither a model nor a folder of models",
+             root_);
+    return;
+  }
+  // A folder that holds one ONNX file is a folder of models, too; a run is one model.
+  if (fs::is_directory(real) && model_at(root_) != root_) return;
+  own_name_ = without_ending(real.filename().string());
+  TD_CHECK(is_model_name(own_name_), Value,
+           "'{}' cannot be a model's name\nRename it: letters, digits, '_', '-' and '.'.",
+           own_name_);
+}
+
+std::vector<std::string> ModelFolder::names() const {
+  if (!own_name_.empty()) return {own_name_};
+  std::vector<std::string> out;
+  std::error_code error;
+  for (const std::string& entry : list_folder(root_)) {
+    const std::string name = without_ending(entry);
+    const bool folder = fs::is_directory(root_ + "/" + entry, error);
+    if (!is_model_name(name) || (name == entry && !folder)) continue;
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+  }
+  return out;
+}
+
+void ModelFolder::check_inside(const std::string& path) const {
+  if (links_) return;
+  std::error_code error;
+  const std::string real = fs::canonical(path, error).string();
+  TD_CHECK(!error && (real == root_ || real.starts_with(root_ + "/")), Value,
+           "a link leads out of the folder of models");
+}
+
+// Only what the folder lists is looked at: no name that a client sent becomes part of a path.
+std::string ModelFolder::path_of(const std::string& name) const {
+  TD_CHECK(is_model_name(name), Value, "that is no name of a model");
+  if (name == own_name_) return root_;
+  if (own_name_.empty())
+    for (const std::string& entry : list_folder(root_))
+      if (entry == name || entry == name + ".onnx") {
+        const std::string path = root_ + "/" + entry;
+        check_inside(path);
+        return path;
+      }
+  TD_FAIL(Value, "there is no model '{}'", name);
+}
+
+std::map<int64_t, std::string> ModelFolder::versions(const std::string& name) const {
+  const std::string path = path_of(name);
+  std::map<int64_t, std::string> out;
+  if (const std::string found = model_at(path); !found.empty()) {
+    check_inside(found);
+    out[1] = found;
+    return out;
+  }
+  for (const std::string& entry : list_folder(path)) {
+    const int64_t version = version_of(entry);
+    if (version == 0) continue;
+    const std::string found = model_at(path + "/" + entry);
+    if (found.empty()) continue;
+    check_inside(found);
+    out[version] = found;
+  }
+  TD_CHECK(!out.empty(), Format,
+           "'{}' holds no model\nPut a model.onnx, a run's folder or a Hugging Face folder there, "
+           "or folders 1, 2 ... with one each.",
+           name);
+  return out;
+}
+
+std::map<int64_t, std::string> ModelFolder::chosen(const std::string& name,
+                                                   const ModelSettings& s) const {
+  std::map<int64_t, std::string> all = versions(name);
+  if (!s.versions.empty()) {
+    std::map<int64_t, std::string> out;
+    for (const int64_t v : s.versions) {
+      TD_CHECK(all.count(v), Value, "'{}' has no version {}, which its settings want", name, v);
+      out[v] = all[v];
+    }
+    return out;
+  }
+  while (s.latest > 0 && all.size() > static_cast<size_t>(s.latest)) all.erase(all.begin());
+  return all;
+}
+
+ModelSettings ModelFolder::settings(const std::string& name, const ModelSettings& defaults) const {
+  const std::string file = path_of(name) + "/serve.yaml";
+  ModelSettings s = defaults;
+  if (!file_exists(file)) return s;
+  const io::Yaml root = io::parse_yaml(read_file(file, size_t{1} << 20), name + "/serve.yaml");
+  recipe::Options o(&root, "", name + "/serve.yaml");
+  recipe::read_fields(o, s);
+  o.finish();
+  return s;
+}
+
+PrivateCopy::PrivateCopy(const std::string& path, bool copy) : path_(path) {
+  if (!copy || recipe::is_run(path)) return;
+  const PrivateFolder folder = PrivateFolder::temporary("serve");
+  TD_CHECK(static_cast<bool>(folder), Io, "no folder for a copy of '{}': {}\nSet copy: false.",
+           path, folder.problem());
+  folder_ = folder.path();
+  const fs::path from(path);
+  std::error_code error;
+  // Data of an ONNX file may lie beside it: in a version's folder everything belongs to it.
+  const bool own_folder = from.filename() == "model.onnx" || fs::is_directory(from);
+  const fs::path source = fs::is_directory(from) ? from : from.parent_path();
+  if (own_folder)
+    fs::copy(source, folder_, fs::copy_options::recursive, error);
+  else
+    fs::copy_file(from, fs::path(folder_) / from.filename(), error);
+  if (error) {
+    remove_folder(folder_);
+    TD_FAIL(Io, "'{}' cannot be copied: {}\nSet copy: false, or make room in $TMPDIR.", path,
+            error.message());
+  }
+  path_ = fs::is_directory(from) ? folder_ : folder_ + "/" + from.filename().string();
+}
+
+PrivateCopy::~PrivateCopy() {
+  if (folder_.empty()) return;
+  try {
+    remove_folder(folder_);
+  } catch (const Error&) {  // it stays, in the user's temporary files
+    return;
+  }
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the models of a repository's folder lie.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tandem/serve/model/settings.h"
+
+namespace tandem::serve {
+
+/// The models in a folder by name, with the paths of their versions.
+class ModelFolder {
+ public:
+  ModelFolder(std::string root, bool links);
+  /// Names of what may be models, sorted.
+  std::vector<std::string> names() const;
+  /// The paths of a model's versions. Throws Value for a name that is not in the folder, and where
+  /// a link leads out of it; Format where there is no model.
+  std::map<int64_t, std::string> versions(const std::string& name) const;
+  /// Those of them that the settings choose. Throws Value for one that is wanted and not there.
+  std::map<int64_t, std::string> chosen(const std::string& name, const ModelSettings& s) const;
+  /// `defaults` with what NAME/serve.yaml says. Throws Value naming the nearest key.
+  ModelSettings settings(const std::string& name, const ModelSettings& defaults) const;
+  const std::string& root() const { return root_; }
+
+ private:
+  std::string path_of(const std::string& name) const;
+  void check_inside(const std::string& path) const;
+  std::string root_, own_name_;  ///< own_name_: the root is a model itself
+  bool links_;
+};
+
+/// Files of a model copied where nobody else writes; removed with the object. Runs are not copied:
+/// what writes them replaces whole files.
+class PrivateCopy {
+ public:
+  /// `path` as it is where `copy` is false.
+  PrivateCopy(const std::string& path, bool copy);
+  ~PrivateCopy();
+  PrivateCopy(const PrivateCopy&) = delete;
+  PrivateCopy& operator=(const PrivateCopy&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_, folder_;
+};
+
+}  // namespace tandem::serve

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/serve/model/repository.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "tandem/base/clock.h"
+#include "tandem/base/error.h"
+#include "tandem/base/failures.h"
+#include "tandem/base/log.h"
+#include "tandem/serve/model/folder_internal.h"
+
+namespace tandem::serve {
+
+/// Frees versions on a thread of its own: their last holder may be one of their own threads.
+class Reaper {
+ public:
+  Reaper() : thread_([this] { run(); }) {}
+  ~Reaper() { end(); }
+  Reaper(const Reaper&) = delete;
+  Reaper& operator=(const Reaper&) = delete;
+  void take(ModelVersion* v) {
+    {
+      const std::lock_guard hold(lock_);
+      if (!ended_) {
+        dead_.emplace_back(v);
+        ready_.notify_one();
+        return;
+      }
+    }
+    delete v;  // after end() nothing runs any more
+  }
+  void end() {
+    {
+      const std::lock_guard hold(lock_);
+      ended_ = true;
+    }
+    ready_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void run() {
+    std::unique_lock hold(lock_);
+    for (;;) {
+      ready_.wait(hold, [this] { return ended_ || !dead_.empty(); });
+      if (dead_.empty()) return;
+      std::vector<std::unique_ptr<ModelVersion>> dead = std::move(dead_);
+      dead_.clear();
+      hold.unlock();
+      dead.clear();
+      malloc_trim(0);
+      hold.lock();
+    }
+  }
+  std::mutex lock_;
+  std::condition_variable ready_;
+  std::vector<std::unique_ptr<ModelVersion>> dead_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+namespace {
+
+using Versions = std::map<int64_t, ModelVersionPtr>;
+
+ServableOptions servable_options(const ModelSettings& s) {
+  return {.max_batch = s.max_batch,
+          .same_bits = s.same_bits,
+          .instances = static_cast<int>(s.instances),
+          .threads = static_cast<int>(s.threads),
+          .shapes = s.shapes,
+          .weights = s.weights,
+          .warm_seconds = s.warm_seconds};
+}
+
+}  // namespace
+
+struct Repository::State {
+  explicit State(RepositoryOptions o)
+      : options(std::move(o)),
+        folder(options.folder, options.links),
+        reaper(std::make_shared<Reaper>()) {}
+
+  Versions load_versions(const std::string& name, bool warm) const;
+  void put(const std::string& name, Versions versions);
+  void note(const std::string& name, const std::string& reason);
+
+  RepositoryOptions options;
+  ModelFolder folder;
+  std::shared_ptr<Reaper> reaper;
+  std::mutex loading;       ///< one load or unload at a time
+  mutable std::mutex lock;  ///< of what follows
+  std::map<std::string, Versions, std::less<>> models;
+  std::map<std::string, std::string, std::less<>> reasons;  ///< of models that failed to load
+  std::map<std::string, std::vector<int64_t>> unloaded;
+  std::thread warming;
+  std::atomic<bool> stops{false};
+};
+
+Versions Repository::State::load_versions(const std::string& name, bool warm) const {
+  const ModelSettings settings = folder.settings(name, options.defaults);
+  Versions out;
+  for (const auto& [number, path] : folder.chosen(name, settings)) {
+    auto v = std::unique_ptr<ModelVersion>(new ModelVersion{name, number, settings, {}, {}, 0});
+    const PrivateCopy files(path, settings.copy);
+    v->model = Servable::load(files.path(), servable_options(settings));
+    if (warm) v->model->warm_up();
+    v->scheduler = std::make_unique<Scheduler>(
+        v->model, SchedulerOptions{.queue = static_cast<size_t>(settings.queue),
+                                   .delay_us = settings.delay_us});
+    v->loaded = unix_time();
+    out[number] = ModelVersionPtr(v.release(), [r = reaper](ModelVersion* dead) { r->take(dead); });
+  }
+  return out;
+}
+
+void Repository::State::put(const std::string& name, Versions versions) {
+  const std::lock_guard hold(lock);
+  models[name].swap(versions);  // the old ones go when this function has left the lock
+  reasons.erase(name);
+  unloaded.erase(name);
+}
+
+void Repository::State::note(const std::string& name, const std::string& reason) {
+  const std::lock_guard hold(lock);
+  reasons[name] = reason;
+}
+
+Repository::Repository(RepositoryOptions options)
+    : state_(std::make_unique<State>(std::move(options))) {}
+
+Repository::~Repository() {
+  state_->stops.store(true);
+  if (state_->warming.joinable()) state_->warming.join();
+  {
+    const std::lock_guard hold(state_->lock);
+    state_->models.clear();
+  }
+  state_->reaper->end();
+}
+
+void Repository::load_all() {
+  State& s = *state_;
+  const std::lock_guard one(s.loading);
+  std::vector<ModelVersionPtr> fresh;
+  for (const std::string& name : s.folder.names()) {
+    try {
+      Versions v = s.load_versions(name, false);
+      for (const auto& [number, version] : v) fresh.push_back(version);
+      s.put(name, std::move(v));
+    } catch (...) {
+      try {
+        rethrow_as_error(name);
+      } catch (const Error& e) {
+        s.note(name, without_paths(e.what()));
+        log_warning("'{}' was not loaded: {}", name, e.what());
+      }
+    }
+  }
+  if (s.warming.joinable()) s.warming.join();
+  s.warming = std::thread([&s, fresh = std::move(fresh)] {
+    for (const ModelVersionPtr& v : fresh)
+      if (!s.stops.load()) v->model->warm_up();
+  });
+}
+
+void Repository::wait_for_warm_up() {
+  const std::lock_guard one(state_->loading);
+  if (state_->warming.joinable()) state_->warming.join();
+}
+
+void Repository::load(const std::string& name) {
+  State& s = *state_;
+  const std::lock_guard one(s.loading);
+  try {
+    s.put(name, s.load_versions(name, true));
+  } catch (...) {
+    try {
+      rethrow_as_error(name);
+    } catch (const Error& e) {
+      // What a client asks for and the folder does not hold is not remembered.
+      const std::vector<std::string> names = s.folder.names();
+      if (std::find(names.begin(), names.end(), name) != names.end())
+        s.note(name, without_paths(e.what()));
+      throw;
+    }
+  }
+}
+
+void Repository::unload(const std::string& name) {
+  State& s = *state_;
+  const std::lock_guard one(s.loading);
+  Versions old;
+  const std::lock_guard hold(s.lock);
+  const auto at = s.models.find(name);
+  TD_CHECK(at != s.models.end(), Value, "there is no model '{}' to unload", name);
+  old.swap(at->second);
+  for (const auto& [number, v] : old) s.unloaded[name].push_back(number);
+  s.models.erase(at);
+}
+
+ModelVersionPtr Repository::find(std::string_view name, std::string_view version) const {
+  const std::lock_guard hold(state_->lock);
+  const auto at = state_->models.find(name);
+  if (at == state_->models.end() || at->second.empty()) return nullptr;
+  const Versions& all = at->second;
+  if (version.empty()) return all.rbegin()->second;
+  int64_t number = 0;
+  if (version.find_first_not_of("0123456789") == std::string_view::npos) {
+    const auto digits = parse_digits(version, uint64_t{1} << 53);
+    if (!digits || version[0] == '0') return nullptr;
+    number = static_cast<int64_t>(*digits);
+  } else {
+    for (const std::string& label : all.rbegin()->second->settings.labels)
+      if (const size_t is = label.find('='); std::string_view(label).substr(0, is) == version)
+        number = static_cast<int64_t>(
+            parse_digits(std::string_view(label).substr(is + 1), uint64_t{1} << 53).value_or(0));
+  }
+  const auto found = all.find(number);
+  return found == all.end() ? nullptr : found->second;
+}
+
+std::vector<ModelVersionPtr> Repository::versions(std::string_view name) const {
+  const std::lock_guard hold(state_->lock);
+  std::vector<ModelVersionPtr> out;
+  if (const auto at = state_->models.find(name); at != state_->models.end())
+    for (const auto& [number, v] : at->second) out.push_back(v);
+  return out;
+}
+
+std::vector<ModelVersionPtr> Repository::all() const {
+  const std::lock_guard hold(state_->lock);
+  std::vector<ModelVersionPtr> out;
+  for (const auto& [name, versions] : state_->models)
+    for (const auto& [number, v] : versions) out.push_back(v);
+  return out;
+}
+
+std::vector<IndexEntry> Repository::index() const {
+  const std::lock_guard hold(state_->lock);
+  std::vector<IndexEntry> out;
+  const auto reason_of = [this](const std::string& name) {
+    const auto at = state_->reasons.find(name);
+    return at == state_->reasons.end() ? std::string() : at->second;
+  };
+  for (const auto& [name, versions] : state_->models)
+    for (const auto& [number, v] : versions) out.push_back({name, number, true, reason_of(name)});
+  for (const auto& [name, numbers] : state_->unloaded)
+    for (const int64_t number : numbers) out.push_back({name, number, false, "unloaded"});
+  for (const auto& [name, reason] : state_->reasons)
+    if (!state_->models.count(name)) out.push_back({name, 0, false, reason});
+  return out;
+}
+
+bool Repository::ready() const {
+  const std::lock_guard hold(state_->lock);
+  for (const auto& [name, reason] : state_->reasons)
+    if (!state_->models.count(name)) return false;
+  return true;
+}
+
+std::string Repository::without_paths(std::string text) const {
+  const std::string& root = state_->folder.root();
+  for (size_t at = text.find(root); at != std::string::npos; at = text.find(root, at))
+    text.replace(at, root.size(), "MODELS");
+  // The private copy is nobody's path.
+  for (size_t at = text.find("/tandem-serve-"); at != std::string::npos;
+       at = text.find("/tandem-serve-", at)) {
+    const size_t from = text.rfind('\'', at), to = text.find('/', at + 1);
+    if (from == std::string::npos || to == std::string::npos) break;
+    text.replace(from + 1, to - from, "");
+    at = from;
+  }
+  return text;
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/serve/model/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/graph/context.h"
+#include "tandem/ops/ops.h"
+#include "tandem/serve/refusal_internal.h"
+
+namespace tandem::serve {
+namespace {
+
+// Below it the way to another thread and back costs more than the model.
+constexpr double kFast = 50e-6;
+
+std::string key_of(const std::vector<Tensor>& inputs) {
+  std::string key;
+  for (const Tensor& x : inputs) {
+    for (int d = 1; d < x.dim(); ++d) key += fmt::format("{},", x.size(d));
+    key += ';';
+  }
+  return key;
+}
+
+double between(Clock::time_point a, Clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
+
+}  // namespace
+
+Scheduler::Scheduler(std::shared_ptr<Servable> model, const SchedulerOptions& options)
+    : model_(std::move(model)), options_(options) {
+  for (const ModelPort& p : model_->inputs())
+    keyed_ = keyed_ || std::any_of(p.shape.begin() + (p.shape.empty() ? 0 : 1), p.shape.end(),
+                                   [](int64_t n) { return n < 0; });
+  for (int i = 0; i < model_->instances(); ++i) threads_.emplace_back([this, i] { work(i); });
+}
+
+Scheduler::~Scheduler() {
+  {
+    const std::lock_guard hold(lock_);
+    ends_ = true;
+  }
+  ready_.notify_all();
+  for (std::thread& t : threads_) t.join();
+  for (Waiting& w : queue_) finish(w, {.status = 503, .error = "the model is being unloaded"});
+}
+
+size_t Scheduler::waiting() const {
+  const std::lock_guard hold(lock_);
+  return queue_.size();
+}
+
+int64_t Scheduler::most_rows() const { return model_->batched() ? model_->sizes().back().rows : 1; }
+
+void Scheduler::finish(Waiting& w, JobResult r) {
+  auto& count = r.status == 200   ? counts_.ok
+                : r.status == 499 ? counts_.cancelled
+                : r.status == 504 ? counts_.expired
+                                  : counts_.failed;
+  count.fetch_add(1, std::memory_order_relaxed);
+  counts_.total.add(seconds_since(w.since));
+  const std::function<void(JobResult)> done = std::move(w.job.done);
+  try {
+    done(std::move(r));
+  } catch (const std::exception& e) {
+    log_warning("an answer failed: {}", e.what());
+  }
+}
+
+// Cancelled and late jobs are answered without being run.
+bool Scheduler::too_late(Waiting& w) {
+  if (w.job.gone && w.job.gone()) {
+    finish(w, {.status = 499, .error = "the client went away"});
+    return true;
+  }
+  if (w.job.timeout > 0 && seconds_since(w.since) > w.job.timeout) {
+    finish(w, {.status = 504, .error = "the request waited longer than its timeout"});
+    return true;
+  }
+  return false;
+}
+
+void Scheduler::submit(Job job, bool here) {
+  Waiting w{std::move(job), Clock::now(), {}};
+  if (keyed_ && model_->batched()) w.key = key_of(w.job.inputs);
+  std::vector<Waiting> gone;
+  {
+    std::unique_lock hold(lock_);
+    if (queue_.size() >= options_.queue) {
+      // Those that nobody waits for make room.
+      const auto left = std::stable_partition(queue_.begin(), queue_.end(), [](const Waiting& q) {
+        return !q.job.gone || !q.job.gone();
+      });
+      std::move(left, queue_.end(), std::back_inserter(gone));
+      queue_.erase(left, queue_.end());
+    }
+    if (queue_.size() >= options_.queue) {
+      hold.unlock();
+      counts_.rejected.fetch_add(1, std::memory_order_relaxed);
+      w.job.done({.status = 429, .error = fmt::format("{} requests wait already", options_.queue)});
+      return;
+    }
+    counts_.accepted.fetch_add(1, std::memory_order_relaxed);
+    const bool quick = here && queue_.empty() && options_.delay_us <= 0 &&
+                       model_->seconds_of_one() * static_cast<double>(w.job.rows) < kFast;
+    if (!quick) queue_.push_back(std::move(w));
+    if (!quick) here = false;
+  }
+  for (Waiting& g : gone) finish(g, {.status = 499, .error = "the client went away"});
+  if (here && run_here(w)) return;
+  if (here) {
+    const std::lock_guard hold(lock_);
+    queue_.push_back(std::move(w));
+  }
+  ready_.notify_one();
+}
+
+bool Scheduler::run_here(Waiting& w) {
+  for (int i = 0; i < model_->instances(); ++i) {
+    std::unique_lock instance(model_->lock_of(i), std::try_to_lock);
+    if (!instance) continue;
+    run_alone(i, w);
+    return true;
+  }
+  return false;
+}
+
+void Scheduler::work(int instance) {
+  const NoGradGuard no_grad;
+  for (;;) {
+    std::vector<Waiting> batch;
+    {
+      std::unique_lock hold(lock_);
+      ready_.wait(hold, [this] { return ends_ || !queue_.empty(); });
+      if (ends_) return;
+      // The instance may be busy with a job that another thread runs on it; what comes meanwhile
+      // goes into the batch.
+      hold.unlock();
+      const std::lock_guard mine(model_->lock_of(instance));
+      hold.lock();
+      if (options_.delay_us > 0 && !queue_.empty() && model_->batched()) {
+        const auto until = queue_.front().since +
+                           std::chrono::microseconds(static_cast<int64_t>(options_.delay_us));
+        const auto full = static_cast<size_t>(most_rows());
+        ready_.wait_until(hold, until, [&] { return ends_ || queue_.size() >= full; });
+      }
+      batch = take(hold);
+      hold.unlock();
+      if (!batch.empty()) run(instance, std::move(batch));
+    }
+  }
+}
+
+// The first job and those behind it that fit into one batch with it.
+std::vector<Scheduler::Waiting> Scheduler::take(std::unique_lock<std::mutex>&) {
+  std::vector<Waiting> batch;
+  if (queue_.empty()) return batch;
+  batch.push_back(std::move(queue_.front()));
+  queue_.pop_front();
+  const int64_t most = most_rows();
+  int64_t rows = batch[0].job.rows;
+  const std::string key = batch[0].key;
+  for (auto at = queue_.begin(); at != queue_.end() && rows < most;) {
+    if (at->key != key || rows + at->job.rows > most) {
+      ++at;
+      continue;
+    }
+    rows += at->job.rows;
+    batch.push_back(std::move(*at));
+    at = queue_.erase(at);
+  }
+  return batch;
+}
+
+void Scheduler::run(int instance, std::vector<Waiting> batch) {
+  std::erase_if(batch, [this](Waiting& w) { return too_late(w); });
+  if (batch.empty()) return;
+  int64_t rows = 0;
+  for (const Waiting& w : batch) rows += w.job.rows;
+  if (batch.size() > 1 && run_together(instance, batch, rows)) return;
+  // One that breaks the model must not break its neighbours.
+  for (Waiting& w : batch) run_alone(instance, w);
+}
+
+bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t rows) {
+  const auto begin = Clock::now();
+  std::vector<Tensor> outputs;
+  try {
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < batch[0].job.inputs.size(); ++i) {
+      std::vector<Tensor> parts;
+      for (const Waiting& w : batch) parts.push_back(w.job.inputs[i]);
+      inputs.push_back(cat(parts, 0));
+    }
+    outputs = model_->run(instance, inputs, rows);
+  } catch (const std::exception&) {
+    return false;
+  }
+  const double seconds = seconds_since(begin);
+  counts_.runs.fetch_add(1, std::memory_order_relaxed);
+  counts_.rows.fetch_add(static_cast<uint64_t>(rows), std::memory_order_relaxed);
+  counts_.compute.add(seconds);
+  int64_t from = 0;
+  for (Waiting& w : batch) {
+    JobResult r{
+        .queue_seconds = between(w.since, begin), .compute_seconds = seconds, .batch = rows};
+    counts_.queue.add(r.queue_seconds);
+    for (const Tensor& y : outputs) r.outputs.push_back(y.narrow(0, from, w.job.rows));
+    from += w.job.rows;
+    finish(w, std::move(r));
+  }
+  return true;
+}
+
+void Scheduler::run_alone(int instance, Waiting& w) {
+  const auto begin = Clock::now();
+  JobResult r{.queue_seconds = between(w.since, begin), .batch = w.job.rows};
+  try {
+    r.outputs = model_->run(instance, w.job.inputs, w.job.rows);
+    r.compute_seconds = seconds_since(begin);
+    counts_.runs.fetch_add(1, std::memory_order_relaxed);
+    counts_.rows.fetch_add(static_cast<uint64_t>(w.job.rows), std::memory_order_relaxed);
+    counts_.compute.add(r.compute_seconds);
+    counts_.queue.add(r.queue_seconds);
+  } catch (...) {
+    const Refusal refusal = refusal_of(std::current_exception());
+    r.status = refusal.status;
+    r.error = refusal.text;
+  }
+  finish(w, std::move(r));
+}
+
+}  // namespace tandem::serve

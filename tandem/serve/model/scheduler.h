@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scheduler: the queue before one version of a model. An idle instance takes what waits, up to the
+// largest batch, and never waits for more unless `delay_us` asks for it: a lone client pays nothing
+// for batching. Every job is answered once: accepted = ok + failed + expired + cancelled.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tandem/base/clock.h"
+#include "tandem/serve/histogram.h"
+#include "tandem/serve/model/servable.h"
+
+namespace tandem::serve {
+
+struct SchedulerOptions {
+  size_t queue = 256;   ///< jobs that may wait
+  double delay_us = 0;  ///< how long the first job waits for company
+};
+
+struct JobResult {
+  int status = 200;  ///< as HTTP has them: 429 the queue is full, 499 the client went away,
+                     ///< 503 the model is being unloaded, 504 too late, 400 and 500 it failed
+  std::string error = "";
+  std::vector<Tensor> outputs = {};
+  double queue_seconds = 0, compute_seconds = 0;
+  int64_t batch = 0;  ///< rows that ran together
+};
+
+struct Job {
+  std::vector<Tensor> inputs;
+  int64_t rows = 1;
+  double timeout = 0;                   ///< seconds until it is too late to begin; 0: never
+  std::function<bool()> gone = {};      ///< nobody waits for the answer any more
+  std::function<void(JobResult)> done;  ///< called once, on any thread
+};
+
+/// Counts of a version since it was loaded.
+struct JobCounts {
+  std::atomic<uint64_t> accepted{0}, ok{0}, failed{0}, expired{0}, cancelled{0};
+  std::atomic<uint64_t> rejected{0};  ///< never accepted: the queue was full
+  std::atomic<uint64_t> rows{0}, runs{0};
+  Histogram queue, compute, total;
+};
+
+class TD_API Scheduler {
+ public:
+  Scheduler(std::shared_ptr<Servable> model, const SchedulerOptions& options);
+  /// Answers what still waits with 503.
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// With `here` the job may run on this thread, if the model is fast and free.
+  void submit(Job job, bool here = false);
+  size_t waiting() const;
+  JobCounts& counts() { return counts_; }
+  Servable& model() { return *model_; }
+
+ private:
+  struct Waiting {
+    Job job;
+    Clock::time_point since;
+    std::string key;  ///< of what may be put together: dtypes and sizes of a row
+  };
+  void work(int instance);
+  bool run_here(Waiting& w);
+  std::vector<Waiting> take(std::unique_lock<std::mutex>& hold);
+  void run(int instance, std::vector<Waiting> batch);
+  bool run_together(int instance, std::vector<Waiting>& batch, int64_t rows);
+  void run_alone(int instance, Waiting& w);
+  void finish(Waiting& w, JobResult r);
+  bool too_late(Waiting& w);
+  int64_t most_rows() const;
+
+  std::shared_ptr<Servable> model_;
+  SchedulerOptions options_;
+  JobCounts counts_;
+  bool keyed_ = false;  ///< sizes behind the batch differ between requests
+  mutable std::mutex lock_;
+  std::condition_variable ready_;
+  std::deque<Waiting> queue_;
+  bool ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tandem::serve

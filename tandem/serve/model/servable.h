@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Servable: a model made ready to answer many. It finds out by running which sizes of batches give
+// every row the bits that it has alone; others are not used. So a row never depends on whom it was
+// batched with, and a model whose rows see each other is not batched at all.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tandem/recipe/loaded_model.h"
+#include "tandem/recipe/predictor.h"
+
+namespace tandem::serve {
+
+using recipe::ModelPort;
+
+struct ServableOptions {
+  int64_t max_batch = 32;    ///< rows; 1: no batching
+  bool same_bits = true;     ///< false: sizes that round differently are used, too
+  int instances = 1;         ///< programs that may run at the same time
+  int threads = 0;           ///< of each; 0: all cores
+  std::string shapes = "";   ///< open sizes for the warm-up, as x:1x3x224x224
+  std::string weights = "";  ///< of a run: last or best
+  double warm_seconds = 5;   ///< after which the warm-up tries no larger batches
+};
+
+class TD_API Servable {
+ public:
+  /// A run's folder, a Hugging Face folder or a file of a graph. Runs the model once, so that it is
+  /// known to work. Throws what loading throws.
+  static std::shared_ptr<Servable> load(const std::string& path, const ServableOptions& options);
+  explicit Servable(recipe::LoadedModel model, const ServableOptions& options = {});
+
+  /// Inputs with their names, dtypes and shapes; -1: open.
+  const std::vector<ModelPort>& inputs() const { return inputs_; }
+  const std::vector<ModelPort>& outputs() const { return outputs_; }
+  /// "onnx", "run", "huggingface": where it came from.
+  const std::string& platform() const { return platform_; }
+  int instances() const { return static_cast<int>(instances_.size()); }
+  int threads() const { return options_.threads; }
+
+  /// Prepare the larger batches: compile, compare, measure. Calls from other threads may run
+  /// meanwhile.
+  void warm_up();
+  /// May requests be put together?
+  bool batched() const { return sizes_ready_.load(std::memory_order_acquire) > 1; }
+  /// Why not, or why no larger batches; "" where all sizes are used.
+  std::string note() const;
+  /// The sizes of batches that are used, ascending, with the seconds that each takes.
+  struct Size {
+    int64_t rows = 1;
+    double seconds = 0;
+  };
+  std::vector<Size> sizes() const;
+  /// Seconds that one row takes.
+  double seconds_of_one() const { return one_.load(std::memory_order_relaxed); }
+  /// The sizes whose runs cover `rows` in the least time; the last one may be larger than what is
+  /// left, and is then filled up.
+  std::vector<int64_t> cover(int64_t rows) const;
+
+  /// An instance: hold its lock to run it.
+  std::mutex& lock_of(int instance) { return instances_[static_cast<size_t>(instance)]->lock; }
+  /// Run on `rows` rows: of a batched model in prepared sizes, else as they are.
+  std::vector<Tensor> run(int instance, const std::vector<Tensor>& inputs, int64_t rows);
+
+  /// Does it know how to prepare images, texts or other files?
+  bool takes_files() const { return takes_files_; }
+  recipe::Predictor& predictor() { return *instances_[0]->predictor; }
+
+ private:
+  struct Instance {
+    std::mutex lock;
+    std::unique_ptr<recipe::Predictor> predictor;
+  };
+  std::vector<Tensor> call(int instance, const std::vector<Tensor>& inputs);
+  void make_instances(recipe::LoadedModel model);
+  void first_run();
+  bool try_size(int64_t rows);
+  std::string compare(const std::vector<Tensor>& outputs, int64_t rows) const;
+  void learn_outputs(const std::vector<Tensor>& outputs);
+
+  ServableOptions options_;
+  std::string platform_;
+  std::vector<ModelPort> inputs_, outputs_;
+  bool takes_files_ = false;
+  std::vector<std::unique_ptr<Instance>> instances_;
+  std::vector<std::vector<Tensor>> samples_, answers_;  ///< rows of the warm-up, alone
+  static constexpr size_t kMostSizes = 16;
+  std::vector<Size> sizes_ = std::vector<Size>(kMostSizes);  ///< the first sizes_ready_ count
+  std::atomic<size_t> sizes_ready_{1};
+  std::atomic<double> one_{0};
+  mutable std::mutex note_lock_;
+  std::string note_;
+};
+
+}  // namespace tandem::serve

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// How models are served: MODELS/NAME/serve.yaml, or `defaults` of the server's settings.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tandem/base/fields.h"
+
+namespace tandem::serve {
+
+struct ModelSettings {
+  int64_t latest = 1;
+  std::vector<int64_t> versions = {};
+  std::vector<std::string> labels = {};
+  int64_t max_batch = 32;
+  bool same_bits = true;
+  double delay_us = 0;
+  int64_t queue = 256;
+  double timeout_ms = 30000;
+  int64_t instances = 1;
+  int64_t threads = 0;
+  std::string shapes = "";
+  std::string weights = "last";
+  double warm_seconds = 5;
+  bool copy = true;
+
+  template <class V>
+  void fields(V& v) {
+    v("latest", latest,
+      {.doc = "how many of the newest versions are served; 0: all", .at_least = 0});
+    v("versions", versions, {.doc = "these versions and no others; [] leaves it to latest"});
+    v("labels", labels, {.doc = "names of versions, as [stable=3, canary=4]"});
+    v("max_batch", max_batch,
+      {.doc = "rows that run together at most; 1: requests run alone",
+       .at_least = 1,
+       .at_most = 4096});
+    v("same_bits", same_bits,
+      {.doc = "only sizes of batches in which every row has the bits that it has alone"});
+    v("delay_us", delay_us,
+      {.doc = "how long a request waits for company",
+       .unit = "microseconds",
+       .at_least = 0,
+       .at_most = 1e6});
+    v("queue", queue, {.doc = "requests that may wait; more are answered with 429", .at_least = 1});
+    v("timeout_ms", timeout_ms,
+      {.doc = "how long a request may wait before it runs; 0: for ever",
+       .unit = "milliseconds",
+       .at_least = 0});
+    v("instances", instances,
+      {.doc = "programs that may run at the same time", .at_least = 1, .at_most = 64});
+    v("threads", threads, {.doc = "threads of an instance; 0: all cores", .at_least = 0});
+    v("shapes", shapes, {.doc = "open sizes of the inputs for the warm-up, as x:1x3x224x224"});
+    v("weights", weights, {.doc = "of a run: which weights", .one_of = "last best"});
+    v("warm_seconds", warm_seconds,
+      {.doc = "the warm-up tries no larger batches after so long",
+       .unit = "seconds",
+       .at_least = 0});
+    v("copy", copy,
+      {.doc = "map a private copy of the model's files, so that overwriting them does no harm"});
+  }
+};
+
+}  // namespace tandem::serve

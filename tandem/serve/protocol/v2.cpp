@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open Inference Protocol V2 by REST, with Triton's repository, statistics and config extensions:
+// all but inference itself. https://github.com/kserve/open-inference-protocol
+#include <fmt/format.h>
+
+#include "tandem/base/error.h"
+#include "tandem/base/failures.h"
+#include "tandem/serve/server_internal.h"
+
+namespace tandem::serve {
+namespace {
+
+struct V2Type {
+  DType dtype;
+  const char* name;
+};
+constexpr V2Type kV2Types[] = {
+    {DType::f64, "FP64"},  {DType::f32, "FP32"},  {DType::f16, "FP16"},  {DType::bf16, "BF16"},
+    {DType::i64, "INT64"}, {DType::i32, "INT32"}, {DType::i16, "INT16"}, {DType::i8, "INT8"},
+    {DType::u8, "UINT8"},  {DType::b8, "BOOL"},
+};
+
+std::string quoted(std::string_view s) {
+  std::string out;
+  write_text(out, s);
+  return out;
+}
+
+std::string ports_json(const std::vector<ModelPort>& ports) {
+  std::string out = "[";
+  for (const ModelPort& p : ports) {
+    if (out.size() > 1) out += ',';
+    out += fmt::format("{{\"name\":{},\"datatype\":\"{}\",\"shape\":[", quoted(p.name),
+                       v2_name(p.dtype));
+    for (size_t d = 0; d < p.shape.size(); ++d) out += (d ? "," : "") + std::to_string(p.shape[d]);
+    out += "]}";
+  }
+  return out + "]";
+}
+
+// "onnx_tandem" as Triton writes "onnxruntime_onnx".
+std::string platform_of(const ModelVersion& v) { return "tandem_" + v.model->platform(); }
+
+void metadata(Call& call, const ModelVersion& v) {
+  std::string versions;
+  for (const ModelVersionPtr& other : call.server.repository.versions(v.name))
+    versions += fmt::format("{}\"{}\"", versions.empty() ? "" : ",", other->version);
+  call.json(
+      fmt::format("{{\"name\":{},\"versions\":[{}],\"platform\":\"{}\",\"inputs\":{},"
+                  "\"outputs\":{}}}",
+                  quoted(v.name), versions, platform_of(v), ports_json(v.model->inputs()),
+                  ports_json(v.model->outputs())));
+}
+
+// What perf_analyzer and tritonclient read of Triton's ModelConfig.
+void config(Call& call, const ModelVersion& v) {
+  const bool batched = v.model->batched();
+  const auto list = [&](const std::vector<ModelPort>& ports) {
+    std::string out;
+    for (const ModelPort& p : ports) {
+      std::string dims;
+      for (size_t d = batched ? 1 : 0; d < p.shape.size(); ++d)
+        dims += (dims.empty() ? "" : ",") + std::to_string(p.shape[d]);
+      out += fmt::format("{}{{\"name\":{},\"data_type\":\"TYPE_{}\",\"dims\":[{}]}}",
+                         out.empty() ? "" : ",", quoted(p.name), v2_name(p.dtype), dims);
+    }
+    return out;
+  };
+  const std::string batching = batched
+                                   ? ",\"dynamic_batching\":{\"max_queue_delay_microseconds\":" +
+                                         fmt::format("{:.0f}}}", v.settings.delay_us)
+                                   : "";
+  call.json(fmt::format(
+      "{{\"name\":{},\"platform\":\"{}\",\"max_batch_size\":{},\"input\":[{}],"
+      "\"output\":[{}],\"instance_group\":[{{\"count\":{},\"kind\":\"KIND_CPU\"}}]"
+      "{}}}",
+      quoted(v.name), platform_of(v), batched ? v.model->sizes().back().rows : 0,
+      list(v.model->inputs()), list(v.model->outputs()), v.model->instances(), batching));
+}
+
+std::string statistics_of(const ModelVersion& v) {
+  const JobCounts& c = v.scheduler->counts();
+  const auto entry = [](uint64_t count, double seconds) {
+    return fmt::format("{{\"count\":{},\"ns\":{:.0f}}}", count, seconds * 1e9);
+  };
+  return fmt::format(
+      "{{\"name\":{},\"version\":\"{}\",\"inference_count\":{},\"execution_count\":{},"
+      "\"inference_stats\":{{\"success\":{},\"fail\":{},\"queue\":{},\"compute_input\":{},"
+      "\"compute_infer\":{},\"compute_output\":{},\"cache_hit\":{},\"cache_miss\":{}}},"
+      "\"batch_stats\":[]}}",
+      quoted(v.name), v.version, c.rows.load(), c.runs.load(), entry(c.ok, c.total.sum()),
+      entry(c.failed + c.expired + c.cancelled + c.rejected, 0),
+      entry(c.queue.count(), c.queue.sum()), entry(0, 0), entry(c.compute.count(), c.compute.sum()),
+      entry(0, 0), entry(0, 0), entry(0, 0));
+}
+
+void statistics(Call& call, const std::vector<ModelVersionPtr>& versions) {
+  std::string out;
+  for (const ModelVersionPtr& v : versions) out += (out.empty() ? "" : ",") + statistics_of(*v);
+  call.json("{\"model_stats\":[" + out + "]}");
+}
+
+void health(Call& call) {
+  call.only("GET");
+  if (call.path.size() != 3) refuse(404, "there is nothing at this path");
+  const bool draining = call.server.draining();
+  if (call.path[2] == "live") return call.json("{\"live\":true}");
+  if (call.path[2] != "ready") refuse(404, "there is nothing at this path");
+  const bool ready = !draining && call.server.repository.ready();
+  call.answer(
+      {.status = ready ? 200 : 503, .body = ready ? "{\"ready\":true}" : "{\"ready\":false}"});
+}
+
+void index(Call& call) {
+  call.only("POST");
+  bool ready_only = false;
+  if (!call.request().body.empty()) {
+    JsonCursor json(call.request().body, "the body");
+    json.open('{');
+    while (const auto key = json.next_key())
+      if (*key == "ready")
+        ready_only = json.read_bool();
+      else
+        json.skip();
+    json.finish();
+  }
+  std::string out;
+  for (const IndexEntry& e : call.server.repository.index()) {
+    if (ready_only && !e.ready) continue;
+    out += fmt::format("{}{{\"name\":{},\"version\":\"{}\",\"state\":\"{}\",\"reason\":{}}}",
+                       out.empty() ? "" : ",", quoted(e.name),
+                       e.version > 0 ? std::to_string(e.version) : "",
+                       e.ready ? "READY" : "UNAVAILABLE", quoted(e.reason));
+  }
+  call.json("[" + out + "]");
+}
+
+// Parameters that would bring files or settings with the request are refused.
+void check_parameters(std::string_view body) {
+  if (body.empty()) return;
+  JsonCursor json(body, "the body");
+  json.open('{');
+  while (const auto key = json.next_key()) {
+    if (*key != "parameters") {
+      json.skip();
+      continue;
+    }
+    json.open('{');
+    while (const auto name = json.next_key()) {
+      if (*name == "config" || name->starts_with("file:"))
+        refuse(400, "models come from the folder alone; the parameter '{}' is not taken",
+               one_line(*name, 64));
+      json.skip();
+    }
+  }
+  json.finish();
+}
+
+void change(Call& call, const std::string& name, bool load) {
+  call.only("POST");
+  if (!call.server.options.allow_load)
+    refuse(403, "models are not loaded by request; start with --allow-load");
+  check_parameters(call.request().body);
+  call.server.aside([call, name, load] {
+    try {
+      if (load)
+        call.server.repository.load(name);
+      else
+        call.server.repository.unload(name);
+      call.json("{}");
+    } catch (const Error& e) {
+      // Files that cannot be loaded are the caller's matter here.
+      const int status = e.kind() == ErrorKind::Internal ? 500 : 400;
+      call.error(status, call.server.repository.without_paths(e.message()));
+    } catch (...) {
+      const Refusal refusal = refusal_of(std::current_exception());
+      call.error(refusal.status, refusal.text);
+    }
+  });
+}
+
+void repository(Call& call) {
+  const std::vector<std::string>& p = call.path;
+  if (p.size() == 3 && p[2] == "index") return index(call);
+  if (p.size() == 5 && p[2] == "models" && (p[4] == "load" || p[4] == "unload"))
+    return change(call, p[3], p[4] == "load");
+  refuse(404, "there is nothing at this path");
+}
+
+void model(Call& call) {
+  const std::vector<std::string>& p = call.path;
+  if (p.size() == 3 && p[2] == "stats") {
+    call.only("GET");
+    return statistics(call, call.server.repository.all());
+  }
+  if (p.size() < 3) refuse(404, "there is nothing at this path");
+  const bool versioned = p.size() >= 5 && p[3] == "versions";
+  const size_t rest = versioned ? 5 : 3;
+  const std::string verb = p.size() > rest ? p[rest] : "";
+  if (p.size() > rest + 1) refuse(404, "there is nothing at this path");
+  const std::string version = versioned ? p[4] : "";
+  if (verb == "infer") {
+    call.only("POST");
+    return infer_v2(call, version_of(call, p[2], version));
+  }
+  call.only("GET");
+  if (verb == "ready") {
+    const bool ready = !call.server.draining() && call.server.repository.find(p[2], version);
+    return call.answer({.status = ready ? 200 : 404,
+                        .body = fmt::format("{{\"name\":{},\"ready\":{}}}", quoted(p[2]), ready)});
+  }
+  const ModelVersionPtr v = version_of(call, p[2], version);
+  if (verb.empty()) return metadata(call, *v);
+  if (verb == "config") return config(call, *v);
+  if (verb == "stats") return statistics(call, {v});
+  refuse(404, "there is nothing at this path");
+}
+
+}  // namespace
+
+const char* v2_name(DType dtype) {
+  for (const V2Type& t : kV2Types)
+    if (t.dtype == dtype) return t.name;
+  return "";
+}
+std::optional<DType> v2_dtype(std::string_view name) {
+  for (const V2Type& t : kV2Types)
+    if (t.name == name) return t.dtype;
+  return std::nullopt;
+}
+
+bool handle_v2(Call& call) {
+  if (call.path[0] != "v2") return false;
+  if (call.path.size() == 1) {
+    call.only("GET");
+    call.json(
+        "{\"name\":\"tandem\",\"version\":\"0.1.0\",\"extensions\":[\"binary_tensor_data\","
+        "\"model_repository\",\"model_configuration\",\"statistics\"]}");
+  } else if (call.path[1] == "health") {
+    health(call);
+  } else if (call.path[1] == "repository") {
+    repository(call);
+  } else if (call.path[1] == "models") {
+    model(call);
+  } else {
+    refuse(404, "there is nothing at this path");
+  }
+  return true;
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inference by the Open Inference Protocol V2: tensors as JSON or, behind it, as bytes (Triton's
+// binary tensor extension).
+#include <fmt/format.h>
+
+#include <cstring>
+#include <map>
+
+#include "tandem/base/error.h"
+#include "tandem/ops/ops.h"
+#include "tandem/serve/server_internal.h"
+
+namespace tandem::serve {
+namespace {
+
+constexpr size_t kMostTensors = 256, kMostRank = 8;
+constexpr int64_t kMostElements = int64_t{1} << 31;
+
+struct AskedInput {
+  std::string name, datatype;
+  std::optional<std::vector<int64_t>> shape;
+  std::string_view data;          ///< JSON
+  std::optional<int64_t> binary;  ///< bytes
+  std::string_view bytes;         ///< of them
+};
+struct AskedOutput {
+  std::string name;
+  std::optional<bool> binary;
+};
+struct Asked {
+  std::string id;
+  double timeout = 0;   ///< seconds
+  bool binary = false;  ///< outputs that do not say otherwise
+  bool any_binary = false;
+  std::vector<AskedInput> inputs;
+  std::vector<AskedOutput> outputs;
+};
+
+std::vector<int64_t> read_sizes(JsonCursor& json, const std::string& name) {
+  std::vector<int64_t> out;
+  json.open('[');
+  while (json.next_item()) {
+    if (json.peek() != '-' && (json.peek() < '0' || json.peek() > '9'))
+      refuse(400, "input '{}': a size is no whole number", name);
+    const std::string_view word = json.read_word();
+    if (word.find_first_of(".eE") != std::string_view::npos)
+      refuse(400, "input '{}': the size {} is no whole number", name, word.substr(0, 40));
+    if (word[0] == '-')
+      refuse(400, "input '{}': the size {} is negative", name, word.substr(0, 40));
+    const auto n = parse_digits(word, static_cast<uint64_t>(kMostElements));
+    if (!n) refuse(400, "input '{}': the size {} is too large", name, word.substr(0, 40));
+    out.push_back(static_cast<int64_t>(*n));
+    if (out.size() > kMostRank)
+      refuse(400, "input '{}' has more than {} dimensions", name, kMostRank);
+  }
+  return out;
+}
+
+AskedInput read_input(JsonCursor& json) {
+  AskedInput in;
+  std::vector<std::string> keys;
+  json.open('{');
+  while (const auto key = json.next_key(&keys)) {
+    if (*key == "name") {
+      in.name = json.read_string();
+    } else if (*key == "datatype") {
+      in.datatype = json.read_string();
+    } else if (*key == "shape") {
+      in.shape = read_sizes(json, one_line(in.name, 64));
+    } else if (*key == "data") {
+      if (json.peek() != '[') refuse(400, "input '{}': data is no list", one_line(in.name, 64));
+      in.data = json.skip(true);
+    } else if (*key == "parameters") {
+      json.open('{');
+      while (const auto name = json.next_key()) {
+        if (*name == "binary_data_size")
+          in.binary = json.read_int();
+        else
+          json.skip();
+      }
+    } else {
+      json.skip();
+    }
+  }
+  return in;
+}
+
+AskedOutput read_output(JsonCursor& json) {
+  AskedOutput out;
+  json.open('{');
+  while (const auto key = json.next_key()) {
+    if (*key == "name") {
+      out.name = json.read_string();
+    } else if (*key == "parameters") {
+      json.open('{');
+      while (const auto name = json.next_key()) {
+        if (*name == "binary_data")
+          out.binary = json.read_bool();
+        else if (*name == "classification")
+          refuse(501, "outputs as classes are not given; take the tensor");
+        else
+          json.skip();
+      }
+    } else {
+      json.skip();
+    }
+  }
+  return out;
+}
+
+void read_parameters(JsonCursor& json, Asked& asked) {
+  json.open('{');
+  while (const auto name = json.next_key()) {
+    if (*name == "binary_data_output") {
+      asked.binary = json.read_bool();
+    } else if (*name == "timeout") {
+      const int64_t us = json.read_int();
+      if (us < 0) refuse(400, "the timeout is negative");
+      asked.timeout = static_cast<double>(us) * 1e-6;
+    } else if (*name == "priority") {
+      if (json.read_int() < 0) refuse(400, "the priority is negative");
+    } else if (*name == "sequence_id" || *name == "sequence_start" || *name == "sequence_end") {
+      refuse(400, "'{}': models with sequences are not served", *name);
+    } else {
+      json.skip();
+    }
+  }
+}
+
+Asked read_request(std::string_view text) {
+  Asked asked;
+  std::vector<std::string> keys;
+  JsonCursor json(text, "the body");
+  bool inputs = false;
+  json.open('{');
+  while (const auto key = json.next_key(&keys)) {
+    if (*key == "id") {
+      asked.id = json.read_string();
+    } else if (*key == "parameters") {
+      read_parameters(json, asked);
+    } else if (*key == "inputs") {
+      inputs = true;
+      if (json.peek() != '[') refuse(400, "'inputs' is no list");
+      json.open('[');
+      while (json.next_item()) {
+        asked.inputs.push_back(read_input(json));
+        if (asked.inputs.size() > kMostTensors) refuse(400, "there are too many inputs");
+      }
+    } else if (*key == "outputs") {
+      json.open('[');
+      while (json.next_item()) {
+        asked.outputs.push_back(read_output(json));
+        if (asked.outputs.size() > kMostTensors) refuse(400, "there are too many outputs");
+      }
+    } else {
+      json.skip();
+    }
+  }
+  json.finish();
+  if (!inputs) refuse(400, "the body has no 'inputs'");
+  return asked;
+}
+
+// Gives each input its part of what stands behind the JSON.
+void deal_bytes(Asked& asked, std::string_view bytes, bool has_length) {
+  for (AskedInput& in : asked.inputs) {
+    if (!in.binary) continue;
+    const std::string name = one_line(in.name, 64);
+    if (!has_length)
+      refuse(400, "input '{}' is binary, and there is no Inference-Header-Content-Length", name);
+    if (!in.data.empty()) refuse(400, "input '{}' has data and binary data", name);
+    if (*in.binary < 0 || static_cast<uint64_t>(*in.binary) > bytes.size())
+      refuse(400, "input '{}' wants {} bytes of the {} that are left", name, *in.binary,
+             bytes.size());
+    in.bytes = bytes.substr(0, static_cast<size_t>(*in.binary));
+    bytes.remove_prefix(static_cast<size_t>(*in.binary));
+  }
+  if (!bytes.empty()) refuse(400, "{} bytes stand behind the last input", bytes.size());
+}
+
+// The length of the JSON in the body.
+size_t json_length(const HttpRequest& r, bool& given) {
+  const std::string* header = r.header("inference-header-content-length");
+  given = header != nullptr;
+  if (!header) return r.body.size();
+  const auto n = parse_digits(*header, r.body.size());
+  if (!n || r.count("inference-header-content-length") > 1)
+    refuse(400, "Inference-Header-Content-Length is no number up to the body's {} bytes",
+           r.body.size());
+  return static_cast<size_t>(*n);
+}
+
+std::string known_names(const std::vector<ModelPort>& ports) {
+  std::string out;
+  for (const ModelPort& p : ports) out += (out.empty() ? "'" : ", '") + p.name + "'";
+  return out;
+}
+
+DType dtype_of(const AskedInput& in, const ModelPort& port) {
+  const std::string name = one_line(in.name, 64);
+  if (in.datatype == "BYTES")
+    refuse(400, "input '{}' takes {}, got BYTES", name, v2_name(port.dtype));
+  const auto dtype = v2_dtype(in.datatype);
+  if (!dtype)
+    refuse(
+        400,
+        "input '{}': there is no datatype '{}'; there are BOOL, UINT8, INT8, INT16, INT32, INT64, "
+        "FP16, BF16, FP32 and FP64",
+        name, one_line(in.datatype, 32));
+  if (*dtype != port.dtype)
+    refuse(400, "input '{}' takes {}, got {}", name, v2_name(port.dtype), in.datatype);
+  return *dtype;
+}
+
+Tensor tensor_of(const AskedInput& in, const ModelPort& port) {
+  const std::string name = one_line(in.name, 64);
+  const DType dtype = dtype_of(in, port);
+  if (!in.shape) refuse(400, "input '{}' has no shape", name);
+  int64_t count = 1;
+  for (const int64_t n : *in.shape) {
+    if (n > 0 && count > kMostElements / n)
+      refuse(400, "input '{}' has more than 2^31 elements", name);
+    count *= n;
+  }
+  const Shape shape(*in.shape);
+  if (in.binary) {
+    const auto wanted = static_cast<size_t>(count) * size_of(dtype);
+    if (in.bytes.size() != wanted)
+      refuse(400, "input '{}' of shape {} has {} bytes, got {}", name, recipe::shape_text(shape),
+             wanted, in.bytes.size());
+    Tensor x = empty(shape, dtype);
+    if (wanted > 0) std::memcpy(x.impl()->data, in.bytes.data(), wanted);
+    return x;
+  }
+  if (in.data.empty()) refuse(400, "input '{}' has no data", name);
+  const Tensor x = read_array(in.data, dtype, "input '" + name + "': data");
+  if (x.numel() != count)
+    refuse(400, "input '{}' of shape {} has {} elements, got {}", name, recipe::shape_text(shape),
+           count, x.numel());
+  if (x.dim() > 1 && x.shape() != shape)
+    refuse(400, "input '{}' has the shape {}, its data has {}", name, recipe::shape_text(shape),
+           recipe::shape_text(x.shape()));
+  return x.shape() == shape ? x : x.reshape(shape);
+}
+
+std::vector<Tensor> tensors_of(const Asked& asked, const std::vector<ModelPort>& ports) {
+  std::vector<Tensor> out(ports.size());
+  for (const AskedInput& in : asked.inputs) {
+    size_t at = 0;
+    while (at < ports.size() && ports[at].name != in.name) ++at;
+    if (at == ports.size())
+      refuse(400, "the model has no input '{}'; it has {}", one_line(in.name, 64),
+             known_names(ports));
+    if (out[at].defined()) refuse(400, "input '{}' is given twice", in.name);
+    out[at] = tensor_of(in, ports[at]);
+  }
+  for (size_t i = 0; i < ports.size(); ++i)
+    if (!out[i].defined()) refuse(400, "input '{}' is missing", ports[i].name);
+  return out;
+}
+
+// Which outputs are answered, in which order, as bytes or as JSON.
+std::vector<std::pair<size_t, bool>> wanted_outputs(const Asked& asked,
+                                                    const std::vector<ModelPort>& ports) {
+  std::vector<std::pair<size_t, bool>> out;
+  for (const AskedOutput& o : asked.outputs) {
+    size_t at = 0;
+    while (at < ports.size() && ports[at].name != o.name) ++at;
+    if (at == ports.size())
+      refuse(400, "the model has no output '{}'; it has {}", one_line(o.name, 64),
+             known_names(ports));
+    for (const auto& [other, binary] : out)
+      if (other == at) refuse(400, "output '{}' is asked for twice", o.name);
+    out.emplace_back(at, o.binary.value_or(asked.binary));
+  }
+  if (asked.outputs.empty())
+    for (size_t i = 0; i < ports.size(); ++i) out.emplace_back(i, asked.binary);
+  return out;
+}
+
+// The JSON of an output; bytes stand behind the JSON of all.
+void put_output(std::string& head, const ModelPort& port, const Tensor& x, bool binary) {
+  head += "{\"name\":";
+  write_text(head, port.name);
+  head.append(",\"datatype\":\"").append(v2_name(x.dtype())).append("\",\"shape\":[");
+  for (int d = 0; d < x.dim(); ++d) {
+    if (d) head += ',';
+    head += std::to_string(x.size(d));
+  }
+  head += ']';
+  if (binary) {
+    const size_t bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
+    head += ",\"parameters\":{\"binary_data_size\":" + std::to_string(bytes) + "}}";
+    return;
+  }
+  if (x.dtype() == DType::f16 || x.dtype() == DType::bf16)
+    refuse(400, "output '{}' is {}, which has no form in JSON; ask for binary_data", port.name,
+           v2_name(x.dtype()));
+  head += ",\"data\":";
+  write_array(head, x, NonFinite::null, false);
+  head += '}';
+}
+
+HttpResponse answer_of(const ModelVersion& v, const std::string& id,
+                       const std::vector<std::pair<size_t, bool>>& wanted, const JobResult& r) {
+  HttpResponse out;
+  std::string& body = out.body;
+  body =
+      "{\"model_name\":\"" + v.name + "\",\"model_version\":\"" + std::to_string(v.version) + "\"";
+  if (!id.empty()) {
+    body += ",\"id\":";
+    write_text(body, id);
+  }
+  body += ",\"outputs\":[";
+  std::vector<Tensor> binaries;
+  size_t bytes = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (i) body += ',';
+    const auto& [at, binary] = wanted[i];
+    const Tensor x = r.outputs.at(at).contiguous();
+    put_output(body, v.model->outputs()[at], x, binary);
+    if (!binary) continue;
+    binaries.push_back(x);
+    bytes += static_cast<size_t>(x.numel()) * size_of(x.dtype());
+  }
+  body += "]}";
+  if (binaries.empty()) return out;
+  out.content_type = "application/octet-stream";
+  out.headers.emplace_back("Inference-Header-Content-Length", std::to_string(body.size()));
+  body.reserve(body.size() + bytes);
+  for (const Tensor& x : binaries)
+    if (x.numel() > 0)
+      body.append(static_cast<const char*>(x.data_ptr()),
+                  static_cast<size_t>(x.numel()) * size_of(x.dtype()));
+  return out;
+}
+
+// The whole body is the only input.
+Asked raw_request(const HttpRequest& r, const std::vector<ModelPort>& ports) {
+  if (ports.size() != 1) refuse(400, "a body of bytes alone wants a model of one input");
+  AskedInput in{.name = ports[0].name, .datatype = v2_name(ports[0].dtype)};
+  const auto elements = static_cast<int64_t>(r.body.size() / size_of(ports[0].dtype));
+  int64_t known = 1, open = -1;
+  for (size_t d = 0; d < ports[0].shape.size(); ++d) {
+    if (ports[0].shape[d] >= 0) {
+      known *= ports[0].shape[d];
+    } else {
+      if (open >= 0) refuse(400, "the sizes of '{}' do not follow from its bytes", in.name);
+      open = static_cast<int64_t>(d);
+    }
+  }
+  in.shape = ports[0].shape;
+  if (open >= 0) (*in.shape)[static_cast<size_t>(open)] = known > 0 ? elements / known : 0;
+  in.binary = static_cast<int64_t>(r.body.size());
+  return {.binary = true, .inputs = {in}};
+}
+
+}  // namespace
+
+void infer_v2(Call& call, const ModelVersionPtr& v) {
+  const HttpRequest& r = call.request();
+  bool has_length = false;
+  const size_t length = json_length(r, has_length);
+  const std::string_view body = r.body;
+  Asked asked = has_length && length == 0 ? raw_request(r, v->model->inputs())
+                                          : read_request(body.substr(0, length));
+  deal_bytes(asked, body.substr(length), has_length);
+  std::vector<Tensor> inputs = tensors_of(asked, v->model->inputs());
+  auto wanted = wanted_outputs(asked, v->model->outputs());
+  infer(call, v, std::move(inputs), asked.timeout,
+        [v = v.get(), id = std::move(asked.id), wanted = std::move(wanted)](
+            const JobResult& result) { return answer_of(*v, id, wanted, result); });
+}
+
+}  // namespace tandem::serve

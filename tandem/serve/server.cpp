@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/serve/server.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <deque>
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/serve/server_internal.h"
+
+namespace tandem::serve {
+
+/// Runs tasks one after the other on a thread of its own.
+class TaskThread {
+ public:
+  TaskThread() : thread_([this] { run(); }) {}
+  ~TaskThread() {
+    {
+      const std::lock_guard hold(lock_);
+      ends_ = true;
+    }
+    ready_.notify_one();
+    thread_.join();
+  }
+  TaskThread(const TaskThread&) = delete;
+  TaskThread& operator=(const TaskThread&) = delete;
+  void post(std::function<void()> task) {
+    {
+      const std::lock_guard hold(lock_);
+      tasks_.push_back(std::move(task));
+    }
+    ready_.notify_one();
+  }
+
+ private:
+  void run() {
+    std::unique_lock hold(lock_);
+    for (;;) {
+      ready_.wait(hold, [this] { return ends_ || !tasks_.empty(); });
+      if (ends_) return;
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      hold.unlock();
+      task();
+      hold.lock();
+    }
+  }
+  std::mutex lock_;
+  std::condition_variable ready_;
+  std::deque<std::function<void()>> tasks_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+namespace {
+
+bool is_loopback(std::string_view host) {
+  if (host.starts_with('['))
+    host = host.substr(1, host.find(']') - 1);
+  else
+    host = host.substr(0, host.find(':') == host.rfind(':') ? host.find(':') : host.size());
+  const bool number = host.find_first_not_of("0123456789.") == std::string_view::npos;
+  return host == "localhost" || host == "::1" || (number && host.starts_with("127."));
+}
+
+// A page of another site that a browser on this machine shows must not reach a server that is open
+// to this machine alone: browsers say where a page came from.
+bool is_foreign(const HttpRequest& r) {
+  const std::string* origin = r.header("origin");
+  if (!origin) return false;
+  const size_t scheme = origin->find("://");
+  return scheme == std::string::npos || !is_loopback(std::string_view(*origin).substr(scheme + 3));
+}
+
+void front_page(Call& call) {
+  std::string text = "Tandem serves:\n";
+  for (const ModelVersionPtr& v : call.server.repository.all())
+    text += fmt::format("  {} version {} ({})\n", v->name, v->version, v->model->platform());
+  text +=
+      "\nPOST /v2/models/NAME/infer, /v1/models/NAME:predict, /predictions/NAME\n"
+      "GET  /v2/health/ready, /v2/models/NAME, /metrics\n";
+  call.answer({.content_type = "text/plain; charset=utf-8", .body = text});
+}
+
+void route(Call& call) {
+  const std::string first = call.path.empty() ? "" : call.path[0];
+  if (call.path.empty()) {
+    call.only("GET");
+    return front_page(call);
+  }
+  if (first == "metrics" && call.path.size() == 1) {
+    call.only("GET");
+    return call.answer({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                        .body = metrics_text(call.server)});
+  }
+  if (handle_predictions(call) || handle_v2(call) || handle_tensorflow(call)) return;
+  refuse(404, "there is nothing at this path");
+}
+
+}  // namespace
+
+void Call::answer(HttpResponse r) const {
+  deflate_body(request(), r);
+  exchange->answer(std::move(r));
+}
+
+HttpResponse Call::error_of(int status, std::string_view text) {
+  HttpResponse r{.status = status};
+  r.body = "{\"error\":";
+  write_text(r.body, text);
+  r.body += "}";
+  if (status == 429 || status == 503) r.headers.emplace_back("Retry-After", "1");
+  return r;
+}
+
+void Call::only(std::string_view method) const {
+  if (is(method) || (method == "GET" && is("HEAD"))) return;
+  refuse(405, "this path takes {} alone", method);
+}
+
+ModelVersionPtr version_of(const Call& call, const std::string& name, const std::string& version) {
+  if (call.server.draining()) refuse(503, "the server is shutting down");
+  if (ModelVersionPtr v = call.server.repository.find(name, version)) return v;
+  if (call.server.repository.versions(name).empty())
+    refuse(404, "there is no model '{}'", one_line(name, 128));
+  refuse(404, "model '{}' has no version '{}'", name, one_line(version, 32));
+}
+
+ModelVersionPtr default_version(const Call& call) {
+  if (!call.server.options.default_model.empty())
+    return version_of(call, call.server.options.default_model);
+  std::string name;
+  for (const ModelVersionPtr& v : call.server.repository.all()) {
+    if (!name.empty() && v->name != name)
+      refuse(400, "this path names no model and there are several; start with --default-model");
+    name = v->name;
+  }
+  if (name.empty()) refuse(503, "no model is loaded");
+  return version_of(call, name);
+}
+
+int64_t check_inputs(const ModelVersion& v, const std::vector<Tensor>& inputs) {
+  const std::vector<ModelPort>& ports = v.model->inputs();
+  int64_t rows = -1;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const ModelPort& p = ports[i];
+    const Tensor& x = inputs[i];
+    bool fits = static_cast<size_t>(x.dim()) == p.shape.size();
+    for (size_t d = 0; fits && d < p.shape.size(); ++d)
+      fits = p.shape[d] < 0 || p.shape[d] == x.size(static_cast<int64_t>(d));
+    if (!fits)
+      refuse(400, "input '{}' wants the shape {}, got {}", p.name,
+             recipe::shape_text(Shape(p.shape)), recipe::shape_text(x.shape()));
+    if (p.shape.empty() || p.shape[0] >= 0) continue;
+    if (rows >= 0 && x.size(0) != rows)
+      refuse(400, "the inputs have {} and {} rows", rows, x.size(0));
+    rows = x.size(0);
+    if (rows == 0) refuse(400, "input '{}' has no rows", p.name);
+  }
+  return std::max<int64_t>(rows, 1);
+}
+
+void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs, double timeout,
+           std::function<HttpResponse(const JobResult&)> respond) {
+  Job job;
+  job.rows = check_inputs(*v, inputs);
+  job.inputs = std::move(inputs);
+  job.timeout = timeout > 0 ? timeout : v->settings.timeout_ms / 1000;
+  job.gone = [e = call.exchange] { return e->gone(); };
+  job.done = [call, v, respond = std::move(respond)](const JobResult& r) {
+    if (r.status != 200) return call.error(r.status, r.error);
+    try {
+      HttpResponse answer = respond(r);
+      answer.headers.emplace_back(
+          "Tandem-Timing", fmt::format("queue={:.0f}us;compute={:.0f}us;batch={}",
+                                       r.queue_seconds * 1e6, r.compute_seconds * 1e6, r.batch));
+      call.answer(std::move(answer));
+    } catch (...) {
+      const Refusal refusal = refusal_of(std::current_exception());
+      call.error(refusal.status, refusal.text);
+    }
+  };
+  v->scheduler->submit(std::move(job), call.exchange->on_loop());
+}
+
+struct Server::State {
+  explicit State(ServerOptions o)
+      : options(checked(std::move(o))),
+        repository(
+            {.folder = options.models, .defaults = options.defaults, .links = options.links}),
+        context{options, repository, [this] { return http->draining(); },
+                [this] { return http->counts(); },
+                [this](std::function<void()> task) { aside->post(std::move(task)); }} {
+    repository.load_all();
+    http = std::make_unique<HttpServer>(
+        options.http, [this](const HttpExchangePtr& e) { handle(e); },
+        [](int status, const std::string& reason) { return Call::error_of(status, reason); });
+  }
+  ~State() {
+    aside.reset();  // it may answer
+    http.reset();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  static ServerOptions checked(ServerOptions o) {
+    TD_CHECK(o.insecure || is_loopback(o.http.host), Value,
+             "'{}' can be reached from other machines, and nobody is asked for a key\nGive "
+             "--insecure if a firewall or a proxy guards it, or listen at 127.0.0.1.",
+             o.http.host);
+    // Files are decoded, and models loaded, beside the loop.
+    o.http.beside = [vertex = o.predict_route](const HttpRequest& r) {
+      return r.path.starts_with("/predictions") || r.path.starts_with("/invocations") ||
+             (!vertex.empty() && r.path == vertex);
+    };
+    return o;
+  }
+
+  void handle(const HttpExchangePtr& e) {
+    const HttpRequest& r = e->request;
+    Call call{e, context, {}};
+    try {
+      if (!options.insecure && is_foreign(r)) refuse(403, "pages of other sites are not answered");
+      std::string reason;
+      if (const int status = inflate_body(e->request, options.http.limits, reason))
+        refuse(status, "{}", reason);
+      const auto path = path_segments(r.path);
+      if (!path) refuse(404, "there is nothing at this path");
+      call.path = *path;
+      route(call);
+    } catch (...) {
+      const Refusal refusal = refusal_of(std::current_exception());
+      call.error(refusal.status, refusal.text);
+    }
+  }
+
+  ServerOptions options;
+  Repository repository;
+  ServerContext context;
+  std::unique_ptr<HttpServer> http;
+  std::unique_ptr<TaskThread> aside = std::make_unique<TaskThread>();
+};
+
+Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+Server::~Server() = default;
+void Server::run() { state_->http->run(); }
+void Server::drain(double delay, double wait) noexcept { state_->http->drain(delay, wait); }
+int Server::port() const { return state_->http->port(); }
+std::string Server::url() const { return state_->http->url(); }
+Repository& Server::repository() { return state_->repository; }
+std::string Server::metrics() const { return metrics_text(state_->context); }
+
+}  // namespace tandem::serve

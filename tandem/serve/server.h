@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// serve::Server: a folder of models behind one HTTP port, for clients of the Open Inference
+// Protocol (Triton), TensorFlow Serving, TorchServe, SageMaker and Vertex AI.
+//   serve::Server server({.models = "models", .http = {.port = 8000}});
+//   server.run();
+// `tandem serve` is this and signal handlers. docs/serving.md says what is spoken.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tandem/serve/http/server.h"
+#include "tandem/serve/model/repository.h"
+
+namespace tandem::serve {
+
+struct ServerOptions {
+  std::string models;           ///< a folder of models, or a model
+  ModelSettings defaults = {};  ///< of models whose serve.yaml does not say otherwise
+  HttpOptions http = {};
+  bool insecure = false;           ///< an address that others reach: nobody is asked for a key
+  bool allow_load = false;         ///< clients may load and unload models
+  bool links = false;              ///< links may lead out of the folder
+  std::string default_model = "";  ///< of routes that name none; "": the only one
+  std::string health_route = "", predict_route = "";  ///< of Vertex AI: AIP_HEALTH_ROUTE ...
+};
+
+class TD_API Server {
+ public:
+  /// Loads the models and listens. Throws Io where the folder or the address cannot be had, Value
+  /// for an address that others reach without `insecure`.
+  explicit Server(ServerOptions options);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  /// Serves until drain() has done its work.
+  void run();
+  /// Readiness is gone at once; see HttpServer::drain(). Safe in a signal handler.
+  void drain(double delay = 0, double wait = 30) noexcept;
+  int port() const;
+  std::string url() const;
+  Repository& repository();
+  /// What /metrics shows.
+  std::string metrics() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem::serve

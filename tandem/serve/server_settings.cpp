@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/serve/server_settings.h"
+
+#include <cstdlib>
+
+#include "tandem/base/error.h"
+#include "tandem/base/file.h"
+#include "tandem/recipe/fields.h"
+
+namespace tandem::serve {
+
+ServerSettings read_server_settings(const std::string& file,
+                                    const std::vector<std::string>& changes) {
+  io::Yaml root;
+  root.kind = io::Yaml::Kind::map;
+  if (!file.empty()) root = io::parse_yaml(read_file(file, size_t{1} << 20), file);
+  for (const std::string& change : changes) {
+    const size_t is = change.find('=');
+    TD_CHECK(is != std::string::npos && is > 0, Value, "'{}' is no KEY=VALUE", change);
+    io::set_yaml(root, change.substr(0, is), change.substr(is + 1));
+  }
+  recipe::Options o(&root, "", file.empty() ? "settings" : file);
+  ServerSettings settings;
+  recipe::read_fields(o, settings);
+  o.finish();
+  return settings;
+}
+
+ServerOptions server_options(const ServerSettings& s) {
+  ServerOptions o{.models = s.models,
+                  .defaults = s.defaults,
+                  .insecure = s.insecure,
+                  .allow_load = s.allow_load,
+                  .links = s.links,
+                  .default_model = s.default_model};
+  o.http.host = s.host;
+  o.http.port = static_cast<int>(s.port);
+  o.http.limits.body_bytes = static_cast<size_t>(s.body_mb * 1048576);
+  o.http.connections = static_cast<size_t>(s.connections);
+  o.http.workers = static_cast<int>(s.workers);
+  o.http.header_seconds = s.header_seconds;
+  o.http.idle_seconds = s.idle_seconds;
+  o.http.answer_seconds = s.answer_seconds;
+  o.http.rate_bytes = s.rate_bytes;
+  const auto variable = [](const char* name) {
+    const char* text = std::getenv(name);
+    return std::string(text ? text : "");
+  };
+  o.health_route = variable("AIP_HEALTH_ROUTE");
+  o.predict_route = variable("AIP_PREDICT_ROUTE");
+  if (const auto port = parse_digits(variable("AIP_HTTP_PORT"), 65535))
+    o.http.port = static_cast<int>(*port);
+  return o;
+}
+
+}  // namespace tandem::serve

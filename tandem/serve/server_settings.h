@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of a server as people write them: a YAML file, and KEY=VALUE on top of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/serve/server.h"
+
+namespace tandem::serve {
+
+struct ServerSettings {
+  std::string models = "";
+  std::string host = "127.0.0.1";
+  int64_t port = 8000;
+  bool insecure = false, allow_load = false, links = false;
+  std::string default_model = "";
+  int64_t connections = 1024;
+  double body_mb = 64;
+  int64_t workers = 1;
+  double header_seconds = 10, idle_seconds = 60, answer_seconds = 120;
+  double rate_bytes = 1024;
+  double drain_delay = 0, drain_seconds = 30;
+  ModelSettings defaults = {};
+
+  template <class V>
+  void fields(V& v) {
+    v("models", models, {.doc = "the folder of models, or one model"});
+    v("host", host, {.doc = "the address to listen at"});
+    v("port", port, {.doc = "the port; 0: one that is free", .at_least = 0, .at_most = 65535});
+    v("insecure", insecure, {.doc = "listen at an address that other machines reach"});
+    v("allow_load", allow_load, {.doc = "clients may load and unload models"});
+    v("links", links, {.doc = "links may lead out of the folder of models"});
+    v("default_model", default_model, {.doc = "the model of routes that name none"});
+    v("connections", connections, {.doc = "open connections at most", .at_least = 1});
+    v("body_mb", body_mb, {.doc = "the largest body", .unit = "MiB", .above = 0, .at_most = 65536});
+    v("workers", workers,
+      {.doc = "threads that decode files and read large bodies", .at_least = 1, .at_most = 64});
+    v("header_seconds", header_seconds,
+      {.doc = "patience for the headers of a request", .unit = "seconds", .above = 0});
+    v("idle_seconds", idle_seconds,
+      {.doc = "patience between requests", .unit = "seconds", .above = 0});
+    v("answer_seconds", answer_seconds,
+      {.doc = "after which a request is answered with 504", .unit = "seconds", .above = 0});
+    v("rate_bytes", rate_bytes,
+      {.doc = "the least rate of bodies and answers", .unit = "bytes a second", .at_least = 0});
+    v("drain_delay", drain_delay,
+      {.doc = "after SIGTERM connections are still accepted for so long",
+       .unit = "seconds",
+       .at_least = 0});
+    v("drain_seconds", drain_seconds,
+      {.doc = "after that requests may finish for so long", .unit = "seconds", .at_least = 0});
+    v("defaults", defaults, {.doc = "of models whose serve.yaml does not say otherwise"});
+  }
+};
+
+/// From a file ("" for none) and KEY=VALUE texts, with dotted keys: "defaults.max_batch=8". Throws
+/// Value naming the nearest key.
+TD_API ServerSettings read_server_settings(const std::string& file,
+                                           const std::vector<std::string>& changes);
+/// With Vertex AI's AIP_HTTP_PORT, AIP_HEALTH_ROUTE and AIP_PREDICT_ROUTE where they are set.
+TD_API ServerOptions server_options(const ServerSettings& settings);
+
+}  // namespace tandem::serve

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models and their versions: which are found, replaced while requests run, batched with the bits of
+// rows alone, and that each request is answered once.
+#include "tandem/serve/model/repository.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+
+#include "tandem/ops/ops.h"
+#include "tests/io/io_helper.h"
+#include "tests/serve/serve_helper.h"
+#include "tests/support/bits.h"
+#include "tests/support/init.h"
+
+namespace tandem::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<int64_t> numbers(const Repository& r, const std::string& name) {
+  std::vector<int64_t> out;
+  for (const ModelVersionPtr& v : r.versions(name)) out.push_back(v->version);
+  return out;
+}
+
+TEST(Repository, FindsVersionsByPolicyAndNothingOutside) {
+  const TempFolder t, outside;
+  put_model(outside / "secret.onnx", scale_model(9));
+  for (const char* v : {"1", "2", "10", "007", "0", "x"})
+    put_model(t / (std::string("a/") + v + "/model.onnx"), scale_model(2));
+  fs::create_directories(t / "a/5");  // still empty
+  put_model(t / "b.onnx", scale_model(3));
+  put_model(t / "c/some_name.onnx", scale_model(4));
+  put_model(t / "broken/1/model.onnx", "no model");
+  put_model(t / ".hidden/1/model.onnx", scale_model(4));
+  put_model(t / "bad key/1/model.onnx", scale_model(4));
+  put_model(t / "typo/1/model.onnx", scale_model(4));
+  put_model(t / "typo/serve.yaml", "max_bach: 3\n");
+  put_model(t / "wants/1/model.onnx", scale_model(4));
+  put_model(t / "wants/serve.yaml", "versions: [1, 4]\n");
+  fs::create_symlink(outside / "secret.onnx", t / "link.onnx");
+  fs::create_directory_symlink(outside.path(), t / "linked");
+  Repository r({.folder = t.path().string()});
+  r.load_all();
+  EXPECT_EQ(numbers(r, "a"), (std::vector<int64_t>{10}));
+  EXPECT_EQ(numbers(r, "b"), (std::vector<int64_t>{1}));
+  EXPECT_EQ(numbers(r, "c"), (std::vector<int64_t>{1}));
+  EXPECT_EQ(r.all().size(), 3u);
+  EXPECT_FALSE(r.ready());
+  std::string reasons;
+  for (const IndexEntry& e : r.index())
+    if (!e.ready) reasons += e.name + ": " + e.reason + "\n";
+  for (const char* part :
+       {"broken: ", "did you mean 'max_batch'", "no version 4", "link leads out"})
+    EXPECT_TRUE(has(reasons, part)) << part << "\n" << reasons;
+  EXPECT_FALSE(has(reasons, t.path().string())) << reasons;
+  EXPECT_FALSE(has(reasons, outside.path().string())) << reasons;
+  for (const char* bad :
+       {"..", "../x", "a/10", "", ".hidden", "link", "linked", "none", "b.onnx/../b"})
+    EXPECT_THROW(r.load(bad), Error) << bad;
+  write_file(t / "a/serve.yaml", "latest: 2\n");
+  r.load("a");
+  EXPECT_EQ(numbers(r, "a"), (std::vector<int64_t>{2, 10}));
+  write_file(t / "a/serve.yaml", "versions: [1, 2]\nlabels: [old=1]\n");
+  r.load("a");
+  EXPECT_EQ(numbers(r, "a"), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(r.find("a", "old")->version, 1);
+  EXPECT_EQ(r.find("a")->version, 2);
+  EXPECT_FALSE(r.find("a", "10"));
+  // A load that fails leaves what was there.
+  write_file(t / "a/2/model.onnx", "broken");
+  EXPECT_THROW(r.load("a"), Error);
+  EXPECT_EQ(numbers(r, "a"), (std::vector<int64_t>{1, 2}));
+  r.unload("a");
+  EXPECT_FALSE(r.find("a"));
+  EXPECT_THROW(r.unload("a"), Error);
+}
+
+TEST(Repository, AModelIsServedUnderItsOwnName) {
+  const TempFolder t;
+  put_model(t / "one.onnx", scale_model(2));
+  Repository r({.folder = t / "one.onnx"});
+  r.load_all();
+  EXPECT_TRUE(r.find("one", "1"));
+  EXPECT_THROW(Repository({.folder = t / "none"}), Error);
+  write_file(t / "text", "x");
+  EXPECT_THROW(Repository({.folder = t / "text"}), Error);
+}
+
+TEST(Repository, OverwrittenFilesDoNoHarm) {
+  const TempFolder t;
+  put_model(t / "m/1/model.onnx", mlp_model(64, 4096, 8));  // large enough to be mapped
+  Repository r({.folder = t.path().string()});
+  r.load_all();
+  r.wait_for_warm_up();
+  fs::resize_file(t / "m/1/model.onnx", 0);
+  const ModelVersionPtr v = r.find("m");
+  const std::vector<Tensor> y = v->model->run(0, {ones({1, 64})}, 1);
+  EXPECT_EQ(y[0].size(1), 8);
+}
+
+// ---- batches
+
+std::shared_ptr<Servable> servable(const std::string& onnx, ServableOptions o = {}) {
+  const TempFolder t;
+  write_file(t / "m.onnx", onnx);
+  auto s = Servable::load(t / "m.onnx", o);
+  s->warm_up();
+  return s;
+}
+
+TEST(Servable, RowsHaveTheirOwnBitsInEveryBatch) {
+  const auto s = servable(mlp_model(48, 64, 10));
+  ASSERT_TRUE(s->batched()) << s->note();
+  const int64_t most = s->sizes().back().rows;
+  manual_seed(3);
+  std::vector<Tensor> rows, alone;
+  for (int i = 0; i < 200; ++i) {
+    rows.push_back(randn({1, 48}));
+    alone.push_back(s->run(0, {rows.back()}, 1)[0]);
+  }
+  for (size_t i = 0, n = 1; i + n <= rows.size();
+       i += n, n = n % static_cast<size_t>(most + 9) + 1) {
+    const Tensor x = cat(std::vector<Tensor>(rows.begin() + static_cast<std::ptrdiff_t>(i),
+                                             rows.begin() + static_cast<std::ptrdiff_t>(i + n)));
+    const Tensor y = s->run(0, {x}, static_cast<int64_t>(n))[0];
+    ASSERT_EQ(y.size(0), static_cast<int64_t>(n));
+    for (size_t k = 0; k < n; ++k)
+      ASSERT_TRUE(same_bits(y.narrow(0, static_cast<int64_t>(k), 1), alone[i + k])) << n;
+  }
+}
+
+TEST(Servable, ModelsWhoseRowsSeeEachOtherAreNotBatched) {
+  const auto mixing = servable(mixing_model());
+  EXPECT_FALSE(mixing->batched());
+  EXPECT_TRUE(has(mixing->note(), "alone")) << mixing->note();
+  EXPECT_FALSE(servable(mixing_model(), {.same_bits = false})->batched());
+  EXPECT_FALSE(servable(scale_model(2), {.max_batch = 1})->batched());
+  const auto fixed = servable(onnx::model({{onnx::node("Neg", {"x"}, {"y"})},
+                                           {},
+                                           {sized_port("x", 1, {2, 2})},
+                                           {sized_port("y", 1, {2, 2})}}));
+  EXPECT_TRUE(has(fixed->note(), "fixed")) << fixed->note();
+  EXPECT_EQ(fixed->run(0, {ones({2, 2})}, 2)[0].size(0), 2);
+}
+
+TEST(Servable, SizesCoverEveryNumberOfRows) {
+  const auto s = servable(scale_model(2), {.max_batch = 16});
+  ASSERT_EQ(s->sizes().back().rows, 16) << s->note();
+  for (int64_t rows = 1; rows < 70; ++rows) {
+    int64_t sum = 0, last = 0;
+    for (const int64_t n : s->cover(rows)) {
+      EXPECT_LT(sum, rows);
+      sum += last = n;
+    }
+    EXPECT_GE(sum, rows);
+    EXPECT_LT(sum - rows, last);
+  }
+}
+
+// ---- the scheduler
+
+/// Submits and keeps what comes back.
+struct Sent {
+  std::mutex lock;
+  std::vector<JobResult> results;
+  std::atomic<int> count{0};
+  Job job(std::vector<Tensor> in, int64_t rows = 1) {
+    return {.inputs = std::move(in), .rows = rows, .done = [this](JobResult r) {
+              const std::lock_guard hold(lock);
+              results.push_back(std::move(r));
+              ++count;
+            }};
+  }
+  bool wait(int n) const {
+    for (int i = 0; i < 4000 && count < n; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return count == n;
+  }
+  int with(int status) {
+    const std::lock_guard hold(lock);
+    return static_cast<int>(std::count_if(results.begin(), results.end(),
+                                          [=](const JobResult& r) { return r.status == status; }));
+  }
+};
+
+TEST(Scheduler, BatchesWhatWaitsAndBoundsTheQueue) {
+  const auto model = servable(scale_model(2), {.max_batch = 8});
+  Sent sent;
+  {
+    Scheduler s(model, {.queue = 20});
+    std::unique_lock busy(model->lock_of(0));  // the instance is taken: jobs wait
+    for (int i = 0; i < 30; ++i) s.submit(sent.job({full({1, 4}, i)}));
+    EXPECT_EQ(sent.with(429), 10);
+    EXPECT_EQ(s.counts().rejected, 10u);
+    busy.unlock();
+    ASSERT_TRUE(sent.wait(30));
+    EXPECT_EQ(sent.with(200), 20);
+    EXPECT_EQ(s.counts().ok, 20u);
+    EXPECT_EQ(s.counts().rows, 20u);
+    EXPECT_LE(s.counts().runs, 4u);  // 8 + 8 + 4
+    for (const JobResult& r : sent.results)
+      if (r.status == 200) {
+        EXPECT_EQ(r.outputs[0].shape().to_string(), "[1, 4]");
+      }
+  }
+}
+
+TEST(Scheduler, OneThatFailsFailsAlone) {
+  const auto model = servable(lookup_model(), {.max_batch = 8});
+  ASSERT_TRUE(model->batched()) << model->note();
+  Sent sent;
+  Scheduler s(model, {});
+  std::unique_lock busy(model->lock_of(0));
+  for (const int64_t index : {0, 1, 99, 3}) s.submit(sent.job({full({1}, index, DType::i64)}));
+  busy.unlock();
+  ASSERT_TRUE(sent.wait(4));
+  EXPECT_EQ(sent.with(200), 3);
+  EXPECT_EQ(sent.with(400), 1);
+}
+
+TEST(Scheduler, LateCancelledAndUnloadedJobsAreAnswered) {
+  const auto model = servable(scale_model(2));
+  Sent sent;
+  std::atomic<bool> gone{false};
+  {
+    Scheduler s(model, {.queue = 8});
+    std::unique_lock busy(model->lock_of(0));
+    Job late = sent.job({ones({1, 4})}), left = sent.job({ones({1, 4})});
+    late.timeout = 1e-6;
+    left.gone = [&gone] { return gone.load(); };
+    s.submit(std::move(late));
+    s.submit(std::move(left));
+    s.submit(sent.job({ones({1, 4})}));
+    gone = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    busy.unlock();
+    ASSERT_TRUE(sent.wait(3));
+    EXPECT_EQ(sent.with(504), 1);
+    EXPECT_EQ(sent.with(499), 1);
+    EXPECT_EQ(sent.with(200), 1);
+    const JobCounts& c = s.counts();
+    EXPECT_EQ(c.accepted, c.ok + c.failed + c.expired + c.cancelled);
+    // A full queue of clients that left takes new ones.
+    busy.lock();
+    for (int i = 0; i < 8; ++i) {
+      Job j = sent.job({ones({1, 4})});
+      j.gone = [] { return true; };
+      s.submit(std::move(j));
+    }
+    s.submit(sent.job({ones({1, 4})}));
+    EXPECT_EQ(sent.with(429), 0);
+    busy.unlock();
+    ASSERT_TRUE(sent.wait(12));
+    busy.lock();
+    s.submit(sent.job({ones({1, 4})}), true);
+    EXPECT_EQ(sent.count, 12);  // the instance is busy: it waits
+    busy.unlock();
+    ASSERT_TRUE(sent.wait(13));
+  }
+  EXPECT_EQ(sent.with(200), 3);
+}
+
+TEST(Scheduler, AFreeFastModelAnswersOnTheCallersThread) {
+  const auto model = servable(scale_model(2));
+  if (model->seconds_of_one() > 40e-6) GTEST_SKIP() << "this machine is slow today";
+  Sent sent;
+  Scheduler s(model, {});
+  s.submit(sent.job({ones({1, 4})}), true);
+  EXPECT_EQ(sent.count, 1);
+}
+
+// ---- under load
+
+TEST(ServingUnderLoad, ReloadsLoseNoRequest) {
+  const TempFolder t;
+  put_model(t / "m/1/model.onnx", scale_model(1));
+  Running server({.models = t.path().string(), .allow_load = true});
+  std::atomic<bool> stop{false};
+  std::atomic<int> answers{0}, wrong{0};
+  std::vector<std::thread> clients;
+  for (int k = 0; k < 3; ++k)
+    clients.emplace_back([&] {
+      const auto c = server.client();
+      while (!stop) {
+        const HttpResponse r = c->post("/v2/models/m/infer",
+                                       "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\","
+                                       "\"shape\":[1,4],\"data\":[1,1,1,1]}]}");
+        // Every answer is that of the version it names.
+        const size_t at = r.body.find("\"model_version\":\"");
+        const std::string version =
+            at == std::string::npos ? "?"
+                                    : r.body.substr(at + 17, r.body.find('"', at + 17) - at - 17);
+        const std::string one = version + ".0";
+        if (r.status != 200 || !has(r.body, "[" + one + "," + one + "," + one + "," + one + "]"))
+          ++wrong;
+        ++answers;
+      }
+    });
+  const auto admin = server.client();
+  for (int v = 2; v <= 21; ++v) {
+    put_model(t / fmt::format("m/{}/model.onnx", v), scale_model(static_cast<float>(v)));
+    const HttpResponse r = admin->post("/v2/repository/models/m/load", "");
+    EXPECT_EQ(r.status, 200) << r.body;
+    EXPECT_TRUE(has(admin->get("/v2/models/m").body, fmt::format("\"versions\":[\"{}\"]", v)));
+  }
+  EXPECT_EQ(
+      admin->post("/v2/repository/models/m/load", "{\"parameters\":{\"config\":\"{}\"}}").status,
+      400);
+  EXPECT_EQ(admin->post("/v2/repository/models/..%2fx/load", "").status, 400);
+  stop = true;
+  for (std::thread& c : clients) c.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(answers, 20);
+  EXPECT_EQ(admin->post("/v2/repository/models/m/unload", "{}").status, 200);
+  EXPECT_EQ(admin->get("/v2/models/m").status, 404);
+  EXPECT_TRUE(has(admin->post("/v2/repository/index", "").body, "unloaded"));
+}
+
+TEST(ServingUnderLoad, DrainingLosesNoRequest) {
+  const TempFolder t;
+  put_model(t / "m.onnx", mlp_model(32, 64, 8));
+  auto server = std::make_unique<Running>(ServerOptions{.models = t.path().string()});
+  std::atomic<int> answers{0}, lost{0};
+  std::vector<std::thread> clients;
+  const int port = (*server)->port();
+  for (int k = 0; k < 4; ++k)
+    clients.emplace_back([&answers, &lost, port] {
+      try {
+        const HttpClient probe("127.0.0.1", port);
+      } catch (const Error&) {
+        return;
+      }
+      std::string body = "{\"instances\":[[0";
+      for (int i = 1; i < 32; ++i) body += ",1";
+      body += "]]}";
+      std::unique_ptr<HttpClient> c;
+      for (;;) {
+        try {
+          if (!c) c = std::make_unique<HttpClient>("127.0.0.1", port, 10);
+        } catch (const Error&) {
+          return;  // nobody listens any more
+        }
+        try {
+          const HttpResponse r = c->post("/v1/models/m:predict", body);
+          if (r.status != 200 && r.status != 503) ++lost;
+          ++answers;
+          if (r.close) return;
+        } catch (const Error&) {
+          ++lost;
+          return;
+        }
+      }
+    });
+  while (answers < 50) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  (*server)->drain(0.3, 10);
+  server->join();
+  for (std::thread& c : clients) c.join();
+  EXPECT_EQ(lost, 0);
+  server.reset();
+}
+
+}  // namespace
+}  // namespace tandem::serve

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the tests of the room serve: small models, and a server on a thread of the test.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tandem/serve/http/client.h"
+#include "tandem/serve/server.h"
+#include "tests/onnx/helper.h"
+
+namespace tandem::serve {
+
+/// A port of an ONNX graph with sizes; -1: open.
+inline std::string sized_port(const std::string& name, int type, const std::vector<int64_t>& dims) {
+  io::ProtoWriter p, shape, tensor, holder;
+  p.add_bytes(1, name);
+  tensor.add_int(1, type);
+  for (const int64_t size : dims) {
+    io::ProtoWriter one;
+    size < 0 ? one.add_bytes(2, "n") : one.add_int(1, size);
+    shape.add_message(1, one);
+  }
+  tensor.add_message(2, shape);
+  holder.add_message(1, tensor);
+  p.add_message(2, holder);
+  return p.str();
+}
+
+/// y = x * factor, [n, width].
+inline std::string scale_model(float factor, int64_t width = 4) {
+  return onnx::model({{onnx::node("Mul", {"x", "f"}, {"y"})},
+                      {onnx::floats("f", {1}, {factor})},
+                      {sized_port("x", 1, {-1, width})},
+                      {sized_port("y", 1, {-1, width})}});
+}
+/// Two matmuls and a relu, [n, in] to [n, out].
+inline std::string mlp_model(int64_t in, int64_t hidden, int64_t out) {
+  const auto weights = [](int64_t rows, int64_t columns) {
+    std::vector<float> v(static_cast<size_t>(rows * columns));
+    uint32_t state = 12345;
+    for (float& f : v) {
+      state = state * 1664525U + 1013904223U;
+      f = (static_cast<float>(state >> 8) / 16777216.0F - 0.5F) * 0.2F;
+    }
+    return v;
+  };
+  return onnx::model({{onnx::node("MatMul", {"x", "a"}, {"h"}), onnx::node("Relu", {"h"}, {"r"}),
+                       onnx::node("MatMul", {"r", "b"}, {"y"})},
+                      {onnx::floats("a", {in, hidden}, weights(in, hidden)),
+                       onnx::floats("b", {hidden, out}, weights(hidden, out))},
+                      {sized_port("x", 1, {-1, in})},
+                      {sized_port("y", 1, {-1, out})}});
+}
+/// y = table[x], [n] of indices below 4: another index is an error of that request alone.
+inline std::string lookup_model() {
+  return onnx::model({{onnx::node("Gather", {"table", "x"}, {"y"})},
+                      {onnx::floats("table", {4, 2}, {0, 1, 2, 3, 4, 5, 6, 7})},
+                      {sized_port("x", 7, {-1})},
+                      {sized_port("y", 1, {-1, 2})}});
+}
+/// y = x minus the mean over the rows: rows see each other.
+inline std::string mixing_model() {
+  return onnx::model({{onnx::node("ReduceMean", {"x"}, {"m"}, {onnx::ints_attribute("axes", {0})}),
+                       onnx::node("Sub", {"x", "m"}, {"y"})},
+                      {},
+                      {sized_port("x", 1, {-1, 3})},
+                      {sized_port("y", 1, {-1, 3})}},
+                     13);
+}
+/// Two inputs, two outputs, of f32 [n, 2] and i64 [n].
+inline std::string pair_model() {
+  return onnx::model({{onnx::node("Neg", {"a"}, {"na"}), onnx::node("Neg", {"b"}, {"nb"})},
+                      {},
+                      {sized_port("a", 1, {-1, 2}), sized_port("b", 7, {-1})},
+                      {sized_port("na", 1, {-1, 2}), sized_port("nb", 7, {-1})}});
+}
+
+inline void put_model(const std::string& path, const std::string& bytes) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  write_file(path, bytes);
+}
+
+/// A server that runs until the test ends.
+class Running {
+ public:
+  explicit Running(ServerOptions options) : server_(std::move(options)) {
+    server_.repository().wait_for_warm_up();
+    thread_ = std::thread([this] { server_.run(); });
+  }
+  ~Running() {
+    server_.drain(0, 5);
+    if (thread_.joinable()) thread_.join();
+  }
+  Server& operator*() { return server_; }
+  Server* operator->() { return &server_; }
+  std::unique_ptr<HttpClient> client(double seconds = 20) {
+    return std::make_unique<HttpClient>("127.0.0.1", server_.port(), seconds);
+  }
+  HttpResponse post(const std::string& path, std::string_view body, const HttpHeaders& h = {}) {
+    return client()->post(path, body, h);
+  }
+  HttpResponse get(const std::string& path) { return client()->get(path); }
+  void join() { thread_.join(); }
+
+ private:
+  Server server_;
+  std::thread thread_;
+};
+
+inline const std::string* header_of(const HttpResponse& r, const std::string& name) {
+  for (const auto& [key, value] : r.headers)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+}  // namespace tandem::serve
