@@ -362,5 +362,26 @@ TEST(ServingUnderLoad, DrainingLosesNoRequest) {
   server.reset();
 }
 
+// Shut down at once while requests run and wait: they may end on threads of the version itself.
+TEST(ServingUnderLoad, EndsAtOnceInTheMiddleOfRequests) {
+  const TempFolder t;
+  put_model(t / "m.onnx", mlp_model(256, 2048, 8));
+  std::string body = "{\"instances\":[[0";
+  for (int i = 1; i < 256; ++i) body += ",1";
+  body += "]]}";
+  for (int round = 0; round < 5; ++round) {
+    Running server({.models = t.path().string(), .defaults = {.max_batch = 1}});
+    std::vector<std::unique_ptr<HttpClient>> clients;
+    for (int k = 0; k < 16; ++k) {
+      clients.push_back(server.client());
+      clients.back()->send(request_text("POST", "/v1/models/m:predict", "h", body, {}));
+    }
+    EXPECT_EQ(clients[0]->receive().status, 200);
+    server->drain(0, 0);
+    server->drain(0, 0);
+    server.join();
+  }
+}
+
 }  // namespace
 }  // namespace tandem::serve

@@ -102,7 +102,11 @@ HttpLoop::~HttpLoop() {
     const std::lock_guard hold(mail_->lock);
     mail_->loop = nullptr;
   }
-  for (auto& [id, c] : connections_) ::close(c->fd);
+  for (auto& [id, c] : connections_) {
+    // Work for those who wait is not begun any more.
+    if (const auto waiting = c->waiting.lock()) static_cast<LoopExchange&>(*waiting).leave();
+    ::close(c->fd);
+  }
   for (const int fd : {listener_, epoll_, wake})
     if (fd >= 0) ::close(fd);
 }

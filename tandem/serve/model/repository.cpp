@@ -11,6 +11,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
 #include "tandem/base/log.h"
+#include "tandem/serve/http/message.h"
 #include "tandem/serve/model/folder_internal.h"
 
 namespace tandem::serve {
@@ -19,48 +20,52 @@ namespace tandem::serve {
 class Reaper {
  public:
   Reaper() : thread_([this] { run(); }) {}
-  ~Reaper() { end(); }
   Reaper(const Reaper&) = delete;
   Reaper& operator=(const Reaper&) = delete;
-  void take(ModelVersion* v) {
-    {
-      const std::lock_guard hold(lock_);
-      if (!ended_) {
-        dead_.emplace_back(v);
-        ready_.notify_one();
-        return;
-      }
-    }
-    delete v;  // after end() nothing runs any more
-  }
-  void end() {
+  /// Waits until nobody holds a version any more.
+  ~Reaper() {
     {
       const std::lock_guard hold(lock_);
       ended_ = true;
     }
     ready_.notify_one();
-    if (thread_.joinable()) thread_.join();
+    thread_.join();
+  }
+  ModelVersionPtr watch(std::unique_ptr<ModelVersion> v) {
+    {
+      const std::lock_guard hold(lock_);
+      ++live_;
+    }
+    return ModelVersionPtr(v.release(), [this](ModelVersion* dead) { take(dead); });
   }
 
  private:
+  void take(ModelVersion* v) {
+    const std::lock_guard hold(lock_);  // notified inside it: the reaper may be gone behind it
+    dead_.emplace_back(v);
+    ready_.notify_one();
+  }
   void run() {
     std::unique_lock hold(lock_);
     for (;;) {
-      ready_.wait(hold, [this] { return ended_ || !dead_.empty(); });
+      ready_.wait(hold, [this] { return !dead_.empty() || (ended_ && live_ == 0); });
       if (dead_.empty()) return;
       std::vector<std::unique_ptr<ModelVersion>> dead = std::move(dead_);
       dead_.clear();
       hold.unlock();
+      const size_t count = dead.size();
       dead.clear();
       malloc_trim(0);
       hold.lock();
+      live_ -= count;
     }
   }
   std::mutex lock_;
   std::condition_variable ready_;
   std::vector<std::unique_ptr<ModelVersion>> dead_;
+  size_t live_ = 0;  ///< versions that are not freed yet
   bool ended_ = false;
-  std::thread thread_;
+  std::thread thread_;  ///< last: it uses the others
 };
 
 namespace {
@@ -81,17 +86,15 @@ ServableOptions servable_options(const ModelSettings& s) {
 
 struct Repository::State {
   explicit State(RepositoryOptions o)
-      : options(std::move(o)),
-        folder(options.folder, options.links),
-        reaper(std::make_shared<Reaper>()) {}
+      : options(std::move(o)), folder(options.folder, options.links) {}
 
-  Versions load_versions(const std::string& name, bool warm) const;
+  Versions load_versions(const std::string& name, bool warm);
   void put(const std::string& name, Versions versions);
   void note(const std::string& name, const std::string& reason);
 
   RepositoryOptions options;
   ModelFolder folder;
-  std::shared_ptr<Reaper> reaper;
+  Reaper reaper;            ///< before the versions: they end before it does
   std::mutex loading;       ///< one load or unload at a time
   mutable std::mutex lock;  ///< of what follows
   std::map<std::string, Versions, std::less<>> models;
@@ -101,7 +104,7 @@ struct Repository::State {
   std::atomic<bool> stops{false};
 };
 
-Versions Repository::State::load_versions(const std::string& name, bool warm) const {
+Versions Repository::State::load_versions(const std::string& name, bool warm) {
   const ModelSettings settings = folder.settings(name, options.defaults);
   Versions out;
   for (const auto& [number, path] : folder.chosen(name, settings)) {
@@ -113,7 +116,7 @@ Versions Repository::State::load_versions(const std::string& name, bool warm) co
         v->model, SchedulerOptions{.queue = static_cast<size_t>(settings.queue),
                                    .delay_us = settings.delay_us});
     v->loaded = unix_time();
-    out[number] = ModelVersionPtr(v.release(), [r = reaper](ModelVersion* dead) { r->take(dead); });
+    out[number] = reaper.watch(std::move(v));
   }
   return out;
 }
@@ -136,11 +139,6 @@ Repository::Repository(RepositoryOptions options)
 Repository::~Repository() {
   state_->stops.store(true);
   if (state_->warming.joinable()) state_->warming.join();
-  {
-    const std::lock_guard hold(state_->lock);
-    state_->models.clear();
-  }
-  state_->reaper->end();
 }
 
 void Repository::load_all() {

@@ -48,6 +48,7 @@ class TD_API Repository {
   /// Throws Io where there is no such folder. A folder or file that is a model itself is served
   /// under its own name.
   explicit Repository(RepositoryOptions options);
+  /// Waits for everybody who holds a version.
   ~Repository();
   Repository(const Repository&) = delete;
   Repository& operator=(const Repository&) = delete;
