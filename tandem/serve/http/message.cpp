@@ -189,9 +189,9 @@ int inflate_body(HttpRequest& request, const HttpLimits& limits, std::string& re
 }
 
 void deflate_body(const HttpRequest& request, HttpResponse& response) {
-  constexpr size_t kWorthIt = 256;
+  constexpr size_t kWorthIt = 256, kMost = size_t{1} << 30;  // zlib counts in 32 bits
   const std::string* accept = request.header("accept-encoding");
-  if (!accept || response.body.size() < kWorthIt) return;
+  if (!accept || response.body.size() < kWorthIt || response.body.size() > kMost) return;
   const bool gzip = list_holds(*accept, "gzip");
   if (!gzip && !list_holds(*accept, "deflate")) return;
   Zlib s;
@@ -205,7 +205,7 @@ void deflate_body(const HttpRequest& request, HttpResponse& response) {
   s.z.next_out = reinterpret_cast<Bytef*>(out.data());
   s.z.avail_out = static_cast<uInt>(out.size());
   if (deflate(&s.z, Z_FINISH) != Z_STREAM_END) return;
-  out.resize(out.size() - s.z.avail_out);
+  out.erase(s.z.total_out);
   response.body = std::move(out);
   response.headers.emplace_back("Content-Encoding", gzip ? "gzip" : "deflate");
   response.headers.emplace_back("Vary", "Accept-Encoding");
