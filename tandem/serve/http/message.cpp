@@ -205,7 +205,7 @@ void deflate_body(const HttpRequest& request, HttpResponse& response) {
   s.z.next_out = reinterpret_cast<Bytef*>(out.data());
   s.z.avail_out = static_cast<uInt>(out.size());
   if (deflate(&s.z, Z_FINISH) != Z_STREAM_END) return;
-  out.resize(out.size() - s.z.avail_out);
+  out.erase(s.z.total_out);
   response.body = std::move(out);
   response.headers.emplace_back("Content-Encoding", gzip ? "gzip" : "deflate");
   response.headers.emplace_back("Vary", "Accept-Encoding");
