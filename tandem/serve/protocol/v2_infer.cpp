@@ -228,7 +228,7 @@ Tensor tensor_of(const AskedInput& in, const ModelPort& port) {
     if (in.bytes.size() != wanted)
       refuse(400, "input '{}' of shape {} has {} bytes, got {}", name, recipe::shape_text(shape),
              wanted, in.bytes.size());
-    Tensor x = empty(shape, dtype);
+    const Tensor x(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, dtype, {})));
     if (wanted > 0) std::memcpy(x.impl()->data, in.bytes.data(), wanted);
     return x;
   }
