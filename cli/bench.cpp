@@ -12,7 +12,7 @@
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 #include "tandem/plan/hardware/machine.h"
 #include "tandem/recipe/compiled_forward.h"

@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/data/pipeline_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/rng.h"

@@ -5,7 +5,7 @@
 // state.
 #pragma once
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/data/loader.h"
 #include "tandem/data/pipeline_options.h"
 #include "tandem/io/json.h"

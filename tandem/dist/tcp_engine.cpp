@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/dist/pair_lane_internal.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/dist/token_internal.h"

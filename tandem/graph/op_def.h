@@ -277,7 +277,7 @@ TD_API void register_family_kernel(DeviceKind device, Family family, const Kerne
 /// Sets the provider of fast loops for pointwise rows (nullptr result: none).
 TD_API void set_fast_f32_provider(FastF32 (*provider)(const OpDef&));
 /// The kernel of such a device that takes this very call, or nullptr. How a call is run where there
-/// is none, choose_kernel() says (graph/kernel_choice.h).
+/// is none, choose_kernel() says (graph/run/kernel_choice.h).
 TD_API const Kernel* find_kernel(const KernelCall& call, DeviceKind device);
 /// Has the row a kernel of its own on such a device?
 TD_API bool has_own_kernel(const OpDef& op, Device device);

@@ -3,7 +3,7 @@
 // rows share (rule_internal.h). Not installed.
 #pragma once
 
-#include "tandem/graph/array_walk.h"
+#include "tandem/graph/run/array_walk.h"
 #include "tandem/ops/rule_internal.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 #include "tandem/tensor/slice.h"

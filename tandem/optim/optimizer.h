@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tandem/base/fields.h"
-#include "tandem/graph/update.h"
+#include "tandem/graph/cells/update.h"
 #include "tandem/optim/number.h"
 #include "tandem/tensor/state_dict.h"
 

@@ -4,7 +4,7 @@
 // that can.
 #pragma once
 
-#include "tandem/plan/claims.h"
+#include "tandem/plan/claims/claims.h"
 
 namespace tandem::plan {
 

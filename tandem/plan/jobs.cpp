@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "tandem/base/file.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/file.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/graph/trace.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/models/registry.h"

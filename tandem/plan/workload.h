@@ -11,7 +11,7 @@
 
 #include "tandem/graph/cell.h"
 #include "tandem/ops/nn/attention_form.h"
-#include "tandem/plan/step_memory.h"
+#include "tandem/plan/memory/step_memory.h"
 
 namespace tandem::plan {
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/runs/resources.h"
 
 namespace tandem::runs {

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "tandem/base/file.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/file.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/tandem.h"
 #include "tests/plan/plan_helper.h"
 

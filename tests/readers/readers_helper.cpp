@@ -13,13 +13,13 @@
 #include <map>
 
 #include "tandem/io/json.h"
-#include "tandem/io/keras_file.h"
 #include "tandem/io/npy.h"
-#include "tandem/io/pickle.h"
+#include "tandem/io/pickle/pickle.h"
 #include "tandem/io/protobuf.h"
-#include "tandem/io/snappy.h"
-#include "tandem/io/tensor_bundle.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/io/tensorflow/keras_file.h"
+#include "tandem/io/tensorflow/snappy.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 #include "tandem/io/yaml.h"
 #include "tandem/onnx/onnx.h"
 #include "tandem/tandem.h"
@@ -34,7 +34,7 @@
 #include "tandem/io/gzip.h"
 #include "tandem/io/idx.h"
 #include "tandem/io/image.h"
-#include "tandem/io/image_plain.h"
+#include "tandem/io/image/plain.h"
 #include "tandem/io/tar.h"
 
 namespace tandem::readers {

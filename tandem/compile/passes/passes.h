@@ -5,7 +5,7 @@
 
 #include "tandem/compile/program/program.h"
 #include "tandem/graph/epilogue.h"
-#include "tandem/graph/kernel_choice.h"
+#include "tandem/graph/run/kernel_choice.h"
 
 namespace tandem::compiler {
 

@@ -6,7 +6,7 @@
 #include "tandem/compile/run/executable.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/apply_internal.h"
-#include "tandem/graph/run_internal.h"
+#include "tandem/graph/run/run_internal.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/view/create.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 
 namespace tandem::plan {
@@ -146,8 +146,8 @@ struct MachineProfile {
 TD_API io::Json to_json(const MachineProfile& p);
 /// Throws Format.
 TD_API MachineProfile machine_profile(const io::Json& j, const std::string& what);
-/// Where `bench --machine` leaves it: machine.json in the user's cache (base/private_folder.h). ""
-/// where the cache may not be used.
+/// Where `bench --machine` leaves it: machine.json in the user's cache
+/// (base/files/private_folder.h). "" where the cache may not be used.
 TD_API std::string machine_profile_path();
 /// What was measured; `file` empty: the one there. Throws Io, with the cache's problem too, and
 /// Format.
