@@ -48,7 +48,7 @@ void bench_machine(bool json, bool check, int threads, const std::string& file, 
     fmt::print("{}\n", plan::to_json(m).dump(1));
   else
     fmt::print(
-        "{}, {} threads{}\nproducts      {} in f32, {} in bf16\nbandwidth     {}, in the caches "
+        "{}, {} threads{}\nmatmuls       {} in f32, {} in bf16\nbandwidth     {}, in the caches "
         "{}\n"
         "one small op  {}\ndisk          {}\ndecoding      {} an image and core\nloop-back     "
         "{}\n"

@@ -171,7 +171,7 @@ struct FileCache : Stage {
     if (!told.exchange(true))
       log_warning(
           "cache '{}': element {} is damaged and recomputed; remove the file, then all is "
-          "written anew",
+          "written again",
           path, i);
     return in->get({pass.seed, 0}, i);
   }

@@ -26,7 +26,7 @@ struct EngineOptions {
   bool exit_unheard = true;
 };
 /// The defaults, with $TANDEM_DIST_DEADLINE, _TIMEOUT and _START_TIMEOUT in place of what they
-/// name. Throws Value for what is no positive number.
+/// name. Throws Value for what is not a positive number.
 TD_API EngineOptions engine_options();
 
 /// Meet the other ranks at place.master_addr and its port, where rank 0 listens. Throws Io where

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers with PyTorch's names, options and defaults. Parameters lie in groups; a group's
+// Optimizers with PyTorch's names, options and defaults. Parameters are in groups; a group's
 // numbers (learning rate, betas, ...), step counts and moments are cells. An update is one op row
 // over a parameter and its moments, in place where nobody holds the old values; in eager one
 // parallel region runs those of all parameters.

@@ -18,7 +18,7 @@
 namespace tandem::runs {
 namespace {
 
-// The number behind `key` in a file of lines "key: 12" or "key 12"; `otherwise` without it.
+// The number after `key` in a file of lines "key: 12" or "key 12"; `otherwise` without it.
 double field(const std::string& path, const std::string& key, double otherwise = 0) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {

@@ -538,7 +538,7 @@ uint64_t memory_of(const char* line) {
 
 Cost cost_of(const std::function<void()>& f) {
   const int fd = ::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-  if (fd >= 0) {  // the most begins anew
+  if (fd >= 0) {  // the most starts over
     if (::write(fd, "5", 1) != 1) std::perror("clear_refs");
     ::close(fd);
   }

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// Release the pages behind [p, p + bytes) where they belong to a live MappedFile; other memory is
+/// Release the pages of [p, p + bytes) where they belong to a live MappedFile; other memory is
 /// left alone.
 TD_API void release_mapped(const void* p, size_t bytes);
 

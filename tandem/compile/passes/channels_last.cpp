@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Permutations from channels-last behind packed convolutions move down through pointwise
+// Permutations from channels-last after packed convolutions move down through pointwise
 // instructions, reductions over the image, pooling, resizing, padding and concatenations of
 // channels, until they meet the permutation to channels-last before the next convolution, and both
 // are eliminated. What lies between then works on dense channels-last values. This is a walk that
@@ -10,10 +10,8 @@
 #include "tandem/compile/passes/passes.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/reduce_attrs.h"
-#include "tandem/ops/conv/pool.h"
 #include "tandem/ops/matmul/packed.h"
 #include "tandem/ops/view/view.h"
-#include "tandem/ops/vision/resample.h"
 
 namespace tandem::compiler {
 namespace {

@@ -37,7 +37,7 @@ class SnappyReader {
   [[noreturn]] void fail(const char* why) const {
     TD_FAIL(Format, "'{}': a snappy block is damaged: {}", what_, why);
   }
-  /// A little-endian number of so many bytes.
+  /// A little-endian number of `n` bytes.
   uint64_t take(size_t bytes) {
     if (bytes > in_.size() - at_) fail("it is truncated");
     uint64_t v = 0;

@@ -11,7 +11,7 @@
 namespace tandem::plan {
 namespace {
 
-// Above so many times the plan a statement is unlikely.
+// Above this many times the plan a statement is unlikely.
 constexpr double kUnlikely = 1.3;
 
 Quantity stated(const std::string& key, const std::string& label, double value,
@@ -91,7 +91,7 @@ Rates rates_of(const PlanRequest& r, const Gpu& gpu, const Workload& w) {
   rates.limit = quotient("claim.limit", "upper bound", r.job.unit + "/s", "",
                          product("claim.peak", "peak", "FLOP/s", "",
                                  {given("claim.peak.one", "one " + gpu.name,
-                                        gpu.peak(product_kind(*r.precision)), "FLOP/s", gpu.source),
+                                        gpu.peak(matmul_kind(*r.precision)), "FLOP/s", gpu.source),
                                   stated("gpus", "GPUs", r.n, "")}),
                          std::move(flops));
   rates.planned = throughput(w, r, gpu, r.n);
@@ -189,7 +189,7 @@ Evaluated check_claim(const PlanRequest& asked, const Claim& claim, const Catalo
     if (gpu.assumed_efficiency() && j.verdict != Verdict::impossible)
       j.why += fmt::format(" The plan's efficiency of {} is assumed.", gpu.name);
     if (lacks_bf16(asked, gpu))
-      j.why += fmt::format(" {} has no bf16: its products run at the rate of f32.", gpu.name);
+      j.why += fmt::format(" {} has no bf16: its matmuls run at the rate of f32.", gpu.name);
   }
   if (!claim.hardware_stated) {
     j.verdict = Verdict::unclear;

@@ -129,11 +129,11 @@ struct MachineProfile {
     double seconds = 0;
   };
   std::vector<Point> points;
-  double f32_flops = 0;  ///< best product
+  double f32_flops = 0;  ///< best matmul
   double bf16_flops = 0;
   double bandwidth = 0;              ///< bytes per second of a large copy, read and written
   double cache_bandwidth = 0;        ///< of one that stays in the caches
-  double cache_bytes = 0;            ///< up to so many
+  double cache_bytes = 0;            ///< up to this many
   double launch_seconds = 0;         ///< one small op in eager
   double step_seconds = 0;           ///< one small kernel of a compiled function
   double eager_call_seconds = 0;     ///< around a step's kernels, per kernel

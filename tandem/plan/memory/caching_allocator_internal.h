@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's caching allocator for GPUs, played through: what it takes from the device for a
+// PyTorch's caching allocator for GPUs, simulated: what it takes from the device for a
 // sequence of blocks that come and go. Its rules are public (pytorch/pytorch,
 // c10/cuda/CUDACachingAllocator): sizes in multiples of 512 B; blocks up to 1 MiB are cut from
 // segments of 2 MiB, up to 10 MiB from segments of 20 MiB, larger ones get segments of their own in

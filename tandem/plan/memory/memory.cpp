@@ -91,7 +91,7 @@ Quantity fragmentation_of(const Workload& w, Quantity moving, double room) {
     share = std::max(0.0, w.reserved - w.memory.peak.total()) / alive;
     low = 0.5 * share;
     high = std::max(high, 2 * share);
-    why = "PyTorch's allocator, played through two steps without sharding and recomputing";
+    why = "PyTorch's allocator, simulated over two steps without sharding and recomputing";
     if (const double least =
             std::clamp((w.reserved_least - w.memory.peak.total()) / alive, 0.0, share);
         bytes * share > room) {

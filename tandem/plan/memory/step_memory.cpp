@@ -130,7 +130,7 @@ Changes changes_of(const Executable& exe, bool by_block) {
   return changes;
 }
 
-// The timeline is thinned to about so many moments.
+// The timeline is thinned to about this many moments.
 size_t stride_of(size_t moments) { return std::max<size_t>(1, moments / 300); }
 
 }  // namespace

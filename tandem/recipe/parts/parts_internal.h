@@ -77,7 +77,7 @@ struct TrainerPart {
   void fields(V& v) {
     options.fields(v);
     v("device", device,
-      {.doc = "where the model lies and its steps run: cpu, cuda, cuda:1, opencl and so on; auto: "
+      {.doc = "where the model is and its steps run: cpu, cuda, cuda:1, opencl and so on; auto: "
               "the first GPU of CUDA, or cpu where there is none",
        .resumable = true});
     v("early_stop", early_stop, {.doc = "ends the run when a log has not got better"});

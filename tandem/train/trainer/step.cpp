@@ -88,7 +88,7 @@ void Trainer::make_steps() {
     compiled_->eval = eval;
     compiled_->update = update;
   }
-  // Steps run where the model lies.
+  // Steps run where the model is.
   compiled_->train = [this, run = std::move(compiled_->train)](const Batch& b, bool first,
                                                                bool last, int64_t due) {
     const DeviceGuard there(device_of(optimizer()));

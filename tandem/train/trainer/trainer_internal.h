@@ -21,7 +21,7 @@ inline AutocastGuard autocast_of(const TrainerOptions& o) {
   return AutocastGuard(o.precision == TrainPrecision::fp16 ? DType::f16 : DType::bf16,
                        o.precision != TrainPrecision::fp32);
 }
-/// Where a model's first parameter lies: the step makes its tensors there, and batches are copied
+/// Where a model's first parameter is: the step makes its tensors there, and batches are copied
 /// there.
 inline Device device_of(const optim::Optimizer& optimizer) {
   return optimizer.params().empty() ? cpu : optimizer.params().front().device();
@@ -60,7 +60,7 @@ struct AveragedWeights {
 struct Trainer::StepResult {
   Tensor loss = {}, norm = {}, output = {}, target = {}, prediction = {};
   Figures figures = {};
-  int64_t losses = 0;  ///< the first so many figures are losses of optimizers
+  int64_t losses = 0;  ///< this many first figures are losses of optimizers
   template <class V>
   void fields(V& v) {
     v("loss", loss);

@@ -30,7 +30,7 @@ namespace {
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 /// Which keys each query may see: [q, k] or [b, 1, q, k]; undefined: all. A query stands `past`
-/// keys behind the first one, or where its sequence ends.
+/// keys after the first one, or where its sequence ends.
 Tensor seen_keys(OnnxCall& c, int64_t queries, int64_t keys, int64_t past) {
   const Tensor key = arange(0, keys, 1, DType::i64);
   Tensor at = arange(0, queries, 1, DType::i64).reshape({queries, 1});

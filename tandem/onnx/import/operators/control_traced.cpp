@@ -30,7 +30,7 @@ int64_t nodes_of(const OnnxGraph& g) {
 /// Tensors of a body with their element types, which every run of it must repeat.
 class TypedTensors {
  public:
-  /// Throws Unsupported for what is no tensor, DType where types differ from those of the first
+  /// Throws Unsupported for what is not a tensor, DType where types differ from those of the first
   /// run.
   std::vector<Tensor> from(const std::vector<OnnxValue>& values) {
     std::vector<Tensor> out;

@@ -69,7 +69,7 @@ Tensor mask_term(const Tensor& mask, int64_t batch, int64_t keys, double hidden)
   return where(seen, 0.0, hidden).to(DType::f32);
 }
 
-/// -inf for keys behind a query that stands `past` keys after the first.
+/// -inf for keys after a query whose position is `past` keys from the first.
 Tensor causal_term(int64_t queries, int64_t keys, int64_t past) {
   const Tensor at = arange(0, queries, 1, DType::i64).reshape({queries, 1}) + past;
   return where(arange(0, keys, 1, DType::i64) <= at, 0.0, kHidden).to(DType::f32);
@@ -202,7 +202,7 @@ void check_group_query(OnnxCall& c) {
   for (const char* name : {"k_quant_type", "v_quant_type"}) c.attr_choice(name, "NONE", {"NONE"});
   TD_CHECK(c.attr("sliding_window_cache", 0) == 0 && c.attr("qk_output", 0) == 0, Unsupported,
            "sliding_window_cache and qk_output are not known here");
-  TD_CHECK(!c.has(12) && !c.has(13), Unsupported, "caches in few bits are not known here");
+  TD_CHECK(!c.has(12) && !c.has(13), Unsupported, "caches of low-bit numbers are not supported");
 }
 
 void group_query_attention(OnnxCall& c) {

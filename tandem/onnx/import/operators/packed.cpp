@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with weights of 2, 4 or 8 bits that are packed in bytes, a scale per block (domain
+// Matmuls with weights of 2, 4 or 8 bits that are packed in bytes, a scale per block (domain
 // com.microsoft): MatMulNBits, GatherBlockQuantized, MatMulBnb4. Constant weights become numbers
 // once in a trace.
 #include "tandem/onnx/import/operators/quant_internal.h"

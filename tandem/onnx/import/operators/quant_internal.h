@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of few bits: scales and zero points beside them, rounding to 8 bits, exact products, and
+// Low-bit numbers: scales and zero points beside them, rounding to 8 bits, exact products, and
 // values that are computed once from a model's constants.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of 14 rows and two vectors of 16 sums. Called only where the processor has AVX-512 BF16.
-#include "tandem/backend/cpu/gemm/product_bf16.h"
+#include "tandem/backend/cpu/gemm/tiles_bf16.h"
 
 #ifdef __AVX512BF16__
 #include <immintrin.h>

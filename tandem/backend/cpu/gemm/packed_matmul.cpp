@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// packed_product: a matmul whose weight is stored in panels. Few rows: they are brought into tile
+// packed_matmul: a matmul whose weight is stored in panels. Few rows: they are brought into tile
 // order once for all threads, which share the panels, so each part of the weight is read by one
 // thread. Many rows: threads share them in blocks that stay in the cache. Sums are split by the
 // shape alone: bits do not depend on the thread count.
@@ -18,9 +18,9 @@ constexpr int64_t kNearWeight = 256 << 10;  ///< bytes of a weight that may be r
 constexpr int64_t kPanelGroup = 8;          ///< most panels of one unit of work
 constexpr int64_t kFewPanels = 2;           ///< with fewer, packing rows costs more than it saves
 constexpr int64_t kAliasBytes = 2048;       ///< rows this far apart share a few cache sets
-constexpr double kProductsPerThread = 65536;
+constexpr double kMultiplyAddsPerThread = 65536;
 
-struct ProductPlan : EpiloguePlan {
+struct MatmulPlan : EpiloguePlan {
   PackedGemm g;
   int workers = 1;
   bool by_rows = false, pack = false;
@@ -30,18 +30,18 @@ struct ProductPlan : EpiloguePlan {
 
 void run_with(const KernelCall& c, const Epilogue& e);
 
-int64_t blocks(const ProductPlan& p) { return (p.g.m + p.rows - 1) / p.rows; }
+int64_t blocks(const MatmulPlan& p) { return (p.g.m + p.rows - 1) / p.rows; }
 
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
-  auto plan = std::make_shared<ProductPlan>();
+  auto plan = std::make_shared<MatmulPlan>();
   PackedGemm& g = plan->g;
   g.k = c.in[1].shape[1];
   g.n = c.get_attrs<PackedAttrs>().columns;
   g.m = c.in[0].numel / g.k;
   g.y_row = g.n;
-  const double products = static_cast<double>(g.m) * static_cast<double>(g.n * g.k);
-  plan->workers =
-      std::max(1, static_cast<int>(std::min<double>(num_threads(), products / kProductsPerThread)));
+  const double multiply_adds = static_cast<double>(g.m) * static_cast<double>(g.n * g.k);
+  plan->workers = std::max(
+      1, static_cast<int>(std::min<double>(num_threads(), multiply_adds / kMultiplyAddsPerThread)));
   const int64_t tile_rows = micro_table<float>().rows;
   if (g.k * g.n * 4 <= kNearWeight)
     plan->rows = std::clamp(kBlockBytes / (g.n * 4) / tile_rows * tile_rows, tile_rows, kRowBlock);
@@ -58,7 +58,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
 }
 
 // Workers share rows.
-void run_rows(const ProductPlan& p, const PackedGemm& g, const float* a, float* scratch,
+void run_rows(const MatmulPlan& p, const PackedGemm& g, const float* a, float* scratch,
               const Epilogue* e) {
   const int64_t count = blocks(p);
   share_units(p.workers, count, [&](size_t w, int64_t b) {
@@ -76,7 +76,7 @@ void run_rows(const ProductPlan& p, const PackedGemm& g, const float* a, float* 
 }
 
 // Workers share columns.
-void run_columns(const ProductPlan& p, const PackedGemm& g, const float* a, float* scratch,
+void run_columns(const MatmulPlan& p, const PackedGemm& g, const float* a, float* scratch,
                  const Epilogue* e) {
   PackedRows rows{scratch, packed_tile_size(1, g.k), 0, g.m, packed_tiles(g.m)};
   if (p.pack)
@@ -96,8 +96,8 @@ void run_columns(const ProductPlan& p, const PackedGemm& g, const float* a, floa
   });
 }
 
-void run_product(const KernelCall& c, const Epilogue* e) {
-  const auto& p = *static_cast<const ProductPlan*>(c.plan);
+void run_matmul(const KernelCall& c, const Epilogue* e) {
+  const auto& p = *static_cast<const MatmulPlan*>(c.plan);
   PackedGemm g = p.g;
   g.w = c.in[1].as<float>();
   g.bias = c.n_in > 2 && c.in[2].present() ? c.in[2].as<float>() : nullptr;
@@ -106,8 +106,8 @@ void run_product(const KernelCall& c, const Epilogue* e) {
   (p.by_rows ? run_rows : run_columns)(p, g, c.in[0].as<float>(), static_cast<float*>(c.scratch),
                                        e);
 }
-void run_with(const KernelCall& c, const Epilogue& e) { run_product(c, &e); }
-void run(const KernelCall& c) { run_product(c, nullptr); }
+void run_with(const KernelCall& c, const Epilogue& e) { run_matmul(c, &e); }
+void run(const KernelCall& c) { run_matmul(c, nullptr); }
 
 EpilogueKind blocks(const KernelCall&) { return EpilogueKind::blocks; }
 
@@ -115,7 +115,7 @@ struct TileRows {
   int64_t first, count;
 };
 
-// Panels p0..p1-1 of the product. `place` (tile, depth, c) lets c.a begin at the rows of a tile and
+// Panels p0..p1-1 of the result. `place` (tile, depth, c) lets c.a begin at the rows of a tile and
 // gives these rows; `ahead_floats` of the weight are fetched meanwhile.
 template <class Place>
 inline void run_panels(const PackedGemm& g, MicroCall<float> c, int64_t tiles, int64_t ahead_floats,
@@ -230,16 +230,16 @@ void direct_panels(const PackedGemm& g, const float* a, int64_t am, int64_t r0, 
              });
 }
 
-void register_packed_product() {
+void register_packed_matmul() {
   register_epilogue(prepare, blocks);
-  register_kernel(DeviceKind::cpu, op::packed_product, {all_dense_f32, nullptr, prepare, run});
+  register_kernel(DeviceKind::cpu, op::packed_matmul, {all_dense_f32, nullptr, prepare, run});
 }
 
 void register_packed_kernels() {
   for (const OpDef* pack :
        {&op::read_bytes, &op::pack_matrix, &op::pack_conv, &op::pack_depthwise, &op::pack_winograd})
     runtime_of(*pack);
-  register_packed_product();
+  register_packed_matmul();
   register_packed_conv();
   register_depthwise_conv();
   register_winograd_conv();
