@@ -64,6 +64,11 @@ enum OpFlags : uint32_t {
   kConvolution = 512,      ///< a convolution or a derivative of one; the attributes are ConvAttrs
   kBatchNorm = 1024,       ///< normalises over the batch
   kSetsDevice = 2048,      ///< infer says on which device the output lies (to_device)
+  kMoved = 4096,           ///< its reference touches elements by ops/view/strided_copy alone
+  kPassesSame = 8192,      ///< where the result has the Spec of the input, it has its values too
+  kFollowsLayout = 16384,  ///< images: its kernels read and write any order of dimensions
+  kPackedMatmul = 32768,   ///< over a weight in packed form; takes epilogues, has PackedAttrs
+  kPackedConv = 65536,     ///< the same for convolutions
 };
 
 using InferFn = void (*)(InferCall&);

@@ -158,8 +158,8 @@ class ChannelsLast {
 
   // Pooling and resizing take the layout of their input.
   bool pools(const Instr& i) const {
-    return (i.op == &op::max_pool || i.op == &op::avg_pool || i.op == &op::interpolate) &&
-           spec(i.out[0]).rank() == 4 && last(i.in[0].value) != kNone;
+    return i.op && i.op->has(kFollowsLayout) && spec(i.out[0]).rank() == 4 &&
+           last(i.in[0].value) != kNone;
   }
 
   Program& p_;
@@ -171,8 +171,7 @@ class ChannelsLast {
 
 void channels_last(Program& p) {
   for (const Instr& i : p.instrs)
-    if (i.op == &op::packed_conv || i.op == &op::winograd_conv || i.op == &op::depthwise_conv)
-      return ChannelsLast(p).run();
+    if (i.op && i.op->has(kPackedConv)) return ChannelsLast(p).run();
 }
 
 }  // namespace tandem::compiler

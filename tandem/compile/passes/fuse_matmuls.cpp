@@ -58,8 +58,8 @@ class MatmulFusion {
   }
 
   bool fusable(const Instr& i) const {
-    return (i.op == &op::packed_matmul || i.op == &op::packed_matmul_bf16) &&
-           operand(i, 3) == kNone && attrs(i).columns % kPackedPanel == 0 && only_seen(i.out[0]);
+    return i.op && i.op->has(kPackedMatmul) && operand(i, 3) == kNone &&
+           attrs(i).columns % kPackedPanel == 0 && only_seen(i.out[0]);
   }
   // Do its elements' places not matter to whoever reads it?
   bool only_seen(ValueId v) const {

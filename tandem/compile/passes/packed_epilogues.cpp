@@ -23,16 +23,10 @@ const PackedAttrs& attrs(const Instr& i) { return *static_cast<const PackedAttrs
 bool has_operand(const Instr& i, size_t k) { return k < i.in.size() && i.in[k].present(); }
 
 Pattern packed(int readings) {
-  return one_of({&op::packed_matmul, &op::packed_matmul_bf16, &op::packed_conv,
-                 &op::depthwise_conv, &op::winograd_conv})
-      .read(readings)
-      .as("y");
+  return with_flag(kPackedMatmul | kPackedConv).read(readings).as("y");
 }
 
-bool is_packed(const Instr& i) {
-  const Pattern p = packed(0);
-  return std::find(p.ops.begin(), p.ops.end(), i.op) != p.ops.end();
-}
+bool is_packed(const Instr& i) { return i.op && packed(0).takes(*i.op); }
 
 class PackedEpilogues {
  public:

@@ -268,7 +268,7 @@ void read_bytes_reference(const KernelCall& c) {
 constexpr OpDef pack_row(const char* name, InferFn infer, ReferenceFn pack) {
   return index_row(name, {"w"}).infer(infer).reference(pack).flag(kNotDifferentiable | kWeightForm);
 }
-constexpr OpDef use_row(const char* name, InferFn infer, CostFn flops) {
+constexpr OpDef use_row(const char* name, OpFlags kind, InferFn infer, CostFn flops) {
   return contraction(name, {"x", "w", "b?", "r?"}, fields<PackedAttrs>())
       .infer(infer)
       .flops(flops)
@@ -287,17 +287,20 @@ constinit const OpDef pack_matrix =
 constinit const OpDef pack_matrix_bf16 =
     pack_row("pack_matrix_bf16", pack_matrix_bf16_infer, pack_matrix_bf16_reference);
 constinit const OpDef packed_matmul_bf16 =
-    use_row("packed_matmul_bf16", packed_matmul_bf16_infer, packed_bf16_flops);
+    use_row("packed_matmul_bf16", kPackedMatmul, packed_matmul_bf16_infer, packed_bf16_flops);
 constinit const OpDef pack_conv = pack_row("pack_conv", pack_conv_infer, pack_conv_reference);
 constinit const OpDef pack_depthwise =
     pack_row("pack_depthwise", pack_depthwise_infer, pack_depthwise_reference);
 constinit const OpDef pack_winograd =
     pack_row("pack_winograd", pack_winograd_infer, pack_winograd_reference);
 constinit const OpDef packed_matmul =
-    use_row("packed_matmul", packed_matmul_infer, packed_flops);
-constinit const OpDef packed_conv = use_row("packed_conv", packed_conv_infer, packed_flops);
-constinit const OpDef depthwise_conv = use_row("depthwise_conv", depthwise_infer, depthwise_flops);
-constinit const OpDef winograd_conv = use_row("winograd_conv", winograd_infer, winograd_flops);
+    use_row("packed_matmul", kPackedMatmul, packed_matmul_infer, packed_flops);
+constinit const OpDef packed_conv =
+    use_row("packed_conv", kPackedConv, packed_conv_infer, packed_flops);
+constinit const OpDef depthwise_conv =
+    use_row("depthwise_conv", kPackedConv, depthwise_infer, depthwise_flops);
+constinit const OpDef winograd_conv =
+    use_row("winograd_conv", kPackedConv, winograd_infer, winograd_flops);
 }  // namespace op
 
 }  // namespace tandem
