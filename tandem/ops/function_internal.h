@@ -38,6 +38,13 @@ decltype(auto) composed(const char* op, SourceLocation loc, F&& f) {
   }
 }
 
+/// The same for a body that makes tensors from nothing: they lie where `like` does.
+template <class F>
+decltype(auto) composed(const char* op, SourceLocation loc, const Tensor& like, F&& f) {
+  const DeviceGuard there(like.defined() ? like.device() : context().device);
+  return composed(op, loc, std::forward<F>(f));
+}
+
 inline Tensor call_view(Tensor x, const Shape& shape, SourceLocation loc) {
   ShapeAttrs a{shape};
   return call(op::view, &a, loc, std::move(x));
