@@ -64,7 +64,7 @@ check-op:  ## after adding an op: make check-op OP=NAME writes docs/ops.md and r
 	@$(call configure,$(PRESET))
 	@PRESET=$(PRESET) JOBS=$(JOBS) scripts/check_op $(OP)
 
-docs: build  ## write the reference pages anew: ops, recipes, layers, optimizers, Trainer, data ...
+docs: build  ## rewrite the reference pages: ops, recipes, layers, optimizers, Trainer, data ...
 	@build/$(PRESET)/tandem ops --markdown > docs/ops.md.new && mv docs/ops.md.new docs/ops.md
 	@build/$(PRESET)/tandem recipe reference > docs/recipe-reference.md.new && mv docs/recipe-reference.md.new docs/recipe-reference.md
 	@scripts/reference_pages

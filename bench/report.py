@@ -215,7 +215,7 @@ def readme_block(data):
 
 
 def with_block(readme, data):
-    """The text of the README with its table made anew."""
+    """The text of the README with its table remade."""
     head, rest = readme.split("<!-- speed: written", 1)
     return head + readme_block(data) + rest.split("<!-- speed: end -->\n", 1)[1]
 

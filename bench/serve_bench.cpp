@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "tandem/base/clock.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/base/parallel.h"
 #include "tandem/init.h"
 #include "tandem/onnx/export.h"

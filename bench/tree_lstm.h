@@ -13,7 +13,7 @@ struct Tree {
   int64_t word = 0;
   std::unique_ptr<Tree> left, right;
 };
-/// A binary tree with so many leaves, each a word below `words`.
+/// A binary tree with `leaves` leaves, each a word below `words`.
 inline std::unique_ptr<Tree> random_tree(std::mt19937& rng, int leaves, unsigned words) {
   auto t = std::make_unique<Tree>();
   t->word = static_cast<int64_t>(rng() % words);

@@ -6,7 +6,7 @@
 
 #include "cli/commands_internal.h"
 #include "cli/plan_internal.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/init.h"
 #include "tandem/plan/advise.h"
 

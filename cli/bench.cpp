@@ -12,7 +12,7 @@
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 #include "tandem/plan/hardware/machine.h"
 #include "tandem/recipe/compiled_forward.h"
@@ -48,7 +48,7 @@ void bench_machine(bool json, bool check, int threads, const std::string& file, 
     fmt::print("{}\n", plan::to_json(m).dump(1));
   else
     fmt::print(
-        "{}, {} threads{}\nproducts      {} in f32, {} in bf16\nbandwidth     {}, in the caches "
+        "{}, {} threads{}\nmatmuls       {} in f32, {} in bf16\nbandwidth     {}, in the caches "
         "{}\n"
         "one small op  {}\ndisk          {}\ndecoding      {} an image and core\nloop-back     "
         "{}\n"

@@ -6,7 +6,7 @@
 #include "cli/plan_internal.h"
 #include "tandem/backend/cpu/doctor.h"
 #include "tandem/backend/gpu/doctor.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/dist/make_engine.h"
 #include "tandem/init.h"
 #include "tandem/plan/hardware/machine.h"

@@ -70,7 +70,7 @@ io::Yaml bag_of(const Arguments& a) {
   return bag;
 }
 
-/// Texts behind their prompts, as they are shown.
+/// Texts after their prompts, as they are shown.
 struct Shown {
   std::vector<std::string> prompts, texts;
   std::vector<int64_t> tokens;  ///< of each text

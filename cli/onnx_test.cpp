@@ -148,7 +148,7 @@ void print_ops() {
     domains += fmt::format("{}{} ({}{})", domains.empty() ? "" : ", ", *d.name ? d.name : "ai.onnx",
                            d.last > 1 ? "1 to " : "", d.last);
   fmt::print(
-      "\n## Ops\n\nBy domain and opsets: {}.\n"
+      "\n## Ops\n\nBy domain and opsets: {}; tandem holds ops that only Tandem has.\n"
       "An attribute that an op does not have, or inputs and outputs beyond its own, are errors "
       "that "
       "name them;\nan opset beyond these gives a warning. `tests/peers/onnx_microsoft` compares "
@@ -166,7 +166,7 @@ void print_ops() {
   fmt::print("{}.\n", line);
 }
 
-/// docs/onnx.md, behind its program: what passes, what does not and why, and the ops that can be
+/// docs/onnx.md, after its program: what passes, what does not and why, and the ops that can be
 /// imported.
 void print_page(const std::vector<SuiteResult>& suites) {
   std::string counts;
@@ -289,7 +289,7 @@ void add_onnx_test(CLI::App& app, int& code) {
       ->check(CLI::IsMember({"eager", "compiled", "both"}));
   verb->add_flag("--json", o->json, "The result as JSON on stdout");
   verb->add_flag("--markdown", o->markdown,
-                 "The page docs/onnx.md behind its program (runs models both ways)");
+                 "The page docs/onnx.md after its program (runs models both ways)");
   verb->add_flag("--quiet", o->quiet, "Print only what failed, and the count");
   verb->callback([&code, o] {
     if (o->markdown) o->way = "both";

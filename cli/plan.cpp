@@ -7,10 +7,10 @@
 
 #include "cli/commands_internal.h"
 #include "cli/plan_internal.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/init.h"
 #include "tandem/plan/asked.h"
-#include "tandem/plan/claims.h"
+#include "tandem/plan/claims/claims.h"
 #include "tandem/plan/hardware/machine.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/plan.h"

@@ -10,7 +10,7 @@
 
 #include "cli/commands_internal.h"
 #include "cli/progress_internal.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/base/nearest.h"
 #include "tandem/init.h"
 #include "tandem/ops/ops.h"

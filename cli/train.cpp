@@ -36,7 +36,7 @@ int train_verb(TrainArguments o) {
   if (options.progress)
     fmt::print(stderr, "{} in '{}'{}\n", r.name(), folder,
                recipe::holds_checkpoint(folder) ? ", which is resumed"
-               : recipe::holds_run(folder)      ? ", which starts anew: it has no checkpoint"
+               : recipe::holds_run(folder)      ? ", which starts over: it has no checkpoint"
                                                 : "");
   const recipe::RecipeRun run = recipe::train(r, options);
   if (!main) return run.fit.interrupted ? 130 : 0;

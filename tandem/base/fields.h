@@ -175,7 +175,7 @@ TD_API std::string bounds_formula(std::string_view name, const Field& f);
 /// "1 or 2 numbers"; "" where any number of them will do.
 TD_API std::string counts_text(const Field& f);
 
-/// A field as a reference page shows it. Those of nested parts follow it, their names behind its
+/// A field as a reference page shows it. Those of nested parts follow it, their names after its
 /// own and a point ("average.decay"; "layers[].size" in lists).
 struct FieldInfo {
   std::string name;

@@ -797,7 +797,7 @@ typedef struct {
   tdm_u32 quarter;
 } tdmi_trig_t;
 
-// Bits of 2/pi behind 64 zeros; 64 x 64 -> 128 bits from 32-bit products.
+// Bits of 2/pi after 64 zeros; 64 x 64 -> 128 bits from 32-bit products.
 typedef struct {
   tdm_u64 h, l;
 } tdmi_u128;

@@ -374,7 +374,7 @@ TDM_FAR double tdm_zeta(double s, double q) {
   if (q > 0.0) return tdmi_zeta_positive(s, q);
   if (floor == q) return tdmi_inf();
   if (tdmi_off_integer(s) != 0.0) return tdmi_nan();
-  // Below zero lie near, near + 1, ... -q behind the sign; above it q - floor, ...
+  // Below zero lie near, near + 1, ... -q after the sign; above it q - floor, ...
   near = (floor + 1.0) - q;
   high = tdmi_zeta_positive(s, near) - tdmi_zeta_positive(s, 1.0 - q);
   return tdmi_zeta_positive(s, q - floor) + (tdmi_off_integer(0.5 * s) == 0.0 ? high : -high);

@@ -16,7 +16,7 @@ struct TD_API Mismatch {
   std::vector<std::string> differing = {};
 
   bool empty() const { return missing.empty() && unexpected.empty() && differing.empty(); }
-  /// The unexpected name that `name` probably stands for: the same behind a prefix, else the
+  /// The unexpected name that `name` probably stands for: the same after a prefix, else the
   /// nearest spelling; "" where there is none.
   std::string likely(const std::string& name) const;
   /// "2 missing (fc.bias: there is fc.bais; fc.weight), 1 unexpected (fc.bais)"; of each kind the

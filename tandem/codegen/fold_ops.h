@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds of emitted row functions, pasted behind scalar_ops.h: 64 lanes, four elements of a lane
+// Folds of emitted row functions, pasted after scalar_ops.h: 64 lanes, four elements of a lane
 // combined first where there are 256, lanes combined pairwise. The order is that of fold_lanes and
 // fold_tree in tile_kernels.inc, so bits are equal. C99 that is also C++.
 #ifndef TDM_FOLD_OPS_H

@@ -20,7 +20,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/failures_internal.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
 

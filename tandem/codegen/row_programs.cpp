@@ -186,6 +186,10 @@ NormArrays norm_backward_arrays(const KernelCall& c, bool centred, int dims) {
 }
 
 bool norm_supported(const NormArrays& a) {
+  if (a.gy) {  // what the forward row saved, in the type that it saves
+    const DType t = a.x->dtype == DType::f64 ? DType::f64 : DType::f32;
+    if (a.rstd->dtype != t || (a.centred && a.mean->dtype != t)) return false;
+  }
   const Array* matrices[] = {a.x, a.gy, a.y, a.gx};
   if (!rows_merge(last_dims(*a.x, a.dims), matrices, 4)) return false;
   for (const Array* v : {a.w, a.b, a.gw, a.gb}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each scalar op does to registers: one text of C99 that is also C++. The tile kernels call
-// these functions, and emitted C gets this text pasted behind the math prelude, so both executors
+// these functions, and emitted C gets this text pasted after the math prelude, so both executors
 // give equal bits. Registers are f (float), d (double), i (64-bit integer), b (0 or 1), and in
 // emitted C n (32-bit integer, codegen/narrow_integers.h). Holds: integers wrap, integer division
 // never traps (by zero it gives 0 and the caller reports it), float to integer truncates and

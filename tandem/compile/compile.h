@@ -53,8 +53,8 @@ struct CompileOptions {
   bool check = false;
   /// Results are those of fn run op by op, to the bit. false allows what rounds differently, for
   /// faster inference: convolutions whose weights stay from call to call read them packed and take
-  /// in the batch norms behind them, a softmax between two matmuls becomes one attention kernel,
-  /// activations are done on the tiles of a matmul. The results then differ as those of two
+  /// in the batch norms that follow them, a softmax between two matmuls becomes one attention
+  /// kernel, activations are done on the tiles of a matmul. The results then differ as those of two
   /// libraries do.
   bool same_bits = true;
 };
@@ -198,7 +198,7 @@ class Compiled {
 /// Compile a function, a lambda, or a module (its forward).
 ///
 /// Read at every call: Params, Buffers, gradients, the optimizer's numbers, the random generator.
-/// Traced anew when they differ: dtypes, shapes and numbers of the arguments, training modes,
+/// Retraced when they differ: dtypes, shapes and numbers of the arguments, training modes,
 /// requires_grad, autocast, the shapes and dtypes of Params and Buffers.
 /// A plain number that fn takes from outside is frozen in the trace. Two things watch over it:
 /// - a variable on the stack of the calling thread that fn captures by reference (a number, or the

@@ -8,12 +8,12 @@
 #include <mutex>
 
 #include "tandem/base/error.h"
-#include "tandem/base/mapped_pages.h"
+#include "tandem/base/files/mapped_pages.h"
 #include "tandem/base/parallel.h"
 #include "tandem/io/audio.h"
-#include "tandem/io/image_plain.h"
+#include "tandem/io/image/plain.h"
 #include "tandem/io/tar.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 
 namespace tandem::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 
 namespace tandem::data {

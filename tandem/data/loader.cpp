@@ -3,7 +3,7 @@
 #include "tandem/data/loader.h"
 
 #include "tandem/base/error.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/data/ordered_run_internal.h"
 #include "tandem/graph/rng.h"
 

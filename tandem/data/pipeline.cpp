@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/data/pipeline_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/rng.h"
@@ -536,7 +536,7 @@ void AnyPipeline::load_state(const PipelineState& state) {
   TD_CHECK(state.text == text(), Value,
            "this state was saved by the pipeline\n  {}\nand this pipeline is\n  {}\nMake the "
            "pipeline as "
-           "it was then, or begin anew with set_epoch(0).",
+           "it was then, or start over with set_epoch(0).",
            state.text, text());
   TD_CHECK(state.epoch >= 0 && state.position >= 0 && state.position <= size(), Value,
            "the state of a pipeline of {} elements says epoch {}, position {}",

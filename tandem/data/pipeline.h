@@ -5,7 +5,7 @@
 // state.
 #pragma once
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/data/loader.h"
 #include "tandem/data/pipeline_options.h"
 #include "tandem/io/json.h"
@@ -154,7 +154,7 @@ class Pipeline : public AnyPipeline {
       return static_cast<int64_t>(static_cast<bool>(keep(detail::from_fields<T>(std::move(f)))));
     }));
   }
-  /// `draws` elements per epoch, drawn anew with these probabilities (weight / sum), with
+  /// `draws` elements per epoch, drawn again with these probabilities (weight / sum), with
   /// replacement: PyTorch's WeightedRandomSampler. draws -1: the size of the pipeline.
   Pipeline sample(std::vector<double> weights, int64_t draws = -1) const {
     return with<T>(detail::sample_stage(stage(), std::move(weights), draws));
@@ -195,7 +195,7 @@ class Pipeline : public AnyPipeline {
   Pipeline skip(int64_t n) const {
     return with<T>(detail::range_stage(stage(), n, detail::kEndless));
   }
-  /// `count` epochs as one (each shuffled anew); -1: endless.
+  /// `count` epochs as one (each reshuffled); -1: endless.
   Pipeline repeat(int64_t count = -1) const {
     return with<T>(detail::repeat_stage(stage(), count));
   }

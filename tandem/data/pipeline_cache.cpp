@@ -5,10 +5,10 @@
 #include <array>
 #include <cstring>
 
-#include "tandem/base/crc32c.h"
+#include "tandem/base/files/mapped_pages.h"
+#include "tandem/base/hash/crc32c.h"
+#include "tandem/base/hash/sha256.h"
 #include "tandem/base/log.h"
-#include "tandem/base/mapped_pages.h"
-#include "tandem/base/sha256.h"
 #include "tandem/data/pipeline_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/view/create.h"
@@ -171,7 +171,7 @@ struct FileCache : Stage {
     if (!told.exchange(true))
       log_warning(
           "cache '{}': element {} is damaged and recomputed; remove the file, then all is "
-          "written anew",
+          "written again",
           path, i);
     return in->get({pass.seed, 0}, i);
   }

@@ -24,7 +24,7 @@ std::vector<uint8_t> look_at_all(const StageRef& in, const char* what,
   check_finite(in, what);
   const auto check = [&] {
     TD_CHECK(in->order() != Order::changing, Value,
-             "{} behind stages whose elements change from pass to pass:\n{}\nPut it before random "
+             "{} after stages whose elements change from pass to pass:\n{}\nPut it before random "
              "maps, and before take(), skip(), shard() and batch() of a shuffled pipeline.",
              what, in->text());
   };

@@ -12,7 +12,7 @@ namespace tandem::data::detail {
 
 /// Call while an exception is handled: throws it again as an Error that begins with "sample 7 of
 /// MNIST: ". An Error keeps its kind, hint and place. Another std::exception becomes Value, memory
-/// that ran out Memory, and std::rethrow_if_nested() gives the original; what is no exception
+/// that ran out Memory, and std::rethrow_if_nested() gives the original; what is not an exception
 /// passes unchanged.
 [[noreturn]] TD_API void rethrow_at_sample(const std::string& sample);
 

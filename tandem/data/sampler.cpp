@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/base/philox.h"
 
 namespace tandem::data {

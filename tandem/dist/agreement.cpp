@@ -4,7 +4,7 @@
 #include <map>
 
 #include "tandem/base/error.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/dist/objects.h"
 #include "tandem/dist/reducer_internal.h"
 #include "tandem/ops/ops.h"

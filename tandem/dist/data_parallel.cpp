@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "tandem/base/error.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/dist/reducer_internal.h"

@@ -28,7 +28,7 @@ struct EngineOptions {
   bool exit_unheard = true;
 };
 /// The defaults, with $TANDEM_DIST_DEADLINE, _TIMEOUT, _START_TIMEOUT and _ENGINE in place of what
-/// they name. Throws Value for what is no positive number.
+/// they name. Throws Value for what is not a positive number.
 TD_API EngineOptions engine_options();
 
 /// Meet the other ranks at place.master_addr and its port, where rank 0 listens. Throws Io where

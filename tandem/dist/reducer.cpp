@@ -92,7 +92,7 @@ void Reducer::make_buckets(const DataParallelOptions& o) {
   for (Bucket& b : open) close_bucket(b);
 }
 
-// A flag for each parameter behind the gradients: who used it travels with them.
+// A flag for each parameter after the gradients: who used it travels with them.
 void Reducer::close_bucket(Bucket& b) {
   for (const size_t i : b.params) {
     places_[i].bucket = buckets_.size();

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/dist/carrier_internal.h"
 #include "tandem/dist/pair_lane_internal.h"
 #include "tandem/dist/reduce_internal.h"

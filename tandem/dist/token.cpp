@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
-#include "tandem/base/private_folder.h"
-#include "tandem/base/sha256.h"
+#include "tandem/base/files/private_folder.h"
+#include "tandem/base/hash/sha256.h"
 #include "tandem/dist/token_internal.h"
 
 namespace tandem::distributed {

@@ -10,7 +10,7 @@
 namespace tandem {
 
 struct WhileOptions {
-  /// Stop after so many steps even if cond_fn holds; 0: no bound. Derivatives require a bound.
+  /// Stop after this many steps even if cond_fn holds; 0: no bound. Derivatives require a bound.
   int64_t max_steps = 0;
 };
 struct ScanOptions {

@@ -6,7 +6,7 @@
 #include "tandem/grad/engine_internal.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/batch.h"
-#include "tandem/graph/run_internal.h"
+#include "tandem/graph/run/run_internal.h"
 #include "tandem/graph/vjp.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/ops.h"

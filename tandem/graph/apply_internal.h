@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tandem/graph/apply.h"
-#include "tandem/graph/kernel_choice.h"
+#include "tandem/graph/run/kernel_choice.h"
 
 namespace tandem {
 

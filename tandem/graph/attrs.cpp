@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 
 namespace tandem {
 namespace {

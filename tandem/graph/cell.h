@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "tandem/graph/live_cells.h"
+#include "tandem/graph/cells/live_cells.h"
 #include "tandem/graph/node.h"
 
 namespace tandem {
@@ -45,7 +45,7 @@ class TD_API Cell : public RefCounted {
   friend struct Trace;
   friend class Graph;
   friend class Executable;            // compile/run/executable.cpp
-  friend struct detail::ManyUpdates;  // graph/update.cpp
+  friend struct detail::ManyUpdates;  // graph/cells/update.cpp
   void adopt(Tensor v);
   friend void update_(const OpDef&, const void*, std::span<Cell* const>, std::span<Operand>,
                       SourceLocation);

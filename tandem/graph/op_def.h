@@ -64,6 +64,11 @@ enum OpFlags : uint32_t {
   kConvolution = 512,      ///< a convolution or a derivative of one; the attributes are ConvAttrs
   kBatchNorm = 1024,       ///< normalises over the batch
   kSetsDevice = 2048,      ///< infer says on which device the output lies (to_device)
+  kMoved = 4096,           ///< its reference touches elements by ops/view/strided_copy alone
+  kPassesSame = 8192,      ///< where the result has the Spec of the input, it has its values too
+  kFollowsLayout = 16384,  ///< images: its kernels read and write any order of dimensions
+  kPackedMatmul = 32768,   ///< over a weight in packed form; takes epilogues, has PackedAttrs
+  kPackedConv = 65536,     ///< the same for convolutions
 };
 
 using InferFn = void (*)(InferCall&);
@@ -277,7 +282,7 @@ TD_API void register_family_kernel(DeviceKind device, Family family, const Kerne
 /// Sets the provider of fast loops for pointwise rows (nullptr result: none).
 TD_API void set_fast_f32_provider(FastF32 (*provider)(const OpDef&));
 /// The kernel of such a device that takes this very call, or nullptr. How a call is run where there
-/// is none, choose_kernel() says (graph/kernel_choice.h).
+/// is none, choose_kernel() says (graph/run/kernel_choice.h).
 TD_API const Kernel* find_kernel(const KernelCall& call, DeviceKind device);
 /// Has the row a kernel of its own on such a device?
 TD_API bool has_own_kernel(const OpDef& op, Device device);

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "tandem/base/philox.h"
-#include "tandem/graph/run_internal.h"
+#include "tandem/graph/run/run_internal.h"
 
 namespace tandem {
 namespace {

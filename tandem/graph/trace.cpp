@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "tandem/graph/apply_internal.h"
-#include "tandem/graph/waiting_updates.h"
+#include "tandem/graph/cells/waiting_updates.h"
 
 namespace tandem {
 namespace {

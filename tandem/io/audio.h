@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "tandem/base/budget.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/tensor/tensor.h"
 
 namespace tandem::io {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/base/budget.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/tensor/tensor.h"
 
 namespace tandem::io {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 
 namespace tandem::io {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tandem/base/budget.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/tensor/tensor.h"
 
 namespace tandem::io {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tandem/base/budget.h"
-#include "tandem/io/system_image_internal.h"
+#include "tandem/io/image/system_image_internal.h"
 #include "tandem/tensor/pixels_internal.h"
 
 namespace tandem::io {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tandem/base/budget.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/tensor/state_dict.h"
 
 namespace tandem::io {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/tensor/state_dict.h"
 
 namespace tandem {

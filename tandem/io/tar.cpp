@@ -7,7 +7,7 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"
-#include "tandem/base/mapped_pages.h"
+#include "tandem/base/files/mapped_pages.h"
 
 namespace tandem::io {
 namespace {

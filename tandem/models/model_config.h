@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 
 namespace tandem::models {

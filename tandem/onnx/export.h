@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/compile/compile.h"
 #include "tandem/onnx/onnx.h"
 #include "tandem/tensor/state_dict.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tandem/base/budget.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/onnx/import/value.h"
 
 namespace tandem::onnx {

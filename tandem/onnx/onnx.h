@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tandem/base/budget.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/onnx/model.h"
 
 namespace tandem::onnx {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/onnx/model.h"
 
 namespace tandem::onnx {

@@ -119,6 +119,7 @@ constinit const OpDef identity = view_row("identity", {"x"}, nullptr, same_strid
                                      .vjp(pass_vjp)
                                      .batch(identity_batch)
                                      .reference(copy_loops)
+                                     .flag(kPassesSame)
                                      .flops(no_cost)
                                      .bytes(no_cost)
                                      .onnx("Identity")

@@ -3,7 +3,7 @@
 // rows share (rule_internal.h). Not installed.
 #pragma once
 
-#include "tandem/graph/array_walk.h"
+#include "tandem/graph/run/array_walk.h"
 #include "tandem/ops/rule_internal.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 #include "tandem/tensor/slice.h"
@@ -36,6 +36,13 @@ decltype(auto) composed(const char* op, SourceLocation loc, F&& f) {
     throw with_place(Error(e.kind(), e.message(), e.hint(), op, SourceLocation(), e.layer()), op,
                      loc);
   }
+}
+
+/// The same for a body that makes tensors from nothing: they lie where `like` does.
+template <class F>
+decltype(auto) composed(const char* op, SourceLocation loc, const Tensor& like, F&& f) {
+  const DeviceGuard there(like.defined() ? like.device() : context().device);
+  return composed(op, loc, std::forward<F>(f));
 }
 
 inline Tensor call_view(Tensor x, const Shape& shape, SourceLocation loc) {

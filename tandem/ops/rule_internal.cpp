@@ -3,7 +3,7 @@
 // references; every element is converted once.
 #include "tandem/ops/rule_internal.h"
 
-#include "tandem/graph/array_walk.h"
+#include "tandem/graph/run/array_walk.h"
 
 namespace tandem::detail {
 namespace {

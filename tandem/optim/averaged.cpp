@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "tandem/graph/cells/update.h"
 #include "tandem/graph/trace.h"
-#include "tandem/graph/update.h"
 #include "tandem/nn/norm.h"
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/view/create.h"

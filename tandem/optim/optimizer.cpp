@@ -96,7 +96,7 @@ void Optimizer::check_new(const ParamGroup& group) const {
     TD_CHECK(seen.insert(p.cell().get()).second, Value,
              "{}: parameter {} ('{}') comes twice\nLayers that are copied share their weights: "
              "make them "
-             "anew, as nn::repeat() does.",
+             "again, as nn::repeat() does.",
              type_, i, p.name());
   }
   for (const OptionList::Entry& e : given_options(group))

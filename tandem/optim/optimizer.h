@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers with PyTorch's names, options and defaults. Parameters lie in groups; a group's
+// Optimizers with PyTorch's names, options and defaults. Parameters are in groups; a group's
 // numbers (learning rate, betas, ...), step counts and moments are cells. An update is one op row
 // over a parameter and its moments, in place where nobody holds the old values; in eager one
 // parallel region runs those of all parameters.
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tandem/base/fields.h"
-#include "tandem/graph/update.h"
+#include "tandem/graph/cells/update.h"
 #include "tandem/optim/number.h"
 #include "tandem/tensor/state_dict.h"
 

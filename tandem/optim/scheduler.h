@@ -81,13 +81,13 @@ struct ScheduleRun {
   int64_t steps = 1;   ///< updates of the whole run, the warm-up's too
   int64_t warmup = 0;  ///< updates of the warm-up
   int64_t unit = 1;    ///< updates in what options call a step: 1, or those of an epoch
-  /// Updates behind the warm-up; at least 1.
+  /// Updates after the warm-up; at least 1.
   int64_t after() const { return steps - warmup > 1 ? steps - warmup : 1; }
 };
 /// What becomes of `warmup_steps`.
 enum class ScheduleWarmup : uint8_t {
   before,   ///< a warm-up goes before the schedule
-  own,      ///< the schedule has one of so many steps
+  own,      ///< the schedule has one, of a number of steps
   refused,  ///< it has one of another kind
 };
 /// A row of schedules(). Fields whose unit is "steps" are multiplied by the run's unit.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people write behind the options of `tandem plan`, read with its units. Whatever cannot be
+// What people write after the options of `tandem plan`, read with its units. Whatever cannot be
 // read is a Value error that names the option, what is wrong with the text, and the nearest text
 // that can.
 #pragma once
 
-#include "tandem/plan/claims.h"
+#include "tandem/plan/claims/claims.h"
 
 namespace tandem::plan {
 

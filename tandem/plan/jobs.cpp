@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "tandem/base/file.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/file.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/graph/trace.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/models/registry.h"
@@ -159,7 +159,7 @@ Job config_job(const models::ModelConfig& config, const std::string& name, const
   TD_CHECK(vision || !learned || length <= std::max<int64_t>(longest, 512), Value,
            "{} has {} positions, a sequence of {} was asked for", name, longest, length);
   if (vision) {
-    // Each image is so many patches and a token for the whole.
+    // Each image is a number of patches and a token for the whole.
     const int64_t side = o.image_size.value_or(config.first_integer("image_size", 224)) /
                          std::max<int64_t>(1, config.first_integer("patch_size", 16));
     job.width *= side * side + 1;

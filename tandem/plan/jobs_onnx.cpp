@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ONNX files as jobs, for people who train with another framework: the file's graph with its
-// weights as parameters, a loss behind it, and Tandem's gradients and optimizer.
+// weights as parameters, a loss after it, and Tandem's gradients and optimizer.
 #include <fmt/format.h>
 
 #include "tandem/grad/autograd.h"

@@ -7,7 +7,7 @@
 
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
-#include "tandem/plan/step_memory_internal.h"
+#include "tandem/plan/memory/step_memory_internal.h"
 
 namespace tandem::plan {
 namespace {

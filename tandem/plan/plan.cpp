@@ -51,7 +51,7 @@ int64_t per_gpu_batch(const PlanRequest& r, int n) {
 }
 
 bool lacks_bf16(const PlanRequest& r, const Gpu& gpu) {
-  return r.precision && !gpu.has_bf16() && product_kind(*r.precision) == std::string("bf16");
+  return r.precision && !gpu.has_bf16() && matmul_kind(*r.precision) == std::string("bf16");
 }
 
 void add_notes_of_gpu(std::vector<std::string>& notes, const PlanRequest& asked, const Gpu& gpu) {

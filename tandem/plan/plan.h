@@ -131,8 +131,8 @@ struct ServeRequest {
   double p99 = 0;  ///< seconds
   double utilisation = 0.7;
 };
-/// A fleet that answers so many requests in time: GPUs, batch, latency. Throws Value where one
-/// request alone takes longer than p99.
+/// A fleet that answers a given number of requests in time: GPUs, batch, latency. Throws Value
+/// where one request alone takes longer than p99.
 TD_API Plan serve_plan(const PlanRequest& r, const ServeRequest& s, const Catalog& catalog);
 
 /// A run of `work` seconds with checkpoints every `interval` that cost `save`, on machines that are

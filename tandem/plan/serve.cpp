@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fleets that answer so many requests in time.
+// Fleets that answer a given number of requests in time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kLargestBatch = 1024;
 constexpr int kMostParts = 8;
 
-// A replica answers by itself: one GPU, or several that share every product (tensor parallel).
+// A replica answers by itself: one GPU, or several that share every matmul (tensor parallel).
 struct Served {
   const Workload* work = nullptr;
   Precision precision = Precision::f32;
@@ -25,7 +25,7 @@ struct Served {
 };
 
 Quantity parts_of(int parts) {
-  return given("serve.parts", "GPUs of a replica", parts, "", "that share every product");
+  return given("serve.parts", "GPUs of a replica", parts, "", "that share every matmul");
 }
 
 Quantity replica_memory(const Workload& w, const PlanRequest& r, int parts) {

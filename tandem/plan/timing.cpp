@@ -49,7 +49,7 @@ struct Group {
 };
 enum : size_t { kTf32Conv = kKinds, kPointwise, kMoving, kDepthwise, kGroups };
 
-// Is what is no product half as wide on the GPU as in the dry run?
+// Is all but matmuls half as wide on the GPU as in the dry run?
 bool narrow_between_matmuls(const Workload& w) {
   const Precision p = w.options.precision;
   if (p != Precision::amp_bf16 && p != Precision::amp_f16) return false;
@@ -178,7 +178,7 @@ Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, 
            "time.link.passes.all", "passes", gathers ? (r.recompute ? 4 : 3) : 2, "",
            gathers ? "the weights forward and backward, and the gradients" : "scatter and gather"),
        given("time.link.passes.batches", "batches", gathers ? r.accumulate : 1, "",
-             gathers ? "each gathers anew" : "once for all batches of a step"),
+             gathers ? "each gathers again" : "once for all batches of a step"),
        quotient("time.link.passes.ring", "of each", "", "n - 1 of n parts come from others",
                 given("time.link.others", "the other GPUs", n - 1, "", "n - 1"), gpus_of(n))});
   Quantity bytes =

@@ -9,10 +9,10 @@
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/optim/optimizers.h"
-#include "tandem/plan/caching_allocator_internal.h"
 #include "tandem/plan/kernel_work_internal.h"
+#include "tandem/plan/memory/caching_allocator_internal.h"
+#include "tandem/plan/memory/step_memory_internal.h"
 #include "tandem/plan/names_internal.h"
-#include "tandem/plan/step_memory_internal.h"
 #include "tandem/plan/stepper_internal.h"
 
 namespace tandem::plan {

@@ -11,7 +11,7 @@
 
 #include "tandem/graph/cell.h"
 #include "tandem/ops/nn/attention_form.h"
-#include "tandem/plan/step_memory.h"
+#include "tandem/plan/memory/step_memory.h"
 
 namespace tandem::plan {
 
@@ -30,13 +30,13 @@ enum class Precision : uint8_t {
 /// naming the nearest.
 TD_API Precision precision_of(const std::string& name);
 TD_API const char* to_string(Precision p);
-/// Products in 16 bits, weights and the rest in f32: autocast.
+/// Matmuls in 16 bits, weights and the rest in f32: autocast.
 inline bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::amp_f16; }
 /// What its matmuls are made of: "f32", "tf32", "bf16" or "f16", as Gpu::peak() wants it.
-TD_API const char* product_kind(Precision p);
+TD_API const char* matmul_kind(Precision p);
 
 /// Whose training step is planned: this library's, or the same model in PyTorch, whose loss is two
-/// rows that keep their results, and whose caching allocator is played through.
+/// rows that keep their results, and whose caching allocator is simulated.
 enum class Framework : uint8_t { tandem, pytorch };
 /// "tandem", "pytorch". Throws Value naming the nearest.
 TD_API Framework framework_of(const std::string& name);
@@ -102,7 +102,7 @@ struct Work {
   double seconds = 0;        ///< measured, of profile_steps(); 0 in a dry run
 };
 
-/// Products and attention within the blocks of a forward pass: bytes of their results and FLOPs.
+/// Matmuls and attention within the blocks of a forward pass: bytes of their results and FLOPs.
 struct Results {
   double bytes = 0, flops = 0;
   void add(const Results& r) {

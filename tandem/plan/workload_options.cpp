@@ -53,7 +53,7 @@ const char* to_string(Precision p) {
                                        "pure-bf16", "pure-f16", "mixed-bf16"};
   return kNames[static_cast<int>(p)];
 }
-const char* product_kind(Precision p) {
+const char* matmul_kind(Precision p) {
   static const char* const kKinds[] = {"f32", "tf32", "bf16", "f16", "bf16", "f16", "bf16"};
   return kKinds[static_cast<int>(p)];
 }

@@ -5,7 +5,7 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/base/failures.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/runs/progress.h"
 #include "tandem/runs/resources.h"

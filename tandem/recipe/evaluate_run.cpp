@@ -2,7 +2,7 @@
 // What is left to do with a trained run: evaluate it and write its report.
 #include <algorithm>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/compile/compile.h"
 #include "tandem/graph/context.h"
 #include "tandem/recipe/recipe.h"

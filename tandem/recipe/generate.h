@@ -27,7 +27,7 @@ struct GenerateOptions {
   /// Called with what is new in the text of a row; false stops the row.
   std::function<bool(size_t row, const std::string& text)> stream = {};
 };
-/// Texts behind their prompts, or arrays [n, ...] (images are 0..1). The same seed gives the same
+/// Texts after their prompts, or arrays [n, ...] (images are 0..1). The same seed gives the same
 /// samples. Throws Unsupported for a model that generates nothing.
 TD_API RecipeSamples generate(const OpenedRun& run, const GenerateOptions& options = {});
 /// `weights`: last, or best by the run's monitor.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/recipe/open_run.h"
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/nn/fine_tune.h"
 
 namespace tandem::recipe {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/recipe/loaded_model.h"
 
 namespace tandem::recipe {

@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/base/log.h"
 #include "tandem/base/nearest.h"
 #include "tandem/dist/process_group.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
 #include "tandem/recipe/events_internal.h"
-#include "tandem/recipe/parts_internal.h"
+#include "tandem/recipe/parts/parts_internal.h"
 #include "tandem/recipe/run_data.h"
 #include "tandem/recipe/run_settings_internal.h"
 #include "tandem/recipe/train.h"

@@ -125,7 +125,7 @@ struct FoundBoxes {
 };
 /// What a model generated.
 struct RecipeSamples {
-  std::vector<std::string> texts = {};  ///< behind each prompt
+  std::vector<std::string> texts = {};  ///< after each prompt
   Tensor values = {};                   ///< or arrays [n, ...]; images are 0..1
   std::vector<int64_t> labels = {};     ///< the classes that were asked for
 };

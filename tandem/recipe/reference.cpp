@@ -7,7 +7,7 @@
 #include "tandem/data/transforms/transform_table.h"
 #include "tandem/optim/optimizers.h"
 #include "tandem/recipe/component_rows.h"
-#include "tandem/recipe/parts_internal.h"
+#include "tandem/recipe/parts/parts_internal.h"
 #include "tandem/rl/agents.h"
 #include "tandem/train/callback_table.h"
 #include "tandem/train/losses.h"

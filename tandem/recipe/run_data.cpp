@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/recipe/run_data.h"
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 
 namespace tandem::recipe {
@@ -82,7 +82,7 @@ RunData read_run_data(const std::string& folder) {
                .characters = items(j, "characters", file, whole),
                .image = items(j, "image", file, whole)};
   if (const io::Json* kept = j.find("kept")) out.facts.kept = *kept;
-  // Of a run from before the shape was kept: that behind the transforms.
+  // Of a run from before the shape was kept: that after the transforms.
   if (!j.find("image") && !out.fields.empty() && out.fields[0].shape.size() == 4)
     out.facts.image.assign(out.fields[0].shape.begin() + 1, out.fields[0].shape.end());
   for (const int64_t character : out.facts.characters)

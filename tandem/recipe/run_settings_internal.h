@@ -4,7 +4,7 @@
 // with which settings. Used by recipe.cpp and agent_run.cpp.
 #pragma once
 
-#include "tandem/recipe/parts_internal.h"
+#include "tandem/recipe/parts/parts_internal.h"
 #include "tandem/runs/run_record.h"
 
 namespace tandem::recipe {

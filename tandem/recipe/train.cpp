@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "tandem/base/clock.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/dist/objects.h"
 #include "tandem/dist/process_group.h"
 #include "tandem/runs/run_folder.h"

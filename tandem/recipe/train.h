@@ -30,7 +30,7 @@ TD_API std::string run_folder(const Recipe& recipe, const TrainOptions& options)
 TD_API bool is_data_parallel(const Recipe& recipe);
 /// Does the folder hold a run, finished or not?
 TD_API bool holds_run(const std::string& folder);
-/// Does it hold a checkpoint, from which train() resumes it? Without one the run starts anew.
+/// Does it hold a checkpoint, from which train() resumes it? Without one the run starts over.
 TD_API bool holds_checkpoint(const std::string& folder);
 
 /// Train what the recipe says; evaluates on its test data, where there is some. Throws Value for a

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/recipe/setting_values_internal.h"
 #include "tandem/runs/page.h"
 #include "tandem/runs/progress.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"

@@ -11,7 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/philox.h"
-#include "tandem/graph/update.h"
+#include "tandem/graph/cells/update.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/tensor/state_dict.h"
 

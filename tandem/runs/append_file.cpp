@@ -10,8 +10,8 @@
 #include <system_error>
 
 #include "tandem/base/error.h"
-#include "tandem/base/file_faults_internal.h"
-#include "tandem/base/temporaries_internal.h"
+#include "tandem/base/files/file_faults_internal.h"
+#include "tandem/base/files/temporaries_internal.h"
 
 namespace tandem::runs {
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "tandem/base/clock.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/graph/context.h"
 #include "tandem/io/image.h"
 #include "tandem/io/protobuf.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 #include "tandem/ops/ops.h"
 #include "tandem/runs/event_plugins_internal.h"
 

@@ -12,13 +12,13 @@
 #include <string>
 
 #include "tandem/base/error.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/runs/resources.h"
 
 namespace tandem::runs {
 namespace {
 
-// The number behind `key` in a file of lines "key: 12" or "key 12"; `otherwise` without it.
+// The number after `key` in a file of lines "key: 12" or "key 12"; `otherwise` without it.
 double field(const std::string& path, const std::string& key, double otherwise = 0) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {

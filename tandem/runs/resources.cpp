@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "tandem/base/error.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 
 namespace tandem::runs {
 namespace {

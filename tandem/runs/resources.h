@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 
 namespace tandem::runs {
 

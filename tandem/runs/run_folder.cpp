@@ -8,7 +8,7 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/base/error.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/base/parallel.h"
 #include "tandem/graph/rng.h"
 #include "tandem/runs/resources.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/file_lock.h"
+#include "tandem/base/files/file_lock.h"
 #include "tandem/io/json.h"
 #include "tandem/runs/append_file.h"
 

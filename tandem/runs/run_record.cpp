@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "tandem/base/error.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/io/yaml.h"
 #include "tandem/runs/resources.h"
 #include "tandem/runs/run_folder.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 #include "tandem/runs/page.h"
 
@@ -26,7 +26,7 @@ struct SettingsPart {
 };
 /// The lines of settings.jsonl; damaged ones are left out.
 TD_API std::vector<SettingsPart> parse_settings(const std::string& lines);
-/// Every part with its steps, epochs and what differs between the parts, each line behind `prefix`:
+/// Every part with its steps, epochs and what differs between the parts, each line after `prefix`:
 /// "steps 0 to 92 (epochs 0 to 4): optim.lr 0.003". "" for a run of one part.
 TD_API std::string settings_text(const std::vector<SettingsPart>& parts,
                                  const std::string& prefix = "");

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "tandem/base/error.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/recipe/fields.h"
 
 namespace tandem::serve {

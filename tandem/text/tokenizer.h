@@ -13,7 +13,7 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/base/export.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 
 namespace tandem::text {
 

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <utility>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/base/log.h"
-#include "tandem/train/trainer_internal.h"
+#include "tandem/train/trainer/trainer_internal.h"
 
 namespace tandem::train {
 namespace {

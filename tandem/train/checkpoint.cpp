@@ -10,13 +10,13 @@
 #include <mutex>
 #include <thread>
 
-#include "tandem/base/crc32c.h"
 #include "tandem/base/failures.h"
 #include "tandem/base/failures_internal.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
+#include "tandem/base/files/temporaries_internal.h"
+#include "tandem/base/hash/crc32c.h"
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
-#include "tandem/base/temporaries_internal.h"
 
 namespace tandem::train {
 namespace {

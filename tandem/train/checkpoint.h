@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/file_lock.h"
+#include "tandem/base/files/file_lock.h"
 #include "tandem/io/json.h"
 #include "tandem/io/safetensors.h"
 

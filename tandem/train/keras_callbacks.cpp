@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/base/log.h"
 #include "tandem/base/nearest.h"
 #include "tandem/train/callbacks.h"

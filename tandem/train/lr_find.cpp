@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "tandem/train/state_keeper_internal.h"
+#include "tandem/train/trainer/state_keeper_internal.h"
 
 namespace tandem::train {
 

@@ -118,7 +118,7 @@ class TD_API Model {
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
 
-  /// Say how to train. A second call begins anew with the weights as they are.
+  /// Say how to train. A second call starts over with the weights as they are.
   void compile(CompileModelOptions options = {});
   /// Train on x [n, ...] and y [n, ...]. Throws Shape when their sizes differ, Value without
   /// compile().

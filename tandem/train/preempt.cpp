@@ -19,6 +19,14 @@
 #include "tandem/train/run_state.h"
 
 namespace tandem::train {
+
+// What a cloud's address is asked with. Named outside, since PreemptGuard::Watch holds one.
+struct PreemptQuestion {
+  std::string url, token_url;
+  std::vector<std::pair<std::string, std::string>> headers;
+  double deadline = 30;
+};
+
 namespace {
 
 std::atomic<int64_t> g_notice{0};  // nanoseconds of the steady clock; 0: none
@@ -36,15 +44,8 @@ void notice() {
 }
 void notice_signal(int) { notice(); }
 
-// What a cloud's address is asked with.
-struct Question {
-  std::string url, token_url;
-  std::vector<std::pair<std::string, std::string>> headers;
-  double deadline = 30;
-};
-
-Question question_of(const PreemptOptions& o) {
-  Question q{.url = o.url, .headers = o.headers};
+PreemptQuestion question_of(const PreemptOptions& o) {
+  PreemptQuestion q{.url = o.url, .headers = o.headers};
   if (o.url == "aws") {
     q.url = "http://169.254.169.254/latest/meta-data/spot/instance-action";
     q.token_url = "http://169.254.169.254/latest/api/token";
@@ -69,7 +70,7 @@ bool says_so(const HttpReply& r) {
 }  // namespace
 
 struct PreemptGuard::Watch {
-  Question question;
+  PreemptQuestion question;
   double every;
   int signal = 0;
   struct sigaction old {};

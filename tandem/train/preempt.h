@@ -19,7 +19,7 @@ TD_API std::string signal_name(int signal);
 namespace detail {
 /// signal_of(), and 0 for an empty name; throws Value for one that is not known.
 TD_API int preempt_signal(const std::string& name);
-/// Throws Value for what is no place to ask.
+/// Throws Value for what is not a place to ask.
 TD_API void check_preempt_url(const std::string& url);
 }  // namespace detail
 

@@ -54,7 +54,7 @@ class TD_API Callback {
   /// What a resumed run must know; null: nothing.
   virtual io::Json state() const { return {}; }
   virtual void load_state(const io::Json&) {}
-  /// The same for tensors: they lie in checkpoints beside the optimizer's.
+  /// The same for tensors: they are in checkpoints beside the optimizer's.
   virtual StateDict tensors() const { return {}; }
   virtual void load_tensors(const StateDict&) {}
   virtual const char* name() const = 0;

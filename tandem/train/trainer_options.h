@@ -145,11 +145,11 @@ struct DebugOptions {
   template <class V>
   void fields(V& v) {
     v("overfit_batches", overfit_batches,
-      {.doc = "train and validate on the first so many batches, always the same: can it learn them "
+      {.doc = "train and validate on the first batches only, this many: can it learn them "
               "by heart? 0: off",
        .at_least = 0});
     v("fast_dev_run", fast_dev_run,
-      {.doc = "train, validate and test on so many batches once and leave nothing behind; 0: off",
+      {.doc = "train, validate and test on this many batches once and leave nothing behind; 0: off",
        .at_least = 0});
     v("barebones", barebones, {.doc = "no logs, checkpoints, progress or training metrics"});
   }

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/base/registry.h"
 #include "tandem/tensor/state_dict.h"
 

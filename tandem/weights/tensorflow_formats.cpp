@@ -2,8 +2,8 @@
 // The formats of TensorFlow and Keras: checkpoints, .keras archives, HDF5. They are read only.
 #include "tandem/base/budget.h"
 #include "tandem/base/log.h"
-#include "tandem/io/keras_file.h"
-#include "tandem/io/tensor_bundle.h"
+#include "tandem/io/tensorflow/keras_file.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/weights/formats.h"
 
 namespace tandem::weights {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tandem/base/budget.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/tensor/state_dict.h"
 
 namespace tandem::weights {

@@ -11,7 +11,7 @@
 #include "tandem/base/budget.h"
 #include "tandem/base/log.h"
 #include "tandem/io/json.h"
-#include "tandem/io/pickle_numpy.h"
+#include "tandem/io/pickle/pickle_numpy.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/weights/torch_file.h"
 #include "tandem/weights/torch_storages_internal.h"

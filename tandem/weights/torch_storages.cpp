@@ -8,7 +8,7 @@
 #include "tandem/base/budget.h"
 #include "tandem/base/small_float.h"
 #include "tandem/io/json.h"
-#include "tandem/io/pickle_numpy.h"
+#include "tandem/io/pickle/pickle_numpy.h"
 #include "tandem/io/zip_internal.h"
 
 namespace tandem::weights {

@@ -6,8 +6,8 @@
 #include <map>
 #include <memory>
 
-#include "tandem/base/file.h"
-#include "tandem/io/pickle.h"
+#include "tandem/base/files/file.h"
+#include "tandem/io/pickle/pickle.h"
 #include "tandem/tensor/dtype.h"
 
 namespace tandem::weights {

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "tandem/io/pickle.h"
+#include "tandem/io/pickle/pickle.h"
 #include "tandem/io/zip_internal.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/weights/torch_file.h"

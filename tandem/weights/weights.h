@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/nn/module.h"
 #include "tandem/tensor/state_dict.h"
 

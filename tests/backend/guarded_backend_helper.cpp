@@ -11,7 +11,7 @@
 
 #include "tandem/codegen/pointwise.h"
 #include "tandem/graph/backend.h"
-#include "tandem/graph/kernel_choice.h"
+#include "tandem/graph/run/kernel_choice.h"
 #include "tandem/init.h"
 #include "tandem/ops/ops.h"
 

@@ -65,6 +65,28 @@ TEST_F(RowKernels, LayerNormAndRmsNorm) {
   check(op::layer_norm, &a, {random({6, 5}, DType::bf16), Tensor(), Tensor()}, "bf16", false);
 }
 
+// The kernels of 16-bit rows read f32 statistics, which layer_norm saves; others are the body's.
+TEST_F(RowKernels, StatisticsOfAnotherDType) {
+  const Tensor x = random({300, 33}, DType::bf16) * 2, g = random({300, 33}, DType::bf16);
+  const Tensor w = random({33}, DType::bf16);
+  NormAttrs a{1, 1e-5};
+  NormBackwardAttrs back{1, true, true};
+  const Tensors y = run_op(op::layer_norm, &a, {x, w, Tensor()});
+  const Tensors z = run_op(op::rms_norm, &a, {x, w});
+  for (const DType t : {DType::bf16, DType::f64}) {
+    const Tensor mean = y[1].to(t), rstd = y[2].to(t), root = z[1].to(t);
+    const Tensors got = run_op(op::layer_norm_backward, &back, {g, x, mean, rstd, w});
+    const Tensors want =
+        run_op(op::layer_norm_backward, &back, {g, x, mean.to(DType::f32), rstd.to(DType::f32), w});
+    for (size_t k = 0; k < want.size(); ++k)
+      EXPECT_TRUE(allclose(got[k], want[k], 2e-2, 2e-2)) << to_string(t) << " output " << k;
+    EXPECT_TRUE(allclose(run_op(op::rms_norm_backward, &back, {g, x, root, w})[0],
+                         run_op(op::rms_norm_backward, &back, {g, x, root.to(DType::f32), w})[0],
+                         2e-2, 2e-2))
+        << to_string(t);
+  }
+}
+
 TEST_F(RowKernels, BatchNorm) {
   const Shape shapes[] = {{8, 5},    {300, 40},        {2, 3, 5, 5},     {4, 16, 6, 7},
                           {3, 1, 9}, {2, 20, 3, 4, 5}, {16, 64, 12, 12}, {2, 1, 1, 1}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One writer: another process, thread or container is refused by name, and the lock ends with its
 // process, however that ends. What killed processes leave is swept, what living ones write is not.
-#include "tandem/base/file_lock.h"
+#include "tandem/base/files/file_lock.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -17,8 +17,8 @@
 
 #include "tandem/base/failures.h"
 #include "tandem/base/failures_internal.h"
-#include "tandem/base/folder.h"
-#include "tandem/base/temporaries_internal.h"
+#include "tandem/base/files/folder.h"
+#include "tandem/base/files/temporaries_internal.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/base/philox.h"
 
 namespace tandem {

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 
 #ifdef __has_feature
 #define TD_TSAN __has_feature(thread_sanitizer)

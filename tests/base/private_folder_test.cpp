@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one way to caches and temporary files: which folder it is, which are refused, and that
 // neither a link nor a file of somebody else's is followed, read or written to.
-#include "tandem/base/private_folder.h"
+#include "tandem/base/files/private_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 
 #include <functional>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tests/io/io_helper.h"
 #include "tests/support/environment.h"
 

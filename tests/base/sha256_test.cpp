@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/base/sha256.h"
+#include "tandem/base/hash/sha256.h"
 
 #include <gtest/gtest.h>
 

@@ -53,7 +53,7 @@ class Agents : public ::testing::Test {
                  " || ! kill -0 $pid 2>/dev/null; do :; done; kill -" + signal +
                  " $pid; wait $pid; echo code $?");
   }
-  // Whether there is a checkpoint of at least so many steps.
+  // Whether there is a checkpoint of at least `steps` steps.
   static std::string checkpoint(const std::string& run, int64_t steps) {
     return "[ -n \"$(ls " + run +
            "/checkpoints 2>/dev/null | awk -F- '!/tmp/ && $2 + 0 >= " + std::to_string(steps) +

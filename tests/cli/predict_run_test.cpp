@@ -10,7 +10,7 @@
 #include "tandem/data/transforms/image_ops.h"
 #include "tandem/io/image.h"
 #include "tandem/io/npy.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 #include "tandem/models/vision/detector.h"
 #include "tandem/tandem.h"
 #include "tests/cli/tool_helper.h"

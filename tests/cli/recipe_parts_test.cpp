@@ -7,7 +7,7 @@
 
 #include "tandem/io/image.h"
 #include "tandem/io/npy.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 #include "tandem/tandem.h"
 #include "tests/cli/tool_helper.h"
 #include "tests/data/shards_helper.h"

@@ -144,7 +144,7 @@ inline ::testing::AssertionResult both_equal(const PlanCase& c, codegen::TileCod
     const auto size = static_cast<int64_t>(size_of(t));
     const char* a = static_cast<char*>(slots[static_cast<size_t>(p.n_in + k)]);
     const char* b = static_cast<char*>(other[static_cast<size_t>(k)]);
-    for (int64_t i = 0; i < n + 1; ++i) {  // and nothing behind the end
+    for (int64_t i = 0; i < n + 1; ++i) {  // and nothing past the end
       if (std::memcmp(a + i * size, b + i * size, static_cast<size_t>(size)) == 0) continue;
       const Value x = load_value(a, t, i), y = load_value(b, t, i);
       const bool nans = is_floating(t) && (t == DType::f64 ? x.f64 != x.f64 && y.f64 != y.f64

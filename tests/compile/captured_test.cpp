@@ -130,7 +130,7 @@ TEST(CapturedNumbers, ThoseThatChangeOftenSaySo) {
     EXPECT_EQ(first_of(f(x)), i);
   }
   const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(count(text, "traced anew 8 times"), 1u) << text;
+  EXPECT_EQ(count(text, "retraced 8 times"), 1u) << text;
   EXPECT_TRUE(has(text, "scaled")) << text;
 }
 

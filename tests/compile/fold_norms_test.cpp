@@ -71,7 +71,7 @@ TEST(FoldNorms, FollowsEagerThroughChanges) {
       // The weights do not change between calls: packed once, where that pays off.
       int convolutions = 0;
       for (const OpDef* op : {&op::conv, &op::packed_conv, &op::depthwise_conv, &op::winograd_conv,
-                              &op::packed_product})
+                              &op::packed_matmul})
         convolutions += count_ops(fast.executable(), *op);
       EXPECT_EQ(convolutions, 1) << fast.executable()->to_string();
     }

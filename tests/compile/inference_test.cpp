@@ -84,7 +84,7 @@ TEST(Inference, TrainingStaysAsItWas) {
     return y;
   });
   g();
-  EXPECT_EQ(count_ops(g.executable(), op::packed_product), 0);
+  EXPECT_EQ(count_ops(g.executable(), op::packed_matmul), 0);
 }
 
 TEST(Inference, Products) {
@@ -112,7 +112,7 @@ TEST(Inference, Products) {
     const Tensor none;
     auto e = expect_same(
         [&](Tensor v) { return linear(v, fixed(w), k.bias ? fixed(b) : none).relu(); }, x, what);
-    EXPECT_EQ(count_ops(e, op::packed_product), 1) << what;
+    EXPECT_EQ(count_ops(e, op::packed_matmul), 1) << what;
     EXPECT_EQ(loops(e), 0) << what;
     expect_same([&](Tensor v) { return matmul(v, fixed(wt)) + fixed(b); }, x, what);
     e = expect_same(
@@ -154,7 +154,7 @@ TEST(Inference, TailsAreThoseOfEager) {
       {"shift, clamp", [](Tensor y) { return (1.7 + y).clamp(0, 1); }},
       {"scale, shift", [](Tensor y) { return relu(y * 0.3 + 1.7); }},
       {"numbers around", [](Tensor y) { return hardswish(y * -0.7 + 0.4) * 1.3 + -0.2; }},
-      {"numbers behind", [=](Tensor y) { return sigmoid(y) * fixed(three); }},
+      {"numbers after", [=](Tensor y) { return sigmoid(y) * fixed(three); }},
       {"scale twice", [](Tensor y) { return y * 0.5 * 0.7 + 0.1; }},
   };
   for (const auto& [name, epilogue] : epilogues) {
@@ -188,7 +188,7 @@ TEST(Inference, Convolutions) {
     int64_t n, c, h, w, o, kernel, stride, padding, groups;
     const OpDef* row;
   };
-  const OpDef *product = &op::packed_product, *conv = &op::packed_conv, *deep = &op::depthwise_conv,
+  const OpDef *product = &op::packed_matmul, *conv = &op::packed_conv, *deep = &op::depthwise_conv,
               *fast = &op::winograd_conv, *plain = &op::conv;
   for (const Case& k : {Case{1, 3, 32, 30, 24, 7, 2, 3, 1, conv},
                         {1, 16, 20, 20, 40, 1, 1, 0, 1, product},
@@ -272,7 +272,7 @@ TEST(Inference, TransposedAndScaledConvolutions) {
         return relu(conv_transpose2d(v, fixed(up), fixed(bias), {2, 3}));
       },
       x, "blocks");
-  EXPECT_EQ(count_ops(e, op::packed_product), 1);
+  EXPECT_EQ(count_ops(e, op::packed_matmul), 1);
   EXPECT_EQ(count_ops(e, op::conv_backward_input), 0);
   e = expect_same(
       [&](Tensor v) {
@@ -437,7 +437,7 @@ TEST(Inference, ProjectionsOfOneTensorAreOneProduct) {
   };
   for (const auto& r : rows) {
     const Ref<Executable> e = expect_same(r.f, randn({2, 9, 96}), r.what);
-    EXPECT_EQ(count_ops(e, op::packed_product), r.products) << r.what;
+    EXPECT_EQ(count_ops(e, op::packed_matmul), r.products) << r.what;
     EXPECT_EQ(count_ops(e, op::cat) + count_ops(e, op::pack_matrix), r.cats)
         << r.what << ": the weights are concatenated in every call";
   }
@@ -453,12 +453,12 @@ TEST(Inference, ModulesInEvalModeReadPackedWeights) {
   auto f = fast_compile([&](Tensor v) { return net(v); });
   // In training the weights change all the time.
   f(x);
-  EXPECT_EQ(count_ops(f.executable(), op::packed_product), 0);
+  EXPECT_EQ(count_ops(f.executable(), op::packed_matmul), 0);
   net.eval();
   const auto same = [&](const Tensor& v) { EXPECT_LE(distance(f(v), net(v)), 2e-5); };
   same(x);
   Ref<Executable> e = f.executable();
-  EXPECT_EQ(count_ops(e, op::packed_product), 1);
+  EXPECT_EQ(count_ops(e, op::packed_matmul), 1);
   EXPECT_EQ(count_ops(e, op::packed_conv), 1);
   EXPECT_EQ(count_ops(e, op::batch_norm_infer), 0);
   const auto computed = [](const Ref<Executable>& of) {
@@ -490,7 +490,7 @@ TEST(Inference, ModulesInEvalModeReadPackedWeights) {
   same(x);
   net.train();
   f(x);
-  EXPECT_EQ(count_ops(f.executable(), op::packed_product), 0);
+  EXPECT_EQ(count_ops(f.executable(), op::packed_matmul), 0);
 }
 
 TEST(Inference, ConstantsArePackedOnceForAllPrograms) {
@@ -521,7 +521,7 @@ TEST(Inference, StoredWeights) {
     EXPECT_TRUE(same_bits(stored(), w));
     auto f = fast_compile([&](Tensor v) { return linear(v, stored()); });
     EXPECT_LE(distance(f(x), linear(x, w)), 2e-5);
-    EXPECT_EQ(count_ops(f.executable(), op::packed_product), 1);
+    EXPECT_EQ(count_ops(f.executable(), op::packed_matmul), 1);
     EXPECT_EQ(count_ops(f.executable(), op::read_bytes), 0);
     // Read as it is, and by something that no pass knows.
     auto g = fast_compile(
@@ -566,7 +566,7 @@ TEST(Inference, ProductsOfHalf) {
       EXPECT_EQ(y.dtype(), DType::bf16);
       EXPECT_LE(distance(y.to(DType::f32), wide), 4e-3) << what << ", " << threads << " threads";
       // Rounded once where the processor multiplies bf16: as accurate as bf16 can be.
-      if (count_ops(f.executable(), op::packed_product_bf16)) {
+      if (count_ops(f.executable(), op::packed_matmul_bf16)) {
         EXPECT_LE(distance(y.to(DType::f32), wide.to(DType::bf16).to(DType::f32)), 4e-3) << what;
         EXPECT_EQ(loops(f.executable()), 0) << what;
       }

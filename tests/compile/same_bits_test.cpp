@@ -27,7 +27,7 @@ TEST(SameBits, MatmulsOfF32ArePackedAndNothingElse) {
        [](Tensor y, Tensor x) {
          return relu(y + x.sum(1, true).expand({-1, 130}).contiguous());
        }},
-      {"a bias behind", [&](Tensor y, Tensor) { return y + held(b); }},
+      {"a bias after", [&](Tensor y, Tensor) { return y + held(b); }},
       {"gelu", [](Tensor y, Tensor) { return gelu(y); }},
       {"hardswish", [](Tensor y, Tensor) { return hardswish(y * 1.5); }},
   };
@@ -40,7 +40,7 @@ TEST(SameBits, MatmulsOfF32ArePackedAndNothingElse) {
         const auto f = [&](Tensor v) { return k.behind(linear(v, held(w), held(b)), v); };
         auto compiled = compile(f);
         EXPECT_TRUE(same_bits(compiled(x), f(x))) << what;
-        EXPECT_EQ(count_ops(compiled.executable(), op::packed_product), 1) << what;
+        EXPECT_EQ(count_ops(compiled.executable(), op::packed_matmul), 1) << what;
       }
     }
   auto image_net = compile([&](Tensor v) { return conv2d(v, held(filter), {}, {1}, {1}); });

@@ -2,7 +2,7 @@
 # Images and what torchvision.transforms.v2.functional makes of them, for tests/data/transforms_test.cpp.
 # Use: PYTHON make_golden_transforms.py OUT            two small images (tests/data/transforms.safetensors)
 #      PYTHON make_golden_transforms.py OUT FOLDER N   N images of a folder of JPEG files, halved
-# What OUT holds already stays (PyTorch's versions round single values otherwise): delete it to make all anew.
+# What OUT holds already stays (PyTorch's versions round single values otherwise): delete it to make all of it again.
 import glob, os, sys
 import numpy as np, torch
 import torchvision.transforms.v2 as T

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <functional>
 
-#include "tandem/base/crc32c.h"
+#include "tandem/base/hash/crc32c.h"
 #include "tandem/data/audio.h"
 #include "tandem/data/sets/vision_datasets.h"
 #include "tandem/tandem.h"

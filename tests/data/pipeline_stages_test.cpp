@@ -269,7 +269,7 @@ TEST(PipelineCacheFile, DamageIsSeen) {
     std::ofstream(f / "c", std::ios::binary) << bytes;
   };
   ::testing::internal::CaptureStderr();
-  for (size_t n = 8; n < whole.size(); n += 3) {  // cut: written anew
+  for (size_t n = 8; n < whole.size(); n += 3) {  // cut: written again
     put(whole.substr(0, n));
     ASSERT_EQ(numbers_at(make(), 0), want) << n;
     ASSERT_EQ(read_file(f / "c"), whole) << n;
@@ -303,13 +303,13 @@ TEST(PipelineCacheFile, DamageIsSeen) {
 TEST(PipelineStages, RefuseWhatTheyCannotDo) {
   const auto length = [](const Tensor& t) { return t.item<int64_t>(); };
   const std::pair<std::function<void()>, const char*> kCases[] = {
-      {[] { numbers(9).map(noised).filter(odd); }, "filter() behind stages whose elements change"},
-      {[] { numbers(9).shuffle().take(4).filter(odd); }, "filter() behind stages whose elements"},
+      {[] { numbers(9).map(noised).filter(odd); }, "filter() after stages whose elements change"},
+      {[] { numbers(9).shuffle().take(4).filter(odd); }, "filter() after stages whose elements"},
       {[] { numbers(9).repeat().filter(odd); }, "filter() of a pipeline that repeats forever"},
       {[&] {
          numbers(9).map(noised).bucket_by_length(length, {2}, {1, 1});
        },
-       "bucket_by_length() behind stages whose elements change"},
+       "bucket_by_length() after stages whose elements change"},
       {[&] {
          numbers(9).bucket_by_length(length, {2, 2}, {1, 1, 1});
        },

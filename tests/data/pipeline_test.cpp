@@ -101,7 +101,7 @@ TEST(Pipeline, ShuffleIsAPermutationOfSeedAndEpoch) {
   EXPECT_NE(first, pass_at(p.seed(6), 0));
   EXPECT_EQ(first, pass_at(p.seed(5), 0));
   EXPECT_EQ(first, shuffled_order(50, 5, 0));  // the order of DataLoader
-  // Each repetition is shuffled anew, as the epoch of that number.
+  // Each repetition is reshuffled, as the epoch of that number.
   List both = first;
   both.insert(both.end(), second.begin(), second.end());
   EXPECT_EQ(pass_at(p.repeat(2), 0), both);

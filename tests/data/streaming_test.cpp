@@ -12,7 +12,7 @@
 #include <fstream>
 #include <functional>
 
-#include "tandem/base/mapped_pages.h"
+#include "tandem/base/files/mapped_pages.h"
 #include "tandem/data/sets/record_datasets.h"
 #include "tandem/tandem.h"
 #include "tests/data/shards_helper.h"

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "tandem/base/clock.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/dist/carrier_internal.h"
 #include "tandem/dist/data_parallel.h"
 #include "tandem/nn/nn.h"

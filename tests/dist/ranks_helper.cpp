@@ -13,7 +13,7 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/base/error.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/graph/rng.h"
 #include "tests/support/environment.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <memory>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/init.h"
 
 namespace tandem::golden {

@@ -3,7 +3,7 @@
 // forward-mode and second-order derivatives; promotion of all pairs of dtypes.
 #include "tests/golden/golden_helper.h"
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/grad/transforms.h"
 #include "tandem/init.h"
 #include "tandem/ops/ops.h"

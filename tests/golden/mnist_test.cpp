@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "bench/models.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/base/philox.h"
 #include "tandem/init.h"
 #include "tandem/io/idx.h"

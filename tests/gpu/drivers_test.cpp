@@ -77,7 +77,7 @@ TEST_P(DriverTable, OneStreamKeepsItsOrder) {
   const int64_t n = 4096;
   const Address y = device_->allocate(n * 4);
   ASSERT_OK(device_->launch("fill_f32", n, Arguments().address(y, n * 4).value(0.0f).value(n)));
-  for (int step = 0; step < 40; ++step) {  // y = 1 * y + y, or filled anew
+  for (int step = 0; step < 40; ++step) {  // y = 1 * y + y, or filled again
     if (step % 10 == 0) {
       const float v = 1.0f + static_cast<float>(step);
       ASSERT_OK(device_->launch("fill_f32", n, Arguments().address(y, n * 4).value(v).value(n)));

@@ -44,8 +44,8 @@ TEST_F(Fake, AWriteBesideAnAllocationIsNamed) {
     const char* text;
   };
   const Case cases[] = {
-      {100, "kernel poke: byte 0 behind the end of a block of 100 bytes"},
-      {200, "kernel poke: byte 100 behind the end of a block of 100 bytes"},
+      {100, "kernel poke: byte 0 past the end of a block of 100 bytes"},
+      {200, "kernel poke: byte 100 past the end of a block of 100 bytes"},
       {-1, "kernel poke: byte 1 before the start of a block of 100 bytes"},
   };
   for (const Case& k : cases) {
@@ -60,7 +60,7 @@ TEST_F(Fake, AWriteBesideAnAllocationIsNamed) {
   ASSERT_OK(fake_->launch(poke, {}, {}, Arguments().address(y, 100).value(int64_t{100}),
                           device_->stream));
   EXPECT_OK(fake_->release(y));  // is not in the way of giving it back, and is told afterwards
-  EXPECT_FAILS(fake_->synchronize(), launch, "kernel poke: byte 0 behind the end");
+  EXPECT_FAILS(fake_->synchronize(), launch, "kernel poke: byte 0 past the end");
 }
 
 TEST_F(Fake, RangesMustLieInOneAllocation) {

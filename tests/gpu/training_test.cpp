@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes with trainer.device: losses follow the CPU's, every row runs on the device, and a run
 // that is resumed there ends with the bits of one that was not interrupted.
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/graph/backend.h"
 #include "tandem/recipe/train.h"
 #include "tandem/tandem.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/graph/trace.h"
 #include "tandem/tandem.h"
 #include "tests/support/init.h"

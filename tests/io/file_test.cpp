@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files: whole reads, maps, and writes that leave the old file or the new one.
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 
 #include <csignal>
 
-#include "tandem/base/mapped_pages.h"
+#include "tandem/base/files/mapped_pages.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem {

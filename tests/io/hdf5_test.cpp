@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // HDF5 files that h5py wrote in the old and in the new format, with every storage that the reader
 // knows, and damaged ones. tests/io/hdf5/make_golden.py wrote them.
-#include "tandem/io/hdf5.h"
+#include "tandem/io/hdf5/hdf5.h"
 
 #include <gtest/gtest.h>
 
 #include "tandem/base/budget.h"
-#include "tandem/io/keras_file.h"
+#include "tandem/io/tensorflow/keras_file.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem::io {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/tensor/tensor.h"
 #include "tests/support/errors.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pickles as data: what Python writes is read; what would run code or cost memory is rejected with
 // a Format error that names it.
-#include "tandem/io/pickle.h"
+#include "tandem/io/pickle/pickle.h"
 
 #include <cmath>
 

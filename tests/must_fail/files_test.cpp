@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/data/sets/datasets.h"
 #include "tandem/io/csv.h"
 #include "tandem/io/gzip.h"

@@ -11,7 +11,7 @@
 #include "tandem/grad/control_flow.h"
 #include "tandem/init.h"
 #include "tandem/onnx/export.h"
-#include "tandem/onnx/import/small_float_internal.h"
+#include "tandem/onnx/import/operators/small_float_internal.h"
 #include "tandem/onnx/summary.h"
 #include "tandem/tensor/strided.h"
 #include "tests/io/io_helper.h"

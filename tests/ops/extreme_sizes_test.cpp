@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes, positions and counts at the ends of int64, at every kind of entry point: what is no size
-// is refused with an Error that says so, and nothing overflows or is taken for a symbolic size.
+// Sizes, positions and counts at the ends of int64, at every kind of entry point: what is not a
+// size is refused with an Error that says so, and nothing overflows or is taken for a symbolic
+// size.
 #include <gtest/gtest.h>
 
 #include "tandem/graph/trace.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/base/parallel.h"
 #include "tandem/text/sentencepiece.h"
 #include "tandem/text/tokenizer.h"

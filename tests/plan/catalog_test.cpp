@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "tandem/base/file.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/file.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/tandem.h"
 #include "tests/plan/plan_helper.h"
 
@@ -338,7 +338,7 @@ TEST(CatalogMustFail, WholeFiles) {
     write_file(file, good.substr(0, n));
     EXPECT_ERROR(Format, file + ": ", Catalog::load("", file));
   }
-  // What is no file, and what is far too large.
+  // What is not a file, and what is far too large.
   EXPECT_ERROR(Io, "no_such.json", Catalog::load("", "no_such.json"));
   EXPECT_ERROR(Io, testing::TempDir(), Catalog::load("", testing::TempDir()));
   write_file(file, std::string((size_t{1} << 24) + 1, ' '));

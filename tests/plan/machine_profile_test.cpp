@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/plan/hardware/catalog.h"
 #include "tests/io/io_helper.h"
 #include "tests/support/environment.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/plan.h"
 #include "tandem/tandem.h"

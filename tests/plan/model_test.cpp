@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/plan/asked.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/tandem.h"

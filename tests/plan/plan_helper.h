@@ -39,7 +39,7 @@ double quantile(std::vector<double> v, double q);
 /// A batch of 32 of that model on that GPU.
 PlanRequest request(const std::string& model, const std::string& gpu);
 
-/// What a plan's JSON claims, worked out anew from the parts that it names. Returns what does not
+/// What a plan's JSON claims, recomputed from the parts that it names. Returns what does not
 /// add up: nothing, for a good plan.
 std::vector<std::string> broken_sums(const io::Json& plan);
 /// The numbers in a plan's text that are no figure of its JSON, each with what stands around it.

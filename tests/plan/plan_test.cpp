@@ -178,7 +178,7 @@ TEST(Plan, RankAndServe) {
 }
 
 // Without failures a run takes its work and its checkpoints; with them it agrees with the
-// expectation of an exponential clock that starts anew after each piece.
+// expectation of an exponential clock that starts over after each piece.
 TEST(Plan, SpotSimulation) {
   const SpotResult calm = simulate_spot(36000, 3600, 10, 0, 300);
   EXPECT_NEAR(calm.mean, 36000 + 9 * 10, 1e-6);

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "tandem/backend/cpu/registry_internal.h"
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/plan.h"
 #include "tandem/tandem.h"

@@ -7,7 +7,7 @@
 
 #include "tandem/plan/advise.h"
 #include "tandem/plan/asked.h"
-#include "tandem/plan/claims.h"
+#include "tandem/plan/claims/claims.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"

@@ -2,8 +2,8 @@
 // What a plan is told of the run that it stands for: whose training step, how attention is carried
 // out, what is recomputed, whether gradients stay.
 #include "tandem/ops/nn/attention_form.h"
-#include "tandem/plan/caching_allocator_internal.h"
 #include "tandem/plan/jobs.h"
+#include "tandem/plan/memory/caching_allocator_internal.h"
 #include "tandem/plan/plan.h"
 #include "tandem/tandem.h"
 #include "tests/plan/plan_helper.h"

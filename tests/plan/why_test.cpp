@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/onnx/export.h"
 #include "tandem/plan/asked.h"
 #include "tandem/plan/hardware/machine.h"

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/init.h"
 #include "tests/readers/readers.h"
 

@@ -5,7 +5,7 @@
 
 #include "tandem/io/gzip.h"
 #include "tandem/io/protobuf.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 #include "tests/readers/readers.h"
 
 namespace tandem::readers {

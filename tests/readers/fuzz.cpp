@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/init.h"
 #include "tests/readers/readers.h"
 

@@ -79,7 +79,7 @@ void mutate_riff(std::string& s, Random& random) {
     case 1:  // a length that is not so
       put_little(s, p.begin + 4, extreme(random), 4);
       return;
-    case 2: {  // another length, and so many bytes
+    case 2: {  // another length, and as many bytes
       const size_t held = p.end - p.content, n = random() % (2 * held + 2);
       s.replace(p.content, held,
                 s.substr(p.content, held) + std::string(n > held ? n - held : 0, 0));

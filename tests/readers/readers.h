@@ -117,7 +117,7 @@ std::string little_endian(std::initializer_list<std::pair<uint64_t, int>> number
 /// `head` and then `data`, that many times, as a zlib stream; raw: as a zip file has it.
 std::string deflate(std::string_view data, uint64_t copies = 1, bool raw = false,
                     std::string_view head = {});
-/// The same as a gzip file: `head` and so many MiB of `fill`.
+/// The same as a gzip file: `head` and a number of MiB of `fill`.
 std::string gzip_bomb(std::string_view head, uint64_t mebibytes, char fill = '\0');
 /// A black PNG of three channels.
 std::string png(uint64_t w, uint64_t h);

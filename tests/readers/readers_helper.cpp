@@ -13,13 +13,13 @@
 #include <map>
 
 #include "tandem/io/json.h"
-#include "tandem/io/keras_file.h"
 #include "tandem/io/npy.h"
-#include "tandem/io/pickle.h"
+#include "tandem/io/pickle/pickle.h"
 #include "tandem/io/protobuf.h"
-#include "tandem/io/snappy.h"
-#include "tandem/io/tensor_bundle.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/io/tensorflow/keras_file.h"
+#include "tandem/io/tensorflow/snappy.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 #include "tandem/io/yaml.h"
 #include "tandem/onnx/onnx.h"
 #include "tandem/tandem.h"
@@ -34,7 +34,7 @@
 #include "tandem/io/gzip.h"
 #include "tandem/io/idx.h"
 #include "tandem/io/image.h"
-#include "tandem/io/image_plain.h"
+#include "tandem/io/image/plain.h"
 #include "tandem/io/tar.h"
 
 namespace tandem::readers {
@@ -540,7 +540,7 @@ uint64_t memory_of(const char* line) {
 
 Cost cost_of(const std::function<void()>& f) {
   const int fd = ::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-  if (fd >= 0) {  // the most begins anew
+  if (fd >= 0) {  // the most starts over
     if (::write(fd, "5", 1) != 1) std::perror("clear_refs");
     ::close(fd);
   }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tandem/base/crc32c.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/base/hash/crc32c.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 #include "tests/readers/readers.h"
 
 namespace tandem::readers {

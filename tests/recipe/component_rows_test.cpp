@@ -14,7 +14,7 @@
 #include "tandem/io/idx.h"
 #include "tandem/io/image.h"
 #include "tandem/io/npy.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 #include "tandem/rl/agents.h"
 #include "tandem/tandem.h"
 #include "tests/data/shards_helper.h"

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/io/image.h"
 #include "tandem/recipe/generate.h"
 #include "tandem/recipe/recipe.h"

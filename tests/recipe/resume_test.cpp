@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/recipe/train.h"
 #include "tandem/runs/append_file.h"
 #include "tandem/runs/run_folder.h"

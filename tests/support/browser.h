@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/file.h"
-#include "tandem/base/folder.h"
+#include "tandem/base/files/file.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/io/image.h"
 
 namespace tandem {

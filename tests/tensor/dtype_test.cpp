@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/tensor/tensor.h"

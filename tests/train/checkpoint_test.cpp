@@ -13,10 +13,10 @@
 #include <cstring>
 #include <thread>
 
-#include "tandem/base/crc32c.h"
-#include "tandem/base/file_faults_internal.h"
+#include "tandem/base/files/file_faults_internal.h"
+#include "tandem/base/files/temporaries_internal.h"
+#include "tandem/base/hash/crc32c.h"
 #include "tandem/base/philox.h"
-#include "tandem/base/temporaries_internal.h"
 #include "tandem/runs/run_folder.h"
 #include "tandem/tandem.h"
 #include "tandem/train/run_state.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <set>
 
-#include "tandem/base/crc32c.h"
+#include "tandem/base/hash/crc32c.h"
 #include "tandem/io/protobuf.h"
 #include "tandem/runs/event_file.h"
 #include "tandem/tandem.h"

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 #include "tests/support/init.h"
@@ -59,7 +59,7 @@ TEST(Model, AnotherFitContinuesAndATemporaryIsKept) {
   EXPECT_EQ(model.trainer().step(), 2 * steps);
   EXPECT_EQ(model.optimizer().step_count().to(float64).item<double>(),
             static_cast<double>(2 * steps));
-  // An endless pipeline, in epochs of so many steps.
+  // An endless pipeline, in epochs of a few steps.
   auto endless = data::pipeline(d, {.seed = 3}).shuffle().batch(32).repeat();
   h = model.fit(endless, {.epochs = 3, .verbose = 0, .steps_per_epoch = 7});
   EXPECT_EQ(h->epoch().size(), 3u);

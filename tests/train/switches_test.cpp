@@ -14,7 +14,7 @@
 #include <csignal>
 #include <thread>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/tandem.h"
 #include "tandem/train/callbacks.h"
 #include "tandem/train/http_request.h"

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 #include "tests/support/init.h"

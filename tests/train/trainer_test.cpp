@@ -8,7 +8,7 @@
 #include <cmath>
 #include <csignal>
 
-#include "tandem/base/folder.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/tandem.h"
 #include "tandem/train/callbacks.h"
 #include "tests/io/io_helper.h"

@@ -3,7 +3,7 @@
 // read again, and hostile ones are rejected with a Format error that gives the reason.
 #include "tandem/weights/torch_file.h"
 
-#include "tandem/io/pickle.h"
+#include "tandem/io/pickle/pickle.h"
 #include "tandem/io/zip_internal.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"

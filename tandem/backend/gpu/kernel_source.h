@@ -53,7 +53,7 @@ TD_API std::string host_text(const KernelSource& kernel);
 
 /// Does a thread of it wait for the others of its block?
 TD_API bool has_barrier(const KernelSource& kernel);
-/// Where the shared arrays lie, one behind the other, and how many bytes they take.
+/// Where the shared arrays lie, one after the other, and how many bytes they take.
 TD_API size_t shared_bytes(const KernelSource& kernel);
 
 }  // namespace tandem::gpu

@@ -25,7 +25,7 @@ Library open_library(const std::vector<std::string>& names, bool wheels);
 LibraryReport report_of(const char* name, const Library& library);
 
 /// Set the function pointer at `place`; the name of one that the library lacks goes into `missing`,
-/// behind a comma.
+/// after a comma.
 void resolve_symbol(const Library& library, const char* name, void* place, std::string& missing);
 
 }  // namespace tandem::gpu

@@ -9,7 +9,7 @@ namespace tandem::gpu {
 
 /// kCTypes stands before the first and the last one: OpenCL C has names of its own for types.
 extern const std::string_view kCTypes, kCudaPrelude, kOpenclPrelude, kHostPrelude;
-/// Stands behind each: words made of others.
+/// Follows each of them: words made of others.
 extern const std::string_view kReports;
 
 }  // namespace tandem::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a Program to Executables that hold at most so many bytes. compiled.cpp calls these; with a
-// limit they try cuts (recompute.h), cheapest first, until a plan fits.
+// From a Program to Executables that hold at most a given number of bytes. compiled.cpp calls
+// these; with a limit they try cuts (recompute.h), cheapest first, until a plan fits.
 #pragma once
 
 #include "tandem/compile/program/split.h"

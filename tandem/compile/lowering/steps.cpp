@@ -9,7 +9,7 @@
 #include "tandem/graph/backend.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/infer.h"
-#include "tandem/graph/kernel_choice.h"
+#include "tandem/graph/run/kernel_choice.h"
 
 namespace tandem::compiler {
 namespace {

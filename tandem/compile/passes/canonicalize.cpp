@@ -43,9 +43,7 @@ void pass_values(Rewrite& r) {
 void canonicalize(Program& p) {
   static const std::vector<Rule> kRules = {
       {of_family(Family::view, {row(op::fill).as("fill")}), become_fill},
-      {one_of({&op::identity, &op::cast, &op::view, &op::sum_to, &op::copy, &op::to_device},
-              {any("x")}),
-       pass_same_spec},
+      {with_flag(kPassesSame, {any("x")}), pass_same_spec},
       {row(op::pad, {any("x")}), pass_unpadded},
       {row(op::with_vjp), pass_values},
   };

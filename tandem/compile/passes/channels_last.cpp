@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Permutations from channels-last behind packed convolutions move down through pointwise
+// Permutations from channels-last after packed convolutions move down through pointwise
 // instructions, reductions over the image, pooling, resizing, padding and concatenations of
 // channels, until they meet the permutation to channels-last before the next convolution, and both
 // are eliminated. What lies between then works on dense channels-last values. This is a walk that
@@ -10,10 +10,8 @@
 #include "tandem/compile/passes/passes.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/reduce_attrs.h"
-#include "tandem/ops/conv/pool.h"
 #include "tandem/ops/matmul/packed.h"
 #include "tandem/ops/view/view.h"
-#include "tandem/ops/vision/resample.h"
 
 namespace tandem::compiler {
 namespace {
@@ -160,8 +158,8 @@ class ChannelsLast {
 
   // Pooling and resizing take the layout of their input.
   bool pools(const Instr& i) const {
-    return (i.op == &op::max_pool || i.op == &op::avg_pool || i.op == &op::interpolate) &&
-           spec(i.out[0]).rank() == 4 && last(i.in[0].value) != kNone;
+    return i.op && i.op->has(kFollowsLayout) && spec(i.out[0]).rank() == 4 &&
+           last(i.in[0].value) != kNone;
   }
 
   Program& p_;
@@ -173,8 +171,7 @@ class ChannelsLast {
 
 void channels_last(Program& p) {
   for (const Instr& i : p.instrs)
-    if (i.op == &op::packed_conv || i.op == &op::winograd_conv || i.op == &op::depthwise_conv)
-      return ChannelsLast(p).run();
+    if (i.op && i.op->has(kPackedConv)) return ChannelsLast(p).run();
 }
 
 }  // namespace tandem::compiler

@@ -15,7 +15,7 @@ class Edits {
 
   void put_before(InstrId k, Instr i) { before_[k].push_back({kNone, std::move(i)}); }
   void put_after(InstrId k, Instr i) { after_[k].push_back({kNone, std::move(i)}); }
-  /// Instruction `moved` stands right before, or right behind, k and what was put there earlier.
+  /// Instruction `moved` stands right before, or right after, k and what was put there earlier.
   void move_before(InstrId k, InstrId moved) { move(before_[k], moved); }
   void move_after(InstrId k, InstrId moved) { move(after_[k], moved); }
   void remove(InstrId k) { removed_[k] = 1; }

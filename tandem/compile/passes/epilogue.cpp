@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Epilogues: a loop that reads the result of a matmul, a convolution or a batch norm (bias,
 // activation, residual, the derivative of an activation, an optimizer's update of that weight)
-// moves up to right behind it if all else that it reads is there by then. The lowering then runs it
+// moves up to right after it if all else that it reads is there by then. The lowering then runs it
 // on each block that was just made.
 #include <algorithm>
 
@@ -86,7 +86,7 @@ class Epilogues {
     return true;
   }
 
-  // May `k` stand right behind `maker`? `numbers`: instructions of few elements that go before it.
+  // May `k` stand right after `maker`? `numbers`: instructions of few elements that go before it.
   bool can_move(InstrId maker, InstrId k, std::vector<InstrId>& numbers) const {
     if (!may_write(maker, k)) return false;
     for (const Arg& a : p_.instrs[k].in)

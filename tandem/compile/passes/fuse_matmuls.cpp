@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matmuls of one tensor with several packed weights become one matmul with the columns of all,
 // where only views and attention read the results: the projections to queries, keys and values.
-// Packed weights lie in panels of columns, so theirs come one behind the other; the concatenated
+// Packed weights lie in panels of columns, so theirs come one after the other; the concatenated
 // weight follows from weights alone and leaves the calls (derive_values()). What was a result is a
 // slice of the columns, and sums are as they were. A group is found by who else reads its operand,
 // which no pattern of one instruction says.
@@ -58,8 +58,8 @@ class MatmulFusion {
   }
 
   bool fusable(const Instr& i) const {
-    return (i.op == &op::packed_product || i.op == &op::packed_product_bf16) &&
-           operand(i, 3) == kNone && attrs(i).columns % kPackedPanel == 0 && only_seen(i.out[0]);
+    return i.op && i.op->has(kPackedMatmul) && operand(i, 3) == kNone &&
+           attrs(i).columns % kPackedPanel == 0 && only_seen(i.out[0]);
   }
   // Do its elements' places not matter to whoever reads it?
   bool only_seen(ValueId v) const {

@@ -14,9 +14,10 @@
 namespace tandem::compiler {
 namespace {
 
-constexpr int64_t kFewestProducts = 4096;  ///< of a weight: smaller ones are read as they lie
-constexpr double kManyProducts = 1 << 18;  ///< of a convolution, however small its weight
-// Winograd pays from so many tiles and channels on, where few outputs of the last tiles are waste.
+constexpr int64_t kFewestElements = 4096;      ///< of a weight: smaller ones are read as they lie
+constexpr double kManyMultiplyAdds = 1 << 18;  ///< of a convolution, however small its weight
+// Winograd pays from this many tiles and channels on, where few outputs of the last tiles are
+// waste.
 constexpr int64_t kFewestTiles = 12, kFewestChannels = 24;
 constexpr double kMostWaste = 1.35;
 
@@ -25,7 +26,7 @@ class Packing {
   explicit Packing(const Program& p)
       : stable_(stable_values(p, p.weights_stay)),
         whole_(p.values.size()),
-        bf16_(!p.same_bits && has_own_kernel(op::packed_product_bf16, p.device)) {
+        bf16_(!p.same_bits && has_own_kernel(op::packed_matmul_bf16, p.device)) {
     for (const Instr& i : p.instrs)
       if (i.op == &op::cast && i.out[0] != kNone && i.in[0].value != kNone)
         whole_[i.in[0].value] |= !is_floating(p.values[i.out[0]].spec.dtype);
@@ -43,7 +44,7 @@ class Packing {
   ValueId linear(Rewrite& r) const {
     const Instr& i = r.root();
     const ValueId w = i.in[1].value;
-    if (r.spec(w).shape.numel().value() < kFewestProducts || odd_bf16(r.spec(w), 1)) return kNone;
+    if (r.spec(w).shape.numel().value() < kFewestElements || odd_bf16(r.spec(w), 1)) return kNone;
     return matmul_packed(r, i.in[0].value, r.emit().permute(w, {1, 0}), operand(i, 2));
   }
 
@@ -51,7 +52,7 @@ class Packing {
     const Instr& i = r.root();
     const auto& a = *static_cast<const MatmulAttrs*>(i.attrs.get());
     const ValueId w = i.in[1].value;
-    if (a.trans_a || r.spec(w).rank() != 2 || r.spec(w).shape.numel().value() < kFewestProducts ||
+    if (a.trans_a || r.spec(w).rank() != 2 || r.spec(w).shape.numel().value() < kFewestElements ||
         odd_bf16(r.spec(w), a.trans_b ? 1 : 0))
       return kNone;
     return matmul_packed(r, i.in[0].value, a.trans_b ? r.emit().permute(w, {1, 0}) : w, kNone);
@@ -77,14 +78,14 @@ class Packing {
     }
     const bool image = i.op == &op::conv || i.op == &op::conv_backward_input;
     if (dtype != DType::f32 && !(dtype == DType::bf16 && bf16_ && !image)) return false;
-    return r.spec(w).shape.numel().value() >= kFewestProducts / 16 || (image && much(r, x, w));
+    return r.spec(w).shape.numel().value() >= kFewestElements / 16 || (image && much(r, x, w));
   }
   // Each weight meets about every pixel.
   static bool much(const Rewrite& r, ValueId x, ValueId w) {
     const Shape& s = r.spec(x).shape;
     return static_cast<double>(r.spec(w).shape.numel().value()) *
                static_cast<double>(s.numel().value() / s[1].value()) >=
-           kManyProducts;
+           kManyMultiplyAdds;
   }
 
   // w [k, n] as it may be seen.
@@ -95,7 +96,7 @@ class Packing {
     const bool bf16 = r.spec(x).dtype == DType::bf16;
     const ValueId packed =
         e.emit(bf16 ? op::pack_matrix_bf16 : op::pack_matrix, nullptr, nullptr, {w});
-    return e.emit(bf16 ? op::packed_product_bf16 : op::packed_product, fields<PackedAttrs>(), &a,
+    return e.emit(bf16 ? op::packed_matmul_bf16 : op::packed_matmul, fields<PackedAttrs>(), &a,
                   {x, packed, bias});
   }
 
@@ -186,7 +187,7 @@ ValueId Packing::conv_transpose(Rewrite& r) const {
 // Are there kernels of packed weights at all?
 bool takes_packed_weights(Device device) {
   for (const OpDef* row :
-       {&op::packed_product, &op::packed_conv, &op::depthwise_conv, &op::winograd_conv})
+       {&op::packed_matmul, &op::packed_conv, &op::depthwise_conv, &op::winograd_conv})
     if (!has_own_kernel(*row, device)) return false;
   return true;
 }

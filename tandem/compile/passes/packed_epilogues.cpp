@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bias, residual, numbers and activation behind a matmul or convolution with a packed weight go
+// Bias, residual, numbers and activation after a matmul or convolution with a packed weight go
 // into it: they are done on a tile that was just computed. The instruction then stands where the
 // last one that it took in stood. What has no place there becomes an epilogue as for other matmuls.
 //
 // A number that multiplies does not go into the weight: its rounding would be the same for all
-// pixels, so that it adds up in the layers behind, where that of results does not.
+// pixels, so that it adds up in the layers that follow, where that of results does not.
 //
 // A bias is where the sum starts, and activations but clamps are approximated on the tile by
-// polynomials of their own: where Program::same_bits, those stay behind the matmul.
+// polynomials of their own: where Program::same_bits, those stay after the matmul.
 #include <cmath>
 #include <unordered_map>
 
@@ -23,16 +23,10 @@ const PackedAttrs& attrs(const Instr& i) { return *static_cast<const PackedAttrs
 bool has_operand(const Instr& i, size_t k) { return k < i.in.size() && i.in[k].present(); }
 
 Pattern packed(int readings) {
-  return one_of({&op::packed_product, &op::packed_product_bf16, &op::packed_conv,
-                 &op::depthwise_conv, &op::winograd_conv})
-      .read(readings)
-      .as("y");
+  return with_flag(kPackedMatmul | kPackedConv).read(readings).as("y");
 }
 
-bool is_packed(const Instr& i) {
-  const Pattern p = packed(0);
-  return std::find(p.ops.begin(), p.ops.end(), i.op) != p.ops.end();
-}
+bool is_packed(const Instr& i) { return i.op && packed(0).takes(*i.op); }
 
 class PackedEpilogues {
  public:

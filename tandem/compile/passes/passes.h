@@ -5,7 +5,7 @@
 
 #include "tandem/compile/program/program.h"
 #include "tandem/graph/epilogue.h"
-#include "tandem/graph/kernel_choice.h"
+#include "tandem/graph/run/kernel_choice.h"
 
 namespace tandem::compiler {
 
@@ -23,7 +23,7 @@ void number_operands(Program& p);
 void pack_weights(Program& p);
 /// What stands between packed convolutions works channels-last too.
 void channels_last(Program& p);
-/// Bias, residual, numbers that multiply or shift, and activation behind a packed matmul or
+/// Bias, residual, numbers that multiply or shift, and activation after a packed matmul or
 /// convolution go into it.
 void take_epilogues(Program& p);
 /// Packed matmuls of one tensor become one where only views and attention read them.

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/compile/passes/pattern.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tandem::compiler {
 
+bool Pattern::takes(const OpDef& op) const {
+  if (!ops.empty()) return std::find(ops.begin(), ops.end(), &op) != ops.end();
+  return flags ? (op.flags & flags) != 0 : op.family == family;
+}
 Pattern Pattern::as(const char* its_name) && {
   name = its_name;
   return std::move(*this);
@@ -41,6 +46,12 @@ Pattern one_of(std::initializer_list<const OpDef*> ops, std::vector<Pattern> in)
 Pattern of_family(Family family, std::vector<Pattern> in) {
   Pattern p = one_of({}, std::move(in));
   p.family = family;
+  return p;
+}
+
+Pattern with_flag(uint32_t flags, std::vector<Pattern> in) {
+  Pattern p = one_of({}, std::move(in));
+  p.flags = flags;
   return p;
 }
 

@@ -26,11 +26,14 @@ struct Pattern {
   };
   Kind kind = Kind::any;
   const char* name = nullptr;     ///< captures what is found; where it stands twice, the same value
-  std::vector<const OpDef*> ops;  ///< one of these; empty: of `family`
+  std::vector<const OpDef*> ops;  ///< one of these; empty: with one of `flags`, or of `family`
+  uint32_t flags = 0;
   Family family = Family::pointwise;
   std::vector<Pattern> in;  ///< the first operands in their order; others may follow
   int readings = 0;         ///< how often the value is read, results counted; 0: does not matter
   bool swaps = false;       ///< the first two operands may stand in either order
+
+  bool takes(const OpDef& op) const;
 
   Pattern as(const char* its_name) &&;
   /// Nobody else reads the value.
@@ -45,6 +48,7 @@ Pattern number(const char* name);
 Pattern row(const OpDef& op, std::vector<Pattern> in = {});
 Pattern one_of(std::initializer_list<const OpDef*> ops, std::vector<Pattern> in = {});
 Pattern of_family(Family family, std::vector<Pattern> in = {});
+Pattern with_flag(uint32_t flags, std::vector<Pattern> in = {});
 
 /// `apply` calls replace() or become() of the Rewrite, or leaves the instruction as it is: then the
 /// next rule is tried. The root of the pattern is an instruction.

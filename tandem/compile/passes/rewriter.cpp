@@ -16,10 +16,7 @@ std::optional<double> number_of(const Program& p, const Arg& a) {
 // ---- matching
 
 bool Rewriter::match_instr(const Pattern& p, const Instr& i, Bindings& found) const {
-  if (!i.op || i.in.size() < p.in.size()) return false;
-  if (p.ops.empty() ? i.op->family != p.family
-                    : std::find(p.ops.begin(), p.ops.end(), i.op) == p.ops.end())
-    return false;
+  if (!i.op || i.in.size() < p.in.size() || !p.takes(*i.op)) return false;
   for (size_t k = 0; k < p.in.size(); ++k)
     if (!match(p.in[k], i.in[k], found)) return false;
   return true;

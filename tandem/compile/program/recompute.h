@@ -14,8 +14,8 @@ namespace tandem::compiler {
 struct CutOptions {
   /// What keeping one byte may cost in computing.
   double seconds_per_byte = 0;
-  /// The first part in so many pieces: a value that is read in another piece than its own is kept,
-  /// so recomputing one piece needs nothing but values that are kept.
+  /// The first part in this many pieces: a value that is read in another piece than its own is
+  /// kept, so recomputing one piece needs nothing but values that are kept.
   int pieces = 1;
   /// Only pointwise instructions and views are recomputed.
   bool only_pointwise = false;
@@ -35,7 +35,7 @@ Choice choose(const Program& p, const PerInstr<char>& first,
 std::vector<Choice> choices(const Program& p, const PerInstr<char>& first,
                             const std::vector<ValueId>& free_values);
 
-/// The program in which the second part runs `choice.recomputed` anew, each instruction right
+/// The program in which the second part runs `choice.recomputed` again, each instruction right
 /// before it is needed; what then nobody needs of the first part is gone. Program::recomputed lists
 /// them.
 Program recompute(const Program& p, const PerInstr<char>& first, const Choice& choice);

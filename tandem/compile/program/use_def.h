@@ -31,7 +31,7 @@ class UseDef {
  private:
   PerValue<InstrId> maker_;
   PerValue<uint32_t> first_;      ///< of its readers; one entry more than there are values
-  std::vector<InstrId> readers_;  ///< of all values, one value behind the other
+  std::vector<InstrId> readers_;  ///< of all values, one value after the other
   PerValue<int> exits_;
 };
 

@@ -157,11 +157,11 @@ void CompiledCore::State::report(const std::string& what, bool stale) {
         "compile", loc);
   if (stale) {
     log_warning(
-        "{} takes something from outside that was frozen in its trace: {}. It is traced anew; "
+        "{} takes something from outside that was frozen in its trace: {}. It is retraced; "
         "calls since the change have run with the old value.\n{}",
         name(), what, kRemedy);
   } else if (++renewed == kOften) {
-    log_warning("{} was traced anew {} times since something that it captures changes: {}.\n{}",
+    log_warning("{} was retraced {} times since something that it captures changes: {}.\n{}",
                 name(), renewed, what, kRemedy);
   }
 }

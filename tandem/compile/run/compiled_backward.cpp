@@ -6,7 +6,7 @@
 #include "tandem/compile/run/executable.h"
 #include "tandem/grad/autograd.h"
 #include "tandem/graph/apply_internal.h"
-#include "tandem/graph/run_internal.h"
+#include "tandem/graph/run/run_internal.h"
 #include "tandem/ops/control.h"
 #include "tandem/ops/view/create.h"
 
@@ -56,7 +56,7 @@ struct CompiledBackward : VjpClosure {
 };
 
 // A row has few outputs: for a function with more, one node stands for it whose only output is
-// empty, and nodes behind it hand the gradients of a few outputs each to `parts`.
+// empty, and nodes after it hand the gradients of a few outputs each to `parts`.
 struct Collected : VjpClosure {
   Ref<CompiledBackward> whole;
   std::vector<Tensor> parts;
@@ -90,7 +90,7 @@ std::vector<Tensor> tape_node(std::span<const Tensor> x, std::span<const Tensor>
   return std::vector<Tensor>(results, results + y.size());
 }
 
-// Put the derivative behind the outputs that have one.
+// Put the derivative after the outputs that have one.
 void attach(std::span<const Tensor> x, std::vector<Tensor>& out, Ref<CompiledBackward> closure,
             SourceLocation loc) {
   const std::vector<size_t> at = closure->call.grad_outputs;

@@ -19,7 +19,7 @@ struct DifferentiableCall {
   size_t n_out = 0;
 };
 
-/// Runs the forward program and records the derivative behind the outputs that have one.
+/// Runs the forward program and records the derivative after the outputs that have one.
 std::vector<Tensor> run_differentiable(DifferentiableCall call, const std::vector<Tensor>& args,
                                        std::vector<Tensor> captures, SourceLocation loc);
 

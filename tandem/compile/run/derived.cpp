@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "tandem/base/mapped_pages.h"
+#include "tandem/base/files/mapped_pages.h"
 #include "tandem/compile/passes/emit.h"
 #include "tandem/compile/run/executable.h"
 #include "tandem/graph/apply.h"

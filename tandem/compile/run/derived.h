@@ -35,7 +35,7 @@ class TD_API Derived {
     Ref<Cell> cell;
     uint64_t generation = 0;
   };
-  /// Values are numbered anew: sources first, then the results of steps.
+  /// Values are renumbered: sources first, then the results of steps.
   struct Step {
     const OpDef* op;
     AttrsHolder attrs;

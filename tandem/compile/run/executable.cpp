@@ -15,9 +15,9 @@
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/graph/error_text.h"
-#include "tandem/graph/kernel_choice.h"
 #include "tandem/graph/profiler.h"
-#include "tandem/graph/run_internal.h"
+#include "tandem/graph/run/kernel_choice.h"
+#include "tandem/graph/run/run_internal.h"
 #include "tandem/tensor/block_internal.h"
 #include "tandem/tensor/device_memory.h"
 

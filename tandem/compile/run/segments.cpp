@@ -13,7 +13,8 @@ namespace tandem::compiler {
 namespace {
 
 constexpr int kMissesInARow = 16, kCallsOpByOp = 64;
-// So many calls in segments, so many op by op: the faster way is taken until the next trial.
+// This many calls in segments, then this many op by op: the faster way is taken until the next
+// trial.
 constexpr int kTrialCalls = 24, kCallsBetweenTrials = 2000;
 
 // This thread outside the trace.

@@ -11,9 +11,9 @@
 #include <unordered_set>
 
 #include "tandem/compile/run/executable.h"
+#include "tandem/graph/cells/waiting_updates.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
-#include "tandem/graph/waiting_updates.h"
 
 namespace tandem::compiler {
 

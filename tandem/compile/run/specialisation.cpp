@@ -54,7 +54,7 @@ std::vector<int64_t> Specialisation::sizes_of(const CallParts& given) const {
 
 namespace {
 
-// Record the derivative behind the function: gradients of the outputs become further inputs, those
+// Record the derivative after the function: gradients of the outputs become further inputs, those
 // of arguments and cells further outputs. A function that calls backward() itself has none.
 void add_derivative(Specialisation& s, std::vector<Tensor>& outputs) {
   Trace& t = *context().trace;

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/data/aggregate.h"
 #include "tandem/data/loader.h"
 

@@ -7,7 +7,7 @@
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/data/sets/vision_datasets.h"
-#include "tandem/io/pickle_numpy.h"
+#include "tandem/io/pickle/pickle_numpy.h"
 #include "tandem/ops/ops.h"
 #include "tandem/tensor/strided.h"
 

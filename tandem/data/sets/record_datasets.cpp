@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
-#include "tandem/base/mapped_pages.h"
+#include "tandem/base/files/mapped_pages.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
 

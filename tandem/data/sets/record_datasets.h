@@ -11,7 +11,7 @@
 #include "tandem/data/sets/datasets.h"
 #include "tandem/io/image.h"
 #include "tandem/io/tar.h"
-#include "tandem/io/tfrecord.h"
+#include "tandem/io/tensorflow/tfrecord.h"
 
 namespace tandem::data {
 

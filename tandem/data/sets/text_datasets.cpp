@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "tandem/base/mapped_pages.h"
+#include "tandem/base/files/mapped_pages.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"
 

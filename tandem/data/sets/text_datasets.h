@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/data/sets/datasets.h"
 #include "tandem/io/json.h"
 #include "tandem/io/places.h"

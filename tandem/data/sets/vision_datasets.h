@@ -65,7 +65,7 @@ namespace detail {
 /// i and three randomly drawn samples of n.
 TD_API std::array<int64_t, 4> mosaic_samples(int64_t i, int64_t n);
 }  // namespace detail
-/// Sample i of another dataset as a mosaic with three others, drawn anew each time. Its samples
+/// Sample i of another dataset as a mosaic with three others, drawn again each time. Its samples
 /// have `image`, `boxes` and `labels` (Detection, Vision), and so have these.
 template <Dataset D>
 class MosaicDataset {

@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/graph/expression/scalar_eval.h"
 
 namespace tandem {

@@ -16,7 +16,7 @@ struct TimestampRules {
   bool any() const { return no_timestamps_token_id >= 0; }
 };
 
-/// Makes impossible (-infinity) what may not follow `fresh`, the tokens behind the forced ones: a
+/// Makes impossible (-infinity) what may not follow `fresh`, the tokens after the forced ones: a
 /// text begins with a timestamp, they come in pairs and never run backwards; where all of them
 /// together are likelier than any token of text, one of them follows. `eos` is the first token that
 /// is no text.

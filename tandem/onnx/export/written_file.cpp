@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 
 namespace tandem::onnx {
 

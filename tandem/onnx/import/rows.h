@@ -93,7 +93,7 @@ constexpr int kOnnxAny = 1 << 20;  ///< any number
 
 /// What a node of an op may hold.
 struct OnnxSignature {
-  int in = kOnnxAny, out = kOnnxAny;  ///< at most so many inputs and outputs
+  int in = kOnnxAny, out = kOnnxAny;  ///< at most this many inputs and outputs
   /// The attributes that `import` reads, separated by blanks. Those after '~' are hints: whatever
   /// they say, the result is the same.
   const char* attributes = nullptr;
@@ -203,8 +203,8 @@ TD_API void run_own(OnnxCall& call, const OpDef& op);
 /// elements, Format where the open Budget has no room for them.
 TD_API Shape onnx_shape(const std::vector<int64_t>& sizes);
 TD_API void check_onnx_size(const Shape& shape, uint64_t element_bytes = 1);
-/// Charges a loop of `steps` on the host to the open Budget; checks that it may hold so many bytes
-/// for each step.
+/// Charges a loop of `steps` on the host to the open Budget; checks that it may hold that many
+/// bytes for each step.
 TD_API void check_onnx_loop(double steps, uint64_t bytes_each = 0);
 /// Pads, repeats, strides or axes from a model. Throws Value for a number beyond +-2^28.
 TD_API IntList onnx_list(const std::vector<int64_t>& numbers);

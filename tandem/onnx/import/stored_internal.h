@@ -7,7 +7,7 @@
 
 #include <map>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/onnx/import/value.h"
 
 namespace tandem {

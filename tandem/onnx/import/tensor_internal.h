@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/protobuf.h"
 #include "tandem/onnx/import/value.h"
 

@@ -7,7 +7,7 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/graph/context.h"
-#include "tandem/onnx/import/small_float_internal.h"
+#include "tandem/onnx/import/operators/small_float_internal.h"
 #include "tandem/onnx/import/stored_internal.h"
 #include "tandem/ops/ops.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tandem/base/function_ref.h"
-#include "tandem/io/tensor_bundle.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/onnx/tensorflow/graph_def_internal.h"
 
 namespace tandem::onnx {

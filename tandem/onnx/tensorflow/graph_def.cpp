@@ -8,7 +8,7 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/io/protobuf.h"
-#include "tandem/io/tensor_bundle.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/onnx/tensorflow/graph_def_internal.h"
 
 namespace tandem::onnx {

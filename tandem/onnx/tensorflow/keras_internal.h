@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tandem/io/json.h"
-#include "tandem/io/keras_file.h"
+#include "tandem/io/tensorflow/keras_file.h"
 #include "tandem/onnx/tensorflow/tensorflow_internal.h"
 
 namespace tandem::onnx {

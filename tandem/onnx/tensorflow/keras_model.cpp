@@ -7,7 +7,7 @@
 #include <cctype>
 
 #include "tandem/base/budget.h"
-#include "tandem/io/tensor_bundle.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/onnx/tensorflow/keras_internal.h"
 #include "tandem/ops/ops.h"
 

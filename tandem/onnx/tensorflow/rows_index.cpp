@@ -24,7 +24,7 @@ void tf_gather(OnnxCall& c) {
   TD_CHECK(batch > 0 && batch <= index.dim() && batch <= axis, Shape,
            "batch_dims {} do not fit {} and {}", batch, c.value(0).describe(),
            c.value(1).describe());
-  // As GatherND: the gathered dimension comes right behind the common ones, and goes back.
+  // As GatherND: the gathered dimension comes right after the common ones, and goes back.
   const Tensor turned = movedim(x, IntList{axis}, IntList{batch});
   const Tensor y = as_onnx(c, "GatherND", {OnnxValue(turned), OnnxValue(index.unsqueeze(-1))},
                            {onnx_int("batch_dims", batch)});

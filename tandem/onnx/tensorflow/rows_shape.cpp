@@ -129,7 +129,7 @@ void tf_strided_slice(OnnxCall& c) {
   TD_CHECK(n <= 32 && end.size() == n && step.size() == n, Value,
            "wants lists of one length, got {}, {} and {}", n, end.size(), step.size());
   const auto is = [](int64_t mask, size_t i) { return (mask >> i & 1) != 0; };
-  int after = 0;  // dimensions that entries behind the ellipsis take
+  int after = 0;  // dimensions that entries after the ellipsis take
   bool seen = false;
   for (size_t i = 0; i < n; ++i) {
     if (is(m.ellipsis, i))

@@ -302,6 +302,7 @@ constinit const OpDef max_pool = contraction("max_pool", {"x"}, fields<PoolAttrs
                                      .vjp(max_pool_vjp, 0, 2)
                                      .batch(pool_batch)
                                      .reference(detail::max_pool_reference)
+                                     .flag(kFollowsLayout)
                                      .flops(pool_flops)
                                      .onnx("MaxPool")
                                      .doc("Largest element of each window of x [n, c, ...].");
@@ -330,6 +331,7 @@ constinit const OpDef avg_pool = contraction("avg_pool", {"x"}, fields<PoolAttrs
                                      .vjp(avg_pool_vjp)
                                      .batch(pool_batch)
                                      .reference(detail::avg_pool_reference)
+                                     .flag(kFollowsLayout)
                                      .flops(pool_flops)
                                      .onnx("AveragePool")
                                      .doc("Mean of each window of x [n, c, ...].");

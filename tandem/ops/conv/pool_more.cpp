@@ -87,6 +87,7 @@ Tensor unpool_nd(const char* name, int d, Tensor x, const Tensor& indices, const
              to_string(indices.dtype()));
     return unpooled_size(x, d, kernel, stride, padding, output_size);
   });
+  const DeviceGuard there(x.device());
   return detail::named(name, loc, [&] {
     const int lead = x.dim() - d;
     Shape out;
@@ -143,6 +144,7 @@ int64_t number_of(int d, int dimension) { return d == 2 ? 1 - dimension : dimens
 // x [n, c, ...] in `d` spatial dimensions.
 OutputAndIndices fractional(Tensor x, int d, const IntList& kernel, const FractionalPoolOptions& o,
                             SourceLocation loc) {
+  const DeviceGuard there(x.device());
   const bool single = x.dim() == d + 1;
   if (single) x = x.unsqueeze(0, loc);
   const IntList k = spread("kernel_size", kernel, d), out = fractional_size(x, d, k, o);

@@ -492,7 +492,7 @@ constinit const OpDef index_backward =
         .doc("Zeros of a shape with g added at index tensors: the derivative of index.");
 constinit const OpDef region_put =
     row("region_put", {"x", "value"}, fields<RegionAttrs>())
-        .flag(kReuseFirst)
+        .flag(kReuseFirst | kMoved)
         .infer(region_put_infer)
         .vjp(region_put_vjp)
         .batch(region_put_batch)

@@ -232,13 +232,13 @@ Tensor scatter_reduce_of(const Tensor& x, int64_t dim, const Tensor& index, cons
 
 Tensor scatter_reduce(Tensor x, int64_t dim, const Tensor& index, Tensor src,
                       std::string_view reduce, bool include_self, SourceLocation loc) {
-  return composed("scatter_reduce", loc,
+  return composed("scatter_reduce", loc, x,
                   [&] { return scatter_reduce_of(x, dim, index, src, reduce, include_self); });
 }
 
 Tensor index_reduce(Tensor x, int64_t dim, const Tensor& index, Tensor source,
                     std::string_view reduce, bool include_self, SourceLocation loc) {
-  return composed("index_reduce", loc, [&] {
+  return composed("index_reduce", loc, x, [&] {
     TD_CHECK(index.dim() == 1 && source.dim() == x.dim() && x.dim() > 0, Shape,
              "wants a vector of indices and source {} with the dimensions of x {}",
              source.shape().to_string(), x.shape().to_string());
@@ -307,7 +307,7 @@ Tensor segments_of(const Tensor& data, const Tensor& ids, int64_t n, std::string
 
 Tensor segment_call(const char* name, const Tensor& data, const Tensor& ids, int64_t n,
                     std::string_view reduce, SourceLocation loc) {
-  return composed(name, loc, [&] {
+  return composed(name, loc, data, [&] {
     const int64_t count = segment_count(ids, n);
     return segments_of(data, ids, count, reduce);
   });
@@ -333,7 +333,7 @@ Tensor segment_min(const Tensor& data, const Tensor& ids, int64_t n, SourceLocat
 
 Tensor segment_reduce(const Tensor& data, std::string_view reduce, const Tensor& lengths,
                       const Tensor& offsets, SourceLocation loc) {
-  return composed("segment_reduce", loc, [&] {
+  return composed("segment_reduce", loc, data, [&] {
     TD_CHECK(reduce == "sum" || reduce == "mean" || reduce == "max" || reduce == "min" ||
                  reduce == "prod",
              Value, "reduce '{}' must be sum, mean, max, min or prod", reduce);
@@ -362,13 +362,13 @@ Tensor segment_reduce(const Tensor& data, std::string_view reduce, const Tensor&
 // ---- flat positions and masks
 
 Tensor take(const Tensor& x, const Tensor& index, SourceLocation loc) {
-  return composed("take", loc,
+  return composed("take", loc, x,
                   [&] { return tandem::index(reshape(x, Shape(-1)), TensorIndex(index)); });
 }
 
 Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate,
            SourceLocation loc) {
-  return composed("put", loc, [&] {
+  return composed("put", loc, x, [&] {
     TD_CHECK(dims_equal(index.numel(), source.numel()), Shape,
              "index {} and source {} must have as many elements", index.shape().to_string(),
              source.shape().to_string());
@@ -380,7 +380,7 @@ Tensor put(const Tensor& x, const Tensor& index, const Tensor& source, bool accu
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
                       SourceLocation loc) {
-  return composed("masked_scatter", loc, [&] {
+  return composed("masked_scatter", loc, x, [&] {
     TD_CHECK(mask.dtype() == DType::b8, DType, "mask must be bool, got {}",
              to_string(mask.dtype()));
     TD_CHECK(source.dtype() == x.dtype(), DType, "x is {}, source is {}\nConvert one of them.",

@@ -127,7 +127,7 @@ Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& values, bool ou
 
 Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool out_int32, bool right,
                  SourceLocation loc) {
-  return composed("bucketize", loc, [&] {
+  return composed("bucketize", loc, x, [&] {
     TD_CHECK(boundaries.dim() == 1, Shape, "boundaries must be a vector, got shape {}",
              boundaries.shape().to_string());
     return searchsorted(boundaries, x, out_int32, right);
@@ -194,7 +194,7 @@ Groups groups_of(const Tensor& rows, bool consecutive) {
 
 UniqueResult unique_of(const char* name, const Tensor& x, std::optional<int64_t> dim,
                        bool consecutive, SourceLocation loc) {
-  return composed(name, loc, [&] {
+  return composed(name, loc, x, [&] {
     check_values(x, "Call it outside.");
     const int d = dim ? normalize_dim(*dim, x.dim()) : 0;
     const Tensor lines = dim ? movedim(x, d, 0) : reshape(x, Shape(-1));
@@ -224,7 +224,7 @@ UniqueResult unique_consecutive(const Tensor& x, std::optional<int64_t> dim, Sou
 }
 
 Tensor isin(const Tensor& elements, const Tensor& test_elements, bool invert, SourceLocation loc) {
-  return composed("isin", loc, [&] {
+  return composed("isin", loc, elements, [&] {
     const DType common = promote(elements.dtype(), test_elements.dtype());
     const Tensor x = elements.detach().to(common);
     const Tensor set = sort(reshape(test_elements.detach().to(common), Shape(-1))).values;
@@ -237,7 +237,7 @@ Tensor isin(const Tensor& elements, const Tensor& test_elements, bool invert, So
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan,
               SourceLocation loc) {
-  return composed("allclose", loc, [&] {
+  return composed("allclose", loc, a, [&] {
     check_values(a, "Use isclose and all.");
     check_values(b, "Use isclose and all.");
     NoGradGuard no_grad;
@@ -248,7 +248,7 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
 }
 
 bool equal(const Tensor& a, const Tensor& b, SourceLocation loc) {
-  return composed("equal", loc, [&] {
+  return composed("equal", loc, a, [&] {
     check_values(a, "Use (a == b).all().");
     check_values(b, "Use (a == b).all().");
     NoGradGuard no_grad;

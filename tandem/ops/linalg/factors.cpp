@@ -109,7 +109,7 @@ int64_t elements(const Shape& s, int first, int last) {
 namespace linalg {
 
 CholeskyExResult cholesky_ex(const Tensor& A, bool upper, bool check_errors, SourceLocation loc) {
-  return composed("cholesky_ex", loc, [&]() -> CholeskyExResult {
+  return composed("cholesky_ex", loc, A, [&]() -> CholeskyExResult {
     want_square(A);
     Shape stack = A.shape();
     stack.resize(stack.rank() - 2);
@@ -129,7 +129,7 @@ CholeskyExResult cholesky_ex(const Tensor& A, bool upper, bool check_errors, Sou
 }
 
 InvExResult inv_ex(const Tensor& A, bool check_errors, SourceLocation loc) {
-  return composed("inv_ex", loc, [&]() -> InvExResult {
+  return composed("inv_ex", loc, A, [&]() -> InvExResult {
     const Tensor info = zero_pivots(A);
     check_info(info, check_errors, "is singular");
     return {where_possible(A, info, [](const Tensor& a) { return linalg::inv(a); }), info};
@@ -138,7 +138,7 @@ InvExResult inv_ex(const Tensor& A, bool check_errors, SourceLocation loc) {
 
 SolveExResult solve_ex(const Tensor& A, const Tensor& B, bool left, bool check_errors,
                        SourceLocation loc) {
-  return composed("solve_ex", loc, [&]() -> SolveExResult {
+  return composed("solve_ex", loc, A, [&]() -> SolveExResult {
     const Tensor info = zero_pivots(A);
     check_info(info, check_errors, "is singular");
     const Tensor ok = info == 0;
@@ -150,7 +150,7 @@ SolveExResult solve_ex(const Tensor& A, const Tensor& B, bool left, bool check_e
 }
 
 LuFactorExResult lu_factor_ex(const Tensor& A, bool pivot, bool check_errors, SourceLocation loc) {
-  return composed("lu_factor_ex", loc, [&]() -> LuFactorExResult {
+  return composed("lu_factor_ex", loc, A, [&]() -> LuFactorExResult {
     TD_CHECK(pivot, Unsupported, "a decomposition without pivots is not there");
     const auto [lu, pivots] = linalg::lu_factor(A);
     const Tensor info = first_true(tandem::diagonal(lu.detach(), 0, -2, -1) == 0);
@@ -165,7 +165,7 @@ LdlFactorResult ldl_factor(const Tensor& A, SourceLocation loc) {
 }
 
 LdlFactorExResult ldl_factor_ex(const Tensor& A, bool check_errors, SourceLocation loc) {
-  return composed("ldl_factor", loc, [&]() -> LdlFactorExResult {
+  return composed("ldl_factor", loc, A, [&]() -> LdlFactorExResult {
     Operand in[] = {Operand(A)};
     Tensor out[kMaxOpOuts];
     apply(op::ldl_factor, nullptr, in, out, SourceLocation::here());
@@ -182,7 +182,7 @@ Tensor ldl_solve(const Tensor& LD, const Tensor& pivots, const Tensor& B, Source
 }
 
 Tensor householder_product(const Tensor& A, const Tensor& tau, SourceLocation loc) {
-  return composed("householder_product", loc, [&] {
+  return composed("householder_product", loc, A, [&] {
     want_reflections(A, tau);
     const Tensor v = reflection_vectors(A, tau.size(-1));
     return reflect(v, tau, expand(eye(A.size(-2), A.size(-1), A.dtype()), A.shape()), true);
@@ -190,14 +190,14 @@ Tensor householder_product(const Tensor& A, const Tensor& tau, SourceLocation lo
 }
 
 Tensor matrix_sqrth(const Tensor& A, SourceLocation loc) {
-  return composed("matrix_sqrth", loc, [&] {
+  return composed("matrix_sqrth", loc, A, [&] {
     const auto [values, vectors] = linalg::eigh(A);
     return matmul(vectors * unsqueeze(sqrt(values), -2), turned(vectors));
   });
 }
 
 PolarResult polar(const Tensor& A, SourceLocation loc) {
-  return composed("polar", loc, [&]() -> PolarResult {
+  return composed("polar", loc, A, [&]() -> PolarResult {
     want_matrix(A);
     TD_CHECK(A.size(-2) >= A.size(-1), Shape, "wants at least as many rows as columns, A is {}",
              A.shape().to_string());
@@ -207,7 +207,7 @@ PolarResult polar(const Tensor& A, SourceLocation loc) {
 }
 
 Tensor tensorinv(const Tensor& A, int64_t ind, SourceLocation loc) {
-  return composed("tensorinv", loc, [&] {
+  return composed("tensorinv", loc, A, [&] {
     TD_CHECK(ind > 0 && ind <= A.dim(), Value, "ind is {}, A has {} dimensions", ind, A.dim());
     const int split = static_cast<int>(ind);
     const int64_t n = elements(A.shape(), 0, split), m = elements(A.shape(), split, A.dim());
@@ -222,7 +222,7 @@ Tensor tensorinv(const Tensor& A, int64_t ind, SourceLocation loc) {
 }
 
 Tensor tensorsolve(const Tensor& A, const Tensor& B, IntList dims, SourceLocation loc) {
-  return composed("tensorsolve", loc, [&] {
+  return composed("tensorsolve", loc, A, [&] {
     Tensor a = A;
     if (!dims.empty()) {
       IntList end;
@@ -240,7 +240,7 @@ Tensor tensorsolve(const Tensor& A, const Tensor& B, IntList dims, SourceLocatio
 }
 
 Tensor cross(const Tensor& x, const Tensor& y, int64_t dim, SourceLocation loc) {
-  return composed("cross", loc, [&] {
+  return composed("cross", loc, x, [&] {
     const std::vector<Tensor> both = broadcast_tensors({x, y});
     return tandem::cross(both[0], both[1], dim);
   });
@@ -249,7 +249,7 @@ Tensor diagonal(const Tensor& A, int64_t offset, int64_t dim1, int64_t dim2, Sou
   return tandem::diagonal(A, offset, dim1, dim2, loc);
 }
 Tensor vander(const Tensor& x, std::optional<int64_t> N, SourceLocation loc) {
-  return composed("vander", loc, [&] {
+  return composed("vander", loc, x, [&] {
     TD_CHECK(x.dim() >= 1, Shape, "wants a vector or a stack of them, got a 0-d tensor");
     const int64_t n = N.value_or(x.size(-1));
     TD_CHECK(n > 1, Value, "N is {}, wants at least 2", n);
@@ -264,7 +264,7 @@ Tensor vander(const Tensor& x, std::optional<int64_t> N, SourceLocation loc) {
 }  // namespace linalg
 
 LuResult lu_unpack(const Tensor& LU_data, const Tensor& LU_pivots, SourceLocation loc) {
-  return composed("lu_unpack", loc, [&]() -> LuResult {
+  return composed("lu_unpack", loc, LU_data, [&]() -> LuResult {
     want_matrix(LU_data);
     const int64_t m = LU_data.size(-2), k = std::min(m, LU_data.size(-1));
     const ShapeAttrs length{{m}};
@@ -290,7 +290,7 @@ Tensor pinverse(const Tensor& A, double rcond, SourceLocation loc) {
 }
 
 GeqrfResult geqrf(const Tensor& A, SourceLocation loc) {
-  return composed("geqrf", loc, [&]() -> GeqrfResult {
+  return composed("geqrf", loc, A, [&]() -> GeqrfResult {
     want_matrix(A);
     const int64_t m = A.size(-2), n = A.size(-1), k = std::min(m, n);
     Tensor r = A;
@@ -321,7 +321,7 @@ Tensor orgqr(const Tensor& A, const Tensor& tau, SourceLocation loc) {
 }
 Tensor ormqr(const Tensor& A, const Tensor& tau, const Tensor& C, bool left, bool transpose,
              SourceLocation loc) {
-  return composed("ormqr", loc, [&] {
+  return composed("ormqr", loc, A, [&] {
     want_reflections(A, tau);
     const Tensor v = reflection_vectors(A, tau.size(-1));
     // Q C applies the last reflection first; C Q is the transpose of Q^T C^T.
@@ -331,7 +331,7 @@ Tensor ormqr(const Tensor& A, const Tensor& tau, const Tensor& C, bool left, boo
 }
 TriangularSolveResult triangular_solve(const Tensor& b, const Tensor& A, bool upper, bool transpose,
                                        bool unitriangular, SourceLocation loc) {
-  return composed("triangular_solve", loc, [&]() -> TriangularSolveResult {
+  return composed("triangular_solve", loc, b, [&]() -> TriangularSolveResult {
     want_square(A);
     const Tensor a = transpose ? turned(A) : A;
     return {linalg::solve_triangular(a, b, upper != transpose, true, unitriangular), A};
@@ -339,7 +339,7 @@ TriangularSolveResult triangular_solve(const Tensor& b, const Tensor& A, bool up
 }
 
 EighResult lobpcg(const Tensor& A, int64_t k, const Tensor& B, bool largest, SourceLocation loc) {
-  return composed("lobpcg", loc, [&]() -> EighResult {
+  return composed("lobpcg", loc, A, [&]() -> EighResult {
     want_square(A);
     const int64_t n = A.size(-1);
     TD_CHECK(k >= 1 && k <= n, Value, "k is {}, wants 1 to {}", k, n);
@@ -364,7 +364,7 @@ EighResult lobpcg(const Tensor& A, int64_t k, const Tensor& B, bool largest, Sou
 
 SvdResult svd_lowrank(const Tensor& A, int64_t q, int64_t niter, const Tensor& M,
                       SourceLocation loc) {
-  return composed("svd_lowrank", loc, [&]() -> SvdResult {
+  return composed("svd_lowrank", loc, A, [&]() -> SvdResult {
     want_matrix(A);
     const Tensor a = M.defined() ? A - M : A;
     TD_CHECK(q >= 0 && q <= std::min(a.size(-2), a.size(-1)), Value,
@@ -379,7 +379,7 @@ SvdResult svd_lowrank(const Tensor& A, int64_t q, int64_t niter, const Tensor& M
 }
 SvdResult pca_lowrank(const Tensor& A, std::optional<int64_t> q, bool center, int64_t niter,
                       SourceLocation loc) {
-  return composed("pca_lowrank", loc, [&] {
+  return composed("pca_lowrank", loc, A, [&] {
     want_matrix(A);
     const int64_t k = q.value_or(std::min({int64_t{6}, A.size(-2), A.size(-1)}));
     return svd_lowrank(center ? A - mean(A, {-2}, true) : A, k, niter);

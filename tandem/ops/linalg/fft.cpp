@@ -264,22 +264,22 @@ namespace fft {
 using Length = std::optional<int64_t>;
 
 Tensor fft(const Tensor& x, Length n, int64_t dim, std::string_view norm, SourceLocation loc) {
-  return composed("fft", loc, [&] { return c2c(x, dim, n, norm, false); });
+  return composed("fft", loc, x, [&] { return c2c(x, dim, n, norm, false); });
 }
 Tensor ifft(const Tensor& x, Length n, int64_t dim, std::string_view norm, SourceLocation loc) {
-  return composed("ifft", loc, [&] { return c2c(x, dim, n, norm, true); });
+  return composed("ifft", loc, x, [&] { return c2c(x, dim, n, norm, true); });
 }
 Tensor rfft(const Tensor& x, Length n, int64_t dim, std::string_view norm, SourceLocation loc) {
-  return composed("rfft", loc, [&] { return r2c(x, dim, n, norm); });
+  return composed("rfft", loc, x, [&] { return r2c(x, dim, n, norm); });
 }
 Tensor irfft(const Tensor& x, Length n, int64_t dim, std::string_view norm, SourceLocation loc) {
-  return composed("irfft", loc, [&] { return c2r(x, dim, n, norm); });
+  return composed("irfft", loc, x, [&] { return c2r(x, dim, n, norm); });
 }
 Tensor hfft(const Tensor& x, Length n, int64_t dim, std::string_view norm, SourceLocation loc) {
-  return composed("hfft", loc, [&] { return c2r(complex_conj(x), dim, n, opposite(norm)); });
+  return composed("hfft", loc, x, [&] { return c2r(complex_conj(x), dim, n, opposite(norm)); });
 }
 Tensor ihfft(const Tensor& x, Length n, int64_t dim, std::string_view norm, SourceLocation loc) {
-  return composed("ihfft", loc, [&] { return complex_conj(r2c(x, dim, n, opposite(norm))); });
+  return composed("ihfft", loc, x, [&] { return complex_conj(r2c(x, dim, n, opposite(norm))); });
 }
 #define TD_MANY(name, ...)                                                    \
   Tensor name(const Tensor& x, IntList s, IntList dim, std::string_view norm, \
@@ -325,10 +325,10 @@ Tensor moved(const Tensor& x, const IntList& dim, bool back) {
 }
 }  // namespace
 Tensor fftshift(const Tensor& x, IntList dim, SourceLocation loc) {
-  return composed("fftshift", loc, [&] { return moved(x, dim, false); });
+  return composed("fftshift", loc, x, [&] { return moved(x, dim, false); });
 }
 Tensor ifftshift(const Tensor& x, IntList dim, SourceLocation loc) {
-  return composed("ifftshift", loc, [&] { return moved(x, dim, true); });
+  return composed("ifftshift", loc, x, [&] { return moved(x, dim, true); });
 }
 
 }  // namespace fft
@@ -336,38 +336,40 @@ Tensor ifftshift(const Tensor& x, IntList dim, SourceLocation loc) {
 // ---- complex numbers
 
 Tensor make_complex(const Tensor& real, const Tensor& imag, SourceLocation loc) {
-  return composed("make_complex", loc, [&] { return stack(broadcast_tensors({real, imag}), -1); });
+  return composed("make_complex", loc, real, [&] {
+    return stack(broadcast_tensors({real, imag}), -1);
+  });
 }
 Tensor complex_real(const Tensor& x, SourceLocation loc) {
-  return composed("complex_real", loc, [&] {
+  return composed("complex_real", loc, x, [&] {
     check_complex(x.shape());
     return select(x, -1, 0);
   });
 }
 Tensor complex_imag(const Tensor& x, SourceLocation loc) {
-  return composed("complex_imag", loc, [&] {
+  return composed("complex_imag", loc, x, [&] {
     check_complex(x.shape());
     return select(x, -1, 1);
   });
 }
 Tensor complex_mul(const Tensor& x, const Tensor& y, SourceLocation loc) {
-  return composed("complex_mul", loc, [&] {
+  return composed("complex_mul", loc, x, [&] {
     const Tensor a = complex_real(x), b = complex_imag(x), c = complex_real(y), d = complex_imag(y);
     return make_complex(a * c - b * d, a * d + b * c);
   });
 }
 Tensor complex_conj(const Tensor& x, SourceLocation loc) {
-  return composed("complex_conj", loc,
+  return composed("complex_conj", loc, x,
                   [&] { return make_complex(complex_real(x), -complex_imag(x)); });
 }
 Tensor complex_abs(const Tensor& x, SourceLocation loc) {
-  return composed("complex_abs", loc, [&] {
+  return composed("complex_abs", loc, x, [&] {
     check_complex(x.shape());
     return norm(x, 2, {-1});
   });
 }
 Tensor complex_angle(const Tensor& x, SourceLocation loc) {
-  return composed("complex_angle", loc, [&] { return atan2(complex_imag(x), complex_real(x)); });
+  return composed("complex_angle", loc, x, [&] { return atan2(complex_imag(x), complex_real(x)); });
 }
 
 // ---- windows
@@ -454,7 +456,7 @@ Frames frames_of(int64_t n_fft, const StftOptions& o, DType dtype) {
 }  // namespace
 
 Tensor stft(const Tensor& x, int64_t n_fft, const StftOptions& o, SourceLocation loc) {
-  return composed("stft", loc, [&] {
+  return composed("stft", loc, x, [&] {
     TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "wants [time] or [batch, time], got shape {}",
              x.shape().to_string());
     const Frames f = frames_of(n_fft, o, x.dtype());
@@ -477,7 +479,7 @@ Tensor stft(const Tensor& x, int64_t n_fft, const StftOptions& o, SourceLocation
 
 Tensor istft(const Tensor& x, int64_t n_fft, const StftOptions& o, std::optional<int64_t> length,
              SourceLocation loc) {
-  return composed("istft", loc, [&] {
+  return composed("istft", loc, x, [&] {
     check_complex(x.shape());
     TD_CHECK(x.dim() == 3 || x.dim() == 4, Shape,
              "wants [frequencies, frames, 2] or [batch, frequencies, frames, 2], got shape {}",

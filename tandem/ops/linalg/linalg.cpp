@@ -110,6 +110,7 @@ Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper, SourceLocati
 }
 
 Tensor cholesky_inverse(const Tensor& L, bool upper, SourceLocation loc) {
+  const DeviceGuard there(L.device());
   return named("cholesky_inverse", loc, [&] {
     check_rank(L, "L");
     return cholesky_solve(eye(L.size(-1), -1, L.dtype(), loc), L, upper, loc);
@@ -291,6 +292,7 @@ Tensor matrix_rank(const Tensor& A, std::optional<double> atol, std::optional<do
   return named("matrix_rank", loc, [&] {
     check_rank(A, "A");
     const Tensor s = svdvals(A.detach(), loc);
+    const DeviceGuard there(A.device());
     if (s.shape(-1) == Dim(0)) return zeros(stack_of(A.shape(), 2), DType::i64, loc);
     const double absolute = atol.value_or(0);
     const double relative = rtol ? *rtol : absolute > 0 ? 0 : epsilon_of(A) * largest_size(A);
@@ -300,6 +302,7 @@ Tensor matrix_rank(const Tensor& A, std::optional<double> atol, std::optional<do
 }
 
 Tensor matrix_power(const Tensor& A, int64_t n, SourceLocation loc) {
+  const DeviceGuard there(A.device());
   return named("matrix_power", loc, [&] {
     check_rank(A, "A");
     TD_CHECK(dims_equal(A.shape(-2), A.shape(-1)), Shape, "wants square matrices, got shape {}",

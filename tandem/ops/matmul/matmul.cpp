@@ -94,8 +94,8 @@ int64_t batch_offset(const Array& a, const Array& y, int64_t batch) {
 
 // y[n] = sum over k of a[k * sa] * b[k * sk + j * sn], k in order.
 template <class T>
-void row_product(const T* a, int64_t sa, const T* b, int64_t sk, int64_t sn, int64_t k, int64_t n,
-                 T* y) {
+void row_times_matrix(const T* a, int64_t sa, const T* b, int64_t sk, int64_t sn, int64_t k,
+                      int64_t n, T* y) {
   for (int64_t j = 0; j < n; ++j) y[j] = 0;
   if (sn == 1) {
     for (int64_t p = 0; p < k; ++p) {
@@ -123,8 +123,8 @@ void matmul_loops(const KernelCall& c) {
     for (int64_t r = first; r < last; ++r) {
       const T* pa = da.get() + batch_offset(a, y, r / m) + (r % m) * (at.trans_a ? 1 : k);
       const T* pb = db.get() + batch_offset(b, y, r / m);
-      row_product(pa, at.trans_a ? m : 1, pb, at.trans_b ? 1 : n, at.trans_b ? k : 1, k, n,
-                  dy.get() + r * n);
+      row_times_matrix(pa, at.trans_a ? m : 1, pb, at.trans_b ? 1 : n, at.trans_b ? k : 1, k, n,
+                       dy.get() + r * n);
     }
   });
   dy.store(y);
@@ -217,7 +217,7 @@ void linear_loops(const KernelCall& c) {
   detail::parallel_for_rows(rows, n * (k + 1), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       T* out = dy.get() + r * n;
-      row_product(dx.get() + r * k, 1, dw.get(), 1, k, k, n, out);
+      row_times_matrix(dx.get() + r * k, 1, dw.get(), 1, k, k, n, out);
       for (int64_t j = 0; db.get() && j < n; ++j) out[j] += db[j];
     }
   });

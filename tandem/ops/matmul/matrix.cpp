@@ -122,7 +122,7 @@ std::span<const OpDef* const> matrix_rows() {
 }
 
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p, SourceLocation loc) {
-  return composed("cdist", loc, [&] {
+  return composed("cdist", loc, x1, [&] {
     TD_CHECK(x1.dim() >= 2 && x2.dim() >= 2 && dims_equal(x1.shape(-1), x2.shape(-1)), Shape,
              "x1 is {}, x2 is {}\nWants [..., p, m] and [..., r, m].", x1.shape().to_string(),
              x2.shape().to_string());
@@ -141,7 +141,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, SourceLocation loc) {
 }
 
 Tensor pdist(const Tensor& x, double p, SourceLocation loc) {
-  return composed("pdist", loc, [&] {
+  return composed("pdist", loc, x, [&] {
     TD_CHECK(x.dim() == 2, Shape, "wants [n, m], got shape {}", x.shape().to_string());
     TD_CHECK(p >= 0, Value, "p must not be negative, got {}", p);
     const Tensor pairs = triu_indices(x.size(0), x.size(0), 1);
@@ -151,7 +151,7 @@ Tensor pdist(const Tensor& x, double p, SourceLocation loc) {
 }
 
 Tensor renorm(const Tensor& x, double p, int64_t dim, double maxnorm, SourceLocation loc) {
-  return composed("renorm", loc, [&] {
+  return composed("renorm", loc, x, [&] {
     TD_CHECK(x.dim() >= 2, Shape, "wants at least two dimensions, got shape {}",
              x.shape().to_string());
     TD_CHECK(p > 0 && maxnorm >= 0, Value,
@@ -168,7 +168,7 @@ Tensor renorm(const Tensor& x, double p, int64_t dim, double maxnorm, SourceLoca
 // ---- products
 
 Tensor cross(const Tensor& x, const Tensor& y, std::optional<int64_t> dim, SourceLocation loc) {
-  return composed("cross", loc, [&] {
+  return composed("cross", loc, x, [&] {
     const Shape s = broadcast_shapes(x.shape(), y.shape());
     int d = -1;
     if (dim) d = normalize_dim(*dim, s.rank());
@@ -182,7 +182,7 @@ Tensor cross(const Tensor& x, const Tensor& y, std::optional<int64_t> dim, Sourc
 }
 
 Tensor kron(const Tensor& x, const Tensor& y, SourceLocation loc) {
-  return composed("kron", loc, [&] {
+  return composed("kron", loc, x, [&] {
     const int rank = std::max(x.dim(), y.dim());
     TD_CHECK(2 * rank <= kMaxRank, Shape, "{} dimensions are too many", rank);
     Shape xs, ys, out;
@@ -200,7 +200,7 @@ Tensor kron(const Tensor& x, const Tensor& y, SourceLocation loc) {
 }
 
 Tensor inner(const Tensor& x, const Tensor& y, SourceLocation loc) {
-  return composed("inner", loc, [&] {
+  return composed("inner", loc, x, [&] {
     if (x.dim() == 0 || y.dim() == 0) return x * y;
     TD_CHECK(dims_equal(x.shape(-1), y.shape(-1)), Shape,
              "the last dimensions of x {} and y {} differ", x.shape().to_string(),
@@ -209,7 +209,7 @@ Tensor inner(const Tensor& x, const Tensor& y, SourceLocation loc) {
   });
 }
 Tensor vdot(const Tensor& x, const Tensor& y, SourceLocation loc) {
-  return composed("vdot", loc, [&] { return dot(x, y); });
+  return composed("vdot", loc, x, [&] { return dot(x, y); });
 }
 
 namespace {
@@ -222,19 +222,20 @@ Tensor scaled(const Tensor& input, const Tensor& y, Scalar beta, Scalar alpha) {
 
 Tensor addmv(const Tensor& input, const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha,
              SourceLocation loc) {
-  return composed("addmv", loc, [&] { return scaled(input, mv(a, v), beta, alpha); });
+  return composed("addmv", loc, input, [&] { return scaled(input, mv(a, v), beta, alpha); });
 }
 Tensor addr(const Tensor& input, const Tensor& v, const Tensor& w, Scalar beta, Scalar alpha,
             SourceLocation loc) {
-  return composed("addr", loc, [&] { return scaled(input, outer(v, w), beta, alpha); });
+  return composed("addr", loc, input, [&] { return scaled(input, outer(v, w), beta, alpha); });
 }
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& c, Scalar beta, Scalar alpha,
               SourceLocation loc) {
-  return composed("addbmm", loc, [&] { return scaled(input, sum(bmm(a, c), {0}), beta, alpha); });
+  return composed("addbmm", loc, input,
+                  [&] { return scaled(input, sum(bmm(a, c), {0}), beta, alpha); });
 }
 
 Tensor trace(const Tensor& x, SourceLocation loc) {
-  return composed("trace", loc, [&] {
+  return composed("trace", loc, x, [&] {
     TD_CHECK(x.dim() == 2, Shape, "wants a matrix, got shape {}", x.shape().to_string());
     return sum(diagonal(x));
   });
@@ -243,7 +244,7 @@ Tensor trace(const Tensor& x, SourceLocation loc) {
 // ---- constructions
 
 Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, SourceLocation loc) {
-  return composed("diag_embed", loc, [&] {
+  return composed("diag_embed", loc, x, [&] {
     TD_CHECK(x.dim() >= 1, Shape, "wants at least one dimension");
     const int rank = x.dim() + 1, a = normalize_dim(dim1, rank), b = normalize_dim(dim2, rank);
     TD_CHECK(a != b, Value, "dim1 and dim2 are both {}", a);
@@ -257,7 +258,7 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, S
 }
 
 Tensor diagflat(const Tensor& x, int64_t offset, SourceLocation loc) {
-  return composed("diagflat", loc, [&] { return diag_embed(reshape(x, Shape(-1)), offset); });
+  return composed("diagflat", loc, x, [&] { return diag_embed(reshape(x, Shape(-1)), offset); });
 }
 
 Tensor block_diag(const std::vector<Tensor>& tensors, SourceLocation loc) {
@@ -283,7 +284,7 @@ Tensor block_diag(const std::vector<Tensor>& tensors, SourceLocation loc) {
 }
 
 Tensor vander(const Tensor& x, std::optional<int64_t> N, bool increasing, SourceLocation loc) {
-  return composed("vander", loc, [&] {
+  return composed("vander", loc, x, [&] {
     TD_CHECK(x.dim() == 1, Shape, "wants a vector, got shape {}", x.shape().to_string());
     const int64_t n = N ? *N : x.size(0);
     TD_CHECK(n >= 0 && n < int64_t{1} << 31, Value, "N must not be negative, got {}", n);
@@ -308,7 +309,7 @@ Tensor cartesian_prod(const std::vector<Tensor>& tensors, SourceLocation loc) {
 }
 
 Tensor combinations(const Tensor& x, int64_t r, bool with_replacement, SourceLocation loc) {
-  return composed("combinations", loc, [&] {
+  return composed("combinations", loc, x, [&] {
     TD_CHECK(x.dim() == 1, Shape, "wants a vector, got shape {}", x.shape().to_string());
     TD_CHECK(r >= 0, Value, "r must not be negative, got {}", r);
     const int64_t n = x.size(0);

@@ -53,7 +53,7 @@ void pack_matrix_reference(const KernelCall& c) {
   });
 }
 
-void packed_product_infer(InferCall& c) {
+void packed_matmul_infer(InferCall& c) {
   check_rank(c, 1, 3);
   const auto& a = c.get_attrs<PackedAttrs>();
   const Shape& x = c.in[0].shape;
@@ -64,7 +64,7 @@ void packed_product_infer(InferCall& c) {
   c.out[0] = Spec(DType::f32, y);
 }
 
-double product_flops(const InferCall& c) {
+double packed_flops(const InferCall& c) {
   return 2.0 * static_cast<double>(c.out[0].shape.numel().value()) *
          static_cast<double>(size(c.in[1].shape, 1));
 }
@@ -97,7 +97,7 @@ void pack_matrix_bf16_reference(const KernelCall& c) {
       }
   });
 }
-void packed_product_bf16_infer(InferCall& c) {
+void packed_matmul_bf16_infer(InferCall& c) {
   check_bf16(c, 1, 3);
   const Shape& x = c.in[0].shape;
   TD_CHECK(x.rank() >= 1 && c.in[0].dtype == DType::bf16 &&
@@ -107,7 +107,7 @@ void packed_product_bf16_infer(InferCall& c) {
   y[y.rank() - 1] = c.get_attrs<PackedAttrs>().columns;
   c.out[0] = Spec(DType::bf16, y);
 }
-double product_bf16_flops(const InferCall& c) {
+double packed_bf16_flops(const InferCall& c) {
   return 4.0 * static_cast<double>(c.out[0].shape.numel().value()) *
          static_cast<double>(size(c.in[1].shape, 1));
 }
@@ -268,11 +268,11 @@ void read_bytes_reference(const KernelCall& c) {
 constexpr OpDef pack_row(const char* name, InferFn infer, ReferenceFn pack) {
   return index_row(name, {"w"}).infer(infer).reference(pack).flag(kNotDifferentiable | kWeightForm);
 }
-constexpr OpDef use_row(const char* name, InferFn infer, CostFn flops) {
+constexpr OpDef use_row(const char* name, OpFlags kind, InferFn infer, CostFn flops) {
   return contraction(name, {"x", "w", "b?", "r?"}, fields<PackedAttrs>())
       .infer(infer)
       .flops(flops)
-      .flag(kNotDifferentiable);
+      .flag(kNotDifferentiable | kind);
 }
 
 }  // namespace
@@ -286,18 +286,21 @@ constinit const OpDef pack_matrix =
     pack_row("pack_matrix", pack_matrix_infer, pack_matrix_reference);
 constinit const OpDef pack_matrix_bf16 =
     pack_row("pack_matrix_bf16", pack_matrix_bf16_infer, pack_matrix_bf16_reference);
-constinit const OpDef packed_product_bf16 =
-    use_row("packed_product_bf16", packed_product_bf16_infer, product_bf16_flops);
+constinit const OpDef packed_matmul_bf16 =
+    use_row("packed_matmul_bf16", kPackedMatmul, packed_matmul_bf16_infer, packed_bf16_flops);
 constinit const OpDef pack_conv = pack_row("pack_conv", pack_conv_infer, pack_conv_reference);
 constinit const OpDef pack_depthwise =
     pack_row("pack_depthwise", pack_depthwise_infer, pack_depthwise_reference);
 constinit const OpDef pack_winograd =
     pack_row("pack_winograd", pack_winograd_infer, pack_winograd_reference);
-constinit const OpDef packed_product =
-    use_row("packed_product", packed_product_infer, product_flops);
-constinit const OpDef packed_conv = use_row("packed_conv", packed_conv_infer, product_flops);
-constinit const OpDef depthwise_conv = use_row("depthwise_conv", depthwise_infer, depthwise_flops);
-constinit const OpDef winograd_conv = use_row("winograd_conv", winograd_infer, winograd_flops);
+constinit const OpDef packed_matmul =
+    use_row("packed_matmul", kPackedMatmul, packed_matmul_infer, packed_flops);
+constinit const OpDef packed_conv =
+    use_row("packed_conv", kPackedConv, packed_conv_infer, packed_flops);
+constinit const OpDef depthwise_conv =
+    use_row("depthwise_conv", kPackedConv, depthwise_infer, depthwise_flops);
+constinit const OpDef winograd_conv =
+    use_row("winograd_conv", kPackedConv, winograd_infer, winograd_flops);
 }  // namespace op
 
 }  // namespace tandem

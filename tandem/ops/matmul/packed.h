@@ -17,7 +17,7 @@ inline constexpr int64_t kWinogradOut = 4, kWinogradIn = 6;
 /// Applied to a sum (and the residual) before it is stored.
 enum class PackedEpilogue : int64_t { none, clamp, sigmoid, silu, gelu, hardswish };
 
-/// Attributes of the rows that use a packed weight. The lists are (height, width); packed_product
+/// Attributes of the rows that use a packed weight. The lists are (height, width); packed_matmul
 /// only needs `columns`.
 struct PackedAttrs {
   int64_t columns = 0;  ///< outputs: o, n
@@ -58,9 +58,9 @@ namespace op {
 /// read_bytes: b u8 [n] -> the tensor with these bytes (a StoredBox).
 extern TD_API const OpDef read_bytes;
 /// pack_matrix: w [k, n] -> [panels, k, 32].
-/// packed_product: x [..., k], packed, b? [n], r? -> y [..., n].
+/// packed_matmul: x [..., k], packed, b? [n], r? -> y [..., n].
 /// pack_matrix_bf16: w bf16 [k, n], k even -> [panels, k / 2, 64]: pairs along k lie side by side.
-/// packed_product_bf16: the same in bf16, summed in f32 and rounded once, behind the epilogue.
+/// packed_matmul_bf16: the same in bf16, summed in f32 and rounded once, after the epilogue.
 /// pack_conv: w [o, c, kh, kw] -> [panels, kh * kw * c, 32].
 /// packed_conv: x [n, h, w, c], packed, b? [o], r? -> y [n, h', w', o].
 /// pack_depthwise: w [c, 1, kh, kw] -> [kh * kw, c].
@@ -70,8 +70,8 @@ extern TD_API const OpDef read_bytes;
 /// and Gray, Fast Algorithms for Convolutional Neural Networks, https://arxiv.org/abs/1509.09308
 /// The residual r is of y's shape: y = epilogue((sum + b) * scale + shift + r) * scale_after +
 /// shift_after.
-extern TD_API const OpDef pack_matrix, packed_product, pack_conv, packed_conv, pack_depthwise,
-    depthwise_conv, pack_winograd, winograd_conv, pack_matrix_bf16, packed_product_bf16;
+extern TD_API const OpDef pack_matrix, packed_matmul, pack_conv, packed_conv, pack_depthwise,
+    depthwise_conv, pack_winograd, winograd_conv, pack_matrix_bf16, packed_matmul_bf16;
 }  // namespace op
 
 }  // namespace tandem

@@ -255,6 +255,7 @@ Tensor as_rows(const Tensor& targets, const Tensor& lengths, SourceLocation loc)
   int64_t longest = l.numel() ? l.amax().item<int64_t>() : 0, total = l.sum().item<int64_t>();
   TD_CHECK(total == targets.numel(), Shape, "targets have {} labels, target_lengths add up to {}",
            targets.numel(), total);
+  const DeviceGuard there(targets.device());
   if (total == 0) return zeros({n, longest}, DType::i64, loc);
   Tensor start = cumsum(l, 0, loc) - l;
   Tensor at = clamp_max(start.unsqueeze(1, loc) + arange(longest, loc), total - 1, loc);

@@ -72,7 +72,7 @@ Tensor largest_rows(const Tensor& rows, const Tensor& padding, const Bags& bags)
 }  // namespace
 
 Tensor embedding_bag(Tensor x, const Tensor& weight, EmbeddingBagArguments a, SourceLocation loc) {
-  return composed("embedding_bag", loc, [&] {
+  return composed("embedding_bag", loc, x, [&] {
     check_bags(x, weight, a);
     const Bags bags = bags_of(x, a);
     const Dim n = x.shape().numel();

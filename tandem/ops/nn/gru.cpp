@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows `gru` and `rnn` over whole sequences and their derivatives. As in `lstm`, the products
-// with w_ih, and all gradients of weights, are one matmul over all steps.
+// The rows `gru` and `rnn` over whole sequences and their derivatives. As in `lstm`, all steps
+// share one matmul with w_ih, and one for each gradient of a weight.
 #include "tandem/ops/nn/rnn.h"
 #include "tandem/ops/nn/rnn_internal.h"
 #include "tandem/ops/pointwise/pointwise.h"
@@ -159,7 +159,7 @@ void rnn_backward_body(BodyCall& b) {
 
 // ---- derivatives
 
-// Gradients of x, both weights and both biases from those of the products with x and with h.
+// Gradients of x, both weights and both biases from those of the matmuls with x and with h.
 void weights_vjp(VjpCall& c, const Tensor& gx, const Tensor& gh, bool reverse) {
   const SourceLocation loc = c.loc();
   const MatmulAttrs turned{true, false};
@@ -234,7 +234,7 @@ constinit const OpDef gru_backward =
         .outputs({"gx", "gh", "gh0"})
         .infer(gru_backward_infer)
         .flops(gru_backward_flops)
-        .doc("Gradients of gru with respect to its products with x and with h, and to h0.");
+        .doc("Gradients of gru with respect to its matmuls with x and with h, and to h0.");
 constinit const OpDef rnn =
     composite("rnn", {"x", "h0", "w_ih", "w_hh", "b_ih?", "b_hh?"}, fields<RnnAttrs>(), rnn_body)
         .outputs({"y", "hn"})
@@ -242,7 +242,7 @@ constinit const OpDef rnn =
         .vjp(rnn_vjp, 15, 1)
         .autocast(Autocast::low)
         .flops(layer_flops)
-        .doc("One layer of tanh (or relu) of both products in one direction over x [t, n, i].");
+        .doc("One layer of tanh (or relu) of both matmuls in one direction over x [t, n, i].");
 constinit const OpDef rnn_backward =
     composite("rnn_backward", {"gy?", "ghn?", "w_hh", "y"}, fields<RnnAttrs>(), rnn_backward_body)
         .outputs({"ggates", "gh0"})

@@ -99,6 +99,7 @@ Tensor multi_margin_loss(Tensor x, Tensor target, MultiMarginLossOptions o, Sour
 
 Tensor multilabel_margin_loss(Tensor x, Tensor target, LossOptions o, SourceLocation loc) {
   placed("multilabel_margin_loss", loc, [&] { check_classes(x, target, false); });
+  const DeviceGuard there(x.device());
   bool single = x.dim() == 1;
   if (single) {
     x = x.unsqueeze(0, loc);

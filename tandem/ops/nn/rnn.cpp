@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row `lstm` (a whole sequence, keeping its gates; its products with weights are one matmul
-// over all steps) and the functions of all recurrent rows. Its step is in lstm_cell.cpp; gru.cpp
-// has the other rows.
+// The row `lstm` (a whole sequence, keeping its gates; all steps share one matmul with each
+// weight where they can) and the functions of all recurrent rows. Its step is in lstm_cell.cpp;
+// gru.cpp has the other rows.
 #include "tandem/ops/nn/rnn.h"
 
 #include "tandem/ops/matmul/matmul.h"
@@ -55,7 +55,7 @@ void lstm_backward_infer(InferCall& c) {
 
 // ---- bodies
 
-// Products of all steps with w_ih at once, plus both biases.
+// One matmul with w_ih for all steps, plus both biases.
 Tensor project(const Tensor& x, const Tensor& w_ih, const Tensor& b_ih, const Tensor& b_hh) {
   Tensor b = b_ih.defined() && b_hh.defined() ? b_ih + b_hh : b_ih.defined() ? b_ih : b_hh;
   return linear(x, w_ih, b);

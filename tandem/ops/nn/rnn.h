@@ -34,7 +34,7 @@ namespace op {
 /// ggates [n, 4h], gc [n, h]. gru: x, h0, w_ih [3h, i], w_hh [3h, h], b_ih?, b_hh? -> y
 /// [t, n, h], hn [n, h], saved! [t, n, 4h] = (r, z, n, w_hn h + b_hn). gru_backward:
 /// gy?, ghn?, gsaved?, w_hh, h0, y, saved -> gx [t, n, 3h] and gh [t, n, 3h], the
-/// gradients of the products with x and with h, gh0. rnn: x, h0, w_ih [h, i], w_hh [h,
+/// gradients of the matmuls with x and with h, gh0. rnn: x, h0, w_ih [h, i], w_hh [h,
 /// h], b_ih?, b_hh? -> y [t, n, h], hn. rnn_backward: gy?, ghn?, w_hh, y -> ggates [t,
 /// n, h], gh0.
 extern TD_API const OpDef lstm, lstm_backward, lstm_cell, lstm_cell_backward, gru, gru_backward,

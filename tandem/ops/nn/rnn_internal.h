@@ -52,6 +52,7 @@ inline Tensor states_before(const Tensor& y, const Tensor& h0, bool reverse, Sou
 // Replaces an absent state by zeros.
 inline Tensor state_or_zeros(Tensor h, const Tensor& x, Dim hidden, int batch_dim,
                              SourceLocation loc) {
+  const DeviceGuard there(x.device());
   return h.defined() ? h : zeros({x.shape(batch_dim), hidden}, x.dtype(), loc);
 }
 

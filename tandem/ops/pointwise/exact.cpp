@@ -185,7 +185,7 @@ Tensor float_power(Operand base, Operand exponent, SourceLocation loc) {
 }
 
 Tensor angle(const Tensor& x, SourceLocation loc) {
-  return composed("angle", loc, [&] {
+  return composed("angle", loc, x, [&] {
     const Tensor v = is_floating(x.dtype()) ? x : x.to(DType::f32);
     const Tensor half_turn = full(Shape(), std::numbers::pi, v.dtype());
     return where(isnan(v), v, where(v < 0, half_turn, 0.0));

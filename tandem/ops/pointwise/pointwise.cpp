@@ -205,6 +205,7 @@ constinit const OpDef cast =
         .infer(infer_pointwise)
         .expr(expr_cast)
         .reference(pointwise_reference)
+        .flag(kPassesSame)
         .doc("The same values in another dtype; floats to integers truncate and saturate.");
 }  // namespace op
 

@@ -29,7 +29,7 @@ Shape leading_sizes(const Tensor& x, int kept) {
 
 Tensor drop_channels(const char* name, int d, Tensor x, double p, bool training,
                      SourceLocation loc) {
-  return composed(name, loc, [&] {
+  return composed(name, loc, x, [&] {
     check_p(p);
     TD_CHECK(x.dim() == d + 2 || x.dim() == d + 1, Shape, "wants {} or {} dimensions, x is {}",
              d + 1, d + 2, x.shape().to_string());
@@ -59,14 +59,14 @@ Tensor dropout3d(Tensor x, double p, bool training, SourceLocation loc) {
   return drop_channels("dropout3d", 3, std::move(x), p, training, loc);
 }
 Tensor alpha_dropout(Tensor x, double p, bool training, SourceLocation loc) {
-  return composed("alpha_dropout", loc, [&] {
+  return composed("alpha_dropout", loc, x, [&] {
     check_p(p);
     const Shape s = x.shape();
     return training ? drop_to_limit(std::move(x), p, s) : x;
   });
 }
 Tensor feature_alpha_dropout(Tensor x, double p, bool training, SourceLocation loc) {
-  return composed("feature_alpha_dropout", loc, [&] {
+  return composed("feature_alpha_dropout", loc, x, [&] {
     check_p(p);
     TD_CHECK(x.dim() >= 2, Shape, "wants [n, c, ...], x is {}", x.shape().to_string());
     const Shape s = leading_sizes(x, 2);

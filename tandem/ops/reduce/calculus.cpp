@@ -43,7 +43,7 @@ Tensor distances(const Tensor& y, const Tensor& x, int d) {
 
 template <class F>
 Tensor integral(const char* name, const Tensor& y, int64_t dim, SourceLocation loc, F&& f) {
-  return composed(name, loc, [&] {
+  return composed(name, loc, y, [&] {
     const int d = normalize_dim(dim, y.dim());
     check_samples(y, d, 1);
     return f(d);
@@ -124,7 +124,7 @@ Tensor cumulative_trapezoid(const Tensor& y, const Tensor& x, int64_t dim, Sourc
 
 std::vector<Tensor> gradient(const Tensor& x, double spacing, IntList dim, int64_t edge_order,
                              SourceLocation loc) {
-  return composed("gradient", loc, [&] {
+  return composed("gradient", loc, x, [&] {
     return each_dim(x, dim, 0, [&](int d, size_t) {
       return derivative(x, equal_distances(x, d, spacing), d, edge_order);
     });
@@ -132,7 +132,7 @@ std::vector<Tensor> gradient(const Tensor& x, double spacing, IntList dim, int64
 }
 std::vector<Tensor> gradient(const Tensor& x, const std::vector<double>& spacing, IntList dim,
                              int64_t edge_order, SourceLocation loc) {
-  return composed("gradient", loc, [&] {
+  return composed("gradient", loc, x, [&] {
     return each_dim(x, dim, spacing.size(), [&](int d, size_t i) {
       return derivative(x, equal_distances(x, d, spacing[i]), d, edge_order);
     });
@@ -140,7 +140,7 @@ std::vector<Tensor> gradient(const Tensor& x, const std::vector<double>& spacing
 }
 std::vector<Tensor> gradient(const Tensor& x, const std::vector<Tensor>& coordinates, IntList dim,
                              int64_t edge_order, SourceLocation loc) {
-  return composed("gradient", loc, [&] {
+  return composed("gradient", loc, x, [&] {
     return each_dim(x, dim, coordinates.size(), [&](int d, size_t i) {
       return derivative(x, distances(x, coordinates[i], d), d, edge_order);
     });
@@ -148,12 +148,12 @@ std::vector<Tensor> gradient(const Tensor& x, const std::vector<Tensor>& coordin
 }
 
 Tensor dist(const Tensor& a, const Tensor& b, double p, SourceLocation loc) {
-  return composed("dist", loc, [&] { return norm(a - b, p); });
+  return composed("dist", loc, a, [&] { return norm(a - b, p); });
 }
 
 HistogramddResult histogramdd(const Tensor& x, IntList bins, const std::vector<double>& range,
                               const Tensor& weight, bool density, SourceLocation loc) {
-  return composed("histogramdd", loc, [&] {
+  return composed("histogramdd", loc, x, [&] {
     TD_CHECK(x.dim() >= 2 && is_floating(x.dtype()), Shape,
              "wants floating points [..., d], got {}{}", to_string(x.dtype()),
              x.shape().to_string());

@@ -226,6 +226,7 @@ constinit const OpDef sum_to =
         .batch(detail::batch_sum_to)
         .reduce(&kSumExpr)
         .reference(detail::sum_to_reference)
+        .flag(kPassesSame)
         .vjp(detail::sum_to_vjp)
         .doc("x summed to a shape that broadcasts to its own.");
 

@@ -30,7 +30,7 @@ ValuesAndIndices dropped(Tensor values, Tensor indices, int d, bool keepdim) {
 template <class F>
 ValuesAndIndices along(const char* name, const Tensor& x, int64_t dim, bool keepdim,
                        SourceLocation loc, F&& f) {
-  return composed(name, loc, [&]() -> ValuesAndIndices {
+  return composed(name, loc, x, [&]() -> ValuesAndIndices {
     if (x.dim() == 0) {
       normalize_dim(dim, 1);
       const auto r = f(reshape(x, Shape(1)), 0);
@@ -99,14 +99,14 @@ ValuesAndIndices kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim,
 }
 
 Tensor median(const Tensor& x, SourceLocation loc) {
-  return composed("median", loc, [&] { return median_of_all(x, false); });
+  return composed("median", loc, x, [&] { return median_of_all(x, false); });
 }
 ValuesAndIndices median(const Tensor& x, int64_t dim, bool keepdim, SourceLocation loc) {
   return along("median", x, dim, keepdim, loc,
                [&](const Tensor& t, int d) { return median_of(t, d, false); });
 }
 Tensor nanmedian(const Tensor& x, SourceLocation loc) {
-  return composed("nanmedian", loc, [&] { return median_of_all(x, true); });
+  return composed("nanmedian", loc, x, [&] { return median_of_all(x, true); });
 }
 ValuesAndIndices nanmedian(const Tensor& x, int64_t dim, bool keepdim, SourceLocation loc) {
   return along("nanmedian", x, dim, keepdim, loc,
@@ -143,7 +143,7 @@ Interpolation interpolation_named(std::string_view name) {
 Tensor quantile_of(const char* name, const Tensor& x, const Operand& q, std::optional<int64_t> dim,
                    bool keepdim, std::string_view interpolation, bool skip_nan,
                    SourceLocation loc) {
-  return composed(name, loc, [&] {
+  return composed(name, loc, x, [&] {
     TD_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::f64, DType,
              "x is {}, wants float32 or float64", to_string(x.dtype()));
     const Interpolation how = interpolation_named(interpolation);
@@ -204,11 +204,11 @@ Tensor nanquantile(const Tensor& x, const Operand& q, std::optional<int64_t> dim
 }
 
 Tensor msort(const Tensor& x, SourceLocation loc) {
-  return composed("msort", loc, [&] { return x.dim() ? sort(x, 0).values : x; });
+  return composed("msort", loc, x, [&] { return x.dim() ? sort(x, 0).values : x; });
 }
 
 Tensor nanmean(const Tensor& x, IntList dims, bool keepdim, SourceLocation loc) {
-  return composed("nanmean", loc, [&] {
+  return composed("nanmean", loc, x, [&] {
     TD_CHECK(is_floating(x.dtype()), DType, "x is {}, wants a floating dtype",
              to_string(x.dtype()));
     const Tensor count = sum(logical_not(isnan(x)), dims, keepdim);
@@ -253,7 +253,7 @@ void check_histogram(const Tensor& x, int64_t bins, double low, double high) {
 }  // namespace
 
 Tensor histc(const Tensor& x, int64_t bins, double min, double max, SourceLocation loc) {
-  return composed("histc", loc, [&] {
+  return composed("histc", loc, x, [&] {
     check_histogram(x, bins, min, max);
     const Tensor flat = reshape(x.detach(), Shape(-1));
     return fill_bins(flat, range_of(flat, min, max, min == max, 1), ones_like(flat), bins);
@@ -263,7 +263,7 @@ Tensor histc(const Tensor& x, int64_t bins, double min, double max, SourceLocati
 HistogramResult histogram(const Tensor& x, int64_t bins,
                           std::optional<std::pair<double, double>> range, const Tensor& weight,
                           bool density, SourceLocation loc) {
-  return composed("histogram", loc, [&]() -> HistogramResult {
+  return composed("histogram", loc, x, [&]() -> HistogramResult {
     const auto [low, high] = range.value_or(std::pair<double, double>(0, 0));
     check_histogram(x, bins, low, high);
     const Tensor flat = reshape(x.detach(), Shape(-1));
@@ -283,7 +283,7 @@ HistogramResult histogram(const Tensor& x, int64_t bins,
 
 Tensor cov(const Tensor& x, int64_t correction, const Tensor& fweights, const Tensor& aweights,
            SourceLocation loc) {
-  return composed("cov", loc, [&] {
+  return composed("cov", loc, x, [&] {
     TD_CHECK(x.dim() <= 2, Shape, "wants at most two dimensions, got shape {}",
              x.shape().to_string());
     Tensor t = x.is_floating_point() ? x : x.to(DType::f32);
@@ -321,7 +321,7 @@ Tensor cov(const Tensor& x, int64_t correction, const Tensor& fweights, const Te
 }
 
 Tensor corrcoef(const Tensor& x, SourceLocation loc) {
-  return composed("corrcoef", loc, [&] {
+  return composed("corrcoef", loc, x, [&] {
     const Tensor c = cov(x);
     if (c.dim() == 0) return c / c;
     const Tensor deviation = sqrt(diagonal(c));

@@ -33,7 +33,7 @@ constinit const OpDef bitcast =
         .infer(bitcast_infer)
         .batch(bitcast_batch)
         .reference(bitcast_loops)
-        .flag(kNotDifferentiable)
+        .flag(kNotDifferentiable | kMoved)
         .doc("The bits of each element as an element of another dtype of the same width.");
 }  // namespace op
 

@@ -109,6 +109,7 @@ namespace op {
 constinit const OpDef fill = row("fill", fields<FillAttrs>())
                                  .infer(fill_infer)
                                  .reference(fill_loops)
+                                 .flag(kMoved)
                                  .doc("A tensor of one value.");
 constinit const OpDef arange = row("arange", fields<ArangeAttrs>())
                                    .infer(arange_infer)

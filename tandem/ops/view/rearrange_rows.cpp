@@ -277,6 +277,7 @@ constinit const OpDef copy = moving("copy", {"x"}, nullptr)
                                  .vjp(copy_vjp)
                                  .batch(copy_batch)
                                  .reference(copy_loops)
+                                 .flag(kMoved | kPassesSame)
                                  .onnx("Identity")
                                  .doc("The same values, dense in row-major order.");
 constinit const OpDef to_device = moving("to_device", {"x"}, fields<ToDeviceAttrs>())
@@ -284,13 +285,14 @@ constinit const OpDef to_device = moving("to_device", {"x"}, fields<ToDeviceAttr
                                       .vjp(move_vjp)
                                       .batch(move_batch)
                                       .reference(copy_loops)
-                                      .flag(kSetsDevice)
+                                      .flag(kSetsDevice | kPassesSame)
                                       .doc("The same values in the memory of another device.");
 constinit const OpDef cat = moving("cat", {"xs*"}, fields<DimAttrs>())
                                 .infer(cat_infer)
                                 .vjp(cat_vjp)
                                 .batch(cat_batch)
                                 .reference(cat_loops)
+                                .flag(kMoved)
                                 .onnx("Concat")
                                 .doc("Tensors concatenated along an existing dimension.");
 constinit const OpDef pad =
@@ -299,12 +301,14 @@ constinit const OpDef pad =
         .vjp(pad_vjp)
         .batch(pad_batch)
         .reference(pad_loops)
+        .flag(kMoved)
         .doc("Elements of one value before and after each dimension; negative sizes crop.");
 constinit const OpDef flip = moving("flip", {"x"}, fields<PermuteAttrs>())
                                  .infer(flip_infer)
                                  .vjp(flip_vjp)
                                  .batch(flip_batch)
                                  .reference(flip_loops)
+                                 .flag(kMoved)
                                  .doc("Elements in reverse order along dims.");
 constinit const OpDef roll =
     moving("roll", {"x"}, fields<RollAttrs>())
@@ -312,6 +316,7 @@ constinit const OpDef roll =
         .vjp(roll_vjp)
         .batch(roll_batch)
         .reference(roll_loops)
+        .flag(kMoved)
         .doc("Elements shifted cyclically along dims: those pushed out reappear at the other end.");
 constinit const OpDef tril =
     moving("tril", {"x"}, fields<TriAttrs>())

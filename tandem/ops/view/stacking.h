@@ -21,7 +21,7 @@ TD_API std::vector<Tensor> atleast_2d(const std::vector<Tensor>& xs,
 TD_API std::vector<Tensor> atleast_3d(const std::vector<Tensor>& xs,
                                       SourceLocation loc = SourceLocation::here());
 
-/// Side by side (vectors end to end), one below the other, one behind the other.
+/// Side by side (vectors end to end), one below the other, one after the other.
 TD_API Tensor hstack(const std::vector<Tensor>& xs, SourceLocation loc = SourceLocation::here());
 TD_API Tensor vstack(const std::vector<Tensor>& xs, SourceLocation loc = SourceLocation::here());
 TD_API Tensor dstack(const std::vector<Tensor>& xs, SourceLocation loc = SourceLocation::here());

@@ -51,30 +51,30 @@ Tensor strided_places(const Tensor& x, const IntList& size, const IntList& strid
 
 Tensor as_strided(const Tensor& x, IntList size, IntList stride, int64_t storage_offset,
                   SourceLocation loc) {
-  return composed("as_strided", loc,
+  return composed("as_strided", loc, x,
                   [&] { return take(x, strided_places(x, size, stride, storage_offset)); });
 }
 Tensor as_strided_scatter(const Tensor& x, const Tensor& src, IntList size, IntList stride,
                           int64_t storage_offset, SourceLocation loc) {
-  return composed("as_strided_scatter", loc, [&] {
+  return composed("as_strided_scatter", loc, x, [&] {
     return write_at(x, strided_places(x, size, stride, storage_offset), src);
   });
 }
 Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, std::optional<int64_t> start,
                      std::optional<int64_t> end, int64_t step, SourceLocation loc) {
-  return composed("slice_scatter", loc, [&] {
+  return composed("slice_scatter", loc, x, [&] {
     return write_at(
         x, slice(flat_positions(x), dim, start.value_or(0), end.value_or(Slice::kEnd), step), src);
   });
 }
 Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t index,
                       SourceLocation loc) {
-  return composed("select_scatter", loc,
+  return composed("select_scatter", loc, x,
                   [&] { return write_at(x, select(flat_positions(x), dim, index), src); });
 }
 Tensor diagonal_scatter(const Tensor& x, const Tensor& src, int64_t offset, int64_t dim1,
                         int64_t dim2, SourceLocation loc) {
-  return composed("diagonal_scatter", loc, [&] {
+  return composed("diagonal_scatter", loc, x, [&] {
     return write_at(x, diagonal(flat_positions(x), offset, dim1, dim2), src);
   });
 }
@@ -84,7 +84,7 @@ Tensor nonzero_static(const Tensor& x, int64_t size, int64_t fill_value, SourceL
   return nonzero(x, size, fill_value, loc);
 }
 std::vector<Tensor> unravel_index(const Tensor& indices, IntList shape, SourceLocation loc) {
-  return composed("unravel_index", loc, [&] {
+  return composed("unravel_index", loc, indices, [&] {
     TD_CHECK(is_integral(indices.dtype()), DType, "indices are {}, want integers",
              to_string(indices.dtype()));
     TD_CHECK(!shape.empty(), Shape, "the shape has no dimension");

@@ -6,11 +6,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/base/per_thread.h"
 #include "tandem/ops/function_internal.h"
-#include "tandem/ops/index/index.h"
-#include "tandem/ops/view/bits.h"
-#include "tandem/ops/view/create.h"
 #include "tandem/ops/view/strided_copy_internal.h"
-#include "tandem/ops/view/view.h"
 #include "tandem/tensor/pixels_internal.h"
 
 namespace tandem::detail {
@@ -245,20 +241,6 @@ void fill_array(const Array& a, Scalar value) {
     T* p = a.as<T>();
     parallel_for(0, a.numel, 1 << 16, [&](int64_t b, int64_t e) { std::fill(p + b, p + e, v); });
   });
-}
-
-std::span<const OpDef* const> moved_rows() {
-  static constexpr const OpDef* kRows[] = {&op::copy,
-                                           &op::fill,
-                                           &op::cat,
-                                           &op::pad,
-                                           &op::flip,
-                                           &op::roll,
-                                           &op::slice_backward,
-                                           &op::diagonal_backward,
-                                           &op::bitcast,
-                                           &op::region_put};
-  return kRows;
 }
 
 }  // namespace tandem::detail

@@ -3,8 +3,6 @@
 // Rows by memcpy, transposes in tiles, large ones on several threads. Not installed.
 #pragma once
 
-#include <span>
-
 #include "tandem/graph/kernel.h"
 
 namespace tandem::detail {
@@ -33,7 +31,8 @@ class Mover {
  protected:
   ~Mover() = default;
 };
-/// While it lives, calls of the functions above by this thread go to `mover`.
+/// While it lives, calls of the functions above by this thread go to `mover`: a backend runs the
+/// references of the rows with kMoved under it and needs no kernels for each.
 class MoverGuard {
  public:
   explicit MoverGuard(Mover& mover);
@@ -44,8 +43,5 @@ class MoverGuard {
  private:
   Mover* old_;
 };
-/// Rows whose references touch elements by the functions above only: a backend runs them under a
-/// MoverGuard and needs no kernels for each.
-std::span<const OpDef* const> moved_rows();
 
 }  // namespace tandem::detail

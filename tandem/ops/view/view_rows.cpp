@@ -501,37 +501,42 @@ void unfold_backward_batch(BatchCall& c) {
   c.out[0] = call(op::unfold_backward, &a, c.node.loc, c.in[0]);
 }
 
+constexpr OpDef free_view(const char* name, const AttrsType* attrs, ViewFn view) {
+  return view_row(name, {"x"}, attrs, view).flops(detail::no_flops).bytes(detail::no_flops);
+}
+// Zeros of a shape with g somewhere in it.
+constexpr OpDef scattered(const char* name, const AttrsType* attrs) {
+  return make_row(name, Family::index, Types::same, {"g"}, attrs)
+      .flops(detail::no_flops)
+      .bytes(bytes_of_output);
+}
+
 }  // namespace
 
 namespace op {
 constinit const OpDef view =
-    view_row("view", {"x"}, fields<ShapeAttrs>(), view_strides)
+    free_view("view", fields<ShapeAttrs>(), view_strides)
         .infer(view_infer)
         .vjp(view_vjp)
         .batch(view_batch)
         .reference(copy_view)
-        .flops(detail::no_flops)
-        .bytes(detail::no_flops)
+        .flag(kPassesSame)
         .onnx("Reshape")
         .doc("The elements of x in row-major order with another shape; one size may be -1.");
 constinit const OpDef permute =
-    view_row("permute", {"x"}, fields<PermuteAttrs>(), permute_strides)
+    free_view("permute", fields<PermuteAttrs>(), permute_strides)
         .infer(permute_infer)
         .vjp(permute_vjp)
         .batch(permute_batch)
         .reference(copy_view)
-        .flops(detail::no_flops)
-        .bytes(detail::no_flops)
         .onnx("Transpose")
         .doc("Dimensions in another order: output dimension i is input dimension dims[i].");
 constinit const OpDef expand =
-    view_row("expand", {"x"}, fields<ShapeAttrs>(), expand_strides)
+    free_view("expand", fields<ShapeAttrs>(), expand_strides)
         .infer(expand_infer)
         .vjp(expand_vjp)
         .batch(expand_batch)
         .reference(copy_view)
-        .flops(detail::no_flops)
-        .bytes(detail::no_flops)
         .onnx("Expand")
         .doc("Dimensions of size 1 repeated, without copying; -1 keeps a size.");
 constinit const OpDef slice = view_row("slice", {"x"}, fields<SliceAttrs>(), slice_strides)
@@ -551,49 +556,41 @@ constinit const OpDef select = view_row("select", {"x"}, fields<SelectAttrs>(), 
                                    .bytes(detail::no_flops)
                                    .doc("One element of a dimension, which is removed.");
 constinit const OpDef diagonal =
-    view_row("diagonal", {"x"}, fields<DiagonalAttrs>(), diagonal_strides)
+    free_view("diagonal", fields<DiagonalAttrs>(), diagonal_strides)
         .infer(diagonal_infer)
         .vjp(diagonal_vjp)
         .batch(diagonal_batch)
         .reference(copy_view)
-        .flops(detail::no_flops)
-        .bytes(detail::no_flops)
         .doc("The diagonal of two dimensions as a new last dimension.");
 constinit const OpDef unfold =
-    view_row("unfold", {"x"}, fields<UnfoldAttrs>(), unfold_strides)
+    free_view("unfold", fields<UnfoldAttrs>(), unfold_strides)
         .infer(unfold_infer)
         .vjp(unfold_vjp)
         .batch(unfold_batch)
         .reference(copy_view)
-        .flops(detail::no_flops)
-        .bytes(detail::no_flops)
         .doc("Sliding windows of one dimension as a new last dimension.");
 constinit const OpDef slice_backward =
-    make_row("slice_backward", Family::index, Types::same, {"g"}, fields<SliceBackwardAttrs>())
+    scattered("slice_backward", fields<SliceBackwardAttrs>())
         .infer(slice_backward_infer)
         .vjp(slice_backward_vjp)
         .batch(slice_backward_batch)
         .reference(slice_backward_loops)
-        .flops(detail::no_flops)
-        .bytes(bytes_of_output)
+        .flag(kMoved)
         .doc("Zeros of a shape with g written over a slice: the derivative of slice and select.");
 constinit const OpDef diagonal_backward =
-    make_row("diagonal_backward", Family::index, Types::same, {"g"}, fields<DiagonalAttrs>())
+    scattered("diagonal_backward", fields<DiagonalAttrs>())
         .infer(diagonal_backward_infer)
         .vjp(diagonal_backward_vjp)
         .batch(diagonal_backward_batch)
         .reference(diagonal_backward_loops)
-        .flops(detail::no_flops)
-        .bytes(bytes_of_output)
+        .flag(kMoved)
         .doc("Zeros of a shape with g on a diagonal: the derivative of diagonal.");
 constinit const OpDef unfold_backward =
-    make_row("unfold_backward", Family::index, Types::same, {"g"}, fields<UnfoldAttrs>())
+    scattered("unfold_backward", fields<UnfoldAttrs>())
         .infer(unfold_backward_infer)
         .vjp(unfold_backward_vjp)
         .batch(unfold_backward_batch)
         .reference(unfold_backward_loops)
-        .flops(detail::no_flops)
-        .bytes(bytes_of_output)
         .doc("Windows summed back into their places: the derivative of unfold.");
 }  // namespace op
 

@@ -332,6 +332,7 @@ Tensor affine_grid(Tensor theta, IntList size, bool align_corners, SourceLocatio
       TD_CHECK(!size[i].is_symbolic() && size[i].value() >= 1, Value,
                "size {} wants numbers of at least 1", size.to_string());
   });
+  const DeviceGuard there(theta.device());
   Shape wide;
   for (int i = 2; i < size.rank(); ++i) wide.push_back(size[i]);
   std::vector<Tensor> places;  // x, y, (z), 1 at every point

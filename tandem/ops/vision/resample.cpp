@@ -191,6 +191,7 @@ constinit const OpDef interpolate = contraction("interpolate", {"x"}, fields<Res
                                         .vjp(interpolate_vjp)
                                         .batch(interpolate_batch)
                                         .reference(detail::interpolate_reference)
+                                        .flag(kFollowsLayout)
                                         .flops(interpolate_flops)
                                         .onnx("Resize")
                                         .doc("x [n, c, ...] resized in its spatial dimensions.");

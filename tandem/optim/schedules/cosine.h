@@ -17,7 +17,7 @@ struct CosineAnnealingWarmRestartsOptions {
   void fields(V& v) {
     v("t_0", T_0,
       {.doc = "steps of the first cosine", .unit = "steps", .at_least = 1, .required = true});
-    v("t_mult", T_mult, {.doc = "each cosine is so many times as long", .at_least = 1});
+    v("t_mult", T_mult, {.doc = "each cosine is this many times as long", .at_least = 1});
     v("min_lr", eta_min, {.doc = "the lowest rate"});
   }
 };

@@ -16,8 +16,8 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/base/failures_internal.h"
+#include "tandem/base/files/private_folder.h"
 #include "tandem/base/parallel.h"
-#include "tandem/base/private_folder.h"
 #include "tandem/compile/compile.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/profiler_clock.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/file.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 
 namespace tandem::plan {
@@ -129,11 +129,11 @@ struct MachineProfile {
     double seconds = 0;
   };
   std::vector<Point> points;
-  double f32_flops = 0;  ///< best product
+  double f32_flops = 0;  ///< best matmul
   double bf16_flops = 0;
   double bandwidth = 0;              ///< bytes per second of a large copy, read and written
   double cache_bandwidth = 0;        ///< of one that stays in the caches
-  double cache_bytes = 0;            ///< up to so many
+  double cache_bytes = 0;            ///< up to this many
   double launch_seconds = 0;         ///< one small op in eager
   double step_seconds = 0;           ///< one small kernel of a compiled function
   double eager_call_seconds = 0;     ///< around a step's kernels, per kernel
@@ -146,8 +146,8 @@ struct MachineProfile {
 TD_API io::Json to_json(const MachineProfile& p);
 /// Throws Format.
 TD_API MachineProfile machine_profile(const io::Json& j, const std::string& what);
-/// Where `bench --machine` leaves it: machine.json in the user's cache (base/private_folder.h). ""
-/// where the cache may not be used.
+/// Where `bench --machine` leaves it: machine.json in the user's cache
+/// (base/files/private_folder.h). "" where the cache may not be used.
 TD_API std::string machine_profile_path();
 /// What was measured; `file` empty: the one there. Throws Io, with the cache's problem too, and
 /// Format.

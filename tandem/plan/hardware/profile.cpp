@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "tandem/base/error.h"
-#include "tandem/base/folder.h"
-#include "tandem/base/private_folder.h"
+#include "tandem/base/files/folder.h"
+#include "tandem/base/files/private_folder.h"
 #include "tandem/plan/hardware/catalog.h"
 #include "tandem/plan/record_internal.h"
 

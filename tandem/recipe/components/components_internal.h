@@ -136,7 +136,7 @@ Tensor as_evaluated(const Rows::Map& evaluated, const Tensor& x);
 // What models generate.
 
 /// Text by the run's character set: net(ids [n, t]) -> logits [n, t, vocabulary].
-RecipeGenerator letter_generator(std::function<Tensor(const Tensor&)> net, int64_t context);
+RecipeGenerator character_generator(std::function<Tensor(const Tensor&)> net, int64_t context);
 RecipeGenerator ddpm_generator(std::shared_ptr<models::DDPM> net, int64_t sampler_steps);
 /// Of models that draw n samples at once from a prior.
 RecipeGenerator prior_generator(std::function<Tensor(int64_t n)> sample);

@@ -70,7 +70,7 @@ constexpr int64_t kAtOnce = 256;  // samples: what lies in memory stays small
 
 }  // namespace
 
-RecipeGenerator letter_generator(std::function<Tensor(const Tensor&)> net, int64_t context) {
+RecipeGenerator character_generator(std::function<Tensor(const Tensor&)> net, int64_t context) {
   auto start = [=](Options& o, const GenerateContext& c) -> std::function<RecipeSamples()> {
     const Characters characters(c.facts.characters);
     models::GenerateOptions g =

@@ -60,7 +60,7 @@ RecipeModel by_letter(std::shared_ptr<Net> net, int64_t context) {
                 }};
   m.predict = [net](const Batch& b) { return (*net)(b[0]); };
   m.open = {{"batch", "length"}};
-  m.generate = letter_generator([net](const Tensor& ids) { return (*net)(ids); }, context);
+  m.generate = character_generator([net](const Tensor& ids) { return (*net)(ids); }, context);
   return m;
 }
 

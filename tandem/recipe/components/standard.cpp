@@ -2,7 +2,7 @@
 // Everything that recipes may name, out of the tables of rows.
 #include "tandem/recipe/components/components_internal.h"
 #include "tandem/recipe/fields.h"
-#include "tandem/recipe/parts_internal.h"
+#include "tandem/recipe/parts/parts_internal.h"
 
 namespace tandem::recipe {
 namespace {

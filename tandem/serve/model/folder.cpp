@@ -2,8 +2,8 @@
 #include <filesystem>
 
 #include "tandem/base/error.h"
-#include "tandem/base/folder.h"
-#include "tandem/base/private_folder.h"
+#include "tandem/base/files/folder.h"
+#include "tandem/base/files/private_folder.h"
 #include "tandem/recipe/fields.h"
 #include "tandem/recipe/loaded_model.h"
 #include "tandem/recipe/open_run.h"

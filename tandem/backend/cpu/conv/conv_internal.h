@@ -57,7 +57,7 @@ struct ConvPlan : Plan {
 bool conv_supports_f32(const KernelCall& c);
 /// Channels-last strides of output 0.
 bool conv_layout(const KernelCall& c, int output, Strides& s);
-/// The size of so many f32, in whole cache lines.
+/// The size of `n` f32, in whole cache lines.
 size_t conv_bytes(int64_t elements);
 char* conv_scratch(const KernelCall& c, size_t at);
 /// Input i channels-last.

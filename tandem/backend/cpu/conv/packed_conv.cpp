@@ -15,7 +15,7 @@
 namespace tandem::detail {
 namespace {
 
-constexpr double kUnitProducts = 2e6;
+constexpr double kUnitMultiplyAdds = 2e6;
 constexpr int64_t kFewRows = 8;     ///< per worker: fewer are split by panels
 constexpr int64_t kPanelGroup = 4;  ///< most panels of one unit of work
 constexpr int64_t kFar = 64 << 10;  ///< floats of a panel that is prefetched
@@ -49,7 +49,7 @@ struct Sizes {
   bool lean() const { return o <= kFewOutputs && depth() >= kLeastDot; }
   int64_t in_rows(int64_t rows) const { return (rows - 1) * stride_h + kernel_h; }
   size_t weights() const { return static_cast<size_t>(o * kernel_h * depth()); }
-  double products() const {
+  double multiply_adds() const {
     return static_cast<double>(w * o) * static_cast<double>(kernel_h * depth());
   }
 };
@@ -72,10 +72,10 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
       s.h * s.n < kFewRows * plan->workers && s.panels() >= 2 * plan->workers && plan->workers > 1;
   // Rows that are one matmul fill its tiles.
   const int64_t least = s.merged() ? 4 * micro_table<float>().rows / s.w + 1 : 1;
-  plan->rows = plan->by_panels
-                   ? s.h
-                   : std::clamp<int64_t>(static_cast<int64_t>(kUnitProducts / s.products()),
-                                         std::min(least, s.h), s.h);
+  plan->rows = plan->by_panels ? s.h
+                               : std::clamp<int64_t>(
+                                     static_cast<int64_t>(kUnitMultiplyAdds / s.multiply_adds()),
+                                     std::min(least, s.h), s.h);
   if (s.stage)
     plan->part = static_cast<size_t>((s.in_rows(plan->rows) * s.wide() * s.c + 31) / 16 * 16);
   plan->lean_at = plan->part * static_cast<size_t>(plan->by_panels ? s.n : plan->workers);

@@ -13,7 +13,7 @@
 namespace tandem::detail {
 namespace {
 
-constexpr int64_t kProducts = kWinogradIn * kWinogradIn;
+constexpr int64_t kMatmuls = kWinogradIn * kWinogradIn;
 constexpr int64_t kBandBytes = 768 << 10;  ///< of transformed tiles in a worker's cache
 constexpr int64_t kPad = 16;               ///< floats between rows: avoids powers of two
 
@@ -33,7 +33,7 @@ struct Sizes {
   int64_t v_row() const { return c + kPad; }
   int64_t m_row() const { return o + kPad; }
   int64_t floats(int64_t bands) const {
-    return kProducts * bands * tiles_w * (v_row() + m_row()) + kPad;
+    return kMatmuls * bands * tiles_w * (v_row() + m_row()) + kPad;
   }
 };
 
@@ -81,7 +81,7 @@ class Winograd {
     first_ = first;
     tiles_ = bands * s_.tiles_w;
     v_ = scratch;
-    m_ = scratch + kProducts * tiles_ * s_.v_row();
+    m_ = scratch + kMatmuls * tiles_ * s_.v_row();
   }
   void transform_in(int64_t t0, int64_t t1) const {
     for (int64_t t = t0; t < t1; ++t) {
@@ -159,7 +159,7 @@ void run_winograd(const KernelCall& c, const Epilogue* e) {
       Winograd w(c, s);
       w.use(scratch + worker * plan.part, b0, b1 - b0);
       w.transform_in(0, w.tiles());
-      w.multiply(0, kProducts);
+      w.multiply(0, kMatmuls);
       w.transform_out(0, w.tiles());
       finish(s, e, b0, b1);
     });
@@ -171,7 +171,7 @@ void run_winograd(const KernelCall& c, const Epilogue* e) {
     share_units(plan.workers, n, [&](size_t, int64_t u) { f(u, u + 1); });
   };
   share(w.tiles(), [&](int64_t a, int64_t b) { w.transform_in(a, b); });
-  share(kProducts, [&](int64_t a, int64_t b) { w.multiply(a, b); });
+  share(kMatmuls, [&](int64_t a, int64_t b) { w.multiply(a, b); });
   share(s.bands(), [&](int64_t a, int64_t b) {
     w.transform_out(a * s.tiles_w, b * s.tiles_w);
     finish(s, e, a, b);

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "tandem/backend/cpu/gemm/matmul_internal.h"
-#include "tandem/backend/cpu/gemm/product_bf16.h"
+#include "tandem/backend/cpu/gemm/tiles_bf16.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
 #include "tandem/graph/epilogue.h"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kPanel = 32;  ///< columns of a tile
 constexpr int64_t kFewestDepth = 32;
-constexpr double kProductsPerThread = 262144;
+constexpr double kMultiplyAddsPerThread = 262144;
 
 struct TurnedPlan : EpiloguePlan {
   MatmulProblem p;
@@ -42,7 +42,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   auto plan = std::make_shared<TurnedPlan>();
   plan->run_with = run_with;
   plan->p = matmul_problem(c);
-  const double share = plan->p.products() / kProductsPerThread;
+  const double share = plan->p.multiply_adds() / kMultiplyAddsPerThread;
   plan->workers = std::max(1, static_cast<int>(std::min<double>(num_threads(), share)));
   plan->own_at = whole_lines(static_cast<size_t>(plan->panels() * plan->pairs() * kPanel) * 4);
   plan->own_bytes = whole_lines(static_cast<size_t>(plan->pairs() * kBf16Rows) * 4);

@@ -24,7 +24,7 @@ struct MatmulProblem {
       b += x * b_step[d];
     }
   }
-  double products() const {
+  double multiply_adds() const {
     return static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n) *
            static_cast<double>(k);
   }

@@ -17,7 +17,7 @@ namespace tandem::detail {
 namespace {
 
 constexpr size_t kStackBytes = 24 * 1024;
-constexpr double kProductsPerThread = 131072;
+constexpr double kMultiplyAddsPerThread = 131072;
 
 bool is_linear(const KernelCall& c) { return &c.op == &op::linear; }
 
@@ -124,15 +124,15 @@ bool fits_stack(const MatmulProblem& p) {
 bool small_supports(const KernelCall& c) {
   if (!takes(c)) return false;
   MatmulProblem p = matmul_problem(c);
-  if (p.products() > kProductsPerThread && p.batches < 4) return false;
+  if (p.multiply_adds() > kMultiplyAddsPerThread && p.batches < 4) return false;
   return c.in[0].dtype == DType::f32 ? fits_stack<float>(p) : fits_stack<double>(p);
 }
 
 template <class T>
 void run_small(const KernelCall& c) {
   const MatmulProblem p = matmul_problem(c);
-  const double each = p.products() / static_cast<double>(p.batches);
-  const auto grain = static_cast<int64_t>(kProductsPerThread / 4 / std::max(each, 1.0));
+  const double each = p.multiply_adds() / static_cast<double>(p.batches);
+  const auto grain = static_cast<int64_t>(kMultiplyAddsPerThread / 4 / std::max(each, 1.0));
   parallel_for(0, p.batches, std::max<int64_t>(grain, 1), [&](int64_t first, int64_t last) {
     alignas(64) char scratch[kStackBytes];
     for (int64_t i = first; i < last; ++i) gemm_serial(gemm_of<T>(c, p, i), scratch);
@@ -158,7 +158,7 @@ std::shared_ptr<const Plan> make_plan(const KernelCall& c) {
   auto plan = std::make_shared<GemmPlan>();
   plan->problem = matmul_problem(c);
   const MatmulProblem& p = plan->problem;
-  const double parts = p.products() / kProductsPerThread;
+  const double parts = p.multiply_adds() / kMultiplyAddsPerThread;
   plan->workers = std::max(1, static_cast<int>(std::min<double>(num_threads(), parts)));
   plan->part = gemm_scratch<T>(p.m, p.n, p.k);
   plan->workspace = plan->part * static_cast<size_t>(plan->workers);
@@ -197,7 +197,7 @@ void large_run(const KernelCall& c) {
   c.in[0].dtype == DType::f32 ? run_large<float>(c, nullptr) : run_large<double>(c, nullptr);
 }
 
-EpilogueKind one_product(const KernelCall& c) {
+EpilogueKind one_matmul(const KernelCall& c) {
   return matmul_problem(c).batches == 1 ? EpilogueKind::blocks : EpilogueKind::none;
 }
 
@@ -222,7 +222,7 @@ MatmulProblem matmul_problem(const KernelCall& c) {
 }
 
 void register_gemm_kernels() {
-  register_epilogue(large_prepare, one_product);
+  register_epilogue(large_prepare, one_matmul);
   for (const OpDef* op : {&op::matmul, &op::linear}) {
     register_kernel(DeviceKind::cpu, *op, widened<kLarge>());
     register_kernel(DeviceKind::cpu, *op, kLarge);

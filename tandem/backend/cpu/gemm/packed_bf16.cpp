@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// packed_product_bf16: a bf16 matmul whose weight is stored in panels of pairs. Sums are f32 from
+// packed_matmul_bf16: a bf16 matmul whose weight is stored in panels of pairs. Sums are f32 from
 // the first multiplication to the epilogue and rounded once. Threads share the panels; rows are
 // processed in blocks that stay in the cache.
 #include <algorithm>
 
 #include "tandem/backend/cpu/gemm/packed_internal.h"
-#include "tandem/backend/cpu/gemm/product_bf16.h"
+#include "tandem/backend/cpu/gemm/tiles_bf16.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
 
@@ -13,7 +13,7 @@ namespace tandem::detail {
 namespace {
 
 constexpr int64_t kBlockBytes = 384 << 10;  ///< of rows that are read for all panels of a worker
-constexpr double kProductsPerThread = 131072;
+constexpr double kMultiplyAddsPerThread = 131072;
 
 struct Bf16Plan : Plan {
   int64_t m = 0, n = 0, k = 0, rows = 0;
@@ -27,9 +27,10 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   plan->k = 2 * c.in[1].shape[1];
   plan->n = c.get_attrs<PackedAttrs>().columns;
   plan->m = c.in[0].numel / plan->k;
-  const double products = static_cast<double>(plan->m) * static_cast<double>(plan->n * plan->k);
-  plan->workers =
-      std::max(1, static_cast<int>(std::min<double>(num_threads(), products / kProductsPerThread)));
+  const double multiply_adds =
+      static_cast<double>(plan->m) * static_cast<double>(plan->n * plan->k);
+  plan->workers = std::max(
+      1, static_cast<int>(std::min<double>(num_threads(), multiply_adds / kMultiplyAddsPerThread)));
   plan->rows = std::max<int64_t>(kBf16Rows, kBlockBytes / (2 * plan->k) / kBf16Rows * kBf16Rows);
   plan->by_rows = plan->panels() < 4 * plan->workers;
   return plan;
@@ -97,7 +98,7 @@ bool supports(const KernelCall& c) {
 void register_packed_bf16() {
   runtime_of(op::pack_matrix_bf16);
   if (!cpu_features().bf16 || !bf16_loops()) return;
-  register_kernel(DeviceKind::cpu, op::packed_product_bf16, {supports, nullptr, prepare, run});
+  register_kernel(DeviceKind::cpu, op::packed_matmul_bf16, {supports, nullptr, prepare, run});
 }
 
 }  // namespace tandem::detail

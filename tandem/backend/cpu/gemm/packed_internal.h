@@ -33,7 +33,7 @@ struct PackedRows {
   int64_t tile_step = 0, first = 0, last = 0, tiles = 0;  ///< rows first..last-1
   int64_t row(int64_t tile) const { return first + (last - first) * tile / tiles; }
 };
-/// Number of tiles for so many rows, and the floats that they take.
+/// Number of tiles for `rows` rows, and the floats that they take.
 int64_t packed_tiles(int64_t rows);
 int64_t packed_tile_size(int64_t rows, int64_t k);
 /// Tiles t0..t1-1 of rows a[r * am + k] for r in [rows.first, rows.last) to `to`.
@@ -84,7 +84,7 @@ class FinishedTiles {
   FinishedTiles& operator=(const FinishedTiles&) = delete;
   ~FinishedTiles() { finish(); }
 
-  /// The tile `c` of so many rows, below the one before.
+  /// The tile `c` of the given rows, below the one before.
   void run(MicroCall<float>& c, int64_t rows) {
     const bool done = finish_in_tile(fused_, whole_, c);
     packed_tile(c, rows, columns_);
@@ -162,7 +162,7 @@ class Ahead {
   int64_t left_, piece_;
 };
 
-void register_packed_product();
+void register_packed_matmul();
 void register_packed_conv();
 void register_depthwise_conv();
 void register_winograd_conv();

@@ -17,9 +17,9 @@
 
 #include "tandem/backend/cpu/jit/jit_internal.h"
 #include "tandem/base/error.h"
-#include "tandem/base/file.h"
-#include "tandem/base/sha256.h"
-#include "tandem/base/temporaries_internal.h"
+#include "tandem/base/files/file.h"
+#include "tandem/base/files/temporaries_internal.h"
+#include "tandem/base/hash/sha256.h"
 
 namespace tandem::detail {
 namespace {

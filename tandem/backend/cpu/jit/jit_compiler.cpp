@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "tandem/backend/cpu/jit/jit_internal.h"
-#include "tandem/base/sha256.h"
+#include "tandem/base/hash/sha256.h"
 
 namespace tandem::detail {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tandem/base/export.h"
-#include "tandem/base/private_folder.h"
+#include "tandem/base/files/private_folder.h"
 #include "tandem/codegen/jit.h"
 
 namespace tandem::detail {

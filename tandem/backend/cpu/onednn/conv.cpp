@@ -213,7 +213,7 @@ struct Slice {
 bool usable(const std::shared_ptr<const Plan>& p) {
   return static_cast<const DnnlPlan&>(*p).usable;
 }
-// Into how many parts a call with n samples and so many operations is split.
+// Into how many parts a call with n samples and a number of operations is split.
 int64_t parts_of(int64_t n, double operations, int64_t most) {
   constexpr double kOperationsPerPart = 4e6;
   return std::clamp<int64_t>(static_cast<int64_t>(operations / kOperationsPerPart), 1,

@@ -25,7 +25,7 @@ constexpr int64_t kChannels = 32;  ///< of one unit
 constexpr int64_t kFewestWeights = 256 << 10;
 constexpr int64_t kMostPatches = 1 << 20;  ///< elements of one unit: they stay in cache
 
-struct ProductPlan : Plan {
+struct MatmulPlan : Plan {
   size_t x = 0, turned = 0, workers_at = 0, worker_bytes = 0;
   size_t result = 0, row = 0, scratch = 0;  ///< in a worker's bytes; patches come first
   bool copy_x = false;
@@ -51,7 +51,7 @@ bool supports(const KernelCall& c) {
 }
 
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
-  auto plan = std::make_shared<ProductPlan>();
+  auto plan = std::make_shared<MatmulPlan>();
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
   const DType t = c.out[0].dtype;
   const int64_t m = s.group_out(), k = s.n * s.pixels, n = s.taps * kChannels;
@@ -102,7 +102,7 @@ void store(const ConvSizes& s, int64_t first_output, int64_t c0, const float* re
   }
 }
 
-void run_unit(const KernelCall& c, const ConvSizes& s, const ProductPlan& plan, const char* x,
+void run_unit(const KernelCall& c, const ConvSizes& s, const MatmulPlan& plan, const char* x,
               const char* turned, int64_t unit, char* own) {
   const int64_t blocks = s.group_in() / kChannels, g = unit / blocks,
                 c0 = unit % blocks * kChannels;
@@ -133,7 +133,7 @@ void run_unit(const KernelCall& c, const ConvSizes& s, const ProductPlan& plan, 
 }
 
 void run(const KernelCall& c) {
-  const auto& plan = *static_cast<const ProductPlan*>(c.plan);
+  const auto& plan = *static_cast<const MatmulPlan*>(c.plan);
   if (!static_cast<const DnnlPlan&>(*plan.multiply).usable) return c.op.reference_fn(c);
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
   char* scratch = static_cast<char*>(c.scratch);

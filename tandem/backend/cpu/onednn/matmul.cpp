@@ -34,7 +34,7 @@ bool supports(const KernelCall& c) {
   if (linear && !(is_rows(c.in[0]) && (c.n_in < 3 || !c.in[2].present() || c.in[2].contiguous)))
     return false;
   MatmulProblem p = matmul_problem(c);
-  if (p.products() == 0 || p.lead > 1) return false;
+  if (p.multiply_adds() == 0 || p.lead > 1) return false;
   if (!plain(p.m, p.k, p.am, p.ak) || !plain(p.k, p.n, p.bk, p.bn)) return false;
   return !p.lead || (p.a_step[0] >= 0 && p.b_step[0] >= 0);
 }
@@ -84,7 +84,7 @@ std::shared_ptr<const Plan> make_plan(const KernelCall& c, MatmulProblem p, int6
     } else {
       pd = dnnl::matmul::primitive_desc(engine(), da.desc, dw.desc, dy, user_scratchpad());
     }
-    b.add(pd, dnnl::matmul(pd), std::move(args), 2 * p.products());
+    b.add(pd, dnnl::matmul(pd), std::move(args), 2 * p.multiply_adds());
     if (to.place.kind == Place::scratch) b.reorder(to, out);
   });
 }
@@ -118,11 +118,11 @@ MatmulProblem part_of(const MatmulProblem& p, int64_t count) {
 }
 
 void cut(MatmulPlan& plan, const MatmulProblem& p, int64_t element) {
-  constexpr double kProductsPerPart = 2e6;
+  constexpr double kMultiplyAddsPerPart = 2e6;
   constexpr double kMostParts = 16;
   plan.size = p.lead ? p.batches : cut_rows(p) ? p.m : p.n;
   const auto wish =
-      static_cast<int64_t>(std::clamp(p.products() / kProductsPerPart, 1.0, kMostParts));
+      static_cast<int64_t>(std::clamp(p.multiply_adds() / kMultiplyAddsPerPart, 1.0, kMostParts));
   const int64_t unit = p.lead ? 1 : kUnit;
   plan.chunk = ((plan.size + wish - 1) / wish + unit - 1) / unit * unit;
   plan.parts = (plan.size + plan.chunk - 1) / plan.chunk;

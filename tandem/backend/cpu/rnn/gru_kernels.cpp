@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GRU and plain recurrent layers over whole sequences in f32: first the products with x for all
-// steps at once, then one parallel region per step in which every thread computes the recurrent
+// GRU and plain recurrent layers over whole sequences in f32: first one matmul with x for all
+// steps, then one parallel region per step in which every thread computes the recurrent
 // matmul and the activations of its own hidden units. Other dtypes run the rows' bodies.
 #include <algorithm>
 #include <cstring>
@@ -69,8 +69,8 @@ void project(const KernelCall& c, const RecurrentPlan& plan, const Sizes& s, int
 }
 
 // to [n, ...] (+)= states [n, h] times one gate's packed weights of one panel.
-void recurrent_product(const Sizes& s, const float* states, const float* packed, int64_t units,
-                       float* to, int64_t row, bool accumulate, float* scratch) {
+void recurrent_matmul(const Sizes& s, const float* states, const float* packed, int64_t units,
+                      float* to, int64_t row, bool accumulate, float* scratch) {
   Gemm<float> r;
   r.m = s.n;
   r.n = units;
@@ -108,9 +108,9 @@ void gru_run(const KernelCall& c) {
         const int64_t u = p * width, units = std::min(width, s.h - u);
         const float* w = packed + p * 3 * s.h * width;
         for (int64_t gate = 0; gate < 2; ++gate)
-          recurrent_product(s, before, w + gate * s.h * width, units, g + gate * s.h + u, all, true,
-                            scratch);
-        recurrent_product(s, before, w + 2 * s.h * width, units, q + u, s.h, false, scratch);
+          recurrent_matmul(s, before, w + gate * s.h * width, units, g + gate * s.h + u, all, true,
+                           scratch);
+        recurrent_matmul(s, before, w + 2 * s.h * width, units, q + u, s.h, false, scratch);
         for (int64_t i = 0; i < s.n; ++i)
           l.gru_cell(g + i * all + u, q + i * s.h + u, b ? b + u : nullptr, before + i * s.h + u,
                      after + i * s.h + u, saved ? saved + (t * s.n + i) * 4 * s.h + u : nullptr,
@@ -138,8 +138,7 @@ void rnn_run(const KernelCall& c) {
     for_panels(c, plan, panels_of(s.h), [&](int64_t first, int64_t last, float* scratch) {
       for (int64_t p = first; p < last; ++p) {
         const int64_t u = p * width, units = std::min(width, s.h - u);
-        recurrent_product(s, before, packed + p * s.h * width, units, after + u, s.h, true,
-                          scratch);
+        recurrent_matmul(s, before, packed + p * s.h * width, units, after + u, s.h, true, scratch);
         for (int64_t i = 0; i < s.n; ++i) {
           float* v = after + i * s.h + u;
           if (!a.relu)

@@ -79,7 +79,7 @@ void project(const KernelCall& c, const LstmPlan& plan, const Sizes& s) {
   gemm(all, plan.big_workers, at(c, plan.big));
 }
 
-// gates of panel p of one step: x (unless they already hold its products), then the previous h.
+// gates of panel p of one step: x (unless they already hold its matmul), then the previous h.
 void gates_of_panel(const KernelCall& c, const LstmPlan& plan, const Sizes& s, int64_t p,
                     const float* x, const float* before, float* gates, float* scratch) {
   const int64_t width = panel_width(), u0 = p * width;

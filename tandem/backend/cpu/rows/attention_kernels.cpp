@@ -129,7 +129,7 @@ struct Attention {
 };
 
 // c [m, n] = a b by tiles. b lies in panels of two vectors, `b_panel` apart, with rows b_row apart.
-struct Product {
+struct Matmul {
   int64_t m, n, k;
   const float* a;
   int64_t am, ak;
@@ -180,8 +180,8 @@ int64_t packed_size(int64_t e) { return kKeys * e + 64; }
 // hidden from a causal query are arbitrary (the caller checks seen()).
 void scores(const Attention& a, const float* q, const float* packed, int64_t mask_at, int64_t q0,
             int64_t rows, int64_t k0, int64_t n, float* s) {
-  Product{rows, n,   a.e, q + q0 * a.q.row, a.q.row, 1, packed, panel_width(), panel_width() * a.e,
-          s,    kRow}
+  Matmul{rows, n,   a.e, q + q0 * a.q.row, a.q.row, 1, packed, panel_width(), panel_width() * a.e,
+         s,    kRow}
       .run();
   for (int64_t i = 0; a.mask.data && i < rows; ++i)
     a.mask.apply(mask_at + (q0 + i) * a.mask.row + k0 * a.mask.column, s + i * kRow, n);
@@ -282,8 +282,8 @@ void forward_unit(const Attention& a, const Operand3& y, float* lse, int64_t bat
       for (int64_t i = r; i < r1; ++i)
         merge_row(l, s + (i - r) * kRow, a.seen(q0 + i, k0, m), m, top[i], sum[i], to + i * y.row,
                   a.f, k0 == 0);
-      Product{r1 - r,         a.f,   m,     s, kRow, 1, v + k0 * a.v.row, a.v.row, panel_width(),
-              to + r * y.row, y.row, k0 > 0}
+      Matmul{r1 - r,         a.f,   m,     s, kRow, 1, v + k0 * a.v.row, a.v.row, panel_width(),
+             to + r * y.row, y.row, k0 > 0}
           .run();
     }
   }
@@ -367,18 +367,18 @@ struct BackwardBlock {
         const int64_t r1 = std::min(r + strip, rows), m = std::min(n, a.key_end(q0 + r1) - k0);
         if (m > 0) weights(q0, r, r1, k0, m, shift);
         if (m > 0)
-          Product{r1 - r,
-                  a.e,
-                  m,
-                  dp + r * kRow,
-                  kRow,
-                  1,
-                  k + k0 * a.k.row,
-                  a.k.row,
-                  panel_width(),
-                  gq + (q0 + r) * gq_row,
-                  gq_row,
-                  k0 > 0}
+          Matmul{r1 - r,
+                 a.e,
+                 m,
+                 dp + r * kRow,
+                 kRow,
+                 1,
+                 k + k0 * a.k.row,
+                 a.k.row,
+                 panel_width(),
+                 gq + (q0 + r) * gq_row,
+                 gq_row,
+                 k0 > 0}
               .run();
       }
       // Keys j.. are visible to the queries from row j + k0 - q0 on.
@@ -410,9 +410,9 @@ struct BackwardBlock {
   void weights(int64_t q0, int64_t r, int64_t r1, int64_t k0, int64_t m, const float* shift) {
     const RowLoops& l = row_loops();
     scores(a, q, packed_k, mask_at, q0 + r, r1 - r, k0, m, s + r * kRow);
-    Product{r1 - r, m,        a.f,           gy + (q0 + r) * gy_row, gy_row,
-            1,      packed_v, panel_width(), panel_width() * a.f,    dp + r * kRow,
-            kRow}
+    Matmul{r1 - r, m,        a.f,           gy + (q0 + r) * gy_row, gy_row,
+           1,      packed_v, panel_width(), panel_width() * a.f,    dp + r * kRow,
+           kRow}
         .run();
     for (int64_t i = r; i < r1; ++i) {
       const int64_t seen = a.seen(q0 + i, k0, m), at = i * kRow;
@@ -432,7 +432,7 @@ struct BackwardBlock {
   void by_key(const float* from, int64_t from_row, int64_t q0, int64_t r, int64_t rows, int64_t j,
               int64_t keys, const float* w, float* to, int64_t width, int64_t to_row,
               bool add) const {
-    Product{
+    Matmul{
         keys,     width,         rows - r, w + r * kRow + j, 1,  kRow, from + (q0 + r) * from_row,
         from_row, panel_width(), to,       to_row,           add}
         .run();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA driver API and of NVRTC that is used, declared anew so that no toolkit is
+// The part of the CUDA driver API and of NVRTC that is used, declared here so that no toolkit is
 // needed to build (NVIDIA, CUDA Driver API and NVRTC, versions 12 and 13). tests/gpu/abi_test.cpp
 // compares it with the real headers where there are some.
 #pragma once

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tandem/backend/gpu/fake/fake_context_internal.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/codegen/jit.h"
 
 namespace tandem::gpu {

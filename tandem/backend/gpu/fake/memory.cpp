@@ -52,8 +52,8 @@ std::string FakeMemory::check_block(Address at, const Block& block) const {
   const int64_t behind = first_changed(block.guarded + kGuardBytes + block.bytes);
   if (before < 0 && behind < 0) return "";
   if (behind >= 0) {
-    return fmt::format("byte {} behind the end of a block of {} bytes (at {:#x}) was written",
-                       behind, block.bytes, at);
+    return fmt::format("byte {} past the end of a block of {} bytes (at {:#x}) was written", behind,
+                       block.bytes, at);
   }
   return fmt::format("byte {} before the start of a block of {} bytes (at {:#x}) was written",
                      static_cast<int64_t>(kGuardBytes) - before, block.bytes, at);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of OpenCL 1.2 that is used, declared anew so that no header of it is needed to build
+// The part of OpenCL 1.2 that is used, declared here so that no header of it is needed to build
 // (Khronos, The OpenCL Specification 1.2). tests/gpu/abi_test.cpp compares it with the real header
 // where there is one.
 #pragma once

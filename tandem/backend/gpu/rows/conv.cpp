@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution and its two derivatives as tiled products whose operands are found by index (implicit
-// GEMM), a product a group: no patches are stored. Every spatial rank is three, with ones in front.
+// Convolution and its two derivatives as tiled matmuls whose operands are found by index (implicit
+// GEMM), one per group: no patches are stored. Every spatial rank is three, with ones in front.
 #include <fmt/format.h>
 
 #include "tandem/backend/gpu/rows/call_internal.h"
@@ -157,7 +157,7 @@ TiledText weight_text(const Convolution& v) {
   return t;
 }
 
-// One kind of product: its text, and what it multiplies.
+// One kind of matmul: its text, and what it multiplies.
 struct Tiled {
   TiledText (*text)(const Convolution&);
   const Array &y, &a, &b;

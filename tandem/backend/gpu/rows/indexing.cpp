@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tandem/backend/gpu/rows/indexing_internal.h"
-#include "tandem/base/hash.h"
+#include "tandem/base/hash/hash.h"
 
 namespace tandem::gpu {
 namespace {

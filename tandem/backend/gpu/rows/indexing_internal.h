@@ -38,8 +38,8 @@ class Walk {
   /// "td_i32", or "td_i64" where 32 bits do not do.
   const char* index() const { return wide_ ? "td_i64" : "td_i32"; }
 
-  /// Before declare() and shape_key(): a kernel with so many other parameters has no room for sizes
-  /// and strides as arguments if the arrays are many; then they are part of its text.
+  /// Before declare() and shape_key(): a kernel with that many other parameters has no room for
+  /// sizes and strides as arguments if the arrays are many; then they are part of its text.
   void fit(int other_parameters);
 
   /// Parameters of the walk (count, sizes, strides), and their values. `prefix` keeps the names of

@@ -11,7 +11,7 @@ namespace tandem::gpu {
 namespace {
 
 // y[m, n] = a[m, k] b[k, n] for each matrix of a batch; strides in elements.
-struct Product {
+struct Matmul {
   const Array *a, *b, *y, *bias = nullptr;
   int64_t m = 0, n = 0, k = 0;
   int64_t am = 0, ak = 0, bk = 0, bn = 0, ym = 0, yn = 0;
@@ -21,7 +21,7 @@ struct Product {
 };
 
 // The dimensions before the last two, as a loop over y's with the others broadcast.
-void set_batch(Product& p, int last) {
+void set_batch(Matmul& p, int last) {
   const Array* arrays[] = {p.y, p.a, p.b};
   codegen::TileLoop& loop = p.batch;
   loop.n_arrays = 3;
@@ -45,9 +45,9 @@ void set_batch(Product& p, int last) {
   loop.normalise(-1);
 }
 
-Product product_of_matmul(const KernelCall& c) {
+Matmul matmul_of(const KernelCall& c) {
   const auto& at = c.get_attrs<MatmulAttrs>();
-  Product p{&c.in[0], &c.in[1], &c.out[0]};
+  Matmul p{&c.in[0], &c.in[1], &c.out[0]};
   const int ra = p.a->rank, rb = p.b->rank, ry = p.y->rank;
   const int am = ra - (at.trans_a ? 1 : 2), ak = ra - (at.trans_a ? 2 : 1);
   const int bk = rb - (at.trans_b ? 1 : 2), bn = rb - (at.trans_b ? 2 : 1);
@@ -65,8 +65,8 @@ Product product_of_matmul(const KernelCall& c) {
 }
 
 // x [..., in] and w [out, in]: rows of x are a batch of matrices of one row, which becomes tall.
-Product product_of_linear(const KernelCall& c) {
-  Product p{&c.in[0], &c.in[1], &c.out[0]};
+Matmul linear_of(const KernelCall& c) {
+  Matmul p{&c.in[0], &c.in[1], &c.out[0]};
   if (c.n_in > 2 && c.in[2].present()) p.bias = &c.in[2];
   const int rx = p.a->rank, ry = p.y->rank;
   const bool matrix = rx >= 2;
@@ -88,7 +88,7 @@ Product product_of_linear(const KernelCall& c) {
   return p;
 }
 
-TiledText product_text(const Product& p, const Walk& batch) {
+TiledText matmul_text(const Matmul& p, const Walk& batch) {
   const DType t = p.y->dtype;
   TiledText text;
   text.name = "matmul";
@@ -108,7 +108,7 @@ TiledText product_text(const Product& p, const Walk& batch) {
   return text;
 }
 
-void run_product(const KernelCall& c, const Product& p) {
+void run_matmul(const KernelCall& c, const Matmul& p) {
   if (p.y->numel == 0) return;
   Engine& e = engine_of(c.device);
   const Walk batch(p.batch, 0);
@@ -117,7 +117,7 @@ void run_product(const KernelCall& c, const Product& p) {
       static_cast<uint64_t>(p.per_thread()) << 3 | static_cast<uint64_t>(p.y->dtype) << 8;
   const KernelId id{&op::matmul, batch.ways(), variant << 16 | batch.shape_key()};
   const KernelRef k = plain_kernel(e, id, [&] {
-    KernelSource source = product_text(p, batch).source();
+    KernelSource source = matmul_text(p, batch).source();
     batch.declare(source, "z");
     return source;
   });
@@ -140,10 +140,10 @@ bool bias_is_dense(const KernelCall& c) {
 
 void register_matmul(DeviceKind kind) {
   register_kernel(kind, op::matmul, {has_types, nullptr, nullptr, [](const KernelCall& c) {
-                                       run_product(c, product_of_matmul(c));
+                                       run_matmul(c, matmul_of(c));
                                      }});
   register_kernel(kind, op::linear, {bias_is_dense, nullptr, nullptr, [](const KernelCall& c) {
-                                       run_product(c, product_of_linear(c));
+                                       run_matmul(c, linear_of(c));
                                      }});
 }
 

@@ -159,9 +159,8 @@ void copy_dense(const KernelCall& c, const Array& x, Address to) {
 }
 
 void register_moves(DeviceKind kind) {
-  for (const OpDef* op : detail::moved_rows()) {
-    register_kernel(kind, *op, {moves_only, nullptr, nullptr, run_moves});
-  }
+  for (const OpDef* op : all_ops())
+    if (op->has(kMoved)) register_kernel(kind, *op, {moves_only, nullptr, nullptr, run_moves});
 }
 
 }  // namespace tandem::gpu

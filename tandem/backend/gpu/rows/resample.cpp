@@ -13,7 +13,7 @@ namespace {
 
 // ---- interpolate: a thread an element of the result
 
-// Three maps, one behind the other: `first` of each begins at 0.
+// Three maps, one after the other: `first` of each begins at 0.
 struct ResampleTables : Plan {
   std::vector<int64_t> first, at;
   std::vector<double> weight;

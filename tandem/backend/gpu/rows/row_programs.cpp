@@ -308,17 +308,12 @@ constexpr Kernel kNorm{[](const KernelCall& c) {
 bool has_elements(const Array* a) {
   return a && a->shape && std::find(a->shape, a->shape + a->rank, 0) == a->shape + a->rank;
 }
-// What the forward row saved, in the type that it saves.
-bool are_saved(const codegen::NormArrays& a) {
-  const DType t = a.x->dtype == DType::f64 ? DType::f64 : DType::f32;
-  return a.rstd->dtype == t && (!a.centred || a.mean->dtype == t);
-}
 // Gradients of weight and bias are sums over rows: those come from the row's body.
 template <bool centred>
 constexpr Kernel kNormBackward{[](const KernelCall& c) {
                                  const codegen::NormArrays a = operands(c, centred, true);
                                  return has_rank(c) && !has_elements(a.gw) && !has_elements(a.gb) &&
-                                        are_saved(a) && codegen::norm_supported(a);
+                                        codegen::norm_supported(a);
                                },
                                nullptr, nullptr,
                                [](const KernelCall& c) {

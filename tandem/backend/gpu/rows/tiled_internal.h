@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of a tiled product y[row, col] = sum over k of a[row, k] b[k, col], for matmul and, with
+// Text of a tiled matmul y[row, col] = sum over k of a[row, k] b[k, col], for matmul and, with
 // other ways to find an element, for convolutions. Tiles of y lie in registers, tiles of a and b in
 // shared memory. f16 and bf16 are multiplied and added in f32, integers in 64 bits that wrap;
 // products are added in the order of k, each rounded once (fma).
@@ -27,7 +27,7 @@ struct TiledText {
   bool a_along_k = true, b_along_k = true;
   std::vector<Parameter> inputs;     ///< after y, a, b
   std::vector<std::string> numbers;  ///< i64, after m, n, k, tiles_m, tiles_n
-  /// Lines that read td_i64 `tile`, the number of the product in its batch.
+  /// Lines that read td_i64 `tile`, the number of the matmul in its batch.
   std::string batch;
   /// Statements that set `v`, which is 0, from td_i64 `row` or `col` and `at`, the place along k.
   std::string load_a, load_b;
@@ -44,7 +44,7 @@ struct TiledText {
   KernelSource source() const;
 };
 
-/// The arguments m ... tiles_n of `count` products, and the blocks of their launch.
+/// The arguments m ... tiles_n of `count` matmuls, and the blocks of their launch.
 Extent argue_tiles(Arguments& a, int per_thread, int64_t count, int64_t m, int64_t n, int64_t k);
 
 }  // namespace tandem::gpu

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX quantisation. Products of quantised numbers are computed in f64, where they are exact, or in
+// f32 where they are exact, too; results are rounded as specified (half to even, then clamped to
+// the type's range).
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/onnx/import/operators/quant_internal.h"
+#include "tandem/onnx/window_internal.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+
+Tensor onnx_single(const OnnxCall& c, size_t i) {
+  const Tensor t = c.x(i);
+  TD_CHECK(t.numel() == 1, Shape, "wants one number as input {}, got {}", i, c.in[i].describe());
+  return t.reshape(Shape());
+}
+
+Tensor onnx_beside(Tensor s, const Tensor& x, int64_t axis, int64_t block) {
+  if (s.numel() == 1 && block == 0) return s.reshape(Shape());
+  const int d = normalize_dim(axis, x.dim());
+  if (block > 0) {
+    TD_CHECK(s.dim() == x.dim(), Shape, "blocks of {} do not fit {}", s.shape().to_string(),
+             x.shape().to_string());
+    s = repeat_interleave(s, block, d);
+    return s.size(d) == x.size(d) ? s : s.narrow(d, 0, x.size(d));
+  }
+  TD_CHECK(s.dim() == 1 && s.size(0) == x.size(d), Shape, "{} scales for a dimension of {}",
+           s.numel(), x.size(d));
+  Shape shape;
+  for (int i = 0; i < x.dim(); ++i) shape.push_back(i == d ? s.shape(0) : Dim(1));
+  return s.reshape(shape);
+}
+
+namespace {
+struct Range {
+  double low, high;
+};
+Range range_of(OnnxType type) {
+  const OnnxTypeInfo& t = info_of(type);
+  const double span = std::ldexp(1.0, t.bits);
+  return t.is_signed ? Range{-span / 2, span / 2 - 1} : Range{0, span - 1};
+}
+}  // namespace
+
+OnnxValue onnx_quantised(const Tensor& x, const Tensor& zero, OnnxType type) {
+  Tensor y = round(x).to(DType::f64);
+  if (zero.defined()) y = y + zero.to(DType::f64);
+  const Range r = range_of(type);
+  return OnnxValue(clamp(y, r.low, r.high).to(info_of(type).carrier), type);
+}
+
+Tensor OnnxRounded::number() const { return (codes - zero) * scale; }
+
+OnnxRounded onnx_rounded(const Tensor& x) {
+  const Tensor high = clamp_min(amax(x), 0), low = clamp_max(amin(x), 0);
+  const Tensor scale = where(high == low, 1.0, high - low).to(DType::f32) / 255.0;
+  const Tensor zero = round(clamp(-low / scale, 0, 255));
+  return {clamp(round(x / scale) + zero, 0, 255), scale, zero};
+}
+
+namespace {
+Tensor less_zero(const Tensor& x, const Tensor& zero, int64_t dim, DType dtype) {
+  const Tensor v = x.to(dtype);
+  if (!zero.defined()) return v;
+  const Tensor z = zero.to(dtype);
+  return v - (z.dim() > 1 ? z : onnx_beside(z, v, dim));
+}
+}  // namespace
+
+Tensor onnx_centred(const OnnxCall& c, size_t x, size_t zero, int64_t dim, DType dtype) {
+  return less_zero(c.x(x), c.x_or_none(zero), dim, dtype);
+}
+
+DType onnx_exact_sums(const OnnxCall& c, size_t x, size_t w, size_t zero, int64_t dim,
+                      const IntList& summed) {
+  constexpr double kMostX = 255, kExact = 1 << 24;  // of f32
+  for (const size_t i : {x, w})
+    if (info_of(c.type(i)).floating || info_of(c.type(i)).bits > 8) return DType::f64;
+  const Tensor v = c.value(w).tensor(), z = c.has(zero) ? c.value(zero).tensor() : Tensor();
+  if (v.is_symbolic() || (z.defined() && z.is_symbolic()) || v.numel() == 0) return DType::f64;
+  const OutsideTrace outside;
+  const NoGradGuard no_grad;
+  const Tensor sums = sum(abs(less_zero(v, z, dim, DType::f64)), summed);
+  return kMostX * amax(sums).item<double>() <= kExact ? DType::f32 : DType::f64;
+}
+
+namespace {
+
+void quantize_linear(OnnxCall& c) {
+  Tensor x = c.x(0);
+  const int64_t axis = c.attr("axis", 1), block = c.attr("block_size", 0);
+  OnnxType type = OnnxType::u8;
+  if (c.attr("output_dtype", 0)) type = static_cast<OnnxType>(c.attr("output_dtype", 0));
+  if (c.has(2)) type = c.type(2);
+  Tensor scale = onnx_beside(c.x(1), x, axis, block);
+  const Tensor zero = c.has(2) ? onnx_beside(c.x(2), x, axis, block) : Tensor();
+  if (const int64_t precision = c.attr("precision", 0)) {
+    const DType p = info_of(static_cast<OnnxType>(precision)).carrier;
+    x = x.to(p);
+    scale = scale.to(p);
+  }
+  if (!is_floating(x.dtype())) x = x.to(DType::f32);
+  x = x / scale.to(x.dtype());
+  if (!info_of(type).floating) return c.set(0, onnx_quantised(x, zero, type));
+  if (zero.defined() && type == OnnxType::f4e2m1) x = x + zero.to(x.dtype());
+  c.set(0, cast_value(OnnxValue(x), type, c.attr("saturate", 1) != 0));
+}
+
+void dequantize_linear(OnnxCall& c) {
+  const Tensor x = c.x(0);
+  const int64_t axis = c.attr("axis", 1), block = c.attr("block_size", 0);
+  const DType scale_type = c.x(1).dtype();
+  Tensor y = x.to(DType::f32);
+  if (x.dtype() == DType::i32) y = x.to(DType::f64);
+  if (c.has(2)) y = y - onnx_beside(c.x(2), x, axis, block).to(y.dtype());
+  y = y * onnx_beside(c.x(1), x, axis, block).to(y.dtype());
+  const int64_t wanted = c.attr("output_dtype", 0);
+  c.set(0, y.to(wanted ? info_of(static_cast<OnnxType>(wanted)).carrier : scale_type));
+}
+
+void dynamic_quantize(OnnxCall& c) {
+  const OnnxRounded y = onnx_rounded(c.x(0));
+  c.set(0, y.codes.to(DType::u8));
+  c.set(1, y.scale);
+  c.set(2, y.zero.to(DType::u8));
+}
+
+void matmul_integer(OnnxCall& c) {
+  const DType t = onnx_exact_sums(c, 0, 1, 3, -1, {c.value(1).tensor().dim() > 1 ? -2 : 0});
+  const AutocastGuard exact(DType::bf16, false);
+  c.set(0, matmul(onnx_centred(c, 0, 2, -2, t), onnx_centred(c, 1, 3, -1, t)).to(DType::i32));
+}
+
+void qlinear_matmul(OnnxCall& c) {
+  const Tensor a = onnx_centred(c, 0, 2, -2), b = onnx_centred(c, 3, 5, -1);
+  const Tensor y = matmul(a, b);
+  // Scales are multiplied in their own type, as in the reference implementation.
+  Tensor sa = c.x(1), sb = c.x(4);
+  if (sa.dim() == 1 && sa.size(0) > 1) sa = sa.unsqueeze(1);
+  const Tensor scale = (sa * sb / c.x(6)).to(DType::f64);
+  c.set(0, onnx_quantised(y * (scale.numel() == 1 ? scale.reshape(Shape()) : scale), c.x(7),
+                          c.type(7)));
+}
+
+void qlinear_conv(OnnxCall& c) {
+  const bool last = c.attr("channels_last", 0);
+  Tensor x = onnx_centred(c, 0, 2, last ? -1 : 1);
+  if (last) x = onnx_channels_first(x);
+  const Tensor w = onnx_centred(c, 3, 5, 0);
+  const std::vector<int64_t> shape = w.shape().to_vector();
+  TD_CHECK(shape.size() >= 3, Shape, "wants a weight [o, c, ...]");
+  const OnnxWindow window = onnx_window(c, x, {shape.begin() + 2, shape.end()});
+  Tensor y = onnx_conv(x, w, {}, window, c.attr("group", 1));
+  if (c.has(8)) y = y + onnx_beside(c.x(8).to(DType::f64), y, 1, 0);
+  const Tensor scale = (c.x(1) * c.x(4) / c.x(6)).to(DType::f64);
+  y = y * onnx_beside(scale, y, 1, 0);
+  c.set(0, onnx_quantised(last ? onnx_channels_last(y) : y, c.x(7), c.type(7)));
+}
+
+}  // namespace
+
+std::span<const OnnxRow> onnx_quant_rows() {
+  static constexpr OnnxRow kRows[] = {
+      settings_from(1, {"",
+                        "QuantizeLinear",
+                        10,
+                        0,
+                        quantize_linear,
+                        {3, 1, "axis block_size output_dtype precision saturate"}}),
+      settings_from(1, {"",
+                        "DequantizeLinear",
+                        10,
+                        0,
+                        dequantize_linear,
+                        {3, 1, "axis block_size output_dtype"}}),
+      {"", "DynamicQuantizeLinear", 11, 0, dynamic_quantize, {1, 3, ""}},
+      {"", "MatMulInteger", 10, 0, matmul_integer, {4, 1, ""}},
+      {"", "QLinearMatMul", 10, 0, qlinear_matmul, {8, 1, ""}},
+      {"",
+       "QLinearConv",
+       10,
+       0,
+       qlinear_conv,
+       {9, 1, "auto_pad dilations group kernel_shape pads strides"}},
+      settings_from(1, {kOnnxMicrosoft, "QuantizeLinear", 1, 0, quantize_linear, {3, 1, "axis"}}),
+      settings_from(1,
+                    {kOnnxMicrosoft, "DequantizeLinear", 1, 0, dequantize_linear, {3, 1, "axis"}}),
+      {kOnnxMicrosoft,
+       "QLinearConv",
+       1,
+       0,
+       qlinear_conv,
+       {9, 1, "auto_pad channels_last dilations group kernel_shape pads strides"}},
+  };
+  return kRows;
+}
+
+}  // namespace tandem::onnx

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// A data parallel run (TrainStrategy::ddp): each rank has its part of every batch and of a
+// validation's batches; gradients, losses, metrics and the wish to stop are shared, and rank 0
+// writes.
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/base/hash/hash.h"
+#include "tandem/dist/objects.h"
+#include "tandem/ops/ops.h"
+#include "tandem/train/trainer/trainer_internal.h"
+
+namespace tandem::train {
+namespace {
+
+/// The elements of a pass that one rank evaluates.
+struct OwnElements : data::detail::Stage {
+  data::detail::StageRef in;
+  int64_t n, rank, ranks;
+  OwnElements(data::detail::StageRef in, int64_t n, int64_t rank, int64_t ranks)
+      : in(std::move(in)), n(n), rank(rank), ranks(ranks) {}
+  int64_t size() const override { return n > rank ? (n - rank + ranks - 1) / ranks : 0; }
+  std::vector<Tensor> get(data::detail::Pass p, int64_t i) const override {
+    return in->get(p, rank + i * ranks);
+  }
+  void origins(data::detail::Pass p, int64_t i, std::vector<int64_t>& out) const override {
+    in->origins(p, rank + i * ranks, out);
+  }
+  std::string text() const override { return in->text(); }
+};
+
+/// Stands for a callback of rank 0 on the others: it keeps its place and name.
+struct AbsentCallback : Callback {
+  std::shared_ptr<Callback> of;
+  explicit AbsentCallback(std::shared_ptr<Callback> c) : of(std::move(c)) {}
+  const char* name() const override { return of->name(); }
+};
+
+/// Lists of numbers by name, as ranks tell them to each other.
+using NamedNumbers = std::vector<std::pair<std::string, std::vector<double>>>;
+
+std::string pack(const NamedNumbers& all) {
+  std::string text;
+  for (const auto& [name, v] : all) {
+    text += fmt::format("{}\n{}\n", name, v.size());
+    text.append(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(double));
+  }
+  return text;
+}
+
+NamedNumbers unpack(std::string_view text) {
+  const auto line = [&text] {
+    const size_t end = text.find('\n');
+    const std::string l(text.substr(0, end));
+    text.remove_prefix(end + 1);
+    return l;
+  };
+  NamedNumbers all;
+  while (!text.empty()) {
+    const std::string name = line();
+    std::vector<double> v(std::stoul(line()));
+    if (!v.empty()) std::memcpy(v.data(), text.data(), v.size() * sizeof(double));
+    text.remove_prefix(v.size() * sizeof(double));
+    all.emplace_back(name, std::move(v));
+  }
+  return all;
+}
+
+std::vector<NamedNumbers> of_all_ranks(distributed::Engine& engine, const NamedNumbers& own) {
+  std::vector<NamedNumbers> all;
+  for (const std::string& text : distributed::all_gather_text(engine, pack(own), "metrics"))
+    all.push_back(unpack(text));
+  return all;
+}
+
+}  // namespace
+
+void Trainer::join_ranks() {
+  ranks_.reset();
+  if (options_.strategy == TrainStrategy::none) return;
+  if (options_.strategy == TrainStrategy::automatic && distributed::find_place().size == 1) return;
+  if (distributed::world()->size() == 1) return;
+  TD_CHECK(
+      !several(), Unsupported,
+      "a step with several optimizers on several ranks\nSet strategy = none (each rank trains by "
+      "itself), or run it as one rank.");
+  ranks_ = std::make_unique<Ranks>(model_, options_);
+  if (ranks_->rank() == 0) return;
+  for (auto& c : callbacks_)
+    if (c->only_main_rank()) c = std::make_shared<AbsentCallback>(c);
+}
+
+void Trainer::leave_ranks() {
+  ranks_.reset();
+  for (auto& c : callbacks_)
+    if (const auto absent = std::dynamic_pointer_cast<AbsentCallback>(c)) c = absent->of;
+}
+
+bool Trainer::stop_asked() const { return ranks_ ? ranks_->stop : stop_requested(); }
+
+bool Trainer::over_time() const {
+  return options_.max_seconds > 0 &&
+         seconds_before_ + seconds_since(fit_start_) > options_.max_seconds;
+}
+
+// Is the batch that was delivered last everybody's as a whole, as it has no equal parts?
+bool Trainer::whole_batch() const {
+  const data::PipelineState at = data_->state();
+  const int64_t position = at.position > 0 ? at.position - 1 : data_->size() - 1;
+  const std::vector<int64_t> ids =
+      data_->samples_of(position, at.position > 0 ? at.epoch : at.epoch - 1);
+  return static_cast<int64_t>(ids.size()) % ranks_->size() != 0;
+}
+
+std::vector<double> Trainer::sums_over_ranks(std::vector<double> own) const {
+  ranks_->engine()
+      .all_reduce({own.data(), static_cast<int64_t>(own.size()), DType::f64},
+                  distributed::ReduceOp::sum, {"losses"})
+      .wait();
+  return own;
+}
+
+// The step of all ranks: what compiled_->train does, with the mean of the ranks' gradients. Random
+// numbers are the rank's own; the state that is kept is rank 0's.
+Trainer::StepResult Trainer::step_on_ranks(const Batch& batch, bool first, bool update,
+                                           int64_t due) {
+  Ranks& r = *ranks_;
+  r.model.sync_buffers();
+  const GeneratorState rng = generator_state();
+  if (r.rank() > 0)
+    set_generator_state({hash_combine(rng.seed, static_cast<uint64_t>(r.rank())), rng.offset});
+  // In eager the last backward pass of an update reduces while it computes.
+  const bool overlap = !options_.compile && update;
+  if (overlap) r.quiet.reset();
+  StepResult out = compiled_->train(batch, first, false, due);
+  if (overlap) r.quiet.emplace(r.model);
+  set_generator_state({rng.seed, generator_state().offset});
+  const std::vector<double> sums =
+      sums_over_ranks({out.loss.to(DType::f64).item<double>(), stop_requested() ? 1.0 : 0.0,
+                       over_time() ? 1.0 : 0.0});
+  r.stop = sums[1] > 0;
+  r.late = sums[2] > 0;
+  out.loss = full({}, sums[0] / static_cast<double>(r.size()), DType::f32);
+  if (!update) return out;
+  if (!overlap) r.model.reduce_gradients();
+  out.norm = compiled_->update(out.loss);
+  return out;
+}
+
+data::AnyPipeline Trainer::own_elements(const data::AnyPipeline& data, int64_t& limit) const {
+  const int64_t n = limit < 0 ? data.size() : std::min(limit, data.size());
+  limit = -1;
+  return {std::make_shared<OwnElements>(data.stage(), n, ranks_->rank(), ranks_->size()),
+          data.seed(), data.prefetch_options()};
+}
+
+// Sums of all ranks in place of this one's.
+void Trainer::merge_ranks(std::vector<Mean>& figures, std::vector<std::unique_ptr<Metric>>& metrics,
+                          std::vector<double>* sums) const {
+  NamedNumbers own{{"", sums ? *sums : std::vector<double>()}};
+  for (const auto& m : metrics) own.emplace_back("", m->state());
+  for (const Mean& f : figures) own.emplace_back(f.name, std::vector<double>{f.sum, f.count});
+  std::vector<std::unique_ptr<Metric>> merged;
+  for (const std::string& name : options_.metrics) merged.push_back(make_metric(name));
+  figures.clear();
+  if (sums) sums->assign(sums->size(), 0);
+  for (const NamedNumbers& of : of_all_ranks(ranks_->engine(), own)) {
+    for (size_t i = 0; sums && i < sums->size(); ++i) (*sums)[i] += of[0].second[i];
+    for (size_t i = 0; i < merged.size(); ++i) {
+      if (of[1 + i].second.empty()) continue;
+      const std::unique_ptr<Metric> part = make_metric(options_.metrics[i]);
+      part->load_state(of[1 + i].second);
+      merged[i]->merge(*part);
+    }
+    for (size_t k = 1 + merged.size(); k < of.size(); ++k) {
+      const auto& [name, v] = of[k];
+      auto at = std::find_if(figures.begin(), figures.end(),
+                             [&name = name](const Mean& m) { return m.name == name; });
+      if (at == figures.end()) at = figures.insert(figures.end(), Mean{name});
+      at->sum += v[0];
+      at->count += v[1];
+    }
+  }
+  metrics = std::move(merged);
+}
+
+// train_logs() over all ranks. All of them call it.
+Logs Trainer::epoch_logs() {
+  if (!ranks_) return train_logs();
+  const WholeSums whole(*this);
+  return train_logs();
+}
+
+Trainer::WholeSums::WholeSums(Trainer& t) : t_(t), figures_(t.figures_) {
+  if (!t.ranks_) return;
+  metrics_ = std::move(t.metrics_);
+  t.metrics_.clear();
+  for (const auto& m : metrics_) {
+    t.metrics_.push_back(make_metric(m->name()));
+    if (!m->state().empty()) t.metrics_.back()->load_state(m->state());
+  }
+  t.merge_ranks(t.figures_, t.metrics_, nullptr);
+}
+Trainer::WholeSums::~WholeSums() {
+  if (!t_.ranks_) return;
+  t_.metrics_ = std::move(metrics_);
+  t_.figures_ = std::move(figures_);
+}
+
+// The newest checkpoint, the same on all ranks.
+std::optional<Snapshot> Trainer::load_shared() const {
+  std::optional<Snapshot> s = checkpoints_->load_latest();
+  if (!ranks_) return s;
+  const std::string own = s ? std::to_string(s->step) : "none";
+  const std::string main = distributed::broadcast_text(ranks_->engine(), own, "checkpoint");
+  TD_CHECK(
+      own == main, Io,
+      "rank {} finds the checkpoint of step {} in '{}', rank 0 that of step {}\nAll ranks read the "
+      "run's folder: it must lie on a file system of all machines.",
+      ranks_->rank(), own, checkpoints_->folder(), main);
+  return s;
+}
+
+}  // namespace tandem::train

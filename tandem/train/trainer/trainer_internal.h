@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the Trainer share: trainer.cpp (the loop), step.cpp (one step,
+// validation, prediction, searches), state.cpp (saving, resuming, averages).
+#pragma once
+
+#include "tandem/base/clock.h"
+#include "tandem/dist/data_parallel.h"
+#include "tandem/runs/pressure.h"
+#include "tandem/runs/progress.h"
+#include "tandem/runs/resources.h"
+#include "tandem/runs/run_folder.h"
+#include "tandem/train/trainer.h"
+
+namespace tandem::train {
+
+inline double batch_rows(const Batch& b) {
+  return b.empty() || b[0].dim() == 0 ? 1.0 : static_cast<double>(b[0].size(0));
+}
+/// What `precision` means for the forward pass.
+inline AutocastGuard autocast_of(const TrainerOptions& o) {
+  return AutocastGuard(o.precision == TrainPrecision::fp16 ? DType::f16 : DType::bf16,
+                       o.precision != TrainPrecision::fp32);
+}
+/// Where a model's first parameter is: the step makes its tensors there, and batches are copied
+/// there.
+inline Device device_of(const optim::Optimizer& optimizer) {
+  return optimizer.params().empty() ? cpu : optimizer.params().front().device();
+}
+inline Batch batch_on(Device device, Batch batch) {
+  for (Tensor& t : batch)
+    if (t.defined() && t.device() != device) t = t.to(device);
+  return batch;
+}
+
+/// Evaluation mode while it lives.
+struct EvalMode {
+  nn::Module& model;
+  bool before;
+  explicit EvalMode(nn::Module& m) : model(m), before(m.is_training()) { model.eval(); }
+  ~EvalMode() { model.train(before); }
+  EvalMode(const EvalMode&) = delete;
+  EvalMode& operator=(const EvalMode&) = delete;
+};
+
+/// The averages in the model while it lives, where there are any.
+struct AveragedWeights {
+  optim::WeightAverage* average;
+  explicit AveragedWeights(optim::WeightAverage* a)
+      : average(a && !a->swapped() && a->count() > 0 ? a : nullptr) {
+    if (average) average->swap();
+  }
+  ~AveragedWeights() {
+    if (average) average->swap();
+  }
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+};
+
+/// What a step leaves, in training and in evaluation.
+struct Trainer::StepResult {
+  Tensor loss = {}, norm = {}, output = {}, target = {}, prediction = {};
+  Figures figures = {};
+  int64_t losses = 0;  ///< this many first figures are losses of optimizers
+  template <class V>
+  void fields(V& v) {
+    v("loss", loss);
+    v("norm", norm);
+    v("output", output);
+    v("target", target);
+    v("prediction", prediction);
+    v("figures", figures);
+    v("losses", losses);
+  }
+};
+
+/// The compiled forms of the step; recompiled by themselves when shapes change.
+struct Trainer::Compiled {
+  using Train = std::function<StepResult(const Batch&, bool first, bool last, int64_t due)>;
+  using Eval = std::function<StepResult(const Batch&)>;
+  using Update = std::function<Tensor(Tensor loss)>;
+  Train train;
+  Eval eval;
+  Update update;  ///< of gradients that ranks have reduced; gives their norm
+};
+
+/// A data parallel run: this rank's part in it.
+struct Trainer::Ranks {
+  distributed::DataParallel model;
+  std::optional<data::AnyPipeline> whole;  ///< the data, not this rank's part of it
+  bool stop = false, late = false;         ///< what the ranks have agreed on in the last step
+  /// Backward passes are this rank's alone, such as those of callbacks that look at gradients.
+  struct Quiet {
+    distributed::DataParallel::NoSync hold;
+    explicit Quiet(distributed::DataParallel& m) : hold(m.no_sync()) {}
+  };
+  std::optional<Quiet> quiet;
+  Ranks(nn::Module& net, const TrainerOptions& o)
+      : model(net, {.sync_batch_norm = o.sync_batchnorm}) {
+    quiet.emplace(model);
+  }
+  distributed::Engine& engine() const { return model.engine(); }
+  int64_t rank() const { return engine().rank(); }
+  int64_t size() const { return engine().size(); }
+};
+
+/// While it lives, metrics and figures of the epoch are those of all ranks; all of them make one.
+class Trainer::WholeSums {
+ public:
+  explicit WholeSums(Trainer& t);
+  ~WholeSums();
+  WholeSums(const WholeSums&) = delete;
+  WholeSums& operator=(const WholeSums&) = delete;
+
+ private:
+  Trainer& t_;
+  std::vector<Mean> figures_;
+  std::vector<std::unique_ptr<Metric>> metrics_;
+};
+
+struct Trainer::Running {
+  FitResult result;
+  runs::Progress progress;
+  Clock::time_point start = Clock::now();
+  int64_t first_step = 0;  ///< where this process began
+  double samples = 0;
+  double last_loss = 0, last_norm = 0;
+  Logs last_figures;
+  double shown_samples = 0;                 ///< at the last line of the system's figures
+  double shown_waited = 0, shown_busy = 0;  ///< likewise, of the data's RunStats
+  runs::PressureMeter pressure;
+  Clock::time_point shown = Clock::now();
+  runs::EnergyMeter energy;
+  double cpu_start = runs::process_seconds();
+  std::optional<runs::RunLock> lock;
+  std::unique_ptr<runs::RunFolder> folder;
+  explicit Running(bool show) : progress(!show) {}
+};
+
+}  // namespace tandem::train
