@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tandem/onnx/import/rows.h"
+#include "tandem/ops/conv/conv.h"
 
 namespace tandem::onnx {
 
@@ -20,6 +21,8 @@ struct OnnxWindow {
 
 /// The window over x [n, c, ...]; `kernel` is the weight's if there is one.
 OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> kernel);
+/// The attributes of a convolution by this window.
+ConvAttrs onnx_conv_attrs(const OnnxWindow& window, int64_t groups);
 /// Convolution of x with w by a window whose result has `w.out`.
 Tensor onnx_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const OnnxWindow& window,
                  int64_t groups);

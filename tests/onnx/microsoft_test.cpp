@@ -54,6 +54,35 @@ void expect_close(const Tensor& a, const Tensor& b) {
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-5) << i;
 }
 
+TEST_F(Microsoft, ChannelsLastConvolutions) {
+  const Tensor x = randn({2, 4, 7, 6}), w = randn({6, 2, 3, 3}), b = randn({6});
+  const auto last = [](const Tensor& t) { return t.permute({0, 2, 3, 1}).contiguous(); };
+  const std::vector<std::string> window{int_attribute("group", 2),
+                                        ints_attribute("pads", {1, 0, 1, 2}),
+                                        ints_attribute("strides", {2, 1})};
+  const ConvAttrs a{{2, 1}, {1, 0}, {1, 1}, 2, {1, 2}, {}};
+  const Tensor y = last(conv(x, w, b, a));
+  expect_close(run_one("NhwcConv", {last(x), w, b}, 1, window)[0], y);
+  std::vector<std::string> fused = window;
+  fused.push_back(text_attribute("activation", "Relu"));
+  const Tensor z = randn(y.shape());
+  expect_close(run_one("NhwcFusedConv", {last(x), w, b, z}, 1, fused)[0], relu(y + z));
+}
+
+TEST_F(Microsoft, RealTransforms) {
+  const Tensor x = randn({3, 4, 6});
+  for (const int64_t n : {1, 2}) {
+    const std::vector<std::string> dims{int_attribute("signal_ndim", n),
+                                        int_attribute("onesided", 1)};
+    const Tensor y = run_one("Rfft", {x}, 1, dims)[0];
+    // The sum over each signal is its frequency 0.
+    const Tensor zero = n == 1 ? sum(x, {2}) : sum(x, {1, 2});
+    const Tensor first = y.select(2, 0).select(-1, 0);
+    expect_close(n == 1 ? first : first.select(1, 0), zero);
+    expect_close(run_one("Irfft", {y}, 1, dims)[0], x);
+  }
+}
+
 TEST_F(Microsoft, FusedNormsAndSums) {
   const Tensor x = randn({2, 3, 3, 4}), w = randn({4}), b = randn({4}), more = randn({4});
   const Tensor skip = randn({2, 4});

@@ -28,6 +28,7 @@ CpuFeatures find_features() {
   __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
   f.f16 = f.avx512 && (d >> 23 & 1);
   f.amx = f.avx512 && (d >> 22 & 1) && (d >> 24 & 1);
+  f.vnni = f.avx512 && (c >> 11 & 1);
   a = 7, c = 1;
   __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
   f.bf16 = f.avx512 && (a >> 5 & 1);
@@ -162,6 +163,7 @@ void register_cpu_backend() {
   detail::register_conv_kernels();
   detail::register_direct_conv_kernels();
   detail::register_packed_kernels();
+  detail::register_integer_kernels();
   detail::register_pool_kernels();
   detail::register_resample_kernels();
   detail::register_norm_kernels();

@@ -14,6 +14,7 @@ struct CpuFeatures {
   bool avx2 = false;    ///< with FMA
   bool avx512 = false;  ///< F, DQ, BW, VL
   bool bf16 = false;    ///< AVX-512 BF16
+  bool vnni = false;    ///< AVX-512 VNNI
   bool f16 = false;     ///< AVX-512 FP16
   bool amx = false;     ///< tiles with bf16
 };
@@ -31,6 +32,8 @@ void register_conv_weight_kernels();
 void register_wide_conv_kernels();
 /// For the rows in ops/matmul/packed.h.
 void register_packed_kernels();
+/// For the rows in ops/matmul/integer.h.
+void register_integer_kernels();
 void register_pool_kernels();
 void register_resample_kernels();
 void register_norm_kernels();

@@ -10,7 +10,10 @@
 #include "tandem/compile/passes/passes.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/reduce_attrs.h"
+#include "tandem/ops/conv/pool.h"
+#include "tandem/ops/matmul/integer.h"
 #include "tandem/ops/matmul/packed.h"
+#include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/view/view.h"
 
 namespace tandem::compiler {
@@ -110,10 +113,17 @@ class ChannelsLast {
   }
 
   bool reduction(Instr& i) {
-    if (!i.op || i.op->family != Family::reduce || i.op->attrs != fields<ReduceAttrs>() ||
+    // The rows share one AttrsType, of which each file that names it has a copy of its own.
+    if (!i.op || i.op->family != Family::reduce || i.op->attrs != op::mean.attrs ||
         i.out.size() != 1 || i.out[0] == kNone || i.in.empty() || last(i.in[0].value) == kNone)
       return false;
     ReduceAttrs a = *static_cast<const ReduceAttrs*>(i.attrs.get());
+    // The largest and the smallest element are the same in any order.
+    if ((i.op == &op::amax || i.op == &op::amin) && !a.keepdim && spec(i.out[0]).rank() == 0) {
+      i.in[0].value = last(i.in[0].value);
+      p_.instrs.push_back(std::move(i));
+      return true;
+    }
     bool image[4] = {};
     for (int d = 0; d < static_cast<int>(a.dims.size()); ++d)
       image[(a.dims[d].value() + 4) % 4] = true;
@@ -171,7 +181,8 @@ class ChannelsLast {
 
 void channels_last(Program& p) {
   for (const Instr& i : p.instrs)
-    if (i.op && i.op->has(kPackedConv)) return ChannelsLast(p).run();
+    if (i.op && (i.op->has(kPackedConv) || i.op == &op::packed_integer_conv))
+      return ChannelsLast(p).run();
 }
 
 }  // namespace tandem::compiler

@@ -21,6 +21,10 @@ void number_operands(Program& p);
 /// Matmuls and convolutions of programs without gradients, whose weight does not change from call
 /// to call, read it packed; convolutions work channels-last.
 void pack_weights(Program& p);
+/// The same for matmuls and convolutions of 8-bit integers.
+void pack_integers(Program& p);
+/// Integers that are added to each column of their sums go into them.
+void take_integer_biases(Program& p);
 /// What stands between packed convolutions works channels-last too.
 void channels_last(Program& p);
 /// Bias, residual, numbers that multiply or shift, and activation after a packed matmul or

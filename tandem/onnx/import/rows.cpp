@@ -32,6 +32,7 @@ std::vector<std::span<const OnnxRow>> onnx_rows() {
           onnx_quant_rows(),
           onnx_quant_op_rows(),
           onnx_packed_rows(),
+          onnx_expert_rows(),
           onnx_fused_attention_rows(),
           onnx_rnn_rows(),
           onnx_control_rows(),

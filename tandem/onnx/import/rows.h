@@ -165,6 +165,7 @@ TD_API std::span<const OnnxRow> onnx_linear_attention_rows();
 TD_API std::span<const OnnxRow> onnx_quant_rows();
 TD_API std::span<const OnnxRow> onnx_quant_op_rows();
 TD_API std::span<const OnnxRow> onnx_packed_rows();
+TD_API std::span<const OnnxRow> onnx_expert_rows();
 TD_API std::span<const OnnxRow> onnx_fused_attention_rows();
 TD_API std::span<const OnnxRow> onnx_rnn_rows();
 TD_API std::span<const OnnxRow> onnx_control_rows();

@@ -76,15 +76,19 @@ OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> 
   return w;
 }
 
-Tensor onnx_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const OnnxWindow& window,
-                 int64_t groups) {
+ConvAttrs onnx_conv_attrs(const OnnxWindow& window, int64_t groups) {
   ConvAttrs a;
   a.stride = window.list(&OnnxWindow::stride);
   a.dilation = window.list(&OnnxWindow::dilation);
   a.padding = window.list(&OnnxWindow::before);
   a.padding_end = window.list(&OnnxWindow::after);
   a.groups = groups;
-  return conv(x, w, bias, a);
+  return a;
+}
+
+Tensor onnx_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const OnnxWindow& window,
+                 int64_t groups) {
+  return conv(x, w, bias, onnx_conv_attrs(window, groups));
 }
 
 namespace {
@@ -102,9 +106,10 @@ void conv_of(OnnxCall& c) {
 }
 
 // Conv, plus a tensor of the result's shape, then an activation.
-void fused_conv(OnnxCall& c) {
-  const Tensor x = c.x(0), w = c.x(1);
+void conv_with(OnnxCall& c, bool channels_last) {
+  const Tensor x = channels_last ? onnx_channels_first(c.x(0)) : c.x(0), w = c.x(1);
   Tensor y = onnx_conv(x, w, c.x_or_none(2), onnx_window(c, x, kernel_of(w)), c.attr("group", 1));
+  if (channels_last) y = onnx_channels_last(y);
   if (c.has(3)) y = y + c.x(3);
   OnnxActivation a = onnx_activation(c.attr_text("activation"));
   const std::vector<float> numbers = c.attr_floats("activation_params");
@@ -112,6 +117,8 @@ void fused_conv(OnnxCall& c) {
   if (numbers.size() > 1) a.beta = numbers[1];
   c.set_like(0, a.name.empty() ? y : onnx_activate(a, y));
 }
+void fused_conv(OnnxCall& c) { conv_with(c, false); }
+void channels_last_conv(OnnxCall& c) { conv_with(c, true); }
 
 /// Pads and result size of a transposed convolution.
 void transposed_window(const OnnxCall& c, OnnxWindow& w) {
@@ -183,14 +190,7 @@ void conv_transpose(OnnxCall& c) {
 }
 
 // The zero point of a weight may be one per output channel.
-void conv_integer(OnnxCall& c) {
-  IntList summed;
-  for (int d = 1; d < c.value(1).tensor().dim(); ++d) summed.push_back(d);
-  const DType t = onnx_exact_sums(c, 0, 1, 3, 0, summed);
-  const AutocastGuard exact(DType::bf16, false);
-  const Tensor x = onnx_centred(c, 0, 2, 0, t), w = onnx_centred(c, 1, 3, 0, t);
-  c.set(0, onnx_conv(x, w, {}, onnx_window(c, x, kernel_of(w)), c.attr("group", 1)).to(DType::i32));
-}
+void conv_of_bytes(OnnxCall& c) { c.set(0, onnx_integer_conv(c, 0, 2, 1, 3).to(DType::i32)); }
 
 // Each kernel position is one sampling of the input at the positions given by the offsets.
 void deform_conv(OnnxCall& c) {
@@ -251,6 +251,18 @@ std::span<const OnnxRow> onnx_conv_rows() {
        0,
        fused_conv,
        {4, 1, "activation activation_params auto_pad dilations group kernel_shape pads strides"}},
+      {kOnnxMicrosoft,
+       "NhwcConv",
+       1,
+       0,
+       channels_last_conv,
+       {3, 1, "auto_pad dilations group kernel_shape pads strides"}},
+      {kOnnxMicrosoft,
+       "NhwcFusedConv",
+       1,
+       0,
+       channels_last_conv,
+       {4, 1, "activation activation_params auto_pad dilations group kernel_shape pads strides"}},
       {"",
        "ConvTranspose",
        1,
@@ -263,7 +275,7 @@ std::span<const OnnxRow> onnx_conv_rows() {
        "ConvInteger",
        10,
        0,
-       conv_integer,
+       conv_of_bytes,
        {4, 1, "auto_pad dilations group kernel_shape pads strides"}},
       {"",
        "DeformConv",

@@ -6,10 +6,8 @@
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
-namespace {
 
-/// [..., n] bytes as [..., n * 8 / bits] numbers, those in the lowest bits first.
-Tensor unpacked_bits(const Tensor& bytes, int64_t bits) {
+Tensor onnx_unpacked_bits(const Tensor& bytes, int64_t bits) {
   if (bits == 8) return bytes;
   std::vector<int64_t> shifts;
   for (int64_t s = 0; s < 8; s += bits) shifts.push_back(s);
@@ -19,6 +17,8 @@ Tensor unpacked_bits(const Tensor& bytes, int64_t bits) {
   const Tensor parts = bitwise_right_shift(bytes.unsqueeze(-1), tensor(shifts).to(DType::u8));
   return bitwise_and(parts, (int64_t{1} << bits) - 1).reshape(shape);
 }
+
+namespace {
 
 int64_t bits_of(const OnnxCall& c) {
   const int64_t bits = c.attr("bits", 4);
@@ -51,7 +51,7 @@ struct PackedMatrix {
     check(in[0], n * blocks() * bytes, "weights");
     check(in[1], n * blocks(), "scales");
     check_onnx_size(Shape(n, blocks() * block), sizeof(float));
-    Tensor w = unpacked_bits(in[0].reshape({n, blocks(), bytes}), bits).to(DType::f32);
+    Tensor w = onnx_unpacked_bits(in[0].reshape({n, blocks(), bytes}), bits).to(DType::f32);
     Tensor scale = in[1].reshape({n, blocks()}).to(DType::f32), zero = zero_points(in[2]);
     w = w.reshape({n, blocks() * block}).narrow(1, 0, k);
     if (in[3].defined()) {
@@ -82,7 +82,7 @@ struct PackedMatrix {
     }
     const int64_t bytes = (blocks() * bits + 7) / 8;
     check(z, n * bytes, "zero points");
-    return unpacked_bits(z.reshape({n, bytes}), bits).narrow(1, 0, blocks()).to(DType::f32);
+    return onnx_unpacked_bits(z.reshape({n, bytes}), bits).narrow(1, 0, blocks()).to(DType::f32);
   }
 };
 
@@ -137,7 +137,7 @@ void matmul_bnb4(OnnxCall& c) {
              bytes.shape().to_string(), scales.shape().to_string(), n, k, block);
     check_onnx_size(Shape(n, k), sizeof(float));
     // The first of two numbers is in the upper bits.
-    const Tensor pairs = flip(unpacked_bits(bytes.reshape({-1, 1}), 4), {1});
+    const Tensor pairs = flip(onnx_unpacked_bits(bytes.reshape({-1, 1}), 4), {1});
     const Tensor codes = pairs.reshape({-1}).narrow(0, 0, all).to(DType::i64);
     const Tensor scale = repeat_interleave(scales.reshape({-1}).to(DType::f32), block, 0);
     return (index_select(code_book(kind), 0, codes) * scale.narrow(0, 0, all)).reshape({n, k});
@@ -173,10 +173,10 @@ void gather_block_quantized(OnnxCall& c) {
   auto taken = [&](const Tensor& t) {
     return t.size(axis) == 1 && data.size(axis) != 1 ? t : index_select(t, axis, rows.flat);
   };
-  Tensor y = unpacked_bits(taken(data), bits).to(DType::f32);
+  Tensor y = onnx_unpacked_bits(taken(data), bits).to(DType::f32);
   Tensor scale = taken(c.x(2)).to(DType::f32), zero;
   if (c.has(3)) {
-    zero = unpacked_bits(taken(c.x(3)), bits).to(DType::f32);
+    zero = onnx_unpacked_bits(taken(c.x(3)), bits).to(DType::f32);
     zero = zero.narrow(across, 0, scale.size(across));
     y = y - onnx_beside(zero, y, across, block);
   } else if (bytes) {

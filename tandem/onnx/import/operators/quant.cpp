@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX quantisation. Products of quantised numbers are computed in f64, where they are exact, or in
-// f32 where they are exact, too; results are rounded as specified (half to even, then clamped to
-// the type's range).
+// ONNX quantisation. Sums of products of quantised numbers are exact: those of bytes are computed
+// in i32, others in f64, or in f32 where that is exact, too. Results are rounded as specified (half
+// to even, then clamped to the type's range).
 #include <algorithm>
 #include <cmath>
 
 #include "tandem/onnx/import/operators/quant_internal.h"
 #include "tandem/onnx/window_internal.h"
+#include "tandem/ops/matmul/integer.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
@@ -51,13 +52,16 @@ OnnxValue onnx_quantised(const Tensor& x, const Tensor& zero, OnnxType type) {
   return OnnxValue(clamp(y, r.low, r.high).to(info_of(type).carrier), type);
 }
 
-Tensor OnnxRounded::number() const { return (codes - zero) * scale; }
+Tensor OnnxRounded::times(const Tensor& w, const Tensor& w_zero) const {
+  return matmul_integer(codes, w, zero, w_zero);
+}
 
 OnnxRounded onnx_rounded(const Tensor& x) {
   const Tensor high = clamp_min(amax(x), 0), low = clamp_max(amin(x), 0);
   const Tensor scale = where(high == low, 1.0, high - low).to(DType::f32) / 255.0;
   const Tensor zero = round(clamp(-low / scale, 0, 255));
-  return {clamp(round(x / scale) + zero, 0, 255), scale, zero};
+  const Tensor codes = clamp(round(x / scale) + zero, 0, 255);
+  return {codes.to(DType::u8), zero.to(DType::u8), scale};
 }
 
 namespace {
@@ -84,6 +88,47 @@ DType onnx_exact_sums(const OnnxCall& c, size_t x, size_t w, size_t zero, int64_
   const NoGradGuard no_grad;
   const Tensor sums = sum(abs(less_zero(v, z, dim, DType::f64)), summed);
   return kMostX * amax(sums).item<double>() <= kExact ? DType::f32 : DType::f64;
+}
+
+bool onnx_bytes(const OnnxCall& c, size_t x, size_t w, size_t x_zero) {
+  for (const size_t i : {x, w})
+    if (const DType t = c.value(i).tensor().dtype(); t != DType::u8 && t != DType::i8) return false;
+  return !c.has(x_zero) || c.value(x_zero).tensor().numel() == 1;
+}
+
+Tensor onnx_integer_matmul(const OnnxCall& c, size_t x, size_t x_zero, size_t w, size_t w_zero) {
+  const Tensor b = c.value(w).tensor(), z = c.has(w_zero) ? c.value(w_zero).tensor() : Tensor();
+  const bool by_column = z.defined() && z.dim() == 1 && b.dim() == 2 && z.size(0) == b.size(1);
+  if (onnx_bytes(c, x, w, x_zero) && b.dim() == 2 && c.value(x).tensor().dim() > 0 &&
+      (!z.defined() || z.numel() == 1 || by_column))
+    return matmul_integer(c.x(x), c.x(w), c.x_or_none(x_zero), c.x_or_none(w_zero));
+  const DType t = onnx_exact_sums(c, x, w, w_zero, -1, {b.dim() > 1 ? -2 : 0});
+  const AutocastGuard exact(DType::bf16, false);
+  return matmul(onnx_centred(c, x, x_zero, -2, t), onnx_centred(c, w, w_zero, -1, t));
+}
+
+Tensor onnx_integer_conv(const OnnxCall& c, size_t x, size_t x_zero, size_t w, size_t w_zero,
+                         bool channels_last) {
+  const auto image = [&](const Tensor& t) { return channels_last ? onnx_channels_first(t) : t; };
+  const Tensor weight = c.value(w).tensor();
+  const std::vector<int64_t> shape = weight.shape().to_vector();
+  TD_CHECK(shape.size() >= 3, Shape, "wants a weight [o, c, ...], got {}",
+           weight.shape().to_string());
+  const auto window = [&](const Tensor& t) {
+    return onnx_window(c, t, {shape.begin() + 2, shape.end()});
+  };
+  const int64_t groups = c.attr("group", 1);
+  if (onnx_bytes(c, x, w, x_zero) && shape.size() == 4 && groups == 1) {
+    const Tensor codes = image(c.x(x));
+    return conv_integer(codes, c.x(w), c.x_or_none(x_zero), c.x_or_none(w_zero),
+                        onnx_conv_attrs(window(codes), 1));
+  }
+  IntList summed;
+  for (int d = 1; d < weight.dim(); ++d) summed.push_back(d);
+  const DType t = onnx_exact_sums(c, x, w, w_zero, 0, summed);
+  const AutocastGuard exact(DType::bf16, false);
+  const Tensor codes = image(onnx_centred(c, x, x_zero, channels_last ? -1 : 1, t));
+  return onnx_conv(codes, onnx_centred(c, w, w_zero, 0, t), {}, window(codes), groups);
 }
 
 namespace {
@@ -122,20 +167,15 @@ void dequantize_linear(OnnxCall& c) {
 
 void dynamic_quantize(OnnxCall& c) {
   const OnnxRounded y = onnx_rounded(c.x(0));
-  c.set(0, y.codes.to(DType::u8));
+  c.set(0, y.codes);
   c.set(1, y.scale);
-  c.set(2, y.zero.to(DType::u8));
+  c.set(2, y.zero);
 }
 
-void matmul_integer(OnnxCall& c) {
-  const DType t = onnx_exact_sums(c, 0, 1, 3, -1, {c.value(1).tensor().dim() > 1 ? -2 : 0});
-  const AutocastGuard exact(DType::bf16, false);
-  c.set(0, matmul(onnx_centred(c, 0, 2, -2, t), onnx_centred(c, 1, 3, -1, t)).to(DType::i32));
-}
+void matmul_of_bytes(OnnxCall& c) { c.set(0, onnx_integer_matmul(c, 0, 2, 1, 3).to(DType::i32)); }
 
 void qlinear_matmul(OnnxCall& c) {
-  const Tensor a = onnx_centred(c, 0, 2, -2), b = onnx_centred(c, 3, 5, -1);
-  const Tensor y = matmul(a, b);
+  const Tensor y = onnx_integer_matmul(c, 0, 2, 3, 5).to(DType::f64);
   // Scales are multiplied in their own type, as in the reference implementation.
   Tensor sa = c.x(1), sb = c.x(4);
   if (sa.dim() == 1 && sa.size(0) > 1) sa = sa.unsqueeze(1);
@@ -146,16 +186,10 @@ void qlinear_matmul(OnnxCall& c) {
 
 void qlinear_conv(OnnxCall& c) {
   const bool last = c.attr("channels_last", 0);
-  Tensor x = onnx_centred(c, 0, 2, last ? -1 : 1);
-  if (last) x = onnx_channels_first(x);
-  const Tensor w = onnx_centred(c, 3, 5, 0);
-  const std::vector<int64_t> shape = w.shape().to_vector();
-  TD_CHECK(shape.size() >= 3, Shape, "wants a weight [o, c, ...]");
-  const OnnxWindow window = onnx_window(c, x, {shape.begin() + 2, shape.end()});
-  Tensor y = onnx_conv(x, w, {}, window, c.attr("group", 1));
-  if (c.has(8)) y = y + onnx_beside(c.x(8).to(DType::f64), y, 1, 0);
+  Tensor y = onnx_integer_conv(c, 0, 2, 3, 5, last);
+  if (c.has(8)) y = y + onnx_beside(c.x(8).to(y.dtype()), y, 1, 0);
   const Tensor scale = (c.x(1) * c.x(4) / c.x(6)).to(DType::f64);
-  y = y * onnx_beside(scale, y, 1, 0);
+  y = y.to(DType::f64) * onnx_beside(scale, y, 1, 0);
   c.set(0, onnx_quantised(last ? onnx_channels_last(y) : y, c.x(7), c.type(7)));
 }
 
@@ -176,7 +210,7 @@ std::span<const OnnxRow> onnx_quant_rows() {
                         dequantize_linear,
                         {3, 1, "axis block_size output_dtype"}}),
       {"", "DynamicQuantizeLinear", 11, 0, dynamic_quantize, {1, 3, ""}},
-      {"", "MatMulInteger", 10, 0, matmul_integer, {4, 1, ""}},
+      {"", "MatMulInteger", 10, 0, matmul_of_bytes, {4, 1, ""}},
       {"", "QLinearMatMul", 10, 0, qlinear_matmul, {8, 1, ""}},
       {"",
        "QLinearConv",

@@ -26,13 +26,27 @@ Tensor onnx_centred(const OnnxCall& c, size_t x, size_t zero, int64_t dim,
 DType onnx_exact_sums(const OnnxCall& c, size_t x, size_t w, size_t zero, int64_t dim,
                       const IntList& summed);
 
+/// Whether inputs x and w hold bytes and the zero point of x is one number: the rows matmul_integer
+/// and conv_integer take them, w [k, n] or an image's weight.
+bool onnx_bytes(const OnnxCall& c, size_t x, size_t w, size_t x_zero);
+/// The exact sums of products of inputs x [..., k] and w [k, n], less their zero points: i32 where
+/// both are bytes, else f64 or f32.
+Tensor onnx_integer_matmul(const OnnxCall& c, size_t x, size_t x_zero, size_t w, size_t w_zero);
+/// The same for the convolution of x (channels first) with w by the node's attributes.
+Tensor onnx_integer_conv(const OnnxCall& c, size_t x, size_t x_zero, size_t w, size_t w_zero,
+                         bool channels_last = false);
+
 /// A tensor rounded to 8 bits over its own range, as DynamicQuantizeLinear does.
 struct OnnxRounded {
-  Tensor codes;  ///< 0 to 255, in f32
-  Tensor scale, zero;
-  Tensor number() const;
+  Tensor codes, zero;  ///< u8
+  Tensor scale;        ///< f32
+  /// Sums of products of (codes - zero) [..., k] and the bytes w [k, n] less their zero point.
+  Tensor times(const Tensor& w, const Tensor& w_zero) const;
 };
 OnnxRounded onnx_rounded(const Tensor& x);
+
+/// [..., n] bytes as [..., n * 8 / bits] numbers, those in the lowest bits first.
+Tensor onnx_unpacked_bits(const Tensor& bytes, int64_t bits);
 
 /// f(inputs `which`; undefined where absent). Where they are all known it is computed at once: in a
 /// trace the result is a constant.

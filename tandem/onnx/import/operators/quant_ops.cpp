@@ -82,15 +82,15 @@ void qlinear_global_average_pool(OnnxCall& c) {
 Tensor with_bias(const OnnxCall& c, const Tensor& y, size_t i) { return c.has(i) ? y + c.x(i) : y; }
 
 void matmul_to_float(OnnxCall& c) {
-  const Tensor y = matmul(onnx_centred(c, 0, 4, -2), onnx_centred(c, 1, 5, -1)).to(DType::f32);
+  const Tensor y = onnx_integer_matmul(c, 0, 4, 1, 5).to(DType::f32);
   const Tensor scale = onnx_single(c, 2) * onnx_beside(c.x(3), y, -1);
   c.set(0, with_bias(c, y * scale, 6));
 }
 
 void dynamic_matmul(OnnxCall& c) {
   const OnnxRounded a = onnx_rounded(c.x(0));
-  const Tensor b = onnx_centred(c, 1, 3, -1);
-  const Tensor y = matmul((a.codes - a.zero).to(DType::f64), b).to(DType::f32);
+  const Tensor b = c.x(1), zero = c.x_or_none(3);
+  const Tensor y = a.times(b, zero).to(DType::f32);
   c.set(0, with_bias(c, y * (a.scale * onnx_beside(c.x(2), y, -1)), 4));
 }
 

@@ -2,6 +2,7 @@
 // ONNX's RNN, GRU and LSTM: any activations, peepholes, both directions, lengths per sequence, in
 // public ops. Inputs meet their weights in one matmul for all steps, states step by step.
 #include <algorithm>
+#include <array>
 
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/operators/activation_internal.h"
@@ -171,24 +172,23 @@ void gru_of(OnnxCall& c) {
 }
 
 // Gates in ONNX's order: i, o, f, c.
-// `weight`, `recurrent`: [directions, 4h, i] and [directions, 4h, h]. `rounded` is applied to
-// whatever is multiplied with them.
+// `recurrent` is [directions, 4h, h]. `weight(i, d)` is the weight of direction d that is input i:
+// called with x [..., n] and b it gives their product, plus b.
 template <class F>
-void lstm_with(OnnxCall& c, const Tensor& weight, const Tensor& recurrent, F rounded) {
+void lstm_with(OnnxCall& c, const Tensor& recurrent, F weight) {
   const Layer l(c, recurrent, {"Sigmoid", "Tanh", "Tanh"});
-  const Tensor x = rounded(l.x);
   const bool coupled = c.attr("input_forget", 0);
   const int64_t h = l.hidden;
   std::vector<Tensor> ys;
   std::vector<std::vector<Tensor>> all;
   for (int64_t d = 0; d < l.directions; ++d) {
-    const Tensor w = weight.select(0, d), r = recurrent.select(0, d);
     const auto b = biases(c, l, d, 4);
     const Tensor peepholes = c.has(7) ? c.x(7).select(0, d) : Tensor();
     std::vector<Tensor> states{l.initial(c, 5, d), l.initial(c, 6, d)};
-    const Tensor inputs = linear(x, w, b.first);
+    const Tensor inputs = weight(1, d)(l.x, b.first);
+    const auto times = weight(2, d);  // the same values in all steps
     ys.push_back(l.over_steps(inputs, d, states, [&](const Tensor& gx, std::vector<Tensor>& s) {
-      const Tensor g = gx + linear(rounded(s[0]), r, b.second);
+      const Tensor g = gx + times(s[0], b.second);
       auto gate = [&](int64_t i) { return g.narrow(1, i * h, h); };
       auto opened = [&](int64_t i, const Tensor& cell) {
         Tensor sum = gate(i);
@@ -209,30 +209,37 @@ void lstm_with(OnnxCall& c, const Tensor& weight, const Tensor& recurrent, F rou
 }
 
 void lstm_of(OnnxCall& c) {
-  lstm_with(c, c.x(1), c.x(2), [](const Tensor& x) { return x; });
-}
-
-/// Weights [directions, k, n] of 8 bits as numbers [directions, n, k]; scales and zero points for
-/// each direction or each of its columns.
-Tensor dequantised_weight(OnnxCall& c, size_t i, size_t scale) {
-  return onnx_known(c, {i, scale, scale + 1}, [](const std::vector<Tensor>& in) {
-    const Tensor& w = in[0];
-    auto beside = [&](Tensor t) {
-      t = t.to(DType::f32);
-      const bool columns = t.dim() == 2;
-      TD_CHECK(w.dim() == 3 && t.dim() <= 2 && t.numel() == w.size(0) * (columns ? w.size(2) : 1),
-               Shape, "scales of {} do not fit weights of {}", t.shape().to_string(),
-               w.shape().to_string());
-      return columns ? t.unsqueeze(1) : t.reshape({-1, 1, 1});
-    };
-    return ((w.to(DType::f32) - beside(in[2])) * beside(in[1])).transpose(1, 2).contiguous();
+  const std::array<Tensor, 2> weights = {c.x(1), c.x(2)};
+  lstm_with(c, weights[1], [&](size_t i, int64_t d) {
+    const Tensor w = weights[i - 1].select(0, d);
+    return [w](const Tensor& x, const Tensor& b) { return linear(x, w, b); };
   });
 }
 
-// The weights are stored in 8 bits; inputs and states are rounded to 8 bits at every step.
+// The weights [directions, k, n] are stored in 8 bits; inputs and states are rounded to 8 bits at
+// every step.
 void dynamic_quantize_lstm(OnnxCall& c) {
-  lstm_with(c, dequantised_weight(c, 1, 8), dequantised_weight(c, 2, 10),
-            [](const Tensor& x) { return onnx_rounded(x).number(); });
+  const auto of_direction = [&](const Tensor& t, size_t weight, int64_t d) {
+    const Tensor& w = c.value(weight).tensor();
+    const bool columns = t.dim() == 2;
+    TD_CHECK(w.dim() == 3 && t.dim() <= 2 && t.numel() == w.size(0) * (columns ? w.size(2) : 1),
+             Shape, "scales of {} do not fit weights of {}", t.shape().to_string(),
+             w.shape().to_string());
+    return columns ? t.select(0, d) : t.reshape({-1}).narrow(0, d, 1);
+  };
+  lstm_with(c, c.x(2).transpose(1, 2), [&](size_t i, int64_t d) {
+    const auto part = [&](size_t at) {  // of scales and zero points
+      return onnx_known(c, {at}, [&](const std::vector<Tensor>& in) {
+        return of_direction(in[0], i, d).contiguous();
+      });
+    };
+    const size_t at = i == 1 ? 8 : 10;
+    const Tensor w = c.x(i).select(0, d), scale = part(at), zero = part(at + 1);
+    return [w, scale, zero](const Tensor& x, const Tensor& b) {
+      const OnnxRounded codes = onnx_rounded(x);
+      return codes.times(w, zero).to(DType::f32) * (codes.scale * scale) + b;
+    };
+  });
 }
 
 }  // namespace

@@ -106,6 +106,27 @@ void mel_weights(OnnxCall& c) {
   c.set(0, cast_value(OnnxValue(tensor(w, Shape(rows, bins))), type));
 }
 
+// com.microsoft: real signals without a dimension for complex numbers; the last dimensions are the
+// signal's.
+int64_t signal_dims(const OnnxCall& c) {
+  TD_CHECK(c.attr("onesided", 1) == 1 && c.attr("normalized", 0) == 0, Unsupported,
+           "only one-sided transforms without a factor are possible");
+  const int64_t n = c.attr("signal_ndim", 1);
+  TD_CHECK(n >= 1 && n <= 3, Unsupported, "signals of {} dimensions, one to three are possible", n);
+  return n;
+}
+IntList last_dims(int64_t n) {
+  IntList dims;
+  for (int64_t d = -n; d < 0; ++d) dims.push_back(d);
+  return dims;
+}
+void real_transform(OnnxCall& c) {
+  c.set_like(0, fft::rfftn(computable(c.x(0)), {}, last_dims(signal_dims(c))));
+}
+void real_inverse(OnnxCall& c) {
+  c.set_like(0, fft::irfftn(computable(c.x(0)), {}, last_dims(signal_dims(c))));
+}
+
 }  // namespace
 
 std::span<const OnnxRow> onnx_signal_rows() {
@@ -116,6 +137,8 @@ std::span<const OnnxRow> onnx_signal_rows() {
       {"", "HammingWindow", 17, 0, hamming, {1, 1, "output_datatype periodic"}},
       {"", "BlackmanWindow", 17, 0, blackman, {1, 1, "output_datatype periodic"}},
       settings_from(0, {"", "MelWeightMatrix", 17, 0, mel_weights, {5, 1, "output_datatype"}}),
+      {kOnnxMicrosoft, "Rfft", 1, 0, real_transform, {1, 1, "normalized onesided signal_ndim"}},
+      {kOnnxMicrosoft, "Irfft", 1, 0, real_inverse, {1, 1, "normalized onesided signal_ndim"}},
       exported(op::rfft, export_rfft),
       exported(op::irfft, export_irfft),
   };

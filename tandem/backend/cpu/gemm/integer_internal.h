@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of exact integer matmuls: codes less their zero points are 16 bits wide, two products are
+// added to a sum of 32 bits at once. Neither overflows: a product of two differences of bytes is
+// less than 2^16, where VPMADDUBSW, which multiplies bytes, would saturate sums of two at 2^15.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::detail {
+
+/// c[i, j] = sum over segments s and k < 2 * pairs of a[i * am + s * a_segment + k] times the
+/// weight of column j, for i < rows, j < columns.
+struct IntegerTile {
+  int64_t pairs = 0, segments = 1;
+  const int16_t* a = nullptr;
+  int64_t am = 0, a_segment = 0;
+  const void* w = nullptr;  ///< i8 or i16 [segments][pairs][32][2] (op::pack_integer)
+  int32_t* c = nullptr;
+  int64_t c_row = 0;
+  int columns = 0;
+  bool accumulate = false;      ///< add to what c holds
+  const char* ahead = nullptr;  ///< prefetched, a line for each pair
+};
+/// c[i, j] += bias[j] - sums[i] * zero[j]; bias may be nullptr, sums and zero together.
+struct IntegerFinish {
+  int32_t* c = nullptr;
+  int64_t c_row = 0, rows = 0, columns = 0;
+  const int32_t *bias = nullptr, *sums = nullptr, *zero = nullptr;
+};
+inline constexpr int kMostIntegerRows = 12;
+
+struct IntegerLoops {
+  int rows;   ///< most rows of a tile
+  int width;  ///< columns of one vector; a tile has at most two
+  /// [rows - 1][vectors - 1][weights of 16 bits]
+  void (*tile[kMostIntegerRows][2][2])(const IntegerTile&);
+  /// to[i] = from[i] - zero for i < n, from u8 or i8.
+  void (*centre_u8)(int16_t* to, const uint8_t* from, int64_t n, int32_t zero);
+  void (*centre_i8)(int16_t* to, const int8_t* from, int64_t n, int32_t zero);
+  int32_t (*sum)(const int16_t* x, int64_t n);
+  void (*finish)(const IntegerFinish& f);
+};
+extern const IntegerLoops kIntegerBase, kIntegerAvx2, kIntegerAvx512, kIntegerVnni;
+/// The best loops for this processor.
+const IntegerLoops& integer_loops();
+/// Use `t` from now on (nullptr: the best); for tests.
+void use_integer_loops(const IntegerLoops* t);
+
+}  // namespace tandem::detail

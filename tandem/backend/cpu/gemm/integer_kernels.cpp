@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of ops/matmul/integer.h. Rows of codes are copied as 16-bit differences from their
+// zero point, channels-last and padded; then a row of outputs is a matmul whose operand is the copy
+// itself, as in packed_conv. A matrix is an image one pixel wide. Threads share the rows, or, where
+// these are few, the panels of the weight. Sums are exact: no order matters.
+#include <algorithm>
+#include <atomic>
+
+#include "tandem/backend/cpu/gemm/integer_internal.h"
+#include "tandem/backend/cpu/gemm/packed_internal.h"
+#include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/small_vec.h"
+#include "tandem/ops/matmul/integer.h"
+
+namespace tandem::detail {
+
+namespace {
+
+std::atomic<const IntegerLoops*> forced{nullptr};
+
+const IntegerLoops* best_loops() {
+  const CpuFeatures& f = cpu_features();
+  for (const auto& [has, loops] : {std::pair<bool, const IntegerLoops*>{f.vnni, &kIntegerVnni},
+                                   {f.avx512, &kIntegerAvx512},
+                                   {f.avx2, &kIntegerAvx2}})
+    if (has && loops->rows > 0) return loops;
+  return &kIntegerBase;
+}
+
+constexpr double kUnitProducts = 4e6;
+constexpr int64_t kFewRows = 8;     ///< per worker: fewer are split by panels
+constexpr int64_t kPanelGroup = 4;  ///< most panels of one unit of work
+constexpr double kProductsPerThread = 131072;
+
+struct Problem {
+  int64_t n = 1, in_h = 1, in_w = 1, c = 1, h = 1, w = 1, o = 1;
+  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, top = 0, left = 0;
+  int64_t step_n = 0, step_h = 0, step_w = 0, step_c = 1;  ///< of x
+
+  int64_t wide() const { return (w - 1) * stride_w + kernel_w; }
+  int64_t row() const { return wide() * c; }
+  int64_t depth() const { return kernel_w * c; }
+  int64_t pairs() const { return (depth() + 1) / 2; }
+  int64_t panels() const { return (o + kPackedPanel - 1) / kPackedPanel; }
+  int64_t panel_size() const { return kernel_h * pairs() * 2 * kPackedPanel; }
+  int64_t in_rows(int64_t rows) const { return (rows - 1) * stride_h + kernel_h; }
+  /// Outputs that follow each other read the copy at equal distances, across rows, too.
+  bool merged() const { return kernel_w == 1 && (w == 1 || (stride_h == 1 && stride_w == 1)); }
+  /// Rows of the copy follow each other and are read once.
+  bool is_matrix() const {
+    return in_w == 1 && w == 1 && kernel_h == 1 && kernel_w == 1 && stride_h == 1;
+  }
+  int64_t step() const { return (w == 1 ? stride_h * wide() : stride_w) * c; }
+  double products() const {
+    return static_cast<double>(w * o) * static_cast<double>(kernel_h * depth());
+  }
+};
+
+Problem of_matrix(const Array& x, int64_t columns) {
+  Problem p;
+  p.c = x.shape[x.rank - 1];
+  p.in_h = p.h = p.c > 0 ? x.numel / p.c : 0;
+  p.o = columns;
+  p.step_h = x.rank < 2 ? 0 : x.contiguous ? p.c : x.strides[x.rank - 2];
+  p.step_c = x.strides[x.rank - 1];
+  return p;
+}
+
+Problem of_image(const KernelCall& call, bool channels_last) {
+  const Array &x = call.in[0], &y = call.out[0];
+  const int h = channels_last ? 1 : 2, channel = channels_last ? 3 : 1;
+  Problem p;
+  p.n = x.shape[0], p.in_h = x.shape[h], p.in_w = x.shape[h + 1], p.c = x.shape[channel];
+  p.h = y.shape[h], p.w = y.shape[h + 1], p.o = y.shape[channel];
+  p.step_n = x.strides[0], p.step_h = x.strides[h], p.step_w = x.strides[h + 1];
+  p.step_c = x.strides[channel];
+  const auto window = [&](const IntList& stride, const IntList& padding) {
+    p.stride_h = stride[0].value(), p.stride_w = stride[1].value();
+    p.top = padding[0].value(), p.left = padding[1].value();
+  };
+  if (channels_last) {
+    const auto& a = call.get_attrs<PackedAttrs>();
+    window(a.stride, a.padding);
+    p.kernel_h = a.kernel[0].value(), p.kernel_w = a.kernel[1].value();
+  } else {
+    const auto& a = call.get_attrs<ConvAttrs>();
+    window(a.stride, a.padding);
+    p.kernel_h = call.in[1].shape[2], p.kernel_w = call.in[1].shape[3];
+  }
+  return p;
+}
+
+Problem problem_of(const KernelCall& c) {
+  if (&c.op == &op::packed_integer_matmul)
+    return of_matrix(c.in[0], c.get_attrs<PackedAttrs>().columns);
+  if (&c.op == &op::matmul_integer) return of_matrix(c.in[0], c.in[1].shape[1]);
+  return of_image(c, &c.op == &op::packed_integer_conv);
+}
+bool is_packed(const KernelCall& c) {
+  return &c.op == &op::packed_integer_matmul || &c.op == &op::packed_integer_conv;
+}
+
+struct IntegerPlan : EpiloguePlan {
+  int workers = 1;
+  bool by_panels = false;
+  bool wide = true;    ///< a weight that is packed in each call, with 16 bits
+  int64_t rows = 1;    ///< of outputs in one unit
+  int64_t part = 0;    ///< elements of copied rows of a worker, or of a sample
+  size_t weight = 0;   ///< bytes of the weight in scratch, before the rows
+  size_t columns = 0;  ///< bytes of zero points or a bias in scratch, behind the weight
+};
+
+void run_with(const KernelCall& c, const Epilogue& e);
+
+std::shared_ptr<const Plan> prepare(const KernelCall& c) {
+  auto plan = std::make_shared<IntegerPlan>();
+  const Problem p = problem_of(c);
+  const double all = p.products() * static_cast<double>(p.h * p.n);
+  plan->workers =
+      std::max(1, static_cast<int>(std::min<double>(num_threads(), all / kProductsPerThread)));
+  // A weight that does not stay in the cache is read once.
+  const bool large = p.panels() * p.panel_size() >= 1 << 19 && p.n * p.h * p.w <= 64;
+  plan->by_panels = large || (p.h * p.n < kFewRows * plan->workers &&
+                              p.panels() >= 2 * plan->workers && plan->workers > 1);
+  const int64_t least = p.merged() ? 4 * integer_loops().rows / p.w + 1 : 1;
+  plan->rows = plan->by_panels
+                   ? p.h
+                   : std::clamp<int64_t>(static_cast<int64_t>(kUnitProducts / (p.products() + 1)),
+                                         std::min(least, p.h), p.h);
+  plan->part = (p.in_rows(plan->rows) * p.row() + 2 + 31) / 32 * 32;
+  if (!is_packed(c)) {
+    plan->wide = c.in[1].dtype != DType::i8 || (c.n_in > 3 && c.in[3].present());
+    plan->weight =
+        whole_lines(static_cast<size_t>(p.panels() * p.panel_size()) * (plan->wide ? 2 : 1));
+  }
+  plan->columns = whole_lines(static_cast<size_t>(p.o) * sizeof(int32_t));
+  plan->workspace = plan->weight + 2 * plan->columns +
+                    sizeof(int16_t) * static_cast<size_t>(plan->part) *
+                        static_cast<size_t>(plan->by_panels ? p.n : plan->workers);
+  plan->run_with = run_with;
+  return plan;
+}
+
+// Differences of the codes of x and their zero point.
+struct Codes {
+  const Array* x;
+  int32_t zero;
+
+  void centre(int64_t at, int64_t n, int16_t* to) const {
+    const IntegerLoops& l = integer_loops();
+    if (x->dtype == DType::i8)
+      l.centre_i8(to, x->as<int8_t>() + at, n, zero);
+    else
+      l.centre_u8(to, x->as<uint8_t>() + at, n, zero);
+  }
+  template <class T>
+  void scattered(const T* from, int64_t step, int64_t n, int16_t* to, int64_t to_step) const {
+    for (int64_t i = 0; i < n; ++i) to[i * to_step] = static_cast<int16_t>(from[i * step] - zero);
+  }
+  void centre(int64_t at, int64_t step, int64_t n, int16_t* to, int64_t to_step) const {
+    if (x->dtype == DType::i8)
+      scattered(x->as<int8_t>() + at, step, n, to, to_step);
+    else
+      scattered(x->as<uint8_t>() + at, step, n, to, to_step);
+  }
+};
+
+// Row `at` of sample n of x, padded, to `to`.
+void copy_row(const Problem& p, const Codes& x, int64_t n, int64_t at, int16_t* to) {
+  if (at < 0 || at >= p.in_h) {
+    std::fill_n(to, p.row(), int16_t(0));
+    return;
+  }
+  const int64_t from = n * p.step_n + at * p.step_h;
+  const int64_t count = std::min(p.in_w, p.wide() - p.left);
+  std::fill_n(to, p.left * p.c, int16_t(0));
+  to += p.left * p.c;
+  if (p.step_c == 1 && (p.step_w == p.c || count == 1)) {
+    x.centre(from, count * p.c, to);
+  } else {
+    for (int64_t i = 0; i < p.c; ++i) x.centre(from + i * p.step_c, p.step_w, count, to + i, p.c);
+  }
+  std::fill_n(to + count * p.c, (p.wide() - p.left - count) * p.c, int16_t(0));
+}
+
+struct Operands {
+  Codes x;
+  const char* w;
+  bool wide;
+  int32_t* y;
+  const Epilogue* epilogue;
+  const int32_t *bias = nullptr, *zero = nullptr;  ///< [o]: of the weight
+
+  bool unfinished() const { return bias || zero; }
+};
+
+constexpr int64_t kNearPairs = 256;  ///< of a panel: 16 KB of 8 bits stay in the first-level cache
+constexpr int64_t kAheadBytes = 2048;
+
+// Adds what is no product to rows of a panel; `sums` of rows of a matrix.
+void finish_panel(const Problem& p, const Operands& op, const int32_t* sums, int64_t rows,
+                  int64_t panel, int32_t* y) {
+  IntegerFinish f;
+  const int64_t j = panel * kPackedPanel;
+  f.c = y + j;
+  f.c_row = p.o;
+  f.rows = rows;
+  f.columns = std::min(kPackedPanel, p.o - j);
+  f.bias = op.bias ? op.bias + j : nullptr;
+  f.zero = op.zero ? op.zero + j : nullptr;
+  f.sums = sums;
+  integer_loops().finish(f);
+}
+
+// multiply() of a matrix: blocks of the depth, whose weights stay near for all tiles.
+void multiply_matrix(const Problem& p, const Operands& op, const int16_t* x, int64_t rows,
+                     int64_t p0, int64_t p1, int32_t* y) {
+  const IntegerLoops& l = integer_loops();
+  const int64_t tiles = (rows + l.rows - 1) / l.rows, bytes = op.wide ? 2 : 1;
+  const int64_t most = kNearPairs / bytes;
+  SmallVec<int32_t, 64> sums;
+  for (int64_t r = 0; r < rows && op.zero; ++r) sums.push_back(l.sum(x + r * p.c, p.c));
+  IntegerTile t;
+  t.am = p.c;
+  t.c_row = p.o;
+  for (int64_t panel = p0; panel < p1; ++panel) {
+    const int64_t columns = std::min(kPackedPanel, p.o - panel * kPackedPanel);
+    for (int64_t q = 0; q < p.pairs(); q += most) {
+      t.pairs = std::min(most, p.pairs() - q);
+      t.accumulate = q > 0;
+      for (int64_t j = 0; j < columns; j += 2 * l.width) {
+        const char* w = op.w + (panel * p.panel_size() + q * 2 * kPackedPanel + 2 * j) * bytes;
+        t.w = w;
+        t.columns = static_cast<int>(std::min<int64_t>(columns - j, 2 * l.width));
+        for (int64_t i = 0; i < tiles; ++i) {
+          const int64_t r0 = rows * i / tiles, r1 = rows * (i + 1) / tiles;
+          t.ahead = i == 0 && j == 0 ? w + kAheadBytes : nullptr;
+          t.a = x + r0 * p.c + 2 * q;
+          t.c = y + r0 * p.o + panel * kPackedPanel + j;
+          l.tile[r1 - r0 - 1][t.columns > l.width][op.wide](t);
+        }
+      }
+    }
+    if (op.unfinished()) finish_panel(p, op, sums.data(), rows, panel, y);
+  }
+}
+
+// Output rows of a sample, panels p0..p1-1; x is the first copied row that they read, y the first
+// output.
+void multiply(const Problem& p, const Operands& op, const int16_t* x, int64_t rows, int64_t p0,
+              int64_t p1, int32_t* y) {
+  if (p.is_matrix()) return multiply_matrix(p, op, x, rows, p0, p1, y);
+  const IntegerLoops& l = integer_loops();
+  const bool merged = p.merged();
+  const int64_t lines = merged ? 1 : rows, w = merged ? rows * p.w : p.w;
+  const int64_t tiles = (w + l.rows - 1) / l.rows, bytes = op.wide ? 2 : 1;
+  IntegerTile t;
+  t.pairs = p.pairs();
+  t.segments = p.kernel_h;
+  t.am = merged ? p.step() : p.stride_w * p.c;
+  t.a_segment = p.row();
+  t.c_row = p.o;
+  for (int64_t panel = p0; panel < p1; ++panel) {
+    const int64_t columns = std::min(kPackedPanel, p.o - panel * kPackedPanel);
+    for (int64_t j = 0; j < columns; j += 2 * l.width) {
+      t.w = op.w + (panel * p.panel_size() + 2 * j) * bytes;
+      t.columns = static_cast<int>(std::min<int64_t>(columns - j, 2 * l.width));
+      for (int64_t r = 0; r < lines; ++r)
+        for (int64_t i = 0; i < tiles; ++i) {
+          const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles;
+          t.a = x + r * p.stride_h * p.row() + w0 * t.am;
+          t.c = y + (r * p.w + w0) * p.o + panel * kPackedPanel + j;
+          l.tile[w1 - w0 - 1][t.columns > l.width][op.wide](t);
+        }
+    }
+    if (op.unfinished()) finish_panel(p, op, nullptr, rows * p.w, panel, y);
+  }
+}
+
+void run_rows(const Problem& p, const IntegerPlan& plan, const Operands& op, int16_t* scratch) {
+  const int64_t blocks = (p.h + plan.rows - 1) / plan.rows;
+  share_units(plan.workers, p.n * blocks, [&](size_t worker, int64_t u) {
+    int16_t* copy = scratch + static_cast<int64_t>(worker) * plan.part;
+    const int64_t n = u / blocks, b = u % blocks;
+    const int64_t h0 = p.h * b / blocks, h1 = p.h * (b + 1) / blocks, count = p.in_rows(h1 - h0);
+    for (int64_t r = 0; r < count; ++r)
+      copy_row(p, op.x, n, h0 * p.stride_h - p.top + r, copy + r * p.row());
+    copy[count * p.row()] = 0;
+    const int64_t row = (n * p.h + h0) * p.w;
+    multiply(p, op, copy, h1 - h0, 0, p.panels(), op.y + row * p.o);
+    if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * p.h + h1) * p.w, 0, p.o);
+  });
+}
+
+void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, int16_t* scratch) {
+  const int64_t rows = p.in_rows(p.h);
+  parallel_for(0, p.n * rows, 1 + 65536 / (p.row() + 1), [&](int64_t first, int64_t last) {
+    for (int64_t k = first; k < last; ++k)
+      copy_row(p, op.x, k / rows, k % rows - p.top,
+               scratch + k / rows * plan.part + k % rows * p.row());
+  });
+  for (int64_t n = 0; n < p.n; ++n) scratch[n * plan.part + rows * p.row()] = 0;
+  const int64_t group = std::clamp<int64_t>(p.panels() / (4 * plan.workers), 1, kPanelGroup);
+  share_units(plan.workers, (p.panels() + group - 1) / group, [&](size_t, int64_t u) {
+    const int64_t j = u * group, next = std::min(j + group, p.panels());
+    for (int64_t n = 0; n < p.n; ++n)
+      multiply(p, op, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o);
+    if (op.epilogue)
+      op.epilogue->run(*op.epilogue, 0, p.n * p.h * p.w, j * kPackedPanel,
+                       std::min(next * kPackedPanel, p.o));
+  });
+}
+
+const Array* operand(const KernelCall& c, int i) {
+  return i < c.n_in && c.in[i].present() ? &c.in[i] : nullptr;
+}
+
+void pack_weight(const KernelCall& c, const IntegerPlan& plan) {
+  const IntegerWeight w(c.in[1]);
+  parallel_for(0, w.panels(), 1 + 32768 / (w.panel_size() + 1), [&](int64_t first, int64_t last) {
+    const int64_t at = first * w.panel_size();
+    if (plan.wide)
+      pack_integer_panels(w, operand(c, 3), first, last, static_cast<int16_t*>(c.scratch) + at);
+    else
+      pack_integer_panels(w, first, last, static_cast<int8_t*>(c.scratch) + at);
+  });
+}
+
+void run_integer(const KernelCall& c, const Epilogue* e) {
+  const auto& plan = *static_cast<const IntegerPlan*>(c.plan);
+  const Problem p = problem_of(c);
+  const bool packed = is_packed(c);
+  if (!packed) pack_weight(c, plan);
+  Operands op{{&c.in[0], integer_zero(operand(c, 2), 0)},
+              packed ? c.in[1].as<const char>() : static_cast<const char*>(c.scratch),
+              packed ? c.in[1].dtype == DType::i16 : plan.wide,
+              c.out[0].as<int32_t>(),
+              e};
+  char* scratch = static_cast<char*>(c.scratch) + plan.weight;
+  if (packed) {
+    auto* own = reinterpret_cast<int32_t*>(scratch);
+    if (const Array* b = operand(c, 3)) {
+      for (int64_t j = 0; j < p.o; ++j) own[j] = b->as<int32_t>()[j * b->strides[b->rank - 1]];
+      op.bias = own;
+    }
+    own = reinterpret_cast<int32_t*>(scratch + plan.columns);
+    if (const Array* z = operand(c, 4)) {
+      const int32_t offset = z->dtype == DType::u8 ? 128 : 0;  // as pack_integer takes from weights
+      for (int64_t j = 0; j < p.o; ++j) own[j] = integer_zero(z, j) - offset;
+      op.zero = own;
+    }
+  }
+  auto* rows = reinterpret_cast<int16_t*>(scratch + 2 * plan.columns);
+  (plan.by_panels ? run_panels : run_rows)(p, plan, op, rows);
+}
+void run_with(const KernelCall& c, const Epilogue& e) { run_integer(c, &e); }
+void run(const KernelCall& c) { run_integer(c, nullptr); }
+
+bool all_present(const KernelCall& c) {
+  for (int i = 0; i < c.n_in; ++i)
+    if (c.in[i].present() && (c.in[i].is_scalar || c.in[i].numel == 0)) return false;
+  return true;
+}
+bool supports_packed(const KernelCall& c) { return all_present(c) && c.in[1].contiguous; }
+bool supports_matmul(const KernelCall& c) {
+  return all_present(c) && (c.in[0].contiguous || c.in[0].rank <= 2);
+}
+bool supports_conv(const KernelCall& c) {
+  const auto& a = c.get_attrs<ConvAttrs>();
+  if (!all_present(c) || c.in[0].rank != 4 || a.groups != 1) return false;
+  return a.dilation[0].value() == 1 && a.dilation[1].value() == 1;
+}
+bool conv_layout(const KernelCall& c, int, Strides& strides) {
+  strides = channels_last_strides(c.out[0].shape, 4);
+  return true;
+}
+EpilogueKind blocks(const KernelCall& c) {
+  return &c.op == &op::conv_integer ? EpilogueKind::none : EpilogueKind::blocks;
+}
+
+}  // namespace
+
+const IntegerLoops& integer_loops() {
+  static const IntegerLoops* best = best_loops();
+  const IntegerLoops* t = forced.load(std::memory_order_relaxed);
+  return t ? *t : *best;
+}
+void use_integer_loops(const IntegerLoops* t) { forced = t; }
+
+void register_integer_kernels() {
+  runtime_of(op::pack_integer);
+  register_epilogue(prepare, blocks);
+  const auto add = [](const OpDef& op, bool (*supports)(const KernelCall&),
+                      bool (*layout)(const KernelCall&, int, Strides&)) {
+    register_kernel(DeviceKind::cpu, op, {supports, layout, prepare, run});
+  };
+  add(op::matmul_integer, supports_matmul, nullptr);
+  add(op::conv_integer, supports_conv, conv_layout);
+  add(op::packed_integer_matmul, supports_packed, nullptr);
+  add(op::packed_integer_conv, supports_packed, nullptr);
+}
+
+}  // namespace tandem::detail

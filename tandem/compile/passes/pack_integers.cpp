@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matmuls and convolutions of 8-bit integers whose weight and its zero point are stable read them
+// packed (ops/matmul/integer.h), as pack_weights() does with floats. Sums are exact, so the bits
+// stay. What is added to each column becomes their bias.
+#include "tandem/compile/passes/passes.h"
+#include "tandem/compile/passes/rewriter.h"
+#include "tandem/graph/apply.h"
+#include "tandem/ops/matmul/integer.h"
+#include "tandem/ops/pointwise/pointwise.h"
+
+namespace tandem::compiler {
+namespace {
+
+class IntegerPacking {
+ public:
+  explicit IntegerPacking(const Program& p) : p_(p), stable_(stable_values(p, p.weights_stay)) {}
+
+  std::vector<Rule> rules() const {
+    return {{row(op::matmul_integer, {any("x"), any("w")}), [this](Rewrite& r) { matmul(r); }},
+            {row(op::conv_integer, {any("x"), any("w")}), [this](Rewrite& r) { conv(r); }}};
+  }
+
+ private:
+  bool stable(ValueId v) const { return v == kNone || (v.index() < stable_.size() && stable_[v]); }
+  bool fits(const Rewrite& r) const {
+    const ValueId x = r.value("x"), w = r.value("w");
+    return stable(w) && !stable(x) && stable(operand(r.root(), 3)) &&
+           r.spec(x).shape.numel().value() > 0 && r.spec(w).shape.numel().value() > 0;
+  }
+
+  // Is the zero point what packing 8 bits takes from the weights anyway?
+  bool natural_zero(const Rewrite& r) const {
+    const bool is_signed = r.spec(r.value("w")).dtype == DType::i8;
+    const ValueId zero = operand(r.root(), 3);
+    if (zero == kNone) return is_signed;
+    const Value& v = p_.values[zero];
+    if (v.origin != Origin::constant) return false;
+    for (const int64_t z : p_.constants[static_cast<size_t>(v.index)].to_vector<int64_t>())
+      if (z != (is_signed ? 0 : 128)) return false;
+    return true;
+  }
+
+  // Weights of matrices take 8 bits, since reading them costs most; what their zero point adds
+  // follows from sums of rows. Images would need sums of windows.
+  ValueId use(Rewrite& r, const OpDef& op, ValueId x, const PackedAttrs& a) const {
+    const bool matrix = &op == &op::packed_integer_matmul, natural = natural_zero(r);
+    const ValueId zero = operand(r.root(), 3), x_zero = operand(r.root(), 2);
+    PackIntegerAttrs pack;
+    pack.wide = !natural && !(matrix && zero != kNone);
+    const ValueId packed = r.emit().emit(op::pack_integer, fields<PackIntegerAttrs>(), &pack,
+                                         {r.value("w"), pack.wide ? zero : ValueId()});
+    if (matrix && !natural && !pack.wide)
+      return r.emit().emit(op, fields<PackedAttrs>(), &a, {x, packed, x_zero, ValueId(), zero});
+    return r.emit().emit(op, fields<PackedAttrs>(), &a, {x, packed, x_zero});
+  }
+
+  void matmul(Rewrite& r) const {
+    if (!fits(r)) return;
+    PackedAttrs a;
+    a.columns = r.emit().size(r.value("w"), 1);
+    r.replace(use(r, op::packed_integer_matmul, r.value("x"), a));
+  }
+
+  void conv(Rewrite& r) const {
+    const ValueId x = r.value("x"), w = r.value("w");
+    const auto& a = *static_cast<const ConvAttrs*>(r.root().attrs.get());
+    if (!fits(r) || r.spec(x).rank() != 4 || a.groups != 1) return;
+    PackedAttrs p;
+    p.columns = r.emit().size(w, 0);
+    for (int d = 0; d < 2; ++d) {
+      if (a.dilation[d].value() != 1) return;
+      p.kernel.push_back(r.emit().size(w, d + 2));
+      p.stride.push_back(a.stride[d]);
+      p.padding.push_back(a.padding[d]);
+      p.padding_end.push_back(a.padding_end[d]);
+    }
+    const ValueId image = r.emit().permute(x, {0, 2, 3, 1});
+    r.replace(r.emit().permute(use(r, op::packed_integer_conv, image, p), {0, 3, 1, 2}));
+  }
+
+  const Program& p_;
+  PerValue<char> stable_;
+};
+
+// The root adds an integer for each column.
+void take_bias(Rewrite& r) {
+  Instr i = r.instr("y");
+  const ValueId b = r.value("b");
+  const Shape &s = r.spec(b).shape, &y = r.spec(i.out[0]).shape;
+  const int64_t columns = y[y.rank() - 1].value();
+  if (!(r.spec(i.out[0]) == r.spec(r.root().out[0])) || r.spec(b).dtype != DType::i32 ||
+      operand(i, 3) != kNone || s.rank() == 0 || s.numel().value() != columns ||
+      s[s.rank() - 1].value() != columns)
+    return;
+  while (i.in.size() <= 3) i.in.push_back({});
+  i.in[3].value = b;
+  r.become(std::move(i));
+}
+
+}  // namespace
+
+void take_integer_biases(Program& p) {
+  if (!p.inference) return;
+  const Pattern sums =
+      one_of({&op::packed_integer_matmul, &op::packed_integer_conv}).read(1).as("y");
+  Rewriter(p).run({{row(op::add, {sums, any("b")}).any_order(), take_bias}});
+}
+
+void pack_integers(Program& p) {
+  if (!p.inference || !has_own_kernel(op::packed_integer_conv, p.device) ||
+      !has_own_kernel(op::packed_integer_matmul, p.device))
+    return;
+  const IntegerPacking packing(p);
+  Rewriter(p).run(packing.rules());
+}
+
+}  // namespace tandem::compiler

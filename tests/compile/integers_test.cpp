@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs of 8-bit integers: weights are packed, images stay channels-last, and results equal
+// eager code to the bit in every mode.
+#include "tandem/ops/matmul/integer.h"
+
+#include "tandem/base/parallel.h"
+#include "tests/compile/helpers.h"
+
+namespace tandem::test {
+namespace {
+
+Tensor held(const Tensor& w) { return is_tracing() ? constant(w) : w; }
+Tensor some_bytes(const Shape& s, DType t) {
+  return t == DType::u8 ? randint(0, 256, s).to(t) : randint(-128, 128, s).to(t);
+}
+
+// x rounded to bytes over its own range.
+struct Codes {
+  Tensor codes, zero, scale;
+};
+Codes rounded(const Tensor& x) {
+  const Tensor high = clamp_min(amax(x), 0), low = clamp_max(amin(x), 0);
+  const Tensor scale = (high - low) / 255.0, zero = round(clamp(-low / scale, 0, 255));
+  return {clamp(round(x / scale) + zero, 0, 255).to(DType::u8), zero.to(DType::u8), scale};
+}
+
+template <class F>
+void expect_same_integers(const F& f, const Tensor& x, const OpDef& op, int count) {
+  NoGradGuard no_grad;
+  const Tensor want = f(x);
+  for (const int threads : {1, 2, 8})
+    for (const bool same : {false, true}) {
+      set_num_threads(threads);
+      auto compiled = compile([&](Tensor v) { return f(v); }, {.same_bits = same});
+      EXPECT_TRUE(same_bits(compiled(x), want)) << threads << " threads, " << same;
+      EXPECT_EQ(count_ops(compiled.executable(), op), count);
+      if (op.name == op::packed_integer_conv.name) {
+        for (const compiler::Step& s : compiled.executable()->lowered().steps)
+          EXPECT_NE(s.op, &op::copy) << compiled.executable()->to_string();
+      }
+    }
+  set_num_threads(0);
+}
+
+TEST(Integers, ConvolutionsBehindEachOther) {
+  manual_seed(17);
+  const Tensor w1 = some_bytes({24, 1, 3, 3}, DType::u8),
+               w2 = some_bytes({40, 24, 3, 3}, DType::u8),
+               w3 = some_bytes({24, 40, 1, 1}, DType::i8), bias = randn({24, 1, 1}),
+               point = full({}, 121, DType::u8);
+  const auto f = [&](const Tensor& x) {
+    Tensor y = x;
+    for (const Tensor& w : {w1, w2, w3}) {
+      const Codes c = rounded(y);
+      const int64_t pad = w.size(2) / 2;
+      const ConvAttrs a{{1, 1}, {pad, pad}, {1, 1}, 1, {pad, pad}, {}};
+      const Tensor zero = w.dtype() == DType::u8 ? held(point) : Tensor();
+      y = relu(conv_integer(c.codes, held(w), c.zero, zero, a).to(DType::f32) * c.scale);
+    }
+    return y * 1e-4 + held(bias);
+  };
+  expect_same_integers(f, randn({1, 1, 20, 15}), op::packed_integer_conv, 3);
+}
+
+TEST(Integers, Matmuls) {
+  manual_seed(18);
+  const Tensor w = some_bytes({70, 100}, DType::i8), v = some_bytes({100, 33}, DType::u8),
+               zeros = some_bytes({33}, DType::u8);
+  const auto f = [&](const Tensor& x) {
+    const Codes a = rounded(x);
+    const Tensor y = matmul_integer(a.codes, held(w), a.zero).to(DType::f32) * a.scale;
+    const Codes b = rounded(silu(y * 0.01));
+    return matmul_integer(b.codes, held(v), b.zero, held(zeros));
+  };
+  expect_same_integers(f, randn({3, 5, 70}), op::packed_integer_matmul, 2);
+}
+
+}  // namespace
+}  // namespace tandem::test
