@@ -197,7 +197,7 @@ struct Operands {
 constexpr int64_t kNearPairs = 256;  ///< of a panel: 16 KB of 8 bits stay in the first-level cache
 constexpr int64_t kAheadBytes = 2048;
 
-// Adds what is no product to rows of a panel; `sums` of rows of a matrix.
+// Adds the bias and the terms of the zero points to rows of a panel; `sums` of rows of a matrix.
 void finish_panel(const Problem& p, const Operands& op, const int32_t* sums, int64_t rows,
                   int64_t panel, int32_t* y) {
   IntegerFinish f;
