@@ -15,7 +15,7 @@ build = cmake --build --preset $(1) -j $(JOBS) --target $(2)
 build:  ## build the library and the tool: build/release/tandem
 	@scripts/setup build
 	@$(call configure,$(PRESET))
-	@$(call build,$(PRESET),tandem_shared tandem_cli)
+	@$(call build,$(PRESET),tandem_shared tandem_cli tandem_plugins)
 
 demo: build  ## train a small conv net on handwritten digits, under a minute
 	@build/$(PRESET)/tandem demo
