@@ -65,6 +65,8 @@ void read_json_tensor(std::string_view bytes) {
   serve::JsonCursor json(bytes);
   json.skip(true);
   json.finish();
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  if (first < bytes.size() && bytes[first] == '{') return;  // a document rather than a tensor
   for (const DType dtype : {DType::f32, DType::i8, DType::b8}) {
     const Tensor x = serve::read_array(bytes, dtype, "x", true);
     std::string text;
