@@ -104,7 +104,7 @@ class ArrayReader {
         return put(whole<uint8_t>(word));
       case DType::b8:
         if (word != "true" && word != "false" && word != "0" && word != "1")
-          fail("is no true or false");
+          fail("is neither true nor false");
         return put(word == "true" || word == "1");
       case DType::f16:
       case DType::bf16:
