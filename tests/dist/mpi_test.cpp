@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "tandem/dist/carrier_internal.h"
@@ -75,6 +76,10 @@ TEST(Mpi, CallsAndTrainingAsOnOneRank) {
       many("OMPI_MCA_rmaps_base_oversubscribe", "1"),
       port("MASTER_PORT", std::to_string(some_port())),
       token("TANDEM_TOKEN", "a token of the tests"), one("TANDEM_NUM_THREADS", "1");
+  // Open MPI leaves memory behind, in parts that it has closed by then, so no suppression names
+  // them.
+  const char* options = std::getenv("ASAN_OPTIONS");
+  const Environment leaks("ASAN_OPTIONS", std::string(options ? options : "") + ":detect_leaks=0");
   const Output o = output_of("mpirun -n 4 " + self + " --gtest_filter=MpiChild.Plays");
   EXPECT_EQ(o.code, 0) << o.text;
   const std::string want = fmt::format("{:.5f}", loss_after_training(single_engine()));
