@@ -4,8 +4,7 @@
  * carrier does not take; a carrier only moves and reduces. Plain C, so that a plugin may be built
  * by another compiler than the library. Plugins export tandem_carrier(). See plugins/carriers/ for
  * two. */
-#ifndef TANDEM_DIST_CARRIER_H_
-#define TANDEM_DIST_CARRIER_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -76,5 +75,4 @@ typedef const TandemCarrier* (*TandemCarrierFunction)(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif
