@@ -32,7 +32,7 @@ void evaluate() {
 // What moves the calls of several ranks.
 void engines() {
   fmt::print("\nengines of several ranks\n");
-  for (const char* name : {"tcp", "gloo", "mpi"})
+  for (const std::string& name : distributed::engine_names())
     fmt::print("  {:<6}{}\n", name, distributed::engine_status(name));
 }
 

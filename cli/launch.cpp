@@ -2,21 +2,13 @@
 // `tandem launch -n 4 PROGRAM ...` runs a program, or a verb of this tool, once per rank.
 #include <fmt/core.h>
 
-#include <cstdlib>
-
 #include "cli/commands_internal.h"
 #include "tandem/dist/launch.h"
 
 namespace tandem::cli {
 namespace {
 
-int launch_verb(distributed::LaunchOptions o, const std::string& engine) {
-  if (engine == "mpi")
-    throw CLI::ValidationError(
-        "--engine",
-        "ranks of MPI are started by mpirun or srun: TANDEM_DIST_ENGINE=mpi mpirun -n " +
-            std::to_string(o.ranks) + " PROGRAM");
-  if (!engine.empty()) ::setenv("TANDEM_DIST_ENGINE", engine.c_str(), 1);
+int launch_verb(distributed::LaunchOptions o) {
   // The verbs that run on several ranks; anything else is a program.
   if (o.command[0] == "train") o.command.insert(o.command.begin(), "/proc/self/exe");
   const distributed::LaunchResult r = distributed::launch(o);
@@ -29,15 +21,14 @@ int launch_verb(distributed::LaunchOptions o, const std::string& engine) {
 void add_launch(CLI::App& app, int& code) {
   auto o = std::make_shared<distributed::LaunchOptions>();
   auto no_prefix = std::make_shared<bool>(false);
-  auto engine = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand(
       "launch", "Run a program on several ranks: tandem launch -n 2 train recipes/digits-mlp.yaml");
   verb->add_option("-n,--nproc-per-node", o->ranks, "Ranks on this machine")
       ->required()
       ->check(CLI::Range(1, 1024));
-  verb->add_option("--engine", *engine,
-                   "What moves large calls; default: TANDEM_DIST_ENGINE, else auto")
-      ->check(CLI::IsMember({"auto", "tcp", "gloo", "mpi"}));
+  verb->add_option(
+      "--engine", o->engine,
+      "What moves large calls (tandem doctor lists it); default: TANDEM_DIST_ENGINE, else auto");
   verb->add_option("--port", o->port, "MASTER_PORT; default: a free one")
       ->check(CLI::Range(1, 65535));
   verb->add_option("--threads", o->threads,
@@ -48,11 +39,11 @@ void add_launch(CLI::App& app, int& code) {
   verb->add_flag("--no-prefix", *no_prefix, "Lines without the rank before them");
   verb->footer("Then comes the program with its arguments, or: train RECIPE ...");
   verb->prefix_command();  // from the first word that is no option of launch on
-  verb->callback([o, no_prefix, engine, verb, &code] {
+  verb->callback([o, no_prefix, verb, &code] {
     o->command = verb->remaining();
     if (o->command.empty()) throw CLI::RequiredError("launch: a program to run");
     o->prefix = !*no_prefix;
-    code = launch_verb(*o, *engine);
+    code = launch_verb(*o);
   });
 }
 

@@ -11,7 +11,6 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -68,7 +67,7 @@ class Exchange final : public gloo::rendezvous::Store {
 
 struct State {
   std::shared_ptr<gloo::rendezvous::Context> context;
-  std::atomic<uint32_t> tag{0};
+  uint32_t tag = 0;  ///< tells calls apart
 };
 
 void* open(const TandemCarrierGroup* g, char* error, size_t capacity) {
@@ -94,18 +93,23 @@ gloo::AllreduceOptions::Func reduction(int op) {
                             : static_cast<Plain>(&gloo::max<T>);
 }
 
+// What the options of all calls have.
+template <class Options>
+void set_common(State& s, const TandemCarrierCall& c, Options& o) {
+  o.setTag(s.tag++);
+  o.setTimeout(std::chrono::milliseconds(static_cast<int64_t>(std::min(c.timeout, 1e6) * 1000)));
+}
+
 template <class T>
-void all_reduce(State& s, const TandemCarrierCall& c, std::chrono::milliseconds timeout) {
+void all_reduce(State& s, const TandemCarrierCall& c) {
   gloo::AllreduceOptions o(s.context);
   o.setOutput(static_cast<T*>(c.out), static_cast<size_t>(c.count));
   o.setReduceFunction(reduction<T>(c.op));
-  o.setTag(s.tag++);
-  o.setTimeout(timeout);
+  set_common(s, c, o);
   gloo::allreduce(o);
 }
 
 void run(State& s, const TandemCarrierCall& c) {
-  const std::chrono::milliseconds timeout(static_cast<int64_t>(std::min(c.timeout, 1e6) * 1000));
   const auto n = static_cast<size_t>(c.count), all = n * static_cast<size_t>(s.context->size);
   auto* in = static_cast<char*>(const_cast<void*>(c.in));
   auto* out = static_cast<char*>(c.out);
@@ -113,43 +117,40 @@ void run(State& s, const TandemCarrierCall& c) {
     case TANDEM_ALL_REDUCE:
       switch (c.type) {
         case TANDEM_U8:
-          return all_reduce<uint8_t>(s, c, timeout);
+          return all_reduce<uint8_t>(s, c);
         case TANDEM_I8:
-          return all_reduce<int8_t>(s, c, timeout);
+          return all_reduce<int8_t>(s, c);
         case TANDEM_I16:
-          return all_reduce<int16_t>(s, c, timeout);
+          return all_reduce<int16_t>(s, c);
         case TANDEM_I32:
-          return all_reduce<int32_t>(s, c, timeout);
+          return all_reduce<int32_t>(s, c);
         case TANDEM_I64:
-          return all_reduce<int64_t>(s, c, timeout);
+          return all_reduce<int64_t>(s, c);
         case TANDEM_F32:
-          return all_reduce<float>(s, c, timeout);
+          return all_reduce<float>(s, c);
         case TANDEM_F64:
-          return all_reduce<double>(s, c, timeout);
+          return all_reduce<double>(s, c);
       }
       break;
     case TANDEM_ALL_GATHER: {
       gloo::AllgatherOptions o(s.context);
       o.setInput(in, n);
       o.setOutput(out, all);
-      o.setTag(s.tag++);
-      o.setTimeout(timeout);
+      set_common(s, c, o);
       return gloo::allgather(o);
     }
     case TANDEM_BROADCAST: {
       gloo::BroadcastOptions o(s.context);
       o.setOutput(out, n);
       o.setRoot(c.root);
-      o.setTag(s.tag++);
-      o.setTimeout(timeout);
+      set_common(s, c, o);
       return gloo::broadcast(o);
     }
     case TANDEM_ALL_TO_ALL: {
       gloo::AlltoallOptions o(s.context);
       o.setInput(in, all);
       o.setOutput(out, all);
-      o.setTag(s.tag++);
-      o.setTimeout(timeout);
+      set_common(s, c, o);
       return gloo::alltoall(o);
     }
     default:

@@ -6,6 +6,7 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <mutex>
 
@@ -62,7 +63,7 @@ void* open(const TandemCarrierGroup* g, char* error, size_t capacity) {
   int size = 0, rank = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (g->members[g->rank] != rank || g->members[g->size - 1] >= size) {
+  if (g->members[g->rank] != rank || *std::max_element(g->members, g->members + g->size) >= size) {
     std::snprintf(
         error, capacity,
         "MPI says that this is rank %d of %d, the job that it is rank %d. Start the program "
@@ -112,36 +113,31 @@ int begin(void* state, const TandemCarrierCall* c, char* error, size_t capacity)
   const MPI_Datatype type = type_of(c->type);
   const MPI_Op op = c->op == TANDEM_SUM ? MPI_SUM : c->op == TANDEM_MIN ? MPI_MIN : MPI_MAX;
   const int n = static_cast<int>(c->count);
+  int code = MPI_ERR_OTHER;
+  const char* call = "a call that this carrier does not make";
   switch (c->kind) {
     case TANDEM_ALL_REDUCE:
-      return failed(MPI_Iallreduce(MPI_IN_PLACE, c->out, n, type, op, s->comm, &s->request),
-                    "MPI_Iallreduce", error, capacity)
-                 ? -1
-                 : 0;
+      call = "MPI_Iallreduce";
+      code = MPI_Iallreduce(MPI_IN_PLACE, c->out, n, type, op, s->comm, &s->request);
+      break;
     case TANDEM_REDUCE_SCATTER:
-      return failed(MPI_Ireduce_scatter_block(c->in, c->out, n, type, op, s->comm, &s->request),
-                    "MPI_Ireduce_scatter_block", error, capacity)
-                 ? -1
-                 : 0;
+      call = "MPI_Ireduce_scatter_block";
+      code = MPI_Ireduce_scatter_block(c->in, c->out, n, type, op, s->comm, &s->request);
+      break;
     case TANDEM_ALL_GATHER:
-      return failed(MPI_Iallgather(c->in, n, type, c->out, n, type, s->comm, &s->request),
-                    "MPI_Iallgather", error, capacity)
-                 ? -1
-                 : 0;
+      call = "MPI_Iallgather";
+      code = MPI_Iallgather(c->in, n, type, c->out, n, type, s->comm, &s->request);
+      break;
     case TANDEM_BROADCAST:
-      return failed(MPI_Ibcast(c->out, n, type, c->root, s->comm, &s->request), "MPI_Ibcast", error,
-                    capacity)
-                 ? -1
-                 : 0;
+      call = "MPI_Ibcast";
+      code = MPI_Ibcast(c->out, n, type, c->root, s->comm, &s->request);
+      break;
     case TANDEM_ALL_TO_ALL:
-      return failed(MPI_Ialltoall(c->in, n, type, c->out, n, type, s->comm, &s->request),
-                    "MPI_Ialltoall", error, capacity)
-                 ? -1
-                 : 0;
-    default:
-      std::snprintf(error, capacity, "no call %d", c->kind);
-      return -1;
+      call = "MPI_Ialltoall";
+      code = MPI_Ialltoall(c->in, n, type, c->out, n, type, s->comm, &s->request);
+      break;
   }
+  return failed(code, call, error, capacity) ? -1 : 0;
 }
 
 int test(void* state, char* error, size_t capacity) {

@@ -16,12 +16,10 @@
 #include "tandem/base/clock.h"
 #include "tandem/base/error.h"
 #include "tandem/base/fields.h"
+#include "tandem/tensor/strided.h"
 
 namespace tandem::distributed {
 namespace {
-
-// Below this, the round that compares the calls carries the elements as well.
-constexpr size_t kFewBytes = 16384;
 
 // Folders that may hold plugins: those of the user, then those beside what holds this function,
 // which is the library or a program that it is linked into.
@@ -42,6 +40,10 @@ std::vector<std::string> plugin_folders() {
 
 Plugin open_plugin(const std::string& name) {
   Plugin found;
+  // A name of a file, and no way out of the folders.
+  TD_CHECK(
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos && !name.empty(),
+      Value, "an engine's name has small letters, digits and '_', got '{}'", name);
   std::string folders;
   for (const std::string& folder : plugin_folders()) {
     folders += (folders.empty() ? "" : ", ") + folder;
@@ -86,33 +88,17 @@ std::optional<int> type_of(DType t) {
       return {};
   }
 }
-std::optional<int> kind_of(CallKind k) {
-  switch (k) {
-    case CallKind::all_reduce:
-      return TANDEM_ALL_REDUCE;
-    case CallKind::reduce_scatter:
-      return TANDEM_REDUCE_SCATTER;
-    case CallKind::all_gather:
-      return TANDEM_ALL_GATHER;
-    case CallKind::broadcast:
-      return TANDEM_BROADCAST;
-    case CallKind::all_to_all:
-      return TANDEM_ALL_TO_ALL;
-    default:
-      return {};
-  }
-}
+// The kinds and operations of engines come first, in the same order.
+static_assert(static_cast<int>(CallKind::all_reduce) == TANDEM_ALL_REDUCE &&
+              static_cast<int>(CallKind::reduce_scatter) == TANDEM_REDUCE_SCATTER &&
+              static_cast<int>(CallKind::all_gather) == TANDEM_ALL_GATHER &&
+              static_cast<int>(CallKind::broadcast) == TANDEM_BROADCAST &&
+              static_cast<int>(CallKind::all_to_all) == TANDEM_ALL_TO_ALL);
+static_assert(static_cast<int>(ReduceOp::sum) == TANDEM_SUM &&
+              static_cast<int>(ReduceOp::min) == TANDEM_MIN &&
+              static_cast<int>(ReduceOp::max) == TANDEM_MAX);
 bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
 bool reduces(CallKind k) { return k == CallKind::all_reduce || k == CallKind::reduce_scatter; }
-
-template <class Copy>
-void visit_half(DType t, void* data, int64_t n, Copy copy) {
-  visit_dtype(t, [&](auto tag) {
-    using T = decltype(tag);
-    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
-      for (int64_t i = 0; i < n; ++i) copy(static_cast<T*>(data)[i], static_cast<size_t>(i));
-  });
-}
 
 }  // namespace
 
@@ -137,13 +123,11 @@ Carrier::Carrier(const TandemCarrier& plugin, const TandemCarrierGroup& group)
 Carrier::~Carrier() { plugin_.close(state_, failed_); }
 
 bool Carrier::takes(const Call& c) const {
-  const std::optional<int> kind = kind_of(c.kind);
-  if (!kind || !(plugin_.kinds >> *kind & 1) || c.options.ordered) return false;
+  if (!(plugin_.kinds >> static_cast<int>(c.kind) & 1) || c.options.ordered) return false;
   // all_to_all and reduce_scatter are cut per rank, which pieces of a call are not.
   const bool cuts = c.kind == CallKind::all_reduce || c.kind == CallKind::broadcast;
   const auto most = static_cast<size_t>(plugin_.most_count);
   if (!cuts && most > 0 && std::max(c.in.bytes(), c.out.bytes()) > most) return false;
-  if (c.out.bytes() <= kFewBytes) return false;
   if (!reduces(c.kind)) return true;
   // Libraries do not agree on the minimum of a NaN.
   if (is_floating(c.out.dtype) && c.op != ReduceOp::sum) return false;
@@ -152,7 +136,7 @@ bool Carrier::takes(const Call& c) const {
 }
 
 void Carrier::make(const Call& call, double timeout, const std::function<void()>& check) {
-  TandemCarrierCall c{*kind_of(call.kind),
+  TandemCarrierCall c{static_cast<int>(call.kind),
                       TANDEM_U8,
                       static_cast<int>(call.op),
                       call.peer,
@@ -163,8 +147,8 @@ void Carrier::make(const Call& call, double timeout, const std::function<void()>
   const bool widened = reduces(call.kind) && is_half(call.out.dtype);
   if (widened) {  // summed in f32, rounded once
     wide_.resize(static_cast<size_t>(call.out.count));
-    visit_half(call.out.dtype, call.out.data, call.out.count,
-               [&](auto& x, size_t i) { wide_[i] = static_cast<float>(x); });
+    tandem::detail::convert_elements(call.out.data, call.out.dtype, wide_.data(), DType::f32,
+                                     call.out.count);
     c.type = TANDEM_F32;
     c.out = wide_.data();
     c.count = call.out.count;
@@ -185,9 +169,8 @@ void Carrier::make(const Call& call, double timeout, const std::function<void()>
     make_piece(piece, check);
   }
   if (widened)
-    visit_half(call.out.dtype, call.out.data, call.out.count, [&](auto& x, size_t i) {
-      x = static_cast<std::remove_reference_t<decltype(x)>>(wide_[i]);
-    });
+    tandem::detail::convert_elements(wide_.data(), DType::f32, call.out.data, call.out.dtype,
+                                     call.out.count);
 }
 
 void Carrier::make_piece(const TandemCarrierCall& c, const std::function<void()>& check) {

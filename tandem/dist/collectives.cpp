@@ -184,9 +184,9 @@ Tensor call_row(const OpDef& row, const Tensor& x, CollectiveAttrs a,
   return call(row, &a, loc, x);
 }
 const std::shared_ptr<Engine>& or_world(const std::shared_ptr<Engine>& group) {
-  return group || !is_initialized() ? group : world();
+  return group ? group : world();
 }
-bool alone(const std::shared_ptr<Engine>& e) { return !e || e->size() == 1; }
+bool alone(const std::shared_ptr<Engine>& e) { return e->size() == 1; }
 
 }  // namespace
 

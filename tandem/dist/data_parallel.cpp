@@ -39,8 +39,8 @@ std::vector<std::string> layout_of(nn::Module& net, const Reducer& reducer,
     lines.push_back(
         fmt::format("buffer '{}' {}{}", name, to_string(b.dtype()), b.shape().to_string()));
   for (std::string& line : reducer.plan()) lines.push_back(std::move(line));
-  lines.push_back(fmt::format("the options broadcast_buffers={} shards={} sync_batch_norm={}",
-                              o.broadcast_buffers, o.shards, o.sync_batch_norm));
+  lines.push_back(fmt::format("the options broadcast_buffers={} shards={} sync_batchnorm={}",
+                              o.broadcast_buffers, o.shards, o.sync_batchnorm));
   return lines;
 }
 
@@ -90,8 +90,8 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
            "DataParallel wants a net with parameters that require gradients\nAre they named in "
            "TD_REGISTER?");
   TD_CHECK(
-      !options_.sync_batch_norm || options_.shards == 0, Value,
-      "DataParallel wants either shards or sync_batch_norm, got both\nA shard is a batch of its "
+      !options_.sync_batchnorm || options_.shards == 0, Value,
+      "DataParallel wants either shards or sync_batchnorm, got both\nA shard is a batch of its "
       "own: its statistics do not depend on the number of ranks.");
   reducer_ = std::make_unique<Reducer>(std::move(params), options_, engine_);
   if (engine_->size() == 1) {
@@ -105,7 +105,7 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
   broadcast_cells(*engine_, cells, "parameters");
   if (const std::vector<Cell*> buffers = cells_of_buffers(net); !buffers.empty())
     broadcast_cells(*engine_, buffers, "buffers");
-  if (options_.sync_batch_norm)
+  if (options_.sync_batchnorm)
     for (nn::detail::BatchNorm* norm : batch_norms_of(net))
       norm->set_sum_over_ranks([e = engine_](const Tensor& x) {
         return detail::all_reduce_labelled(x, ReduceOp::sum, e, "batch statistics");
@@ -113,7 +113,7 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
 }
 
 DataParallel::~DataParallel() {
-  if (!options_.sync_batch_norm || engine_->size() == 1) return;
+  if (!options_.sync_batchnorm || engine_->size() == 1) return;
   for (nn::detail::BatchNorm* norm : batch_norms_of(net_)) norm->set_sum_over_ranks({});
 }
 

@@ -23,7 +23,7 @@ struct DataParallelOptions {
   int64_t shards = 0;
   /// Batch norms use the statistics of all ranks' samples (PyTorch's SyncBatchNorm), whose numbers
   /// may differ. Not with shards, which are batches of their own.
-  bool sync_batch_norm = false;
+  bool sync_batchnorm = false;
 };
 
 class Reducer;

@@ -96,6 +96,7 @@ std::vector<std::string> environment_of(const LaunchOptions& o, int rank, int po
                                          {"LOCAL_WORLD_SIZE", std::to_string(o.ranks)},
                                          {"MASTER_PORT", std::to_string(port)},
                                          {"TANDEM_TOKEN", token}};
+  if (!o.engine.empty()) set["TANDEM_DIST_ENGINE"] = o.engine;
   const int threads = o.threads > 0 ? o.threads : std::max(1, num_threads() / o.ranks);
   for (const char* name : {"TANDEM_NUM_THREADS", "OMP_NUM_THREADS"})
     if (o.threads > 0 || !std::getenv(name)) set[name] = std::to_string(threads);
@@ -331,6 +332,11 @@ LaunchResult launch(const LaunchOptions& o) {
       o.port >= 0 && o.port < 65536 && o.threads >= 0 && o.notice >= 0 && o.grace >= 0, Value,
       "launch wants a port below 65536, threads, notice and grace from 0, got {}, {}, {} and {}",
       o.port, o.threads, o.notice, o.grace);
+  TD_CHECK(
+      o.engine != "mpi", Value,
+      "launch does not start ranks of MPI: mpirun and srun do\nTANDEM_DIST_ENGINE=mpi mpirun -n {} "
+      "PROGRAM",
+      o.ranks);
   return Job(o).run();
 }
 

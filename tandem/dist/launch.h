@@ -18,6 +18,7 @@ struct LaunchOptions {
   double notice = 2;   ///< seconds in which the others end by themselves when a rank has failed
   double grace = 5;    ///< seconds between SIGTERM, which comes then, and SIGKILL
   bool prefix = true;  ///< "[1] " before each line of rank 1
+  std::string engine = "";  ///< TANDEM_DIST_ENGINE of the ranks; "": as it is set
 };
 
 struct LaunchResult {
@@ -27,9 +28,9 @@ struct LaunchResult {
 };
 
 /// Run the command once per rank and wait. SIGINT, SIGTERM and SIGHUP are passed on to all ranks,
-/// which have `notice` and `grace` seconds; a second one kills them. No process of a rank's group
-/// outlives this call, and none this process. Throws Value for a bad option, Io for a program that
-/// cannot be started.
+/// which then have `notice` + `grace` seconds; a second signal kills them. No process of a rank's
+/// group outlives this call, and none this process. Throws Value for a bad option, Io for a program
+/// that cannot be started.
 TD_API LaunchResult launch(const LaunchOptions& options);
 
 }  // namespace tandem::distributed

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tandem/dist/engine.h"
 #include "tandem/dist/environment.h"
@@ -21,7 +23,8 @@ struct EngineOptions {
   double start_timeout = 120;
   /// What all ranks must know; "": $TANDEM_TOKEN, else this user's own secret.
   std::string token = "";
-  /// What moves large calls: "tcp", "gloo", "mpi", or "auto": tcp on one machine, gloo on several.
+  /// What moves large calls: one of engine_names(), a carrier of one's own (dist/carrier.h), or
+  /// "auto": tcp on one machine, gloo on several.
   std::string engine = "auto";
   /// End the process with code 70 where the group has ended and nobody has made a call for another
   /// `deadline` seconds, as in a loop that never ends.
@@ -38,6 +41,8 @@ TD_API EngineOptions engine_options();
 TD_API std::shared_ptr<Engine> make_engine(const Place& place,
                                            const EngineOptions& options = engine_options());
 
+/// "tcp", and the engines whose plugins are the library's own.
+TD_API std::vector<std::string> engine_names();
 /// What `tandem doctor` says of an engine: where its plugin lies, or why there is none.
 TD_API std::string engine_status(const std::string& name);
 

@@ -51,7 +51,7 @@ int get_rank() { return is_initialized() ? world()->rank() : 0; }
 int get_world_size() { return is_initialized() ? world()->size() : 1; }
 
 void barrier() {
-  if (get_world_size() > 1) world()->barrier().wait();
+  if (world()->size() > 1) world()->barrier().wait();
 }
 
 }  // namespace tandem::distributed

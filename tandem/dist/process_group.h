@@ -24,7 +24,8 @@ TD_API int get_world_size();
 
 // ---- calls with tensors of the host, which give new values; `group`: the world. All ranks call
 // them, in the same order, with equal shapes and dtypes. They have derivatives (of the sum of the
-// ranks' losses), and work in compile(). In a group of one rank nothing is called.
+// ranks' losses), and work in compile(). The first one joins the job; in a group of one rank
+// nothing is called.
 /// The sum (or minimum, maximum) over the ranks.
 TD_API Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum,
                          const std::shared_ptr<Engine>& group = nullptr,

@@ -166,7 +166,7 @@ class TcpEngine final : public QueuedEngine {
   }
 
   void make(const Call& c) {
-    if (carrier_ && carrier_->takes(c)) return carry(c);
+    if (carrier_ && c.out.bytes() > kSmallBytes && carrier_->takes(c)) return carry(c);
     switch (c.kind) {
       case CallKind::all_reduce:
         return c.out.bytes() <= kSmallBytes ? reduce_small(c) : reduce_large(c);
@@ -393,19 +393,30 @@ double seconds_of(const char* name, double otherwise) {
   return v;
 }
 
+/// Engines by plugins that come with the library, and what they are built with.
+struct OwnPlugin {
+  const char *engine, *packages;
+};
+constexpr OwnPlugin kOwnPlugins[] = {{"gloo", "libgloo-dev"},
+                                     {"mpi", "libopenmpi-dev or libmpich-dev"}};
+
 // The plugin of that name, or none for "tcp".
 const TandemCarrier* plugin_of(const std::string& name) {
   if (name == "tcp") return nullptr;
-  TD_CHECK(name == "gloo" || name == "mpi", Value,
-           "there is no engine '{}'\nEngines are tcp, gloo, mpi and auto (TANDEM_DIST_ENGINE).",
-           name);
   const Plugin p = find_plugin(name);
-  TD_CHECK(p.carrier, Unsupported,
-           "the engine '{}' cannot be used: {}\nIt is built where its library is installed "
-           "({}). TANDEM_DIST_ENGINE=tcp does without.",
-           name, p.problem,
-           name == "gloo" ? "Debian: libgloo-dev" : "Debian: libopenmpi-dev or libmpich-dev");
-  return p.carrier;
+  if (p.carrier) return p.carrier;
+  std::string names = "auto, tcp";
+  for (const OwnPlugin& own : kOwnPlugins) {
+    names += fmt::format(", {}", own.engine);
+    TD_CHECK(name != own.engine, Unsupported,
+             "the engine '{}' cannot be used: {}\nIt is built where its library is installed "
+             "(Debian: {}). TANDEM_DIST_ENGINE=tcp does without.",
+             name, p.problem, own.packages);
+  }
+  TD_FAIL(Unsupported,
+          "there is no engine '{}': {}\nEngines are {}, and plugins in the folders of "
+          "TANDEM_CARRIERS.",
+          name, p.problem, names);
 }
 
 bool one_machine(const Mesh& mesh) {
@@ -443,6 +454,12 @@ std::shared_ptr<Engine> make_engine(const Place& place, const EngineOptions& opt
     engine->use_carrier(*plugin, std::move(all));
   }
   return engine;
+}
+
+std::vector<std::string> engine_names() {
+  std::vector<std::string> names{"tcp"};
+  for (const OwnPlugin& own : kOwnPlugins) names.push_back(own.engine);
+  return names;
 }
 
 std::string engine_status(const std::string& name) {

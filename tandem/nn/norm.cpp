@@ -9,6 +9,7 @@
 #include "tandem/ops/random/random.h"
 #include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/view/create.h"
+#include "tandem/ops/view/dim_tensor.h"
 #include "tandem/ops/view/view.h"
 
 namespace tandem::nn {
@@ -58,14 +59,10 @@ Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
     running_var.assign_(r.running_var);
     return r.y;
   }
-  // Cumulative average: the factor is 1 / number of batches, a tensor rather than a constant.
-  Tensor count = num_batches_tracked.value() + 1;
-  num_batches_tracked.assign_(count);
-  Tensor factor = reciprocal(count.to(options.dtype));
+  // Cumulative average: with a momentum of 1 the statistics are the batch's.
   BatchNormResult r =
       batch_norm(std::move(x), running_mean, running_var, w, b, true, 1.0, options.eps);
-  running_mean.assign_(lerp(running_mean.value(), r.running_mean, factor));
-  running_var.assign_(lerp(running_var.value(), r.running_var, factor));
+  track(r.running_mean, r.running_var);
   return r.y;
 }
 
@@ -91,9 +88,10 @@ BatchNormStats BatchNorm::stats_over_ranks(const Tensor& input, const Tensor& w,
     channels.push_back(1);
   }
   const Shape spread(channels);
-  const int64_t own = x.numel() / num_features;
+  Dim own = x.shape(0);
+  for (int d = 2; d < x.dim(); ++d) own = own * x.shape(d);
   const Tensor sums =
-      spread_->sum(cat({tandem::sum(x, dims), full({1}, static_cast<double>(own), x.dtype())}, 0));
+      spread_->sum(cat({tandem::sum(x, dims), dim_tensor(own).to(x.dtype()).reshape({1})}, 0));
   const Tensor n = narrow(sums, 0, num_features, 1).detach();
   BatchNormStats r;
   r.mean = narrow(sums, 0, 0, num_features) / n;
@@ -108,6 +106,7 @@ BatchNormStats BatchNorm::stats_over_ranks(const Tensor& input, const Tensor& w,
   return r;
 }
 
+// The factor of a cumulative average is 1 / number of batches, a tensor rather than a constant.
 void BatchNorm::track(const Tensor& mean, const Tensor& unbiased_var) {
   const NoGradGuard no_grad;
   const Tensor count = num_batches_tracked.value() + 1;

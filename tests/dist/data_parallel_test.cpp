@@ -253,7 +253,7 @@ TEST(DataParallel, CompiledStepsAreEagerOnes) {
     run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
       manual_seed(5);
       ConvNet net;
-      DataParallel model(net, {.first_bucket_mb = 0.0002, .sync_batch_norm = true}, e);
+      DataParallel model(net, {.first_bucket_mb = 0.0002, .sync_batchnorm = true}, e);
       optim::SGD opt(net.parameters(), {.lr = 0.1, .momentum = 0.9});
       const auto step = [&](Tensor x, Tensor y) {
         opt.zero_grad();
@@ -308,7 +308,7 @@ TEST(DataParallel, SyncBatchNormIsTheWholeBatchs) {
   run_ranks(3, [&](const std::shared_ptr<Engine>& e) {
     manual_seed(5);
     Normed net;
-    DataParallel model(net, {.sync_batch_norm = true}, e);
+    DataParallel model(net, {.sync_batchnorm = true}, e);
     constexpr int64_t kFrom[] = {0, 10, 15, 16};
     const int64_t from = kFrom[e->rank()], rows = kFrom[e->rank() + 1] - from;
     (loss(net, net, narrow(x, 0, from, rows), narrow(y, 0, from, rows)) * 3).backward();
@@ -320,8 +320,8 @@ TEST(DataParallel, SyncBatchNormIsTheWholeBatchs) {
   });
   run_ranks(2, [](const std::shared_ptr<Engine>& e) {
     Normed net;
-    EXPECT_TRUE(has(thrown([&] { DataParallel(net, {.shards = 2, .sync_batch_norm = true}, e); }),
-                    "wants either shards or sync_batch_norm"));
+    EXPECT_TRUE(has(thrown([&] { DataParallel(net, {.shards = 2, .sync_batchnorm = true}, e); }),
+                    "wants either shards or sync_batchnorm"));
   });
 }
 

@@ -146,6 +146,12 @@ void train(const std::string& name) {
 TEST(FaultChild, Plays) {
   if (scenario().empty()) GTEST_SKIP() << "played by the other tests";
   if (scenario() == "exec") return;
+  if (scenario() == "a call comes first") {  // and joins the job by itself
+    const Tensor sum = all_reduce(ones({2}));
+    barrier();
+    fmt::print("the sum is {}\n", sum.sum().item<float>());
+    return;
+  }
   try {
     train(scenario());
   } catch (const Error& e) {
@@ -226,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(
               {"rank 0 has parameter 'second.weight' float32",
                "has parameter 'second.weight' float64"}},
         Fault{"frozen", 70, -1, {"has parameter 'first.weight' float32[8, 4], frozen"}},
-        Fault{"wrong options", 70, -1, {"shards=4 sync_batch_norm=false, rank 1 ", "shards=2"}},
+        Fault{"wrong options", 70, -1, {"shards=4 sync_batchnorm=false, rank 1 ", "shards=2"}},
         Fault{"kill", 137, 1, {kHost, "is dead", "in step 2"}, 20, "gloo"},
         Fault{"kill while moving", 137, 1, {kHost, "is dead", "in step 1"}, 20, "gloo"},
         Fault{"stop while moving", 70, -1, {kHost, "has not answered for 3."}, 20, "gloo"}));
@@ -246,6 +252,12 @@ TEST(Launcher, PrefixesLinesAndGivesVariables) {
   for (const char* line : {"[0] 0 0 2 2 127.0.0.1 1 64 1\n", "[1] 1 1 2 2 127.0.0.1 1 64 1\n",
                            "[0] tail\n", "[1] tail\n"})
     EXPECT_EQ(count(out, line), 1u) << out;
+}
+
+TEST(Launcher, TheFirstCallJoinsTheJob) {
+  const Played p = play("a call comes first", 3);
+  EXPECT_EQ(p.result.code, 0) << p.err;
+  EXPECT_EQ(count(p.out, "the sum is 6\n"), 3u) << p.out << p.err;
 }
 
 TEST(Launcher, EndsAllWhenOneFails) {

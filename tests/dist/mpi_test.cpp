@@ -98,13 +98,42 @@ TEST(Mpi, SaysHowItWantsToBeStarted) {
 }
 
 TEST(Engines, ThatAreNotThere) {
-  EngineOptions o = quick_options();
-  o.engine = "nccl";
-  EXPECT_TRUE(has(thrown([&] { make_engine(place_of(0, 2, 1), o); }, ErrorKind::Value),
-                  "there is no engine 'nccl'"));
   const Environment folders("TANDEM_CARRIERS", "/no/such/folder");
+  const auto text = [](const char* name, ErrorKind kind) {
+    EngineOptions o = quick_options();
+    o.engine = name;
+    return thrown([&] { make_engine(place_of(0, 2, 1), o); }, kind);
+  };
+  const std::string none = text("nccl", ErrorKind::Unsupported);
+  EXPECT_TRUE(has(none,
+                  "there is no engine 'nccl': there is no libtandem_nccl.so in "
+                  "/no/such/folder, "))
+      << none;
+  EXPECT_TRUE(has(none, "Engines are auto, tcp, gloo, mpi, and plugins in the folders of"));
   EXPECT_TRUE(
-      has(find_plugin("none").problem, "there is no libtandem_none.so in /no/such/folder, "));
+      has(text("../gloo", ErrorKind::Value), "small letters, digits and '_', got '../gloo'"));
+  EXPECT_TRUE(has(
+      thrown([] { launch({.ranks = 2, .command = {"true"}, .engine = "mpi"}); }, ErrorKind::Value),
+      "mpirun -n 2"));
+}
+
+// A plugin of the user's own, by its file's name.
+TEST(Engines, FromAFolderOfTheUsers) {
+  if (!find_plugin("gloo").carrier) GTEST_SKIP() << find_plugin("gloo").problem;
+  char folder[] = "/tmp/tandem-ranks-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  std::filesystem::copy(find_plugin("gloo").path, std::string(folder) + "/libtandem_own.so");
+  const Environment folders("TANDEM_CARRIERS", folder);
+  EngineOptions o = quick_options();
+  o.engine = "own";
+  run_ranks(
+      2,
+      [](const std::shared_ptr<Engine>& e) {
+        EXPECT_STREQ(e->name(), "gloo");  // what it calls itself
+        check_calls<float>(*e, 30000);
+      },
+      o);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

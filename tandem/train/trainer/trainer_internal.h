@@ -95,7 +95,7 @@ struct Trainer::Ranks {
   };
   std::optional<Quiet> quiet;
   Ranks(nn::Module& net, const TrainerOptions& o)
-      : model(net, {.sync_batch_norm = o.sync_batchnorm}) {
+      : model(net, {.sync_batchnorm = o.sync_batchnorm}) {
     quiet.emplace(model);
   }
   distributed::Engine& engine() const { return model.engine(); }
