@@ -40,10 +40,10 @@ struct AttrsType {
   void (*visit)(void*, AttrVisitor&);
 };
 
-/// The AttrsType of struct A, which has
-/// `template <class V> void fields(V& v) { v("stride", stride); ... }`.
+/// The AttrsType of struct A, one in the library (inline: GCC gives each file its own otherwise),
+/// which has `template <class V> void fields(V& v) { v("stride", stride); ... }`.
 template <class A>
-constexpr AttrsType kAttrsOf = {
+inline constexpr AttrsType kAttrsOf = {
     nullptr,
     sizeof(A),
     []() -> void* { return new A(); },

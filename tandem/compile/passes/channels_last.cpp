@@ -113,8 +113,7 @@ class ChannelsLast {
   }
 
   bool reduction(Instr& i) {
-    // The rows share one AttrsType, of which each file that names it has a copy of its own.
-    if (!i.op || i.op->family != Family::reduce || i.op->attrs != op::mean.attrs ||
+    if (!i.op || i.op->family != Family::reduce || i.op->attrs != fields<ReduceAttrs>() ||
         i.out.size() != 1 || i.out[0] == kNone || i.in.empty() || last(i.in[0].value) == kNone)
       return false;
     ReduceAttrs a = *static_cast<const ReduceAttrs*>(i.attrs.get());
