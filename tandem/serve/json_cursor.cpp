@@ -99,7 +99,7 @@ std::optional<std::string> JsonCursor::next_key(std::vector<std::string>* keys) 
   return key;
 }
 
-// The four digits behind \u, and those of the second half where they are a first one.
+// The four digits after \u, and those of the second half where they are a first one.
 void JsonCursor::unicode(std::string& out) {
   const auto four = [&]() -> uint32_t {
     uint32_t v = 0;
@@ -220,7 +220,7 @@ std::string_view JsonCursor::skip(bool nonfinite) {
 }
 
 void JsonCursor::finish() {
-  if (peek() != '\0' || at_ < text_.size()) fail("something stands behind the value");
+  if (peek() != '\0' || at_ < text_.size()) fail("something follows the value");
 }
 
 void write_text(std::string& out, std::string_view text) { out += io::quote_json(text); }

@@ -18,11 +18,11 @@ class TD_API JsonCursor {
   /// `what` stands in messages. Throws Format unless the text is UTF-8.
   explicit JsonCursor(std::string_view text, std::string_view what = "JSON", size_t depth = 64);
 
-  /// The next character that is no blank, not consumed; 0 at the end.
+  /// The next character that is not a blank, not consumed; 0 at the end.
   char peek();
   /// Consumes '{' or '['.
   void open(char bracket);
-  /// Inside an object: the next key, or nothing behind the last one. Throws for a key seen before
+  /// Inside an object: the next key, or nothing after the last one. Throws for a key seen before
   /// only if `keys` is given.
   std::optional<std::string> next_key(std::vector<std::string>* keys = nullptr);
   /// Inside an array: is there another item? Consumes the comma.

@@ -228,7 +228,7 @@ TEST_F(HttpServing, AnswersKeepTheirOrder) {
   std::thread([&] { kept_[0]->answer({.body = "late"}); }).join();
   EXPECT_EQ(c->receive().body, "late");
   EXPECT_EQ(c->receive().body, "/next");
-  // A large answer, and those behind it.
+  // A large answer, and those after it.
   c->send(request_text("GET", "/big", "h", "", {}) + request_text("GET", "/small", "h", "", {}) +
           request_text("GET", "/big", "h", "", {}));
   EXPECT_EQ(c->receive().body, std::string(size_t{16} << 20, 'b'));

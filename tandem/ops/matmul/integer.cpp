@@ -148,7 +148,7 @@ int64_t panel_count(int64_t columns) { return (columns + kPackedPanel - 1) / kPa
 void pack_integer_infer(InferCall& c) {
   const Shape& w = c.in[0].shape;
   TD_CHECK(is_byte(c.in[0].dtype) && (w.rank() == 2 || w.rank() == 4), Internal,
-           "{} is no weight of 8 bits", c.in[0].to_string());
+           "{} is not a weight of 8 bits", c.in[0].to_string());
   const bool matrix = w.rank() == 2;
   const int64_t columns = size_at(w, matrix ? 1 : 0), segments = matrix ? 1 : size_at(w, 2);
   const int64_t depth = matrix ? size_at(w, 0) : size_at(w, 1) * size_at(w, 3);
@@ -191,7 +191,7 @@ void packed_integer_matmul_infer(InferCall& c) {
 void packed_integer_conv_infer(InferCall& c) {
   check_packed(c);
   const auto& a = c.get_attrs<PackedAttrs>();
-  TD_CHECK(c.in[0].rank() == 4, Internal, "{} is no image", c.in[0].to_string());
+  TD_CHECK(c.in[0].rank() == 4, Internal, "{} is not an image", c.in[0].to_string());
   Shape y = c.in[0].shape;
   for (int d = 0; d < 2; ++d) {
     const int64_t room =

@@ -63,7 +63,7 @@ size_t parse_response(std::string_view bytes, bool body, HttpResponse& out) {
   }
   const std::string_view head = bytes.substr(0, end + 2);
   TD_CHECK(head.starts_with("HTTP/1.") && head.size() > 12, Format,
-           "this is no answer of HTTP/1.1");
+           "this is not an answer of HTTP/1.1");
   out = HttpResponse();
   out.status = static_cast<int>(parse_digits(head.substr(9, 3), 999).value_or(0));
   size_t length = 0;

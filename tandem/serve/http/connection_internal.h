@@ -37,7 +37,7 @@ struct Connection {
   int fd;
   uint64_t id;
   HttpParser parser;
-  std::string in;     ///< bytes behind the request that is being handled
+  std::string in;     ///< bytes after the request that is being handled
   std::string out;    ///< of answers, from `sent` on
   std::string large;  ///< the body of the last of them, if it is large: it is not copied
   size_t sent = 0;

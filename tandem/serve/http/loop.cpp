@@ -19,8 +19,9 @@ namespace tandem::serve {
 namespace {
 
 constexpr uint64_t kListener = 1, kWake = 2;
-constexpr size_t kMostUnsent = size_t{1} << 20;  // more pipelined requests wait behind so much
-constexpr size_t kLarge = size_t{16} << 10;      // bodies that are sent from where they are
+constexpr size_t kMostUnsent = size_t{1}
+                               << 20;  // more pipelined requests wait while this much is unsent
+constexpr size_t kLarge = size_t{16} << 10;  // bodies that are sent from where they are
 constexpr Seconds kTick = 0.2;
 
 /// A request that came over a connection of the loop.

@@ -171,7 +171,7 @@ int inflate_body(HttpRequest& request, const HttpLimits& limits, std::string& re
     code = inflate(&s.z, Z_NO_FLUSH);
     const size_t got = room.size() - s.z.avail_out;
     if (code != Z_OK && code != Z_STREAM_END) {
-      reason = fmt::format("the body is no valid {} data", gzip ? "gzip" : "deflate");
+      reason = fmt::format("the body is not valid {} data", gzip ? "gzip" : "deflate");
       return 400;
     }
     if (got > limits.body_bytes - std::min(out.size(), limits.body_bytes)) {
@@ -181,7 +181,7 @@ int inflate_body(HttpRequest& request, const HttpLimits& limits, std::string& re
     out.append(room.data(), got);
   }
   if (s.z.avail_in > 0) {
-    reason = "there are bytes behind the compressed body";
+    reason = "bytes follow the compressed body";
     return 400;
   }
   request.body = std::move(out);

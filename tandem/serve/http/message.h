@@ -29,10 +29,10 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 struct TD_API HttpRequest {
   std::string method;
   std::string path;        ///< as sent, without the query
-  std::string query;       ///< behind '?'
+  std::string query;       ///< after '?'
   HttpHeaders headers;     ///< names in lower case
   std::string body;        ///< without chunks; inflate_body() removes a Content-Encoding
-  bool keep_alive = true;  ///< the connection stays open behind the answer
+  bool keep_alive = true;  ///< the connection stays open after the answer
   bool old = false;        ///< HTTP/1.0
   /// The value of a header by its name in lower case, or nullptr. Repeated ones: the first.
   const std::string* header(std::string_view name) const;
@@ -45,7 +45,7 @@ struct HttpResponse {
   std::string content_type = "application/json";
   HttpHeaders headers = {};
   std::string body = "";
-  bool close = false;  ///< close the connection behind it
+  bool close = false;  ///< close the connection after it
 };
 
 /// "Not Found" of 404.

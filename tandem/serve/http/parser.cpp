@@ -115,7 +115,7 @@ void HttpParser::first_line(std::string_view text) {
   const size_t last = text.rfind(' ');
   if (first == std::string_view::npos) return fail(400, "the request line has no target");
   const std::string_view method = text.substr(0, first);
-  if (!is_token(method)) return fail(400, "the method is no word");
+  if (!is_token(method)) return fail(400, "the method is not a word");
   if (first == last) return fail(505, "the request line has no version; HTTP/1.1 is spoken here");
   const std::string_view version = text.substr(last + 1);
   if (version != "HTTP/1.1" && version != "HTTP/1.0") {
@@ -128,7 +128,7 @@ void HttpParser::first_line(std::string_view text) {
   request_.method = std::string(method);
   request_.old = version == "HTTP/1.0";
   request_.keep_alive = !request_.old;
-  if (!set_target(target)) return fail(400, "the target is no path");
+  if (!set_target(target)) return fail(400, "the target is not a path");
   state_ = State::header;
 }
 
@@ -152,7 +152,7 @@ void HttpParser::header(std::string_view text) {
     return fail(400, "a header is folded over two lines");
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos || !is_token(text.substr(0, colon)))
-    return fail(400, "a line of the headers is no 'Name: value'");
+    return fail(400, "a line of the headers is not a 'Name: value'");
   if (request_.headers.size() >= limits_.headers)
     return fail(431, fmt::format("there are more than {} headers", limits_.headers));
   request_.headers.emplace_back(lower(text.substr(0, colon)),
@@ -176,7 +176,7 @@ bool HttpParser::set_length() {
   left_ = 0;
   if (length) {
     if (length->empty() || length->find_first_not_of("0123456789") != std::string::npos)
-      return fail(400, "Content-Length is no number"), false;
+      return fail(400, "Content-Length is not a number"), false;
     const auto bytes = parse_digits(*length, limits_.body_bytes);
     if (!bytes)
       return fail(413, fmt::format("the body has more than {} bytes", limits_.body_bytes)), false;
@@ -214,7 +214,7 @@ void HttpParser::chunk_size(std::string_view text) {
   const std::string_view digits = without_blanks(text.substr(0, text.find(';')));
   if (digits.empty() || digits.size() > 16 ||
       digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
-    return fail(400, "the size of a chunk is no hexadecimal number");
+    return fail(400, "the size of a chunk is not a hexadecimal number");
   uint64_t size = 0;
   for (const char c : digits)
     size = size * 16 + static_cast<uint64_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);

@@ -27,7 +27,7 @@ struct HttpOptions {
   double idle_seconds = 60;     ///< between requests
   double rate_bytes = 1024;     ///< a second, the least of bodies and answers
   double rate_seconds = 10;     ///< over which that is measured
-  double linger_seconds = 2;    ///< what still comes behind a last answer is dropped for so long
+  double linger_seconds = 2;    ///< what still comes after a last answer is dropped for this long
   double answer_seconds = 120;  ///< until a handler must have answered
 };
 

@@ -61,7 +61,7 @@ int listen_at(const std::string& host, int& port) {
     v6->sin6_port = htons(static_cast<uint16_t>(port));
     size = sizeof(sockaddr_in6);
   } else {
-    TD_FAIL(Value, "'{}' is no address\nGive one such as 127.0.0.1, ::1 or localhost.", host);
+    TD_FAIL(Value, "'{}' is not an address\nGive one such as 127.0.0.1, ::1 or localhost.", host);
   }
   const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   TD_CHECK(fd >= 0, Io, "no socket: {}", std::strerror(errno));

@@ -97,7 +97,7 @@ void ModelFolder::check_inside(const std::string& path) const {
 
 // Only what the folder lists is looked at: no name that a client sent becomes part of a path.
 std::string ModelFolder::path_of(const std::string& name) const {
-  TD_CHECK(is_model_name(name), Value, "that is no name of a model");
+  TD_CHECK(is_model_name(name), Value, "that is not the name of a model");
   if (name == own_name_) return root_;
   if (own_name_.empty())
     for (const std::string& entry : list_folder(root_))

@@ -41,7 +41,7 @@ class Reaper {
 
  private:
   void take(ModelVersion* v) {
-    const std::lock_guard hold(lock_);  // notified inside it: the reaper may be gone behind it
+    const std::lock_guard hold(lock_);  // notified inside it: the reaper may be gone after it
     dead_.emplace_back(v);
     ready_.notify_one();
   }

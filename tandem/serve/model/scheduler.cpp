@@ -156,7 +156,7 @@ void Scheduler::work(int instance) {
   }
 }
 
-// The first job and those behind it that fit into one batch with it.
+// The first job and those after it that fit into one batch with it.
 std::vector<Scheduler::Waiting> Scheduler::take(std::unique_lock<std::mutex>&) {
   std::vector<Waiting> batch;
   if (queue_.empty()) return batch;

@@ -81,7 +81,7 @@ class TD_API Scheduler {
   std::shared_ptr<Servable> model_;
   SchedulerOptions options_;
   JobCounts counts_;
-  bool keyed_ = false;  ///< sizes behind the batch differ between requests
+  bool keyed_ = false;  ///< sizes after the batch's differ between requests
   mutable std::mutex lock_;
   std::condition_variable ready_;
   std::deque<Waiting> queue_;

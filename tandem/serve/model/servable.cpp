@@ -45,7 +45,7 @@ std::shared_ptr<Servable> Servable::load(const std::string& path, const Servable
   if (recipe::is_run(path))
     return std::make_shared<Servable>(recipe::load_run(path, options.weights), options);
   TD_CHECK(recipe::is_graph_file(path) || recipe::is_model(path), Format,
-           "'{}' is no model: no run's folder, Hugging Face folder or file of a graph", path);
+           "'{}' is not a model: no run's folder, Hugging Face folder or file of a graph", path);
   return std::make_shared<Servable>(recipe::load_model({.model = path}), options);
 }
 

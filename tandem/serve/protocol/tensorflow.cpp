@@ -76,7 +76,7 @@ std::vector<Tensor> columns(std::string_view text, const std::vector<ModelPort>&
 
 std::vector<Tensor> rows(std::string_view text, const std::vector<ModelPort>& ports) {
   JsonCursor json(text, "instances");
-  if (json.peek() != '[') refuse(400, "'instances' is no list");
+  if (json.peek() != '[') refuse(400, "'instances' is not a list");
   json.open('[');
   if (!json.next_item()) refuse(400, "there are no instances");
   if (json.peek() == '{') return rows_of_objects(text, ports);

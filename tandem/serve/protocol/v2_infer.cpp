@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference by the Open Inference Protocol V2: tensors as JSON or, behind it, as bytes (Triton's
+// Inference by the Open Inference Protocol V2: tensors as JSON or, after it, as bytes (Triton's
 // binary tensor extension).
 #include <fmt/format.h>
 
@@ -41,10 +41,10 @@ std::vector<int64_t> read_sizes(JsonCursor& json, const std::string& name) {
   json.open('[');
   while (json.next_item()) {
     if (json.peek() != '-' && (json.peek() < '0' || json.peek() > '9'))
-      refuse(400, "input '{}': a size is no whole number", name);
+      refuse(400, "input '{}': a size is not a whole number", name);
     const std::string_view word = json.read_word();
     if (word.find_first_of(".eE") != std::string_view::npos)
-      refuse(400, "input '{}': the size {} is no whole number", name, word.substr(0, 40));
+      refuse(400, "input '{}': the size {} is not a whole number", name, word.substr(0, 40));
     if (word[0] == '-')
       refuse(400, "input '{}': the size {} is negative", name, word.substr(0, 40));
     const auto n = parse_digits(word, static_cast<uint64_t>(kMostElements));
@@ -68,7 +68,7 @@ AskedInput read_input(JsonCursor& json) {
     } else if (*key == "shape") {
       in.shape = read_sizes(json, one_line(in.name, 64));
     } else if (*key == "data") {
-      if (json.peek() != '[') refuse(400, "input '{}': data is no list", one_line(in.name, 64));
+      if (json.peek() != '[') refuse(400, "input '{}': data is not a list", one_line(in.name, 64));
       in.data = json.skip(true);
     } else if (*key == "parameters") {
       json.open('{');
@@ -140,7 +140,7 @@ Asked read_request(std::string_view text) {
       read_parameters(json, asked);
     } else if (*key == "inputs") {
       inputs = true;
-      if (json.peek() != '[') refuse(400, "'inputs' is no list");
+      if (json.peek() != '[') refuse(400, "'inputs' is not a list");
       json.open('[');
       while (json.next_item()) {
         asked.inputs.push_back(read_input(json));
@@ -161,7 +161,7 @@ Asked read_request(std::string_view text) {
   return asked;
 }
 
-// Gives each input its part of what stands behind the JSON.
+// Gives each input its part of what follows the JSON.
 void deal_bytes(Asked& asked, std::string_view bytes, bool has_length) {
   for (AskedInput& in : asked.inputs) {
     if (!in.binary) continue;
@@ -175,7 +175,7 @@ void deal_bytes(Asked& asked, std::string_view bytes, bool has_length) {
     in.bytes = bytes.substr(0, static_cast<size_t>(*in.binary));
     bytes.remove_prefix(static_cast<size_t>(*in.binary));
   }
-  if (!bytes.empty()) refuse(400, "{} bytes stand behind the last input", bytes.size());
+  if (!bytes.empty()) refuse(400, "{} bytes follow the last input", bytes.size());
 }
 
 // The length of the JSON in the body.
@@ -185,7 +185,7 @@ size_t json_length(const HttpRequest& r, bool& given) {
   if (!header) return r.body.size();
   const auto n = parse_digits(*header, r.body.size());
   if (!n || r.count("inference-header-content-length") > 1)
-    refuse(400, "Inference-Header-Content-Length is no number up to the body's {} bytes",
+    refuse(400, "Inference-Header-Content-Length is not a number up to the body's {} bytes",
            r.body.size());
   return static_cast<size_t>(*n);
 }
@@ -278,7 +278,7 @@ std::vector<std::pair<size_t, bool>> wanted_outputs(const Asked& asked,
   return out;
 }
 
-// The JSON of an output; bytes stand behind the JSON of all.
+// The JSON of an output; bytes follow the JSON of all.
 void put_output(std::string& head, const ModelPort& port, const Tensor& x, bool binary) {
   head += "{\"name\":";
   write_text(head, port.name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixtures of experts (domain com.microsoft): MoE, and QMoE, whose weights are packed in bytes.
 // Each token is sent through the k experts whose router scores are largest. All experts run on all
-// tokens, since which are chosen is no property of a shape; what an expert was not chosen for
+// tokens, since which are chosen is not a property of a shape; what an expert was not chosen for
 // counts for nothing, whatever it gives.
 #include "tandem/onnx/import/operators/activation_internal.h"
 #include "tandem/onnx/import/operators/quant_internal.h"
