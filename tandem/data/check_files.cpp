@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <mutex>
 
+#include "tandem/base/ascii.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files/mapped_pages.h"
 #include "tandem/base/parallel.h"
@@ -25,9 +25,7 @@ constexpr const char* kNames[kKinds] = {"images", "sounds", "records of TFRecord
                                         "entries of tar shards"};
 
 Kind kind_of(const fs::path& path) {
-  std::string end = path.extension().string();
-  std::transform(end.begin(), end.end(), end.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string end = ascii_lower(path.extension().string());
   for (const char* known :
        {".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".jp2", ".bmp", ".ppm", ".pgm"})
     if (end == known) return kImage;

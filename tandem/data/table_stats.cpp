@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "tandem/base/ascii.h"
 #include "tandem/base/error.h"
 #include "tandem/base/nearest.h"
 
@@ -16,12 +17,6 @@ namespace {
 
 constexpr size_t kMostValues = 10000;
 constexpr size_t kListed = 50;  ///< most distinct strings that a schema lists
-
-std::string_view trimmed(std::string_view f) {
-  while (!f.empty() && (f.front() == ' ' || f.front() == '\t')) f.remove_prefix(1);
-  while (!f.empty() && (f.back() == ' ' || f.back() == '\t')) f.remove_suffix(1);
-  return f;
-}
 
 bool is_missing(std::string_view f) {
   for (const char* word : {"", "NA", "N/A", "null", "NULL", "None", "NaN", "nan", "?"})

@@ -8,17 +8,12 @@
 #include <limits>
 #include <unordered_map>
 
+#include "tandem/base/ascii.h"
 #include "tandem/io/gzip.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem::io {
 namespace {
-
-std::string_view trimmed(std::string_view s) {
-  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
-  return s;
-}
 
 /// A field for a message: shortened, and without control characters.
 std::string shown(std::string_view s) {

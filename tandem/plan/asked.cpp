@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "tandem/base/ascii.h"
 #include "tandem/base/error.h"
 #include "tandem/plan/names_internal.h"
 
@@ -25,11 +26,6 @@ namespace {
 std::string trimmed(const std::string& s) {
   const size_t from = s.find_first_not_of(" \t"), to = s.find_last_not_of(" \t");
   return from == s.npos ? "" : s.substr(from, to - from + 1);
-}
-std::string lower(std::string s) {
-  for (char& c : s)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return s;
 }
 std::string without(const std::string& s, const std::string& chars) {
   std::string out;
@@ -76,7 +72,7 @@ constexpr Unit kMany[] = {{"", 1}, {"k", 1e3}, {"m", 1e6}, {"b", 1e9}, {"g", 1e9
 template <size_t n>
 const Unit* unit_of(const Unit (&all)[n], const std::string& name) {
   for (const Unit& u : all)
-    if (lower(name) == u.name) return &u;
+    if (ascii_lower(name) == u.name) return &u;
   return nullptr;
 }
 
@@ -182,7 +178,7 @@ double duration(const std::string& text, const std::string& option, const std::s
       std::vector<std::string> known;
       for (const Unit& k : kTimes) known.emplace_back(k.name);
       // One letter is as near to each of them.
-      const std::string near = name.size() > 1 ? nearest_word(lower(name), known) : "";
+      const std::string near = name.size() > 1 ? nearest_word(ascii_lower(name), known) : "";
       refuse(option, text, name.empty() ? "a unit is missing" : "'" + name + "' is no unit of time",
              plainly(*n.value) + (!near.empty()  ? near
                                   : unit == "ms" ? "ms"
@@ -202,9 +198,10 @@ double dollars(const std::string& text, const std::string& option) {
   std::string s = trimmed(text);
   if (s.starts_with("$")) s = trimmed(s.substr(1));
   for (const char* word : {"usd", "dollars", "$"})
-    if (lower(s).ends_with(word)) s = trimmed(s.substr(0, s.size() - std::string(word).size()));
+    if (ascii_lower(s).ends_with(word))
+      s = trimmed(s.substr(0, s.size() - std::string(word).size()));
   const Leading n = leading(s);
-  const std::string rest = lower(n.rest);
+  const std::string rest = ascii_lower(n.rest);
   for (const char* other : {"eur", "gbp", "chf", "yen", "jpy", "cny"})
     if (n.value && rest == other)
       refuse(option, text, "prices are in US dollars", plainly(std::abs(*n.value)), form);
@@ -216,7 +213,7 @@ double amount(const std::string& text, const std::string& option) {
 }
 
 Claim claim_of(const std::string& text) {
-  const std::string option = "--check-claim", s = trimmed(text), small = lower(s);
+  const std::string option = "--check-claim", s = trimmed(text), small = ascii_lower(s);
   const std::string form = "Write it as 4.2h, $500, 10kWh or 2500/s (above 0).";
   if (s.starts_with("$") || small.ends_with("usd") || small.ends_with("$"))
     return {Claim::Of::cost, dollars(text, option)};
@@ -243,7 +240,7 @@ int64_t whole_number(const std::string& text, const std::string& option, int64_t
   Leading n = leading(s);
   if (!n.value) {
     for (size_t k = 0; k < kWords.size(); ++k)
-      if (lower(s) == kWords[k])
+      if (ascii_lower(s) == kWords[k])
         refuse(option, text, "it is no number", near(static_cast<double>(k)), form);
     const size_t digit = s.find_first_of("0123456789");
     if (digit != s.npos) n = leading(s.substr(digit));
@@ -261,7 +258,7 @@ std::string one_of(const std::string& text, const std::string& option,
                    const std::vector<std::string>& known) {
   for (const std::string& k : known)
     if (text == k) return k;
-  refuse(option, text, "there is no such choice", nearest_word(lower(trimmed(text)), known),
+  refuse(option, text, "there is no such choice", nearest_word(ascii_lower(trimmed(text)), known),
          fmt::format("It is one of {}.", fmt::join(known, ", ")));
 }
 
@@ -307,8 +304,8 @@ DataSet data_set(const std::string& text) {
                        static_cast<double>(std::filesystem::file_size(text, unseen)) / 1e9),
            form);
   if (text.find('=') == text.npos)
-    refuse("--data", text, "there is no such data set", nearest_word(lower(trimmed(text)), names),
-           form);
+    refuse("--data", text, "there is no such data set",
+           nearest_word(ascii_lower(trimmed(text)), names), form);
   DataSet d;
   d.name = "your data";
   d.source = "given";
@@ -319,7 +316,7 @@ DataSet data_set(const std::string& text) {
     }
     const Leading n = leading(value);
     for (const Unit& u : {Unit{"kb", 1e-6}, Unit{"mb", 1e-3}, Unit{"gb", 1}, Unit{"tb", 1e3}})
-      if (n.value && lower(n.rest) == u.name)
+      if (n.value && ascii_lower(n.rest) == u.name)
         refuse("--data", text, "'gb' counts GB and takes no unit",
                "gb=" + plainly(std::abs(*n.value) * u.scale), form);
     d.bytes = 1e9 * many(text, value, "--data", form, "gb=");

@@ -2,9 +2,9 @@
 #include "tandem/data/sets/image_folder.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
+#include "tandem/base/ascii.h"
 #include "tandem/data/transforms/image_ops.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
@@ -15,9 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_image(const fs::path& path) {
-  std::string end = path.extension().string();
-  std::transform(end.begin(), end.end(), end.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string end = ascii_lower(path.extension().string());
   for (const char* known : {".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".jp2"})
     if (end == known) return true;
   return false;

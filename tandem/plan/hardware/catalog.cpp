@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tandem/base/ascii.h"
 #include "tandem/base/error.h"
 #include "tandem/plan/names_internal.h"
 
@@ -61,9 +62,7 @@ std::string plain_name(const std::string& name) {
   for (size_t at = 0; at < name.size();) {
     size_t end = name.find_first_of(" -_", at);
     if (end == name.npos) end = name.size();
-    std::string word;
-    for (char c : name.substr(at, end - at))
-      word += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const std::string word = ascii_lower(name.substr(at, end - at));
     at = end + 1;
     bool maker = false;
     for (const char* m : kMakers) maker |= word == m;

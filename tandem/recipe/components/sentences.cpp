@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tandem/base/ascii.h"
 #include "tandem/data/bayes_odds.h"
 #include "tandem/data/sets/text_datasets.h"
 #include "tandem/ops/ops.h"
@@ -18,12 +19,7 @@ Words words_of(std::string_view line) {
   Words out;
   for (size_t at = 0; at < line.size();) {
     const size_t end = std::min(line.find(' ', at), line.size());
-    if (end > at) {
-      std::string word(line.substr(at, end - at));
-      std::transform(word.begin(), word.end(), word.begin(),
-                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      out.push_back(std::move(word));
-    }
+    if (end > at) out.push_back(ascii_lower(line.substr(at, end - at)));
     at = end + 1;
   }
   return out;

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tandem/base/ascii.h"
 #include "tandem/base/error.h"
 
 namespace tandem::serve {
@@ -73,9 +74,7 @@ size_t parse_response(std::string_view bytes, bool body, HttpResponse& out) {
     at = next + 2;
     const size_t colon = line.find(':');
     TD_CHECK(colon != std::string_view::npos, Format, "a header of the answer has no colon");
-    std::string name(line.substr(0, colon));
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    std::string name = ascii_lower(line.substr(0, colon));
     const std::string_view value =
         line.substr(std::min(line.size(), line.find_first_not_of(' ', colon + 1)));
     if (name == "content-length")

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/serve/http/message.h"
 
+#include "tandem/base/ascii.h"
+
 #include <fmt/format.h>
 #include <zlib.h>
 
@@ -17,17 +19,9 @@ int hex_digit(char c) {
   return -1;
 }
 
-std::string_view trimmed(std::string_view s) {
-  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
-  return s;
-}
-
 bool same_word(std::string_view a, std::string_view lower) {
-  return a.size() == lower.size() &&
-         std::equal(a.begin(), a.end(), lower.begin(), [](char x, char y) {
-           return (x >= 'A' && x <= 'Z' ? static_cast<char>(x + 32) : x) == y;
-         });
+  return a.size() == lower.size() && std::equal(a.begin(), a.end(), lower.begin(),
+                                                [](char x, char y) { return ascii_lower(x) == y; });
 }
 
 struct StatusText {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/base/ascii.h"
+
 namespace tandem::serve {
 namespace {
 
@@ -18,18 +20,6 @@ bool is_token(std::string_view s) {
   });
 }
 bool is_plain(char c) { return static_cast<unsigned char>(c) >= 32 && c != 127; }
-
-std::string_view without_blanks(std::string_view s) {
-  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
-  return s;
-}
-std::string lower(std::string_view s) {
-  std::string out(s);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  return out;
-}
 
 }  // namespace
 
@@ -155,8 +145,8 @@ void HttpParser::header(std::string_view text) {
     return fail(400, "a line of the headers is not a 'Name: value'");
   if (request_.headers.size() >= limits_.headers)
     return fail(431, fmt::format("there are more than {} headers", limits_.headers));
-  request_.headers.emplace_back(lower(text.substr(0, colon)),
-                                std::string(without_blanks(text.substr(colon + 1))));
+  request_.headers.emplace_back(ascii_lower(text.substr(0, colon)),
+                                std::string(trimmed(text.substr(colon + 1))));
 }
 
 // The body's length; false where the request is refused.
@@ -168,7 +158,7 @@ bool HttpParser::set_length() {
   if (coding) {
     if (length) return fail(400, "Content-Length and Transfer-Encoding exclude each other"), false;
     if (request_.old) return fail(400, "HTTP/1.0 has no Transfer-Encoding"), false;
-    if (lower(*coding) != "chunked")
+    if (ascii_lower(*coding) != "chunked")
       return fail(501, "Transfer-Encoding may be chunked alone"), false;
     state_ = State::chunk_size;
     return true;
@@ -199,7 +189,7 @@ void HttpParser::end_of_head() {
       else if (request_.old && list_holds(value, "keep-alive"))
         request_.keep_alive = true;
     } else if (name == "expect") {
-      if (lower(value) != "100-continue") return fail(417, "Expect may be 100-continue");
+      if (ascii_lower(value) != "100-continue") return fail(417, "Expect may be 100-continue");
       continue_ = !request_.old;
     }
   }
@@ -211,7 +201,7 @@ void HttpParser::end_of_head() {
 void HttpParser::chunk_size(std::string_view text) {
   constexpr size_t kExtensions = 256;  // nobody uses them
   if (text.size() > kExtensions) return fail(400, "the line before a chunk is too long");
-  const std::string_view digits = without_blanks(text.substr(0, text.find(';')));
+  const std::string_view digits = trimmed(text.substr(0, text.find(';')));
   if (digits.empty() || digits.size() > 16 ||
       digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
     return fail(400, "the size of a chunk is not a hexadecimal number");

@@ -2,6 +2,7 @@
 // ONNX activations with attributes, and the three forms of softmax.
 #include <limits>
 
+#include "tandem/base/ascii.h"
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/operators/activation_internal.h"
 #include "tandem/onnx/import/rows.h"
@@ -10,7 +11,7 @@
 namespace tandem::onnx {
 
 OnnxActivation onnx_activation(std::string name) {
-  for (char& ch : name) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch + 32 : ch);
+  name = ascii_lower(name);
   OnnxActivation a{name};
   if (name == "affine" || name == "scaledtanh") a.alpha = a.beta = 1;
   if (name == "leakyrelu") a.alpha = 0.01;

@@ -2,6 +2,7 @@
 // ONNX casts between element types, by value and by bits.
 #include <optional>
 
+#include "tandem/base/ascii.h"
 #include "tandem/graph/apply.h"
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/rows.h"
@@ -17,8 +18,7 @@ OnnxType wanted_type(const OnnxCall& c) {
   const OnnxAttribute* a = c.attribute("to");
   TD_CHECK(a, Format, "wants an attribute 'to'");
   if (a->kind == OnnxAttribute::s) {
-    std::string name = a->text;
-    for (char& ch : name) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch + 32 : ch);
+    const std::string name = ascii_lower(a->text);
     for (unsigned i = 1; i <= static_cast<unsigned>(OnnxType::i2); ++i)
       if (name == to_string(static_cast<OnnxType>(i))) return static_cast<OnnxType>(i);
     TD_FAIL(Format, "there is no element type '{}'", a->text);
