@@ -190,22 +190,24 @@ TEST(Inference, Convolutions) {
   };
   const OpDef *product = &op::packed_matmul, *conv = &op::packed_conv, *deep = &op::depthwise_conv,
               *fast = &op::winograd_conv, *plain = &op::conv;
-  for (const Case& k : {Case{1, 3, 32, 30, 24, 7, 2, 3, 1, conv},
-                        {1, 16, 20, 20, 40, 1, 1, 0, 1, product},
-                        {2, 24, 13, 11, 70, 1, 2, 0, 1, conv},
-                        {1, 32, 24, 24, 64, 3, 1, 1, 1, fast},
-                        {1, 40, 15, 16, 33, 3, 1, 1, 1, fast},
-                        {2, 64, 14, 14, 48, 3, 1, 1, 1, fast},
-                        {1, 64, 16, 16, 64, 3, 1, 0, 1, fast},
-                        {1, 64, 7, 7, 160, 3, 1, 1, 1, conv},
-                        {1, 16, 9, 33, 20, 3, 2, 1, 1, conv},
-                        {1, 8, 12, 12, 16, 5, 1, 2, 1, conv},
-                        {1, 32, 17, 19, 32, 3, 1, 1, 32, deep},
-                        {2, 20, 16, 15, 20, 5, 2, 2, 20, deep},
-                        {1, 33, 9, 9, 33, 7, 1, 3, 33, deep},
-                        {1, 16, 5, 3, 16, 5, 1, 2, 16, deep},
-                        {1, 16, 9, 9, 16, 4, 3, 1, 16, deep},
-                        {1, 16, 9, 9, 32, 3, 1, 1, 4, plain}}) {
+  for (const Case& k :
+       {Case{1, 3, 32, 30, 24, 7, 2, 3, 1, conv},
+        {1, 16, 20, 20, 40, 1, 1, 0, 1, product},
+        {2, 24, 13, 11, 70, 1, 2, 0, 1, conv},
+        {1, 32, 24, 24, 64, 3, 1, 1, 1, fast},
+        {1, 40, 15, 16, 33, 3, 1, 1, 1, fast},
+        {2, 64, 14, 14, 48, 3, 1, 1, 1, fast},
+        {1, 64, 16, 16, 64, 3, 1, 0, 1, fast},
+        {1, 64, 7, 7, 160, 3, 1, 1, 1, conv},
+        {1, 16, 9, 33, 20, 3, 2, 1, 1, conv},
+        {1, 8, 12, 12, 16, 5, 1, 2, 1, conv},
+        {1, 32, 17, 19, 32, 3, 1, 1, 32, deep},
+        {2, 20, 16, 15, 20, 5, 2, 2, 20, deep},
+        {1, 33, 9, 9, 33, 7, 1, 3, 33, deep},
+        {1, 16, 5, 3, 16, 5, 1, 2, 16, deep},
+        {1, 16, 9, 9, 16, 4, 3, 1, 16, deep},
+        {1, 32, 9, 1, 512, 1, 5, 2, 1, conv},  // strides end before the padding does
+        {1, 16, 9, 9, 32, 3, 1, 1, 4, plain}}) {
     const Tensor x = randn({k.n, k.c, k.h, k.w});
     const Tensor w = randn({k.o, k.c / k.groups, k.kernel, k.kernel}) * 0.2, b = randn({k.o});
     const std::string what =

@@ -92,16 +92,17 @@ void stage_row(const Sizes& s, const float* x, int64_t n, int64_t at, float* to)
     return;
   }
   const float* from = x + n * s.step_n + at * s.step_h;
-  const int64_t count = std::min(s.in_w, wide - s.left), c = s.c;
-  std::fill_n(to, s.left * c, 0.0f);
-  to += s.left * c;
+  // Strides that pass over all pixels may end before the padding does.
+  const int64_t left = std::min(s.left, wide), count = std::min(s.in_w, wide - left), c = s.c;
+  std::fill_n(to, left * c, 0.0f);
+  to += left * c;
   if (s.step_c == 1 && s.step_w == c) {
     std::memcpy(to, from, static_cast<size_t>(count * c) * sizeof(float));
   } else {
     for (int64_t i = 0; i < c; ++i)
       for (int64_t v = 0; v < count; ++v) to[v * c + i] = from[v * s.step_w + i * s.step_c];
   }
-  std::fill_n(to + count * c, (wide - s.left - count) * c, 0.0f);
+  std::fill_n(to + count * c, (wide - left - count) * c, 0.0f);
 }
 
 // The weights of few outputs, one after the other: [o][kernel_h][depth].

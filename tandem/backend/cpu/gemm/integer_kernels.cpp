@@ -172,15 +172,16 @@ void copy_row(const Problem& p, const Codes& x, int64_t n, int64_t at, int16_t* 
     return;
   }
   const int64_t from = n * p.step_n + at * p.step_h;
-  const int64_t count = std::min(p.in_w, p.wide() - p.left);
-  std::fill_n(to, p.left * p.c, int16_t(0));
-  to += p.left * p.c;
+  // Strides that pass over all pixels may end before the padding does.
+  const int64_t left = std::min(p.left, p.wide()), count = std::min(p.in_w, p.wide() - left);
+  std::fill_n(to, left * p.c, int16_t(0));
+  to += left * p.c;
   if (p.step_c == 1 && (p.step_w == p.c || count == 1)) {
     x.centre(from, count * p.c, to);
   } else {
     for (int64_t i = 0; i < p.c; ++i) x.centre(from + i * p.step_c, p.step_w, count, to + i, p.c);
   }
-  std::fill_n(to + count * p.c, (p.wide() - p.left - count) * p.c, int16_t(0));
+  std::fill_n(to + count * p.c, (p.wide() - left - count) * p.c, int16_t(0));
 }
 
 struct Operands {
