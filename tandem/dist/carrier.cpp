@@ -43,7 +43,7 @@ Plugin open_plugin(const std::string& name) {
   // A name of a file, and no way out of the folders.
   TD_CHECK(
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos && !name.empty(),
-      Value, "an engine's name has small letters, digits and '_', got '{}'", name);
+      Value, "an engine's name has lower-case letters, digits and '_', got '{}'", name);
   std::string folders;
   for (const std::string& folder : plugin_folders()) {
     folders += (folders.empty() ? "" : ", ") + folder;

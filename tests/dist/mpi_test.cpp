@@ -111,7 +111,7 @@ TEST(Engines, ThatAreNotThere) {
       << none;
   EXPECT_TRUE(has(none, "Engines are auto, tcp, gloo, mpi, and plugins in the folders of"));
   EXPECT_TRUE(
-      has(text("../gloo", ErrorKind::Value), "small letters, digits and '_', got '../gloo'"));
+      has(text("../gloo", ErrorKind::Value), "lower-case letters, digits and '_', got '../gloo'"));
   EXPECT_TRUE(has(
       thrown([] { launch({.ranks = 2, .command = {"true"}, .engine = "mpi"}); }, ErrorKind::Value),
       "mpirun -n 2"));
