@@ -211,6 +211,12 @@ DecodeState PretrainedModel::start_decoding(int64_t, int64_t) {
 Tensor PretrainedModel::decode(const Tensor&, DecodeState&) {
   TD_FAIL(Unsupported, "models of type '{}' do not generate text", config.model_type());
 }
+PagedCache PretrainedModel::start_paged(int64_t, int64_t) {
+  TD_FAIL(Unsupported, "models of type '{}' do not decode texts together", config.model_type());
+}
+Tensor PretrainedModel::decode_paged(const PagedStep&, PagedCache&) {
+  TD_FAIL(Unsupported, "models of type '{}' do not decode texts together", config.model_type());
+}
 
 Tensor PretrainedModel::start(const ModelInputs& prompt, DecodeState& state) {
   return decode(prompt.input_ids, state);

@@ -43,6 +43,23 @@ struct DecodeState {
   Buffer start;                     ///< [n]: how many tokens at the left of each row are padding
 };
 
+/// The keys and values of many texts in blocks of a common pool (ops/nn/paged_attention.h).
+struct PagedCache {
+  struct Layer {
+    Buffer k, v;  ///< [slots, key heads, size of a head]
+  };
+  std::vector<Layer> layers;
+  int64_t block = 16;  ///< slots of a block; block 0 takes what padding writes
+};
+/// Tokens that n texts read at once, up to l each.
+struct PagedStep {
+  Tensor ids;        ///< [n, l]
+  Tensor positions;  ///< [n, l] in their texts; -1: padding
+  Tensor slots;      ///< [n, l]: where their keys go; 0 for padding
+  Tensor table;      ///< [n, t]: the blocks of each text
+  Tensor last;       ///< [n]: the token, of l, after which the logits are wanted
+};
+
 /// A model loaded from a folder: a handle to a module and its config.
 class TD_API PretrainedModel {
  public:
@@ -72,6 +89,11 @@ class TD_API PretrainedModel {
   /// Logits [n, vocab] after the last of `ids` [n, l], which are appended to the caches. May be
   /// compiled.
   virtual Tensor decode(const Tensor& ids, DecodeState& state);
+  /// An empty pool for texts of different lengths that are decoded together. Throws Unsupported for
+  /// models that cannot.
+  virtual PagedCache start_paged(int64_t blocks, int64_t block = 16);
+  /// Logits [n, vocab] after the tokens, which are added to the pool. May be compiled.
+  virtual Tensor decode_paged(const PagedStep& step, PagedCache& cache);
   /// Longest sequence for which positions exist; 0: unlimited.
   virtual int64_t max_positions() const { return 0; }
 

@@ -79,7 +79,8 @@ void front_page(Call& call) {
   for (const ModelVersionPtr& v : call.server.repository.all())
     text += fmt::format("  {} version {} ({})\n", v->name, v->version, v->model->platform());
   text +=
-      "\nPOST /v2/models/NAME/infer, /v1/models/NAME:predict, /predictions/NAME\n"
+      "\nPOST /v2/models/NAME/infer, /v1/models/NAME:predict, /predictions/NAME,\n"
+      "     /v1/completions, /v1/chat/completions\n"
       "GET  /v2/health/ready, /v2/models/NAME, /metrics\n";
   call.answer({.content_type = "text/plain; charset=utf-8", .body = text});
 }
@@ -95,7 +96,8 @@ void route(Call& call) {
     return call.answer({.content_type = "text/plain; version=0.0.4; charset=utf-8",
                         .body = metrics_text(call.server)});
   }
-  if (handle_predictions(call) || handle_v2(call) || handle_tensorflow(call)) return;
+  if (handle_predictions(call) || handle_openai(call) || handle_v2(call) || handle_tensorflow(call))
+    return;
   refuse(404, "there is nothing at this path");
 }
 

@@ -56,6 +56,7 @@ void infer_file(const Call& call, const ModelVersionPtr& v, std::string_view byt
 bool handle_v2(Call& call);
 bool handle_tensorflow(Call& call);
 bool handle_predictions(Call& call);
+bool handle_openai(Call& call);
 /// POST /v2/models/NAME/infer, when the path is known.
 void infer_v2(Call& call, const ModelVersionPtr& v);
 /// A body of TensorFlow Serving's form; `instances` alone where `rows_only`.

@@ -15,6 +15,7 @@
 
 #include "tandem/grad/transforms.h"
 #include "tandem/ops/check_numerics.h"
+#include "tandem/ops/nn/paged_attention.h"
 #include "tandem/ops/ops.h"
 #include "tandem/ops/view/bits.h"
 
@@ -237,6 +238,9 @@ inline void add_layers(std::vector<Row>& t) {
   t.push_back({"batch_norm_infer", "n,3|3|3 pos|-|-", with(NormAttrs{0, 1e-5})});
 
   const AttentionAttrs plain, causal{true, 0, false}, scaled{false, 0.3, false};
+  const PagedAttentionAttrs paged{4}, windowed{.block = 4, .scale = 0.7, .softcap = 2, .window = 3};
+  t.push_back({"paged_attention", "2,4,n,3|24,2,3|24,2,5|2,3 int:6|2,n int:12", with(paged)});
+  t.push_back({"paged_attention", "n,2,9,3|24,1,3|24,1,2|n,3 i32:6|n,9 i32:12", with(windowed)});
   t.push_back({"attention", "2,n,4|2,n,4|2,n,3|-", with(plain), 0, 131});
   t.push_back({"attention", "2,n,4|2,n,4|2,n,4|-", with(causal), 0, 131});
   t.push_back({"attention", "2,n,4|2,3,4|2,3,4|n,3 bool", with(scaled), 0, 131});

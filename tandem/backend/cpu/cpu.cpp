@@ -170,6 +170,7 @@ void register_cpu_backend() {
   detail::register_loss_kernels();
   detail::register_update_kernels();
   detail::register_attention_kernels();
+  detail::register_paged_attention_kernels();
   detail::register_rnn_kernels();
 #ifdef TANDEM_HAVE_ONEDNN
   detail::register_onednn_kernels();

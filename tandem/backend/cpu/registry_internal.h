@@ -41,6 +41,7 @@ void register_batch_norm_kernels();
 void register_loss_kernels();
 void register_update_kernels();
 void register_attention_kernels();
+void register_paged_attention_kernels();
 void register_rnn_kernels();
 void register_gru_kernels();  // with register_rnn_kernels
 /// Built only with oneDNN.

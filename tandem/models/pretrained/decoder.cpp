@@ -243,10 +243,13 @@ class Decoder : public CausalModel {
     if (spec_.embedding_scale != 1) x = x * spec_.embedding_scale;
     for (size_t i = 0; i < net_.layers.size(); ++i) {
       const bool windowed = spec_.windowed[i];
+      PagedLayerCall paged{};
+      if (c.pool) paged = c.paged(i, windowed ? spec_.window : 0);
       const AttentionCall call{.mask = windowed ? c.window : c.mask,
                                .causal = true,
                                .turn = windowed ? &window_turn : &turn,
-                               .cache = c.state ? &c.state->layers[i] : nullptr};
+                               .cache = c.state ? &c.state->layers[i] : nullptr,
+                               .paged = c.pool ? &paged : nullptr};
       x = net_.layers[i].forward(std::move(x), call);
     }
     return net_.norm(x);
@@ -257,6 +260,10 @@ class Decoder : public CausalModel {
   }
   // The keys of a short text are turned by other angles than those of a long one.
   void check_length(const CausalCall& c) const {
+    TD_CHECK(spec_.rope.beyond.empty() || !c.pool, Unsupported,
+             "texts of different lengths cannot be decoded together: the model turns keys by other "
+             "angles beyond {} tokens (longrope)",
+             spec_.rope.longest);
     if (spec_.rope.beyond.empty() || !c.state || is_tracing()) return;
     const nn::KVCache& cache = c.state->layers.at(0);
     TD_CHECK(

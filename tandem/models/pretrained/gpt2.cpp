@@ -49,15 +49,17 @@ class Attention : public nn::Module {
     if (s.by_layer) scale /= static_cast<double>(layer + 1);
     TD_REGISTER(c_attn, c_proj);
   }
-  Tensor forward(Tensor x, const Tensor& mask, nn::KVCache* cache) {
+  Tensor forward(Tensor x, const detail::CausalCall& c, size_t layer) {
     const int64_t e = x.size(2);
     const Tensor qkv = c_attn(std::move(x));
     Tensor q = detail::split_heads(qkv.narrow(2, 0, e), heads);
     Tensor k = detail::split_heads(qkv.narrow(2, e, e), heads);
     Tensor v = detail::split_heads(qkv.narrow(2, 2 * e, e), heads);
-    if (cache) detail::append_to_cache(k, v, *cache);
+    if (c.pool)
+      return c_proj(detail::merge_heads(detail::attend_paged(q, k, v, c.paged(layer), scale)));
+    if (c.state) detail::append_to_cache(k, v, c.state->layers[layer]);
     return c_proj(detail::merge_heads(
-        scaled_dot_product_attention(q, k, v, mask, 0, !mask.defined(), scale)));
+        scaled_dot_product_attention(q, k, v, c.mask, 0, !c.mask.defined(), scale)));
   }
   Conv1D c_attn, c_proj;
   int64_t heads;
@@ -78,8 +80,8 @@ class Block : public nn::Module {
       : ln_1({s.embd}, {.eps = s.eps}), attn(s, layer), ln_2({s.embd}, {.eps = s.eps}), mlp(s) {
     TD_REGISTER(ln_1, attn, ln_2, mlp);
   }
-  Tensor forward(Tensor x, const Tensor& mask, nn::KVCache* cache) {
-    x = x + attn.forward(ln_1(x), mask, cache);
+  Tensor forward(Tensor x, const detail::CausalCall& c, size_t layer) {
+    x = x + attn.forward(ln_1(x), c, layer);
     return x + mlp(ln_2(x));
   }
   nn::LayerNorm ln_1;
@@ -124,8 +126,7 @@ class Gpt2 : public detail::CausalModel {
   Tensor hidden(const detail::CausalCall& c) override {
     Transformer& t = net_.transformer;
     Tensor x = t.wte(c.ids) + t.wpe(c.positions);
-    for (size_t i = 0; i < t.h.size(); ++i)
-      x = t.h[i].forward(std::move(x), c.mask, c.state ? &c.state->layers[i] : nullptr);
+    for (size_t i = 0; i < t.h.size(); ++i) x = t.h[i].forward(std::move(x), c, i);
     return t.ln_f(x);
   }
   Tensor logits(const Tensor& x) override {

@@ -103,6 +103,7 @@ Tensor Attention::forward(const Tensor& x, const Tensor& memory, const Attention
   vs = split_heads(vs, groups);
   if (k_norm) ks = (*k_norm)(ks);
   if (c.turn) ks = c.turn->apply(ks);
+  if (c.paged) return o(merge_heads(attend_paged(qs, ks, vs, *c.paged, spec.scale, spec.softcap)));
   if (c.cache) append_to_cache(ks, vs, *c.cache);
   return o(merge_heads(attend(qs, ks, vs, c.mask, c.causal, spec.scale, spec.softcap)));
 }

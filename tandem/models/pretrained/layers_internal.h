@@ -90,6 +90,7 @@ struct AttentionCall {
   Tensor q_added, k_added;       ///< added to what queries and keys are made from
   nn::KVCache* cache = nullptr;  ///< the keys and values so far
   bool complete = false;         ///< the cache holds all keys and values
+  const PagedLayerCall* paged = nullptr;  ///< keys and values lie in a pool
 };
 
 /// x [n, l, width], memory [n, s, memory] (or x) -> [n, l, width].

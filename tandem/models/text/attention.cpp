@@ -3,6 +3,7 @@
 #include "tandem/ops/nn/attention.h"
 #include "tandem/graph/trace.h"
 #include "tandem/models/text/attention_internal.h"
+#include "tandem/ops/nn/paged_attention.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::models::detail {
@@ -68,6 +69,23 @@ Tensor cached_positions(const Tensor& ids, const DecodeState& state) {
   return maximum(p, zeros_like(p));
 }
 
+Tensor attend_paged(const Tensor& q, const Tensor& k, const Tensor& v, const PagedLayerCall& call,
+                    double scale, double softcap) {
+  const SourceLocation loc = SourceLocation::here();
+  const Tensor slots = call.step->slots.reshape({-1});
+  const auto put = [&](const Buffer& pool, const Tensor& x) {
+    const IndexAttrs attrs;
+    Cell* cells[] = {pool.cell().get()};
+    Operand others[] = {Operand(x.transpose(1, 2).reshape({-1, pool.size(1), pool.size(2)}), loc),
+                        Operand(slots, loc)};
+    update_(op::index_put, &attrs, cells, others, loc);
+  };
+  put(call.layer->k, k);
+  put(call.layer->v, v);
+  return paged_attention(q, call.layer->k, call.layer->v, call.step->table, call.step->positions,
+                         {call.block, scale, softcap, call.window});
+}
+
 void want(const Tensor& t, const char* name, int rank) {
   TD_CHECK(t.defined(), Value, "the model wants {}", name);
   TD_CHECK(t.dim() == rank, Shape, "the model wants {} of {} dimensions, is {}", name, rank,
@@ -110,6 +128,25 @@ Tensor CausalModel::decode(const Tensor& ids, DecodeState& state) {
                   .state = &state};
   if (window_ > 0) call.window = cached_mask(fresh, state, window_);
   return logits(hidden(call).select(1, -1));
+}
+PagedCache CausalModel::start_paged(int64_t blocks, int64_t block) {
+  TD_CHECK(head_, Unsupported, "the model has no head that gives logits");
+  TD_CHECK(blocks > 1 && block > 0, Value, "a pool wants at least 2 blocks of 1, got {} of {}",
+           blocks, block);
+  PagedCache cache{{}, block};
+  const auto empty = [&] { return Buffer(zeros({blocks * block, cache_.heads, cache_.head_dim})); };
+  for (int64_t i = 0; i < cache_.layers; ++i) cache.layers.push_back({empty(), empty()});
+  return cache;
+}
+Tensor CausalModel::decode_paged(const PagedStep& step, PagedCache& cache) {
+  const CausalCall call{.ids = step.ids,
+                        .positions = maximum(step.positions, zeros_like(step.positions)),
+                        .pool = &cache,
+                        .step = &step};
+  Tensor x = hidden(call);
+  if (x.size(1) == 1) return logits(x.select(1, 0));
+  const Tensor at = step.last.reshape({-1, 1, 1}).expand({x.size(0), 1, x.size(2)});
+  return logits(gather(x, 1, at).squeeze(1));
 }
 
 }  // namespace tandem::models::detail

@@ -28,6 +28,17 @@ Tensor cached_mask(int64_t fresh, const DecodeState& state, int64_t window = 0, 
 /// Positions [n, l] of tokens that follow those in the cache.
 Tensor cached_positions(const Tensor& ids, const DecodeState& state);
 
+/// One layer's part of a paged step.
+struct PagedLayerCall {
+  PagedCache::Layer* layer;
+  const PagedStep* step;
+  int64_t block;
+  int64_t window = 0;  ///< how far the layer sees; 0: everything before
+};
+/// Writes k and v [n, key heads, l, d] into the pool; what q [n, heads, l, d] then sees there.
+Tensor attend_paged(const Tensor& q, const Tensor& k, const Tensor& v, const PagedLayerCall& call,
+                    double scale, double softcap = 0);
+
 /// Throws Value unless the tensor is defined and has `rank` dimensions.
 void want(const Tensor& t, const char* name, int rank);
 
@@ -37,6 +48,11 @@ struct CausalCall {
   Tensor mask;    ///< undefined: all earlier ones
   Tensor window;  ///< the same of layers with a sliding window
   DecodeState* state = nullptr;
+  PagedCache* pool = nullptr;  ///< in place of `state`, with the step that reads it
+  const PagedStep* step = nullptr;
+  PagedLayerCall paged(size_t layer, int64_t window = 0) const {
+    return {&pool->layers[layer], step, pool->block, window};
+  }
 };
 /// A decoder of text: all tokens at once, or one after the other through a cache.
 class CausalModel : public PretrainedModel {
@@ -51,6 +67,8 @@ class CausalModel : public PretrainedModel {
   std::vector<Tensor> run(const ModelInputs& in) override;
   DecodeState start_decoding(int64_t n, int64_t length) override;
   Tensor decode(const Tensor& ids, DecodeState& state) override;
+  PagedCache start_paged(int64_t blocks, int64_t block) override;
+  Tensor decode_paged(const PagedStep& step, PagedCache& cache) override;
 
  protected:
   /// `head`: it gives logits, else its last hidden values. `window`: how far some of its layers

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <span>
 
 #include "tandem/base/philox.h"
 #include "tandem/compile/compile.h"
@@ -12,18 +14,22 @@
 #include "tandem/ops/ops.h"
 
 namespace tandem::models {
-namespace {
 
-void check_options(const GenerateOptions& o) {
+void check(const GenerateOptions& o) {
   TD_CHECK(o.max_new_tokens >= 0 && o.min_new_tokens >= 0, Value,
            "numbers of new tokens must not be negative, are {} and {}", o.max_new_tokens,
            o.min_new_tokens);
   TD_CHECK(o.temperature > 0, Value, "temperature must be above 0, is {}", o.temperature);
   TD_CHECK(o.top_k >= 0, Value, "top_k must not be negative, is {}", o.top_k);
   TD_CHECK(o.top_p > 0 && o.top_p <= 1, Value, "top_p must lie in (0, 1], is {}", o.top_p);
+  TD_CHECK(o.min_p >= 0 && o.min_p <= 1, Value, "min_p must lie in [0, 1], is {}", o.min_p);
   TD_CHECK(o.repetition_penalty > 0, Value, "repetition_penalty must be above 0, is {}",
            o.repetition_penalty);
+  TD_CHECK(std::isfinite(o.presence_penalty) && std::isfinite(o.frequency_penalty), Value,
+           "penalties must be finite, are {} and {}", o.presence_penalty, o.frequency_penalty);
 }
+
+namespace {
 
 // The rows as one batch, padded on the left; `start` gets the length of each row's padding.
 Tensor pad_left(const std::vector<std::vector<int64_t>>& prompts, int64_t length,
@@ -37,25 +43,28 @@ Tensor pad_left(const std::vector<std::vector<int64_t>>& prompts, int64_t length
   return tensor(ids, Shape(static_cast<int64_t>(prompts.size()), length));
 }
 
-// How many tokens sampling may choose from, starting with the likeliest.
+// How many tokens sampling may choose from, starting with the likeliest: top_p, then min_p.
 size_t kept_tokens(const std::vector<float>& logits, const std::vector<int32_t>& order,
                    size_t count, const GenerateOptions& o) {
-  if (o.top_p >= 1) return count;
   const double top = logits[static_cast<size_t>(order[0])];
-  double sum = 0, part = 0;
-  for (size_t i = 0; i < count; ++i) sum += std::exp(logits[static_cast<size_t>(order[i])] - top);
-  for (size_t i = 0; i < count; ++i) {
-    part += std::exp(logits[static_cast<size_t>(order[i])] - top);
-    if (part >= o.top_p * sum) return i + 1;
+  if (o.top_p < 1) {
+    double sum = 0, part = 0;
+    for (size_t i = 0; i < count; ++i) sum += std::exp(logits[static_cast<size_t>(order[i])] - top);
+    size_t n = 0;
+    while (n < count && part < o.top_p * sum)
+      part += std::exp(logits[static_cast<size_t>(order[n++])] - top);
+    count = std::max<size_t>(n, 1);
   }
-  return count;
+  if (o.min_p == 0) return count;
+  const double least = top + std::log(o.min_p);
+  size_t n = 1;
+  while (n < count && logits[static_cast<size_t>(order[n])] >= least) ++n;
+  return n;
 }
 
-}  // namespace
-
-int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& tokens, int64_t fresh,
-                   const std::vector<int64_t>& eos, const GenerateOptions& o, double draw) {
-  constexpr float kNever = -INFINITY;
+// Penalties and biases, in place.
+void adjust(std::vector<float>& logits, const std::vector<int64_t>& tokens, int64_t fresh,
+            const GenerateOptions& o) {
   if (o.repetition_penalty != 1) {
     std::vector<int64_t> seen = tokens;
     std::sort(seen.begin(), seen.end());
@@ -66,6 +75,24 @@ int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& token
       l = l < 0 ? l * penalty : l / penalty;
     }
   }
+  if (o.presence_penalty != 0 || o.frequency_penalty != 0) {
+    std::map<int64_t, int64_t> times;
+    for (const int64_t t : std::span(tokens).last(static_cast<size_t>(fresh))) ++times[t];
+    for (const auto& [t, n] : times)
+      logits[static_cast<size_t>(t)] -=
+          static_cast<float>(o.presence_penalty + o.frequency_penalty * static_cast<double>(n));
+  }
+  for (const auto& [t, bias] : o.logit_bias)
+    if (t >= 0 && t < static_cast<int64_t>(logits.size()))
+      logits[static_cast<size_t>(t)] += static_cast<float>(bias);
+}
+
+}  // namespace
+
+int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& tokens, int64_t fresh,
+                   const std::vector<int64_t>& eos, const GenerateOptions& o, double draw) {
+  constexpr float kNever = -INFINITY;
+  adjust(logits, tokens, fresh, o);
   const auto never = [&](const std::vector<int64_t>& which) {
     for (const int64_t t : which)
       if (t >= 0 && t < static_cast<int64_t>(logits.size()))
@@ -201,7 +228,7 @@ std::vector<std::vector<int64_t>> continue_texts(PretrainedModel& model, const M
 std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
                                            const std::vector<std::vector<int64_t>>& prompts,
                                            const GenerateOptions& o) {
-  check_options(o);
+  check(o);
   const auto n = static_cast<int64_t>(prompts.size());
   if (n == 0 || o.max_new_tokens == 0) return std::vector<std::vector<int64_t>>(prompts.size());
   const int64_t longest = longest_of(prompts);
@@ -215,7 +242,7 @@ std::vector<std::vector<int64_t>> generate(PretrainedModel& model,
 
 std::vector<std::vector<int64_t>> generate_from(PretrainedModel& model, const ModelInputs& in,
                                                 const GenerateOptions& o) {
-  check_options(o);
+  check(o);
   TD_CHECK(model.is_encoder_decoder(), Unsupported,
            "models of type '{}' have no encoder: generate() wants rows of tokens",
            model.config.model_type());
@@ -236,7 +263,7 @@ std::vector<std::vector<int64_t>> generate(const std::function<Tensor(const Tens
                                            int64_t context,
                                            const std::vector<std::vector<int64_t>>& prompts,
                                            const GenerateOptions& o) {
-  check_options(o);
+  check(o);
   TD_CHECK(context > 0, Value, "generate wants a context above 0, got {}", context);
   const auto n = static_cast<int64_t>(prompts.size());
   if (n == 0 || o.max_new_tokens == 0) return std::vector<std::vector<int64_t>>(prompts.size());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include "tandem/models/pretrained.h"
 #include "tandem/models/text/timestamps.h"
@@ -17,10 +18,14 @@ struct GenerateOptions {
   double temperature = 1;
   int64_t top_k = 50;  ///< when sampling: only the k likeliest; 0: all
   double top_p = 1;    ///< when sampling: the likeliest tokens whose probabilities sum to p
+  double min_p = 0;    ///< when sampling: only tokens at least min_p times as likely as the first
   double repetition_penalty = 1;  ///< above 1: tokens already present become less likely
-  std::vector<int64_t> suppress_tokens = {};        ///< these never come
-  std::vector<int64_t> begin_suppress_tokens = {};  ///< these do not come first
-  TimestampRules timestamps = {};                   ///< of Whisper
+  double presence_penalty = 0;    ///< taken from the logits of new tokens that came already
+  double frequency_penalty = 0;   ///< the same, as often as they came
+  std::vector<std::pair<int64_t, double>> logit_bias = {};  ///< added to tokens' logits
+  std::vector<int64_t> suppress_tokens = {};                ///< these never come
+  std::vector<int64_t> begin_suppress_tokens = {};          ///< these do not come first
+  TimestampRules timestamps = {};                           ///< of Whisper
   /// A row ends with one of these; if empty, those of the model's config.
   std::vector<int64_t> eos_token_id = {};
   uint64_t seed = 0;     ///< for sampling: Philox, one stream per row
@@ -49,6 +54,9 @@ TD_API std::vector<std::vector<int64_t>> generate(const std::function<Tensor(con
                                                   int64_t context,
                                                   const std::vector<std::vector<int64_t>>& prompts,
                                                   const GenerateOptions& options = {});
+
+/// Throws Value for options out of their ranges.
+TD_API void check(const GenerateOptions& options);
 
 /// The next token chosen by `options` from `logits` (modified) for a row of `tokens`, of which
 /// `fresh` are new. `draw` is uniform in [0, 1).

@@ -10,6 +10,7 @@
 #include "tandem/graph/dry_run.h"
 #include "tandem/ops/matmul/matmul.h"
 #include "tandem/ops/nn/attention_form.h"
+#include "tandem/ops/nn/paged_attention.h"
 #include "tandem/ops/nn/softmax.h"
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/random/random.h"
@@ -324,7 +325,8 @@ constinit const OpDef attention_backward =
 }  // namespace op
 
 std::span<const OpDef* const> attention_rows() {
-  static constexpr const OpDef* kRows[] = {&op::attention, &op::attention_backward};
+  static constexpr const OpDef* kRows[] = {&op::attention, &op::attention_backward,
+                                           &op::paged_attention};
   return kRows;
 }
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include "tandem/base/ascii.h"
@@ -56,6 +57,27 @@ std::string request_text(const std::string& method, const std::string& path,
   return out.append(body);
 }
 
+namespace {
+
+// The body of an answer in chunks: gives how many bytes it takes, 0 where some are missing.
+size_t read_chunks(std::string_view bytes, std::string& body) {
+  for (size_t at = 0;;) {
+    const size_t line = bytes.find("\r\n", at);
+    if (line == std::string_view::npos) return 0;
+    size_t size = 0;
+    const char* end = bytes.data() + line;
+    const auto [stop, code] = std::from_chars(bytes.data() + at, end, size, 16);
+    TD_CHECK(code == std::errc() && stop == end && size < (size_t{1} << 40), Format,
+             "a chunk of the answer has no size");
+    if (bytes.size() < line + 2 + size + 2) return 0;
+    body.append(bytes.substr(line + 2, size));
+    at = line + 2 + size + 2;
+    if (size == 0) return at;
+  }
+}
+
+}  // namespace
+
 size_t parse_response(std::string_view bytes, bool body, HttpResponse& out) {
   const size_t end = bytes.find("\r\n\r\n");
   if (end == std::string_view::npos) {
@@ -68,6 +90,7 @@ size_t parse_response(std::string_view bytes, bool body, HttpResponse& out) {
   out = HttpResponse();
   out.status = static_cast<int>(parse_digits(head.substr(9, 3), 999).value_or(0));
   size_t length = 0;
+  bool chunked = false;
   for (size_t at = head.find("\r\n") + 2; at < head.size();) {
     const size_t next = head.find("\r\n", at);
     const std::string_view line = head.substr(at, next - at);
@@ -81,11 +104,15 @@ size_t parse_response(std::string_view bytes, bool body, HttpResponse& out) {
       length = parse_digits(value, uint64_t{1} << 40).value_or(0);
     else if (name == "content-type")
       out.content_type = std::string(value);
-    TD_CHECK(name != "transfer-encoding", Format, "an answer in chunks is not read here");
+    if (name == "transfer-encoding") chunked = list_holds(value, "chunked");
     if (name == "connection" && list_holds(value, "close")) out.close = true;
     out.headers.emplace_back(std::move(name), std::string(value));
   }
   if (!body || out.status == 204 || (out.status >= 100 && out.status < 200)) return end + 4;
+  if (chunked) {
+    const size_t used = read_chunks(bytes.substr(end + 4), out.body);
+    return used ? end + 4 + used : 0;
+  }
   if (bytes.size() - end - 4 < length) return 0;
   out.body = std::string(bytes.substr(end + 4, length));
   return end + 4 + length;

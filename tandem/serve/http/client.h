@@ -55,7 +55,7 @@ TD_API std::string request_text(const std::string& method, const std::string& pa
                                 const std::string& host, std::string_view body,
                                 const HttpHeaders& headers);
 /// Reads an answer from the front of `bytes`: gives how many it takes, 0 where some are missing.
-/// Throws Format for what is not an answer with a Content-Length.
+/// Throws Format for what is not an answer with a length or in chunks.
 TD_API size_t parse_response(std::string_view bytes, bool body, HttpResponse& out);
 
 }  // namespace tandem::serve

@@ -32,6 +32,7 @@ class LoopExchange : public HttpExchange {
     request = std::move(r);
   }
   ~LoopExchange() override {
+    if (in_parts_) mail_->post({connection_, {}, Mailbox::Kind::broken});
     if (!answered_.load())
       answer({.status = 500, .body = "{\"error\":\"the request was left without an answer\"}"});
   }
@@ -42,7 +43,21 @@ class LoopExchange : public HttpExchange {
     if (on_loop() && mail_->loop)
       mail_->loop->answered(connection_, std::move(response));
     else
-      mail_->post(connection_, std::move(response));
+      mail_->post({connection_, std::move(response)});
+  }
+  void begin(HttpResponse head) override {
+    if (answered_.exchange(true)) return;
+    in_parts_ = true;
+    mail_->post({connection_, std::move(head), Mailbox::Kind::head});
+  }
+  void part(std::string text) override {
+    if (in_parts_ && !text.empty())
+      mail_->post({connection_, {.body = std::move(text)}, Mailbox::Kind::part});
+  }
+  void end() override {
+    if (!in_parts_) return;
+    in_parts_ = false;
+    mail_->post({connection_, {}, Mailbox::Kind::end});
   }
   bool on_loop() const override { return mail_->thread.load() == std::this_thread::get_id(); }
   void leave() { gone_.store(true, std::memory_order_relaxed); }
@@ -51,6 +66,7 @@ class LoopExchange : public HttpExchange {
   std::shared_ptr<Mailbox> mail_;
   uint64_t connection_;
   std::atomic<bool> answered_{false};
+  bool in_parts_ = false;  ///< begun and not ended
 };
 
 void set_watch(int epoll, int op, int fd, uint64_t id, uint32_t events) {
@@ -62,10 +78,10 @@ void set_watch(int epoll, int op, int fd, uint64_t id, uint32_t events) {
 
 }  // namespace
 
-void Mailbox::post(uint64_t connection, HttpResponse response) {
+void Mailbox::post(Letter letter) {
   const std::lock_guard hold(lock);
   if (!loop) return;
-  letters.push_back({connection, std::move(response)});
+  letters.push_back(std::move(letter));
   const uint64_t one = 1;
   if (letters.size() == 1 && ::write(wake, &one, sizeof one) < 0) return;  // it is set already
 }
@@ -320,23 +336,53 @@ void HttpLoop::answered(uint64_t id, HttpResponse response) {
   put(*at->second, std::move(response));
 }
 
-// The answer to the request that waits.
-void HttpLoop::put(Connection& c, HttpResponse response) {
-  const bool close = !c.keep_alive || response.close || drains.load() > 0;
+// Gives whether the connection is closed after the answer.
+bool HttpLoop::put_head_of(Connection& c, const HttpResponse& response, bool parts) {
+  const bool close = !c.keep_alive || response.close || drains.load() > 0 || (parts && c.old);
   if (date_at_ < 0 || now() - date_at_ > 0.5) {
     date_ = http_date();
     date_at_ = now();
   }
-  put_head(c.out, response, c.old, close, date_);
+  put_head(c.out, response, c.old, close, date_, parts);
+  return close;
+}
+
+// The answer to the request that waits.
+void HttpLoop::put(Connection& c, HttpResponse response) {
+  const bool close = put_head_of(c, response, false);
   if (!c.head_only && response.body.size() > kLarge)
     c.large = std::move(response.body);
   else if (!c.head_only)
     c.out += response.body;
-  c.handling = false;
+  answer_ends(c, close);
+}
+
+void HttpLoop::answer_ends(Connection& c, bool close) {
+  c.handling = c.in_parts = false;
   in_flight_ -= c.charged;
   c.charged = 0;
   c.changed = now();
   if (close) c.closing = true;
+}
+
+// The head of an answer in parts, one of them, or its end.
+void HttpLoop::put_part(Connection& c, Mailbox::Letter& l) {
+  if (l.kind == Mailbox::Kind::head) {
+    c.in_parts = true;
+    if (put_head_of(c, l.response, true)) c.keep_alive = false;
+  } else if (!c.in_parts) {
+    return;
+  }
+  if (l.kind == Mailbox::Kind::broken) return close(c);
+  if (!c.head_only && !l.response.body.empty()) {
+    if (!c.old) c.out += fmt::format("{:x}\r\n", l.response.body.size());
+    c.out += l.response.body;
+    if (!c.old) c.out += "\r\n";
+  }
+  c.changed = now();
+  if (l.kind != Mailbox::Kind::end) return;
+  if (!c.old && !c.head_only) c.out += "0\r\n\r\n";
+  answer_ends(c, !c.keep_alive || drains.load() > 0);
 }
 
 void HttpLoop::refuse(Connection& c, int status, const std::string& reason) {
@@ -360,8 +406,11 @@ void HttpLoop::read_mail() {
     const auto at = connections_.find(l.connection);
     if (at == connections_.end() || !at->second->handling) continue;
     Connection& c = *at->second;
-    put(c, std::move(l.response));
-    process(c);
+    if (l.kind == Mailbox::Kind::whole)
+      put(c, std::move(l.response));
+    else
+      put_part(c, l);
+    if (c.fd >= 0) process(c);
     if (c.fd >= 0) watch(c);
   }
 }
@@ -452,6 +501,10 @@ void HttpLoop::keep_time_of(Connection& c) {
     close(c);
   } else if (c.handling) {
     if (waited < options.answer_seconds) return;
+    if (c.in_parts) {  // too late for another answer
+      dropped.fetch_add(1, std::memory_order_relaxed);
+      return close(c);
+    }
     if (const auto waiting = c.waiting.lock()) static_cast<LoopExchange&>(*waiting).leave();
     refuse(c, 504, "the request took too long");
     flush(c);

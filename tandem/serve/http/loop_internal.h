@@ -18,16 +18,18 @@ class HttpLoop;
 
 /// Answers wait here for the loop, which may be gone by then.
 struct Mailbox {
+  enum class Kind : uint8_t { whole, head, part, end, broken };
   struct Letter {
     uint64_t connection;
     HttpResponse response;
+    Kind kind = Kind::whole;
   };
   std::mutex lock;
   std::vector<Letter> letters;
   int wake = -1;                          ///< an eventfd
   HttpLoop* loop = nullptr;               ///< nullptr: it is gone
   std::atomic<std::thread::id> thread{};  ///< the loop's, while it runs
-  void post(uint64_t connection, HttpResponse response);
+  void post(Letter letter);
 };
 
 class HttpLoop {
@@ -57,6 +59,9 @@ class HttpLoop {
   void call(const HttpExchangePtr& exchange);
   void refuse(Connection& c, int status, const std::string& reason);
   void put(Connection& c, HttpResponse response);
+  void put_part(Connection& c, Mailbox::Letter& letter);
+  bool put_head_of(Connection& c, const HttpResponse& response, bool parts);
+  void answer_ends(Connection& c, bool close);
   void flush(Connection& c);
   void linger(Connection& c);
   void watch(Connection& c);

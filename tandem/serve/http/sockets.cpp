@@ -29,15 +29,18 @@ std::string http_date() {
 }
 
 void put_head(std::string& out, const HttpResponse& r, bool old, bool close,
-              const std::string& date) {
+              const std::string& date, bool parts) {
   const auto put = [&out](std::string_view name, std::string_view value) {
     out.append(name).append(": ").append(value).append("\r\n");
   };
   out.append(old ? "HTTP/1.0 " : "HTTP/1.1 ").append(std::to_string(r.status)).append(" ");
   out.append(status_text(r.status)).append("\r\n");
   put("Date", date);
-  if (!r.body.empty() || r.status == 200) put("Content-Type", r.content_type);
-  put("Content-Length", std::to_string(r.body.size()));
+  if (!r.body.empty() || r.status == 200 || parts) put("Content-Type", r.content_type);
+  if (!parts)
+    put("Content-Length", std::to_string(r.body.size()));
+  else if (!old)  // else the connection's end is the answer's
+    put("Transfer-Encoding", "chunked");
   for (const auto& [name, value] : r.headers) put(name, value);
   if (close)
     put("Connection", "close");

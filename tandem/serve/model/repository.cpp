@@ -104,17 +104,32 @@ struct Repository::State {
   std::atomic<bool> stops{false};
 };
 
+namespace {
+
+TextEngineOptions text_options(const ModelSettings& s) {
+  return {.streams = s.streams,
+          .length = s.length,
+          .cache_bytes = static_cast<int64_t>(s.cache_mb * (1 << 20)),
+          .piece = s.piece,
+          .queue = static_cast<size_t>(s.queue),
+          .threads = static_cast<int>(s.threads),
+          .same_bits = s.same_bits};
+}
+
+}  // namespace
+
 Versions Repository::State::load_versions(const std::string& name, bool warm) {
   const ModelSettings settings = folder.settings(name, options.defaults);
   Versions out;
   for (const auto& [number, path] : folder.chosen(name, settings)) {
-    auto v = std::unique_ptr<ModelVersion>(new ModelVersion{name, number, settings, {}, {}, 0});
+    auto v = std::unique_ptr<ModelVersion>(new ModelVersion{name, number, settings, {}, {}, {}, 0});
     const PrivateCopy files(path, settings.copy);
     v->model = Servable::load(files.path(), servable_options(settings));
     if (warm) v->model->warm_up();
     v->scheduler = std::make_unique<Scheduler>(
         v->model, SchedulerOptions{.queue = static_cast<size_t>(settings.queue),
                                    .delay_us = settings.delay_us});
+    if (settings.text) v->text = TextModel::load(files.path(), text_options(settings));
     v->loaded = unix_time();
     out[number] = reaper.watch(std::move(v));
   }

@@ -16,6 +16,7 @@
 
 #include "tandem/serve/model/scheduler.h"
 #include "tandem/serve/model/settings.h"
+#include "tandem/serve/text/text_model.h"
 
 namespace tandem::serve {
 
@@ -26,7 +27,8 @@ struct ModelVersion {
   ModelSettings settings;
   std::shared_ptr<Servable> model;
   std::unique_ptr<Scheduler> scheduler;
-  double loaded = 0;  ///< seconds since 1970
+  std::unique_ptr<TextModel> text;  ///< of a language model with its tokenizer, else nullptr
+  double loaded = 0;                ///< seconds since 1970
 };
 using ModelVersionPtr = std::shared_ptr<ModelVersion>;
 

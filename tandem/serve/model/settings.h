@@ -25,6 +25,11 @@ struct ModelSettings {
   std::string weights = "last";
   double warm_seconds = 5;
   bool copy = true;
+  bool text = true;
+  int64_t streams = 16;
+  int64_t length = 0;
+  double cache_mb = 1024;
+  int64_t piece = 64;
 
   template <class V>
   void fields(V& v) {
@@ -57,6 +62,17 @@ struct ModelSettings {
       {.doc = "the warm-up tries no larger batches after so long",
        .unit = "seconds",
        .at_least = 0});
+    v("text", text, {.doc = "a language model with its tokenizer continues texts, too"});
+    v("streams", streams,
+      {.doc = "texts that grow at the same time", .at_least = 1, .at_most = 1024});
+    v("length", length,
+      {.doc = "of a text with its answer; 0: what the model can, at most 4096",
+       .unit = "tokens",
+       .at_least = 0});
+    v("cache_mb", cache_mb,
+      {.doc = "of the keys and values of all texts, at most", .unit = "MiB", .above = 0});
+    v("piece", piece,
+      {.doc = "how much of a prompt is read between two steps", .unit = "tokens", .at_least = 1});
     v("copy", copy,
       {.doc = "map a private copy of the model's files, so that overwriting them does no harm"});
   }

@@ -61,6 +61,55 @@ void process(std::string& out, ServerContext& server) {
   one("process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes());
 }
 
+// Of language models.
+void texts(std::string& out, const std::vector<ModelVersionPtr>& all) {
+  std::vector<ModelVersionPtr> of;
+  for (const ModelVersionPtr& v : all)
+    if (v->text) of.push_back(v);
+  if (of.empty()) return;
+  family(out, "tandem_texts_total", "counter", "Texts by what became of them.");
+  for (const ModelVersionPtr& v : of) {
+    const TextCounts& c = v->text->engine.counts();
+    const auto line = [&](const char* what, uint64_t n) {
+      out += fmt::format("tandem_texts_total{{{},result=\"{}\"}} {}\n", labels_of(*v), what, n);
+    };
+    line("ok", c.ok);
+    line("failed", c.failed);
+    line("cancelled", c.cancelled);
+    line("rejected", c.rejected);
+  }
+  family(out, "tandem_tokens_total", "counter",
+         "Tokens that were read, found in the cache, and made.");
+  for (const ModelVersionPtr& v : of) {
+    const TextCounts& c = v->text->engine.counts();
+    const auto line = [&](const char* kind, uint64_t n) {
+      out += fmt::format("tandem_tokens_total{{{},kind=\"{}\"}} {}\n", labels_of(*v), kind, n);
+    };
+    line("prompt", c.prompt_tokens);
+    line("shared", c.shared_tokens);
+    line("new", c.new_tokens);
+  }
+  const auto gauge = [&](const char* name, const char* help, const auto& value) {
+    family(out, name, "gauge", help);
+    for (const ModelVersionPtr& v : of)
+      out += fmt::format("{}{{{}}} {}\n", name, labels_of(*v), value(v->text->engine));
+  };
+  gauge("tandem_texts_running", "Texts that grow.",
+        [](TextEngine& e) { return e.counts().running.load(); });
+  gauge("tandem_texts_waiting", "Texts that wait.",
+        [](TextEngine& e) { return e.counts().waiting.load(); });
+  gauge("tandem_cache_usage", "The part of the cache's blocks that texts hold.", [](TextEngine& e) {
+    return static_cast<double>(e.counts().blocks_held.load()) / static_cast<double>(e.blocks());
+  });
+  family(out, "tandem_first_token_seconds", "histogram", "From acceptance to the first token.");
+  for (const ModelVersionPtr& v : of)
+    histogram(out, "tandem_first_token_seconds", labels_of(*v),
+              v->text->engine.counts().first_token);
+  family(out, "tandem_token_seconds", "histogram", "From one token to the next.");
+  for (const ModelVersionPtr& v : of)
+    histogram(out, "tandem_token_seconds", labels_of(*v), v->text->engine.counts().between_tokens);
+}
+
 }  // namespace
 
 std::string metrics_text(ServerContext& server) {
@@ -98,6 +147,7 @@ std::string metrics_text(ServerContext& server) {
   family(out, "tandem_compute_seconds", "histogram", "Time of a run of the model.");
   for (const ModelVersionPtr& v : all)
     histogram(out, "tandem_compute_seconds", labels_of(*v), v->scheduler->counts().compute);
+  texts(out, all);
   return out;
 }
 

@@ -7,9 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "tandem/backend/cpu/gemm/gemm_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
-#include "tandem/backend/cpu/rows/row_internal.h"
+#include "tandem/backend/cpu/rows/attention_internal.h"
 #include "tandem/backend/cpu/widened_internal.h"
 #include "tandem/base/math_prelude.h"
 #include "tandem/base/parallel.h"
@@ -18,9 +17,7 @@
 namespace tandem::detail {
 namespace {
 
-constexpr int64_t kQueries = 64, kKeys = 256;
-constexpr int64_t kStrip = 16;        ///< queries that a causal call bounds together
-constexpr int64_t kRow = kKeys + 16;  ///< of a block of scores: avoids a power of two between rows
+constexpr int64_t kStrip = 16;  ///< queries that a causal call bounds together
 
 // The matrices of one operand: row and column strides, and steps of the leading dimensions of y.
 struct Operand3 {
@@ -128,60 +125,13 @@ struct Attention {
   }
 };
 
-// c [m, n] = a b by tiles. b lies in panels of two vectors, `b_panel` apart, with rows b_row apart.
-struct Matmul {
-  int64_t m, n, k;
-  const float* a;
-  int64_t am, ak;
-  const float* b;
-  int64_t b_row, b_panel;
-  float* c;
-  int64_t c_row;
-  bool accumulate = false;
-
-  void run() const {
-    const MicroTable<float>& t = micro_table<float>();
-    const int64_t panel = t.panel(), tiles = (m + t.rows - 1) / t.rows;
-    MicroCall<float> call;
-    call.k = k;
-    call.am = am;
-    call.ak = ak;
-    call.b_row = b_row;
-    call.c_row = c_row;
-    call.accumulate = accumulate;
-    for (int64_t j = 0; j < n; j += panel) {
-      call.columns = static_cast<int>(std::min(panel, n - j));
-      call.b = b + j / panel * b_panel;
-      for (int64_t i = 0; i < tiles; ++i) {
-        const int64_t r0 = m * i / tiles, r1 = m * (i + 1) / tiles;
-        call.a = a + r0 * am;
-        call.c = c + r0 * c_row + j;
-        t.run(r1 - r0, call);
-      }
-    }
-  }
-};
-int64_t panel_width() { return micro_table<float>().panel(); }
-
-// Rows k0.. (n of them) of a matrix as columns, times `scale`: to[panel][e][column].
-void pack_columns(const float* from, int64_t row, int64_t n, int64_t e, float scale, float* to) {
-  const int64_t panel = panel_width();
-  for (int64_t j = 0; j < n; j += panel)
-    micro_table<float>().transpose(to + j * e, panel, from + j * row, row, std::min(panel, n - j),
-                                   e);
-  const int64_t all = (n + panel - 1) / panel * panel * e;
-  if (scale != 1.0f) row_loops().scale(to, to, scale, all);
-}
-
-// Floats of packed keys or values.
-int64_t packed_size(int64_t e) { return kKeys * e + 64; }
-
 // Scores of queries q0.. (rows of them) against n packed keys starting at k0, masked; entries
 // hidden from a causal query are arbitrary (the caller checks seen()).
 void scores(const Attention& a, const float* q, const float* packed, int64_t mask_at, int64_t q0,
             int64_t rows, int64_t k0, int64_t n, float* s) {
-  Matmul{rows, n,   a.e, q + q0 * a.q.row, a.q.row, 1, packed, panel_width(), panel_width() * a.e,
-         s,    kRow}
+  TileMatmul{rows, n,      a.e,           q + q0 * a.q.row,    a.q.row,
+             1,    packed, panel_width(), panel_width() * a.e, s,
+             kRow}
       .run();
   for (int64_t i = 0; a.mask.data && i < rows; ++i)
     a.mask.apply(mask_at + (q0 + i) * a.mask.row + k0 * a.mask.column, s + i * kRow, n);
@@ -232,32 +182,6 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   return plan_of(a.e, a.f, 1);
 }
 
-constexpr int64_t kPiece = 16;  ///< floats; the row loops are only fast on whole pieces
-
-// Pads the entries after n up to a whole piece.
-int64_t filled(float* s, int64_t n, float with) {
-  const int64_t whole = (n + kPiece - 1) / kPiece * kPiece;
-  for (int64_t i = n; i < whole; ++i) s[i] = with;
-  return whole;
-}
-
-// Softmax of a row of scores merged with the row's earlier blocks: s becomes the weights.
-void merge_row(const RowLoops& l, float* s, int64_t seen, int64_t n, float& top, float& sum,
-               float* y, int64_t f, bool first) {
-  const int64_t whole = filled(s, seen, -INFINITY);
-  const float here = l.max(s, whole);
-  const float best = here > top || here != here ? here : top;
-  if (best == -INFINITY) {
-    std::fill_n(s, n, 0.0f);
-    return;
-  }
-  const float keep = first ? 0.0f : tdm_expf(top - best);
-  sum = (first ? 0.0f : sum * keep) + l.exp(s, s, best, whole);
-  if (n > whole) std::fill_n(s + whole, n - whole, 0.0f);
-  if (!first && keep != 1.0f) l.scale(y, y, keep, f);
-  top = best;
-}
-
 void forward_unit(const Attention& a, const Operand3& y, float* lse, int64_t batch, int64_t q0,
                   float* s, float* packed) {
   const RowLoops& l = row_loops();
@@ -282,8 +206,8 @@ void forward_unit(const Attention& a, const Operand3& y, float* lse, int64_t bat
       for (int64_t i = r; i < r1; ++i)
         merge_row(l, s + (i - r) * kRow, a.seen(q0 + i, k0, m), m, top[i], sum[i], to + i * y.row,
                   a.f, k0 == 0);
-      Matmul{r1 - r,         a.f,   m,     s, kRow, 1, v + k0 * a.v.row, a.v.row, panel_width(),
-             to + r * y.row, y.row, k0 > 0}
+      TileMatmul{r1 - r,         a.f,   m,     s, kRow, 1, v + k0 * a.v.row, a.v.row, panel_width(),
+                 to + r * y.row, y.row, k0 > 0}
           .run();
     }
   }
@@ -367,18 +291,18 @@ struct BackwardBlock {
         const int64_t r1 = std::min(r + strip, rows), m = std::min(n, a.key_end(q0 + r1) - k0);
         if (m > 0) weights(q0, r, r1, k0, m, shift);
         if (m > 0)
-          Matmul{r1 - r,
-                 a.e,
-                 m,
-                 dp + r * kRow,
-                 kRow,
-                 1,
-                 k + k0 * a.k.row,
-                 a.k.row,
-                 panel_width(),
-                 gq + (q0 + r) * gq_row,
-                 gq_row,
-                 k0 > 0}
+          TileMatmul{r1 - r,
+                     a.e,
+                     m,
+                     dp + r * kRow,
+                     kRow,
+                     1,
+                     k + k0 * a.k.row,
+                     a.k.row,
+                     panel_width(),
+                     gq + (q0 + r) * gq_row,
+                     gq_row,
+                     k0 > 0}
               .run();
       }
       // Keys j.. are visible to the queries from row j + k0 - q0 on.
@@ -410,9 +334,9 @@ struct BackwardBlock {
   void weights(int64_t q0, int64_t r, int64_t r1, int64_t k0, int64_t m, const float* shift) {
     const RowLoops& l = row_loops();
     scores(a, q, packed_k, mask_at, q0 + r, r1 - r, k0, m, s + r * kRow);
-    Matmul{r1 - r, m,        a.f,           gy + (q0 + r) * gy_row, gy_row,
-           1,      packed_v, panel_width(), panel_width() * a.f,    dp + r * kRow,
-           kRow}
+    TileMatmul{r1 - r, m,        a.f,           gy + (q0 + r) * gy_row, gy_row,
+               1,      packed_v, panel_width(), panel_width() * a.f,    dp + r * kRow,
+               kRow}
         .run();
     for (int64_t i = r; i < r1; ++i) {
       const int64_t seen = a.seen(q0 + i, k0, m), at = i * kRow;
@@ -432,7 +356,7 @@ struct BackwardBlock {
   void by_key(const float* from, int64_t from_row, int64_t q0, int64_t r, int64_t rows, int64_t j,
               int64_t keys, const float* w, float* to, int64_t width, int64_t to_row,
               bool add) const {
-    Matmul{
+    TileMatmul{
         keys,     width,         rows - r, w + r * kRow + j, 1,  kRow, from + (q0 + r) * from_row,
         from_row, panel_width(), to,       to_row,           add}
         .run();

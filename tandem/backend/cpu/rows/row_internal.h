@@ -48,7 +48,8 @@ struct RowLoops {
                        float rstd, int64_t n);
 
   // ---- per channel, channels along the row
-  void (*add)(float* sum, const float* x, int64_t n);  ///< sum[i] += x[i]
+  void (*add)(float* sum, const float* x, int64_t n);                  ///< sum[i] += x[i]
+  void (*add_scaled)(float* sum, const float* x, float f, int64_t n);  ///< sum[i] += x[i] * f
   /// m2[i] += (x[i] - mean[i])^2
   void (*add_squares)(float* m2, const float* x, const float* mean, int64_t n);
   /// y[i] = (x[i] - mean[i]) * scale[i] + shift[i]

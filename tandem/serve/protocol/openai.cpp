@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// The routes of OpenAI's API, and what their requests say.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "tandem/base/error.h"
+#include "tandem/serve/protocol/openai_internal.h"
+
+namespace tandem::serve {
+namespace {
+
+constexpr int64_t kMostChoices = 64, kMostTop = 20, kMostPrompts = 64;
+constexpr size_t kMostStops = 16, kMostBiases = 1024;
+
+/// The fields of a request; each is asked for once, and what nobody asked for is refused.
+class Fields {
+ public:
+  explicit Fields(const io::Json& object) : body_(object) {
+    if (!object.as_object()) refuse(400, "there is {}, wants a JSON object", object.kind());
+  }
+  const io::Json* find(std::string_view name) {
+    known_.emplace_back(name);
+    const io::Json* j = body_.find(name);
+    return j && !j->is_null() ? j : nullptr;
+  }
+  double number(std::string_view name, double usual, double least, double most) {
+    const io::Json* j = find(name);
+    if (!j) return usual;
+    const double v = io::number_of(j);
+    if (!(v >= least && v <= most))
+      refuse(400, "'{}' wants a number from {} to {}, got {}", name, least, most,
+             one_line(j->dump()));
+    return v;
+  }
+  int64_t whole(std::string_view name, int64_t usual, int64_t least, int64_t most) {
+    const io::Json* j = find(name);
+    if (!j) return usual;
+    if (!j->as_int() || *j->as_int() < least || *j->as_int() > most)
+      refuse(400, "'{}' wants a whole number from {} to {}, got {}", name, least, most,
+             one_line(j->dump()));
+    return *j->as_int();
+  }
+  bool flag(std::string_view name, bool usual) {
+    const io::Json* j = find(name);
+    if (!j) return usual;
+    if (!j->as_bool()) refuse(400, "'{}' wants true or false, got {}", name, one_line(j->dump()));
+    return *j->as_bool();
+  }
+  /// Fields that change nothing here.
+  void pass(std::initializer_list<std::string_view> names) {
+    for (const std::string_view n : names) known_.emplace_back(n);
+  }
+  /// A field of which only the usual value is supported.
+  void only(std::string_view name, const io::Json& usual) {
+    if (const io::Json* j = find(name); j && j->dump() != usual.dump())
+      refuse(400, "'{}' is not supported", name);
+  }
+  void finish() const {
+    for (const auto& [name, value] : *body_.as_object())
+      if (std::find(known_.begin(), known_.end(), name) == known_.end())
+        refuse(400, "there is no field '{}' in this request", one_line(name, 64));
+  }
+
+ private:
+  const io::Json& body_;
+  std::vector<std::string> known_;
+};
+
+void read_stops(Fields& f, OpenAiRequest& r) {
+  const io::Json* stop = f.find("stop");
+  if (!stop) return;
+  const auto add = [&](const io::Json& j) {
+    if (!j.as_string()) refuse(400, "'stop' wants a text or a list of them");
+    if (!j.as_string()->empty()) r.stops.push_back(*j.as_string());
+  };
+  if (const io::Json::Array* all = stop->as_array()) {
+    if (all->size() > kMostStops) refuse(400, "'stop' has more than {} texts", kMostStops);
+    for (const io::Json& j : *all) add(j);
+  } else {
+    add(*stop);
+  }
+}
+
+void read_biases(Fields& f, const TextModel& model, OpenAiRequest& r) {
+  const io::Json* biases = f.find("logit_bias");
+  if (!biases) return;
+  if (!biases->as_object()) refuse(400, "'logit_bias' wants an object of tokens and numbers");
+  if (biases->as_object()->size() > kMostBiases)
+    refuse(400, "'logit_bias' has more than {} tokens", kMostBiases);
+  for (const auto& [token, bias] : *biases->as_object()) {
+    const auto id = parse_digits(token, static_cast<uint64_t>(model.engine.vocabulary() - 1));
+    const double by = io::number_of(&bias);
+    if (!id || !(by >= -100 && by <= 100))
+      refuse(400, "'logit_bias' wants tokens below {} with numbers from -100 to 100, got {}: {}",
+             model.engine.vocabulary(), one_line(token, 32), one_line(bias.dump(), 32));
+    r.options.logit_bias.emplace_back(static_cast<int64_t>(*id), by);
+  }
+}
+
+// What both kinds of requests have.
+void read_common(Fields& f, const TextModel& model, OpenAiRequest& r) {
+  const io::Json* name = f.find("model");
+  if (name && !name->as_string()) refuse(400, "'model' wants a name");
+  models::GenerateOptions& o = r.options;
+  const double temperature = f.number("temperature", 1, 0, 100);
+  o.do_sample = temperature > 0;
+  o.temperature = temperature > 0 ? temperature : 1;
+  o.top_p = f.number("top_p", 1, 0, 1);
+  if (o.top_p == 0) o.do_sample = false, o.top_p = 1;
+  o.top_k = f.whole("top_k", 0, -1, int64_t{1} << 31);
+  o.top_k = std::max<int64_t>(o.top_k, 0);
+  o.min_p = f.number("min_p", 0, 0, 1);
+  o.presence_penalty = f.number("presence_penalty", 0, -2, 2);
+  o.frequency_penalty = f.number("frequency_penalty", 0, -2, 2);
+  o.repetition_penalty = f.number("repetition_penalty", 1, 1e-3, 1e3);
+  o.min_new_tokens = f.whole("min_tokens", 0, 0, model.engine.length());
+  if (const io::Json* seed = f.find("seed")) {
+    if (!seed->as_int()) refuse(400, "'seed' wants a whole number");
+    o.seed = static_cast<uint64_t>(*seed->as_int());
+  } else {
+    o.seed = (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
+  }
+  if (f.flag("ignore_eos", false)) o.eos_token_id = {-1};
+  r.n = f.whole("n", 1, 1, kMostChoices);
+  r.stream = f.flag("stream", false);
+  if (const io::Json* options = f.find("stream_options")) {
+    Fields own(*options);
+    r.usage = own.flag("include_usage", false);
+    own.pass({"continuous_usage_stats", "include_obfuscation"});
+    own.finish();
+  }
+  read_stops(f, r);
+  read_biases(f, model, r);
+  f.pass({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
+}
+
+std::vector<int64_t> tokens_of(const io::Json::Array& ids) {
+  std::vector<int64_t> out;
+  for (const io::Json& j : ids) {
+    if (!j.as_int()) refuse(400, "'prompt' holds {}, wants texts or whole numbers", j.kind());
+    out.push_back(*j.as_int());
+  }
+  return out;
+}
+
+void read_prompts(Fields& f, const TextModel& model, OpenAiRequest& r) {
+  const io::Json* prompt = f.find("prompt");
+  if (!prompt) refuse(400, "'prompt' is missing");
+  const auto text = [&](const std::string& t) {
+    r.prompts.push_back(model.tokenizer.encode(t).ids);
+    r.texts.push_back(t);
+  };
+  const auto ids = [&](const io::Json::Array& a) {
+    r.prompts.push_back(tokens_of(a));
+    r.texts.push_back(r.echo ? model.tokenizer.decode(r.prompts.back()) : "");
+  };
+  if (prompt->as_string()) return text(*prompt->as_string());
+  const io::Json::Array* all = prompt->as_array();
+  if (!all || all->empty())
+    refuse(400, "'prompt' is {}, wants a text, tokens or a list of them", prompt->kind());
+  if ((*all)[0].as_int()) return ids(*all);
+  if (all->size() > static_cast<size_t>(kMostPrompts))
+    refuse(400, "'prompt' has {} entries, at most {} are answered at once", all->size(),
+           kMostPrompts);
+  for (const io::Json& j : *all) {
+    if (j.as_string())
+      text(*j.as_string());
+    else if (j.as_array())
+      ids(*j.as_array());
+    else
+      refuse(400, "'prompt' holds {}, wants texts or lists of tokens", j.kind());
+  }
+}
+
+// As many tokens as there is room for, where the request does not say.
+void set_length(OpenAiRequest& r, const TextModel& model, int64_t asked) {
+  for (const std::vector<int64_t>& p : r.prompts) {
+    const auto room = model.engine.length() - static_cast<int64_t>(p.size());
+    if (asked > room)
+      refuse(400,
+             "a text may have {} tokens with its answer: the prompt has {} and the answer was to "
+             "have {}",
+             model.engine.length(), p.size(), asked);
+  }
+  r.options.max_new_tokens = asked >= 0 ? asked : model.engine.length();
+}
+
+void models_list(Call& call) {
+  call.only("GET");
+  std::string out = "{\"object\":\"list\",\"data\":[";
+  bool first = true;
+  for (const ModelVersionPtr& v : call.server.repository.all()) {
+    if (!v->text) continue;
+    out += fmt::format(
+        "{}{{\"id\":{},\"object\":\"model\",\"created\":{:.0f},\"owned_by\":"
+        "\"tandem\",\"max_model_len\":{}}}",
+        first ? "" : ",", io::quote_json(v->name), v->loaded, v->text->engine.length());
+    first = false;
+  }
+  call.json(out + "]}");
+}
+
+// The model of the request, which may be left out where there is one.
+ModelVersionPtr text_version(const Call& call, const io::Json& body) {
+  if (!body.as_object()) refuse(400, "the body is {}, wants a JSON object", body.kind());
+  const io::Json* name = body.find("model");
+  if (name && name->as_string()) {
+    ModelVersionPtr v = version_of(call, *name->as_string());
+    if (!v->text) refuse(400, "the model '{}' does not continue texts", v->name);
+    return v;
+  }
+  ModelVersionPtr found;
+  for (const ModelVersionPtr& v : call.server.repository.all()) {
+    if (!v->text) continue;
+    if (found && found->name != v->name) refuse(400, "'model' is missing");
+    found = v;
+  }
+  if (!found) refuse(404, "no model that continues texts is served");
+  return found;
+}
+
+}  // namespace
+
+HttpResponse openai_error(int status, std::string_view text) {
+  const char* type = status == 429   ? "rate_limit_error"
+                     : status >= 500 ? "server_error"
+                     : status == 404 ? "not_found_error"
+                                     : "invalid_request_error";
+  HttpResponse r{.status = status};
+  r.body =
+      fmt::format("{{\"error\":{{\"message\":{},\"type\":\"{}\",\"param\":null,\"code\":null}}}}",
+                  io::quote_json(text), type);
+  if (status == 429 || status == 503) r.headers.emplace_back("Retry-After", "1");
+  return r;
+}
+
+OpenAiRequest read_completion(const io::Json& body, const TextModel& model) {
+  Fields f(body);
+  OpenAiRequest r;
+  read_common(f, model, r);
+  r.echo = f.flag("echo", false);
+  r.top = f.whole("logprobs", -1, 0, kMostTop);
+  if (r.echo && r.top >= 0) refuse(400, "'echo' with 'logprobs' is not supported");
+  read_prompts(f, model, r);
+  const int64_t best = f.whole("best_of", r.n, 1, kMostChoices);
+  if (best != r.n) refuse(400, "'best_of' other than 'n' is not supported");
+  f.only("suffix", "");
+  set_length(r, model, f.whole("max_tokens", 16, 0, int64_t{1} << 31));
+  f.finish();
+  return r;
+}
+
+OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
+  Fields f(body);
+  OpenAiRequest r;
+  r.chat = true;
+  read_common(f, model, r);
+  if (f.flag("logprobs", false)) r.top = 0;
+  if (const int64_t top = f.whole("top_logprobs", -1, 0, kMostTop); top >= 0) {
+    if (r.top < 0) refuse(400, "'top_logprobs' wants 'logprobs' to be true");
+    r.top = top;
+  }
+  const io::Json* messages = f.find("messages");
+  if (!messages || !messages->as_array() || messages->as_array()->empty())
+    refuse(400, "'messages' wants a list of messages");
+  if (!model.chat)
+    refuse(400, "the model has no chat template: use /v1/completions, or add chat_template.jinja");
+  const bool more = f.flag("add_generation_prompt", true);
+  const io::Json* extra = f.find("chat_template_kwargs");
+  f.only("response_format", io::parse_json("{\"type\":\"text\"}"));
+  f.only("tools", io::Json::Array{});
+  f.only("tool_choice", "none");
+  f.pass({"parallel_tool_calls", "modalities", "reasoning_effort", "verbosity"});
+  std::string prompt;
+  try {
+    prompt = model.chat->render(*messages, more, extra ? *extra : io::Json());
+  } catch (const Error& e) {
+    refuse(400, "{}", e.text());
+  }
+  r.prompts.push_back(model.tokenizer.encode(prompt, false).ids);
+  int64_t asked = f.whole("max_tokens", -1, 0, int64_t{1} << 31);
+  asked = f.whole("max_completion_tokens", asked, 0, int64_t{1} << 31);
+  set_length(r, model, asked);
+  f.finish();
+  return r;
+}
+
+bool handle_openai(Call& call) {
+  const std::vector<std::string>& p = call.path;
+  if (p.empty() || p[0] != "v1") return false;
+  const bool list = p.size() == 2 && p[1] == "models";
+  const bool chat = p.size() == 3 && p[1] == "chat" && p[2] == "completions";
+  const bool completion = p.size() == 2 && p[1] == "completions";
+  if (!list && !chat && !completion) return false;
+  try {
+    if (list) {
+      models_list(call);
+      return true;
+    }
+    call.only("POST");
+    if (call.server.draining()) refuse(503, "the server is shutting down");
+    const io::Json body = io::parse_json(call.request().body, "the body");
+    const ModelVersionPtr v = text_version(call, body);
+    answer_openai(call, v, chat ? read_chat(body, *v->text) : read_completion(body, *v->text));
+  } catch (...) {
+    const Refusal refusal = refusal_of(std::current_exception());
+    call.answer(openai_error(refusal.status, refusal.text));
+  }
+  return true;
+}
+
+}  // namespace tandem::serve

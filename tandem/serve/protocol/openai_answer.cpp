@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of OpenAI's form: one JSON document, or events as the tokens come.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <random>
+
+#include "tandem/serve/protocol/openai_internal.h"
+
+namespace tandem::serve {
+namespace {
+
+std::string json_text(std::string_view text) { return io::quote_json(text); }
+
+std::string bytes_of(std::string_view text) {
+  std::string out = "[";
+  for (const char c : text)
+    out += fmt::format("{}{}", out.size() > 1 ? "," : "",
+                       static_cast<unsigned>(static_cast<unsigned char>(c)));
+  return out + "]";
+}
+
+/// The probabilities of a choice's tokens since they were last written.
+struct Probabilities {
+  std::vector<std::string> tokens, tops;
+  std::vector<double> values;
+  std::vector<size_t> offsets;
+  bool empty() const { return tokens.empty(); }
+};
+
+struct Choice {
+  Choice(TextStream s, std::string begin) : stream(std::move(s)), text(std::move(begin)) {}
+  TextStream stream;
+  std::string text;  ///< all of it; of a stream, what has been sent
+  Probabilities probabilities = {};
+  std::string reason = "";
+  bool role_sent = false;
+  bool begun = false;  ///< of a stream: something has been sent
+};
+
+/// An answer on its way. The engine's thread writes it; submit() may end it on another.
+class Answer : public std::enable_shared_from_this<Answer> {
+ public:
+  Answer(const Call& call, ModelVersionPtr v, OpenAiRequest r)
+      : call_(call), version_(std::move(v)), request_(std::move(r)) {
+    std::random_device random;
+    id_ = fmt::format("{}-{:08x}{:08x}{:08x}", request_.chat ? "chatcmpl" : "cmpl", random(),
+                      random(), random());
+    created_ = std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count();
+  }
+
+  void start() {
+    const auto& prompts = request_.prompts;
+    for (size_t p = 0; p < prompts.size(); ++p)
+      for (int64_t k = 0; k < request_.n; ++k)
+        choices_.emplace_back(TextStream(model().tokenizer, prompts[p], request_.stops),
+                              request_.echo ? request_.texts[p] : "");
+    left_ = choices_.size();
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      TextRequest t;
+      t.prompt = prompts[i / static_cast<size_t>(request_.n)];
+      t.options = request_.options;
+      t.options.seed += i % static_cast<size_t>(request_.n);
+      t.top = request_.top;
+      t.timeout = version_->settings.timeout_ms / 1000;
+      t.gone = [self = shared_from_this()] { return self->unwanted(); };
+      t.token = [self = shared_from_this(), i](const TextToken& token) {
+        return self->take(i, token);
+      };
+      t.done = [self = shared_from_this(), i](const TextEnd& end) { self->finish(i, end); };
+      model().engine.submit(std::move(t));
+    }
+  }
+
+ private:
+  TextModel& model() { return *version_->text; }
+
+  bool unwanted() {
+    const std::lock_guard hold(lock_);
+    return failed_ || call_.exchange->gone();
+  }
+
+  bool take(size_t i, const TextToken& token) {
+    const std::lock_guard hold(lock_);
+    if (failed_) return false;
+    Choice& c = choices_[i];
+    if (token.end) return true;
+    if (request_.top >= 0) add_probability(c, token);
+    add_text(i, c.stream.push(token.id));
+    return !c.stream.stopped();
+  }
+
+  void finish(size_t i, const TextEnd& end) {
+    const std::lock_guard hold(lock_);
+    --left_;
+    if (failed_) return;
+    if (end.status != 200) return fail(end);
+    Choice& c = choices_[i];
+    if (i % static_cast<size_t>(request_.n) == 0) prompt_ += end.prompt;
+    shared_ += end.shared;
+    fresh_ += end.fresh;
+    add_text(i, c.stream.finish());
+    c.reason = end.stopped ? "stop" : "length";
+    if (request_.stream) send_choice(i, "");
+    if (left_ > 0) return;
+    if (!request_.stream) return call_.json(whole());
+    if (request_.usage) send(fmt::format("{},\"choices\":[],\"usage\":{}}}", head(true), usage()));
+    call_.exchange->part("data: [DONE]\n\n");
+    call_.exchange->end();
+  }
+
+  void fail(const TextEnd& end) {
+    failed_ = true;
+    const HttpResponse r = openai_error(end.status, end.error);
+    if (!begun_) return call_.answer(r);
+    call_.exchange->part("data: " + r.body + "\n\n");
+    call_.exchange->end();
+  }
+
+  void add_text(size_t i, const std::string& text) {
+    Choice& c = choices_[i];
+    const bool first = !c.begun;
+    c.text += text;
+    if (!request_.stream || (text.empty() && c.probabilities.empty())) return;
+    c.begun = true;
+    send_choice(i, first ? c.text : text);  // the first with the prompt, where it is repeated
+  }
+
+  void add_probability(Choice& c, const TextToken& token) {
+    const auto text = [this](int64_t id) {
+      return model().tokenizer.decode(std::span(&id, 1), false);
+    };
+    const auto entry = [this, &text](int64_t id, double p) {
+      const std::string t = text(id);
+      return request_.chat ? fmt::format("{{\"token\":{},\"logprob\":{},\"bytes\":{}", json_text(t),
+                                         p, bytes_of(t))
+                           : fmt::format("{}:{}", json_text(t), p);
+    };
+    std::string top;
+    for (const auto& [id, p] : token.top)
+      top += (top.empty() ? "" : ",") + entry(id, p) + (request_.chat ? "}" : "");
+    Probabilities& out = c.probabilities;
+    out.tokens.push_back(request_.chat ? entry(token.id, token.log_probability)
+                                       : json_text(text(token.id)));
+    out.tops.push_back(top);
+    out.values.push_back(token.log_probability);
+    out.offsets.push_back(c.text.size());
+  }
+
+  // Those of a choice as JSON; they are written once.
+  std::string probabilities(Choice& c) const {
+    if (request_.top < 0) return "null";
+    const Probabilities p = std::exchange(c.probabilities, {});
+    std::string out;
+    if (request_.chat) {
+      for (size_t k = 0; k < p.tokens.size(); ++k)
+        out += fmt::format("{}{},\"top_logprobs\":[{}]}}", k ? "," : "", p.tokens[k], p.tops[k]);
+      return "{\"content\":[" + out + "]}";
+    }
+    std::string values, tops, offsets;
+    for (size_t k = 0; k < p.tokens.size(); ++k) {
+      const char* comma = k ? "," : "";
+      out += comma + p.tokens[k];
+      values += fmt::format("{}{}", comma, p.values[k]);
+      tops += fmt::format("{}{{{}}}", comma, p.tops[k]);
+      offsets += fmt::format("{}{}", comma, p.offsets[k]);
+    }
+    return fmt::format(
+        "{{\"tokens\":[{}],\"token_logprobs\":[{}],\"top_logprobs\":[{}],\"text_offset\":[{}]}}",
+        out, values, tops, offsets);
+  }
+
+  std::string head(bool chunk) const {
+    const char* kind = !request_.chat ? "text_completion"
+                       : chunk        ? "chat.completion.chunk"
+                                      : "chat.completion";
+    return fmt::format("{{\"id\":\"{}\",\"object\":\"{}\",\"created\":{},\"model\":{}", id_, kind,
+                       created_, json_text(version_->name));
+  }
+
+  std::string usage() const {
+    return fmt::format(
+        "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
+        "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}}}",
+        prompt_, fresh_, prompt_ + fresh_, shared_);
+  }
+
+  std::string reason_of(const Choice& c) const {
+    return c.reason.empty() ? "null" : json_text(c.reason);
+  }
+
+  std::string whole() {
+    std::string out = head(false) + ",\"choices\":[";
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      Choice& c = choices_[i];
+      const std::string text =
+          request_.chat
+              ? fmt::format(
+                    "\"message\":{{\"role\":\"assistant\",\"content\":{},\"refusal\":null}}",
+                    json_text(c.text))
+              : "\"text\":" + json_text(c.text);
+      out += fmt::format("{}{{\"index\":{},{},\"logprobs\":{},\"finish_reason\":{}}}", i ? "," : "",
+                         i, text, probabilities(c), reason_of(c));
+    }
+    return out + "],\"usage\":" + usage() + "}";
+  }
+
+  // An event with what a choice has new: a text, and its reason where it has ended.
+  void send_choice(size_t i, const std::string& text) {
+    Choice& c = choices_[i];
+    std::string part = "\"text\":" + json_text(text);
+    if (request_.chat) {
+      const bool first = !std::exchange(c.role_sent, true);
+      const std::string content = text.empty() && !first ? "" : "\"content\":" + json_text(text);
+      part = fmt::format("\"delta\":{{{}{}}}", first ? "\"role\":\"assistant\"," : "", content);
+    }
+    const std::string p = c.probabilities.empty() ? "null" : probabilities(c);
+    send(
+        fmt::format("{},\"choices\":[{{\"index\":{},{},\"logprobs\":{},\"finish_reason\":{}}}]{}}}",
+                    head(true), i, part, p, reason_of(c), request_.usage ? ",\"usage\":null" : ""));
+  }
+
+  void send(const std::string& event) {
+    if (!begun_) {
+      begun_ = true;
+      call_.exchange->begin({.content_type = "text/event-stream; charset=utf-8",
+                             .headers = {{"Cache-Control", "no-cache"}},
+                             .body = "data: " + event + "\n\n"});
+      return;
+    }
+    call_.exchange->part("data: " + event + "\n\n");
+  }
+
+  Call call_;
+  ModelVersionPtr version_;
+  OpenAiRequest request_;
+  std::string id_;
+  int64_t created_ = 0;
+  std::mutex lock_;
+  std::vector<Choice> choices_;
+  size_t left_ = 0;
+  bool failed_ = false, begun_ = false;
+  int64_t prompt_ = 0, shared_ = 0, fresh_ = 0;
+};
+
+}  // namespace
+
+void answer_openai(const Call& call, const ModelVersionPtr& v, OpenAiRequest request) {
+  std::make_shared<Answer>(call, v, std::move(request))->start();
+}
+
+}  // namespace tandem::serve

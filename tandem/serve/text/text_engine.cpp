@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop of a TextEngine: admit who waits, read a piece of one prompt, give everybody who has
+// read theirs the next token.
+#include "tandem/serve/text/text_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <list>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "tandem/base/clock.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/base/parallel.h"
+#include "tandem/base/philox.h"
+#include "tandem/serve/refusal_internal.h"
+#include "tandem/serve/text/block_pool.h"
+#include "tandem/serve/text/text_steps_internal.h"
+
+namespace tandem::serve {
+/// A text on its way.
+struct GrowingText {
+  explicit GrowingText(TextRequest r)
+      : request(std::move(r)), tokens(request.prompt), draws(request.options.seed, 0, 0) {}
+  TextRequest request;
+  std::vector<int64_t> tokens;        ///< the prompt's and the new ones
+  std::vector<int64_t> blocks;        ///< that hold its keys, in order
+  int64_t read = 0;                   ///< tokens whose keys lie in them
+  int64_t shared = 0, published = 0;  ///< tokens found in the pool; blocks made known
+  PhiloxStream draws;
+  Clock::time_point since = Clock::now(), last_token = since;
+
+  int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  int64_t fresh() const { return size() - static_cast<int64_t>(request.prompt.size()); }
+  int64_t unread() const { return size() - read; }
+};
+
+namespace {
+
+// log softmax of the chosen and of the likeliest tokens.
+void add_probabilities(const std::vector<float>& logits, int64_t count, TextToken& token) {
+  const double top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float l : logits) sum += std::exp(l - top);
+  const double whole = top + std::log(sum);
+  token.log_probability = logits[static_cast<size_t>(token.id)] - whole;
+  std::vector<int64_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto k = std::min(static_cast<size_t>(count), order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(k), order.end(),
+                    [&](int64_t a, int64_t b) {
+                      const float x = logits[static_cast<size_t>(a)],
+                                  y = logits[static_cast<size_t>(b)];
+                      return x != y ? x > y : a < b;
+                    });
+  for (size_t i = 0; i < k; ++i)
+    token.top.emplace_back(order[i], logits[static_cast<size_t>(order[i])] - whole);
+}
+
+}  // namespace
+
+struct TextEngine::State {
+  State(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& o)
+      : options(o), steps(model, o), pool(steps.blocks(), o.block) {
+    {
+      const ThreadLimitGuard limit(threads());
+      steps.warm_up(o.same_bits);
+    }
+    eos = model->config.tokens("eos_token_id");
+    thread = std::thread([this] { work(); });
+  }
+  ~State() {
+    {
+      const std::lock_guard hold(lock);
+      ends = true;
+    }
+    ready.notify_one();
+    thread.join();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  int threads() const { return options.threads > 0 ? options.threads : 1024; }
+
+  void work() {
+    const ThreadLimitGuard limit(threads());
+    for (;;) {
+      {
+        std::unique_lock hold(lock);
+        ready.wait(hold, [this] { return ends || !waiting.empty() || !running.empty(); });
+        if (ends) break;
+      }
+      try {
+        turn();
+      } catch (const std::exception& e) {
+        // What ran is lost; the model may serve others.
+        log_warning("decoding failed: {}", e.what());
+        while (!running.empty())
+          finish(running.begin(), 500, refusal_of(std::current_exception()).text);
+      }
+      count_state();
+    }
+    while (!running.empty()) finish(running.begin(), 503, "the model is being unloaded");
+    for (GrowingText& t : waiting) answer(t, 503, "the model is being unloaded", false);
+    waiting.clear();
+  }
+
+  void turn() {
+    for (auto at = running.begin(); at != running.end();) {
+      const auto next = std::next(at);
+      if (at->request.gone && at->request.gone()) finish(at, 499, "the client went away");
+      at = next;
+    }
+    admit();
+    read_piece();
+    grow();
+  }
+
+  void count_state() {
+    const std::lock_guard hold(lock);
+    counts.running = static_cast<int64_t>(running.size());
+    counts.waiting = static_cast<int64_t>(waiting.size());
+    counts.blocks_held = pool.count() - pool.available();
+  }
+
+  // ---- who runs
+
+  std::optional<GrowingText> next_waiting() {
+    const std::lock_guard hold(lock);
+    if (waiting.empty()) return std::nullopt;
+    GrowingText t = std::move(waiting.front());
+    waiting.pop_front();
+    return t;
+  }
+  void put_back(GrowingText t) {
+    const std::lock_guard hold(lock);
+    waiting.push_front(std::move(t));
+  }
+
+  void admit() {
+    while (static_cast<int64_t>(running.size()) < options.streams) {
+      std::optional<GrowingText> t = next_waiting();
+      if (!t) return;
+      if (t->request.gone && t->request.gone()) {
+        answer(*t, 499, "the client went away", false);
+      } else if (t->request.timeout > 0 && seconds_since(t->since) > t->request.timeout) {
+        answer(*t, 504, "the request waited too long", false);
+      } else if (!begin(*t)) {
+        put_back(std::move(*t));
+        return;
+      } else {
+        running.push_back(std::move(*t));
+      }
+    }
+  }
+
+  // Gives a text the blocks of its tokens: those that others have computed, and fresh ones. False:
+  // there is no room now.
+  bool begin(GrowingText& t) {
+    while (t.unread() > options.block) {
+      const int64_t before = t.blocks.empty() ? 0 : t.blocks.back();
+      const auto from = t.tokens.begin() + t.read;
+      const auto found = pool.find(before, std::vector<int64_t>(from, from + options.block));
+      if (!found) break;
+      t.blocks.push_back(*found);
+      t.read += options.block;
+    }
+    t.shared = t.read;
+    t.published = static_cast<int64_t>(t.blocks.size());
+    const int64_t wanted = (t.size() + options.block) / options.block;  // with the next token's
+    if (wanted - static_cast<int64_t>(t.blocks.size()) > pool.available()) {
+      forget(t);
+      return false;
+    }
+    reserve(t, t.size());
+    return true;
+  }
+  void reserve(GrowingText& t, int64_t size) {
+    while (static_cast<int64_t>(t.blocks.size()) * options.block < size) {
+      const std::optional<int64_t> b = pool.take();
+      if (!b) return;
+      t.blocks.push_back(*b);
+    }
+  }
+  void forget(GrowingText& t) {
+    for (const int64_t b : t.blocks) pool.release(b);
+    t.blocks.clear();
+    t.read = t.published = 0;
+  }
+
+  // Room for all tokens of `t`. Where there is none, the youngest start again later; false: `t` was
+  // the youngest itself.
+  bool make_room(GrowingText& t) {
+    for (;;) {
+      reserve(t, t.size());
+      if (static_cast<int64_t>(t.blocks.size()) * options.block >= t.size()) return true;
+      const auto last = std::prev(running.end());
+      const bool itself = &*last == &t;
+      forget(*last);
+      ++counts.preempted;
+      put_back(std::move(*last));
+      running.erase(last);
+      if (itself) return false;
+    }
+  }
+
+  // ---- steps
+
+  TextPart part(const GrowingText& t, int64_t count) const {
+    return {std::span(t.tokens).subspan(static_cast<size_t>(t.read), static_cast<size_t>(count)),
+            t.read, t.blocks};
+  }
+
+  void read_piece() {
+    const auto at = std::find_if(running.begin(), running.end(),
+                                 [](const GrowingText& t) { return t.unread() > 1; });
+    if (at == running.end()) return;
+    const int64_t count = std::min(at->unread(), options.piece);
+    const TextPart p = part(*at, count);
+    const std::vector<std::vector<float>> logits = steps.run(std::span(&p, 1));
+    counts.prompt_tokens += static_cast<uint64_t>(count);
+    advance(*at, count);
+    if (at->unread() == 0) take(at, logits[0]);
+  }
+
+  void grow() {
+    std::vector<std::list<GrowingText>::iterator> all;
+    for (auto at = running.begin(); at != running.end(); ++at)
+      if (at->unread() == 1 && !make_room(*at)) break;
+    for (auto at = running.begin(); at != running.end(); ++at)
+      if (at->unread() == 1) all.push_back(at);
+    const auto most = static_cast<size_t>(steps.most_parts());
+    for (size_t i = 0; i < all.size(); i += most) {
+      const std::span group = std::span(all).subspan(i, std::min(most, all.size() - i));
+      std::vector<TextPart> parts;
+      for (const auto& at : group) parts.push_back(part(*at, 1));
+      const std::vector<std::vector<float>> logits = steps.run(parts);
+      ++counts.steps;
+      counts.step_rows += group.size();
+      for (size_t k = 0; k < group.size(); ++k) {
+        advance(*group[k], 1);
+        take(group[k], logits[k]);
+      }
+    }
+  }
+
+  // `count` more tokens have been read: what is full now can be found by others.
+  void advance(GrowingText& t, int64_t count) {
+    t.read += count;
+    for (; (t.published + 1) * options.block <= t.read; ++t.published) {
+      const auto from = t.tokens.begin() + t.published * options.block;
+      const auto k = static_cast<size_t>(t.published);
+      pool.publish(k == 0 ? 0 : t.blocks[k - 1], std::vector<int64_t>(from, from + options.block),
+                   t.blocks[k]);
+    }
+  }
+
+  // The next token of a text from its logits.
+  void take(std::list<GrowingText>::iterator at, const std::vector<float>& logits) {
+    GrowingText& t = *at;
+    const models::GenerateOptions& o = t.request.options;
+    const std::vector<int64_t>& ends_with = o.eos_token_id.empty() ? eos : o.eos_token_id;
+    std::vector<float> changed = logits;
+    TextToken token;
+    const double draw = o.do_sample ? t.draws.next_uniform() : 0;
+    token.id = models::next_token(changed, t.tokens, t.fresh(), ends_with, o, draw);
+    if (t.request.top >= 0) add_probabilities(logits, t.request.top, token);
+    t.tokens.push_back(token.id);
+    ++counts.new_tokens;
+    (t.fresh() == 1 ? counts.first_token : counts.between_tokens)
+        .add(t.fresh() == 1 ? seconds_since(t.since) : seconds_since(t.last_token));
+    t.last_token = Clock::now();
+    const bool ended = std::find(ends_with.begin(), ends_with.end(), token.id) != ends_with.end();
+    token.end = ended;
+    const bool more = !t.request.token || t.request.token(token);
+    if (ended || !more)
+      finish(at, 200, "", true);
+    else if (t.fresh() >= o.max_new_tokens || t.size() >= steps.length())
+      finish(at, 200, "", false);
+  }
+
+  // ---- answers
+
+  void finish(std::list<GrowingText>::iterator at, int status, const std::string& error,
+              bool stopped = true) {
+    GrowingText t = std::move(*at);
+    running.erase(at);
+    forget(t);
+    count_state();
+    answer(t, status, error, stopped);
+  }
+  void answer(const GrowingText& t, int status, const std::string& error, bool stopped) {
+    ++(status == 200 ? counts.ok : status == 499 ? counts.cancelled : counts.failed);
+    counts.shared_tokens += static_cast<uint64_t>(t.shared);
+    const TextEnd end{status,   error,    stopped, static_cast<int64_t>(t.request.prompt.size()),
+                      t.shared, t.fresh()};
+    if (t.request.done) t.request.done(end);
+  }
+
+  TextEngineOptions options;
+  TextSteps steps;
+  BlockPool pool;
+  std::vector<int64_t> eos;
+  TextCounts counts;
+  std::list<GrowingText> running;  ///< of the thread alone, oldest first
+  std::mutex lock;
+  std::condition_variable ready;
+  std::deque<GrowingText> waiting;
+  bool ends = false;
+  std::thread thread;
+};
+
+TextEngine::TextEngine(std::shared_ptr<models::PretrainedModel> model,
+                       const TextEngineOptions& options)
+    : state_(std::make_unique<State>(std::move(model), options)) {}
+TextEngine::~TextEngine() = default;
+
+void TextEngine::submit(TextRequest request) {
+  State& s = *state_;
+  const auto refused = [&](int status, const std::string& error) {
+    ++s.counts.rejected;
+    if (request.done)
+      request.done({status, error, true, static_cast<int64_t>(request.prompt.size())});
+  };
+  try {
+    models::check(request.options);
+    TD_CHECK(!request.prompt.empty(), Value, "the prompt has no tokens");
+    for (const int64_t t : request.prompt)
+      TD_CHECK(t >= 0 && t < vocabulary(), Value, "token {} is outside of the vocabulary of {}", t,
+               vocabulary());
+    TD_CHECK(static_cast<int64_t>(request.prompt.size()) < length(), Value,
+             "the prompt has {} tokens; with its answer it may have {}", request.prompt.size(),
+             length());
+  } catch (const Error& e) {
+    return refused(400, e.text());
+  }
+  if (request.options.max_new_tokens == 0) {
+    if (request.done) request.done({200, "", false, static_cast<int64_t>(request.prompt.size())});
+    return;
+  }
+  {
+    const std::lock_guard hold(s.lock);
+    if (s.waiting.size() < s.options.queue && !s.ends) {
+      ++s.counts.accepted;
+      s.waiting.emplace_back(std::move(request));
+      s.ready.notify_one();
+      return;
+    }
+  }
+  refused(s.ends ? 503 : 429, s.ends ? "the model is being unloaded" : "too many texts wait");
+}
+
+std::vector<int64_t> TextEngine::generate(std::vector<int64_t> prompt,
+                                          const models::GenerateOptions& options) {
+  std::vector<int64_t> out;
+  std::promise<TextEnd> end;
+  TextRequest r;
+  r.prompt = std::move(prompt);
+  r.options = options;
+  r.token = [&out](const TextToken& t) {
+    out.push_back(t.id);
+    return true;
+  };
+  r.done = [&end](const TextEnd& e) { end.set_value(e); };
+  submit(std::move(r));
+  const TextEnd e = end.get_future().get();
+  TD_CHECK(e.status == 200, Value, "{}", e.error);
+  return out;
+}
+
+int64_t TextEngine::length() const { return state_->steps.length(); }
+int64_t TextEngine::vocabulary() const { return state_->steps.vocabulary(); }
+int64_t TextEngine::blocks() const { return state_->pool.count(); }
+std::vector<int64_t> TextEngine::sizes() const { return state_->steps.sizes(); }
+TextCounts& TextEngine::counts() { return state_->counts; }
+
+}  // namespace tandem::serve

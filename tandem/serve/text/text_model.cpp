@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/serve/text/text_model.h"
+
+#include <filesystem>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+
+namespace tandem::serve {
+
+std::unique_ptr<TextModel> TextModel::load(const std::string& folder,
+                                           const TextEngineOptions& options) {
+  const std::filesystem::path at = folder;
+  if (!std::filesystem::exists(at / "config.json") ||
+      !std::filesystem::exists(at / "tokenizer.json"))
+    return nullptr;
+  std::shared_ptr<models::PretrainedModel> model = models::from_pretrained(folder);
+  if (!model->is_causal()) return nullptr;
+  const text::Tokenizer tokenizer = text::Tokenizer::from_file((at / "tokenizer.json").string())
+                                        .with_truncation(std::nullopt)
+                                        .with_padding(std::nullopt);
+  return std::unique_ptr<TextModel>(
+      new TextModel{tokenizer, text::ChatTemplate::of_folder(folder), {std::move(model), options}});
+}
+
+}  // namespace tandem::serve

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// TextModel: what a folder needs to answer texts with texts: the engine, its tokenizer, and how a
+// conversation becomes a prompt.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tandem/serve/text/text_engine.h"
+#include "tandem/text/chat_template.h"
+#include "tandem/text/tokenizer.h"
+
+namespace tandem::serve {
+
+struct TextModel {
+  text::Tokenizer tokenizer;
+  std::optional<text::ChatTemplate> chat;
+  TextEngine engine;
+
+  /// A Hugging Face folder with a decoder and tokenizer.json; nothing for any other. Throws what
+  /// loading throws.
+  TD_API static std::unique_ptr<TextModel> load(const std::string& folder,
+                                                const TextEngineOptions& options);
+};
+
+}  // namespace tandem::serve
