@@ -16,7 +16,9 @@
 namespace tandem {
 namespace {
 
-constexpr const char* kSlotText = "a text's block lies outside of the pool, or its table is short";
+constexpr const char* kSlotText =
+    "{} lies outside< of a pool k {k} with a table {table}>\n"
+    "Blocks are below slots / block, positions below the table's columns times block.";
 
 void check_integers(const Spec& s, const char* name) {
   TD_CHECK(is_integral(s.dtype) && s.rank() == 2, Shape, "{} is {} {}, wants integers [n, ...]",

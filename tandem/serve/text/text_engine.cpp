@@ -344,16 +344,18 @@ void TextEngine::submit(TextRequest request) {
     if (request.done) request.done({200, "", false, static_cast<int64_t>(request.prompt.size())});
     return;
   }
+  bool ends = false;
   {
     const std::lock_guard hold(s.lock);
-    if (s.waiting.size() < s.options.queue && !s.ends) {
+    ends = s.ends;
+    if (s.waiting.size() < s.options.queue && !ends) {
       ++s.counts.accepted;
       s.waiting.emplace_back(std::move(request));
       s.ready.notify_one();
       return;
     }
   }
-  refused(s.ends ? 503 : 429, s.ends ? "the model is being unloaded" : "too many texts wait");
+  refused(ends ? 503 : 429, ends ? "the model is being unloaded" : "too many texts wait");
 }
 
 std::vector<int64_t> TextEngine::generate(std::vector<int64_t> prompt,
