@@ -10,6 +10,7 @@
 #include "cli/commands_internal.h"
 #include "tandem/base/clock.h"
 #include "tandem/init.h"
+#include "tandem/serve/http2/frames.h"
 #include "tandem/serve/load_test.h"
 #include "tandem/serve/server_settings.h"
 
@@ -59,6 +60,8 @@ int serve_models(const ServeOptions& o) {
   g_server.store(&server);
   for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, on_signal);
   print_models(server);
+  if (!serve::Http2Frames::available())
+    fmt::print(stderr, "  HTTP/2 and gRPC are not built in: they want libnghttp2-dev\n");
   fmt::print(stderr, "ready at {} after {:.0f} ms\n", server.url(), seconds_since(begin) * 1e3);
   server.run();
   for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
@@ -94,8 +97,8 @@ void add_serve(CLI::App& app, int& code) {
       "  tandem serve models/\n"
       "  tandem serve runs/mnist-lenet5 --port 8080\n"
       "  curl --data-binary @digit.png localhost:8000/predictions/mnist-lenet5\n\n"
-      "Speaks the protocols of Triton (V2 by REST), TensorFlow Serving, TorchServe, SageMaker and "
-      "Vertex AI; docs/serving.md has the settings");
+      "Speaks the protocols of Triton (V2) and TensorFlow Serving by REST and gRPC, and those of "
+      "TorchServe, SageMaker and Vertex AI; docs/serving.md has the settings");
   auto o = std::make_shared<ServeOptions>();
   verb->add_option("models", o->models, "A folder of models, a run's folder, or an ONNX file");
   verb->add_option("--config", o->config, "A YAML file of settings");
