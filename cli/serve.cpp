@@ -31,7 +31,7 @@ struct ServeOptions {
   std::string models, config;
   std::vector<std::string> changes;
   int port = -1;
-  std::string host;
+  std::string host, keys;
   bool insecure = false, allow_load = false;
 };
 
@@ -49,6 +49,7 @@ int serve_models(const ServeOptions& o) {
   if (!o.models.empty()) changes.push_back("models=" + io::quote_json(o.models));
   if (o.port >= 0) changes.push_back(fmt::format("port={}", o.port));
   if (!o.host.empty()) changes.push_back("host=" + io::quote_json(o.host));
+  if (!o.keys.empty()) changes.push_back("keys=" + io::quote_json(o.keys));
   if (o.insecure) changes.push_back("insecure=true");
   if (o.allow_load) changes.push_back("allow_load=true");
   const serve::ServerSettings settings = serve::read_server_settings(o.config, changes);
@@ -104,6 +105,7 @@ void add_serve(CLI::App& app, int& code) {
   verb->add_option("--config", o->config, "A YAML file of settings");
   verb->add_option("--port", o->port, "The port (8000); 0: one that is free");
   verb->add_option("--host", o->host, "The address to listen at (127.0.0.1)");
+  verb->add_option("--keys", o->keys, "A file of API keys, as \"infer,metrics KEY\" on each line");
   verb->add_flag("--insecure", o->insecure, "Allow an address that other machines reach");
   verb->add_flag("--allow-load", o->allow_load, "Clients may load and unload models");
   verb->add_option("--set", o->changes, "Any setting, as defaults.max_batch=8");

@@ -218,9 +218,10 @@ struct Server::State {
   State& operator=(const State&) = delete;
 
   static ServerOptions checked(ServerOptions o) {
-    TD_CHECK(o.insecure || is_loopback(o.http.host), Value,
+    TD_CHECK(o.insecure || !o.keys.empty() || is_loopback(o.http.host), Value,
              "'{}' can be reached from other machines, and nobody is asked for a key\nGive "
-             "--insecure if a firewall or a proxy guards it, or listen at 127.0.0.1.",
+             "--keys FILE, or --insecure if a firewall or a proxy guards it, or listen at "
+             "127.0.0.1.",
              o.http.host);
     // Files are decoded, and models loaded, beside the loop.
     o.http.beside = [vertex = o.predict_route](const HttpRequest& r) {
@@ -231,9 +232,23 @@ struct Server::State {
     return o;
   }
 
+  /// 401 or 403 for who may not do it.
+  int key_status(const HttpRequest& r) const {
+    return options.keys.empty() ? 0 : options.keys.check(r, scope_of(r, options.health_route));
+  }
+  static void refuse_key(const HttpExchangePtr& e, int status) {
+    const std::string_view text = status == 401 ? "a key is needed: Authorization: Bearer KEY"
+                                                : "the key does not allow this";
+    if (is_grpc(e->request)) return e->answer(grpc_error(status, text));
+    HttpResponse r = Call::error_of(status, text);
+    if (status == 401) r.headers.emplace_back("WWW-Authenticate", "Bearer");
+    e->answer(std::move(r));
+  }
+
   void handle(const HttpExchangePtr& e) {
     const HttpRequest& r = e->request;
     const bool foreign = !options.insecure && is_foreign(r);
+    if (const int status = key_status(r)) return refuse_key(e, status);
     if (is_grpc(r) && !foreign) return handle_grpc(e, context);
     Call call{e, context, {}};
     try {

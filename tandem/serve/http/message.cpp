@@ -33,6 +33,7 @@ constexpr StatusText kStatusTexts[] = {
     {200, "OK"},
     {204, "No Content"},
     {400, "Bad Request"},
+    {401, "Unauthorized"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
