@@ -47,11 +47,12 @@ int goaway_code(std::string_view bytes) {
   return -1;
 }
 
-/// An echo that answers after `beside` or at once.
+/// An echo; requests to /stream are left without an answer.
 class EchoServer {
  public:
   explicit EchoServer(HttpOptions options)
       : server_(std::move(options), [](const HttpExchangePtr& e) {
+          if (e->request.path == "/stream") return;  // its answer never comes
           e->answer({.content_type = "text/plain",
                      .headers = {{"X-Path", e->request.path}, {"Connection", "keep-alive"}},
                      .body = e->request.method + " " + e->request.query + " " + e->request.body});
@@ -265,6 +266,20 @@ TEST_F(Http2, DrainFinishesWhatRuns) {
   EXPECT_EQ(client.wait(open).body, "POST  ab");
   while (client.step()) {}
   server.reset();
+}
+
+// Streaming calls may stay silent for long; when connections run out, they make room.
+TEST_F(Http2, SilentStreamsMakeRoom) {
+  EchoServer server(
+      {.connections = 4, .streamed = [](const HttpRequest& r) { return r.path == "/stream"; }});
+  std::vector<std::unique_ptr<Http2Client>> silent;
+  for (int i = 0; i < 4; ++i) {
+    silent.push_back(std::make_unique<Http2Client>("127.0.0.1", server->port(), 5));
+    silent.back()->start("POST", "/stream", "", {}, true);
+    ASSERT_TRUE(silent.back()->step());
+  }
+  server.expect_healthy();
+  EXPECT_GE(server->counts().dropped, 1U);
 }
 
 TEST(WithoutHttp2, TheServerSaysSo) {

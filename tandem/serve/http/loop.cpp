@@ -181,8 +181,8 @@ void HttpLoop::accept_all() {
 void HttpLoop::make_room() {
   Connection* oldest = nullptr;
   for (auto& [id, c] : connections_)
-    if (!c->handling && c->out.empty() && !c->parser.in_body() && (!c->http2 || c->idle()) &&
-        (!oldest || c->changed < oldest->changed))
+    if (!c->handling && c->out.empty() && !c->parser.in_body() &&
+        (!c->http2 || c->http2->quiet()) && (!oldest || c->changed < oldest->changed))
       oldest = c.get();
   if (!oldest) return;
   dropped.fetch_add(1, std::memory_order_relaxed);

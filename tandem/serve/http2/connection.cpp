@@ -109,6 +109,7 @@ void Http2Connection::end_head(int32_t id) {
   s->head_only = s->request.method == "HEAD";
   s->grpc = is_grpc(s->request);
   s->streamed = owner_.options.streamed && owner_.options.streamed(s->request);
+  hold(*s, s->header_bytes);
   if (s->status > 0) return refuse(id, *s, s->status, s->reason);
   if (s->streamed) return dispatch(id, *s);
   s->body.start(owner_.now());
@@ -129,7 +130,7 @@ void Http2Connection::data(int32_t id, std::string_view bytes) {
   if (bytes.size() > most - std::min(body.size(), most))
     return refuse(id, *s, 413, "the body is larger than the server takes");
   body.append(bytes);
-  hold(*s, body.capacity());
+  hold(*s, s->header_bytes + body.capacity());
 }
 
 void Http2Connection::end(int32_t id) {
@@ -258,7 +259,7 @@ void Http2Connection::sent(int32_t id, size_t n) {
 void Http2Connection::take(int32_t id, size_t bytes, size_t held) {
   Stream* s = find(id);
   if (!s || s->last) return;
-  hold(*s, held);
+  hold(*s, s->header_bytes + held);
   bytes = std::min(bytes, s->untaken);
   s->untaken -= bytes;
   frames_.consume(id, bytes);
@@ -267,6 +268,13 @@ void Http2Connection::take(int32_t id, size_t bytes, size_t held) {
 size_t Http2Connection::unsent(int32_t id) const {
   const auto at = streams_.find(id);
   return at == streams_.end() ? 0 : at->second.out.size() - at->second.out_at;
+}
+
+bool Http2Connection::quiet() const {
+  return std::all_of(streams_.begin(), streams_.end(), [](const auto& entry) {
+    const Stream& s = entry.second;
+    return s.streamed && !s.last && s.out_at == s.out.size();
+  });
 }
 
 // ---- times and ends

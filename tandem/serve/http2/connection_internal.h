@@ -59,8 +59,10 @@ class Http2Connection : private Http2Events {
   size_t unsent(int32_t stream) const;
   /// No stream is open.
   bool idle() const { return streams_.empty(); }
+  /// Nothing but streaming calls that have nothing to send: it may be closed to make room.
+  bool quiet() const;
   Seconds idle_since() const { return idle_since_; }
-  /// Bytes of requests that are held.
+  /// Bytes of requests that are held, with their headers.
   size_t held() const { return held_; }
   /// Refuse the requests whose bodies are still coming.
   void refuse_bodies(int status, const std::string& reason);

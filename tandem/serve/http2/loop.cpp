@@ -105,6 +105,7 @@ bool HttpLoop::read_http2(Connection& c, std::string_view bytes) {
     return read_http2(c, first);
   }
   if (c.closing) return true;
+  c.changed = now();
   touched_.push_back(c.id);
   if (!c.http2->receive(bytes)) c.closing = true;
   in_flight_ += c.http2->held() - c.charged;
