@@ -3,6 +3,8 @@
 // tensor has the bits that it has by REST.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/io/io_helper.h"
 #include "tests/serve/grpc_helper.h"
 #include "tests/support/init.h"
@@ -556,6 +558,31 @@ TEST(GrpcQueue, CancelsAndExpires) {
   EXPECT_EQ(counts.expired, 1U);
   EXPECT_EQ(counts.cancelled, 1U);
   EXPECT_EQ(counts.accepted, counts.ok + counts.failed + counts.expired + counts.cancelled);
+}
+
+// Clients that heed GOAWAY lose nothing when the server is drained.
+TEST(GrpcDrain, LosesNoCall) {
+  if (!Http2Frames::available()) GTEST_SKIP() << "this build has no HTTP/2";
+  const TempFolder t;
+  put_model(t / "m.onnx", scale_model(2));
+  Running server({.models = t.path().string()});
+  std::atomic<int> answers{0}, lost{0};
+  std::vector<std::thread> clients;
+  for (int k = 0; k < 4; ++k)
+    clients.emplace_back([&] {
+      Http2Client client("127.0.0.1", server->port(), 10);
+      const std::string body = as_body(v2_infer_request("m", {raw_input()}));
+      while (!client.said_goaway()) {
+        const GrpcAnswer a = grpc_answer(client.call(kV2 + "ModelInfer", body));
+        if (a.code != 0 && a.code != 14) ++lost;
+        ++answers;
+      }
+    });
+  while (answers < 50) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  (*server).drain(0.3, 10);
+  server.join();
+  for (std::thread& c : clients) c.join();
+  EXPECT_EQ(lost, 0);
 }
 
 }  // namespace
