@@ -3,7 +3,6 @@
 // clients on another, in turns, and prints medians. echo: the same HTTP server without models.
 // Linux.
 #include <fmt/core.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "bench/serve_bench.h"
 #include "tandem/base/clock.h"
 #include "tandem/base/files/folder.h"
 #include "tandem/base/parallel.h"
@@ -29,23 +29,11 @@ namespace {
 using namespace tandem;
 namespace fs = std::filesystem;
 
-void stay_on(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof set, &set);
-}
-
 double resident_mb() {
   std::ifstream file("/proc/self/statm");
   double total = 0, resident = 0;
   file >> total >> resident;
   return resident * 4096 / 1048576;
-}
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v.empty() ? 0 : v[v.size() / 2];
 }
 
 /// One way to ask one server.
@@ -92,31 +80,6 @@ void write_models(const std::string& folder) {
       },
       {2, 784});
 }
-
-/// Whatever serves, on a thread of core 0 with all threads that it makes.
-class OnCore0 {
- public:
-  template <class Make>
-  explicit OnCore0(Make make) {
-    thread_ = std::thread([this, make] {
-      stay_on(0);
-      make(*this);
-    });
-    while (!ready) std::this_thread::yield();
-  }
-  ~OnCore0() {
-    stop();
-    thread_.join();
-  }
-  OnCore0(const OnCore0&) = delete;
-  OnCore0& operator=(const OnCore0&) = delete;
-  std::function<void()> stop;
-  std::string url;
-  std::atomic<bool> ready{false};
-
- private:
-  std::thread thread_;
-};
 
 void serve_echo(OnCore0& at) {
   serve::HttpServer server({}, [](const serve::HttpExchangePtr& e) {
@@ -204,6 +167,9 @@ int run(double seconds) {
         {"null, binary", server.url, small, 1},
         {"null, JSON", server.url, serve::v2_request(server.url, "null", 1, false), 1}};
     measure(null, seconds, 5);
+    bench_grpc(server.url, "null", seconds, 1, 5);
+    bench_grpc(server.url, "null", seconds, 16, 5);
+    bench_grpc(server.url, "image", seconds, 1, 3);
     std::vector<Arm> many{{"echo, 16 connections", echo.url, mirror(small), 16},
                           {"null, binary", server.url, small, 16}};
     measure(many, seconds, 5);

@@ -10,6 +10,7 @@
 #include "tandem/dist/make_engine.h"
 #include "tandem/init.h"
 #include "tandem/plan/hardware/machine.h"
+#include "tandem/serve/http2/frames.h"
 
 namespace tandem::cli {
 namespace {
@@ -40,11 +41,14 @@ void engines() {
 
 void add_doctor(CLI::App& app, int& code) {
   CLI::App* verb =
-      app.add_subcommand("doctor", "What was found: CPU, oneDNN, threads, GPU, kernels");
+      app.add_subcommand("doctor", "What was found: CPU, oneDNN, threads, GPU, kernels, gRPC");
   verb->callback([&code] {
     init();
     fmt::print("tandem {}\n{}\n{}", TANDEM_VERSION, doctor(), gpu::doctor());
     engines();
+    fmt::print("\nserving\n  gRPC  {}\n", serve::Http2Frames::available()
+                                              ? "yes (libnghttp2)"
+                                              : "no: install libnghttp2-dev and build again");
     evaluate();
     code = 0;
   });

@@ -10,6 +10,7 @@
 #include "cli/commands_internal.h"
 #include "tandem/base/clock.h"
 #include "tandem/init.h"
+#include "tandem/serve/http2/frames.h"
 #include "tandem/serve/load_test.h"
 #include "tandem/serve/server_settings.h"
 
@@ -30,7 +31,7 @@ struct ServeOptions {
   std::string models, config;
   std::vector<std::string> changes;
   int port = -1;
-  std::string host;
+  std::string host, keys;
   bool insecure = false, allow_load = false;
 };
 
@@ -48,6 +49,7 @@ int serve_models(const ServeOptions& o) {
   if (!o.models.empty()) changes.push_back("models=" + io::quote_json(o.models));
   if (o.port >= 0) changes.push_back(fmt::format("port={}", o.port));
   if (!o.host.empty()) changes.push_back("host=" + io::quote_json(o.host));
+  if (!o.keys.empty()) changes.push_back("keys=" + io::quote_json(o.keys));
   if (o.insecure) changes.push_back("insecure=true");
   if (o.allow_load) changes.push_back("allow_load=true");
   const serve::ServerSettings settings = serve::read_server_settings(o.config, changes);
@@ -59,6 +61,8 @@ int serve_models(const ServeOptions& o) {
   g_server.store(&server);
   for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, on_signal);
   print_models(server);
+  if (!serve::Http2Frames::available())
+    fmt::print(stderr, "  HTTP/2 and gRPC are not built in: they want libnghttp2-dev\n");
   fmt::print(stderr, "ready at {} after {:.0f} ms\n", server.url(), seconds_since(begin) * 1e3);
   server.run();
   for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
@@ -94,13 +98,14 @@ void add_serve(CLI::App& app, int& code) {
       "  tandem serve models/\n"
       "  tandem serve runs/mnist-lenet5 --port 8080\n"
       "  curl --data-binary @digit.png localhost:8000/predictions/mnist-lenet5\n\n"
-      "Speaks the protocols of Triton (V2 by REST), TensorFlow Serving, TorchServe, SageMaker and "
-      "Vertex AI; docs/serving.md has the settings");
+      "Speaks the protocols of Triton (V2) and TensorFlow Serving by REST and gRPC, and those of "
+      "TorchServe, SageMaker and Vertex AI; docs/serving.md has the settings");
   auto o = std::make_shared<ServeOptions>();
   verb->add_option("models", o->models, "A folder of models, a run's folder, or an ONNX file");
   verb->add_option("--config", o->config, "A YAML file of settings");
   verb->add_option("--port", o->port, "The port (8000); 0: one that is free");
   verb->add_option("--host", o->host, "The address to listen at (127.0.0.1)");
+  verb->add_option("--keys", o->keys, "A file of API keys, as \"infer,metrics KEY\" on each line");
   verb->add_flag("--insecure", o->insecure, "Allow an address that other machines reach");
   verb->add_flag("--allow-load", o->allow_load, "Clients may load and unload models");
   verb->add_option("--set", o->changes, "Any setting, as defaults.max_batch=8");

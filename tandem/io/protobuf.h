@@ -95,6 +95,9 @@ class TD_API ProtoDocument {
 /// Writes one message; inner messages are written separately and added as bytes.
 class TD_API ProtoWriter {
  public:
+  ProtoWriter() = default;
+  /// `head`: bytes that stand before the message.
+  explicit ProtoWriter(std::string head) : out_(std::move(head)) {}
   void add_varint(uint32_t field, uint64_t v);
   void add_int(uint32_t field, int64_t v) { add_varint(field, static_cast<uint64_t>(v)); }
   void add_float(uint32_t field, float v);
@@ -104,6 +107,7 @@ class TD_API ProtoWriter {
   void add_packed(uint32_t field, const std::vector<int64_t>& v);
   void add_packed(uint32_t field, const std::vector<float>& v);
   const std::string& str() const { return out_; }
+  std::string take() { return std::move(out_); }
 
  private:
   void key(uint32_t field, ProtoType type);

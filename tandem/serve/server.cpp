@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/serve/grpc/status.h"
 #include "tandem/serve/server_internal.h"
 
 namespace tandem::serve {
@@ -122,10 +123,11 @@ void Call::only(std::string_view method) const {
   refuse(405, "this path takes {} alone", method);
 }
 
-ModelVersionPtr version_of(const Call& call, const std::string& name, const std::string& version) {
-  if (call.server.draining()) refuse(503, "the server is shutting down");
-  if (ModelVersionPtr v = call.server.repository.find(name, version)) return v;
-  if (call.server.repository.versions(name).empty())
+ModelVersionPtr version_of(ServerContext& server, const std::string& name,
+                           const std::string& version) {
+  if (server.draining()) refuse(503, "the server is shutting down");
+  if (ModelVersionPtr v = server.repository.find(name, version)) return v;
+  if (server.repository.versions(name).empty())
     refuse(404, "there is no model '{}'", one_line(name, 128));
   refuse(404, "model '{}' has no version '{}'", name, one_line(version, 32));
 }
@@ -164,27 +166,37 @@ int64_t check_inputs(const ModelVersion& v, const std::vector<Tensor>& inputs) {
   return std::max<int64_t>(rows, 1);
 }
 
-void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs, double timeout,
-           std::function<HttpResponse(const JobResult&)> respond) {
+void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
+                std::vector<Tensor> inputs, double timeout,
+                std::function<void(const JobResult&)> done) {
   Job job;
   job.rows = check_inputs(*v, inputs);
   job.inputs = std::move(inputs);
   job.timeout = timeout > 0 ? timeout : v->settings.timeout_ms / 1000;
-  job.gone = [e = call.exchange] { return e->gone(); };
-  job.done = [call, v, respond = std::move(respond)](const JobResult& r) {
+  job.gone = [e = exchange] { return e->gone(); };
+  job.done = [v, done = std::move(done)](const JobResult& r) { done(r); };
+  v->scheduler->submit(std::move(job), exchange->on_loop());
+}
+
+std::string timing_text(const JobResult& r) {
+  return fmt::format("queue={:.0f}us;compute={:.0f}us;batch={}", r.queue_seconds * 1e6,
+                     r.compute_seconds * 1e6, r.batch);
+}
+
+void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs, double timeout,
+           std::function<HttpResponse(const JobResult&)> respond) {
+  const auto done = [call, respond = std::move(respond)](const JobResult& r) {
     if (r.status != 200) return call.error(r.status, r.error);
     try {
       HttpResponse answer = respond(r);
-      answer.headers.emplace_back(
-          "Tandem-Timing", fmt::format("queue={:.0f}us;compute={:.0f}us;batch={}",
-                                       r.queue_seconds * 1e6, r.compute_seconds * 1e6, r.batch));
+      answer.headers.emplace_back("Tandem-Timing", timing_text(r));
       call.answer(std::move(answer));
     } catch (...) {
       const Refusal refusal = refusal_of(std::current_exception());
       call.error(refusal.status, refusal.text);
     }
   };
-  v->scheduler->submit(std::move(job), call.exchange->on_loop());
+  run_inputs(call.exchange, v, std::move(inputs), timeout, done);
 }
 
 struct Server::State {
@@ -208,23 +220,41 @@ struct Server::State {
   State& operator=(const State&) = delete;
 
   static ServerOptions checked(ServerOptions o) {
-    TD_CHECK(o.insecure || is_loopback(o.http.host), Value,
+    TD_CHECK(o.insecure || !o.keys.empty() || is_loopback(o.http.host), Value,
              "'{}' can be reached from other machines, and nobody is asked for a key\nGive "
-             "--insecure if a firewall or a proxy guards it, or listen at 127.0.0.1.",
+             "--keys FILE, or --insecure if a firewall or a proxy guards it, or listen at "
+             "127.0.0.1.",
              o.http.host);
     // Files are decoded, and models loaded, beside the loop.
     o.http.beside = [vertex = o.predict_route](const HttpRequest& r) {
       return r.path.starts_with("/predictions") || r.path.starts_with("/invocations") ||
              (!vertex.empty() && r.path == vertex);
     };
+    o.http.streamed = is_grpc_streamed;
     return o;
+  }
+
+  /// 401 or 403 for who may not do it.
+  int key_status(const HttpRequest& r) const {
+    return options.keys.empty() ? 0 : options.keys.check(r, scope_of(r, options.health_route));
+  }
+  static void refuse_key(const HttpExchangePtr& e, int status) {
+    const std::string_view text = status == 401 ? "a key is needed: Authorization: Bearer KEY"
+                                                : "the key does not allow this";
+    if (is_grpc(e->request)) return e->answer(grpc_error(status, text));
+    HttpResponse r = Call::error_of(status, text);
+    if (status == 401) r.headers.emplace_back("WWW-Authenticate", "Bearer");
+    e->answer(std::move(r));
   }
 
   void handle(const HttpExchangePtr& e) {
     const HttpRequest& r = e->request;
+    const bool foreign = !options.insecure && is_foreign(r);
+    if (const int status = key_status(r)) return refuse_key(e, status);
+    if (is_grpc(r) && !foreign) return handle_grpc(e, context);
     Call call{e, context, {}};
     try {
-      if (!options.insecure && is_foreign(r)) refuse(403, "pages of other sites are not answered");
+      if (foreign) refuse(403, "pages of other sites are not answered");
       std::string reason;
       if (const int status = inflate_body(e->request, options.http.limits, reason))
         refuse(status, "{}", reason);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tandem/serve/http/server.h"
+#include "tandem/serve/keys.h"
 #include "tandem/serve/model/repository.h"
 
 namespace tandem::serve {
@@ -18,7 +19,8 @@ struct ServerOptions {
   std::string models;           ///< a folder of models, or a model
   ModelSettings defaults = {};  ///< of models whose serve.yaml does not say otherwise
   HttpOptions http = {};
-  bool insecure = false;           ///< an address that others reach: nobody is asked for a key
+  bool insecure = false;           ///< an address that others reach, though nobody needs a key
+  ApiKeys keys = {};               ///< empty: nobody needs one
   bool allow_load = false;         ///< clients may load and unload models
   bool links = false;              ///< links may lead out of the folder
   std::string default_model = "";  ///< of routes that name none; "": the only one

@@ -39,13 +39,23 @@ struct Call {
 };
 
 /// The version asked for. Throws Refusal 404, or 503 while the server is drained.
-ModelVersionPtr version_of(const Call& call, const std::string& name,
+ModelVersionPtr version_of(ServerContext& server, const std::string& name,
                            const std::string& version = "");
+inline ModelVersionPtr version_of(const Call& call, const std::string& name,
+                                  const std::string& version = "") {
+  return version_of(call.server, name, version);
+}
 /// The model of routes that name none. Throws Refusal.
 ModelVersionPtr default_version(const Call& call);
 
 /// Checks ranks and sizes of inputs in the model's order; gives their rows. Throws Refusal.
 int64_t check_inputs(const ModelVersion& v, const std::vector<Tensor>& inputs);
+/// Run; `done` gets the result on any thread. `timeout` in seconds, 0: the model's.
+void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
+                std::vector<Tensor> inputs, double timeout,
+                std::function<void(const JobResult&)> done);
+/// "queue=12us;compute=850us;batch=4"
+std::string timing_text(const JobResult& r);
 /// Run and answer: `respond` makes the answer of the outputs. `timeout` in seconds, 0: the model's.
 void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs, double timeout,
            std::function<HttpResponse(const JobResult&)> respond);
@@ -59,11 +69,33 @@ bool handle_predictions(Call& call);
 bool handle_openai(Call& call);
 /// POST /v2/models/NAME/infer, when the path is known.
 void infer_v2(Call& call, const ModelVersionPtr& v);
+/// Loading by request: throws Refusal where it is not allowed, and for parameters that would bring
+/// files or settings along. `done` gets an HTTP status and why it failed.
+void check_may_load(const ServerContext& server);
+void check_load_parameter(const std::string& name);
+void change_model(ServerContext& server, const std::string& name, bool load,
+                  std::function<void(int status, const std::string& text)> done);
 /// A body of TensorFlow Serving's form; `instances` alone where `rows_only`.
 void predict_tensorflow(Call& call, const ModelVersionPtr& v);
 /// A body of any kind that the protocols without a form of their own take.
 void predict_body(Call& call, const ModelVersionPtr& v);
 std::string metrics_text(ServerContext& server);
+
+/// A call of gRPC: grpc/handle.cpp. And is it one that is answered in pieces?
+void handle_grpc(const HttpExchangePtr& exchange, ServerContext& server);
+bool is_grpc_streamed(const HttpRequest& request);
+
+/// DT_FLOAT of TensorFlow, and its number.
+struct TensorflowType {
+  DType dtype;
+  const char* name;
+  int number;
+};
+const TensorflowType& tensorflow_type(DType dtype);
+/// nullptr where we have no such dtype.
+const TensorflowType* tensorflow_type(int number);
+/// Refuses other signatures than the one there is.
+void check_signature(const std::string& name);
 
 /// The names of V2 for dtypes, "FP32"; "" where it has none. And back.
 const char* v2_name(DType dtype);

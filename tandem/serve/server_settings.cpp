@@ -33,6 +33,7 @@ ServerOptions server_options(const ServerSettings& s) {
                   .allow_load = s.allow_load,
                   .links = s.links,
                   .default_model = s.default_model};
+  if (!s.keys.empty()) o.keys = ApiKeys(s.keys);
   o.http.host = s.host;
   o.http.port = static_cast<int>(s.port);
   o.http.limits.body_bytes = static_cast<size_t>(s.body_mb * 1048576);

@@ -13,6 +13,7 @@ struct ServerSettings {
   std::string models = "";
   std::string host = "127.0.0.1";
   int64_t port = 8000;
+  std::string keys = "";
   bool insecure = false, allow_load = false, links = false;
   std::string default_model = "";
   int64_t connections = 1024;
@@ -29,6 +30,7 @@ struct ServerSettings {
     v("host", host, {.doc = "the address to listen at"});
     v("port", port, {.doc = "the port; 0: one that is free", .at_least = 0, .at_most = 65535});
     v("insecure", insecure, {.doc = "listen at an address that other machines reach"});
+    v("keys", keys, {.doc = "a file of API keys: scopes and a key on each line"});
     v("allow_load", allow_load, {.doc = "clients may load and unload models"});
     v("links", links, {.doc = "links may lead out of the folder of models"});
     v("default_model", default_model, {.doc = "the model of routes that name none"});

@@ -78,6 +78,12 @@ std::vector<std::string> http_seeds();
 void read_http(std::string_view bytes);
 std::vector<std::string> json_tensor_seeds();
 void read_json_tensor(std::string_view bytes);
+std::vector<std::string> http2_seeds();
+void read_http2(std::string_view bytes);
+std::vector<std::string> grpc_seeds();
+void read_grpc(std::string_view bytes);
+std::vector<std::string> tensor_proto_seeds();
+void read_tensor_proto(std::string_view bytes);
 
 // ---- changes by format
 void repair_tfrecord(std::string& s);

@@ -520,6 +520,9 @@ constexpr Reader kReaders[] = {
     {"hdf5_model", seeds_hdf5_model, run_keras, nullptr, mutate_text, true},
     {"tf_graph", seeds_graph, read_graph, nullptr, mutate_protobuf, true},
     {"http_request", http_seeds, read_http, nullptr, mutate_text},
+    {"http2_frames", http2_seeds, read_http2},
+    {"grpc_infer", grpc_seeds, read_grpc, nullptr, mutate_protobuf},
+    {"tensor_proto", tensor_proto_seeds, read_tensor_proto, nullptr, mutate_protobuf},
     {"json_tensor", json_tensor_seeds, read_json_tensor, nullptr, mutate_text, true},
     {"saved_model", seeds_saved_model, read_saved_model, nullptr, mutate_protobuf, true},
 };

@@ -113,7 +113,7 @@ const std::vector<Bad>& bad_requests() {
       {"two hosts", get + "Host: y\r\n\r\n", 400},
       {"0.9", "GET /\r\n", 505},
       {"3.7", "GET / HTTP/3.7\r\n", 505},
-      {"preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\n", 505},
+      {"preface of HTTP/2, broken", "PRI * HTTP/2.0\r\n\r\nGET", 505},
       {"no HTTP", "GET / FTP/1.1\r\n", 400},
       {"TLS", "\x16\x03\x01\x02\n", 400},
       {"method with blanks", "G@T / HTTP/1.1\r\n", 400},

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "tandem/io/json.h"
+#include "tandem/serve/http2/client.h"
 #include "tandem/serve/text/block_pool.h"
 #include "tandem/serve/text/text_engine.h"
 #include "tandem/serve/text/text_stream.h"
@@ -390,6 +391,19 @@ TEST_F(OpenAi, ListsModelsAndRefuses) {
   }
   EXPECT_EQ(server_->get("/v1/completions").status, 405);
   EXPECT_EQ(complete(R"("prompt":"w3","max_tokens":2)").status, 200);
+}
+
+TEST_F(OpenAi, StreamsOverHttp2) {
+  if (!Http2Frames::available()) GTEST_SKIP() << "built without libnghttp2";
+  Http2Client client("127.0.0.1", (*server_)->port());
+  const std::string body =
+      R"({"model":"gpt2","temperature":0,"ignore_eos":true,"prompt":"w3 w4","max_tokens":6)";
+  const HttpResponse whole = client.request("POST", "/v1/completions", body + "}", {});
+  const HttpResponse parts =
+      client.request("POST", "/v1/completions", body + R"(,"stream":true})", {});
+  std::string text;
+  for (const io::Json& e : events(parts)) text += *at(choice(e), "text").as_string();
+  EXPECT_EQ(text, *at(choice(json(whole)), "text").as_string());
 }
 
 TEST_F(OpenAi, AClientThatLeavesStopsItsText) {

@@ -78,7 +78,7 @@ std::array<unsigned char, 32> sha256(std::string_view bytes) {
   size_t left = bytes.size();
   for (; left >= 64; left -= 64, p += 64) add_block(state, p);
   unsigned char tail[128] = {};
-  std::memcpy(tail, p, left);
+  if (left > 0) std::memcpy(tail, p, left);  // an empty view may have no address
   tail[left] = 0x80;
   const size_t end = left < 56 ? 64 : 128;
   const uint64_t bits = uint64_t{bytes.size()} * 8;

@@ -18,6 +18,7 @@
 
 #include "tandem/base/ascii.h"
 #include "tandem/base/error.h"
+#include "tandem/serve/http/connection_internal.h"
 
 namespace tandem::serve {
 
@@ -43,9 +44,10 @@ HttpUrl::HttpUrl(std::string_view url) {
   }
   TD_CHECK(!host.empty(), Value, "'{}' names no host", url);
 }
-std::string HttpUrl::authority() const {
+std::string authority_of(const std::string& host, int port) {
   return fmt::format("{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", port);
 }
+std::string HttpUrl::authority() const { return authority_of(host, port); }
 
 std::string request_text(const std::string& method, const std::string& path,
                          const std::string& host, std::string_view body,
@@ -118,33 +120,35 @@ size_t parse_response(std::string_view bytes, bool body, HttpResponse& out) {
   return end + 4 + length;
 }
 
-HttpClient::HttpClient(const std::string& host, int port, double seconds)
-    : host_(fmt::format("{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]",
-                        port)) {
+int connect_to(const std::string& host, int port, double seconds) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   const int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   TD_CHECK(code == 0, Io, "{}: {}", host, gai_strerror(code));
-  int error = 0;
-  for (const addrinfo* a = found; a && fd_ < 0; a = a->ai_next) {
-    fd_ = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-    if (fd_ < 0) continue;
-    if (connect(fd_, a->ai_addr, a->ai_addrlen) == 0) break;
+  int error = 0, fd = -1;
+  for (const addrinfo* a = found; a && fd < 0; a = a->ai_next) {
+    fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    if (fd < 0) continue;
+    if (connect(fd, a->ai_addr, a->ai_addrlen) == 0) break;
     error = errno;
-    close(fd_);
-    fd_ = -1;
+    close(fd);
+    fd = -1;
   }
   freeaddrinfo(found);
-  TD_CHECK(fd_ >= 0, Io, "nobody answers at {}: {}", host_, std::strerror(error));
+  TD_CHECK(fd >= 0, Io, "nobody answers at {}: {}", authority_of(host, port), std::strerror(error));
   const int on = 1;
-  setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   timeval patience{};
   patience.tv_sec = static_cast<time_t>(seconds);
   patience.tv_usec =
       static_cast<suseconds_t>((seconds - static_cast<double>(patience.tv_sec)) * 1e6);
-  setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  return fd;
 }
+
+HttpClient::HttpClient(const std::string& host, int port, double seconds)
+    : host_(authority_of(host, port)), fd_(connect_to(host, port, seconds)) {}
 HttpClient::~HttpClient() {
   if (fd_ >= 0) close(fd_);
 }

@@ -13,6 +13,8 @@ namespace tandem::serve {
 
 using Seconds = double;  ///< of a steady clock
 
+class Http2Connection;
+
 /// Bytes must flow at a least rate; measured over windows, so that a fast start buys no patience.
 struct FlowWatch {
   Seconds since = -1;  ///< -1: nothing is awaited
@@ -32,8 +34,8 @@ struct FlowWatch {
 };
 
 struct Connection {
-  Connection(int fd, uint64_t id, const HttpLimits& limits, Seconds now)
-      : fd(fd), id(id), parser(limits), changed(now) {}
+  Connection(int fd, uint64_t id, const HttpLimits& limits, Seconds now);
+  ~Connection();
   int fd;
   uint64_t id;
   HttpParser parser;
@@ -54,10 +56,10 @@ struct Connection {
   size_t charged = 0;                   ///< of the bytes in flight
   Seconds changed;                      ///< since when it is idle, reads headers, or is handled
   FlowWatch body, answer;
+  std::unique_ptr<Http2Connection> http2;  ///< after its preface
+  bool http1 = false;                      ///< bytes came that are not that preface
 
-  bool idle() const {
-    return !handling && !lingering && unsent() == 0 && parser.idle() && in.empty();
-  }
+  bool idle() const;
   size_t unsent() const { return out.size() + large.size() - sent; }
 };
 
@@ -68,5 +70,9 @@ void put_head(std::string& out, const HttpResponse& response, bool old, bool clo
 std::string http_date();
 /// A listening socket; its port in `port`. Throws Io.
 int listen_at(const std::string& host, int& port);
+/// A connection with so much patience for each read and write. Throws Io.
+int connect_to(const std::string& host, int port, double seconds);
+/// "127.0.0.1:8000", "[::1]:8000"
+std::string authority_of(const std::string& host, int port);
 
 }  // namespace tandem::serve

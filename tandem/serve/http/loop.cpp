@@ -14,6 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/serve/http/loop_internal.h"
+#include "tandem/serve/http2/connection_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -155,8 +156,10 @@ void HttpLoop::run() {
         if (c.fd >= 0 && (events & (EPOLLIN | EPOLLRDHUP))) readable(c);
       }
     }
+    write_touched();
     closed_.clear();
     if (now() - timed_at_ >= kTick) keep_time();
+    write_touched();
     closed_.clear();
   }
   mail_->thread.store(std::thread::id());
@@ -195,7 +198,7 @@ void HttpLoop::make_room() {
   Connection* oldest = nullptr;
   for (auto& [id, c] : connections_)
     if (!c->handling && c->out.empty() && !c->parser.in_body() &&
-        (!oldest || c->changed < oldest->changed))
+        (!c->http2 || c->http2->quiet()) && (!oldest || c->changed < oldest->changed))
       oldest = c.get();
   if (!oldest) return;
   dropped.fetch_add(1, std::memory_order_relaxed);
@@ -217,6 +220,11 @@ void HttpLoop::readable(Connection& c) {
     if (c.lingering) continue;
     c.body.bytes += bytes;
     if (c.idle()) c.changed = now();
+    if (read_http2(c, {room_.data(), bytes})) {
+      if (c.fd < 0) return;
+      if (bytes < room_.size()) break;
+      continue;
+    }
     // Most requests come whole and are read where they lie.
     if (c.in.empty() && !c.handling && c.unsent() < kMostUnsent && c.large.empty()) {
       const std::string_view all(room_.data(), bytes);
@@ -242,6 +250,7 @@ void HttpLoop::readable(Connection& c) {
 
 // Handle what has come until a request waits for its answer or bytes are missing.
 void HttpLoop::process(Connection& c) {
+  if (c.http2) return write_http2(c);
   const auto may_handle = [&c] {
     return c.fd >= 0 && !c.handling && !c.closing && c.unsent() < kMostUnsent && c.large.empty();
   };
@@ -295,11 +304,18 @@ void HttpLoop::dispatch(Connection& c) {
   c.old = r.old;
   c.head_only = r.method == "HEAD";
   c.waiting = exchange;
-  if (r.body.size() <= options.inline_bytes && !r.header("content-encoding") &&
-      !(options.beside && options.beside(r))) {
+  if (goes_beside(r))
+    put_beside(std::move(exchange));
+  else
     call(exchange);
-    return;
-  }
+}
+
+bool HttpLoop::goes_beside(const HttpRequest& r) const {
+  return r.body.size() > options.inline_bytes || r.header("content-encoding") ||
+         (options.beside && options.beside(r));
+}
+
+void HttpLoop::put_beside(HttpExchangePtr exchange) {
   {
     const std::lock_guard hold(work_lock_);
     work_.push_back(std::move(exchange));
@@ -336,14 +352,18 @@ void HttpLoop::answered(uint64_t id, HttpResponse response) {
   put(*at->second, std::move(response));
 }
 
-// Gives whether the connection is closed after the answer.
-bool HttpLoop::put_head_of(Connection& c, const HttpResponse& response, bool parts) {
-  const bool close = !c.keep_alive || response.close || drains.load() > 0 || (parts && c.old);
+const std::string& HttpLoop::date() {
   if (date_at_ < 0 || now() - date_at_ > 0.5) {
     date_ = http_date();
     date_at_ = now();
   }
-  put_head(c.out, response, c.old, close, date_, parts);
+  return date_;
+}
+
+// Gives whether the connection is closed after the answer.
+bool HttpLoop::put_head_of(Connection& c, const HttpResponse& response, bool parts) {
+  const bool close = !c.keep_alive || response.close || drains.load() > 0 || (parts && c.old);
+  put_head(c.out, response, c.old, close, date(), parts);
   return close;
 }
 
@@ -403,6 +423,10 @@ void HttpLoop::read_mail() {
     letters.swap(mail_->letters);
   }
   for (Mailbox::Letter& l : letters) {
+    if (l.stream > 0) {
+      answered_http2(std::move(l));
+      continue;
+    }
     const auto at = connections_.find(l.connection);
     if (at == connections_.end() || !at->second->handling) continue;
     Connection& c = *at->second;
@@ -457,7 +481,8 @@ void HttpLoop::linger(Connection& c) {
 
 void HttpLoop::watch(Connection& c) {
   uint32_t events = EPOLLRDHUP;
-  const bool full = c.in.size() >= options.limits.header_bytes;
+  const bool full = c.in.size() >= options.limits.header_bytes ||
+                    (c.http2 && (c.unsent() >= kMostUnsent || c.closing));
   if (!full && !c.ended) events |= EPOLLIN;
   if (c.ended) events = 0;
   if (c.unsent() > 0) events |= EPOLLOUT;
@@ -470,6 +495,7 @@ void HttpLoop::close(Connection& c) {
   if (c.fd < 0) return;
   if (const auto waiting = c.waiting.lock()) static_cast<LoopExchange&>(*waiting).leave();
   in_flight_ -= c.charged;
+  c.http2.reset();
   ::close(c.fd);
   c.fd = -1;
   const auto at = connections_.find(c.id);
@@ -499,6 +525,8 @@ void HttpLoop::keep_time_of(Connection& c) {
     if (!c.answer.too_slow(timed_at_, options)) return;
     dropped.fetch_add(1, std::memory_order_relaxed);
     close(c);
+  } else if (c.http2) {
+    keep_time_http2(c);
   } else if (c.handling) {
     if (waited < options.answer_seconds) return;
     if (c.in_parts) {  // too late for another answer
@@ -512,7 +540,7 @@ void HttpLoop::keep_time_of(Connection& c) {
     if (!c.body.too_slow(timed_at_, options)) return;
     refuse(c, 408, "the body came too slowly");
     flush(c);
-  } else if (c.parser.idle()) {
+  } else if (c.parser.idle() && c.in.empty()) {
     if (waited > options.idle_seconds) close(c);
   } else if (waited > options.header_seconds) {
     refuse(c, 408, "the headers came too slowly");
@@ -526,6 +554,7 @@ bool HttpLoop::drained() {
   if (calls > 1) return true;
   if (drain_at_ < 0) drain_at_ = now();
   const Seconds since = now() - drain_at_;
+  end_http2(since >= drain_delay.load());
   if (since < drain_delay.load()) return false;
   if (listener_ >= 0) {
     ::close(listener_);

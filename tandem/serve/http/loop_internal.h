@@ -23,6 +23,8 @@ struct Mailbox {
     uint64_t connection;
     HttpResponse response;
     Kind kind = Kind::whole;
+    int32_t stream = 0;  ///< of HTTP/2
+    bool last = true;    ///< the end of that stream's answer
   };
   std::mutex lock;
   std::vector<Letter> letters;
@@ -39,6 +41,9 @@ class HttpLoop {
   void run();
   /// The answer to the request that a connection waits for.
   void answered(uint64_t id, HttpResponse response);
+  /// A piece of an answer over HTTP/2. The connection itself: nullptr where it is closed.
+  void answered_http2(Mailbox::Letter letter);
+  Http2Connection* http2_of(uint64_t id);
 
   const HttpOptions options;
   int port = 0;
@@ -56,6 +61,8 @@ class HttpLoop {
   bool parse(Connection& c);
   void charge(Connection& c);
   void dispatch(Connection& c);
+  bool goes_beside(const HttpRequest& r) const;
+  void put_beside(HttpExchangePtr exchange);
   void call(const HttpExchangePtr& exchange);
   void refuse(Connection& c, int status, const std::string& reason);
   void put(Connection& c, HttpResponse response);
@@ -70,6 +77,14 @@ class HttpLoop {
   void keep_time();
   void keep_time_of(Connection& c);
   bool drained();
+  // ---- http2/loop.cpp
+  bool read_http2(Connection& c, std::string_view bytes);
+  void open_http2(Connection& c);
+  void write_http2(Connection& c);
+  void write_touched();
+  void keep_time_http2(Connection& c);
+  void end_http2(bool last);
+  const std::string& date();
   void work();
   Seconds now() const;
 
@@ -81,6 +96,7 @@ class HttpLoop {
   std::vector<std::unique_ptr<Connection>> closed_;  ///< in this turn of the loop
   uint64_t next_id_ = 16;                            ///< below: the listener and the eventfd
   size_t in_flight_ = 0;
+  std::vector<uint64_t> touched_;  ///< connections of HTTP/2 that may have something to send
   std::shared_ptr<Mailbox> mail_ = std::make_shared<Mailbox>();
   std::string date_;
   Seconds date_at_ = -1, drain_at_ = -1, timed_at_ = 0;

@@ -33,6 +33,7 @@ constexpr StatusText kStatusTexts[] = {
     {200, "OK"},
     {204, "No Content"},
     {400, "Bad Request"},
+    {401, "Unauthorized"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
@@ -140,25 +141,18 @@ bool list_holds(std::string_view list, std::string_view word) {
   return false;
 }
 
-int inflate_body(HttpRequest& request, const HttpLimits& limits, std::string& reason) {
-  const std::string* coding = request.header("content-encoding");
-  if (!coding || same_word(trimmed(*coding), "identity")) return 0;
-  const std::string_view word = trimmed(*coding);
-  const bool gzip = same_word(word, "gzip") || same_word(word, "x-gzip");
-  if ((!gzip && !same_word(word, "deflate")) || request.count("content-encoding") > 1) {
-    reason = "Content-Encoding may be gzip, deflate or identity";
-    return 415;
-  }
+int inflate_bytes(std::string_view bytes, bool gzip, size_t most, std::string& out,
+                  std::string& reason) {
   Zlib s;
   if (inflateInit2(&s.z, gzip ? MAX_WBITS + 16 : MAX_WBITS) != Z_OK) {
     reason = "no memory to inflate the body";
     return 503;
   }
   s.end = inflateEnd;
-  std::string out;
+  out.clear();
   std::array<char, 1 << 16> room;
-  s.z.next_in = reinterpret_cast<Bytef*>(request.body.data());
-  s.z.avail_in = static_cast<uInt>(request.body.size());
+  s.z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  s.z.avail_in = static_cast<uInt>(bytes.size());
   for (int code = Z_OK; code != Z_STREAM_END;) {
     s.z.next_out = reinterpret_cast<Bytef*>(room.data());
     s.z.avail_out = static_cast<uInt>(room.size());
@@ -168,8 +162,8 @@ int inflate_body(HttpRequest& request, const HttpLimits& limits, std::string& re
       reason = fmt::format("the body is not valid {} data", gzip ? "gzip" : "deflate");
       return 400;
     }
-    if (got > limits.body_bytes - std::min(out.size(), limits.body_bytes)) {
-      reason = fmt::format("the inflated body has more than {} bytes", limits.body_bytes);
+    if (got > most - std::min(out.size(), most)) {
+      reason = fmt::format("the inflated body has more than {} bytes", most);
       return 413;
     }
     out.append(room.data(), got);
@@ -178,28 +172,51 @@ int inflate_body(HttpRequest& request, const HttpLimits& limits, std::string& re
     reason = "bytes follow the compressed body";
     return 400;
   }
+  return 0;
+}
+
+int inflate_body(HttpRequest& request, const HttpLimits& limits, std::string& reason) {
+  const std::string* coding = request.header("content-encoding");
+  if (!coding || same_word(trimmed(*coding), "identity")) return 0;
+  const std::string_view word = trimmed(*coding);
+  const bool gzip = same_word(word, "gzip") || same_word(word, "x-gzip");
+  if ((!gzip && !same_word(word, "deflate")) || request.count("content-encoding") > 1) {
+    reason = "Content-Encoding may be gzip, deflate or identity";
+    return 415;
+  }
+  std::string out;
+  if (const int status = inflate_bytes(request.body, gzip, limits.body_bytes, out, reason))
+    return status;
   request.body = std::move(out);
   return 0;
 }
 
+bool deflate_bytes(std::string_view bytes, bool gzip, std::string& out) {
+  constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
+  Zlib s;
+  if (bytes.size() > kMost || deflateInit2(&s.z, 1, Z_DEFLATED, gzip ? MAX_WBITS + 16 : MAX_WBITS,
+                                           8, Z_DEFAULT_STRATEGY) != Z_OK)
+    return false;
+  s.end = deflateEnd;
+  const size_t before = out.size();
+  out.resize(before + deflateBound(&s.z, bytes.size()));
+  s.z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  s.z.avail_in = static_cast<uInt>(bytes.size());
+  s.z.next_out = reinterpret_cast<Bytef*>(out.data() + before);
+  s.z.avail_out = static_cast<uInt>(out.size() - before);
+  const bool done = deflate(&s.z, Z_FINISH) == Z_STREAM_END;
+  out.resize(done ? before + s.z.total_out : before);
+  return done;
+}
+
 void deflate_body(const HttpRequest& request, HttpResponse& response) {
-  constexpr size_t kWorthIt = 256, kMost = size_t{1} << 30;  // zlib counts in 32 bits
+  constexpr size_t kWorthIt = 256;
   const std::string* accept = request.header("accept-encoding");
-  if (!accept || response.body.size() < kWorthIt || response.body.size() > kMost) return;
+  if (!accept || response.body.size() < kWorthIt) return;
   const bool gzip = list_holds(*accept, "gzip");
   if (!gzip && !list_holds(*accept, "deflate")) return;
-  Zlib s;
-  if (deflateInit2(&s.z, 1, Z_DEFLATED, gzip ? MAX_WBITS + 16 : MAX_WBITS, 8, Z_DEFAULT_STRATEGY) !=
-      Z_OK)
-    return;
-  s.end = deflateEnd;
-  std::string out(deflateBound(&s.z, response.body.size()), '\0');
-  s.z.next_in = reinterpret_cast<Bytef*>(response.body.data());
-  s.z.avail_in = static_cast<uInt>(response.body.size());
-  s.z.next_out = reinterpret_cast<Bytef*>(out.data());
-  s.z.avail_out = static_cast<uInt>(out.size());
-  if (deflate(&s.z, Z_FINISH) != Z_STREAM_END) return;
-  out.erase(s.z.total_out);
+  std::string out;
+  if (!deflate_bytes(response.body, gzip, out)) return;
   response.body = std::move(out);
   response.headers.emplace_back("Content-Encoding", gzip ? "gzip" : "deflate");
   response.headers.emplace_back("Vary", "Accept-Encoding");

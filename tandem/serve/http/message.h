@@ -22,6 +22,7 @@ struct HttpLimits {
   size_t target_bytes = size_t{8} << 10;
   size_t headers = 100;
   size_t chunks = 65536;  ///< of a chunked body
+  size_t streams = 256;   ///< open at a time on a connection of HTTP/2
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
@@ -45,7 +46,8 @@ struct HttpResponse {
   std::string content_type = "application/json";
   HttpHeaders headers = {};
   std::string body = "";
-  bool close = false;  ///< close the connection after it
+  bool close = false;         ///< close the connection after it
+  HttpHeaders trailers = {};  ///< over HTTP/2 alone
 };
 
 /// "Not Found" of 404.
@@ -64,6 +66,13 @@ TD_API std::string one_line(std::string_view text, size_t most = 200);
 
 /// Does a list such as "gzip, deflate;q=0.5" hold `word` (in lower case) with a weight above 0?
 TD_API bool list_holds(std::string_view list, std::string_view word);
+
+/// Inflate gzip or zlib data into `out`. Gives 0, or a status (400 damaged, 413 more than `most`
+/// bytes, 503 no memory) and why in `reason`.
+TD_API int inflate_bytes(std::string_view bytes, bool gzip, size_t most, std::string& out,
+                         std::string& reason);
+/// Append `bytes` to `out`, compressed quickly; false: it cannot be done.
+TD_API bool deflate_bytes(std::string_view bytes, bool gzip, std::string& out);
 
 /// Remove the body's Content-Encoding (gzip, deflate, identity). Gives 0, or the status to answer
 /// with (400 damaged, 413 more than the limit, 415 unknown) and why in `reason`.

@@ -23,6 +23,8 @@ struct HttpOptions {
   size_t inline_bytes = size_t{64} << 10;    ///< larger bodies are handled beside the loop
   std::function<bool(const HttpRequest&)> beside = {};  ///< smaller ones that go there, too
   int workers = 1;                                      ///< threads for them
+  /// Requests of HTTP/2 that are handled from their head on, as an HttpStream.
+  std::function<bool(const HttpRequest&)> streamed = {};
   double header_seconds = 10;   ///< from a request's first byte to its last header
   double idle_seconds = 60;     ///< between requests
   double rate_bytes = 1024;     ///< a second, the least of bodies and answers

@@ -12,6 +12,13 @@
 namespace tandem::serve {
 namespace {
 
+constexpr TensorflowType kTensorflowTypes[] = {
+    {DType::f64, "DT_DOUBLE", 2},     {DType::f32, "DT_FLOAT", 1}, {DType::f16, "DT_HALF", 19},
+    {DType::bf16, "DT_BFLOAT16", 14}, {DType::i64, "DT_INT64", 9}, {DType::i32, "DT_INT32", 3},
+    {DType::i16, "DT_INT16", 5},      {DType::i8, "DT_INT8", 6},   {DType::u8, "DT_UINT8", 4},
+    {DType::b8, "DT_BOOL", 10},
+};
+
 const ModelPort& port_named(const std::vector<ModelPort>& ports, const std::string& name) {
   for (const ModelPort& p : ports)
     if (p.name == name) return p;
@@ -134,32 +141,6 @@ void status(Call& call, const std::string& name, const std::string& version) {
   call.json("{\"model_version_status\":[" + out + "]}");
 }
 
-const char* tensorflow_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return "DT_DOUBLE";
-    case DType::f32:
-      return "DT_FLOAT";
-    case DType::f16:
-      return "DT_HALF";
-    case DType::bf16:
-      return "DT_BFLOAT16";
-    case DType::i64:
-      return "DT_INT64";
-    case DType::i32:
-      return "DT_INT32";
-    case DType::i16:
-      return "DT_INT16";
-    case DType::i8:
-      return "DT_INT8";
-    case DType::u8:
-      return "DT_UINT8";
-    case DType::b8:
-      return "DT_BOOL";
-  }
-  return "DT_INVALID";
-}
-
 void tensorflow_metadata(Call& call, const ModelVersion& v) {
   const auto list = [](const std::vector<ModelPort>& ports) {
     std::string out;
@@ -172,7 +153,7 @@ void tensorflow_metadata(Call& call, const ModelVersion& v) {
       out += fmt::format(
           "{}{}:{{\"dtype\":\"{}\",\"tensor_shape\":{{\"dim\":[{}],\"unknown_rank\":false}},"
           "\"name\":{}}}",
-          out.empty() ? "" : ",", name, tensorflow_type(p.dtype), dims, name);
+          out.empty() ? "" : ",", name, tensorflow_type(p.dtype).name, dims, name);
     }
     return out;
   };
@@ -196,6 +177,22 @@ std::string cut_verb(std::string& segment) {
 
 }  // namespace
 
+const TensorflowType& tensorflow_type(DType dtype) {
+  for (const TensorflowType& t : kTensorflowTypes)
+    if (t.dtype == dtype) return t;
+  TD_FAIL(Internal, "TensorFlow has no name for a dtype");
+}
+const TensorflowType* tensorflow_type(int number) {
+  for (const TensorflowType& t : kTensorflowTypes)
+    if (t.number == number) return &t;
+  return nullptr;
+}
+
+void check_signature(const std::string& name) {
+  if (name != "serving_default" && !name.empty())
+    refuse(400, "there is no signature '{}'; there is serving_default", one_line(name, 64));
+}
+
 void predict_tensorflow(Call& call, const ModelVersionPtr& v) {
   const std::vector<ModelPort>& ports = v->model->inputs();
   std::string_view instances, inputs;
@@ -208,9 +205,7 @@ void predict_tensorflow(Call& call, const ModelVersionPtr& v) {
     } else if (*key == "inputs") {
       inputs = json.skip(true);
     } else if (*key == "signature_name") {
-      const std::string name = json.read_string();
-      if (name != "serving_default" && !name.empty())
-        refuse(400, "there is no signature '{}'; there is serving_default", one_line(name, 64));
+      check_signature(json.read_string());
     } else {
       json.skip(true);
     }

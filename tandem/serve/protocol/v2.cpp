@@ -5,7 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
-#include "tandem/serve/server_internal.h"
+#include "tandem/serve/protocol/v2_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -38,9 +38,6 @@ std::string ports_json(const std::vector<ModelPort>& ports) {
   return out + "]";
 }
 
-// "onnx_tandem" as Triton writes "onnxruntime_onnx".
-std::string platform_of(const ModelVersion& v) { return "tandem_" + v.model->platform(); }
-
 void metadata(Call& call, const ModelVersion& v) {
   std::string versions;
   for (const ModelVersionPtr& other : call.server.repository.versions(v.name))
@@ -70,12 +67,12 @@ void config(Call& call, const ModelVersion& v) {
                                    ? ",\"dynamic_batching\":{\"max_queue_delay_microseconds\":" +
                                          fmt::format("{:.0f}}}", v.settings.delay_us)
                                    : "";
-  call.json(fmt::format(
-      "{{\"name\":{},\"platform\":\"{}\",\"max_batch_size\":{},\"input\":[{}],"
-      "\"output\":[{}],\"instance_group\":[{{\"count\":{},\"kind\":\"KIND_CPU\"}}]"
-      "{}}}",
-      quoted(v.name), platform_of(v), batched ? v.model->sizes().back().rows : 0,
-      list(v.model->inputs()), list(v.model->outputs()), v.model->instances(), batching));
+  call.json(
+      fmt::format("{{\"name\":{},\"platform\":\"{}\",\"max_batch_size\":{},\"input\":[{}],"
+                  "\"output\":[{}],\"instance_group\":[{{\"count\":{},\"kind\":\"KIND_CPU\"}}]"
+                  "{}}}",
+                  quoted(v.name), platform_of(v), most_rows_of(v), list(v.model->inputs()),
+                  list(v.model->outputs()), v.model->instances(), batching));
 }
 
 std::string statistics_of(const ModelVersion& v) {
@@ -147,9 +144,7 @@ void check_parameters(std::string_view body) {
     }
     json.open('{');
     while (const auto name = json.next_key()) {
-      if (*name == "config" || name->starts_with("file:"))
-        refuse(400, "models come from the folder alone; the parameter '{}' is not taken",
-               one_line(*name, 64));
+      check_load_parameter(*name);
       json.skip();
     }
   }
@@ -158,24 +153,13 @@ void check_parameters(std::string_view body) {
 
 void change(Call& call, const std::string& name, bool load) {
   call.only("POST");
-  if (!call.server.options.allow_load)
-    refuse(403, "models are not loaded by request; start with --allow-load");
+  check_may_load(call.server);
   check_parameters(call.request().body);
-  call.server.aside([call, name, load] {
-    try {
-      if (load)
-        call.server.repository.load(name);
-      else
-        call.server.repository.unload(name);
+  change_model(call.server, name, load, [call](int status, const std::string& text) {
+    if (status == 200)
       call.json("{}");
-    } catch (const Error& e) {
-      // Files that cannot be loaded are the caller's matter here.
-      const int status = e.kind() == ErrorKind::Internal ? 500 : 400;
-      call.error(status, call.server.repository.without_paths(e.message()));
-    } catch (...) {
-      const Refusal refusal = refusal_of(std::current_exception());
-      call.error(refusal.status, refusal.text);
-    }
+    else
+      call.error(status, text);
   });
 }
 
@@ -218,6 +202,41 @@ void model(Call& call) {
 
 }  // namespace
 
+std::string platform_of(const ModelVersion& v) { return "tandem_" + v.model->platform(); }
+int64_t most_rows_of(const ModelVersion& v) {
+  return v.model->batched() ? v.model->sizes().back().rows : 0;
+}
+
+void check_may_load(const ServerContext& server) {
+  if (!server.options.allow_load)
+    refuse(403, "models are not loaded by request; start with --allow-load");
+}
+
+void check_load_parameter(const std::string& name) {
+  if (name == "config" || name.starts_with("file:"))
+    refuse(400, "models come from the folder alone; the parameter '{}' is not taken",
+           one_line(name, 64));
+}
+
+void change_model(ServerContext& server, const std::string& name, bool load,
+                  std::function<void(int, const std::string&)> done) {
+  server.aside([&repository = server.repository, name, load, done = std::move(done)] {
+    try {
+      if (load)
+        repository.load(name);
+      else
+        repository.unload(name);
+      done(200, "");
+    } catch (const Error& e) {
+      // Files that cannot be loaded are the caller's matter here.
+      done(e.kind() == ErrorKind::Internal ? 500 : 400, repository.without_paths(e.message()));
+    } catch (...) {
+      const Refusal refusal = refusal_of(std::current_exception());
+      done(refusal.status, refusal.text);
+    }
+  });
+}
+
 const char* v2_name(DType dtype) {
   for (const V2Type& t : kV2Types)
     if (t.dtype == dtype) return t.name;
@@ -233,9 +252,11 @@ bool handle_v2(Call& call) {
   if (call.path[0] != "v2") return false;
   if (call.path.size() == 1) {
     call.only("GET");
-    call.json(
-        "{\"name\":\"tandem\",\"version\":\"0.1.0\",\"extensions\":[\"binary_tensor_data\","
-        "\"model_repository\",\"model_configuration\",\"statistics\"]}");
+    std::string extensions;
+    for (const char* e : kV2Extensions)
+      extensions += fmt::format("{}\"{}\"", extensions.empty() ? "" : ",", e);
+    call.json(fmt::format("{{\"name\":\"tandem\",\"version\":\"{}\",\"extensions\":[{}]}}",
+                          TANDEM_VERSION, extensions));
   } else if (call.path[1] == "health") {
     health(call);
   } else if (call.path[1] == "repository") {

@@ -8,33 +8,10 @@
 
 #include "tandem/base/error.h"
 #include "tandem/ops/ops.h"
-#include "tandem/serve/server_internal.h"
+#include "tandem/serve/protocol/v2_internal.h"
 
 namespace tandem::serve {
 namespace {
-
-constexpr size_t kMostTensors = 256, kMostRank = 8;
-constexpr int64_t kMostElements = int64_t{1} << 31;
-
-struct AskedInput {
-  std::string name, datatype;
-  std::optional<std::vector<int64_t>> shape;
-  std::string_view data;          ///< JSON
-  std::optional<int64_t> binary;  ///< bytes
-  std::string_view bytes;         ///< of them
-};
-struct AskedOutput {
-  std::string name;
-  std::optional<bool> binary;
-};
-struct Asked {
-  std::string id;
-  double timeout = 0;   ///< seconds
-  bool binary = false;  ///< outputs that do not say otherwise
-  bool any_binary = false;
-  std::vector<AskedInput> inputs;
-  std::vector<AskedOutput> outputs;
-};
 
 std::vector<int64_t> read_sizes(JsonCursor& json, const std::string& name) {
   std::vector<int64_t> out;
@@ -49,9 +26,7 @@ std::vector<int64_t> read_sizes(JsonCursor& json, const std::string& name) {
       refuse(400, "input '{}': the size {} is negative", name, word.substr(0, 40));
     const auto n = parse_digits(word, static_cast<uint64_t>(kMostElements));
     if (!n) refuse(400, "input '{}': the size {} is too large", name, word.substr(0, 40));
-    out.push_back(static_cast<int64_t>(*n));
-    if (out.size() > kMostRank)
-      refuse(400, "input '{}' has more than {} dimensions", name, kMostRank);
+    add_size(out, static_cast<int64_t>(*n), name);
   }
   return out;
 }
@@ -243,41 +218,6 @@ Tensor tensor_of(const AskedInput& in, const ModelPort& port) {
   return x.shape() == shape ? x : x.reshape(shape);
 }
 
-std::vector<Tensor> tensors_of(const Asked& asked, const std::vector<ModelPort>& ports) {
-  std::vector<Tensor> out(ports.size());
-  for (const AskedInput& in : asked.inputs) {
-    size_t at = 0;
-    while (at < ports.size() && ports[at].name != in.name) ++at;
-    if (at == ports.size())
-      refuse(400, "the model has no input '{}'; it has {}", one_line(in.name, 64),
-             known_names(ports));
-    if (out[at].defined()) refuse(400, "input '{}' is given twice", in.name);
-    out[at] = tensor_of(in, ports[at]);
-  }
-  for (size_t i = 0; i < ports.size(); ++i)
-    if (!out[i].defined()) refuse(400, "input '{}' is missing", ports[i].name);
-  return out;
-}
-
-// Which outputs are answered, in which order, as bytes or as JSON.
-std::vector<std::pair<size_t, bool>> wanted_outputs(const Asked& asked,
-                                                    const std::vector<ModelPort>& ports) {
-  std::vector<std::pair<size_t, bool>> out;
-  for (const AskedOutput& o : asked.outputs) {
-    size_t at = 0;
-    while (at < ports.size() && ports[at].name != o.name) ++at;
-    if (at == ports.size())
-      refuse(400, "the model has no output '{}'; it has {}", one_line(o.name, 64),
-             known_names(ports));
-    for (const auto& [other, binary] : out)
-      if (other == at) refuse(400, "output '{}' is asked for twice", o.name);
-    out.emplace_back(at, o.binary.value_or(asked.binary));
-  }
-  if (asked.outputs.empty())
-    for (size_t i = 0; i < ports.size(); ++i) out.emplace_back(i, asked.binary);
-  return out;
-}
-
 // The JSON of an output; bytes follow the JSON of all.
 void put_output(std::string& head, const ModelPort& port, const Tensor& x, bool binary) {
   head += "{\"name\":";
@@ -356,6 +296,49 @@ Asked raw_request(const HttpRequest& r, const std::vector<ModelPort>& ports) {
 }
 
 }  // namespace
+
+void add_size(std::vector<int64_t>& shape, int64_t size, const std::string& name) {
+  if (size < 0) refuse(400, "input '{}': the size {} is negative", name, size);
+  if (size > kMostElements) refuse(400, "input '{}': the size {} is too large", name, size);
+  shape.push_back(size);
+  if (shape.size() > kMostRank)
+    refuse(400, "input '{}' has more than {} dimensions", name, kMostRank);
+}
+
+std::vector<Tensor> tensors_of(const Asked& asked, const std::vector<ModelPort>& ports) {
+  std::vector<Tensor> out(ports.size());
+  for (const AskedInput& in : asked.inputs) {
+    size_t at = 0;
+    while (at < ports.size() && ports[at].name != in.name) ++at;
+    if (at == ports.size())
+      refuse(400, "the model has no input '{}'; it has {}", one_line(in.name, 64),
+             known_names(ports));
+    if (out[at].defined()) refuse(400, "input '{}' is given twice", in.name);
+    out[at] = tensor_of(in, ports[at]);
+  }
+  for (size_t i = 0; i < ports.size(); ++i)
+    if (!out[i].defined()) refuse(400, "input '{}' is missing", ports[i].name);
+  return out;
+}
+
+// Which outputs are answered, in which order, as bytes or as JSON.
+std::vector<std::pair<size_t, bool>> wanted_outputs(const Asked& asked,
+                                                    const std::vector<ModelPort>& ports) {
+  std::vector<std::pair<size_t, bool>> out;
+  for (const AskedOutput& o : asked.outputs) {
+    size_t at = 0;
+    while (at < ports.size() && ports[at].name != o.name) ++at;
+    if (at == ports.size())
+      refuse(400, "the model has no output '{}'; it has {}", one_line(o.name, 64),
+             known_names(ports));
+    for (const auto& [other, binary] : out)
+      if (other == at) refuse(400, "output '{}' is asked for twice", o.name);
+    out.emplace_back(at, o.binary.value_or(asked.binary));
+  }
+  if (asked.outputs.empty())
+    for (size_t i = 0; i < ports.size(); ++i) out.emplace_back(i, asked.binary);
+  return out;
+}
 
 void infer_v2(Call& call, const ModelVersionPtr& v) {
   const HttpRequest& r = call.request();

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of bench_serve share: threads on cores, medians, and whatever serves.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tandem {
+
+inline void stay_on(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+inline double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v.empty() ? 0 : v[v.size() / 2];
+}
+
+/// Whatever serves, on a thread of core 0 with all threads that it makes.
+class OnCore0 {
+ public:
+  template <class Make>
+  explicit OnCore0(Make make) {
+    thread_ = std::thread([this, make] {
+      stay_on(0);
+      make(*this);
+    });
+    while (!ready) std::this_thread::yield();
+  }
+  ~OnCore0() {
+    stop();
+    thread_.join();
+  }
+  OnCore0(const OnCore0&) = delete;
+  OnCore0& operator=(const OnCore0&) = delete;
+  std::function<void()> stop;
+  std::string url;
+  std::atomic<bool> ready{false};
+
+ private:
+  std::thread thread_;
+};
+
+/// gRPC's ModelInfer of a model, with one row, against a bare echo of the same bytes by libnghttp2:
+/// `streams` calls on their way over one connection, in turns. Prints medians.
+void bench_grpc(const std::string& url, const std::string& model, double seconds, int streams,
+                int turns);
+
+}  // namespace tandem

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/serve/grpc/call_internal.h"
+#include "tandem/serve/http2/stream.h"
+
+namespace tandem::serve {
+namespace {
+
+// Messages of one stream that are worked on at a time, and bytes of answers that may wait for the
+// client: beyond them nothing more is read, and the client must wait.
+constexpr size_t kMostBusy = 64, kMostWaiting = size_t{1} << 20;
+
+}  // namespace
+
+MessageStream::MessageStream(const GrpcCall& call, Handler handler)
+    : exchange_(call.exchange),
+      server_(call.server),
+      timeout_(call.timeout),
+      coding_(call.coding),
+      answers_(call.answers),
+      handler_(handler) {}
+
+void MessageStream::start() {
+  const HttpExchangePtr exchange = exchange_.lock();
+  auto& stream = dynamic_cast<HttpStream&>(*exchange);
+  stream.on_body = [self = shared_from_this()](std::string_view bytes, bool ended) {
+    self->body(bytes, ended);
+  };
+  stream.on_tick = [self = shared_from_this()](bool ending) { self->tick(ending); };
+}
+
+GrpcCall MessageStream::call() const {
+  return {exchange_.lock(), server_, timeout_, coding_, answers_};
+}
+
+size_t MessageStream::busy() const {
+  const std::lock_guard hold(lock_);
+  return numbers_ - next_;
+}
+
+void MessageStream::body(std::string_view bytes, bool ended) {
+  in_.append(bytes);
+  ended_ = ended_ || ended;
+  read_on();
+}
+
+void MessageStream::tick(bool ending) {
+  ending_ = ending_ || ending;
+  if (on_tick && !over_) on_tick();
+  read_on();
+}
+
+// Handle what has come, as far as there is room; end the call when all is answered.
+void MessageStream::read_on() {
+  const HttpExchangePtr exchange = exchange_.lock();
+  if (over_ || !exchange) return;
+  auto& stream = dynamic_cast<HttpStream&>(*exchange);
+  std::string_view rest = in_;
+  std::string room;
+  try {
+    while (!over_ && busy() < kMostBusy && stream.unsent() < kMostWaiting) {
+      const auto message =
+          take_message(rest, coding_, server_.options.http.limits.body_bytes, room);
+      if (!message) break;
+      handler_(shared_from_this(), take_number(), *message);
+    }
+  } catch (...) {
+    const Refusal refusal = refusal_of(std::current_exception());
+    return fail(refusal.status, refusal.text);
+  }
+  const bool waits = busy() >= kMostBusy || stream.unsent() >= kMostWaiting;
+  // A message that is not complete may be larger than the window: what came of it counts as taken.
+  const size_t taken = waits ? in_.size() - rest.size() : SIZE_MAX;
+  in_.erase(0, in_.size() - rest.size());
+  stream.take(taken, in_.capacity());
+  if (over_ || busy() > 0) return;
+  if (ending_) return fail(503, "the server is shutting down");
+  if (!ended_ || watches) return;
+  if (!in_.empty()) return fail(400, "the last message is not complete");
+  over_ = true;
+  HttpResponse last = begun_ ? HttpResponse{} : call().head("");
+  last.trailers = grpc_trailers(GrpcCode::ok);
+  exchange->answer(std::move(last));
+}
+
+void MessageStream::fail(int status, std::string_view text) {
+  over_ = true;
+  if (exchange_.lock()) call().fail(status, text);
+}
+
+uint64_t MessageStream::take_number() {
+  const std::lock_guard hold(lock_);
+  return numbers_++;
+}
+
+void MessageStream::answer(uint64_t number, io::ProtoWriter message) {
+  const HttpExchangePtr exchange = exchange_.lock();
+  if (!exchange) return;
+  const std::lock_guard hold(lock_);
+  done_.emplace(number, framed(message.take(), answers_));
+  while (!done_.empty() && done_.begin()->first == next_) {
+    std::string body = std::move(done_.begin()->second);
+    done_.erase(done_.begin());
+    ++next_;
+    auto& stream = dynamic_cast<HttpStream&>(*exchange);
+    stream.write(begun_ ? HttpResponse{.body = std::move(body)} : call().head(std::move(body)));
+    begun_ = true;
+  }
+}
+
+}  // namespace tandem::serve

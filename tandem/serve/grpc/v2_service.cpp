@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// inference.GRPCInferenceService: the Open Inference Protocol V2 with Triton's streaming,
+// repository, statistics and config extensions.
+#include <fmt/format.h>
+
+#include "tandem/serve/grpc/v2_messages_internal.h"
+
+namespace tandem::serve {
+namespace {
+
+/// Requests that name a model (1) and perhaps a version (2); of the repository's: the model is 2.
+struct NamedModel {
+  std::string name, version;
+};
+NamedModel read_named(std::string_view message) {
+  NamedModel out;
+  for_fields(message, "the request", [&](io::ProtoReader& r) {
+    if (r.field() == 1) out.name = r.text();
+    if (r.field() == 2) out.version = r.text();
+  });
+  return out;
+}
+
+void answer_flag(const GrpcCall& call, bool yes) {
+  io::ProtoWriter out = new_message();
+  if (yes) out.add_varint(1, 1);
+  call.answer(std::move(out));
+}
+
+void server_live(const GrpcCall& call, std::string_view) { answer_flag(call, true); }
+void server_ready(const GrpcCall& call, std::string_view) {
+  answer_flag(call, !call.server.draining() && call.server.repository.ready());
+}
+void model_ready(const GrpcCall& call, std::string_view message) {
+  const NamedModel m = read_named(message);
+  answer_flag(call,
+              !call.server.draining() && call.server.repository.find(m.name, m.version) != nullptr);
+}
+
+void server_metadata(const GrpcCall& call, std::string_view) {
+  io::ProtoWriter out = new_message();
+  out.add_bytes(1, "tandem");
+  out.add_bytes(2, TANDEM_VERSION);
+  for (const char* e : kV2Extensions) out.add_bytes(3, e);
+  call.answer(std::move(out));
+}
+
+void model_metadata(const GrpcCall& call, std::string_view message) {
+  const NamedModel m = read_named(message);
+  const ModelVersionPtr v = version_of(call.server, m.name, m.version);
+  io::ProtoWriter out = new_message();
+  out.add_bytes(1, v->name);
+  for (const ModelVersionPtr& other : call.server.repository.versions(v->name))
+    out.add_bytes(2, std::to_string(other->version));
+  out.add_bytes(3, platform_of(*v));
+  const auto put = [&out](uint32_t field, const std::vector<ModelPort>& ports) {
+    for (const ModelPort& p : ports) {
+      io::ProtoWriter port;
+      port.add_bytes(1, p.name);
+      port.add_bytes(2, v2_name(p.dtype));
+      port.add_packed(3, p.shape);
+      out.add_message(field, port);
+    }
+  };
+  put(4, v->model->inputs());
+  put(5, v->model->outputs());
+  call.answer(std::move(out));
+}
+
+// ---- inference
+
+void model_infer(const GrpcCall& call, std::string_view message) {
+  const V2Request request = read_v2_request(message);
+  const ModelVersionPtr v = version_of(call.server, request.model, request.version);
+  auto wanted = wanted_outputs(request.asked, v->model->outputs());
+  const double timeout = request.asked.timeout > 0 ? request.asked.timeout : call.timeout;
+  run_inputs(
+      call.exchange, v, tensors_of(request.asked, v->model->inputs()), timeout,
+      [call, v = v.get(), id = request.asked.id, wanted = std::move(wanted)](const JobResult& r) {
+        if (r.status != 200) return call.fail(r.status, r.error);
+        try {
+          io::ProtoWriter out = new_message();
+          write_v2_response(out, *v, id, wanted, r);
+          call.answer(std::move(out), {{"tandem-timing", timing_text(r)}});
+        } catch (...) {
+          call.fail(std::current_exception());
+        }
+      });
+}
+
+// An error of one message of a stream: the others go their way.
+io::ProtoWriter stream_error(const std::string& text, const std::string& id) {
+  io::ProtoWriter out = new_message();
+  out.add_bytes(1, text);
+  if (!id.empty()) {
+    io::ProtoWriter response;
+    response.add_bytes(3, id);
+    out.add_message(2, response);
+  }
+  return out;
+}
+
+void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t number,
+                        std::string_view message) {
+  const GrpcCall call = stream->call();
+  std::string id;
+  try {
+    const V2Request request = read_v2_request(message);
+    id = request.asked.id;
+    const ModelVersionPtr v = version_of(call.server, request.model, request.version);
+    auto wanted = wanted_outputs(request.asked, v->model->outputs());
+    const auto done = [stream, number, v = v.get(), id,
+                       wanted = std::move(wanted)](const JobResult& r) {
+      if (r.status != 200) return stream->answer(number, stream_error(r.error, id));
+      try {
+        io::ProtoWriter response;
+        write_v2_response(response, *v, id, wanted, r);
+        io::ProtoWriter out = new_message();
+        out.add_message(2, response);
+        stream->answer(number, std::move(out));
+      } catch (...) {
+        stream->answer(number, stream_error(refusal_of(std::current_exception()).text, id));
+      }
+    };
+    run_inputs(call.exchange, v, tensors_of(request.asked, v->model->inputs()),
+               request.asked.timeout, done);
+  } catch (...) {
+    stream->answer(number, stream_error(refusal_of(std::current_exception()).text, id));
+  }
+}
+
+// ---- config and statistics
+
+/// Numbers of Triton's DataType.
+int config_type(DType dtype) {
+  switch (dtype) {
+    case DType::b8:
+      return 1;
+    case DType::u8:
+      return 2;
+    case DType::i8:
+      return 6;
+    case DType::i16:
+      return 7;
+    case DType::i32:
+      return 8;
+    case DType::i64:
+      return 9;
+    case DType::f16:
+      return 10;
+    case DType::f32:
+      return 11;
+    case DType::f64:
+      return 12;
+    case DType::bf16:
+      return 14;
+  }
+  return 0;
+}
+
+void model_config(const GrpcCall& call, std::string_view message) {
+  const NamedModel m = read_named(message);
+  const ModelVersionPtr v = version_of(call.server, m.name, m.version);
+  const bool batched = v->model->batched();
+  io::ProtoWriter config;
+  config.add_bytes(1, v->name);
+  config.add_bytes(2, platform_of(*v));
+  config.add_int(4, most_rows_of(*v));
+  const auto put = [&](uint32_t field, const std::vector<ModelPort>& ports, uint32_t dims_field) {
+    for (const ModelPort& p : ports) {
+      io::ProtoWriter port;
+      port.add_bytes(1, p.name);
+      port.add_varint(2, static_cast<uint64_t>(config_type(p.dtype)));
+      std::vector<int64_t> dims(p.shape.begin() + (batched && !p.shape.empty() ? 1 : 0),
+                                p.shape.end());
+      port.add_packed(dims_field, dims);
+      config.add_message(field, port);
+    }
+  };
+  put(5, v->model->inputs(), 4);
+  put(6, v->model->outputs(), 3);
+  constexpr uint64_t kKindCpu = 2;
+  io::ProtoWriter group;
+  group.add_int(2, v->model->instances());
+  group.add_varint(4, kKindCpu);
+  config.add_message(7, group);
+  if (batched) {
+    io::ProtoWriter batching;
+    batching.add_varint(2, static_cast<uint64_t>(v->settings.delay_us));
+    config.add_message(11, batching);
+  }
+  io::ProtoWriter out = new_message();
+  out.add_message(1, config);
+  call.answer(std::move(out));
+}
+
+io::ProtoWriter statistics_of(const ModelVersion& v) {
+  const JobCounts& c = v.scheduler->counts();
+  io::ProtoWriter stats, times;
+  const auto entry = [&times](uint32_t field, uint64_t count, double seconds) {
+    io::ProtoWriter w;
+    w.add_varint(1, count);
+    w.add_varint(2, static_cast<uint64_t>(seconds * 1e9));
+    times.add_message(field, w);
+  };
+  entry(1, c.ok, c.total.sum());
+  entry(2, c.failed + c.expired + c.cancelled + c.rejected, 0);
+  entry(3, c.queue.count(), c.queue.sum());
+  entry(5, c.compute.count(), c.compute.sum());
+  stats.add_bytes(1, v.name);
+  stats.add_bytes(2, std::to_string(v.version));
+  stats.add_varint(4, c.rows.load());
+  stats.add_varint(5, c.runs.load());
+  stats.add_message(6, times);
+  return stats;
+}
+
+void model_statistics(const GrpcCall& call, std::string_view message) {
+  const NamedModel m = read_named(message);
+  io::ProtoWriter out = new_message();
+  if (m.name.empty())
+    for (const ModelVersionPtr& v : call.server.repository.all())
+      out.add_message(1, statistics_of(*v));
+  else
+    out.add_message(1, statistics_of(*version_of(call.server, m.name, m.version)));
+  call.answer(std::move(out));
+}
+
+// ---- the repository
+
+void repository_index(const GrpcCall& call, std::string_view message) {
+  bool ready_only = false;
+  for_fields(message, "RepositoryIndexRequest", [&](io::ProtoReader& r) {
+    if (r.field() == 2) ready_only = r.bool_value();
+  });
+  io::ProtoWriter out = new_message();
+  for (const IndexEntry& e : call.server.repository.index()) {
+    if (ready_only && !e.ready) continue;
+    io::ProtoWriter entry;
+    entry.add_bytes(1, e.name);
+    if (e.version > 0) entry.add_bytes(2, std::to_string(e.version));
+    entry.add_bytes(3, e.ready ? "READY" : "UNAVAILABLE");
+    if (!e.reason.empty()) entry.add_bytes(4, e.reason);
+    out.add_message(1, entry);
+  }
+  call.answer(std::move(out));
+}
+
+void change_repository(const GrpcCall& call, std::string_view message, bool load) {
+  check_may_load(call.server);
+  std::string name;
+  for_fields(message, "the request", [&](io::ProtoReader& r) {
+    if (r.field() == 2) name = r.text();
+    if (r.field() != 3) return;
+    for_fields_of(r, [](io::ProtoReader& parameter) {
+      if (parameter.field() == 1) check_load_parameter(parameter.text());
+    });
+  });
+  change_model(call.server, name, load, [call](int status, const std::string& text) {
+    if (status == 200)
+      call.answer(new_message());
+    else
+      call.fail(status, text);
+  });
+}
+void model_load(const GrpcCall& call, std::string_view message) {
+  change_repository(call, message, true);
+}
+void model_unload(const GrpcCall& call, std::string_view message) {
+  change_repository(call, message, false);
+}
+
+}  // namespace
+
+std::span<const GrpcMethod> v2_methods() {
+  static constexpr GrpcMethod kMethods[] = {
+      {"/inference.GRPCInferenceService/ModelInfer", model_infer},
+      {"/inference.GRPCInferenceService/ModelStreamInfer", nullptr, model_stream_infer},
+      {"/inference.GRPCInferenceService/ServerLive", server_live},
+      {"/inference.GRPCInferenceService/ServerReady", server_ready},
+      {"/inference.GRPCInferenceService/ModelReady", model_ready},
+      {"/inference.GRPCInferenceService/ServerMetadata", server_metadata},
+      {"/inference.GRPCInferenceService/ModelMetadata", model_metadata},
+      {"/inference.GRPCInferenceService/ModelConfig", model_config},
+      {"/inference.GRPCInferenceService/ModelStatistics", model_statistics},
+      {"/inference.GRPCInferenceService/RepositoryIndex", repository_index},
+      {"/inference.GRPCInferenceService/RepositoryModelLoad", model_load},
+      {"/inference.GRPCInferenceService/RepositoryModelUnload", model_unload},
+  };
+  return kMethods;
+}
+
+}  // namespace tandem::serve
