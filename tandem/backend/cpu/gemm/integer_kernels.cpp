@@ -28,8 +28,9 @@ const IntegerLoops* best_loops() {
 }
 
 constexpr double kUnitProducts = 4e6;
-constexpr int64_t kFewRows = 8;     ///< per worker: fewer are split by panels
-constexpr int64_t kPanelGroup = 4;  ///< most panels of one unit of work
+constexpr int64_t kFewRows = 8;      ///< per worker: fewer are split by panels
+constexpr int64_t kPanelGroup = 4;   ///< most panels of one unit of work
+constexpr int64_t kUnitSums = 4096;  ///< of few rows more panels: each unit runs an epilogue
 constexpr double kProductsPerThread = 131072;
 
 struct Problem {
@@ -311,7 +312,9 @@ void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, i
   Operands own = op;
   const Sums sums = op.zero ? sums_of(p, scratch, p.h) : Sums();  // a matrix: one sample
   own.sums = sums.data();
-  const int64_t group = std::clamp<int64_t>(p.panels() / (4 * plan.workers), 1, kPanelGroup);
+  const int64_t units = plan.workers > 1 ? 4 * plan.workers : 1;
+  const int64_t most = std::max(kPanelGroup, kUnitSums / (p.n * p.h * p.w * kPackedPanel));
+  const int64_t group = std::clamp<int64_t>(p.panels() / units, 1, most);
   share_units(plan.workers, (p.panels() + group - 1) / group, [&](size_t, int64_t u) {
     const int64_t j = u * group, next = std::min(j + group, p.panels());
     for (int64_t n = 0; n < p.n; ++n)
