@@ -30,24 +30,34 @@ TDM_FN float tdo_sign_f(float x) { return (float)(x > 0.0f) - (float)(x < 0.0f);
 TDM_FN double tdo_sign_d(double x) { return (double)(x > 0.0) - (double)(x < 0.0); }
 TDM_FN tdm_i64 tdo_sign_i(tdm_i64 x) { return (tdm_i64)(x > 0) - (tdm_i64)(x < 0); }
 TDM_FN tdm_b8 tdo_sign_b(tdm_b8 x) { return x; }
-// Rounding by the adder: 2^23 (2^52) plus a smaller number has no fraction. Vector code everywhere,
-// which the compiler's floor is not while it must keep the inexact flag.
-#define TDM_ROUNDING(f, T, abs, sel, sign, big)       \
-  TDM_FN T tdo_round_##f(T x) {                       \
-    const T a = abs(x);                               \
-    return sel(a < big, sign((a + big) - big, x), x); \
-  }                                                   \
-  TDM_FN T tdo_floor_##f(T x) {                       \
-    const T r = tdo_round_##f(x);                     \
-    return r - sel(r > x, (T)1, (T)0);                \
-  }                                                   \
-  TDM_FN T tdo_ceil_##f(T x) {                        \
-    const T r = tdo_round_##f(x);                     \
-    return sign(r + sel(r < x, (T)1, (T)0), x);       \
-  }                                                   \
+// Rounding by the adder where no instruction does it: 2^23 (2^52) plus a smaller number has no
+// fraction. Vector code everywhere, which the compiler's floor is not while it must keep the
+// inexact flag.
+#ifdef __SSE4_1__
+TDM_FN float tdo_round_f(float x) { return __builtin_rintf(x); }
+TDM_FN double tdo_round_d(double x) { return __builtin_rint(x); }
+#else
+TDM_FN float tdo_round_f(float x) {
+  const float a = tdmi_absf(x);
+  return tdmi_self(a < 0x1p23f, tdmi_signf((a + 0x1p23f) - 0x1p23f, x), x);
+}
+TDM_FN double tdo_round_d(double x) {
+  const double a = tdmi_abs(x);
+  return tdmi_sel(a < 0x1p52, tdmi_sign((a + 0x1p52) - 0x1p52, x), x);
+}
+#endif
+#define TDM_ROUNDING(f, T, abs, sel, sign)      \
+  TDM_FN T tdo_floor_##f(T x) {                 \
+    const T r = tdo_round_##f(x);               \
+    return r - sel(r > x, (T)1, (T)0);          \
+  }                                             \
+  TDM_FN T tdo_ceil_##f(T x) {                  \
+    const T r = tdo_round_##f(x);               \
+    return sign(r + sel(r < x, (T)1, (T)0), x); \
+  }                                             \
   TDM_FN T tdo_trunc_##f(T x) { return sign(tdo_floor_##f(abs(x)), x); }
-TDM_ROUNDING(f, float, tdmi_absf, tdmi_self, tdmi_signf, 0x1p23f)
-TDM_ROUNDING(d, double, tdmi_abs, tdmi_sel, tdmi_sign, 0x1p52)
+TDM_ROUNDING(f, float, tdmi_absf, tdmi_self, tdmi_signf)
+TDM_ROUNDING(d, double, tdmi_abs, tdmi_sel, tdmi_sign)
 TDM_FN tdm_i64 tdo_floor_i(tdm_i64 x) { return x; }
 TDM_FN tdm_i64 tdo_ceil_i(tdm_i64 x) { return x; }
 TDM_FN tdm_i64 tdo_round_i(tdm_i64 x) { return x; }

@@ -4,6 +4,7 @@
 #include "tandem/ops/matmul/integer.h"
 
 #include "tandem/base/parallel.h"
+#include "tandem/compile/program/use_def.h"
 #include "tests/compile/helpers.h"
 
 namespace tandem::test {
@@ -24,6 +25,16 @@ Codes rounded(const Tensor& x) {
   return {clamp(round(x / scale) + zero, 0, 255).to(DType::u8), zero.to(DType::u8), scale};
 }
 
+// The largest and the smallest element are found where the image lies, not through a permutation.
+void expect_dense_reductions(const compiler::Program& p) {
+  const compiler::UseDef uses(p);
+  for (const compiler::Instr& i : p.instrs) {
+    if (i.op != &op::amax && i.op != &op::amin) continue;
+    const compiler::InstrId maker = uses.maker(i.in[0].value);
+    if (maker != compiler::kNone) EXPECT_NE(p.instrs[maker].op, &op::permute);
+  }
+}
+
 template <class F>
 void expect_same_integers(const F& f, const Tensor& x, const OpDef& op, int count) {
   NoGradGuard no_grad;
@@ -34,6 +45,7 @@ void expect_same_integers(const F& f, const Tensor& x, const OpDef& op, int coun
       auto compiled = compile([&](Tensor v) { return f(v); }, {.same_bits = same});
       EXPECT_TRUE(same_bits(compiled(x), want)) << threads << " threads, " << same;
       EXPECT_EQ(count_ops(compiled.executable(), op), count);
+      expect_dense_reductions(compiled.executable()->program());
       if (op.name == op::packed_integer_conv.name) {
         for (const compiler::Step& s : compiled.executable()->lowered().steps)
           EXPECT_NE(s.op, &op::copy) << compiled.executable()->to_string();

@@ -113,7 +113,8 @@ class ChannelsLast {
   }
 
   bool reduction(Instr& i) {
-    if (!i.op || i.op->family != Family::reduce || i.op->attrs != fields<ReduceAttrs>() ||
+    // The rows share one AttrsType; with GCC each file that calls fields() has one of its own.
+    if (!i.op || i.op->family != Family::reduce || i.op->attrs != op::mean.attrs ||
         i.out.size() != 1 || i.out[0] == kNone || i.in.empty() || last(i.in[0].value) == kNone)
       return false;
     ReduceAttrs a = *static_cast<const ReduceAttrs*>(i.attrs.get());

@@ -16,9 +16,12 @@ namespace tandem::detail {
 namespace {
 
 constexpr double kUnitMultiplyAdds = 2e6;
-constexpr int64_t kFewRows = 8;     ///< per worker: fewer are split by panels
-constexpr int64_t kPanelGroup = 4;  ///< most panels of one unit of work
-constexpr int64_t kFar = 64 << 10;  ///< floats of a panel that is prefetched
+constexpr int64_t kFewRows = 8;                    ///< per worker: fewer are split by panels
+constexpr int64_t kPanelGroup = 4;                 ///< most panels of one unit of work
+constexpr int64_t kFarWeight = 512 << 10;          ///< bytes: each unit reads it from far away
+constexpr int64_t kUnitTiles = 4, kFarTiles = 16;  ///< of rows that are one matmul, at least
+constexpr int64_t kFar = 64 << 10;                 ///< floats of a panel that is prefetched
+constexpr int64_t kLongSum = 2 * kPackedDepth, kManyPixels = 64;  ///< where sums are split
 constexpr int64_t kFewOutputs = 4;  ///< of a panel of 32: those are dot products
 constexpr int64_t kLeastDot = 8;    ///< floats
 
@@ -48,6 +51,12 @@ struct Sizes {
   int64_t panels() const { return (o + kPackedPanel - 1) / kPackedPanel; }
   bool lean() const { return o <= kFewOutputs && depth() >= kLeastDot; }
   int64_t in_rows(int64_t rows) const { return (rows - 1) * stride_h + kernel_h; }
+  bool far_weight() const { return panels() * kPackedPanel * kernel_h * depth() * 4 > kFarWeight; }
+  /// The first output row of unit b of `blocks`: tiles are full where rows are one matmul.
+  int64_t first_row(int64_t b, int64_t blocks) const {
+    const int64_t row = h * b / blocks, tile = micro_table<float>().rows;
+    return merged() && w == 1 && b < blocks ? row / tile * tile : row;
+  }
   size_t weights() const { return static_cast<size_t>(o * kernel_h * depth()); }
   double multiply_adds() const {
     return static_cast<double>(w * o) * static_cast<double>(kernel_h * depth());
@@ -68,16 +77,18 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   auto plan = std::make_shared<ConvPackedPlan>();
   const Sizes s(c);
   plan->workers = num_threads();
-  plan->by_panels =
-      s.h * s.n < kFewRows * plan->workers && s.panels() >= 2 * plan->workers && plan->workers > 1;
+  const bool few = s.h * s.n < kFewRows * plan->workers;
+  plan->by_panels = few && s.panels() >= 2 * plan->workers && plan->workers > 1;
   // Rows that are one matmul fill its tiles.
-  const int64_t least = s.merged() ? 4 * micro_table<float>().rows / s.w + 1 : 1;
+  const int64_t tile = micro_table<float>().rows, tiles = s.far_weight() ? kFarTiles : kUnitTiles;
+  const int64_t least = s.merged() ? (tiles * tile + s.w - 1) / s.w : 1;
   plan->rows = plan->by_panels ? s.h
                                : std::clamp<int64_t>(
                                      static_cast<int64_t>(kUnitMultiplyAdds / s.multiply_adds()),
                                      std::min(least, s.h), s.h);
   if (s.stage)
-    plan->part = static_cast<size_t>((s.in_rows(plan->rows) * s.wide() * s.c + 31) / 16 * 16);
+    plan->part = static_cast<size_t>(
+        (s.in_rows(std::min(plan->rows + tile, s.h)) * s.wide() * s.c + 31) / 16 * 16);
   plan->lean_at = plan->part * static_cast<size_t>(plan->by_panels ? s.n : plan->workers);
   plan->workspace = sizeof(float) * (plan->lean_at + (s.lean() ? s.weights() : 0));
   plan->run_with = run_with;
@@ -137,36 +148,51 @@ void multiply_lean(const Sizes& s, const float* x, const float* weight, const fl
   }
 }
 
-// Output rows h0..h1-1 of a sample, panels p0..p1-1; x is the first row that they read.
+// Output rows h0..h1-1 of a sample, panels p0..p1-1; x is the first row that they read. Long sums
+// of many rows are split into blocks, whose weights stay near for all tiles. The shape alone
+// decides, so the bits do not depend on the thread count.
 void multiply(const Sizes& s, const float* x, const float* weight, const float* bias, int64_t rows,
               int64_t p0, int64_t p1, float* y, const FusedEpilogue& fused, const float* whole) {
   const bool merged = s.merged();
   const int64_t lines = merged ? 1 : rows, w = merged ? rows * s.w : s.w;
-  const int64_t tiles = packed_tiles(w), wide = s.wide();
+  const int64_t tiles = packed_tiles(w), wide = s.wide(), depth = s.depth();
+  const bool split = merged && s.h * s.w >= kManyPixels && s.kernel_h * depth > kLongSum;
+  const int64_t segments = split ? s.kernel_h : 1, block = split ? kPackedDepth : depth;
   MicroCall<float> m;
-  m.k = s.depth();
-  m.segments = s.kernel_h;
+  m.segments = split ? 1 : s.kernel_h;
   m.am = merged ? s.step() : s.stride_w * s.c;
   m.ak = 1;
   m.a_segment = wide * s.c;
   m.b_row = kPackedPanel;
-  m.b_segment = s.depth() * kPackedPanel;
+  m.b_segment = depth * kPackedPanel;
   m.c_row = s.o;
   for (int64_t p = p0; p < p1; ++p) {
     const int64_t columns = std::min(kPackedPanel, s.o - p * kPackedPanel);
-    m.b = weight + p * s.kernel_h * m.b_segment;
     m.bias = bias ? bias + p * kPackedPanel : nullptr;
-    const int64_t size = s.kernel_h * m.b_segment;
-    Ahead ahead(p + 1 < p1 && size >= kFar ? m.b + size : nullptr, size, lines * tiles);
-    FinishedTiles finished(fused, whole, columns);
-    for (int64_t r = 0; r < lines; ++r)
-      for (int64_t i = 0; i < tiles; ++i) {
-        ahead.step(m);
-        const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles;
-        m.a = x + r * s.stride_h * wide * s.c + w0 * m.am;
-        m.c = y + (r * s.w + w0) * s.o + p * kPackedPanel;
-        finished.run(m, w1 - w0);
-      }
+    for (int64_t at = 0; at < segments * depth; at += m.k) {  // of the sum
+      const int64_t segment = at / depth, k = at % depth;
+      m.k = std::min(block, depth - k);
+      m.b = weight + (p * s.kernel_h * depth + at) * kPackedPanel;
+      m.accumulate = at > 0;
+      m.add = nullptr;
+      m.clamp = false;
+      const bool last = at + m.k == segments * depth;
+      const int64_t size = m.segments * m.k * kPackedPanel;
+      const bool fetch = (split || size >= kFar) && !(last && p + 1 == p1);
+      Ahead ahead(fetch ? m.b + size : nullptr, size, lines * tiles);
+      FinishedTiles finished(fused, whole, columns);
+      for (int64_t r = 0; r < lines; ++r)
+        for (int64_t i = 0; i < tiles; ++i) {
+          ahead.step(m);
+          const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles;
+          m.a = x + (r * s.stride_h + segment) * wide * s.c + w0 * m.am + k;
+          m.c = y + (r * s.w + w0) * s.o + p * kPackedPanel;
+          if (last)
+            finished.run(m, w1 - w0);
+          else
+            packed_tile(m, w1 - w0, columns);
+        }
+    }
   }
 }
 
@@ -182,7 +208,7 @@ void run_rows(const Sizes& s, const ConvPackedPlan& plan, const Operands& op) {
   share_units(plan.workers, units, [&](size_t worker, int64_t u) {
     float* buffer = op.scratch + worker * plan.part;
     const int64_t n = u / blocks, b = u % blocks;
-    const int64_t h0 = s.h * b / blocks, h1 = s.h * (b + 1) / blocks;
+    const int64_t h0 = s.first_row(b, blocks), h1 = s.first_row(b + 1, blocks);
     const float* x = op.x + n * s.step_n + h0 * s.stride_h * s.step_h;
     if (s.stage) {
       for (int64_t r = 0; r < s.in_rows(h1 - h0); ++r)

@@ -8,8 +8,8 @@
 
 namespace tandem::detail {
 
-/// c[i, j] = sum over segments s and k < 2 * pairs of a[i * am + s * a_segment + k] times the
-/// weight of column j, for i < rows, j < columns.
+/// c[i, j] = bias[j] (or 0) + sum over segments s and k < 2 * pairs of a[i * am + s * a_segment +
+/// k] times the weight of column j, for i < rows, j < columns.
 struct IntegerTile {
   int64_t pairs = 0, segments = 1;
   const int16_t* a = nullptr;
@@ -17,23 +17,26 @@ struct IntegerTile {
   const void* w = nullptr;  ///< i8 or i16 [segments][pairs][32][2] (op::pack_integer)
   int32_t* c = nullptr;
   int64_t c_row = 0;
+  const int32_t* bias = nullptr;
   int columns = 0;
-  bool accumulate = false;      ///< add to what c holds
+  bool accumulate = false;      ///< add to what c holds, not to the bias
   const char* ahead = nullptr;  ///< prefetched, a line for each pair
 };
-/// c[i, j] += bias[j] - sums[i] * zero[j]; bias may be nullptr, sums and zero together.
+/// c[i, j] -= sums[i] * zero[j].
 struct IntegerFinish {
   int32_t* c = nullptr;
   int64_t c_row = 0, rows = 0, columns = 0;
-  const int32_t *bias = nullptr, *sums = nullptr, *zero = nullptr;
+  const int32_t *sums = nullptr, *zero = nullptr;
 };
-inline constexpr int kMostIntegerRows = 12;
+inline constexpr int kMostIntegerRows = 12, kMostIntegerVectors = 4;
 
 struct IntegerLoops {
   int rows;   ///< most rows of a tile
-  int width;  ///< columns of one vector; a tile has at most two
+  int width;  ///< columns of one vector
   /// [rows - 1][vectors - 1][weights of 16 bits]
-  void (*tile[kMostIntegerRows][2][2])(const IntegerTile&);
+  void (*tile[kMostIntegerRows][kMostIntegerVectors][2])(const IntegerTile&);
+  /// Most vectors of a tile. Few rows leave registers for a whole panel, which is then read once.
+  int vectors(int64_t tile_rows) const { return tile_rows <= 2 && width == 8 ? 4 : 2; }
   /// to[i] = from[i] - zero for i < n, from u8 or i8.
   void (*centre_u8)(int16_t* to, const uint8_t* from, int64_t n, int32_t zero);
   void (*centre_i8)(int16_t* to, const int8_t* from, int64_t n, int32_t zero);

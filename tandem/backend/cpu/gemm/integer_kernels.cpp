@@ -28,8 +28,9 @@ const IntegerLoops* best_loops() {
 }
 
 constexpr double kUnitProducts = 4e6;
-constexpr int64_t kFewRows = 8;     ///< per worker: fewer are split by panels
-constexpr int64_t kPanelGroup = 4;  ///< most panels of one unit of work
+constexpr int64_t kFewRows = 8;      ///< per worker: fewer are split by panels
+constexpr int64_t kPanelGroup = 4;   ///< most panels of one unit of work
+constexpr int64_t kUnitSums = 4096;  ///< of few rows more panels: each unit runs an epilogue
 constexpr double kProductsPerThread = 131072;
 
 struct Problem {
@@ -191,25 +192,29 @@ struct Operands {
   int32_t* y;
   const Epilogue* epilogue;
   const int32_t *bias = nullptr, *zero = nullptr;  ///< [o]: of the weight
-
-  bool unfinished() const { return bias || zero; }
+  const int32_t* sums = nullptr;                   ///< of the rows of a matrix, beside zero
 };
 
 constexpr int64_t kNearPairs = 256;  ///< of a panel: 16 KB of 8 bits stay in the first-level cache
-constexpr int64_t kAheadBytes = 2048;
+constexpr int64_t kAheadBytes = 6144;
 
-// Adds the bias and the terms of the zero points to rows of a panel; `sums` of rows of a matrix.
-void finish_panel(const Problem& p, const Operands& op, const int32_t* sums, int64_t rows,
-                  int64_t panel, int32_t* y) {
+using Sums = SmallVec<int32_t, 64>;
+Sums sums_of(const Problem& p, const int16_t* x, int64_t rows) {
+  Sums sums;
+  for (int64_t r = 0; r < rows; ++r) sums.push_back(integer_loops().sum(x + r * p.c, p.c));
+  return sums;
+}
+
+// Subtracts the terms of the zero points from rows of a panel of a matrix.
+void finish_panel(const Problem& p, const Operands& op, int64_t rows, int64_t panel, int32_t* y) {
   IntegerFinish f;
   const int64_t j = panel * kPackedPanel;
   f.c = y + j;
   f.c_row = p.o;
   f.rows = rows;
   f.columns = std::min(kPackedPanel, p.o - j);
-  f.bias = op.bias ? op.bias + j : nullptr;
-  f.zero = op.zero ? op.zero + j : nullptr;
-  f.sums = sums;
+  f.zero = op.zero + j;
+  f.sums = op.sums;
   integer_loops().finish(f);
 }
 
@@ -218,9 +223,7 @@ void multiply_matrix(const Problem& p, const Operands& op, const int16_t* x, int
                      int64_t p0, int64_t p1, int32_t* y) {
   const IntegerLoops& l = integer_loops();
   const int64_t tiles = (rows + l.rows - 1) / l.rows, bytes = op.wide ? 2 : 1;
-  const int64_t most = kNearPairs / bytes;
-  SmallVec<int32_t, 64> sums;
-  for (int64_t r = 0; r < rows && op.zero; ++r) sums.push_back(l.sum(x + r * p.c, p.c));
+  const int64_t most = kNearPairs / bytes, across = l.width * l.vectors(rows);
   IntegerTile t;
   t.am = p.c;
   t.c_row = p.o;
@@ -229,20 +232,22 @@ void multiply_matrix(const Problem& p, const Operands& op, const int16_t* x, int
     for (int64_t q = 0; q < p.pairs(); q += most) {
       t.pairs = std::min(most, p.pairs() - q);
       t.accumulate = q > 0;
-      for (int64_t j = 0; j < columns; j += 2 * l.width) {
+      for (int64_t j = 0; j < columns; j += across) {
         const char* w = op.w + (panel * p.panel_size() + q * 2 * kPackedPanel + 2 * j) * bytes;
         t.w = w;
-        t.columns = static_cast<int>(std::min<int64_t>(columns - j, 2 * l.width));
+        t.columns = static_cast<int>(std::min(columns - j, across));
+        t.bias = op.bias ? op.bias + panel * kPackedPanel + j : nullptr;
+        const int64_t vectors = (t.columns + l.width - 1) / l.width;
         for (int64_t i = 0; i < tiles; ++i) {
           const int64_t r0 = rows * i / tiles, r1 = rows * (i + 1) / tiles;
           t.ahead = i == 0 && j == 0 ? w + kAheadBytes : nullptr;
           t.a = x + r0 * p.c + 2 * q;
           t.c = y + r0 * p.o + panel * kPackedPanel + j;
-          l.tile[r1 - r0 - 1][t.columns > l.width][op.wide](t);
+          l.tile[r1 - r0 - 1][vectors - 1][op.wide](t);
         }
       }
     }
-    if (op.unfinished()) finish_panel(p, op, sums.data(), rows, panel, y);
+    if (op.zero) finish_panel(p, op, rows, panel, y);
   }
 }
 
@@ -265,6 +270,7 @@ void multiply(const Problem& p, const Operands& op, const int16_t* x, int64_t ro
     const int64_t columns = std::min(kPackedPanel, p.o - panel * kPackedPanel);
     for (int64_t j = 0; j < columns; j += 2 * l.width) {
       t.w = op.w + (panel * p.panel_size() + 2 * j) * bytes;
+      t.bias = op.bias ? op.bias + panel * kPackedPanel + j : nullptr;
       t.columns = static_cast<int>(std::min<int64_t>(columns - j, 2 * l.width));
       for (int64_t r = 0; r < lines; ++r)
         for (int64_t i = 0; i < tiles; ++i) {
@@ -274,7 +280,6 @@ void multiply(const Problem& p, const Operands& op, const int16_t* x, int64_t ro
           l.tile[w1 - w0 - 1][t.columns > l.width][op.wide](t);
         }
     }
-    if (op.unfinished()) finish_panel(p, op, nullptr, rows * p.w, panel, y);
   }
 }
 
@@ -288,7 +293,10 @@ void run_rows(const Problem& p, const IntegerPlan& plan, const Operands& op, int
       copy_row(p, op.x, n, h0 * p.stride_h - p.top + r, copy + r * p.row());
     copy[count * p.row()] = 0;
     const int64_t row = (n * p.h + h0) * p.w;
-    multiply(p, op, copy, h1 - h0, 0, p.panels(), op.y + row * p.o);
+    Operands own = op;
+    const Sums sums = op.zero ? sums_of(p, copy, h1 - h0) : Sums();
+    own.sums = sums.data();
+    multiply(p, own, copy, h1 - h0, 0, p.panels(), op.y + row * p.o);
     if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * p.h + h1) * p.w, 0, p.o);
   });
 }
@@ -301,11 +309,16 @@ void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, i
                scratch + k / rows * plan.part + k % rows * p.row());
   });
   for (int64_t n = 0; n < p.n; ++n) scratch[n * plan.part + rows * p.row()] = 0;
-  const int64_t group = std::clamp<int64_t>(p.panels() / (4 * plan.workers), 1, kPanelGroup);
+  Operands own = op;
+  const Sums sums = op.zero ? sums_of(p, scratch, p.h) : Sums();  // a matrix: one sample
+  own.sums = sums.data();
+  const int64_t units = plan.workers > 1 ? 4 * plan.workers : 1;
+  const int64_t most = std::max(kPanelGroup, kUnitSums / (p.n * p.h * p.w * kPackedPanel));
+  const int64_t group = std::clamp<int64_t>(p.panels() / units, 1, most);
   share_units(plan.workers, (p.panels() + group - 1) / group, [&](size_t, int64_t u) {
     const int64_t j = u * group, next = std::min(j + group, p.panels());
     for (int64_t n = 0; n < p.n; ++n)
-      multiply(p, op, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o);
+      multiply(p, own, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o);
     if (op.epilogue)
       op.epilogue->run(*op.epilogue, 0, p.n * p.h * p.w, j * kPackedPanel,
                        std::min(next * kPackedPanel, p.o));

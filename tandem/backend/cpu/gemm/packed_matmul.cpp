@@ -57,12 +57,13 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   return plan;
 }
 
-// Workers share rows.
+// Workers share rows, in blocks of whole tiles.
 void run_rows(const MatmulPlan& p, const PackedGemm& g, const float* a, float* scratch,
               const Epilogue* e) {
-  const int64_t count = blocks(p);
+  const int64_t count = blocks(p), tiles = packed_tiles(g.m), tile = micro_table<float>().rows;
   share_units(p.workers, count, [&](size_t w, int64_t b) {
-    const int64_t r0 = g.m * b / count, r1 = g.m * (b + 1) / count;
+    const int64_t r0 = tiles * b / count * tile;
+    const int64_t r1 = std::min(g.m, tiles * (b + 1) / count * tile);
     if (p.pack) {
       float* to = scratch + w * p.part;
       PackedRows rows{to, packed_tile_size(1, g.k), r0, r1, packed_tiles(r1 - r0)};
