@@ -40,8 +40,9 @@ struct AttrsType {
   void (*visit)(void*, AttrVisitor&);
 };
 
-/// The AttrsType of struct A, one in the library (inline: GCC gives each file its own otherwise),
-/// which has `template <class V> void fields(V& v) { v("stride", stride); ... }`.
+/// The AttrsType of struct A, which has `template <class V> void fields(V& v) { v("stride",
+/// stride);
+/// ... }`. Compare rows, not its address: GCC 12 keeps one of its own in each file.
 template <class A>
 inline constexpr AttrsType kAttrsOf = {
     nullptr,
