@@ -98,13 +98,15 @@ TEST(PagedAttention, SaysWhatDoesNotFit) {
   };
   const auto has = [](const std::string& s, const char* what) { return s.find(what) != s.npos; };
   const Tensor at = tensor({8}).reshape({1, 1});
-  const auto table = [](int64_t block) { return tensor({block, 1, 2, 3}).reshape({1, 4}); };
+  const auto table = [](int64_t block) {
+    return tensor(std::vector<int64_t>{block, 1, 2, 3}).reshape({1, 4});
+  };
   EXPECT_TRUE(has(text(table(20), at, q), "20 lies outside")) << text(table(20), at, q);
   EXPECT_TRUE(has(text(table(-1), at, q), "-1 lies outside"));
   EXPECT_TRUE(has(text(table(0), tensor({16}).reshape({1, 1}), q), "16 lies outside"));
   EXPECT_TRUE(has(text(table(0), at, randn({1, 3, 1, kSize})), "3 heads of the query"));
   EXPECT_TRUE(has(text(table(0), at, randn({1, kHeads, 1, 5})), "5 features"));
-  EXPECT_TRUE(has(text(table(0).to(DType::f32), at, q), "table is f32"));
+  EXPECT_TRUE(has(text(table(0).to(DType::f32), at, q), "table is float32"));
   EXPECT_TRUE(has(text(table(0), tensor({1, 2}).reshape({1, 2}), q), "positions [1, 2]"));
 }
 
