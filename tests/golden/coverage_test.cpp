@@ -67,6 +67,8 @@ constexpr Few kFew[] = {
     {"dropout_backward", "the derivative of a draw"},
     {"matmul_integer", "PyTorch has no such row; sums are exact: tests/backend/integer_test.cpp"},
     {"conv_integer", "PyTorch has no such row; sums are exact: tests/backend/integer_test.cpp"},
+    {"paged_attention",
+     "PyTorch has no such row: tests/ops/paged_attention_test.cpp compares it with attention"},
     {"to_device", "golden data were made on one device: tests/backend/devices_test.cpp"},
 };
 

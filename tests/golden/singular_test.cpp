@@ -195,6 +195,7 @@ const Reason kReasons[] = {
     {"the function of batch_norm, which has cases", {"batch_norm_infer"}},
     {"draws differ", {"dropout", "dropout_backward", "sample_gamma", "sample_gamma_backward"}},
     {"as solve", {"ldl_solve"}},
+    {"attention, which has cases, over gathered keys", {"paged_attention"}},
 };
 
 // The rows that ran.
