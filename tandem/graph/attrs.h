@@ -40,9 +40,8 @@ struct AttrsType {
   void (*visit)(void*, AttrVisitor&);
 };
 
-/// The AttrsType of struct A, which has `template <class V> void fields(V& v) { v("stride",
-/// stride);
-/// ... }`. Compare rows, not its address: GCC 12 keeps one of its own in each file.
+/// The AttrsType of struct A, whose `template <class V> void fields(V& v)` names its members.
+/// Compare rows, not its address: GCC 12 keeps one of its own in each file.
 template <class A>
 inline constexpr AttrsType kAttrsOf = {
     nullptr,
