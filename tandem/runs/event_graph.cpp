@@ -6,38 +6,13 @@
 #include <set>
 
 #include "tandem/io/protobuf.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/runs/event_file.h"
 
 namespace tandem::runs {
 namespace {
 
 using Message = io::ProtoWriter;
-
-// DataType of types.proto.
-uint64_t data_type(DType t) {
-  switch (t) {
-    case DType::f64:
-      return 2;
-    case DType::i32:
-      return 3;
-    case DType::u8:
-      return 4;
-    case DType::i16:
-      return 5;
-    case DType::i8:
-      return 6;
-    case DType::i64:
-      return 9;
-    case DType::b8:
-      return 10;
-    case DType::bf16:
-      return 14;
-    case DType::f16:
-      return 19;
-    default:
-      return 1;
-  }
-}
 
 void attribute(Message& node, const std::string& key, const Message& value) {
   Message entry;
@@ -135,7 +110,7 @@ std::string graph_def(const Graph& g, const nn::Module* model) {
     shapes.add_message(1, list);
     attribute(node, "_output_shapes", shapes);
     if (!n->out.empty()) {
-      dtype.add_varint(6, data_type(n->out[0].dtype));
+      dtype.add_varint(6, static_cast<uint64_t>(io::tf_type_of(n->out[0].dtype).number));
       attribute(node, "dtype", dtype);
     }
     if (n->attrs.get())

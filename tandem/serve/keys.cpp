@@ -7,7 +7,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files/file.h"
 #include "tandem/base/hash/sha256.h"
-#include "tandem/serve/grpc/status.h"
+#include "tandem/serve/grpc/call_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -99,13 +99,8 @@ int ApiKeys::check(const HttpRequest& request, KeyScope scope) const {
 
 KeyScope scope_of(const HttpRequest& request, std::string_view health_route) {
   if (is_grpc(request)) {
-    const std::string_view path = request.path;
-    if (path.starts_with("/grpc.health.v1.Health/") || path.ends_with("/ServerLive") ||
-        path.ends_with("/ServerReady"))
-      return KeyScope::none;
-    return path.ends_with("/RepositoryModelLoad") || path.ends_with("/RepositoryModelUnload")
-               ? KeyScope::admin
-               : KeyScope::infer;
+    const GrpcMethod* method = find_grpc_method(request.path);
+    return method ? method->scope : KeyScope::infer;
   }
   if (!health_route.empty() && request.path == health_route) return KeyScope::none;
   const auto path = path_segments(request.path);

@@ -85,19 +85,10 @@ std::string metrics_text(ServerContext& server);
 void handle_grpc(const HttpExchangePtr& exchange, ServerContext& server);
 bool is_grpc_streamed(const HttpRequest& request);
 
-/// DT_FLOAT of TensorFlow, and its number.
-struct TensorflowType {
-  DType dtype;
-  const char* name;
-  int number;
-};
-const TensorflowType& tensorflow_type(DType dtype);
-/// nullptr where we have no such dtype.
-const TensorflowType* tensorflow_type(int number);
 /// Refuses other signatures than the one there is.
 void check_signature(const std::string& name);
 
-/// The names of V2 for dtypes, "FP32"; "" where it has none. And back.
+/// The names of V2 for dtypes, "FP32", and back.
 const char* v2_name(DType dtype);
 std::optional<DType> v2_dtype(std::string_view name);
 

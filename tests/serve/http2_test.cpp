@@ -53,6 +53,11 @@ class EchoServer {
   explicit EchoServer(HttpOptions options)
       : server_(std::move(options), [](const HttpExchangePtr& e) {
           if (e->request.path == "/stream") return;  // its answer never comes
+          if (e->request.path == "/breaks") return e->write({.body = "one "});
+          if (e->request.path == "/pieces") {
+            for (const char* piece : {"one ", "two "}) e->write({.body = piece});
+            return e->answer({.body = "three"});
+          }
           e->answer({.content_type = "text/plain",
                      .headers = {{"X-Path", e->request.path}, {"Connection", "keep-alive"}},
                      .body = e->request.method + " " + e->request.query + " " + e->request.body});
@@ -98,6 +103,16 @@ class Http2 : public ::testing::Test {
     if (!Http2Frames::available()) GTEST_SKIP() << "this build has no HTTP/2";
   }
 };
+
+TEST_F(Http2, AnswersInPieces) {
+  EchoServer server({});
+  Http2Client client("127.0.0.1", server->port());
+  EXPECT_EQ(client.request("GET", "/pieces").body, "one two three");
+  const int32_t broken = client.start("GET", "/breaks", "", {});
+  while (!client.done(broken) && client.step()) {}
+  EXPECT_EQ(client.code(broken), Http2Code::internal_error);
+  server.expect_healthy();
+}
 
 TEST_F(Http2, AnswersAsHttp1Does) {
   EchoServer server({});

@@ -322,6 +322,52 @@ TEST_F(HttpServing, ClientsThatLeaveAreNoticed) {
   EXPECT_EQ(client()->get("/never").status, 500);  // a handler that forgets
 }
 
+// Pieces longer apart than the whole may take, in the three ways that HTTP/1 ends a body.
+TEST_F(HttpServing, AnswersInPieces) {
+  start({.answer_seconds = 0.5});
+  const auto begin = [&](HttpClient& c, const std::string& request) {
+    c.send(request);
+    EXPECT_TRUE(soon([&] { return kept() == 1; }));
+    const std::lock_guard hold(lock_);
+    HttpExchangePtr e = std::move(kept_[0]);
+    kept_.clear();
+    return e;
+  };
+  const auto write_all = [](const HttpExchangePtr& e) {
+    e->write({.content_type = "text/x", .headers = {{"X-A", "1"}}, .body = "one "});
+    for (int i = 0; i < 4; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      e->write({.body = "more "});
+    }
+    e->answer({.body = "last"});
+    e->write({.body = "too late"});
+  };
+  const std::string ask = request_text("GET", "/later", "h", "", {});
+  const auto c = client();
+  write_all(begin(*c, ask));
+  const HttpResponse r = c->receive();
+  EXPECT_EQ(r.status, 200);
+  EXPECT_EQ(r.content_type, "text/x");
+  EXPECT_EQ(r.body, "one more more more more last");
+  EXPECT_EQ(c->post("/ok", "1").body, "1/ok") << "the connection stays open";
+  const auto old = client();
+  write_all(begin(*old, "GET /later HTTP/1.0\r\n\r\n"));
+  std::string all(4096, '\0');
+  size_t n = 0;
+  for (ssize_t got = 1; got > 0; n += static_cast<size_t>(std::max<ssize_t>(got, 0)))
+    got = recv(old->fd(), all.data() + n, all.size() - n, 0);
+  EXPECT_TRUE(all.substr(0, n).ends_with("\r\n\r\none more more more more last"));
+  // One that breaks off, or stops coming, is never taken for the whole.
+  begin(*c, ask)->write({.body = "one "});
+  EXPECT_THROW(c->receive(), Error);
+  const auto slow = client();
+  const HttpExchangePtr stalled = begin(*slow, ask);
+  stalled->write({.body = "one "});
+  EXPECT_THROW(slow->receive(), Error);
+  EXPECT_TRUE(stalled->gone());
+  expect_healthy();
+}
+
 size_t resident_pages() {
   std::ifstream file("/proc/self/statm");
   size_t total = 0, resident = 0;

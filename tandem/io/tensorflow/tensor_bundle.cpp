@@ -19,16 +19,26 @@ namespace tandem::io {
 namespace {
 
 constexpr TfTypeInfo kTfTypes[] = {
-    {1, "float32", 4, DType::f32, 1, true},        {2, "float64", 8, DType::f64, 11, true},
-    {3, "int32", 4, DType::i32, 6, true},          {4, "uint8", 1, DType::u8, 2, true},
-    {5, "int16", 2, DType::i16, 5, true},          {6, "int8", 1, DType::i8, 3, true},
-    {7, "string", 0, DType::u8, 8, false},         {8, "complex64", 0, DType::f32, 14, false},
-    {9, "int64", 8, DType::i64, 7, true},          {10, "bool", 1, DType::b8, 9, true},
-    {14, "bfloat16", 2, DType::bf16, 16, true},    {17, "uint16", 2, DType::i32, 4, false},
-    {18, "complex128", 0, DType::f64, 15, false},  {19, "float16", 2, DType::f16, 10, true},
-    {20, "resource", 0, DType::u8, 0, false},      {21, "variant", 0, DType::u8, 0, false},
-    {22, "uint32", 4, DType::i64, 12, false},      {23, "uint64", 8, DType::i64, 13, false},
-    {24, "float8_e5m2", 1, DType::f32, 19, false}, {25, "float8_e4m3fn", 1, DType::f32, 17, false},
+    {1, "float32", 4, DType::f32, 1, true, "DT_FLOAT", 5},
+    {2, "float64", 8, DType::f64, 11, true, "DT_DOUBLE", 6},
+    {3, "int32", 4, DType::i32, 6, true, "DT_INT32", 7},
+    {4, "uint8", 1, DType::u8, 2, true, "DT_UINT8", 7},
+    {5, "int16", 2, DType::i16, 5, true, "DT_INT16", 7},
+    {6, "int8", 1, DType::i8, 3, true, "DT_INT8", 7},
+    {7, "string", 0, DType::u8, 8, false, "DT_STRING", 0},
+    {8, "complex64", 0, DType::f32, 14, false, "DT_COMPLEX64", 0},
+    {9, "int64", 8, DType::i64, 7, true, "DT_INT64", 10},
+    {10, "bool", 1, DType::b8, 9, true, "DT_BOOL", 11},
+    {14, "bfloat16", 2, DType::bf16, 16, true, "DT_BFLOAT16", 13},
+    {17, "uint16", 2, DType::i32, 4, false, "DT_UINT16", 0},
+    {18, "complex128", 0, DType::f64, 15, false, "DT_COMPLEX128", 0},
+    {19, "float16", 2, DType::f16, 10, true, "DT_HALF", 13},
+    {20, "resource", 0, DType::u8, 0, false, "DT_RESOURCE", 0},
+    {21, "variant", 0, DType::u8, 0, false, "DT_VARIANT", 0},
+    {22, "uint32", 4, DType::i64, 12, false, "DT_UINT32", 0},
+    {23, "uint64", 8, DType::i64, 13, false, "DT_UINT64", 0},
+    {24, "float8_e5m2", 1, DType::f32, 19, false, "DT_FLOAT8_E5M2", 0},
+    {25, "float8_e4m3fn", 1, DType::f32, 17, false, "DT_FLOAT8_E4M3FN", 0},
 };
 
 uint32_t masked_crc(uint32_t c) { return (c >> 15 | c << 17) + 0xA282EAD8U; }
@@ -186,6 +196,11 @@ void widen_elements(std::string_view bytes, void* to, uint64_t n) {
 
 }  // namespace
 
+const TfTypeInfo& tf_type_of(DType dtype) {
+  for (const TfTypeInfo& t : kTfTypes)
+    if (t.native && t.carrier == dtype) return t;
+  TD_FAIL(Internal, "TensorFlow has no type {}", to_string(dtype));
+}
 const TfTypeInfo* find_tf_type(int64_t number) {
   for (const TfTypeInfo& t : kTfTypes)
     if (t.number == number) return &t;

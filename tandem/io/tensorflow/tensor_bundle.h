@@ -18,14 +18,18 @@ namespace tandem::io {
 /// How an element type of TensorFlow is read; the numbers are those of types.proto.
 struct TfTypeInfo {
   int number;
-  const char* name;  ///< "float32"
-  uint8_t bytes;     ///< of an element in a file; 0: it has none of its own
-  DType carrier;     ///< what holds its values; uint64 keeps its bits in i64
-  uint8_t onnx;      ///< its number in ONNX's TensorProto.DataType; 0: none
-  bool native;       ///< the carrier is the type itself
+  const char* name;   ///< "float32"
+  uint8_t bytes;      ///< of an element in a file; 0: it has none of its own
+  DType carrier;      ///< what holds its values; uint64 keeps its bits in i64
+  uint8_t onnx;       ///< its number in ONNX's TensorProto.DataType; 0: none
+  bool native;        ///< the carrier is the type itself
+  const char* proto;  ///< its name in types.proto
+  uint8_t values;     ///< the field of a TensorProto with single values; 0: not read
 };
 /// nullptr for a number that is no type, or one of TensorFlow's reference types.
 TD_API const TfTypeInfo* find_tf_type(int64_t number);
+/// The type that is `dtype` itself: there is one for each.
+TD_API const TfTypeInfo& tf_type_of(DType dtype);
 
 /// A tensor from an element type's little-endian bytes; throws Format unless they are as many as
 /// the shape needs, Unsupported for types without numbers. `what` names it in errors.

@@ -10,6 +10,7 @@
 
 #include "tandem/serve/grpc/message.h"
 #include "tandem/serve/grpc/status.h"
+#include "tandem/serve/keys.h"
 #include "tandem/serve/server_internal.h"
 
 namespace tandem::serve {
@@ -73,6 +74,7 @@ struct GrpcMethod {
   /// Of a call with one message; what it throws is its answer.
   void (*call)(const GrpcCall& call, std::string_view message) = nullptr;
   MessageStream::Handler streamed = nullptr;
+  KeyScope scope = KeyScope::infer;  ///< what a key has to allow
 };
 
 // ---- the services

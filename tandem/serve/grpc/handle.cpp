@@ -16,7 +16,7 @@ void set_codings(GrpcCall& call) {
   const auto known = grpc_coding(*coding);
   if (!known)
     refuse(501, "messages of the encoding '{}' are not taken; there are {}", one_line(*coding, 32),
-           kGrpcCodings);
+           grpc_codings());
   call.coding = *known;
   const std::string* accepted = r.header("grpc-accept-encoding");
   if (accepted && list_holds(*accepted, *coding)) call.answers = *known;
@@ -86,7 +86,7 @@ HttpResponse GrpcCall::head(std::string body) const {
   HttpResponse r{.content_type = "application/grpc", .body = std::move(body)};
   if (answers != GrpcCoding::identity)
     r.headers.emplace_back("grpc-encoding", grpc_coding_name(answers));
-  r.headers.emplace_back("grpc-accept-encoding", kGrpcCodings);
+  r.headers.emplace_back("grpc-accept-encoding", grpc_codings());
   return r;
 }
 
@@ -99,7 +99,7 @@ void GrpcCall::answer(io::ProtoWriter message, HttpHeaders more) const {
 
 void GrpcCall::fail(int status, std::string_view text) const {
   HttpResponse r = grpc_error(status, text);
-  r.headers.emplace_back("grpc-accept-encoding", kGrpcCodings);
+  r.headers.emplace_back("grpc-accept-encoding", grpc_codings());
   exchange->answer(std::move(r));
 }
 

@@ -63,8 +63,8 @@ void watch(const std::shared_ptr<MessageStream>& stream, uint64_t number,
 
 std::span<const GrpcMethod> health_methods() {
   static constexpr GrpcMethod kMethods[] = {
-      {"/grpc.health.v1.Health/Check", check},
-      {"/grpc.health.v1.Health/Watch", nullptr, watch},
+      {"/grpc.health.v1.Health/Check", check, nullptr, KeyScope::none},
+      {"/grpc.health.v1.Health/Watch", nullptr, watch, KeyScope::none},
   };
   return kMethods;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/serve/grpc/message.h"
 
-#include "tandem/serve/grpc/status.h"
+#include <fmt/format.h>
+
 #include "tandem/serve/refusal_internal.h"
 
 namespace tandem::serve {
@@ -16,6 +17,10 @@ std::optional<GrpcCoding> grpc_coding(std::string_view name) {
   for (size_t i = 0; i < std::size(kCodingNames); ++i)
     if (name == kCodingNames[i]) return static_cast<GrpcCoding>(i);
   return std::nullopt;
+}
+const std::string& grpc_codings() {
+  static const std::string all = fmt::format("{}", fmt::join(kCodingNames, ","));
+  return all;
 }
 const char* grpc_coding_name(GrpcCoding coding) {
   return kCodingNames[static_cast<size_t>(coding)];

@@ -8,13 +8,15 @@
 #include <string_view>
 
 #include "tandem/io/protobuf.h"
+#include "tandem/serve/grpc/status.h"
 #include "tandem/serve/http/message.h"
 
 namespace tandem::serve {
 
 /// The message encodings that are taken and given.
 enum class GrpcCoding : uint8_t { identity, gzip, deflate };
-constexpr const char* kGrpcCodings = "identity,gzip,deflate";
+/// "identity,gzip,deflate"
+TD_API const std::string& grpc_codings();
 /// Of a grpc-encoding; nothing for an unknown one.
 TD_API std::optional<GrpcCoding> grpc_coding(std::string_view name);
 TD_API const char* grpc_coding_name(GrpcCoding coding);
@@ -26,7 +28,7 @@ TD_API std::optional<std::string_view> take_message(std::string_view& bytes, Grp
                                                     size_t most, std::string& room);
 
 /// A message to be written, with room in front of it.
-inline io::ProtoWriter new_message() { return io::ProtoWriter(std::string(5, '\0')); }
+inline io::ProtoWriter new_message() { return io::ProtoWriter(std::string(kGrpcPrefix, '\0')); }
 /// What new_message() became, as it stands in a body; compressed where that is worth it.
 TD_API std::string framed(std::string message, GrpcCoding coding = GrpcCoding::identity);
 

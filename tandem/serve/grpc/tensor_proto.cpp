@@ -15,25 +15,6 @@ struct TypedValues {
   std::vector<double> doubles;
 };
 
-// float_val 5, double_val 6, int_val 7, int64_val 10, bool_val 11, half_val 13.
-uint32_t value_field(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return 5;
-    case DType::f64:
-      return 6;
-    case DType::i64:
-      return 10;
-    case DType::b8:
-      return 11;
-    case DType::f16:
-    case DType::bf16:
-      return 13;
-    default:
-      return 7;
-  }
-}
-
 std::vector<int64_t> read_shape(io::ProtoReader& tensor, const std::string& name) {
   std::vector<int64_t> out;
   for_fields_of(tensor, [&](io::ProtoReader& r) {
@@ -83,7 +64,7 @@ AskedInput read_tensor_proto(const std::string& name, std::string_view message, 
   AskedInput in{.name = name};
   in.shape.emplace();
   const std::string said = one_line(name, 64);
-  const TensorflowType* type = nullptr;
+  const io::TfTypeInfo* type = nullptr;
   int64_t number = 0;
   std::optional<std::string_view> content;
   TypedValues values;
@@ -91,7 +72,7 @@ AskedInput read_tensor_proto(const std::string& name, std::string_view message, 
     const uint32_t field = r.field();
     if (field == 1) {
       number = r.int_value();
-      type = tensorflow_type(static_cast<int>(std::clamp<int64_t>(number, 0, 1000)));
+      type = io::find_tf_type(number);
     } else if (field == 2) {
       in.shape = read_shape(r, said);
     } else if (field == 4) {
@@ -102,20 +83,21 @@ AskedInput read_tensor_proto(const std::string& name, std::string_view message, 
       read_values(r, values, said);
     }
   });
-  if (!type) refuse(400, "input '{}' has the dtype {}, which no model takes", said, number);
-  in.datatype = v2_name(type->dtype);
+  if (!type || !type->native)
+    refuse(400, "input '{}' has the dtype {}, which no model takes", said, number);
+  in.datatype = v2_name(type->carrier);
   if (content && !content->empty()) {
     if (values.field != 0) refuse(400, "input '{}' has tensor_content and values", said);
     in.bytes = *content;
   } else {
-    if (values.field != 0 && values.field != value_field(type->dtype))
-      refuse(400, "input '{}' is {}, whose values are in the field {}, not {}", said, type->name,
-             value_field(type->dtype), values.field);
+    if (values.field != 0 && values.field != type->values)
+      refuse(400, "input '{}' is {}, whose values are in the field {}, not {}", said, type->proto,
+             type->values, values.field);
     std::string bytes = values.field == 5   ? bytes_of(values.floats)
                         : values.field == 6 ? bytes_of(values.doubles)
-                        : values.field != 0 ? bytes_of(values.ints, type->dtype, said)
+                        : values.field != 0 ? bytes_of(values.ints, type->carrier, said)
                                             : std::string();
-    fill_up(bytes, *in.shape, size_of(type->dtype), most, said);
+    fill_up(bytes, *in.shape, size_of(type->carrier), most, said);
     in.own = std::make_shared<const std::string>(std::move(bytes));
     in.bytes = *in.own;
   }
@@ -137,7 +119,7 @@ io::ProtoWriter write_shape_proto(const std::vector<int64_t>& sizes) {
 io::ProtoWriter write_tensor_proto(const Tensor& t) {
   const Tensor x = t.contiguous();
   io::ProtoWriter out;
-  out.add_int(1, tensorflow_type(x.dtype()).number);
+  out.add_int(1, io::tf_type_of(x.dtype()).number);
   std::vector<int64_t> sizes;
   for (int d = 0; d < x.dim(); ++d) sizes.push_back(x.size(d));
   out.add_message(2, write_shape_proto(sizes));

@@ -2,6 +2,7 @@
 // TensorFlow's TensorProto as an input of a request and from an output.
 #pragma once
 
+#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/serve/grpc/call_internal.h"
 #include "tandem/serve/protocol/v2_internal.h"
 

@@ -112,7 +112,7 @@ void model_metadata_of(const GrpcCall& call, std::string_view message) {
     for (const ModelPort& p : ports) {
       io::ProtoWriter info;
       info.add_bytes(1, p.name);
-      info.add_int(2, tensorflow_type(p.dtype).number);
+      info.add_int(2, io::tf_type_of(p.dtype).number);
       info.add_message(3, write_shape_proto(p.shape));
       signature.add_message(field, map_entry(p.name, info));
     }

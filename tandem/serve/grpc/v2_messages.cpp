@@ -8,15 +8,7 @@
 namespace tandem::serve {
 namespace {
 
-/// Which field of InferTensorContents holds a datatype's values.
-struct ContentsField {
-  const char* datatype;
-  uint32_t field;
-};
-constexpr ContentsField kContents[] = {
-    {"BOOL", 1},   {"INT8", 2},   {"INT16", 2},  {"INT32", 2}, {"INT64", 3}, {"UINT8", 4},
-    {"UINT16", 4}, {"UINT32", 4}, {"UINT64", 5}, {"FP32", 6},  {"FP64", 7},  {"BYTES", 8},
-};
+/// The fields of InferTensorContents.
 constexpr const char* kContentsNames[] = {"",
                                           "bool_contents",
                                           "int_contents",
@@ -56,23 +48,20 @@ Contents read_contents(io::ProtoReader& input, const std::string& name) {
 // Typed values become the bytes that a raw tensor has.
 void put_contents(AskedInput& in, const Contents& contents) {
   const std::string name = one_line(in.name, 64);
-  if (in.datatype == "FP16" || in.datatype == "BF16")
+  const V2Type* type = v2_type(in.datatype);  // without one, the datatype is refused later
+  if (type && type->contents == 0)
     refuse(400, "input '{}' is {}, which has no contents; send raw_input_contents", name,
            in.datatype);
-  uint32_t wanted = 0;
-  for (const ContentsField& c : kContents)
-    if (in.datatype == c.datatype) wanted = c.field;
-  if (contents.field != 0 && wanted != 0 && contents.field != wanted)
+  if (type && contents.field != 0 && contents.field != type->contents)
     refuse(400, "input '{}' is {}, whose values are {}, and has {}", name, in.datatype,
-           kContentsNames[wanted], kContentsNames[contents.field]);
-  const auto dtype = v2_dtype(in.datatype);
+           kContentsNames[type->contents], kContentsNames[contents.field]);
   std::string bytes;
   if (contents.field == 6)
     bytes = bytes_of(contents.floats);
   else if (contents.field == 7)
     bytes = bytes_of(contents.doubles);
-  else if (dtype && contents.field != 0 && contents.field < 6)
-    bytes = bytes_of(contents.ints, *dtype, name);
+  else if (type && contents.field != 0 && contents.field < 6)
+    bytes = bytes_of(contents.ints, type->dtype, name);
   in.own = std::make_shared<const std::string>(std::move(bytes));
   in.bytes = *in.own;
   in.binary = static_cast<int64_t>(in.own->size());

@@ -131,33 +131,6 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
 
 // ---- config and statistics
 
-/// Numbers of Triton's DataType.
-int config_type(DType dtype) {
-  switch (dtype) {
-    case DType::b8:
-      return 1;
-    case DType::u8:
-      return 2;
-    case DType::i8:
-      return 6;
-    case DType::i16:
-      return 7;
-    case DType::i32:
-      return 8;
-    case DType::i64:
-      return 9;
-    case DType::f16:
-      return 10;
-    case DType::f32:
-      return 11;
-    case DType::f64:
-      return 12;
-    case DType::bf16:
-      return 14;
-  }
-  return 0;
-}
-
 void model_config(const GrpcCall& call, std::string_view message) {
   const NamedModel m = read_named(message);
   const ModelVersionPtr v = version_of(call.server, m.name, m.version);
@@ -170,7 +143,7 @@ void model_config(const GrpcCall& call, std::string_view message) {
     for (const ModelPort& p : ports) {
       io::ProtoWriter port;
       port.add_bytes(1, p.name);
-      port.add_varint(2, static_cast<uint64_t>(config_type(p.dtype)));
+      port.add_varint(2, static_cast<uint64_t>(v2_type(p.dtype).config));
       std::vector<int64_t> dims(p.shape.begin() + (batched && !p.shape.empty() ? 1 : 0),
                                 p.shape.end());
       port.add_packed(dims_field, dims);
@@ -276,16 +249,17 @@ std::span<const GrpcMethod> v2_methods() {
   static constexpr GrpcMethod kMethods[] = {
       {"/inference.GRPCInferenceService/ModelInfer", model_infer},
       {"/inference.GRPCInferenceService/ModelStreamInfer", nullptr, model_stream_infer},
-      {"/inference.GRPCInferenceService/ServerLive", server_live},
-      {"/inference.GRPCInferenceService/ServerReady", server_ready},
+      {"/inference.GRPCInferenceService/ServerLive", server_live, nullptr, KeyScope::none},
+      {"/inference.GRPCInferenceService/ServerReady", server_ready, nullptr, KeyScope::none},
       {"/inference.GRPCInferenceService/ModelReady", model_ready},
       {"/inference.GRPCInferenceService/ServerMetadata", server_metadata},
       {"/inference.GRPCInferenceService/ModelMetadata", model_metadata},
       {"/inference.GRPCInferenceService/ModelConfig", model_config},
       {"/inference.GRPCInferenceService/ModelStatistics", model_statistics},
       {"/inference.GRPCInferenceService/RepositoryIndex", repository_index},
-      {"/inference.GRPCInferenceService/RepositoryModelLoad", model_load},
-      {"/inference.GRPCInferenceService/RepositoryModelUnload", model_unload},
+      {"/inference.GRPCInferenceService/RepositoryModelLoad", model_load, nullptr, KeyScope::admin},
+      {"/inference.GRPCInferenceService/RepositoryModelUnload", model_unload, nullptr,
+       KeyScope::admin},
   };
   return kMethods;
 }

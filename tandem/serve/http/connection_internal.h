@@ -44,7 +44,7 @@ struct Connection {
   std::string large;  ///< the body of the last of them, if it is large: it is not copied
   size_t sent = 0;
   std::weak_ptr<HttpExchange> waiting;  ///< the request that is being handled
-  bool in_parts = false;                ///< its answer comes in parts
+  bool in_pieces = false;               ///< its answer has begun and comes in pieces
   bool handling = false;                ///< from a complete request to its answer
   bool keep_alive = true;               ///< of that request
   bool old = false;                     ///< it was one of HTTP/1.0
@@ -63,9 +63,9 @@ struct Connection {
   size_t unsent() const { return out.size() + large.size() - sent; }
 };
 
-/// The head of an answer as bytes, appended to `out`; of one in parts without a length.
+/// The head of an answer as bytes, appended to `out`; of one in pieces without a length.
 void put_head(std::string& out, const HttpResponse& response, bool old, bool close,
-              const std::string& date, bool parts = false);
+              const std::string& date, bool pieces = false);
 /// "Sun, 06 Nov 1994 08:49:37 GMT", now.
 std::string http_date();
 /// A listening socket; its port in `port`. Throws Io.

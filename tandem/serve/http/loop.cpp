@@ -33,7 +33,6 @@ class LoopExchange : public HttpExchange {
     request = std::move(r);
   }
   ~LoopExchange() override {
-    if (in_parts_) mail_->post({connection_, {}, Mailbox::Kind::broken});
     if (!answered_.load())
       answer({.status = 500, .body = "{\"error\":\"the request was left without an answer\"}"});
   }
@@ -41,24 +40,15 @@ class LoopExchange : public HttpExchange {
   LoopExchange& operator=(const LoopExchange&) = delete;
   void answer(HttpResponse response) override {
     if (answered_.exchange(true)) return;
-    if (on_loop() && mail_->loop)
+    // Pieces keep their order because all of them go by mail.
+    if (!in_pieces_.load() && on_loop() && mail_->loop)
       mail_->loop->answered(connection_, std::move(response));
     else
       mail_->post({connection_, std::move(response)});
   }
-  void begin(HttpResponse head) override {
-    if (answered_.exchange(true)) return;
-    in_parts_ = true;
-    mail_->post({connection_, std::move(head), Mailbox::Kind::head});
-  }
-  void part(std::string text) override {
-    if (in_parts_ && !text.empty())
-      mail_->post({connection_, {.body = std::move(text)}, Mailbox::Kind::part});
-  }
-  void end() override {
-    if (!in_parts_) return;
-    in_parts_ = false;
-    mail_->post({connection_, {}, Mailbox::Kind::end});
+  void write(HttpResponse piece) override {
+    in_pieces_.store(true);
+    if (!answered_.load()) mail_->post({connection_, std::move(piece), false});
   }
   bool on_loop() const override { return mail_->thread.load() == std::this_thread::get_id(); }
   void leave() { gone_.store(true, std::memory_order_relaxed); }
@@ -66,8 +56,7 @@ class LoopExchange : public HttpExchange {
  private:
   std::shared_ptr<Mailbox> mail_;
   uint64_t connection_;
-  std::atomic<bool> answered_{false};
-  bool in_parts_ = false;  ///< begun and not ended
+  std::atomic<bool> answered_{false}, in_pieces_{false};
 };
 
 void set_watch(int epoll, int op, int fd, uint64_t id, uint32_t events) {
@@ -360,49 +349,46 @@ const std::string& HttpLoop::date() {
   return date_;
 }
 
-// Gives whether the connection is closed after the answer.
-bool HttpLoop::put_head_of(Connection& c, const HttpResponse& response, bool parts) {
-  const bool close = !c.keep_alive || response.close || drains.load() > 0 || (parts && c.old);
-  put_head(c.out, response, c.old, close, date(), parts);
-  return close;
-}
-
-// The answer to the request that waits.
-void HttpLoop::put(Connection& c, HttpResponse response) {
-  const bool close = put_head_of(c, response, false);
+// The answer to the request that waits, or the first piece of it.
+void HttpLoop::put(Connection& c, HttpResponse response, bool last) {
+  if (c.in_pieces) return put_piece(c, std::move(response), last);
+  // Without chunks the end of the connection is the end of the answer.
+  if (response.close || drains.load() > 0 || (!last && c.old)) c.keep_alive = false;
+  put_head(c.out, response, c.old, !c.keep_alive, date(), !last);
+  if (!last) {
+    c.in_pieces = true;
+    return put_piece(c, {.body = std::move(response.body)}, false);
+  }
   if (!c.head_only && response.body.size() > kLarge)
     c.large = std::move(response.body);
   else if (!c.head_only)
     c.out += response.body;
-  answer_ends(c, close);
+  answer_ends(c);
 }
 
-void HttpLoop::answer_ends(Connection& c, bool close) {
-  c.handling = c.in_parts = false;
+void HttpLoop::put_piece(Connection& c, HttpResponse piece, bool last) {
+  c.changed = now();
+  if (piece.status >= 500) {  // nobody may take what was sent for the whole
+    dropped.fetch_add(1, std::memory_order_relaxed);
+    return close(c);
+  }
+  const bool chunked = !c.old && !c.head_only;
+  if (!c.head_only && !piece.body.empty()) {
+    if (chunked) c.out += fmt::format("{:x}\r\n", piece.body.size());
+    c.out += piece.body;
+    if (chunked) c.out += "\r\n";
+  }
+  if (!last) return;
+  if (chunked) c.out += "0\r\n\r\n";
+  answer_ends(c);
+}
+
+void HttpLoop::answer_ends(Connection& c) {
+  c.handling = c.in_pieces = false;
   in_flight_ -= c.charged;
   c.charged = 0;
   c.changed = now();
-  if (close) c.closing = true;
-}
-
-// The head of an answer in parts, one of them, or its end.
-void HttpLoop::put_part(Connection& c, Mailbox::Letter& l) {
-  if (l.kind == Mailbox::Kind::head) {
-    c.in_parts = true;
-    if (put_head_of(c, l.response, true)) c.keep_alive = false;
-  } else if (!c.in_parts) {
-    return;
-  }
-  if (l.kind == Mailbox::Kind::broken) return close(c);
-  if (!c.head_only && !l.response.body.empty()) {
-    if (!c.old) c.out += fmt::format("{:x}\r\n", l.response.body.size());
-    c.out += l.response.body;
-    if (!c.old) c.out += "\r\n";
-  }
-  c.changed = now();
-  if (l.kind != Mailbox::Kind::end) return;
-  if (!c.old && !c.head_only) c.out += "0\r\n\r\n";
-  answer_ends(c, !c.keep_alive || drains.load() > 0);
+  if (!c.keep_alive) c.closing = true;
 }
 
 void HttpLoop::refuse(Connection& c, int status, const std::string& reason) {
@@ -430,10 +416,7 @@ void HttpLoop::read_mail() {
     const auto at = connections_.find(l.connection);
     if (at == connections_.end() || !at->second->handling) continue;
     Connection& c = *at->second;
-    if (l.kind == Mailbox::Kind::whole)
-      put(c, std::move(l.response));
-    else
-      put_part(c, l);
+    put(c, std::move(l.response), l.last);
     if (c.fd >= 0) process(c);
     if (c.fd >= 0) watch(c);
   }
@@ -529,10 +512,6 @@ void HttpLoop::keep_time_of(Connection& c) {
     keep_time_http2(c);
   } else if (c.handling) {
     if (waited < options.answer_seconds) return;
-    if (c.in_parts) {  // too late for another answer
-      dropped.fetch_add(1, std::memory_order_relaxed);
-      return close(c);
-    }
     if (const auto waiting = c.waiting.lock()) static_cast<LoopExchange&>(*waiting).leave();
     refuse(c, 504, "the request took too long");
     flush(c);

@@ -18,13 +18,11 @@ class HttpLoop;
 
 /// Answers wait here for the loop, which may be gone by then.
 struct Mailbox {
-  enum class Kind : uint8_t { whole, head, part, end, broken };
   struct Letter {
     uint64_t connection;
     HttpResponse response;
-    Kind kind = Kind::whole;
+    bool last = true;    ///< the answer is complete
     int32_t stream = 0;  ///< of HTTP/2
-    bool last = true;    ///< the end of that stream's answer
   };
   std::mutex lock;
   std::vector<Letter> letters;
@@ -65,10 +63,9 @@ class HttpLoop {
   void put_beside(HttpExchangePtr exchange);
   void call(const HttpExchangePtr& exchange);
   void refuse(Connection& c, int status, const std::string& reason);
-  void put(Connection& c, HttpResponse response);
-  void put_part(Connection& c, Mailbox::Letter& letter);
-  bool put_head_of(Connection& c, const HttpResponse& response, bool parts);
-  void answer_ends(Connection& c, bool close);
+  void put(Connection& c, HttpResponse response, bool last = true);
+  void put_piece(Connection& c, HttpResponse piece, bool last);
+  void answer_ends(Connection& c);
   void flush(Connection& c);
   void linger(Connection& c);
   void watch(Connection& c);

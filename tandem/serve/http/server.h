@@ -42,19 +42,14 @@ class TD_API HttpExchange {
   bool gone() const { return gone_.load(std::memory_order_relaxed); }
   /// From any thread.
   virtual void answer(HttpResponse response) = 0;
-  /// Answer in parts, from any thread: the head (its body is the first part), what comes, and the
-  /// end. A connection that has no parts sends all of it at the end.
-  virtual void begin(HttpResponse head) { kept_ = std::move(head); }
-  virtual void part(std::string text) { kept_.body += text; }
-  virtual void end() { answer(std::move(kept_)); }
+  /// A piece of an answer, from any thread: the first begins it with its headers, and answer()
+  /// gives the last. One that fails (500 and above) breaks the answer off.
+  virtual void write(HttpResponse piece) = 0;
   /// Is this the thread that serves all connections? Nothing slow may be done there.
   virtual bool on_loop() const = 0;
 
  protected:
   std::atomic<bool> gone_{false};
-
- private:
-  HttpResponse kept_;
 };
 using HttpExchangePtr = std::shared_ptr<HttpExchange>;
 /// What it throws becomes a 500.

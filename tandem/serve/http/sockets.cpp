@@ -29,15 +29,15 @@ std::string http_date() {
 }
 
 void put_head(std::string& out, const HttpResponse& r, bool old, bool close,
-              const std::string& date, bool parts) {
+              const std::string& date, bool pieces) {
   const auto put = [&out](std::string_view name, std::string_view value) {
     out.append(name).append(": ").append(value).append("\r\n");
   };
   out.append(old ? "HTTP/1.0 " : "HTTP/1.1 ").append(std::to_string(r.status)).append(" ");
   out.append(status_text(r.status)).append("\r\n");
   put("Date", date);
-  if (!r.body.empty() || r.status == 200 || parts) put("Content-Type", r.content_type);
-  if (!parts)
+  if (!r.body.empty() || r.status == 200 || pieces) put("Content-Type", r.content_type);
+  if (!pieces)
     put("Content-Length", std::to_string(r.body.size()));
   else if (!old)  // else the connection's end is the answer's
     put("Transfer-Encoding", "chunked");

@@ -195,6 +195,9 @@ void Http2Connection::answer(int32_t id, HttpResponse piece, bool last) {
   Stream* s = find(id);
   if (!s || s->last) return;
   s->last = last;
+  s->since = owner_.now();
+  // Nobody may take what was sent for the whole.
+  if (s->begun && piece.status >= 500) return frames_.reset(id, Http2Code::internal_error);
   const bool with_body = !s->head_only && (!last || s->begun || !piece.body.empty());
   if (!s->begun) put_head(id, *s, piece, with_body);
   if (s->out.empty()) {

@@ -21,7 +21,7 @@ class StreamExchange : public HttpStream {
         connection_(connection),
         stream_(stream),
         grpc_(is_grpc(r)),
-        streamed_(streamed) {
+        in_pieces_(streamed) {
     request = std::move(r);
   }
   ~StreamExchange() override {
@@ -38,14 +38,9 @@ class StreamExchange : public HttpStream {
     if (!answered_.exchange(true)) post(std::move(response), true);
   }
   void write(HttpResponse piece) override {
+    in_pieces_.store(true);
     if (!answered_.load()) post(std::move(piece), false);
   }
-  void begin(HttpResponse head) override {
-    streamed_ = true;
-    write(std::move(head));
-  }
-  void part(std::string text) override { write({.body = std::move(text)}); }
-  void end() override { answer({}); }
   bool on_loop() const override { return mail_->thread.load() == std::this_thread::get_id(); }
   void take(size_t bytes, size_t held) override {
     if (Http2Connection* c = connection()) c->take(stream_, bytes, held);
@@ -60,9 +55,9 @@ class StreamExchange : public HttpStream {
     return mail_->loop ? mail_->loop->http2_of(connection_) : nullptr;
   }
   void post(HttpResponse piece, bool last) {
-    Mailbox::Letter letter{connection_, std::move(piece), Mailbox::Kind::whole, stream_, last};
+    Mailbox::Letter letter{connection_, std::move(piece), last, stream_};
     // Pieces keep their order because all of them go by mail.
-    if (!streamed_ && on_loop() && mail_->loop)
+    if (!in_pieces_.load() && on_loop() && mail_->loop)
       mail_->loop->answered_http2(std::move(letter));
     else
       mail_->post(std::move(letter));
@@ -70,8 +65,8 @@ class StreamExchange : public HttpStream {
   std::shared_ptr<Mailbox> mail_;
   uint64_t connection_;
   int32_t stream_;
-  bool grpc_, streamed_;
-  std::atomic<bool> answered_{false};
+  bool grpc_;
+  std::atomic<bool> in_pieces_, answered_{false};
 };
 
 }  // namespace

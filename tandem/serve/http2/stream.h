@@ -16,8 +16,6 @@ class TD_API HttpStream : public HttpExchange {
  public:
   /// Nobody waits for the answer any more.
   void leave() { gone_.store(true, std::memory_order_relaxed); }
-  /// More of the answer; the first piece begins it with its headers. From any thread.
-  virtual void write(HttpResponse piece) = 0;
   /// As many more bytes may come for on_body(); `held`: what the handler keeps of those before. On
   /// the loop's thread.
   virtual void take(size_t bytes, size_t held) = 0;

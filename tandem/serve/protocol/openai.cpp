@@ -273,7 +273,7 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
   f.only("response_format", io::parse_json("{\"type\":\"text\"}"));
   f.only("tools", io::Json::Array{});
   f.only("tool_choice", "none");
-  f.pass({"parallel_tool_calls", "modalities", "reasoning_effort", "verbosity"});
+  f.pass({"parallel_tool_calls"});
   std::string prompt;
   try {
     prompt = model.chat->render(*messages, more, extra ? *extra : io::Json());

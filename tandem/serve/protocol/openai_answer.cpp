@@ -10,8 +10,6 @@
 namespace tandem::serve {
 namespace {
 
-std::string json_text(std::string_view text) { return io::quote_json(text); }
-
 std::string bytes_of(std::string_view text) {
   std::string out = "[";
   for (const char c : text)
@@ -19,6 +17,9 @@ std::string bytes_of(std::string_view text) {
                        static_cast<unsigned>(static_cast<unsigned char>(c)));
   return out + "]";
 }
+
+// OpenAI writes the logarithm of nothing as -9999; JSON has no infinities.
+double finite(double log_probability) { return log_probability >= -9999 ? log_probability : -9999; }
 
 /// The probabilities of a choice's tokens since they were last written.
 struct Probabilities {
@@ -103,20 +104,18 @@ class Answer : public std::enable_shared_from_this<Answer> {
     fresh_ += end.fresh;
     add_text(i, c.stream.finish());
     c.reason = end.stopped ? "stop" : "length";
-    if (request_.stream) send_choice(i, "");
+    if (request_.stream) send_choice(i, c.begun ? "" : c.text);
     if (left_ > 0) return;
     if (!request_.stream) return call_.json(whole());
     if (request_.usage) send(fmt::format("{},\"choices\":[],\"usage\":{}}}", head(true), usage()));
-    call_.exchange->part("data: [DONE]\n\n");
-    call_.exchange->end();
+    call_.exchange->answer({.body = "data: [DONE]\n\n"});
   }
 
   void fail(const TextEnd& end) {
     failed_ = true;
     const HttpResponse r = openai_error(end.status, end.error);
     if (!begun_) return call_.answer(r);
-    call_.exchange->part("data: " + r.body + "\n\n");
-    call_.exchange->end();
+    call_.exchange->answer({.body = "data: " + r.body + "\n\n"});
   }
 
   void add_text(size_t i, const std::string& text) {
@@ -134,18 +133,18 @@ class Answer : public std::enable_shared_from_this<Answer> {
     };
     const auto entry = [this, &text](int64_t id, double p) {
       const std::string t = text(id);
-      return request_.chat ? fmt::format("{{\"token\":{},\"logprob\":{},\"bytes\":{}", json_text(t),
-                                         p, bytes_of(t))
-                           : fmt::format("{}:{}", json_text(t), p);
+      return request_.chat ? fmt::format("{{\"token\":{},\"logprob\":{},\"bytes\":{}",
+                                         io::quote_json(t), p, bytes_of(t))
+                           : fmt::format("{}:{}", io::quote_json(t), p);
     };
     std::string top;
     for (const auto& [id, p] : token.top)
-      top += (top.empty() ? "" : ",") + entry(id, p) + (request_.chat ? "}" : "");
+      top += (top.empty() ? "" : ",") + entry(id, finite(p)) + (request_.chat ? "}" : "");
     Probabilities& out = c.probabilities;
-    out.tokens.push_back(request_.chat ? entry(token.id, token.log_probability)
-                                       : json_text(text(token.id)));
+    out.tokens.push_back(request_.chat ? entry(token.id, finite(token.log_probability))
+                                       : io::quote_json(text(token.id)));
     out.tops.push_back(top);
-    out.values.push_back(token.log_probability);
+    out.values.push_back(finite(token.log_probability));
     out.offsets.push_back(c.text.size());
   }
 
@@ -177,7 +176,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
                        : chunk        ? "chat.completion.chunk"
                                       : "chat.completion";
     return fmt::format("{{\"id\":\"{}\",\"object\":\"{}\",\"created\":{},\"model\":{}", id_, kind,
-                       created_, json_text(version_->name));
+                       created_, io::quote_json(version_->name));
   }
 
   std::string usage() const {
@@ -188,7 +187,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   }
 
   std::string reason_of(const Choice& c) const {
-    return c.reason.empty() ? "null" : json_text(c.reason);
+    return c.reason.empty() ? "null" : io::quote_json(c.reason);
   }
 
   std::string whole() {
@@ -199,8 +198,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
           request_.chat
               ? fmt::format(
                     "\"message\":{{\"role\":\"assistant\",\"content\":{},\"refusal\":null}}",
-                    json_text(c.text))
-              : "\"text\":" + json_text(c.text);
+                    io::quote_json(c.text))
+              : "\"text\":" + io::quote_json(c.text);
       out += fmt::format("{}{{\"index\":{},{},\"logprobs\":{},\"finish_reason\":{}}}", i ? "," : "",
                          i, text, probabilities(c), reason_of(c));
     }
@@ -210,10 +209,11 @@ class Answer : public std::enable_shared_from_this<Answer> {
   // An event with what a choice has new: a text, and its reason where it has ended.
   void send_choice(size_t i, const std::string& text) {
     Choice& c = choices_[i];
-    std::string part = "\"text\":" + json_text(text);
+    std::string part = "\"text\":" + io::quote_json(text);
     if (request_.chat) {
       const bool first = !std::exchange(c.role_sent, true);
-      const std::string content = text.empty() && !first ? "" : "\"content\":" + json_text(text);
+      const std::string content =
+          text.empty() && !first ? "" : "\"content\":" + io::quote_json(text);
       part = fmt::format("\"delta\":{{{}{}}}", first ? "\"role\":\"assistant\"," : "", content);
     }
     const std::string p = c.probabilities.empty() ? "null" : probabilities(c);
@@ -223,14 +223,12 @@ class Answer : public std::enable_shared_from_this<Answer> {
   }
 
   void send(const std::string& event) {
-    if (!begun_) {
-      begun_ = true;
-      call_.exchange->begin({.content_type = "text/event-stream; charset=utf-8",
-                             .headers = {{"Cache-Control", "no-cache"}},
-                             .body = "data: " + event + "\n\n"});
-      return;
+    HttpResponse piece{.body = "data: " + event + "\n\n"};
+    if (!std::exchange(begun_, true)) {
+      piece.content_type = "text/event-stream; charset=utf-8";
+      piece.headers = {{"Cache-Control", "no-cache"}};
     }
-    call_.exchange->part("data: " + event + "\n\n");
+    call_.exchange->write(std::move(piece));
   }
 
   Call call_;

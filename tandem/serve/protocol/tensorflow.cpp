@@ -6,18 +6,12 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/ops/ops.h"
 #include "tandem/serve/server_internal.h"
 
 namespace tandem::serve {
 namespace {
-
-constexpr TensorflowType kTensorflowTypes[] = {
-    {DType::f64, "DT_DOUBLE", 2},     {DType::f32, "DT_FLOAT", 1}, {DType::f16, "DT_HALF", 19},
-    {DType::bf16, "DT_BFLOAT16", 14}, {DType::i64, "DT_INT64", 9}, {DType::i32, "DT_INT32", 3},
-    {DType::i16, "DT_INT16", 5},      {DType::i8, "DT_INT8", 6},   {DType::u8, "DT_UINT8", 4},
-    {DType::b8, "DT_BOOL", 10},
-};
 
 const ModelPort& port_named(const std::vector<ModelPort>& ports, const std::string& name) {
   for (const ModelPort& p : ports)
@@ -153,7 +147,7 @@ void tensorflow_metadata(Call& call, const ModelVersion& v) {
       out += fmt::format(
           "{}{}:{{\"dtype\":\"{}\",\"tensor_shape\":{{\"dim\":[{}],\"unknown_rank\":false}},"
           "\"name\":{}}}",
-          out.empty() ? "" : ",", name, tensorflow_type(p.dtype).name, dims, name);
+          out.empty() ? "" : ",", name, io::tf_type_of(p.dtype).proto, dims, name);
     }
     return out;
   };
@@ -176,17 +170,6 @@ std::string cut_verb(std::string& segment) {
 }
 
 }  // namespace
-
-const TensorflowType& tensorflow_type(DType dtype) {
-  for (const TensorflowType& t : kTensorflowTypes)
-    if (t.dtype == dtype) return t;
-  TD_FAIL(Internal, "TensorFlow has no name for a dtype");
-}
-const TensorflowType* tensorflow_type(int number) {
-  for (const TensorflowType& t : kTensorflowTypes)
-    if (t.number == number) return &t;
-  return nullptr;
-}
 
 void check_signature(const std::string& name) {
   if (name != "serving_default" && !name.empty())

@@ -5,32 +5,24 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
+#include "tandem/io/json.h"
 #include "tandem/serve/protocol/v2_internal.h"
 
 namespace tandem::serve {
 namespace {
 
-struct V2Type {
-  DType dtype;
-  const char* name;
-};
 constexpr V2Type kV2Types[] = {
-    {DType::f64, "FP64"},  {DType::f32, "FP32"},  {DType::f16, "FP16"},  {DType::bf16, "BF16"},
-    {DType::i64, "INT64"}, {DType::i32, "INT32"}, {DType::i16, "INT16"}, {DType::i8, "INT8"},
-    {DType::u8, "UINT8"},  {DType::b8, "BOOL"},
+    {DType::f64, "FP64", 12, 7},  {DType::f32, "FP32", 11, 6}, {DType::f16, "FP16", 10, 0},
+    {DType::bf16, "BF16", 14, 0}, {DType::i64, "INT64", 9, 3}, {DType::i32, "INT32", 8, 2},
+    {DType::i16, "INT16", 7, 2},  {DType::i8, "INT8", 6, 2},   {DType::u8, "UINT8", 2, 4},
+    {DType::b8, "BOOL", 1, 1},
 };
-
-std::string quoted(std::string_view s) {
-  std::string out;
-  write_text(out, s);
-  return out;
-}
 
 std::string ports_json(const std::vector<ModelPort>& ports) {
   std::string out = "[";
   for (const ModelPort& p : ports) {
     if (out.size() > 1) out += ',';
-    out += fmt::format("{{\"name\":{},\"datatype\":\"{}\",\"shape\":[", quoted(p.name),
+    out += fmt::format("{{\"name\":{},\"datatype\":\"{}\",\"shape\":[", io::quote_json(p.name),
                        v2_name(p.dtype));
     for (size_t d = 0; d < p.shape.size(); ++d) out += (d ? "," : "") + std::to_string(p.shape[d]);
     out += "]}";
@@ -45,7 +37,7 @@ void metadata(Call& call, const ModelVersion& v) {
   call.json(
       fmt::format("{{\"name\":{},\"versions\":[{}],\"platform\":\"{}\",\"inputs\":{},"
                   "\"outputs\":{}}}",
-                  quoted(v.name), versions, platform_of(v), ports_json(v.model->inputs()),
+                  io::quote_json(v.name), versions, platform_of(v), ports_json(v.model->inputs()),
                   ports_json(v.model->outputs())));
 }
 
@@ -59,7 +51,7 @@ void config(Call& call, const ModelVersion& v) {
       for (size_t d = batched ? 1 : 0; d < p.shape.size(); ++d)
         dims += (dims.empty() ? "" : ",") + std::to_string(p.shape[d]);
       out += fmt::format("{}{{\"name\":{},\"data_type\":\"TYPE_{}\",\"dims\":[{}]}}",
-                         out.empty() ? "" : ",", quoted(p.name), v2_name(p.dtype), dims);
+                         out.empty() ? "" : ",", io::quote_json(p.name), v2_name(p.dtype), dims);
     }
     return out;
   };
@@ -71,7 +63,7 @@ void config(Call& call, const ModelVersion& v) {
       fmt::format("{{\"name\":{},\"platform\":\"{}\",\"max_batch_size\":{},\"input\":[{}],"
                   "\"output\":[{}],\"instance_group\":[{{\"count\":{},\"kind\":\"KIND_CPU\"}}]"
                   "{}}}",
-                  quoted(v.name), platform_of(v), most_rows_of(v), list(v.model->inputs()),
+                  io::quote_json(v.name), platform_of(v), most_rows_of(v), list(v.model->inputs()),
                   list(v.model->outputs()), v.model->instances(), batching));
 }
 
@@ -85,7 +77,7 @@ std::string statistics_of(const ModelVersion& v) {
       "\"inference_stats\":{{\"success\":{},\"fail\":{},\"queue\":{},\"compute_input\":{},"
       "\"compute_infer\":{},\"compute_output\":{},\"cache_hit\":{},\"cache_miss\":{}}},"
       "\"batch_stats\":[]}}",
-      quoted(v.name), v.version, c.rows.load(), c.runs.load(), entry(c.ok, c.total.sum()),
+      io::quote_json(v.name), v.version, c.rows.load(), c.runs.load(), entry(c.ok, c.total.sum()),
       entry(c.failed + c.expired + c.cancelled + c.rejected, 0),
       entry(c.queue.count(), c.queue.sum()), entry(0, 0), entry(c.compute.count(), c.compute.sum()),
       entry(0, 0), entry(0, 0), entry(0, 0));
@@ -125,9 +117,9 @@ void index(Call& call) {
   for (const IndexEntry& e : call.server.repository.index()) {
     if (ready_only && !e.ready) continue;
     out += fmt::format("{}{{\"name\":{},\"version\":\"{}\",\"state\":\"{}\",\"reason\":{}}}",
-                       out.empty() ? "" : ",", quoted(e.name),
+                       out.empty() ? "" : ",", io::quote_json(e.name),
                        e.version > 0 ? std::to_string(e.version) : "",
-                       e.ready ? "READY" : "UNAVAILABLE", quoted(e.reason));
+                       e.ready ? "READY" : "UNAVAILABLE", io::quote_json(e.reason));
   }
   call.json("[" + out + "]");
 }
@@ -190,8 +182,9 @@ void model(Call& call) {
   call.only("GET");
   if (verb == "ready") {
     const bool ready = !call.server.draining() && call.server.repository.find(p[2], version);
-    return call.answer({.status = ready ? 200 : 404,
-                        .body = fmt::format("{{\"name\":{},\"ready\":{}}}", quoted(p[2]), ready)});
+    return call.answer(
+        {.status = ready ? 200 : 404,
+         .body = fmt::format("{{\"name\":{},\"ready\":{}}}", io::quote_json(p[2]), ready)});
   }
   const ModelVersionPtr v = version_of(call, p[2], version);
   if (verb.empty()) return metadata(call, *v);
@@ -237,15 +230,20 @@ void change_model(ServerContext& server, const std::string& name, bool load,
   });
 }
 
-const char* v2_name(DType dtype) {
+const V2Type* v2_type(std::string_view name) {
   for (const V2Type& t : kV2Types)
-    if (t.dtype == dtype) return t.name;
-  return "";
+    if (t.name == name) return &t;
+  return nullptr;
 }
-std::optional<DType> v2_dtype(std::string_view name) {
+const V2Type& v2_type(DType dtype) {
   for (const V2Type& t : kV2Types)
-    if (t.name == name) return t.dtype;
-  return std::nullopt;
+    if (t.dtype == dtype) return t;
+  TD_FAIL(Internal, "V2 has no name for {}", to_string(dtype));
+}
+const char* v2_name(DType dtype) { return v2_type(dtype).name; }
+std::optional<DType> v2_dtype(std::string_view name) {
+  const V2Type* t = v2_type(name);
+  return t ? std::optional(t->dtype) : std::nullopt;
 }
 
 bool handle_v2(Call& call) {

@@ -30,6 +30,17 @@ struct Asked {
   std::vector<AskedOutput> outputs;
 };
 
+/// A dtype as V2 names it.
+struct V2Type {
+  DType dtype;
+  const char* name;
+  int config;         ///< its number in Triton's ModelConfig
+  uint32_t contents;  ///< the field of gRPC's InferTensorContents with its values; 0: bytes alone
+};
+/// nullptr for a name that V2 does not have, and for types that no tensor has.
+const V2Type* v2_type(std::string_view name);
+const V2Type& v2_type(DType dtype);
+
 /// Append a size to an input's shape. Throws Refusal for one that no tensor has.
 void add_size(std::vector<int64_t>& shape, int64_t size, const std::string& name);
 /// The inputs in the model's order. Throws Refusal for unknown, missing and repeated ones, other
