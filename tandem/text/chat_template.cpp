@@ -12,10 +12,6 @@ namespace {
 constexpr size_t kMostBytes = size_t{1} << 20;  ///< of a template
 constexpr size_t kMostConfig = size_t{64} << 20;
 
-std::string read_text(const std::filesystem::path& path, size_t most) {
-  return read_file(FilePath(path.string()), most);
-}
-
 // A token is a text, or an object with its content.
 const std::string* token_text(const io::Json& j) {
   if (j.as_string()) return j.as_string();
@@ -62,10 +58,10 @@ std::optional<ChatTemplate> ChatTemplate::of_folder(const FilePath& folder) {
   const std::filesystem::path config_path = at / "tokenizer_config.json";
   io::Json config = io::Json::Object{};
   if (std::filesystem::exists(config_path))
-    config = io::parse_json(read_text(config_path, kMostConfig), "tokenizer_config.json");
+    config = io::parse_json(read_file(config_path, kMostConfig), "tokenizer_config.json");
   const io::Json tokens = special_tokens(config);
   if (const std::filesystem::path own = at / "chat_template.jinja"; std::filesystem::exists(own))
-    return ChatTemplate(read_text(own, kMostBytes), tokens);
+    return ChatTemplate(read_file(own, kMostBytes), tokens);
   if (const std::string* text = template_text(config)) return ChatTemplate(*text, tokens);
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <filesystem>
+#include <future>
 #include <mutex>
 
 #include "tandem/io/json.h"
@@ -156,6 +157,27 @@ TEST(Engine, WithoutRoomTheYoungestBeginsAnew) {
   for (std::thread& t : threads) t.join();
   for (size_t i = 0; i < prompts.size(); ++i)
     EXPECT_EQ(got[i], models::generate(*model, {prompts[i]}, greedy(16))[0]) << i;
+  EXPECT_GT(engine.counts().preempted.load(), 0U);
+}
+
+// A text that has run is not told that it came too late when it starts again.
+TEST(Engine, PatienceEndsWithTheFirstStep) {
+  TextEngine engine(model_of("llama"),
+                    {.streams = 3, .length = 20, .cache_tokens = 24, .block = 4});
+  std::vector<std::future<TextEnd>> ends;
+  for (const int64_t first : {3, 7, 11}) {
+    auto end = std::make_shared<std::promise<TextEnd>>();
+    ends.push_back(end->get_future());
+    TextRequest r{.prompt = {first, first + 1, first + 2, first + 3}, .options = greedy(16)};
+    r.timeout = 0.25;
+    r.token = [](const TextToken&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return true;
+    };
+    r.done = [end](const TextEnd& e) { end->set_value(e); };
+    engine.submit(std::move(r));
+  }
+  for (std::future<TextEnd>& e : ends) EXPECT_EQ(e.get().status, 200);
   EXPECT_GT(engine.counts().preempted.load(), 0U);
 }
 

@@ -24,6 +24,7 @@
 #include "tandem/serve/text/text_steps_internal.h"
 
 namespace tandem::serve {
+
 /// A text on its way.
 struct GrowingText {
   explicit GrowingText(TextRequest r)
@@ -33,6 +34,7 @@ struct GrowingText {
   std::vector<int64_t> blocks;        ///< that hold its keys, in order
   int64_t read = 0;                   ///< tokens whose keys lie in them
   int64_t shared = 0, published = 0;  ///< tokens found in the pool; blocks made known
+  bool begun = false;                 ///< it has run, and is not refused for coming too late
   PhiloxStream draws;
   Clock::time_point since = Clock::now(), last_token = since;
 
@@ -149,12 +151,14 @@ struct TextEngine::State {
       if (!t) return;
       if (t->request.gone && t->request.gone()) {
         answer(*t, 499, "the client went away", false);
-      } else if (t->request.timeout > 0 && seconds_since(t->since) > t->request.timeout) {
+      } else if (!t->begun && t->request.timeout > 0 &&
+                 seconds_since(t->since) > t->request.timeout) {
         answer(*t, 504, "the request waited too long", false);
       } else if (!begin(*t)) {
         put_back(std::move(*t));
         return;
       } else {
+        t->begun = true;
         running.push_back(std::move(*t));
       }
     }

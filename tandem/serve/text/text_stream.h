@@ -29,8 +29,8 @@ class TD_API TextStream {
   text::Tokenizer tokenizer_;
   std::vector<std::string> stops_;
   std::vector<int64_t> ids_;
-  size_t from_ = 0,
-         read_ = 0;  ///< ids before `read_` have been given out; from_: where their words begin
+  size_t read_ = 0;  ///< ids before it have been given out
+  size_t from_ = 0;  ///< what decides how the next one reads begins here
   std::string held_;
   bool stopped_ = false;
 };
