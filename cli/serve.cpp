@@ -27,11 +27,15 @@ void on_signal(int signal) {
     s->drain(signal == SIGTERM ? g_drain_delay : 0, g_drain_seconds);
 }
 
+void on_hangup(int) {
+  if (serve::Server* s = g_server.load()) s->reload();
+}
+
 struct ServeOptions {
   std::string models, config;
   std::vector<std::string> changes;
   int port = -1;
-  std::string host, keys;
+  std::string host, keys, certificate, key, client_ca;
   bool insecure = false, allow_load = false;
 };
 
@@ -46,10 +50,16 @@ void print_models(serve::Server& server) {
 int serve_models(const ServeOptions& o) {
   const auto begin = Clock::now();
   std::vector<std::string> changes = o.changes;
-  if (!o.models.empty()) changes.push_back("models=" + io::quote_json(o.models));
+  const auto change = [&changes](const std::string& key, const std::string& text) {
+    if (!text.empty()) changes.push_back(key + "=" + io::quote_json(text));
+  };
+  change("models", o.models);
+  change("host", o.host);
+  change("keys", o.keys);
+  change("certificate", o.certificate);
+  change("key", o.key);
+  change("client_ca", o.client_ca);
   if (o.port >= 0) changes.push_back(fmt::format("port={}", o.port));
-  if (!o.host.empty()) changes.push_back("host=" + io::quote_json(o.host));
-  if (!o.keys.empty()) changes.push_back("keys=" + io::quote_json(o.keys));
   if (o.insecure) changes.push_back("insecure=true");
   if (o.allow_load) changes.push_back("allow_load=true");
   const serve::ServerSettings settings = serve::read_server_settings(o.config, changes);
@@ -60,12 +70,13 @@ int serve_models(const ServeOptions& o) {
   serve::Server server(serve::server_options(settings));
   g_server.store(&server);
   for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, on_signal);
+  std::signal(SIGHUP, on_hangup);
   print_models(server);
   if (!serve::Http2Frames::available())
     fmt::print(stderr, "  HTTP/2 and gRPC are not built in: they want libnghttp2-dev\n");
   fmt::print(stderr, "ready at {} after {:.0f} ms\n", server.url(), seconds_since(begin) * 1e3);
   server.run();
-  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);
   g_server.store(nullptr);
   return 0;
 }
@@ -106,6 +117,11 @@ void add_serve(CLI::App& app, int& code) {
   verb->add_option("--port", o->port, "The port (8000); 0: one that is free");
   verb->add_option("--host", o->host, "The address to listen at (127.0.0.1)");
   verb->add_option("--keys", o->keys, "A file of API keys, as \"infer,metrics KEY\" on each line");
+  verb->add_option("--certificate", o->certificate,
+                   "A certificate (PEM): connections are encrypted (TLS 1.2 and 1.3)");
+  verb->add_option("--key", o->key, "Its private key, unless it stands in the same file");
+  verb->add_option("--client-ca", o->client_ca,
+                   "Clients must show a certificate that one of these signed");
   verb->add_flag("--insecure", o->insecure, "Allow an address that other machines reach");
   verb->add_flag("--allow-load", o->allow_load, "Clients may load and unload models");
   verb->add_option("--set", o->changes, "Any setting, as defaults.max_batch=8");

@@ -36,6 +36,8 @@ class Load {
  public:
   Load(const LoadOptions& o, const LoadRequest& r, LoadReport& report)
       : options_(o), url_(o.url), report_(report) {
+    TD_CHECK(!url_.secure, Unsupported,
+             "load tests measure servers without TLS\nGive a URL that begins with http://.");
     bytes_ = request_text(r.method, r.path, url_.authority(), r.body, r.headers);
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
     TD_CHECK(epoll_ >= 0, Io, "no file descriptors\nRaise `ulimit -n`.");

@@ -5,9 +5,11 @@
 
 #include <condition_variable>
 #include <deque>
+#include <mutex>
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/serve/grpc/status.h"
 #include "tandem/serve/server_internal.h"
 
@@ -208,6 +210,7 @@ struct Server::State {
                 [this] { return http->counts(); },
                 [this](std::function<void()> task) { aside->post(std::move(task)); }} {
     repository.load_all();
+    options.http.reloaded = [this] { read_keys(); };
     http = std::make_unique<HttpServer>(
         options.http, [this](const HttpExchangePtr& e) { handle(e); },
         [](int status, const std::string& reason) { return Call::error_of(status, reason); });
@@ -220,11 +223,17 @@ struct Server::State {
   State& operator=(const State&) = delete;
 
   static ServerOptions checked(ServerOptions o) {
-    TD_CHECK(o.insecure || !o.keys.empty() || is_loopback(o.http.host), Value,
-             "'{}' can be reached from other machines, and nobody is asked for a key\nGive "
-             "--keys FILE, or --insecure if a firewall or a proxy guards it, or listen at "
-             "127.0.0.1.",
-             o.http.host);
+    const bool alone = is_loopback(o.http.host);
+    TD_CHECK(
+        o.insecure || !o.keys.empty() || !o.http.tls.client_ca.empty() || alone, Value,
+        "'{}' can be reached from other machines, and nobody is asked for a key\nGive "
+        "--keys FILE, or --client-ca FILE, or --insecure if a firewall or a proxy guards it, or "
+        "listen at 127.0.0.1.",
+        o.http.host);
+    if (!o.insecure && !alone && o.http.tls.empty())
+      log_warning(
+          "keys and data cross the network as they are: give --certificate FILE, or --insecure if "
+          "what is in front of the server encrypts them");
     // Files are decoded, and models loaded, beside the loop.
     o.http.beside = [vertex = o.predict_route](const HttpRequest& r) {
       return r.path.starts_with("/predictions") || r.path.starts_with("/invocations") ||
@@ -236,7 +245,16 @@ struct Server::State {
 
   /// 401 or 403 for who may not do it.
   int key_status(const HttpRequest& r) const {
-    return options.keys.empty() ? 0 : options.keys.check(r, scope_of(r, options.health_route));
+    std::unique_lock hold(keys_lock);
+    const std::shared_ptr<const ApiKeys> k = keys;
+    hold.unlock();
+    return k->empty() ? 0 : k->check(r, scope_of(r, options.health_route));
+  }
+  void read_keys() {
+    if (options.keys_file.empty()) return;
+    auto fresh = std::make_shared<const ApiKeys>(options.keys_file);
+    const std::lock_guard hold(keys_lock);
+    keys = std::move(fresh);
   }
   static void refuse_key(const HttpExchangePtr& e, int status) {
     const std::string_view text = status == 401 ? "a key is needed: Authorization: Bearer KEY"
@@ -269,6 +287,8 @@ struct Server::State {
   }
 
   ServerOptions options;
+  mutable std::mutex keys_lock;
+  std::shared_ptr<const ApiKeys> keys = std::make_shared<const ApiKeys>(options.keys);
   Repository repository;
   ServerContext context;
   std::unique_ptr<HttpServer> http;
@@ -279,6 +299,7 @@ Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move
 Server::~Server() = default;
 void Server::run() { state_->http->run(); }
 void Server::drain(double delay, double wait) noexcept { state_->http->drain(delay, wait); }
+void Server::reload() noexcept { state_->http->reload(); }
 int Server::port() const { return state_->http->port(); }
 std::string Server::url() const { return state_->http->url(); }
 Repository& Server::repository() { return state_->repository; }

@@ -21,6 +21,7 @@ struct ServerOptions {
   HttpOptions http = {};
   bool insecure = false;           ///< an address that others reach, though nobody needs a key
   ApiKeys keys = {};               ///< empty: nobody needs one
+  std::string keys_file = "";      ///< of `keys`, read again by reload()
   bool allow_load = false;         ///< clients may load and unload models
   bool links = false;              ///< links may lead out of the folder
   std::string default_model = "";  ///< of routes that name none; "": the only one
@@ -29,8 +30,9 @@ struct ServerOptions {
 
 class TD_API Server {
  public:
-  /// Loads the models and listens. Throws Io where the folder or the address cannot be had, Value
-  /// for an address that others reach without `insecure`.
+  /// Loads the models and listens. Throws Io where the folder, the address or a file of `http.tls`
+  /// cannot be had, Value for an address that others reach where neither a key nor a certificate is
+  /// asked for, without `insecure`.
   explicit Server(ServerOptions options);
   ~Server();
   Server(const Server&) = delete;
@@ -40,6 +42,9 @@ class TD_API Server {
   void run();
   /// Readiness is gone at once; see HttpServer::drain(). Safe in a signal handler.
   void drain(double delay = 0, double wait = 30) noexcept;
+  /// Reads the certificate, its key and the file of API keys again, for what comes from now on.
+  /// What cannot be used is warned of, and what was in use stays. Safe in a signal handler.
+  void reload() noexcept;
   int port() const;
   std::string url() const;
   Repository& repository();

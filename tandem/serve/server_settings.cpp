@@ -34,6 +34,11 @@ ServerOptions server_options(const ServerSettings& s) {
                   .links = s.links,
                   .default_model = s.default_model};
   if (!s.keys.empty()) o.keys = ApiKeys(s.keys);
+  o.keys_file = s.keys;
+  TD_CHECK(!s.certificate.empty() || (s.key.empty() && s.client_ca.empty()), Value,
+           "a {} was given, and no certificate\nGive --certificate FILE.",
+           s.key.empty() ? "file of clients' signers" : "private key");
+  o.http.tls = {.certificate = s.certificate, .key = s.key, .client_ca = s.client_ca};
   o.http.host = s.host;
   o.http.port = static_cast<int>(s.port);
   o.http.limits.body_bytes = static_cast<size_t>(s.body_mb * 1048576);

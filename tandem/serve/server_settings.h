@@ -14,6 +14,7 @@ struct ServerSettings {
   std::string host = "127.0.0.1";
   int64_t port = 8000;
   std::string keys = "";
+  std::string certificate = "", key = "", client_ca = "";
   bool insecure = false, allow_load = false, links = false;
   std::string default_model = "";
   int64_t connections = 1024;
@@ -31,6 +32,11 @@ struct ServerSettings {
     v("port", port, {.doc = "the port; 0: one that is free", .at_least = 0, .at_most = 65535});
     v("insecure", insecure, {.doc = "listen at an address that other machines reach"});
     v("keys", keys, {.doc = "a file of API keys: scopes and a key on each line"});
+    v("certificate", certificate,
+      {.doc = "a certificate in PEM form, and those between it and the root: connections are "
+              "encrypted"});
+    v("key", key, {.doc = "its private key; without one it stands in the certificate's file"});
+    v("client_ca", client_ca, {.doc = "clients must show a certificate that one of these signed"});
     v("allow_load", allow_load, {.doc = "clients may load and unload models"});
     v("links", links, {.doc = "links may lead out of the folder of models"});
     v("default_model", default_model, {.doc = "the model of routes that name none"});

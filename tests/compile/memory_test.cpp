@@ -2,8 +2,11 @@
 // peak_bytes(), known before the first run, against what a run then allocates.
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "tandem/tensor/allocator.h"
 #include "tests/compile/helpers.h"
+#include "tests/support/errors.h"
 
 namespace tandem {
 namespace {
@@ -33,6 +36,29 @@ void measure(const char* name, const Tensor& x, const Tensor& y, size_t memory_l
   const int64_t before = allocator_stats().in_use;
   out = fresh->run(std::vector<Tensor>{x, y}, {});
   EXPECT_LE(allocator_stats().in_use - before, 1 << 16);
+}
+
+// Sizes whose bytes are more than 64 bits can count: an error before anything is taken.
+TEST(PeakBytes, ValuesBeyondAllMemoryAreRefused) {
+  constexpr int64_t kHuge = int64_t{1} << 61;
+  const std::function<Tensor(Tensor)> cases[] = {
+      [](Tensor x) { return arange(0, kHuge).sum() + x; },
+      [](Tensor x) { return full({2 * kHuge}, 2.0).cumsum(0).sum() + x; },
+      [](Tensor x) { return x.expand({2 * kHuge}).contiguous().cumsum(0).sum(); },
+      [](Tensor x) { return randn({2 * kHuge}).sum() + x; },
+      [](Tensor x) {
+        return cat({x.expand({kHuge}), x.expand({kHuge})}, 0).cumsum(0).sum();
+      },
+      [](Tensor x) {
+        return pad(x, {0, 2 * kHuge}).cumsum(0).sum();
+      },
+  };
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    const std::string said = thrown([&] { compile(cases[i])(ones({1})); });
+    EXPECT_TRUE(said.find("more than this machine can address") != std::string::npos ||
+                said.find("memory") != std::string::npos)
+        << i << ": " << said;
+  }
 }
 
 TEST(PeakBytes, Mlp) { measure<bench::Mlp>("mlp", image({64, 784}), words({64}, 10)); }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tandem/compile/run/executable.h"
 #include "tandem/grad/control_flow.h"
@@ -16,6 +17,7 @@
 #include "tandem/tensor/strided.h"
 #include "tests/io/io_helper.h"
 #include "tests/onnx/helper.h"
+#include "tests/support/errors.h"
 
 namespace tandem::onnx {
 namespace {
@@ -336,6 +338,18 @@ TEST_F(Runner, SummariesSayWhatAFileHolds) {
   const StateDict w = weights_of(m);
   EXPECT_EQ(w.size(), 3U);
   EXPECT_EQ(w.at("k").to_vector<float>(), (std::vector<float>{1, 2, 3}));
+}
+
+// The budget of a file holds for what was compiled of it, too.
+TEST_F(Runner, LoopsWithoutEndAreStopped) {
+  for (const char* limit : {"", "most", "huge"}) {
+    GraphText g = loop(limit, false, false);
+    g.initializers.push_back(whole_numbers("most", {std::numeric_limits<int64_t>::max()}, true));
+    g.initializers.push_back(whole_numbers("huge", {int64_t{1} << 61}, true));
+    OnnxRunner runner(OnnxModel::parse(model(g)));
+    const std::string said = thrown([&] { runner({ones({2})}); });
+    EXPECT_TRUE(has(said, "goes over the limit")) << limit << ": " << said;
+  }
 }
 
 }  // namespace

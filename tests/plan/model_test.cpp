@@ -450,8 +450,9 @@ TEST(PlanTool, IsTheSameOnEveryProcessor) {
   const char* const limits[] = {"base", "native"};
   for (int k = 0; k < 2; ++k) {
     setenv("TANDEM_ISA", limits[k], 1);
-    const Ran r =
-        run_tool("plan llama:7b --gpu h100 --batch 1 --tokens 1e9 --mode compiled --json");
+    const Ran r = run_tool(
+        "plan llama:7b --gpu h100 --n 8 --batch 64 --sharding 3 --tokens 1e9 --mode compiled "
+        "--json");
     unsetenv("TANDEM_ISA");
     EXPECT_EQ(r.code, 0) << r.out;
     texts[k] = r.out;

@@ -316,4 +316,15 @@ void verify(const Program& p, const char* after) {
     TD_CHECK(made[v], Internal, "after the pass '{}' result {} is not made", after, to_string(v));
 }
 
+size_t bytes_of(const Spec& s) {
+  constexpr uint64_t kMost = uint64_t{1} << 47;  // what a process has
+  const int64_t n = s.shape.numel().value();
+  uint64_t bytes = 0;
+  TD_CHECK(
+      !__builtin_mul_overflow(static_cast<uint64_t>(n), size_of(s.dtype), &bytes) && bytes <= kMost,
+      Memory, "a value of {} {} elements is more than this machine can address", n,
+      to_string(s.dtype));
+  return bytes;
+}
+
 }  // namespace tandem::compiler

@@ -122,9 +122,9 @@ inline ValueId operand(const Instr& i, size_t k) {
   return k < i.in.size() ? i.in[k].value : ValueId();
 }
 
-inline size_t bytes_of(const Spec& s) {
-  return static_cast<size_t>(s.shape.numel().value()) * size_of(s.dtype);
-}
+/// Bytes of a value. Throws Memory for more than a machine can address, so that sums of them are
+/// exact.
+size_t bytes_of(const Spec& s);
 
 /// Does it do something besides giving values, itself or in a body?
 bool has_effect(const Instr& i);

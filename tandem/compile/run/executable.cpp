@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tandem/base/budget.h"
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
@@ -360,12 +361,8 @@ struct LoopEpilogue : Epilogue {
 };
 }  // namespace
 
-namespace {
-constinit const OpDef kLoop = composite("loop", {}, nullptr, nullptr);
-}
-
 void Executable::run_loop_there(const ScalarProgram& p, Array* arrays, int n_in, int n_out) const {
-  KernelCall call{kLoop, nullptr, arrays, n_in, arrays + n_in, n_out};
+  KernelCall call{loop_row(), nullptr, arrays, n_in, arrays + n_in, n_out};
   call.device = program_.device;
   call.stream = current_stream(call.device);
   backend_of(call.device).run_loop(p, call);
@@ -436,19 +433,9 @@ void Executable::profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error
   if (first.together > 1) e.name = fmt::format("{} x{}", first.name, first.together);
   if (has_epilogue(k)) e.name += " + " + lowered_.steps[k + 1].name;
   for (size_t j = k; j < k + steps_at(k); ++j) {
-    const Step& s = lowered_.steps[j];
-    InferCall c = infer_call(s);
-    if (s.op) {
-      e.flops += flops_of(c);
-      e.bytes += bytes_of(c);
-      continue;
-    }
-    double elements = static_cast<double>(f.arrays[first_array_[j] + s.in.size()].numel);
-    e.flops += elements * static_cast<double>(s.program->code.size() - s.program->in.size());
-    for (size_t a = 0; a < s.in.size() + s.out.size(); ++a) {
-      const Array& x = f.arrays[first_array_[j] + a];
-      e.bytes += static_cast<double>(x.numel) * static_cast<double>(size_of(x.dtype));
-    }
+    const StepCost cost = cost_of(lowered_.steps[j]);
+    e.flops += cost.flops;
+    e.bytes += cost.bytes;
   }
   e.start_ns = profiler.now();
   if (!f.dry) run_step(f, k, entry, error);
@@ -456,24 +443,8 @@ void Executable::profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error
   profiler.profile().events.push_back(std::move(e));
 }
 
-InferCall Executable::infer_call(const Step& s) const {
-  const OpDef& op = s.op ? *s.op : kLoop;
-  InferCall c(op, s.attrs.get());
-  c.out.clear();
-  const auto spec = [&](int place) {
-    const Place& q = lowered_.places[place];
-    return Spec(q.dtype, q.shape);
-  };
-  for (const StepInput& x : s.in) {
-    c.in.push_back(x.place == kNone ? Spec() : spec(x.place));
-    c.present.push_back(x.is_number ? 2 : x.place == kNone ? 0 : 1);
-    c.scalars.push_back(x.number);
-  }
-  for (int o : s.out) c.out.push_back(o == kNone ? Spec(DType::f32, Shape(0)) : spec(o));
-  return c;
-}
-
 void Executable::run_steps(Frame& f, RngKey entry) const {
+  if (TD_UNLIKELY(Budget::is_open())) charge();
   const codegen::JitScope compiled_loops;
   ErrorWord error;
   const bool profiled = context().profiler != nullptr;

@@ -63,12 +63,22 @@ class TD_API Executable : public RefCounted {
   void run_together(Frame& f, size_t first, size_t n) const;
   bool has_epilogue(size_t k) const;  ///< is the step after k done inside k?
   std::vector<Tensor> collect(Bound& b);
+  // ---- step_cost.cpp
+  struct StepCost {
+    double flops = 0, bytes = 0;
+  };
+  static const OpDef& loop_row();  ///< that a fused loop is shown as
+  StepCost cost_of(const compiler::Step& s) const;
+  double operations() const;
+  void charge() const;
 
   compiler::Program program_;
   compiler::Lowered lowered_;
   std::vector<size_t> first_array_;  ///< of each step
   size_t n_arrays_ = 0, leaving_bytes_ = 0, held_bytes_ = 0;
   std::vector<size_t> write_order_;  ///< written cells, by address: the order of their locks
+  mutable std::once_flag operations_once_;
+  mutable double operations_ = 0;
   std::mutex lock_;
   std::vector<std::unique_ptr<Frame>> idle_;
   Ref<RefCounted> dry_arena_;

@@ -23,8 +23,11 @@
 namespace tandem::serve {
 
 HttpUrl::HttpUrl(std::string_view url) {
-  TD_CHECK(url.starts_with("http://"), Value, "'{}' is no URL such as http://127.0.0.1:8000", url);
-  const std::string_view rest = url.substr(7);
+  secure = url.starts_with("https://");
+  TD_CHECK(secure || url.starts_with("http://"), Value,
+           "'{}' is no URL such as http://127.0.0.1:8000", url);
+  if (secure) port = 443;
+  const std::string_view rest = url.substr(secure ? 8 : 7);
   const size_t slash = std::min(rest.find('/'), rest.size());
   path = slash < rest.size() ? std::string(rest.substr(slash)) : "/";
   std::string_view name = rest.substr(0, slash);
@@ -149,15 +152,20 @@ int connect_to(const std::string& host, int port, double seconds) {
 
 HttpClient::HttpClient(const std::string& host, int port, double seconds)
     : host_(authority_of(host, port)), fd_(connect_to(host, port, seconds)) {}
+HttpClient::HttpClient(const HttpUrl& url, double seconds, const TlsTrust& trust)
+    : HttpClient(url.host, url.port, seconds) {
+  if (url.secure) tls_ = std::make_unique<TlsStream>(tls_client(trust, false), fd_, url.host);
+}
 HttpClient::~HttpClient() {
+  if (tls_) tls_->finish();
   if (fd_ >= 0) close(fd_);
 }
 
 void HttpClient::send(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t n = send_to(fd_, tls_.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    TD_CHECK(n > 0, Io, "{}: {}", host_, std::strerror(errno));
+    TD_CHECK(n > 0, Io, "{}: {}", host_, problem_of(tls_.get()));
     bytes.remove_prefix(static_cast<size_t>(n));
   }
 }
@@ -165,7 +173,7 @@ void HttpClient::send(std::string_view bytes) {
 bool HttpClient::read_more() {
   std::array<char, 1 << 16> room;
   for (;;) {
-    const ssize_t n = recv(fd_, room.data(), room.size(), 0);
+    const ssize_t n = receive_from(fd_, tls_.get(), room.data(), room.size());
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) errno = 0;
     if (n <= 0) return false;

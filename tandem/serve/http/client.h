@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// A blocking HTTP/1.1 client over one connection: for tests, `tandem bench-serve` and programs that
-// talk to a server of their own. No TLS, no redirects, no proxies.
+// A blocking HTTP/1.1 client over one connection, encrypted where the URL says https: for tests,
+// `tandem bench-serve` and programs that talk to a server of their own. No redirects, no proxies.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "tandem/serve/http/message.h"
+#include "tandem/serve/tls/files.h"
 
 namespace tandem::serve {
 
-/// "http://127.0.0.1:8000/path" in its parts; the port is 80 where none is given. Throws Value.
+/// "http://127.0.0.1:8000/path" in its parts; the port is 80, and of https 443, where none is
+/// given. Throws Value.
 struct TD_API HttpUrl {
   explicit HttpUrl(std::string_view url);
   std::string host, path;  ///< path: "/" at least
   int port = 80;
+  bool secure = false;            ///< https
   std::string authority() const;  ///< as the Host header has it
 };
+
+class TlsStream;
 
 class TD_API HttpClient {
  public:
   /// Throws Io where nobody listens. `seconds`: patience for each read and write.
   HttpClient(const std::string& host, int port, double seconds = 30);
-  explicit HttpClient(const HttpUrl& url, double seconds = 30)
-      : HttpClient(url.host, url.port, seconds) {}
+  /// Of https, throws what is thrown for files that cannot be used; a server that shows no
+  /// certificate to be trusted is an Io error of the first send().
+  explicit HttpClient(const HttpUrl& url, double seconds = 30, const TlsTrust& trust = {});
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
@@ -48,6 +55,7 @@ class TD_API HttpClient {
   bool read_more();
   std::string host_, in_;
   int fd_ = -1;
+  std::unique_ptr<TlsStream> tls_;
 };
 
 /// A request as bytes.

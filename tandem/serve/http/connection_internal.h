@@ -8,6 +8,7 @@
 
 #include "tandem/serve/http/parser.h"
 #include "tandem/serve/http/server.h"
+#include "tandem/serve/tls/stream_internal.h"
 
 namespace tandem::serve {
 
@@ -38,6 +39,7 @@ struct Connection {
   ~Connection();
   int fd;
   uint64_t id;
+  std::unique_ptr<TlsStream> tls;  ///< nullptr: bytes are as they are
   HttpParser parser;
   std::string in;     ///< bytes after the request that is being handled
   std::string out;    ///< of answers, from `sent` on
@@ -66,6 +68,8 @@ struct Connection {
 /// The head of an answer as bytes, appended to `out`; of one in pieces without a length.
 void put_head(std::string& out, const HttpResponse& response, bool old, bool close,
               const std::string& date, bool pieces = false);
+/// As send(), of what the connection has to send.
+ssize_t send_some(Connection& c);
 /// "Sun, 06 Nov 1994 08:49:37 GMT", now.
 std::string http_date();
 /// A listening socket; its port in `port`. Throws Io.

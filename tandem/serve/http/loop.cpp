@@ -4,7 +4,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,8 +71,12 @@ void Mailbox::post(Letter letter) {
   const std::lock_guard hold(lock);
   if (!loop) return;
   letters.push_back(std::move(letter));
+  if (letters.size() == 1) loop->wake_up();
+}
+
+void HttpLoop::wake_up() noexcept {
   const uint64_t one = 1;
-  if (letters.size() == 1 && ::write(wake, &one, sizeof one) < 0) return;  // it is set already
+  if (::write(wake, &one, sizeof one) < 0) return;  // it is awake already
 }
 
 HttpLoop::HttpLoop(HttpOptions o, HttpHandler handler, HttpRefusal refusal)
@@ -81,6 +84,7 @@ HttpLoop::HttpLoop(HttpOptions o, HttpHandler handler, HttpRefusal refusal)
       port(options.port),
       handler_(std::move(handler)),
       refusal_(std::move(refusal)) {
+  if (!options.tls.empty()) tls_ = tls_server(options.tls, Http2Frames::available());
   listener_ = listen_at(options.host, port);
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -142,9 +146,11 @@ void HttpLoop::run() {
           continue;
         }
         if (events & EPOLLOUT) process(c);
-        if (c.fd >= 0 && (events & (EPOLLIN | EPOLLRDHUP))) readable(c);
+        const bool handshake = c.tls && c.tls->wants_to_write();
+        if (c.fd >= 0 && (handshake || (events & (EPOLLIN | EPOLLRDHUP)))) readable(c);
       }
     }
+    if (reloads.load() != reloaded_) reload();
     write_touched();
     closed_.clear();
     if (now() - timed_at_ >= kTick) keep_time();
@@ -175,11 +181,25 @@ void HttpLoop::accept_all() {
     }
     const uint64_t id = next_id_++;
     auto c = std::make_unique<Connection>(fd, id, options.limits, now());
+    if (tls_) c->tls = std::make_unique<TlsStream>(tls_, fd);
     c->events = EPOLLIN | EPOLLRDHUP;
     set_watch(epoll_, EPOLL_CTL_ADD, fd, id, c->events);
     connections_.emplace(id, std::move(c));
     open.store(connections_.size(), std::memory_order_relaxed);
   }
+}
+
+void HttpLoop::reload() {
+  reloaded_ = reloads.load();
+  const auto attempt = [](const std::function<void()>& read) {
+    try {
+      read();
+    } catch (const std::exception& e) {
+      log_warning("what was in use stays: {}", one_line(e.what()));
+    }
+  };
+  if (tls_) attempt([this] { tls_ = tls_server(options.tls, Http2Frames::available()); });
+  if (options.reloaded) attempt(options.reloaded);
 }
 
 // Close the connection that has been idle, or reading its headers, for longest.
@@ -196,14 +216,14 @@ void HttpLoop::make_room() {
 
 void HttpLoop::readable(Connection& c) {
   for (int i = 0; i < 16; ++i) {
-    const ssize_t n = recv(c.fd, room_.data(), room_.size(), 0);
+    const ssize_t n = receive_from(c.fd, c.tls.get(), room_.data(), room_.size());
     if (n == 0) {
       c.ended = true;
       break;
     }
     if (n < 0) {
       if (errno == EAGAIN || errno == EINTR) break;
-      return close(c);
+      return broken(c);
     }
     const auto bytes = static_cast<size_t>(n);
     if (c.lingering) continue;
@@ -235,6 +255,22 @@ void HttpLoop::readable(Connection& c) {
     c.closing = true;
   }
   if (c.fd >= 0) watch(c);
+}
+
+// Nothing more can be read.
+void HttpLoop::broken(Connection& c) {
+  if (c.tls && !c.tls->established()) {
+    refused.fetch_add(1, std::memory_order_relaxed);
+    if (c.tls->met_plain_http()) {
+      const HttpResponse r{.status = 400, .content_type = "text/plain", .body = "use https here\n"};
+      std::string out;
+      put_head(out, r, false, true, date());
+      out += r.body;
+      if (::send(c.fd, out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+        shutdown(c.fd, SHUT_WR);
+    }
+  }
+  close(c);
 }
 
 // Handle what has come until a request waits for its answer or bytes are missing.
@@ -424,14 +460,7 @@ void HttpLoop::read_mail() {
 
 void HttpLoop::flush(Connection& c) {
   while (c.unsent() > 0) {
-    const size_t behind = std::max(c.sent, c.out.size()) - c.out.size();  // of `large`
-    iovec parts[2] = {{c.out.data() + std::min(c.sent, c.out.size()),
-                       c.out.size() - std::min(c.sent, c.out.size())},
-                      {c.large.data() + behind, c.large.size() - behind}};
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = 2;
-    const ssize_t n = sendmsg(c.fd, &message, MSG_NOSIGNAL);
+    const ssize_t n = send_some(c);
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN) return close(c);
@@ -457,6 +486,7 @@ void HttpLoop::flush(Connection& c) {
 // with it.
 void HttpLoop::linger(Connection& c) {
   if (c.ended) return close(c);
+  if (c.tls) c.tls->finish();
   shutdown(c.fd, SHUT_WR);
   c.lingering = true;
   c.changed = now();
@@ -468,7 +498,7 @@ void HttpLoop::watch(Connection& c) {
                     (c.http2 && (c.unsent() >= kMostUnsent || c.closing));
   if (!full && !c.ended) events |= EPOLLIN;
   if (c.ended) events = 0;
-  if (c.unsent() > 0) events |= EPOLLOUT;
+  if (c.unsent() > 0 || (c.tls && c.tls->wants_to_write())) events |= EPOLLOUT;
   if (events == c.events) return;
   c.events = events;
   set_watch(epoll_, EPOLL_CTL_MOD, c.fd, c.id, events);
@@ -504,6 +534,10 @@ void HttpLoop::keep_time_of(Connection& c) {
   const Seconds waited = timed_at_ - c.changed;
   if (c.lingering) {
     if (waited > options.linger_seconds) close(c);
+  } else if (c.tls && !c.tls->established()) {
+    if (waited <= options.header_seconds) return;
+    refused.fetch_add(1, std::memory_order_relaxed);
+    close(c);
   } else if (c.unsent() > 0) {
     if (!c.answer.too_slow(timed_at_, options)) return;
     dropped.fetch_add(1, std::memory_order_relaxed);

@@ -37,6 +37,8 @@ class HttpLoop {
   HttpLoop(HttpOptions options, HttpHandler handler, HttpRefusal refusal);
   ~HttpLoop();
   void run();
+  /// From any thread and from signal handlers.
+  void wake_up() noexcept;
   /// The answer to the request that a connection waits for.
   void answered(uint64_t id, HttpResponse response);
   /// A piece of an answer over HTTP/2. The connection itself: nullptr where it is closed.
@@ -45,7 +47,8 @@ class HttpLoop {
 
   const HttpOptions options;
   int port = 0;
-  std::atomic<int> drains{0};  ///< calls of drain()
+  std::atomic<int> drains{0};   ///< calls of drain()
+  std::atomic<int> reloads{0};  ///< calls of reload()
   std::atomic<double> drain_delay{0}, drain_wait{0};
   int wake = -1;
   std::atomic<uint64_t> accepted{0}, open{0}, requests{0}, refused{0}, dropped{0};
@@ -53,6 +56,8 @@ class HttpLoop {
  private:
   using Connections = std::unordered_map<uint64_t, std::unique_ptr<Connection>>;
   void accept_all();
+  void reload();
+  void broken(Connection& c);
   void make_room();
   void readable(Connection& c);
   void process(Connection& c);
@@ -87,6 +92,8 @@ class HttpLoop {
 
   HttpHandler handler_;
   HttpRefusal refusal_;
+  TlsContextPtr tls_;
+  int reloaded_ = 0;
   int listener_ = -1, epoll_ = -1;
   bool accepting_ = false;
   Connections connections_;

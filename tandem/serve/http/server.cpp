@@ -2,7 +2,6 @@
 #include "tandem/serve/http/server.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "tandem/serve/http/loop_internal.h"
 
@@ -20,7 +19,8 @@ int HttpServer::port() const { return state_->loop.port; }
 std::string HttpServer::url() const {
   const std::string& host = state_->loop.options.host;
   const bool v6 = host.find(':') != std::string::npos;
-  return fmt::format("http://{}:{}", v6 ? "[" + host + "]" : host, port());
+  return fmt::format("{}://{}:{}", state_->loop.options.tls.empty() ? "http" : "https",
+                     v6 ? "[" + host + "]" : host, port());
 }
 void HttpServer::run() { state_->loop.run(); }
 void HttpServer::drain(double delay, double wait) noexcept {
@@ -28,8 +28,11 @@ void HttpServer::drain(double delay, double wait) noexcept {
   loop.drain_delay.store(delay);
   loop.drain_wait.store(wait);
   loop.drains.fetch_add(1);
-  const uint64_t one = 1;
-  if (::write(loop.wake, &one, sizeof one) < 0) return;  // it is awake already
+  loop.wake_up();
+}
+void HttpServer::reload() noexcept {
+  state_->loop.reloads.fetch_add(1);
+  state_->loop.wake_up();
 }
 bool HttpServer::draining() const { return state_->loop.drains.load() > 0; }
 HttpCounts HttpServer::counts() const {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tandem/serve/http/message.h"
+#include "tandem/serve/tls/files.h"
 
 namespace tandem::serve {
 
@@ -18,6 +19,7 @@ struct HttpOptions {
   std::string host = "127.0.0.1";  ///< an address, or localhost
   int port = 0;                    ///< 0: one that is free
   HttpLimits limits = {};
+  TlsFiles tls = {};                         ///< empty: connections are not encrypted
   size_t connections = 1024;                 ///< beyond it the one idle for longest is closed
   size_t bytes_in_flight = size_t{1} << 30;  ///< of all requests being read or handled
   size_t inline_bytes = size_t{64} << 10;    ///< larger bodies are handled beside the loop
@@ -25,7 +27,9 @@ struct HttpOptions {
   int workers = 1;                                      ///< threads for them
   /// Requests of HTTP/2 that are handled from their head on, as an HttpStream.
   std::function<bool(const HttpRequest&)> streamed = {};
-  double header_seconds = 10;   ///< from a request's first byte to its last header
+  std::function<void()> reloaded = {};  ///< called by the loop after reload()
+  double header_seconds =
+      10;  ///< from a request's first byte to its last header; for TLS's handshake
   double idle_seconds = 60;     ///< between requests
   double rate_bytes = 1024;     ///< a second, the least of bodies and answers
   double rate_seconds = 10;     ///< over which that is measured
@@ -68,7 +72,8 @@ struct HttpCounts {
 
 class TD_API HttpServer {
  public:
-  /// Binds and listens. Throws Io where the address cannot be had.
+  /// Binds and listens. Throws Io where the address cannot be had, and what is thrown for files of
+  /// TLS that cannot be used: Io, Format, Unsupported.
   HttpServer(HttpOptions options, HttpHandler handler, HttpRefusal refusal = {});
   /// Stops at once where it still runs.
   ~HttpServer();
@@ -85,6 +90,9 @@ class TD_API HttpServer {
   /// `wait` seconds more. A second call ends it at once. Safe in a signal handler.
   void drain(double delay, double wait) noexcept;
   bool draining() const;
+  /// Reads the files of TLS again, for connections that come from now on. Files that cannot be used
+  /// are warned of, and what was in use stays. Safe in a signal handler.
+  void reload() noexcept;
   HttpCounts counts() const;
 
  private:

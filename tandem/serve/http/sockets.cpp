@@ -5,8 +5,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -79,6 +81,31 @@ int listen_at(const std::string& host, int& port) {
   }
   port = ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
   return fd;
+}
+
+ssize_t send_some(Connection& c) {
+  const size_t behind = std::max(c.sent, c.out.size()) - c.out.size();  // of `large`
+  iovec parts[2] = {{c.out.data() + std::min(c.sent, c.out.size()),
+                     c.out.size() - std::min(c.sent, c.out.size())},
+                    {c.large.data() + behind, c.large.size() - behind}};
+  if (c.tls) {
+    const iovec& part = parts[parts[0].iov_len == 0 ? 1 : 0];
+    return c.tls->send(static_cast<const char*>(part.iov_base), part.iov_len);
+  }
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  return sendmsg(c.fd, &message, MSG_NOSIGNAL);
+}
+
+ssize_t receive_from(int fd, TlsStream* tls, char* to, size_t most) {
+  return tls ? tls->receive(to, most) : recv(fd, to, most, 0);
+}
+std::string problem_of(const TlsStream* tls) {
+  return tls && !tls->problem().empty() ? tls->problem() : std::strerror(errno);
+}
+ssize_t send_to(int fd, TlsStream* tls, const char* from, size_t bytes) {
+  return tls ? tls->send(from, bytes) : ::send(fd, from, bytes, MSG_NOSIGNAL);
 }
 
 }  // namespace tandem::serve

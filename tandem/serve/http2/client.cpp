@@ -18,12 +18,21 @@ Http2Client::Http2Client(const std::string& host, int port, double seconds,
     : authority_(authority_of(host, port)), frames_(Http2Frames::Role::client, limits, *this) {
   fd_ = connect_to(host, port, seconds);
 }
-Http2Client::~Http2Client() { ::close(fd_); }
+Http2Client::Http2Client(const HttpUrl& url, double seconds, const TlsTrust& trust)
+    : Http2Client(url.host, url.port, seconds) {
+  if (url.secure) tls_ = std::make_unique<TlsStream>(tls_client(trust, true), fd_, url.host);
+}
+Http2Client::~Http2Client() {
+  if (tls_) tls_->finish();
+  ::close(fd_);
+}
 
 int32_t Http2Client::start(const std::string& method, const std::string& path,
                            std::string_view body, const HttpHeaders& headers, bool open) {
-  HttpHeaders head{
-      {":method", method}, {":scheme", "http"}, {":authority", authority_}, {":path", path}};
+  HttpHeaders head{{":method", method},
+                   {":scheme", tls_ ? "https" : "http"},
+                   {":authority", authority_},
+                   {":path", path}};
   head.insert(head.end(), headers.begin(), headers.end());
   const bool with_body = open || !body.empty();
   const int32_t id = frames_.request(head, with_body);
@@ -80,7 +89,7 @@ HttpResponse Http2Client::call(const std::string& path, std::string_view message
 bool Http2Client::step() {
   std::array<char, 1 << 16> room;
   ssize_t n = 0;
-  do n = recv(fd_, room.data(), room.size(), 0);
+  do n = receive_from(fd_, tls_.get(), room.data(), room.size());
   while (n < 0 && errno == EINTR);
   if (n <= 0) return false;
   const bool ok = frames_.receive({room.data(), static_cast<size_t>(n)});
@@ -94,9 +103,9 @@ void Http2Client::flush() {
     frames_.produce(out_, kAtATime);
     if (out_.empty()) return;
     for (size_t at = 0; at < out_.size();) {
-      const ssize_t n = ::send(fd_, out_.data() + at, out_.size() - at, MSG_NOSIGNAL);
+      const ssize_t n = send_to(fd_, tls_.get(), out_.data() + at, out_.size() - at);
       if (n < 0 && errno == EINTR) continue;
-      TD_CHECK(n > 0, Io, "{}: {}", authority_, std::strerror(errno));
+      TD_CHECK(n > 0, Io, "{}: {}", authority_, problem_of(tls_.get()));
       at += static_cast<size_t>(n);
     }
     out_.clear();

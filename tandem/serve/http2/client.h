@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/serve/http/client.h"
 #include "tandem/serve/http2/frames.h"
 
 namespace tandem::serve {
@@ -17,6 +18,8 @@ class TD_API Http2Client : private Http2Events {
   /// read and write.
   Http2Client(const std::string& host, int port, double seconds = 30,
               const Http2Limits& limits = {});
+  /// Encrypted where the URL says https; as HttpClient's.
+  explicit Http2Client(const HttpUrl& url, double seconds = 30, const TlsTrust& trust = {});
   ~Http2Client() override;
   Http2Client(const Http2Client&) = delete;
   Http2Client& operator=(const Http2Client&) = delete;
@@ -76,6 +79,7 @@ class TD_API Http2Client : private Http2Events {
 
   std::string authority_, out_;
   int fd_ = -1;
+  std::unique_ptr<TlsStream> tls_;
   bool goaway_ = false;
   std::map<int32_t, Stream> streams_;
   Http2Frames frames_;
