@@ -180,8 +180,9 @@ QuantizeScore Quantising::score(const quant::Quantized& q, const Data& data) con
   const NoGradGuard no_grad;
   QuantizeScore s;
   double right_before = 0, right_after = 0, same = 0, labelled = 0, signal = 0, error = 0;
-  auto before = compile([&](const std::vector<Tensor>& x) { return model_.run(x); });
-  auto after = compile([&](const std::vector<Tensor>& x) { return q(x); });
+  const CompileOptions fast{.same_bits = false};
+  auto before = compile([&](const std::vector<Tensor>& x) { return model_.run(x); }, fast);
+  auto after = compile([&](const std::vector<Tensor>& x) { return q(x); }, fast);
   data.evaluation([&](const Labelled& batch) {
     const Tensor want = before(batch.inputs).at(0), got = after(batch.inputs).at(0);
     const auto n = static_cast<double>(batch.inputs[0].size(0));

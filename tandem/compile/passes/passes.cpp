@@ -9,6 +9,7 @@ namespace tandem::compiler {
 std::span<const PassInfo> all_passes() {
   static constexpr PassInfo kPasses[] = {
       {"remove_dead", Stage::expand, remove_dead},
+      {"integer_products", Stage::expand, integer_products, /*rare=*/true, /*rounds=*/true},
       {"expand_composites", Stage::expand, expand_composites},
       {"canonicalize", Stage::simplify, canonicalize},
       {"merge_common", Stage::simplify, merge_common},

@@ -9,6 +9,8 @@
 
 namespace tandem::compiler {
 
+/// Convolutions and matmuls of dequantised codes multiply the codes.
+void integer_products(Program& p);
 /// Composites that no kernel claims become the instructions of their bodies.
 void expand_composites(Program& p);
 /// Identities, casts to the same dtype, views to the same shape, sums over nothing and paddings by
