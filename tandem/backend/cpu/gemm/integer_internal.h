@@ -31,6 +31,20 @@ struct IntegerFinish {
   int64_t c_row = 0, rows = 0, columns = 0;
   const int32_t *sums = nullptr, *zero = nullptr;
 };
+/// Tiles of up to 32 rows over a whole panel of u8 codes and weights of 8 bits, whose panels have
+/// to be arranged first. They read up to 63 codes beyond the last, whose weights are 0.
+struct WideTiles {
+  /// Bytes of an arranged panel, a multiple of 64.
+  int64_t (*panel_bytes)(int64_t segments, int64_t pairs);
+  void (*arrange)(const char* packed, int64_t segments, int64_t pairs, char* to);
+  /// Of tiles with `first` rows (at most 16) and 0 to 16 more; before run(), in each thread.
+  void (*configure)(int first, int second);
+  /// t.bias has 32 numbers; t.w is not read.
+  void (*run)(const IntegerTile& t, const char* arranged, int rows);
+  void (*release)();
+};
+inline constexpr int kMostWideRows = 32;
+
 inline constexpr int kMostIntegerRows = 12, kMostIntegerVectors = 4;
 
 struct IntegerLoops {
@@ -49,9 +63,12 @@ struct IntegerLoops {
   /// pairs of bytes at once; read up to 3 codes beyond the last, whose weights are 0. None where
   /// the processor has no such instruction.
   void (*byte_tile[kMostIntegerRows])(const IntegerTile&) = {};
+  const WideTiles* wide = nullptr;  ///< in place of byte_tile
   bool takes_bytes() const { return byte_tile[0] != nullptr; }
 };
 extern const IntegerLoops kIntegerBase, kIntegerAvx2, kIntegerAvx512, kIntegerVnni;
+/// kIntegerVnni with tiles of AMX; nullptr where there are none.
+const IntegerLoops* integer_amx_loops();
 /// The best loops for this processor.
 const IntegerLoops& integer_loops();
 /// Use `t` from now on (nullptr: the best); for tests.

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/backend/cpu/gemm/integer_internal.h"
@@ -24,6 +25,7 @@ std::atomic<const IntegerLoops*> forced{nullptr};
 
 const IntegerLoops* best_loops() {
   const CpuFeatures& f = cpu_features();
+  if (const IntegerLoops* amx = integer_amx_loops()) return amx;
   for (const auto& [has, loops] : {std::pair<bool, const IntegerLoops*>{f.vnni, &kIntegerVnni},
                                    {f.avx512, &kIntegerAvx512},
                                    {f.avx2, &kIntegerAvx2}})
@@ -36,7 +38,8 @@ constexpr int64_t kFewRows = 8;      ///< per worker: fewer are split by panels
 constexpr int64_t kPanelGroup = 4;   ///< most panels of one unit of work
 constexpr int64_t kUnitSums = 4096;  ///< of few rows more panels: each unit runs an epilogue
 constexpr double kProductsPerThread = 131072;
-constexpr int64_t kBeyond = 4;  ///< elements after a copy that tiles may read
+constexpr double kWideProducts = 32e6;  ///< of one unit of wide tiles: each arranges the panels
+constexpr int64_t kBeyond = 64;         ///< elements after a copy that tiles may read
 
 struct Problem {
   int64_t n = 1, in_h = 1, in_w = 1, c = 1, h = 1, w = 1, o = 1;
@@ -112,6 +115,7 @@ struct IntegerPlan : EpiloguePlan {
   bool wide = true;    ///< a weight that is packed in each call, with 16 bits
   int64_t rows = 1;    ///< of outputs in one unit
   int64_t part = 0;    ///< elements of copied rows of a worker, or of a sample
+  int64_t panel = 0;   ///< bytes of an arranged panel of a worker
   size_t weight = 0;   ///< bytes of the weight in scratch, before the rows
   size_t columns = 0;  ///< bytes of zero points or a bias in scratch, behind the weight
 };
@@ -128,10 +132,14 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   const bool large = p.panels() * p.panel_size() >= 1 << 19 && p.n * p.h * p.w <= 64;
   plan->by_panels = large || (p.h * p.n < kFewRows * plan->workers &&
                               p.panels() >= 2 * plan->workers && plan->workers > 1);
+  // Plans are kept while tests choose other loops.
+  const WideTiles* wide = integer_amx_loops() ? integer_amx_loops()->wide : nullptr;
+  const double unit =
+      wide ? std::max(kUnitProducts, std::min(kWideProducts, all / plan->workers)) : kUnitProducts;
   const int64_t least = p.merged() ? 4 * integer_loops().rows / p.w + 1 : 1;
   plan->rows = plan->by_panels
                    ? p.h
-                   : std::clamp<int64_t>(static_cast<int64_t>(kUnitProducts / (p.products() + 1)),
+                   : std::clamp<int64_t>(static_cast<int64_t>(unit / (p.products() + 1)),
                                          std::min(least, p.h), p.h);
   plan->part = (p.in_rows(plan->rows) * p.row() + kBeyond + 31) / 32 * 32;
   if (!is_packed(c)) {
@@ -139,8 +147,10 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
     plan->weight =
         whole_lines(static_cast<size_t>(p.panels() * p.panel_size()) * (plan->wide ? 2 : 1));
   }
-  plan->columns = whole_lines(static_cast<size_t>(p.o) * sizeof(int32_t));
+  plan->columns = whole_lines(static_cast<size_t>(p.panels() * kPackedPanel) * sizeof(int32_t));
+  if (wide) plan->panel = wide->panel_bytes(p.kernel_h, p.pairs());
   plan->workspace = plan->weight + 2 * plan->columns +
+                    static_cast<size_t>(plan->panel) * static_cast<size_t>(plan->workers) +
                     sizeof(int16_t) * static_cast<size_t>(plan->part) *
                         static_cast<size_t>(plan->by_panels ? p.n : plan->workers);
   plan->run_with = run_with;
@@ -218,6 +228,8 @@ struct Operands {
   const Epilogue* epilogue;
   const int32_t *bias = nullptr, *zero = nullptr;  ///< [o]: of the weight
   const int32_t* sums = nullptr;                   ///< of the rows of a matrix, beside zero
+  char* panels = nullptr;                          ///< where workers arrange theirs
+  int64_t panel = 0;                               ///< bytes of one
 };
 
 constexpr int64_t kNearPairs = 256;  ///< of a panel: 16 KB of 8 bits stay in the first-level cache
@@ -294,11 +306,47 @@ void multiply_matrix(const Problem& p, const Operands& op, const T* x, int64_t r
   }
 }
 
+// multiply() by wide tiles; `arranged` is where the worker puts a panel.
+void multiply_wide(const Problem& p, const Operands& op, const uint8_t* x, int64_t rows, int64_t p0,
+                   int64_t p1, int32_t* y, char* arranged) {
+  const WideTiles& l = *integer_loops().wide;
+  const bool merged = p.merged();
+  const int64_t lines = merged ? 1 : rows, w = merged ? rows * p.w : p.w;
+  const int64_t tiles = (w + kMostWideRows - 1) / kMostWideRows;
+  IntegerTile t;
+  t.pairs = p.pairs();
+  t.segments = p.kernel_h;
+  t.am = merged ? p.step() : p.stride_w * p.c;
+  t.a_segment = p.row();
+  t.c_row = p.o;
+  int64_t configured = 0;
+  for (int64_t panel = p0; panel < p1; ++panel) {
+    l.arrange(op.w + panel * p.panel_size(), p.kernel_h, p.pairs(), arranged);
+    t.bias = op.bias + panel * kPackedPanel;
+    t.columns = static_cast<int>(std::min(kPackedPanel, p.o - panel * kPackedPanel));
+    for (int64_t r = 0; r < lines; ++r)
+      for (int64_t i = 0; i < tiles; ++i) {
+        const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles, count = w1 - w0;
+        const int64_t first = std::min<int64_t>(count, kMostWideRows / 2);
+        if (std::exchange(configured, count) != count)
+          l.configure(static_cast<int>(first), static_cast<int>(count - first));
+        t.codes = x + r * p.stride_h * p.row() + w0 * t.am;
+        t.c = y + (r * p.w + w0) * p.o + panel * kPackedPanel;
+        l.run(t, arranged, static_cast<int>(count));
+      }
+  }
+  l.release();
+}
+
 // Output rows of a sample, panels p0..p1-1; x is the first copied row that they read, y the first
 // output.
 template <class T>
 void multiply(const Problem& p, const Operands& op, const T* x, int64_t rows, int64_t p0,
-              int64_t p1, int32_t* y) {
+              int64_t p1, int32_t* y, size_t worker) {
+  if constexpr (std::is_same_v<T, uint8_t>)
+    if (integer_loops().wide)
+      return multiply_wide(p, op, x, rows, p0, p1, y,
+                           op.panels + static_cast<int64_t>(worker) * op.panel);
   if (p.is_matrix()) return multiply_matrix(p, op, x, rows, p0, p1, y);
   const IntegerLoops& l = integer_loops();
   const bool merged = p.merged();
@@ -341,7 +389,7 @@ void run_rows(const Problem& p, const IntegerPlan& plan, const Operands& op, T* 
     Operands own = op;
     const Sums sums = sums_of(p, op, copy, h1 - h0);
     own.sums = sums.data();
-    multiply(p, own, copy, h1 - h0, 0, p.panels(), op.y + row * p.o);
+    multiply(p, own, copy, h1 - h0, 0, p.panels(), op.y + row * p.o, worker);
     if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * p.h + h1) * p.w, 0, p.o);
   });
 }
@@ -362,10 +410,10 @@ void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, T
   const int64_t units = plan.workers > 1 ? 4 * plan.workers : 1;
   const int64_t most = std::max(kPanelGroup, kUnitSums / (p.n * p.h * p.w * kPackedPanel));
   const int64_t group = std::clamp<int64_t>(p.panels() / units, 1, most);
-  share_units(plan.workers, (p.panels() + group - 1) / group, [&](size_t, int64_t u) {
+  share_units(plan.workers, (p.panels() + group - 1) / group, [&](size_t worker, int64_t u) {
     const int64_t j = u * group, next = std::min(j + group, p.panels());
     for (int64_t n = 0; n < p.n; ++n)
-      multiply(p, own, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o);
+      multiply(p, own, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o, worker);
     if (op.epilogue)
       op.epilogue->run(*op.epilogue, 0, p.n * p.h * p.w, j * kPackedPanel,
                        std::min(next * kPackedPanel, p.o));
@@ -391,7 +439,8 @@ void pack_weight(const KernelCall& c, const IntegerPlan& plan) {
 // are.
 void take_zero(const Problem& p, const Operands& op, int32_t* bias) {
   const int32_t zero = op.x.nothing(static_cast<const uint8_t*>(nullptr));
-  if (!op.bias) std::fill_n(bias, p.o, 0);
+  const int64_t given = op.bias ? p.o : 0;
+  std::fill(bias + given, bias + p.panels() * kPackedPanel, 0);
   if (zero == 0) return;
   const std::vector<uint8_t> ones(static_cast<size_t>(2 * p.pairs() + kBeyond), 1);
   parallel_for(0, p.panels(), 1 + 65536 / (p.panel_size() + 1), [&](int64_t first, int64_t last) {
@@ -443,7 +492,9 @@ void run_integer(const KernelCall& c, const Epilogue* e) {
     else
       run_rows(p, plan, op, rows);
   };
-  char* rows = scratch + 2 * plan.columns;
+  op.panels = scratch + 2 * plan.columns;
+  op.panel = plan.panel;
+  char* rows = op.panels + plan.panel * plan.workers;
   if (!integer_loops().takes_bytes() || op.wide || op.zero)
     return run(reinterpret_cast<int16_t*>(rows));
   auto* bias = reinterpret_cast<int32_t*>(scratch);
