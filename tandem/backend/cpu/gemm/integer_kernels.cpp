@@ -306,6 +306,17 @@ void multiply_matrix(const Problem& p, const Operands& op, const T* x, int64_t r
   }
 }
 
+// What all tiles of an image have in common.
+IntegerTile tile_of(const Problem& p) {
+  IntegerTile t;
+  t.pairs = p.pairs();
+  t.segments = p.kernel_h;
+  t.am = p.merged() ? p.step() : p.stride_w * p.c;
+  t.a_segment = p.row();
+  t.c_row = p.o;
+  return t;
+}
+
 // multiply() by wide tiles; `arranged` is where the worker puts a panel.
 void multiply_wide(const Problem& p, const Operands& op, const uint8_t* x, int64_t rows, int64_t p0,
                    int64_t p1, int32_t* y, char* arranged) {
@@ -313,12 +324,7 @@ void multiply_wide(const Problem& p, const Operands& op, const uint8_t* x, int64
   const bool merged = p.merged();
   const int64_t lines = merged ? 1 : rows, w = merged ? rows * p.w : p.w;
   const int64_t tiles = (w + kMostWideRows - 1) / kMostWideRows;
-  IntegerTile t;
-  t.pairs = p.pairs();
-  t.segments = p.kernel_h;
-  t.am = merged ? p.step() : p.stride_w * p.c;
-  t.a_segment = p.row();
-  t.c_row = p.o;
+  IntegerTile t = tile_of(p);
   int64_t configured = 0;
   for (int64_t panel = p0; panel < p1; ++panel) {
     l.arrange(op.w + panel * p.panel_size(), p.kernel_h, p.pairs(), arranged);
@@ -352,12 +358,7 @@ void multiply(const Problem& p, const Operands& op, const T* x, int64_t rows, in
   const bool merged = p.merged();
   const int64_t lines = merged ? 1 : rows, w = merged ? rows * p.w : p.w;
   const int64_t tiles = (w + l.rows - 1) / l.rows, bytes = op.wide ? 2 : 1;
-  IntegerTile t;
-  t.pairs = p.pairs();
-  t.segments = p.kernel_h;
-  t.am = merged ? p.step() : p.stride_w * p.c;
-  t.a_segment = p.row();
-  t.c_row = p.o;
+  IntegerTile t = tile_of(p);
   for (int64_t panel = p0; panel < p1; ++panel) {
     const int64_t columns = std::min(kPackedPanel, p.o - panel * kPackedPanel);
     const int64_t across = std::min(columns_of_tile(l, l.rows, x), kPackedPanel);
