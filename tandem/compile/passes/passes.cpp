@@ -15,6 +15,7 @@ std::span<const PassInfo> all_passes() {
       {"merge_common", Stage::simplify, merge_common},
       {"fold_norms", Stage::simplify, fold_norms, /*rare=*/false, /*rounds=*/true},
       {"fold_constants", Stage::simplify, fold_constants, true},
+      {"round_ratios", Stage::simplify, round_ratios, /*rare=*/true, /*rounds=*/true},
       {"number_operands", Stage::simplify, number_operands, true},
       {"concatenate_slices", Stage::simplify, concatenate_slices},
       {"order_pooling", Stage::simplify, order_pooling},

@@ -18,6 +18,8 @@ void expand_composites(Program& p);
 void canonicalize(Program& p);
 /// What depends on constants alone is computed now.
 void fold_constants(Program& p);
+/// Ratios by a number that are rounded to integers become products.
+void round_ratios(Program& p);
 /// Constants of one element beside tensors become numbers.
 void number_operands(Program& p);
 /// Matmuls and convolutions of programs without gradients, whose weight does not change from call

@@ -39,6 +39,7 @@ constexpr int64_t kPanelGroup = 4;   ///< most panels of one unit of work
 constexpr int64_t kUnitSums = 4096;  ///< of few rows more panels: each unit runs an epilogue
 constexpr double kProductsPerThread = 131072;
 constexpr double kWideProducts = 32e6;  ///< of one unit of wide tiles: each arranges the panels
+constexpr int64_t kWideRows = 8;        ///< fewer are not worth arranging a panel for
 constexpr int64_t kBeyond = 64;         ///< elements after a copy that tiles may read
 
 struct Problem {
@@ -350,7 +351,7 @@ template <class T>
 void multiply(const Problem& p, const Operands& op, const T* x, int64_t rows, int64_t p0,
               int64_t p1, int32_t* y, size_t worker) {
   if constexpr (std::is_same_v<T, uint8_t>)
-    if (integer_loops().wide)
+    if (integer_loops().wide && rows * p.w >= kWideRows)
       return multiply_wide(p, op, x, rows, p0, p1, y,
                            op.panels + static_cast<int64_t>(worker) * op.panel);
   if (p.is_matrix()) return multiply_matrix(p, op, x, rows, p0, p1, y);
