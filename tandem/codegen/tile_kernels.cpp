@@ -4,28 +4,14 @@
 
 #include <atomic>
 
+#include "tandem/base/processor.h"
+
 namespace tandem::codegen {
 namespace {
 
-bool has_avx2() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2");
-#else
-  return false;
-#endif
-}
-
-bool has_avx512() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-#else
-  return false;
-#endif
-}
-
 const TileTable* best() {
-  return has_avx512() ? &kTilesAvx512 : has_avx2() ? &kTilesAvx2 : &kTilesBase;
+  const CpuFeatures& f = cpu_features();
+  return f.avx512 ? &kTilesAvx512 : f.avx2 ? &kTilesAvx2 : &kTilesBase;
 }
 
 std::atomic<const TileTable*>& current() {
@@ -40,8 +26,8 @@ const TileTable& tiles() { return *current().load(std::memory_order_relaxed); }
 int all_tiles(const TileTable* (&tables)[3]) {
   int n = 0;
   tables[n++] = &kTilesBase;
-  if (has_avx2()) tables[n++] = &kTilesAvx2;
-  if (has_avx512()) tables[n++] = &kTilesAvx512;
+  if (cpu_features().avx2) tables[n++] = &kTilesAvx2;
+  if (cpu_features().avx512) tables[n++] = &kTilesAvx512;
   return n;
 }
 

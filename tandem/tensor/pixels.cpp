@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include "tandem/base/processor.h"
 #include "tandem/base/unroll_internal.h"
 #include "tandem/tensor/tensor_impl.h"
 
@@ -62,8 +63,7 @@ bool is_pixels(const Tensor& t) {
 void to_planes(const uint8_t* from, uint8_t* to, int64_t pixels, int64_t channels, int64_t plane) {
   int64_t begin = 0;
 #if defined(__x86_64__)
-  if (channels == 3 && __builtin_cpu_supports("ssse3"))
-    begin = planes_of_3(from, to, pixels, plane);
+  if (channels == 3 && cpu_features().ssse3) begin = planes_of_3(from, to, pixels, plane);
 #endif
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t i = begin; i < pixels; ++i) to[c * plane + i] = from[i * channels + c];

@@ -294,8 +294,7 @@ class ExpressionParser {
     if (t.text == "(") return parenthesis();
     if (t.text == "[") return list("]");
     if (t.text == "{") return object();
-    --at_;
-    fail("is not understood");
+    fail_at(t.line, fmt::format("'{}' is not understood", t.text.empty() ? "the end" : t.text));
   }
   ExpressionPtr number(const std::string& text) {
     ExpressionPtr e = make(Kind::literal);

@@ -164,8 +164,8 @@ Tensor run_fresh(const OpDef& op, const ConvAttrs& at, const Tensors& in, const 
 
 TEST_F(Conv, EveryInstructionSet) {
   std::vector<const detail::GemmTables*> tables{&detail::kGemmBase};
-  if (detail::cpu_features().avx2) tables.push_back(&detail::kGemmAvx2);
-  if (detail::cpu_features().avx512) tables.push_back(&detail::kGemmAvx512);
+  if (cpu_features().avx2) tables.push_back(&detail::kGemmAvx2);
+  if (cpu_features().avx512) tables.push_back(&detail::kGemmAvx512);
   std::vector<Shape> shapes;
   for (const ConvCase& k : kCases)
     shapes.push_back(conv(zeros(k.x), zeros(k.w), {}, attrs_of(k)).shape());

@@ -23,9 +23,9 @@ Tensor byte(double v, DType t) { return full({}, v, t); }
 
 std::vector<const detail::IntegerLoops*> all_loops() {
   std::vector<const detail::IntegerLoops*> all{&detail::kIntegerBase};
-  if (detail::cpu_features().avx2) all.push_back(&detail::kIntegerAvx2);
-  if (detail::cpu_features().avx512) all.push_back(&detail::kIntegerAvx512);
-  if (detail::cpu_features().vnni) all.push_back(&detail::kIntegerVnni);
+  if (cpu_features().avx2) all.push_back(&detail::kIntegerAvx2);
+  if (cpu_features().avx512) all.push_back(&detail::kIntegerAvx512);
+  if (cpu_features().vnni) all.push_back(&detail::kIntegerVnni);
   if (const auto* amx = detail::integer_amx_loops()) all.push_back(amx);
   return all;
 }

@@ -146,7 +146,7 @@ TEST_F(Matmul, TransposingCopies) {
 
 // The tables of all available instruction sets agree; those with FMA bit for bit.
 TEST_F(Matmul, InstructionSets) {
-  const detail::CpuFeatures& f = detail::cpu_features();
+  const CpuFeatures& f = cpu_features();
   std::vector<const detail::GemmTables*> tables{&detail::kGemmBase};
   if (f.avx2) tables.push_back(&detail::kGemmAvx2);
   if (f.avx512) tables.push_back(&detail::kGemmAvx512);

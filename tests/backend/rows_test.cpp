@@ -147,8 +147,8 @@ TEST_F(RowKernels, CrossEntropyNamesABadLabel) {
 // All instruction sets give the same bits.
 TEST_F(RowKernels, InstructionSets) {
   std::vector<const detail::RowLoops*> all{&detail::kRowsBase};
-  if (detail::cpu_features().avx2) all.push_back(&detail::kRowsAvx2);
-  if (detail::cpu_features().avx512) all.push_back(&detail::kRowsAvx512);
+  if (cpu_features().avx2) all.push_back(&detail::kRowsAvx2);
+  if (cpu_features().avx512) all.push_back(&detail::kRowsAvx512);
   const int64_t h = 77;
   std::vector<float> x = (random({4 * h}) * 3).to_vector<float>(),
                      c = random({h}).to_vector<float>();

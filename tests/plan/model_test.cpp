@@ -443,6 +443,22 @@ TEST(PlanTool, SevenBillionParameters) {
   }
 }
 
+// Kernels of this processor have no part in the plan of another machine.
+TEST(PlanTool, IsTheSameOnEveryProcessor) {
+  if (!std::getenv("TANDEM_TOOL")) GTEST_SKIP() << "TANDEM_TOOL is not set";
+  std::string texts[2];
+  const char* const limits[] = {"base", "native"};
+  for (int k = 0; k < 2; ++k) {
+    setenv("TANDEM_ISA", limits[k], 1);
+    const Ran r =
+        run_tool("plan llama:7b --gpu h100 --batch 1 --tokens 1e9 --mode compiled --json");
+    unsetenv("TANDEM_ISA");
+    EXPECT_EQ(r.code, 0) << r.out;
+    texts[k] = r.out;
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
 // A recipe is planned as it stands; options come before it.
 TEST(PlanTool, ARecipeAsItStands) {
   if (!std::getenv("TANDEM_TOOL")) GTEST_SKIP() << "TANDEM_TOOL is not set";

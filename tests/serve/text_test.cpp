@@ -372,6 +372,12 @@ TEST_F(OpenAi, Chat) {
   for (const io::Json& e : all)
     if (const io::Json* c = at(choice(e), "delta").find("content")) parts += *c->as_string();
   EXPECT_EQ(parts, *at(at(choice(j), "message"), "content").as_string());
+  const HttpResponse in_parts = server_->post(
+      "/v1/chat/completions",
+      R"({"model":"llama","temperature":0,"max_tokens":5,"messages":[{"role":"user","content":)"
+      R"([{"type":"text","text":"w3 "},{"type":"text","text":"w4"}]},)"
+      R"({"role":"assistant","content":"w9"}]})");
+  EXPECT_EQ(*at(at(choice(json(in_parts)), "message"), "content").as_string(), parts);
 }
 
 TEST_F(OpenAi, ListsModelsAndRefuses) {
@@ -402,6 +408,11 @@ TEST_F(OpenAi, ListsModelsAndRefuses) {
       {"chat/completions", R"({"model":"gpt2","messages":[{"role":"user","content":"w3"}]})", 400,
        "no chat template"},
       {"chat/completions", R"({"model":"llama","messages":[]})", 400, "messages"},
+      {"chat/completions", R"({"model":"llama","messages":[1]})", 400, "objects with a role"},
+      {"chat/completions", R"({"model":"llama","messages":[{"content":"w3"}]})", 400, "a role"},
+      {"chat/completions",
+       R"({"model":"llama","messages":[{"role":"user","content":[{"type":"image_url"}]}]})", 400,
+       "no text"},
       {"chat/completions", R"({"model":"llama","messages":[{"role":"user"}],"tools":[1]})", 400,
        "'tools'"},
   };

@@ -15,35 +15,6 @@
 
 namespace tandem {
 namespace detail {
-namespace {
-
-CpuFeatures find_features() {
-  CpuFeatures f;
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  uint32_t a = 7, b = 0, c = 0, d = 0;
-  __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-  f.f16 = f.avx512 && (d >> 23 & 1);
-  f.amx = f.avx512 && (d >> 22 & 1) && (d >> 24 & 1);
-  f.amx_int8 = f.avx512 && (d >> 25 & 1) && (d >> 24 & 1);
-  f.vnni = f.avx512 && (c >> 11 & 1);
-  a = 7, c = 1;
-  __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-  f.bf16 = f.avx512 && (a >> 5 & 1);
-#endif
-  return f;
-}
-
-}  // namespace
-
-const CpuFeatures& cpu_features() {
-  static const CpuFeatures f = find_features();
-  return f;
-}
-
 bool is_channels_last(const Array& a) {
   if (a.rank < 3) return false;
   int64_t expect = 1;

@@ -35,7 +35,7 @@ std::string processor() {
 }
 
 std::string features() {
-  const detail::CpuFeatures& f = detail::cpu_features();
+  const CpuFeatures& f = cpu_features();
   std::string s;
   auto add = [&](bool on, const char* name) {
     if (on) s += s.empty() ? name : std::string(", ") + name;
@@ -45,7 +45,8 @@ std::string features() {
   add(f.bf16, "bf16");
   add(f.f16, "f16");
   add(f.amx, "AMX");
-  return s.empty() ? "none that kernels use" : s;
+  if (s.empty()) s = "none that kernels use";
+  return cpu_limit() == CpuLimit::native ? s : s + ", as TANDEM_ISA says";
 }
 
 std::string library() {

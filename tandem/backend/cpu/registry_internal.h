@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that register_cpu_backend() calls, and what the CPU backend's files share: the
-// processor's features and queries on arrays. Later registrations override earlier ones.
+// The functions that register_cpu_backend() calls, and what the CPU backend's files share:
+// queries on arrays. Later registrations override earlier ones.
 #pragma once
 
 #include <string>
 
+#include "tandem/base/processor.h"
 #include "tandem/graph/op_def.h"
 
 namespace tandem::detail {
-
-/// Instruction sets available to this process.
-struct CpuFeatures {
-  bool avx2 = false;      ///< with FMA
-  bool avx512 = false;    ///< F, DQ, BW, VL
-  bool bf16 = false;      ///< AVX-512 BF16
-  bool vnni = false;      ///< AVX-512 VNNI
-  bool f16 = false;       ///< AVX-512 FP16
-  bool amx = false;       ///< tiles with bf16
-  bool amx_int8 = false;  ///< tiles with bytes
-};
-const CpuFeatures& cpu_features();
 
 void register_transpose_kernels();
 void register_gemm_kernels();

@@ -7,6 +7,7 @@
 #include <immintrin.h>
 #endif
 
+#include "tandem/base/processor.h"
 #include "tandem/base/unroll_internal.h"
 #include "tandem/tensor/pixels_internal.h"
 
@@ -69,11 +70,6 @@ __attribute__((target("avx2"))) int64_t sum_neighbours_avx2(const float* from, i
   return i;
 }
 
-bool has_fma() {
-  static const bool yes = has_avx2() && __builtin_cpu_supports("fma");
-  return yes;
-}
-
 #endif
 
 }  // namespace
@@ -81,7 +77,7 @@ bool has_fma() {
 void divide_bytes(const uint8_t* from, float* to, int64_t n, float by) {
   int64_t i = 0;
 #if defined(__x86_64__)
-  if (has_fma()) i = divide_bytes_fma(from, to, n, by);
+  if (cpu_features().avx2) i = divide_bytes_fma(from, to, n, by);
 #endif
   for (; i < n; ++i) to[i] = static_cast<float>(from[i]) / by;
 }
@@ -99,7 +95,7 @@ void divide_pixels(const uint8_t* from, float* to, int64_t pixels, float by) {
 void normalize_numbers(const float* from, float* to, int64_t n, float mean, float std) {
   int64_t i = 0;
 #if defined(__x86_64__)
-  if (has_avx2()) i = normalize_avx2(from, to, n, mean, std);
+  if (cpu_features().avx2) i = normalize_avx2(from, to, n, mean, std);
 #endif
   for (; i < n; ++i) to[i] = (from[i] - mean) / std;
 }
@@ -108,7 +104,7 @@ void sum_neighbours(const float* from, int64_t step, const float* weights, int64
                     int64_t n) {
   int64_t i = 0;
 #if defined(__x86_64__)
-  if (has_avx2()) i = sum_neighbours_avx2(from, step, weights, taps, to, n);
+  if (cpu_features().avx2) i = sum_neighbours_avx2(from, step, weights, taps, to, n);
 #endif
   for (; i < n; ++i) {
     float sum = 0;

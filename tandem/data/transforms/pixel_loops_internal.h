@@ -7,13 +7,6 @@
 
 namespace tandem::data::detail {
 
-#if defined(__x86_64__)
-inline bool has_avx2() {
-  static const bool yes = __builtin_cpu_supports("avx2");
-  return yes;
-}
-#endif
-
 /// to[i] = from[i] / by, where `by` is 255 or 1.
 void divide_bytes(const uint8_t* from, float* to, int64_t n, float by);
 /// The same from bytes [pixels, 3] to three planes.

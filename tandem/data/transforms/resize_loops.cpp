@@ -9,6 +9,7 @@
 #include <immintrin.h>
 #endif
 
+#include "tandem/base/processor.h"
 #include "tandem/base/unroll_internal.h"
 #include "tandem/data/transforms/pixel_loops_internal.h"
 
@@ -278,8 +279,8 @@ std::vector<int16_t> halves_of(const int32_t* weights, int64_t taps, int64_t n) 
 void resize_rows(const uint8_t* from, uint8_t* to, int64_t rows, int64_t in, int64_t out,
                  int64_t channels, const ResizeWindows& w) {
 #if defined(__x86_64__)
-  if (has_avx2() && channels == 1) return rows_avx2(from, to, rows, in, out, w);
-  if (has_avx2() && channels == 3 && in >= 5)
+  if (cpu_features().avx2 && channels == 1) return rows_avx2(from, to, rows, in, out, w);
+  if (cpu_features().avx2 && channels == 3 && in >= 5)
     return rows_of_pixels_avx2(from, to, rows, in, out, w);
 #endif
   rows_plain(from, to, rows, in, out, channels, w);
@@ -288,7 +289,7 @@ void resize_rows(const uint8_t* from, uint8_t* to, int64_t rows, int64_t in, int
 void resize_columns(const uint8_t* from, uint8_t* to, int64_t width, int64_t out,
                     const ResizeWindows& w) {
 #if defined(__x86_64__)
-  if (has_avx2()) return columns_avx2(from, to, width, out, w);
+  if (cpu_features().avx2) return columns_avx2(from, to, width, out, w);
 #endif
   columns_plain(from, to, 0, width, out, w);
 }

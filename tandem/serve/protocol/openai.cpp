@@ -253,6 +253,40 @@ OpenAiRequest read_completion(const io::Json& body, const TextModel& model) {
   return r;
 }
 
+/// Content that comes as a list of parts, as one text: templates know no parts.
+io::Json text_of_parts(const io::Json::Array& parts) {
+  std::string text;
+  for (const io::Json& part : parts) {
+    const io::Json* type = part.find("type");
+    const io::Json* words = part.find("text");
+    if (!type || !type->as_string() || *type->as_string() != "text" || !words ||
+        !words->as_string())
+      refuse(400, "a message has a part that is no text: {}", one_line(part.dump()));
+    text += *words->as_string();
+  }
+  return text;
+}
+
+/// The messages of a chat as a template wants them.
+io::Json messages_of(const io::Json* list) {
+  if (!list || !list->as_array() || list->as_array()->empty())
+    refuse(400, "'messages' wants a list of messages");
+  io::Json::Array out;
+  for (const io::Json& message : *list->as_array()) {
+    if (!message.as_object())
+      refuse(400, "'messages' wants objects with a role and a content, got {}",
+             one_line(message.dump()));
+    const io::Json* role = message.find("role");
+    if (!role || !role->as_string())
+      refuse(400, "a message wants a role, as \"user\": {}", one_line(message.dump()));
+    io::Json::Object fields = *message.as_object();
+    for (auto& [name, value] : fields)
+      if (name == "content" && value.as_array()) value = text_of_parts(*value.as_array());
+    out.emplace_back(std::move(fields));
+  }
+  return out;
+}
+
 OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
   Fields f(body);
   OpenAiRequest r;
@@ -263,9 +297,7 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
     if (r.top < 0) refuse(400, "'top_logprobs' wants 'logprobs' to be true");
     r.top = top;
   }
-  const io::Json* messages = f.find("messages");
-  if (!messages || !messages->as_array() || messages->as_array()->empty())
-    refuse(400, "'messages' wants a list of messages");
+  const io::Json messages = messages_of(f.find("messages"));
   if (!model.chat)
     refuse(400, "the model has no chat template: use /v1/completions, or add chat_template.jinja");
   const bool more = f.flag("add_generation_prompt", true);
@@ -276,7 +308,7 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
   f.pass({"parallel_tool_calls"});
   std::string prompt;
   try {
-    prompt = model.chat->render(*messages, more, extra ? *extra : io::Json());
+    prompt = model.chat->render(messages, more, extra ? *extra : io::Json());
   } catch (const Error& e) {
     refuse(400, "{}", e.text());
   }

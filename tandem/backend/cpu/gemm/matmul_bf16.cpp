@@ -9,6 +9,7 @@
 #include "tandem/backend/cpu/gemm/tiles_bf16.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
+#include "tandem/graph/dry_run.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/ops/matmul/matmul.h"
 
@@ -30,6 +31,8 @@ struct TurnedPlan : EpiloguePlan {
 };
 
 bool supports(const KernelCall& c) {
+  // A plan for another device does not depend on the processor on which it is made.
+  if (is_dry_run_of_any_device()) return false;
   if (c.in[0].dtype != DType::bf16 || c.in[1].dtype != DType::bf16) return false;
   const MatmulProblem p = matmul_problem(c);
   return p.batches == 1 && p.am == 1 && p.bn == 1 && p.m >= kBf16Rows && p.n >= kPanel &&

@@ -14,6 +14,7 @@
 
 #include "tandem/backend/cpu/jit/jit_internal.h"
 #include "tandem/base/hash/sha256.h"
+#include "tandem/base/processor.h"
 
 namespace tandem::detail {
 namespace {
@@ -45,8 +46,9 @@ std::vector<std::string> flags_of() {
                                     "-fno-strict-aliasing",
                                     "-fvisibility=hidden"};
 #if defined(__x86_64__)
+  if (cpu_limit() == CpuLimit::base) return flags;
   flags.push_back("-march=native");
-  if (__builtin_cpu_supports("avx512f")) flags.push_back("-mprefer-vector-width=512");
+  flags.push_back(cpu_features().avx512 ? "-mprefer-vector-width=512" : "-mno-avx512f");
 #else
   flags.push_back("-mcpu=native");
 #endif

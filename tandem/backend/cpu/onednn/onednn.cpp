@@ -172,6 +172,20 @@ void run_plan(const KernelCall& call) {
 namespace tandem::detail {
 
 void register_onednn_kernels() {
+  // oneDNN takes a limit before its first primitive alone.
+  switch (cpu_limit()) {
+    case CpuLimit::base:
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+      break;
+    case CpuLimit::avx2:
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+      break;
+    case CpuLimit::avx512:
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
+      break;
+    case CpuLimit::native:
+      break;
+  }
   register_onednn_matmul_kernels();
   register_onednn_conv_kernels();
   register_onednn_conv_weight_kernels();
