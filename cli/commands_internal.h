@@ -23,6 +23,7 @@ void add_onnx_test(CLI::App& app, int& code);
 void add_inspect(CLI::App& app, int& code);
 void add_ops(CLI::App& app, int& code);
 void add_plan(CLI::App& app, int& code);
+void add_quantize(CLI::App& app, int& code);
 void add_predict(CLI::App& app, int& code);
 void add_verify(CLI::App& app, int& code);
 void add_data(CLI::App& app, int& code);

@@ -100,6 +100,7 @@ int run(int argc, char** argv) {
   add_inspect(app, code);
   add_convert(app, code);
   add_export(app, code);
+  add_quantize(app, code);
   add_verify(app, code);
   add_predict(app, code);
   add_bench(app, code);

@@ -41,6 +41,7 @@ CpuFeatures find_cpu_features(CpuLimit limit) {
   __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
   f.f16 = f.avx512 && (d >> 23 & 1);
   f.amx = f.avx512 && (d >> 22 & 1) && (d >> 24 & 1);
+  f.amx_int8 = f.avx512 && (d >> 25 & 1) && (d >> 24 & 1);
   f.vnni = f.avx512 && (c >> 11 & 1);
   a = 7, c = 1;
   __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));

@@ -11,12 +11,13 @@ namespace tandem {
 /// Instruction sets of the processor, less those that TANDEM_ISA leaves out.
 struct CpuFeatures {
   bool ssse3 = false;
-  bool avx2 = false;    ///< with FMA
-  bool avx512 = false;  ///< F, DQ, BW, VL
-  bool bf16 = false;    ///< AVX-512 BF16
-  bool vnni = false;    ///< AVX-512 VNNI
-  bool f16 = false;     ///< AVX-512 FP16
-  bool amx = false;     ///< tiles with bf16
+  bool avx2 = false;      ///< with FMA
+  bool avx512 = false;    ///< F, DQ, BW, VL
+  bool bf16 = false;      ///< AVX-512 BF16
+  bool vnni = false;      ///< AVX-512 VNNI
+  bool f16 = false;       ///< AVX-512 FP16
+  bool amx = false;       ///< tiles with bf16
+  bool amx_int8 = false;  ///< tiles with bytes
 };
 
 /// What TANDEM_ISA allows: `base` is what every processor of the architecture has, `avx512` is the

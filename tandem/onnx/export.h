@@ -59,6 +59,9 @@ struct TD_API OnnxExportReport {
 TD_API OnnxExportReport export_onnx_function(
     FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f, std::span<const Tensor> examples,
     const FilePath& path, const OnnxExportOptions& options = {});
+/// The Specs of the examples with the open dimensions as symbols: what the function is traced on.
+TD_API std::vector<Spec> export_specs(std::span<const Tensor> examples,
+                                      const std::vector<DynamicDim>& dynamic);
 
 namespace detail {
 template <class T>

@@ -3,6 +3,7 @@
 // grad, is registered by init().
 #include "tandem/ops/matmul/integer.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/pointwise/quantize.h"
 
 namespace tandem {
 
@@ -13,7 +14,7 @@ void register_all_ops() {
       matmul_rows,    conv_rows,     pool_rows,   norm_rows,     softmax_rows, loss_rows,
       attention_rows, rnn_rows,      update_rows, control_rows,  scan_rows,    linalg_rows,
       search_rows,    scatter_rows,  matrix_rows, resample_rows, fold_rows,    detection_rows,
-      fft_rows,       sampling_rows, exact_rows,  factor_rows,   integer_rows,
+      fft_rows,       sampling_rows, exact_rows,  factor_rows,   integer_rows, quantize_rows,
   };
   for (Rows rows : kFamilies)
     for (const OpDef* op : rows()) detail::register_library_op(*op);

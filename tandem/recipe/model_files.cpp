@@ -97,14 +97,14 @@ std::vector<DynamicDim> dynamic_dims(const std::vector<std::string>& asked,
 
 }  // namespace
 
-OnnxFile write_onnx(const ModelSource& source, const std::string& out, const OnnxFileOptions& o) {
-  LoadedModel model =
-      is_run(source.model) ? load_run(source.model, source.weights) : load_model(source);
+LoadedModel load_any(const ModelSource& source) {
+  return is_run(source.model) ? load_run(source.model, source.weights) : load_model(source);
+}
+
+onnx::OnnxExportOptions export_options(LoadedModel& model, const OnnxFileOptions& o, bool open) {
   onnx::OnnxExportOptions options;
   options.opset = o.opset;
-  // The sizes of another file's model may be computed from values: open ones are asked for.
-  if (!is_graph_file(source.model) || !o.dynamic.empty())
-    options.dynamic = dynamic_dims(o.dynamic, model.inputs);
+  if (open) options.dynamic = dynamic_dims(o.dynamic, model.inputs);
   for (ModelPort& p : model.inputs) {
     options.input_names.push_back(p.name);
     for (size_t d = 1; d < p.shape.size(); ++d)
@@ -112,6 +112,14 @@ OnnxFile write_onnx(const ModelSource& source, const std::string& out, const Onn
   }
   for (const ModelPort& p : model.outputs) options.output_names.push_back(p.name);
   set_shapes(model, o.shapes);
+  return options;
+}
+
+OnnxFile write_onnx(const ModelSource& source, const std::string& out, const OnnxFileOptions& o) {
+  LoadedModel model = load_any(source);
+  // The sizes of another file's model may be computed from values: open ones are asked for.
+  onnx::OnnxExportOptions options =
+      export_options(model, o, !is_graph_file(source.model) || !o.dynamic.empty());
   options.state = model.state;
   const std::filesystem::path file(out), in(source.model);
   std::error_code error;

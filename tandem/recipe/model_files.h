@@ -7,6 +7,9 @@
 
 #include "tandem/recipe/loaded_model.h"
 
+namespace tandem::onnx {
+struct OnnxExportOptions;
+}
 namespace tandem::recipe {
 
 struct OnnxFileOptions {
@@ -28,6 +31,12 @@ struct OnnxFile {
 /// Value for a dimension in `dynamic` that no input has, Shape for one that the model fixes.
 TD_API OnnxFile write_onnx(const ModelSource& source, const std::string& out,
                            const OnnxFileOptions& options = {});
+/// A run's folder, or what load_model() takes.
+TD_API LoadedModel load_any(const ModelSource& source);
+/// The names of the model's inputs and outputs and, if `open`, its open dimensions; sets the sizes
+/// of the model's inputs to those of the example. Throws as write_onnx().
+TD_API onnx::OnnxExportOptions export_options(LoadedModel& model, const OnnxFileOptions& options,
+                                              bool open);
 /// Weights as a file of the format that its ending names. Throws Io if they do not read back.
 TD_API void write_weights(const StateDict& tensors, const std::string& out);
 

@@ -26,6 +26,7 @@ std::vector<const detail::IntegerLoops*> all_loops() {
   if (cpu_features().avx2) all.push_back(&detail::kIntegerAvx2);
   if (cpu_features().avx512) all.push_back(&detail::kIntegerAvx512);
   if (cpu_features().vnni) all.push_back(&detail::kIntegerVnni);
+  if (const auto* amx = detail::integer_amx_loops()) all.push_back(amx);
   return all;
 }
 

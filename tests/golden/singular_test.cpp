@@ -196,6 +196,8 @@ const Reason kReasons[] = {
     {"draws differ", {"dropout", "dropout_backward", "sample_gamma", "sample_gamma_backward"}},
     {"as solve", {"ldl_solve"}},
     {"attention, which has cases, over gathered keys", {"paged_attention"}},
+    {"linear in the scale", {"dequantize_linear"}},
+    {"straight-through gradients: tests/ops/quantize_test.cpp", {"fake_quantize"}},
 };
 
 // The rows that ran.

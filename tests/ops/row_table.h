@@ -17,6 +17,7 @@
 #include "tandem/ops/check_numerics.h"
 #include "tandem/ops/nn/paged_attention.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/pointwise/quantize.h"
 #include "tandem/ops/view/bits.h"
 
 namespace tandem::rows {
@@ -237,6 +238,17 @@ inline void add_layers(std::vector<Row>& t) {
   t.push_back({"batch_norm_infer", "n,3,2|3|3 pos|3|3", with(NormAttrs{0, 1e-5})});
   t.push_back({"batch_norm_infer", "n,3|3|3 pos|-|-", with(NormAttrs{0, 1e-5})});
 
+  const char* kStep = "straight-through gradients: tests/ops/quantize_test.cpp";
+  const FakeQuantizeAttrs fake{1, -3, 12, 0.5};
+  const char* kCodes = "codes of 16-bit quotients differ from those of exact ones";
+  t.push_back({"quantize_linear", "n,3|. =0.013|-", with(QuantizeAttrs{1, DType::i8}), kNo16, 20011,
+               2, 2e-5, kCodes});
+  t.push_back(
+      {"quantize_linear", "3,n|3 pos|-", with(QuantizeAttrs{0}), kNo16, 20011, 2, 2e-5, kCodes});
+  t.push_back({"dequantize_linear", "n,3 i32:300|. pos|. i32:9", with(QuantizeAttrs{})});
+  t.push_back({"dequantize_linear", "n,3 i32:300|3 pos|3 i32:9", with(QuantizeAttrs{-1})});
+  t.push_back({"fake_quantize", "n,3|. prob|-", with(fake), kNoGrad, 20011, 2, 2e-5, kStep});
+  t.push_back({"fake_quantize", "n,3|3 prob|3 i32:9", with(fake), kNoGrad, 20011, 2, 2e-5, kStep});
   const AttentionAttrs plain, causal{true, 0, false}, scaled{false, 0.3, false};
   const PagedAttentionAttrs paged{4}, windowed{.block = 4, .scale = 0.7, .softcap = 2, .window = 3};
   t.push_back({"paged_attention", "2,4,n,3|24,2,3|24,2,5|2,3 int:6|2,n int:12", with(paged)});

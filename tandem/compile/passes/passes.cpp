@@ -9,11 +9,13 @@ namespace tandem::compiler {
 std::span<const PassInfo> all_passes() {
   static constexpr PassInfo kPasses[] = {
       {"remove_dead", Stage::expand, remove_dead},
+      {"integer_products", Stage::expand, integer_products, /*rare=*/true, /*rounds=*/true},
       {"expand_composites", Stage::expand, expand_composites},
       {"canonicalize", Stage::simplify, canonicalize},
       {"merge_common", Stage::simplify, merge_common},
       {"fold_norms", Stage::simplify, fold_norms, /*rare=*/false, /*rounds=*/true},
       {"fold_constants", Stage::simplify, fold_constants, true},
+      {"round_ratios", Stage::simplify, round_ratios, /*rare=*/true, /*rounds=*/true},
       {"number_operands", Stage::simplify, number_operands, true},
       {"concatenate_slices", Stage::simplify, concatenate_slices},
       {"order_pooling", Stage::simplify, order_pooling},

@@ -9,6 +9,8 @@
 
 namespace tandem::compiler {
 
+/// Convolutions and matmuls of dequantised codes multiply the codes.
+void integer_products(Program& p);
 /// Composites that no kernel claims become the instructions of their bodies.
 void expand_composites(Program& p);
 /// Identities, casts to the same dtype, views to the same shape, sums over nothing and paddings by
@@ -16,6 +18,8 @@ void expand_composites(Program& p);
 void canonicalize(Program& p);
 /// What depends on constants alone is computed now.
 void fold_constants(Program& p);
+/// Ratios by a number that are rounded to integers become products.
+void round_ratios(Program& p);
 /// Constants of one element beside tensors become numbers.
 void number_operands(Program& p);
 /// Matmuls and convolutions of programs without gradients, whose weight does not change from call

@@ -6,6 +6,7 @@
 
 #include "tandem/graph/apply.h"
 #include "tandem/graph/run/run_internal.h"
+#include "tandem/graph/run/visit.h"
 
 namespace tandem {
 namespace {
@@ -45,8 +46,12 @@ namespace {
 
 class Runner {
  public:
-  Runner(const Graph& g, const Symbols& symbols)
-      : g_(g), symbols_(symbols), env_(g.nodes.size()), last_use_(g.nodes.size(), 0) {
+  Runner(const Graph& g, const Symbols& symbols, NodeVisitor* visitor = nullptr)
+      : g_(g),
+        symbols_(symbols),
+        visitor_(visitor),
+        env_(g.nodes.size()),
+        last_use_(g.nodes.size(), 0) {
     for (const Ref<Node>& n : g.nodes)
       for (const NodeInput& i : n->in)
         if (i.from) last_use_[i.from->index] = n->index;
@@ -89,19 +94,28 @@ class Runner {
   }
 
   void step(const Node& n, GeneratorState entry) {
-    std::vector<Operand> in;
-    in.reserve(n.in.size());
-    for (const NodeInput& i : n.in) {
-      if (i.is_scalar)
-        in.emplace_back(i.scalar, n.loc);
-      else if (!i.present)
-        in.emplace_back(Tensor(), n.loc);
-      else
-        in.emplace_back(take(i, n.index), n.loc);
-    }
+    SmallVec<Tensor, 4> given;
+    for (const NodeInput& i : n.in) given.push_back(i.present ? take(i, n.index) : Tensor());
     ScopeGuard scope(n.scope, n.loc);
     NoGradGuard no_grad(!context().grad_enabled || (n.flags & kNoGrad));
     Tensor out[kMaxOpOuts];
+    if (!visitor_ || !visitor_->before(n, {given.data(), given.size()}, out))
+      call(n, {given.data(), given.size()}, entry, out);
+    if (visitor_) visitor_->after(n, out);
+    auto& slot = env_[n.index];
+    for (size_t o = 0; o < n.out.size(); ++o) slot.push_back(std::move(out[o]));
+    if (slot.empty()) slot.resize(1);
+  }
+
+  void call(const Node& n, std::span<Tensor> given, GeneratorState entry, Tensor* out) const {
+    std::vector<Operand> in;
+    in.reserve(n.in.size());
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      if (n.in[i].is_scalar)
+        in.emplace_back(n.in[i].scalar, n.loc);
+      else
+        in.emplace_back(std::move(given[i]), n.loc);
+    }
     RngKey key{entry.seed, static_cast<uint32_t>(entry.offset + n.rng.offset)};
     ApplyOptions options;
     if (!is_tracing()) options.rng = &key;
@@ -109,9 +123,6 @@ class Runner {
     AttrsHolder attrs;
     if (n.attrs.get() && !symbols_.empty()) attrs = put_numbers(n.attrs, symbols_);
     apply(*n.op, attrs.get() ? attrs.get() : n.attrs.get(), in, out, n.loc, options);
-    auto& slot = env_[n.index];
-    for (size_t o = 0; o < n.out.size(); ++o) slot.push_back(std::move(out[o]));
-    if (slot.empty()) slot.resize(1);
   }
 
   Tensor take(const NodeInput& i, uint32_t at) {
@@ -128,6 +139,7 @@ class Runner {
 
   const Graph& g_;
   const Symbols& symbols_;
+  NodeVisitor* visitor_;
   std::vector<SmallVec<Tensor, 1>> env_;
   std::vector<uint32_t> last_use_;
 };
@@ -166,13 +178,14 @@ Symbols solve_symbols(const Graph& g, std::span<const Tensor> inputs) {
   return symbols;
 }
 
-std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
-                        const std::vector<Tensor>* captures) {
+namespace {
+std::vector<Tensor> run_visited(const Graph& g, std::span<const Tensor> inputs,
+                                const std::vector<Tensor>* captures, NodeVisitor* visitor) {
   check_inputs(g, inputs);
   Symbols symbols = solve_symbols(g, inputs);
   // A whole step contains its own backward pass: its nodes need no second tape.
   NoGradGuard no_grad(!context().grad_enabled || !g.cells.empty() || !g.grads.empty());
-  Runner r(g, symbols);
+  Runner r(g, symbols, visitor);
   for (size_t i = 0; i < inputs.size(); ++i) r.set(g.inputs[i], inputs[i]);
   for (size_t i = 0; i < g.captures.size(); ++i)
     r.set(g.captures[i].inner, captures ? (*captures)[i] : g.captures[i].outer);
@@ -197,6 +210,16 @@ std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
     u.slot->set(u.exit.defined() ? r.get(u.exit) : Tensor());
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs,
+                        const std::vector<Tensor>* captures) {
+  return run_visited(g, inputs, captures, nullptr);
+}
+std::vector<Tensor> run(const Graph& g, std::span<const Tensor> inputs, NodeVisitor& visitor) {
+  return run_visited(g, inputs, nullptr, &visitor);
 }
 
 std::vector<Tensor> run_again(const Graph& g, std::span<const Tensor> inputs,

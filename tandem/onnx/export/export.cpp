@@ -381,23 +381,29 @@ class Exporter {
 
 }  // namespace
 
+std::vector<Spec> export_specs(std::span<const Tensor> examples,
+                               const std::vector<DynamicDim>& dynamic) {
+  std::vector<Spec> specs;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    Spec s = spec_of(examples[i]);
+    for (const DynamicDim& d : dynamic)
+      if ((d.argument < 0 || d.argument == static_cast<int64_t>(i)) &&
+          (d.argument >= 0 || (d.dim < s.rank() && d.dim >= -s.rank())))
+        s.shape[normalize_dim(d.dim, s.rank())] = Dim::symbol(d.name);
+    specs.push_back(s);
+  }
+  return specs;
+}
+
 OnnxExportReport export_onnx_function(FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f,
                                       std::span<const Tensor> examples, const FilePath& path,
                                       const OnnxExportOptions& options) {
   TD_CHECK(options.opset >= kLeastOpset && options.opset <= kMostOpset, Value,
            "opset {} is not supported\nUse one from {} to {}.", options.opset, kLeastOpset,
            kMostOpset);
-  std::vector<Spec> specs;
+  const std::vector<Spec> specs = export_specs(examples, options.dynamic);
   std::unique_ptr<bool[]> requires_grad(new bool[examples.size()]);
-  for (size_t i = 0; i < examples.size(); ++i) {
-    Spec s = spec_of(examples[i]);
-    for (const DynamicDim& d : options.dynamic)
-      if ((d.argument < 0 || d.argument == static_cast<int64_t>(i)) &&
-          (d.argument >= 0 || (d.dim < s.rank() && d.dim >= -s.rank())))
-        s.shape[normalize_dim(d.dim, s.rank())] = Dim::symbol(d.name);
-    specs.push_back(s);
-    requires_grad[i] = examples[i].requires_grad();
-  }
+  for (size_t i = 0; i < examples.size(); ++i) requires_grad[i] = examples[i].requires_grad();
   const Ref<Graph> g = trace(f, specs, Captures::refuse, {requires_grad.get(), examples.size()});
   TD_CHECK(!g->outputs.empty() || !g->cells.empty(), Value, "the function returns nothing");
   return Exporter(*g, examples, path, options).run();

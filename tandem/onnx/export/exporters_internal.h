@@ -34,6 +34,9 @@ bool export_layer_norm(OnnxExportCall&c), export_batch_norm(OnnxExportCall&c),
     export_nll_loss(OnnxExportCall&c), export_nll_loss_backward(OnnxExportCall&c),
     export_lstm(OnnxExportCall&c), export_gru(OnnxExportCall&c), export_rnn(OnnxExportCall&c),
     export_lstm_cell(OnnxExportCall&c), export_lstm_cell_backward(OnnxExportCall&c);
+// ---- quant.cpp
+bool export_quantize(OnnxExportCall&c), export_dequantize(OnnxExportCall&c),
+    export_fake_quantize(OnnxExportCall&c);
 // ---- random.cpp
 bool export_rand(OnnxExportCall&c), export_randn(OnnxExportCall&c),
     export_randint(OnnxExportCall&c), export_randperm(OnnxExportCall&c),

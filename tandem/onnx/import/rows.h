@@ -118,7 +118,13 @@ struct OnnxRow {
   int settings_from = 1 << 20;
   /// Draws random numbers: every run of the node gives others.
   bool draws = false;
+  /// In a trace the node stays where its inputs are constants: compile() has a use for them.
+  bool stays = false;
 };
+constexpr OnnxRow staying(OnnxRow row) {
+  row.stays = true;
+  return row;
+}
 constexpr OnnxRow drawing(OnnxRow row) {
   row.draws = true;
   return row;

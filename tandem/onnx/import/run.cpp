@@ -61,7 +61,7 @@ bool folds(const OnnxCall& c) {
   if (!is_tracing() || n.function || draws(n)) return false;
   for (const OnnxAttribute& a : n.attributes)
     if (!a.graph_list.empty()) return false;
-  const bool all = values_hidden();
+  const bool all = values_hidden() && !(n.row && n.row->stays);
   for (const OnnxValue& v : c.in)
     if (!is_known(v) || !(all || is_small(v))) return false;
   return true;

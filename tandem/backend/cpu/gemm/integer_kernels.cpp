@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of ops/matmul/integer.h. Rows of codes are copied as 16-bit differences from their
-// zero point, channels-last and padded; then a row of outputs is a matmul whose operand is the copy
-// itself, as in packed_conv. A matrix is an image one pixel wide. Threads share the rows, or, where
-// these are few, the panels of the weight. Sums are exact: no order matters.
+// zero point, or as they are where tiles multiply bytes, channels-last and padded; then a row of
+// outputs is a matmul whose operand is the copy itself, as in packed_conv. A matrix is an image one
+// pixel wide. Threads share the rows, or, where these are few, the panels of the weight. Sums are
+// exact: no order matters.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "tandem/backend/cpu/gemm/integer_internal.h"
 #include "tandem/backend/cpu/gemm/packed_internal.h"
@@ -20,6 +25,7 @@ std::atomic<const IntegerLoops*> forced{nullptr};
 
 const IntegerLoops* best_loops() {
   const CpuFeatures& f = cpu_features();
+  if (const IntegerLoops* amx = integer_amx_loops()) return amx;
   for (const auto& [has, loops] : {std::pair<bool, const IntegerLoops*>{f.vnni, &kIntegerVnni},
                                    {f.avx512, &kIntegerAvx512},
                                    {f.avx2, &kIntegerAvx2}})
@@ -32,6 +38,9 @@ constexpr int64_t kFewRows = 8;      ///< per worker: fewer are split by panels
 constexpr int64_t kPanelGroup = 4;   ///< most panels of one unit of work
 constexpr int64_t kUnitSums = 4096;  ///< of few rows more panels: each unit runs an epilogue
 constexpr double kProductsPerThread = 131072;
+constexpr double kWideProducts = 32e6;  ///< of one unit of wide tiles: each arranges the panels
+constexpr int64_t kWideRows = 8;        ///< fewer are not worth arranging a panel for
+constexpr int64_t kBeyond = 64;         ///< elements after a copy that tiles may read
 
 struct Problem {
   int64_t n = 1, in_h = 1, in_w = 1, c = 1, h = 1, w = 1, o = 1;
@@ -107,6 +116,7 @@ struct IntegerPlan : EpiloguePlan {
   bool wide = true;    ///< a weight that is packed in each call, with 16 bits
   int64_t rows = 1;    ///< of outputs in one unit
   int64_t part = 0;    ///< elements of copied rows of a worker, or of a sample
+  int64_t panel = 0;   ///< bytes of an arranged panel of a worker
   size_t weight = 0;   ///< bytes of the weight in scratch, before the rows
   size_t columns = 0;  ///< bytes of zero points or a bias in scratch, behind the weight
 };
@@ -123,66 +133,92 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   const bool large = p.panels() * p.panel_size() >= 1 << 19 && p.n * p.h * p.w <= 64;
   plan->by_panels = large || (p.h * p.n < kFewRows * plan->workers &&
                               p.panels() >= 2 * plan->workers && plan->workers > 1);
+  // Plans are kept while tests choose other loops.
+  const WideTiles* wide = integer_amx_loops() ? integer_amx_loops()->wide : nullptr;
+  const double unit =
+      wide ? std::max(kUnitProducts, std::min(kWideProducts, all / plan->workers)) : kUnitProducts;
   const int64_t least = p.merged() ? 4 * integer_loops().rows / p.w + 1 : 1;
   plan->rows = plan->by_panels
                    ? p.h
-                   : std::clamp<int64_t>(static_cast<int64_t>(kUnitProducts / (p.products() + 1)),
+                   : std::clamp<int64_t>(static_cast<int64_t>(unit / (p.products() + 1)),
                                          std::min(least, p.h), p.h);
-  plan->part = (p.in_rows(plan->rows) * p.row() + 2 + 31) / 32 * 32;
+  plan->part = (p.in_rows(plan->rows) * p.row() + kBeyond + 31) / 32 * 32;
   if (!is_packed(c)) {
     plan->wide = c.in[1].dtype != DType::i8 || (c.n_in > 3 && c.in[3].present());
     plan->weight =
         whole_lines(static_cast<size_t>(p.panels() * p.panel_size()) * (plan->wide ? 2 : 1));
   }
-  plan->columns = whole_lines(static_cast<size_t>(p.o) * sizeof(int32_t));
+  plan->columns = whole_lines(static_cast<size_t>(p.panels() * kPackedPanel) * sizeof(int32_t));
+  if (wide) plan->panel = wide->panel_bytes(p.kernel_h, p.pairs());
   plan->workspace = plan->weight + 2 * plan->columns +
+                    static_cast<size_t>(plan->panel) * static_cast<size_t>(plan->workers) +
                     sizeof(int16_t) * static_cast<size_t>(plan->part) *
                         static_cast<size_t>(plan->by_panels ? p.n : plan->workers);
   plan->run_with = run_with;
   return plan;
 }
 
-// Differences of the codes of x and their zero point.
+// Differences of the codes of x and their zero point, or u8 codes: those of i8 plus 128.
 struct Codes {
   const Array* x;
   int32_t zero;
 
-  void centre(int64_t at, int64_t n, int16_t* to) const {
+  bool is_signed() const { return x->dtype == DType::i8; }
+  /// What stands for 0 in a copy.
+  int16_t nothing(const int16_t*) const { return 0; }
+  uint8_t nothing(const uint8_t*) const {
+    return static_cast<uint8_t>(is_signed() ? zero + 128 : zero);
+  }
+  void copy(int64_t at, int64_t n, int16_t* to) const {
     const IntegerLoops& l = integer_loops();
-    if (x->dtype == DType::i8)
+    if (is_signed())
       l.centre_i8(to, x->as<int8_t>() + at, n, zero);
     else
       l.centre_u8(to, x->as<uint8_t>() + at, n, zero);
   }
-  template <class T>
-  void scattered(const T* from, int64_t step, int64_t n, int16_t* to, int64_t to_step) const {
-    for (int64_t i = 0; i < n; ++i) to[i * to_step] = static_cast<int16_t>(from[i * step] - zero);
+  void copy(int64_t at, int64_t n, uint8_t* to) const {
+    std::memcpy(to, x->as<uint8_t>() + at, static_cast<size_t>(n));
+    if (is_signed()) flip(to, n);
   }
-  void centre(int64_t at, int64_t step, int64_t n, int16_t* to, int64_t to_step) const {
-    if (x->dtype == DType::i8)
-      scattered(x->as<int8_t>() + at, step, n, to, to_step);
+  template <class T>
+  void copy(int64_t at, int64_t step, int64_t n, T* to, int64_t to_step) const {
+    const int32_t less = std::is_same_v<T, uint8_t> ? (is_signed() ? -128 : 0) : zero;
+    if (is_signed())
+      scatter(x->as<int8_t>() + at, step, n, to, to_step, less);
     else
-      scattered(x->as<uint8_t>() + at, step, n, to, to_step);
+      scatter(x->as<uint8_t>() + at, step, n, to, to_step, less);
+  }
+
+ private:
+  template <class F, class T>
+  static void scatter(const F* from, int64_t step, int64_t n, T* to, int64_t to_step,
+                      int32_t less) {
+    for (int64_t i = 0; i < n; ++i) to[i * to_step] = static_cast<T>(from[i * step] - less);
+  }
+  static void flip(uint8_t* x, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) x[i] ^= 0x80;
   }
 };
 
 // Row `at` of sample n of x, padded, to `to`.
-void copy_row(const Problem& p, const Codes& x, int64_t n, int64_t at, int16_t* to) {
+template <class T>
+void copy_row(const Problem& p, const Codes& x, int64_t n, int64_t at, T* to) {
+  const T nothing = x.nothing(to);
   if (at < 0 || at >= p.in_h) {
-    std::fill_n(to, p.row(), int16_t(0));
+    std::fill_n(to, p.row(), nothing);
     return;
   }
   const int64_t from = n * p.step_n + at * p.step_h;
   // Strides that pass over all pixels may end before the padding does.
   const int64_t left = std::min(p.left, p.wide()), count = std::min(p.in_w, p.wide() - left);
-  std::fill_n(to, left * p.c, int16_t(0));
+  std::fill_n(to, left * p.c, nothing);
   to += left * p.c;
   if (p.step_c == 1 && (p.step_w == p.c || count == 1)) {
-    x.centre(from, count * p.c, to);
+    x.copy(from, count * p.c, to);
   } else {
-    for (int64_t i = 0; i < p.c; ++i) x.centre(from + i * p.step_c, p.step_w, count, to + i, p.c);
+    for (int64_t i = 0; i < p.c; ++i) x.copy(from + i * p.step_c, p.step_w, count, to + i, p.c);
   }
-  std::fill_n(to + count * p.c, (p.wide() - left - count) * p.c, int16_t(0));
+  std::fill_n(to + count * p.c, (p.wide() - left - count) * p.c, nothing);
 }
 
 struct Operands {
@@ -193,14 +229,19 @@ struct Operands {
   const Epilogue* epilogue;
   const int32_t *bias = nullptr, *zero = nullptr;  ///< [o]: of the weight
   const int32_t* sums = nullptr;                   ///< of the rows of a matrix, beside zero
+  char* panels = nullptr;                          ///< where workers arrange theirs
+  int64_t panel = 0;                               ///< bytes of one
 };
 
 constexpr int64_t kNearPairs = 256;  ///< of a panel: 16 KB of 8 bits stay in the first-level cache
 constexpr int64_t kAheadBytes = 6144;
 
 using Sums = SmallVec<int32_t, 64>;
-Sums sums_of(const Problem& p, const int16_t* x, int64_t rows) {
+// Of rows of a matrix, where the weight has a zero point: then they are no bytes.
+Sums sums_of(const Problem&, const Operands&, const uint8_t*, int64_t) { return {}; }
+Sums sums_of(const Problem& p, const Operands& op, const int16_t* x, int64_t rows) {
   Sums sums;
+  if (!op.zero) return sums;
   for (int64_t r = 0; r < rows; ++r) sums.push_back(integer_loops().sum(x + r * p.c, p.c));
   return sums;
 }
@@ -218,12 +259,29 @@ void finish_panel(const Problem& p, const Operands& op, int64_t rows, int64_t pa
   integer_loops().finish(f);
 }
 
+// A tile of `rows` rows over one or two vectors of columns.
+void run_tile(const IntegerLoops& l, const Operands& op, int64_t rows, IntegerTile& t,
+              const int16_t* x) {
+  t.a = x;
+  l.tile[rows - 1][(t.columns + l.width - 1) / l.width - 1][op.wide](t);
+}
+void run_tile(const IntegerLoops& l, const Operands&, int64_t rows, IntegerTile& t,
+              const uint8_t* x) {
+  t.codes = x;
+  l.byte_tile[rows - 1](t);
+}
+int64_t columns_of_tile(const IntegerLoops& l, int64_t rows, const int16_t*) {
+  return l.width * l.vectors(rows);
+}
+int64_t columns_of_tile(const IntegerLoops&, int64_t, const uint8_t*) { return kPackedPanel; }
+
 // multiply() of a matrix: blocks of the depth, whose weights stay near for all tiles.
-void multiply_matrix(const Problem& p, const Operands& op, const int16_t* x, int64_t rows,
-                     int64_t p0, int64_t p1, int32_t* y) {
+template <class T>
+void multiply_matrix(const Problem& p, const Operands& op, const T* x, int64_t rows, int64_t p0,
+                     int64_t p1, int32_t* y) {
   const IntegerLoops& l = integer_loops();
   const int64_t tiles = (rows + l.rows - 1) / l.rows, bytes = op.wide ? 2 : 1;
-  const int64_t most = kNearPairs / bytes, across = l.width * l.vectors(rows);
+  const int64_t most = kNearPairs / bytes, across = columns_of_tile(l, rows, x);
   IntegerTile t;
   t.am = p.c;
   t.c_row = p.o;
@@ -237,13 +295,11 @@ void multiply_matrix(const Problem& p, const Operands& op, const int16_t* x, int
         t.w = w;
         t.columns = static_cast<int>(std::min(columns - j, across));
         t.bias = op.bias ? op.bias + panel * kPackedPanel + j : nullptr;
-        const int64_t vectors = (t.columns + l.width - 1) / l.width;
         for (int64_t i = 0; i < tiles; ++i) {
           const int64_t r0 = rows * i / tiles, r1 = rows * (i + 1) / tiles;
           t.ahead = i == 0 && j == 0 ? w + kAheadBytes : nullptr;
-          t.a = x + r0 * p.c + 2 * q;
           t.c = y + r0 * p.o + panel * kPackedPanel + j;
-          l.tile[r1 - r0 - 1][vectors - 1][op.wide](t);
+          run_tile(l, op, r1 - r0, t, x + r0 * p.c + 2 * q);
         }
       }
     }
@@ -251,74 +307,115 @@ void multiply_matrix(const Problem& p, const Operands& op, const int16_t* x, int
   }
 }
 
+// What all tiles of an image have in common.
+IntegerTile tile_of(const Problem& p) {
+  IntegerTile t;
+  t.pairs = p.pairs();
+  t.segments = p.kernel_h;
+  t.am = p.merged() ? p.step() : p.stride_w * p.c;
+  t.a_segment = p.row();
+  t.c_row = p.o;
+  return t;
+}
+
+// multiply() by wide tiles; `arranged` is where the worker puts a panel.
+void multiply_wide(const Problem& p, const Operands& op, const uint8_t* x, int64_t rows, int64_t p0,
+                   int64_t p1, int32_t* y, char* arranged) {
+  const WideTiles& l = *integer_loops().wide;
+  const bool merged = p.merged();
+  const int64_t lines = merged ? 1 : rows, w = merged ? rows * p.w : p.w;
+  const int64_t tiles = (w + kMostWideRows - 1) / kMostWideRows;
+  IntegerTile t = tile_of(p);
+  int64_t configured = 0;
+  for (int64_t panel = p0; panel < p1; ++panel) {
+    l.arrange(op.w + panel * p.panel_size(), p.kernel_h, p.pairs(), arranged);
+    t.bias = op.bias + panel * kPackedPanel;
+    t.columns = static_cast<int>(std::min(kPackedPanel, p.o - panel * kPackedPanel));
+    for (int64_t r = 0; r < lines; ++r)
+      for (int64_t i = 0; i < tiles; ++i) {
+        const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles, count = w1 - w0;
+        const int64_t first = std::min<int64_t>(count, kMostWideRows / 2);
+        if (std::exchange(configured, count) != count)
+          l.configure(static_cast<int>(first), static_cast<int>(count - first));
+        t.codes = x + r * p.stride_h * p.row() + w0 * t.am;
+        t.c = y + (r * p.w + w0) * p.o + panel * kPackedPanel;
+        l.run(t, arranged, static_cast<int>(count));
+      }
+  }
+  l.release();
+}
+
 // Output rows of a sample, panels p0..p1-1; x is the first copied row that they read, y the first
 // output.
-void multiply(const Problem& p, const Operands& op, const int16_t* x, int64_t rows, int64_t p0,
-              int64_t p1, int32_t* y) {
+template <class T>
+void multiply(const Problem& p, const Operands& op, const T* x, int64_t rows, int64_t p0,
+              int64_t p1, int32_t* y, size_t worker) {
+  if constexpr (std::is_same_v<T, uint8_t>)
+    if (integer_loops().wide && rows * p.w >= kWideRows)
+      return multiply_wide(p, op, x, rows, p0, p1, y,
+                           op.panels + static_cast<int64_t>(worker) * op.panel);
   if (p.is_matrix()) return multiply_matrix(p, op, x, rows, p0, p1, y);
   const IntegerLoops& l = integer_loops();
   const bool merged = p.merged();
   const int64_t lines = merged ? 1 : rows, w = merged ? rows * p.w : p.w;
   const int64_t tiles = (w + l.rows - 1) / l.rows, bytes = op.wide ? 2 : 1;
-  IntegerTile t;
-  t.pairs = p.pairs();
-  t.segments = p.kernel_h;
-  t.am = merged ? p.step() : p.stride_w * p.c;
-  t.a_segment = p.row();
-  t.c_row = p.o;
+  IntegerTile t = tile_of(p);
   for (int64_t panel = p0; panel < p1; ++panel) {
     const int64_t columns = std::min(kPackedPanel, p.o - panel * kPackedPanel);
-    for (int64_t j = 0; j < columns; j += 2 * l.width) {
+    const int64_t across = std::min(columns_of_tile(l, l.rows, x), kPackedPanel);
+    for (int64_t j = 0; j < columns; j += across) {
       t.w = op.w + (panel * p.panel_size() + 2 * j) * bytes;
       t.bias = op.bias ? op.bias + panel * kPackedPanel + j : nullptr;
-      t.columns = static_cast<int>(std::min<int64_t>(columns - j, 2 * l.width));
+      t.columns = static_cast<int>(std::min<int64_t>(columns - j, across));
       for (int64_t r = 0; r < lines; ++r)
         for (int64_t i = 0; i < tiles; ++i) {
           const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles;
-          t.a = x + r * p.stride_h * p.row() + w0 * t.am;
           t.c = y + (r * p.w + w0) * p.o + panel * kPackedPanel + j;
-          l.tile[w1 - w0 - 1][t.columns > l.width][op.wide](t);
+          run_tile(l, op, w1 - w0, t, x + r * p.stride_h * p.row() + w0 * t.am);
         }
     }
   }
 }
 
-void run_rows(const Problem& p, const IntegerPlan& plan, const Operands& op, int16_t* scratch) {
+template <class T>
+void run_rows(const Problem& p, const IntegerPlan& plan, const Operands& op, T* scratch) {
   const int64_t blocks = (p.h + plan.rows - 1) / plan.rows;
   share_units(plan.workers, p.n * blocks, [&](size_t worker, int64_t u) {
-    int16_t* copy = scratch + static_cast<int64_t>(worker) * plan.part;
+    T* copy = scratch + static_cast<int64_t>(worker) * plan.part;
     const int64_t n = u / blocks, b = u % blocks;
     const int64_t h0 = p.h * b / blocks, h1 = p.h * (b + 1) / blocks, count = p.in_rows(h1 - h0);
     for (int64_t r = 0; r < count; ++r)
       copy_row(p, op.x, n, h0 * p.stride_h - p.top + r, copy + r * p.row());
-    copy[count * p.row()] = 0;
+    std::fill_n(copy + count * p.row(), kBeyond, T(0));
     const int64_t row = (n * p.h + h0) * p.w;
     Operands own = op;
-    const Sums sums = op.zero ? sums_of(p, copy, h1 - h0) : Sums();
+    const Sums sums = sums_of(p, op, copy, h1 - h0);
     own.sums = sums.data();
-    multiply(p, own, copy, h1 - h0, 0, p.panels(), op.y + row * p.o);
+    multiply(p, own, copy, h1 - h0, 0, p.panels(), op.y + row * p.o, worker);
     if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * p.h + h1) * p.w, 0, p.o);
   });
 }
 
-void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, int16_t* scratch) {
+template <class T>
+void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, T* scratch) {
   const int64_t rows = p.in_rows(p.h);
   parallel_for(0, p.n * rows, 1 + 65536 / (p.row() + 1), [&](int64_t first, int64_t last) {
     for (int64_t k = first; k < last; ++k)
       copy_row(p, op.x, k / rows, k % rows - p.top,
                scratch + k / rows * plan.part + k % rows * p.row());
   });
-  for (int64_t n = 0; n < p.n; ++n) scratch[n * plan.part + rows * p.row()] = 0;
+  for (int64_t n = 0; n < p.n; ++n)
+    std::fill_n(scratch + n * plan.part + rows * p.row(), kBeyond, T(0));
   Operands own = op;
-  const Sums sums = op.zero ? sums_of(p, scratch, p.h) : Sums();  // a matrix: one sample
+  const Sums sums = sums_of(p, op, scratch, p.h);  // a matrix: one sample
   own.sums = sums.data();
   const int64_t units = plan.workers > 1 ? 4 * plan.workers : 1;
   const int64_t most = std::max(kPanelGroup, kUnitSums / (p.n * p.h * p.w * kPackedPanel));
   const int64_t group = std::clamp<int64_t>(p.panels() / units, 1, most);
-  share_units(plan.workers, (p.panels() + group - 1) / group, [&](size_t, int64_t u) {
+  share_units(plan.workers, (p.panels() + group - 1) / group, [&](size_t worker, int64_t u) {
     const int64_t j = u * group, next = std::min(j + group, p.panels());
     for (int64_t n = 0; n < p.n; ++n)
-      multiply(p, own, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o);
+      multiply(p, own, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o, worker);
     if (op.epilogue)
       op.epilogue->run(*op.epilogue, 0, p.n * p.h * p.w, j * kPackedPanel,
                        std::min(next * kPackedPanel, p.o));
@@ -337,6 +434,33 @@ void pack_weight(const KernelCall& c, const IntegerPlan& plan) {
       pack_integer_panels(w, operand(c, 3), first, last, static_cast<int16_t*>(c.scratch) + at);
     else
       pack_integer_panels(w, first, last, static_cast<int8_t*>(c.scratch) + at);
+  });
+}
+
+// bias[j] less what the zero point of x contributes to column j, where tiles take codes as they
+// are.
+void take_zero(const Problem& p, const Operands& op, int32_t* bias) {
+  const int32_t zero = op.x.nothing(static_cast<const uint8_t*>(nullptr));
+  const int64_t given = op.bias ? p.o : 0;
+  std::fill(bias + given, bias + p.panels() * kPackedPanel, 0);
+  if (zero == 0) return;
+  const std::vector<uint8_t> ones(static_cast<size_t>(2 * p.pairs() + kBeyond), 1);
+  parallel_for(0, p.panels(), 1 + 65536 / (p.panel_size() + 1), [&](int64_t first, int64_t last) {
+    for (int64_t panel = first; panel < last; ++panel) {
+      int32_t sums[kPackedPanel];
+      IntegerTile t;
+      t.pairs = p.pairs();
+      t.segments = p.kernel_h;
+      t.codes = ones.data();
+      t.w = op.w + panel * p.panel_size();
+      t.c = sums;
+      t.columns = static_cast<int>(std::min(kPackedPanel, p.o - panel * kPackedPanel));
+      integer_loops().byte_tile[0](t);
+      for (int64_t j = 0; j < t.columns; ++j) {
+        auto& b = reinterpret_cast<uint32_t&>(bias[panel * kPackedPanel + j]);
+        b -= static_cast<uint32_t>(zero) * static_cast<uint32_t>(sums[j]);
+      }
+    }
   });
 }
 
@@ -364,8 +488,21 @@ void run_integer(const KernelCall& c, const Epilogue* e) {
       op.zero = own;
     }
   }
-  auto* rows = reinterpret_cast<int16_t*>(scratch + 2 * plan.columns);
-  (plan.by_panels ? run_panels : run_rows)(p, plan, op, rows);
+  const auto run = [&](auto* rows) {
+    if (plan.by_panels)
+      run_panels(p, plan, op, rows);
+    else
+      run_rows(p, plan, op, rows);
+  };
+  op.panels = scratch + 2 * plan.columns;
+  op.panel = plan.panel;
+  char* rows = op.panels + plan.panel * plan.workers;
+  if (!integer_loops().takes_bytes() || op.wide || op.zero)
+    return run(reinterpret_cast<int16_t*>(rows));
+  auto* bias = reinterpret_cast<int32_t*>(scratch);
+  take_zero(p, op, bias);
+  op.bias = bias;
+  run(reinterpret_cast<uint8_t*>(rows));
 }
 void run_with(const KernelCall& c, const Epilogue& e) { run_integer(c, &e); }
 void run(const KernelCall& c) { run_integer(c, nullptr); }

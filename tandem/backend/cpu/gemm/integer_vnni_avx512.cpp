@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer tiles of 12 rows and two vectors of 16 sums (VPDPWSSD, which multiplies and adds at
-// once). Called only where the processor has AVX-512 VNNI.
+// Integer tiles of 12 rows and two vectors of 16 sums: of 16 bits (VPDPWSSD, which multiplies and
+// adds at once) and of bytes (VPDPBUSD). Called only where the processor has AVX-512 VNNI.
 #include "tandem/backend/cpu/gemm/integer_internal.h"
 
 #ifdef __AVX512VNNI__
@@ -15,10 +15,77 @@ struct Vnni : IntegerVectors512 {
 
 #include "tandem/backend/cpu/gemm/integer_loops.inc"
 
+// Two lines of a packed panel, 32 columns of two weights each, are interleaved into 32 columns of
+// four. That is done in each 128 bits, so that the first vector holds columns 0-3, 8-11, 16-19 and
+// 24-27, the second one those between: sums are brought into order where they are stored.
+struct ColumnOrder {
+  __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
+          second = _mm512_setr_epi32(4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31),
+          low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23),
+          high = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+};
+
+template <int R>
+void byte_tile(const IntegerTile& t) {
+  constexpr int64_t kRow = 64;  // of the packed weight: 32 columns of two
+  using S = Vnni;
+  const ColumnOrder order;
+  S::V c[R][2];
+  TD_UNROLL(12)
+  for (int i = 0; i < R; ++i) {
+    const int32_t* start = t.accumulate ? t.c + i * t.c_row : t.bias;
+    const S::V a = start ? S::load(start, t.columns) : S::zero(),
+               b = start ? S::load(start + S::kWidth, t.columns - S::kWidth) : S::zero();
+    c[i][0] = _mm512_permutex2var_epi32(a, order.first, b);
+    c[i][1] = _mm512_permutex2var_epi32(a, order.second, b);
+  }
+  const auto add = [&](const uint8_t* codes, S::V even, S::V odd) {
+    const S::V w0 = _mm512_unpacklo_epi16(even, odd), w1 = _mm512_unpackhi_epi16(even, odd);
+    TD_UNROLL(12)
+    for (int i = 0; i < R; ++i) {
+      int32_t four;
+      std::memcpy(&four, codes + i * t.am, sizeof four);
+      const S::V x = _mm512_set1_epi32(four);
+      c[i][0] = _mm512_dpbusd_epi32(c[i][0], x, w0);
+      c[i][1] = _mm512_dpbusd_epi32(c[i][1], x, w1);
+    }
+  };
+  const char* w = static_cast<const char*>(t.w);
+  const char* ahead = t.ahead ? t.ahead : w;
+  const int64_t line = t.ahead ? 2 * kRow : 0;
+  for (int64_t s = 0; s < t.segments; ++s) {
+    const uint8_t* a = t.codes + s * t.a_segment;
+    int64_t q = 0;
+    for (; q + 2 <= t.pairs; q += 2, a += 4, w += 2 * kRow, ahead += line) {
+      __builtin_prefetch(ahead, 0, 2);
+      __builtin_prefetch(ahead + (line ? kRow : 0), 0, 2);
+      add(a, _mm512_loadu_si512(w), _mm512_loadu_si512(w + kRow));
+    }
+    if (q < t.pairs) {
+      add(a, _mm512_loadu_si512(w), S::zero());
+      w += kRow;
+    }
+  }
+  TD_UNROLL(12)
+  for (int i = 0; i < R; ++i) {
+    int32_t* to = t.c + i * t.c_row;
+    S::store(to, t.columns, _mm512_permutex2var_epi32(c[i][0], order.low, c[i][1]));
+    S::store(to + S::kWidth, t.columns - S::kWidth,
+             _mm512_permutex2var_epi32(c[i][0], order.high, c[i][1]));
+  }
+}
+
+template <int... I>
+constexpr IntegerLoops with_bytes(IntegerLoops t, std::integer_sequence<int, I...>) {
+  ((t.byte_tile[I] = byte_tile<I + 1>), ...);
+  return t;
+}
+
 }  // namespace
 
 constinit const IntegerLoops kIntegerVnni =
-    integer_table<Vnni>(std::make_integer_sequence<int, Vnni::kRows>());
+    with_bytes(integer_table<Vnni>(std::make_integer_sequence<int, Vnni::kRows>()),
+               std::make_integer_sequence<int, Vnni::kRows>());
 
 }  // namespace tandem::detail
 

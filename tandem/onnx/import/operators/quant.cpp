@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/operators/quant_internal.h"
 #include "tandem/onnx/window_internal.h"
 #include "tandem/ops/matmul/integer.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/pointwise/quantize.h"
 
 namespace tandem::onnx {
 
@@ -133,20 +135,27 @@ Tensor onnx_integer_conv(const OnnxCall& c, size_t x, size_t x_zero, size_t w, s
 
 namespace {
 
+// Whether the codes are those of a row: of 8 bits, with one scale for each entry of an axis.
+bool onnx_codes(OnnxType type) { return type == OnnxType::u8 || type == OnnxType::i8; }
+
 void quantize_linear(OnnxCall& c) {
   Tensor x = c.x(0);
   const int64_t axis = c.attr("axis", 1), block = c.attr("block_size", 0);
   OnnxType type = OnnxType::u8;
   if (c.attr("output_dtype", 0)) type = static_cast<OnnxType>(c.attr("output_dtype", 0));
   if (c.has(2)) type = c.type(2);
+  const int64_t precision = c.attr("precision", 0);
+  if (!is_floating(x.dtype())) x = x.to(DType::f32);
+  if (onnx_codes(type) && block == 0 && precision == 0)
+    return c.set(0, tandem::quantize_linear(x, c.x(1), c.x_or_none(2), axis, info_of(type).carrier),
+                 type);
   Tensor scale = onnx_beside(c.x(1), x, axis, block);
   const Tensor zero = c.has(2) ? onnx_beside(c.x(2), x, axis, block) : Tensor();
-  if (const int64_t precision = c.attr("precision", 0)) {
+  if (precision) {
     const DType p = info_of(static_cast<OnnxType>(precision)).carrier;
     x = x.to(p);
     scale = scale.to(p);
   }
-  if (!is_floating(x.dtype())) x = x.to(DType::f32);
   x = x / scale.to(x.dtype());
   if (!info_of(type).floating) return c.set(0, onnx_quantised(x, zero, type));
   if (zero.defined() && type == OnnxType::f4e2m1) x = x + zero.to(x.dtype());
@@ -156,13 +165,15 @@ void quantize_linear(OnnxCall& c) {
 void dequantize_linear(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t axis = c.attr("axis", 1), block = c.attr("block_size", 0);
+  const int64_t wanted = c.attr("output_dtype", 0);
   const DType scale_type = c.x(1).dtype();
-  Tensor y = x.to(DType::f32);
-  if (x.dtype() == DType::i32) y = x.to(DType::f64);
+  const DType result = wanted ? info_of(static_cast<OnnxType>(wanted)).carrier : scale_type;
+  if ((onnx_codes(c.type(0)) || c.type(0) == OnnxType::i32) && block == 0 && result == scale_type)
+    return c.set(0, tandem::dequantize_linear(x, c.x(1), c.x_or_none(2), axis));
+  Tensor y = x.to(x.dtype() == DType::i32 ? DType::f64 : DType::f32);
   if (c.has(2)) y = y - onnx_beside(c.x(2), x, axis, block).to(y.dtype());
   y = y * onnx_beside(c.x(1), x, axis, block).to(y.dtype());
-  const int64_t wanted = c.attr("output_dtype", 0);
-  c.set(0, y.to(wanted ? info_of(static_cast<OnnxType>(wanted)).carrier : scale_type));
+  c.set(0, y.to(result));
 }
 
 void dynamic_quantize(OnnxCall& c) {
@@ -202,13 +213,18 @@ std::span<const OnnxRow> onnx_quant_rows() {
                         10,
                         0,
                         quantize_linear,
-                        {3, 1, "axis block_size output_dtype precision saturate"}}),
-      settings_from(1, {"",
-                        "DequantizeLinear",
-                        10,
-                        0,
-                        dequantize_linear,
-                        {3, 1, "axis block_size output_dtype"}}),
+                        {3, 1, "axis block_size output_dtype precision saturate"},
+                        &op::quantize_linear,
+                        export_quantize}),
+      staying(settings_from(1, {"",
+                                "DequantizeLinear",
+                                10,
+                                0,
+                                dequantize_linear,
+                                {3, 1, "axis block_size output_dtype"},
+                                &op::dequantize_linear,
+                                export_dequantize})),
+      exported(op::fake_quantize, export_fake_quantize),
       {"", "DynamicQuantizeLinear", 11, 0, dynamic_quantize, {1, 3, ""}},
       {"", "MatMulInteger", 10, 0, matmul_of_bytes, {4, 1, ""}},
       {"", "QLinearMatMul", 10, 0, qlinear_matmul, {8, 1, ""}},
@@ -219,8 +235,8 @@ std::span<const OnnxRow> onnx_quant_rows() {
        qlinear_conv,
        {9, 1, "auto_pad dilations group kernel_shape pads strides"}},
       settings_from(1, {kOnnxMicrosoft, "QuantizeLinear", 1, 0, quantize_linear, {3, 1, "axis"}}),
-      settings_from(1,
-                    {kOnnxMicrosoft, "DequantizeLinear", 1, 0, dequantize_linear, {3, 1, "axis"}}),
+      staying(settings_from(
+          1, {kOnnxMicrosoft, "DequantizeLinear", 1, 0, dequantize_linear, {3, 1, "axis"}})),
       {kOnnxMicrosoft,
        "QLinearConv",
        1,

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem quantize MODEL OUT.onnx`: a model with 8-bit weights and activations.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands_internal.h"
+#include "cli/model_internal.h"
+#include "tandem/recipe/quantize.h"
+
+namespace tandem::cli {
+namespace {
+
+struct QuantizeVerb {
+  recipe::ModelSource model;
+  recipe::QuantizeFileOptions options;
+  std::string out, method, activations = "u8";
+  double max_loss = 0;
+  bool per_tensor = false, no_bias = false, json = false;
+};
+
+void add_calibration(CLI::App& verb, QuantizeVerb& o) {
+  verb.add_option(
+      "--data", o.options.data,
+      "A run's folder, a recipe, or inputs (.npy, .npz, .safetensors); default: the data "
+      "of the run");
+  verb.add_option("--samples", o.options.samples, "Samples to calibrate with (256)");
+  verb.add_option("--evaluate", o.options.evaluated, "Samples to evaluate with; 0: all");
+  verb.add_option("--method", o.method,
+                  "min-max, moving-average, percentile (default), entropy or mse");
+  verb.add_option("--percentile", o.options.quant.percent,
+                  "Of the method percentile: 99.9, 99.99 (default), 99.999");
+}
+
+void add_rounding(CLI::App& verb, QuantizeVerb& o) {
+  verb.add_option("--activations", o.activations, "Codes of activations: u8 (default) or i8")
+      ->check(CLI::IsMember({"u8", "i8"}));
+  verb.add_flag("--per-tensor", o.per_tensor, "One scale for a weight, not one for each output");
+  verb.add_flag("--equalise", o.options.quant.equalise,
+                "Scale channels between layers to equal ranges first");
+  verb.add_flag("--no-bias-correction", o.no_bias, "Leave mean errors of layers in their results");
+  verb.add_flag("--outputs", o.options.quant.outputs, "Round the model's outputs, too");
+  verb.add_option("--keep-float", o.options.quant.keep_float,
+                  "Layers that stay in floating point, by the names in the table")
+      ->allow_extra_args(false);
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, int& code) {
+  CLI::App* verb = app.add_subcommand(
+      "quantize",
+      "A model with 8-bit weights and activations, as a QDQ ONNX file\n\n"
+      "  tandem quantize runs/mnist-lenet5 lenet-int8.onnx --max-loss 0.3\n"
+      "  tandem quantize resnet18.onnx resnet18-int8.onnx --data images.npy --method entropy\n"
+      "  tandem quantize net.onnx net-int8.onnx --data recipes/digits-cnn.yaml\n\n"
+      "Exit code 3 where no choice of layers meets --max-loss");
+  auto o = std::make_shared<QuantizeVerb>();
+  verb->add_option("model", o->model.model,
+                   "A run's folder, an ONNX file, a model's name or a Hugging Face folder")
+      ->required();
+  verb->add_option("out", o->out, "The ONNX file to write")->required();
+  add_calibration(*verb, *o);
+  add_rounding(*verb, *o);
+  CLI::Option* loss = verb->add_option(
+      "--max-loss", o->max_loss,
+      "Points of accuracy that may be lost; the worst layers stay in floating point until then");
+  verb->add_flag("--json", o->json, "The report as JSON");
+  add_model_options(*verb, o->model);
+  add_onnx_options(*verb, o->options.onnx);
+  verb->callback([&code, o, loss] {
+    init();
+    if (!o->method.empty()) o->options.quant.method = quant::method_of(o->method);
+    o->options.quant.activations = o->activations == "i8" ? DType::i8 : DType::u8;
+    o->options.quant.per_channel = !o->per_tensor;
+    o->options.quant.correct_bias = !o->no_bias;
+    if (loss->count() > 0) o->options.max_loss = o->max_loss;
+    const recipe::QuantizeReport r = recipe::quantize_file(o->model, o->out, o->options);
+    fmt::print("{}", o->json ? r.to_json().dump(2) + "\n" : r.to_string());
+    code = r.met ? 0 : 3;
+  });
+}
+
+}  // namespace tandem::cli

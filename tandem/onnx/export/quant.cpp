@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Codes of 8 bits as typed QuantizeLinear and DequantizeLinear nodes. The type of the codes is that
+// of the zero point, so one is always written. What ONNX has no such node for takes the row's body.
+#include "tandem/onnx/export/exporters_internal.h"
+#include "tandem/ops/pointwise/quantize.h"
+#include "tandem/ops/view/create.h"
+
+namespace tandem::onnx {
+namespace {
+
+constexpr int kHalfScales = 19;  ///< the first opset whose scales may have 16 bits
+
+bool scale_fits(const OnnxExportCall& c, DType real) {
+  const DType scale = c.dtype(1);
+  if (real != scale || scale == DType::f64) return false;
+  return scale == DType::f32 || c.b.opset() >= kHalfScales;
+}
+bool is_single(const Shape& s) { return !s.is_symbolic() && s.numel().value() == 1; }
+
+// One number is a tensor without dimensions.
+std::string step_of(OnnxExportCall& c, size_t i) {
+  const Shape& s = c.shape(i);
+  return is_single(s) && s.rank() > 0 ? c.b.reshape(c.x(i), Shape()) : c.x(i);
+}
+std::string zero_of(OnnxExportCall& c, DType dtype) {
+  if (c.has(2)) return step_of(c, 2);
+  const Shape& s = c.shape(1);
+  return c.b.constant(zeros(is_single(s) ? Shape() : s, dtype));
+}
+OnnxAttributes axis_of(const OnnxExportCall& c, int64_t axis) {
+  return is_single(c.shape(1)) ? OnnxAttributes() : OnnxAttributes{onnx_int("axis", c.axis(axis))};
+}
+
+}  // namespace
+
+bool export_quantize(OnnxExportCall& c) {
+  const auto& a = c.get_attrs<QuantizeAttrs>();
+  if (!scale_fits(c, c.dtype(0))) return false;
+  c.set(0, c.b.node("QuantizeLinear", {c.x(0), step_of(c, 1), zero_of(c, a.dtype)},
+                    axis_of(c, a.axis)));
+  return true;
+}
+
+bool export_dequantize(OnnxExportCall& c) {
+  const DType codes = c.dtype(0);
+  if (!scale_fits(c, c.out[0].dtype) || codes == DType::i16 || (codes == DType::i32 && c.has(2)))
+    return false;
+  c.set(0, c.b.node("DequantizeLinear",
+                    {c.x(0), step_of(c, 1), codes == DType::i32 ? "" : zero_of(c, codes)},
+                    axis_of(c, c.get_attrs<QuantizeAttrs>().axis)));
+  return true;
+}
+
+bool export_fake_quantize(OnnxExportCall& c) {
+  const auto& a = c.get_attrs<FakeQuantizeAttrs>();
+  const bool is_signed = a.low == -128 && a.high == 127;
+  if (!is_signed && (a.low != 0 || a.high != 255)) return false;
+  if (!scale_fits(c, c.dtype(0))) return false;
+  const DType codes = is_signed ? DType::i8 : DType::u8;
+  return c.by_ops([&](std::span<const Tensor> x) {
+    const Tensor zero = x[2].defined() ? x[2].to(codes) : Tensor();
+    return std::vector<Tensor>{
+        dequantize_linear(quantize_linear(x[0], x[1], zero, a.axis, codes), x[1], zero, a.axis)};
+  });
+}
+
+}  // namespace tandem::onnx

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/quant/calibrate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/base/nearest.h"
+#include "tandem/ops/ops.h"
+#include "tandem/quant/roles.h"
+
+namespace tandem::quant {
+namespace {
+
+// Sees the values of a plan's sites, each once in a run.
+class Watching : public Walk {
+ public:
+  using Look = std::function<void(const Site&, const Tensor&)>;
+  Watching(const Network& net, const Plan& plan, Look look)
+      : Walk(net), plan_(plan), look_(std::move(look)) {}
+
+  std::vector<Tensor> run(std::span<const Tensor> inputs) override {
+    done_.assign(plan_.sites().size(), 0);
+    std::vector<Tensor> out = Walk::run(inputs);
+    for (size_t i = 0; i < out.size(); ++i) look(plan_.output_site(i), out[i]);
+    return out;
+  }
+
+ protected:
+  void operands(const Node& n, std::span<Tensor> in) override {
+    for (size_t i = 0; i < in.size(); ++i) look(plan_.site_at(n, i), in[i]);
+  }
+
+ private:
+  void look(int site, const Tensor& x) {
+    if (site < 0 || std::exchange(done_[static_cast<size_t>(site)], 1)) return;
+    look_(plan_.sites()[static_cast<size_t>(site)], x);
+  }
+  const Plan& plan_;
+  Look look_;
+  std::vector<char> done_;
+};
+
+struct Power {
+  double signal = 0, error = 0;
+  void add(const Tensor& want, const Tensor& got) {
+    const Tensor x = want.to(DType::f64), e = got.to(DType::f64) - x;
+    signal += sum(x * x).item<double>();
+    error += sum(e * e).item<double>();
+  }
+  double decibels() const {
+    constexpr double kEqual = 200;
+    if (error == 0) return kEqual;
+    return signal == 0 ? -kEqual : 10 * std::log10(signal / error);
+  }
+};
+
+// For each layer, the mean over samples and positions of what rounding its weight takes from its
+// result, on the inputs that it gets in the quantised network.
+class MeanErrors : public QuantizedWalk {
+ public:
+  explicit MeanErrors(const Quantized& q) : QuantizedWalk(q), sums_(net_.layers().size()) {}
+  int64_t batches = 0;
+  Tensor mean(size_t index) const {
+    return sums_[index].defined() ? sums_[index] / static_cast<double>(batches) : Tensor();
+  }
+
+ protected:
+  Tensor layer(size_t index, const Tensor& x) override {
+    const Tensor y = QuantizedWalk::layer(index, x);
+    if (!q_.codes(index).weight.defined()) return y;
+    const Layer& l = net_.layers()[index];
+    const Tensor lost = Walk::layer(index, x) - y;
+    IntList others;
+    for (int d = 0; d < lost.dim(); ++d)
+      if (d != result_axis(l)) others.push_back(d);
+    const Tensor m = others.empty() ? lost : tandem::mean(lost, others);
+    sums_[index] = sums_[index].defined() ? sums_[index] + m : m;
+    return y;
+  }
+
+ private:
+  std::vector<Tensor> sums_;
+};
+
+}  // namespace
+
+double sqnr(std::span<const Tensor> want, std::span<const Tensor> got) {
+  Power p;
+  for (size_t i = 0; i < want.size(); ++i) p.add(want[i], got[i]);
+  return p.decibels();
+}
+
+std::vector<char> Calibrated::wanted() const {
+  const std::vector<Layer>& layers = net_.layers();
+  std::vector<char> on(layers.size(), 1);
+  std::vector<std::string> names;
+  for (const Layer& l : layers) names.push_back(l.name);
+  for (const std::string& keep : options_.keep_float) {
+    const auto at = std::find(names.begin(), names.end(), keep);
+    const std::string near = at == names.end() ? nearest_word(keep, names) : "";
+    TD_CHECK(
+        at != names.end(), Value, "no layer is called '{}'{}", keep,
+        near.empty() ? "\nThe report lists the layers by name." : "\nDid you mean '" + near + "'?");
+    on[static_cast<size_t>(at - names.begin())] = 0;
+  }
+  return on;
+}
+
+Plan Calibrated::plan_for(const std::vector<char>& on) const {
+  return Plan(net_, on, options_.outputs);
+}
+
+Calibrated::Calibrated(Network& net, const Batches& batches, const QuantizeOptions& options)
+    : net_(net), options_(options) {
+  TD_CHECK(options.activations == DType::u8 || options.activations == DType::i8, DType,
+           "activations of {} were asked for, wants uint8 or int8",
+           tandem::to_string(options.activations));
+  TD_CHECK(options.percent > 50 && options.percent <= 100, Value,
+           "a percentile of {} was asked for, wants more than 50 and at most 100, as 99.99",
+           options.percent);
+  wanted();
+  const std::vector<char> all(net.layers().size(), 1);
+  const Plan plan = plan_for(all);
+  int64_t seen = 0;
+  batches([&](std::span<const Tensor> x) {
+    ++seen;
+    Watching(net_, plan, [&](const Site& s, const Tensor& v) {
+      seen_[s.value].see_extremes(v, "the value '" + s.name + "'");
+    }).run(x);
+  });
+  TD_CHECK(seen > 0, Value, "there is no data to calibrate with\nGive some samples.");
+  if (wants_histogram(options.method))
+    batches([&](std::span<const Tensor> x) {
+      Watching(net_, plan, [&](const Site& s, const Tensor& v) { seen_[s.value].count(v); }).run(x);
+    });
+  if (options.correct_bias) correct_biases(batches);
+}
+
+Range Calibrated::range_of(const Plan& plan, size_t site) const {
+  const Site& s = plan.sites()[static_cast<size_t>(plan.sites()[site].source)];
+  constexpr int kLevels = 256;
+  const auto at = seen_.find(s.value);
+  return at == seen_.end() ? Range() : at->second.range(options_.method, options_.percent, kLevels);
+}
+
+Quantized Calibrated::with(Plan plan) const {
+  std::vector<Step> steps;
+  for (size_t i = 0; i < plan.sites().size(); ++i)
+    steps.push_back(step_of(range_of(plan, i), options_.activations));
+  return Quantized(net_, std::move(plan), std::move(steps), options_);
+}
+
+Quantized Calibrated::quantised(const std::vector<size_t>& kept) const {
+  std::vector<char> on = wanted();
+  for (const size_t i : kept) on.at(i) = 0;
+  return with(plan_for(on));
+}
+
+void Calibrated::correct_biases(const Batches& batches) {
+  const Quantized q = quantised();
+  MeanErrors errors(q);
+  batches([&](std::span<const Tensor> x) {
+    errors.run(x);
+    ++errors.batches;
+  });
+  std::vector<Layer>& layers = net_.layers();
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Tensor m = errors.mean(i);
+    if (m.defined() && layers[i].bias.defined()) layers[i].bias = layers[i].bias + m;
+  }
+}
+
+std::vector<double> Calibrated::sensitivity(const Batches& batches) const {
+  const std::vector<char> wish = wanted();
+  std::vector<Power> powers(net_.layers().size());
+  std::vector<Quantized> each;
+  each.reserve(powers.size());
+  for (size_t i = 0; i < powers.size(); ++i) {
+    std::vector<char> on(powers.size(), 0);
+    on[i] = 1;
+    each.push_back(with(Plan(net_, on, false)));
+  }
+  batches([&](std::span<const Tensor> x) {
+    const std::vector<Tensor> want = Walk(net_).run(x);
+    for (size_t i = 0; i < each.size(); ++i)
+      if (wish[i]) powers[i].add(want.at(0), each[i](x).at(0));
+  });
+  std::vector<double> out;
+  for (const Power& p : powers) out.push_back(p.decibels());
+  return out;
+}
+
+std::vector<LayerFigures> Calibrated::figures(const Quantized& q,
+                                              const std::vector<double>& output_sqnr) const {
+  const NoGradGuard no_grad;
+  std::vector<LayerFigures> out;
+  for (size_t i = 0; i < net_.layers().size(); ++i) {
+    const Layer& l = net_.layers()[i];
+    LayerFigures f;
+    f.name = l.name;
+    f.row = l.node->op->name;
+    f.bytes = 4 * (l.weight.numel() + (l.bias.defined() ? l.bias.numel() : 0));
+    f.output_sqnr = i < output_sqnr.size() ? output_sqnr[i] : 0;
+    f.quantised = q.plan().is_quantised(i);
+    if (f.quantised) {
+      const auto site = static_cast<size_t>(q.plan().site_at(*l.node, 0));
+      const LayerCodes& c = q.codes(i);
+      f.range = range_of(q.plan(), site);
+      f.step = q.steps()[site];
+      f.bytes = l.weight.numel() + 4 * c.scale.numel() +
+                (c.bias.defined() ? 4 * (c.bias.numel() + c.bias_scale.numel()) : 0);
+      const Tensor w = weight_of(c, l);
+      f.weight_sqnr = sqnr({&l.weight, 1}, {&w, 1});
+    }
+    out.push_back(f);
+  }
+  return out;
+}
+
+}  // namespace tandem::quant

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Post-training quantisation: a network watched on some of its data, its ranges, and what makes its
+// rounding cheaper: equalised weights, corrected biases. All of it works on `batches`, the inputs
+// of the network some samples at a time.
+#pragma once
+
+#include "tandem/quant/quantized.h"
+
+namespace tandem::quant {
+
+/// Batches of a network's inputs, walked through as often as needed. `see` is called with each.
+using Batches = std::function<void(const std::function<void(std::span<const Tensor>)>& see)>;
+
+/// Scale the channels between two layers so that their ranges in both weights are alike, where a
+/// relu, pooling by maxima or nothing lies between them (Nagel et al., Data-Free Quantization
+/// Through Weight Equalization and Bias Correction, https://arxiv.org/abs/1906.04721). The function
+/// that the network computes stays. Returns how many pairs were changed.
+TD_API int equalise(Network& net);
+
+/// A quantised layer or a kept one, for reports.
+struct LayerFigures {
+  std::string name, row;
+  bool quantised = false;
+  Range range;             ///< of its input
+  Step step;               ///< of its input
+  int64_t bytes = 0;       ///< of weight and bias as they are now
+  double weight_sqnr = 0;  ///< dB: signal to error of its rounded weight
+  double output_sqnr = 0;  ///< dB: of the first output when this layer alone is quantised
+};
+
+/// A network with what was seen of it: makes quantised versions of it.
+class TD_API Calibrated {
+ public:
+  /// Watches the network on all batches. Throws Value where there are none, or values that are not
+  /// finite.
+  Calibrated(Network& net, const Batches& batches, const QuantizeOptions& options);
+
+  /// Quantised but for the layers of options.keep_float and `kept` (their indices).
+  Quantized quantised(const std::vector<size_t>& kept = {}) const;
+  /// Signal to quantisation error of the first output, in dB, for each layer quantised alone.
+  std::vector<double> sensitivity(const Batches& batches) const;
+  std::vector<LayerFigures> figures(const Quantized& q,
+                                    const std::vector<double>& output_sqnr) const;
+
+ private:
+  Plan plan_for(const std::vector<char>& on) const;
+  std::vector<char> wanted() const;
+  Quantized with(Plan plan) const;
+  Range range_of(const Plan& plan, size_t site) const;
+  void correct_biases(const Batches& batches);
+
+  Network& net_;
+  QuantizeOptions options_;
+  std::map<ValueId, Seen> seen_;
+};
+
+/// Signal to error of `got` beside `want`, in dB; 200 where they are equal.
+TD_API double sqnr(std::span<const Tensor> want, std::span<const Tensor> got);
+
+}  // namespace tandem::quant

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/quant/network.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tandem/graph/apply.h"
+#include "tandem/ops/ops.h"
+#include "tandem/ops/stored.h"
+#include "tandem/quant/roles.h"
+
+namespace tandem::quant {
+namespace {
+
+bool is_symbolic(const Node& n) {
+  return std::any_of(n.out.begin(), n.out.end(),
+                     [](const NodeOutput& o) { return o.shape.is_symbolic(); });
+}
+
+// `t` of one entry for each output, beside a weight.
+Tensor beside_weight(const Tensor& t, const Layer& layer) {
+  Shape shape;
+  for (int d = 0; d < layer.weight.dim(); ++d)
+    shape.push_back(d == layer.axis ? layer.weight.shape(d) : Dim(1));
+  return t.reshape(shape);
+}
+
+}  // namespace
+
+Tensor as_constant(const Tensor& t) { return is_tracing() && t.defined() ? constant(t) : t; }
+
+Network::Network(const Forward& f, std::span<const Spec> inputs) {
+  const NoGradGuard no_grad;
+  graph_ = trace([&](std::span<const Tensor> x) { return f(x); }, inputs, Captures::as_inputs);
+  TD_CHECK(graph_->rng_draws == 0, Unsupported,
+           "the network draws random numbers\nPut it into evaluation mode: net.eval().");
+  find_known();
+  find_uses();
+  find_layers();
+  TD_CHECK(!layers_.empty(), Value,
+           "the network has no convolution and no matmul with a weight: there is nothing to "
+           "quantise");
+}
+
+void Network::find_known() {
+  const size_t n = graph_->nodes.size();
+  known_.assign(n, 0);
+  folded_.assign(n, 0);
+  layer_at_.assign(n, -1);
+  values_.resize(n);
+  const auto set = [&](const Tensor& placeholder, const Tensor& value) {
+    const uint32_t at = node_of(placeholder)->index;
+    known_[at] = 1;
+    values_[at] = {value};
+  };
+  for (const Graph::Capture& c : graph_->captures) set(c.inner, c.outer);
+  for (const Graph::CellUse& u : graph_->cells)
+    if (u.entry.defined()) set(u.entry, u.cell->read());
+  for (const Ref<Node>& node : graph_->nodes) {
+    if (known_[node->index] || is_symbolic(*node) || node->op->has(kEffect) ||
+        node->op->has(kRandom) || node->op->family == Family::control)
+      known_[node->index] |= node->op == &op::constant;
+    else if (!node->in.empty())
+      known_[node->index] = std::all_of(node->in.begin(), node->in.end(), [&](const NodeInput& i) {
+        return !i.present || known_[i.from->index];
+      });
+  }
+}
+
+void Network::find_uses() {
+  uses_.resize(graph_->nodes.size());
+  for (const Ref<Node>& n : graph_->nodes)
+    uses_[n->index].resize(std::max<size_t>(n->out.size(), 1));
+  for (const Ref<Node>& n : graph_->nodes)
+    for (size_t i = 0; i < n->in.size(); ++i)
+      if (n->in[i].from)
+        uses_[n->in[i].from->index].at(n->in[i].from_index).push_back({n.get(), i});
+}
+
+bool Network::is_output(ValueId v) const {
+  return std::any_of(graph_->outputs.begin(), graph_->outputs.end(), [&](const Tensor& t) {
+    return node_of(t)->index == v.node && t.impl()->out_index == v.output;
+  });
+}
+
+Tensor Network::constant_of(const NodeInput& i) {
+  return i.present ? evaluate(*i.from, i.from_index) : Tensor();
+}
+
+Tensor Network::evaluate(const Node& n, size_t output) {
+  std::vector<Tensor>& all = values_[n.index];
+  if (all.empty() && n.op == &op::constant)
+    all = {constant_value(*static_cast<const ConstantAttrs*>(n.attrs.get()))};
+  if (all.empty()) {
+    std::vector<Operand> in;
+    in.reserve(n.in.size());
+    for (const NodeInput& i : n.in) {
+      if (i.is_scalar)
+        in.emplace_back(i.scalar, n.loc);
+      else
+        in.emplace_back(constant_of(i), n.loc);
+    }
+    Tensor out[kMaxOpOuts];
+    apply(*n.op, n.attrs.get(), in, out, n.loc);
+    all.assign(out, out + n.out.size());
+  }
+  return all.at(output);
+}
+
+void Network::find_layers() {
+  const NoGradGuard no_grad;
+  std::set<std::string> names;
+  for (const Ref<Node>& n : graph_->nodes) {
+    Layer layer;
+    layer.node = n.get();
+    if (n->in.size() < 2 || known_[n->index] || !n->in[1].present || !is_known(n->in[1]) ||
+        n->in[0].dtype != DType::f32 || n->in[1].dtype != DType::f32 ||
+        !has_weight(*n, n->in[1].shape, layer.axis))
+      continue;
+    if (n->in.size() > 2 && n->in[2].present) {
+      if (!is_known(n->in[2])) continue;
+      layer.bias = constant_of(n->in[2]);
+    }
+    layer.weight = constant_of(n->in[1]).contiguous();
+    fold_norm(layer);
+    layer.name = scope_path(n->scope);
+    if (layer.name.empty() || names.count(layer.name))
+      layer.name += (layer.name.empty() ? "" : ".") + std::string(n->op->name) + "_" +
+                    std::to_string(layers_.size());
+    names.insert(layer.name);
+    layer_at_[n->index] = static_cast<int>(layers_.size());
+    layers_.push_back(std::move(layer));
+  }
+}
+
+void Network::fold_norm(Layer& layer) {
+  const ValueId y{layer.node->index, 0};
+  if (uses(y).size() != 1 || is_output(y) || result_axis(layer) != 1) return;
+  const Node& n = *uses(y)[0].node;
+  if (n.op != &op::batch_norm_infer || uses(y)[0].operand != 0) return;
+  for (size_t i = 1; i < n.in.size(); ++i)
+    if (n.in[i].present && !is_known(n.in[i])) return;
+  const Tensor mean = constant_of(n.in[1]), var = constant_of(n.in[2]),
+               weight = n.in.size() > 3 ? constant_of(n.in[3]) : Tensor(),
+               bias = n.in.size() > 4 ? constant_of(n.in[4]) : Tensor();
+  Tensor factor = rsqrt(var + static_cast<const NormAttrs*>(n.attrs.get())->eps);
+  if (weight.defined()) factor = factor * weight;
+  layer.weight = layer.weight * beside_weight(factor, layer);
+  const Tensor shift = layer.bias.defined() ? layer.bias - mean : -mean;
+  layer.bias = bias.defined() ? shift * factor + bias : shift * factor;
+  layer.norm = &n;
+  folded_[n.index] = 1;
+}
+
+int64_t Network::weight_bytes() const {
+  int64_t bytes = 0;
+  for (const Layer& l : layers_)
+    bytes += 4 * (l.weight.numel() + (l.bias.defined() ? l.bias.numel() : 0));
+  return bytes;
+}
+
+// ---- Walk
+
+std::vector<Tensor> Walk::run(std::span<const Tensor> inputs) {
+  const NoGradGuard no_grad;
+  return tandem::run(net_.graph(), inputs, *this);
+}
+
+bool Walk::before(const Node& n, std::span<Tensor> in, Tensor* out) {
+  if (net_.is_folded(n)) {
+    out[0] = in[0];
+    return true;
+  }
+  operands(n, in);
+  const int i = net_.layer_at(n);
+  if (i < 0) return false;
+  out[0] = layer(static_cast<size_t>(i), in[0]);
+  return true;
+}
+
+Tensor Walk::layer(size_t index, const Tensor& x) {
+  const Layer& l = net_.layers()[index];
+  return call(l, x, as_constant(l.weight), as_constant(l.bias));
+}
+
+Tensor Walk::call(const Layer& layer, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Node& n = *layer.node;
+  Operand in[] = {Operand(x, n.loc), Operand(weight, n.loc), Operand(bias, n.loc)};
+  Tensor out[kMaxOpOuts];
+  apply(*n.op, n.attrs.get(), {in, n.op->n_in < 3 ? size_t{2} : size_t{3}}, out, n.loc);
+  return out[0];
+}
+
+}  // namespace tandem::quant

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trained network as room quant works on it: its trace, what in it is constant, and its layers,
+// which are the convolutions and matmuls with a weight, each with the batch norm that follows it.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/graph/run/visit.h"
+#include "tandem/graph/spec.h"
+
+namespace tandem::quant {
+
+/// A function over tensors, such as a model in evaluation mode.
+using Forward = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
+
+/// One result of a node of the trace.
+struct ValueId {
+  uint32_t node = 0;
+  uint16_t output = 0;
+  auto operator<=>(const ValueId&) const = default;
+};
+inline ValueId value_of(const NodeInput& i) { return {i.from->index, i.from_index}; }
+
+/// A convolution or a matmul with a weight that is known.
+struct Layer {
+  std::string name;            ///< of its module, or its row with a number; unique
+  const Node* node = nullptr;  ///< operands: x, weight, bias?
+  Tensor weight, bias;         ///< f32, the batch norm folded in; no bias: undefined
+  int axis = 0;                ///< of the outputs in the weight
+  const Node* norm = nullptr;  ///< the batch norm that went into weight and bias
+  /// Its result after the batch norm.
+  ValueId result() const { return {norm ? norm->index : node->index, 0}; }
+};
+
+class TD_API Network {
+ public:
+  /// Traces `f` on inputs of these Specs; sizes may be symbols. Throws Value where it has no layer,
+  /// Unsupported where it assigns cells or draws random numbers, and what `f` throws.
+  Network(const Forward& f, std::span<const Spec> inputs);
+
+  const Graph& graph() const { return *graph_; }
+  std::vector<Layer>& layers() { return layers_; }
+  const std::vector<Layer>& layers() const { return layers_; }
+  /// The layer that the node computes; -1: none.
+  int layer_at(const Node& n) const { return layer_at_[n.index]; }
+  bool is_folded(const Node& n) const { return folded_[n.index]; }
+  bool is_known(const NodeInput& i) const { return known_[i.from->index]; }
+  struct Use {
+    const Node* node;
+    size_t operand;
+  };
+  const std::vector<Use>& uses(ValueId v) const { return uses_[v.node].at(v.output); }
+  bool is_output(ValueId v) const;
+  /// The bytes of its weights and biases as f32, and of all other constants.
+  int64_t weight_bytes() const;
+
+ private:
+  void find_known();
+  void find_uses();
+  void find_layers();
+  void fold_norm(Layer& layer);
+  Tensor constant_of(const NodeInput& i);
+  Tensor evaluate(const Node& n, size_t output);
+
+  Ref<Graph> graph_;
+  std::vector<char> known_, folded_;
+  std::vector<int> layer_at_;
+  std::vector<std::vector<Tensor>> values_;  ///< of known nodes, once they were asked for
+  std::vector<std::vector<std::vector<Use>>> uses_;
+  std::vector<Layer> layers_;
+};
+
+/// A run of the network as it is: layers with their weights, folded norms passed over. Those that
+/// watch or change it derive from it.
+class TD_API Walk : public NodeVisitor {
+ public:
+  explicit Walk(const Network& net) : net_(net) {}
+  bool before(const Node& n, std::span<Tensor> in, Tensor* out) override;
+  void after(const Node&, Tensor*) override {}
+  /// Values of the outputs.
+  virtual std::vector<Tensor> run(std::span<const Tensor> inputs);
+
+ protected:
+  /// Called with the operands of every node.
+  virtual void operands(const Node&, std::span<Tensor> /*in*/) {}
+  /// The result of a layer for x.
+  virtual Tensor layer(size_t index, const Tensor& x);
+  /// What the layer's row gives with another weight and bias.
+  static Tensor call(const Layer& layer, const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+  const Network& net_;
+};
+
+/// `t` as it may be used in a trace that refuses what it captures.
+TD_API Tensor as_constant(const Tensor& t);
+
+}  // namespace tandem::quant

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/quant/quantized.h"
+
+#include <cmath>
+
+#include "tandem/ops/ops.h"
+#include "tandem/ops/pointwise/quantize.h"
+
+namespace tandem::quant {
+namespace {
+
+constexpr double kMostCode = 127;
+constexpr double kMostBias = 1 << 30;  ///< of i32, with room for the sum
+
+// max |w| for each output, or over all.
+Tensor largest(const Layer& layer, bool per_channel) {
+  IntList others;
+  for (int d = 0; d < layer.weight.dim(); ++d)
+    if (!per_channel || d != layer.axis) others.push_back(d);
+  return amax(abs(layer.weight), others);
+}
+
+}  // namespace
+
+LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel) {
+  const NoGradGuard no_grad;
+  LayerCodes c;
+  Tensor scale = largest(layer, per_channel) / kMostCode;
+  if (layer.bias.defined()) {
+    const Tensor bias = abs(layer.bias);
+    const Tensor least = (per_channel ? bias : amax(bias)) / (kMostBias * x_scale);
+    scale = maximum(scale, least);
+  }
+  c.scale = where(scale >= std::numeric_limits<float>::min(), scale, 1.0).to(DType::f32);
+  const Tensor codes = quantize_linear(layer.weight, c.scale, {}, layer.axis, DType::i8);
+  c.weight = maximum(codes, full(Shape(), -kMostCode, DType::i8));
+  if (!layer.bias.defined()) return c;
+  c.bias_scale = c.scale * x_scale;
+  c.bias = round(layer.bias.to(DType::f64) / c.bias_scale.to(DType::f64)).to(DType::i32);
+  return c;
+}
+
+Tensor weight_of(const LayerCodes& codes, const Layer& layer) {
+  return dequantize_linear(as_constant(codes.weight), as_constant(codes.scale),
+                           as_constant(zeros(codes.scale.shape(), DType::i8)), layer.axis);
+}
+
+Quantized::Quantized(const Network& net, Plan plan, std::vector<Step> steps,
+                     const QuantizeOptions& options)
+    : net_(net), plan_(std::move(plan)), options_(options), steps_(std::move(steps)) {
+  TD_ASSERT(steps_.size() == plan_.sites().size());
+  codes_.resize(net.layers().size());
+  for (size_t i = 0; i < codes_.size(); ++i) {
+    if (!plan_.is_quantised(i)) continue;
+    const Layer& l = net.layers()[i];
+    const auto x = static_cast<size_t>(plan_.site_at(*l.node, 0));
+    codes_[i] = round_layer(l, steps_[x].scale, options.per_channel);
+  }
+}
+
+std::vector<Tensor> Quantized::operator()(std::span<const Tensor> inputs) const {
+  return QuantizedWalk(*this).run(inputs);
+}
+
+int64_t Quantized::weight_bytes() const {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < codes_.size(); ++i) {
+    const Layer& l = net_.layers()[i];
+    const int64_t biases = l.bias.defined() ? l.bias.numel() : 0;
+    const bool codes = codes_[i].weight.defined();
+    bytes += codes ? l.weight.numel() + 4 * (biases + 2 * codes_[i].scale.numel())
+                   : 4 * (l.weight.numel() + biases);
+  }
+  return bytes;
+}
+
+// ---- a run
+
+QuantizedWalk::QuantizedWalk(const Quantized& q) : Walk(q.network()), q_(q) {}
+
+std::vector<Tensor> QuantizedWalk::run(std::span<const Tensor> inputs) {
+  rounded_.assign(q_.plan().sites().size(), Tensor());
+  std::vector<Tensor> out = Walk::run(inputs);
+  for (size_t i = 0; i < out.size(); ++i)
+    if (const int site = q_.plan().output_site(i); site >= 0) out[i] = rounded(site, out[i]);
+  rounded_.clear();
+  return out;
+}
+
+void QuantizedWalk::operands(const Node& n, std::span<Tensor> in) {
+  for (size_t i = 0; i < in.size(); ++i)
+    if (const int site = q_.plan().site_at(n, i); site >= 0) in[i] = rounded(site, in[i]);
+}
+
+Tensor QuantizedWalk::rounded(int site, const Tensor& x) {
+  Tensor& at = rounded_[static_cast<size_t>(site)];
+  if (at.defined()) return at;
+  const Step& s = q_.steps()[static_cast<size_t>(site)];
+  const DType t = q_.options().activations;
+  const Tensor scale = as_constant(full(Shape(), s.scale, DType::f32)),
+               zero = as_constant(full(Shape(), s.zero, t));
+  return at = dequantize_linear(quantize_linear(x, scale, zero, 0, t), scale, zero, 0);
+}
+
+Tensor QuantizedWalk::layer(size_t index, const Tensor& x) {
+  const LayerCodes& c = q_.codes(index);
+  if (!c.weight.defined()) return Walk::layer(index, x);
+  const Layer& l = net_.layers()[index];
+  Tensor bias;
+  if (c.bias.defined())
+    bias = dequantize_linear(as_constant(c.bias), as_constant(c.bias_scale), {}, 0);
+  if (bias.defined() && bias.dim() == 1 && c.bias_scale.dim() == 0) bias = bias.reshape({-1});
+  return call(l, x, weight_of(c, l), bias);
+}
+
+}  // namespace tandem::quant

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A quantised network: the codes and scales of its weights, the steps of its activations, and the
+// function that it is. That function calls quantize_linear, dequantize_linear and the rows of the
+// network itself, so it runs eagerly, becomes a QDQ model when it is exported, and integer kernels
+// when it is compiled.
+#pragma once
+
+#include "tandem/quant/options.h"
+#include "tandem/quant/plan.h"
+
+namespace tandem::quant {
+
+/// Weight and bias of a layer as codes.
+struct LayerCodes {
+  Tensor weight;      ///< i8, of the weight's shape
+  Tensor scale;       ///< f32 [outputs], or one number
+  Tensor bias;        ///< i32 [outputs], in steps of (scale of x) * scale; undefined: none
+  Tensor bias_scale;  ///< f32 [outputs], or one number
+};
+/// Codes -127..127 of a layer's weight, symmetric, with a scale for each output or one for all, so
+/// that the bias fits i32 in steps of x_scale * scale.
+TD_API LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel);
+/// What the codes of the weight stand for.
+TD_API Tensor weight_of(const LayerCodes& codes, const Layer& layer);
+
+class TD_API Quantized {
+ public:
+  /// `steps[i]` is that of plan.sites()[i]. The network outlives it.
+  Quantized(const Network& net, Plan plan, std::vector<Step> steps, const QuantizeOptions& options);
+
+  std::vector<Tensor> operator()(std::span<const Tensor> inputs) const;
+  const Network& network() const { return net_; }
+  const Plan& plan() const { return plan_; }
+  const QuantizeOptions& options() const { return options_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  /// Of layer i; empty where it stays in floating point.
+  const LayerCodes& codes(size_t layer) const { return codes_[layer]; }
+  /// Bytes of weights, scales and biases.
+  int64_t weight_bytes() const;
+
+ private:
+  const Network& net_;
+  Plan plan_;
+  QuantizeOptions options_;
+  std::vector<Step> steps_;
+  std::vector<LayerCodes> codes_;
+};
+
+/// A run of it.
+class TD_API QuantizedWalk : public Walk {
+ public:
+  explicit QuantizedWalk(const Quantized& q);
+  std::vector<Tensor> run(std::span<const Tensor> inputs) override;
+
+ protected:
+  void operands(const Node& n, std::span<Tensor> in) override;
+  Tensor layer(size_t index, const Tensor& x) override;
+  const Quantized& q_;
+
+ private:
+  Tensor rounded(int site, const Tensor& x);
+  std::vector<Tensor> rounded_;
+};
+
+}  // namespace tandem::quant

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/quant/ranges.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "tandem/base/error.h"
+#include "tandem/base/nearest.h"
+
+namespace tandem::quant {
+namespace {
+
+constexpr size_t kBins = 4096;
+constexpr double kAverageFactor = 0.01;
+
+constexpr const char* kMethodNames[] = {"min-max", "moving-average", "percentile", "entropy",
+                                        "mse"};
+
+// sum p log(p / q) of two histograms, whose sums may differ. Empty bins of q get a little.
+double divergence(const std::vector<double>& p, const std::vector<double>& q) {
+  double sum_p = 0, sum_q = 0, d = 0;
+  for (size_t i = 0; i < p.size(); ++i) sum_p += p[i], sum_q += q[i];
+  if (sum_p == 0 || sum_q == 0) return std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < p.size(); ++i)
+    if (p[i] > 0) {
+      const double a = p[i] / sum_p, b = std::max(q[i] / sum_q, 1e-10);
+      d += a * std::log(a / b);
+    }
+  return d;
+}
+
+// The first `n` bins as `levels` groups, each spread evenly over those of its bins that hold
+// something.
+std::vector<double> grouped(const std::vector<double>& bins, size_t n, size_t levels) {
+  std::vector<double> out(n);
+  for (size_t g = 0; g < levels; ++g) {
+    const size_t first = g * n / levels, last = (g + 1) * n / levels;
+    double sum = 0;
+    int filled = 0;
+    for (size_t i = first; i < last; ++i) sum += bins[i], filled += bins[i] > 0;
+    for (size_t i = first; i < last; ++i)
+      if (bins[i] > 0) out[i] = sum / filled;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string to_string(Method m) { return kMethodNames[static_cast<size_t>(m)]; }
+
+Method method_of(std::string_view name) {
+  const auto* at = std::find(std::begin(kMethodNames), std::end(kMethodNames), name);
+  std::vector<std::string> known(std::begin(kMethodNames), std::end(kMethodNames));
+  const std::string near =
+      at == std::end(kMethodNames) ? nearest_word(std::string(name), known) : "";
+  TD_CHECK(at != std::end(kMethodNames), Value,
+           "no method of calibration is called '{}'\n{}There are min-max, moving-average, "
+           "percentile, entropy and mse.",
+           name, near.empty() ? "" : "Did you mean '" + near + "'? ");
+  return static_cast<Method>(at - std::begin(kMethodNames));
+}
+
+void Seen::see_extremes(const Tensor& x, const std::string& what) {
+  if (x.numel() == 0) return;
+  double low = 0, high = 0;
+  for (const float v : x.to_vector<float>()) {
+    TD_CHECK(
+        std::isfinite(v), Value,
+        "calibration: {} has the value {}\nQuantisation wants finite numbers: look at the data "
+        "and at the network in floating point.",
+        what, v);
+    low = std::min<double>(low, v);
+    high = std::max<double>(high, v);
+  }
+  all_ = {std::min(all_.low, low), std::max(all_.high, high)};
+  const double f = batches_ == 0 ? 1 : kAverageFactor;
+  average_ = {average_.low + f * (low - average_.low), average_.high + f * (high - average_.high)};
+  ++batches_;
+}
+
+void Seen::count(const Tensor& x) {
+  if (bins_.empty()) bins_.resize(kBins);
+  const double span = all_.high - all_.low;
+  if (span <= 0) return;
+  const double per_unit = static_cast<double>(kBins) / span;
+  for (const float v : x.to_vector<float>()) {
+    const double at = std::clamp((v - all_.low) * per_unit, 0.0, kBins - 1.0);
+    ++bins_[static_cast<size_t>(at)];
+  }
+}
+
+double Seen::centre(size_t bin) const {
+  return all_.low + (static_cast<double>(bin) + 0.5) * (all_.high - all_.low) / kBins;
+}
+
+Range Seen::range(Method method, double percent, int levels) const {
+  if (all_.high <= all_.low || (wants_histogram(method) && bins_.empty())) return all_;
+  switch (method) {
+    case Method::moving_average:
+      return average_;
+    case Method::percentile:
+      return percentile(percent);
+    case Method::entropy:
+      return entropy(levels);
+    case Method::mse:
+      return mse(levels);
+    default:
+      return all_;
+  }
+}
+
+// What is beyond the percentile is taken from both ends, or from the one that has any.
+Range Seen::percentile(double percent) const {
+  double total = 0;
+  for (const double b : bins_) total += b;
+  const bool both = all_.low < 0 && all_.high > 0;
+  const double each = total * (100 - percent) / 100 / (both ? 2 : 1);
+  const double width = (all_.high - all_.low) / kBins;
+  Range r = all_;
+  double cut = 0;
+  for (size_t i = 0; all_.low < 0 && i < kBins && cut + bins_[i] <= each; ++i) {
+    cut += bins_[i];
+    r.low += width;
+  }
+  cut = 0;
+  for (size_t i = kBins; all_.high > 0 && i-- > 0 && cut + bins_[i] <= each;) {
+    cut += bins_[i];
+    r.high -= width;
+  }
+  return {std::min(r.low, 0.0), std::max(r.high, 0.0)};
+}
+
+// Thresholds of the absolute value, from as many bins as there are levels to all.
+Range Seen::entropy(int levels) const {
+  const double most = std::max(-all_.low, all_.high);
+  const bool both = all_.low < 0 && all_.high > 0;
+  const auto groups = static_cast<size_t>(both ? levels / 2 : levels);
+  constexpr size_t kSizes = 2048, kStride = 8;
+  std::vector<double> sizes(kSizes);
+  for (size_t i = 0; i < kBins; ++i) {
+    const double at = std::abs(centre(i)) / most * kSizes;
+    sizes[std::min(static_cast<size_t>(at), kSizes - 1)] += bins_[i];
+  }
+  sizes[0] = sizes[1];  // a code of its own represents 0 exactly, however often it occurs
+  double best = std::numeric_limits<double>::infinity(), beyond = 0;
+  size_t keep = kSizes;
+  for (size_t n = kSizes; n >= groups; n -= kStride) {
+    std::vector<double> p(sizes.begin(), sizes.begin() + static_cast<ptrdiff_t>(n));
+    p.back() += beyond;  // what is clamped has the greatest code
+    const double d = divergence(p, grouped(sizes, n, groups));
+    if (d < best) best = d, keep = n;
+    for (size_t i = n - kStride; i < n; ++i) beyond += sizes[i];
+  }
+  const double threshold = most * static_cast<double>(keep) / kSizes;
+  return {std::max(all_.low, -threshold), std::min(all_.high, threshold)};
+}
+
+double Seen::error_of(Range r, int levels) const {
+  const double step = (r.high - r.low) / (levels - 1), zero = std::nearbyint(-r.low / step);
+  double sum = 0;
+  for (size_t i = 0; i < kBins; ++i) {
+    if (bins_[i] == 0) continue;
+    const double x = centre(i);
+    const double code = std::clamp(std::nearbyint(x / step) + zero, 0.0, levels - 1.0);
+    const double e = x - (code - zero) * step;
+    sum += bins_[i] * e * e;
+  }
+  return sum;
+}
+
+Range Seen::mse(int levels) const {
+  constexpr int kTried = 100, kLeast = 20;
+  Range best = all_;
+  double least = std::numeric_limits<double>::infinity();
+  for (int k = kTried; k >= kLeast; --k) {
+    const double f = static_cast<double>(k) / kTried;
+    const Range r{all_.low * f, all_.high * f};
+    if (const double e = error_of(r, levels); e < least) least = e, best = r;
+  }
+  return best;
+}
+
+Step step_of(Range r, DType dtype) {
+  constexpr double kLevels = 255;
+  const double least = dtype == DType::i8 ? -128 : 0;
+  const double span = r.high - r.low;
+  Step s;
+  if (span > 0) s.scale = static_cast<float>(span / kLevels);
+  if (!(s.scale >= std::numeric_limits<float>::min())) s.scale = 1;  // of nothing but zeros
+  s.zero = static_cast<int64_t>(
+      std::clamp(std::nearbyint(least - r.low / s.scale), least, least + kLevels));
+  return s;
+}
+
+}  // namespace tandem::quant

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/recipe/quantize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tandem/base/files/folder.h"
+#include "tandem/compile/compile.h"
+#include "tandem/onnx/export.h"
+#include "tandem/ops/ops.h"
+#include "tandem/recipe/open_run.h"
+#include "tandem/recipe/recipe.h"
+
+namespace tandem::recipe {
+namespace {
+
+constexpr int64_t kRows = 32;         ///< of a batch made from arrays
+constexpr int64_t kSensitivity = 64;  ///< samples that the layers are compared with
+
+struct Labelled {
+  std::vector<Tensor> inputs;
+  Tensor labels;  ///< undefined: none
+};
+using SeeLabelled = std::function<void(const Labelled&)>;
+
+// Batches to calibrate with, and those to evaluate with.
+struct Data {
+  std::vector<std::vector<Tensor>> calibration;
+  std::function<void(const SeeLabelled&)> evaluation;
+};
+
+std::vector<Tensor> narrowed(const std::vector<Tensor>& x, int64_t start, int64_t n) {
+  std::vector<Tensor> out;
+  for (const Tensor& t : x) out.push_back(t.narrow(0, start, n));
+  return out;
+}
+
+// The samples of `x` in batches of `rows`; what is left over at the end is a smaller one.
+void in_batches(const std::vector<Tensor>& x, int64_t rows,
+                const std::function<void(std::vector<Tensor>, int64_t start)>& see) {
+  const int64_t n = x.at(0).dim() > 0 ? x[0].size(0) : 0;
+  for (const Tensor& t : x)
+    TD_CHECK(t.dim() > 0 && t.size(0) == n, Shape,
+             "the inputs hold {} and {} samples\nThe first dimension counts them.", n,
+             t.dim() > 0 ? t.size(0) : 0);
+  for (int64_t at = 0; at < n; at += rows) see(narrowed(x, at, std::min(rows, n - at)), at);
+}
+
+class Quantising {
+ public:
+  Quantising(const ModelSource& source, const std::string& out, const QuantizeFileOptions& o)
+      : source_(source), out_(out), o_(o), model_(load_any(source)) {
+    TD_CHECK(o.samples > 0, Value, "{} samples to calibrate with were asked for, wants more than 0",
+             o.samples);
+    // Of another file's model only the batch is open.
+    const bool file = is_graph_file(source.model);
+    OnnxFileOptions onnx = o.onnx;
+    if (file && onnx.dynamic.empty())
+      for (const ModelPort& p : model_.inputs)
+        if (!p.shape.empty() && p.shape[0] < 0) onnx.dynamic.push_back(p.name + ":0=batch");
+    export_ = export_options(model_, onnx, !file || !onnx.dynamic.empty());
+    export_.external_data = false;
+    // One sample at a time where the batch is fixed.
+    fixed_ = std::none_of(export_.dynamic.begin(), export_.dynamic.end(),
+                          [](const DynamicDim& d) { return d.dim == 0; });
+  }
+
+  QuantizeReport run() {
+    QuantizeReport report;
+    with_data([&](const Data& data) { report = run(data); });
+    return report;
+  }
+
+ private:
+  void with_data(const std::function<void(const Data&)>& use) const;
+  Data of_recipe(RecipeParts& parts) const;
+  Data of_arrays() const;
+  QuantizeReport run(const Data& data);
+  QuantizeScore score(const quant::Quantized& q, const Data& data) const;
+  quant::Quantized best(const quant::Calibrated& c, const Data& data,
+                        const std::vector<double>& each, QuantizeReport& report) const;
+  int64_t rows(const std::vector<Tensor>& x) const {
+    return fixed_ ? model_.inputs[0].shape[0] : x[0].size(0);
+  }
+
+  ModelSource source_;
+  std::string out_;
+  QuantizeFileOptions o_;
+  LoadedModel model_;
+  onnx::OnnxExportOptions export_;
+  bool fixed_ = false;
+};
+
+// ---- data
+
+void Quantising::with_data(const std::function<void(const Data&)>& use) const {
+  std::string from = o_.data;
+  if (from.empty() && is_run(source_.model)) from = source_.model;
+  TD_CHECK(!from.empty(), Value,
+           "'{}' brings no data to calibrate with\nGive --data: a run's folder, a recipe or inputs "
+           "as .npy or .npz.",
+           source_.model);
+  const bool yaml = from.ends_with(".yaml") || from.ends_with(".yml");
+  if (!yaml && !is_run(from)) return use(of_arrays());
+  const Recipe recipe = yaml ? Recipe::load(from) : Recipe::load(from + "/recipe.yaml");
+  with_recipe(recipe, Registry::standard(false),
+              [&](RecipeParts& parts) { use(of_recipe(parts)); });
+}
+
+Data Quantising::of_recipe(RecipeParts& parts) const {
+  const size_t n = model_.inputs.size();
+  Data data;
+  int64_t left = o_.samples;
+  for (int64_t i = 0; left > 0 && i < parts.data.train.size(); ++i) {
+    std::vector<Tensor> batch = parts.data.train.fields(i);
+    TD_CHECK(batch.size() >= n, Value,
+             "batches of the data have {} fields, the model takes {} inputs", batch.size(), n);
+    batch.resize(n);
+    const int64_t take = std::min(left, batch[0].size(0));
+    in_batches(narrowed(batch, 0, take), rows(batch),
+               [&](std::vector<Tensor> x, int64_t) { data.calibration.push_back(std::move(x)); });
+    left -= take;
+  }
+  data.evaluation = [this, &parts, n](const SeeLabelled& see) {
+    const data::AnyPipeline& set = parts.data.test  ? *parts.data.test
+                                   : parts.data.val ? *parts.data.val
+                                                    : parts.data.train;
+    int64_t left = o_.evaluated > 0 ? o_.evaluated : INT64_MAX;
+    for (int64_t i = 0; left > 0 && i < set.size(); ++i) {
+      std::vector<Tensor> batch = set.fields(i);
+      const int64_t take = std::min(left, batch.at(0).size(0));
+      batch = narrowed(batch, 0, take);
+      left -= take;
+      Tensor labels;
+      if (parts.model.forward) labels = parts.model.forward(batch).second;
+      if (labels.defined() && (is_floating(labels.dtype()) || labels.dim() == 0)) labels = Tensor();
+      batch.resize(n);
+      in_batches(batch, rows(batch), [&](std::vector<Tensor> x, int64_t at) {
+        const bool cut = labels.defined() && labels.size(0) == take;
+        see({x, cut                   ? labels.narrow(0, at, x[0].size(0))
+                : rows(batch) == take ? labels
+                                      : Tensor()});
+      });
+    }
+  };
+  return data;
+}
+
+Data Quantising::of_arrays() const {
+  const std::vector<Tensor> all = file_inputs(o_.data, model_);
+  Data data;
+  in_batches(all, fixed_ ? rows(all) : kRows, [&](std::vector<Tensor> x, int64_t at) {
+    if (at < o_.samples) data.calibration.push_back(std::move(x));
+  });
+  data.evaluation = [this, all](const SeeLabelled& see) {
+    in_batches(all, fixed_ ? rows(all) : kRows, [&](std::vector<Tensor> x, int64_t) {
+      see({std::move(x), {}});
+    });
+  };
+  return data;
+}
+
+// ---- figures
+
+// Classes are along dimension 1, or the last one where that is how the labels lie.
+std::optional<Tensor> largest(const Tensor& y, const Tensor& like) {
+  if (y.dim() < 2) return {};
+  for (const int d : {1, y.dim() - 1}) {
+    const Tensor t = argmax(y, d);
+    if (!like.defined() || t.shape() == like.shape()) return t;
+  }
+  return {};
+}
+double share(const Tensor& a, const Tensor& b) {
+  return mean((a == b).to(DType::f64)).item<double>();
+}
+
+QuantizeScore Quantising::score(const quant::Quantized& q, const Data& data) const {
+  const NoGradGuard no_grad;
+  QuantizeScore s;
+  double right_before = 0, right_after = 0, same = 0, labelled = 0, signal = 0, error = 0;
+  const CompileOptions fast{.same_bits = false};
+  auto before = compile([&](const std::vector<Tensor>& x) { return model_.run(x); }, fast);
+  auto after = compile([&](const std::vector<Tensor>& x) { return q(x); }, fast);
+  data.evaluation([&](const Labelled& batch) {
+    const Tensor want = before(batch.inputs).at(0), got = after(batch.inputs).at(0);
+    const auto n = static_cast<double>(batch.inputs[0].size(0));
+    const Tensor x = want.to(DType::f64), e = got.to(DType::f64) - x;
+    signal += sum(x * x).item<double>();
+    error += sum(e * e).item<double>();
+    s.samples += batch.inputs[0].size(0);
+    if (const auto a = largest(want, {})) same += n * share(*a, *largest(got, {}));
+    if (!batch.labels.defined()) return;
+    const auto a = largest(want, batch.labels), b = largest(got, batch.labels);
+    if (!a || !b) return;
+    const Tensor labels = batch.labels.to(DType::i64);
+    labelled += n;
+    right_before += n * share(*a, labels);
+    right_after += n * share(*b, labels);
+  });
+  TD_CHECK(s.samples > 0, Value, "there is no data to evaluate with");
+  s.agreement = same / static_cast<double>(s.samples);
+  constexpr double kEqual = 200;
+  s.sqnr = error > 0 && signal > 0 ? 10 * std::log10(signal / error) : kEqual;
+  if (labelled > 0) s.before = right_before / labelled, s.after = right_after / labelled;
+  return s;
+}
+
+// The worst layers go back to floating point until the loss is small enough.
+quant::Quantized Quantising::best(const quant::Calibrated& c, const Data& data,
+                                  const std::vector<double>& each, QuantizeReport& report) const {
+  std::vector<size_t> order(each.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return each[a] < each[b]; });
+  const size_t stride = 1 + order.size() / 16;
+  for (size_t k = 0;; k = std::min(k + stride, order.size())) {
+    quant::Quantized q = c.quantised({order.begin(), order.begin() + static_cast<ptrdiff_t>(k)});
+    report.score = score(q, data);
+    if (!o_.max_loss) return q;
+    TD_CHECK(report.score.before, Value,
+             "the data has no labels that fit the model's output: there is no accuracy to lose\n"
+             "Leave --max-loss out, or give a recipe as --data.");
+    report.met = 100 * (*report.score.before - *report.score.after) <= *o_.max_loss;
+    if (report.met || k == order.size()) return q;
+  }
+}
+
+QuantizeReport Quantising::run(const Data& data) {
+  QuantizeReport report;
+  const std::vector<Tensor> example = random_inputs(model_);
+  const quant::Forward forward = [&](std::span<const Tensor> x) {
+    return model_.run({x.begin(), x.end()});
+  };
+  quant::Network net(forward, onnx::export_specs(example, export_.dynamic));
+  const auto batches_of = [&](int64_t samples) {
+    return [&, samples](const std::function<void(std::span<const Tensor>)>& see) {
+      int64_t left = samples;
+      for (const std::vector<Tensor>& x : data.calibration) {
+        if (left <= 0) return;
+        left -= x[0].size(0);
+        see(x);
+      }
+    };
+  };
+  if (o_.quant.equalise) report.equalised = quant::equalise(net);
+  const quant::Calibrated calibrated(net, batches_of(INT64_MAX), o_.quant);
+  const std::vector<double> each = calibrated.sensitivity(batches_of(kSensitivity));
+  const quant::Quantized q = best(calibrated, data, each, report);
+  report.method = to_string(o_.quant.method);
+  report.layers = calibrated.figures(q, each);
+  report.weight_bytes_before = net.weight_bytes();
+  report.weight_bytes_after = q.weight_bytes();
+  const auto written = onnx::export_onnx_function([&](std::span<const Tensor> x) { return q(x); },
+                                                  example, out_, export_);
+  report.file = fmt::format("{}: {}", out_, written.to_string());
+  report.file_bytes = static_cast<int64_t>(written.model_bytes);
+  return report;
+}
+
+}  // namespace
+
+QuantizeReport quantize_file(const ModelSource& source, const std::string& out,
+                             const QuantizeFileOptions& options) {
+  TD_CHECK(is_onnx(out), Value, "'{}': the result is an ONNX file\nGive a name like model.onnx.",
+           out);
+  return Quantising(source, out, options).run();
+}
+
+// ---- the report
+
+std::string QuantizeReport::to_string() const {
+  std::string s =
+      fmt::format("{:<28} {:<8} {:>10} {:>10} {:>10} {:>5} {:>10} {:>9} {:>10}\n", "layer", "row",
+                  "low", "high", "step", "zero", "bytes", "weight dB", "output dB");
+  for (const quant::LayerFigures& l : layers) {
+    if (l.quantised)
+      s += fmt::format(
+          "{:<28} {:<8} {:>10.4g} {:>10.4g} {:>10.4g} {:>5} {:>10} {:>9.1f} {:>10.1f}\n", l.name,
+          l.row, l.range.low, l.range.high, l.step.scale, l.step.zero, l.bytes, l.weight_sqnr,
+          l.output_sqnr);
+    else
+      s += fmt::format("{:<28} {:<8} {:>36} {:>12} {:>9} {:>10.1f}\n", l.name, l.row,
+                       "in floating point", l.bytes, "", l.output_sqnr);
+  }
+  s += fmt::format(
+      "weights: {} bytes of {}, {:+.1f} %; file: {} bytes\n", weight_bytes_after,
+      weight_bytes_before,
+      100.0 *
+          (static_cast<double>(weight_bytes_after) / static_cast<double>(weight_bytes_before) - 1),
+      file_bytes);
+  if (equalised > 0) s += fmt::format("equalised: {} pairs of layers\n", equalised);
+  if (score.before)
+    s += fmt::format("accuracy on {} samples: {:.2f} % before, {:.2f} % after, {:+.2f} points\n",
+                     score.samples, 100 * *score.before, 100 * *score.after,
+                     100 * (*score.after - *score.before));
+  s += fmt::format("outputs: {:.1f} dB, the same largest one for {:.2f} % of {} samples ({})\n",
+                   score.sqnr, 100 * score.agreement, score.samples, method);
+  return s + file + "\n";
+}
+
+io::Json QuantizeReport::to_json() const {
+  io::Json::Array rows;
+  for (const quant::LayerFigures& l : layers) {
+    io::Json::Object row = {{"name", l.name},
+                            {"row", l.row},
+                            {"quantised", l.quantised},
+                            {"bytes", l.bytes},
+                            {"output_sqnr", l.output_sqnr}};
+    if (l.quantised)
+      for (const auto& [key, value] : {std::pair("low", l.range.low),
+                                       {"high", l.range.high},
+                                       {"scale", static_cast<double>(l.step.scale)},
+                                       {"zero", static_cast<double>(l.step.zero)},
+                                       {"weight_sqnr", l.weight_sqnr}})
+        row.emplace_back(key, value);
+    rows.emplace_back(std::move(row));
+  }
+  io::Json::Object all = {{"method", method},
+                          {"weight_bytes_before", weight_bytes_before},
+                          {"weight_bytes_after", weight_bytes_after},
+                          {"file_bytes", file_bytes},
+                          {"samples", score.samples},
+                          {"agreement", score.agreement},
+                          {"sqnr", score.sqnr},
+                          {"met", met}};
+  if (score.before) {
+    all.emplace_back("accuracy_before", *score.before);
+    all.emplace_back("accuracy_after", *score.after);
+  }
+  all.emplace_back("layers", std::move(rows));
+  return all;
+}
+
+}  // namespace tandem::recipe

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// recipe::quantize_file: a model by name and its own file, with arrays and with a recipe as data.
+#include "tandem/recipe/quantize.h"
+
+#include <gtest/gtest.h>
+
+#include "tandem/io/npy.h"
+#include "tandem/onnx/onnx.h"
+#include "tandem/tandem.h"
+#include "tests/io/io_helper.h"
+
+namespace tandem::recipe {
+namespace {
+
+TEST(QuantizeFile, ArraysAsData) {
+  init();
+  manual_seed(6);
+  const TempFolder folder;
+  io::save_npy(rand({40, 1, 28, 28}), folder / "x.npy");
+  QuantizeFileOptions options;
+  options.data = folder / "x.npy";
+  options.samples = 20;
+  options.onnx.shapes = "x:1x1x28x28";
+  write_onnx({.model = "lenet"}, folder / "f32.onnx", {.shapes = options.onnx.shapes});
+  const QuantizeReport r =
+      quantize_file({.model = folder / "f32.onnx"}, folder / "q.onnx", options);
+  EXPECT_EQ(r.layers.size(), 5u);
+  EXPECT_EQ(r.score.samples, 40);
+  EXPECT_FALSE(r.score.before);
+  EXPECT_GT(r.score.sqnr, 25);
+  EXPECT_GT(r.score.agreement, 0.9);
+  EXPECT_LT(r.weight_bytes_after, 0.265 * static_cast<double>(r.weight_bytes_before));
+  const std::string text = r.to_string();
+  EXPECT_NE(text.find("conv"), std::string::npos) << text;
+  EXPECT_EQ(r.to_json().find("layers")->as_array()->size(), 5u);
+  const onnx::OnnxModel q = onnx::OnnxModel::load(folder / "q.onnx");
+  EXPECT_EQ(q({rand({7, 1, 28, 28})})[0].shape(), Shape(7, 10));
+  options.max_loss = 0.5;
+  const auto again = [&](const char* model, const std::string& out) {
+    return error_of([&] { quantize_file({.model = model}, out, options); });
+  };
+  const std::string labels = again("lenet", folder / "l.onnx");
+  EXPECT_NE(labels.find("the data has no labels"), std::string::npos) << labels;
+  options.data = "";
+  const std::string none = again("lenet", folder / "l.onnx");
+  EXPECT_NE(none.find("brings no data to calibrate with"), std::string::npos) << none;
+  const std::string ending = again("lenet", folder / "l.tflite");
+  EXPECT_NE(ending.find("the result is an ONNX file"), std::string::npos) << ending;
+}
+
+}  // namespace
+}  // namespace tandem::recipe
