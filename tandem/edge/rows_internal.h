@@ -33,6 +33,7 @@ void emit_moves(const KernelCall& c, Body& to);
 void emit_matmul(const KernelCall& c, Body& to);
 void emit_linear(const KernelCall& c, Body& to);
 void emit_conv(const KernelCall& c, Body& to);
+void emit_transposed(const KernelCall& c, Body& to);
 void emit_max_pool(const KernelCall& c, Body& to);
 void emit_avg_pool(const KernelCall& c, Body& to);
 void emit_index(const KernelCall& c, Body& to);

@@ -47,6 +47,17 @@ EdgeFn normalised() {
   };
 }
 
+EdgeFn lstm() {
+  nn::LSTM net(3, 4);
+  net.eval();
+  return [=](const Tensor& x) mutable { return net(x).y; };
+}
+
+EdgeFn lookup() {
+  nn::Embedding table(9, 4);
+  return [=](const Tensor& x) mutable { return table((abs(x) * 2).to(DType::i64)); };
+}
+
 std::vector<EdgeCase> edge_cases() {
   return {
       {"pointwise",
@@ -79,6 +90,11 @@ std::vector<EdgeCase> edge_cases() {
       {"grouped", {1, 4, 7, 7}, conv_of({.padding = 2, .dilation = 2, .groups = 2}, 4, 6, 3)},
       {"depthwise", {1, 4, 6, 6}, conv_of({.padding = 1, .groups = 4}, 4, 4, 3)},
       {"1x1", {2, 4, 5, 5}, conv_of({}, 4, 3, 1)},
+      {"transposed",
+       {2, 3, 5, 4},
+       frozen(nn::ConvTranspose2d(3, 4, 3, {.stride = 2, .padding = 1, .output_padding = 1}))},
+      {"LSTM", {5, 2, 3}, lstm()},
+      {"embedding", {2, 3}, lookup()},
       {"norm folded", {2, 3, 8, 8}, normalised()},
   };
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions as loops over rows of the result: channel by channel and tap by tap a row takes in a
 // multiple of a row of x, which compilers make vector code of. Each sum runs over channels, then
-// taps, after the bias.
+// taps, after the bias. Transposed ones add in the same walk to x.
 #include <utility>
 
 #include "tandem/edge/rows_internal.h"
@@ -130,18 +130,55 @@ std::string times(const std::string& v, int64_t size, int64_t stride) {
   return size == 1 ? "0" : stride == 1 ? v : fmt::format("{} * {}", v, stride);
 }
 
-// Pointers to the row of x and the weights' taps of channel c.
-void rows_of_channel(const ConvShape& s, Lines& t) {
-  const std::string c = channel("g", s.c_group, "c", s.groups);
-  const std::string o = channel("g", s.o_group, "o", s.groups);
-  const std::string x = plus_terms(
-      times(c, s.groups * s.c_group, s.x_at[1]),
+// Offsets of the row of x and of the result that the loops stand at, and of the taps.
+std::string x_row(const ConvShape& s) {
+  return plus_terms(
+      times(channel("g", s.c_group, "c", s.groups), s.groups * s.c_group, s.x_at[1]),
       place({{"n", s.n, s.x_at[0]}, {"id", s.in[0], s.x_at[2]}, {"ih", s.in[1], s.x_at[3]}}));
-  const std::string w = plus_terms(
-      times(o, s.groups * s.o_group, s.w_at[0]),
+}
+std::string y_row(const ConvShape& s) {
+  return plus_terms(
+      times(channel("g", s.o_group, "o", s.groups), s.groups * s.o_group, s.y_at[1]),
+      place({{"n", s.n, s.y_at[0]}, {"od", s.out[0], s.y_at[2]}, {"oh", s.out[1], s.y_at[3]}}));
+}
+std::string taps(const ConvShape& s) {
+  return plus_terms(
+      times(channel("g", s.o_group, "o", s.groups), s.groups * s.o_group, s.w_at[0]),
       place({{"c", s.c_group, s.w_at[1]}, {"kd", s.k[0], s.w_at[2]}, {"kh", s.k[1], s.w_at[3]}}));
-  t.line("const {} *in = x0 + {};", s.type, x);
-  t.line("const {} *taps = x1 + {};", s.type, w);
+}
+
+// The loops over rows of y.
+void open_rows(const ConvShape& s, Lines& t) {
+  t.loop("n", s.n);
+  t.loop("g", s.groups);
+  t.loop("o", s.o_group);
+  for (int i = 0; i < 2; ++i) t.loop(fmt::format("o{}", kOf[i]), s.out[i]);
+  t.open("");
+}
+void close_rows(const ConvShape& s, Lines& t) {
+  t.close();
+  for (int i = 1; i >= 0; --i) t.end_loop(s.out[i]);
+  t.end_loop(s.o_group);
+  t.end_loop(s.groups);
+  t.end_loop(s.n);
+}
+
+// `update` for every channel, tap and position j of a row, with the tap's weight in v. `x`
+// declares `in`.
+void write_taps(const ConvShape& s, const std::string& x, const std::string& update, Lines& t) {
+  t.loop("c", s.c_group);
+  open_taps(s, t);
+  t.line("{} + {};", x, x_row(s));
+  t.line("const {} *taps = x1 + {};", s.type, taps(s));
+  t.open("for (int32_t kw = 0; kw < {}; ++kw)", s.k[2]);
+  t.line("const {} v = taps[{}];", s.type,
+         s.w_at[4] == 1 ? "kw" : fmt::format("kw * {}", s.w_at[4]));
+  range_of_row(s, t);
+  t.line("for (int32_t j = {}; j < {}; ++j) {};", s.inside(2) ? "0" : "lo",
+         s.inside(2) ? std::to_string(s.out[2]) : "hi", update);
+  t.close();
+  close_taps(s, t);
+  t.end_loop(s.c_group);
 }
 
 }  // namespace
@@ -150,35 +187,26 @@ void emit_conv(const KernelCall& c, Body& to) {
   const ConvShape s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
   const bool bias = c.n_in > 2 && c.in[2].present();
   Lines& t = to.text;
-  t.loop("n", s.n);
-  t.loop("g", s.groups);
-  t.loop("o", s.o_group);
-  for (int i = 0; i < 2; ++i) t.loop(fmt::format("o{}", kOf[i]), s.out[i]);
+  open_rows(s, t);
+  t.line("{} *row = y0 + {};", s.type, y_row(s));
   const std::string o = channel("g", s.o_group, "o", s.groups);
-  const std::string y = plus_terms(
-      times(o, s.groups * s.o_group, s.y_at[1]),
-      place({{"n", s.n, s.y_at[0]}, {"od", s.out[0], s.y_at[2]}, {"oh", s.out[1], s.y_at[3]}}));
-  t.open("");
-  t.line("{} *row = y0 + {};", s.type, y);
   const std::string first =
       bias ? fmt::format("x2[{}]", times(o, s.groups * s.o_group, c.in[2].strides[0])) : "0";
   t.line("for (int32_t j = 0; j < {}; ++j) row[{}] = {};", s.out[2], place_in_result(s), first);
-  t.loop("c", s.c_group);
-  open_taps(s, t);
-  rows_of_channel(s, t);
-  t.open("for (int32_t kw = 0; kw < {}; ++kw)", s.k[2]);
-  t.line("const {} v = taps[kw{}];", s.type, s.w_at[4] == 1 ? "" : fmt::format(" * {}", s.w_at[4]));
-  range_of_row(s, t);
-  t.line("for (int32_t j = {}; j < {}; ++j) row[{}] += v * in[{}];", s.inside(2) ? "0" : "lo",
-         s.inside(2) ? std::to_string(s.out[2]) : "hi", place_in_result(s), place_in_row(s));
-  t.close();
-  close_taps(s, t);
-  t.end_loop(s.c_group);
-  t.close();
-  for (int i = 1; i >= 0; --i) t.end_loop(s.out[i]);
-  t.end_loop(s.o_group);
-  t.end_loop(s.groups);
-  t.end_loop(s.n);
+  write_taps(s, fmt::format("const {} *in = x0", s.type),
+             fmt::format("row[{}] += v * in[{}]", place_in_result(s), place_in_row(s)), t);
+  close_rows(s, t);
+}
+
+void emit_transposed(const KernelCall& c, Body& to) {
+  const ConvShape s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
+  Lines& t = to.text;
+  t.line("for (int32_t j = 0; j < {}; ++j) y0[j] = 0;", c.out[0].numel);
+  open_rows(s, t);
+  t.line("const {} *row = x0 + {};", s.type, y_row(s));
+  write_taps(s, fmt::format("{} *in = y0", s.type),
+             fmt::format("in[{}] += v * row[{}]", place_in_row(s), place_in_result(s)), t);
+  close_rows(s, t);
 }
 
 }  // namespace tandem::edge

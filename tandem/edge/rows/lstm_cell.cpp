@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One LSTM step: i, f, o = sigmoid and u = tanh of the gates [n, 4 h], c' = f c + i u,
-// h = o tanh(c'), with the functions and the order of the engine: the same bits.
+// h = o tanh(c'), with the functions and the order of the reference.
 #include "tandem/edge/rows_internal.h"
 
 namespace tandem::edge {

@@ -20,6 +20,7 @@ constexpr EmittedRow kEmittedRows[] = {
     {&op::matmul, emit_matmul},
     {&op::linear, emit_linear},
     {&op::conv, emit_conv},
+    {&op::conv_backward_input, emit_transposed},
     {&op::max_pool, emit_max_pool, false},
     {&op::max_pool_with_indices, emit_max_pool, false},
     {&op::avg_pool, emit_avg_pool},
