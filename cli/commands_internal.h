@@ -11,6 +11,7 @@ namespace tandem::cli {
 void add_advise(CLI::App& app, int& code);
 void add_bench(CLI::App& app, int& code);
 void add_bench_serve(CLI::App& app, int& code);
+void add_compile(CLI::App& app, int& code);
 void add_config(CLI::App& app, int& code);
 void add_convert(CLI::App& app, int& code);
 void add_export(CLI::App& app, int& code);

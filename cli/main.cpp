@@ -112,6 +112,7 @@ int run(int argc, char** argv) {
   add_find(app, code);
   add_recipe(app, code);
   add_runs(app, code);
+  add_compile(app, code);
   add_config(app, code);
   add_tune(app, code);
   add_serve(app, code);

@@ -8,5 +8,7 @@
 namespace tandem::codegen {
 
 extern const std::string_view kPreludeText;
+/// The same with all macros expanded: typedefs and functions one after the other.
+extern const std::string_view kPreludeFunctions;
 
 }  // namespace tandem::codegen

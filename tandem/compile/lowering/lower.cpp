@@ -8,21 +8,27 @@
 
 namespace tandem::compiler {
 
-Lowered lower_program(const Program& p) {
-  Lowering at(p);
+namespace {
+constexpr size_t kAlignOfKernels = 64;  // a cache line
+constexpr size_t kAlignOfText = 8;      // the largest element
+}  // namespace
+
+Lowered lower_program(const Program& p, LowerTo to) {
+  const bool text = to == LowerTo::text;
+  Lowering at(p, text);
   Results results(at);
   at.bind_placeholders();
   results.early_copies();
   for (const Instr& i : p.instrs) {
     lower_instr(at, i);
-    fuse_epilogue(at.l);
+    if (!text) fuse_epilogue(at.l);
   }
   results.bind();
   find_lifetimes(at.l);
   reuse_buffers(at.l);
   find_in_place_cells(at.l);
-  group_loops(at.l);
-  plan_memory(at.l);
+  if (!text) group_loops(at.l);
+  plan_memory(at.l, text ? kAlignOfText : kAlignOfKernels);
   return std::move(at.l);
 }
 

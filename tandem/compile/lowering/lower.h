@@ -86,11 +86,17 @@ struct Lowered {
 /// or one element. False: it is none of these.
 bool as_matrix(const Array& a, int64_t rows, int64_t columns, int64_t& row, int64_t& column);
 
+/// What the steps become.
+enum class LowerTo : uint8_t {
+  kernels,  ///< calls of the device's kernels, in the layouts that these prefer
+  text,     ///< source text (room edge): no kernels, no scratch, results row-major
+};
+
 /// Lower a program that the passes have left.
-Lowered lower_program(const Program& p);
+Lowered lower_program(const Program& p, LowerTo to = LowerTo::kernels);
 /// What lies in the arena in the step where most is alive, largest first.
 std::vector<const Block*> alive_at_peak(const Lowered& l);
-/// Give the arena's buffers offsets (memory_plan.cpp).
-void plan_memory(Lowered& l);
+/// Give the arena's buffers offsets that are multiples of `align` (memory_plan.cpp).
+void plan_memory(Lowered& l, size_t align);
 
 }  // namespace tandem::compiler

@@ -9,8 +9,6 @@
 namespace tandem::compiler {
 namespace {
 
-constexpr size_t kAlign = 64;
-
 struct Placed {
   size_t begin, end;
   int first, last;
@@ -28,14 +26,14 @@ size_t lowest_gap(std::vector<Placed>& placed, const Block& b, size_t bytes) {
 
 }  // namespace
 
-void plan_memory(Lowered& l) {
+void plan_memory(Lowered& l, size_t align) {
   std::vector<int> order;
   std::vector<int64_t> change(l.steps.size() + 2);
   for (size_t k = 0; k < l.buffers.size(); ++k) {
     const Block& b = l.buffers[k];
     if (b.base != Base::arena || b.same_as != kNone || b.first == kNone || b.bytes == 0) continue;
     order.push_back(static_cast<int>(k));
-    auto bytes = static_cast<int64_t>((b.bytes + kAlign - 1) / kAlign * kAlign);
+    auto bytes = static_cast<int64_t>((b.bytes + align - 1) / align * align);
     change[static_cast<size_t>(b.first)] += bytes;
     change[static_cast<size_t>(b.last) + 1] -= bytes;
   }
@@ -52,7 +50,7 @@ void plan_memory(Lowered& l) {
   std::vector<Placed> placed;
   for (int k : order) {
     Block& b = l.buffers[static_cast<size_t>(k)];
-    size_t bytes = (b.bytes + kAlign - 1) / kAlign * kAlign;
+    size_t bytes = (b.bytes + align - 1) / align * align;
     b.offset = lowest_gap(placed, b, bytes);
     l.arena_bytes = std::max(l.arena_bytes, b.offset + bytes);
     Placed q{b.offset, b.offset + bytes, b.first, b.last};

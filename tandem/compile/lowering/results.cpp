@@ -42,7 +42,7 @@ void Results::bind() {
     if (p.cells[i].exit != kNone)
       l.cell_exits[i] = claim(p.cells[i].exit, Base::cell_new, static_cast<int>(i), true);
   for (size_t i = 0; i < p.outputs.size(); ++i)
-    l.outputs.push_back(claim(p.outputs[i], Base::output, static_cast<int>(i), false));
+    l.outputs.push_back(claim(p.outputs[i], Base::output, static_cast<int>(i), at_.text));
   for (size_t i = 0; i < p.grads.size(); ++i)
     if (p.grads[i].exit != kNone)
       l.grad_exits[i] = claim(p.grads[i].exit, Base::grad_new, static_cast<int>(i), true);

@@ -13,11 +13,12 @@ namespace tandem::compiler {
 
 /// places.cpp: buffers and places, and where each value of the program lies.
 struct Lowering {
-  explicit Lowering(const Program& p) : program(p), place_of(p.values.size(), kNone) {
+  Lowering(const Program& p, bool text) : program(p), text(text), place_of(p.values.size(), kNone) {
     l.device = p.device;
   }
 
   const Program& program;
+  const bool text;  ///< LowerTo::text
   Lowered l;
   PerValue<int> place_of;  ///< of a value; kNone: not made yet
 

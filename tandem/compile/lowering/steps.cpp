@@ -66,6 +66,7 @@ void set_out_shapes(const Lowering& at, const Instr& i, Arrays& a) {
 }
 
 void find_kernel_of(Lowering& at, const Instr& i, Step& s) {
+  if (at.text) return;
   Arrays a = arrays_of(at.l, s);
   set_out_shapes(at, i, a);
   KernelCall call = call_of(at.l, s, a);
@@ -77,7 +78,7 @@ void find_kernel_of(Lowering& at, const Instr& i, Step& s) {
 }
 
 void kernel_outputs(Lowering& at, const Instr& i, Step& s) {
-  TD_CHECK(s.kernel || i.op->reference_fn || is_dry_run_of_any_device(), Unsupported,
+  TD_CHECK(at.text || s.kernel || i.op->reference_fn || is_dry_run_of_any_device(), Unsupported,
            "no kernel and no reference for {}", i.op->name);
   Arrays a = arrays_of(at.l, s);
   set_out_shapes(at, i, a);
@@ -100,6 +101,7 @@ void kernel_outputs(Lowering& at, const Instr& i, Step& s) {
 }
 
 void prepare(Lowering& at, Step& s) {
+  if (at.text) return;
   if (s.op && !s.kernel && s.op == &op::copy) {
     Arrays a = arrays_of(at.l, s);
     const KernelChoice choice = choose_kernel(call_of(at.l, s, a));
@@ -139,7 +141,9 @@ void lower_view(Lowering& at, const Instr& i) {
 
 // A pointwise instruction that the family's kernel runs, or that the device can run as a loop, is
 // one like the fused ones.
-bool is_loop(const Lowered& l, const Step& s) {
+bool is_loop(const Lowering& at, const Step& s) {
+  if (at.text) return s.op->family == Family::pointwise && s.op->expr_fn;
+  const Lowered& l = at.l;
   if (s.op->family != Family::pointwise || !s.kernel || s.op->error_texts[0]) return false;
   for (int o : s.out)
     if (o == kNone) return false;
@@ -177,7 +181,7 @@ void lower_instr(Lowering& at, const Instr& i) {
   s.name = i.op ? i.op->name : i.fused_names;
   for (const Arg& a : i.in)
     s.in.push_back({a.value == kNone ? kNone : at.place_of[a.value], a.is_number, a.number});
-  if (!i.op || i.op->family == Family::pointwise) align_operands(at, i, s);
+  if (!at.text && (!i.op || i.op->family == Family::pointwise)) align_operands(at, i, s);
   if (!i.op) {
     s.program = interned(*i.fused);
     loop_outputs(at, i, s);
@@ -187,7 +191,7 @@ void lower_instr(Lowering& at, const Instr& i) {
   }
   for (size_t o = 0; o < i.out.size(); ++o)
     if (i.out[o] != kNone) at.place_of[i.out[o]] = s.out[o];
-  if (i.op && is_loop(at.l, s)) {
+  if (i.op && is_loop(at, s)) {
     Arrays a = arrays_of(at.l, s);
     s.program = interned(program_of(call_of(at.l, s, a)));
     s.op = nullptr;

@@ -91,13 +91,17 @@ Ref<Graph> trace_body(const Program& p, const Instr& i, std::vector<ValueId>& ar
 }  // namespace
 
 void expand_composites(Program& p) {
+  expand_composites(p, [&](const Instr& i) { return claimed(p, i); });
+}
+
+void expand_composites(Program& p, FunctionRef<bool(const Instr&)> whole) {
   // A body may hold composites again: until nothing changes.
   for (bool changed = true; changed;) {
     changed = false;
     PerInstr<Instr> old = std::exchange(p.instrs, {});
     std::vector<std::pair<ValueId, ValueId>> renamed;
     for (Instr& i : old) {
-      if (!i.op || !i.op->body_fn || claimed(p, i)) {
+      if (!i.op || !i.op->body_fn || whole(i)) {
         p.instrs.push_back(std::move(i));
         continue;
       }

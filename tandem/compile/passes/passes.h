@@ -13,6 +13,8 @@ namespace tandem::compiler {
 void integer_products(Program& p);
 /// Composites that no kernel claims become the instructions of their bodies.
 void expand_composites(Program& p);
+/// The same for composites that `whole` does not keep.
+void expand_composites(Program& p, FunctionRef<bool(const Instr&)> whole);
 /// Identities, casts to the same dtype, views to the same shape, sums over nothing and paddings by
 /// nothing are eliminated.
 void canonicalize(Program& p);

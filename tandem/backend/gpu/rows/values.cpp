@@ -13,22 +13,6 @@ namespace tandem::gpu {
 
 using codegen::TilePlan;
 
-PlanValues::PlanValues(const TilePlan& plan)
-    : plan_(plan), bits_(static_cast<size_t>(plan.n_slots())) {}
-
-void PlanValues::compute() {
-  for (const auto& c : plan_.constants) set(c.first, c.second);
-  std::vector<void*> slots;
-  for (int64_t& b : bits_) slots.push_back(&b);
-  codegen::run_steps(plan_.value_steps, slots.data(), 1, nullptr);
-}
-
-Reg register_named(const char* type) {
-  if (std::strcmp(type, "float") == 0) return Reg::f32;
-  if (std::strcmp(type, "double") == 0) return Reg::f64;
-  return std::strcmp(type, "tdm_i64") == 0 ? Reg::i64 : Reg::b8;
-}
-
 std::string literal_of(Reg type, int64_t bits) {
   const auto b = static_cast<uint64_t>(bits);
   switch (type) {

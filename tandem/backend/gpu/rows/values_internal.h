@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the steps of a plan read that is the same for all elements: numbers among the operands,
-// constants, and what is computed from them alone. The host computes it once a launch, in the
-// precision that the row asks for, and passes it as arguments.
+// What the steps of a plan read that is the same for all elements (codegen/plan_values.h), as
+// arguments of a kernel: the host computes it once a launch.
 #pragma once
 
 #include <string>
@@ -10,31 +9,18 @@
 #include "tandem/backend/gpu/arguments.h"
 #include "tandem/backend/gpu/kernel_source.h"
 #include "tandem/codegen/emit_c.h"
+#include "tandem/codegen/plan_values.h"
 
 namespace tandem::gpu {
 
-/// The registers of class value of one plan; bits by slot.
-class PlanValues {
- public:
-  explicit PlanValues(const codegen::TilePlan& plan);
-  /// Input `slot` is the number whose register this is.
-  void set(int slot, int64_t bits) { bits_[static_cast<size_t>(slot)] = bits; }
-  /// After the inputs were set.
-  void compute();
-  int64_t bits(int slot) const { return bits_[static_cast<size_t>(slot)]; }
-
- private:
-  const codegen::TilePlan& plan_;
-  std::vector<int64_t> bits_;
-};
+using codegen::PlanValues;
+using codegen::register_named;
 
 /// A value that a kernel's text reads, as a parameter.
 struct ValueParameter {
   int slot = 0;
   Reg type = Reg::f32;
 };
-/// The register of C type `type` (codegen's names).
-Reg register_named(const char* type);
 /// `bits` of that register as text.
 std::string literal_of(Reg type, int64_t bits);
 /// As an argument.

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions as loops over rows of the result: channel by channel and tap by tap a row takes in a
+// multiple of a row of x, which compilers make vector code of. Each sum runs over channels, then
+// taps, after the bias. Transposed ones add in the same walk to x.
+#include <utility>
+
+#include "tandem/edge/rows_internal.h"
+#include "tandem/ops/conv/conv.h"
+
+namespace tandem::edge {
+namespace {
+
+// A convolution with three spatial dimensions, those in front of size 1.
+struct ConvShape {
+  int64_t n, groups, c_group, o_group;
+  int64_t in[3], out[3], k[3], stride[3], pad[3], dilation[3];
+  int64_t x_at[5], y_at[5], w_at[5];  ///< strides of x, y [n, c, d, h, w] and w [o, c, d, h, w]
+  const char* type;
+
+  ConvShape(const ConvAttrs& a, const Array& x, const Array& w, const Array& y)
+      : n(x.shape[0]),
+        groups(a.groups),
+        c_group(w.shape[1]),
+        o_group(w.shape[0] / a.groups),
+        type(c_type(x.dtype)) {
+    const int lead = 3 - a.stride.rank();
+    for (int i = 0; i < 3; ++i) {
+      const bool has = i >= lead;
+      const int d = i - lead;
+      in[i] = has ? x.shape[d + 2] : 1;
+      out[i] = has ? y.shape[d + 2] : 1;
+      k[i] = has ? w.shape[d + 2] : 1;
+      stride[i] = has ? a.stride[d].value() : 1;
+      pad[i] = has ? a.padding[d].value() : 0;
+      dilation[i] = has ? a.dilation[d].value() : 1;
+    }
+    set_places(x, lead, x_at);
+    set_places(w, lead, w_at);
+    set_places(y, lead, y_at);
+    merge_pixels();
+  }
+
+  bool inside(int i) const {
+    return pad[i] == 0 && (out[i] - 1) * stride[i] + (k[i] - 1) * dilation[i] < in[i];
+  }
+
+ private:
+  static void set_places(const Array& a, int lead, int64_t* at) {
+    for (int i = 0; i < 5; ++i)
+      at[i] = i < 2 ? a.strides[i] : i - 2 >= lead ? a.strides[i - lead] : 0;
+  }
+  // One tap, all pixels: the planes are one row.
+  void merge_pixels() {
+    for (int i = 1; i >= 0; --i) {
+      bool plain = true;
+      for (int j : {i, 2})
+        plain = plain && k[j] == 1 && stride[j] == 1 && pad[j] == 0 && in[j] == out[j];
+      if (!plain || x_at[2 + i] != x_at[4] * in[2] || y_at[2 + i] != y_at[4] * out[2]) return;
+      in[2] *= std::exchange(in[i], 1);
+      out[2] *= std::exchange(out[i], 1);
+    }
+  }
+};
+
+constexpr const char* kOf[] = {"d", "h", "w"};
+
+// `i<d>` is the position in x of output position `o<d>` under tap `k<d>`; those outside are
+// skipped.
+void position_in_x(const ConvShape& s, int i, Lines& t) {
+  const char* d = kOf[i];
+  const std::string first = s.out[i] == 1 ? "0" : fmt::format("o{} * {}", d, s.stride[i]);
+  const std::string tap = s.k[i] == 1 ? "0" : fmt::format("k{} * {}", d, s.dilation[i]);
+  t.line("const int32_t i{} = {} + {} - {};", d, first, tap, s.pad[i]);
+  if (!s.inside(i)) t.line("if (i{0} < 0 || i{0} >= {1}) continue;", d, s.in[i]);
+}
+
+// Loops over the taps of dimensions d and h with their positions in x; `continue` may leave them.
+void open_taps(const ConvShape& s, Lines& t) {
+  for (int i = 0; i < 2; ++i) {
+    if (s.k[i] == 1 && s.in[i] == 1 && s.out[i] == 1) continue;
+    t.open("for (int32_t k{0} = 0; k{0} < {1}; ++k{0})", kOf[i], s.k[i]);
+    position_in_x(s, i, t);
+  }
+}
+void close_taps(const ConvShape& s, Lines& t) {
+  for (int i = 1; i >= 0; --i)
+    if (!(s.k[i] == 1 && s.in[i] == 1 && s.out[i] == 1)) t.close();
+}
+
+// [lo, hi): the positions of the row under tap kw that lie in x.
+void range_of_row(const ConvShape& s, Lines& t) {
+  if (s.inside(2)) return;
+  const int64_t step = s.stride[2];
+  t.line("const int32_t gap = {} - kw * {}, last = {} + gap;", s.pad[2], s.dilation[2],
+         s.in[2] - 1);
+  if (step == 1) {
+    t.line("const int32_t lo = gap > 0 ? gap : 0;");
+    t.line("const int32_t hi = last < 0 ? 0 : last + 1 < {0} ? last + 1 : {0};", s.out[2]);
+  } else {
+    t.line("const int32_t lo = gap > 0 ? (gap + {}) / {} : 0;", step - 1, step);
+    t.line("const int32_t hi = last < 0 ? 0 : last / {0} + 1 < {1} ? last / {0} + 1 : {1};", step,
+           s.out[2]);
+  }
+}
+
+// "j * 2 + kw - 1": the place in a row of x, times its stride.
+std::string place_in_row(const ConvShape& s) {
+  std::string at = s.out[2] == 1 ? "" : s.stride[2] == 1 ? "j" : fmt::format("j * {}", s.stride[2]);
+  if (s.k[2] != 1)
+    at += fmt::format("{}kw{}", at.empty() ? "" : " + ",
+                      s.dilation[2] == 1 ? "" : fmt::format(" * {}", s.dilation[2]));
+  if (s.pad[2]) at += fmt::format(" - {}", s.pad[2]);
+  if (at.empty()) at = "0";
+  return s.x_at[4] == 1 ? at : fmt::format("({}) * {}", at, s.x_at[4]);
+}
+std::string place_in_result(const ConvShape& s) {
+  return s.out[2] == 1 ? "0" : s.y_at[4] == 1 ? "j" : fmt::format("j * {}", s.y_at[4]);
+}
+
+std::string channel(const char* group, int64_t size, const char* in_group, int64_t groups) {
+  if (groups == 1) return in_group;
+  return size == 1 ? group : fmt::format("({} * {} + {})", group, size, in_group);
+}
+
+std::string plus_terms(std::string first, const std::string& terms) {
+  if (terms == "0") return first;
+  return first == "0" ? terms : first + " + " + terms;
+}
+std::string times(const std::string& v, int64_t size, int64_t stride) {
+  return size == 1 ? "0" : stride == 1 ? v : fmt::format("{} * {}", v, stride);
+}
+
+// Offsets of the row of x and of the result that the loops stand at, and of the taps.
+std::string x_row(const ConvShape& s) {
+  return plus_terms(
+      times(channel("g", s.c_group, "c", s.groups), s.groups * s.c_group, s.x_at[1]),
+      place({{"n", s.n, s.x_at[0]}, {"id", s.in[0], s.x_at[2]}, {"ih", s.in[1], s.x_at[3]}}));
+}
+std::string y_row(const ConvShape& s) {
+  return plus_terms(
+      times(channel("g", s.o_group, "o", s.groups), s.groups * s.o_group, s.y_at[1]),
+      place({{"n", s.n, s.y_at[0]}, {"od", s.out[0], s.y_at[2]}, {"oh", s.out[1], s.y_at[3]}}));
+}
+std::string taps(const ConvShape& s) {
+  return plus_terms(
+      times(channel("g", s.o_group, "o", s.groups), s.groups * s.o_group, s.w_at[0]),
+      place({{"c", s.c_group, s.w_at[1]}, {"kd", s.k[0], s.w_at[2]}, {"kh", s.k[1], s.w_at[3]}}));
+}
+
+// The loops over rows of y.
+void open_rows(const ConvShape& s, Lines& t) {
+  t.loop("n", s.n);
+  t.loop("g", s.groups);
+  t.loop("o", s.o_group);
+  for (int i = 0; i < 2; ++i) t.loop(fmt::format("o{}", kOf[i]), s.out[i]);
+  t.open("");
+}
+void close_rows(const ConvShape& s, Lines& t) {
+  t.close();
+  for (int i = 1; i >= 0; --i) t.end_loop(s.out[i]);
+  t.end_loop(s.o_group);
+  t.end_loop(s.groups);
+  t.end_loop(s.n);
+}
+
+// `update` for every channel, tap and position j of a row, with the tap's weight in v. `x`
+// declares `in`.
+void write_taps(const ConvShape& s, const std::string& x, const std::string& update, Lines& t) {
+  t.loop("c", s.c_group);
+  open_taps(s, t);
+  t.line("{} + {};", x, x_row(s));
+  t.line("const {} *taps = x1 + {};", s.type, taps(s));
+  t.open("for (int32_t kw = 0; kw < {}; ++kw)", s.k[2]);
+  t.line("const {} v = taps[{}];", s.type,
+         s.w_at[4] == 1 ? "kw" : fmt::format("kw * {}", s.w_at[4]));
+  range_of_row(s, t);
+  t.line("for (int32_t j = {}; j < {}; ++j) {};", s.inside(2) ? "0" : "lo",
+         s.inside(2) ? std::to_string(s.out[2]) : "hi", update);
+  t.close();
+  close_taps(s, t);
+  t.end_loop(s.c_group);
+}
+
+}  // namespace
+
+void emit_conv(const KernelCall& c, Body& to) {
+  const ConvShape s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
+  const bool bias = c.n_in > 2 && c.in[2].present();
+  Lines& t = to.text;
+  open_rows(s, t);
+  t.line("{} *row = y0 + {};", s.type, y_row(s));
+  const std::string o = channel("g", s.o_group, "o", s.groups);
+  const std::string first =
+      bias ? fmt::format("x2[{}]", times(o, s.groups * s.o_group, c.in[2].strides[0])) : "0";
+  t.line("for (int32_t j = 0; j < {}; ++j) row[{}] = {};", s.out[2], place_in_result(s), first);
+  write_taps(s, fmt::format("const {} *in = x0", s.type),
+             fmt::format("row[{}] += v * in[{}]", place_in_result(s), place_in_row(s)), t);
+  close_rows(s, t);
+}
+
+void emit_transposed(const KernelCall& c, Body& to) {
+  const ConvShape s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
+  Lines& t = to.text;
+  t.line("for (int32_t j = 0; j < {}; ++j) y0[j] = 0;", c.out[0].numel);
+  open_rows(s, t);
+  t.line("const {} *row = x0 + {};", s.type, y_row(s));
+  write_taps(s, fmt::format("{} *in = y0", s.type),
+             fmt::format("in[{}] += v * row[{}]", place_in_row(s), place_in_result(s)), t);
+  close_rows(s, t);
+}
+
+}  // namespace tandem::edge

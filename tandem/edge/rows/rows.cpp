@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which emitter writes a call: by row, else by what the row's columns say about it.
+#include "tandem/edge/rows_internal.h"
+#include "tandem/ops/conv/conv.h"
+#include "tandem/ops/conv/pool.h"
+#include "tandem/ops/index/index.h"
+#include "tandem/ops/matmul/matmul.h"
+#include "tandem/ops/nn/rnn.h"
+
+namespace tandem::edge {
+namespace {
+
+struct EmittedRow {
+  const OpDef* op;
+  Emitter emit;
+  bool floats = true;  ///< takes operands of one floating type of 32 or 64 bits
+};
+
+constexpr EmittedRow kEmittedRows[] = {
+    {&op::matmul, emit_matmul},
+    {&op::linear, emit_linear},
+    {&op::conv, emit_conv},
+    {&op::conv_backward_input, emit_transposed},
+    {&op::max_pool, emit_max_pool, false},
+    {&op::max_pool_with_indices, emit_max_pool, false},
+    {&op::avg_pool, emit_avg_pool},
+    {&op::index, emit_index, false},
+    {&op::lstm_cell, emit_lstm_cell},
+};
+
+const EmittedRow* row_of(const OpDef& op) {
+  for (const EmittedRow& r : kEmittedRows)
+    if (r.op == &op) return &r;
+  return nullptr;
+}
+
+bool is_f16(DType t) { return t == DType::f16 || t == DType::bf16; }
+
+bool takes_floats(const KernelCall& c) {
+  const DType t = c.in[0].dtype;
+  if (!is_floating(t) || is_f16(t)) return false;
+  for (int k = 0; k < c.n_in; ++k)
+    if (c.in[k].present() && c.in[k].dtype != t) return false;
+  return true;
+}
+
+}  // namespace
+
+bool has_emitter_of_its_own(const OpDef& op) { return row_of(op) != nullptr; }
+
+Emitter find_emitter(const KernelCall& c) {
+  if (const EmittedRow* row = row_of(c.op))
+    return row->floats                           ? (takes_floats(c) ? row->emit : nullptr)
+           : c.n_in > 0 && is_f16(c.in[0].dtype) ? nullptr
+                                                 : row->emit;
+  if (c.op.reduce_expr && c.op.family == Family::reduce) return emit_reduction;
+  if (c.op.reduce_expr && c.op.family == Family::scan) return emit_scan;
+  const bool adds = &c.op == &op::region_put && c.get_attrs<RegionAttrs>().accumulate;
+  return c.op.has(kMoved) && !adds ? emit_moves : nullptr;
+}
+
+}  // namespace tandem::edge
