@@ -4,22 +4,15 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <fstream>
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
+#include "tandem/base/files/file.h"
 #include "tandem/edge/edge.h"
 #include "tandem/recipe/open_run.h"
 
 namespace tandem::cli {
 namespace {
-
-void write_text(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  TD_CHECK(out.good(), Io, "'{}' cannot be written", file.string());
-}
 
 struct CompileVerbOptions {
   recipe::ModelSource model;
@@ -27,6 +20,9 @@ struct CompileVerbOptions {
 };
 
 void compile_model(const CompileVerbOptions& o) {
+  const std::filesystem::path source(o.out);
+  TD_CHECK(source.extension() == ".c", Value,
+           "'{}' is no name of a C file\nGive one such as net.c.", o.out);
   recipe::LoadedModel model = recipe::is_run(o.model.model)
                                   ? recipe::load_run(o.model.model, o.model.weights)
                                   : recipe::load_model(o.model);
@@ -36,15 +32,15 @@ void compile_model(const CompileVerbOptions& o) {
     inputs.push_back({p.name, Spec(p.dtype, Shape(p.shape))});
   std::vector<std::string> outputs;
   for (const recipe::ModelPort& p : model.outputs) outputs.push_back(p.name);
-  const std::filesystem::path source(o.out);
   const auto forward = [&](std::span<const Tensor> x) {
     return model.run(std::vector<Tensor>(x.begin(), x.end()));
   };
   const edge::EdgeSource c =
       edge::write_c99(forward, inputs, outputs, {.name = source.stem().string()});
   std::filesystem::path header = source;
-  write_text(source, c.source);
-  write_text(header.replace_extension(".h"), c.header);
+  header.replace_extension(".h");
+  write_file(source.string(), c.source);
+  write_file(header.string(), c.header);
   fmt::print(
       "{} and {}: {} steps, {} functions\n  arena   {} bytes (lower bound {})\n"
       "  weights {} bytes\n",

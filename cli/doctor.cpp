@@ -11,6 +11,7 @@
 #include "tandem/init.h"
 #include "tandem/plan/hardware/machine.h"
 #include "tandem/serve/http2/frames.h"
+#include "tandem/serve/tls/files.h"
 
 namespace tandem::cli {
 namespace {
@@ -46,9 +47,10 @@ void add_doctor(CLI::App& app, int& code) {
     init();
     fmt::print("tandem {}\n{}\n{}", TANDEM_VERSION, doctor(), gpu::doctor());
     engines();
-    fmt::print("\nserving\n  gRPC  {}\n", serve::Http2Frames::available()
-                                              ? "yes (libnghttp2)"
-                                              : "no: install libnghttp2-dev and build again");
+    fmt::print("\nserving\n  gRPC  {}\n  TLS   {}\n",
+               serve::Http2Frames::available() ? "yes (libnghttp2)"
+                                               : "no: install libnghttp2-dev and build again",
+               serve::tls_available() ? "yes (OpenSSL)" : "no: install libssl-dev and build again");
     evaluate();
     code = 0;
   });

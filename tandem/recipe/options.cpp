@@ -107,7 +107,11 @@ int64_t Options::whole(const std::string& key, std::optional<int64_t> otherwise)
     return *otherwise;
   }
   const auto n = v->as_int();
-  if (!n) fail(key, fmt::format("wants a whole number, got '{}'", v->text));
+  if (!n) {
+    const auto d = v->as_double();
+    const bool large = d && std::isfinite(*d) && std::floor(*d) == *d;
+    fail(key, fmt::format("wants a whole number{}, got '{}'", large ? " below 9e15" : "", v->text));
+  }
   resolve(key, *v);
   return *n;
 }

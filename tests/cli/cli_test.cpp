@@ -107,6 +107,24 @@ TEST_F(Tool, ConvertsAndVerifies) {
   EXPECT_EQ(tool("convert " + a + " " + dir + "cli.txt 2>/dev/null").code, 1);
 }
 
+TEST_F(Tool, WritesModelsAsC) {
+  const std::string dir = ::testing::TempDir() + "cli_c/";
+  std::filesystem::create_directories(dir);
+  const Result r = tool("compile lenet -o " + dir + "lenet.c 2>/dev/null");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "arena   23520 bytes (lower bound 23520)")) << r.text;
+  EXPECT_TRUE(has(tandem::read_file(dir + "lenet.h"), "lenet_run("));
+  EXPECT_EQ(
+      std::system(
+          ("cc -std=c99 -Wall -Wextra -Werror -pedantic -fsyntax-only " + dir + "lenet.c").c_str()),
+      0);
+  for (const char* wrong : {"lenet.h", "1net.c", "none/net.c"}) {
+    const Result e = tool(std::string("compile lenet -o ") + dir + wrong + " 2>&1");
+    EXPECT_EQ(e.code, 1) << e.text;
+    EXPECT_TRUE(has(e.text, "net")) << e.text;
+  }
+}
+
 TEST_F(Tool, ConvertsModelsToOnnx) {
   namespace fs = std::filesystem;
   const std::string dir = ::testing::TempDir() + "cli_onnx/";

@@ -362,7 +362,9 @@ TEST(Pipeline, PartsOfBatches) {
           else
             all.insert(all.end(), own.begin(), own.end());
         }
-        if (want.size() % static_cast<size_t>(ranks) == 0) EXPECT_EQ(all, want);
+        if (want.size() % static_cast<size_t>(ranks) == 0) {
+          EXPECT_EQ(all, want);
+        }
       }
     }
   }

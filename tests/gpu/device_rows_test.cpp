@@ -113,11 +113,12 @@ class GpuRow : public ::testing::TestWithParam<DeviceRow> {
       else
         EXPECT_TRUE(close(a, want[i], tolerance)) << what << " " << i;
     }
-    if (support_of(op) == RowSupport::host)
+    if (support_of(op) == RowSupport::host) {
       EXPECT_GT(runs.calls, 0) << what << ": docs/gpu.md lists it as the host's";
-    else if (support_of(op) == RowSupport::kernel && !partly(row.op) &&
-             !(wants_f32(row.op) && !in.empty() && size_of(in[0].dtype()) == 2))
+    } else if (support_of(op) == RowSupport::kernel && !partly(row.op) &&
+               !(wants_f32(row.op) && !in.empty() && size_of(in[0].dtype()) == 2)) {
       EXPECT_EQ(runs.calls, 0) << what << ": " << runs.by_op[0].first << " ran on the host";
+    }
   }
 
   static constexpr int64_t kSize = 5;

@@ -110,7 +110,7 @@ std::string place_in_row(const ConvShape& s) {
     at += fmt::format("{}kw{}", at.empty() ? "" : " + ",
                       s.dilation[2] == 1 ? "" : fmt::format(" * {}", s.dilation[2]));
   if (s.pad[2]) at += fmt::format(" - {}", s.pad[2]);
-  if (at.empty()) at = "0";
+  if (at.empty()) return "0";
   return s.x_at[4] == 1 ? at : fmt::format("({}) * {}", at, s.x_at[4]);
 }
 std::string place_in_result(const ConvShape& s) {

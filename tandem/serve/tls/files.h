@@ -4,7 +4,12 @@
 
 #include <string>
 
+#include "tandem/base/export.h"
+
 namespace tandem::serve {
+
+/// Whether TLS was built in.
+TD_API bool tls_available();
 
 /// Files in PEM form of a server. Without a certificate it speaks plain HTTP.
 struct TlsFiles {

@@ -15,8 +15,6 @@ namespace tandem::serve {
 class TlsContext;
 using TlsContextPtr = std::shared_ptr<const TlsContext>;
 
-/// Whether TLS was built in.
-bool tls_available();
 /// Throws Io or Format for files that cannot be used, naming them, Unsupported where TLS is not
 /// built in. `http2`: clients may choose it.
 TlsContextPtr tls_server(const TlsFiles& files, bool http2);
