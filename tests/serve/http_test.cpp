@@ -411,8 +411,9 @@ TEST(HttpServer, AddressesThatCannotBeHad) {
   HttpServer first({}, handler);
   EXPECT_THROW(HttpServer({.port = first.port()}, handler), Error);
   EXPECT_THROW(HttpServer({.host = "nowhere.invalid"}, handler), Error);
-  for (const char* bad : {"https://x", "http://", "http://h:0", "http://h:99999", "http://[::1"})
+  for (const char* bad : {"ftp://x", "http://", "http://h:0", "http://h:99999", "http://[::1"})
     EXPECT_THROW(HttpUrl{bad}, Error) << bad;
+  EXPECT_EQ(HttpUrl("https://h").port, 443);
   EXPECT_EQ(HttpUrl("http://[::1]:80/a").host, "::1");
   EXPECT_EQ(HttpUrl("http://h").path, "/");
 }

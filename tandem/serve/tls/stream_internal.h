@@ -42,7 +42,7 @@ class TlsStream {
   void finish();
 
   bool established() const;
-  /// receive() could not go on because the socket takes no more bytes.
+  /// receive() waits until the socket takes more bytes.
   bool wants_to_write() const { return wants_to_write_; }
   /// What came first was a request of plain HTTP.
   bool met_plain_http() const { return met_plain_http_; }
