@@ -451,7 +451,7 @@ TEST(PlanTool, IsTheSameOnEveryProcessor) {
   for (int k = 0; k < 2; ++k) {
     setenv("TANDEM_ISA", limits[k], 1);
     const Ran r = run_tool(
-        "plan llama:7b --gpu h100 --n 8 --batch 64 --sharding 3 --tokens 1e9 --mode compiled "
+        "plan llama:7b --gpu h100 --n 8 --batch 16 --sharding 3 --tokens 1e9 --mode compiled "
         "--json");
     unsetenv("TANDEM_ISA");
     EXPECT_EQ(r.code, 0) << r.out;
