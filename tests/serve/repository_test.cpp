@@ -8,6 +8,9 @@
 #include <atomic>
 #include <filesystem>
 
+#include "tandem/nn/nn.h"
+#include "tandem/onnx/export.h"
+#include "tandem/onnx/external.h"
 #include "tandem/ops/ops.h"
 #include "tests/io/io_helper.h"
 #include "tests/serve/serve_helper.h"
@@ -109,6 +112,30 @@ std::shared_ptr<Servable> servable(const std::string& onnx, ServableOptions o = 
   auto s = Servable::load(t / "m.onnx", o);
   s->warm_up();
   return s;
+}
+
+// Weights in a file beside the model come along, from wherever it is served; neighbours stay.
+TEST(Repository, WeightsBesideAModelComeAlong) {
+  const TempFolder t;
+  nn::Linear net(4, 2);
+  for (const char* file : {"flat.onnx", "deep/1/model.onnx", "named/net.onnx"}) {
+    fs::create_directories(fs::path(t / file).parent_path());
+    onnx::export_onnx(net, ones({1, 4}), t / file, {.external_data = true});
+    EXPECT_EQ(onnx::external_locations(t / file).size(), 1u) << file;
+  }
+  fs::create_symlink("nowhere", t / "deep/1/dangling");
+  {
+    Repository r({.folder = t.path().string()});
+    r.load_all();
+    for (const char* name : {"flat", "deep", "named"}) EXPECT_TRUE(r.find(name, "")) << name;
+  }
+  // A link is not followed, although a copy would no longer show it.
+  fs::rename(t / "flat.safetensors", t / "elsewhere");
+  fs::create_symlink("elsewhere", t / "flat.safetensors");
+  Repository r({.folder = t.path().string()});
+  r.load_all();
+  EXPECT_FALSE(r.find("flat", ""));
+  EXPECT_TRUE(r.find("deep", ""));
 }
 
 TEST(Servable, RowsHaveTheirOwnBitsInEveryBatch) {

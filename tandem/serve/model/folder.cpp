@@ -4,6 +4,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files/folder.h"
 #include "tandem/base/files/private_folder.h"
+#include "tandem/onnx/external.h"
 #include "tandem/recipe/fields.h"
 #include "tandem/recipe/loaded_model.h"
 #include "tandem/recipe/open_run.h"
@@ -158,6 +159,38 @@ ModelSettings ModelFolder::settings(const std::string& name, const ModelSettings
   return s;
 }
 
+namespace {
+
+// A plain file below `folder` that no link leads to. What reads the copy refuses all others.
+bool is_plain_below(const fs::path& folder, const fs::path& location) {
+  if (location.empty() || location.is_absolute()) return false;
+  fs::path at = folder;
+  for (const fs::path& part : location) {
+    if (part == ".." || part == ".") return false;
+    at /= part;
+    std::error_code error;
+    if (fs::is_symlink(fs::symlink_status(at, error))) return false;
+  }
+  std::error_code error;
+  return fs::is_regular_file(at, error);
+}
+
+// A file, and where it is an ONNX file those in which its weights lie.
+std::error_code copy_with_data(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy_file(from, to / from.filename(), error);
+  if (error || from.extension() != ".onnx") return error;
+  for (const fs::path location : onnx::external_locations(from.string())) {
+    if (!is_plain_below(from.parent_path(), location)) continue;
+    fs::create_directories((to / location).parent_path(), error);
+    if (!error) fs::copy_file(from.parent_path() / location, to / location, error);
+    if (error) return error;
+  }
+  return error;
+}
+
+}  // namespace
+
 PrivateCopy::PrivateCopy(const std::string& path, bool copy) : path_(path) {
   if (!copy || recipe::is_run(path)) return;
   const PrivateFolder folder = PrivateFolder::temporary("serve");
@@ -166,13 +199,10 @@ PrivateCopy::PrivateCopy(const std::string& path, bool copy) : path_(path) {
   folder_ = folder.path();
   const fs::path from(path);
   std::error_code error;
-  // Data of an ONNX file may lie beside it: in a version's folder everything belongs to it.
-  const bool own_folder = from.filename() == "model.onnx" || fs::is_directory(from);
-  const fs::path source = fs::is_directory(from) ? from : from.parent_path();
-  if (own_folder)
-    fs::copy(source, folder_, fs::copy_options::recursive, error);
+  if (fs::is_directory(from))
+    fs::copy(from, folder_, fs::copy_options::recursive, error);
   else
-    fs::copy_file(from, fs::path(folder_) / from.filename(), error);
+    error = copy_with_data(from, folder_);
   if (error) {
     remove_folder(folder_);
     TD_FAIL(Io, "'{}' cannot be copied: {}\nSet copy: false, or make room in $TMPDIR.", path,
