@@ -10,7 +10,7 @@
 namespace tandem::test {
 namespace {
 
-Tensor held(const Tensor& w) { return is_tracing() ? constant(w) : w; }
+Tensor held_codes(const Tensor& w) { return is_tracing() ? constant(w) : w; }
 Tensor some_bytes(const Shape& s, DType t) {
   return t == DType::u8 ? randint(0, 256, s).to(t) : randint(-128, 128, s).to(t);
 }
@@ -67,10 +67,10 @@ TEST(Integers, ConvolutionsBehindEachOther) {
       const Codes c = rounded(y);
       const int64_t pad = w.size(2) / 2;
       const ConvAttrs a{{1, 1}, {pad, pad}, {1, 1}, 1, {pad, pad}, {}};
-      const Tensor zero = w.dtype() == DType::u8 ? held(point) : Tensor();
-      y = relu(conv_integer(c.codes, held(w), c.zero, zero, a).to(DType::f32) * c.scale);
+      const Tensor zero = w.dtype() == DType::u8 ? held_codes(point) : Tensor();
+      y = relu(conv_integer(c.codes, held_codes(w), c.zero, zero, a).to(DType::f32) * c.scale);
     }
-    return y * 1e-4 + held(bias);
+    return y * 1e-4 + held_codes(bias);
   };
   expect_same_integers(f, randn({1, 1, 20, 15}), op::packed_integer_conv, 3);
 }
@@ -81,9 +81,9 @@ TEST(Integers, Matmuls) {
                zeros = some_bytes({33}, DType::u8);
   const auto f = [&](const Tensor& x) {
     const Codes a = rounded(x);
-    const Tensor y = matmul_integer(a.codes, held(w), a.zero).to(DType::f32) * a.scale;
+    const Tensor y = matmul_integer(a.codes, held_codes(w), a.zero).to(DType::f32) * a.scale;
     const Codes b = rounded(silu(y * 0.01));
-    return matmul_integer(b.codes, held(v), b.zero, held(zeros));
+    return matmul_integer(b.codes, held_codes(v), b.zero, held_codes(zeros));
   };
   expect_same_integers(f, randn({3, 5, 70}), op::packed_integer_matmul, 2);
 }

@@ -22,47 +22,69 @@ bool flat(const Lowered& l, const Step& s) {
   return true;
 }
 
-bool same_bytes(const Lowered& l, int a, int b) {
-  const int x = root_buffer(l, a), y = root_buffer(l, b);
-  if (x == y) return true;
-  const auto is_cell = [&](int k) {
-    const Base base = l.buffers[k].base;
-    return base == Base::cell || base == Base::cell_new;
-  };
-  return is_cell(x) && is_cell(y) && l.buffers[x].index == l.buffers[y].index;
-}
+// What the steps of a region read and write. The old and the new value of a cell count as one.
+class Touched {
+ public:
+  explicit Touched(const Lowered& l) : l_(l), at_(l.buffers.size() + l.cell_exits.size()) {}
 
-// Does one of the two steps write bytes that the other touches?
-bool meet(const Lowered& l, const Step& a, const Step& b) {
-  const auto touches = [&](const Step& s, int buffer) {
-    for (const StepInput& x : s.in)
-      if (x.place != kNone && same_bytes(l, l.places[x.place].buffer, buffer)) return true;
-    for (int o : s.out)
-      if (o != kNone && same_bytes(l, l.places[o].buffer, buffer)) return true;
-    return false;
+  void next_region() { ++region_; }
+
+  /// Does the step write what the region touches, or touch what the region writes?
+  bool meets(const Step& s) const {
+    bool found = false;
+    each(s, [&](size_t k, bool writes) {
+      found = found || (writes ? at_[k].touched : at_[k].written) == region_;
+    });
+    return found;
+  }
+  void add(const Step& s) {
+    each(s, [&](size_t k, bool writes) {
+      at_[k].touched = region_;
+      if (writes) at_[k].written = region_;
+    });
+  }
+
+ private:
+  struct Marks {
+    int touched = 0, written = 0;  ///< the last region that did
   };
-  for (int o : a.out)
-    if (o != kNone && touches(b, l.places[o].buffer)) return true;
-  for (int o : b.out)
-    if (o != kNone && touches(a, l.places[o].buffer)) return true;
-  return false;
-}
+
+  template <class F>
+  void each(const Step& s, F f) const {
+    for (const StepInput& x : s.in)
+      if (x.place != kNone) f(key(x.place), false);
+    for (int o : s.out)
+      if (o != kNone) f(key(o), true);
+  }
+  size_t key(int place) const {
+    const int root = root_buffer(l_, l_.places[static_cast<size_t>(place)].buffer);
+    const Block& b = l_.buffers[static_cast<size_t>(root)];
+    const bool cell = b.base == Base::cell || b.base == Base::cell_new;
+    return cell ? l_.buffers.size() + static_cast<size_t>(b.index) : static_cast<size_t>(root);
+  }
+
+  const Lowered& l_;
+  std::vector<Marks> at_;
+  int region_ = 0;
+};
 
 // The end of the region that begins at step k.
-size_t region_end(const Lowered& l, size_t k) {
+size_t region_end(const Lowered& l, Touched& touched, size_t k) {
   size_t end = k + 1;
   if (!flat(l, l.steps[k])) return end;
-  for (; end < l.steps.size() && flat(l, l.steps[end]); ++end)
-    for (size_t j = k; j < end; ++j)
-      if (meet(l, l.steps[j], l.steps[end])) return end;
+  touched.next_region();
+  touched.add(l.steps[k]);
+  for (; end < l.steps.size() && flat(l, l.steps[end]) && !touched.meets(l.steps[end]); ++end)
+    touched.add(l.steps[end]);
   return end;
 }
 
 }  // namespace
 
 void group_loops(Lowered& l) {
+  Touched touched(l);
   for (size_t k = 0, end = 0; k < l.steps.size(); k = end) {
-    end = region_end(l, k);
+    end = region_end(l, touched, k);
     if (end == k + 1) continue;
     l.steps[k].together = static_cast<int>(end - k);
     // Their buffers live as long as the whole region: parts run in any order.

@@ -59,22 +59,24 @@ void reuse_buffers(Lowered& l) {
 }
 
 void find_in_place_cells(Lowered& l) {
-  l.cell_in_place.assign(l.cell_exits.size(), 0);
-  for (size_t i = 0; i < l.cell_exits.size(); ++i) {
-    const int exit = l.cell_exits[i];
-    if (exit == kNone) continue;
-    const int write = l.buffers[l.places[exit].buffer].first;
-    bool ok = true;
-    for (size_t k = write; k < l.steps.size() && ok; ++k) {
-      const int at = static_cast<int>(k) - (l.steps[k].inside ? 1 : 0);
-      for (const StepInput& x : l.steps[k].in) {
-        if (x.place == kNone) continue;
-        const Block& b = l.buffers[l.places[x.place].buffer];
-        if (b.base != Base::cell || b.index != static_cast<int>(i)) continue;
-        ok = ok && at == write && aligned(l, l.steps[k], x.place, exit);
-      }
+  const size_t n = l.cell_exits.size();
+  l.cell_in_place.assign(n, 0);
+  std::vector<int> write(n, kNone);  // the step that first writes the new value
+  for (size_t i = 0; i < n; ++i) {
+    if (l.cell_exits[i] == kNone) continue;
+    l.cell_in_place[i] = 1;
+    write[i] = l.buffers[l.places[l.cell_exits[i]].buffer].first;
+  }
+  for (size_t k = 0; k < l.steps.size(); ++k) {
+    const int at = static_cast<int>(k) - (l.steps[k].inside ? 1 : 0);
+    for (const StepInput& x : l.steps[k].in) {
+      if (x.place == kNone) continue;
+      const Block& b = l.buffers[l.places[x.place].buffer];
+      if (b.base != Base::cell || write[b.index] == kNone || static_cast<int>(k) < write[b.index])
+        continue;
+      if (at != write[b.index] || !aligned(l, l.steps[k], x.place, l.cell_exits[b.index]))
+        l.cell_in_place[b.index] = 0;
     }
-    l.cell_in_place[i] = ok;
   }
 }
 
