@@ -28,7 +28,7 @@ class IntegerPacking {
            r.spec(x).shape.numel().value() > 0 && r.spec(w).shape.numel().value() > 0;
   }
 
-  // Is the zero point what packing 8 bits takes from the weights anyway?
+  // Is the zero point what packing takes from the weights anyway?
   bool natural_zero(const Rewrite& r) const {
     const bool is_signed = r.spec(r.value("w")).dtype == DType::i8;
     const ValueId zero = operand(r.root(), 3);
@@ -40,18 +40,13 @@ class IntegerPacking {
     return true;
   }
 
-  // Weights of matrices take 8 bits, since reading them costs most; what their zero point adds
-  // follows from sums of rows. Images would need sums of windows.
   ValueId use(Rewrite& r, const OpDef& op, ValueId x, const PackedAttrs& a) const {
-    const bool matrix = &op == &op::packed_integer_matmul, natural = natural_zero(r);
-    const ValueId zero = operand(r.root(), 3), x_zero = operand(r.root(), 2);
-    PackIntegerAttrs pack;
-    pack.wide = !natural && !(matrix && zero != kNone);
-    const ValueId packed = r.emit().emit(op::pack_integer, fields<PackIntegerAttrs>(), &pack,
-                                         {r.value("w"), pack.wide ? zero : ValueId()});
-    if (matrix && !natural && !pack.wide)
-      return r.emit().emit(op, fields<PackedAttrs>(), &a, {x, packed, x_zero, ValueId(), zero});
-    return r.emit().emit(op, fields<PackedAttrs>(), &a, {x, packed, x_zero});
+    const ValueId x_zero = operand(r.root(), 2), w = r.value("w");
+    const ValueId packed = r.emit().emit(op::pack_integer, nullptr, nullptr, {w});
+    if (natural_zero(r)) return r.emit().emit(op, fields<PackedAttrs>(), &a, {x, packed, x_zero});
+    ValueId zero = operand(r.root(), 3);
+    if (zero == kNone) zero = r.program().add_constant(zeros(Shape(), r.spec(w).dtype));
+    return r.emit().emit(op, fields<PackedAttrs>(), &a, {x, packed, x_zero, ValueId(), zero});
   }
 
   void matmul(Rewrite& r) const {

@@ -152,27 +152,20 @@ void pack_integer_infer(InferCall& c) {
   const bool matrix = w.rank() == 2;
   const int64_t columns = size_at(w, matrix ? 1 : 0), segments = matrix ? 1 : size_at(w, 2);
   const int64_t depth = matrix ? size_at(w, 0) : size_at(w, 1) * size_at(w, 3);
-  c.out[0] = Spec(c.get_attrs<PackIntegerAttrs>().wide ? DType::i16 : DType::i8,
-                  Shape(panel_count(columns), segments, (depth + 1) / 2, 2 * kPackedPanel));
+  c.out[0] =
+      Spec(DType::i8, Shape(panel_count(columns), segments, (depth + 1) / 2, 2 * kPackedPanel));
 }
 
 void pack_integer_reference(const KernelCall& c) {
   const IntegerWeight w(c.in[0]);
-  const Array* zero = present(c, 1);
-  const bool wide = c.get_attrs<PackIntegerAttrs>().wide;
   parallel_for(0, w.panels(), 1 + 32768 / (w.panel_size() + 1), [&](int64_t first, int64_t last) {
-    if (wide)
-      detail::pack_integer_panels(w, zero, first, last,
-                                  c.out[0].as<int16_t>() + first * w.panel_size());
-    else
-      detail::pack_integer_panels(w, first, last, c.out[0].as<int8_t>() + first * w.panel_size());
+    detail::pack_integer_panels(w, first, last, c.out[0].as<int8_t>() + first * w.panel_size());
   });
 }
 
 void check_packed(const InferCall& c) {
   const Spec& w = c.in[1];
-  TD_CHECK(is_byte(c.in[0].dtype) && (w.dtype == DType::i8 || w.dtype == DType::i16) &&
-               w.rank() == 4 &&
+  TD_CHECK(is_byte(c.in[0].dtype) && w.dtype == DType::i8 && w.rank() == 4 &&
                panel_count(c.get_attrs<PackedAttrs>().columns) == size_at(w.shape, 0),
            Internal, "x is {}, the packed weight {}", c.in[0].to_string(), w.to_string());
   if (c.has(3))
@@ -206,28 +199,6 @@ double packed_integer_flops(const InferCall& c) {
   return sum_flops(c, c.in[1][1] * c.in[1][2] * 2);
 }
 
-// `less(column)` is taken from the weights of a column.
-template <class T, class F>
-void pack_weight_panels(const IntegerWeight& w, int64_t first, int64_t last, T* to, const F& less) {
-  for (int64_t p = first; p < last; ++p) {
-    std::fill_n(to, w.panel_size(), T(0));
-    const int64_t columns = std::min(kPackedPanel, w.o - p * kPackedPanel);
-    int32_t zero[kPackedPanel];
-    for (int64_t j = 0; j < columns; ++j) zero[j] = less(p * kPackedPanel + j);
-    for (int64_t h = 0; h < w.kernel_h; ++h, to += w.pairs() * 2 * kPackedPanel) {
-      int64_t k = 0;
-      for (int64_t v = 0; v < w.kernel_w; ++v)
-        for (int64_t i = 0; i < w.c; ++i, ++k) {
-          T* row = to + k / 2 * (2 * kPackedPanel) + k % 2;
-          const int64_t at =
-              p * kPackedPanel * w.step_o + i * w.step_c + h * w.step_h + v * w.step_w;
-          for (int64_t j = 0; j < columns; ++j)
-            row[2 * j] = static_cast<T>(w.at(at + j * w.step_o) - zero[j]);
-        }
-    }
-  }
-}
-
 constexpr OpDef sums(const char* name, Names in, const AttrsType* a, InferFn infer, CostFn flops) {
   return make_row(name, Family::contraction, Types::custom, in, a)
       .infer(infer)
@@ -256,13 +227,23 @@ int32_t integer_zero(const Array* a, int64_t i) {
   return a->dtype == DType::i8 ? a->as<int8_t>()[at] : a->as<uint8_t>()[at];
 }
 
-void pack_integer_panels(const IntegerWeight& w, const Array* zero, int64_t first, int64_t last,
-                         int16_t* to) {
-  pack_weight_panels(w, first, last, to, [&](int64_t j) { return integer_zero(zero, j); });
-}
 void pack_integer_panels(const IntegerWeight& w, int64_t first, int64_t last, int8_t* to) {
-  const int32_t offset = w.is_signed ? 0 : 128;
-  pack_weight_panels(w, first, last, to, [&](int64_t) { return offset; });
+  const int64_t less = w.is_signed ? 0 : 128;
+  for (int64_t p = first; p < last; ++p) {
+    std::fill_n(to, w.panel_size(), int8_t(0));
+    const int64_t columns = std::min(kPackedPanel, w.o - p * kPackedPanel);
+    for (int64_t h = 0; h < w.kernel_h; ++h, to += w.pairs() * 2 * kPackedPanel) {
+      int64_t k = 0;
+      for (int64_t v = 0; v < w.kernel_w; ++v)
+        for (int64_t i = 0; i < w.c; ++i, ++k) {
+          int8_t* row = to + k / 2 * (2 * kPackedPanel) + k % 2;
+          const int64_t at =
+              p * kPackedPanel * w.step_o + i * w.step_c + h * w.step_h + v * w.step_w;
+          for (int64_t j = 0; j < columns; ++j)
+            row[2 * j] = static_cast<int8_t>(w.at(at + j * w.step_o) - less);
+        }
+    }
+  }
 }
 
 }  // namespace detail
@@ -280,16 +261,15 @@ constinit const OpDef conv_integer =
         .batch(by_slices)
         .reference(integer_conv_reference)
         .doc("Convolution of u8 or i8, less their zero points, in i32.");
-constinit const OpDef pack_integer =
-    index_row("pack_integer", {"w", "w_zero?"}, fields<PackIntegerAttrs>())
-        .infer(pack_integer_infer)
-        .reference(pack_integer_reference)
-        .flag(kNotDifferentiable | kWeightForm);
+constinit const OpDef pack_integer = index_row("pack_integer", {"w"}, nullptr)
+                                         .infer(pack_integer_infer)
+                                         .reference(pack_integer_reference)
+                                         .flag(kNotDifferentiable | kWeightForm);
 constinit const OpDef packed_integer_matmul =
     sums("packed_integer_matmul", {"x", "w", "x_zero?", "b?", "w_zero?"}, fields<PackedAttrs>(),
          packed_integer_matmul_infer, packed_integer_flops);
 constinit const OpDef packed_integer_conv =
-    sums("packed_integer_conv", {"x", "w", "x_zero?", "b?"}, fields<PackedAttrs>(),
+    sums("packed_integer_conv", {"x", "w", "x_zero?", "b?", "w_zero?"}, fields<PackedAttrs>(),
          packed_integer_conv_infer, packed_integer_flops);
 }  // namespace op
 

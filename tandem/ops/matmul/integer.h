@@ -8,16 +8,6 @@
 
 namespace tandem {
 
-/// Attributes of pack_integer.
-struct PackIntegerAttrs {
-  /// 16 bits: w - w_zero. Otherwise 8: w, or w - 128 of u8, and the zero point is left to the sums.
-  bool wide = true;
-  template <class V>
-  void fields(V& v) {
-    v("wide", wide);
-  }
-};
-
 namespace op {
 /// matmul_integer: x u8 or i8 [..., k], w u8 or i8 [k, n], x_zero? (one number), w_zero? (one
 /// number or [n]) -> i32 [..., n]. conv_integer: x [n, c, ...d], w [o, c/groups, ...k], w_zero? one
@@ -25,12 +15,13 @@ namespace op {
 extern TD_API const OpDef matmul_integer, conv_integer;
 
 /// Forms for weights that stay, as in packed.h: in no list, only compile() writes them.
-/// pack_integer: w [k, n] or [o, c, kh, kw], w_zero? -> i8 or i16 [panels, kh, pairs, 64]: of the
-/// kw * c (or k) rows two lie side by side, an odd one beside zeros.
+/// pack_integer: w [k, n] or [o, c, kh, kw] -> i8 [panels, kh, pairs, 64]: w, or w - 128 of u8; of
+/// the kw * c (or k) rows two lie side by side, an odd one beside zeros.
 /// packed_integer_matmul: x [..., k], packed, x_zero?, b? i32 [..., n], w_zero? -> i32 [..., n].
-/// The zero point is given where 8 bits were packed and it is neither 0 nor the 128 of u8.
-/// packed_integer_conv: x [n, h, w, c], packed, x_zero?, b? i32 [..., o] -> i32 [n, h', w', o].
-/// The bias b has one element for each column, and is added to the sums.
+/// packed_integer_conv: x [n, h, w, c], packed, x_zero?, b? i32 [..., o], w_zero? ->
+/// i32 [n, h', w', o].
+/// The bias b has one element for each column, and is added to the sums. The zero point w_zero is
+/// given where it is neither the 0 of i8 nor the 128 of u8.
 extern TD_API const OpDef pack_integer, packed_integer_matmul, packed_integer_conv;
 }  // namespace op
 TD_API std::span<const OpDef* const> integer_rows();
@@ -64,8 +55,6 @@ struct IntegerWeight {
 /// Element i of an absent or present array of 8 bits; of one element it is always that one.
 int32_t integer_zero(const Array* a, int64_t i);
 /// Panels first..last-1 of pack_integer's result to `to`, which is where the first panel begins.
-void pack_integer_panels(const IntegerWeight& w, const Array* zero, int64_t first, int64_t last,
-                         int16_t* to);
 void pack_integer_panels(const IntegerWeight& w, int64_t first, int64_t last, int8_t* to);
 
 }  // namespace detail

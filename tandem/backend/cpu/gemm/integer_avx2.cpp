@@ -27,9 +27,6 @@ struct Avx2 {
   static V weight(const int8_t* w) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w)));
   }
-  static V weight(const int16_t* w) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w));
-  }
   static V add_products(V c, V a, V w) { return _mm256_add_epi32(c, _mm256_madd_epi16(a, w)); }
   static V mask(int64_t n) {
     return _mm256_loadu_si256(reinterpret_cast<const V*>(kMasks + kWidth - (n < 0 ? 0 : n)));

@@ -20,8 +20,7 @@ struct Plain {
     v.x[0] = a[0], v.x[1] = a[1];
     return v;
   }
-  template <class W>
-  static V weight(const W* w) {
+  static V weight(const int8_t* w) {
     V v;
     for (int i = 0; i < 2 * kWidth; ++i) v.x[i] = w[i];
     return v;

@@ -16,7 +16,7 @@ struct IntegerTile {
   int64_t pairs = 0, segments = 1;
   const int16_t* a = nullptr;
   int64_t am = 0, a_segment = 0;
-  const void* w = nullptr;  ///< i8 or i16 [segments][pairs][32][2] (op::pack_integer)
+  const void* w = nullptr;  ///< i8 [segments][pairs][32][2] (op::pack_integer)
   int32_t* c = nullptr;
   int64_t c_row = 0;
   const int32_t* bias = nullptr;
@@ -31,8 +31,8 @@ struct IntegerFinish {
   int64_t c_row = 0, rows = 0, columns = 0;
   const int32_t *sums = nullptr, *zero = nullptr;
 };
-/// Tiles of up to 32 rows over a whole panel of u8 codes and weights of 8 bits, whose panels have
-/// to be arranged first. They read up to 63 codes beyond the last, whose weights are 0.
+/// Tiles of up to 32 rows over a whole panel of u8 codes, whose weights have to be arranged first.
+/// They read up to 63 codes beyond the last, whose weights are 0.
 struct WideTiles {
   /// Bytes of an arranged panel, a multiple of 64.
   int64_t (*panel_bytes)(int64_t segments, int64_t pairs);
@@ -50,18 +50,19 @@ inline constexpr int kMostIntegerRows = 12, kMostIntegerVectors = 4;
 struct IntegerLoops {
   int rows;   ///< most rows of a tile
   int width;  ///< columns of one vector
-  /// [rows - 1][vectors - 1][weights of 16 bits]
-  void (*tile[kMostIntegerRows][kMostIntegerVectors][2])(const IntegerTile&);
+  /// [rows - 1][vectors - 1]
+  void (*tile[kMostIntegerRows][kMostIntegerVectors])(const IntegerTile&);
   /// Most vectors of a tile. Few rows leave registers for a whole panel, which is then read once.
   int vectors(int64_t tile_rows) const { return tile_rows <= 2 && width == 8 ? 4 : 2; }
   /// to[i] = from[i] - zero for i < n, from u8 or i8.
   void (*centre_u8)(int16_t* to, const uint8_t* from, int64_t n, int32_t zero);
   void (*centre_i8)(int16_t* to, const int8_t* from, int64_t n, int32_t zero);
   int32_t (*sum)(const int16_t* x, int64_t n);
+  int32_t (*sum_codes)(const uint8_t* x, int64_t n);
   void (*finish)(const IntegerFinish& f);
-  /// [rows - 1]: tiles of a whole panel over u8 codes and weights of 8 bits, which multiply four
-  /// pairs of bytes at once; read up to 3 codes beyond the last, whose weights are 0. None where
-  /// the processor has no such instruction.
+  /// [rows - 1]: tiles of a whole panel over u8 codes, which multiply four pairs of bytes at once;
+  /// read up to 3 codes beyond the last, whose weights are 0. None where the processor has no such
+  /// instruction.
   void (*byte_tile[kMostIntegerRows])(const IntegerTile&) = {};
   const WideTiles* wide = nullptr;  ///< in place of byte_tile
   bool takes_bytes() const { return byte_tile[0] != nullptr; }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of ops/matmul/integer.h. Rows of codes are copied as 16-bit differences from their
-// zero point, or as they are where tiles multiply bytes, channels-last and padded; then a row of
-// outputs is a matmul whose operand is the copy itself, as in packed_conv. A matrix is an image one
-// pixel wide. Threads share the rows, or, where these are few, the panels of the weight. Sums are
-// exact: no order matters.
+// zero point, or as they are where tiles multiply bytes, channels-last and padded; what a zero
+// point of the weight contributes follows from the sum of each window; then a row of outputs is a
+// matmul whose operand is the copy itself, as in packed_conv. A matrix is an image one pixel wide.
+// Threads share the rows, or, where these are few, the panels of the weight. Sums are exact: no
+// order matters.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -113,7 +114,6 @@ bool is_packed(const KernelCall& c) {
 struct IntegerPlan : EpiloguePlan {
   int workers = 1;
   bool by_panels = false;
-  bool wide = true;    ///< a weight that is packed in each call, with 16 bits
   int64_t rows = 1;    ///< of outputs in one unit
   int64_t part = 0;    ///< elements of copied rows of a worker, or of a sample
   int64_t panel = 0;   ///< bytes of an arranged panel of a worker
@@ -144,9 +144,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
                                          std::min(least, p.h), p.h);
   plan->part = (p.in_rows(plan->rows) * p.row() + kBeyond + 31) / 32 * 32;
   if (!is_packed(c)) {
-    plan->wide = c.in[1].dtype != DType::i8 || (c.n_in > 3 && c.in[3].present());
-    plan->weight =
-        whole_lines(static_cast<size_t>(p.panels() * p.panel_size()) * (plan->wide ? 2 : 1));
+    plan->weight = whole_lines(static_cast<size_t>(p.panels() * p.panel_size()));
   }
   plan->columns = whole_lines(static_cast<size_t>(p.panels() * kPackedPanel) * sizeof(int32_t));
   if (wide) plan->panel = wide->panel_bytes(p.kernel_h, p.pairs());
@@ -224,11 +222,10 @@ void copy_row(const Problem& p, const Codes& x, int64_t n, int64_t at, T* to) {
 struct Operands {
   Codes x;
   const char* w;
-  bool wide;
   int32_t* y;
   const Epilogue* epilogue;
   const int32_t *bias = nullptr, *zero = nullptr;  ///< [o]: of the weight
-  const int32_t* sums = nullptr;                   ///< of the rows of a matrix, beside zero
+  const int32_t* sums = nullptr;                   ///< of each window, beside zero
   char* panels = nullptr;                          ///< where workers arrange theirs
   int64_t panel = 0;                               ///< bytes of one
 };
@@ -237,22 +234,36 @@ constexpr int64_t kNearPairs = 256;  ///< of a panel: 16 KB of 8 bits stay in th
 constexpr int64_t kAheadBytes = 6144;
 
 using Sums = SmallVec<int32_t, 64>;
-// Of rows of a matrix, where the weight has a zero point: then they are no bytes.
-Sums sums_of(const Problem&, const Operands&, const uint8_t*, int64_t) { return {}; }
-Sums sums_of(const Problem& p, const Operands& op, const int16_t* x, int64_t rows) {
+int32_t sum(const int16_t* x, int64_t n) { return integer_loops().sum(x, n); }
+int32_t sum(const uint8_t* x, int64_t n) { return integer_loops().sum_codes(x, n); }
+// What `rows` rows of windows sum up to, less the zero point of x, where the weight has one.
+template <class T>
+Sums sums_of(const Problem& p, const Operands& op, const T* x, int64_t rows) {
   Sums sums;
   if (!op.zero) return sums;
-  for (int64_t r = 0; r < rows; ++r) sums.push_back(integer_loops().sum(x + r * p.c, p.c));
+  const bool centred = std::is_same_v<T, int16_t>;
+  const uint32_t zeros = centred ? 0
+                                 : static_cast<uint32_t>(op.x.nothing(x)) *
+                                       static_cast<uint32_t>(p.kernel_h * p.depth());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t v = 0; v < p.w; ++v) {
+      const T* from = x + r * p.stride_h * p.row() + v * p.stride_w * p.c;
+      uint32_t of_window = -zeros;
+      for (int64_t s = 0; s < p.kernel_h; ++s)
+        of_window += static_cast<uint32_t>(sum(from + s * p.row(), p.depth()));
+      sums.push_back(static_cast<int32_t>(of_window));
+    }
   return sums;
 }
 
-// Subtracts the terms of the zero points from rows of a panel of a matrix.
+// Subtracts the terms of the weight's zero points from the columns of a panel.
 void finish_panel(const Problem& p, const Operands& op, int64_t rows, int64_t panel, int32_t* y) {
+  if (!op.zero) return;
   IntegerFinish f;
   const int64_t j = panel * kPackedPanel;
   f.c = y + j;
   f.c_row = p.o;
-  f.rows = rows;
+  f.rows = rows * p.w;
   f.columns = std::min(kPackedPanel, p.o - j);
   f.zero = op.zero + j;
   f.sums = op.sums;
@@ -260,13 +271,11 @@ void finish_panel(const Problem& p, const Operands& op, int64_t rows, int64_t pa
 }
 
 // A tile of `rows` rows over one or two vectors of columns.
-void run_tile(const IntegerLoops& l, const Operands& op, int64_t rows, IntegerTile& t,
-              const int16_t* x) {
+void run_tile(const IntegerLoops& l, int64_t rows, IntegerTile& t, const int16_t* x) {
   t.a = x;
-  l.tile[rows - 1][(t.columns + l.width - 1) / l.width - 1][op.wide](t);
+  l.tile[rows - 1][(t.columns + l.width - 1) / l.width - 1](t);
 }
-void run_tile(const IntegerLoops& l, const Operands&, int64_t rows, IntegerTile& t,
-              const uint8_t* x) {
+void run_tile(const IntegerLoops& l, int64_t rows, IntegerTile& t, const uint8_t* x) {
   t.codes = x;
   l.byte_tile[rows - 1](t);
 }
@@ -280,18 +289,17 @@ template <class T>
 void multiply_matrix(const Problem& p, const Operands& op, const T* x, int64_t rows, int64_t p0,
                      int64_t p1, int32_t* y) {
   const IntegerLoops& l = integer_loops();
-  const int64_t tiles = (rows + l.rows - 1) / l.rows, bytes = op.wide ? 2 : 1;
-  const int64_t most = kNearPairs / bytes, across = columns_of_tile(l, rows, x);
+  const int64_t tiles = (rows + l.rows - 1) / l.rows, across = columns_of_tile(l, rows, x);
   IntegerTile t;
   t.am = p.c;
   t.c_row = p.o;
   for (int64_t panel = p0; panel < p1; ++panel) {
     const int64_t columns = std::min(kPackedPanel, p.o - panel * kPackedPanel);
-    for (int64_t q = 0; q < p.pairs(); q += most) {
-      t.pairs = std::min(most, p.pairs() - q);
+    for (int64_t q = 0; q < p.pairs(); q += kNearPairs) {
+      t.pairs = std::min(kNearPairs, p.pairs() - q);
       t.accumulate = q > 0;
       for (int64_t j = 0; j < columns; j += across) {
-        const char* w = op.w + (panel * p.panel_size() + q * 2 * kPackedPanel + 2 * j) * bytes;
+        const char* w = op.w + panel * p.panel_size() + q * 2 * kPackedPanel + 2 * j;
         t.w = w;
         t.columns = static_cast<int>(std::min(columns - j, across));
         t.bias = op.bias ? op.bias + panel * kPackedPanel + j : nullptr;
@@ -299,11 +307,11 @@ void multiply_matrix(const Problem& p, const Operands& op, const T* x, int64_t r
           const int64_t r0 = rows * i / tiles, r1 = rows * (i + 1) / tiles;
           t.ahead = i == 0 && j == 0 ? w + kAheadBytes : nullptr;
           t.c = y + r0 * p.o + panel * kPackedPanel + j;
-          run_tile(l, op, r1 - r0, t, x + r0 * p.c + 2 * q);
+          run_tile(l, r1 - r0, t, x + r0 * p.c + 2 * q);
         }
       }
     }
-    if (op.zero) finish_panel(p, op, rows, panel, y);
+    finish_panel(p, op, rows, panel, y);
   }
 }
 
@@ -341,6 +349,7 @@ void multiply_wide(const Problem& p, const Operands& op, const uint8_t* x, int64
         t.c = y + (r * p.w + w0) * p.o + panel * kPackedPanel;
         l.run(t, arranged, static_cast<int>(count));
       }
+    finish_panel(p, op, rows, panel, y);
   }
   l.release();
 }
@@ -358,22 +367,23 @@ void multiply(const Problem& p, const Operands& op, const T* x, int64_t rows, in
   const IntegerLoops& l = integer_loops();
   const bool merged = p.merged();
   const int64_t lines = merged ? 1 : rows, w = merged ? rows * p.w : p.w;
-  const int64_t tiles = (w + l.rows - 1) / l.rows, bytes = op.wide ? 2 : 1;
+  const int64_t tiles = (w + l.rows - 1) / l.rows;
   IntegerTile t = tile_of(p);
   for (int64_t panel = p0; panel < p1; ++panel) {
     const int64_t columns = std::min(kPackedPanel, p.o - panel * kPackedPanel);
     const int64_t across = std::min(columns_of_tile(l, l.rows, x), kPackedPanel);
     for (int64_t j = 0; j < columns; j += across) {
-      t.w = op.w + (panel * p.panel_size() + 2 * j) * bytes;
+      t.w = op.w + panel * p.panel_size() + 2 * j;
       t.bias = op.bias ? op.bias + panel * kPackedPanel + j : nullptr;
       t.columns = static_cast<int>(std::min<int64_t>(columns - j, across));
       for (int64_t r = 0; r < lines; ++r)
         for (int64_t i = 0; i < tiles; ++i) {
           const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles;
           t.c = y + (r * p.w + w0) * p.o + panel * kPackedPanel + j;
-          run_tile(l, op, w1 - w0, t, x + r * p.stride_h * p.row() + w0 * t.am);
+          run_tile(l, w1 - w0, t, x + r * p.stride_h * p.row() + w0 * t.am);
         }
     }
+    finish_panel(p, op, rows, panel, y);
   }
 }
 
@@ -406,16 +416,18 @@ void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, T
   });
   for (int64_t n = 0; n < p.n; ++n)
     std::fill_n(scratch + n * plan.part + rows * p.row(), kBeyond, T(0));
-  Operands own = op;
-  const Sums sums = sums_of(p, op, scratch, p.h);  // a matrix: one sample
-  own.sums = sums.data();
+  std::vector<Sums> sums;  // of each sample
+  for (int64_t n = 0; n < p.n; ++n) sums.push_back(sums_of(p, op, scratch + n * plan.part, p.h));
   const int64_t units = plan.workers > 1 ? 4 * plan.workers : 1;
   const int64_t most = std::max(kPanelGroup, kUnitSums / (p.n * p.h * p.w * kPackedPanel));
   const int64_t group = std::clamp<int64_t>(p.panels() / units, 1, most);
   share_units(plan.workers, (p.panels() + group - 1) / group, [&](size_t worker, int64_t u) {
     const int64_t j = u * group, next = std::min(j + group, p.panels());
-    for (int64_t n = 0; n < p.n; ++n)
+    for (int64_t n = 0; n < p.n; ++n) {
+      Operands own = op;
+      own.sums = sums[static_cast<size_t>(n)].data();
       multiply(p, own, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o, worker);
+    }
     if (op.epilogue)
       op.epilogue->run(*op.epilogue, 0, p.n * p.h * p.w, j * kPackedPanel,
                        std::min(next * kPackedPanel, p.o));
@@ -426,14 +438,10 @@ const Array* operand(const KernelCall& c, int i) {
   return i < c.n_in && c.in[i].present() ? &c.in[i] : nullptr;
 }
 
-void pack_weight(const KernelCall& c, const IntegerPlan& plan) {
+void pack_weight(const KernelCall& c) {
   const IntegerWeight w(c.in[1]);
   parallel_for(0, w.panels(), 1 + 32768 / (w.panel_size() + 1), [&](int64_t first, int64_t last) {
-    const int64_t at = first * w.panel_size();
-    if (plan.wide)
-      pack_integer_panels(w, operand(c, 3), first, last, static_cast<int16_t*>(c.scratch) + at);
-    else
-      pack_integer_panels(w, first, last, static_cast<int8_t*>(c.scratch) + at);
+    pack_integer_panels(w, first, last, static_cast<int8_t*>(c.scratch) + first * w.panel_size());
   });
 }
 
@@ -464,30 +472,36 @@ void take_zero(const Problem& p, const Operands& op, int32_t* bias) {
   });
 }
 
+// The zero points of the columns less what packing takes from the weights, in `to`; nullptr: all 0.
+const int32_t* zero_points(const KernelCall& c, int64_t columns, int32_t* to) {
+  const bool packed = is_packed(c);
+  const Array* z = operand(c, packed ? 4 : 3);
+  if (!z && (packed || c.in[1].dtype == DType::i8)) return nullptr;
+  const bool is_signed = z ? z->dtype == DType::i8 : false;
+  bool any = false;
+  for (int64_t j = 0; j < columns; ++j) {
+    to[j] = integer_zero(z, j) - (is_signed ? 0 : 128);
+    any = any || to[j] != 0;
+  }
+  return any ? to : nullptr;
+}
+
 void run_integer(const KernelCall& c, const Epilogue* e) {
   const auto& plan = *static_cast<const IntegerPlan*>(c.plan);
   const Problem p = problem_of(c);
   const bool packed = is_packed(c);
-  if (!packed) pack_weight(c, plan);
+  if (!packed) pack_weight(c);
   Operands op{{&c.in[0], integer_zero(operand(c, 2), 0)},
               packed ? c.in[1].as<const char>() : static_cast<const char*>(c.scratch),
-              packed ? c.in[1].dtype == DType::i16 : plan.wide,
               c.out[0].as<int32_t>(),
               e};
   char* scratch = static_cast<char*>(c.scratch) + plan.weight;
-  if (packed) {
+  if (const Array* b = packed ? operand(c, 3) : nullptr) {
     auto* own = reinterpret_cast<int32_t*>(scratch);
-    if (const Array* b = operand(c, 3)) {
-      for (int64_t j = 0; j < p.o; ++j) own[j] = b->as<int32_t>()[j * b->strides[b->rank - 1]];
-      op.bias = own;
-    }
-    own = reinterpret_cast<int32_t*>(scratch + plan.columns);
-    if (const Array* z = operand(c, 4)) {
-      const int32_t offset = z->dtype == DType::u8 ? 128 : 0;  // as pack_integer takes from weights
-      for (int64_t j = 0; j < p.o; ++j) own[j] = integer_zero(z, j) - offset;
-      op.zero = own;
-    }
+    for (int64_t j = 0; j < p.o; ++j) own[j] = b->as<int32_t>()[j * b->strides[b->rank - 1]];
+    op.bias = own;
   }
+  op.zero = zero_points(c, p.o, reinterpret_cast<int32_t*>(scratch + plan.columns));
   const auto run = [&](auto* rows) {
     if (plan.by_panels)
       run_panels(p, plan, op, rows);
@@ -497,8 +511,7 @@ void run_integer(const KernelCall& c, const Epilogue* e) {
   op.panels = scratch + 2 * plan.columns;
   op.panel = plan.panel;
   char* rows = op.panels + plan.panel * plan.workers;
-  if (!integer_loops().takes_bytes() || op.wide || op.zero)
-    return run(reinterpret_cast<int16_t*>(rows));
+  if (!integer_loops().takes_bytes()) return run(reinterpret_cast<int16_t*>(rows));
   auto* bias = reinterpret_cast<int32_t*>(scratch);
   take_zero(p, op, bias);
   op.bias = bias;

@@ -25,7 +25,6 @@ struct IntegerVectors512 {
   static V weight(const int8_t* w) {
     return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(w)));
   }
-  static V weight(const int16_t* w) { return _mm512_loadu_si512(w); }
   static __mmask16 mask(int64_t n) {
     return n >= kWidth ? __mmask16(0xffff) : n <= 0 ? __mmask16(0) : __mmask16((1u << n) - 1);
   }
