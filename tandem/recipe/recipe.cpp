@@ -151,6 +151,13 @@ void check_batch(Options& o, const RecipeData& data) {
                        samples, batch));
 }
 
+// One step takes the batches of at most one epoch.
+void check_accumulation(Options& o, int64_t accumulate, int64_t batches) {
+  if (accumulate > std::max<int64_t>(batches, 1))
+    o.fail("accumulate", fmt::format("wants {} or less, as many batches as an epoch has, got {}",
+                                     batches, accumulate));
+}
+
 // The names under `export`, all of them known.
 std::vector<std::string> exports_of(Options& root, const Registry& registry) {
   const std::vector<std::string> exports = root.texts("export", {});
@@ -341,7 +348,10 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   RecipeData data =
       in_part(recipe, "data", [&] { return make_data(data_o, static_cast<uint64_t>(seed)); });
   data_o.finish();
-  if (!use) check_batch(data_o, data);
+  if (!use) {
+    check_batch(data_o, data);
+    check_accumulation(train_o, options.accumulate, data.train.size());
+  }
   const bool has_val = data.val || options.debug.overfit_batches > 0;
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();

@@ -168,6 +168,8 @@ TEST(Recipe, BatchesAndListsAsTheyAre) {
   };
   for (const auto& [change, want] : std::vector<std::pair<const char*, const char*>>{
            {"data.batch=1e9", "r.yaml: data.batch: wants 1437 or less"},
+           {"trainer.accumulate=1e9",
+            "r.yaml: trainer.accumulate: wants 23 or less, as many batches as an epoch has"},
            {"data.batch=1438", "as many samples as there are to train on, got 1438"},
            {"data={type: digits, batch: 1438, val_part: 0, drop_last: true}",
             "data.batch: 1438 leaves no whole batch to train on"},
