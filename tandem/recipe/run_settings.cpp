@@ -118,6 +118,20 @@ void RunSettings::compare(const io::Yaml* before, const io::Yaml* now, const std
       .push_back({path, setting_text(before), setting_text(now)});
 }
 
+// What a run has done already cannot be asked to end earlier: its record would say what is not so.
+void RunSettings::check_ends(const train::Snapshot& s, const std::string& folder) const {
+  const std::pair<const char*, int64_t> ends[] = {{"trainer.epochs", epoch_of(s)},
+                                                  {"trainer.max_steps", s.step}};
+  for (const SettingChange& c : changes_)
+    for (const auto& [key, done] : ends) {
+      const double wanted = c.key == key ? std::strtod(c.now.c_str(), nullptr) : -1;
+      TD_CHECK(wanted < 0 || wanted >= static_cast<double>(done), Value,
+               "{}: {} is {}, but the run in '{}' has trained {} already\nAsk for more, or start "
+               "another run in a new folder (--run).",
+               file_, key, c.now, folder, done);
+    }
+}
+
 void RunSettings::resume(const train::Snapshot& s, const std::string& folder) {
   const std::string* config = file_of(s, kConfig);
   if (!config) return;  // of a program without a recipe
@@ -141,6 +155,7 @@ void RunSettings::resume(const train::Snapshot& s, const std::string& folder) {
             "it has ('{}/{}'), or start another run in a new folder (--run).",
             file_, folder, named, folder, kRecipe);
   }
+  check_ends(s, folder);
   const std::string* record = file_of(s, kRecord);
   record_ = record ? *record : record_line(0, 0, {});
   if (changes_.empty()) return;

@@ -30,6 +30,7 @@ class RunSettings {
 
  private:
   void compare(const io::Yaml* before, const io::Yaml* now, const std::string& path);
+  void check_ends(const train::Snapshot& s, const std::string& folder) const;
   bool may_change(const std::string& key) const;
 
   std::string file_;

@@ -157,6 +157,23 @@ TEST_F(Resuming, WhatMustStayIsRefusedByName) {
   }
 }
 
+// A record that says "1 epoch" of two trained ones would be wrong.
+TEST_F(Resuming, FewerThanAreTrainedAreRefused) {
+  train("run", {"trainer.epochs=2"});
+  const auto steps = runs::read_run(f / "run").parts.size();
+  const std::string config = read_file(f / "run/config.yaml");
+  for (const auto& [change, want] :
+       {std::pair{"trainer.epochs=1", "trainer.epochs is 1, but the run in"},
+        {"trainer.max_steps=1", "trainer.max_steps is 1, but the run in"}}) {
+    const std::string what = error_of([&] { train("run", {"trainer.epochs=2", change}); });
+    EXPECT_NE(what.find(want), std::string::npos) << what;
+    EXPECT_NE(what.find("already. Ask for more"), std::string::npos) << what;
+    EXPECT_EQ(runs::read_run(f / "run").parts.size(), steps);
+    EXPECT_EQ(read_file(f / "run/config.yaml"), config);
+  }
+  EXPECT_EQ(error_of([&] { train("run", {"trainer.epochs=2"}); }), "no error");
+}
+
 TEST_F(Resuming, AnotherWritingIsNoChange) {
   train("run", {});
   const std::string config = read_file(f / "run/config.yaml");
