@@ -158,6 +158,11 @@ void check_accumulation(Options& o, int64_t accumulate, int64_t batches) {
                                      batches, accumulate));
 }
 
+void check_batches(Options& data_o, Options& train_o, int64_t accumulate, const RecipeData& data) {
+  check_batch(data_o, data);
+  check_accumulation(train_o, accumulate, data.train.size());
+}
+
 // The names under `export`, all of them known.
 std::vector<std::string> exports_of(Options& root, const Registry& registry) {
   const std::vector<std::string> exports = root.texts("export", {});
@@ -348,10 +353,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   RecipeData data =
       in_part(recipe, "data", [&] { return make_data(data_o, static_cast<uint64_t>(seed)); });
   data_o.finish();
-  if (!use) {
-    check_batch(data_o, data);
-    check_accumulation(train_o, options.accumulate, data.train.size());
-  }
+  if (!use) check_batches(data_o, train_o, options.accumulate, data);
   const bool has_val = data.val || options.debug.overfit_batches > 0;
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
