@@ -24,10 +24,12 @@ Ref<Executable> finish(Program p) {
           name, smallest, limit, unlimited, holds);
 }
 
-bool writes_nothing(const Program& p) {
-  for (const Program::CellUse& u : p.cells)
-    if (u.exit != kNone) return false;
-  return p.grads.empty();
+// Training writes what it trains, and modules are in training mode then. What is written beside
+// weights that stay is state: the cache of a decoder, a count.
+bool is_inference(const Program& p) {
+  if (!p.grads.empty()) return false;
+  return p.weights_stay ||
+         std::all_of(p.cells.begin(), p.cells.end(), [](const auto& u) { return u.exit == kNone; });
 }
 
 size_t bytes_saved(const std::vector<Saved>& saved, const Program& forward) {
@@ -53,7 +55,7 @@ ForwardBackward cut_in_two(const Program& joint, size_t n_in, size_t n_out) {
 }  // namespace
 
 Ref<Executable> make_executable(Program p, size_t limit, const std::string& name) {
-  p.inference = writes_nothing(p);
+  p.inference = is_inference(p);
   if (limit == 0) {
     run_passes(p);
     return make_ref<Executable>(std::move(p));

@@ -77,7 +77,8 @@ struct TD_API Program {
   /// What is computed from cells outside of the calls, and whose results are among the constants.
   std::vector<std::shared_ptr<Derived>> derived, shared;
   uint32_t rng_draws = 0;
-  /// Values alone: nothing is written, and no derivative reads what it computes.
+  /// Values alone: no derivative reads what it computes, and nothing is written but state beside
+  /// weights that stay.
   bool inference = false;
   /// Cells keep their values from call to call for long: of modules that are not in training.
   bool weights_stay = false;

@@ -189,10 +189,11 @@ void Derived::compute() {
   ++computed_;
   detail::trim_block(*value_.impl());
   // What was read of a mapped file is not needed again soon.
-  for (const Source& s : sources_)
-    if (!s.cell && !s.constant.impl()->storage->writable && s.constant.is_contiguous())
-      release_mapped(s.constant.impl()->data,
-                     static_cast<size_t>(s.constant.numel()) * size_of(s.constant.dtype()));
+  for (const Source& s : sources_) {
+    const Tensor x = s.cell ? Executable::look(*s.cell).first : s.constant;
+    if (!x.impl()->storage->writable && x.is_contiguous())
+      release_mapped(x.impl()->data, static_cast<size_t>(x.numel()) * size_of(x.dtype()));
+  }
 }
 
 Tensor Derived::value() {
