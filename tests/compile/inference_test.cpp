@@ -496,39 +496,6 @@ TEST(Inference, ModulesInEvalModeReadPackedWeights) {
   EXPECT_EQ(count_ops(f.executable(), op::packed_matmul), 0);
 }
 
-// A decoder writes its cache; the weights beside it stay and are packed.
-TEST(Inference, ModulesThatWriteStateReadPackedWeights) {
-  manual_seed(8);
-  NoGradGuard no_grad;
-  struct Cached : nn::Module {
-    nn::Linear fc{64, 96};
-    Buffer cache{zeros({4, 64})}, steps{zeros({}, DType::i64)};
-    Cached() { TD_REGISTER(fc, cache, steps); }
-    Tensor forward(Tensor x) {
-      cache.assign_(cache * 0.5 + x);
-      steps.assign_(steps + 1);
-      return fc(cache);
-    }
-  } net, eager;
-  eager.load_state_dict(net.state_dict());
-  const Tensor x = randn({4, 64});
-  for (const bool same : {true, false})
-    for (const bool training : {false, true}) {
-      net.train(training);
-      eager.train(training);
-      auto step = compile([&](Tensor v) { return net(v); }, {.same_bits = same});
-      for (int k = 0; k < 3; ++k) {
-        EXPECT_LE(distance(step(x), eager(x)), same ? 0 : 2e-5) << same << training;
-        EXPECT_TRUE(same_bits(net.cache, eager.cache)) << same << training;
-      }
-      EXPECT_EQ(count_ops(step.executable(), op::packed_matmul), training ? 0 : 1);
-      net.fc.weight.assign_(net.fc.weight * 2);
-      eager.fc.weight.assign_(eager.fc.weight * 2);
-      EXPECT_LE(distance(step(x), eager(x)), same ? 0 : 2e-5) << "the weight was written";
-    }
-  EXPECT_EQ(Tensor(net.steps).item<int64_t>(), 16);
-}
-
 TEST(Inference, ConstantsArePackedOnceForAllPrograms) {
   manual_seed(7);
   NoGradGuard no_grad;

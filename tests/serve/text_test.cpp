@@ -119,6 +119,7 @@ TEST(Engine, TextsAreThoseOfEachAlone) {
     SCOPED_TRACE(family);
     const auto model = model_of(family);
     TextEngine engine(model, {.streams = 4, .length = 20, .block = 4, .piece = 5});
+    EXPECT_EQ(engine.sizes(), (std::vector<int64_t>{1, 2, 4})) << "not decoded together";
     std::vector<Tokens> prompts = {
         {3}, {4, 5, 6}, {7, 8, 9, 10, 11, 12}, {2, 3, 4, 5, 6, 7, 8, 9}, {31, 30}, {4, 5, 7}};
     std::vector<Tokens> got(prompts.size());

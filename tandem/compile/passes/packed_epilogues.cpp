@@ -11,6 +11,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "tandem/compile/passes/emit.h"
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/passes/rewriter.h"
 #include "tandem/ops/matmul/packed.h"
@@ -30,7 +31,8 @@ bool is_packed(const Instr& i) { return i.op && packed(0).takes(*i.op); }
 
 class PackedEpilogues {
  public:
-  explicit PackedEpilogues(const Program& p) : same_bits_(p.same_bits) {
+  explicit PackedEpilogues(const Program& p)
+      : same_bits_(p.same_bits), stable_(stable_values(p, p.weights_stay)) {
     for (InstrId k : p.instrs.ids())
       if (is_packed(p.instrs[k])) start_[p.instrs[k].out[0]] = k;
   }
@@ -116,12 +118,14 @@ class PackedEpilogues {
     if (low <= high) clamp(r, low, high);
   }
 
-  // A bias has one element per column, a residual the shape of the result.
+  // A bias has one element per column, a residual the shape of the result. Of one row either could
+  // be meant: what is computed is a residual, so that a row has the bits that it has among others.
   bool is_bias(const Rewrite& r, const Instr& i, ValueId v) const {
     const Shape &s = r.spec(v).shape, &y = r.spec(i.out[0]).shape;
     const int64_t columns = y[y.rank() - 1].value();
     return !same_bits_ && !has_operand(i, 2) && !scaled_before(attrs(i)) && s.rank() > 0 &&
-           s.numel().value() == columns && s[s.rank() - 1].value() == columns;
+           s.numel().value() == columns && s[s.rank() - 1].value() == columns &&
+           (!(s == y) || (v.index() < stable_.size() && stable_[v]));
   }
   bool may_add(const Rewrite& r, const Instr& i, ValueId v) const {
     return attrs(i).epilogue == 0 && !scaled_after(attrs(i)) && !has_operand(i, 3) &&
@@ -159,6 +163,7 @@ class PackedEpilogues {
   }
 
   bool same_bits_;
+  PerValue<char> stable_;  ///< the same in every call
   /// Where each packed instruction stood before anything was taken in, by its result.
   std::unordered_map<ValueId, InstrId> start_;
 };
