@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of serve::TextEngine at 1, 4 and 16 texts, beside models::generate() for one
 // text and the rate at which this machine can read the weights: a lone text reads all of them for
-// each token. Weights are random. Use: bench_text [gpt2 | llama] [tokens]: GPT-2 of 124 million
-// parameters, or a Llama of 1.1 billion (4.4 GB).
+// each token. Weights are random. Use: bench_text [gpt2 | llama] [tokens] [bf16]: GPT-2 of 124
+// million parameters, or a Llama of 1.1 billion (4.4 GB); weights and caches in f32 or bf16.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,9 +69,10 @@ int main(int argc, char** argv) {
   const std::shared_ptr<models::PretrainedModel> model =
       models::from_config(models::ModelConfig::from_json(kind == "llama" ? kLlama : kGpt2));
   model->module().eval();
+  if (argc > 3 && std::string(argv[3]) == "bf16") model->module().to(DType::bf16);
   double bytes = 0;
   for (const auto& [name, p] : model->module().state_dict())
-    bytes += static_cast<double>(p.numel()) * 4;
+    bytes += static_cast<double>(p.numel()) * static_cast<double>(size_of(p.dtype()));
   const double rate = read_rate(size_t{1} << 29);
   fmt::print(
       "{}: {:.2f} GB of weights; a sum reads {:.1f} GB/s: at most {:.1f} tokens/s of one text\n",

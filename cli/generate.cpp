@@ -39,6 +39,7 @@ constexpr Flag kFlags[] = {
     {"--steps", "INT", "Sampler steps of a DDPM (the recipe's)"},
     {"--guidance", "NUMBER", "Guidance of a DDPM towards the class, 1: none (2)"},
     {"--seed", "INT", "Seed of the sampling (0)"},
+    {"--dtype", "TEXT", "Of a Hugging Face folder's weights: f32, or bf16 (half the memory)"},
     {"--output", "FILE", "Images: a grid (.png) or arrays (.npy, .npz, .safetensors)"},
     {"--columns", "INT", "Columns of the grid (as many as rows)"},
 };
@@ -140,11 +141,15 @@ class Printer {
 void from_pretrained(const Arguments& a, recipe::Options& o) {
   models::GenerateOptions options = recipe::text_options(o, {.max_new_tokens = 50});
   Shown s{.prompts = recipe::prompt_rows(o, {}, options.do_sample)};
+  const std::string dtype = o.text("--dtype", "f32");
+  if (dtype != "f32" && dtype != "bf16")
+    o.fail("--dtype", fmt::format("wants f32 or bf16, got '{}'", dtype));
   recipe::refuse_left(o, "a Hugging Face folder");
   if (s.prompts.empty()) o.fail("--prompt", "is missing");
   const text::Tokenizer tokenizer =
       text::Tokenizer::from_file(a.folder + "/tokenizer.json").with_padding({}).with_truncation({});
   const auto model = models::from_pretrained(a.folder);
+  if (dtype == "bf16") model->module().to(DType::bf16);
   std::vector<std::vector<int64_t>> ids, rows;
   for (const std::string& p : s.prompts) ids.push_back(tokenizer.encode(p).ids);
   Printer printer(tokenizer);

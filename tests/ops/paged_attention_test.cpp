@@ -73,6 +73,22 @@ TEST(PagedAttention, IsAttentionOverEachText) {
     }
 }
 
+// bf16 is read as it lies, computed in f32 and rounded once.
+TEST(PagedAttention, HalfIsRoundedOnce) {
+  const Pool p({9, 16});
+  const Tensor k = p.k.to(DType::bf16), v = p.v.to(DType::bf16);
+  for (const int64_t l : {1, 5}) {
+    const Tensor q = randn({2, kHeads, l, kSize}).to(DType::bf16),
+                 at = stack({arange(9 - l, 9), arange(16 - l, 16)});
+    const Tensor got = paged_attention(q, k, v, p.table, at, {.block = kBlock});
+    const Tensor want = paged_attention(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32),
+                                        p.table, at, {.block = kBlock});
+    EXPECT_EQ(got.contiguous().to_vector<float>(),
+              want.to(DType::bf16).contiguous().to_vector<float>())
+        << l;
+  }
+}
+
 TEST(PagedAttention, ATextDoesNotDependOnThoseBeside) {
   const Pool p({9, 12, 3});
   const Tensor q = randn({3, kHeads, 1, kSize}), at = tensor({8, 11, 2}).reshape({3, 1});

@@ -176,7 +176,7 @@ class EncoderDecoder : public PretrainedModel {
     DecodeState s;
     const AttentionSpec& a = spec_.decoder.self;
     for (int64_t i = 0; i < spec_.decoder_depth; ++i)
-      s.layers.emplace_back(n, a.heads, length, spec_.width / a.heads);
+      s.layers.emplace_back(n, a.heads, length, spec_.width / a.heads, dtype_of(net_));
     s.start = Buffer(zeros({n}, DType::i64));
     return s;
   }
@@ -193,7 +193,8 @@ class EncoderDecoder : public PretrainedModel {
     const Tensor memory = encode(prompt, at);
     const AttentionSpec& a = spec_.decoder.self;
     for (Block& b : net_.decoder.layers) {
-      state.layers.emplace_back(memory.size(0), a.heads, memory.size(1), spec_.width / a.heads);
+      state.layers.emplace_back(memory.size(0), a.heads, memory.size(1), spec_.width / a.heads,
+                                memory.dtype());
       b.cross->fill(state.layers.back(), memory);
     }
     return decode(first_tokens(in, memory.size(0)), state);

@@ -262,7 +262,7 @@ class T5 : public PretrainedModel {
     if (!is_encoder_decoder()) return PretrainedModel::start_decoding(n, length);
     DecodeState s;
     for (int64_t i = 0; i < sizes_.decoder_layers; ++i)
-      s.layers.emplace_back(n, sizes_.heads, length, sizes_.kv);
+      s.layers.emplace_back(n, sizes_.heads, length, sizes_.kv, detail::dtype_of(net_));
     s.start = Buffer(zeros({n}, DType::i64));
     return s;
   }

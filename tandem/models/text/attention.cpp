@@ -86,6 +86,12 @@ Tensor attend_paged(const Tensor& q, const Tensor& k, const Tensor& v, const Pag
                          {call.block, scale, softcap, call.window});
 }
 
+DType dtype_of(nn::Module& model) {
+  for (const Param& p : model.parameters())
+    if (is_floating(p.dtype())) return p.dtype();
+  return DType::f32;
+}
+
 void want(const Tensor& t, const char* name, int rank) {
   TD_CHECK(t.defined(), Value, "the model wants {}", name);
   TD_CHECK(t.dim() == rank, Shape, "the model wants {} of {} dimensions, is {}", name, rank,
@@ -115,8 +121,9 @@ std::vector<Tensor> CausalModel::run(const ModelInputs& in) {
 }
 DecodeState CausalModel::start_decoding(int64_t n, int64_t length) {
   DecodeState s;
+  const DType dtype = dtype_of(module());
   for (int64_t i = 0; i < cache_.layers; ++i)
-    s.layers.emplace_back(n, cache_.heads, length, cache_.head_dim);
+    s.layers.emplace_back(n, cache_.heads, length, cache_.head_dim, dtype);
   s.start = Buffer(zeros({n}, DType::i64));
   return s;
 }
@@ -134,7 +141,9 @@ PagedCache CausalModel::start_paged(int64_t blocks, int64_t block) {
   TD_CHECK(blocks > 1 && block > 0, Value, "a pool wants at least 2 blocks of 1, got {} of {}",
            blocks, block);
   PagedCache cache{{}, block};
-  const auto empty = [&] { return Buffer(zeros({blocks * block, cache_.heads, cache_.head_dim})); };
+  const auto empty = [&, dtype = dtype_of(module())] {
+    return Buffer(zeros({blocks * block, cache_.heads, cache_.head_dim}, dtype));
+  };
   for (int64_t i = 0; i < cache_.layers; ++i) cache.layers.push_back({empty(), empty()});
   return cache;
 }

@@ -39,6 +39,9 @@ struct PagedLayerCall {
 Tensor attend_paged(const Tensor& q, const Tensor& k, const Tensor& v, const PagedLayerCall& call,
                     double scale, double softcap = 0);
 
+/// The dtype of the weights, which caches have, too.
+DType dtype_of(nn::Module& model);
+
 /// Throws Value unless the tensor is defined and has `rank` dimensions.
 void want(const Tensor& t, const char* name, int rank);
 

@@ -109,6 +109,7 @@ namespace {
 TextEngineOptions text_options(const ModelSettings& s) {
   return {.streams = s.streams,
           .length = s.length,
+          .dtype = s.dtype == "bf16" ? DType::bf16 : DType::f32,
           .cache_bytes = static_cast<int64_t>(s.cache_mb * (1 << 20)),
           .piece = s.piece,
           .queue = static_cast<size_t>(s.queue),

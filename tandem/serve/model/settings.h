@@ -26,6 +26,7 @@ struct ModelSettings {
   double warm_seconds = 5;
   bool copy = true;
   bool text = true;
+  std::string dtype = "f32";
   int64_t streams = 16;
   int64_t length = 0;
   double cache_mb = 1024;
@@ -63,6 +64,8 @@ struct ModelSettings {
        .unit = "seconds",
        .at_least = 0});
     v("text", text, {.doc = "a language model with its tokenizer continues texts, too"});
+    v("dtype", dtype,
+      {.doc = "of a language model's weights and of its keys and values", .one_of = "f32 bf16"});
     v("streams", streams,
       {.doc = "texts that grow at the same time", .at_least = 1, .at_most = 1024});
     v("length", length,

@@ -16,6 +16,7 @@ std::unique_ptr<TextModel> TextModel::load(const std::string& folder,
     return nullptr;
   std::shared_ptr<models::PretrainedModel> model = models::from_pretrained(folder);
   if (!model->is_causal()) return nullptr;
+  model->module().to(options.dtype);
   const text::Tokenizer tokenizer = text::Tokenizer::from_file((at / "tokenizer.json").string())
                                         .with_truncation(std::nullopt)
                                         .with_padding(std::nullopt);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// paged_attention in f32: keys are read where they lie in the pool, and only those that a query
-// sees. Few queries of a text (decoding) take each key by itself; more (prompts) take blocks of
-// keys through the matmul tiles. A query's numbers do not depend on the texts beside it.
+// paged_attention in f32 and bf16 (computed in f32): keys are read where they lie in the pool, and
+// only those that a query sees. Few queries of a text (decoding) take each key by itself; more
+// (prompts) take blocks of keys through the matmul tiles. A query's numbers do not depend on the
+// texts beside it.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/backend/cpu/rows/attention_internal.h"
+#include "tandem/base/half.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/nn/paged_attention.h"
@@ -17,20 +19,29 @@ namespace {
 
 constexpr int64_t kFewQueries = 8;  ///< of a head of keys: below, keys are not packed
 
+void load(const Array& a, int64_t at, int64_t n, float* to) {
+  if (a.dtype == DType::f32)
+    std::memcpy(to, a.as<float>() + at, static_cast<size_t>(n) * sizeof(float));
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = bfloat16_bits_to_float(a.as<uint16_t>()[at + i]);
+}
+void store(const Array& a, int64_t at, int64_t n, const float* from) {
+  if (a.dtype == DType::f32)
+    std::memcpy(a.as<float>() + at, from, static_cast<size_t>(n) * sizeof(float));
+  else
+    for (int64_t i = 0; i < n; ++i) a.as<uint16_t>()[at + i] = float_to_bfloat16_bits(from[i]);
+}
+
 struct Paged {
-  const float *q, *k, *v;
-  float* y;
-  const Array &qa, &ya, &table, &positions;
+  const Array &qa, &ka, &va, &ya, &table, &positions;
   int64_t n, heads, group, l, e, f, slots, block, blocks, window;
   int64_t k_row, k_head, v_row, v_head;
   float scale, softcap;
 
   explicit Paged(const KernelCall& c)
-      : q(c.in[0].as<float>()),
-        k(c.in[1].as<float>()),
-        v(c.in[2].as<float>()),
-        y(c.out[0].as<float>()),
-        qa(c.in[0]),
+      : qa(c.in[0]),
+        ka(c.in[1]),
+        va(c.in[2]),
         ya(c.out[0]),
         table(c.in[3]),
         positions(c.in[4]),
@@ -60,11 +71,8 @@ struct Paged {
     return index_at(table.data, table.dtype, i * table.strides[0] + b * table.strides[1]);
   }
   int64_t slot(int64_t i, int64_t p) const { return block_of(i, p / block) * block + p % block; }
-  const float* query(int64_t i, int64_t head, int64_t t) const {
-    return q + i * qa.strides[0] + head * qa.strides[1] + t * qa.strides[2];
-  }
-  float* answer(int64_t i, int64_t head, int64_t t) const {
-    return y + i * ya.strides[0] + head * ya.strides[1] + t * ya.strides[2];
+  static int64_t place(const Array& a, int64_t i, int64_t head, int64_t t) {
+    return i * a.strides[0] + head * a.strides[1] + t * a.strides[2];
   }
   int64_t first_key(int64_t at) const {
     return window > 0 ? std::max<int64_t>(0, at - window + 1) : 0;
@@ -77,31 +85,31 @@ struct Unit {
   int64_t i, head;     ///< text, and head of keys
   int64_t row0, rows;  ///< of l * group
   float* s = nullptr;  ///< scores, [kQueries][kRow]
+  /// Keys and values of a block, queries and answers as f32, a row after the other.
   float *keys = nullptr, *packed = nullptr, *values = nullptr, *asks = nullptr, *answers = nullptr;
   float top[kQueries] = {}, sum[kQueries] = {};
 
   int64_t at(int64_t r) const { return p.position(i, (row0 + r) / p.group); }
-  const float* query(int64_t r) const {
-    return p.query(i, head * p.group + (row0 + r) % p.group, (row0 + r) / p.group);
+  int64_t place(const Array& a, int64_t r) const {
+    return Paged::place(a, i, head * p.group + (row0 + r) % p.group, (row0 + r) / p.group);
   }
-  float* answer(int64_t r) const {
-    return p.answer(i, head * p.group + (row0 + r) % p.group, (row0 + r) / p.group);
-  }
+  const float* query(int64_t r) const { return asks + r * p.e; }
+  float* answer(int64_t r) const { return answers + r * p.f; }
+  int64_t key_place(int64_t k) const { return p.slot(i, k) * p.k_row + head * p.k_head; }
+  int64_t value_place(int64_t k) const { return p.slot(i, k) * p.v_row + head * p.v_head; }
 
   void run() {
     int64_t first = INT64_MAX, end = 0;
     for (int64_t r = 0; r < rows; ++r) {
       top[r] = -INFINITY, sum[r] = 0;
       std::fill_n(answer(r), p.f, 0.0f);
+      load(p.qa, place(p.qa, r), p.e, asks + r * p.e);
       const int64_t last = at(r);
       if (last < 0) continue;
       first = std::min(first, p.first_key(last));
       end = std::max(end, last + 1);
     }
     const bool few = rows < kFewQueries;
-    if (!few)
-      for (int64_t r = 0; r < rows; ++r)
-        std::memcpy(asks + r * p.e, query(r), static_cast<size_t>(p.e) * sizeof(float));
     for (int64_t k0 = first / kKeys * kKeys; first < end && k0 < end; k0 += kKeys) {
       const int64_t count = std::min(kKeys, end - k0);
       if (few)
@@ -109,8 +117,17 @@ struct Unit {
       else
         by_tiles(k0, count);
     }
-    for (int64_t r = 0; r < rows; ++r)
+    for (int64_t r = 0; r < rows; ++r) {
       if (sum[r] != 0) row_loops().scale(answer(r), answer(r), 1.0f / sum[r], p.f);
+      store(p.ya, place(p.ya, r), p.f, answer(r));
+    }
+  }
+
+  // A row of the pool, where it lies or widened to `to`.
+  static const float* row(const Array& a, int64_t at, int64_t n, float* to) {
+    if (a.dtype == DType::f32) return a.as<float>() + at;
+    load(a, at, n, to);
+    return to;
   }
 
   // Keys [from, to) of the block are seen by row r.
@@ -137,13 +154,13 @@ struct Unit {
     int64_t from[kFewQueries], to[kFewQueries];
     for (int64_t r = 0; r < rows; ++r) bounds(r, k0, count, from[r], to[r]);
     for (int64_t j = 0; j < count; ++j) {
-      const float* key = p.k + p.slot(i, k0 + j) * p.k_row + head * p.k_head;
+      const float* key = row(p.ka, key_place(k0 + j), p.e, keys);
       for (int64_t r = 0; r < rows; ++r)
         if (j >= from[r] && j < to[r]) s[r * kRow + j] = l.dot(query(r), key, p.e) * p.scale;
     }
     for (int64_t r = 0; r < rows; ++r) weigh(r, from[r], to[r], count);
     for (int64_t j = 0; j < count; ++j) {
-      const float* value = p.v + p.slot(i, k0 + j) * p.v_row + head * p.v_head;
+      const float* value = row(p.va, value_place(k0 + j), p.f, values);
       for (int64_t r = 0; r < rows; ++r)
         if (j >= from[r] && j < to[r]) l.add_scaled(answer(r), value, s[r * kRow + j], p.f);
     }
@@ -151,11 +168,8 @@ struct Unit {
 
   void by_tiles(int64_t k0, int64_t count) {
     for (int64_t j = 0; j < count; ++j) {
-      const int64_t slot = p.slot(i, k0 + j);
-      std::memcpy(keys + j * p.e, p.k + slot * p.k_row + head * p.k_head,
-                  static_cast<size_t>(p.e) * sizeof(float));
-      std::memcpy(values + j * p.f, p.v + slot * p.v_row + head * p.v_head,
-                  static_cast<size_t>(p.f) * sizeof(float));
+      load(p.ka, key_place(k0 + j), p.e, keys + j * p.e);
+      load(p.va, value_place(k0 + j), p.f, values + j * p.f);
     }
     pack_columns(keys, p.e, count, p.e, p.scale, packed);
     TileMatmul{rows, count, p.e, asks, p.e, 1, packed, panel_width(), panel_width() * p.e, s, kRow}
@@ -165,11 +179,7 @@ struct Unit {
       bounds(r, k0, count, from, to);
       weigh(r, from, to, count);
     }
-    // The answers lie wherever y has them; the tiles want rows at equal distances.
-    const auto bytes = static_cast<size_t>(p.f) * sizeof(float);
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(answers + r * p.f, answer(r), bytes);
     TileMatmul{rows, p.f, count, s, kRow, 1, values, p.f, panel_width(), answers, p.f, true}.run();
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(answer(r), answers + r * p.f, bytes);
   }
 };
 
@@ -179,8 +189,9 @@ int64_t floats_of_unit(const Paged& p) {
 
 bool supports(const KernelCall& c) {
   for (int i = 0; i < 3; ++i)
-    if (c.in[i].dtype != DType::f32 || c.in[i].strides[c.in[i].rank - 1] != 1) return false;
+    if (c.in[i].strides[c.in[i].rank - 1] != 1) return false;
   const Array& q = c.in[0];
+  if (q.dtype != DType::f32 && q.dtype != DType::bf16) return false;
   return q.numel > 0 && c.in[1].numel > 0 && c.in[2].numel > 0 && c.in[3].numel > 0;
 }
 
