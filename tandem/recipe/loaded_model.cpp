@@ -107,6 +107,7 @@ LoadedModel from_folder(const ModelSource& a) {
     for (size_t i = 0; i < in.size(); ++i) all.at(ports.at(i).name) = in[i];
     return net->run(all);
   };
+  m.pretrained = net;
   m.state = net->module().state_dict();
   for (const auto& [name, t] : m.state) {
     m.buffers += t.numel();

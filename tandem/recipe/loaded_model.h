@@ -53,6 +53,8 @@ struct LoadedModel {
   std::shared_ptr<const OpenedRun> opened = {};  ///< where it is that of a run
   /// Where it is a file's graph: calls it compiled (CompiledForward does).
   std::shared_ptr<onnx::OnnxRunner> runner = {};
+  /// Where it is a Hugging Face folder's: what `run` calls.
+  std::shared_ptr<models::PretrainedModel> pretrained = {};
   std::vector<std::string> unused = {};  ///< what the file holds and no output depends on
 };
 

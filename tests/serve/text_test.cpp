@@ -9,6 +9,7 @@
 
 #include "tandem/io/json.h"
 #include "tandem/serve/http2/client.h"
+#include "tandem/serve/model/servable.h"
 #include "tandem/serve/text/block_pool.h"
 #include "tandem/serve/text/text_engine.h"
 #include "tandem/serve/text/text_stream.h"
@@ -154,6 +155,20 @@ TEST(Engine, HalfPrecision) {
     EXPECT_EQ(all.size(), 9U);
     EXPECT_EQ(model->start_paged(2, 4).layers[0].k.dtype(), DType::bf16);
   }
+}
+
+// The tensors and the texts of a folder are answered from the same weights.
+TEST(Engine, WeightsAreHeldOnce) {
+  const auto single = Servable::load(golden("gpt2"), {}),
+             half = Servable::load(golden("gpt2"), {.dtype = DType::bf16});
+  ASSERT_TRUE(half->pretrained());
+  for (const Param& p : half->pretrained()->module().parameters())
+    EXPECT_EQ(p.dtype(), DType::bf16);
+  const std::vector<Tensor> ids = {tensor(std::vector<int64_t>{3, 4, 5, 6}, Shape(1, 4))};
+  const Tensor want = single->run(0, ids, 1)[0], got = half->run(0, ids, 1)[0];
+  EXPECT_EQ(got.dtype(), DType::f32);
+  EXPECT_TRUE(allclose(got, want, 0.05, 0.05));
+  EXPECT_FALSE(equal(got, want)) << "computed in bf16";
 }
 
 TEST(Engine, WhatTextsHaveInCommonIsReadOnce) {

@@ -79,6 +79,7 @@ ServableOptions servable_options(const ModelSettings& s) {
           .threads = static_cast<int>(s.threads),
           .shapes = s.shapes,
           .weights = s.weights,
+          .dtype = s.dtype == "bf16" ? DType::bf16 : DType::f32,
           .warm_seconds = s.warm_seconds};
 }
 
@@ -109,7 +110,6 @@ namespace {
 TextEngineOptions text_options(const ModelSettings& s) {
   return {.streams = s.streams,
           .length = s.length,
-          .dtype = s.dtype == "bf16" ? DType::bf16 : DType::f32,
           .cache_bytes = static_cast<int64_t>(s.cache_mb * (1 << 20)),
           .piece = s.piece,
           .queue = static_cast<size_t>(s.queue),
@@ -130,7 +130,8 @@ Versions Repository::State::load_versions(const std::string& name, bool warm) {
     v->scheduler = std::make_unique<Scheduler>(
         v->model, SchedulerOptions{.queue = static_cast<size_t>(settings.queue),
                                    .delay_us = settings.delay_us});
-    if (settings.text) v->text = TextModel::load(files.path(), text_options(settings));
+    if (settings.text)
+      v->text = TextModel::load(files.path(), text_options(settings), v->model->pretrained());
     v->loaded = unix_time();
     out[number] = reaper.watch(std::move(v));
   }

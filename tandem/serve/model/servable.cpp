@@ -41,12 +41,31 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+namespace {
+
+// Weights of another dtype; what a client gets is f32 as before.
+void set_dtype(recipe::LoadedModel& model, DType dtype) {
+  if (dtype == DType::f32) return;
+  model.pretrained->module().to(dtype);
+  model.state = model.pretrained->module().state_dict();  // lets the others go
+  model.run = [run = std::move(model.run)](const std::vector<Tensor>& in) {
+    std::vector<Tensor> out = run(in);
+    for (Tensor& t : out)
+      if (is_floating(t.dtype())) t = t.to(DType::f32);
+    return out;
+  };
+}
+
+}  // namespace
+
 std::shared_ptr<Servable> Servable::load(const std::string& path, const ServableOptions& options) {
   if (recipe::is_run(path))
     return std::make_shared<Servable>(recipe::load_run(path, options.weights), options);
   TD_CHECK(recipe::is_graph_file(path) || recipe::is_model(path), Format,
            "'{}' is not a model: no run's folder, Hugging Face folder or file of a graph", path);
-  return std::make_shared<Servable>(recipe::load_model({.model = path}), options);
+  recipe::LoadedModel model = recipe::load_model({.model = path});
+  if (model.pretrained && model.pretrained->is_causal()) set_dtype(model, options.dtype);
+  return std::make_shared<Servable>(std::move(model), options);
 }
 
 Servable::Servable(recipe::LoadedModel model, const ServableOptions& options) : options_(options) {
@@ -71,6 +90,7 @@ Servable::Servable(recipe::LoadedModel model, const ServableOptions& options) : 
 }
 
 void Servable::make_instances(recipe::LoadedModel model) {
+  pretrained_ = model.pretrained;
   for (int i = 0; i < std::max(1, options_.instances); ++i) {
     recipe::LoadedModel own = model;
     // Its own programs: those of one runner do not run side by side.

@@ -24,7 +24,9 @@ struct ServableOptions {
   int threads = 0;           ///< of each; 0: all cores
   std::string shapes = "";   ///< open sizes for the warm-up, as x:1x3x224x224
   std::string weights = "";  ///< of a run: last or best
-  double warm_seconds = 5;   ///< after which the warm-up tries no larger batches
+  /// Of the weights of a Hugging Face folder's decoder; outputs are f32 all the same.
+  DType dtype = DType::f32;
+  double warm_seconds = 5;  ///< after which the warm-up tries no larger batches
 };
 
 class TD_API Servable {
@@ -69,6 +71,8 @@ class TD_API Servable {
   /// Does it know how to prepare images, texts or other files?
   bool takes_files() const { return takes_files_; }
   recipe::Predictor& predictor() { return *instances_[0]->predictor; }
+  /// The model of a Hugging Face folder; none of anything else.
+  const std::shared_ptr<models::PretrainedModel>& pretrained() const { return pretrained_; }
 
  private:
   struct Instance {
@@ -76,6 +80,7 @@ class TD_API Servable {
     std::unique_ptr<recipe::Predictor> predictor;
   };
   std::vector<Tensor> call(int instance, const std::vector<Tensor>& inputs);
+  std::shared_ptr<models::PretrainedModel> pretrained_;
   void make_instances(recipe::LoadedModel model);
   void first_run();
   bool try_size(int64_t rows);

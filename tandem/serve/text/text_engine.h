@@ -20,7 +20,6 @@ namespace tandem::serve {
 struct TextEngineOptions {
   int64_t streams = 16;  ///< texts that grow at the same time
   int64_t length = 0;    ///< tokens of a text with its answer; 0: what the model can, at most 4096
-  DType dtype = DType::f32;  ///< TextModel::load() converts the weights to it; caches have it, too
   int64_t cache_tokens = 0;  ///< of the pool; 0: `streams` texts of `length`, at most cache_bytes
   int64_t cache_bytes = int64_t{1} << 30;
   int64_t block = 16;     ///< tokens of a block

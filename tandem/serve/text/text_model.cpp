@@ -9,14 +9,14 @@
 namespace tandem::serve {
 
 std::unique_ptr<TextModel> TextModel::load(const std::string& folder,
-                                           const TextEngineOptions& options) {
+                                           const TextEngineOptions& options,
+                                           std::shared_ptr<models::PretrainedModel> model) {
   const std::filesystem::path at = folder;
   if (!std::filesystem::exists(at / "config.json") ||
       !std::filesystem::exists(at / "tokenizer.json"))
     return nullptr;
-  std::shared_ptr<models::PretrainedModel> model = models::from_pretrained(folder);
+  if (!model) model = models::from_pretrained(folder);
   if (!model->is_causal()) return nullptr;
-  model->module().to(options.dtype);
   const text::Tokenizer tokenizer = text::Tokenizer::from_file((at / "tokenizer.json").string())
                                         .with_truncation(std::nullopt)
                                         .with_padding(std::nullopt);

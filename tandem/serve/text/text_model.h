@@ -18,10 +18,12 @@ struct TextModel {
   std::optional<text::ChatTemplate> chat;
   TextEngine engine;
 
-  /// A Hugging Face folder with a decoder and tokenizer.json; nothing for any other. Throws what
-  /// loading throws.
-  TD_API static std::unique_ptr<TextModel> load(const std::string& folder,
-                                                const TextEngineOptions& options);
+  /// A Hugging Face folder with a decoder and tokenizer.json; nothing for any other. `model` is the
+  /// folder's where it is loaded already, so that its weights are held once. Throws what loading
+  /// throws.
+  TD_API static std::unique_ptr<TextModel> load(
+      const std::string& folder, const TextEngineOptions& options,
+      std::shared_ptr<models::PretrainedModel> model = nullptr);
 };
 
 }  // namespace tandem::serve
