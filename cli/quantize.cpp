@@ -41,7 +41,8 @@ void add_rounding(CLI::App& verb, QuantizeVerb& o) {
   verb.add_flag("--no-bias-correction", o.no_bias, "Leave mean errors of layers in their results");
   verb.add_flag("--outputs", o.options.quant.outputs, "Round the model's outputs, too");
   verb.add_option("--keep-float", o.options.quant.keep_float,
-                  "Layers that stay in floating point, by the names in the table")
+                  "A layer that stays in floating point, by its name in the table; may be given "
+                  "several times")
       ->allow_extra_args(false);
 }
 

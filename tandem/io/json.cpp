@@ -90,8 +90,11 @@ struct JsonBuilder {
   bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception& e) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: <reason>"
     std::string_view text = e.what();
-    const size_t colon = text.find(": ");
-    error = std::string(colon == text.npos ? text : text.substr(colon + 2));
+    // "[json.exception.out_of_range.406] number overflow parsing '1e400'" has no place.
+    const size_t colon = text.find(": "), name = text.find("] ");
+    if (colon != text.npos || name != text.npos)
+      text = text.substr((colon != text.npos ? colon : name) + 2);
+    error = std::string(text);
     error_byte = byte;
     return false;
   }

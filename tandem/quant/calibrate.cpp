@@ -147,7 +147,7 @@ Quantized Calibrated::with(Plan plan) const {
   std::vector<Step> steps;
   for (size_t i = 0; i < plan.sites().size(); ++i)
     steps.push_back(step_of(range_of(plan, i), options_.activations));
-  return Quantized(net_, std::move(plan), std::move(steps), options_);
+  return Quantized(net_, std::move(plan), std::move(steps), options_, corrections_);
 }
 
 Quantized Calibrated::quantised(const std::vector<size_t>& kept) const {
@@ -163,11 +163,7 @@ void Calibrated::correct_biases(const Batches& batches) {
     errors.run(x);
     ++errors.batches;
   });
-  std::vector<Layer>& layers = net_.layers();
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const Tensor m = errors.mean(i);
-    if (m.defined() && layers[i].bias.defined()) layers[i].bias = layers[i].bias + m;
-  }
+  for (size_t i = 0; i < net_.layers().size(); ++i) corrections_.push_back(errors.mean(i));
 }
 
 std::vector<double> Calibrated::sensitivity(const Batches& batches) const {

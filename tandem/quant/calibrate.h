@@ -52,6 +52,7 @@ class TD_API Calibrated {
   Network& net_;
   QuantizeOptions options_;
   std::map<ValueId, Seen> seen_;
+  std::vector<Tensor> corrections_;  ///< of the bias of each layer where it is quantised
 };
 
 /// Signal to error of `got` beside `want`, in dB; 200 where they are equal.

@@ -25,6 +25,12 @@ Tensor largest(const Layer& layer, bool per_channel) {
 LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel) {
   const NoGradGuard no_grad;
   LayerCodes c;
+  const auto finite = [](const Tensor& t) { return isfinite(t).all().item<bool>(); };
+  TD_CHECK(
+      finite(layer.weight) && (!layer.bias.defined() || finite(layer.bias)), Value,
+      "the weight or bias of layer '{}' holds values that are not finite\nRepair the model, or "
+      "leave the layer in floating point (--keep-float).",
+      layer.name);
   Tensor scale = largest(layer, per_channel) / kMostCode;
   if (layer.bias.defined()) {
     const Tensor bias = abs(layer.bias);
@@ -46,13 +52,15 @@ Tensor weight_of(const LayerCodes& codes, const Layer& layer) {
 }
 
 Quantized::Quantized(const Network& net, Plan plan, std::vector<Step> steps,
-                     const QuantizeOptions& options)
+                     const QuantizeOptions& options, std::span<const Tensor> corrections)
     : net_(net), plan_(std::move(plan)), options_(options), steps_(std::move(steps)) {
   TD_ASSERT(steps_.size() == plan_.sites().size());
   codes_.resize(net.layers().size());
   for (size_t i = 0; i < codes_.size(); ++i) {
     if (!plan_.is_quantised(i)) continue;
-    const Layer& l = net.layers()[i];
+    Layer l = net.layers()[i];
+    if (i < corrections.size() && corrections[i].defined() && l.bias.defined())
+      l.bias = l.bias + corrections[i];
     const auto x = static_cast<size_t>(plan_.site_at(*l.node, 0));
     codes_[i] = round_layer(l, steps_[x].scale, options.per_channel);
   }

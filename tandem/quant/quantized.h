@@ -26,7 +26,10 @@ TD_API Tensor weight_of(const LayerCodes& codes, const Layer& layer);
 class TD_API Quantized {
  public:
   /// `steps[i]` is that of plan.sites()[i]. The network outlives it.
-  Quantized(const Network& net, Plan plan, std::vector<Step> steps, const QuantizeOptions& options);
+  /// `corrections` are added to the biases of quantised layers; undefined or absent: nothing.
+  /// Throws Value for weights that are not finite.
+  Quantized(const Network& net, Plan plan, std::vector<Step> steps, const QuantizeOptions& options,
+            std::span<const Tensor> corrections = {});
 
   std::vector<Tensor> operator()(std::span<const Tensor> inputs) const;
   const Network& network() const { return net_; }

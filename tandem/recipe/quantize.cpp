@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "tandem/base/files/folder.h"
@@ -53,6 +54,11 @@ class Quantising {
       : source_(source), out_(out), o_(o), model_(load_any(source)) {
     TD_CHECK(o.samples > 0, Value, "{} samples to calibrate with were asked for, wants more than 0",
              o.samples);
+    TD_CHECK(o.evaluated >= 0, Value,
+             "{} samples to evaluate with were asked for, wants 0 (all) or more", o.evaluated);
+    TD_CHECK(!o.max_loss || (*o.max_loss >= 0 && *o.max_loss <= 100), Value,
+             "a loss of at most {} points was asked for, wants a number from 0 to 100",
+             *o.max_loss);
     // Of another file's model only the batch is open.
     const bool file = is_graph_file(source.model);
     OnnxFileOptions onnx = o.onnx;
@@ -200,6 +206,9 @@ QuantizeScore Quantising::score(const quant::Quantized& q, const Data& data) con
     right_after += n * share(*b, labels);
   });
   TD_CHECK(s.samples > 0, Value, "there is no data to evaluate with");
+  TD_CHECK(std::isfinite(signal) && std::isfinite(error), Value,
+           "outputs of {} hold values that are not finite: there is nothing to compare",
+           std::isfinite(signal) ? "the quantised model" : "the model");
   s.agreement = same / static_cast<double>(s.samples);
   constexpr double kEqual = 200;
   s.sqnr = error > 0 && signal > 0 ? 10 * std::log10(signal / error) : kEqual;
@@ -264,6 +273,10 @@ QuantizeReport Quantising::run(const Data& data) {
 QuantizeReport quantize_file(const ModelSource& source, const std::string& out,
                              const QuantizeFileOptions& options) {
   TD_CHECK(is_onnx(out), Value, "'{}': the result is an ONNX file\nGive a name like model.onnx.",
+           out);
+  std::error_code none;
+  TD_CHECK(!std::filesystem::equivalent(source.model, out, none), Value,
+           "'{}' is the model itself: its weights would be lost\nGive the result another name.",
            out);
   return Quantising(source, out, options).run();
 }

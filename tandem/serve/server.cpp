@@ -11,6 +11,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/serve/grpc/status.h"
+#include "tandem/serve/protocol/openai_internal.h"
 #include "tandem/serve/server_internal.h"
 
 namespace tandem::serve {
@@ -260,7 +261,10 @@ struct Server::State {
     const std::string_view text = status == 401 ? "a key is needed: Authorization: Bearer KEY"
                                                 : "the key does not allow this";
     if (is_grpc(e->request)) return e->answer(grpc_error(status, text));
-    HttpResponse r = Call::error_of(status, text);
+    HttpResponse r =
+        e->request.path.starts_with("/v1/chat/") || e->request.path.starts_with("/v1/completions")
+            ? openai_error(status, text)
+            : Call::error_of(status, text);
     if (status == 401) r.headers.emplace_back("WWW-Authenticate", "Bearer");
     e->answer(std::move(r));
   }

@@ -42,6 +42,15 @@ TEST(QuantizeFile, ArraysAsData) {
   const std::string labels = again("lenet", folder / "l.onnx");
   EXPECT_NE(labels.find("the data has no labels"), std::string::npos) << labels;
   options.data = "";
+  for (const double loss : {-1.0, 101.0, std::nan("")}) {
+    options.max_loss = loss;
+    EXPECT_NE(again("lenet", folder / "l.onnx").find("wants a number from 0 to 100"),
+              std::string::npos)
+        << loss;
+  }
+  options.max_loss = {};
+  const std::string itself = again((folder / "f32.onnx").c_str(), folder / "f32.onnx");
+  EXPECT_NE(itself.find("is the model itself"), std::string::npos) << itself;
   const std::string none = again("lenet", folder / "l.onnx");
   EXPECT_NE(none.find("brings no data to calibrate with"), std::string::npos) << none;
   const std::string ending = again("lenet", folder / "l.tflite");

@@ -447,10 +447,16 @@ TEST_F(OpenAi, ListsModelsAndRefuses) {
       {"chat/completions", R"({"model":"llama","messages":[]})", 400, "messages"},
       {"chat/completions", R"({"model":"llama","messages":[1]})", 400, "objects with a role"},
       {"chat/completions", R"({"model":"llama","messages":[{"content":"w3"}]})", 400, "a role"},
+      {"chat/completions", R"({"model":"llama","messages":[{"role":"user"}]})", 400, "a content"},
+      {"chat/completions", R"({"model":"llama","messages":[{"role":"user","content":5}]})", 400,
+       "is a text or a list of parts, got 5"},
+      {"completions", R"({"model":"llama","prompt":"w3","max_tokens":2,"min_tokens":4})", 400,
+       "'min_tokens' is 4, more than the 2"},
       {"chat/completions",
        R"({"model":"llama","messages":[{"role":"user","content":[{"type":"image_url"}]}]})", 400,
        "no text"},
-      {"chat/completions", R"({"model":"llama","messages":[{"role":"user"}],"tools":[1]})", 400,
+      {"chat/completions",
+       R"({"model":"llama","messages":[{"role":"user","content":""}],"tools":[1]})", 400,
        "'tools'"},
   };
   for (const Case& c : cases) {

@@ -133,7 +133,7 @@ TEST_F(Tls, FilesThatCannotBeUsed) {
   const Case cases[] = {
       {{.certificate = t_ / "none.pem"}, "cannot read the certificate"},
       {{.certificate = t_ / "text"}, "cannot be used as the certificate"},
-      {{.certificate = t_ / "server.pem"}, "cannot be used as the private key"},
+      {{.certificate = t_ / "server.pem"}, "no private key that can be used"},
       {{.certificate = t_ / "server.pem", .key = t_ / "none.key"}, "cannot read the private key"},
       {{.certificate = t_ / "server.pem", .key = t_ / "other.key"}, "key values mismatch"},
       {{.certificate = t_ / "server.pem", .key = t_ / "server.key", .client_ca = t_ / "text"},

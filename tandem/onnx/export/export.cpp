@@ -410,8 +410,8 @@ OnnxExportReport export_onnx_function(FunctionRef<std::vector<Tensor>(std::span<
 }
 
 std::string OnnxExportReport::to_string() const {
-  std::string s =
-      fmt::format("{} nodes, {} weights of {} bytes", nodes, initializers, weight_bytes);
+  std::string s = fmt::format("{} nodes, {} weights", nodes, initializers);
+  if (weight_bytes > 0) s += fmt::format(" of {} bytes", weight_bytes);
   if (!states.empty()) s += fmt::format(", {} of them state", states.size());
   if (random)
     s += "; random numbers: compared by shape only";

@@ -117,7 +117,7 @@ std::string one_line(std::string_view text, size_t most) {
   std::string out;
   for (const char c : text.substr(0, most)) {
     const auto u = static_cast<unsigned char>(c);
-    if (u < 32 || u > 126 || c == '"' || c == '\\')
+    if (u < 32 || u > 126 || c == '\\')
       out += fmt::format("\\x{:02x}", u);
     else
       out += c;

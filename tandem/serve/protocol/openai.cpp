@@ -186,6 +186,9 @@ void set_length(OpenAiRequest& r, const TextModel& model, int64_t asked) {
              model.engine.length(), p.size(), asked);
   }
   r.options.max_new_tokens = asked >= 0 ? asked : model.engine.length();
+  if (r.options.min_new_tokens > r.options.max_new_tokens)
+    refuse(400, "'min_tokens' is {}, more than the {} that the answer may have",
+           r.options.min_new_tokens, r.options.max_new_tokens);
 }
 
 void models_list(Call& call) {
@@ -279,9 +282,16 @@ io::Json messages_of(const io::Json* list) {
     const io::Json* role = message.find("role");
     if (!role || !role->as_string())
       refuse(400, "a message wants a role, as \"user\": {}", one_line(message.dump()));
+    if (!message.find("content") && !message.find("tool_calls"))
+      refuse(400, "a message wants a content: {}", one_line(message.dump()));
     io::Json::Object fields = *message.as_object();
-    for (auto& [name, value] : fields)
-      if (name == "content" && value.as_array()) value = text_of_parts(*value.as_array());
+    for (auto& [name, value] : fields) {
+      if (name != "content") continue;
+      if (value.as_array()) value = text_of_parts(*value.as_array());
+      if (!value.as_string() && !value.is_null())
+        refuse(400, "a message's content is a text or a list of parts, got {}",
+               one_line(value.dump()));
+    }
     out.emplace_back(std::move(fields));
   }
   return out;

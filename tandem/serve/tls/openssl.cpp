@@ -106,8 +106,12 @@ void use_certificate(SSL_CTX* ssl, const std::string& certificate, const std::st
   check_file(SSL_CTX_use_certificate_chain_file(ssl, certificate.c_str()) == 1, "certificate",
              certificate);
   const std::string& from = key.empty() ? certificate : key;
-  check_file(SSL_CTX_use_PrivateKey_file(ssl, from.c_str(), SSL_FILETYPE_PEM) == 1, "private key",
-             from);
+  const bool holds_key = SSL_CTX_use_PrivateKey_file(ssl, from.c_str(), SSL_FILETYPE_PEM) == 1;
+  TD_CHECK(holds_key || !key.empty(), Format,
+           "'{}' holds the certificate, but no private key that can be used\nGive the key's file "
+           "(--key).",
+           certificate);
+  check_file(holds_key, "private key", from);
 }
 
 void trust(SSL_CTX* ssl, const std::string& ca, const std::string& what) {
