@@ -58,6 +58,7 @@ compiler::Lowered lower_for_text(EdgeForward forward, std::span<const EdgePort> 
   compiler::canonicalize(p);
   compiler::merge_common(p);
   p.inference = p.weights_stay = true;  // norms may go into weights of any size
+  compute_on_codes(p);
   compiler::fold_norms(p);
   compiler::expand_composites(p, [](const Instr& i) { return has_emitter_of_its_own(*i.op); });
   compiler::canonicalize(p);

@@ -10,4 +10,7 @@ namespace tandem::edge {
 /// Trace, passes, plan. Throws what the model throws, and Unsupported where it keeps state.
 compiler::Lowered lower_for_text(EdgeForward forward, std::span<const EdgePort> inputs);
 
+/// Between quantize_linear and dequantize_linear: integers (integers.cpp).
+void compute_on_codes(compiler::Program& p);
+
 }  // namespace tandem::edge

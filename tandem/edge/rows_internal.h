@@ -38,5 +38,11 @@ void emit_max_pool(const KernelCall& c, Body& to);
 void emit_avg_pool(const KernelCall& c, Body& to);
 void emit_index(const KernelCall& c, Body& to);
 void emit_lstm_cell(const KernelCall& c, Body& to);
+void emit_conv_integer(const KernelCall& c, Body& to);
+void emit_matmul_integer(const KernelCall& c, Body& to);
+
+/// The zero point that is operand k, of the column at `column` where it has one for each; "" where
+/// there is none.
+std::string zero_point(const KernelCall& c, int k, const std::string& column);
 
 }  // namespace tandem::edge

@@ -15,14 +15,17 @@ struct ConvShape {
   int64_t n, groups, c_group, o_group;
   int64_t in[3], out[3], k[3], stride[3], pad[3], dilation[3];
   int64_t x_at[5], y_at[5], w_at[5];  ///< strides of x, y [n, c, d, h, w] and w [o, c, d, h, w]
-  const char* type;
+  const char *type, *w_type;
+  const char* sum_type;  ///< of products and their sums
 
   ConvShape(const ConvAttrs& a, const Array& x, const Array& w, const Array& y)
       : n(x.shape[0]),
         groups(a.groups),
         c_group(w.shape[1]),
         o_group(w.shape[0] / a.groups),
-        type(c_type(x.dtype)) {
+        type(c_type(x.dtype)),
+        w_type(c_type(w.dtype)),
+        sum_type(c_type(y.dtype)) {
     const int lead = 3 - a.stride.rank();
     for (int i = 0; i < 3; ++i) {
       const bool has = i >= lead;
@@ -164,15 +167,16 @@ void close_rows(const ConvShape& s, Lines& t) {
 }
 
 // `update` for every channel, tap and position j of a row, with the tap's weight in v. `x`
-// declares `in`.
-void write_taps(const ConvShape& s, const std::string& x, const std::string& update, Lines& t) {
+// declares `in`; `w_zero` is " - z" where a zero point is taken off the weight.
+void write_taps(const ConvShape& s, const std::string& x, const std::string& update, Lines& t,
+                const char* w_zero = "") {
   t.loop("c", s.c_group);
   open_taps(s, t);
   t.line("{} + {};", x, x_row(s));
-  t.line("const {} *taps = x1 + {};", s.type, taps(s));
+  t.line("const {} *taps = x1 + {};", s.w_type, taps(s));
   t.open("for (int32_t kw = 0; kw < {}; ++kw)", s.k[2]);
-  t.line("const {} v = taps[{}];", s.type,
-         s.w_at[4] == 1 ? "kw" : fmt::format("kw * {}", s.w_at[4]));
+  t.line("const {} v = taps[{}]{};", s.sum_type,
+         s.w_at[4] == 1 ? "kw" : fmt::format("kw * {}", s.w_at[4]), w_zero);
   range_of_row(s, t);
   t.line("for (int32_t j = {}; j < {}; ++j) {};", s.inside(2) ? "0" : "lo",
          s.inside(2) ? std::to_string(s.out[2]) : "hi", update);
@@ -195,6 +199,25 @@ void emit_conv(const KernelCall& c, Body& to) {
   t.line("for (int32_t j = 0; j < {}; ++j) row[{}] = {};", s.out[2], place_in_result(s), first);
   write_taps(s, fmt::format("const {} *in = x0", s.type),
              fmt::format("row[{}] += v * in[{}]", place_in_result(s), place_in_row(s)), t);
+  close_rows(s, t);
+}
+
+void emit_conv_integer(const KernelCall& c, Body& to) {
+  const ConvShape s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
+  Lines& t = to.text;
+  const std::string x_zero = zero_point(c, 2, "0");
+  if (!x_zero.empty()) t.line("const int32_t x_zero = {};", x_zero);
+  open_rows(s, t);
+  const std::string w_zero =
+      zero_point(c, 3, times(channel("g", s.o_group, "o", s.groups), s.groups * s.o_group, 1));
+  if (!w_zero.empty()) t.line("const int32_t w_zero = {};", w_zero);
+  t.line("int32_t *row = y0 + {};", y_row(s));
+  t.line("for (int32_t j = 0; j < {}; ++j) row[{}] = 0;", s.out[2], place_in_result(s));
+  write_taps(s, fmt::format("const {} *in = x0", s.type),
+             fmt::format("row[{}] += v * {}", place_in_result(s),
+                         x_zero.empty() ? fmt::format("in[{}]", place_in_row(s))
+                                        : fmt::format("(in[{}] - x_zero)", place_in_row(s))),
+             t, w_zero.empty() ? "" : " - w_zero");
   close_rows(s, t);
 }
 

@@ -4,6 +4,7 @@
 #include "tandem/ops/conv/conv.h"
 #include "tandem/ops/conv/pool.h"
 #include "tandem/ops/index/index.h"
+#include "tandem/ops/matmul/integer.h"
 #include "tandem/ops/matmul/matmul.h"
 #include "tandem/ops/nn/rnn.h"
 
@@ -26,6 +27,8 @@ constexpr EmittedRow kEmittedRows[] = {
     {&op::avg_pool, emit_avg_pool},
     {&op::index, emit_index, false},
     {&op::lstm_cell, emit_lstm_cell},
+    {&op::conv_integer, emit_conv_integer, false},
+    {&op::matmul_integer, emit_matmul_integer, false},
 };
 
 const EmittedRow* row_of(const OpDef& op) {
