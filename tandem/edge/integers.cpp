@@ -317,8 +317,8 @@ bool quantised_mean(Rewrite& r, const CodeStep& to, ValueId from) {
   const auto f = FixedPoint::of({x->scale[0] / (to.scale[0] * count)});
   if (!f) return false;
   r.replace(inline_body(r, {x->codes}, [&](std::span<const Tensor> in) {
-    const Tensor centred = in[0].to(DType::i32) - std::llround(x->zero[0]);
-    return to_codes(sum(centred, over.dims, over.keepdim) * f->multiplier[0], f->shift, to);
+    const auto zeros = std::llround(x->zero[0] * count);
+    return to_codes((sum(in[0], over.dims, over.keepdim) - zeros) * f->multiplier[0], f->shift, to);
   }));
   return true;
 }
@@ -388,7 +388,23 @@ void on_codes(Rewrite& r) {
   if (op->family == Family::view) quantised_places(r, *to, from);
 }
 
+// Codes that a loop makes are seen through a view, which ends the loop.
+void end_loop_at_codes(Rewrite& r) {
+  const Instr root = r.root();
+  const DType t = r.spec(root.out[0]).dtype;
+  if ((t != DType::u8 && t != DType::i8) || r.spec(root.in[0].value).dtype == t) return;
+  const ValueId codes =
+      r.emit().emit(op::cast, fields<CastAttrs>(), root.attrs.get(), {root.in[0].value});
+  r.replace(r.emit().view(codes, r.spec(codes).shape));
+}
+
 }  // namespace
+
+void keep_codes(compiler::Program& p) {
+  using compiler::any, compiler::row;
+  const std::vector<Rule> rules = {{row(op::cast, {any()}), end_loop_at_codes}};
+  compiler::Rewriter(p).run(rules);
+}
 
 void compute_on_codes(compiler::Program& p) {
   using compiler::any, compiler::row;

@@ -68,11 +68,15 @@ compiler::Lowered lower_for_text(EdgeForward forward, std::span<const EdgePort> 
   compiler::number_operands(p);
   compiler::order_pooling(p);
   compiler::remove_dead(p);
+  keep_codes(p);
   compiler::fuse_loops(p);
   compiler::remove_dead(p);
   drop_unread_results(p);
   compiler::verify(p, "edge");
-  return compiler::lower_program(p, compiler::LowerTo::text);
+  compiler::Lowered l = compiler::lower_program(p, compiler::LowerTo::text);
+  constexpr size_t kLargestElement = 8;
+  fuse_sum_loops(l, kLargestElement);
+  return l;
 }
 
 }  // namespace tandem::edge

@@ -12,8 +12,7 @@
 #include "tandem/base/files/private_folder.h"
 #include "tandem/edge/edge.h"
 #include "tandem/init.h"
-#include "tandem/ops/pointwise/quantize.h"
-#include "tandem/tandem.h"
+#include "tests/edge/code_layers.h"
 
 namespace tandem {
 namespace {
@@ -26,28 +25,6 @@ struct CodeCase {
   std::function<Tensor(const Tensor&)> net;  ///< from numbers that codes stand for
 };
 
-Tensor step(double v) { return full({}, v); }
-// As a quantised file has it: a number, its code, and the number that the code stands for.
-Tensor rounded(const Tensor& x, double scale, int zero) {
-  const Tensor z = full({}, zero, DType::u8);
-  return dequantize_linear(quantize_linear(x, step(scale), z), step(scale), z);
-}
-
-// A weight as codes with a scale for each output along `axis`, and a bias in steps of both.
-struct CodeWeight {
-  Buffer codes, scale, bias;
-  int64_t axis;
-  CodeWeight(const Shape& shape, int64_t axis, double x_scale)
-      : codes((rand(shape) * 254 - 127).to(DType::i8)),
-        scale(rand({shape[axis]}) * 0.02 + 0.002),
-        bias((randn({shape[axis]}) * 300).to(DType::i32)),
-        axis(axis),
-        x_scale(x_scale) {}
-  Tensor weight() const { return dequantize_linear(codes, scale, {}, axis); }
-  Tensor column() const { return dequantize_linear(bias, Tensor(scale) * x_scale, {}, 0); }
-  double x_scale;
-};
-
 constexpr double kIn = 0.03;  ///< the step of every net's input, zero point 120
 
 CodeCase conv_case(const char* what, const Shape& weight, const ConvAttrs& a, double out) {
@@ -56,14 +33,6 @@ CodeCase conv_case(const char* what, const Shape& weight, const ConvAttrs& a, do
             return relu(conv(x, w.weight(), w.column(), a));
           }};
 }
-ConvAttrs conv_attrs(int64_t stride, int64_t padding, int64_t groups) {
-  return {.stride = {stride, stride},
-          .padding = {padding, padding},
-          .dilation = {1, 1},
-          .groups = groups,
-          .padding_end = {padding, padding}};
-}
-
 // A residual block, a mean over the plane and a classifier: the whole way in one function.
 CodeCase small_net() {
   const CodeWeight first({4, 3, 3, 3}, 0, kIn), depth({4, 1, 3, 3}, 0, 0.5), last({5, 4}, 0, 0.2);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products of 8-bit codes less their zero points, summed in i32: dot products, one for each
-// column.
+// column. What all products of codes share.
 #include "tandem/codegen/tile_loop.h"
-#include "tandem/edge/rows_internal.h"
+#include "tandem/edge/rows/expressions_internal.h"
 
 namespace tandem::edge {
 
@@ -15,7 +15,28 @@ std::string zero_point(const KernelCall& c, int k, const std::string& column) {
                               : fmt::format("x{}[{} * {}]", k, column, zero.strides[0]);
 }
 
-void emit_matmul_integer(const KernelCall& c, Body& to) {
+std::string write_sum_loop(const SumLoop& then, const std::string& sum, const std::string& column,
+                           int dimension, Lines& to) {
+  const KernelCall& c = then.call;
+  std::vector<ProgramInput> inputs;
+  for (int k = 0; k < c.n_in; ++k) {
+    const Array& a = c.in[k];
+    if (a.is_scalar) {
+      inputs.push_back({.name = "", .is_number = true, .number = a.scalar});
+      continue;
+    }
+    const int d = dimension - (c.out[0].rank - a.rank);
+    const bool varies = d >= 0 && a.shape[d] != 1 && column != "0";
+    const std::string at = !varies             ? "0"
+                           : a.strides[d] == 1 ? column
+                                               : fmt::format("{} * {}", column, a.strides[d]);
+    inputs.push_back({.name = fmt::format("e{}", k),
+                      .load = k == then.sums ? sum : fmt::format("x{}[{}]", kFirstOfLoop + k, at)});
+  }
+  return write_program(then.program, "", inputs, to)[0];
+}
+
+void emit_matmul_integer(const KernelCall& c, const SumLoop* then, Body& to) {
   const Array &x = c.in[0], &w = c.in[1], &y = c.out[0];
   codegen::TileLoop rows;  // y without its columns, x without what is summed over
   rows.n_arrays = 2;
@@ -43,7 +64,9 @@ void emit_matmul_integer(const KernelCall& c, Body& to) {
   t.line("for (int32_t p = 0; p < {}; ++p) sum += {} * {};", k,
          factor(u, "x_zero", !x_zero.empty()), factor(v, "w_zero", !w_zero.empty()));
   const std::string row = place_in(rows, 0), at = place({{"j", n, y.strides[y.rank - 1]}});
-  t.line("y0[{}] = sum;", row == "0" ? at : at == "0" ? row : row + " + " + at);
+  const std::string result =
+      then ? write_sum_loop(*then, "sum", n == 1 ? "0" : "j", y.rank - 1, t) : "sum";
+  t.line("y0[{}] = {};", row == "0" ? at : at == "0" ? row : row + " + " + at, result);
   t.close();
   t.close_nest(rows);
 }
