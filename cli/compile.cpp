@@ -51,9 +51,9 @@ CompiledModel compile_to_wasm(const CompileVerbOptions& o) {
   };
   write("net.wasm", web.module);
   write("net.mjs", web.script);
-  write("net.d.ts", web.types);
+  write("net.d.mts", web.types);
   write("draw.html", web.page);
-  fmt::print("{}: net.wasm, net.mjs, net.d.ts{}\n  module  {} bytes, {} beyond the weights\n",
+  fmt::print("{}: net.wasm, net.mjs, net.d.mts{}\n  module  {} bytes, {} beyond the weights\n",
              folder.string(), web.page.empty() ? "" : ", draw.html", web.module.size(),
              web.code_bytes);
   print_memory(c.net);

@@ -72,9 +72,12 @@ struct CodeStep {
     const Tensor scale = known(r, operand(i, 1)), zero = known(r, operand(i, 2));
     if (!scale.defined() || (operand(i, 2) != kNone && !zero.defined())) return {};
     const ValueId codes = i.op == &op::quantize_linear ? i.out[0] : i.in[0].value;
+    const Numbers scales = scale.to_vector<double>();
+    for (const double x : scales)
+      if (!(x > 0) || !std::isfinite(x)) return {};
     const auto& a = *static_cast<const QuantizeAttrs*>(i.attrs.get());
     const Numbers zeros = zero.defined() ? zero.to_vector<double>() : Numbers{0};
-    return CodeStep{codes, r.spec(codes).dtype, scale.to_vector<double>(), zeros, a.axis};
+    return CodeStep{codes, r.spec(codes).dtype, scales, zeros, a.axis};
   }
   // What v was dequantised from.
   static std::optional<CodeStep> behind(Rewrite& r, ValueId v) {
@@ -142,12 +145,11 @@ struct IntegerProduct {
       v.push_back(step(k) / by);
     return v;
   }
-  // In steps of the sums, [n] or one.
-  std::vector<int64_t> bias_codes() const {
-    const Numbers b = bias.to(DType::f64).to_vector<double>();
-    std::vector<int64_t> codes;
+  // In steps of the sums.
+  Numbers bias_in_steps() const {
+    Numbers b = bias.to(DType::f64).to_vector<double>(), codes;
     for (size_t k = 0; k < static_cast<size_t>(columns); ++k)
-      codes.push_back(std::llround(at(b, k) / step(k)));
+      codes.push_back(std::nearbyint(at(b, k) / step(k)));
     return codes;
   }
 
@@ -179,7 +181,11 @@ struct IntegerProduct {
     const ValueId x_zero = zero_of(r, x), w_zero = zero_of(r, w);
     for (const ValueId z : {x_zero, w_zero})
       if (z != kNone) args.push_back(z);
-    if (bias.defined()) args.push_back(constant(r, bias_codes()));
+    if (bias.defined()) {
+      std::vector<int64_t> codes;
+      for (const double b : bias_in_steps()) codes.push_back(static_cast<int64_t>(b));
+      args.push_back(constant(r, codes));
+    }
     return inline_body(r, args, [&](std::span<const Tensor> in) {
       size_t k = 2;
       const Tensor zx = x_zero == kNone ? Tensor() : in[k++];
@@ -211,7 +217,14 @@ std::optional<IntegerProduct> IntegerProduct::of(Rewrite& r, const Instr& i, con
   if (!w->is_one() && normalize_dim(w->axis, shape.rank()) != axis) return {};
   const int64_t columns = shape[axis].value();
   if (bias.defined() && bias.numel() != columns && bias.numel() != 1) return {};
-  return IntegerProduct{*x, *w, i, bias, columns, turned, r.spec(i.out[0]).rank()};
+  constexpr int64_t kLargestProduct = 255 * 255;  // sums and biases stay within i32
+  if (shape.numel().value() / std::max<int64_t>(columns, 1) > INT32_MAX / kLargestProduct)
+    return {};
+  const IntegerProduct p{*x, *w, i, bias, columns, turned, r.spec(i.out[0]).rank()};
+  if (bias.defined())
+    for (const double b : p.bias_in_steps())
+      if (!(std::abs(b) < INT32_MAX)) return {};
+  return p;
 }
 
 // conv, linear, matmul, or a matmul and a bias that is added to its columns.
@@ -323,6 +336,40 @@ bool quantised_mean(Rewrite& r, const CodeStep& to, ValueId from) {
   return true;
 }
 
+// Means of windows of one size, padding counted: a sum of products with ones, channel by channel.
+bool quantised_windows(Rewrite& r, const CodeStep& to, ValueId from) {
+  const Instr i = *r.maker(from);
+  const auto x = CodeStep::behind(r, operand(i, 0));
+  const auto& a = *static_cast<const PoolAttrs*>(i.attrs.get());
+  if (!x || !x->is_one() || !x->is_byte() || !a.output.empty() || a.ceil_mode || a.divisor_override)
+    return false;
+  const int64_t channels = r.spec(x->codes).shape[1].value();
+  ConvAttrs sums{.stride = a.stride,
+                 .padding = a.padding,
+                 .dilation = a.kernel,
+                 .groups = channels,
+                 .padding_end = a.padding};
+  Shape window{channels, 1};
+  double count = 1;
+  for (size_t d = 0; d < static_cast<size_t>(a.kernel.rank()); ++d) {
+    const int at = static_cast<int>(d);
+    if (a.padding[at] != Dim(0) && !a.count_include_pad) return false;
+    sums.dilation[at] = 1;
+    window.push_back(a.kernel[at]);
+    count *= static_cast<double>(a.kernel[at].value());
+  }
+  const auto f = FixedPoint::of({x->scale[0] / (to.scale[0] * count)});
+  if (!f) return false;
+  const ValueId ones_of = r.program().add_constant(ones(window, DType::i8));
+  std::vector<ValueId> args = {x->codes, ones_of};
+  if (x->zero[0] != 0) args.push_back(r.program().add_constant(full({}, x->zero[0], x->dtype)));
+  r.replace(inline_body(r, args, [&](std::span<const Tensor> in) {
+    const Tensor sum = conv_integer(in[0], in[1], in.size() > 2 ? in[2] : Tensor(), {}, sums);
+    return to_codes(sum.to(DType::i64) * f->multiplier[0], f->shift, to);
+  }));
+  return true;
+}
+
 // ---- what works on codes as on numbers, because rounding keeps their order
 
 ValueId quantised(Rewrite& r, const Instr& root, ValueId v) {
@@ -360,6 +407,14 @@ bool quantised_places(Rewrite& r, const CodeStep&, ValueId from) {
   return true;
 }
 
+bool quantised_padding(Rewrite& r, const CodeStep& to, ValueId from) {
+  const Instr root = r.root(), i = *r.maker(from);
+  PadAttrs a = *static_cast<const PadAttrs*>(i.attrs.get());
+  a.value = static_cast<int64_t>(to.code_of(a.value.to_double()));
+  r.replace(r.emit().emit(op::pad, fields<PadAttrs>(), &a, {quantised(r, root, i.in[0].value)}));
+  return true;
+}
+
 using CodeRule = bool (*)(Rewrite&, const CodeStep&, ValueId);
 struct OnCodes {
   const OpDef* op;
@@ -369,7 +424,8 @@ constexpr OnCodes kOnCodes[] = {
     {&op::conv, quantised_product},     {&op::linear, quantised_product},
     {&op::matmul, quantised_product},   {&op::add, quantised_product},
     {&op::add, quantised_sum},          {&op::mean, quantised_mean},
-    {&op::avg_pool, quantised_mean},    {&op::dequantize_linear, from_other_codes},
+    {&op::avg_pool, quantised_mean},    {&op::avg_pool, quantised_windows},
+    {&op::pad, quantised_padding},      {&op::dequantize_linear, from_other_codes},
     {&op::relu, quantised_bounds},      {&op::relu6, quantised_bounds},
     {&op::clamp, quantised_bounds},     {&op::clamp_min, quantised_bounds},
     {&op::clamp_max, quantised_bounds}, {&op::max_pool, quantised_places},

@@ -11,7 +11,7 @@ namespace tandem::edge {
 struct WebNet {
   std::string module;  ///< net.wasm: weights are its data; it imports nothing
   std::string script;  ///< net.mjs: loads the module from an address or bytes, here or in a worker
-  std::string types;   ///< net.d.ts: what net.mjs has, with the inputs and outputs of this net
+  std::string types;   ///< net.d.mts: what net.mjs has, with the inputs and outputs of this net
   /// draw.html: a page on which a person draws what the net shall name, with everything in it. ""
   /// unless there is one f32 input of n x n elements, 8 <= n <= 64, and one f32 output.
   std::string page;

@@ -91,6 +91,14 @@ std::vector<CodeCase> code_cases() {
        [=](const Tensor& x) {
          return adaptive_avg_pool2d(x, {1, 1});
        }},
+      {"windows", {1, 3, 7, 6}, 0.02, 110, [=](const Tensor& x) { return avg_pool2d(x, 3, 2, 1); }},
+      {"padding",
+       {1, 2, 3, 4},
+       0.05,
+       128,
+       [=](const Tensor& x) {
+         return pad(x, {1, 0, 2, 1}, "constant", 0.7);
+       }},
       small_net(),
   };
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The script net.mjs, below the lines that list the ports, and the part of net.d.ts that all nets
+// The script net.mjs, below the lines that list the ports, and the part of net.d.mts that all nets
 // share.
 #pragma once
 
