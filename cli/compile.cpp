@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem compile MODEL --target c99 -o net.c`: a model as C source for devices.
+// `tandem compile MODEL`: a model as C source for devices (`-o net.c`) or as WebAssembly for
+// browsers (`--target wasm -o folder`).
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "cli/commands_internal.h"
+#include "cli/edge_internal.h"
 #include "cli/model_internal.h"
 #include "tandem/base/files/file.h"
-#include "tandem/edge/edge.h"
-#include "tandem/recipe/open_run.h"
+#include "tandem/base/files/folder.h"
+#include "tandem/edge/wasm.h"
 
 namespace tandem::cli {
 namespace {
@@ -19,54 +21,67 @@ struct CompileVerbOptions {
   std::string out, shapes, target = "c99";
 };
 
-void compile_model(const CompileVerbOptions& o) {
+void print_memory(const edge::EdgeSource& net) {
+  fmt::print("  arena   {} bytes (lower bound {})\n  weights {} bytes\n", net.arena_bytes,
+             net.lower_bound, net.weight_bytes);
+}
+
+CompiledModel compile_to_c(const CompileVerbOptions& o) {
   const std::filesystem::path source(o.out);
   TD_CHECK(source.extension() == ".c", Value,
            "'{}' is no name of a C file\nGive one such as net.c.", o.out);
-  recipe::LoadedModel model = recipe::is_run(o.model.model)
-                                  ? recipe::load_run(o.model.model, o.model.weights)
-                                  : recipe::load_model(o.model);
-  recipe::set_shapes(model, o.shapes);
-  std::vector<edge::EdgePort> inputs;
-  for (const recipe::ModelPort& p : model.inputs)
-    inputs.push_back({p.name, Spec(p.dtype, Shape(p.shape))});
-  std::vector<std::string> outputs;
-  for (const recipe::ModelPort& p : model.outputs) outputs.push_back(p.name);
-  const auto forward = [&](std::span<const Tensor> x) {
-    return model.run(std::vector<Tensor>(x.begin(), x.end()));
-  };
-  const edge::EdgeSource c =
-      edge::write_c99(forward, inputs, outputs, {.name = source.stem().string()});
+  CompiledModel c = compile_as_c(o.model, o.shapes, {.name = source.stem().string()});
   std::filesystem::path header = source;
   header.replace_extension(".h");
-  write_file(source.string(), c.source);
-  write_file(header.string(), c.header);
-  fmt::print(
-      "{} and {}: {} steps, {} functions\n  arena   {} bytes (lower bound {})\n"
-      "  weights {} bytes\n",
-      source.string(), header.string(), c.steps, c.functions, c.arena_bytes, c.lower_bound,
-      c.weight_bytes);
-  if (model.random_weights)
-    fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
+  write_file(source.string(), c.net.source);
+  write_file(header.string(), c.net.header);
+  fmt::print("{} and {}: {} steps, {} functions\n", source.string(), header.string(), c.net.steps,
+             c.net.functions);
+  print_memory(c.net);
+  return c;
+}
+
+CompiledModel compile_to_wasm(const CompileVerbOptions& o) {
+  CompiledModel c = compile_as_c(o.model, o.shapes, {});
+  const edge::WebNet web = edge::write_wasm(c.net, {}, c.model.labels);
+  const std::filesystem::path folder(o.out);
+  make_folders(folder.string());
+  const auto write = [&](const char* name, const std::string& text) {
+    if (!text.empty()) write_file((folder / name).string(), text);
+  };
+  write("net.wasm", web.module);
+  write("net.mjs", web.script);
+  write("net.d.mts", web.types);
+  write("draw.html", web.page);
+  fmt::print("{}: net.wasm, net.mjs, net.d.mts{}\n  module  {} bytes, {} beyond the weights\n",
+             folder.string(), web.page.empty() ? "" : ", draw.html", web.module.size(),
+             web.code_bytes);
+  print_memory(c.net);
+  return c;
 }
 
 }  // namespace
 
 void add_compile(CLI::App& app, int& code) {
   CLI::App* verb = app.add_subcommand("compile",
-                                      "A model as one C99 file without dependencies\n\n"
+                                      "A model as one C99 file, or for browsers\n\n"
                                       "  tandem compile runs/digits-cnn -o net.c\n"
-                                      "  tandem compile model.onnx --shapes x:1x3x32x32 -o net.c");
+                                      "  tandem compile model.onnx --shapes x:1x3x32x32 -o net.c\n"
+                                      "  tandem compile runs/digits-cnn --target wasm -o web");
   auto o = std::make_shared<CompileVerbOptions>();
   verb->add_option("model", o->model.model, "A run's folder, an ONNX file or a model's name")
       ->required();
-  verb->add_option("-o,--output", o->out, "The C file; its header lies beside it")->required();
-  verb->add_option("--target", o->target, "c99")->check(CLI::IsMember({"c99"}));
+  verb->add_option("-o,--output", o->out, "The C file, its header lies beside it; or the folder")
+      ->required();
+  verb->add_option("--target", o->target, "c99, or wasm (by clang)")
+      ->check(CLI::IsMember({"c99", "wasm"}));
   verb->add_option("--shapes", o->shapes, "Sizes of the inputs, as x:1x3x32x32; open ones are 1");
   add_model_options(*verb, o->model);
   verb->callback([&code, o] {
     init();
-    compile_model(*o);
+    const CompiledModel c = o->target == "wasm" ? compile_to_wasm(*o) : compile_to_c(*o);
+    if (c.model.random_weights)
+      fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
     code = 0;
   });
 }

@@ -10,7 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands_internal.h"
+#include "cli/edge_internal.h"
 #include "cli/model_internal.h"
+#include "tandem/edge/footprint.h"
 #include "tandem/io/json.h"
 #include "tandem/onnx/summary.h"
 #include "tandem/text/tokenizer.h"
@@ -235,6 +237,31 @@ void print_model(const Json& j, bool all) {
   print_line("ops", counts_text(j["ops"]));
 }
 
+// ---- devices
+
+Json edge_as_json(const recipe::ModelSource& a, const std::string& shapes) {
+  const edge::EdgeSource net = compile_as_c(a, shapes).net;
+  const size_t code = edge::code_bytes(net);
+  return {{"model", a.model},
+          {"steps", net.steps},
+          {"functions", net.functions},
+          {"code_bytes", code ? Json(code) : Json(nullptr)},
+          {"weight_bytes", net.weight_bytes},
+          {"arena_bytes", net.arena_bytes},
+          {"arena_lower_bound", net.lower_bound}};
+}
+
+void print_edge(const Json& j) {
+  fmt::print("{} as C: {} steps, {} functions\n", j["model"].get<std::string>(),
+             j["steps"].get<size_t>(), j["functions"].get<size_t>());
+  print_line("code", j["code_bytes"].is_null()
+                         ? "not known: there is no C compiler with binutils here"
+                         : fmt::format("{} bytes (-Os)", j["code_bytes"].get<size_t>()));
+  print_line("weights", fmt::format("{} bytes", j["weight_bytes"].get<size_t>()));
+  print_line("arena", fmt::format("{} bytes (lower bound {})", j["arena_bytes"].get<size_t>(),
+                                  j["arena_lower_bound"].get<size_t>()));
+}
+
 // ---- tokenizers
 
 bool is_tokenizer(const std::string& path) {
@@ -283,11 +310,12 @@ void add_inspect(CLI::App& app, int& code) {
                                       "  tandem inspect resnet50.pth --all\n"
                                       "  tandem inspect model.onnx --shapes x:8x3x224x224\n"
                                       "  tandem inspect tokenizer.json\n"
-                                      "  tandem inspect resnet50 --shapes x:8x3x224x224 --json");
+                                      "  tandem inspect resnet50 --shapes x:8x3x224x224 --json\n"
+                                      "  tandem inspect runs/digits-cnn --edge");
   struct Options {
     recipe::ModelSource model;
     std::string shapes;
-    bool json = false, all = false;
+    bool json = false, all = false, edge = false;
   };
   auto o = std::make_shared<Options>();
   verb->add_option(
@@ -299,6 +327,8 @@ void add_inspect(CLI::App& app, int& code) {
                    "Inputs of a model, as x:1x3x224x224: work and memory for these");
   verb->add_flag("--json", o->json, "Everything as JSON");
   verb->add_flag("--all", o->all, "Every tensor");
+  verb->add_flag("--edge", o->edge,
+                 "Code, weights and memory of the model (or the run's) as C, for devices");
   add_model_options(*verb, o->model);
   verb->callback([&code, o] {
     init();
@@ -306,12 +336,15 @@ void add_inspect(CLI::App& app, int& code) {
     const bool graph = recipe::is_graph_file(model), tokenizer = is_tokenizer(model);
     const bool file = !graph && !tokenizer &&
                       (file_exists(model) || model.find_first_of("/.") != std::string::npos);
-    const Json j = tokenizer ? tokenizer_as_json(model)
-                   : graph   ? onnx_as_json(o->model, o->shapes)
-                   : file    ? weights_as_json(model, weights::load_weights(model))
-                             : model_as_json(o->model, o->shapes);
+    const Json j = o->edge     ? edge_as_json(o->model, o->shapes)
+                   : tokenizer ? tokenizer_as_json(model)
+                   : graph     ? onnx_as_json(o->model, o->shapes)
+                   : file      ? weights_as_json(model, weights::load_weights(model))
+                               : model_as_json(o->model, o->shapes);
     if (o->json)
       fmt::print("{}\n", j.dump(2));
+    else if (o->edge)
+      print_edge(j);
     else if (tokenizer)
       print_tokenizer(j, o->all);
     else if (file)

@@ -58,7 +58,8 @@ class Writer {
   void write() {
     name_ports();
     check_steps();
-    for (const Step& s : l_.steps) write_step(s);
+    for (size_t k = 0; k < l_.steps.size(); ++k)
+      if (!l_.steps[k].inside) write_step(k);
     made_.arena_bytes = l_.arena_bytes;
     made_.lower_bound = l_.lower_bound;
     made_.functions = functions_.size();
@@ -143,41 +144,80 @@ class Writer {
     return name;
   }
 
-  void write_step(const Step& s) {
+  struct Parameter {
+    std::string name;
+    const Array* array;
+    int place;
+    bool in;
+  };
+
+  static KernelCall call_for(const Step& s, Arrays& a) {
     static const OpDef kLoop{};
-    Arrays a = compiler::arrays_of(l_, s);
-    KernelCall call{s.op ? *s.op : kLoop,          s.attrs.get(), a.in.data(),
-                    static_cast<int>(a.in.size()), a.out,         static_cast<int>(s.out.size())};
+    return {s.op ? *s.op : kLoop,          s.attrs.get(), a.in.data(),
+            static_cast<int>(a.in.size()), a.out,         static_cast<int>(s.out.size())};
+  }
+  static void add_inputs(const Step& s, const Arrays& a, int first, std::vector<Parameter>& to) {
+    for (size_t k = 0; k < s.in.size(); ++k)
+      if (s.in[k].place != kNone && !a.in[k].is_scalar)
+        to.push_back(
+            {fmt::format("x{}", first + static_cast<int>(k)), &a.in[k], s.in[k].place, true});
+  }
+  static void add_outputs(const Step& s, const Arrays& a, std::vector<Parameter>& to) {
+    for (size_t k = 0; k < s.out.size(); ++k)
+      if (s.out[k] != kNone) to.push_back({fmt::format("y{}", k), &a.out[k], s.out[k], false});
+  }
+
+  void write_step(size_t at) {
+    const Step& s = l_.steps[at];
+    Arrays a = compiler::arrays_of(l_, s), b;
+    const KernelCall call = call_for(s, a);
     bool empty = true;
     for (int k = 0; k < call.n_out; ++k) empty = empty && a.out[k].numel == 0;
     if (empty) return;
     Body body;
-    if (s.op)
-      find_emitter(call)(call, body);
-    else
-      emit_loop(*s.program, call, body);
+    std::vector<Parameter> all;
+    add_inputs(s, a, 0, all);
+    std::string name = s.name;
+    if (compiler::has_epilogue(l_, at)) {
+      const Step& loop = l_.steps[at + 1];
+      b = compiler::arrays_of(l_, loop);
+      const KernelCall loop_call = call_for(loop, b);
+      const SumLoop then{*loop.program, loop_call, operand_of_sums(l_, at)};
+      find_product_emitter (*s.op)(call, &then, body);
+      add_inputs(loop, b, kFirstOfLoop, all);
+      std::erase_if(all, [&](const Parameter& p) { return p.place == s.out[0]; });
+      add_outputs(loop, b, all);
+      name += " " + loop.name;
+    } else {
+      if (s.op)
+        find_emitter(call)(call, body);
+      else
+        emit_loop(*s.program, call, body);
+      add_outputs(s, a, all);
+    }
+    write_call(s, name, all, body);
+  }
+
+  void write_call(const Step& s, const std::string& name, const std::vector<Parameter>& all,
+                  const Body& body) {
     std::string parameters, arguments, shapes;
-    const auto add = [&](const std::string& name, const Array& array, int at, bool in) {
-      if (at == kNone || array.is_scalar) return;
-      shapes += fmt::format("{}{}",
-                            shapes.empty() ? ""
-                            : in           ? ", "
-                                           : " -> ",
-                            spec_text(array.dtype, l_.places[static_cast<size_t>(at)].shape));
-      if (!has_word(body.text.text(), name)) return;
+    for (const Parameter& p : all) {
+      shapes +=
+          fmt::format("{}{}",
+                      shapes.empty() ? ""
+                      : p.in         ? ", "
+                                     : " -> ",
+                      spec_text(p.array->dtype, l_.places[static_cast<size_t>(p.place)].shape));
+      if (!has_word(body.text.text(), p.name)) continue;
       const char* comma = parameters.empty() ? "" : ", ";
-      parameters += fmt::format("{}{}{} *{}", comma, in ? "const " : "", c_type(array.dtype), name);
-      arguments += comma + pointer(at);
-    };
-    for (int k = 0; k < call.n_in; ++k)
-      add(fmt::format("x{}", k), a.in[static_cast<size_t>(k)], s.in[static_cast<size_t>(k)].place,
-          true);
-    for (int k = 0; k < call.n_out; ++k)
-      add(fmt::format("y{}", k), a.out[k], s.out[static_cast<size_t>(k)], false);
+      parameters +=
+          fmt::format("{}{}{} *{}", comma, p.in ? "const " : "", c_type(p.array->dtype), p.name);
+      arguments += comma + pointer(p.place);
+    }
     const std::string function = function_for(s, body, parameters);
     const std::string& layer = scope_path(s.scope);
     calls_ += fmt::format("  /* {}{}{}: {} */\n  {}{}({});\n", layer, layer.empty() ? "" : ": ",
-                          s.name, shapes, body.reports ? "status |= " : "", function, arguments);
+                          name, shapes, body.reports ? "status |= " : "", function, arguments);
     reports_ = reports_ || body.reports;
     ++made_.steps;
   }

@@ -58,6 +58,7 @@ compiler::Lowered lower_for_text(EdgeForward forward, std::span<const EdgePort> 
   compiler::canonicalize(p);
   compiler::merge_common(p);
   p.inference = p.weights_stay = true;  // norms may go into weights of any size
+  compute_on_codes(p);
   compiler::fold_norms(p);
   compiler::expand_composites(p, [](const Instr& i) { return has_emitter_of_its_own(*i.op); });
   compiler::canonicalize(p);
@@ -67,11 +68,15 @@ compiler::Lowered lower_for_text(EdgeForward forward, std::span<const EdgePort> 
   compiler::number_operands(p);
   compiler::order_pooling(p);
   compiler::remove_dead(p);
+  keep_codes(p);
   compiler::fuse_loops(p);
   compiler::remove_dead(p);
   drop_unread_results(p);
   compiler::verify(p, "edge");
-  return compiler::lower_program(p, compiler::LowerTo::text);
+  compiler::Lowered l = compiler::lower_program(p, compiler::LowerTo::text);
+  constexpr size_t kLargestElement = 8;
+  fuse_sum_loops(l, kLargestElement);
+  return l;
 }
 
 }  // namespace tandem::edge

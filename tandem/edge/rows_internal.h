@@ -39,4 +39,30 @@ void emit_avg_pool(const KernelCall& c, Body& to);
 void emit_index(const KernelCall& c, Body& to);
 void emit_lstm_cell(const KernelCall& c, Body& to);
 
+/// A loop over the sums of an integer product that runs where a sum is made: its operand `sums` is
+/// that sum, the others are numbers or differ from column to column alone.
+struct SumLoop {
+  const ScalarProgram& program;
+  const KernelCall& call;  ///< operand k is the parameter x<kFirstOfLoop + k>, the result y0
+  int sums;
+};
+inline constexpr int kFirstOfLoop = 4;  ///< the products have up to four operands
+/// A convolution or matmul of codes; its sums are the result where there is no loop.
+using ProductEmitter = void (*)(const KernelCall&, const SumLoop*, Body&);
+/// nullptr for other rows.
+ProductEmitter find_product_emitter(const OpDef& op);
+void emit_conv_integer(const KernelCall& c, const SumLoop* then, Body& to);
+void emit_matmul_integer(const KernelCall& c, const SumLoop* then, Body& to);
+/// The dimension of the result that columns lie along.
+inline int column_dimension(const OpDef& product, int rank) {
+  return find_product_emitter(product) == emit_conv_integer ? 1 : rank - 1;
+}
+/// Writes the loop for the sum `sum` of column `column` and gives the name of its result.
+std::string write_sum_loop(const SumLoop& then, const std::string& sum, const std::string& column,
+                           int dimension, Lines& to);
+
+/// The zero point that is operand k, of the column at `column` where it has one for each; "" where
+/// there is none.
+std::string zero_point(const KernelCall& c, int k, const std::string& column);
+
 }  // namespace tandem::edge

@@ -60,6 +60,4 @@ class TD_API Page {
   io::Json::Array parts_;
 };
 
-TD_API std::string base64(std::string_view bytes);
-
 }  // namespace tandem::runs

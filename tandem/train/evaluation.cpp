@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/base/base64.h"
 #include "tandem/io/image.h"
 #include "tandem/ops/ops.h"
 #include "tandem/runs/page.h"
@@ -164,7 +165,7 @@ io::Json Evaluation::to_json(const std::string& split, const Logs& logs) const {
       o.emplace_back("given", s.given);
       o.emplace_back("probability", s.probability);
     }
-    if (!s.png.empty()) o.emplace_back("png", runs::base64(s.png));
+    if (!s.png.empty()) o.emplace_back("png", base64(s.png));
     if (!s.text.empty()) o.emplace_back("text", s.text);
     worst.push_back(std::move(o));
   }

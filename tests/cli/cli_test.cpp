@@ -125,6 +125,19 @@ TEST_F(Tool, WritesModelsAsC) {
   }
 }
 
+TEST_F(Tool, WritesModelsForBrowsersAndMeasuresThem) {
+  const std::string dir = ::testing::TempDir() + "cli_web";
+  const Result e = tool("inspect lenet --edge 2>/dev/null");
+  EXPECT_EQ(e.code, 0) << e.text;
+  EXPECT_TRUE(has(e.text, "arena        23520 bytes (lower bound 23520)")) << e.text;
+  const Result r = tool("compile lenet --target wasm -o " + dir + " 2>&1");
+  if (has(r.text, "apt install")) GTEST_SKIP() << r.text;
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "beyond the weights")) << r.text;
+  for (const char* file : {"/net.wasm", "/net.mjs", "/net.d.mts", "/draw.html"})
+    EXPECT_TRUE(tandem::file_exists(dir + file)) << file;
+}
+
 TEST_F(Tool, ConvertsModelsToOnnx) {
   namespace fs = std::filesystem;
   const std::string dir = ::testing::TempDir() + "cli_onnx/";

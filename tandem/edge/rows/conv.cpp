@@ -15,14 +15,19 @@ struct ConvShape {
   int64_t n, groups, c_group, o_group;
   int64_t in[3], out[3], k[3], stride[3], pad[3], dilation[3];
   int64_t x_at[5], y_at[5], w_at[5];  ///< strides of x, y [n, c, d, h, w] and w [o, c, d, h, w]
-  const char* type;
+  const char *type, *w_type;
+  const char* sum_type;  ///< of products and their sums
 
-  ConvShape(const ConvAttrs& a, const Array& x, const Array& w, const Array& y)
+  // Planes become rows of up to `most` pixels where a tap reads pixel by pixel.
+  ConvShape(const ConvAttrs& a, const Array& x, const Array& w, const Array& y,
+            int64_t most = INT32_MAX)
       : n(x.shape[0]),
         groups(a.groups),
         c_group(w.shape[1]),
         o_group(w.shape[0] / a.groups),
-        type(c_type(x.dtype)) {
+        type(c_type(x.dtype)),
+        w_type(c_type(w.dtype)),
+        sum_type(c_type(y.dtype)) {
     const int lead = 3 - a.stride.rank();
     for (int i = 0; i < 3; ++i) {
       const bool has = i >= lead;
@@ -37,7 +42,7 @@ struct ConvShape {
     set_places(x, lead, x_at);
     set_places(w, lead, w_at);
     set_places(y, lead, y_at);
-    merge_pixels();
+    merge_pixels(most);
   }
 
   bool inside(int i) const {
@@ -50,12 +55,14 @@ struct ConvShape {
       at[i] = i < 2 ? a.strides[i] : i - 2 >= lead ? a.strides[i - lead] : 0;
   }
   // One tap, all pixels: the planes are one row.
-  void merge_pixels() {
+  void merge_pixels(int64_t most) {
     for (int i = 1; i >= 0; --i) {
       bool plain = true;
       for (int j : {i, 2})
         plain = plain && k[j] == 1 && stride[j] == 1 && pad[j] == 0 && in[j] == out[j];
-      if (!plain || x_at[2 + i] != x_at[4] * in[2] || y_at[2 + i] != y_at[4] * out[2]) return;
+      if (!plain || x_at[2 + i] != x_at[4] * in[2] || y_at[2 + i] != y_at[4] * out[2] ||
+          out[2] * out[i] > most)
+        return;
       in[2] *= std::exchange(in[i], 1);
       out[2] *= std::exchange(out[i], 1);
     }
@@ -164,15 +171,16 @@ void close_rows(const ConvShape& s, Lines& t) {
 }
 
 // `update` for every channel, tap and position j of a row, with the tap's weight in v. `x`
-// declares `in`.
-void write_taps(const ConvShape& s, const std::string& x, const std::string& update, Lines& t) {
+// declares `in`; `w_zero` is " - z" where a zero point is taken off the weight.
+void write_taps(const ConvShape& s, const std::string& x, const std::string& update, Lines& t,
+                const char* w_zero = "") {
   t.loop("c", s.c_group);
   open_taps(s, t);
   t.line("{} + {};", x, x_row(s));
-  t.line("const {} *taps = x1 + {};", s.type, taps(s));
+  t.line("const {} *taps = x1 + {};", s.w_type, taps(s));
   t.open("for (int32_t kw = 0; kw < {}; ++kw)", s.k[2]);
-  t.line("const {} v = taps[{}];", s.type,
-         s.w_at[4] == 1 ? "kw" : fmt::format("kw * {}", s.w_at[4]));
+  t.line("const {} v = taps[{}]{};", s.sum_type,
+         s.w_at[4] == 1 ? "kw" : fmt::format("kw * {}", s.w_at[4]), w_zero);
   range_of_row(s, t);
   t.line("for (int32_t j = {}; j < {}; ++j) {};", s.inside(2) ? "0" : "lo",
          s.inside(2) ? std::to_string(s.out[2]) : "hi", update);
@@ -195,6 +203,37 @@ void emit_conv(const KernelCall& c, Body& to) {
   t.line("for (int32_t j = 0; j < {}; ++j) row[{}] = {};", s.out[2], place_in_result(s), first);
   write_taps(s, fmt::format("const {} *in = x0", s.type),
              fmt::format("row[{}] += v * in[{}]", place_in_result(s), place_in_row(s)), t);
+  close_rows(s, t);
+}
+
+void emit_conv_integer(const KernelCall& c, const SumLoop* then, Body& to) {
+  constexpr int64_t kMostSums = 256;  // of a row that lies on the stack
+  const ConvShape s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0],
+                    then ? kMostSums : INT32_MAX);
+  Lines& t = to.text;
+  const std::string column =
+      times(channel("g", s.o_group, s.o_group == 1 ? "0" : "o", s.groups), 0, 1);
+  const std::string x_zero = zero_point(c, 2, "0"), w_zero = zero_point(c, 3, column);
+  if (!x_zero.empty()) t.line("const int32_t x_zero = {};", x_zero);
+  open_rows(s, t);
+  if (!w_zero.empty()) t.line("const int32_t w_zero = {};", w_zero);
+  if (then)
+    t.line("int32_t row[{}];", s.out[2]);
+  else
+    t.line("int32_t *row = y0 + {};", y_row(s));
+  t.line("for (int32_t j = 0; j < {}; ++j) row[{}] = 0;", s.out[2], place_in_result(s));
+  write_taps(s, fmt::format("const {} *in = x0", s.type),
+             fmt::format("row[{}] += v * {}", place_in_result(s),
+                         x_zero.empty() ? fmt::format("in[{}]", place_in_row(s))
+                                        : fmt::format("(in[{}] - x_zero)", place_in_row(s))),
+             t, w_zero.empty() ? "" : " - w_zero");
+  if (then) {
+    t.open("for (int32_t j = 0; j < {}; ++j)", s.out[2]);
+    const std::string y =
+        write_sum_loop(*then, fmt::format("row[{}]", place_in_result(s)), column, 1, t);
+    t.line("y0[{}] = {};", plus_terms(y_row(s), place_in_result(s)), y);
+    t.close();
+  }
   close_rows(s, t);
 }
 

@@ -4,6 +4,7 @@
 #include "tandem/ops/conv/conv.h"
 #include "tandem/ops/conv/pool.h"
 #include "tandem/ops/index/index.h"
+#include "tandem/ops/matmul/integer.h"
 #include "tandem/ops/matmul/matmul.h"
 #include "tandem/ops/nn/rnn.h"
 
@@ -16,6 +17,8 @@ struct EmittedRow {
   bool floats = true;  ///< takes operands of one floating type of 32 or 64 bits
 };
 
+void emit_sums(const KernelCall& c, Body& to) { find_product_emitter(c.op)(c, nullptr, to); }
+
 constexpr EmittedRow kEmittedRows[] = {
     {&op::matmul, emit_matmul},
     {&op::linear, emit_linear},
@@ -26,6 +29,8 @@ constexpr EmittedRow kEmittedRows[] = {
     {&op::avg_pool, emit_avg_pool},
     {&op::index, emit_index, false},
     {&op::lstm_cell, emit_lstm_cell},
+    {&op::conv_integer, emit_sums, false},
+    {&op::matmul_integer, emit_sums, false},
 };
 
 const EmittedRow* row_of(const OpDef& op) {
@@ -45,6 +50,12 @@ bool takes_floats(const KernelCall& c) {
 }
 
 }  // namespace
+
+ProductEmitter find_product_emitter(const OpDef& op) {
+  return &op == &op::conv_integer     ? emit_conv_integer
+         : &op == &op::matmul_integer ? emit_matmul_integer
+                                      : nullptr;
+}
 
 bool has_emitter_of_its_own(const OpDef& op) { return row_of(op) != nullptr; }
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/edge_internal.h"
+
+#include "tandem/recipe/open_run.h"
+
+namespace tandem::cli {
+
+CompiledModel compile_as_c(const recipe::ModelSource& source, const std::string& shapes,
+                           const edge::EdgeOptions& options) {
+  recipe::LoadedModel model = recipe::is_run(source.model)
+                                  ? recipe::load_run(source.model, source.weights)
+                                  : recipe::load_model(source);
+  recipe::set_shapes(model, shapes);
+  std::vector<edge::EdgePort> inputs;
+  for (const recipe::ModelPort& p : model.inputs)
+    inputs.push_back({p.name, Spec(p.dtype, Shape(p.shape))});
+  std::vector<std::string> outputs;
+  for (const recipe::ModelPort& p : model.outputs) outputs.push_back(p.name);
+  const auto forward = [&](std::span<const Tensor> x) {
+    return model.run(std::vector<Tensor>(x.begin(), x.end()));
+  };
+  edge::EdgeSource net = edge::write_c99(forward, inputs, outputs, options);
+  return {std::move(model), std::move(net)};
+}
+
+}  // namespace tandem::cli
