@@ -326,8 +326,8 @@ TDM_FN float tdm_log1pf(float x) {
 
 // ---- f32: sin, cos, tan -----------------------------------------------------------------------
 
-/// Up to here sin and cos may be taken from tdm_sinf_near and tdm_cosf_near, which give the same
-/// bits as tdm_sinf and tdm_cosf at a third of the cost: a loop may look at the largest |x| first.
+/// Up to here sin, cos and tan may be taken from tdm_sinf_near and its like, which give the same
+/// bits as tdm_sinf at a third of the cost: a loop may look at the largest |x| first.
 #define TDM_TRIG_NEAR 1048576.0f
 
 // a - quarter * pi/2, |r| <= pi/4 (f64: the last bits of f32 near multiples of pi/2).
@@ -430,8 +430,7 @@ TDM_FN float tdm_cosf_near(float x) {
   return tdmi_sinf_quarter(t, 0u);
 }
 
-TDM_FN float tdm_tanf(float x) {
-  const tdmi_trigf_t t = tdmi_trigf_reduce(tdmi_absf(x));
+TDM_FN float tdmi_tanf_quarter(tdmi_trigf_t t, tdm_u32 sign) {
   const double r = t.r;
   const double z = r * r;
   float y;
@@ -442,7 +441,16 @@ TDM_FN float tdm_tanf(float x) {
   s = r + r * (z * s);
   c = 1.0 - (0.5 * z - z * z * c);
   y = (float)(tdmi_sel_odd(t.quarter, -c, s) / tdmi_sel_odd(t.quarter, s, c));
-  return tdmi_float(tdmi_bitsf(y) ^ (tdmi_bitsf(x) & 0x80000000u));
+  return tdmi_float(tdmi_bitsf(y) ^ sign);
+}
+
+TDM_FN float tdm_tanf(float x) {
+  return tdmi_tanf_quarter(tdmi_trigf_reduce(tdmi_absf(x)), tdmi_bitsf(x) & 0x80000000u);
+}
+
+/// tan for |x| <= TDM_TRIG_NEAR (or NaN); the bits of tdm_tanf.
+TDM_FN float tdm_tanf_near(float x) {
+  return tdmi_tanf_quarter(tdmi_trigf_near((double)tdmi_absf(x)), tdmi_bitsf(x) & 0x80000000u);
 }
 
 // ---- f64: unevaluated sums of two doubles -----------------------------------------------------
@@ -766,7 +774,13 @@ TDM_FN double tdm_pow(double x, double y) {
   return tdmi_pow_edges(x, y, tdmi_scale(1.0 + (e.t + e.l), e.n));
 }
 
-// In f64 with shorter polynomials, then rounded: within 0.51 ulp.
+/// x^n for n = 1, 2, 3 and 4 by products in f64, rounded once; what tdm_powf gives for such powers.
+TDM_FN float tdm_small_powerf(float x, int n) {
+  const double a = (double)x, square = a * a;
+  return (float)(n == 1 ? a : n == 2 ? square : n == 3 ? square * a : square * square);
+}
+
+// In f64 with shorter polynomials, then rounded: within 0.51 ulp. Powers of 1 to 4 are products.
 TDM_FN float tdm_powf(float x, float y) {
   const tdmi_log_t d = tdmi_log_parts((double)tdmi_absf(x));
   const double f = d.f, k = (double)d.k;
@@ -786,7 +800,12 @@ TDM_FN float tdm_powf(float x, float y) {
   q = TDMI_H3(q, r, 0x1.a1856f09695a3p-13, 0x1.6c18d3d456226p-10, 0x1.1110a2569cfdp-7);
   q = TDMI_H3(q, r, 0x1.5555541df5b72p-5, 0x1.5555557dd7d86p-3, 0x1.000000005e094p-1);
   r = (1.0 + (r + r * r * q)) * tdmi_pow2(tdmi_low(t));
-  return (float)tdmi_pow_edges((double)x, (double)y, r);
+  r = tdmi_pow_edges((double)x, (double)y, r);
+  t = (double)x * (double)x;
+  r = tdmi_sel(y == 1.0f, (double)x, r);
+  r = tdmi_sel(y == 2.0f, t, r);
+  r = tdmi_sel(y == 3.0f, t * (double)x, r);
+  return (float)tdmi_sel(y == 4.0f, t * t, r);
 }
 
 // ---- f64: sin, cos, tan -----------------------------------------------------------------------

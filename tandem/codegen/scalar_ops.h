@@ -99,27 +99,37 @@ TDM_FN tdm_i64 tdo_floor_div_i(tdm_i64 a, tdm_i64 b) {
   const tdm_i64 q = tdo_trunc_div_i(a, b);
   return tdo_fmod_i(a, b) != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
-// Floor division as Python's: exact quotient of what the remainder leaves, rounded, signed zero
-// kept.
-#define TDM_REAL_DIVISION(f, T, suffix)                                    \
-  TDM_FN T tdo_div_##f(T a, T b) { return a / b; }                         \
-  TDM_FN T tdo_trunc_div_##f(T a, T b) { return tdo_trunc_##f(a / b); }    \
-  TDM_FN T tdo_fmod_##f(T a, T b) { return __builtin_fmod##suffix(a, b); } \
-  TDM_FN T tdo_remainder_##f(T a, T b) {                                   \
-    const T m = tdo_fmod_##f(a, b);                                        \
-    return m != (T)0 && (m < (T)0) != (b < (T)0) ? m + b : m;              \
-  }                                                                        \
-  TDM_FN T tdo_floor_div_##f(T a, T b) {                                   \
-    const T m = tdo_fmod_##f(a, b);                                        \
-    T q = (a - m) / b, r;                                                  \
-    q = m != (T)0 && (m < (T)0) != (b < (T)0) ? q - (T)1 : q;              \
-    r = tdo_floor_##f(q);                                                  \
-    r = q - r > (T)0.5 ? r + (T)1 : r;                                     \
-    r = q == (T)0 ? (T)0 * (a / b) : r;                                    \
-    return b == (T)0 ? a / b : r;                                          \
-  }
-TDM_REAL_DIVISION(f, float, f)
-TDM_REAL_DIVISION(d, double, )
+// The remainder of a quotient below 2^24 without a loop: the quotient of two floats is no integer
+// in f64 unless it is one, and its product with b is exact.
+TDM_FN tdm_b8 tdo_near_quotient_f(float a, float b) {
+  const float size = __builtin_fabsf(b);
+  return (__builtin_fabsf(a) < size * 0x1p24f) & (size < __builtin_inff());
+}
+TDM_FN float tdo_near_fmod_f(float a, float b) {
+  const double q = tdo_trunc_d((double)a / (double)b);
+  return tdmi_signf((float)((double)a - q * (double)b), a);
+}
+TDM_FN float tdo_fmod_f(float a, float b) {
+  return tdo_near_quotient_f(a, b) ? tdo_near_fmod_f(a, b) : __builtin_fmodf(a, b);
+}
+TDM_FN double tdo_fmod_d(double a, double b) { return __builtin_fmod(a, b); }
+// From m = fmod(a, b). Floor division as Python's: exact quotient of what the remainder leaves,
+// rounded, signed zero kept.
+#define TDM_REAL_DIVISION(f, T, sel)                                                           \
+  TDM_FN T tdo_div_##f(T a, T b) { return a / b; }                                             \
+  TDM_FN T tdo_trunc_div_##f(T a, T b) { return tdo_trunc_##f(a / b); }                        \
+  TDM_FN int tdo_unlike_##f(T m, T b) { return (m != (T)0) & ((m < (T)0) != (b < (T)0)); }     \
+  TDM_FN T tdo_remainder_of_##f(T m, T b) { return sel(tdo_unlike_##f(m, b), m + b, m); }      \
+  TDM_FN T tdo_floor_div_of_##f(T a, T b, T m) {                                               \
+    const T ratio = a / b, whole = (a - m) / b;                                                \
+    const T q = sel(tdo_unlike_##f(m, b), whole - (T)1, whole), low = tdo_floor_##f(q);        \
+    const T r = sel(q - low > (T)0.5, low + (T)1, low);                                        \
+    return sel(b == (T)0, ratio, sel(q == (T)0, (T)0 * ratio, r));                             \
+  }                                                                                            \
+  TDM_FN T tdo_remainder_##f(T a, T b) { return tdo_remainder_of_##f(tdo_fmod_##f(a, b), b); } \
+  TDM_FN T tdo_floor_div_##f(T a, T b) { return tdo_floor_div_of_##f(a, b, tdo_fmod_##f(a, b)); }
+TDM_REAL_DIVISION(f, float, tdmi_self)
+TDM_REAL_DIVISION(d, double, tdmi_sel)
 
 TDM_FN tdm_i64 tdo_pow_i(tdm_i64 a, tdm_i64 b) {
   __UINT64_TYPE__ base = TDM_UNSIGNED(a), r = 1;

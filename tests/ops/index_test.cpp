@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Indexing, scatter, sorting: values worked out by hand, error texts, derivatives, vmap.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "tests/ops/values_helper.h"
 
@@ -173,6 +175,32 @@ TEST_F(IndexTest, DynamicUpdateAndSlice) {
     dynamic_update(x, 0, 0, ones({5, 2}));
   });
   expect_error(ErrorKind::DType, "start must be an integer", [&] { dynamic_update(x, 0, 1.5, v); });
+}
+
+// Lines that are sorted by digits, against a stable sort by comparison: ties, NaN, both zeros.
+TEST_F(IndexTest, SortsLongLines) {
+  for (const bool descending : {false, true})
+    for (const int64_t n : {40, 300, 5000}) {
+      std::vector<float> v;
+      for (int64_t i = 0; i < n; ++i) {
+        const float zero = i % 2 == 0 ? -0.0f : 0.0f;
+        const auto number = static_cast<float>((i * 7919) % 101 - 50) * 1e3f;
+        v.push_back(i % 11 == 3 ? NAN : i % 5 == 0 ? zero : number);
+      }
+      const Tensor x = tensor(v).to(DType::bf16);
+      v = x.to(DType::f32).to_vector<float>();
+      std::vector<int64_t> want(v.size());
+      std::iota(want.begin(), want.end(), int64_t{0});
+      std::stable_sort(want.begin(), want.end(), [&](int64_t i, int64_t j) {
+        const float a = v[static_cast<size_t>(i)], b = v[static_cast<size_t>(j)];
+        return descending ? b < a || (a != a && b == b) : a < b || (b != b && a == a);
+      });
+      for (const DType t : {DType::f32, DType::f64, DType::bf16})
+        EXPECT_EQ(argsort(x.to(t), -1, descending).to_vector<int64_t>(), want) << n;
+      for (const int64_t k : {n / 20, n / 2})
+        EXPECT_EQ(topk(x, k, -1, descending).indices.to_vector<int64_t>(),
+                  std::vector<int64_t>(want.begin(), want.begin() + k));
+    }
 }
 
 TEST_F(IndexTest, SortTopk) {

@@ -192,6 +192,7 @@ inline void add_contractions(std::vector<Row>& t) {
     t.push_back({op, "n,2,7,6", with(pool_attrs({2, 2}, {1, 2}, {0, 1}, {2, 1})), 0, 501});
     t.push_back({op, "n,2,7,5", with(adaptive({3, 2})), 0, 501});
     t.push_back({op, "n,2,9", with(pool_attrs({3}, {2}, {1}, {1})), 0, 501});
+    t.push_back({op, "n,2,3,37", with(pool_attrs({2, 4}, {1, 3}, {1, 2}, {1, 2})), 0, 101, 1});
   }
   t.push_back({"max_pool_backward", "n,2,3,2|n,2,3,2 i32:24", with(sized(half, {6, 4})), 0, 501});
   t.push_back({"avg_pool", "n,2,6,4", with(half), 0, 501});
@@ -201,6 +202,9 @@ inline void add_contractions(std::vector<Row>& t) {
   t.push_back({"avg_pool", "n,2,6,4", with(divided), 0, 501});
   t.push_back({"avg_pool", "n,2,7,5", with(adaptive({3, 2})), 0, 501});
   t.push_back({"avg_pool", "n,2,9", with(pool_attrs({3}, {2}, {1}, {1})), 0, 501});
+  const PoolAttrs wide_rows = pool_attrs({2, 5}, {1, 3}, {1, 2}, {1, 1});  // rows that fill vectors
+  t.push_back({"avg_pool", "n,2,3,37", with(wide_rows), 0, 101, 1});
+  t.push_back({"avg_pool_backward", "n,2,4,13", with(sized(wide_rows, {3, 37})), 0, 101, 1});
   t.push_back({"avg_pool_backward", "n,2,3,2", with(sized(half, {6, 4})), 0, 501});
   t.push_back({"avg_pool_backward", "n,2,3,6", with(sized(odd, {6, 5})), 0, 501});
   t.push_back({"avg_pool_backward", "n,2,3,2", with(sized(adaptive({3, 2}), {7, 5})), 0, 501});

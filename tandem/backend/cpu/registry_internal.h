@@ -28,6 +28,7 @@ void register_pool_kernels();
 void register_resample_kernels();
 void register_norm_kernels();
 void register_batch_norm_kernels();
+void register_softmax_kernels();
 void register_loss_kernels();
 void register_update_kernels();
 void register_attention_kernels();

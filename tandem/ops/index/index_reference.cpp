@@ -111,27 +111,37 @@ bool find_places(const KernelCall& k, const IndexAttrs& a, int first, Places& p)
   return true;
 }
 
+// f(outer position, first index position, last) for the blocks [b, e) of all.
+template <class F>
+void for_runs(const Places& p, int64_t b, int64_t e, F&& f) {
+  while (b < e) {
+    const int64_t o = b / p.count, i = b % p.count, n = std::min(e - b, p.count - i);
+    f(static_cast<size_t>(o), static_cast<size_t>(i), static_cast<size_t>(i + n));
+    b += n;
+  }
+}
+
 // v[e] = x[at e], blocks of `inner` elements.
 template <class T>
 void read_places(const Places& p) {
-  const T* x = p.x.as<T>();
-  T* v = p.v.as<T>();
-  parallel_for(
-      0, p.outer * p.count, std::max<int64_t>(1, kGrain / p.inner), [&](int64_t b, int64_t e) {
-        for (int64_t u = b; u < e; ++u) {
-          const size_t o = static_cast<size_t>(u / p.count), i = static_cast<size_t>(u % p.count);
-          const T* from = x + p.x_outer[o] + p.x_at[i];
-          T* to = v + p.v_outer[o] + p.v_at[i];
-          if (p.x_inner.empty()) {
-            if (p.inner == 1)
-              *to = *from;
-            else
-              std::memcpy(static_cast<void*>(to), from, static_cast<size_t>(p.inner) * sizeof(T));
-          } else {
-            for (size_t j = 0; j < p.x_inner.size(); ++j) to[p.v_inner[j]] = from[p.x_inner[j]];
-          }
-        }
-      });
+  const int64_t grain = std::max<int64_t>(1, kGrain / p.inner);
+  parallel_for(0, p.outer * p.count, grain, [&](int64_t b, int64_t e) {
+    for_runs(p, b, e, [&](size_t o, size_t first, size_t last) {
+      const T* x = p.x.as<T>() + p.x_outer[o];
+      T* v = p.v.as<T>() + p.v_outer[o];
+      if (!p.x_inner.empty()) {
+        for (size_t i = first; i < last; ++i)
+          for (size_t j = 0; j < p.x_inner.size(); ++j)
+            v[p.v_at[i] + p.v_inner[j]] = x[p.x_at[i] + p.x_inner[j]];
+      } else if (p.inner == 1) {
+        for (size_t i = first; i < last; ++i) v[p.v_at[i]] = x[p.x_at[i]];
+      } else {
+        const size_t bytes = static_cast<size_t>(p.inner) * sizeof(T);
+        for (size_t i = first; i < last; ++i)
+          std::memcpy(static_cast<void*>(v + p.v_at[i]), x + p.x_at[i], bytes);
+      }
+    });
+  });
 }
 
 template <class T, bool kAdd>
@@ -275,6 +285,17 @@ struct IndexWalk {
 
   template <class F>
   void part(int64_t rb, int64_t re, int64_t b, int64_t e, F&& f) const {
+    if (index.dtype == DType::i64)
+      part_of<int64_t>(rb, re, b, e, f);
+    else
+      part_of<int32_t>(rb, re, b, e, f);
+  }
+  template <class I, class F>
+  void part_of(int64_t rb, int64_t re, int64_t b, int64_t e, F&& f) const {
+    const int64_t xd = x.rank ? x.strides[dim] : 0;
+    const int64_t xs = x.rank && dim != last ? x.strides[last] : 0;
+    const int64_t is = x.rank ? index.strides[last] : 0, vs = x.rank ? v.strides[last] : 0;
+    const int64_t n = size;
     for (int64_t r = rb; r < re; ++r) {
       int64_t xo = 0, io = 0, vo = 0, rest = r;
       for (int i = last - 1; i >= 0; --i) {
@@ -284,11 +305,11 @@ struct IndexWalk {
         io += c * index.strides[i];
         vo += c * v.strides[i];
       }
-      const int64_t xd = x.rank ? x.strides[dim] : 0;
-      const int64_t xs = x.rank && dim != last ? x.strides[last] : 0;
-      const int64_t is = x.rank ? index.strides[last] : 0, vs = x.rank ? v.strides[last] : 0;
+      const I* at = index.as<I>() + io;
       for (int64_t j = b; j < e; ++j) {
-        const int64_t c = checked(k, index_at(index.data, index.dtype, io + j * is), size, false);
+        int64_t c = at[j * is];
+        if (TD_UNLIKELY(static_cast<uint64_t>(c) >= static_cast<uint64_t>(n)))
+          c = checked(k, c, n, false);
         f(xo + j * xs + c * xd, vo + j * vs);
       }
     }

@@ -1,28 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of sort, topk, nonzero, one_hot and bincount.
+// sort and topk: the elements of a lane become unsigned keys in the order wanted, which are sorted
+// with their positions by digits (least significant first, so equal keys keep their order) or, if
+// few of many are wanted, selected.
 #include <algorithm>
-#include <numeric>
+#include <array>
+#include <cstring>
 #include <vector>
 
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
 #include "tandem/ops/index/index_reference_internal.h"
-#include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem::detail {
 namespace {
 
-// PyTorch's order: NaN is larger than every number.
+constexpr int kDigitBits = 8;
+constexpr size_t kBuckets = size_t{1} << kDigitBits;
+constexpr int64_t kFewElements = 48;   ///< are sorted by comparison
+constexpr int64_t kSmallFraction = 8;  ///< topk of less than a part of a lane selects
+
+// An unsigned number that orders like `x` does: PyTorch's order, in which NaN is larger than every
+// number and all NaNs are equal, as are both zeros.
 template <class T>
-inline bool less(T a, T b) {
+auto key_of(T x) {
   if constexpr (is_floating(dtype_of<T>)) {
-    const auto x = static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(a);
-    const auto y = static_cast<decltype(x)>(b);
-    return x < y || (y != y && x == x);
+    using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    using Key = std::conditional_t<std::is_same_v<T, double>, uint64_t, uint32_t>;
+    constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
+    const Wide v = static_cast<Wide>(x) + Wide(0);  // -0 becomes 0
+    Key bits;
+    std::memcpy(&bits, &v, sizeof bits);
+    return v != v         ? static_cast<Key>(~Key{0})
+           : bits & kSign ? static_cast<Key>(~bits)
+                          : bits | kSign;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return static_cast<uint32_t>(x);
+  } else if constexpr (sizeof(T) == 8) {
+    return static_cast<uint64_t>(x) ^ (std::is_signed_v<T> ? uint64_t{1} << 63 : 0);
   } else {
-    return a < b;
+    return static_cast<uint32_t>(static_cast<int64_t>(x) + (int64_t{1} << 31));
   }
+}
+
+template <class Key>
+struct Keyed {
+  Key key;
+  uint32_t at;
+  bool operator<(const Keyed& o) const { return key != o.key ? key < o.key : at < o.at; }
+};
+
+// Sorts v by digits; `other` is as large. Digits that all keys share cost nothing.
+template <class Key>
+void sort_digits(std::vector<Keyed<Key>>& v, std::vector<Keyed<Key>>& other) {
+  constexpr int kDigits = static_cast<int>(sizeof(Key)) * 8 / kDigitBits;
+  std::array<std::array<uint32_t, kBuckets>, kDigits> count{};
+  for (const Keyed<Key>& e : v)
+    for (int d = 0; d < kDigits; ++d)
+      ++count[static_cast<size_t>(d)][e.key >> (d * kDigitBits) & (kBuckets - 1)];
+  for (int d = 0; d < kDigits; ++d) {
+    std::array<uint32_t, kBuckets>& to = count[static_cast<size_t>(d)];
+    const int shift = d * kDigitBits;
+    if (to[v[0].key >> shift & (kBuckets - 1)] == v.size()) continue;
+    uint32_t sum = 0;
+    for (uint32_t& n : to) sum += std::exchange(n, sum);
+    for (const Keyed<Key>& e : v) other[to[e.key >> shift & (kBuckets - 1)]++] = e;
+    v.swap(other);
+  }
+}
+
+// Brings the first k of v to its beginning, in order.
+template <class Key>
+void order_first(std::vector<Keyed<Key>>& v, std::vector<Keyed<Key>>& other, int64_t k) {
+  const auto n = static_cast<int64_t>(v.size());
+  if (n <= kFewElements)
+    std::sort(v.begin(), v.end());
+  else if (k < n / kSmallFraction)
+    std::partial_sort(v.begin(), v.begin() + k, v.end());
+  else
+    sort_digits(v, other);
 }
 
 // Offset of lane `l` (a position in all dims but `dim`).
@@ -37,37 +93,34 @@ int64_t lane_offset(const Array& a, int dim, int64_t l, const int64_t* shape) {
 }
 
 // The first k of each lane, sorted.
-void sort_lanes(const KernelCall& call, int64_t dim, bool descending, int64_t k, bool partial) {
+void sort_lanes(const KernelCall& call, int64_t dim, bool descending, int64_t k) {
   const Array &x = call.in[0], &values = call.out[0], &indices = call.out[1];
-  if (x.numel == 0) return;
+  if (x.numel == 0 || k == 0) return;
   const int d = x.rank ? normalize_dim(dim, x.rank) : 0;
   const int64_t n = x.rank ? x.shape[d] : 1;
+  TD_CHECK(n <= UINT32_MAX, Unsupported, "a line of {} elements; at most 2^32 - 1 can be sorted",
+           n);
   const int64_t xs = x.rank ? x.strides[d] : 0, vs = x.rank ? values.strides[d] : 0,
                 is = x.rank ? indices.strides[d] : 0;
   visit_dtype(x.dtype, [&](auto tag) {
     using T = decltype(tag);
+    using Key = decltype(key_of(T{}));
     parallel_for(0, x.numel / n, std::max<int64_t>(1, 4096 / n), [&](int64_t b, int64_t e) {
-      std::vector<T> v(static_cast<size_t>(n));
-      std::vector<int64_t> order(static_cast<size_t>(n));
+      std::vector<Keyed<Key>> v(static_cast<size_t>(n)), other(v.size());
       for (int64_t l = b; l < e; ++l) {
         const T* from = x.as<T>() + lane_offset(x, d, l, x.shape);
-        for (int64_t i = 0; i < n; ++i) v[static_cast<size_t>(i)] = from[i * xs];
-        std::iota(order.begin(), order.end(), int64_t{0});
-        const auto before = [&](int64_t i, int64_t j) {
-          const T a = v[static_cast<size_t>(i)], c = v[static_cast<size_t>(j)];
-          if (descending ? less<T>(c, a) : less<T>(a, c)) return true;
-          if (descending ? less<T>(a, c) : less<T>(c, a)) return false;
-          return i < j;
-        };
-        if (partial)
-          std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-        else
-          std::sort(order.begin(), order.end(), before);
+        for (int64_t i = 0; i < n; ++i) {
+          const Key key = key_of(from[i * xs]);
+          v[static_cast<size_t>(i)] = {descending ? static_cast<Key>(~key) : key,
+                                       static_cast<uint32_t>(i)};
+        }
+        order_first(v, other, k);
         T* to = values.as<T>() + lane_offset(values, d, l, x.shape);
         int64_t* at = indices.as<int64_t>() + lane_offset(indices, d, l, x.shape);
         for (int64_t i = 0; i < k; ++i) {
-          at[i * is] = order[static_cast<size_t>(i)];
-          to[i * vs] = v[static_cast<size_t>(order[static_cast<size_t>(i)])];
+          const auto place = static_cast<int64_t>(v[static_cast<size_t>(i)].at);
+          at[i * is] = place;
+          to[i * vs] = from[place * xs];
         }
       }
     });
@@ -80,63 +133,12 @@ void run_sort(const KernelCall& k) {
   const SortAttrs& a = k.get_attrs<SortAttrs>();
   const Array& x = k.in[0];
   const int64_t n = x.rank ? x.shape[normalize_dim(a.dim, x.rank)] : 1;
-  sort_lanes(k, a.dim, a.descending, n, false);
+  sort_lanes(k, a.dim, a.descending, n);
 }
 
 void run_topk(const KernelCall& k) {
   const SortAttrs& a = k.get_attrs<SortAttrs>();
-  sort_lanes(k, a.dim, a.descending, a.k, true);
-}
-
-void run_nonzero(const KernelCall& k) {
-  const NonzeroAttrs& a = k.get_attrs<NonzeroAttrs>();
-  const Array &x = k.in[0], &y = k.out[0];
-  int64_t row = 0;
-  int64_t* out = y.as<int64_t>();
-  visit_dtype(x.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    int64_t at[kMaxRank] = {};
-    for (int64_t e = 0; e < x.numel && row < a.size; ++e) {
-      int64_t offset = 0;
-      for (int i = 0; i < x.rank; ++i) offset += at[i] * x.strides[i];
-      if (is_nonzero(x.as<T>()[offset])) {
-        std::copy_n(at, x.rank, out + row * x.rank);
-        ++row;
-      }
-      for (int i = x.rank - 1; i >= 0 && ++at[i] == x.shape[i]; --i) at[i] = 0;
-    }
-  });
-  std::fill(out + row * x.rank, out + a.size * x.rank, a.fill);
-}
-
-void run_one_hot(const KernelCall& k) {
-  const Array &x = k.in[0], &y = k.out[0];
-  const int64_t n = k.get_attrs<OneHotAttrs>().num_classes;
-  zero_array(y);
-  int64_t at[kMaxRank] = {};
-  for (int64_t e = 0; e < x.numel; ++e) {
-    int64_t offset = 0;
-    for (int i = 0; i < x.rank; ++i) offset += at[i] * x.strides[i];
-    const int64_t c = index_at(x.data, x.dtype, offset);
-    if (c < 0 || c >= n)
-      report_error(k, 1, c);
-    else
-      y.as<int64_t>()[e * n + c] = 1;
-    for (int i = x.rank - 1; i >= 0 && ++at[i] == x.shape[i]; --i) at[i] = 0;
-  }
-}
-
-void run_bincount(const KernelCall& k) {
-  const Array &x = k.in[0], &y = k.out[0];
-  const int64_t n = k.get_attrs<BincountAttrs>().size;
-  zero_array(y);
-  for (int64_t e = 0; e < x.numel; ++e) {
-    const int64_t c = index_at(x.data, x.dtype, e * x.strides[0]);
-    if (c < 0 || c >= n)
-      report_error(k, 1, c);
-    else
-      ++y.as<int64_t>()[c];
-  }
+  sort_lanes(k, a.dim, a.descending, a.k);
 }
 
 }  // namespace tandem::detail

@@ -3,7 +3,9 @@
 #include "tandem/ops/matmul/matrix.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
@@ -56,6 +58,30 @@ void cdist_batch(BatchCall& c) {
       call(op::cdist, nullptr, c.node.loc, detail::with_batch(c, 0), detail::with_batch(c, 1));
 }
 
+// Sum of (a[e] - b[e])^2 in four lanes.
+template <class A, class T>
+A squared_distance(const T* a, const T* b, int64_t m) {
+  typedef A Four __attribute__((vector_size(4 * sizeof(A))));
+  Four sum = {};
+  int64_t e = 0;
+  for (; e + 4 <= m; e += 4) {
+    Four x, y;
+    if constexpr (std::is_same_v<T, A>) {
+      std::memcpy(&x, a + e, sizeof x);
+      std::memcpy(&y, b + e, sizeof y);
+    } else {
+      for (int l = 0; l < 4; ++l) x[l] = static_cast<A>(a[e + l]), y[l] = static_cast<A>(b[e + l]);
+    }
+    const Four d = x - y;
+    sum += d * d;
+  }
+  for (; e < m; ++e) {
+    const A d = static_cast<A>(a[e]) - static_cast<A>(b[e]);
+    sum[0] += d * d;
+  }
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 template <class T, class A>
 void cdist_rows(const KernelCall& k) {
   const Array &a = k.in[0], &b = k.in[1], &y = k.out[0];
@@ -67,18 +93,8 @@ void cdist_rows(const KernelCall& k) {
       const T* row = x1.get() + i * m;
       const T* others = x2.get() + i / p * r * m;
       for (int64_t j = 0; j < r; ++j) {
-        A sum[4] = {};
-        int64_t e = 0;
-        for (; e + 4 <= m; e += 4)
-          for (int64_t l = 0; l < 4; ++l) {
-            const A d = static_cast<A>(row[e + l]) - static_cast<A>(others[j * m + e + l]);
-            sum[l] += d * d;
-          }
-        for (; e < m; ++e) {
-          const A d = static_cast<A>(row[e]) - static_cast<A>(others[j * m + e]);
-          sum[0] += d * d;
-        }
-        y.as<T>()[i * r + j] = T(std::sqrt((sum[0] + sum[1]) + (sum[2] + sum[3])));
+        const A sum = squared_distance<A>(row, others + j * m, m);
+        y.as<T>()[i * r + j] = T(std::sqrt(sum));
       }
     }
   });

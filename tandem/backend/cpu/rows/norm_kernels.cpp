@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax, layer_norm and rms_norm of f32 rows, forward and backward. Gradients of weight and bias
+// layer_norm and rms_norm of f32 rows, forward and backward. Gradients of weight and bias
 // are summed in blocks of rows whose number depends only on the shape. Other dtypes and layouts run
 // the rows' bodies.
 #include <algorithm>
@@ -10,7 +10,6 @@
 #include "tandem/base/math_prelude.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/nn/norm.h"
-#include "tandem/ops/nn/softmax.h"
 
 namespace tandem::detail {
 namespace {
@@ -23,66 +22,6 @@ bool absent_or_dense(const KernelCall& c, int i) {
 }
 const float* data_or_null(const KernelCall& c, int i) {
   return c.n_in > i && c.in[i].present() ? c.in[i].as<float>() : nullptr;
-}
-
-// ---- softmax
-
-bool softmax_supports(const KernelCall& c) {
-  for (int i = 0; i < c.n_in; ++i)
-    if (!dense_f32(c.in[i])) return false;
-  const Array& x = c.in[0];
-  return x.rank > 0 && x.numel > 0 && c.get_attrs<SoftmaxAttrs>().dim == x.rank - 1;
-}
-
-// f(row offset) for all rows.
-template <class F>
-void for_rows(const Array& x, F&& f) {
-  const int64_t n = x.shape[x.rank - 1];
-  parallel_for(0, x.numel / n, row_grain(n), [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) f(r * n);
-  });
-}
-
-void softmax_run(const KernelCall& c) {
-  const RowLoops& l = row_loops();
-  const int64_t n = c.in[0].shape[c.in[0].rank - 1];
-  const float* x = c.in[0].as<float>();
-  float* y = c.out[0].as<float>();
-  for_rows(c.in[0], [&](int64_t at) {
-    const float sum = l.exp(y + at, x + at, l.max(x + at, n), n);
-    l.scale(y + at, y + at, 1.0f / sum, n);
-  });
-}
-
-void log_softmax_run(const KernelCall& c) {
-  const RowLoops& l = row_loops();
-  const int64_t n = c.in[0].shape[c.in[0].rank - 1];
-  const float* x = c.in[0].as<float>();
-  float* y = c.out[0].as<float>();
-  for_rows(c.in[0], [&](int64_t at) {
-    const float top = l.max(x + at, n);
-    const float sum = l.exp(y + at, x + at, top, n);
-    l.log_softmax(y + at, x + at, top, tdm_logf(sum), n);
-  });
-}
-
-void softmax_backward_run(const KernelCall& c) {
-  const RowLoops& l = row_loops();
-  const int64_t n = c.in[0].shape[c.in[0].rank - 1];
-  const float *gy = c.in[0].as<float>(), *y = c.in[1].as<float>();
-  float* gx = c.out[0].as<float>();
-  for_rows(c.in[0], [&](int64_t at) {
-    l.softmax_grad(gx + at, gy + at, y + at, l.dot(gy + at, y + at, n), n);
-  });
-}
-
-void log_softmax_backward_run(const KernelCall& c) {
-  const RowLoops& l = row_loops();
-  const int64_t n = c.in[0].shape[c.in[0].rank - 1];
-  const float *gy = c.in[0].as<float>(), *y = c.in[1].as<float>();
-  float* gx = c.out[0].as<float>();
-  for_rows(c.in[0],
-           [&](int64_t at) { l.log_softmax_grad(gx + at, gy + at, y + at, l.sum(gy + at, n), n); });
 }
 
 // ---- layer_norm, rms_norm
@@ -201,10 +140,7 @@ const RowLoops& row_loops() {
 
 void register_norm_kernels() {
   auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
-  add(op::softmax, {softmax_supports, nullptr, nullptr, softmax_run});
-  add(op::log_softmax, {softmax_supports, nullptr, nullptr, log_softmax_run});
-  add(op::softmax_backward, {softmax_supports, nullptr, nullptr, softmax_backward_run});
-  add(op::log_softmax_backward, {softmax_supports, nullptr, nullptr, log_softmax_backward_run});
+  register_softmax_kernels();
   add(op::layer_norm, {norm_supports, nullptr, nullptr, norm_run<true>});
   add(op::rms_norm, {norm_supports, nullptr, nullptr, norm_run<false>});
   add(op::layer_norm_backward,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of softmax, log_softmax, layer_norm, rms_norm and their backward rows: each passes its
-// arrays to a row program. f32 is left to norm_kernels.cpp, which takes copies of what is not
-// row-major: the two round differently, and how a tensor lies must not decide between them.
+// arrays to a row program. f32 is left to softmax_kernels.cpp and norm_kernels.cpp, which take
+// copies of what is not row-major: the two round differently, and how a tensor lies must not decide
+// between them.
 #include "tandem/backend/cpu/rows/row_kernels_internal.h"
 #include "tandem/codegen/row_programs.h"
 #include "tandem/ops/nn/norm.h"
@@ -10,16 +11,14 @@
 namespace tandem::detail {
 namespace {
 
-// What norm_kernels.cpp takes, as it lies or in copies.
+// What those take, as it lies or in copies.
 bool is_f32(const KernelCall& c) {
   if (c.in[0].rank == 0 || c.in[0].numel == 0) return false;
   for (int i = 0; i < c.n_in; ++i)
     if (c.in[i].present() && (c.in[i].dtype != DType::f32 || c.in[i].is_scalar)) return false;
   return true;
 }
-bool softmax_supports(const KernelCall& c) {
-  return !is_f32(c) || c.get_attrs<SoftmaxAttrs>().dim != c.in[0].rank - 1;
-}
+bool softmax_supports(const KernelCall& c) { return !is_f32(c); }
 template <bool log>
 void softmax_run(const KernelCall& c) {
   codegen::run_softmax(c.in[0], c.out[0], static_cast<int>(c.get_attrs<SoftmaxAttrs>().dim), log);
