@@ -165,7 +165,7 @@ TEST_F(Resuming, FewerThanAreTrainedAreRefused) {
   for (const auto& [change, want] :
        {std::pair{"trainer.epochs=1", "trainer.epochs is 1, but the run in"},
         {"trainer.max_steps=1", "trainer.max_steps is 1, but the run in"}}) {
-    const std::string what = error_of([&] { train("run", {"trainer.epochs=2", change}); });
+    const std::string what = error_of([&, c = change] { train("run", {"trainer.epochs=2", c}); });
     EXPECT_NE(what.find(want), std::string::npos) << what;
     EXPECT_NE(what.find("already. Ask for more"), std::string::npos) << what;
     EXPECT_EQ(runs::read_run(f / "run").parts.size(), steps);
