@@ -217,13 +217,15 @@ std::optional<IntegerProduct> IntegerProduct::of(Rewrite& r, const Instr& i, con
   if (!w->is_one() && normalize_dim(w->axis, shape.rank()) != axis) return {};
   const int64_t columns = shape[axis].value();
   if (bias.defined() && bias.numel() != columns && bias.numel() != 1) return {};
-  constexpr int64_t kLargestProduct = 255 * 255;  // sums and biases stay within i32
-  if (shape.numel().value() / std::max<int64_t>(columns, 1) > INT32_MAX / kLargestProduct)
-    return {};
+  // A sum with its bias stays within i32.
+  constexpr int64_t kLargestProduct = 255 * 255;
+  const int64_t products = shape.numel().value() / std::max<int64_t>(columns, 1);
+  if (products > INT32_MAX / kLargestProduct) return {};
+  const auto room = static_cast<double>(INT32_MAX - products * kLargestProduct);
   const IntegerProduct p{*x, *w, i, bias, columns, turned, r.spec(i.out[0]).rank()};
   if (bias.defined())
     for (const double b : p.bias_in_steps())
-      if (!(std::abs(b) < INT32_MAX)) return {};
+      if (!(std::abs(b) <= room)) return {};
   return p;
 }
 
