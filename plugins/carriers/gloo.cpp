@@ -9,6 +9,8 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +25,33 @@
 #include "tandem/dist/carrier.h"
 
 namespace {
+
+// Gloo writes to its sockets by writev(), so a rank whose peer has died would be ended by SIGPIPE
+// before it can say which one. Threads that write, and those they start, live under this guard.
+class NoBrokenPipe {
+ public:
+  NoBrokenPipe() {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    ::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoBrokenPipe() {
+    // One that came meanwhile is Gloo's; it must not strike once the mask is as it was.
+    const timespec now{};
+    if (!was_pending_)
+      while (::sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) continue;
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoBrokenPipe(const NoBrokenPipe&) = delete;
+  NoBrokenPipe& operator=(const NoBrokenPipe&) = delete;
+
+ private:
+  sigset_t pipe_{}, before_{};
+  bool was_pending_ = false;
+};
 
 // Each rank sets one value under its rank and gets all others': that is an exchange.
 class Exchange final : public gloo::rendezvous::Store {
@@ -72,6 +101,7 @@ struct State {
 
 void* open(const TandemCarrierGroup* g, char* error, size_t capacity) {
   try {
+    const NoBrokenPipe guard;  // Gloo's own thread, which starts here, keeps the mask
     gloo::transport::tcp::attr at(g->address);
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(at);
     auto s = std::make_unique<State>();
@@ -162,6 +192,7 @@ void run(State& s, const TandemCarrierCall& c) {
 // Gloo's calls wait for their end.
 int begin(void* state, const TandemCarrierCall* call, char* error, size_t capacity) {
   try {
+    const NoBrokenPipe guard;
     run(*static_cast<State*>(state), *call);
     return 0;
   } catch (const std::exception& e) {

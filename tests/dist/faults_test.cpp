@@ -81,6 +81,16 @@ const std::map<std::string, Deed>& deeds() {
          ::signal(SIGTERM, SIG_IGN);
          hang();
        }},
+      {"sleep",  // of the whole process, as on a machine that is overloaded
+       [](Engine&) {
+         const pid_t self = ::getpid();
+         if (::fork() == 0) {
+           ::kill(self, SIGSTOP);
+           ::usleep(1000000);
+           ::kill(self, SIGCONT);
+           ::_exit(0);
+         }
+       }},
       {"child",  // leaves a process of its own
        [](Engine&) {
          if (::fork() == 0) hang();
@@ -104,26 +114,28 @@ void meet_before_deed(const Engine& e) {
       ::usleep(1000);
 }
 
-// 100 MB each way, of which rank 1 sees the first milliseconds.
-void move_much(Engine& e, Deed deed) {
+// 100 MB each way, of which rank 1 sees the first milliseconds, and so does rank 2 of some.
+void move_much(Engine& e, Deed deed, Deed of_rank_2 = nullptr) {
   std::vector<float> x(25000000, 1.0f);
   e.barrier({"all are there", 20}).wait();
-  std::thread ends;
-  if (e.rank() == 1)
-    ends = std::thread([&] {
+  std::jthread ends;
+  if (e.rank() == 2) deed = of_rank_2;
+  if (e.rank() != 0 && deed)
+    ends = std::jthread([&] {
       ::usleep(30000);
       deed(e);
     });
   e.set_step(1);
   e.all_reduce({x.data(), static_cast<int64_t>(x.size()), DType::f32}, ReduceOp::sum, {"much", 20})
       .wait();
-  if (ends.joinable()) ends.join();
 }
 
 void train(const std::string& name) {
   const std::shared_ptr<Engine>& e = world();
   if (name == "kill while moving") return move_much(*e, deeds().at("kill"));
   if (name == "stop while moving") return move_much(*e, deeds().at("stop"));
+  if (name == "kill while one sleeps")
+    return move_much(*e, deeds().at("kill"), deeds().at("sleep"));
   const bool odd = e->rank() == 1;
   Net net(name == "wrong shape" && odd ? 9 : 8, !(name == "no bias" && odd));
   if (name == "wrong dtype" && odd) net.second.to(DType::f64);
@@ -235,6 +247,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"wrong options", 70, -1, {"shards=4 sync_batchnorm=false, rank 1 ", "shards=2"}},
         Fault{"kill", 137, 1, {kHost, "is dead", "in step 2"}, 20, "gloo"},
         Fault{"kill while moving", 137, 1, {kHost, "is dead", "in step 1"}, 20, "gloo"},
+        // Rank 2 wakes when both others are gone, and writes to what they have closed.
+        Fault{"kill while one sleeps", 137, 1, {kHost, "is dead"}, 20, "gloo"},
         Fault{"stop while moving", 70, -1, {kHost, "has not answered for 3."}, 20, "gloo"}));
 
 // ---- the launcher
