@@ -16,8 +16,10 @@ import torchvision
 
 
 def uniform(seed, shape, bound=1.0):
-    u = (words(seed, int(np.prod(shape))) >> 8).astype(np.float32) * np.float32(2.0**-24)
-    return torch.from_numpy(np.float32(bound) * (np.float32(2) * u - np.float32(1))).reshape(shape)
+    n = int(np.prod(shape))
+    u = (words(seed, min(n, 65521)) >> 8).astype(np.float32) * np.float32(2.0**-24)
+    u = np.resize(np.float32(bound) * (np.float32(2) * u - np.float32(1)), n)
+    return torch.from_numpy(u).reshape(shape)
 
 
 def integers(seed, shape, below):

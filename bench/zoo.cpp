@@ -25,10 +25,14 @@ namespace {
 // Numbers of peers_zoo.py: philox words of (seed, element).
 uint32_t word(uint64_t seed, size_t i) { return philox(seed, 0, i).w[0]; }
 
+// Large tensors repeat their first numbers, a prime number of them: philox takes its time in
+// Python.
 Tensor uniform(uint64_t seed, const Shape& shape, float bound) {
   std::vector<float> v(static_cast<size_t>(shape.numel().value()));
+  constexpr size_t kPeriod = 65521;
   for (size_t i = 0; i < v.size(); ++i)
-    v[i] = bound * (2.0f * (static_cast<float>(word(seed, i) >> 8) * 0x1p-24f) - 1.0f);
+    v[i] = i < kPeriod ? bound * (2.0f * (static_cast<float>(word(seed, i) >> 8) * 0x1p-24f) - 1.0f)
+                       : v[i - kPeriod];
   return tensor(v).reshape(shape);
 }
 Tensor integers(uint64_t seed, const Shape& shape, uint32_t below) {
@@ -140,6 +144,13 @@ void serve(const std::function<void()>& call, nlohmann::json first) {
   }
 }
 
+template <class F>
+void dump(F& fast, const Work& w) {
+  if (w.compiled && std::getenv("TANDEM_DUMP"))
+    fmt::print(stderr, "{}\n{}\n", fast.executable()->program().to_string(),
+               fast.executable()->to_string());
+}
+
 template <class Net>
 void run(Net& net, const Data& d, const Work& w) {
   set_weights(net);
@@ -153,7 +164,8 @@ void run(Net& net, const Data& d, const Work& w) {
     NoGradGuard no_grad;
     const auto body = [&](Tensor x) { return net(x); };
     auto fast = compile(body);
-    return serve([&] { w.compiled ? fast(d.x) : body(d.x); }, first);
+    serve([&] { w.compiled ? fast(d.x) : body(d.x); }, first);
+    return dump(fast, w);
   }
   net.train();
   optim::AdamW opt(net.parameters(), {.lr = 1e-4});
@@ -171,6 +183,7 @@ void run(Net& net, const Data& d, const Work& w) {
   };
   auto fast = compile(body);
   serve([&] { (w.compiled ? fast(d.x, d.y) : body(d.x, d.y)).template item<float>(); }, first);
+  dump(fast, w);
 }
 
 }  // namespace

@@ -55,12 +55,14 @@ struct AutoEncoder : nn::Module {
 
 /// Two graph convolutions over 10,000 nodes and 100,000 edges, whose ends the net holds.
 struct GraphNet : nn::Module {
-  Tensor from, to;
+  Buffer from, to;
   nn::Linear fc1{64, 64}, fc2{64, 10};
   GraphNet(Tensor from, Tensor to) : from(std::move(from)), to(std::move(to)) {
-    TD_REGISTER(fc1, fc2);
+    TD_REGISTER(this->from, this->to, fc1, fc2);
   }
-  Tensor gather(Tensor x) { return zeros_like(x).index_add(0, to, x.index_select(0, from)); }
+  Tensor gather(Tensor x) {
+    return zeros_like(x).index_add(0, to.value(), x.index_select(0, from.value()));
+  }
   Tensor forward(Tensor x) { return fc2(gather(relu(fc1(gather(x))))); }
 };
 

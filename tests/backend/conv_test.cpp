@@ -37,6 +37,14 @@ const ConvCase kCases[] = {
     {{3, 32, 20, 19}, {40, 32, 3, 2}, {1, 1}, {0, 0}, {1, 1}, 1},
     {{1, 48, 17, 25}, {64, 48, 5, 3}, {1, 1}, {4, 0}, {1, 1}, 1},
     {{1, 64, 24, 24}, {96, 64, 3, 3}, {2, 2}, {1, 1}, {1, 1}, 1},
+    // A kernel for each channel: odd channels, strides, dilations, borders, one to three axes.
+    {{2, 20, 9, 11}, {20, 1, 5, 5}, {2, 2}, {2, 2}, {1, 1}, 20},
+    {{3, 37, 12, 10}, {37, 1, 7, 7}, {1, 1}, {3, 3}, {1, 1}, 37},
+    {{2, 17, 10, 21}, {17, 1, 3, 3}, {1, 1}, {2, 2}, {2, 2}, 17},
+    {{2, 18, 9, 9}, {18, 1, 3, 10}, {1, 3}, {0, 4}, {1, 1}, 18},
+    {{1, 5, 3, 2}, {5, 1, 3, 4}, {1, 1}, {1, 3}, {1, 1}, 5},
+    {{3, 24, 50}, {24, 1, 9}, {1}, {4}, {1}, 24},
+    {{2, 6, 5, 6, 12}, {6, 1, 2, 3, 3}, {1, 2, 2}, {1, 1, 1}, {1, 1, 1}, 6},
     // Large weights: groups, channels that fill no panel, strides, dilations, one to three axes.
     {{3, 130, 7, 9}, {300, 65, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 2},
     {{6, 100, 9, 5}, {90, 100, 3, 3}, {2, 1}, {1, 2}, {1, 2}, 1},
@@ -263,6 +271,27 @@ TEST_F(Conv, MaxPoolKeepsNaNAndTheFirstOfEquals) {
     EXPECT_TRUE(std::isnan(y[0].to_vector<float>()[0]));
     EXPECT_EQ(y[1].to_vector<int32_t>()[0], 5);
     EXPECT_EQ(y[1].to_vector<int32_t>()[2], 8);
+  }
+}
+
+// What convolutions leave with channels last is concatenated and padded so, parts of such images,
+// too; the values are those of row-major images.
+TEST_F(Conv, CatAndPadKeepTheLayoutOfMost) {
+  for (const Shape& s : {Shape{2, 8, 5, 6}, Shape{1, 3, 7, 1}, Shape{2, 4, 3, 4, 5}}) {
+    const Tensor a = channels_last(random(s)), b = channels_last(random(s)), rows = random(s);
+    const Tensor part = channels_last(random(s)).narrow(1, 1, 2);
+    const auto row_major = [](const Tensor& t) { return t.contiguous(); };
+    const auto same = [&](const Tensor& got, const Tensor& want, bool last) {
+      EXPECT_EQ(got.to_vector<float>(), want.to_vector<float>()) << s.to_string();
+      EXPECT_EQ(detail::is_channels_last(array_of(got)), last) << s.to_string();
+    };
+    const bool dense = s[3] == Dim(1);  // pixels in one column: channels can still be innermost
+    same(cat({a, part, b}, 1), cat({row_major(a), row_major(part), row_major(b)}, 1), true);
+    same(cat({a, b, rows}, 0), cat({row_major(a), row_major(b), rows}, 0), true);
+    if (!dense) same(cat({a, rows}, 1), cat({row_major(a), rows}, 1), false);
+    same(pad(part, {1, 2, 0, 1}), pad(row_major(part), {1, 2, 0, 1}), true);
+    auto twice = compile([](Tensor x, Tensor y) { return cat({relu(x), y}, 1); });
+    EXPECT_EQ(twice(a, b).to_vector<float>(), cat({relu(a), b}, 1).to_vector<float>());
   }
 }
 

@@ -131,6 +131,7 @@ void register_cpu_backend() {
   detail::register_random_kernels();
   detail::register_row_kernels();
   detail::register_transpose_kernels();
+  detail::register_cat_kernels();
   detail::register_gemm_kernels();
   detail::register_conv_kernels();
   detail::register_direct_conv_kernels();
@@ -151,6 +152,7 @@ void register_cpu_backend() {
   detail::register_direct_conv_weight_kernel();
   detail::register_conv_weight_kernels();
   detail::register_wide_conv_kernels();
+  detail::register_depthwise_weight_kernel();
 }
 
 }  // namespace tandem

@@ -19,6 +19,15 @@ struct DepthwiseRow {
   int kernel_h, kernel_w, stride;
 };
 
+/// sum[b, i] += sum over o < w of gy[o, i] * x[o * stride + b * dilation - left, i], where x has
+/// that column, for b < kernel_w and i < c.
+struct DepthwiseWeightRow {
+  const float *x, *gy;
+  float* sum;
+  int64_t c, in_w, w, left, stride, dilation;
+  int kernel_w;
+};
+
 /// v * scale + shift, rounded twice. The shift that changes no bit is a negative zero.
 struct ScaleShift {
   float scale = 1, shift = -0.0f;
@@ -52,6 +61,8 @@ struct ChannelLoops {
                  int64_t rows, int64_t columns);
   /// One row of outputs of a depthwise convolution.
   void (*depthwise)(const DepthwiseRow& r);
+  /// The derivative with respect to the weight of one row of outputs and one row of taps.
+  void (*depthwise_weight)(const DepthwiseWeightRow& r);
   /// v[e * v_step + i] = (B^T d B)[e] for i < c, where d[a, b] = x[a * x_row + b * x_column + i]
   /// inside rows [r0, r1) and columns [c0, c1), else 0.
   void (*winograd_in)(const float* x, int64_t x_row, int64_t x_column, int r0, int r1, int c0,
