@@ -87,7 +87,7 @@ void WidenedCall::widen(Array& a, int64_t* strides, char* scratch) {
   if (!a.shape || a.is_scalar || !is_short(a.dtype)) return;
   any_ = true;
   Strides own;
-  const bool as_it_lies = a.strides && dense_strides_as(a, a, own);
+  const bool as_it_lies = a.strides && (strides_like(a, own) || dense_strides_as(a, a, own));
   int64_t step = 1;
   for (int d = a.rank; d-- > 0; step *= a.shape[d]) strides[d] = as_it_lies ? own[d] : step;
   a.dtype = DType::f32;

@@ -28,6 +28,14 @@ struct DepthwiseWeightRow {
   int kernel_w;
 };
 
+/// gx[o * stride + b * dilation - left, i] += gy[o, i] * weight[b, i], where gx has that column.
+struct DepthwiseInputRow {
+  float* gx;
+  const float *gy, *weight;
+  int64_t c, in_w, w, left, stride, dilation;
+  int kernel_w;
+};
+
 /// v * scale + shift, rounded twice. The shift that changes no bit is a negative zero.
 struct ScaleShift {
   float scale = 1, shift = -0.0f;
@@ -63,6 +71,8 @@ struct ChannelLoops {
   void (*depthwise)(const DepthwiseRow& r);
   /// The derivative with respect to the weight of one row of outputs and one row of taps.
   void (*depthwise_weight)(const DepthwiseWeightRow& r);
+  /// The same with respect to the input.
+  void (*depthwise_input)(const DepthwiseInputRow& r);
   /// v[e * v_step + i] = (B^T d B)[e] for i < c, where d[a, b] = x[a * x_row + b * x_column + i]
   /// inside rows [r0, r1) and columns [c0, c1), else 0.
   void (*winograd_in)(const float* x, int64_t x_row, int64_t x_column, int r0, int r1, int c0,

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Own derivatives of depthwise convolutions over channels-last rows, in f32; 16-bit arrays are
+// widened. With respect to the weight, gw[c][tap] = sum over pixels of gy[pixel][c]
+// x[pixel + tap][c]: rows of outputs are split into parts determined by the shape, each with sums
+// [tap][c] of its own that are added in order, so bits do not depend on threads. With respect to
+// the input, every row of gx is a unit: of stride 1 it is a depthwise convolution with the flipped
+// weight, else products are added where they belong.
+#include <algorithm>
+
+#include "tandem/backend/cpu/conv/channel_loops.h"
+#include "tandem/backend/cpu/conv/conv_internal.h"
+#include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/backend/cpu/widened_internal.h"
+#include "tandem/base/parallel.h"
+#include "tandem/ops/conv/conv.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr int64_t kMostParts = 16;
+constexpr int64_t kPartProducts = 1 << 17;  ///< at least, of one part
+
+// ---- with respect to the weight
+
+bool weight_supports(const KernelCall& c) {
+  const auto& a = c.get_attrs<ConvAttrs>();
+  return conv_supports_f32(c) && a.groups > 1 && c.in[0].shape[1] == a.groups &&
+         c.in[1].shape[1] == a.groups;
+}
+
+std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<ConvPlan>();
+  const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
+  plan->first = plan->activation(c.in[0]);
+  plan->second = plan->activation(c.in[1]);
+  const int64_t rows = s.n * s.axis[0].out * s.axis[1].out;
+  const int64_t products = s.n * s.pixels * s.taps * s.c;
+  plan->parts = std::clamp<int64_t>(products / kPartProducts, 1, std::min(kMostParts, rows));
+  plan->parts_at = plan->take(conv_bytes(plan->parts * s.taps * s.c));
+  return plan;
+}
+
+// Adds output row `row`, counted over samples and depth, to sum [tap][c].
+void add_row(const ConvSizes& s, const float* x, const float* gy, int64_t row, float* sum) {
+  const ConvSizes::Axis &d = s.axis[0], &h = s.axis[1], &w = s.axis[2];
+  const int64_t n = row / (d.out * h.out), od = row / h.out % d.out, oh = row % h.out;
+  DepthwiseWeightRow r{};
+  r.gy = gy + row * w.out * s.c;
+  r.c = s.c;
+  r.in_w = w.in;
+  r.w = w.out;
+  r.left = w.padding;
+  r.stride = w.stride;
+  r.dilation = w.dilation;
+  r.kernel_w = static_cast<int>(w.kernel);
+  for (int64_t kd = 0; kd < d.kernel; ++kd)
+    for (int64_t kh = 0; kh < h.kernel; ++kh) {
+      const int64_t id = d.at(od, kd), ih = h.at(oh, kh);
+      if (id < 0 || id >= d.in || ih < 0 || ih >= h.in) continue;
+      r.x = x + ((n * d.in + id) * h.in + ih) * w.in * s.c;
+      r.sum = sum + (kd * h.kernel + kh) * w.kernel * s.c;
+      channel_loops().depthwise_weight(r);
+    }
+}
+
+void weight_run(const KernelCall& c) {
+  const auto& plan = *static_cast<const ConvPlan*>(c.plan);
+  const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
+  const float* x = conv_read(c, 0, plan.first);
+  const float* gy = conv_read(c, 1, plan.second);
+  auto* partial = reinterpret_cast<float*>(conv_scratch(c, plan.parts_at));
+  const int64_t size = s.taps * s.c, rows = s.n * s.axis[0].out * s.axis[1].out;
+  parallel_for(0, plan.parts, 1, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p) {
+      float* sum = partial + p * size;
+      std::fill_n(sum, size, 0.0f);
+      for (int64_t r = rows * p / plan.parts; r < rows * (p + 1) / plan.parts; ++r)
+        add_row(s, x, gy, r, sum);
+    }
+  });
+  auto* gw = c.out[0].as<float>();
+  parallel_for(0, s.c, 1 + 8192 / s.taps, [&](int64_t first, int64_t last) {
+    for (int64_t t = 0; t < s.taps; ++t) {
+      float* sum = partial + t * s.c;
+      for (int64_t p = 1; p < plan.parts; ++p)
+        for (int64_t i = first; i < last; ++i) sum[i] += sum[p * size + i];
+      for (int64_t i = first; i < last; ++i) gw[i * s.taps + t] = sum[i];
+    }
+  });
+}
+
+// ---- with respect to the input
+
+constexpr int64_t kMostRows = 16;  ///< rows of taps
+
+bool input_supports(const KernelCall& c) {
+  const auto& a = c.get_attrs<ConvAttrs>();
+  if (!conv_supports_f32(c) || a.groups == 1 || c.in[0].shape[1] != a.groups ||
+      c.out[0].shape[1] != a.groups)
+    return false;
+  const ConvSizes s(a, c.out[0], c.in[1], c.in[0]);
+  return s.axis[0].kernel * s.axis[1].kernel <= kMostRows;
+}
+
+std::shared_ptr<const Plan> input_prepare(const KernelCall& c) {
+  auto plan = std::make_shared<ConvPlan>();
+  const ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
+  plan->first = plan->activation(c.in[0]);
+  plan->second = plan->activation(c.out[0]);
+  plan->weight = plan->take(conv_bytes(s.taps * s.c));
+  plan->workers_at = plan->take(conv_bytes(s.taps * s.c));       // the weight as [c][tap]
+  plan->parts_at = plan->take(conv_bytes(s.axis[2].out * s.c));  // a row of zeros
+  return plan;
+}
+
+// Row `row` of gx, counted over samples and depth; weight [tap][c] is flipped for stride 1.
+class InputRow {
+ public:
+  InputRow(const ConvSizes& s, const float* gy, const float* weight, const float* zeros)
+      : s_(s), gy_(gy), weight_(weight), zeros_(zeros) {}
+
+  static bool flips(const ConvSizes& s) {
+    const auto plain = [](const ConvSizes::Axis& a) { return a.stride == 1 && a.dilation == 1; };
+    return plain(s.axis[0]) && plain(s.axis[1]) && plain(s.axis[2]) &&
+           s.axis[2].padding < s.axis[2].kernel;
+  }
+
+  void run(int64_t row, bool flipped, float* gx) const {
+    const ConvSizes::Axis &d = s_.axis[0], &h = s_.axis[1], &w = s_.axis[2];
+    const int64_t n = row / (d.in * h.in), id = row / h.in % d.in, ih = row % h.in;
+    const float* rows[kMostRows];
+    int count = 0;
+    for (int64_t kd = 0; kd < d.kernel; ++kd)
+      for (int64_t kh = 0; kh < h.kernel; ++kh, ++count) {
+        const int64_t od = output(d, id, kd), oh = output(h, ih, kh);
+        const bool inside = od >= 0 && oh >= 0;
+        rows[count] = inside ? gy_ + ((n * d.out + od) * h.out + oh) * w.out * s_.c : nullptr;
+      }
+    flipped ? convolve(rows, count, gx) : add(rows, count, gx);
+  }
+
+ private:
+  // The output that reads input `at` by tap k, or -1.
+  static int64_t output(const ConvSizes::Axis& a, int64_t at, int64_t k) {
+    const int64_t o = at + a.padding - k * a.dilation;
+    return o < 0 || o % a.stride != 0 || o / a.stride >= a.out ? -1 : o / a.stride;
+  }
+
+  void convolve(const float** rows, int count, float* gx) const {
+    std::reverse(rows, rows + count);
+    for (int k = 0; k < count; ++k)
+      if (!rows[k]) rows[k] = zeros_;
+    const ConvSizes::Axis& w = s_.axis[2];
+    DepthwiseRow r{};
+    r.rows = rows;
+    r.weight = weight_;
+    r.y = gx;
+    r.c = s_.c;
+    r.in_w = w.out;
+    r.w = w.in;
+    r.left = w.kernel - 1 - w.padding;
+    r.kernel_h = count;
+    r.kernel_w = static_cast<int>(w.kernel);
+    r.stride = 1;
+    channel_loops().depthwise(r);
+  }
+
+  void add(const float* const* rows, int count, float* gx) const {
+    const ConvSizes::Axis& w = s_.axis[2];
+    std::fill_n(gx, w.in * s_.c, 0.0f);
+    DepthwiseInputRow r{};
+    r.gx = gx;
+    r.c = s_.c;
+    r.in_w = w.in;
+    r.w = w.out;
+    r.left = w.padding;
+    r.stride = w.stride;
+    r.dilation = w.dilation;
+    r.kernel_w = static_cast<int>(w.kernel);
+    for (int k = 0; k < count; ++k) {
+      if (!rows[k]) continue;
+      r.gy = rows[k];
+      r.weight = weight_ + k * w.kernel * s_.c;
+      channel_loops().depthwise_input(r);
+    }
+  }
+
+  const ConvSizes& s_;
+  const float *gy_, *weight_, *zeros_;
+};
+
+void input_run(const KernelCall& c) {
+  const auto& plan = *static_cast<const ConvPlan*>(c.plan);
+  const ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
+  const float* gy = conv_read(c, 0, plan.first);
+  auto* weight = reinterpret_cast<float*>(conv_scratch(c, plan.weight));
+  auto* zeros = reinterpret_cast<float*>(conv_scratch(c, plan.parts_at));
+  std::fill_n(zeros, s.axis[2].out * s.c, 0.0f);
+  const bool flipped = InputRow::flips(s);
+  auto* w = reinterpret_cast<float*>(conv_scratch(c, plan.workers_at));
+  conv_pack_weight(c.in[1], w);
+  for (int64_t i = 0; i < s.c; ++i)
+    for (int64_t t = 0; t < s.taps; ++t)
+      weight[(flipped ? s.taps - 1 - t : t) * s.c + i] = w[i * s.taps + t];
+  float* gx = conv_written(c, plan.second);
+  const int64_t width = s.axis[2].in * s.c, rows = s.n * s.axis[0].in * s.axis[1].in;
+  const InputRow row(s, gy, weight, zeros);
+  parallel_for(0, rows, 1 + 32768 / (width * s.taps), [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) row.run(r, flipped, gx + r * width);
+  });
+  conv_store(c, plan.second);
+}
+
+constexpr Kernel kWeight{weight_supports, nullptr, weight_prepare, weight_run};
+constexpr Kernel kInput{input_supports, conv_layout, input_prepare, input_run};
+
+}  // namespace
+
+void register_depthwise_backward_kernels() {
+  auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
+  add(op::conv_backward_weight, kWeight);
+  add(op::conv_backward_weight, widened<kWeight>());
+  add(op::conv_backward_input, kInput);
+  add(op::conv_backward_input, widened<kInput>());
+}
+
+}  // namespace tandem::detail
