@@ -19,19 +19,11 @@ struct DepthwiseRow {
   int kernel_h, kernel_w, stride;
 };
 
-/// sum[b, i] += sum over o < w of gy[o, i] * x[o * stride + b * dilation - left, i], where x has
-/// that column, for b < kernel_w and i < c.
-struct DepthwiseWeightRow {
-  const float *x, *gy;
-  float* sum;
-  int64_t c, in_w, w, left, stride, dilation;
-  int kernel_w;
-};
-
-/// gx[o * stride + b * dilation - left, i] += gy[o, i] * weight[b, i], where gx has that column.
-struct DepthwiseInputRow {
-  float* gx;
-  const float *gy, *weight;
+/// A row of gy [w, c] and, of one row of taps, the weight [kernel_w, c] and the row of x [in_w, c]
+/// that they read: output o reads column o * stride + b * dilation - left by tap b.
+struct DepthwiseGradRow {
+  float* to;               ///< added to: the weight's derivative, or x's
+  const float *gy, *from;  ///< from: x, or the weight
   int64_t c, in_w, w, left, stride, dilation;
   int kernel_w;
 };
@@ -69,10 +61,9 @@ struct ChannelLoops {
                  int64_t rows, int64_t columns);
   /// One row of outputs of a depthwise convolution.
   void (*depthwise)(const DepthwiseRow& r);
-  /// The derivative with respect to the weight of one row of outputs and one row of taps.
-  void (*depthwise_weight)(const DepthwiseWeightRow& r);
-  /// The same with respect to the input.
-  void (*depthwise_input)(const DepthwiseInputRow& r);
+  /// Derivatives of such a row with respect to the weight and to the input.
+  void (*depthwise_weight)(const DepthwiseGradRow& r);
+  void (*depthwise_input)(const DepthwiseGradRow& r);
   /// v[e * v_step + i] = (B^T d B)[e] for i < c, where d[a, b] = x[a * x_row + b * x_column + i]
   /// inside rows [r0, r1) and columns [c0, c1), else 0.
   void (*winograd_in)(const float* x, int64_t x_row, int64_t x_column, int r0, int r1, int c0,

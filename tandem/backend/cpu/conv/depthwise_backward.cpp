@@ -20,6 +20,19 @@ namespace {
 constexpr int64_t kMostParts = 16;
 constexpr int64_t kPartProducts = 1 << 17;  ///< at least, of one part
 
+DepthwiseGradRow grad_row(const ConvSizes& s) {
+  const ConvSizes::Axis& w = s.axis[2];
+  DepthwiseGradRow r{};
+  r.c = s.c;
+  r.in_w = w.in;
+  r.w = w.out;
+  r.left = w.padding;
+  r.stride = w.stride;
+  r.dilation = w.dilation;
+  r.kernel_w = static_cast<int>(w.kernel);
+  return r;
+}
+
 // ---- with respect to the weight
 
 bool weight_supports(const KernelCall& c) {
@@ -44,21 +57,14 @@ std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
 void add_row(const ConvSizes& s, const float* x, const float* gy, int64_t row, float* sum) {
   const ConvSizes::Axis &d = s.axis[0], &h = s.axis[1], &w = s.axis[2];
   const int64_t n = row / (d.out * h.out), od = row / h.out % d.out, oh = row % h.out;
-  DepthwiseWeightRow r{};
+  DepthwiseGradRow r = grad_row(s);
   r.gy = gy + row * w.out * s.c;
-  r.c = s.c;
-  r.in_w = w.in;
-  r.w = w.out;
-  r.left = w.padding;
-  r.stride = w.stride;
-  r.dilation = w.dilation;
-  r.kernel_w = static_cast<int>(w.kernel);
   for (int64_t kd = 0; kd < d.kernel; ++kd)
     for (int64_t kh = 0; kh < h.kernel; ++kh) {
       const int64_t id = d.at(od, kd), ih = h.at(oh, kh);
       if (id < 0 || id >= d.in || ih < 0 || ih >= h.in) continue;
-      r.x = x + ((n * d.in + id) * h.in + ih) * w.in * s.c;
-      r.sum = sum + (kd * h.kernel + kh) * w.kernel * s.c;
+      r.from = x + ((n * d.in + id) * h.in + ih) * w.in * s.c;
+      r.to = sum + (kd * h.kernel + kh) * w.kernel * s.c;
       channel_loops().depthwise_weight(r);
     }
 }
@@ -168,19 +174,12 @@ class InputRow {
   void add(const float* const* rows, int count, float* gx) const {
     const ConvSizes::Axis& w = s_.axis[2];
     std::fill_n(gx, w.in * s_.c, 0.0f);
-    DepthwiseInputRow r{};
-    r.gx = gx;
-    r.c = s_.c;
-    r.in_w = w.in;
-    r.w = w.out;
-    r.left = w.padding;
-    r.stride = w.stride;
-    r.dilation = w.dilation;
-    r.kernel_w = static_cast<int>(w.kernel);
+    DepthwiseGradRow r = grad_row(s_);
+    r.to = gx;
     for (int k = 0; k < count; ++k) {
       if (!rows[k]) continue;
       r.gy = rows[k];
-      r.weight = weight_ + k * w.kernel * s_.c;
+      r.from = weight_ + k * w.kernel * s_.c;
       channel_loops().depthwise_input(r);
     }
   }
