@@ -134,7 +134,8 @@ void serve(const std::function<void()>& call, nlohmann::json first) {
     if (line == "profile") {
       ProfilerGuard profiler;
       for (int i = 0; i < 10; ++i) call();
-      fmt::print(stderr, "{}", profiler.profile().table(Profile::By::op, machine_limits()));
+      for (const Profile::By by : {Profile::By::op, Profile::By::layer})
+        fmt::print(stderr, "{}\n", profiler.profile().table(by, machine_limits()));
       say({{"profiled", true}});
       continue;
     }
@@ -163,7 +164,7 @@ void run(Net& net, const Data& d, const Work& w) {
   if (w.mode == "infer") {
     NoGradGuard no_grad;
     const auto body = [&](Tensor x) { return net(x); };
-    auto fast = compile(body);
+    auto fast = compile(body, {.same_bits = false});  // as predict and serve do
     serve([&] { w.compiled ? fast(d.x) : body(d.x); }, first);
     return dump(fast, w);
   }

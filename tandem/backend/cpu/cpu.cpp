@@ -152,7 +152,7 @@ void register_cpu_backend() {
   detail::register_direct_conv_weight_kernel();
   detail::register_conv_weight_kernels();
   detail::register_wide_conv_kernels();
-  detail::register_depthwise_backward_kernels();
+  detail::register_depthwise_kernels();
 }
 
 }  // namespace tandem

@@ -33,6 +33,7 @@ Sizes forward_sizes(const KernelCall& c) {
 }
 
 constexpr int64_t kCachedWeights = 1 << 20;  // bytes of a worker's weights that stay in its cache
+constexpr int64_t kFewestRows = 8;  // of a step: fewer use a weight too seldom once it is loaded
 
 struct LstmPlan : RecurrentPlan {
   bool project_steps = false;  ///< x is multiplied step by step: `gates` are those of one step
@@ -46,6 +47,7 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   plan->workers = step_workers(s.n, s.h, 4);
   plan->big_workers = num_threads();
   plan->project_steps =
+      (s.n >= kFewestRows || s.steps == 1) &&
       packed * (s.in + s.h) * int64_t{sizeof(float)} <= kCachedWeights * plan->workers;
   plan->bias = plan->take(rounded(4 * s.h));
   plan->gates = plan->take(rounded((plan->project_steps ? 1 : s.steps) * s.n * 4 * s.h));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Own derivatives of depthwise convolutions over channels-last rows, in f32; 16-bit arrays are
+// Own depthwise convolution and its derivatives over channels-last rows, in f32; 16-bit arrays are
 // widened. With respect to the weight, gw[c][tap] = sum over pixels of gy[pixel][c]
 // x[pixel + tap][c]: rows of outputs are split into parts determined by the shape, each with sums
-// [tap][c] of its own that are added in order, so bits do not depend on threads. With respect to
-// the input, every row of gx is a unit: of stride 1 it is a depthwise convolution with the flipped
-// weight, else products are added where they belong.
+// [tap][c] of its own that are added in order, so bits do not depend on threads. Of the other two,
+// every row of y and of gx is a unit; the derivative with respect to the input is, of stride 1, a
+// convolution with the flipped weight, else products are added where they belong.
 #include <algorithm>
 
 #include "tandem/backend/cpu/conv/channel_loops.h"
@@ -95,9 +95,89 @@ void weight_run(const KernelCall& c) {
   });
 }
 
-// ---- with respect to the input
+// ---- forward, and with respect to the input
 
 constexpr int64_t kMostRows = 16;  ///< rows of taps
+
+bool forward_supports(const KernelCall& c) {
+  const auto& a = c.get_attrs<ConvAttrs>();
+  if (!conv_supports_f32(c) || a.groups == 1 || c.in[0].shape[1] != a.groups ||
+      c.out[0].shape[1] != a.groups)
+    return false;
+  const ConvSizes s(a, c.in[0], c.in[1], c.out[0]);
+  return s.axis[0].kernel * s.axis[1].kernel <= kMostRows && s.axis[2].dilation == 1 &&
+         s.axis[2].padding >= 0;
+}
+
+// Scratch of both: the activations, the weight as [tap][c] and as [c][tap], a row of zeros.
+std::shared_ptr<const Plan> rows_prepare(const ConvSizes& s, const Array& read,
+                                         const Array& written) {
+  auto plan = std::make_shared<ConvPlan>();
+  plan->first = plan->activation(read);
+  plan->second = plan->activation(written);
+  plan->weight = plan->take(conv_bytes(s.taps * s.c));
+  plan->workers_at = plan->take(conv_bytes(s.taps * s.c));
+  plan->parts_at = plan->take(conv_bytes(std::max(s.axis[2].in, s.axis[2].out) * s.c));
+  return plan;
+}
+
+const float* turned_weight(const KernelCall& c, const ConvPlan& plan, const ConvSizes& s,
+                           bool flipped) {
+  auto* weight = reinterpret_cast<float*>(conv_scratch(c, plan.weight));
+  auto* w = reinterpret_cast<float*>(conv_scratch(c, plan.workers_at));
+  conv_pack_weight(c.in[1], w);
+  for (int64_t i = 0; i < s.c; ++i)
+    for (int64_t t = 0; t < s.taps; ++t)
+      weight[(flipped ? s.taps - 1 - t : t) * s.c + i] = w[i * s.taps + t];
+  return weight;
+}
+const float* row_of_zeros(const KernelCall& c, const ConvPlan& plan, const ConvSizes& s) {
+  auto* zeros = reinterpret_cast<float*>(conv_scratch(c, plan.parts_at));
+  std::fill_n(zeros, std::max(s.axis[2].in, s.axis[2].out) * s.c, 0.0f);
+  return zeros;
+}
+
+std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
+  const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
+  return rows_prepare(s, c.in[0], c.out[0]);
+}
+
+void forward_run(const KernelCall& c) {
+  const auto& plan = *static_cast<const ConvPlan*>(c.plan);
+  const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
+  const ConvSizes::Axis &d = s.axis[0], &h = s.axis[1], &w = s.axis[2];
+  const float *x = conv_read(c, 0, plan.first), *zeros = row_of_zeros(c, plan, s);
+  float* y = conv_written(c, plan.second);
+  DepthwiseRow all{};
+  all.weight = turned_weight(c, plan, s, false);
+  all.bias = c.n_in > 2 && c.in[2].present() ? c.in[2].as<float>() : nullptr;
+  all.c = s.c;
+  all.in_w = w.in;
+  all.w = w.out;
+  all.left = w.padding;
+  all.kernel_h = static_cast<int>(d.kernel * h.kernel);
+  all.kernel_w = static_cast<int>(w.kernel);
+  all.stride = static_cast<int>(w.stride);
+  const int64_t width = w.out * s.c, rows = s.n * d.out * h.out;
+  parallel_for(0, rows, 1 + 32768 / (width * s.taps), [&](int64_t first, int64_t last) {
+    const float* taps[kMostRows];
+    DepthwiseRow r = all;
+    r.rows = taps;
+    for (int64_t row = first; row < last; ++row) {
+      const int64_t n = row / (d.out * h.out), od = row / h.out % d.out, oh = row % h.out;
+      int count = 0;
+      for (int64_t kd = 0; kd < d.kernel; ++kd)
+        for (int64_t kh = 0; kh < h.kernel; ++kh) {
+          const int64_t id = d.at(od, kd), ih = h.at(oh, kh);
+          const bool inside = id >= 0 && id < d.in && ih >= 0 && ih < h.in;
+          taps[count++] = inside ? x + ((n * d.in + id) * h.in + ih) * w.in * s.c : zeros;
+        }
+      r.y = y + row * width;
+      channel_loops().depthwise(r);
+    }
+  });
+  conv_store(c, plan.second);
+}
 
 bool input_supports(const KernelCall& c) {
   const auto& a = c.get_attrs<ConvAttrs>();
@@ -109,14 +189,8 @@ bool input_supports(const KernelCall& c) {
 }
 
 std::shared_ptr<const Plan> input_prepare(const KernelCall& c) {
-  auto plan = std::make_shared<ConvPlan>();
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
-  plan->first = plan->activation(c.in[0]);
-  plan->second = plan->activation(c.out[0]);
-  plan->weight = plan->take(conv_bytes(s.taps * s.c));
-  plan->workers_at = plan->take(conv_bytes(s.taps * s.c));       // the weight as [c][tap]
-  plan->parts_at = plan->take(conv_bytes(s.axis[2].out * s.c));  // a row of zeros
-  return plan;
+  return rows_prepare(s, c.in[0], c.out[0]);
 }
 
 // Row `row` of gx, counted over samples and depth; weight [tap][c] is flipped for stride 1.
@@ -192,15 +266,8 @@ void input_run(const KernelCall& c) {
   const auto& plan = *static_cast<const ConvPlan*>(c.plan);
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
   const float* gy = conv_read(c, 0, plan.first);
-  auto* weight = reinterpret_cast<float*>(conv_scratch(c, plan.weight));
-  auto* zeros = reinterpret_cast<float*>(conv_scratch(c, plan.parts_at));
-  std::fill_n(zeros, s.axis[2].out * s.c, 0.0f);
   const bool flipped = InputRow::flips(s);
-  auto* w = reinterpret_cast<float*>(conv_scratch(c, plan.workers_at));
-  conv_pack_weight(c.in[1], w);
-  for (int64_t i = 0; i < s.c; ++i)
-    for (int64_t t = 0; t < s.taps; ++t)
-      weight[(flipped ? s.taps - 1 - t : t) * s.c + i] = w[i * s.taps + t];
+  const float *weight = turned_weight(c, plan, s, flipped), *zeros = row_of_zeros(c, plan, s);
   float* gx = conv_written(c, plan.second);
   const int64_t width = s.axis[2].in * s.c, rows = s.n * s.axis[0].in * s.axis[1].in;
   const InputRow row(s, gy, weight, zeros);
@@ -210,13 +277,15 @@ void input_run(const KernelCall& c) {
   conv_store(c, plan.second);
 }
 
+constexpr Kernel kForward{forward_supports, conv_layout, forward_prepare, forward_run};
 constexpr Kernel kWeight{weight_supports, nullptr, weight_prepare, weight_run};
 constexpr Kernel kInput{input_supports, conv_layout, input_prepare, input_run};
 
 }  // namespace
 
-void register_depthwise_backward_kernels() {
+void register_depthwise_kernels() {
   auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
+  add(op::conv, kForward);
   add(op::conv_backward_weight, kWeight);
   add(op::conv_backward_weight, widened<kWeight>());
   add(op::conv_backward_input, kInput);
