@@ -93,17 +93,17 @@ void keep_state(const ReduceWorker& w, int64_t from, char* const* to, int64_t at
 // Rows that lie side by side: strips of them, block by block.
 void run_strips(const ReduceRun& run) {
   const TileLoop& kept = run.g.kept;
-  const int64_t inner = kept.inner(), per_row = (inner + kStrip - 1) / kStrip;
+  const int64_t strip = run.strip(), inner = kept.inner(), per_row = (inner + strip - 1) / strip;
   const int64_t strips = kept.rows() * per_row;
   const double unit =
-      run.cost * static_cast<double>(std::min(run.block, run.g.n_reduced) * kStrip) + 100;
+      run.cost * static_cast<double>(std::min(run.block, run.g.n_reduced) * strip) + 100;
   std::unique_ptr<Partials> part;
   if (run.blocks > 1) part = std::make_unique<Partials>(run.p, run.g.n_kept, run.blocks);
   parallel_for(0, strips * run.blocks, grain_of(unit), [&](int64_t begin, int64_t end) {
-    ReduceWorker w(run, kStrip * kLanes);
+    ReduceWorker w(run, kTileMax, strip * kLanes);
     for (int64_t u = begin; u < end; ++u) {
       const int64_t b = u / strips, s = u % strips;
-      const int64_t from = s % per_row * kStrip, n = std::min(kStrip, inner - from);
+      const int64_t from = s % per_row * strip, n = std::min(strip, inner - from);
       const int64_t first = s / per_row * inner + from;  // kept element
       w.strip_block(kept.offset_of(0, first), b, n);
       if (part) {

@@ -14,6 +14,8 @@
 namespace tandem::codegen {
 
 inline constexpr int64_t kStrip = kTileMax / kLanes;  ///< rows of a strip: its lanes fill a tile
+inline constexpr int64_t kWideStrip =
+    64;  ///< read as they lie: whole pieces of memory, lanes in L1
 
 // One call.
 struct ReduceRun {
@@ -47,6 +49,11 @@ struct ReduceRun {
     return g.rows && p.is_fold && !p.uses_index && g.kept.inner() > 1 &&
            g.kept.inner_stride(0) == 1 && g.n_reduced > 1;
   }
+  // Rows of a strip.
+  int64_t strip() const {
+    const bool as_they_lie = p.map_is_x && g.reduced.rank == 1;
+    return as_they_lie ? std::clamp(g.kept.inner(), kStrip, kWideStrip) : kStrip;
+  }
   // Do columns of a fold take x's rows as they lie?
   bool direct_columns() const {
     const TileLoop& r = g.reduced;
@@ -66,6 +73,7 @@ struct ReduceWorker {
   const ReduceRun& run;
   const bool rows;
   const int64_t width;  // states in a tile
+  const int64_t strip;  // rows of a strip
   TileScratch scratch;
   char* state[kMaxStates];
   char* done[kMaxStates];  // rows only: a second set of states
@@ -74,28 +82,31 @@ struct ReduceWorker {
   int64_t* index;
   PlanRunner step, map, combine, finish;
 
-  static int64_t bytes(const ReduceRun& r, bool rows, int64_t width) {
+  static int64_t bytes(const ReduceRun& r, bool rows, int64_t width, int64_t states) {
     const ReducePlans& q = r.plans;
     int64_t n = PlanRunner::scratch_bytes(rows ? q.step_rows : q.step_columns, width) +
                 PlanRunner::scratch_bytes(rows ? q.map_rows : q.map_columns, kTileMax) +
                 PlanRunner::scratch_bytes(q.combine, width) +
                 PlanRunner::scratch_bytes(q.finish, width);
-    for (int k = 0; k < r.p.n_states; ++k) n += 2 * (width * reg_size(r.p.state[k]) + 64);
+    for (int k = 0; k < r.p.n_states; ++k) n += 2 * (states * reg_size(r.p.state[k]) + 64);
     return n + kTileMax * (r.element + 8 + (rows ? 8 : 0)) + 4096;
   }
 
-  ReduceWorker(const ReduceRun& r, int64_t width)
+  // Plans run over `width` elements at a time, of `states` or as many.
+  ReduceWorker(const ReduceRun& r, int64_t width, int64_t states = 0)
       : run(r),
         rows(r.g.rows),
         width(width),
-        scratch(bytes(r, rows, width)),
+        strip(r.strip()),
+        scratch(bytes(r, rows, width, std::max(width, states))),
         step(r.step, width, scratch),
         map(r.map, kTileMax, scratch),
         combine(r.combine, width, scratch),
         finish(r.finish, width, scratch) {
     for (int k = 0; k < r.p.n_states; ++k) {
-      state[k] = static_cast<char*>(scratch.take(width * reg_size(r.p.state[k])));
-      done[k] = rows ? static_cast<char*>(scratch.take(width * reg_size(r.p.state[k]))) : nullptr;
+      const int64_t size = std::max(width, states) * reg_size(r.p.state[k]);
+      state[k] = static_cast<char*>(scratch.take(size));
+      done[k] = rows ? static_cast<char*>(scratch.take(size)) : nullptr;
     }
     moved = static_cast<char*>(scratch.take(kTileMax * r.element));
     mapped = static_cast<char*>(scratch.take(kTileMax * 8));
@@ -238,12 +249,12 @@ struct ReduceWorker {
     }
   }
 
-  // ---- strips: lane l of column c is state l * kStrip + c
-  char* lane(int64_t l) { return state[0] + l * kStrip * reg_size(run.p.state[0]); }
+  // ---- strips: lane l of column c is state l * strip + c
+  char* lane(int64_t l) { return state[0] + l * strip * reg_size(run.p.state[0]); }
   // state[0][0 .. n) = block b of the n rows at `base`.
   void strip_block(int64_t base, int64_t b, int64_t n) {
     const int64_t first = b * run.block, total = run.block_size(b);
-    start(state, kStrip * kLanes);
+    start(state, strip * kLanes);
     for (int64_t done = 0; done < total;) {
       const int64_t m = piece(first + done, total - done);
       strip_piece(base, first + done, m, n);
@@ -251,7 +262,7 @@ struct ReduceWorker {
     }
     for (int64_t half = kLanes / 2, left = std::min(total, kLanes); half > 0; half /= 2) {
       if (left <= half) continue;
-      column()(state[0], lane(half), 0, 1, (left - half) * kStrip);
+      column()(state[0], lane(half), 0, 1, (left - half) * strip);
       left = half;
     }
   }
