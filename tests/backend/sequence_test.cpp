@@ -139,6 +139,27 @@ TEST_F(Sequence, RecurrentLayers) {
     check_lstm(6, 4, 8, 32, reverse, true);
     check_lstm(4, 9, 5, 70, reverse, true);
     check_lstm(3, 32, 16, 128, reverse, true);
+    check_lstm(12, 1, 24, 32, reverse, true);  // few rows in a step
+  }
+}
+
+// 16-bit layers compute in f32: nearer to the f32 layer of the same numbers than steps that round.
+TEST_F(Sequence, RecurrentLayersOf16Bits) {
+  LstmAttrs a{false};
+  for (DType d : {DType::bf16, DType::f16}) {
+    const auto low = [&](const Shape& s, double scale) { return (random(s) * scale).to(d); };
+    const Tensors in{low({9, 3, 8}, 1),  low({3, 16}, 1), low({3, 16}, 1), low({64, 8}, 0.3),
+                     low({64, 16}, 0.2), low({64}, 1),    low({64}, 1)};
+    Tensors wide;
+    for (const Tensor& t : in) wide.push_back(t.to(DType::f32));
+    const Tensors got = run_op(op::lstm, &a, in), want = run_op(op::lstm, &a, wide);
+    EXPECT_TRUE(has_kernel(op::lstm, &a, in, got));
+    for (size_t i = 0; i < got.size(); ++i)
+      expect_same_bits(got[i], want[i].to(d), fmt::format("lstm output {}", i));
+    const Tensors gru{in[0], in[1], low({48, 8}, 0.3), low({48, 16}, 0.2), Tensor(), Tensor()};
+    const Tensors y = run_op(op::gru, &a, gru);
+    EXPECT_TRUE(has_kernel(op::gru, &a, gru, y));
+    EXPECT_EQ(y[0].dtype(), d);
   }
 }
 

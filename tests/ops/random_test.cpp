@@ -103,6 +103,28 @@ TEST_F(RandomTest, DropoutIsTheSameInEveryLayout) {
   for (size_t i = 0; i < wide.size(); ++i) ASSERT_EQ(wide[i] == 0, dense[i] == 0) << i;
 }
 
+// 16-bit numbers and images with channels last: the values of row-major f32, rounded once; the
+// layout stays, of the gradient too.
+TEST_F(RandomTest, DropoutOfImagesAnd16Bits) {
+  const Tensor plain = count({2, 5, 7, 300}) + 1.0f;
+  const Tensor turned = plain.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+  for (DType d : {DType::f32, DType::bf16, DType::f16}) {
+    const Tensor rounded = plain.to(d).to(DType::f32).detach().requires_grad_();
+    manual_seed(5);
+    const Tensor want = dropout(rounded, 0.3);
+    (want * want).sum().backward();
+    for (const Tensor& source : {plain, turned}) {
+      const Tensor x = source.to(d).detach().requires_grad_();
+      manual_seed(5);
+      const Tensor y = dropout(x, 0.3);
+      EXPECT_EQ(y.to(DType::f32).to_vector<float>(), want.to(d).to(DType::f32).to_vector<float>());
+      EXPECT_EQ(y.is_contiguous(), x.is_contiguous());
+      (y * y).sum().backward();
+      EXPECT_TRUE(((x.grad() == 0) == (rounded.grad() == 0)).all().item<bool>());
+    }
+  }
+}
+
 TEST_F(RandomTest, Bernoulli) {
   const Values v = values(bernoulli(full({10000}, 0.2)));
   EXPECT_NEAR(mean_of(v), 0.2, 0.02);

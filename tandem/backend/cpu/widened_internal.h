@@ -55,4 +55,11 @@ Kernel widened() {
           [](const KernelCall& c) { run_widened(c, kernel); }};
 }
 
+/// Registers `kernel` for the CPU, for f32 and for 16-bit arrays.
+template <const Kernel& kernel>
+void register_f32_and_widened(const OpDef& op) {
+  register_kernel(DeviceKind::cpu, op, kernel);
+  register_kernel(DeviceKind::cpu, op, widened<kernel>());
+}
+
 }  // namespace tandem::detail

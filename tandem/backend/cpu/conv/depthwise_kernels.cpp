@@ -284,12 +284,9 @@ constexpr Kernel kInput{input_supports, conv_layout, input_prepare, input_run};
 }  // namespace
 
 void register_depthwise_kernels() {
-  auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
-  add(op::conv, kForward);
-  add(op::conv_backward_weight, kWeight);
-  add(op::conv_backward_weight, widened<kWeight>());
-  add(op::conv_backward_input, kInput);
-  add(op::conv_backward_input, widened<kInput>());
+  register_kernel(DeviceKind::cpu, op::conv, kForward);
+  register_f32_and_widened<kWeight>(op::conv_backward_weight);
+  register_f32_and_widened<kInput>(op::conv_backward_input);
 }
 
 }  // namespace tandem::detail

@@ -8,6 +8,7 @@
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/backend/cpu/rnn/rnn_internal.h"
 #include "tandem/backend/cpu/rows/row_internal.h"
+#include "tandem/backend/cpu/widened_internal.h"
 #include "tandem/ops/nn/rnn.h"
 
 namespace tandem::detail {
@@ -294,14 +295,20 @@ void rnn_backward_run(const KernelCall& c) {
   });
 }
 
+constexpr Kernel kGru{forward_supports, nullptr, forward_prepare<3>, gru_run};
+constexpr Kernel kGruBackward{gru_backward_supports, nullptr, backward_prepare<3>,
+                              gru_backward_run};
+constexpr Kernel kRnn{forward_supports, nullptr, forward_prepare<1>, rnn_run};
+constexpr Kernel kRnnBackward{rnn_backward_supports, nullptr, backward_prepare<1>,
+                              rnn_backward_run};
+
 }  // namespace
 
 void register_gru_kernels() {
-  auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
-  add(op::gru, {forward_supports, nullptr, forward_prepare<3>, gru_run});
-  add(op::gru_backward, {gru_backward_supports, nullptr, backward_prepare<3>, gru_backward_run});
-  add(op::rnn, {forward_supports, nullptr, forward_prepare<1>, rnn_run});
-  add(op::rnn_backward, {rnn_backward_supports, nullptr, backward_prepare<1>, rnn_backward_run});
+  register_f32_and_widened<kGru>(op::gru);
+  register_f32_and_widened<kGruBackward>(op::gru_backward);
+  register_f32_and_widened<kRnn>(op::rnn);
+  register_f32_and_widened<kRnnBackward>(op::rnn_backward);
 }
 
 }  // namespace tandem::detail

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LSTM over whole sequences in f32: one parallel region per step in which every thread computes the
 // matmuls and the gates of its own hidden units, with its weights packed once. Weights that do not
-// fit its cache are first multiplied with x of all steps at once. Other dtypes run the row's body.
+// fit its cache are first multiplied with x of all steps at once. 16-bit arrays are widened; f64
+// runs the row's body.
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +10,7 @@
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/backend/cpu/rnn/rnn_internal.h"
 #include "tandem/backend/cpu/rows/row_internal.h"
+#include "tandem/backend/cpu/widened_internal.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/nn/rnn.h"
 
@@ -270,14 +272,18 @@ void cell_backward_run(const KernelCall& c) {
   });
 }
 
+constexpr Kernel kLstm{forward_supports, nullptr, forward_prepare, forward_run};
+constexpr Kernel kLstmBackward{backward_supports, nullptr, backward_prepare, backward_run};
+constexpr Kernel kCell{cell_supports, nullptr, nullptr, cell_run};
+constexpr Kernel kCellBackward{cell_backward_supports, nullptr, nullptr, cell_backward_run};
+
 }  // namespace
 
 void register_rnn_kernels() {
-  auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
-  add(op::lstm, {forward_supports, nullptr, forward_prepare, forward_run});
-  add(op::lstm_backward, {backward_supports, nullptr, backward_prepare, backward_run});
-  add(op::lstm_cell, {cell_supports, nullptr, nullptr, cell_run});
-  add(op::lstm_cell_backward, {cell_backward_supports, nullptr, nullptr, cell_backward_run});
+  register_f32_and_widened<kLstm>(op::lstm);
+  register_f32_and_widened<kLstmBackward>(op::lstm_backward);
+  register_f32_and_widened<kCell>(op::lstm_cell);
+  register_f32_and_widened<kCellBackward>(op::lstm_cell_backward);
   register_gru_kernels();
 }
 
