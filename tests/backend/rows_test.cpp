@@ -29,6 +29,28 @@ TEST_F(RowKernels, Softmax) {
   check(op::softmax, &last, {random({5, 4}, DType::f64)}, "f64", false);
 }
 
+// Lines that lie beside each other have the bits of rows, whichever way they are computed.
+TEST_F(RowKernels, SoftmaxOfColumns) {
+  for (int64_t n : {1, 2, 7, 16, 21, 33, 48, 63, 64, 65, 150, 1030})
+    for (int64_t inner : {3, 8, 70}) {
+      const std::string what = fmt::format("n {} inner {}", n, inner);
+      Tensor x = random({2, n, inner}) * 4, g = random({2, n, inner});
+      if (n > 2) x = where(rand({2, n, inner}) < 0.01, full({}, -INFINITY), x);
+      const auto turned = [](const Tensor& t) { return t.transpose(1, 2).contiguous(); };
+      SoftmaxAttrs middle{1}, last{2};
+      for (const OpDef* op : {&op::softmax, &op::log_softmax}) {
+        check(*op, &middle, {x}, op->name + (" " + what));
+        const Tensor want = run_op(*op, &last, {turned(x)})[0];
+        expect_same_bits(run_op(*op, &middle, {x})[0], turned(want), op->name + (" " + what));
+      }
+      const Tensor y = softmax(x, 1);
+      for (const OpDef* op : {&op::softmax_backward, &op::log_softmax_backward}) {
+        const Tensor want = run_op(*op, &last, {turned(g), turned(y)})[0];
+        expect_same_bits(run_op(*op, &middle, {g, y})[0], turned(want), op->name + (" " + what));
+      }
+    }
+}
+
 TEST_F(RowKernels, SoftmaxOfLargeAndInfiniteValues) {
   const float inf = INFINITY;
   Tensor x = tensor(std::vector<float>{1000, 999, -inf, 3, -inf, -inf, inf, 1, 2}).reshape({3, 3});
@@ -131,6 +153,33 @@ TEST_F(RowKernels, CrossEntropy) {
       Tensors y = run_op(op::softmax_cross_entropy, &a, {x, t, w});
       Tensor g = random(y[0].shape());
       check(op::softmax_cross_entropy_backward, &a, {g, x, t, y[1], y[2], w}, "backward " + what);
+    }
+}
+
+// Pixels: against the reference, and the bits of the same logits as rows.
+TEST_F(RowKernels, CrossEntropyOfPixels) {
+  for (const Shape& s :
+       {Shape{2, 2, 3}, Shape{3, 21, 5, 20}, Shape{1, 150, 9, 9}, Shape{2, 1100, 12}})
+    for (int mode = 0; mode < 12; ++mode) {
+      const int64_t classes = s[1].value();
+      ClassLossAttrs a;
+      a.reduction = mode % 3;
+      a.label_smoothing = mode & 4 ? 0.1 : 0;
+      const Tensor w = mode >= 8 ? rand({classes}) + 0.5 : Tensor();
+      Shape labels = s;
+      labels.erase(1);
+      const Tensor x = random(s) * 3, drawn = rand(labels);
+      const Tensor t = where(drawn < 0.05, full({}, -100, DType::i64),
+                             (drawn * (static_cast<double>(classes) - 0.01)).to(DType::i64));
+      const std::string what = s.to_string() + " mode " + std::to_string(mode);
+      check(op::softmax_cross_entropy, &a, {x, t, w}, "cross_entropy " + what);
+      const Tensors y = run_op(op::softmax_cross_entropy, &a, {x, t, w});
+      const Tensor g = random(y[0].shape());
+      check(op::softmax_cross_entropy_backward, &a, {g, x, t, y[1], y[2], w}, "backward " + what);
+      const Tensor rows = x.flatten(2).transpose(1, 2).reshape({-1, classes}).contiguous();
+      const Tensors flat = run_op(op::softmax_cross_entropy, &a, {rows, t.reshape({-1}), w});
+      expect_same_bits(y[0].reshape({-1}), flat[0].reshape({-1}), what);
+      expect_same_bits(y[1].reshape({-1}), flat[1], what + " log of sums");
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_cross_entropy of f32 rows and its derivative: one pass of vector code over each row of
-// logits. Samples with inner dimensions and other dtypes run the row's reference.
+// softmax_cross_entropy in f32 and its derivative: one pass of vector code over each row of logits,
+// or over columns of them where samples have inner dimensions (the pixels of a segmentation). Other
+// dtypes run the row's reference.
 #include <algorithm>
 #include <cmath>
 
@@ -17,10 +18,11 @@ enum { kMean, kSum, kNone };
 
 bool dense(const Array& a, DType t) { return a.dtype == t && a.contiguous && !a.is_scalar; }
 
-// Logits, labels and class weights of a call; the weights are input `w`.
+// Logits [n, classes, inner], labels and class weights of a call; the weights are input `w`. Rows
+// are counted as the labels are: n * inner of them.
 struct Rows {
   const ClassLossAttrs& attrs;
-  int64_t rows, classes;
+  int64_t classes, inner, rows;
   const float *x, *weight;
   const int64_t* target;
   double smoothing, smooth_weight = 0;
@@ -28,8 +30,9 @@ struct Rows {
 
   Rows(const KernelCall& c, int ix, int w)
       : attrs(c.get_attrs<ClassLossAttrs>()),
-        rows(c.in[ix].shape[0]),
         classes(c.in[ix].shape[1]),
+        inner(c.in[ix].numel / (c.in[ix].shape[0] * classes)),
+        rows(c.in[ix].shape[0] * inner),
         x(c.in[ix].as<float>()),
         weight(c.n_in > w && c.in[w].present() ? c.in[w].as<float>() : nullptr),
         target(c.in[ix + 1].as<int64_t>()),
@@ -49,12 +52,25 @@ struct Rows {
     error->report(1, t);
     return -1;
   }
+  // Logit j of row r.
+  float logit(int64_t r, int64_t j) const {
+    return x[(r / inner * classes + j) * inner + r % inner];
+  }
+  // f(row, count, offset of their first logit) for rows that are columns beside each other.
+  template <class F>
+  void for_columns(int64_t first, int64_t last, F&& f) const {
+    for (int64_t r = first; r < last;) {
+      const int64_t p = r % inner, n = std::min({kMostColumns, inner - p, last - r});
+      f(r, n, r / inner * classes * inner + p);
+      r += n;
+    }
+  }
   int64_t grain() const { return std::max<int64_t>(1, 4096 / std::max<int64_t>(classes, 1)); }
 };
 
 bool supports_rows(const KernelCall& c, int ix, int w) {
   const Array& x = c.in[ix];
-  return x.rank == 2 && x.numel > 0 && dense(x, DType::f32) && dense(c.in[ix + 1], DType::i64) &&
+  return x.rank >= 2 && x.numel > 0 && dense(x, DType::f32) && dense(c.in[ix + 1], DType::i64) &&
          (c.n_in <= w || !c.in[w].present() || dense(c.in[w], DType::f32)) &&
          c.out[0].dtype == DType::f32;
 }
@@ -65,7 +81,7 @@ struct LossPlan : Plan {};
 
 std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   auto plan = std::make_shared<LossPlan>();
-  plan->workspace = static_cast<size_t>(c.in[0].shape[0]) * sizeof(double);
+  plan->workspace = static_cast<size_t>(c.in[0].numel / c.in[0].shape[1]) * sizeof(double);
   return plan;
 }
 
@@ -79,32 +95,43 @@ void sum_exp(const RowLoops& l, const float* x, int64_t n, float& top, double& s
   for (int64_t i = 0; i < n; i += kPiece) sum += l.exp(e, x + i, top, std::min(kPiece, n - i));
 }
 
+// The loss of row r, of which e = log(sum of exp(x)).
+double loss_of(const Rows& s, int64_t r, float e) {
+  const int64_t t = s.label(r);
+  if (t < 0) return 0;
+  double loss = 0;
+  const double w = s.keep() * s.weight_of(t);
+  if (w != 0) loss = w * (static_cast<double>(e) - s.logit(r, t));
+  for (int64_t j = 0; s.smoothing > 0 && j < s.classes; ++j)
+    loss += s.smoothing * s.weight_of(j) * (static_cast<double>(e) - s.logit(r, j));
+  return loss;
+}
+
 void forward_run(const KernelCall& c) {
   const RowLoops& l = row_loops();
   const Rows s(c, 0, 2);
   auto* loss = static_cast<double*>(c.scratch);
   float* lse = c.out[1].as<float>();
   parallel_for(0, s.rows, s.grain(), [&](int64_t first, int64_t last) {
-    constexpr int64_t kTogether = 64;  // rows whose logarithms are taken at once
-    float top[kTogether], log_sum[kTogether];
-    double sums[kTogether];
-    for (int64_t r = first; r < last; ++r) {
-      const float* x = s.x + r * s.classes;
-      const int64_t at = (r - first) % kTogether;
-      if (at == 0) {
-        const int64_t n = std::min(kTogether, last - r);
-        for (int64_t k = 0; k < n; ++k) sum_exp(l, x + k * s.classes, s.classes, top[k], sums[k]);
-        l.log_add(log_sum, top, sums, n);
+    float top[kMostColumns], log_sum[kMostColumns];  // logarithms are taken of many rows at once
+    double sums[kMostColumns];
+    const auto finish = [&](int64_t r, int64_t n) {
+      l.log_add(log_sum, top, sums, n);
+      for (int64_t k = 0; k < n; ++k) {
+        if (lse) lse[r + k] = log_sum[k];
+        loss[r + k] = loss_of(s, r + k, log_sum[k]);
       }
-      const float e = log_sum[at];
-      const int64_t t = s.label(r);
-      if (lse) lse[r] = e;
-      loss[r] = 0;
-      if (t < 0) continue;
-      const double w = s.keep() * s.weight_of(t);
-      if (w != 0) loss[r] = w * (static_cast<double>(e) - x[t]);
-      for (int64_t j = 0; s.smoothing > 0 && j < s.classes; ++j)
-        loss[r] += s.smoothing * s.weight_of(j) * (static_cast<double>(e) - x[j]);
+    };
+    if (s.inner > 1)
+      return s.for_columns(first, last, [&](int64_t r, int64_t n, int64_t at) {
+        l.column_sum_exp({s.classes, s.inner, n}, s.x + at, top, sums);
+        finish(r, n);
+      });
+    for (int64_t r = first; r < last; r += kMostColumns) {
+      const int64_t n = std::min(kMostColumns, last - r);
+      for (int64_t k = 0; k < n; ++k)
+        sum_exp(l, s.x + (r + k) * s.classes, s.classes, top[k], sums[k]);
+      finish(r, n);
     }
   });
   double sum = 0, total = 0;
@@ -128,22 +155,48 @@ void backward_run(const KernelCall& c) {
   const RowLoops& l = row_loops();
   const Rows s(c, 1, 5);
   const float *g = c.in[0].as<float>(), *lse = c.in[3].as<float>();
+  auto* gx = c.out[0].as<float>();
   const double total = s.attrs.reduction == kMean ? *c.in[4].as<float>() : 1.0;
-  parallel_for(0, s.rows, s.grain(), [&](int64_t first, int64_t last) {
+  const auto factor = [&](int64_t r) { return g[s.attrs.reduction == kNone ? r : 0] / total; };
+  const auto own = [&](int64_t t) { return s.keep() * s.weight_of(t); };
+  const auto smooth = static_cast<float>(s.smoothing);
+  const auto rows = [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      float* gx = c.out[0].as<float>() + r * s.classes;
+      float* to = gx + r * s.classes;
       const int64_t t = s.label(r);
       if (t < 0) {
-        std::fill_n(gx, s.classes, 0.0f);
+        std::fill_n(to, s.classes, 0.0f);
         continue;
       }
-      const double k = g[s.attrs.reduction == kNone ? r : 0] / total;
-      const double own = s.keep() * s.weight_of(t);
-      l.cross_entropy_grad(gx, s.x + r * s.classes, lse[r], static_cast<float>(k),
-                           static_cast<float>(own + s.smooth_weight),
-                           static_cast<float>(s.smoothing), s.weight, s.classes);
-      gx[t] = static_cast<float>(gx[t] - k * own);
+      const double k = factor(r);
+      l.cross_entropy_grad(to, s.x + r * s.classes, lse[r], static_cast<float>(k),
+                           static_cast<float>(own(t) + s.smooth_weight), smooth, s.weight,
+                           s.classes);
+      to[t] = static_cast<float>(to[t] - k * own(t));
     }
+  };
+  const auto columns = [&](int64_t row, int64_t n, int64_t at) {
+    float k[kMostColumns], sum[kMostColumns];
+    int64_t label[kMostColumns];
+    for (int64_t p = 0; p < n; ++p) {
+      label[p] = s.label(row + p);
+      k[p] = label[p] < 0 ? 0.0f : static_cast<float>(factor(row + p));
+      sum[p] = label[p] < 0 ? 0.0f : static_cast<float>(own(label[p]) + s.smooth_weight);
+    }
+    l.column_cross_entropy_grad({s.classes, s.inner, n}, gx + at, s.x + at, lse + row, k, sum,
+                                smooth, s.weight);
+    for (int64_t p = 0; p < n; ++p) {
+      float* to = gx + at + p;
+      if (label[p] >= 0) {
+        float& mine = to[label[p] * s.inner];
+        mine = static_cast<float>(mine - factor(row + p) * own(label[p]));
+      } else {
+        for (int64_t j = 0; j < s.classes; ++j) to[j * s.inner] = 0;
+      }
+    }
+  };
+  parallel_for(0, s.rows, s.grain(), [&](int64_t first, int64_t last) {
+    s.inner > 1 ? s.for_columns(first, last, columns) : rows(first, last);
   });
 }
 

@@ -17,6 +17,13 @@ struct AdamNumbers {
   float gradient, beta2, square, root, eps, rate;  ///< 1-b1, b2, 1-b2, sqrt(bias2), eps, -lr/bias1
 };
 
+/// Lines that are not contiguous but lie beside each other: element k of line p is at k * step + p.
+struct Columns {
+  int64_t n, step;  ///< elements of a line
+  int64_t count;    ///< lines, at most kMostColumns
+};
+inline constexpr int64_t kMostColumns = 64;
+
 struct RowLoops {
   float (*max)(const float* x, int64_t n);  ///< NaN if one is present, -inf for no elements
   float (*sum)(const float* x, int64_t n);
@@ -87,6 +94,17 @@ struct RowLoops {
   void (*gru_cell)(const float* gates, const float* q, const float* b, const float* before,
                    float* after, float* saved, int64_t h, int64_t n);
   void (*tanh)(float* y, const float* x, int64_t n);
+
+  // ---- columns, with the bits of rows
+  void (*column_softmax)(const Columns& c, float* y, const float* x);
+  void (*column_log_softmax)(const Columns& c, float* y, const float* x);
+  void (*column_softmax_grad)(const Columns& c, float* gx, const float* gy, const float* y);
+  void (*column_log_softmax_grad)(const Columns& c, float* gx, const float* gy, const float* y);
+  /// log(sum of exp(x)) of each line = top + log(sum).
+  void (*column_sum_exp)(const Columns& c, const float* x, float* top, double* sum);
+  /// gx = k[p] * (sum[p] * exp(x - lse[p]) - even * (w ? w[element] : 1))
+  void (*column_cross_entropy_grad)(const Columns& c, float* gx, const float* x, const float* lse,
+                                    const float* k, const float* sum, float even, const float* w);
 
   // ---- rounding to 16 bits
   void (*to_bf16)(BFloat16* y, const float* x, int64_t n);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax and log_softmax of f32 lines along any dimension, forward and backward. Lines that are
-// not contiguous are transposed in blocks and computed as rows are, so they have the same bits.
+// not contiguous have the same bits: where many lie beside each other they are computed as columns,
+// else they are transposed in blocks and computed as rows are.
 // Other dtypes are row programs (row_kernels.cpp).
 #include <algorithm>
 #include <vector>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr int64_t kBlockFloats = 32 * 1024;  ///< of a transposed block: stays in the cache
 constexpr int64_t kLeastLines = 16, kMostLines = 128;
+constexpr int64_t kFewestColumns = 8;
 
 bool lines_supported(const KernelCall& c) {
   for (int i = 0; i < c.n_in; ++i)
@@ -61,15 +63,28 @@ void for_transposed(const KernelCall& c, int64_t outer, int64_t n, int64_t inner
   });
 }
 
-// f(Line) for all lines along the call's dimension.
-template <int kIns, class F>
-void for_lines(const KernelCall& c, F&& f) {
+// g(Columns, offset) for the lines of arrays [outer, n, inner].
+template <class G>
+void for_columns(int64_t outer, int64_t n, int64_t inner, G&& g) {
+  const int64_t pieces = (inner + kMostColumns - 1) / kMostColumns;
+  parallel_for(0, outer * pieces, 1 + 4096 / (kMostColumns * n), [&](int64_t first, int64_t last) {
+    for (int64_t u = first; u < last; ++u) {
+      const int64_t begin = u % pieces * kMostColumns;
+      g(Columns{n, inner, std::min(kMostColumns, inner - begin)}, u / pieces * n * inner + begin);
+    }
+  });
+}
+
+// f(Line) for all lines along the call's dimension, or g(Columns, offset).
+template <int kIns, class F, class G>
+void for_lines(const KernelCall& c, F&& f, G&& g) {
   const Array& x = c.in[0];
   const auto dim = static_cast<int>(c.get_attrs<SoftmaxAttrs>().dim);
   const int64_t n = x.shape[dim];
   int64_t inner = 1;
   for (int d = dim + 1; d < x.rank; ++d) inner *= x.shape[d];
   const int64_t lines = x.numel / n;
+  if (inner >= kFewestColumns) return for_columns(lines / inner, n, inner, g);
   if (inner > 1) return for_transposed<kIns>(c, lines / inner, n, inner, f);
   parallel_for(0, lines, std::max<int64_t>(1, 8192 / n), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
@@ -82,33 +97,55 @@ void for_lines(const KernelCall& c, F&& f) {
 
 void softmax_lines(const KernelCall& c) {
   const RowLoops& l = row_loops();
-  for_lines<1>(c, [&](const Line<1>& v) {
-    const float sum = l.exp(v.out, v.in[0], l.max(v.in[0], v.n), v.n);
-    l.scale(v.out, v.out, 1.0f / sum, v.n);
-  });
+  const auto* x = c.in[0].as<float>();
+  auto* y = c.out[0].as<float>();
+  for_lines<1>(
+      c,
+      [&](const Line<1>& v) {
+        const float sum = l.exp(v.out, v.in[0], l.max(v.in[0], v.n), v.n);
+        l.scale(v.out, v.out, 1.0f / sum, v.n);
+      },
+      [&](const Columns& v, int64_t at) { l.column_softmax(v, y + at, x + at); });
 }
 
 void log_softmax_lines(const KernelCall& c) {
   const RowLoops& l = row_loops();
-  for_lines<1>(c, [&](const Line<1>& v) {
-    const float top = l.max(v.in[0], v.n);
-    const float sum = l.exp(v.out, v.in[0], top, v.n);
-    l.log_softmax(v.out, v.in[0], top, tdm_logf(sum), v.n);
-  });
+  const auto* x = c.in[0].as<float>();
+  auto* y = c.out[0].as<float>();
+  for_lines<1>(
+      c,
+      [&](const Line<1>& v) {
+        const float top = l.max(v.in[0], v.n);
+        const float sum = l.exp(v.out, v.in[0], top, v.n);
+        l.log_softmax(v.out, v.in[0], top, tdm_logf(sum), v.n);
+      },
+      [&](const Columns& v, int64_t at) { l.column_log_softmax(v, y + at, x + at); });
 }
 
 void softmax_backward_lines(const KernelCall& c) {
   const RowLoops& l = row_loops();
-  for_lines<2>(c, [&](const Line<2>& v) {
-    l.softmax_grad(v.out, v.in[0], v.in[1], l.dot(v.in[0], v.in[1], v.n), v.n);
-  });
+  const auto *gy = c.in[0].as<float>(), *y = c.in[1].as<float>();
+  auto* gx = c.out[0].as<float>();
+  for_lines<2>(
+      c,
+      [&](const Line<2>& v) {
+        l.softmax_grad(v.out, v.in[0], v.in[1], l.dot(v.in[0], v.in[1], v.n), v.n);
+      },
+      [&](const Columns& v, int64_t at) { l.column_softmax_grad(v, gx + at, gy + at, y + at); });
 }
 
 void log_softmax_backward_lines(const KernelCall& c) {
   const RowLoops& l = row_loops();
-  for_lines<2>(c, [&](const Line<2>& v) {
-    l.log_softmax_grad(v.out, v.in[0], v.in[1], l.sum(v.in[0], v.n), v.n);
-  });
+  const auto *gy = c.in[0].as<float>(), *y = c.in[1].as<float>();
+  auto* gx = c.out[0].as<float>();
+  for_lines<2>(
+      c,
+      [&](const Line<2>& v) {
+        l.log_softmax_grad(v.out, v.in[0], v.in[1], l.sum(v.in[0], v.n), v.n);
+      },
+      [&](const Columns& v, int64_t at) {
+        l.column_log_softmax_grad(v, gx + at, gy + at, y + at);
+      });
 }
 
 }  // namespace
