@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tandem/base/error.h"
+#include "tandem/serve/protocol/openai_fields_internal.h"
 #include "tandem/serve/protocol/openai_internal.h"
 
 namespace tandem::serve {
@@ -15,61 +16,7 @@ namespace {
 constexpr int64_t kMostChoices = 64, kMostTop = 20, kMostPrompts = 64;
 constexpr size_t kMostStops = 16, kMostBiases = 1024;
 
-/// The fields of a request; each is asked for once, and what nobody asked for is refused.
-class Fields {
- public:
-  explicit Fields(const io::Json& object) : body_(object) {
-    if (!object.as_object()) refuse(400, "there is {}, wants a JSON object", object.kind());
-  }
-  const io::Json* find(std::string_view name) {
-    known_.emplace_back(name);
-    const io::Json* j = body_.find(name);
-    return j && !j->is_null() ? j : nullptr;
-  }
-  double number(std::string_view name, double usual, double least, double most) {
-    const io::Json* j = find(name);
-    if (!j) return usual;
-    const double v = io::number_of(j);
-    if (!(v >= least && v <= most))
-      refuse(400, "'{}' wants a number from {} to {}, got {}", name, least, most,
-             one_line(j->dump()));
-    return v;
-  }
-  int64_t whole(std::string_view name, int64_t usual, int64_t least, int64_t most) {
-    const io::Json* j = find(name);
-    if (!j) return usual;
-    if (!j->as_int() || *j->as_int() < least || *j->as_int() > most)
-      refuse(400, "'{}' wants a whole number from {} to {}, got {}", name, least, most,
-             one_line(j->dump()));
-    return *j->as_int();
-  }
-  bool flag(std::string_view name, bool usual) {
-    const io::Json* j = find(name);
-    if (!j) return usual;
-    if (!j->as_bool()) refuse(400, "'{}' wants true or false, got {}", name, one_line(j->dump()));
-    return *j->as_bool();
-  }
-  /// Fields that change nothing here.
-  void pass(std::initializer_list<std::string_view> names) {
-    for (const std::string_view n : names) known_.emplace_back(n);
-  }
-  /// A field of which only the usual value is supported.
-  void only(std::string_view name, const io::Json& usual) {
-    if (const io::Json* j = find(name); j && j->dump() != usual.dump())
-      refuse(400, "'{}' is not supported", name);
-  }
-  void finish() const {
-    for (const auto& [name, value] : *body_.as_object())
-      if (std::find(known_.begin(), known_.end(), name) == known_.end())
-        refuse(400, "there is no field '{}' in this request", one_line(name, 64));
-  }
-
- private:
-  const io::Json& body_;
-  std::vector<std::string> known_;
-};
-
-void read_stops(Fields& f, OpenAiRequest& r) {
+void read_stops(OpenAiFields& f, OpenAiRequest& r) {
   const io::Json* stop = f.find("stop");
   if (!stop) return;
   const auto add = [&](const io::Json& j) {
@@ -84,7 +31,7 @@ void read_stops(Fields& f, OpenAiRequest& r) {
   }
 }
 
-void read_biases(Fields& f, const TextModel& model, OpenAiRequest& r) {
+void read_biases(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   const io::Json* biases = f.find("logit_bias");
   if (!biases) return;
   if (!biases->as_object()) refuse(400, "'logit_bias' wants an object of tokens and numbers");
@@ -101,7 +48,7 @@ void read_biases(Fields& f, const TextModel& model, OpenAiRequest& r) {
 }
 
 // What both kinds of requests have.
-void read_common(Fields& f, const TextModel& model, OpenAiRequest& r) {
+void read_common(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   const io::Json* name = f.find("model");
   if (name && !name->as_string()) refuse(400, "'model' wants a name");
   models::GenerateOptions& o = r.options;
@@ -127,13 +74,14 @@ void read_common(Fields& f, const TextModel& model, OpenAiRequest& r) {
   r.n = f.whole("n", 1, 1, kMostChoices);
   r.stream = f.flag("stream", false);
   if (const io::Json* options = f.find("stream_options")) {
-    Fields own(*options);
+    OpenAiFields own(*options);
     r.usage = own.flag("include_usage", false);
     own.pass({"continuous_usage_stats", "include_obfuscation"});
     own.finish();
   }
   read_stops(f, r);
   read_biases(f, model, r);
+  r.constraint = read_constraint(f, model);
   f.pass({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
 }
 
@@ -146,7 +94,7 @@ std::vector<int64_t> tokens_of(const io::Json::Array& ids) {
   return out;
 }
 
-void read_prompts(Fields& f, const TextModel& model, OpenAiRequest& r) {
+void read_prompts(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   const io::Json* prompt = f.find("prompt");
   if (!prompt) refuse(400, "'prompt' is missing");
   const auto text = [&](const std::string& t) {
@@ -241,7 +189,7 @@ HttpResponse openai_error(int status, std::string_view text) {
 }
 
 OpenAiRequest read_completion(const io::Json& body, const TextModel& model) {
-  Fields f(body);
+  OpenAiFields f(body);
   OpenAiRequest r;
   read_common(f, model, r);
   r.echo = f.flag("echo", false);
@@ -298,7 +246,7 @@ io::Json messages_of(const io::Json* list) {
 }
 
 OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
-  Fields f(body);
+  OpenAiFields f(body);
   OpenAiRequest r;
   r.chat = true;
   read_common(f, model, r);
@@ -312,7 +260,6 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
     refuse(400, "the model has no chat template: use /v1/completions, or add chat_template.jinja");
   const bool more = f.flag("add_generation_prompt", true);
   const io::Json* extra = f.find("chat_template_kwargs");
-  f.only("response_format", io::parse_json("{\"type\":\"text\"}"));
   f.only("tools", io::Json::Array{});
   f.only("tool_choice", "none");
   f.pass({"parallel_tool_calls"});

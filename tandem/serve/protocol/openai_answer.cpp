@@ -65,6 +65,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
       t.options = request_.options;
       t.options.seed += i % static_cast<size_t>(request_.n);
       t.top = request_.top;
+      t.constraint = request_.constraint;
       t.timeout = version_->settings.timeout_ms / 1000;
       t.gone = [self = shared_from_this()] { return self->unwanted(); };
       t.token = [self = shared_from_this(), i](const TextToken& token) {

@@ -25,6 +25,7 @@ struct OpenAiRequest {
   int64_t top = -1;                                  ///< of likeliest tokens; -1: none asked for
   std::vector<std::string> stops = {};
   models::GenerateOptions options = {};
+  std::shared_ptr<text::Constraint> constraint = {};  ///< of each answer
 };
 
 /// Throws Refusal naming the field.
