@@ -144,32 +144,43 @@ void models_list(Call& call) {
   std::string out = "{\"object\":\"list\",\"data\":[";
   bool first = true;
   for (const ModelVersionPtr& v : call.server.repository.all()) {
-    if (!v->text) continue;
+    if (!v->text && !v->embedding) continue;
     out += fmt::format(
         "{}{{\"id\":{},\"object\":\"model\",\"created\":{:.0f},\"owned_by\":"
         "\"tandem\",\"max_model_len\":{}}}",
-        first ? "" : ",", io::quote_json(v->name), v->loaded, v->text->engine.length());
+        first ? "" : ",", io::quote_json(v->name), v->loaded,
+        v->text ? v->text->engine.length() : v->embedding->length());
     first = false;
   }
   call.json(out + "]}");
 }
 
+/// What a request wants of a model.
+struct Wanted {
+  bool (*has)(const ModelVersion& v);
+  const char *lacks, *is_done;
+};
+constexpr Wanted kContinues = {[](const ModelVersion& v) { return v.text != nullptr; },
+                               "does not continue texts", "continues texts"};
+constexpr Wanted kEmbeds = {[](const ModelVersion& v) { return v.embedding != nullptr; },
+                            "does not embed texts", "embeds texts"};
+
 // The model of the request, which may be left out where there is one.
-ModelVersionPtr text_version(const Call& call, const io::Json& body) {
+ModelVersionPtr wanted_version(const Call& call, const io::Json& body, const Wanted& wanted) {
   if (!body.as_object()) refuse(400, "the body is {}, wants a JSON object", body.kind());
   const io::Json* name = body.find("model");
   if (name && name->as_string()) {
     ModelVersionPtr v = version_of(call, *name->as_string());
-    if (!v->text) refuse(400, "the model '{}' does not continue texts", v->name);
+    if (!wanted.has(*v)) refuse(400, "the model '{}' {}", v->name, wanted.lacks);
     return v;
   }
   ModelVersionPtr found;
   for (const ModelVersionPtr& v : call.server.repository.all()) {
-    if (!v->text) continue;
+    if (!wanted.has(*v)) continue;
     if (found && found->name != v->name) refuse(400, "'model' is missing");
     found = v;
   }
-  if (!found) refuse(404, "no model that continues texts is served");
+  if (!found) refuse(404, "no model that {} is served", wanted.is_done);
   return found;
 }
 
@@ -283,7 +294,8 @@ bool handle_openai(Call& call) {
   const bool list = p.size() == 2 && p[1] == "models";
   const bool chat = p.size() == 3 && p[1] == "chat" && p[2] == "completions";
   const bool completion = p.size() == 2 && p[1] == "completions";
-  if (!list && !chat && !completion) return false;
+  const bool embedding = p.size() == 2 && p[1] == "embeddings";
+  if (!list && !chat && !completion && !embedding) return false;
   try {
     if (list) {
       models_list(call);
@@ -292,7 +304,11 @@ bool handle_openai(Call& call) {
     call.only("POST");
     if (call.server.draining()) refuse(503, "the server is shutting down");
     const io::Json body = io::parse_json(call.request().body, "the body");
-    const ModelVersionPtr v = text_version(call, body);
+    const ModelVersionPtr v = wanted_version(call, body, embedding ? kEmbeds : kContinues);
+    if (embedding) {
+      answer_embeddings(call, v, body);
+      return true;
+    }
     answer_openai(call, v, chat ? read_chat(body, *v->text) : read_completion(body, *v->text));
   } catch (...) {
     const Refusal refusal = refusal_of(std::current_exception());

@@ -35,6 +35,9 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model);
 /// Run it and answer.
 void answer_openai(const Call& call, const ModelVersionPtr& v, OpenAiRequest request);
 
+/// POST /v1/embeddings of a version that embeds texts. Throws Refusal naming the field.
+void answer_embeddings(const Call& call, const ModelVersionPtr& v, const io::Json& body);
+
 /// {"error": {"message", "type", "param", "code"}}
 HttpResponse openai_error(int status, std::string_view text);
 
