@@ -16,6 +16,12 @@ namespace tandem::text {
 
 struct Network;
 
+/// What stands around the value of a schema. Where `between` is not empty, one or more of them may
+/// follow each other with that in between.
+struct SchemaFrame {
+  std::string before = "", after = "", between = "";
+};
+
 class TD_API Grammar {
  public:
   /// Texts that match from beginning to end. Classes are those of ASCII (\d, \w, \s). Throws Value
@@ -28,7 +34,7 @@ class TD_API Grammar {
   /// JSON that satisfies the schema, with its properties in the schema's order. Objects that list
   /// `properties` have no others unless `additionalProperties` says so. Throws Value naming a
   /// keyword that is not supported, and where nothing satisfies the schema.
-  static Grammar json_schema(const io::Json& schema);
+  static Grammar json_schema(const io::Json& schema, const SchemaFrame& frame = {});
 
   const std::shared_ptr<const Network>& network() const { return network_; }
 

@@ -45,12 +45,22 @@ class SchemaWriter {
  public:
   explicit SchemaWriter(const io::Json& root) : root_(root) {}
 
-  Network write() {
+  Network write(const SchemaFrame& frame) {
     const int32_t first = b_.rule();
+    const auto [begin, end] = b_.at(first);
     space_ = space();
     character_ = character();
     string_ = string();
-    b_.call(b_.at(first).begin, rule_of(root_), b_.at(first).end);
+    if (frame.before.empty() && frame.after.empty() && frame.between.empty()) {
+      b_.call(begin, rule_of(root_), end);
+    } else {
+      const int32_t one = b_.node();
+      b_.nothing(begin, one);
+      const int32_t last =
+          b_.literal(b_.called(b_.literal(one, frame.before), rule_of(root_)), frame.after);
+      b_.nothing(last, end);
+      if (!frame.between.empty()) b_.nothing(b_.literal(last, frame.between), one);
+    }
     while (!open_.empty()) {
       const auto [rule, schema] = std::move(open_.front());
       open_.pop_front();
@@ -539,9 +549,9 @@ class SchemaWriter {
 
 }  // namespace
 
-Grammar Grammar::json_schema(const io::Json& schema) {
+Grammar Grammar::json_schema(const io::Json& schema, const SchemaFrame& frame) {
   const Budget budget("the schema", 0, {.seconds = 2});
-  return Grammar(std::make_shared<Network>(SchemaWriter(schema).write()));
+  return Grammar(std::make_shared<Network>(SchemaWriter(schema).write(frame)));
 }
 Grammar Grammar::json_object() { return json_schema(io::Json::Object{{"type", "object"}}); }
 

@@ -229,6 +229,26 @@ io::Json text_of_parts(const io::Json::Array& parts) {
   return text;
 }
 
+/// Calls of earlier answers: templates want the arguments as an object, OpenAI sends their text.
+io::Json calls_for_template(const io::Json& calls) {
+  if (!calls.as_array()) refuse(400, "'tool_calls' wants a list, got {}", calls.kind());
+  io::Json::Array out;
+  for (const io::Json& call : *calls.as_array()) {
+    const io::Json* function = call.find("function");
+    if (!function || !function->as_object())
+      refuse(400, "an entry of 'tool_calls' wants a 'function': {}", one_line(call.dump()));
+    io::Json::Object inner = *function->as_object(), whole = *call.as_object();
+    for (auto& [name, value] : inner)
+      if (name == "arguments" && value.as_string())
+        value = io::parse_json(value.as_string()->empty() ? "{}" : *value.as_string(),
+                               "'arguments' of a call");
+    for (auto& [name, value] : whole)
+      if (name == "function") value = inner;
+    out.emplace_back(std::move(whole));
+  }
+  return out;
+}
+
 /// The messages of a chat as a template wants them.
 io::Json messages_of(const io::Json* list) {
   if (!list || !list->as_array() || list->as_array()->empty())
@@ -245,6 +265,7 @@ io::Json messages_of(const io::Json* list) {
       refuse(400, "a message wants a content: {}", one_line(message.dump()));
     io::Json::Object fields = *message.as_object();
     for (auto& [name, value] : fields) {
+      if (name == "tool_calls") value = calls_for_template(value);
       if (name != "content") continue;
       if (value.as_array()) value = text_of_parts(*value.as_array());
       if (!value.as_string() && !value.is_null())
@@ -271,12 +292,11 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
     refuse(400, "the model has no chat template: use /v1/completions, or add chat_template.jinja");
   const bool more = f.flag("add_generation_prompt", true);
   const io::Json* extra = f.find("chat_template_kwargs");
-  f.only("tools", io::Json::Array{});
-  f.only("tool_choice", "none");
-  f.pass({"parallel_tool_calls"});
+  io::Json names = extra ? *extra : io::Json(io::Json::Object{});
+  read_tools(f, model, r, names);
   std::string prompt;
   try {
-    prompt = model.chat->render(messages, more, extra ? *extra : io::Json());
+    prompt = model.chat->render(messages, more, names);
   } catch (const Error& e) {
     refuse(400, "{}", e.text());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/embeddings: each text is a job of the version's scheduler, which puts those of one
-// length together; texts are not padded, so that each has the vector that it has alone.
+// length together; texts are not padded, so that a text's vector is the one it has alone.
 #include <fmt/format.h>
 
 #include <mutex>

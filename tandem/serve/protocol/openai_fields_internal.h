@@ -73,4 +73,9 @@ class OpenAiFields {
 /// `guided_` fields; nothing where the request has none.
 std::shared_ptr<text::Constraint> read_constraint(OpenAiFields& f, const TextModel& model);
 
+/// `tools` and `tool_choice` of a chat: into `extra`, the further names of the chat template, and
+/// into the request.
+struct OpenAiRequest;
+void read_tools(OpenAiFields& f, const TextModel& model, OpenAiRequest& r, io::Json& extra);
+
 }  // namespace tandem::serve

@@ -12,6 +12,7 @@
 #include "tandem/serve/server_internal.h"
 #include "tandem/serve/text/text_model.h"
 #include "tandem/serve/text/text_stream.h"
+#include "tandem/serve/text/tool_calls.h"
 
 namespace tandem::serve {
 
@@ -26,6 +27,7 @@ struct OpenAiRequest {
   std::vector<std::string> stops = {};
   models::GenerateOptions options = {};
   std::shared_ptr<text::Constraint> constraint = {};  ///< of each answer
+  std::optional<ToolForm> tools = {};                 ///< calls in this form are looked for
 };
 
 /// Throws Refusal naming the field.
