@@ -3,6 +3,7 @@
 // each other.
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"

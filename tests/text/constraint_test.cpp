@@ -120,6 +120,26 @@ TEST(TokenBytes, AreThoseThatATokenAddsToAText) {
   EXPECT_EQ(words.token_bytes(1), " b");
 }
 
+// The bytes of a text's tokens are those of the text.
+TEST(TokenBytes, MakeUpTheTextsOfTokenizers) {
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  const Json golden =
+      json(read_file(std::string(root ? root : ".") + "/tests/golden/tokenizers.json"));
+  for (const char* kind : {"gpt2", "roberta", "llama", "unigram"}) {
+    const Tokenizer t = Tokenizer::from_json(golden.find(kind)->find("tokenizer")->dump(), kind);
+    int compared = 0;
+    for (const Json& c : *golden.find(kind)->find("cases")->as_array()) {
+      const std::vector<int64_t> ids = t.encode(*c.as_array()->at(0).as_string(), false).ids;
+      std::string bytes;
+      for (const int64_t id : ids) bytes += t.token_bytes(id);
+      const std::string text = t.decode(ids);
+      EXPECT_TRUE(bytes == text || bytes == " " + text) << kind << ": " << text << "\n" << bytes;
+      compared += text.empty() ? 0 : 1;
+    }
+    EXPECT_GT(compared, 20) << kind;
+  }
+}
+
 TEST(Constraint, RegularExpressions) {
   const std::pair<const char*, std::vector<std::pair<const char*, bool>>> cases[] = {
       {"a|bc", {{"a", true}, {"bc", true}, {"b", false}, {"abc", false}}},
@@ -333,8 +353,8 @@ TEST(Constraint, RefusesByName) {
 TEST(Constraint, HostileGrammars) {
   const char* schemas[] = {
       R"({"anyOf":[{"$ref":"#"},{"type":"array","items":{"$ref":"#"}},{"type":"null"}]})",
-      R"({"anyOf":[{"type":"array","items":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},)"
-      R"({"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#"}]}},{"const":1}]})",
+      (R"({"anyOf":[{"type":"array","items":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},)"
+       R"({"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#"}]}},{"const":1}]})"),
       R"({"allOf":[{"$ref":"#"},{"type":"object"}]})",
       R"({"$ref":"#","properties":{"a":{"$ref":"#"}}})"};
   for (const char* schema : schemas) {
