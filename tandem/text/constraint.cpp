@@ -17,7 +17,7 @@ namespace {
 
 constexpr int32_t kUnknown = -2, kNowhere = -1;
 constexpr size_t kMostReadings = 4096;      ///< places in a network at the same time
-constexpr size_t kMostEffort = 60'000'000;  ///< places visited for one mask
+constexpr size_t kMostEffort = 10'000'000;  ///< places visited for one mask
 constexpr size_t kHardLimit = 4;            ///< times the usual memory, within one mask
 
 uint64_t key_of(int32_t node, int32_t call) {

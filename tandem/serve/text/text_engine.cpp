@@ -291,6 +291,19 @@ struct TextEngine::State {
     }
   }
 
+  // The text's constraint takes the token. False: it could not, and the text has ended here.
+  bool follow(std::list<GrowingText>::iterator at, int64_t token) {
+    if (!at->held) return true;
+    try {
+      if (at->held->push(token)) return true;
+      finish(at, 500, "the model's numbers are not finite");
+    } catch (const Error&) {
+      const Refusal why = refusal_of(std::current_exception());
+      finish(at, why.status, why.text);
+    }
+    return false;
+  }
+
   // The next token of a text from its logits.
   void take(std::list<GrowingText>::iterator at, const std::vector<float>& logits) {
     GrowingText& t = *at;
@@ -309,8 +322,7 @@ struct TextEngine::State {
     t.last_token = Clock::now();
     const bool ended = std::find(ends_with.begin(), ends_with.end(), token.id) != ends_with.end();
     token.end = ended;
-    TD_CHECK(ended || !t.held || t.held->push(token.id), Value,
-             "the model's numbers are not finite");
+    if (!ended && !follow(at, token.id)) return;
     const bool more = !t.request.token || t.request.token(token);
     if (ended || !more || (t.held && t.held->must_end()))
       finish(at, 200, "", true);
