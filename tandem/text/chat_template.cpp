@@ -45,12 +45,14 @@ const std::string* template_text(const io::Json& config) {
 struct ChatTemplate::Impl {
   std::vector<jinja::Statement> program;
   io::Json tokens;
+  std::string text;
 };
 
 ChatTemplate::ChatTemplate(std::string_view jinja, io::Json tokens) {
   TD_CHECK(jinja.size() <= kMostBytes, Format, "a chat template of {} bytes is longer than 1 MB",
            jinja.size());
-  impl_ = std::make_shared<const Impl>(Impl{jinja::parse(jinja), std::move(tokens)});
+  impl_ = std::make_shared<const Impl>(
+      Impl{jinja::parse(jinja), std::move(tokens), std::string(jinja)});
 }
 
 std::optional<ChatTemplate> ChatTemplate::of_folder(const FilePath& folder) {
@@ -64,6 +66,10 @@ std::optional<ChatTemplate> ChatTemplate::of_folder(const FilePath& folder) {
     return ChatTemplate(read_file(own, kMostBytes), tokens);
   if (const std::string* text = template_text(config)) return ChatTemplate(*text, tokens);
   return std::nullopt;
+}
+
+bool ChatTemplate::mentions(std::string_view words) const {
+  return impl_->text.find(words) != std::string::npos;
 }
 
 std::string ChatTemplate::render(const io::Json& messages, bool add_generation_prompt,

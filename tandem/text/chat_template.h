@@ -29,6 +29,8 @@ class TD_API ChatTemplate {
   /// Format where it takes more than a million steps or makes more than 16 MB.
   std::string render(const io::Json& messages, bool add_generation_prompt = true,
                      const io::Json& extra = {}) const;
+  /// Whether the template's own text holds `words`: what it was written for.
+  bool mentions(std::string_view words) const;
 
  private:
   struct Impl;

@@ -52,18 +52,23 @@ std::string lossy(std::string_view s) {
 class ByteLevelDecoder : public Decoder {
  public:
   void run(std::vector<std::string>& tokens) const override {
-    std::string bytes, one;
-    for (const std::string& t : tokens) {
-      one.clear();
-      bool known = true;
-      for (size_t i = 0; i < t.size() && known;) {
-        const int b = byte_of_char(next_char(t, i));
-        known = b >= 0;
-        if (known) one.push_back(static_cast<char>(b));
-      }
-      bytes.append(known ? one : t);
+    std::string all;
+    for (std::string& t : tokens) {
+      bytes(t);
+      all.append(t);
     }
-    tokens = {lossy(bytes)};
+    tokens = {lossy(all)};
+  }
+  // A token with other characters stands for itself.
+  bool bytes(std::string& t) const override {
+    std::string out;
+    for (size_t i = 0; i < t.size();) {
+      const int b = byte_of_char(next_char(t, i));
+      if (b < 0) return true;
+      out.push_back(static_cast<char>(b));
+    }
+    t = std::move(out);
+    return true;
   }
 };
 
@@ -147,6 +152,11 @@ class ByteFallbackDecoder : public Decoder {
     }
     flush();
     tokens = std::move(out);
+  }
+  bool bytes(std::string& t) const override {
+    const int b = byte_of_token(t);
+    if (b >= 0) t.assign(1, static_cast<char>(b));
+    return b >= 0;
   }
 };
 class FuseDecoder : public Decoder {
@@ -240,6 +250,9 @@ class SequenceDecoder : public Decoder {
       : parts_(std::move(parts)) {}
   void run(std::vector<std::string>& tokens) const override {
     for (const auto& p : parts_) p->run(tokens);
+  }
+  bool bytes(std::string& t) const override {
+    return std::any_of(parts_.begin(), parts_.end(), [&](const auto& p) { return p->bytes(t); });
   }
 
  private:

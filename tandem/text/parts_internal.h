@@ -71,6 +71,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual void run(std::vector<std::string>& tokens) const = 0;
+  /// Whether `token` stands for bytes rather than for characters; it becomes those.
+  virtual bool bytes(std::string& /*token*/) const { return false; }
 };
 
 /// Each throws Format for an unsupported part. `depth` counts nested sequences.

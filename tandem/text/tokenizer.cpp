@@ -298,6 +298,30 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
   return out;
 }
 
+std::string Tokenizer::token_bytes(int64_t id) const {
+  if (id < 0 || id > kMaxTokenId) return "";
+  const std::string* t = impl_->token(static_cast<uint32_t>(id));
+  const AddedToken* a = t ? impl_->added->find(std::string_view(*t)) : nullptr;
+  if (!t || (a && a->special)) return "";
+  std::string bytes = *t;
+  if (impl_->decoder && impl_->decoder->bytes(bytes)) return bytes;
+  // What it adds after a token that reads as a character.
+  std::vector<std::string> before = {"a"}, after = {"a", *t};
+  if (impl_->decoder) {
+    impl_->decoder->run(before);
+    impl_->decoder->run(after);
+  } else {
+    after.insert(after.begin() + 1, " ");
+  }
+  const auto joined = [](const std::vector<std::string>& parts) {
+    std::string out;
+    for (const std::string& p : parts) out += p;
+    return out;
+  };
+  const std::string first = joined(before), both = joined(after);
+  return both.starts_with(first) ? both.substr(first.size()) : "";
+}
+
 std::optional<int64_t> Tokenizer::token_to_id(std::string_view token) const {
   if (const AddedToken* a = impl_->added->find(token)) return a->id;
   const auto id = impl_->model->vocabulary.find(token);

@@ -69,6 +69,9 @@ class TD_API Tokenizer {
   std::optional<int64_t> token_to_id(std::string_view token) const;
   /// The token's string, or none.
   std::optional<std::string> id_to_token(int64_t id) const;
+  /// What a token adds to a text inside of it, as bytes, which need not be whole characters; ""
+  /// for special tokens and where there is no such token.
+  std::string token_bytes(int64_t id) const;
   /// Number of tokens: the model's and the added ones.
   int64_t vocab_size() const;
 

@@ -275,6 +275,20 @@ TEST(Engine, RefusesAndCancels) {
   EXPECT_EQ(engine.counts().blocks_held.load(), 0);
 }
 
+/// The characters of JSON with a few others, in a vocabulary of 32; token 1 ends a text.
+std::string json_tokenizer() {
+  std::string vocab;
+  int id = 0;
+  for (const char c : std::string_view("0* 123456789{}[]:,-\"abcdeflnrstu")) {
+    if (id != 1)
+      vocab += fmt::format("{}{}:{}", id ? "," : "", io::quote_json(std::string(1, c)), id);
+    ++id;
+  }
+  return R"({"decoder":{"type":"ByteLevel"},"added_tokens":[{"id":1,"content":"<end>",)"
+         R"("special":true}],"model":{"type":"BPE","vocab":{)" +
+         vocab + R"(},"merges":[]}})";
+}
+
 class OpenAi : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -296,6 +310,10 @@ class OpenAi : public ::testing::Test {
     config.replace(at, config.find_first_of(",\n", at) - at, "8192");
     write_file(*folder_ / "long/config.json", config);
     write_file(*folder_ / "long/serve.yaml", "length: 8192\nstreams: 1\n");
+    std::filesystem::copy(*folder_ / "long", *folder_ / "json");
+    write_file(*folder_ / "json/tokenizer.json", json_tokenizer());
+    write_file(*folder_ / "json/chat_template.jinja", "{{ messages[0].content }}");
+    write_file(*folder_ / "json/serve.yaml", "length: 600\nstreams: 4\n");
     server_ = new Running({.models = folder_->path().string()});
   }
   static void TearDownTestSuite() {
@@ -419,7 +437,7 @@ TEST_F(OpenAi, Chat) {
 
 TEST_F(OpenAi, ListsModelsAndRefuses) {
   const io::Json list = json(server_->get("/v1/models"));
-  EXPECT_EQ(at(list, "data").as_array()->size(), 3U) << "an ONNX file continues no texts";
+  EXPECT_EQ(at(list, "data").as_array()->size(), 4U) << "an ONNX file continues no texts";
   struct Case {
     const char *path, *body;
     int status;
@@ -467,6 +485,83 @@ TEST_F(OpenAi, ListsModelsAndRefuses) {
   }
   EXPECT_EQ(server_->get("/v1/completions").status, 405);
   EXPECT_EQ(complete(R"("prompt":"w3","max_tokens":2)").status, 200);
+}
+
+// Answers of random weights, held to what is asked for: each is complete and valid.
+TEST_F(OpenAi, ConstrainedAnswers) {
+  const auto ask = [](const std::string& fields, int seed, bool chat) {
+    return server_->post(
+        chat ? "/v1/chat/completions" : "/v1/completions",
+        fmt::format(R"({{"model":"json","seed":{},"temperature":1.5,"max_tokens":500,)"
+                    R"("top_k":0,{},{}}})",
+                    seed, fields,
+                    chat ? R"("messages":[{"role":"user","content":"ab"}])" : R"("prompt":"ab")"));
+  };
+  const auto text_of = [](const HttpResponse& r, bool chat) {
+    EXPECT_EQ(r.status, 200) << r.body;
+    const io::Json j = json(r);
+    EXPECT_EQ(*at(choice(j), "finish_reason").as_string(), "stop") << r.body;
+    return chat ? *at(at(choice(j), "message"), "content").as_string()
+                : *at(choice(j), "text").as_string();
+  };
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"type":"integer","minimum":3,"maximum":120},"b":)"
+      R"({"type":"array","items":{"enum":["red","blue",null]},"maxItems":3},"c":)"
+      R"({"type":"string","maxLength":5}},"required":["a","b"],"additionalProperties":false})";
+  const std::string forms[] = {
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":)" + schema +
+          "}}",
+      R"("guided_json":)" + schema, R"("structured_outputs":{"json":)" + schema + "}"};
+  std::set<std::string> all;
+  for (int seed = 0; seed < 24; ++seed) {
+    const bool chat = seed % 2 == 0;
+    const std::string text = text_of(ask(forms[seed % 3], seed, chat), chat);
+    const io::Json j = io::parse_json(text);
+    const int64_t a = *at(j, "a").as_int();
+    EXPECT_TRUE(a >= 3 && a <= 120) << text;
+    ASSERT_TRUE(at(j, "b").as_array()) << text;
+    EXPECT_LE(at(j, "b").as_array()->size(), 3U);
+    for (const auto& [name, value] : *j.as_object())
+      EXPECT_TRUE(name == "a" || name == "b" || name == "c") << text;
+    all.insert(text);
+  }
+  EXPECT_GT(all.size(), 12U) << "the weights still choose";
+  for (int seed = 0; seed < 6; ++seed) {
+    const std::string one =
+        text_of(ask(R"("guided_choice":["red","reduce","blue"])", seed, false), false);
+    EXPECT_TRUE(one == "red" || one == "reduce" || one == "blue") << one;
+    const std::string date =
+        text_of(ask(R"x("guided_regex":"[12][0-9]{3}-(0[1-9]|1[0-2])")x", seed, true), true);
+    EXPECT_EQ(date.size(), 7U);
+    EXPECT_EQ(date[4], '-');
+  }
+  // The same answer in parts, and without the token that ends a text.
+  const std::string fields = R"("response_format":{"type":"json_object"},"ignore_eos":true,)"
+                             R"("logit_bias":{"13":8,"19":8})";
+  const HttpResponse whole = ask(fields, 3, false),
+                     parts = ask(fields + R"(,"stream":true)", 3, false);
+  std::string joined;
+  for (const io::Json& e : events(parts)) joined += *at(choice(e), "text").as_string();
+  EXPECT_EQ(joined, text_of(whole, false));
+  EXPECT_TRUE(io::parse_json(joined).as_object()) << joined;
+
+  const std::pair<const char*, const char*> refused[] = {
+      {R"("guided_json":{"type":"array","uniqueItems":true})", "'uniqueItems' is not supported"},
+      {R"("guided_json":"{")", "guided_json"},
+      {R"("guided_regex":"(")", "'guided_regex': the regular expression, byte 1"},
+      {R"("guided_regex":5)", "'guided_regex' wants a regular expression, got integer"},
+      {R"("guided_choice":[])", "'guided_choice' wants a list of texts"},
+      {R"("guided_choice":["a"],"guided_regex":"a")", "one is supported"},
+      {R"("guided_grammar":"root ::= x")", "'guided_grammar' is not supported"},
+      {R"("structured_outputs":{"grammar":"x"})", "'grammar' is not supported"},
+      {R"("response_format":{"type":"xml"})", "got 'xml'"},
+      {R"("response_format":{"type":"json_schema"})", "wants a 'json_schema'"},
+      {R"("guided_choice":["xyz"])", "no token of the model continues"}};
+  for (const auto& [fields_of, want] : refused) {
+    const HttpResponse r = ask(fields_of, 1, false);
+    EXPECT_EQ(r.status, 400) << r.body;
+    EXPECT_NE(r.body.find(want), std::string::npos) << fields_of << "\n" << r.body;
+  }
 }
 
 TEST_F(OpenAi, StreamsOverHttp2) {

@@ -123,15 +123,18 @@ Versions Repository::State::load_versions(const std::string& name, bool warm) {
   const ModelSettings settings = folder.settings(name, options.defaults);
   Versions out;
   for (const auto& [number, path] : folder.chosen(name, settings)) {
-    auto v = std::unique_ptr<ModelVersion>(new ModelVersion{name, number, settings, {}, {}, {}, 0});
+    auto v =
+        std::unique_ptr<ModelVersion>(new ModelVersion{name, number, settings, {}, {}, {}, {}, 0});
     const PrivateCopy files(path, settings.copy);
     v->model = Servable::load(files.path(), servable_options(settings));
     if (warm) v->model->warm_up();
     v->scheduler = std::make_unique<Scheduler>(
         v->model, SchedulerOptions{.queue = static_cast<size_t>(settings.queue),
                                    .delay_us = settings.delay_us});
-    if (settings.text)
+    if (settings.text) {
       v->text = TextModel::load(files.path(), text_options(settings), v->model->pretrained());
+      v->embedding = EmbeddingModel::load(files.path(), *v->model);
+    }
     v->loaded = unix_time();
     out[number] = reaper.watch(std::move(v));
   }

@@ -16,6 +16,7 @@
 
 #include "tandem/serve/model/scheduler.h"
 #include "tandem/serve/model/settings.h"
+#include "tandem/serve/text/embedding_model.h"
 #include "tandem/serve/text/text_model.h"
 
 namespace tandem::serve {
@@ -28,7 +29,8 @@ struct ModelVersion {
   std::shared_ptr<Servable> model;
   std::unique_ptr<Scheduler> scheduler;
   std::unique_ptr<TextModel> text;  ///< of a language model with its tokenizer, else nullptr
-  double loaded = 0;                ///< seconds since 1970
+  std::unique_ptr<EmbeddingModel> embedding;  ///< of an encoder with its tokenizer
+  double loaded = 0;                          ///< seconds since 1970
 };
 using ModelVersionPtr = std::shared_ptr<ModelVersion>;
 

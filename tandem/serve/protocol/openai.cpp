@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tandem/base/error.h"
+#include "tandem/serve/protocol/openai_fields_internal.h"
 #include "tandem/serve/protocol/openai_internal.h"
 
 namespace tandem::serve {
@@ -15,61 +16,7 @@ namespace {
 constexpr int64_t kMostChoices = 64, kMostTop = 20, kMostPrompts = 64;
 constexpr size_t kMostStops = 16, kMostBiases = 1024;
 
-/// The fields of a request; each is asked for once, and what nobody asked for is refused.
-class Fields {
- public:
-  explicit Fields(const io::Json& object) : body_(object) {
-    if (!object.as_object()) refuse(400, "there is {}, wants a JSON object", object.kind());
-  }
-  const io::Json* find(std::string_view name) {
-    known_.emplace_back(name);
-    const io::Json* j = body_.find(name);
-    return j && !j->is_null() ? j : nullptr;
-  }
-  double number(std::string_view name, double usual, double least, double most) {
-    const io::Json* j = find(name);
-    if (!j) return usual;
-    const double v = io::number_of(j);
-    if (!(v >= least && v <= most))
-      refuse(400, "'{}' wants a number from {} to {}, got {}", name, least, most,
-             one_line(j->dump()));
-    return v;
-  }
-  int64_t whole(std::string_view name, int64_t usual, int64_t least, int64_t most) {
-    const io::Json* j = find(name);
-    if (!j) return usual;
-    if (!j->as_int() || *j->as_int() < least || *j->as_int() > most)
-      refuse(400, "'{}' wants a whole number from {} to {}, got {}", name, least, most,
-             one_line(j->dump()));
-    return *j->as_int();
-  }
-  bool flag(std::string_view name, bool usual) {
-    const io::Json* j = find(name);
-    if (!j) return usual;
-    if (!j->as_bool()) refuse(400, "'{}' wants true or false, got {}", name, one_line(j->dump()));
-    return *j->as_bool();
-  }
-  /// Fields that change nothing here.
-  void pass(std::initializer_list<std::string_view> names) {
-    for (const std::string_view n : names) known_.emplace_back(n);
-  }
-  /// A field of which only the usual value is supported.
-  void only(std::string_view name, const io::Json& usual) {
-    if (const io::Json* j = find(name); j && j->dump() != usual.dump())
-      refuse(400, "'{}' is not supported", name);
-  }
-  void finish() const {
-    for (const auto& [name, value] : *body_.as_object())
-      if (std::find(known_.begin(), known_.end(), name) == known_.end())
-        refuse(400, "there is no field '{}' in this request", one_line(name, 64));
-  }
-
- private:
-  const io::Json& body_;
-  std::vector<std::string> known_;
-};
-
-void read_stops(Fields& f, OpenAiRequest& r) {
+void read_stops(OpenAiFields& f, OpenAiRequest& r) {
   const io::Json* stop = f.find("stop");
   if (!stop) return;
   const auto add = [&](const io::Json& j) {
@@ -84,7 +31,7 @@ void read_stops(Fields& f, OpenAiRequest& r) {
   }
 }
 
-void read_biases(Fields& f, const TextModel& model, OpenAiRequest& r) {
+void read_biases(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   const io::Json* biases = f.find("logit_bias");
   if (!biases) return;
   if (!biases->as_object()) refuse(400, "'logit_bias' wants an object of tokens and numbers");
@@ -101,7 +48,7 @@ void read_biases(Fields& f, const TextModel& model, OpenAiRequest& r) {
 }
 
 // What both kinds of requests have.
-void read_common(Fields& f, const TextModel& model, OpenAiRequest& r) {
+void read_common(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   const io::Json* name = f.find("model");
   if (name && !name->as_string()) refuse(400, "'model' wants a name");
   models::GenerateOptions& o = r.options;
@@ -127,13 +74,14 @@ void read_common(Fields& f, const TextModel& model, OpenAiRequest& r) {
   r.n = f.whole("n", 1, 1, kMostChoices);
   r.stream = f.flag("stream", false);
   if (const io::Json* options = f.find("stream_options")) {
-    Fields own(*options);
+    OpenAiFields own(*options);
     r.usage = own.flag("include_usage", false);
     own.pass({"continuous_usage_stats", "include_obfuscation"});
     own.finish();
   }
   read_stops(f, r);
   read_biases(f, model, r);
+  r.constraint = read_constraint(f, model);
   f.pass({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
 }
 
@@ -146,7 +94,7 @@ std::vector<int64_t> tokens_of(const io::Json::Array& ids) {
   return out;
 }
 
-void read_prompts(Fields& f, const TextModel& model, OpenAiRequest& r) {
+void read_prompts(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   const io::Json* prompt = f.find("prompt");
   if (!prompt) refuse(400, "'prompt' is missing");
   const auto text = [&](const std::string& t) {
@@ -196,32 +144,43 @@ void models_list(Call& call) {
   std::string out = "{\"object\":\"list\",\"data\":[";
   bool first = true;
   for (const ModelVersionPtr& v : call.server.repository.all()) {
-    if (!v->text) continue;
+    if (!v->text && !v->embedding) continue;
     out += fmt::format(
         "{}{{\"id\":{},\"object\":\"model\",\"created\":{:.0f},\"owned_by\":"
         "\"tandem\",\"max_model_len\":{}}}",
-        first ? "" : ",", io::quote_json(v->name), v->loaded, v->text->engine.length());
+        first ? "" : ",", io::quote_json(v->name), v->loaded,
+        v->text ? v->text->engine.length() : v->embedding->length());
     first = false;
   }
   call.json(out + "]}");
 }
 
+/// What a request wants of a model.
+struct Wanted {
+  bool (*has)(const ModelVersion& v);
+  const char *lacks, *is_done;
+};
+constexpr Wanted kContinues = {[](const ModelVersion& v) { return v.text != nullptr; },
+                               "does not continue texts", "continues texts"};
+constexpr Wanted kEmbeds = {[](const ModelVersion& v) { return v.embedding != nullptr; },
+                            "does not embed texts", "embeds texts"};
+
 // The model of the request, which may be left out where there is one.
-ModelVersionPtr text_version(const Call& call, const io::Json& body) {
+ModelVersionPtr wanted_version(const Call& call, const io::Json& body, const Wanted& wanted) {
   if (!body.as_object()) refuse(400, "the body is {}, wants a JSON object", body.kind());
   const io::Json* name = body.find("model");
   if (name && name->as_string()) {
     ModelVersionPtr v = version_of(call, *name->as_string());
-    if (!v->text) refuse(400, "the model '{}' does not continue texts", v->name);
+    if (!wanted.has(*v)) refuse(400, "the model '{}' {}", v->name, wanted.lacks);
     return v;
   }
   ModelVersionPtr found;
   for (const ModelVersionPtr& v : call.server.repository.all()) {
-    if (!v->text) continue;
+    if (!wanted.has(*v)) continue;
     if (found && found->name != v->name) refuse(400, "'model' is missing");
     found = v;
   }
-  if (!found) refuse(404, "no model that continues texts is served");
+  if (!found) refuse(404, "no model that {} is served", wanted.is_done);
   return found;
 }
 
@@ -241,7 +200,7 @@ HttpResponse openai_error(int status, std::string_view text) {
 }
 
 OpenAiRequest read_completion(const io::Json& body, const TextModel& model) {
-  Fields f(body);
+  OpenAiFields f(body);
   OpenAiRequest r;
   read_common(f, model, r);
   r.echo = f.flag("echo", false);
@@ -270,6 +229,26 @@ io::Json text_of_parts(const io::Json::Array& parts) {
   return text;
 }
 
+/// Calls of earlier answers: templates want the arguments as an object, OpenAI sends their text.
+io::Json calls_for_template(const io::Json& calls) {
+  if (!calls.as_array()) refuse(400, "'tool_calls' wants a list, got {}", calls.kind());
+  io::Json::Array out;
+  for (const io::Json& call : *calls.as_array()) {
+    const io::Json* function = call.find("function");
+    if (!function || !function->as_object())
+      refuse(400, "an entry of 'tool_calls' wants a 'function': {}", one_line(call.dump()));
+    io::Json::Object inner = *function->as_object(), whole = *call.as_object();
+    for (auto& [name, value] : inner)
+      if (name == "arguments" && value.as_string())
+        value = io::parse_json(value.as_string()->empty() ? "{}" : *value.as_string(),
+                               "'arguments' of a call");
+    for (auto& [name, value] : whole)
+      if (name == "function") value = inner;
+    out.emplace_back(std::move(whole));
+  }
+  return out;
+}
+
 /// The messages of a chat as a template wants them.
 io::Json messages_of(const io::Json* list) {
   if (!list || !list->as_array() || list->as_array()->empty())
@@ -286,6 +265,7 @@ io::Json messages_of(const io::Json* list) {
       refuse(400, "a message wants a content: {}", one_line(message.dump()));
     io::Json::Object fields = *message.as_object();
     for (auto& [name, value] : fields) {
+      if (name == "tool_calls") value = calls_for_template(value);
       if (name != "content") continue;
       if (value.as_array()) value = text_of_parts(*value.as_array());
       if (!value.as_string() && !value.is_null())
@@ -298,7 +278,7 @@ io::Json messages_of(const io::Json* list) {
 }
 
 OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
-  Fields f(body);
+  OpenAiFields f(body);
   OpenAiRequest r;
   r.chat = true;
   read_common(f, model, r);
@@ -312,13 +292,11 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
     refuse(400, "the model has no chat template: use /v1/completions, or add chat_template.jinja");
   const bool more = f.flag("add_generation_prompt", true);
   const io::Json* extra = f.find("chat_template_kwargs");
-  f.only("response_format", io::parse_json("{\"type\":\"text\"}"));
-  f.only("tools", io::Json::Array{});
-  f.only("tool_choice", "none");
-  f.pass({"parallel_tool_calls"});
+  io::Json names = extra ? *extra : io::Json(io::Json::Object{});
+  read_tools(f, model, r, names);
   std::string prompt;
   try {
-    prompt = model.chat->render(messages, more, extra ? *extra : io::Json());
+    prompt = model.chat->render(messages, more, names);
   } catch (const Error& e) {
     refuse(400, "{}", e.text());
   }
@@ -336,7 +314,8 @@ bool handle_openai(Call& call) {
   const bool list = p.size() == 2 && p[1] == "models";
   const bool chat = p.size() == 3 && p[1] == "chat" && p[2] == "completions";
   const bool completion = p.size() == 2 && p[1] == "completions";
-  if (!list && !chat && !completion) return false;
+  const bool embedding = p.size() == 2 && p[1] == "embeddings";
+  if (!list && !chat && !completion && !embedding) return false;
   try {
     if (list) {
       models_list(call);
@@ -345,7 +324,11 @@ bool handle_openai(Call& call) {
     call.only("POST");
     if (call.server.draining()) refuse(503, "the server is shutting down");
     const io::Json body = io::parse_json(call.request().body, "the body");
-    const ModelVersionPtr v = text_version(call, body);
+    const ModelVersionPtr v = wanted_version(call, body, embedding ? kEmbeds : kContinues);
+    if (embedding) {
+      answer_embeddings(call, v, body);
+      return true;
+    }
     answer_openai(call, v, chat ? read_chat(body, *v->text) : read_completion(body, *v->text));
   } catch (...) {
     const Refusal refusal = refusal_of(std::current_exception());

@@ -35,6 +35,8 @@ struct Choice {
   std::string text;  ///< all of it; of a stream, what has been sent
   Probabilities probabilities = {};
   std::string reason = "";
+  std::optional<ToolReader> reader = {};
+  std::vector<std::string> calls = {};  ///< as JSON, without their index
   bool role_sent = false;
   bool begun = false;  ///< of a stream: something has been sent
 };
@@ -58,6 +60,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
       for (int64_t k = 0; k < request_.n; ++k)
         choices_.emplace_back(TextStream(model().tokenizer, prompts[p], request_.stops),
                               request_.echo ? request_.texts[p] : "");
+    if (request_.tools)
+      for (Choice& c : choices_) c.reader.emplace(*request_.tools);
     left_ = choices_.size();
     for (size_t i = 0; i < choices_.size(); ++i) {
       TextRequest t;
@@ -65,6 +69,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
       t.options = request_.options;
       t.options.seed += i % static_cast<size_t>(request_.n);
       t.top = request_.top;
+      t.constraint = request_.constraint;
       t.timeout = version_->settings.timeout_ms / 1000;
       t.gone = [self = shared_from_this()] { return self->unwanted(); };
       t.token = [self = shared_from_this(), i](const TextToken& token) {
@@ -103,7 +108,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
     shared_ += end.shared;
     fresh_ += end.fresh;
     add_text(i, c.stream.finish());
-    c.reason = end.stopped ? "stop" : "length";
+    if (c.reader) show(i, c.reader->finish());
+    c.reason = !end.stopped ? "length" : c.calls.empty() ? "stop" : "tool_calls";
     if (request_.stream) send_choice(i, c.begun ? "" : c.text);
     if (left_ > 0) return;
     if (!request_.stream) return call_.json(whole());
@@ -120,11 +126,25 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   void add_text(size_t i, const std::string& text) {
     Choice& c = choices_[i];
+    show(i, c.reader ? c.reader->push(text) : ToolReader::Part{text, {}});
+  }
+  void show(size_t i, const ToolReader::Part& part) {
+    Choice& c = choices_[i];
     const bool first = !c.begun;
-    c.text += text;
-    if (!request_.stream || (text.empty() && c.probabilities.empty())) return;
-    c.begun = true;
-    send_choice(i, first ? c.text : text);  // the first with the prompt, where it is repeated
+    c.text += part.text;
+    if (request_.stream && !(part.text.empty() && c.probabilities.empty())) {
+      c.begun = true;
+      send_choice(i,
+                  first ? c.text : part.text);  // the first with the prompt, where it is repeated
+    }
+    std::random_device random;
+    for (const ToolCall& call : part.calls) {
+      c.calls.push_back(fmt::format(
+          "\"id\":\"call_{:08x}{:08x}\",\"type\":\"function\",\"function\":"
+          "{{\"name\":{},\"arguments\":{}}}",
+          random(), random(), io::quote_json(call.name), io::quote_json(call.arguments)));
+      if (request_.stream) send_call(i);
+    }
   }
 
   void add_probability(Choice& c, const TextToken& token) {
@@ -194,16 +214,31 @@ class Answer : public std::enable_shared_from_this<Answer> {
     std::string out = head(false) + ",\"choices\":[";
     for (size_t i = 0; i < choices_.size(); ++i) {
       Choice& c = choices_[i];
-      const std::string text =
-          request_.chat
-              ? fmt::format(
-                    "\"message\":{{\"role\":\"assistant\",\"content\":{},\"refusal\":null}}",
-                    io::quote_json(c.text))
-              : "\"text\":" + io::quote_json(c.text);
+      const std::string text = request_.chat ? message(c) : "\"text\":" + io::quote_json(c.text);
       out += fmt::format("{}{{\"index\":{},{},\"logprobs\":{},\"finish_reason\":{}}}", i ? "," : "",
                          i, text, probabilities(c), reason_of(c));
     }
     return out + "],\"usage\":" + usage() + "}";
+  }
+
+  static std::string message(const Choice& c) {
+    std::string calls;
+    for (const std::string& call : c.calls) calls += (calls.empty() ? "{" : ",{") + call + "}";
+    return fmt::format("\"message\":{{\"role\":\"assistant\",\"content\":{},\"refusal\":null{}}}",
+                       calls.empty() || !c.text.empty() ? io::quote_json(c.text) : "null",
+                       calls.empty() ? "" : ",\"tool_calls\":[" + calls + "]");
+  }
+
+  // An event with the last call of a choice.
+  void send_call(size_t i) {
+    Choice& c = choices_[i];
+    c.begun = true;
+    const bool first = !std::exchange(c.role_sent, true);
+    send(fmt::format(
+        "{},\"choices\":[{{\"index\":{},\"delta\":{{{}\"tool_calls\":[{{\"index\":{},{}}}]}},"
+        "\"logprobs\":null,\"finish_reason\":null}}]{}}}",
+        head(true), i, first ? "\"role\":\"assistant\",\"content\":null," : "", c.calls.size() - 1,
+        c.calls.back(), request_.usage ? ",\"usage\":null" : ""));
   }
 
   // An event with what a choice has new: a text, and its reason where it has ended.

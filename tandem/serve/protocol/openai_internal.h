@@ -12,6 +12,7 @@
 #include "tandem/serve/server_internal.h"
 #include "tandem/serve/text/text_model.h"
 #include "tandem/serve/text/text_stream.h"
+#include "tandem/serve/text/tool_calls.h"
 
 namespace tandem::serve {
 
@@ -25,6 +26,8 @@ struct OpenAiRequest {
   int64_t top = -1;                                  ///< of likeliest tokens; -1: none asked for
   std::vector<std::string> stops = {};
   models::GenerateOptions options = {};
+  std::shared_ptr<text::Constraint> constraint = {};  ///< of each answer
+  std::optional<ToolForm> tools = {};                 ///< calls in this form are looked for
 };
 
 /// Throws Refusal naming the field.
@@ -33,6 +36,9 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model);
 
 /// Run it and answer.
 void answer_openai(const Call& call, const ModelVersionPtr& v, OpenAiRequest request);
+
+/// POST /v1/embeddings of a version that embeds texts. Throws Refusal naming the field.
+void answer_embeddings(const Call& call, const ModelVersionPtr& v, const io::Json& body);
 
 /// {"error": {"message", "type", "param", "code"}}
 HttpResponse openai_error(int status, std::string_view text);

@@ -28,7 +28,9 @@ namespace tandem::serve {
 /// A text on its way.
 struct GrowingText {
   explicit GrowingText(TextRequest r)
-      : request(std::move(r)), tokens(request.prompt), draws(request.options.seed, 0, 0) {}
+      : request(std::move(r)), tokens(request.prompt), draws(request.options.seed, 0, 0) {
+    if (request.constraint) held = std::make_unique<text::ConstrainedText>(request.constraint);
+  }
   TextRequest request;
   std::vector<int64_t> tokens;        ///< the prompt's and the new ones
   std::vector<int64_t> blocks;        ///< that hold its keys, in order
@@ -36,6 +38,7 @@ struct GrowingText {
   int64_t shared = 0, published = 0;  ///< tokens found in the pool; blocks made known
   bool begun = false;                 ///< it has run, and is not refused for coming too late
   PhiloxStream draws;
+  std::unique_ptr<text::ConstrainedText> held = {};  ///< where the answer has a constraint
   Clock::time_point since = Clock::now(), last_token = since;
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
@@ -265,12 +268,49 @@ struct TextEngine::State {
     }
   }
 
+  // Leaves what the text's constraint allows. False: the text has ended here.
+  bool hold(std::list<GrowingText>::iterator at, const std::vector<int64_t>& ends_with,
+            const std::vector<float>& all, std::vector<float>& logits) {
+    if (!at->held) return true;
+    try {
+      if (!at->held->mask(logits)) {
+        const bool whole = at->held->may_end();
+        finish(at, whole ? 200 : 400,
+               whole ? "" : "no token of the model continues the text as its constraint wants");
+        return false;
+      }
+      if (!at->held->may_end()) return true;
+      for (const int64_t e : ends_with)
+        if (e >= 0 && e < static_cast<int64_t>(logits.size()))
+          logits[static_cast<size_t>(e)] = all[static_cast<size_t>(e)];
+      return true;
+    } catch (const Error&) {
+      const Refusal why = refusal_of(std::current_exception());
+      finish(at, why.status, why.text);
+      return false;
+    }
+  }
+
+  // The text's constraint takes the token. False: it could not, and the text has ended here.
+  bool follow(std::list<GrowingText>::iterator at, int64_t token) {
+    if (!at->held) return true;
+    try {
+      if (at->held->push(token)) return true;
+      finish(at, 500, "the model's numbers are not finite");
+    } catch (const Error&) {
+      const Refusal why = refusal_of(std::current_exception());
+      finish(at, why.status, why.text);
+    }
+    return false;
+  }
+
   // The next token of a text from its logits.
   void take(std::list<GrowingText>::iterator at, const std::vector<float>& logits) {
     GrowingText& t = *at;
     const models::GenerateOptions& o = t.request.options;
     const std::vector<int64_t>& ends_with = o.eos_token_id.empty() ? eos : o.eos_token_id;
     std::vector<float> changed = logits;
+    if (!hold(at, ends_with, logits, changed)) return;
     TextToken token;
     const double draw = o.do_sample ? t.draws.next_uniform() : 0;
     token.id = models::next_token(changed, t.tokens, t.fresh(), ends_with, o, draw);
@@ -282,8 +322,9 @@ struct TextEngine::State {
     t.last_token = Clock::now();
     const bool ended = std::find(ends_with.begin(), ends_with.end(), token.id) != ends_with.end();
     token.end = ended;
+    if (!ended && !follow(at, token.id)) return;
     const bool more = !t.request.token || t.request.token(token);
-    if (ended || !more)
+    if (ended || !more || (t.held && t.held->must_end()))
       finish(at, 200, "", true);
     else if (t.fresh() >= o.max_new_tokens || t.size() >= steps.length())
       finish(at, 200, "", false);

@@ -14,6 +14,7 @@
 
 #include "tandem/models/text/generate.h"
 #include "tandem/serve/histogram.h"
+#include "tandem/text/constraint.h"
 
 namespace tandem::serve {
 
@@ -50,8 +51,9 @@ struct TextRequest {
   models::GenerateOptions options = {};  ///< without streamer and compiled
   int64_t top = -1;                      ///< how many of the likeliest tokens are wanted; -1: no
                                          ///< probabilities at all
-  double timeout = 0;                    ///< seconds until it is too late to begin; 0: never
-  std::function<bool()> gone = {};       ///< nobody waits for the answer any more
+  std::shared_ptr<text::Constraint> constraint = {};  ///< what the answer is held to
+  double timeout = 0;               ///< seconds until it is too late to begin; 0: never
+  std::function<bool()> gone = {};  ///< nobody waits for the answer any more
   std::function<bool(const TextToken&)> token = {};  ///< false: the answer ends here
   std::function<void(const TextEnd&)> done;          ///< called once
 };

@@ -20,8 +20,12 @@ std::unique_ptr<TextModel> TextModel::load(const std::string& folder,
   const text::Tokenizer tokenizer = text::Tokenizer::from_file((at / "tokenizer.json").string())
                                         .with_truncation(std::nullopt)
                                         .with_padding(std::nullopt);
-  return std::unique_ptr<TextModel>(
-      new TextModel{tokenizer, text::ChatTemplate::of_folder(folder), {std::move(model), options}});
+  std::vector<int64_t> ends = model->config.tokens("eos_token_id");
+  std::unique_ptr<TextModel> out(new TextModel{
+      tokenizer, text::ChatTemplate::of_folder(folder), {std::move(model), options}, nullptr});
+  out->constraints =
+      std::make_unique<ConstraintCache>(tokenizer, out->engine.vocabulary(), std::move(ends));
+  return out;
 }
 
 }  // namespace tandem::serve

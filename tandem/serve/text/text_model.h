@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "tandem/serve/text/constraints.h"
 #include "tandem/serve/text/text_engine.h"
 #include "tandem/text/chat_template.h"
 #include "tandem/text/tokenizer.h"
@@ -17,6 +18,7 @@ struct TextModel {
   text::Tokenizer tokenizer;
   std::optional<text::ChatTemplate> chat;
   TextEngine engine;
+  std::unique_ptr<ConstraintCache> constraints;
 
   /// A Hugging Face folder with a decoder and tokenizer.json; nothing for any other. `model` is the
   /// folder's where it is loaded already, so that its weights are held once. Throws what loading
