@@ -67,6 +67,17 @@ TEST_F(TensorFlow, FrozenGraph) {
   expect_near(m({image})[0], expected("frozen", "y"));
 }
 
+// TensorFlow rounds the places of cubic weights; an array of tensors grows to the place that is
+// set.
+TEST_F(TensorFlow, CubicImagesAndArraysThatGrow) {
+  const OnnxModel m = OnnxModel::load(golden_tf("resized.pb"));
+  const std::vector<Tensor> y = m({image});
+  ASSERT_EQ(y.size(), 4u);
+  int at = 0;
+  for (const char* name : {"corners", "half", "legacy", "rows"})
+    expect_near(y[static_cast<size_t>(at++)], expected("resized", name));
+}
+
 TEST_F(TensorFlow, SignaturesAndBranches) {
   const OnnxModel m = OnnxModel::load(golden_tf("running"), {.signature = "pick"});
   EXPECT_TRUE(m.states().empty());

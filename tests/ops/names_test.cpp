@@ -2,6 +2,7 @@
 // What golden data cannot say of the functions under PyTorch's names: random ones, methods of
 // tensors and parameters, errors, derivatives that PyTorch does not have, traces.
 #include <cmath>
+#include <functional>
 
 #include "tests/ops/values_helper.h"
 
@@ -14,6 +15,32 @@ class NamesTest : public OpsTest {
 };
 
 double share(const Tensor& truth) { return truth.to(float64).mean().item<double>(); }
+
+// An error names the function that was called, not one that it is made of.
+TEST_F(NamesTest, ErrorsOfPiecesNameTheFunction) {
+  const Tensor x = ones({2, 4});
+  const struct {
+    const char* name;
+    std::function<void()> call;
+  } cases[] = {
+      {"slice", [&] { slice(x, 7, 0, 1); }},
+      {"narrow", [&] { narrow(x, 7, 0, 1); }},
+      {"split", [&] { split(x, 2, 7); }},
+      {"split", [&] { split(x, std::vector<int64_t>{2}, 7); }},
+      {"chunk", [&] { chunk(x, 2, 7); }},
+      {"unbind", [&] { unbind(x, 7); }},
+      {"glu", [&] { glu(x, 7); }},
+      {"glu", [&] { glu(ones({3}), 0); }},
+  };
+  for (const auto& c : cases) {
+    try {
+      c.call();
+      ADD_FAILURE() << c.name;
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()).rfind(std::string(c.name) + ": ", 0), 0u) << e.what();
+    }
+  }
+}
 
 TEST_F(NamesTest, MethodsAreTheFunctions) {
   const Tensor x = randn({3, 4}, float64), y = randn({3, 4}, float64);

@@ -2,6 +2,7 @@
 // TensorFlow's convolutions, pools, norms and resizing. Its tensors keep channels last: they are
 // turned, go through ONNX's ops of the same meaning, and are turned back.
 #include <algorithm>
+#include <cmath>
 
 #include "tandem/onnx/tensorflow/tensorflow_internal.h"
 #include "tandem/ops/ops.h"
@@ -166,7 +167,7 @@ void tf_local_response(OnnxCall& c) {
   c.set(0, channels_last(y), c.type(0));
 }
 
-template <int kind>  // 0: nearest, 1: linear, 2: cubic
+template <int kind>  // 0: nearest, 1: linear
 void tf_resize(OnnxCall& c) {
   const bool corners = c.attr("align_corners", 0), half = c.attr("half_pixel_centers", 0);
   const std::vector<int64_t> sizes = c.ints(1);
@@ -180,14 +181,57 @@ void tf_resize(OnnxCall& c) {
                                      : kind == 1 ? "linear"
                                                  : "cubic")};
   if (kind == 0) a.push_back(onnx_text("nearest_mode", corners ? "round_prefer_ceil" : "floor"));
-  if (kind == 2 && half) {
-    a.push_back(onnx_float("cubic_coeff_a", -0.5));
-    a.push_back(onnx_int("exclude_outside", 1));
-  }
   const Tensor x = kind == 0 ? c.x(0) : c.x(0).to(DType::f32);
   const Tensor y =
       as_onnx(c, "Resize", {OnnxValue(x), OnnxValue(), OnnxValue(), c.value(1)}, std::move(a));
   c.set(0, y, kind == 0 ? c.type(0) : OnnxType::f32);
+}
+
+// The cubic convolution kernel (Keys 1981) with parameter a, at distance x.
+double cubic_weight(double a, double x) {
+  return x <= 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+}
+
+// Which inputs make up each output of one axis, [to, from]. TensorFlow rounds distances to
+// 1/1024. With half_pixel_centers a = -0.5 and what lies outside counts nothing; otherwise a =
+// -0.75 and the border repeats (core/kernels/image/resize_bicubic_op.cc).
+Tensor cubic_axis(int64_t from, int64_t to, bool corners, bool half) {
+  constexpr double kSteps = 1024;
+  const auto in = static_cast<float>(from), out = static_cast<float>(to);
+  const float scale = corners && to > 1 ? (in - 1) / (out - 1) : in / out;
+  check_onnx_loop(static_cast<double>(from) * static_cast<double>(to), sizeof(float));
+  std::vector<float> w(static_cast<size_t>(from * to));
+  for (int64_t o = 0; o < to; ++o) {
+    const auto place = static_cast<float>(o);
+    const float at = half ? (place + 0.5f) * scale - 0.5f : place * scale;
+    const auto base = static_cast<int64_t>(std::floor(at));
+    const double offset =
+        std::nearbyint(static_cast<double>(at - static_cast<float>(base)) * kSteps) / kSteps;
+    double taps[4], sum = 0;
+    for (int64_t k = 0; k < 4; ++k) {
+      const bool inside = base - 1 + k >= 0 && base - 1 + k < from;
+      const double distance = std::abs(offset + 1 - static_cast<double>(k));
+      taps[k] = half && !inside ? 0 : cubic_weight(half ? -0.5 : -0.75, distance);
+      sum += taps[k];
+    }
+    for (int64_t k = 0; k < 4; ++k) {
+      const int64_t i = std::clamp<int64_t>(base - 1 + k, 0, from - 1);
+      w[static_cast<size_t>(o * from + i)] += static_cast<float>(half ? taps[k] / sum : taps[k]);
+    }
+  }
+  return tensor(w).reshape({to, from});
+}
+
+void tf_resize_cubic(OnnxCall& c) {
+  const bool corners = c.attr("align_corners", 0), half = c.attr("half_pixel_centers", 0);
+  const std::vector<int64_t> sizes = c.ints(1);
+  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4 && sizes[0] > 0 && sizes[1] > 0, Shape,
+           "wants [n, h, w, c] and two sizes");
+  const Tensor x = c.x(0).to(DType::f32);
+  const Tensor rows = cubic_axis(x.size(1), sizes[0], corners, half),
+               columns = cubic_axis(x.size(2), sizes[1], corners, half);
+  const Tensor wide = matmul(constant(columns), x);  // [n, h, to, c]
+  c.set(0, matmul(constant(rows), wide.transpose(1, 2)).transpose(1, 2), OnnxType::f32);
 }
 
 }  // namespace
@@ -292,7 +336,7 @@ std::span<const OnnxRow> onnx_tf_conv_rows() {
                         "ResizeBicubic",
                         1,
                         0,
-                        tf_resize<2>,
+                        tf_resize_cubic,
                         {kOnnxAny, kOnnxAny, "align_corners half_pixel_centers"}}),
   };
   return kRows;

@@ -153,6 +153,11 @@ void tf_list_get(OnnxCall& c) {
 }
 void tf_list_set(OnnxCall& c) {
   OnnxValue::Sequence all = items_of(c);
+  const int64_t grown = c.int_at(1) + 1;
+  if (c.attr("resize_if_index_out_of_bounds", 0) && grown > static_cast<int64_t>(all.size())) {
+    check_onnx_loop(static_cast<double>(grown), sizeof(OnnxValue));
+    all.resize(static_cast<size_t>(grown));
+  }
   const size_t i = place_in(c, all);
   all[i] = c.value(2);
   c.set(0, OnnxValue::sequence(std::move(all), c.type(2)));
@@ -233,7 +238,12 @@ std::span<const OnnxRow> onnx_tf_index_rows() {
        tf_list_from_tensor,
        {kOnnxAny, kOnnxAny, "~element_dtype shape_type"}},
       {kOnnxTf, "TensorListGetItem", 1, 0, tf_list_get, {kOnnxAny, kOnnxAny, "element_dtype"}},
-      {kOnnxTf, "TensorListSetItem", 1, 0, tf_list_set, {kOnnxAny, kOnnxAny, "~element_dtype"}},
+      {kOnnxTf,
+       "TensorListSetItem",
+       1,
+       0,
+       tf_list_set,
+       {kOnnxAny, kOnnxAny, "~element_dtype resize_if_index_out_of_bounds"}},
       {kOnnxTf, "TensorListPushBack", 1, 0, tf_list_push, {kOnnxAny, kOnnxAny, "~element_dtype"}},
       {kOnnxTf, "TensorListPopBack", 1, 0, tf_list_pop, {kOnnxAny, kOnnxAny, "~element_dtype"}},
       {kOnnxTf,

@@ -419,8 +419,11 @@ Tensor prelu(Tensor x, Tensor weight, SourceLocation loc) {
 }
 
 Tensor glu(Tensor x, int64_t dim, SourceLocation loc) {
-  TD_CHECK(dims_equal(mod(x.shape(dim), 2), 0), Shape, "glu: dimension {} of {} is odd", dim,
-           x.shape().to_string());
+  detail::placed("glu", loc, [&] {
+    const Dim n = x.shape()[normalize_dim(dim, x.dim())];
+    TD_CHECK(dims_equal(mod(n, 2), 0), Shape, "dimension {} of {} is odd", dim,
+             x.shape().to_string());
+  });
   const Dim half = floordiv(x.shape(dim), 2);
   return mul(narrow(x, dim, 0, half, loc), sigmoid(narrow(x, dim, half, half, loc), loc), loc);
 }

@@ -208,10 +208,19 @@ Tensor slice_range(Tensor x, int64_t dim, Dim start, Dim length, Dim step, Sourc
 
 }  // namespace
 
+namespace {
+
+// As x.shape(dim), whose error would name another function than the one that is called.
+Dim size_along(const Tensor& x, int64_t dim) {
+  return x.shape()[normalize_dim(dim, x.shape().rank())];
+}
+
+}  // namespace
+
 Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, int64_t step, SourceLocation loc) {
   Dim first, length;
   placed("slice", loc, [&] {
-    const Dim n = x.shape(dim);
+    const Dim n = size_along(x, dim);
     TD_CHECK(step > 0, Value, "step must be positive, got {}\nUse flip() to go backwards.", step);
     first = detail::slice_end(start, n);
     const Dim last = detail::slice_end(end, n);
@@ -222,7 +231,7 @@ Tensor slice(Tensor x, int64_t dim, int64_t start, int64_t end, int64_t step, So
 
 Tensor narrow(Tensor x, int64_t dim, Dim start, Dim length, SourceLocation loc) {
   placed("narrow", loc, [&] {
-    const Dim n = x.shape(dim);
+    const Dim n = size_along(x, dim);
     if (!start.is_symbolic() && start.raw() < 0) start = n + start;
     if (n.is_symbolic() || start.is_symbolic() || length.is_symbolic()) return;
     TD_CHECK(length.raw() >= 0, Value, "length must not be negative, got {}", length.raw());
@@ -249,7 +258,7 @@ Tensor select(Tensor x, int64_t dim, int64_t index, SourceLocation loc) {
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim, SourceLocation loc) {
   std::vector<int64_t> sizes;
   placed("split", loc, [&] {
-    const int64_t n = x.size(dim);
+    const int64_t n = x.size(normalize_dim(dim, x.dim()));
     TD_CHECK(size > 0 || (size == 0 && n == 0), Value,
              "the size of a piece must be positive, got {}", size);
     for (int64_t at = 0; at < n; at += size) sizes.push_back(std::min(size, n - at));
@@ -261,7 +270,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim, SourceLoca
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim,
                           SourceLocation loc) {
   placed("split", loc, [&] {
-    const Dim n = x.shape(dim);
+    const Dim n = size_along(x, dim);
     Dim sum = 0;
     for (int64_t s : sizes) {
       TD_CHECK(s >= 0, Value, "sizes must not be negative, got {}", s);
@@ -283,7 +292,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLo
   int64_t size = 0, n = 0;
   placed("chunk", loc, [&] {
     TD_CHECK(chunks > 0, Value, "wants at least one chunk, got {}", chunks);
-    n = x.size(dim);
+    n = x.size(normalize_dim(dim, x.dim()));
     size = n / chunks + (n % chunks != 0);
   });
   if (n > 0) return split(x, size, dim, loc);
@@ -292,7 +301,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLo
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim, SourceLocation loc) {
-  const int64_t n = placed("unbind", loc, [&] { return x.size(dim); });
+  const int64_t n = placed("unbind", loc, [&] { return x.size(normalize_dim(dim, x.dim())); });
   std::vector<Tensor> out;
   for (int64_t i = 0; i < n; ++i) out.push_back(select(x, dim, i, loc));
   return out;

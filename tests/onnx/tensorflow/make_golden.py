@@ -76,6 +76,25 @@ line = keras.Sequential([keras.Input((9, 8)), L.Conv1D(3, 3), keras.Sequential([
 save(line, "line.h5")
 out["line"] = values({"y": line(image.reshape(2, 9, 8))})
 
+
+
+def resized(x):
+    """Cubic images of each kind of TensorFlow, and rows collected in an array that grows, with gaps."""
+    v1 = tf.compat.v1.image.resize_bicubic
+    rows = tf.TensorArray(tf.float32, 0, dynamic_size=True, element_shape=[6, 6, 2]).write(3, x[1]).write(1, x[0])
+    return {"half": tf.image.resize(x, [9, 4], "bicubic"), "legacy": v1(x, [4, 11]),
+            "corners": v1(x, [11, 5], align_corners=True), "rows": rows.stack()}
+
+
+def write_frozen(f, name):
+    """A frozen graph whose outputs are `f`'s, by the names of the keys in their order."""
+    f = tf.function(f).get_concrete_function(tf.TensorSpec([2, 6, 6, 2], tf.float32, "x"))
+    with open(os.path.join(here, name + ".pb"), "wb") as file:
+        file.write(convert_variables_to_constants_v2(f).graph.as_graph_def().SerializeToString())
+    out[name] = values(f(tf.constant(image)))
+
+
+write_frozen(resized, "resized")
 f = tf.function(lambda x: tf.nn.softmax(tf.nn.max_pool2d(x[:, 1:], 2, 2, "SAME")[:, :, 0] @ tf.transpose(tf.constant([[1.0, 2.0], [0.5, -1.0]]))))
 f = f.get_concrete_function(tf.TensorSpec([None, 6, 6, 2], tf.float32))
 with open(os.path.join(here, "frozen.pb"), "wb") as file:
