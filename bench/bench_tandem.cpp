@@ -14,8 +14,8 @@
 #include <optional>
 
 #include "bench/models.h"
+#include "bench/numbers.h"
 #include "tandem/base/parallel.h"
-#include "tandem/base/philox.h"
 #include "tandem/ops/machine_limits.h"
 #include "tandem/tensor/allocator.h"
 
@@ -63,24 +63,6 @@ Times median_time(const std::function<void()>& f, double budget) {
   return {wall[wall.size() / 2], cpu[cpu.size() / 2], each};
 }
 
-uint32_t word(uint64_t seed, int64_t i) { return philox(seed, 0, static_cast<uint64_t>(i)).w[0]; }
-
-float centred(uint64_t seed, int64_t i) {
-  return 2.0f * (static_cast<float>(word(seed, i) >> 8) * 0x1p-24f) - 1.0f;
-}
-
-Tensor from_formula(uint64_t seed, const Shape& shape, float bound) {
-  std::vector<float> v(static_cast<size_t>(shape.numel().value()));
-  for (size_t i = 0; i < v.size(); ++i) v[i] = bound * centred(seed, static_cast<int64_t>(i));
-  return tensor(v).reshape(shape);
-}
-
-Tensor integers(uint64_t seed, const Shape& shape, uint32_t below) {
-  std::vector<int64_t> v(static_cast<size_t>(shape.numel().value()));
-  for (size_t i = 0; i < v.size(); ++i) v[i] = word(seed, static_cast<int64_t>(i)) % below;
-  return tensor(v).reshape(shape);
-}
-
 void set_weights(nn::Module& net) {
   uint64_t p = 0;
   for (auto& [name, param] : net.named_parameters()) {
@@ -91,7 +73,7 @@ void set_weights(nn::Module& net) {
       continue;
     }
     double fan = static_cast<double>(param.numel()) / static_cast<double>(param.size(0));
-    param.assign_(from_formula(seed, param.shape(), static_cast<float>(1.0 / std::sqrt(fan))));
+    param.assign_(uniform(seed, param.shape(), static_cast<float>(1.0 / std::sqrt(fan))));
   }
 }
 
@@ -216,7 +198,7 @@ nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budg
 
 nlohmann::json tiny(const std::string& name, bool grad, double budget) {
   constexpr int kOps = 1000;
-  Tensor x = from_formula(2000, {8}, 1.0f), y = from_formula(2001, {8}, 1.0f);
+  Tensor x = uniform(2000, {8}, 1.0f), y = uniform(2001, {8}, 1.0f);
   std::function<void()> f;
   if (grad) {
     x.requires_grad_();
@@ -246,7 +228,7 @@ nlohmann::json run(std::string name, double budget) {
   if (compiled) name = name.substr(0, colon);
   if (name == "add8_nograd") return tiny(name, false, budget);
   if (name == "add8_fwd_bwd") return tiny(name, true, budget);
-  auto x = [](const Shape& s) { return from_formula(2000, s, 1.0f); };
+  auto x = [](const Shape& s) { return uniform(2000, s, 1.0f); };
   auto y = [](const Shape& s, uint32_t n) { return integers(2001, s, n); };
   if (name == "mlp") return training<Mlp>(name, x({64, 784}), y({64}, 10), budget, compiled);
   if (name == "conv" || name == "conv_bf16")

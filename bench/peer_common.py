@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the peers' sides of bench/compare share: the clock, the report of a case, the command line."""
+"""What the benches beside peers share: the interpreters, the clock, the report of a case, the command line."""
 import argparse
 import json
 import os
@@ -11,6 +11,16 @@ import time
 def median(v):
     v = sorted(v)
     return v[len(v) // 2] if len(v) % 2 else (v[len(v) // 2 - 1] + v[len(v) // 2]) / 2
+
+
+def find_python(given=None, short="pt", made="peers"):
+    """The interpreter that is given, or the one that scripts/peers made: $PEERS/SHORT or build/deps/MADE."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    peers = os.environ.get("PEERS", "")
+    tries = [given] if given else []
+    tries += [os.path.join(peers, short, "bin/python")] if "/" in peers else []
+    tries += [os.path.join(root, "build/deps", made, "bin/python")]
+    return next((t for t in tries if os.access(t, os.X_OK)), None)
 
 
 def page_faults():

@@ -2,8 +2,9 @@
 // Tandem's side of bench/zoo. `bench_zoo --list` prints the names of all nets; `bench_zoo NET MODE
 // BATCH SIZE eager|compiled` with MODE train, train_bf16 or infer makes that net, prints a JSON
 // line about its first call, then answers each line of standard input, which is seconds, with the
-// median milliseconds of a call over that time. The first answer has the loss in evaluation mode,
-// by which both sides show that they do the same work.
+// median milliseconds of a call over that time. The line "profile" prints ops and layers to
+// standard error; with TANDEM_DUMP the compiled program follows at the end. The first answer has
+// the loss in evaluation mode, by which both sides show that they do the same work.
 #include <fmt/core.h>
 #include <sys/resource.h>
 
@@ -13,32 +14,20 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "bench/numbers.h"
 #include "bench/zoo_nets.h"
 #include "tandem/base/clock.h"
-#include "tandem/base/philox.h"
 #include "tandem/models/registry.h"
 #include "tandem/ops/machine_limits.h"
 
 namespace tandem::bench {
 namespace {
 
-// Numbers of peers_zoo.py: philox words of (seed, element).
-uint32_t word(uint64_t seed, size_t i) { return philox(seed, 0, i).w[0]; }
-
-// Large tensors repeat their first numbers, a prime number of them: philox takes its time in
+// Large tensors repeat their first numbers, a prime number of them: Philox takes its time in
 // Python.
-Tensor uniform(uint64_t seed, const Shape& shape, float bound) {
-  std::vector<float> v(static_cast<size_t>(shape.numel().value()));
-  constexpr size_t kPeriod = 65521;
-  for (size_t i = 0; i < v.size(); ++i)
-    v[i] = i < kPeriod ? bound * (2.0f * (static_cast<float>(word(seed, i) >> 8) * 0x1p-24f) - 1.0f)
-                       : v[i - kPeriod];
-  return tensor(v).reshape(shape);
-}
-Tensor integers(uint64_t seed, const Shape& shape, uint32_t below) {
-  std::vector<int64_t> v(static_cast<size_t>(shape.numel().value()));
-  for (size_t i = 0; i < v.size(); ++i) v[i] = word(seed, i) % below;
-  return tensor(v).reshape(shape);
+constexpr size_t kPeriod = 65521;
+Tensor numbers(uint64_t seed, const Shape& shape, float bound = 1) {
+  return uniform(seed, shape, bound, kPeriod);
 }
 
 // Weights that keep the size of activations, so that the loss says whether two nets are the same.
@@ -51,7 +40,7 @@ void set_weights(nn::Module& net) {
       continue;
     }
     const auto fan = static_cast<double>(p.numel()) / static_cast<double>(p.size(0));
-    p.assign_(uniform(seed, p.shape(), static_cast<float>(1.5 / std::sqrt(fan))));
+    p.assign_(numbers(seed, p.shape(), static_cast<float>(1.5 / std::sqrt(fan))));
   }
 }
 
@@ -65,7 +54,7 @@ struct Data {
   Tensor x, y;
 };
 Data images(const Work& w, int64_t channels, int64_t size, uint32_t classes) {
-  return {uniform(1, {w.batch, channels, size, size}, 1), integers(2, {w.batch}, classes)};
+  return {numbers(1, {w.batch, channels, size, size}), integers(2, {w.batch}, classes)};
 }
 
 // Calls f(net, data) with the net of that name; false where there is none.
@@ -79,16 +68,16 @@ bool with_net(const Work& w, F&& f) {
   };
   if (w.net == "gpt") return take(Gpt(), {integers(1, {n, 64}, 65), integers(2, {n * 64}, 65)});
   if (w.net == "bert") return take(Bert(), {integers(1, {n, 128}, 30522), integers(2, {n}, 2)});
-  if (w.net == "lstm_bi") return take(Recurrent<nn::LSTM>(), {uniform(1, {n, 50, 64}, 1), labels});
-  if (w.net == "gru_bi") return take(Recurrent<nn::GRU>(), {uniform(1, {n, 50, 64}, 1), labels});
+  if (w.net == "lstm_bi") return take(Recurrent<nn::LSTM>(), {numbers(1, {n, 50, 64}), labels});
+  if (w.net == "gru_bi") return take(Recurrent<nn::GRU>(), {numbers(1, {n, 50, 64}), labels});
   if (w.net == "tables")
     return take(Tables(), {integers(1, {n * 16, 26}, 1000), integers(2, {n * 16}, 2)});
-  if (w.net == "volume") return take(Volume(), {uniform(1, {n, 1, 16, 32, 32}, 1), labels});
+  if (w.net == "volume") return take(Volume(), {numbers(1, {n, 1, 16, 32, 32}), labels});
   if (w.net == "auto_encoder")
-    return take(AutoEncoder(), {uniform(1, {n * 16, 784}, 1), integers(2, {n * 16}, 10)});
+    return take(AutoEncoder(), {numbers(1, {n * 16, 784}), integers(2, {n * 16}, 10)});
   if (w.net == "graph")
     return take(GraphNet(integers(3, {100000}, 10000), integers(4, {100000}, 10000)),
-                {uniform(1, {10000, 64}, 1), integers(2, {10000}, 10)});
+                {numbers(1, {10000, 64}), integers(2, {10000}, 10)});
   for (const models::ModelInfo& m : models::list())
     if (m.name == w.net) {
       const bool small = m.name == "lenet";

@@ -27,7 +27,7 @@ Tensor bump(Tensor x, SourceLocation loc = SourceLocation::here()) {
 
 // 2. Composed of other ops, so it can be differentiated; on the CPU a kernel runs it as a whole.
 void row_norm_infer(InferCall& c) {
-  TD_CHECK(c.in[0].rank() == 2, Shape, "x wants 2 dimensions, got {}", c.in[0].shape.to_string());
+  TD_CHECK(c.in[0].rank() == 2, Shape, "x expects 2 dimensions, got {}", c.in[0].shape.to_string());
   c.out[0] = Spec(c.in[0].dtype, {c.in[0].shape[0]}, c.in[0].device);
 }
 void row_norm_body(BodyCall& c) { c.out[0] = sqrt(sum(square(c.in[0]), {1})); }

@@ -81,7 +81,7 @@ std::string counts_text(const Field& f) {
 
 namespace detail {
 void throw_array_size(const char* name, size_t want, size_t got) {
-  TD_FAIL(Value, "{} wants {} numbers, got {}", name, want, got);
+  TD_FAIL(Value, "{} expects {} numbers, got {}", name, want, got);
 }
 }  // namespace detail
 
@@ -215,12 +215,12 @@ class Check : public QuietVisitor {
     if (std::find(known.begin(), known.end(), v) != known.end()) return;
     std::string all;
     for (const std::string& w : known) all += (all.empty() ? "" : ", ") + w;
-    TD_FAIL(Value, "{} wants {} to be one of {}, got \"{}\"", what_, name, all, v);
+    TD_FAIL(Value, "{} expects {} to be one of {}, got \"{}\"", what_, name, all, v);
   }
 
  private:
   void check(const char* name, double v, const Field& f) const {
-    TD_CHECK(in_bounds(f, v), Value, "{} wants {}, got {}", what_, bounds_formula(name, f), v);
+    TD_CHECK(in_bounds(f, v), Value, "{} expects {}, got {}", what_, bounds_formula(name, f), v);
   }
   std::string_view what_;
 };

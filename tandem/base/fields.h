@@ -291,7 +291,8 @@ void FieldVisitor::operator()(const char* name, T& v, Field f) {
     detail::ListParts<Item> list(v);
     parts(name, list, f);
   } else {
-    static_assert(HasFields<T>, "a field wants a number, text, list, enum or a struct with fields");
+    static_assert(HasFields<T>,
+                  "a field expects a number, text, list, enum or a struct with fields");
     part(name, any_fields(v), f);
   }
 }

@@ -13,7 +13,7 @@ CpuLimit cpu_limit_of(std::string_view name) {
   if (name == "base") return CpuLimit::base;
   if (name == "avx2") return CpuLimit::avx2;
   if (name == "avx512") return CpuLimit::avx512;
-  TD_FAIL(Value, "TANDEM_ISA: wants base, avx2, avx512 or native, got '{}'", name);
+  TD_FAIL(Value, "TANDEM_ISA: expected base, avx2, avx512 or native, got '{}'", name);
 }
 
 CpuLimit cpu_limit() {

@@ -44,8 +44,9 @@ void RegistryBase::put(const Component* row) {
   const bool word = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
   });
-  TD_CHECK(word, Value, "'{}' is no name for one of the {}s\nUse letters, digits, '_', '-', '.'.",
-           name, what_);
+  TD_CHECK(word, Value,
+           "'{}' is not a name for one of the {}s\nUse letters, digits, '_', '-', '.'.", name,
+           what_);
   const std::lock_guard lock(mutex_);
   for (const Component* c : rows_)
     TD_CHECK(c->name != name, Value, "the {} '{}' is there already", what_, name);

@@ -37,7 +37,7 @@ class TD_API RegistryBase {
 
  protected:
   explicit RegistryBase(const char* what) : what_(what) {}
-  /// Throws Value for a name that is taken or is no word.
+  /// Throws Value for a name that is taken or is not a word.
   void put(const Component* row);
 
  private:

@@ -14,8 +14,8 @@
 namespace tandem::codegen {
 
 inline constexpr int64_t kStrip = kTileMax / kLanes;  ///< rows of a strip: its lanes fill a tile
-inline constexpr int64_t kWideStrip =
-    64;  ///< read as they lie: whole pieces of memory, lanes in L1
+/// Rows that are read as they lie: wide enough to read memory in order, with their lanes in L1.
+inline constexpr int64_t kWideStrip = 64;
 
 // One call.
 struct ReduceRun {
@@ -92,7 +92,7 @@ struct ReduceWorker {
     return n + kTileMax * (r.element + 8 + (rows ? 8 : 0)) + 4096;
   }
 
-  // Plans run over `width` elements at a time, of `states` or as many.
+  // `width`: elements that plans take at a time; `states`: room for states, at least `width`.
   ReduceWorker(const ReduceRun& r, int64_t width, int64_t states = 0)
       : run(r),
         rows(r.g.rows),

@@ -99,8 +99,8 @@ TDM_FN tdm_i64 tdo_floor_div_i(tdm_i64 a, tdm_i64 b) {
   const tdm_i64 q = tdo_trunc_div_i(a, b);
   return tdo_fmod_i(a, b) != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
-// The remainder of a quotient below 2^24 without a loop: the quotient of two floats is no integer
-// in f64 unless it is one, and its product with b is exact.
+// The remainder of a quotient below 2^24 without a loop: the quotient of two floats is not an
+// integer in f64 unless it is one, and its product with b is exact.
 TDM_FN tdm_b8 tdo_near_quotient_f(float a, float b) {
   const float size = __builtin_fabsf(b);
   return (__builtin_fabsf(a) < size * 0x1p24f) & (size < __builtin_inff());

@@ -50,7 +50,7 @@ FeatureSet character_grams(const std::vector<std::string>& words, size_t least, 
 
 BayesOdds::BayesOdds(int64_t classes, double alpha) : alpha_(alpha) {
   TD_CHECK(classes >= 2 && alpha > 0, Value,
-           "BayesOdds wants at least two classes and an alpha above 0, got {} and {}", classes,
+           "BayesOdds expects at least two classes and an alpha above 0, got {} and {}", classes,
            alpha);
   totals_.resize(static_cast<size_t>(classes));
 }
@@ -88,7 +88,7 @@ Tensor cross_fitted_odds(const std::vector<FeatureSet>& samples, const std::vect
                          int64_t classes, int folds, uint64_t seed) {
   const auto n = static_cast<int64_t>(samples.size());
   TD_CHECK(samples.size() == labels.size(), Shape, "{} samples with {} labels", n, labels.size());
-  TD_CHECK(folds >= 2, Value, "cross_fitted_odds wants at least 2 folds, got {}", folds);
+  TD_CHECK(folds >= 2, Value, "cross_fitted_odds expects at least 2 folds, got {}", folds);
   BayesOdds bayes(classes);
   for (size_t i = 0; i < samples.size(); ++i) bayes.add(samples[i], labels[i]);
   const std::vector<int64_t> order = shuffled_order(n, seed, 0);

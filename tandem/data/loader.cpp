@@ -61,10 +61,10 @@ LoaderCore::LoaderCore(int64_t samples, Fetch fetch, DataLoaderOptions options, 
       options_(std::move(options)),
       name_(std::move(name)) {
   TD_CHECK(samples >= 0, Value, "DataLoader: the dataset's size is {}", samples);
-  TD_CHECK(options_.batch_size > 0, Value, "DataLoader wants batch_size > 0, got {}",
+  TD_CHECK(options_.batch_size > 0, Value, "DataLoader expects batch_size > 0, got {}",
            options_.batch_size);
   TD_CHECK(options_.num_workers >= -1 && options_.num_workers <= 1024, Value,
-           "DataLoader wants num_workers in -1..1024, got {}", options_.num_workers);
+           "DataLoader expects num_workers in -1..1024, got {}", options_.num_workers);
   TD_CHECK(!(options_.sampler && options_.shuffle), Value,
            "DataLoader takes a sampler or shuffle = true, not both");
   if (options_.seed) {

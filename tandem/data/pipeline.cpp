@@ -376,7 +376,7 @@ StageRef shuffle_stage(StageRef in) {
   return stage_over<Shuffle>(std::move(in));
 }
 StageRef batch_stage(StageRef in, int64_t n, BatchOptions options) {
-  TD_CHECK(n > 0, Value, "batch() wants a size > 0, got {}", n);
+  TD_CHECK(n > 0, Value, "batch() expects a size > 0, got {}", n);
   auto s = stage_over<Batch>(std::move(in));
   s->n = n;
   s->options = options;
@@ -394,7 +394,7 @@ StageRef shard_stage(StageRef in, int64_t rank, int64_t ranks, ShardOptions opti
   return s;
 }
 StageRef range_stage(StageRef in, int64_t skip, int64_t take) {
-  TD_CHECK(skip >= 0 && take >= 0, Value, "take() and skip() want a number >= 0, got {}",
+  TD_CHECK(skip >= 0 && take >= 0, Value, "take() and skip() expect a number >= 0, got {}",
            std::min(skip, take));
   auto s = stage_over<Select>(std::move(in));
   const int64_t n = s->in->size();
@@ -404,7 +404,7 @@ StageRef range_stage(StageRef in, int64_t skip, int64_t take) {
   return s;
 }
 StageRef repeat_stage(StageRef in, int64_t count) {
-  TD_CHECK(count >= -1, Value, "repeat() wants a count >= 0, or -1 for endless, got {}", count);
+  TD_CHECK(count >= -1, Value, "repeat() expects a count >= 0, or -1 for endless, got {}", count);
   check_finite(in, "repeat()");
   TD_CHECK(in->size() > 0 || count >= 0, Value, "an empty pipeline cannot repeat forever");
   auto s = stage_over<Repeat>(std::move(in));
@@ -412,7 +412,8 @@ StageRef repeat_stage(StageRef in, int64_t count) {
   return s;
 }
 StageRef interleave_stage(std::vector<StageRef> in, int64_t block) {
-  TD_CHECK(!in.empty() && block > 0, Value, "interleave() wants pipelines and a block_length > 0");
+  TD_CHECK(!in.empty() && block > 0, Value,
+           "interleave() expects pipelines and a block_length > 0");
   for (const StageRef& s : in) check_finite(s, "interleave()");
   auto s = std::make_shared<Interleave>();
   s->in = std::move(in);
@@ -420,7 +421,7 @@ StageRef interleave_stage(std::vector<StageRef> in, int64_t block) {
   return s;
 }
 StageRef concatenate_stage(std::vector<StageRef> in) {
-  TD_CHECK(!in.empty(), Value, "concatenate() wants pipelines");
+  TD_CHECK(!in.empty(), Value, "concatenate() expects pipelines");
   for (const StageRef& s : in) check_finite(s, "concatenate()");
   auto s = std::make_shared<Concatenate>();
   s->in = std::move(in);
@@ -465,7 +466,7 @@ AnyPipeline::AnyPipeline(detail::StageRef stage, uint64_t seed, PrefetchOptions 
     : stage_(std::move(stage)), run_(std::make_shared<detail::PipelineRun>()) {
   TD_CHECK(prefetch.workers >= -1 && prefetch.workers <= 1024 && prefetch.depth > 0 &&
                prefetch.depth <= 1 << 20,
-           Value, "prefetch() wants workers in -1..1024 and depth > 0, got {} and {}",
+           Value, "prefetch() expects workers in -1..1024 and depth > 0, got {} and {}",
            prefetch.workers, prefetch.depth);
   run_->seed = seed;
   run_->prefetch = prefetch;
@@ -571,7 +572,7 @@ PipelineState PipelineState::from_json(const io::Json& json) {
   const bool ok = seed && seed->as_string() && epoch && epoch->as_int() && position &&
                   position->as_int() && text && text->as_string();
   TD_CHECK(ok, Format,
-           "the state of a pipeline wants seed (string), epoch, position (integers) and pipeline "
+           "the state of a pipeline expects seed (string), epoch, position (integers) and pipeline "
            "(string), got {}",
            json.dump());
   const std::string& digits = *seed->as_string();

@@ -118,7 +118,7 @@ class TD_API AnyPipeline {
   const detail::StageRef& stage() const { return stage_; }
   const PrefetchOptions& prefetch_options() const;
   /// Of each batch the samples of one rank: an equal part in order of the ranks, or all where its
-  /// size is no multiple of `ranks`. Positions and states are those of whole batches.
+  /// size is not a multiple of `ranks`. Positions and states are those of whole batches.
   AnyPipeline part_of_batches(int64_t rank, int64_t ranks) const;
 
  private:

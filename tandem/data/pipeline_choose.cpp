@@ -234,22 +234,23 @@ StageRef bucket_stage(StageRef in, Number length, std::vector<int64_t> boundarie
   const bool rising = std::adjacent_find(boundaries.begin(), boundaries.end(),
                                          std::greater_equal<>()) == boundaries.end();
   TD_CHECK(rising && boundaries.size() < std::numeric_limits<uint8_t>::max(), Value,
-           "bucket_by_length() wants increasing boundaries, at most 254, got [{}]",
+           "bucket_by_length() expects increasing boundaries, at most 254, got [{}]",
            fmt::join(boundaries, ", "));
   TD_CHECK(batch_sizes.size() == boundaries.size() + 1 &&
                std::all_of(batch_sizes.begin(), batch_sizes.end(), [](int64_t n) { return n > 0; }),
-           Value, "bucket_by_length() wants {} batch sizes > 0, one more than boundaries, got [{}]",
+           Value,
+           "bucket_by_length() expects {} batch sizes > 0, one more than boundaries, got [{}]",
            boundaries.size() + 1, fmt::join(batch_sizes, ", "));
   std::vector<uint8_t> found = look_at_all(in, "bucket_by_length()", [&](Fields f) {
     const int64_t n = length(std::move(f));
     TD_CHECK(!options.pad_to_boundary || boundaries.empty() || n < boundaries.back(), Value,
-             "bucket_by_length() with pad_to_boundary wants lengths below {}, got {}",
+             "bucket_by_length() with pad_to_boundary expects lengths below {}, got {}",
              boundaries.back(), n);
     return static_cast<uint8_t>(std::upper_bound(boundaries.begin(), boundaries.end(), n) -
                                 boundaries.begin());
   });
   TD_CHECK(!options.pad_to_boundary || !boundaries.empty(), Value,
-           "bucket_by_length() with pad_to_boundary wants boundaries");
+           "bucket_by_length() with pad_to_boundary expects boundaries");
   auto s = stage_over<Bucket>(std::move(in));
   s->bucket_of = std::move(found);
   s->boundaries = std::move(boundaries);
@@ -262,9 +263,9 @@ StageRef bucket_stage(StageRef in, Number length, std::vector<int64_t> boundarie
 
 StageRef sample_stage(StageRef in, std::vector<double> weights, int64_t draws) {
   check_finite(in, "sample()");
-  TD_CHECK(draws >= -1, Value, "sample() wants a number of draws >= 0, or -1, got {}", draws);
+  TD_CHECK(draws >= -1, Value, "sample() expects a number of draws >= 0, or -1, got {}", draws);
   TD_CHECK(static_cast<int64_t>(weights.size()) == in->size(), Value,
-           "sample() wants a weight for each of the {} elements, got {}", in->size(),
+           "sample() expects a weight for each of the {} elements, got {}", in->size(),
            weights.size());
   weighted_order(weights, 0, 0, 0);  // throws for invalid weights
   auto s = stage_over<Sample>(std::move(in));

@@ -119,10 +119,10 @@ TableStats json_lines(const FilePath& path) {
     if (one.empty() || one == "\r") continue;
     const std::string loc = fmt::format("{} line {}", path.str(), line);
     const io::Json j = io::parse_json(one, loc);
-    TD_CHECK(j.as_object(), Format, "{} wants an object, got a {}", loc, j.kind());
+    TD_CHECK(j.as_object(), Format, "{} expects an object, got a {}", loc, j.kind());
     for (const auto& [key, value] : *j.as_object()) {
-      TD_CHECK(!value.as_object(), Format, "{}: '{}' is an object; a table wants plain values", loc,
-               key);
+      TD_CHECK(!value.as_object(), Format, "{}: '{}' is an object; a table expects plain values",
+               loc, key);
       const auto [it, fresh] = place.emplace(key, columns.size());
       if (fresh) {
         columns.push_back({.name = key});
@@ -147,12 +147,12 @@ ColumnType type_of(const std::string& name, const std::string& what) {
 
 double json_number(const io::Json& j, const std::string& what) {
   if (j.as_double()) return *j.as_double();
-  TD_CHECK(j.as_int(), Format, "{} wants a number, got a {}", what, j.kind());
+  TD_CHECK(j.as_int(), Format, "{} expects a number, got a {}", what, j.kind());
   return static_cast<double>(*j.as_int());
 }
 
 void check_keys(const io::Json& j, const std::vector<std::string>& known, const std::string& what) {
-  TD_CHECK(j.as_object(), Format, "{} wants an object, got a {}", what, j.kind());
+  TD_CHECK(j.as_object(), Format, "{} expects an object, got a {}", what, j.kind());
   for (const auto& [key, value] : *j.as_object()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string near = nearest_word(key, known);
@@ -276,12 +276,12 @@ Schema Schema::from_json(const io::Json& j, const std::string& what) {
   if (const io::Json* n = j.find("least_rows"))
     s.least_rows = static_cast<int64_t>(json_number(*n, what + ": least_rows"));
   const io::Json* all = j.find("columns");
-  TD_CHECK(all && all->as_array(), Format, "{}: \"columns\" wants a list", what);
+  TD_CHECK(all && all->as_array(), Format, "{}: \"columns\" expects a list", what);
   for (const io::Json& c : *all->as_array()) {
     check_keys(c, {"name", "type", "presence", "low", "high", "values"}, what);
     const io::Json *name = c.find("name"), *type = c.find("type");
     TD_CHECK(name && name->as_string() && type && type->as_string(), Format,
-             "{}: a column wants \"name\" and \"type\"", what);
+             "{}: a column expects \"name\" and \"type\"", what);
     ColumnSchema one{.name = *name->as_string()};
     const std::string loc = what + ": " + one.name;
     one.type = type_of(*type->as_string(), loc);
@@ -289,7 +289,7 @@ Schema Schema::from_json(const io::Json& j, const std::string& what) {
     if (const io::Json* v = c.find("low")) one.low = json_number(*v, loc);
     if (const io::Json* v = c.find("high")) one.high = json_number(*v, loc);
     if (const io::Json* v = c.find("values")) {
-      TD_CHECK(v->as_array(), Format, "{}: \"values\" wants a list", loc);
+      TD_CHECK(v->as_array(), Format, "{}: \"values\" expects a list", loc);
       for (const io::Json& x : *v->as_array()) {
         TD_CHECK(x.as_string(), Format, "{}: values must be strings", loc);
         one.values.push_back(*x.as_string());

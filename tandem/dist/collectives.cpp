@@ -176,8 +176,8 @@ void broadcast_vjp(VjpCall& c) {
 
 Tensor call_row(const OpDef& row, const Tensor& x, CollectiveAttrs a,
                 const std::shared_ptr<Engine>& e, SourceLocation loc) {
-  TD_CHECK(x.defined(), Value, "{} wants a tensor, got an undefined one", row.name);
-  TD_CHECK(is_host(x.device()), Unsupported, "{} wants a tensor on the host: x.cpu()", row.name);
+  TD_CHECK(x.defined(), Value, "{} expects a tensor, got an undefined one", row.name);
+  TD_CHECK(is_host(x.device()), Unsupported, "{} expects a tensor on the host: x.cpu()", row.name);
   add_rows();
   a.group = number_of(e);
   a.ranks = e->size();
@@ -212,7 +212,7 @@ Tensor reduce_scatter(const Tensor& x, ReduceOp op, const std::shared_ptr<Engine
   const std::shared_ptr<Engine>& e = or_world(group);
   const int64_t ranks = alone(e) ? 1 : e->size();
   TD_CHECK(x.defined() && x.dim() > 0 && dims_equal(x.shape(0), ranks), Shape,
-           "reduce_scatter wants a first dimension of {} (ranks), x is {}", ranks,
+           "reduce_scatter expects a first dimension of {} (ranks), x is {}", ranks,
            x.defined() ? x.shape().to_string() : "undefined");
   if (alone(e)) return x.squeeze(0);
   return call_row(reduce_scatter_row, x, {.op = static_cast<int64_t>(op)}, e, loc);

@@ -87,11 +87,11 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
   for (auto& [name, p] : net.named_parameters())
     if (p.requires_grad() && seen.emplace(p.cell().get(), true).second) params.push_back({name, p});
   TD_CHECK(!params.empty(), Value,
-           "DataParallel wants a net with parameters that require gradients\nAre they named in "
+           "DataParallel expects a net with parameters that require gradients\nAre they named in "
            "TD_REGISTER?");
   TD_CHECK(
       !options_.sync_batchnorm || options_.shards == 0, Value,
-      "DataParallel wants either shards or sync_batchnorm, got both\nA shard is a batch of its "
+      "DataParallel expects either shards or sync_batchnorm, got both\nA shard is a batch of its "
       "own: its statistics do not depend on the number of ranks.");
   reducer_ = std::make_unique<Reducer>(std::move(params), options_, engine_);
   if (engine_->size() == 1) {
@@ -145,14 +145,14 @@ int64_t DataParallel::steps() const { return reducer_->steps(); }
 void DataParallel::check_shards(int64_t rows) const {
   const int64_t ranks = engine_->size(), shards = this->shards();
   const auto power = [](int64_t n) { return std::has_single_bit(static_cast<uint64_t>(n)); };
-  TD_CHECK(
-      power(ranks) && power(shards) && shards >= ranks, Value,
-      "sharded_backward() wants powers of two of ranks and shards, and a shard for each rank, got "
-      "{} and {}",
-      ranks, shards);
+  TD_CHECK(power(ranks) && power(shards) && shards >= ranks, Value,
+           "sharded_backward() expects powers of two of ranks and shards, and a shard for each "
+           "rank, got "
+           "{} and {}",
+           ranks, shards);
   TD_CHECK(
       rows > 0 && rows % (shards / ranks) == 0, Value,
-      "{} rows on this rank do not make {} equal shards\nThe whole batch wants a multiple of {} "
+      "{} rows on this rank do not make {} equal shards\nThe whole batch expects a multiple of {} "
       "rows.",
       rows, shards / ranks, shards);
 }

@@ -52,7 +52,7 @@ Work Engine::checked(Call c) {
   TD_CHECK(!pair || c.peer != rank_, Value, "{} of rank {} names itself", name, rank_);
   const bool reduces = c.kind == CallKind::all_reduce || c.kind == CallKind::reduce_scatter;
   TD_CHECK(!reduces || c.out.dtype != DType::b8, DType,
-           "{} {} wants numbers, got bool\nSend them as uint8.", name, to_string(c.op));
+           "{} {} expects numbers, got bool\nSend them as uint8.", name, to_string(c.op));
   ++calls_;
   return submit(std::move(c));
 }
@@ -62,7 +62,7 @@ namespace {
 // `whole` must be `size` times `part`.
 void check_parts(const char* name, int64_t whole, int64_t part, int size, DType a, DType b) {
   TD_CHECK(whole == part * size && a == b, Value,
-           "{} over {} ranks wants {} times {} {} elements, got {} {}", name, size, size, part,
+           "{} over {} ranks expects {} times {} {} elements, got {} {}", name, size, size, part,
            tandem::to_string(b), whole, tandem::to_string(a));
 }
 

@@ -37,7 +37,7 @@ std::optional<int> number(const Variables& get, const char* name) {
   const char* end = text + std::strlen(text);
   const auto [at, error] = std::from_chars(text, end, v);
   TD_CHECK(error == std::errc() && at == end && v >= 0, Value,
-           "{} is '{}', it wants a whole number from 0", name, text);
+           "{} is '{}', it expects a whole number from 0", name, text);
   return v;
 }
 
@@ -98,7 +98,7 @@ void find_master(const Variables& get, const Starter& s, Place& p) {
         p.size);
   }
   if (const std::optional<int> port = number(get, "MASTER_PORT")) {
-    TD_CHECK(*port > 0 && *port < 65536, Value, "MASTER_PORT is {}, it wants 1 to 65535", *port);
+    TD_CHECK(*port > 0 && *port < 65536, Value, "MASTER_PORT is {}, it expects 1 to 65535", *port);
     p.master_port = *port;
   } else {
     const int job = slurm ? number(get, "SLURM_JOB_ID").value_or(0) : 0;
@@ -112,7 +112,7 @@ std::string first_host(const std::string& nodelist) {
   const size_t bracket = nodelist.find_first_of("[,");
   if (bracket == nodelist.npos || nodelist[bracket] == ',') return nodelist.substr(0, bracket);
   const size_t end = nodelist.find(']', bracket);
-  TD_CHECK(end != nodelist.npos, Value, "'{}' is no list of hosts: a bracket is not closed",
+  TD_CHECK(end != nodelist.npos, Value, "'{}' is not a list of hosts: a bracket is not closed",
            nodelist);
   const std::string inside = nodelist.substr(bracket + 1, end - bracket - 1);
   const size_t after = nodelist.find(',', end);

@@ -326,11 +326,12 @@ class Job {
 }  // namespace
 
 LaunchResult launch(const LaunchOptions& o) {
-  TD_CHECK(o.ranks >= 1 && o.ranks <= 1024, Value, "launch wants 1 to 1024 ranks, got {}", o.ranks);
-  TD_CHECK(!o.command.empty(), Value, "launch wants a program to run");
+  TD_CHECK(o.ranks >= 1 && o.ranks <= 1024, Value, "launch expects 1 to 1024 ranks, got {}",
+           o.ranks);
+  TD_CHECK(!o.command.empty(), Value, "launch expects a program to run");
   TD_CHECK(
       o.port >= 0 && o.port < 65536 && o.threads >= 0 && o.notice >= 0 && o.grace >= 0, Value,
-      "launch wants a port below 65536, threads, notice and grace from 0, got {}, {}, {} and {}",
+      "launch expects a port below 65536, threads, notice and grace from 0, got {}, {}, {} and {}",
       o.port, o.threads, o.notice, o.grace);
   TD_CHECK(
       o.engine != "mpi", Value,

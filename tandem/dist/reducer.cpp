@@ -36,7 +36,7 @@ Reducer::Reducer(std::vector<NamedParam> params, const DataParallelOptions& opti
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& p = params_[i].param;
     TD_CHECK(is_host(p.device()), Unsupported,
-             "DataParallel wants parameters on the host, '{}' lies elsewhere", params_[i].name);
+             "DataParallel expects parameters on the host, '{}' lies elsewhere", params_[i].name);
     slots.push_back(p.cell()->slot().get());
     index_[slots.back()] = i;
   }
@@ -68,7 +68,7 @@ bool Reducer::paused() const {
 // Last parameters first: their gradients are complete first.
 void Reducer::make_buckets(const DataParallelOptions& o) {
   TD_CHECK(o.bucket_cap_mb > 0 && o.first_bucket_mb > 0, Value,
-           "DataParallel wants buckets of more than 0 MB, got {} and {}", o.bucket_cap_mb,
+           "DataParallel expects buckets of more than 0 MB, got {} and {}", o.bucket_cap_mb,
            o.first_bucket_mb);
   std::vector<Bucket> open;
   for (size_t i = params_.size(); i-- > 0;) {

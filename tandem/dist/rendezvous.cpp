@@ -22,7 +22,7 @@ namespace {
 constexpr double kHandshakeSeconds = 5;  ///< for a caller that has connected
 constexpr size_t kMostPending = 256;
 constexpr uint32_t kMagic = 0x54444D31;  // "TDM1": the version of what is said
-constexpr uint8_t kJoin = kLanes;        ///< purpose of a connection that is no lane
+constexpr uint8_t kJoin = kLanes;        ///< purpose of a connection that is not a lane
 
 struct Hello {
   uint32_t magic = kMagic;
@@ -165,7 +165,7 @@ Fd introduce(Fd fd, const Address& to, Hello h, const GroupKey& key, Deadline en
   const bool said = heard && write_all(fd, &signed_hello, sizeof signed_hello, soon);
   TD_CHECK(
       said && read_all(fd, &a, sizeof a, soon), Io,
-      "{} did not let rank {} in: it is no rank of Tandem, or it knows another token\nDoes "
+      "{} did not let rank {} in: it is not a rank of Tandem, or it knows another token\nDoes "
       "another job use that port? Ranks of one job need the same TANDEM_TOKEN, or none and the "
       "same user.",
       to.text(), h.rank);

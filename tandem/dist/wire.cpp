@@ -17,7 +17,7 @@ bool WireHeader::fits(const WireHeader& o) const {
 std::string WireHeader::text() const {
   if (magic != WireHeader().magic || kind > CallKind::barrier || op > ReduceOp::max ||
       static_cast<int>(dtype) >= kDTypeCount)
-    return "something that is no call";
+    return "something that is not a call";
   Call c{kind, {nullptr, count, dtype}, {nullptr, count, dtype}, op, peer, {}};
   c.options.label.assign(label, ::strnlen(label, sizeof label));
   return to_string(c);

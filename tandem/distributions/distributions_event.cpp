@@ -48,9 +48,9 @@ void require(const char* name, const char* what, const Tensor& ok) {
 
 void chances(const char* name, const Chances& p, bool binary, Tensor& probs, Tensor& logits) {
   TD_CHECK(p.probs.defined() != p.logits.defined(), Value,
-           "{}: wants either probs or logits\nWrite {}({{.probs = p}}).", name, name);
+           "{}: expected either probs or logits\nWrite {}({{.probs = p}}).", name, name);
   const Tensor& given = p.probs.defined() ? p.probs : p.logits;
-  TD_CHECK(is_floating(given.dtype()), DType, "{}: wants floating probs or logits, got {}", name,
+  TD_CHECK(is_floating(given.dtype()), DType, "{}: expected floating probs or logits, got {}", name,
            to_string(given.dtype()));
   const double epsilon = given.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23;
   if (binary) {
@@ -64,7 +64,7 @@ void chances(const char* name, const Chances& p, bool binary, Tensor& probs, Ten
     }
     return;
   }
-  TD_CHECK(given.dim() >= 1, Shape, "{}: wants at least one dimension", name);
+  TD_CHECK(given.dim() >= 1, Shape, "{}: expected at least one dimension", name);
   if (p.probs.defined()) {
     require(name, "probs must not be negative", given >= 0);
     probs = given / sum(given, {-1}, true);
@@ -149,7 +149,7 @@ Tensor Multinomial::variance() const { return mean() * (1.0 - probs); }
 
 const char* Dirichlet::name() const { return "Dirichlet"; }
 Dirichlet::Dirichlet(const Tensor& c) : concentration(c) {
-  TD_CHECK(c.dim() >= 1, Shape, "Dirichlet: wants at least one dimension");
+  TD_CHECK(c.dim() >= 1, Shape, "Dirichlet: expected at least one dimension");
   require("Dirichlet", "concentration must be positive", c > 0);
   batch_ = without_last(c.shape(), 1);
   event_ = Shape(c.shape(-1));
@@ -184,10 +184,11 @@ const char* MultivariateNormal::name() const { return "MultivariateNormal"; }
 MultivariateNormal::MultivariateNormal(const Tensor& l, const Covariance& c) {
   const int given =
       c.covariance_matrix.defined() + c.precision_matrix.defined() + c.scale_tril.defined();
-  TD_CHECK(given == 1, Value,
-           "MultivariateNormal: wants one of covariance_matrix, precision_matrix and scale_tril, "
-           "got {}",
-           given);
+  TD_CHECK(
+      given == 1, Value,
+      "MultivariateNormal: expected one of covariance_matrix, precision_matrix and scale_tril, "
+      "got {}",
+      given);
   TD_CHECK(l.dim() >= 1, Shape, "MultivariateNormal: loc must have a dimension");
   Tensor tril = c.scale_tril;
   if (c.covariance_matrix.defined()) tril = linalg::cholesky(c.covariance_matrix);
@@ -229,7 +230,7 @@ Tensor MultivariateNormal::variance() const { return sum(square(scale_tril), {-1
 const char* Independent::name() const { return "Independent"; }
 Independent::Independent(std::shared_ptr<const Distribution> base, int64_t n)
     : base_(std::move(base)), n_(n) {
-  TD_CHECK(base_ != nullptr, Value, "Independent: wants a distribution");
+  TD_CHECK(base_ != nullptr, Value, "Independent: expected a distribution");
   const Shape& b = base_->batch_shape();
   TD_CHECK(n >= 0 && n <= b.rank(), Value,
            "Independent: {} batch dimensions of {} cannot be reinterpreted", n, b.to_string());

@@ -147,7 +147,7 @@ LowRankMultivariateNormal::LowRankMultivariateNormal(const Tensor& l, const Tens
   TD_CHECK(l.dim() >= 1 && w.dim() >= 2 && d.dim() >= 1 && dims_equal(w.shape(-2), l.shape(-1)) &&
                dims_equal(d.shape(-1), l.shape(-1)),
            Shape,
-           "LowRankMultivariateNormal: loc is {}, cov_factor {}, cov_diag {}; wants [..., n], "
+           "LowRankMultivariateNormal: loc is {}, cov_factor {}, cov_diag {}; expects [..., n], "
            "[..., n, rank] and [..., n]",
            l.shape().to_string(), w.shape().to_string(), d.shape().to_string());
   require("LowRankMultivariateNormal", "cov_diag must be positive", d > 0);
@@ -203,7 +203,7 @@ Tensor root_of(const char* name, const Covariance& c) {
   const int given =
       c.covariance_matrix.defined() + c.precision_matrix.defined() + c.scale_tril.defined();
   TD_CHECK(given == 1, Value,
-           "{}: wants one of covariance_matrix, precision_matrix and scale_tril, got {}", name,
+           "{}: expected one of covariance_matrix, precision_matrix and scale_tril, got {}", name,
            given);
   if (c.scale_tril.defined()) return c.scale_tril;
   if (c.covariance_matrix.defined()) return linalg::cholesky(c.covariance_matrix);
@@ -215,7 +215,7 @@ TD_NAME(Wishart)
 Wishart::Wishart(const Operand& d, const Covariance& c) {
   const Tensor root = root_of("Wishart", c);
   TD_CHECK(root.dim() >= 2 && dims_equal(root.shape(-1), root.shape(-2)), Shape,
-           "Wishart: wants square matrices, got {}", root.shape().to_string());
+           "Wishart: expected square matrices, got {}", root.shape().to_string());
   const Tensor freedom =
       d.is_scalar() ? full(Shape(), d.scalar(), root.dtype()) : d.tensor().to(root.dtype());
   batch_ = broadcast_shapes(leading_dims(root.shape(), root.dim() - 2), freedom.shape());
@@ -262,7 +262,7 @@ Tensor Wishart::variance() const {
 
 TD_NAME(LKJCholesky)
 LKJCholesky::LKJCholesky(int64_t d, const Operand& c) : dim(d) {
-  TD_CHECK(d >= 2, Value, "LKJCholesky: dim is {}, wants at least 2", d);
+  TD_CHECK(d >= 2, Value, "LKJCholesky: dim is {}, expected at least 2", d);
   broadcast_parameters({&c}, {&concentration});
   require("LKJCholesky", "concentration must be positive", concentration > 0);
   batch_ = concentration.shape();
@@ -298,7 +298,7 @@ TD_NAME(MixtureSameFamily)
 MixtureSameFamily::MixtureSameFamily(Categorical mixture,
                                      std::shared_ptr<const Distribution> components)
     : mixture_(std::move(mixture)), components_(std::move(components)) {
-  TD_CHECK(components_ != nullptr, Value, "MixtureSameFamily: wants components");
+  TD_CHECK(components_ != nullptr, Value, "MixtureSameFamily: expected components");
   const Shape& b = components_->batch_shape();
   TD_CHECK(b.rank() >= 1 && dims_equal(b.back(), mixture_.probs.shape(-1)), Shape,
            "MixtureSameFamily: {} weights for components of batch {}",
@@ -354,7 +354,7 @@ TD_NAME(TransformedDistribution)
 TransformedDistribution::TransformedDistribution(std::shared_ptr<const Distribution> base,
                                                  std::vector<TransformPtr> transforms)
     : base_(std::move(base)), transforms_(std::move(transforms)) {
-  TD_CHECK(base_ != nullptr, Value, "TransformedDistribution: wants a distribution");
+  TD_CHECK(base_ != nullptr, Value, "TransformedDistribution: expected a distribution");
   const ComposeTransform all(transforms_);
   Shape from = base_->batch_shape();
   for (Dim d : base_->event_shape()) from.push_back(d);
@@ -429,7 +429,7 @@ Formulas& formulas() {
 }  // namespace
 
 void register_kl(const char* p, const char* q, Formula formula) {
-  TD_CHECK(formula != nullptr, Value, "register_kl: wants a formula");
+  TD_CHECK(formula != nullptr, Value, "register_kl: expected a formula");
   Formulas& f = formulas();
   const std::lock_guard<std::mutex> guard(f.lock);
   f.of[{p, q}] = std::move(formula);

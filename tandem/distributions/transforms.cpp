@@ -37,7 +37,7 @@ Tensor parameter(const Operand& p) {
 Tensor like(const Tensor& p, const Tensor& x) { return p.dim() == 0 ? p.to(x.dtype()) : p; }
 
 Shape front(const Shape& s, int dropped) {
-  TD_CHECK(s.rank() >= dropped, Shape, "{} has too few dimensions: wants at least {}",
+  TD_CHECK(s.rank() >= dropped, Shape, "{} has too few dimensions: expected at least {}",
            s.to_string(), dropped);
   Shape out;
   for (int i = 0; i + dropped < s.rank(); ++i) out.push_back(s[i]);
@@ -133,7 +133,8 @@ const char* CumulativeDistributionTransform::name() const {
 CumulativeDistributionTransform::CumulativeDistributionTransform(
     std::shared_ptr<const Distribution> d)
     : distribution(std::move(d)) {
-  TD_CHECK(distribution != nullptr, Value, "CumulativeDistributionTransform: wants a distribution");
+  TD_CHECK(distribution != nullptr, Value,
+           "CumulativeDistributionTransform: expected a distribution");
 }
 Tensor CumulativeDistributionTransform::operator()(const Tensor& x) const {
   return distribution->cdf(x);
@@ -194,7 +195,7 @@ Tensor below_diagonal(int64_t n) {
 int64_t side_of(int64_t count) {
   const auto n = static_cast<int64_t>((1 + std::sqrt(1 + 8 * static_cast<double>(count))) / 2);
   TD_CHECK(n * (n - 1) / 2 == count, Shape,
-           "{} numbers are not the part of a matrix below its diagonal: wants n (n - 1) / 2",
+           "{} numbers are not the part of a matrix below its diagonal: expected n (n - 1) / 2",
            count);
   return n;
 }

@@ -319,7 +319,8 @@ class Writer {
 EdgeSource write_c99(EdgeForward forward, std::span<const EdgePort> inputs,
                      std::span<const std::string> output_names, const EdgeOptions& options) {
   TD_CHECK(!options.name.empty() && identifier(options.name) == options.name, Value,
-           "'{}' is no C identifier\nGive letters, digits and _, not a digit first.", options.name);
+           "'{}' is not a C identifier\nGive letters, digits and _, not a digit first.",
+           options.name);
   const Lowered l = lower_for_text(forward, inputs);
   EdgeSource made;
   made.inputs.assign(inputs.begin(), inputs.end());

@@ -45,7 +45,7 @@ using EdgeForward = FunctionRef<std::vector<Tensor>(std::span<const Tensor>)>;
 /// eager code; sums run in the order of the loops, so matmuls, convolutions and means may differ
 /// from it in the last bits. Missing output names become output0, output1 ... Throws Unsupported,
 /// naming every op that has no C form and how often it stands in the model, where there is one;
-/// Shape for a tensor of 2^31 elements or more; Value for a name that is no C identifier.
+/// Shape for a tensor of 2^31 elements or more; Value for a name that is not a C identifier.
 TD_API EdgeSource write_c99(EdgeForward forward, std::span<const EdgePort> inputs,
                             std::span<const std::string> output_names,
                             const EdgeOptions& options = {});

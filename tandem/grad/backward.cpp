@@ -62,7 +62,7 @@ namespace {
            "an argument of a traced function has no gradient to read\n"
            "Write grad(loss, x) inside it, or read x.grad() outside.");
   TD_CHECK(!(n.flags & kRebound), Value,
-           "`w += v` has given this handle a new value, the result of {}: it is no leaf any more, "
+           "`w += v` has given this handle a new value, the result of {}: it is no longer a leaf, "
            "and only leaves keep gradients\n"
            "Update it under NoGradGuard (it stays a leaf), or make it a Param and write "
            "`w.assign_(w + v)`. PyTorch refuses the += itself.",

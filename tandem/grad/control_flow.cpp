@@ -74,7 +74,7 @@ void check_defined(std::span<const Tensor> ts, const char* what) {
 }
 bool read_pred(const Tensor& p, const char* what) {
   TD_CHECK(p.defined() && p.dtype() == DType::b8 && p.shape().numel() == Dim(1), Shape,
-           "{} wants a bool of one element, got {}", what,
+           "{} expects a bool of one element, got {}", what,
            p.defined() ? spec_of(p).to_string() : "an undefined tensor");
   return values_hidden() || p.reshape({}).item<bool>();
 }
@@ -293,7 +293,7 @@ Tensors scan(TensorFn f, std::span<const Tensor> carry, std::span<const Tensor> 
   for (size_t i = 0; i < xs.size(); ++i) {
     TD_CHECK(xs[i].dim() > 0, Shape, "xs {} has no dimension to scan along", i);
     TD_CHECK(length == Dim(-1) || dims_equal(length, xs[i].shape(0)), Shape,
-             "xs {} has {} slices, wanted {}", i, xs[i].shape(0).to_string(), length.to_string());
+             "xs {} has {} slices, expected {}", i, xs[i].shape(0).to_string(), length.to_string());
     length = xs[i].shape(0);
   }
   TD_CHECK(length.is_symbolic() || length.raw() >= 0, Value,

@@ -107,7 +107,7 @@ ValueAndGrads value_and_grads(TensorFn f, std::span<const Tensor> x,
 
 Tensors jvp_call(TensorFn f, std::span<const Tensor> x, std::span<const Tensor> v, Tensors& value,
                  SourceLocation loc) try {
-  TD_CHECK(x.size() == v.size(), Value, "wants one direction per input: {} and {}", x.size(),
+  TD_CHECK(x.size() == v.size(), Value, "expects one direction per input: {} and {}", x.size(),
            v.size());
   bool outer = is_grad_enabled();
   Tensors args;
@@ -188,7 +188,7 @@ Vjp vjp(TensorFn f, const Tensors& x, SourceLocation loc) try {
 }
 
 Tensors Vjp::operator()(const Tensors& g, SourceLocation loc) const {
-  TD_CHECK(g.size() == value.size(), Value, "vjp wants {} gradients, got {}", value.size(),
+  TD_CHECK(g.size() == value.size(), Value, "vjp expects {} gradients, got {}", value.size(),
            g.size());
   Tensors roots, grads;
   for (size_t i = 0; i < g.size(); ++i)

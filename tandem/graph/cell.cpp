@@ -11,11 +11,11 @@
 namespace tandem {
 
 Cell::Cell(Tensor value, bool requires_grad) : requires_grad_(requires_grad) {
-  TD_CHECK(value.defined(), Value, "a Param or Buffer wants a value, got an undefined tensor");
+  TD_CHECK(value.defined(), Value, "a Param or Buffer expects a value, got an undefined tensor");
   TD_CHECK(!value.is_symbolic(), Unsupported,
            "a Param or Buffer cannot be made inside a trace\nMake it before and capture it.");
   TD_CHECK(!requires_grad || is_floating(value.dtype()), DType,
-           "a Param that asks for gradients wants a floating dtype, got {}\n"
+           "a Param that asks for gradients expects a floating dtype, got {}\n"
            "Use a Buffer, or Param(value, false).",
            to_string(value.dtype()));
   if (requires_grad) slot_ = make_ref<GradSlot>();
@@ -63,7 +63,7 @@ void Cell::assign(const Tensor& v, SourceLocation loc) {
   TD_CHECK(v.defined(), Value, "assign_ got an undefined tensor");
   const Shape& want = value_.shape();
   TD_CHECK(v.shape() == want && v.dtype() == value_.dtype(), Shape,
-           "assign_ to '{}' wants {} {}, got {} {}", name.empty() ? "cell" : name,
+           "assign_ to '{}' expects {} {}, got {} {}", name.empty() ? "cell" : name,
            to_string(value_.dtype()), want.to_string(), to_string(v.dtype()),
            v.shape().to_string());
   NoGradGuard no_grad;
@@ -282,7 +282,7 @@ void Buffer::write_(int64_t dim, const Operand& start, const Tensor& value,
 
 AssignIf::AssignIf(Tensor pred) {
   TD_CHECK(pred.defined() && pred.dtype() == DType::b8 && pred.shape().numel() == Dim(1), Shape,
-           "AssignIf wants a bool tensor of one element");
+           "AssignIf expects a bool tensor of one element");
   context().assign_if.push_back(std::move(pred));
 }
 AssignIf::~AssignIf() { context().assign_if.pop_back(); }

@@ -121,9 +121,9 @@ Audio read_audio(const FilePath& path, const ReadAudioOptions& options) {
 void save_wav(const Tensor& waveform, int64_t sample_rate, const FilePath& path) {
   TD_CHECK(waveform.defined() && waveform.dim() == 2 && waveform.size(0) >= 1 &&
                waveform.size(0) <= 1024,
-           Shape, "save_wav wants [channels, frames], got {}",
+           Shape, "save_wav expects [channels, frames], got {}",
            waveform.defined() ? waveform.shape().to_string() : "an undefined tensor");
-  TD_CHECK(waveform.dtype() == DType::f32, DType, "save_wav wants f32, got {}",
+  TD_CHECK(waveform.dtype() == DType::f32, DType, "save_wav expects f32, got {}",
            to_string(waveform.dtype()));
   TD_CHECK(sample_rate >= 1 && sample_rate <= 1 << 30, Value, "save_wav: {} Hz", sample_rate);
   const int64_t channels = waveform.size(0), frames = waveform.size(1);

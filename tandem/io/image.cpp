@@ -177,11 +177,11 @@ std::vector<unsigned char> pixels_of(const Tensor& image) {
 
 std::string encode_png(const Tensor& image) {
   TD_CHECK(image.defined() && (image.dtype() == DType::u8 || image.is_floating_point()), DType,
-           "encode_png wants u8, or floats from 0 to 1, got {}",
+           "encode_png expects u8, or floats from 0 to 1, got {}",
            image.defined() ? to_string(image.dtype()) : "nothing");
   const int64_t c = image.dim() == 3 ? image.size(0) : 1;
   TD_CHECK((image.dim() == 2 || image.dim() == 3) && c >= 1 && c <= 4 && image.numel() > 0, Shape,
-           "encode_png wants [h, w] or [c, h, w] with 1 to 4 channels, got {}",
+           "encode_png expects [h, w] or [c, h, w] with 1 to 4 channels, got {}",
            image.shape().to_string());
   const int64_t h = image.size(-2), w = image.size(-1);
   const std::vector<unsigned char> planes = pixels_of(image);

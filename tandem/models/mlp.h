@@ -10,7 +10,7 @@ namespace tandem::models {
 /// x [n, ...] is flattened to [n, sizes[0]]; the result is [n, sizes.back()].
 struct MLP : nn::Module {
   explicit MLP(const std::vector<int64_t>& sizes, double dropout = 0) : drop(dropout) {
-    TD_CHECK(sizes.size() >= 2, Value, "MLP wants at least two sizes, got {}", sizes.size());
+    TD_CHECK(sizes.size() >= 2, Value, "MLP expects at least two sizes, got {}", sizes.size());
     for (size_t i = 0; i + 1 < sizes.size(); ++i) layers.emplace_back(sizes[i], sizes[i + 1]);
     TD_REGISTER(layers, drop);
   }

@@ -47,7 +47,7 @@ PReLU::PReLU(Dim n, double init, DType dtype) : weight(full({n}, init, dtype)) {
 Tensor PReLU::forward(Tensor x) { return prelu(std::move(x), weight); }
 
 RReLU::RReLU(double lower, double upper) : lower(lower), upper(upper) {
-  TD_CHECK(lower <= upper, Value, "RReLU wants lower <= upper, got {} and {}", lower, upper);
+  TD_CHECK(lower <= upper, Value, "RReLU expects lower <= upper, got {} and {}", lower, upper);
   this->register_members(this, "");
 }
 Tensor RReLU::forward(Tensor x) { return rrelu(std::move(x), lower, upper, is_training()); }
@@ -60,7 +60,7 @@ Tensor SwiGLU::forward(Tensor x) {
 
 GELU::GELU(std::string a) : approximate(std::move(a)) {
   TD_CHECK(approximate == "none" || approximate == "tanh", Value,
-           "GELU wants approximate \"none\" or \"tanh\", got \"{}\"", approximate);
+           "GELU expects approximate \"none\" or \"tanh\", got \"{}\"", approximate);
   this->register_members(this, "");
 }
 Tensor GELU::forward(Tensor x) { return gelu(std::move(x), approximate); }

@@ -15,12 +15,12 @@ namespace tandem::nn {
 namespace {
 
 void check_cutoffs(const std::vector<int64_t>& cutoffs, int64_t classes) {
-  TD_CHECK(!cutoffs.empty(), Value, "AdaptiveLogSoftmaxWithLoss wants at least one cutoff");
+  TD_CHECK(!cutoffs.empty(), Value, "AdaptiveLogSoftmaxWithLoss expects at least one cutoff");
   int64_t before = 0;
   for (int64_t c : cutoffs) {
     TD_CHECK(
         c > before && c < classes, Value,
-        "AdaptiveLogSoftmaxWithLoss wants increasing cutoffs between 1 and {}, got {} after {}",
+        "AdaptiveLogSoftmaxWithLoss expects increasing cutoffs between 1 and {}, got {} after {}",
         classes - 1, c, before);
     before = c;
   }
@@ -43,7 +43,7 @@ AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Dim in, int64_t classes,
       cutoffs(std::move(c)),
       options(o) {
   check_cutoffs(cutoffs, classes);
-  TD_CHECK(o.div_value > 0, Value, "AdaptiveLogSoftmaxWithLoss wants div_value > 0, got {}",
+  TD_CHECK(o.div_value > 0, Value, "AdaptiveLogSoftmaxWithLoss expects div_value > 0, got {}",
            o.div_value);
   cutoffs.push_back(classes);
   for (size_t i = 0; i + 1 < cutoffs.size(); ++i) {
@@ -82,10 +82,11 @@ Tensor AdaptiveLogSoftmaxWithLoss::target_log_prob(const Tensor& x, const Tensor
 
 AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(Tensor x, Tensor target) {
   const bool single = target.dim() == 0;
-  TD_CHECK(x.dim() == target.dim() + 1 && target.dim() <= 1, Shape,
-           "AdaptiveLogSoftmaxWithLoss wants x [n, in] and target [n], or x [in] and a 0-d target; "
-           "x is {}, target is {}",
-           x.shape().to_string(), target.shape().to_string());
+  TD_CHECK(
+      x.dim() == target.dim() + 1 && target.dim() <= 1, Shape,
+      "AdaptiveLogSoftmaxWithLoss expects x [n, in] and target [n], or x [in] and a 0-d target; "
+      "x is {}, target is {}",
+      x.shape().to_string(), target.shape().to_string());
   TD_CHECK(single || dims_equal(x.shape(0), target.shape(0)), Shape, "x is {}, target is {}",
            x.shape().to_string(), target.shape().to_string());
   if (!target.is_symbolic() && target.numel() > 0) {
@@ -126,7 +127,8 @@ LinearCrossEntropyLoss::LinearCrossEntropyLoss(Dim in, Dim classes, LinearCrossE
       num_classes(classes.value()),
       options(std::move(o)) {
   TD_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, Value,
-           "LinearCrossEntropyLoss wants label_smoothing in 0..1, got {}", options.label_smoothing);
+           "LinearCrossEntropyLoss expects label_smoothing in 0..1, got {}",
+           options.label_smoothing);
   TD_REGISTER(linear);
 }
 Tensor LinearCrossEntropyLoss::forward(Tensor x, Tensor target) {

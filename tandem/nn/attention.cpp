@@ -52,7 +52,7 @@ Tensor extend_mask(const Tensor& mask, int64_t columns) {
 KVCache::KVCache(int64_t n, int64_t heads, int64_t max, int64_t size, DType dtype)
     : max_length(max) {
   TD_CHECK(n > 0 && heads > 0 && max > 0 && size > 0, Value,
-           "KVCache wants sizes > 0, got {}, {}, {} and {}", n, heads, max, size);
+           "KVCache expects sizes > 0, got {}, {}, {} and {}", n, heads, max, size);
   k = Buffer(zeros({n, heads, max, size}, dtype));
   v = Buffer(zeros({n, heads, max, size}, dtype));
   length = Buffer(zeros({}, DType::i64));
@@ -73,7 +73,7 @@ MultiheadAttention::MultiheadAttention(Dim e, Dim heads, MultiheadAttentionOptio
   TD_CHECK(num_kv_heads > 0 && num_heads % num_kv_heads == 0, Value,
            "num_heads = {} must be a multiple of num_kv_heads = {}\n{}", num_heads, num_kv_heads,
            divisor_hint("num_kv_heads", num_kv_heads, num_heads));
-  TD_CHECK(o.kdim >= 0 && o.vdim >= 0, Value, "kdim and vdim want sizes >= 0, got {} and {}",
+  TD_CHECK(o.kdim >= 0 && o.vdim >= 0, Value, "kdim and vdim expect sizes >= 0, got {} and {}",
            o.kdim, o.vdim);
   head_dim = embed_dim / num_heads;
   if (!options.kdim) options.kdim = embed_dim;
@@ -178,7 +178,7 @@ AttentionOutput MultiheadAttention::explicit_weights(Tensor q, Tensor k, Tensor 
 AttentionOutput MultiheadAttention::run(Tensor q, Tensor k, Tensor v, const AttentionArguments& a,
                                         bool weights) {
   TD_CHECK((q.dim() == 3 || q.dim() == 2) && k.dim() == q.dim() && v.dim() == q.dim(), Shape,
-           "query, key and value want 3 dimensions (or 2 without a batch), got {}, {} and {}",
+           "query, key and value expect 3 dimensions (or 2 without a batch), got {}, {} and {}",
            q.shape().to_string(), k.shape().to_string(), v.shape().to_string());
   bool single = q.dim() == 2, causal = a.is_causal;
   for (Tensor* t : {&q, &k, &v}) {
@@ -207,7 +207,7 @@ AttentionOutput MultiheadAttention::run(Tensor q, Tensor k, Tensor v, const Atte
   }
   if (a.key_padding_mask.defined()) {
     Tensor p = a.key_padding_mask;
-    TD_CHECK(p.dim() == (single ? 1 : 2), Shape, "key_padding_mask wants [{}s], is {}",
+    TD_CHECK(p.dim() == (single ? 1 : 2), Shape, "key_padding_mask expects [{}s], got {}",
              single ? "" : "n, ", p.shape().to_string());
     mask =
         combine_masks(mask, reshape(p, {single ? Dim(1) : p.shape(0), 1, 1, p.shape(-1)}), dtype);

@@ -111,7 +111,7 @@ auto repeat(int64_t n, Make make) {
     else
       return (void)i, make();
   };
-  TD_CHECK(n >= 0, Value, "nn::repeat wants a number of layers >= 0, got {}", n);
+  TD_CHECK(n >= 0, Value, "nn::repeat expects a number of layers >= 0, got {}", n);
   std::vector<decltype(one(int64_t{}))> all;
   all.reserve(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) all.push_back(one(i));

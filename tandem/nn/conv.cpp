@@ -15,12 +15,12 @@ namespace {
 
 // One number per spatial dimension, validated.
 IntList spread(const char* name, const IntList& list, int rank, int64_t least) {
-  TD_CHECK(list.rank() == 1 || list.rank() == rank, Value, "{} wants 1 or {} numbers, got {}", name,
-           rank, list.to_string());
+  TD_CHECK(list.rank() == 1 || list.rank() == rank, Value, "{} expects 1 or {} numbers, got {}",
+           name, rank, list.to_string());
   IntList r = list;
   while (r.rank() < rank) r.push_back(list[0]);
   for (Dim v : r)
-    TD_CHECK(v.value() >= least, Value, "{} wants numbers {} {}, got {}", name,
+    TD_CHECK(v.value() >= least, Value, "{} expects numbers {} {}, got {}", name,
              least ? ">" : "of at least", 0, list.to_string());
   return r;
 }
@@ -53,12 +53,12 @@ ConvNd::ConvNd(int rank, Dim in, Dim out, const IntList& kernel, const ConvOptio
   check_groups(o.groups, in_channels, out_channels);
   const std::string &name = o.padding.name(), &mode = o.padding_mode;
   TD_CHECK(name.empty() || name == "same" || name == "valid", Value,
-           "padding is \"{}\", wants \"same\", \"valid\" or sizes", name);
+           "padding is \"{}\", expects \"same\", \"valid\" or sizes", name);
   TD_CHECK(mode == "zeros" || mode == "reflect" || mode == "replicate" || mode == "circular", Value,
            "padding_mode '{}' is not one of zeros, reflect, replicate, circular", mode);
   if (name == "same")
     for (Dim s : o.stride)
-      TD_CHECK(s == Dim(1), Value, "padding \"same\" wants stride 1, stride is {}",
+      TD_CHECK(s == Dim(1), Value, "padding \"same\" expects stride 1, stride is {}",
                o.stride.to_string());
   make_parameters(weight, bias, out_channels, in_channels / o.groups, kernel_size, o.bias,
                   out_channels, o.dtype);
@@ -89,8 +89,8 @@ Tensor ConvNd::run(Tensor x, int rank) {
   IntList sizes = options.padding.sizes();
   if (options.padding_mode != "zeros") {
     TD_CHECK(x.dim() == rank + 1 || x.dim() == rank + 2, Shape,
-             "x is {}, wants {} dimensions, or {} without a batch", x.shape().to_string(), rank + 2,
-             rank + 1);
+             "x is {}, expected {} dimensions, or {} without a batch", x.shape().to_string(),
+             rank + 2, rank + 1);
     x = padded(std::move(x), rank);
     sizes = {0};
   } else if (!options.padding.name().empty()) {
@@ -121,9 +121,10 @@ Tensor ConvTransposeNd::run(Tensor x, const IntList& output_size, int rank) {
     const IntList padding = spread("padding", options.padding, rank, 0);
     const IntList dilation = spread("dilation", options.dilation, rank, 1);
     const int skip = output_size.rank() - rank, lead = x.dim() - rank;
-    TD_CHECK(lead == 1 || lead == 2, Shape, "x is {}, wants {} dimensions, or {} without a batch",
-             x.shape().to_string(), rank + 2, rank + 1);
-    TD_CHECK(skip == 0 || skip == lead, Value, "output_size {} wants {} or {} numbers",
+    TD_CHECK(lead == 1 || lead == 2, Shape,
+             "x is {}, expected {} dimensions, or {} without a batch", x.shape().to_string(),
+             rank + 2, rank + 1);
+    TD_CHECK(skip == 0 || skip == lead, Value, "output_size {} expects {} or {} numbers",
              output_size.to_string(), rank, rank + lead);
     extra = {};
     for (int i = 0; i < rank; ++i) {
@@ -131,7 +132,7 @@ Tensor ConvTransposeNd::run(Tensor x, const IntList& output_size, int rank) {
                             dilation[i].value() * (kernel_size[i].value() - 1) + 1;
       const int64_t e = output_size[skip + i].value() - least;
       TD_CHECK(e >= 0 && e < stride[i].value(), Value,
-               "output_size {} is not possible in spatial dimension {}: wants {} to {}",
+               "output_size {} is not possible in spatial dimension {}: expected {} to {}",
                output_size.to_string(), i, least, least + stride[i].value() - 1);
       extra.push_back(e);
     }

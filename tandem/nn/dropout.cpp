@@ -10,7 +10,7 @@ namespace tandem::nn {
 namespace {
 
 void check_p(double p, const char* type) {
-  TD_CHECK(p >= 0 && p <= 1, Value, "{} wants a probability in 0..1, got {}", type, p);
+  TD_CHECK(p >= 0 && p <= 1, Value, "{} expects a probability in 0..1, got {}", type, p);
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ DropPath::DropPath(double p) : p(p) {
 }
 Tensor DropPath::forward(Tensor x) {
   if (!is_training()) return x;
-  TD_CHECK(x.dim() >= 1, Shape, "DropPath wants a batch, x is 0-d");
+  TD_CHECK(x.dim() >= 1, Shape, "DropPath expects a batch, x is 0-d");
   if (p == 0) return x;
   const DeviceGuard there(x.device());
   Shape samples = x.shape();

@@ -48,13 +48,13 @@ Tensor max_at(const Tensor& m, const Tensor& at, Dim n) {
 
 void MessagePassing::check(const Tensor& x, const Tensor& edges, int64_t features) const {
   TD_CHECK(x.dim() == 2 && (features < 0 || dims_equal(x.shape(1), features)), Shape,
-           "{} wants x [nodes, {}], is {}", type(),
+           "{} expects x [nodes, {}], got {}", type(),
            features < 0 ? std::string("features") : std::to_string(features),
            x.shape().to_string());
   TD_CHECK(edges.dim() == 2 && dims_equal(edges.shape(0), 2), Shape,
-           "edge_index wants [2, edges], is {}", edges.shape().to_string());
+           "edge_index expects [2, edges], got {}", edges.shape().to_string());
   TD_CHECK(edges.dtype() == DType::i64 || edges.dtype() == DType::i32, DType,
-           "edge_index wants int64 or int32, is {}\nCast it with .to(int64).",
+           "edge_index expects int64 or int32, got {}\nCast it with .to(int64).",
            to_string(edges.dtype()));
 }
 
@@ -107,7 +107,7 @@ Tensor GCNConv::forward(Tensor x, Tensor edges, Tensor w) {
   const DeviceGuard there(x.device());
   Dim n = x.shape(0);
   TD_CHECK(!w.defined() || (w.dim() == 1 && dims_equal(w.shape(0), edges.shape(1))), Shape,
-           "edge_weight wants [{}], is {}", edges.shape(1).to_string(),
+           "edge_weight expects [{}], got {}", edges.shape(1).to_string(),
            w.defined() ? w.shape().to_string() : "");
   if (!w.defined()) w = ones({edges.shape(1)}, x.dtype());
   if (options.add_self_loops) {
@@ -162,8 +162,8 @@ Tensor attend(const Tensor& features, Tensor alpha, const Tensor& to, Dim n,
 
 void check_gat(const GATConvOptions& o, Dim out) {
   TD_CHECK(o.heads > 0 && out.value() > 0, Value,
-           "GATConv wants heads and channels > 0, got {} and {}", o.heads, out.value());
-  TD_CHECK(o.dropout >= 0 && o.dropout <= 1, Value, "dropout wants a probability in 0..1, got {}",
+           "GATConv expects heads and channels > 0, got {} and {}", o.heads, out.value());
+  TD_CHECK(o.dropout >= 0 && o.dropout <= 1, Value, "dropout expects a probability in 0..1, got {}",
            o.dropout);
 }
 
@@ -234,7 +234,7 @@ Tensor GATv2Conv::operator()(Tensor x, Tensor edges, SourceLocation loc) {
 
 GINConv::GINConv(AnyModule m, GINConvOptions o) : nn(std::move(m)) {
   TD_CHECK(nn.module().state().forward, Value,
-           "GINConv wants a module with `Tensor forward(Tensor)`");
+           "GINConv expects a module with `Tensor forward(Tensor)`");
   if (o.train_eps)
     eps = Param(full({1}, o.eps, o.dtype));
   else

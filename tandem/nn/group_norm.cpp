@@ -12,7 +12,7 @@ namespace tandem::nn {
 GroupNorm::GroupNorm(int64_t groups, Dim channels, GroupNormOptions o)
     : num_groups(groups), num_channels(channels.value()), options(o) {
   TD_CHECK(groups >= 1 && num_channels >= 1 && num_channels % groups == 0, Value,
-           "GroupNorm wants num_groups that divide num_channels, got {} and {}\n{}", groups,
+           "GroupNorm expects num_groups that divide num_channels, got {} and {}\n{}", groups,
            num_channels, divisor_hint("num_groups", groups, num_channels));
   if (o.affine) {
     weight = Param(ones({channels}, o.dtype));
@@ -22,7 +22,7 @@ GroupNorm::GroupNorm(int64_t groups, Dim channels, GroupNormOptions o)
 }
 Tensor GroupNorm::forward(Tensor x) {
   TD_CHECK(x.dim() >= 2 && dims_equal(x.shape(1), num_channels), Shape,
-           "GroupNorm wants {} channels, x is {}\n{}", num_channels, x.shape().to_string(),
+           "GroupNorm expects {} channels, x is {}\n{}", num_channels, x.shape().to_string(),
            tandem::detail::layout_hint(x.shape(), x.dim() - 2, num_channels,
                                        "Set num_channels to the channels of x."));
   return group_norm(std::move(x), num_groups, detail::value_or_none(weight),
@@ -39,10 +39,10 @@ InstanceNorm::InstanceNorm(Dim c, const InstanceNormOptions& o)
 Tensor InstanceNorm::run(Tensor x, int spatial) {
   const bool single = x.dim() == spatial + 1;
   TD_CHECK(single || x.dim() == spatial + 2, Shape,
-           "{} wants {} dimensions, or {} without a batch, x is {}", type(), spatial + 2,
+           "{} expects {} dimensions, or {} without a batch, x is {}", type(), spatial + 2,
            spatial + 1, x.shape().to_string());
   TD_CHECK(dims_equal(x.shape(single ? 0 : 1), num_features), Shape,
-           "{} wants {} channels, x is {}\n{}", type(), num_features, x.shape().to_string(),
+           "{} expects {} channels, x is {}\n{}", type(), num_features, x.shape().to_string(),
            tandem::detail::layout_hint(x.shape(), spatial, num_features,
                                        "Set num_features to the channels of x."));
   if (single) x = x.unsqueeze(0);
@@ -78,7 +78,7 @@ Tensor InstanceNorm3d::forward(Tensor x) { return run(std::move(x), 3); }
 
 LocalResponseNorm::LocalResponseNorm(int64_t size, double alpha, double beta, double k)
     : size(size), alpha(alpha), beta(beta), k(k) {
-  TD_CHECK(size >= 1, Value, "LocalResponseNorm wants size >= 1, got {}", size);
+  TD_CHECK(size >= 1, Value, "LocalResponseNorm expects size >= 1, got {}", size);
   this->register_members(this, "");
 }
 Tensor LocalResponseNorm::forward(Tensor x) {

@@ -16,7 +16,7 @@ inline Tensor value_or_none(const Param& p) { return p.defined() ? p.value() : T
 /// counts from the end and becomes the row's number.
 inline Param embedding_weight(const char* type, Dim n, Dim d, std::optional<int64_t>& padding_idx,
                               DType dtype) {
-  TD_CHECK(n.value() > 0 && d.value() >= 0, Value, "{} wants sizes > 0, got {} and {}", type,
+  TD_CHECK(n.value() > 0 && d.value() >= 0, Value, "{} expects sizes > 0, got {} and {}", type,
            n.value(), d.value());
   Tensor w = init::normal({n, d}, 0, 1, dtype);
   if (padding_idx) {
@@ -31,7 +31,7 @@ inline Param embedding_weight(const char* type, Dim n, Dim d, std::optional<int6
 /// Scale and shift of c channels and their running statistics, as requested by the options.
 template <class Layer, class Options>
 void make_channel_norm(Layer& l, const char* type, Dim c, const Options& o) {
-  TD_CHECK(c.value() > 0, Value, "{} wants num_features > 0, got {}", type, c.value());
+  TD_CHECK(c.value() > 0, Value, "{} expects num_features > 0, got {}", type, c.value());
   if (o.affine) {
     l.weight = Param(ones({c}, o.dtype));
     l.bias = Param(zeros({c}, o.dtype));

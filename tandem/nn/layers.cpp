@@ -13,7 +13,7 @@ namespace tandem::nn {
 
 Bilinear::Bilinear(Dim in1, Dim in2, Dim out, BilinearOptions o) {
   TD_CHECK(in1.value() > 0 && in2.value() > 0 && out.value() > 0, Value,
-           "Bilinear wants sizes > 0, got {}, {} and {}", in1.value(), in2.value(), out.value());
+           "Bilinear expects sizes > 0, got {}, {} and {}", in1.value(), in2.value(), out.value());
   weight = Param(init::fan_in_uniform({out, in1, in2}, in1.value(), o.dtype));
   if (o.bias) bias = Param(init::fan_in_uniform({out}, in1.value(), o.dtype));
   TD_REGISTER(weight, bias);
@@ -46,7 +46,7 @@ Tensor EmbeddingBag::operator()(Tensor x, Tensor offsets, Tensor w, SourceLocati
 }
 
 RMSNorm::RMSNorm(IntList shape, RMSNormOptions o) : normalized_shape(shape), options(o) {
-  TD_CHECK(shape.rank() > 0, Value, "RMSNorm wants at least one dimension");
+  TD_CHECK(shape.rank() > 0, Value, "RMSNorm expects at least one dimension");
   if (o.elementwise_affine) weight = Param(ones(shape, o.dtype));
   TD_REGISTER(weight);
 }

@@ -10,7 +10,7 @@ namespace tandem::nn {
 
 Linear::Linear(Dim in, Dim out, LinearOptions o)
     : in_features(in.value()), out_features(out.value()) {
-  TD_CHECK(in_features >= 0 && out_features >= 0, Value, "Linear wants sizes >= 0, got {} and {}",
+  TD_CHECK(in_features >= 0 && out_features >= 0, Value, "Linear expects sizes >= 0, got {} and {}",
            in_features, out_features);
   weight = Param(init::fan_in_uniform({out, in}, in_features, o.dtype));
   if (o.bias) bias = Param(init::fan_in_uniform({out}, in_features, o.dtype));

@@ -27,12 +27,12 @@ BatchNorm::BatchNorm(Dim c, const BatchNormOptions& o) : num_features(c.value())
 }
 
 Tensor BatchNorm::run(Tensor x, int min_rank, int max_rank) {
-  TD_CHECK(x.dim() >= min_rank && x.dim() <= max_rank, Shape, "{} wants {} dimensions, x is {}",
+  TD_CHECK(x.dim() >= min_rank && x.dim() <= max_rank, Shape, "{} expects {} dimensions, x is {}",
            type(),
            min_rank == max_rank ? std::to_string(min_rank)
                                 : std::to_string(min_rank) + " or " + std::to_string(max_rank),
            x.shape().to_string());
-  TD_CHECK(dims_equal(x.shape(1), num_features), Shape, "{} wants {} channels, x is {} ({})\n{}",
+  TD_CHECK(dims_equal(x.shape(1), num_features), Shape, "{} expects {} channels, x is {} ({})\n{}",
            type(), num_features, x.shape().to_string(), x.shape(1).to_string(),
            tandem::detail::layout_hint(x.shape(), x.dim() - 2, num_features,
                                        "Set num_features to the channels of x."));
@@ -135,7 +135,7 @@ BatchNorm3d::BatchNorm3d(Dim c, BatchNormOptions o) : BatchNorm(c, o) {
 Tensor BatchNorm3d::forward(Tensor x) { return run(std::move(x), 5, 5); }
 
 LayerNorm::LayerNorm(IntList shape, LayerNormOptions o) : normalized_shape(shape), options(o) {
-  TD_CHECK(shape.rank() > 0, Value, "LayerNorm wants at least one dimension");
+  TD_CHECK(shape.rank() > 0, Value, "LayerNorm expects at least one dimension");
   if (o.elementwise_affine) {
     weight = Param(ones(shape, o.dtype));
     if (o.bias) bias = Param(zeros(shape, o.dtype));
@@ -148,7 +148,7 @@ Tensor LayerNorm::forward(Tensor x) {
 }
 
 Dropout::Dropout(double p) : p(p) {
-  TD_CHECK(p >= 0 && p <= 1, Value, "Dropout wants a probability in 0..1, got {}", p);
+  TD_CHECK(p >= 0 && p <= 1, Value, "Dropout expects a probability in 0..1, got {}", p);
   this->register_members(this, "");
 }
 Tensor Dropout::forward(Tensor x) { return dropout(std::move(x), p, is_training()); }

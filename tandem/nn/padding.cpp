@@ -8,7 +8,7 @@ namespace {
 
 IntList sides(const IntList& padding, int d) {
   TD_CHECK(padding.rank() == 1 || padding.rank() == 2 * d, Value,
-           "padding wants 1 or {} numbers, got {}", 2 * d, padding.to_string());
+           "padding expects 1 or {} numbers, got {}", 2 * d, padding.to_string());
   IntList r = padding;
   while (r.rank() < 2 * d) r.push_back(padding[0]);
   return r;
@@ -17,7 +17,7 @@ IntList sides(const IntList& padding, int d) {
 Tensor padded(const Module& m, Tensor x, const IntList& padding, const char* mode, Scalar value) {
   const int d = padding.rank() / 2;
   TD_CHECK(x.dim() == d + 1 || x.dim() == d + 2, Shape,
-           "{} wants {} dimensions, or {} without a batch, x is {}", m.type(), d + 2, d + 1,
+           "{} expects {} dimensions, or {} without a batch, x is {}", m.type(), d + 2, d + 1,
            x.shape().to_string());
   return pad(std::move(x), padding, mode, value);
 }

@@ -31,7 +31,7 @@ void check_state(const char* name, const Tensor& h, Dim layers, Dim n, int64_t s
   if (!h.defined()) return;
   TD_CHECK(h.dim() == 3 && dims_equal(h.shape(0), layers) && dims_equal(h.shape(1), n) &&
                dims_equal(h.shape(2), size),
-           Shape, "{} is {}, wants {}", name, h.shape().to_string(),
+           Shape, "{} is {}, expected {}", name, h.shape().to_string(),
            Shape(layers, n, size).to_string());
 }
 
@@ -71,11 +71,11 @@ Recurrent::Direction::Direction(int64_t in, int64_t h, int gates, const LSTMOpti
 Recurrent::Recurrent(RecurrentKind kind, Dim in, Dim hidden, const LSTMOptions& o)
     : input_size(in.value()), hidden_size(hidden.value()), options(o), kind_(kind) {
   TD_CHECK(o.num_layers > 0 && hidden_size > 0, Value,
-           "a recurrent layer wants num_layers and hidden_size > 0, got {} and {}", o.num_layers,
+           "a recurrent layer expects num_layers and hidden_size > 0, got {} and {}", o.num_layers,
            hidden_size);
   TD_CHECK(o.proj_size >= 0 && o.proj_size < hidden_size, Value,
            "proj_size = {} must be below hidden_size = {}", o.proj_size, hidden_size);
-  TD_CHECK(o.dropout >= 0 && o.dropout <= 1, Value, "dropout wants a probability in 0..1, got {}",
+  TD_CHECK(o.dropout >= 0 && o.dropout <= 1, Value, "dropout expects a probability in 0..1, got {}",
            o.dropout);
   int d = o.bidirectional ? 2 : 1;
   for (int64_t k = 0; k < o.num_layers; ++k)
@@ -173,10 +173,10 @@ LSTMOutput Recurrent::stack_layers(Tensor x, const Tensor& h0, const Tensor& c0,
 }
 
 LSTMOutput Recurrent::run(Tensor x, Tensor h0, Tensor c0) {
-  TD_CHECK(x.dim() == 3 || x.dim() == 2, Shape, "{} wants x of 2 or 3 dimensions, got {}", type(),
+  TD_CHECK(x.dim() == 3 || x.dim() == 2, Shape, "{} expects x of 2 or 3 dimensions, got {}", type(),
            x.shape().to_string());
   TD_CHECK(dims_equal(x.shape(-1), input_size), Shape,
-           "{} wants input size {}, x is {} ({})\nSet input_size to the last dimension of x, or "
+           "{} expects input size {}, x is {} ({})\nSet input_size to the last dimension of x, or "
            "permute x to [{}, {}].",
            type(), input_size, x.shape().to_string(), x.shape(-1).to_string(),
            options.batch_first ? "n, steps" : "steps, n", input_size);
@@ -209,9 +209,9 @@ LSTMOutput Recurrent::run(Tensor x, Tensor h0, Tensor c0) {
 
 PackedLSTMOutput Recurrent::run(const PackedSequence& x, Tensor h0, Tensor c0) {
   TD_CHECK(x.data.defined() && x.data.dim() == 2 && !x.batch_sizes.empty(), Shape,
-           "{} wants a packed sequence of vectors", type());
+           "{} expects a packed sequence of vectors", type());
   TD_CHECK(dims_equal(x.data.shape(1), input_size), Shape,
-           "{} wants input size {}, the packed data is {}", type(), input_size,
+           "{} expects input size {}, the packed data is {}", type(), input_size,
            x.data.shape().to_string());
   const DeviceGuard there(x.data.device());
   Dim layers = static_cast<int64_t>(directions.size());
@@ -234,7 +234,7 @@ PackedLSTMOutput Recurrent::run(const PackedSequence& x, Tensor h0, Tensor c0) {
 
 RecurrentCell::RecurrentCell(int gates, Dim in, Dim hidden, const RNNCellOptions& o)
     : input_size(in.value()), hidden_size(hidden.value()), options(o) {
-  TD_CHECK(hidden_size > 0, Value, "a recurrent cell wants hidden_size > 0, got {}", hidden_size);
+  TD_CHECK(hidden_size > 0, Value, "a recurrent cell expects hidden_size > 0, got {}", hidden_size);
   TD_CHECK(o.nonlinearity == "tanh" || o.nonlinearity == "relu", Value,
            "nonlinearity is \"tanh\" or \"relu\", got \"{}\"", o.nonlinearity);
   int64_t h = hidden_size;
@@ -248,11 +248,11 @@ RecurrentCell::RecurrentCell(int gates, Dim in, Dim hidden, const RNNCellOptions
 
 void RecurrentCell::check(const Tensor& x, const Tensor& h) const {
   TD_CHECK((x.dim() == 1 || x.dim() == 2) && dims_equal(x.shape(-1), input_size), Shape,
-           "{} wants x [n, {}] or [{}], got {}", type(), input_size, input_size,
+           "{} expects x [n, {}] or [{}], got {}", type(), input_size, input_size,
            x.shape().to_string());
   TD_CHECK(!h.defined() || (h.dim() == x.dim() && dims_equal(h.shape(-1), hidden_size) &&
                             (x.dim() == 1 || dims_equal(h.shape(0), x.shape(0)))),
-           Shape, "{} wants a state of size {} for x {}, got {}", type(), hidden_size,
+           Shape, "{} expects a state of size {} for x {}, got {}", type(), hidden_size,
            x.shape().to_string(), h.shape().to_string());
 }
 

@@ -27,7 +27,7 @@ LayerNorm norm_of(Dim d, const TransformerLayerOptions& o) {
 void check_activation(const TransformerLayerOptions& o) {
   TD_CHECK(o.activation == "relu" || o.activation == "gelu", Value,
            "activation is \"relu\" or \"gelu\", got \"{}\"", o.activation);
-  TD_CHECK(o.dim_feedforward > 0, Value, "dim_feedforward wants a size > 0, got {}",
+  TD_CHECK(o.dim_feedforward > 0, Value, "dim_feedforward expects a size > 0, got {}",
            o.dim_feedforward);
 }
 
@@ -121,7 +121,7 @@ Tensor TransformerDecoderLayer::operator()(Tensor x, Tensor memory, const Decode
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int64_t n,
                                        std::optional<LayerNorm> last)
     : norm(std::move(last)) {
-  TD_CHECK(n >= 0, Value, "num_layers wants a number >= 0, got {}", n);
+  TD_CHECK(n >= 0, Value, "num_layers expects a number >= 0, got {}", n);
   for (int64_t i = 0; i < n; ++i) layers.push_back(nn::clone(layer));
   TD_REGISTER(layers, norm);
 }
@@ -136,7 +136,7 @@ Tensor TransformerEncoder::operator()(Tensor x, const EncoderMasks& m, SourceLoc
 TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int64_t n,
                                        std::optional<LayerNorm> last)
     : norm(std::move(last)) {
-  TD_CHECK(n >= 0, Value, "num_layers wants a number >= 0, got {}", n);
+  TD_CHECK(n >= 0, Value, "num_layers expects a number >= 0, got {}", n);
   for (int64_t i = 0; i < n; ++i) layers.push_back(nn::clone(layer));
   TD_REGISTER(layers, norm);
 }
@@ -173,7 +173,7 @@ Transformer::Transformer(TransformerOptions o)
 Tensor Transformer::forward(Tensor src, Tensor tgt, const EncoderMasks& source,
                             const DecoderMasks& target) {
   TD_CHECK(dims_equal(src.shape(-1), options.d_model) && dims_equal(tgt.shape(-1), options.d_model),
-           Shape, "src and tgt want d_model = {} features, got {} and {}",
+           Shape, "src and tgt expect d_model = {} features, got {} and {}",
            options.d_model.to_string(), src.shape().to_string(), tgt.shape().to_string());
   return decoder(std::move(tgt), encoder(std::move(src), source), target);
 }
@@ -191,14 +191,14 @@ Tensor Transformer::generate_square_subsequent_mask(Dim n, DType dtype) {
 // ---- positions
 
 RotaryEmbedding::RotaryEmbedding(Dim s, RotaryOptions o) : size(s.value()), options(o) {
-  TD_CHECK(size > 0 && size % 2 == 0, Value, "RotaryEmbedding wants an even size, got {}", size);
-  TD_CHECK(o.base > 0, Value, "RotaryEmbedding wants base > 0, got {}", o.base);
+  TD_CHECK(size > 0 && size % 2 == 0, Value, "RotaryEmbedding expects an even size, got {}", size);
+  TD_CHECK(o.base > 0, Value, "RotaryEmbedding expects base > 0, got {}", o.base);
   this->register_members(this, "");
 }
 
 Tensor RotaryEmbedding::forward(Tensor x, const Operand& start) {
   TD_CHECK(x.dim() >= 2 && dims_equal(x.shape(-1), size), Shape,
-           "RotaryEmbedding wants x [..., l, {}], is {}", size, x.shape().to_string());
+           "RotaryEmbedding expects x [..., l, {}], got {}", size, x.shape().to_string());
   int64_t half = size / 2;
   Dim steps = x.shape(-2);
   Tensor at = arange_dim(steps);
@@ -224,7 +224,7 @@ SinusoidalPositional::SinusoidalPositional(Dim d_model, SinusoidalOptions o)
     : dropout(o.dropout), options(o) {
   int64_t d = d_model.value();
   TD_CHECK(d > 0 && d % 2 == 0 && o.max_len > 0, Value,
-           "SinusoidalPositional wants an even d_model and max_len > 0, got {} and {}", d,
+           "SinusoidalPositional expects an even d_model and max_len > 0, got {} and {}", d,
            o.max_len);
   std::vector<float> v(static_cast<size_t>(o.max_len * d));
   for (int64_t t = 0; t < o.max_len; ++t)
@@ -241,7 +241,7 @@ SinusoidalPositional::SinusoidalPositional(Dim d_model, SinusoidalOptions o)
 Tensor SinusoidalPositional::forward(Tensor x) {
   int64_t d = table.size(1);
   TD_CHECK(x.dim() == 3 && dims_equal(x.shape(2), d), Shape,
-           "SinusoidalPositional wants x of 3 dimensions with {} features, is {}", d,
+           "SinusoidalPositional expects x of 3 dimensions with {} features, got {}", d,
            x.shape().to_string());
   Dim steps = x.shape(options.batch_first ? 1 : 0);
   TD_CHECK(steps.is_symbolic() || steps.value() <= options.max_len, Shape,

@@ -20,7 +20,7 @@ UpsamplingNearest2d::UpsamplingNearest2d(Upsampling2dOptions o) : options(o) {
   this->register_members(this, "");
 }
 Tensor UpsamplingNearest2d::forward(Tensor x) {
-  TD_CHECK(x.dim() == 4, Shape, "UpsamplingNearest2d wants 4 dimensions, x is {}",
+  TD_CHECK(x.dim() == 4, Shape, "UpsamplingNearest2d expects 4 dimensions, x is {}",
            x.shape().to_string());
   return interpolate(std::move(x), {.size = options.size, .scale_factor = options.scale_factor});
 }

@@ -11,7 +11,7 @@ namespace tandem::onnx {
 
 /// The locations that tensors of the ONNX file name as their external data, each once, in the order
 /// of the file and as they stand there: nothing says that such a file exists or may be read. Throws
-/// Io where the file cannot be read, Format where it is no ONNX file.
+/// Io where the file cannot be read, Format where it is not an ONNX file.
 TD_API std::vector<std::string> external_locations(const std::string& path);
 
 }  // namespace tandem::onnx

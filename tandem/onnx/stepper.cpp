@@ -38,7 +38,7 @@ std::string text_of(const OnnxTypeSpec& t) {
 void check_value(const OnnxPort& p, const Tensor& x) {
   const OnnxTypeInfo& want = info_of(p.type.elem);
   TD_CHECK(x.defined() && x.dtype() == want.carrier, DType,
-           "OnnxStepper: state '{}' wants {}, got {}", p.name, to_string(want.carrier),
+           "OnnxStepper: state '{}' expects {}, got {}", p.name, to_string(want.carrier),
            x.defined() ? to_string(x.dtype()) : "nothing");
   if (!p.type.has_shape) return;
   bool fits = static_cast<size_t>(x.dim()) == p.type.dims.size();
@@ -108,7 +108,7 @@ struct OnnxStepper::State {
     for (const OnnxPort* port : {&in, &out})
       TD_CHECK(port->type.kind == OnnxTypeSpec::Kind::tensor && port->type.elem != OnnxType::string,
                Unsupported, "OnnxStepper: '{}' is not a tensor of numbers", port->name);
-    TD_CHECK(in.type.elem == out.type.elem, DType, "OnnxStepper: '{}' wants {}, '{}' gives {}",
+    TD_CHECK(in.type.elem == out.type.elem, DType, "OnnxStepper: '{}' expects {}, '{}' gives {}",
              in.name, to_string(in.type.elem), out.name, to_string(out.type.elem));
     TD_CHECK(
         !in.type.has_shape || !out.type.has_shape || in.type.dims.size() == out.type.dims.size(),

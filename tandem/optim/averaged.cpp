@@ -12,9 +12,9 @@
 namespace tandem::optim::detail {
 
 Averager::Averager(AveragedModelOptions options) : n_averaged(zeros({}, DType::i64)), o_(options) {
-  TD_CHECK(o_.decay || !o_.warmup, Value, "AveragedModel: warmup wants a decay");
+  TD_CHECK(o_.decay || !o_.warmup, Value, "AveragedModel: warmup expects a decay");
   TD_CHECK(!o_.decay || (*o_.decay >= 0 && *o_.decay <= 1), Value,
-           "AveragedModel wants decay in 0..1, got {}", *o_.decay);
+           "AveragedModel expects decay in 0..1, got {}", *o_.decay);
 }
 
 void Averager::update(nn::Module& average, nn::Module& model, SourceLocation loc) {
@@ -143,7 +143,7 @@ void WeightAverage::load_state_dict(const StateDict& state) {
     const Tensor& v = state.at("module." + names_[i]);
     const Tensor have = cells_[i].average->read();
     TD_CHECK(v.shape() == have.shape() && v.dtype() == have.dtype(), Shape,
-             "WeightAverage: '{}' wants {} {}, the state has {} {}", names_[i],
+             "WeightAverage: '{}' expects {} {}, the state has {} {}", names_[i],
              to_string(have.dtype()), have.shape().to_string(), to_string(v.dtype()),
              v.shape().to_string());
   }

@@ -36,7 +36,7 @@ Tensor get_total_norm(const std::vector<Param>& params, double p, SourceLocation
 Tensor clip_grad_norm_(const std::vector<Param>& params, double max_norm, double norm_type,
                        bool error_if_nonfinite, SourceLocation loc) try {
   NoGradGuard no_grad;
-  TD_CHECK(norm_type > 0, Value, "norm_type is {}, wants more than 0", norm_type);
+  TD_CHECK(norm_type > 0, Value, "norm_type is {}, expected more than 0", norm_type);
   Tensor norm = get_total_norm(params, norm_type, loc);
   if (error_if_nonfinite) {
     TD_CHECK(!is_tracing(), Unsupported,

@@ -41,7 +41,7 @@ int64_t load_states(const std::vector<LRScheduler*>& list, const StateDict& stat
 }
 
 void check_list(const std::vector<LRScheduler*>& list, const Optimizer* o, const char* type) {
-  TD_CHECK(!list.empty(), Value, "{} wants at least one schedule", type);
+  TD_CHECK(!list.empty(), Value, "{} expects at least one schedule", type);
   for (const LRScheduler* s : list)
     TD_CHECK(s && &s->optimizer() == o, Value, "{}: all schedules must belong to one optimizer",
              type);
@@ -57,10 +57,10 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> sched
   type_ = "SequentialLR";
   check_list(schedulers_, &optimizer, type_);
   TD_CHECK(milestones_.size() + 1 == schedulers_.size(), Value,
-           "SequentialLR wants one milestone less than schedules, got {} and {}",
+           "SequentialLR expects one milestone less than schedules, got {} and {}",
            milestones_.size(), schedulers_.size());
   TD_CHECK(std::is_sorted(milestones_.begin(), milestones_.end()), Value,
-           "SequentialLR wants milestones in ascending order");
+           "SequentialLR expects milestones in ascending order");
   start();
 }
 
@@ -99,7 +99,7 @@ void SequentialLR::load_state_dict(const StateDict& state) {
 ChainedScheduler::ChainedScheduler(std::vector<LRScheduler*> schedulers)
     : LRScheduler([&]() -> Optimizer& {
         TD_CHECK(!schedulers.empty() && schedulers[0], Value,
-                 "ChainedScheduler wants at least one schedule");
+                 "ChainedScheduler expects at least one schedule");
         return schedulers[0]->optimizer();
       }()),
       schedulers_(std::move(schedulers)) {
@@ -138,7 +138,7 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
   TD_CHECK(o_.threshold_mode == "rel" || o_.threshold_mode == "abs", Value,
            "{} knows threshold_mode \"rel\" and \"abs\", got \"{}\"", type, o_.threshold_mode);
   TD_CHECK(o_.min_lr.values.size() == 1 || o_.min_lr.values.size() == optimizer.num_groups(), Value,
-           "{} wants min_lr of one number or {}, got {}", type, optimizer.num_groups(),
+           "{} expects min_lr of one number or {}, got {}", type, optimizer.num_groups(),
            o_.min_lr.values.size());
   best_ = std::numeric_limits<double>::infinity();
   if (o_.mode == "max") best_ = -best_;

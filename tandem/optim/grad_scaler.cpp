@@ -195,7 +195,7 @@ void GradScaler::load_state_dict(const StateDict& state) try {
                          "_growth_tracker"};
   for (int k = 0; k < 5; ++k) {
     const Tensor& t = state.at(names[k]);
-    TD_CHECK(t.defined() && t.numel() == 1, Shape, "'{}' wants one element", names[k]);
+    TD_CHECK(t.defined() && t.numel() == 1, Shape, "'{}' expects one element", names[k]);
     n[k] = t.to(DType::f64).reshape({}).item<double>();
   }
   check_numbers(n[0], n[1], n[2]);

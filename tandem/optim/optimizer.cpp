@@ -112,7 +112,7 @@ void Optimizer::add_param_group(ParamGroup group) {
     for (Option& o : g.options)
       if (o.name == e.name) o.value = e.value;
   for (const Option& o : g.options)
-    TD_CHECK(in_bounds(o.bounds, o.value), Value, "{} wants {}, got {}", type_,
+    TD_CHECK(in_bounds(o.bounds, o.value), Value, "{} expects {}, got {}", type_,
              bounds_formula(o.field, o.bounds), o.value);
   // All checks come before the first change.
   size_t first = params_.size();

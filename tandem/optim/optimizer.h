@@ -236,7 +236,7 @@ class TD_API Optimizer {
 };
 
 /// Scale gradients so that their total p-norm (p may be infinity) is at most `max_norm`; gives the
-/// norm before. With `error_if_nonfinite` a norm that is no number throws Value.
+/// norm before. With `error_if_nonfinite` a norm that is not a number throws Value.
 TD_API Tensor clip_grad_norm_(const std::vector<Param>& params, double max_norm,
                               double norm_type = 2.0, bool error_if_nonfinite = false,
                               SourceLocation loc = SourceLocation::here());

@@ -18,7 +18,7 @@ std::vector<double> get(const StateDict& d, const char* type, const std::string&
 /// Throws Value for a name that is not among `known`.
 void check_names(const StateDict& d, const char* type,
                  const std::unordered_set<std::string>& known);
-/// Throws Value: "StepLR wants step_size > 0, got 0".
+/// Throws Value: "StepLR expects step_size > 0, got 0".
 void want(bool good, const char* type, const char* what, double got);
 /// "momentum" or "beta1", whichever the optimizer has; throws Value where it has none.
 const char* momentum_of(const Optimizer& o, const char* type);

@@ -24,8 +24,8 @@ void put(StateDict& d, const std::string& name, double v) { d[name] = full({}, v
 std::vector<double> get(const StateDict& d, const char* type, const std::string& name, size_t n) {
   const Tensor* v = d.find(name);
   TD_CHECK(v, Value, "{}: the state has no '{}'", type, name);
-  TD_CHECK(v->numel() == static_cast<int64_t>(n), Shape, "{}: '{}' wants {} numbers, has {}", type,
-           name, n, v->numel());
+  TD_CHECK(v->numel() == static_cast<int64_t>(n), Shape, "{}: '{}' expects {} numbers, has {}",
+           type, name, n, v->numel());
   return v->to_vector<double>();
 }
 
@@ -37,7 +37,7 @@ void check_names(const StateDict& d, const char* type,
 }
 
 void want(bool good, const char* type, const char* what, double got) {
-  TD_CHECK(good, Value, "{} wants {}, got {}", type, what, got);
+  TD_CHECK(good, Value, "{} expects {}, got {}", type, what, got);
 }
 
 double cosine(double from, double to, double part) {
@@ -47,7 +47,7 @@ double linear(double from, double to, double part) { return from + (to - from) *
 
 const char* momentum_of(const Optimizer& o, const char* type) {
   TD_CHECK(o.has_option("momentum") || o.has_option("beta1"), Value,
-           "{} with cycle_momentum wants an optimizer with momentum or betas, {} has none\n"
+           "{} with cycle_momentum expects an optimizer with momentum or betas, {} has none\n"
            "Set cycle_momentum = false.",
            type, o.type());
   return o.has_option("momentum") ? "momentum" : "beta1";
@@ -100,7 +100,7 @@ std::vector<double> LRScheduler::get_last_lr() const { return rates(*optimizer_)
 std::vector<double> LRScheduler::spread(const PerGroup& v, const char* name) const {
   size_t n = optimizer_->num_groups();
   if (v.values.size() == 1) return std::vector<double>(n, v.values[0]);
-  TD_CHECK(v.values.size() == n, Value, "{} wants {} of one number or {}, got {}", type_, name, n,
+  TD_CHECK(v.values.size() == n, Value, "{} expects {} of one number or {}, got {}", type_, name, n,
            v.values.size());
   return v.values;
 }

@@ -212,7 +212,7 @@ std::string text_of(const Advice& a, const RunFacts& run) {
   if (a.limit == Limit::memory && run.memory_stall < 0.05)
     return fmt::format(
         "RAM: {:.0f} % of what the run may have is used; a little more and it ends or swaps. It "
-        "wants {}.",
+        "expects {}.",
         100 * std::min(1.0, a.share), a.upgrade);
   return fmt::format(
       "{} holds this run back: {:.0f} % of its time. With {}, it would be {:.2f} times as fast.",
@@ -224,7 +224,7 @@ std::string text_of(const Advice& a, const RunFacts& run) {
 Advice advise(const RunFacts& run, const Workload& w, const MachineProfile& m,
               const Workload* larger) {
   TD_CHECK(run.samples_per_second > 0 && run.waiting >= 0 && run.waiting <= 1, Value,
-           "{} samples a second and {} of the time waiting are no run", run.samples_per_second,
+           "{} samples a second and {} of the time waiting are not a run", run.samples_per_second,
            run.waiting);
   const StepTimes t = times_of(run, static_cast<double>(w.options.batch));
   const Kernels k = shares_of(w, m);

@@ -85,7 +85,7 @@ double many(const std::string& text, const std::string& given, const std::string
   if (!n.value) {
     const size_t digit = given.find_first_of("0123456789");
     const Leading bare = leading(digit == given.npos ? "" : given.substr(digit));
-    refuse(option, text, "it is no number",
+    refuse(option, text, "it is not a number",
            bare.value && *bare.value > 0 ? before + plainly(*bare.value) : "", form);
   }
   const std::string positive = before + without(given, "-, ");
@@ -93,7 +93,7 @@ double many(const std::string& text, const std::string& given, const std::string
   if (*n.value < 0) refuse(option, text, "it is negative", positive, form);
   const Unit* u = unit_of(kMany, n.rest);
   if (!u)
-    refuse(option, text, "'" + n.rest + "' is no multiplier", before + plainly(*n.value), form);
+    refuse(option, text, "'" + n.rest + "' is not a multiplier", before + plainly(*n.value), form);
   if (*n.value == 0) refuse(option, text, "it is 0, which asks for nothing", "", form);
   const double v = *n.value * u->scale;
   if (!(v <= 1e30)) refuse(option, text, "it is more than 1e30", "", form);
@@ -164,7 +164,7 @@ double duration(const std::string& text, const std::string& option, const std::s
   bool first = true;
   while (first || !rest.empty()) {
     const Leading n = leading(rest);
-    if (!n.value) refuse(option, text, "it is no time", "", form);
+    if (!n.value) refuse(option, text, "it is not a time", "", form);
     size_t letters = 0;
     while (letters < n.rest.size() && !(n.rest[letters] >= '0' && n.rest[letters] <= '9') &&
            n.rest[letters] != '.' && n.rest[letters] != '-')
@@ -179,7 +179,8 @@ double duration(const std::string& text, const std::string& option, const std::s
       for (const Unit& k : kTimes) known.emplace_back(k.name);
       // One letter is as near to each of them.
       const std::string near = name.size() > 1 ? nearest_word(ascii_lower(name), known) : "";
-      refuse(option, text, name.empty() ? "a unit is missing" : "'" + name + "' is no unit of time",
+      refuse(option, text,
+             name.empty() ? "a unit is missing" : "'" + name + "' is not a unit of time",
              plainly(*n.value) + (!near.empty()  ? near
                                   : unit == "ms" ? "ms"
                                                  : "h"),
@@ -241,14 +242,14 @@ int64_t whole_number(const std::string& text, const std::string& option, int64_t
   if (!n.value) {
     for (size_t k = 0; k < kWords.size(); ++k)
       if (ascii_lower(s) == kWords[k])
-        refuse(option, text, "it is no number", near(static_cast<double>(k)), form);
+        refuse(option, text, "it is not a number", near(static_cast<double>(k)), form);
     const size_t digit = s.find_first_of("0123456789");
     if (digit != s.npos) n = leading(s.substr(digit));
-    refuse(option, text, "it is no number", n.value ? near(*n.value) : "", form);
+    refuse(option, text, "it is not a number", n.value ? near(*n.value) : "", form);
   }
   if (!n.rest.empty()) refuse(option, text, "'" + n.rest + "' is too much", near(*n.value), form);
   if (*n.value != std::floor(*n.value))
-    refuse(option, text, "it is no whole number", near(*n.value), form);
+    refuse(option, text, "it is not a whole number", near(*n.value), form);
   if (*n.value < static_cast<double>(low) || *n.value > static_cast<double>(high))
     refuse(option, text, "it is out of range", near(*n.value), form);
   return static_cast<int64_t>(*n.value);

@@ -17,7 +17,7 @@ namespace {
 DType dtype_of(const onnx::OnnxPort& p, const std::string& path) {
   for (int i = 0; i < kDTypeCount; ++i)
     if (onnx::onnx_type_of(static_cast<DType>(i)) == p.type.elem) return static_cast<DType>(i);
-  TD_FAIL(Unsupported, "'{}': input '{}' is {}, plans want tensors", path, p.name,
+  TD_FAIL(Unsupported, "'{}': input '{}' is {}, plans expect tensors", path, p.name,
           onnx::to_string(p.type.elem));
 }
 

@@ -199,7 +199,7 @@ Quantity prefixed(Quantity q, const std::string& prefix) {
 }
 
 void check(const Quantity& q) {
-  TD_CHECK(std::isfinite(q.value), Internal, "{} is no finite number", q.key);
+  TD_CHECK(std::isfinite(q.value), Internal, "{} is not a finite number", q.key);
   if (q.low)
     TD_CHECK(*q.low <= q.value * (1 + 1e-9) + 1e-12, Internal, "{} is below its range", q.key);
   if (q.high)

@@ -64,8 +64,8 @@ TD_API Quantity rounded_up(std::string key, std::string label, std::string unit,
 /// The tree with "prefix." before every key: the same formulas under other conditions.
 TD_API Quantity prefixed(Quantity q, const std::string& prefix);
 
-/// Throws Internal where a value is not what its parts give (beyond rounding), is no finite number,
-/// or lies outside its range.
+/// Throws Internal where a value is not what its parts give (beyond rounding), is not a finite
+/// number, or lies outside its range.
 TD_API void check(const Quantity& q);
 /// The quantity with this key in the tree, or nullptr; one with parts rather than one that only
 /// repeats it.

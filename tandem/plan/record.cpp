@@ -74,13 +74,13 @@ constexpr size_t kLongest = 400;
 
 Record::Record(const io::Json& j, std::string loc) : loc_(std::move(loc)) {
   object_ = j.as_object();
-  TD_CHECK(object_, Format, "{} is {}, wants an object {{\"key\": value, ...}}", loc_, shown(j));
+  TD_CHECK(object_, Format, "{} is {}, expected an object {{\"key\": value, ...}}", loc_, shown(j));
 }
 
 void Record::fail(const std::string& reason) const { TD_FAIL(Format, "{}: {}", loc_, reason); }
 
 void Record::refuse(const char* key, const io::Json& came, const std::string& wanted) const {
-  fail(fmt::format("'{}' is {}, wants {}", key, shown(came), wanted));
+  fail(fmt::format("'{}' is {}, expected {}", key, shown(came), wanted));
 }
 
 bool Record::has(const char* key) const {
@@ -99,7 +99,7 @@ const io::Json* Record::get(const char* key, const std::string& wanted, bool opt
   if (optional) return nullptr;
   std::string near = nearest_word(key, others);
   if (edit_distance(key, near) > std::max<size_t>(1, std::strlen(key) / 4)) near.clear();
-  fail(fmt::format("'{}' is missing, wants {}{}", key, wanted,
+  fail(fmt::format("'{}' is missing, expected {}{}", key, wanted,
                    near.empty() ? "" : "; is '" + near + "' meant to be it?"));
 }
 
@@ -163,7 +163,7 @@ std::vector<std::string> Record::texts(const char* key, size_t most) {
   std::vector<std::string> out;
   for (const io::Json& v : list(key, 0, most)) {
     if (!v.as_string() || !printable(*v.as_string(), kLongest))
-      fail(fmt::format("'{}'[{}] is {}, wants a text of 1 to {} printable characters", key,
+      fail(fmt::format("'{}'[{}] is {}, expected a text of 1 to {} printable characters", key,
                        out.size(), shown(v), kLongest));
     out.push_back(*v.as_string());
   }
@@ -174,7 +174,7 @@ std::vector<double> Record::numbers(const char* key, size_t count, double low, d
   std::vector<double> out;
   for (const io::Json& v : list(key, count, count)) {
     if (!within(v, low, high))
-      fail(fmt::format("'{}'[{}] is {}, wants {}", key, out.size(), shown(v), range(low, high)));
+      fail(fmt::format("'{}'[{}] is {}, expected {}", key, out.size(), shown(v), range(low, high)));
     out.push_back(*as_number(v));
   }
   return out;
@@ -199,7 +199,7 @@ std::vector<Record> Record::rows(const char* key, size_t least, size_t most) {
 void Record::schema(int version, const std::string& advice) {
   const int64_t came = whole("schema", 0, 1000000);
   if (came != version)
-    fail(fmt::format("'schema' is {}, wants {}: it was written for another version; {}", came,
+    fail(fmt::format("'schema' is {}, expected {}: it was written for another version; {}", came,
                      version, advice));
 }
 

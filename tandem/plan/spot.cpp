@@ -12,7 +12,7 @@ namespace tandem::plan {
 SpotResult simulate_spot(double work, double interval, double save, double rate, double restart,
                          int runs, uint64_t seed) {
   TD_CHECK(work > 0 && interval > 0 && save >= 0 && rate >= 0 && restart >= 0 && runs > 0, Value,
-           "a simulation wants work and interval above 0");
+           "a simulation expects work and interval above 0");
   // Runs that are taken away more often than this are reckoned on from there.
   constexpr int kMostLosses = 20000;
   std::vector<double> times;

@@ -113,10 +113,10 @@ Plan Calibrated::plan_for(const std::vector<char>& on) const {
 Calibrated::Calibrated(Network& net, const Batches& batches, const QuantizeOptions& options)
     : net_(net), options_(options) {
   TD_CHECK(options.activations == DType::u8 || options.activations == DType::i8, DType,
-           "activations of {} were asked for, wants uint8 or int8",
+           "activations of {} were asked for, expected uint8 or int8",
            tandem::to_string(options.activations));
   TD_CHECK(options.percent > 50 && options.percent <= 100, Value,
-           "a percentile of {} was asked for, wants more than 50 and at most 100, as 99.99",
+           "a percentile of {} was asked for, expected more than 50 and at most 100, as 99.99",
            options.percent);
   wanted();
   const std::vector<char> all(net.layers().size(), 1);

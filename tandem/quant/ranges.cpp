@@ -68,7 +68,7 @@ void Seen::see_extremes(const Tensor& x, const std::string& what) {
   for (const float v : x.to_vector<float>()) {
     TD_CHECK(
         std::isfinite(v), Value,
-        "calibration: {} has the value {}\nQuantisation wants finite numbers: look at the data "
+        "calibration: {} has the value {}\nQuantisation expects finite numbers: look at the data "
         "and at the network in floating point.",
         what, v);
     low = std::min<double>(low, v);

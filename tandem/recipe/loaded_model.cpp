@@ -264,7 +264,7 @@ std::vector<Tensor> file_inputs(const std::string& path, const LoadedModel& mode
     const bool taken =
         only || std::any_of(model.inputs.begin(), model.inputs.end(),
                             [&, &name = name](const ModelPort& p) { return p.name == name; });
-    TD_CHECK(taken, Value, "'{}' holds '{}', which is no input of the model", path, name);
+    TD_CHECK(taken, Value, "'{}' holds '{}', which is not an input of the model", path, name);
   }
   return out;
 }

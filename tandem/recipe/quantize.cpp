@@ -52,12 +52,12 @@ class Quantising {
  public:
   Quantising(const ModelSource& source, const std::string& out, const QuantizeFileOptions& o)
       : source_(source), out_(out), o_(o), model_(load_any(source)) {
-    TD_CHECK(o.samples > 0, Value, "{} samples to calibrate with were asked for, wants more than 0",
-             o.samples);
+    TD_CHECK(o.samples > 0, Value,
+             "{} samples to calibrate with were asked for, expected more than 0", o.samples);
     TD_CHECK(o.evaluated >= 0, Value,
-             "{} samples to evaluate with were asked for, wants 0 (all) or more", o.evaluated);
+             "{} samples to evaluate with were asked for, expected 0 (all) or more", o.evaluated);
     TD_CHECK(!o.max_loss || (*o.max_loss >= 0 && *o.max_loss <= 100), Value,
-             "a loss of at most {} points was asked for, wants a number from 0 to 100",
+             "a loss of at most {} points was asked for, expected a number from 0 to 100",
              *o.max_loss);
     // Of another file's model only the batch is open.
     const bool file = is_graph_file(source.model);

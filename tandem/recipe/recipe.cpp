@@ -39,10 +39,10 @@ Recipe Recipe::load(const FilePath& path, const std::vector<std::string>& overri
   Recipe r;
   r.file = path.str();
   r.root = io::parse_yaml(read_file(path, size_t{1} << 20), r.file);
-  TD_CHECK(r.root.kind == io::Yaml::Kind::map, Format, "{}: a recipe wants a map", r.file);
+  TD_CHECK(r.root.kind == io::Yaml::Kind::map, Format, "{}: a recipe expects a map", r.file);
   for (const std::string& text : overrides) {
     const size_t at = text.find('=');
-    TD_CHECK(at != text.npos, Value, "'{}' is no override such as optim.lr=1e-3", text);
+    TD_CHECK(at != text.npos, Value, "'{}' is not an override such as optim.lr=1e-3", text);
     io::set_yaml(r.root, text.substr(0, at), text.substr(at + 1));
   }
   return r;
@@ -147,14 +147,14 @@ void check_batch(Options& o, const RecipeData& data) {
   const auto samples = static_cast<int64_t>(data.train.samples_of(0).size());
   if (samples > 0 && batch > samples)
     o.fail("batch",
-           fmt::format("wants {} or less, as many samples as there are to train on, got {}",
+           fmt::format("expects {} or less, as many samples as there are to train on, got {}",
                        samples, batch));
 }
 
 // One step takes the batches of at most one epoch.
 void check_accumulation(Options& o, int64_t accumulate, int64_t batches) {
   if (accumulate > std::max<int64_t>(batches, 1))
-    o.fail("accumulate", fmt::format("wants {} or less, as many batches as an epoch has, got {}",
+    o.fail("accumulate", fmt::format("expects {} or less, as many batches as an epoch has, got {}",
                                      batches, accumulate));
 }
 
@@ -323,7 +323,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   root.text("recipe", "");
   root.text("note", "");
   const int64_t seed = root.whole("seed", 0);
-  if (seed < 0) root.fail("seed", fmt::format("wants 0 or more, got {}", seed));
+  if (seed < 0) root.fail("seed", fmt::format("expects 0 or more, got {}", seed));
   manual_seed(static_cast<uint64_t>(seed));
   const bool main = !is_data_parallel(recipe) || distributed::get_rank() == 0;
   TD_CHECK(!root.has("agent") || !is_data_parallel(recipe), Unsupported,
@@ -416,12 +416,12 @@ Expectation expectation_of(const Recipe& recipe) {
   for (double s : o.numbers("seeds", std::vector<double>{0, 1, 2}))
     e.seeds.push_back(static_cast<int64_t>(s));
   const std::string reduce = o.text("reduce", "mean");
-  if (reduce != "mean" && reduce != "each") o.fail("reduce", "wants mean or each");
+  if (reduce != "mean" && reduce != "each") o.fail("reduce", "expects mean or each");
   e.each = reduce == "each";
   e.budget_seconds = o.number("budget_seconds", 0.0);
   o.finish();
   TD_CHECK((e.at_least || e.at_most) && !e.seeds.empty(), Value,
-           "{}: expect wants at_least or at_most, and seeds", recipe.file);
+           "{}: expect expects at_least or at_most, and seeds", recipe.file);
   return e;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes: a run as YAML. Every part is the name of a registered component and its arguments; there
-// are no expressions. Options reads one part: what it was asked for is known, and what is left over
-// at the end is an error that names the nearest right key and its line.
+// are not expressions. Options reads one part: what it was asked for is known, and what is left
+// over at the end is an error that names the nearest right key and its line.
 #pragma once
 
 #include <array>

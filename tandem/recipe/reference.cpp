@@ -81,7 +81,7 @@ std::string recipe_reference() {
       "# What recipes may say\n\n"
       "Written by `tandem recipe reference`; do not edit by hand. [Recipes](recipes.md) explains "
       "how the parts work together. A key without a default is required. Where a kind names "
-      "no single number, a list in brackets is wanted, even of one; lists of a fixed length take "
+      "no single number, a list in brackets is expected, even of one; lists of a fixed length take "
       "one number where the text says so.\n\n";
   out +=
       "## `data`\n\nRelative paths start from the working directory.\n\n" + section(data_sources());

@@ -10,11 +10,11 @@ namespace {
 std::string file_of(const std::string& folder) { return folder + "/data.json"; }
 
 int64_t whole(const io::Json& j, const std::string& file) {
-  TD_CHECK(j.as_int(), Format, "'{}' wants whole numbers, got a {}", file, j.kind());
+  TD_CHECK(j.as_int(), Format, "'{}' expects whole numbers, got a {}", file, j.kind());
   return *j.as_int();
 }
 std::string text(const io::Json& j, const std::string& file) {
-  TD_CHECK(j.as_string(), Format, "'{}' wants texts, got a {}", file, j.kind());
+  TD_CHECK(j.as_string(), Format, "'{}' expects texts, got a {}", file, j.kind());
   return *j.as_string();
 }
 DType dtype(const io::Json& j, const std::string& file) {
@@ -38,7 +38,7 @@ auto items(const io::Json& j, const char* key, const std::string& file, F read) 
   std::vector<decltype(read(j, file))> out;
   const io::Json* list = j.find(key);
   if (!list) return out;
-  TD_CHECK(list->as_array(), Format, "'{}': \"{}\" wants a list", file, key);
+  TD_CHECK(list->as_array(), Format, "'{}': \"{}\" expects a list", file, key);
   for (const io::Json& item : *list->as_array()) out.push_back(read(item, file));
   return out;
 }
@@ -69,12 +69,12 @@ RunData read_run_data(const std::string& folder) {
   const io::Json j = io::parse_json(read_file(file), file);
   const io::Json *info = j.find("info"), *fields = j.find("fields");
   TD_CHECK(info && info->as_object() && fields && fields->as_array(), Format,
-           "'{}' wants \"info\" and \"fields\"", file);
+           "'{}' expects \"info\" and \"fields\"", file);
   RunData out;
   for (const auto& [key, value] : *info->as_object()) out.info[key] = whole(value, file);
   for (const io::Json& field : *fields->as_array()) {
     const io::Json* type = field.find("dtype");
-    TD_CHECK(type && field.find("shape"), Format, "'{}': a field wants \"dtype\" and \"shape\"",
+    TD_CHECK(type && field.find("shape"), Format, "'{}': a field expects \"dtype\" and \"shape\"",
              file);
     out.fields.push_back({dtype(*type, file), items(field, "shape", file, whole)});
   }
@@ -89,7 +89,7 @@ RunData read_run_data(const std::string& folder) {
     TD_CHECK(character >= -1 && character < 256, Format,
              "'{}': a character is a byte, or -1 for the end of a line, got {}", file, character);
   TD_CHECK(out.facts.image.empty() || out.facts.image.size() == 3, Format,
-           "'{}': \"image\" wants [channels, height, width]", file);
+           "'{}': \"image\" expects [channels, height, width]", file);
   return out;
 }
 

@@ -19,7 +19,7 @@ bool is_png(const std::string& file) { return file.ends_with(".png"); }
 
 Tensor image_grid(const Tensor& images, int64_t columns) {
   TD_CHECK(images.dim() == 4 && (images.size(1) == 1 || images.size(1) == 3), Value,
-           "the samples are {}, a PNG file wants images of 1 or 3 channels\nWrite them as .npy, "
+           "the samples are {}, a PNG file expects images of 1 or 3 channels\nWrite them as .npy, "
            ".npz or .safetensors.",
            images.shape().to_string());
   const int64_t n = images.size(0), c = images.size(1), h = images.size(2), w = images.size(3);

@@ -55,11 +55,11 @@ std::vector<train::SearchRange> ranges_of(const Recipe& r) {
         choice.choices.push_back(text);
       }
       TD_CHECK(choice.choices.size() >= 2, Value,
-               "{} line {}: search.{} wants two choices at least", r.file, v->line, name);
+               "{} line {}: search.{} expects two choices at least", r.file, v->line, name);
       ranges.push_back(std::move(choice));
     } else {
       TD_CHECK(v->kind == io::Yaml::Kind::scalar, Value,
-               "{} line {}: search.{} wants a range or a list of choices", r.file, v->line, name);
+               "{} line {}: search.{} expects a range or a list of choices", r.file, v->line, name);
       ranges.push_back(train::SearchRange::parse(name, v->text));
     }
   }
@@ -246,13 +246,13 @@ TuneSettings tune_settings(const Recipe& r) {
   Options o(r.root.find("tune"), "tune", r.file);
   const std::string sampler = o.text("sampler", "tpe");
   if (sampler != "tpe" && sampler != "random" && sampler != "grid")
-    o.fail("sampler", fmt::format("wants tpe, random or grid, got '{}'", sampler));
+    o.fail("sampler", fmt::format("expects tpe, random or grid, got '{}'", sampler));
   s.search.sampler = sampler == "tpe"      ? train::Sampler::tpe
                      : sampler == "random" ? train::Sampler::random
                                            : train::Sampler::grid;
   s.metric = o.text("metric", "val/loss");
   const std::string goal = o.text("goal", runs::lower_is_better(s.metric) ? "min" : "max");
-  if (goal != "min" && goal != "max") o.fail("goal", "wants min or max");
+  if (goal != "min" && goal != "max") o.fail("goal", "expects min or max");
   s.search.minimise = goal == "min";
   s.search.seed = static_cast<uint64_t>(o.whole("seed", 0));
   s.search.startup = o.whole("startup", 10);
@@ -265,7 +265,7 @@ TuneSettings tune_settings(const Recipe& r) {
   const int64_t grid = o.whole("grid", 5);
   for (train::SearchRange& range : s.ranges) range.steps = grid;
   o.finish();
-  if (grid < 1) o.fail("grid", "wants at least 1");
+  if (grid < 1) o.fail("grid", "expects at least 1");
   if (s.search.sampler == train::Sampler::grid)
     s.trials = std::min(s.trials, train::Search(s.ranges, s.search).grid_size());
   return s;

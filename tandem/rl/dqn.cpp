@@ -12,7 +12,8 @@ namespace {
 int64_t choices_of(const VectorEnv& env) {
   const Space space = env.action_space();
   TD_CHECK(space.discrete(), Value,
-           "DQN wants an environment with choices; {} takes numbers\nUse SAC or PPO.", env.name());
+           "DQN expects an environment with choices; {} takes numbers\nUse SAC or PPO.",
+           env.name());
   return space.n;
 }
 

@@ -21,7 +21,7 @@ PhiloxStream stream(uint64_t seed, uint64_t env, uint64_t episode) {
 std::vector<float> checked_actions(const Tensor& actions, int64_t n, const Space& space,
                                    const char* name) {
   TD_CHECK(actions.defined() && actions.numel() == n * space.dims(), Shape,
-           "{}: {} action(s) of {} number(s) are wanted, got {}", name, n, space.dims(),
+           "{}: {} action(s) of {} number(s) are expected, got {}", name, n, space.dims(),
            actions.defined() ? actions.shape().to_string() : "an undefined tensor");
   std::vector<float> out = actions.to_vector<float>();
   for (const float a : out)

@@ -21,7 +21,7 @@ Tensor range_of(const Space& space, float sign) {
 
 int64_t numbers_of(const VectorEnv& env) {
   TD_CHECK(!env.action_space().discrete(), Value,
-           "SAC wants an environment that takes numbers; {} has choices\nUse DQN or PPO.",
+           "SAC expects an environment that takes numbers; {} has choices\nUse DQN or PPO.",
            env.name());
   return env.action_space().dims();
 }

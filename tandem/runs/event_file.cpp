@@ -141,7 +141,7 @@ void EventFile::histogram(const std::string& tag, const Tensor& values, int64_t 
 void EventFile::image(const std::string& tag, const Tensor& image, int64_t step) {
   NoGradGuard no_grad;
   TD_CHECK(image.defined() && (image.dim() == 2 || image.dim() == 3), Shape,
-           "an image wants [h, w] or [c, h, w], got {}",
+           "an image expects [h, w] or [c, h, w], got {}",
            image.defined() ? image.shape().to_string() : "nothing");
   Tensor pixels = image.dtype() == DType::u8
                       ? image

@@ -46,8 +46,8 @@ std::string hparams_value(const char* tag, uint32_t field, const Message& info) 
 }  // namespace
 
 PrCounts::PrCounts(int64_t thresholds) {
-  TD_CHECK(thresholds >= 2, Value, "a precision-recall curve wants two thresholds or more, got {}",
-           thresholds);
+  TD_CHECK(thresholds >= 2, Value,
+           "a precision-recall curve expects two thresholds or more, got {}", thresholds);
   hits_.resize(static_cast<size_t>(thresholds));
   others_.resize(static_cast<size_t>(thresholds));
 }
@@ -92,7 +92,7 @@ void EventFile::pr_curve(const std::string& tag, const PrCounts& counts, int64_t
 void EventFile::pr_curve(const std::string& tag, const Tensor& labels, const Tensor& scores,
                          int64_t step, int64_t thresholds) {
   TD_CHECK(labels.defined() && scores.defined() && labels.numel() == scores.numel(), Shape,
-           "pr_curve wants a score for each label, got labels {} and scores {}",
+           "pr_curve expects a score for each label, got labels {} and scores {}",
            labels.defined() ? labels.shape().to_string() : "none",
            scores.defined() ? scores.shape().to_string() : "none");
   NoGradGuard no_grad;

@@ -84,7 +84,7 @@ class ArrayReader {
   void number() {
     const char c = cursor_.peek();
     if (c == '"' || c == '{')
-      fail(fmt::format("is {}, wanted a number of {}", c == '"' ? "a string" : "an object",
+      fail(fmt::format("is {}, expected a number of {}", c == '"' ? "a string" : "an object",
                        to_string(dtype_)));
     const std::string_view word = cursor_.read_word(true);
     switch (dtype_) {
@@ -114,7 +114,7 @@ class ArrayReader {
   }
 
   void refuse_word(std::string_view word) {
-    fail(fmt::format("is {}, wanted a number of {}", word, to_string(dtype_)));
+    fail(fmt::format("is {}, expected a number of {}", word, to_string(dtype_)));
   }
 
   template <class T>

@@ -59,8 +59,8 @@ char JsonCursor::peek() {
 void JsonCursor::open(char bracket) {
   if (peek() != bracket)
     fail(at_ >= text_.size() ? "the text ends early"
-         : bracket == '{'    ? "wanted an object"
-                             : "wanted a list");
+         : bracket == '{'    ? "expected an object"
+                             : "expected a list");
   if (levels_.size() >= most_depth_) fail(fmt::format("more than {} levels", most_depth_));
   levels_.push_back({bracket == '{' ? '}' : ']'});
   ++at_;
@@ -76,7 +76,8 @@ bool JsonCursor::next_item() {
   }
   if (c == ']' || c == '}') fail("brackets do not match");
   if (!level.first) {
-    if (c != ',') fail(c == '\0' ? "the text ends early" : "wanted a comma or the end of the list");
+    if (c != ',')
+      fail(c == '\0' ? "the text ends early" : "expected a comma or the end of the list");
     ++at_;
     const char next = peek();
     if (next == ']' || next == '}') fail("a comma before the end");
@@ -87,9 +88,9 @@ bool JsonCursor::next_item() {
 
 std::optional<std::string> JsonCursor::next_key(std::vector<std::string>* keys) {
   if (!next_item()) return std::nullopt;
-  if (peek() != '"') fail("wanted a key");
+  if (peek() != '"') fail("expected a key");
   std::string key = read_string();
-  if (peek() != ':') fail("wanted a colon");
+  if (peek() != ':') fail("expected a colon");
   ++at_;
   if (keys) {
     if (std::find(keys->begin(), keys->end(), key) != keys->end())
@@ -106,7 +107,7 @@ void JsonCursor::unicode(std::string& out) {
     const std::string_view digits = text_.substr(std::min(at_, text_.size()), 4);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), v, 16);
     if (error != std::errc() || digits.size() < 4 || end != digits.data() + 4)
-      fail("\\u wants four hexadecimal digits");
+      fail("\\u expects four hexadecimal digits");
     at_ += 4;
     return v;
   };
@@ -136,7 +137,7 @@ void JsonCursor::unicode(std::string& out) {
 }
 
 std::string JsonCursor::read_string() {
-  if (peek() != '"') fail("wanted a string");
+  if (peek() != '"') fail("expected a string");
   ++at_;
   std::string out;
   for (;;) {
@@ -173,18 +174,18 @@ std::string_view JsonCursor::read_word(bool nonfinite) {
   if (n == 0 && nonfinite)
     for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
       if (rest.starts_with(word)) n = word.size();
-  if (n == 0) fail(rest.empty() ? "the text ends early" : "wanted a value");
+  if (n == 0) fail(rest.empty() ? "the text ends early" : "expected a value");
   const std::string_view after = rest.substr(n);
   if (!after.empty() && !is_blank(after[0]) && after[0] != ',' && after[0] != ']' &&
       after[0] != '}')
-    fail("wanted a value");
+    fail("expected a value");
   at_ += n;
   return rest.substr(0, n);
 }
 
 bool JsonCursor::read_bool() {
   const std::string_view word = read_word();
-  if (word != "true" && word != "false") fail("wanted true or false");
+  if (word != "true" && word != "false") fail("expected true or false");
   return word == "true";
 }
 
@@ -192,7 +193,7 @@ int64_t JsonCursor::read_int() {
   const std::string_view word = peek() == '"' || peek() == '{' || peek() == '[' ? "" : read_word();
   int64_t v = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), v);
-  if (error != std::errc() || end != word.data() + word.size()) fail("wanted a whole number");
+  if (error != std::errc() || end != word.data() + word.size()) fail("expected a whole number");
   return v;
 }
 
@@ -204,7 +205,7 @@ std::string_view JsonCursor::skip(bool nonfinite) {
       if (!next_item()) continue;
       if (levels_.back().end == '}') {
         read_string();
-        if (peek() != ':') fail("wanted a colon");
+        if (peek() != ':') fail("expected a colon");
         ++at_;
       }
     }

@@ -158,7 +158,7 @@ int64_t check_inputs(const ModelVersion& v, const std::vector<Tensor>& inputs) {
     for (size_t d = 0; fits && d < p.shape.size(); ++d)
       fits = p.shape[d] < 0 || p.shape[d] == x.size(static_cast<int64_t>(d));
     if (!fits)
-      refuse(400, "input '{}' wants the shape {}, got {}", p.name,
+      refuse(400, "input '{}' expects the shape {}, got {}", p.name,
              recipe::shape_text(Shape(p.shape)), recipe::shape_text(x.shape()));
     if (p.shape.empty() || p.shape[0] >= 0) continue;
     if (rows >= 0 && x.size(0) != rows)

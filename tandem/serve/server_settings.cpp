@@ -16,7 +16,7 @@ ServerSettings read_server_settings(const std::string& file,
   if (!file.empty()) root = io::parse_yaml(read_file(file, size_t{1} << 20), file);
   for (const std::string& change : changes) {
     const size_t is = change.find('=');
-    TD_CHECK(is != std::string::npos && is > 0, Value, "'{}' is no KEY=VALUE", change);
+    TD_CHECK(is != std::string::npos && is > 0, Value, "'{}' is not a KEY=VALUE", change);
     io::set_yaml(root, change.substr(0, is), change.substr(is + 1));
   }
   recipe::Options o(&root, "", file.empty() ? "settings" : file);

@@ -21,7 +21,7 @@ struct AllocatorStats {
 /// Statistics of the whole process. Small blocks are counted by the slab they come from.
 TD_API AllocatorStats allocator_stats();
 TD_API void reset_allocator_peak();
-/// Highest number of bytes to hold; an allocation beyond it throws Memory. 0 is no cap.
+/// Highest number of bytes to hold; an allocation beyond it throws Memory. 0: unlimited.
 TD_API void set_allocator_cap(int64_t bytes);
 /// Return cached large blocks to the system; returns the bytes freed.
 TD_API int64_t trim_allocator();

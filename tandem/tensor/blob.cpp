@@ -43,10 +43,11 @@ Tensor lend(const void* data, const Shape& shape, const IntList* strides, DType 
   const int64_t n = shape.numel().value();
   TD_CHECK(data != nullptr || n == 0, Value, "{}: the data pointer is null, shape {}", name,
            shape.to_string());
-  TD_CHECK(reinterpret_cast<uintptr_t>(data) % size_of(dtype) == 0, Value,
-           "{}: the address is no multiple of {}, the size of one {}\nCopy the data to memory that "
-           "is aligned.",
-           name, size_of(dtype), to_string(dtype));
+  TD_CHECK(
+      reinterpret_cast<uintptr_t>(data) % size_of(dtype) == 0, Value,
+      "{}: the address is not a multiple of {}, the size of one {}\nCopy the data to memory that "
+      "is aligned.",
+      name, size_of(dtype), to_string(dtype));
   Strides s = contiguous_strides(shape);
   if (strides) {
     TD_CHECK(strides->rank() == shape.rank(), Shape, "{}: {} strides were given for shape {}", name,

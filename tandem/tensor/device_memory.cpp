@@ -124,7 +124,7 @@ Device device_named(std::string_view name) {
 
 DeviceKind register_device_memory(const DeviceMemory& m) {
   TD_CHECK(m.name && *m.name && std::string_view(m.name) != "cpu", Value,
-           "a device's memory wants a name other than cpu");
+           "a device's memory expects a name other than cpu");
   TD_CHECK(m.devices > 0 && m.devices <= kMostDevices, Value,
            "{}: 1 to {} devices can be registered, got {}", m.name, kMostDevices, m.devices);
   TD_CHECK(

@@ -435,8 +435,8 @@ Dim Dim::combine(char op, Dim a, Dim b) {
 }
 
 void Dim::throw_no_size(int64_t v, bool negative) {
-  if (negative) TD_FAIL(Value, "{} is no size and no position: the least number is -2^62", v);
-  TD_FAIL(Value, "{} is no size and no position: the largest number is 2^63 - 1",
+  if (negative) TD_FAIL(Value, "{} is neither a size nor a position: the least number is -2^62", v);
+  TD_FAIL(Value, "{} is neither a size nor a position: the largest number is 2^63 - 1",
           static_cast<uint64_t>(v));
 }
 

@@ -7,37 +7,13 @@
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"
 #include "tandem/text/grammar_internal.h"
+#include "tandem/text/unicode_internal.h"
 
 namespace tandem::text {
 namespace {
 
 constexpr size_t kMostNodes = 400'000, kMostEdges = 1'600'000;
 constexpr int32_t kNever = 1 << 20;
-
-// Bytes of a character in UTF-8.
-int encode_character(char32_t c, uint8_t* out) {
-  const auto tail = [c](int shift) { return static_cast<uint8_t>(0x80U | ((c >> shift) & 0x3FU)); };
-  if (c < 0x80) {
-    out[0] = static_cast<uint8_t>(c);
-    return 1;
-  }
-  if (c < 0x800) {
-    out[0] = static_cast<uint8_t>(0xC0U | (c >> 6));
-    out[1] = tail(0);
-    return 2;
-  }
-  if (c < 0x10000) {
-    out[0] = static_cast<uint8_t>(0xE0U | (c >> 12));
-    out[1] = tail(6);
-    out[2] = tail(0);
-    return 3;
-  }
-  out[0] = static_cast<uint8_t>(0xF0U | (c >> 18));
-  out[1] = tail(12);
-  out[2] = tail(6);
-  out[3] = tail(0);
-  return 4;
-}
 
 // A call as the last thing of a rule opens nothing: the rule's own return is used.
 int32_t height_by(const Network& n, const NetworkEdge& e) {
@@ -162,9 +138,11 @@ void NetworkBuilder::utf8(int32_t from, char32_t first, char32_t last, int32_t t
       return;
     }
   }
-  uint8_t low[4], high[4];
-  const int n = encode_character(last, high);
-  for (int i = 1; i < n; ++i) {
+  std::string low, high;
+  append_char(low, first);
+  append_char(high, last);
+  const size_t n = high.size();
+  for (size_t i = 1; i < n; ++i) {
     const char32_t free = (char32_t{1} << (6 * i)) - 1;
     if ((first & ~free) == (last & ~free)) continue;
     if ((first & free) != 0) {
@@ -178,10 +156,9 @@ void NetworkBuilder::utf8(int32_t from, char32_t first, char32_t last, int32_t t
       return;
     }
   }
-  encode_character(first, low);
-  for (int i = 0; i < n; ++i) {
+  for (size_t i = 0; i < n; ++i) {
     const int32_t next = i + 1 == n ? to : node();
-    byte(from, low[i], high[i], next);
+    byte(from, static_cast<uint8_t>(low[i]), static_cast<uint8_t>(high[i]), next);
     from = next;
   }
 }
@@ -229,7 +206,7 @@ Grammar Grammar::regex(std::string_view pattern) {
 }
 
 Grammar Grammar::choice(std::span<const std::string> texts) {
-  TD_CHECK(!texts.empty(), Value, "a choice wants at least one text");
+  TD_CHECK(!texts.empty(), Value, "a choice expects at least one text");
   NetworkBuilder b;
   const NetworkRule r = b.at(b.rule());
   for (const std::string& text : texts) {

@@ -43,7 +43,7 @@ std::string stripped(const std::string& s, const Value& which, bool left, bool r
 
 std::string replaced(const std::string& s, const Value& from, const Value& to, int line) {
   if (!from || !from->as_string() || from->as_string()->empty() || !to)
-    fail_at(line, "replace wants two texts");
+    fail_at(line, "replace expects two texts");
   const std::string &a = *from->as_string(), b = text_of(to);
   std::string out;
   size_t at = 0;
@@ -79,7 +79,7 @@ Value split(const std::string& s, const Value& sign, const Value& most) {
 }
 
 Value joined(const Value& list, const std::string& sign, int line) {
-  if (!list || !list->as_array()) fail_at(line, "join wants a list");
+  if (!list || !list->as_array()) fail_at(line, "join expects a list");
   std::string out;
   bool first = true;
   for (const Json& e : *list->as_array()) {
@@ -90,7 +90,7 @@ Value joined(const Value& list, const std::string& sign, int line) {
 }
 
 Value pairs(const Value& object, int line, bool keys, bool values) {
-  if (!object || !object->as_object()) fail_at(line, "an object is wanted");
+  if (!object || !object->as_object()) fail_at(line, "an object is expected");
   Json::Array out;
   for (const auto& [key, v] : *object->as_object())
     out.push_back(keys && values ? Json(Json::Array{key, v}) : keys ? Json(key) : v);
@@ -107,13 +107,13 @@ Value as_list(const Value& v, int line) {
     for (int64_t i = 0; i < n; ++i) out.push_back(*item_of(v, made(i), line));
     return made(std::move(out));
   }
-  fail_at(line, "a list is wanted");
+  fail_at(line, "a list is expected");
 }
 
 // Items whose attribute passes a test, or does not.
 Value selected(const Value& v, const Arguments& a, bool keep, int line) {
   const Value list = as_list(v, line), name = a.find(0);
-  if (!name || !name->as_string()) fail_at(line, "selectattr wants the name of an attribute");
+  if (!name || !name->as_string()) fail_at(line, "selectattr expects the name of an attribute");
   Arguments rest;
   for (size_t i = 2; i < a.all.size(); ++i) rest.all.push_back(a.all[i]);
   const Value test = a.find(1);

@@ -62,7 +62,7 @@ class Runner {
   void set_member(const Statement& s, const Value& v) {
     Value* whole = find(s.names[0]);
     if (!whole || !*whole || !(*whole)->as_object())
-      fail_at(s.line, fmt::format("'{}' is no namespace", s.names[0]));
+      fail_at(s.line, fmt::format("'{}' is not a namespace", s.names[0]));
     Json::Object fresh = *(*whole)->as_object();
     const Json value = v ? *v : Json();
     for (auto& [key, old] : fresh)
@@ -78,7 +78,7 @@ class Runner {
   void set_all(const std::vector<std::string>& names, const Value& v, int line) {
     if (names.size() == 1) return set(names[0], v);
     if (!v || !v->as_array() || v->as_array()->size() != names.size())
-      fail_at(line, fmt::format("{} names want a list of as many values", names.size()));
+      fail_at(line, fmt::format("{} names expect a list of as many values", names.size()));
     for (size_t i = 0; i < names.size(); ++i) set(names[i], part_of(v, (*v->as_array())[i]));
   }
 
@@ -300,10 +300,10 @@ class Runner {
   Value range(const Arguments& a, int line) {
     int64_t bounds[3] = {0, 0, 1};
     for (size_t i = 0; i < a.all.size() && i < 3; ++i) {
-      if (!a.all[i] || !a.all[i]->as_int()) fail_at(line, "range wants whole numbers");
+      if (!a.all[i] || !a.all[i]->as_int()) fail_at(line, "range expects whole numbers");
       bounds[a.all.size() == 1 ? 1 : i] = *a.all[i]->as_int();
     }
-    if (bounds[2] == 0) fail_at(line, "range wants a step other than 0");
+    if (bounds[2] == 0) fail_at(line, "range expects a step other than 0");
     Json::Array out;
     for (int64_t i = bounds[0]; bounds[2] > 0 ? i < bounds[1] : i > bounds[1]; i += bounds[2]) {
       step(line);

@@ -57,7 +57,7 @@ std::string python_repr(const Json& j) {
 // The whole number of a bound, from the end where it is negative.
 int64_t bound(const Value& v, int64_t size, int64_t usual, int line) {
   if (!v || v->is_null()) return usual;
-  if (!v->as_int()) fail_at(line, "a bound of a slice is no whole number");
+  if (!v->as_int()) fail_at(line, "a bound of a slice is not a whole number");
   const int64_t at = *v->as_int() < 0 ? *v->as_int() + size : *v->as_int();
   return std::clamp<int64_t>(at, -1, size);
 }
@@ -123,7 +123,7 @@ bool contains(const Value& whole, const Value& item, int line) {
   const std::string* text = item ? item->as_string() : nullptr;
   if (whole->as_object()) return text && whole->find(*text);
   if (whole->as_string() && text) return whole->as_string()->find(*text) != std::string::npos;
-  fail_at(line, "'in' wants a list, an object or two texts");
+  fail_at(line, "'in' expects a list, an object or two texts");
 }
 
 size_t length_of(const Value& v, int line) {

@@ -46,7 +46,7 @@ class RegexReader {
   }
   RegexPart read() {
     RegexPart all = choice(0);
-    if (at_ < text_.size()) fail("there is no group that this ')' ends");
+    if (at_ < text_.size()) fail("this ')' closes no group");
     return all;
   }
 
@@ -100,7 +100,7 @@ class RegexReader {
       if (take(",")) most = number().value_or(kForever);
       if (!first || !take("}")) {
         at_ = from;
-        fail("'{' wants {n}, {n,} or {n,m}; write \\{ for the character");
+        fail("'{' must begin {n}, {n,} or {n,m}; write \\{ for the character");
       }
       if (most != kForever && most < least) fail("the second bound is less than the first");
     }
@@ -139,14 +139,14 @@ class RegexReader {
       if (take("P<") ||
           (text_.substr(at_, 2) != "<=" && text_.substr(at_, 2) != "<!" && take("<"))) {
         const size_t end = text_.find('>', at_);
-        if (end == text_.npos) fail("the name of a group wants a '>'");
+        if (end == text_.npos) fail("the name of a group lacks its '>'");
         at_ = end + 1;
       } else if (!take(":")) {
-        fail("of groups with '?', (?:...) and named ones are supported");
+        fail("of groups that begin with '?', only (?:...) and named ones are supported");
       }
     }
     RegexPart out = choice(depth + 1);
-    if (!take(")")) fail("a group wants a ')'");
+    if (!take(")")) fail("a group lacks its ')'");
     // A sequence of its own, so that anchors in it are not those of the whole.
     RegexPart whole{.kind = Kind::sequence};
     whole.parts.push_back(std::move(out));
@@ -157,7 +157,7 @@ class RegexReader {
     CharacterSet out;
     const bool other = take("^");
     for (bool first = true; first || !take("]"); first = false) {
-      if (!more()) fail("a set wants a ']'");
+      if (!more()) fail("a set lacks its ']'");
       if (text_.substr(at_, 2) == "[:") fail("[:class:] is not supported");
       CharacterSet low = item();
       const bool range = text_.size() > at_ + 1 && text_[at_] == '-' && text_[at_ + 1] != ']';
@@ -171,7 +171,7 @@ class RegexReader {
         return s.ranges().size() == 1 && s.ranges()[0].first == s.ranges()[0].second;
       };
       if (!one(low) || !one(high) || high.ranges()[0].first < low.ranges()[0].first)
-        fail("a range wants two characters in order");
+        fail("a range must be two characters in ascending order");
       out.add(low.ranges()[0].first, high.ranges()[0].first);
     }
     return other ? out.others() : out;

@@ -154,7 +154,7 @@ class SchemaWriter {
 
   const io::Json& target(const io::Json& ref) const {
     TD_CHECK(ref.as_string() && ref.as_string()->starts_with("#"), Value,
-             "the schema: '$ref' wants a place in the schema itself, as \"#/$defs/name\", got {}",
+             "the schema: '$ref' expects a place in the schema itself, as \"#/$defs/name\", got {}",
              ref.dump());
     const std::string& path = *ref.as_string();
     const io::Json* j = &root_;
@@ -188,11 +188,11 @@ class SchemaWriter {
       io::Json next = target(*ref);
       schema = rest.empty() ? std::move(next) : merge_schemas(next, rest);
     }
-    TD_FAIL(Value, "the schema: references lead to each other without end");
+    TD_FAIL(Value, "the schema: its references form a cycle");
   }
   static const io::Json::Array& list_of(const io::Json& j, std::string_view name) {
     TD_CHECK(j.as_array() && !j.as_array()->empty(), Value,
-             "the schema: '{}' wants a list that is not empty", name);
+             "the schema: '{}' expects a list that is not empty", name);
     return *j.as_array();
   }
 
@@ -288,8 +288,8 @@ class SchemaWriter {
   static const io::Json* bound(const io::Json& schema, std::string_view name) {
     const io::Json* j = schema.find(name);
     const double v = io::number_of(j);
-    TD_CHECK(!j || (v == v && std::abs(v) < 9e18), Value, "the schema: '{}' wants a number, got {}",
-             name, j->dump());
+    TD_CHECK(!j || (v == v && std::abs(v) < 9e18), Value,
+             "the schema: '{}' expects a number, got {}", name, j->dump());
     return j;
   }
   void number(NetworkRule r, const io::Json& schema, bool whole) {
@@ -305,7 +305,7 @@ class SchemaWriter {
       return b_.nothing(at, r.end);
     }
     TD_CHECK(!(least && above) && !(most && below), Value,
-             "the schema: a bound with and without itself at the same time is not supported");
+             "the schema: an inclusive and an exclusive bound on the same side are not supported");
     if (whole) {
       const auto integer = [](const io::Json* j, bool up) {
         if (j->as_int()) return *j->as_int();
@@ -326,8 +326,7 @@ class SchemaWriter {
       if (!j) return;
       const double v = io::number_of(j);
       TD_CHECK(v == std::floor(v) && std::abs(v) <= static_cast<double>(kLargestBound), Value,
-               "the schema: bounds of a number that are no whole numbers below 1e9 are not "
-               "supported, got {}",
+               "the schema: bounds of a number must be whole and of at most 1e9, got {}",
                j->dump());
       out = {static_cast<int64_t>(v), open};
     };
@@ -342,7 +341,7 @@ class SchemaWriter {
     const io::Json* j = schema.find(name);
     if (!j) return usual;
     TD_CHECK(j->as_int() && *j->as_int() >= 0, Value,
-             "the schema: '{}' wants a whole number from 0, got {}", name, j->dump());
+             "the schema: '{}' expects a whole number from 0, got {}", name, j->dump());
     return *j->as_int();
   }
 
@@ -358,7 +357,7 @@ class SchemaWriter {
     }
     if (pattern) {
       TD_CHECK(!format, Value, "the schema: 'pattern' with 'format' is not supported");
-      TD_CHECK(pattern->as_string(), Value, "the schema: 'pattern' wants a regular expression");
+      TD_CHECK(pattern->as_string(), Value, "the schema: 'pattern' expects a regular expression");
       expression = *pattern->as_string();
     }
     if (pattern || format) {
@@ -406,7 +405,7 @@ class SchemaWriter {
       most = most < 0 ? all : std::min(most, all);
     }
     TD_CHECK(most < 0 || most >= least, Value,
-             "the schema: no array has {} items or more and {} at most", least, most);
+             "the schema: an array cannot have at least {} and at most {} items", least, most);
     const int32_t open = b_.literal(r.begin, "[");
     if (least == 0) b_.byte(open, ']', ']', r.end);
     const auto listed = static_cast<int64_t>(first.size());
@@ -490,14 +489,14 @@ class SchemaWriter {
   static std::vector<Member> members(const io::Json& schema) {
     std::vector<Member> out;
     if (const io::Json* p = schema.find("properties")) {
-      TD_CHECK(p->as_object(), Value, "the schema: 'properties' wants an object");
+      TD_CHECK(p->as_object(), Value, "the schema: 'properties' expects an object");
       for (const auto& [name, value] : *p->as_object()) out.push_back({name, value});
     }
     const io::Json* required = schema.find("required");
     if (!required) return out;
-    TD_CHECK(required->as_array(), Value, "the schema: 'required' wants a list");
+    TD_CHECK(required->as_array(), Value, "the schema: 'required' expects a list");
     for (const io::Json& name : *required->as_array()) {
-      TD_CHECK(name.as_string(), Value, "the schema: 'required' wants names");
+      TD_CHECK(name.as_string(), Value, "the schema: 'required' expects names");
       const auto at = std::find_if(out.begin(), out.end(),
                                    [&](const Member& m) { return m.name == *name.as_string(); });
       const io::Json* others = schema.find("additionalProperties");

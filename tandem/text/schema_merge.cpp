@@ -88,7 +88,8 @@ io::Json both_of(const io::Json& a, const io::Json& b) {
 }
 
 io::Json merged_properties(const io::Json& a, const io::Json& b) {
-  if (!a.as_object() || !b.as_object()) TD_FAIL(Value, "the schema: 'properties' wants an object");
+  if (!a.as_object() || !b.as_object())
+    TD_FAIL(Value, "the schema: 'properties' expects an object");
   io::Json::Object out = *a.as_object();
   for (const auto& [name, schema] : *b.as_object()) {
     const auto at = std::find_if(out.begin(), out.end(),
@@ -102,7 +103,7 @@ io::Json merged_properties(const io::Json& a, const io::Json& b) {
 }
 
 io::Json merged_required(const io::Json& a, const io::Json& b) {
-  if (!a.as_array() || !b.as_array()) TD_FAIL(Value, "the schema: 'required' wants a list");
+  if (!a.as_array() || !b.as_array()) TD_FAIL(Value, "the schema: 'required' expects a list");
   io::Json::Array out = *a.as_array();
   for (const io::Json& name : *b.as_array())
     if (std::none_of(out.begin(), out.end(),

@@ -43,8 +43,8 @@ struct CSVLoggerArguments {
     v("append", append, {.doc = "add to a file that is there"});
   }
   std::shared_ptr<Callback> make(const std::string& folder) const {
-    TD_CHECK(separator.size() == 1, Value, "CSVLogger wants a separator of one character, got '{}'",
-             separator);
+    TD_CHECK(separator.size() == 1, Value,
+             "CSVLogger expects a separator of one character, got '{}'", separator);
     return std::make_shared<CSVLogger>(within(folder, path), separator[0], append);
   }
 };
@@ -101,7 +101,8 @@ constexpr CallbackRow kCallbacks[] = {
         "tensorboard", "Scalars, histograms and the graph as event files.",
         "{type: tensorboard, path: events, histogram_freq: 1}"),
     plain_row<TerminateOnNaN>(
-        "terminate_on_nan", "Ends the run, without an error, at a value that is no finite number.",
+        "terminate_on_nan",
+        "Ends the run, without an error, at a value that is not a finite number.",
         "{type: terminate_on_nan}"),
     row<Writes<BackupAndRestore, BackupAndRestoreOptions>>(
         "backup_and_restore", "Checkpoints of the whole state in a folder of their own.",

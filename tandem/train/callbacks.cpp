@@ -154,7 +154,7 @@ std::string fill_in(const std::string& text, int64_t epoch, const Logs& logs) {
       out += key == "epoch" ? fmt::format(fmt::runtime(format), epoch)
                             : fmt::format(fmt::runtime(format), watched(logs, key, "the path"));
     } catch (const fmt::format_error& e) {
-      TD_FAIL(Value, "'{}': '{{{}}}' is no format of a number ({})", text, inside, e.what());
+      TD_FAIL(Value, "'{}': '{{{}}}' is not a format of a number ({})", text, inside, e.what());
     }
     at = end;
   }

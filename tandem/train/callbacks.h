@@ -123,7 +123,7 @@ class TD_API TensorBoard : public Callback {
   std::unique_ptr<runs::EventFile> events_;
 };
 
-/// Ends the run (without an error) at a logged value that is no finite number; for runs with
+/// Ends the run (without an error) at a logged value that is not a finite number; for runs with
 /// OnNonFinite::off.
 class TD_API TerminateOnNaN : public Callback {
  public:

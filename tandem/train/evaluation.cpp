@@ -12,7 +12,7 @@
 namespace tandem::train {
 namespace {
 
-// A matrix of more classes than this is no image any more.
+// A matrix of more classes than this is no longer an image.
 constexpr int64_t kMostClasses = 256;
 
 std::string text_of(const Tensor& sample) {

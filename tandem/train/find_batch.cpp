@@ -27,7 +27,7 @@ int64_t free_memory() {
 FindBatchResult find_batch(const std::function<bool(int64_t size)>& step,
                            const FindBatchOptions& o) {
   TD_CHECK(o.start >= 1 && o.largest >= o.start && o.runs >= 1, Value,
-           "find_batch() wants 1 <= start <= largest and runs >= 1, got {}, {} and {}", o.start,
+           "find_batch() expects 1 <= start <= largest and runs >= 1, got {}, {} and {}", o.start,
            o.largest, o.runs);
   FindBatchResult r;
   const Clock::time_point begin = Clock::now();

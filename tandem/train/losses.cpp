@@ -31,8 +31,9 @@ MadeLoss make_loss(const LossRow& row, const void* options) {
 Tensor targets_like(const Tensor& y, const Tensor& x) {
   Tensor t = y.to(x.dtype());
   if (t.shape() != x.shape() && t.numel() == x.numel()) t = t.reshape(x.shape());
-  TD_CHECK(t.shape() == x.shape(), Shape, "the loss wants targets of the output's shape {}, got {}",
-           x.shape().to_string(), y.shape().to_string());
+  TD_CHECK(t.shape() == x.shape(), Shape,
+           "the loss expects targets of the output's shape {}, got {}", x.shape().to_string(),
+           y.shape().to_string());
   return t;
 }
 

@@ -11,10 +11,10 @@ LRFindResult lr_find(const RunParts& parts,
                      const std::function<double(const std::vector<Tensor>&)>& update,
                      const LRFindOptions& o) {
   TD_CHECK(parts.model && parts.optimizer && parts.data, Value,
-           "lr_find() wants a model, an optimizer and data");
+           "lr_find() expects a model, an optimizer and data");
   TD_CHECK(o.start > 0 && o.end > o.start && o.steps >= 2, Value,
-           "lr_find() wants 0 < start < end and two steps at least, got {:g}, {:g} and {}", o.start,
-           o.end, o.steps);
+           "lr_find() expects 0 < start < end and two steps at least, got {:g}, {:g} and {}",
+           o.start, o.end, o.steps);
   TD_CHECK(parts.data->size() > 0, Value, "there is no data to train on");
   StateKeeper keep(parts);
   LRFindResult r;

@@ -91,7 +91,8 @@ void ConfusionMatrix::update(const Tensor& output, const Tensor& target) {
 
 void ConfusionMatrix::load_state(std::vector<double> state) {
   const auto n = static_cast<size_t>(std::lround(std::sqrt(static_cast<double>(state.size()))));
-  TD_CHECK(n * n == state.size(), Value, "{}: {} counts are no square matrix", name_, state.size());
+  TD_CHECK(n * n == state.size(), Value, "{}: {} counts are not a square matrix", name_,
+           state.size());
   sums_ = std::move(state);
 }
 
@@ -154,11 +155,11 @@ double ConfusionMatrix::compute() const {
 }
 
 TopKAccuracy::TopKAccuracy(int64_t k) : Metric(fmt::format("top{}_accuracy", k), true), k_(k) {
-  TD_CHECK(k > 0, Value, "top-k accuracy wants k > 0, got {}", k);
+  TD_CHECK(k > 0, Value, "top-k accuracy expects k > 0, got {}", k);
 }
 
 void TopKAccuracy::update(const Tensor& output, const Tensor& target) {
-  TD_CHECK(output.dim() == 2, Shape, "{} wants outputs [n, classes], got {}", name_,
+  TD_CHECK(output.dim() == 2, Shape, "{} expects outputs [n, classes], got {}", name_,
            output.shape().to_string());
   const std::vector<double> x = output.to(DType::f64).to_vector<double>();
   const std::vector<int64_t> y = labels_of(target);

@@ -18,7 +18,7 @@ StageRef rows_of(const std::vector<Tensor>& fields) {
   const int64_t n = fields[0].size(0);
   for (const Tensor& t : fields)
     TD_CHECK(t.dim() >= 1 && t.size(0) == n, Shape,
-             "fit() wants as many rows of each, got {} of x and {} of another", n,
+             "fit() expects as many rows of each, got {} of x and {} of another", n,
              t.dim() >= 1 ? t.size(0) : 0);
   return data::detail::source_stage(
       n,
@@ -37,9 +37,9 @@ StageRef rows_of(const std::vector<Tensor>& fields) {
 }
 
 data::AnyPipeline batches_of(std::vector<Tensor> fields, int64_t size, bool shuffle) {
-  TD_CHECK(size >= 1, Value, "batch_size wants at least 1, got {}", size);
+  TD_CHECK(size >= 1, Value, "batch_size expects at least 1, got {}", size);
   for (Tensor& t : fields) {
-    TD_CHECK(t.defined() && t.dim() >= 1, Shape, "x and y want a first dimension of samples");
+    TD_CHECK(t.defined() && t.dim() >= 1, Shape, "x and y expect a first dimension of samples");
     t = t.detach();
   }
   StageRef s = rows_of(fields);
@@ -50,7 +50,7 @@ data::AnyPipeline batches_of(std::vector<Tensor> fields, int64_t size, bool shuf
 // The weight of each row's label.
 Tensor weights_of(const Tensor& y, const std::map<int64_t, double>& table) {
   TD_CHECK(!is_floating(y.dtype()) && (y.dim() == 1 || (y.dim() == 2 && y.size(1) == 1)), Value,
-           "class_weight wants labels [n] of integers, got {} {}", to_string(y.dtype()),
+           "class_weight expects labels [n] of integers, got {} {}", to_string(y.dtype()),
            y.shape().to_string());
   std::vector<float> w;
   for (int64_t label : y.reshape({-1}).to(DType::i64).to_vector<int64_t>()) {
@@ -90,7 +90,7 @@ StepOutput Model::Compiled::step(const Batch& b) const {
 }
 
 Model::Model(nn::Module& net, std::function<Tensor(const Batch&)> forward, int64_t inputs) {
-  TD_CHECK(inputs >= 1 && forward, Value, "Model wants a function and at least one input");
+  TD_CHECK(inputs >= 1 && forward, Value, "Model expects a function and at least one input");
   take(net, std::move(forward), {});
   inputs_ = inputs;
 }
@@ -107,7 +107,7 @@ void Model::take(nn::Module& net, std::function<Tensor(const Batch&)> forward,
 
 void Model::compile(CompileModelOptions o) {
   TD_CHECK(o.loss.function || !o.loss.name.empty(), Value,
-           "compile() wants a loss, by name (\"mse\") or as a function of output and target");
+           "compile() expects a loss, by name (\"mse\") or as a function of output and target");
   auto c = std::make_shared<Compiled>();
   c->forward = forward_;
   c->inputs = static_cast<size_t>(inputs_);
@@ -144,7 +144,7 @@ std::shared_ptr<History> Model::fit(const Tensor& x, const Tensor& y, const FitO
   compiled();
   TD_CHECK(inputs_ == 1, Value, "a model of {} inputs is trained on a pipeline", inputs_);
   TD_CHECK(o.validation_split >= 0 && o.validation_split < 1, Value,
-           "validation_split wants a number from 0 to below 1, got {}", o.validation_split);
+           "validation_split expects a number from 0 to below 1, got {}", o.validation_split);
   std::vector<Tensor> fields{x, y};
   if (o.sample_weight.defined()) fields.push_back(o.sample_weight);
   if (!o.class_weight.empty()) {
@@ -190,7 +190,7 @@ std::shared_ptr<History> Model::fit(data::AnyPipeline batches, const FitOptions&
   if (!o.class_weight.empty()) {
     const auto at = static_cast<size_t>(inputs_);
     auto add = [table = o.class_weight, at](std::vector<Tensor> f) {
-      TD_CHECK(f.size() > at, Value, "class_weight wants batches with labels, got {} field(s)",
+      TD_CHECK(f.size() > at, Value, "class_weight expects batches with labels, got {} field(s)",
                f.size());
       const Tensor w = weights_of(f[at], table);
       if (f.size() > at + 1)

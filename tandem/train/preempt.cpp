@@ -180,13 +180,13 @@ namespace detail {
 int preempt_signal(const std::string& name) {
   const int signal = name.empty() ? 0 : signal_of(name);
   TD_CHECK(name.empty() || signal != 0, Value,
-           "preempt_signal wants USR1, USR2, HUP or TERM, got '{}'", name);
+           "preempt_signal expects USR1, USR2, HUP or TERM, got '{}'", name);
   return signal;
 }
 
 void check_preempt_url(const std::string& url) {
   TD_CHECK(url.empty() || url == "aws" || url == "gcp" || url.starts_with("http://"), Value,
-           "preempt_url wants aws, gcp or http://..., got '{}'", url);
+           "preempt_url expects aws, gcp or http://..., got '{}'", url);
 }
 
 }  // namespace detail

@@ -45,14 +45,14 @@ uint64_t unsigned_of(const io::Json& state, const char* part, const char* key) {
   const io::Json* v = group ? group->find(key) : nullptr;
   TD_CHECK(v && v->as_string() && !v->as_string()->empty() && v->as_string()->size() <= 20 &&
                v->as_string()->find_first_not_of("0123456789") == std::string::npos,
-           Format, "state.json wants {}.{} as a text of digits", part, key);
+           Format, "state.json expects {}.{} as a text of digits", part, key);
   return std::strtoull(v->as_string()->c_str(), nullptr, 10);
 }
 
 }  // namespace
 
 Snapshot snapshot(const RunParts& p, int64_t step, io::Json more) {
-  TD_CHECK(p.model || !p.extra.empty(), Value, "snapshot() wants a model");
+  TD_CHECK(p.model || !p.extra.empty(), Value, "snapshot() expects a model");
   Snapshot s;
   s.step = step;
   if (p.model) s.model = p.model->state_dict();
@@ -77,7 +77,7 @@ Snapshot snapshot(const RunParts& p, int64_t step, io::Json more) {
 }
 
 io::Json restore(const RunParts& p, const Snapshot& s) {
-  TD_CHECK(p.model || !p.extra.empty(), Value, "restore() wants a model");
+  TD_CHECK(p.model || !p.extra.empty(), Value, "restore() expects a model");
   const io::Json* parts = s.state.find("parts");
   TD_CHECK(parts && parts->as_string() && *parts->as_string() == list_parts(p), Value,
            "the checkpoint of step {} was saved by a run of ({}), this one has ({})", s.step,

@@ -16,10 +16,11 @@ namespace {
 double parse_number(const std::string& text, const std::string& name) {
   char* end = nullptr;
   const double v = std::strtod(text.c_str(), &end);
-  TD_CHECK(!text.empty() && *end == 0 && std::isfinite(v), Value,
-           "search.{}: '{}' is no number\nWrite a range as 'log 1e-4..1e-1' or 'int 16..64', or a "
-           "list of choices.",
-           name, text);
+  TD_CHECK(
+      !text.empty() && *end == 0 && std::isfinite(v), Value,
+      "search.{}: '{}' is not a number\nWrite a range as 'log 1e-4..1e-1' or 'int 16..64', or a "
+      "list of choices.",
+      name, text);
   return v;
 }
 
@@ -75,13 +76,13 @@ SearchRange SearchRange::parse(const std::string& name, const std::string& text)
   }
   const size_t dots = rest.find("..");
   TD_CHECK(dots != rest.npos, Value,
-           "search.{}: '{}' is no range\nWrite 'log 1e-4..1e-1' or 'int 16..64', or a list of "
+           "search.{}: '{}' is not a range\nWrite 'log 1e-4..1e-1' or 'int 16..64', or a list of "
            "choices.",
            name, text);
   r.low = parse_number(rest.substr(0, dots), name);
   r.high = parse_number(rest.substr(dots + 2), name);
   TD_CHECK(r.low < r.high && (!r.log || r.low > 0), Value,
-           "search.{}: a range wants low < high{}, got {:g}..{:g}", name,
+           "search.{}: a range expects low < high{}, got {:g}..{:g}", name,
            r.log ? " and above 0" : "", r.low, r.high);
   return r;
 }
@@ -100,9 +101,9 @@ std::string SearchRange::text_at(double place) const {
 
 Search::Search(std::vector<SearchRange> ranges, SearchOptions options)
     : ranges_(std::move(ranges)), o_(options) {
-  TD_CHECK(!ranges_.empty(), Value, "a search wants something to search over");
+  TD_CHECK(!ranges_.empty(), Value, "a search expects something to search over");
   TD_CHECK(o_.eta >= 2 && o_.grace >= 0 && o_.candidates >= 1 && o_.startup >= 0, Value,
-           "a search wants eta >= 2, grace >= 0, candidates >= 1 and startup >= 0");
+           "a search expects eta >= 2, grace >= 0, candidates >= 1 and startup >= 0");
 }
 
 int64_t Search::grid_size() const {
@@ -271,7 +272,7 @@ Trial trial_of(const io::Json& j) {
                  *places = j.find("places");
   TD_CHECK(n && n->as_int() && *n->as_int() >= 0 && state && state->as_string() && values &&
                values->as_object() && places && places->as_array(),
-           Format, "a trial wants number, state, values and places");
+           Format, "a trial expects number, state, values and places");
   Trial t{.number = *n->as_int(), .state = *state->as_string()};
   for (const auto& [name, value] : *values->as_object()) {
     TD_CHECK(value.as_string(), Format, "a trial's values want to be texts");

@@ -187,7 +187,7 @@ class TD_API Trainer {
   template <class Net, class Loss>
   static StepFunction supervised(Net& net, Loss loss) {
     return [&net, loss = std::move(loss)](const Batch& b) {
-      TD_CHECK(b.size() >= 2, Value, "the step wants batches of two fields, got {}", b.size());
+      TD_CHECK(b.size() >= 2, Value, "the step expects batches of two fields, got {}", b.size());
       Tensor out = net(b[0]);
       return StepOutput{mean_loss(loss(out, b[1]), b.size() > 2 ? b[2] : Tensor()), out, b[1]};
     };

@@ -111,7 +111,7 @@ class Reader {
     }
     const auto& arguments = n.arguments->items;
     if (f == "torch Size") {
-      if (arguments.size() != 1) fail("torch.Size wants one argument");
+      if (arguments.size() != 1) fail("torch.Size expects one argument");
       return TorchValue::Tuple{list(*arguments[0], depth + 1)};
     }
     if (f == "torch device") {

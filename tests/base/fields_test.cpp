@@ -106,15 +106,15 @@ TEST(Fields, BoundsAreSaidAndChecked) {
   check_fields(any_fields(s), "sample");
   s.betas[1] = 1;
   EXPECT_EQ(error_of([&] { check_fields(any_fields(s), "sample"); }),
-            "Value: sample wants betas in [0, 1), got 1.");
+            "Value: sample expects betas in [0, 1), got 1.");
   s = {};
   s.inner.every = 0;
   EXPECT_EQ(error_of([&] { check_fields(any_fields(s), "sample"); }),
-            "Value: sample wants every >= 1, got 0.");
+            "Value: sample expects every >= 1, got 0.");
   s = {};
   s.how = "sin";
   EXPECT_EQ(error_of([&] { check_fields(any_fields(s), "sample"); }),
-            "Value: sample wants how to be one of cos, linear, got \"sin\".");
+            "Value: sample expects how to be one of cos, linear, got \"sin\".");
 }
 
 TEST(Fields, KerasDefaultsTakeThePlaceOfOthers) {
@@ -142,7 +142,7 @@ TEST(Registries, FindByNameAndNameTheNearest) {
             "Value: there is no shape 'squar', did you mean 'square'?");
   EXPECT_EQ(error_of([&] { r.at("zzzzzzzzzzzz"); }),
             "Value: there is no shape 'zzzzzzzzzzzz'. There are square, circle.");
-  // Names from outside: empty, long, with bytes that are no text.
+  // Names from outside: empty, long, with bytes that are not text.
   for (const std::string& name : {std::string(), std::string(100000, 'a'), std::string("a\0b", 3),
                                   std::string("\xff\xfe{}%s")})
     EXPECT_EQ(error_of([&] { r.at(name); }).rfind("Value: there is no shape '", 0), 0u);

@@ -335,7 +335,7 @@ void check_special_values() {
       const long double want = fn.ref(x);
       if (near_zero_of_gamma(fn.name, x, want) && std::isfinite(want)) continue;
       EXPECT_LE(ulps(fn.f(x), want), 4.0)
-          << fn.name << "(" << x << ") = " << fn.f(x) << ", want " << want;
+          << fn.name << "(" << x << ") = " << fn.f(x) << ", expect " << want;
     }
   }
 }

@@ -294,12 +294,12 @@ TEST_F(Tool, PlanSaysWhatAModelNeeds) {
   EXPECT_TRUE(has(tool("plan resnet18 --gpu 4900 2>&1").text, "'RTX 4090'"));
   EXPECT_TRUE(has(tool("plan resnet81 2>&1").text, "Did you mean 'resnet"));
   EXPECT_TRUE(has(tool(run + " --why memroy 2>&1").text, "'memory'"));
-  EXPECT_TRUE(has(tool("plan resnet18 --deadline soon 2>&1").text, "is no time"));
+  EXPECT_TRUE(has(tool("plan resnet18 --deadline soon 2>&1").text, "is not a time"));
   EXPECT_TRUE(has(tool("plan 2>&1").text, "no model to plan"));
   for (const auto& [options, wanted] : std::vector<std::pair<const char*, const char*>>{
-           {"--n two", "--n 'two': it is no number. Did you mean '2'?"},
+           {"--n two", "--n 'two': it is not a number. Did you mean '2'?"},
            {"--n -3", "Did you mean '1'?"},
-           {"--n 2.5", "it is no whole number"},
+           {"--n 2.5", "it is not a whole number"},
            {"--batch 64x", "Did you mean '64'?"},
            {"--budget -5 --tokens 1e6", "--budget '-5': it is negative. Did you mean '5'?"},
            {"--budget 500EUR --tokens 1e6", "prices are in US dollars"},

@@ -163,17 +163,17 @@ TEST_F(Generate, SaysWhatIsPossible) {
        "--prompt: the text that the model was trained on has no 'ö'. It has"},
       {"prose", "--n 3", "the model 'gpt' does not take --n. It takes --prompt"},
       {"prose", "--prompt T --output a.png --label 1", "does not take --label, --output"},
-      {"prose", "--top-k many", "--top-k: wants a whole number, got 'many'"},
+      {"prose", "--top-k many", "--top-k: expected a whole number, got 'many'"},
       {"prose", "--temperature 0", "temperature must be above 0"},
-      {"prose", "--num-return-sequences 0", "--num-return-sequences: wants 1 or more"},
+      {"prose", "--num-return-sequences 0", "--num-return-sequences: expected 1 or more"},
       {"vae", "--label 3 --output a.png",
        "the model 'vae' does not take --label. It takes --n, --seed, --output, --columns"},
       {"vae", "", "--output: is missing"},
       {"vae", "--output a.jpg", "'a.jpg': samples are written as .png, .npy, .npz or"},
-      {"vae", "--n 0 --output a.png", "--n: wants 1 or more samples"},
+      {"vae", "--n 0 --output a.png", "--n: expected 1 or more samples"},
       {"ddpm", "--prompt 3 --output a.png", "the model 'ddpm' does not take --prompt"},
-      {"ddpm", "--label 3 --output a.png", "--label: wants classes from 0 to 2, got 3"},
-      {"ddpm", "--steps 9 --output a.png", "--steps: wants 1 to the model's 8 steps, got 9"},
+      {"ddpm", "--label 3 --output a.png", "--label: expected classes from 0 to 2, got 3"},
+      {"ddpm", "--steps 9 --output a.png", "--steps: expected 1 to the model's 8 steps, got 9"},
       {"mlp", "--n 3", "`tandem predict"},
       {"ids", "--prompt T", "data of type 'tokens' keeps no characters"},
       {".", "--prompt T", "is neither the folder of a run"},
@@ -213,7 +213,8 @@ TEST_F(Generate, AHuggingFaceFolderTakesTheSameOptions) {
   const std::pair<const char*, const char*> kWrong[] = {
       {"", "--prompt: is missing"},
       {"--prompt w1 --n 3", "a Hugging Face folder does not take --n. It takes --max-new-tokens"},
-      {"--prompt w1 --num-return-sequences 2", "wants --sample: without it they would be the same"},
+      {"--prompt w1 --num-return-sequences 2",
+       "expects --sample: without it they would be the same"},
       {"--prompt w1 --weights best", "--weights is for runs"},
   };
   for (const auto& [options, want] : kWrong) {
@@ -254,7 +255,7 @@ TEST(GenerateWithoutACache, SeesTheLastTokens) {
   EXPECT_EQ(models::generate(net, 3, {{1, 2}}, {.max_new_tokens = 3, .eos_token_id = {6}})[0],
             (std::vector<int64_t>{3, 6}));
   EXPECT_EQ(error_of([&] { models::generate(net, 3, {{}}, {}); }),
-            "Value: generate wants prompts of at least one token.");
+            "Value: generate expects prompts of at least one token.");
 }
 
 }  // namespace

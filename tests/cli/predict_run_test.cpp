@@ -270,7 +270,7 @@ TEST_F(PredictRun, DrawingsAndMistakes) {
   train("digit", "{type: digits}", kMlp, kLoss);
   const std::array<std::string, 3> kRows[] = {
       {"rows", "", "Give an .npy file"},
-      {"digit", "--output " + at("x.png"), "the result [1, 10] is no image"},
+      {"digit", "--output " + at("x.png"), "the result [1, 10] is not an image"},
       {"vae", "", "Write it with --output y.npz or image.png"},
   };
   for (const auto& [run, more, want] : kRows) {

@@ -103,13 +103,13 @@ TEST_F(RecipeParts, MistakesInTransformsNameTheirPlace) {
   text = mistake("'data.transforms=[{type: Resize, size: 8, interpolation: bilinaer}]'");
   EXPECT_TRUE(
       has(text,
-          "data.transforms.0.interpolation: wants nearest, nearest_exact, bilinear or bicubic, "
+          "data.transforms.0.interpolation: expected nearest, nearest_exact, bilinear or bicubic, "
           "got 'bilinaer', did you mean 'bilinear'?"))
       << text;
   text = mistake("data.transforms=RGB");
-  EXPECT_TRUE(has(text, "data.transforms: wants a list of maps")) << text;
+  EXPECT_TRUE(has(text, "data.transforms: expected a list of maps")) << text;
   text = mistake("data.mixup=-1");
-  EXPECT_TRUE(has(text, "data.mixup: wants 0 or more, got -1")) << text;
+  EXPECT_TRUE(has(text, "data.mixup: expected 0 or more, got -1")) << text;
   const std::string file = recipe(
       "recipe: r\ndata:\n  type: digits\n  transforms:\n  - {type: RandomCrop, size: 8}\n  - "
       "{type: "
@@ -198,7 +198,7 @@ TEST_F(RecipeParts, BeginsFromARun) {
           "model.freeze: 'layer.0' matches no parameter or module of the model, did you mean "
           "'layers.0'?"));
   EXPECT_TRUE(has(mistake("'model.freeze=[\"*\"]'"), "all parameters are frozen"));
-  EXPECT_TRUE(has(mistake("optim.layer_decay=2"), "optim.layer_decay: wants a factor"));
+  EXPECT_TRUE(has(mistake("optim.layer_decay=2"), "optim.layer_decay: expected a factor"));
 }
 
 TEST_F(RecipeParts, LoraTrainsAndIsMerged) {

@@ -40,7 +40,8 @@ TEST(Decoding, ModulesThatWriteStateReadPackedWeights) {
   EXPECT_EQ(Tensor(net.steps).item<int64_t>(), 16);
 }
 
-// What is added to one row is no bias, where a sum would start: a row among others has a residual.
+// What is added to one row is not a bias, where a sum would start: a row among others has a
+// residual.
 TEST(Decoding, ARowHasTheBitsThatItHasAmongOthers) {
   manual_seed(9);
   NoGradGuard no_grad;

@@ -184,7 +184,7 @@ TEST(Augment, IoUCropHoldsABoxByItsMiddle) {
                              RandomIoUCrop({.sampler_options = {0.999}})(v),
                              RandomIoUCrop()(Vision{v.image, zeros({0, 4}), {}, {}})})
     EXPECT_EQ(same.image.shape(), v.image.shape());
-  throws([&] { RandomIoUCrop()(only(v.image)); }, "RandomIoUCrop wants boxes [n, 4], got none");
+  throws([&] { RandomIoUCrop()(only(v.image)); }, "RandomIoUCrop expects boxes [n, 4], got none");
   throws([] { RandomIoUCrop({.max_scale = 2}); }, "scales lie in 0 .. 1, got 0.3 .. 2");
   throws([] { RandomIoUCrop({.sampler_options = {}}); }, "at least one of sampler_options");
 }
@@ -245,7 +245,7 @@ TEST(Augment, ColoursAndValues) {
       [] {
         LinearTransformation(zeros({3, 4}), zeros({3}));
       },
-      "a matrix [d, d] and a mean [d] are wanted, got [3, 4] and [3]");
+      "a matrix [d, d] and a mean [d] are expected, got [3, 4] and [3]");
   throws(
       [] {
         LinearTransformation(zeros({3, 3}).to(DType::f64), zeros({3}));
@@ -346,13 +346,13 @@ TEST(Augment, MosaicPutsBoxesOnTheirImages) {
 
   std::vector<Vision> bad = four();
   bad.pop_back();
-  throws([&] { Mosaic(bad, {32}); }, "Mosaic wants four images, got 3");
+  throws([&] { Mosaic(bad, {32}); }, "Mosaic expects four images, got 3");
   bad = four();
   bad[2].image = bad[2].mask;
-  throws([&] { Mosaic(bad, {32}); }, "images of equal channels are wanted, got 3 and 1");
+  throws([&] { Mosaic(bad, {32}); }, "images of equal channels are expected, got 3 and 1");
   bad = four();
   bad[1].image = bad[1].image.to(DType::f32);
-  throws([&] { Mosaic(bad, {32}); }, "images of one dtype are wanted, got uint8 and float32");
+  throws([&] { Mosaic(bad, {32}); }, "images of one dtype are expected, got uint8 and float32");
   bad = four();
   bad[3].boxes = {};
   throws([&] { Mosaic(bad, {32}); }, "either all images have boxes (labels, a mask) or none");

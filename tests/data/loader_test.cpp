@@ -169,7 +169,7 @@ TEST(Loader, AnErrorNamesItsSampleAndKeepsItsCause) {
       {[] { TD_FAIL(Format, "broken file\nReplace it."); },
        "Format: sample 7 of Troubled: broken file. Replace it. <>"},
       {[] { ones({2}).reshape({3}); },
-       "Shape: sample 7 of Troubled: reshape: shape [3] wants 3 elements, x is [2] (2). At "},
+       "Shape: sample 7 of Troubled: reshape: shape [3] expects 3 elements, x is [2] (2). At "},
       {nullptr, "Shape: sample "},  // the ninth has another shape
   };
   for (const Case& c : cases)

@@ -45,7 +45,7 @@ TEST(NpyDataset, FilesOfAFolder) {
   io::save_npy(counting({4, 5, 6}, DType::u8), f / "x.npy");
   EXPECT_EQ(NpyDataset(f.path()).get(0).x.shape(), Shape(1, 5, 6));
   EXPECT_EQ(error_of([&] { NpyDataset(f.path(), {.channels_last = true}); }),
-            "Shape: NpyDataset: channels_last wants 'x' [n, h, w, c], got [4, 5, 6].");
+            "Shape: NpyDataset: channels_last expects 'x' [n, h, w, c], got [4, 5, 6].");
   io::save_npy(counting({3}, DType::f32), f / "y.npy");
   EXPECT_TRUE(error_of([&] { NpyDataset d2(f.path()); }).starts_with("Shape: ")) << "4 rows and 3";
   EXPECT_TRUE(error_of([&] { NpyDataset(f / "no.npz"); }).starts_with("Io: "));

@@ -313,19 +313,19 @@ TEST(PipelineStages, RefuseWhatTheyCannotDo) {
       {[&] {
          numbers(9).bucket_by_length(length, {2, 2}, {1, 1, 1});
        },
-       "bucket_by_length() wants increasing boundaries, at most 254, got [2, 2]"},
+       "bucket_by_length() expects increasing boundaries, at most 254, got [2, 2]"},
       {[&] {
          numbers(9).bucket_by_length(length, {2}, {1, 0});
        },
-       "bucket_by_length() wants 2 batch sizes > 0, one more than boundaries, got [1, 0]"},
+       "bucket_by_length() expects 2 batch sizes > 0, one more than boundaries, got [1, 0]"},
       {[&] {
          numbers(9).bucket_by_length(length, {4}, {1, 1}, {.pad_to_boundary = true});
        },
-       "bucket_by_length() with pad_to_boundary wants lengths below 4, got 4"},
+       "bucket_by_length() with pad_to_boundary expects lengths below 4, got 4"},
       {[] {
          numbers(3).sample({1, 2});
        },
-       "sample() wants a weight for each of the 3 elements, got 2"},
+       "sample() expects a weight for each of the 3 elements, got 2"},
       {[] {
          numbers(2).sample({0, 0});
        },

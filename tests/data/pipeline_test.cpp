@@ -232,12 +232,12 @@ TEST(Pipeline, PadsBatches) {
 
 TEST(Pipeline, RefusesWhatItCannotDo) {
   const std::pair<std::function<void()>, const char*> kCases[] = {
-      {[] { numbers(3).batch(0); }, "batch() wants a size > 0, got 0"},
+      {[] { numbers(3).batch(0); }, "batch() expects a size > 0, got 0"},
       {[] { numbers(3).shard(3, 3); }, "shard(): rank 3 of 3"},
-      {[] { numbers(3).take(-1); }, "take() and skip() want a number >= 0, got -1"},
-      {[] { numbers(3).repeat(-2); }, "repeat() wants a count >= 0, or -1 for endless, got -2"},
+      {[] { numbers(3).take(-1); }, "take() and skip() expect a number >= 0, got -1"},
+      {[] { numbers(3).repeat(-2); }, "repeat() expects a count >= 0, or -1 for endless, got -2"},
       {[] { numbers(3).repeat().shuffle(); }, "shuffle() of a pipeline that repeats forever"},
-      {[] { numbers(3).prefetch({.depth = 0}); }, "prefetch() wants workers in -1..1024"},
+      {[] { numbers(3).prefetch({.depth = 0}); }, "prefetch() expects workers in -1..1024"},
       {[] {
          Line p = numbers(3).batch(2);
          p.load_state(numbers(4).batch(2).state());

@@ -87,9 +87,9 @@ TEST(Sources, JsonLines) {
   EXPECT_EQ(e.x.to_vector<float>(), (std::vector<float>{1, 2.5, 3, 1, 0, 0, 0, 9}));
   EXPECT_EQ(e.y.to_vector<int64_t>(), (std::vector<int64_t>{4, 1}));
   const std::pair<const char*, const char*> kBad[] = {
-      {"[1]", "wants an object, got array"},
+      {"[1]", "expects an object, got array"},
       {"{\"x\": [1]}", "the object has no member 'y'"},
-      {"{\"x\": [1, \"a\"], \"y\": 1}", "'x' wants numbers, got string"},
+      {"{\"x\": [1, \"a\"], \"y\": 1}", "'x' expects numbers, got string"},
       {"{\"x\": [[1], [1, 2]], \"y\": 1}", "the arrays of 'x' have different sizes"},
       {"{\"x\": [1", ""},
   };
@@ -116,7 +116,7 @@ TEST(Sources, TokenFiles) {
   EXPECT_EQ(pipeline(dense).batch(7).get(0).y[6].to_vector<int64_t>(),
             (std::vector<int64_t>{0x80, 9, 0x80}));
   EXPECT_EQ(error_of([&] { TokenFile(f / "t", {.dtype = DType::i32, .block = 5}); }),
-            "Value: '" + (f / "t") + "' has 5 tokens there, a sample wants 6.");
+            "Value: '" + (f / "t") + "' has 5 tokens there, a sample expects 6.");
   write_file(f / "odd", "abc");
   EXPECT_EQ(error_of([&] { TokenFile(f / "odd", {.dtype = DType::i16}); }),
             "Format: '" + (f / "odd") + "' has 3 bytes, no multiple of 2.");
@@ -301,7 +301,7 @@ TEST(Sources, WebDataset) {
   EXPECT_EQ(error_of([&] { WebDataset({f / "bad.tar"}).get(0); }),
             "Format: " + (f / "bad.tar") + ": a.cls: 'cat' is not a number.");
   EXPECT_EQ(error_of([&] { expand_shards("a{1-2}"); }),
-            "Value: 'a{1-2}': braces want two numbers such as {000..007}.");
+            "Value: 'a{1-2}': braces expect two numbers such as {000..007}.");
   // Truncated and damaged archives give Format, and nothing outside the file is exposed.
   const std::string whole = tar_entry("a.png", png) + tar_entry("a.cls", "1");
   const auto outcome = [&](const std::string& bytes) {

@@ -461,7 +461,7 @@ TEST(Transforms, Errors) {
   has(text([&] { Resize({5, 6, 7}); }), "Resize: the size is");
   has(text([&] { Resize({8})(p[0]); }), "an image is [c, h, w], got [40, 60]");
   has(text([&] { Resize({8})(p.to(DType::i64)); }), "u8 or f32, got int64");
-  has(text([&] { Normalize({0}, {1})(p); }), "normalize wants f32, got u8");
+  has(text([&] { Normalize({0}, {1})(p); }), "normalize expects f32, got u8");
   has(text([&] { Normalize({0, 0}, {1})(p.to(DType::f32)); }), "one per channel (3), got 2");
   has(text([&] { Normalize({0}, {0})(p.to(DType::f32)); }), "std of channel 0 is 0");
   has(text([&] { RandomCrop({50, 50})(p); }), "50 x 50 does not fit into 40 x 60");

@@ -156,10 +156,10 @@ TEST(Single, WhatDoesNotFitIsRefusedHere) {
   EXPECT_TRUE(has(thrown([&] {
                     e->all_gather({x, 2, DType::f32}, {x, 4, DType::f32});
                   }),
-                  "all_gather over 1 ranks wants 1 times 2 float32 elements, got 4 float32"));
+                  "all_gather over 1 ranks expects 1 times 2 float32 elements, got 4 float32"));
   EXPECT_TRUE(has(thrown([&] { e->send({x, 1, DType::f32}, 0); }), "names itself"));
   EXPECT_TRUE(has(thrown([&] { e->all_reduce({nullptr, 1, DType::f32}); }), "no memory"));
-  EXPECT_TRUE(has(thrown([&] { e->all_reduce({x, 1, DType::b8}); }), "wants numbers, got bool"));
+  EXPECT_TRUE(has(thrown([&] { e->all_reduce({x, 1, DType::b8}); }), "expects numbers, got bool"));
   EXPECT_TRUE(has(thrown([&] { e->all_reduce({x, -1, DType::f32}); }), "of -1 elements"));
   e->abort("enough");
   EXPECT_TRUE(has(thrown([&] { e->barrier(); }), "enough"));

@@ -310,7 +310,7 @@ TEST(Launcher, RefusesWhatCannotRun) {
           "'/no/such/program' cannot be started: No such file"));
   EXPECT_TRUE(has(thrown([] { launch({.ranks = 0, .command = {"true"}}); }, ErrorKind::Value),
                   "1 to 1024 ranks, got 0"));
-  EXPECT_TRUE(has(thrown([] { launch({.ranks = 1}); }, ErrorKind::Value), "wants a program"));
+  EXPECT_TRUE(has(thrown([] { launch({.ranks = 1}); }, ErrorKind::Value), "expects a program"));
 }
 
 // ---- before a job is together
@@ -379,7 +379,7 @@ TEST(Rendezvous, TheUsersOwnSecret) {
     run_ranks(2, meet_only, o);
     EXPECT_EQ(read_file(std::string(folder) + "/dist-token").size(), 64u);
     const Environment brief("TANDEM_TOKEN", "brief");
-    EXPECT_TRUE(has(errors_of_ranks(2, meet_only, o)[0], "it wants at least 16"));
+    EXPECT_TRUE(has(errors_of_ranks(2, meet_only, o)[0], "it expects at least 16"));
   }
   std::filesystem::remove_all(folder);
 }
@@ -441,7 +441,7 @@ TEST(Faults, SendWithoutRecv) {
   EXPECT_TRUE(
       has(texts[0], "has waited 1.0 s in recv from rank 1 float32[1] 'the mask' for rank 1"))
       << texts[0];
-  EXPECT_TRUE(has(texts[1], "every send wants one recv")) << texts[1];
+  EXPECT_TRUE(has(texts[1], "every send expects one recv")) << texts[1];
 }
 
 // A rank that makes no call hears of the end all the same: with no launcher it ends by itself.

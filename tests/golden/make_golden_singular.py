@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Golden gradients where functions have kinks, poles and ties: at 0, at equal values, at infinities
-and NaN, of empty tensors. Called by make_golden.py; tests/golden/singular_test.cpp wants a case for
+and NaN, of empty tensors. Called by make_golden.py; tests/golden/singular_test.cpp expects a case for
 every row of the op table that has a derivative."""
 import itertools
 

@@ -165,7 +165,7 @@ const char* needs_no_case(const OpDef& op) {
   if (!op.vjp_fn && !op.expr_fn && !op.body_fn) return "its derivative is 0";
   if (op.flags & (kZeroGrad | kNotDifferentiable)) return "its derivative is 0, or it has none";
   if (op.types == Types::compare || op.types == Types::logical || op.types == Types::bits)
-    return "its results are no floating-point numbers";
+    return "its results are not floating-point numbers";
   switch (op.family) {
     case Family::view:
       return "the same elements";

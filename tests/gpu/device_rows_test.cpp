@@ -186,7 +186,7 @@ TEST(GpuRows, TheTableOfTheDocsIsUpToDate) {
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_NE(text.str().find(gpu::rows_page()), std::string::npos)
-      << "docs/gpu.md wants this table:\n"
+      << "docs/gpu.md expects this table:\n"
       << gpu::rows_page();
 }
 

@@ -181,15 +181,15 @@ TEST_P(DriverTable, LaunchesThatFitNoKernel) {
                "kernel fill_f32 has 3 parameters, 2 arguments were given");
   EXPECT_FAILS(
       launch(fill, {1}, Arguments().address(y, 4).value(1.0).value(n)), bad_argument,
-      "kernel fill_f32: parameter v (1) wants one float32, an argument of 8 bytes was given");
+      "kernel fill_f32: parameter v (1) expects one float32, an argument of 8 bytes was given");
   EXPECT_FAILS(launch(fill, {1}, Arguments().value(y).value(1.0f).value(n)), bad_argument,
-               "parameter y (0) wants an address, an argument of 8 bytes was given");
+               "parameter y (0) expects an address, an argument of 8 bytes was given");
   EXPECT_FAILS(launch(fill, {0}, Arguments().address(y, 4).value(1.0f).value(n)), bad_argument,
                "a launch of nothing");
   EXPECT_FAILS(launch(fill, {1 << 20}, Arguments().address(y, 4).value(1.0f).value(n)),
                bad_argument, "threads");
   EXPECT_FAILS(launch(sum, {64}, Arguments().address(y, 4).address(y, 4).value(n)), bad_argument,
-               "kernel block_sum_f32 wants blocks of 128 threads, not 64 x 1 x 1");
+               "kernel block_sum_f32 expects blocks of 128 threads, not 64 x 1 x 1");
   EXPECT_OK(launch(fill, {1}, Arguments().address(y, 4).value(7.0f).value(n)));
   EXPECT_EQ(device_->get<float>(y, 1)[0], 7.0f);
 }

@@ -133,7 +133,7 @@ TEST(ScalarEval, FloatToIntegerSaturates) {
 }
 
 TEST(ScalarEval, HalfRoundsOnceAtTheEnd) {
-  // 2049 is no f16: x + 1 - 1 inside one row keeps it, two rows would not.
+  // 2049 is not an f16: x + 1 - 1 inside one row keeps it, two rows would not.
   static const OpDef kRow = row_of("test_f16_chain", Types::arith, {"x"},
                                    [](const E* in, E* out) { out[0] = (in[0] + 2049) - 2049; });
   Dense<Half> x({Half(1.0f)}, {1}), y({Half(0.0f)}, {1});

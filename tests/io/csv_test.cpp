@@ -43,7 +43,7 @@ TEST(Csv, LineEndsBlanksMarksAndDelimiters) {
   EXPECT_TRUE(a.names().empty());
   EXPECT_EQ(a.table(0, 2, int64).to_vector<int64_t>(), (std::vector<int64_t>{1, 2, 3, 4}));
   const Csv one = Csv::parse("v\n1\n\n\"\"\n", {});
-  EXPECT_EQ(one.rows(), 2u) << "an empty line is no row, a quoted empty field is one";
+  EXPECT_EQ(one.rows(), 2u) << "an empty line is not a row, a quoted empty field is one";
   EXPECT_EQ(Csv::parse("a,b\n").rows(), 0u);
   EXPECT_EQ(Csv::parse("a,b\n").table(0, 2, float32).shape(), (Shape{0, 2}));
   EXPECT_EQ(Csv::parse("", {.header = false}).rows(), 0u);

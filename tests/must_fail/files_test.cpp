@@ -66,7 +66,7 @@ TEST(MustFail, Files) {
     FAILS_ANYWHERE(load_cut_header, Format, "bad", load(file(bytes.substr(0, 20)))),
     FAILS_ANYWHERE(load_cut_data, Format, "bad", load(file(bytes.substr(0, bytes.size() - 1)))),
     FAILS_ANYWHERE(load_extra_data, Format, "bad", load(file(bytes + "x"))),
-    FAILS_ANYWHERE(load_text, Format, "bad", load(file("hello, this is no weights file at all"))),
+    FAILS_ANYWHERE(load_text, Format, "bad", load(file("hello, this is not a weights file at all"))),
     FAILS_ANYWHERE(load_huge_header, Format, "bad", load(file(std::string(8, '\x7f') + "{}"))),
     FAILS_ANYWHERE(load_overlap, Format, "bad", load(file(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12)))),
     FAILS_ANYWHERE(load_offsets, Format, "bad", load(file(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,800]}})", 8)))),

@@ -13,7 +13,7 @@ TEST(MustFailImages, Resampling) {
   check({
     FAILS_PLAIN(interpolate_rank, Shape, "interpolate|[2, 3]", interpolate(ones({2, 3}), {.size = 4})),
     FAILS(interpolate_mode, Value, "interpolate|mode 'lanczos'", interpolate(img, {.size = 4, .mode = "lanczos"})),
-    FAILS(interpolate_mode_rank, Shape, "interpolate|'bilinear' wants 4|[2, 3, 8]", interpolate(line, {.size = 4, .mode = "bilinear"})),
+    FAILS(interpolate_mode_rank, Shape, "interpolate|'bilinear' expects 4|[2, 3, 8]", interpolate(line, {.size = 4, .mode = "bilinear"})),
     FAILS(interpolate_neither, Value, "interpolate|none of size and scale_factor", interpolate(img, {})),
     FAILS(interpolate_both, Value, "interpolate|each of size", interpolate(img, {.size = 4, .scale_factor = 2})),
     FAILS_PLAIN(interpolate_size_count, Value, "interpolate|size [1, 2, 3]", interpolate(img, {.size = {1, 2, 3}})),
@@ -92,7 +92,7 @@ TEST(MustFailImages, Layers) {
     FAILS_ANYWHERE(conv_same_stride, Value, "same|stride", nn::Conv2d(4, 2, 3, {.stride = 2, .padding = "same"})),
     FAILS_ANYWHERE(transpose_groups, Value, "groups = 3", nn::ConvTranspose2d(4, 2, 3, {.groups = 3})),
     FAILS_ANYWHERE(group_norm_channels, Value, "GroupNorm|3 and 4", nn::GroupNorm(3, 4)),
-    FAILS_ANYWHERE(pad_numbers, Value, "padding wants 1 or 4", nn::ZeroPad2d({1, 2, 3})),
+    FAILS_ANYWHERE(pad_numbers, Value, "padding expects 1 or 4", nn::ZeroPad2d({1, 2, 3})),
     FAILS_ANYWHERE(avg1d_divisor, Value, "divisor_override", nn::AvgPool1d(2, {.divisor_override = 3})),
     FAILS_PLAIN(transpose_output_size, Value, "[40, 40]|17 to 18", up(img, {40, 40})),
     FAILS_PLAIN(group_norm_input, Shape, "GroupNorm|[2, 3]", group(ones({2, 3}))),

@@ -142,7 +142,8 @@ TEST(FineTune, LoraMistakes) {
   EncoderNet net;
   EXPECT_EQ(error_of([&] { apply_lora(net, {.on = {"haed"}}); }),
             "Value: 'haed' matches no Linear layer of the model, did you mean 'head'?");
-  EXPECT_EQ(error_of([&] { apply_lora(net, {.r = 0}); }), "Value: LoRA wants a rank r > 0, got 0.");
+  EXPECT_EQ(error_of([&] { apply_lora(net, {.r = 0}); }),
+            "Value: LoRA expects a rank r > 0, got 0.");
   for (const Param& p : net.parameters()) EXPECT_TRUE(p.requires_grad()) << "nothing has changed";
   apply_lora(net);
   EXPECT_EQ(error_of([&] { apply_lora(net); }),

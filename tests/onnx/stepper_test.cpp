@@ -188,7 +188,7 @@ TEST_F(Stepper, SaysWhatIsWrong) {
       {{.states = kPair, .first = {{"past", zeros({1, 1, 3})}}},
        "Shape: OnnxStepper: state 'past' is [batch, length, 2], got [1, 1, 3]."},
       {{.states = kPair, .first = {{"past", zeros({1, 1, 2}, int64)}}},
-       "DType: OnnxStepper: state 'past' wants float32, got int64."},
+       "DType: OnnxStepper: state 'past' expects float32, got int64."},
       {{.states = kPair, .first = {{"x", zeros({1, 1, 2})}}, .dims = {{"batch", 1}, {"length", 0}}},
        "Value: OnnxStepper: 'x' is not a state."},
   };

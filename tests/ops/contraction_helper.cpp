@@ -42,7 +42,7 @@ void expect_close(const Tensor& got, const Tensor& want, double rtol, double ato
       ASSERT_EQ(a[i], b[i]) << what << " element " << i;
     } else {
       ASSERT_LE(std::abs(a[i] - b[i]), atol + rtol * std::abs(b[i]))
-          << what << " element " << i << " is " << a[i] << ", want " << b[i];
+          << what << " element " << i << " is " << a[i] << ", expect " << b[i];
     }
   }
 }

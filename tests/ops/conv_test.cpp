@@ -83,7 +83,7 @@ TEST_F(ConvTest, Vmap) {
 }
 
 TEST_F(ConvTest, Errors) {
-  expect_error(ErrorKind::Shape, "conv: weight wants 16 input channels, x is [8, 3, 32, 32] (3)",
+  expect_error(ErrorKind::Shape, "conv: weight expects 16 input channels, x is [8, 3, 32, 32] (3)",
                [] {
                  conv2d(zeros({8, 3, 32, 32}), zeros({4, 16, 3, 3}));
                });
@@ -93,28 +93,28 @@ TEST_F(ConvTest, Errors) {
   expect_error(ErrorKind::DType, "x is float32, weight is float64", [] {
     conv2d(zeros({1, 1, 4, 4}), zeros({1, 1, 3, 3}, float64));
   });
-  expect_error(ErrorKind::Shape, "conv2d: x is [4, 4], wants [n, channels, h, w]", [] {
+  expect_error(ErrorKind::Shape, "conv2d: x is [4, 4], expects [n, channels, h, w]", [] {
     conv2d(zeros({4, 4}), zeros({1, 1, 3, 3}));
   });
-  expect_error(ErrorKind::Value, "stride [0, 0] wants numbers of at least 1", [] {
+  expect_error(ErrorKind::Value, "stride [0, 0] expects numbers of at least 1", [] {
     conv2d(zeros({1, 1, 4, 4}), zeros({1, 1, 3, 3}), {}, 0);
   });
-  expect_error(ErrorKind::Value, "stride [1, 1, 1] has 3 entries, wants 1 or 2", [] {
+  expect_error(ErrorKind::Value, "stride [1, 1, 1] has 3 entries, expects 1 or 2", [] {
     conv2d(zeros({1, 1, 4, 4}), zeros({1, 1, 3, 3}), {}, {1, 1, 1});
   });
   expect_error(ErrorKind::Shape, "3 output channels do not divide into 2 groups", [] {
     conv2d(zeros({1, 2, 4, 4}), zeros({3, 1, 3, 3}), {}, 1, 0, 1, 2);
   });
-  expect_error(ErrorKind::Shape, "bias is [3], wants [2]", [] {
+  expect_error(ErrorKind::Shape, "bias is [3], expected [2]", [] {
     conv2d(zeros({1, 1, 4, 4}), zeros({2, 1, 3, 3}), zeros({3}));
   });
   expect_error(ErrorKind::Value, "padding is \"some\"", [] {
     conv2d(zeros({1, 1, 4, 4}), zeros({2, 1, 3, 3}), {}, 1, "some");
   });
-  expect_error(ErrorKind::Value, "padding \"same\" wants stride 1", [] {
+  expect_error(ErrorKind::Value, "padding \"same\" expects stride 1", [] {
     conv2d(zeros({1, 1, 4, 4}), zeros({2, 1, 3, 3}), {}, 2, "same");
   });
-  expect_error(ErrorKind::Shape, "conv_transpose2d: weight wants 3 input channels", [] {
+  expect_error(ErrorKind::Shape, "conv_transpose2d: weight expects 3 input channels", [] {
     conv_transpose2d(zeros({1, 2, 4, 4}), zeros({3, 1, 3, 3}));
   });
 }

@@ -90,7 +90,7 @@ TEST_F(FftTest, SignalsFromFrames) {
 }
 
 TEST_F(FftTest, WrongInputs) {
-  expect_error(ErrorKind::Shape, "fft: wants complex numbers as a last dimension of 2",
+  expect_error(ErrorKind::Shape, "fft: expected complex numbers as a last dimension of 2",
                [] { fft::fft(ones({4})); });
   expect_error(ErrorKind::DType, "rfft: x is float16", [] { fft::rfft(ones({4}, float16)); });
   expect_error(ErrorKind::Value, "norm 'both' must be",
@@ -106,7 +106,7 @@ TEST_F(FftTest, WrongInputs) {
     fft::rfftn(ones({4, 4}), {}, {0, 0});
   });
   expect_error(ErrorKind::Value, "differ in length", [] { fft::rfftn(ones({4, 4}), {3}, {0, 1}); });
-  expect_error(ErrorKind::Shape, "reflection wants more than 8 samples",
+  expect_error(ErrorKind::Shape, "reflection expects more than 8 samples",
                [] { stft(ones({8}), 16); });
   expect_error(ErrorKind::Shape, "the window must be [16]",
                [] { stft(ones({80}), 16, {.window = ones({8})}); });

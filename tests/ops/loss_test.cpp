@@ -127,9 +127,9 @@ TEST_F(LossTest, Errors) {
                });
   expect_error(ErrorKind::Shape, "holds probabilities [2], x is [2, 3]",
                [=] { cross_entropy(x, zeros({2})); });
-  expect_error(ErrorKind::DType, "target is bool, wants integer labels",
+  expect_error(ErrorKind::DType, "target is bool, expected integer labels",
                [=] { cross_entropy(x, zeros({2}, boolean)); });
-  expect_error(ErrorKind::Shape, "weight is [4], wants one factor per class, [3]", [=] {
+  expect_error(ErrorKind::Shape, "weight is [4], expected one factor per class, [3]", [=] {
     cross_entropy(x, tensor({0, 1}), {.weight = zeros({4})});
   });
   expect_error(ErrorKind::Value, "label_smoothing is 2", [=] {

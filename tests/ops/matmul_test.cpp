@@ -83,21 +83,21 @@ TEST_F(MatmulTest, Errors) {
   expect_error(ErrorKind::DType, "a is float64, b is float32", [] {
     matmul(ramp({2, 3}), ramp({3, 2}).to(float32));
   });
-  expect_error(ErrorKind::Shape, "both want at least one dimension",
+  expect_error(ErrorKind::Shape, "both expect at least one dimension",
                [] { matmul(tensor(1.0), ramp({3})); });
-  expect_error(ErrorKind::Shape, "linear: weight wants 4 input features, x is [2, 3] (3)", [] {
+  expect_error(ErrorKind::Shape, "linear: weight expects 4 input features, x is [2, 3] (3)", [] {
     linear(ramp({2, 3}), ramp({5, 4}));
   });
-  expect_error(ErrorKind::Shape, "bias is [4], wants [5]", [] {
+  expect_error(ErrorKind::Shape, "bias is [4], expected [5]", [] {
     linear(ramp({2, 4}), ramp({5, 4}), ramp({4}));
   });
-  expect_error(ErrorKind::Shape, "mm: a is [3], wants 2 dimensions", [] {
+  expect_error(ErrorKind::Shape, "mm: a is [3], expected 2 dimensions", [] {
     mm(ramp({3}), ramp({3, 2}));
   });
   expect_error(ErrorKind::Shape, "bmm: a [2, 3, 4] has 2 matrices, b [3, 4, 5] has 3", [] {
     bmm(ramp({2, 3, 4}), ramp({3, 4, 5}));
   });
-  expect_error(ErrorKind::Shape, "dot: a is [2, 3], wants 1 dimension", [] {
+  expect_error(ErrorKind::Shape, "dot: a is [2, 3], expects 1 dimension", [] {
     dot(ramp({2, 3}), ramp({3}));
   });
   expect_error(ErrorKind::DType, "bool", [] { matmul(ramp({2, 2}) > 0, ramp({2, 2}) > 0); });

@@ -107,13 +107,13 @@ TEST_F(NormTest, Errors) {
   expect_error(ErrorKind::Shape, "layer_norm: normalized_shape is [5], x is [2, 3]", [] {
     layer_norm(zeros({2, 3}), {5});
   });
-  expect_error(ErrorKind::Shape, "weight is [4], wants [3]", [] {
+  expect_error(ErrorKind::Shape, "weight is [4], expected [3]", [] {
     layer_norm(zeros({2, 3}), {3}, zeros({4}));
   });
   expect_error(ErrorKind::DType, "x is float64, weight is float32", [] {
     layer_norm(zeros({2, 3}, float64), {3}, zeros({3}));
   });
-  expect_error(ErrorKind::Value, "one value per channel, training wants more", [] {
+  expect_error(ErrorKind::Value, "one value per channel, training expects more", [] {
     batch_norm(zeros({1, 3}), {}, {}, {}, {}, true);
   });
   expect_error(ErrorKind::Value, "empty batch", [] {
@@ -125,7 +125,7 @@ TEST_F(NormTest, Errors) {
   expect_error(ErrorKind::Shape, "6 channels do not divide into 4 groups", [] {
     group_norm(zeros({2, 6, 3}), 4);
   });
-  expect_error(ErrorKind::DType, "softmax: x is int64, wants a floating dtype", [] {
+  expect_error(ErrorKind::DType, "softmax: x is int64, expected a floating dtype", [] {
     softmax(zeros({2, 3}, int64), 1);
   });
   expect_error(ErrorKind::Index, "softmax: dimension 2 is out of range", [] {

@@ -81,14 +81,14 @@ TEST_F(PoolTest, Errors) {
   expect_error(ErrorKind::Shape, "lies entirely in the padding", [] {
     max_pool1d(zeros({1, 1, 1}), 3, 1, 2, 2);
   });
-  expect_error(ErrorKind::Value, "kernel_size [2, 2, 2] has 3 entries, wants 1 or 2", [] {
+  expect_error(ErrorKind::Value, "kernel_size [2, 2, 2] has 3 entries, expects 1 or 2", [] {
     avg_pool2d(zeros({1, 1, 4, 4}), {2, 2, 2});
   });
   expect_error(ErrorKind::Shape, "max_pool2d: x is [4, 4]", [] { max_pool2d(zeros({4, 4}), 2); });
-  expect_error(ErrorKind::DType, "avg_pool2d: x is int64, a mean wants a floating dtype", [] {
+  expect_error(ErrorKind::DType, "avg_pool2d: x is int64, a mean expects a floating dtype", [] {
     avg_pool2d(zeros({1, 1, 4, 4}, int64), 2);
   });
-  expect_error(ErrorKind::Value, "stride [0, 0] wants numbers of at least 1", [] {
+  expect_error(ErrorKind::Value, "stride [0, 0] expects numbers of at least 1", [] {
     max_pool2d(zeros({1, 1, 4, 4}), 2, 0);
   });
 }

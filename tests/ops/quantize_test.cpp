@@ -112,13 +112,13 @@ TEST(Quantize, SaysWhatItWants) {
     EXPECT_TRUE(has(got, text)) << got;
   };
   refused("DType: ", [&] { quantize_linear(q, one); });
-  refused("x is uint8, wants a floating dtype", [&] { quantize_linear(q, one); });
+  refused("x is uint8, expected a floating dtype", [&] { quantize_linear(q, one); });
   refused("codes of int32 were asked for", [&] { quantize_linear(x, one, {}, 1, DType::i32); });
-  refused("scale is [2], x is [2, 3]: wants one number or [3]",
+  refused("scale is [2], x is [2, 3]: expected one number or [3]",
           [&] { quantize_linear(x, ones({2})); });
-  refused("zero is [3], wants the shape of scale, []",
+  refused("zero is [3], expected the shape of scale, []",
           [&] { quantize_linear(x, one, zeros({3}, DType::u8)); });
-  refused("zero is int8, wants uint8", [&] { quantize_linear(x, one, zero_of(0, DType::i8)); });
+  refused("zero is int8, expected uint8", [&] { quantize_linear(x, one, zero_of(0, DType::i8)); });
   refused("Index: ", [&] { quantize_linear(x, ones({3}), {}, 2); });
   refused("codes are float32", [&] { dequantize_linear(x, one); });
   refused("scale is int32", [&] { dequantize_linear(q, zero_of(1, DType::i32)); });

@@ -29,9 +29,9 @@ enum Off : unsigned {
   kNo1 = 2,            ///< size 1 has no meaning
   kNo16 = 4,           ///< f16 and bf16 have no meaning
   kNoGrad = 8,         ///< see `why`
-  kLastConstant = 32,  ///< the last tensor input is no variable of the gradient
+  kLastConstant = 32,  ///< the last tensor input is not a variable of the gradient
   kNoVmap = 16,
-  kFirstConstant = 64,  ///< the first tensor input is no variable of the gradient
+  kFirstConstant = 64,  ///< the first tensor input is not a variable of the gradient
 };
 
 struct Row {

@@ -29,21 +29,21 @@ TEST(Asked, Times) {
   EXPECT_DOUBLE_EQ(duration("50", "--serve", "ms"), 0.05);
   EXPECT_DOUBLE_EQ(duration("1.5s", "--serve", "ms"), 1.5);
   // The suggested nearest time is itself readable.
-  for (const auto& [text, reason, nearest] :
-       std::vector<std::array<const char*, 3>>{{"-5h", "it is negative", "5h"},
-                                               {"36hs", "'hs' is no unit of time", "36"},
-                                               {"36 hurs", "'hurs' is no unit of time", "36hours"},
-                                               {"36x", "'x' is no unit of time", "36h"},
-                                               {"1d12", "a unit is missing", "12h"},
-                                               {"2 dayz", "'dayz' is no unit of time", "2day"},
-                                               {"soon", "it is no time", ""},
-                                               {"", "it is no time", ""},
-                                               {"h", "it is no time", ""},
-                                               {"0h", "a time is above 0", ""},
-                                               {"nan", "it is no time", ""},
-                                               {"inf", "it is no time", ""},
-                                               {"0x10h", "'x' is no unit of time", "0h"},
-                                               {"1e30h", "more than 30000 years", ""}}) {
+  for (const auto& [text, reason, nearest] : std::vector<std::array<const char*, 3>>{
+           {"-5h", "it is negative", "5h"},
+           {"36hs", "'hs' is not a unit of time", "36"},
+           {"36 hurs", "'hurs' is not a unit of time", "36hours"},
+           {"36x", "'x' is not a unit of time", "36h"},
+           {"1d12", "a unit is missing", "12h"},
+           {"2 dayz", "'dayz' is not a unit of time", "2day"},
+           {"soon", "it is not a time", ""},
+           {"", "it is not a time", ""},
+           {"h", "it is not a time", ""},
+           {"0h", "a time is above 0", ""},
+           {"nan", "it is not a time", ""},
+           {"inf", "it is not a time", ""},
+           {"0x10h", "'x' is not a unit of time", "0h"},
+           {"1e30h", "more than 30000 years", ""}}) {
     const std::string option = text;
     EXPECT_ERROR(Value, std::string("--deadline '") + option + "'", duration(option, "--deadline"));
     EXPECT_ERROR(Value, reason, duration(option, "--deadline"));
@@ -70,11 +70,11 @@ TEST(Asked, Money) {
                                                {"-5k", "it is negative", "5k"},
                                                {"500 EUR", "prices are in US dollars", "500"},
                                                {"1,000", "commas do not belong into it", "1000"},
-                                               {"500q", "'q' is no multiplier", "500"},
-                                               {"five", "it is no number", ""},
-                                               {"", "it is no number", ""},
+                                               {"500q", "'q' is not a multiplier", "500"},
+                                               {"five", "it is not a number", ""},
+                                               {"", "it is not a number", ""},
                                                {"0", "it is 0", ""},
-                                               {"nan", "it is no number", ""},
+                                               {"nan", "it is not a number", ""},
                                                {"1e99", "more than 1e30", ""}}) {
     const std::string option = text;
     EXPECT_ERROR(Value, reason, dollars(option, "--budget"));
@@ -92,7 +92,7 @@ TEST(Asked, Amounts) {
   EXPECT_DOUBLE_EQ(amount("1e9", "--tokens"), 1e9);
   EXPECT_DOUBLE_EQ(amount("0.5", "--epochs"), 0.5);
   EXPECT_ERROR(Value, "Did you mean '300'", amount("-300", "--tokens"));
-  EXPECT_ERROR(Value, "'Mio' is no multiplier", amount("300Mio", "--tokens"));
+  EXPECT_ERROR(Value, "'Mio' is not a multiplier", amount("300Mio", "--tokens"));
   EXPECT_ERROR(Value, "Did you mean '3'", amount("~3", "--epochs"));
 }
 
@@ -101,20 +101,20 @@ TEST(Asked, Counts) {
   EXPECT_EQ(whole_number(" 8 ", "--n", 1, 100), 8);
   EXPECT_EQ(whole_number("1e2", "--n", 1, 100), 100);
   for (const auto& [text, reason, nearest] :
-       std::vector<std::array<const char*, 3>>{{"two", "it is no number", "2"},
-                                               {"x8", "it is no number", "8"},
+       std::vector<std::array<const char*, 3>>{{"two", "it is not a number", "2"},
+                                               {"x8", "it is not a number", "8"},
                                                {"8x", "'x' is too much", "8"},
                                                {"8 GPUs", "'GPUs' is too much", "8"},
-                                               {"2.4", "it is no whole number", "2"},
+                                               {"2.4", "it is not a whole number", "2"},
                                                {"-3", "it is out of range", "1"},
                                                {"0", "it is out of range", "1"},
                                                {"1000", "it is out of range", "100"},
                                                {"1e300", "it is out of range", "100"},
                                                {"1,000", "',000' is too much", "1"},
-                                               {"many", "it is no number", ""},
-                                               {"", "it is no number", ""},
+                                               {"many", "it is not a number", ""},
+                                               {"", "it is not a number", ""},
                                                {"0x8", "'x8' is too much", "1"},
-                                               {"inf", "it is no number", ""}}) {
+                                               {"inf", "it is not a number", ""}}) {
     const std::string option = text;
     EXPECT_ERROR(Value, reason, whole_number(option, "--n", 1, 100));
     EXPECT_ERROR(Value, "It is a whole number from 1 to 100.", whole_number(option, "--n", 1, 100));
@@ -139,14 +139,14 @@ TEST(Asked, Data) {
            {"sample=500", "'sample' is not known here. Did you mean 'samples=500'?"},
            {"samples=-3", "it is negative. Did you mean 'samples=3'?"},
            {"samples=0", "it is 0"},
-           {"samples=many", "it is no number"},
+           {"samples=many", "it is not a number"},
            {"samples=5,samples=6", "'samples' is there twice"},
            {"gb=12", "'samples' is missing. Did you mean 'samples=50000,gb=12'?"},
            {"samples=5,gb=12GB", "'gb' counts GB and takes no unit. Did you mean 'gb=12'?"},
            {"samples=5,gb=1.5TB", "Did you mean 'gb=1500'?"},
            {"samples=5,gb=-1", "Did you mean 'gb=1'?"},
            {"samples=5,", "has no '='"},
-           {"samples=nan", "it is no number"},
+           {"samples=nan", "it is not a number"},
            {"samples=5,gb:12", "'gb:12' has no '='. Did you mean 'gb=12'?"}}) {
     const std::string option = text;
     EXPECT_ERROR(Value, wanted, data_set(option));
@@ -168,13 +168,13 @@ TEST(Asked, Fleets) {
            {"rps=-200,p99=50ms", "Did you mean 'rps=200'?"},
            {"rps=200/s,p99=50ms", "Did you mean 'rps=200'?"},
            {"rps=0,p99=50ms", "it is 0"},
-           {"rps=200,p99=50us", "'us' is no unit of time. Did you mean '50ms'?"},
+           {"rps=200,p99=50us", "'us' is not a unit of time. Did you mean '50ms'?"},
            {"rps=200,p99=-50ms", "it is negative. Did you mean '50ms'?"},
-           {"rps=200,p99=fast", "it is no time"},
+           {"rps=200,p99=fast", "it is not a time"},
            {"rps 200", "has no '='. Did you mean 'rps=200'?"},
            {"200", "'200' has no '='"},
            {"", "has no '='"},
-           {"rps=inf,p99=50ms", "it is no number"}}) {
+           {"rps=inf,p99=50ms", "it is not a number"}}) {
     const std::string option = text;
     EXPECT_ERROR(Value, wanted, serve_request(option));
     EXPECT_ERROR(Value, "--serve", serve_request(option));

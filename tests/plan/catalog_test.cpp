@@ -83,7 +83,7 @@ TEST(Catalog, ReadmeCountsTheGpus) {
       read_file((root ? std::string(root) + "/" : std::string()) + "README.md", size_t{1} << 20);
   const size_t gpus = Catalog::built_in().gpus().size();
   EXPECT_NE(readme.find(fmt::format("energy on {} GPUs", gpus)), readme.npos)
-      << "README.md wants to say " << gpus;
+      << "README.md expects to say " << gpus;
 }
 
 TEST(Catalog, WhyShowsTheSources) {
@@ -172,72 +172,74 @@ TEST(CatalogMustFail, BrokenRows) {
   const std::string long_text(500, 'x');
   const std::vector<Broken> kTable = {
       // Missing keys, with what they want; a misspelt one is named.
-      {true, "\"low\": 0.15, ", "", "gpus[0] (T4): 'low' is missing, wants a number above 0"},
+      {true, "\"low\": 0.15, ", "", "gpus[0] (T4): 'low' is missing, expected a number above 0"},
       {true, "\"typical\": 0.35", "\"typicl\": 0.35",
-       "gpus[0] (T4): 'typical' is missing, wants a number above 0 and up to 10000; is 'typicl' "
+       "gpus[0] (T4): 'typical' is missing, expected a number above 0 and up to 10000; is 'typicl' "
        "meant to be it?"},
-      {true, "{\"gpu\": \"T4\", ", "{", "gpus[0]: 'gpu' is missing, wants a text"},
+      {true, "{\"gpu\": \"T4\", ", "{", "gpus[0]: 'gpu' is missing, expected a text"},
       {true, ", \"buy_source\": ", ", \"by_source\": ", "is 'by_source' meant to be it?"},
       {true, "\"pue\": {\"value\": 1.25, ", "\"pue\": {", "pue: 'value' is missing"},
-      {true, "\"surcharge\": ", "\"surcharges\": ", "'surcharge' is missing, wants an object"},
+      {true, "\"surcharge\": ", "\"surcharges\": ", "'surcharge' is missing, expected an object"},
       {true, "\"currency\": \"USD\",", "", "'currency' is missing"},
-      {true, "\"date\": \"2026-11-22\",", "", "'date' is missing, wants a date as"},
-      {true, "\"schema\": 2,", "", "'schema' is missing, wants a whole number"},
+      {true, "\"date\": \"2026-11-22\",", "", "'date' is missing, expected a date as"},
+      {true, "\"schema\": 2,", "", "'schema' is missing, expected a whole number"},
       {false, "\"memory_mib\": 15360, ", "",
-       "gpus[0] (T4): 'memory_mib' is missing, wants a number from 256 to 4194304"},
+       "gpus[0] (T4): 'memory_mib' is missing, expected a number from 256 to 4194304"},
       {false, "\"f32\": 8.1, ", "", "gpus[0] (T4), tflops: 'f32' is missing"},
       {false, "\"disks\"", "\"discs\"",
-       "'disks' is missing, wants a list of 1 to 1000; is 'discs'"},
+       "'disks' is missing, expected a list of 1 to 1000; is 'discs'"},
       // Wrong types.
       {true, "\"low\": 0.15", "\"low\": \"0.15\"",
-       "gpus[0] (T4): 'low' is the text \"0.15\", wants a number"},
-      {true, "\"low\": 0.15", "\"low\": null", "'low' is null, wants a number"},
-      {true, "\"low\": 0.15", "\"low\": true", "'low' is true, wants a number"},
-      {true, "\"low\": 0.15", "\"low\": [0.15]", "'low' is a list of 1, wants a number"},
-      {true, "\"low\": 0.15", "\"low\": {}", "'low' is an object, wants a number"},
-      {true, "\"gpu\": \"T4\"", "\"gpu\": 4", "gpus[0]: 'gpu' is 4, wants a text"},
-      {true, row(prices, t4), "17", "gpus[0] is 17, wants an object"},
-      {true, "\"terms\": [", "\"terms\": 3, \"x\": [", "'terms' is 3, wants a list of 1 to 1000"},
-      {true, "\"spot\": {", "\"spot\": [], \"x\": {", "spot is a list of 0, wants an object"},
+       "gpus[0] (T4): 'low' is the text \"0.15\", expects a number"},
+      {true, "\"low\": 0.15", "\"low\": null", "'low' is null, expected a number"},
+      {true, "\"low\": 0.15", "\"low\": true", "'low' is true, expected a number"},
+      {true, "\"low\": 0.15", "\"low\": [0.15]", "'low' is a list of 1, expected a number"},
+      {true, "\"low\": 0.15", "\"low\": {}", "'low' is an object, expected a number"},
+      {true, "\"gpu\": \"T4\"", "\"gpu\": 4", "gpus[0]: 'gpu' is 4, expected a text"},
+      {true, row(prices, t4), "17", "gpus[0] is 17, expected an object"},
+      {true, "\"terms\": [", "\"terms\": 3, \"x\": [",
+       "'terms' is 3, expected a list of 1 to 1000"},
+      {true, "\"spot\": {", "\"spot\": [], \"x\": {", "spot is a list of 0, expected an object"},
       {true, "\"electricity_kwh\": {\"value\": 0.12,",
        "\"electricity_kwh\": {\"value\": \"12 ct\",",
-       "electricity_kwh: 'value' is the text \"12 ct\", wants a number from 0 to 100"},
+       "electricity_kwh: 'value' is the text \"12 ct\", expects a number from 0 to 100"},
       {false, "\"aliases\": []", "\"aliases\": \"t4\"",
-       "gpus[0] (T4): 'aliases' is the text \"t4\", wants a list of 0 to 50"},
-      {false, "\"aliases\": []", "\"aliases\": [7]", "'aliases'[0] is 7, wants a text"},
+       "gpus[0] (T4): 'aliases' is the text \"t4\", expects a list of 0 to 50"},
+      {false, "\"aliases\": []", "\"aliases\": [7]", "'aliases'[0] is 7, expected a text"},
       {false, "\"tflops\": {\"f32\": 8.1,", "\"tflops\": 8.1, \"x\": {\"f32\": 8.1,",
-       "gpus[0] (T4), tflops is 8.1, wants an object"},
+       "gpus[0] (T4), tflops is 8.1, expected an object"},
       {false, "\"per_server\": 4", "\"per_server\": 3.5",
-       "'per_server' is 3.5, wants a whole number from 1 to 1024"},
+       "'per_server' is 3.5, expected a whole number from 1 to 1024"},
       // Bounds.
       {true, "\"low\": 0.15", "\"low\": -0.15",
-       "gpus[0] (T4): 'low' is -0.15, wants a number above 0 and up to 10000"},
-      {true, "\"low\": 0.15", "\"low\": 0", "'low' is 0, wants a number above 0"},
+       "gpus[0] (T4): 'low' is -0.15, expected a number above 0 and up to 10000"},
+      {true, "\"low\": 0.15", "\"low\": 0", "'low' is 0, expected a number above 0"},
       {true, "\"low\": 0.15", "\"low\": 9", "'low' 9, 'typical' 0.35 and 'high' 0.55 want to rise"},
-      {true, "\"high\": 0.55", "\"high\": 1e300", "'high' is 1e+300, wants"},
+      {true, "\"high\": 0.55", "\"high\": 1e300", "'high' is 1e+300, expects"},
       {true, "\"high\": 0.55", "\"high\": 123456789012345678901234567890",
        "'high' is 1.2345678901"},
-      {true, "\"buy\": 900", "\"buy\": -1", "'buy' is -1, wants a number from 0"},
+      {true, "\"buy\": 900", "\"buy\": -1", "'buy' is -1, expected a number from 0"},
       {true, "\"pue\": {\"value\": 1.25", "\"pue\": {\"value\": 0.9",
-       "pue: 'value' is 0.9, wants a number from 1 to 5"},
-      {true, "\"discount\": 0.6,", "\"discount\": 1.6,", "spot: 'discount' is 1.6, wants"},
+       "pue: 'value' is 0.9, expected a number from 1 to 5"},
+      {true, "\"discount\": 0.6,", "\"discount\": 1.6,", "spot: 'discount' is 1.6, expects"},
       {true, "\"preemptions_per_day\": 2", "\"preemptions_per_day\": -2",
        "'preemptions_per_day' is -2"},
       {false, "\"memory_mib\": 15360", "\"memory_mib\": 16e9", "'memory_mib' is 16000000000"},
-      {false, "\"efficiency\": 0.45", "\"efficiency\": 45", "'efficiency' is 45, wants"},
-      {false, "\"watts\": 70", "\"watts\": 0", "gpus[0] (T4): 'watts' is 0, wants"},
-      {false, "\"cores\": 64", "\"cores\": 0", "cpus[0] (EPYC 7742): 'cores' is 0, wants"},
+      {false, "\"efficiency\": 0.45", "\"efficiency\": 45", "'efficiency' is 45, expects"},
+      {false, "\"watts\": 70", "\"watts\": 0", "gpus[0] (T4): 'watts' is 0, expects"},
+      {false, "\"cores\": 64", "\"cores\": 0", "cpus[0] (EPYC 7742): 'cores' is 0, expects"},
       {false, "\"read_gbs\": 7.0", "\"read_gbs\": -7", "disks[0] (NVMe PCIe 4): 'read_gbs' is -7"},
-      {true, "2026-11-22", "22.11.2026", "'date' is the text \"22.11.2026\", wants a date as"},
-      {false, "2026-11-22", "2026-13-22", "'date' is the text \"2026-13-22\", wants a date"},
+      {true, "2026-11-22", "22.11.2026", "'date' is the text \"22.11.2026\", expects a date as"},
+      {false, "2026-11-22", "2026-13-22", "'date' is the text \"2026-13-22\", expects a date"},
       // Sources.
       {false, "\"source\": \"NVIDIA T4 data sheet (2018)\"", "\"source\": \"the internet\"",
-       "gpus[0] (T4): 'source' is the text \"the internet\", wants a public document or page with "
+       "gpus[0] (T4): 'source' is the text \"the internet\", expects a public document or page "
+       "with "
        "its year"},
       {false, "\"source\": \"NVIDIA T4 data sheet (2018)\"", "\"source\": \"assumed: \"",
        "or \"assumed: \" and the reason"},
       {false, "\"source\": \"NVIDIA T4 data sheet (2018)\"", "\"source\": \"number 120180\"",
-       "wants a public document"},
+       "expects a public document"},
       {false, ", \"source\": \"NVIDIA T4 data sheet (2018)\"", "",
        "gpus[0] (T4): 'source' is missing"},
       {true, ", \"source\": \"assumed: the price of an hour itself\"", "",
@@ -249,11 +251,11 @@ TEST(CatalogMustFail, BrokenRows) {
       {false, "\"name\": \"A10\", \"aliases\": []",
        "\"name\": \"A10\", \"aliases\": [\"NVIDIA T4\"]",
        "gpus[2] (A10): 'NVIDIA T4' is a name of the row 'T4'"},
-      {false, "\"name\": \"T4\"", "\"name\": \"NVIDIA\"", "is a maker's name"},
+      {false, "\"name\": \"T4\"", "\"name\": \"NVIDIA\"", "names a maker, not a product"},
       {false, "\"name\": \"T4\"", "\"name\": \"\"",
-       "gpus[0]: 'name' is the text \"\", wants a text"},
+       "gpus[0]: 'name' is the text \"\", expects a text"},
       {false, "\"name\": \"T4\"", "\"name\": \"" + long_text + "\"",
-       "xxx...\", wants a text of 1 to"},
+       "xxx...\", expects a text of 1 to"},
       {false, "\"name\": \"T4\"", "\"name\": \"T4\\u001b[2J\"", "printable characters"},
       {false, "\"name\": \"SATA SSD\"", "\"name\": \"hard disk\"",
        "disks[3] (hard disk): 'hard disk' is a name of the row"},
@@ -262,7 +264,7 @@ TEST(CatalogMustFail, BrokenRows) {
       {true, "\"gpu\": \"RTX 3090\"", "\"gpu\": \"4090\"",
        "gpus[10] (RTX 4090): its GPU has a price in a row before it"},
       {true, "\"gpu\": \"T4\"", "\"gpu\": \"T44\"",
-       "gpus[0] (T44): there is no GPU 'T44', wants one of the file of hardware"},
+       "gpus[0] (T44): there is no GPU 'T44', expected one of the file of hardware"},
       {true, "\"name\": \"1 year\"", "\"name\": \"hourly\"",
        "terms[1] (hourly): 'hourly' is a name"},
       {true, "\"name\": \"1 year\"", "\"name\": \"spot\"", "terms[1] (spot): 'name' is spot"},
@@ -276,12 +278,13 @@ TEST(CatalogMustFail, BrokenRows) {
       {true, "\"low\": 0.15", "\"low\": 0.15, \"low\": 0.15", "the key \"low\" appears twice"},
       // Other files.
       {true, "\"currency\": \"USD\"", "\"currency\": \"EUR\"",
-       "'currency' is the text \"EUR\", wants \"USD\""},
+       "'currency' is the text \"EUR\", expects \"USD\""},
       {true, "\"schema\": 2", "\"schema\": 1",
-       "'schema' is 1, wants 2: it was written for another version; take a copy of the newer file"},
-      {false, "\"schema\": 3", "\"schema\": 4", "'schema' is 4, wants 3"},
+       "'schema' is 1, expected 2: it was written for another version; take a copy of the newer "
+       "file"},
+      {false, "\"schema\": 3", "\"schema\": 4", "'schema' is 4, expected 3"},
       {false, "\"schema\": 3", "\"schema\": \"3\"",
-       "'schema' is the text \"3\", wants a whole number"},
+       "'schema' is the text \"3\", expects a whole number"},
       {true, "\"terms\"", "\"cpus\"", "it holds hardware: give it to --hardware"},
       {false, "\"disks\"", "\"currency\"", "it holds prices: give it to --prices"},
       // No JSON.
@@ -320,14 +323,15 @@ TEST(CatalogMustFail, WholeFiles) {
   for (const auto& [text, wanted] : std::vector<std::pair<std::string, std::string>>{
            {"", "invalid JSON at byte 1"},
            {"   \n", "invalid JSON at byte"},
-           {"[]", "is a list of 0, wants an object"},
-           {"null", "is null, wants an object"},
-           {"\"prices\"", "is the text \"prices\", wants an object"},
+           {"[]", "is a list of 0, expected an object"},
+           {"null", "is null, expected an object"},
+           {"\"prices\"", "is the text \"prices\", expects an object"},
            {"{}", "'schema' is missing"},
            {"schema: 2\ngpus: []\n", "invalid JSON at byte 1"},
            {deep, "nested deeper than 16 levels"},
            {many + "1]", "it holds too many values"},
-           {changed(good, one, rows + one), "'gpus' is a list of 1021, wants a list of 0 to 1000"},
+           {changed(good, one, rows + one),
+            "'gpus' is a list of 1021, expected a list of 0 to 1000"},
            {std::string("\0\0\0\0", 4), "invalid JSON at byte 1"}}) {
     write_file(file, text);
     EXPECT_ERROR(Format, wanted, Catalog::load("", file));
@@ -356,16 +360,17 @@ TEST(CatalogMustFail, Profiles) {
   const std::string text = to_json(m).dump();
   EXPECT_EQ(to_json(machine_profile(io::parse_json(text, "p"), "p")).dump(), text);
   for (const auto& [from, to, wanted] : std::vector<std::array<const char*, 3>>{
-           {"\"schema\":2", "\"schema\":1", "p: 'schema' is 1, wants 2"},
+           {"\"schema\":2", "\"schema\":1", "p: 'schema' is 1, expected 2"},
            {"\"schema\":2", "\"schema\":1", "run `tandem bench --machine` again"},
            {"\"bandwidth\":2", "\"bandwidth\":-2", "'bandwidth' is -2"},
            {"\"f32_flops\":1", "\"f32_flops\":0, \"x\":1",
-            "'f32_flops' is 0, wants a number above 0"},
+            "'f32_flops' is 0, expected a number above 0"},
            {"[10,", "[-10,", "p: points[0]: 'sizes'[0] is -10"},
-           {"[10,", "[", "'sizes' is a list of 2, wants a list of 3"},
-           {"\"threads\":2", "\"threads\":\"two\"", "'threads' is the text \"two\", wants a whole"},
-           {"\"threads\":2", "\"threads\":0", "'threads' is 0, wants a whole number from 1"},
-           {"\"seconds\":0.001", "\"seconds\":0", "points[0]: 'seconds' is 0, wants"}}) {
+           {"[10,", "[", "'sizes' is a list of 2, expected a list of 3"},
+           {"\"threads\":2", "\"threads\":\"two\"",
+            "'threads' is the text \"two\", expects a whole"},
+           {"\"threads\":2", "\"threads\":0", "'threads' is 0, expected a whole number from 1"},
+           {"\"seconds\":0.001", "\"seconds\":0", "points[0]: 'seconds' is 0, expects"}}) {
     const io::Json broken = io::parse_json(changed(text, from, to), "p");
     EXPECT_ERROR(Format, wanted, machine_profile(broken, "p"));
   }

@@ -42,8 +42,8 @@ PlanRequest request(const std::string& model, const std::string& gpu);
 /// What a plan's JSON claims, recomputed from the parts that it names. Returns what does not
 /// add up: nothing, for a good plan.
 std::vector<std::string> broken_sums(const io::Json& plan);
-/// The numbers in a plan's text that are no figure of its JSON, each with what stands around it.
-/// `words`: names that hold digits and are no numbers.
+/// The numbers in a plan's text that are not a figure of its JSON, each with what stands around it.
+/// `words`: names that hold digits and are not numbers.
 std::vector<std::string> unexplained_numbers(const std::string& text, const io::Json& plan,
                                              std::vector<std::string> words);
 /// The keys that a text shows in brackets.

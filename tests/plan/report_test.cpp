@@ -278,7 +278,7 @@ TEST(SlowClaims, EveryArithmeticAddsUp) {
     EXPECT_FALSE(j.why.empty());
     for (const Quantity& q : j.arithmetic) check(q);
   }
-  // $1.20 for 2 kWh, and 10 hours at $3.84 for $34.56, are no arithmetic.
+  // $1.20 for 2 kWh, and 10 hours at $3.84 for $34.56, are not arithmetic.
   int impossible = 0;
   for (const Evaluated& j : all) impossible += j.verdict == Verdict::impossible;
   EXPECT_GE(impossible, 3);

@@ -76,7 +76,7 @@ unsigned crc16(std::string_view s) {
   return c;
 }
 
-/// Where the checksum of a FLAC frame's header lies; 0: this is no header.
+/// Where the checksum of a FLAC frame's header lies; 0: this is not a header.
 size_t flac_header_end(std::string_view s, size_t at) {
   if (s.size() - at < 8 || s[at] != '\xff' ||
       (static_cast<unsigned char>(s[at + 1]) & 0xFE) != 0xF8)

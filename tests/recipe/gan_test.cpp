@@ -116,7 +116,7 @@ TEST(Gan, PartsForAllOptimizersOrForEach) {
       {"optim={generatr: {type: adam}, discriminator: {type: adam}}",
        "optim.generatr: there is no such key, did you mean 'generator'?"},
       {"optim={generator: {type: adam}}", "optim.discriminator.type: is missing"},
-      {"optim.generator.every=0", "optim.generator.every: wants 1 or more, got 0"},
+      {"optim.generator.every=0", "optim.generator.every: expected 1 or more, got 0"},
       {"sched={generator: {type: plateau}}", "plateau looks at the whole run"},
       {"trainer.monitor=val/generator_los", "did you mean 'val/generator_loss'?"},
       {"loss={type: mse}", "this model has a loss of its own"},

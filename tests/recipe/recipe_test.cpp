@@ -106,40 +106,40 @@ TEST(Recipe, NamesTheNearestKey) {
       {"model.hiden=3", "model.hiden: there is no such key, did you mean 'hidden'?"},
       {"model.type=mlpp", "model.type: there is no model 'mlpp', did you mean 'mlp'?"},
       {"loss.type=zzzzzzzzzzz", "There are bce, bce_with_logits, binary_crossentropy"},
-      {"loss.class_weights=[1, -2]", "loss.class_weights: wants 0 or more, got -2"},
+      {"loss.class_weights=[1, -2]", "loss.class_weights: expected 0 or more, got -2"},
       {"optim.type=adm", "optim.type: there is no optimizer 'adm', did you mean 'adam'?"},
       {"optim.type=lbfgs", "LBFGS calls its loss several times a step"},
-      {"optim.betas=[0.9]", "optim.betas: wants 2 numbers, got 1"},
+      {"optim.betas=[0.9]", "optim.betas: expected 2 numbers, got 1"},
       {"optim.momentum=0.9", "optim.momentum: there is no such key"},
       {"sched.type=cosin", "sched.type: there is no schedule 'cosin', did you mean 'cosine'?"},
       {"sched.type=step", "sched.step_size: is missing"},
       {"sched={type: onecycle, warmup_steps: 5}",
        "sched.warmup_steps: onecycle warms up by itself"},
-      {"sched.unit=days", "sched.unit: wants steps or epochs, got 'days'"},
-      {"trainer.val_every=0", "trainer.val_every: wants 1 or more epochs, got 0"},
-      {"trainer.fast_dev_run=-1", "trainer.fast_dev_run: wants 0 or more, got -1"},
-      {"trainer.limit_val_batches=-2", "trainer.limit_val_batches: wants -1 or more, got -2"},
-      {"trainer.average.type=emma", "trainer.average.type: wants none, ema or swa, got 'emma'"},
-      {"trainer.average={type: ema, decay: 2}", "trainer.average.decay: wants a number from 0"},
+      {"sched.unit=days", "sched.unit: expected steps or epochs, got 'days'"},
+      {"trainer.val_every=0", "trainer.val_every: expected 1 or more epochs, got 0"},
+      {"trainer.fast_dev_run=-1", "trainer.fast_dev_run: expected 0 or more, got -1"},
+      {"trainer.limit_val_batches=-2", "trainer.limit_val_batches: expected -1 or more, got -2"},
+      {"trainer.average.type=emma", "trainer.average.type: expected none, ema or swa, got 'emma'"},
+      {"trainer.average={type: ema, decay: 2}", "trainer.average.decay: expected a number from 0"},
       {"trainer.average={type: swa, decay: 0.9}", "trainer.average.decay: there is no such key"},
-      {"trainer.preempt_signal=KILL", "wants USR1, USR2, HUP or TERM, got 'KILL'"},
-      {"trainer.preempt_url=azure", "wants aws, gcp or http://..., got 'azure'"},
+      {"trainer.preempt_signal=KILL", "expects USR1, USR2, HUP or TERM, got 'KILL'"},
+      {"trainer.preempt_url=azure", "expects aws, gcp or http://..., got 'azure'"},
       {"export=[onx]", "export: there is no export 'onx'. There are npz, onnx, pth, safetensors"},
-      {"optim.lr=fast", "optim.lr: wants a number, got 'fast'"},
-      {"trainer.epochs=1.5", "trainer.epochs: wants a whole number, got '1.5'"},
-      {"trainer.compile=yes", "trainer.compile: wants true or false, got 'yes'"},
+      {"optim.lr=fast", "optim.lr: expected a number, got 'fast'"},
+      {"trainer.epochs=1.5", "trainer.epochs: expected a whole number, got '1.5'"},
+      {"trainer.compile=yes", "trainer.compile: expected true or false, got 'yes'"},
       {"trainer.metrics=[acuracy]", "trainer: there is no metric 'acuracy'"},
-      {"optim.lr=-1", "r.yaml: optim.lr: wants 0 or more, got -1"},
-      {"data.batch=0", "r.yaml line 3: data: batch() wants a size > 0, got 0"},
+      {"optim.lr=-1", "r.yaml: optim.lr: expected 0 or more, got -1"},
+      {"data.batch=0", "r.yaml line 3: data: batch() expects a size > 0, got 0"},
       {"data.batch=1e9",
-       "r.yaml: data.batch: wants 1437 or less, as many samples as there are to "
+       "r.yaml: data.batch: expected 1437 or less, as many samples as there are to "
        "train on, got 1000000000"},
-      {"sched.warmup_steps=-1", "sched.warmup_steps: wants 0 or more, got -1"},
-      {"trainer.clip_norm=-1", "trainer.clip_norm: wants 0 or more, got -1"},
-      {"trainer.log_every=0", "trainer.log_every: wants 1 or more steps, got 0"},
+      {"sched.warmup_steps=-1", "sched.warmup_steps: expected 0 or more, got -1"},
+      {"trainer.clip_norm=-1", "trainer.clip_norm: expected 0 or more, got -1"},
+      {"trainer.log_every=0", "trainer.log_every: expected 1 or more steps, got 0"},
       {"trainer.monitor=train/acuracy", "did you mean 'train/accuracy'? There are lr, train/"},
       {"trainer.early_stop.monitor=val/loss", "data.val_part holds some out"},
-      {"data=7", "'data' wants a map"},
+      {"data=7", "'data' expects a map"},
   };
   TempFolder f;
   write_file(f / "r.yaml", kRecipe);
@@ -167,18 +167,18 @@ TEST(Recipe, BatchesAndListsAsTheyAre) {
         [&] { run_recipe(Recipe::load(f / "r.yaml", {change}), Registry::standard(), "", false); });
   };
   for (const auto& [change, want] : std::vector<std::pair<const char*, const char*>>{
-           {"data.batch=1e9", "r.yaml: data.batch: wants 1437 or less"},
+           {"data.batch=1e9", "r.yaml: data.batch: expected 1437 or less"},
            {"trainer.accumulate=1e9",
-            "r.yaml: trainer.accumulate: wants 23 or less, as many batches as an epoch has"},
+            "r.yaml: trainer.accumulate: expected 23 or less, as many batches as an epoch has"},
            {"data.batch=1438", "as many samples as there are to train on, got 1438"},
            {"data={type: digits, batch: 1438, val_part: 0, drop_last: true}",
             "data.batch: 1438 leaves no whole batch to train on"},
-           {"data={type: digits, batch: 1200, val_part: 0.5}", "data.batch: wants 719 or less"},
-           {"data.batch=0", "data.batch: wants 1 or more, got 0"},
-           {"data.eval_batch=0", "data.eval_batch: wants 1 or more, got 0"},
-           {"model.hidden=12", "r.yaml: model.hidden: wants a list such as [12], got 12"},
-           {"loss.class_weights=2", "loss.class_weights: wants a list such as [2], got 2"},
-           {"sched={type: multistep, milestones: 3}", "milestones: wants a list such as [3]"},
+           {"data={type: digits, batch: 1200, val_part: 0.5}", "data.batch: expected 719 or less"},
+           {"data.batch=0", "data.batch: expected 1 or more, got 0"},
+           {"data.eval_batch=0", "data.eval_batch: expected 1 or more, got 0"},
+           {"model.hidden=12", "r.yaml: model.hidden: expected a list such as [12], got 12"},
+           {"loss.class_weights=2", "loss.class_weights: expected a list such as [2], got 2"},
+           {"sched={type: multistep, milestones: 3}", "milestones: expected a list such as [3]"},
        })
     EXPECT_NE(run(change).find(want), std::string::npos) << change << ": " << run(change);
   for (const char* change :
@@ -203,7 +203,7 @@ TEST(Recipe, EveryOptimizerTrains) {
   // It is for nets whose parameters are all matrices, and says so.
   const std::string muon = error_of(
       [&] { run_recipe(Recipe::load(f / "r.yaml", {"optim.type=muon"}), registry(), "", false); });
-  EXPECT_NE(muon.find("Muon wants matrices"), muon.npos) << muon;
+  EXPECT_NE(muon.find("Muon expects matrices"), muon.npos) << muon;
 }
 
 // The rate after each of the 4 * 45 updates of kRecipe (batches of 32 of 1437 rows).

@@ -104,14 +104,14 @@ TEST(TransformTable, MistakesAreNamed) {
       {"{type: RandomCorp, size: 8}",
        "there is no transform 'RandomCorp', did you mean 'RandomCrop'?"},
       {"{type: Resize}", "size: is missing"},
-      {"{type: Resize, size: [1, 2, 3]}", "size: wants 1 or 2 numbers, got 3"},
-      {"{type: Resize, size: 0}", "size: wants 1 or more pixels, got 0"},
-      {"{type: RandomInvert, p: 2}", "p: wants a number from 0 to 1, got 2"},
-      {"{type: Pad, padding: [1, 2, 3]}", "padding: wants 1 or 2 or 4 numbers, got 3"},
+      {"{type: Resize, size: [1, 2, 3]}", "size: expected 1 or 2 numbers, got 3"},
+      {"{type: Resize, size: 0}", "size: expected 1 or more pixels, got 0"},
+      {"{type: RandomInvert, p: 2}", "p: expected a number from 0 to 1, got 2"},
+      {"{type: Pad, padding: [1, 2, 3]}", "padding: expected 1 or 2 or 4 numbers, got 3"},
       {"{type: RandomOrder, transforms: [{type: RGB}, {type: Rgb}]}",
        "transforms.1.type: there is no transform 'Rgb', did you mean 'RGB'?"},
       {"{type: RandomOrder}", "transforms: is missing"},
-      {"{type: RandomOrder, transforms: []}", "wants at least one"},
+      {"{type: RandomOrder, transforms: []}", "expects at least one"},
   };
   for (const auto& [text, want] : kCases) {
     const std::string what = error_of([&, t = text] { made(t); });

@@ -111,7 +111,7 @@ TEST(Environments, Errors) {
   has(text([&] { cart.step(0); }), "Call reset() first");
   cart.reset();
   has(text([&] { cart.step(2); }), "one of 0 .. 1, got 2");
-  has(text([&] { cart.step(tensor({0, 1})); }), "1 action(s) of 1 number(s) are wanted, got [2]");
+  has(text([&] { cart.step(tensor({0, 1})); }), "1 action(s) of 1 number(s) are expected, got [2]");
   Env pendulum("Pendulum-v1");
   pendulum.reset();
   has(text([&] { pendulum.step(1); }), "an action is a tensor");

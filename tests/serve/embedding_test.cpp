@@ -132,7 +132,7 @@ TEST_F(Embeddings, Refusals) {
                         {"sentence", R"("input":"")", "no tokens"},
                         {"sentence", "\"input\":\"" + words + "\"", "21 tokens"},
                         {"sentence", R"("input":"w3","dimensions":99)", "'dimensions' is 99"},
-                        {"sentence", R"("input":"w3","dimensions":0)", "'dimensions' wants"},
+                        {"sentence", R"("input":"w3","dimensions":0)", "'dimensions' expects"},
                         {"sentence", R"("input":"w3","encoding_format":"hex")", "got \\\"hex"},
                         {"sentence", R"("input":"w3","temperature":1)", "'temperature'"},
                         {"sentence", R"("input":[99])", "99"},

@@ -41,8 +41,8 @@ TEST(Repository, FindsVersionsByPolicyAndNothingOutside) {
   put_model(t / "bad key/1/model.onnx", scale_model(4));
   put_model(t / "typo/1/model.onnx", scale_model(4));
   put_model(t / "typo/serve.yaml", "max_bach: 3\n");
-  put_model(t / "wants/1/model.onnx", scale_model(4));
-  put_model(t / "wants/serve.yaml", "versions: [1, 4]\n");
+  put_model(t / "expects/1/model.onnx", scale_model(4));
+  put_model(t / "expects/serve.yaml", "versions: [1, 4]\n");
   fs::create_symlink(outside / "secret.onnx", t / "link.onnx");
   fs::create_directory_symlink(outside.path(), t / "linked");
   Repository r({.folder = t.path().string()});

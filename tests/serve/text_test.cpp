@@ -549,13 +549,13 @@ TEST_F(OpenAi, ConstrainedAnswers) {
       {R"("guided_json":{"type":"array","uniqueItems":true})", "'uniqueItems' is not supported"},
       {R"("guided_json":"{")", "guided_json"},
       {R"("guided_regex":"(")", "'guided_regex': the regular expression, byte 1"},
-      {R"("guided_regex":5)", "'guided_regex' wants a regular expression, got integer"},
-      {R"("guided_choice":[])", "'guided_choice' wants a list of texts"},
+      {R"("guided_regex":5)", "'guided_regex' expects a regular expression, got integer"},
+      {R"("guided_choice":[])", "'guided_choice' expects a list of texts"},
       {R"("guided_choice":["a"],"guided_regex":"a")", "one is supported"},
       {R"("guided_grammar":"root ::= x")", "'guided_grammar' is not supported"},
       {R"("structured_outputs":{"grammar":"x"})", "'grammar' is not supported"},
       {R"("response_format":{"type":"xml"})", "got 'xml'"},
-      {R"("response_format":{"type":"json_schema"})", "wants a 'json_schema'"},
+      {R"("response_format":{"type":"json_schema"})", "expects a 'json_schema'"},
       {R"("guided_choice":["xyz"])", "no token of the model continues"}};
   for (const auto& [fields_of, want] : refused) {
     const HttpResponse r = ask(fields_of, 1, false);

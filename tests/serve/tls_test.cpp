@@ -124,7 +124,7 @@ TEST_F(Tls, ClientsShowCertificates) {
 }
 
 TEST_F(Tls, FilesThatCannotBeUsed) {
-  put("text", "this is no certificate");
+  put("text", "this is not a certificate");
   issue("other", "other");
   struct Case {
     TlsFiles files;

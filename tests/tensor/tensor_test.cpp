@@ -203,10 +203,10 @@ TEST(TensorMustFail, Undefined) {
 TEST(TensorMustFail, Reading) {
   const Tensor x = filled({1, 2}, {2});
   std::string got = error_of([&] { x.item<float>(); }), place = here();
-  EXPECT_EQ(got, "Shape: item: wants a tensor of one element, got shape [2]." + place +
+  EXPECT_EQ(got, "Shape: item: expected a tensor of one element, got shape [2]." + place +
                      ". Reduce it first, or read all elements with to_vector<T>().");
   got = error_of([&] { x.data<int64_t>(); }), place = here();
-  EXPECT_EQ(got, "DType: data: wants int64 elements, the tensor holds float32." + place +
+  EXPECT_EQ(got, "DType: data: expected int64 elements, the tensor holds float32." + place +
                      ". Convert with to(int64), or ask for float32.");
   EXPECT_EQ(error_of([&] { (void)bool(x); }),
             "Shape: bool: the truth of a tensor of shape [2] is ambiguous. Use any() or all().");

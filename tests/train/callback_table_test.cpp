@@ -59,10 +59,10 @@ TEST(CallbackTable, OptionsReachTheCallback) {
       run(made("{type: early_stopping, monitor: train/loss, min_delta: 1e9, patience: 0}", ""));
   EXPECT_NE(fit.reason.find("early stopping"), fit.reason.npos) << fit.reason;
   EXPECT_EQ(error_of([] { made("{type: csv_logger, separator: ab}", ""); }),
-            "Value: CSVLogger wants a separator of one character, got 'ab'.");
+            "Value: CSVLogger expects a separator of one character, got 'ab'.");
   EXPECT_NE(error_of([] {
               made("{type: early_stopping, mode: maximum}", "");
-            }).find("mode: wants auto, min or max, got 'maximum'"),
+            }).find("mode: expected auto, min or max, got 'maximum'"),
             std::string::npos);
 }
 

@@ -267,7 +267,7 @@ TEST(Model, MistakesAreNamed) {
   const std::pair<std::function<void()>, const char*> kCases[] = {
       {[&] { model.compile({.optimizer = "adm", .loss = "mse"}); }, "did you mean 'adam'?"},
       {[&] { model.compile({.optimizer = "zzzzzzz", .loss = "mse"}); }, "sgd, adam, adamw"},
-      {[&] { model.compile({.optimizer = "adam"}); }, "compile() wants a loss"},
+      {[&] { model.compile({.optimizer = "adam"}); }, "compile() expects a loss"},
       {[&] { model.compile({.loss = "sparse_categorical_crosentropy"}); },
        "did you mean 'sparse_categorical_crossentropy'?"},
       {[&] { model.compile({.loss = "mse", .metrics = {"acuracy"}}); }, "no metric 'acuracy'"},
@@ -276,13 +276,13 @@ TEST(Model, MistakesAreNamed) {
          model.fit(x, y.narrow(0, 0, 5));
        },
        "as many rows"},
-      {[&] { model.fit(x, y, {.batch_size = 0}); }, "batch_size wants at least 1"},
-      {[&] { model.fit(x, y, {.validation_split = 1.5}); }, "validation_split wants"},
+      {[&] { model.fit(x, y, {.batch_size = 0}); }, "batch_size expects at least 1"},
+      {[&] { model.fit(x, y, {.validation_split = 1.5}); }, "validation_split expects"},
       {[&] { model.fit(x, y, {.validation_split = 0.95}); }, "leaves nothing"},
       {[&] {
          model.fit(x, randn({6}), {.class_weight = {{0, 2.0}}});
        },
-       "class_weight wants labels"},
+       "class_weight expects labels"},
       {[&] {
          model.fit(x, y,
                    {.verbose = 0,
@@ -300,12 +300,12 @@ TEST(Model, MistakesAreNamed) {
          model.compile({.loss = "mse"});
          model.fit(x, randn({6, 3}), {.verbose = 0});
        },
-       "wants targets of the output's shape"},
+       "expects targets of the output's shape"},
       {[&] {
          model.compile({.loss = [](const Tensor& a, const Tensor&) { return a.mean(); }});
          model.fit(x, y, {.verbose = 0, .sample_weight = ones({6})});
        },
-       "sample weights want a loss with a value per sample"},
+       "sample weights expect a loss with a value per sample"},
       {[&] { model.load_weights("no_such_file.safetensors"); }, "no_such_file"},
   };
   for (const auto& [call, want] : kCases) {

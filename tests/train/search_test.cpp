@@ -30,9 +30,10 @@ TEST(SearchRange, ReadsAndNamesMistakes) {
   EXPECT_EQ(c.text_at(0.5), "b");
   EXPECT_EQ(c.text_at(1), "c");
   const std::pair<const char*, const char*> kBroken[] = {
-      {"fast", "'fast' is no range"},   {"1..x", "'x' is no number"}, {"2..1", "wants low < high"},
-      {"log 0..1", "and above 0"},      {"..", "'' is no number"},    {"log -1..1", "and above 0"},
-      {"0..inf", "'inf' is no number"},
+      {"fast", "'fast' is not a range"},   {"1..x", "'x' is not a number"},
+      {"2..1", "expects low < high"},      {"log 0..1", "and above 0"},
+      {"..", "'' is not a number"},        {"log -1..1", "and above 0"},
+      {"0..inf", "'inf' is not a number"},
   };
   for (const auto& broken : kBroken) {
     const std::string what = error_of([&] { SearchRange::parse("lr", broken.first); });

@@ -187,7 +187,7 @@ TEST(Switches, SampleWeights) {
       {loss, tensor({0.0F, 4.0F, 0.0F, 0.0F}), 2, ""},
       {loss.reshape({2, 2}), tensor({2.0F, 0.0F}), 1.5, ""},
       {loss.mean(), Tensor(), 3, ""},
-      {loss.mean(), tensor({1.0F, 1.0F}), 0, "want a loss with a value per sample"},
+      {loss.mean(), tensor({1.0F, 1.0F}), 0, "expect a loss with a value per sample"},
       {loss, tensor({1.0F, 1.0F}), 0, "got [4] and [2]"},
   };
   for (const auto& c : kCases) {
@@ -317,8 +317,8 @@ TEST(Http, AsksAndNamesWhatIsWrong) {
     EXPECT_TRUE(s.last().ends_with("\r\n\r\ntext")) << s.last();
   }
   const std::pair<std::string, const char*> kCases[] = {
-      {"https://a/b", "wants the form http://host"},
-      {"http:///x", "wants the form http://host"},
+      {"https://a/b", "expects the form http://host"},
+      {"http:///x", "expects the form http://host"},
       {"http://127.0.0.1:1/x", "gives no answer (connect: Connection refused)"},
   };
   for (const auto& [url, want] : kCases) {

@@ -198,7 +198,7 @@ TEST_F(Weights, RefusesWhatIsNoWeightsFile) {
   };
   io::save_npy(ones({2}), dir / "x.npy");
   for (const std::string& bytes :
-       {std::string(), std::string("x"), std::string("hello, this is no weights file"),
+       {std::string(), std::string("x"), std::string("hello, this is not a weights file"),
         std::string("PK\x03\x04"),
         std::string("PK\x03\x04 and so on, but nothing behind it at all"), std::string("\x80\x02"),
         std::string("\x80\x02K\x01."), std::string(100, '\0'), std::string("{"), std::string("{}"),

@@ -37,7 +37,7 @@ Status check_launch(const KernelSource& kernel, const Arguments& arguments, Exte
     return {
         Code::bad_argument,
         fmt::format(
-            "kernel {}: parameter {} ({}) wants {}, an argument of {} was given", kernel.name,
+            "kernel {}: parameter {} ({}) expects {}, an argument of {} was given", kernel.name,
             p.name, i, address ? "an address" : fmt::format("one {}", to_string(p.type)),
             arguments.is_address(i) ? "an address" : fmt::format("{} bytes", arguments.bytes(i)))};
   }
@@ -47,7 +47,7 @@ Status check_launch(const KernelSource& kernel, const Arguments& arguments, Exte
   if (kernel.threads &&
       (threads.x != static_cast<uint32_t>(kernel.threads) || threads.y != 1 || threads.z != 1)) {
     return {Code::bad_argument,
-            fmt::format("kernel {} wants blocks of {} threads, not {} x {} x {}", kernel.name,
+            fmt::format("kernel {} expects blocks of {} threads, not {} x {} x {}", kernel.name,
                         kernel.threads, threads.x, threads.y, threads.z)};
   }
   if (threads.count() > device.threads_per_block ||

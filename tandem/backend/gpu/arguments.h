@@ -13,8 +13,8 @@
 namespace tandem::gpu {
 
 /// A place in a device's memory. A number, because the host may not follow it, and because an
-/// OpenCL device has none of its own (opencl/addresses_internal.h); 0 is no place. Sums are places
-/// of the same allocation.
+/// OpenCL device has none of its own (opencl/addresses_internal.h); 0 is not a place. Sums are
+/// places of the same allocation.
 using Address = uint64_t;
 
 /// Blocks of a launch, or threads of a block.

@@ -34,7 +34,7 @@ struct SharedArray {
 };
 
 struct KernelSource {
-  std::string name;  ///< drivers call the function td_<name>, so "mad" is no built-in's name
+  std::string name;  ///< drivers call the function td_<name>, so "mad" is not a built-in's name
   std::vector<Parameter> parameters;
   std::vector<SharedArray> shared;
   std::string body;      ///< what stands between the braces

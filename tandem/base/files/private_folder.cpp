@@ -147,7 +147,7 @@ std::string PrivateFolder::read(const std::string& name, size_t limit) const {
   check_usable(name);
   const int fd = open_file(name, O_RDONLY);
   TD_CHECK(fd >= 0, Io, "cannot open '{}/{}': {}", path_, name,
-           errno == EPERM   ? "it is no file of this user's alone"
+           errno == EPERM   ? "it is not a file of this user's alone"
            : errno == ELOOP ? "it is a symbolic link"
                             : message_of(errno));
   std::string content;

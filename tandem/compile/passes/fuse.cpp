@@ -2,7 +2,7 @@
 // Fusion: pointwise instructions over one space become one loop. A loop stands where its last
 // member stood; so an instruction may be added only if nothing outside reads the loop's values
 // before that. Values of one element and fills are recomputed inside each loop that reads them.
-// Groups grow while it walks and depend on all readers, so this is no list of rules.
+// Groups grow while it walks and depend on all readers, so this is not a list of rules.
 #include <algorithm>
 
 #include "tandem/compile/passes/loop_builder.h"

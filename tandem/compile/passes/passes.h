@@ -70,7 +70,7 @@ enum class Stage : uint8_t {
   expand,    ///< from composites to rows with kernels
   simplify,  ///< fewer and larger instructions, still rows of ops
   weights,   ///< what programs without gradients gain from weights that stay
-  fuse       ///< loops and epilogues: instructions that are no row of an op
+  fuse       ///< loops and epilogues: instructions that are not a row of an op
 };
 
 /// One pass of the pipeline.

@@ -116,7 +116,7 @@ class Cut {
   static constexpr int kSource = 0, kSink = 1;
   static int64_t units(double seconds) { return static_cast<int64_t>(seconds * kUnit) + 1; }
 
-  // A view is no value of its own: it is recomputed where its base is.
+  // A view is not a value of its own: it is recomputed where its base is.
   int64_t keeping(const Instr& i, ValueId v, double seconds_per_byte) const {
     if (free_[v]) return 0;
     if (is_view(i)) return MinCut::kForever;

@@ -42,7 +42,7 @@ struct Specialisation {
   };
 
   Mode mode;
-  std::string key;  ///< of the arguments that are no tensors
+  std::string key;  ///< of the arguments that are not tensors
   std::vector<Argument> args;
   Ref<Graph> graph;
   std::string result_key;

@@ -142,7 +142,7 @@ TensorDataset::TensorDataset(Tensor x, Tensor y) : x_(std::move(x)), y_(std::mov
   TD_CHECK(
       x_.defined() && y_.defined() && x_.dim() > 0 && y_.dim() > 0 && x_.size(0) == y_.size(0),
       Shape,
-      "TensorDataset wants x and y with one first size, got {} and {}\nEach row of x has one of "
+      "TensorDataset expects x and y with one first size, got {} and {}\nEach row of x has one of "
       "y: narrow() the longer one, or check how they were read.",
       x_.defined() ? x_.shape().to_string() : "none",
       y_.defined() ? y_.shape().to_string() : "none");
@@ -164,10 +164,10 @@ MNIST::MNIST(const FilePath& folder, MNISTOptions o) {
   images_ = io::load_idx(images);
   labels_ = io::load_idx(labels);
   TD_CHECK(images_.dtype() == DType::u8 && images_.dim() == 3, Format,
-           "'{}' wants u8 [n, h, w], it is {} {}", images, to_string(images_.dtype()),
+           "'{}' expects u8 [n, h, w], it is {} {}", images, to_string(images_.dtype()),
            images_.shape().to_string());
   TD_CHECK(labels_.dtype() == DType::u8 && labels_.dim() == 1, Format,
-           "'{}' wants u8 [{}], it is {} {}", labels, images_.size(0), to_string(labels_.dtype()),
+           "'{}' expects u8 [{}], it is {} {}", labels, images_.size(0), to_string(labels_.dtype()),
            labels_.shape().to_string());
   TD_CHECK(labels_.size(0) == images_.size(0), Format,
            "'{}' holds {} labels and '{}' {} images: they do not match", labels, labels_.size(0),
@@ -217,7 +217,7 @@ CSVDataset::CSVDataset(const FilePath& path, CSVOptions o) {
   int64_t target = o.target < 0 ? o.target + columns : o.target;
   TD_CHECK(target >= 0 && target < columns, Index, "'{}': target column {} of {}", path.str(),
            o.target, columns);
-  TD_CHECK(columns > 1, Format, "'{}' has one column, x and y want two", path.str());
+  TD_CHECK(columns > 1, Format, "'{}' has one column, x and y expect two", path.str());
   y_ = csv.column(static_cast<size_t>(target), o.target_dtype);
   std::vector<Tensor> parts;
   if (target > 0) parts.push_back(csv.table(0, static_cast<size_t>(target), DType::f32));

@@ -36,7 +36,7 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
 ImageFolder::ImageFolder(const FilePath& folder, ImageFolderOptions options)
     : options_(std::move(options)) {
   TD_CHECK(options_.size.empty() || options_.size.size() == 2, Value,
-           "ImageFolder: size wants [height, width], got {} numbers", options_.size.size());
+           "ImageFolder: size expects [height, width], got {} numbers", options_.size.size());
   for (const fs::path& entry : sorted_entries(folder.str())) {
     if (!fs::is_directory(entry)) continue;
     const size_t before = files_.size();
@@ -48,7 +48,7 @@ ImageFolder::ImageFolder(const FilePath& folder, ImageFolderOptions options)
     classes_.push_back(entry.filename().string());
   }
   TD_CHECK(!classes_.empty(), Value,
-           "ImageFolder: '{}' has no folders\nIt wants one folder per class.", folder.str());
+           "ImageFolder: '{}' has no folders\nIt expects one folder per class.", folder.str());
 }
 
 Tensor ImageFolder::decode_image(std::string_view bytes, const ImageFolderOptions& options,

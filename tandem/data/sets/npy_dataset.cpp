@@ -29,7 +29,7 @@ TensorDataset read(const std::string& path, const NpyOptions& o) {
   };
   const Tensor x = array(o.x), y = array(o.y);
   TD_CHECK(x.dim() > 0 && y.dim() > 0 && x.size(0) == y.size(0), Shape,
-           "'{}': '{}' {} and '{}' {} want one number of rows", path, o.x, x.shape().to_string(),
+           "'{}': '{}' {} and '{}' {} expect one number of rows", path, o.x, x.shape().to_string(),
            o.y, y.shape().to_string());
   return {x, y};
 }
@@ -39,7 +39,7 @@ TensorDataset read(const std::string& path, const NpyOptions& o) {
 NpyDataset::NpyDataset(const FilePath& path, NpyOptions options)
     : options_(std::move(options)), rows_(read(path.str(), options_)) {
   TD_CHECK(!options_.channels_last || x().dim() == 4, Shape,
-           "NpyDataset: channels_last wants '{}' [n, h, w, c], got {}", options_.x,
+           "NpyDataset: channels_last expects '{}' [n, h, w, c], got {}", options_.x,
            x().shape().to_string());
 }
 

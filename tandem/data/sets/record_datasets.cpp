@@ -53,7 +53,7 @@ std::vector<std::string> expand_shards(const std::string& pattern) {
   if (open == pattern.npos) return {pattern};
   const size_t close = pattern.find('}', open), dots = pattern.find("..", open);
   TD_CHECK(close != pattern.npos && dots != pattern.npos && dots < close, Value,
-           "'{}': braces want two numbers such as {{000..007}}", pattern);
+           "'{}': braces expect two numbers such as {{000..007}}", pattern);
   const std::string from = pattern.substr(open + 1, dots - open - 1),
                     to = pattern.substr(dots + 2, close - dots - 2);
   const auto number = [&](const std::string& s) {

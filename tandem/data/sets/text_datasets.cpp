@@ -97,7 +97,7 @@ io::Json JsonLines::json(int64_t i) const {
   int64_t number;
   const std::string_view text = lines_.seek(i, number);
   io::Json j = io::parse_json(text, fmt::format("'{}' line {}", lines_.path(), number));
-  TD_CHECK(j.as_object(), Format, "'{}' line {} wants an object, got {}", lines_.path(), number,
+  TD_CHECK(j.as_object(), Format, "'{}' line {} expects an object, got {}", lines_.path(), number,
            j.kind());
   return j;
 }
@@ -126,7 +126,7 @@ Tensor JsonLines::member(const io::Json& object, const std::string& name, DType 
       else if (const bool* b = v.as_bool())
         numbers.push_back(*b);
       else
-        fail(fmt::format("'{}' wants numbers, got {}", name, v.kind()));
+        fail(fmt::format("'{}' expects numbers, got {}", name, v.kind()));
       return;
     }
     if (!v.as_array() || static_cast<int64_t>(v.as_array()->size()) != sizes[depth])
@@ -150,7 +150,7 @@ TokenFile::TokenFile(const FilePath& path, TokenFileOptions options)
   TD_CHECK(t == DType::u8 || t == DType::i16 || t == DType::i32, DType,
            "TokenFile reads u8, i16 and i32, got {}", to_string(t));
   TD_CHECK(options_.block > 0 && options_.stride >= 0, Value,
-           "TokenFile wants block > 0 and stride >= 0, got {} and {}", options_.block,
+           "TokenFile expects block > 0 and stride >= 0, got {} and {}", options_.block,
            options_.stride);
   TD_CHECK(0 <= options_.from && options_.from < options_.to && options_.to <= 1, Value,
            "TokenFile: the part from {} to {} of a file", options_.from, options_.to);
@@ -160,7 +160,7 @@ TokenFile::TokenFile(const FilePath& path, TokenFileOptions options)
   first_ = static_cast<int64_t>(static_cast<double>(all) * options_.from);
   tokens_ = static_cast<int64_t>(static_cast<double>(all) * options_.to) - first_;
   if (options_.stride == 0) options_.stride = options_.block;
-  TD_CHECK(tokens_ > options_.block, Value, "'{}' has {} tokens there, a sample wants {}",
+  TD_CHECK(tokens_ > options_.block, Value, "'{}' has {} tokens there, a sample expects {}",
            file_->path(), tokens_, options_.block + 1);
   size_ = (tokens_ - options_.block - 1) / options_.stride + 1;
 }

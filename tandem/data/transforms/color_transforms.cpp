@@ -165,7 +165,8 @@ Transform LinearTransformation(Tensor transformation_matrix, Tensor mean_vector)
   const Tensor &m = transformation_matrix, &mean = mean_vector;
   TD_CHECK(m.defined() && mean.defined() && m.dim() == 2 && mean.dim() == 1 &&
                m.size(0) == m.size(1) && mean.size(0) == m.size(0),
-           Shape, "LinearTransformation: a matrix [d, d] and a mean [d] are wanted, got {} and {}",
+           Shape,
+           "LinearTransformation: a matrix [d, d] and a mean [d] are expected, got {} and {}",
            m.defined() ? m.shape().to_string() : "none",
            mean.defined() ? mean.shape().to_string() : "none");
   TD_CHECK(m.dtype() == DType::f32 && mean.dtype() == DType::f32, DType,

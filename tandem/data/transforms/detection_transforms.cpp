@@ -116,7 +116,7 @@ Transform RandomIoUCrop(RandomIoUCropOptions o) {
            o.sampler_options.size(), o.trials);
   return Transform("RandomIoUCrop", [o = std::move(o)](Vision& v, PhiloxStream& random) {
     TD_CHECK(v.boxes.defined() && v.boxes.dim() == 2 && v.boxes.size(1) == 4, Shape,
-             "RandomIoUCrop wants boxes [n, 4], got {}",
+             "RandomIoUCrop expects boxes [n, 4], got {}",
              v.boxes.defined() ? v.boxes.shape().to_string() : "none");
     const std::vector<float> boxes = v.boxes.to_vector<float>();
     const int64_t h = v.image.size(1), w = v.image.size(2);

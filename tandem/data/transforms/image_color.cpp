@@ -13,7 +13,7 @@ using detail::pixels;
 using detail::stored;
 
 void check_channels(const Image& p, const char* what) {
-  TD_CHECK(p.c == 1 || p.c == 3, Shape, "{}: an image of 1 or 3 channels is wanted, got {}", what,
+  TD_CHECK(p.c == 1 || p.c == 3, Shape, "{}: an image of 1 or 3 channels is expected, got {}", what,
            p.c);
 }
 void check_factor(double f, const char* what) {

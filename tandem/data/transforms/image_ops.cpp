@@ -212,7 +212,7 @@ void normalize_planes(const Image& p, float* to, const std::vector<double>& mean
 Tensor normalize_image(const Tensor& image, const std::vector<double>& mean,
                        const std::vector<double>& std) {
   const Image p(image, "normalize");
-  TD_CHECK(!p.u8, DType, "normalize wants f32, got u8\nPut ToDtype(f32, true) before it.");
+  TD_CHECK(!p.u8, DType, "normalize expects f32, got u8\nPut ToDtype(f32, true) before it.");
   Tensor out = new_image(p.c, p.h, p.w, DType::f32);
   normalize_planes(p, pixels<float>(out), mean, std);
   return out;

@@ -23,9 +23,9 @@ PhiloxStream next_stream() {
 
 void check_alike(const Vision& v, const Vision& first) {
   const detail::Image a(v.image, "Mosaic"), b(first.image, "Mosaic");
-  TD_CHECK(a.c == b.c, Shape, "Mosaic: images of equal channels are wanted, got {} and {}", b.c,
+  TD_CHECK(a.c == b.c, Shape, "Mosaic: images of equal channels are expected, got {} and {}", b.c,
            a.c);
-  TD_CHECK(a.u8 == b.u8, DType, "Mosaic: images of one dtype are wanted, got {} and {}",
+  TD_CHECK(a.u8 == b.u8, DType, "Mosaic: images of one dtype are expected, got {} and {}",
            to_string(first.image.dtype()), to_string(v.image.dtype()));
   TD_CHECK(v.boxes.defined() == first.boxes.defined() &&
                v.labels.defined() == first.labels.defined() &&
@@ -63,7 +63,7 @@ std::array<int64_t, 4> detail::mosaic_samples(int64_t i, int64_t n) {
 }
 
 Vision Mosaic(const std::vector<Vision>& images, Sizes size, MosaicOptions o) {
-  TD_CHECK(images.size() == 4, Value, "Mosaic wants four images, got {}", images.size());
+  TD_CHECK(images.size() == 4, Value, "Mosaic expects four images, got {}", images.size());
   detail::check_size(size, "Mosaic");
   detail::check_range(o.center_ratio_range, "Mosaic");
   TD_CHECK(o.center_ratio_range[0] >= 0 && o.center_ratio_range[1] <= 2, Value,

@@ -132,7 +132,7 @@ PointwiseTypes pointwise_types(const InferCall& c) {
     case Types::bits: {
       const DType p = promote_inputs(c);
       TD_CHECK(!is_floating(p), DType,
-               "wants integers or bool, these inputs give {}\nConvert with .to(int64).",
+               "expects integers or bool, these inputs give {}\nConvert with .to(int64).",
                to_string(p));
       return {p, p};
     }
@@ -140,7 +140,7 @@ PointwiseTypes pointwise_types(const InferCall& c) {
       return {c.in[0].dtype, c.get_attrs<CastAttrs>().dtype};
     case Types::where: {
       TD_CHECK(!c.has(0) || c.in[0].dtype == DType::b8, DType,
-               "'{}' wants bool, got {}\nCompare it with something, for example c != 0.",
+               "'{}' expects bool, got {}\nCompare it with something, for example c != 0.",
                c.op.in_names[0], to_string(c.in[0].dtype));
       const DType p = promote_inputs(c, 1);
       return {p, p};

@@ -172,7 +172,7 @@ bool real_test(ScalarOp op, T a, T b) {
     case ScalarOp::ge:
       return a >= b;
     default:
-      TD_FAIL(Internal, "scalar op {} is no test of floats", static_cast<int>(op));
+      TD_FAIL(Internal, "scalar op {} is not a test of floats", static_cast<int>(op));
   }
 }
 
@@ -277,7 +277,7 @@ bool int_test(ScalarOp op, int64_t a, int64_t b) {
     case ScalarOp::ge:
       return a >= b;
     default:
-      TD_FAIL(Internal, "scalar op {} is no test of integers", static_cast<int>(op));
+      TD_FAIL(Internal, "scalar op {} is not a test of integers", static_cast<int>(op));
   }
 }
 

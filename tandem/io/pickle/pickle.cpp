@@ -77,7 +77,7 @@ class PickleReader {
   [[noreturn]] TD_COLD void refuse(unsigned char code) const {
     for (const Refused& r : kRefused)
       if (r.code == code) fail("the opcode {} is not one that weights and arrays use", r.name);
-    fail("{:#04x} is no opcode", code);
+    fail("{:#04x} is not an opcode", code);
   }
 
   std::string_view take(size_t n) {

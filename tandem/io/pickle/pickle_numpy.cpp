@@ -112,7 +112,7 @@ Tensor filled(const std::string& code, Shape shape, const std::string& bytes,
     const auto* found = std::find_if(std::begin(kWider), std::end(kWider),
                                      [&](const Wider& each) { return each.code == code; });
     if (found == std::end(kWider))
-      fail_numpy(what, "the elements of an array are of NumPy's type '{}', which is no number",
+      fail_numpy(what, "the elements of an array are of NumPy's type '{}', which is not a number",
                  code);
     w = *found;
   }

@@ -19,7 +19,7 @@ class SnappyReader {
   std::string run() {
     uint64_t size = 0;
     for (int shift = 0;; shift += 7) {
-      if (shift > 28) fail("its length is no number");
+      if (shift > 28) fail("its length is not a number");
       const uint64_t byte = take(1);
       size |= (byte & 0x7F) << shift;
       if (byte < 0x80) break;

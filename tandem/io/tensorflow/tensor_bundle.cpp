@@ -209,11 +209,11 @@ const TfTypeInfo* find_tf_type(int64_t number) {
 
 Tensor tensor_of_tf_bytes(const TfTypeInfo& type, const Shape& shape, std::string_view bytes,
                           const std::string& what) {
-  TD_CHECK(type.bytes > 0, Unsupported, "'{}' holds {} elements, which are no numbers here", what,
+  TD_CHECK(type.bytes > 0, Unsupported, "'{}' holds {} elements, which are not numbers here", what,
            type.name);
   uint64_t n = 0;
   TD_CHECK(count_elements(shape, n) && bytes.size() == n * type.bytes, Format,
-           "'{}' of shape {} wants {} elements of {} bytes, {} bytes are there", what,
+           "'{}' of shape {} expects {} elements of {} bytes, {} bytes are there", what,
            shape.to_string(), type.name, int{type.bytes}, bytes.size());
   const Tensor out(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, type.carrier, cpu)));
   void* to = out.impl()->data;
@@ -303,7 +303,7 @@ Tensor TensorBundle::tensor(const std::string& name) const {
   const Entry& e = entry(name);
   const std::string_view bytes = bytes_of(name, e);
   TD_CHECK(e.type->bytes > 0, Unsupported,
-           "'{}': '{}' holds {} elements, which are no numbers here", path_, name, e.type->name);
+           "'{}': '{}' holds {} elements, which are not numbers here", path_, name, e.type->name);
   TD_CHECK(masked_crc(crc32c(bytes)) == e.crc, Format,
            "'{}': '{}' is damaged: its checksum is wrong", path_, name);
   uint64_t n = 0;

@@ -26,7 +26,7 @@ struct TfTypeInfo {
   const char* proto;  ///< its name in types.proto
   uint8_t values;     ///< the field of a TensorProto with single values; 0: not read
 };
-/// nullptr for a number that is no type, or one of TensorFlow's reference types.
+/// nullptr for a number that is not a type, or one of TensorFlow's reference types.
 TD_API const TfTypeInfo* find_tf_type(int64_t number);
 /// The type that is `dtype` itself: there is one for each.
 TD_API const TfTypeInfo& tf_type_of(DType dtype);

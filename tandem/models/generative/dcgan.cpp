@@ -16,7 +16,7 @@ nn::Conv2d gan_down(int64_t in, int64_t out) {
 
 int64_t gan_quarter(const DCGANOptions& o) {
   TD_CHECK(o.size >= 4 && o.size % 4 == 0, Value,
-           "DCGAN wants images whose size is a multiple of 4, got {}\nPad or resize them: "
+           "DCGAN expects images whose size is a multiple of 4, got {}\nPad or resize them: "
            "transforms such as {{type: Resize, size: {}}}.",
            o.size, o.size / 4 * 4 + 4);
   return o.size / 4;

@@ -34,7 +34,8 @@ Tensor waves(int64_t steps, int64_t width) {
 
 const DDPMOptions& checked(const DDPMOptions& o) {
   TD_CHECK(o.size > 0 && o.size % 4 == 0 && o.width > 0 && o.width % 4 == 0 && o.steps > 1, Value,
-           "DDPM wants a size and a width that are multiples of 4, got {} and {}", o.size, o.width);
+           "DDPM expects a size and a width that are multiples of 4, got {} and {}", o.size,
+           o.width);
   return o;
 }
 

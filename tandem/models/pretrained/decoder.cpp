@@ -286,7 +286,7 @@ std::unique_ptr<PretrainedModel> detail::make_decoder(const ModelConfig& c, cons
       const Head head = head_of(c, t.classes, {Head::causal, Head::text});
       return std::make_unique<Decoder>(c, decoder_spec(c, t), head == Head::causal);
     }
-  TD_FAIL(Internal, "'{}' is no decoder", c.model_type());
+  TD_FAIL(Internal, "'{}' is not a decoder", c.model_type());
 }
 
 StateDict detail::stacked_experts(StateDict files) {

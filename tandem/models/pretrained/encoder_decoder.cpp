@@ -238,7 +238,7 @@ class EncoderDecoder : public PretrainedModel {
       want(in.input_features, "input_features", 3);
       TD_CHECK(in.input_features.size(1) == spec_.mels &&
                    in.input_features.size(2) == 2 * spec_.encoder_positions,
-               Shape, "the model wants input_features [n, {}, {}], is {}", spec_.mels,
+               Shape, "the model expects input_features [n, {}, {}], got {}", spec_.mels,
                2 * spec_.encoder_positions, in.input_features.shape().to_string());
       x = gelu((*net_.encoder.conv1)(in.input_features));
       x = gelu((*net_.encoder.conv2)(std::move(x))).transpose(1, 2);

@@ -152,7 +152,7 @@ class Pixels : public nn::Module {
     want(in.pixel_values, "pixel_values", 4);
     Tensor x = in.pixel_values;
     TD_CHECK(x.size(2) == spec.image && x.size(3) == spec.image, Shape,
-             "the model wants images of {0} x {0}, x is {1}", spec.image, x.shape().to_string());
+             "the model expects images of {0} x {0}, x is {1}", spec.image, x.shape().to_string());
     x = patches(x).flatten(2).transpose(1, 2);
     if (first.defined())
       x = cat({first.value().reshape({1, 1, -1}).expand({x.shape(0), 1, x.size(2)}), x}, 1);

@@ -77,7 +77,7 @@ class SentenceModel : public PretrainedModel {
     unknown_keys = net_.encoder->unknown_keys;
     const std::vector<std::string> names = net_.encoder->output_names();
     if (names[0] != "last_hidden_state")
-      config.fail("a model of sentences wants hidden values, '" + config.architecture() +
+      config.fail("a model of sentences expects hidden values, '" + config.architecture() +
                   "' gives " + names[0]);
   }
   nn::Module& module() override { return net_; }
@@ -162,7 +162,7 @@ class SentenceModel : public PretrainedModel {
 
 std::string text_of_member(const io::Json& j, const char* key, const std::string& what) {
   const io::Json* v = j.find(key);
-  TD_CHECK(v && v->as_string(), Format, "{}: an entry wants '{}' as a string", what, key);
+  TD_CHECK(v && v->as_string(), Format, "{}: an entry expects '{}' as a string", what, key);
   return *v->as_string();
 }
 

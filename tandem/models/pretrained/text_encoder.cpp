@@ -295,7 +295,7 @@ std::unique_ptr<PretrainedModel> detail::make_text_encoder(const ModelConfig& c,
       const bool pooler = head == Head::none && files.has(k.prefix + s.pooler + ".weight");
       return std::make_unique<TextEncoder>(c, s, pooler);
     }
-  TD_FAIL(Internal, "'{}' is no encoder of text", c.model_type());
+  TD_FAIL(Internal, "'{}' is not an encoder of text", c.model_type());
 }
 
 }  // namespace tandem::models

@@ -232,7 +232,7 @@ class VisionEncoder : public PretrainedModel {
     const int64_t h = x.size(2), w = x.size(3), side = spec_.image / spec_.patch;
     if (h == spec_.image && w == spec_.image) return net_.positions;
     TD_CHECK(spec_.any_size && h >= spec_.patch && w >= spec_.patch, Shape,
-             "the model wants images of {0} x {0}, x is {1}", spec_.image, x.shape().to_string());
+             "the model expects images of {0} x {0}, x is {1}", spec_.image, x.shape().to_string());
     const Tensor all = net_.positions;
     const Tensor grid =
         all.narrow(1, 1, side * side).reshape({1, side, side, spec_.width}).permute({0, 3, 1, 2});
@@ -246,7 +246,7 @@ class VisionEncoder : public PretrainedModel {
     const Dim n = x.shape(0);
     const int64_t patches = patches_of(spec_);
     if (!noise.defined()) noise = rand({n, patches});
-    TD_CHECK(noise.dim() == 2 && noise.size(1) == patches, Shape, "noise wants [n, {}], is {}",
+    TD_CHECK(noise.dim() == 2 && noise.size(1) == patches, Shape, "noise expects [n, {}], got {}",
              patches, noise.shape().to_string());
     const auto kept = static_cast<int64_t>(static_cast<double>(patches) * (1 - spec_.hidden_share));
     const Tensor order = argsort(noise, 1);

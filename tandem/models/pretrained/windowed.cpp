@@ -249,7 +249,7 @@ class Swin : public PretrainedModel {
     x = net_.first(net_.projection(x).permute({0, 2, 3, 1}));
     if (net_.positions.defined()) {
       TD_CHECK(x.size(1) * x.size(2) == net_.positions.size(1), Shape,
-               "the model wants images of {0} x {0}, x is {1}", spec_.image,
+               "the model expects images of {0} x {0}, x is {1}", spec_.image,
                in.pixel_values.shape().to_string());
       x = x + net_.positions.value().reshape({1, x.size(1), x.size(2), x.size(3)});
     }
@@ -364,7 +364,7 @@ class SamBlock : public nn::Module {
   // [side, side, d]: a row of the table for each pair of places.
   static Tensor distances(const Param& table, int64_t side) {
     TD_CHECK(table.size(0) == 2 * side - 1, Shape,
-             "the model has {} relative positions, a side of {} wants {}", table.size(0), side,
+             "the model has {} relative positions, a side of {} expects {}", table.size(0), side,
              2 * side - 1);
     std::vector<int64_t> index;
     for (int64_t a = 0; a < side; ++a)
@@ -412,7 +412,7 @@ class Sam : public PretrainedModel {
     want(in.pixel_values, "pixel_values", 4);
     Tensor x = in.pixel_values;
     TD_CHECK(x.size(2) == spec_.image && x.size(3) == spec_.image, Shape,
-             "the model wants images of {0} x {0}, x is {1}", spec_.image, x.shape().to_string());
+             "the model expects images of {0} x {0}, x is {1}", spec_.image, x.shape().to_string());
     x = net_.projection(x).permute({0, 2, 3, 1});
     if (net_.positions.defined()) x = x + net_.positions;
     for (SamBlock& b : net_.layers) x = b(std::move(x));

@@ -93,8 +93,8 @@ DType dtype_of(nn::Module& model) {
 }
 
 void want(const Tensor& t, const char* name, int rank) {
-  TD_CHECK(t.defined(), Value, "the model wants {}", name);
-  TD_CHECK(t.dim() == rank, Shape, "the model wants {} of {} dimensions, is {}", name, rank,
+  TD_CHECK(t.defined(), Value, "the model expects {}", name);
+  TD_CHECK(t.dim() == rank, Shape, "the model expects {} of {} dimensions, got {}", name, rank,
            t.shape().to_string());
 }
 
@@ -138,7 +138,7 @@ Tensor CausalModel::decode(const Tensor& ids, DecodeState& state) {
 }
 PagedCache CausalModel::start_paged(int64_t blocks, int64_t block) {
   TD_CHECK(head_, Unsupported, "the model has no head that gives logits");
-  TD_CHECK(blocks > 1 && block > 0, Value, "a pool wants at least 2 blocks of 1, got {} of {}",
+  TD_CHECK(blocks > 1 && block > 0, Value, "a pool expects at least 2 blocks of 1, got {} of {}",
            blocks, block);
   PagedCache cache{{}, block};
   const auto empty = [&, dtype = dtype_of(module())] {

@@ -180,7 +180,7 @@ class Rows {
 int64_t longest_of(const std::vector<std::vector<int64_t>>& prompts) {
   size_t longest = 0;
   for (const auto& p : prompts) {
-    TD_CHECK(!p.empty(), Value, "generate wants prompts of at least one token");
+    TD_CHECK(!p.empty(), Value, "generate expects prompts of at least one token");
     longest = std::max(longest, p.size());
   }
   return static_cast<int64_t>(longest);
@@ -244,15 +244,15 @@ std::vector<std::vector<int64_t>> generate_from(PretrainedModel& model, const Mo
                                                 const GenerateOptions& o) {
   check(o);
   TD_CHECK(model.is_encoder_decoder(), Unsupported,
-           "models of type '{}' have no encoder: generate() wants rows of tokens",
+           "models of type '{}' have no encoder: generate() expects rows of tokens",
            model.config.model_type());
   const Tensor& read = in.input_features.defined() ? in.input_features : in.input_ids;
   TD_CHECK(read.defined() && read.dim() > 1, Value,
-           "generate_from wants input_features or input_ids");
+           "generate_from expects input_features or input_ids");
   const int64_t n = read.size(0);
   const Tensor first = model.first_tokens(in, n);
   TD_CHECK(first.dim() == 2 && first.size(0) == n && first.size(1) > 0, Shape,
-           "decoder_input_ids wants [{}, 1 or more], is {}", n, first.shape().to_string());
+           "decoder_input_ids expects [{}, 1 or more], got {}", n, first.shape().to_string());
   if (n == 0 || o.max_new_tokens == 0)
     return std::vector<std::vector<int64_t>>(static_cast<size_t>(n));
   const std::vector<int64_t> padding(static_cast<size_t>(n), 0);
@@ -264,7 +264,7 @@ std::vector<std::vector<int64_t>> generate(const std::function<Tensor(const Tens
                                            const std::vector<std::vector<int64_t>>& prompts,
                                            const GenerateOptions& o) {
   check(o);
-  TD_CHECK(context > 0, Value, "generate wants a context above 0, got {}", context);
+  TD_CHECK(context > 0, Value, "generate expects a context above 0, got {}", context);
   const auto n = static_cast<int64_t>(prompts.size());
   if (n == 0 || o.max_new_tokens == 0) return std::vector<std::vector<int64_t>>(prompts.size());
   longest_of(prompts);

@@ -60,7 +60,7 @@ GPT::GPT(GPTOptions o)
 
 Tensor GPT::forward(Tensor ids) {
   TD_CHECK(ids.dim() == 2 && (ids.shape(1).is_symbolic() || ids.size(1) <= o_.context), Shape,
-           "GPT wants ids [n, t] with t <= {}, got {}", o_.context, ids.shape().to_string());
+           "GPT expects ids [n, t] with t <= {}, got {}", o_.context, ids.shape().to_string());
   Tensor x = drop(wte(ids) + wpe(arange_dim(ids.shape(1))));
   for (Block& block : h) x = block(x);
   return linear(ln_f(x), wte.weight);

@@ -19,7 +19,7 @@ struct TimestampRules {
 /// Makes impossible (-infinity) what may not follow `fresh`, the tokens after the forced ones: a
 /// text begins with a timestamp, they come in pairs and never run backwards; where all of them
 /// together are likelier than any token of text, one of them follows. `eos` is the first token that
-/// is no text.
+/// is not text.
 TD_API void apply_timestamp_rules(std::vector<float>& logits, std::span<const int64_t> fresh,
                                   int64_t eos, const TimestampRules& rules);
 

@@ -56,7 +56,7 @@ ConvNeXt::ConvNeXt(std::array<int64_t, 4> channels, std::array<int64_t, 4> block
   drop = o.stochastic_depth_prob.value_or(drop);
   int64_t all = 0, done = 0;
   for (const int64_t n : blocks) all += n;
-  TD_CHECK(all > 1, Value, "ConvNeXt wants at least two blocks, got {}", all);
+  TD_CHECK(all > 1, Value, "ConvNeXt expects at least two blocks, got {}", all);
   features.append(nn::Sequential(nn::Conv2d(o.in_channels, channels[0], 4, {.stride = {4}}),
                                  LayerNorm2d(channels[0])));
   for (size_t i = 0; i < 4; ++i) {

@@ -55,7 +55,7 @@ Detector::Detector(DetectorOptions o)
 
 Tensor Detector::forward(Tensor x) {
   TD_CHECK(x.dim() == 4 && dims_equal(mod(x.shape(2), 32), 0) && dims_equal(mod(x.shape(3), 32), 0),
-           Shape, "Detector wants [n, 3, h, w] with multiples of 32, got {}",
+           Shape, "Detector expects [n, 3, h, w] with multiples of 32, got {}",
            x.shape().to_string());
   x = stage1_(relu(stem_norm_(stem_(std::move(x)))));
   const Tensor c2 = stage2_(std::move(x)), c3 = stage3_(c2), c4 = stage4_(c3);

@@ -90,7 +90,7 @@ ResNet::ResNet(bool bottleneck, std::array<int64_t, 4> layers, ResNetOptions o)
       fc(512 * (bottleneck ? Bottleneck::kExpansion : BasicBlock::kExpansion), o.num_classes),
       options(o) {
   for (const int64_t n : layers)
-    TD_CHECK(n > 0, Value, "a ResNet wants at least one block in each stage, got {}", n);
+    TD_CHECK(n > 0, Value, "a ResNet expects at least one block in each stage, got {}", n);
   auto* const make = bottleneck ? &stage<Bottleneck> : &stage<BasicBlock>;
   Place at;
   layer1 = make(at, 64, layers[0], 1, false, o);

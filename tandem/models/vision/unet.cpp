@@ -13,7 +13,8 @@ nn::AnyModule grow(int64_t in, bool bilinear) {
 }
 
 int64_t checked(int64_t base) {
-  TD_CHECK(base > 0 && base % 2 == 0, Value, "UNet wants an even number of channels, got {}", base);
+  TD_CHECK(base > 0 && base % 2 == 0, Value, "UNet expects an even number of channels, got {}",
+           base);
   return base;
 }
 

@@ -11,10 +11,11 @@ namespace {
 nn::LayerNorm norm(int64_t hidden) { return nn::LayerNorm(hidden, {.eps = 1e-6}); }
 
 int64_t tokens(const VisionTransformerSize& s, const VisionTransformerOptions& o) {
-  TD_CHECK(s.patch_size > 0 && o.image_size > 0 && o.image_size % s.patch_size == 0, Value,
-           "a vision transformer with patches of {} pixels wants an image_size that is a multiple "
-           "of it, got {}",
-           s.patch_size, o.image_size);
+  TD_CHECK(
+      s.patch_size > 0 && o.image_size > 0 && o.image_size % s.patch_size == 0, Value,
+      "a vision transformer with patches of {} pixels expects an image_size that is a multiple "
+      "of it, got {}",
+      s.patch_size, o.image_size);
   const int64_t side = o.image_size / s.patch_size;
   return side * side + 1;
 }
@@ -92,10 +93,11 @@ VisionTransformer::VisionTransformer(const VisionTransformerSize& s, VisionTrans
 }
 Tensor VisionTransformer::forward(Tensor x) {
   for (const int64_t i : {2, 3})
-    TD_CHECK(x.dim() == 4 && x.shape(i) == Dim(options.image_size), Shape,
-             "VisionTransformer wants x [n, {}, {}, {}], got {}\nIt has learned positions for that "
-             "size: set image_size, or resize the images; the batch alone may stay open.",
-             options.in_channels, options.image_size, options.image_size, x.shape().to_string());
+    TD_CHECK(
+        x.dim() == 4 && x.shape(i) == Dim(options.image_size), Shape,
+        "VisionTransformer expects x [n, {}, {}, {}], got {}\nIt has learned positions for that "
+        "size: set image_size, or resize the images; the batch alone may stay open.",
+        options.in_channels, options.image_size, options.image_size, x.shape().to_string());
   x = conv_proj(std::move(x)).flatten(2).transpose(1, 2);
   const Tensor token = class_token.value().expand({x.shape(0), 1, x.shape(2)});
   x = encoder(cat({token, x}, 1));

@@ -189,8 +189,8 @@ void add_update(Linear& layer, const ApplyLoRAOptions& o) {
 }  // namespace
 
 std::vector<std::string> apply_lora(Module& m, const ApplyLoRAOptions& o) {
-  TD_CHECK(o.r > 0, Value, "LoRA wants a rank r > 0, got {}", o.r);
-  TD_CHECK(o.dropout >= 0 && o.dropout < 1, Value, "LoRA wants a dropout in 0..1, got {}",
+  TD_CHECK(o.r > 0, Value, "LoRA expects a rank r > 0, got {}", o.r);
+  TD_CHECK(o.dropout >= 0 && o.dropout < 1, Value, "LoRA expects a dropout in 0..1, got {}",
            o.dropout);
   std::map<std::string, Linear*> layers;
   std::vector<std::string> names;

@@ -25,7 +25,7 @@ Tensor normal(Shape shape, double mean, double std, DType dtype) {
 }
 
 std::pair<int64_t, int64_t> fans(const Shape& shape) {
-  TD_CHECK(shape.rank() >= 2, Shape, "fan in and fan out want at least 2 dimensions, got {}",
+  TD_CHECK(shape.rank() >= 2, Shape, "fan in and fan out expect at least 2 dimensions, got {}",
            shape.to_string());
   int64_t window = 1;
   for (int i = 2; i < shape.rank(); ++i) window *= shape[i].value();
@@ -48,7 +48,7 @@ double kaiming_std(const Shape& shape, double a, const KaimingOptions& o) {
 }
 
 void check_matrix(const Shape& shape, const char* name) {
-  TD_CHECK(shape.rank() == 2, Shape, "{} wants a matrix, got {}", name, shape.to_string());
+  TD_CHECK(shape.rank() == 2, Shape, "{} expects a matrix, got {}", name, shape.to_string());
 }
 
 }  // namespace
@@ -88,8 +88,8 @@ Tensor constant(Shape shape, double value, DType dtype) { return full(shape, val
 
 Tensor trunc_normal(Shape shape, double mean, double std, double a, double b, DType dtype) {
   NoGradGuard no_grad;
-  TD_CHECK(std > 0 && a < b, Value, "trunc_normal wants std > 0 and a < b, got {}, {} and {}", std,
-           a, b);
+  TD_CHECK(std > 0 && a < b, Value, "trunc_normal expects std > 0 and a < b, got {}, {} and {}",
+           std, a, b);
   // 2 P(x) - 1 is uniform between its values at the ends.
   const auto end = [&](double x) { return std::erf((x - mean) / (std * std::sqrt(2.0))); };
   Tensor u = tandem::uniform(shape, end(a), end(b), DType::f64);
@@ -103,7 +103,7 @@ Tensor eye(Shape shape, DType dtype) {
 
 Tensor dirac(Shape shape, int64_t groups, DType dtype) {
   TD_CHECK(shape.rank() >= 3 && shape.rank() <= 5, Shape,
-           "dirac wants a weight of 3, 4 or 5 dimensions, got {}", shape.to_string());
+           "dirac expects a weight of 3, 4 or 5 dimensions, got {}", shape.to_string());
   int64_t out = shape[0].value(), in = shape[1].value();
   TD_CHECK(groups > 0 && out % groups == 0, Value, "groups = {} must divide {} channels", groups,
            out);
@@ -119,7 +119,7 @@ Tensor dirac(Shape shape, int64_t groups, DType dtype) {
 }
 
 Tensor orthogonal(Shape shape, double gain, DType dtype) {
-  TD_CHECK(shape.rank() >= 2, Shape, "orthogonal wants at least 2 dimensions, got {}",
+  TD_CHECK(shape.rank() >= 2, Shape, "orthogonal expects at least 2 dimensions, got {}",
            shape.to_string());
   int64_t rows = shape[0].value(), columns = 1;
   for (int i = 1; i < shape.rank(); ++i) columns *= shape[i].value();
@@ -146,7 +146,7 @@ Tensor orthogonal(Shape shape, double gain, DType dtype) {
 
 Tensor sparse(Shape shape, double sparsity, double std, DType dtype) {
   check_matrix(shape, "sparse");
-  TD_CHECK(sparsity >= 0 && sparsity <= 1, Value, "sparsity wants 0..1, got {}", sparsity);
+  TD_CHECK(sparsity >= 0 && sparsity <= 1, Value, "sparsity expects 0..1, got {}", sparsity);
   NoGradGuard no_grad;
   int64_t rows = shape[0].value();
   auto zero = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(rows)));

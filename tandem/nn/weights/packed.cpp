@@ -23,10 +23,10 @@ auto placed(const char* name, SourceLocation loc, F&& f) {
 }
 
 void check_list(const std::vector<Tensor>& list) {
-  TD_CHECK(!list.empty(), Value, "wants at least one sequence");
+  TD_CHECK(!list.empty(), Value, "expects at least one sequence");
   for (const Tensor& t : list)
     TD_CHECK(t.dim() >= 1 && t.dim() == list[0].dim(), Shape,
-             "sequences want [t, ...] of one number of dimensions, got {} and {}",
+             "sequences expect [t, ...] of one number of dimensions, got {} and {}",
              list[0].shape().to_string(), t.shape().to_string());
 }
 
@@ -43,7 +43,7 @@ std::vector<int64_t> packed_rows(const std::vector<int64_t>& batch_sizes, int64_
 PackedSequence pack_padded_sequence(Tensor x, const std::vector<int64_t>& lengths, bool batch_first,
                                     bool enforce_sorted, SourceLocation loc) {
   return placed("pack_padded_sequence", loc, [&] {
-    TD_CHECK(x.defined() && x.dim() >= 2, Shape, "x wants [t, n, ...], is {}",
+    TD_CHECK(x.defined() && x.dim() >= 2, Shape, "x expects [t, n, ...], got {}",
              x.defined() ? x.shape().to_string() : "undefined");
     if (batch_first) x = transpose(x, 0, 1, loc);
     int64_t steps = x.size(0), n = x.size(1);
@@ -146,7 +146,7 @@ PackedSequence pack_sequence(const std::vector<Tensor>& list, bool enforce_sorte
 std::vector<Tensor> unpad_sequence(Tensor x, const std::vector<int64_t>& lengths, bool batch_first,
                                    SourceLocation loc) {
   return placed("unpad_sequence", loc, [&] {
-    TD_CHECK(x.dim() >= 2, Shape, "x wants [t, n, ...], is {}", x.shape().to_string());
+    TD_CHECK(x.dim() >= 2, Shape, "x expects [t, n, ...], got {}", x.shape().to_string());
     if (!batch_first) x = transpose(x, 0, 1, loc);
     TD_CHECK(x.size(0) == static_cast<int64_t>(lengths.size()), Shape,
              "{} lengths for {} sequences", lengths.size(), x.size(0));

@@ -78,7 +78,8 @@ Tensor WeightNormParts::value() const {
 SpectralNormParts::SpectralNormParts(Module& m, std::string n, int64_t iterations, double e,
                                      int64_t d)
     : name(std::move(n)), n_power_iterations(iterations), dim(d), eps(e) {
-  TD_CHECK(iterations > 0, Value, "spectral_norm wants n_power_iterations > 0, got {}", iterations);
+  TD_CHECK(iterations > 0, Value, "spectral_norm expects n_power_iterations > 0, got {}",
+           iterations);
   NoGradGuard no_grad;
   Tensor w = member_param(m, name).value().detach();
   dim = normalize_dim(dim, w.dim());
@@ -124,8 +125,8 @@ LoRALinear::LoRALinear(Linear base, LoRAOptions o)
       lora_B(o.r > 0 ? o.r : 1, base_layer.out_features,
              {.bias = false, .dtype = base_layer.weight.dtype()}),
       options(o) {
-  TD_CHECK(o.r > 0, Value, "LoRA wants a rank r > 0, got {}", o.r);
-  TD_CHECK(o.dropout >= 0 && o.dropout < 1, Value, "LoRA wants a dropout in 0..1, got {}",
+  TD_CHECK(o.r > 0, Value, "LoRA expects a rank r > 0, got {}", o.r);
+  TD_CHECK(o.dropout >= 0 && o.dropout < 1, Value, "LoRA expects a dropout in 0..1, got {}",
            o.dropout);
   lora_A.weight.assign_(
       init::kaiming_uniform(lora_A.weight.shape(), std::sqrt(5.0), lora_A.weight.dtype()));

@@ -418,7 +418,7 @@ std::string OnnxExportReport::to_string() const {
   else if (largest_error >= 0)
     s += fmt::format("; read back: largest error {:.3g}, {:.3g} of the largest value",
                      largest_error, relative_error);
-  if (!conditions.empty()) s += fmt::format("; wants {}", fmt::join(conditions, ", "));
+  if (!conditions.empty()) s += fmt::format("; expects {}", fmt::join(conditions, ", "));
   if (!custom_ops.empty()) s += fmt::format("; in the domain tandem: {}", custom_ops.size());
   for (const std::string& c : custom_ops) s += " " + c;
   return s;

@@ -73,7 +73,7 @@ bool OnnxExportCall::by_ops(FunctionRef<std::vector<Tensor>(std::span<const Tens
   for (size_t o = 0; o < result.size(); ++o) {
     if (!set[o]) continue;
     const Tensor& y = g->outputs[at];
-    TD_CHECK(y.dtype() == out[o].dtype, Internal, "exporter of {}: output {} is {}, wants {}",
+    TD_CHECK(y.dtype() == out[o].dtype, Internal, "exporter of {}: output {} is {}, expected {}",
              op.name, o, to_string(y.dtype()), to_string(out[o].dtype));
     result[o] = made[at++];
   }

@@ -52,7 +52,7 @@ OnnxAttribute onnx_graph(const char* name, std::shared_ptr<OnnxGraph> g) {
 
 std::vector<int64_t> onnx_numbers(const IntList& list, const char* what) {
   TD_CHECK(!list.is_symbolic(), Unsupported,
-           "{} is {}: ONNX wants numbers there\nExport with a number for that dimension.", what,
+           "{} is {}: ONNX expects numbers there\nExport with a number for that dimension.", what,
            list.to_string());
   return list.to_vector();
 }

@@ -364,7 +364,7 @@ OnnxValue parse_sparse_tensor(ProtoReader r, OnnxTensorSource& source, std::stri
   const uint64_t n = count_of(r, f);
   if (!values.is_tensor() || !indices.is_tensor() || indices.type() != OnnxType::i64 ||
       values.tensor().dim() != 1)
-    r.fail("a sparse tensor wants a vector of values and int64 indices");
+    r.fail("a sparse tensor expects a vector of values and int64 indices");
   Tensor at = indices.tensor();
   const int64_t count = values.tensor().size(0);
   if (at.dim() == 2) {

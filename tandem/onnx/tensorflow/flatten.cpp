@@ -398,7 +398,7 @@ OnnxModelProto TfFlattener::run(const TfSignature& signature) {
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const TfPort& p = signature.inputs[i];
     if (p.type.kind != OnnxTypeSpec::Kind::tensor)
-      TD_FAIL(Unsupported, "'{}': the input '{}' is no dense tensor", what_, p.key);
+      TD_FAIL(Unsupported, "'{}': the input '{}' is not a dense tensor", what_, p.key);
     OnnxPort port{input_names_.at(i), p.type};
     b.given[parts_of(p.tensor)[0]] = {port.name};
     g.inputs.push_back(std::move(port));
@@ -407,7 +407,7 @@ OnnxModelProto TfFlattener::run(const TfSignature& signature) {
   std::vector<std::string> refs, effects;
   for (const TfPort& p : signature.outputs) {
     if (p.type.kind != OnnxTypeSpec::Kind::tensor)
-      TD_FAIL(Unsupported, "'{}': the output '{}' is no dense tensor", what_, p.key);
+      TD_FAIL(Unsupported, "'{}': the output '{}' is not a dense tensor", what_, p.key);
     if (p.tensor.empty()) fail(fmt::format("the output '{}' names no value", p.key));
     refs.push_back(p.tensor);
   }

@@ -59,7 +59,7 @@ class TfFlattener {
     bool written = false;
     bool is_reference = false;  ///< of the old kind: whoever takes it reads it
   };
-  /// A node that is no op of its own.
+  /// A node that is not an op of its own.
   using Handler = void (TfFlattener::*)(TfBody&, const TfNode&, std::vector<TfValue>&,
                                         std::vector<TfValue>&);
   static Handler find_handler(std::string_view op);

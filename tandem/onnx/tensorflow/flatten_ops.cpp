@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes that are no ops of their own: constants, variables, calls, and what passes its input on.
+// Nodes that are not ops of their own: constants, variables, calls, and what passes its input on.
 #include <fmt/format.h>
 
 #include "tandem/onnx/tensorflow/flatten_internal.h"
@@ -103,7 +103,7 @@ void TfFlattener::placeholder(TfBody&, const TfNode& n, std::vector<TfValue>&,
     out.push_back({"a placeholder"});
     return;
   }
-  fail(fmt::format("the placeholder '{}' is needed, but is no input of the signature", n.name));
+  fail(fmt::format("the placeholder '{}' is needed, but is not an input of the signature", n.name));
 }
 
 int TfFlattener::variable(const std::string& key, const TfNode& n) {
@@ -132,7 +132,7 @@ void TfFlattener::handle(TfBody& b, const TfNode& n, std::vector<TfValue>&,
 }
 
 TfFlattener::Variable& TfFlattener::at(const TfValue& handle, const TfNode& n) {
-  if (handle.variable < 0) fail(fmt::format("node '{}' ({}) wants a variable", n.name, n.op));
+  if (handle.variable < 0) fail(fmt::format("node '{}' ({}) expects a variable", n.name, n.op));
   return variables_[static_cast<size_t>(handle.variable)];
 }
 

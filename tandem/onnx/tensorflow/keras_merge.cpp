@@ -65,7 +65,7 @@ Values KerasBuilder::operation(const KerasCall& c) {
     else if (a->as_int() || a->as_double())
       in.push_back(number(io::number_of(a)));
     else
-      lacks(c, "an argument that is no number");
+      lacks(c, "an argument that is not a number");
   }
   return {node(c, it->second, std::move(in))};
 }

@@ -32,7 +32,7 @@ const std::vector<Json>& array_of(const Json& j) {
 bool is_model_type(const std::string& type) {
   return type == "Sequential" || type == "Functional" || type == "Model";
 }
-/// What Keras calls an operation is no layer: it has no variables and takes no place among them.
+/// What Keras calls an operation is not a layer: it has no variables and takes no place among them.
 bool is_operation(const Json& layer) {
   return io::text_of(layer.find("module")).find(".ops") != std::string::npos;
 }
@@ -157,7 +157,7 @@ bool KerasCall::option(std::string_view key) const {
   return std::find(options.begin(), options.end(), key) != options.end();
 }
 const std::string& KerasCall::in(size_t i) const {
-  TD_CHECK(i < inputs.size(), Format, "the layer '{}' ({}) has {} inputs, wants {}", name, type,
+  TD_CHECK(i < inputs.size(), Format, "the layer '{}' ({}) has {} inputs, expects {}", name, type,
            inputs.size(), i + 1);
   return inputs[i];
 }

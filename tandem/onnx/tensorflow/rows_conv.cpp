@@ -20,7 +20,7 @@ struct Layout {
   size_t spatial;
   std::vector<int64_t> list(const OnnxCall& c, const char* name) const {
     const std::vector<int64_t> v = c.attr_ints(name, std::vector<int64_t>(spatial + 2, 1));
-    TD_CHECK(v.size() == spatial + 2, Value, "its attribute '{}' has {} entries, wants {}", name,
+    TD_CHECK(v.size() == spatial + 2, Value, "its attribute '{}' has {} entries, expects {}", name,
              v.size(), spatial + 2);
     const auto first = v.begin() + (last ? 1 : 2);
     return {first, first + static_cast<int64_t>(spatial)};
@@ -28,7 +28,7 @@ struct Layout {
 };
 
 Layout layout_of(const OnnxCall& c, const Tensor& x) {
-  TD_CHECK(x.dim() >= 3, Shape, "wants images, got {}", x.shape().to_string());
+  TD_CHECK(x.dim() >= 3, Shape, "expects images, got {}", x.shape().to_string());
   const std::string format = c.attr_text("data_format", "NHWC");
   return {format.find('C') + 1 == format.size(), static_cast<size_t>(x.dim() - 2)};
 }
@@ -46,7 +46,7 @@ OnnxAttributes window_of(const OnnxCall& c, const Layout& l, const char* kernel)
     return a;
   }
   const std::vector<int64_t> all = c.attr_ints("explicit_paddings");
-  TD_CHECK(all.size() == 2 * (l.spatial + 2), Value, "has {} explicit pads, wants {}", all.size(),
+  TD_CHECK(all.size() == 2 * (l.spatial + 2), Value, "has {} explicit pads, expects {}", all.size(),
            2 * (l.spatial + 2));
   std::vector<int64_t> pads(2 * l.spatial);
   for (size_t d = 0; d < l.spatial; ++d) {
@@ -85,7 +85,7 @@ void tf_conv(OnnxCall& c) {
 void tf_depthwise_conv(OnnxCall& c) {
   const Tensor x = c.x(0), w = c.x(1);
   const Layout l = layout_of(c, x);
-  TD_CHECK(x.dim() == 4 && w.dim() == 4, Shape, "wants images and a filter [h, w, i, m], got {}",
+  TD_CHECK(x.dim() == 4 && w.dim() == 4, Shape, "expects images and a filter [h, w, i, m], got {}",
            w.shape().to_string());
   OnnxAttributes a = window_of(c, l, nullptr);
   a.push_back(onnx_int("group", w.size(2)));
@@ -171,7 +171,7 @@ template <int kind>  // 0: nearest, 1: linear
 void tf_resize(OnnxCall& c) {
   const bool corners = c.attr("align_corners", 0), half = c.attr("half_pixel_centers", 0);
   const std::vector<int64_t> sizes = c.ints(1);
-  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4, Shape, "wants [n, h, w, c] and two sizes");
+  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4, Shape, "expects [n, h, w, c] and two sizes");
   const char* at = corners     ? "align_corners"
                    : !half     ? "asymmetric"
                    : kind == 0 ? "tf_half_pixel_for_nn"
@@ -192,16 +192,21 @@ double cubic_weight(double a, double x) {
   return x <= 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
 }
 
-// Which inputs make up each output of one axis, [to, from]. TensorFlow rounds distances to
-// 1/1024. With half_pixel_centers a = -0.5 and what lies outside counts nothing; otherwise a =
-// -0.75 and the border repeats (core/kernels/image/resize_bicubic_op.cc).
-Tensor cubic_axis(int64_t from, int64_t to, bool corners, bool half) {
+// x resized to `to` along dimension d, four weighted inputs to each output. TensorFlow rounds
+// distances to 1/1024. With half_pixel_centers a = -0.5 and what lies outside does not count;
+// otherwise a = -0.75 and the border repeats (core/kernels/image/resize_bicubic_op.cc).
+Tensor resize_cubic(const Tensor& x, int64_t d, int64_t to, bool corners, bool half) {
   constexpr double kSteps = 1024;
+  const int64_t from = x.size(d);
+  TD_CHECK(from > 0 && to > 0, Shape, "cannot resize dimension {} of {} from {} to {}", d,
+           x.shape().to_string(), from, to);
+  check_onnx_loop(static_cast<double>(to), 4 * (sizeof(float) + sizeof(int64_t)));
   const auto in = static_cast<float>(from), out = static_cast<float>(to);
   const float scale = corners && to > 1 ? (in - 1) / (out - 1) : in / out;
-  check_onnx_loop(static_cast<double>(from) * static_cast<double>(to), sizeof(float));
-  std::vector<float> w(static_cast<size_t>(from * to));
-  for (int64_t o = 0; o < to; ++o) {
+  const auto n = static_cast<size_t>(to);
+  std::vector<std::vector<int64_t>> places(4, std::vector<int64_t>(n));
+  std::vector<std::vector<float>> weights(4, std::vector<float>(n));
+  for (size_t o = 0; o < n; ++o) {
     const auto place = static_cast<float>(o);
     const float at = half ? (place + 0.5f) * scale - 0.5f : place * scale;
     const auto base = static_cast<int64_t>(std::floor(at));
@@ -209,29 +214,33 @@ Tensor cubic_axis(int64_t from, int64_t to, bool corners, bool half) {
         std::nearbyint(static_cast<double>(at - static_cast<float>(base)) * kSteps) / kSteps;
     double taps[4], sum = 0;
     for (int64_t k = 0; k < 4; ++k) {
-      const bool inside = base - 1 + k >= 0 && base - 1 + k < from;
+      const int64_t i = base - 1 + k;
       const double distance = std::abs(offset + 1 - static_cast<double>(k));
-      taps[k] = half && !inside ? 0 : cubic_weight(half ? -0.5 : -0.75, distance);
+      const bool counts = !half || (i >= 0 && i < from);
+      taps[k] = counts ? cubic_weight(half ? -0.5 : -0.75, distance) : 0;
       sum += taps[k];
+      places[static_cast<size_t>(k)][o] = std::clamp<int64_t>(i, 0, from - 1);
     }
-    for (int64_t k = 0; k < 4; ++k) {
-      const int64_t i = std::clamp<int64_t>(base - 1 + k, 0, from - 1);
-      w[static_cast<size_t>(o * from + i)] += static_cast<float>(half ? taps[k] / sum : taps[k]);
-    }
+    for (size_t k = 0; k < 4; ++k)
+      weights[k][o] = static_cast<float>(half ? taps[k] / sum : taps[k]);
   }
-  return tensor(w).reshape({to, from});
+  Shape along(to);
+  for (int64_t k = d + 1; k < x.dim(); ++k) along.push_back(1);
+  Tensor y;
+  for (size_t k = 0; k < 4; ++k) {
+    const Tensor part = x.index_select(d, constant(tensor(places[k]))) *
+                        constant(tensor(weights[k]).reshape(along));
+    y = k == 0 ? part : y + part;
+  }
+  return y;
 }
 
 void tf_resize_cubic(OnnxCall& c) {
   const bool corners = c.attr("align_corners", 0), half = c.attr("half_pixel_centers", 0);
   const std::vector<int64_t> sizes = c.ints(1);
-  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4 && sizes[0] > 0 && sizes[1] > 0, Shape,
-           "wants [n, h, w, c] and two sizes");
-  const Tensor x = c.x(0).to(DType::f32);
-  const Tensor rows = cubic_axis(x.size(1), sizes[0], corners, half),
-               columns = cubic_axis(x.size(2), sizes[1], corners, half);
-  const Tensor wide = matmul(constant(columns), x);  // [n, h, to, c]
-  c.set(0, matmul(constant(rows), wide.transpose(1, 2)).transpose(1, 2), OnnxType::f32);
+  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4, Shape, "expects [n, h, w, c] and two sizes");
+  const Tensor wide = resize_cubic(c.x(0).to(DType::f32), 2, sizes[1], corners, half);
+  c.set(0, resize_cubic(wide, 1, sizes[0], corners, half), OnnxType::f32);
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ OnnxValue::Sequence items_of(const OnnxCall& c) {
 size_t place_in(const OnnxCall& c, const OnnxValue::Sequence& all) {
   const int64_t i = c.int_at(1);
   TD_CHECK(i >= 0 && i < static_cast<int64_t>(all.size()), Index,
-           "the list has {} tensors, and number {} is wanted", all.size(), i);
+           "the list has {} tensors, and number {} is expected", all.size(), i);
   return static_cast<size_t>(i);
 }
 OnnxType element_type(const OnnxCall& c) {

@@ -13,17 +13,17 @@ namespace tandem {
 namespace detail {
 
 void check_list(const char* name, const IntList& list, int d, int64_t least) {
-  TD_CHECK(list.rank() == d, Value, "{} {} has {} entries, wants {}", name, list.to_string(),
+  TD_CHECK(list.rank() == d, Value, "{} {} has {} entries, expects {}", name, list.to_string(),
            list.rank(), d);
   for (Dim v : list)  // products of two then fit 63 bits
     TD_CHECK(!v.is_symbolic() && v.value() >= least && v.value() <= INT32_MAX, Value,
-             "{} {} wants numbers of at least {} and at most 2^31 - 1", name, list.to_string(),
+             "{} {} expects numbers of at least {} and at most 2^31 - 1", name, list.to_string(),
              least);
 }
 
 IntList spread(const char* name, const IntList& list, int d) {
   if (list.rank() == d) return list;
-  TD_CHECK(list.rank() == 1, Value, "{} {} has {} entries, wants 1 or {}", name, list.to_string(),
+  TD_CHECK(list.rank() == 1, Value, "{} {} has {} entries, expects 1 or {}", name, list.to_string(),
            list.rank(), d);
   IntList r;
   for (int i = 0; i < d; ++i) r.push_back(list[0]);
@@ -52,18 +52,19 @@ void check_attrs(const ConvAttrs& a) {
   check_list("padding", a.padding, d, 0);
   check_list("padding_end", a.padding_end, d, 0);
   check_list("dilation", a.dilation, d, 1);
-  TD_CHECK(a.groups >= 1, Value, "groups is {}, wants at least 1", a.groups);
+  TD_CHECK(a.groups >= 1, Value, "groups is {}, expected at least 1", a.groups);
 }
 
 void check_rank(const char* name, const Shape& s, int d) {
-  TD_CHECK(s.rank() == d + 2, Shape, "{} is {}, wants {} dimensions", name, s.to_string(), d + 2);
+  TD_CHECK(s.rank() == d + 2, Shape, "{} is {}, expected {} dimensions", name, s.to_string(),
+           d + 2);
 }
 
 void check_dtypes(const InferCall& c, const char* a, const char* b) {
   TD_CHECK(c.in[0].dtype == c.in[1].dtype, DType,
            "{} is {}, {} is {}\nCast one of them with .to().", a, to_string(c.in[0].dtype), b,
            to_string(c.in[1].dtype));
-  TD_CHECK(!is_bool(c.in[0].dtype), DType, "{} is bool, wants numbers", a);
+  TD_CHECK(!is_bool(c.in[0].dtype), DType, "{} is bool, expected numbers", a);
 }
 
 // Output size of one dimension. `k` is the kernel's size.
@@ -86,7 +87,7 @@ void check_window(const ConvAttrs& a, int i, Dim in, Dim k) {
 
 void check_channels(const Shape& x, const char* name, Dim per_group, const ConvAttrs& a) {
   Dim want = per_group * Dim(a.groups);
-  TD_CHECK(dims_equal(x[1], want), Shape, "weight wants {} input channels, {} is {} ({})\n{}",
+  TD_CHECK(dims_equal(x[1], want), Shape, "weight expects {} input channels, {} is {} ({})\n{}",
            want.to_string(), name, x.to_string(), x[1].to_string(),
            detail::layout_hint(x, a.stride.rank(), want,
                                a.groups == 1 ? "Change in_channels, or set groups."
@@ -104,10 +105,11 @@ void check_grad_size(const ConvAttrs& a, const Shape& gy, const IntList& in, con
   for (int i = 0; i < a.stride.rank(); ++i) {
     check_window(a, i, in[i], k[i]);
     Dim want = out_size(a, i, in[i], k[i]);
-    TD_CHECK(dims_equal(gy[i + 2], want), Shape,
-             "gradient is {}, wants size {} in dimension {}\nThe attributes must be those of the "
-             "convolution.",
-             gy.to_string(), want.to_string(), i + 2);
+    TD_CHECK(
+        dims_equal(gy[i + 2], want), Shape,
+        "gradient is {}, expected size {} in dimension {}\nThe attributes must be those of the "
+        "convolution.",
+        gy.to_string(), want.to_string(), i + 2);
   }
 }
 
@@ -135,7 +137,7 @@ void conv_infer(InferCall& c) {
   check_groups(w[0], a);
   if (c.has(2)) {
     const Spec& b = c.in[2];
-    TD_CHECK(b.rank() == 1 && dims_equal(b[0], w[0]), Shape, "bias is {}, wants [{}]",
+    TD_CHECK(b.rank() == 1 && dims_equal(b[0], w[0]), Shape, "bias is {}, expected [{}]",
              b.shape.to_string(), w[0].to_string());
     TD_CHECK(b.dtype == c.in[0].dtype, DType, "x is {}, bias is {}\nCast one of them with .to().",
              to_string(c.in[0].dtype), to_string(b.dtype));
@@ -156,7 +158,7 @@ void backward_input_infer(InferCall& c) {
   check_rank("gradient", gy, d);
   check_rank("weight", w, d);
   check_dtypes(c, "gradient", "weight");
-  TD_CHECK(a.size.rank() == d, Value, "size {} wants {} entries", a.size.to_string(), d);
+  TD_CHECK(a.size.rank() == d, Value, "size {} expects {} entries", a.size.to_string(), d);
   TD_CHECK(dims_equal(gy[1], w[0]), Shape, "weight {} has {} output channels, gradient is {} ({})",
            w.to_string(), w[0].to_string(), gy.to_string(), gy[1].to_string());
   check_groups(w[0], a);
@@ -172,7 +174,7 @@ void backward_weight_infer(InferCall& c) {
   check_rank("x", x, d);
   check_rank("gradient", gy, d);
   check_dtypes(c, "x", "gradient");
-  TD_CHECK(a.size.rank() == d, Value, "size {} wants {} entries", a.size.to_string(), d);
+  TD_CHECK(a.size.rank() == d, Value, "size {} expects {} entries", a.size.to_string(), d);
   TD_CHECK(dims_equal(x[0], gy[0]), Shape, "x {} has {} samples, gradient {} has {}", x.to_string(),
            x[0].to_string(), gy.to_string(), gy[0].to_string());
   TD_CHECK(x[1].is_symbolic() || x[1].value() % a.groups == 0, Shape,
@@ -322,7 +324,7 @@ ConvAttrs complete(int d, const IntList& stride, const IntList& padding, const I
 // Half of the window on each side; an odd remainder goes to the end.
 void pad_same(ConvAttrs& a, const Tensor& w) {
   for (int i = 0; i < a.stride.rank(); ++i) {
-    TD_CHECK(a.stride[i] == Dim(1), Value, "padding \"same\" wants stride 1, stride is {}",
+    TD_CHECK(a.stride[i] == Dim(1), Value, "padding \"same\" expects stride 1, stride is {}",
              a.stride.to_string());
     int64_t total = a.dilation[i].value() * (w.size(i + 2) - 1);
     a.padding[i] = total / 2;
@@ -336,14 +338,14 @@ Tensor conv_nd(const char* name, int d, Tensor x, Tensor w, Tensor b, const Conv
   bool single = x.defined() && x.dim() == d + 1;
   placed(name, loc, [&] {
     TD_CHECK(!x.defined() || single || x.dim() == d + 2, Shape,
-             "x is {}, wants [n, channels{}] or the same without n", x.shape().to_string(),
+             "x is {}, expected [n, channels{}] or the same without n", x.shape().to_string(),
              d == 1   ? ", l"
              : d == 2 ? ", h, w"
                       : ", d, h, w");
     if (!single || !w.defined() || w.dim() != d + 2) return;
     const Dim want = w.shape(1) * Dim(a.groups);
     const std::string hint = detail::layout_hint(x.shape(), d, want, "");
-    TD_CHECK(hint.empty(), Shape, "weight wants {} input channels, x is {} ({})\n{}",
+    TD_CHECK(hint.empty(), Shape, "weight expects {} input channels, x is {} ({})\n{}",
              want.to_string(), x.shape().to_string(), x.shape(0).to_string(), hint);
   });
   if (single) x = x.unsqueeze(0, loc);
@@ -362,9 +364,9 @@ Tensor conv_named(const char* name, int d, Tensor x, Tensor w, Tensor b, const I
                   PaddingMode mode, const IntList& dilation, int64_t groups, SourceLocation loc) {
   ConvAttrs a = placed(name, loc, [&] {
     TD_CHECK(mode.text() == "same" || mode.text() == "valid", Value,
-             "padding is \"{}\", wants \"same\", \"valid\" or sizes", mode.text());
+             "padding is \"{}\", expects \"same\", \"valid\" or sizes", mode.text());
     ConvAttrs r = complete(d, stride, {0}, dilation, groups);
-    TD_CHECK(w.dim() == d + 2, Shape, "weight is {}, wants {} dimensions", w.shape().to_string(),
+    TD_CHECK(w.dim() == d + 2, Shape, "weight is {}, expected {} dimensions", w.shape().to_string(),
              d + 2);
     if (mode.text() == "same") pad_same(r, w);
     return r;
@@ -378,13 +380,13 @@ ConvAttrs transpose_attrs(int d, const Tensor& x, const Tensor& w, const IntList
   ConvAttrs a = complete(d, stride, padding, dilation, groups);
   check_attrs(a);
   IntList extra = spread("output_padding", output_padding, d);
-  TD_CHECK(x.dim() == d + 1 || x.dim() == d + 2, Shape, "x is {}, wants {} or {} dimensions",
+  TD_CHECK(x.dim() == d + 1 || x.dim() == d + 2, Shape, "x is {}, expected {} or {} dimensions",
            x.shape().to_string(), d + 2, d + 1);
-  TD_CHECK(w.dim() == d + 2, Shape, "weight is {}, wants {} dimensions", w.shape().to_string(),
+  TD_CHECK(w.dim() == d + 2, Shape, "weight is {}, expected {} dimensions", w.shape().to_string(),
            d + 2);
   int lead = x.dim() - d;
   TD_CHECK(dims_equal(x.shape(lead - 1), w.shape(0)), Shape,
-           "weight wants {} input channels, x is {} ({})\n{}", w.shape(0).to_string(),
+           "weight expects {} input channels, x is {} ({})\n{}", w.shape(0).to_string(),
            x.shape().to_string(), x.shape(lead - 1).to_string(),
            detail::layout_hint(x.shape(), d, w.shape(0), "Change in_channels."));
   for (int i = 0; i < d; ++i) {
@@ -433,8 +435,8 @@ Tensor transpose_nd(const char* name, int d, Tensor x, Tensor w, Tensor b, const
     }
   if (b.defined()) {
     placed(name, loc, [&] {
-      TD_CHECK(b.dim() == 1 && dims_equal(b.shape(0), y.shape(1)), Shape, "bias is {}, wants [{}]",
-               b.shape().to_string(), y.shape(1).to_string());
+      TD_CHECK(b.dim() == 1 && dims_equal(b.shape(0), y.shape(1)), Shape,
+               "bias is {}, expected [{}]", b.shape().to_string(), y.shape(1).to_string());
     });
     Shape s{Dim(1), b.shape(0)};
     for (int i = 0; i < d; ++i) s.push_back(1);

@@ -35,14 +35,14 @@ Dim places(const FoldAttrs& a, int i, Dim in) {
 }
 
 void check_dtype(const Spec& x) {
-  TD_CHECK(!is_bool(x.dtype), DType, "x is bool, wants numbers\nCast it with .to().");
+  TD_CHECK(!is_bool(x.dtype), DType, "x is bool, expected numbers\nCast it with .to().");
 }
 
 void im2col_infer(InferCall& c) {
   const auto& a = c.get_attrs<FoldAttrs>();
   check_attrs(a);
   const Spec& x = c.in[0];
-  TD_CHECK(x.rank() == 4, Shape, "x is {}, wants [n, channels, h, w]", x.shape.to_string());
+  TD_CHECK(x.rank() == 4, Shape, "x is {}, expected [n, channels, h, w]", x.shape.to_string());
   check_dtype(x);
   Dim columns = places(a, 0, x[2]) * places(a, 1, x[3]);
   c.out[0] = Spec(x.dtype, Shape(x[0], x[1] * a.kernel[0] * a.kernel[1], columns), x.device);
@@ -53,20 +53,20 @@ void col2im_infer(InferCall& c) {
   check_attrs(a);
   const Spec& x = c.in[0];
   check_dtype(x);
-  TD_CHECK(x.rank() == 3, Shape, "x is {}, wants [n, channels * window, places]",
+  TD_CHECK(x.rank() == 3, Shape, "x is {}, expected [n, channels * window, places]",
            x.shape.to_string());
-  TD_CHECK(a.size.rank() == 2, Value, "output_size {} has {} entries, wants 2", a.size.to_string(),
-           a.size.rank());
+  TD_CHECK(a.size.rank() == 2, Value, "output_size {} has {} entries, expects 2",
+           a.size.to_string(), a.size.rank());
   for (Dim v : a.size)
-    TD_CHECK(v.is_symbolic() || v.value() >= 1, Value, "output_size {} wants numbers of at least 1",
-             a.size.to_string());
+    TD_CHECK(v.is_symbolic() || v.value() >= 1, Value,
+             "output_size {} expects numbers of at least 1", a.size.to_string());
   const int64_t window = a.kernel[0].value() * a.kernel[1].value();
   TD_CHECK(x[1].is_symbolic() || x[1].value() % window == 0, Shape,
            "x is {}: {} rows are not a multiple of the window {}", x.shape.to_string(),
            x[1].to_string(), window);
   Dim want = places(a, 0, a.size[0]) * places(a, 1, a.size[1]);
   TD_CHECK(dims_equal(x[2], want), Shape,
-           "x is {}, output_size {} wants {} columns\nThe arguments must be those of im2col.",
+           "x is {}, output_size {} expects {} columns\nThe arguments must be those of im2col.",
            x.shape.to_string(), a.size.to_string(), want.to_string());
   c.out[0] = Spec(x.dtype, Shape(x[0], floor_div(x[1], window), a.size[0], a.size[1]), x.device);
 }
@@ -217,8 +217,8 @@ void col2im_reference(const KernelCall& c) {
 }
 
 IntList pair(const char* name, const IntList& list) {
-  TD_CHECK(list.rank() == 1 || list.rank() == 2, Value, "{} {} has {} entries, wants 1 or 2", name,
-           list.to_string(), list.rank());
+  TD_CHECK(list.rank() == 1 || list.rank() == 2, Value, "{} {} has {} entries, expects 1 or 2",
+           name, list.to_string(), list.rank());
   return IntList(list[0], list[list.rank() - 1]);
 }
 
@@ -258,7 +258,7 @@ Tensor im2col(Tensor x, IntList kernel_size, IntList dilation, IntList padding, 
               SourceLocation loc) {
   FoldAttrs a = placed("im2col", loc, [&] {
     TD_CHECK(x.dim() == 3 || x.dim() == 4, Shape,
-             "x is {}, wants [n, channels, h, w] or the same without n", x.shape().to_string());
+             "x is {}, expected [n, channels, h, w] or the same without n", x.shape().to_string());
     return complete(kernel_size, dilation, padding, stride);
   });
   const bool single = x.dim() == 3;
@@ -271,7 +271,7 @@ Tensor col2im(Tensor x, IntList output_size, IntList kernel_size, IntList dilati
               IntList stride, SourceLocation loc) {
   FoldAttrs a = placed("col2im", loc, [&] {
     TD_CHECK(x.dim() == 2 || x.dim() == 3, Shape,
-             "x is {}, wants [n, channels * window, places] or the same without n",
+             "x is {}, expected [n, channels * window, places] or the same without n",
              x.shape().to_string());
     FoldAttrs r = complete(kernel_size, dilation, padding, stride);
     r.size = pair("output_size", output_size);

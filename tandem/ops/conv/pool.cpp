@@ -38,7 +38,7 @@ void check_attrs(const PoolAttrs& a) {
   check_list("stride", a.stride, d, 1);
   check_list("padding", a.padding, d, 0);
   check_list("dilation", a.dilation, d, 1);
-  TD_CHECK(a.divisor_override >= 0, Value, "divisor_override is {}, wants at least 1",
+  TD_CHECK(a.divisor_override >= 0, Value, "divisor_override is {}, expected at least 1",
            a.divisor_override);
   for (int i = 0; i < d; ++i)
     TD_CHECK(2 * a.padding[i].value() <= a.dilation[i].value() * (a.kernel[i].value() - 1) + 1,
@@ -71,7 +71,7 @@ void check_windows(const PoolAttrs& a, int i, int64_t in) {
 
 Shape out_shape(const PoolAttrs& a, const Shape& x) {
   int d = spatial_rank(a);
-  TD_CHECK(x.rank() == d + 2, Shape, "x is {}, wants {} dimensions", x.to_string(), d + 2);
+  TD_CHECK(x.rank() == d + 2, Shape, "x is {}, expected {} dimensions", x.to_string(), d + 2);
   Shape y{x[0], x[1]};
   for (int i = 0; i < d; ++i) {
     Dim in = x[i + 2], n = out_size(a, i, in);
@@ -91,7 +91,7 @@ void max_pool_infer(InferCall& c) {
   const auto& a = c.get_attrs<PoolAttrs>();
   check_attrs(a);
   const Spec& x = c.in[0];
-  TD_CHECK(!is_bool(x.dtype), DType, "x is bool, wants numbers\nCast it with .to().");
+  TD_CHECK(!is_bool(x.dtype), DType, "x is bool, expected numbers\nCast it with .to().");
   Shape y = out_shape(a, x.shape);
   int64_t plane = 1;
   for (int i = 2; i < x.rank(); ++i)
@@ -107,7 +107,7 @@ void avg_pool_infer(InferCall& c) {
   check_attrs(a);
   const Spec& x = c.in[0];
   TD_CHECK(is_floating(x.dtype), DType,
-           "x is {}, a mean wants a floating dtype\nCast it with "
+           "x is {}, a mean expects a floating dtype\nCast it with "
            ".to(float32).",
            to_string(x.dtype));
   c.out[0] = Spec(x.dtype, out_shape(a, x.shape), x.device);
@@ -131,7 +131,8 @@ void max_backward_infer(InferCall& c) {
   const auto& a = c.get_attrs<PoolAttrs>();
   check_attrs(a);
   const Shape &g = c.in[0].shape, &i = c.in[1].shape;
-  TD_CHECK(c.in[1].dtype == DType::i32, DType, "idx is {}, wants int32", to_string(c.in[1].dtype));
+  TD_CHECK(c.in[1].dtype == DType::i32, DType, "idx is {}, expected int32",
+           to_string(c.in[1].dtype));
   bool same = g.rank() == i.rank();
   for (int k = 0; same && k < g.rank(); ++k) same = dims_equal(g[k], i[k]);
   TD_CHECK(same, Shape, "gradient is {}, idx {}", g.to_string(), i.to_string());

@@ -15,7 +15,7 @@ void avg_pool_backward_reference(const KernelCall& c);
 /// Throws Shape unless x has `d` spatial dimensions after [n, channels] or [channels].
 inline void check_pool_input(const Tensor& x, int d) {
   TD_CHECK(x.dim() == d + 1 || x.dim() == d + 2, Shape,
-           "x is {}, wants [n, channels{}] or the same without n", x.shape().to_string(),
+           "x is {}, expected [n, channels{}] or the same without n", x.shape().to_string(),
            d == 1   ? ", l"
            : d == 2 ? ", h, w"
                     : ", d, h, w");

@@ -26,7 +26,7 @@ Tensor lp_nd(const char* name, int d, Tensor x, double p, const IntList& kernel,
              const IntList& stride, bool ceil_mode, SourceLocation loc) {
   double window = placed(name, loc, [&] {
     detail::check_pool_input(x, d);
-    TD_CHECK(p != 0 && !std::isnan(p), Value, "norm_type is {}, wants a nonzero number", p);
+    TD_CHECK(p != 0 && !std::isnan(p), Value, "norm_type is {}, expected a nonzero number", p);
     double n = 1;
     for (Dim k : spread("kernel_size", kernel, d)) n *= static_cast<double>(k.value());
     return n;
@@ -55,7 +55,7 @@ IntList unpooled_size(const Tensor& x, int d, const IntList& kernel, const IntLi
     got = usual;
   } else {
     const int skip = output_size.rank() - d;
-    TD_CHECK(skip == 0 || skip == lead, Value, "output_size {} has {} entries, wants {} or {}",
+    TD_CHECK(skip == 0 || skip == lead, Value, "output_size {} has {} entries, expects {} or {}",
              output_size.to_string(), output_size.rank(), d, d + lead);
     for (int i = 0; i < d; ++i) {
       got.push_back(output_size[skip + i]);
@@ -80,10 +80,10 @@ Tensor unpool_nd(const char* name, int d, Tensor x, const Tensor& indices, const
     detail::check_pool_input(x, d);
     bool same = x.dim() == indices.dim();
     for (int i = 0; same && i < x.dim(); ++i) same = dims_equal(x.shape(i), indices.shape(i));
-    TD_CHECK(same, Shape, "x is {}, indices are {}: wants equal shapes", x.shape().to_string(),
+    TD_CHECK(same, Shape, "x is {}, indices are {}: expected equal shapes", x.shape().to_string(),
              indices.shape().to_string());
     TD_CHECK(detail::is_index_dtype(indices.dtype()), DType,
-             "indices are {}, want int64 or int32\nThey come from max_pool with indices.",
+             "indices are {}, expected int64 or int32\nThey come from max_pool with indices.",
              to_string(indices.dtype()));
     return unpooled_size(x, d, kernel, stride, padding, output_size);
   });
@@ -127,7 +127,7 @@ IntList fractional_size(const Tensor& x, int d, const IntList& k, const Fraction
     const int64_t in = x.size(x.dim() - d + i);
     if (o.output_size.empty()) {
       const double r = o.output_ratio[i];
-      TD_CHECK(r > 0 && r < 1, Value, "output_ratio {} wants numbers between 0 and 1", r);
+      TD_CHECK(r > 0 && r < 1, Value, "output_ratio {} expects numbers between 0 and 1", r);
       out.push_back(static_cast<int64_t>(static_cast<double>(in) * r));
     }
     TD_CHECK(k[i].value() >= 1 && out[i].value() >= 1 && k[i].value() + out[i].value() - 1 <= in,
@@ -153,8 +153,8 @@ OutputAndIndices fractional(Tensor x, int d, const IntList& kernel, const Fracti
   Tensor u = o.random_samples.defined() ? o.random_samples.to(t, loc) : rand({n, c, d}, t, loc);
   TD_CHECK(u.dim() == 3 && dims_equal(u.shape(0), n) && dims_equal(u.shape(1), c) &&
                dims_equal(u.shape(2), d),
-           Shape, "random_samples are {}, want [n, channels, {}] for x {}", u.shape().to_string(),
-           d, x.shape().to_string());
+           Shape, "random_samples are {}, expected [n, channels, {}] for x {}",
+           u.shape().to_string(), d, x.shape().to_string());
   u = u.detach();
   // Positions in the spatial plane [n, c, *out, *kernel], summed over the dimensions.
   Tensor at = zeros({}, DType::i64, loc);

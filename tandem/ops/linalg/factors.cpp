@@ -22,10 +22,10 @@ Tensor turned(const Tensor& x) { return transpose(x, -2, -1); }
 
 void want_square(const Tensor& A) {
   TD_CHECK(A.dim() >= 2 && dims_equal(A.shape(-2), A.shape(-1)), Shape,
-           "wants square matrices, got shape {}", A.shape().to_string());
+           "expects square matrices, got shape {}", A.shape().to_string());
 }
 void want_matrix(const Tensor& A) {
-  TD_CHECK(A.dim() >= 2, Shape, "wants a matrix or a stack of them, got shape {}",
+  TD_CHECK(A.dim() >= 2, Shape, "expects a matrix or a stack of them, got shape {}",
            A.shape().to_string());
 }
 Tensor as_matrix_flags(const Tensor& v) { return unsqueeze(unsqueeze(v, -1), -1); }
@@ -96,7 +96,7 @@ Tensor reflection_vectors(const Tensor& A, int64_t k) {
 void want_reflections(const Tensor& A, const Tensor& tau) {
   want_matrix(A);
   TD_CHECK(tau.dim() + 1 == A.dim() && tau.size(-1) <= A.size(-1) && A.size(-1) <= A.size(-2),
-           Shape, "A is {}, tau {}: wants [..., m, n] and [..., k] with k <= n <= m",
+           Shape, "A is {}, tau {}: expected [..., m, n] and [..., k] with k <= n <= m",
            A.shape().to_string(), tau.shape().to_string());
 }
 
@@ -199,7 +199,7 @@ Tensor matrix_sqrth(const Tensor& A, SourceLocation loc) {
 PolarResult polar(const Tensor& A, SourceLocation loc) {
   return composed("polar", loc, A, [&]() -> PolarResult {
     want_matrix(A);
-    TD_CHECK(A.size(-2) >= A.size(-1), Shape, "wants at least as many rows as columns, A is {}",
+    TD_CHECK(A.size(-2) >= A.size(-1), Shape, "expects at least as many rows as columns, A is {}",
              A.shape().to_string());
     const auto [u, s, vh] = linalg::svd(A, false);
     return {matmul(u, vh), matmul(turned(vh) * unsqueeze(s, -2), vh)};
@@ -250,9 +250,9 @@ Tensor diagonal(const Tensor& A, int64_t offset, int64_t dim1, int64_t dim2, Sou
 }
 Tensor vander(const Tensor& x, std::optional<int64_t> N, SourceLocation loc) {
   return composed("vander", loc, x, [&] {
-    TD_CHECK(x.dim() >= 1, Shape, "wants a vector or a stack of them, got a 0-d tensor");
+    TD_CHECK(x.dim() >= 1, Shape, "expects a vector or a stack of them, got a 0-d tensor");
     const int64_t n = N.value_or(x.size(-1));
-    TD_CHECK(n > 1, Value, "N is {}, wants at least 2", n);
+    TD_CHECK(n > 1, Value, "N is {}, expected at least 2", n);
     Shape s = x.shape();
     s.push_back(n - 1);
     const Tensor v = x.dtype() == DType::b8 ? x.to(DType::i64) : x;
@@ -342,7 +342,7 @@ EighResult lobpcg(const Tensor& A, int64_t k, const Tensor& B, bool largest, Sou
   return composed("lobpcg", loc, A, [&]() -> EighResult {
     want_square(A);
     const int64_t n = A.size(-1);
-    TD_CHECK(k >= 1 && k <= n, Value, "k is {}, wants 1 to {}", k, n);
+    TD_CHECK(k >= 1 && k <= n, Value, "k is {}, expected 1 to {}", k, n);
     Tensor a = A, root;
     if (B.defined()) {  // with B = L L^T: the eigenvalues of L^-1 A L^-T
       root = linalg::cholesky(B);
@@ -368,7 +368,7 @@ SvdResult svd_lowrank(const Tensor& A, int64_t q, int64_t niter, const Tensor& M
     want_matrix(A);
     const Tensor a = M.defined() ? A - M : A;
     TD_CHECK(q >= 0 && q <= std::min(a.size(-2), a.size(-1)), Value,
-             "q is {}, wants 0 to the smaller size of A {}", q, a.shape().to_string());
+             "q is {}, expected 0 to the smaller size of A {}", q, a.shape().to_string());
     TD_CHECK(niter >= 0, Value, "niter is {}, it must not be negative", niter);
     const auto basis = [](const Tensor& x) { return linalg::qr(x).Q; };
     Tensor range = basis(matmul(a, randn({a.size(-1), q}, a.dtype())));

@@ -21,14 +21,15 @@ using fft::RealFftAttrs;
 
 void check_complex(const Shape& s) {
   TD_CHECK(s.rank() >= 2 && dims_equal(s.back(), Dim(2)), Shape,
-           "wants complex numbers as a last dimension of 2, got shape {}\nUse make_complex.",
+           "expects complex numbers as a last dimension of 2, got shape {}\nUse make_complex.",
            s.to_string());
 }
 
 void fft_infer(InferCall& c) {
   const Spec& x = c.in[0];
   TD_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, DType,
-           "x is {}, wants float32 or float64\nConvert it with .to(float32).", to_string(x.dtype));
+           "x is {}, expected float32 or float64\nConvert it with .to(float32).",
+           to_string(x.dtype));
   check_complex(x.shape);
   normalize_dim(c.get_attrs<FftAttrs>().dim, x.rank() - 1);
   c.out[0] = Spec(x.dtype, x.shape, x.device);
@@ -58,7 +59,8 @@ void real_infer(InferCall& c, bool inverse) {
   const Spec& x = c.in[0];
   const auto& a = c.get_attrs<RealFftAttrs>();
   TD_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, DType,
-           "x is {}, wants float32 or float64\nConvert it with .to(float32).", to_string(x.dtype));
+           "x is {}, expected float32 or float64\nConvert it with .to(float32).",
+           to_string(x.dtype));
   if (inverse) check_complex(x.shape);
   const int rank = x.rank() - inverse;
   const int d = normalize_dim(a.dim, rank);
@@ -381,7 +383,7 @@ Tensor window_of(const char* name, int64_t n, bool periodic, DType dtype, Source
                  F&& f) {
   return composed(name, loc, [&] {
     TD_CHECK(n >= 0 && n < int64_t{1} << 40, Value, "n must not be negative, got {}", n);
-    TD_CHECK(is_floating(dtype), DType, "wants a floating dtype, got {}", to_string(dtype));
+    TD_CHECK(is_floating(dtype), DType, "expects a floating dtype, got {}", to_string(dtype));
     if (n <= 1) return ones(Shape(n), dtype);
     const auto last = static_cast<double>(periodic ? n : n - 1);
     return f(arange(n).to(DType::f64) / last).to(dtype);
@@ -457,13 +459,13 @@ Frames frames_of(int64_t n_fft, const StftOptions& o, DType dtype) {
 
 Tensor stft(const Tensor& x, int64_t n_fft, const StftOptions& o, SourceLocation loc) {
   return composed("stft", loc, x, [&] {
-    TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "wants [time] or [batch, time], got shape {}",
+    TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "expects [time] or [batch, time], got shape {}",
              x.shape().to_string());
     const Frames f = frames_of(n_fft, o, x.dtype());
     Tensor signal = x;
     if (o.center) {
       TD_CHECK(o.pad_mode != "reflect" || x.size(-1) > n_fft / 2, Shape,
-               "reflection wants more than {} samples, got {}", n_fft / 2, x.size(-1));
+               "reflection expects more than {} samples, got {}", n_fft / 2, x.size(-1));
       signal = pad(x, {n_fft / 2, n_fft / 2}, o.pad_mode);
     }
     TD_CHECK(signal.size(-1) >= n_fft, Shape, "{} samples are fewer than n_fft = {}",
@@ -482,11 +484,11 @@ Tensor istft(const Tensor& x, int64_t n_fft, const StftOptions& o, std::optional
   return composed("istft", loc, x, [&] {
     check_complex(x.shape());
     TD_CHECK(x.dim() == 3 || x.dim() == 4, Shape,
-             "wants [frequencies, frames, 2] or [batch, frequencies, frames, 2], got shape {}",
+             "expects [frequencies, frames, 2] or [batch, frequencies, frames, 2], got shape {}",
              x.shape().to_string());
     const Frames f = frames_of(n_fft, o, x.dtype());
     const int64_t rows = o.onesided ? n_fft / 2 + 1 : n_fft;
-    TD_CHECK(x.size(-3) == rows, Shape, "wants {} frequencies, got {}", rows, x.size(-3));
+    TD_CHECK(x.size(-3) == rows, Shape, "expects {} frequencies, got {}", rows, x.size(-3));
     Tensor t = transpose(x, -3, -2);
     if (o.normalized) t = t * std::sqrt(static_cast<double>(n_fft));
     const int d = t.dim() - 2;

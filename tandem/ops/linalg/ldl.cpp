@@ -15,10 +15,10 @@ namespace {
 void ldl_square(const InferCall& c) {
   const Spec& x = c.in[0];
   TD_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, DType,
-           "{} is {}, wants float32 or float64\nConvert it with .to(float32).", c.op.in_names[0],
+           "{} is {}, expected float32 or float64\nConvert it with .to(float32).", c.op.in_names[0],
            to_string(x.dtype));
   TD_CHECK(x.rank() >= 2 && dims_equal(x[x.rank() - 2], x[x.rank() - 1]), Shape,
-           "wants square matrices, got shape {}", x.shape.to_string());
+           "expects square matrices, got shape {}", x.shape.to_string());
 }
 void ldl_factor_infer(InferCall& c) {
   ldl_square(c);
@@ -31,7 +31,7 @@ void ldl_factor_infer(InferCall& c) {
 void ldl_solve_infer(InferCall& c) {
   ldl_square(c);
   const Spec &x = c.in[0], &p = c.in[1], &b = c.in[2];
-  TD_CHECK(p.dtype == DType::i32, DType, "pivots are {}, want int32", to_string(p.dtype));
+  TD_CHECK(p.dtype == DType::i32, DType, "pivots are {}, expected int32", to_string(p.dtype));
   TD_CHECK(b.dtype == x.dtype, DType, "LD is {}, B is {}\nConvert one of them.", to_string(x.dtype),
            to_string(b.dtype));
   bool fits = b.rank() == x.rank() && p.rank() + 1 == x.rank();

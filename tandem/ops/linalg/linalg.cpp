@@ -305,7 +305,7 @@ Tensor matrix_power(const Tensor& A, int64_t n, SourceLocation loc) {
   const DeviceGuard there(A.device());
   return named("matrix_power", loc, [&] {
     check_rank(A, "A");
-    TD_CHECK(dims_equal(A.shape(-2), A.shape(-1)), Shape, "wants square matrices, got shape {}",
+    TD_CHECK(dims_equal(A.shape(-2), A.shape(-1)), Shape, "expects square matrices, got shape {}",
              A.shape().to_string());
     if (n == 0) return expand(eye(A.size(-1), -1, A.dtype(), loc), A.shape(), loc);
     Tensor base = n < 0 ? inv(A, loc) : A, result;
@@ -334,7 +334,7 @@ Tensor singular_norm(const Tensor& A, bool largest, bool nuclear, SourceLocation
 Tensor matrix_norm(const Tensor& A, Order ord, IntList dim, bool keepdim, SourceLocation loc) {
   return named("matrix_norm", loc, [&] {
     TD_CHECK(A.dim() >= 2 && dim.rank() == 2, Shape,
-             "wants at least two dimensions and two dims, got shape {} and dims {}",
+             "expects at least two dimensions and two dims, got shape {} and dims {}",
              A.shape().to_string(), dim.to_string());
     const int row = normalize_dim(dim[0].value(), A.dim()),
               column = normalize_dim(dim[1].value(), A.dim());
@@ -373,7 +373,7 @@ Tensor norm(const Tensor& A, std::optional<Order> ord, IntList dim, bool keepdim
     if (!ord) return tandem::norm(A, 2, std::move(dim), keepdim, loc);
     const bool matrix = dim.rank() == 2 || (dim.empty() && A.dim() == 2);
     TD_CHECK(matrix || dim.rank() == 1 || A.dim() == 1, Shape,
-             "with ord wants one or two dimensions, x is {}\nPass dim.", A.shape().to_string());
+             "with ord expects one or two dimensions, x is {}\nPass dim.", A.shape().to_string());
     if (matrix) return matrix_norm(A, *ord, dim.empty() ? IntList(-2, -1) : dim, keepdim, loc);
     const double* p = std::get_if<double>(&*ord);
     TD_CHECK(p, Value, "ord '{}' is for matrices", std::get<std::string_view>(*ord));
@@ -428,7 +428,7 @@ Tensor chain(const std::vector<Tensor>& x, SourceLocation loc) {
 
 Tensor multi_dot(const std::vector<Tensor>& tensors, SourceLocation loc) {
   return named("multi_dot", loc, [&] {
-    TD_CHECK(tensors.size() >= 2, Value, "wants at least two tensors, got {}", tensors.size());
+    TD_CHECK(tensors.size() >= 2, Value, "expects at least two tensors, got {}", tensors.size());
     std::vector<Tensor> x = tensors;
     const bool row = x.front().dim() == 1, column = x.back().dim() == 1;
     if (row) x.front() = unsqueeze(x.front(), 0, loc);

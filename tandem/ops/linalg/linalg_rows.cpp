@@ -25,7 +25,7 @@ using linalg::TriangularAttrs;
 void check_matrix(const InferCall& c, int i) {
   const Spec& x = c.in[i];
   TD_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, DType,
-           "{} is {}, wants float32 or float64\nConvert it with .to(float32).", c.op.in_names[i],
+           "{} is {}, expected float32 or float64\nConvert it with .to(float32).", c.op.in_names[i],
            to_string(x.dtype));
   TD_CHECK(x.dtype == c.in[0].dtype, DType, "{} is {}, {} is {}\nConvert one of them.",
            c.op.in_names[0], to_string(c.in[0].dtype), c.op.in_names[i], to_string(x.dtype));
@@ -36,7 +36,7 @@ void check_square(const InferCall& c) {
   check_matrix(c, 0);
   const Spec& x = c.in[0];
   TD_CHECK(dims_equal(x[x.rank() - 2], x[x.rank() - 1]), Shape,
-           "wants square matrices, got shape {}", x.shape.to_string());
+           "expects square matrices, got shape {}", x.shape.to_string());
 }
 Shape stack_of(const Shape& s, int dropped) {
   Shape out;
@@ -77,7 +77,7 @@ void lu_factor_infer(InferCall& c) {
   c.out[1] = Spec(DType::i32, pivots, c.in[0].device);
 }
 void lu_permutation_infer(InferCall& c) {
-  TD_CHECK(c.in[0].dtype == DType::i32, DType, "pivots are {}, wants int32",
+  TD_CHECK(c.in[0].dtype == DType::i32, DType, "pivots are {}, expected int32",
            to_string(c.in[0].dtype));
   TD_CHECK(c.in[0].rank() >= 1, Shape, "pivots must have a dimension");
   Shape rows = c.in[0].shape;

@@ -215,7 +215,7 @@ Labels output_labels(const Equation& e, const std::vector<Term>& terms, std::str
 }
 
 Tensor run_einsum(std::string_view text, std::span<const Tensor> operands, SourceLocation loc) {
-  TD_CHECK(!operands.empty(), Value, "einsum wants at least one operand");
+  TD_CHECK(!operands.empty(), Value, "einsum expects at least one operand");
   Equation e = parse(text, operands.size());
   std::vector<Term> terms;
   for (size_t i = 0; i < operands.size(); ++i)

@@ -16,7 +16,7 @@ bool is_byte(DType t) { return t == DType::u8 || t == DType::i8; }
 
 void check_bytes(const InferCall& c) {
   for (int i = 0; i < 2; ++i)
-    TD_CHECK(is_byte(c.in[i].dtype), DType, "{} is {}, wants uint8 or int8\nCast it with .to().",
+    TD_CHECK(is_byte(c.in[i].dtype), DType, "{} is {}, expected uint8 or int8\nCast it with .to().",
              i == 0 ? "x" : "w", to_string(c.in[i].dtype));
 }
 
@@ -26,11 +26,11 @@ void check_zeros(const InferCall& c, Dim columns) {
     if (!c.has(i)) continue;
     const Spec& z = c.in[i];
     const char* name = i == 2 ? "x_zero" : "w_zero";
-    TD_CHECK(z.dtype == c.in[i - 2].dtype, DType, "{} is {}, wants {}\nCast it with .to().", name,
-             to_string(z.dtype), to_string(c.in[i - 2].dtype));
+    TD_CHECK(z.dtype == c.in[i - 2].dtype, DType, "{} is {}, expected {}\nCast it with .to().",
+             name, to_string(z.dtype), to_string(c.in[i - 2].dtype));
     const bool one = !z.shape.is_symbolic() && z.shape.numel().value() == 1;
     TD_CHECK(one || (i == 3 && z.rank() == 1 && dims_equal(z[0], columns)), Shape,
-             "{} is {}, wants one number{}", name, z.shape.to_string(),
+             "{} is {}, expected one number{}", name, z.shape.to_string(),
              i == 3 ? " or [" + columns.to_string() + "]" : "");
   }
 }
@@ -40,7 +40,7 @@ void check_zeros(const InferCall& c, Dim columns) {
 void integer_matmul_infer(InferCall& c) {
   check_bytes(c);
   const Shape &x = c.in[0].shape, &w = c.in[1].shape;
-  TD_CHECK(x.rank() >= 1 && w.rank() == 2, Shape, "x is {}, w is {}, wants [..., k] and [k, n]",
+  TD_CHECK(x.rank() >= 1 && w.rank() == 2, Shape, "x is {}, w is {}, expected [..., k] and [k, n]",
            x.to_string(), w.to_string());
   TD_CHECK(dims_equal(x[x.rank() - 1], w[0]), Shape, "x {} has inner size {}, w {} has {}",
            x.to_string(), x[x.rank() - 1].to_string(), w.to_string(), w[0].to_string());

@@ -27,14 +27,15 @@ void check_numbers(const InferCall& c, const char* a, const char* b) {
   const Spec &x = c.in[0], &y = c.in[1];
   TD_CHECK(x.dtype == y.dtype, DType, "{} is {}, {} is {}\nCast one of them with .to().", a,
            to_string(x.dtype), b, to_string(y.dtype));
-  TD_CHECK(!is_bool(x.dtype), DType, "{} is bool, a matmul wants numbers\nCast it with .to().", a);
+  TD_CHECK(!is_bool(x.dtype), DType, "{} is bool, a matmul expects numbers\nCast it with .to().",
+           a);
 }
 
 void matmul_infer(InferCall& c) {
   const auto& at = c.get_attrs<MatmulAttrs>();
   const Shape &a = c.in[0].shape, &b = c.in[1].shape;
   check_numbers(c, "a", "b");
-  TD_CHECK(a.rank() >= 2 && b.rank() >= 2, Shape, "a is {}, b is {}: the row wants matrices",
+  TD_CHECK(a.rank() >= 2 && b.rank() >= 2, Shape, "a is {}, b is {}: the row expects matrices",
            a.to_string(), b.to_string());
   Dim m = a[a.rank() - (at.trans_a ? 1 : 2)], ka = a[a.rank() - (at.trans_a ? 2 : 1)];
   Dim kb = b[b.rank() - (at.trans_b ? 1 : 2)], n = b[b.rank() - (at.trans_b ? 2 : 1)];
@@ -144,16 +145,17 @@ double matmul_flops(const InferCall& c) {
 
 void linear_infer(InferCall& c) {
   const Shape &x = c.in[0].shape, &w = c.in[1].shape;
-  TD_CHECK(x.rank() >= 1, Shape, "x is a scalar, wants [..., in_features]");
-  TD_CHECK(w.rank() == 2, Shape, "weight is {}, wants [out_features, in_features]", w.to_string());
+  TD_CHECK(x.rank() >= 1, Shape, "x is a scalar, expected [..., in_features]");
+  TD_CHECK(w.rank() == 2, Shape, "weight is {}, expected [out_features, in_features]",
+           w.to_string());
   check_numbers(c, "x", "weight");
   TD_CHECK(dims_equal(x.back(), w[1]), Shape,
-           "weight wants {} input features, x is {} ({})\nSet in_features to x's last dimension, "
+           "weight expects {} input features, x is {} ({})\nSet in_features to x's last dimension, "
            "or flatten x first.",
            w[1].to_string(), x.to_string(), x.back().to_string());
   if (c.has(2)) {
     const Spec& b = c.in[2];
-    TD_CHECK(b.rank() == 1 && dims_equal(b[0], w[0]), Shape, "bias is {}, wants [{}]",
+    TD_CHECK(b.rank() == 1 && dims_equal(b[0], w[0]), Shape, "bias is {}, expected [{}]",
              b.shape.to_string(), w[0].to_string());
     TD_CHECK(b.dtype == c.in[0].dtype, DType, "x is {}, bias is {}\nCast one of them with .to().",
              to_string(c.in[0].dtype), to_string(b.dtype));
@@ -236,7 +238,7 @@ double linear_flops(const InferCall& c) {
 Tensor reshaped(Tensor t, Shape s, SourceLocation loc) { return t.reshape(s, loc); }
 
 void check_rank(const Tensor& t, const char* name, int rank) {
-  TD_CHECK(t.dim() == rank, Shape, "{} is {}, wants {} dimension{}", name, t.shape().to_string(),
+  TD_CHECK(t.dim() == rank, Shape, "{} is {}, expected {} dimension{}", name, t.shape().to_string(),
            rank, rank == 1 ? "" : "s");
 }
 
@@ -286,7 +288,7 @@ Tensor matmul(Tensor a, Tensor b, SourceLocation loc) {
   bool row = a.dim() == 1, column = b.dim() == 1;
   placed("matmul", loc, [&] {
     TD_CHECK(a.dim() && b.dim(), Shape,
-             "a is {}, b is {}: both want at least one dimension\n"
+             "a is {}, b is {}: both expect at least one dimension\n"
              "A product with a scalar is a * b.",
              a.shape().to_string(), b.shape().to_string());
     Dim kb = b.shape(column ? 0 : -2);
@@ -365,10 +367,10 @@ Tensor bilinear(Tensor x1, Tensor x2, Tensor w, Tensor b, SourceLocation loc) {
   placed("bilinear", loc, [&] {
     check_rank(w, "weight", 3);
     TD_CHECK(x1.dim() >= 1 && x2.dim() == x1.dim(), Shape,
-             "x1 is {}, x2 is {}: they want equal leading dimensions", x1.shape().to_string(),
+             "x1 is {}, x2 is {}: they expect equal leading dimensions", x1.shape().to_string(),
              x2.shape().to_string());
     TD_CHECK(dims_equal(x1.shape(-1), w.shape(1)) && dims_equal(x2.shape(-1), w.shape(2)), Shape,
-             "weight {} wants {} and {} features, x1 is {}, x2 is {}", w.shape().to_string(),
+             "weight {} expects {} and {} features, x1 is {}, x2 is {}", w.shape().to_string(),
              w.shape(1).to_string(), w.shape(2).to_string(), x1.shape().to_string(),
              x2.shape().to_string());
   });

@@ -16,7 +16,7 @@ int64_t size(const Shape& s, int d) { return s[d].value(); }
 
 void check_rank(const InferCall& c, int i, int rank) {
   TD_CHECK(c.in[i].rank() == rank && c.in[i].dtype == DType::f32, Internal,
-           "input {} is {}, wants f32 of {} dimensions", i, c.in[i].to_string(), rank);
+           "input {} is {}, expected f32 of {} dimensions", i, c.in[i].to_string(), rank);
 }
 
 // ---- matrices
@@ -73,7 +73,7 @@ double packed_flops(const InferCall& c) {
 
 void check_bf16(const InferCall& c, int i, int rank) {
   TD_CHECK(c.in[i].rank() == rank && c.in[i].dtype == DType::bf16, Internal,
-           "input {} is {}, wants bf16 of {} dimensions", i, c.in[i].to_string(), rank);
+           "input {} is {}, expected bf16 of {} dimensions", i, c.in[i].to_string(), rank);
 }
 void pack_matrix_bf16_infer(InferCall& c) {
   check_bf16(c, 0, 2);

@@ -52,8 +52,8 @@ struct Sizes {
 Sizes check_qkv(const InferCall& c, int first) {
   const Spec &q = c.in[first], &k = c.in[first + 1], &v = c.in[first + 2];
   TD_CHECK(q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2, Shape,
-           "query is {}, key {}, value {}: each wants [..., length, features]", q.shape.to_string(),
-           k.shape.to_string(), v.shape.to_string());
+           "query is {}, key {}, value {}: each expects [..., length, features]",
+           q.shape.to_string(), k.shape.to_string(), v.shape.to_string());
   TD_CHECK(is_floating(q.dtype) && q.dtype == k.dtype && q.dtype == v.dtype, DType,
            "query is {}, key {}, value {}: expected one floating dtype", to_string(q.dtype),
            to_string(k.dtype), to_string(v.dtype));
@@ -71,7 +71,7 @@ void check_mask(const InferCall& c, int i, const Sizes& z) {
   const Spec& m = c.in[i];
   Shape scores = with_last(z.lead, z.l, z.s);
   TD_CHECK(is_bool(m.dtype) || is_floating(m.dtype), DType,
-           "mask is {}, wants bool or a floating "
+           "mask is {}, expected bool or a floating "
            "dtype",
            to_string(m.dtype));
   bool fits = m.rank() <= scores.rank();
@@ -292,7 +292,7 @@ void check_form(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
            "query, key or value is an undefined tensor\nWas it moved from, or never assigned?");
   TD_CHECK(!is_causal || !mask.defined(), Value,
            "is_causal excludes a mask\nPut the causal part into the mask.");
-  TD_CHECK(dropout_p >= 0 && dropout_p < 1, Value, "dropout_p is {}, wants 0 to below 1",
+  TD_CHECK(dropout_p >= 0 && dropout_p < 1, Value, "dropout_p is {}, expected 0 to below 1",
            dropout_p);
   TD_CHECK(enable_gqa || (sharing(q, k) == 1 && sharing(q, v) == 1), Shape,
            "query {} has {} heads, key {} has {}\nSet enable_gqa to let heads share keys.",

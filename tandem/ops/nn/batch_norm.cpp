@@ -30,10 +30,10 @@ void check_channels(const InferCall& c, int x, int input, const char* name) {
 
 void check_x(const Spec& x) {
   TD_CHECK(is_floating(x.dtype), DType,
-           "x is {}, wants a floating dtype\nCast it with "
+           "x is {}, expected a floating dtype\nCast it with "
            ".to(float32).",
            to_string(x.dtype));
-  TD_CHECK(x.rank() >= 2, Shape, "x is {}, wants [n, channels, ...]", x.shape.to_string());
+  TD_CHECK(x.rank() >= 2, Shape, "x is {}, expected [n, channels, ...]", x.shape.to_string());
 }
 
 void train_infer(InferCall& c) {
@@ -45,7 +45,7 @@ void train_infer(InferCall& c) {
     int64_t n = x[0].value();
     for (int i = 2; i < x.rank(); ++i) n *= x[i].value();
     TD_CHECK(n != 1, Value,
-             "x {} has one value per channel, training wants more\nUse a larger "
+             "x {} has one value per channel, training expects more\nUse a larger "
              "batch, or eval mode.",
              x.shape.to_string());
     TD_CHECK(n != 0, Value, "x {} is an empty batch: it has no mean\nSkip empty batches.",
@@ -215,7 +215,7 @@ void norm_batch(BatchCall& c) {
 // ---- functions
 
 void check_given(const Tensor& x, const Tensor& mean, const Tensor& var) {
-  TD_CHECK(x.dim() >= 2, Shape, "x is {}, wants [n, channels, ...]", x.shape().to_string());
+  TD_CHECK(x.dim() >= 2, Shape, "x is {}, expected [n, channels, ...]", x.shape().to_string());
   TD_CHECK(mean.defined() == var.defined(), Value,
            "running_mean and running_var must be passed together or not at all");
 }
@@ -322,8 +322,8 @@ BatchNormResult batch_norm(Tensor x, Tensor running_mean, Tensor running_var, Te
 Tensor group_norm(Tensor x, int64_t num_groups, Tensor w, Tensor b, double eps,
                   SourceLocation loc) {
   placed("group_norm", loc, [&] {
-    TD_CHECK(x.dim() >= 2, Shape, "x is {}, wants [n, channels, ...]", x.shape().to_string());
-    TD_CHECK(num_groups >= 1, Value, "num_groups is {}, wants at least 1", num_groups);
+    TD_CHECK(x.dim() >= 2, Shape, "x is {}, expected [n, channels, ...]", x.shape().to_string());
+    TD_CHECK(num_groups >= 1, Value, "num_groups is {}, expected at least 1", num_groups);
     Dim c = x.shape(1);
     TD_CHECK(c.is_symbolic() || c.value() % num_groups == 0, Shape,
              "{} channels do not divide into {} groups\n{}", c.to_string(), num_groups,
@@ -343,7 +343,7 @@ BatchNormResult instance_norm(Tensor x, Tensor running_mean, Tensor running_var,
                               SourceLocation loc) {
   placed("instance_norm", loc, [&] {
     check_given(x, running_mean, running_var);
-    TD_CHECK(x.dim() >= 3, Shape, "x is {}, wants [n, channels, ...] with spatial dimensions",
+    TD_CHECK(x.dim() >= 3, Shape, "x is {}, expected [n, channels, ...] with spatial dimensions",
              x.shape().to_string());
     TD_CHECK(use_input_stats || running_mean.defined(), Value,
              "use_input_stats is false and no running statistics are given");
@@ -361,7 +361,7 @@ BatchNormResult instance_norm(Tensor x, Tensor running_mean, Tensor running_var,
   int rank = shape.rank();
   Dim plane = detail::product(shape, 2, rank);
   placed("instance_norm", loc, [&] {
-    TD_CHECK(!(plane == Dim(1)), Value, "x {} has one value per channel, statistics want more",
+    TD_CHECK(!(plane == Dim(1)), Value, "x {} has one value per channel, statistics expect more",
              shape.to_string());
   });
   Tensor flat = x.reshape({shape[0], shape[1], plane}, loc);
@@ -379,11 +379,12 @@ BatchNormResult instance_norm(Tensor x, Tensor running_mean, Tensor running_var,
 Tensor local_response_norm(Tensor x, int64_t size, double alpha, double beta, double k,
                            SourceLocation loc) {
   placed("local_response_norm", loc, [&] {
-    TD_CHECK(x.dim() >= 3, Shape, "x is {}, wants [n, channels, ...] with spatial dimensions",
+    TD_CHECK(x.dim() >= 3, Shape, "x is {}, expected [n, channels, ...] with spatial dimensions",
              x.shape().to_string());
-    TD_CHECK(size >= 1, Value, "size is {}, wants at least 1", size);
+    TD_CHECK(size >= 1, Value, "size is {}, expected at least 1", size);
     TD_CHECK(is_floating(x.dtype()), DType,
-             "x is {}, wants a floating dtype\nCast it with .to(float32).", to_string(x.dtype()));
+             "x is {}, expected a floating dtype\nCast it with .to(float32).",
+             to_string(x.dtype()));
   });
   Shape planes{x.shape(0), Dim(1), x.shape(1), detail::product(x.shape(), 2, x.dim())};
   Tensor squares =

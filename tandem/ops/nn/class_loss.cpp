@@ -30,7 +30,7 @@ Shape samples_of(const Shape& x) {
 
 void check_target(const Spec& t, const Shape& want, const char* x, const Shape& shape) {
   TD_CHECK(is_integral(t.dtype), DType,
-           "target is {}, wants integer labels\nCast it with "
+           "target is {}, expected integer labels\nCast it with "
            ".to(int64), or give probabilities of {}'s shape.",
            to_string(t.dtype), x);
   bool same = t.rank() == want.rank();
@@ -43,23 +43,23 @@ void check_weight(const InferCall& c, int i, Dim classes, DType x) {
   if (!c.has(i)) return;
   const Spec& w = c.in[i];
   TD_CHECK(w.rank() == 1 && dims_equal(w[0], classes), Shape,
-           "weight is {}, wants one factor per class, [{}]", w.shape.to_string(),
+           "weight is {}, expected one factor per class, [{}]", w.shape.to_string(),
            classes.to_string());
-  TD_CHECK(w.dtype == x || w.dtype == accumulation_dtype(x), DType, "weight is {}, wants {}",
+  TD_CHECK(w.dtype == x || w.dtype == accumulation_dtype(x), DType, "weight is {}, expected {}",
            to_string(w.dtype), to_string(x));
 }
 
 void class_loss_infer(InferCall& c, const char* name) {
   const auto& a = c.get_attrs<ClassLossAttrs>();
   const Spec& x = c.in[0];
-  TD_CHECK(is_floating(x.dtype), DType, "{} is {}, wants a floating dtype", name,
+  TD_CHECK(is_floating(x.dtype), DType, "{} is {}, expected a floating dtype", name,
            to_string(x.dtype));
-  TD_CHECK(x.rank() >= 2, Shape, "{} is {}, wants [n, classes, ...]", name, x.shape.to_string());
+  TD_CHECK(x.rank() >= 2, Shape, "{} is {}, expected [n, classes, ...]", name, x.shape.to_string());
   Shape samples = samples_of(x.shape);
   check_target(c.in[1], samples, name, x.shape);
   check_weight(c, 2, x[1], x.dtype);
   TD_CHECK(a.label_smoothing >= 0 && a.label_smoothing <= 1, Value,
-           "label_smoothing is {}, wants 0 to 1", a.label_smoothing);
+           "label_smoothing is {}, expected 0 to 1", a.label_smoothing);
   TD_CHECK(a.reduction != kMean || samples.is_symbolic() || samples.numel().value() > 0, Value,
            "{} is {}: an empty batch has no mean loss\nSkip empty batches, or use "
            "Reduction::sum.",
@@ -75,12 +75,12 @@ void nll_infer(InferCall& c) { class_loss_infer(c, "x"); }
 
 void check_total(const InferCall& c, int i) {
   TD_CHECK(c.get_attrs<ClassLossAttrs>().reduction != kMean || c.has(i), Value,
-           "reduction mean wants the total of the forward pass");
+           "reduction mean expects the total of the forward pass");
 }
 
 void cross_entropy_backward_infer(InferCall& c) {
   const Spec& x = c.in[1];
-  TD_CHECK(x.rank() >= 2, Shape, "x is {}, wants [n, classes, ...]", x.shape.to_string());
+  TD_CHECK(x.rank() >= 2, Shape, "x is {}, expected [n, classes, ...]", x.shape.to_string());
   check_target(c.in[2], samples_of(x.shape), "x", x.shape);
   check_weight(c, 5, x[1], x.dtype);
   check_total(c, 4);
@@ -90,7 +90,7 @@ void cross_entropy_backward_infer(InferCall& c) {
 void nll_backward_infer(InferCall& c) {
   const Spec &g = c.in[0], &t = c.in[1];
   Shape s = t.shape;
-  TD_CHECK(s.rank() >= 1, Shape, "target is {}, wants [n, ...]", s.to_string());
+  TD_CHECK(s.rank() >= 1, Shape, "target is {}, expected [n, ...]", s.to_string());
   s.insert(1, c.get_attrs<ClassLossAttrs>().classes);
   check_weight(c, 3, s[1], g.dtype);
   check_total(c, 2);

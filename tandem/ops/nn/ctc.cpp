@@ -32,21 +32,22 @@ bool is_index(DType t) { return t == DType::i64 || t == DType::i32; }
 // ---- shape rules; `at` is the index of log_probs among the inputs
 void check_ctc(const InferCall& c, int at) {
   const Spec &x = c.in[at], &t = c.in[at + 1], &il = c.in[at + 2], &tl = c.in[at + 3];
-  TD_CHECK(is_floating(x.dtype), DType, "log_probs are {}, want a floating dtype",
+  TD_CHECK(is_floating(x.dtype), DType, "log_probs are {}, expected a floating dtype",
            to_string(x.dtype));
-  TD_CHECK(x.rank() == 3, Shape, "log_probs are {}, want [t, n, classes]", x.shape.to_string());
+  TD_CHECK(x.rank() == 3, Shape, "log_probs are {}, expected [t, n, classes]", x.shape.to_string());
   TD_CHECK(is_index(t.dtype) && is_index(il.dtype) && is_index(tl.dtype), DType,
-           "targets and lengths want int64 or int32, are {}, {} and {}", to_string(t.dtype),
+           "targets and lengths expect int64 or int32, got {}, {} and {}", to_string(t.dtype),
            to_string(il.dtype), to_string(tl.dtype));
   TD_CHECK(t.rank() == 2 && dims_equal(t[0], x[1]), Shape,
            "targets are {}, log_probs {}: expected one row of labels per sample",
            t.shape.to_string(), x.shape.to_string());
   for (const Spec* l : {&il, &tl})
     TD_CHECK(l->rank() == 1 && dims_equal((*l)[0], x[1]), Shape,
-             "lengths are {}, want one per sample, [{}]", l->shape.to_string(), x[1].to_string());
+             "lengths are {}, expected one per sample, [{}]", l->shape.to_string(),
+             x[1].to_string());
   const int64_t blank = c.get_attrs<CtcAttrs>().blank;
   TD_CHECK(blank >= 0 && (x[2].is_symbolic() || blank < x[2].value()), Value,
-           "blank is {}, wants a class of 0..{}", blank,
+           "blank is {}, expected a class of 0..{}", blank,
            x[2].is_symbolic() ? -1 : x[2].value() - 1);
 }
 void ctc_infer(InferCall& c) {
@@ -302,7 +303,7 @@ Tensor ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor t
       input_lengths = input_lengths.reshape({1}, loc);
       target_lengths = target_lengths.reshape({1}, loc);
     }
-    TD_CHECK(target_lengths.dim() == 1, Shape, "target_lengths want [n], are {}",
+    TD_CHECK(target_lengths.dim() == 1, Shape, "target_lengths expect [n], got {}",
              target_lengths.shape().to_string());
     if (targets.dim() == 1) targets = as_rows(targets, target_lengths, loc);
   });

@@ -18,13 +18,14 @@ using detail::composed;
 void check_bags(const Tensor& x, const Tensor& weight, const EmbeddingBagArguments& a) {
   TD_CHECK(a.mode == "sum" || a.mode == "mean" || a.mode == "max", Value,
            "knows the modes sum, mean and max, got \"{}\"", a.mode);
-  TD_CHECK(weight.dim() == 2, Shape, "weight wants 2 dimensions, is {}",
+  TD_CHECK(weight.dim() == 2, Shape, "weight expects 2 dimensions, got {}",
            weight.shape().to_string());
-  TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "wants x [bags, n] or [n], is {}",
+  TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "expects x [bags, n] or [n], got {}",
            x.shape().to_string());
   TD_CHECK((x.dim() == 1) == a.offsets.defined(), Shape,
-           "wants offsets for x of 1 dimension and none for 2, x is {}", x.shape().to_string());
-  TD_CHECK(!a.offsets.defined() || a.offsets.dim() == 1, Shape, "offsets want 1 dimension, are {}",
+           "expects offsets for x of 1 dimension and none for 2, x is {}", x.shape().to_string());
+  TD_CHECK(!a.offsets.defined() || a.offsets.dim() == 1, Shape,
+           "offsets expect 1 dimension, got {}",
            a.offsets.defined() ? a.offsets.shape().to_string() : "");
   const Tensor& w = a.per_sample_weights;
   TD_CHECK(!w.defined() || a.mode == "sum", Value,
@@ -104,13 +105,13 @@ Tensor embedding_bag(Tensor x, const Tensor& weight, EmbeddingBagArguments a, So
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& linear_weight, const Tensor& target,
                             LinearCrossEntropyArguments a, SourceLocation loc) {
   return composed("linear_cross_entropy", loc, [&] {
-    TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "x wants 1 or 2 dimensions, is {}",
+    TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "x expects 1 or 2 dimensions, got {}",
              x.shape().to_string());
     TD_CHECK(linear_weight.dim() >= 2 && dims_equal(linear_weight.shape(-1), x.shape(-1)), Shape,
-             "linear_weight is {}, x is {}: wants [classes, ..., in] and [..., in]",
+             "linear_weight is {}, x is {}: expected [classes, ..., in] and [..., in]",
              linear_weight.shape().to_string(), x.shape().to_string());
     TD_CHECK(linear_weight.dim() == 2 || x.dim() == 2, Shape,
-             "linear_weight {} with several outputs per class wants a batch, x is {}",
+             "linear_weight {} with several outputs per class expects a batch, x is {}",
              linear_weight.shape().to_string(), x.shape().to_string());
     const Dim in = x.shape(-1);
     Tensor bias = a.linear_bias;
@@ -133,7 +134,7 @@ Tensor conv_tbc(const Tensor& x, const Tensor& w, const Tensor& bias, int64_t pa
                 SourceLocation loc) {
   return composed("conv_tbc", loc, [&] {
     TD_CHECK(x.dim() == 3 && w.dim() == 3 && bias.dim() == 1, Shape,
-             "x is {}, w is {}, bias is {}: wants [t, n, c], [k, c, out] and [out]",
+             "x is {}, w is {}, bias is {}: expected [t, n, c], [k, c, out] and [out]",
              x.shape().to_string(), w.shape().to_string(), bias.shape().to_string());
     const Tensor y = conv1d(permute(x, {1, 2, 0}), permute(w, {2, 1, 0}), bias, {1}, {pad});
     return permute(y, {2, 0, 1});

@@ -16,10 +16,11 @@ using namespace detail;
 // x, h0, w_ih, w_hh, b_ih?, b_hh? of a layer with `gates` gates.
 void layer_infer(InferCall& c, int64_t gates) {
   const Shape &x = c.in[0].shape, &w = c.in[3].shape;
-  TD_CHECK(x.rank() == 3, Shape, "x is {}, wants [steps, n, features]", x.to_string());
+  TD_CHECK(x.rank() == 3, Shape, "x is {}, expected [steps, n, features]", x.to_string());
   TD_CHECK(x[0].is_symbolic() || x[0].value() > 0, Shape, "x is {}: a sequence without steps",
            x.to_string());
-  TD_CHECK(w.rank() == 2, Shape, "w_hh is {}, wants [{} * hidden, hidden]", w.to_string(), gates);
+  TD_CHECK(w.rank() == 2, Shape, "w_hh is {}, expected [{} * hidden, hidden]", w.to_string(),
+           gates);
   check_weight_dtypes(c);
   const Dim n = x[1], h = w[1], all = h * Dim(gates);
   want_shape(c, 1, "h0", {n, h});
@@ -53,7 +54,7 @@ void gru_backward_infer(InferCall& c) {
 }
 void rnn_backward_infer(InferCall& c) {
   const Spec& y = c.in[3];
-  TD_CHECK(y.rank() == 3, Shape, "y is {}, wants [steps, n, hidden]", y.shape.to_string());
+  TD_CHECK(y.rank() == 3, Shape, "y is {}, expected [steps, n, hidden]", y.shape.to_string());
   want_shape(c, 0, "gy", y.shape);
   want_shape(c, 1, "ghn", {y[1], y[2]});
   want_shape(c, 2, "w_hh", {y[2], y[2]});

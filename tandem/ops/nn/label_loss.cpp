@@ -36,23 +36,24 @@ void check_pair(const char* name, const Tensor& x, const Tensor& target, SourceL
              "x is {}, target is {}: they must have one shape\nReshape or expand one of them.",
              x.shape().to_string(), target.shape().to_string());
     TD_CHECK(is_floating(x.dtype()), DType,
-             "x is {}, wants a floating dtype\nCast it with .to(float32).", to_string(x.dtype()));
+             "x is {}, expected a floating dtype\nCast it with .to(float32).",
+             to_string(x.dtype()));
   });
 }
 
 void check_weight(const Tensor& w, Dim classes) {
   TD_CHECK(!w.defined() || (w.dim() == 1 && dims_equal(w.shape(0), classes)), Shape,
-           "weight is {}, wants one factor per class, [{}]",
+           "weight is {}, expected one factor per class, [{}]",
            w.defined() ? w.shape().to_string() : "", classes.to_string());
 }
 
 void check_classes(const Tensor& x, const Tensor& target, bool per_sample) {
-  TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "x wants [n, classes] or [classes], is {}",
+  TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "x expects [n, classes] or [classes], got {}",
            x.shape().to_string());
   TD_CHECK(is_floating(x.dtype()), DType,
-           "x is {}, wants a floating dtype\nCast it with .to(float32).", to_string(x.dtype()));
+           "x is {}, expected a floating dtype\nCast it with .to(float32).", to_string(x.dtype()));
   TD_CHECK(is_integral(target.dtype()), DType,
-           "target is {}, wants integer labels\nCast it with .to(int64).",
+           "target is {}, expected integer labels\nCast it with .to(int64).",
            to_string(target.dtype()));
   bool fits = per_sample ? target.dim() == x.dim() - 1 &&
                                (x.dim() == 1 || dims_equal(target.shape(0), x.shape(0)))
@@ -80,7 +81,7 @@ Tensor multi_margin_loss(Tensor x, Tensor target, MultiMarginLossOptions o, Sour
   placed("multi_margin_loss", loc, [&] {
     check_classes(x, target, true);
     check_weight(o.weight, x.shape(-1));
-    TD_CHECK(o.p == 1 || o.p == 2, Value, "p is {}, wants 1 or 2", o.p);
+    TD_CHECK(o.p == 1 || o.p == 2, Value, "p is {}, expected 1 or 2", o.p);
   });
   bool single = x.dim() == 1;
   if (single) {
@@ -123,7 +124,7 @@ Tensor multilabel_soft_margin_loss(Tensor x, Tensor target, MultiLabelSoftMargin
                                    SourceLocation loc) {
   check_pair("multilabel_soft_margin_loss", x, target, loc);
   placed("multilabel_soft_margin_loss", loc, [&] {
-    TD_CHECK(x.dim() >= 1, Shape, "x wants classes in its last dimension, is 0-d");
+    TD_CHECK(x.dim() >= 1, Shape, "x must have classes in its last dimension, it is 0-d");
     check_weight(o.weight, x.shape(-1));
   });
   Tensor y = -(target * logsigmoid(x, loc) + (1.0 - target) * logsigmoid(-x, loc));
@@ -137,7 +138,7 @@ Tensor triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor 
                                          SourceLocation loc) {
   placed("triplet_margin_with_distance_loss", loc, [&] {
     TD_CHECK(anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), Shape,
-             "anchor {}, positive {} and negative {} want one number of dimensions",
+             "anchor {}, positive {} and negative {} expect one number of dimensions",
              anchor.shape().to_string(), positive.shape().to_string(),
              negative.shape().to_string());
   });
@@ -170,7 +171,7 @@ Tensor sigmoid_focal_loss(Tensor x, Tensor target, FocalLossOptions o, SourceLoc
 Tensor dice_loss(Tensor x, Tensor target, DiceLossOptions o, SourceLocation loc) {
   check_pair("dice_loss", x, target, loc);
   placed("dice_loss", loc,
-         [&] { TD_CHECK(x.dim() >= 1, Shape, "x wants a batch dimension, is 0-d"); });
+         [&] { TD_CHECK(x.dim() >= 1, Shape, "x must have a batch dimension, it is 0-d"); });
   Tensor both = per_sample(x * target, loc);
   Tensor sizes = per_sample(x, loc) + per_sample(target, loc);
   return finish("dice_loss", 1.0 - (2.0 * both + o.smooth) / (sizes + o.smooth), o.reduction, loc);
@@ -179,7 +180,7 @@ Tensor dice_loss(Tensor x, Tensor target, DiceLossOptions o, SourceLocation loc)
 Tensor tversky_loss(Tensor x, Tensor target, TverskyLossOptions o, SourceLocation loc) {
   check_pair("tversky_loss", x, target, loc);
   placed("tversky_loss", loc,
-         [&] { TD_CHECK(x.dim() >= 1, Shape, "x wants a batch dimension, is 0-d"); });
+         [&] { TD_CHECK(x.dim() >= 1, Shape, "x must have a batch dimension, it is 0-d"); });
   Tensor both = per_sample(x * target, loc);
   Tensor too_much = per_sample(x * (1.0 - target), loc);
   Tensor missed = per_sample((1.0 - x) * target, loc);

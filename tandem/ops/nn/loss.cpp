@@ -40,7 +40,7 @@ void check_pair(const char* name, Tensor& x, Tensor& target, SourceLocation loc)
              "x is {}, target is {}: they must have one shape\nReshape or expand one of them.",
              x.shape().to_string(), target.shape().to_string());
     TD_CHECK(is_floating(x.dtype()), DType,
-             "x is {}, wants a floating dtype\nCast it with "
+             "x is {}, expected a floating dtype\nCast it with "
              ".to(float32).",
              to_string(x.dtype()));
   });
@@ -60,7 +60,7 @@ Tensor reduced(Tensor loss, Reduction r, SourceLocation loc) {
       break;
   }
   placed("loss", loc, [&] {
-    TD_CHECK(loss.dim() >= 1, Shape, "Reduction::batchmean wants a batch dimension, x is 0-d");
+    TD_CHECK(loss.dim() >= 1, Shape, "Reduction::batchmean expects a batch dimension, x is 0-d");
   });
   Tensor sum = loss.sum({}, false, loc);
   if (loss.shape(0).is_symbolic()) return sum / dim_tensor(loss.shape(0), loc).to(sum.dtype(), loc);
@@ -118,7 +118,7 @@ Tensor probability_loss(Tensor x, Tensor target, const CrossEntropyOptions& o, S
              x.dim() + 1 == target.dim() ? "The order is (x, target)."
                                          : "Class labels are integers: pass target.to(int64).");
     TD_CHECK(o.label_smoothing >= 0 && o.label_smoothing <= 1, Value,
-             "label_smoothing is {}, wants 0 to 1", o.label_smoothing);
+             "label_smoothing is {}, expected 0 to 1", o.label_smoothing);
   });
   bool single = x.dim() == 1;
   if (single) x = x.unsqueeze(0, loc);
@@ -229,8 +229,9 @@ Tensor l1_loss(Tensor x, Tensor target, LossOptions options, SourceLocation loc)
 
 Tensor smooth_l1_loss(Tensor x, Tensor target, SmoothL1LossOptions options, SourceLocation loc) {
   check_pair("smooth_l1_loss", x, target, loc);
-  placed("smooth_l1_loss", loc,
-         [&] { TD_CHECK(options.beta >= 0, Value, "beta is {}, wants at least 0", options.beta); });
+  placed("smooth_l1_loss", loc, [&] {
+    TD_CHECK(options.beta >= 0, Value, "beta is {}, expected at least 0", options.beta);
+  });
   if (options.beta == 0) return reduced((x - target).abs(loc), options.reduction, loc);
   return reduced(row_of(op::smooth_l1, x, target, options.beta, loc), options.reduction, loc);
 }
@@ -238,7 +239,7 @@ Tensor smooth_l1_loss(Tensor x, Tensor target, SmoothL1LossOptions options, Sour
 Tensor huber_loss(Tensor x, Tensor target, HuberLossOptions options, SourceLocation loc) {
   check_pair("huber_loss", x, target, loc);
   placed("huber_loss", loc, [&] {
-    TD_CHECK(options.delta > 0, Value, "delta is {}, wants more than 0", options.delta);
+    TD_CHECK(options.delta > 0, Value, "delta is {}, expected more than 0", options.delta);
   });
   return reduced(row_of(op::huber, x, target, options.delta, loc), options.reduction, loc);
 }
@@ -347,8 +348,9 @@ Tensor cosine_similarity(Tensor x1, Tensor x2, int64_t dim, double eps, SourceLo
   int64_t at = d - broadcast_shapes(x1.shape(), x2.shape()).rank();
   Tensor a = loss_input(std::move(x1), loc), b = loss_input(std::move(x2), loc);
   placed("cosine_similarity", loc, [&] {
-    TD_CHECK(-at <= a.dim() && -at <= b.dim(), Shape, "x1 is {}, x2 is {}: both want dimension {}",
-             a.shape().to_string(), b.shape().to_string(), dim);
+    TD_CHECK(-at <= a.dim() && -at <= b.dim(), Shape,
+             "x1 is {}, x2 is {}: both expect dimension {}", a.shape().to_string(),
+             b.shape().to_string(), dim);
   });
   Tensor na = clamp_min(p_norm(a, 2, at, true), eps), nb = clamp_min(p_norm(b, 2, at, true), eps);
   return ((a / na) * (b / nb)).sum({at}, false, loc);
@@ -365,7 +367,7 @@ Tensor pairwise_distance(Tensor x1, Tensor x2, double p, double eps, bool keepdi
 Tensor normalize(Tensor x, double p, int64_t dim, double eps, SourceLocation loc) {
   placed("normalize", loc, [&] {
     normalize_dim(dim, x.dim());
-    TD_CHECK(p > 0, Value, "p is {}, wants more than 0", p);
+    TD_CHECK(p > 0, Value, "p is {}, expected more than 0", p);
   });
   return x / clamp_min(p_norm(x, p, dim, true), eps);
 }

@@ -18,12 +18,12 @@ void check_shape(const InferCall& c, int i, const char* name, const Shape& want)
   const Spec& s = c.in[i];
   bool same = s.rank() == want.rank();
   for (int k = 0; same && k < want.rank(); ++k) same = dims_equal(s[k], want[k]);
-  TD_CHECK(same, Shape, "{} is {}, wants {}", name, s.shape.to_string(), want.to_string());
+  TD_CHECK(same, Shape, "{} is {}, expected {}", name, s.shape.to_string(), want.to_string());
 }
 
 void cell_infer(InferCall& c) {
   const Spec &gates = c.in[0], &state = c.in[1];
-  TD_CHECK(state.rank() == 2, Shape, "c is {}, wants [n, hidden]", state.shape.to_string());
+  TD_CHECK(state.rank() == 2, Shape, "c is {}, expected [n, hidden]", state.shape.to_string());
   TD_CHECK(is_floating(gates.dtype) && gates.dtype == state.dtype, DType,
            "gates are {}, c is {}: expected one floating dtype", to_string(gates.dtype),
            to_string(state.dtype));
@@ -35,7 +35,7 @@ void cell_infer(InferCall& c) {
 
 void cell_backward_infer(InferCall& c) {
   const Spec& state = c.in[4];
-  TD_CHECK(state.rank() == 2, Shape, "c is {}, wants [n, hidden]", state.shape.to_string());
+  TD_CHECK(state.rank() == 2, Shape, "c is {}, expected [n, hidden]", state.shape.to_string());
   Dim n = state[0], h = state[1];
   check_shape(c, 0, "gh", state.shape);
   check_shape(c, 1, "gc", state.shape);

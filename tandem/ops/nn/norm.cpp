@@ -33,14 +33,14 @@ void check_affine(const InferCall& c, int input, const char* name, const Shape& 
   const Spec& w = c.in[input];
   bool same = w.rank() == want.rank();
   for (int i = 0; same && i < want.rank(); ++i) same = dims_equal(w[i], want[i]);
-  TD_CHECK(same, Shape, "{} is {}, wants {}", name, w.shape.to_string(), want.to_string());
+  TD_CHECK(same, Shape, "{} is {}, expected {}", name, w.shape.to_string(), want.to_string());
   detail::check_affine_dtype(c, input, name);
 }
 
 void check_norm(const InferCall& c, int x, int64_t dims) {
   const Spec& s = c.in[x];
   TD_CHECK(is_floating(s.dtype), DType,
-           "x is {}, wants a floating dtype\nCast it with "
+           "x is {}, expected a floating dtype\nCast it with "
            ".to(float32).",
            to_string(s.dtype));
   TD_CHECK(dims >= 1 && dims <= s.rank(), Shape,

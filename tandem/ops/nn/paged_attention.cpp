@@ -21,7 +21,7 @@ constexpr const char* kSlotText =
     "Blocks are below slots / block, positions below the table's columns times block.";
 
 void check_integers(const Spec& s, const char* name) {
-  TD_CHECK(is_integral(s.dtype) && s.rank() == 2, Shape, "{} is {} {}, wants integers [n, ...]",
+  TD_CHECK(is_integral(s.dtype) && s.rank() == 2, Shape, "{} is {} {}, expected integers [n, ...]",
            name, to_string(s.dtype), s.shape.to_string());
 }
 
@@ -31,10 +31,11 @@ void paged_infer(InferCall& c) {
   TD_CHECK(a.block > 0 && a.softcap >= 0 && a.window >= 0, Value,
            "block must be above 0, softcap and window not below, are {}, {} and {}", a.block,
            a.softcap, a.window);
-  TD_CHECK(q.rank() == 4 && k.rank() == 3 && v.rank() == 3, Shape,
-           "query is {}, key {}, value {}: wants [n, heads, l, e], [slots, heads, e] and [slots, "
-           "heads, f]",
-           q.shape.to_string(), k.shape.to_string(), v.shape.to_string());
+  TD_CHECK(
+      q.rank() == 4 && k.rank() == 3 && v.rank() == 3, Shape,
+      "query is {}, key {}, value {}: expected [n, heads, l, e], [slots, heads, e] and [slots, "
+      "heads, f]",
+      q.shape.to_string(), k.shape.to_string(), v.shape.to_string());
   TD_CHECK(is_floating(q.dtype) && q.dtype == k.dtype && q.dtype == v.dtype, DType,
            "query is {}, key {}, value {}: expected one floating dtype", to_string(q.dtype),
            to_string(k.dtype), to_string(v.dtype));
@@ -43,13 +44,13 @@ void paged_infer(InferCall& c) {
   TD_CHECK(dims_equal(q[3], k[2]), Shape, "query {} has {} features, key {} has {}",
            q.shape.to_string(), q[3].to_string(), k.shape.to_string(), k[2].to_string());
   TD_CHECK(dims_equal(k[0], v[0]) && dims_equal(k[1], v[1]), Shape,
-           "key {} and value {} want the same slots and heads", k.shape.to_string(),
+           "key {} and value {} must have the same slots and heads", k.shape.to_string(),
            v.shape.to_string());
   const bool known = !q[1].is_symbolic() && !k[1].is_symbolic();
   TD_CHECK(!known || (k[1].value() > 0 && q[1].value() % k[1].value() == 0), Shape,
            "{} heads of the query cannot share {} of the key", q[1].to_string(), k[1].to_string());
   TD_CHECK(dims_equal(table[0], q[0]) && dims_equal(at[0], q[0]) && dims_equal(at[1], q[2]), Shape,
-           "table is {} and positions {} for a query {}: wants [n, blocks] and [n, l]",
+           "table is {} and positions {} for a query {}: expected [n, blocks] and [n, l]",
            table.shape.to_string(), at.shape.to_string(), q.shape.to_string());
   c.out[0] = Spec(q.dtype, {q[0], q[1], q[2], v[2]}, q.device);
 }

@@ -20,10 +20,10 @@ using namespace detail;
 
 void lstm_infer(InferCall& c) {
   const Shape &x = c.in[0].shape, &w = c.in[4].shape;
-  TD_CHECK(x.rank() == 3, Shape, "x is {}, wants [steps, n, features]", x.to_string());
+  TD_CHECK(x.rank() == 3, Shape, "x is {}, expected [steps, n, features]", x.to_string());
   TD_CHECK(x[0].is_symbolic() || x[0].value() > 0, Shape, "x is {}: a sequence without steps",
            x.to_string());
-  TD_CHECK(w.rank() == 2, Shape, "w_hh is {}, wants [4 * hidden, hidden]", w.to_string());
+  TD_CHECK(w.rank() == 2, Shape, "w_hh is {}, expected [4 * hidden, hidden]", w.to_string());
   check_weight_dtypes(c);
   Dim n = x[1], h = w[1], h4 = h * Dim(4);
   want_shape(c, 1, "h0", {n, h});
@@ -250,7 +250,7 @@ LstmResult lstm_projected(Tensor x, Tensor h0, Tensor c0, Tensor w_ih, Tensor w_
                           Tensor b_hh, Tensor w_hr, bool reverse, SourceLocation loc) {
   placed("lstm_projected", loc, [&] {
     check_sequence(x, w_hh);
-    TD_CHECK(w_hr.dim() == 2, Shape, "w_hr is {}, wants [projection, hidden]",
+    TD_CHECK(w_hr.dim() == 2, Shape, "w_hr is {}, expected [projection, hidden]",
              w_hr.shape().to_string());
   });
   LstmState s{state_or_zeros(std::move(h0), x, w_hr.shape(0), 1, loc),

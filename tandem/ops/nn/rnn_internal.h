@@ -15,7 +15,7 @@ inline void want_shape(const InferCall& c, int i, const char* name, const Shape&
   const Spec& s = c.in[i];
   bool same = s.rank() == want.rank();
   for (int k = 0; same && k < want.rank(); ++k) same = dims_equal(s[k], want[k]);
-  TD_CHECK(same, Shape, "{} is {}, wants {}", name, s.shape.to_string(), want.to_string());
+  TD_CHECK(same, Shape, "{} is {}, expected {}", name, s.shape.to_string(), want.to_string());
 }
 
 inline void check_weight_dtypes(const InferCall& c) {
@@ -23,7 +23,7 @@ inline void check_weight_dtypes(const InferCall& c) {
     TD_CHECK(!c.has(i) || c.in[i].dtype == c.in[0].dtype, DType,
              "x is {}, {} is {}\nCast one of them with .to().", to_string(c.in[0].dtype),
              c.op.in_names[i], to_string(c.in[i].dtype));
-  TD_CHECK(is_floating(c.in[0].dtype), DType, "x is {}, wants a floating dtype",
+  TD_CHECK(is_floating(c.in[0].dtype), DType, "x is {}, expected a floating dtype",
            to_string(c.in[0].dtype));
 }
 
@@ -58,10 +58,10 @@ inline Tensor state_or_zeros(Tensor h, const Tensor& x, Dim hidden, int batch_di
 
 inline void check_sequence(const Tensor& x, const Tensor& w_hh) {
   TD_CHECK(x.defined() && w_hh.defined(), Value, "x or w_hh is an undefined tensor");
-  TD_CHECK(x.dim() == 3, Shape, "x is {}, wants [steps, n, features]", x.shape().to_string());
+  TD_CHECK(x.dim() == 3, Shape, "x is {}, expected [steps, n, features]", x.shape().to_string());
   TD_CHECK(x.shape(0).is_symbolic() || x.size(0) > 0, Shape, "x is {}: a sequence without steps",
            x.shape().to_string());
-  TD_CHECK(w_hh.dim() == 2, Shape, "w_hh is {}, wants a matrix", w_hh.shape().to_string());
+  TD_CHECK(w_hh.dim() == 2, Shape, "w_hh is {}, expected a matrix", w_hh.shape().to_string());
 }
 
 }  // namespace tandem::detail

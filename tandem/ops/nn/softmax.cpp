@@ -10,7 +10,7 @@ namespace {
 
 void softmax_infer(InferCall& c) {
   const Spec& x = c.in[0];
-  TD_CHECK(is_floating(x.dtype), DType, "x is {}, wants a floating dtype\nPass dtype=float32.",
+  TD_CHECK(is_floating(x.dtype), DType, "x is {}, expected a floating dtype\nPass dtype=float32.",
            to_string(x.dtype));
   normalize_dim(c.get_attrs<SoftmaxAttrs>().dim, x.rank());
   c.out[0] = x;

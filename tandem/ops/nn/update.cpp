@@ -219,11 +219,11 @@ void infer_update(InferCall& c) {
     const char* name = c.op.in_names[i];
     if (is_number(name)) {
       TD_CHECK(!c.has(i) || c.in[i].rank() == 0, Shape,
-               "'{}' wants a number or a 0-d tensor, is {}", name, c.in[i].shape.to_string());
+               "'{}' expects a number or a 0-d tensor, got {}", name, c.in[i].shape.to_string());
       continue;
     }
-    TD_CHECK(c.has(i), Value, "'{}' wants a tensor", name);
-    TD_CHECK(is_floating(c.in[i].dtype), DType, "'{}' wants a floating dtype, is {}", name,
+    TD_CHECK(c.has(i), Value, "'{}' expects a tensor", name);
+    TD_CHECK(is_floating(c.in[i].dtype), DType, "'{}' expects a floating dtype, got {}", name,
              to_string(c.in[i].dtype));
     const Shape &p = c.in[0].shape, &s = c.in[i].shape;
     bool same = p.rank() == s.rank();

@@ -24,9 +24,9 @@ using detail::Packed;
 void infer_pair(InferCall& c, bool integers) {
   const Spec &a = c.in[0], &b = c.in[1];
   TD_CHECK(a.dtype == b.dtype && (integers ? is_integral(a.dtype) : is_floating(a.dtype)), DType,
-           "wants two {} tensors of one dtype, got {} and {}", integers ? "integer" : "floating",
+           "expects two {} tensors of one dtype, got {} and {}", integers ? "integer" : "floating",
            to_string(a.dtype), to_string(b.dtype));
-  TD_CHECK(detail::same_sizes(a.shape, b.shape), Shape, "a is {}, b is {}: wants equal shapes",
+  TD_CHECK(detail::same_sizes(a.shape, b.shape), Shape, "a is {}, b is {}: expected equal shapes",
            a.shape.to_string(), b.shape.to_string());
   c.out[0] = Spec(a.dtype, a.shape, a.device);
 }
@@ -155,7 +155,7 @@ Tensor nextafter(Operand a, Operand b, SourceLocation loc) {
 
 FrexpResult frexp(const Tensor& x, SourceLocation loc) {
   return composed("frexp", loc, [&]() -> FrexpResult {
-    TD_CHECK(is_floating(x.dtype()), DType, "x is {}, wants a floating dtype",
+    TD_CHECK(is_floating(x.dtype()), DType, "x is {}, expected a floating dtype",
              to_string(x.dtype()));
     const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
     const Tensor v = x.to(wide), size = abs(v.detach());
@@ -195,7 +195,7 @@ Tensor real(Tensor x, SourceLocation) { return x; }
 Tensor isreal(const Tensor& x, SourceLocation loc) { return ones_like(x, DType::b8, loc); }
 Tensor positive(Tensor x, SourceLocation loc) {
   return composed("positive", loc, [&] {
-    TD_CHECK(x.dtype() != DType::b8, DType, "wants numbers, x is bool");
+    TD_CHECK(x.dtype() != DType::b8, DType, "expects numbers, x is bool");
     return x;
   });
 }

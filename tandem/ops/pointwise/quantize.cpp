@@ -16,37 +16,39 @@ bool is_one(const Shape& s) { return !s.is_symbolic() && s.numel().value() == 1;
 void check_step(const InferCall& c, int64_t axis) {
   const Spec &x = c.in[0], &scale = c.in[1];
   TD_CHECK(is_floating(scale.dtype), DType,
-           "scale is {}, wants a floating dtype\nCast it with .to(float32).",
+           "scale is {}, expected a floating dtype\nCast it with .to(float32).",
            to_string(scale.dtype));
   if (!is_one(scale.shape)) {
     const int d = normalize_dim(axis, x.rank());
-    TD_CHECK(scale.rank() == 1 && dims_equal(scale[0], x[d]), Shape,
-             "scale is {}, x is {}: wants one number or [{}], an entry for each index of dimension "
-             "{}\nSet axis to the dimension that the scales belong to.",
-             scale.shape.to_string(), x.shape.to_string(), x[d].to_string(), d);
+    TD_CHECK(
+        scale.rank() == 1 && dims_equal(scale[0], x[d]), Shape,
+        "scale is {}, x is {}: expected one number or [{}], an entry for each index of dimension "
+        "{}\nSet axis to the dimension that the scales belong to.",
+        scale.shape.to_string(), x.shape.to_string(), x[d].to_string(), d);
   }
   if (!c.has(2)) return;
   TD_CHECK(detail::same_sizes(c.in[2].shape, scale.shape) ||
                (is_one(c.in[2].shape) && is_one(scale.shape)),
-           Shape, "zero is {}, wants the shape of scale, {}", c.in[2].shape.to_string(),
+           Shape, "zero is {}, expected the shape of scale, {}", c.in[2].shape.to_string(),
            scale.shape.to_string());
 }
 void check_zero(const InferCall& c, DType want) {
   if (c.has(2))
     TD_CHECK(c.in[2].dtype == want, DType,
-             "zero is {}, wants {}, the dtype of the codes\nCast it with .to().",
+             "zero is {}, expected {}, the dtype of the codes\nCast it with .to().",
              to_string(c.in[2].dtype), to_string(want));
 }
 void check_real(const InferCall& c) {
   TD_CHECK(is_floating(c.in[0].dtype), DType,
-           "x is {}, wants a floating dtype\nCast it with .to(float32).", to_string(c.in[0].dtype));
+           "x is {}, expected a floating dtype\nCast it with .to(float32).",
+           to_string(c.in[0].dtype));
 }
 
 void quantize_infer(InferCall& c) {
   const auto& a = c.get_attrs<QuantizeAttrs>();
   check_real(c);
   TD_CHECK(a.dtype == DType::u8 || a.dtype == DType::i8, DType,
-           "codes of {} were asked for, wants uint8 or int8", to_string(a.dtype));
+           "codes of {} were asked for, expected uint8 or int8", to_string(a.dtype));
   check_step(c, a.axis);
   check_zero(c, a.dtype);
   c.out[0] = Spec(a.dtype, c.in[0].shape, c.in[0].device);
@@ -54,7 +56,7 @@ void quantize_infer(InferCall& c) {
 void dequantize_infer(InferCall& c) {
   const DType t = c.in[0].dtype;
   TD_CHECK(t == DType::u8 || t == DType::i8 || t == DType::i16 || t == DType::i32, DType,
-           "codes are {}, wants uint8, int8, int16 or int32", to_string(t));
+           "codes are {}, expected uint8, int8, int16 or int32", to_string(t));
   check_step(c, c.get_attrs<QuantizeAttrs>().axis);
   check_zero(c, t);
   c.out[0] = Spec(c.in[1].dtype, c.in[0].shape, c.in[0].device);
@@ -63,7 +65,7 @@ void fake_quantize_infer(InferCall& c) {
   const auto& a = c.get_attrs<FakeQuantizeAttrs>();
   check_real(c);
   check_step(c, a.axis);
-  TD_CHECK(a.low < a.high, Value, "codes from {} to {} were asked for, wants low < high", a.low,
+  TD_CHECK(a.low < a.high, Value, "codes from {} to {} were asked for, expected low < high", a.low,
            a.high);
   c.out[0] = Spec(c.in[0].dtype, c.in[0].shape, c.in[0].device);
 }

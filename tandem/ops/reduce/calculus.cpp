@@ -19,7 +19,7 @@ Tensor from(const Tensor& x, int d, int64_t start, int64_t less) {
 }
 void check_samples(const Tensor& y, int d, int64_t least) {
   TD_CHECK(y.shape(d).is_symbolic() || y.shape(d).raw() >= least, Shape,
-           "wants at least {} samples along dimension {}, y is {}", least, d,
+           "expects at least {} samples along dimension {}, y is {}", least, d,
            y.shape().to_string());
 }
 
@@ -62,7 +62,7 @@ Tensor edge(const Tensor& x, int d, int64_t at, std::initializer_list<Tensor> fa
 
 // The derivative along `d` for distances h [.., n - 1, ..] (broadcast along the other dimensions).
 Tensor derivative(const Tensor& x, const Tensor& h, int d, int64_t order) {
-  TD_CHECK(order == 1 || order == 2, Value, "edge_order is {}, wants 1 or 2", order);
+  TD_CHECK(order == 1 || order == 2, Value, "edge_order is {}, expected 1 or 2", order);
   check_samples(x, d, order + 1);
   const int64_t n = x.size(d);
   const auto at = [&](int64_t i) { return narrow(h, d, i, 1); };
@@ -155,13 +155,13 @@ HistogramddResult histogramdd(const Tensor& x, IntList bins, const std::vector<d
                               const Tensor& weight, bool density, SourceLocation loc) {
   return composed("histogramdd", loc, x, [&] {
     TD_CHECK(x.dim() >= 2 && is_floating(x.dtype()), Shape,
-             "wants floating points [..., d], got {}{}", to_string(x.dtype()),
+             "expects floating points [..., d], got {}{}", to_string(x.dtype()),
              x.shape().to_string());
     const int64_t d = x.size(-1);
     TD_CHECK(bins.rank() == 1 || bins.rank() == d, Value, "{} numbers of bins for {} dimensions",
              bins.rank(), d);
     TD_CHECK(range.empty() || static_cast<int64_t>(range.size()) == 2 * d, Value,
-             "the range has {} numbers, wants two for each of {} dimensions", range.size(), d);
+             "the range has {} numbers, expects two for each of {} dimensions", range.size(), d);
     const Tensor points = reshape(x.detach(), Shape(-1, d));
     const Tensor w = weight.defined() ? reshape(weight, Shape(-1)).to(x.dtype())
                                       : ones_like(select(points, 1, 0));

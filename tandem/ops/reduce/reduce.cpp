@@ -131,7 +131,7 @@ StdAndMean std_mean(Tensor x, IntList dims, double correction, bool keepdim, Sou
 
 Tensor norm(Tensor x, double p, IntList dims, bool keepdim, SourceLocation loc) {
   if (p == 2) return reduce_call(op::norm, std::move(x), dims, keepdim, loc);
-  TD_CHECK(x.is_floating_point(), DType, "norm: wants a floating dtype, x is {}",
+  TD_CHECK(x.is_floating_point(), DType, "norm: expected a floating dtype, x is {}",
            to_string(x.dtype()));
   if (p == 1) return sum(abs(std::move(x), loc), dims, keepdim, loc);
   if (p == 0) return sum(ne(x, 0, loc).to(x.dtype(), loc), dims, keepdim, loc);

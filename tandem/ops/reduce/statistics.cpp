@@ -145,7 +145,7 @@ Tensor quantile_of(const char* name, const Tensor& x, const Operand& q, std::opt
                    SourceLocation loc) {
   return composed(name, loc, x, [&] {
     TD_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::f64, DType,
-             "x is {}, wants float32 or float64", to_string(x.dtype()));
+             "x is {}, expected float32 or float64", to_string(x.dtype()));
     const Interpolation how = interpolation_named(interpolation);
     Tensor at = q.is_scalar() ? full(Shape(), q.scalar().to_double(), x.dtype())
                               : q.tensor().detach().to(x.dtype());
@@ -209,7 +209,7 @@ Tensor msort(const Tensor& x, SourceLocation loc) {
 
 Tensor nanmean(const Tensor& x, IntList dims, bool keepdim, SourceLocation loc) {
   return composed("nanmean", loc, x, [&] {
-    TD_CHECK(is_floating(x.dtype()), DType, "x is {}, wants a floating dtype",
+    TD_CHECK(is_floating(x.dtype()), DType, "x is {}, expected a floating dtype",
              to_string(x.dtype()));
     const Tensor count = sum(logical_not(isnan(x)), dims, keepdim);
     return nansum(x, dims, keepdim) / count;
@@ -224,7 +224,7 @@ struct Range {
   Tensor low, high;
 };
 constexpr const char* kNoRange =
-    "the smallest or the largest element is no finite number: give the range";
+    "the smallest or the largest element is not a finite number: give the range";
 // 0-d tensors; an empty range is extended by one half or one on both sides.
 Range range_of(const Tensor& x, double low, double high, bool from_data, double grow) {
   Range r{full(Shape(), low, x.dtype()), full(Shape(), high, x.dtype())};
@@ -244,7 +244,8 @@ Tensor fill_bins(const Tensor& x, const Range& r, const Tensor& weight, int64_t 
 }
 
 void check_histogram(const Tensor& x, int64_t bins, double low, double high) {
-  TD_CHECK(is_floating(x.dtype()), DType, "x is {}, wants a floating dtype", to_string(x.dtype()));
+  TD_CHECK(is_floating(x.dtype()), DType, "x is {}, expected a floating dtype",
+           to_string(x.dtype()));
   TD_CHECK(bins > 0 && bins < int64_t{1} << 40, Value, "bins must be positive, got {}", bins);
   TD_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high, Value,
            "the range {}..{} must be finite and increasing", low, high);
@@ -284,7 +285,7 @@ HistogramResult histogram(const Tensor& x, int64_t bins,
 Tensor cov(const Tensor& x, int64_t correction, const Tensor& fweights, const Tensor& aweights,
            SourceLocation loc) {
   return composed("cov", loc, x, [&] {
-    TD_CHECK(x.dim() <= 2, Shape, "wants at most two dimensions, got shape {}",
+    TD_CHECK(x.dim() <= 2, Shape, "expects at most two dimensions, got shape {}",
              x.shape().to_string());
     Tensor t = x.is_floating_point() ? x : x.to(DType::f32);
     t = x.dim() < 2 ? reshape(t, Shape(1, -1)) : t;

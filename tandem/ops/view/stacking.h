@@ -29,9 +29,9 @@ TD_API Tensor dstack(const std::vector<Tensor>& xs, SourceLocation loc = SourceL
 TD_API Tensor column_stack(const std::vector<Tensor>& xs,
                            SourceLocation loc = SourceLocation::here());
 
-/// `sections` parts along `dim`, of which the first are one longer where the size is no multiple;
-/// or parts that begin at 0 and at the indices (a slice each, so indices beyond the size give empty
-/// parts).
+/// `sections` parts along `dim`, of which the first are one longer where the size is not a
+/// multiple; or parts that begin at 0 and at the indices (a slice each, so indices beyond the size
+/// give empty parts).
 TD_API std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim = 0,
                                         SourceLocation loc = SourceLocation::here());
 TD_API std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& indices,

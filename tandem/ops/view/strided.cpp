@@ -85,7 +85,7 @@ Tensor nonzero_static(const Tensor& x, int64_t size, int64_t fill_value, SourceL
 }
 std::vector<Tensor> unravel_index(const Tensor& indices, IntList shape, SourceLocation loc) {
   return composed("unravel_index", loc, indices, [&] {
-    TD_CHECK(is_integral(indices.dtype()), DType, "indices are {}, want integers",
+    TD_CHECK(is_integral(indices.dtype()), DType, "indices are {}, expected integers",
              to_string(indices.dtype()));
     TD_CHECK(!shape.empty(), Shape, "the shape has no dimension");
     detail::check_sizes(shape);

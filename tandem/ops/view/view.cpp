@@ -96,7 +96,7 @@ Tensor transpose(Tensor x, int64_t dim0, int64_t dim1, SourceLocation loc) {
 
 Tensor t(Tensor x, SourceLocation loc) {
   const int rank = placed("t", loc, [&] {
-    TD_CHECK(x.dim() <= 2, Shape, "wants at most 2 dimensions, x is {}\nUse transpose(x, a, b).",
+    TD_CHECK(x.dim() <= 2, Shape, "expects at most 2 dimensions, x is {}\nUse transpose(x, a, b).",
              x.shape().to_string());
     return x.dim();
   });
@@ -206,10 +206,6 @@ Tensor slice_range(Tensor x, int64_t dim, Dim start, Dim length, Dim step, Sourc
   return call(op::slice, &a, loc, std::move(x));
 }
 
-}  // namespace
-
-namespace {
-
 // As x.shape(dim), whose error would name another function than the one that is called.
 Dim size_along(const Tensor& x, int64_t dim) {
   return x.shape()[normalize_dim(dim, x.shape().rank())];
@@ -291,7 +287,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLocation loc) {
   int64_t size = 0, n = 0;
   placed("chunk", loc, [&] {
-    TD_CHECK(chunks > 0, Value, "wants at least one chunk, got {}", chunks);
+    TD_CHECK(chunks > 0, Value, "expects at least one chunk, got {}", chunks);
     n = x.size(normalize_dim(dim, x.dim()));
     size = n / chunks + (n % chunks != 0);
   });

@@ -20,10 +20,10 @@ using detail::placed;
 // ---- shape rules
 
 void check_boxes(const char* name, const Spec& b) {
-  TD_CHECK(b.rank() == 2 && dims_equal(b[1], 4), Shape, "{} is {}, wants [boxes, 4]", name,
+  TD_CHECK(b.rank() == 2 && dims_equal(b[1], 4), Shape, "{} is {}, expected [boxes, 4]", name,
            b.shape.to_string());
   TD_CHECK(is_floating(b.dtype), DType,
-           "{} is {}, wants a floating dtype\nCast it with "
+           "{} is {}, expected a floating dtype\nCast it with "
            ".to(float32).",
            name, to_string(b.dtype));
 }
@@ -36,7 +36,7 @@ void nms_infer(InferCall& c) {
            "scores are {}, boxes {}: expected one score per box", scores.shape.to_string(),
            boxes.shape.to_string());
   TD_CHECK(is_floating(scores.dtype), DType,
-           "scores are {}, want a floating dtype\nCast them with "
+           "scores are {}, expected a floating dtype\nCast them with "
            ".to(float32).",
            to_string(scores.dtype));
   if (c.has(2)) {
@@ -44,19 +44,19 @@ void nms_infer(InferCall& c) {
              "idxs are {}, boxes {}: expected one class per box", c.in[2].shape.to_string(),
              boxes.shape.to_string());
     TD_CHECK(detail::is_index_dtype(c.in[2].dtype), DType,
-             "idxs are {}, want int64 or int32\nCast them with .to(int64).",
+             "idxs are {}, expected int64 or int32\nCast them with .to(int64).",
              to_string(c.in[2].dtype));
   }
-  TD_CHECK(a.size >= 0, Value, "size is {}, wants at least 0", a.size);
+  TD_CHECK(a.size >= 0, Value, "size is {}, expected at least 0", a.size);
   TD_CHECK(!std::isnan(a.iou_threshold), Value, "iou_threshold is NaN");
   c.out[0] = Spec(DType::i64, Shape(a.size), boxes.device);
 }
 
 void check_rois(const RoiAttrs& a, const Spec& x, const char* name, const Spec& image,
                 const Spec& boxes) {
-  TD_CHECK(x.rank() == 4, Shape, "{} is {}, wants 4 dimensions", name, x.shape.to_string());
+  TD_CHECK(x.rank() == 4, Shape, "{} is {}, expected 4 dimensions", name, x.shape.to_string());
   TD_CHECK(is_floating(x.dtype), DType,
-           "{} is {}, wants a floating dtype\nCast it with "
+           "{} is {}, expected a floating dtype\nCast it with "
            ".to(float32).",
            name, to_string(x.dtype));
   check_boxes("boxes", boxes);
@@ -64,10 +64,10 @@ void check_rois(const RoiAttrs& a, const Spec& x, const char* name, const Spec& 
            to_string(boxes.dtype), name, to_string(x.dtype));
   TD_CHECK(
       image.rank() == 1 && dims_equal(image[0], boxes[0]) && detail::is_index_dtype(image.dtype),
-      Shape, "image is {}, boxes are {}: wants one integer per box", image.to_string(),
+      Shape, "image is {}, boxes are {}: expected one integer per box", image.to_string(),
       boxes.shape.to_string());
-  TD_CHECK(a.height >= 1 && a.width >= 1, Value, "output_size [{}, {}] wants numbers of at least 1",
-           a.height, a.width);
+  TD_CHECK(a.height >= 1 && a.width >= 1, Value,
+           "output_size [{}, {}] expects numbers of at least 1", a.height, a.width);
   TD_CHECK(std::isfinite(a.spatial_scale), Value, "spatial_scale {} is not finite",
            a.spatial_scale);
   TD_CHECK(a.sampling_ratio <= 65536, Value, "sampling_ratio {} is above 65536", a.sampling_ratio);
@@ -92,7 +92,7 @@ void roi_backward_infer(InferCall& c) {
   TD_CHECK(dims_equal(g[0], c.in[2][0]) && dims_equal(g[2], a.height) && dims_equal(g[3], a.width),
            Shape, "gradient is {}, boxes are {}, the bins {} by {}", g.shape.to_string(),
            c.in[2].shape.to_string(), a.height, a.width);
-  TD_CHECK(a.size.rank() == 3, Value, "size {} wants [n, h, w]", a.size.to_string());
+  TD_CHECK(a.size.rank() == 3, Value, "size {} expects [n, h, w]", a.size.to_string());
   c.out[0] = Spec(g.dtype, Shape(a.size[0], g[1], a.size[1], a.size[2]), g.device);
 }
 
@@ -130,7 +130,7 @@ void by_slices(BatchCall& c) { c.by_slices = true; }
 
 RoiAttrs roi_attrs(const IntList& size, double spatial_scale) {
   TD_CHECK(size.rank() == 1 || size.rank() == 2, Value,
-           "output_size {} has {} entries, wants 1 or "
+           "output_size {} has {} entries, expects 1 or "
            "2",
            size.to_string(), size.rank());
   RoiAttrs a;
@@ -146,9 +146,10 @@ struct Rois {
 
 Rois split_rois(const char* name, const Tensor& boxes, SourceLocation loc) {
   placed(name, loc, [&] {
-    TD_CHECK(boxes.dim() == 2 && dims_equal(boxes.shape(1), 5), Shape,
-             "boxes are {}, want [k, 5] (image, x1, y1, x2, y2) or a list with [l, 4] per image",
-             boxes.shape().to_string());
+    TD_CHECK(
+        boxes.dim() == 2 && dims_equal(boxes.shape(1), 5), Shape,
+        "boxes are {}, expected [k, 5] (image, x1, y1, x2, y2) or a list with [l, 4] per image",
+        boxes.shape().to_string());
   });
   return {boxes.select(1, 0, loc).to(DType::i64, loc), boxes.slice(1, 1, 5, 1, loc)};
 }
@@ -161,7 +162,7 @@ Rois concatenate_rois(const char* name, const Tensor& x, const std::vector<Tenso
              Shape, "{} tensors of boxes for x {}: expected one per image", boxes.size(),
              x.shape().to_string());
     for (const Tensor& b : boxes)
-      TD_CHECK(b.dim() == 2 && dims_equal(b.shape(1), 4), Shape, "boxes are {}, want [l, 4]",
+      TD_CHECK(b.dim() == 2 && dims_equal(b.shape(1), 4), Shape, "boxes are {}, expected [l, 4]",
                b.shape().to_string());
   });
   std::vector<Tensor> image;
@@ -238,8 +239,8 @@ std::span<const OpDef* const> detection_rows() {
 
 Tensor box_area(const Tensor& boxes, SourceLocation loc) {
   placed("box_area", loc, [&] {
-    TD_CHECK(boxes.dim() == 2 && dims_equal(boxes.shape(1), 4), Shape, "boxes are {}, want [n, 4]",
-             boxes.shape().to_string());
+    TD_CHECK(boxes.dim() == 2 && dims_equal(boxes.shape(1), 4), Shape,
+             "boxes are {}, expected [n, 4]", boxes.shape().to_string());
   });
   return (boxes.select(1, 2, loc) - boxes.select(1, 0, loc)) *
          (boxes.select(1, 3, loc) - boxes.select(1, 1, loc));
@@ -272,7 +273,7 @@ Tensor kept(const char* name, Tensor boxes, Tensor scores, Tensor idxs, double t
     TD_CHECK(detail::readable(boxes), Unsupported,
              "how many boxes are kept is not known in a trace\nGive size: nms(boxes, scores, "
              "threshold, size, fill).");
-    TD_CHECK(boxes.dim() == 2, Shape, "boxes are {}, want [n, 4]", boxes.shape().to_string());
+    TD_CHECK(boxes.dim() == 2, Shape, "boxes are {}, expected [n, 4]", boxes.shape().to_string());
     NmsAttrs a{threshold, boxes.size(0), -1};
     Tensor all = call(op::nms, &a, loc, std::move(boxes), std::move(scores), std::move(idxs));
     const std::vector<int64_t> v = all.to_vector<int64_t>();
@@ -289,8 +290,9 @@ Tensor nms(Tensor boxes, Tensor scores, double iou_threshold, SourceLocation loc
 }
 Tensor batched_nms(Tensor boxes, Tensor scores, Tensor idxs, double iou_threshold,
                    SourceLocation loc) {
-  placed("batched_nms", loc,
-         [&] { TD_CHECK(idxs.defined(), Value, "idxs are not defined, want one class per box"); });
+  placed("batched_nms", loc, [&] {
+    TD_CHECK(idxs.defined(), Value, "idxs are not defined, expected one class per box");
+  });
   return kept("batched_nms", std::move(boxes), std::move(scores), std::move(idxs), iou_threshold,
               loc);
 }

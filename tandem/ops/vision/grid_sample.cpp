@@ -23,22 +23,22 @@ constexpr int64_t kCubic = static_cast<int64_t>(ResampleMode::cubic);
 
 void check_grid(const GridSampleAttrs& a, const Spec& x, const char* name, const Spec& grid) {
   TD_CHECK(x.rank() == 4 || x.rank() == 5, Shape,
-           "{} is {}, wants [n, channels, h, w] or [n, channels, d, h, w]", name,
+           "{} is {}, expected [n, channels, h, w] or [n, channels, d, h, w]", name,
            x.shape.to_string());
   TD_CHECK(grid.rank() == x.rank() && dims_equal(grid[-1 + grid.rank()], x.rank() - 2), Shape,
-           "grid is {}, {} is {}: wants [n, ...size, {}]", grid.shape.to_string(), name,
+           "grid is {}, {} is {}: expected [n, ...size, {}]", grid.shape.to_string(), name,
            x.shape.to_string(), x.rank() - 2);
-  TD_CHECK(dims_equal(grid[0], x[0]), Shape, "grid is {}, {} is {}: wants the same n",
+  TD_CHECK(dims_equal(grid[0], x[0]), Shape, "grid is {}, {} is {}: expected the same n",
            grid.shape.to_string(), name, x.shape.to_string());
   TD_CHECK(is_floating(x.dtype), DType,
-           "{} is {}, wants a floating dtype\nCast it with "
+           "{} is {}, expected a floating dtype\nCast it with "
            ".to(float32).",
            name, to_string(x.dtype));
   TD_CHECK(grid.dtype == x.dtype, DType, "grid is {}, {} is {}\nCast one of them with .to().",
            to_string(grid.dtype), name, to_string(x.dtype));
   TD_CHECK(a.mode == kNearest || a.mode == static_cast<int64_t>(ResampleMode::linear) ||
                (a.mode == kCubic && x.rank() == 4),
-           Value, "bicubic wants {} of 4 dimensions, it is {}\nUse bilinear.", name,
+           Value, "bicubic expects {} of 4 dimensions, it is {}\nUse bilinear.", name,
            x.shape.to_string());
 }
 
@@ -69,7 +69,7 @@ void grid_backward_input_infer(InferCall& c) {
   const Spec &g = c.in[0], &grid = c.in[1];
   check_grid(a, g, "gradient", grid);
   check_gradient(g, grid, g[1]);
-  TD_CHECK(a.size.rank() == g.rank() - 2, Value, "size {} wants {} entries", a.size.to_string(),
+  TD_CHECK(a.size.rank() == g.rank() - 2, Value, "size {} expects {} entries", a.size.to_string(),
            g.rank() - 2);
   Shape x{g[0], g[1]};
   for (Dim v : a.size) x.push_back(v);
@@ -320,17 +320,18 @@ Tensor affine_grid(Tensor theta, IntList size, bool align_corners, SourceLocatio
   const int d = size.rank() - 2;
   placed("affine_grid", loc, [&] {
     TD_CHECK(d == 2 || d == 3, Shape,
-             "size is {}, wants [n, channels, h, w] or [n, channels, d, h, w]", size.to_string());
+             "size is {}, expected [n, channels, h, w] or [n, channels, d, h, w]",
+             size.to_string());
     TD_CHECK(theta.dim() == 3 && dims_equal(theta.shape(0), size[0]) &&
                  dims_equal(theta.shape(1), d) && dims_equal(theta.shape(2), d + 1),
-             Shape, "theta is {}, size {} wants [{}, {}, {}]", theta.shape().to_string(),
+             Shape, "theta is {}, size {} expects [{}, {}, {}]", theta.shape().to_string(),
              size.to_string(), size[0].to_string(), d, d + 1);
     TD_CHECK(is_floating(theta.dtype()), DType,
-             "theta is {}, wants a floating dtype\nCast it with .to(float32).",
+             "theta is {}, expected a floating dtype\nCast it with .to(float32).",
              to_string(theta.dtype()));
     for (int i = 2; i < size.rank(); ++i)
       TD_CHECK(!size[i].is_symbolic() && size[i].value() >= 1, Value,
-               "size {} wants numbers of at least 1", size.to_string());
+               "size {} expects numbers of at least 1", size.to_string());
   });
   const DeviceGuard there(theta.device());
   Shape wide;

@@ -24,20 +24,20 @@ void check_attrs(const ResampleAttrs& a) {
   TD_CHECK(a.mode >= 0 && a.mode <= 3, Value, "mode {} is unknown", a.mode);
   for (Dim v : a.output)
     TD_CHECK(v.is_symbolic() || v.value() >= 1, Value,
-             "output size {} wants numbers of at least 1\nUse a larger size or scale_factor.",
+             "output size {} expects numbers of at least 1\nUse a larger size or scale_factor.",
              a.output.to_string());
   for (int i = 0; i < d; ++i)
     TD_CHECK(a.scale(i) == 0 || (a.scale(i) >= 1e-30 && a.scale(i) <= 1e30), Value,
-             "scale_factor {} wants numbers above 0", a.scale(i));
+             "scale_factor {} expects numbers above 0", a.scale(i));
 }
 
 void check_input(const ResampleAttrs& a, const Spec& x, const char* name) {
   int d = a.output.rank();
-  TD_CHECK(x.rank() == d + 2, Shape, "{} is {}, wants {} dimensions", name, x.shape.to_string(),
+  TD_CHECK(x.rank() == d + 2, Shape, "{} is {}, expected {} dimensions", name, x.shape.to_string(),
            d + 2);
   TD_CHECK(is_floating(x.dtype) || (x.dtype == DType::u8 &&
                                     a.mode <= static_cast<int64_t>(ResampleMode::nearest_exact)),
-           DType, "{} is {}, wants a floating dtype\nCast it with .to(float32).", name,
+           DType, "{} is {}, expected a floating dtype\nCast it with .to(float32).", name,
            to_string(x.dtype));
 }
 
@@ -63,8 +63,8 @@ void interpolate_backward_infer(InferCall& c) {
   check_attrs(a);
   const Spec& g = c.in[0];
   check_input(a, g, "gradient");
-  TD_CHECK(a.size.rank() == a.output.rank(), Value, "size {} wants {} entries", a.size.to_string(),
-           a.output.rank());
+  TD_CHECK(a.size.rank() == a.output.rank(), Value, "size {} expects {} entries",
+           a.size.to_string(), a.output.rank());
   for (int i = 2; i < g.rank(); ++i)
     TD_CHECK(dims_equal(g[i], a.output[i - 2]), Shape, "gradient is {}, the output size is {}",
              g.shape.to_string(), a.output.to_string());
@@ -122,7 +122,7 @@ const Mode& mode_of(const InterpolateOptions& o, const Tensor& x) {
   for (const Mode& m : kModes) {
     if (o.mode != m.name) continue;
     TD_CHECK(m.spatial == 0 || m.spatial == d, Shape,
-             "mode '{}' wants {} dimensions, x is {}\nUse {}.", o.mode, m.spatial + 2,
+             "mode '{}' expects {} dimensions, x is {}\nUse {}.", o.mode, m.spatial + 2,
              x.shape().to_string(),
              d == 1   ? "linear"
              : d == 2 ? "bilinear or bicubic"
@@ -143,7 +143,7 @@ const Mode& mode_of(const InterpolateOptions& o, const Tensor& x) {
 
 // floor(n * factor); for symbols only integer factors.
 Dim scaled(Dim n, double factor) {
-  TD_CHECK(std::isfinite(factor) && factor > 0, Value, "scale_factor {} wants numbers above 0",
+  TD_CHECK(std::isfinite(factor) && factor > 0, Value, "scale_factor {} expects numbers above 0",
            factor);
   if (n.is_symbolic()) {
     TD_CHECK(
@@ -169,11 +169,11 @@ ResampleAttrs complete(const InterpolateOptions& o, const Tensor& x, ResampleMod
            "{} of size and scale_factor is set\nSet one of them.", factors == 0 ? "none" : "each");
   if (factors == 0) {
     TD_CHECK(o.size.rank() == 1 || o.size.rank() == d, Value,
-             "size {} has {} entries, wants 1 or {}", o.size.to_string(), o.size.rank(), d);
+             "size {} has {} entries, expects 1 or {}", o.size.to_string(), o.size.rank(), d);
     for (int i = 0; i < d; ++i) a.output.push_back(o.size[o.size.rank() == 1 ? 0 : i]);
     return a;
   }
-  TD_CHECK(factors == 1 || factors == d, Value, "scale_factor has {} entries, wants 1 or {}",
+  TD_CHECK(factors == 1 || factors == d, Value, "scale_factor has {} entries, expects 1 or {}",
            factors, d);
   for (int i = 0; i < d; ++i) {
     a.output.push_back(scaled(x.shape(i + 2), o.scale_factor[i]));
@@ -220,7 +220,7 @@ Tensor interpolate(Tensor x, const InterpolateOptions& options, SourceLocation l
   bool area = options.mode == "area";
   ResampleAttrs a = placed("interpolate", loc, [&] {
     TD_CHECK(x.dim() >= 3 && x.dim() <= 5, Shape,
-             "x is {}, wants [n, channels, ...] with one to three spatial dimensions",
+             "x is {}, expected [n, channels, ...] with one to three spatial dimensions",
              x.shape().to_string());
     ResampleAttrs r = complete(options, x, mode_of(options, x).mode);
     check_attrs(r);

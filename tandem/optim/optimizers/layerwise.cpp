@@ -49,7 +49,7 @@ LARS::LARS(ParamList params, LARSOptions o) : Optimizer("LARS", any_fields(o)) {
 
 void LARS::init(const Options& o, size_t i) {
   TD_CHECK(o["nesterov"] == 0 || (o["momentum"] > 0 && o["dampening"] == 0), Value,
-           "LARS with nesterov wants momentum > 0 and dampening = 0");
+           "LARS with nesterov expects momentum > 0 and dampening = 0");
   add_state(i, "momentum_buffer");
 }
 

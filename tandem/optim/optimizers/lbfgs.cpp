@@ -64,7 +64,7 @@ LBFGS::LBFGS(ParamList params, LBFGSOptions o) : Optimizer("LBFGS", rate_of({o.l
 void LBFGS::init(const Options&, size_t i) {
   TD_CHECK(num_groups() == 0, Value, "LBFGS takes one group");
   TD_CHECK(params_of(i).dtype() == params_of(0).dtype(), DType,
-           "LBFGS wants parameters of one dtype, got {} and {}", to_string(params_of(0).dtype()),
+           "LBFGS expects parameters of one dtype, got {} and {}", to_string(params_of(0).dtype()),
            to_string(params_of(i).dtype()));
 }
 

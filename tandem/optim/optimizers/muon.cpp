@@ -19,8 +19,8 @@ Muon::Muon(ParamList params, MuonOptions o) : Optimizer("Muon", any_fields(o)), 
 void Muon::init(const Options&, size_t i) {
   const Param& p = params_of(i);
   TD_CHECK(p.dim() == 2, Shape,
-           "Muon wants matrices, parameter {} ('{}') is {}\nGive the others to AdamW.", i, p.name(),
-           p.shape().to_string());
+           "Muon expects matrices, parameter {} ('{}') is {}\nGive the others to AdamW.", i,
+           p.name(), p.shape().to_string());
   add_state(i, "momentum_buffer");
 }
 

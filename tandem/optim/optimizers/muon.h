@@ -35,7 +35,7 @@ class TD_API Muon : public Optimizer {
   static constexpr OptimizerAbout kAbout = {
       "muon",
       "Jordan et al. 2024: momentum orthogonalised by Newton-Schulz steps in bf16, for matrices; "
-      "give other parameters to AdamW. Throws Shape for a parameter that is no matrix.",
+      "give other parameters to AdamW. Throws Shape for a parameter that is not a matrix.",
       "{type: muon, lr: 0.02}"};
   explicit Muon(ParamList params, MuonOptions options = {});
 

@@ -14,7 +14,7 @@ SGD::SGD(ParamList params, SGDOptions o) : Optimizer("SGD", any_fields(o)) {
 
 void SGD::init(const Options& o, size_t i) {
   TD_CHECK(o["nesterov"] == 0 || (o["momentum"] > 0 && o["dampening"] == 0), Value,
-           "SGD with nesterov wants momentum > 0 and dampening = 0");
+           "SGD with nesterov expects momentum > 0 and dampening = 0");
   if (o["momentum"] != 0) add_state(i, "momentum_buffer");
 }
 
@@ -57,7 +57,7 @@ Rprop::Rprop(ParamList params, RpropOptions o) : Optimizer("Rprop", any_fields(o
 
 void Rprop::init(const Options& o, size_t i) {
   TD_CHECK(o["eta_minus"] > 0 && o["eta_minus"] < 1 && o["eta_plus"] > 1, Value,
-           "Rprop wants etas with 0 < first < 1 < second, got {} and {}", o["eta_minus"],
+           "Rprop expects etas with 0 < first < 1 < second, got {} and {}", o["eta_minus"],
            o["eta_plus"]);
   add_state(i, "prev");
   add_state(i, "step_size", o["lr"]);

@@ -63,7 +63,7 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions o)
   type_ = "OneCycleLR";
   if (o_.total_steps == 0) o_.total_steps = o_.epochs * o_.steps_per_epoch;
   TD_CHECK(o_.total_steps > 0, Value,
-           "OneCycleLR wants total_steps, or epochs and steps_per_epoch, above 0");
+           "OneCycleLR expects total_steps, or epochs and steps_per_epoch, above 0");
   want(o_.pct_start >= 0 && o_.pct_start <= 1, type_, "pct_start in 0..1", o_.pct_start);
   TD_CHECK(o_.anneal_strategy == "cos" || o_.anneal_strategy == "linear", Value,
            "OneCycleLR knows anneal_strategy \"cos\" and \"linear\", got \"{}\"",

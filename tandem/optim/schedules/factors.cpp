@@ -79,12 +79,12 @@ double PolynomialLR::closed(size_t g, double) {
   return base(g) * std::pow(1 - std::min(n, epoch()) / n, o_.power);
 }
 
-TD_MAKE(LambdaLR, TD_CHECK(o_.lr_lambda, Value, "LambdaLR wants a function lr_lambda"))
+TD_MAKE(LambdaLR, TD_CHECK(o_.lr_lambda, Value, "LambdaLR expects a function lr_lambda"))
 double LambdaLR::next(size_t g, double) { return base(g) * o_.lr_lambda(epoch_); }
 double LambdaLR::closed(size_t g, double lr) { return next(g, lr); }
 
 TD_MAKE(MultiplicativeLR,
-        TD_CHECK(o_.lr_lambda, Value, "MultiplicativeLR wants a function lr_lambda"))
+        TD_CHECK(o_.lr_lambda, Value, "MultiplicativeLR expects a function lr_lambda"))
 double MultiplicativeLR::next(size_t, double lr) {
   return epoch_ > 0 ? lr * o_.lr_lambda(epoch_) : lr;
 }

@@ -42,7 +42,8 @@ Quantity rate_of_claim(const PlanRequest& r, const Claim& claim, const Catalog& 
   const std::string unit = r.job.unit + "/s";
   if (claim.of == Claim::Of::rate) return stated("claim.rate", "needed", claim.value, unit);
   const std::optional<Quantity> all = units_of(r);
-  TD_CHECK(all, Value, "a claim of training wants an end\nGive --data with --epochs, or --tokens.");
+  TD_CHECK(all, Value,
+           "a claim of training expects an end\nGive --data with --epochs, or --tokens.");
   return quotient("claim.rate", "needed", unit, "",
                   stated("claim.units", r.job.unit, all->value, ""),
                   time_of_claim(r, claim, c, gpu));
@@ -169,7 +170,7 @@ const char* to_string(Verdict v) {
 
 Evaluated check_claim(const PlanRequest& asked, const Claim& claim, const Catalog& c,
                       const std::string& statement) {
-  TD_CHECK(claim.value > 0 && asked.n > 0, Value, "a claim wants a figure and GPUs above 0");
+  TD_CHECK(claim.value > 0 && asked.n > 0, Value, "a claim expects a figure and GPUs above 0");
   TD_CHECK(!asked.gpu.empty(), Value, "a claim is about a GPU\nGive --gpu.");
   const Gpu& gpu = c.gpu(asked.gpu);
   check_request(asked, c);

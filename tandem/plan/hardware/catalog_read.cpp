@@ -26,10 +26,10 @@ class Names {
     all.insert(all.begin(), name);
     for (size_t k = 0; k < all.size(); ++k) {
       const std::string plain = plain_name(all[k]);
-      if (plain.empty()) row.fail("'" + all[k] + "' is a maker's name, wants that of a product");
+      if (plain.empty()) row.fail("'" + all[k] + "' names a maker, not a product");
       const auto [at, fresh] = owner_.try_emplace(plain, name);
       if (!fresh && (k == 0 || at->second != name))
-        row.fail(fmt::format("'{}' is a name of the row '{}' before it, wants one of its own",
+        row.fail(fmt::format("'{}' is a name of the row '{}' before it, expected one of its own",
                              all[k], at->second));
     }
   }
@@ -157,7 +157,7 @@ void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_un
   prices_.file = what;
   prices_.date = r.date("date");
   if (const std::string currency = r.text("currency"); currency != "USD")
-    r.fail("'currency' is the text " + io::quote_json(currency) + ", wants \"USD\"");
+    r.fail("'currency' is the text " + io::quote_json(currency) + ", expects \"USD\"");
   for (Record& e : r.rows("gpus", 0, kMostRows)) {
     const std::string name = e.text("gpu");
     e.called(name);
@@ -166,10 +166,10 @@ void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_un
       known = gpu(name).name;
     } catch (const Error& error) {
       if (of_unknown_gpus) continue;
-      e.fail(error.message() + ", wants one of the file of hardware\n" + error.hint());
+      e.fail(error.message() + ", expects one of the file of hardware\n" + error.hint());
     }
     if (!prices_.gpus.emplace(known, read_price(e)).second)
-      e.fail("its GPU has a price in a row before it, wants one row for each");
+      e.fail("its GPU has a price in a row before it, expects one row for each");
   }
   Names terms;
   for (Record& e : r.rows("terms", 1, kMostRows)) {
@@ -177,7 +177,8 @@ void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_un
     t.name = e.text("name");
     e.called(t.name);
     terms.add(e, t.name);
-    if (t.name == "spot") e.fail("'name' is spot, wants another: spot machines stand under 'spot'");
+    if (t.name == "spot")
+      e.fail("'name' is spot, which is reserved: spot machines stand under 'spot'");
     t.discount = e.number("discount", 0, 0.95);
     t.source = e.source("source");
     e.finish();
@@ -185,7 +186,7 @@ void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_un
   }
   bool hourly = false;
   for (const Term& t : prices_.terms) hourly |= t.name == "hourly";
-  if (!hourly) r.fail("'terms' has no row 'hourly', wants one: plans without --term use it");
+  if (!hourly) r.fail("'terms' has no row 'hourly', expects one: plans without --term use it");
   Record s = r.object("spot");
   prices_.spot.discount = s.number("discount", 0, 0.95);
   prices_.spot.preemptions_per_day = s.number("preemptions_per_day", 0, 1000);

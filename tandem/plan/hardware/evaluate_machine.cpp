@@ -87,7 +87,7 @@ std::vector<MachineLine> evaluate_machine(const MachineProfile& m, const Catalog
       break;
     }
   line("disk", show(m.disk_rate, "B/s"), like, fast,
-       "Large data sets want a faster disk, or RAM that holds them.");
+       "Large data sets need a faster disk, or RAM that holds them.");
   // The CRC and inflate of a PNG of half a megabyte.
   line("decoding", show(m.decode_seconds, "s") + " an image and core", "under 10 ms",
        m.decode_seconds < 10e-3, "Slow cores: plan more loader threads.");

@@ -61,13 +61,13 @@ class Columns {
   }
   explicit Columns(const io::Json& kept) {
     TD_CHECK(kept.as_array() && kept.as_array()->size() == kColumns, Format,
-             "data.json: \"columns\" wants {} columns", kColumns);
+             "data.json: \"columns\" expects {} columns", kColumns);
     for (const io::Json& j : *kept.as_array()) {
       Column one;
       const auto number = [&](const char* key) {
         const io::Json* v = j.find(key);
         TD_CHECK(v && (v->as_double() || v->as_int()), Format,
-                 "data.json: a column wants \"values\", or \"mean\" and \"deviation\"");
+                 "data.json: a column expects \"values\", or \"mean\" and \"deviation\"");
         return v->as_double() ? *v->as_double() : static_cast<double>(*v->as_int());
       };
       if (const io::Json* values = j.find("values"); values && values->as_array())
@@ -136,7 +136,7 @@ RecipeData adult(const AdultSource& a, const Options& o, uint64_t seed) {
   const io::Csv train = io::Csv::read(root + "/adult-train.csv", {.header = false}),
                 test = io::Csv::read(root + "/adult-test.csv", {.header = false});
   TD_CHECK(train.columns() == kColumns + 1 && test.columns() == kColumns + 1, Format,
-           "'{}': adult wants {} columns", root, kColumns + 1);
+           "'{}': adult expects {} columns", root, kColumns + 1);
   const Columns columns(train);
   RecipeData d = batches(a.batches, seed,
                          {.train = samples(dataset(train, columns), seed),

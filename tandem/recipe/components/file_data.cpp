@@ -112,7 +112,8 @@ RecipeData lines(const LinesSource& l, const Options& o, uint64_t seed) {
       for (const char c : line) seen[static_cast<unsigned char>(c)] = true;
     }
   if (length == 0) length = longest + 1;
-  if (length < 2) o.fail("length", "wants 2 or more (the characters of a line and its end), or 0");
+  if (length < 2)
+    o.fail("length", "expects 2 or more (the characters of a line and its end), or 0");
   std::array<int64_t, 256> id{};
   std::vector<int64_t> characters{-1};
   for (size_t c = 0; c < 256; ++c)

@@ -64,7 +64,7 @@ Preparation prepared_images(
 Preparation array_images(const ImageChains& chains, const RunData& run) {
   const DataFacts& facts = run.facts;
   TD_CHECK(facts.image.size() == 3, Unsupported,
-           "the run's samples are no images of 0..1\nGive an .npy file.");
+           "the run's samples are not images of 0..1\nGive an .npy file.");
   const int64_t channels = facts.image[0], h = facts.image[1], w = facts.image[2];
   TD_CHECK(channels == 1 || channels == 3, Value,
            "this model takes {} channels, images have 1 or 3\nGive an .npy file.", channels);

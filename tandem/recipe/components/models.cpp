@@ -338,7 +338,7 @@ constexpr ModelRow kModels[] = {
                                                  "{type: detector, width: 4}"),
 };
 
-/// The texts of a row for one of models::list(), whose names are no literals.
+/// The texts of a row for one of models::list(), whose names are not literals.
 struct NamedTexts {
   std::string name, example;
 };

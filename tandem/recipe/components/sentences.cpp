@@ -41,8 +41,8 @@ Part read(const std::string& path, Numbers& labels, bool learn) {
     const std::string label = words.empty() ? "" : words[0].substr(0, words[0].find(':'));
     if (learn) labels.emplace(label, static_cast<int64_t>(labels.size()));
     TD_CHECK(words.size() > 1 && labels.count(label), Format,
-             "'{}' line {} wants a label and words, got label '{}'", lines.path(), lines.number(i),
-             label);
+             "'{}' line {} expects a label and words, got label '{}'", lines.path(),
+             lines.number(i), label);
     part.labels.push_back(labels.at(label));
     words.erase(words.begin());
     part.words.push_back(std::move(words));
@@ -59,7 +59,7 @@ struct Vocabulary {
       for (const std::string& w : words) ids.emplace(w, size());
   }
   explicit Vocabulary(const io::Json& words) {
-    TD_CHECK(words.as_array(), Format, "data.json: \"words\" wants a list");
+    TD_CHECK(words.as_array(), Format, "data.json: \"words\" expects a list");
     for (const io::Json& w : *words.as_array())
       ids.emplace(w.as_string() ? *w.as_string() : "", size());
   }
@@ -253,7 +253,7 @@ std::optional<Odds> odds_of(const SentencesSource& s, const Options& o, const Ru
                                                       : 1.0));
   const auto n = static_cast<int64_t>(kinds.size()), classes = static_cast<int64_t>(labels.size());
   TD_CHECK(static_cast<int64_t>(values.size()) == n * classes, Format,
-           "data.json: \"odds_scales\" wants {} numbers, has {}", n * classes, values.size());
+           "data.json: \"odds_scales\" expects {} numbers, has {}", n * classes, values.size());
   const Tensor all = tensor(values);
   std::vector<Tensor> of_kinds;
   for (int64_t k = 0; k < n; ++k)

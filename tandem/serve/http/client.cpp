@@ -25,7 +25,7 @@ namespace tandem::serve {
 HttpUrl::HttpUrl(std::string_view url) {
   secure = url.starts_with("https://");
   TD_CHECK(secure || url.starts_with("http://"), Value,
-           "'{}' is no URL such as http://127.0.0.1:8000", url);
+           "'{}' is not an URL such as http://127.0.0.1:8000", url);
   if (secure) port = 443;
   const std::string_view rest = url.substr(secure ? 8 : 7);
   const size_t slash = std::min(rest.find('/'), rest.size());

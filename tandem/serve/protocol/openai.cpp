@@ -20,7 +20,7 @@ void read_stops(OpenAiFields& f, OpenAiRequest& r) {
   const io::Json* stop = f.find("stop");
   if (!stop) return;
   const auto add = [&](const io::Json& j) {
-    if (!j.as_string()) refuse(400, "'stop' wants a text or a list of them");
+    if (!j.as_string()) refuse(400, "'stop' expects a text or a list of them");
     if (!j.as_string()->empty()) r.stops.push_back(*j.as_string());
   };
   if (const io::Json::Array* all = stop->as_array()) {
@@ -34,14 +34,14 @@ void read_stops(OpenAiFields& f, OpenAiRequest& r) {
 void read_biases(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   const io::Json* biases = f.find("logit_bias");
   if (!biases) return;
-  if (!biases->as_object()) refuse(400, "'logit_bias' wants an object of tokens and numbers");
+  if (!biases->as_object()) refuse(400, "'logit_bias' expects an object of tokens and numbers");
   if (biases->as_object()->size() > kMostBiases)
     refuse(400, "'logit_bias' has more than {} tokens", kMostBiases);
   for (const auto& [token, bias] : *biases->as_object()) {
     const auto id = parse_digits(token, static_cast<uint64_t>(model.engine.vocabulary() - 1));
     const double by = io::number_of(&bias);
     if (!id || !(by >= -100 && by <= 100))
-      refuse(400, "'logit_bias' wants tokens below {} with numbers from -100 to 100, got {}: {}",
+      refuse(400, "'logit_bias' expects tokens below {} with numbers from -100 to 100, got {}: {}",
              model.engine.vocabulary(), one_line(token, 32), one_line(bias.dump(), 32));
     r.options.logit_bias.emplace_back(static_cast<int64_t>(*id), by);
   }
@@ -50,7 +50,7 @@ void read_biases(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
 // What both kinds of requests have.
 void read_common(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   const io::Json* name = f.find("model");
-  if (name && !name->as_string()) refuse(400, "'model' wants a name");
+  if (name && !name->as_string()) refuse(400, "'model' expects a name");
   models::GenerateOptions& o = r.options;
   const double temperature = f.number("temperature", 1, 0, 100);
   o.do_sample = temperature > 0;
@@ -65,7 +65,7 @@ void read_common(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   o.repetition_penalty = f.number("repetition_penalty", 1, 1e-3, 1e3);
   o.min_new_tokens = f.whole("min_tokens", 0, 0, model.engine.length());
   if (const io::Json* seed = f.find("seed")) {
-    if (!seed->as_int()) refuse(400, "'seed' wants a whole number");
+    if (!seed->as_int()) refuse(400, "'seed' expects a whole number");
     o.seed = static_cast<uint64_t>(*seed->as_int());
   } else {
     o.seed = (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
@@ -88,7 +88,7 @@ void read_common(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
 std::vector<int64_t> tokens_of(const io::Json::Array& ids) {
   std::vector<int64_t> out;
   for (const io::Json& j : ids) {
-    if (!j.as_int()) refuse(400, "'prompt' holds {}, wants texts or whole numbers", j.kind());
+    if (!j.as_int()) refuse(400, "'prompt' holds {}, expects texts or whole numbers", j.kind());
     out.push_back(*j.as_int());
   }
   return out;
@@ -108,7 +108,7 @@ void read_prompts(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   if (prompt->as_string()) return text(*prompt->as_string());
   const io::Json::Array* all = prompt->as_array();
   if (!all || all->empty())
-    refuse(400, "'prompt' is {}, wants a text, tokens or a list of them", prompt->kind());
+    refuse(400, "'prompt' is {}, expected a text, tokens or a list of them", prompt->kind());
   if ((*all)[0].as_int()) return ids(*all);
   if (all->size() > static_cast<size_t>(kMostPrompts))
     refuse(400, "'prompt' has {} entries, at most {} are answered at once", all->size(),
@@ -119,7 +119,7 @@ void read_prompts(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
     else if (j.as_array())
       ids(*j.as_array());
     else
-      refuse(400, "'prompt' holds {}, wants texts or lists of tokens", j.kind());
+      refuse(400, "'prompt' holds {}, expects texts or lists of tokens", j.kind());
   }
 }
 
@@ -167,7 +167,7 @@ constexpr Wanted kEmbeds = {[](const ModelVersion& v) { return v.embedding != nu
 
 // The model of the request, which may be left out where there is one.
 ModelVersionPtr wanted_version(const Call& call, const io::Json& body, const Wanted& wanted) {
-  if (!body.as_object()) refuse(400, "the body is {}, wants a JSON object", body.kind());
+  if (!body.as_object()) refuse(400, "the body is {}, expected a JSON object", body.kind());
   const io::Json* name = body.find("model");
   if (name && name->as_string()) {
     ModelVersionPtr v = version_of(call, *name->as_string());
@@ -223,7 +223,7 @@ io::Json text_of_parts(const io::Json::Array& parts) {
     const io::Json* words = part.find("text");
     if (!type || !type->as_string() || *type->as_string() != "text" || !words ||
         !words->as_string())
-      refuse(400, "a message has a part that is no text: {}", one_line(part.dump()));
+      refuse(400, "a message has a part that is not text: {}", one_line(part.dump()));
     text += *words->as_string();
   }
   return text;
@@ -231,12 +231,12 @@ io::Json text_of_parts(const io::Json::Array& parts) {
 
 /// Calls of earlier answers: templates want the arguments as an object, OpenAI sends their text.
 io::Json calls_for_template(const io::Json& calls) {
-  if (!calls.as_array()) refuse(400, "'tool_calls' wants a list, got {}", calls.kind());
+  if (!calls.as_array()) refuse(400, "'tool_calls' expects a list, got {}", calls.kind());
   io::Json::Array out;
   for (const io::Json& call : *calls.as_array()) {
     const io::Json* function = call.find("function");
     if (!function || !function->as_object())
-      refuse(400, "an entry of 'tool_calls' wants a 'function': {}", one_line(call.dump()));
+      refuse(400, "an entry of 'tool_calls' expects a 'function': {}", one_line(call.dump()));
     io::Json::Object inner = *function->as_object(), whole = *call.as_object();
     for (auto& [name, value] : inner)
       if (name == "arguments" && value.as_string())
@@ -252,17 +252,17 @@ io::Json calls_for_template(const io::Json& calls) {
 /// The messages of a chat as a template wants them.
 io::Json messages_of(const io::Json* list) {
   if (!list || !list->as_array() || list->as_array()->empty())
-    refuse(400, "'messages' wants a list of messages");
+    refuse(400, "'messages' expects a list of messages");
   io::Json::Array out;
   for (const io::Json& message : *list->as_array()) {
     if (!message.as_object())
-      refuse(400, "'messages' wants objects with a role and a content, got {}",
+      refuse(400, "'messages' expects objects with a role and a content, got {}",
              one_line(message.dump()));
     const io::Json* role = message.find("role");
     if (!role || !role->as_string())
-      refuse(400, "a message wants a role, as \"user\": {}", one_line(message.dump()));
+      refuse(400, "a message expects a role, as \"user\": {}", one_line(message.dump()));
     if (!message.find("content") && !message.find("tool_calls"))
-      refuse(400, "a message wants a content: {}", one_line(message.dump()));
+      refuse(400, "a message expects a content: {}", one_line(message.dump()));
     io::Json::Object fields = *message.as_object();
     for (auto& [name, value] : fields) {
       if (name == "tool_calls") value = calls_for_template(value);
@@ -284,7 +284,7 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
   read_common(f, model, r);
   if (f.flag("logprobs", false)) r.top = 0;
   if (const int64_t top = f.whole("top_logprobs", -1, 0, kMostTop); top >= 0) {
-    if (r.top < 0) refuse(400, "'top_logprobs' wants 'logprobs' to be true");
+    if (r.top < 0) refuse(400, "'top_logprobs' expects 'logprobs' to be true");
     r.top = top;
   }
   const io::Json messages = messages_of(f.find("messages"));

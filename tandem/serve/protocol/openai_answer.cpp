@@ -137,8 +137,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
       send_choice(i,
                   first ? c.text : part.text);  // the first with the prompt, where it is repeated
     }
-    std::random_device random;
     for (const ToolCall& call : part.calls) {
+      std::random_device random;
       c.calls.push_back(fmt::format(
           "\"id\":\"call_{:08x}{:08x}\",\"type\":\"function\",\"function\":"
           "{{\"name\":{},\"arguments\":{}}}",

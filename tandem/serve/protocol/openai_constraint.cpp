@@ -31,14 +31,14 @@ class ConstraintReader {
   }
   void add_regex(std::string_view field, const io::Json& value) {
     if (!value.as_string())
-      refuse(400, "'{}' wants a regular expression, got {}", field, value.kind());
+      refuse(400, "'{}' expects a regular expression, got {}", field, value.kind());
     add(AskedConstraint::Kind::regex, field, value);
   }
   void add_choice(std::string_view field, const io::Json& value) {
     bool texts = value.as_array() && !value.as_array()->empty();
     if (texts)
       for (const io::Json& j : *value.as_array()) texts = texts && j.as_string();
-    if (!texts) refuse(400, "'{}' wants a list of texts, got {}", field, one_line(value.dump()));
+    if (!texts) refuse(400, "'{}' expects a list of texts, got {}", field, one_line(value.dump()));
     add(AskedConstraint::Kind::choice, field, value);
   }
   const std::optional<AskedConstraint>& asked() const { return asked_; }
@@ -64,17 +64,17 @@ void read_response_format(OpenAiFields& f, ConstraintReader& out) {
   const std::string type = io::text_of(own.find("type"));
   if (type == "json_schema") {
     const io::Json* named = own.find("json_schema");
-    if (!named) refuse(400, "'response_format' wants a 'json_schema'");
+    if (!named) refuse(400, "'response_format' expects a 'json_schema'");
     OpenAiFields inner(*named);
     inner.pass({"name", "description", "strict"});
     const io::Json* schema = inner.find("schema");
-    if (!schema) refuse(400, "'json_schema' wants a 'schema'");
+    if (!schema) refuse(400, "'json_schema' expects a 'schema'");
     inner.finish();
     out.add_schema("response_format", *schema);
   } else if (type == "json_object") {
     out.add(AskedConstraint::Kind::object, "response_format", {});
   } else if (type != "text") {
-    refuse(400, "'response_format' wants the type text, json_object or json_schema, got '{}'",
+    refuse(400, "'response_format' expects the type text, json_object or json_schema, got '{}'",
            one_line(type, 64));
   }
   own.finish();

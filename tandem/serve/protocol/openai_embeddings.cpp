@@ -29,7 +29,7 @@ EmbeddingRequest read_embedding(const io::Json& body, const EmbeddingModel& mode
   const io::Json* format = f.find("encoding_format");
   const std::string form = format ? io::text_of(format) : "float";
   if (form != "float" && form != "base64")
-    refuse(400, "'encoding_format' wants float or base64, got {}", one_line(format->dump(), 64));
+    refuse(400, "'encoding_format' expects float or base64, got {}", one_line(format->dump(), 64));
   r.base64 = form == "base64";
   r.dimensions = f.whole("dimensions", 0, 1, kMostDimensions);
   const io::Json* input = f.find("input");
@@ -37,7 +37,7 @@ EmbeddingRequest read_embedding(const io::Json& body, const EmbeddingModel& mode
   const auto ids = [&](const io::Json::Array& list) {
     std::vector<int64_t> out;
     for (const io::Json& j : list) {
-      if (!j.as_int()) refuse(400, "'input' holds {}, wants texts or whole numbers", j.kind());
+      if (!j.as_int()) refuse(400, "'input' holds {}, expects texts or whole numbers", j.kind());
       out.push_back(*j.as_int());
     }
     r.texts.push_back(std::move(out));
@@ -46,7 +46,7 @@ EmbeddingRequest read_embedding(const io::Json& body, const EmbeddingModel& mode
   if (input->as_string()) {
     r.texts.push_back(model.tokens_of(*input->as_string()));
   } else if (!all || all->empty()) {
-    refuse(400, "'input' is {}, wants a text, tokens or a list of them", input->kind());
+    refuse(400, "'input' is {}, expected a text, tokens or a list of them", input->kind());
   } else if ((*all)[0].as_int()) {
     ids(*all);
   } else {
@@ -59,7 +59,7 @@ EmbeddingRequest read_embedding(const io::Json& body, const EmbeddingModel& mode
       else if (j.as_array())
         ids(*j.as_array());
       else
-        refuse(400, "'input' holds {}, wants texts or lists of tokens", j.kind());
+        refuse(400, "'input' holds {}, expects texts or lists of tokens", j.kind());
     }
   }
   f.finish();
@@ -120,8 +120,8 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
         out += "\"}";
         continue;
       }
-      for (size_t k = 0; k < v.size(); ++k) out += fmt::format("{}{}", k ? ',' : '[', v[k]);
-      out += "]}";
+      write_array(out, tensor(v), NonFinite::null, false);
+      out += '}';
     }
     return out +
            fmt::format("],\"model\":{},\"usage\":{{\"prompt_tokens\":{},\"total_tokens\":{}}}}}",

@@ -19,7 +19,7 @@ namespace tandem::serve {
 class OpenAiFields {
  public:
   explicit OpenAiFields(const io::Json& object) : body_(object) {
-    if (!object.as_object()) refuse(400, "there is {}, wants a JSON object", object.kind());
+    if (!object.as_object()) refuse(400, "there is {}, expected a JSON object", object.kind());
   }
   const io::Json* find(std::string_view name) {
     known_.emplace_back(name);
@@ -31,7 +31,7 @@ class OpenAiFields {
     if (!j) return usual;
     const double v = io::number_of(j);
     if (!(v >= least && v <= most))
-      refuse(400, "'{}' wants a number from {} to {}, got {}", name, least, most,
+      refuse(400, "'{}' expects a number from {} to {}, got {}", name, least, most,
              one_line(j->dump()));
     return v;
   }
@@ -39,14 +39,14 @@ class OpenAiFields {
     const io::Json* j = find(name);
     if (!j) return usual;
     if (!j->as_int() || *j->as_int() < least || *j->as_int() > most)
-      refuse(400, "'{}' wants a whole number from {} to {}, got {}", name, least, most,
+      refuse(400, "'{}' expects a whole number from {} to {}, got {}", name, least, most,
              one_line(j->dump()));
     return *j->as_int();
   }
   bool flag(std::string_view name, bool usual) {
     const io::Json* j = find(name);
     if (!j) return usual;
-    if (!j->as_bool()) refuse(400, "'{}' wants true or false, got {}", name, one_line(j->dump()));
+    if (!j->as_bool()) refuse(400, "'{}' expects true or false, got {}", name, one_line(j->dump()));
     return *j->as_bool();
   }
   /// Fields that change nothing here.

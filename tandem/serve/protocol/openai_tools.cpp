@@ -11,16 +11,16 @@ constexpr size_t kMostTools = 128;
 
 // The functions of a list of tools: {"name", "description", "parameters"}.
 io::Json::Array functions_of(const io::Json& tools) {
-  if (!tools.as_array()) refuse(400, "'tools' wants a list, got {}", tools.kind());
+  if (!tools.as_array()) refuse(400, "'tools' expects a list, got {}", tools.kind());
   if (tools.as_array()->size() > kMostTools)
     refuse(400, "'tools' has more than {} entries", kMostTools);
   io::Json::Array out;
   for (const io::Json& tool : *tools.as_array()) {
     const io::Json* function = tool.find("function");
     if (io::text_of(tool.find("type")) != "function" || !function || !function->as_object())
-      refuse(400, "'tools' wants entries of type function, got {}", one_line(tool.dump()));
+      refuse(400, "'tools' expects entries of type function, got {}", one_line(tool.dump()));
     if (io::text_of(function->find("name")).empty())
-      refuse(400, "a function of 'tools' wants a name: {}", one_line(function->dump()));
+      refuse(400, "a function of 'tools' expects a name: {}", one_line(function->dump()));
     out.push_back(*function);
   }
   return out;
@@ -34,10 +34,10 @@ void read_tools(OpenAiFields& f, const TextModel& model, OpenAiRequest& r, io::J
   io::Json::Array functions = tools ? functions_of(*tools) : io::Json::Array{};
   const std::string word = !choice ? "auto" : choice->as_string() ? *choice->as_string() : "named";
   if (word != "none" && word != "auto" && word != "required" && word != "named")
-    refuse(400, "'tool_choice' wants none, auto, required or a function, got {}",
+    refuse(400, "'tool_choice' expects none, auto, required or a function, got {}",
            one_line(choice->dump(), 64));
   const bool forced = word == "required" || word == "named";
-  if (functions.empty() && forced) refuse(400, "'tool_choice' wants 'tools'");
+  if (functions.empty() && forced) refuse(400, "'tool_choice' expects 'tools'");
   if (functions.empty() || word == "none") return;
   r.tools = tool_form_of(*model.chat);
   if (!r.tools) refuse(400, "'tools': the model's chat template knows none that are supported");

@@ -195,7 +195,7 @@ void predict_tensorflow(Call& call, const ModelVersionPtr& v) {
   }
   json.finish();
   if (instances.empty() == inputs.empty())
-    refuse(400, "the body wants one of 'instances' and 'inputs'");
+    refuse(400, "the body expects one of 'instances' and 'inputs'");
   const bool row_form = !instances.empty();
   infer(call, v, row_form ? rows(instances, ports) : columns(inputs, ports), 0,
         [v = v.get(), row_form](const JobResult& r) {

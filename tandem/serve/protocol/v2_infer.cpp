@@ -145,7 +145,7 @@ void deal_bytes(Asked& asked, std::string_view bytes, bool has_length) {
       refuse(400, "input '{}' is binary, and there is no Inference-Header-Content-Length", name);
     if (!in.data.empty()) refuse(400, "input '{}' has data and binary data", name);
     if (*in.binary < 0 || static_cast<uint64_t>(*in.binary) > bytes.size())
-      refuse(400, "input '{}' wants {} bytes of the {} that are left", name, *in.binary,
+      refuse(400, "input '{}' expects {} bytes of the {} that are left", name, *in.binary,
              bytes.size());
     in.bytes = bytes.substr(0, static_cast<size_t>(*in.binary));
     bytes.remove_prefix(static_cast<size_t>(*in.binary));
@@ -277,7 +277,7 @@ HttpResponse answer_of(const ModelVersion& v, const std::string& id,
 
 // The whole body is the only input.
 Asked raw_request(const HttpRequest& r, const std::vector<ModelPort>& ports) {
-  if (ports.size() != 1) refuse(400, "a body of bytes alone wants a model of one input");
+  if (ports.size() != 1) refuse(400, "a body of bytes alone expects a model of one input");
   AskedInput in{.name = ports[0].name, .datatype = v2_name(ports[0].dtype)};
   const auto elements = static_cast<int64_t>(r.body.size() / size_of(ports[0].dtype));
   int64_t known = 1, open = -1;

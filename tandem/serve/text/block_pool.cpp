@@ -6,7 +6,7 @@
 namespace tandem::serve {
 
 BlockPool::BlockPool(int64_t count, int64_t block) : block_(block) {
-  TD_CHECK(count > 1 && block > 0, Value, "a pool wants at least 2 blocks, got {} of {} tokens",
+  TD_CHECK(count > 1 && block > 0, Value, "a pool expects at least 2 blocks, got {} of {} tokens",
            count, block);
   entries_.resize(static_cast<size_t>(count));
   for (int64_t b = count; b-- > 1;) empty_.push_back(b);

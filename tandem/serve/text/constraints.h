@@ -18,7 +18,7 @@ namespace tandem::serve {
 class TD_API ConstraintCache {
  public:
   static constexpr size_t kMost = 16;
-  /// `ends`: tokens that end a text and are no part of one.
+  /// `ends`: tokens that end a text and are not part of one.
   ConstraintCache(text::Tokenizer tokenizer, int64_t vocabulary, std::vector<int64_t> ends)
       : tokenizer_(std::move(tokenizer)), vocabulary_(vocabulary), ends_(std::move(ends)) {}
   /// That of `key`, made by `make` where it is not known. Throws what making it throws.

@@ -33,7 +33,7 @@ struct TextEngineOptions {
 /// A new token.
 struct TextToken {
   int64_t id = 0;
-  bool end = false;            ///< it ends the text and is no part of it
+  bool end = false;            ///< it ends the text and is not part of it
   double log_probability = 0;  ///< of the model, before temperature and penalties
   std::vector<std::pair<int64_t, double>> top = {};  ///< the likeliest, if they are wanted
 };

@@ -7,7 +7,7 @@ namespace tandem::serve {
 namespace {
 
 constexpr size_t kContext = 6;  ///< tokens of the prompt: how a token reads depends on those before
-constexpr std::string_view kUnfinished = "\xEF\xBF\xBD";  ///< bytes that are no character yet
+constexpr std::string_view kUnfinished = "\xEF\xBF\xBD";  ///< bytes that are not a character yet
 
 // The longest end of `text` that a stop may begin with.
 size_t held_back(std::string_view text, const std::vector<std::string>& stops) {

@@ -210,7 +210,7 @@ TlsStream::TlsStream(TlsContextPtr context, int fd, const std::string& host)
 
 TlsStream::~TlsStream() { SSL_free(library_->ssl); }
 
-// What recv() and send() would give for a result of the library's that is no count of bytes.
+// What recv() and send() would give for a result of the library's that is not a count of bytes.
 ssize_t TlsStream::failed(int result) {
   const int system = errno;
   switch (SSL_get_error(library_->ssl, result)) {

@@ -13,15 +13,16 @@ Tensor balanced_weights(const data::AnyPipeline& train, int64_t classes) {
   data::AnyPipeline pass(train.stage(), train.seed(), train.prefetch_options());
   TD_CHECK(
       pass.size() != INT64_MAX, Value,
-      "class_weights balanced wants data with an end, to count its labels\nGive the weights as "
+      "class_weights balanced expects data with an end, to count its labels\nGive the weights as "
       "numbers.");
   std::vector<double> counts(static_cast<size_t>(classes));
   pass.set_epoch(0);
   pass.begin_pass();
   for (std::vector<Tensor> b; pass.next(b);) {
-    TD_CHECK(b.size() >= 2 && !is_floating(b[1].dtype()), Value,
-             "class_weights balanced wants labels of whole numbers as a batch's second field\nGive "
-             "the weights as numbers.");
+    TD_CHECK(
+        b.size() >= 2 && !is_floating(b[1].dtype()), Value,
+        "class_weights balanced expects labels of whole numbers as a batch's second field\nGive "
+        "the weights as numbers.");
     for (const int64_t label : b[1].reshape({-1}).to(DType::i64).to_vector<int64_t>()) {
       if (label < 0) continue;  // none
       if (static_cast<size_t>(label) >= counts.size())
@@ -99,7 +100,7 @@ struct MultiMargin : MultiMarginLossOptions {
   template <class V>
   void fields(V& v) {
     v("p", p, {.doc = "power of each term"});
-    v("margin", margin, {.doc = "distance that is wanted"});
+    v("margin", margin, {.doc = "distance that is expected"});
   }
 };
 

@@ -182,7 +182,7 @@ void Trainer::make_average(const data::AnyPipeline& train) {
   }
   const bool ema = a.type == AverageKind::ema;
   TD_CHECK(a.every >= -1 && a.start <= 1 && (a.start >= 0 || a.start == -1), Value,
-           "average wants every >= 0 and a start from 0 to 1, got {} and {}", a.every, a.start);
+           "average expects every >= 0 and a start from 0 to 1, got {} and {}", a.every, a.start);
   if (a.every < 0) a.every = ema ? 1 : 0;
   if (a.start < 0) a.start = ema ? 0 : 0.75;
   const int64_t planned = planned_updates(options_, train.size());

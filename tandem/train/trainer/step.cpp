@@ -16,7 +16,7 @@ Tensor mean_loss(Tensor loss, const Tensor& weights) {
   if (weights.defined()) {
     const Tensor w = weights.to(loss.dtype());
     TD_CHECK(loss.dim() >= 1 && w.dim() == 1 && w.size(0) == loss.size(0), Shape,
-             "sample weights want a loss with a value per sample, [n] or [n, ...], and weights "
+             "sample weights expect a loss with a value per sample, [n] or [n, ...], and weights "
              "[n], got {} and {}",
              loss.shape().to_string(), w.shape().to_string());
     if (loss.dim() > 1) loss = loss.flatten(1).mean({1});
@@ -30,14 +30,14 @@ namespace {
 void check_options(const TrainerOptions& o) {
   TD_CHECK(
       o.accumulate >= 1 && o.max_epochs >= 0 && o.logging.every_steps >= 1, Value,
-      "Trainer wants accumulate >= 1, max_epochs >= 0 and logging.every_steps >= 1, got {}, {} "
+      "Trainer expects accumulate >= 1, max_epochs >= 0 and logging.every_steps >= 1, got {}, {} "
       "and {}",
       o.accumulate, o.max_epochs, o.logging.every_steps);
   const int64_t fast = o.debug.fast_dev_run, overfit = o.debug.overfit_batches;
   const ValidationOptions& v = o.validation;
   TD_CHECK(
       fast >= 0 && overfit >= 0 && v.every_steps >= 0 && v.every_epochs >= 1, Value,
-      "Trainer wants debug.fast_dev_run, debug.overfit_batches and validation.every_steps >= 0 "
+      "Trainer expects debug.fast_dev_run, debug.overfit_batches and validation.every_steps >= 0 "
       "and validation.every_epochs >= 1, got {}, {}, {} and {}",
       fast, overfit, v.every_steps, v.every_epochs);
 }
@@ -132,7 +132,7 @@ Trainer::StepResult Trainer::single_step(const Batch& b, bool first, bool last) 
     o = step_function_(b);
   }
   TD_CHECK(o.loss.defined() && o.loss.numel() == 1, Shape,
-           "the step's loss wants one element, got {}\nReduce it: loss.mean().",
+           "the step's loss expects one element, got {}\nReduce it: loss.mean().",
            o.loss.defined() ? o.loss.shape().to_string() : "none");
   Tensor scaled =
       options_.accumulate > 1 ? o.loss / static_cast<double>(options_.accumulate) : o.loss;

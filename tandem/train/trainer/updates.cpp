@@ -51,8 +51,8 @@ class Trainer::StepUpdates final : public Updates {
     TD_CHECK(!made_[k], Value,
              "the step hands two losses to optimizer '{}'\nAdd them, and hand over the sum.", name);
     TD_CHECK(loss.defined() && loss.numel() == 1, Shape,
-             "the loss of optimizer '{}' wants one element, got {}\nReduce it: loss.mean().", name,
-             loss.defined() ? loss.shape().to_string() : "an undefined tensor");
+             "the loss of optimizer '{}' expects one element, got {}\nReduce it: loss.mean().",
+             name, loss.defined() ? loss.shape().to_string() : "an undefined tensor");
     made_[k] = true;
     result_.figures.emplace_back(name + "_loss", loss.detach());
     // Only where the step is looked at do gradients flow from the sum.
@@ -66,7 +66,7 @@ class Trainer::StepUpdates final : public Updates {
   /// What the step made, with its own loss and figures after those of the optimizers.
   StepResult result(const StepOutput& o) {
     TD_CHECK(!o.loss.defined() || o.loss.numel() == 1, Shape,
-             "the step's loss wants one element, got {}\nReduce it: loss.mean().",
+             "the step's loss expects one element, got {}\nReduce it: loss.mean().",
              o.loss.shape().to_string());
     if (scaler_used_) t_.scaler_->update();
     result_.losses = static_cast<int64_t>(result_.figures.size());
@@ -121,14 +121,14 @@ Trainer::Trainer(nn::Module& model, UpdateStep step, std::vector<NamedOptimizer>
       options_(std::move(options)),
       compiled_(std::make_unique<Compiled>()) {
   TD_CHECK(!optimizers_.empty() && optimizers_.size() <= 16, Value,
-           "Trainer wants 1 to 16 optimizers, got {}", optimizers_.size());
+           "Trainer expects 1 to 16 optimizers, got {}", optimizers_.size());
   std::set<std::string> names;
   for (const NamedOptimizer& o : optimizers_) {
     TD_CHECK(!o.name.empty() && o.name.find_first_of("./") == o.name.npos, Value,
-             "an optimizer of a trainer wants a name without '.' and '/', got '{}'", o.name);
+             "an optimizer of a trainer expects a name without '.' and '/', got '{}'", o.name);
     TD_CHECK(names.insert(o.name).second, Value, "two optimizers of the trainer are named '{}'",
              o.name);
-    TD_CHECK(o.every >= 1, Value, "optimizer '{}' wants every >= 1, got {}", o.name, o.every);
+    TD_CHECK(o.every >= 1, Value, "optimizer '{}' expects every >= 1, got {}", o.name, o.every);
   }
   step_function_ = [this](const Batch& b) {
     StepUpdates look(*this);

@@ -20,6 +20,12 @@ namespace {
 constexpr int64_t kMostParts = 16;
 constexpr int64_t kPartProducts = 1 << 17;  ///< at least, of one part
 
+// Whether each channel of x and y has a kernel of its own.
+bool is_depthwise(const KernelCall& c, const Array& x, const Array& y) {
+  const int64_t groups = c.get_attrs<ConvAttrs>().groups;
+  return conv_supports_f32(c) && groups > 1 && x.shape[1] == groups && y.shape[1] == groups;
+}
+
 DepthwiseGradRow grad_row(const ConvSizes& s) {
   const ConvSizes::Axis& w = s.axis[2];
   DepthwiseGradRow r{};
@@ -35,11 +41,7 @@ DepthwiseGradRow grad_row(const ConvSizes& s) {
 
 // ---- with respect to the weight
 
-bool weight_supports(const KernelCall& c) {
-  const auto& a = c.get_attrs<ConvAttrs>();
-  return conv_supports_f32(c) && a.groups > 1 && c.in[0].shape[1] == a.groups &&
-         c.in[1].shape[1] == a.groups;
-}
+bool weight_supports(const KernelCall& c) { return is_depthwise(c, c.in[0], c.in[1]); }
 
 std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
   auto plan = std::make_shared<ConvPlan>();
@@ -100,11 +102,8 @@ void weight_run(const KernelCall& c) {
 constexpr int64_t kMostRows = 16;  ///< rows of taps
 
 bool forward_supports(const KernelCall& c) {
-  const auto& a = c.get_attrs<ConvAttrs>();
-  if (!conv_supports_f32(c) || a.groups == 1 || c.in[0].shape[1] != a.groups ||
-      c.out[0].shape[1] != a.groups)
-    return false;
-  const ConvSizes s(a, c.in[0], c.in[1], c.out[0]);
+  if (!is_depthwise(c, c.in[0], c.out[0])) return false;
+  const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
   return s.axis[0].kernel * s.axis[1].kernel <= kMostRows && s.axis[2].dilation == 1 &&
          s.axis[2].padding >= 0;
 }
@@ -180,11 +179,8 @@ void forward_run(const KernelCall& c) {
 }
 
 bool input_supports(const KernelCall& c) {
-  const auto& a = c.get_attrs<ConvAttrs>();
-  if (!conv_supports_f32(c) || a.groups == 1 || c.in[0].shape[1] != a.groups ||
-      c.out[0].shape[1] != a.groups)
-    return false;
-  const ConvSizes s(a, c.out[0], c.in[1], c.in[0]);
+  if (!is_depthwise(c, c.in[0], c.out[0])) return false;
+  const ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
   return s.axis[0].kernel * s.axis[1].kernel <= kMostRows;
 }
 

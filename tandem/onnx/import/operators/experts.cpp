@@ -29,7 +29,8 @@ class Experts {
     activation_ =
         c.attr_choice("activation_type", "relu", {"relu", "gelu", "silu", "swiglu", "identity"});
     fusion_ = c.attr("swiglu_fusion", 0);
-    TD_CHECK(fusion_ >= 0 && fusion_ <= 2, Value, "swiglu_fusion is {}, wants 0, 1 or 2", fusion_);
+    TD_CHECK(fusion_ >= 0 && fusion_ <= 2, Value, "swiglu_fusion is {}, expected 0, 1 or 2",
+             fusion_);
     x_ = c.x(0).to(DType::f32);
     x_ = x_.reshape({-1, x_.size(-1)});
     const Tensor scores = c.x(1).to(DType::f32).reshape({x_.shape(0), -1});
@@ -52,7 +53,7 @@ class Experts {
   Tensor run(const ExpertLayer& first, const ExpertLayer& second, const ExpertLayer& third) const {
     for (const ExpertLayer* l : {&first, &second, &third})
       TD_CHECK(!l->present() || (l->weight.dim() == 3 && l->weight.size(0) == count_), Shape,
-               "wants weights of {} experts, got {}", count_, l->weight.shape().to_string());
+               "expects weights of {} experts, got {}", count_, l->weight.shape().to_string());
     Tensor y;
     for (int64_t e = 0; e < count_; ++e) {
       Tensor h = hidden(first, third, e);
@@ -70,11 +71,11 @@ class Experts {
     const Tensor h = first.of(x_, e);
     if (activation_ == "swiglu") {
       if (fusion_ == 0) {
-        TD_CHECK(third.present(), Value, "swiglu that is not fused wants fc3");
+        TD_CHECK(third.present(), Value, "swiglu that is not fused expects fc3");
         return swiglu(h, third.of(x_, e));
       }
       TD_CHECK(h.size(1) % 2 == 0, Shape,
-               "fused swiglu wants an even number of rows of fc1, got {}", h.size(1));
+               "fused swiglu expects an even number of rows of fc1, got {}", h.size(1));
       const int64_t n = h.size(1) / 2;
       if (fusion_ == 2) return swiglu(h.narrow(1, 0, n), h.narrow(1, n, n));
       const Tensor pairs = h.reshape({h.shape(0), n, 2});
@@ -114,14 +115,15 @@ void mixture(OnnxCall& c) {
 /// Numbers [experts, n, k] of packed weights, scales and zero points (may be undefined); a block of
 /// 0 is a whole row.
 Tensor expert_numbers(const std::vector<Tensor>& in, int64_t bits, int64_t block) {
-  TD_CHECK(in[0].dim() == 3 && in[1].defined(), Shape, "wants weights [experts, n, k] and scales");
+  TD_CHECK(in[0].dim() == 3 && in[1].defined(), Shape,
+           "expects weights [experts, n, k] and scales");
   const Tensor w = onnx_unpacked_bits(in[0], bits).to(DType::f32);
   const int64_t experts = w.size(0), n = w.size(1), k = w.size(2);
   TD_CHECK(block == 0 || k % block == 0, Shape, "rows of {} do not divide into blocks of {}", k,
            block);
   const int64_t blocks = block ? k / block : 1;
   const auto beside = [&](const Tensor& t, const char* what) {
-    TD_CHECK(t.numel() == experts * n * blocks, Shape, "wants {} [{}, {}, {}], got {}", what,
+    TD_CHECK(t.numel() == experts * n * blocks, Shape, "expects {} [{}, {}, {}], got {}", what,
              experts, n, blocks, t.shape().to_string());
     return t.to(DType::f32).reshape({experts, n, blocks, 1});
   };
@@ -143,7 +145,7 @@ void quantised_mixture(OnnxCall& c) {
   const auto layer = [&](size_t i, size_t zero, const char* own) {
     if (!c.has(i)) return ExpertLayer{};
     const int64_t bits = c.attr(own, c.attr("expert_weight_bits", 4));
-    TD_CHECK(bits == 2 || bits == 4 || bits == 8, Unsupported, "wants 2, 4 or 8 bits, got {}",
+    TD_CHECK(bits == 2 || bits == 4 || bits == 8, Unsupported, "expects 2, 4 or 8 bits, got {}",
              bits);
     return ExpertLayer{
         onnx_known(c, {i, i + 1, zero},
